@@ -678,6 +678,7 @@ struct prof_reader;
  * there. Every prefix of a capture that has the file header can be opened.
  */
 PROF_PUBLIC PROF_MUST_CHECK int prof_reader_open(int fd, struct prof_reader **ret_reader);
+/* Free its cursors and lists of chunks first. Accepts NULL. */
 PROF_PUBLIC void prof_reader_free(struct prof_reader *reader);
 /*
  * Calls guard(table, data) before each batch that a cursor returns or a dictionary reads, on the

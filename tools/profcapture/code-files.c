@@ -7,6 +7,8 @@
 
 #include <glib/gi18n.h>
 
+#define MOST_BYTES (UINT64_C(256) << 20)
+
 const struct cli_option code_files_options[] = {
 	{ "source-dir", 0, CLI_LIST, offsetof(struct code_files, source_folders), N_("DIRECTORY"),
 	  N_("Also look for source files here; repeatable") },
@@ -48,7 +50,10 @@ const struct source_text *code_files_source(struct code_files *files, const char
 	if (!file)
 		return NULL;
 	if (!g_hash_table_lookup_extended(files->sources, file, NULL, &known)) {
-		known = source_text_find(files->debug, files->source_folders, file);
+		known = files->bytes < MOST_BYTES
+				? source_text_find(files->debug, files->source_folders, file)
+				: NULL;
+		files->bytes += known ? ((struct source_text *)known)->bytes->len : 0;
 		g_hash_table_insert(files->sources, (gpointer)file, known);
 	}
 	return known;

@@ -15,6 +15,7 @@ struct code_files {
 	/* after code_files_open() */
 	struct debug_files *debug;
 	GHashTable *sources; /* interned path → struct source_text or NULL */
+	size_t bytes;        /* of all sources */
 };
 
 extern const struct cli_option code_files_options[]; /* --source-dir --sysroot --debug-dir */
@@ -22,7 +23,8 @@ extern const struct cli_option code_files_options[]; /* --source-dir --sysroot -
 bool code_files_open(struct code_files *files, GError **error);
 void code_files_done(struct code_files *files);
 
-/* Returns the source file of an interned path (NULL: unknown); NULL if it cannot be read. */
+/* Returns the source file of an interned path (NULL: unknown); NULL if it cannot be read, or if
+ * very much was read already: a hostile capture can name one file in many ways. */
 const struct source_text *code_files_source(struct code_files *files, const char *file);
 /* Returns whether a source is newer than the recording, so that its lines may be others. */
 bool code_files_is_newer(const struct source_text *source, const struct capture *capture);

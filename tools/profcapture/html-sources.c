@@ -10,6 +10,7 @@
 
 #include "tools/profcapture/html-sources.h"
 
+#include "base/hash.h"
 #include "tools/profcapture/annotate-code.h"
 
 #include <glib/gi18n.h>
@@ -55,11 +56,13 @@ struct sources {
 
 /* ---- addresses of samples -------------------------------------------------------------------- */
 
+static uint64_t hash_seed; /* random: a capture must not be able to choose the buckets */
+
 static guint hash_address(gconstpointer key)
 {
 	const struct sampled_address *address = key;
 
-	return g_int64_hash(&address->offset) ^ address->image * 0x9e3779b1u;
+	return hash_fold(hash_words(address->offset ^ hash_seed, address->image));
 }
 
 static gboolean is_same_address(gconstpointer left, gconstpointer right)
@@ -149,7 +152,9 @@ static uint32_t show_line(struct sources *sources, const char *path, uint32_t li
 		g_ptr_array_add(sources->all, source);
 		g_hash_table_insert(sources->by_path, (gpointer)path, source);
 	}
-	end = line < source->shown->len ? MIN_OF(line + CONTEXT + 1, source->shown->len) : 0;
+	end = line < source->shown->len && sources->bytes < MOST_BYTES
+		      ? MIN_OF(line + CONTEXT + 1, source->shown->len)
+		      : 0;
 	for (uint32_t at = line > CONTEXT ? line - CONTEXT : 1; at < end; at++) {
 		const GArray *starts = source->text->starts;
 
@@ -387,6 +392,7 @@ bool html_sources_write(struct html_rows *rows, struct code_files *files, GError
 				   .wants_samples = true };
 	bool ok;
 
+	hash_seed = (uint64_t)g_random_int() << 32 | g_random_int();
 	g_array_set_size(functions, MIN_OF(functions->len, MOST_FUNCTIONS));
 	for (guint i = 0; i < functions->len; i++)
 		g_hash_table_add(wanted, GUINT_TO_POINTER(

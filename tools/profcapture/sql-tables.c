@@ -1072,7 +1072,8 @@ static bool is_name_taken(const struct sql_tables *tables, const char *name)
 		    0)
 			return true;
 	return *name == '\0' || g_ascii_strncasecmp(name, "sqlite_", 7) == 0 ||
-	       g_ascii_strncasecmp(name, "pragma_", 7) == 0;
+	       g_ascii_strncasecmp(name, "pragma_", 7) == 0 ||
+	       g_ascii_strncasecmp(name, "json_", 5) == 0;
 }
 
 static struct sql_table *add_table(struct sql_tables *tables, const char *name)

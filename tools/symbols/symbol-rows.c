@@ -44,7 +44,8 @@ struct symbol_rows {
 /* Symbols of the epoch whose lines are being read. */
 struct epoch_calls {
 	struct symbol_rows *rows;
-	struct names_epoch *epoch;
+	struct names_epoch *epoch;       /* valid during a batch: the names keep few epochs */
+	uint32_t epoch_number;           /* of the symbols */
 	struct prof_dictionary *symbols; /* NULL: the epoch has none */
 	/* indexed by row: number of the call; 0: not looked up yet, or not a call */
 	uint32_t *calls;
@@ -157,10 +158,13 @@ static bool calls_load(struct epoch_calls *calls, struct names_epoch *epoch, GEr
 {
 	int r;
 
-	if (calls->epoch && calls->epoch->epoch == epoch->epoch)
+	calls->epoch = epoch;
+	if (calls->calls && calls->epoch_number == epoch->epoch)
 		return true;
 	calls_done(calls);
-	*calls = (struct epoch_calls){ .rows = calls->rows, .epoch = epoch };
+	*calls = (struct epoch_calls){ .rows = calls->rows,
+				       .epoch = epoch,
+				       .epoch_number = epoch->epoch };
 	/* The length and the image of a call are not used. */
 	r = prof_dictionary_load(epoch->names->reader, PROF_TABLE_SYMBOL, epoch->epoch,
 				 symbol_columns, LENGTH, &calls->symbols);
