@@ -288,6 +288,52 @@ static void test_lines_that_lie(void)
 	build_done(&build);
 }
 
+/* The names keep two epochs. An epoch without lines lies between two with lines and the same ids. */
+static void test_calls_of_epochs(void)
+{
+	static const char *const texts[] = { "first", "second", "third" };
+	struct build build;
+	struct prof_reader *reader;
+	struct names *names;
+	struct names_epoch *epoch;
+	struct symbol_rows *rows;
+	uint32_t file;
+
+	build_begin(&build);
+	for (unsigned i = 0; i < ARRAY_SIZE(texts); i++) {
+		build_text(&build, 1, SELF);
+		build_text(&build, 2, texts[i]);
+		image(&build, 5, 0, PROF_IMAGE_FILE);
+		BUILD(&build, PROF_TABLE_SYMBOL, N(1), N(5), N(8 * i + 8), N(8), N(1), N(0), N(0),
+		      N(1), N(0));
+		BUILD(&build, PROF_TABLE_SYMBOL, N(2), N(5), N(8 * i + 8), N(8), N(2), N(0), N(0),
+		      N(2), N(1));
+		if (i != 1)
+			BUILD(&build, PROF_TABLE_LINE, N(1), N(5), N(8 * i + 8), N(8), N(1), N(7),
+			      N(2));
+		if (i < 2)
+			build_next_epoch(&build);
+	}
+	build_finish(&build);
+	REQUIRE(prof_reader_open(build.fd, &reader) == 0);
+	names = names_new(reader);
+	rows = symbol_rows_load(names, NULL);
+	REQUIRE(rows != NULL);
+	epoch = names_epoch(names, chunks_first_epoch(reader), NULL);
+	CHECK(names_load_identities(epoch, NULL));
+	file = names_image(epoch, 5);
+	for (unsigned i = 0; i < ARRAY_SIZE(texts); i += 2) {
+		const struct line_row *line = symbol_rows_line(rows, file, 8 * i + 8);
+
+		REQUIRE(line && line->call);
+		CHECK(strcmp(symbol_rows_call(rows, line->call)->name, texts[i]) == 0);
+	}
+	symbol_rows_free(rows);
+	names_free(names);
+	prof_reader_free(reader);
+	build_done(&build);
+}
+
 /* Each call is inlined into the previous one, and each has a line, from the outermost on. Cached
  * results must carry over to the next call. */
 static void test_chain_without_end(void)
@@ -336,6 +382,7 @@ int main(void)
 	RUN(test_changed_and_missing);
 	RUN(test_not_a_capture);
 	RUN(test_lines_that_lie);
+	RUN(test_calls_of_epochs);
 	RUN(test_chain_without_end);
 	return test_end();
 }
