@@ -176,6 +176,6 @@ void cfi_get_rule(struct cfi_reader *reader, uint64_t pc, struct cfi_rule *ret_r
 struct byte_reader;
 
 /* Reads a number in one of the encodings DW_EH_PE_* of LSB 10.5.1 from a part of the section
- * (base/bytes.h). funcrel is relative to `function`. */
+ * (base/bytes.h). DW_EH_PE_funcrel is relative to `function`. */
 uint64_t cfi_read_pointer(const struct cfi_section *section, struct byte_reader *bytes,
 			  uint8_t encoding, uint64_t function);

@@ -44,7 +44,7 @@ struct go_row {
 struct go_rows {
 	const struct go_table *table;
 	struct go_function function;
-	struct byte_reader distances; /* the rest of its rows */
+	struct byte_reader distances; /* the encoded rows that remain */
 	uint64_t pc;
 	int64_t distance;
 };

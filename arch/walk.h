@@ -66,10 +66,10 @@ struct walk_frame {
 	uint32_t reserved;
 };
 
-#define WALK_SLOT_PLAIN 0x01u /* a rule for walk_plan() */
-#define WALK_SLOT_ROOT 0x02u  /* its rule says that it has no caller */
-/* Set by the cache's user, until the slot is filled again: the frame pointer was followed from this
- * pc, or to it. */
+#define WALK_SLOT_PLAIN 0x01u /* walk_plan() can apply the rule */
+#define WALK_SLOT_ROOT 0x02u  /* by its rule, the frame has no caller */
+/* Set by the cache's user, valid until the slot is filled again: a frame pointer led from this pc
+ * to its caller (CHAIN), or from a callee to this pc (CALLED). */
 #define WALK_SLOT_CHAIN 0x04u
 #define WALK_SLOT_CALLED 0x08u
 
@@ -102,9 +102,9 @@ struct walk_move {
 };
 
 /*
- * Plans a step by a plain rule in the stack of `size` bytes at `start`. Returns false if the stack
- * does not have all words, or the step is no progress. Avoids branches that depend on the rule,
- * because they are mispredicted.
+ * Plans a step by a plain rule in the stack of `size` bytes at `start`. Returns false if a word
+ * that the rule needs is not there, if fp is needed but unknown, or if the step makes no progress.
+ * Avoids branches that depend on the rule, because they are mispredicted.
  */
 static inline __attribute__((always_inline)) bool walk_plan(const struct cfi_rule *rule,
 							    uint64_t sp, uint64_t fp, bool fp_known,

@@ -62,8 +62,8 @@ static inline uint64_t byte_reader_u64(struct byte_reader *bytes)
 
 #define BYTES_MAX_LEB 10
 
-/* Bits above the 64th are dropped. Fails if the number is longer than BYTES_MAX_LEB: else each of
- * many numbers of a hostile file could read on to the file's end. *ret_shift: the number of bits
+/* Drops bits above the 64th. Fails if the number has more than BYTES_MAX_LEB bytes, because in a
+ * hostile file each of many numbers could extend to the file's end. *ret_shift: the number of bits
  * read. */
 static inline uint64_t byte_reader_leb(struct byte_reader *bytes, unsigned int *ret_shift,
 				       uint8_t *ret_last)

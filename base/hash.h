@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
-/* Hash - mixes words by multiplying them to 128 bits. Add a secret seed to words of strangers. */
+/* Hash - mixes words by a 128-bit multiplication. Add a secret seed to words that others choose. */
 #pragma once
 
 #include <stdint.h>

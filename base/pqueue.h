@@ -1,12 +1,11 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /*
- * Priority queue - a binary heap in an array of the caller's
+ * Priority queue - a binary heap in the caller's array
  *
  *     PQUEUE_DEFINE(event, struct event *, is_earlier)
  *
- * defines event_order(), event_sift_down() and event_pop() for arrays of struct
- * event *. items[0] is the first item. The functions are inline because merges run them for each
- * record.
+ * defines event_order(), event_sift_down() and event_pop() for arrays of struct event *. items[0]
+ * is the first item. The functions are inline because merges run them for each record.
  */
 #pragma once
 
@@ -14,7 +13,7 @@
 
 /* bool before(type a, type b) orders the items. */
 #define PQUEUE_DEFINE(name, type, before)                                            \
-	/* Restores the order after items[i] got a later place. */                   \
+	/* Restores the order after items[i] was replaced by a later item. */        \
 	static inline void name##_sift_down(type *items, size_t n, size_t i)         \
 	{                                                                            \
 		type moved = items[i];                                               \
@@ -30,7 +29,7 @@
 		}                                                                    \
 		items[i] = moved;                                                    \
 	}                                                                            \
-	/* Makes a heap of items in any order. */                                    \
+	/* Makes a heap of items that are in any order. */                           \
 	static inline void name##_order(type *items, size_t n)                       \
 	{                                                                            \
 		for (size_t i = n / 2; i-- > 0;)                                     \

@@ -25,15 +25,15 @@ struct entries_decoder {
 	size_t page; /* index of the unpacked page; SIZE_MAX: none */
 };
 
-/* What cursors of any thread left for the next ones: making these takes longer than reading a
- * dictionary of a few rows. There are two, because dictionaries are read while a cursor is open. */
+/* Objects that cursors leave to later cursors of any thread, because making them takes longer than
+ * reading a dictionary of a few rows. Two of each: dictionaries are read while a cursor is open. */
 #define SPARES 2
 struct entries_spares {
 	_Atomic(void *) decoders[SPARES]; /* struct entries_decoder, or NULL */
 	_Atomic(void *) zstd[SPARES];     /* ZSTD_DCtx for the rows of chunks, or NULL */
 };
 
-/* Returns NULL if there is none. */
+/* Takes a spare object; NULL: there is none. */
 static inline void *spare_take(_Atomic(void *) *slots)
 {
 	void *spare = NULL;
@@ -43,7 +43,7 @@ static inline void *spare_take(_Atomic(void *) *slots)
 	return spare;
 }
 
-/* Returns the spare if there is no room for it, else NULL. */
+/* Keeps the object as a spare and returns NULL, or returns the object if there is no room. */
 static inline void *spare_leave(_Atomic(void *) *slots, void *spare)
 {
 	for (size_t i = 0; spare && i < SPARES; i++) {

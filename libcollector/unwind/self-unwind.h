@@ -96,8 +96,8 @@ struct self_unwind_step {
 typedef bool self_unwind_receive(void *data, const struct self_unwind_step *step);
 
 /*
- * Continues a walk from any frame. `start`: sp of the innermost frame. `rules`: the caller's, valid
- * for `generation`, which is not 0; use another one after a change of self_unwind_generation().
+ * Continues a walk from any frame. `start`: sp of the innermost frame. `rules`: the caller's cache,
+ * valid for `generation` (not 0); use another number when self_unwind_generation() has changed.
  * Returns why the walk ended; WALK_N_STOPS: `keep` stopped it; WALK_NO_TABLE also stands for
  * SELF_UNWIND_BUSY.
  */

@@ -8,9 +8,9 @@
  * outwards until it matches a frame of the last walk. If all guards from there on still hold, the
  * remaining frames are unchanged; otherwise the walk continues past the guard that failed.
  *
- * The new frames of a walk are also kept as a variant: the words of its frames, and the frame that
- * called them. A program that allocates in a few places is nearly always in one of them; a walk
- * that matches a variant takes no step.
+ * The new frames of a walk are also kept as a variant, with their words and the frame that called
+ * them. A walk that matches a variant takes no step, and a program that allocates in few places
+ * nearly always matches one.
  *
  * Nearly all code has a plain rule, for which walk_plan() computes the step; generated code has no
  * rules, but frame pointers. self-unwind.c handles everything else, one step at a time, and fills
@@ -48,7 +48,7 @@
 /* the step from this frame, or from one further out, uses this frame's fp */
 #define USES_FP 0x01000000u
 
-#define FAST (WALK_SLOT_PLAIN | WALK_SLOT_ROOT | WALK_SLOT_CHAIN) /* step_plainly() can use it */
+#define FAST (WALK_SLOT_PLAIN | WALK_SLOT_ROOT | WALK_SLOT_CHAIN) /* of a slot for step_plainly() */
 
 /* The state of a walk. */
 struct visit {
@@ -155,7 +155,7 @@ static inline bool is_full(const struct visit *visit)
 	       visit->n_words > UNWIND_CACHE_MAX_GUARDS - SELF_UNWIND_MAX_WORDS;
 }
 
-/* Makes a step by a known rule. Returns false if that takes more than walk_plan(). */
+/* Makes a step by a known rule. Returns false if walk_plan() is not sufficient for it. */
 static inline bool step_plainly(struct visit *visit, enum walk_stop *ret_stop)
 {
 	/* No rule: follow the frame pointer, if it leads to an address after a call. */
