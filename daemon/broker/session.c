@@ -354,7 +354,7 @@ static void receive_usage_request(struct session *session, const void *body, siz
 	requests_receive_usage_request(session->requests, body, bytes);
 }
 
-/* ---- What the engine needs ------------------------------------------------------------------- */
+/* ---- Requests of the engine ------------------------------------------------------------------ */
 
 static void on_request_failed(const GError *error, void *data)
 {
@@ -533,8 +533,8 @@ static void notify_reduced(struct session *session)
 	session->listener->warning(session, "reduced", text, session->data);
 }
 
-/* Opens CPU-wide events, if that is permitted and they may be shown; else rings for per-task
- * events. Also uses per-task events if a switch must be fast. */
+/* Opens CPU-wide events, if profd may open them and the client may see all processes. Otherwise, or
+ * if a switch must be fast, opens rings for per-task events. */
 static bool open_events(struct session *session, GError **error)
 {
 	struct options *options = session->options;

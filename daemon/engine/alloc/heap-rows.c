@@ -54,7 +54,7 @@
 #define CHECKPOINT_EVENTS (UINT64_C(1) << 24)
 #define FEW 256u /* blocks: few enough to write in each epoch */
 
-/* Maximum of pending blocks per thread: signal handlers may reallocate during a realloc. */
+/* Maximum number of pending blocks per thread: signal handlers may reallocate during a realloc. */
 #define MAX_PENDING 8u
 
 /* A thread with live blocks. Rows may refer to it long after it has exited. */
@@ -138,7 +138,7 @@ uint32_t heap_rows_add_thread(struct heap_rows *rows, struct thread *thread)
 	return number;
 }
 
-/* Releases a number that no producer and no block uses. */
+/* Releases a thread's number, unless a producer or a block uses it. */
 static void drop_thread(struct heap_rows *rows, uint32_t number)
 {
 	struct heap_thread *thread = thread_at(rows, number);
@@ -480,8 +480,8 @@ static void add(struct heap_rows *rows, struct live_block *block, uint64_t prior
 	write_alloc(rows, block, prior);
 }
 
-/* Removes a block that was allocated in a pause, whose end must not be written. Returns whether
- * there was one. */
+/* Returns whether the end of a block must not be written, because the block was allocated in a
+ * pause (then removes it), or is unknown during a pause. */
 static bool has_passed(struct heap_rows *rows, uint64_t address)
 {
 	struct live_block block;
@@ -696,7 +696,7 @@ void all_heaps_apply(struct all_heaps *all, uint64_t time_ns)
 void all_heaps_pause(struct all_heaps *all, bool is_paused, uint64_t time_ns)
 {
 	const struct pending_alloc pause = {
-		.due_ns = MAX_OF(time_ns, all->last_ns), /* not before one that was deferred */
+		.due_ns = MAX_OF(time_ns, all->last_ns), /* not before a deferred pause */
 		.time_ns = time_ns,
 		.is_paused = is_paused,
 	};

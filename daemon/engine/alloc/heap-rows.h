@@ -46,14 +46,14 @@ void heap_rows_end(struct heap_rows *rows, uint64_t time_ns);
 void heap_rows_free(struct heap_rows *rows); /* NULL is allowed */
 /* Returns the live blocks, for prefetching. */
 const struct live_blocks *heap_rows_live(const struct heap_rows *rows);
-/* Returns the tree of the process's stacks, to which its producers add theirs. */
+/* Returns the process's tree of stacks, to which its producers add stacks. */
 struct call_nodes *heap_rows_nodes(struct heap_rows *rows);
 
 /* Adds another producer's thread. Returns its number, by which the functions below refer to it. */
 uint32_t heap_rows_add_thread(struct heap_rows *rows, struct thread *thread);
 void heap_rows_end_producer(struct heap_rows *rows, uint32_t number);
 
-/* Blocks that are allocated in a pause need no `calls`. */
+/* Returns whether there is a pause. A block that is allocated in a pause needs no `calls`. */
 bool heap_rows_are_paused(const struct heap_rows *rows);
 /* The label of `block` has no number yet; `calls` is a node of heap_rows_nodes(). */
 void heap_rows_alloc(struct heap_rows *rows, const struct live_block *block, uint64_t time_ns);
@@ -67,6 +67,6 @@ struct heap_realloc {
 	struct live_block block; /* as for heap_rows_alloc(); address 0: there is no new block */
 	uint64_t prior;          /* address of the old block; 0: none */
 	uint64_t time_ns, duration_ns;
-	bool is_freed; /* without a new block: the old one has ended */
+	bool is_freed; /* the old block was freed; only used without a new block */
 };
 void heap_rows_realloc(struct heap_rows *rows, const struct heap_realloc *moved);

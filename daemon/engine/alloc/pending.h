@@ -19,15 +19,15 @@ struct pending_alloc {
 };
 
 struct pending_allocs {
-	struct pending_alloc *items; /* a binary heap; the first is the next */
+	struct pending_alloc *items; /* a binary heap; the first item is due next */
 	size_t n, room;
 };
 
 void pending_allocs_done(struct pending_allocs *pending);
 /* Copies the item. */
 void pending_allocs_push(struct pending_allocs *pending, const struct pending_alloc *item);
-/* Removes the next item that is due when all records before time_ns, but not all records of
- * time_ns, are rows. Returns false if none is. */
+/* Called when all records before time_ns are rows, but perhaps not all records of time_ns. Removes
+ * the next item that is due. Returns false if no item is due. */
 bool pending_allocs_pop(struct pending_allocs *pending, uint64_t time_ns,
 			struct pending_alloc *ret_item);
 /* For a process that has ended: moves all its items to the front, with times up to time_ns, so that

@@ -11,7 +11,7 @@ struct collector_stacks;
 struct alloc_decoder {
 	struct heap_rows *rows; /* NULL: the producer has reported no allocation */
 	struct collector_stacks *stacks;
-	struct call_nodes *nodes; /* those of `rows` */
+	struct call_nodes *nodes; /* the nodes of `rows` */
 	uint32_t number;          /* number of the producer's thread in the rows */
 	struct call_ids ids;
 };

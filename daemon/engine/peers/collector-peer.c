@@ -87,7 +87,7 @@ static void drop_producer(struct peer_ring *ring)
 		return;
 	claim = g_hash_table_lookup(ring->peer->claims,
 				    GUINT_TO_POINTER(collector_producer_tid(producer)));
-	/* Rings whose writer is known otherwise have no claim. */
+	/* A ring whose writer is known by other means has no claim. */
 	if (claim && --claim->n_rings == 0)
 		g_hash_table_remove(ring->peer->claims,
 				    GUINT_TO_POINTER(collector_producer_tid(producer)));

@@ -64,7 +64,7 @@ struct peer_ring {
 struct peer_arena {
 	struct ring_arena_memory memory;
 	struct peer_ring *rings;      /* memory.n_places items */
-	struct peer_sysprof *sysprof; /* for sysprof-peer.c */
+	struct peer_sysprof *sysprof; /* state of sysprof-peer.c */
 	struct doorbell doorbell;
 	bool armed;
 	bool is_lossless;
@@ -97,7 +97,7 @@ struct peer_type {
 	/* A peer is one program: an exec or another registration ends it. Otherwise it is a process
 	 * whose threads send requests through the broker. */
 	bool is_program;
-	/* Rings have doorbells, and producers wait in them for room. Otherwise they are polled. */
+	/* Rings have doorbells, and a producer may wait for room. Otherwise rings are polled. */
 	bool has_doorbells;
 	uint64_t hold_ns; /* maximum delay from a record's time to its publication */
 
@@ -109,15 +109,15 @@ struct peer_type {
 	/* Answers later requests, up to limit_ns. */
 	void (*serve)(struct collectors *collectors, struct peer *peer, uint64_t limit_ns,
 		      uint64_t now_ns);
-	/* Answers all requests with nothing. Optional. */
+	/* Answers all waiting requests; the threads continue without a ring. Optional. */
 	void (*release)(struct peer *peer);
 	/* Gives each arena to the process that writes to it, because a process may have received an
-	 * answer meant for another. Optional, as are the next two. */
+	 * answer meant for another. Optional, as are the next three. */
 	void (*sort)(struct collectors *collectors, struct peer *peer, uint64_t now_ns);
 	/* Returns whether a process writes to an arena but its request has not arrived yet. */
 	bool (*misses_request)(const struct collectors *collectors, const struct peer *peer);
-	/* Returns whether the writer of an arena is still unknown; at the end, counts its records
-	 * as lost. */
+	/* Returns whether the writer of an arena is still unknown. At the end,
+	 * lose_unclaimed() counts the records of such writers as lost. */
 	bool (*is_unclaimed)(const struct peer_arena *arena);
 	void (*lose_unclaimed)(struct peer *peer);
 
@@ -153,7 +153,7 @@ struct peer {
 	bool is_blocked; /* does not read answers now; retried by the next collectors_serve() */
 	uint32_t n_unanswered; /* requests that came through the broker and have no answer */
 	uint64_t requested_ns; /* time of the last request from another thread of the process */
-	struct sysprof_counters *counters; /* for sysprof-peer.c */
+	struct sysprof_counters *counters; /* state of sysprof-peer.c */
 	struct peer_arena **arenas;
 	uint32_t n_arenas, arena_room;
 	GHashTable *claims;    /* struct peer_claim, by tid */

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
-/* Internals of collectors.c and collectors-merge.c: functions of the latter. */
+/* Functions of collectors-merge.c for collectors.c. */
 #pragma once
 
 #include "daemon/engine/peers/collectors.h"

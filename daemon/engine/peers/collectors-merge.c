@@ -192,7 +192,7 @@ static void judge_doorbell(struct peer_arena *arena, uint64_t now_ns)
 
 static void begin_drain(struct collectors *collectors)
 {
-	/* A new ring may hold records that are older than the ring. */
+	/* A new ring may hold records that are older than the ring, by up to hold_ns. */
 	collectors->bound_ns = collectors->hold_ns ? collectors->drained_ns - collectors->hold_ns
 						   : UINT64_MAX;
 	collectors->has_more = false;
@@ -546,7 +546,7 @@ static bool is_waiting(const struct peer *peer)
 		 (peer->n_unanswered > 0 && !peer->is_blocked)));
 }
 
-/* Polls the rings without doorbells, if there are any; the interval grows while they are idle. */
+/* Polls rings without doorbells, less often while they are idle. Returns when to poll next. */
 static uint64_t poll_rings(struct collectors *collectors, uint64_t now_ns)
 {
 	bool is_filling = false, are_there = false;

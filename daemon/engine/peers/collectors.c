@@ -264,7 +264,7 @@ static const struct peer_type own_type = {
 	.unread = unread_own,
 };
 
-/* Makes a peer of the message's protocol, which takes ownership of the descriptors. */
+/* Makes a peer, which takes ownership of the descriptors. */
 static struct peer *add_peer(struct collectors *collectors, const struct message_peer *message,
 			     int connection, int pidfd, uint64_t now_ns)
 {
@@ -395,7 +395,7 @@ void collectors_add_peer(struct collectors *collectors, const struct message_pee
 	is_first = !has_room || message->protocol != PEER_OWN ||
 		   supersede(collectors, message->pid);
 	peer = add_peer(collectors, message, connection, pidfd, now_ns);
-	/* The broker reads the connections by which it passes on requests. */
+	/* If requests come through the broker, the broker reads the connection. */
 	if (peer->type->is_program && connection >= 0)
 		watch(collectors, peer, peer->connection);
 	if (pidfd >= 0)

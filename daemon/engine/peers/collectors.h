@@ -56,7 +56,7 @@ struct collectors {
 	uint64_t armed_ns;   /* when the doorbells were last armed */
 	uint64_t due_ns;
 	unsigned int interval_ms; /* between drains: 1 … COLLECTORS_MAX_INTERVAL_MS */
-	uint64_t hold_ns;         /* of the protocols that were used */
+	uint64_t hold_ns;         /* maximum of all peers' protocols so far */
 	unsigned int poll_ms;     /* interval of polling rings without doorbells */
 	uint64_t poll_ns;         /* next poll */
 	unsigned int n_faults;
@@ -110,7 +110,7 @@ void collectors_emit(struct collectors *collectors, uint64_t limit_ns, uint64_t 
 uint64_t collectors_sleep(struct collectors *collectors, uint64_t now_ns, uint64_t longest_ns);
 /* Returns whether nothing waits and every new record goes to a ring with a working doorbell. */
 bool collectors_are_quiet(const struct collectors *collectors, uint64_t now_ns);
-/* Returns whether a process writes to a ring whose request has not arrived yet. */
+/* Returns whether a process writes to a ring before its request for one has arrived. */
 bool collectors_miss_requests(const struct collectors *collectors);
 /* Called before collectors_finish() as long as it returns more than 0. Stops the producers, and
  * writes rows of some of their records until the clock reaches until_ns. Returns the bytes that are

@@ -307,7 +307,7 @@ static struct peer *find_peer(const struct collectors *collectors, int32_t numbe
 	return NULL;
 }
 
-/* Returns whether the writer of a ring is not known: it has not written yet, or its request
+/* Returns whether the writer of a ring is unknown, because it has not written yet, or its request
  * has not arrived. */
 static bool is_unclaimed(const struct peer_arena *arena)
 {

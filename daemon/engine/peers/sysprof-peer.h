@@ -23,5 +23,5 @@ struct peer_sysprof {
 	size_t n_queued;   /* bytes queued by the current drain */
 };
 
-/* The protocol of sysprof's library: a process whose threads request one ring each. */
+/* The protocol of sysprof's library, in which each thread of a process requests a ring. */
 extern const struct peer_type sysprof_type;

@@ -38,7 +38,7 @@ void session_compare_ticks(struct session *session, uint64_t limit_ns)
 	session->off_ns = 0;
 }
 
-/* Enables or disables all events. */
+/* Enables or disables the sampling events of all CPUs. */
 static bool enable(struct session *session, bool on, GError **error)
 {
 	for (guint i = 0; i < session->cpus.all->len; i++)

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /*
- * Session, its sources - what is recorded, in the order in which rows depend on each other
+ * Session sources - everything that is recorded, in the order in which rows depend on each other
  *
- * A new source is a row of the table at the end of this file. The side band comes first: it says
- * which process and mapping a later record belongs to. Its ring merge also reads the samples, which
- * must be merged with it by time; samples whose tables are missing are written later.
+ * To add a source, add a row to the table at the end of this file. The side band comes first,
+ * because it identifies the process and mapping of later records. Its ring merge also reads the
+ * samples, to merge both by time; samples that wait for unwind tables are written later.
  * Collectors are closed before the samples that wait for tables: until then, a program may wait for
  * room in its ring.
  * A client that stops a session waits at most a second: each step at the end has a deadline

@@ -223,7 +223,7 @@ void session_notify_progress(struct session *session)
 
 static const struct {
 	const char *name;
-	unsigned int states; /* in which the broker may send it */
+	unsigned int states; /* states in which the broker may send it */
 	bool (*handle)(struct session *session, struct channel_message *message, GError **error);
 } messages[] = {
 	[MESSAGE_CONFIG] = { "CONFIG", IN(NEW), session_configure },
@@ -373,7 +373,7 @@ static void report_progress(struct session *session, uint64_t now_ns)
 
 static void run_round(struct session *session, uint64_t now_ns);
 
-/* The deadline of a job is due_ns(), or a period after its last run. */
+/* A job is due at due_ns() or, if that is NULL, period_ns after its last run. */
 static const struct {
 	uint64_t period_ns;
 	uint64_t (*due_ns)(const struct session *session, uint64_t now_ns);
@@ -424,7 +424,7 @@ static void run_round(struct session *session, uint64_t now_ns)
 	session->found_rows = rows;
 }
 
-/* Does what is due, and the work that waits for a message or a table. */
+/* Runs the jobs that are due, and the work that waits for a message or a table. */
 static void work(struct session *session)
 {
 	const struct message_config *config = &session->config;

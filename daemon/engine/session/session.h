@@ -20,7 +20,7 @@ enum session_state {
 	SESSION_ENDED,
 };
 
-/* What a session does at certain times (session.c). */
+/* The timed work of a session (session.c). */
 enum session_job {
 	JOB_ROUND,
 	JOB_USAGE,
@@ -41,13 +41,13 @@ struct source {
 	const char *name;
 	/* Called at CONFIG. */
 	void (*open)(struct session *session);
-	/* Called once the first /proc snapshot has been applied; if `is_early`, before it is
-	 * requested. */
+	/* Called when the first /proc snapshot has been applied; if `is_early`, before the snapshot
+	 * is requested, and again by session_enable_again(). */
 	bool (*enable)(struct session *session, GError **error);
 	bool is_early;
-	/* Takes what has been recorded out of memory that producers share. */
+	/* Moves records out of the memory that is shared with producers. */
 	void (*load)(struct session *session, uint64_t now_ns);
-	/* Writes rows up to limit_ns. Returns the time that they have reached. */
+	/* Writes rows up to limit_ns. Returns the time up to which all rows are written. */
 	uint64_t (*drain)(struct session *session, uint64_t limit_ns, uint64_t now_ns);
 	/* Returns whether no work is pending, so that the next round may be delayed. */
 	bool (*is_quiet)(const struct session *session, uint64_t now_ns);
@@ -148,7 +148,7 @@ void session_notify_progress(struct session *session);
 void session_warn(struct session *session, const char *code, const char *text);
 bool session_watch(struct session *session, int fd, const char *what, GError **error);
 
-/* session-start.c: handlers of messages */
+/* session-start.c: handlers of messages, and the start of sampling */
 bool session_configure(struct session *session, struct channel_message *message, GError **error);
 bool session_add_cpu(struct session *session, struct channel_message *message, GError **error);
 bool session_add_events(struct session *session, struct channel_message *message, GError **error);
@@ -163,7 +163,7 @@ bool session_enable_again(struct session *session, GError **error);
 #define SESSION_SOURCES 5u
 #define SESSION_MAX_QUERIES 64u /* snapshots of single processes that may be requested at once */
 extern const struct source session_sources[SESSION_SOURCES];
-/* Enables the early sources, or the others. */
+/* Enables the early sources (`early`), or all others. */
 bool session_enable_sources(struct session *session, bool early, GError **error);
 /* Compares ticks, and finds CPUs that went offline or came online. */
 void session_check_cpus(struct session *session, uint64_t now_ns);
