@@ -61,7 +61,7 @@ export const stacksOf = (data, group) => {
 
 const unit = (data, ns) => Math.ceil(ns / data.sample_unit_ns);
 
-// Adds the samples of [from, to) in a table to `self`.
+// Adds the samples of [from, to) in a table to `self`. Returns their number.
 const addSamples = (data, s, rows, { from, to, thread }, self) => {
 	const begin = lowerBound(s.time, unit(data, from), s.rows), end = lowerBound(s.time, unit(data, to), s.rows);
 	let events = 0;

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: BSD-2-Clause-Patent
 // Source lines and instructions of the hottest functions (html --with-source), with the samples of
-// the range. A sample has a place, which instructions name; an instruction counts for a line.
+// the range. A sample has a place, an instruction lists its places, and belongs to one line.
 
 import { placeSums } from './profile.js';
 import { bar, el, nothing, originColor, swatch, virtualTable } from './dom.js';
 import { percent } from './format.js';
 import { nothingHere, range, state, update } from './state.js';
 
-const CONTEXT = 5; // lines of the file that are shown around one with code, as html-sources.c has them
+const CONTEXT = 5; // lines that are shown around one with code; the same as in html-sources.c
 
 export const hasSource = (fn) => !!state.data.sources?.functions.some((entry) => entry.fn === fn);
 
@@ -19,7 +19,7 @@ const textsOf = (file) => {
 	return file.lines;
 };
 
-// The time at each instruction and line in the range.
+// Returns the time at each instruction and line in the range.
 const count = (entry) => {
 	const [from, to] = range(), { data } = state;
 	const sums = placeSums(data, { from, to: to === data.duration ? Infinity : to, thread: state.thread });
@@ -30,8 +30,8 @@ const count = (entry) => {
 	return { instructions, lines, sum: lines.reduce((sum, line) => sum + line.self, 0), samples: entry.is_generated ? Infinity : sums.events };
 };
 
-// The lines of each file with code of the function, those around them, and below each the functions
-// that are inlined there.
+// Returns the rows of the source table: for each file, the lines with code of the function and the
+// lines around them, each followed by the functions that are inlined there.
 const sourceRows = (lines) => {
 	const rows = [], files = [...new Set(lines.map(({ file }) => file))].filter((file) => file >= 0);
 	for (const file of files) {
@@ -91,7 +91,7 @@ const instructionTable = (shown, fn, counted) => {
 	});
 };
 
-// What is missing, and why.
+// Returns notes that say what is missing, and why.
 const notesOf = (entry, counted) => {
 	const { files } = state.data.sources, notes = [];
 	for (const file of new Set(counted.lines.map((line) => line.file))) {

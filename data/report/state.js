@@ -19,7 +19,7 @@ export const state = {
 	sort: 'self',
 	search: '',
 	mark: null,
-	line: null, // of the source: { fn, index }
+	line: null, // the selected source line: { fn, index }
 	unfolded: new Set(), // boxes and branches that the user opened or closed
 	open: new Set(),
 };

@@ -894,7 +894,7 @@ guint annotate_code_find(const struct annotate_code *code, uint64_t offset)
 	size_t upto = sorted_upto(code->instructions->data, code->instructions->len,
 				  sizeof(struct annotate_instruction), offset);
 
-	/* Instructions with samples are all there, so the nearest one has this offset. */
+	/* Every offset with samples has an instruction, so the nearest one has this offset. */
 	return number_map_get(&code->known_frames, frame_key(offset, false)) && upto > 0
 		       ? (guint)upto - 1
 		       : ANNOTATE_NOWHERE;

@@ -44,7 +44,7 @@ struct annotate_instruction {
 	const char *text;         /* NULL = unknown */
 	const char *callee;       /* name for the call that is inlined here; NULL: none */
 	struct annotate_place at;
-	uint32_t line; /* number of the line to which it counts */
+	uint32_t line; /* number of the line for which it counts */
 };
 
 /* Calls of the function that are inlined in the same way. */
@@ -55,10 +55,10 @@ struct inline_site {
 
 struct annotate_code {
 	/* options; the first three are borrowed */
-	struct reader *reader;   /* opened */
+	struct reader *reader;   /* an open reader */
 	struct profile *profile; /* by function, with `inlined` and `joins_inlined` */
 	struct debug_files *debug_files;
-	const char *image;   /* choose a function of this image; NULL: of any */
+	const char *image;   /* choose only functions of this image; NULL: any image */
 	bool merges_callees; /* one line for each class or function inlined at a line */
 	bool wants_total;    /* compute the totals of lines */
 	uint32_t function;   /* index in the profile */
@@ -86,7 +86,7 @@ struct annotate_code {
 	GHashTable *known_lines; /* set of the lines, by place */
 };
 
-/* Sets `function` to the one that a text names. */
+/* Sets `function` to the function that `text` names. */
 bool annotate_code_choose(struct annotate_code *code, const char *text, GError **error);
 /* Reads the code of `function`. The caller sets the options and zeroes the rest. Code that cannot
  * be read is not an error. */

@@ -900,7 +900,7 @@ int verb_diff(int argc, char **argv)
 	return status_of(&verb, reader->format == READER_TEXT);
 }
 
-/* ---- the verdict for others ------------------------------------------------------------------ */
+/* ---- the verdict for other verbs ------------------------------------------------------------- */
 
 static void take_sentences(struct diff_verb *verb,
 			   void (*take)(const struct diff_sentence *, void *), void *data)

@@ -169,12 +169,12 @@ uint64_t diff_samples_needed(const struct diff *diff, const struct diff_row *row
 
 /* A sentence on what changed. */
 struct diff_sentence {
-	enum diff_verdict verdict; /* of the functions that the text names; else NO_VERDICT */
-	const char *figure;        /* the verdict, the change of the whole, "Note"; or NULL */
+	enum diff_verdict verdict; /* DIFF_NO_VERDICT: not about functions */
+	const char *figure; /* the verdict, the change of the whole run, "Note"…; or NULL */
 	const char *text;
 };
-/* Compares two captures as the verb does by default, and passes on the sentences that it begins
- * with. `select`: the options that select, and `redacts`. */
+/* Compares two captures as the verb does by default, and passes the sentences of its summary and
+ * its notes to take(). Of `select`, only the selection and `redacts` are used. */
 bool diff_each_sentence(const struct reader *select, const struct frame_filters *filters,
 			const char *a, const char *b,
 			void (*take)(const struct diff_sentence *sentence, void *data), void *data,

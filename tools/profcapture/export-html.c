@@ -365,7 +365,8 @@ static void write_change(const struct diff_sentence *sentence, void *data)
 	end_sentence(html);
 }
 
-/* What changed, and the CPU time of each side. Standard input cannot be read again. */
+/* Writes what changed, unless a capture is standard input, which cannot be read again; and the CPU
+ * time of each side. */
 static bool write_comparison(struct html *html, GError **error)
 {
 	const struct html_sides *sides = &html->rows.sides;

@@ -7,7 +7,7 @@
  * Readers split lines at white space and brackets, so images are written without white space and
  * names without line breaks. Addresses are offsets in the image, because a capture has no others. A
  * sample without frames gets one that says so, because readers ignore samples without frames.
- * The text of a stack or thread is made once and kept, because the same ones are sampled often.
+ * Texts of stacks and threads are kept, because the same ones are sampled often.
  */
 #include "config.h"
 
@@ -17,12 +17,12 @@
 #include <string.h>
 
 #define NS_PER_S UINT64_C(1000000000)
-/* Stacks are kept up to this size; the other ones are written line by line. */
+/* Texts of stacks are kept up to this total size; other stacks are written line by line. */
 #define KEPT_BYTES (32 << 20)
 
 /* The beginning of a sample's line: "COMM PID/TID ". */
 struct beginning {
-	const char *comm; /* interned; of the last sample */
+	const char *comm; /* name at the last sample; interned */
 	GString *text;    /* NULL: not made yet */
 };
 
@@ -30,8 +30,8 @@ struct script {
 	const struct export *export;
 	struct out *out;
 	GString **lines;              /* lines of frames, by entity; NULL: not made yet */
-	GString **stacks;             /* by node; NULL: not made yet, or not kept */
-	size_t kept_bytes;            /* of `stacks` */
+	GString **stacks;             /* texts, by node; NULL: not made yet, or not kept */
+	size_t kept_bytes;            /* total size of `stacks` */
 	struct beginning *beginnings; /* by thread */
 };
 

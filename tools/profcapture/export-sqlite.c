@@ -52,8 +52,8 @@ static bool write_tables(sqlite3 *db, struct sql_tables *tables, const char *out
 			     "PRAGMA main.locking_mode = EXCLUSIVE; BEGIN",
 			     NULL, NULL, NULL);
 
-	/* Functions and calls are the first ones. When their turn comes, all others have added to
-	 * them, so no stack needs to be read again. */
+	/* In reverse order: calls and functions are first in the list, so they are written after
+	 * all tables that add to them, and no stack needs to be read again. */
 	for (guint i = tables->all->len; r == SQLITE_OK && i > 0; i--) {
 		const struct sql_table *table = tables->all->pdata[i - 1];
 

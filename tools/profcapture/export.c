@@ -734,7 +734,7 @@ static char *page_name(const char *capture)
 	return g_strconcat(name, ".html", NULL);
 }
 
-/* The source is one machine's own, of one capture. */
+/* --with-source needs one capture, and neither redacts nor filters. */
 static int check_source(void *data)
 {
 	const struct export *export = data;

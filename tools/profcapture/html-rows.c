@@ -101,7 +101,7 @@ static void merge_samples(GArray *samples)
 	g_array_set_size(samples, n);
 }
 
-/* The columns of samples. The last one is left out if it is redundant. */
+/* The columns of samples. add_samples() may omit the last one. */
 #define SAMPLE_COLUMNS(table, key)                                                 \
 	{ table ".time", REPORT_MEMBER(struct page_sample, time), .delta = true }, \
 		{ table ".thread", REPORT_MEMBER(struct page_sample, thread) },    \
@@ -111,7 +111,7 @@ static void merge_samples(GArray *samples)
 		table ".weight", REPORT_MEMBER(struct page_sample, weight)         \
 	}
 
-/* Counts are enough if each sample weighs as much as every other. */
+/* Omits the weights if all samples weigh the same: the page computes them from the counts. */
 static void add_samples(struct html_rows *rows, const GArray *samples,
 			const struct report_column *columns, size_t n)
 {
@@ -125,7 +125,7 @@ static void add_samples(struct html_rows *rows, const GArray *samples,
 	report_page_add(rows->page, samples, columns, n - is_even);
 }
 
-/* Returns a sample of the side. */
+/* Converts a sample of rows->side to the page's units and indexes. */
 static struct page_sample page_sample(struct html_rows *rows, const struct profile_sample *at,
 				      uint32_t stack)
 {

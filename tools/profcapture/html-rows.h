@@ -5,9 +5,9 @@
  *
  * The page counts again for each range of time that its reader selects, so it gets the rows, not
  * their sums. Times are in units of a power of two nanoseconds. The page's ranges begin and end on
- * a grid, of which every unit is a part, so its sums are those of `report --from --to` of the same
- * range  [test_html: same_numbers]. Rows of the same stack in the same unit are merged. If there
- * are too many rows, the unit grows, and a note on the page says so.
+ * a grid whose step is a multiple of every unit, so its sums are those of `report --from --to` of
+ * the same range  [test_html: same_numbers]. Rows of the same stack in the same unit are merged. If
+ * there are too many rows, the unit grows, and a note on the page says so.
  */
 #pragma once
 
@@ -52,6 +52,6 @@ void html_rows_init(struct html_rows *rows, struct export *export, struct report
 void html_rows_done(struct html_rows *rows);
 /* Adds the columns to the page, and the members mark_names, logs and counters to the JSON. */
 bool html_rows_write(struct html_rows *rows, GError **error);
-/* Adds the columns of the table `places`: struct profile_sample of the first side, whose nodes are
- * places. After html_rows_write(). */
+/* Adds the columns of the table `places`. `each`: struct profile_sample of the first side, with a
+ * place as `node`. Call this after html_rows_write(). */
 void html_rows_write_places(struct html_rows *rows, const GArray *each);

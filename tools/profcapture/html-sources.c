@@ -19,18 +19,18 @@
 
 #define MOST_FUNCTIONS 24u
 #define LEAST_PERCENT 0.1
-#define MOST_BYTES (4u << 20)   /* of source and assembly */
+#define MOST_BYTES (4u << 20)   /* total size of source and assembly */
 #define MOST_LINE 2000u         /* bytes of a line that are shown */
-#define MOST_INSTRUCTIONS 1000u /* of longer functions, only those near a sample are there */
-#define CONTEXT 5u              /* lines, or instructions, around one that counts */
+#define MOST_INSTRUCTIONS 1000u /* longer functions show only instructions near samples */
+#define CONTEXT 5u              /* lines or instructions shown on each side of one that counts */
 
-/* First entity of addresses. The profile reserves the smaller ones. */
+/* The first entity that stands for an address. The profile reserves smaller entities. */
 #define ADDRESS_FIRST 2u
 
 struct sampled_address {
 	uint64_t offset;
 	uint32_t image;
-	uint32_t place; /* the page's number + 1; 0: in none of the functions */
+	uint32_t place; /* number on the page + 1; 0: in no function on the page */
 };
 
 /* A source file, and which of its lines are on the page. */
@@ -47,7 +47,7 @@ struct sources {
 	struct export *export;
 	GArray *addresses;   /* struct sampled_address */
 	GHashTable *known;   /* image and offset → index in `addresses` + 1 */
-	GHashTable *wanted;  /* set of the functions' images */
+	GHashTable *wanted;  /* set of the images of the functions on the page */
 	GPtrArray *all;      /* struct page_source */
 	GHashTable *by_path; /* path → struct page_source */
 	uint32_t n_places;
@@ -101,7 +101,7 @@ static struct sampled_address *address_at(const struct sources *sources, guint i
 	return &g_array_index(sources->addresses, struct sampled_address, index);
 }
 
-/* Adds the samples that count in a function. */
+/* Adds the samples that count in a function on the page. */
 static void write_places(struct sources *sources, const struct profile *profile)
 {
 	g_autoptr(GArray) each = g_array_new(FALSE, FALSE, sizeof(struct profile_sample));
@@ -133,7 +133,7 @@ static void free_source(gpointer pointer)
 	g_free(source);
 }
 
-/* Returns the index of a file. Notes that a line of it and those around it are shown. */
+/* Marks a line of a file, and those around it, as shown. Returns the index of the file. */
 static uint32_t show_line(struct sources *sources, const char *path, uint32_t line)
 {
 	struct page_source *source = g_hash_table_lookup(sources->by_path, path);
@@ -244,7 +244,7 @@ static void free_numbers(gpointer numbers)
 		g_array_unref(numbers);
 }
 
-/* Returns the places of each instruction: arrays of numbers by index; NULL: none. */
+/* Numbers the places of a function. Returns an array of places (NULL: none) by instruction. */
 static GPtrArray *place_samples(struct sources *sources, const struct annotate_code *code)
 {
 	GPtrArray *places = g_ptr_array_new_with_free_func(free_numbers);
@@ -277,7 +277,7 @@ static bool is_near_sample(const GPtrArray *places, guint index)
 	return places->len <= MOST_INSTRUCTIONS;
 }
 
-/* Writes [index, address, text, line, inlined from, places…] for each instruction. */
+/* Writes [index, address, text, line, inlined from, places…] for each shown instruction. */
 static void write_instructions(struct sources *sources, const struct annotate_code *code)
 {
 	struct json *json = sources->rows->json;
@@ -342,7 +342,7 @@ static gint compare_self(gconstpointer left, gconstpointer right, gpointer data)
 	return order ? order : a < b ? -1 : a > b;
 }
 
-/* Returns the functions to show, the hottest first. The kernel's code is in no file. */
+/* Returns the functions to show, hottest first. Skips the kernel's, whose code is in no file. */
 static GArray *hottest_functions(const struct profile *profile)
 {
 	GArray *found = g_array_new(FALSE, FALSE, sizeof(uint32_t));

@@ -2,12 +2,12 @@
 /*
  * Html-sources - source lines and instructions of the hottest functions, for the page
  *
- * The page gets each sample in these functions at its instruction, so that it counts lines and
- * instructions again for each range, as it counts functions  [test_html: with_source]
+ * The page gets each sample in these functions with its instruction, so that it can count lines and
+ * instructions again for each range, as it does functions  [test_html: with_source]
  */
 #pragma once
 
 #include "tools/profcapture/html-rows.h"
 
-/* Adds the table of these samples to the page, and the member `sources` to the JSON. */
+/* Adds the table `places` of these samples to the page, and the member `sources` to the JSON. */
 bool html_sources_write(struct html_rows *rows, struct code_files *files, GError **error);

@@ -50,7 +50,7 @@ static const char *const states[] = { [PROF_SWITCH_WAIT] = "waiting",
 				      [PROF_SWITCH_RUNNING] = "running",
 				      [PROF_SWITCH_RUNNABLE] = "runnable" };
 
-/* Fields. Functions have those of functions_cell(), and their number. */
+/* Fields of the tables. SQL_FUNCTIONS has the fields of functions_cell() and this one. */
 #define FUNCTION_ID FN_FIELDS
 enum call_field { CALL_ID, CALLER, DEPTH, FUNCTION, SOURCE_FILE, LINE, INLINED, STACK };
 enum interval_field {
@@ -174,7 +174,7 @@ static bool find_calls(struct names_epoch *epoch, const struct prof_batch *batch
 	return true;
 }
 
-/* Makes a row of each stack that a row of the capture has. */
+/* Adds the calls of all stacks to which rows of the capture refer. */
 static bool find_all_calls(struct sql_derived *derived, GError **error)
 {
 	const struct capture *capture = derived->reader->capture;
@@ -425,7 +425,7 @@ uint32_t sql_derived_rows(const struct sql_derived *derived, enum sql_derived_ta
 	return derived->intervals[table] ? derived->intervals[table]->len : 0;
 }
 
-/* The node above the roots is no call, and a place in a function is no function. */
+/* Skips the node above the roots, which is no call, and places in functions. */
 bool sql_derived_is_row(const struct sql_derived *derived, enum sql_derived_table table,
 			uint32_t row)
 {

@@ -17,8 +17,8 @@
 #include <math.h>
 #include <string.h>
 
-/* The origin of a value of a table of the capture: a member of enum sql_thread_field, or of this
- * one. Derived tables have the fields of sql-derived.h. */
+/* Sources of the values in a table of the capture, together with enum sql_thread_field. Derived
+ * tables have the fields of sql-derived.h. */
 enum sql_field {
 	SQL_STORED = SQL_THREAD_FIELDS, /* a column of the capture */
 	SQL_TIME,
@@ -33,7 +33,7 @@ struct sql_column {
 	char *name;
 	const char *type;
 	unsigned field;
-	unsigned position; /* of SQL_STORED */
+	unsigned position; /* position of the capture's column, if SQL_STORED */
 };
 
 /* Columns of views for the call of a row of `s`. They are queries of their own, because SQLite then
@@ -117,7 +117,7 @@ static void put_text_n(sqlite3_context *context, const char *text, size_t length
 	sqlite3_result_text64(context, valid, strlen(valid), g_free, SQLITE_UTF8);
 }
 
-/* Of a text that is interned or a constant, so that SQLite need not copy it. NULL stays NULL. */
+/* `text` must be interned or a constant, because SQLite does not copy it. NULL stays NULL. */
 static void put_text(sqlite3_context *context, const char *text)
 {
 	size_t length = text ? strlen(text) : 0;

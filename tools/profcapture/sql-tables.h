@@ -5,7 +5,7 @@
  * Each table of the capture is a virtual table, generated from the capture's schema, with the
  * columns of `dump`: refs to texts are texts, enums are names, times are relative, lists are JSON.
  * A table that refers to threads also has pid, tid, comm and exe. Ids are scoped to an epoch, so
- * each table ends with segment and epoch. Further tables have what needs more than a row
+ * each table ends with segment and epoch. Further tables have values that need more than one row
  * (sql-derived.h). Views over both answer common questions. An unknown value is NULL. An unsigned
  * number above INT64_MAX is the text 0x and 16 digits, which sorts after all numbers.
  *
@@ -30,11 +30,11 @@ struct sql_table {
 	unsigned thread, process, stack, source, weight;
 };
 
-/* The thread and the process of a row, as indexes of names. */
+/* The thread and the process of a row, as indexes in names. */
 struct sql_owner {
 	const struct sql_table *table;
 	uint32_t epoch;
-	uint64_t id; /* of the table's column */
+	uint64_t id; /* value of the row's column `thread` or `process` */
 	uint32_t thread, process;
 };
 
@@ -46,7 +46,7 @@ struct sql_tables {
 	struct sql_derived *derived;
 	struct prof_dictionary *sources; /* of an epoch, or NULL */
 	uint32_t sources_epoch;
-	/* of the last row that needed them: the next row mostly needs the same */
+	/* from the last row that needed them, because the next row mostly needs the same */
 	struct sql_owner last_owner;
 	struct sampled_event event;
 	uint32_t event_epoch; /* 0: no row yet */

@@ -44,8 +44,8 @@ struct symbol_rows {
 /* Symbols of the epoch whose lines are being read. */
 struct epoch_calls {
 	struct symbol_rows *rows;
-	struct names_epoch *epoch;       /* valid during a batch: the names keep few epochs */
-	uint32_t epoch_number;           /* of the symbols */
+	struct names_epoch *epoch;       /* valid during a batch: struct names keeps few epochs */
+	uint32_t epoch_number;           /* epoch of `symbols` */
 	struct prof_dictionary *symbols; /* NULL: the epoch has none */
 	/* indexed by row: number of the call; 0: not looked up yet, or not a call */
 	uint32_t *calls;
@@ -285,7 +285,7 @@ static GArray *find_epochs(const struct names *names, GError **error)
 	return g_steal_pointer(&epochs);
 }
 
-/* Reads both tables of an epoch, so that its names are loaded once. */
+/* Reads both tables of an epoch together, so that the epoch's names are loaded only once. */
 static bool read_epoch(struct epoch_calls *calls, struct names *names, uint32_t epoch,
 		       GError **error)
 {
