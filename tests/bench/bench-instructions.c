@@ -5,7 +5,7 @@
  *     bench-instructions PATH     prints how many operations measured() performs
  *
  * ring-write: a mark. malloc-hook: a malloc and its free, with a known stack. unwind-step: a frame
- * of a walk of the own stack, all rules cached. row-decode: a sample row with all its columns.
+ * of a walk of this thread's stack, rules cached. row-decode: a sample row with all its columns.
  */
 #include "libcollector/hooks/heap-record.h"
 #include "tests/unit/build-capture.h"

@@ -6,9 +6,9 @@
 
 Only instructions of PROGRAM itself count, not those of libc, zstd or the kernel, so the counts are
 the same on each machine. They differ between compilers: COMPILER, such as "gcc 12.2.0 x86_64
-debugoptimized", is the key in the file. Exits with 77 (skipped) if the file has no counts for it, or
-valgrind is missing. More than LIMIT above the stored count fails. --store replaces the counts of this
-compiler; commit the file together with the change that explains it.
+debugoptimized", is the key in the file. Exits with 77 (skipped) if the file has no counts for it,
+or valgrind is missing. A count above LIMIT times the stored one fails. --store replaces the counts
+of this compiler; commit the file together with the change that explains it.
 """
 import json
 import os
@@ -44,7 +44,7 @@ def own_instructions(profile, program):
 
 
 def count(program, path):
-    """Instructions of an operation."""
+    """Instructions per operation."""
     with tempfile.TemporaryDirectory() as folder:
         profile = Path(folder, "profile")
         done = subprocess.run(

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /*
- * Fuzz target of `profcapture sql`: the text of a query, of a small capture with every table. Runs
+ * Fuzz target of `profcapture sql`: the text of a query on a small capture with every table. Runs
  * the verb as main() does, with its limits of time and memory. The length of the query chooses the
  * format of its result, and whether its rows are limited.
  */
@@ -19,7 +19,7 @@
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
-/* The verb calls it if one step of a query takes longer than the timeout: a finding. */
+/* A call is a finding: the verb calls this if one step of a query exceeds the timeout. */
 _Noreturn void _exit(int status)
 {
 	(void)status;
@@ -49,8 +49,8 @@ static int write_capture(struct prof_writer *writer)
 	return r ? r : prof_writer_finish(writer);
 }
 
-/* Returns the path of the capture. Results and messages go nowhere from then on, but those of a
- * sanitizer, which writes to the descriptor, do not. */
+/* Returns the path of the capture. The first call discards all later output except that of a
+ * sanitizer, which writes to the descriptor. */
 static char *set_up(void)
 {
 	static char path[32];

@@ -187,7 +187,7 @@ def check_functions(profcapture, command, rows, total, n=12):
 
 
 def test_same_numbers(profcapture, page_of, drive, capture):
-    """Of all, of ranges and of a thread: at least 50 numbers. The last range may be without samples."""
+    """At least 50 numbers, of everything, of ranges and of a thread. The last range may have no samples."""
     page = page_of(capture)
     steps = [{"open": "tab=functions"}, {"text": "#command"}, {"eval": ROWS}, {"text": "#sum"}]
     for x0, x1 in (300, 700), (250, 1000), (500, 520):
@@ -283,7 +283,7 @@ def test_print(page_of, chromium, capture):
 
 
 def test_forced_colors(page_of, chromium, capture):
-    """Where the colors are the user's, bars and swatches keep theirs, and the selected tab, measure and
+    """With forced colors, bars and swatches keep their own colors, and the selected tab, measure and
     row are marked."""
     style = "getComputedStyle(document.querySelector('%s'))"
     steps = [{"media": {"forcedColors": "active"}}, {"open": "tab=functions"}, {"click": "#panel tbody [role=row]"},

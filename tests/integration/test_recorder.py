@@ -150,7 +150,7 @@ def test_edges(run, profcapture, capture):
 
 
 def test_rare_blocks(run, profcapture, capture):
-    """However rare the blocks are, nothing is missing of one, and nothing from outside is
+    """However rare the blocks are, nothing of a block is missing, and nothing from outside is
     included."""
     steps = [step for i, ms in enumerate((350, 1100, 2500, 50)) for step in ("outside=20", f"begin=b{i}", "inside=50", f"end=b{i}", f"sleep={ms}")]
     lines = run("frequency=1999", f"open={capture}", *steps, "begin=at once", "end=at once", "begin=last", "inside=50", "end=last", "outside=20", "close")
@@ -302,7 +302,7 @@ def test_killed_under_it(waiting, profcapture, capture, victim):
 
 
 def test_engine_that_is_stopped(waiting, capture):
-    """It cannot answer, and begin does not wait for long."""
+    """A stopped engine cannot answer, and begin does not wait for long."""
     program = waiting(f"open={capture}", "go", "begin=a", "go", "begin=b", "inside=20", "end=b", "close")
     program.lines()
     pid, = processes("profd-engine")

@@ -188,7 +188,7 @@ static void test_damaged(void)
 	}
 }
 
-/* A number has at most ten bytes, so a run of 0x80 is not read to its end, each time again. */
+/* A number has at most ten bytes, so many reads of a run of 0x80 do not all read it to its end. */
 static void test_long_number(void)
 {
 	uint8_t run[100];

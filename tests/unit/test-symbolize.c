@@ -288,7 +288,7 @@ static void test_lines_that_lie(void)
 	build_done(&build);
 }
 
-/* The names keep two epochs. An epoch without lines lies between two with lines and the same ids. */
+/* Three epochs with the same ids, of which the middle one has no lines. struct names keeps two. */
 static void test_calls_of_epochs(void)
 {
 	static const char *const texts[] = { "first", "second", "third" };
