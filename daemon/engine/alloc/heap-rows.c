@@ -7,18 +7,18 @@
  *     calls ▶ nodes (call-nodes.c) ▶ stacks
  *
  * Records come merged by time. A realloc is one record and two events: between them another thread
- * may get the old address, or free the block at the new one. So the second event waits
- * (pending.c) and is merged with the records of all processes. Mappings may end in part,
- * and may replace others. They are kept by address range, and the rest of a mapping becomes a block
- * of its own. If an address is allocated while it has a block, that block's end was not reported,
- * and the block ends then. But another thread's free of the same time may follow, so the new block
- * waits until that time is over.
+ * may get the old address, or free the block at the new one. So the second event waits (pending.c)
+ * and is merged with the records of all processes. Mappings may end in part, and may replace
+ * others. They are kept by address range, and the rest of a mapping becomes another block. If an
+ * address is allocated while it has a block, that block's end was not reported, and the block ends
+ * then. But another thread's free of the same time may follow, so the new block waits until that
+ * time is over.
  * Checkpoints list the live blocks, so that a reader can find them without reading everything
- * before. A checkpoint is written at the beginning of an epoch and after many events, but only
- * after half as many events as blocks, so that checkpoints cost no more than the events. At the
- * start of an epoch, every process with few blocks or enough events gets one, so that a reader need
- * not go back to an idle process's last event. While the session is paused, only the addresses of
- * new blocks are kept, so that their ends are not written, even after the pause.
+ * before. A process gets one at the start of an epoch and after many events, but only after half as
+ * many events as it has blocks, so that checkpoints cost no more than the events. At the start of
+ * an epoch, other processes with few blocks get one in any case, so that a reader need not go back
+ * to an idle process's last event. While the session is paused, only the addresses of new blocks
+ * are kept, so that their ends are not written, even after the pause.
  * Invariants: (1) blocks are numbered in the order of their rows
  *                 [test-engine-heap: realloc, reuse, mappings]
  *             (2) a heap row and its live rows list the blocks that lived after all rows up to its

@@ -165,7 +165,7 @@ bool session_enable_again(struct session *session, GError **error);
 extern const struct source session_sources[SESSION_SOURCES];
 /* Enables the early sources (`early`), or all others. */
 bool session_enable_sources(struct session *session, bool early, GError **error);
-/* Compares ticks, and finds CPUs that went offline or came online. */
+/* Compares ticks, and finds CPUs that went offline, came online or fell silent. */
 void session_check_cpus(struct session *session, uint64_t now_ns);
 void session_close_cpu(struct session *session, struct cpu *cpu, uint64_t now_ns);
 /* Drains the perf rings up to limit_ns; UINT64_MAX: all records. */
