@@ -408,7 +408,7 @@ def test_with_source(profcapture, page_of, drive, capture):
 
 
 def test_source_is_missing(profctl, profcapture, compile_c, page_of, chromium, tmp_path):
-    """The panel says what is not there, and source text is text."""
+    """The panel says what is missing, and source text is not parsed as HTML."""
     program = compile_c("gone", "volatile unsigned long sink; /* </script><b>bold</b> */\nint main(void) { for (unsigned long i = 0; i < 400000000; i++) sink += i; /* </script><i>x</i> */ }\n", "-O1")
     path, page = tmp_path / "gone.cap", tmp_path / "gone.html"
     profctl("record", "-q", "-F", 999, "-o", path, "--", program)

@@ -227,7 +227,7 @@ def test_damage_elsewhere(profcapture, tmp_path):
 
 
 def test_functions_that_are_tables(profcapture, capture, sql):
-    """The authorizer lets SQLite declare them."""
+    """Queries may use functions that return tables."""
     every = collections.Counter(value for row in rows(profcapture, capture, "sensor") for value in row["readings"] or [])
     assert collections.Counter(value for value, in sql(capture, "SELECT j.value FROM sensor AS s, json_each(s.readings) AS j")) == every
     for name in ("json_tree('[1]')", "pragma_table_xinfo('sample')", "pragma_table_list", "pragma_function_list", "pragma_collation_list",

@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /*
- * Checks of live-blocks.c, heap-rows.c and pending.c in daemon/engine: blocks and their
- * rows. Live blocks at ends, in pauses and in child processes are in test-engine-heap-live.c,
- * call-nodes.c in test-engine-heap-stacks.c, and allocations through rings in
- * test-engine-collectors-stacks.c.
+ * Checks of live-blocks.c, heap-rows.c and pending.c in daemon/engine: blocks and their rows. Live
+ * blocks at ends, in pauses and in child processes are in test-engine-heap-live.c, call-nodes.c in
+ * test-engine-heap-stacks.c, and allocations through rings in test-engine-collectors-stacks.c.
  */
 #include "daemon/engine/huge-pages.h"
 #include "tests/unit/heap.h"
