@@ -365,8 +365,7 @@ static void write_change(const struct diff_sentence *sentence, void *data)
 	end_sentence(html);
 }
 
-/* Writes what changed, unless a capture is standard input, which cannot be read again; and the CPU
- * time of each side. */
+/* Writes what changed (not for standard input, which is read once), and each side's CPU time. */
 static bool write_comparison(struct html *html, GError **error)
 {
 	const struct html_sides *sides = &html->rows.sides;
