@@ -50,7 +50,7 @@ const fillWhenNow = (shown) => {
 
 export const functionTable = (shown, { side = false } = {}) => {
 	const { sums, functions, format } = shown, list = listed(shown);
-	if (!list.length) return nothing(state.search && shown.sums.sum > 0 ? 'No function in this range has such a name.' : nothingHere());
+	if (!list.length) return nothing(state.search && shown.sums.sum > 0 ? 'No function in this range matches the search.' : nothingHere());
 	const most = list.reduce((high, f) => Math.max(high, sums.fnSelf[f]), 0), withWhen = !side && state.measure === 'cpu';
 	[when, wanted] = [new Map(), new Set()];
 	const columns = [

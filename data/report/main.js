@@ -21,7 +21,7 @@ const MEASURES = {
 };
 const KEYS = [
 	['c a l', 'measure: CPU time, allocated, not freed'], ['g', 'flame graph: all, by process, by thread'], ['/', 'search (a regular expression)'], ['i', 'callers first, or hottest functions first'],
-	['← →', 'move the range; with Shift its end'], ['+ −', 'wider and narrower range'], ['z', 'show the range alone, or everything'],
+	['← →', 'move the range (Shift: only its end)'], ['+ −', 'wider and narrower range'], ['z', 'zoom to the range, or show everything'],
 	['y', 'copy the command that prints the same numbers'], ['Esc', 'back one step'], ['?', 'these keys'],
 ];
 
@@ -260,7 +260,7 @@ const start = async () => {
 };
 
 start().catch((error) => {
-	fill(byId('panel'), el('p', { class: 'empty' }, `This page cannot be shown: ${error.message}. It needs a browser of 2023 or later.`));
+	fill(byId('panel'), el('p', { class: 'empty' }, `This page cannot be shown: ${error.message}. It needs a browser from 2023 or later.`));
 	document.documentElement.dataset.failed = error.message;
 	throw error;
 });

@@ -61,7 +61,7 @@ const numbers = (shown, self, { sum, samples }) => (self > 0 ? [shown.formatTime
 
 const sourceTable = (shown, fn, counted) => {
 	const rows = sourceRows(counted.lines);
-	if (!rows.length) return nothing('No debug information with lines of this function was found.');
+	if (!rows.length) return nothing('No line information was found for this function.');
 	return virtualTable({
 		label: 'Source', rows: rows.length, columns: [...NUMBERS, { title: 'Line', width: 5, number: true }, { title: 'Source', class: 'wide' }],
 		onRow: (i) => rows[i].line && update({ line: state.line?.index === rows[i].line.index ? null : { fn, index: rows[i].line.index } }),
@@ -96,11 +96,11 @@ const notesOf = (entry, counted) => {
 	const { files } = state.data.sources, notes = [];
 	for (const file of new Set(counted.lines.map((line) => line.file))) {
 		if (file < 0) continue;
-		if (!files[file].text) notes.push(`${files[file].path} could not be read: html --source-dir says where it is.`);
-		else if (files[file].is_newer) notes.push(`${files[file].path} has changed since the recording: its lines may be others.`);
+		if (!files[file].text) notes.push(`${files[file].path} could not be read; give its folder with html --source-dir.`);
+		else if (files[file].is_newer) notes.push(`${files[file].path} has changed since the recording: its lines may differ.`);
 	}
 	if (entry.is_generated) notes.push('The code was generated while the program ran. Its lines have the sums of the whole capture.');
-	else if (entry.no_code) notes.push(`Without instructions: ${entry.no_code}.`);
+	else if (entry.no_code) notes.push(`No instructions: ${entry.no_code}.`);
 	if (state.measure !== 'cpu') notes.push('Lines count samples, not allocations.');
 	return notes;
 };
@@ -114,10 +114,10 @@ export const sourcePanel = (shown) => {
 	const head = (text, notes = []) => el('div', { class: 'focus' },
 		el('div', {}, swatch(originColor(f)), el('span', { class: 'name strong on-paper' }, f.name), chooser, el('span', { title: f.full || f.name }, `  ${text}`)), notes.map((note) => el('div', { class: 'muted' }, note)));
 	if (!entry)
-		return el('div', { class: 'column' }, head(''), nothing(f.origin === 'kernel' ? 'The code of the kernel is in no file that can be read.' : `This page has the source of the ${functions.length} hottest functions, and this is none of them.`,
+		return el('div', { class: 'column' }, head(''), nothing(f.origin === 'kernel' ? 'Kernel code cannot be read from a file.' : `This page has the source of the ${functions.length} hottest functions, and this is none of them.`,
 			f.origin === 'kernel' ? '' : `profcapture annotate ${data.capture.file_word} FUNCTION`));
 	const counted = count(entry);
 	return el('div', { class: 'column' },
-		head(counted.sum > 0 ? `${shown.formatTime(counted.sum)} in its own code and in what is inlined there` : nothingHere(), notesOf(entry, counted)),
+		head(counted.sum > 0 ? `${shown.formatTime(counted.sum)} in its own code, including inlined functions` : nothingHere(), notesOf(entry, counted)),
 		el('div', { class: 'split' }, sourceTable(shown, fn, counted), entry.instructions.length ? instructionTable(shown, fn, counted) : null));
 };

@@ -91,7 +91,7 @@ export const onGrid = ([from, to]) => {
 // Says why a panel is empty.
 export const nothingHere = () => {
 	const thread = state.thread !== null && state.data.threads[state.thread];
-	return { cpu: 'No samples', alloc: 'No allocations', live: 'No memory that is not freed' }[state.measure] + (thread ? ` of ${thread.name} ${thread.tid}` : '') + (state.range ? ' in this range.' : '.');
+	return { cpu: 'No samples', alloc: 'No allocations', live: 'No unfreed memory' }[state.measure] + (thread ? ` of ${thread.name} ${thread.tid}` : '') + (state.range ? ' in this range.' : '.');
 };
 
 export const range = () => state.range || [0, state.data.duration];

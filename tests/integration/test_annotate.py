@@ -145,7 +145,7 @@ def test_source_that_changed(profcapture, work, tmp_path):
     (tmp_path / "hot.c").write_text(SOURCE)
     assert "has changed" not in profcapture("annotate", work / "run.cap", "spin").stdout
     head = profcapture("annotate", work / "run.cap", "spin", "--source-dir", tmp_path).stdout.split("\n\n")[0]
-    assert f"{tmp_path}/hot.c has changed since the recording: its lines may be others.\n" in head
+    assert f"{tmp_path}/hot.c has changed since the recording: its lines may differ.\n" in head
 
 
 INLINED = r"""

@@ -63,7 +63,7 @@ def test_equals_are_equal(profcapture, recordings):
     done = profcapture("diff", recordings["one"], recordings["two"], "--normalise", "samples", "--fail-over", "0%")
     assert done.stderr == ""
     lines = done.stdout.splitlines()
-    assert lines[0] == "No function changed by more than noise. Only shares of all samples are compared."
+    assert lines[0] == "No function changed by more than noise. Only the functions' shares of all samples are compared."
     assert re.fullmatch(r"[\d,]+ functions within noise, [\d,]+ with too few samples \(--all\)", lines[-1])
 
 
@@ -239,7 +239,7 @@ def test_screen(profcapture, recordings):
     assert len(profcapture("diff", one, slow, "--all", "--limit", 3).stdout.splitlines()) == len(lines[:lines.index("")]) + 1 + 1 + 4 + 1
     # the whole run cannot be judged by shares
     shares = profcapture("diff", one, slow, "--normalize", "samples").stdout
-    assert "Only shares of all samples are compared." in shares and re.search(r" - +\(whole run\)$", shares, re.M)
+    assert "Only the functions' shares of all samples are compared." in shares and re.search(r" - +\(whole run\)$", shares, re.M)
     for options in [], ["--paths"]:
         assert diff(profcapture, one, slow, "--inline", *options) == diff(profcapture, one, slow, *options)
 

@@ -437,7 +437,7 @@ def test_source_is_missing(profctl, profcapture, compile_c, page_of, chromium, t
     program.unlink()
     assert "the file is not here" in found()[0]
     shown = panel()
-    assert "could not be read" in shown and "Without instructions: the file is not here" in shown
+    assert "could not be read" in shown and "No instructions: the file is not here" in shown
 
 
 def test_source_of_python(profctl, profcapture, chromium, tmp_path):

@@ -729,7 +729,7 @@ static void read_file(struct annotate_code *code)
 
 	if (image->kind != PROF_IMAGE_FILE && image->kind != PROF_IMAGE_VDSO) {
 		code->why_no_code = strcmp(code->shown.kind, "kernel") == 0
-					    ? _("the kernel's code is in no file that can be read")
+					    ? _("kernel code cannot be read from a file")
 					    : _("code that a program made is in no file");
 		return;
 	}

@@ -427,7 +427,7 @@ static void print_sources(struct annotate *annotate, struct out *out)
 			    at->file);
 		else if (code_files_is_newer(source, annotate->reader.capture))
 			say(annotate, out,
-			    _("%s has changed since the recording: its lines may be others."),
+			    _("%s has changed since the recording: its lines may differ."),
 			    source->path);
 	}
 }
@@ -450,7 +450,7 @@ static void print_head(struct annotate *annotate, struct out *out, bool has_line
 		out_text(out, ".\n");
 	}
 	if (code->why_no_code && annotate->by != ANNOTATE_BY_LINE)
-		say(annotate, out, _("Without instructions: %s."), code->why_no_code);
+		say(annotate, out, _("No instructions: %s."), code->why_no_code);
 	if (has_lines)
 		print_sources(annotate, out);
 	else if (annotate->by != ANNOTATE_BY_INSTRUCTION && annotate_code_is_generated(code))

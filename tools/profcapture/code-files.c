@@ -11,11 +11,11 @@
 
 const struct cli_option code_files_options[] = {
 	{ "source-dir", 0, CLI_LIST, offsetof(struct code_files, source_folders), N_("DIRECTORY"),
-	  N_("Also look for source files here; repeatable") },
+	  N_("Also look for source files in DIRECTORY; repeatable") },
 	{ "sysroot", 0, CLI_STRING, offsetof(struct code_files, sysroot), N_("DIRECTORY"),
 	  N_("Look for the recorded files under DIRECTORY, a copy of the recorded machine's root") },
 	{ "debug-dir", 0, CLI_LIST, offsetof(struct code_files, debug_folders), N_("DIRECTORY"),
-	  N_("Also look for debug files here; repeatable") },
+	  N_("Also look for debug files in DIRECTORY; repeatable") },
 	{ NULL },
 };
 

@@ -516,9 +516,10 @@ static char *whole_text(const struct diff_verb *verb, char **ret_change)
 
 	*ret_change = NULL;
 	if (diff->norm == DIFF_BY_SAMPLES)
-		return g_string_free(g_string_append(text,
-						     _("Only shares of all samples are compared.")),
-				     FALSE);
+		return g_string_free(
+			g_string_append(
+				text, _("Only the functions' shares of all samples are compared.")),
+			FALSE);
 	*ret_change =
 		change_text(verb, all, diff->unit, all->b - all->a, all->b < all->a ? "-" : "+");
 	g_string_append(text, _(verdicts[diff_verdict_of(diff, all)].whole));

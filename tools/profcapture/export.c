@@ -708,7 +708,7 @@ static const struct cli_option compare_options[] = {
 
 static const struct cli_option source_options[] = {
 	{ "with-source", 0, CLI_FLAG, offsetof(struct export, with_source), NULL,
-	  N_("Add the source lines and instructions of the hottest functions, as far as their files are here") },
+	  N_("Add source lines and instructions of the hottest functions whose files can be found") },
 	{ NULL },
 };
 
@@ -742,11 +742,11 @@ static int check_source(void *data)
 	if (export->with_source &&
 	    (export->compare || export->reader.redacts || frame_filters_any(&export->filters)))
 		return cli_usage_error(_(
-			"--with-source does not go with --compare, --redact and filters of frames"));
+			"--with-source cannot be combined with --compare, --redact or frame filters"));
 	if (!export->with_source &&
 	    (export->code.source_folders || export->code.debug_folders || export->code.sysroot))
 		return cli_usage_error(
-			_("--source-dir, --debug-dir and --sysroot work with --with-source only"));
+			_("--source-dir, --debug-dir and --sysroot require --with-source"));
 	return CLI_CONTINUE;
 }
 

@@ -369,7 +369,7 @@ static bool write_functions(struct sources *sources, const GArray *functions, GE
 		g_ptr_array_add(
 			sources->rows->notes,
 			g_strdup_printf(
-				_("Source and assembly are those of the %u hottest functions, because the page has at most %u MiB of them; 'profcapture annotate' shows the others."),
+				_("The page has source and assembly of the %u hottest functions only (limit: %u MiB); 'profcapture annotate' shows the others."),
 				n, MOST_BYTES >> 20));
 	return ok;
 }

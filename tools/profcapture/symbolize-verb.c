@@ -31,7 +31,7 @@ static const struct cli_option options[] = {
 	{ "sysroot", 0, CLI_STRING, offsetof(struct symbolize_verb, sysroot), N_("DIRECTORY"),
 	  N_("Look for the recorded files under DIRECTORY, a copy of the recorded machine's root; open no file outside it") },
 	{ "debug-dir", 0, CLI_LIST, offsetof(struct symbolize_verb, debug_folders), N_("DIRECTORY"),
-	  N_("Also look for debug files here; repeatable") },
+	  N_("Also look for debug files in DIRECTORY; repeatable") },
 	{ "debuginfod", 0, CLI_OPTIONAL, offsetof(struct symbolize_verb, debuginfod), "[=TIME]",
 	  N_("Fetch missing debug files from the servers of DEBUGINFOD_URLS, for at most TIME"),
 	  debuginfod_times },

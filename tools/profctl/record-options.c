@@ -44,7 +44,7 @@ const struct cli_option record_stack_options[] = {
 
 static const struct cli_option memory_options[] = {
 	{ "memory", 0, CLI_OPTIONAL, FIELD(memory_mode), "[=all|sample:BYTES]",
-	  N_("Record allocations: all of them (also without '=…'), or on average one per BYTES allocated"),
+	  N_("Record allocations: all (the default without '=…'), or on average one per BYTES allocated"),
 	  memory_modes },
 	{ "memory-min", 0, CLI_SIZE, FIELD(memory_min), N_("SIZE"),
 	  N_("Ignore smaller allocations") },

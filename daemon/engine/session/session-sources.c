@@ -216,9 +216,7 @@ static void check_online(struct session *session, uint64_t now_ns)
 			request_cpu(session, i);
 		} else if (session->config.by_task && online[i] && !cpu) {
 			snprintf(text, sizeof(text),
-				 "CPU %u came online after the start: "
-				 "what runs on it is not recorded",
-				 i);
+				 "CPU %u came online after the start; it is not recorded", i);
 			session_warn(session, "cpu-online", text);
 			cpus_add_missing(&session->cpus, i, now_ns);
 		}

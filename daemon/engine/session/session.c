@@ -246,8 +246,7 @@ static bool handle(struct session *session, struct channel_message *message, GEr
 	if (messages[message->type].states & 1u << session->state)
 		return messages[message->type].handle(session, message, error);
 	g_set_error(error, G_FILE_ERROR, G_FILE_ERROR_INVAL,
-		    "The broker sent a message that was not expected: %s",
-		    messages[message->type].name);
+		    "The broker sent an unexpected message: %s", messages[message->type].name);
 	return false;
 }
 
