@@ -327,7 +327,7 @@ def test_kernel(profcapture, work):
     if kernel is None:
         pytest.skip("no sample was taken in the kernel")
     data = annotate(profcapture, work / "run.cap", kernel["name"])
-    assert "kernel's code" in data["no_code"] and data["function"]["self"] == kernel["self"]
+    assert "kernel code" in data["no_code"] and data["function"]["self"] == kernel["self"]
 
 
 CXX = r"""
