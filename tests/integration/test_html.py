@@ -457,7 +457,7 @@ def test_source_of_python(profctl, profcapture, chromium, tmp_path):
 def test_source_refusals(profcapture, page_of, capture, tmp_path):
     for options in ("--with-source", "--redact"), ("--with-source", "--compare", capture), ("--with-source", "--focus", "x"):
         assert "--with-source cannot be combined with" in profcapture("html", capture, "-o", tmp_path / "x.html", *options, check=2).stderr
-    assert "--with-source only" in profcapture("html", capture, "-o", tmp_path / "x.html", "--source-dir", "/", check=2).stderr
+    assert "require --with-source" in profcapture("html", capture, "-o", tmp_path / "x.html", "--source-dir", "/", check=2).stderr
     header, columns = read_page(page_of(capture))
     assert "sources" not in header and "places.place" not in columns
 
