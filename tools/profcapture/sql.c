@@ -234,6 +234,8 @@ static struct cell cell_of(const struct sql *sql, sqlite3_stmt *statement, int c
 	cell.number = (uint64_t)sqlite3_column_bytes(statement, column);
 	if (keeps)
 		cell.text = cell.owned = g_memdup2(cell.text, cell.number);
+	if (cell.number == 0)
+		cell.text = ""; /* not NULL, as of an empty blob */
 	return cell;
 }
 
