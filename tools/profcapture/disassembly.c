@@ -102,11 +102,12 @@ static GArray *parse(GString *text)
 	for (; found->len < DISASSEMBLY_MAX_LINES &&
 	       (after = memchr(line_at, '\n', (size_t)(end - line_at)));
 	     line_at = after + 1) {
-		const char *at = line_at + strspn(line_at, " ");
 		struct disassembly_line line;
+		const char *at;
 		char *colon;
 
-		*after = 0;
+		*after = 0; /* first: the address sanitizer's strspn() looks for the end */
+		at = line_at + strspn(line_at, " ");
 		line.address = g_ascii_strtoull(at, &colon, 16);
 		if (colon == at || at == line_at || colon[0] != ':' || colon[1] != '\t')
 			continue;

@@ -161,6 +161,7 @@ bool sql_derived_call(struct sql_derived *derived, uint32_t epoch, uint64_t stac
 	return of;
 }
 
+/* The tree is loaded: that reads all epochs, so the names would free this one. */
 static bool find_calls(struct names_epoch *epoch, const struct prof_batch *batch, void *data,
 		       GError **error)
 {
@@ -181,6 +182,8 @@ static bool find_all_calls(struct sql_derived *derived, GError **error)
 	size_t n;
 	const struct prof_table_def *const *defs = prof_reader_tables(capture->reader, &n);
 
+	if (!load_tree(derived, error))
+		return false;
 	for (size_t i = 0; !derived->has_all_calls && i < n; i++) {
 		unsigned stack = capture_column_referring(defs[i], PROF_TABLE_STACK);
 		uint16_t columns[2] = { defs[i]->columns[0].id };
@@ -196,7 +199,7 @@ static bool find_all_calls(struct sql_derived *derived, GError **error)
 			return false;
 	}
 	derived->has_all_calls = true;
-	return load_tree(derived, error);
+	return true;
 }
 
 void sql_derived_complete(struct sql_derived *derived)
