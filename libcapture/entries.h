@@ -33,7 +33,7 @@ struct entries_spares {
 	_Atomic(void *) zstd[SPARES];     /* ZSTD_DCtx for the rows of chunks, or NULL */
 };
 
-/* Takes a spare object; NULL: there is none. */
+/* Takes a spare object. Returns NULL if no slot has one. */
 static inline void *spare_take(_Atomic(void *) *slots)
 {
 	void *spare = NULL;

@@ -203,7 +203,7 @@ def test_same_numbers(profcapture, page_of, drive, capture):
 
 
 def test_empty_range(page_of, drive, capture):
-    """Between two samples, each panel says that there are none, instead of an empty table."""
+    """If a range has no samples, each panel says so, because an empty table would look like an error."""
     page = page_of(capture)
     header, columns = read_page(page)
     times, grid = [time * header["sample_unit_ns"] for time in columns["samples.time"]], header["grid_ns"]

@@ -476,8 +476,8 @@ static void write_all(struct diff_verb *verb, const struct reader *reader)
 
 /* ---- text ------------------------------------------------------------------------------------ */
 
-/* Returns text such as "f by 11 % (+1.10 s), g by 8 % (+12 ms)", of the functions with a verdict;
- * NULL: there are none. */
+/* Returns text such as "f by 11 % (+1.10 s), g by 8 % (+12 ms)", of the functions with a verdict.
+ * Returns NULL if no function has it. */
 static char *changes_text(const struct diff_verb *verb, enum diff_verdict verdict)
 {
 	const struct diff *diff = &verb->diff;
