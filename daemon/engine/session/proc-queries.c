@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /*
- * Answers - receives /proc snapshots, opened files and peers from the broker
+ * Queries of /proc - requests snapshots from the broker, and applies them
  *
  * A snapshot of /proc is newer than the records drained so far. If it were applied at once, records
  * in between would look outdated, and an exec among them would be lost. So a snapshot waits until
@@ -11,9 +11,10 @@
  *                 [test-engine-session: protocol]
  * Runs on the drain thread only.
  */
-#include "daemon/engine/session/session.h"
+#include "daemon/engine/session/proc-queries.h"
 
 #include "arch/base.h"
+#include "base/clock.h"
 
 #include <errno.h>
 #include <glib.h>
@@ -21,6 +22,10 @@
 #include <sys/stat.h>
 
 #define MAX_ANSWERS 1024 /* each one holds a descriptor */
+#define RESCAN_NS UINT64_C(2000000000)
+#define MAX_QUERIES 64u /* requests for single processes at once */
+#define QUERIES_A_CHECK \
+	6u /* requests added by each check: 24 a second cost the broker below 0.5 % of a core */
 
 /* A snapshot from the broker that waits until the rings are drained past its arrival. */
 struct answer {
@@ -29,8 +34,88 @@ struct answer {
 	uint64_t received_ns;
 };
 
-static bool apply_snapshot(struct session *session, const struct message_snapshot *answer, int fd,
-			   GError **error)
+void proc_queries_init(struct proc_queries *queries, struct channel *channel)
+{
+	*queries = (struct proc_queries){ .channel = channel, .allowed = MAX_QUERIES };
+}
+
+static void free_answer(void *data)
+{
+	struct answer *answer = data;
+
+	close(answer->fd);
+	g_free(answer);
+}
+
+void proc_queries_done(struct proc_queries *queries)
+{
+	g_queue_clear_full(&queries->answers, free_answer);
+}
+
+/* ---- Requests -------------------------------------------------------------------------------- */
+
+static uint32_t send_request(struct proc_queries *queries, int32_t pid, bool maps_known)
+{
+	struct message_snapshot_request request = {
+		.serial = ++queries->serial,
+		.pid = pid,
+		.maps_known = maps_known,
+	};
+
+	channel_send(queries->channel, MESSAGE_SNAPSHOT_REQUEST, &request, sizeof(request), NULL,
+		     0);
+	return request.serial;
+}
+
+void proc_queries_scan(struct proc_queries *queries)
+{
+	queries->rescan = false;
+	queries->scan_serial = send_request(queries, 0, false);
+	queries->scanned_ns = clock_now();
+}
+
+bool proc_queries_process(struct proc_queries *queries, struct process *process)
+{
+	if (queries->allowed == 0)
+		return false;
+	queries->allowed--;
+	process->queried = true;
+	send_request(queries, process->pid, process->maps_known);
+	return true;
+}
+
+void proc_queries_allow(struct proc_queries *queries)
+{
+	queries->allowed = MIN_OF(queries->allowed + QUERIES_A_CHECK, MAX_QUERIES);
+}
+
+void proc_queries_usage(struct proc_queries *queries, uint64_t now_ns)
+{
+	struct message_usage_request request = { .serial = ++queries->serial };
+	int32_t pids[ENGINE_MAX_USAGE_PIDS];
+
+	request.n = memory_usage_request(queries->usage, request.serial, now_ns, pids);
+	if (request.n > 0)
+		channel_send(queries->channel, MESSAGE_USAGE_REQUEST, &request, sizeof(request),
+			     pids, request.n * sizeof(pids[0]));
+}
+
+uint64_t proc_queries_due_ns(const struct proc_queries *queries)
+{
+	return queries->rescan && queries->scan_serial == 0 ? queries->scanned_ns + RESCAN_NS
+							    : UINT64_MAX;
+}
+
+bool proc_queries_are_quiet(const struct proc_queries *queries)
+{
+	return !queries->rescan && queries->scan_serial == 0 &&
+	       g_queue_is_empty((GQueue *)&queries->answers);
+}
+
+/* ---- Answers --------------------------------------------------------------------------------- */
+
+static bool apply_snapshot(struct proc_queries *queries, const struct message_snapshot *answer,
+			   int fd, GError **error)
 {
 	struct stat status;
 	void *bytes;
@@ -51,52 +136,43 @@ static bool apply_snapshot(struct session *session, const struct message_snapsho
 	}
 	whole = answer->pid == MESSAGE_SNAPSHOT_USAGE;
 	if (whole)
-		memory_usage_receive(&session->memory_usage, answer->serial, bytes, status.st_size);
+		memory_usage_receive(queries->usage, answer->serial, bytes, status.st_size);
 	else
-		whole = scan_apply(&session->scan, bytes, status.st_size, answer->pid,
-				   session->state == SESSION_RUNNING);
+		whole = scan_apply(&queries->scan, bytes, status.st_size, answer->pid,
+				   queries->is_scanned);
 	munmap(bytes, status.st_size);
 	if (!whole)
-		session_warn(session, "snapshot",
+		channel_warn(queries->channel, "snapshot",
 			     "The snapshot of /proc ended in the middle; some processes may lack "
 			     "names");
 	return true;
 }
 
-static void free_answer(void *data)
-{
-	struct answer *answer = data;
-
-	close(answer->fd);
-	g_free(answer);
-}
-
-bool session_apply_answers(struct session *session, uint64_t drained_ns, GError **error)
+bool proc_queries_apply(struct proc_queries *queries, uint64_t drained_ns, GError **error)
 {
 	struct answer *answer;
 	bool ok = true;
 
-	while (ok && (answer = g_queue_peek_head(&session->answers)) != NULL &&
+	while (ok && (answer = g_queue_peek_head(&queries->answers)) != NULL &&
 	       answer->received_ns <= drained_ns) {
-		output_tick(&session->output, clock_now());
-		ok = apply_snapshot(session, &answer->body, answer->fd, error);
-		if (ok && answer->body.pid == 0 && answer->body.serial == session->scan_serial) {
-			session->scan_serial = 0;
-			ok = session->state != SESSION_SCANNING ||
-			     session_start_sampling(session, error);
+		output_tick(queries->output, clock_now());
+		ok = apply_snapshot(queries, &answer->body, answer->fd, error);
+		if (answer->body.pid == 0 && answer->body.serial == queries->scan_serial) {
+			queries->scan_serial = 0;
+			queries->is_scanned = true;
 		}
-		free_answer(g_queue_pop_head(&session->answers));
+		free_answer(g_queue_pop_head(&queries->answers));
 	}
 	return ok;
 }
 
-bool session_receive_answer(struct session *session, struct channel_message *message,
-			    GError **error)
+bool proc_queries_receive(struct proc_queries *queries, struct channel_message *message,
+			  GError **error)
 {
 	struct answer *answer;
 
 	if (message->length != sizeof(answer->body) || message->n_fds != 1 ||
-	    g_queue_get_length(&session->answers) >= MAX_ANSWERS) {
+	    g_queue_get_length(&queries->answers) >= MAX_ANSWERS) {
 		g_set_error(error, G_FILE_ERROR, G_FILE_ERROR_INVAL,
 			    "The broker sent a snapshot that was not asked for");
 		return false;
@@ -105,65 +181,6 @@ bool session_receive_answer(struct session *session, struct channel_message *mes
 	memcpy(&answer->body, message->body, sizeof(answer->body));
 	answer->fd = steal_fd(&message->fds[0]);
 	answer->received_ns = clock_now();
-	g_queue_push_tail(&session->answers, answer);
-	/* The first snapshot, the initial state, is applied at once: nothing is drained before. */
-	return session->state != SESSION_SCANNING ||
-	       session_apply_answers(session, UINT64_MAX, error);
-}
-
-void session_drop_answers(struct session *session)
-{
-	g_queue_clear_full(&session->answers, free_answer);
-}
-
-/* Receives the identity of a hit file, and a descriptor if its frames are to be walked. */
-bool session_receive_image(struct session *session, struct channel_message *message, GError **error)
-{
-	struct message_image answer;
-	struct image *image;
-
-	if (message->length != sizeof(answer))
-		return true;
-	memcpy(&answer, message->body, sizeof(answer));
-	image = images_by_id(&session->images, answer.image_id);
-	if (!image)
-		return true;
-	/* The broker opens only a few files at a time. The next hit requests this one again. */
-	if (answer.error == EAGAIN) {
-		image->requested = false;
-		return true;
-	}
-	if (answer.error == 0) {
-		image_opened(image, &answer);
-		output_touch(&session->output, &image->row);
-	}
-	if (answer.error == 0 && message->n_fds == 1 &&
-	    (session->samples.unwind || session->config.memory)) {
-		unwind_tables_add(session->tables, image, steal_fd(&message->fds[0]));
-		return true;
-	}
-	image->unwind_state = IMAGE_UNWIND_NONE;
-	image->program = IMAGE_PROGRAM_NONE;
-	return true;
-}
-
-/* A peer is served only after the first snapshot has been applied. */
-bool session_add_peer(struct session *session, struct channel_message *message, GError **error)
-{
-	struct message_peer peer = { 0 };
-	size_t least;
-
-	if (message->length == sizeof(peer))
-		memcpy(&peer, message->body, sizeof(peer));
-	least = peer.protocol == PEER_REFUSED ? 0 : 1;
-	if (message->length != sizeof(peer) || message->n_fds < least ||
-	    message->n_fds > 2 * least) {
-		g_set_error(error, G_FILE_ERROR, G_FILE_ERROR_INVAL,
-			    "The broker sent a collector that cannot be");
-		return false;
-	}
-	collectors_add_peer(&session->collectors, &peer,
-			    message->n_fds > 0 ? steal_fd(&message->fds[0]) : -1,
-			    message->n_fds == 2 ? steal_fd(&message->fds[1]) : -1, clock_now());
+	g_queue_push_tail(&queries->answers, answer);
 	return true;
 }

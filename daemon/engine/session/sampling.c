@@ -14,10 +14,11 @@
  *                 [test-engine-session: switch_hostile]
  * Runs on the drain thread only.
  */
-#include "daemon/engine/session/session.h"
+#include "daemon/engine/session/sampling.h"
 
 #include "arch/base.h"
 #include "arch/packet.h"
+#include "base/clock.h"
 #include "daemon/deferred-close.h"
 #include "daemon/stranger.h"
 #include "libcollector/control.h"
@@ -28,130 +29,149 @@
 
 #define TICKS_ACCURACY_NS UINT64_C(20000000) /* minimum interval for missed ticks */
 
-/* Compares the ticks due in the last sampled interval with those taken, after it was drained. */
-void session_compare_ticks(struct session *session, uint64_t limit_ns)
+void sampling_read_ticks(struct sampling *sampling)
 {
-	if (session->off_ns == 0 || (limit_ns < session->off_ns && !session->behind))
+	if (sampling->off_ns == 0)
+		ticks_read(&sampling->ticks);
+}
+
+void sampling_add_missed(struct sampling *sampling, uint64_t now_ns)
+{
+	ticks_compare(&sampling->ticks, sampling->cpus, sampling->losses, now_ns);
+}
+
+void sampling_compare_ticks(struct sampling *sampling, uint64_t drained_ns)
+{
+	if (sampling->off_ns == 0 || drained_ns < sampling->off_ns)
 		return;
-	ticks_compare(&session->ticks, &session->cpus, &session->losses, session->off_ns);
-	session->ticks.running = false;
-	session->off_ns = 0;
+	sampling_add_missed(sampling, sampling->off_ns);
+	sampling->ticks.running = false;
+	sampling->off_ns = 0;
 }
 
 /* Enables or disables the sampling events of all CPUs. */
-static bool enable(struct session *session, bool on, GError **error)
+static bool enable(struct sampling *sampling, bool on, GError **error)
 {
-	for (guint i = 0; i < session->cpus.all->len; i++)
-		if (!cpu_enable_sampling(g_ptr_array_index(session->cpus.all, i), on, error))
+	for (guint i = 0; i < sampling->cpus->all->len; i++)
+		if (!cpu_enable_sampling(g_ptr_array_index(sampling->cpus->all, i), on, error))
 			return false;
-	session->is_sampling = on;
-	/* Enable again later: a child that is being forked may inherit disabled per-task events. */
-	session->enabled_again = false;
+	sampling->is_on = on;
+	/* A child that is being forked may inherit disabled per-task events. */
+	sampling->is_repeated = false;
+	return true;
+}
+
+bool sampling_add_cpu(const struct sampling *sampling, struct cpu *cpu, GError **error)
+{
+	return !sampling->is_on || cpu_enable_sampling(cpu, true, error);
+}
+
+bool sampling_repeat(struct sampling *sampling, GError **error)
+{
+	for (guint i = 0; i < sampling->cpus->all->len; i++)
+		if (!cpu_enable_side_band(g_ptr_array_index(sampling->cpus->all, i), error))
+			return false;
+	if (!enable(sampling, sampling->is_on, error))
+		return false;
+	sampling->is_repeated = true;
 	return true;
 }
 
 /* Enables or disables events as needed. *ret_changed: the caller must call note_change(). */
-static bool apply(struct session *session, bool *ret_changed, GError **error)
+static bool apply(struct sampling *sampling, bool *ret_changed, GError **error)
 {
-	bool on = !session->paused && !session->switched_off;
+	bool on = !sampling->paused && !sampling->switched_off;
 
-	*ret_changed = session->state == SESSION_RUNNING && on != session->is_sampling;
-	return !*ret_changed || enable(session, on, error);
+	*ret_changed = sampling->has_begun && on != sampling->is_on;
+	return !*ret_changed || enable(sampling, on, error);
 }
 
-static void note_change(struct session *session)
+static void note_change(struct sampling *sampling)
 {
 	uint64_t now_ns = clock_now(), limit_ns = now_ns - RING_MERGE_SLACK_NS;
 
-	if (session->is_sampling) {
-		if (session->off_ns && session->off_ns <= limit_ns) {
-			session_drain(session, limit_ns);
-			session_compare_ticks(session, limit_ns);
+	if (sampling->is_on) {
+		if (sampling->off_ns && sampling->off_ns <= limit_ns) {
+			ring_merge_run(sampling->merge, limit_ns);
+			sampling_compare_ticks(sampling, limit_ns);
 		}
-		session->off_ns = 0;
-		session->on_ns = now_ns;
-		ticks_begin(&session->ticks, &session->cpus, now_ns);
-	} else if (now_ns - session->on_ns < TICKS_ACCURACY_NS) {
-		session->ticks.running = false;
+		sampling->off_ns = 0;
+		sampling->on_ns = now_ns;
+		ticks_begin(&sampling->ticks, sampling->cpus, now_ns);
+	} else if (now_ns - sampling->on_ns < TICKS_ACCURACY_NS) {
+		sampling->ticks.running = false;
 	} else {
-		ticks_read(&session->ticks);
-		session->off_ns = now_ns;
+		ticks_read(&sampling->ticks);
+		sampling->off_ns = now_ns;
 	}
 }
 
-bool session_begin_sampling(struct session *session, GError **error)
-{
-	session->enabled_again = false;
-	if (session->paused || session->switched_off)
-		return true;
-	if (!enable(session, true, error))
-		return false;
-	session->on_ns = session->start_ns;
-	ticks_begin(&session->ticks, &session->cpus, session->start_ns);
-	return true;
-}
-
-static bool apply_and_note(struct session *session, GError **error)
+static bool apply_and_note(struct sampling *sampling, GError **error)
 {
 	bool changed;
 
-	if (!apply(session, &changed, error))
+	if (!apply(sampling, &changed, error))
 		return false;
 	if (changed)
-		note_change(session);
+		note_change(sampling);
 	return true;
 }
 
-bool session_set_paused(struct session *session, bool paused, GError **error)
+bool sampling_begin(struct sampling *sampling, GError **error)
 {
-	session->paused = paused;
-	all_heaps_pause(&session->collectors.rows->heaps, paused, clock_now());
-	return apply_and_note(session, error);
+	sampling->has_begun = true;
+	return apply_and_note(sampling, error);
+}
+
+bool sampling_set_paused(struct sampling *sampling, bool paused, GError **error)
+{
+	sampling->paused = paused;
+	return apply_and_note(sampling, error);
 }
 
 /* ---- The switch ------------------------------------------------------------------------------ */
 
-bool session_add_switch(struct session *session, struct channel_message *message, GError **error)
+bool sampling_add_switch(struct sampling *sampling, struct channel_message *message, GError **error)
 {
-	if (session->switch_fd >= 0 || message->n_fds != 1) {
+	if (sampling->switch_fd >= 0 || message->n_fds != 1) {
 		g_set_error(error, G_FILE_ERROR, G_FILE_ERROR_INVAL,
 			    "The broker sent an invalid switch message");
 		return false;
 	}
-	session->switched_off = true;
-	session->switch_fd = steal_fd(&message->fds[0]);
-	return session_watch(session, session->switch_fd, "the switch", error);
+	sampling->switched_off = true;
+	sampling->switch_fd = steal_fd(&message->fds[0]);
+	return true;
 }
 
-static bool drop_switch(struct session *session, GError **error)
+static bool drop_switch(struct sampling *sampling, GError **error)
 {
-	deferred_close(steal_fd(&session->switch_fd));
-	session->switched_off = true;
-	return apply_and_note(session, error);
+	deferred_close(steal_fd(&sampling->switch_fd));
+	sampling->switched_off = true;
+	return apply_and_note(sampling, error);
 }
 
-bool session_receive_switch(struct session *session, GError **error)
+bool sampling_receive_switch(struct sampling *sampling, GError **error)
 {
 	struct control_switch request, answer = { .magic = CONTROL_SWITCH_MAGIC };
 	const struct iovec part = { &answer, sizeof(answer) };
 	bool ok, changed;
-	ssize_t n = stranger_receive(session->switch_fd, &request, sizeof(request));
+	ssize_t n = stranger_receive(sampling->switch_fd, &request, sizeof(request));
 
 	if (n < 0 && errno == EAGAIN)
 		return true;
 	/* The switch may be closed, or its request invalid. */
 	ok = n == (ssize_t)sizeof(request) && request.magic == CONTROL_SWITCH_MAGIC &&
 	     request.on <= 1;
-	session->switched_off = !ok || !request.on;
-	if (!apply(session, &changed, error))
+	sampling->switched_off = !ok || !request.on;
+	if (!apply(sampling, &changed, error))
 		return false;
 	if (ok) {
 		answer.serial = request.serial;
-		answer.on = session->is_sampling;
-		ok = packet_send(session->switch_fd, &part, 1, -1, MSG_DONTWAIT) ==
+		answer.on = sampling->is_on;
+		ok = packet_send(sampling->switch_fd, &part, 1, -1, MSG_DONTWAIT) ==
 		     (ssize_t)sizeof(answer);
 	}
 	if (changed)
-		note_change(session);
-	return ok || drop_switch(session, error);
+		note_change(sampling);
+	return ok || drop_switch(sampling, error);
 }

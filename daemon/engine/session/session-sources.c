@@ -40,14 +40,7 @@
 
 static bool query_again(struct process *process, void *data)
 {
-	struct session *session = data;
-
-	if (session->queries == 0)
-		return false;
-	session->queries--;
-	process->queried = true;
-	session_request_scan(session, process->pid, process->maps_known);
-	return true;
+	return proc_queries_process(&((struct session *)data)->queries, process);
 }
 
 static void query(struct process *process, void *data)
@@ -58,7 +51,7 @@ static void query(struct process *process, void *data)
 
 static void request_rescan(void *data)
 {
-	((struct session *)data)->rescan = true;
+	((struct session *)data)->queries.rescan = true;
 }
 
 static void on_over_rate(void *data)
@@ -72,21 +65,22 @@ static void on_over_rate(void *data)
 	snprintf(text, sizeof(text),
 		 "more than %" G_GUINT64_FORMAT " samples a second: the others are counted as lost",
 		 session->events.max_rate);
-	session_warn(session, "quota", text);
+	channel_warn(&session->channel, "quota", text);
 }
 
 static void receive_sources(struct session *session)
 {
 	struct events *events = &session->events;
+	struct ticks *ticks = &session->sampling.ticks;
 
 	events->n_sources = session->config.n_sources;
 	for (uint32_t i = 0; i < events->n_sources; i++)
 		events->sources[i] = event_source_new(&session->config.sources[i], i + 1);
 	if (events->n_sources && session->config.sources[0].counts_ns)
-		session->ticks.period_ns = session->config.sources[0].period;
-	session->ticks.stat_fd = session->stat_fd;
-	session->ticks.user_only = !session->config.kernel;
-	session->ticks.by_task = session->config.by_task;
+		ticks->period_ns = session->config.sources[0].period;
+	ticks->stat_fd = session->stat_fd;
+	ticks->user_only = !session->config.kernel;
+	ticks->by_task = session->config.by_task;
 }
 
 static void open_side_band(struct session *session)
@@ -115,7 +109,9 @@ static void open_side_band(struct session *session)
 		.over_rate = on_over_rate,
 		.data = session,
 	};
-	session->scan = (struct scan){
+	session->queries.output = &session->output;
+	session->queries.usage = &session->memory_usage;
+	session->queries.scan = (struct scan){
 		.tasks = &session->tasks,
 		.images = &session->images,
 		.kernel = &session->kernel,
@@ -125,38 +121,29 @@ static void open_side_band(struct session *session)
 									.corrupt = events_corrupt,
 									.finalize = events_finalize,
 									.data = &session->events });
+	session->sampling.cpus = &session->cpus;
+	session->sampling.merge = &session->merge;
+	session->sampling.losses = &session->losses;
 	receive_sources(session);
-}
-
-static bool enable_side_band(struct session *session, GError **error)
-{
-	for (guint i = 0; i < session->cpus.all->len; i++)
-		if (!cpu_enable_side_band(g_ptr_array_index(session->cpus.all, i), error))
-			return false;
-	return true;
-}
-
-void session_drain(struct session *session, uint64_t limit_ns)
-{
-	ring_merge_run(&session->merge, limit_ns);
 }
 
 static uint64_t drain_perf(struct session *session, uint64_t limit_ns, uint64_t now_ns)
 {
 	session->behind = !ring_merge_run_until(&session->merge, limit_ns, now_ns + ROUND_MAX_NS);
 	if (session->behind) {
-		ticks_drop(&session->ticks);
-		limit_ns = session->merge.last_ns;
-	} else if (!session_apply_answers(session, limit_ns, &session->failure)) {
-		session_fail(session);
+		ticks_drop(&session->sampling.ticks);
+		sampling_compare_ticks(&session->sampling, UINT64_MAX);
+		return session->merge.last_ns;
 	}
-	session_compare_ticks(session, limit_ns);
+	if (!session_apply_answers(session, limit_ns, &session->failure))
+		session_fail(session);
+	sampling_compare_ticks(&session->sampling, limit_ns);
 	return limit_ns;
 }
 
 static bool is_perf_quiet(const struct session *session, uint64_t now_ns)
 {
-	return !session->behind && (session->enabled_again || !session->config.by_task);
+	return !session->behind && (session->sampling.is_repeated || !session->config.by_task);
 }
 
 /* The broker has the events open too, so closing a descriptor does not remove it from epoll. */
@@ -185,7 +172,7 @@ void session_close_cpu(struct session *session, struct cpu *cpu, uint64_t now_ns
 
 static void lose_cpu(struct session *session, struct cpu *cpu, uint64_t now_ns)
 {
-	session_drain(session, now_ns - RING_MERGE_SLACK_NS);
+	ring_merge_run(&session->merge, now_ns - RING_MERGE_SLACK_NS);
 	cpu->gone_ns = cpu->last_ns[1] ? cpu->last_ns[1] : now_ns;
 	session_close_cpu(session, cpu, now_ns);
 }
@@ -206,7 +193,7 @@ static void check_online(struct session *session, uint64_t now_ns)
 
 	if (!cpus_read_online(&session->cpus, online))
 		return;
-	ticks_compare(&session->ticks, &session->cpus, &session->losses, now_ns);
+	sampling_add_missed(&session->sampling, now_ns);
 	for (uint32_t i = 0; i < ENGINE_MAX_CPUS; i++) {
 		struct cpu *cpu = session->cpus.by_number[i];
 
@@ -217,7 +204,7 @@ static void check_online(struct session *session, uint64_t now_ns)
 		} else if (session->config.by_task && online[i] && !cpu) {
 			snprintf(text, sizeof(text),
 				 "CPU %u came online after the start; it is not recorded", i);
-			session_warn(session, "cpu-online", text);
+			channel_warn(&session->channel, "cpu-online", text);
 			cpus_add_missing(&session->cpus, i, now_ns);
 		}
 	}
@@ -226,7 +213,7 @@ static void check_online(struct session *session, uint64_t now_ns)
 void session_check_cpus(struct session *session, uint64_t now_ns)
 {
 	check_online(session, now_ns);
-	ticks_compare(&session->ticks, &session->cpus, &session->losses, now_ns);
+	sampling_add_missed(&session->sampling, now_ns);
 	for (guint i = 0; !session->config.by_task && i < session->cpus.all->len; i++) {
 		struct cpu *cpu = g_ptr_array_index(session->cpus.all, i);
 
@@ -247,16 +234,15 @@ static void close_cpus(struct session *session)
 	session->stop_ns = now_ns = clock_now();
 	if (session->state != SESSION_RUNNING)
 		return;
-	if (session->off_ns == 0)
-		ticks_read(&session->ticks);
+	sampling_read_ticks(&session->sampling);
 	session->events.until_ns = session->end_ns + DRAIN_NS;
-	session_drain(session, UINT64_MAX);
+	ring_merge_run(&session->merge, UINT64_MAX);
 	if (!session_apply_answers(session, UINT64_MAX,
 				   session->failure ? NULL : &session->failure))
 		session->reason = ENGINE_REASON_INTERNAL;
 	for (guint i = 0; i < session->cpus.all->len; i++)
 		cpu_add_lost(g_ptr_array_index(session->cpus.all, i), &session->losses, now_ns);
-	ticks_compare(&session->ticks, &session->cpus, &session->losses, now_ns);
+	sampling_add_missed(&session->sampling, now_ns);
 	for (guint i = 0; i < session->cpus.all->len; i++) {
 		struct cpu *cpu = g_ptr_array_index(session->cpus.all, i);
 
@@ -271,6 +257,55 @@ static void close_cpus(struct session *session)
 
 /* ---- Samples --------------------------------------------------------------------------------- */
 
+static void request_image(struct image *image, const struct mapping *mapping, int32_t pid,
+			  void *data)
+{
+	struct session *session = data;
+	struct message_image_request request = {
+		.image_id = image->row.id,
+		.start = mapping->start,
+		.end = mapping->end,
+		.inode = image->mapped.inode,
+		.inode_generation = image->mapped.inode_generation,
+		.pid = pid,
+		.path_bytes = strlen(image->path),
+	};
+
+	channel_send(&session->channel, MESSAGE_IMAGE_REQUEST, &request, sizeof(request),
+		     image->path, request.path_bytes);
+}
+
+/* Receives the identity of a hit file, and a descriptor if its frames are to be walked. */
+bool session_receive_image(struct session *session, struct channel_message *message, GError **error)
+{
+	struct message_image answer;
+	struct image *image;
+
+	if (message->length != sizeof(answer))
+		return true;
+	memcpy(&answer, message->body, sizeof(answer));
+	image = images_by_id(&session->images, answer.image_id);
+	if (!image)
+		return true;
+	/* The broker opens only a few files at a time. The next hit requests this one again. */
+	if (answer.error == EAGAIN) {
+		image->requested = false;
+		return true;
+	}
+	if (answer.error == 0) {
+		image_opened(image, &answer);
+		output_touch(&session->output, &image->row);
+	}
+	if (answer.error == 0 && message->n_fds == 1 &&
+	    (session->samples.unwind || session->config.memory)) {
+		unwind_tables_add(session->tables, image, steal_fd(&message->fds[0]));
+		return true;
+	}
+	image->unwind_state = IMAGE_UNWIND_NONE;
+	image->program = IMAGE_PROGRAM_NONE;
+	return true;
+}
+
 static void open_samples(struct session *session)
 {
 	samples_init(&session->samples, &session->output, &session->tasks, &session->images,
@@ -280,8 +315,13 @@ static void open_samples(struct session *session)
 		samples_unwind(&session->samples, session->tables, session->config.stack_bytes);
 	else
 		unwind_tables_only_programs(session->tables);
-	session->samples.first_hit = session_first_hit;
+	session->samples.first_hit = request_image;
 	session->samples.data = session;
+}
+
+static bool begin_sampling(struct session *session, GError **error)
+{
+	return sampling_begin(&session->sampling, error);
 }
 
 /* Retries samples whose tables have arrived. */
@@ -337,7 +377,7 @@ static void finish_samples(struct session *session)
 
 static void warn(const char *code, const char *text, void *data)
 {
-	session_warn(data, code, text);
+	channel_warn(&((struct session *)data)->channel, code, text);
 }
 
 static void open_collectors(struct session *session)
@@ -347,7 +387,7 @@ static void open_collectors(struct session *session)
 						      .tasks = &session->tasks,
 						      .losses = &session->losses,
 						      .images = &session->images,
-						      .request_image = session_first_hit,
+						      .request_image = request_image,
 						      .doorbells = session->doorbells,
 						      .ticks = session->tick_clock,
 						      .epoll_fd = session->epoll_fd,
@@ -358,8 +398,29 @@ static void open_collectors(struct session *session)
 						      .warn = warn,
 						      .data = session,
 					      });
-	if (session->paused)
+	if (session->sampling.paused)
 		all_heaps_pause(&session->collectors.rows->heaps, true, 0);
+}
+
+/* A peer is served only after the first snapshot has been applied. */
+bool session_add_peer(struct session *session, struct channel_message *message, GError **error)
+{
+	struct message_peer peer = { 0 };
+	size_t least;
+
+	if (message->length == sizeof(peer))
+		memcpy(&peer, message->body, sizeof(peer));
+	least = peer.protocol == PEER_REFUSED ? 0 : 1;
+	if (message->length != sizeof(peer) || message->n_fds < least ||
+	    message->n_fds > 2 * least) {
+		g_set_error(error, G_FILE_ERROR, G_FILE_ERROR_INVAL,
+			    "The broker sent a collector that cannot be");
+		return false;
+	}
+	collectors_add_peer(&session->collectors, &peer,
+			    message->n_fds > 0 ? steal_fd(&message->fds[0]) : -1,
+			    message->n_fds == 2 ? steal_fd(&message->fds[1]) : -1, clock_now());
+	return true;
 }
 
 static void load_collectors(struct session *session, uint64_t now_ns)
@@ -430,7 +491,7 @@ static bool enable_excluded(struct session *session, GError **error)
 	heap_excluded_begin(&session->excluded, &session->tasks,
 			    all ? config->targets : &config->memory_pid,
 			    all ? config->n_targets : 1);
-	session->excluded.request_image = session_first_hit;
+	session->excluded.request_image = request_image;
 	session->excluded.data = session;
 	session->events.program = on_program;
 	return true;
@@ -486,8 +547,6 @@ const struct source session_sources[SESSION_SOURCES] = {
 	{
 		.name = "side band",
 		.open = open_side_band,
-		.enable = enable_side_band,
-		.is_early = true,
 		.drain = drain_perf,
 		.is_quiet = is_perf_quiet,
 		.close = close_cpus,
@@ -503,7 +562,7 @@ const struct source session_sources[SESSION_SOURCES] = {
 	{
 		.name = "samples",
 		.open = open_samples,
-		.enable = session_begin_sampling,
+		.enable = begin_sampling,
 		.drain = drain_samples,
 		.is_quiet = are_samples_quiet,
 		.stats = add_sample_stats,
@@ -524,14 +583,3 @@ const struct source session_sources[SESSION_SOURCES] = {
 		.close = close_usage,
 	},
 };
-
-bool session_enable_sources(struct session *session, bool early, GError **error)
-{
-	for (size_t i = 0; i < SESSION_SOURCES; i++) {
-		const struct source *source = &session_sources[i];
-
-		if (source->enable && source->is_early == early && !source->enable(session, error))
-			return false;
-	}
-	return true;
-}
