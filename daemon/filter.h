@@ -26,6 +26,6 @@ struct filter {
 	size_t n_rules;
 };
 
-/* Allows the calls of all programs of profd too. Applies permanently to all threads of this process.
- * Returns 0 or -errno. */
+/* Also allows the calls that every program of profd makes. Applies permanently to all threads of
+ * this process. Returns 0 or -errno. */
 int filter_load(const struct filter *filter);

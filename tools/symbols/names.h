@@ -3,11 +3,11 @@
  * Names - what the ids of a capture mean
  *
  * Ids are valid in one epoch, so a tool that reads a whole capture needs two things: the
- * dictionaries of the epoch whose rows it is reading (names_epoch(), loaded on demand; two are kept,
- * and those of the batches being taken), and numbers that mean the same image, process and thread in all epochs ("indexes"
- * below, into names->images, ->processes and ->threads). Index 0 is "none", index 1 is "<lost>": an
- * id that the capture does not define. A lookup with that result is counted in names->lost and is
- * never an error.
+ * dictionaries of the epoch whose rows it is reading (names_epoch(), loaded on demand; two are
+ * kept, and those whose batches are being taken), and numbers that mean the same image, process and
+ * thread in all epochs ("indexes" below, into names->images, ->processes and ->threads). Index 0 is
+ * "none", index 1 is "<lost>": an id that the capture does not define. A lookup with that result is
+ * counted in names->lost and is never an error.
  *
  * Identity: image = (build-id, dev, inode, path, kind, process instance if anonymous), and the size
  *           if there is no build-id. Device and inode may be unknown: an image with only build-id
@@ -104,7 +104,8 @@ bool names_number(const struct names_epoch *epoch, enum names_table table, unsig
 		  size_t row, uint64_t *ret_value);
 
 /* Calls `take` for each batch of a table, with the identities of its epoch loaded, until it returns
- * false. The epoch stays valid while `take` runs, even if that uses other epochs. A missing table has no batches. `failure`: message for read errors. */
+ * false. The epoch stays valid while `take` runs, even if that uses other epochs. A missing table
+ * has no batches. `failure`: message for read errors. */
 typedef bool names_take_batch(struct names_epoch *epoch, const struct prof_batch *batch, void *data,
 			      GError **error);
 bool names_each_batch(struct names *names, const struct prof_cursor_options *options,
