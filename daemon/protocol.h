@@ -53,6 +53,8 @@ enum message_type {
 	/* before START, fd: a socket whose peer enables and disables sampling
 	 * (libcollector/control.h); initially disabled */
 	MESSAGE_SWITCH,
+	/* before START: struct message_counter_file, one per fd */
+	MESSAGE_COUNTERS,
 	/* engine to broker */
 	MESSAGE_STARTED = 64,     /* sampling is enabled, or would be if not paused */
 	MESSAGE_SNAPSHOT_REQUEST, /* struct message_snapshot_request */
@@ -139,6 +141,34 @@ struct message_config {
 	uint32_t session;   /* number of the session, for processes that register */
 	uint32_t memory;    /* 1: allocations are expected, and memory usage is recorded */
 	int32_t memory_pid; /* record this process and its descendants; 0: the targets and theirs */
+	uint32_t process_counters; /* 1: record I/O, faults, descriptors, … of the targets */
+	uint32_t is_command;       /* 1: the targets were started for this session */
+};
+
+/* A file of the kernel with counters of the machine or of a cgroup. */
+enum counter_file {
+	COUNTER_FILE_STAT,          /* /proc/stat */
+	COUNTER_FILE_FREQUENCY,     /* scaling_cur_freq of the CPUs `name`, kHz */
+	COUNTER_FILE_PRESSURE,      /* /proc/pressure/`name` */
+	COUNTER_FILE_MEMINFO,       /* /proc/meminfo */
+	COUNTER_FILE_VMSTAT,        /* /proc/vmstat */
+	COUNTER_FILE_DISK,          /* /sys/block/`name`/stat */
+	COUNTER_FILE_NETWORK,       /* /proc/PID/net/dev */
+	COUNTER_FILE_CGROUP_CPU,    /* cpu.stat of the cgroup `name` */
+	COUNTER_FILE_CGROUP_MEMORY, /* memory.current */
+	COUNTER_FILE_CGROUP_IO,     /* io.stat */
+	COUNTER_FILE_ENERGY,        /* energy_uj of the power domain `name` */
+	COUNTER_FILE_TEMPERATURE,   /* temp of the zone `name`, 1/1000 degree Celsius */
+	COUNTER_FILE_KINDS
+};
+
+#define MAX_COUNTER_FILES 192u
+
+struct message_counter_file {
+	uint32_t kind; /* enum counter_file */
+	uint32_t pad;
+	uint64_t wrap; /* energy: restarts at 0 after this value; 0: unknown */
+	char name[256];
 };
 
 /* No padding, no NUL at the end. A value may contain NULs ("command": arguments, each with a NUL).
@@ -229,7 +259,7 @@ struct message_snapshot_request {
 	uint32_t pad;
 };
 
-/* Requests the memory usage of processes. Further requests are dropped until this one is
+/* Requests the memory usage and the counters of processes, whichever the session records. Further requests are dropped until this one is
  * answered. */
 struct message_usage_request {
 	uint32_t serial;
@@ -258,6 +288,8 @@ enum snapshot_kind {
 	SNAPSHOT_MODULES,    /* /proc/modules */
 	SNAPSHOT_ROLLUP,     /* /proc/PID/smaps_rollup */
 	SNAPSHOT_STATM,      /* /proc/PID/statm, if smaps_rollup cannot be read */
+	SNAPSHOT_IO,         /* /proc/PID/io */
+	SNAPSHOT_FDS,        /* uint64_t: number of open descriptors */
 	SNAPSHOT_END,        /* end of memory usage; has the time when all was read */
 };
 

@@ -10,6 +10,7 @@
 #include "daemon/broker/engine-config.h"
 
 #include "arch/base.h"
+#include "daemon/broker/counter-files.h"
 #include "daemon/broker/options-json.h"
 
 #include <assert.h>
@@ -77,6 +78,8 @@ static void add_all_metadata(GByteArray *bytes, const struct options *options,
 		add_text(bytes, "reduced", options->reduced);
 	if (options->memory)
 		add_memory(bytes, options);
+	if (options->counters_missing)
+		add_text(bytes, "counters.missing", options->counters_missing);
 	add_text(bytes, "options", json);
 	g_string_truncate(text, 0);
 	for (char **word = options->command; word && *word; word++)
@@ -124,6 +127,9 @@ GByteArray *engine_config_new(const struct options *options, const struct perf_p
 		.session = session,
 		.memory = options->memory,
 		.memory_pid = options->memory_pid,
+		.is_command = options->command != NULL,
+		.process_counters = !options->system &&
+				    options->counters >> COUNTER_GROUP_PROCESS & 1,
 	};
 
 	static_assert(sizeof(config.targets) == sizeof(options->pids), "the same pids");

@@ -12,6 +12,7 @@
 
 #include "arch/base.h"
 #include "arch/regs.h"
+#include "daemon/broker/counter-files.h"
 #include "daemon/broker/error.h"
 #include "daemon/broker/limits.h"
 #include "daemon/broker/perf.h"
@@ -205,6 +206,11 @@ static bool parse_memory_pid(struct parse *parse, GVariant *value, GError **erro
 	return check_pid(g_variant_get_uint32(value), error);
 }
 
+static bool parse_counters(struct parse *parse, GVariant *value, GError **error)
+{
+	return counter_groups_parse(value, &parse->options->counters, error);
+}
+
 #define FIELD(name) NULL, offsetof(struct options, name)
 
 /* If parse is NULL, the value is stored unchanged. */
@@ -213,17 +219,29 @@ static const struct {
 	bool (*parse)(struct parse *parse, GVariant *value, GError **error);
 	size_t offset; /* offset of a bool ("b") or uint64_t ("t") in struct options */
 } keys[] = {
-	{ "append", "b", FIELD(append) },         { "call-graph", "s", parse_call_graph },
-	{ "children", "b", FIELD(children) },     { "command", "aay", parse_command },
-	{ "events", "as", keep_events },          { "frequency", "u", parse_frequency },
-	{ "kernel", "b", parse_kernel },          { "lifetime", "h", parse_lifetime },
-	{ "max-bytes", "t", FIELD(max_bytes) },   { "max-duration", "t", FIELD(max_duration_ns) },
-	{ "max-rate", "t", FIELD(max_rate) },     { "memory", "b", FIELD(memory) },
-	{ "memory-min", "t", FIELD(memory_min) }, { "memory-mmap", "b", FIELD(memory_mmap) },
-	{ "memory-pid", "u", parse_memory_pid },  { "memory-sample", "t", FIELD(memory_sample) },
-	{ "paused", "b", FIELD(paused) },         { "pids", "au", parse_pids },
-	{ "policy", "s", parse_policy },          { "ring-bytes", "t", FIELD(ring_bytes) },
-	{ "switch", "h", parse_switch },          { "system", "b", FIELD(system) },
+	{ "append", "b", FIELD(append) },
+	{ "call-graph", "s", parse_call_graph },
+	{ "children", "b", FIELD(children) },
+	{ "command", "aay", parse_command },
+	{ "counters", "as", parse_counters },
+	{ "events", "as", keep_events },
+	{ "frequency", "u", parse_frequency },
+	{ "kernel", "b", parse_kernel },
+	{ "lifetime", "h", parse_lifetime },
+	{ "max-bytes", "t", FIELD(max_bytes) },
+	{ "max-duration", "t", FIELD(max_duration_ns) },
+	{ "max-rate", "t", FIELD(max_rate) },
+	{ "memory", "b", FIELD(memory) },
+	{ "memory-min", "t", FIELD(memory_min) },
+	{ "memory-mmap", "b", FIELD(memory_mmap) },
+	{ "memory-pid", "u", parse_memory_pid },
+	{ "memory-sample", "t", FIELD(memory_sample) },
+	{ "paused", "b", FIELD(paused) },
+	{ "pids", "au", parse_pids },
+	{ "policy", "s", parse_policy },
+	{ "ring-bytes", "t", FIELD(ring_bytes) },
+	{ "switch", "h", parse_switch },
+	{ "system", "b", FIELD(system) },
 };
 
 static bool parse_option(struct parse *parse, const char *key, GVariant *value, GError **error)
@@ -419,6 +437,7 @@ void options_free(struct options *options)
 	deferred_close(options->switch_fd);
 	g_strfreev(options->command);
 	g_free(options->reduced);
+	g_free(options->counters_missing);
 	targets_free(options->targets);
 	if (options->given)
 		g_variant_unref(options->given);

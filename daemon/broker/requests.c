@@ -29,10 +29,10 @@ struct requests {
 	struct images *images;
 	struct requests_options options;
 	struct files *files;
-	/* A second process reads memory usage, because this may block and no other request may wait
+	/* A second process reads the usage of processes, because this may block and no other request may wait
 	 * for it. */
 	struct files_config config;
-	struct files *memory_usage; /* NULL: not requested yet */
+	struct files *usage; /* NULL: not requested yet */
 	bool measuring;
 	unsigned tasks;
 	bool scanned; /* the engine has requested its first snapshot */
@@ -183,10 +183,10 @@ void requests_receive_snapshot(struct requests *requests, const void *body)
 			     request->serial);
 }
 
-/* ---- Memory usage ---------------------------------------------------------------------------- */
+/* ---- Usage ----------------------------------------------------------------------------------- */
 
-static void on_memory_usage(const struct files_snapshot *snapshot, uint32_t tag, int fd,
-			    const GError *error, void *data)
+static void on_usage(const struct files_snapshot *snapshot, uint32_t tag, int fd,
+		     const GError *error, void *data)
 {
 	struct requests *requests = data;
 
@@ -204,24 +204,24 @@ static void on_usage_stuck(pid_t pid, uid_t uid, bool is_file, void *data)
 {
 	struct requests *requests = data;
 	g_autofree char *text = g_strdup_printf(
-		"how much memory process %d takes could not be read within a second; its pss is "
-		"left out from now on",
+		"the usage of process %d could not be read within a second; its pss is left out "
+		"from now on",
 		pid);
 
 	requests->options.warning("process-hangs", text, requests->options.data);
 }
 
-static bool start_memory_usage(struct requests *requests)
+static bool start_usage(struct requests *requests)
 {
 	static const struct files_listener listener = {
-		.snapshot = on_memory_usage,
+		.snapshot = on_usage,
 		.image = on_no_image,
 		.stuck = on_usage_stuck,
 	};
 
-	if (!requests->memory_usage)
-		requests->memory_usage = files_new(&requests->config, &listener, requests, NULL);
-	return requests->memory_usage != NULL;
+	if (!requests->usage)
+		requests->usage = files_new(&requests->config, &listener, requests, NULL);
+	return requests->usage != NULL;
 }
 
 /* Returns whether the pids are valid and sorted by absolute value. */
@@ -243,13 +243,14 @@ void requests_receive_usage_request(struct requests *requests, const void *body,
 {
 	const struct message_usage_request *request = body;
 
-	if (!requests->options.memory_usage || requests->measuring || request->n == 0 ||
+	if (!requests->options.usage || requests->measuring || request->n == 0 ||
 	    request->n > ENGINE_MAX_USAGE_PIDS ||
 	    bytes != sizeof(*request) + request->n * sizeof(request->pids[0]) ||
-	    !are_pids(request->pids, request->n) || !start_memory_usage(requests))
+	    !are_pids(request->pids, request->n) || !start_usage(requests))
 		return;
 	requests->measuring = true;
-	files_read_memory_usage(requests->memory_usage, request->pids, request->n, request->serial);
+	files_read_usage(requests->usage, requests->options.usage, request->pids, request->n,
+			 request->serial);
 }
 
 struct requests *requests_new(struct engine *engine, struct images *images,
@@ -288,6 +289,6 @@ void requests_free(struct requests *requests)
 {
 	requests_drop_ahead(requests);
 	files_free(requests->files);
-	files_free(requests->memory_usage);
+	files_free(requests->usage);
 	g_free(requests);
 }

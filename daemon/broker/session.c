@@ -25,6 +25,7 @@
 
 #include "arch/base.h"
 #include "base/clock.h"
+#include "daemon/broker/counter-files.h"
 #include "daemon/broker/engine-config.h"
 #include "daemon/broker/error.h"
 #include "daemon/broker/limits.h"
@@ -377,7 +378,10 @@ static bool start_requests(struct session *session, GError **error)
 		.gives_files = session->options->call_graph == ENGINE_CALL_GRAPH_DWARF ||
 			       session->options->memory,
 		.kernel = session->options->kernel,
-		.memory_usage = session->options->memory,
+		.usage = (session->options->memory ? FILES_USAGE_MEMORY : 0) |
+			 (session->options->counters >> COUNTER_GROUP_PROCESS & 1
+				  ? FILES_USAGE_COUNTERS
+				  : 0),
 		.targets = session->options->pids,
 		.n_targets = session->options->n_pids,
 		.failed = on_request_failed,
@@ -566,15 +570,47 @@ static bool open_events(struct session *session, GError **error)
 	return true;
 }
 
+/* Opens the files with the machine's counters. Tells the client once what is not to be had. */
+static void open_counters(struct session *session, struct counter_files *files)
+{
+	struct options *options = session->options;
+	g_autofree char *text = NULL;
+
+	options->counters_missing = counter_files_open(files, options->counters, options->pids[0],
+						       session->access.own_only);
+	if (!options->counters_missing)
+		return;
+	text = g_strdup_printf("these counters cannot be read here: %s", options->counters_missing);
+	session->listener->warning(session, "counters", text, session->data);
+}
+
+static bool send_counters(struct session *session, const struct counter_files *files,
+			  GError **error)
+{
+	bool ok = true;
+
+	for (unsigned first = 0; ok && first < files->n; first += MESSAGE_MAX_FDS) {
+		unsigned n = MIN_OF(files->n - first, (unsigned)MESSAGE_MAX_FDS);
+
+		ok = engine_send(session->engine, MESSAGE_COUNTERS, files->files + first,
+				 n * sizeof(files->files[0]), files->fds + first, n, error);
+	}
+	return ok;
+}
+
 /* Sends the engine all that it needs. From then on the engine leads. */
 static bool send_all(struct session *session, GError **error)
 {
 	int *switch_fd = &session->options->switch_fd;
+	g_autofree struct counter_files *counters = g_new0(struct counter_files, 1);
 	bool ok;
 
 	if (session->reduced)
 		notify_reduced(session);
-	ok = send_config(session, error);
+	if (session->options->counters)
+		open_counters(session, counters);
+	ok = send_config(session, error) && send_counters(session, counters, error);
+	counter_files_close(counters);
 	/* The engine has the descriptor now. Close it here, so that a pipe ends when the engine
 	 * does. */
 	deferred_close(steal_fd(&session->capture_fd));

@@ -35,7 +35,7 @@ const makeRows = () => {
 	for (const lane of lanes) rows.push({ kind: 'lane', height: laneHeight, lanes: [lane], label: (data.compare ? (lane.is_later ? 'B ' : 'A ') : '') + (named.get(lane.name) > 1 ? `${lane.name} ${lane.tid}` : lane.name) });
 	if (rest.length) rows.push({ kind: 'lane', height: laneHeight, lanes: rest, label: `+ ${count(rest.length)} threads` });
 	if (data.live) rows.push({ kind: 'live', height: lineHeight, label: data.rss ? 'Heap, RSS ┄' : 'Live heap' });
-	for (const counter of data.counters) if (!(data.live && counter === data.rss)) rows.push({ kind: 'counter', height: lineHeight, counter, label: counter.name || 'counter' });
+	for (const counter of data.counters) if (!(data.live && counter === data.rss)) rows.push({ kind: 'counter', height: lineHeight, counter, label: `${counter.pid ? '' : counter.group || ''} ${counter.name || 'counter'}`.trim() });
 	const names = data.mark_names.map((mark, index) => index);
 	if (names.length > MOST_MARK_ROWS) names.sort((a, b) => data.marksOf[b].length - data.marksOf[a].length || a - b);
 	const markHeight = Math.round(R * 1.1), others = names.splice(names.length > MOST_MARK_ROWS ? MOST_MARK_ROWS - 1 : MOST_MARK_ROWS);
@@ -294,7 +294,7 @@ const numberOf = (row) => {
 		const part = Array.prototype.slice.call(values, Math.max(0, begin - 1), Math.max(begin, end));
 		if (!part.length) return '–';
 		const most = Math.max(...part);
-		return 'max ' + (row.kind === 'live' || row.counter.unit === 'bytes' ? bytes(most) : significantOrCount(most));
+		return 'max ' + (row.kind === 'live' ? bytes(most) : amount(row.counter, most));
 	}
 	if (row.kind === 'mark') {
 		const { time, length } = data.marks, unit = data.mark_unit_ns, before = Math.ceil(to / unit);
@@ -310,6 +310,7 @@ const numberOf = (row) => {
 };
 
 const significantOrCount = (x) => (Number.isInteger(x) ? count(x) : significant(x));
+const amount = ({ unit }, x) => (/^bytes/.test(unit || '') ? bytes(x) + unit.slice(5) : `${significantOrCount(x)} ${unit || ''}`.trim());
 
 // How long the thread ran in the range.
 let weights = { of: null, sums: null };
@@ -453,7 +454,7 @@ const describe = (event, canvas) => {
 	} else if (row.kind === 'counter' || row.kind === 'live') {
 		const value = row.kind === 'live' ? state.data.live.all[Math.min(state.data.live.bins, Math.floor(at / state.data.live.width))] : row.counter.values[lowerBound(row.counter.times, at) - 1];
 		lines.unshift(row.label);
-		if (value !== undefined) lines.push(row.kind === 'live' || row.counter.unit === 'bytes' ? bytes(value) : `${significantOrCount(value)} ${row.counter.unit || ''}`);
+		if (value !== undefined) lines.push(row.kind === 'live' ? bytes(value) : amount(row.counter, value));
 	} else if (row.kind === 'mark') {
 		lines.unshift(row.label);
 	} else if (row.kind === 'log') {

@@ -524,9 +524,15 @@ static void close_excluded(struct session *session)
 
 static bool enable_usage(struct session *session, GError **error)
 {
-	if (session->config.memory)
+	if (session->config.memory || session->config.process_counters)
 		memory_usage_init(&session->memory_usage, &session->tasks,
-				  &session->collectors.rows->last_counter, session->start_ns);
+				  &session->collectors.rows->last_counter,
+				  &(struct memory_usage_options){
+					  .memory = session->config.memory,
+					  .counters = session->config.process_counters,
+					  .is_command = session->config.is_command,
+				  },
+				  session->start_ns);
 	return true;
 }
 
@@ -539,6 +545,27 @@ static uint64_t drain_usage(struct session *session, uint64_t limit_ns, uint64_t
 static void close_usage(struct session *session)
 {
 	memory_usage_write(&session->memory_usage, UINT64_MAX);
+}
+
+static void open_machine(struct session *session)
+{
+	machine_counters_init(&session->machine, &session->output,
+			      &session->collectors.rows->last_counter);
+}
+
+static uint64_t drain_machine(struct session *session, uint64_t limit_ns, uint64_t now_ns)
+{
+	machine_counters_write(&session->machine, limit_ns);
+	return limit_ns;
+}
+
+/* Reads once more, so that sums include all until the end. */
+static void close_machine(struct session *session)
+{
+	if (session->state == SESSION_RUNNING && !session->sampling.paused &&
+	    machine_counters_due_ns(&session->machine) != UINT64_MAX)
+		machine_counters_read(&session->machine, clock_now());
+	machine_counters_write(&session->machine, UINT64_MAX);
 }
 
 /* ---- The table ------------------------------------------------------------------------------- */
@@ -581,5 +608,11 @@ const struct source session_sources[SESSION_SOURCES] = {
 		.enable = enable_usage,
 		.drain = drain_usage,
 		.close = close_usage,
+	},
+	{
+		.name = "counters of the machine",
+		.open = open_machine,
+		.drain = drain_machine,
+		.close = close_machine,
 	},
 };

@@ -158,6 +158,20 @@ bool session_add_events(struct session *session, struct channel_message *message
 	return true;
 }
 
+bool session_add_counters(struct session *session, struct channel_message *message, GError **error)
+{
+	struct message_counter_file file;
+
+	if (message->length != message->n_fds * sizeof(file))
+		return fail_message(error, "COUNTERS");
+	for (size_t i = 0; i < message->n_fds; i++) {
+		memcpy(&file, message->body + i * sizeof(file), sizeof(file));
+		if (!machine_counters_add(&session->machine, &file, steal_fd(&message->fds[i])))
+			return fail_message(error, "COUNTERS");
+	}
+	return true;
+}
+
 static void add_metadata(struct session *session, const char *key, size_t key_bytes,
 			 const char *value, size_t value_bytes)
 {

@@ -32,6 +32,7 @@
 #define ROUND_NS UINT64_C(100000000)
 #define FIRST_ROUND_NS UINT64_C(10000000) /* ROUND_NS in the first second */
 #define QUIET_ROUND_NS UINT64_C(1200000000)
+#define USAGE_SLACK_NS UINT64_C(50000000)
 #define CLOSE_NS UINT64_C(850000000)
 #define CHECK_NS UINT64_C(250000000)
 #define PROGRESS_NS UINT64_C(850000000) /* each report wakes the broker, the bus and the client */
@@ -99,6 +100,7 @@ void session_done(struct session *session)
 	collectors_done(&session->collectors);
 	heap_excluded_done(&session->excluded);
 	memory_usage_done(&session->memory_usage);
+	machine_counters_done(&session->machine);
 	tick_clock_free(session->tick_clock);
 	doorbells_free(session->doorbells);
 	ring_merge_done(&session->merge);
@@ -209,6 +211,7 @@ static const struct {
 	[MESSAGE_CONFIG] = { "CONFIG", IN(NEW), session_configure },
 	[MESSAGE_CPU] = { "CPU", IN(CONFIGURED) | IN(SCANNING) | IN(RUNNING), session_add_cpu },
 	[MESSAGE_EVENTS] = { "EVENTS", IN(CONFIGURED), session_add_events },
+	[MESSAGE_COUNTERS] = { "COUNTERS", IN(CONFIGURED), session_add_counters },
 	[MESSAGE_SWITCH] = { "SWITCH", IN(NEW) | IN(CONFIGURED), on_switch },
 	[MESSAGE_START] = { "START", IN(CONFIGURED), session_start },
 	[MESSAGE_SNAPSHOT] = { "SNAPSHOT", IN(SCANNING) | IN(RUNNING), on_snapshot },
@@ -280,8 +283,21 @@ static uint64_t next_usage(const struct session *session, uint64_t now_ns)
 	return session->sampling.paused ? UINT64_MAX : memory_usage_due_ns(&session->memory_usage);
 }
 
+static uint64_t next_counters(const struct session *session, uint64_t now_ns)
+{
+	return session->sampling.paused ? UINT64_MAX : machine_counters_due_ns(&session->machine);
+}
+
+static void read_counters(struct session *session, uint64_t now_ns)
+{
+	machine_counters_read(&session->machine, now_ns);
+}
+
 static void request_usage(struct session *session, uint64_t now_ns)
 {
+	/* Wake up once for both. */
+	if (next_counters(session, now_ns) <= now_ns + USAGE_SLACK_NS)
+		read_counters(session, now_ns);
 	proc_queries_usage(&session->queries, now_ns);
 }
 
@@ -350,6 +366,7 @@ static const struct {
 } jobs[SESSION_JOBS] = {
 	[JOB_ROUND] = { 0, next_round, run_round },
 	[JOB_USAGE] = { 0, next_usage, request_usage },
+	[JOB_COUNTERS] = { 0, next_counters, read_counters },
 	[JOB_DURATION] = { 0, next_duration, end_duration },
 	[JOB_CLOSE] = { CLOSE_NS, next_close, close_blocks },
 	[JOB_CHECK] = { CHECK_NS, NULL, check },
@@ -387,7 +404,8 @@ static void run_round(struct session *session, uint64_t now_ns)
 	for (size_t i = 0; i < SESSION_SOURCES; i++)
 		limit_ns = session_sources[i].drain(session, limit_ns, now_ns);
 	run_jobs(session, JOB_CLOSE, JOB_PROGRESS, now_ns);
-	rows = output_events(&session->output);
+	/* Counters of the machine can wait for the next round. */
+	rows = output_events(&session->output) - session->machine.n_rows;
 	if (rows != session->found_rows || !is_quiet(session, now_ns))
 		session->found_ns = now_ns;
 	session->found_rows = rows;

@@ -3,6 +3,7 @@
 
 #include "base/clock.h"
 #include "daemon/engine/alloc/heap-excluded.h"
+#include "daemon/engine/model/machine-counters.h"
 #include "daemon/engine/out/writer.h"
 #include "daemon/engine/peers/collectors.h"
 #include "daemon/engine/perf/cpus.h"
@@ -22,6 +23,7 @@ enum session_state {
 enum session_job {
 	JOB_ROUND,
 	JOB_USAGE,
+	JOB_COUNTERS,
 	JOB_DURATION,
 	/* The following jobs run at the end of a round. */
 	JOB_CLOSE,
@@ -82,6 +84,7 @@ struct session {
 	struct collectors collectors;
 	struct heap_excluded excluded;
 	struct memory_usage memory_usage;
+	struct machine_counters machine;
 
 	uint64_t begin_ns;             /* start of the segment */
 	uint64_t start_ns, stop_ns;    /* when sampling was first enabled and finally disabled */
@@ -133,11 +136,12 @@ bool session_watch(struct session *session, int fd, const char *what, GError **e
 bool session_configure(struct session *session, struct channel_message *message, GError **error);
 bool session_add_cpu(struct session *session, struct channel_message *message, GError **error);
 bool session_add_events(struct session *session, struct channel_message *message, GError **error);
+bool session_add_counters(struct session *session, struct channel_message *message, GError **error);
 bool session_start(struct session *session, struct channel_message *message, GError **error);
 bool session_start_sampling(struct session *session, GError **error);
 
 /* session-sources.c */
-#define SESSION_SOURCES 5u
+#define SESSION_SOURCES 6u
 extern const struct source session_sources[SESSION_SOURCES];
 /* Finds CPUs that went offline, came online or fell silent. */
 void session_check_cpus(struct session *session, uint64_t now_ns);
