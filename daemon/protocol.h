@@ -259,8 +259,8 @@ struct message_snapshot_request {
 	uint32_t pad;
 };
 
-/* Requests the memory usage and the counters of processes, whichever the session records. Further requests are dropped until this one is
- * answered. */
+/* Requests the memory usage and the counters of processes, whichever the session records. Further
+ * requests are dropped until this one is answered. */
 struct message_usage_request {
 	uint32_t serial;
 	uint32_t n;     /* at most ENGINE_MAX_USAGE_PIDS */

@@ -3,14 +3,15 @@
  * Memory usage - RSS and PSS of the processes whose allocations are recorded; the counters of
  * processes
  *
- * Both are read ten times a second. RSS and PSS supplement the allocation records: a process may use
- * memory that no allocator reports, and keep memory that it has freed. The counters are what the
- * kernel counts for each target: bytes read and written, faults, threads, descriptors. A sum of the
- * kernel continues over an exec, so each program begins with the last value of the one before; the
- * first program of a process that began in the recording begins with 0. The broker lets a separate process read /proc, because this may
- * block. For pss the kernel walks the page tables, and meanwhile the process cannot change its
- * mappings. So pss of large processes is read less often: for at most a fiftieth of the time, but
- * at least every ten seconds. In between, only rss is read.
+ * Both are read ten times a second. RSS and PSS supplement the allocation records: a process may
+ * use memory that no allocator reports, and keep memory that it has freed. The counters are what
+ * the kernel counts for each target: bytes read and written, faults, threads, descriptors. A sum of
+ * the kernel continues over an exec, so each program begins with the last value of the one before;
+ * the first program of a process that began in the recording begins with 0.
+ * The broker lets a separate process read /proc, because this may block. For pss the kernel walks
+ * the page tables, and meanwhile the process cannot change its mappings. So pss of large processes
+ * is read less often: for at most a fiftieth of the time, but at least every ten seconds. In
+ * between, only rss is read.
  * Invariants: (1) a counter has only values of its own process
  *                 [test-engine-memory-usage: instances]
  *             (2) rows are in one order with those of the collectors

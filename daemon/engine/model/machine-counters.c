@@ -5,8 +5,8 @@
  * The broker opens the files, and they are read again and again from the same descriptors. A value
  * is valid until the next one, so a value that has not changed is not written again; before it
  * changes, the last time of the old value is written, so that a rate is that of one interval. A
- * device that has done nothing since the machine started is not listed. Sums keep the kernel's origin, such as
- * the start of the machine: readers use differences.
+ * device that has done nothing since the machine started is not listed. Sums keep the kernel's
+ * origin, such as the start of the machine: readers use differences.
  * If reading takes long, it is done less often: reading takes at most 1/SHARE of the time.
  * Invariants: (1) after a counter's first value, reading allocates nothing
  *                 [test-engine-machine-counters: steady]
@@ -141,7 +141,7 @@ struct machine_value {
 };
 
 /* A reading of a file. */
-struct reading {
+struct counter_reading {
 	struct machine_counters *machine;
 	struct counter_source *source;
 	uint64_t time_ns;
@@ -184,7 +184,7 @@ static bool is_counter(const struct machine_counter *counter, const struct count
 				: length == 0);
 }
 
-static struct machine_counter *find_counter(struct reading *reading,
+static struct machine_counter *find_counter(struct counter_reading *reading,
 					    const struct counter_spec *spec, const char *device,
 					    size_t length)
 {
@@ -202,8 +202,9 @@ static struct machine_counter *find_counter(struct reading *reading,
 	return NULL;
 }
 
-static struct machine_counter *new_counter(struct reading *reading, const struct counter_spec *spec,
-					   const char *device, size_t length)
+static struct machine_counter *new_counter(struct counter_reading *reading,
+					   const struct counter_spec *spec, const char *device,
+					   size_t length)
 {
 	struct machine_counters *machine = reading->machine;
 	struct machine_counter *counter = g_new0(struct machine_counter, 1);
@@ -222,8 +223,8 @@ static struct machine_counter *new_counter(struct reading *reading, const struct
 	return counter;
 }
 
-static void set(struct reading *reading, const struct counter_spec *spec, const char *device,
-		size_t length, double number)
+static void set(struct counter_reading *reading, const struct counter_spec *spec,
+		const char *device, size_t length, double number)
 {
 	struct machine_counters *machine = reading->machine;
 	struct machine_counter *counter = find_counter(reading, spec, device, length);
@@ -286,7 +287,8 @@ static const char *next_line(const char *line)
 	return line && line[1] ? line + 1 : NULL;
 }
 
-static void parse_keys(struct reading *reading, const struct counter_spec *specs, const char *text)
+static void parse_keys(struct counter_reading *reading, const struct counter_spec *specs,
+		       const char *text)
 {
 	double number;
 
@@ -297,7 +299,7 @@ static void parse_keys(struct reading *reading, const struct counter_spec *specs
 }
 
 /* cpu user nice system idle iowait irq softirq steal …, then the same of each CPU */
-static void parse_stat(struct reading *reading, const char *text)
+static void parse_stat(struct counter_reading *reading, const char *text)
 {
 	double numbers[ARRAY_SIZE(modes)];
 
@@ -321,7 +323,7 @@ static void parse_stat(struct reading *reading, const char *text)
 	parse_keys(reading, stat_keys, text);
 }
 
-static void parse_memory(struct reading *reading, const char *text)
+static void parse_memory(struct counter_reading *reading, const char *text)
 {
 	double total = 0, left = 0;
 
@@ -334,7 +336,7 @@ static void parse_memory(struct reading *reading, const char *text)
 }
 
 /* some avg10=0.00 avg60=0.00 avg300=0.00 total=0 */
-static void parse_pressure(struct reading *reading, const char *text)
+static void parse_pressure(struct counter_reading *reading, const char *text)
 {
 	const char *name = reading->source->file.name;
 	double number;
@@ -353,7 +355,7 @@ static void parse_pressure(struct reading *reading, const char *text)
 }
 
 /* Sets the counters of numbers in a row. */
-static void parse_row(struct reading *reading, const struct counter_spec *specs, size_t n,
+static void parse_row(struct counter_reading *reading, const struct counter_spec *specs, size_t n,
 		      const char *device, size_t length, const char *numbers)
 {
 	double number;
@@ -364,7 +366,7 @@ static void parse_row(struct reading *reading, const struct counter_spec *specs,
 }
 
 /* "  eth0: 1 2 3", after two lines of titles */
-static void parse_network(struct reading *reading, const char *text)
+static void parse_network(struct counter_reading *reading, const char *text)
 {
 	for (const char *line = text; line; line = next_line(line)) {
 		const char *name = line + strspn(line, " ");
@@ -377,7 +379,7 @@ static void parse_network(struct reading *reading, const char *text)
 }
 
 /* "8:0 rbytes=1 wbytes=2 …", one line for each device; the counters are for all together */
-static void parse_cgroup_io(struct reading *reading, const char *text)
+static void parse_cgroup_io(struct counter_reading *reading, const char *text)
 {
 	for (const struct counter_spec *spec = cgroup_io; spec->key; spec++) {
 		double sum = 0, number;
@@ -393,7 +395,7 @@ static void parse_cgroup_io(struct reading *reading, const char *text)
 	}
 }
 
-static void parse_energy(struct reading *reading, const char *text)
+static void parse_energy(struct counter_reading *reading, const char *text)
 {
 	struct counter_source *source = reading->source;
 	double number;
@@ -407,8 +409,8 @@ static void parse_energy(struct reading *reading, const char *text)
 	    number + source->wrapped);
 }
 
-static void parse_number(struct reading *reading, const struct counter_spec *spec, const char *name,
-			 const char *text)
+static void parse_number(struct counter_reading *reading, const struct counter_spec *spec,
+			 const char *name, const char *text)
 {
 	double number;
 
@@ -419,7 +421,7 @@ static void parse_number(struct reading *reading, const struct counter_spec *spe
 void machine_counters_parse(struct machine_counters *machine, struct counter_source *source,
 			    const char *text, uint64_t time_ns)
 {
-	struct reading reading = { machine, source, time_ns };
+	struct counter_reading reading = { machine, source, time_ns };
 	const char *name = source->file.name;
 
 	source->next = 0;
