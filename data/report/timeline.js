@@ -25,10 +25,9 @@ const lanesShown = (data) => {
 	return busy.length > most ? [busy.slice(0, most - 1), busy.slice(most - 1)] : [busy, []];
 };
 
-// Counters that change, and memory usage.
 const countersShown = (data) => {
 	const most = innerHeight > 1000 ? 12 : 8;
-	const shown = data.counters.filter((counter) => !(data.live && counter === data.rss) && (counter.is_rss || counter.values.some((value) => value !== counter.values[0])));
+	const shown = data.counters.filter((counter) => !(data.live && counter === data.rss));
 	return shown.slice(0, shown.length > most ? most - 1 : most);
 };
 

@@ -22,6 +22,7 @@ VERBS = {
     "peak": ["memory", "--peak"],
     "marks": ["marks"],
     "counters": ["counters"],
+    "values": ["counters", "--timeline"],
     "dump": ["dump", "--limit", "1000"],
     "folded": ["export", "--to", "folded"],
     "pprof": ["export", "--to", "pprof"],

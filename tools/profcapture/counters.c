@@ -6,7 +6,7 @@
  * process, the segment or the capture ends. The value at the start of the time range is the
  * counter's first value, but is not counted as a value set in the range.
  *
- * Memory: one block for each counter.
+ * Memory: one block for each counter; with --timeline, 32 bytes for each value.
  */
 #include "config.h"
 
@@ -21,7 +21,6 @@
 #include <string.h>
 
 #define DEFAULT_LIMIT 40
-#define MAX_POINTS 10000000u
 
 /* Statistics of a counter, in the order of their fields. */
 enum { AT_FIRST, AT_LAST, AT_MIN, AT_MAX, AT_MEAN, N_NUMBERS };
@@ -180,7 +179,7 @@ static void add_point(struct counters *counters, const struct series *series,
 {
 	struct counter_point point = { value->time_ns, value->value, NAN, value->counter };
 
-	if (!is_wanted(counters, value->counter) || counters->points->len >= MAX_POINTS)
+	if (!is_wanted(counters, value->counter))
 		return;
 	if (series->holds && value->time_ns > series->since_ns)
 		point.rate = (value->value - series->value) /

@@ -631,6 +631,15 @@ static void add_counter(const struct counter_lines *lines, guint index)
 	json_end(json);
 }
 
+static bool does_change(const GArray *points)
+{
+	for (guint i = 1; i < points->len; i++)
+		if (g_array_index(points, struct page_point, i).value !=
+		    g_array_index(points, struct page_point, 0).value)
+			return true;
+	return false;
+}
+
 static bool write_counters_of(struct html_rows *rows, GError **error)
 {
 	struct counter_lines lines = { .rows = rows,
@@ -640,14 +649,19 @@ static bool write_counters_of(struct html_rows *rows, GError **error)
 	bool ok = counter_values_read(&lines.counters, take_value, &lines, error);
 	guint n = 0;
 
-	/* Counters of processes first, then those of the machine that changed. */
+	/* Counters of processes first, then those of the machine. Most of the kernel's do not
+	 * change. */
 	for (guint i = 0; ok && i < 2 * lines.points->len; i++) {
-		guint index = i % lines.points->len, len;
-		bool is_first = i < lines.points->len;
+		guint index = i % lines.points->len;
+		const struct counter *counter = counter_at(&lines.counters, index);
+		bool has_process = counter->process > NAMES_LOST;
 
-		len = ((GArray *)lines.points->pdata[index])->len;
-		if (len > !is_first &&
-		    (counter_at(&lines.counters, index)->process > NAMES_LOST) == is_first &&
+		if (((const GArray *)lines.points->pdata[index])->len == 0)
+			continue;
+		if (has_process == (i < lines.points->len) &&
+		    (does_change(lines.points->pdata[index]) ||
+		     (has_process && counter->kind != PROF_COUNTER_SUM &&
+		      g_strcmp0(counter->group, "process") != 0)) &&
 		    n++ < MOST_COUNTERS)
 			add_counter(&lines, index);
 	}
