@@ -23,6 +23,7 @@
 
 #define INTERVAL_NS UINT64_C(100000000)
 #define SHARE 250
+#define IDLE_READINGS 10 /* a file without counters is read once in so many readings */
 #define TEXT_BYTES (256u << 10)
 #define MAX_COUNTERS 4096u
 #define MAX_VALUES 65536u
@@ -129,6 +130,7 @@ struct counter_source {
 	struct message_counter_file file;
 	int fd;
 	bool failed;
+	unsigned int idle;    /* readings until the next one, for a device that has done nothing */
 	double wrapped, last; /* energy: sum of what it restarted at */
 	GPtrArray *counters;  /* struct machine_counter, in the order of the first reading */
 	guint next;           /* the counter that probably comes next */
@@ -554,8 +556,11 @@ void machine_counters_read(struct machine_counters *machine, uint64_t now_ns)
 	for (guint i = 0; i < machine->files->len; i++) {
 		struct counter_source *source = machine->files->pdata[i];
 
-		if (!source->failed)
-			read_source(machine, source);
+		if (source->failed || (source->idle > 0 && source->idle-- > 0))
+			continue;
+		read_source(machine, source);
+		if (source->counters->len == 0)
+			source->idle = IDLE_READINGS - 1;
 	}
 	g_array_sort(machine->values, compare_values);
 	machine->read_ns = now_ns;
