@@ -22,6 +22,8 @@
 #define MESSAGE_MAX_BYTES 65536
 #define MESSAGE_MAX_FDS 64
 #define ENGINE_MAX_SOURCES 16
+#define ENGINE_SOURCE_NAME 256 /* bytes of a source's name, with its NUL */
+#define ENGINE_MAX_FIELDS 64   /* fields of a source; further ones are not recorded */
 #define ENGINE_MAX_TARGETS 256u
 #define ENGINE_MAX_USAGE_PIDS 256u
 #define ENGINE_MAX_CPUS 1024
@@ -55,6 +57,8 @@ enum message_type {
 	MESSAGE_SWITCH,
 	/* before START: struct message_counter_file, one per fd */
 	MESSAGE_COUNTERS,
+	/* before START: struct message_fields, then its fields; one message per tracepoint */
+	MESSAGE_FIELDS,
 	/* engine to broker */
 	MESSAGE_STARTED = 64,     /* sampling is enabled, or would be if not paused */
 	MESSAGE_SNAPSHOT_REQUEST, /* struct message_snapshot_request */
@@ -80,6 +84,7 @@ struct message {
 /* the same with copied stacks: registers and stack precede the cgroup */
 #define ENGINE_STACK_SAMPLE_TYPE \
 	(ENGINE_SAMPLE_TYPE | PERF_SAMPLE_REGS_USER | PERF_SAMPLE_STACK_USER)
+/* With has_fields, every sample has PERF_SAMPLE_RAW in addition, after the call chain. */
 /* sample_type of side-band events; every record ends with tid, time, cpu, identifier */
 #define ENGINE_SIDE_BAND_TYPE \
 	(PERF_SAMPLE_IDENTIFIER | PERF_SAMPLE_TID | PERF_SAMPLE_TIME | PERF_SAMPLE_CPU)
@@ -102,8 +107,9 @@ enum engine_policy {
 
 /* A sampled event. Its index here is the event's position on every CPU. */
 struct message_source {
-	char name[128]; /* as the user writes it: "cpu-clock", "sched:sched_switch" */
-	uint32_t kind;  /* enum prof_source_kind */
+	/* as the user writes it: "cpu-clock", "sched:sched_switch" */
+	char name[ENGINE_SOURCE_NAME];
+	uint32_t kind; /* enum prof_source_kind */
 	uint32_t uses_callgraph;
 	/* fixed period, or the equivalent of the frequency if that is constant (cpu-clock: ns) */
 	uint64_t period;
@@ -143,6 +149,8 @@ struct message_config {
 	int32_t memory_pid; /* record this process and its descendants; 0: the targets and theirs */
 	uint32_t process_counters; /* 1: record I/O, faults, descriptors, … of the targets */
 	uint32_t is_command;       /* 1: the targets were started for this session */
+	uint32_t has_fields;       /* 1: samples contain the raw fields of tracepoints */
+	uint32_t pad;
 };
 
 /* A file of the kernel with counters of the machine or of a cgroup. */
@@ -169,6 +177,31 @@ struct message_counter_file {
 	uint32_t pad;
 	uint64_t wrap; /* energy: restarts at 0 after this value; 0: unknown */
 	char name[256];
+};
+
+/* Where the bytes of a field are in a record. */
+enum field_place {
+	FIELD_HERE,
+	/* the field has 32 bits: the offset of the bytes (low half) and their length. The offset is
+	 * from the record's start, or from the end of the field. */
+	FIELD_AT_OFFSET,
+	FIELD_BEHIND,
+};
+
+/* A field of a tracepoint's records. */
+struct message_field {
+	char name[64], type[64]; /* as the kernel declares them, with NUL */
+	uint16_t offset, size;
+	uint8_t kind;    /* enum prof_argument_kind */
+	uint8_t place;   /* enum field_place */
+	uint8_t element; /* bytes of an array's items, 1 for text; 0: not an array */
+	uint8_t is_signed;
+};
+
+struct message_fields {
+	uint32_t source; /* its index in message_config.sources */
+	uint32_t n;      /* at most ENGINE_MAX_FIELDS */
+	struct message_field fields[];
 };
 
 /* No padding, no NUL at the end. A value may contain NULs ("command": arguments, each with a NUL).

@@ -130,6 +130,7 @@ GByteArray *engine_config_new(const struct options *options, const struct perf_p
 		.is_command = options->command != NULL,
 		.process_counters = !options->system &&
 				    options->counters >> COUNTER_GROUP_PROCESS & 1,
+		.has_fields = plan->fields,
 	};
 
 	static_assert(sizeof(config.targets) == sizeof(options->pids), "the same pids");

@@ -165,7 +165,7 @@ static bool open_event(struct perf_tasks *opening, unsigned position, pid_t tid,
 			  &g_array_index(opening->events, struct perf_task_event,
 					 opening->events->len - 1)
 				   .id) == 0)
-			return true;
+			return !event || perf_set_filter(opened.fd, event, error);
 	}
 	return !*ret_gone && fail_task(opening, event, tid, cpu, errno, error);
 }

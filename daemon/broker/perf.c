@@ -176,6 +176,8 @@ struct perf_event_attr perf_source_attr(const struct perf_plan *plan, const stru
 
 	attr.size = sizeof(attr);
 	attr.sample_type = plan->stack_bytes ? ENGINE_STACK_SAMPLE_TYPE : ENGINE_SAMPLE_TYPE;
+	if (plan->fields)
+		attr.sample_type |= PERF_SAMPLE_RAW;
 	attr.sample_regs_user = plan->stack_bytes ? regs_get(REGS_NATIVE)->perf_mask : 0;
 	attr.sample_stack_user = plan->stack_bytes;
 	attr.read_format = PERF_FORMAT_ID | PERF_FORMAT_LOST;
@@ -203,6 +205,29 @@ struct perf_event_attr perf_source_attr(const struct perf_plan *plan, const stru
 	return attr;
 }
 
+bool perf_set_filter(int fd, const struct event *event, GError **error)
+{
+	g_autoptr(GString) names = g_string_new(NULL);
+	g_autoptr(GArray) fields = NULL;
+	struct event_dirs dirs;
+	int failed;
+
+	if (!event->filter[0] || ioctl(fd, PERF_EVENT_IOC_SET_FILTER, event->filter) == 0)
+		return true;
+	failed = errno;
+	event_dirs_open(&dirs);
+	fields = event_fields(&dirs, event);
+	event_dirs_done(&dirs);
+	for (unsigned i = 0; fields && i < fields->len; i++)
+		g_string_append_printf(names, "%s%s", i ? ", " : "",
+				       g_array_index(fields, struct message_field, i).name);
+	return broker_fail(
+		error, BROKER_ERROR_INVALID_OPTION,
+		"event \"%s\": the kernel refuses the filter \"%s\": %s; it compares fields "
+		"as in pid==1 && comm~\"x*\", and this event has %s",
+		event->name, event->filter, ERRNO_TEXT(failed), names->len ? names->str : "none");
+}
+
 static bool open_one(struct perf_event_attr *attr, const struct event *event, pid_t pid,
 		     struct perf_cpu *cpu, GError **error)
 {
@@ -213,7 +238,7 @@ static bool open_one(struct perf_event_attr *attr, const struct event *event, pi
 	cpu->fds[cpu->n_fds] = fd;
 	if (ioctl(fd, PERF_EVENT_IOC_ID, &cpu->ids[cpu->n_fds++]) < 0)
 		return perf_fail_open(event, cpu->cpu, errno, error);
-	return true;
+	return !event || perf_set_filter(fd, event, error);
 }
 
 /* *ret_too_big: the ring exceeds the memory that may be locked; a smaller one may fit. */
@@ -502,6 +527,42 @@ static bool open_all(struct perf_plan *plan, const GArray *numbers, GArray **ret
 	return true;
 }
 
+/* Opens the event for a whole CPU, or for this process only. Returns 0 or an errno. */
+static int try_open(struct perf_event_attr *attr, bool system)
+{
+	g_autoptr(GArray) numbers = NULL;
+	CLEANUP_CLOSE int fd = -1;
+
+	if (!system)
+		fd = perf_open_event(attr, 0, -1);
+	else if (perf_online_cpus(&numbers, NULL))
+		fd = perf_open_event(attr, -1, (int)g_array_index(numbers, unsigned, 0));
+	return fd >= 0 ? 0 : errno;
+}
+
+/* Returns whether samples can contain the fields of the tracepoints, which a user may be denied
+ * although the samples themselves are permitted. */
+static bool has_fields(const struct perf_plan *plan)
+{
+	struct perf_plan with = *plan;
+	bool has_any = false;
+
+	with.fields = true;
+	for (unsigned i = 0; i < plan->n_events; i++) {
+		struct perf_event_attr attr = perf_source_attr(&with, &plan->events[i]);
+		int failed = 0;
+
+		if (plan->events[i].kind != PROF_SOURCE_TRACEPOINT)
+			continue;
+		has_any = true;
+		if (geteuid() != 0)
+			failed = try_open(&attr, !plan->by_task);
+		if (failed == EACCES || failed == EPERM)
+			return false;
+	}
+	return has_any;
+}
+
 bool perf_open_all(struct perf_plan *plan, GArray **ret_cpus, GError **error)
 {
 	g_autoptr(GArray) numbers = NULL;
@@ -513,6 +574,7 @@ bool perf_open_all(struct perf_plan *plan, GArray **ret_cpus, GError **error)
 
 		perf_rights(&system, &plan->kernel);
 	}
+	plan->fields = has_fields(plan);
 	for (choose_sizes(plan, numbers->len);;) {
 		g_autoptr(GError) failure = NULL;
 		g_autoptr(GArray) now = NULL;
@@ -531,19 +593,6 @@ bool perf_open_all(struct perf_plan *plan, GArray **ret_cpus, GError **error)
 			return false;
 		}
 	}
-}
-
-/* Opens the event for a whole CPU, or for this process only. Returns 0 or an errno. */
-static int try_open(struct perf_event_attr *attr, bool system)
-{
-	g_autoptr(GArray) numbers = NULL;
-	CLEANUP_CLOSE int fd = -1;
-
-	if (!system)
-		fd = perf_open_event(attr, 0, -1);
-	else if (perf_online_cpus(&numbers, NULL))
-		fd = perf_open_event(attr, -1, (int)g_array_index(numbers, unsigned, 0));
-	return fd >= 0 ? 0 : errno;
 }
 
 bool perf_event_works(const struct event *event)

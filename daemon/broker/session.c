@@ -522,6 +522,41 @@ static bool send_config(struct session *session, GError **error)
 	return ok;
 }
 
+static bool has_tracepoints(const struct perf_plan *plan)
+{
+	for (unsigned i = 0; i < plan->n_events; i++)
+		if (plan->events[i].kind == PROF_SOURCE_TRACEPOINT)
+			return true;
+	return false;
+}
+
+static bool send_fields(struct session *session, GError **error)
+{
+	const struct perf_plan *plan = &session->plan;
+	struct event_dirs dirs;
+	bool ok = true;
+
+	if (!plan->fields)
+		return true;
+	event_dirs_open(&dirs);
+	for (unsigned i = 0; ok && i < plan->n_events; i++) {
+		g_autoptr(GArray) fields = event_fields(&dirs, &plan->events[i]);
+		g_autoptr(GByteArray) body = g_byte_array_new();
+		struct message_fields header = { .source = i };
+
+		if (!fields)
+			continue;
+		header.n = fields->len;
+		g_byte_array_append(body, (const uint8_t *)&header, sizeof(header));
+		g_byte_array_append(body, (const uint8_t *)fields->data,
+				    fields->len * (unsigned)sizeof(struct message_field));
+		ok = engine_send(session->engine, MESSAGE_FIELDS, body->data, body->len, NULL, 0,
+				 error);
+	}
+	event_dirs_done(&dirs);
+	return ok;
+}
+
 /* Reports to the capture and to the client that an unprivileged user gets less. */
 static void notify_reduced(struct session *session)
 {
@@ -531,8 +566,11 @@ static void notify_reduced(struct session *session)
 
 	if (plan->stack_bytes)
 		stacks = g_strdup_printf(", %u KiB of each stack", plan->stack_bytes >> 10);
-	text = g_strdup_printf("without CAP_PERFMON: only the targets' own events%s%s",
-			       plan->kernel ? "" : ", nothing of the kernel", stacks ? stacks : "");
+	text = g_strdup_printf("without CAP_PERFMON: only the targets' own events%s%s%s",
+			       plan->kernel ? "" : ", nothing of the kernel",
+			       has_tracepoints(plan) && !plan->fields ? ", no fields of tracepoints"
+								      : "",
+			       stacks ? stacks : "");
 	options_set_reduced(session->options, plan->kernel, text);
 	session->listener->warning(session, "reduced", text, session->data);
 }
@@ -566,7 +604,8 @@ static bool open_events(struct session *session, GError **error)
 	requests_drop_ahead(session->requests);
 	if (!perf_open_all(plan, &session->cpus, error))
 		return false;
-	session->reduced = refused || plan->kernel != options->kernel;
+	session->reduced = refused || plan->kernel != options->kernel ||
+			   (has_tracepoints(plan) && !plan->fields);
 	return true;
 }
 
@@ -609,7 +648,8 @@ static bool send_all(struct session *session, GError **error)
 		notify_reduced(session);
 	if (session->options->counters)
 		open_counters(session, counters);
-	ok = send_config(session, error) && send_counters(session, counters, error);
+	ok = send_config(session, error) && send_fields(session, error) &&
+	     send_counters(session, counters, error);
 	counter_files_close(counters);
 	/* The engine has the descriptor now. Close it here, so that a pipe ends when the engine
 	 * does. */

@@ -101,7 +101,8 @@ static void open_side_band(struct session *session)
 		.kernel = &session->kernel,
 		.samples = &session->samples,
 		.losses = &session->losses,
-		.has_stacks = session->config.stack_bytes != 0,
+		.parts = (session->config.stack_bytes ? RECORD_STACKS : 0) |
+			 (session->config.has_fields ? RECORD_FIELDS : 0),
 		.build_ids = session->config.build_ids,
 		.max_rate = session->config.max_rate,
 		.query = query,

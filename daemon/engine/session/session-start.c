@@ -172,6 +172,21 @@ bool session_add_counters(struct session *session, struct channel_message *messa
 	return true;
 }
 
+bool session_add_fields(struct session *session, struct channel_message *message, GError **error)
+{
+	struct message_fields fields;
+
+	if (message->length < sizeof(fields))
+		return fail_message(error, "FIELDS");
+	memcpy(&fields, message->body, sizeof(fields));
+	if (fields.source >= session->events.n_sources || fields.n > ENGINE_MAX_FIELDS ||
+	    message->length != sizeof(fields) + fields.n * sizeof(struct message_field))
+		return fail_message(error, "FIELDS");
+	event_source_set_fields(session->events.sources[fields.source],
+				(const void *)(message->body + sizeof(fields)), fields.n);
+	return true;
+}
+
 static void add_metadata(struct session *session, const char *key, size_t key_bytes,
 			 const char *value, size_t value_bytes)
 {

@@ -212,6 +212,7 @@ static const struct {
 	[MESSAGE_CPU] = { "CPU", IN(CONFIGURED) | IN(SCANNING) | IN(RUNNING), session_add_cpu },
 	[MESSAGE_EVENTS] = { "EVENTS", IN(CONFIGURED), session_add_events },
 	[MESSAGE_COUNTERS] = { "COUNTERS", IN(CONFIGURED), session_add_counters },
+	[MESSAGE_FIELDS] = { "FIELDS", IN(CONFIGURED), session_add_fields },
 	[MESSAGE_SWITCH] = { "SWITCH", IN(NEW) | IN(CONFIGURED), on_switch },
 	[MESSAGE_START] = { "START", IN(CONFIGURED), session_start },
 	[MESSAGE_SNAPSHOT] = { "SNAPSHOT", IN(SCANNING) | IN(RUNNING), on_snapshot },

@@ -135,6 +135,7 @@ bool session_watch(struct session *session, int fd, const char *what, GError **e
 /* session-start.c: handlers of messages, and the start of sampling */
 bool session_configure(struct session *session, struct channel_message *message, GError **error);
 bool session_add_cpu(struct session *session, struct channel_message *message, GError **error);
+bool session_add_fields(struct session *session, struct channel_message *message, GError **error);
 bool session_add_events(struct session *session, struct channel_message *message, GError **error);
 bool session_add_counters(struct session *session, struct channel_message *message, GError **error);
 bool session_start(struct session *session, struct channel_message *message, GError **error);
