@@ -21,6 +21,7 @@ VERBS = {
     "leaks": ["memory", "--leaks"],
     "peak": ["memory", "--peak"],
     "marks": ["marks"],
+    "events": ["events"],
     "counters": ["counters"],
     "values": ["counters", "--timeline"],
     "dump": ["dump", "--limit", "1000"],
