@@ -65,7 +65,7 @@ def test_times(profcapture, whole):
     row = next(row for row in events(profcapture, whole, "--event", SLEEP))
     assert row["count"] == row["intervals"] == 20
     assert 5e6 <= row["min_ns"] <= row["median_ns"] <= row["p95_ns"] <= row["max_ns"]
-    assert row["total_ns"] >= 20 * 5e6 and row["mean_ns"] == round(row["total_ns"] / 20)
+    assert row["total_ns"] >= 20 * 5e6 and row["mean_ns"] == (row["total_ns"] + 10) // 20
     assert (row["unmatched_begin"], row["unmatched_end"]) == (0, 0)
     text = profcapture("events", whole, "--event", SLEEP).stdout
     assert f"Most time: {SLEEP}" in text and "in 20 intervals" in text
