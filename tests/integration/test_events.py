@@ -24,6 +24,7 @@ os.execv("/bin/true", ["true", "/a name"])
 WRITE, WRITTEN = "syscalls:sys_enter_write", "syscalls:sys_exit_write"
 SLEEP, SLEPT = "syscalls:sys_enter_clock_nanosleep", "syscalls:sys_exit_clock_nanosleep"
 EXEC = "sched:sched_process_exec"
+NOBODY = ["setpriv", "--reuid", "65534", "--regid", "65534", "--clear-groups", "--inh-caps", "-all"]
 
 
 @pytest.fixture(autouse=True)
@@ -125,3 +126,22 @@ def test_no_fields(profcapture, tmp_path):
     path = make(tmp_path / "made.cap", "--all-tables", "--rows", 2000, "--epochs", 3)
     schema.check(profcapture, "events", profcapture.json("events", path))
     assert profcapture("events", path, "--by", "none", check=2).stderr
+
+
+def test_list(profctl, profcapture, capture):
+    listed = profctl("list").stdout.splitlines()
+    assert {"cpu-clock", "page-faults", "sched:sched_switch", WRITE} <= set(listed) and len(listed) == len(set(listed))
+    data = profctl.json("list", "sched:*", "event")
+    schema.check(profctl, "list", data)
+    kinds = {event["name"]: event["kind"] for event in data["data"]["events"]}
+    assert kinds["sched:sched_switch"] == "tracepoint" and kinds["cpu-clock"] == "event" and WRITE not in kinds
+    assert data["data"]["unreadable"] == []
+    recorded(profctl, "-e", ",".join(sorted(name for name in kinds if name.startswith("sched:sched_process"))), "-o", capture,
+             "--", "true")
+    assert "no event matches" in profctl("list", "sched:no*", check=1).stderr
+
+
+def test_list_without_rights(profctl):
+    """A user who may not read tracefs is told so."""
+    done = profctl("list", "sched:*", prefix=NOBODY, check=1)
+    assert "no list of kind 'tracepoint': cannot read tracefs" in done.stderr
