@@ -73,6 +73,20 @@ def test_tracepoints(profctl, load, require):
     assert list(rows) == ["elapsed", "user", "system", "syscalls:sys_enter_clock_gettime", "page-faults"]
 
 
+def test_filters(profctl, load, tmp_path, require):
+    """The kernel counts only what a filter lets through, and says what is wrong with one."""
+    require(root=True)
+    call = "syscalls:sys_enter_clock_gettime"
+    saved = tmp_path / "saved.stat"
+    _, rows = stat(profctl, "-e", f"{call}/which_clock==1/", "-e", f"{call}/which_clock==7/", "--save", saved, "--", load, 10, 3000, 0)
+    assert [row["mean"] for row in rows.values() if row["name"].startswith(call)] == [3000, 0]
+    _, rows = stat(profctl, "-e", f"{call}/which_clock==1/", "--compare", saved, "--", load, 10, 3000, 0)
+    assert rows[f"{call}/which_clock==1/"]["before_mean"] == 3000
+    ran = tmp_path / "ran"
+    refused = profctl("stat", "-e", f"{call}/no_such==1/", "--", "touch", ran, check=2)
+    assert "the kernel refuses the filter 'no_such==1'" in refused.stderr and not ran.exists()
+
+
 def test_nothing_is_zero_that_was_not_counted(profctl, load):
     """Hardware events have a value or a reason, never 0 for none."""
     data, rows = stat(profctl, "--", load, 10, 0, 0)

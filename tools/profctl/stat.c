@@ -28,6 +28,7 @@
 #include <math.h>
 #include <signal.h>
 #include <stdio.h>
+#include <sys/ioctl.h>
 #include <sys/resource.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
@@ -126,7 +127,8 @@ static enum measure_state state_of(int failed)
 	return failed == EACCES || failed == EPERM ? STATE_NOT_PERMITTED : STATE_UNSUPPORTED;
 }
 
-static void open_event(struct measure *measure, pid_t pid)
+/* Fails only if the event's filter is wrong. */
+static bool open_event(struct measure *measure, pid_t pid, GError **error)
 {
 	struct perf_event_attr attr = measure->event.attr;
 
@@ -137,8 +139,14 @@ static void open_event(struct measure *measure, pid_t pid)
 	attr.exclude_hv |= measure->user_only;
 	attr.read_format = PERF_FORMAT_TOTAL_TIME_ENABLED | PERF_FORMAT_TOTAL_TIME_RUNNING;
 	measure->fd = (int)syscall(SYS_perf_event_open, &attr, pid, -1, -1, PERF_FLAG_FD_CLOEXEC);
+	if (measure->fd >= 0 &&
+	    (!measure->event.filter[0] ||
+	     ioctl(measure->fd, PERF_EVENT_IOC_SET_FILTER, measure->event.filter) == 0))
+		return true;
 	if (measure->fd >= 0)
-		return;
+		return cli_set_error(error, CLI_USAGE,
+				     _("event '%s': the kernel refuses the filter '%s': %s"),
+				     measure->event.name, measure->event.filter, ERRNO_TEXT(errno));
 	measure->state = state_of(errno);
 	/* An event that only the kernel causes would be 0 in user mode. */
 	if (measure->state == STATE_NOT_PERMITTED && !measure->user_only &&
@@ -146,8 +154,9 @@ static void open_event(struct measure *measure, pid_t pid)
 	    measure->event.kind != PROF_SOURCE_TRACEPOINT) {
 		measure->user_only = true;
 		measure->state = STATE_COUNTED;
-		open_event(measure, pid);
+		return open_event(measure, pid, error);
 	}
+	return true;
 }
 
 static void read_event(struct measure *measure)
@@ -227,8 +236,12 @@ static bool run_once(struct stat_run *run, const struct preload *preload, GError
 
 	if (!command_start(&command, run->command, preload, false, error))
 		return false;
-	for (unsigned i = TIMES; i < run->measures->len; i++)
-		open_event(run->measures->pdata[i], command.pid);
+	for (unsigned i = TIMES; i < run->measures->len; i++) {
+		if (!open_event(run->measures->pdata[i], command.pid, error)) {
+			command_cancel(&command);
+			return false;
+		}
+	}
 	start_ns = clock_now();
 	if (!command_release(&command, run->command[0], NULL, -1, error))
 		return false;
@@ -290,6 +303,12 @@ static GKeyFile *load(const char *path, GError **error)
 	return g_steal_pointer(&file);
 }
 
+/* Returns the name of the measure's group: a filter may have brackets, and a group's name none. */
+static char *group_of(const struct measure *measure)
+{
+	return g_uri_escape_string(measure->event.name, " :/=<>!&|*~\"'(),", TRUE);
+}
+
 static bool compare_with(struct stat_run *run, GError **error)
 {
 	g_autoptr(GKeyFile) file = load(run->compare, error);
@@ -298,11 +317,10 @@ static bool compare_with(struct stat_run *run, GError **error)
 		return false;
 	for (guint i = 0; i < run->measures->len; i++) {
 		struct measure *measure = run->measures->pdata[i];
+		g_autofree char *group = group_of(measure);
 		gsize n = 0;
-		double *values =
-			g_key_file_get_double_list(file, measure->event.name, "values", &n, NULL);
-		bool user_only =
-			g_key_file_get_boolean(file, measure->event.name, "user-only", NULL);
+		double *values = g_key_file_get_double_list(file, group, "values", &n, NULL);
+		bool user_only = g_key_file_get_boolean(file, group, "user-only", NULL);
 		bool valid = values && n > 0 && n <= MAX_RUNS && user_only == measure->user_only;
 
 		for (gsize j = 0; valid && j < n; j++)
@@ -327,13 +345,14 @@ static bool save(const struct stat_run *run, GError **error)
 				   g_strv_length(run->command));
 	for (guint i = 0; i < run->measures->len; i++) {
 		const struct measure *measure = run->measures->pdata[i];
+		g_autofree char *group = group_of(measure);
 
 		if (measure->values->len == 0)
 			continue;
-		g_key_file_set_double_list(file, measure->event.name, "values",
+		g_key_file_set_double_list(file, group, "values",
 					   (double *)(void *)measure->values->data,
 					   measure->values->len);
-		g_key_file_set_boolean(file, measure->event.name, "user-only", measure->user_only);
+		g_key_file_set_boolean(file, group, "user-only", measure->user_only);
 	}
 	if (g_key_file_save_to_file(file, run->save, &failed))
 		return true;
