@@ -510,16 +510,14 @@ bool heap_rows_are_paused(const struct heap_rows *rows)
 	return rows->all->is_paused;
 }
 
-void heap_rows_alloc(struct heap_rows *rows, const struct live_block *block, uint64_t time_ns)
+void heap_rows_alloc(struct heap_rows *rows, struct live_block *block, uint64_t time_ns)
 {
-	struct live_block added = *block;
-
 	if (rows->all->is_paused) {
 		pass(rows, block, time_ns);
 		return;
 	}
 	thread_at(rows, block->thread)->n_blocks++;
-	add(rows, &added, 0, time_ns, true);
+	add(rows, block, 0, time_ns, true);
 }
 
 void heap_rows_free_block(struct heap_rows *rows, uint32_t thread, uint64_t address,
