@@ -195,6 +195,8 @@ const prepare = (data) => {
 	data.stacks = indexStacks(stacks.parent, stacks.function, data.functions);
 	data.samples = samples;
 	data.places = places || { rows: 0, place: [] };
+	samples.unit = data.sample_unit_ns;
+	data.places.unit = data.place_unit_ns;
 	data.places.size = data.places.place.reduce((most, place) => Math.max(most, place + 1), 0);
 	for (const table of [samples, data.places]) {
 		if (table.weight || !table.rows) continue;

@@ -59,11 +59,12 @@ export const stacksOf = (data, group) => {
 	return table;
 };
 
-const unit = (data, ns) => Math.ceil(ns / data.sample_unit_ns);
+// Returns the first row of a table of samples at a time, or after it.
+const rowAt = (s, ns) => lowerBound(s.time, Math.ceil(ns / s.unit), s.rows);
 
 // Adds the samples of [from, to) in a table to `self`. Returns their number.
-const addSamples = (data, s, rows, { from, to, thread }, self) => {
-	const begin = lowerBound(s.time, unit(data, from), s.rows), end = lowerBound(s.time, unit(data, to), s.rows);
+const addSamples = (s, rows, { from, to, thread }, self) => {
+	const begin = rowAt(s, from), end = rowAt(s, to);
 	let events = 0;
 	for (let i = begin; i < end; i++) {
 		if (thread !== null && s.thread[i] !== thread) continue;
@@ -93,7 +94,7 @@ export const aggregate = (data, stacks, measure, scope) => {
 	const self = new Float64Array(stacks.n), total = new Float64Array(stacks.n);
 	const fnSelf = new Float64Array(data.functions.length), fnTotal = new Float64Array(data.functions.length);
 	const events = measure === 'cpu'
-		? addSamples(data, data.samples, stacks.rowsOf.samples, scope, self)
+		? addSamples(data.samples, stacks.rowsOf.samples, scope, self)
 		: addAllocations(data, stacks.rowsOf.allocations, scope, self, measure === 'live');
 	total.set(self);
 	for (let i = stacks.n - 1; i > 0; i--) total[stacks.parent[i]] += total[i];
@@ -107,7 +108,7 @@ export const aggregate = (data, stacks, measure, scope) => {
 // Returns the weight at each place in the code, and the number of samples.
 export const placeSums = (data, scope) => {
 	const weight = new Float64Array(data.places.size);
-	return { weight, events: addSamples(data, data.places, data.places.place, scope, weight) };
+	return { weight, events: addSamples(data.places, data.places.place, scope, weight) };
 };
 
 // Returns how much of the sum has a matching function in its stack, each sample once.
@@ -152,8 +153,8 @@ export const histograms = (data, stacks, functions, { from, to, thread }, bins) 
 		else if (ids.has(set)) idOf[i] = ids.get(set);
 		else ids.set(set, (idOf[i] = ids.size));
 	}
-	const begin = lowerBound(s.time, unit(data, from), s.rows), end = lowerBound(s.time, unit(data, to), s.rows);
-	const sums = new Float64Array(ids.size * bins), start = from / data.sample_unit_ns, perUnit = (data.sample_unit_ns * bins) / (to - from);
+	const begin = rowAt(s, from), end = rowAt(s, to);
+	const sums = new Float64Array(ids.size * bins), start = from / s.unit, perUnit = (s.unit * bins) / (to - from);
 	for (let i = begin; i < end; i++) {
 		if (thread !== null && s.thread[i] !== thread) continue;
 		sums[idOf[rows[i]] * bins + Math.min(bins - 1, ((s.time[i] - start) * perUnit) | 0)] += s.weight[i];
@@ -178,7 +179,7 @@ export const laneSums = (lane, from, to) => {
 // Returns the weights of the samples of each thread in [from, to).
 export const threadWeights = (data, from, to) => {
 	const s = data.samples, sums = new Float64Array(data.threads.length);
-	for (let i = lowerBound(s.time, unit(data, from), s.rows), end = lowerBound(s.time, unit(data, to), s.rows); i < end; i++) sums[s.thread[i]] += s.weight[i];
+	for (let i = rowAt(s, from), end = rowAt(s, to); i < end; i++) sums[s.thread[i]] += s.weight[i];
 	return sums;
 };
 

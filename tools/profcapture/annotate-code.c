@@ -18,18 +18,6 @@
 #define MAX_CODE_BYTES (4u << 20)
 #define TIMEOUT_MS 20000
 
-/* First entity of sampled frames. The profile reserves the smaller ones. */
-#define PLACE_FIRST 2u
-
-/* An address of the function's code at which a frame was sampled. */
-struct sampled_frame {
-	uint64_t offset;
-	bool returns;
-	uint32_t container; /* index of the function that contains this code */
-	uint32_t entity;    /* profile entity of its samples: first its own, later its line's */
-	struct amount self, total;
-};
-
 /* The code of the function itself, or of a function with inlined copies of it. */
 struct code_range {
 	uint64_t start, end;
@@ -45,7 +33,7 @@ struct inline_frame {
 
 static struct sampled_frame *frame_at(const struct annotate_code *code, guint index)
 {
-	return &g_array_index(code->frames, struct sampled_frame, index);
+	return sampled_frame_at(code->frames, index);
 }
 
 /* ---- which function -------------------------------------------------------------------------- */
@@ -450,59 +438,151 @@ static uint64_t frame_key(uint64_t offset, bool returns)
 	return offset * 2 + returns;
 }
 
+static void free_map(gpointer pointer)
+{
+	number_map_done(pointer);
+	g_free(pointer);
+}
+
+void sampled_frames_init(struct sampled_frames *frames, const struct functions *functions)
+{
+	frames->functions = functions;
+	frames->images = g_hash_table_new_full(NULL, NULL, NULL, free_map);
+	frames->all = g_array_new(FALSE, FALSE, sizeof(struct sampled_frame));
+}
+
+void sampled_frames_done(struct sampled_frames *frames)
+{
+	g_hash_table_unref(frames->images);
+	g_array_unref(frames->all);
+}
+
+void sampled_frames_add_image(struct sampled_frames *frames, uint32_t image)
+{
+	struct number_map *known;
+
+	if (g_hash_table_contains(frames->images, GUINT_TO_POINTER(image)))
+		return;
+	known = g_new(struct number_map, 1);
+	number_map_init(known);
+	g_hash_table_insert(frames->images, GUINT_TO_POINTER(image), known);
+}
+
+/* Fills in a frame's address. Returns false if it has none. */
+static bool read_frame(struct names_epoch *epoch, size_t row, struct sampled_frame *ret_frame)
+{
+	uint64_t id = 0, kind = PROF_FRAME_EXACT;
+
+	*ret_frame = (struct sampled_frame){ 0 };
+	if (!names_number(epoch, NAMES_FRAME, PROF_FRAME_IMAGE, row, &id) ||
+	    !names_number(epoch, NAMES_FRAME, PROF_FRAME_OFFSET, row, &ret_frame->offset))
+		return false;
+	(void)names_number(epoch, NAMES_FRAME, PROF_FRAME_KIND, row, &kind);
+	ret_frame->image = names_image(epoch, id);
+	ret_frame->returns = kind == PROF_FRAME_RETURN;
+	ret_frame->offset -= ret_frame->returns && ret_frame->offset > 0;
+	return true;
+}
+
 static uint32_t entity_of_frame(struct names_epoch *epoch, size_t row, void *data)
 {
-	struct annotate_code *code = data;
-	struct sampled_frame frame = { .entity = code->frames->len };
-	uint64_t id = 0, kind = PROF_FRAME_EXACT, key;
-	uint32_t index;
-	guint shown;
+	struct sampled_frames *frames = data;
+	struct sampled_frame frame;
+	struct number_map *known;
+	uint32_t *index;
 
-	if (!names_number(epoch, NAMES_FRAME, PROF_FRAME_IMAGE, row, &id) ||
-	    !names_number(epoch, NAMES_FRAME, PROF_FRAME_OFFSET, row, &frame.offset) ||
-	    names_image(epoch, id) != code->shown.image)
+	if (!read_frame(epoch, row, &frame))
 		return NAMES_NONE;
-	(void)names_number(epoch, NAMES_FRAME, PROF_FRAME_KIND, row, &kind);
-	frame.returns = kind == PROF_FRAME_RETURN;
-	frame.offset -= frame.returns && frame.offset > 0;
-	key = frame_key(frame.offset, frame.returns);
-	index = number_map_get(&code->known_frames, key);
-	if (index == 0) {
-		g_array_unref(frames_at(code, NULL, frame.offset, &shown));
-		if (shown == UINT_MAX)
-			return NAMES_NONE;
-		frame.container = functions_of_row(code->profile->functions, epoch, row);
-		g_array_append_val(code->frames, frame);
-		index = code->frames->len;
-		*number_map_at(&code->known_frames, key) = index;
+	known = g_hash_table_lookup(frames->images, GUINT_TO_POINTER(frame.image));
+	if (!known)
+		return NAMES_NONE;
+	index = number_map_at(known, frame_key(frame.offset, frame.returns));
+	if (*index == 0) {
+		frame.container =
+			functions_of_row((struct functions *)frames->functions, epoch, row);
+		g_array_append_val(frames->all, frame);
+		*index = frames->all->len;
 	}
-	return PLACE_FIRST + frame_at(code, index - 1)->entity;
+	return SAMPLED_FRAME_FIRST + *index - 1;
 }
 
-/* Runs the profile again with the entities of the frames. */
-static bool count_entities(struct annotate_code *code, struct profile *ret_profile, GError **error)
+bool sampled_frames_count(struct sampled_frames *frames, struct profile *ret_profile,
+			  struct reader *reader, GError **error)
 {
-	*ret_profile = (struct profile){ .by = PROFILE_IMAGE,
-					 .place_of = entity_of_frame,
-					 .place_data = code };
-	return profile_run(ret_profile, code->reader, error);
-}
-
-static bool count_frames(struct annotate_code *code, GError **error)
-{
-	struct profile profile;
-	bool ok = count_entities(code, &profile, error);
-
-	for (guint i = 0; ok && i < code->frames->len; i++) {
-		struct sampled_frame *frame = frame_at(code, i);
-		struct profile_count count = profile_count_at(profile.counts, PLACE_FIRST + i);
+	ret_profile->by = PROFILE_IMAGE;
+	ret_profile->place_of = entity_of_frame;
+	ret_profile->place_data = frames;
+	if (!profile_run(ret_profile, reader, error))
+		return false;
+	for (guint i = 0; i < frames->all->len; i++) {
+		struct sampled_frame *frame = sampled_frame_at(frames->all, i);
+		struct profile_count count =
+			profile_count_at(ret_profile->counts, SAMPLED_FRAME_FIRST + i);
 
 		frame->total = count.total;
 		frame->self = frame->returns ? (struct amount){ 0 } : count.self;
-		amount_add(&code->self, frame->self);
 	}
+	return true;
+}
+
+/* Selects the frames of the shown function. */
+static void select_frames(struct annotate_code *code, const struct sampled_frames *sampled)
+{
+	for (guint i = 0; i < sampled->all->len; i++) {
+		struct sampled_frame frame = *sampled_frame_at(sampled->all, i);
+		guint shown;
+
+		if (frame.image != code->shown.image)
+			continue;
+		g_array_unref(frames_at(code, NULL, frame.offset, &shown));
+		if (shown == UINT_MAX)
+			continue;
+		frame.entity = code->frames->len;
+		g_array_append_val(code->frames, frame);
+		*number_map_at(&code->known_frames, frame_key(frame.offset, frame.returns)) =
+			code->frames->len;
+		amount_add(&code->self, frame.self);
+	}
+}
+
+static bool find_frames(struct annotate_code *code, GError **error)
+{
+	struct sampled_frames sampled;
+	struct profile profile = { 0 };
+	bool ok;
+
+	if (code->sampled) {
+		select_frames(code, code->sampled);
+		return true;
+	}
+	sampled_frames_init(&sampled, code->profile->functions);
+	sampled_frames_add_image(&sampled, code->shown.image);
+	ok = sampled_frames_count(&sampled, &profile, code->reader, error);
+	if (ok)
+		select_frames(code, &sampled);
 	profile_done(&profile);
+	sampled_frames_done(&sampled);
 	return ok;
+}
+
+static uint32_t entity_of_selected(struct names_epoch *epoch, size_t row, void *data)
+{
+	const struct annotate_code *code = data;
+	struct sampled_frame frame;
+	uint32_t index = 0;
+
+	if (read_frame(epoch, row, &frame) && frame.image == code->shown.image)
+		index = number_map_get(&code->known_frames, frame_key(frame.offset, frame.returns));
+	return index ? SAMPLED_FRAME_FIRST + frame_at(code, index - 1)->entity : NAMES_NONE;
+}
+
+/* Runs the profile again with the entities of the selected frames. */
+static bool count_entities(struct annotate_code *code, struct profile *ret_profile, GError **error)
+{
+	*ret_profile = (struct profile){ .by = PROFILE_IMAGE,
+					 .place_of = entity_of_selected,
+					 .place_data = code };
+	return profile_run(ret_profile, code->reader, error);
 }
 
 bool annotate_code_count_totals(struct annotate_code *code, GError **error)
@@ -522,7 +602,7 @@ bool annotate_code_count_totals(struct annotate_code *code, GError **error)
 	if (!code->has_callee_totals) {
 		ok = count_entities(code, &profile, error);
 		if (ok)
-			code->total = profile_count_at(profile.counts, PLACE_FIRST).total;
+			code->total = profile_count_at(profile.counts, SAMPLED_FRAME_FIRST).total;
 		profile_done(&profile);
 	}
 	for (guint i = 0; ok && wants_lines && i < code->frames->len; i++) {
@@ -543,7 +623,7 @@ bool annotate_code_count_totals(struct annotate_code *code, GError **error)
 	ok = count_entities(code, &profile, error);
 	for (guint i = 0; ok && i < code->lines->len; i++)
 		((struct annotate_line *)code->lines->pdata[i])->at.total =
-			profile_count_at(profile.counts, PLACE_FIRST + i).total;
+			profile_count_at(profile.counts, SAMPLED_FRAME_FIRST + i).total;
 	profile_done(&profile);
 	return ok;
 }
@@ -881,7 +961,7 @@ bool annotate_code_read(struct annotate_code *code, GError **error)
 	join_inlined(code);
 	if (annotate_code_is_generated(code))
 		return read_generated(code, error);
-	if (!count_frames(code, error))
+	if (!find_frames(code, error))
 		return false;
 	find_ranges(code);
 	read_file(code);

@@ -47,6 +47,35 @@ struct annotate_instruction {
 	uint32_t line; /* number of the line for which it counts */
 };
 
+/* An address at which a frame was sampled. */
+struct sampled_frame {
+	uint64_t offset;
+	uint32_t image;
+	bool returns;
+	uint32_t container; /* index of the function that contains this code */
+	uint32_t entity;    /* profile entity of its samples: first its own, later its line's */
+	struct amount self, total;
+};
+
+/* The frames in some images, counted in one pass for all functions there. */
+struct sampled_frames {
+	const struct functions *functions; /* of a profile by function; borrowed */
+	GHashTable *images; /* image → struct number_map: offset and kind → index + 1 */
+	GArray *all;        /* struct sampled_frame */
+};
+/* The entity of the first frame. The profile reserves smaller entities. */
+#define SAMPLED_FRAME_FIRST 2u
+void sampled_frames_init(struct sampled_frames *frames, const struct functions *functions);
+void sampled_frames_done(struct sampled_frames *frames);
+void sampled_frames_add_image(struct sampled_frames *frames, uint32_t image);
+/* Runs a profile whose entities are the frames. The caller sets further options, and frees it. */
+bool sampled_frames_count(struct sampled_frames *frames, struct profile *ret_profile,
+			  struct reader *reader, GError **error);
+static inline struct sampled_frame *sampled_frame_at(const GArray *frames, guint index)
+{
+	return &g_array_index(frames, struct sampled_frame, index);
+}
+
 /* Calls of the function that are inlined in the same way. */
 struct inline_site {
 	GPtrArray *callers; /* names, innermost first */
@@ -54,10 +83,11 @@ struct inline_site {
 };
 
 struct annotate_code {
-	/* options; the first three are borrowed */
+	/* options; the first four are borrowed */
 	struct reader *reader;   /* an open reader */
 	struct profile *profile; /* by function, with `inlined` and `joins_inlined` */
 	struct debug_files *debug_files;
+	const struct sampled_frames *sampled; /* those of the image; NULL: they must be counted */
 	const char *image;   /* choose only functions of this image; NULL: any image */
 	bool merges_callees; /* one line for each class or function inlined at a line */
 	bool wants_total;    /* compute the totals of lines */
@@ -78,7 +108,7 @@ struct annotate_code {
 	struct amount total;
 	/* the rest is private */
 	struct symbols *symbols; /* symbols of the file; NULL if the lines come from the capture */
-	GArray *frames;          /* struct sampled_frame */
+	GArray *frames;          /* struct sampled_frame: those in the function */
 	struct number_map known_frames; /* offset and kind → index + 1 */
 	GArray *ranges;                 /* struct code_range: its own code first, then by samples */
 	bool has_inlined;               /* inlined copies can be recognized by name */

@@ -10,6 +10,9 @@
 
 #include <string.h>
 
+#define MOST_LIVES 1000000u
+#define LEAST_STEPS 1024 /* of the duration, however many lives there are */
+
 struct reading {
 	struct allocations *allocations;
 	struct export *export;
@@ -81,6 +84,61 @@ static gboolean same_life(gconstpointer left, gconstpointer right)
 	       a->node == b->node;
 }
 
+static void merge_life(struct reading *reading, const struct allocation_life *life)
+{
+	struct allocation_life *at = g_hash_table_lookup(reading->lives, life);
+
+	if (!at) {
+		g_hash_table_add(reading->lives, g_memdup2(life, sizeof(*life)));
+		return;
+	}
+	at->blocks += life->blocks;
+	at->bytes += life->bytes;
+	at->brief += life->brief;
+}
+
+static gint compare_lives(gconstpointer left, gconstpointer right)
+{
+	const struct allocation_life *a = left, *b = right;
+	const uint32_t one[] = { a->time, a->thread, a->node, a->freed };
+	const uint32_t two[] = { b->time, b->thread, b->node, b->freed };
+
+	for (size_t i = 0; i < ARRAY_SIZE(one); i++)
+		if (one[i] != two[i])
+			return one[i] < two[i] ? -1 : 1;
+	return 0;
+}
+
+static GArray *sorted_lives(GHashTable *all)
+{
+	GArray *lives = g_array_new(FALSE, FALSE, sizeof(struct allocation_life));
+	GHashTableIter iter;
+	gpointer at;
+
+	g_hash_table_iter_init(&iter, all);
+	while (g_hash_table_iter_next(&iter, &at, NULL))
+		g_array_append_vals(lives, at, 1);
+	g_array_sort(lives, compare_lives);
+	return lives;
+}
+
+/* Doubles the unit of the lives, so that more of them are equal. The sums are added in the order of
+ * the lives, so that they do not depend on addresses. */
+static void widen_unit(struct reading *reading)
+{
+	g_autoptr(GArray) lives = sorted_lives(reading->lives);
+
+	g_hash_table_remove_all(reading->lives);
+	reading->allocations->unit_ns *= 2;
+	for (guint i = 0; i < lives->len; i++) {
+		struct allocation_life life = g_array_index(lives, struct allocation_life, i);
+
+		life.time /= 2;
+		life.freed = life.freed ? (life.freed - 1) / 2 + 1 : 0;
+		merge_life(reading, &life);
+	}
+}
+
 /* Adds a block that was freed at `end_ns` (-1: not freed). */
 static void add_life(struct reading *reading, const struct memory_live *live, int64_t end_ns)
 {
@@ -94,16 +152,16 @@ static void add_life(struct reading *reading, const struct memory_live *live, in
 		.thread = live->block.thread,
 		.node = live->block.node,
 	};
-	struct allocation_life *at = g_hash_table_lookup(reading->lives, &life);
 
-	if (!at) {
-		at = g_memdup2(&life, sizeof(life));
-		g_hash_table_add(reading->lives, at);
-	}
-	at->blocks += live->blocks;
-	at->bytes += live->bytes;
+	life.blocks = live->blocks;
+	life.bytes = live->bytes;
 	if (end_ns >= 0 && end_ns - start_ns < ALLOCATIONS_BRIEF_NS)
-		at->brief += live->blocks;
+		life.brief = live->blocks;
+	merge_life(reading, &life);
+	while (g_hash_table_size(reading->lives) > MOST_LIVES &&
+	       reading->allocations->unit_ns <
+		       reading->export->reader.capture->duration_ns / LEAST_STEPS)
+		widen_unit(reading);
 }
 
 static void ended(const struct memory_live *live, void *data)
@@ -212,31 +270,6 @@ static void settle(struct reading *reading)
 
 		life->node = nodes[life->node];
 	}
-}
-
-static gint compare_lives(gconstpointer left, gconstpointer right)
-{
-	const struct allocation_life *a = left, *b = right;
-	const uint32_t one[] = { a->time, a->thread, a->node, a->freed };
-	const uint32_t two[] = { b->time, b->thread, b->node, b->freed };
-
-	for (size_t i = 0; i < ARRAY_SIZE(one); i++)
-		if (one[i] != two[i])
-			return one[i] < two[i] ? -1 : 1;
-	return 0;
-}
-
-static GArray *sorted_lives(GHashTable *all)
-{
-	GArray *lives = g_array_new(FALSE, FALSE, sizeof(struct allocation_life));
-	GHashTableIter iter;
-	gpointer at;
-
-	g_hash_table_iter_init(&iter, all);
-	while (g_hash_table_iter_next(&iter, &at, NULL))
-		g_array_append_vals(lives, at, 1);
-	g_array_sort(lives, compare_lives);
-	return lives;
 }
 
 bool allocations_open(struct export *export, struct memory_tree *tree, struct memory_heaps *heaps,

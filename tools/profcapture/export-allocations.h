@@ -41,9 +41,10 @@ struct allocation_life {
 #define ALLOCATIONS_BRIEF_NS 100000
 
 struct allocations {
-	int64_t unit_ns; /* 0: lives are not wanted */
-	GArray *lives;   /* struct allocation_life by time of allocation */
-	GArray *events;  /* struct allocation_event in the order of the capture; NULL: not wanted */
+	/* a power of two, which grows if there are too many lives; 0: lives are not wanted */
+	int64_t unit_ns;
+	GArray *lives;  /* struct allocation_life by time of allocation */
+	GArray *events; /* struct allocation_event in the order of the capture; NULL: not wanted */
 	uint64_t left_out;
 	GArray *sums; /* struct allocation_sum */
 };

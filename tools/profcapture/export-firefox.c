@@ -865,8 +865,8 @@ bool export_firefox(struct export *export, struct out *out, GError **error)
 	};
 	struct row_list *const lists[] = { &firefox.functions, &firefox.resources, &firefox.sources,
 					   &firefox.threads };
-	bool ok = spans_read(export->reader.capture, keep_mark, &firefox, error) &&
-		  run_times_each_state(&export->reader, keep_wait, &firefox, error) &&
+	g_autoptr(GArray) times = run_times_each_state(&export->reader, keep_wait, &firefox, error);
+	bool ok = times && spans_read(export->reader.capture, keep_mark, &firefox, error) &&
 		  counter_values_read(&firefox.counters, add_point, &firefox, error);
 
 	json_init(&firefox.json, out);

@@ -396,15 +396,13 @@ static bool write_comparison(struct html *html, GError **error)
 	return true;
 }
 
-static bool write_verdict(struct html *html, GError **error)
+static void write_verdict(struct html *html)
 {
 	struct export *export = html->export;
-	g_autoptr(GArray) times = run_times_read(&export->reader, error);
-	struct summary summary = { &export->reader, &export->profile, &export->own, times, false };
+	struct summary summary = { &export->reader, &export->profile, &export->own,
+				   html->rows.times, false };
 	struct out text;
 
-	if (!times)
-		return false;
 	json_begin_array(&html->json, "verdict");
 	if (export_is_time(export) && export->profile.all.weight > 0 && !export->profile.filters) {
 		g_autofree char *figure = text_duration(export->profile.all.weight);
@@ -428,7 +426,6 @@ static bool write_verdict(struct html *html, GError **error)
 	write_not_freed(html);
 	write_longest_mark(html);
 	json_end(&html->json);
-	return true;
 }
 
 /* ---- the page -------------------------------------------------------------------------------- */
@@ -444,6 +441,7 @@ static void write_units(struct html *html)
 	json_uint(&html->json, "grid_ns", (uint64_t)rows->grid_ns);
 	json_uint(&html->json, "sample_unit_ns", rows->sample_unit);
 	json_uint(&html->json, "slice_unit_ns", rows->slice_unit);
+	json_uint(&html->json, "place_unit_ns", rows->place_unit);
 	json_uint(&html->json, "mark_unit_ns", rows->sample_unit);
 	json_uint(&html->json, "allocation_unit_ns", rows->allocation_unit);
 	json_bool(&html->json, "has_wakeups", has_wakeups);
@@ -454,6 +452,13 @@ static void write_units(struct html *html)
 		json_string(
 			&html->json, NULL,
 			_("Arguments, host, users, log lines and folders were left out (--redact)."));
+	if (rows->grid_ns > rows->sides.grid_ns) {
+		g_autofree char *note = g_strdup_printf(
+			_("Ranges begin and end in steps of %.3g s, because there are many samples or allocations."),
+			(double)rows->grid_ns / 1e9);
+
+		json_string(&html->json, NULL, note);
+	}
 	for (guint i = 0; i < rows->notes->len; i++)
 		json_string(&html->json, NULL, rows->notes->pdata[i]);
 	json_end(&html->json);
@@ -472,8 +477,10 @@ bool export_html(struct export *export, struct out *out, GError **error)
 	html_rows_init(&html.rows, export, &page, &html.json);
 	json_begin_object(&html.json, NULL);
 	ok = html_rows_write(&html.rows, error);
-	ok = ok &&
-	     (export->compared ? write_comparison(&html, error) : write_verdict(&html, error));
+	if (ok && export->compared)
+		ok = write_comparison(&html, error);
+	else if (ok)
+		write_verdict(&html);
 	if (ok && export->with_source)
 		ok = html_sources_write(&html.rows, &export->code, error);
 	if (ok) {

@@ -9,6 +9,7 @@
 
 #include "tools/profcapture/export-allocations.h"
 #include "tools/profcapture/export.h"
+#include "tools/profcapture/html-sides.h"
 
 #include "tools/common/capture-error.h"
 #include "tools/common/sorted.h"
@@ -555,6 +556,11 @@ static bool read_capture(struct export *export, const char *file, GError **error
 		export->profile.joins_inlined = !export->compare;
 		export->profile.wants_threads = true;
 		export->profile.own = &export->own;
+		export->profile.take = html_samples_take;
+		export->profile.taker = &export->samples;
+		html_samples_init(&export->samples,
+				  (uint64_t)export_html_grid(export->reader.capture) / GRID_UNITS,
+				  export->reader.capture->duration_ns);
 	}
 	if (frame_filters_any(&export->filters))
 		export->profile.filters = &export->filters;
@@ -623,6 +629,7 @@ static void export_done(struct export *export)
 	if (export->allocations)
 		allocations_done(export->allocations);
 	g_free(export->allocations);
+	html_samples_done(&export->samples);
 	g_free(export->files);
 	profile_done(&export->profile);
 	own_weights_done(&export->own);

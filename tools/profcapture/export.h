@@ -11,6 +11,7 @@
 #pragma once
 
 #include "tools/profcapture/code-files.h"
+#include "tools/profcapture/html-samples.h"
 #include "tools/profcapture/profile.h"
 
 struct export
@@ -18,7 +19,8 @@ struct export
 	struct reader reader;
 	struct profile profile; /* by function, with the whole tree and each sample */
 	struct frame_filters filters;
-	struct own_weights own; /* for the page's verdict */
+	struct own_weights own;      /* for the page's verdict */
+	struct html_samples samples; /* for the page, instead of profile.each */
 	/* by function, for a format that has lines of frames: the function's file, or NULL */
 	const char **files;
 	struct allocations *allocations; /* NULL if the format or the capture has none */

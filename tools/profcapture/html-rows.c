@@ -3,6 +3,7 @@
 
 #include "tools/profcapture/html-rows.h"
 
+#include "tools/common/grown-array.h"
 #include "tools/profcapture/counter-values.h"
 #include "tools/profcapture/export-allocations.h"
 #include "tools/profcapture/run-times.h"
@@ -12,9 +13,7 @@
 #include <inttypes.h>
 #include <math.h>
 
-#define MOST_BINS 16384u  /* of the time of slices */
-#define LEAST_STEPS 1024u /* of the grid, however many samples there are */
-#define MOST_SAMPLES 4000000u
+#define MOST_BINS 16384u /* of the time of slices */
 #define MOST_SLICES 400000u
 #define MOST_MARKS 500000u
 #define MOST_LOGS 2000u
@@ -68,132 +67,86 @@ static int64_t page_time(const struct html_rows *rows, int64_t time_ns)
 
 /* ---- samples --------------------------------------------------------------------------------- */
 
-struct page_sample {
-	uint32_t time, thread, stack, count;
-	uint64_t weight;
-};
-
-static gint compare_samples(gconstpointer left, gconstpointer right)
-{
-	const struct page_sample *a = left, *b = right;
-
-	ORDER_BY(a, b, time);
-	ORDER_BY(a, b, thread);
-	ORDER_BY(a, b, stack);
-	return 0;
-}
-
-/* Sorts the samples and merges those of the same time, thread and stack. */
-static void merge_samples(GArray *samples)
-{
-	struct page_sample *all = (struct page_sample *)(void *)samples->data;
-	guint n = 0;
-
-	g_array_sort(samples, compare_samples);
-	for (guint i = 0; i < samples->len; i++) {
-		if (n > 0 && compare_samples(&all[n - 1], &all[i]) == 0) {
-			all[n - 1].count += all[i].count;
-			all[n - 1].weight += all[i].weight;
-		} else {
-			all[n++] = all[i];
-		}
-	}
-	g_array_set_size(samples, n);
-}
-
 /* The columns of samples. add_samples() may omit the last one. */
 #define SAMPLE_COLUMNS(table, key)                                                 \
-	{ table ".time", REPORT_MEMBER(struct page_sample, time), .delta = true }, \
-		{ table ".thread", REPORT_MEMBER(struct page_sample, thread) },    \
-		{ table "." key, REPORT_MEMBER(struct page_sample, stack) },       \
-		{ table ".count", REPORT_MEMBER(struct page_sample, count) },      \
+	{ table ".time", REPORT_MEMBER(struct html_sample, time), .delta = true }, \
+		{ table ".thread", REPORT_MEMBER(struct html_sample, thread) },    \
+		{ table "." key, REPORT_MEMBER(struct html_sample, stack) },       \
+		{ table ".count", REPORT_MEMBER(struct html_sample, count) },      \
 	{                                                                          \
-		table ".weight", REPORT_MEMBER(struct page_sample, weight)         \
+		table ".weight", REPORT_MEMBER(struct html_sample, weight)         \
 	}
 
 /* Omits the weights if all samples weigh the same: the page computes them from the counts. */
-static void add_samples(struct html_rows *rows, const GArray *samples,
+static void add_samples(struct html_rows *rows, const struct html_samples *samples,
 			const struct report_column *columns, size_t n)
 {
 	bool is_even = true;
 
-	for (guint i = 0; i < samples->len && is_even; i++) {
-		const struct page_sample *at = &g_array_index(samples, struct page_sample, i);
+	for (guint i = 0; i < samples->all->len && is_even; i++) {
+		const struct html_sample *at = &g_array_index(samples->all, struct html_sample, i);
 
 		is_even = at->weight == at->count * rows->sample_weight;
 	}
-	report_page_add(rows->page, samples, columns, n - is_even);
+	report_page_add(rows->page, samples->all, columns, n - is_even);
+	rows->grid_ns = MAX_OF(rows->grid_ns, (int64_t)samples->unit_ns);
 }
 
-/* Converts a sample of rows->side to the page's units and indexes. */
-static struct page_sample page_sample(struct html_rows *rows, const struct profile_sample *at,
-				      uint32_t stack)
+/* Converts the samples of rows->side to the page's times and indexes. */
+static void convert_samples(struct html_rows *rows, struct html_samples *samples, bool has_stacks)
 {
-	return (struct page_sample){ .time = (uint32_t)((uint64_t)page_time(rows, at->time_ns) /
-							rows->sample_unit),
-				     .thread = page_thread(rows, at->thread),
-				     .stack = stack,
-				     .count = 1,
-				     .weight = at->weight };
+	for (guint i = 0; i < samples->all->len; i++) {
+		struct html_sample *at = &g_array_index(samples->all, struct html_sample, i);
+		int64_t time_ns = (int64_t)(at->time * samples->unit_ns);
+
+		at->time = (uint32_t)((uint64_t)page_time(rows, time_ns) / samples->unit_ns);
+		at->thread = page_thread(rows, at->thread);
+		if (has_stacks)
+			at->stack = html_stack(rows->side, at->stack);
+	}
 }
 
 static void write_samples(struct html_rows *rows)
 {
 	static const struct report_column columns[] = { SAMPLE_COLUMNS("samples", "stack") };
-	g_autoptr(GArray)
-		samples = g_array_sized_new(FALSE, FALSE, sizeof(struct page_sample),
-					    rows->sides.each[HTML_FIRST].export->profile.each->len);
-	const struct html_side *last = &rows->sides.each[rows->sides.n - 1];
+	struct html_samples *samples = &rows->sides.each[HTML_FIRST].export->samples;
+	uint64_t unit_ns = (uint64_t)rows->grid_ns / GRID_UNITS;
 	struct amount all = { 0 };
 
 	for (unsigned k = 0; k < rows->sides.n; k++) {
-		const struct profile *profile = &rows->sides.each[k].export->profile;
+		struct export *side = rows->sides.each[k].export;
 
-		rows->side = &rows->sides.each[k];
-		for (guint i = 0; i < profile->each->len; i++) {
-			const struct profile_sample *at =
-				&g_array_index(profile->each, struct profile_sample, i);
-			struct page_sample sample =
-				page_sample(rows, at, html_stack(rows->side, at->node));
-
-			g_array_append_val(samples, sample);
-		}
-		amount_add(&all, profile->all);
+		html_samples_merge(&side->samples);
+		unit_ns = MAX_OF(unit_ns, side->samples.unit_ns);
+		amount_add(&all, side->profile.all);
 	}
 	rows->sample_weight = all.samples ? all.weight / all.samples : 0;
-	merge_samples(samples);
-	while (samples->len > MOST_SAMPLES &&
-	       rows->sample_unit < (uint64_t)last->to_ns / LEAST_STEPS) {
-		rows->sample_unit *= 4;
-		for (guint i = 0; i < samples->len; i++)
-			g_array_index(samples, struct page_sample, i).time /= 4;
-		merge_samples(samples);
+	for (unsigned k = 0; k < rows->sides.n; k++) {
+		struct html_samples *part = &rows->sides.each[k].export->samples;
+
+		rows->side = &rows->sides.each[k];
+		html_samples_set_unit(part, unit_ns);
+		convert_samples(rows, part, true);
+		if (part == samples)
+			continue;
+		g_array_append_vals(samples->all, part->all->data, part->all->len);
+		samples->n_merged = 0;
+		samples->most_unit_ns = MAX_OF(samples->most_unit_ns, part->most_unit_ns);
+		html_samples_done(part);
 	}
-	if (rows->sample_unit > (uint64_t)rows->grid_ns) {
-		rows->grid_ns = (int64_t)rows->sample_unit;
-		g_ptr_array_add(
-			rows->notes,
-			g_strdup_printf(
-				_("Ranges begin and end in steps of %.3g s, because there are many samples."),
-				(double)rows->grid_ns / 1e9));
-	}
+	html_samples_merge(samples);
+	rows->sample_unit = samples->unit_ns;
 	add_samples(rows, samples, columns, ARRAY_SIZE(columns));
+	html_samples_done(samples);
 }
 
-void html_rows_write_places(struct html_rows *rows, const GArray *each)
+void html_rows_write_places(struct html_rows *rows, struct html_samples *samples)
 {
 	static const struct report_column columns[] = { SAMPLE_COLUMNS("places", "place") };
-	g_autoptr(GArray)
-		samples = g_array_sized_new(FALSE, FALSE, sizeof(struct page_sample), each->len);
 
 	rows->side = &rows->sides.each[HTML_FIRST];
-	for (guint i = 0; i < each->len; i++) {
-		const struct profile_sample *at = &g_array_index(each, struct profile_sample, i);
-		struct page_sample sample = page_sample(rows, at, at->node);
-
-		g_array_append_val(samples, sample);
-	}
-	merge_samples(samples);
+	rows->place_unit = samples->unit_ns;
+	convert_samples(rows, samples, false);
 	add_samples(rows, samples, columns, ARRAY_SIZE(columns));
 }
 
@@ -225,10 +178,61 @@ struct page_slice {
 	uint8_t kind;
 };
 
+/* Each state of a thread is a slice, or, if there are too many, each bin of its time. */
 struct slices {
 	struct html_rows *rows;
-	GArray *all;
+	GArray *all;    /* struct page_slice; those of a thread are in order */
+	GArray *newest; /* uint32_t: index of its last bin + 1, by thread of the page */
+	int64_t bin_ns; /* 0: there are no bins yet */
 };
+
+/* Returns the bin in which a time of a thread counts: the thread's newest one or a new one. Damaged
+ * rows may be before it. */
+static struct page_slice *bin_at(struct slices *slices, uint32_t thread, int64_t time_ns)
+{
+	uint32_t *newest = GROWN_AT(slices->newest, uint32_t, thread);
+	const struct page_slice bin = { .from_ns = time_ns / slices->bin_ns * slices->bin_ns,
+					.to_ns = (time_ns / slices->bin_ns + 1) * slices->bin_ns,
+					.thread = thread };
+
+	if (*newest == 0 ||
+	    g_array_index(slices->all, struct page_slice, *newest - 1).from_ns < bin.from_ns) {
+		g_array_append_val(slices->all, bin);
+		*newest = slices->all->len;
+	}
+	return &g_array_index(slices->all, struct page_slice, *newest - 1);
+}
+
+static void add_to_bins(struct slices *slices, const struct page_slice *slice)
+{
+	for (int64_t from_ns = slice->from_ns; from_ns < slice->to_ns;) {
+		struct page_slice *bin = bin_at(slices, slice->thread, from_ns);
+		int64_t until_ns = MIN_OF(slice->to_ns, bin->to_ns);
+
+		bin->ns[slice->kind] += (uint64_t)(until_ns - from_ns);
+		from_ns = until_ns;
+	}
+}
+
+/* Replaces the slices by bins, or the bins by wider ones. */
+static void widen_bins(struct slices *slices)
+{
+	g_autoptr(GArray) before = slices->all;
+	bool are_bins = slices->bin_ns > 0;
+
+	slices->all = g_array_new(FALSE, FALSE, sizeof(struct page_slice));
+	slices->bin_ns = are_bins ? slices->bin_ns * 2 : slices->rows->grid_ns;
+	g_array_set_size(slices->newest, 0);
+	for (guint i = 0; i < before->len; i++) {
+		const struct page_slice *at = &g_array_index(before, struct page_slice, i);
+		struct page_slice *bin = are_bins ? bin_at(slices, at->thread, at->from_ns) : NULL;
+
+		for (unsigned kind = 0; bin && kind < SLICE_KINDS; kind++)
+			bin->ns[kind] += at->ns[kind];
+		if (!bin)
+			add_to_bins(slices, at);
+	}
+}
 
 static void add_slice(const struct run_state *state, void *data)
 {
@@ -243,7 +247,12 @@ static void add_slice(const struct run_state *state, void *data)
 	if (slice.from_ns >= slice.to_ns)
 		return;
 	slice.thread = page_thread(rows, state->thread);
-	g_array_append_val(slices->all, slice);
+	if (slices->bin_ns)
+		add_to_bins(slices, &slice);
+	else
+		g_array_append_val(slices->all, slice);
+	while (slices->all->len > MOST_SLICES && slices->bin_ns < rows->grid_ns * MOST_BINS)
+		widen_bins(slices);
 }
 
 static gint compare_slices(gconstpointer left, gconstpointer right)
@@ -253,36 +262,6 @@ static gint compare_slices(gconstpointer left, gconstpointer right)
 	ORDER_BY(a, b, thread);
 	ORDER_BY(a, b, from_ns);
 	return 0;
-}
-
-/* Replaces slices by shares of equal parts of the time. */
-static void merge_slices(GArray **all, int64_t bin_ns)
-{
-	GArray *merged = g_array_new(FALSE, FALSE, sizeof(struct page_slice));
-	struct page_slice *last = NULL;
-
-	for (guint i = 0; i < (*all)->len; i++) {
-		struct page_slice at = g_array_index(*all, struct page_slice, i);
-
-		while (at.from_ns < at.to_ns) {
-			int64_t bin = at.from_ns / bin_ns;
-			int64_t until = MIN_OF(at.to_ns, (bin + 1) * bin_ns);
-
-			if (!last || last->thread != at.thread || last->from_ns / bin_ns != bin) {
-				struct page_slice part = { .from_ns = bin * bin_ns,
-							   .to_ns = (bin + 1) * bin_ns,
-							   .thread = at.thread,
-							   .kind = SLICE_KINDS };
-
-				g_array_append_val(merged, part);
-				last = &g_array_index(merged, struct page_slice, merged->len - 1);
-			}
-			last->ns[at.kind] += (uint64_t)(until - at.from_ns);
-			at.from_ns = until;
-		}
-	}
-	g_array_unref(*all);
-	*all = merged;
 }
 
 /* Lays the slices out in units: from the end of the thread's slice before. */
@@ -302,7 +281,7 @@ static void place_slices(GArray *all, int64_t unit_ns)
 	}
 }
 
-static void add_slices(struct html_rows *rows, GArray **all)
+static void add_slices(struct html_rows *rows, struct slices *slices)
 {
 	static const struct report_column places[] = {
 		{ "slices.thread", REPORT_MEMBER(struct page_slice, thread), .delta = true },
@@ -316,43 +295,40 @@ static void add_slices(struct html_rows *rows, GArray **all)
 		{ "slices.ready", REPORT_MEMBER(struct page_slice, ns[SLICE_READY]) },
 		{ "slices.wait", REPORT_MEMBER(struct page_slice, ns[SLICE_WAIT]) },
 	};
-	bool is_merged = (*all)->len > MOST_SLICES;
-	int64_t bin_ns = rows->grid_ns;
 
-	g_array_sort(*all, compare_slices);
-	if (is_merged) {
-		merge_slices(all, bin_ns);
-		while ((*all)->len > MOST_SLICES && bin_ns < rows->grid_ns * MOST_BINS) {
-			bin_ns *= 2;
-			merge_slices(all, bin_ns);
-		}
-		g_ptr_array_add(
-			rows->notes,
-			g_strdup_printf(_("When threads ran and waited has steps of %.3g ms."),
-					(double)bin_ns / 1e6));
-	}
-	place_slices(*all, (int64_t)rows->slice_unit);
-	if ((*all)->len == 0)
+	if (slices->all->len == 0)
 		return;
-	report_page_add(rows->page, *all, places, ARRAY_SIZE(places));
-	if (is_merged)
-		report_page_add(rows->page, *all, parts, ARRAY_SIZE(parts));
-	else
-		report_page_add(rows->page, *all, &kind, 1);
+	g_array_sort(slices->all, compare_slices);
+	place_slices(slices->all, (int64_t)rows->slice_unit);
+	report_page_add(rows->page, slices->all, places, ARRAY_SIZE(places));
+	if (!slices->bin_ns) {
+		report_page_add(rows->page, slices->all, &kind, 1);
+		return;
+	}
+	report_page_add(rows->page, slices->all, parts, ARRAY_SIZE(parts));
+	g_ptr_array_add(rows->notes,
+			g_strdup_printf(_("When threads ran and waited has steps of %.3g ms."),
+					(double)slices->bin_ns / 1e6));
 }
 
 static bool write_slices(struct html_rows *rows, GError **error)
 {
-	struct slices slices = { rows, g_array_new(FALSE, FALSE, sizeof(struct page_slice)) };
+	struct slices slices = { .rows = rows,
+				 .all = g_array_new(FALSE, FALSE, sizeof(struct page_slice)),
+				 .newest = g_array_new(FALSE, TRUE, sizeof(uint32_t)) };
 	bool ok = true;
 
 	for (unsigned i = 0; ok && i < rows->sides.n; i++) {
 		rows->side = &rows->sides.each[i];
-		ok = run_times_each_state(&rows->side->export->reader, add_slice, &slices, error);
+		g_clear_pointer(&rows->times, g_array_unref);
+		rows->times = run_times_each_state(&rows->side->export->reader, add_slice, &slices,
+						   error);
+		ok = rows->times != NULL;
 	}
 	if (ok)
-		add_slices(rows, &slices.all);
+		add_slices(rows, &slices);
 	g_array_unref(slices.all);
+	g_array_unref(slices.newest);
 	return ok;
 }
 
@@ -360,7 +336,8 @@ static bool write_slices(struct html_rows *rows, GError **error)
 
 struct page_marks {
 	struct html_rows *rows;
-	GArray *all;
+	GArray *all;       /* struct html_mark */
+	uint64_t n;        /* also those that were left out */
 	GHashTable *names; /* length of the group, group and name → index + 1 */
 };
 
@@ -377,24 +354,6 @@ static uint32_t mark_name(struct page_marks *marks, const char *group, const cha
 		g_hash_table_insert(marks->names, g_steal_pointer(&key), at);
 	}
 	return GPOINTER_TO_UINT(at) - 1;
-}
-
-static void take_span(const struct span *span, void *data)
-{
-	struct page_marks *marks = data;
-	struct reader *reader = &marks->rows->side->export->reader;
-	struct html_mark mark = { .start_ns = MAX_OF(span->start_ns, INT64_C(0)) };
-	int64_t end_ns = span->kind == SPAN_NO_END ? reader->capture->duration_ns : span->end_ns;
-
-	if (end_ns < reader->from_ns || mark.start_ns > reader->to_ns ||
-	    !reader_wants_thread_at(reader, span->thread, span->start_ns))
-		return;
-	mark.length_ns = (uint64_t)(MAX_OF(end_ns, mark.start_ns) - mark.start_ns);
-	mark.start_ns = page_time(marks->rows, mark.start_ns);
-	mark.time = (uint64_t)mark.start_ns / marks->rows->sample_unit;
-	mark.thread = page_thread(marks->rows, span->thread);
-	mark.name = mark_name(marks, span->group, span->name);
-	g_array_append_val(marks->all, mark);
 }
 
 static gint compare_marks(gconstpointer left, gconstpointer right)
@@ -416,6 +375,36 @@ static gint compare_lengths(gconstpointer left, gconstpointer right)
 	return compare_marks(left, right);
 }
 
+/* Leaves out all but the longest marks. */
+static void keep_longest(GArray *marks)
+{
+	if (marks->len <= MOST_MARKS)
+		return;
+	g_array_sort(marks, compare_lengths);
+	g_array_set_size(marks, MOST_MARKS);
+}
+
+static void take_span(const struct span *span, void *data)
+{
+	struct page_marks *marks = data;
+	struct reader *reader = &marks->rows->side->export->reader;
+	struct html_mark mark = { .start_ns = MAX_OF(span->start_ns, INT64_C(0)) };
+	int64_t end_ns = span->kind == SPAN_NO_END ? reader->capture->duration_ns : span->end_ns;
+
+	if (end_ns < reader->from_ns || mark.start_ns > reader->to_ns ||
+	    !reader_wants_thread_at(reader, span->thread, span->start_ns))
+		return;
+	mark.length_ns = (uint64_t)(MAX_OF(end_ns, mark.start_ns) - mark.start_ns);
+	mark.start_ns = page_time(marks->rows, mark.start_ns);
+	mark.time = (uint64_t)mark.start_ns / marks->rows->sample_unit;
+	mark.thread = page_thread(marks->rows, span->thread);
+	mark.name = mark_name(marks, span->group, span->name);
+	g_array_append_val(marks->all, mark);
+	marks->n++;
+	if (marks->all->len >= 2 * MOST_MARKS)
+		keep_longest(marks->all);
+}
+
 static bool write_marks(struct html_rows *rows, GError **error)
 {
 	static const struct report_column columns[] = {
@@ -426,22 +415,21 @@ static bool write_marks(struct html_rows *rows, GError **error)
 	};
 	g_autoptr(GArray) all = g_array_new(FALSE, FALSE, sizeof(struct html_mark));
 	g_autoptr(GHashTable) names = g_hash_table_new_full(g_str_hash, g_str_equal, g_free, NULL);
-	struct page_marks marks = { rows, all, names };
+	struct page_marks marks = { .rows = rows, .all = all, .names = names };
 
 	for (unsigned i = 0; i < rows->sides.n; i++) {
 		rows->side = &rows->sides.each[i];
 		if (!spans_read(rows->side->export->reader.capture, take_span, &marks, error))
 			return false;
 	}
-	if (all->len > MOST_MARKS) {
+	keep_longest(all);
+	if (marks.n > all->len)
 		g_ptr_array_add(
 			rows->notes,
 			g_strdup_printf(
-				_("Of %u marks, the %u longest are here; 'profcapture marks' counts all."),
-				all->len, MOST_MARKS));
-		g_array_sort(all, compare_lengths);
-		g_array_set_size(all, MOST_MARKS);
-	}
+				_("Of %" PRIu64
+				  " marks, the %u longest are here; 'profcapture marks' counts all."),
+				marks.n, all->len));
 	g_array_sort(all, compare_marks);
 	for (guint i = 0; i < all->len; i++)
 		if (g_array_index(all, struct html_mark, i).length_ns > rows->longest.length_ns)
@@ -527,26 +515,18 @@ struct page_point {
 	double value;
 };
 
+struct counter_line {
+	GArray *points;         /* struct page_point; of a sum, its growth */
+	struct page_point last; /* the counter's last value */
+	bool is_there;          /* it has a value */
+	bool does_change;
+};
+
 struct counter_lines {
 	struct html_rows *rows;
 	struct counter_values counters;
-	GPtrArray *points; /* by counter: GArray of struct page_point */
+	GArray *all; /* struct counter_line by counter */
 };
-
-static void take_value(const struct counter_value *value, void *data)
-{
-	struct counter_lines *lines = data;
-	struct page_point point = { page_time(lines->rows, value->time_ns), value->value };
-
-	if (!counter_is_wanted(counter_at(&lines->counters, value->counter),
-			       &lines->rows->side->export->reader) ||
-	    !isfinite(value->value))
-		return;
-	while (lines->points->len <= value->counter)
-		g_ptr_array_add(lines->points,
-				g_array_new(FALSE, FALSE, sizeof(struct page_point)));
-	g_array_append_val((GArray *)lines->points->pdata[value->counter], point);
-}
 
 /* Keeps the least and the most of each of equal parts of the time. */
 static void thin(GArray *points, int64_t duration_ns)
@@ -575,24 +555,52 @@ static void thin(GArray *points, int64_t duration_ns)
 	g_array_set_size(points, n);
 }
 
-/* Turns sums into their growth per second, each from the time of the sum before. ns become s. */
-static void differentiate(GArray *points, bool is_ns)
+/* Replaces a sum by its growth per second since the sum before, from the time of that one. ns
+ * become s. Returns false if it is unknown: a program may set a sum twice at a time, or begin
+ * anew. */
+static bool find_growth(const struct page_point *before, const struct counter *counter,
+			struct page_point *point)
 {
-	struct page_point *all = (struct page_point *)(void *)points->data;
-	guint n = 0;
+	double seconds = (double)(point->time_ns - before->time_ns) / 1e9;
+	double growth = point->value - before->value;
 
-	for (guint i = 1; i < points->len; i++) {
-		double seconds = (double)(all[i].time_ns - all[i - 1].time_ns) / 1e9;
-		double growth = all[i].value - all[i - 1].value;
+	if (!(seconds > 0 && growth >= 0))
+		return false;
+	*point = (struct page_point){ before->time_ns, growth / seconds };
+	if (g_strcmp0(counter->unit, "ns") == 0)
+		point->value /= 1e9;
+	return true;
+}
 
-		/* A program may set a sum twice at a time, or begin anew. */
-		if (seconds > 0 && growth >= 0)
-			all[n++] = (struct page_point){ all[i - 1].time_ns,
-							growth / seconds / (is_ns ? 1e9 : 1) };
-	}
-	if (n > 0)
-		all[n++] = (struct page_point){ all[points->len - 1].time_ns, 0 };
-	g_array_set_size(points, n);
+static void take_value(const struct counter_value *value, void *data)
+{
+	struct counter_lines *lines = data;
+	const struct counter *counter = counter_at(&lines->counters, value->counter);
+	struct page_point point = { page_time(lines->rows, value->time_ns), value->value };
+	struct page_point before;
+	struct counter_line *line;
+	bool has_point;
+
+	if (!counter_is_wanted(counter, &lines->rows->side->export->reader) ||
+	    !isfinite(value->value))
+		return;
+	line = GROWN_AT(lines->all, struct counter_line, value->counter);
+	if (!line->points)
+		line->points = g_array_new(FALSE, FALSE, sizeof(struct page_point));
+	if (line->is_there) /* damaged rows may be out of order */
+		point.time_ns = MAX_OF(point.time_ns, line->last.time_ns);
+	before = line->last;
+	line->does_change |= line->is_there && point.value != before.value;
+	has_point = counter->kind != PROF_COUNTER_SUM || line->is_there;
+	line->is_there = true;
+	line->last = point;
+	if (has_point && counter->kind == PROF_COUNTER_SUM)
+		has_point = find_growth(&before, counter, &point);
+	if (!has_point)
+		return;
+	g_array_append_val(line->points, point);
+	if (line->points->len >= 4 * MOST_POINTS)
+		thin(line->points, lines->rows->side->to_ns);
 }
 
 static void add_counter(const struct counter_lines *lines, guint index)
@@ -600,7 +608,8 @@ static void add_counter(const struct counter_lines *lines, guint index)
 	struct json *json = lines->rows->json;
 	const struct capture *capture = lines->rows->side->export->reader.capture;
 	const struct counter *counter = counter_at(&lines->counters, index);
-	GArray *points = lines->points->pdata[index];
+	const struct counter_line *line = &g_array_index(lines->all, struct counter_line, index);
+	GArray *points = line->points;
 	bool is_sum = counter->kind == PROF_COUNTER_SUM;
 	bool is_ns = g_strcmp0(counter->unit, "ns") == 0;
 	g_autofree char *unit = is_sum ? g_strconcat(is_ns           ? "s"
@@ -609,8 +618,11 @@ static void add_counter(const struct counter_lines *lines, guint index)
 						     "/s", NULL)
 				       : g_strdup(counter->unit);
 
-	if (is_sum)
-		differentiate(points, is_ns);
+	if (is_sum && points->len > 0) {
+		const struct page_point end = { line->last.time_ns, 0 };
+
+		g_array_append_val(points, end);
+	}
 	thin(points, lines->rows->side->to_ns);
 	json_begin_object(json, NULL);
 	json_string(json, "group", counter->group);
@@ -631,37 +643,34 @@ static void add_counter(const struct counter_lines *lines, guint index)
 	json_end(json);
 }
 
-static bool does_change(const GArray *points)
+static void clear_line(gpointer pointer)
 {
-	for (guint i = 1; i < points->len; i++)
-		if (g_array_index(points, struct page_point, i).value !=
-		    g_array_index(points, struct page_point, 0).value)
-			return true;
-	return false;
+	g_clear_pointer(&((struct counter_line *)pointer)->points, g_array_unref);
 }
 
 static bool write_counters_of(struct html_rows *rows, GError **error)
 {
 	struct counter_lines lines = { .rows = rows,
 				       .counters.capture = rows->side->export->reader.capture,
-				       .points = g_ptr_array_new_with_free_func(
-					       (GDestroyNotify)g_array_unref) };
-	bool ok = counter_values_read(&lines.counters, take_value, &lines, error);
+				       .all = g_array_new(FALSE, TRUE,
+							  sizeof(struct counter_line)) };
+	bool ok;
 	guint n = 0;
 
+	g_array_set_clear_func(lines.all, clear_line);
+	ok = counter_values_read(&lines.counters, take_value, &lines, error);
 	/* Counters of processes first, then those of the machine. Most of the kernel's do not
 	 * change. */
-	for (guint i = 0; ok && i < 2 * lines.points->len; i++) {
-		guint index = i % lines.points->len;
+	for (guint i = 0; ok && i < 2 * lines.all->len; i++) {
+		guint index = i % lines.all->len;
+		const struct counter_line *line =
+			&g_array_index(lines.all, struct counter_line, index);
 		const struct counter *counter = counter_at(&lines.counters, index);
 		bool has_process = counter->process > NAMES_LOST;
 
-		if (((const GArray *)lines.points->pdata[index])->len == 0)
-			continue;
-		if (has_process == (i < lines.points->len) &&
-		    (does_change(lines.points->pdata[index]) ||
-		     (has_process && counter->kind != PROF_COUNTER_SUM &&
-		      g_strcmp0(counter->group, "process") != 0)) &&
+		if (line->is_there && has_process == (i < lines.all->len) &&
+		    (line->does_change || (has_process && counter->kind != PROF_COUNTER_SUM &&
+					   g_strcmp0(counter->group, "process") != 0)) &&
 		    n++ < MOST_COUNTERS)
 			add_counter(&lines, index);
 	}
@@ -671,7 +680,7 @@ static bool write_counters_of(struct html_rows *rows, GError **error)
 			g_strdup_printf(
 				_("Of %u counters, the first %u are here; 'profcapture counters' lists all."),
 				n, MOST_COUNTERS));
-	g_ptr_array_unref(lines.points);
+	g_array_unref(lines.all);
 	counter_values_done(&lines.counters);
 	return ok;
 }
@@ -714,6 +723,14 @@ static void write_allocations(struct html_rows *rows)
 	};
 	g_autoptr(GArray) all = g_array_new(FALSE, FALSE, sizeof(struct page_life));
 
+	for (unsigned k = 0; k < rows->sides.n; k++) {
+		const struct allocations *part = rows->sides.each[k].export->allocations;
+
+		if (part)
+			rows->allocation_unit =
+				MAX_OF(rows->allocation_unit, (uint64_t)part->unit_ns);
+	}
+	rows->grid_ns = MAX_OF(rows->grid_ns, (int64_t)rows->allocation_unit);
 	for (unsigned k = 0; k < rows->sides.n; k++) {
 		const struct html_side *side = rows->side = &rows->sides.each[k];
 		const struct allocations *allocations = side->export->allocations;
@@ -758,7 +775,6 @@ void html_rows_init(struct html_rows *rows, struct export *export, struct report
 	html_sides_init(&rows->sides, export);
 	duration = (uint64_t)rows->sides.each[rows->sides.n - 1].to_ns;
 	rows->grid_ns = rows->sides.grid_ns;
-	rows->sample_unit = (uint64_t)rows->grid_ns / GRID_UNITS;
 	rows->allocation_unit = (uint64_t)rows->grid_ns;
 	/* lengths and gaps have 32 bits */
 	for (rows->slice_unit = 1; duration / rows->slice_unit > UINT32_MAX / 2;)
@@ -776,6 +792,7 @@ void html_rows_done(struct html_rows *rows)
 	html_keys_done(&rows->functions);
 	g_ptr_array_unref(rows->mark_names);
 	g_ptr_array_unref(rows->notes);
+	g_clear_pointer(&rows->times, g_array_unref);
 }
 
 bool html_rows_write(struct html_rows *rows, GError **error)

@@ -39,12 +39,13 @@ struct html_rows {
 	struct json *json;
 	GPtrArray *notes; /* what was merged or left out */
 	int64_t grid_ns;
-	uint64_t sample_unit, slice_unit;    /* ns */
-	uint64_t allocation_unit;            /* ns */
-	uint64_t sample_weight;              /* of one sample, on average */
-	struct html_keys threads, functions; /* numbers of the sides' */
-	GPtrArray *mark_names;               /* group, then name, of each */
-	struct html_mark longest;            /* a mark of length 0: there is none */
+	uint64_t sample_unit, place_unit;     /* ns; 0: no rows were added yet */
+	uint64_t slice_unit, allocation_unit; /* ns */
+	uint64_t sample_weight;               /* of one sample, on average */
+	struct html_keys threads, functions;  /* numbers of the sides' */
+	GPtrArray *mark_names;                /* group, then name, of each */
+	struct html_mark longest;             /* a mark of length 0: there is none */
+	GArray *times;                        /* of the last side: as run_times_read() returns it */
 };
 
 void html_rows_init(struct html_rows *rows, struct export *export, struct report_page *page,
@@ -52,6 +53,6 @@ void html_rows_init(struct html_rows *rows, struct export *export, struct report
 void html_rows_done(struct html_rows *rows);
 /* Adds the columns to the page, and the members mark_names, logs and counters to the JSON. */
 bool html_rows_write(struct html_rows *rows, GError **error);
-/* Adds the columns of the table `places`. `each`: struct profile_sample of the first side, with a
- * place as `node`. Call this after html_rows_write(). */
-void html_rows_write_places(struct html_rows *rows, const GArray *each);
+/* Adds the columns of the table `places`: samples of the first side, whose stack is the place. Call
+ * this after html_rows_write(). */
+void html_rows_write_places(struct html_rows *rows, struct html_samples *samples);

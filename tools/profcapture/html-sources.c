@@ -10,7 +10,6 @@
 
 #include "tools/profcapture/html-sources.h"
 
-#include "base/hash.h"
 #include "tools/profcapture/annotate-code.h"
 
 #include <glib/gi18n.h>
@@ -24,15 +23,6 @@
 #define MOST_INSTRUCTIONS 1000u /* longer functions show only instructions near samples */
 #define CONTEXT 5u              /* lines or instructions shown on each side of one that counts */
 
-/* The first entity that stands for an address. The profile reserves smaller entities. */
-#define ADDRESS_FIRST 2u
-
-struct sampled_address {
-	uint64_t offset;
-	uint32_t image;
-	uint32_t place; /* number on the page + 1; 0: in no function on the page */
-};
-
 /* A source file, and which of its lines are on the page. */
 struct page_source {
 	uint32_t number;  /* index in sources.all */
@@ -45,82 +35,50 @@ struct sources {
 	struct html_rows *rows;
 	struct code_files *files;
 	struct export *export;
-	GArray *addresses;   /* struct sampled_address */
-	GHashTable *known;   /* image and offset → index in `addresses` + 1 */
-	GHashTable *wanted;  /* set of the images of the functions on the page */
-	GPtrArray *all;      /* struct page_source */
-	GHashTable *by_path; /* path → struct page_source */
+	struct sampled_frames sampled; /* in the images of the functions on the page */
+	struct html_samples samples;   /* those at a sampled frame, which is their `stack` */
+	GArray *places;                /* uint32_t by sampled frame: number on the page + 1, or 0 */
+	GPtrArray *all;                /* struct page_source */
+	GHashTable *by_path;           /* path → struct page_source */
 	uint32_t n_places;
 	size_t bytes;
 };
 
-/* ---- addresses of samples -------------------------------------------------------------------- */
+/* ---- places of samples ----------------------------------------------------------------------- */
 
-static uint64_t hash_seed; /* random: a capture must not be able to choose the buckets */
-
-static guint hash_address(gconstpointer key)
-{
-	const struct sampled_address *address = key;
-
-	return hash_fold(hash_words(address->offset ^ hash_seed, address->image));
-}
-
-static gboolean is_same_address(gconstpointer left, gconstpointer right)
-{
-	const struct sampled_address *a = left, *b = right;
-
-	return a->offset == b->offset && a->image == b->image;
-}
-
-static uint32_t entity_of_address(struct names_epoch *epoch, size_t row, void *data)
+static void take_samples(const struct profile_sample *each, size_t n, void *data)
 {
 	struct sources *sources = data;
-	struct sampled_address address = { 0 };
-	uint64_t image = 0, kind = PROF_FRAME_EXACT;
-	gpointer at;
 
-	(void)names_number(epoch, NAMES_FRAME, PROF_FRAME_KIND, row, &kind);
-	if (kind == PROF_FRAME_RETURN ||
-	    !names_number(epoch, NAMES_FRAME, PROF_FRAME_IMAGE, row, &image) ||
-	    !names_number(epoch, NAMES_FRAME, PROF_FRAME_OFFSET, row, &address.offset))
-		return NAMES_NONE;
-	address.image = names_image(epoch, image);
-	if (!g_hash_table_contains(sources->wanted, GUINT_TO_POINTER(address.image)))
-		return NAMES_NONE;
-	at = g_hash_table_lookup(sources->known, &address);
-	if (!at) {
-		g_array_append_val(sources->addresses, address);
-		at = GUINT_TO_POINTER(sources->addresses->len);
-		g_hash_table_insert(sources->known, g_memdup2(&address, sizeof(address)), at);
+	for (size_t i = 0; i < n; i++) {
+		struct profile_sample sample = each[i];
+
+		/* without a tree, the node is the entity of the frame that the sample hit */
+		if (sample.node == NAMES_NONE || sample.node < SAMPLED_FRAME_FIRST)
+			continue;
+		sample.node -= SAMPLED_FRAME_FIRST;
+		if (!sampled_frame_at(sources->sampled.all, sample.node)->returns)
+			html_samples_take(&sample, 1, &sources->samples);
 	}
-	return ADDRESS_FIRST + GPOINTER_TO_UINT(at) - 1;
-}
-
-static struct sampled_address *address_at(const struct sources *sources, guint index)
-{
-	return &g_array_index(sources->addresses, struct sampled_address, index);
 }
 
 /* Adds the samples that count in a function on the page. */
-static void write_places(struct sources *sources, const struct profile *profile)
+static void write_places(struct sources *sources)
 {
-	g_autoptr(GArray) each = g_array_new(FALSE, FALSE, sizeof(struct profile_sample));
+	GArray *all = sources->samples.all;
+	guint kept = 0;
 
-	for (guint i = 0; i < profile->each->len; i++) {
-		struct profile_sample sample =
-			g_array_index(profile->each, struct profile_sample, i);
-		uint32_t entity =
-			g_array_index(profile->tree.nodes, struct profile_node, sample.node).entity;
-		uint32_t place = entity >= ADDRESS_FIRST
-					 ? address_at(sources, entity - ADDRESS_FIRST)->place
-					 : 0;
+	for (guint i = 0; i < all->len; i++) {
+		struct html_sample sample = g_array_index(all, struct html_sample, i);
+		uint32_t place = g_array_index(sources->places, uint32_t, sample.stack);
 
 		if (place == 0)
 			continue;
-		sample.node = place - 1;
-		g_array_append_val(each, sample);
+		sample.stack = place - 1;
+		g_array_index(all, struct html_sample, kept++) = sample;
 	}
-	html_rows_write_places(sources->rows, each);
+	g_array_set_size(all, kept);
+	html_rows_write_places(sources->rows, &sources->samples);
 }
 
 /* ---- sources --------------------------------------------------------------------------------- */
@@ -250,21 +208,22 @@ static GPtrArray *place_samples(struct sources *sources, const struct annotate_c
 	GPtrArray *places = g_ptr_array_new_with_free_func(free_numbers);
 
 	g_ptr_array_set_size(places, (gint)code->instructions->len);
-	for (guint i = 0; i < sources->addresses->len; i++) {
-		struct sampled_address *address = address_at(sources, i);
-		guint at = address->image == code->shown.image
-				   ? annotate_code_find(code, address->offset)
+	for (guint i = 0; i < sources->sampled.all->len; i++) {
+		const struct sampled_frame *frame = sampled_frame_at(sources->sampled.all, i);
+		uint32_t *place = &g_array_index(sources->places, uint32_t, i);
+		guint at = frame->image == code->shown.image && !frame->returns
+				   ? annotate_code_find(code, frame->offset)
 				   : ANNOTATE_NOWHERE;
-		uint32_t place;
+		uint32_t number;
 
 		if (at == ANNOTATE_NOWHERE)
 			continue;
-		if (address->place == 0)
-			address->place = ++sources->n_places;
-		place = address->place - 1;
+		if (*place == 0)
+			*place = ++sources->n_places;
+		number = *place - 1;
 		if (!places->pdata[at])
 			places->pdata[at] = g_array_new(FALSE, FALSE, sizeof(uint32_t));
-		g_array_append_val((GArray *)places->pdata[at], place);
+		g_array_append_val((GArray *)places->pdata[at], number);
 	}
 	return places;
 }
@@ -317,6 +276,7 @@ static bool write_function(struct sources *sources, uint32_t function, GError **
 	struct annotate_code code = { .reader = &sources->export->reader,
 				      .profile = &sources->export->profile,
 				      .debug_files = sources->files->debug,
+				      .sampled = &sources->sampled,
 				      .merges_callees = true,
 				      .function = function };
 
@@ -378,35 +338,40 @@ bool html_sources_write(struct html_rows *rows, struct code_files *files, GError
 {
 	struct export *export = rows->sides.each[HTML_FIRST].export;
 	g_autoptr(GArray) functions = hottest_functions(&export->profile);
-	g_autoptr(GArray) addresses = g_array_new(FALSE, FALSE, sizeof(struct sampled_address));
-	g_autoptr(GHashTable)
-		known = g_hash_table_new_full(hash_address, is_same_address, g_free, NULL);
-	g_autoptr(GHashTable) wanted = g_hash_table_new(NULL, NULL);
+	g_autoptr(GArray) places = g_array_new(FALSE, TRUE, sizeof(uint32_t));
 	g_autoptr(GHashTable) by_path = g_hash_table_new(NULL, NULL);
 	g_autoptr(GPtrArray) all = g_ptr_array_new_with_free_func(free_source);
-	struct sources sources = { rows, files, export, addresses, known, wanted, all, by_path };
-	struct profile profile = { .by = PROFILE_IMAGE,
-				   .place_of = entity_of_address,
-				   .place_data = &sources,
-				   .wants_tree = true,
-				   .wants_samples = true };
+	struct sources sources = { .rows = rows,
+				   .files = files,
+				   .export = export,
+				   .places = places,
+				   .all = all,
+				   .by_path = by_path };
+	struct profile profile = { .wants_samples = true, .take = take_samples, .taker = &sources };
 	bool ok;
 
-	hash_seed = (uint64_t)g_random_int() << 32 | g_random_int();
 	g_array_set_size(functions, MIN_OF(functions->len, MOST_FUNCTIONS));
+	sampled_frames_init(&sources.sampled, export->profile.functions);
+	html_samples_init(&sources.samples, rows->sample_unit, rows->sides.each[HTML_FIRST].to_ns);
 	for (guint i = 0; i < functions->len; i++)
-		g_hash_table_add(wanted, GUINT_TO_POINTER(
-						 functions_at(export->profile.functions,
-							      g_array_index(functions, uint32_t, i))
-							 ->image));
+		sampled_frames_add_image(&sources.sampled,
+					 functions_at(export->profile.functions,
+						      g_array_index(functions, uint32_t, i))
+						 ->image);
 	json_begin_object(rows->json, "sources");
-	ok = profile_run(&profile, &export->reader, error) &&
-	     write_functions(&sources, functions, error);
+	ok = sampled_frames_count(&sources.sampled, &profile, &export->reader, error);
+	if (ok) {
+		html_samples_merge(&sources.samples);
+		g_array_set_size(places, sources.sampled.all->len);
+		ok = write_functions(&sources, functions, error);
+	}
 	if (ok) {
 		write_files(&sources);
-		write_places(&sources, &profile);
+		write_places(&sources);
 	}
 	json_end(rows->json);
 	profile_done(&profile);
+	html_samples_done(&sources.samples);
+	sampled_frames_done(&sources.sampled);
 	return ok;
 }

@@ -229,25 +229,33 @@ static uint32_t *filter(struct pass *pass)
 	return nodes;
 }
 
-/* At the end of an epoch, replaces the nodes in samples with nodes of the tree. Removes filtered
- * samples. */
+/* At the end of an epoch, replaces the nodes in samples with nodes of the tree or, without one,
+ * with their entities. Removes filtered samples. */
 static void settle_samples(struct pass *pass, const uint32_t *nodes)
 {
 	GArray *each = pass->profile->each;
+	bool has_tree = pass->profile->wants_tree;
 	guint kept = pass->first_sample;
 
 	for (guint i = pass->first_sample; i < each->len; i++) {
 		struct profile_sample sample = g_array_index(each, struct profile_sample, i);
 
 		if (sample.node & BARE) {
-			sample.node = 1 + (sample.node & ~BARE);
+			sample.node = (sample.node & ~BARE) + has_tree;
 		} else {
 			sample.node = nodes ? nodes[sample.node] : sample.node;
 			if (sample.node == STACKS_NO_ROW)
 				continue;
-			sample.node = profile_tree_node(&pass->profile->tree, sample.node);
+			sample.node = has_tree
+					      ? profile_tree_node(&pass->profile->tree, sample.node)
+					      : pass->stacks->entity[sample.node];
 		}
 		g_array_index(each, struct profile_sample, kept++) = sample;
+	}
+	if (pass->profile->take) {
+		pass->profile->take((const struct profile_sample *)(void *)each->data, kept,
+				    pass->profile->taker);
+		kept = 0;
 	}
 	g_array_set_size(each, kept);
 	pass->first_sample = kept;

@@ -36,7 +36,7 @@ enum profile_unwind {
 	UNWIND_KINDS
 };
 
-/* A sample, and the tree node of its innermost frame. */
+/* A sample, and the tree node or entity of its innermost frame. */
 struct profile_sample {
 	int64_t time_ns; /* relative */
 	uint32_t thread; /* index in names */
@@ -66,7 +66,12 @@ struct profile {
 	/* options */
 	enum profile_by by;
 	bool wants_tree;
-	bool wants_samples;  /* keep each sample; needs a whole tree; 32 bytes of memory each */
+	/* Keep each sample, in 32 bytes of memory. Its `node` is that of the whole tree or, without
+	 * wants_tree, an entity. */
+	bool wants_samples;
+	/* With wants_samples: receives the samples of each epoch, which are not kept; or NULL. */
+	void (*take)(const struct profile_sample *each, size_t n, void *taker);
+	void *taker;
 	bool wants_timeline; /* by function, line and image */
 	/* Count the samples of all events, each with weight 1, because weights of different units
 	 * cannot be added. Otherwise, count only the samples of the reader's event. */

@@ -147,10 +147,12 @@ static bool read_switches(struct run_walk *walk, GError **error)
 	return ok;
 }
 
-GArray *run_times_read(struct reader *reader, GError **error)
+GArray *run_times_each_state(struct reader *reader,
+			     void (*found)(const struct run_state *state, void *data), void *data,
+			     GError **error)
 {
 	g_autoptr(GArray) times = g_array_new(FALSE, TRUE, sizeof(struct run_time));
-	struct run_walk walk = { .reader = reader, .times = times, .reads_cpu = reader->cpus };
+	struct run_walk walk = { reader, times, found, data, .reads_cpu = found || reader->cpus };
 
 	if (!read_switches(&walk, error))
 		return NULL;
@@ -162,12 +164,7 @@ GArray *run_times_read(struct reader *reader, GError **error)
 	return g_steal_pointer(&times);
 }
 
-bool run_times_each_state(struct reader *reader,
-			  void (*found)(const struct run_state *state, void *data), void *data,
-			  GError **error)
+GArray *run_times_read(struct reader *reader, GError **error)
 {
-	g_autoptr(GArray) times = g_array_new(FALSE, TRUE, sizeof(struct run_time));
-	struct run_walk walk = { reader, times, found, data, .reads_cpu = true };
-
-	return read_switches(&walk, error);
+	return run_times_each_state(reader, NULL, NULL, error);
 }

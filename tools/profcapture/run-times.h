@@ -38,8 +38,8 @@ struct run_state {
 	uint32_t state;  /* enum prof_switch_state */
 };
 
-/* Calls `found` for each state; those of one thread are in order. The reader's only filters that
- * apply are those of threads. */
-bool run_times_each_state(struct reader *reader,
-			  void (*found)(const struct run_state *state, void *data), void *data,
-			  GError **error);
+/* Also calls `found` for each state; those of one thread are in order. The reader's only filters
+ * that apply to states are those of threads. */
+GArray *run_times_each_state(struct reader *reader,
+			     void (*found)(const struct run_state *state, void *data), void *data,
+			     GError **error);

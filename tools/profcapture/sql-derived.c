@@ -400,7 +400,7 @@ static struct cell interval_cell(const struct sql_derived *derived, const struct
 
 bool sql_derived_read(struct sql_derived *derived, enum sql_derived_table table, GError **error)
 {
-	g_autoptr(GArray) intervals = NULL;
+	g_autoptr(GArray) intervals = NULL, times = NULL;
 	bool ok;
 
 	if (table == SQL_CALLS || table == SQL_FUNCTIONS)
@@ -408,10 +408,12 @@ bool sql_derived_read(struct sql_derived *derived, enum sql_derived_table table,
 	if (derived->intervals[table])
 		return true;
 	intervals = g_array_new(FALSE, FALSE, sizeof(struct interval));
-	ok = table == SQL_MARKS ? spans_read(derived->reader->capture, add_mark, intervals, error)
-	     : table == SQL_BLOCKS
-		     ? read_blocks(derived, intervals, error)
-		     : run_times_each_state(derived->reader, add_state, intervals, error);
+	if (table == SQL_MARKS)
+		ok = spans_read(derived->reader->capture, add_mark, intervals, error);
+	else if (table == SQL_BLOCKS)
+		ok = read_blocks(derived, intervals, error);
+	else
+		ok = (times = run_times_each_state(derived->reader, add_state, intervals, error));
 	g_array_sort(intervals, compare_intervals);
 	if (ok)
 		derived->intervals[table] = g_steal_pointer(&intervals);
