@@ -12,6 +12,7 @@
 #include "tools/common/budget.h"
 
 #include "arch/base.h"
+#include "base/clock.h"
 
 #include <fcntl.h>
 #include <glib/gi18n.h>
@@ -55,10 +56,11 @@ static const char *const states[PROF_TABLE_LAST + 1] = {
 
 static struct {
 	uint64_t capture_bytes;
-	const char *file; /* capture that was last added or checked */
-	uint64_t base;    /* memory use before the captures, which is not charged */
-	uint64_t used;    /* memory use at the last check, without `base` */
-	unsigned reading; /* table of the last check; later growth is charged to it */
+	const char *file;    /* capture that was last added or checked */
+	uint64_t base;       /* memory use before the captures, which is not charged */
+	uint64_t used;       /* memory use at the last check, without `base` */
+	uint64_t checked_ns; /* time of the last check */
+	unsigned reading;    /* table that was read last; later growth is charged to it */
 	uint64_t grown[PROF_TABLE_LAST + 1];
 	int statm; /* 0: not open yet */
 } budget;
@@ -109,15 +111,26 @@ char *budget_describe(void)
 			       budget_bytes() >> 20);
 }
 
+/* Memory grows by at most about a megabyte in this time, and asking for its size takes as long as
+ * reading a small chunk. */
+#define LEAST_INTERVAL_NS 50000
+
 static int guard(unsigned int table, void *file)
 {
-	uint64_t all = used_bytes(), used = all - MIN_OF(all, budget.base);
+	uint64_t now_ns = clock_now();
+	unsigned before = budget.reading;
+	uint64_t all, used;
 
-	if (used > budget.used && budget.reading <= PROF_TABLE_LAST)
-		budget.grown[budget.reading] += used - budget.used;
-	budget.used = used;
 	budget.reading = table;
 	budget.file = file;
+	if (now_ns - budget.checked_ns < LEAST_INTERVAL_NS)
+		return 0;
+	budget.checked_ns = now_ns;
+	all = used_bytes();
+	used = all - MIN_OF(all, budget.base);
+	if (used > budget.used && before <= PROF_TABLE_LAST)
+		budget.grown[before] += used - budget.used;
+	budget.used = used;
 	return used > budget_bytes() ? PROF_OVER_BUDGET : 0;
 }
 
