@@ -111,6 +111,8 @@ def test_functions_and_threads(profcapture, either, sql, database):
     connection = database(either)
     for run in (lambda query: sql(either, query), lambda query: connection.execute(query).fetchall()):
         assert collections.Counter(run(HOT)) == functions
+        weights = [row[2:] for row in run(HOT)]
+        assert weights == sorted(weights, reverse=True)
         assert {(pid, tid): weight for pid, tid, weight in run(THREADS)} == +threads
         assert [row[0] for row in run(HOT + " ORDER BY self DESC, total DESC LIMIT 10")][0] == data["rows"][0]["name"]
         assert run("SELECT count(*), sum(weight) FROM samples WHERE event IS (SELECT event FROM sample LIMIT 1)") == [

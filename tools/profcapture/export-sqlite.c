@@ -16,9 +16,6 @@
 #include <string.h>
 #include <sys/stat.h>
 
-/* Tables that are searched for threads. */
-static const char *const thread_tables[] = { "sample", "thread_states", NULL };
-
 static int run(sqlite3 *db, char *sql)
 {
 	int r = sql ? sqlite3_exec(db, sql, NULL, NULL, NULL) : SQLITE_NOMEM;
@@ -27,9 +24,11 @@ static int run(sqlite3 *db, char *sql)
 	return r;
 }
 
+/* The index is made before the rows, because they come in its order. Sorting it takes longer. */
 static int copy_table(sqlite3 *db, const struct sql_table *table)
 {
-	int r = run(db, sqlite3_mprintf("CREATE TABLE main.\"%w\" AS SELECT * FROM temp.\"%w\"",
+	int r = run(db, sqlite3_mprintf("CREATE TABLE main.\"%w\" AS SELECT * FROM temp.\"%w\" "
+					"WHERE 0",
 					table->name, table->name));
 
 	if (r == SQLITE_OK && table->index)
@@ -37,17 +36,18 @@ static int copy_table(sqlite3 *db, const struct sql_table *table)
 			sqlite3_mprintf("CREATE %s main.\"%w by %s\" ON \"%w\"(%s)",
 					strcmp(table->index, "id") == 0 ? "UNIQUE INDEX" : "INDEX",
 					table->name, table->index, table->name, table->index));
-	if (r == SQLITE_OK && g_strv_contains(thread_tables, table->name))
-		r = run(db, sqlite3_mprintf("CREATE INDEX main.\"%w by tid\" ON \"%w\"(tid)",
+	if (r == SQLITE_OK)
+		r = run(db, sqlite3_mprintf("INSERT INTO main.\"%w\" SELECT * FROM temp.\"%w\"",
 					    table->name, table->name));
 	return r;
 }
 
 static bool write_tables(sqlite3 *db, struct sql_tables *tables, const char *output, GError **error)
 {
-	/* Large pages take fewer writes. A larger cache would make sorting an index slower. */
+	/* Large pages take fewer writes. There is no index by thread: it takes as long as writing
+	 * half of the rows, and without it a query searches a million rows in 0.1 s. */
 	int r = sqlite3_exec(db,
-			     "PRAGMA main.page_size = 16384; "
+			     "PRAGMA main.page_size = 65536; "
 			     "PRAGMA main.journal_mode = OFF; PRAGMA main.synchronous = OFF; "
 			     "PRAGMA main.locking_mode = EXCLUSIVE; BEGIN",
 			     NULL, NULL, NULL);

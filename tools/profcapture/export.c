@@ -94,7 +94,7 @@ static const struct {
 	[SYSCAP] = { export_syscap, FUNCTIONS_ONLY, ALLOCATION_ROWS, N_("Open it: sysprof %s"),
 		     .inlined = true, .says_lost = true },
 	[SQLITE] = { export_sqlite, FUNCTIONS_ONLY, NO_ALLOCATIONS,
-		     N_("Query it: sqlite3 %s 'SELECT * FROM hot_functions ORDER BY self DESC LIMIT 10'"),
+		     N_("Query it: sqlite3 %s 'SELECT * FROM hot_functions LIMIT 10'"),
 		     .has_tables = true },
 	[CSV] = { write_rows, FUNCTIONS_ONLY, NO_ALLOCATIONS,
 		  N_("Read it with any program for tables: %s"), .has_tables = true },

@@ -74,7 +74,7 @@ static const struct {
 	  "up.weight FROM up CROSS JOIN calls AS c ON c.id = up.at GROUP BY 1, 2, 3) "
 	  "SELECT p.event, f.name AS function, f.image, sum(p.weight * p.is_leaf) AS self, "
 	  "sum(p.weight) AS total FROM part AS p CROSS JOIN functions AS f ON f.id = p.function "
-	  "GROUP BY p.event, p.function" },
+	  "GROUP BY p.event, p.function ORDER BY self DESC, total DESC" },
 	{ "allocations",
 	  "SELECT s.time_ns, s.freed_ns, s.lifetime_ns, s.pid, s.tid, s.comm, s.exe, s.block, "
 	  "s.size, s.blocks, s.bytes, s.ended, " PLACE_COLUMNS,
@@ -119,14 +119,22 @@ static void put_text_n(sqlite3_context *context, const char *text, size_t length
 }
 
 /* `text` must be interned or a constant, because SQLite does not copy it. NULL stays NULL. */
-static void put_text(sqlite3_context *context, const char *text)
+static void put_text(struct sql_tables *tables, sqlite3_context *context, const char *text)
 {
-	size_t length = text ? strlen(text) : 0;
+	struct sql_text *known = &tables->valid[((uintptr_t)text >> 4) % ARRAY_SIZE(tables->valid)];
+	size_t length;
 
-	if (text && g_utf8_validate(text, (gssize)length, NULL))
-		sqlite3_result_text64(context, text, length, SQLITE_STATIC, SQLITE_UTF8);
-	else if (text)
-		put_text_n(context, text, length);
+	if (!text)
+		return;
+	if (known->text != text) {
+		length = strlen(text);
+		if (!g_utf8_validate(text, (gssize)length, NULL)) {
+			put_text_n(context, text, length);
+			return;
+		}
+		*known = (struct sql_text){ text, length };
+	}
+	sqlite3_result_text64(context, text, known->length, SQLITE_STATIC, SQLITE_UTF8);
 }
 
 static void put_uint(sqlite3_context *context, uint64_t value)
@@ -141,12 +149,12 @@ static void put_uint(sqlite3_context *context, uint64_t value)
 	put_text_n(context, text, strlen(text));
 }
 
-static void put_cell(sqlite3_context *context, struct cell cell)
+static void put_cell(struct sql_tables *tables, sqlite3_context *context, struct cell cell)
 {
 	if (cell.kind == CELL_TEXT && cell.owned)
 		put_text_n(context, cell.text, strlen(cell.text));
 	else if (cell.kind == CELL_TEXT)
-		put_text(context, cell.text);
+		put_text(tables, context, cell.text);
 	else if (cell.kind == CELL_UINT || cell.kind == CELL_HEX)
 		put_uint(context, cell.number);
 	else if (cell.kind == CELL_INT)
@@ -624,7 +632,7 @@ static void put_number(const struct row_cursor *cursor, sqlite3_context *context
 		while (column->values && column->values[i] && i < value)
 			i++;
 		if (column->values && column->values[i]) {
-			put_text(context, column->values[i]);
+			put_text(vtab_of(cursor)->tables, context, column->values[i]);
 			return;
 		}
 		(void)g_snprintf(digits, sizeof(digits), "%" PRIu64, value);
@@ -644,7 +652,7 @@ static void put_number(const struct row_cursor *cursor, sqlite3_context *context
 		return;
 	case PROF_TYPE_REF:
 		if (column->ref == PROF_TABLE_STRING)
-			put_text(context, names_text(epoch, value));
+			put_text(vtab_of(cursor)->tables, context, names_text(epoch, value));
 		else if (value)
 			put_uint(context, value);
 		return;
@@ -869,7 +877,7 @@ static int put_row_column(sqlite3_vtab_cursor *base, sqlite3_context *context, i
 		if (column->field == SQL_FIELDS)
 			break;
 		if (column->field == SQL_EVENT)
-			put_text(context, tables->event.name);
+			put_text(tables, context, tables->event.name);
 		else
 			put_uint(context, sampled_event_weight(&tables->event,
 							       number_of(cursor, table->weight)));
@@ -888,7 +896,7 @@ static int put_row_column(sqlite3_vtab_cursor *base, sqlite3_context *context, i
 				     is_timed(table) ? &time_ns : NULL, column->field, &cell,
 				     &error))
 			return fail(base->pVtab, error);
-		put_cell(context, cell);
+		put_cell(tables, context, cell);
 	}
 	return SQLITE_OK;
 }
@@ -957,7 +965,7 @@ static int put_derived_column(sqlite3_vtab_cursor *base, sqlite3_context *contex
 	if (!sql_derived_cell(vtab->tables->derived, vtab->table->derived, cursor->at,
 			      column_at(vtab->table, index)->field, &cell, &error))
 		return fail(base->pVtab, error);
-	put_cell(context, cell);
+	put_cell(vtab->tables, context, cell);
 	return SQLITE_OK;
 }
 

@@ -38,6 +38,12 @@ struct sql_owner {
 	uint32_t thread, process;
 };
 
+/* A text that SQLite need not copy. */
+struct sql_text {
+	const char *text;
+	size_t length;
+};
+
 struct sql_tables {
 	GPtrArray *all; /* struct sql_table */
 	GError *error;  /* the reason why a query failed, if it was a capture's; or NULL */
@@ -52,6 +58,7 @@ struct sql_tables {
 	ssize_t event_row;    /* of the event in `sources`; -1: none */
 	uint32_t event_epoch; /* 0: no row yet */
 	uint64_t event_source;
+	struct sql_text valid[64]; /* texts that were found to be UTF-8, by address */
 };
 
 /* Creates the tables in the schema "temp" of a database. Borrows the reader, whose capture is open;

@@ -53,8 +53,7 @@ static const struct {
 	unsigned table;
 	const char *query;
 } examples[] = {
-	{ PROF_TABLE_SAMPLE,
-	  "SELECT function, self, total FROM hot_functions ORDER BY self DESC LIMIT 10" },
+	{ PROF_TABLE_SAMPLE, "SELECT function, self, total FROM hot_functions LIMIT 10" },
 	{ PROF_TABLE_ALLOC, "SELECT function, sum(bytes) FROM allocations WHERE freed_ns IS NULL "
 			    "GROUP BY function ORDER BY 2 DESC LIMIT 10" },
 	{ PROF_TABLE_MARK, "SELECT name, count(*), avg(duration_ns) FROM marks GROUP BY name" },
