@@ -2,14 +2,11 @@
 /*
  * Memory-show - the views of `memory`, and their rows as text, JSON, ndjson and CSV
  *
- * Values that a view does not compute are null: --leaks, for example, does not read every row. If
- * records were lost, the first line of text states how many, and which numbers are wrong because of
- * it. Rows are sorted by the view's key, then by name, so that the same capture gives the same
- * bytes.
+ * Values that a view does not compute are null: --leaks, for example, does not read every row. Rows
+ * are sorted by the view's key, then by name, so that the same capture gives the same bytes.
  */
 #include "config.h"
 
-#include "tools/present/sparkline.h"
 #include "tools/profcapture/memory.h"
 
 #include <glib/gi18n.h>
@@ -44,58 +41,6 @@ uint64_t memory_integer(double number)
 	if (!(number > 0))
 		return 0;
 	return number < 0x1p64 ? (uint64_t)(number + 0.5) : UINT64_MAX;
-}
-
-/* Keeps a text of a sentence until memory_done(). */
-static const char *keep(const struct memory *memory, char *text)
-{
-	g_ptr_array_add(memory->texts, text);
-	return text;
-}
-
-static const char *count_text(const struct memory *memory, double count)
-{
-	return keep(memory, text_count(memory_integer(count)));
-}
-
-static const char *bytes_text(const struct memory *memory, double bytes)
-{
-	return keep(memory, text_bytes(memory_integer(bytes)));
-}
-
-static const char *blocks_text(const struct memory *memory, double blocks)
-{
-	return keep(memory, g_strdup_printf(ngettext("%s block", "%s blocks",
-						     (unsigned long)memory_integer(blocks)),
-					    count_text(memory, blocks)));
-}
-
-/* Returns text such as "1.13 MiB in 14,045 blocks". */
-static const char *amount_text(const struct memory *memory, double bytes, double blocks)
-{
-	return keep(memory, g_strdup_printf(_("%s in %s"), bytes_text(memory, bytes),
-					    blocks_text(memory, blocks)));
-}
-
-/* Returns a time in the format of --at, such as "0.5" or "0.674840865". */
-static const char *seconds_text(const struct memory *memory, int64_t ns)
-{
-	char *text = g_strdup_printf("%.9f", (double)ns / 1e9);
-	size_t length = strlen(text);
-
-	while (text[length - 1] == '0' && text[length - 2] != '.')
-		text[--length] = '\0';
-	return keep(memory, text);
-}
-
-static const char *duration_text(const struct memory *memory, uint64_t ns)
-{
-	return keep(memory, text_duration(ns));
-}
-
-static const char *share_text(const struct memory *memory, double part, double whole)
-{
-	return keep(memory, text_percent(whole > 0 ? 100 * part / whole : 0, false));
 }
 
 double memory_key_of(const struct memory *memory, const struct memory_sum *sum)
@@ -189,13 +134,6 @@ static void list_functions(struct memory *memory)
 	}
 }
 
-static const struct memory_pair *pair_at(const struct memory *memory, uint32_t entity)
-{
-	return &g_array_index(memory->pairs, struct memory_pair, entity);
-}
-
-/* Lists rows that are not functions. Classes keep their order, other rows are sorted by bytes or
- * blocks. Pairs of two different threads come first. */
 static void list_entities(struct memory *memory)
 {
 	enum memory_key by = memory_query_of(memory)->key;
@@ -212,7 +150,8 @@ static void list_entities(struct memory *memory)
 		else if (by == MEMORY_BY_THREAD)
 			line.name = names_thread_at(memory->reader.capture->names, i)->comm;
 		else
-			line.is_first = pair_at(memory, i)->allocator != pair_at(memory, i)->freer;
+			line.is_first = memory_pair_at(memory, i)->allocator !=
+					memory_pair_at(memory, i)->freer;
 		g_array_append_val(memory->lines, line);
 	}
 }
@@ -347,7 +286,7 @@ static char *thread_text(const struct memory *memory, uint32_t index)
 			       thread->comm ? thread->comm : "-");
 }
 
-static char *row_text(const struct memory *memory, uint32_t entity)
+char *memory_row_text(const struct memory *memory, uint32_t entity)
 {
 	g_autofree char *allocator = NULL, *freer = NULL, *since = NULL, *until = NULL;
 	uint64_t from, to;
@@ -367,10 +306,11 @@ static char *row_text(const struct memory *memory, uint32_t entity)
 		until = text_duration(to == UINT64_MAX ? to : to + 1);
 		return g_strdup_printf(_("%s to %s"), since, until);
 	case MEMORY_BY_PAIR:
-		allocator = thread_text(memory, pair_at(memory, entity)->allocator);
-		if (pair_at(memory, entity)->allocator == pair_at(memory, entity)->freer)
+		allocator = thread_text(memory, memory_pair_at(memory, entity)->allocator);
+		if (memory_pair_at(memory, entity)->allocator ==
+		    memory_pair_at(memory, entity)->freer)
 			return g_strdup_printf(_("%s, by itself"), allocator);
-		freer = thread_text(memory, pair_at(memory, entity)->freer);
+		freer = thread_text(memory, memory_pair_at(memory, entity)->freer);
 		return g_strdup_printf(_("%s, by %s"), allocator, freer);
 	default:
 		return thread_text(memory, entity);
@@ -396,8 +336,8 @@ static struct cell thread_cell(const struct memory *memory, uint32_t entity,
 {
 	const struct names *names = memory->reader.capture->names;
 	bool is_pair = memory_query_of(memory)->key == MEMORY_BY_PAIR;
-	uint32_t allocator = is_pair ? pair_at(memory, entity)->allocator : entity;
-	uint32_t freer = is_pair ? pair_at(memory, entity)->freer : entity;
+	uint32_t allocator = is_pair ? memory_pair_at(memory, entity)->allocator : entity;
+	uint32_t freer = is_pair ? memory_pair_at(memory, entity)->freer : entity;
 	uint32_t index = field == TID || field == COMM ? allocator : freer;
 	const struct names_thread *thread = names_thread_at(names, index);
 
@@ -434,8 +374,9 @@ static struct cell point_cell(const struct memory *memory, uint32_t index, enum 
 		if (point->largest_bytes <= 0)
 			return (struct cell){ 0 };
 		name = memory_name(memory, point->largest);
-		return cell_own_text(g_strdup_printf(
-			"%s %s %%", name, share_text(memory, point->largest_bytes, point->bytes)));
+		return cell_own_text(g_strdup_printf("%s %s %%", name,
+						     memory_share_text(memory, point->largest_bytes,
+								       point->bytes)));
 	}
 }
 
@@ -503,7 +444,7 @@ static void get_cell(const void *data, size_t row, unsigned field, struct cell *
 	else if (field == DELTA_BLOCKS)
 		*ret_cell = cell_int(llround(now->blocks - line->before.blocks));
 	else if (field == ROW)
-		*ret_cell = cell_own_text(row_text(memory, line->entity));
+		*ret_cell = cell_own_text(memory_row_text(memory, line->entity));
 	else if (field == PLACE)
 		*ret_cell = place_cell(memory, line->entity);
 	else if (field == SHARE)
@@ -534,9 +475,10 @@ static char *rest_text(const void *data, size_t shown)
 		rest += show->lines[i].key;
 	return g_strdup_printf(ngettext("%s more function, %s of %s", "%s more functions, %s of %s",
 					(unsigned long)n),
-			       count_text(memory, (double)n),
-			       (by_blocks ? count_text : bytes_text)(memory, rest),
-			       (by_blocks ? blocks_text : bytes_text)(memory, show->all));
+			       memory_count_text(memory, (double)n),
+			       (by_blocks ? memory_count_text : memory_bytes_text)(memory, rest),
+			       (by_blocks ? memory_blocks_text : memory_bytes_text)(memory,
+										    show->all));
 }
 
 static bool is_bold(const void *data, size_t row)
@@ -869,279 +811,6 @@ void memory_write(struct memory *memory)
 	reader_end(reader, json);
 }
 
-/* ---- sentences ------------------------------------------------------------------------------- */
-
-static struct memory_sum sum_of_pools(const struct memory *memory)
-{
-	struct memory_sum sum = { 0 };
-
-	for (unsigned i = 0; i < RUNTIME_POOLS; i++)
-		memory_sum_add(&sum, memory->suppressions.pools[i].bytes,
-			       memory->suppressions.pools[i].blocks);
-	return sum;
-}
-
-static void append_suppressed(const struct memory *memory, GString *text)
-{
-	const GArray *rules = memory->suppressions.all;
-	const struct memory_sum runtime = sum_of_pools(memory);
-	struct memory_sum matched = { 0 };
-
-	for (guint i = 0; rules && i < rules->len; i++)
-		memory_sum_add(&matched, g_array_index(rules, struct suppression, i).bytes,
-			       g_array_index(rules, struct suppression, i).blocks);
-	if (memory->hides_runtime && runtime.blocks > 0)
-		g_string_append_printf(text,
-				       ngettext(" %s runtime block (%s) suppressed.",
-						" %s runtime blocks (%s) suppressed.",
-						(unsigned long)memory_integer(runtime.blocks)),
-				       count_text(memory, runtime.blocks),
-				       bytes_text(memory, runtime.bytes));
-	if (rules)
-		g_string_append_printf(text,
-				       ngettext(" %s block (%s) suppressed by --suppressions.",
-						" %s blocks (%s) suppressed by --suppressions.",
-						(unsigned long)memory_integer(matched.blocks)),
-				       count_text(memory, matched.blocks),
-				       bytes_text(memory, matched.bytes));
-}
-
-static void append_not_freed(const struct memory *memory, GString *text)
-{
-	const struct memory_counts *all = &memory->all;
-
-	if (all->leaked_blocks > 0)
-		g_string_append_printf(text, _("Not freed at exit: %s."),
-				       amount_text(memory, all->leaked_bytes, all->leaked_blocks));
-	else
-		g_string_append(text, _("Not freed at exit: nothing."));
-	append_suppressed(memory, text);
-	g_string_append_c(text, '\n');
-}
-
-/* Appends a clause on how soon the blocks were freed. */
-static void append_how_soon(const struct memory *memory, GString *text)
-{
-	if (memory->within_ns != UINT64_MAX)
-		g_string_append_printf(text, _("freed within %s"),
-				       duration_text(memory, memory->within_ns));
-	else
-		g_string_append_printf(text,
-				       ngettext("freed at most %" PRIu64 " allocation later",
-						"freed at most %" PRIu64 " allocations later",
-						(unsigned long)memory->threshold),
-				       memory->threshold);
-}
-
-static void describe_allocated(const struct memory *memory, GString *text)
-{
-	const struct memory_counts *all = &memory->all;
-	const char *amount = amount_text(memory, all->allocated_bytes, all->allocations);
-	struct out command;
-
-	out_init(&command, -1);
-	capture_print_command(memory->reader.capture, &command);
-	if (command.text->len > 0)
-		g_string_append_printf(text, _("%s allocated %s"), command.text->str, amount);
-	else
-		g_string_append_printf(text, _("Allocated: %s"), amount);
-	out_done(&command);
-	if (memory_knows_temporary(memory) && all->temporary > 0) {
-		g_string_append_printf(text, _("; %s %% of the blocks were "),
-				       share_text(memory, all->temporary, all->allocations));
-		if (memory->within_ns == UINT64_MAX && memory->threshold <= 1)
-			g_string_append(text, _("freed almost at once"));
-		else
-			append_how_soon(memory, text);
-	}
-	g_string_append(text, ".\n");
-	if (all->has_peak_time)
-		g_string_append_printf(text, _("The heap was largest at %s, with %s.\n"),
-				       duration_text(memory,
-						     (uint64_t)MAX_OF(all->peak_ns, INT64_C(0))),
-				       bytes_text(memory, all->peak_bytes));
-	append_not_freed(memory, text);
-	if (all->failed > 0)
-		g_string_append_printf(text,
-				       ngettext("%s call failed.\n", "%s calls failed.\n",
-						(unsigned long)memory_integer(all->failed)),
-				       count_text(memory, all->failed));
-	if (all->foreign > 0)
-		g_string_append_printf(
-			text,
-			ngettext("%s free was of a block whose allocation was not recorded.\n",
-				 "%s frees were of blocks whose allocation was not recorded.\n",
-				 (unsigned long)memory_integer(all->foreign)),
-			count_text(memory, all->foreign));
-	if (memory->unknown)
-		g_string_append_printf(text, _("Frees of blocks that did not live: %" PRIu64 ".\n"),
-				       memory->unknown);
-}
-
-static void describe_leaks(const struct memory *memory, GString *text)
-{
-	const struct memory_counts *all = &memory->all;
-	guint n = memory->stacks->len;
-
-	if (all->leaked_blocks <= 0) {
-		append_not_freed(memory, text);
-		return;
-	}
-	g_string_append_printf(text, _("Not freed at exit: %s"),
-			       amount_text(memory, all->leaked_bytes, all->leaked_blocks));
-	if (n > 0)
-		g_string_append_printf(text, ngettext(", %u place", ", %u places", n), n);
-	g_string_append(text, _(" (still reachable or not: unknown)."));
-	if (memory->is_tree || memory->suppressions.all)
-		append_suppressed(memory, text);
-	g_string_append_c(text, '\n');
-}
-
-static void describe_temporary(const struct memory *memory, GString *text)
-{
-	const struct memory_counts *all = &memory->all;
-	const char *blocks = blocks_text(memory, all->allocations);
-
-	if (!memory_knows_temporary(memory)) {
-		g_string_append(
-			text, _("Which blocks were freed almost at once is not known of a "
-				"sampled recording; --within shows those freed within a time.\n"));
-		return;
-	}
-	if (all->temporary <= 0) {
-		g_string_append_printf(text, _("None of %s was "), blocks);
-		append_how_soon(memory, text);
-		g_string_append(text, ".\n");
-		return;
-	}
-	g_string_append_printf(text, _("%s %% of %s were "),
-			       share_text(memory, all->temporary, all->allocations), blocks);
-	append_how_soon(memory, text);
-	g_string_append(text, _(". They cost time, not memory.\n"));
-}
-
-static void describe_peak(const struct memory *memory, GString *text)
-{
-	const struct memory_counts *all = &memory->all;
-
-	if (all->has_peak_time)
-		g_string_append_printf(text, _("The heap was largest at %s s, with %s.\n"),
-				       seconds_text(memory, all->peak_ns),
-				       amount_text(memory, all->peak_bytes, all->live_blocks));
-	else
-		g_string_append(text, _("The heap was always empty.\n"));
-}
-
-static void describe_at(const struct memory *memory, GString *text)
-{
-	g_string_append_printf(
-		text, _("At %s s the heap had %s.\n"), seconds_text(memory, memory->at_ns),
-		amount_text(memory, memory->all.live_bytes, memory->all.live_blocks));
-}
-
-static void describe_diff(const struct memory *memory, GString *text)
-{
-	const char *from = seconds_text(memory, memory->before_ns);
-	const char *to = seconds_text(memory, memory->at_ns);
-	const char *live = bytes_text(memory, memory->all.live_bytes);
-	struct memory_sum before = { 0 };
-	double bytes, count;
-
-	for (uint32_t i = 0; i < memory->before->len; i++)
-		memory_sum_add(&before, memory_sum_at(memory->before, i).bytes,
-			       memory_sum_at(memory->before, i).blocks);
-	bytes = memory->all.live_bytes - before.bytes;
-	count = memory->all.live_blocks - before.blocks;
-	if (fabs(bytes) < 0.5 && fabs(count) < 0.5)
-		g_string_append_printf(text, _("%s s to %s s: the heap stayed at %s.\n"), from, to,
-				       live);
-	else
-		g_string_append_printf(
-			text,
-			bytes >= 0 ? _("%s s to %s s: the heap grew by %s (%s%s), to %s.\n")
-				   : _("%s s to %s s: the heap shrank by %s (%s%s), to %s.\n"),
-			from, to, bytes_text(memory, fabs(bytes)), count < 0 ? "-" : "+",
-			blocks_text(memory, fabs(count)), live);
-}
-
-/* Names the class with the most blocks. */
-static void describe_classes(const struct memory *memory, GString *text)
-{
-	const struct memory_line *most = NULL;
-	enum memory_key by = memory_query_of(memory)->key;
-	double all = 0;
-
-	for (guint i = 0; i < memory->lines->len; i++) {
-		const struct memory_line *line = memory_line_at(memory, i);
-
-		all += line->counts->allocations;
-		if (!most || line->counts->allocations > most->counts->allocations)
-			most = line;
-	}
-	if (!most || most->counts->allocations <= 0)
-		return;
-	g_string_append_printf(text,
-			       by == MEMORY_BY_SIZE ? _("Most blocks have %s bytes: %s %%.\n")
-			       : by == MEMORY_BY_LIFETIME
-				       ? _("Most freed blocks lived %s: %s %%.\n")
-				       : _("Most blocks are of %s: %s %%.\n"),
-			       keep(memory, row_text(memory, most->entity)),
-			       share_text(memory, most->counts->allocations, all));
-	append_not_freed(memory, text);
-}
-
-static void describe_pairs(const struct memory *memory, GString *text)
-{
-	double crossed = 0, all = 0;
-
-	for (guint i = 0; i < memory->lines->len; i++) {
-		const struct memory_line *line = memory_line_at(memory, i);
-		const struct memory_pair *pair = pair_at(memory, line->entity);
-
-		all += line->counts->allocations;
-		if (pair->allocator != pair->freer)
-			crossed += line->counts->allocations;
-	}
-	g_string_append_printf(text, _("Freed by another thread: %s of %s (%s %%).\n"),
-			       count_text(memory, crossed), blocks_text(memory, all),
-			       share_text(memory, crossed, all));
-}
-
-static void describe_reallocs(const struct memory *memory, GString *text)
-{
-	if (memory->all.reallocs > 0)
-		g_string_append_printf(
-			text,
-			_("Reallocated: %s, which grew by %s; where they moved, up to "
-			  "%s were copied.\n"),
-			blocks_text(memory, memory->all.reallocs),
-			bytes_text(memory, memory->all.grown_bytes),
-			bytes_text(memory, memory->all.copied_bytes));
-	else
-		g_string_append(text, _("No block was reallocated.\n"));
-}
-
-static void describe_timeline(const struct memory *memory, GString *text)
-{
-	const struct memory_point *points = (const void *)memory->points->data;
-	guint n = memory->points->len;
-	double values[SPARKLINE_COLUMNS] = { 0 };
-	g_autofree char *range = NULL, *bars = NULL;
-
-	if (n == 0)
-		return;
-	/* There are more points than columns, so a column shows the maximum of its points. */
-	for (guint i = 0; i < n; i++) {
-		double *value = &values[(uint64_t)i * SPARKLINE_COLUMNS / n];
-
-		*value = MAX_OF(*value, points[i].bytes);
-	}
-	range = sparkline_range(MAX_OF(memory->reader.from_ns, INT64_C(0)), points[n - 1].time_ns);
-	bars = sparkline(values, SPARKLINE_COLUMNS, memory->all.peak_bytes);
-	g_string_append_printf(text, _("Live heap, %s, at most %s:  %s\n"), range,
-			       bytes_text(memory, memory->all.peak_bytes), bars);
-}
-
 /* ---- the views ------------------------------------------------------------------------------- */
 
 /* clang-format off */
@@ -1190,121 +859,34 @@ COLUMNS(process, MADE(N_("allocated")), AT_PEAK(N_("peak")), NOT_FREED,
 
 const struct memory_query memory_queries[MEMORY_VIEWS] = {
 	[MEMORY_SUMMARY] = { "summary", MEMORY_BY_FUNCTION, MEMORY_ALLOCATED, false, HAS_ALL,
-			     summary_columns, function_members, describe_allocated },
+			     summary_columns, function_members },
 	[MEMORY_LEAKS] = { "leaks", MEMORY_BY_FUNCTION, MEMORY_NOT_FREED, false, MEMORY_HAS_LEAKED,
-			   NULL, function_members, describe_leaks },
+			   NULL, function_members },
 	[MEMORY_TEMPORARY] = { "temporary", MEMORY_BY_FUNCTION, MEMORY_FREED_AT_ONCE, true, HAS_ALL,
-			       temporary_columns, temporary_members, describe_temporary },
+			       temporary_columns, temporary_members },
 	[MEMORY_PEAK] = { "peak", MEMORY_BY_FUNCTION, MEMORY_LIVE_AT_PEAK, false,
-			  MEMORY_HAS_LIVE | MEMORY_HAS_PEAK, peak_columns, function_members,
-			  describe_peak },
+			  MEMORY_HAS_LIVE | MEMORY_HAS_PEAK, peak_columns, function_members },
 	[MEMORY_AT] = { "at", MEMORY_BY_FUNCTION, MEMORY_LIVE_AT_TIME, false, MEMORY_HAS_LIVE,
-			at_columns, function_members, describe_at },
+			at_columns, function_members },
 	[MEMORY_DIFF] = { "diff", MEMORY_BY_FUNCTION, MEMORY_LIVE_SINCE, false, MEMORY_HAS_LIVE,
-			  diff_columns, diff_members, describe_diff },
+			  diff_columns, diff_members },
 	[MEMORY_SIZES] = { "sizes", MEMORY_BY_SIZE, MEMORY_ALLOCATED, false, HAS_ALL, size_columns,
-			   size_members, describe_classes },
+			   size_members },
 	[MEMORY_LIFETIMES] = { "lifetimes", MEMORY_BY_LIFETIME, MEMORY_ALLOCATED, false,
 			       MEMORY_HAS_CALLS | MEMORY_HAS_LEAKED | MEMORY_HAS_TEMPORARY,
-			       lifetime_columns, lifetime_members, describe_classes },
+			       lifetime_columns, lifetime_members },
 	[MEMORY_THREADS] = { "threads", MEMORY_BY_THREAD, MEMORY_ALLOCATED, false, HAS_ALL,
-			     thread_columns, thread_members, describe_classes },
+			     thread_columns, thread_members },
 	[MEMORY_CROSS_THREAD] = { "cross-thread", MEMORY_BY_PAIR, MEMORY_FREED_ELSEWHERE, false,
 				  MEMORY_HAS_CALLS | MEMORY_HAS_TEMPORARY, pair_columns,
-				  pair_members, describe_pairs },
+				  pair_members },
 	[MEMORY_REALLOCS] = { "reallocs", MEMORY_BY_FUNCTION, MEMORY_MOVED, true, HAS_ALL,
-			      realloc_columns, realloc_members, describe_reallocs },
+			      realloc_columns, realloc_members },
 	[MEMORY_TIMELINE] = { "timeline", MEMORY_BY_TIME, MEMORY_LIVE, false, 0, point_columns,
-			      point_members, describe_timeline },
+			      point_members },
 };
 
 /* ---- text ------------------------------------------------------------------------------------ */
-
-static void print_loss(const struct memory *memory, struct out *out)
-{
-	if (!memory->is_incomplete)
-		return;
-	reader_style(&memory->reader, out, READER_WARNING);
-	if (memory->lost == 0)
-		out_text(out, _("A part of the capture cannot be read: "));
-	else
-		out_printf(out,
-			   ngettext("%s record was lost: ", "%s records were lost: ", memory->lost),
-			   count_text(memory, (double)memory->lost));
-	if (memory_reads_all(memory))
-		out_text(out, _("calls and bytes are too low by these; as many blocks may be shown "
-				"as not freed that were freed, or be missing, and the peak may be "
-				"wrong by them\n"));
-	else if (memory_query_of(memory)->filter == MEMORY_NOT_FREED)
-		out_text(out, _("as many blocks may be shown as not freed that were freed, or be "
-				"missing\n"));
-	else
-		out_text(out, _("as many blocks may be shown that were freed, or be missing\n"));
-	reader_style(&memory->reader, out, READER_PLAIN);
-}
-
-static void print_warnings(const struct memory *memory, struct out *out)
-{
-	print_loss(memory, out);
-	reader_print_losses(&memory->reader, out, READER_LOSSES);
-	reader_print_lost_names(&memory->reader, out);
-	if (memory->warnings->len == 0)
-		return;
-	reader_style(&memory->reader, out, READER_WARNING);
-	for (guint i = 0; i < memory->warnings->len; i++) {
-		const struct memory_warning *warning =
-			&g_array_index(memory->warnings, struct memory_warning, i);
-
-		out_printf(out,
-			   ngettext("In %u process, ", "In %u processes, ", warning->processes),
-			   warning->processes);
-		text_cell(out, warning->text, 0, TEXT_LEFT);
-		out_char(out, '\n');
-	}
-	reader_style(&memory->reader, out, READER_PLAIN);
-}
-
-static void append_running(const struct memory *memory, GString *text)
-{
-	unsigned running = 0;
-
-	for (uint32_t i = NAMES_LOST + 1; i < memory->processes->len; i++) {
-		const struct memory_counts *process = memory_counts_at(memory->processes, i);
-
-		running += process->is_there && process->leaked_blocks > 0 &&
-			   memory_heaps_end(&memory->heaps, i) == MEMORY_RUNNING;
-	}
-	if (running && (memory->has_all & MEMORY_HAS_LEAKED))
-		g_string_append_printf(
-			text,
-			ngettext("%u process still ran when the recording ended: what it had then "
-				 "counts as not freed.\n",
-				 "%u processes still ran when the recording ended: what they had "
-				 "then counts as not freed.\n",
-				 running),
-			running);
-}
-
-static void append_sampling(const struct memory *memory, GString *text)
-{
-	bool by_all;
-	uint64_t least = memory_most_setting(memory->reader.capture, MEMORY_MIN_BYTES, &by_all);
-
-	if (memory->sampled_bytes > 0)
-		g_string_append_printf(
-			text,
-			memory->is_sampled_alike
-				? _("Sampled, one allocation in about %s: numbers are estimates.\n")
-				: _("Sampled, by some of the recordings in it one allocation in about %s: numbers are estimates.\n"),
-			bytes_text(memory, memory->sampled_bytes));
-	if (least)
-		g_string_append_printf(
-			text,
-			by_all ? _("Allocations below %" PRIu64 " bytes were not recorded.\n")
-			       : _("Allocations below %" PRIu64
-				   " bytes were not recorded by some of the recordings in it.\n"),
-			least);
-}
 
 static void print_processes(const struct memory *memory, const struct process_rows *rows,
 			    struct out *out)
@@ -1317,22 +899,6 @@ static void print_processes(const struct memory *memory, const struct process_ro
 	reader_print_table(&memory->reader, out, &table);
 }
 
-/* Prints "Suppressed: 6 blocks, 76.2 KiB: libstdc++ pool, stdio buffers (--no-suppressions)." */
-static void print_runtime(const struct memory *memory, struct out *out)
-{
-	const struct memory_sum all = sum_of_pools(memory);
-	g_autoptr(GString) names = g_string_new(NULL);
-
-	for (unsigned i = 0; i < RUNTIME_POOLS; i++)
-		if (memory->suppressions.pools[i].blocks > 0)
-			g_string_append_printf(names, "%s%s", names->len ? ", " : "",
-					       _(runtime_pool_name(i)));
-	if (all.blocks > 0)
-		out_printf(out, _("\nSuppressed: %s, %s: %s (--no-suppressions).\n"),
-			   blocks_text(memory, all.blocks), bytes_text(memory, all.bytes),
-			   names->str);
-}
-
 bool memory_print_verdict(const struct memory *memory, struct out *out)
 {
 	g_autoptr(GString) text = g_string_new(NULL);
@@ -1341,7 +907,7 @@ bool memory_print_verdict(const struct memory *memory, struct out *out)
 	g_auto(GStrv) lines = NULL;
 	guint excluded = 0;
 
-	print_warnings(memory, out);
+	memory_print_warnings(memory, out);
 	while (excluded < all_processes->len &&
 	       memory_excluded(memory, g_array_index(all_processes, uint32_t, excluded)))
 		excluded++;
@@ -1350,9 +916,7 @@ bool memory_print_verdict(const struct memory *memory, struct out *out)
 		print_processes(memory, &processes, out);
 		return false;
 	}
-	memory_query_of(memory)->describe(memory, text);
-	append_running(memory, text);
-	append_sampling(memory, text);
+	memory_append_sentences(memory, text);
 	lines = g_strsplit(text->str, "\n", -1);
 	for (unsigned i = 0; lines[i] && *lines[i]; i++)
 		text_wrap(out, lines[i], 0, 2, memory->reader.columns);
@@ -1389,9 +953,11 @@ void memory_print(struct memory *memory, struct out *out)
 		memory_print_stacks(memory, out);
 	if (memory->hides_runtime && memory_query_of(memory)->filter == MEMORY_NOT_FREED &&
 	    !memory->is_tree)
-		print_runtime(memory, out);
-	if (memory->view == MEMORY_SUMMARY && !memory->is_tree && isatty(STDOUT_FILENO))
-		out_printf(out, _("Next: profcapture memory %s %s\n"),
-			   keep(memory, text_escape(memory->reader.capture->file)),
+		memory_print_runtime(memory, out);
+	if (memory->view == MEMORY_SUMMARY && !memory->is_tree && isatty(STDOUT_FILENO)) {
+		g_autofree char *file = text_escape(memory->reader.capture->file);
+
+		out_printf(out, _("Next: profcapture memory %s %s\n"), file,
 			   memory_next_view(memory));
+	}
 }

@@ -64,7 +64,6 @@ struct memory_query {
 	unsigned measures;                  /* MEMORY_HAS_*: values that rows have */
 	const struct table_column *columns; /* columns of text; one without a title ends them */
 	const struct table_member *members;
-	void (*describe)(const struct memory *memory, GString *text); /* appends sentences */
 };
 extern const struct memory_query memory_queries[MEMORY_VIEWS];
 
@@ -200,6 +199,11 @@ static inline const struct memory_line *memory_line_at(const struct memory *memo
 	return &((const struct memory_line *)(void *)memory->lines->data)[index];
 }
 
+static inline const struct memory_pair *memory_pair_at(const struct memory *memory, uint32_t row)
+{
+	return &g_array_index(memory->pairs, struct memory_pair, row);
+}
+
 /* Returns whether temporary blocks can be recognized. A sampled recording lacks allocations, so it
  * is unknown how many were made before a block was freed. */
 static inline bool memory_knows_temporary(const struct memory *memory)
@@ -279,6 +283,18 @@ void memory_write(struct memory *memory);
 void memory_print(struct memory *memory, struct out *out);
 /* Prints the sentences above the rows; returns false if no process has allocations. */
 bool memory_print_verdict(const struct memory *memory, struct out *out);
+/* The parts of the text besides the rows (memory-sentences.c): the lost records, the sentences of
+ * the view, and "Suppressed: 6 blocks, 76.2 KiB: stdio buffers (--no-suppressions)." */
+void memory_print_warnings(const struct memory *memory, struct out *out);
+void memory_append_sentences(const struct memory *memory, GString *text);
+void memory_print_runtime(const struct memory *memory, struct out *out);
+/* Return a number as text, which is kept until memory_done(); a share has no percent sign. */
+const char *memory_count_text(const struct memory *memory, double count);
+const char *memory_bytes_text(const struct memory *memory, double bytes);
+const char *memory_blocks_text(const struct memory *memory, double blocks);
+const char *memory_share_text(const struct memory *memory, double part, double whole);
+/* Returns how text calls a row; not escaped. */
+char *memory_row_text(const struct memory *memory, uint32_t entity) MUST_CHECK;
 /* Writes the object MEM of all processes. */
 void memory_write_summary(const struct memory *memory, struct json *json, const char *key);
 /* Returns the option of the view to suggest after the summary. */
