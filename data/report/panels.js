@@ -157,7 +157,7 @@ export const memoryPanel = () => {
 				cells: (i) => {
 					const row = rows[i], f = row.owner >= 0 ? data.functions[row.owner] : null;
 					return [row.live ? bytes(row.live) : '–', bar(row.live / most, 'heap'), bytes(row.bytes), count(row.blocks), percent(row.brief / row.blocks, row.blocks),
-						el('span', { class: 'name', title: f?.full || f?.name }, swatch('stack' + (order.get(row.owner) ?? STACK_COLORS - 1)), f ? f.name : 'no function of the program', el('span', { class: 'muted' }, f?.file ? `  ${f.file.split('/').pop()}:${f.line}` : ''))];
+						el('span', { class: 'name', title: f?.full || f?.name }, swatch('stack' + (order.get(row.owner) ?? STACK_COLORS - 1)), f ? f.name : 'no function of the program', el('span', { class: 'muted' }, f?.file ? `  ${f.file.split('/').pop()}${f.line ? ':' + f.line : ''}` : ''))];
 				},
 			})));
 };

@@ -247,6 +247,7 @@ TREE = """(() => {
 	for (const button of document.querySelectorAll('button, input, a')) if (!(button.textContent.trim() || button.getAttribute('aria-label') || button.placeholder)) bad.push(button.outerHTML);
 	for (const grid of document.querySelectorAll('[role=grid], [role=treegrid]')) if (!grid.getAttribute('aria-label') || !grid.getAttribute('aria-rowcount')) bad.push(grid.outerHTML.slice(0, 80));
 	for (const row of document.querySelectorAll('[role=treegrid] tbody [role=row]')) for (const key of ['level', 'setsize', 'posinset']) if (!row.getAttribute('aria-' + key)) bad.push(key);
+	if (/undefined|NaN/.test(document.querySelector('#panel').textContent)) bad.push('undefined');
 	return bad;
 })()"""
 
