@@ -66,13 +66,21 @@ static inline void build_begin(struct build *build)
 	build_open_segment(build, PROF_WRITE_NEW, BUILD_START, 1);
 }
 
+/* Adds a row. Lists at its end may be left out, and are then empty. */
 static inline void build_row(struct build *build, unsigned table, const struct prof_value *values,
 			     size_t n)
 {
+	const struct prof_table_def *def = prof_table_v1(table);
+	struct prof_value row[PROF_MAX_COLUMNS];
 	int r;
 
-	assert(n == prof_table_v1(table)->n_columns);
-	r = prof_block_add(build->blocks[table], values);
+	assert(n <= def->n_columns);
+	memcpy(row, values, n * sizeof(*row));
+	for (size_t i = n; i < def->n_columns; i++) {
+		assert(def->columns[i].flags & PROF_COLUMN_LIST);
+		row[i] = PROF_BYTES(NULL, 0);
+	}
+	r = prof_block_add(build->blocks[table], row);
 	assert(r == 0);
 }
 
