@@ -423,13 +423,17 @@ static int decode_nulls(struct chunk_decoder *decoder, struct chunk_column *colu
 	return r;
 }
 
+static bool is_constant(const struct codec_part *part)
+{
+	return part->width == 0 && part->order == PROF_ORDER_OFFSET && part->stored == 0;
+}
+
 /* Decodes numbers. Skips a constant that is still in the array from the previous group. */
 static int decode_scalars(struct chunk_decoder *decoder, struct chunk_column *column,
 			  const struct column_parts *parts, size_t rows, bool has_nulls)
 {
 	const struct codec_part *part = &parts->parts[PART_VALUES];
-	bool constant = part->width == 0 && part->order == PROF_ORDER_OFFSET && part->stored == 0 &&
-			!has_nulls;
+	bool constant = is_constant(part) && !has_nulls;
 	int r;
 
 	if (constant && column->same >= rows && column->constant == part->base)
@@ -451,18 +455,31 @@ static int decode_scalars(struct chunk_decoder *decoder, struct chunk_column *co
 	return 0;
 }
 
-/* Decodes lengths, and converts them to positions. *ret_items: the last position. */
+/* Decodes lengths, and converts them to positions. *ret_items: the last position. Skips lengths that
+ * are all 0 if the positions of the previous group are too. */
 static int decode_offsets(struct chunk_decoder *decoder, struct chunk_column *column,
 			  const struct column_parts *parts, size_t rows, size_t item_size,
-			  size_t *ret_items)
+			  bool has_nulls, size_t *ret_items)
 {
+	const struct codec_part *part = &parts->parts[PART_LENGTHS];
 	size_t items = 0, limit = decoder->budget / item_size;
-	int r = array_reserve(&column->offsets, &column->offsets_capacity, rows + 1,
-			      sizeof(uint64_t));
+	bool empty = is_constant(part) && part->base == 0 && !has_nulls;
+	int r;
 
-	if (!r)
-		r = codec_decode_numbers(&decoder->codec, &parts->parts[PART_LENGTHS],
-					 parts->stored[PART_LENGTHS], rows, column->offsets);
+	*ret_items = 0;
+	if (empty && column->same >= rows)
+		return 0;
+	column->same = 0;
+	r = array_reserve(&column->offsets, &column->offsets_capacity, rows + 1, sizeof(uint64_t));
+	if (r)
+		return r;
+	if (empty) {
+		memset(column->offsets, 0, (rows + 1) * sizeof(uint64_t));
+		column->same = rows;
+		return 0;
+	}
+	r = codec_decode_numbers(&decoder->codec, part, parts->stored[PART_LENGTHS], rows,
+				 column->offsets);
 	if (r)
 		return r;
 	for (size_t i = 0; i < rows; i++) {
@@ -480,11 +497,12 @@ static int decode_offsets(struct chunk_decoder *decoder, struct chunk_column *co
 }
 
 static int decode_items(struct chunk_decoder *decoder, struct chunk_column *column,
-			const struct column_parts *parts, size_t rows, enum column_form form)
+			const struct column_parts *parts, size_t rows, enum column_form form,
+			bool has_nulls)
 {
 	enum part kind = form == FORM_LIST ? PART_VALUES : PART_BYTES;
 	size_t item_size = form == FORM_LIST ? sizeof(uint64_t) : 1, items;
-	int r = decode_offsets(decoder, column, parts, rows, item_size, &items);
+	int r = decode_offsets(decoder, column, parts, rows, item_size, has_nulls, &items);
 
 	if (r)
 		return r;
@@ -524,7 +542,7 @@ static int decode_column(struct chunk_decoder *decoder, const struct chunk_group
 	if (!r)
 		r = form == FORM_SCALAR
 			    ? decode_scalars(decoder, column, &parts, group->rows, has_nulls)
-			    : decode_items(decoder, column, &parts, group->rows, form);
+			    : decode_items(decoder, column, &parts, group->rows, form, has_nulls);
 	if (r)
 		return r;
 	array->nulls = has_nulls ? column->nulls : NULL;
