@@ -670,6 +670,10 @@ static void put_list(const struct row_cursor *cursor, sqlite3_context *context,
 	struct json json;
 	struct out out;
 
+	if (array->offsets[cursor->row] == array->offsets[cursor->row + 1]) {
+		put_text(vtab_of(cursor)->tables, context, "[]");
+		return;
+	}
 	out_init(&out, -1);
 	json_init(&json, &out);
 	json_begin_array(&json, NULL);
