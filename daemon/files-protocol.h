@@ -54,6 +54,7 @@ struct files_snapshot {
 	uint32_t targets_only;                  /* 1: with pid 0, read only the config's targets */
 	uint32_t maps_known;                    /* 1: omit the mappings */
 	uint64_t offset;
+	uint32_t stacks; /* 1: instead read the stacks of these threads */
 	/* not 0: read only the memory usage of these processes. Sorted by absolute value; negative:
 	 * read that process in the bare way. */
 	uint32_t n_usage_pids;

@@ -17,7 +17,9 @@ struct event {
 	bool counts_ns; /* counts ns of a clock */
 	/* one sample per occurrence (tracepoints) or per attr.sample_period */
 	bool every_one;
-	bool kernel_only; /* only occurs in the kernel, so exclude_kernel would hide it */
+	bool kernel_only;   /* only occurs in the kernel, so exclude_kernel would hide it */
+	bool off_cpu;       /* has the stacks of threads that are about to sleep */
+	const char *filter; /* of a tracepoint; static; NULL: none */
 };
 
 /* Directories of events without a fixed number; -1 and an errno if one is missing. */
@@ -40,9 +42,9 @@ void event_dirs_done(struct event_dirs *dirs);
 bool event_parse(const struct event_dirs *dirs, const char *text, struct event *ret_event,
 		 GError **error);
 
-/* Returns whether records of the tracepoint have this field, of four bytes, at `offset`. */
+/* Returns whether records of the tracepoint have this field, of `bytes` bytes, at `offset`. */
 bool event_has_field(const struct event_dirs *dirs, const char *system, const char *name,
-		     const char *field, unsigned offset);
+		     const char *field, unsigned offset, unsigned bytes);
 
 /* Returns the software and hardware names, best known first. NULL-terminated, static. */
 const char *const *event_names(void);

@@ -24,6 +24,7 @@
 #include <sys/stat.h>
 
 #define DEFAULT_FREQUENCY 999
+#define DEFAULT_THRESHOLD_NS 1000000
 #define MAX_COMMAND_BYTES 16384
 #define POSSIBLE_US (5 * G_USEC_PER_SEC)
 /* For "auto": DWARF, unless the unwinder does not know the registers of this architecture. */
@@ -205,6 +206,13 @@ static bool parse_memory_pid(struct parse *parse, GVariant *value, GError **erro
 	return check_pid(g_variant_get_uint32(value), error);
 }
 
+static bool parse_max_sleeps(struct parse *parse, GVariant *value, GError **error)
+{
+	(void)error;
+	parse->options->off_cpu_max_rate = g_variant_get_uint32(value);
+	return true;
+}
+
 #define FIELD(name) NULL, offsetof(struct options, name)
 
 /* If parse is NULL, the value is stored unchanged. */
@@ -213,17 +221,31 @@ static const struct {
 	bool (*parse)(struct parse *parse, GVariant *value, GError **error);
 	size_t offset; /* offset of a bool ("b") or uint64_t ("t") in struct options */
 } keys[] = {
-	{ "append", "b", FIELD(append) },         { "call-graph", "s", parse_call_graph },
-	{ "children", "b", FIELD(children) },     { "command", "aay", parse_command },
-	{ "events", "as", keep_events },          { "frequency", "u", parse_frequency },
-	{ "kernel", "b", parse_kernel },          { "lifetime", "h", parse_lifetime },
-	{ "max-bytes", "t", FIELD(max_bytes) },   { "max-duration", "t", FIELD(max_duration_ns) },
-	{ "max-rate", "t", FIELD(max_rate) },     { "memory", "b", FIELD(memory) },
-	{ "memory-min", "t", FIELD(memory_min) }, { "memory-mmap", "b", FIELD(memory_mmap) },
-	{ "memory-pid", "u", parse_memory_pid },  { "memory-sample", "t", FIELD(memory_sample) },
-	{ "paused", "b", FIELD(paused) },         { "pids", "au", parse_pids },
-	{ "policy", "s", parse_policy },          { "ring-bytes", "t", FIELD(ring_bytes) },
-	{ "switch", "h", parse_switch },          { "system", "b", FIELD(system) },
+	{ "append", "b", FIELD(append) },
+	{ "call-graph", "s", parse_call_graph },
+	{ "children", "b", FIELD(children) },
+	{ "command", "aay", parse_command },
+	{ "events", "as", keep_events },
+	{ "frequency", "u", parse_frequency },
+	{ "kernel", "b", parse_kernel },
+	{ "lifetime", "h", parse_lifetime },
+	{ "max-bytes", "t", FIELD(max_bytes) },
+	{ "max-duration", "t", FIELD(max_duration_ns) },
+	{ "max-rate", "t", FIELD(max_rate) },
+	{ "memory", "b", FIELD(memory) },
+	{ "memory-min", "t", FIELD(memory_min) },
+	{ "memory-mmap", "b", FIELD(memory_mmap) },
+	{ "memory-pid", "u", parse_memory_pid },
+	{ "memory-sample", "t", FIELD(memory_sample) },
+	{ "off-cpu", "b", FIELD(off_cpu) },
+	{ "off-cpu-max-rate", "u", parse_max_sleeps },
+	{ "off-cpu-threshold", "t", FIELD(off_cpu_threshold_ns) },
+	{ "paused", "b", FIELD(paused) },
+	{ "pids", "au", parse_pids },
+	{ "policy", "s", parse_policy },
+	{ "ring-bytes", "t", FIELD(ring_bytes) },
+	{ "switch", "h", parse_switch },
+	{ "system", "b", FIELD(system) },
 };
 
 static bool parse_option(struct parse *parse, const char *key, GVariant *value, GError **error)
@@ -371,11 +393,15 @@ bool options_parse(GVariant *variant, GUnixFDList *fds, struct options **ret_opt
 	options->frequency = DEFAULT_FREQUENCY;
 	options->call_graph = BEST_CALL_GRAPH;
 	options->lifetime_fd = options->switch_fd = -1;
+	options->off_cpu_threshold_ns = DEFAULT_THRESHOLD_NS;
 	ok = parse_all(&parse, variant, error);
 	if (ok && options->system == (options->n_pids > 0))
 		ok = broker_fail(error, BROKER_ERROR_INVALID_OPTION,
 				 "either \"system\" or \"pids\" says what to record; %s",
 				 options->system ? "both were given" : "neither was given");
+	if (ok && options->off_cpu_max_rate && !options->off_cpu)
+		ok = broker_fail(error, BROKER_ERROR_INVALID_OPTION,
+				 "option \"off-cpu-max-rate\" needs \"off-cpu\"");
 	ok = ok && check_memory(options, error) && parse_events(&parse, error);
 	g_clear_pointer(&parse.events, g_variant_unref);
 	if (!ok) {

@@ -25,6 +25,7 @@
 #include "base/clock.h"
 #include "daemon/files/buffer.h"
 #include "daemon/files/cgroups.h"
+#include "daemon/files/stack.h"
 #include "daemon/files/status.h"
 #include "daemon/process-access.h"
 
@@ -347,7 +348,8 @@ static int flush(struct snapshot *snapshot)
 	return 0;
 }
 
-/* `number`: the pid; if negative, the memory usage of process -number is read in the bare way. */
+/* `number`: the pid; if negative, the memory usage of process -number is read in the bare way. A
+ * thread has a directory like a process. */
 static int add_process(struct snapshot *snapshot, int proc, int32_t number)
 {
 	const pid_t pid = abs(number);
@@ -364,6 +366,10 @@ static int add_process(struct snapshot *snapshot, int proc, int32_t number)
 		return 0;
 	if (!snapshot->request->n_usage_pids)
 		read_process(snapshot, dir, pid);
+	else if (snapshot->request->stacks && number > 0 && !is_bare(snapshot, dir, pid))
+		stack_add(&snapshot->buffer, dir, pid);
+	else if (snapshot->request->stacks)
+		return 0;
 	/* Reading smaps_rollup walks the page tables under a lock of the process's memory, which
 	 * another thread may hold. If this must be avoided, use statm. */
 	else if (number < 0 || is_bare(snapshot, dir, pid) ||

@@ -109,6 +109,7 @@ static const int allowed[] = {
 	SCMP_SYS(rt_sigreturn),  SCMP_SYS(rt_sigprocmask),
 	SCMP_SYS(rt_sigaction),  SCMP_SYS(restart_syscall),
 	SCMP_SYS(exit),          SCMP_SYS(exit_group),
+	SCMP_SYS(pread64),
 };
 
 static const int allowed_for_client[] = {

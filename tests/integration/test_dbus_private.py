@@ -459,6 +459,23 @@ def test_switch(rights, profd, file, capture, profcapture, busy):
     assert_sampled(profcapture, capture, begin, end)
 
 
+def test_waits_by_task(rights, profd, file, capture, profcapture, spawn):
+    """With events of the threads, also of those that start later, waits have stacks too."""
+    ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    target = spawn("sh", "-c", "while :; do sleep 0.02; sleep 0.3; done")
+    path = profd.create({"pids": variant("au", [target.pid]), "switch": variant("h", 1), "off-cpu": variant("b", True)}, file, theirs.fileno())
+    theirs.close()
+    profd.session(path, "Start")
+    ours.send(SWITCH.pack(SWITCH_MAGIC, 1, 1))
+    assert SWITCH.unpack(ours.recv(100)) == (SWITCH_MAGIC, 1, 1)
+    time.sleep(1.5)
+    profd.session(path, "Stop")
+    profd.wait("Finished", path)
+    rows = profcapture.json("sql", capture, "SELECT comm, stack_source, user_stop, duration FROM wait")["data"]["rows"]
+    found = {row["stack_source"] for row in rows if row["user_stop"] == "root"}
+    assert {"copied", "late"} <= found, rows
+
+
 THREADS = """
 #include <pthread.h>
 #include <stdio.h>
@@ -740,8 +757,9 @@ send(WARNING, struct.pack("32s480s", b"lied", b""))
 @pytest.mark.parametrize("script", [
     "send(FINISHED, struct.pack('IIiI', 1, 0, 0, 2**31) + b'x' * 176)",  # losses that do not exist
     "send(IMAGE, struct.pack('5QiI', 1, 0, 0, 0, 0, 1, 2**31) + b'/bin/sh')",
-    "send(MEMORY_USAGE, struct.pack('IIi', 1, 1, 1))",  # allocations were not requested
-    "send(MEMORY_USAGE, struct.pack('II', 1, 2**31))",
+    "send(MEMORY_USAGE, struct.pack('IIIi', 1, 0, 1, 1))",  # allocations were not requested
+    "send(MEMORY_USAGE, struct.pack('IIIi', 1, 1, 1, 1))",  # nor waits
+    "send(MEMORY_USAGE, struct.pack('III', 1, 0, 2**31))",
     "send(IMAGE, struct.pack('5QiI', 1, 0, 0, 0, 0, -1, 7) + b'/bin/sh')",
     "send(IMAGE, struct.pack('5QiI', 1, 0, 0, 0, 0, 1, 7) + b'\\0\\xff/../x')",
     "send(SNAPSHOT, struct.pack('IiII', 1, -5, 0, 0))",

@@ -184,8 +184,8 @@ static void task(struct build *build, uint64_t time, uint64_t thread, uint64_t e
 	BUILD(build, PROF_TABLE_TASK, T(time), N(thread), N(event), N(0), PROF_NULL, N(0));
 }
 
-/* Ends and durations of waits. A slice from 100 to 200 has none of the first two and the last, and a part
- * of the others. */
+/* Ends and durations of waits. A slice from 100 to 200 has none of the first two and the last, and
+ * a part of the others. */
 static const uint64_t wait_rows[][2] = { { 90, 10 },  { 100, 10 },  { 120, 60 },
 					 { 160, 10 }, { 270, 110 }, { 290, 80 } };
 

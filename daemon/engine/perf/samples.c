@@ -163,8 +163,7 @@ static void remember(struct samples *samples, struct samples_chain *last,
 	}
 }
 
-/* Returns the stack of a sample; 0 if it has none. */
-static uint32_t add_stack(struct samples *samples, const struct sample *sample, struct maps **maps)
+uint32_t samples_add_stack(struct samples *samples, const struct sample *sample, struct maps **maps)
 {
 	struct samples_chain *last = &samples->chains[sample->thread->row.id % SAMPLES_CACHE];
 	const struct unwind_stack *user = &sample->user;
@@ -262,8 +261,12 @@ static void emit(const struct sample *sample, struct maps **maps, void *data)
 	struct output *output = samples->output;
 	uint32_t stack;
 
+	if (sample->wait) {
+		samples->keep_wait(sample, maps, samples->wait_data);
+		return;
+	}
 	count(samples, &sample->user);
-	stack = add_stack(samples, sample, maps);
+	stack = samples_add_stack(samples, sample, maps);
 	tasks_need(samples->tasks, sample->thread);
 	output_need(output, sample->source);
 	output_add(output, PROF_TABLE_SAMPLE,
@@ -352,7 +355,7 @@ void samples_finalize(struct samples *samples)
 }
 
 void samples_add(struct samples *samples, const struct record *record, struct thread *thread,
-		 struct row *source)
+		 struct row *source, struct wait *wait)
 {
 	struct chain chain = split_chain(&record->sample);
 	struct sample sample = {
@@ -363,6 +366,7 @@ void samples_add(struct samples *samples, const struct record *record, struct th
 		.in_kernel = record->cpumode == PERF_RECORD_MISC_KERNEL,
 		.thread = thread,
 		.source = source,
+		.wait = wait,
 	};
 
 	if (chain.n_kernel == 0 && chain.n_user == 0) {

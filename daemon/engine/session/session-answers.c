@@ -49,8 +49,13 @@ static bool apply_snapshot(struct session *session, const struct message_snapsho
 			    "Mapping the snapshot of /proc failed: %s", prof_strerror(-errno));
 		return false;
 	}
-	whole = answer->pid == MESSAGE_SNAPSHOT_USAGE;
-	if (whole)
+	whole = answer->pid == MESSAGE_SNAPSHOT_USAGE || answer->pid == MESSAGE_SNAPSHOT_STACKS;
+	if (answer->pid == MESSAGE_SNAPSHOT_STACKS) {
+		if (session->events.waits && answer->serial == session->stacks_serial) {
+			session->stacks_serial = 0;
+			waits_receive(&session->waits, bytes, status.st_size);
+		}
+	} else if (whole)
 		memory_usage_receive(&session->memory_usage, answer->serial, bytes, status.st_size);
 	else
 		whole = scan_apply(&session->scan, bytes, status.st_size, answer->pid,

@@ -34,7 +34,8 @@
  * to the broker. */
 #define ALLOCATIONS_NS (20000 * MS)
 #define PIECE_NS (50 * MS)
-#define MAX_STILL 10 /* consecutive pieces without progress end the step */
+#define STACKS_PATIENCE_NS (1000 * MS) /* waits are not written before their stacks arrive */
+#define MAX_STILL 10                   /* consecutive pieces without progress end the step */
 
 /* ---- The side band --------------------------------------------------------------------------- */
 
@@ -266,6 +267,8 @@ static void close_cpus(struct session *session)
 		all_known = all_known && cpu->switches.tid != -1;
 		session_close_cpu(session, cpu, now_ns);
 	}
+	if (session->events.waits)
+		waits_end_all(&session->waits, now_ns);
 	switches_note_all(&session->tasks, all_known, now_ns);
 }
 
@@ -311,6 +314,10 @@ static void lose_sample(const struct sample *sample, void *data)
 {
 	struct session *session = data;
 
+	if (sample->wait) {
+		waits_lose(&session->waits, sample->wait);
+		return;
+	}
 	session->events.n_samples--;
 	loss_add_cpu(&session->losses, sample->cpu, false, PROF_LOSS_UNWIND_BACKLOG, 1,
 		     sample->time_ns, sample->time_ns);
@@ -331,6 +338,81 @@ static void finish_samples(struct session *session)
 		sample_queue_run(&session->samples.queue, answered ? clock_now() : UINT64_MAX);
 	}
 	sample_queue_end(&session->samples.queue, lose_sample, session);
+}
+
+/* ---- Waits ----------------------------------------------------------------------------------- */
+
+static void open_waits(struct session *session)
+{
+	if (!session->config.off_cpu)
+		return;
+	waits_init(&session->waits, &session->samples);
+	session->events.waits = &session->waits;
+}
+
+/* Adapts how many stacks of waits are copied. Stops recording them if that would cost too much. */
+static void pace_waits(struct session *session, uint64_t now_ns)
+{
+	const struct events *events = &session->events;
+	uint64_t elapsed_ns = now_ns - session->start_ns, sleeps = 0;
+	uint32_t max_rate = session->config.off_cpu_max_rate, position = 0;
+	char text[160];
+	double rate;
+
+	while (position < events->n_sources && !events->sources[position]->message.off_cpu)
+		position++;
+	for (guint i = 0; i < session->cpus.all->len; i++) {
+		struct cpu *cpu = g_ptr_array_index(session->cpus.all, i);
+
+		cpu_pace_copies(cpu, position, now_ns);
+		sleeps += cpu->n_sleeps;
+	}
+	if (session->checked_sleeps || max_rate == 0 || elapsed_ns < 1000 * MS)
+		return;
+	session->checked_sleeps = true;
+	rate = (double)sleeps * 1e9 / (double)elapsed_ns;
+	if (rate <= max_rate)
+		return;
+	for (guint i = 0; i < session->cpus.all->len; i++)
+		cpu_stop_sleeps(g_ptr_array_index(session->cpus.all, i), position);
+	snprintf(
+		text, sizeof(text),
+		"threads sleep %.0f times a second: after the first second, where they wait is not "
+		"recorded (--off-cpu records it)",
+		rate);
+	session_warn(session, "off-cpu", text);
+}
+
+/* Requests the stacks of threads that sleep for a while and have none. */
+static void request_stacks(struct session *session, uint64_t now_ns)
+{
+	struct message_usage_request request = { .stacks = 1 };
+	int32_t tids[WAITS_MAX_REQUESTED];
+
+	if (session->stacks_serial && now_ns - session->stacks_ns >= STACKS_PATIENCE_NS) {
+		waits_give_up(&session->waits);
+		session->stacks_serial = 0;
+	}
+	if (session->stacks_serial)
+		return;
+	request.n =
+		waits_request(&session->waits, now_ns, session->config.off_cpu_threshold_ns, tids);
+	if (request.n == 0)
+		return;
+	request.serial = session->stacks_serial = ++session->serial;
+	session->stacks_ns = now_ns;
+	channel_send(&session->channel, MESSAGE_USAGE_REQUEST, &request, sizeof(request), tids,
+		     request.n * sizeof(tids[0]));
+}
+
+static uint64_t drain_waits(struct session *session, uint64_t limit_ns, uint64_t now_ns)
+{
+	if (!session->events.waits)
+		return limit_ns;
+	pace_waits(session, now_ns);
+	if (!session->behind && !session->paused)
+		request_stacks(session, now_ns);
+	return limit_ns;
 }
 
 /* ---- Collectors ------------------------------------------------------------------------------ */
@@ -508,6 +590,11 @@ const struct source session_sources[SESSION_SOURCES] = {
 		.is_quiet = are_samples_quiet,
 		.stats = add_sample_stats,
 		.close = finish_samples,
+	},
+	{
+		.name = "waits",
+		.open = open_waits,
+		.drain = drain_waits,
 	},
 	{
 		.name = "processes without allocations",

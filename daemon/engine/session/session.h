@@ -78,6 +78,7 @@ struct session {
 	struct images images;
 	struct kernel kernel;
 	struct samples samples;
+	struct waits waits;
 	struct loss_table losses;
 	struct cpus cpus;
 	struct ticks ticks;
@@ -109,8 +110,11 @@ struct session {
 
 	bool behind; /* the last round ran out of time */
 	bool ending;
-	bool warned_rate; /* the warning about max_rate was sent */
-	uint64_t end_ns;  /* when the end was decided */
+	bool warned_rate;       /* the warning about max_rate was sent */
+	uint32_t stacks_serial; /* of the open request for stacks; 0: none */
+	uint64_t stacks_ns;     /* when it was sent */
+	bool checked_sleeps;    /* their rate was compared with off_cpu_max_rate */
+	uint64_t end_ns;        /* when the end was decided */
 	enum engine_reason reason;
 	GError *failure; /* the error that ended the session; NULL: none */
 };
@@ -160,7 +164,7 @@ bool session_start_sampling(struct session *session, GError **error);
 bool session_enable_again(struct session *session, GError **error);
 
 /* session-sources.c */
-#define SESSION_SOURCES 5u
+#define SESSION_SOURCES 6u
 #define SESSION_MAX_QUERIES 64u /* snapshots of single processes that may be requested at once */
 extern const struct source session_sources[SESSION_SOURCES];
 /* Enables the early sources (`early`), or all others. */
