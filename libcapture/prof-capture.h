@@ -445,12 +445,7 @@ enum prof_wait_state {
 };
 /* COPIED: with the switch. LATE: read while the thread slept. SHARED: that of another wait of the
  * thread at the same program counter and stack pointer. */
-enum prof_stack_source {
-	PROF_STACK_NONE,
-	PROF_STACK_COPIED,
-	PROF_STACK_LATE,
-	PROF_STACK_SHARED
-};
+enum prof_stack_source { PROF_STACK_NONE, PROF_STACK_COPIED, PROF_STACK_LATE, PROF_STACK_SHARED };
 enum prof_alloc_kind {
 	PROF_ALLOC_MALLOC,
 	PROF_ALLOC_CALLOC,

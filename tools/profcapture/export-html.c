@@ -400,13 +400,17 @@ static bool write_verdict(struct html *html, GError **error)
 {
 	struct export *export = html->export;
 	g_autoptr(GArray) times = run_times_read(&export->reader, error);
-	struct summary summary = { &export->reader, &export->profile, &export->own, times, false };
+	struct summary summary = { .reader = &export->reader,
+				   .profile = &export->profile,
+				   .own = &export->own,
+				   .times = times };
 	struct out text;
 
 	if (!times)
 		return false;
 	json_begin_array(&html->json, "verdict");
-	if (export_is_time(export) && export->profile.all.weight > 0 && !export->profile.filters) {
+	if (export->reader.metric == READER_CPU && export_is_time(export) &&
+	    export->profile.all.weight > 0 && !export->profile.filters) {
 		g_autofree char *figure = text_duration(export->profile.all.weight);
 		g_autofree char *waited = text_duration(summary_waited_ns(&summary));
 

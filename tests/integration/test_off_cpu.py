@@ -1,0 +1,192 @@
+# SPDX-License-Identifier: BSD-2-Clause-Patent
+"""Waiting: where threads wait, for what, and how long.
+
+Each thread of the program waits in one function and measures the time with its own clock. The clock
+also counts the time in which the thread runs, or is ready to. So the recorded waits are less, by at
+most these times, which the context switches have.
+"""
+import collections
+import os
+import subprocess
+from pathlib import Path
+
+import pytest
+import schema
+from captures import rows
+
+SOURCE = Path(os.environ["PROF_SOURCE_DIR"]) / "tests/tools/waits.c"
+
+
+@pytest.fixture(scope="module")
+def program(tmp_path_factory):
+    path = tmp_path_factory.mktemp("waits") / "waits"
+    subprocess.run(["gcc", "-O2", "-g", "-pthread", SOURCE, "-o", path], check=True)
+    return path
+
+
+@pytest.fixture(scope="module")
+def recorded(profctl, program):
+    """A capture, and what each thread measured: {tid: (function, ns)}."""
+    if os.geteuid() != 0:
+        pytest.skip("needs root")
+    capture = program.with_name("waits.cap")
+    done = profctl("record", "-q", "--off-cpu", "-o", capture, "--", program, program.with_name("data"))
+    lines = [line.split() for line in done.stdout.splitlines()]
+    return capture, {int(tid): (function, int(ns)) for function, tid, ns in lines}
+
+
+def states(profcapture, capture):
+    """{tid: {state: ns}} from the context switches."""
+    query = "SELECT tid, state, sum(duration_ns) AS ns FROM thread_states GROUP BY tid, state"
+    found = collections.defaultdict(collections.Counter)
+    for row in profcapture.json("sql", capture, query)["data"]["rows"]:
+        found[row["tid"]][row["state"]] += row["ns"]
+    return found
+
+
+def waits(profcapture, capture):
+    return profcapture.json("sql", capture, "SELECT * FROM wait")["data"]["rows"]
+
+
+def test_times(profcapture, recorded):
+    """The waits of each thread are its waiting time in the table of switches, exactly."""
+    capture, _ = recorded
+    sums = collections.Counter()
+    for row in waits(profcapture, capture):
+        sums[row["tid"]] += row["duration"]
+    waited = {tid: of["waiting"] for tid, of in states(profcapture, capture).items() if of["waiting"]}
+    assert dict(sums) == waited
+
+
+def test_functions(profcapture, recorded):
+    """Each function waits as long as its threads measured, less what they ran or were ready."""
+    capture, measured = recorded
+    threads = states(profcapture, capture)
+    for tid, (function, ns) in measured.items():
+        report = profcapture.json("report", capture, "--metric", "off-cpu", "--tid", tid, "--limit", 0)
+        schema.check(profcapture, "report", report)
+        assert report["data"]["metric"] == "off-cpu" and report["data"]["unit"] == "ns"
+        found = sum(row["total_weight"] for row in report["data"]["rows"] if row["name"] == function)
+        rest = sum(ns for state, ns in threads[tid].items() if state != "waiting")
+        assert ns - rest <= found + 1e6 and found <= ns, (function, found, ns, rest)
+
+
+def test_stacks(profcapture, recorded):
+    """Nearly all of the waiting time has a stack that reaches the root."""
+    capture, measured = recorded
+    all_ns = rooted = 0
+    for row in waits(profcapture, capture):
+        if row["tid"] not in measured:
+            continue
+        all_ns += row["duration"]
+        rooted += row["duration"] if row["stack_source"] != "none" and row["user_stop"] == "root" else 0
+    assert rooted >= 0.99 * all_ns
+
+
+def test_states(profcapture, recorded):
+    """The states add up to the lifetimes, the causes to the waiting time, and each function waits
+    for its cause."""
+    capture, measured = recorded
+    output = profcapture.json("report", capture, "--by", "state", "--limit", 0)
+    schema.check(profcapture, "report", output)
+    data = output["data"]
+    assert sum(row["time_ns"] for row in data["rows"]) == data["total_ns"]
+    assert sum(row["time_ns"] for row in data["causes"]) == data["waited_ns"]
+    causes = collections.defaultdict(collections.Counter)
+    for row in data["places"]:
+        causes[row["function"]][row["cause"]] += row["time_ns"]
+    for function in {function for function, _ in measured.values()}:
+        assert causes[function].most_common(1)[0][0] == function.removeprefix("wait_"), causes[function]
+    text = profcapture("report", capture).stdout
+    assert "Waited " in text and " in wait_" in text
+
+
+def test_ranges(profcapture, recorded):
+    """A range counts the parts of waits that are in it, in report and in cut."""
+    capture, _ = recorded
+    total = profcapture.json("report", capture, "--metric", "off-cpu")["data"]["total_weight"]
+    parts = [profcapture.json("report", capture, "--metric", "off-cpu", *range_)["data"]["total_weight"] for range_ in (["--to", "0.1s"], ["--from", "0.1s"])]
+    assert abs(sum(parts) - total) <= 100  # a nanosecond for each wait at the border
+    piece = capture.with_name("piece.cap")
+    profcapture("cut", capture, "--to", "0.1s", "-o", piece, "--force")
+    assert abs(profcapture.json("report", piece, "--metric", "off-cpu")["data"]["total_weight"] - parts[0]) <= 100
+
+
+def test_exports(profcapture, recorded):
+    """Exports and diff count waits like report."""
+    capture, _ = recorded
+    total = profcapture.json("report", capture, "--metric", "off-cpu")["data"]["total_weight"]
+    folded = profcapture("export", capture, "--to", "folded", "--metric", "off-cpu").stdout
+    assert sum(int(line.rsplit(" ", 1)[1]) for line in folded.splitlines()) == total
+    both = profcapture.json("report", capture, "--metric", "wall")["data"]["total_weight"]
+    cpu = profcapture.json("report", capture)["data"]["total_weight"]
+    assert both == total + cpu
+    diff = profcapture.json("diff", capture, capture, "--metric", "off-cpu", check=8)  # too few waits
+    assert diff["data"]["event"] == "off-cpu" and diff["data"]["rows"]
+
+
+IDLE = """
+#include <pthread.h>
+#include <unistd.h>
+
+static int pipes[2];
+
+__attribute__((noinline)) static void wait_long(void)
+{
+	char byte;
+
+	if (read(pipes[0], &byte, 1) == 1)
+		pause();
+}
+
+static void *run(void *data)
+{
+	wait_long();
+	return data;
+}
+
+int main(void)
+{
+	pthread_t thread;
+
+	if (pipe(pipes) != 0 || pthread_create(&thread, NULL, run, NULL) != 0)
+		return 1;
+	if (write(1, "x", 1) == 1)
+		pthread_join(thread, NULL);
+	return 0;
+}
+"""
+
+
+@pytest.mark.parametrize("plain", [False, True])
+def test_sleepers(profctl, profcapture, plain, require, tmp_path, spawn):
+    """A thread that sleeps all the time has a stack too, also without privilege."""
+    require(root=True)
+    (tmp_path / "idle.c").write_text(IDLE)
+    subprocess.run(["gcc", "-O2", "-g", "-pthread", tmp_path / "idle.c", "-o", tmp_path / "idle"], check=True)
+    for folder in (tmp_path, *tmp_path.parents[:2]):
+        folder.chmod(0o755)
+    prefix = ["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups"] if plain else []
+    idle = spawn(*prefix, tmp_path / "idle", stdout=subprocess.PIPE)
+    assert idle.stdout.read(1)
+    shared = tmp_path / "open"
+    shared.mkdir(mode=0o777)
+    shared.chmod(0o777)
+    capture = shared / "idle.cap"
+    profctl("record", "-q", "--bus", "private", "--off-cpu", "-o", capture, "-p", idle.pid, "-d", 1, "-F", 0, prefix=prefix)
+    found = {row["stack_source"]: row for row in waits(profcapture, capture) if row["syscall"] == "read"}
+    row = found["late"]
+    assert row["user_stop"] == "root" and row["object"].startswith("pipe:") and row["duration"] > 0.8e9
+    data = profcapture.json("report", capture, "--by", "state", "--limit", 0)["data"]
+    assert ("wait_long", "read") in {(row["function"], row["call"]) for row in data["places"]}
+
+
+def test_absent(profctl, profcapture, program, tmp_path):
+    """Without the option, the message says how to record it."""
+    capture = tmp_path / "none.cap"
+    profctl("record", "-q", "--no-off-cpu", "-o", capture, "--", "sleep", "0.1")
+    done = profcapture("report", capture, "--metric", "off-cpu", check=6)
+    assert "--off-cpu" in done.stderr
+    assert rows(profcapture, capture, "wait") == []
+    done = profctl("record", "--off-cpu", "--no-off-cpu", "--", "true", check=2)
+    assert "exclude" in done.stderr
