@@ -302,6 +302,7 @@ static void add_pending(struct samples *samples, const struct record_sample *rec
 	struct unwind_job *job = &samples->jobs[samples->n_pending];
 
 	row_ref(&sample->thread->row);
+	samples->pending_maps[samples->n_pending] = maps_ref(process->maps);
 	samples->pending[samples->n_pending++] = *sample;
 	*job = (struct unwind_job){
 		.input = {
@@ -347,6 +348,8 @@ void samples_finalize(struct samples *samples)
 	if (n == 0)
 		return;
 	unwind_run_together(samples->unwind, samples->jobs, n);
+	for (i = 0; i < n; i++)
+		maps_unref(samples->pending_maps[i]);
 	for (i = 0; i < n; i++) {
 		finalize(samples, &samples->pending[i], &samples->jobs[i]);
 		row_unref(&samples->pending[i].thread->row);

@@ -42,7 +42,8 @@ struct samples {
 	struct sample_queue queue;
 	/* Samples to be walked together; their stacks are still in the rings. */
 	struct sample pending[WALK_TOGETHER];
-	struct unwind_job jobs[WALK_TOGETHER]; /* jobs[i] is for pending[i] */
+	struct unwind_job jobs[WALK_TOGETHER];    /* jobs[i] is for pending[i] */
+	struct maps *pending_maps[WALK_TOGETHER]; /* of jobs[i]; a written wait may replace them */
 	size_t n_pending;
 	struct image *cut, *deeper;    /* created on first use */
 	uint64_t ips[SAMPLES_MAX_IPS]; /* for the kernel's chain */
