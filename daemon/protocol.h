@@ -212,6 +212,17 @@ struct message_peer {
 	uint32_t protocol;  /* enum peer_protocol */
 };
 
+#define ENGINE_STACK_SOURCES 5u /* enum prof_stack_source */
+
+/* Which waits have stacks. */
+enum engine_off_cpu {
+	ENGINE_OFF_CPU_NONE,
+	ENGINE_OFF_CPU_OWN,     /* those that last until the stack is read */
+	ENGINE_OFF_CPU_FULL,    /* short ones, too */
+	ENGINE_OFF_CPU_STOPPED, /* those of the first second: sleeps were too frequent */
+	ENGINE_OFF_CPU_KINDS
+};
+
 enum engine_reason {
 	ENGINE_REASON_STOPPED,
 	ENGINE_REASON_CLIENT_GONE,
@@ -368,6 +379,8 @@ struct message_finished {
 	uint64_t samples, events, lost, missed_ticks, bytes;
 	uint64_t start_ns, stop_ns; /* CLOCK_MONOTONIC: sampling was enabled, disabled */
 	uint64_t unwind_complete, unwind_truncated, unwind_guessed, unwind_none, unwind_no_memory;
+	uint64_t off_cpu;                        /* enum engine_off_cpu */
+	uint64_t slept_ns[ENGINE_STACK_SOURCES]; /* in waits, by enum prof_stack_source */
 	uint64_t excluded
 		/* number of processes without allocations, by enum engine_excluded */
 		[ENGINE_EXCLUDED_KINDS];

@@ -444,8 +444,16 @@ enum prof_wait_state {
 	PROF_WAIT_TRACED
 };
 /* COPIED: with the switch. LATE: read while the thread slept. SHARED: that of another wait of the
- * thread at the same program counter and stack pointer. */
-enum prof_stack_source { PROF_STACK_NONE, PROF_STACK_COPIED, PROF_STACK_LATE, PROF_STACK_SHARED };
+ * thread at the same program counter and stack pointer. RACED: none, because the thread ran before
+ * its stack was read. */
+enum prof_stack_source {
+	PROF_STACK_NONE,
+	PROF_STACK_COPIED,
+	PROF_STACK_LATE,
+	PROF_STACK_SHARED,
+	PROF_STACK_RACED,
+	PROF_STACK_SOURCES
+};
 enum prof_alloc_kind {
 	PROF_ALLOC_MALLOC,
 	PROF_ALLOC_CALLOC,

@@ -74,7 +74,9 @@ static const char *const counter_kinds[] = { "gauge", "sum", NULL };
 static const char *const jit_events[] = { "load", "move", "unload", NULL };
 static const char *const wait_states[] = { "unknown", "sleeping", "uninterruptible",
 					   "stopped", "traced",   NULL };
-static const char *const stack_sources[] = { "none", "copied", "late", "shared", NULL };
+static const char *const stack_sources[] = {
+	"none", "copied", "late", "shared-out", "raced", NULL
+};
 static const char *const loss_causes[] = {
 	"perf-ring",      "perf-lost-samples", "throttled",
 	"ticks-missed",   "side-band",         "cpu-offline",

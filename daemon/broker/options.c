@@ -454,7 +454,7 @@ void options_free(struct options *options)
 /* The events and rights that profd has, found by opening events. */
 struct possible {
 	GPtrArray *events; /* static names */
-	bool system, kernel;
+	bool system, kernel, off_cpu;
 	gint64 until_us; /* time of the next check, because sysctls may change */
 };
 
@@ -472,6 +472,7 @@ static const struct possible *find_possible(void)
 		if (event_parse(NULL, *name, &event, NULL) && perf_event_works(&event))
 			g_ptr_array_add(possible.events, (char *)*name);
 	perf_rights(&possible.system, &possible.kernel);
+	possible.off_cpu = perf_sleep_id(&event) != 0;
 	possible.until_us = now_us + POSSIBLE_US;
 	return &possible;
 }
@@ -493,5 +494,14 @@ GVariant *options_capabilities(bool system, bool kernel)
 	g_variant_dict_insert(&dict, "ring-bytes", "t", (guint64)PERF_RING_BUDGET);
 	g_variant_dict_insert(&dict, "kernel", "b", kernel && possible->kernel);
 	g_variant_dict_insert(&dict, "system", "b", system && possible->system);
+	g_variant_dict_insert(&dict, "off-cpu", "s",
+			      BEST_CALL_GRAPH != ENGINE_CALL_GRAPH_DWARF ? "none"
+			      : possible->off_cpu                        ? "full"
+									 : "own");
+	if (BEST_CALL_GRAPH != ENGINE_CALL_GRAPH_DWARF)
+		g_variant_dict_insert(&dict, "off-cpu-reason", "s",
+				      "stacks are not unwound on this architecture");
+	else if (!possible->off_cpu)
+		g_variant_dict_insert(&dict, "off-cpu-reason", "s", PERF_NO_SLEEPS);
 	return g_variant_dict_end(&dict);
 }

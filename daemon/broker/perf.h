@@ -63,6 +63,8 @@ uint64_t perf_wakeup_id(void);
 /* Finds the tracepoint that reports sleeps. *ret_event: it, for the plan's last event. Returns its
  * id; 0 if it cannot be recorded here. */
 uint64_t perf_sleep_id(struct event *ret_event);
+#define PERF_NO_SLEEPS \
+	"the tracepoint sched:sched_switch needs root or the system service, and tracefs"
 /* Reports whether this process may open CPU-wide events, and whether it may record the kernel. */
 void perf_rights(bool *ret_system, bool *ret_kernel);
 

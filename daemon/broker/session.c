@@ -549,9 +549,7 @@ static void plan_sleeps(struct session *session)
 	if (!plan->sleep_id && !options->off_cpu_max_rate)
 		session->listener->warning(
 			session, "off-cpu",
-			"where threads wait is recorded only for waits of 0.1 s or "
-			"longer: the others need root or the system service, and "
-			"tracefs",
+			"where threads wait is recorded only for waits of 0.1 s or longer: " PERF_NO_SLEEPS,
 			session->data);
 }
 

@@ -6,7 +6,9 @@ also counts the time in which the thread runs, or is ready to. So the recorded w
 most these times, which the context switches have.
 """
 import collections
+import json
 import os
+import re
 import subprocess
 from pathlib import Path
 
@@ -101,6 +103,29 @@ def test_states(profcapture, recorded):
     assert "Waited " in text and " in wait_" in text
 
 
+def test_wall(profcapture, recorded):
+    """The states of each thread add up to the time from its fork to its exit."""
+    capture, measured = recorded
+    lived = {}
+    for row in rows(profcapture, capture, "task"):
+        if row["event"] in ("fork", "exit") and row["tid"] in measured:
+            lived.setdefault(row["tid"], {})[row["event"]] = row["time_ns"]
+    sums = states(profcapture, capture)
+    assert set(lived) == set(measured)
+    for tid, times in lived.items():
+        wall = times["exit"] - times["fork"]
+        assert abs(sum(sums[tid].values()) - wall) <= 0.005 * wall
+
+
+def test_stopped(profctl, profcapture, require, tmp_path):
+    """A stopped process is in a state of its own."""
+    require(root=True)
+    capture = tmp_path / "stopped.cap"
+    profctl("record", "-q", "--off-cpu", "-o", capture, "--", "sh", "-c", "sleep 0.1 & kill -STOP $!; sleep 0.6; kill -CONT $!; wait")
+    found = {row["state"]: row["time_ns"] for row in profcapture.json("report", capture, "--by", "state")["data"]["rows"]}
+    assert 0.5e9 < found["stopped"] and found["sleeping"] > 0.5e9
+
+
 def test_ranges(profcapture, recorded):
     """A range counts the parts of waits that are in it, in report and in cut."""
     capture, _ = recorded
@@ -179,6 +204,28 @@ def test_sleepers(profctl, profcapture, plain, require, tmp_path, spawn):
     assert row["user_stop"] == "root" and row["object"].startswith("pipe:") and row["duration"] > 0.8e9
     data = profcapture.json("report", capture, "--by", "state", "--limit", 0)["data"]
     assert ("wait_long", "read") in {(row["function"], row["call"]) for row in data["places"]}
+
+
+def test_default(profctl, require, tmp_path):
+    """Waits of commands are recorded, those of the system only on request. The summary says which."""
+    require(root=True)
+    tmp_path.chmod(0o777)
+    for folder in (tmp_path, *tmp_path.parents[:2]):
+        folder.chmod(folder.stat().st_mode | 0o755)
+
+    def record(*options, prefix=()):
+        done = profctl("record", "--json", "--bus", "private", "--force", "--no-symbols", "-o", tmp_path / "x.cap", *options, prefix=prefix)
+        output = json.loads(done.stdout.splitlines()[-1])
+        schema.check(profctl, "record", output)
+        return output["data"]["off_cpu"], done.stderr
+
+    found, said = record("--", "sleep", "0.3")
+    assert found["recorded"] == "full" and found["copied_ns"] + found["late_ns"] > 0.25e9
+    assert re.search(r"^Threads waited [\d.]+ m?s; [\d.]+ % of that has a stack \([\d.]+ % raced, [\d.]+ % none\)\.$", said, re.M)
+    found, said = record("--system", "-d", "0.2")
+    assert found["recorded"] == "none" and "(--off-cpu records it)" in said
+    found, said = record("--", "sleep", "0.5", prefix=["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups"])
+    assert found["recorded"] == "own" and found["late_ns"] > 0 and "short waits need root" in said
 
 
 def test_absent(profctl, profcapture, program, tmp_path):

@@ -8,11 +8,14 @@
  */
 #define _GNU_SOURCE
 #include <fcntl.h>
+#include <linux/userfaultfd.h>
 #include <poll.h>
 #include <pthread.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <sys/ioctl.h>
+#include <sys/mman.h>
 #include <sys/socket.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
@@ -20,10 +23,13 @@
 #include <unistd.h>
 
 #define TURNS 60
+#define PAGE 4096
 
 static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
 static int pipes[2], polled[2], sockets[2];
 static const char *file;
+static volatile char *pages; /* of which another thread fills in one after a fault; NULL: none */
+static int faults = -1;
 
 struct waiter {
 	const char *name;
@@ -111,6 +117,46 @@ __attribute__((noinline)) static void wait_process(void)
 	check(waitpid(child, NULL, 0) == child);
 }
 
+__attribute__((noinline)) static void wait_fault(void)
+{
+	static int turn;
+
+	check(pages[turn++ * PAGE] == 0);
+}
+
+static void *fill(void *data)
+{
+	static char page[PAGE];
+	struct uffd_msg message;
+
+	for (int i = 0; i < TURNS; i++) {
+		check(read(faults, &message, sizeof(message)) == sizeof(message));
+		nap(2000000);
+		check(ioctl(faults, UFFDIO_COPY,
+			    &(struct uffdio_copy){ .dst = message.arg.pagefault.address &
+							  ~(uint64_t)(PAGE - 1),
+						   .src = (uintptr_t)page,
+						   .len = PAGE }) == 0);
+	}
+	return data;
+}
+
+/* Leaves `pages` alone if the kernel does not permit it. */
+static void watch_faults(void)
+{
+	void *memory = mmap(NULL, TURNS * PAGE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS,
+			    -1, 0);
+
+	faults = (int)syscall(SYS_userfaultfd, O_CLOEXEC);
+	if (memory != MAP_FAILED && faults >= 0 &&
+	    ioctl(faults, UFFDIO_API, &(struct uffdio_api){ .api = UFFD_API }) == 0 &&
+	    ioctl(faults, UFFDIO_REGISTER,
+		  &(struct uffdio_register){
+			  .range = { .start = (uintptr_t)memory, .len = TURNS * PAGE },
+			  .mode = UFFDIO_REGISTER_MODE_MISSING }) == 0)
+		pages = memory;
+}
+
 static void *run(void *data)
 {
 	struct waiter *waiter = data;
@@ -144,21 +190,29 @@ int main(int argc, char **argv)
 		{ .name = "wait_poll", .wait = wait_poll },
 		{ .name = "wait_file", .wait = wait_file },
 		{ .name = "wait_process", .wait = wait_process },
+		{ .name = "wait_fault", .wait = wait_fault },
 	};
-	const size_t n = sizeof(waiters) / sizeof(waiters[0]);
-	pthread_t feeder;
+	size_t n = sizeof(waiters) / sizeof(waiters[0]);
+	pthread_t feeder, filler;
 
 	if (argc != 2)
 		return 2;
 	file = argv[1];
 	check(pipe(pipes) == 0 && pipe(polled) == 0 &&
 	      socketpair(AF_UNIX, SOCK_STREAM, 0, sockets) == 0);
+	watch_faults();
+	if (pages)
+		check(pthread_create(&filler, NULL, fill, NULL) == 0);
+	else
+		n--; /* wait_fault */
 	for (size_t i = 0; i < n; i++)
 		check(pthread_create(&waiters[i].thread, NULL, run, &waiters[i]) == 0);
 	check(pthread_create(&feeder, NULL, feed, NULL) == 0);
 	for (size_t i = 0; i < n; i++)
 		pthread_join(waiters[i].thread, NULL);
 	pthread_join(feeder, NULL);
+	if (pages)
+		pthread_join(filler, NULL);
 	for (size_t i = 0; i < n; i++)
 		printf("%s %d %lu\n", waiters[i].name, waiters[i].tid,
 		       (unsigned long)waiters[i].ns);

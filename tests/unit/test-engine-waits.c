@@ -158,10 +158,14 @@ static size_t put_stack(uint8_t *bytes, uint64_t time_ns, uint64_t done_ns, uint
 					      .bytes = 64,
 					      .syscall = "read",
 					      .object = "pipe:[1]" };
+	struct snapshot_record end = { .kind = SNAPSHOT_END };
 
 	memcpy(bytes, &record, sizeof(record));
 	memcpy(bytes + sizeof(record), &stack, sizeof(stack));
-	return sizeof(record) + sizeof(stack) + 64;
+	bytes += sizeof(record) + sizeof(stack) + 64;
+	end.time_ns = done_ns;
+	memcpy(bytes, &end, sizeof(end));
+	return sizeof(record) + sizeof(stack) + 64 + sizeof(end);
 }
 
 /* A stack that was read is used only if the thread slept from before until after. */
@@ -169,11 +173,14 @@ static void test_late(void)
 {
 	static const struct {
 		uint64_t time_ns, done_ns, pc, end_ns;
-		bool used;
+		enum prof_stack_source source;
 	} cases[] = {
-		{ 6000, 6100, 0x400010, 0, true },     { 6000, 6100, 0x400010, 6200, true },
-		{ 6000, 6100, 0x400010, 6050, false }, { 6000, 6100, 0x400010, 6100, false },
-		{ 4000, 6100, 0x400010, 0, false },    { 6000, 6100, 0x400011, 0, false },
+		{ 6000, 6100, 0x400010, 0, PROF_STACK_LATE },
+		{ 6000, 6100, 0x400010, 6200, PROF_STACK_LATE },
+		{ 6000, 6100, 0x400010, 6050, PROF_STACK_RACED },
+		{ 6000, 6100, 0x400010, 6100, PROF_STACK_RACED },
+		{ 4000, 6100, 0x400010, 0, PROF_STACK_NONE },
+		{ 6000, 6100, 0x400011, 0, PROF_STACK_NONE },
 	};
 	uint8_t bytes[1024] = { 0 };
 
@@ -197,12 +204,78 @@ static void test_late(void)
 		sample_queue_run(&stage.parts.samples.queue, UINT64_MAX);
 		parts_finish(&stage.parts);
 		REQUIRE(CHECK_INT(rows_of(&stage.parts, PROF_TABLE_WAIT), 1));
-		CHECK_INT(row(&stage, PROF_WAIT_STACK_SOURCE, 0),
-			  cases[i].used ? PROF_STACK_LATE : PROF_STACK_NONE);
-		CHECK((row(&stage, PROF_WAIT_OBJECT, 0) != 0) == cases[i].used);
+		CHECK_INT(row(&stage, PROF_WAIT_STACK_SOURCE, 0), cases[i].source);
+		CHECK((row(&stage, PROF_WAIT_OBJECT, 0) != 0) ==
+		      (cases[i].source == PROF_STACK_LATE));
+		CHECK_INT(stage.waits.slept_ns[cases[i].source],
+			  (cases[i].end_ns ? cases[i].end_ns : 9000) - 5000);
 		stage_done(&stage);
 		unwind_tables_free(tables);
 	}
+}
+
+/* Another thread of the process is not read soon after a reading that took 2 ms. */
+static void test_pause(void)
+{
+	struct unwind_tables *tables = unwind_tables_new(NULL);
+	int32_t tids[WAITS_MAX_REQUESTED];
+	uint8_t bytes[1024] = { 0 };
+	struct stage stage;
+
+	stage_init(&stage);
+	samples_unwind(&stage.parts.samples, tables, 4096);
+	leave(&stage, 0, 0x400010, 0x7000, 5000);
+	REQUIRE(CHECK_INT(waits_request(&stage.waits, 6000, 1000, tids), 1));
+	waits_receive(&stage.waits, bytes, put_stack(bytes, 6000, 2006000, 0x400010));
+	leave(&stage, 1, 0x400010, 0x8000, 2000000);
+	CHECK_INT(waits_request(&stage.waits, 200000000, 1000, tids), 0);
+	CHECK_INT(waits_request(&stage.waits, 203000000, 1000, tids), 1);
+	waits_give_up(&stage.waits);
+	waits_end_all(&stage.waits, 300000000);
+	sample_queue_run(&stage.parts.samples.queue, UINT64_MAX);
+	parts_finish(&stage.parts);
+	CHECK_INT(rows_of(&stage.parts, PROF_TABLE_WAIT), 2);
+	stage_done(&stage);
+	unwind_tables_free(tables);
+}
+
+/* A wait that ends between a sample and its walk notes in the mappings that they have a row. */
+static void test_mappings(void)
+{
+	struct unwind_tables *tables = unwind_tables_new(NULL);
+	int32_t tids[WAITS_MAX_REQUESTED];
+	uint64_t registers[64] = { 0 };
+	uint8_t bytes[1024] = { 0 };
+	struct stage stage;
+	const struct record sampled = { .kind = RECORD_SAMPLE,
+					.cpumode = PERF_RECORD_MISC_USER,
+					.pid = 10,
+					.tid = 11,
+					.time_ns = 7000,
+					.sample = { .ip = 0x400010,
+						    .registers = registers,
+						    .stack = bytes,
+						    .stack_bytes = 64 } };
+
+	registers[regs_get(REGS_NATIVE)->perf_pc] = 0x400010;
+	stage_init(&stage);
+	samples_unwind(&stage.parts.samples, tables, 4096);
+	leave(&stage, 0, 0x400010, 0x7000, 5000);
+	REQUIRE(CHECK_INT(waits_request(&stage.waits, 6000, 1000, tids), 1));
+	waits_receive(&stage.waits, bytes, put_stack(bytes, 6000, 6100, 0x400010));
+	sample_queue_run(&stage.parts.samples.queue, UINT64_MAX);
+	waits_copy(&stage.waits, stage.threads[1], &sampled);
+	leave(&stage, 1, 0x400010, 0x8000, 6500);
+	waits_end(&stage.waits, stage.threads[0], 7000);
+	CHECK_INT(stage.parts.samples.n_pending, 1);
+	CHECK_INT(stage.parts.samples.jobs[0].maps->mappings[0].start, 0x400000);
+	samples_finalize(&stage.parts.samples);
+	waits_end_all(&stage.waits, 9000);
+	sample_queue_run(&stage.parts.samples.queue, UINT64_MAX);
+	parts_finish(&stage.parts);
+	CHECK_INT(rows_of(&stage.parts, PROF_TABLE_WAIT), 2);
+	stage_done(&stage);
+	unwind_tables_free(tables);
 }
 
 int main(void)
@@ -211,5 +284,7 @@ int main(void)
 	RUN(test_order);
 	RUN(test_shared);
 	RUN(test_late);
+	RUN(test_pause);
+	RUN(test_mappings);
 	return test_end();
 }

@@ -43,15 +43,16 @@ struct pass {
 
 enum { TIME, THREAD, CPU, STACK, METHOD, STOP, WEIGHT, N_COMMON };
 enum { SOURCE = N_COMMON, CGROUP, MODE, N_COLUMNS };
-enum { STATE = N_COMMON, N_WAIT_COLUMNS };
+enum { STATE = N_COMMON, STACK_SOURCE, N_WAIT_COLUMNS };
 static const uint16_t sample_columns[N_COLUMNS] = {
 	PROF_SAMPLE_TIME,        PROF_SAMPLE_THREAD,    PROF_SAMPLE_CPU,    PROF_SAMPLE_STACK,
 	PROF_SAMPLE_USER_METHOD, PROF_SAMPLE_USER_STOP, PROF_SAMPLE_WEIGHT, PROF_SAMPLE_SOURCE,
 	PROF_SAMPLE_CGROUP,      PROF_SAMPLE_MODE,
 };
 static const uint16_t wait_columns[N_WAIT_COLUMNS] = {
-	PROF_WAIT_TIME,        PROF_WAIT_THREAD,    PROF_WAIT_CPU,      PROF_WAIT_STACK,
-	PROF_WAIT_USER_METHOD, PROF_WAIT_USER_STOP, PROF_WAIT_DURATION, PROF_WAIT_STATE,
+	PROF_WAIT_TIME,     PROF_WAIT_THREAD,      PROF_WAIT_CPU,
+	PROF_WAIT_STACK,    PROF_WAIT_USER_METHOD, PROF_WAIT_USER_STOP,
+	PROF_WAIT_DURATION, PROF_WAIT_STATE,       PROF_WAIT_STACK_SOURCE,
 };
 
 /* ---- entities -------------------------------------------------------------------------------- */
@@ -534,9 +535,14 @@ static void count_sample(struct pass *pass, const struct prof_batch *batch, size
 		     array_number_or(&c[STOP], i, PROF_STOP_UNKNOWN));
 	if (is_in_kernel(batch, i, hit->is_wait))
 		amount_add(&profile->kernel, hit->amount);
-	if (hit->is_wait)
-		profile->wait_ns[MIN_OF(array_number_or(&c[STATE], i, PROF_WAIT_UNKNOWN),
-					(uint64_t)PROF_WAIT_TRACED)] += hit->amount.weight;
+	if (hit->is_wait) {
+		uint64_t state = array_number_or(&c[STATE], i, PROF_WAIT_UNKNOWN);
+		uint64_t source = array_number_or(&c[STACK_SOURCE], i, PROF_STACK_NONE);
+
+		profile->wait_ns[MIN_OF(state, (uint64_t)PROF_WAIT_TRACED)] += hit->amount.weight;
+		if (source < PROF_STACK_SOURCES)
+			profile->stack_ns[source] += hit->amount.weight;
+	}
 	if (profile->wants_threads)
 		amount_add(GROWN_AT(profile->threads, struct amount, hit->thread), hit->amount);
 	switch (profile->by) {
@@ -685,6 +691,7 @@ static bool read_samples(struct pass *pass, GError **error)
 		g_array_set_size(profile->counts, 0);
 		memset(profile->unwind, 0, sizeof(profile->unwind));
 		memset(profile->wait_ns, 0, sizeof(profile->wait_ns));
+		memset(profile->stack_ns, 0, sizeof(profile->stack_ns));
 		profile->all = profile->filtered = profile->kernel = (struct amount){ 0 };
 		profile->unresolved = profile->bad_stacks = 0;
 		g_array_set_size(profile->threads, 0);

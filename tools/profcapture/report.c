@@ -313,6 +313,29 @@ static struct summary summary_of(const struct report *report)
 	};
 }
 
+/* Prints how much of the waiting time has a stack. */
+static void print_wait_stacks(const struct report *report, struct out *out)
+{
+	const struct profile *waits = report->reader.metric == READER_CPU ? &report->waits
+									  : &report->profile;
+	uint64_t all = 0;
+
+	for (size_t i = 0; i < PROF_STACK_SOURCES; i++)
+		all += waits->stack_ns[i];
+	if (!waits->functions) {
+		out_text(out, _("Where threads waited was not recorded ('profctl record "
+				"--off-cpu' does).\n"));
+	} else if (all > 0) {
+		double raced = 100 * (double)waits->stack_ns[PROF_STACK_RACED] / (double)all;
+		double none = 100 * (double)waits->stack_ns[PROF_STACK_NONE] / (double)all;
+
+		out_printf(
+			out,
+			_("Stacks of waits: %.1f %% of the time, %.1f %% raced, %.1f %% none.\n"),
+			MAX_OF(100 - raced - none, 0.0), raced, none);
+	}
+}
+
 void report_print_states_head(const struct report *report, struct out *out)
 {
 	const struct summary summary = summary_of(report);
@@ -326,9 +349,7 @@ void report_print_states_head(const struct report *report, struct out *out)
 		out_text(out, _("Context switches could not be read: times are lower bounds\n"));
 	else if (reader_is_complete(&report->reader))
 		out_text(out, _("Lost: nothing.\n"));
-	if (!report->waits.functions)
-		out_text(out, _("Where threads waited was not recorded ('profctl record "
-				"--off-cpu' does).\n"));
+	print_wait_stacks(report, out);
 }
 
 void report_print_head(const struct report *report, struct out *out)
@@ -356,7 +377,11 @@ void report_print_head(const struct report *report, struct out *out)
 		out_init(&line, -1);
 		summary_print_waiting(&summary, &line);
 		say(report, out, &line);
+		if (summary_waited_ns(&summary) > 0)
+			print_wait_stacks(report, out);
 	}
+	if (report->reader.metric != READER_CPU)
+		print_wait_stacks(report, out);
 	if (report->inside.name)
 		print_per_mark(report, out);
 	if (profile->filters) {

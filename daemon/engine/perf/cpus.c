@@ -24,6 +24,7 @@
 #define COPY_INTERVAL_NS UINT64_C(1000000) /* between copies of stacks of sleeping threads */
 #define PACE_NS UINT64_C(50000000)
 #define PACE_SLEEPS 200
+#define PACE_FIRST 1000 /* copies before the first change, so that most places get one */
 #define SILENT_NS UINT64_C(300000000) /* busy time in which hundreds of samples are due */
 
 static void free_event(void *data)
@@ -216,7 +217,7 @@ void cpu_pace_copies(struct cpu *cpu, uint32_t position, uint64_t now_ns)
 
 	/* A few sleeps in a short time are no rate. */
 	if (!cpu->open || cpu->events || position >= cpu->n_sources || cpu->stopped ||
-	    (elapsed_ns < PACE_NS && sleeps < PACE_SLEEPS))
+	    cpu->n_sleeps < PACE_FIRST || (elapsed_ns < PACE_NS && sleeps < PACE_SLEEPS))
 		return;
 	cpu->paced_ns = now_ns;
 	cpu->paced_sleeps = cpu->n_sleeps;

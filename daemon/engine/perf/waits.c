@@ -24,6 +24,8 @@
  *             (4) a stack is used only if the thread slept while it was read
  *                 [test-engine-waits: late]
  *             (5) the times are those of the switch table  [test_off_cpu: test_times]
+ *             (6) a process whose memory is locked for long is read rarely
+ *                 [test-engine-waits: pause]
  * Runs on the drain thread only.
  */
 #include "daemon/engine/perf/waits.h"
@@ -39,6 +41,10 @@
 #define N_STRATA 16384u /* a power of two */
 #define MAX_REGISTERS 16
 #define EXITED_NS UINT64_C(1000000000)
+/* Reading a stack takes the lock of the process's memory. If that took longer than SLOW_NS, the
+ * next stacks of the process are not read for PAUSE times as long. */
+#define SLOW_NS UINT64_C(1000000)
+#define PAUSE 100
 
 struct wait {
 	unsigned int refs;
@@ -51,12 +57,18 @@ struct wait {
 	bool has_registers;
 	bool is_pending;   /* its stack is being read or walked */
 	bool is_requested; /* its stack was requested once */
+	/* when the answer had not its stack; 0: it had, or there was none */
+	uint64_t missed_ns;
 	enum prof_stack_source source;
 	uint64_t registers[MAX_REGISTERS]; /* of regs->perf_sleep_mask */
 	uint64_t pc, sp, argument;
 	char *syscall, *object; /* NULL: unknown */
 	struct maps *maps;      /* of the stack; NULL: it has none */
 	struct sample sample;   /* its arrays are copies */
+};
+
+struct wait_pause {
+	uint64_t until_ns;
 };
 
 /* The last stack at a program counter and stack pointer of a thread. */
@@ -143,7 +155,8 @@ static enum prof_stack_source find_stack(struct waits *waits, struct wait *wait,
 	*ret_found = (struct wait_stratum){ .stop = PROF_STOP_UNKNOWN };
 	if (!wait->has_registers || stratum->epoch != epoch || stratum->pc != wait->pc ||
 	    stratum->sp != wait->sp || stratum->thread != wait->thread->row.id)
-		return PROF_STACK_NONE;
+		return wait->missed_ns && wait->end_ns <= wait->missed_ns ? PROF_STACK_RACED
+									  : PROF_STACK_NONE;
 	*ret_found = *stratum;
 	return PROF_STACK_SHARED;
 }
@@ -155,15 +168,16 @@ static void write_row(struct waits *waits, struct wait *wait)
 
 	struct output *output = waits->samples->output;
 	bool has_argument = wait->has_registers || wait->syscall;
+	uint64_t duration_ns = wait->end_ns - MIN_OF(wait->begin_ns, wait->end_ns);
 
+	waits->slept_ns[source] += duration_ns;
 	tasks_need(waits->samples->tasks, wait->thread);
 	output_add_numbers(output, PROF_TABLE_WAIT,
 			   (const uint64_t[PROF_WAIT_COLUMNS]){
 				   [PROF_WAIT_TIME] = wait->end_ns,
 				   [PROF_WAIT_THREAD] = wait->thread->row.id,
 				   [PROF_WAIT_CPU] = wait->cpu,
-				   [PROF_WAIT_DURATION] = wait->end_ns -
-							  MIN_OF(wait->begin_ns, wait->end_ns),
+				   [PROF_WAIT_DURATION] = duration_ns,
 				   [PROF_WAIT_STATE] = wait->state,
 				   [PROF_WAIT_STACK] = found.stack,
 				   [PROF_WAIT_STACK_SOURCE] = source,
@@ -249,6 +263,14 @@ static int compare_tids(const void *a, const void *b)
 	return (x > y) - (x < y);
 }
 
+static bool is_paused(const struct waits *waits, const struct wait *wait, uint64_t now_ns)
+{
+	const struct wait_pause *pause =
+		g_hash_table_lookup(waits->pauses, GUINT_TO_POINTER(wait->thread->process->row.id));
+
+	return pause && now_ns < pause->until_ns;
+}
+
 uint32_t waits_request(struct waits *waits, uint64_t now_ns, uint64_t threshold_ns,
 		       int32_t *ret_tids)
 {
@@ -272,7 +294,7 @@ uint32_t waits_request(struct waits *waits, uint64_t now_ns, uint64_t threshold_
 		if (!waits->samples->unwind || wait->begin_ns == 0 ||
 		    now_ns < wait->begin_ns + threshold_ns || wait->maps || wait->is_pending ||
 		    wait->is_requested || wait->thread->process->kernel ||
-		    (wait->is_reported && !wait->has_registers))
+		    is_paused(waits, wait, now_ns) || (wait->is_reported && !wait->has_registers))
 			continue;
 		wait->is_requested = wait->is_pending = true;
 		wait->refs++;
@@ -328,6 +350,13 @@ static bool receive(struct waits *waits, struct wait *wait, const struct snapsho
 	if (item->kind != SNAPSHOT_STACK || item->length < sizeof(stack))
 		return false;
 	memcpy(&stack, item->text, sizeof(stack));
+	if (stack.done_ns > item->time_ns + SLOW_NS) {
+		struct wait_pause *pause = g_new(struct wait_pause, 1);
+
+		pause->until_ns = stack.done_ns + PAUSE * (stack.done_ns - item->time_ns);
+		g_hash_table_replace(waits->pauses, GUINT_TO_POINTER(wait->thread->process->row.id),
+				     pause);
+	}
 	if (stack.bytes != item->length - sizeof(stack) || item->time_ns < wait->begin_ns ||
 	    (wait->end_ns && wait->end_ns <= stack.done_ns) ||
 	    (wait->has_registers && (wait->pc != stack.pc || wait->sp != stack.sp)))
@@ -344,8 +373,11 @@ void waits_receive(struct waits *waits, const void *bytes, size_t length)
 {
 	struct snapshot snapshot = { .bytes = bytes, .length = length };
 	struct snapshot_item item;
+	uint64_t end_ns = 0;
 
-	while (snapshot_next(&snapshot, &item))
+	while (snapshot_next(&snapshot, &item)) {
+		if (item.kind == SNAPSHOT_END)
+			end_ns = item.time_ns;
 		for (guint i = 0; i < waits->requested->len; i++) {
 			struct wait *wait = g_ptr_array_index(waits->requested, i);
 
@@ -356,6 +388,9 @@ void waits_receive(struct waits *waits, const void *bytes, size_t length)
 				g_ptr_array_remove_index_fast(waits->requested, i);
 			break;
 		}
+	}
+	for (guint i = 0; i < waits->requested->len; i++)
+		((struct wait *)g_ptr_array_index(waits->requested, i))->missed_ns = end_ns;
 	waits_give_up(waits);
 }
 
@@ -456,6 +491,7 @@ void waits_init(struct waits *waits, struct samples *samples)
 		.samples = samples,
 		.begun = g_hash_table_new_full(NULL, NULL, NULL, wait_unref),
 		.requested = g_ptr_array_new(),
+		.pauses = g_hash_table_new_full(NULL, NULL, NULL, g_free),
 		.strata = g_new0(struct wait_stratum, N_STRATA),
 	};
 	g_queue_init(&waits->ended);
@@ -468,6 +504,7 @@ void waits_done(struct waits *waits)
 	if (!waits->begun)
 		return;
 	g_hash_table_destroy(waits->begun);
+	g_hash_table_destroy(waits->pauses);
 	g_queue_clear_full(&waits->ended, wait_unref);
 	g_ptr_array_set_free_func(waits->requested, wait_unref);
 	g_ptr_array_unref(waits->requested);

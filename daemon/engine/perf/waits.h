@@ -13,8 +13,12 @@ struct waits {
 	GHashTable *begun;    /* struct wait by its struct thread */
 	GQueue ended;         /* struct wait, in order of their ends; not written yet */
 	GPtrArray *requested; /* struct wait; their stacks are being read */
-	bool has_begun;       /* threads that sleep since before the recording are in `begun` */
+	/* id of the process → struct wait_pause: its memory was locked for long, so the next stack
+	 * is read later */
+	GHashTable *pauses;
+	bool has_begun; /* threads that sleep since before the recording are in `begun` */
 	struct wait_stratum *strata;
+	uint64_t slept_ns[PROF_STACK_SOURCES]; /* of the rows, by enum prof_stack_source */
 };
 
 void waits_init(struct waits *waits, struct samples *samples);

@@ -373,6 +373,7 @@ static void pace_waits(struct session *session, uint64_t now_ns)
 	rate = (double)sleeps * 1e9 / (double)elapsed_ns;
 	if (rate <= max_rate)
 		return;
+	session->stopped_sleeps = true;
 	for (guint i = 0; i < session->cpus.all->len; i++)
 		cpu_stop_sleeps(g_ptr_array_index(session->cpus.all, i), position);
 	snprintf(
@@ -413,6 +414,19 @@ static uint64_t drain_waits(struct session *session, uint64_t limit_ns, uint64_t
 	if (!session->behind && !session->paused)
 		request_stacks(session, now_ns);
 	return limit_ns;
+}
+
+static void add_wait_stats(const struct session *session, struct message_finished *finished)
+{
+	if (!session->events.waits)
+		return;
+	finished->off_cpu = session->stopped_sleeps ? ENGINE_OFF_CPU_STOPPED : ENGINE_OFF_CPU_OWN;
+	for (uint32_t i = 0; i < session->events.n_sources; i++)
+		if (session->events.sources[i]->message.off_cpu && !session->stopped_sleeps)
+			finished->off_cpu = ENGINE_OFF_CPU_FULL;
+	static_assert(sizeof(finished->slept_ns) == sizeof(session->waits.slept_ns),
+		      "the same sources");
+	memcpy(finished->slept_ns, session->waits.slept_ns, sizeof(finished->slept_ns));
 }
 
 /* ---- Collectors ------------------------------------------------------------------------------ */
@@ -595,6 +609,7 @@ const struct source session_sources[SESSION_SOURCES] = {
 		.name = "waits",
 		.open = open_waits,
 		.drain = drain_waits,
+		.stats = add_wait_stats,
 	},
 	{
 		.name = "processes without allocations",

@@ -114,6 +114,7 @@ struct session {
 	uint32_t stacks_serial; /* of the open request for stacks; 0: none */
 	uint64_t stacks_ns;     /* when it was sent */
 	bool checked_sleeps;    /* their rate was compared with off_cpu_max_rate */
+	bool stopped_sleeps;    /* and was higher */
 	uint64_t end_ns;        /* when the end was decided */
 	enum engine_reason reason;
 	GError *failure; /* the error that ended the session; NULL: none */
