@@ -150,6 +150,41 @@ def test_exports(profcapture, recorded):
     assert diff["data"]["event"] == "off-cpu" and diff["data"]["rows"]
 
 
+SLOWER = """
+#include <stdlib.h>
+#include <time.h>
+
+__attribute__((noinline)) static void save(long ms)
+{
+	nanosleep(&(struct timespec){ .tv_nsec = ms * 1000000 }, NULL);
+	__asm__ volatile("");
+}
+
+int main(int argc, char **argv)
+{
+	(void)argc;
+	for (int i = 0; i < 100; i++) {
+		for (volatile int k = 0; k < 1000000; k++)
+			;
+		save(atoi(argv[1]));
+	}
+}
+"""
+
+
+def test_slower_by_waiting(profctl, profcapture, require, compile_c, tmp_path):
+    """A program that computes as before, but waits longer, is slower; diff says where."""
+    require(root=True)
+    program = compile_c("slower", SLOWER, "-g")
+    for name, ms in ("a", 2), ("b", 8):
+        profctl("record", "-q", "--off-cpu", "-e", "cpu-clock", "-o", tmp_path / name, "--", program, ms)
+    data = profcapture.json("diff", tmp_path / "a", tmp_path / "b", check=None)["data"]
+    note, = [note["text"] for note in data["notes"] if note["code"] == "waiting"]
+    assert "timer in save" in note
+    data = profcapture.json("diff", tmp_path / "b", tmp_path / "a", check=None)["data"]
+    assert not [note for note in data["notes"] if note["code"] == "waiting"]
+
+
 IDLE = """
 #include <pthread.h>
 #include <unistd.h>
