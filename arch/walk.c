@@ -393,16 +393,23 @@ static enum walk_stop step_by_signal(struct state *state)
 static_assert((CFI_CFA_SP ^ CFI_CFA_FP) == 1 && (CFI_SAME ^ CFI_AT_CFA) == 1,
 	      "one comparison tells whether it is one of the two");
 
-static uint8_t classify(const struct cfi_rule *rule)
+/* Returns the flags of a rule. In a plain one that does not load fp, its offset becomes that of ra,
+ * so that walk_plan() need not distinguish. */
+static uint8_t classify(struct cfi_rule *rule)
 {
 	if ((rule->flags & CFI_SIGNAL) || rule->cfa == CFI_CFA_NONE ||
 	    rule->cfa == CFI_CFA_UNSUPPORTED)
 		return 0;
 	if (rule->ra == CFI_UNDEFINED)
 		return WALK_SLOT_ROOT;
-	return (rule->cfa ^ CFI_CFA_SP) <= 1 && (rule->fp ^ CFI_SAME) <= 1 && rule->ra == CFI_AT_CFA
-		       ? WALK_SLOT_PLAIN
-		       : 0;
+	if ((rule->cfa ^ CFI_CFA_SP) > 1 || (rule->fp ^ CFI_SAME) > 1 || rule->ra != CFI_AT_CFA)
+		return 0;
+	if (rule->fp == CFI_SAME)
+		rule->fp_offset = rule->ra_offset;
+	return (rule->ra_offset | rule->fp_offset) % 8 != 0
+		       ? 0
+		       : WALK_SLOT_PLAIN | (rule->cfa == CFI_CFA_FP ? WALK_SLOT_NEEDS_FP : 0) |
+				 (rule->fp == CFI_AT_CFA ? WALK_SLOT_GIVES_FP : 0);
 }
 
 static void look_up(const struct walk *walk, uint64_t pc, struct walk_slot *ret_slot)

@@ -66,12 +66,15 @@ struct walk_frame {
 	uint32_t reserved;
 };
 
-#define WALK_SLOT_PLAIN 0x01u /* walk_plan() can apply the rule */
+#define WALK_SLOT_PLAIN 0x01u /* walk_plan() can apply the rule; its words are aligned */
 #define WALK_SLOT_ROOT 0x02u  /* by its rule, the frame has no caller */
 /* Set by the cache's user, valid until the slot is filled again: a frame pointer led from this pc
  * to its caller (CHAIN), or from a callee to this pc (CALLED). */
 #define WALK_SLOT_CHAIN 0x04u
 #define WALK_SLOT_CALLED 0x08u
+/* The step by a plain rule or a chain uses fp, or loads the caller's. */
+#define WALK_SLOT_NEEDS_FP 0x40u
+#define WALK_SLOT_GIVES_FP 0x80u
 
 struct walk_slot {
 	uint64_t pc;
@@ -102,28 +105,27 @@ struct walk_move {
 };
 
 /*
- * Plans a step by a plain rule in the stack of `size` bytes at `start`. Returns false if a word
- * that the rule needs is not there, if fp is needed but unknown, or if the step makes no progress.
- * Avoids branches that depend on the rule, because they are mispredicted.
+ * Plans a step by the plain rule of a slot, in the stack of `size` bytes at `start`. Returns false
+ * if a word that the rule needs is not there, if fp is needed but unknown, or if the step makes no
+ * progress. Avoids branches that depend on the rule, because they are mispredicted.
  */
 static inline __attribute__((always_inline)) bool walk_plan(const struct cfi_rule *rule,
 							    uint64_t sp, uint64_t fp, bool fp_known,
 							    uint64_t start, uint64_t size,
 							    struct walk_move *ret_move)
 {
-	const bool by_fp = rule->cfa == CFI_CFA_FP, has_fp = rule->fp == CFI_AT_CFA;
+	const bool by_fp = rule->cfa == CFI_CFA_FP;
 	uint64_t cfa, ra_at, fp_at;
 
 	if ((by_fp & !fp_known) ||
 	    __builtin_add_overflow(by_fp ? fp : sp, (int64_t)rule->cfa_offset, &cfa) || cfa <= sp ||
-	    cfa % 8 != 0 || size < 8)
+	    (cfa % 8 != 0) | (size < 8))
 		return false;
 	ra_at = cfa - start + (uint64_t)(int64_t)rule->ra_offset;
 	fp_at = cfa - start + (uint64_t)(int64_t)rule->fp_offset;
-	fp_at = has_fp ? fp_at : ra_at;
 	if ((ra_at > size - 8) | (fp_at > size - 8))
 		return false;
-	*ret_move = (struct walk_move){ cfa, ra_at, fp_at, has_fp };
+	*ret_move = (struct walk_move){ cfa, ra_at, fp_at, rule->fp == CFI_AT_CFA };
 	return true;
 }
 

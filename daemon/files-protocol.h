@@ -16,6 +16,9 @@
 #define FILES_SOCKET_FD 3
 #define FILES_STATUS_FD 4
 #define FILES_MAX_BARE 16u
+#define FILES_USAGE_MEMORY 0x1u   /* smaps_rollup or statm */
+#define FILES_USAGE_COUNTERS 0x2u /* stat, io, and the number of descriptors */
+#define FILES_USAGE_STACKS 0x4u   /* the stacks of threads */
 
 struct files_config {
 	uint32_t uid; /* the client's */
@@ -54,10 +57,10 @@ struct files_snapshot {
 	uint32_t targets_only;                  /* 1: with pid 0, read only the config's targets */
 	uint32_t maps_known;                    /* 1: omit the mappings */
 	uint64_t offset;
-	uint32_t stacks; /* 1: instead read the stacks of these threads */
-	/* not 0: read only the memory usage of these processes. Sorted by absolute value; negative:
-	 * read that process in the bare way. */
+	/* not 0: read only the usage of these processes. Sorted by absolute value; negative: read
+	 * that process in the bare way. */
 	uint32_t n_usage_pids;
+	uint32_t usage; /* FILES_USAGE_* */
 	int32_t usage_pids[ENGINE_MAX_USAGE_PIDS];
 };
 

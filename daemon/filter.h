@@ -26,5 +26,6 @@ struct filter {
 	size_t n_rules;
 };
 
-/* Applies permanently to all threads of this process. Returns 0 or -errno. */
+/* Also allows the calls that every program of profd makes. Applies permanently to all threads of
+ * this process. Returns 0 or -errno. */
 int filter_load(const struct filter *filter);

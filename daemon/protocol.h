@@ -22,6 +22,8 @@
 #define MESSAGE_MAX_BYTES 65536
 #define MESSAGE_MAX_FDS 64
 #define ENGINE_MAX_SOURCES 16
+#define ENGINE_SOURCE_NAME 256 /* bytes of a source's name, with its NUL */
+#define ENGINE_MAX_FIELDS 64   /* fields of a source; further ones are not recorded */
 #define ENGINE_MAX_TARGETS 256u
 #define ENGINE_MAX_USAGE_PIDS 256u
 #define ENGINE_MAX_CPUS 1024
@@ -54,6 +56,10 @@ enum message_type {
 	/* before START, fd: a socket whose peer enables and disables sampling
 	 * (libcollector/control.h); initially disabled */
 	MESSAGE_SWITCH,
+	/* before START: struct message_counter_file, one per fd */
+	MESSAGE_COUNTERS,
+	/* before START: struct message_fields, then its fields; one message per tracepoint */
+	MESSAGE_FIELDS,
 	/* engine to broker */
 	MESSAGE_STARTED = 64,     /* sampling is enabled, or would be if not paused */
 	MESSAGE_SNAPSHOT_REQUEST, /* struct message_snapshot_request */
@@ -83,6 +89,7 @@ struct message {
  * the kernel would ignore a fixed period of a tracepoint, so the stream id takes the place of the
  * CPU, and the CPU that of the period. Each record is parsed like other samples. */
 #define ENGINE_COPY_TYPE(type) (((type) & ~(uint64_t)PERF_SAMPLE_PERIOD) | PERF_SAMPLE_STREAM_ID)
+/* With has_fields, every sample has PERF_SAMPLE_RAW in addition, after the call chain. */
 /* sample_type of side-band events; every record ends with tid, time, cpu, identifier */
 #define ENGINE_SIDE_BAND_TYPE \
 	(PERF_SAMPLE_IDENTIFIER | PERF_SAMPLE_TID | PERF_SAMPLE_TIME | PERF_SAMPLE_CPU)
@@ -111,8 +118,9 @@ enum engine_policy {
 
 /* A sampled event. Its index here is the event's position on every CPU. */
 struct message_source {
-	char name[128]; /* as the user writes it: "cpu-clock", "sched:sched_switch" */
-	uint32_t kind;  /* enum prof_source_kind */
+	/* as the user writes it: "cpu-clock", "sched:sched_switch" */
+	char name[ENGINE_SOURCE_NAME];
+	uint32_t kind; /* enum prof_source_kind */
 	uint32_t uses_callgraph;
 	/* fixed period, or the equivalent of the frequency if that is constant (cpu-clock: ns) */
 	uint64_t period;
@@ -152,11 +160,66 @@ struct message_config {
 	uint32_t session;   /* number of the session, for processes that register */
 	uint32_t memory;    /* 1: allocations are expected, and memory usage is recorded */
 	int32_t memory_pid; /* record this process and its descendants; 0: the targets and theirs */
-	uint32_t off_cpu;   /* 1: write a row for each wait */
+	uint32_t process_counters; /* 1: record I/O, faults, descriptors, … of the targets */
+	uint32_t is_command;       /* 1: the targets were started for this session */
+	uint32_t has_fields;       /* 1: samples contain the raw fields of tracepoints */
+	uint32_t off_cpu;          /* 1: write a row for each wait */
 	/* stop recording the stacks of waits if there are more sleeps a second; 0: no limit */
 	uint32_t off_cpu_max_rate;
+	uint32_t pad;
 	/* read the stacks of longer waits that were not copied; 0: of none */
 	uint64_t off_cpu_threshold_ns;
+};
+
+/* A file of the kernel with counters of the machine or of a cgroup. */
+enum counter_file {
+	COUNTER_FILE_STAT,          /* /proc/stat */
+	COUNTER_FILE_FREQUENCY,     /* scaling_cur_freq of the CPUs `name`, kHz */
+	COUNTER_FILE_PRESSURE,      /* /proc/pressure/`name` */
+	COUNTER_FILE_MEMINFO,       /* /proc/meminfo */
+	COUNTER_FILE_VMSTAT,        /* /proc/vmstat */
+	COUNTER_FILE_DISK,          /* /sys/block/`name`/stat */
+	COUNTER_FILE_NETWORK,       /* /proc/PID/net/dev */
+	COUNTER_FILE_CGROUP_CPU,    /* cpu.stat of the cgroup `name` */
+	COUNTER_FILE_CGROUP_MEMORY, /* memory.current */
+	COUNTER_FILE_CGROUP_IO,     /* io.stat */
+	COUNTER_FILE_ENERGY,        /* energy_uj of the power domain `name` */
+	COUNTER_FILE_TEMPERATURE,   /* temp of the zone `name`, 1/1000 degree Celsius */
+	COUNTER_FILE_KINDS
+};
+
+#define MAX_COUNTER_FILES 192u
+
+struct message_counter_file {
+	uint32_t kind; /* enum counter_file */
+	uint32_t pad;
+	uint64_t wrap; /* energy: restarts at 0 after this value; 0: unknown */
+	char name[256];
+};
+
+/* Where the bytes of a field are in a record. */
+enum field_place {
+	FIELD_HERE,
+	/* the field has 32 bits: the offset of the bytes (low half) and their length. The offset is
+	 * from the record's start, or from the end of the field. */
+	FIELD_AT_OFFSET,
+	FIELD_BEHIND,
+};
+
+/* A field of a tracepoint's records. */
+struct message_field {
+	char name[64], type[64]; /* as the kernel declares them, with NUL */
+	uint16_t offset, size;
+	uint8_t kind;    /* enum prof_argument_kind */
+	uint8_t place;   /* enum field_place */
+	uint8_t element; /* bytes of an array's items, 1 for text; 0: not an array */
+	uint8_t is_signed;
+};
+
+struct message_fields {
+	uint32_t source; /* its index in message_config.sources */
+	uint32_t n;      /* at most ENGINE_MAX_FIELDS */
+	struct message_field fields[];
 };
 
 /* No padding, no NUL at the end. A value may contain NULs ("command": arguments, each with a NUL).
@@ -260,8 +323,9 @@ struct message_snapshot_request {
 	uint32_t pad;
 };
 
-/* Requests the memory usage of processes, or the stacks of sleeping threads. Further requests of
- * the kind are dropped until this one is answered. */
+/* Requests the memory usage and the counters of processes, whichever the session records; or the
+ * stacks of sleeping threads. Further requests of the kind are dropped until this one is
+ * answered. */
 struct message_usage_request {
 	uint32_t serial;
 	uint32_t stacks; /* 1: `pids` are the threads whose stacks to read */
@@ -292,6 +356,8 @@ enum snapshot_kind {
 	SNAPSHOT_MODULES,    /* /proc/modules */
 	SNAPSHOT_ROLLUP,     /* /proc/PID/smaps_rollup */
 	SNAPSHOT_STATM,      /* /proc/PID/statm, if smaps_rollup cannot be read */
+	SNAPSHOT_IO,         /* /proc/PID/io */
+	SNAPSHOT_FDS,        /* uint64_t: number of open descriptors */
 	SNAPSHOT_STACK,      /* struct snapshot_stack, then the bytes of the stack */
 	SNAPSHOT_END,        /* end of memory usage; has the time when all was read */
 };

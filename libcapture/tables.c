@@ -135,12 +135,16 @@ static const struct prof_column_def thread_columns[] = {
 	COLUMN(PROF_THREAD_NS_TIDS, "ns_tids", UINT, .flags = PROF_COLUMN_LIST),
 };
 static const struct prof_column_def source_columns[] = {
-	ID(PROF_SOURCE_ID),
-	REF(PROF_SOURCE_NAME, "name", STRING),
+	ID(PROF_SOURCE_ID), REF(PROF_SOURCE_NAME, "name", STRING),
 	ENUM(PROF_SOURCE_KIND, "kind", source_kinds),
 	REF(PROF_SOURCE_UNIT, "unit", STRING), /* unit of sample.weight: "ns", "cycles", … */
 	COLUMN(PROF_SOURCE_PERIOD, "period", UINT),
 	COLUMN(PROF_SOURCE_FREQUENCY, "frequency", UINT, .unit = PROF_UNIT_HZ),
+	/* Each of these three lists has one item per field of the event. */
+	REFS(PROF_SOURCE_FIELDS, "fields", STRING),
+	COLUMN(PROF_SOURCE_FIELD_KINDS, "field_kinds", ENUM, .values = argument_kinds,
+	       .flags = PROF_COLUMN_LIST),
+	REFS(PROF_SOURCE_FIELD_TYPES, "field_types", STRING), /* as declared in C */
 };
 static const struct prof_column_def symbol_columns[] = {
 	ID(PROF_SYMBOL_ID),
@@ -182,6 +186,9 @@ static const struct prof_column_def sample_columns[] = {
 	ENUM(PROF_SAMPLE_USER_METHOD, "user_method", user_methods),
 	ENUM(PROF_SAMPLE_USER_STOP, "user_stop", user_stops),
 	REF(PROF_SAMPLE_CGROUP, "cgroup", STRING),
+	/* Both lists are empty, or have one item per field of the source. */
+	COLUMN(PROF_SAMPLE_VALUES, "values", UINT, .flags = PROF_COLUMN_LIST),
+	REFS(PROF_SAMPLE_TEXTS, "texts", STRING),
 };
 static const struct prof_column_def task_columns[] = {
 	TIME(PROF_TASK_TIME),

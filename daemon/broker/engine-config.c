@@ -10,6 +10,7 @@
 #include "daemon/broker/engine-config.h"
 
 #include "arch/base.h"
+#include "daemon/broker/counter-files.h"
 #include "daemon/broker/options-json.h"
 
 #include <assert.h>
@@ -81,6 +82,8 @@ static void add_all_metadata(GByteArray *bytes, const struct options *options,
 		add_text(bytes, "off_cpu", plan->sleep_id ? "stacks" : "times");
 	if (options->memory)
 		add_memory(bytes, options);
+	if (options->counters_missing)
+		add_text(bytes, "counters.missing", options->counters_missing);
 	add_text(bytes, "options", json);
 	g_string_truncate(text, 0);
 	for (char **word = options->command; word && *word; word++)
@@ -132,6 +135,10 @@ GByteArray *engine_config_new(const struct options *options, const struct perf_p
 		.off_cpu = options->off_cpu,
 		.off_cpu_max_rate = options->off_cpu_max_rate,
 		.off_cpu_threshold_ns = MAX_OF(options->off_cpu_threshold_ns, UINT64_C(1)),
+		.is_command = options->command != NULL,
+		.process_counters = !options->system &&
+				    options->counters >> COUNTER_GROUP_PROCESS & 1,
+		.has_fields = plan->fields,
 	};
 
 	static_assert(sizeof(config.targets) == sizeof(options->pids), "the same pids");

@@ -13,6 +13,7 @@
 
 #include "arch/base.h"
 #include "daemon/broker/error.h"
+#include "daemon/broker/event-format.h"
 
 #include <dirent.h>
 #include <errno.h>
@@ -21,7 +22,8 @@
 #include <sys/stat.h>
 
 #define MAX_FILE_BYTES 1024
-#define MAX_TERM_DEPTH 1 /* a named set of terms contains no other set */
+#define MAX_FORMAT_BYTES 65536 /* the longest of Linux 6.18 has 5523 */
+#define MAX_TERM_DEPTH 1       /* a named set of terms contains no other set */
 
 static int own_tracefs = -1;
 
@@ -175,6 +177,29 @@ bool event_parse_tracepoint(const struct event_dirs *dirs, const char *system, c
 			   "event \"%s\": tracefs is not there; "
 			   "`mount -t tracefs tracefs /sys/kernel/tracing` as root mounts it",
 			   event->name);
+}
+
+GArray *event_fields(const struct event_dirs *dirs, const struct event *event)
+{
+	g_auto(GStrv) parts = g_strsplit_set(event->name, ":/", 3);
+	g_autofree char *path = NULL, *text = NULL;
+	CLEANUP_CLOSE int fd = -1;
+	size_t used = 0;
+	ssize_t n;
+
+	if (event->kind != PROF_SOURCE_TRACEPOINT || dirs->tracepoints < 0)
+		return NULL;
+	path = g_strdup_printf("%s/%s/format", parts[0], parts[1]);
+	fd = openat(dirs->tracepoints, path, O_RDONLY | O_CLOEXEC);
+	if (fd < 0)
+		return NULL;
+	text = g_malloc(MAX_FORMAT_BYTES);
+	/* tracefs returns a page at most. */
+	while (used < MAX_FORMAT_BYTES - 1 &&
+	       (n = read(fd, text + used, MAX_FORMAT_BYTES - 1 - used)) > 0)
+		used += (size_t)n;
+	text[used] = '\0';
+	return event_format_parse(text);
 }
 
 /* Stores `value` in the bits of "config1:0-7,32" or the like. Returns false if it does not fit. */

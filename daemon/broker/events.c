@@ -5,6 +5,7 @@
  *     cpu-clock  page-faults           software        cycles  branch-misses    hardware
  *     LLC-load-misses                  cache           r1a8                     raw
  *     sched:sched_switch               tracepoint      cpu/event=0x3c,umask=1/  dynamic PMU
+ *     sched:sched_switch/prev_pid==1/  tracepoint with a filter, which the kernel evaluates
  * Modifiers may follow each of them: ":u" user only, ":k" kernel only, ":p" to ":ppp" precise.
  *
  * The text comes from the client.
@@ -292,6 +293,27 @@ static bool parse_colons(const struct event_dirs *dirs, char *name, struct event
 	return !dirs || event_parse_tracepoint(dirs, name, second, event, error);
 }
 
+/* Parses "a:b/filter/". */
+static bool parse_filter(const struct event_dirs *dirs, char *name, struct event *event,
+			 GError **error)
+{
+	char *filter = strchr(name, '/') + 1;
+	char *end = strrchr(filter, '/');
+
+	if (!end || end == filter || end[1] != '\0')
+		return broker_fail(error, BROKER_ERROR_INVALID_OPTION,
+				   "event \"%s\": a filter is between two \"/\", as in "
+				   "sched:sched_switch/prev_pid==1/",
+				   event->name);
+	*end = filter[-1] = '\0';
+	g_strlcpy(event->filter, filter, sizeof(event->filter));
+	if (!parse_colons(dirs, name, event, error))
+		return false;
+	return event->kind == PROF_SOURCE_TRACEPOINT ||
+	       broker_fail(error, BROKER_ERROR_INVALID_OPTION,
+			   "event \"%s\": only tracepoints take a filter", event->name);
+}
+
 bool event_parse(const struct event_dirs *dirs, const char *text, struct event *ret_event,
 		 GError **error)
 {
@@ -303,7 +325,10 @@ bool event_parse(const struct event_dirs *dirs, const char *text, struct event *
 				   "the name of an event has at most %d bytes", EVENT_MAX_NAME - 1);
 	g_strlcpy(event.name, text, sizeof(event.name));
 
-	if (strchr(name, '/')) {
+	if (strchr(name, '/') && memchr(name, ':', strcspn(name, "/"))) {
+		if (!parse_filter(dirs, name, &event, error))
+			return false;
+	} else if (strchr(name, '/')) {
 		if (!parse_slashes(dirs, name, &event, error))
 			return false;
 	} else if (strchr(name, ':')) {

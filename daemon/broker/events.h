@@ -1,25 +1,26 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 #pragma once
 
+#include "daemon/protocol.h"
 #include "libcapture/prof-capture.h"
 
 #include <gio/gio.h>
 #include <linux/perf_event.h>
 #include <stdbool.h>
 
-#define EVENT_MAX_NAME 128
+#define EVENT_MAX_NAME ENGINE_SOURCE_NAME
 
 struct event {
-	char name[EVENT_MAX_NAME]; /* as the user wrote it */
+	char name[EVENT_MAX_NAME];   /* as the user wrote it */
+	char filter[EVENT_MAX_NAME]; /* of a tracepoint, for the kernel; empty: none */
 	struct perf_event_attr
 		attr; /* type, config and settings of modifiers; perf.c sets the rest */
 	enum prof_source_kind kind;
 	bool counts_ns; /* counts ns of a clock */
 	/* one sample per occurrence (tracepoints) or per attr.sample_period */
 	bool every_one;
-	bool kernel_only;   /* only occurs in the kernel, so exclude_kernel would hide it */
-	bool off_cpu;       /* has the stacks of threads that are about to sleep */
-	const char *filter; /* of a tracepoint; static; NULL: none */
+	bool kernel_only; /* only occurs in the kernel, so exclude_kernel would hide it */
+	bool off_cpu;     /* has the stacks of threads that are about to sleep */
 };
 
 /* Directories of events without a fixed number; -1 and an errno if one is missing. */
@@ -45,6 +46,10 @@ bool event_parse(const struct event_dirs *dirs, const char *text, struct event *
 /* Returns whether records of the tracepoint have this field, of `bytes` bytes, at `offset`. */
 bool event_has_field(const struct event_dirs *dirs, const char *system, const char *name,
 		     const char *field, unsigned offset, unsigned bytes);
+
+/* Returns the fields of a tracepoint's records, of struct message_field, without those that every
+ * record has. NULL: the event is not a tracepoint, or its description cannot be read. */
+GArray *event_fields(const struct event_dirs *dirs, const struct event *event);
 
 /* Returns the software and hardware names, best known first. NULL-terminated, static. */
 const char *const *event_names(void);

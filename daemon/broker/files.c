@@ -436,11 +436,11 @@ void files_read_processes(struct files *files, pid_t pid, unsigned what, uint32_
 	add_snapshot(files, &snapshot, tag);
 }
 
-void files_read_memory_usage(struct files *files, const int32_t *pids, unsigned n, bool stacks,
-			     uint32_t tag)
+void files_read_usage(struct files *files, unsigned usage, const int32_t *pids, unsigned n,
+		      uint32_t tag)
 {
 	struct files_snapshot snapshot = { .n_usage_pids = MIN_OF(n, ENGINE_MAX_USAGE_PIDS),
-					   .stacks = stacks };
+					   .usage = usage };
 
 	memcpy(snapshot.usage_pids, pids, snapshot.n_usage_pids * sizeof(*pids));
 	add_snapshot(files, &snapshot, tag);

@@ -12,6 +12,7 @@
 
 #include "arch/base.h"
 #include "arch/regs.h"
+#include "daemon/broker/counter-files.h"
 #include "daemon/broker/error.h"
 #include "daemon/broker/limits.h"
 #include "daemon/broker/perf.h"
@@ -213,6 +214,11 @@ static bool parse_max_sleeps(struct parse *parse, GVariant *value, GError **erro
 	return true;
 }
 
+static bool parse_counters(struct parse *parse, GVariant *value, GError **error)
+{
+	return counter_groups_parse(value, &parse->options->counters, error);
+}
+
 #define FIELD(name) NULL, offsetof(struct options, name)
 
 /* If parse is NULL, the value is stored unchanged. */
@@ -225,6 +231,7 @@ static const struct {
 	{ "call-graph", "s", parse_call_graph },
 	{ "children", "b", FIELD(children) },
 	{ "command", "aay", parse_command },
+	{ "counters", "as", parse_counters },
 	{ "events", "as", keep_events },
 	{ "frequency", "u", parse_frequency },
 	{ "kernel", "b", parse_kernel },
@@ -445,6 +452,7 @@ void options_free(struct options *options)
 	deferred_close(options->switch_fd);
 	g_strfreev(options->command);
 	g_free(options->reduced);
+	g_free(options->counters_missing);
 	targets_free(options->targets);
 	if (options->given)
 		g_variant_unref(options->given);

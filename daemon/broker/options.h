@@ -32,6 +32,8 @@ struct options {
 	bool memory, memory_mmap;
 	int32_t memory_pid; /* record this process and its descendants; 0: `pids` and theirs */
 	uint64_t memory_sample, memory_min;
+	uint32_t counters;       /* set of counter groups */
+	char *counters_missing;  /* groups that cannot be read here; NULL: none */
 	struct targets *targets; /* for `pids`, if their owner matters; else NULL */
 	GVariant *given;         /* a{sv}, for the property Options */
 	char *reduced;           /* what is less than requested, as text; NULL: nothing */

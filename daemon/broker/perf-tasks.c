@@ -161,7 +161,7 @@ static bool open_event(struct perf_tasks *opening, unsigned position, pid_t tid,
 				      : event ? perf_source_attr(plan, event)
 					      : perf_side_band_attr(plan);
 	struct perf_task_event opened = {
-		.fd = perf_open_event(&attr, event ? event->filter : NULL, tid, (int)cpu),
+		.fd = perf_open_event(&attr, tid, (int)cpu),
 		.cpu = cpu,
 		.rank = opening->rank,
 		.tid = tid,
@@ -175,7 +175,7 @@ static bool open_event(struct perf_tasks *opening, unsigned position, pid_t tid,
 			  &g_array_index(opening->events, struct perf_task_event,
 					 opening->events->len - 1)
 				   .id) == 0)
-			return true;
+			return !event || perf_set_filter(opened.fd, event, error);
 	}
 	return !*ret_gone && fail_task(opening, event, tid, cpu, errno, error);
 }

@@ -46,14 +46,9 @@
 #define SAMPLES_TO_SIDE_BAND 4
 #define INHERITED_COPIES_A_SECOND 1000u
 
-int perf_open_event(struct perf_event_attr *attr, const char *filter, pid_t pid, int cpu)
+int perf_open_event(struct perf_event_attr *attr, pid_t pid, int cpu)
 {
-	CLEANUP_CLOSE int fd =
-		(int)syscall(SYS_perf_event_open, attr, pid, cpu, -1, PERF_FLAG_FD_CLOEXEC);
-
-	if (fd >= 0 && filter && ioctl(fd, PERF_EVENT_IOC_SET_FILTER, filter) < 0)
-		return -1;
-	return steal_fd(&fd);
+	return (int)syscall(SYS_perf_event_open, attr, pid, cpu, -1, PERF_FLAG_FD_CLOEXEC);
 }
 
 static long read_setting(const char *path, long fallback)
@@ -182,6 +177,8 @@ struct perf_event_attr perf_source_attr(const struct perf_plan *plan, const stru
 
 	attr.size = sizeof(attr);
 	attr.sample_type = plan->stack_bytes ? ENGINE_STACK_SAMPLE_TYPE : ENGINE_SAMPLE_TYPE;
+	if (plan->fields)
+		attr.sample_type |= PERF_SAMPLE_RAW;
 	attr.sample_regs_user = plan->stack_bytes ? regs_get(REGS_NATIVE)->perf_mask : 0;
 	attr.sample_stack_user = plan->stack_bytes;
 	attr.read_format = PERF_FORMAT_ID | PERF_FORMAT_LOST;
@@ -218,17 +215,40 @@ struct perf_event_attr perf_source_attr(const struct perf_plan *plan, const stru
 	return attr;
 }
 
+bool perf_set_filter(int fd, const struct event *event, GError **error)
+{
+	g_autoptr(GString) names = g_string_new(NULL);
+	g_autoptr(GArray) fields = NULL;
+	struct event_dirs dirs;
+	int failed;
+
+	if (!event->filter[0] || ioctl(fd, PERF_EVENT_IOC_SET_FILTER, event->filter) == 0)
+		return true;
+	failed = errno;
+	event_dirs_open(&dirs);
+	fields = event_fields(&dirs, event);
+	event_dirs_done(&dirs);
+	for (unsigned i = 0; fields && i < fields->len; i++)
+		g_string_append_printf(names, "%s%s", i ? ", " : "",
+				       g_array_index(fields, struct message_field, i).name);
+	return broker_fail(
+		error, BROKER_ERROR_INVALID_OPTION,
+		"event \"%s\": the kernel refuses the filter \"%s\": %s; it compares fields "
+		"as in pid==1 && comm~\"x*\", and this event has %s",
+		event->name, event->filter, ERRNO_TEXT(failed), names->len ? names->str : "none");
+}
+
 static bool open_one(struct perf_event_attr *attr, const struct event *event, pid_t pid,
 		     struct perf_cpu *cpu, GError **error)
 {
-	int fd = perf_open_event(attr, event ? event->filter : NULL, pid, (int)cpu->cpu);
+	int fd = perf_open_event(attr, pid, (int)cpu->cpu);
 
 	if (fd < 0)
 		return perf_fail_open(event, cpu->cpu, errno, error);
 	cpu->fds[cpu->n_fds] = fd;
 	if (ioctl(fd, PERF_EVENT_IOC_ID, &cpu->ids[cpu->n_fds++]) < 0)
 		return perf_fail_open(event, cpu->cpu, errno, error);
-	return true;
+	return !event || perf_set_filter(fd, event, error);
 }
 
 /* *ret_too_big: the ring exceeds the memory that may be locked; a smaller one may fit. */
@@ -550,6 +570,42 @@ static bool open_all(struct perf_plan *plan, const GArray *numbers, GArray **ret
 	return true;
 }
 
+/* Opens the event for a whole CPU, or for this process only. Returns 0 or an errno. */
+static int try_open(struct perf_event_attr *attr, bool system)
+{
+	g_autoptr(GArray) numbers = NULL;
+	CLEANUP_CLOSE int fd = -1;
+
+	if (!system)
+		fd = perf_open_event(attr, 0, -1);
+	else if (perf_online_cpus(&numbers, NULL))
+		fd = perf_open_event(attr, -1, (int)g_array_index(numbers, unsigned, 0));
+	return fd >= 0 ? 0 : errno;
+}
+
+/* Returns whether samples can contain the fields of the tracepoints, which a user may be denied
+ * although the samples themselves are permitted. */
+static bool has_fields(const struct perf_plan *plan)
+{
+	struct perf_plan with = *plan;
+	bool has_any = false;
+
+	with.fields = true;
+	for (unsigned i = 0; i < plan->n_events; i++) {
+		struct perf_event_attr attr = perf_source_attr(&with, &plan->events[i]);
+		int failed = 0;
+
+		if (plan->events[i].kind != PROF_SOURCE_TRACEPOINT || plan->events[i].off_cpu)
+			continue;
+		has_any = true;
+		if (geteuid() != 0)
+			failed = try_open(&attr, !plan->by_task);
+		if (failed == EACCES || failed == EPERM)
+			return false;
+	}
+	return has_any;
+}
+
 bool perf_open_all(struct perf_plan *plan, GArray **ret_cpus, GError **error)
 {
 	g_autoptr(GArray) numbers = NULL;
@@ -561,6 +617,7 @@ bool perf_open_all(struct perf_plan *plan, GArray **ret_cpus, GError **error)
 
 		perf_rights(&system, &plan->kernel);
 	}
+	plan->fields = has_fields(plan);
 	for (choose_sizes(plan, numbers->len);;) {
 		g_autoptr(GError) failure = NULL;
 		g_autoptr(GArray) now = NULL;
@@ -581,30 +638,17 @@ bool perf_open_all(struct perf_plan *plan, GArray **ret_cpus, GError **error)
 	}
 }
 
-/* Opens the event for a whole CPU, or for this process only. Returns 0 or an errno. */
-static int try_open(struct perf_event_attr *attr, const char *filter, bool system)
-{
-	g_autoptr(GArray) numbers = NULL;
-	CLEANUP_CLOSE int fd = -1;
-
-	if (!system)
-		fd = perf_open_event(attr, filter, 0, -1);
-	else if (perf_online_cpus(&numbers, NULL))
-		fd = perf_open_event(attr, filter, -1, (int)g_array_index(numbers, unsigned, 0));
-	return fd >= 0 ? 0 : errno;
-}
-
 bool perf_event_works(const struct event *event)
 {
 	struct perf_plan plan = { .frequency = 1, .kernel = true };
 	struct perf_event_attr attr = perf_source_attr(&plan, event);
-	int failed = try_open(&attr, NULL, true);
+	int failed = try_open(&attr, true);
 
 	if (failed != EACCES && failed != EPERM)
 		return failed == 0;
 	plan.kernel = false;
 	attr = perf_source_attr(&plan, event);
-	return try_open(&attr, NULL, false) == 0;
+	return try_open(&attr, false) == 0;
 }
 
 uint64_t perf_wakeup_id(void)
@@ -625,7 +669,7 @@ uint64_t perf_wakeup_id(void)
 	if (!is_there)
 		return 0;
 	attr = wakeup_attr(event.attr.config);
-	return try_open(&attr, NULL, true) == 0 ? event.attr.config : 0;
+	return try_open(&attr, true) == 0 ? event.attr.config : 0;
 }
 
 uint64_t perf_sleep_id(struct event *ret_event)
@@ -647,19 +691,19 @@ uint64_t perf_sleep_id(struct event *ret_event)
 	ret_event->off_cpu = true;
 	ret_event->every_one = false;
 	ret_event->attr.sample_period = 0;
-	ret_event->filter = PERF_SLEEP_FILTER;
+	g_strlcpy(ret_event->filter, PERF_SLEEP_FILTER, sizeof(ret_event->filter));
 	plan.sleep_id = ret_event->attr.config;
 	attr = perf_sleep_attr(&plan);
-	return try_open(&attr, ret_event->filter, true) == 0 ? plan.sleep_id : 0;
+	return try_open(&attr, true) == 0 ? plan.sleep_id : 0;
 }
 
 void perf_rights(bool *ret_system, bool *ret_kernel)
 {
 	struct perf_event_attr attr = ring_attr(1);
 
-	*ret_system = try_open(&attr, NULL, true) == 0;
+	*ret_system = try_open(&attr, true) == 0;
 	attr.exclude_kernel = attr.exclude_hv = 0;
-	*ret_kernel = try_open(&attr, NULL, false) == 0;
+	*ret_kernel = try_open(&attr, false) == 0;
 }
 
 bool perf_default_event(struct event *ret_event, GError **error)

@@ -18,6 +18,9 @@ struct perf_plan {
 	bool kernel;
 	bool build_ids; /* request build-ids instead of device and inode */
 	enum engine_call_graph call_graph;
+	/* Set by perf_open_all(): samples contain the fields of tracepoints. False if there are
+	 * none, or if they may not be recorded. */
+	bool fields;
 	/* id of tracepoint sched_wakeup; 0: not available, so wake-ups are not recorded */
 	uint64_t wakeup_id;
 	/* id of tracepoint sched_switch; 0: sleeps are not recorded; else the last event copies */
@@ -76,6 +79,8 @@ bool perf_open_all(struct perf_plan *plan, GArray **ret_cpus, GError **error);
 /* Like perf_open_all(), for one CPU that came online, with the sizes found by perf_open_all(). */
 bool perf_cpu_open(const struct perf_plan *plan, unsigned cpu, struct perf_cpu *ret_cpu,
 		   GError **error);
+/* Gives an open event its filter, if it has one. */
+bool perf_set_filter(int fd, const struct event *event, GError **error);
 void perf_cpu_close_fds(struct perf_cpu *cpu);
 void perf_cpu_done(struct perf_cpu *cpu);
 
@@ -122,7 +127,6 @@ void perf_tasks_free(struct perf_tasks *opening);
 struct perf_event_attr perf_side_band_attr(const struct perf_plan *plan);
 struct perf_event_attr perf_source_attr(const struct perf_plan *plan, const struct event *event);
 struct perf_event_attr perf_sleep_attr(const struct perf_plan *plan);
-/* `filter`: of a tracepoint; NULL: none. */
-int perf_open_event(struct perf_event_attr *attr, const char *filter, pid_t pid, int cpu);
+int perf_open_event(struct perf_event_attr *attr, pid_t pid, int cpu);
 #define PERF_SLEEP_FILTER "prev_state & 15" /* S, D, T, t; not preempted, exiting or parked */
 bool perf_fail_open(const struct event *event, unsigned cpu, int failed, GError **error);

@@ -29,10 +29,10 @@ struct requests {
 	struct images *images;
 	struct requests_options options;
 	struct files *files;
-	/* A second process reads memory usage, because this may block and no other request may wait
-	 * for it. */
+	/* A second process reads the usage of processes, because this may block and no other
+	 * request may wait for it. */
 	struct files_config config;
-	struct files *memory_usage; /* NULL: not requested yet */
+	struct files *usage; /* NULL: not requested yet */
 	bool measuring;
 	struct files *stacks; /* a third process, likewise; NULL: not requested yet */
 	bool reading_stacks;
@@ -185,10 +185,10 @@ void requests_receive_snapshot(struct requests *requests, const void *body)
 			     request->serial);
 }
 
-/* ---- Memory usage ---------------------------------------------------------------------------- */
+/* ---- Usage ----------------------------------------------------------------------------------- */
 
-static void on_memory_usage(const struct files_snapshot *snapshot, uint32_t tag, int fd,
-			    const GError *error, void *data)
+static void on_usage(const struct files_snapshot *snapshot, uint32_t tag, int fd,
+		     const GError *error, void *data)
 {
 	struct requests *requests = data;
 
@@ -206,8 +206,8 @@ static void on_usage_stuck(pid_t pid, uid_t uid, bool is_file, void *data)
 {
 	struct requests *requests = data;
 	g_autofree char *text = g_strdup_printf(
-		"how much memory process %d takes could not be read within a second; its pss is "
-		"left out from now on",
+		"the usage of process %d could not be read within a second; its pss is left out "
+		"from now on",
 		pid);
 
 	requests->options.warning("process-hangs", text, requests->options.data);
@@ -229,7 +229,7 @@ static void on_stack_stuck(pid_t pid, uid_t uid, bool is_file, void *data)
 }
 
 static const struct files_listener usage_listener = {
-	.snapshot = on_memory_usage,
+	.snapshot = on_usage,
 	.image = on_no_image,
 	.stuck = on_usage_stuck,
 };
@@ -269,16 +269,17 @@ void requests_receive_usage_request(struct requests *requests, const void *body,
 	bool stacks = request->stacks != 0;
 
 	if ((stacks ? !requests->options.stacks || requests->reading_stacks
-		    : !requests->options.memory_usage || requests->measuring) ||
+		    : !requests->options.usage || requests->measuring) ||
 	    request->n == 0 || request->n > ENGINE_MAX_USAGE_PIDS ||
 	    bytes != sizeof(*request) + request->n * sizeof(request->pids[0]) ||
 	    !are_pids(request->pids, request->n) ||
 	    !start(requests, stacks ? &stacks_listener : &usage_listener,
-		   stacks ? &requests->stacks : &requests->memory_usage))
+		   stacks ? &requests->stacks : &requests->usage))
 		return;
 	*(stacks ? &requests->reading_stacks : &requests->measuring) = true;
-	files_read_memory_usage(stacks ? requests->stacks : requests->memory_usage, request->pids,
-				request->n, stacks, request->serial);
+	files_read_usage(stacks ? requests->stacks : requests->usage,
+			 stacks ? FILES_USAGE_STACKS : requests->options.usage, request->pids,
+			 request->n, request->serial);
 }
 
 struct requests *requests_new(struct engine *engine, struct images *images,
@@ -317,7 +318,7 @@ void requests_free(struct requests *requests)
 {
 	requests_drop_ahead(requests);
 	files_free(requests->files);
-	files_free(requests->memory_usage);
+	files_free(requests->usage);
 	files_free(requests->stacks);
 	g_free(requests);
 }

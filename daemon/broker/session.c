@@ -25,6 +25,7 @@
 
 #include "arch/base.h"
 #include "base/clock.h"
+#include "daemon/broker/counter-files.h"
 #include "daemon/broker/engine-config.h"
 #include "daemon/broker/error.h"
 #include "daemon/broker/limits.h"
@@ -377,7 +378,10 @@ static bool start_requests(struct session *session, GError **error)
 		.gives_files = session->options->call_graph == ENGINE_CALL_GRAPH_DWARF ||
 			       session->options->memory,
 		.kernel = session->options->kernel,
-		.memory_usage = session->options->memory,
+		.usage = (session->options->memory ? FILES_USAGE_MEMORY : 0) |
+			 (session->options->counters >> COUNTER_GROUP_PROCESS & 1
+				  ? FILES_USAGE_COUNTERS
+				  : 0),
 		.stacks = session->options->off_cpu,
 		.targets = session->options->pids,
 		.n_targets = session->options->n_pids,
@@ -521,6 +525,41 @@ static bool send_config(struct session *session, GError **error)
 	return ok;
 }
 
+static bool has_tracepoints(const struct perf_plan *plan)
+{
+	for (unsigned i = 0; i < plan->n_events; i++)
+		if (plan->events[i].kind == PROF_SOURCE_TRACEPOINT)
+			return true;
+	return false;
+}
+
+static bool send_fields(struct session *session, GError **error)
+{
+	const struct perf_plan *plan = &session->plan;
+	struct event_dirs dirs;
+	bool ok = true;
+
+	if (!plan->fields)
+		return true;
+	event_dirs_open(&dirs);
+	for (unsigned i = 0; ok && i < plan->n_events; i++) {
+		g_autoptr(GArray) fields = event_fields(&dirs, &plan->events[i]);
+		g_autoptr(GByteArray) body = g_byte_array_new();
+		struct message_fields header = { .source = i };
+
+		if (!fields || plan->events[i].off_cpu)
+			continue;
+		header.n = fields->len;
+		g_byte_array_append(body, (const uint8_t *)&header, sizeof(header));
+		g_byte_array_append(body, (const uint8_t *)fields->data,
+				    fields->len * (unsigned)sizeof(struct message_field));
+		ok = engine_send(session->engine, MESSAGE_FIELDS, body->data, body->len, NULL, 0,
+				 error);
+	}
+	event_dirs_done(&dirs);
+	return ok;
+}
+
 /* Reports to the capture and to the client that an unprivileged user gets less. */
 static void notify_reduced(struct session *session)
 {
@@ -530,8 +569,11 @@ static void notify_reduced(struct session *session)
 
 	if (plan->stack_bytes)
 		stacks = g_strdup_printf(", %u KiB of each stack", plan->stack_bytes >> 10);
-	text = g_strdup_printf("without CAP_PERFMON: only the targets' own events%s%s",
-			       plan->kernel ? "" : ", nothing of the kernel", stacks ? stacks : "");
+	text = g_strdup_printf("without CAP_PERFMON: only the targets' own events%s%s%s",
+			       plan->kernel ? "" : ", nothing of the kernel",
+			       has_tracepoints(plan) && !plan->fields ? ", no fields of tracepoints"
+								      : "",
+			       stacks ? stacks : "");
 	options_set_reduced(session->options, plan->kernel, text);
 	session->listener->warning(session, "reduced", text, session->data);
 }
@@ -583,19 +625,53 @@ static bool open_events(struct session *session, GError **error)
 	requests_drop_ahead(session->requests);
 	if (!perf_open_all(plan, &session->cpus, error))
 		return false;
-	session->reduced = refused || plan->kernel != options->kernel;
+	session->reduced = refused || plan->kernel != options->kernel ||
+			   (has_tracepoints(plan) && !plan->fields);
 	return true;
+}
+
+/* Opens the files with the machine's counters. Tells the client once what is not to be had. */
+static void open_counters(struct session *session, struct counter_files *files)
+{
+	struct options *options = session->options;
+	g_autofree char *text = NULL;
+
+	options->counters_missing = counter_files_open(files, options->counters, options->pids[0],
+						       session->access.own_only);
+	if (!options->counters_missing)
+		return;
+	text = g_strdup_printf("these counters cannot be read here: %s", options->counters_missing);
+	session->listener->warning(session, "counters", text, session->data);
+}
+
+static bool send_counters(struct session *session, const struct counter_files *files,
+			  GError **error)
+{
+	bool ok = true;
+
+	for (unsigned first = 0; ok && first < files->n; first += MESSAGE_MAX_FDS) {
+		unsigned n = MIN_OF(files->n - first, (unsigned)MESSAGE_MAX_FDS);
+
+		ok = engine_send(session->engine, MESSAGE_COUNTERS, files->files + first,
+				 n * sizeof(files->files[0]), files->fds + first, n, error);
+	}
+	return ok;
 }
 
 /* Sends the engine all that it needs. From then on the engine leads. */
 static bool send_all(struct session *session, GError **error)
 {
 	int *switch_fd = &session->options->switch_fd;
+	g_autofree struct counter_files *counters = g_new0(struct counter_files, 1);
 	bool ok;
 
 	if (session->reduced)
 		notify_reduced(session);
-	ok = send_config(session, error);
+	if (session->options->counters)
+		open_counters(session, counters);
+	ok = send_config(session, error) && send_fields(session, error) &&
+	     send_counters(session, counters, error);
+	counter_files_close(counters);
 	/* The engine has the descriptor now. Close it here, so that a pipe ends when the engine
 	 * does. */
 	deferred_close(steal_fd(&session->capture_fd));

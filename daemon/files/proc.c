@@ -348,6 +348,36 @@ static int flush(struct snapshot *snapshot)
 	return 0;
 }
 
+/* Adds stat, io, and the number of descriptors. */
+static void add_counters(struct snapshot *snapshot, int dir, pid_t pid)
+{
+	struct snapshot_record record = { .kind = SNAPSHOT_STAT, .pid = pid, .tid = pid };
+	CLEANUP_CLOSE int fds = -1;
+	CLEANUP_CLOSE int first = -1;
+	struct numbers numbers = { 0 };
+	struct statx status;
+	uint64_t n;
+
+	buffer_add_file(&snapshot->buffer, dir, "stat", record, SMALL_FILE_BYTES);
+	record.kind = SNAPSHOT_IO;
+	buffer_add_file(&snapshot->buffer, dir, "io", record, SMALL_FILE_BYTES);
+	record.kind = SNAPSHOT_FDS;
+	record.length = sizeof(n);
+	record.time_ns = clock_now();
+	fds = openat(dir, "fd", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	if (fds < 0 || statx(fds, "", AT_EMPTY_PATH, STATX_SIZE, &status) != 0)
+		return;
+	/* Since Linux 6.2, the directory's size is the number of descriptors. */
+	n = status.stx_size;
+	if (n == 0) {
+		list_numbers(dir, "fd", &numbers);
+		first = openat(fds, "0", O_PATH | O_NOFOLLOW | O_CLOEXEC);
+		n = numbers.n + (first >= 0); /* 0 is not in the list */
+		free_numbers(&numbers);
+	}
+	buffer_add(&snapshot->buffer, &record, &n, NULL, 0);
+}
+
 /* `number`: the pid; if negative, the memory usage of process -number is read in the bare way. A
  * thread has a directory like a process. */
 static int add_process(struct snapshot *snapshot, int proc, int32_t number)
@@ -366,14 +396,16 @@ static int add_process(struct snapshot *snapshot, int proc, int32_t number)
 		return 0;
 	if (!snapshot->request->n_usage_pids)
 		read_process(snapshot, dir, pid);
-	else if (snapshot->request->stacks && number > 0 && !is_bare(snapshot, dir, pid))
+	if (snapshot->request->usage & FILES_USAGE_STACKS && number > 0 &&
+	    !is_bare(snapshot, dir, pid))
 		stack_add(&snapshot->buffer, dir, pid);
-	else if (snapshot->request->stacks)
-		return 0;
+	if (snapshot->request->usage & FILES_USAGE_COUNTERS)
+		add_counters(snapshot, dir, pid);
 	/* Reading smaps_rollup walks the page tables under a lock of the process's memory, which
 	 * another thread may hold. If this must be avoided, use statm. */
-	else if (number < 0 || is_bare(snapshot, dir, pid) ||
-		 !buffer_add_file(&snapshot->buffer, dir, "smaps_rollup", rollup, SMALL_FILE_BYTES))
+	if (snapshot->request->usage & FILES_USAGE_MEMORY &&
+	    (number < 0 || is_bare(snapshot, dir, pid) ||
+	     !buffer_add_file(&snapshot->buffer, dir, "smaps_rollup", rollup, SMALL_FILE_BYTES)))
 		buffer_add_file(&snapshot->buffer, dir, "statm", statm, SMALL_FILE_BYTES);
 	/* By now the process may be another user's. */
 	if (config->own_only && !process_access_all(dir, config->uid))

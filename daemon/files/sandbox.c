@@ -91,25 +91,9 @@ static bool limit(int resource, rlim_t value)
 /* ---- System calls ---------------------------------------------------------------------------- */
 
 static const int allowed[] = {
-	SCMP_SYS(read),          SCMP_SYS(pwrite64),
-	SCMP_SYS(close),         SCMP_SYS(lseek),
-	SCMP_SYS(fstat),         SCMP_SYS(newfstatat),
-	SCMP_SYS(stat),          SCMP_SYS(statx),
-	SCMP_SYS(fstatfs),       SCMP_SYS(fgetxattr),
-	SCMP_SYS(readlink),      SCMP_SYS(readlinkat),
-	SCMP_SYS(getdents64),    SCMP_SYS(ftruncate),
-	SCMP_SYS(memfd_create),  SCMP_SYS(brk),
-	SCMP_SYS(munmap),        SCMP_SYS(mremap),
-	SCMP_SYS(madvise),       SCMP_SYS(futex),
-	SCMP_SYS(recvmsg),       SCMP_SYS(sendmsg),
-	SCMP_SYS(clock_gettime), SCMP_SYS(gettimeofday),
-	SCMP_SYS(getpid),        SCMP_SYS(gettid),
-	SCMP_SYS(geteuid),       SCMP_SYS(getegid),
-	SCMP_SYS(getrandom),     SCMP_SYS(sysinfo), /* for qsort() */
-	SCMP_SYS(rt_sigreturn),  SCMP_SYS(rt_sigprocmask),
-	SCMP_SYS(rt_sigaction),  SCMP_SYS(restart_syscall),
-	SCMP_SYS(exit),          SCMP_SYS(exit_group),
-	SCMP_SYS(pread64),
+	SCMP_SYS(newfstatat), SCMP_SYS(stat),       SCMP_SYS(statx),      SCMP_SYS(fgetxattr),
+	SCMP_SYS(readlink),   SCMP_SYS(readlinkat), SCMP_SYS(getdents64), SCMP_SYS(geteuid),
+	SCMP_SYS(getegid),    SCMP_SYS(pread64),
 };
 
 static const int allowed_for_client[] = {
@@ -121,16 +105,11 @@ static const int allowed_for_client[] = {
 
 static const struct filter_rule allowed_with[] = {
 	{ SCMP_SYS(openat), NO_WRITING },
-	{ SCMP_SYS(mmap), SCMP_A2_64(SCMP_CMP_MASKED_EQ, PROT_EXEC, 0) },
-	{ SCMP_SYS(mprotect), SCMP_A2_64(SCMP_CMP_MASKED_EQ, PROT_EXEC, 0) },
 	{ SCMP_SYS(ioctl), SCMP_A1_64(SCMP_CMP_EQ, UAPI_PROCMAP_QUERY, 0) },
 	{ SCMP_SYS(ioctl), SCMP_A1_64(SCMP_CMP_EQ, FS_IOC_GETVERSION, 0) },
 	{ SCMP_SYS(ioctl), SCMP_A1_64(SCMP_CMP_EQ, NS_GET_PARENT, 0) },
 	{ SCMP_SYS(ioctl), SCMP_A1_64(SCMP_CMP_EQ, NS_GET_OWNER_UID, 0) },
-	{ SCMP_SYS(fcntl), SCMP_A1_64(SCMP_CMP_EQ, F_ADD_SEALS, 0) },
-	{ SCMP_SYS(fcntl), SCMP_A1_64(SCMP_CMP_EQ, F_GETFL, 0) },  /* for fdopendir() */
-	{ SCMP_SYS(fcntl), SCMP_A1_64(SCMP_CMP_EQ, F_SETFD, 0) },  /* for fdopendir() */
-	{ SCMP_SYS(tgkill), SCMP_A2_64(SCMP_CMP_EQ, SIGABRT, 0) }, /* for abort() */
+	{ SCMP_SYS(fcntl), SCMP_A1_64(SCMP_CMP_EQ, F_SETFD, 0) }, /* for fdopendir() */
 };
 
 static bool filter_calls(const struct files_config *config)

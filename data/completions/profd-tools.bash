@@ -40,7 +40,7 @@ _profd_tools() {
 	fi
 	options=$("$program" "$verb" --complete 2>/dev/null)
 
-	if [[ $verb == record ]]; then
+	if [[ $verb == record || $verb == stat ]]; then
 		command=$(_profd_tools_command "$options")
 		if [[ $command ]]; then
 			if declare -F _command_offset >/dev/null; then
@@ -72,7 +72,7 @@ _profd_tools() {
 		fi
 	elif [[ $cur == -* ]]; then
 		mapfile -t COMPREPLY < <(compgen -W "$(grep -v '=.' <<<"$options" | sed 's/=$//' | grep '^--')" -- "$cur")
-	elif [[ $verb == record ]]; then
+	elif [[ $verb == record || $verb == stat ]]; then
 		mapfile -t COMPREPLY < <(compgen -c -- "$cur")
 	elif [[ $verb == stop || $verb == pause || $verb == resume ]]; then
 		((COMP_CWORD > 2)) || mapfile -t COMPREPLY < <(compgen -W "$(grep -v '^-' <<<"$options")" -- "$cur")

@@ -25,6 +25,17 @@ const lanesShown = (data) => {
 	return busy.length > most ? [busy.slice(0, most - 1), busy.slice(most - 1)] : [busy, []];
 };
 
+const countersShown = (data) => {
+	const most = innerHeight > 1000 ? 12 : 8;
+	const shown = data.counters.filter((counter) => !(data.live && counter === data.rss));
+	return shown.slice(0, shown.length > most ? most - 1 : most);
+};
+
+const counterLabel = (data, { group, name, pid }) => {
+	const of = new Set(data.counters.map((counter) => counter.pid)).size > 1 && data.processes.find((process) => process.pid === pid);
+	return `${pid ? '' : group || ''} ${name || 'counter'} ${of ? of.name : ''}`.trim();
+};
+
 const makeRows = () => {
 	const { data } = state, R = rem(), big = innerHeight > 1000;
 	const laneHeight = Math.round(R * (big ? 1.6 : 1.3)), lineHeight = Math.round(R * (big ? 2.6 : 2));
@@ -35,7 +46,9 @@ const makeRows = () => {
 	for (const lane of lanes) rows.push({ kind: 'lane', height: laneHeight, lanes: [lane], label: (data.compare ? (lane.is_later ? 'B ' : 'A ') : '') + (named.get(lane.name) > 1 ? `${lane.name} ${lane.tid}` : lane.name) });
 	if (rest.length) rows.push({ kind: 'lane', height: laneHeight, lanes: rest, label: `+ ${count(rest.length)} threads` });
 	if (data.live) rows.push({ kind: 'live', height: lineHeight, label: data.rss ? 'Heap, RSS ┄' : 'Live heap' });
-	for (const counter of data.counters) if (!(data.live && counter === data.rss)) rows.push({ kind: 'counter', height: lineHeight, counter, label: counter.name || 'counter' });
+	const counters = countersShown(data), hidden = data.counters.length - counters.length - (data.live && data.rss ? 1 : 0);
+	for (const counter of counters) rows.push({ kind: 'counter', height: lineHeight, counter, label: counterLabel(data, counter) });
+	if (hidden) rows.push({ kind: 'more', height: laneHeight, label: `+ ${count(hidden)} counters: profcapture counters` });
 	const names = data.mark_names.map((mark, index) => index);
 	if (names.length > MOST_MARK_ROWS) names.sort((a, b) => data.marksOf[b].length - data.marksOf[a].length || a - b);
 	const markHeight = Math.round(R * 1.1), others = names.splice(names.length > MOST_MARK_ROWS ? MOST_MARK_ROWS - 1 : MOST_MARK_ROWS);
@@ -261,7 +274,7 @@ const drawLosses = (g, c) => {
 const NAMES = ['bg', 'line', 'text', 'muted', 'run', 'ready', 'idle', 'mark', 'heap', 'heat0', 'heat1', 'heat2', 'shade', 'focus', 'warn'];
 const colors = () => Object.fromEntries(NAMES.map((name) => [name, color(name)]));
 
-const draw = { axis: drawAxis, heat: drawHeat, lane: drawLane, live: drawLine, counter: drawLine, mark: drawMark, log: drawLogs };
+const draw = { axis: drawAxis, heat: drawHeat, lane: drawLane, live: drawLine, counter: drawLine, mark: drawMark, log: drawLogs, more: () => {} };
 
 const drawBackground = (c) => {
 	const key = [...view(), layout.width, layout.height, document.documentElement.dataset.theme, state.thread, devicePixelRatio].join();
@@ -294,7 +307,7 @@ const numberOf = (row) => {
 		const part = Array.prototype.slice.call(values, Math.max(0, begin - 1), Math.max(begin, end));
 		if (!part.length) return '–';
 		const most = Math.max(...part);
-		return 'max ' + (row.kind === 'live' || row.counter.unit === 'bytes' ? bytes(most) : significantOrCount(most));
+		return 'max ' + (row.kind === 'live' ? bytes(most) : amount(row.counter, most));
 	}
 	if (row.kind === 'mark') {
 		const { time, length } = data.marks, unit = data.mark_unit_ns, before = Math.ceil(to / unit);
@@ -310,6 +323,7 @@ const numberOf = (row) => {
 };
 
 const significantOrCount = (x) => (Number.isInteger(x) ? count(x) : significant(x));
+const amount = ({ unit }, x) => (/^bytes/.test(unit || '') ? bytes(x) + unit.slice(5) : `${significantOrCount(x)} ${unit || ''}`.trim());
 
 // How long the thread ran in the range.
 let weights = { of: null, sums: null };
@@ -453,7 +467,7 @@ const describe = (event, canvas) => {
 	} else if (row.kind === 'counter' || row.kind === 'live') {
 		const value = row.kind === 'live' ? state.data.live.all[Math.min(state.data.live.bins, Math.floor(at / state.data.live.width))] : row.counter.values[lowerBound(row.counter.times, at) - 1];
 		lines.unshift(row.label);
-		if (value !== undefined) lines.push(row.kind === 'live' || row.counter.unit === 'bytes' ? bytes(value) : `${significantOrCount(value)} ${row.counter.unit || ''}`);
+		if (value !== undefined) lines.push(row.kind === 'live' ? bytes(value) : amount(row.counter, value));
 	} else if (row.kind === 'mark') {
 		lines.unshift(row.label);
 	} else if (row.kind === 'log') {

@@ -41,10 +41,10 @@
 #define LR_KNOWN 0x08u
 #define SWITCHES 0xffff00u /* number of switches from one stack to another, times 0x100 */
 #define PLACE (EXACT | BY_FP | LR_KNOWN | SWITCHES)
-#define GENERAL 0x10u  /* self-unwind.c made the step from this frame */
-#define FIRST 0x20u    /* the frame was the innermost one */
-#define NEEDS_FP 0x40u /* the step from this frame uses fp */
-#define GIVES_FP 0x80u /* the step loaded the caller's fp; it is the frame's last word */
+#define GENERAL 0x10u               /* self-unwind.c made the step from this frame */
+#define FIRST 0x20u                 /* the frame was the innermost one */
+#define NEEDS_FP WALK_SLOT_NEEDS_FP /* the step from this frame uses fp */
+#define GIVES_FP WALK_SLOT_GIVES_FP /* the step loaded the caller's fp: the frame's last word */
 /* the step from this frame, or from one further out, uses this frame's fp */
 #define USES_FP 0x01000000u
 
@@ -144,9 +144,9 @@ static inline void add_word(struct visit *visit, struct unwind_cache_pending *pe
 	pending->n_words++;
 }
 
-static inline uint32_t state_of(const struct cfi_rule *rule)
+static inline uint32_t state_of(const struct walk_slot *slot)
 {
-	return (rule->cfa == CFI_CFA_FP ? NEEDS_FP : 0) | (rule->fp == CFI_AT_CFA ? GIVES_FP : 0);
+	return slot->flags & (NEEDS_FP | GIVES_FP);
 }
 
 static inline bool is_full(const struct visit *visit)
@@ -181,11 +181,10 @@ static inline bool step_plainly(struct visit *visit, enum walk_stop *ret_stop)
 		*ret_stop = WALK_ROOT;
 		return true;
 	}
-	rule = slot->flags & WALK_SLOT_CHAIN ? &record : &slot->rule;
+	rule = __builtin_expect(slot->flags & WALK_SLOT_CHAIN, 0) ? &record : &slot->rule;
 	if (!walk_plan(rule, visit->sp, visit->fp, true, visit->start,
 		       calls->own.high - visit->start, &move) ||
-	    move.cfa > calls->own.high ||
-	    ((visit->start + move.ra_at) | (move.has_fp ? visit->start + move.fp_at : 0)) % 8 != 0)
+	    move.cfa > calls->own.high)
 		return false;
 	ra = unwind_cache_load(visit->start + move.ra_at);
 	if (__builtin_expect(slot->flags & WALK_SLOT_CHAIN, 0)) {
@@ -194,7 +193,7 @@ static inline bool step_plainly(struct visit *visit, enum walk_stop *ret_stop)
 		    !(caller->flags & WALK_SLOT_CALLED))
 			return false;
 	}
-	pending = add_pending(visit, state_of(rule));
+	pending = add_pending(visit, state_of(slot));
 	add_word(visit, pending, visit->start + move.ra_at, ra);
 	if (move.has_fp) {
 		visit->fp = unwind_cache_load(visit->start + move.fp_at);
@@ -228,10 +227,11 @@ static uint32_t classify(struct unwind_cache *calls, const struct self_unwind_st
 	if (step->slot.flags & WALK_SLOT_ROOT)
 		return 0;
 	if (step->slot.flags & WALK_SLOT_PLAIN)
-		return step->n_words == 1 + (rule->fp == CFI_AT_CFA) ? state_of(rule) : GENERAL;
+		return step->n_words == 1 + (rule->fp == CFI_AT_CFA) ? state_of(&step->slot)
+								     : GENERAL;
 	if ((step->slot.kind == WALK_CODE_TABLE && rule->cfa != CFI_CFA_NONE) || !is_chain(step))
 		return GENERAL;
-	mark_slot(calls, step->at.at.pc, WALK_SLOT_CHAIN);
+	mark_slot(calls, step->at.at.pc, WALK_SLOT_CHAIN | NEEDS_FP | GIVES_FP);
 	return NEEDS_FP | GIVES_FP;
 }
 

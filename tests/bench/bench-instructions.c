@@ -4,8 +4,9 @@
  *
  *     bench-instructions PATH     prints how many operations measured() performs
  *
- * ring-write: a mark. malloc-hook: a malloc and its free, with a known stack. unwind-step: a frame
- * of a walk of this thread's stack, rules cached. row-decode: a sample row with all its columns.
+ * ring-write: a mark. malloc-hook: a malloc and its free, with a known stack. new-stack: the same
+ * with a stack that is always new. unwind-step: a frame of a walk of this thread's stack, rules
+ * cached. row-decode: a sample row with all its columns.
  */
 #include "libcollector/hooks/heap-record.h"
 #include "tests/unit/build-capture.h"
@@ -16,6 +17,8 @@
 
 #define RUNS 20000u
 #define DEPTH 24
+#define PATH_BITS 16
+static_assert(2 * RUNS <= 1u << PATH_BITS, "each path is new");
 
 static struct pair pair;
 static struct producer producer;
@@ -46,6 +49,29 @@ static uint64_t call_hooks(void)
 {
 	for (uint32_t i = 0; i < RUNS; i++)
 		hook(i);
+	return RUNS;
+}
+
+/* Calls the hook behind a path of PATH_BITS calls from one of two places. */
+static __attribute__((noinline)) int follow(uint32_t path, int n)
+{
+	volatile int r = 0;
+
+	if (n == 0)
+		hook(path);
+	else if (path & 1)
+		r += follow(path >> 1, n - 1) + 1;
+	else
+		r += follow(path >> 1, n - 1) - 1;
+	return r;
+}
+
+static uint64_t call_new(void)
+{
+	static uint32_t path;
+
+	for (uint32_t i = 0; i < RUNS; i++)
+		follow(path++, PATH_BITS);
 	return RUNS;
 }
 
@@ -141,9 +167,8 @@ int main(int argc, char **argv)
 		const char *name;
 		uint64_t (*run)(void);
 	} paths[] = {
-		{ "ring-write", write_marks },
-		{ "malloc-hook", call_hooks },
-		{ "unwind-step", walk_stacks },
+		{ "ring-write", write_marks }, { "malloc-hook", call_hooks },
+		{ "new-stack", call_new },     { "unwind-step", walk_stacks },
 		{ "row-decode", read_rows },
 	};
 

@@ -20,7 +20,7 @@ import tempfile
 from pathlib import Path
 
 STORED = Path(__file__).with_name("instructions.json")
-PATHS = ("ring-write", "malloc-hook", "unwind-step", "row-decode")
+PATHS = ("ring-write", "malloc-hook", "new-stack", "unwind-step", "row-decode")
 LIMIT = 1.03
 
 

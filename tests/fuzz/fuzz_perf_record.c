@@ -39,6 +39,8 @@ static void read_all(const struct record *record)
 	for (i = 0; record->kind == RECORD_SAMPLE && record->sample.registers && i < regs->perf_n;
 	     i++)
 		sum += record->sample.registers[i];
+	for (i = 0; record->kind == RECORD_SAMPLE && i < record->sample.raw_bytes; i++)
+		sum += record->sample.raw[i];
 	for (i = 0; record->kind == RECORD_MMAP && i < record->mmap.build_id_bytes; i++)
 		sum += record->mmap.build_id[i];
 }
@@ -55,9 +57,13 @@ static void parse_one(const uint8_t *data, size_t size)
 	copy->size = size;
 	if (record_time(copy, &time_ns))
 		sum += time_ns;
-	if (record_parse(copy, false, &record))
+	if (record_parse(copy, 0, &record))
 		read_all(&record);
-	if (record_parse(copy, true, &record))
+	if (record_parse(copy, RECORD_STACKS, &record))
+		read_all(&record);
+	if (record_parse(copy, RECORD_FIELDS, &record))
+		read_all(&record);
+	if (record_parse(copy, RECORD_FIELDS | RECORD_STACKS, &record))
 		read_all(&record);
 	if (record_parse_wakeup(copy, &record))
 		sum += (uint64_t)record.woken_tid;

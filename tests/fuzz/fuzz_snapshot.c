@@ -43,6 +43,7 @@ static void parse_text(const char *text, size_t length)
 	struct snapshot_status status;
 	struct snapshot_range range;
 	struct snapshot_usage usage;
+	struct snapshot_counts counts;
 	const char *path;
 	size_t path_bytes;
 
@@ -50,6 +51,10 @@ static void parse_text(const char *text, size_t length)
 		sum += usage.rss_bytes + usage.pss_bytes;
 	if (snapshot_parse_statm(text, length, &usage))
 		sum += usage.rss_bytes;
+	if (snapshot_parse_counts(text, length, &counts))
+		sum += counts.minor_faults + counts.rss_bytes;
+	if (snapshot_parse_io(text, length, &counts))
+		sum += counts.disk_written_bytes;
 	if (snapshot_parse_stat(text, length, &stat))
 		sum += stat.start_ticks + strlen(stat.comm);
 	if (snapshot_parse_status(text, length, &status))

@@ -5,7 +5,7 @@ import subprocess
 
 MAKE_CAPTURE = os.environ["MAKE_CAPTURE"]
 HEADER_BYTES = 256
-READERS = ["info", "dump", "report", "memory", "marks", "counters", "verify"]
+READERS = ["info", "dump", "report", "memory", "marks", "events", "counters", "verify"]
 MAKERS = ["recover", "compact", "cut"]
 QUERY = "SELECT (SELECT count(*) FROM hot_functions), (SELECT count(*) FROM allocations), (SELECT sum(duration_ns) FROM thread_states)"
 TABLE_FORMATS = ["sqlite", "csv", "ndjson"]

@@ -264,7 +264,7 @@ int main(void)
     # of a sum it is nothing new that it grows
     assert lines[:3] == ["shop/queue grew most: 1.00 to 8.00 MiB.", "Lost: nothing.", ""]
     header, *table = lines[3:]
-    assert re.fullmatch(r" *first +last +mean +max  0-[\d.]+ s +counter", header)
+    assert re.fullmatch(r" *first +last +mean +max +per second  0-[\d.]+ s +counter", header)
     at = header.index("0-")
     drawn = {re.search(r"shop/(\w+)", line)[1]: line[at:at + 24] for line in table}
     assert set(drawn) == {"queue", "level", "sum"} and all(line.endswith(f"  grows {json_pid(profcapture, capture)}") for line in table)

@@ -28,14 +28,21 @@ def options(**more):
     return {**SYSTEM, "events": variant("as", ["cpu-clock"]), **more}
 
 
+def cpu_seconds_so_far(profd):
+    """Of profd, its engine, and those that ended."""
+    while True:
+        with contextlib.suppress(FileNotFoundError, ProcessLookupError):  # an engine that ended just now
+            return sum(whole_cpu_seconds(pid) for pid in (profd.process.pid, *profd.engines()))
+
+
 def stop(profd, path):
     """The CPU time of profd and its engine for it, and the arguments of Finished."""
-    before = sum(whole_cpu_seconds(pid) for pid in (profd.process.pid, *profd.engines()))
+    before = cpu_seconds_so_far(profd)
     with contextlib.suppress(GLib.Error):
         profd.session(path, "Stop")  # the end may have come by itself
     arguments = profd.wait("Finished", path, 30 * SECOND)
     until(lambda: not profd.engines())
-    return whole_cpu_seconds(profd.process.pid) - before, arguments
+    return cpu_seconds_so_far(profd) - before, arguments
 
 
 def warnings(profd):

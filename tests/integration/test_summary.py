@@ -135,7 +135,7 @@ def test_agent(profcapture, recorded, tmp_path):
     options = set(re.findall(r"(?<![\w-])--[a-z][a-z-]+", text)) - {"--"}
     verbs = [word for word in profcapture("--complete").stdout.split() if word[0] != "-" and word != "help"]
     known = "".join(profcapture(verb, "--help").stdout for verb in verbs)
-    assert {option for option in options if option not in known} <= {"--memory", "--help"}
+    assert {option for option in options if option not in known} <= {"--memory", "--counters", "--help"}
 
 
 def test_agent_statuses(profcapture, recorded, tmp_path):

@@ -154,7 +154,7 @@ ALLOWED = {
     "tools/symbols": (["tools/symbols", "tools/common", "libcapture/prof-capture.h", "base", "arch"], ["glib", "gio", "elf", "dw", "stdio"]),
     "tools/present": (["tools/present", "tools/common/json.h", "tools/common/text.h", "tools/common/out.h", "base", "arch"], ["glib", "zlib"]),
     "tools/profile": (["tools/profile", "tools/symbols", "tools/common", "tools/present/table.h", "libcapture/prof-capture.h", "base", "arch"], ["glib"]),
-    "tools/profctl": (["tools", "libcapture/prof-capture.h", "libcollector/control.h", "libcollector/attach.h", "base", "arch"], ["glib", "gio", "elf", "dw", "stdio"]),
+    "tools/profctl": (["tools", "daemon/broker/events.h", "libcapture/prof-capture.h", "libcollector/control.h", "libcollector/attach.h", "base", "arch"], ["glib", "gio", "elf", "dw", "stdio"]),
     "tools/profcapture": (["tools", "libcapture/prof-capture.h", "base", "arch"], ["glib", "gio", "elf", "dw", "sqlite", "stdio"]),
     "docs/examples": ([], ["glib", "gio", "stdio"]),
     "tests": (None, list(LIBRARIES)),

@@ -351,11 +351,11 @@ static void test_memory_usage(void)
 	static const int32_t pids[] = { 1, 2, 3 };
 
 	begin();
-	files_read_memory_usage(files, pids, ARRAY_SIZE(pids), false, 7);
+	files_read_usage(files, FILES_USAGE_MEMORY, pids, ARRAY_SIZE(pids), 7);
 	await(1);
 	CHECK_STR(told->str, "held 7:PqR ");
-	files_read_memory_usage(files, pids, ARRAY_SIZE(pids), false, 8);
-	files_read_memory_usage(files, pids, 1, false, 9);
+	files_read_usage(files, FILES_USAGE_MEMORY, pids, ARRAY_SIZE(pids), 8);
+	files_read_usage(files, FILES_USAGE_MEMORY, pids, 1, 9);
 	await(3);
 	CHECK_STR(told->str, "held 7:PqR 8:PqR 9:P ");
 	end();

@@ -49,10 +49,10 @@ static int fill(struct prof_writer *writer, struct prof_block *block, uint64_t b
 	int r = 0;
 
 	while (!r && prof_writer_bytes(writer) < bytes) {
-		struct prof_value values[PROF_SAMPLE_COLUMNS];
+		struct prof_value values[PROF_SAMPLE_COLUMNS] = { 0 };
 
 		values[PROF_SAMPLE_TIME] = PROF_NUMBER(rows_time(row));
-		for (unsigned int c = 1; c < PROF_SAMPLE_COLUMNS; c++)
+		for (unsigned int c = 1; c < PROF_SAMPLE_VALUES; c++)
 			values[c] = PROF_NUMBER(rows_mix(row * PROF_SAMPLE_COLUMNS + c));
 		r = prof_block_add(block, values);
 		if (!r && ++row % CHUNK_ROWS == 0) {

@@ -27,7 +27,8 @@ static void world_init(struct world *world)
 {
 	*world = (struct world){ .last_counter = 7 };
 	parts_init(&world->parts);
-	memory_usage_init(&world->memory_usage, &world->parts.tasks, &world->last_counter, 0);
+	memory_usage_init(&world->memory_usage, &world->parts.tasks, &world->last_counter,
+			  &(struct memory_usage_options){ .memory = true }, 0);
 }
 
 static void world_done(struct world *world)

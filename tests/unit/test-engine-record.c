@@ -8,7 +8,7 @@
 
 static bool parse(struct bytes *bytes, struct record *record)
 {
-	return record_parse((const void *)bytes->data, false, record);
+	return record_parse((const void *)bytes->data, 0, record);
 }
 
 static void put_mmap2(struct bytes *bytes, uint16_t misc, uint64_t length, uint8_t build_id_bytes,
@@ -83,7 +83,7 @@ static bool parse_stack(uint64_t abi, uint64_t room, uint64_t filled, struct rec
 
 	bytes.length = 0;
 	put_stack_sample(&bytes, abi, room, filled);
-	return record_parse((const void *)bytes.data, true, record);
+	return record_parse((const void *)bytes.data, RECORD_STACKS, record);
 }
 
 static void test_stack(void)
@@ -126,9 +126,9 @@ static void test_stack_cut(void)
 	put_stack_sample(&bytes, PERF_SAMPLE_REGS_ABI_64, 64, 64);
 	whole = header->size;
 	for (header->size -= 8; header->size > 0; header->size -= 8)
-		CHECK(!record_parse(header, true, &record));
+		CHECK(!record_parse(header, RECORD_STACKS, &record));
 	header->size = whole;
-	CHECK(record_parse(header, true, &record));
+	CHECK(record_parse(header, RECORD_STACKS, &record));
 }
 
 static void test_wakeup(void)

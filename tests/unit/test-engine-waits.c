@@ -57,7 +57,7 @@ static void copy(struct stage *stage, int thread, uint64_t pc)
 	struct record record;
 
 	put_sample(&bytes, PERF_RECORD_MISC_KERNEL, 10, 10 + thread, 5000, ips, 3);
-	REQUIRE(record_parse((const void *)bytes.data, false, &record));
+	REQUIRE(record_parse((const void *)bytes.data, 0, &record));
 	waits_copy(&stage->waits, stage->threads[thread], &record);
 }
 

@@ -2,10 +2,20 @@
 #include "tests/unit/test.h"
 
 #include "daemon/broker/error.h"
+#include "daemon/broker/event-format.h"
 #include "daemon/broker/events.h"
 
 #include <fcntl.h>
 #include <glib/gstdio.h>
+
+#define COMMON                                                                 \
+	"name: x\nID: 1\nformat:\n"                                            \
+	"\tfield:unsigned short common_type;\toffset:0;\tsize:2;\tsigned:0;\n" \
+	"\tfield:int common_pid;\toffset:4;\tsize:4;\tsigned:1;\n\n"
+#define SWITCH_FORMAT                                                          \
+	COMMON "\tfield:char prev_comm[16];\toffset:8;\tsize:16;\tsigned:0;\n" \
+	       "\tfield:pid_t prev_pid;\toffset:24;\tsize:4;\tsigned:1;\n"     \
+	       "\nprint fmt: \"field:int x;\toffset:1;\", REC->prev_pid\n"
 
 /* A simulated machine with one tracepoint and one PMU. */
 static struct event_dirs dirs = { .pmus = -1, .tracepoints = -1 };
@@ -33,6 +43,7 @@ static void set_up(void)
 	put("secret/id", "666\n");
 	put("tracing/sched/sched_switch/id", "314\n");
 	put("tracing/sched/sched_wakeup/id", "315\n");
+	put("tracing/sched/sched_switch/format", SWITCH_FORMAT);
 	put("pmus/cpu/type", "4\n");
 	put("pmus/cpu/format/event", "config:0-7,32-35\n");
 	put("pmus/cpu/format/umask", "config:8-15\n");
@@ -127,6 +138,107 @@ static void test_tracepoints(void)
 		  "unknown event \"shed:sched_wakeup\"; did you mean \"sched:sched_wakeup\"?");
 }
 
+static void test_filters(void)
+{
+	struct event event;
+
+	REQUIRE(parse("sched:sched_switch/prev_comm ~ \"a/b\" && prev_pid > 1/", &event));
+	CHECK_INT(event.attr.config, 314);
+	CHECK_STR(event.filter, "prev_comm ~ \"a/b\" && prev_pid > 1");
+	REQUIRE(parse("sched:sched_switch:u/prev_pid==1/", &event));
+	CHECK(event.attr.exclude_kernel);
+	CHECK_STR(event.filter, "prev_pid==1");
+	REQUIRE(parse("sched:sched_switch", &event));
+	CHECK_STR(event.filter, "");
+	CHECK_STR(refusal("cycles:u/x==1/"),
+		  "event \"cycles:u/x==1/\": only tracepoints take a filter");
+	CHECK_STR(refusal("sched:sched_switch/x"),
+		  "event \"sched:sched_switch/x\": a filter is between two \"/\", as in "
+		  "sched:sched_switch/prev_pid==1/");
+	CHECK_STR(parse("sched:sched_switch//", &event) ? "accepted" : "refused", "refused");
+}
+
+/* Returns the only field of a description, as text. */
+static const char *field_of(const char *line)
+{
+	static char text[256];
+	g_autofree char *format = g_strconcat(COMMON, line, "\n", NULL);
+	g_autoptr(GArray) fields = event_format_parse(format);
+	const struct message_field *field = (const void *)fields->data;
+
+	if (fields->len != 1)
+		return "none";
+	g_snprintf(text, sizeof(text), "%s %s at %u size %u kind %u place %u element %u signed %u",
+		   field->type, field->name, field->offset, field->size, field->kind, field->place,
+		   field->element, field->is_signed);
+	return text;
+}
+
+static void test_format(void)
+{
+	struct event event;
+	g_autoptr(GArray) fields = NULL;
+
+	REQUIRE(parse("sched:sched_switch:k/prev_pid==1/", &event));
+	fields = event_fields(&dirs, &event);
+	REQUIRE(fields != NULL && fields->len == 2);
+	CHECK_STR(g_array_index(fields, struct message_field, 1).name, "prev_pid");
+	CHECK_STR(field_of("\tfield:char prev_comm[16];\toffset:8;\tsize:16;\tsigned:0;"),
+		  "char prev_comm at 8 size 16 kind 3 place 0 element 1 signed 0");
+	CHECK_STR(field_of("\tfield:pid_t prev_pid;\toffset:24;\tsize:4;\tsigned:1;"),
+		  "pid_t prev_pid at 24 size 4 kind 0 place 0 element 0 signed 1");
+	CHECK_STR(field_of("\tfield:const char * filename;\toffset:24;\tsize:8;\tsigned:0;"),
+		  "const char * filename at 24 size 8 kind 4 place 0 element 0 signed 0");
+	CHECK_STR(field_of("\tfield:__data_loc char[] name;\toffset:8;\tsize:4;\tsigned:0;"),
+		  "char name at 8 size 4 kind 3 place 1 element 1 signed 0");
+	CHECK_STR(field_of("\tfield:__rel_loc u64[] a;\toffset:8;\tsize:4;\tsigned:0;"),
+		  "u64 a at 8 size 4 kind 3 place 2 element 8 signed 0");
+	CHECK_STR(field_of("\tfield:__u8 saddr[4];\toffset:20;\tsize:4;\tsigned:0;"),
+		  "__u8 saddr at 20 size 4 kind 3 place 0 element 1 signed 0");
+	/* a register of a system call, of which the low half counts */
+	CHECK_STR(field_of("\tfield:int dfd;\toffset:16;\tsize:8;\tsigned:0;"),
+		  G_BYTE_ORDER == G_LITTLE_ENDIAN
+			  ? "int dfd at 16 size 4 kind 0 place 0 element 0 signed 1"
+			  : "int dfd at 20 size 4 kind 0 place 0 element 0 signed 1");
+	/* a struct */
+	CHECK_STR(field_of("\tfield:struct x y;\toffset:16;\tsize:12;\tsigned:0;"),
+		  "struct x y at 16 size 12 kind 3 place 0 element 1 signed 0");
+}
+
+static void test_format_hostile(void)
+{
+	static const char *const bad[] = {
+		"field:int x;\toffset:65535;\tsize:4;\tsigned:0;",
+		"field:int x;\toffset:70000;\tsize:4;\tsigned:0;",
+		"field:int x;\toffset:-1;\tsize:4;\tsigned:0;",
+		"field:int x;\toffset:8;\tsize:0;\tsigned:0;",
+		"field:int x;\toffset:8;\tsize:4;",
+		"field:int;\toffset:8;\tsize:4;\tsigned:0;",
+		"field:;\toffset:8;\tsize:4;\tsigned:0;",
+		"field:int 1x;\toffset:8;\tsize:4;\tsigned:0;",
+		"field:int x[];\toffset:8;\tsize:4;\tsigned:0;",
+		"field:int x[0];\toffset:8;\tsize:4;\tsigned:0;",
+		"field:int x[99999];\toffset:8;\tsize:4;\tsigned:0;",
+		"field:int (*x)(int);\toffset:8;\tsize:8;\tsigned:0;",
+		"field:__data_loc char[] x;\toffset:8;\tsize:8;\tsigned:0;",
+		"field",
+		"",
+	};
+	g_autofree char *name = g_strnfill(80, 'n');
+	g_autofree char *line =
+		g_strconcat("field:int ", name, ";\toffset:8;\tsize:4;\tsigned:0;\n", NULL);
+	g_autoptr(GString) many = g_string_new(NULL);
+	g_autoptr(GArray) fields = NULL;
+
+	for (size_t i = 0; i < G_N_ELEMENTS(bad); i++)
+		CHECK_STR(field_of(bad[i]), "none");
+	CHECK_STR(field_of(line), "none");
+	for (size_t i = 0; i < 1000; i++)
+		g_string_append(many, "field:int x;\toffset:8;\tsize:4;\tsigned:0;\n");
+	fields = event_format_parse(many->str);
+	CHECK_INT(fields->len, ENGINE_MAX_FIELDS);
+}
+
 static void test_dynamic(void)
 {
 	struct event event;
@@ -189,6 +301,9 @@ int main(void)
 	RUN(test_cache_and_raw);
 	RUN(test_modifiers);
 	RUN(test_tracepoints);
+	RUN(test_filters);
+	RUN(test_format);
+	RUN(test_format_hostile);
 	RUN(test_dynamic);
 	RUN(test_refused);
 	RUN(test_hostile);

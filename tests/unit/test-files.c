@@ -470,7 +470,9 @@ static void test_maps_known(void)
 /* Requests this process and one that does not exist, twice, and checks the reported size. */
 static void test_memory_usage(void)
 {
-	struct files_snapshot request = { .n_usage_pids = 2, .usage_pids = { getpid(), INT_MAX } };
+	struct files_snapshot request = { .n_usage_pids = 2,
+					  .usage = FILES_USAGE_MEMORY,
+					  .usage_pids = { getpid(), INT_MAX } };
 	const struct files_config somebody = { .uid = SOMEBODY, .own_only = 1 };
 	g_autoptr(GArray) pids = NULL;
 	bool kernel;
@@ -479,6 +481,12 @@ static void test_memory_usage(void)
 	CHECK_INT(count_kind(&request, SNAPSHOT_STATM), 0);
 	CHECK_INT(count_kind(&request, SNAPSHOT_STAT), 0);
 	CHECK_INT(count_kind(&request, SNAPSHOT_END), 1);
+	request.usage = FILES_USAGE_COUNTERS;
+	CHECK_INT(count_kind(&request, SNAPSHOT_ROLLUP) + count_kind(&request, SNAPSHOT_STATM), 0);
+	CHECK_INT(count_kind(&request, SNAPSHOT_STAT), 1);
+	CHECK_INT(count_kind(&request, SNAPSHOT_IO), 1);
+	CHECK_INT(count_kind(&request, SNAPSHOT_FDS), 1);
+	request.usage = FILES_USAGE_MEMORY;
 	/* for a process that may block (a negative pid), the rollup is left out */
 	request.usage_pids[0] = -getpid();
 	CHECK_INT(count_kind(&request, SNAPSHOT_ROLLUP), 0);
@@ -487,7 +495,9 @@ static void test_memory_usage(void)
 	CHECK_INT(count_kind(&request, SNAPSHOT_STATM), 1);
 	request.from_pid = getpid() + 1;
 	CHECK_INT(count_kind(&request, SNAPSHOT_STATM), 0);
-	request = (struct files_snapshot){ .n_usage_pids = 1, .usage_pids = { getpid() } };
+	request = (struct files_snapshot){ .n_usage_pids = 1,
+					   .usage = FILES_USAGE_MEMORY,
+					   .usage_pids = { getpid() } };
 	CHECK_INT(count_kind_for(&somebody, &request, SNAPSHOT_ROLLUP), 0);
 	CHECK_INT(count_kind_for(&somebody, &request, SNAPSHOT_STATM), 0);
 	pids = pids_of(&everything, &request, &kernel);

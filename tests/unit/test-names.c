@@ -95,7 +95,8 @@ static void test_epochs(void)
 	CHECK_INT(names->lost, 0);
 	/* A third, empty epoch evicts the least recently used one. */
 	(void)load(names, first + 9);
-	CHECK(names->epochs[0]->epoch != first && names->epochs[1]->epoch != first);
+	CHECK_INT(names->epochs->len, 2);
+	CHECK_INT(((const struct names_epoch *)names->epochs->pdata[0])->epoch, first + 1);
 	CHECK_INT(names_image(load(names, first), 1), image_index);
 	names_forget(names);
 	CHECK_INT(names_identities(names), 6);
@@ -103,6 +104,47 @@ static void test_epochs(void)
 	CHECK_STR(names_thread_at(names, NAMES_LOST + 1)->comm, "first");
 	CHECK_INT(names_thread(load(names, first + 1), 7), NAMES_LOST + 1);
 	CHECK_INT(names->lost, 0);
+	names_free(names);
+	prof_reader_free(reader);
+	build_done(&build);
+}
+
+/* Uses three other epochs, and names_each_batch() itself once, while a batch is taken. */
+static bool take_and_load(struct names_epoch *epoch, const struct prof_batch *batch, void *data,
+			  GError **error)
+{
+	unsigned *depth = data;
+	const struct prof_cursor_options options = { .table = PROF_TABLE_IMAGE };
+
+	for (uint32_t i = 7; i < 10; i++)
+		(void)load(epoch->names, batch->epoch + i);
+	if ((*depth)++ == 0 &&
+	    !names_each_batch(epoch->names, &options, take_and_load, depth, "failed", error))
+		return false;
+	for (uint32_t i = 7; i < 10; i++)
+		(void)load(epoch->names, batch->epoch + i);
+	CHECK_INT(epoch->epoch, batch->epoch);
+	CHECK(epoch->tables[NAMES_STRING] != NULL);
+	CHECK(names_row(epoch, NAMES_STRING, 1) >= 0);
+	return true;
+}
+
+static void test_each_batch(void)
+{
+	const struct prof_cursor_options options = { .table = PROF_TABLE_THREAD };
+	struct build build;
+	struct prof_reader *reader;
+	struct names *names;
+	unsigned depth = 0;
+
+	two_epochs(&build);
+	reader = open_reader(&build);
+	names = names_new(reader);
+	CHECK(names_each_batch(names, &options, take_and_load, &depth, "failed", NULL));
+	CHECK_INT(depth, 4);
+	/* Only the two last used are kept afterwards. */
+	(void)load(names, chunks_first_epoch(reader) + 20);
+	CHECK_INT(names->epochs->len, 2);
 	names_free(names);
 	prof_reader_free(reader);
 	build_done(&build);
@@ -250,6 +292,7 @@ static void test_symbols(void)
 int main(void)
 {
 	RUN(test_epochs);
+	RUN(test_each_batch);
 	RUN(test_one_file);
 	RUN(test_hostile);
 	RUN(test_symbols);

@@ -270,15 +270,20 @@ static bool open_reader(struct capture *capture, bool redacts, GError **error)
  * but a forged schema may not. Columns that an older file lacks read as absent. */
 static bool check_schema(const struct capture *capture, GError **error)
 {
+	/* tables that got columns after version 1 was fixed, and the first of these */
+	static const uint16_t added[][2] = { { PROF_TABLE_FREE, PROF_FREE_YOUNGER },
+					     { PROF_TABLE_SOURCE, PROF_SOURCE_FIELDS },
+					     { PROF_TABLE_SAMPLE, PROF_SAMPLE_VALUES } };
 	size_t n;
 	const struct prof_table_def *const *tables = prof_reader_tables(capture->reader, &n);
 
 	for (size_t i = 0; i < n; i++) {
 		const struct prof_table_def *ours = prof_table_v1(tables[i]->id);
 		unsigned n_both = ours ? MIN_OF(ours->n_columns, tables[i]->n_columns) : 0;
-		bool fits = !ours || n_both == ours->n_columns ||
-			    (ours->id == PROF_TABLE_FREE && n_both >= PROF_FREE_YOUNGER);
+		bool fits = !ours || n_both == ours->n_columns;
 
+		for (size_t a = 0; !fits && a < ARRAY_SIZE(added); a++)
+			fits = ours->id == added[a][0] && n_both >= added[a][1];
 		for (unsigned c = 0; fits && c < n_both; c++)
 			fits = tables[i]->columns[c].id == ours->columns[c].id;
 		if (!fits)

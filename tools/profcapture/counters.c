@@ -6,7 +6,7 @@
  * process, the segment or the capture ends. The value at the start of the time range is the
  * counter's first value, but is not counted as a value set in the range.
  *
- * Memory: one block for each counter.
+ * Memory: one block for each counter; with --timeline, 32 bytes for each value.
  */
 #include "config.h"
 
@@ -41,6 +41,13 @@ struct series {
 	int64_t since_ns;
 };
 
+/* A value of --timeline. */
+struct counter_point {
+	int64_t time_ns;
+	double value, rate; /* rate: per second since the value before; NAN: unknown */
+	uint32_t counter;
+};
+
 struct counters {
 	struct reader reader;
 	struct counter_values values;
@@ -51,7 +58,10 @@ struct counters {
 	GPtrArray *comms;  /* by process: name of its main thread */
 	uint32_t segment;
 	int64_t bins_from_ns, bins_to_ns;
-	char *range; /* title of the sparklines */
+	char *range;    /* title of the sparklines */
+	GArray *points; /* struct counter_point; NULL: no --timeline */
+	bool timeline;
+	const char *wanted; /* GROUP or GROUP/NAME, with * and ?; NULL: all */
 };
 
 /* ---- when values end ------------------------------------------------------------------------- */
@@ -152,6 +162,31 @@ static void end_segment(struct counters *counters)
 	}
 }
 
+/* Returns whether --counter and --pid select the counter. */
+static bool is_wanted(const struct counters *counters, uint32_t index)
+{
+	const struct counter *counter = counter_at(&counters->values, index);
+	const char *group = counter->group ? counter->group : "";
+	g_autofree char *name = g_strdup_printf("%s/%s", group, counter->name ? counter->name : "");
+
+	return counter_is_wanted(counter, &counters->reader) &&
+	       (!counters->wanted || g_pattern_match_simple(counters->wanted, group) ||
+		g_pattern_match_simple(counters->wanted, name));
+}
+
+static void add_point(struct counters *counters, const struct series *series,
+		      const struct counter_value *value)
+{
+	struct counter_point point = { value->time_ns, value->value, NAN, value->counter };
+
+	if (!is_wanted(counters, value->counter))
+		return;
+	if (series->holds && value->time_ns > series->since_ns)
+		point.rate = (value->value - series->value) /
+			     ((double)(value->time_ns - series->since_ns) / 1e9);
+	g_array_append_val(counters->points, point);
+}
+
 static void add_value(const struct counter_value *value, void *data)
 {
 	struct counters *counters = data;
@@ -168,6 +203,8 @@ static void add_value(const struct counter_value *value, void *data)
 		g_ptr_array_add(counters->series, series);
 	}
 	series = counters->series->pdata[value->counter];
+	if (in_range && counters->points)
+		add_point(counters, series, value);
 	hold(counters, series, value->time_ns);
 	series->count += in_range;
 	series->holds = isfinite(value->value);
@@ -207,8 +244,7 @@ static void list_series(struct counters *counters)
 	for (guint i = 0; i < counters->series->len; i++) {
 		struct series *series = counters->series->pdata[i];
 
-		if ((series->count == 0 && !series->known) ||
-		    !counter_is_wanted(counter_of(counters, series), &counters->reader))
+		if ((series->count == 0 && !series->known) || !is_wanted(counters, series->counter))
 			continue;
 		series->numbers[AT_MEAN] =
 			series->weight_ns
@@ -234,12 +270,32 @@ static enum column_format unit_format(const struct counter *counter)
 }
 
 /* The numbers come first, then the texts. */
-enum field { GROUP = N_NUMBERS, NAME, UNIT, KIND, GROUP_AND_NAME, PROCESS, PID, COUNT, OVER_TIME };
+enum field {
+	GROUP = N_NUMBERS,
+	NAME,
+	UNIT,
+	KIND,
+	GROUP_AND_NAME,
+	PROCESS,
+	PID,
+	COUNT,
+	OVER_TIME,
+	RATE,
+	TIME,
+	VALUE
+};
 
 static const struct table_member members[] = {
 	{ "group", GROUP }, { "name", NAME },   { "unit", UNIT },      { "kind", KIND },
 	{ "pid", PID },     { "count", COUNT }, { "first", AT_FIRST }, { "last", AT_LAST },
-	{ "min", AT_MIN },  { "max", AT_MAX },  { "mean", AT_MEAN },   { NULL },
+	{ "min", AT_MIN },  { "max", AT_MAX },  { "mean", AT_MEAN },   { "rate", RATE },
+	{ NULL },
+};
+
+static const struct table_member timeline_members[] = {
+	{ "time_ns", TIME }, { "group", GROUP }, { "name", NAME },
+	{ "unit", UNIT },    { "kind", KIND },   { "pid", PID },
+	{ "value", VALUE },  { "rate", RATE },   { NULL },
 };
 
 /* Returns "shop/orders [events]". Units of size or time are shown with the values instead. */
@@ -252,12 +308,41 @@ static char *describe(const struct counter *counter)
 			       has_unit ? counter->unit : "", has_unit ? "]" : "");
 }
 
-static void get_cell(const void *data, size_t row, unsigned field, struct cell *ret_cell)
+/* Returns the growth of a sum per second of the time in which it had a value; NAN: unknown. */
+static double rate_of(const struct counter *counter, const struct series *series)
+{
+	if (counter->kind != PROF_COUNTER_SUM || !series->known || series->weight_ns == 0)
+		return NAN;
+	return (series->numbers[AT_LAST] - series->numbers[AT_FIRST]) /
+	       ((double)series->weight_ns / 1e9);
+}
+
+/* Fills in the heights of the sparkline, and returns the greatest: of a gauge its value, of a sum
+ * its growth. */
+static double fill_bins(const struct counter *counter, const struct series *series, double *means)
+{
+	double most = series->numbers[AT_MAX];
+
+	for (size_t i = 0; i < SPARKLINE_COLUMNS; i++)
+		means[i] = series->bin_ns[i] > 0 ? series->bin_weighted[i] / series->bin_ns[i] : 0;
+	if (counter->kind != PROF_COUNTER_SUM)
+		return most;
+	most = 0;
+	for (size_t i = SPARKLINE_COLUMNS; i-- > 0;) {
+		double before = i > 0 && series->bin_ns[i - 1] > 0 ? means[i - 1]
+								   : series->numbers[AT_FIRST];
+
+		means[i] = series->bin_ns[i] > 0 ? fmax(means[i] - before, 0) : 0;
+		most = fmax(most, means[i]);
+	}
+	return most;
+}
+
+/* The cells that say which counter it is. */
+static void get_counter_cell(const struct counters *counters, const struct counter *counter,
+			     unsigned field, struct cell *ret_cell)
 {
 	static const char *const kinds[] = { "gauge", "sum" };
-	const struct counters *counters = data;
-	const struct series *series = counters->all->pdata[row];
-	const struct counter *counter = counter_of(counters, series);
 	bool has_process = counter->process > NAMES_LOST;
 	uint64_t pid = names_process_at(counters->reader.capture->names, counter->process)->pid;
 	const char *comm = counters->comms->pdata[counter->process];
@@ -267,28 +352,88 @@ static void get_cell(const void *data, size_t row, unsigned field, struct cell *
 		[UNIT] = counter->unit,
 		[KIND] = counter->kind < ARRAY_SIZE(kinds) ? kinds[counter->kind] : NULL,
 	};
-	double means[SPARKLINE_COLUMNS] = { 0 };
+
+	if (field < ARRAY_SIZE(texts))
+		*ret_cell = cell_text(texts[field]);
+	else if (field == GROUP_AND_NAME)
+		*ret_cell = cell_own_text(describe(counter));
+	else if (field == PROCESS && has_process)
+		*ret_cell = cell_own_text(g_strdup_printf("%s %" PRIu64, comm ? comm : "-", pid));
+	else if (field == PID && has_process)
+		*ret_cell = cell_uint(pid);
+}
+
+static struct cell real_cell(const struct counter *counter, double value)
+{
+	struct cell cell = isfinite(value) ? cell_double(value) : cell_unknown();
+
+	/* A size of 0 would be empty, but it was measured. */
+	cell.format = value == 0 ? COLUMN_REAL : unit_format(counter);
+	return cell;
+}
+
+static void get_cell(const void *data, size_t row, unsigned field, struct cell *ret_cell)
+{
+	const struct counters *counters = data;
+	const struct series *series = counters->all->pdata[row];
+	const struct counter *counter = counter_of(counters, series);
+	double heights[SPARKLINE_COLUMNS], most;
 
 	if (field < N_NUMBERS) {
-		*ret_cell = series->known ? cell_double(series->numbers[field]) : cell_unknown();
-		ret_cell->format = unit_format(counter);
-	} else if (field < ARRAY_SIZE(texts)) {
-		*ret_cell = cell_text(texts[field]);
-	} else if (field == GROUP_AND_NAME) {
-		*ret_cell = cell_own_text(describe(counter));
-	} else if (field == PROCESS && has_process) {
-		*ret_cell = cell_own_text(g_strdup_printf("%s %" PRIu64, comm ? comm : "-", pid));
-	} else if (field == PID && has_process) {
-		*ret_cell = cell_uint(pid);
+		*ret_cell = real_cell(counter, series->known ? series->numbers[field] : NAN);
+	} else if (field == RATE) {
+		*ret_cell = real_cell(counter, rate_of(counter, series));
 	} else if (field == COUNT) {
 		*ret_cell = cell_uint(series->count);
 	} else if (field == OVER_TIME) {
-		for (size_t i = 0; i < SPARKLINE_COLUMNS; i++)
-			if (series->bin_ns[i] > 0)
-				means[i] = series->bin_weighted[i] / series->bin_ns[i];
-		*ret_cell =
-			cell_own_text(sparkline(means, SPARKLINE_COLUMNS, series->numbers[AT_MAX]));
+		most = fill_bins(counter, series, heights);
+		*ret_cell = cell_own_text(sparkline(heights, SPARKLINE_COLUMNS, most));
+	} else {
+		get_counter_cell(counters, counter, field, ret_cell);
 	}
+}
+
+static void get_point_cell(const void *data, size_t row, unsigned field, struct cell *ret_cell)
+{
+	const struct counters *counters = data;
+	const struct counter_point *point =
+		&g_array_index(counters->points, struct counter_point, row);
+	const struct counter *counter = counter_at(&counters->values, point->counter);
+
+	if (field == TIME)
+		*ret_cell = cell_int(point->time_ns);
+	else if (field == VALUE)
+		*ret_cell = real_cell(counter, point->value);
+	else if (field == RATE)
+		*ret_cell = real_cell(counter, counter->kind == PROF_COUNTER_SUM ? point->rate
+										 : (double)NAN);
+	else
+		get_counter_cell(counters, counter, field, ret_cell);
+}
+
+static struct table timeline_of(const struct counters *counters)
+{
+	struct table table = { .rows = counters->points->len,
+			       .get = get_point_cell,
+			       .data = counters,
+			       .members = timeline_members,
+			       .key = "timeline" };
+
+	table_add_column(&table, TIME, COLUMN_DURATION, _("time"));
+	table_add_column(&table, VALUE, COLUMN_REAL, _("value"));
+	table_add_column(&table, RATE, COLUMN_REAL, _("per second"));
+	table_add_column(&table, GROUP_AND_NAME, COLUMN_NAME, _("counter"));
+	table_add_column(&table, PROCESS, COLUMN_PLACE, NULL);
+	return table;
+}
+
+/* Sums have a rate; without any, there is no such column. */
+static bool has_sums(const struct counters *counters)
+{
+	for (guint i = 0; i < counters->all->len; i++)
+		if (counter_of(counters, counters->all->pdata[i])->kind == PROF_COUNTER_SUM)
+			return true;
+	return false;
 }
 
 static struct table table_of(const void *data)
@@ -298,10 +443,14 @@ static struct table table_of(const void *data)
 		.rows = counters->all->len, .get = get_cell, .data = counters, .members = members
 	};
 
+	if (counters->timeline)
+		return timeline_of(counters);
 	table_add_column(&table, AT_FIRST, COLUMN_REAL, _("first"));
 	table_add_column(&table, AT_LAST, COLUMN_REAL, _("last"));
 	table_add_column(&table, AT_MEAN, COLUMN_REAL, _("mean"));
 	table_add_column(&table, AT_MAX, COLUMN_REAL, _("max"));
+	if (has_sums(counters))
+		table_add_column(&table, RATE, COLUMN_REAL, _("per second"));
 	if (counters->bins_to_ns > counters->bins_from_ns)
 		table_add_column(&table, OVER_TIME, COLUMN_SPARKLINE, counters->range);
 	table_add_column(&table, GROUP_AND_NAME, COLUMN_NAME, _("counter"));
@@ -326,9 +475,17 @@ static void print_verdict(const void *data, struct out *out)
 	const struct series *found = NULL;
 	const struct counter *counter;
 	g_autofree char *name = NULL, *escaped = NULL, *first = NULL, *last = NULL;
+	const char *missing = capture_metadata(counters->reader.capture, "counters.missing");
 	char *first_unit, *last_unit;
 	bool is_sum = false;
 
+	if (missing) {
+		g_autofree char *shown = text_escape(missing);
+
+		out_printf(out, _("Could not be read where this was recorded: %s.\n"), shown);
+	}
+	if (counters->timeline)
+		return;
 	for (guint i = 0; i < counters->all->len; i++) {
 		const struct series *series = counters->all->pdata[i];
 		bool sum = counter_of(counters, series)->kind != PROF_COUNTER_GAUGE;
@@ -366,13 +523,15 @@ static bool counters_query(void *data, char **operands, GError **error)
 	if (!reader_open_rows(
 		    reader, operands[0], PROF_TABLE_COUNTER_VALUE,
 		    _("capture '%s' has no counters. Programs that 'profctl record' starts "
-		      "set them with libprofcollector; --memory records how much memory "
-		      "processes use"),
+		      "set them with libprofcollector; 'profctl record --counters' records what the "
+		      "machine and the processes do, --memory how much memory they use"),
 		    error))
 		return false;
 	counters->values.capture = reader->capture;
 	counters->series = g_ptr_array_new_with_free_func(g_free);
 	counters->all = g_ptr_array_new();
+	if (counters->timeline)
+		counters->points = g_array_new(FALSE, FALSE, sizeof(struct counter_point));
 	counters->exits = g_array_new(FALSE, FALSE, sizeof(int64_t));
 	counters->ends = g_array_new(FALSE, FALSE, sizeof(int64_t));
 	counters->comms = g_ptr_array_new();
@@ -395,6 +554,7 @@ static void counters_done(struct counters *counters)
 	counter_values_done(&counters->values);
 	if (counters->series) {
 		g_free(counters->range);
+		g_clear_pointer(&counters->points, g_array_unref);
 		g_ptr_array_unref(counters->comms);
 		g_array_unref(counters->ends);
 		g_array_unref(counters->exits);
@@ -409,6 +569,13 @@ int verb_counters(int argc, char **argv)
 	static const struct cli_option process_options[] = {
 		{ "pid", 0, CLI_NUMBERS, offsetof(struct reader, pids), "PID",
 		  N_("Use only these processes; repeatable") },
+		{ NULL },
+	};
+	static const struct cli_option counter_options[] = {
+		{ "counter", 0, CLI_STRING, offsetof(struct counters, wanted), N_("PATTERN"),
+		  N_("Use only counters whose GROUP or GROUP/NAME matches, such as 'disk' or 'cpu/*'") },
+		{ "timeline", 0, CLI_FLAG, offsetof(struct counters, timeline), NULL,
+		  N_("Show each value with its time") },
 		{ NULL },
 	};
 	static const struct reader_verb verb = {
@@ -427,6 +594,7 @@ int verb_counters(int argc, char **argv)
 				     .reader.text_limit = DEFAULT_LIMIT };
 	const struct cli_group groups[] = { { N_("Select"), reader_time_options, &counters.reader },
 					    { NULL, process_options, &counters.reader },
+					    { NULL, counter_options, &counters },
 					    { N_("Output"), reader_output_options,
 					      &counters.reader },
 					    { NULL } };

@@ -19,7 +19,7 @@
 #define MOST_MARKS 500000u
 #define MOST_LOGS 2000u
 #define MOST_POINTS 8000u
-#define MOST_COUNTERS 24u
+#define MOST_COUNTERS 64u
 
 /* Orders by one member, unless it is equal in both. */
 #define ORDER_BY(left, right, member)          \
@@ -575,18 +575,47 @@ static void thin(GArray *points, int64_t duration_ns)
 	g_array_set_size(points, n);
 }
 
+/* Turns sums into their growth per second, each from the time of the sum before. ns become s. */
+static void differentiate(GArray *points, bool is_ns)
+{
+	struct page_point *all = (struct page_point *)(void *)points->data;
+	guint n = 0;
+
+	for (guint i = 1; i < points->len; i++) {
+		double seconds = (double)(all[i].time_ns - all[i - 1].time_ns) / 1e9;
+		double growth = all[i].value - all[i - 1].value;
+
+		/* A program may set a sum twice at a time, or begin anew. */
+		if (seconds > 0 && growth >= 0)
+			all[n++] = (struct page_point){ all[i - 1].time_ns,
+							growth / seconds / (is_ns ? 1e9 : 1) };
+	}
+	if (n > 0)
+		all[n++] = (struct page_point){ all[points->len - 1].time_ns, 0 };
+	g_array_set_size(points, n);
+}
+
 static void add_counter(const struct counter_lines *lines, guint index)
 {
 	struct json *json = lines->rows->json;
 	const struct capture *capture = lines->rows->side->export->reader.capture;
 	const struct counter *counter = counter_at(&lines->counters, index);
 	GArray *points = lines->points->pdata[index];
+	bool is_sum = counter->kind == PROF_COUNTER_SUM;
+	bool is_ns = g_strcmp0(counter->unit, "ns") == 0;
+	g_autofree char *unit = is_sum ? g_strconcat(is_ns           ? "s"
+						     : counter->unit ? counter->unit
+								     : "",
+						     "/s", NULL)
+				       : g_strdup(counter->unit);
 
+	if (is_sum)
+		differentiate(points, is_ns);
 	thin(points, lines->rows->side->to_ns);
 	json_begin_object(json, NULL);
 	json_string(json, "group", counter->group);
 	json_string(json, "name", counter->name);
-	json_string(json, "unit", counter->unit);
+	json_string(json, "unit", unit);
 	json_uint(json, "pid", names_process_at(capture->names, counter->process)->pid);
 	json_bool(json, "is_rss", g_strcmp0(counter->name, "rss") == 0);
 	if (lines->rows->side != lines->rows->sides.each)
@@ -602,6 +631,15 @@ static void add_counter(const struct counter_lines *lines, guint index)
 	json_end(json);
 }
 
+static bool does_change(const GArray *points)
+{
+	for (guint i = 1; i < points->len; i++)
+		if (g_array_index(points, struct page_point, i).value !=
+		    g_array_index(points, struct page_point, 0).value)
+			return true;
+	return false;
+}
+
 static bool write_counters_of(struct html_rows *rows, GError **error)
 {
 	struct counter_lines lines = { .rows = rows,
@@ -611,9 +649,22 @@ static bool write_counters_of(struct html_rows *rows, GError **error)
 	bool ok = counter_values_read(&lines.counters, take_value, &lines, error);
 	guint n = 0;
 
-	for (guint i = 0; ok && i < lines.points->len; i++)
-		if (((GArray *)lines.points->pdata[i])->len > 0 && n++ < MOST_COUNTERS)
-			add_counter(&lines, i);
+	/* Counters of processes first, then those of the machine. Most of the kernel's do not
+	 * change. */
+	for (guint i = 0; ok && i < 2 * lines.points->len; i++) {
+		guint index = i % lines.points->len;
+		const struct counter *counter = counter_at(&lines.counters, index);
+		bool has_process = counter->process > NAMES_LOST;
+
+		if (((const GArray *)lines.points->pdata[index])->len == 0)
+			continue;
+		if (has_process == (i < lines.points->len) &&
+		    (does_change(lines.points->pdata[index]) ||
+		     (has_process && counter->kind != PROF_COUNTER_SUM &&
+		      g_strcmp0(counter->group, "process") != 0)) &&
+		    n++ < MOST_COUNTERS)
+			add_counter(&lines, index);
+	}
 	if (n > MOST_COUNTERS)
 		g_ptr_array_add(
 			rows->notes,

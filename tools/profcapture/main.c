@@ -17,6 +17,7 @@ static const struct cli_verb profcapture_verbs[] = {
 	{ "annotate", N_("Show the hot lines and instructions of a function"), verb_annotate },
 	{ "memory", N_("Show allocations, leaks and the heap over time"), verb_memory },
 	{ "marks", N_("Show how often marks occurred and how long they took"), verb_marks },
+	{ "events", N_("Show counts and latencies of traced events"), verb_events },
 	{ "counters", N_("Show counters over time"), verb_counters },
 	{ "diff", N_("Compare two captures"), verb_diff },
 	{ "info", N_("Show what a capture contains"), verb_info },

@@ -161,7 +161,6 @@ bool sql_derived_call(struct sql_derived *derived, uint32_t epoch, uint64_t stac
 	return of;
 }
 
-/* The tree is loaded: that reads all epochs, so the names would free this one. */
 static bool find_calls(struct names_epoch *epoch, const struct prof_batch *batch, void *data,
 		       GError **error)
 {

@@ -25,6 +25,7 @@ enum sql_field {
 	SQL_CALL,
 	SQL_EVENT,
 	SQL_AMOUNT,
+	SQL_FIELDS,
 	SQL_SEGMENT,
 	SQL_EPOCH,
 };
@@ -62,7 +63,7 @@ static const struct {
 	{ "samples",
 	  "SELECT s.time_ns, s.event, s.pid, s.tid, s.comm, s.exe, s.cpu, s.mode, "
 	  "s.amount AS weight, " PLACE_COLUMNS,
-	  " AS stack, s.call FROM sample AS s" },
+	  " AS stack, s.call, s.fields FROM sample AS s" },
 	{ "hot_functions",
 	  "WITH RECURSIVE hit AS (SELECT event, call, sum(amount) AS weight FROM sample "
 	  "GROUP BY event, call), "
@@ -362,6 +363,9 @@ static void choose_columns(struct row_cursor *cursor, uint64_t mask, bool has_ow
 						   : 0] = true;
 		if (column->field == SQL_AMOUNT)
 			reads[table->source] = reads[table->weight] = true;
+		if (column->field == SQL_FIELDS)
+			reads[table->source] = reads[PROF_SAMPLE_VALUES] =
+				reads[PROF_SAMPLE_TEXTS] = true;
 	}
 	if (has_owner && table->thread != CAPTURE_NO_COLUMN)
 		reads[table->thread] = true;
@@ -724,12 +728,13 @@ static bool put_stored(const struct row_cursor *cursor, sqlite3_context *context
  * unknown. */
 static bool find_event(const struct row_cursor *cursor, GError **error)
 {
-	static const uint16_t columns[] = { PROF_SOURCE_NAME, PROF_SOURCE_UNIT, PROF_SOURCE_PERIOD,
-					    PROF_SOURCE_FREQUENCY };
+	static const uint16_t columns[] = { PROF_SOURCE_NAME,   PROF_SOURCE_UNIT,
+					    PROF_SOURCE_PERIOD, PROF_SOURCE_FREQUENCY,
+					    PROF_SOURCE_FIELDS, PROF_SOURCE_FIELD_KINDS };
 	struct sql_tables *tables = vtab_of(cursor)->tables;
 	const uint64_t source = number_of(cursor, vtab_of(cursor)->table->source);
 	struct sampled_event *event = &tables->event;
-	uint64_t values[ARRAY_SIZE(columns)];
+	uint64_t values[4];
 	struct names_epoch *epoch;
 	ssize_t row;
 	int r;
@@ -740,6 +745,7 @@ static bool find_event(const struct row_cursor *cursor, GError **error)
 	if (!epoch)
 		return false;
 	*event = (struct sampled_event){ 0 };
+	tables->event_row = -1;
 	tables->event_epoch = cursor->epoch;
 	tables->event_source = source;
 	if (!tables->sources || tables->sources_epoch != cursor->epoch) {
@@ -756,13 +762,70 @@ static bool find_event(const struct row_cursor *cursor, GError **error)
 	row = prof_dictionary_find(tables->sources, source);
 	if (row < 0)
 		return true;
-	for (size_t i = 0; i < ARRAY_SIZE(columns); i++)
+	tables->event_row = row;
+	for (size_t i = 0; i < ARRAY_SIZE(values); i++)
 		values[i] =
 			array_number_or(prof_dictionary_column(tables->sources, i), (size_t)row, 0);
 	event->name = names_text(epoch, values[0]);
 	event->unit = g_strcmp0(names_text(epoch, values[1]), "ns") == 0 ? "ns" : "events";
 	event->period = values[2];
 	event->frequency = values[3];
+	return true;
+}
+
+/* Puts the fields of a tracepoint as a JSON object; NULL if they were not recorded. */
+static bool put_fields(const struct row_cursor *cursor, sqlite3_context *context, GError **error)
+{
+	const struct sql_tables *tables = vtab_of(cursor)->tables;
+	const struct prof_array *values = &cursor->columns[PROF_SAMPLE_VALUES],
+				*texts = &cursor->columns[PROF_SAMPLE_TEXTS], *names, *kinds;
+	struct names_epoch *epoch = names_of(cursor, error);
+	struct json json;
+	struct out out;
+	uint64_t first, n;
+
+	if (!epoch)
+		return false;
+	if (tables->event_row < 0 || !values->numbers || !values->offsets || !texts->numbers ||
+	    !texts->offsets)
+		return true;
+	names = prof_dictionary_column(tables->sources, 4);
+	kinds = prof_dictionary_column(tables->sources, 5);
+	if (!names->numbers || !names->offsets || !kinds->numbers || !kinds->offsets)
+		return true;
+	first = values->offsets[cursor->row];
+	n = values->offsets[cursor->row + 1] - first;
+	n = MIN_OF(n, texts->offsets[cursor->row + 1] - texts->offsets[cursor->row]);
+	n = MIN_OF(n, names->offsets[tables->event_row + 1] - names->offsets[tables->event_row]);
+	n = MIN_OF(n, kinds->offsets[tables->event_row + 1] - kinds->offsets[tables->event_row]);
+	if (n == 0)
+		return true;
+	out_init(&out, -1);
+	json_init(&json, &out);
+	json_begin_object(&json, NULL);
+	for (uint64_t i = 0; i < n; i++) {
+		const char *name =
+			names_text(epoch, names->numbers[names->offsets[tables->event_row] + i]);
+		const char *text =
+			names_text(epoch, texts->numbers[texts->offsets[cursor->row] + i]);
+		uint64_t value = values->numbers[first + i];
+
+		name = name ? name : "";
+		switch (kinds->numbers[kinds->offsets[tables->event_row] + i]) {
+		case PROF_ARGUMENT_STRING:
+			json_string(&json, name, text ? text : "");
+			break;
+		case PROF_ARGUMENT_S64:
+			json_int(&json, name, (int64_t)value);
+			break;
+		default:
+			json_uint(&json, name, value);
+		}
+	}
+	json_end(&json);
+	put_text_n(context, out.text->str, out.text->len - 1); /* without its newline */
+	json_done(&json);
+	out_done(&out);
 	return true;
 }
 
@@ -800,8 +863,13 @@ static int put_row_column(sqlite3_vtab_cursor *base, sqlite3_context *context, i
 		break;
 	case SQL_EVENT:
 	case SQL_AMOUNT:
+	case SQL_FIELDS:
 		if (!find_event(cursor, &error))
 			return fail(base->pVtab, error);
+		if (column->field == SQL_FIELDS && !put_fields(cursor, context, &error))
+			return fail(base->pVtab, error);
+		if (column->field == SQL_FIELDS)
+			break;
 		if (column->field == SQL_EVENT)
 			put_text(context, tables->event.name);
 		else
@@ -1131,6 +1199,7 @@ static void describe(struct sql_tables *tables, const struct prof_table_def *def
 	if (is_sample) {
 		add_own_column(table, "event", "TEXT", SQL_EVENT);
 		add_own_column(table, "amount", "INTEGER", SQL_AMOUNT);
+		add_own_column(table, "fields", "TEXT", SQL_FIELDS);
 	}
 	add_own_column(table, "segment", "INTEGER", SQL_SEGMENT);
 	add_own_column(table, "epoch", "INTEGER", SQL_EPOCH);

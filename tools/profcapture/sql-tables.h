@@ -49,6 +49,7 @@ struct sql_tables {
 	/* from the last row that needed them, because the next row mostly needs the same */
 	struct sql_owner last_owner;
 	struct sampled_event event;
+	ssize_t event_row;    /* of the event in `sources`; -1: none */
 	uint32_t event_epoch; /* 0: no row yet */
 	uint64_t event_source;
 };

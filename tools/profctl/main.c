@@ -15,9 +15,11 @@
 
 static const struct cli_verb profctl_verbs[] = {
 	{ "record", N_("Record a command, a process or the system into a file"), profctl_record },
+	{ "stat", N_("Count events while a command runs"), profctl_stat },
 	{ "top", N_("Show a live profile of what is running"), profctl_top },
 	{ "doctor", N_("Check what works on this machine; say how to fix the rest"),
 	  profctl_doctor },
+	{ "list", N_("List what can be recorded here"), profctl_list },
 	{ "status", N_("List sessions of the profd service"), profctl_status },
 	{ "pause", N_("Stop sampling in a session; resume continues it"), profctl_control },
 	{ "resume", N_("Continue a paused session"), profctl_control },

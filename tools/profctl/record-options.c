@@ -13,6 +13,9 @@
 static const char *const call_graphs[] = { "auto", "fp", "dwarf", "none", NULL };
 static const char *const policies[] = { "lossless", "drop", NULL };
 const char *const record_buses[] = { "auto", "system", "private", NULL };
+static const char *const counter_groups[] = { "all",    "cpu",         "frequency", "pressure",
+					      "memory", "disk",        "network",   "cgroup",
+					      "energy", "temperature", "process",   NULL };
 static const char *const memory_modes[] = { "all", "sample:", NULL };
 
 #define CHEAP_SLEEPS 3000      /* per second; each costs about 3 us */
@@ -50,6 +53,13 @@ static const struct cli_option wait_options[] = {
 	  N_("Record where threads wait (default for COMMAND and --pid, if it is cheap), and read the stacks of waits longer than TIME that were not copied (default: 1ms)"),
 	  off_cpu_times },
 	{ "no-off-cpu", 0, CLI_FLAG, FIELD(no_off_cpu), NULL, NULL },
+	{ NULL },
+};
+
+static const struct cli_option counter_options[] = {
+	{ "counters", 0, CLI_OPTIONAL, FIELD(counters), "[=LIST]",
+	  N_("Record what the machine and the processes do, ten times a second: all, or a list of cpu,frequency,pressure,memory,disk,network,cgroup,energy,temperature,process"),
+	  counter_groups },
 	{ NULL },
 };
 
@@ -110,14 +120,12 @@ static const struct cli_spec spec = {
 	.command = true,
 };
 
-/* Splits "-e a,b" into "-e a -e b", and drops duplicates. Returns CLI_CONTINUE, or an exit status
- * after a message. */
-static int split_events(struct record_options *options)
+int record_split_events(GPtrArray **list)
 {
 	g_autoptr(GPtrArray) events = g_ptr_array_new_with_free_func(g_free);
 
-	for (guint i = 0; i < options->events->len; i++) {
-		const char *given = options->events->pdata[i];
+	for (guint i = 0; i < (*list)->len; i++) {
+		const char *given = (*list)->pdata[i];
 		const char *start = given, *end;
 
 		do {
@@ -134,8 +142,8 @@ static int split_events(struct record_options *options)
 			start = end + 1;
 		} while (*end);
 	}
-	g_ptr_array_unref(options->events);
-	options->events = g_steal_pointer(&events);
+	g_ptr_array_unref(*list);
+	*list = g_steal_pointer(&events);
 	return CLI_CONTINUE;
 }
 
@@ -178,6 +186,29 @@ static int check_memory(struct record_options *options)
 	memory->mmap = options->memory_mmap;
 	if (options->memory_min != RECORD_NO_MIN)
 		memory->min_bytes = options->memory_min;
+	return CLI_CONTINUE;
+}
+
+/* Checks the list of --counters. Returns CLI_CONTINUE, or an exit status after a message. */
+static int check_counters(const struct record_options *options)
+{
+	g_auto(GStrv) groups = g_strsplit(options->counters, ",", -1);
+	g_autofree char *valid = g_strjoinv(" ", (char **)counter_groups);
+
+	if (!groups[0])
+		return cli_usage_error(_("--counters: the list is empty. Valid: %s"), valid);
+	for (char **group = groups; *group; group++) {
+		const char *meant = cli_suggest(*group, counter_groups);
+
+		if (g_strv_contains(counter_groups, *group))
+			continue;
+		if (meant)
+			cli_error(_("--counters: unknown value '%s'. Did you mean '%s'?"), *group,
+				  meant);
+		else
+			cli_error(_("--counters: unknown value '%s'. Valid: %s"), *group, valid);
+		return CLI_USAGE;
+	}
 	return CLI_CONTINUE;
 }
 
@@ -226,6 +257,7 @@ int record_options_parse(struct record_options *options, int argc, char **argv)
 		{ N_("Waiting"), wait_options, options },
 		{ N_("Memory (of COMMAND, or of a PID in which profd's collector library is loaded)"),
 		  memory_options, options },
+		{ N_("Counters"), counter_options, options },
 		{ N_("When"), when_options, options },
 		{ N_("Marks"), mark_options, options },
 		{ N_("Output"), output_options, options },
@@ -237,12 +269,14 @@ int record_options_parse(struct record_options *options, int argc, char **argv)
 	*options = RECORD_OPTIONS_DEFAULT;
 	status = cli_parse(&spec, groups, &argc, &argv);
 	if (status == CLI_CONTINUE && options->events)
-		status = split_events(options);
+		status = record_split_events(&options->events);
 	if (status != CLI_CONTINUE)
 		return status;
 	if (argc > 0)
 		options->command = argv;
 	status = check_memory(options);
+	if (status == CLI_CONTINUE && options->counters)
+		status = check_counters(options);
 	if (status != CLI_CONTINUE)
 		return status;
 	if (options->off_cpu &&
@@ -327,6 +361,12 @@ GVariant *record_options_session(const struct record_options *options, pid_t pid
 		g_variant_dict_insert(&dict, "memory-min", "t", (guint64)memory->min_bytes);
 	if (memory->mmap)
 		g_variant_dict_insert(&dict, "memory-mmap", "b", TRUE);
+	if (options->counters) {
+		g_auto(GStrv) groups = g_strsplit(options->counters, ",", -1);
+
+		g_variant_dict_insert_value(&dict, "counters",
+					    g_variant_new_strv((const char *const *)groups, -1));
+	}
 	if (options->append)
 		g_variant_dict_insert(&dict, "append", "b", TRUE);
 	if (options->delay_ns)

@@ -27,6 +27,7 @@ struct record_options {
 	const char *memory_mode; /* as given on the command line; NULL: none */
 	uint64_t memory_min;     /* RECORD_NO_MIN: none */
 	bool memory_mmap;
+	const char *counters;         /* groups, separated by commas; NULL: none */
 	struct preload_memory memory; /* computed from the three fields above */
 	char **command;               /* NULL: none */
 };
@@ -45,6 +46,9 @@ extern const char *const record_buses[]; /* by enum client_bus */
 /* Returns CLI_CONTINUE, or an exit status. record_options_done() must be called in every case. */
 int record_options_parse(struct record_options *options, int argc, char **argv) MUST_CHECK;
 void record_options_done(struct record_options *options);
+/* Splits "-e a,b" into "-e a -e b", and drops duplicates. Returns CLI_CONTINUE, or an exit status
+ * after a message. The new list owns its texts. */
+int record_split_events(GPtrArray **list) MUST_CHECK;
 
 /* Returns the options for CreateSession, floating; `pid` 0: no command. The switch is passed as the
  * session's second descriptor. */

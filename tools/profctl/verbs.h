@@ -5,6 +5,8 @@
 
 int profctl_control(int argc, char **argv); /* stop, pause and resume */
 int profctl_doctor(int argc, char **argv);
+int profctl_list(int argc, char **argv);
 int profctl_record(int argc, char **argv);
+int profctl_stat(int argc, char **argv);
 int profctl_status(int argc, char **argv);
 int profctl_top(int argc, char **argv);

@@ -107,9 +107,9 @@ struct functions *functions_new(struct names *names, GError **error)
 		return NULL;
 	}
 	/* Loaded epochs may have indexes of an earlier struct functions: drop these. */
-	for (size_t i = 0; i < G_N_ELEMENTS(names->epochs); i++)
-		if (names->epochs[i])
-			g_clear_pointer(&names->epochs[i]->frame_functions, g_free);
+	for (guint i = 0; i < names->epochs->len; i++)
+		g_clear_pointer(&((struct names_epoch *)names->epochs->pdata[i])->frame_functions,
+				g_free);
 	g_array_append_vals(functions->all, first, ARRAY_SIZE(first));
 	return functions;
 }

@@ -2,8 +2,10 @@
 /*
  * Invariants: (1) no id of the file is used as an index: prof_dictionary_find() turns it into a row
  *                 [test-names: hostile]
- *             (2) memory is two epochs' dictionaries plus one entry for each identity since
- *                 names_forget()  [test-names: epochs]
+ *             (2) memory is two epochs' dictionaries, one for each nested names_each_batch(), and
+ *                 one entry for each identity since names_forget()  [test-names: epochs]
+ *             (4) no use of another epoch frees the one of the batch being taken
+ *                 [test-names: each_batch]
  *             (3) references go at most image → process → string, so no cycle is possible
  *                 [test-names: hostile]
  * symbol-rows.c handles symbols.
@@ -32,10 +34,10 @@ static const struct {
 	[NAMES_THREAD] = { PROF_TABLE_THREAD, PROF_THREAD_COMM + 1 },
 };
 
-static void epoch_free(struct names_epoch *epoch)
+static void epoch_free(void *data)
 {
-	if (!epoch)
-		return;
+	struct names_epoch *epoch = data;
+
 	for (size_t i = 0; i < NAMES_TABLES; i++) {
 		prof_dictionary_free(epoch->tables[i]);
 		g_free(epoch->indexes[i]);
@@ -63,6 +65,7 @@ struct names *names_new(const struct prof_reader *reader)
 	struct names *names = g_new0(struct names, 1);
 
 	names->reader = reader;
+	names->epochs = g_ptr_array_new_with_free_func(epoch_free);
 	names->texts = g_hash_table_new_full(g_str_hash, g_str_equal, g_free, NULL);
 	names->keys = g_hash_table_new_full(g_str_hash, g_str_equal, g_free, NULL);
 	names->images = g_array_new(FALSE, FALSE, sizeof(struct names_image));
@@ -79,11 +82,9 @@ size_t names_identities(const struct names *names)
 
 void names_forget(struct names *names)
 {
-	for (size_t i = 0; i < ARRAY_SIZE(names->epochs); i++) {
-		struct names_epoch *epoch = names->epochs[i];
+	for (guint i = 0; i < names->epochs->len; i++) {
+		struct names_epoch *epoch = names->epochs->pdata[i];
 
-		if (!epoch)
-			continue;
 		for (size_t j = 0; j < NAMES_TABLES; j++)
 			g_clear_pointer(&epoch->indexes[j], g_free);
 		g_clear_pointer(&epoch->frame_functions, g_free);
@@ -99,8 +100,7 @@ void names_free(struct names *names)
 {
 	if (!names)
 		return;
-	for (size_t i = 0; i < ARRAY_SIZE(names->epochs); i++)
-		epoch_free(names->epochs[i]);
+	g_ptr_array_unref(names->epochs);
 	g_array_unref(names->images);
 	g_array_unref(names->processes);
 	g_array_unref(names->threads);
@@ -111,24 +111,27 @@ void names_free(struct names *names)
 
 struct names_epoch *names_epoch(struct names *names, uint32_t number, GError **error)
 {
-	struct names_epoch **slot = &names->epochs[0];
+	GPtrArray *epochs = names->epochs;
+	struct names_epoch *epoch = NULL;
+	bool keep = true; /* the last used one that is not pinned */
 
-	for (size_t i = 0; i < ARRAY_SIZE(names->epochs); i++) {
-		struct names_epoch *epoch = names->epochs[i];
-
-		if (epoch && epoch->epoch == number) {
-			epoch->used = ++names->clock;
-			return epoch;
-		}
-		if (*slot && (!epoch || epoch->used < (*slot)->used))
-			slot = &names->epochs[i];
+	for (guint i = epochs->len; !epoch && i-- > 0;)
+		if (((struct names_epoch *)epochs->pdata[i])->epoch == number)
+			epoch = g_ptr_array_steal_index(epochs, i);
+	for (guint i = epochs->len; !epoch && i-- > 0;) {
+		if (((struct names_epoch *)epochs->pdata[i])->pins > 0)
+			continue;
+		if (!keep)
+			g_ptr_array_remove_index(epochs, i);
+		keep = false;
 	}
-	epoch_free(*slot);
-	*slot = g_new0(struct names_epoch, 1);
-	(*slot)->epoch = number;
-	(*slot)->names = names;
-	(*slot)->used = ++names->clock;
-	return *slot;
+	if (!epoch) {
+		epoch = g_new0(struct names_epoch, 1);
+		epoch->epoch = number;
+		epoch->names = names;
+	}
+	g_ptr_array_add(epochs, epoch);
+	return epoch;
 }
 
 bool names_load(struct names_epoch *epoch, enum names_table table, GError **error)
@@ -251,8 +254,9 @@ bool names_each_batch(struct names *names, const struct prof_cursor_options *opt
 	while (ok && r == 0 && (r = prof_cursor_next(cursor, &batch)) == 0) {
 		struct names_epoch *epoch = names_epoch(names, batch.epoch, error);
 
-		ok = epoch && names_load_identities(epoch, error) &&
-		     take(epoch, &batch, data, error);
+		epoch->pins++;
+		ok = names_load_identities(epoch, error) && take(epoch, &batch, data, error);
+		epoch->pins--;
 	}
 	prof_cursor_free(cursor);
 	return ok &&

@@ -3,11 +3,11 @@
  * Names - what the ids of a capture mean
  *
  * Ids are valid in one epoch, so a tool that reads a whole capture needs two things: the
- * dictionaries of the epoch whose rows it is reading (names_epoch(), loaded on demand, at most two
- * are kept), and numbers that mean the same image, process and thread in all epochs ("indexes"
- * below, into names->images, ->processes and ->threads). Index 0 is "none", index 1 is "<lost>": an
- * id that the capture does not define. A lookup with that result is counted in names->lost and is
- * never an error.
+ * dictionaries of the epoch whose rows it is reading (names_epoch(), loaded on demand; two are
+ * kept, and those whose batches are being taken), and numbers that mean the same image, process and
+ * thread in all epochs ("indexes" below, into names->images, ->processes and ->threads). Index 0 is
+ * "none", index 1 is "<lost>": an id that the capture does not define. A lookup with that result is
+ * counted in names->lost and is never an error.
  *
  * Identity: image = (build-id, dev, inode, path, kind, process instance if anonymous), and the size
  *           if there is no build-id. Device and inode may be unknown: an image with only build-id
@@ -61,7 +61,7 @@ enum names_table {
 
 struct names_epoch {
 	uint32_t epoch;
-	uint64_t used; /* time of the last use; the two last used epochs are kept */
+	unsigned int pins; /* the names_take_batch calls that are running with it, which keep it */
 	struct names *names;
 	struct prof_dictionary *tables[NAMES_TABLES]; /* NULL = not loaded */
 	bool loaded[NAMES_TABLES];
@@ -74,9 +74,8 @@ struct names_epoch {
 
 struct names {
 	const struct prof_reader *reader;
-	struct names_epoch *epochs[2];
-	uint64_t clock;
-	uint64_t lost; /* number of lookups with the result "<lost>" */
+	GPtrArray *epochs; /* of struct names_epoch; the last used one is last */
+	uint64_t lost;     /* number of lookups with the result "<lost>" */
 	/* returns the text to use in place of each text; NULL: use texts as they are */
 	char *(*redact)(const char *text);
 	GHashTable *texts; /* set of interned strings */
@@ -105,7 +104,8 @@ bool names_number(const struct names_epoch *epoch, enum names_table table, unsig
 		  size_t row, uint64_t *ret_value);
 
 /* Calls `take` for each batch of a table, with the identities of its epoch loaded, until it returns
- * false. A missing table has no batches. `failure`: message for read errors. */
+ * false. The epoch stays valid while `take` runs, even if that uses other epochs. A missing table
+ * has no batches. `failure`: message for read errors. */
 typedef bool names_take_batch(struct names_epoch *epoch, const struct prof_batch *batch, void *data,
 			      GError **error);
 bool names_each_batch(struct names *names, const struct prof_cursor_options *options,

@@ -1,13 +1,17 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /*
- * Memory usage - RSS and PSS of the processes whose allocations are recorded
+ * Memory usage - RSS and PSS of the processes whose allocations are recorded; the counters of
+ * processes
  *
- * Each process has two counters, rss and pss of group "memory", in bytes, read ten times a second.
- * They supplement the allocation records: a process may use memory that no allocator reports, and
- * keep memory that it has freed. The broker lets a separate process read /proc, because this may
- * block. For pss the kernel walks the page tables, and meanwhile the process cannot change its
- * mappings. So pss of large processes is read less often: for at most a fiftieth of the time, but
- * at least every ten seconds. In between, only rss is read.
+ * Both are read ten times a second. RSS and PSS supplement the allocation records: a process may
+ * use memory that no allocator reports, and keep memory that it has freed. The counters are what
+ * the kernel counts for each target: bytes read and written, faults, threads, descriptors. A sum of
+ * the kernel continues over an exec, so each program begins with the last value of the one before;
+ * the first program of a process that began in the recording begins with 0.
+ * The broker lets a separate process read /proc, because this may block. For pss the kernel walks
+ * the page tables, and meanwhile the process cannot change its mappings. So pss of large processes
+ * is read less often: for at most a fiftieth of the time, but at least every ten seconds. In
+ * between, only rss is read.
  * Invariants: (1) a counter has only values of its own process
  *                 [test-engine-memory-usage: instances]
  *             (2) rows are in one order with those of the collectors
@@ -24,15 +28,55 @@
 #define ANSWER_NS UINT64_C(5000000000) /* after this time, no answer is expected any more */
 #define MAX_INTERVAL_NS UINT64_C(10000000000)
 #define MAX_VALUES 65536u
+#define MAX_PIDS 65536u
+
+enum {
+	USAGE_RSS,
+	USAGE_PSS,
+	USAGE_THREADS,
+	USAGE_FDS,
+	USAGE_FIRST_SUM,
+	USAGE_READ = USAGE_FIRST_SUM,
+	USAGE_WRITTEN,
+	USAGE_DISK_READ,
+	USAGE_DISK_WRITTEN,
+	USAGE_MINOR_FAULTS,
+	USAGE_MAJOR_FAULTS,
+	USAGE_COUNTERS
+};
+
+static const struct {
+	const char *group, *name, *unit;
+} definitions[USAGE_COUNTERS] = {
+	[USAGE_RSS] = { "memory", "rss", "bytes" },
+	[USAGE_PSS] = { "memory", "pss", "bytes" },
+	[USAGE_THREADS] = { "process", "threads", "threads" },
+	[USAGE_FDS] = { "process", "open files", "descriptors" },
+	[USAGE_READ] = { "process", "read", "bytes" },
+	[USAGE_WRITTEN] = { "process", "written", "bytes" },
+	[USAGE_DISK_READ] = { "process", "read from disk", "bytes" },
+	[USAGE_DISK_WRITTEN] = { "process", "written to disk", "bytes" },
+	[USAGE_MINOR_FAULTS] = { "process", "minor faults", "" },
+	[USAGE_MAJOR_FAULTS] = { "process", "major faults", "" },
+};
 
 struct usage_counter {
 	struct row row;
 	struct process *process; /* referenced */
-	const char *name;
+	unsigned int what;       /* USAGE_* */
+	double value;            /* the last one */
+	uint64_t held_ns;        /* last reading of `value`; 0: it is written */
 };
 
 struct process_usage {
-	struct usage_counter *rss, *pss; /* NULL: no value yet */
+	struct usage_counter *counters[USAGE_COUNTERS]; /* NULL: no value yet */
+};
+
+/* The last sums of a pid, which a next program of the process continues. */
+struct pid_sums {
+	uint64_t start_ns;                /* of the process */
+	uint64_t time_ns[USAGE_COUNTERS]; /* 0: not known */
+	double values[USAGE_COUNTERS];
 };
 
 struct usage_value {
@@ -52,10 +96,15 @@ static void write_counter(struct row *row, struct output *output)
 		   (const struct prof_value[]){
 			   [PROF_COUNTER_ID] = PROF_NUMBER(row->id),
 			   [PROF_COUNTER_PROCESS] = PROF_NUMBER(counter->process->row.id),
-			   [PROF_COUNTER_GROUP] = PROF_NUMBER(output_text(output, "memory")),
-			   [PROF_COUNTER_NAME] = PROF_NUMBER(output_text(output, counter->name)),
-			   [PROF_COUNTER_UNIT] = PROF_NUMBER(output_text(output, "bytes")),
-			   [PROF_COUNTER_KIND] = PROF_NUMBER(PROF_COUNTER_GAUGE),
+			   [PROF_COUNTER_GROUP] = PROF_NUMBER(
+				   output_text(output, definitions[counter->what].group)),
+			   [PROF_COUNTER_NAME] = PROF_NUMBER(
+				   output_text(output, definitions[counter->what].name)),
+			   [PROF_COUNTER_UNIT] = PROF_NUMBER(
+				   output_text(output, definitions[counter->what].unit)),
+			   [PROF_COUNTER_KIND] = PROF_NUMBER(counter->what >= USAGE_FIRST_SUM
+								     ? PROF_COUNTER_SUM
+								     : PROF_COUNTER_GAUGE),
 		   });
 }
 
@@ -73,11 +122,11 @@ static void unref_counter(struct usage_counter *counter)
 
 static void free_counters(gpointer data)
 {
-	struct process_usage *counters = data;
+	struct process_usage *usage = data;
 
-	unref_counter(counters->rss);
-	unref_counter(counters->pss);
-	g_free(counters);
+	for (size_t i = 0; i < USAGE_COUNTERS; i++)
+		unref_counter(usage->counters[i]);
+	g_free(usage);
 }
 
 static void clear_value(gpointer data)
@@ -86,14 +135,18 @@ static void clear_value(gpointer data)
 }
 
 void memory_usage_init(struct memory_usage *usage, struct tasks *tasks, uint32_t *last_counter,
-		       uint64_t now_ns)
+		       const struct memory_usage_options *options, uint64_t now_ns)
 {
 	*usage = (struct memory_usage){
 		.tasks = tasks,
+		.options = *options,
+		.begin_ns = now_ns,
+		.sums = g_hash_table_new_full(NULL, NULL, NULL, g_free),
 		.last_counter = last_counter,
 		.counters = g_hash_table_new_full(NULL, NULL, NULL, free_counters),
 		.values = g_array_new(FALSE, FALSE, sizeof(struct usage_value)),
-		.queried_ns = now_ns,
+		/* The first values of counters are read at once. */
+		.queried_ns = options->counters ? now_ns - INTERVAL_NS : now_ns,
 		.interval_ns = INTERVAL_NS,
 	};
 	g_array_set_clear_func(usage->values, clear_value);
@@ -104,6 +157,7 @@ void memory_usage_done(struct memory_usage *usage)
 	if (!usage->tasks)
 		return;
 	g_hash_table_destroy(usage->counters);
+	g_hash_table_destroy(usage->sums);
 	g_array_free(usage->values, TRUE);
 	*usage = (struct memory_usage){ 0 };
 }
@@ -140,7 +194,8 @@ static GArray *list_pids(const struct memory_usage *usage)
 	while (g_hash_table_iter_next(&iter, NULL, &value)) {
 		const struct process *process = value;
 
-		if (process->expects_heap && !process->kernel && process->pid > 0)
+		if ((process->expects_heap || usage->options.counters) && !process->kernel &&
+		    process->pid > 0)
 			g_array_append_val(pids, process->pid);
 	}
 	g_array_sort(pids, compare_pids);
@@ -177,46 +232,142 @@ uint32_t memory_usage_request(struct memory_usage *usage, uint32_t serial, uint6
 
 /* ---- Answers --------------------------------------------------------------------------------- */
 
-static void add_value(struct memory_usage *usage, struct usage_counter **counter,
-		      struct process *process, const char *name, uint64_t bytes, uint64_t time_ns)
+static void add_value(struct memory_usage *usage, struct process *process, unsigned int what,
+		      double number, uint64_t time_ns)
 {
-	struct usage_value value = { .time_ns = time_ns, .value = (double)bytes };
+	struct process_usage *counters = g_hash_table_lookup(usage->counters, process);
+	struct usage_value value = { .time_ns = time_ns, .value = number };
+	struct usage_counter *counter;
 
 	if (usage->values->len >= MAX_VALUES)
 		return;
-	if (!*counter) {
-		*counter = g_new0(struct usage_counter, 1);
-		row_init(&(*counter)->row, ++*usage->last_counter, write_counter, free_counter);
-		row_ref(&process->row);
-		(*counter)->process = process;
-		(*counter)->name = name;
+	if (!counters) {
+		counters = g_new0(struct process_usage, 1);
+		g_hash_table_insert(usage->counters, process, counters);
 	}
-	row_ref(&(*counter)->row);
-	value.counter = *counter;
+	counter = counters->counters[what];
+	/* A value is valid until the next one. Exporters show memory as it was measured. */
+	if (counter && counter->value == number && what > USAGE_PSS) {
+		counter->held_ns = time_ns;
+		return;
+	}
+	if (!counter) {
+		counter = counters->counters[what] = g_new0(struct usage_counter, 1);
+		row_init(&counter->row, ++*usage->last_counter, write_counter, free_counter);
+		row_ref(&process->row);
+		counter->process = process;
+		counter->what = what;
+	}
+	/* The last time of the old value, so that a rate is that of one interval. */
+	if (counter->held_ns) {
+		struct usage_value held = { counter->held_ns, counter, counter->value };
+
+		row_ref(&counter->row);
+		g_array_append_val(usage->values, held);
+	}
+	counter->held_ns = 0;
+	counter->value = number;
+	row_ref(&counter->row);
+	value.counter = counter;
 	g_array_append_val(usage->values, value);
+}
+
+/* Returns the sums of the process's pid. */
+static struct pid_sums *find_sums(struct memory_usage *usage, const struct process *process)
+{
+	gpointer pid = GINT_TO_POINTER(process->pid);
+	struct pid_sums *sums = g_hash_table_lookup(usage->sums, pid);
+
+	if (sums && sums->start_ns == process->start_ns)
+		return sums;
+	if (!sums && g_hash_table_size(usage->sums) >= MAX_PIDS)
+		g_hash_table_remove_all(usage->sums);
+	sums = g_new0(struct pid_sums, 1);
+	sums->start_ns = process->start_ns;
+	if (usage->options.is_command || process->start_ns >= usage->begin_ns)
+		for (size_t i = 0; i < USAGE_COUNTERS; i++)
+			sums->time_ns[i] = MAX_OF(process->start_ns, usage->begin_ns);
+	g_hash_table_replace(usage->sums, pid, sums);
+	return sums;
+}
+
+/* A sum has a difference only from its second value, so the first one is kept until then. */
+static void add_sum(struct memory_usage *usage, struct process *process, unsigned int what,
+		    uint64_t number, uint64_t time_ns)
+{
+	const struct process_usage *counters = g_hash_table_lookup(usage->counters, process);
+	struct pid_sums *sums = find_sums(usage, process);
+
+	if (sums->time_ns[what] && (!counters || !counters->counters[what]))
+		add_value(usage, process, what, sums->values[what],
+			  MAX_OF(sums->time_ns[what], process->begin_ns));
+	if (sums->time_ns[what])
+		add_value(usage, process, what, (double)number, time_ns);
+	sums->time_ns[what] = time_ns;
+	sums->values[what] = (double)number;
+}
+
+static void receive_memory(struct memory_usage *usage, const struct snapshot_item *item,
+			   struct process *process)
+{
+	struct snapshot_usage found = { 0 };
+	bool parsed = item->kind == SNAPSHOT_ROLLUP
+			      ? snapshot_parse_rollup(item->text, item->length, &found)
+			      : snapshot_parse_statm(item->text, item->length, &found);
+
+	/* The process may have no memory left. */
+	if (!parsed || !process->expects_heap || found.rss_bytes == 0)
+		return;
+	add_value(usage, process, USAGE_RSS, (double)found.rss_bytes, item->time_ns);
+	if (found.has_pss)
+		add_value(usage, process, USAGE_PSS, (double)found.pss_bytes, item->time_ns);
+}
+
+static void receive_counts(struct memory_usage *usage, const struct snapshot_item *item,
+			   struct process *process)
+{
+	struct snapshot_counts counts;
+	uint64_t number, time_ns = item->time_ns;
+
+	if (!usage->options.counters)
+		return;
+	if (item->kind == SNAPSHOT_FDS && item->length == sizeof(number)) {
+		memcpy(&number, item->text, sizeof(number));
+		add_value(usage, process, USAGE_FDS, (double)number, time_ns);
+	} else if (item->kind == SNAPSHOT_IO &&
+		   snapshot_parse_io(item->text, item->length, &counts)) {
+		add_sum(usage, process, USAGE_READ, counts.read_bytes, time_ns);
+		add_sum(usage, process, USAGE_WRITTEN, counts.written_bytes, time_ns);
+		add_sum(usage, process, USAGE_DISK_READ, counts.disk_read_bytes, time_ns);
+		add_sum(usage, process, USAGE_DISK_WRITTEN, counts.disk_written_bytes, time_ns);
+	} else if (item->kind == SNAPSHOT_STAT &&
+		   snapshot_parse_counts(item->text, item->length, &counts)) {
+		add_value(usage, process, USAGE_THREADS, (double)counts.threads, time_ns);
+		add_sum(usage, process, USAGE_MINOR_FAULTS, counts.minor_faults, time_ns);
+		add_sum(usage, process, USAGE_MAJOR_FAULTS, counts.major_faults, time_ns);
+		if (!usage->options.memory && counts.rss_bytes)
+			add_value(usage, process, USAGE_RSS, (double)counts.rss_bytes, time_ns);
+	}
 }
 
 static void receive_item(struct memory_usage *usage, const struct snapshot_item *item)
 {
 	struct process *process = tasks_process(usage->tasks, item->pid);
-	struct snapshot_usage found = { 0 };
-	struct process_usage *counters;
-	bool parsed = item->kind == SNAPSHOT_ROLLUP
-			      ? snapshot_parse_rollup(item->text, item->length, &found)
-			      : snapshot_parse_statm(item->text, item->length, &found);
 
-	/* By now the pid may belong to another program, or the process may have no memory left. */
-	if (!parsed || !process || !process->expects_heap || process->begin_ns > item->time_ns ||
-	    found.rss_bytes == 0)
+	/* By now the pid may belong to another program. */
+	if (!process || process->begin_ns > item->time_ns)
 		return;
-	counters = g_hash_table_lookup(usage->counters, process);
-	if (!counters) {
-		counters = g_new0(struct process_usage, 1);
-		g_hash_table_insert(usage->counters, process, counters);
-	}
-	add_value(usage, &counters->rss, process, "rss", found.rss_bytes, item->time_ns);
-	if (found.has_pss)
-		add_value(usage, &counters->pss, process, "pss", found.pss_bytes, item->time_ns);
+	if (item->kind == SNAPSHOT_ROLLUP || item->kind == SNAPSHOT_STATM)
+		receive_memory(usage, item, process);
+	else
+		receive_counts(usage, item, process);
+}
+
+static gint compare_values(gconstpointer a, gconstpointer b)
+{
+	const struct usage_value *x = a, *y = b;
+
+	return (x->time_ns > y->time_ns) - (x->time_ns < y->time_ns);
 }
 
 void memory_usage_receive(struct memory_usage *usage, uint32_t serial, const void *bytes,
@@ -231,11 +382,12 @@ void memory_usage_receive(struct memory_usage *usage, uint32_t serial, const voi
 	usage->serial = 0;
 	while (snapshot_next(&snapshot, &item)) {
 		first_ns = first_ns ? first_ns : item.time_ns;
-		if (item.kind == SNAPSHOT_ROLLUP || item.kind == SNAPSHOT_STATM)
+		if (item.kind != SNAPSHOT_END)
 			receive_item(usage, &item);
-		else if (item.kind == SNAPSHOT_END && item.time_ns > first_ns)
+		else if (item.time_ns > first_ns)
 			took_ns = item.time_ns - first_ns;
 	}
+	g_array_sort(usage->values, compare_values);
 	took_ns = MIN_OF(took_ns, MAX_INTERVAL_NS / SHARE) * SHARE;
 	if (usage->is_whole)
 		usage->whole_ns = usage->queried_ns + took_ns;

@@ -4,13 +4,23 @@
 #include "daemon/engine/model/tasks.h"
 #include "daemon/protocol.h"
 
-/* The counters of memory that processes use. */
+/* What is recorded. */
+struct memory_usage_options {
+	bool memory;     /* memory of processes with expected allocations */
+	bool counters;   /* counters of all processes in the tables */
+	bool is_command; /* the targets were started for the recording */
+};
+
+/* The counters of processes, and of the memory that they use. */
 struct memory_usage {
-	struct tasks *tasks;    /* NULL: memory usage is not recorded */
+	struct tasks *tasks; /* NULL: neither is recorded */
+	struct memory_usage_options options;
 	uint32_t *last_counter; /* last id of a counter; shared with collector-rows.c */
 	GHashTable *counters;   /* struct process_usage by struct process */
+	GHashTable *sums;       /* struct pid_sums by pid */
 	GArray *values;         /* struct usage_value; not rows yet */
-	uint32_t serial;        /* serial number of the pending request; 0: none */
+	uint64_t begin_ns;
+	uint32_t serial; /* serial number of the pending request; 0: none */
 	uint64_t queried_ns, interval_ns;
 	uint64_t whole_ns; /* when pss may be requested next */
 	bool is_whole;     /* the last request includes pss */
@@ -18,7 +28,8 @@ struct memory_usage {
 };
 
 void memory_usage_init(struct memory_usage *memory_usage, struct tasks *tasks,
-		       uint32_t *last_counter, uint64_t now_ns);
+		       uint32_t *last_counter, const struct memory_usage_options *options,
+		       uint64_t now_ns);
 void memory_usage_done(struct memory_usage *memory_usage);
 
 /* Returns when the next request is due; UINT64_MAX: never. */

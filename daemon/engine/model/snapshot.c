@@ -314,6 +314,65 @@ bool snapshot_parse_statm(const char *bytes, size_t length, struct snapshot_usag
 	return true;
 }
 
+/* pid (comm) state, then numbers; man 5 proc_pid_stat counts from 1. */
+bool snapshot_parse_counts(const char *bytes, size_t length, struct snapshot_counts *counts)
+{
+	enum { MINOR = 10, MAJOR = 12, THREADS = 20, RSS = 24 };
+	struct text text = { bytes, bytes + length };
+	uint64_t numbers[RSS + 1] = { 0 }, rss_bytes;
+
+	/* A comm may contain parentheses, but nothing behind it does. */
+	while (text.end > bytes && text.end[-1] != ')')
+		text.end--;
+	if (text.end == bytes)
+		return false;
+	text = (struct text){ text.end, bytes + length };
+	for (int i = 3; i <= RSS; i++) {
+		skip_blanks(&text);
+		if (i == MINOR || i == MAJOR || i == THREADS || i == RSS) {
+			if (!read_number(&text, 10, &numbers[i]))
+				return false;
+		} else if (!skip_word(&text)) {
+			return false;
+		}
+	}
+	if (!mul_u64(numbers[RSS], (uint64_t)sysconf(_SC_PAGESIZE), &rss_bytes))
+		return false;
+	counts->minor_faults = numbers[MINOR];
+	counts->major_faults = numbers[MAJOR];
+	counts->threads = numbers[THREADS];
+	counts->rss_bytes = rss_bytes;
+	return true;
+}
+
+bool snapshot_parse_io(const char *bytes, size_t length, struct snapshot_counts *counts)
+{
+	static const char *const names[] = { "rchar: ", "wchar: ", "read_bytes: ",
+					     "write_bytes: " };
+	struct text text = { bytes, bytes + length }, line;
+	uint64_t numbers[ARRAY_SIZE(names)];
+	unsigned int found = 0;
+
+	while (next_line(&text, &line)) {
+		for (size_t i = 0; i < ARRAY_SIZE(names); i++) {
+			struct text number = line;
+
+			if (!starts_with(&line, names[i]))
+				continue;
+			number.at += strlen(names[i]);
+			if (read_decimal(&number, &numbers[i]))
+				found |= 1u << i;
+		}
+	}
+	if (found != (1u << ARRAY_SIZE(names)) - 1)
+		return false;
+	counts->read_bytes = numbers[0];
+	counts->written_bytes = numbers[1];
+	counts->disk_read_bytes = numbers[2];
+	counts->disk_written_bytes = numbers[3];
+	return true;
+}
+
 bool snapshot_parse_cgroup(const char *bytes, size_t length, const char **ret_path,
 			   size_t *ret_path_bytes)
 {

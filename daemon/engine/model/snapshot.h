@@ -73,6 +73,17 @@ struct snapshot_usage {
 bool snapshot_parse_rollup(const char *text, size_t length, struct snapshot_usage *ret);
 bool snapshot_parse_statm(const char *text, size_t length, struct snapshot_usage *ret);
 
+/* What a process has done so far. */
+struct snapshot_counts {
+	/* from /proc/PID/stat, without its children */
+	uint64_t minor_faults, major_faults, threads, rss_bytes;
+	/* from /proc/PID/io: by system calls, and from and to disks */
+	uint64_t read_bytes, written_bytes, disk_read_bytes, disk_written_bytes;
+};
+/* Parse /proc/PID/stat and /proc/PID/io. They set only their own fields, and none on failure. */
+bool snapshot_parse_counts(const char *text, size_t length, struct snapshot_counts *counts);
+bool snapshot_parse_io(const char *text, size_t length, struct snapshot_counts *counts);
+
 /* Returns the path of the unified hierarchy in /proc/PID/cgroup; without one, the first path. */
 bool snapshot_parse_cgroup(const char *text, size_t length, const char **ret_path,
 			   size_t *ret_path_bytes);

@@ -337,7 +337,7 @@ void events_record(const struct ring_merge_input *input, bool late, void *data)
 	bool is_side_sample = side_band && input->record->type == PERF_RECORD_SAMPLE;
 
 	if (is_side_sample ? !parse_side_sample(events, cpu, input->record, &record)
-			   : !record_parse(input->record, events->has_stacks, &record)) {
+			   : !record_parse(input->record, events->parts, &record)) {
 		loss_add_cpu(events->losses, cpu->number, side_band, PROF_LOSS_RING_CORRUPT, 1,
 			     input->time_ns, input->time_ns);
 		return;

@@ -18,7 +18,7 @@ struct events {
 	struct loss_table *losses;
 	struct event_source *sources[ENGINE_MAX_SOURCES];
 	uint32_t n_sources;
-	bool has_stacks;    /* samples contain copies of registers and stack */
+	unsigned parts;     /* RECORD_*: what samples contain */
 	bool build_ids;     /* build-ids were requested for MMAP2 records */
 	uint64_t n_samples; /* samples in the capture */
 	uint64_t begin_ns;  /* time at which the side band was enabled */

@@ -3,9 +3,9 @@
  * Record - parses perf records
  *
  * The layout follows from the sample types in daemon/protocol.h. A sample consists of struct
- * sample_fixed, the call chain, registers and stack if stacks are copied, and the cgroup. Every
- * other record consists of a body and struct trailer (sample_id_all). The layouts are those of
- * <linux/perf_event.h>, enum perf_event_type.
+ * sample_fixed, the call chain, a tracepoint's fields, registers and stack if they are recorded,
+ * and the cgroup. Every other record consists of a body and struct trailer (sample_id_all). The
+ * layouts are those of <linux/perf_event.h>, enum perf_event_type.
  * Invariants: (1) nothing outside [header, header + size) is read     [fuzz_perf_record]
  *             (2) names end within the record                         [test-engine-record: names]
  *             (3) a chain never exceeds the record                    [test-engine-record: hostile]
@@ -161,7 +161,24 @@ static const uint8_t *parse_stack(const uint64_t *at, const uint8_t *end,
 	return stack + size + 8;
 }
 
-static bool parse_sample(const struct perf_event_header *header, bool has_stack,
+/* Parses the raw part at `at`: 32 bits of length, then the bytes, which end at a multiple of 8.
+ * Returns the address after them, or NULL if they do not fit. */
+static const uint8_t *parse_raw(const uint8_t *at, const uint8_t *end, struct record_sample *sample)
+{
+	uint32_t bytes;
+
+	if (end - at < 8)
+		return NULL;
+	memcpy(&bytes, at, sizeof(bytes));
+	at += sizeof(bytes);
+	if (bytes > (size_t)(end - at) || (bytes + sizeof(bytes)) % 8 != 0)
+		return NULL;
+	sample->raw = at;
+	sample->raw_bytes = bytes;
+	return at + bytes;
+}
+
+static bool parse_sample(const struct perf_event_header *header, unsigned parts,
 			 struct record *record)
 {
 	const struct sample_fixed *fixed = (const void *)header;
@@ -183,8 +200,10 @@ static bool parse_sample(const struct perf_event_header *header, bool has_stack,
 		.n_ips = fixed->n_ips,
 	};
 	at = (const uint8_t *)(fixed->ips + fixed->n_ips);
-	if (has_stack)
-		at = parse_stack(fixed->ips + fixed->n_ips, end, &record->sample);
+	if (parts & RECORD_FIELDS)
+		at = parse_raw(at, end, &record->sample);
+	if (at && (parts & RECORD_STACKS))
+		at = parse_stack((const uint64_t *)(const void *)at, end, &record->sample);
 	if (!at || end - at < 8)
 		return false;
 	record->sample.cgroup = load_le64(at);
@@ -324,8 +343,8 @@ static const struct trailer *find_trailer(const struct perf_event_header *header
 }
 
 /* Parses a sample with the tracepoint's own fields. */
-static bool parse_raw(const struct perf_event_header *header, enum record_kind kind,
-		      uint32_t least_bytes, struct record *ret_record)
+static bool parse_tracepoint(const struct perf_event_header *header, enum record_kind kind,
+			     uint32_t least_bytes, struct record *ret_record)
 {
 	const struct wakeup_fixed *fixed = (const void *)header;
 	const size_t fixed_bytes = offsetof(struct wakeup_fixed, raw);
@@ -349,8 +368,8 @@ bool record_parse_wakeup(const struct perf_event_header *header, struct record *
 {
 	const struct wakeup_fixed *fixed = (const void *)header;
 
-	if (!parse_raw(header, RECORD_WAKEUP, ENGINE_WAKEUP_TID_OFFSET + sizeof(uint32_t),
-		       ret_record))
+	if (!parse_tracepoint(header, RECORD_WAKEUP, ENGINE_WAKEUP_TID_OFFSET + sizeof(uint32_t),
+			      ret_record))
 		return false;
 	ret_record->woken_tid = (int32_t)load_le32(fixed->raw + ENGINE_WAKEUP_TID_OFFSET);
 	return true;
@@ -363,8 +382,8 @@ bool record_parse_sleep(const struct perf_event_header *header, struct record *r
 	const uint64_t *registers;
 	size_t words;
 
-	if (!parse_raw(header, RECORD_SLEEP, ENGINE_SLEEP_STATE_OFFSET + sizeof(uint64_t),
-		       ret_record))
+	if (!parse_tracepoint(header, RECORD_SLEEP, ENGINE_SLEEP_STATE_OFFSET + sizeof(uint64_t),
+			      ret_record))
 		return false;
 	/* The kernel pads the fields, so that what follows is aligned. */
 	registers = (const void *)(fixed->raw + fixed->raw_bytes);
@@ -401,8 +420,7 @@ bool record_time(const struct perf_event_header *header, uint64_t *ret_time_ns)
 	return true;
 }
 
-bool record_parse(const struct perf_event_header *header, bool has_stacks,
-		  struct record *ret_record)
+bool record_parse(const struct perf_event_header *header, unsigned parts, struct record *ret_record)
 {
 	const struct trailer *trailer;
 	const struct layout *layout;
@@ -412,7 +430,7 @@ bool record_parse(const struct perf_event_header *header, bool has_stacks,
 		.cpumode = header->misc & PERF_RECORD_MISC_CPUMODE_MASK,
 	};
 	if (header->type == PERF_RECORD_SAMPLE)
-		return parse_sample(header, has_stacks, ret_record);
+		return parse_sample(header, parts, ret_record);
 	if (header->size < sizeof(*header) + sizeof(*trailer) || header->size % 8 != 0)
 		return false;
 	trailer = find_trailer(header);

@@ -36,6 +36,8 @@ struct record_sample {
 		*registers; /* user-mode, in the order of regs.h; NULL: none, or a 32-bit program */
 	const uint8_t *stack; /* copy of the stack from the user's sp on, 8-byte aligned */
 	size_t stack_bytes;
+	const uint8_t *raw; /* fields of a tracepoint */
+	uint32_t raw_bytes;
 };
 
 struct record_mmap {
@@ -99,9 +101,13 @@ struct record {
 	};
 };
 
-/* Parses a whole record, 8-byte aligned, of header->size bytes. `has_stacks`: samples are of
- * ENGINE_STACK_SAMPLE_TYPE. Returns false if the record is too short or contradicts itself. */
-bool record_parse(const struct perf_event_header *header, bool has_stacks,
+/* What samples contain in addition to ENGINE_SAMPLE_TYPE. */
+#define RECORD_STACKS 1u /* PERF_SAMPLE_REGS_USER, PERF_SAMPLE_STACK_USER */
+#define RECORD_FIELDS 2u /* PERF_SAMPLE_RAW */
+
+/* Parses a whole record, 8-byte aligned, of header->size bytes. `parts`: RECORD_* of its samples.
+ * Returns false if the record is too short or contradicts itself. */
+bool record_parse(const struct perf_event_header *header, unsigned parts,
 		  struct record *ret_record);
 /* Like record_parse(), for a sample in a side-band ring, which is of ENGINE_WAKEUP_TYPE or
  * ENGINE_SLEEP_TYPE. */

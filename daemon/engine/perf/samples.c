@@ -22,6 +22,7 @@
 #include "daemon/engine/perf/samples.h"
 
 #include "arch/base.h"
+#include "daemon/engine/perf/event-source.h"
 
 #include <string.h>
 
@@ -259,6 +260,8 @@ static void emit(const struct sample *sample, struct maps **maps, void *data)
 {
 	struct samples *samples = data;
 	struct output *output = samples->output;
+	uint64_t values[ENGINE_MAX_FIELDS], texts[ENGINE_MAX_FIELDS];
+	size_t n_values;
 	uint32_t stack;
 
 	if (sample->wait) {
@@ -269,6 +272,8 @@ static void emit(const struct sample *sample, struct maps **maps, void *data)
 	stack = samples_add_stack(samples, sample, maps);
 	tasks_need(samples->tasks, sample->thread);
 	output_need(output, sample->source);
+	n_values = event_source_values((const struct event_source *)sample->source, output,
+				       sample->raw, sample->raw_bytes, values, texts);
 	output_add(output, PROF_TABLE_SAMPLE,
 		   (const struct prof_value[]){
 			   [PROF_SAMPLE_TIME] = PROF_NUMBER(sample->time_ns),
@@ -283,6 +288,8 @@ static void emit(const struct sample *sample, struct maps **maps, void *data)
 			   [PROF_SAMPLE_USER_STOP] = PROF_NUMBER(sample->user.stop),
 			   [PROF_SAMPLE_CGROUP] =
 				   PROF_NUMBER(tasks_cgroup(samples->tasks, sample->cgroup)),
+			   [PROF_SAMPLE_VALUES] = PROF_BYTES(values, n_values),
+			   [PROF_SAMPLE_TEXTS] = PROF_BYTES(texts, n_values),
 		   });
 }
 
@@ -369,6 +376,8 @@ void samples_add(struct samples *samples, const struct record *record, struct th
 		.in_kernel = record->cpumode == PERF_RECORD_MISC_KERNEL,
 		.thread = thread,
 		.source = source,
+		.raw = record->sample.raw,
+		.raw_bytes = record->sample.raw_bytes,
 		.wait = wait,
 	};
 

@@ -133,6 +133,15 @@ void channel_send(struct channel *channel, enum message_type type, const void *b
 	channel_flush(channel);
 }
 
+void channel_warn(struct channel *channel, const char *code, const char *text)
+{
+	struct message_warning warning = { 0 };
+
+	g_strlcpy(warning.code, code, sizeof(warning.code));
+	g_strlcpy(warning.text, text, sizeof(warning.text));
+	channel_send(channel, MESSAGE_WARNING, &warning, sizeof(warning), NULL, 0);
+}
+
 void channel_end(struct channel *channel, int timeout_ms)
 {
 	struct pollfd wait = { .fd = channel->fd, .events = POLLOUT };

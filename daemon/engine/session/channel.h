@@ -34,6 +34,7 @@ void channel_message_done(struct channel_message *message);
  * appended to the body. */
 void channel_send(struct channel *channel, enum message_type type, const void *body, size_t length,
 		  const void *more, size_t more_length);
+void channel_warn(struct channel *channel, const char *code, const char *text);
 /* Returns whether the socket has accepted all messages. */
 bool channel_flush(struct channel *channel);
 /* Sends the waiting messages; each wait for room in the socket takes at most timeout_ms. Then reads

@@ -34,21 +34,13 @@
  * to the broker. */
 #define ALLOCATIONS_NS (20000 * MS)
 #define PIECE_NS (50 * MS)
-#define STACKS_PATIENCE_NS (1000 * MS) /* waits are not written before their stacks arrive */
-#define MAX_STILL 10                   /* consecutive pieces without progress end the step */
+#define MAX_STILL 10 /* consecutive pieces without progress end the step */
 
 /* ---- The side band --------------------------------------------------------------------------- */
 
 static bool query_again(struct process *process, void *data)
 {
-	struct session *session = data;
-
-	if (session->queries == 0)
-		return false;
-	session->queries--;
-	process->queried = true;
-	session_request_scan(session, process->pid, process->maps_known);
-	return true;
+	return proc_queries_process(&((struct session *)data)->queries, process);
 }
 
 static void query(struct process *process, void *data)
@@ -59,7 +51,7 @@ static void query(struct process *process, void *data)
 
 static void request_rescan(void *data)
 {
-	((struct session *)data)->rescan = true;
+	((struct session *)data)->queries.rescan = true;
 }
 
 static void on_over_rate(void *data)
@@ -73,21 +65,22 @@ static void on_over_rate(void *data)
 	snprintf(text, sizeof(text),
 		 "more than %" G_GUINT64_FORMAT " samples a second: the others are counted as lost",
 		 session->events.max_rate);
-	session_warn(session, "quota", text);
+	channel_warn(&session->channel, "quota", text);
 }
 
 static void receive_sources(struct session *session)
 {
 	struct events *events = &session->events;
+	struct ticks *ticks = &session->sampling.ticks;
 
 	events->n_sources = session->config.n_sources;
 	for (uint32_t i = 0; i < events->n_sources; i++)
 		events->sources[i] = event_source_new(&session->config.sources[i], i + 1);
 	if (events->n_sources && session->config.sources[0].counts_ns)
-		session->ticks.period_ns = session->config.sources[0].period;
-	session->ticks.stat_fd = session->stat_fd;
-	session->ticks.user_only = !session->config.kernel;
-	session->ticks.by_task = session->config.by_task;
+		ticks->period_ns = session->config.sources[0].period;
+	ticks->stat_fd = session->stat_fd;
+	ticks->user_only = !session->config.kernel;
+	ticks->by_task = session->config.by_task;
 }
 
 static void open_side_band(struct session *session)
@@ -108,7 +101,8 @@ static void open_side_band(struct session *session)
 		.kernel = &session->kernel,
 		.samples = &session->samples,
 		.losses = &session->losses,
-		.has_stacks = session->config.stack_bytes != 0,
+		.parts = (session->config.stack_bytes ? RECORD_STACKS : 0) |
+			 (session->config.has_fields ? RECORD_FIELDS : 0),
 		.build_ids = session->config.build_ids,
 		.max_rate = session->config.max_rate,
 		.query = query,
@@ -116,7 +110,9 @@ static void open_side_band(struct session *session)
 		.over_rate = on_over_rate,
 		.data = session,
 	};
-	session->scan = (struct scan){
+	session->queries.output = &session->output;
+	session->queries.usage = &session->memory_usage;
+	session->queries.scan = (struct scan){
 		.tasks = &session->tasks,
 		.images = &session->images,
 		.kernel = &session->kernel,
@@ -126,38 +122,29 @@ static void open_side_band(struct session *session)
 									.corrupt = events_corrupt,
 									.finalize = events_finalize,
 									.data = &session->events });
+	session->sampling.cpus = &session->cpus;
+	session->sampling.merge = &session->merge;
+	session->sampling.losses = &session->losses;
 	receive_sources(session);
-}
-
-static bool enable_side_band(struct session *session, GError **error)
-{
-	for (guint i = 0; i < session->cpus.all->len; i++)
-		if (!cpu_enable_side_band(g_ptr_array_index(session->cpus.all, i), error))
-			return false;
-	return true;
-}
-
-void session_drain(struct session *session, uint64_t limit_ns)
-{
-	ring_merge_run(&session->merge, limit_ns);
 }
 
 static uint64_t drain_perf(struct session *session, uint64_t limit_ns, uint64_t now_ns)
 {
 	session->behind = !ring_merge_run_until(&session->merge, limit_ns, now_ns + ROUND_MAX_NS);
 	if (session->behind) {
-		ticks_drop(&session->ticks);
-		limit_ns = session->merge.last_ns;
-	} else if (!session_apply_answers(session, limit_ns, &session->failure)) {
-		session_fail(session);
+		ticks_drop(&session->sampling.ticks);
+		sampling_compare_ticks(&session->sampling, UINT64_MAX);
+		return session->merge.last_ns;
 	}
-	session_compare_ticks(session, limit_ns);
+	if (!session_apply_answers(session, limit_ns, &session->failure))
+		session_fail(session);
+	sampling_compare_ticks(&session->sampling, limit_ns);
 	return limit_ns;
 }
 
 static bool is_perf_quiet(const struct session *session, uint64_t now_ns)
 {
-	return !session->behind && (session->enabled_again || !session->config.by_task);
+	return !session->behind && (session->sampling.is_repeated || !session->config.by_task);
 }
 
 /* The broker has the events open too, so closing a descriptor does not remove it from epoll. */
@@ -186,7 +173,7 @@ void session_close_cpu(struct session *session, struct cpu *cpu, uint64_t now_ns
 
 static void lose_cpu(struct session *session, struct cpu *cpu, uint64_t now_ns)
 {
-	session_drain(session, now_ns - RING_MERGE_SLACK_NS);
+	ring_merge_run(&session->merge, now_ns - RING_MERGE_SLACK_NS);
 	cpu->gone_ns = cpu->last_ns[1] ? cpu->last_ns[1] : now_ns;
 	session_close_cpu(session, cpu, now_ns);
 }
@@ -207,7 +194,7 @@ static void check_online(struct session *session, uint64_t now_ns)
 
 	if (!cpus_read_online(&session->cpus, online))
 		return;
-	ticks_compare(&session->ticks, &session->cpus, &session->losses, now_ns);
+	sampling_add_missed(&session->sampling, now_ns);
 	for (uint32_t i = 0; i < ENGINE_MAX_CPUS; i++) {
 		struct cpu *cpu = session->cpus.by_number[i];
 
@@ -218,7 +205,7 @@ static void check_online(struct session *session, uint64_t now_ns)
 		} else if (session->config.by_task && online[i] && !cpu) {
 			snprintf(text, sizeof(text),
 				 "CPU %u came online after the start; it is not recorded", i);
-			session_warn(session, "cpu-online", text);
+			channel_warn(&session->channel, "cpu-online", text);
 			cpus_add_missing(&session->cpus, i, now_ns);
 		}
 	}
@@ -227,7 +214,7 @@ static void check_online(struct session *session, uint64_t now_ns)
 void session_check_cpus(struct session *session, uint64_t now_ns)
 {
 	check_online(session, now_ns);
-	ticks_compare(&session->ticks, &session->cpus, &session->losses, now_ns);
+	sampling_add_missed(&session->sampling, now_ns);
 	for (guint i = 0; !session->config.by_task && i < session->cpus.all->len; i++) {
 		struct cpu *cpu = g_ptr_array_index(session->cpus.all, i);
 
@@ -248,16 +235,15 @@ static void close_cpus(struct session *session)
 	session->stop_ns = now_ns = clock_now();
 	if (session->state != SESSION_RUNNING)
 		return;
-	if (session->off_ns == 0)
-		ticks_read(&session->ticks);
+	sampling_read_ticks(&session->sampling);
 	session->events.until_ns = session->end_ns + DRAIN_NS;
-	session_drain(session, UINT64_MAX);
+	ring_merge_run(&session->merge, UINT64_MAX);
 	if (!session_apply_answers(session, UINT64_MAX,
 				   session->failure ? NULL : &session->failure))
 		session->reason = ENGINE_REASON_INTERNAL;
 	for (guint i = 0; i < session->cpus.all->len; i++)
 		cpu_add_lost(g_ptr_array_index(session->cpus.all, i), &session->losses, now_ns);
-	ticks_compare(&session->ticks, &session->cpus, &session->losses, now_ns);
+	sampling_add_missed(&session->sampling, now_ns);
 	for (guint i = 0; i < session->cpus.all->len; i++) {
 		struct cpu *cpu = g_ptr_array_index(session->cpus.all, i);
 
@@ -274,6 +260,55 @@ static void close_cpus(struct session *session)
 
 /* ---- Samples --------------------------------------------------------------------------------- */
 
+static void request_image(struct image *image, const struct mapping *mapping, int32_t pid,
+			  void *data)
+{
+	struct session *session = data;
+	struct message_image_request request = {
+		.image_id = image->row.id,
+		.start = mapping->start,
+		.end = mapping->end,
+		.inode = image->mapped.inode,
+		.inode_generation = image->mapped.inode_generation,
+		.pid = pid,
+		.path_bytes = strlen(image->path),
+	};
+
+	channel_send(&session->channel, MESSAGE_IMAGE_REQUEST, &request, sizeof(request),
+		     image->path, request.path_bytes);
+}
+
+/* Receives the identity of a hit file, and a descriptor if its frames are to be walked. */
+bool session_receive_image(struct session *session, struct channel_message *message, GError **error)
+{
+	struct message_image answer;
+	struct image *image;
+
+	if (message->length != sizeof(answer))
+		return true;
+	memcpy(&answer, message->body, sizeof(answer));
+	image = images_by_id(&session->images, answer.image_id);
+	if (!image)
+		return true;
+	/* The broker opens only a few files at a time. The next hit requests this one again. */
+	if (answer.error == EAGAIN) {
+		image->requested = false;
+		return true;
+	}
+	if (answer.error == 0) {
+		image_opened(image, &answer);
+		output_touch(&session->output, &image->row);
+	}
+	if (answer.error == 0 && message->n_fds == 1 &&
+	    (session->samples.unwind || session->config.memory)) {
+		unwind_tables_add(session->tables, image, steal_fd(&message->fds[0]));
+		return true;
+	}
+	image->unwind_state = IMAGE_UNWIND_NONE;
+	image->program = IMAGE_PROGRAM_NONE;
+	return true;
+}
+
 static void open_samples(struct session *session)
 {
 	samples_init(&session->samples, &session->output, &session->tasks, &session->images,
@@ -283,8 +318,13 @@ static void open_samples(struct session *session)
 		samples_unwind(&session->samples, session->tables, session->config.stack_bytes);
 	else
 		unwind_tables_only_programs(session->tables);
-	session->samples.first_hit = session_first_hit;
+	session->samples.first_hit = request_image;
 	session->samples.data = session;
+}
+
+static bool begin_sampling(struct session *session, GError **error)
+{
+	return sampling_begin(&session->sampling, error);
 }
 
 /* Retries samples whose tables have arrived. */
@@ -347,7 +387,7 @@ static void open_waits(struct session *session)
 	if (!session->config.off_cpu)
 		return;
 	waits_init(&session->waits, &session->samples);
-	session->events.waits = &session->waits;
+	session->events.waits = session->queries.waits = &session->waits;
 }
 
 /* Adapts how many stacks of waits are copied. Stops recording them if that would cost too much. */
@@ -381,29 +421,7 @@ static void pace_waits(struct session *session, uint64_t now_ns)
 		"threads sleep %.0f times a second: after the first second, where they wait is not "
 		"recorded (--off-cpu records it)",
 		rate);
-	session_warn(session, "off-cpu", text);
-}
-
-/* Requests the stacks of threads that sleep for a while and have none. */
-static void request_stacks(struct session *session, uint64_t now_ns)
-{
-	struct message_usage_request request = { .stacks = 1 };
-	int32_t tids[WAITS_MAX_REQUESTED];
-
-	if (session->stacks_serial && now_ns - session->stacks_ns >= STACKS_PATIENCE_NS) {
-		waits_give_up(&session->waits);
-		session->stacks_serial = 0;
-	}
-	if (session->stacks_serial)
-		return;
-	request.n =
-		waits_request(&session->waits, now_ns, session->config.off_cpu_threshold_ns, tids);
-	if (request.n == 0)
-		return;
-	request.serial = session->stacks_serial = ++session->serial;
-	session->stacks_ns = now_ns;
-	channel_send(&session->channel, MESSAGE_USAGE_REQUEST, &request, sizeof(request), tids,
-		     request.n * sizeof(tids[0]));
+	channel_warn(&session->channel, "off-cpu", text);
 }
 
 static uint64_t drain_waits(struct session *session, uint64_t limit_ns, uint64_t now_ns)
@@ -411,8 +429,9 @@ static uint64_t drain_waits(struct session *session, uint64_t limit_ns, uint64_t
 	if (!session->events.waits)
 		return limit_ns;
 	pace_waits(session, now_ns);
-	if (!session->behind && !session->paused)
-		request_stacks(session, now_ns);
+	if (!session->behind && !session->sampling.paused)
+		proc_queries_stacks(&session->queries, now_ns,
+				    session->config.off_cpu_threshold_ns);
 	return limit_ns;
 }
 
@@ -433,7 +452,7 @@ static void add_wait_stats(const struct session *session, struct message_finishe
 
 static void warn(const char *code, const char *text, void *data)
 {
-	session_warn(data, code, text);
+	channel_warn(&((struct session *)data)->channel, code, text);
 }
 
 static void open_collectors(struct session *session)
@@ -443,7 +462,7 @@ static void open_collectors(struct session *session)
 						      .tasks = &session->tasks,
 						      .losses = &session->losses,
 						      .images = &session->images,
-						      .request_image = session_first_hit,
+						      .request_image = request_image,
 						      .doorbells = session->doorbells,
 						      .ticks = session->tick_clock,
 						      .epoll_fd = session->epoll_fd,
@@ -454,8 +473,29 @@ static void open_collectors(struct session *session)
 						      .warn = warn,
 						      .data = session,
 					      });
-	if (session->paused)
+	if (session->sampling.paused)
 		all_heaps_pause(&session->collectors.rows->heaps, true, 0);
+}
+
+/* A peer is served only after the first snapshot has been applied. */
+bool session_add_peer(struct session *session, struct channel_message *message, GError **error)
+{
+	struct message_peer peer = { 0 };
+	size_t least;
+
+	if (message->length == sizeof(peer))
+		memcpy(&peer, message->body, sizeof(peer));
+	least = peer.protocol == PEER_REFUSED ? 0 : 1;
+	if (message->length != sizeof(peer) || message->n_fds < least ||
+	    message->n_fds > 2 * least) {
+		g_set_error(error, G_FILE_ERROR, G_FILE_ERROR_INVAL,
+			    "The broker sent a collector that cannot be");
+		return false;
+	}
+	collectors_add_peer(&session->collectors, &peer,
+			    message->n_fds > 0 ? steal_fd(&message->fds[0]) : -1,
+			    message->n_fds == 2 ? steal_fd(&message->fds[1]) : -1, clock_now());
+	return true;
 }
 
 static void load_collectors(struct session *session, uint64_t now_ns)
@@ -526,7 +566,7 @@ static bool enable_excluded(struct session *session, GError **error)
 	heap_excluded_begin(&session->excluded, &session->tasks,
 			    all ? config->targets : &config->memory_pid,
 			    all ? config->n_targets : 1);
-	session->excluded.request_image = session_first_hit;
+	session->excluded.request_image = request_image;
 	session->excluded.data = session;
 	session->events.program = on_program;
 	return true;
@@ -559,9 +599,15 @@ static void close_excluded(struct session *session)
 
 static bool enable_usage(struct session *session, GError **error)
 {
-	if (session->config.memory)
+	if (session->config.memory || session->config.process_counters)
 		memory_usage_init(&session->memory_usage, &session->tasks,
-				  &session->collectors.rows->last_counter, session->start_ns);
+				  &session->collectors.rows->last_counter,
+				  &(struct memory_usage_options){
+					  .memory = session->config.memory,
+					  .counters = session->config.process_counters,
+					  .is_command = session->config.is_command,
+				  },
+				  session->start_ns);
 	return true;
 }
 
@@ -576,14 +622,33 @@ static void close_usage(struct session *session)
 	memory_usage_write(&session->memory_usage, UINT64_MAX);
 }
 
+static void open_machine(struct session *session)
+{
+	machine_counters_init(&session->machine, &session->output,
+			      &session->collectors.rows->last_counter);
+}
+
+static uint64_t drain_machine(struct session *session, uint64_t limit_ns, uint64_t now_ns)
+{
+	machine_counters_write(&session->machine, limit_ns);
+	return limit_ns;
+}
+
+/* Reads once more, so that sums include all until the end. */
+static void close_machine(struct session *session)
+{
+	if (session->state == SESSION_RUNNING && !session->sampling.paused &&
+	    machine_counters_due_ns(&session->machine) != UINT64_MAX)
+		machine_counters_read(&session->machine, clock_now());
+	machine_counters_write(&session->machine, UINT64_MAX);
+}
+
 /* ---- The table ------------------------------------------------------------------------------- */
 
 const struct source session_sources[SESSION_SOURCES] = {
 	{
 		.name = "side band",
 		.open = open_side_band,
-		.enable = enable_side_band,
-		.is_early = true,
 		.drain = drain_perf,
 		.is_quiet = is_perf_quiet,
 		.close = close_cpus,
@@ -599,7 +664,7 @@ const struct source session_sources[SESSION_SOURCES] = {
 	{
 		.name = "samples",
 		.open = open_samples,
-		.enable = session_begin_sampling,
+		.enable = begin_sampling,
 		.drain = drain_samples,
 		.is_quiet = are_samples_quiet,
 		.stats = add_sample_stats,
@@ -625,15 +690,10 @@ const struct source session_sources[SESSION_SOURCES] = {
 		.drain = drain_usage,
 		.close = close_usage,
 	},
+	{
+		.name = "counters of the machine",
+		.open = open_machine,
+		.drain = drain_machine,
+		.close = close_machine,
+	},
 };
-
-bool session_enable_sources(struct session *session, bool early, GError **error)
-{
-	for (size_t i = 0; i < SESSION_SOURCES; i++) {
-		const struct source *source = &session_sources[i];
-
-		if (source->enable && source->is_early == early && !source->enable(session, error))
-			return false;
-	}
-	return true;
-}

@@ -86,7 +86,7 @@ bool session_configure(struct session *session, struct channel_message *message,
 	session->online_fd = steal_fd(&message->fds[2]);
 	if (config->has_kallsyms)
 		session->kallsyms_fd = steal_fd(&message->fds[3]);
-	session->paused = config->paused;
+	session->sampling.paused = config->paused;
 	if (!open_capture(session, error))
 		return false;
 	for (size_t i = 0; i < SESSION_SOURCES; i++)
@@ -140,8 +140,7 @@ bool session_add_cpu(struct session *session, struct channel_message *message, G
 	switches_init(&cpu->switches, now_ns);
 	if (!cpu_enable_side_band(cpu, error))
 		return false;
-	return session->state != SESSION_RUNNING || !session->is_sampling ||
-	       cpu_enable_sampling(cpu, true, error);
+	return sampling_add_cpu(&session->sampling, cpu, error);
 }
 
 bool session_add_events(struct session *session, struct channel_message *message, GError **error)
@@ -156,6 +155,35 @@ bool session_add_events(struct session *session, struct channel_message *message
 			return false;
 		tasks_set_rank(&session->tasks, event.tid, event.rank);
 	}
+	return true;
+}
+
+bool session_add_counters(struct session *session, struct channel_message *message, GError **error)
+{
+	struct message_counter_file file;
+
+	if (message->length != message->n_fds * sizeof(file))
+		return fail_message(error, "COUNTERS");
+	for (size_t i = 0; i < message->n_fds; i++) {
+		memcpy(&file, message->body + i * sizeof(file), sizeof(file));
+		if (!machine_counters_add(&session->machine, &file, steal_fd(&message->fds[i])))
+			return fail_message(error, "COUNTERS");
+	}
+	return true;
+}
+
+bool session_add_fields(struct session *session, struct channel_message *message, GError **error)
+{
+	struct message_fields fields;
+
+	if (message->length < sizeof(fields))
+		return fail_message(error, "FIELDS");
+	memcpy(&fields, message->body, sizeof(fields));
+	if (fields.source >= session->events.n_sources || fields.n > ENGINE_MAX_FIELDS ||
+	    message->length != sizeof(fields) + fields.n * sizeof(struct message_field))
+		return fail_message(error, "FIELDS");
+	event_source_set_fields(session->events.sources[fields.source],
+				(const void *)(message->body + sizeof(fields)), fields.n);
 	return true;
 }
 
@@ -218,30 +246,21 @@ bool session_start(struct session *session, struct channel_message *message, GEr
 	cpus_read_online(&session->cpus, online);
 	session->events.begin_ns = session->config.begin_ns ? session->config.begin_ns
 							    : clock_now();
-	session->scan.begin_ns = session->events.begin_ns;
-	if (!session_enable_sources(session, true, error))
-		return false;
-	session->state = SESSION_SCANNING;
-	session_request_scan(session, 0, false);
-	return true;
-}
-
-bool session_enable_again(struct session *session, GError **error)
-{
-	if (!session_enable_sources(session, true, error))
-		return false;
+	session->queries.scan.begin_ns = session->events.begin_ns;
 	for (guint i = 0; i < session->cpus.all->len; i++)
-		if (!cpu_enable_sampling(g_ptr_array_index(session->cpus.all, i),
-					 session->is_sampling, error))
+		if (!cpu_enable_side_band(g_ptr_array_index(session->cpus.all, i), error))
 			return false;
+	session->state = SESSION_SCANNING;
+	proc_queries_scan(&session->queries);
 	return true;
 }
 
 bool session_start_sampling(struct session *session, GError **error)
 {
 	session->start_ns = clock_now();
-	if (!session_enable_sources(session, false, error))
-		return false;
+	for (size_t i = 0; i < SESSION_SOURCES; i++)
+		if (session_sources[i].enable && !session_sources[i].enable(session, error))
+			return false;
 	for (guint i = 0; i < session->cpus.all->len; i++) {
 		struct cpu *cpu = g_ptr_array_index(session->cpus.all, i);
 

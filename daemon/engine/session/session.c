@@ -32,36 +32,17 @@
 #define ROUND_NS UINT64_C(100000000)
 #define FIRST_ROUND_NS UINT64_C(10000000) /* ROUND_NS in the first second */
 #define QUIET_ROUND_NS UINT64_C(1200000000)
+#define USAGE_SLACK_NS UINT64_C(50000000)
 #define CLOSE_NS UINT64_C(850000000)
 #define CHECK_NS UINT64_C(250000000)
 #define PROGRESS_NS UINT64_C(850000000) /* each report wakes the broker, the bus and the client */
-#define RESCAN_NS (2 * SECOND_NS)
-#define QUERIES_A_CHECK \
-	6 /* requests added by each check: 24 a second cost the broker below 0.5 % of a core */
-#define SIZE_RESERVE 65536 /* bytes for the end of a capture */
+#define SIZE_RESERVE 65536              /* bytes for the end of a capture */
 /* Time for writing the queue, as long as this makes progress. The broker waits for a minute. */
 #define WRITE_NS (50 * SECOND_NS)
 #define ANSWER_WAIT_MS 20
 #define WRITER_WAIT_MS 50
 #define WRITER_PATIENCE_MS 1500
 #define SEND_PATIENCE_MS 2000
-
-void session_first_hit(struct image *image, const struct mapping *mapping, int32_t pid, void *data)
-{
-	struct session *session = data;
-	struct message_image_request request = {
-		.image_id = image->row.id,
-		.start = mapping->start,
-		.end = mapping->end,
-		.inode = image->mapped.inode,
-		.inode_generation = image->mapped.inode_generation,
-		.pid = pid,
-		.path_bytes = strlen(image->path),
-	};
-
-	channel_send(&session->channel, MESSAGE_IMAGE_REQUEST, &request, sizeof(request),
-		     image->path, request.path_bytes);
-}
 
 void session_threads_free(struct session_threads *threads)
 {
@@ -101,23 +82,25 @@ void session_init(struct session *session, int socket, const struct session_thre
 		.stat_fd = -1,
 		.online_fd = -1,
 		.kallsyms_fd = -1,
-		.switch_fd = -1,
 		.epoll_fd = epoll_create1(EPOLL_CLOEXEC),
-		.queries = SESSION_MAX_QUERIES,
 	};
 	memcpy(session->boot_id, boot_id, sizeof(session->boot_id));
 	channel_init(&session->channel, socket);
+	proc_queries_init(&session->queries, &session->channel);
+	session->sampling.switch_fd = -1;
 	loss_init(&session->losses);
 }
 
 void session_done(struct session *session)
 {
-	const int fds[] = { session->capture_fd,  session->stat_fd,   session->online_fd,
-			    session->kallsyms_fd, session->switch_fd, session->epoll_fd };
+	const int fds[] = { session->capture_fd,         session->stat_fd,
+			    session->online_fd,          session->kallsyms_fd,
+			    session->sampling.switch_fd, session->epoll_fd };
 
 	collectors_done(&session->collectors);
 	heap_excluded_done(&session->excluded);
 	memory_usage_done(&session->memory_usage);
+	machine_counters_done(&session->machine);
 	tick_clock_free(session->tick_clock);
 	doorbells_free(session->doorbells);
 	ring_merge_done(&session->merge);
@@ -126,7 +109,7 @@ void session_done(struct session *session)
 	samples_done(&session->samples);
 	if (session->output.writer)
 		output_done(&session->output);
-	session_drop_answers(session);
+	proc_queries_done(&session->queries);
 	tasks_done(&session->tasks);
 	unwind_tables_free(session->tables);
 	kernel_done(&session->kernel);
@@ -142,31 +125,6 @@ void session_done(struct session *session)
 	for (uint32_t i = 0; i < ARRAY_SIZE(fds); i++)
 		if (fds[i] >= 0)
 			close(fds[i]);
-}
-
-void session_warn(struct session *session, const char *code, const char *text)
-{
-	struct message_warning warning = { 0 };
-
-	g_strlcpy(warning.code, code, sizeof(warning.code));
-	g_strlcpy(warning.text, text, sizeof(warning.text));
-	channel_send(&session->channel, MESSAGE_WARNING, &warning, sizeof(warning), NULL, 0);
-}
-
-void session_request_scan(struct session *session, int32_t pid, bool maps_known)
-{
-	struct message_snapshot_request request = {
-		.serial = ++session->serial,
-		.pid = pid,
-		.maps_known = maps_known,
-	};
-
-	if (pid == 0) {
-		session->scan_serial = request.serial;
-		session->scanned_ns = clock_now();
-	}
-	channel_send(&session->channel, MESSAGE_SNAPSHOT_REQUEST, &request, sizeof(request), NULL,
-		     0);
 }
 
 /* Ends the session. Only the first reason counts. */
@@ -194,10 +152,34 @@ static bool on_stop(struct session *session, struct channel_message *message, GE
 	return true;
 }
 
+static bool on_switch(struct session *session, struct channel_message *message, GError **error)
+{
+	return sampling_add_switch(&session->sampling, message, error) &&
+	       session_watch(session, session->sampling.switch_fd, "the switch", error);
+}
+
+bool session_apply_answers(struct session *session, uint64_t drained_ns, GError **error)
+{
+	return proc_queries_apply(&session->queries, drained_ns, error) &&
+	       (session->state != SESSION_SCANNING || !session->queries.is_scanned ||
+		session_start_sampling(session, error));
+}
+
+static bool on_snapshot(struct session *session, struct channel_message *message, GError **error)
+{
+	/* The initial state is applied at once: nothing is drained before. */
+	return proc_queries_receive(&session->queries, message, error) &&
+	       (session->state != SESSION_SCANNING ||
+		session_apply_answers(session, UINT64_MAX, error));
+}
+
 /* Answers at once, even if a round is due, because the client waits. */
 static bool on_pause(struct session *session, struct channel_message *message, GError **error)
 {
-	if (!session_set_paused(session, message->type == MESSAGE_PAUSE, error))
+	bool paused = message->type == MESSAGE_PAUSE;
+
+	all_heaps_pause(&session->collectors.rows->heaps, paused, clock_now());
+	if (!sampling_set_paused(&session->sampling, paused, error))
 		return false;
 	channel_send(&session->channel, MESSAGE_OBEYED, NULL, 0, NULL, 0);
 	channel_flush(&session->channel);
@@ -230,9 +212,11 @@ static const struct {
 	[MESSAGE_CONFIG] = { "CONFIG", IN(NEW), session_configure },
 	[MESSAGE_CPU] = { "CPU", IN(CONFIGURED) | IN(SCANNING) | IN(RUNNING), session_add_cpu },
 	[MESSAGE_EVENTS] = { "EVENTS", IN(CONFIGURED), session_add_events },
-	[MESSAGE_SWITCH] = { "SWITCH", IN(NEW) | IN(CONFIGURED), session_add_switch },
+	[MESSAGE_COUNTERS] = { "COUNTERS", IN(CONFIGURED), session_add_counters },
+	[MESSAGE_FIELDS] = { "FIELDS", IN(CONFIGURED), session_add_fields },
+	[MESSAGE_SWITCH] = { "SWITCH", IN(NEW) | IN(CONFIGURED), on_switch },
 	[MESSAGE_START] = { "START", IN(CONFIGURED), session_start },
-	[MESSAGE_SNAPSHOT] = { "SNAPSHOT", IN(SCANNING) | IN(RUNNING), session_receive_answer },
+	[MESSAGE_SNAPSHOT] = { "SNAPSHOT", IN(SCANNING) | IN(RUNNING), on_snapshot },
 	[MESSAGE_IMAGE] = { "IMAGE", IN(SCANNING) | IN(RUNNING), session_receive_image },
 	[MESSAGE_PEER] = { "PEER", IN(SCANNING) | IN(RUNNING), session_add_peer },
 	[MESSAGE_PAUSE] = { "PAUSE", IN(CONFIGURED) | IN(SCANNING) | IN(RUNNING), on_pause },
@@ -278,8 +262,7 @@ static bool is_quiet(const struct session *session, uint64_t now_ns)
 	for (size_t i = 0; i < SESSION_SOURCES; i++)
 		if (session_sources[i].is_quiet && !session_sources[i].is_quiet(session, now_ns))
 			return false;
-	return !session->rescan && session->scan_serial == 0 &&
-	       g_queue_is_empty((GQueue *)&session->answers);
+	return proc_queries_are_quiet(&session->queries);
 }
 
 static uint64_t round_period(const struct session *session, uint64_t now_ns)
@@ -299,18 +282,25 @@ static uint64_t next_round(const struct session *session, uint64_t now_ns)
 
 static uint64_t next_usage(const struct session *session, uint64_t now_ns)
 {
-	return session->paused ? UINT64_MAX : memory_usage_due_ns(&session->memory_usage);
+	return session->sampling.paused ? UINT64_MAX : memory_usage_due_ns(&session->memory_usage);
+}
+
+static uint64_t next_counters(const struct session *session, uint64_t now_ns)
+{
+	return session->sampling.paused ? UINT64_MAX : machine_counters_due_ns(&session->machine);
+}
+
+static void read_counters(struct session *session, uint64_t now_ns)
+{
+	machine_counters_read(&session->machine, now_ns);
 }
 
 static void request_usage(struct session *session, uint64_t now_ns)
 {
-	struct message_usage_request request = { .serial = ++session->serial };
-	int32_t pids[ENGINE_MAX_USAGE_PIDS];
-
-	request.n = memory_usage_request(&session->memory_usage, request.serial, now_ns, pids);
-	if (request.n > 0)
-		channel_send(&session->channel, MESSAGE_USAGE_REQUEST, &request, sizeof(request),
-			     pids, request.n * sizeof(pids[0]));
+	/* Wake up once for both. */
+	if (next_counters(session, now_ns) <= now_ns + USAGE_SLACK_NS)
+		read_counters(session, now_ns);
+	proc_queries_usage(&session->queries, now_ns);
 }
 
 static uint64_t next_duration(const struct session *session, uint64_t now_ns)
@@ -342,12 +332,11 @@ static void close_blocks(struct session *session, uint64_t now_ns)
 
 static void check(struct session *session, uint64_t now_ns)
 {
-	session->queries = MIN_OF(session->queries + QUERIES_A_CHECK, SESSION_MAX_QUERIES);
+	proc_queries_allow(&session->queries);
 	session_check_cpus(session, now_ns);
-	if (session->config.by_task && !session->enabled_again &&
-	    !session_enable_again(session, &session->failure))
+	if (session->config.by_task && !session->sampling.is_repeated &&
+	    !sampling_repeat(&session->sampling, &session->failure))
 		session_fail(session);
-	session->enabled_again = true;
 	tasks_sweep(&session->tasks, session->merge.last_ns);
 	if (session->is_read_live && session->kallsyms_fd >= 0)
 		kernel_write_symbols_soon(&session->kernel, session->kallsyms_fd, &session->output,
@@ -356,14 +345,12 @@ static void check(struct session *session, uint64_t now_ns)
 
 static uint64_t next_rescan(const struct session *session, uint64_t now_ns)
 {
-	return session->rescan && session->scan_serial == 0 ? session->scanned_ns + RESCAN_NS
-							    : UINT64_MAX;
+	return proc_queries_due_ns(&session->queries);
 }
 
 static void rescan(struct session *session, uint64_t now_ns)
 {
-	session->rescan = false;
-	session_request_scan(session, 0, false);
+	proc_queries_scan(&session->queries);
 }
 
 static void report_progress(struct session *session, uint64_t now_ns)
@@ -381,10 +368,11 @@ static const struct {
 } jobs[SESSION_JOBS] = {
 	[JOB_ROUND] = { 0, next_round, run_round },
 	[JOB_USAGE] = { 0, next_usage, request_usage },
+	[JOB_COUNTERS] = { 0, next_counters, read_counters },
 	[JOB_DURATION] = { 0, next_duration, end_duration },
 	[JOB_CLOSE] = { CLOSE_NS, next_close, close_blocks },
 	[JOB_CHECK] = { CHECK_NS, NULL, check },
-	[JOB_RESCAN] = { RESCAN_NS, next_rescan, rescan },
+	[JOB_RESCAN] = { 0, next_rescan, rescan },
 	[JOB_PROGRESS] = { PROGRESS_NS, NULL, report_progress },
 };
 
@@ -413,12 +401,13 @@ static void run_round(struct session *session, uint64_t now_ns)
 	for (size_t i = 0; i < SESSION_SOURCES; i++)
 		if (session_sources[i].load)
 			session_sources[i].load(session, now_ns);
-	if (session->off_ns == 0 && job_due_ns(session, JOB_CHECK, now_ns) <= now_ns)
-		ticks_read(&session->ticks);
+	if (job_due_ns(session, JOB_CHECK, now_ns) <= now_ns)
+		sampling_read_ticks(&session->sampling);
 	for (size_t i = 0; i < SESSION_SOURCES; i++)
 		limit_ns = session_sources[i].drain(session, limit_ns, now_ns);
 	run_jobs(session, JOB_CLOSE, JOB_PROGRESS, now_ns);
-	rows = output_events(&session->output);
+	/* Counters of the machine can wait for the next round. */
+	rows = output_events(&session->output) - session->machine.n_rows;
 	if (rows != session->found_rows || !is_quiet(session, now_ns))
 		session->found_ns = now_ns;
 	session->found_rows = rows;
@@ -587,7 +576,7 @@ static void finish(struct session *session)
 	}
 	choose_reason(session);
 	if (session->failure)
-		session_warn(session, "failed", session->failure->message);
+		channel_warn(&session->channel, "failed", session->failure->message);
 	send_finished(session, whole);
 	session->state = SESSION_ENDED;
 }
@@ -609,11 +598,18 @@ bool session_watch(struct session *session, int fd, const char *what, GError **e
  * whose event is gone, because it would wake the loop forever. */
 static bool handle_wakeup(struct session *session, const struct epoll_event *event)
 {
+	uint64_t now_ns = clock_now();
+
 	if (event->data.fd == session->channel.fd) {
 		receive(session);
-	} else if (event->data.fd == session->switch_fd) {
-		session->found_ns = clock_now();
-		if (!session->ending && !session_receive_switch(session, &session->failure))
+	} else if (event->data.fd == session->sampling.switch_fd) {
+		/* A round takes longer than a short block: put off the one that the end of a quiet
+		 * time makes due, so that the block's end need not wait for it. */
+		if (now_ns - session->found_ns >= SECOND_NS)
+			session->ran_ns[JOB_ROUND] = now_ns;
+		session->found_ns = now_ns;
+		if (!session->ending &&
+		    !sampling_receive_switch(&session->sampling, &session->failure))
 			session_fail(session);
 	} else if (event->data.fd == writer_fd(session->writer))
 		end(session, ENGINE_REASON_IO_ERROR);

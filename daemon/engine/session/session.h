@@ -3,14 +3,13 @@
 
 #include "base/clock.h"
 #include "daemon/engine/alloc/heap-excluded.h"
-#include "daemon/engine/alloc/memory-usage.h"
-#include "daemon/engine/model/scan.h"
+#include "daemon/engine/model/machine-counters.h"
 #include "daemon/engine/out/writer.h"
 #include "daemon/engine/peers/collectors.h"
 #include "daemon/engine/perf/cpus.h"
 #include "daemon/engine/perf/events.h"
-#include "daemon/engine/perf/ticks.h"
-#include "daemon/engine/session/channel.h"
+#include "daemon/engine/session/proc-queries.h"
+#include "daemon/engine/session/sampling.h"
 
 enum session_state {
 	SESSION_NEW,        /* waits for CONFIG */
@@ -24,6 +23,7 @@ enum session_state {
 enum session_job {
 	JOB_ROUND,
 	JOB_USAGE,
+	JOB_COUNTERS,
 	JOB_DURATION,
 	/* The following jobs run at the end of a round. */
 	JOB_CLOSE,
@@ -41,10 +41,8 @@ struct source {
 	const char *name;
 	/* Called at CONFIG. */
 	void (*open)(struct session *session);
-	/* Called when the first /proc snapshot has been applied; if `is_early`, before the snapshot
-	 * is requested, and again by session_enable_again(). */
+	/* Called when the first /proc snapshot has been applied. */
 	bool (*enable)(struct session *session, GError **error);
-	bool is_early;
 	/* Moves records out of the memory that is shared with producers. */
 	void (*load)(struct session *session, uint64_t now_ns);
 	/* Writes rows up to limit_ns. Returns the time up to which all rows are written. */
@@ -60,18 +58,16 @@ struct source {
 /* The state of one recording. */
 struct session {
 	struct channel channel;
+	struct sampling sampling;
+	struct proc_queries queries;
 	struct writer *writer;
 	struct message_config config;
 	GBytes *metadata;
 	int capture_fd, stat_fd, online_fd, kallsyms_fd;
-	int switch_fd; /* -1: no switch, or closed */
 	int epoll_fd;
 	uint8_t boot_id[16];
 	enum session_state state;
-	bool paused, switched_off; /* reasons not to sample (session-sampling.c) */
-	bool is_sampling;
-	bool is_read_live;      /* the capture is a pipe or the like */
-	uint64_t on_ns, off_ns; /* last enabled; last disabled, 0 once ticks are compared */
+	bool is_read_live; /* the capture is a pipe or the like */
 
 	struct output output;
 	struct tasks tasks;
@@ -81,16 +77,15 @@ struct session {
 	struct waits waits;
 	struct loss_table losses;
 	struct cpus cpus;
-	struct ticks ticks;
 	struct events events;
 	struct ring_merge merge;
-	struct scan scan;
 	struct unwind_tables *tables;
 	struct doorbells *doorbells;
 	struct tick_clock *tick_clock;
 	struct collectors collectors;
 	struct heap_excluded excluded;
 	struct memory_usage memory_usage;
+	struct machine_counters machine;
 
 	uint64_t begin_ns;             /* start of the segment */
 	uint64_t start_ns, stop_ns;    /* when sampling was first enabled and finally disabled */
@@ -98,24 +93,14 @@ struct session {
 	bool is_round_due;             /* a ring cannot wait */
 	uint64_t found_ns,
 		found_rows; /* last time with rows, messages or pending work; the row count then */
-	uint32_t serial,
-		/* of the last request; scan_serial: of the one for all processes, 0: answered */
-		scan_serial;
-	GQueue answers; /* struct answer; the rings have not been drained past their arrival */
-	uint64_t scanned_ns;
-	bool rescan;
-	bool enabled_again;   /* for per-task events: session_enable_again() was called */
-	unsigned int queries; /* requests that may be sent now; refilled over time */
 	struct message_progress notified;
 
 	bool behind; /* the last round ran out of time */
 	bool ending;
-	bool warned_rate;       /* the warning about max_rate was sent */
-	uint32_t stacks_serial; /* of the open request for stacks; 0: none */
-	uint64_t stacks_ns;     /* when it was sent */
-	bool checked_sleeps;    /* their rate was compared with off_cpu_max_rate */
-	bool stopped_sleeps;    /* and was higher */
-	uint64_t end_ns;        /* when the end was decided */
+	bool warned_rate;    /* the warning about max_rate was sent */
+	bool checked_sleeps; /* their rate was compared with off_cpu_max_rate */
+	bool stopped_sleeps; /* and was higher */
+	uint64_t end_ns;     /* when the end was decided */
 	enum engine_reason reason;
 	GError *failure; /* the error that ended the session; NULL: none */
 };
@@ -144,51 +129,27 @@ void session_fail(struct session *session);
 /* Waits for answers of the broker and for tables, which the last steps need. Returns false if the
  * broker has closed the channel. */
 bool session_receive_answers(struct session *session);
-/* For samples.first_hit. */
-void session_first_hit(struct image *image, const struct mapping *mapping, int32_t pid, void *data);
-/* pid 0: all processes. maps_known: omit the mappings of the process. */
-void session_request_scan(struct session *session, int32_t pid, bool maps_known);
+/* Applies the snapshots that arrived until drained_ns. The first one starts sampling. */
+bool session_apply_answers(struct session *session, uint64_t drained_ns, GError **error);
 /* Sends the counters to the broker if they have changed. */
 void session_notify_progress(struct session *session);
-void session_warn(struct session *session, const char *code, const char *text);
 bool session_watch(struct session *session, int fd, const char *what, GError **error);
 
 /* session-start.c: handlers of messages, and the start of sampling */
 bool session_configure(struct session *session, struct channel_message *message, GError **error);
 bool session_add_cpu(struct session *session, struct channel_message *message, GError **error);
+bool session_add_fields(struct session *session, struct channel_message *message, GError **error);
 bool session_add_events(struct session *session, struct channel_message *message, GError **error);
+bool session_add_counters(struct session *session, struct channel_message *message, GError **error);
 bool session_start(struct session *session, struct channel_message *message, GError **error);
 bool session_start_sampling(struct session *session, GError **error);
-/* Enables per-task events once more, a little later: a grandchild forked while events were being
- * enabled may have inherited them disabled (the kernel reads the parent's state before it takes the
- * lock: kernel/events/core.c, inherit_event). */
-bool session_enable_again(struct session *session, GError **error);
 
 /* session-sources.c */
-#define SESSION_SOURCES 6u
-#define SESSION_MAX_QUERIES 64u /* snapshots of single processes that may be requested at once */
+#define SESSION_SOURCES 7u
 extern const struct source session_sources[SESSION_SOURCES];
-/* Enables the early sources (`early`), or all others. */
-bool session_enable_sources(struct session *session, bool early, GError **error);
-/* Compares ticks, and finds CPUs that went offline, came online or fell silent. */
+/* Finds CPUs that went offline, came online or fell silent. */
 void session_check_cpus(struct session *session, uint64_t now_ns);
 void session_close_cpu(struct session *session, struct cpu *cpu, uint64_t now_ns);
-/* Drains the perf rings up to limit_ns; UINT64_MAX: all records. */
-void session_drain(struct session *session, uint64_t limit_ns);
-
-/* session-sampling.c */
-bool session_begin_sampling(struct session *session, GError **error);
-bool session_set_paused(struct session *session, bool paused, GError **error);
-bool session_add_switch(struct session *session, struct channel_message *message, GError **error);
-bool session_receive_switch(struct session *session, GError **error);
-/* Compares the ticks due in the last sampled interval with those taken, once it was drained. */
-void session_compare_ticks(struct session *session, uint64_t limit_ns);
-/* session-answers.c */
-bool session_receive_answer(struct session *session, struct channel_message *message,
-			    GError **error);
 bool session_receive_image(struct session *session, struct channel_message *message,
 			   GError **error);
 bool session_add_peer(struct session *session, struct channel_message *message, GError **error);
-/* Applies the snapshots that arrived until drained_ns. */
-bool session_apply_answers(struct session *session, uint64_t drained_ns, GError **error);
-void session_drop_answers(struct session *session);

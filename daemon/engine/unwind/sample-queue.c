@@ -40,6 +40,7 @@ static void free_item(gpointer data)
 	maps_unref(item->maps);
 	g_free((void *)item->sample.kernel);
 	g_free((void *)item->sample.user.ips);
+	g_free((void *)item->sample.raw);
 	g_free((void *)item->input.stack);
 	g_free((void *)item->input.chain);
 	g_free(item);
@@ -68,7 +69,9 @@ static struct queued_sample *push(struct sample_queue *queue, const struct sampl
 	item->maps = maps_ref(process->maps);
 	item->maps_known = process->maps_known;
 	item->sample.kernel = g_memdup2(sample->kernel, sample->n_kernel * sizeof(*sample->kernel));
-	item->bytes = sizeof(*item) + sample->n_kernel * sizeof(*sample->kernel);
+	item->sample.raw = g_memdup2(sample->raw, sample->raw_bytes);
+	item->bytes = sizeof(*item) + sample->n_kernel * sizeof(*sample->kernel) +
+		      sample->raw_bytes;
 	queue->bytes += item->bytes;
 	g_queue_push_tail(&queue->items, item);
 	return item;

@@ -21,6 +21,8 @@ struct sample {
 	const uint64_t *kernel; /* leaf first */
 	size_t n_kernel;
 	struct unwind_stack user;
+	const uint8_t *raw; /* fields of a tracepoint */
+	uint32_t raw_bytes;
 };
 
 /* Waiting samples, in order. */

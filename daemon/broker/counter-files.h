@@ -1,0 +1,38 @@
+/* SPDX-License-Identifier: BSD-2-Clause-Patent */
+#pragma once
+
+#include "daemon/protocol.h"
+
+#include <gio/gio.h>
+#include <stdbool.h>
+
+/* What option "counters" can name, by bit in a set. */
+enum counter_group {
+	COUNTER_GROUP_CPU,
+	COUNTER_GROUP_FREQUENCY,
+	COUNTER_GROUP_PRESSURE,
+	COUNTER_GROUP_MEMORY,
+	COUNTER_GROUP_DISK,
+	COUNTER_GROUP_NETWORK,
+	COUNTER_GROUP_CGROUP,
+	COUNTER_GROUP_ENERGY,
+	COUNTER_GROUP_TEMPERATURE,
+	COUNTER_GROUP_PROCESS,
+	COUNTER_GROUPS
+};
+
+/* Parses the names of groups, or "all". A set has bit i for group i. */
+bool counter_groups_parse(GVariant *names, uint32_t *ret_groups, GError **error);
+
+/* Open files of the kernel that have counters. */
+struct counter_files {
+	unsigned n;
+	int fds[MAX_COUNTER_FILES];
+	struct message_counter_file files[MAX_COUNTER_FILES];
+};
+
+/* Opens the files of the groups. `pid`: the process whose cgroup and network counts; 0: the first
+ * process of the machine, and no cgroup. `is_public`: only files that every user may read. Returns
+ * the names of groups without a file, such as "energy, cgroup", or NULL; g_free. */
+char *counter_files_open(struct counter_files *files, uint32_t groups, pid_t pid, bool is_public);
+void counter_files_close(struct counter_files *files);

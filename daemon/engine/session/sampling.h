@@ -1,0 +1,39 @@
+/* SPDX-License-Identifier: BSD-2-Clause-Patent */
+#pragma once
+
+#include "daemon/engine/perf/ring-merge.h"
+#include "daemon/engine/perf/ticks.h"
+#include "daemon/engine/session/channel.h"
+
+/* When the sampling events are enabled, and the ticks missed meanwhile. */
+struct sampling {
+	struct cpus *cpus;
+	struct ring_merge *merge;
+	struct loss_table *losses;
+	struct ticks ticks;
+	int switch_fd;             /* -1: no switch, or closed */
+	bool paused, switched_off; /* reasons not to sample */
+	bool has_begun, is_on;
+	bool is_repeated;       /* sampling_repeat() was called */
+	uint64_t on_ns, off_ns; /* last enabled; last disabled, 0 once ticks are compared */
+};
+
+/* Enables the events, unless there is a reason not to sample. */
+bool sampling_begin(struct sampling *sampling, GError **error);
+/* Enables the events of another CPU, if the others are enabled. */
+bool sampling_add_cpu(const struct sampling *sampling, struct cpu *cpu, GError **error);
+/* Enables per-task events once more, a little later: a grandchild forked while events were being
+ * enabled may have inherited them disabled (the kernel reads the parent's state before it takes the
+ * lock: kernel/events/core.c, inherit_event). */
+bool sampling_repeat(struct sampling *sampling, GError **error);
+bool sampling_set_paused(struct sampling *sampling, bool paused, GError **error);
+bool sampling_add_switch(struct sampling *sampling, struct channel_message *message,
+			 GError **error);
+bool sampling_receive_switch(struct sampling *sampling, GError **error);
+/* Reads the ticks, before the rings are drained. */
+void sampling_read_ticks(struct sampling *sampling);
+/* Adds the ticks missed until now_ns to the losses. */
+void sampling_add_missed(struct sampling *sampling, uint64_t now_ns);
+/* Compares the ticks due in the last sampled interval with those taken, once the rings are drained
+ * past its end; UINT64_MAX: in any case. */
+void sampling_compare_ticks(struct sampling *sampling, uint64_t drained_ns);

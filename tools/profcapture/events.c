@@ -1,0 +1,642 @@
+/* SPDX-License-Identifier: BSD-2-Clause-Patent */
+/*
+ * profcapture events - how often events occurred, and how long it took from one to its counterpart
+ *
+ * Counts each occurrence of tracepoints and other events with a fixed period; with --by, each value
+ * of a field separately. An event whose name ends an interval (sys_exit_read, irq_handler_exit) is
+ * paired with the last one of the same thread that begins it (sys_enter_read, irq_handler_entry).
+ * The interval counts for the event that began it and, with --by, also for the one that ended it,
+ * because either may have the field. It counts if it begins in the time range and the thread
+ * passes the filters, so numbers of adjacent ranges add up.
+ *
+ * Memory: one duration for each interval (durations.h), a series for each value
+ * [test_small_captures: memory]
+ */
+#include "config.h"
+
+#include "tools/profcapture/durations.h"
+#include "tools/profcapture/reader.h"
+#include "tools/profcapture/verbs.h"
+
+#include <glib/gi18n.h>
+#include <inttypes.h>
+#include <string.h>
+
+#define DEFAULT_LIMIT 40
+#define NO_COUNTERPART UINT32_MAX
+#define MAX_NAMES 256 /* of fields, in an error */
+
+/* Names of events that begin an interval, and of those that end it. */
+static const struct {
+	const char *begin, *end;
+} counterparts[] = {
+	{ "sys_enter", "sys_exit" },
+	{ "_entry", "_exit" },
+	{ "_begin", "_end" },
+	{ "_start", "_end" },
+};
+
+/* The field that --by names, in the rows of one source. */
+struct by_field {
+	uint32_t position; /* in the source's list of fields */
+	uint32_t kind;     /* enum prof_argument_kind */
+};
+
+struct event_series {
+	uint32_t event; /* index in the capture's sampled events */
+	uint32_t kind;  /* of `value`: enum prof_argument_kind */
+	bool has_value;
+	uint64_t value;
+	const char *text; /* interned; NULL: none, or empty */
+	uint64_t count, no_begin, no_end;
+	struct durations durations;
+};
+
+/* An interval that has begun. */
+struct open_interval {
+	uint64_t key; /* thread, and event that ends it */
+	struct event_series *series;
+	int64_t start_ns;
+};
+
+struct events_verb {
+	struct reader reader;
+	const char *by;
+	GArray *ends;             /* uint32_t by event: the event that ends its interval */
+	GArray *begins;           /* uint32_t by event: the event that begins its interval */
+	GArray *places;           /* struct by_field */
+	struct number_map fields; /* epoch and id of a source → index in places + 1 */
+	GPtrArray *names;         /* interned names of all fields, for an error */
+	GHashTable *by_value;     /* set of struct event_series */
+	GHashTable *open;         /* set of struct open_interval */
+	GPtrArray *all;           /* struct event_series in output order */
+	uint32_t segment, only;   /* only: the event of --event */
+	uint64_t total;
+};
+
+/* ---- Gathering ------------------------------------------------------------------------------- */
+
+/* A random odd factor, so that a file cannot choose values that collide. */
+static uint64_t hash_factor;
+
+static guint mix(uint64_t number)
+{
+	return (guint)(number * hash_factor >> 32);
+}
+
+static guint open_hash(gconstpointer pointer)
+{
+	return mix(*(const uint64_t *)pointer);
+}
+
+static guint series_hash(gconstpointer pointer)
+{
+	const struct event_series *series = pointer;
+
+	return mix(series->value) ^ (g_direct_hash(series->text) * 31 + series->event);
+}
+
+static gboolean series_equal(gconstpointer left, gconstpointer right)
+{
+	const struct event_series *a = left, *b = right;
+
+	return a->event == b->event && a->value == b->value && a->text == b->text &&
+	       a->has_value == b->has_value && a->kind == b->kind;
+}
+
+static void series_free(gpointer pointer)
+{
+	struct event_series *series = pointer;
+
+	durations_done(&series->durations);
+	g_free(series);
+}
+
+/* Returns the event whose name is `name` with `from` replaced by `to`; names are compared without
+ * their filters. */
+static uint32_t find_counterpart(const struct sampled_events *sampled, uint32_t event)
+{
+	const char *name = sampled_event_at(sampled, event)->name;
+
+	for (size_t i = 0; i < G_N_ELEMENTS(counterparts); i++) {
+		const char *at = name ? strstr(name, counterparts[i].begin) : NULL;
+		g_autofree char *wanted = NULL;
+		size_t length;
+
+		if (!at)
+			continue;
+		wanted = g_strdup_printf("%.*s%s%s", (int)(at - name), name, counterparts[i].end,
+					 at + strlen(counterparts[i].begin));
+		length = strcspn(wanted, "/");
+		for (uint32_t other = 0; other < sampled->all->len; other++) {
+			const char *candidate = sampled_event_at(sampled, other)->name;
+
+			if (candidate && strcspn(candidate, "/") == length &&
+			    strncmp(candidate, wanted, length) == 0)
+				return other;
+		}
+	}
+	return NO_COUNTERPART;
+}
+
+static void pair_events(struct events_verb *verb)
+{
+	const struct sampled_events *sampled = verb->reader.capture->sampled;
+	uint32_t none = NO_COUNTERPART;
+
+	verb->ends = g_array_new(FALSE, FALSE, sizeof(uint32_t));
+	verb->begins = g_array_new(FALSE, FALSE, sizeof(uint32_t));
+	for (uint32_t i = 0; i < sampled->all->len; i++) {
+		uint32_t end = find_counterpart(sampled, i);
+
+		g_array_append_val(verb->ends, end);
+		g_array_append_val(verb->begins, none);
+	}
+	for (uint32_t i = 0; i < verb->ends->len; i++)
+		if (g_array_index(verb->ends, uint32_t, i) != NO_COUNTERPART)
+			g_array_index(verb->begins, uint32_t,
+				      g_array_index(verb->ends, uint32_t, i)) = i;
+}
+
+/* Finds the field of --by in each source. */
+static bool add_sources(struct names_epoch *epoch, const struct prof_batch *batch, void *data,
+			GError **error)
+{
+	const struct prof_array *id = &batch->columns[0], *fields = &batch->columns[1],
+				*kinds = &batch->columns[2];
+	struct events_verb *verb = data;
+
+	if (!fields->numbers || !fields->offsets || !kinds->numbers || !kinds->offsets)
+		return true;
+	for (size_t row = 0; row < batch->rows; row++) {
+		uint64_t first = fields->offsets[row], n = fields->offsets[row + 1] - first;
+
+		n = MIN_OF(n, kinds->offsets[row + 1] - kinds->offsets[row]);
+		for (uint64_t i = 0; i < n; i++) {
+			const char *name = names_text(epoch, fields->numbers[first + i]);
+			struct by_field place = {
+				.position = (uint32_t)i,
+				.kind = (uint32_t)kinds->numbers[kinds->offsets[row] + i],
+			};
+
+			if (name && verb->names->len < MAX_NAMES &&
+			    !g_ptr_array_find(verb->names, name, NULL))
+				g_ptr_array_add(verb->names, (void *)name);
+			if (g_strcmp0(name, verb->by) != 0)
+				continue;
+			g_array_append_val(verb->places, place);
+			*number_map_at(&verb->fields,
+				       (uint64_t)batch->epoch << 32 |
+					       (uint32_t)array_number_or(id, row, 0)) =
+				verb->places->len;
+			break;
+		}
+	}
+	return true;
+}
+
+static bool read_fields(struct events_verb *verb, GError **error)
+{
+	static const uint16_t columns[] = { PROF_SOURCE_ID, PROF_SOURCE_FIELDS,
+					    PROF_SOURCE_FIELD_KINDS };
+	const struct prof_cursor_options options = { .table = PROF_TABLE_SOURCE,
+						     .columns = columns,
+						     .n_columns = G_N_ELEMENTS(columns) };
+	g_autofree char *failure =
+		g_strdup_printf(_("cannot read the events of '%s'"), verb->reader.capture->file);
+	g_autofree char *valid = NULL;
+
+	if (!names_each_batch(verb->reader.capture->names, &options, add_sources, verb, failure,
+			      error))
+		return false;
+	if (!verb->by || verb->places->len > 0)
+		return true;
+	if (verb->names->len == 0) {
+		g_set_error(error, CLI_ERROR, CLI_USAGE,
+			    _("--by: the events of '%s' have no fields. Tracepoints have some"),
+			    verb->reader.capture->file);
+		return false;
+	}
+	g_ptr_array_add(verb->names, NULL);
+	valid = g_strjoinv(", ", (char **)verb->names->pdata);
+	g_set_error(error, CLI_ERROR, CLI_USAGE,
+		    _("--by: no event of '%s' has a field '%s'. Recorded: %s"),
+		    verb->reader.capture->file, verb->by, valid);
+	return false;
+}
+
+enum { TIME, THREAD, CPU, SOURCE, WEIGHT, VALUES, TEXTS, N_COLUMNS };
+
+static const uint16_t sample_columns[N_COLUMNS] = {
+	PROF_SAMPLE_TIME,   PROF_SAMPLE_THREAD, PROF_SAMPLE_CPU,   PROF_SAMPLE_SOURCE,
+	PROF_SAMPLE_WEIGHT, PROF_SAMPLE_VALUES, PROF_SAMPLE_TEXTS,
+};
+
+/* Returns an item of a list; 0 if the list is shorter. */
+static uint64_t item_of(const struct prof_array *list, size_t row, uint32_t position)
+{
+	if (!list->numbers || !list->offsets ||
+	    position >= list->offsets[row + 1] - list->offsets[row])
+		return 0;
+	return list->numbers[list->offsets[row] + position];
+}
+
+/* Returns the series of a row, or NULL if --by asks for a field that its event does not have. */
+static struct event_series *series_of(struct events_verb *verb, struct names_epoch *epoch,
+				      const struct prof_batch *batch, size_t row, uint32_t event)
+{
+	const struct prof_array *c = batch->columns;
+	struct event_series key = { .event = event };
+	struct event_series *series;
+
+	if (verb->by) {
+		uint32_t index = number_map_get(
+			&verb->fields, (uint64_t)batch->epoch << 32 |
+					       (uint32_t)array_number_or(&c[SOURCE], row, 0));
+		const struct by_field *place =
+			index ? &g_array_index(verb->places, struct by_field, index - 1) : NULL;
+
+		if (!place)
+			return NULL;
+		key.has_value = c[VALUES].offsets &&
+				place->position <
+					c[VALUES].offsets[row + 1] - c[VALUES].offsets[row];
+		key.kind = place->kind;
+		if (place->kind == PROF_ARGUMENT_STRING)
+			key.text = names_text(epoch, item_of(&c[TEXTS], row, place->position));
+		else
+			key.value = item_of(&c[VALUES], row, place->position);
+	}
+	series = g_hash_table_lookup(verb->by_value, &key);
+	if (!series) {
+		series = g_new(struct event_series, 1);
+		*series = key;
+		g_hash_table_add(verb->by_value, series);
+	}
+	return series;
+}
+
+static void begin_interval(struct events_verb *verb, uint64_t key, struct event_series *series,
+			   int64_t time_ns)
+{
+	struct open_interval *open = g_hash_table_lookup(verb->open, &key);
+
+	if (!open) {
+		open = g_new0(struct open_interval, 1);
+		open->key = key;
+		g_hash_table_add(verb->open, open);
+	} else if (open->series) {
+		open->series->no_end++;
+	}
+	open->series = series;
+	open->start_ns = time_ns;
+}
+
+static void end_interval(struct events_verb *verb, uint64_t key, struct event_series *series,
+			 int64_t time_ns)
+{
+	struct open_interval *open = g_hash_table_lookup(verb->open, &key);
+
+	if (open && open->start_ns != INT64_MIN) {
+		uint64_t ns = (uint64_t)MAX_OF(time_ns, open->start_ns) - (uint64_t)open->start_ns;
+
+		if (open->series)
+			durations_add(&open->series->durations, ns);
+		if (verb->by && series)
+			durations_add(&series->durations, ns);
+		open->series = NULL;
+		open->start_ns = INT64_MIN;
+	} else if (series) {
+		series->no_begin++;
+	}
+}
+
+/* Intervals that are open at the end of a segment have no end. */
+static void end_segment(struct events_verb *verb)
+{
+	GHashTableIter iter;
+	gpointer pointer;
+
+	g_hash_table_iter_init(&iter, verb->open);
+	while (g_hash_table_iter_next(&iter, &pointer, NULL)) {
+		struct open_interval *open = pointer;
+
+		if (open->series)
+			open->series->no_end++;
+	}
+	g_hash_table_remove_all(verb->open);
+}
+
+static bool add_batch(struct names_epoch *epoch, const struct prof_batch *batch, void *data,
+		      GError **error)
+{
+	struct events_verb *verb = data;
+	struct reader *reader = &verb->reader;
+	const struct sampled_events *sampled = reader->capture->sampled;
+	const struct prof_array *c = batch->columns;
+
+	if (batch->segment != verb->segment)
+		end_segment(verb);
+	verb->segment = batch->segment;
+	for (size_t i = 0; i < batch->rows; i++) {
+		uint32_t event =
+			sampled_events_of(sampled, batch->epoch, array_number_or(&c[SOURCE], i, 0));
+		uint32_t thread, end, begin;
+		struct event_series *series = NULL;
+		bool counts;
+		int64_t time_ns;
+
+		if (event == SAMPLED_NO_EVENT ||
+		    sampled_event_is_clock(sampled_event_at(sampled, event)))
+			continue;
+		end = g_array_index(verb->ends, uint32_t, event);
+		begin = g_array_index(verb->begins, uint32_t, event);
+		if (verb->only != SAMPLED_NO_EVENT && event != verb->only && begin != verb->only)
+			continue;
+		time_ns = capture_time(reader->capture, batch->segment,
+				       array_number_or(&c[TIME], i, 0));
+		thread = names_thread(epoch, array_number_or(&c[THREAD], i, 0));
+		counts = (verb->only == SAMPLED_NO_EVENT || event == verb->only) &&
+			 time_ns >= reader->from_ns && time_ns <= reader->to_ns &&
+			 reader_wants_thread_at(reader, thread, time_ns) &&
+			 reader_wants_cpu(reader, array_number_or(&c[CPU], i, 0));
+		if (counts)
+			series = series_of(verb, epoch, batch, i, event);
+		if (series) {
+			uint64_t weight = sampled_event_weight(sampled_event_at(sampled, event),
+							       array_number_or(&c[WEIGHT], i, 0));
+
+			series->count += weight;
+			verb->total += weight;
+		}
+		/* An interval counts for its begin, so its end may be out of the range. */
+		if (begin != NO_COUNTERPART)
+			end_interval(verb, (uint64_t)thread << 32 | event, series, time_ns);
+		if (end != NO_COUNTERPART)
+			begin_interval(verb, (uint64_t)thread << 32 | end, series, time_ns);
+	}
+	return true;
+}
+
+/* Sorts by total duration, then count, then event and value. Two series are never equal. */
+static gint compare_series(gconstpointer left, gconstpointer right)
+{
+	const struct event_series *a = *(const struct event_series *const *)left;
+	const struct event_series *b = *(const struct event_series *const *)right;
+
+	if (a->durations.total_ns != b->durations.total_ns)
+		return a->durations.total_ns > b->durations.total_ns ? -1 : 1;
+	if (a->count != b->count)
+		return a->count > b->count ? -1 : 1;
+	if (a->event != b->event)
+		return a->event < b->event ? -1 : 1;
+	if (a->has_value != b->has_value)
+		return a->has_value ? -1 : 1;
+	if (a->value != b->value)
+		return (int64_t)a->value < (int64_t)b->value ? -1 : 1;
+	return g_strcmp0(a->text, b->text);
+}
+
+/* ---- Output ---------------------------------------------------------------------------------- */
+
+/* Fields with durations come last: stored durations, then computed ones. */
+enum field {
+	EVENT,
+	VALUE,
+	EVENT_AND_VALUE,
+	COUNT,
+	INTERVALS,
+	NO_END,
+	NO_BEGIN,
+	TOTAL,
+	MIN,
+	MAX,
+	MEAN,
+	MEDIAN,
+	P95,
+	P99,
+};
+
+static const struct table_member members[] = {
+	{ "event", EVENT },
+	{ "value", VALUE },
+	{ "count", COUNT },
+	{ "intervals", INTERVALS },
+	{ "total_ns", TOTAL },
+	{ "min_ns", MIN },
+	{ "mean_ns", MEAN },
+	{ "median_ns", MEDIAN },
+	{ "p95_ns", P95 },
+	{ "p99_ns", P99 },
+	{ "max_ns", MAX },
+	{ "unmatched_begin", NO_END },
+	{ "unmatched_end", NO_BEGIN },
+	{ NULL },
+};
+
+static const char *event_name(const struct events_verb *verb, const struct event_series *series)
+{
+	const char *name = sampled_event_at(verb->reader.capture->sampled, series->event)->name;
+
+	return name ? name : NAMES_LOST_TEXT;
+}
+
+static struct cell value_cell(const struct event_series *series)
+{
+	if (!series->has_value)
+		return cell_unknown();
+	switch (series->kind) {
+	case PROF_ARGUMENT_S64:
+		return cell_int((int64_t)series->value);
+	case PROF_ARGUMENT_STRING:
+		return cell_text(series->text ? series->text : "");
+	case PROF_ARGUMENT_ADDRESS:
+		return (struct cell){ .kind = CELL_HEX, .number = series->value };
+	default:
+		return cell_uint(series->value);
+	}
+}
+
+/* Returns text such as "syscalls:sys_enter_read fd=3 (1 without an end)". */
+static char *describe(const struct events_verb *verb, const struct event_series *series)
+{
+	GString *text = g_string_new(event_name(verb, series));
+
+	if (verb->by) {
+		g_string_append_printf(text, " %s=", verb->by);
+		if (!series->has_value)
+			g_string_append(text, "?");
+		else if (series->kind == PROF_ARGUMENT_STRING)
+			g_string_append(text, series->text ? series->text : "\"\"");
+		else
+			g_string_append_printf(text,
+					       series->kind == PROF_ARGUMENT_S64 ? "%" PRId64
+					       : series->kind == PROF_ARGUMENT_ADDRESS
+						       ? "0x%" PRIx64
+						       : "%" PRIu64,
+					       series->value);
+	}
+	if (series->no_end)
+		g_string_append_printf(text, _(" (%" PRIu64 " without an end)"), series->no_end);
+	if (series->no_begin)
+		g_string_append_printf(text, _(" (%" PRIu64 " without a begin)"), series->no_begin);
+	return g_string_free(text, FALSE);
+}
+
+static void get_cell(const void *data, size_t row, unsigned field, struct cell *ret_cell)
+{
+	const struct events_verb *verb = data;
+	struct event_series *series = verb->all->pdata[row];
+	struct durations *d = &series->durations;
+	const uint64_t numbers[] = { [COUNT] = series->count,   [INTERVALS] = durations_count(d),
+				     [NO_END] = series->no_end, [NO_BEGIN] = series->no_begin,
+				     [TOTAL] = d->total_ns,     [MIN] = d->min_ns,
+				     [MAX] = d->max_ns };
+	static const unsigned percents[] = { [MEDIAN] = 50, [P95] = 95, [P99] = 99 };
+
+	if (field == EVENT)
+		*ret_cell = cell_text(event_name(verb, series));
+	else if (field == VALUE)
+		*ret_cell = value_cell(series);
+	else if (field == EVENT_AND_VALUE)
+		*ret_cell = cell_own_text(describe(verb, series));
+	else if (field < TOTAL || (field < MEAN && durations_count(d) > 0))
+		*ret_cell = cell_uint(numbers[field]);
+	else if (durations_count(d) > 0)
+		*ret_cell = cell_uint(field == MEAN ? durations_mean(d)
+						    : durations_percentile(d, percents[field]));
+}
+
+static struct table table_of(const void *data)
+{
+	const struct events_verb *verb = data;
+	struct table table = {
+		.rows = verb->all->len, .get = get_cell, .data = verb, .members = members
+	};
+
+	table_add_column(&table, COUNT, COLUMN_COUNT, _("count"));
+	if (verb->all->len > 0 &&
+	    durations_count(&((struct event_series *)verb->all->pdata[0])->durations) > 0) {
+		table_add_column(&table, TOTAL, COLUMN_DURATION, _("total"));
+		table_add_column(&table, MEDIAN, COLUMN_DURATION, _("median"));
+		table_add_column(&table, P95, COLUMN_DURATION, _("95 %"));
+		table_add_column(&table, P99, COLUMN_DURATION, _("99 %"));
+		table_add_column(&table, MAX, COLUMN_DURATION, _("max"));
+	}
+	table_add_column(&table, EVENT_AND_VALUE, COLUMN_NAME, _("event"));
+	return table;
+}
+
+/* Prints "1,204 events. Most time: syscalls:sys_enter_read, 1.2 s in 602 calls." */
+static void print_verdict(const void *data, struct out *out)
+{
+	const struct events_verb *verb = data;
+	struct event_series *first = verb->all->pdata[0];
+	g_autofree char *total = text_count(verb->total);
+	guint n = durations_count(&first->durations);
+
+	out_printf(out, _("%s events."), total);
+	if (n > 0) {
+		g_autofree char *count = text_count(n);
+		g_autofree char *time = text_duration(first->durations.total_ns);
+		g_autofree char *name = text_escape(event_name(verb, first));
+
+		out_printf(out, _(" Most time: %s, %s in %s intervals."), name, time, count);
+	}
+	out_text(out, "\n");
+}
+
+/* ---- The verb -------------------------------------------------------------------------------- */
+
+static const struct cli_option what_options[] = {
+	{ "event", 0, CLI_STRING, offsetof(struct events_verb, reader.event), N_("NAME"),
+	  N_("Only this event (default: all except clocks)") },
+	{ "by", 0, CLI_STRING, offsetof(struct events_verb, by), N_("FIELD"),
+	  N_("Separate rows for each value of FIELD") },
+	{ NULL },
+};
+
+static bool events_query(void *data, char **operands, GError **error)
+{
+	const struct prof_cursor_options options = { .table = PROF_TABLE_SAMPLE,
+						     .columns = sample_columns,
+						     .n_columns = N_COLUMNS };
+	struct events_verb *verb = data;
+	struct reader *reader = &verb->reader;
+	g_autofree char *failure = NULL;
+	GHashTableIter iter;
+	gpointer series;
+
+	if (!reader_open_rows(reader, operands[0], PROF_TABLE_SAMPLE,
+			      _("capture '%s' has no events. 'profctl record -e "
+				"syscalls:sys_enter_read' records some"),
+			      error) ||
+	    !capture_check(reader->capture, PROF_TABLE_SAMPLE, error) ||
+	    !sampled_events_read(reader->capture->sampled, reader->capture->reader,
+				 reader->capture->names, error))
+		return false;
+	verb->only = SAMPLED_NO_EVENT;
+	if (reader->event && !sampled_events_find(reader->capture->sampled, reader->event,
+						  reader->capture->file, &verb->only, error))
+		return false;
+	hash_factor = (uint64_t)g_random_int() << 32 | g_random_int() | 1;
+	pair_events(verb);
+	verb->places = g_array_new(FALSE, FALSE, sizeof(struct by_field));
+	verb->names = g_ptr_array_new();
+	number_map_init(&verb->fields);
+	verb->by_value = g_hash_table_new_full(series_hash, series_equal, series_free, NULL);
+	verb->open = g_hash_table_new_full(open_hash, g_int64_equal, g_free, NULL);
+	verb->all = g_ptr_array_new();
+	failure = g_strdup_printf(_("cannot read the samples of '%s'"), reader->capture->file);
+	if (!read_fields(verb, error) ||
+	    !names_each_batch(reader->capture->names, &options, add_batch, verb, failure, error))
+		return false;
+	end_segment(verb);
+	g_hash_table_iter_init(&iter, verb->by_value);
+	while (g_hash_table_iter_next(&iter, &series, NULL))
+		g_ptr_array_add(verb->all, series);
+	g_ptr_array_sort(verb->all, compare_series);
+	reader->is_incomplete = reader_misses_rows(reader, "sample");
+	return true;
+}
+
+static void events_done(struct events_verb *verb)
+{
+	g_clear_pointer(&verb->all, g_ptr_array_unref);
+	g_clear_pointer(&verb->open, g_hash_table_unref);
+	g_clear_pointer(&verb->by_value, g_hash_table_unref);
+	if (verb->names)
+		number_map_done(&verb->fields);
+	g_clear_pointer(&verb->names, g_ptr_array_unref);
+	g_clear_pointer(&verb->places, g_array_unref);
+	g_clear_pointer(&verb->begins, g_array_unref);
+	g_clear_pointer(&verb->ends, g_array_unref);
+	reader_done(&verb->reader);
+}
+
+int verb_events(int argc, char **argv)
+{
+	static const struct reader_verb verb = {
+		.spec = { N_("FILE"),
+			  N_("Show how often traced events occurred, and the time from entry to return."),
+			  1, 1 },
+		.query = events_query,
+		.print = print_verdict,
+		.name = "events",
+		.table = table_of,
+		.incomplete = N_("Events may be missing: counts may be low, and times wrong\n"),
+		.empty = N_("No such events of these threads at that time\n"),
+	};
+	CLEANUP(events_done)
+	struct events_verb events = { .reader.limit = READER_LIMIT_UNSET,
+				      .reader.text_limit = DEFAULT_LIMIT };
+	const struct cli_group groups[] = { { N_("Select"), what_options, &events },
+					    { NULL, reader_time_options, &events.reader },
+					    { NULL, reader_process_options, &events.reader },
+					    { NULL, reader_thread_options, &events.reader },
+					    { NULL, reader_cpu_options, &events.reader },
+					    { N_("Output"), reader_output_options, &events.reader },
+					    { NULL } };
+
+	return reader_run(&verb, groups, &events, argc, argv);
+}
