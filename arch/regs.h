@@ -45,6 +45,10 @@ struct regs {
 	uint8_t chain_ra; /* REGS_FRAME_CHAIN: offset of the return address from the caller's sp */
 	int8_t ra_from_cfa; /* offset at which a call stores it, if there is no lr */
 	uint64_t perf_mask; /* for perf_event_attr.sample_regs_user, from <asm/perf_regs.h> */
+	/* The registers that a thread's code needs to be unwound when the thread sleeps in a system
+	 * call, and its first argument: perf_sleep_mask, and the bits of three of them. */
+	uint64_t perf_sleep_mask;
+	uint8_t perf_pc_bit, perf_sp_bit, perf_argument_bit;
 	/* Positions in a sample, which has registers in the order of perf_mask. UINT8_MAX: no
 	 * lr. */
 	uint8_t perf_sp, perf_fp, perf_lr, perf_pc, perf_n;
@@ -65,6 +69,13 @@ struct regs {
 	uint8_t trampoline[REGS_MAX_TRAMPOLINE];
 	uint8_t trampoline_size, trampoline_return;
 };
+
+/* Returns the position of a register among those of perf_sleep_mask. */
+static inline unsigned int regs_sleep_position(const struct regs *regs, unsigned int bit)
+{
+	return (unsigned int)__builtin_popcountll(regs->perf_sleep_mask &
+						  ((UINT64_C(1) << bit) - 1));
+}
 
 /* Returns NULL if the architecture is invalid. */
 const struct regs *regs_get(enum regs_arch arch);

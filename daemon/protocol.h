@@ -39,7 +39,8 @@ enum message_type {
 		/* struct message_config, fds: capture, /proc/stat, cpu/online, kallsyms (last may
 		 * be absent) */
 	1,
-	MESSAGE_CPU, /* struct message_cpu, fds: side band, sources, then wake-ups if recorded */
+	/* struct message_cpu, fds: side band, sources, then wake-ups and sleeps if recorded */
+	MESSAGE_CPU,
 	MESSAGE_START,
 	MESSAGE_STOP, /* struct message_stop */
 	MESSAGE_PAUSE,
@@ -84,6 +85,10 @@ struct message {
 /* the same with copied stacks: registers and stack precede the cgroup */
 #define ENGINE_STACK_SAMPLE_TYPE \
 	(ENGINE_SAMPLE_TYPE | PERF_SAMPLE_REGS_USER | PERF_SAMPLE_STACK_USER)
+/* The same for the event that copies the stacks of sleeping threads. With a period in the sample,
+ * the kernel would ignore a fixed period of a tracepoint, so the stream id takes the place of the
+ * CPU, and the CPU that of the period. Each record is parsed like other samples. */
+#define ENGINE_COPY_TYPE(type) (((type) & ~(uint64_t)PERF_SAMPLE_PERIOD) | PERF_SAMPLE_STREAM_ID)
 /* With has_fields, every sample has PERF_SAMPLE_RAW in addition, after the call chain. */
 /* sample_type of side-band events; every record ends with tid, time, cpu, identifier */
 #define ENGINE_SIDE_BAND_TYPE \
@@ -95,6 +100,12 @@ struct message {
 	(PERF_SAMPLE_IDENTIFIER | PERF_SAMPLE_IP | PERF_SAMPLE_TID | PERF_SAMPLE_TIME | \
 	 PERF_SAMPLE_CPU | PERF_SAMPLE_RAW)
 #define ENGINE_WAKEUP_TID_OFFSET 24 /* offset of the woken tid in the tracepoint's own fields */
+
+/* sample_type of sched:sched_switch with the registers of a thread that is about to sleep
+ * (regs->perf_sleep_mask), whose records are in the side band's ring. The tracepoint's own fields
+ * precede the registers. */
+#define ENGINE_SLEEP_TYPE (ENGINE_WAKEUP_TYPE | PERF_SAMPLE_REGS_USER)
+#define ENGINE_SLEEP_STATE_OFFSET 32 /* offset of the state, of 8 bytes, in these fields */
 
 enum engine_call_graph { ENGINE_CALL_GRAPH_NONE, ENGINE_CALL_GRAPH_FP, ENGINE_CALL_GRAPH_DWARF };
 
@@ -115,7 +126,9 @@ struct message_source {
 	uint64_t period;
 	uint64_t frequency; /* 0: fixed period */
 	uint32_t counts_ns; /* the period is in ns of CPU time, so missed ticks can be computed */
-	uint32_t pad;
+	/* 1: not a source of samples; each of its samples has the stack of a thread that is about
+	 * to sleep */
+	uint32_t off_cpu;
 };
 
 struct message_config {
@@ -150,7 +163,12 @@ struct message_config {
 	uint32_t process_counters; /* 1: record I/O, faults, descriptors, … of the targets */
 	uint32_t is_command;       /* 1: the targets were started for this session */
 	uint32_t has_fields;       /* 1: samples contain the raw fields of tracepoints */
+	uint32_t off_cpu;          /* 1: write a row for each wait */
+	/* stop recording the stacks of waits if there are more sleeps a second; 0: no limit */
+	uint32_t off_cpu_max_rate;
 	uint32_t pad;
+	/* read the stacks of longer waits that were not copied; 0: of none */
+	uint64_t off_cpu_threshold_ns;
 };
 
 /* A file of the kernel with counters of the machine or of a cgroup. */
@@ -221,9 +239,9 @@ struct message_cpu {
 	uint32_t n_sources;
 	uint64_t source_ids[ENGINE_MAX_SOURCES]; /* PERF_EVENT_IOC_ID */
 	uint64_t side_band_id;
-	/* 1: the last event reports wake-ups, into the side band's ring */
-	uint32_t has_wakeups;
-	uint32_t pad;
+	/* 1: an event reports wake-ups, or sleeps, into the side band's ring */
+	uint32_t has_wakeups, has_sleeps;
+	uint64_t sleep_id;
 };
 
 /* An event of a thread, which its children inherit. The engine redirects it to a ring of its CPU.
@@ -233,9 +251,11 @@ struct message_event {
 	uint64_t id; /* PERF_EVENT_IOC_ID */
 	uint32_t cpu;
 	int32_t tid;
-	uint32_t rank;     /* from 1 */
-	uint32_t position; /* 0: side band; else 1 + the source's position */
+	uint32_t rank; /* from 1 */
+	/* 0: side band; ENGINE_POSITION_SLEEPS; else 1 + the source's position */
+	uint32_t position;
 };
+#define ENGINE_POSITION_SLEEPS (ENGINE_MAX_SOURCES + 1u)
 
 enum peer_protocol {
 	PEER_OWN, /* libcollector/control.h; the connection belongs to the process */
@@ -253,6 +273,17 @@ struct message_peer {
 	uint32_t inner_pid; /* pid in its own PID namespace; 0: the process is in ours */
 	uint32_t wants;     /* CONTROL_WANTS_* */
 	uint32_t protocol;  /* enum peer_protocol */
+};
+
+#define ENGINE_STACK_SOURCES 5u /* enum prof_stack_source */
+
+/* Which waits have stacks. */
+enum engine_off_cpu {
+	ENGINE_OFF_CPU_NONE,
+	ENGINE_OFF_CPU_OWN,     /* those that last until the stack is read */
+	ENGINE_OFF_CPU_FULL,    /* short ones, too */
+	ENGINE_OFF_CPU_STOPPED, /* those of the first second: sleeps were too frequent */
+	ENGINE_OFF_CPU_KINDS
 };
 
 enum engine_reason {
@@ -292,15 +323,19 @@ struct message_snapshot_request {
 	uint32_t pad;
 };
 
-/* Requests the memory usage and the counters of processes, whichever the session records. Further
- * requests are dropped until this one is answered. */
+/* Requests the memory usage and the counters of processes, whichever the session records; or the
+ * stacks of sleeping threads. Further requests of the kind are dropped until this one is
+ * answered. */
 struct message_usage_request {
 	uint32_t serial;
-	uint32_t n;     /* at most ENGINE_MAX_USAGE_PIDS */
-	int32_t pids[]; /* sorted by absolute value; negative: omit what takes long */
+	uint32_t stacks; /* 1: `pids` are the threads whose stacks to read */
+	uint32_t n;      /* at most ENGINE_MAX_USAGE_PIDS */
+	int32_t pids[];  /* sorted by absolute value; negative: omit what takes long */
 };
 
-#define MESSAGE_SNAPSHOT_USAGE (-1) /* instead of a pid: the snapshot contains memory usage */
+/* Instead of a pid: the snapshot contains memory usage, or stacks. */
+#define MESSAGE_SNAPSHOT_USAGE (-1)
+#define MESSAGE_SNAPSHOT_STACKS (-2)
 
 struct message_snapshot {
 	uint32_t serial;
@@ -323,6 +358,7 @@ enum snapshot_kind {
 	SNAPSHOT_STATM,      /* /proc/PID/statm, if smaps_rollup cannot be read */
 	SNAPSHOT_IO,         /* /proc/PID/io */
 	SNAPSHOT_FDS,        /* uint64_t: number of open descriptors */
+	SNAPSHOT_STACK,      /* struct snapshot_stack, then the bytes of the stack */
 	SNAPSHOT_END,        /* end of memory usage; has the time when all was read */
 };
 
@@ -331,6 +367,15 @@ struct snapshot_record {
 	uint32_t length; /* of the payload, without padding */
 	int32_t pid, tid;
 	uint64_t time_ns; /* CLOCK_MONOTONIC just before it was read */
+};
+
+/* A thread that slept when the record's time had passed. */
+struct snapshot_stack {
+	uint64_t done_ns; /* CLOCK_MONOTONIC just after the stack was read */
+	int64_t number;   /* of the system call; -1: none */
+	uint64_t argument, sp, pc;
+	uint32_t bytes, pad;
+	char syscall[32], object[160]; /* NUL-terminated, perhaps empty */
 };
 
 struct snapshot_mapping {
@@ -400,6 +445,8 @@ struct message_finished {
 	uint64_t samples, events, lost, missed_ticks, bytes;
 	uint64_t start_ns, stop_ns; /* CLOCK_MONOTONIC: sampling was enabled, disabled */
 	uint64_t unwind_complete, unwind_truncated, unwind_guessed, unwind_none, unwind_no_memory;
+	uint64_t off_cpu;                        /* enum engine_off_cpu */
+	uint64_t slept_ns[ENGINE_STACK_SOURCES]; /* in waits, by enum prof_stack_source */
 	uint64_t excluded
 		/* number of processes without allocations, by enum engine_excluded */
 		[ENGINE_EXCLUDED_KINDS];

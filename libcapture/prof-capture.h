@@ -142,7 +142,8 @@ enum prof_table {
 	PROF_TABLE_JIT = 27,
 	PROF_TABLE_HEAP = 28,
 	PROF_TABLE_LIVE = 29,
-	PROF_TABLE_LAST = PROF_TABLE_LIVE,
+	PROF_TABLE_WAIT = 30,
+	PROF_TABLE_LAST = PROF_TABLE_WAIT,
 	PROF_TABLE_FIRST_FOREIGN = 1024,
 };
 
@@ -365,6 +366,22 @@ enum {
 	PROF_LIVE_SINCE,
 	PROF_LIVE_COLUMNS
 };
+/* one row for each time that a thread slept: for `duration`, until `time` */
+enum {
+	PROF_WAIT_TIME,
+	PROF_WAIT_THREAD,
+	PROF_WAIT_CPU,
+	PROF_WAIT_DURATION,
+	PROF_WAIT_STATE,
+	PROF_WAIT_STACK,
+	PROF_WAIT_STACK_SOURCE,
+	PROF_WAIT_USER_METHOD,
+	PROF_WAIT_USER_STOP,
+	PROF_WAIT_ARGUMENT,
+	PROF_WAIT_SYSCALL,
+	PROF_WAIT_OBJECT,
+	PROF_WAIT_COLUMNS
+};
 
 /* Values of enum columns; the names are in the schema. */
 enum prof_image_kind {
@@ -424,6 +441,24 @@ enum prof_switch_state {
 };
 /* value of switch.cpu in a row without a length: it gives the state of a thread on no CPU */
 #define PROF_SWITCH_NO_CPU UINT32_MAX
+enum prof_wait_state {
+	PROF_WAIT_UNKNOWN,
+	PROF_WAIT_SLEEPING,
+	PROF_WAIT_UNINTERRUPTIBLE,
+	PROF_WAIT_STOPPED,
+	PROF_WAIT_TRACED
+};
+/* COPIED: with the switch. LATE: read while the thread slept. SHARED: that of another wait of the
+ * thread at the same program counter and stack pointer. RACED: none, because the thread ran before
+ * its stack was read. */
+enum prof_stack_source {
+	PROF_STACK_NONE,
+	PROF_STACK_COPIED,
+	PROF_STACK_LATE,
+	PROF_STACK_SHARED,
+	PROF_STACK_RACED,
+	PROF_STACK_SOURCES
+};
 enum prof_alloc_kind {
 	PROF_ALLOC_MALLOC,
 	PROF_ALLOC_CALLOC,

@@ -72,6 +72,11 @@ static const char *const log_levels[] = { "emergency", "alert", "critical", "err
 					  "notice",    "info",  "debug",    NULL };
 static const char *const counter_kinds[] = { "gauge", "sum", NULL };
 static const char *const jit_events[] = { "load", "move", "unload", NULL };
+static const char *const wait_states[] = { "unknown", "sleeping", "uninterruptible",
+					   "stopped", "traced",   NULL };
+static const char *const stack_sources[] = {
+	"none", "copied", "late", "shared-out", "raced", NULL
+};
 static const char *const loss_causes[] = {
 	"perf-ring",      "perf-lost-samples", "throttled",
 	"ticks-missed",   "side-band",         "cpu-offline",
@@ -301,6 +306,22 @@ static const struct prof_column_def live_columns[] = {
 	REF(PROF_LIVE_STACK, "stack", STACK),
 	COLUMN_ORDERED(PROF_LIVE_SINCE, "since", TIME, DELTA, .unit = PROF_UNIT_NS),
 };
+static const struct prof_column_def wait_columns[] = {
+	TIME(PROF_WAIT_TIME),
+	REF(PROF_WAIT_THREAD, "thread", THREAD),
+	COLUMN(PROF_WAIT_CPU, "cpu", UINT),
+	COLUMN(PROF_WAIT_DURATION, "duration", UINT, .unit = PROF_UNIT_NS),
+	ENUM(PROF_WAIT_STATE, "state", wait_states),
+	REF(PROF_WAIT_STACK, "stack", STACK),
+	ENUM(PROF_WAIT_STACK_SOURCE, "stack_source", stack_sources),
+	ENUM(PROF_WAIT_USER_METHOD, "user_method", user_methods),
+	ENUM(PROF_WAIT_USER_STOP, "user_stop", user_stops),
+	/* first argument of the system call, such as a futex's address or a descriptor */
+	COLUMN(PROF_WAIT_ARGUMENT, "argument", UINT, .unit = PROF_UNIT_ADDRESS,
+	       .flags = PROF_COLUMN_NULLABLE),
+	REF(PROF_WAIT_SYSCALL, "syscall", STRING),
+	REF(PROF_WAIT_OBJECT, "object", STRING),
+};
 
 #define TABLE(i, n, f)                                                        \
 	{                                                                     \
@@ -334,6 +355,7 @@ static const struct prof_table_def tables[] = {
 	TABLE(JIT, jit, TIMED),
 	TABLE(HEAP, heap, TIMED),
 	TABLE(LIVE, live, TIMED),
+	TABLE(WAIT, wait, TIMED),
 };
 CHECK_COLUMNS(STRING, string);
 CHECK_COLUMNS(IMAGE, image);
@@ -359,6 +381,7 @@ CHECK_COLUMNS(METADATA, metadata);
 CHECK_COLUMNS(JIT, jit);
 CHECK_COLUMNS(HEAP, heap);
 CHECK_COLUMNS(LIVE, live);
+CHECK_COLUMNS(WAIT, wait);
 
 PROF_PUBLIC const struct prof_table_def *prof_table_v1(unsigned int id)
 {

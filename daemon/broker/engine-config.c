@@ -18,6 +18,8 @@
 #include <stdio.h>
 #include <sys/utsname.h>
 
+#define READ_STACK_BYTES 65536
+
 static void add_metadata(GByteArray *bytes, const char *key, const void *value, size_t value_bytes)
 {
 	const struct message_metadata item = { .key_bytes = (uint32_t)strlen(key),
@@ -76,6 +78,8 @@ static void add_all_metadata(GByteArray *bytes, const struct options *options,
 		add_text(bytes, "stack_bytes", text->str);
 	if (options->reduced)
 		add_text(bytes, "reduced", options->reduced);
+	if (options->off_cpu)
+		add_text(bytes, "off_cpu", plan->sleep_id ? "stacks" : "times");
 	if (options->memory)
 		add_memory(bytes, options);
 	if (options->counters_missing)
@@ -95,6 +99,7 @@ static void describe_source(const struct options *options, const struct event *e
 	source->kind = event->kind;
 	source->uses_callgraph = options->call_graph != ENGINE_CALL_GRAPH_NONE;
 	source->counts_ns = event->counts_ns;
+	source->off_cpu = event->off_cpu;
 	if (event->every_one)
 		source->period = event->attr.sample_period;
 	else if (event->counts_ns)
@@ -118,7 +123,7 @@ GByteArray *engine_config_new(const struct options *options, const struct perf_p
 		.by_task = plan->by_task,
 		.append = options->append,
 		.paused = options->paused,
-		.n_sources = options->n_events,
+		.n_sources = plan->n_events,
 		.max_bytes = options->max_bytes,
 		.max_duration_ns = options->max_duration_ns,
 		.max_rate = options->max_rate,
@@ -127,6 +132,9 @@ GByteArray *engine_config_new(const struct options *options, const struct perf_p
 		.session = session,
 		.memory = options->memory,
 		.memory_pid = options->memory_pid,
+		.off_cpu = options->off_cpu,
+		.off_cpu_max_rate = options->off_cpu_max_rate,
+		.off_cpu_threshold_ns = MAX_OF(options->off_cpu_threshold_ns, UINT64_C(1)),
 		.is_command = options->command != NULL,
 		.process_counters = !options->system &&
 				    options->counters >> COUNTER_GROUP_PROCESS & 1,
@@ -134,8 +142,12 @@ GByteArray *engine_config_new(const struct options *options, const struct perf_p
 	};
 
 	static_assert(sizeof(config.targets) == sizeof(options->pids), "the same pids");
+	/* Without samples, stacks of waits are still read. */
+	if (options->off_cpu && plan->n_events == 0 &&
+	    options->call_graph == ENGINE_CALL_GRAPH_DWARF)
+		config.stack_bytes = READ_STACK_BYTES;
 	memcpy(config.targets, options->pids, sizeof(config.targets));
-	for (unsigned i = 0; i < options->n_events; i++)
+	for (unsigned i = 0; i < plan->n_events; i++)
 		describe_source(options, &options->events[i], &config.sources[i]);
 	g_byte_array_append(bytes, (const uint8_t *)&config, sizeof(config));
 	add_all_metadata(bytes, options, plan);

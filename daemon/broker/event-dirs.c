@@ -137,10 +137,11 @@ static bool fail_tracepoint(const struct event_dirs *dirs, const char *system, c
 }
 
 bool event_has_field(const struct event_dirs *dirs, const char *system, const char *name,
-		     const char *field, unsigned offset)
+		     const char *field, unsigned offset, unsigned bytes)
 {
 	g_autofree char *path = g_strdup_printf("%s/%s/format", system, name);
-	g_autofree char *wanted = g_strdup_printf(" %s;\toffset:%u;\tsize:4;", field, offset);
+	g_autofree char *wanted =
+		g_strdup_printf(" %s;\toffset:%u;\tsize:%u;", field, offset, bytes);
 	char text[MAX_FILE_BYTES];
 
 	return dirs->tracepoints >= 0 && read_text(dirs->tracepoints, path, text) &&

@@ -20,6 +20,7 @@ struct event {
 	/* one sample per occurrence (tracepoints) or per attr.sample_period */
 	bool every_one;
 	bool kernel_only; /* only occurs in the kernel, so exclude_kernel would hide it */
+	bool off_cpu;     /* has the stacks of threads that are about to sleep */
 };
 
 /* Directories of events without a fixed number; -1 and an errno if one is missing. */
@@ -42,9 +43,9 @@ void event_dirs_done(struct event_dirs *dirs);
 bool event_parse(const struct event_dirs *dirs, const char *text, struct event *ret_event,
 		 GError **error);
 
-/* Returns whether records of the tracepoint have this field, of four bytes, at `offset`. */
+/* Returns whether records of the tracepoint have this field, of `bytes` bytes, at `offset`. */
 bool event_has_field(const struct event_dirs *dirs, const char *system, const char *name,
-		     const char *field, unsigned offset);
+		     const char *field, unsigned offset, unsigned bytes);
 
 /* Returns the fields of a tracepoint's records, of struct message_field, without those that every
  * record has. NULL: the event is not a tracepoint, or its description cannot be read. */

@@ -30,7 +30,8 @@ void files_free(struct files *files);
  * `tag`. pid 0: all processes. `what`: FILES_READ_*. */
 void files_read_processes(struct files *files, pid_t pid, unsigned what, uint32_t tag);
 /* Reads the usage (FILES_USAGE_*) of at most ENGINE_MAX_USAGE_PIDS processes, which must be sorted
- * by absolute value. Negative pid: omit what takes long. Answered like the other requests. */
+ * by absolute value; or the stacks of as many threads. Negative pid: omit what takes long. Answered
+ * like the other requests. */
 void files_read_usage(struct files *files, unsigned usage, const int32_t *pids, unsigned n,
 		      uint32_t tag);
 void files_open_image(struct files *files, const struct files_image *image, const char *path);

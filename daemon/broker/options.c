@@ -25,6 +25,7 @@
 #include <sys/stat.h>
 
 #define DEFAULT_FREQUENCY 999
+#define DEFAULT_THRESHOLD_NS 1000000
 #define MAX_COMMAND_BYTES 16384
 #define POSSIBLE_US (5 * G_USEC_PER_SEC)
 /* For "auto": DWARF, unless the unwinder does not know the registers of this architecture. */
@@ -206,6 +207,13 @@ static bool parse_memory_pid(struct parse *parse, GVariant *value, GError **erro
 	return check_pid(g_variant_get_uint32(value), error);
 }
 
+static bool parse_max_sleeps(struct parse *parse, GVariant *value, GError **error)
+{
+	(void)error;
+	parse->options->off_cpu_max_rate = g_variant_get_uint32(value);
+	return true;
+}
+
 static bool parse_counters(struct parse *parse, GVariant *value, GError **error)
 {
 	return counter_groups_parse(value, &parse->options->counters, error);
@@ -236,6 +244,9 @@ static const struct {
 	{ "memory-mmap", "b", FIELD(memory_mmap) },
 	{ "memory-pid", "u", parse_memory_pid },
 	{ "memory-sample", "t", FIELD(memory_sample) },
+	{ "off-cpu", "b", FIELD(off_cpu) },
+	{ "off-cpu-max-rate", "u", parse_max_sleeps },
+	{ "off-cpu-threshold", "t", FIELD(off_cpu_threshold_ns) },
 	{ "paused", "b", FIELD(paused) },
 	{ "pids", "au", parse_pids },
 	{ "policy", "s", parse_policy },
@@ -389,11 +400,15 @@ bool options_parse(GVariant *variant, GUnixFDList *fds, struct options **ret_opt
 	options->frequency = DEFAULT_FREQUENCY;
 	options->call_graph = BEST_CALL_GRAPH;
 	options->lifetime_fd = options->switch_fd = -1;
+	options->off_cpu_threshold_ns = DEFAULT_THRESHOLD_NS;
 	ok = parse_all(&parse, variant, error);
 	if (ok && options->system == (options->n_pids > 0))
 		ok = broker_fail(error, BROKER_ERROR_INVALID_OPTION,
 				 "either \"system\" or \"pids\" says what to record; %s",
 				 options->system ? "both were given" : "neither was given");
+	if (ok && options->off_cpu_max_rate && !options->off_cpu)
+		ok = broker_fail(error, BROKER_ERROR_INVALID_OPTION,
+				 "option \"off-cpu-max-rate\" needs \"off-cpu\"");
 	ok = ok && check_memory(options, error) && parse_events(&parse, error);
 	g_clear_pointer(&parse.events, g_variant_unref);
 	if (!ok) {
@@ -447,7 +462,7 @@ void options_free(struct options *options)
 /* The events and rights that profd has, found by opening events. */
 struct possible {
 	GPtrArray *events; /* static names */
-	bool system, kernel;
+	bool system, kernel, off_cpu;
 	gint64 until_us; /* time of the next check, because sysctls may change */
 };
 
@@ -465,6 +480,7 @@ static const struct possible *find_possible(void)
 		if (event_parse(NULL, *name, &event, NULL) && perf_event_works(&event))
 			g_ptr_array_add(possible.events, (char *)*name);
 	perf_rights(&possible.system, &possible.kernel);
+	possible.off_cpu = perf_sleep_id(&event) != 0;
 	possible.until_us = now_us + POSSIBLE_US;
 	return &possible;
 }
@@ -486,5 +502,14 @@ GVariant *options_capabilities(bool system, bool kernel)
 	g_variant_dict_insert(&dict, "ring-bytes", "t", (guint64)PERF_RING_BUDGET);
 	g_variant_dict_insert(&dict, "kernel", "b", kernel && possible->kernel);
 	g_variant_dict_insert(&dict, "system", "b", system && possible->system);
+	g_variant_dict_insert(&dict, "off-cpu", "s",
+			      BEST_CALL_GRAPH != ENGINE_CALL_GRAPH_DWARF ? "none"
+			      : possible->off_cpu                        ? "full"
+									 : "own");
+	if (BEST_CALL_GRAPH != ENGINE_CALL_GRAPH_DWARF)
+		g_variant_dict_insert(&dict, "off-cpu-reason", "s",
+				      "stacks are not unwound on this architecture");
+	else if (!possible->off_cpu)
+		g_variant_dict_insert(&dict, "off-cpu-reason", "s", PERF_NO_SLEEPS);
 	return g_variant_dict_end(&dict);
 }

@@ -26,6 +26,9 @@ struct options {
 	int lifetime_fd;   /* -1: none */
 	int switch_fd;     /* passed on to the engine at the end; -1: none */
 	GStrv command;     /* NULL: none */
+	bool off_cpu;
+	uint64_t off_cpu_threshold_ns;
+	uint32_t off_cpu_max_rate; /* sleeps per second; 0: no limit */
 	bool memory, memory_mmap;
 	int32_t memory_pid; /* record this process and its descendants; 0: `pids` and theirs */
 	uint64_t memory_sample, memory_min;

@@ -61,9 +61,15 @@ struct perf_tasks {
 	void *data;
 };
 
+/* Returns the events of a thread on each CPU: the side band, the sources, and sleeps. */
+static unsigned events_a_cpu(const struct perf_plan *plan)
+{
+	return 1 + plan->n_events + (plan->sleep_id != 0);
+}
+
 static unsigned events_a_thread(const struct perf_tasks *opening)
 {
-	return opening->cpus->len * (1 + opening->plan->n_events);
+	return opening->cpus->len * events_a_cpu(opening->plan);
 }
 
 /* Event descriptors for each user's threads, over all sessions being opened: uid → count. */
@@ -147,9 +153,13 @@ static bool open_event(struct perf_tasks *opening, unsigned position, pid_t tid,
 		       bool *ret_gone, GError **error)
 {
 	const struct perf_plan *plan = opening->plan;
-	const struct event *event = position ? &plan->events[position - 1] : NULL;
-	struct perf_event_attr attr = event ? perf_source_attr(plan, event)
-					    : perf_side_band_attr(plan);
+	bool sleeps = position == ENGINE_POSITION_SLEEPS;
+	const struct event *event = sleeps     ? &plan->events[plan->n_events - 1]
+				    : position ? &plan->events[position - 1]
+					       : NULL;
+	struct perf_event_attr attr = sleeps  ? perf_sleep_attr(plan)
+				      : event ? perf_source_attr(plan, event)
+					      : perf_side_band_attr(plan);
 	struct perf_task_event opened = {
 		.fd = perf_open_event(&attr, tid, (int)cpu),
 		.cpu = cpu,
@@ -180,8 +190,10 @@ static bool open_thread(struct perf_tasks *opening, pid_t tid, GError **error)
 		return false;
 	opening->rank++;
 	for (unsigned i = 0; i < opening->cpus->len; i++)
-		for (unsigned position = 0; position < 1 + opening->plan->n_events; position++) {
+		for (unsigned n = 0; n < events_a_cpu(opening->plan); n++) {
 			unsigned cpu = g_array_index(opening->cpus, struct perf_cpu, i).cpu;
+			unsigned position = n <= opening->plan->n_events ? n
+									 : ENGINE_POSITION_SLEEPS;
 
 			if (open_event(opening, position, tid, cpu, &gone, error))
 				continue;
@@ -317,7 +329,7 @@ bool perf_tasks_are_few(const struct perf_plan *plan, const int32_t *pids, unsig
 		return false;
 	for (unsigned i = 0; i < n_pids; i++)
 		n += count_threads(pids[i]);
-	return n * cpus->len * (1 + plan->n_events) <=
+	return n * cpus->len * events_a_cpu(plan) <=
 	       MIN_OF((uint64_t)MAX_FEW, (uint64_t)limit.rlim_cur / 4);
 }
 

@@ -44,6 +44,7 @@
 #define STACK_WAIT_A_SECOND 4   /* a ring holds at least 1/4 s: the engine wakes at 1/4 full */
 #define STACK_HURRY_A_SECOND 16 /* a ring may hold 1/16 s, to copy STACK_GOOD_BYTES */
 #define SAMPLES_TO_SIDE_BAND 4
+#define INHERITED_COPIES_A_SECOND 1000u
 
 int perf_open_event(struct perf_event_attr *attr, pid_t pid, int cpu)
 {
@@ -195,7 +196,16 @@ struct perf_event_attr perf_source_attr(const struct perf_plan *plan, const stru
 		attr.exclude_kernel = attr.exclude_hv = 1;
 	attr.exclude_callchain_kernel = !plan->kernel || plan->call_graph == ENGINE_CALL_GRAPH_NONE;
 	attr.exclude_callchain_user = plan->call_graph == ENGINE_CALL_GRAPH_NONE;
-	if (event->counts_ns && !event->every_one) {
+	if (event->off_cpu) {
+		attr.sample_type = ENGINE_COPY_TYPE(attr.sample_type);
+		/* The engine adapts the period of a CPU's event. Events that children inherit are
+		 * out of its reach: the kernel adapts them, though not as well. */
+		attr.freq = plan->by_task;
+		if (plan->by_task)
+			attr.sample_freq = MIN_OF(INHERITED_COPIES_A_SECOND, perf_max_frequency());
+		else
+			attr.sample_period = 1;
+	} else if (event->counts_ns && !event->every_one) {
 		/* cpu-clock is an hrtimer, so its frequency is a fixed period. */
 		attr.sample_period = 1000000000 / plan->frequency;
 	} else if (!event->every_one) {
@@ -359,6 +369,33 @@ static bool cpu_open_wakeups(const struct perf_plan *plan, struct perf_cpu *cpu,
 			   g_strerror(errno));
 }
 
+struct perf_event_attr perf_sleep_attr(const struct perf_plan *plan)
+{
+	struct perf_event_attr attr = wakeup_attr(plan->sleep_id);
+
+	attr.sample_type = ENGINE_SLEEP_TYPE;
+	attr.sample_regs_user = regs_get(REGS_NATIVE)->perf_sleep_mask;
+	attr.inherit = plan->by_task;
+	attr.inherit_thread = plan->by_task && !plan->children;
+	return attr;
+}
+
+static bool cpu_open_sleeps(const struct perf_plan *plan, struct perf_cpu *cpu, GError **error)
+{
+	struct perf_event_attr attr;
+
+	if (!plan->sleep_id || plan->by_task)
+		return true;
+	attr = perf_sleep_attr(plan);
+	if (!open_one(&attr, &plan->events[plan->n_events - 1], -1, cpu, error))
+		return false;
+	cpu->has_sleeps = true;
+	if (ioctl(cpu->fds[cpu->n_fds - 1], PERF_EVENT_IOC_SET_OUTPUT, cpu->fds[0]) == 0)
+		return true;
+	return broker_fail(error, BROKER_ERROR_FAILED, "recording sleeps on CPU %u: %s", cpu->cpu,
+			   g_strerror(errno));
+}
+
 static void unmap_rings(struct perf_cpu *cpu)
 {
 	for (unsigned i = 0; i < ARRAY_SIZE(cpu->maps); i++)
@@ -386,7 +423,7 @@ bool perf_cpu_open(const struct perf_plan *plan, unsigned cpu, struct perf_cpu *
 
 	if (!cpu_open_side_band(plan, cpu, &opened, &too_big, error) ||
 	    !cpu_open_sources(plan, &opened, &too_big, error) ||
-	    !cpu_open_wakeups(plan, &opened, error)) {
+	    !cpu_open_wakeups(plan, &opened, error) || !cpu_open_sleeps(plan, &opened, error)) {
 		perf_cpu_done(&opened);
 		return false;
 	}
@@ -424,7 +461,10 @@ static uint32_t ring_pages(uint64_t bytes)
  * rarer, or far more frequent. */
 static uint64_t sample_rate(const struct perf_plan *plan)
 {
-	return MAX_OF((uint64_t)plan->frequency, UINT64_C(1000)) * plan->n_events;
+	/* Stacks of sleeping threads are rare, or small. */
+	unsigned n = MAX_OF(plan->n_events - (plan->sleep_id != 0), 1u);
+
+	return MAX_OF((uint64_t)plan->frequency, UINT64_C(1000)) * n;
 }
 
 /* Chooses the bytes to copy of a stack: as many as the ring can hold for long enough. */
@@ -447,8 +487,10 @@ static void choose_stack_bytes(struct perf_plan *plan)
 static void choose_sizes(struct perf_plan *plan, unsigned n_cpus)
 {
 	uint64_t share = PERF_RING_BUDGET / n_cpus / 2, wanted = SAMPLE_BYTES;
-	/* A wake-up takes as much space as the two switches after it, so double the ring. */
-	uint64_t wanted_side_band = plan->wakeup_id ? 2 * SIDE_BAND_BYTES : SIDE_BAND_BYTES;
+	/* A wake-up takes as much space as the two switches after it, a sleep twice as much. */
+	uint64_t wanted_side_band = plan->sleep_id    ? 4 * SIDE_BAND_BYTES
+				    : plan->wakeup_id ? 2 * SIDE_BAND_BYTES
+						      : SIDE_BAND_BYTES;
 
 	if (plan->call_graph == ENGINE_CALL_GRAPH_DWARF)
 		wanted = STACK_MAX_BYTES * sample_rate(plan) / STACK_RINGS_A_SECOND;
@@ -518,7 +560,8 @@ static bool open_all(struct perf_plan *plan, const GArray *numbers, GArray **ret
 	for (unsigned i = 0; i < cpus->len; i++)
 		if (!cpu_open_sources(plan, &g_array_index(cpus, struct perf_cpu, i), ret_too_big,
 				      error) ||
-		    !cpu_open_wakeups(plan, &g_array_index(cpus, struct perf_cpu, i), error))
+		    !cpu_open_wakeups(plan, &g_array_index(cpus, struct perf_cpu, i), error) ||
+		    !cpu_open_sleeps(plan, &g_array_index(cpus, struct perf_cpu, i), error))
 			return false;
 	/* Unmap only now, so that all rings are mapped at the same time, as in the engine. */
 	for (unsigned i = 0; i < cpus->len; i++)
@@ -552,7 +595,7 @@ static bool has_fields(const struct perf_plan *plan)
 		struct perf_event_attr attr = perf_source_attr(&with, &plan->events[i]);
 		int failed = 0;
 
-		if (plan->events[i].kind != PROF_SOURCE_TRACEPOINT)
+		if (plan->events[i].kind != PROF_SOURCE_TRACEPOINT || plan->events[i].off_cpu)
 			continue;
 		has_any = true;
 		if (geteuid() != 0)
@@ -620,12 +663,38 @@ uint64_t perf_wakeup_id(void)
 		return 0;
 	event_dirs_open(&dirs);
 	is_there = event_parse(&dirs, "sched:sched_wakeup", &event, NULL) &&
-		   event_has_field(&dirs, "sched", "sched_wakeup", "pid", ENGINE_WAKEUP_TID_OFFSET);
+		   event_has_field(&dirs, "sched", "sched_wakeup", "pid", ENGINE_WAKEUP_TID_OFFSET,
+				   sizeof(uint32_t));
 	event_dirs_done(&dirs);
 	if (!is_there)
 		return 0;
 	attr = wakeup_attr(event.attr.config);
 	return try_open(&attr, true) == 0 ? event.attr.config : 0;
+}
+
+uint64_t perf_sleep_id(struct event *ret_event)
+{
+	struct perf_plan plan = { 0 };
+	struct perf_event_attr attr;
+	struct event_dirs dirs;
+	bool is_there;
+
+	if (geteuid() != 0 || REGS_NATIVE == REGS_NONE)
+		return 0;
+	event_dirs_open(&dirs);
+	is_there = event_parse(&dirs, "sched:sched_switch", ret_event, NULL) &&
+		   event_has_field(&dirs, "sched", "sched_switch", "prev_state",
+				   ENGINE_SLEEP_STATE_OFFSET, sizeof(uint64_t));
+	event_dirs_done(&dirs);
+	if (!is_there)
+		return 0;
+	ret_event->off_cpu = true;
+	ret_event->every_one = false;
+	ret_event->attr.sample_period = 0;
+	g_strlcpy(ret_event->filter, PERF_SLEEP_FILTER, sizeof(ret_event->filter));
+	plan.sleep_id = ret_event->attr.config;
+	attr = perf_sleep_attr(&plan);
+	return try_open(&attr, true) == 0 ? plan.sleep_id : 0;
 }
 
 void perf_rights(bool *ret_system, bool *ret_kernel)

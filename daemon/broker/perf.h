@@ -23,6 +23,8 @@ struct perf_plan {
 	bool fields;
 	/* id of tracepoint sched_wakeup; 0: not available, so wake-ups are not recorded */
 	uint64_t wakeup_id;
+	/* id of tracepoint sched_switch; 0: sleeps are not recorded; else the last event copies */
+	uint64_t sleep_id;
 	uint64_t ring_bytes; /* all sample rings together; 0: automatic */
 	/* Set by perf_open_all(): the ring sizes of a CPU, and the maximum copied of a stack. It
 	 * also clears `kernel` if per-task events may not record the kernel. */
@@ -40,12 +42,12 @@ struct perf_plan {
  * ring, and the per-task events write into these rings. */
 struct perf_cpu {
 	unsigned cpu;
-	int fds[2 +
-		/* side band, sources, then wake-ups if recorded */
+	int fds[3 +
+		/* side band, sources, then wake-ups and sleeps if recorded */
 		ENGINE_MAX_SOURCES];
 	unsigned n_fds;
-	uint64_t ids[2 + ENGINE_MAX_SOURCES];
-	bool has_wakeups;
+	uint64_t ids[3 + ENGINE_MAX_SOURCES];
+	bool has_wakeups, has_sleeps;
 	void *maps[2]; /* side band, samples */
 	size_t map_bytes[2];
 };
@@ -61,6 +63,11 @@ bool perf_event_works(const struct event *event);
 /* Returns the id of the tracepoint that reports wake-ups of threads; 0 if it cannot be recorded
  * here. */
 uint64_t perf_wakeup_id(void);
+/* Finds the tracepoint that reports sleeps. *ret_event: it, for the plan's last event. Returns its
+ * id; 0 if it cannot be recorded here. */
+uint64_t perf_sleep_id(struct event *ret_event);
+#define PERF_NO_SLEEPS \
+	"the tracepoint sched:sched_switch needs root or the system service, and tracefs"
 /* Reports whether this process may open CPU-wide events, and whether it may record the kernel. */
 void perf_rights(bool *ret_system, bool *ret_kernel);
 
@@ -119,5 +126,7 @@ void perf_tasks_free(struct perf_tasks *opening);
 /* For perf_tasks_new(), in perf.c. */
 struct perf_event_attr perf_side_band_attr(const struct perf_plan *plan);
 struct perf_event_attr perf_source_attr(const struct perf_plan *plan, const struct event *event);
+struct perf_event_attr perf_sleep_attr(const struct perf_plan *plan);
 int perf_open_event(struct perf_event_attr *attr, pid_t pid, int cpu);
+#define PERF_SLEEP_FILTER "prev_state & 15" /* S, D, T, t; not preempted, exiting or parked */
 bool perf_fail_open(const struct event *event, unsigned cpu, int failed, GError **error);

@@ -34,6 +34,8 @@ struct requests {
 	struct files_config config;
 	struct files *usage; /* NULL: not requested yet */
 	bool measuring;
+	struct files *stacks; /* a third process, likewise; NULL: not requested yet */
+	bool reading_stacks;
 	unsigned tasks;
 	bool scanned; /* the engine has requested its first snapshot */
 	/* The snapshot that is read ahead. If rings had to be made again there are several; only
@@ -211,17 +213,38 @@ static void on_usage_stuck(pid_t pid, uid_t uid, bool is_file, void *data)
 	requests->options.warning("process-hangs", text, requests->options.data);
 }
 
-static bool start_usage(struct requests *requests)
+static void on_stacks(const struct files_snapshot *snapshot, uint32_t tag, int fd,
+		      const GError *error, void *data)
 {
-	static const struct files_listener listener = {
-		.snapshot = on_usage,
-		.image = on_no_image,
-		.stuck = on_usage_stuck,
-	};
+	struct requests *requests = data;
 
-	if (!requests->usage)
-		requests->usage = files_new(&requests->config, &listener, requests, NULL);
-	return requests->usage != NULL;
+	requests->reading_stacks = false;
+	if (fd >= 0)
+		send_snapshot(requests, MESSAGE_SNAPSHOT_STACKS, tag, fd);
+}
+
+/* A thread whose stack cannot be read has no stack. */
+static void on_stack_stuck(pid_t pid, uid_t uid, bool is_file, void *data)
+{
+}
+
+static const struct files_listener usage_listener = {
+	.snapshot = on_usage,
+	.image = on_no_image,
+	.stuck = on_usage_stuck,
+};
+static const struct files_listener stacks_listener = {
+	.snapshot = on_stacks,
+	.image = on_no_image,
+	.stuck = on_stack_stuck,
+};
+
+static bool start(struct requests *requests, const struct files_listener *listener,
+		  struct files **files)
+{
+	if (!*files)
+		*files = files_new(&requests->config, listener, requests, NULL);
+	return *files != NULL;
 }
 
 /* Returns whether the pids are valid and sorted by absolute value. */
@@ -243,14 +266,20 @@ void requests_receive_usage_request(struct requests *requests, const void *body,
 {
 	const struct message_usage_request *request = body;
 
-	if (!requests->options.usage || requests->measuring || request->n == 0 ||
-	    request->n > ENGINE_MAX_USAGE_PIDS ||
+	bool stacks = request->stacks != 0;
+
+	if ((stacks ? !requests->options.stacks || requests->reading_stacks
+		    : !requests->options.usage || requests->measuring) ||
+	    request->n == 0 || request->n > ENGINE_MAX_USAGE_PIDS ||
 	    bytes != sizeof(*request) + request->n * sizeof(request->pids[0]) ||
-	    !are_pids(request->pids, request->n) || !start_usage(requests))
+	    !are_pids(request->pids, request->n) ||
+	    !start(requests, stacks ? &stacks_listener : &usage_listener,
+		   stacks ? &requests->stacks : &requests->usage))
 		return;
-	requests->measuring = true;
-	files_read_usage(requests->usage, requests->options.usage, request->pids, request->n,
-			 request->serial);
+	*(stacks ? &requests->reading_stacks : &requests->measuring) = true;
+	files_read_usage(stacks ? requests->stacks : requests->usage,
+			 stacks ? FILES_USAGE_STACKS : requests->options.usage, request->pids,
+			 request->n, request->serial);
 }
 
 struct requests *requests_new(struct engine *engine, struct images *images,
@@ -290,5 +319,6 @@ void requests_free(struct requests *requests)
 	requests_drop_ahead(requests);
 	files_free(requests->files);
 	files_free(requests->usage);
+	files_free(requests->stacks);
 	g_free(requests);
 }

@@ -13,6 +13,7 @@ struct requests_options {
 	bool gives_files;       /* the engine gets the files themselves */
 	bool kernel;            /* files with kernel addresses may be read */
 	unsigned usage;         /* FILES_USAGE_*: the engine may request this of processes */
+	bool stacks;            /* the engine may request stacks of threads */
 	const int32_t *targets; /* borrowed by requests_new() */
 	unsigned n_targets;     /* 0: the whole system */
 	/* Called if a request failed that the engine needs in order to continue. */

@@ -382,6 +382,7 @@ static bool start_requests(struct session *session, GError **error)
 			 (session->options->counters >> COUNTER_GROUP_PROCESS & 1
 				  ? FILES_USAGE_COUNTERS
 				  : 0),
+		.stacks = session->options->off_cpu,
 		.targets = session->options->pids,
 		.n_targets = session->options->n_pids,
 		.failed = on_request_failed,
@@ -401,9 +402,11 @@ static bool send_cpu(struct session *session, struct perf_cpu *cpu, GError **err
 		.cpu = cpu->cpu,
 		.side_band_pages = session->plan.side_band_pages,
 		.sample_pages = session->plan.sample_pages,
-		.n_sources = cpu->n_fds - 1 - cpu->has_wakeups,
+		.n_sources = cpu->n_fds - 1 - cpu->has_wakeups - cpu->has_sleeps,
 		.side_band_id = cpu->ids[0],
 		.has_wakeups = cpu->has_wakeups,
+		.has_sleeps = cpu->has_sleeps,
+		.sleep_id = cpu->has_sleeps ? cpu->ids[cpu->n_fds - 1] : 0,
 	};
 
 	memcpy(body.source_ids, cpu->ids + 1, sizeof(body.source_ids));
@@ -544,7 +547,7 @@ static bool send_fields(struct session *session, GError **error)
 		g_autoptr(GByteArray) body = g_byte_array_new();
 		struct message_fields header = { .source = i };
 
-		if (!fields)
+		if (!fields || plan->events[i].off_cpu)
 			continue;
 		header.n = fields->len;
 		g_byte_array_append(body, (const uint8_t *)&header, sizeof(header));
@@ -575,6 +578,23 @@ static void notify_reduced(struct session *session)
 	session->listener->warning(session, "reduced", text, session->data);
 }
 
+/* Adds the event with the stacks of sleeping threads, if it is wanted and can be recorded here. */
+static void plan_sleeps(struct session *session)
+{
+	struct options *options = session->options;
+	struct perf_plan *plan = &session->plan;
+
+	if (!options->off_cpu || plan->sleep_id || options->n_events == ENGINE_MAX_SOURCES)
+		return;
+	plan->sleep_id = perf_sleep_id(&options->events[options->n_events]);
+	plan->n_events = options->n_events + (plan->sleep_id != 0);
+	if (!plan->sleep_id && !options->off_cpu_max_rate)
+		session->listener->warning(
+			session, "off-cpu",
+			"where threads wait is recorded only for waits of 0.1 s or longer: " PERF_NO_SLEEPS,
+			session->data);
+}
+
 /* Opens CPU-wide events, if profd may open them and the client may see all processes. Otherwise, or
  * if a switch must be fast, opens rings for per-task events. */
 static bool open_events(struct session *session, GError **error)
@@ -587,6 +607,7 @@ static bool open_events(struct session *session, GError **error)
 		return broker_fail(error, BROKER_ERROR_NOT_AUTHORIZED,
 				   "this session may only record processes of your own; \"pids\" "
 				   "names them");
+	plan_sleeps(session);
 	if (options->switch_fd >= 0 && perf_tasks_are_few(plan, options->pids, options->n_pids))
 		plan->by_task = true;
 	if (!plan->by_task) {

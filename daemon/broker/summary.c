@@ -88,6 +88,11 @@ GVariant *summary_new(const struct message_finished *finished)
 		{ "unwind-guessed", finished->unwind_guessed },
 		{ "unwind-none", finished->unwind_none },
 		{ "unwind-no-memory", finished->unwind_no_memory },
+		{ "off-cpu-none", finished->slept_ns[PROF_STACK_NONE] },
+		{ "off-cpu-copied", finished->slept_ns[PROF_STACK_COPIED] },
+		{ "off-cpu-late", finished->slept_ns[PROF_STACK_LATE] },
+		{ "off-cpu-shared-out", finished->slept_ns[PROF_STACK_SHARED] },
+		{ "off-cpu-raced", finished->slept_ns[PROF_STACK_RACED] },
 	};
 	static const char *const excluded[ENGINE_EXCLUDED_KINDS] = {
 		[ENGINE_EXCLUDED_STATIC] = "excluded-static",
@@ -101,9 +106,13 @@ GVariant *summary_new(const struct message_finished *finished)
 		[ENGINE_EXCLUDED_SANITIZER] = "excluded-sanitizer",
 		[ENGINE_EXCLUDED_NEVER_ALLOCATED] = "excluded-never-allocated",
 	};
+	static const char *const off_cpu[ENGINE_OFF_CPU_KINDS] = { "none", "own", "full",
+								   "stopped" };
 	GVariantDict dict;
 
 	g_variant_dict_init(&dict, NULL);
+	g_variant_dict_insert(&dict, "off-cpu", "s",
+			      off_cpu[finished->off_cpu % ENGINE_OFF_CPU_KINDS]);
 	for (size_t i = 0; i < ARRAY_SIZE(excluded); i++)
 		g_variant_dict_insert(&dict, excluded[i], "t", (guint64)finished->excluded[i]);
 	for (size_t i = 0; i < ARRAY_SIZE(numbers); i++)

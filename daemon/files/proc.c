@@ -25,6 +25,7 @@
 #include "base/clock.h"
 #include "daemon/files/buffer.h"
 #include "daemon/files/cgroups.h"
+#include "daemon/files/stack.h"
 #include "daemon/files/status.h"
 #include "daemon/process-access.h"
 
@@ -377,7 +378,8 @@ static void add_counters(struct snapshot *snapshot, int dir, pid_t pid)
 	buffer_add(&snapshot->buffer, &record, &n, NULL, 0);
 }
 
-/* `number`: the pid; if negative, the memory usage of process -number is read in the bare way. */
+/* `number`: the pid; if negative, the memory usage of process -number is read in the bare way. A
+ * thread has a directory like a process. */
 static int add_process(struct snapshot *snapshot, int proc, int32_t number)
 {
 	const pid_t pid = abs(number);
@@ -394,6 +396,9 @@ static int add_process(struct snapshot *snapshot, int proc, int32_t number)
 		return 0;
 	if (!snapshot->request->n_usage_pids)
 		read_process(snapshot, dir, pid);
+	if (snapshot->request->usage & FILES_USAGE_STACKS && number > 0 &&
+	    !is_bare(snapshot, dir, pid))
+		stack_add(&snapshot->buffer, dir, pid);
 	if (snapshot->request->usage & FILES_USAGE_COUNTERS)
 		add_counters(snapshot, dir, pid);
 	/* Reading smaps_rollup walks the page tables under a lock of the process's memory, which

@@ -91,9 +91,9 @@ static bool limit(int resource, rlim_t value)
 /* ---- System calls ---------------------------------------------------------------------------- */
 
 static const int allowed[] = {
-	SCMP_SYS(newfstatat), SCMP_SYS(stat),     SCMP_SYS(statx),
-	SCMP_SYS(fgetxattr),  SCMP_SYS(readlink), SCMP_SYS(readlinkat),
-	SCMP_SYS(getdents64), SCMP_SYS(geteuid),  SCMP_SYS(getegid),
+	SCMP_SYS(newfstatat), SCMP_SYS(stat),       SCMP_SYS(statx),      SCMP_SYS(fgetxattr),
+	SCMP_SYS(readlink),   SCMP_SYS(readlinkat), SCMP_SYS(getdents64), SCMP_SYS(geteuid),
+	SCMP_SYS(getegid),    SCMP_SYS(pread64),
 };
 
 static const int allowed_for_client[] = {

@@ -161,7 +161,7 @@ limited = struct.pack("QQ", %d, %d) in config
 while sock.recv(65536)[:4] != struct.pack("I", 3):  # MESSAGE_START
     pass
 started()
-send(FINISHED, struct.pack("IIiI", 1, %d if limited else 7, 0, 0) + bytes(176))
+send(FINISHED, struct.pack("IIiI", 1, %d if limited else 7, 0, 0) + bytes(224))
 """
 
 

@@ -131,7 +131,7 @@ def test_verify_says_which_answers_are_affected(profcapture, whole, chunks, tmp_
     assert profcapture("verify", whole).stdout == f"{whole} is complete: {number} chunks, all whole.\n" + "".join(
         line for line in profcapture("report", whole).stdout.splitlines(True) if line.startswith("Lost: "))
     for table, affected, others in ("mark", "marks, ", ("report", "counters")), ("sample", "report, annotate, ", ("marks", "memory")), \
-            ("symbol", "names in report, annotate, memory.", ("marks", "counters")), ("alloc", "memory, ", ("report", "annotate")):
+            ("symbol", "names in report, annotate, places of waiting, memory.", ("marks", "counters")), ("alloc", "memory, ", ("report", "annotate")):
         chunk = flip_in(chunks, whole, flipped, table)
         verdict, blank, titles, row, last = profcapture("verify", flipped, check=3).stdout.splitlines()
         kind = "rows" if table == "symbol" else "events"

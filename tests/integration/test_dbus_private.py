@@ -182,7 +182,7 @@ def test_interfaces_are_those_of_the_xml(profd):
 def test_version_and_capabilities(profd):
     assert profd.get(ROOT, "Version", PROFILER).count(".") == 2
     capabilities, = profd.call(ROOT, PROFILER, "GetCapabilities")
-    assert set(capabilities) == {"events", "call-graphs", "max-frequency", "ring-bytes", "kernel", "system"}
+    assert set(capabilities) == {"events", "call-graphs", "max-frequency", "ring-bytes", "kernel", "system", "off-cpu"}
     assert "fp" in capabilities["call-graphs"]
     assert capabilities["max-frequency"] > 0
 
@@ -457,6 +457,38 @@ def test_switch(rights, profd, file, capture, profcapture, busy):
     profd.wait("Finished", path)
     assert ours.recv(100) == b""
     assert_sampled(profcapture, capture, begin, end)
+
+
+def test_waits_by_task(rights, profd, file, capture, profcapture, spawn):
+    """With events of the threads, also of those that start later, waits have stacks too."""
+    ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    target = spawn("sh", "-c", "while :; do sleep 0.02; sleep 0.3; done")
+    path = profd.create({"pids": variant("au", [target.pid]), "switch": variant("h", 1), "off-cpu": variant("b", True)}, file, theirs.fileno())
+    theirs.close()
+    profd.session(path, "Start")
+    ours.send(SWITCH.pack(SWITCH_MAGIC, 1, 1))
+    assert SWITCH.unpack(ours.recv(100)) == (SWITCH_MAGIC, 1, 1)
+    time.sleep(1.5)
+    profd.session(path, "Stop")
+    profd.wait("Finished", path)
+    rows = profcapture.json("sql", capture, "SELECT comm, stack_source, user_stop, duration FROM wait")["data"]["rows"]
+    found = {row["stack_source"] for row in rows if row["user_stop"] == "root"}
+    assert {"copied", "late"} <= found, rows
+
+
+@pytest.mark.parametrize("limit", [1, 1 << 30])
+def test_waits_are_limited(rights, profd, file, spawn, limit):
+    """If threads sleep too often in the first second, the stacks of later waits are not copied."""
+    target = spawn("sh", "-c", "while :; do sleep 0.01; done")
+    path = profd.create({"pids": variant("au", [target.pid]), "off-cpu": variant("b", True), "off-cpu-max-rate": variant("u", limit)}, file)
+    profd.session(path, "Start")
+    if limit == 1:
+        assert "threads sleep" in profd.wait("Warning", path, first="off-cpu")[1]
+    time.sleep(1.5)
+    profd.session(path, "Stop")
+    ok, _, summary = profd.wait("Finished", path)
+    assert ok and summary["off-cpu"] == ("stopped" if limit == 1 else "full")
+    assert sum(summary[f"off-cpu-{source}"] for source in ("copied", "late", "shared-out", "raced", "none")) > 1e9
 
 
 THREADS = """
@@ -738,10 +770,11 @@ send(WARNING, struct.pack("32s480s", b"lied", b""))
 
 
 @pytest.mark.parametrize("script", [
-    "send(FINISHED, struct.pack('IIiI', 1, 0, 0, 2**31) + b'x' * 176)",  # losses that do not exist
+    "send(FINISHED, struct.pack('IIiI', 1, 0, 0, 2**31) + b'x' * 224)",  # losses that do not exist
     "send(IMAGE, struct.pack('5QiI', 1, 0, 0, 0, 0, 1, 2**31) + b'/bin/sh')",
-    "send(MEMORY_USAGE, struct.pack('IIi', 1, 1, 1))",  # allocations were not requested
-    "send(MEMORY_USAGE, struct.pack('II', 1, 2**31))",
+    "send(MEMORY_USAGE, struct.pack('IIIi', 1, 0, 1, 1))",  # allocations were not requested
+    "send(MEMORY_USAGE, struct.pack('IIIi', 1, 1, 1, 1))",  # nor waits
+    "send(MEMORY_USAGE, struct.pack('III', 1, 0, 2**31))",
     "send(IMAGE, struct.pack('5QiI', 1, 0, 0, 0, 0, -1, 7) + b'/bin/sh')",
     "send(IMAGE, struct.pack('5QiI', 1, 0, 0, 0, 0, 1, 7) + b'\\0\\xff/../x')",
     "send(SNAPSHOT, struct.pack('IiII', 1, -5, 0, 0))",
@@ -825,7 +858,7 @@ def test_engine_that_hangs_is_ended(rights, hostile, file):
 @pytest.mark.parametrize("script", ["started()\n", ""])
 def test_engine_that_says_finished_and_stays(rights, hostile, file, script):
     """Its summary is valid; but the session does not wait for its end forever."""
-    with hostile(script + "send(FINISHED, struct.pack('IIiI', 1, 0, 0, 0) + bytes(176))") as profd:
+    with hostile(script + "send(FINISHED, struct.pack('IIiI', 1, 0, 0, 0) + bytes(224))") as profd:
         path = profd.create(SYSTEM, file)
         with contextlib.suppress(GLib.Error):
             profd.session(path, "Start")

@@ -17,7 +17,7 @@ from slices import SANITIZED, part
 
 FIRST, SECOND = 2400, 400  # rows of each table in the two segments, 500 us apart
 ROWS = FIRST + SECOND
-TIMED = ["sample", "task", "mapping", "switch", "alloc", "free", "heap", "live", "mark", "log", "counter_value", "loss", "metadata", "jit"]
+TIMED = ["sample", "task", "mapping", "switch", "alloc", "free", "heap", "live", "wait", "mark", "log", "counter_value", "loss", "metadata", "jit"]
 
 
 @pytest.fixture(scope="module")

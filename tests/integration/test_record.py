@@ -465,7 +465,7 @@ def test_options_are_kept(profctl, profcapture, capture, busy):
     report = profcapture.json("info", capture)
     schema.check(profcapture, "info", report)
     assert report["data"]["options"] == {"call-graph": "auto", "events": ["task-clock"], "frequency": 200,
-                                         "kernel": True, "pids": [busy.pid]}
+                                         "kernel": True, "off-cpu": True, "off-cpu-max-rate": 3000, "pids": [busy.pid]}
     text = profcapture("info", capture).stdout
     assert f"{capture}: processes on {report['capture']['host']}, " in text and " of task-clock at 200 Hz on each CPU; user stacks from DWARF, " in text
     assert f"Host      Linux {report['capture']['kernel']}, {report['capture']['arch']}, {os.cpu_count()} CPU" in text

@@ -16,6 +16,8 @@ VERBS = {
     "redacted": ["export", "--to", "html", "--redact"],
     "tree": ["report", "--tree"],
     "threads": ["report", "--by", "thread"],
+    "waits": ["report", "--metric", "off-cpu"],
+    "states": ["report", "--by", "state"],
     "annotate": ["annotate", None, "main"],
     "memory": ["memory"],
     "leaks": ["memory", "--leaks"],

@@ -184,6 +184,11 @@ static void task(struct build *build, uint64_t time, uint64_t thread, uint64_t e
 	BUILD(build, PROF_TABLE_TASK, T(time), N(thread), N(event), N(0), PROF_NULL, N(0));
 }
 
+/* Ends and durations of waits. A slice from 100 to 200 has none of the first two and the last, and
+ * a part of the others. */
+static const uint64_t wait_rows[][2] = { { 90, 10 },  { 100, 10 },  { 120, 60 },
+					 { 160, 10 }, { 270, 110 }, { 290, 80 } };
+
 /* For a slice from 100 to 200: thread 1 exists before it; thread 2 starts and exits. */
 static void state_capture(struct build *build)
 {
@@ -204,6 +209,10 @@ static void state_capture(struct build *build)
 	BUILD(build, PROF_TABLE_SWITCH, T(150), N(1), N(0), T(70), N(PROF_SWITCH_WAIT));
 	BUILD(build, PROF_TABLE_SWITCH, T(260), N(1), N(0), T(160), N(PROF_SWITCH_WAIT));
 	BUILD(build, PROF_TABLE_SWITCH, T(290), N(1), N(0), T(270), N(PROF_SWITCH_WAIT));
+	for (unsigned i = 0; i < ARRAY_SIZE(wait_rows); i++)
+		BUILD(build, PROF_TABLE_WAIT, T(wait_rows[i][0]), N(1), N(0), N(wait_rows[i][1]),
+		      N(PROF_WAIT_SLEEPING), N(1), N(PROF_STACK_COPIED), N(PROF_METHOD_CFI),
+		      N(PROF_STOP_ROOT), N(0), N(0), N(0));
 	BUILD(build, PROF_TABLE_LOSS, T(10), T(20), PROF_BYTES("a", 1), N(0), N(1), N(0));
 	BUILD(build, PROF_TABLE_LOSS, T(90), T(110), PROF_BYTES("b", 1), N(0), N(2), N(0));
 	BUILD(build, PROF_TABLE_LOSS, T(210), T(220), PROF_BYTES("c", 1), N(0), N(3), N(0));
@@ -212,6 +221,7 @@ static void state_capture(struct build *build)
 
 static void check_state(const struct capture *to)
 {
+	static const uint64_t ends[] = { 120, 160, 200 }, durations[] = { 20, 10, 40 };
 	uint64_t values[16];
 
 	CHECK_INT(to->segments[0].start_monotonic_ns, BUILD_START + 100);
@@ -233,6 +243,12 @@ static void check_state(const struct capture *to)
 	CHECK_INT(column(to, PROF_TABLE_SWITCH, PROF_SWITCH_STATE, values), 2);
 	CHECK_INT(values[0], PROF_SWITCH_WAIT);
 	CHECK_INT(values[1], PROF_SWITCH_RUNNING);
+	CHECK_INT(column(to, PROF_TABLE_WAIT, PROF_WAIT_TIME, values), 3);
+	for (size_t i = 0; i < ARRAY_SIZE(ends); i++)
+		CHECK_INT(values[i], BUILD_START + ends[i]);
+	CHECK_INT(column(to, PROF_TABLE_WAIT, PROF_WAIT_DURATION, values), 3);
+	for (size_t i = 0; i < ARRAY_SIZE(durations); i++)
+		CHECK_INT(values[i], durations[i]);
 	CHECK_INT(column(to, PROF_TABLE_LOSS, PROF_LOSS_COUNT, values), 1);
 	CHECK_INT(values[0], 2);
 }

@@ -52,6 +52,7 @@ static const char *const states[PROF_TABLE_LAST + 1] = {
 	[PROF_TABLE_JIT] = N_("ranges of generated code"),
 	[PROF_TABLE_HEAP] = N_("heaps"),
 	[PROF_TABLE_LIVE] = N_("lists of live blocks"),
+	[PROF_TABLE_WAIT] = N_("waits"),
 };
 
 static struct {

@@ -28,6 +28,9 @@
 #define DURATION_RATIO 2.0
 /* A greater share of lost events can hide a change, or look like one. */
 #define LOSS_SHARE 0.01
+/* Waiting gets a note if it grew by this share of A's duration, and by this time. */
+#define WAIT_SHARE 0.1
+#define WAIT_NS 10e6
 /* If a greater share of a capture's samples has no name, it has no functions to compare. */
 #define MOST_UNNAMED 0.5
 
@@ -415,6 +418,101 @@ static void note_run(struct diff *diff, const struct diff_run *run)
 	}
 }
 
+/* How long a side waited; that of one place, if `place`. */
+struct diff_waits {
+	char *place;
+	double ns[DIFF_SIDES];
+};
+
+static void free_waits(gpointer data)
+{
+	struct diff_waits *waits = data;
+
+	g_free(waits->place);
+	g_free(waits);
+}
+
+/* Adds the waits of a run to those of its side. Returns whether it has any. */
+static bool add_waits(const struct diff *diff, struct diff_run *run, struct diff_waits *all,
+		      GHashTable *places)
+{
+	struct wait_places waiting = { 0 };
+	CLEANUP_PROFILE struct profile profile = {
+		.by = PROFILE_FUNCTION, .inlined = true, .joins_inlined = true, .waiting = &waiting
+	};
+	g_autoptr(GArray) rows = NULL;
+	bool has = false;
+
+	run->reader->metric = READER_OFF_CPU;
+	has = reader_has_rows(run->reader, PROF_TABLE_WAIT, &has, NULL) && has &&
+	      profile_run(&profile, run->reader, NULL);
+	run->reader->metric = READER_CPU;
+	rows = wait_places_rows(&waiting);
+	all->ns[run->side] += (double)profile.all.weight / diff->n_runs[run->side];
+	for (guint i = 0; has && i < rows->len; i++) {
+		const struct wait_place *at = &g_array_index(rows, struct wait_place, i);
+		const struct function *f = at->function > FUNCTION_LOST
+						   ? functions_at(profile.functions, at->function)
+						   : NULL;
+		g_autofree char *name = f ? function_name_for_people(f->name, f->raw_name) : NULL;
+		const char *call = at->call ? at->call : wait_cause_names[at->cause];
+		g_autofree char *place = name ? g_strdup_printf(_("%s in %s"), call, name)
+					      : g_strdup(call);
+		struct diff_waits *waits = g_hash_table_lookup(places, place);
+
+		if (!waits) {
+			waits = g_new0(struct diff_waits, 1);
+			waits->place = g_steal_pointer(&place);
+			g_hash_table_insert(places, waits->place, waits);
+		}
+		waits->ns[run->side] += (double)at->weight / diff->n_runs[run->side];
+	}
+	wait_places_done(&waiting);
+	return has;
+}
+
+/* Adds a note if B waited longer than A, which samples of the CPU do not show. A thread that waits
+ * for another one to compute also waits longer if that computes longer, which is no news. */
+static void note_waits(struct diff *diff)
+{
+	g_autoptr(GHashTable)
+		places = g_hash_table_new_full(g_str_hash, g_str_equal, NULL, free_waits);
+	struct diff_waits all = { 0 };
+	const struct diff_waits *most = NULL, *waits;
+	double wall_ns = 0, computed_ns = 0, longer;
+	GHashTableIter iter;
+
+	for (guint i = 0; i < diff->runs->len; i++) {
+		struct diff_run *run = diff_run_at(diff, i);
+
+		if (!add_waits(diff, run, &all, places))
+			return;
+		if (run->side == DIFF_A)
+			wall_ns += (double)(run->to_ns - run->from_ns) / diff->n_runs[DIFF_A];
+		if (strcmp(profile_unit(&run->profile), "ns") == 0)
+			computed_ns += (run->side == DIFF_B ? 1.0 : -1.0) *
+				       (double)run->profile.all.weight / diff->n_runs[run->side];
+	}
+	longer = all.ns[DIFF_B] - all.ns[DIFF_A];
+	if (longer < WAIT_NS || longer < WAIT_SHARE * wall_ns || longer < computed_ns ||
+	    g_hash_table_size(places) == 0)
+		return;
+	g_hash_table_iter_init(&iter, places);
+	while (g_hash_table_iter_next(&iter, NULL, (gpointer *)&waits))
+		if (!most ||
+		    waits->ns[DIFF_B] - waits->ns[DIFF_A] > most->ns[DIFF_B] - most->ns[DIFF_A])
+			most = waits;
+	g_autofree char *total = text_duration((uint64_t)longer);
+	g_autofree char *a = text_duration((uint64_t)all.ns[DIFF_A]);
+	g_autofree char *b = text_duration((uint64_t)all.ns[DIFF_B]);
+	g_autofree char *part =
+		text_duration((uint64_t)MAX_OF(most->ns[DIFF_B] - most->ns[DIFF_A], 0.0));
+
+	note(diff, "waiting", false,
+	     _("the second waited %s longer (%s, then %s), most of all %s (%s longer); --metric off-cpu compares waits"),
+	     total, a, b, most->place, part);
+}
+
 static void note_all(struct diff *diff)
 {
 	const struct diff_run *first = diff_run_at(diff, 0);
@@ -454,6 +552,8 @@ static void note_all(struct diff *diff)
 	}
 	for (guint i = 0; i < diff->runs->len; i++)
 		note_run(diff, diff_run_at(diff, i));
+	if (is_samples && first->reader->metric == READER_CPU)
+		note_waits(diff);
 }
 
 /* ---- identities ------------------------------------------------------------------------------ */

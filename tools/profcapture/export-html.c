@@ -399,12 +399,15 @@ static bool write_comparison(struct html *html, GError **error)
 static void write_verdict(struct html *html)
 {
 	struct export *export = html->export;
-	struct summary summary = { &export->reader, &export->profile, &export->own,
-				   html->rows.times, false };
+	struct summary summary = { .reader = &export->reader,
+				   .profile = &export->profile,
+				   .own = &export->own,
+				   .times = html->rows.times };
 	struct out text;
 
 	json_begin_array(&html->json, "verdict");
-	if (export_is_time(export) && export->profile.all.weight > 0 && !export->profile.filters) {
+	if (export->reader.metric == READER_CPU && export_is_time(export) &&
+	    export->profile.all.weight > 0 && !export->profile.filters) {
 		g_autofree char *figure = text_duration(export->profile.all.weight);
 		g_autofree char *waited = text_duration(summary_waited_ns(&summary));
 

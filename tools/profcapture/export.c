@@ -521,7 +521,8 @@ static void warn_other_events(const struct export *export)
 	const struct sampled_events *events = export->reader.capture->sampled;
 	g_autofree char *others = NULL;
 
-	if (!export->profile.event || export->value != EXPORT_SAMPLES ||
+	if (!export->profile.event || export->reader.metric == READER_OFF_CPU ||
+	    export->value != EXPORT_SAMPLES ||
 	    formats[export->format].allocations == ONLY_ALLOCATIONS)
 		return;
 	others = sampled_events_others(events, (uint32_t)(export->profile.event -

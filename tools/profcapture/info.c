@@ -471,6 +471,7 @@ static const struct content {
 	const char *missing; /* printed if the capture has no such rows; NULL: nothing */
 } contents[] = {
 	{ PROF_TABLE_SWITCH, N_("context switch"), N_("context switches"), N_("context switches") },
+	{ PROF_TABLE_WAIT, N_("wait"), N_("waits"), NULL },
 	{ PROF_TABLE_ALLOC, N_("allocation"), N_("allocations"), N_("allocations") },
 	{ PROF_TABLE_FREE, N_("free"), N_("frees"), NULL },
 	{ PROF_TABLE_MARK, N_("mark"), N_("marks"), N_("marks") },

@@ -18,7 +18,7 @@
 #include <string.h>
 
 const char *const profile_by_names[] = { "function", "line",   "image", "thread",
-					 "process",  "cgroup", NULL };
+					 "process",  "cgroup", "state", NULL };
 const char *const profile_modes[] = { "any", "user", "kernel", NULL };
 
 /* Bit in the node of a sample that has no stack node yet. The other bits are its entity. */
@@ -33,18 +33,26 @@ struct pass {
 	GHashTable *cgroup_ids;    /* interned path → index in profile->cgroups */
 	struct number_map by_node; /* node, entity → index + 1 in `amounts`; with filters */
 	GArray *amounts;           /* struct amount */
-	uint32_t event;            /* index of the event whose samples count */
-	uint64_t last_source;      /* source of the last sample */
+	bool reads_waits;
+	uint32_t event;       /* index of the event whose samples count */
+	uint64_t last_source; /* source of the last sample */
 	uint32_t last_event;
 	guint first_sample;     /* first sample of the epoch in profile->each */
 	GArray *node_timelines; /* struct profile_timeline by node of the epoch */
 };
 
-enum { TIME, THREAD, CPU, STACK, SOURCE, METHOD, STOP, CGROUP, MODE, WEIGHT, N_COLUMNS };
+enum { TIME, THREAD, CPU, STACK, METHOD, STOP, WEIGHT, N_COMMON };
+enum { SOURCE = N_COMMON, CGROUP, MODE, N_COLUMNS };
+enum { STATE = N_COMMON, STACK_SOURCE, N_WAIT_COLUMNS };
 static const uint16_t sample_columns[N_COLUMNS] = {
-	PROF_SAMPLE_TIME,   PROF_SAMPLE_THREAD,      PROF_SAMPLE_CPU,       PROF_SAMPLE_STACK,
-	PROF_SAMPLE_SOURCE, PROF_SAMPLE_USER_METHOD, PROF_SAMPLE_USER_STOP, PROF_SAMPLE_CGROUP,
-	PROF_SAMPLE_MODE,   PROF_SAMPLE_WEIGHT,
+	PROF_SAMPLE_TIME,        PROF_SAMPLE_THREAD,    PROF_SAMPLE_CPU,    PROF_SAMPLE_STACK,
+	PROF_SAMPLE_USER_METHOD, PROF_SAMPLE_USER_STOP, PROF_SAMPLE_WEIGHT, PROF_SAMPLE_SOURCE,
+	PROF_SAMPLE_CGROUP,      PROF_SAMPLE_MODE,
+};
+static const uint16_t wait_columns[N_WAIT_COLUMNS] = {
+	PROF_WAIT_TIME,     PROF_WAIT_THREAD,      PROF_WAIT_CPU,
+	PROF_WAIT_STACK,    PROF_WAIT_USER_METHOD, PROF_WAIT_USER_STOP,
+	PROF_WAIT_DURATION, PROF_WAIT_STATE,       PROF_WAIT_STACK_SOURCE,
 };
 
 /* ---- entities -------------------------------------------------------------------------------- */
@@ -204,8 +212,40 @@ static void settle_place(const struct profile *profile, struct stacks *stacks, u
 	stacks->entity[node] = place;
 }
 
-/* Applies the filters. Returns for each node the node that its samples are moved to. */
-static uint32_t *filter(struct pass *pass)
+/* Moves waits from the kernel's scheduler, in which they all end, to its callers, which tell what
+ * the thread waits for. Returns for each node the node that its waits are moved to. */
+static uint32_t *leave_scheduler(struct stacks *stacks, const struct functions *functions)
+{
+	static const char *const scheduler[] = { "__schedule",
+						 "schedule",
+						 "schedule_timeout",
+						 "schedule_preempt_disabled",
+						 "schedule_hrtimeout_range",
+						 "schedule_hrtimeout_range_clock",
+						 "io_schedule",
+						 "io_schedule_timeout",
+						 NULL };
+	uint32_t *nodes = g_new(uint32_t, stacks->n);
+
+	for (size_t i = 0; i < stacks->n; i++) {
+		uint32_t row = stacks->order[i], parent = stacks->parent[row];
+		const struct function *f =
+			functions_at(functions, functions_whole(functions, stacks->entity[row]));
+
+		nodes[row] = row;
+		if (parent == STACKS_NO_ROW || strcmp(f->kind, "kernel") != 0 ||
+		    !g_strv_contains(scheduler, f->name))
+			continue;
+		nodes[row] = nodes[parent];
+		amount_add(&stacks->self[nodes[row]], stacks->self[row]);
+		stacks->self[row] = stacks->total[row] = (struct amount){ 0 };
+	}
+	return nodes;
+}
+
+/* Applies the filters. `leaves`: the nodes that samples were moved to before, or NULL. Returns for
+ * each node the node that its samples are moved to. */
+static uint32_t *filter(struct pass *pass, const uint32_t *leaves)
 {
 	struct profile *profile = pass->profile;
 	struct stacks *stacks = pass->stacks;
@@ -220,12 +260,18 @@ static uint32_t *filter(struct pass *pass)
 				       profile->inlined, nodes, frames));
 	for (size_t i = stacks->n; i > 0; i--)
 		settle_place(profile, stacks, stacks->order[i - 1], frames[stacks->order[i - 1]]);
-	while (number_map_next(&pass->by_node, &at, &key, &index))
-		if (nodes[key >> 32] != STACKS_NO_ROW)
+	while (number_map_next(&pass->by_node, &at, &key, &index)) {
+		uint32_t node = leaves ? leaves[key >> 32] : (uint32_t)(key >> 32);
+
+		if (nodes[node] != STACKS_NO_ROW)
 			count_add(&entity_at(profile->counts, (uint32_t)key)->count,
 				  g_array_index(pass->amounts, struct amount, index - 1));
+	}
 	number_map_clear(&pass->by_node);
 	g_array_set_size(pass->amounts, 0);
+	for (size_t row = 0; leaves && row < stacks->n; row++)
+		if (leaves[row] != row)
+			nodes[row] = nodes[leaves[row]];
 	return nodes;
 }
 
@@ -288,7 +334,7 @@ static void finish_epoch(struct pass *pass)
 	struct profile *profile = pass->profile;
 	struct stacks *stacks = pass->stacks;
 	bool functions = by_function(profile);
-	g_autofree uint32_t *nodes = NULL;
+	g_autofree uint32_t *nodes = NULL, *leaves = NULL;
 
 	if (!stacks)
 		return;
@@ -301,12 +347,18 @@ static void finish_epoch(struct pass *pass)
 		    strcmp(functions_at(profile->functions, stacks->entity[row])->kind,
 			   "unresolved") == 0)
 			profile->unresolved += stacks->self[row].samples;
+	if (pass->reads_waits && functions)
+		leaves = leave_scheduler(stacks, profile->functions);
 	if (profile->filters)
-		nodes = filter(pass);
+		nodes = filter(pass, leaves);
+	else
+		nodes = steal_ptr(&leaves);
 	if (profile->wants_timeline)
 		settle_timelines(pass, nodes);
 	if (profile->own)
 		own_weights_count(profile->own, profile->functions, stacks);
+	if (profile->waiting)
+		wait_places_count(profile->waiting, profile->functions, stacks);
 	if (by_stack(profile))
 		stacks_walk(stacks, visit, profile);
 	if (profile->wants_tree) {
@@ -360,6 +412,7 @@ struct hit {
 	uint64_t clock_ns, stack;
 	int64_t time_ns; /* relative */
 	uint32_t segment, thread, cpu;
+	bool is_wait;
 	struct amount amount;
 };
 
@@ -375,6 +428,26 @@ static uint32_t node_of(struct pass *pass, const struct hit *hit)
 			     hit->clock_ns);
 }
 
+/* Adds each part of a wait to the bin in which it was; the wait itself to that of its begin. */
+static void add_wait(struct profile_timeline *timeline, const struct profile *profile,
+		     const struct hit *hit)
+{
+	uint64_t at = (uint64_t)MAX_OF(hit->time_ns - profile->bins_from_ns, INT64_C(0));
+	uint64_t left = hit->amount.weight, samples = 1;
+
+	while (left > 0) {
+		uint64_t bin = MIN_OF(at / profile->bin_ns, (uint64_t)PROFILE_BINS - 1);
+		uint64_t part = bin + 1 < PROFILE_BINS
+					? MIN_OF((bin + 1) * profile->bin_ns - at, left)
+					: left;
+
+		amount_add(&timeline->self[bin], (struct amount){ samples, part });
+		samples = 0;
+		left -= part;
+		at += part;
+	}
+}
+
 /* Stores the sample and adds it to a timeline, if these are wanted. */
 static void place_in_time(struct profile *profile, GArray *timelines, uint32_t index, uint32_t node,
 			  const struct hit *hit)
@@ -384,7 +457,9 @@ static void place_in_time(struct profile *profile, GArray *timelines, uint32_t i
 
 	if (profile->wants_samples)
 		g_array_append_val(profile->each, sample);
-	if (profile->wants_timeline) {
+	if (profile->wants_timeline && hit->is_wait) {
+		add_wait(GROWN_AT(timelines, struct profile_timeline, index), profile, hit);
+	} else if (profile->wants_timeline) {
 		uint64_t since = (uint64_t)MAX_OF(hit->time_ns - profile->bins_from_ns, INT64_C(0));
 		uint64_t bin = MIN_OF(since / profile->bin_ns, (uint64_t)PROFILE_BINS - 1);
 
@@ -414,6 +489,8 @@ static void count_in(struct pass *pass, uint32_t entity, const struct hit *hit)
 		amount_add(&profile->filtered, hit->amount);
 	} else {
 		count_add(&entity_at(profile->counts, entity)->count, hit->amount);
+		if (profile->waiting)
+			wait_places_add_unknown(profile->waiting, hit->amount);
 		if (counts_functions(profile))
 			profile->unresolved++;
 		/* Each of the two entities without frames has a node under the root. */
@@ -424,6 +501,13 @@ static void count_in(struct pass *pass, uint32_t entity, const struct hit *hit)
 				  hit->amount);
 		place_in_time(profile, profile->timelines, entity, BARE | entity, hit);
 	}
+}
+
+/* Returns whether a row is of the kernel. Every wait is. */
+static bool is_in_kernel(const struct prof_batch *batch, size_t i, bool is_wait)
+{
+	return is_wait ||
+	       array_number_or(&batch->columns[MODE], i, PROF_MODE_USER) == PROF_MODE_KERNEL;
 }
 
 static void count_unwind(struct profile *profile, uint64_t method, uint64_t stop)
@@ -449,20 +533,24 @@ static void count_sample(struct pass *pass, const struct prof_batch *batch, size
 {
 	const struct prof_array *c = batch->columns;
 	struct profile *profile = pass->profile;
-	uint64_t weight = array_number_or(&c[WEIGHT], i, 0);
 	uint32_t entity;
 
 	hit->stack = array_number_or(&c[STACK], i, 0);
-	hit->amount = (struct amount){ 1, profile->event
-						  ? sampled_event_weight(profile->event, weight)
-						  : 1 };
 	amount_add(&profile->all, hit->amount);
 	profile->least_weight = MIN_OF(profile->least_weight, hit->amount.weight);
 	profile->most_weight = MAX_OF(profile->most_weight, hit->amount.weight);
 	count_unwind(profile, array_number_or(&c[METHOD], i, PROF_METHOD_NONE),
 		     array_number_or(&c[STOP], i, PROF_STOP_UNKNOWN));
-	if (array_number_or(&c[MODE], i, PROF_MODE_USER) == PROF_MODE_KERNEL)
+	if (is_in_kernel(batch, i, hit->is_wait))
 		amount_add(&profile->kernel, hit->amount);
+	if (hit->is_wait) {
+		uint64_t state = array_number_or(&c[STATE], i, PROF_WAIT_UNKNOWN);
+		uint64_t source = array_number_or(&c[STACK_SOURCE], i, PROF_STACK_NONE);
+
+		profile->wait_ns[MIN_OF(state, (uint64_t)PROF_WAIT_TRACED)] += hit->amount.weight;
+		if (source < PROF_STACK_SOURCES)
+			profile->stack_ns[source] += hit->amount.weight;
+	}
 	if (profile->wants_threads)
 		amount_add(GROWN_AT(profile->threads, struct amount, hit->thread), hit->amount);
 	switch (profile->by) {
@@ -473,7 +561,7 @@ static void count_sample(struct pass *pass, const struct prof_batch *batch, size
 		entity = names_thread_at(profile->functions->names, hit->thread)->process;
 		break;
 	case PROFILE_CGROUP:
-		entity = cgroup_entity(pass, array_number_or(&c[CGROUP], i, 0));
+		entity = hit->is_wait ? 0 : cgroup_entity(pass, array_number_or(&c[CGROUP], i, 0));
 		break;
 	default:
 		entity = hit->stack == 0 ? FUNCTION_NO_STACK : FUNCTION_LOST;
@@ -494,6 +582,28 @@ static bool is_of_event(struct pass *pass, uint32_t epoch, uint64_t source)
 	return pass->last_event == pass->event;
 }
 
+/* Fills in the time and the amount of a row, which is `weight` for a sample. Returns false if the
+ * row is not in the range of clock values. */
+static bool fit_hit(struct pass *pass, struct hit *hit, uint64_t weight, uint64_t from, uint64_t to)
+{
+	const struct profile *profile = pass->profile;
+	uint64_t begin, end;
+
+	if (!hit->is_wait) {
+		hit->amount = (struct amount){
+			1, profile->event ? sampled_event_weight(profile->event, weight) : 1
+		};
+		return hit->clock_ns >= from && hit->clock_ns <= to;
+	}
+	begin = MAX_OF(hit->clock_ns - MIN_OF(weight, hit->clock_ns), from);
+	end = MIN_OF(hit->clock_ns, to);
+	if (begin >= end)
+		return false;
+	hit->clock_ns = begin;
+	hit->amount = (struct amount){ 1, end - begin };
+	return true;
+}
+
 static bool count_batch(struct names_epoch *epoch, const struct prof_batch *batch, void *data,
 			GError **error)
 {
@@ -505,6 +615,7 @@ static bool count_batch(struct names_epoch *epoch, const struct prof_batch *batc
 	bool threads = filters_threads || profile->inside || profile->wants_samples ||
 		       profile->wants_threads || profile->by == PROFILE_THREAD ||
 		       profile->by == PROFILE_PROCESS;
+	bool is_wait = pass->reads_waits;
 	/* converts clock values to relative times */
 	uint64_t shift = (uint64_t)capture_time(reader->capture, batch->segment, 0);
 	uint64_t from, to;
@@ -517,15 +628,15 @@ static bool count_batch(struct names_epoch *epoch, const struct prof_batch *batc
 	reader_clock_range(reader, batch->segment, &from, &to);
 	for (size_t i = 0; i < batch->rows; i++) {
 		struct hit hit = { .clock_ns = array_number_or(&c[TIME], i, 0),
-				   .segment = batch->segment };
+				   .segment = batch->segment,
+				   .is_wait = is_wait };
 
-		if (hit.clock_ns < from || hit.clock_ns > to)
+		if (!fit_hit(pass, &hit, array_number_or(&c[WEIGHT], i, 0), from, to))
 			continue;
-		if (!is_of_event(pass, batch->epoch, array_number_or(&c[SOURCE], i, 0)))
+		if (!is_wait && !is_of_event(pass, batch->epoch, array_number_or(&c[SOURCE], i, 0)))
 			continue;
 		if (profile->mode != PROFILE_ANY_MODE &&
-		    (array_number_or(&c[MODE], i, PROF_MODE_USER) == PROF_MODE_KERNEL) !=
-			    (profile->mode == PROFILE_KERNEL))
+		    is_in_kernel(batch, i, is_wait) != (profile->mode == PROFILE_KERNEL))
 			continue;
 		if (reader->cpus &&
 		    !reader_wants_cpu(reader, array_number_or(&c[CPU], i, UINT64_MAX)))
@@ -544,25 +655,51 @@ static bool count_batch(struct names_epoch *epoch, const struct prof_batch *batc
 	return true;
 }
 
-static bool read_samples(struct pass *pass, const struct prof_cursor_options *options,
-			 GError **error)
+static bool read_table(struct pass *pass, bool waits, GError **error)
+{
+	struct reader *reader = pass->profile->reader;
+	struct prof_cursor_options options = {
+		.table = waits ? PROF_TABLE_WAIT : PROF_TABLE_SAMPLE,
+		.columns = waits ? wait_columns : sample_columns,
+		.n_columns = waits ? N_WAIT_COLUMNS : N_COLUMNS,
+	};
+	g_autofree char *failure = g_strdup_printf(waits ? _("cannot read waits of '%s'")
+							 : _("cannot read samples of '%s'"),
+						   reader->capture->file);
+
+	/* With several segments, one relative time may be several clock values. A wait that began
+	 * in the range may have ended after it. */
+	if (reader->timed && reader->capture->n_segments == 1)
+		reader_clock_range(reader, reader->capture->segments[0].number, &options.t_from,
+				   &options.t_to);
+	if (waits && options.t_to)
+		options.t_to = UINT64_MAX;
+	pass->reads_waits = waits;
+	if (!names_each_batch(reader->capture->names, &options, count_batch, pass, failure, error))
+		return false;
+	finish_epoch(pass);
+	pass->epoch = NULL;
+	return true;
+}
+
+static bool read_samples(struct pass *pass, GError **error)
 {
 	struct profile *profile = pass->profile;
 	struct names *names = profile->reader->capture->names;
-	g_autofree char *failure =
-		g_strdup_printf(_("cannot read samples of '%s'"), profile->reader->capture->file);
+	int metric = profile->reader->metric;
 	uint64_t names_lost = names->lost;
 
 	for (;;) {
-		if (!names_each_batch(names, options, count_batch, pass, failure, error))
+		if ((metric != READER_OFF_CPU && !read_table(pass, false, error)) ||
+		    (metric != READER_CPU && !read_table(pass, true, error)))
 			return false;
-		finish_epoch(pass);
-		pass->epoch = NULL;
 		if (!profile->wants_tree || !profile_tree_again(&profile->tree))
 			return true;
 		/* The tree needs a second pass: reset all counts. */
 		g_array_set_size(profile->counts, 0);
 		memset(profile->unwind, 0, sizeof(profile->unwind));
+		memset(profile->wait_ns, 0, sizeof(profile->wait_ns));
+		memset(profile->stack_ns, 0, sizeof(profile->stack_ns));
 		profile->all = profile->filtered = profile->kernel = (struct amount){ 0 };
 		profile->unresolved = profile->bad_stacks = 0;
 		g_array_set_size(profile->threads, 0);
@@ -593,15 +730,46 @@ static void results_init(struct profile *profile, struct reader *reader)
 	g_ptr_array_add(profile->cgroups, NULL);
 }
 
-/* Selects the event whose samples are counted. */
+/* Returns whether waits can be counted. */
+static bool has_waits(struct reader *reader, GError **error)
+{
+	bool has = false;
+
+	if (!capture_check(reader->capture, PROF_TABLE_WAIT, error) ||
+	    !reader_has_rows(reader, PROF_TABLE_WAIT, &has, error))
+		return false;
+	if (!has)
+		g_set_error(error, CLI_ERROR, CLI_NOTHING_CAPTURED,
+			    _("capture '%s' does not say where threads waited; 'profctl record "
+			      "--off-cpu' records it"),
+			    reader->capture->file);
+	return has;
+}
+
+/* Selects what is counted. */
 static bool choose_event(struct profile *profile, uint32_t *ret_event, GError **error)
 {
-	const struct capture *capture = profile->reader->capture;
+	/* as a clock that runs while a thread sleeps */
+	static const struct sampled_event waits = { .name = "off-cpu", .unit = "ns" };
+	struct reader *reader = profile->reader;
+	const struct capture *capture = reader->capture;
 
-	if (!sampled_events_read(capture->sampled, capture->reader, capture->names, error) ||
-	    !sampled_events_find(capture->sampled, profile->reader->event, capture->file, ret_event,
-				 error))
+	if (reader->metric != READER_CPU && !has_waits(reader, error))
 		return false;
+	if (!sampled_events_read(capture->sampled, capture->reader, capture->names, error) ||
+	    !sampled_events_find(capture->sampled, reader->event, capture->file, ret_event, error))
+		return false;
+	if (reader->metric == READER_OFF_CPU) {
+		profile->event = &waits;
+		return true;
+	}
+	if (reader->metric == READER_WALL && *ret_event != SAMPLED_NO_EVENT &&
+	    !sampled_event_is_clock(sampled_event_at(capture->sampled, *ret_event))) {
+		g_set_error(error, CLI_ERROR, CLI_USAGE,
+			    _("--metric wall needs samples of a clock; 'profctl record -e "
+			      "cpu-clock' takes them"));
+		return false;
+	}
 	if (profile->wants_all_events || *ret_event == SAMPLED_NO_EVENT)
 		return true;
 	profile->event = sampled_event_at(capture->sampled, *ret_event);
@@ -611,9 +779,6 @@ static bool choose_event(struct profile *profile, uint32_t *ret_event, GError **
 
 bool profile_run(struct profile *profile, struct reader *reader, GError **error)
 {
-	struct prof_cursor_options options = { .table = PROF_TABLE_SAMPLE,
-					       .columns = sample_columns,
-					       .n_columns = N_COLUMNS };
 	struct pass pass = { .profile = profile };
 	bool ok;
 
@@ -629,15 +794,11 @@ bool profile_run(struct profile *profile, struct reader *reader, GError **error)
 		profile->functions->detail = FUNCTIONS_PLACES;
 	else if (profile->by == PROFILE_LINE)
 		profile->functions->detail = FUNCTIONS_LINES;
-	/* With several segments, one relative time may be several clock values. */
-	if (reader->timed && reader->capture->n_segments == 1)
-		reader_clock_range(reader, reader->capture->segments[0].number, &options.t_from,
-				   &options.t_to);
 	pass.cgroup_ids = g_hash_table_new(g_str_hash, g_str_equal);
 	pass.node_timelines = g_array_new(FALSE, TRUE, sizeof(struct profile_timeline));
 	number_map_init(&pass.by_node);
 	pass.amounts = g_array_new(FALSE, TRUE, sizeof(struct amount));
-	ok = read_samples(&pass, &options, error);
+	ok = read_samples(&pass, error);
 	stacks_free(pass.stacks);
 	g_hash_table_unref(pass.cgroup_ids);
 	g_array_unref(pass.node_timelines);
@@ -701,7 +862,7 @@ void profile_print_other_events(const struct profile *profile, struct out *out)
 	const struct sampled_events *events = profile->reader->capture->sampled;
 	g_autofree char *names = NULL, *escaped = NULL;
 
-	if (!profile->event)
+	if (!profile->event || profile->reader->metric == READER_OFF_CPU)
 		return;
 	names = sampled_events_others(events,
 				      (uint32_t)(profile->event - sampled_event_at(events, 0)));

@@ -2,6 +2,9 @@
 /*
  * Profile - counts samples by function, line, image, thread, process or cgroup (the entities)
  *
+ * With the reader's metric off-cpu, the waits of threads count instead of samples, and with wall,
+ * waits and the samples of a clock: a wait is a sample at its begin, whose weight is the part of
+ * its duration in the reader's range.
  * One pass over the samples of an event counts them by stack, thread and cgroup. Then the distinct
  * stacks of each epoch are walked once. Every count is an amount: the number of samples and the sum
  * of their weights (amount.h).
@@ -14,6 +17,7 @@
 #include "tools/profile/frame-filters.h"
 #include "tools/profile/function-names.h"
 #include "tools/profile/profile-tree.h"
+#include "tools/profile/wait-causes.h"
 
 enum profile_by {
 	PROFILE_FUNCTION,
@@ -21,7 +25,8 @@ enum profile_by {
 	PROFILE_IMAGE,
 	PROFILE_THREAD,
 	PROFILE_PROCESS,
-	PROFILE_CGROUP
+	PROFILE_CGROUP,
+	PROFILE_STATE, /* only for report-states.c */
 };
 extern const char *const profile_by_names[];
 enum profile_mode { PROFILE_ANY_MODE, PROFILE_USER, PROFILE_KERNEL };
@@ -90,6 +95,7 @@ struct profile {
 	bool wants_threads;            /* also count by thread; without filters */
 	const struct span_set *inside; /* only samples inside these spans, or NULL */
 	struct own_weights *own;       /* also filled in if functions are entities; or NULL */
+	struct wait_places *waiting;   /* likewise; for waits */
 	/* By image: returns the entity for a row of the frame table instead of its image. */
 	uint32_t (*place_of)(struct names_epoch *epoch, size_t frame_row, void *data);
 	void *place_data;
@@ -102,13 +108,15 @@ struct profile {
 	GArray *timelines;    /* struct profile_timeline by entity, with wants_timeline */
 	int64_t bins_from_ns; /* relative */
 	uint64_t bin_ns;
-	GPtrArray *cgroups;                 /* interned paths; 0 is NULL: none */
-	const struct sampled_event *event;  /* NULL: the capture has none, or all count */
-	struct amount all;                  /* samples that pass all filters except frame filters */
-	struct amount filtered;             /* part of `all`: removed by frame filters */
-	struct amount kernel;               /* part of `all`: taken in the kernel */
-	uint64_t unresolved;                /* part of `all`: samples whose leaf has no name */
-	uint64_t least_weight, most_weight; /* extremes of a sample in `all` */
+	GPtrArray *cgroups;                /* interned paths; 0 is NULL: none */
+	const struct sampled_event *event; /* NULL: the capture has none, or all count */
+	struct amount all;                 /* samples that pass all filters except frame filters */
+	struct amount filtered;            /* part of `all`: removed by frame filters */
+	struct amount kernel;              /* part of `all`: taken in the kernel */
+	uint64_t wait_ns[PROF_WAIT_TRACED + 1]; /* waits by enum prof_wait_state */
+	uint64_t stack_ns[PROF_STACK_SOURCES];  /* and by enum prof_stack_source */
+	uint64_t unresolved;                    /* part of `all`: samples whose leaf has no name */
+	uint64_t least_weight, most_weight;     /* extremes of a sample in `all` */
 	uint64_t unwind[UNWIND_KINDS];
 	uint64_t period_ns; /* period of a clock event; 0: no clock, or different periods */
 	uint64_t bad_stacks;

@@ -17,6 +17,7 @@ const struct cli_option reader_redact_options[] = {
 	{ NULL },
 };
 
+const char *const reader_metrics[] = { "cpu", "off-cpu", "wall", NULL };
 const char *const reader_formats[] = { "text", "json", "ndjson", "csv", NULL };
 
 const struct cli_option reader_time_options[] = {
@@ -40,6 +41,8 @@ const struct cli_option reader_cpu_options[] = {
 const struct cli_option reader_event_options[] = {
 	{ "event", 0, CLI_STRING, offsetof(struct reader, event), N_("NAME"),
 	  N_("Use the samples of this event (default: the first recorded)") },
+	{ "metric", 0, CLI_CHOICE, offsetof(struct reader, metric), N_("METRIC"),
+	  N_("Measure computing, waiting or both (default: cpu)"), reader_metrics },
 	{ NULL },
 };
 

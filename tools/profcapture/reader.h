@@ -21,12 +21,16 @@
 
 enum reader_format { READER_TEXT, READER_JSON, READER_NDJSON, READER_CSV };
 
+/* What is counted: samples, waits, or both. */
+enum reader_metric { READER_CPU, READER_OFF_CPU, READER_WALL };
+
 struct reader {
 	/* options */
 	struct units_range range;
 	GArray *pids, *tids, *cpus; /* uint32_t; NULL = all */
 	GPtrArray *comms;           /* strings; NULL = all */
 	const char *event;          /* event whose samples count; NULL = the first recorded */
+	int metric;                 /* enum reader_metric */
 	uint64_t limit;             /* 0 = all; READER_LIMIT_UNSET: text_limit for text, else all */
 	uint64_t text_limit;
 	int format; /* enum reader_format */
@@ -56,11 +60,12 @@ extern const struct cli_option reader_time_options[];    /* --from --to */
 extern const struct cli_option reader_process_options[]; /* --pid */
 extern const struct cli_option reader_thread_options[];  /* --tid --comm */
 extern const struct cli_option reader_cpu_options[];     /* --cpu */
-extern const struct cli_option reader_event_options[];   /* --event */
+extern const struct cli_option reader_event_options[];   /* --event --metric */
 extern const struct cli_option reader_output_options[];  /* --limit --format --json --color */
 extern const struct cli_option reader_pager_options[];   /* --no-pager */
 extern const struct cli_option reader_redact_options[];  /* --redact */
 extern const char *const reader_formats[];
+extern const char *const reader_metrics[];
 
 /* Opens the capture, resolves the range, and reads the capture once to find damage before anything
  * is printed. A verb calls capture_warn() before it prints; otherwise reader_done() calls it. */

@@ -55,6 +55,8 @@ void report_describe(const struct report *report, struct report_line *line)
 	case PROFILE_CGROUP:
 		line->name = profile->cgroups->pdata[line->entity];
 		break;
+	case PROFILE_STATE:
+		break;
 	}
 }
 
@@ -535,7 +537,9 @@ static void print_rows(struct report_rows *rows, struct out *out)
 	if (!report->no_children && profile->by <= PROFILE_IMAGE)
 		table_add_column(&table, TOTAL_PCT, COLUMN_PERCENT, _("total %"));
 	if (!rows->has_times)
-		table_add_column(&table, SELF, COLUMN_COUNT, _("samples"));
+		table_add_column(&table, SELF, COLUMN_COUNT,
+				 report->reader.metric == READER_OFF_CPU ? _("waits")
+									 : _("samples"));
 	if (profile_is_weighted(profile))
 		table_add_column(&table, SELF_WEIGHT, is_clock ? COLUMN_DURATION : COLUMN_COUNT,
 				 is_clock                                 ? _("time")

@@ -112,7 +112,9 @@ void report_write_head(const struct report *report, struct json *json)
 	struct report_hint hint = report_hint_find(profile);
 
 	json_string(json, "by", profile_by_names[profile->by]);
-	json_string(json, "metric", "samples");
+	json_string(json, "metric",
+		    report->reader.metric == READER_CPU ? "samples"
+							: reader_metrics[report->reader.metric]);
 	json_string(json, "event", profile_event_name(profile));
 	json_string(json, "unit", profile_unit(profile));
 	json_uint(json, "total", profile->all.samples);
@@ -132,7 +134,9 @@ void report_write_head(const struct report *report, struct json *json)
 	else
 		json_null(json, "period_ns");
 	json_bool(json, "incomplete",
-		  capture_lacks_rows(report->reader.capture, PROF_TABLE_SAMPLE));
+		  capture_lacks_rows(report->reader.capture, PROF_TABLE_SAMPLE) ||
+			  (report->reader.metric != READER_CPU &&
+			   capture_lacks_rows(report->reader.capture, PROF_TABLE_WAIT)));
 	profile_write_unwind(profile, json, "unwind");
 	report_hint_write(&hint, json, "hint");
 	if (profile->wants_timeline) {
@@ -149,8 +153,9 @@ bool report_is_all_cpu_time(const struct report *report)
 {
 	const struct profile *profile = &report->profile;
 
-	return strcmp(profile_unit(profile), "ns") == 0 && profile->all.weight > 0 &&
-	       profile->mode == PROFILE_ANY_MODE && !report->inside.name && !report->reader.timed &&
+	return report->reader.metric == READER_CPU && strcmp(profile_unit(profile), "ns") == 0 &&
+	       profile->all.weight > 0 && profile->mode == PROFILE_ANY_MODE &&
+	       !report->inside.name && !report->reader.timed &&
 	       !reader_filters_threads(&report->reader) && report->reader.cpus == NULL &&
 	       report->reader.capture->duration_ns > 0;
 }
@@ -208,6 +213,19 @@ static void print_samples(const struct report *report, struct out *out)
 			   end > 0 ? _("No samples: the capture ends at %.3f s.")
 				   : _("No samples."),
 			   (double)end / 1e9);
+	} else if (report->reader.metric != READER_CPU) {
+		g_autofree char *weight = text_duration(profile->all.weight);
+
+		out_printf(&line,
+			   report->reader.metric == READER_OFF_CPU
+				   ? _("Threads waited %s in %s waits, in %s")
+				   : _("Threads computed and waited %s, in %s samples and waits, "
+				       "in %s"),
+			   weight, samples, duration);
+		if (report->reader.timed)
+			out_printf(&line, _(", from %.3f s to %.3f s"), (double)from / 1e9,
+				   (double)to / 1e9);
+		out_char(&line, '.');
 	} else if (profile->all.samples == 0 && !profile->event) {
 		out_printf(&line, _("No samples in %s."), duration);
 	} else {
@@ -283,14 +301,64 @@ void report_print_losses(const struct report *report, struct out *out)
 	reader_print_missed_ticks(&report->reader, out);
 }
 
+static struct summary summary_of(const struct report *report)
+{
+	return (struct summary){
+		.reader = &report->reader,
+		.profile = &report->profile,
+		.own = &report->own,
+		.times = report->times,
+		.waits = report->waits.functions ? &report->waits : NULL,
+		.full_names = report->full_names,
+	};
+}
+
+/* Prints how much of the waiting time has a stack. */
+static void print_wait_stacks(const struct report *report, struct out *out)
+{
+	const struct profile *waits = report->reader.metric == READER_CPU ? &report->waits
+									  : &report->profile;
+	uint64_t all = 0;
+
+	for (size_t i = 0; i < PROF_STACK_SOURCES; i++)
+		all += waits->stack_ns[i];
+	if (!waits->functions) {
+		out_text(out, _("Where threads waited was not recorded ('profctl record "
+				"--off-cpu' does).\n"));
+	} else if (all > 0) {
+		double raced = 100 * (double)waits->stack_ns[PROF_STACK_RACED] / (double)all;
+		double none = 100 * (double)waits->stack_ns[PROF_STACK_NONE] / (double)all;
+
+		out_printf(
+			out,
+			_("Stacks of waits: %.1f %% of the time, %.1f %% raced, %.1f %% none.\n"),
+			MAX_OF(100 - raced - none, 0.0), raced, none);
+	}
+}
+
+void report_print_states_head(const struct report *report, struct out *out)
+{
+	const struct summary summary = summary_of(report);
+	struct out line;
+
+	out_init(&line, -1);
+	summary_print_waiting(&summary, &line);
+	say(report, out, &line);
+	reader_print_losses(&report->reader, out, READER_LOSSES);
+	if (capture_lacks_rows(report->reader.capture, PROF_TABLE_SWITCH))
+		out_text(out, _("Context switches could not be read: times are lower bounds\n"));
+	else if (reader_is_complete(&report->reader))
+		out_text(out, _("Lost: nothing.\n"));
+	print_wait_stacks(report, out);
+}
+
 void report_print_head(const struct report *report, struct out *out)
 {
 	const struct profile *profile = &report->profile;
 	struct amount passed = amount_less(profile->all, profile->filtered);
 	bool is_all = report_is_all_cpu_time(report);
 
-	const struct summary summary = { &report->reader, profile, &report->own, report->times,
-					 report->full_names };
+	const struct summary summary = summary_of(report);
 	struct out line;
 
 	out_init(&line, -1);
@@ -305,8 +373,15 @@ void report_print_head(const struct report *report, struct out *out)
 	if (is_all && profile->by == PROFILE_THREAD &&
 	    !capture_lacks_rows(report->reader.capture, PROF_TABLE_SWITCH))
 		print_busiest(report, out);
-	else if (is_all && !capture_is_system(report->reader.capture))
-		summary_print_waiting(&summary, out);
+	if (is_all && profile->by != PROFILE_THREAD && !capture_is_system(report->reader.capture)) {
+		out_init(&line, -1);
+		summary_print_waiting(&summary, &line);
+		say(report, out, &line);
+		if (summary_waited_ns(&summary) > 0)
+			print_wait_stacks(report, out);
+	}
+	if (report->reader.metric != READER_CPU)
+		print_wait_stacks(report, out);
 	if (report->inside.name)
 		print_per_mark(report, out);
 	if (profile->filters) {
@@ -340,6 +415,26 @@ static void print_tail(const struct report *report, struct out *out)
 			   strchr(file, ' ') || strcmp(plain, file) != 0 ? quoted : plain);
 }
 
+bool report_read_waits(struct report *report, GError **error)
+{
+	struct reader *reader = &report->reader;
+	int metric = reader->metric;
+	bool has, ok;
+
+	if (!reader_has_rows(reader, PROF_TABLE_WAIT, &has, error))
+		return false;
+	if (!has)
+		return true;
+	reader->metric = READER_OFF_CPU;
+	report->waits = (struct profile){ .by = PROFILE_FUNCTION,
+					  .inlined = true,
+					  .joins_inlined = true,
+					  .waiting = &report->waiting };
+	ok = profile_run(&report->waits, reader, error);
+	reader->metric = metric;
+	return ok;
+}
+
 /* ---- the verb -------------------------------------------------------------------------------- */
 
 static int check_options(const struct report *report)
@@ -371,6 +466,11 @@ static int check_options(const struct report *report)
 		     "ndjson") },
 		{ report->inside.scope != SPAN_OF_PROCESS && !report->inside.name,
 		  N_("--mark-scope needs --per-mark") },
+		{ by == PROFILE_STATE &&
+			  (nested || report->inside.name || report->profile.wants_timeline ||
+			   report->profile.mode != PROFILE_ANY_MODE ||
+			   frame_filters_any(&report->filters)),
+		  N_("--by state takes no other view, mode, mark or filter of frames") },
 		{ edges && by != PROFILE_FUNCTION,
 		  N_("--callers and --callees need --by function") },
 		{ nested && (format == READER_NDJSON || format == READER_CSV),
@@ -512,6 +612,10 @@ static bool report_run(struct report *report, const char *file, GError **error)
 	}
 	if (report->full_names)
 		reader->columns = 0;
+	if (profile->by == PROFILE_STATE) {
+		report->times = run_times_read(reader, error);
+		return report->times && report_read_waits(report, error);
+	}
 	is_text = reader->format == READER_TEXT;
 	profile->wants_tree = report->tree;
 	profile->inlined = profile->joins_inlined = profile->by == PROFILE_FUNCTION &&
@@ -538,7 +642,8 @@ static bool report_run(struct report *report, const char *file, GError **error)
 	/* Run times are per thread and cannot be limited to spans. */
 	report->times = report->inside.name ? g_array_new(FALSE, TRUE, sizeof(struct run_time))
 					    : run_times_read(reader, error);
-	return report->times;
+	return report->times &&
+	       (!report_is_all_cpu_time(report) || report_read_waits(report, error));
 }
 
 void report_done(struct report *report)
@@ -549,6 +654,8 @@ void report_done(struct report *report)
 	if (report->process_comms)
 		g_ptr_array_unref(report->process_comms);
 	profile_done(&report->profile);
+	profile_done(&report->waits);
+	wait_places_done(&report->waiting);
 	own_weights_done(&report->own);
 	g_free(report->focus_name);
 	frame_filters_done(&report->filters);
@@ -629,13 +736,15 @@ int verb_report(int argc, char **argv)
 		return cli_fail(error);
 	capture_warn(report.reader.capture);
 	reader_page(&report.reader);
-	if (report.tree)
+	if (report.profile.by == PROFILE_STATE)
+		report_show_states(&report, out);
+	else if (report.tree)
 		report_show_tree(&report, out);
 	else if (report.profile.focus)
 		report_show_edges(&report, out);
 	else
 		report_show_rows(&report, out);
-	if (report.reader.format == READER_TEXT)
+	if (report.reader.format == READER_TEXT && report.profile.by != PROFILE_STATE)
 		print_tail(&report, out);
 	return CLI_OK;
 }

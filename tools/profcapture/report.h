@@ -19,6 +19,9 @@ struct report {
 	char *focus_name;       /* name of the function that `callers` or `callees` selects */
 	struct span_set inside; /* spans of --per-mark; without a name: all samples */
 	struct own_weights own;
+	/* the waits, by function, for the sentence about waiting; empty if there are none */
+	struct profile waits;
+	struct wait_places waiting;
 	/* struct run_time by thread, for --by thread and for text reports of all CPU time */
 	GArray *times;
 	GPtrArray *process_comms; /* text by process index; NULL if no answer needs it */
@@ -48,6 +51,8 @@ void report_describe(const struct report *report, struct report_line *line);
 /* Sorts by self, then total, then name. No two entities compare equal. */
 gint report_compare_lines(gconstpointer left, gconstpointer right);
 
+/* Reads the waits, if the capture has any. */
+bool report_read_waits(struct report *report, GError **error);
 void report_done(struct report *report);
 
 /* The head of every answer. */
@@ -63,4 +68,6 @@ void report_write_entity(const struct report *report, struct json *json, uint32_
 /* Show an answer in one of its three forms. */
 void report_show_rows(struct report *report, struct out *out);
 void report_show_edges(struct report *report, struct out *out);
+void report_show_states(struct report *report, struct out *out);
+void report_print_states_head(const struct report *report, struct out *out);
 void report_show_tree(struct report *report, struct out *out);

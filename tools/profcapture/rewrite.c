@@ -417,6 +417,11 @@ static bool row_stays(struct rewrite *rewrite, const struct prof_table_def *def,
 	if (!(def->flags & PROF_TABLE_TIMED))
 		return true;
 	time = array_number_or(&batch->columns[0], row, 0);
+	if (def->id == PROF_TABLE_WAIT) {
+		uint64_t duration = array_number_or(&batch->columns[PROF_WAIT_DURATION], row, 0);
+
+		return time > rewrite->start && time - MIN_OF(duration, time) < rewrite->end;
+	}
 	if (def->id == PROF_TABLE_SWITCH)
 		return time >= rewrite->start && array_number_or(&batch->columns[PROF_SWITCH_START],
 								 row, time) <= rewrite->end;
@@ -443,6 +448,12 @@ static void fit_row(const struct rewrite *rewrite, const struct prof_table_def *
 			MAX_OF(values[PROF_SWITCH_START].number, rewrite->start);
 		if (values[0].number > rewrite->end)
 			values[PROF_SWITCH_STATE] = PROF_NUMBER(PROF_SWITCH_RUNNING);
+	}
+	if (def->id == PROF_TABLE_WAIT) {
+		uint64_t time = values[0].number, *duration = &values[PROF_WAIT_DURATION].number;
+		uint64_t start = time - MIN_OF(*duration, time);
+
+		*duration = in_slice(rewrite, time) - in_slice(rewrite, start);
 	}
 	if (def->id == PROF_TABLE_LOSS)
 		values[PROF_LOSS_TIME_END].number =

@@ -100,8 +100,9 @@ static bool is_unknown(const struct prof_table_def *def, unsigned position, uint
 	for (size_t i = 0; value == 0 && i < ARRAY_SIZE(zeros); i++)
 		if (def->id == zeros[i][0] && position == zeros[i][1])
 			return true;
-	return def->id == PROF_TABLE_SWITCH && position == PROF_SWITCH_CPU &&
-	       value == PROF_SWITCH_NO_CPU;
+	return value == PROF_SWITCH_NO_CPU &&
+	       ((def->id == PROF_TABLE_SWITCH && position == PROF_SWITCH_CPU) ||
+		(def->id == PROF_TABLE_WAIT && position == PROF_WAIT_CPU));
 }
 
 /* ---- values ---------------------------------------------------------------------------------- */
@@ -864,7 +865,8 @@ static int put_row_column(sqlite3_vtab_cursor *base, sqlite3_context *context, i
 		stack = number_of(cursor, table->stack);
 		/* Marks and messages of the log need not have a stack. */
 		if (stack == 0 && table->def->id != PROF_TABLE_SAMPLE &&
-		    table->def->id != PROF_TABLE_ALLOC && table->def->id != PROF_TABLE_LIVE)
+		    table->def->id != PROF_TABLE_ALLOC && table->def->id != PROF_TABLE_LIVE &&
+		    table->def->id != PROF_TABLE_WAIT)
 			break;
 		if (!sql_derived_call(tables->derived, cursor->epoch, stack, cursor->segment,
 				      number_of(cursor, 0), &call, &error))

@@ -62,7 +62,7 @@ static bool summary_query(void *data, char **operands, GError **error)
 	    !profile_run(&report->profile, &report->reader, error))
 		return false;
 	report->times = run_times_read(&report->reader, error);
-	if (!report->times)
+	if (!report->times || !report_read_waits(report, error))
 		return false;
 	out_init(&text, -1);
 	report_print_head(report, &text);
@@ -117,8 +117,10 @@ static void summary_write(const void *data, struct json *json)
 {
 	const struct verdict *verdict = data;
 	const struct report *report = &verdict->report;
-	const struct summary summary = { &report->reader, &report->profile, &report->own,
-					 report->times, false };
+	const struct summary summary = { .reader = &report->reader,
+					 .profile = &report->profile,
+					 .own = &report->own,
+					 .times = report->times };
 
 	reader_begin(&report->reader, json, "summary", false, READER_TOTAL_UNKNOWN);
 	json_strings(json, "verdict", (const char *const *)verdict->lines);

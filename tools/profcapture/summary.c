@@ -142,15 +142,46 @@ uint64_t summary_waited_ns(const struct summary *summary)
 	return ns;
 }
 
+/* Prints ": 7.2 s futex in shop::Stats::add, 0.7 s fsync". */
+static void print_places(const struct summary *summary, struct out *out)
+{
+	const struct profile *waits = summary->waits;
+	g_autoptr(GArray) places = wait_places_rows(waits->waiting);
+	struct function_labels *labels = function_labels_new(waits->functions, summary->full_names);
+	const struct wait_place *all = (const void *)places->data;
+	guint n = 0;
+
+	while (n < places->len && n < WHERE_FUNCTIONS &&
+	       100 * (double)all[n].weight / (double)waits->all.weight >= WHERE_MIN_PCT)
+		function_labels_add(labels, all[n++].function);
+	for (guint i = 0; i < n; i++) {
+		g_autofree char *time = text_duration(all[i].weight);
+		const char *call = all[i].call ? all[i].call : wait_cause_names[all[i].cause];
+
+		out_printf(out, i ? ", %s %s" : ": %s %s", time, call);
+		if (all[i].function > FUNCTION_LOST) {
+			g_autofree char *name = function_labels_name(labels, all[i].function);
+
+			out_text(out, _(" in "));
+			text_cell(out, name, 0, TEXT_LEFT);
+		}
+	}
+	function_labels_free(labels);
+}
+
 void summary_print_waiting(const struct summary *summary, struct out *out)
 {
 	bool is_least = capture_lacks_rows(summary->reader->capture, PROF_TABLE_SWITCH);
 	uint64_t ns = summary_waited_ns(summary);
 	g_autofree char *duration = text_duration(ns);
 
-	if (ns > 0)
-		out_printf(out,
-			   is_least ? _("Waited at least %s in all threads.\n")
-				    : _("Waited %s in all threads.\n"),
-			   duration);
+	if (ns == 0)
+		return;
+	out_printf(out,
+		   is_least ? _("Waited at least %s in all threads")
+			    : _("Waited %s in all threads"),
+		   duration);
+	if (summary->waits && summary->waits->all.weight > 0)
+		print_places(summary, out);
+	out_char(out, '.');
 }

@@ -74,6 +74,7 @@ static const struct verify_answer {
 	{ N_("annotate"), BIT(PROF_TABLE_SAMPLE), STACK_TABLES },
 	{ N_("running and waiting times"), BIT(PROF_TABLE_SWITCH) | BIT(PROF_TABLE_TASK),
 	  BIT(PROF_TABLE_STRING) | BIT(PROF_TABLE_THREAD) },
+	{ N_("places of waiting"), BIT(PROF_TABLE_WAIT), STACK_TABLES },
 	{ N_("memory"),
 	  BIT(PROF_TABLE_ALLOC) | BIT(PROF_TABLE_FREE) | BIT(PROF_TABLE_HEAP) |
 		  BIT(PROF_TABLE_LIVE),

@@ -18,6 +18,7 @@ static const char *const counter_groups[] = { "all",    "cpu",         "frequenc
 					      "energy", "temperature", "process",   NULL };
 static const char *const memory_modes[] = { "all", "sample:", NULL };
 
+#define CHEAP_SLEEPS 3000      /* per second; each costs about 3 us */
 #define MAX_COMMAND_BYTES 8192 /* half of profd's limit, which also counts other data */
 
 #define FIELD(name) offsetof(struct record_options, name)
@@ -42,6 +43,16 @@ const struct cli_option record_stack_options[] = {
 	  N_("How to find callers (default: auto; -g without a value: auto)"), call_graphs,
 	  .bare = true },
 	{ "no-kernel", 0, CLI_FLAG, FIELD(no_kernel), NULL, N_("Leave out kernel functions") },
+	{ NULL },
+};
+
+static const char *const off_cpu_times[] = { "1ms", NULL };
+
+static const struct cli_option wait_options[] = {
+	{ "off-cpu", 0, CLI_OPTIONAL, FIELD(off_cpu), "[=TIME]",
+	  N_("Record where threads wait (default for COMMAND and --pid, if it is cheap), and read the stacks of waits longer than TIME that were not copied (default: 1ms)"),
+	  off_cpu_times },
+	{ "no-off-cpu", 0, CLI_FLAG, FIELD(no_off_cpu), NULL, NULL },
 	{ NULL },
 };
 
@@ -210,6 +221,8 @@ static int check(const struct record_options *options)
 		return cli_usage_error(_("--pid and a command exclude each other"));
 	if (options->pids && options->system)
 		return cli_usage_error(_("--pid and --system exclude each other"));
+	if (options->off_cpu && options->no_off_cpu)
+		return cli_usage_error(_("--off-cpu and --no-off-cpu exclude each other"));
 	if (options->append && options->force)
 		return cli_usage_error(_("--append and --force exclude each other"));
 	if (options->append && (!options->output || to_stdout))
@@ -241,6 +254,7 @@ int record_options_parse(struct record_options *options, int argc, char **argv)
 		  record_what_options, options },
 		{ N_("Sampling"), sampling_options, options },
 		{ NULL, record_stack_options, options },
+		{ N_("Waiting"), wait_options, options },
 		{ N_("Memory (of COMMAND, or of a PID in which profd's collector library is loaded)"),
 		  memory_options, options },
 		{ N_("Counters"), counter_options, options },
@@ -249,6 +263,7 @@ int record_options_parse(struct record_options *options, int argc, char **argv)
 		{ N_("Output"), output_options, options },
 		{ NULL },
 	};
+	g_autoptr(GError) error = NULL;
 	int status;
 
 	*options = RECORD_OPTIONS_DEFAULT;
@@ -264,6 +279,9 @@ int record_options_parse(struct record_options *options, int argc, char **argv)
 		status = check_counters(options);
 	if (status != CLI_CONTINUE)
 		return status;
+	if (options->off_cpu &&
+	    !units_parse_duration(options->off_cpu, &options->off_cpu_ns, &error))
+		return cli_usage_error("--off-cpu: %s", error->message);
 	if (!options->command && !options->pids)
 		options->system = true;
 	return check(options);
@@ -321,6 +339,16 @@ GVariant *record_options_session(const struct record_options *options, pid_t pid
 		g_variant_dict_insert(&dict, "kernel", "b", FALSE);
 	if (options->policy != RECORD_POLICY_DEFAULT)
 		g_variant_dict_insert(&dict, "policy", "s", policies[options->policy]);
+	/* Unless asked for, it is recorded only while it costs less than a percent of a CPU. */
+	if (options->off_cpu ||
+	    (!options->system && !options->no_off_cpu && options->control == RECORD_NO_CONTROL))
+		g_variant_dict_insert(&dict, "off-cpu", "b", TRUE);
+	if (options->off_cpu)
+		g_variant_dict_insert(&dict, "off-cpu-threshold", "t",
+				      (guint64)options->off_cpu_ns);
+	if (!options->off_cpu && !options->system && !options->no_off_cpu &&
+	    options->control == RECORD_NO_CONTROL)
+		g_variant_dict_insert(&dict, "off-cpu-max-rate", "u", (guint32)CHEAP_SLEEPS);
 	/* The library gets its settings from the environment. The session must know which
 	 * allocations to expect, and from which process. */
 	if (memory->wanted)

@@ -14,6 +14,9 @@
 /* The command line of `profctl record`. */
 struct record_options {
 	bool system, force, append, no_kernel, no_symbols, no_sysprof, view, quiet, json;
+	const char *off_cpu; /* as given on the command line; NULL: the default */
+	uint64_t off_cpu_ns;
+	bool no_off_cpu;
 	GArray *pids;       /* uint32_t; NULL: none */
 	GPtrArray *events;  /* char *; NULL: the default */
 	const char *output; /* NULL: a default name */

@@ -312,6 +312,54 @@ static void print_stacks(const struct record_result *result)
 		fprintf(stderr, _("Without a name: %s samples\n"), unresolved);
 }
 
+/* The time of waits by where their stacks are from; those without a stack at the end. */
+static const char *const slept_keys[] = { "off-cpu-copied", "off-cpu-late", "off-cpu-shared-out",
+					  "off-cpu-raced", "off-cpu-none" };
+enum { SLEPT_RACED = 3, SLEPT_NONE, SLEPT_KEYS };
+
+/* Returns the word for which waits have stacks; NULL if profd does not say. */
+static const char *off_cpu_of(const struct record_result *result)
+{
+	const char *recorded = NULL;
+
+	if (result->summary)
+		(void)g_variant_lookup(result->summary, "off-cpu", "&s", &recorded);
+	return recorded;
+}
+
+static void print_waits(const struct record_result *result)
+{
+	const char *recorded = off_cpu_of(result);
+	uint64_t ns[SLEPT_KEYS], all_ns = 0;
+
+	if (!recorded)
+		return;
+	if (strcmp(recorded, "none") == 0) {
+		if (!result->no_off_cpu)
+			fputs(_("Where threads waited was not recorded (--off-cpu records it).\n"),
+			      stderr);
+		return;
+	}
+	for (size_t i = 0; i < SLEPT_KEYS; i++)
+		all_ns += ns[i] = record_result_number(result, slept_keys[i]);
+	if (all_ns == 0)
+		return;
+	g_autofree char *slept = text_duration(all_ns);
+	double percent = 100.0 / (double)all_ns, raced = percent * (double)ns[SLEPT_RACED],
+	       none = percent * (double)ns[SLEPT_NONE];
+
+	fprintf(stderr,
+		strcmp(recorded, "own") == 0
+			? _("Threads waited %s; %.1f %% of that has a stack (%.1f %% raced, %.1f %% "
+			    "none: short waits need root or the system service).\n")
+		: strcmp(recorded, "stopped") == 0
+			? _("Threads waited %s; %.1f %% of that has a stack (%.1f %% raced, %.1f %% "
+			    "none: they waited too often, --off-cpu records all).\n")
+			: _("Threads waited %s; %.1f %% of that has a stack (%.1f %% raced, %.1f %% "
+			    "none).\n"),
+		slept, MAX_OF(100 - raced - none, 0.0), raced, none);
+}
+
 /* Reasons why allocations of processes are not in the capture. */
 static const struct {
 	const char *key, *name, *text;
@@ -377,6 +425,7 @@ void record_result_print(const struct record_result *result)
 	print_recorded(result);
 	print_allocations(result);
 	print_stacks(result);
+	print_waits(result);
 	print_excluded(result);
 	print_left(result);
 	if (result->kept && isatty(STDERR_FILENO))
@@ -484,6 +533,15 @@ void record_result_print_json(const struct record_result *result)
 	else
 		json_null(&json, "unresolved_samples");
 	write_memory(result, &json);
+	json_begin_object(&json, "off_cpu");
+	json_string(&json, "recorded", off_cpu_of(result));
+	for (size_t i = 0; i < SLEPT_KEYS; i++) {
+		g_autofree char *key = g_strdelimit(
+			g_strdup_printf("%s_ns", slept_keys[i] + strlen("off-cpu-")), "-", '_');
+
+		json_uint(&json, key, record_result_number(result, slept_keys[i]));
+	}
+	json_end(&json);
 	json_bool(&json, "symbols", result->symbols);
 	json_strings(&json, "next", (const char *const *)steps);
 	json_end(&json);

@@ -20,6 +20,7 @@ struct record_result {
 	bool kept;          /* the capture is in a file */
 	bool is_lost;       /* the recording ended early and no data of it is readable */
 	bool memory;        /* allocations were recorded */
+	bool no_off_cpu;    /* the user declined the stacks of waits */
 	bool symbols;       /* names were added, and `samples` is set */
 	struct record_samples samples;
 	bool has_allocations; /* `allocations` is set */

@@ -402,6 +402,7 @@ static int end(struct recording *recording)
 		.command_pid = recording->command.pid,
 		.wait_status = recording->command.wait_status,
 		.memory = options->memory.wanted,
+		.no_off_cpu = options->no_off_cpu,
 		.is_sampled = options->memory.sample_bytes > 0,
 	};
 	g_autoptr(GArray) left = NULL;

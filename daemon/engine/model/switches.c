@@ -45,6 +45,7 @@ static void write_row(struct tasks *tasks, struct thread *thread, uint32_t cpu, 
 	thread->has_state = true;
 	thread->may_run = false;
 	thread->state = state;
+	thread->state_ns = time_ns;
 	tasks_need(tasks, thread);
 	output_add(tasks->output, PROF_TABLE_SWITCH,
 		   (const struct prof_value[]){

@@ -56,6 +56,7 @@ struct thread {
 	bool has_state;
 	bool may_run;                 /* was ready when the recording began, and has no later row */
 	enum prof_switch_state state; /* in its last switch row */
+	uint64_t state_ns;            /* the time of that row */
 	char comm[SNAPSHOT_COMM_BYTES];
 };
 

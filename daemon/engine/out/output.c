@@ -35,7 +35,7 @@ static const enum prof_table closing_order[] = {
 	PROF_TABLE_COUNTER, PROF_TABLE_LOSS,          PROF_TABLE_METADATA, PROF_TABLE_TASK,
 	PROF_TABLE_MAPPING, PROF_TABLE_SAMPLE,        PROF_TABLE_SWITCH,   PROF_TABLE_MARK,
 	PROF_TABLE_LOG,     PROF_TABLE_COUNTER_VALUE, PROF_TABLE_JIT,      PROF_TABLE_ALLOC,
-	PROF_TABLE_FREE,    PROF_TABLE_HEAP,          PROF_TABLE_LIVE,
+	PROF_TABLE_FREE,    PROF_TABLE_HEAP,          PROF_TABLE_LIVE,     PROF_TABLE_WAIT,
 };
 
 void row_init(struct row *row, uint32_t id, void (*write)(struct row *row, struct output *output),

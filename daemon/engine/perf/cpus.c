@@ -21,6 +21,10 @@
 #include <glib.h>
 #include <sys/ioctl.h>
 
+#define COPY_INTERVAL_NS UINT64_C(1000000) /* between copies of stacks of sleeping threads */
+#define PACE_NS UINT64_C(50000000)
+#define PACE_SLEEPS 200
+#define PACE_FIRST 1000 /* copies before the first change, so that most places get one */
 #define SILENT_NS UINT64_C(300000000) /* busy time in which hundreds of samples are due */
 
 static void free_event(void *data)
@@ -63,7 +67,7 @@ static struct cpu *find_or_add(struct cpus *cpus, uint32_t number)
 		return cpu;
 	cpu = g_new0(struct cpu, 1);
 	cpu->number = number;
-	cpu->wakeup_fd = -1;
+	cpu->wakeup_fd = cpu->sleep_fd = -1;
 	switches_init(&cpu->switches, 0);
 	cpus->by_number[number] = cpu;
 	g_ptr_array_add(cpus->all, cpu);
@@ -76,8 +80,8 @@ struct cpu *cpus_open(struct cpus *cpus, const struct message_cpu *message, int 
 	struct cpu *cpu;
 
 	if (message->cpu >= ENGINE_MAX_CPUS || message->n_sources > ENGINE_MAX_SOURCES ||
-	    message->has_wakeups > 1 ||
-	    n_fds != 1 + (size_t)message->n_sources + message->has_wakeups ||
+	    message->has_wakeups > 1 || message->has_sleeps > 1 ||
+	    n_fds != 1 + (size_t)message->n_sources + message->has_wakeups + message->has_sleeps ||
 	    (message->sample_pages != 0) != (message->n_sources != 0)) {
 		g_set_error(error, G_FILE_ERROR, G_FILE_ERROR_INVAL,
 			    "The message about CPU %u contradicts itself", message->cpu);
@@ -94,6 +98,9 @@ struct cpu *cpus_open(struct cpus *cpus, const struct message_cpu *message, int 
 	}
 	if (message->has_wakeups)
 		cpu->wakeup_fd = steal_fd(&fds[1 + message->n_sources]);
+	if (message->has_sleeps)
+		cpu->sleep_fd = steal_fd(&fds[n_fds - 1]);
+	cpu->sleep_id = message->sleep_id;
 	cpu->sample_pages = message->sample_pages;
 	if (!ring_init(&cpu->side_band, cpu->side_band_fd, message->side_band_pages, error)) {
 		g_prefix_error(error, "CPU %u: ", message->cpu);
@@ -114,14 +121,20 @@ bool cpu_map_samples(struct cpu *cpu, GError **error)
 	return false;
 }
 
+/* Returns whether a per-task event writes into the side band's ring. */
+static bool is_side_band(const struct message_event *event)
+{
+	return event->position == 0 || event->position == ENGINE_POSITION_SLEEPS;
+}
+
 bool cpus_add_event(struct cpus *cpus, const struct message_event *message, int fd, GError **error)
 {
 	struct cpu *cpu = message->cpu < ENGINE_MAX_CPUS ? cpus->by_number[message->cpu] : NULL;
 	CLEANUP_CLOSE int owned = fd;
 	struct task_event *event;
 
-	if (!cpus->events || !cpu || !cpu->open || message->position > ENGINE_MAX_SOURCES ||
-	    (message->position && !cpu->n_sources) || message->rank == 0 ||
+	if (!cpus->events || !cpu || !cpu->open || message->position > ENGINE_POSITION_SLEEPS ||
+	    (!is_side_band(message) && !cpu->n_sources) || message->rank == 0 ||
 	    g_hash_table_contains(cpus->events, &message->id)) {
 		g_set_error(error, G_FILE_ERROR, G_FILE_ERROR_INVAL,
 			    "The message about an event of thread %d contradicts itself",
@@ -130,7 +143,7 @@ bool cpus_add_event(struct cpus *cpus, const struct message_event *message, int 
 	}
 	/* The broker cannot do this: it may close the ring before the engine has the event. */
 	if (ioctl(owned, PERF_EVENT_IOC_SET_OUTPUT,
-		  message->position ? cpu->source_fds[0] : cpu->side_band_fd) != 0) {
+		  is_side_band(message) ? cpu->side_band_fd : cpu->source_fds[0]) != 0) {
 		g_set_error(error, G_FILE_ERROR, g_file_error_from_errno(errno),
 			    "Giving an event of thread %d the ring of CPU %u failed: %s",
 			    message->tid, message->cpu, prof_strerror(-errno));
@@ -155,24 +168,28 @@ void cpus_add_missing(struct cpus *cpus, uint32_t number, uint64_t now_ns)
 	find_or_add(cpus, number)->gone_ns = now_ns;
 }
 
-/* Calls `act` for the CPU's side-band events or for its sources; with per-task events, only for
- * those. */
+/* Calls `act` for the CPU's side-band events or for its sources, but not for stopped ones; with
+ * per-task events, only for those. */
 static bool for_each_event(const struct cpu *cpu, bool side_band, bool (*act)(int fd, void *data),
 			   void *data)
 {
 	for (guint i = 0; cpu->events && i < cpu->events->len; i++) {
 		const struct task_event *event = g_ptr_array_index(cpu->events, i);
+		uint32_t position = event->message.position;
+		bool stopped = cpu->stopped &&
+			       (position == cpu->stopped || position == ENGINE_POSITION_SLEEPS);
 
-		if ((event->message.position == 0) == side_band && !act(event->fd, data))
+		if (is_side_band(&event->message) == side_band && !stopped && !act(event->fd, data))
 			return false;
 	}
 	if (cpu->events)
 		return true;
 	for (guint i = 0; !side_band && i < cpu->n_sources; i++)
-		if (!act(cpu->source_fds[i], data))
+		if (1 + i != cpu->stopped && !act(cpu->source_fds[i], data))
 			return false;
 	return !side_band ||
-	       (act(cpu->side_band_fd, data) && (cpu->wakeup_fd < 0 || act(cpu->wakeup_fd, data)));
+	       (act(cpu->side_band_fd, data) && (cpu->wakeup_fd < 0 || act(cpu->wakeup_fd, data)) &&
+		(cpu->sleep_fd < 0 || cpu->stopped || act(cpu->sleep_fd, data)));
 }
 
 /* A failure means that the event went offline with its CPU; its records are still in the ring. */
@@ -188,6 +205,45 @@ void cpu_disable(struct cpu *cpu)
 		return;
 	for_each_event(cpu, false, disable, NULL);
 	for_each_event(cpu, true, disable, NULL);
+}
+
+void cpu_pace_copies(struct cpu *cpu, uint32_t position, uint64_t now_ns)
+{
+	/* Primes, because sleeps often come in a pattern of few threads. */
+	static const uint16_t periods[] = { 1, 5, 7, 11, 17, 29, 53, 101, 211, 401 };
+	uint64_t elapsed_ns = now_ns - cpu->paced_ns, sleeps = cpu->n_sleeps - cpu->paced_sleeps;
+	uint64_t wanted = sleeps * COPY_INTERVAL_NS / MAX_OF(elapsed_ns, UINT64_C(1)), period;
+	size_t i = 0;
+
+	/* A few sleeps in a short time are no rate. */
+	if (!cpu->open || cpu->events || position >= cpu->n_sources || cpu->stopped ||
+	    cpu->n_sleeps < PACE_FIRST || (elapsed_ns < PACE_NS && sleeps < PACE_SLEEPS))
+		return;
+	cpu->paced_ns = now_ns;
+	cpu->paced_sleeps = cpu->n_sleeps;
+	while (i + 1 < ARRAY_SIZE(periods) && periods[i] < wanted)
+		i++;
+	period = periods[i];
+	if (period == cpu->copy_period)
+		return;
+	cpu->copy_period = period;
+	(void)ioctl(cpu->source_fds[position], PERF_EVENT_IOC_PERIOD, &period);
+}
+
+void cpu_stop_sleeps(struct cpu *cpu, uint32_t position)
+{
+	for (guint i = 0; cpu->events && i < cpu->events->len; i++) {
+		const struct task_event *event = g_ptr_array_index(cpu->events, i);
+
+		if (event->message.position == 1 + position ||
+		    event->message.position == ENGINE_POSITION_SLEEPS)
+			disable(event->fd, NULL);
+	}
+	if (!cpu->events && position < cpu->n_sources)
+		disable(cpu->source_fds[position], NULL);
+	if (!cpu->events && cpu->sleep_fd >= 0)
+		disable(cpu->sleep_fd, NULL);
+	cpu->stopped = 1 + position;
 }
 
 /* Returns the lost records, the third value of ID | LOST; 0 on kernels before 6.0. */
@@ -247,6 +303,8 @@ void cpu_close(struct cpu *cpu)
 	close(cpu->side_band_fd);
 	if (cpu->wakeup_fd >= 0)
 		close(steal_fd(&cpu->wakeup_fd));
+	if (cpu->sleep_fd >= 0)
+		close(steal_fd(&cpu->sleep_fd));
 	for (uint32_t i = 0; cpu->events && i < cpu->events->len; i++)
 		close(steal_fd(&((struct task_event *)g_ptr_array_index(cpu->events, i))->fd));
 	g_clear_pointer(&cpu->events, g_ptr_array_unref);

@@ -19,7 +19,14 @@ struct cpu {
 	bool open;
 	int side_band_fd;
 	int source_fds[ENGINE_MAX_SOURCES];
-	int wakeup_fd; /* -1: none */
+	int wakeup_fd, sleep_fd; /* -1: none */
+	uint64_t sleep_id;
+	/* events that stay disabled, besides those that report sleeps: 1 + the source's position;
+	 * 0: cpu_stop_sleeps() was not called */
+	uint32_t stopped;
+	uint64_t n_sleeps;               /* reported so far */
+	uint64_t paced_ns, paced_sleeps; /* when cpu_pace_copies() last looked, and n_sleeps then */
+	uint64_t copy_period;            /* of the source that copies stacks; 0: as it was opened */
 	uint32_t n_sources;
 	uint64_t source_ids[ENGINE_MAX_SOURCES];
 	/* per-task events, struct task_event, which write to the rings of the above; or NULL */
@@ -67,6 +74,12 @@ const struct task_event *cpus_find_event(const struct cpus *cpus, uint64_t event
 /* With per-task events: adds a CPU that was offline when the events were opened. From now_ns to the
  * end, its samples count as lost. */
 void cpus_add_missing(struct cpus *cpus, uint32_t number, uint64_t now_ns);
+/* Sets the period of the source at `position`, which copies the stacks of sleeping threads, so that
+ * there are about a thousand copies a second. Must be called in each round. */
+void cpu_pace_copies(struct cpu *cpu, uint32_t position, uint64_t now_ns);
+/* Disables the events that report sleeps, for good: those of the side band, and the source at
+ * `position`. */
+void cpu_stop_sleeps(struct cpu *cpu, uint32_t position);
 /* Disables the events. The rings can still be read. */
 void cpu_disable(struct cpu *cpu);
 /* Counts records that the kernel lost without a LOST record. */

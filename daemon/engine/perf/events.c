@@ -74,6 +74,11 @@ static void on_sample(struct events *events, struct cpu *cpu, const struct recor
 	if (position < 0 || (uint32_t)position >= events->n_sources)
 		return;
 	source = events->sources[position];
+	if (source->message.off_cpu) {
+		if (thread && events->waits && !events->too_late)
+			waits_copy(events->waits, thread, record);
+		return;
+	}
 	if (position == 0)
 		cpu->sampled_ns += record->sample.period;
 	if (!thread)
@@ -91,7 +96,7 @@ static void on_sample(struct events *events, struct cpu *cpu, const struct recor
 	process = thread->process;
 	if (!process->queried && !process->kernel && (!process->cmdline || !process->maps_known))
 		events->query(process, events->data);
-	samples_add(events->samples, record, thread, &source->row);
+	samples_add(events->samples, record, thread, &source->row, NULL);
 	events->n_samples++;
 }
 
@@ -170,6 +175,32 @@ static void on_task_exit(struct events *events, struct cpu *cpu, const struct re
 			      record->time_ns);
 }
 
+/* Begins or ends the wait of the thread that leaves or enters the CPU. */
+static void note_wait(struct events *events, const struct switch_event *event)
+{
+	struct thread *thread = tasks_thread(events->tasks, event->tid);
+
+	if (!thread)
+		return;
+	if (!event->out)
+		waits_end(events->waits, thread, event->time_ns);
+	else if (event->preempted)
+		waits_drop(events->waits, thread);
+	else
+		waits_begin(events->waits, thread, event->cpu, event->time_ns);
+}
+
+static void on_sleep(struct events *events, struct cpu *cpu, const struct record *record)
+{
+	struct thread *thread = tasks_thread(events->tasks, record->tid);
+
+	if (!events->waits || events->too_late)
+		return;
+	cpu->n_sleeps++;
+	if (thread)
+		waits_sleep(events->waits, thread, record);
+}
+
 static void on_switch(struct events *events, struct cpu *cpu, const struct record *record)
 {
 	const struct switch_event event = {
@@ -188,6 +219,8 @@ static void on_switch(struct events *events, struct cpu *cpu, const struct recor
 	}
 	if (cpu->switches.start_ns == 0)
 		cpu->switches.start_ns = MIN_OF(events->begin_ns, record->time_ns);
+	if (events->waits && record->tid > 0)
+		note_wait(events, &event);
 	switches_apply(&cpu->switches, events->tasks, &event);
 }
 
@@ -197,8 +230,11 @@ static void on_wakeup(struct events *events, struct cpu *cpu, const struct recor
 
 	/* A thread that is still on its CPU keeps running. */
 	if (thread && !thread->exit_ns && thread->has_state && thread->state == PROF_SWITCH_WAIT &&
-	    !events->too_late)
+	    !events->too_late) {
+		if (events->waits)
+			waits_end(events->waits, thread, record->time_ns);
 		switches_note(events->tasks, thread, PROF_SWITCH_RUNNABLE, record->time_ns);
+	}
 }
 
 static void on_lost_samples(struct events *events, struct cpu *cpu, const struct record *record)
@@ -265,6 +301,7 @@ static void (*const handlers[])(struct events *, struct cpu *, const struct reco
 	[RECORD_KSYMBOL] = on_ksymbol,
 	[RECORD_CGROUP] = on_cgroup,
 	[RECORD_WAKEUP] = on_wakeup,
+	[RECORD_SLEEP] = on_sleep,
 };
 
 /* A thread may have two sets of per-task events; records of the incomplete set are duplicates. */
@@ -278,16 +315,29 @@ static bool is_duplicate(const struct events *events, const struct record *recor
 	return thread && !thread_accepts(thread, event->message.rank);
 }
 
+/* Parses a sample in the ring of the side band: a wake-up or a sleep. */
+static bool parse_side_sample(const struct events *events, const struct cpu *cpu,
+			      const struct perf_event_header *header, struct record *ret_record)
+{
+	uint64_t id = record_event_id(header);
+	const struct task_event *event = cpus_find_event(events->cpus, id);
+
+	if (event ? event->message.position == ENGINE_POSITION_SLEEPS
+		  : cpu->sleep_id != 0 && id == cpu->sleep_id)
+		return record_parse_sleep(header, ret_record);
+	return record_parse_wakeup(header, ret_record);
+}
+
 void events_record(const struct ring_merge_input *input, bool late, void *data)
 {
 	struct events *events = data;
 	struct cpu *cpu = input->owner;
 	struct record record;
 	bool side_band = input->side_band;
-	bool is_wakeup = side_band && input->record->type == PERF_RECORD_SAMPLE;
+	bool is_side_sample = side_band && input->record->type == PERF_RECORD_SAMPLE;
 
-	if (is_wakeup ? !record_parse_wakeup(input->record, &record)
-		      : !record_parse(input->record, events->parts, &record)) {
+	if (is_side_sample ? !parse_side_sample(events, cpu, input->record, &record)
+			   : !record_parse(input->record, events->parts, &record)) {
 		loss_add_cpu(events->losses, cpu->number, side_band, PROF_LOSS_RING_CORRUPT, 1,
 			     input->time_ns, input->time_ns);
 		return;
@@ -296,9 +346,9 @@ void events_record(const struct ring_merge_input *input, bool late, void *data)
 		loss_add_cpu(events->losses, cpu->number, side_band, PROF_LOSS_LATE, 1,
 			     record.time_ns, record.time_ns);
 	/* Queued samples are unwound in batches with the state at their time. Finalize them before
-	 * any record that may change this state; a switch or wake-up does not. */
+	 * any record that may change this state; switches, wake-ups and sleeps do not. */
 	if (record.kind != RECORD_SAMPLE && record.kind != RECORD_SWITCH &&
-	    record.kind != RECORD_WAKEUP)
+	    record.kind != RECORD_WAKEUP && record.kind != RECORD_SLEEP)
 		samples_finalize(events->samples);
 	if (record.kind == RECORD_LOST) {
 		cpu->reported_lost[side_band] += record.lost;

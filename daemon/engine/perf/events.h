@@ -5,6 +5,7 @@
 #include "daemon/engine/perf/event-source.h"
 #include "daemon/engine/perf/ring-merge.h"
 #include "daemon/engine/perf/samples.h"
+#include "daemon/engine/perf/waits.h"
 
 /* The state that records act on. */
 struct events {
@@ -13,6 +14,7 @@ struct events {
 	struct images *images;
 	struct kernel *kernel;
 	struct samples *samples;
+	struct waits *waits; /* NULL: waits are not recorded */
 	struct loss_table *losses;
 	struct event_source *sources[ENGINE_MAX_SOURCES];
 	uint32_t n_sources;

@@ -342,25 +342,68 @@ static const struct trailer *find_trailer(const struct perf_event_header *header
 	return (const void *)((const char *)header + header->size - sizeof(struct trailer));
 }
 
-bool record_parse_wakeup(const struct perf_event_header *header, struct record *ret_record)
+/* Parses a sample with the tracepoint's own fields. */
+static bool parse_tracepoint(const struct perf_event_header *header, enum record_kind kind,
+			     uint32_t least_bytes, struct record *ret_record)
 {
 	const struct wakeup_fixed *fixed = (const void *)header;
 	const size_t fixed_bytes = offsetof(struct wakeup_fixed, raw);
 
 	if (header->size < fixed_bytes || fixed->raw_bytes > header->size - fixed_bytes ||
-	    fixed->raw_bytes < ENGINE_WAKEUP_TID_OFFSET + sizeof(uint32_t))
+	    fixed->raw_bytes < least_bytes)
 		return false;
 	*ret_record = (struct record){
-		.kind = RECORD_WAKEUP,
+		.kind = kind,
 		.cpumode = header->misc & PERF_RECORD_MISC_CPUMODE_MASK,
 		.pid = fixed->pid,
 		.tid = fixed->tid,
 		.cpu = fixed->cpu,
 		.time_ns = fixed->time_ns,
 		.event_id = fixed->event_id,
-		.woken_tid = (int32_t)load_le32(fixed->raw + ENGINE_WAKEUP_TID_OFFSET),
 	};
 	return true;
+}
+
+bool record_parse_wakeup(const struct perf_event_header *header, struct record *ret_record)
+{
+	const struct wakeup_fixed *fixed = (const void *)header;
+
+	if (!parse_tracepoint(header, RECORD_WAKEUP, ENGINE_WAKEUP_TID_OFFSET + sizeof(uint32_t),
+			      ret_record))
+		return false;
+	ret_record->woken_tid = (int32_t)load_le32(fixed->raw + ENGINE_WAKEUP_TID_OFFSET);
+	return true;
+}
+
+bool record_parse_sleep(const struct perf_event_header *header, struct record *ret_record)
+{
+	const struct wakeup_fixed *fixed = (const void *)header;
+	const struct regs *regs = regs_get(REGS_NATIVE);
+	const uint64_t *registers;
+	size_t words;
+
+	if (!parse_tracepoint(header, RECORD_SLEEP, ENGINE_SLEEP_STATE_OFFSET + sizeof(uint64_t),
+			      ret_record))
+		return false;
+	/* The kernel pads the fields, so that what follows is aligned. */
+	registers = (const void *)(fixed->raw + fixed->raw_bytes);
+	words = ((const uint8_t *)header + header->size - (const uint8_t *)registers) / 8;
+	if ((uintptr_t)registers % 8 != 0 || words == 0)
+		return false;
+	ret_record->sleep.state = load_le64(fixed->raw + ENGINE_SLEEP_STATE_OFFSET);
+	if (regs && registers[0] == PERF_SAMPLE_REGS_ABI_64) {
+		if (words <= (size_t)__builtin_popcountll(regs->perf_sleep_mask))
+			return false;
+		ret_record->sleep.registers = registers + 1;
+	}
+	return true;
+}
+
+uint64_t record_event_id(const struct perf_event_header *header)
+{
+	if (header->size < sizeof(*header) + sizeof(uint64_t))
+		return 0;
+	return load_le64((const uint8_t *)(header + 1));
 }
 
 bool record_time(const struct perf_event_header *header, uint64_t *ret_time_ns)

@@ -23,6 +23,7 @@ enum record_kind {
 	RECORD_KSYMBOL,
 	RECORD_CGROUP,
 	RECORD_WAKEUP,
+	RECORD_SLEEP,
 };
 
 #define RECORD_BUILD_ID_MAX 20
@@ -73,6 +74,11 @@ struct record_cgroup {
 	const char *path;
 };
 
+struct record_sleep {
+	uint64_t state;            /* bits of the kernel's task state */
+	const uint64_t *registers; /* of regs->perf_sleep_mask; NULL: none, or a 32-bit program */
+};
+
 /* A parsed record. Its pointers point into the parsed bytes. */
 struct record {
 	enum record_kind kind;
@@ -91,6 +97,7 @@ struct record {
 		struct record_cgroup cgroup;
 		uint64_t lost;
 		int32_t woken_tid;
+		struct record_sleep sleep;
 	};
 };
 
@@ -102,7 +109,11 @@ struct record {
  * Returns false if the record is too short or contradicts itself. */
 bool record_parse(const struct perf_event_header *header, unsigned parts,
 		  struct record *ret_record);
-/* Like record_parse(), for a sample in a side-band ring, which is of ENGINE_WAKEUP_TYPE. */
+/* Like record_parse(), for a sample in a side-band ring, which is of ENGINE_WAKEUP_TYPE or
+ * ENGINE_SLEEP_TYPE. */
 bool record_parse_wakeup(const struct perf_event_header *header, struct record *ret_record);
+bool record_parse_sleep(const struct perf_event_header *header, struct record *ret_record);
+/* Returns the id of the event that a sample is of; 0 if the record is too short. */
+uint64_t record_event_id(const struct perf_event_header *header);
 /* Parses only the time. */
 bool record_time(const struct perf_event_header *header, uint64_t *ret_time_ns);

@@ -164,8 +164,7 @@ static void remember(struct samples *samples, struct samples_chain *last,
 	}
 }
 
-/* Returns the stack of a sample; 0 if it has none. */
-static uint32_t add_stack(struct samples *samples, const struct sample *sample, struct maps **maps)
+uint32_t samples_add_stack(struct samples *samples, const struct sample *sample, struct maps **maps)
 {
 	struct samples_chain *last = &samples->chains[sample->thread->row.id % SAMPLES_CACHE];
 	const struct unwind_stack *user = &sample->user;
@@ -265,8 +264,12 @@ static void emit(const struct sample *sample, struct maps **maps, void *data)
 	size_t n_values;
 	uint32_t stack;
 
+	if (sample->wait) {
+		samples->keep_wait(sample, maps, samples->wait_data);
+		return;
+	}
 	count(samples, &sample->user);
-	stack = add_stack(samples, sample, maps);
+	stack = samples_add_stack(samples, sample, maps);
 	tasks_need(samples->tasks, sample->thread);
 	output_need(output, sample->source);
 	n_values = event_source_values((const struct event_source *)sample->source, output,
@@ -306,6 +309,7 @@ static void add_pending(struct samples *samples, const struct record_sample *rec
 	struct unwind_job *job = &samples->jobs[samples->n_pending];
 
 	row_ref(&sample->thread->row);
+	samples->pending_maps[samples->n_pending] = maps_ref(process->maps);
 	samples->pending[samples->n_pending++] = *sample;
 	*job = (struct unwind_job){
 		.input = {
@@ -351,6 +355,8 @@ void samples_finalize(struct samples *samples)
 	if (n == 0)
 		return;
 	unwind_run_together(samples->unwind, samples->jobs, n);
+	for (i = 0; i < n; i++)
+		maps_unref(samples->pending_maps[i]);
 	for (i = 0; i < n; i++) {
 		finalize(samples, &samples->pending[i], &samples->jobs[i]);
 		row_unref(&samples->pending[i].thread->row);
@@ -359,7 +365,7 @@ void samples_finalize(struct samples *samples)
 }
 
 void samples_add(struct samples *samples, const struct record *record, struct thread *thread,
-		 struct row *source)
+		 struct row *source, struct wait *wait)
 {
 	struct chain chain = split_chain(&record->sample);
 	struct sample sample = {
@@ -372,6 +378,7 @@ void samples_add(struct samples *samples, const struct record *record, struct th
 		.source = source,
 		.raw = record->sample.raw,
 		.raw_bytes = record->sample.raw_bytes,
+		.wait = wait,
 	};
 
 	if (chain.n_kernel == 0 && chain.n_user == 0) {

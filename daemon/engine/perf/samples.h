@@ -33,13 +33,17 @@ struct samples {
 	void (*first_hit)(struct image *image, const struct mapping *mapping, int32_t pid,
 			  void *data);
 	void *data;
+	/* Called instead of writing a sample whose `wait` is not NULL. */
+	void (*keep_wait)(const struct sample *sample, struct maps **maps, void *data);
+	void *wait_data;
 	struct samples_chain *chains; /* SAMPLES_CACHE items */
 	struct unwind *unwind;        /* NULL: use the kernel's chains */
 	uint32_t stack_bytes;         /* maximum size of a stack copy */
 	struct sample_queue queue;
 	/* Samples to be walked together; their stacks are still in the rings. */
 	struct sample pending[WALK_TOGETHER];
-	struct unwind_job jobs[WALK_TOGETHER]; /* jobs[i] is for pending[i] */
+	struct unwind_job jobs[WALK_TOGETHER];    /* jobs[i] is for pending[i] */
+	struct maps *pending_maps[WALK_TOGETHER]; /* of jobs[i]; a written wait may replace them */
 	size_t n_pending;
 	struct image *cut, *deeper;    /* created on first use */
 	uint64_t ips[SAMPLES_MAX_IPS]; /* for the kernel's chain */
@@ -56,8 +60,11 @@ void samples_unwind(struct samples *samples, const struct unwind_tables *tables,
 		    uint32_t stack_bytes);
 void samples_done(struct samples *samples);
 /* Until samples_finalize(), neither the memory that `record` points to nor the mappings of the
- * thread's process may change. */
+ * thread's process may change. Either `source` or `wait` is NULL. */
 void samples_add(struct samples *samples, const struct record *record, struct thread *thread,
-		 struct row *source);
+		 struct row *source, struct wait *wait);
+/* Returns the stack of a walked sample, in the current epoch; 0 if it has none. */
+uint32_t samples_add_stack(struct samples *samples, const struct sample *sample,
+			   struct maps **maps);
 /* Walks and writes the added samples. */
 void samples_finalize(struct samples *samples);

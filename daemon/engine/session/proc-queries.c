@@ -23,7 +23,8 @@
 
 #define MAX_ANSWERS 1024 /* each one holds a descriptor */
 #define RESCAN_NS UINT64_C(2000000000)
-#define MAX_QUERIES 64u /* requests for single processes at once */
+#define STACKS_PATIENCE_NS UINT64_C(1000000000) /* waits are not written before their stacks */
+#define MAX_QUERIES 64u                         /* requests for single processes at once */
 #define QUERIES_A_CHECK \
 	6u /* requests added by each check: 24 a second cost the broker below 0.5 % of a core */
 
@@ -100,6 +101,26 @@ void proc_queries_usage(struct proc_queries *queries, uint64_t now_ns)
 			     pids, request.n * sizeof(pids[0]));
 }
 
+void proc_queries_stacks(struct proc_queries *queries, uint64_t now_ns, uint64_t threshold_ns)
+{
+	struct message_usage_request request = { .stacks = 1 };
+	int32_t tids[WAITS_MAX_REQUESTED];
+
+	if (queries->stacks_serial && now_ns - queries->stacks_ns >= STACKS_PATIENCE_NS) {
+		waits_give_up(queries->waits);
+		queries->stacks_serial = 0;
+	}
+	if (queries->stacks_serial)
+		return;
+	request.n = waits_request(queries->waits, now_ns, threshold_ns, tids);
+	if (request.n == 0)
+		return;
+	request.serial = queries->stacks_serial = ++queries->serial;
+	queries->stacks_ns = now_ns;
+	channel_send(queries->channel, MESSAGE_USAGE_REQUEST, &request, sizeof(request), tids,
+		     request.n * sizeof(tids[0]));
+}
+
 uint64_t proc_queries_due_ns(const struct proc_queries *queries)
 {
 	return queries->rescan && queries->scan_serial == 0 ? queries->scanned_ns + RESCAN_NS
@@ -134,8 +155,13 @@ static bool apply_snapshot(struct proc_queries *queries, const struct message_sn
 			    "Mapping the snapshot of /proc failed: %s", prof_strerror(-errno));
 		return false;
 	}
-	whole = answer->pid == MESSAGE_SNAPSHOT_USAGE;
-	if (whole)
+	whole = answer->pid == MESSAGE_SNAPSHOT_USAGE || answer->pid == MESSAGE_SNAPSHOT_STACKS;
+	if (answer->pid == MESSAGE_SNAPSHOT_STACKS) {
+		if (queries->waits && answer->serial == queries->stacks_serial) {
+			queries->stacks_serial = 0;
+			waits_receive(queries->waits, bytes, status.st_size);
+		}
+	} else if (whole)
 		memory_usage_receive(queries->usage, answer->serial, bytes, status.st_size);
 	else
 		whole = scan_apply(&queries->scan, bytes, status.st_size, answer->pid,

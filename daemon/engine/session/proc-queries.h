@@ -3,6 +3,7 @@
 
 #include "daemon/engine/alloc/memory-usage.h"
 #include "daemon/engine/model/scan.h"
+#include "daemon/engine/perf/waits.h"
 #include "daemon/engine/session/channel.h"
 
 /* The snapshots of /proc that were requested, and those that wait until the rings are drained past
@@ -11,6 +12,9 @@ struct proc_queries {
 	struct channel *channel;
 	struct output *output;
 	struct memory_usage *usage;
+	struct waits *waits;    /* NULL: waits are not recorded */
+	uint32_t stacks_serial; /* of the open request for stacks; 0: none */
+	uint64_t stacks_ns;     /* when it was sent */
 	struct scan scan;
 	uint32_t serial;      /* of the last request */
 	uint32_t scan_serial; /* of the request for all processes; 0: answered */
@@ -31,6 +35,8 @@ bool proc_queries_process(struct proc_queries *queries, struct process *process)
 /* Allows more requests for single processes. Call it with each check of the CPUs. */
 void proc_queries_allow(struct proc_queries *queries);
 void proc_queries_usage(struct proc_queries *queries, uint64_t now_ns);
+/* Requests the stacks of threads that have slept for threshold_ns and have none. */
+void proc_queries_stacks(struct proc_queries *queries, uint64_t now_ns, uint64_t threshold_ns);
 /* Returns when to request all processes again; UINT64_MAX: never. */
 uint64_t proc_queries_due_ns(const struct proc_queries *queries);
 bool proc_queries_are_quiet(const struct proc_queries *queries);

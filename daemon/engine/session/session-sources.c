@@ -253,6 +253,8 @@ static void close_cpus(struct session *session)
 		all_known = all_known && cpu->switches.tid != -1;
 		session_close_cpu(session, cpu, now_ns);
 	}
+	if (session->events.waits)
+		waits_end_all(&session->waits, now_ns);
 	switches_note_all(&session->tasks, all_known, now_ns);
 }
 
@@ -352,6 +354,10 @@ static void lose_sample(const struct sample *sample, void *data)
 {
 	struct session *session = data;
 
+	if (sample->wait) {
+		waits_lose(&session->waits, sample->wait);
+		return;
+	}
 	session->events.n_samples--;
 	loss_add_cpu(&session->losses, sample->cpu, false, PROF_LOSS_UNWIND_BACKLOG, 1,
 		     sample->time_ns, sample->time_ns);
@@ -372,6 +378,74 @@ static void finish_samples(struct session *session)
 		sample_queue_run(&session->samples.queue, answered ? clock_now() : UINT64_MAX);
 	}
 	sample_queue_end(&session->samples.queue, lose_sample, session);
+}
+
+/* ---- Waits ----------------------------------------------------------------------------------- */
+
+static void open_waits(struct session *session)
+{
+	if (!session->config.off_cpu)
+		return;
+	waits_init(&session->waits, &session->samples);
+	session->events.waits = session->queries.waits = &session->waits;
+}
+
+/* Adapts how many stacks of waits are copied. Stops recording them if that would cost too much. */
+static void pace_waits(struct session *session, uint64_t now_ns)
+{
+	const struct events *events = &session->events;
+	uint64_t elapsed_ns = now_ns - session->start_ns, sleeps = 0;
+	uint32_t max_rate = session->config.off_cpu_max_rate, position = 0;
+	char text[160];
+	double rate;
+
+	while (position < events->n_sources && !events->sources[position]->message.off_cpu)
+		position++;
+	for (guint i = 0; i < session->cpus.all->len; i++) {
+		struct cpu *cpu = g_ptr_array_index(session->cpus.all, i);
+
+		cpu_pace_copies(cpu, position, now_ns);
+		sleeps += cpu->n_sleeps;
+	}
+	if (session->checked_sleeps || max_rate == 0 || elapsed_ns < 1000 * MS)
+		return;
+	session->checked_sleeps = true;
+	rate = (double)sleeps * 1e9 / (double)elapsed_ns;
+	if (rate <= max_rate)
+		return;
+	session->stopped_sleeps = true;
+	for (guint i = 0; i < session->cpus.all->len; i++)
+		cpu_stop_sleeps(g_ptr_array_index(session->cpus.all, i), position);
+	snprintf(
+		text, sizeof(text),
+		"threads sleep %.0f times a second: after the first second, where they wait is not "
+		"recorded (--off-cpu records it)",
+		rate);
+	channel_warn(&session->channel, "off-cpu", text);
+}
+
+static uint64_t drain_waits(struct session *session, uint64_t limit_ns, uint64_t now_ns)
+{
+	if (!session->events.waits)
+		return limit_ns;
+	pace_waits(session, now_ns);
+	if (!session->behind && !session->sampling.paused)
+		proc_queries_stacks(&session->queries, now_ns,
+				    session->config.off_cpu_threshold_ns);
+	return limit_ns;
+}
+
+static void add_wait_stats(const struct session *session, struct message_finished *finished)
+{
+	if (!session->events.waits)
+		return;
+	finished->off_cpu = session->stopped_sleeps ? ENGINE_OFF_CPU_STOPPED : ENGINE_OFF_CPU_OWN;
+	for (uint32_t i = 0; i < session->events.n_sources; i++)
+		if (session->events.sources[i]->message.off_cpu && !session->stopped_sleeps)
+			finished->off_cpu = ENGINE_OFF_CPU_FULL;
+	static_assert(sizeof(finished->slept_ns) == sizeof(session->waits.slept_ns),
+		      "the same sources");
+	memcpy(finished->slept_ns, session->waits.slept_ns, sizeof(finished->slept_ns));
 }
 
 /* ---- Collectors ------------------------------------------------------------------------------ */
@@ -595,6 +669,12 @@ const struct source session_sources[SESSION_SOURCES] = {
 		.is_quiet = are_samples_quiet,
 		.stats = add_sample_stats,
 		.close = finish_samples,
+	},
+	{
+		.name = "waits",
+		.open = open_waits,
+		.drain = drain_waits,
+		.stats = add_wait_stats,
 	},
 	{
 		.name = "processes without allocations",

@@ -241,7 +241,8 @@ bool session_start(struct session *session, struct channel_message *message, GEr
 	/* Write all sources, in order, before the first sample: readers use the first one by
 	 * default, and also show sources without samples. */
 	for (uint32_t i = 0; i < session->events.n_sources; i++)
-		output_need(&session->output, &session->events.sources[i]->row);
+		if (!session->events.sources[i]->message.off_cpu)
+			output_need(&session->output, &session->events.sources[i]->row);
 	cpus_read_online(&session->cpus, online);
 	session->events.begin_ns = session->config.begin_ns ? session->config.begin_ns
 							    : clock_now();

@@ -105,6 +105,7 @@ void session_done(struct session *session)
 	doorbells_free(session->doorbells);
 	ring_merge_done(&session->merge);
 	cpus_done(&session->cpus);
+	waits_done(&session->waits);
 	samples_done(&session->samples);
 	if (session->output.writer)
 		output_done(&session->output);

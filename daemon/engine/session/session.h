@@ -74,6 +74,7 @@ struct session {
 	struct images images;
 	struct kernel kernel;
 	struct samples samples;
+	struct waits waits;
 	struct loss_table losses;
 	struct cpus cpus;
 	struct events events;
@@ -96,8 +97,10 @@ struct session {
 
 	bool behind; /* the last round ran out of time */
 	bool ending;
-	bool warned_rate; /* the warning about max_rate was sent */
-	uint64_t end_ns;  /* when the end was decided */
+	bool warned_rate;    /* the warning about max_rate was sent */
+	bool checked_sleeps; /* their rate was compared with off_cpu_max_rate */
+	bool stopped_sleeps; /* and was higher */
+	uint64_t end_ns;     /* when the end was decided */
 	enum engine_reason reason;
 	GError *failure; /* the error that ended the session; NULL: none */
 };
@@ -142,7 +145,7 @@ bool session_start(struct session *session, struct channel_message *message, GEr
 bool session_start_sampling(struct session *session, GError **error);
 
 /* session-sources.c */
-#define SESSION_SOURCES 6u
+#define SESSION_SOURCES 7u
 extern const struct source session_sources[SESSION_SOURCES];
 /* Finds CPUs that went offline, came online or fell silent. */
 void session_check_cpus(struct session *session, uint64_t now_ns);

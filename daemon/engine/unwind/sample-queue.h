@@ -8,13 +8,16 @@
 
 #define SAMPLE_QUEUE_WAIT_NS UINT64_C(250000000)
 
+struct wait;
+
 /* A sample that is not written yet. */
 struct sample {
 	uint64_t time_ns, period, cgroup;
 	uint32_t cpu;
 	bool in_kernel;
 	struct thread *thread;
-	struct row *source;
+	struct row *source;     /* NULL: of a wait */
+	struct wait *wait;      /* whose stack it is (daemon/engine/perf/waits.h) */
 	const uint64_t *kernel; /* leaf first */
 	size_t n_kernel;
 	struct unwind_stack user;

@@ -1,0 +1,49 @@
+/* SPDX-License-Identifier: BSD-2-Clause-Patent */
+#pragma once
+
+#include "daemon/engine/model/tasks.h"
+#include "daemon/engine/perf/record.h"
+#include "daemon/engine/perf/samples.h"
+
+struct wait;
+struct wait_stratum;
+
+struct waits {
+	struct samples *samples;
+	GHashTable *begun;    /* struct wait by its struct thread */
+	GQueue ended;         /* struct wait, in order of their ends; not written yet */
+	GPtrArray *requested; /* struct wait; their stacks are being read */
+	/* id of the process → struct wait_pause: its memory was locked for long, so the next stack
+	 * is read later */
+	GHashTable *pauses;
+	bool has_begun; /* threads that sleep since before the recording are in `begun` */
+	struct wait_stratum *strata;
+	uint64_t slept_ns[PROF_STACK_SOURCES]; /* of the rows, by enum prof_stack_source */
+};
+
+void waits_init(struct waits *waits, struct samples *samples);
+void waits_done(struct waits *waits);
+
+/* A thread is about to sleep. The registers are those of its user code. */
+void waits_sleep(struct waits *waits, struct thread *thread, const struct record *record);
+/* Like waits_sleep(), with a copy of its stack. As in samples_add(), nothing that the record points
+ * to may change until samples_finalize(). */
+void waits_copy(struct waits *waits, struct thread *thread, const struct record *record);
+/* The thread has left the CPU, and sleeps; or it was preempted after all. */
+void waits_begin(struct waits *waits, struct thread *thread, uint32_t cpu, uint64_t time_ns);
+void waits_drop(struct waits *waits, struct thread *thread);
+/* The thread was woken, or runs. Must be called before switches.h changes its state. */
+void waits_end(struct waits *waits, struct thread *thread, uint64_t time_ns);
+/* Ends all waits, at the end of the recording. */
+void waits_end_all(struct waits *waits, uint64_t time_ns);
+#define WAITS_MAX_REQUESTED 64u
+/* Fills in the sorted tids of threads that have slept for threshold_ns, and whose stacks are
+ * unknown and not requested yet; at most WAITS_MAX_REQUESTED. The answer is a snapshot, for
+ * waits_receive(), or never comes: waits_give_up(). Must be called in each round. */
+uint32_t waits_request(struct waits *waits, uint64_t now_ns, uint64_t threshold_ns,
+		       int32_t *ret_tids);
+/* Must be called when the switches until the snapshot's arrival have been applied. */
+void waits_receive(struct waits *waits, const void *bytes, size_t length);
+void waits_give_up(struct waits *waits);
+/* The sample of a wait is not walked any more. */
+void waits_lose(struct waits *waits, struct wait *wait);

@@ -1,0 +1,9 @@
+/* SPDX-License-Identifier: BSD-2-Clause-Patent */
+#pragma once
+
+#include "daemon/files/buffer.h"
+
+/* Adds the stack of a thread that sleeps, and what it waits for: SNAPSHOT_STACK. `dir`: the
+ * thread's directory in /proc. Adds nothing if the thread runs, or may not be read. Takes about
+ * 20 us, or forever. */
+void stack_add(struct buffer *buffer, int dir, pid_t tid);

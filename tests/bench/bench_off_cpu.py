@@ -1,0 +1,304 @@
+# SPDX-License-Identifier: BSD-2-Clause-Patent
+"""Where threads wait: how much of the blocked time of five programs has a stack to the root, whether
+stacks that were read late are right, and what recording costs.
+
+The oracle of the late stacks is a second recording of the same time, by root, in which the kernel
+copied the stack of each sleep when it began. The first one is by a plain user, who has no copies:
+each of its stacks was read while the thread slept, and counts as right only if no switch came in
+between. The same wait of both must have the same frames. The cost is that of a program that passes a
+byte to and fro at a given rate, in turn without a recorder, with one that records no waits, and with
+one that does; and of bpftrace and perf beside it.
+"""
+
+import bisect
+import collections
+import json
+import os
+import shutil
+import signal
+import statistics
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import bench
+
+MAKEFILE = "all: " + " ".join(f"f{i}.o" for i in range(40)) + "\n%.o: %.c\n\tgcc -O2 -c $< -o $@\n"
+SQLITE = """
+import sqlite3, sys
+db = sqlite3.connect(sys.argv[1])
+db.execute("create table t(a, b)")
+for i in range(400):
+    db.execute("insert into t values (?, ?)", (i, "x" * 100))
+    db.commit()
+"""
+HTTP = """
+import http.server, threading, urllib.request
+class Handler(http.server.BaseHTTPRequestHandler):
+    def do_GET(self):
+        self.send_response(200)
+        self.end_headers()
+        self.wfile.write(b"x" * 1000)
+    def log_message(self, *_):
+        pass
+server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+threading.Thread(target=server.serve_forever, daemon=True).start()
+def get():
+    for _ in range(200):
+        urllib.request.urlopen(f"http://127.0.0.1:{server.server_port}/").read()
+threads = [threading.Thread(target=get) for _ in range(3)]
+[t.start() for t in threads], [t.join() for t in threads]
+server.shutdown()
+"""
+SLEEPS = """
+import random, threading, time
+def run():
+    for _ in range(300):
+        time.sleep(random.uniform(0.0003, 0.02))
+threads = [threading.Thread(target=run) for _ in range(4)]
+[t.start() for t in threads], [t.join() for t in threads]
+"""
+CONVOY = r"""
+#include <pthread.h>
+#include <time.h>
+static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
+static void *run(void *data)
+{
+	for (int i = 0; i < 400; i++) {
+		pthread_mutex_lock(&mutex);
+		for (volatile int k = 0; k < 200000; k++)
+			;
+		pthread_mutex_unlock(&mutex);
+		nanosleep(&(struct timespec){ .tv_nsec = 200000 }, NULL);
+	}
+	return data;
+}
+int main(void)
+{
+	pthread_t threads[6];
+	for (int i = 0; i < 6; i++)
+		pthread_create(&threads[i], NULL, run, NULL);
+	for (int i = 0; i < 6; i++)
+		pthread_join(threads[i], NULL);
+}
+"""
+# Prints the CPU time of a switch in ns.
+PACE = r"""
+#define _GNU_SOURCE
+#include <pthread.h>
+#include <sched.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/resource.h>
+#include <time.h>
+#include <unistd.h>
+static int to[2], from[2];
+static double now(void)
+{
+	struct timespec t;
+	clock_gettime(CLOCK_MONOTONIC, &t);
+	return t.tv_sec + t.tv_nsec * 1e-9;
+}
+static double used(void)
+{
+	struct rusage r;
+	getrusage(RUSAGE_SELF, &r);
+	return r.ru_utime.tv_sec + r.ru_stime.tv_sec + 1e-6 * (r.ru_utime.tv_usec + r.ru_stime.tv_usec);
+}
+static void pin(void)
+{
+	cpu_set_t set;
+	CPU_ZERO(&set);
+	CPU_SET(0, &set);
+	sched_setaffinity(0, sizeof(set), &set);
+}
+static void *echo(void *data)
+{
+	char byte;
+	pin();
+	while (read(to[0], &byte, 1) == 1 && byte != 'q' && write(from[1], &byte, 1) == 1)
+		;
+	return data;
+}
+int main(int argc, char **argv)
+{
+	double rate = atof(argv[1]), seconds = atof(argv[2]), begin, before, next;
+	pthread_t thread;
+	char byte = 'x';
+	long n = 0;
+	pin();
+	if (argc < 3 || pipe(to) || pipe(from) || pthread_create(&thread, NULL, echo, NULL))
+		return 1;
+	before = used();
+	begin = next = now();
+	while (now() - begin < seconds) {
+		for (int i = 0; i < 20; i++, n += 2)
+			if (write(to[1], &byte, 1) != 1 || read(from[0], &byte, 1) != 1)
+				return 1;
+		next += 40 / rate;
+		double left = next - now();
+		if (left > 0)
+			nanosleep(&(struct timespec){ .tv_nsec = (long)(left * 1e9) }, NULL);
+	}
+	printf("%.0f\n", (used() - before) * 1e9 / n);
+	byte = 'q';
+	if (write(to[1], &byte, 1) == 1)
+		pthread_join(thread, NULL);
+}
+"""
+PLAIN = ["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups"]
+NEAR_NS = 20_000
+COST_S = 3
+TURNS = 5
+
+
+def workloads(folder):
+    """{name: command}; each is made anew."""
+    make = Path(folder, "make")
+    shutil.rmtree(make, ignore_errors=True)
+    make.mkdir(mode=0o777)
+    make.chmod(0o777)
+    for i in range(40):
+        (make / f"f{i}.c").write_text(f"#include <stdio.h>\nint f{i}(int x)\n{{\n\treturn printf(\"%d\", x + {i});\n}}\n")
+    (make / "Makefile").write_text(MAKEFILE)
+    for name, text in ("sqlite.py", SQLITE), ("server.py", HTTP), ("sleeps.py", SLEEPS), ("convoy.c", CONVOY), ("pace.c", PACE):
+        Path(folder, name).write_text(text)
+    for name in "convoy", "pace":
+        bench.run("gcc", "-O2", "-g", "-pthread", Path(folder, name + ".c"), "-o", Path(folder, name))
+    python = "/usr/bin/python3"
+    return {
+        "make -j2": ["make", "-s", "-j2", "-C", make],
+        "sqlite with fsync": [python, f"{folder}/sqlite.py", f"{folder}/make/x.db"],
+        "http.server with clients": [python, f"{folder}/server.py"],
+        "mutex convoy": [f"{folder}/convoy"],
+        "random sleeps": [python, f"{folder}/sleeps.py"],
+    }
+
+
+def profctl(*options):
+    return [bench.program("PROFCTL", "profctl"), "record", "-q", "--bus", "private", "--force", *map(str, options)]
+
+
+def sql(capture, query):
+    return bench.run_json(bench.program("PROFCAPTURE", "profcapture"), "sql", capture, query, "--json", "--limit", "0")["data"]["rows"]
+
+
+def dump(capture):
+    """Waits with their user frames: (tid, begin, duration, source, stop, frames)."""
+    command = [bench.program("PROFCAPTURE", "profcapture"), "dump", str(capture), "--table", "wait", "--resolve", "--format", "ndjson", "--limit", "0"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as child:
+        head = json.loads(child.stdout.readline())
+        start = head["capture"]["start_monotonic_ns"]
+        for line in child.stdout:
+            row = json.loads(line)
+            frames = tuple((frame["image"], frame["offset"]) for frame in row["frames"] if frame["kind"] != "kernel" and not frame["inline"])
+            yield row["tid"], row["time_ns"] + start - row["duration"], row["duration"], row["stack_source"], row["user_stop"], frames
+
+
+def cover(table, name, folder, command):
+    """The share of blocked time with a stack to the root, of a recording by root."""
+    capture = Path(folder, "full.cap")
+    bench.run(*profctl("--off-cpu", "-o", capture), "--", *command)
+    row, = sql(capture, """SELECT count(*) AS n, sum(duration) AS ns, sum(duration * (stack_source IN ('copied', 'late', 'shared-out') AND user_stop = 'root')) AS rooted,
+               sum(duration * (stack_source = 'raced')) AS raced, sum(duration * (stack_source = 'none')) AS none, sum(stack_source = 'copied') AS copied FROM wait""")
+    share = 100 * row["rooted"] / row["ns"]
+    table.row(f"{name}: blocked time with a stack to the root, %", share, goal="99", met=share >= 99)
+    table.row(f"  {row['n']:,} waits, of these copied, %", 100 * row["copied"] / row["n"])
+    table.row("  time of raced stacks, %", 100 * row["raced"] / row["ns"])
+
+
+def check(name, folder, command):
+    """(right, wrong) late stacks of a plain user's recording, and the summed error of the time by stack, in ns, and that time."""
+    oracle, late = Path(folder, "oracle.cap"), Path(folder, "late.cap")
+    with subprocess.Popen(profctl("--system", "--off-cpu", "-F", 0, "-o", oracle)) as recorder:
+        time.sleep(1.5)
+        bench.run(*PLAIN, *profctl("--off-cpu", "-F", 0, "-o", late), "--", *command)
+        recorder.send_signal(signal.SIGINT)
+        if recorder.wait(timeout=300) not in (0, 130):
+            sys.exit(f"bench: the oracle of {name} failed")
+    truth = collections.defaultdict(list)
+    for tid, begin, _, source, stop, frames in dump(oracle):
+        if source == "copied" and stop == "root":
+            truth[tid].append((begin, frames))
+    for waits in truth.values():
+        waits.sort()
+    right = wrong = 0
+    for tid, begin, _, source, stop, frames in dump(late):
+        waits = truth.get(tid)
+        if source != "late" or stop != "root" or not waits:
+            continue
+        at = bisect.bisect_left(waits, (begin,))
+        nearest = min(waits[max(at - 1, 0):at + 1], key=lambda wait: abs(wait[0] - begin))
+        if abs(nearest[0] - begin) > NEAR_NS:
+            continue
+        right += nearest[1] == frames
+        wrong += nearest[1] != frames
+    return right, wrong
+
+
+def measure_cost(folder, rate, prefix):
+    """CPU time of a switch in ns, and of the recorder's processes in percent of a core."""
+    with subprocess.Popen([*prefix, f"{folder}/pace", str(rate), str(COST_S)], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True) as child:
+        time.sleep(COST_S - 0.5)
+        recorder = sum(bench.cpu_ns(pid) for pid in bench.descendants(child.pid) if bench.comm(pid) != "pace")
+        output = child.communicate(timeout=120)[0]
+    return float(output.split()[0]), recorder / (COST_S - 0.5) / 1e7 if prefix else 0.0
+
+
+def cost(table, folder, rate):
+    capture = f"{folder}/cost.cap"
+    prefixes = {
+        "none": [],
+        "no waits": [*profctl("--no-off-cpu", "-e", "cpu-clock", "-o", capture), "--"],
+        "waits": [*profctl("--off-cpu", "-e", "cpu-clock", "-o", capture), "--"],
+        "perf": ["perf", "record", "-q", "-B", "-N", "-e", "sched:sched_switch", "--call-graph", "dwarf", "-o", f"{folder}/perf.data", "--"],
+    }
+    if not bench.peer("perf"):
+        del prefixes["perf"]
+    found = collections.defaultdict(list)
+    for _ in range(TURNS):
+        for name, prefix in prefixes.items():
+            found[name].append(measure_cost(folder, rate, prefix))
+    medians = {name: [statistics.median(column) for column in zip(*values)] for name, values in found.items()}
+    base = medians["none"][0]
+    perf = medians.get("perf")
+    slower = {name: (values[0] - base) * rate / 1e7 for name, values in medians.items()}  # in % of a core
+    table.row(f"{rate:,} switches/s: slowdown by recording waits, % of a core", slower["waits"] - slower["no waits"],
+              perf and slower["perf"], goal="1" if rate <= 5000 else "-", met=slower["waits"] - slower["no waits"] <= 1 if rate <= 5000 else None)
+    table.row("  with samples and switches", slower["waits"])
+    table.row("  the recorder, % of a core", medians["waits"][1], perf and perf[1], goal="5", met=medians["waits"][1] <= 5)
+    table.row("  without waits", medians["no waits"][1])
+    bench.run(*prefixes["waits"], f"{folder}/pace", str(rate), str(COST_S))
+    info = bench.run_json(bench.program("PROFCAPTURE", "profcapture"), "info", capture, "--json")
+    waits, = [one for one in info["data"]["tables"] if one["name"] == "wait"]
+    table.row("  bytes of a wait", waits["bytes"] / waits["rows"], goal="12", met=waits["bytes"] <= 12 * waits["rows"])
+    table.row("  lost", info["capture"]["lost"], goal="0", met=info["capture"]["lost"] == 0)
+
+
+def main():
+    if os.geteuid() != 0:
+        print("bench: skipped: needs root")
+        return 0
+    table = bench.Table("Where threads wait")
+    wanted = sys.argv[1:] or ["cover", "late", "cost"]
+    with bench.scratch() as folder:
+        os.chmod(folder, 0o777)
+        right = wrong = 0
+        for name in workloads(folder):
+            if "cover" in wanted:
+                cover(table, name, folder, workloads(folder)[name])
+            if "late" in wanted:
+                good, bad = check(name, folder, workloads(folder)[name])
+                table.row(f"{name}: late stacks that are right", good)
+                table.row("  wrong", bad, goal="0", met=bad == 0)
+                right, wrong = right + good, wrong + bad
+        if "late" in wanted:
+            table.row("all late stacks that are right", right, goal="3,000", met=right >= 3000 and wrong == 0)
+        for rate in [5000, 20000] if "cost" in wanted else []:
+            cost(table, folder, rate)
+    return table.missed
+
+
+if __name__ == "__main__":
+    sys.exit(1 if main() else 0)

@@ -1,0 +1,274 @@
+# SPDX-License-Identifier: BSD-2-Clause-Patent
+"""Waiting: where threads wait, for what, and how long.
+
+Each thread of the program waits in one function and measures the time with its own clock. The clock
+also counts the time in which the thread runs, or is ready to. So the recorded waits are less, by at
+most these times, which the context switches have.
+"""
+import collections
+import json
+import os
+import re
+import subprocess
+from pathlib import Path
+
+import pytest
+import schema
+from captures import rows
+
+SOURCE = Path(os.environ["PROF_SOURCE_DIR"]) / "tests/tools/waits.c"
+
+
+@pytest.fixture(scope="module")
+def program(tmp_path_factory):
+    path = tmp_path_factory.mktemp("waits") / "waits"
+    subprocess.run(["gcc", "-O2", "-g", "-pthread", SOURCE, "-o", path], check=True)
+    return path
+
+
+@pytest.fixture(scope="module")
+def recorded(profctl, program):
+    """A capture, and what each thread measured: {tid: (function, ns)}."""
+    if os.geteuid() != 0:
+        pytest.skip("needs root")
+    capture = program.with_name("waits.cap")
+    done = profctl("record", "-q", "--off-cpu", "-o", capture, "--", program, program.with_name("data"))
+    lines = [line.split() for line in done.stdout.splitlines()]
+    return capture, {int(tid): (function, int(ns)) for function, tid, ns in lines}
+
+
+def states(profcapture, capture):
+    """{tid: {state: ns}} from the context switches."""
+    query = "SELECT tid, state, sum(duration_ns) AS ns FROM thread_states GROUP BY tid, state"
+    found = collections.defaultdict(collections.Counter)
+    for row in profcapture.json("sql", capture, query)["data"]["rows"]:
+        found[row["tid"]][row["state"]] += row["ns"]
+    return found
+
+
+def waits(profcapture, capture):
+    return profcapture.json("sql", capture, "SELECT * FROM wait")["data"]["rows"]
+
+
+def test_times(profcapture, recorded):
+    """The waits of each thread are its waiting time in the table of switches, exactly."""
+    capture, _ = recorded
+    sums = collections.Counter()
+    for row in waits(profcapture, capture):
+        sums[row["tid"]] += row["duration"]
+    waited = {tid: of["waiting"] for tid, of in states(profcapture, capture).items() if of["waiting"]}
+    assert dict(sums) == waited
+
+
+def test_functions(profcapture, recorded):
+    """Each function waits as long as its threads measured, less what they ran or were ready."""
+    capture, measured = recorded
+    threads = states(profcapture, capture)
+    for tid, (function, ns) in measured.items():
+        report = profcapture.json("report", capture, "--metric", "off-cpu", "--tid", tid, "--limit", 0)
+        schema.check(profcapture, "report", report)
+        assert report["data"]["metric"] == "off-cpu" and report["data"]["unit"] == "ns"
+        found = sum(row["total_weight"] for row in report["data"]["rows"] if row["name"] == function)
+        rest = sum(ns for state, ns in threads[tid].items() if state != "waiting")
+        assert ns - rest <= found + 1e6 and found <= ns, (function, found, ns, rest)
+
+
+def test_stacks(profcapture, recorded):
+    """Nearly all of the waiting time has a stack that reaches the root."""
+    capture, measured = recorded
+    all_ns = rooted = 0
+    for row in waits(profcapture, capture):
+        if row["tid"] not in measured:
+            continue
+        all_ns += row["duration"]
+        rooted += row["duration"] if row["stack_source"] != "none" and row["user_stop"] == "root" else 0
+    assert rooted >= 0.99 * all_ns
+
+
+def test_states(profcapture, recorded):
+    """The states add up to the lifetimes, the causes to the waiting time, and each function waits
+    for its cause."""
+    capture, measured = recorded
+    output = profcapture.json("report", capture, "--by", "state", "--limit", 0)
+    schema.check(profcapture, "report", output)
+    data = output["data"]
+    assert sum(row["time_ns"] for row in data["rows"]) == data["total_ns"]
+    assert sum(row["time_ns"] for row in data["causes"]) == data["waited_ns"]
+    causes = collections.defaultdict(collections.Counter)
+    for row in data["places"]:
+        causes[row["function"]][row["cause"]] += row["time_ns"]
+    for function in {function for function, _ in measured.values()}:
+        assert causes[function].most_common(1)[0][0] == function.removeprefix("wait_"), causes[function]
+    text = profcapture("report", capture).stdout
+    assert "Waited " in text and " in wait_" in text
+
+
+def test_wall(profcapture, recorded):
+    """The states of each thread add up to the time from its fork to its exit."""
+    capture, measured = recorded
+    lived = {}
+    for row in rows(profcapture, capture, "task"):
+        if row["event"] in ("fork", "exit") and row["tid"] in measured:
+            lived.setdefault(row["tid"], {})[row["event"]] = row["time_ns"]
+    sums = states(profcapture, capture)
+    assert set(lived) == set(measured)
+    for tid, times in lived.items():
+        wall = times["exit"] - times["fork"]
+        assert abs(sum(sums[tid].values()) - wall) <= 0.005 * wall
+
+
+def test_stopped(profctl, profcapture, require, tmp_path):
+    """A stopped process is in a state of its own."""
+    require(root=True)
+    capture = tmp_path / "stopped.cap"
+    profctl("record", "-q", "--off-cpu", "-o", capture, "--", "sh", "-c", "sleep 0.1 & kill -STOP $!; sleep 0.6; kill -CONT $!; wait")
+    found = {row["state"]: row["time_ns"] for row in profcapture.json("report", capture, "--by", "state")["data"]["rows"]}
+    assert 0.5e9 < found["stopped"] and found["sleeping"] > 0.5e9
+
+
+def test_ranges(profcapture, recorded):
+    """A range counts the parts of waits that are in it, in report and in cut."""
+    capture, _ = recorded
+    total = profcapture.json("report", capture, "--metric", "off-cpu")["data"]["total_weight"]
+    parts = [profcapture.json("report", capture, "--metric", "off-cpu", *range_)["data"]["total_weight"] for range_ in (["--to", "0.1s"], ["--from", "0.1s"])]
+    assert abs(sum(parts) - total) <= 100  # a nanosecond for each wait at the border
+    piece = capture.with_name("piece.cap")
+    profcapture("cut", capture, "--to", "0.1s", "-o", piece, "--force")
+    assert abs(profcapture.json("report", piece, "--metric", "off-cpu")["data"]["total_weight"] - parts[0]) <= 100
+
+
+def test_exports(profcapture, recorded):
+    """Exports and diff count waits like report."""
+    capture, _ = recorded
+    total = profcapture.json("report", capture, "--metric", "off-cpu")["data"]["total_weight"]
+    folded = profcapture("export", capture, "--to", "folded", "--metric", "off-cpu").stdout
+    assert sum(int(line.rsplit(" ", 1)[1]) for line in folded.splitlines()) == total
+    both = profcapture.json("report", capture, "--metric", "wall")["data"]["total_weight"]
+    cpu = profcapture.json("report", capture)["data"]["total_weight"]
+    assert both == total + cpu
+    diff = profcapture.json("diff", capture, capture, "--metric", "off-cpu", check=8)  # too few waits
+    assert diff["data"]["event"] == "off-cpu" and diff["data"]["rows"]
+
+
+SLOWER = """
+#include <stdlib.h>
+#include <time.h>
+
+__attribute__((noinline)) static void save(long ms)
+{
+	nanosleep(&(struct timespec){ .tv_nsec = ms * 1000000 }, NULL);
+	__asm__ volatile("");
+}
+
+int main(int argc, char **argv)
+{
+	(void)argc;
+	for (int i = 0; i < 100; i++) {
+		for (volatile int k = 0; k < 1000000; k++)
+			;
+		save(atoi(argv[1]));
+	}
+}
+"""
+
+
+def test_slower_by_waiting(profctl, profcapture, require, compile_c, tmp_path):
+    """A program that computes as before, but waits longer, is slower; diff says where."""
+    require(root=True)
+    program = compile_c("slower", SLOWER, "-g")
+    for name, ms in ("a", 2), ("b", 8):
+        profctl("record", "-q", "--off-cpu", "-e", "cpu-clock", "-o", tmp_path / name, "--", program, ms)
+    data = profcapture.json("diff", tmp_path / "a", tmp_path / "b", check=None)["data"]
+    note, = [note["text"] for note in data["notes"] if note["code"] == "waiting"]
+    assert "timer in save" in note
+    data = profcapture.json("diff", tmp_path / "b", tmp_path / "a", check=None)["data"]
+    assert not [note for note in data["notes"] if note["code"] == "waiting"]
+
+
+IDLE = """
+#include <pthread.h>
+#include <unistd.h>
+
+static int pipes[2];
+
+__attribute__((noinline)) static void wait_long(void)
+{
+	char byte;
+
+	if (read(pipes[0], &byte, 1) == 1)
+		pause();
+}
+
+static void *run(void *data)
+{
+	wait_long();
+	return data;
+}
+
+int main(void)
+{
+	pthread_t thread;
+
+	if (pipe(pipes) != 0 || pthread_create(&thread, NULL, run, NULL) != 0)
+		return 1;
+	if (write(1, "x", 1) == 1)
+		pthread_join(thread, NULL);
+	return 0;
+}
+"""
+
+
+@pytest.mark.parametrize("plain", [False, True])
+def test_sleepers(profctl, profcapture, plain, require, tmp_path, spawn):
+    """A thread that sleeps all the time has a stack too, also without privilege."""
+    require(root=True)
+    (tmp_path / "idle.c").write_text(IDLE)
+    subprocess.run(["gcc", "-O2", "-g", "-pthread", tmp_path / "idle.c", "-o", tmp_path / "idle"], check=True)
+    for folder in (tmp_path, *tmp_path.parents[:2]):
+        folder.chmod(0o755)
+    prefix = ["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups"] if plain else []
+    idle = spawn(*prefix, tmp_path / "idle", stdout=subprocess.PIPE)
+    assert idle.stdout.read(1)
+    shared = tmp_path / "open"
+    shared.mkdir(mode=0o777)
+    shared.chmod(0o777)
+    capture = shared / "idle.cap"
+    profctl("record", "-q", "--bus", "private", "--off-cpu", "-o", capture, "-p", idle.pid, "-d", 1, "-F", 0, prefix=prefix)
+    found = {row["stack_source"]: row for row in waits(profcapture, capture) if row["syscall"] == "read"}
+    row = found["late"]
+    assert row["user_stop"] == "root" and row["object"].startswith("pipe:") and row["duration"] > 0.8e9
+    data = profcapture.json("report", capture, "--by", "state", "--limit", 0)["data"]
+    assert ("wait_long", "read") in {(row["function"], row["call"]) for row in data["places"]}
+
+
+def test_default(profctl, require, tmp_path):
+    """Waits of commands are recorded, those of the system only on request. The summary says which."""
+    require(root=True)
+    tmp_path.chmod(0o777)
+    for folder in (tmp_path, *tmp_path.parents[:2]):
+        folder.chmod(folder.stat().st_mode | 0o755)
+
+    def record(*options, prefix=()):
+        done = profctl("record", "--json", "--bus", "private", "--force", "--no-symbols", "-o", tmp_path / "x.cap", *options, prefix=prefix)
+        output = json.loads(done.stdout.splitlines()[-1])
+        schema.check(profctl, "record", output)
+        return output["data"]["off_cpu"], done.stderr
+
+    found, said = record("--", "sleep", "0.3")
+    assert found["recorded"] == "full" and found["copied_ns"] + found["late_ns"] > 0.25e9
+    assert re.search(r"^Threads waited [\d.]+ m?s; [\d.]+ % of that has a stack \([\d.]+ % raced, [\d.]+ % none\)\.$", said, re.M)
+    found, said = record("--system", "-d", "0.2")
+    assert found["recorded"] == "none" and "(--off-cpu records it)" in said
+    found, said = record("--", "sleep", "0.5", prefix=["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups"])
+    assert found["recorded"] == "own" and found["late_ns"] > 0 and "short waits need root" in said
+
+
+def test_absent(profctl, profcapture, program, tmp_path):
+    """Without the option, the message says how to record it."""
+    capture = tmp_path / "none.cap"
+    profctl("record", "-q", "--no-off-cpu", "-o", capture, "--", "sleep", "0.1")
+    done = profcapture("report", capture, "--metric", "off-cpu", check=6)
+    assert "--off-cpu" in done.stderr
+    assert rows(profcapture, capture, "wait") == []
+    done = profctl("record", "--off-cpu", "--no-off-cpu", "--", "true", check=2)
+    assert "exclude" in done.stderr

@@ -1,0 +1,290 @@
+/* SPDX-License-Identifier: BSD-2-Clause-Patent */
+/*
+ * Checks of daemon/engine/perf/waits.c: rows, their order, and whose stack a wait gets.
+ */
+#include "arch/regs.h"
+#include "daemon/engine/perf/waits.h"
+#include "tests/unit/engine.h"
+
+#define USER ((uint64_t)PERF_CONTEXT_USER)
+
+struct stage {
+	struct parts parts;
+	struct waits waits;
+	struct thread *threads[2];
+};
+
+static void stage_init(struct stage *stage)
+{
+	struct image_key key = { .path = "/bin/x", .path_bytes = 6, .inode = 5 };
+	struct process *process;
+
+	parts_init(&stage->parts);
+	waits_init(&stage->waits, &stage->parts.samples);
+	for (int i = 0; i < 2; i++)
+		stage->threads[i] = tasks_found(&stage->parts.tasks, 10, 10 + i, 1);
+	process = stage->threads[0]->process;
+	process->maps_known = true;
+	maps_insert(&process->maps,
+		    &(struct mapping){ .start = 0x400000,
+				       .end = 0x402000,
+				       .image = images_of_mapping(&stage->parts.images, &key) });
+}
+
+static void stage_done(struct stage *stage)
+{
+	waits_done(&stage->waits);
+	parts_done(&stage->parts);
+}
+
+static void leave(struct stage *stage, int thread, uint64_t pc, uint64_t sp, uint64_t time_ns)
+{
+	const struct regs *regs = regs_get(REGS_NATIVE);
+	uint64_t registers[64] = { 0 };
+	const struct record record = { .sleep = { .state = 1, .registers = registers } };
+
+	registers[regs_sleep_position(regs, regs->perf_pc_bit)] = pc;
+	registers[regs_sleep_position(regs, regs->perf_sp_bit)] = sp;
+	registers[regs_sleep_position(regs, regs->perf_argument_bit)] = 0x77;
+	waits_sleep(&stage->waits, stage->threads[thread], &record);
+	waits_begin(&stage->waits, stage->threads[thread], 1, time_ns);
+}
+
+static void copy(struct stage *stage, int thread, uint64_t pc)
+{
+	const uint64_t ips[] = { USER, pc, 0x400020 };
+	struct bytes bytes = { .length = 0 };
+	struct record record;
+
+	put_sample(&bytes, PERF_RECORD_MISC_KERNEL, 10, 10 + thread, 5000, ips, 3);
+	REQUIRE(record_parse((const void *)bytes.data, 0, &record));
+	waits_copy(&stage->waits, stage->threads[thread], &record);
+}
+
+static uint64_t row(const struct stage *stage, uint16_t column, size_t i)
+{
+	return number_of(&stage->parts, PROF_TABLE_WAIT, column, i);
+}
+
+static void test_rows(void)
+{
+	struct stage stage;
+
+	stage_init(&stage);
+	copy(&stage, 0, 0x400010);
+	leave(&stage, 0, 0x400010, 0x7000, 5000);
+	waits_end(&stage.waits, stage.threads[0], 5600);
+	/* preempted after all */
+	copy(&stage, 0, 0x400010);
+	waits_drop(&stage.waits, stage.threads[0]);
+	waits_end(&stage.waits, stage.threads[0], 6000);
+	/* sleeps at the end */
+	leave(&stage, 1, 0x400010, 0x7000, 7000);
+	waits_end_all(&stage.waits, 7500);
+	parts_finish(&stage.parts);
+	REQUIRE(CHECK_INT(rows_of(&stage.parts, PROF_TABLE_WAIT), 2));
+	CHECK_INT(row(&stage, PROF_WAIT_TIME, 0), 5600);
+	CHECK_INT(row(&stage, PROF_WAIT_DURATION, 0), 600);
+	CHECK_INT(row(&stage, PROF_WAIT_CPU, 0), 1);
+	CHECK_INT(row(&stage, PROF_WAIT_STATE, 0), PROF_WAIT_SLEEPING);
+	CHECK_INT(row(&stage, PROF_WAIT_STACK_SOURCE, 0), PROF_STACK_COPIED);
+	CHECK_INT(row(&stage, PROF_WAIT_ARGUMENT, 0), 0x77);
+	CHECK(row(&stage, PROF_WAIT_STACK, 0) != 0);
+	CHECK_INT(row(&stage, PROF_WAIT_DURATION, 1), 500);
+	CHECK_INT(row(&stage, PROF_WAIT_STACK_SOURCE, 1), PROF_STACK_NONE);
+	stage_done(&stage);
+}
+
+static void test_order(void)
+{
+	struct stage stage;
+
+	stage_init(&stage);
+	leave(&stage, 0, 0x400010, 0x7000, 5000);
+	leave(&stage, 1, 0x400010, 0x8000, 5100);
+	waits_end(&stage.waits, stage.threads[1], 5200);
+	waits_end(&stage.waits, stage.threads[0], 5300);
+	parts_finish(&stage.parts);
+	REQUIRE(CHECK_INT(rows_of(&stage.parts, PROF_TABLE_WAIT), 2));
+	CHECK_INT(row(&stage, PROF_WAIT_DURATION, 0), 100);
+	CHECK_INT(row(&stage, PROF_WAIT_DURATION, 1), 300);
+	stage_done(&stage);
+}
+
+static void test_shared(void)
+{
+	static const struct {
+		int thread;
+		uint64_t pc, sp;
+		enum prof_stack_source source;
+	} cases[] = {
+		{ 0, 0x400010, 0x7000, PROF_STACK_SHARED },
+		{ 0, 0x400010, 0x7008, PROF_STACK_NONE },
+		{ 0, 0x400011, 0x7000, PROF_STACK_NONE },
+		{ 1, 0x400010, 0x7000, PROF_STACK_NONE },
+	};
+	struct stage stage;
+
+	stage_init(&stage);
+	copy(&stage, 0, 0x400010);
+	leave(&stage, 0, 0x400010, 0x7000, 5000);
+	waits_end(&stage.waits, stage.threads[0], 5100);
+	for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
+		leave(&stage, cases[i].thread, cases[i].pc, cases[i].sp, 6000 + 100 * i);
+		waits_end(&stage.waits, stage.threads[cases[i].thread], 6050 + 100 * i);
+	}
+	parts_finish(&stage.parts);
+	REQUIRE(CHECK_INT(rows_of(&stage.parts, PROF_TABLE_WAIT), 1 + ARRAY_SIZE(cases)));
+	for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
+		CHECK_INT(row(&stage, PROF_WAIT_STACK_SOURCE, 1 + i), cases[i].source);
+		CHECK_INT(row(&stage, PROF_WAIT_STACK, 1 + i),
+			  cases[i].source == PROF_STACK_SHARED ? row(&stage, PROF_WAIT_STACK, 0)
+							       : 0);
+	}
+	stage_done(&stage);
+}
+
+/* Puts a snapshot with the stack of thread 0. */
+static size_t put_stack(uint8_t *bytes, uint64_t time_ns, uint64_t done_ns, uint64_t pc)
+{
+	struct snapshot_record record = { .kind = SNAPSHOT_STACK,
+					  .length = sizeof(struct snapshot_stack) + 64,
+					  .pid = 10,
+					  .tid = 10,
+					  .time_ns = time_ns };
+	const struct snapshot_stack stack = { .done_ns = done_ns,
+					      .pc = pc,
+					      .sp = 0x7000,
+					      .bytes = 64,
+					      .syscall = "read",
+					      .object = "pipe:[1]" };
+	struct snapshot_record end = { .kind = SNAPSHOT_END };
+
+	memcpy(bytes, &record, sizeof(record));
+	memcpy(bytes + sizeof(record), &stack, sizeof(stack));
+	bytes += sizeof(record) + sizeof(stack) + 64;
+	end.time_ns = done_ns;
+	memcpy(bytes, &end, sizeof(end));
+	return sizeof(record) + sizeof(stack) + 64 + sizeof(end);
+}
+
+/* A stack that was read is used only if the thread slept from before until after. */
+static void test_late(void)
+{
+	static const struct {
+		uint64_t time_ns, done_ns, pc, end_ns;
+		enum prof_stack_source source;
+	} cases[] = {
+		{ 6000, 6100, 0x400010, 0, PROF_STACK_LATE },
+		{ 6000, 6100, 0x400010, 6200, PROF_STACK_LATE },
+		{ 6000, 6100, 0x400010, 6050, PROF_STACK_RACED },
+		{ 6000, 6100, 0x400010, 6100, PROF_STACK_RACED },
+		{ 4000, 6100, 0x400010, 0, PROF_STACK_NONE },
+		{ 6000, 6100, 0x400011, 0, PROF_STACK_NONE },
+	};
+	uint8_t bytes[1024] = { 0 };
+
+	for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
+		struct unwind_tables *tables = unwind_tables_new(NULL);
+		int32_t tids[WAITS_MAX_REQUESTED];
+		struct stage stage;
+
+		stage_init(&stage);
+		samples_unwind(&stage.parts.samples, tables, 4096);
+		leave(&stage, 0, 0x400010, 0x7000, 5000);
+		CHECK_INT(waits_request(&stage.waits, 5500, 1000, tids), 0);
+		REQUIRE(CHECK_INT(waits_request(&stage.waits, 6000, 1000, tids), 1));
+		CHECK_INT(tids[0], 10);
+		CHECK_INT(waits_request(&stage.waits, 6000, 1000, tids), 0);
+		if (cases[i].end_ns)
+			waits_end(&stage.waits, stage.threads[0], cases[i].end_ns);
+		waits_receive(&stage.waits, bytes,
+			      put_stack(bytes, cases[i].time_ns, cases[i].done_ns, cases[i].pc));
+		waits_end_all(&stage.waits, 9000);
+		sample_queue_run(&stage.parts.samples.queue, UINT64_MAX);
+		parts_finish(&stage.parts);
+		REQUIRE(CHECK_INT(rows_of(&stage.parts, PROF_TABLE_WAIT), 1));
+		CHECK_INT(row(&stage, PROF_WAIT_STACK_SOURCE, 0), cases[i].source);
+		CHECK((row(&stage, PROF_WAIT_OBJECT, 0) != 0) ==
+		      (cases[i].source == PROF_STACK_LATE));
+		CHECK_INT(stage.waits.slept_ns[cases[i].source],
+			  (cases[i].end_ns ? cases[i].end_ns : 9000) - 5000);
+		stage_done(&stage);
+		unwind_tables_free(tables);
+	}
+}
+
+/* Another thread of the process is not read soon after a reading that took 2 ms. */
+static void test_pause(void)
+{
+	struct unwind_tables *tables = unwind_tables_new(NULL);
+	int32_t tids[WAITS_MAX_REQUESTED];
+	uint8_t bytes[1024] = { 0 };
+	struct stage stage;
+
+	stage_init(&stage);
+	samples_unwind(&stage.parts.samples, tables, 4096);
+	leave(&stage, 0, 0x400010, 0x7000, 5000);
+	REQUIRE(CHECK_INT(waits_request(&stage.waits, 6000, 1000, tids), 1));
+	waits_receive(&stage.waits, bytes, put_stack(bytes, 6000, 2006000, 0x400010));
+	leave(&stage, 1, 0x400010, 0x8000, 2000000);
+	CHECK_INT(waits_request(&stage.waits, 200000000, 1000, tids), 0);
+	CHECK_INT(waits_request(&stage.waits, 203000000, 1000, tids), 1);
+	waits_give_up(&stage.waits);
+	waits_end_all(&stage.waits, 300000000);
+	sample_queue_run(&stage.parts.samples.queue, UINT64_MAX);
+	parts_finish(&stage.parts);
+	CHECK_INT(rows_of(&stage.parts, PROF_TABLE_WAIT), 2);
+	stage_done(&stage);
+	unwind_tables_free(tables);
+}
+
+/* A wait that ends between a sample and its walk notes in the mappings that they have a row. */
+static void test_mappings(void)
+{
+	struct unwind_tables *tables = unwind_tables_new(NULL);
+	int32_t tids[WAITS_MAX_REQUESTED];
+	uint64_t registers[64] = { 0 };
+	uint8_t bytes[1024] = { 0 };
+	struct stage stage;
+	const struct record sampled = { .kind = RECORD_SAMPLE,
+					.cpumode = PERF_RECORD_MISC_USER,
+					.pid = 10,
+					.tid = 11,
+					.time_ns = 7000,
+					.sample = { .ip = 0x400010,
+						    .registers = registers,
+						    .stack = bytes,
+						    .stack_bytes = 64 } };
+
+	registers[regs_get(REGS_NATIVE)->perf_pc] = 0x400010;
+	stage_init(&stage);
+	samples_unwind(&stage.parts.samples, tables, 4096);
+	leave(&stage, 0, 0x400010, 0x7000, 5000);
+	REQUIRE(CHECK_INT(waits_request(&stage.waits, 6000, 1000, tids), 1));
+	waits_receive(&stage.waits, bytes, put_stack(bytes, 6000, 6100, 0x400010));
+	sample_queue_run(&stage.parts.samples.queue, UINT64_MAX);
+	waits_copy(&stage.waits, stage.threads[1], &sampled);
+	leave(&stage, 1, 0x400010, 0x8000, 6500);
+	waits_end(&stage.waits, stage.threads[0], 7000);
+	CHECK_INT(stage.parts.samples.n_pending, 1);
+	CHECK_INT(stage.parts.samples.jobs[0].maps->mappings[0].start, 0x400000);
+	samples_finalize(&stage.parts.samples);
+	waits_end_all(&stage.waits, 9000);
+	sample_queue_run(&stage.parts.samples.queue, UINT64_MAX);
+	parts_finish(&stage.parts);
+	CHECK_INT(rows_of(&stage.parts, PROF_TABLE_WAIT), 2);
+	stage_done(&stage);
+	unwind_tables_free(tables);
+}
+
+int main(void)
+{
+	RUN(test_rows);
+	RUN(test_order);
+	RUN(test_shared);
+	RUN(test_late);
+	RUN(test_pause);
+	RUN(test_mappings);
+	return test_end();
+}

@@ -1,0 +1,233 @@
+/* SPDX-License-Identifier: BSD-2-Clause-Patent */
+#include "tools/profile/wait-causes.h"
+
+#include <string.h>
+
+const char *const wait_cause_names[] = { "futex",   "file", "network", "timer",   "pipe", "fault",
+					 "process", "poll", "other",   "unknown", NULL };
+
+struct known {
+	const char *name;
+	enum wait_cause cause;
+	const char *call; /* NULL: `name` */
+};
+
+/* Sorted by name. System calls are without the kernel's prefix, and the C library's functions,
+ * which often have their names, without leading underscores. */
+static const struct known table[] = {
+	{ "accept", WAIT_NETWORK, NULL },
+	{ "accept4", WAIT_NETWORK, NULL },
+	{ "anon_pipe_read", WAIT_PIPE, "pipe" },
+	{ "anon_pipe_write", WAIT_PIPE, "pipe" },
+	{ "asm_exc_page_fault", WAIT_FAULT, "page fault" },
+	{ "clock_nanosleep", WAIT_TIMER, "timer" },
+	{ "close", WAIT_FILE, NULL },
+	{ "connect", WAIT_NETWORK, NULL },
+	{ "copy_file_range", WAIT_FILE, NULL },
+	{ "do_mem_abort", WAIT_FAULT, "page fault" },
+	{ "epoll_pwait", WAIT_POLL, "epoll" },
+	{ "epoll_pwait2", WAIT_POLL, "epoll" },
+	{ "epoll_wait", WAIT_POLL, "epoll" },
+	{ "exc_page_fault", WAIT_FAULT, "page fault" },
+	{ "execve", WAIT_FILE, NULL },
+	{ "fallocate", WAIT_FILE, NULL },
+	{ "fdatasync", WAIT_FILE, NULL },
+	{ "fsync", WAIT_FILE, NULL },
+	{ "ftruncate", WAIT_FILE, NULL },
+	{ "futex", WAIT_FUTEX, NULL },
+	{ "futex_abstimed_wait_common", WAIT_FUTEX, "futex" },
+	{ "futex_waitv", WAIT_FUTEX, "futex" },
+	{ "getdents64", WAIT_FILE, NULL },
+	{ "io_getevents", WAIT_FILE, NULL },
+	{ "io_uring_enter", WAIT_FILE, NULL },
+	{ "lll_lock_wait", WAIT_FUTEX, "futex" },
+	{ "lll_lock_wait_private", WAIT_FUTEX, "futex" },
+	{ "mkdir", WAIT_FILE, NULL },
+	{ "msync", WAIT_FILE, NULL },
+	{ "n_tty_read", WAIT_OTHER, "terminal" },
+	{ "nanosleep", WAIT_TIMER, "timer" },
+	{ "newfstatat", WAIT_FILE, "stat" },
+	{ "open", WAIT_FILE, NULL },
+	{ "openat", WAIT_FILE, "open" },
+	{ "pause", WAIT_OTHER, "signal" },
+	{ "pipe_read", WAIT_PIPE, "pipe" },
+	{ "pipe_write", WAIT_PIPE, "pipe" },
+	{ "poll", WAIT_POLL, NULL },
+	{ "ppoll", WAIT_POLL, "poll" },
+	{ "pread64", WAIT_FILE, "read" },
+	{ "preadv", WAIT_FILE, "read" },
+	{ "pselect6", WAIT_POLL, "select" },
+	{ "pwrite64", WAIT_FILE, "write" },
+	{ "pwritev", WAIT_FILE, "write" },
+	{ "read", WAIT_FILE, NULL },
+	{ "readlink", WAIT_FILE, NULL },
+	{ "readv", WAIT_FILE, "read" },
+	{ "recv", WAIT_NETWORK, NULL },
+	{ "recvfrom", WAIT_NETWORK, "recv" },
+	{ "recvmmsg", WAIT_NETWORK, "recv" },
+	{ "recvmsg", WAIT_NETWORK, "recv" },
+	{ "rename", WAIT_FILE, NULL },
+	{ "renameat2", WAIT_FILE, "rename" },
+	{ "rt_sigsuspend", WAIT_OTHER, "signal" },
+	{ "rt_sigtimedwait", WAIT_OTHER, "signal" },
+	{ "select", WAIT_POLL, NULL },
+	{ "send", WAIT_NETWORK, NULL },
+	{ "sendfile64", WAIT_FILE, "sendfile" },
+	{ "sendmmsg", WAIT_NETWORK, "send" },
+	{ "sendmsg", WAIT_NETWORK, "send" },
+	{ "sendto", WAIT_NETWORK, "send" },
+	{ "sock_read_iter", WAIT_NETWORK, "read of a socket" },
+	{ "sock_write_iter", WAIT_NETWORK, "write to a socket" },
+	{ "sync", WAIT_FILE, NULL },
+	{ "sync_file_range", WAIT_FILE, NULL },
+	{ "syncfs", WAIT_FILE, NULL },
+	{ "truncate", WAIT_FILE, NULL },
+	{ "tty_read", WAIT_OTHER, "terminal" },
+	{ "unlink", WAIT_FILE, NULL },
+	{ "unlinkat", WAIT_FILE, "unlink" },
+	{ "userfaultfd_read", WAIT_OTHER, "userfaultfd" },
+	{ "vfork", WAIT_PROCESS, NULL },
+	{ "wait4", WAIT_PROCESS, "wait" },
+	{ "wait_for_vfork_done", WAIT_PROCESS, "vfork" },
+	{ "waitid", WAIT_PROCESS, "wait" },
+	{ "write", WAIT_FILE, NULL },
+	{ "writev", WAIT_FILE, "write" },
+};
+
+static int compare_known(const void *key, const void *member)
+{
+	return strcmp(key, ((const struct known *)member)->name);
+}
+
+enum wait_cause wait_cause_of(const char *name, const char **ret_call)
+{
+	static const char *const prefixes[] = { "__x64_sys_", "__arm64_sys_", "__riscv_sys_",
+						"__do_sys_",  "__se_sys_",    "__ia32_sys_",
+						"__libc_",    "__GI_",        "sys_",
+						NULL };
+	const struct known *known;
+
+	for (size_t i = 0; prefixes[i]; i++) {
+		if (!g_str_has_prefix(name, prefixes[i]))
+			continue;
+		name += strlen(prefixes[i]);
+		break;
+	}
+	name += strspn(name, "_");
+	known = bsearch(name, table, ARRAY_SIZE(table), sizeof(table[0]), compare_known);
+	*ret_call = known ? (known->call ? known->call : known->name) : NULL;
+	return known ? known->cause : WAIT_UNKNOWN;
+}
+
+/* ---- places ---------------------------------------------------------------------------------- */
+
+static guint hash_place(gconstpointer key)
+{
+	const struct wait_place *place = key;
+
+	return g_direct_hash(place->call) * 31 + place->function;
+}
+
+static gboolean equal_places(gconstpointer left, gconstpointer right)
+{
+	const struct wait_place *a = left, *b = right;
+
+	return a->function == b->function && a->cause == b->cause && a->call == b->call;
+}
+
+static void add(struct wait_places *places, const struct wait_place *key, struct amount amount)
+{
+	struct wait_place *place;
+
+	if (!places->all)
+		places->all = g_hash_table_new_full(hash_place, equal_places, g_free, NULL);
+	place = g_hash_table_lookup(places->all, key);
+	if (!place) {
+		place = g_memdup2(key, sizeof(*key));
+		g_hash_table_add(places->all, place);
+	}
+	place->weight += amount.weight;
+	place->n += amount.samples;
+}
+
+void wait_places_add_unknown(struct wait_places *places, struct amount amount)
+{
+	static const struct wait_place unknown = { .function = FUNCTION_NO_STACK,
+						   .cause = WAIT_UNKNOWN };
+
+	add(places, &unknown, amount);
+}
+
+void wait_places_count(struct wait_places *places, const struct functions *functions,
+		       const struct stacks *stacks)
+{
+	/* by node: what is known of the stack that ends there */
+	g_autofree struct wait_place *known = g_new0(struct wait_place, stacks->n);
+
+	for (size_t i = 0; i < stacks->n; i++) {
+		uint32_t row = stacks->order[i], parent = stacks->parent[row];
+		uint32_t function = functions_whole(functions, stacks->entity[row]);
+		const struct function *f = functions_at(functions, function);
+		enum code_origin origin;
+		enum wait_cause cause;
+		const char *call;
+
+		known[row] = parent == STACKS_NO_ROW
+				     ? (struct wait_place){ .function = FUNCTION_NO_STACK,
+							    .cause = WAIT_UNKNOWN }
+				     : known[parent];
+		if (stacks->total[row].samples == 0)
+			continue;
+		origin = function > FUNCTION_LOST ? code_origin_of(functions, function)
+						  : CODE_ORIGIN_UNKNOWN;
+		if (origin == CODE_ORIGIN_OWN)
+			known[row].function = function;
+		if (origin == CODE_ORIGIN_KERNEL || origin == CODE_ORIGIN_LIBC) {
+			cause = wait_cause_of(f->raw_name ? f->raw_name : f->name, &call);
+			/* Only the kernel's functions tell what kind of file it is. */
+			if (origin == CODE_ORIGIN_LIBC && cause == WAIT_FILE &&
+			    (strcmp(call, "read") == 0 || strcmp(call, "write") == 0))
+				cause = WAIT_OTHER;
+			if (cause != WAIT_UNKNOWN) {
+				known[row].cause = cause;
+				known[row].call = call;
+			} else if (origin == CODE_ORIGIN_KERNEL &&
+				   known[row].cause == WAIT_UNKNOWN) {
+				known[row].cause = WAIT_OTHER;
+			}
+		}
+		if (stacks->self[row].samples)
+			add(places, &known[row], stacks->self[row]);
+	}
+}
+
+void wait_places_done(struct wait_places *places)
+{
+	g_clear_pointer(&places->all, g_hash_table_unref);
+}
+
+static gint compare_places(gconstpointer left, gconstpointer right)
+{
+	const struct wait_place *a = left, *b = right;
+
+	if (a->weight != b->weight)
+		return a->weight > b->weight ? -1 : 1;
+	if (a->function != b->function)
+		return a->function < b->function ? -1 : 1;
+	return g_strcmp0(a->call, b->call);
+}
+
+GArray *wait_places_rows(const struct wait_places *places)
+{
+	GArray *rows = g_array_new(FALSE, FALSE, sizeof(struct wait_place));
+	GHashTableIter iter;
+	gpointer place;
+
+	if (!places->all)
+		return rows;
+	g_hash_table_iter_init(&iter, places->all);
+	while (g_hash_table_iter_next(&iter, &place, NULL))
+		g_array_append_vals(rows, place, 1);
+	g_array_sort(rows, compare_places);
+	return rows;
+}

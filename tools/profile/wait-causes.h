@@ -1,0 +1,51 @@
+/* SPDX-License-Identifier: BSD-2-Clause-Patent */
+/*
+ * Wait-causes - tells from a stack what its thread waits for, and charges the time to the program's
+ * own functions
+ *
+ * The innermost function of a known name decides: one of the kernel, or of the C library if the
+ * kernel's part was not recorded.
+ */
+#pragma once
+
+#include "tools/profile/code-origin.h"
+
+enum wait_cause {
+	WAIT_FUTEX,
+	WAIT_FILE,
+	WAIT_NETWORK,
+	WAIT_TIMER,
+	WAIT_PIPE,
+	WAIT_FAULT,
+	WAIT_PROCESS,
+	WAIT_POLL, /* for one of several descriptors */
+	WAIT_OTHER,
+	WAIT_UNKNOWN, /* the stack is unknown, or has no known name */
+	WAIT_CAUSES
+};
+extern const char *const wait_cause_names[];
+
+/* Stacks of one cause below one own function. */
+struct wait_place {
+	uint32_t function; /* FUNCTION_NO_STACK: none */
+	enum wait_cause cause;
+	const char *call; /* name of the system call or of the cause; static */
+	uint64_t weight;
+	uint64_t n;
+};
+
+struct wait_places {
+	GHashTable *all; /* struct wait_place by itself */
+};
+
+/* Returns the cause that a function's name tells, or WAIT_UNKNOWN. *ret_call: a static text. */
+enum wait_cause wait_cause_of(const char *name, const char **ret_call);
+/* Counts each stack. Must be called for each epoch, after stacks_settle() with functions as
+ * entities. The first call allocates. */
+void wait_places_count(struct wait_places *places, const struct functions *functions,
+		       const struct stacks *stacks);
+/* Counts waits without a stack. */
+void wait_places_add_unknown(struct wait_places *places, struct amount amount);
+void wait_places_done(struct wait_places *places);
+/* Returns struct wait_place, greatest weight first. Unref it. */
+GArray *wait_places_rows(const struct wait_places *places) MUST_CHECK;
