@@ -632,7 +632,7 @@ static void test_threads(void)
 		void *rows;
 
 		pthread_join(threads[i], &rows);
-		CHECK_INT((uintptr_t)rows, 26 * ROWS);
+		CHECK_INT((uintptr_t)rows, 27 * ROWS);
 	}
 	prof_reader_free(reader);
 	close(fd);
