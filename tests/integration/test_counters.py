@@ -141,7 +141,7 @@ def test_counters_of_the_process(recorded):
     assert PAGES <= growth["process/minor faults"] < PAGES + 1500
     assert found["process/threads"]["min"] == 1 and found["process/threads"]["max"] == THREADS + 1
     files = found["process/open files"]
-    assert files["max"] - files["first"] == FILES + 2
+    assert files["max"] - files["first"] in (FILES + 1, FILES + 2), "at first, the loader may have a library open"
     assert found["memory/rss"]["max"] >= PAGES * 4096
 
 
