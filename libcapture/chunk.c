@@ -412,6 +412,7 @@ static int decode_nulls(struct chunk_decoder *decoder, struct chunk_column *colu
 {
 	int r = array_reserve(&column->nulls, &column->nulls_capacity, rows, 1);
 
+	column->same = 0; /* because `offsets` changes */
 	if (!r)
 		r = array_reserve(&column->offsets, &column->offsets_capacity, rows + 1,
 				  sizeof(uint64_t));

@@ -132,7 +132,7 @@ static bool fail_tracepoint(const struct event_dirs *dirs, const char *system, c
 				   nearest_system, nearest);
 	return broker_fail(error, BROKER_ERROR_INVALID_OPTION,
 			   "unknown event \"%s\": the kernel has no such tracepoint "
-			   "(`perf list tracepoint` shows all)",
+			   "(`profctl list tracepoint` shows all)",
 			   text);
 }
 

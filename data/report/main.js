@@ -5,7 +5,7 @@ import { load } from './data.js';
 import { aggregate, GROUPS, liveHeap, matchingSum, stacksOf } from './profile.js';
 import { byId, el, fill, paper } from './dom.js';
 import { bytes, count, duration, percent, significant } from './format.js';
-import { command, comparesAll, comparison, onChange, onGrid, range, restore, setDefaults, spanOf, state, undo, update } from './state.js';
+import { command, comparesAll, comparison, cpuTitle, onChange, onGrid, range, restore, setDefaults, spanOf, state, undo, update } from './state.js';
 import { drawTimeline, listenTimeline, moveRange, scaleRange, zoomLevel, zoomToRange } from './timeline.js';
 import { flamePanel, layOut } from './flame.js';
 import { butterfly, changesTable, functionsPanel, functionTable } from './functions.js';
@@ -251,6 +251,7 @@ const start = async () => {
 	restore(location.hash, data);
 	for (const key of ['range', 'base', 'view']) state[key] &&= onGrid(state[key]);
 	if (!TABS[state.tab]) state.tab = 'flame';
+	MEASURES.cpu.title = cpuTitle(data);
 	if (!MEASURES[state.measure] || !has(state.measure)) state.measure = has('cpu') || !has('alloc') ? 'cpu' : 'live';
 	if (!GROUPS.includes(state.group)) state.group = 'merged';
 	onChange(render);

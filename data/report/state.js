@@ -24,6 +24,9 @@ export const state = {
 	open: new Set(),
 };
 
+// What samples stand for.
+export const cpuTitle = (data) => ({ 'off-cpu': 'Waiting time', wall: 'Wall time' })[data.capture.metric] || 'CPU time';
+
 const KEPT = ['tab', 'measure', 'group', 'range', 'base', 'view', 'thread', 'fn', 'inverted', 'sort', 'search', 'mark'];
 const past = [];
 let redraw = () => {};
@@ -131,6 +134,7 @@ const commandOf = (file, range, whole) => {
 	const { data } = state, memory = state.measure !== 'cpu';
 	const words = ['profcapture', memory ? 'memory' : 'report', file];
 	if (memory && state.measure === 'live') words.push('--leaks');
+	if (!memory && data.capture.metric) words.push('--metric', data.capture.metric);
 	if (!memory && state.tab === 'tree') words.push(state.inverted ? '--inverted' : '--tree');
 	if (!whole) words.push('--from', `${(range[0] / 1e9).toFixed(9)}s`, '--to', `${((range[1] - 1) / 1e9).toFixed(9)}s`);
 	if (state.thread !== null) words.push('--tid', data.threads[state.thread].tid);

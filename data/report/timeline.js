@@ -7,7 +7,7 @@ import { lowerBound, KINDS } from './data.js';
 import { laneSums, threadWeights } from './profile.js';
 import { byId, color, el, fill, fontFamily, hideTip, rem, showTip, sizeCanvas } from './dom.js';
 import { bytes, count, duration, significant, tickStep } from './format.js';
-import { onGrid, range, sideName, spanOf, state, threadChanges, timeOf, update, view } from './state.js';
+import { cpuTitle, onGrid, range, sideName, spanOf, state, threadChanges, timeOf, update, view } from './state.js';
 
 const layout = { rows: [], gutter: 0, width: 0, height: 0 };
 const MOST_MARK_ROWS = 12;
@@ -91,7 +91,7 @@ const drawHeat = (g, row, c) => {
 		const bin = Math.floor((s.time[i] * unit - from) / width);
 		if (bin >= 0 && bin < bins.length) bins[bin] += s.weight[i];
 	}
-	const full = data.capture.is_time ? width * Math.max(1, data.capture.cpus) : Math.max(1, ...bins);
+	const full = data.capture.is_time && !data.capture.metric ? width * Math.max(1, data.capture.cpus) : Math.max(1, ...bins);
 	const shades = Array.from({ length: 33 }, (_, i) => (i <= 16 ? mix(c.heat0, c.heat1, i / 16) : mix(c.heat1, c.heat2, (i - 16) / 16)));
 	for (let x = 0; x < columns; x++) {
 		for (let k = 0; k < parts; k++) {
@@ -296,7 +296,7 @@ const rangeOf = (times, from, to) => [lowerBound(times, from), lowerBound(times,
 const numberOf = (row) => {
 	const { data } = state, [from, to] = range();
 	if (row.kind === 'heat') {
-		if (!data.capture.is_time) return '';
+		if (!data.capture.is_time || data.capture.metric) return '';
 		const sum = data.lanes.reduce((all, lane) => all + laneRun(lane), 0);
 		return `${significant(sum / (to - from))} of ${data.capture.cpus} CPUs`;
 	}
@@ -445,7 +445,7 @@ const drawBusiest = () => {
 	const busiest = Array.from(sums, (sum, i) => [sum, i]).filter(([sum]) => sum > 0).sort((a, b) => b[0] - a[0] || a[1] - b[1]).slice(0, 10);
 	fill(byId('busiest-table'),
 		el('caption', {}, `The busiest of ${parts} equal parts of the range`),
-		el('tr', {}, ['From', 'To', data.capture.is_time ? 'CPU time' : 'Weight'].map((title) => el('th', { scope: 'col' }, title))),
+		el('tr', {}, ['From', 'To', data.capture.is_time ? cpuTitle(data) : 'Weight'].map((title) => el('th', { scope: 'col' }, title))),
 		...busiest.map(([sum, i]) => el('tr', {}, [timeOf(from + i * width, to - from), timeOf(from + (i + 1) * width, to - from), data.capture.is_time ? duration(sum) : count(sum)].map((text) => el('td', {}, text)))));
 };
 

@@ -183,7 +183,7 @@ def test_what_cannot_be_read_is_said_once(profcapture, recorded):
         if not Path(path).exists():
             assert group in absent
     text = profcapture("counters", capture).stdout
-    assert text.count("Could not be read where this was recorded: ") == len(missing)
+    assert text.count("These groups of counters could not be read: ") == len(missing)
 
 
 def test_lists(profctl, profcapture, capture):

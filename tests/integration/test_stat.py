@@ -152,7 +152,7 @@ def test_bad_files(profctl, load, tmp_path):
         path = tmp_path / name
         path.write_text(text)
         for option in "--compare", "--save":
-            assert "was not written by 'profctl stat --save'" in profctl("stat", option, path, "--", "touch", ran, check=3).stderr
+            assert "'profctl stat --save'" in profctl("stat", option, path, "--", "touch", ran, check=3).stderr
         assert path.read_text() == text and not ran.exists()
     assert "No such file" in profctl("stat", "--compare", tmp_path / "none", "--", "touch", ran, check=1).stderr
     hostile = tmp_path / "hostile"

@@ -482,7 +482,7 @@ static void print_verdict(const void *data, struct out *out)
 	if (missing) {
 		g_autofree char *shown = text_escape(missing);
 
-		out_printf(out, _("Could not be read where this was recorded: %s.\n"), shown);
+		out_printf(out, _("These groups of counters could not be read: %s.\n"), shown);
 	}
 	if (counters->timeline)
 		return;

@@ -415,7 +415,9 @@ static void write_head(const struct diff *diff, struct json *json)
 	g_autofree char *by_mark = diff->mark ? g_strconcat("mark:", diff->mark, NULL) : NULL;
 
 	json_string(json, "normalised_by", by_mark ? by_mark : norms[diff->norm]);
-	json_string(json, "metric", metrics[diff->measure]);
+	json_string(json, "metric",
+		    diff->options.metric == READER_CPU ? metrics[diff->measure]
+						       : reader_metrics[diff->options.metric]);
 	json_string(json, "unit", diff->unit);
 	if (diff->measure == DIFF_SAMPLES)
 		json_string(json, "event", profile_event_name(&diff_run_at(diff, 0)->profile));
@@ -944,6 +946,7 @@ bool diff_each_sentence(const struct reader *select, const struct frame_filters 
 				   .cpus = select->cpus ? g_array_ref(select->cpus) : NULL,
 				   .comms = select->comms ? g_ptr_array_ref(select->comms) : NULL,
 				   .event = select->event,
+				   .metric = select->metric,
 				   .redacts = select->redacts,
 				   .judges_damage = true };
 	memcpy(verb.diff.filters.pattern, filters->pattern, sizeof(filters->pattern));

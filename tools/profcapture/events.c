@@ -327,6 +327,31 @@ static void end_segment(struct events_verb *verb)
 	g_hash_table_remove_all(verb->open);
 }
 
+static bool has_fixed_period(const struct sampled_event *event)
+{
+	return !sampled_event_is_clock(event) && !event->frequency;
+}
+
+/* The event that is shown, and those that begin or end its intervals. */
+static bool concerns_only(const struct events_verb *verb, uint32_t event)
+{
+	return verb->only == SAMPLED_NO_EVENT || event == verb->only ||
+	       g_array_index(verb->begins, uint32_t, event) == verb->only ||
+	       g_array_index(verb->ends, uint32_t, event) == verb->only ||
+	       g_array_index(verb->ends, uint32_t, verb->only) == event;
+}
+
+/* Intervals begin and end in one thread. The idle thread is one for each CPU. Returns 0 if the
+ * thread is not known. */
+static uint64_t where_it_runs(struct names_epoch *epoch, uint32_t thread, uint64_t cpu)
+{
+	if (thread <= NAMES_LOST)
+		return 0;
+	if (names_thread_at(epoch->names, thread)->tid == 0)
+		return UINT64_C(1) << 31 | (cpu & INT32_MAX);
+	return thread;
+}
+
 static bool add_batch(struct names_epoch *epoch, const struct prof_batch *batch, void *data,
 		      GError **error)
 {
@@ -345,13 +370,14 @@ static bool add_batch(struct names_epoch *epoch, const struct prof_batch *batch,
 		struct event_series *series = NULL;
 		bool counts;
 		int64_t time_ns;
+		uint64_t where;
 
 		if (event == SAMPLED_NO_EVENT ||
-		    sampled_event_is_clock(sampled_event_at(sampled, event)))
+		    !has_fixed_period(sampled_event_at(sampled, event)))
 			continue;
 		end = g_array_index(verb->ends, uint32_t, event);
 		begin = g_array_index(verb->begins, uint32_t, event);
-		if (verb->only != SAMPLED_NO_EVENT && event != verb->only && begin != verb->only)
+		if (!concerns_only(verb, event))
 			continue;
 		time_ns = capture_time(reader->capture, batch->segment,
 				       array_number_or(&c[TIME], i, 0));
@@ -370,10 +396,13 @@ static bool add_batch(struct names_epoch *epoch, const struct prof_batch *batch,
 			verb->total += weight;
 		}
 		/* An interval counts for its begin, so its end may be out of the range. */
+		where = where_it_runs(epoch, thread, array_number_or(&c[CPU], i, 0));
+		if (where == 0)
+			continue;
 		if (begin != NO_COUNTERPART)
-			end_interval(verb, (uint64_t)thread << 32 | event, series, time_ns);
+			end_interval(verb, where << 32 | event, series, time_ns);
 		if (end != NO_COUNTERPART)
-			begin_interval(verb, (uint64_t)thread << 32 | end, series, time_ns);
+			begin_interval(verb, where << 32 | end, series, time_ns);
 	}
 	return true;
 }
@@ -535,13 +564,16 @@ static void print_verdict(const void *data, struct out *out)
 	g_autofree char *total = text_count(verb->total);
 	guint n = durations_count(&first->durations);
 
-	out_printf(out, _("%s events."), total);
+	out_printf(out, ngettext("%s event.", "%s events.", verb->total), total);
 	if (n > 0) {
 		g_autofree char *count = text_count(n);
 		g_autofree char *time = text_duration(first->durations.total_ns);
 		g_autofree char *name = text_escape(event_name(verb, first));
 
-		out_printf(out, _(" Most time: %s, %s in %s intervals."), name, time, count);
+		out_printf(out,
+			   ngettext(" Most time: %s, %s in %s call.",
+				    " Most time: %s, %s in %s calls.", n),
+			   name, time, count);
 	}
 	out_text(out, "\n");
 }
@@ -625,7 +657,8 @@ int verb_events(int argc, char **argv)
 		.name = "events",
 		.table = table_of,
 		.incomplete = N_("Events may be missing: counts may be low, and times wrong\n"),
-		.empty = N_("No such events of these threads at that time\n"),
+		.empty = N_(
+			"No such events. `profctl record -e NAME` records events; `profctl list` shows their names.\n"),
 	};
 	CLEANUP(events_done)
 	struct events_verb events = { .reader.limit = READER_LIMIT_UNSET,

@@ -252,6 +252,8 @@ static void write_capture(struct html *html)
 	json_uint(&html->json, "cpus", cpus ? g_ascii_strtoull(cpus, NULL, 10) : 0);
 	json_string(&html->json, "state", capture_state_name(capture));
 	json_bool(&html->json, "is_time", export_is_time(html->export) && export_is_time(last));
+	if (html->export->reader.metric != READER_CPU)
+		json_string(&html->json, "metric", reader_metrics[html->export->reader.metric]);
 	json_bool(&html->json, "is_system", capture_is_system(capture));
 	json_uint(&html->json, "sample_weight", html->rows.sample_weight);
 	json_begin_array(&html->json, "losses");

@@ -474,7 +474,7 @@ static bool write_result(struct export *export, GError **error)
 static bool is_of_samples(const struct export *export)
 {
 	return frame_filters_any(&export->filters) || export->profile.mode != PROFILE_ANY_MODE ||
-	       export->reader.cpus;
+	       export->reader.cpus || export->reader.metric != READER_CPU;
 }
 
 static bool read_allocations(struct export *export, GError **error)
@@ -651,12 +651,12 @@ static int check_options(void *data)
 	}
 	if (formats[export->format].allocations == ONLY_ALLOCATIONS && is_of_samples(export))
 		return cli_usage_error(
-			_("--to %s has allocations only: frame filters, --cpu and --mode apply to samples"),
+			_("--to %s has allocations only: frame filters, --metric, --cpu and --mode apply to samples"),
 			format_names[export->format]);
 	if (export->value != EXPORT_SAMPLES &&
 	    (formats[export->format].allocations != ALLOCATION_VALUE || is_of_samples(export)))
 		return cli_usage_error(
-			_("--value %s works with folded, speedscope, svg and callgrind only, without frame filters, --cpu and --mode"),
+			_("--value %s works with folded, speedscope, svg and callgrind only, without frame filters, --metric, --cpu and --mode"),
 			value_names[export->value]);
 	if (is_rows != (export->table != NULL))
 		return cli_usage_error(
@@ -667,7 +667,7 @@ static int check_options(void *data)
 	    (is_of_samples(export) || export->profile.inlined || export->reader.event ||
 	     export->reader.redacts))
 		return cli_usage_error(
-			_("--to %s has whole rows: frame filters, --cpu, --mode, --inline, --event and --redact work with samples"),
+			_("--to %s has whole rows: frame filters, --metric, --cpu, --mode, --inline, --event and --redact work with samples"),
 			format_names[export->format]);
 	if (export->format == SQLITE && (export->reader.range.from.kind != UNITS_TIME_UNSET ||
 					 export->reader.range.to.kind != UNITS_TIME_UNSET ||

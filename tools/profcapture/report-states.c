@@ -61,7 +61,6 @@ static GArray *list_states(const struct report *report, uint64_t *ret_all_ns)
 		sum.preempted_ns += time->preempted_ns;
 		sum.wait_ns += time->wait_ns;
 	}
-	*ret_all_ns = sum.run_ns + sum.runnable_ns + sum.preempted_ns + sum.wait_ns;
 	add_row(rows, "running", sum.run_ns);
 	add_row(rows, "runnable", sum.runnable_ns);
 	add_row(rows, "preempted", sum.preempted_ns);
@@ -69,7 +68,10 @@ static GArray *list_states(const struct report *report, uint64_t *ret_all_ns)
 		add_row(rows, waiting[i], report->waits.wait_ns[i]);
 		known_ns += report->waits.wait_ns[i];
 	}
-	add_row(rows, waiting[PROF_WAIT_UNKNOWN], sum.wait_ns - MIN_OF(known_ns, sum.wait_ns));
+	/* Waits are of events of their own, which may be there without the switches. */
+	sum.wait_ns = MAX_OF(sum.wait_ns, known_ns);
+	add_row(rows, waiting[PROF_WAIT_UNKNOWN], sum.wait_ns - known_ns);
+	*ret_all_ns = sum.run_ns + sum.runnable_ns + sum.preempted_ns + sum.wait_ns;
 	g_array_sort(rows, compare_rows);
 	return rows;
 }
@@ -204,7 +206,8 @@ void report_show_states(struct report *report, struct out *out)
 					       table_of(&tables[1], cause_members, "causes"),
 					       table_of(&tables[2], place_members, "places") };
 
-		reader_begin(&report->reader, json, "report", false, states->len);
+		reader_begin(&report->reader, json, "report",
+			     reader_shown(&report->reader, places->len) < places->len, states->len);
 		if (report->reader.format == READER_JSON) {
 			json_string(json, "by", "state");
 			json_string(json, "metric", "wall");

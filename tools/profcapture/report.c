@@ -134,7 +134,8 @@ void report_write_head(const struct report *report, struct json *json)
 	else
 		json_null(json, "period_ns");
 	json_bool(json, "incomplete",
-		  capture_lacks_rows(report->reader.capture, PROF_TABLE_SAMPLE) ||
+		  (report->reader.metric != READER_OFF_CPU &&
+		   capture_lacks_rows(report->reader.capture, PROF_TABLE_SAMPLE)) ||
 			  (report->reader.metric != READER_CPU &&
 			   capture_lacks_rows(report->reader.capture, PROF_TABLE_WAIT)));
 	profile_write_unwind(profile, json, "unwind");
@@ -289,7 +290,10 @@ void report_print_losses(const struct report *report, struct out *out)
 		if (*line->str)
 			text_wrap(out, line->str, 0, 2, report->reader.columns);
 	}
-	if (capture_lacks_rows(capture, PROF_TABLE_SAMPLE))
+	if (report->reader.metric != READER_CPU && capture_lacks_rows(capture, PROF_TABLE_WAIT))
+		out_text(out, _("Waits could not be read: times are lower bounds\n"));
+	if (report->reader.metric != READER_OFF_CPU &&
+	    capture_lacks_rows(capture, PROF_TABLE_SAMPLE))
 		out_text(out,
 			 _("Samples could not be read: counts are lower bounds, and shares are "
 			   "of what is left\n"));
@@ -331,7 +335,7 @@ static void print_wait_stacks(const struct report *report, struct out *out)
 
 		out_printf(
 			out,
-			_("Stacks of waits: %.1f %% of the time, %.1f %% raced, %.1f %% none.\n"),
+			_("Stacks of waits: %.1f %% of the time, %.1f %% read too late, %.1f %% not read.\n"),
 			MAX_OF(100 - raced - none, 0.0), raced, none);
 	}
 }
@@ -468,9 +472,9 @@ static int check_options(const struct report *report)
 		  N_("--mark-scope needs --per-mark") },
 		{ by == PROFILE_STATE &&
 			  (nested || report->inside.name || report->profile.wants_timeline ||
-			   report->profile.mode != PROFILE_ANY_MODE ||
+			   report->reader.cpus || report->profile.mode != PROFILE_ANY_MODE ||
 			   frame_filters_any(&report->filters)),
-		  N_("--by state takes no other view, mode, mark or filter of frames") },
+		  N_("--by state takes no other view, CPU, mode, mark or filter of frames") },
 		{ edges && by != PROFILE_FUNCTION,
 		  N_("--callers and --callees need --by function") },
 		{ nested && (format == READER_NDJSON || format == READER_CSV),

@@ -188,8 +188,9 @@ static void read_all(struct event_list *list)
 			is_needed[k] |= is_this;
 		}
 		for (size_t k = 0; k < KINDS && !is_kind; k++)
-			is_needed[k] |= k == KIND_TRACEPOINT ||
-					!strchr(list->patterns->pdata[i], ':');
+			is_needed[k] |= k == KIND_TRACEPOINT
+						? strpbrk(list->patterns->pdata[i], ":*?[") != NULL
+						: !strchr(list->patterns->pdata[i], ':');
 	}
 	for (size_t k = 0; k < KINDS; k++)
 		if (is_needed[k] || list->patterns->len == 0)
@@ -286,7 +287,8 @@ int profctl_list(int argc, char **argv)
 			continue;
 		is_incomplete = true;
 		if (!list.json)
-			cli_error(_("no list of kind '%s': %s"), kinds[i], list.missing[i]);
+			cli_error(_("cannot list events of kind '%s': %s"), kinds[i],
+				  list.missing[i]);
 		g_free(list.missing[i]);
 	}
 	status = list.all->len > 0 && !is_incomplete ? CLI_OK : CLI_FAILURE;

@@ -350,13 +350,13 @@ static void print_waits(const struct record_result *result)
 
 	fprintf(stderr,
 		strcmp(recorded, "own") == 0
-			? _("Threads waited %s; %.1f %% of that has a stack (%.1f %% raced, %.1f %% "
-			    "none: short waits need root or the system service).\n")
+			? _("Threads waited %s; %.1f %% of that has a stack (%.1f %% read too late, "
+			    "%.1f %% not read: short waits need root or the system service).\n")
 		: strcmp(recorded, "stopped") == 0
-			? _("Threads waited %s; %.1f %% of that has a stack (%.1f %% raced, %.1f %% "
-			    "none: they waited too often, --off-cpu records all).\n")
-			: _("Threads waited %s; %.1f %% of that has a stack (%.1f %% raced, %.1f %% "
-			    "none).\n"),
+			? _("Threads waited %s; %.1f %% of that has a stack (%.1f %% read too late, "
+			    "%.1f %% not read: they waited too often, --off-cpu records all).\n")
+			: _("Threads waited %s; %.1f %% of that has a stack (%.1f %% read too late, "
+			    "%.1f %% not read).\n"),
 		slept, MAX_OF(100 - raced - none, 0.0), raced, none);
 }
 
@@ -505,6 +505,7 @@ void record_result_print_json(const struct record_result *result)
 		{ "no_memory", "unwind-no-memory" },
 	};
 	g_auto(GStrv) steps = next_steps(result);
+	bool has_waits = off_cpu_of(result) && strcmp(off_cpu_of(result), "none") != 0;
 	struct json json;
 
 	json_init(&json, out_stdout());
@@ -539,7 +540,10 @@ void record_result_print_json(const struct record_result *result)
 		g_autofree char *key = g_strdelimit(
 			g_strdup_printf("%s_ns", slept_keys[i] + strlen("off-cpu-")), "-", '_');
 
-		json_uint(&json, key, record_result_number(result, slept_keys[i]));
+		if (has_waits)
+			json_uint(&json, key, record_result_number(result, slept_keys[i]));
+		else
+			json_null(&json, key);
 	}
 	json_end(&json);
 	json_bool(&json, "symbols", result->symbols);

@@ -44,7 +44,9 @@ static const char *const state_names[] = { "counted", "not-supported", "not-perm
 /* An event or a time, over all runs. */
 struct measure {
 	struct event event; /* only `name` and `counts_ns` for a time */
-	bool is_event, user_only;
+	bool is_event;
+	bool without_kernel; /* opened with exclude_kernel, as the kernel's part is not permitted */
+	bool user_only;      /* so counts user mode only, which a clock does not */
 	enum measure_state state;
 	int fd;
 	double counted; /* least share of the time in which the processor counted it */
@@ -135,8 +137,8 @@ static bool open_event(struct measure *measure, pid_t pid, GError **error)
 	attr.size = sizeof(attr);
 	attr.disabled = attr.enable_on_exec = attr.inherit = 1;
 	attr.precise_ip = 0;
-	attr.exclude_kernel |= measure->user_only;
-	attr.exclude_hv |= measure->user_only;
+	attr.exclude_kernel |= measure->without_kernel;
+	attr.exclude_hv |= measure->without_kernel;
 	attr.read_format = PERF_FORMAT_TOTAL_TIME_ENABLED | PERF_FORMAT_TOTAL_TIME_RUNNING;
 	measure->fd = (int)syscall(SYS_perf_event_open, &attr, pid, -1, -1, PERF_FLAG_FD_CLOEXEC);
 	if (measure->fd >= 0 &&
@@ -149,10 +151,11 @@ static bool open_event(struct measure *measure, pid_t pid, GError **error)
 				     measure->event.name, measure->event.filter, ERRNO_TEXT(errno));
 	measure->state = state_of(errno);
 	/* An event that only the kernel causes would be 0 in user mode. */
-	if (measure->state == STATE_NOT_PERMITTED && !measure->user_only &&
+	if (measure->state == STATE_NOT_PERMITTED && !measure->without_kernel &&
 	    !measure->event.attr.exclude_user && !measure->event.kernel_only &&
 	    measure->event.kind != PROF_SOURCE_TRACEPOINT) {
-		measure->user_only = true;
+		measure->without_kernel = true;
+		measure->user_only = !measure->event.counts_ns;
 		measure->state = STATE_COUNTED;
 		return open_event(measure, pid, error);
 	}
@@ -169,8 +172,10 @@ static void read_event(struct measure *measure)
 	if (measure->fd < 0)
 		return;
 	if (read(measure->fd, &read_value, sizeof(read_value)) != sizeof(read_value) ||
-	    (read_value.running == 0 && read_value.enabled > 0))
+	    (read_value.running == 0 && read_value.enabled > 0)) {
 		measure->state = STATE_NO_COUNTER;
+		g_array_set_size(measure->values, 0);
+	}
 	close(measure->fd);
 	measure->fd = -1;
 	if (measure->state != STATE_COUNTED)
@@ -295,8 +300,8 @@ static GKeyFile *load(const char *path, GError **error)
 	}
 	if (g_key_file_get_integer(file, FILE_GROUP, "version", NULL) != FILE_VERSION) {
 		cli_set_error(error, CLI_UNREADABLE,
-			      _("'%s' was not written by 'profctl stat --save', or by another "
-				"version of it"),
+			      _("'%s' is not a file of 'profctl stat --save', or is of another "
+				"version"),
 			      path);
 		return NULL;
 	}
@@ -448,7 +453,8 @@ static char *note_of(const struct stat_run *run, const struct measure *measure)
 				       measure->counted * 100);
 	if (strcmp(name, "task-clock") == 0 && find_mean(run, "elapsed", &other))
 		return g_strdup_printf(_("%.2f CPUs"), mean / other);
-	if (strcmp(name, "cycles") == 0 && find_mean(run, "task-clock", &other))
+	if (strcmp(name, "cycles") == 0 && !measure->user_only &&
+	    find_mean(run, "task-clock", &other))
 		return g_strdup_printf(_("%.2f GHz"), mean / other);
 	if (strcmp(name, "instructions") == 0 && find_mean(run, "cycles", &other))
 		return g_strdup_printf(_("%.2f per cycle"), mean / other);
@@ -601,8 +607,10 @@ static void print_text(const struct stat_run *run)
 		is_refused |= measure->state == STATE_NOT_PERMITTED || measure->user_only;
 	}
 	if (is_refused)
-		out_text(&out, _("\nThe kernel lets you count less. To count all, as root: sysctl "
-				 "kernel.perf_event_paranoid=-1\n"));
+		out_text(
+			&out,
+			_("\nThe kernel permits counting only a part. To count all, as root: sysctl "
+			  "kernel.perf_event_paranoid=-1\n"));
 	out_flush(&out);
 	out_done(&out);
 }
