@@ -504,6 +504,26 @@ static void test_wakeups(void)
 	stage_done(&stage);
 }
 
+/* The event of a CPU that was offline is a new one, with its first period. */
+static void test_reopened(void)
+{
+	const struct message_cpu message = { .cpu = 1, .side_band_pages = 1 };
+	struct cpus cpus;
+	struct cpu *cpu;
+	int fd;
+
+	cpus_init(&cpus, -1, false);
+	for (int i = 0; i < 2; i++) {
+		fd = memfd_create("ring", MFD_CLOEXEC);
+		REQUIRE(ftruncate(fd, 2 * sysconf(_SC_PAGESIZE)) == 0);
+		cpu = cpus_open(&cpus, &message, &fd, 1, NULL);
+		REQUIRE(cpu);
+		CHECK_INT(cpu->copy_period, 0);
+		cpu->copy_period = 29;
+	}
+	cpus_done(&cpus);
+}
+
 static void put_event(struct bytes *bytes, struct events *events, struct cpu *cpu)
 {
 	const struct perf_event_header *record = (const void *)bytes->data;
@@ -612,6 +632,7 @@ int main(void)
 	RUN(test_list);
 	RUN(test_events);
 	RUN(test_wakeups);
+	RUN(test_reopened);
 	RUN(test_ranks);
 	return test_end();
 }

@@ -110,6 +110,7 @@ struct cpu *cpus_open(struct cpus *cpus, const struct message_cpu *message, int 
 	memset(cpu->reported_lost, 0, sizeof(cpu->reported_lost));
 	cpu->counted_lost = 0;
 	cpu->throttled_ns = 0;
+	cpu->copy_period = 0; /* the new event has its first one */
 	return cpu;
 }
 
