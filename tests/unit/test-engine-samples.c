@@ -504,6 +504,48 @@ static void test_wakeups(void)
 	stage_done(&stage);
 }
 
+/* At the end of a session, copies of stacks and switches take no more time than samples. */
+static void test_too_late(void)
+{
+	const uint64_t ips[] = { USER, 0x400010 };
+	struct stage stage;
+	struct waits waits;
+	struct bytes bytes = { .length = 0 };
+	struct cpu cpu = { .n_sources = 1, .source_ids = { 7 } };
+	const struct cpus cpus = { 0 };
+	struct ring_merge_input input = { .owner = &cpu };
+	uint64_t lost, missed;
+
+	stage_init(&stage);
+	stage.source->message.off_cpu = 1;
+	waits_init(&waits, &stage.parts.samples);
+	for (int side_band = 0; side_band < 2; side_band++) {
+		struct events events = { .cpus = &cpus,
+					 .tasks = &stage.parts.tasks,
+					 .samples = &stage.parts.samples,
+					 .waits = &waits,
+					 .losses = &stage.parts.losses,
+					 .sources = { stage.source },
+					 .n_sources = 1,
+					 .until_ns = 1 };
+
+		bytes.length = 0;
+		if (side_band)
+			put_switch(&bytes, 10, 0, 2000);
+		else
+			put_sample(&bytes, PERF_RECORD_MISC_USER, 10, 10, 2000, ips, 2);
+		input.record = (const void *)bytes.data;
+		input.side_band = side_band;
+		events_record(&input, false, &events);
+		CHECK(events.too_late);
+	}
+	CHECK_INT(g_hash_table_size(waits.begun), 0);
+	loss_sum(&stage.parts.losses, &lost, &missed);
+	CHECK_INT(lost, 1);
+	waits_done(&waits);
+	stage_done(&stage);
+}
+
 /* The event of a CPU that was offline is a new one, with its first period. */
 static void test_reopened(void)
 {
@@ -632,6 +674,7 @@ int main(void)
 	RUN(test_list);
 	RUN(test_events);
 	RUN(test_wakeups);
+	RUN(test_too_late);
 	RUN(test_reopened);
 	RUN(test_ranks);
 	return test_end();

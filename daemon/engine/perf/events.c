@@ -63,6 +63,14 @@ static bool is_over_rate(struct events *events, uint64_t time_ns)
 	return events->n_in_second > events->max_rate;
 }
 
+/* Reads the clock at times. Returns whether the time for records is over. */
+static bool is_too_late(struct events *events)
+{
+	if (events->until_ns && !events->too_late && events->n_handled++ % 16 == 0)
+		events->too_late = clock_now() >= events->until_ns;
+	return events->too_late;
+}
+
 static void on_sample(struct events *events, struct cpu *cpu, const struct record *record)
 {
 	int position = find_source(events, cpu, record);
@@ -75,7 +83,7 @@ static void on_sample(struct events *events, struct cpu *cpu, const struct recor
 		return;
 	source = events->sources[position];
 	if (source->message.off_cpu) {
-		if (thread && events->waits && !events->too_late)
+		if (!is_too_late(events) && thread && events->waits)
 			waits_copy(events->waits, thread, record);
 		return;
 	}
@@ -85,9 +93,7 @@ static void on_sample(struct events *events, struct cpu *cpu, const struct recor
 		return;
 	if (position == 0)
 		cpu->sampled_here_ns += record->sample.period;
-	if (events->until_ns && !events->too_late && events->n_handled++ % 16 == 0)
-		events->too_late = clock_now() >= events->until_ns;
-	if (is_over_rate(events, record->time_ns) || events->too_late) {
+	if (is_too_late(events) || is_over_rate(events, record->time_ns)) {
 		loss_add_cpu(events->losses, cpu->number, false,
 			     events->too_late ? PROF_LOSS_UNWIND_BACKLOG : PROF_LOSS_QUOTA, 1,
 			     record->time_ns, record->time_ns);
@@ -212,7 +218,7 @@ static void on_switch(struct events *events, struct cpu *cpu, const struct recor
 		.preempted = record->switched.preempted,
 	};
 
-	if (events->too_late) {
+	if (is_too_late(events)) {
 		loss_add_cpu(events->losses, cpu->number, true, PROF_LOSS_SIDE_BAND, 1,
 			     record->time_ns, record->time_ns);
 		return;
