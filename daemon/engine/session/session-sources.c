@@ -413,7 +413,7 @@ static void pace_waits(struct session *session, uint64_t now_ns)
 	rate = (double)sleeps * 1e9 / (double)elapsed_ns;
 	if (rate <= max_rate)
 		return;
-	session->stopped_sleeps = true;
+	session->stopped_sleeps = 1 + position;
 	for (guint i = 0; i < session->cpus.all->len; i++)
 		cpu_stop_sleeps(g_ptr_array_index(session->cpus.all, i), position);
 	snprintf(
