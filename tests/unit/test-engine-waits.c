@@ -37,7 +37,8 @@ static void stage_done(struct stage *stage)
 	parts_done(&stage->parts);
 }
 
-static void leave(struct stage *stage, int thread, uint64_t pc, uint64_t sp, uint64_t time_ns)
+/* Reports a sleep, without the switch that follows. */
+static void report(struct stage *stage, int thread, uint64_t pc, uint64_t sp)
 {
 	const struct regs *regs = regs_get(REGS_NATIVE);
 	uint64_t registers[64] = { 0 };
@@ -47,6 +48,11 @@ static void leave(struct stage *stage, int thread, uint64_t pc, uint64_t sp, uin
 	registers[regs_sleep_position(regs, regs->perf_sp_bit)] = sp;
 	registers[regs_sleep_position(regs, regs->perf_argument_bit)] = 0x77;
 	waits_sleep(&stage->waits, stage->threads[thread], &record);
+}
+
+static void leave(struct stage *stage, int thread, uint64_t pc, uint64_t sp, uint64_t time_ns)
+{
+	report(stage, thread, pc, sp);
 	waits_begin(&stage->waits, stage->threads[thread], 1, time_ns);
 }
 
@@ -141,6 +147,29 @@ static void test_shared(void)
 			  cases[i].source == PROF_STACK_SHARED ? row(&stage, PROF_WAIT_STACK, 0)
 							       : 0);
 	}
+	stage_done(&stage);
+}
+
+/* The switch after a copied sleep was lost, so the next sleep has none of its stack. */
+static void test_lost_switch(void)
+{
+	struct stage stage;
+
+	stage_init(&stage);
+	copy(&stage, 0, 0x400010);
+	report(&stage, 0, 0x400010, 0x7000);
+	leave(&stage, 0, 0x400011, 0x7000, 5000);
+	waits_end(&stage.waits, stage.threads[0], 5100);
+	copy(&stage, 0, 0x400010);
+	report(&stage, 0, 0x400010, 0x7000);
+	samples_finalize(&stage.parts.samples);
+	copy(&stage, 0, 0x400012);
+	leave(&stage, 0, 0x400012, 0x7000, 6000);
+	waits_end(&stage.waits, stage.threads[0], 6100);
+	parts_finish(&stage.parts);
+	REQUIRE(CHECK_INT(rows_of(&stage.parts, PROF_TABLE_WAIT), 2));
+	CHECK_INT(row(&stage, PROF_WAIT_STACK_SOURCE, 0), PROF_STACK_NONE);
+	CHECK_INT(row(&stage, PROF_WAIT_STACK_SOURCE, 1), PROF_STACK_COPIED);
 	stage_done(&stage);
 }
 
@@ -285,6 +314,7 @@ int main(void)
 	RUN(test_shared);
 	RUN(test_late);
 	RUN(test_pause);
+	RUN(test_lost_switch);
 	RUN(test_mappings);
 	return test_end();
 }

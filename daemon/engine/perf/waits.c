@@ -104,17 +104,21 @@ static struct wait *wait_new(struct thread *thread)
 	return wait;
 }
 
+static struct wait *add_wait(struct waits *waits, struct thread *thread)
+{
+	struct wait *wait = wait_new(thread);
+
+	g_hash_table_replace(waits->begun, thread, wait);
+	return wait;
+}
+
 /* Returns the wait that the thread is about to begin. If an earlier wait is left, its end was
  * lost. */
 static struct wait *next_wait(struct waits *waits, struct thread *thread)
 {
 	struct wait *wait = g_hash_table_lookup(waits->begun, thread);
 
-	if (wait && wait->begin_ns == 0)
-		return wait;
-	wait = wait_new(thread);
-	g_hash_table_replace(waits->begun, thread, wait);
-	return wait;
+	return wait && wait->begin_ns == 0 ? wait : add_wait(waits, thread);
 }
 
 /* ---- rows ------------------------------------------------------------------------------------ */
@@ -230,8 +234,9 @@ void waits_copy(struct waits *waits, struct thread *thread, const struct record 
 {
 	struct wait *wait = next_wait(waits, thread);
 
-	if (wait->is_pending)
-		return;
+	/* A sleep is copied once, so the wait is of an earlier sleep, whose switch was lost. */
+	if (wait->is_pending || wait->maps)
+		wait = add_wait(waits, thread);
 	wait->is_pending = true;
 	wait->source = PROF_STACK_COPIED;
 	wait->refs++;
@@ -421,6 +426,9 @@ void waits_sleep(struct waits *waits, struct thread *thread, const struct record
 	const uint64_t *registers = record->sleep.registers;
 	struct wait *wait = next_wait(waits, thread);
 
+	/* A sleep is reported once: see waits_copy(). */
+	if (wait->is_reported)
+		wait = add_wait(waits, thread);
 	wait->state = state_of(record->sleep.state);
 	wait->is_reported = true;
 	if (!registers || thread->process->kernel)
