@@ -222,6 +222,7 @@ static void test_late(void)
 		samples_unwind(&stage.parts.samples, tables, 4096);
 		leave(&stage, 0, 0x400010, 0x7000, 5000);
 		CHECK_INT(waits_request(&stage.waits, 5500, 1000, tids), 0);
+		CHECK_INT(waits_request(&stage.waits, 5500, UINT64_MAX, tids), 0);
 		REQUIRE(CHECK_INT(waits_request(&stage.waits, 6000, 1000, tids), 1));
 		CHECK_INT(tids[0], 10);
 		CHECK_INT(waits_request(&stage.waits, 6000, 1000, tids), 0);
@@ -264,6 +265,62 @@ static void test_pause(void)
 	sample_queue_run(&stage.parts.samples.queue, UINT64_MAX);
 	parts_finish(&stage.parts);
 	CHECK_INT(rows_of(&stage.parts, PROF_TABLE_WAIT), 2);
+	stage_done(&stage);
+	unwind_tables_free(tables);
+}
+
+/* A thread that sleeps in a page fault is in no system call, so it has no argument. */
+static void test_page_fault(void)
+{
+	struct unwind_tables *tables = unwind_tables_new(NULL);
+	struct snapshot_stack stack;
+	int32_t tids[WAITS_MAX_REQUESTED];
+	uint8_t bytes[1024] = { 0 };
+	struct stage stage;
+	size_t length;
+
+	stage_init(&stage);
+	samples_unwind(&stage.parts.samples, tables, 4096);
+	waits_begin(&stage.waits, stage.threads[0], 1, 5000);
+	REQUIRE(CHECK_INT(waits_request(&stage.waits, 6000, 1000, tids), 1));
+	length = put_stack(bytes, 6000, 6100, 0x400010);
+	memcpy(&stack, bytes + sizeof(struct snapshot_record), sizeof(stack));
+	stack.syscall[0] = stack.object[0] = '\0';
+	stack.argument = 0x55;
+	memcpy(bytes + sizeof(struct snapshot_record), &stack, sizeof(stack));
+	waits_receive(&stage.waits, bytes, length);
+	waits_end_all(&stage.waits, 9000);
+	sample_queue_run(&stage.parts.samples.queue, UINT64_MAX);
+	parts_finish(&stage.parts);
+	REQUIRE(CHECK_INT(rows_of(&stage.parts, PROF_TABLE_WAIT), 1));
+	CHECK_INT(row(&stage, PROF_WAIT_STACK_SOURCE, 0), PROF_STACK_LATE);
+	CHECK_INT(row(&stage, PROF_WAIT_SYSCALL, 0), 0);
+	CHECK_INT(row(&stage, PROF_WAIT_OBJECT, 0), 0);
+	CHECK_INT(row(&stage, PROF_WAIT_ARGUMENT, 0), 0);
+	stage_done(&stage);
+	unwind_tables_free(tables);
+}
+
+/* Rows do not pile up behind one whose stack was requested. */
+static void test_pile(void)
+{
+	struct unwind_tables *tables = unwind_tables_new(NULL);
+	int32_t tids[WAITS_MAX_REQUESTED];
+	struct stage stage;
+
+	stage_init(&stage);
+	samples_unwind(&stage.parts.samples, tables, 4096);
+	leave(&stage, 0, 0x400010, 0x7000, 5000);
+	REQUIRE(CHECK_INT(waits_request(&stage.waits, 6000, 1000, tids), 1));
+	waits_end(&stage.waits, stage.threads[0], 6001);
+	for (uint64_t i = 0; i <= WAITS_MAX_ENDED; i++) {
+		leave(&stage, 1, 0x400010, 0x8000, 7000 + 2 * i);
+		waits_end(&stage.waits, stage.threads[1], 7001 + 2 * i);
+	}
+	CHECK(stage.waits.ended.length < WAITS_MAX_ENDED);
+	waits_end_all(&stage.waits, 900000);
+	parts_finish(&stage.parts);
+	CHECK_INT(rows_of(&stage.parts, PROF_TABLE_WAIT), WAITS_MAX_ENDED + 2);
 	stage_done(&stage);
 	unwind_tables_free(tables);
 }
@@ -315,6 +372,7 @@ int main(void)
 	RUN(test_late);
 	RUN(test_pause);
 	RUN(test_lost_switch);
+	RUN(test_page_fault);
 	RUN(test_mappings);
 	return test_end();
 }

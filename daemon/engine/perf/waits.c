@@ -297,8 +297,8 @@ uint32_t waits_request(struct waits *waits, uint64_t now_ns, uint64_t threshold_
 			continue;
 		}
 		if (!waits->samples->unwind || wait->begin_ns == 0 ||
-		    now_ns < wait->begin_ns + threshold_ns || wait->maps || wait->is_pending ||
-		    wait->is_requested || wait->thread->process->kernel ||
+		    now_ns - MIN_OF(wait->begin_ns, now_ns) < threshold_ns || wait->maps ||
+		    wait->is_pending || wait->is_requested || wait->thread->process->kernel ||
 		    is_paused(waits, wait, now_ns) || (wait->is_reported && !wait->has_registers))
 			continue;
 		wait->is_requested = wait->is_pending = true;
@@ -366,8 +366,11 @@ static bool receive(struct waits *waits, struct wait *wait, const struct snapsho
 	    (wait->end_ns && wait->end_ns <= stack.done_ns) ||
 	    (wait->has_registers && (wait->pc != stack.pc || wait->sp != stack.sp)))
 		return false;
-	wait->syscall = g_strndup(stack.syscall, sizeof(stack.syscall));
-	wait->object = g_strndup(stack.object, sizeof(stack.object));
+	/* In a page fault, there is no call and no argument. */
+	if (stack.syscall[0])
+		wait->syscall = g_strndup(stack.syscall, sizeof(stack.syscall));
+	if (stack.object[0])
+		wait->object = g_strndup(stack.object, sizeof(stack.object));
 	if (!wait->has_registers)
 		wait->argument = stack.argument;
 	walk_late(waits, wait, &stack, (const uint8_t *)item->text + sizeof(stack));
