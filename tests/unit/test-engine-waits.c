@@ -261,6 +261,8 @@ static void test_pause(void)
 	CHECK_INT(waits_request(&stage.waits, 200000000, 1000, tids), 0);
 	CHECK_INT(waits_request(&stage.waits, 203000000, 1000, tids), 1);
 	waits_give_up(&stage.waits);
+	CHECK_INT(waits_request(&stage.waits, 203000000, 1000, tids), 1);
+	waits_give_up(&stage.waits);
 	waits_end_all(&stage.waits, 300000000);
 	sample_queue_run(&stage.parts.samples.queue, UINT64_MAX);
 	parts_finish(&stage.parts);
@@ -373,6 +375,7 @@ int main(void)
 	RUN(test_pause);
 	RUN(test_lost_switch);
 	RUN(test_page_fault);
+	RUN(test_pile);
 	RUN(test_mappings);
 	return test_end();
 }

@@ -397,15 +397,22 @@ void waits_receive(struct waits *waits, const void *bytes, size_t length)
 			break;
 		}
 	}
-	for (guint i = 0; i < waits->requested->len; i++)
-		((struct wait *)g_ptr_array_index(waits->requested, i))->missed_ns = end_ns;
-	waits_give_up(waits);
+	while (waits->requested->len > 0) {
+		struct wait *wait = g_ptr_array_steal_index_fast(waits->requested, 0);
+
+		wait->missed_ns = end_ns;
+		waits_lose(waits, wait);
+	}
 }
 
 void waits_give_up(struct waits *waits)
 {
-	while (waits->requested->len > 0)
-		waits_lose(waits, g_ptr_array_steal_index_fast(waits->requested, 0));
+	while (waits->requested->len > 0) {
+		struct wait *wait = g_ptr_array_steal_index_fast(waits->requested, 0);
+
+		wait->is_requested = false;
+		waits_lose(waits, wait);
+	}
 }
 
 /* ---- begin and end --------------------------------------------------------------------------- */
@@ -461,6 +468,9 @@ static void end(struct waits *waits, struct wait *wait, uint64_t time_ns)
 {
 	wait->end_ns = time_ns;
 	g_queue_push_tail(&waits->ended, wait);
+	/* Rows are in order, so these wait for a stack that was requested. */
+	if (waits->ended.length > WAITS_MAX_ENDED)
+		waits_give_up(waits);
 }
 
 void waits_end(struct waits *waits, struct thread *thread, uint64_t time_ns)

@@ -37,9 +37,13 @@ void waits_end(struct waits *waits, struct thread *thread, uint64_t time_ns);
 /* Ends all waits, at the end of the recording. */
 void waits_end_all(struct waits *waits, uint64_t time_ns);
 #define WAITS_MAX_REQUESTED 64u
+/* Waits that have ended but are not written yet, of about 450 bytes each. With more, the requested
+ * stacks are given up. */
+#define WAITS_MAX_ENDED 32768u
 /* Fills in the sorted tids of threads that have slept for threshold_ns, and whose stacks are
  * unknown and not requested yet; at most WAITS_MAX_REQUESTED. The answer is a snapshot, for
- * waits_receive(), or never comes: waits_give_up(). Must be called in each round. */
+ * waits_receive(), or never comes: waits_give_up(), which allows to request them again. Must be
+ * called in each round. */
 uint32_t waits_request(struct waits *waits, uint64_t now_ns, uint64_t threshold_ns,
 		       int32_t *ret_tids);
 /* Must be called when the switches until the snapshot's arrival have been applied. */

@@ -23,8 +23,10 @@
 
 #define MAX_ANSWERS 1024 /* each one holds a descriptor */
 #define RESCAN_NS UINT64_C(2000000000)
-#define STACKS_PATIENCE_NS UINT64_C(1000000000) /* waits are not written before their stacks */
-#define MAX_QUERIES 64u                         /* requests for single processes at once */
+/* Waits are not written before their stacks. The broker waits 1 s for a process that does not
+ * answer (daemon/broker/files.c), and then reads the others. */
+#define STACKS_PATIENCE_NS UINT64_C(3000000000)
+#define MAX_QUERIES 64u /* requests for single processes at once */
 #define QUERIES_A_CHECK \
 	6u /* requests added by each check: 24 a second cost the broker below 0.5 % of a core */
 
