@@ -33,6 +33,7 @@ struct series {
 	double numbers[N_NUMBERS];
 	long double weighted; /* sum of value times ns */
 	uint64_t weight_ns;
+	double grown; /* without the pauses between recordings */
 	double bin_weighted[SPARKLINE_COLUMNS]; /* the same sum for each bin */
 	double bin_ns[SPARKLINE_COLUMNS];
 	/* at the current row */
@@ -206,6 +207,8 @@ static void add_value(const struct counter_value *value, void *data)
 	if (in_range && counters->points)
 		add_point(counters, series, value);
 	hold(counters, series, value->time_ns);
+	if (in_range && series->holds && isfinite(value->value))
+		series->grown += value->value - series->value;
 	series->count += in_range;
 	series->holds = isfinite(value->value);
 	series->value = value->value;
@@ -313,8 +316,7 @@ static double rate_of(const struct counter *counter, const struct series *series
 {
 	if (counter->kind != PROF_COUNTER_SUM || !series->known || series->weight_ns == 0)
 		return NAN;
-	return (series->numbers[AT_LAST] - series->numbers[AT_FIRST]) /
-	       ((double)series->weight_ns / 1e9);
+	return series->grown / ((double)series->weight_ns / 1e9);
 }
 
 /* Fills in the heights of the sparkline, and returns the greatest: of a gauge its value, of a sum
