@@ -81,10 +81,10 @@ void stack_add(struct buffer *buffer, int dir, pid_t tid)
 	memory = openat(dir, "mem", O_RDONLY | O_CLOEXEC);
 	n = memory >= 0 && stack.sp % 8 == 0 ? pread(memory, bytes, sizeof(bytes), (off_t)stack.sp)
 					     : -1;
-	stack.done_ns = clock_now();
 	if (n < 0)
 		return;
 	name_call(dir, &stack);
+	stack.done_ns = clock_now(); /* all of this is of the same sleep */
 	stack.bytes = (uint32_t)n;
 	record.length = (uint32_t)sizeof(stack);
 	buffer_add(buffer, &record, &stack, bytes, stack.bytes);
