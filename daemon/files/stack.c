@@ -78,6 +78,9 @@ void stack_add(struct buffer *buffer, int dir, pid_t tid)
 			   &stack.pc) != 3)
 			return;
 	}
+	/* The calls of a 32-bit program have other numbers, and its frames other sizes. */
+	if ((stack.sp | stack.pc) <= UINT32_MAX)
+		return;
 	memory = openat(dir, "mem", O_RDONLY | O_CLOEXEC);
 	n = memory >= 0 && stack.sp % 8 == 0 ? pread(memory, bytes, sizeof(bytes), (off_t)stack.sp)
 					     : -1;
