@@ -609,6 +609,7 @@ static bool has_fields(const struct perf_plan *plan)
 bool perf_open_all(struct perf_plan *plan, GArray **ret_cpus, GError **error)
 {
 	g_autoptr(GArray) numbers = NULL;
+	bool wants_kernel = plan->kernel;
 
 	if (!perf_online_cpus(&numbers, error))
 		return false;
@@ -617,7 +618,9 @@ bool perf_open_all(struct perf_plan *plan, GArray **ret_cpus, GError **error)
 
 		perf_rights(&system, &plan->kernel);
 	}
-	plan->fields = has_fields(plan);
+	/* Fields may be addresses of the kernel. If only profd's own rights exclude the kernel, the
+	 * kernel decides about the fields as well. */
+	plan->fields = wants_kernel && has_fields(plan);
 	for (choose_sizes(plan, numbers->len);;) {
 		g_autoptr(GError) failure = NULL;
 		g_autoptr(GArray) now = NULL;

@@ -19,7 +19,7 @@ struct perf_plan {
 	bool build_ids; /* request build-ids instead of device and inode */
 	enum engine_call_graph call_graph;
 	/* Set by perf_open_all(): samples contain the fields of tracepoints. False if there are
-	 * none, or if they may not be recorded. */
+	 * none, if they may not be recorded, or without `kernel`. */
 	bool fields;
 	/* id of tracepoint sched_wakeup; 0: not available, so wake-ups are not recorded */
 	uint64_t wakeup_id;

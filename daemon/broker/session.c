@@ -528,7 +528,7 @@ static bool send_config(struct session *session, GError **error)
 static bool has_tracepoints(const struct perf_plan *plan)
 {
 	for (unsigned i = 0; i < plan->n_events; i++)
-		if (plan->events[i].kind == PROF_SOURCE_TRACEPOINT)
+		if (plan->events[i].kind == PROF_SOURCE_TRACEPOINT && !plan->events[i].off_cpu)
 			return true;
 	return false;
 }
@@ -578,6 +578,27 @@ static void notify_reduced(struct session *session)
 	session->listener->warning(session, "reduced", text, session->data);
 }
 
+/* Leaves out the fields of tracepoints in a session without the kernel: they may be its addresses.
+ * A filter tells their values, too. */
+static bool leave_out_fields(struct session *session, GError **error)
+{
+	const struct perf_plan *plan = &session->plan;
+
+	for (unsigned i = 0; i < plan->n_events; i++)
+		if (plan->events[i].filter[0] && !plan->events[i].off_cpu)
+			return broker_fail(error, BROKER_ERROR_NOT_AUTHORIZED,
+					   "event \"%s\": a filter compares fields, which may be "
+					   "addresses of the kernel, and this session leaves the "
+					   "kernel out",
+					   plan->events[i].name);
+	if (has_tracepoints(plan))
+		session->listener->warning(session, "fields",
+					   "the fields of tracepoints are left out, because they "
+					   "may be addresses of the kernel",
+					   session->data);
+	return true;
+}
+
 /* Adds the event with the stacks of sleeping threads, if it is wanted and can be recorded here. */
 static void plan_sleeps(struct session *session)
 {
@@ -607,6 +628,8 @@ static bool open_events(struct session *session, GError **error)
 		return broker_fail(error, BROKER_ERROR_NOT_AUTHORIZED,
 				   "this session may only record processes of your own; \"pids\" "
 				   "names them");
+	if (!options->kernel && !leave_out_fields(session, error))
+		return false;
 	plan_sleeps(session);
 	if (options->switch_fd >= 0 && perf_tasks_are_few(plan, options->pids, options->n_pids))
 		plan->by_task = true;
@@ -626,7 +649,7 @@ static bool open_events(struct session *session, GError **error)
 	if (!perf_open_all(plan, &session->cpus, error))
 		return false;
 	session->reduced = refused || plan->kernel != options->kernel ||
-			   (has_tracepoints(plan) && !plan->fields);
+			   (options->kernel && has_tracepoints(plan) && !plan->fields);
 	return true;
 }
 

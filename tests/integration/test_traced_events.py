@@ -121,6 +121,17 @@ def test_bad_filter(profctl, capture, event, message):
     assert not capture.exists()
 
 
+def test_without_kernel(profctl, profcapture, capture):
+    """Fields may be addresses of the kernel, and a filter tells their values."""
+    recorded(profctl, "--no-kernel", "-e", "kmem:kmalloc", "-o", capture, "--", "true")
+    assert events(profcapture, capture)
+    source, = (row for row in rows(profcapture, capture, "source") if row["name"] == "kmem:kmalloc")
+    assert not source["fields"]
+    refused = profctl("record", "--no-kernel", "-e", "kmem:kmalloc/ptr > 0/", "-o", capture.with_name("b"), "--", "true",
+                      check=None)
+    assert refused.returncode != 0 and "a filter compares fields, which may be addresses" in refused.stderr
+
+
 def test_no_fields(profcapture, tmp_path):
     """Generated rows, whose fields do not fit their events."""
     path = make(tmp_path / "made.cap", "--all-tables", "--rows", 2000, "--epochs", 3)
