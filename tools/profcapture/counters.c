@@ -33,7 +33,7 @@ struct series {
 	double numbers[N_NUMBERS];
 	long double weighted; /* sum of value times ns */
 	uint64_t weight_ns;
-	double grown; /* without the pauses between recordings */
+	double grown;                           /* without the pauses between recordings */
 	double bin_weighted[SPARKLINE_COLUMNS]; /* the same sum for each bin */
 	double bin_ns[SPARKLINE_COLUMNS];
 	/* at the current row */
