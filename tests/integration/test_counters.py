@@ -11,6 +11,8 @@ from pathlib import Path
 import pytest
 import schema
 
+from captures import rows as dumped
+
 MIB = 1 << 20
 TICK = 10**9 // os.sysconf("SC_CLK_TCK")
 # Waits, then writes and reads N bytes in calls, touches pages, starts threads, opens files, and waits.
@@ -129,6 +131,19 @@ def test_rates(recorded):
         assert (row["rate"] is not None) == (row["kind"] == "sum")
 
 
+def test_intervals(profcapture, recorded):
+    """From the last time of a value to the next value is one interval, whichever others are written
+    between. Sums of a process begin with 0 at its start; the last reading is at the end."""
+    values = dumped(profcapture, recorded[3], "counter_value")
+    last, before = max(row["time_ns"] for row in values) - 10**8, {}
+    for row in values:
+        old = before.get(row["counter"])
+        assert not old or row["value"] == old["value"] or old["value"] == 0 or row["time_ns"] > last or \
+            row["time_ns"] - old["time_ns"] > 3e7, (old, row)
+        before[row["counter"]] = row
+    assert len(before) > 30
+
+
 def test_counters_of_the_process(recorded):
     """The load's bytes, faults, threads and files, from its own start on."""
     _, rows, _, _, _ = recorded
@@ -159,7 +174,9 @@ def test_timeline(profcapture, recorded):
         if point["pid"] in last:
             before = last[point["pid"]]
             seconds = (point["time_ns"] - before["time_ns"]) / 1e9
-            assert point["rate"] == (pytest.approx((point["value"] - before["value"]) / seconds) if seconds else None)
+            # After an exec, the first value of the new program continues that of the old one.
+            assert point["rate"] == (pytest.approx((point["value"] - before["value"]) / seconds) if seconds else None) or \
+                (point["rate"] is None and point["value"] == before["value"])
         last[point["pid"]] = point
     busy = [point["time_ns"] for point in points if (point["group"], point["name"]) == ("cpu", "context switches")]
     gaps = sorted(b - a for a, b in zip(busy, busy[1:]))

@@ -395,6 +395,13 @@ void memory_usage_receive(struct memory_usage *usage, uint32_t serial, const voi
 		usage->interval_ns = MAX_OF(took_ns, INTERVAL_NS);
 }
 
+uint64_t memory_usage_next_ns(const struct memory_usage *usage)
+{
+	return usage->tasks && usage->values->len
+		       ? g_array_index(usage->values, struct usage_value, 0).time_ns
+		       : UINT64_MAX;
+}
+
 void memory_usage_write(struct memory_usage *usage, uint64_t reached_ns)
 {
 	GArray *values = usage->values;

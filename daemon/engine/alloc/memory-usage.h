@@ -42,5 +42,7 @@ uint32_t memory_usage_request(struct memory_usage *memory_usage, uint32_t serial
  * expected. */
 void memory_usage_receive(struct memory_usage *memory_usage, uint32_t serial, const void *bytes,
 			  size_t length);
+/* Returns the time of the first value that is not written yet; UINT64_MAX: none. */
+uint64_t memory_usage_next_ns(const struct memory_usage *memory_usage);
 /* Writes values up to reached_ns as rows. */
 void memory_usage_write(struct memory_usage *memory_usage, uint64_t reached_ns);

@@ -567,6 +567,13 @@ void machine_counters_read(struct machine_counters *machine, uint64_t now_ns)
 	machine->interval_ns = MAX_OF((clock_now() - now_ns) * SHARE, INTERVAL_NS);
 }
 
+uint64_t machine_counters_next_ns(const struct machine_counters *machine)
+{
+	return machine->output && machine->values->len
+		       ? g_array_index(machine->values, struct machine_value, 0).time_ns
+		       : UINT64_MAX;
+}
+
 void machine_counters_write(struct machine_counters *machine, uint64_t reached_ns)
 {
 	guint n;

@@ -28,6 +28,8 @@ bool machine_counters_add(struct machine_counters *machine, const struct message
 uint64_t machine_counters_due_ns(const struct machine_counters *machine);
 /* Reads all files, and keeps values that have changed. */
 void machine_counters_read(struct machine_counters *machine, uint64_t now_ns);
+/* Returns the time of the first value that is not written yet; UINT64_MAX: none. */
+uint64_t machine_counters_next_ns(const struct machine_counters *machine);
 /* Writes values up to reached_ns as rows. */
 void machine_counters_write(struct machine_counters *machine, uint64_t reached_ns);
 

@@ -34,7 +34,8 @@
  * to the broker. */
 #define ALLOCATIONS_NS (20000 * MS)
 #define PIECE_NS (50 * MS)
-#define MAX_STILL 10 /* consecutive pieces without progress end the step */
+#define LATE_VALUE_NS (100 * MS) /* for an answer with values of processes */
+#define MAX_STILL 10             /* consecutive pieces without progress end the step */
 
 /* ---- The side band --------------------------------------------------------------------------- */
 
@@ -611,36 +612,52 @@ static bool enable_usage(struct session *session, GError **error)
 	return true;
 }
 
-static uint64_t drain_usage(struct session *session, uint64_t limit_ns, uint64_t now_ns)
-{
-	memory_usage_write(&session->memory_usage, limit_ns);
-	return limit_ns;
-}
-
-static void close_usage(struct session *session)
-{
-	memory_usage_write(&session->memory_usage, UINT64_MAX);
-}
-
 static void open_machine(struct session *session)
 {
 	machine_counters_init(&session->machine, &session->output,
 			      &session->collectors.rows->last_counter);
 }
 
-static uint64_t drain_machine(struct session *session, uint64_t limit_ns, uint64_t now_ns)
+/* Writes the values of processes and of the machine in the order of their times: a row that is
+ * older than the last one would get that one's time, and rates would be wrong. */
+static void write_values(struct session *session, uint64_t limit_ns)
 {
-	machine_counters_write(&session->machine, limit_ns);
+	struct memory_usage *usage = &session->memory_usage;
+	struct machine_counters *machine = &session->machine;
+	uint64_t usage_ns, machine_ns;
+
+	while (usage_ns = memory_usage_next_ns(usage),
+	       machine_ns = machine_counters_next_ns(machine),
+	       MIN_OF(usage_ns, machine_ns) <= MIN_OF(limit_ns, UINT64_MAX - 1))
+		if (usage_ns <= machine_ns)
+			memory_usage_write(usage, MIN_OF(machine_ns, limit_ns));
+		else
+			machine_counters_write(machine, MIN_OF(usage_ns, limit_ns));
+}
+
+/* The last time of a value that then changes is that of the reading before, so values wait for the
+ * next reading; but not if collectors have written later values. */
+static uint64_t drain_values(struct session *session, uint64_t limit_ns, uint64_t now_ns)
+{
+	const struct memory_usage *usage = &session->memory_usage;
+	const struct machine_counters *machine = &session->machine;
+	uint64_t wait_ns = 0;
+
+	if (usage->tasks && machine->files->len)
+		wait_ns = MAX_OF(usage->interval_ns, machine->interval_ns) + LATE_VALUE_NS;
+	write_values(session,
+		     MIN_OF(limit_ns, MAX_OF(limit_ns - MIN_OF(wait_ns, limit_ns),
+					     session->output.last_ns[PROF_TABLE_COUNTER_VALUE])));
 	return limit_ns;
 }
 
 /* Reads once more, so that sums include all until the end. */
-static void close_machine(struct session *session)
+static void close_values(struct session *session)
 {
 	if (session->state == SESSION_RUNNING && !session->sampling.paused &&
 	    machine_counters_due_ns(&session->machine) != UINT64_MAX)
 		machine_counters_read(&session->machine, clock_now());
-	machine_counters_write(&session->machine, UINT64_MAX);
+	write_values(session, UINT64_MAX);
 }
 
 /* ---- The table ------------------------------------------------------------------------------- */
@@ -685,15 +702,10 @@ const struct source session_sources[SESSION_SOURCES] = {
 		.close = close_excluded,
 	},
 	{
-		.name = "memory usage",
-		.enable = enable_usage,
-		.drain = drain_usage,
-		.close = close_usage,
-	},
-	{
-		.name = "counters of the machine",
+		.name = "counters of processes and of the machine",
 		.open = open_machine,
-		.drain = drain_machine,
-		.close = close_machine,
+		.enable = enable_usage,
+		.drain = drain_values,
+		.close = close_values,
 	},
 };

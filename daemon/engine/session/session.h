@@ -145,7 +145,7 @@ bool session_start(struct session *session, struct channel_message *message, GEr
 bool session_start_sampling(struct session *session, GError **error);
 
 /* session-sources.c */
-#define SESSION_SOURCES 7u
+#define SESSION_SOURCES 6u
 extern const struct source session_sources[SESSION_SOURCES];
 /* Finds CPUs that went offline, came online or fell silent. */
 void session_check_cpus(struct session *session, uint64_t now_ns);
