@@ -604,15 +604,20 @@ static void plan_sleeps(struct session *session)
 {
 	struct options *options = session->options;
 	struct perf_plan *plan = &session->plan;
+	bool has_room = options->n_events < ENGINE_MAX_SOURCES;
 
-	if (!options->off_cpu || plan->sleep_id || options->n_events == ENGINE_MAX_SOURCES)
+	if (!options->off_cpu || plan->sleep_id)
 		return;
-	plan->sleep_id = perf_sleep_id(&options->events[options->n_events]);
+	if (has_room)
+		plan->sleep_id = perf_sleep_id(&options->events[options->n_events]);
 	plan->n_events = options->n_events + (plan->sleep_id != 0);
 	if (!plan->sleep_id && !options->off_cpu_max_rate)
 		session->listener->warning(
 			session, "off-cpu",
-			"where threads wait is recorded only for waits of 0.1 s or longer: " PERF_NO_SLEEPS,
+			has_room
+				? "where threads wait is recorded only for waits of 0.1 s or longer: " PERF_NO_SLEEPS
+				: "where threads wait is recorded only for waits of 0.1 s or longer: a session has at most " G_STRINGIFY(
+					  ENGINE_MAX_SOURCES) " events, and this takes one",
 			session->data);
 }
 
