@@ -451,13 +451,95 @@ static int add_all(struct snapshot *snapshot, int proc)
 	return failed;
 }
 
+/* Returns the pid of a thread's process; 0: it is gone. */
+static pid_t process_of(int dir)
+{
+	CLEANUP_CLOSE int fd = openat(dir, "status", O_RDONLY | O_CLOEXEC);
+	char text[1024];
+	ssize_t n = fd >= 0 ? read(fd, text, sizeof(text) - 1) : -1;
+	const char *line;
+
+	text[MAX_OF(n, (ssize_t)0)] = '\0';
+	line = strstr(text, "\nTgid:\t"); /* the name above has no newline */
+	return line ? (pid_t)strtol(line + strlen("\nTgid:\t"), NULL, 10) : 0;
+}
+
+/* Adds the stacks of threads if they are the user's. Checking a process takes long if it has many
+ * threads, so each one is checked once, after all its stacks. Its directory is opened before the
+ * first of them is read: if another process got its pid meanwhile, it is gone, and the check fails.
+ */
+static int add_own_stacks(struct snapshot *snapshot, int proc)
+{
+	const struct files_snapshot *request = snapshot->request;
+	uint32_t n = MIN_OF(request->n_usage_pids, ENGINE_MAX_USAGE_PIDS), n_processes = 0;
+	struct own_process {
+		pid_t pid;
+		int dir;
+		bool is_own;
+	} processes[ENGINE_MAX_USAGE_PIDS];
+	struct own_stack {
+		size_t end;
+		const struct own_process *process; /* NULL: no stack */
+	} stacks[ENGINE_MAX_USAGE_PIDS] = { 0 };
+	struct buffer *buffer = &snapshot->buffer;
+	size_t begin = 0, kept = 0;
+
+	for (uint32_t i = 0; i < n; stacks[i++].end = buffer->length) {
+		const pid_t tid = request->usage_pids[i];
+		CLEANUP_CLOSE int dir = -1;
+		uint32_t at = 0;
+		char name[32];
+		pid_t pid;
+
+		if (tid < MAX_OF(request->from_pid, 1))
+			continue;
+		status_set_pid(tid);
+		snprintf(name, sizeof(name), "%d", tid);
+		dir = openat(proc, name, O_PATH | O_DIRECTORY | O_CLOEXEC);
+		if (dir < 0 || !process_access_first(dir, snapshot->config->uid) ||
+		    is_bare(snapshot, dir, tid) || (pid = process_of(dir)) <= 0)
+			continue;
+		while (at < n_processes && processes[at].pid != pid)
+			at++;
+		if (at == n_processes) {
+			snprintf(name, sizeof(name), "%d", pid);
+			processes[n_processes++] = (struct own_process){
+				.pid = pid,
+				.dir = openat(proc, name, O_PATH | O_DIRECTORY | O_CLOEXEC),
+			};
+		}
+		stack_add(buffer, dir, tid);
+		stacks[i].process = &processes[at];
+	}
+	for (uint32_t i = 0; i < n_processes; i++) {
+		struct own_process *process = &processes[i];
+
+		status_progress();
+		process->is_own = process->dir >= 0 &&
+				  process_access_all(process->dir, snapshot->config->uid);
+		if (process->dir >= 0)
+			close(process->dir);
+	}
+	for (uint32_t i = 0; i < n; begin = stacks[i++].end)
+		if (stacks[i].process && stacks[i].process->is_own) {
+			memmove(buffer->bytes + kept, buffer->bytes + begin, stacks[i].end - begin);
+			kept += stacks[i].end - begin;
+		}
+	buffer->length = kept;
+	return flush(snapshot);
+}
+
 static int add_memory_usage(struct snapshot *snapshot, int proc)
 {
 	const struct files_snapshot *request = snapshot->request;
 	struct snapshot_record end = { .kind = SNAPSHOT_END };
+	bool own_stacks = snapshot->config->own_only && request->usage == FILES_USAGE_STACKS;
 	int failed = 0;
 
-	for (uint32_t i = 0; i < MIN_OF(request->n_usage_pids, ENGINE_MAX_USAGE_PIDS); i++)
+	if (own_stacks)
+		failed = add_own_stacks(snapshot, proc);
+	for (uint32_t i = 0;
+	     !own_stacks && i < MIN_OF(request->n_usage_pids, ENGINE_MAX_USAGE_PIDS); i++)
 		if (!failed && abs(request->usage_pids[i]) >= MAX_OF(request->from_pid, 1))
 			failed = add_process(snapshot, proc, request->usage_pids[i]);
 	end.time_ns = clock_now();

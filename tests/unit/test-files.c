@@ -28,6 +28,7 @@
 #include <sys/prctl.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <sys/sysmacros.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -329,6 +330,24 @@ static void become_undumpable(void)
 	prctl(PR_SET_DUMPABLE, 0);
 }
 
+static void *nap(void *unused)
+{
+	pause();
+	return unused;
+}
+
+/* The first thread only: glibc's calls are for all threads. */
+static void become_half(void)
+{
+	pthread_t thread;
+
+	if (pthread_create(&thread, NULL, nap, NULL) != 0 ||
+	    syscall(SYS_setresgid, SOMEBODY, SOMEBODY, SOMEBODY) < 0 ||
+	    syscall(SYS_setresuid, SOMEBODY, SOMEBODY, SOMEBODY) < 0)
+		_exit(1);
+	prctl(PR_SET_DUMPABLE, 1);
+}
+
 static void keep_capabilities(void)
 {
 	prctl(PR_SET_KEEPCAPS, 1);
@@ -569,9 +588,10 @@ static void test_own_only(void)
 	const size_t page = (size_t)sysconf(_SC_PAGESIZE);
 	g_autofree char *path = put("program", "program");
 	struct files_image request = { 0 };
+	struct files_snapshot stacks = { 0 };
 	g_autoptr(GArray) pids = NULL;
 	struct files_answer answer;
-	pid_t own, foreign[3];
+	pid_t own, foreign[4];
 	void *map;
 	bool kernel;
 	int fd;
@@ -588,6 +608,7 @@ static void test_own_only(void)
 	foreign[0] = start(become_undumpable);
 	foreign[1] = start(keep_capabilities);
 	foreign[2] = getpid();
+	foreign[3] = start(become_half);
 	pids = pids_of_snapshot(&config, 0, &kernel);
 	CHECK(has_pid(pids, own));
 	CHECK_INT(pids->len, 1);
@@ -610,12 +631,23 @@ static void test_own_only(void)
 		request.request.pid = foreign[i];
 		CHECK_INT(open_as(&config, request, path, &answer, &fd), EACCES);
 	}
+	/* Stacks of several processes come in one request: only the user's remain. */
+	stacks.n_usage_pids = 4;
+	stacks.usage = FILES_USAGE_STACKS;
+	stacks.usage_pids[0] = foreign[3];
+	stacks.usage_pids[1] = own;
+	stacks.usage_pids[2] = foreign[1];
+	stacks.usage_pids[3] = own;
+	CHECK_INT(count_kind_for(&config, &stacks, SNAPSHOT_STACK), 2);
+	CHECK_INT(count_kind_for(&config, &stacks, SNAPSHOT_END), 1);
+	CHECK_INT(count_kind(&stacks, SNAPSHOT_STACK), 4);
 	end(own);
 	request.request.pid = own;
 	CHECK_INT(open_as(&config, request, path, &answer, &fd), ESRCH);
 	CHECK_INT(fd, -1);
 	end(foreign[0]);
 	end(foreign[1]);
+	end(foreign[3]);
 	munmap(map, page);
 }
 
