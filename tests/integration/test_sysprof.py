@@ -243,9 +243,10 @@ struct.pack_into("<I", ring, 4, len(frames))
     summary = json.loads(done.stdout)["data"]
     info = profcapture.json("info", capture)
     schema.check(profcapture, "info", info)
+    late = sum(loss["count"] for loss in summary["loss"] if loss["cause"] == "late")  # on a busy machine
     for losses in summary["loss"], info["data"]["loss"]:
-        assert [(loss["cause"], loss["count"]) for loss in losses] == [("ring-full", None)]
-    assert summary["lost"] == info["capture"]["lost"] == 1
+        assert [(loss["cause"], loss["count"]) for loss in losses if loss["cause"] != "late"] == [("ring-full", None)]
+    assert summary["lost"] == info["capture"]["lost"] == 1 + late
     assert summary["lost_incomplete"] is info["capture"]["lost_incomplete"] is True
     for text in profcapture("info", capture).stdout, profcapture("marks", capture).stdout:
         assert "Lost: an unknown number (collector" in text, text
