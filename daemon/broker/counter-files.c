@@ -66,7 +66,7 @@ struct opening {
 	bool is_public;
 };
 
-/* Reads a word from a small file. Returns false if there is none. */
+/* Reads a word from a small file. Returns false if the file has no word. */
 static bool read_word(const char *path, char *ret_word, size_t bytes)
 {
 	CLEANUP_CLOSE int fd = open(path, O_RDONLY | O_CLOEXEC);

@@ -65,8 +65,8 @@ static bool read_number(const char *line, const char *key, uint16_t *ret_number)
 	return true;
 }
 
-/* Splits "const char * name[16]" into type and name. Returns the number of items in brackets; 0 if
- * there are none, -1 if it cannot be parsed. */
+/* Splits "const char * name[16]" into type and name. Returns the number of items in brackets: 0
+ * without brackets, -1 if the declaration cannot be parsed. */
 static int split(char *declaration, struct message_field *field)
 {
 	char *bracket = declaration[0] ? strrchr(declaration, '[') : NULL, *name, *end;

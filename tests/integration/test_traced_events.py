@@ -153,6 +153,6 @@ def test_list(profctl, profcapture, capture):
 
 
 def test_list_without_rights(profctl):
-    """A user who may not read tracefs is told so."""
+    """If a user may not read tracefs, the list says so."""
     done = profctl("list", "sched:*", prefix=NOBODY, check=1)
     assert "cannot list events of kind 'tracepoint': cannot read tracefs" in done.stderr

@@ -44,7 +44,7 @@ struct html_rows {
 	uint64_t sample_weight;               /* of one sample, on average */
 	struct html_keys threads, functions;  /* numbers of the sides' */
 	GPtrArray *mark_names;                /* group, then name, of each */
-	struct html_mark longest;             /* a mark of length 0: there is none */
+	struct html_mark longest;             /* its length is 0 if the page has no mark */
 	GArray *times;                        /* of the last side: as run_times_read() returns it */
 };
 

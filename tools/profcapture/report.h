@@ -19,7 +19,7 @@ struct report {
 	char *focus_name;       /* name of the function that `callers` or `callees` selects */
 	struct span_set inside; /* spans of --per-mark; without a name: all samples */
 	struct own_weights own;
-	/* the waits, by function, for the sentence about waiting; empty if there are none */
+	/* the waits by function, for the sentence about waiting; empty if none were recorded */
 	struct profile waits;
 	struct wait_places waiting;
 	/* struct run_time by thread, for --by thread and for text reports of all CPU time */

@@ -283,7 +283,7 @@ static bool run_all(struct stat_run *run, GError **error)
 
 /* ---- Saved runs ------------------------------------------------------------------------------ */
 
-/* Returns the key file in `path`; NULL, with an error, if it is none that `stat --save` wrote. */
+/* Returns the key file in `path`. Returns NULL with an error if `stat --save` did not write it. */
 static GKeyFile *load(const char *path, GError **error)
 {
 	g_autoptr(GKeyFile) file = g_key_file_new();

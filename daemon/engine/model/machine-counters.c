@@ -255,7 +255,7 @@ static void set(struct counter_reading *reading, const struct counter_spec *spec
 
 /* ---- Texts ----------------------------------------------------------------------------------- */
 
-/* Reads a decimal number after blanks. Returns false, and moves nothing, if there is none. */
+/* Reads a decimal number after blanks. If no number follows, returns false and moves nothing. */
 static bool next_number(const char **text, double *ret_number)
 {
 	const char *at = *text + strspn(*text, " \t");

@@ -21,7 +21,7 @@ struct machine_counters {
 void machine_counters_init(struct machine_counters *machine, struct output *output,
 			   uint32_t *last_counter);
 void machine_counters_done(struct machine_counters *machine);
-/* Takes ownership of fd. Returns false if the file is none that can be. */
+/* Takes ownership of fd. Returns false if the kind is unknown, or the files are too many. */
 bool machine_counters_add(struct machine_counters *machine, const struct message_counter_file *file,
 			  int fd);
 /* Returns when the next reading is due; UINT64_MAX: never. */
