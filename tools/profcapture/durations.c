@@ -11,6 +11,8 @@
 
 #include "arch/base.h"
 
+#include <glib/gi18n.h>
+
 void durations_done(struct durations *durations)
 {
 	if (durations->values)
@@ -85,4 +87,30 @@ uint64_t durations_percentile(struct durations *durations, unsigned percent)
 
 	return select_rank((uint64_t *)(void *)durations->values->data, n,
 			   (n * percent + 99) / 100 - 1);
+}
+
+void durations_cell(struct durations *durations, enum duration_field field, struct cell *ret_cell)
+{
+	const uint64_t numbers[] = { durations->total_ns, durations->min_ns, durations->max_ns };
+	static const unsigned percents[] = {
+		[DURATION_MEDIAN] = 50, [DURATION_P95] = 95, [DURATION_P99] = 99
+	};
+
+	if (durations_count(durations) == 0)
+		return;
+	if (field < DURATION_MEAN)
+		*ret_cell = cell_uint(numbers[field]);
+	else
+		*ret_cell = cell_uint(field == DURATION_MEAN
+					      ? durations_mean(durations)
+					      : durations_percentile(durations, percents[field]));
+}
+
+void durations_add_columns(struct table *table, unsigned first)
+{
+	table_add_column(table, first + DURATION_TOTAL, COLUMN_DURATION, _("total"));
+	table_add_column(table, first + DURATION_MEDIAN, COLUMN_DURATION, _("median"));
+	table_add_column(table, first + DURATION_P95, COLUMN_DURATION, _("95 %"));
+	table_add_column(table, first + DURATION_P99, COLUMN_DURATION, _("99 %"));
+	table_add_column(table, first + DURATION_MAX, COLUMN_DURATION, _("max"));
 }

@@ -6,8 +6,21 @@
  */
 #pragma once
 
+#include "tools/present/table.h"
+
 #include <glib.h>
 #include <stdint.h>
+
+/* Fields of a table, in the order of a verb's own ones. */
+enum duration_field {
+	DURATION_TOTAL,
+	DURATION_MIN,
+	DURATION_MAX,
+	DURATION_MEAN,
+	DURATION_MEDIAN,
+	DURATION_P95,
+	DURATION_P99,
+};
 
 struct durations {
 	/* of uint64_t; NULL = none; durations_percentile() reorders them */
@@ -24,3 +37,7 @@ uint64_t durations_mean(const struct durations *durations);
 /* Returns the percentile by nearest rank: the smallest value that `percent` (1 to 100) percent of
  * all values do not exceed. Takes linear time. */
 uint64_t durations_percentile(struct durations *durations, unsigned percent);
+/* Sets the cell. Does nothing if there are no durations. */
+void durations_cell(struct durations *durations, enum duration_field field, struct cell *ret_cell);
+/* Adds the columns of a text. `first`: the verb's number of DURATION_TOTAL. */
+void durations_add_columns(struct table *table, unsigned first);

@@ -517,11 +517,10 @@ static void get_cell(const void *data, size_t row, unsigned field, struct cell *
 	const struct events_verb *verb = data;
 	struct event_series *series = verb->all->pdata[row];
 	struct durations *d = &series->durations;
-	const uint64_t numbers[] = { [COUNT] = series->count,   [INTERVALS] = durations_count(d),
-				     [NO_END] = series->no_end, [NO_BEGIN] = series->no_begin,
-				     [TOTAL] = d->total_ns,     [MIN] = d->min_ns,
-				     [MAX] = d->max_ns };
-	static const unsigned percents[] = { [MEDIAN] = 50, [P95] = 95, [P99] = 99 };
+	const uint64_t numbers[] = { [COUNT] = series->count,
+				     [INTERVALS] = durations_count(d),
+				     [NO_END] = series->no_end,
+				     [NO_BEGIN] = series->no_begin };
 
 	if (field == EVENT)
 		*ret_cell = cell_text(event_name(verb, series));
@@ -529,11 +528,10 @@ static void get_cell(const void *data, size_t row, unsigned field, struct cell *
 		*ret_cell = value_cell(series);
 	else if (field == EVENT_AND_VALUE)
 		*ret_cell = cell_own_text(describe(verb, series));
-	else if (field < TOTAL || (field < MEAN && durations_count(d) > 0))
+	else if (field < TOTAL)
 		*ret_cell = cell_uint(numbers[field]);
-	else if (durations_count(d) > 0)
-		*ret_cell = cell_uint(field == MEAN ? durations_mean(d)
-						    : durations_percentile(d, percents[field]));
+	else
+		durations_cell(d, field - TOTAL, ret_cell);
 }
 
 static struct table table_of(const void *data)
@@ -546,11 +544,7 @@ static struct table table_of(const void *data)
 	table_add_column(&table, COUNT, COLUMN_COUNT, _("count"));
 	if (verb->all->len > 0 &&
 	    durations_count(&((struct event_series *)verb->all->pdata[0])->durations) > 0) {
-		table_add_column(&table, TOTAL, COLUMN_DURATION, _("total"));
-		table_add_column(&table, MEDIAN, COLUMN_DURATION, _("median"));
-		table_add_column(&table, P95, COLUMN_DURATION, _("95 %"));
-		table_add_column(&table, P99, COLUMN_DURATION, _("99 %"));
-		table_add_column(&table, MAX, COLUMN_DURATION, _("max"));
+		durations_add_columns(&table, TOTAL);
 	}
 	table_add_column(&table, EVENT_AND_VALUE, COLUMN_NAME, _("event"));
 	return table;

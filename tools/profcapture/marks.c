@@ -189,10 +189,8 @@ static void get_cell(const void *data, size_t row, unsigned field, struct cell *
 	struct series *series = marks->all->pdata[row];
 	struct durations *d = &series->durations;
 	const uint64_t numbers[] = {
-		[COUNT] = series->count, [NO_END] = series->no_end, [NO_BEGIN] = series->no_begin,
-		[TOTAL] = d->total_ns,   [MIN] = d->min_ns,         [MAX] = d->max_ns
+		[COUNT] = series->count, [NO_END] = series->no_end, [NO_BEGIN] = series->no_begin
 	};
-	static const unsigned percents[] = { [MEDIAN] = 50, [P95] = 95, [P99] = 99 };
 
 	if (field == GROUP || field == NAME)
 		*ret_cell = cell_text(field == GROUP ? series->group : series->name);
@@ -200,11 +198,10 @@ static void get_cell(const void *data, size_t row, unsigned field, struct cell *
 		*ret_cell = cell_own_text(describe(series));
 	else if (field == KIND)
 		*ret_cell = cell_text(series->instants ? "instant" : "span");
-	else if (field < TOTAL || (field < MEAN && durations_count(d) > 0))
+	else if (field < TOTAL)
 		*ret_cell = cell_uint(numbers[field]);
-	else if (durations_count(d) > 0)
-		*ret_cell = cell_uint(field == MEAN ? durations_mean(d)
-						    : durations_percentile(d, percents[field]));
+	else
+		durations_cell(d, field - TOTAL, ret_cell);
 }
 
 static struct table table_of(const void *data)
@@ -215,11 +212,7 @@ static struct table table_of(const void *data)
 	};
 
 	table_add_column(&table, COUNT, COLUMN_COUNT, _("count"));
-	table_add_column(&table, TOTAL, COLUMN_DURATION, _("total"));
-	table_add_column(&table, MEDIAN, COLUMN_DURATION, _("median"));
-	table_add_column(&table, P95, COLUMN_DURATION, _("95 %"));
-	table_add_column(&table, P99, COLUMN_DURATION, _("99 %"));
-	table_add_column(&table, MAX, COLUMN_DURATION, _("max"));
+	durations_add_columns(&table, TOTAL);
 	table_add_column(&table, GROUP_AND_NAME, COLUMN_NAME, _("group/name"));
 	return table;
 }
