@@ -560,6 +560,27 @@ static void test_switches_by_task(void)
 
 /* A thread that is not on a CPU at the start or at the end of the recording gets a row for that
  * time. A thread that has run since the start needs none. */
+/* A command sleeps until the recording has begun, and this is no wait of the program. A thread that
+ * was missed before has its state. */
+static void test_switch_command(void)
+{
+	struct bytes bytes = { .length = 0 };
+	struct parts parts;
+
+	parts_init(&parts);
+	parts.scan.begin_ns = 500;
+	parts.scan.is_command = true;
+	put_text(&bytes, SNAPSHOT_STAT, 10, 1000, early);
+	CHECK(apply(&parts, &bytes, false));
+	CHECK(tasks_thread(&parts.tasks, 10) && !tasks_thread(&parts.tasks, 10)->has_state);
+	put_text(&bytes, SNAPSHOT_STAT, 11, UINT64_C(2000000000), alive);
+	CHECK(apply(&parts, &bytes, true));
+	CHECK(tasks_thread(&parts.tasks, 11) && tasks_thread(&parts.tasks, 11)->has_state);
+	parts_finish(&parts);
+	CHECK_INT(rows_of(&parts, PROF_TABLE_SWITCH), 1);
+	parts_done(&parts);
+}
+
 static void test_switch_ends(void)
 {
 	static const uint64_t rows[][4] = {
@@ -653,6 +674,7 @@ int main(void)
 	RUN(test_switches);
 	RUN(test_switches_by_task);
 	RUN(test_switch_exec);
+	RUN(test_switch_command);
 	RUN(test_switch_ends);
 	return test_end();
 }

@@ -54,9 +54,10 @@ static struct thread *add_thread(const struct application *application,
 	thread = tasks_found(scan->tasks, item->pid, item->tid, start_ns - scan->boot_offset_ns);
 	g_strlcpy(thread->comm, stat->comm, sizeof(thread->comm));
 	tasks_add_row(scan->tasks, thread, PROF_TASK_EXISTS, NULL, item->time_ns);
-	switches_note(scan->tasks, thread,
-		      stat->state == 'R' ? PROF_SWITCH_RUNNABLE : PROF_SWITCH_WAIT,
-		      MIN_OF(MAX_OF(scan->begin_ns, thread->start_ns), item->time_ns));
+	if (!scan->is_command || thread->start_ns >= scan->begin_ns)
+		switches_note(scan->tasks, thread,
+			      stat->state == 'R' ? PROF_SWITCH_RUNNABLE : PROF_SWITCH_WAIT,
+			      MIN_OF(MAX_OF(scan->begin_ns, thread->start_ns), item->time_ns));
 	thread->may_run = stat->state == 'R';
 	return thread;
 }

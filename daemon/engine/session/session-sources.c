@@ -118,6 +118,7 @@ static void open_side_band(struct session *session)
 		.images = &session->images,
 		.kernel = &session->kernel,
 		.boot_offset_ns = clock_read(CLOCK_BOOTTIME) - now_ns,
+		.is_command = session->config.is_command,
 	};
 	ring_merge_init(&session->merge, &(struct ring_merge_handlers){ .record = events_record,
 									.corrupt = events_corrupt,
