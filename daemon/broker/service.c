@@ -234,6 +234,9 @@ static struct limits_usage usage_of(const struct service *service, const uid_t *
 
 			if (uid && session_object_access(object)->uid != *uid)
 				continue;
+			/* Close was answered, and only the object is left: on_idle() frees it. */
+			if (lists[list] == service->closing && !session_object_is_active(object))
+				continue;
 			usage.sessions++;
 			usage.engines += session_object_is_active(object);
 		}
