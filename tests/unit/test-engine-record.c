@@ -248,6 +248,39 @@ static void test_switch(void)
 	CHECK_INT(record.tid, 6);
 }
 
+/* The event that copies stacks has the stream id in its trailer. */
+static void test_copies_lost(void)
+{
+	struct bytes bytes = { .length = 0 };
+	struct record record;
+	uint64_t time_ns;
+
+	for (unsigned int with_stream = 0; with_stream < 2; with_stream++) {
+		size_t at;
+
+		bytes.length = 0;
+		at = record_begin(&bytes, PERF_RECORD_LOST, 0);
+		put_u64(&bytes, 7);
+		put_u64(&bytes, 12);
+		put_u64(&bytes, 10 | UINT64_C(11) << 32);
+		put_u64(&bytes, 4000);
+		if (with_stream)
+			put_u64(&bytes, 1234);
+		put_u64(&bytes, 3); /* the CPU */
+		put_u64(&bytes, 7);
+		record_close(&bytes, at);
+		CHECK(record_time((const void *)bytes.data, &time_ns));
+		CHECK_INT(time_ns, 4000);
+		CHECK(parse(&bytes, &record));
+		CHECK_INT(record.kind, RECORD_LOST);
+		CHECK_INT(record.lost, 12);
+		CHECK_INT(record.pid, 10);
+		CHECK_INT(record.tid, 11);
+		CHECK_INT(record.cpu, 3);
+		CHECK_INT(record.event_id, 7);
+	}
+}
+
 static void test_hostile(void)
 {
 	const uint64_t ips[4] = { 1, 2, 3, 4 };
@@ -306,6 +339,7 @@ int main(void)
 	RUN(test_mmap);
 	RUN(test_names);
 	RUN(test_switch);
+	RUN(test_copies_lost);
 	RUN(test_hostile);
 	RUN(test_unknown);
 	return test_end();

@@ -433,6 +433,25 @@ static void test_events(void)
 	stage_done(&stage);
 }
 
+/* The kernel's LOST record counts copies of stacks and samples together. */
+static void test_lost_copies(void)
+{
+	const uint64_t first[] = { 0, 0, 5 }, second[] = { 0, 0, 9 };
+	struct cpu cpu = { .open = true, .n_sources = 1, .copies = 1 };
+	int fds[2];
+
+	REQUIRE(pipe(fds) == 0);
+	cpu.source_fds[0] = fds[0];
+	REQUIRE(write(fds[1], first, sizeof(first)) == sizeof(first));
+	CHECK_INT(cpu_lost_copies(&cpu, 8), 5);
+	REQUIRE(write(fds[1], second, sizeof(second)) == sizeof(second));
+	CHECK_INT(cpu_lost_copies(&cpu, 3), 3);
+	cpu.copies = 0;
+	CHECK_INT(cpu_lost_copies(&cpu, 3), 0);
+	close(fds[0]);
+	close(fds[1]);
+}
+
 /* Appends a wake-up to the side band's ring: a sample whose thread wakes `woken`. */
 static void put_wakeup(struct bytes *bytes, int32_t woken, uint64_t time_ns)
 {
@@ -673,6 +692,7 @@ int main(void)
 	RUN(test_ticks_grow);
 	RUN(test_list);
 	RUN(test_events);
+	RUN(test_lost_copies);
 	RUN(test_wakeups);
 	RUN(test_too_late);
 	RUN(test_reopened);

@@ -23,8 +23,7 @@
 
 #define COPY_INTERVAL_NS UINT64_C(1000000) /* between copies of stacks of sleeping threads */
 #define PACE_NS UINT64_C(50000000)
-#define PACE_SLEEPS 200
-#define PACE_FIRST 1000 /* copies before the first change, so that most places get one */
+#define PACE_SLEEPS 64                /* a quarter of the ring, at which the engine is woken */
 #define SILENT_NS UINT64_C(300000000) /* busy time in which hundreds of samples are due */
 
 static void free_event(void *data)
@@ -67,6 +66,7 @@ static struct cpu *find_or_add(struct cpus *cpus, uint32_t number)
 		return cpu;
 	cpu = g_new0(struct cpu, 1);
 	cpu->number = number;
+	cpu->copies = cpus->copies;
 	cpu->wakeup_fd = cpu->sleep_fd = -1;
 	switches_init(&cpu->switches, 0);
 	cpus->by_number[number] = cpu;
@@ -108,6 +108,7 @@ struct cpu *cpus_open(struct cpus *cpus, const struct message_cpu *message, int 
 		return NULL;
 	}
 	memset(cpu->reported_lost, 0, sizeof(cpu->reported_lost));
+	cpu->lost_copies = 0;
 	cpu->counted_lost = 0;
 	cpu->throttled_ns = 0;
 	cpu->copy_period = 0; /* the new event has its first one */
@@ -178,7 +179,7 @@ static bool for_each_event(const struct cpu *cpu, bool side_band, bool (*act)(in
 		const struct task_event *event = g_ptr_array_index(cpu->events, i);
 		uint32_t position = event->message.position;
 		bool stopped = cpu->stopped &&
-			       (position == cpu->stopped || position == ENGINE_POSITION_SLEEPS);
+			       (position == cpu->copies || position == ENGINE_POSITION_SLEEPS);
 
 		if (is_side_band(&event->message) == side_band && !stopped && !act(event->fd, data))
 			return false;
@@ -186,7 +187,7 @@ static bool for_each_event(const struct cpu *cpu, bool side_band, bool (*act)(in
 	if (cpu->events)
 		return true;
 	for (guint i = 0; !side_band && i < cpu->n_sources; i++)
-		if (1 + i != cpu->stopped && !act(cpu->source_fds[i], data))
+		if (!(cpu->stopped && 1 + i == cpu->copies) && !act(cpu->source_fds[i], data))
 			return false;
 	return !side_band ||
 	       (act(cpu->side_band_fd, data) && (cpu->wakeup_fd < 0 || act(cpu->wakeup_fd, data)) &&
@@ -208,7 +209,15 @@ void cpu_disable(struct cpu *cpu)
 	for_each_event(cpu, true, disable, NULL);
 }
 
-void cpu_pace_copies(struct cpu *cpu, uint32_t position, uint64_t now_ns)
+/* Returns the CPU's event that copies stacks; -1 without one, or with per-task events. */
+static int copies_fd(const struct cpu *cpu)
+{
+	return !cpu->open || cpu->events || cpu->copies == 0 || cpu->copies > cpu->n_sources
+		       ? -1
+		       : cpu->source_fds[cpu->copies - 1];
+}
+
+void cpu_pace_copies(struct cpu *cpu, uint64_t now_ns)
 {
 	/* Primes, because sleeps often come in a pattern of few threads. */
 	static const uint16_t periods[] = { 1, 5, 7, 11, 17, 29, 53, 101, 211, 401 };
@@ -217,8 +226,7 @@ void cpu_pace_copies(struct cpu *cpu, uint32_t position, uint64_t now_ns)
 	size_t i = 0;
 
 	/* A few sleeps in a short time are no rate. */
-	if (!cpu->open || cpu->events || position >= cpu->n_sources || cpu->stopped ||
-	    cpu->n_sleeps < PACE_FIRST || (elapsed_ns < PACE_NS && sleeps < PACE_SLEEPS))
+	if (copies_fd(cpu) < 0 || cpu->stopped || (elapsed_ns < PACE_NS && sleeps < PACE_SLEEPS))
 		return;
 	cpu->paced_ns = now_ns;
 	cpu->paced_sleeps = cpu->n_sleeps;
@@ -228,23 +236,23 @@ void cpu_pace_copies(struct cpu *cpu, uint32_t position, uint64_t now_ns)
 	if (period == cpu->copy_period)
 		return;
 	cpu->copy_period = period;
-	(void)ioctl(cpu->source_fds[position], PERF_EVENT_IOC_PERIOD, &period);
+	(void)ioctl(copies_fd(cpu), PERF_EVENT_IOC_PERIOD, &period);
 }
 
-void cpu_stop_sleeps(struct cpu *cpu, uint32_t position)
+void cpu_stop_sleeps(struct cpu *cpu)
 {
 	for (guint i = 0; cpu->events && i < cpu->events->len; i++) {
 		const struct task_event *event = g_ptr_array_index(cpu->events, i);
 
-		if (event->message.position == 1 + position ||
+		if (event->message.position == cpu->copies ||
 		    event->message.position == ENGINE_POSITION_SLEEPS)
 			disable(event->fd, NULL);
 	}
-	if (!cpu->events && position < cpu->n_sources)
-		disable(cpu->source_fds[position], NULL);
+	if (copies_fd(cpu) >= 0)
+		disable(copies_fd(cpu), NULL);
 	if (!cpu->events && cpu->sleep_fd >= 0)
 		disable(cpu->sleep_fd, NULL);
-	cpu->stopped = 1 + position;
+	cpu->stopped = true;
 }
 
 /* Returns the lost records, the third value of ID | LOST; 0 on kernels before 6.0. */
@@ -253,6 +261,16 @@ static uint64_t read_lost(int fd)
 	uint64_t values[3];
 
 	return read(fd, values, sizeof(values)) == sizeof(values) ? values[2] : 0;
+}
+
+uint64_t cpu_lost_copies(struct cpu *cpu, uint64_t lost)
+{
+	int fd = copies_fd(cpu);
+	uint64_t copies = fd < 0 ? 0 : read_lost(fd);
+
+	copies = MIN_OF(copies - MIN_OF(cpu->lost_copies, copies), lost);
+	cpu->lost_copies += copies;
+	return copies;
 }
 
 static bool add_lost(int fd, void *sum)
@@ -283,6 +301,8 @@ void cpu_add_lost(struct cpu *cpu, struct loss_table *losses, uint64_t now_ns)
 		return;
 	for_each_event(cpu, false, add_lost, &lost[0]);
 	for_each_event(cpu, true, add_lost, &lost[1]);
+	if (copies_fd(cpu) >= 0 && !cpu->stopped)
+		lost[0] -= MIN_OF(read_lost(copies_fd(cpu)), lost[0]);
 	if (lost[0] > cpu->reported_lost[0])
 		loss_add_cpu(losses, cpu->number, false, PROF_LOSS_PERF_LOST_SAMPLES,
 			     lost[0] - cpu->reported_lost[0], cpu->last_ns[0], now_ns);

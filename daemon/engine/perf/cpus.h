@@ -21,9 +21,9 @@ struct cpu {
 	int source_fds[ENGINE_MAX_SOURCES];
 	int wakeup_fd, sleep_fd; /* -1: none */
 	uint64_t sleep_id;
-	/* events that stay disabled, besides those that report sleeps: 1 + the source's position;
-	 * 0: cpu_stop_sleeps() was not called */
-	uint32_t stopped;
+	/* 1 + position of the source that copies the stacks of sleeping threads; 0: none does */
+	uint32_t copies;
+	bool stopped;                    /* cpu_stop_sleeps() was called */
 	uint64_t n_sleeps;               /* reported so far */
 	uint64_t paced_ns, paced_sleeps; /* when cpu_pace_copies() last looked, and n_sleeps then */
 	uint64_t copy_period;            /* of the source that copies stacks; 0: as it was opened */
@@ -34,7 +34,8 @@ struct cpu {
 	struct ring side_band, samples; /* samples.control NULL: no sources, or not mapped yet */
 	uint32_t sample_pages;
 	struct switches switches;
-	uint64_t reported_lost[2]; /* losses reported so far: samples, side band */
+	uint64_t reported_lost[2]; /* losses reported so far: samples without copies, side band */
+	uint64_t lost_copies;      /* copies of stacks in LOST records so far */
 	uint64_t counted_lost;     /* lost samples of the first source that sampled_ns includes */
 	uint64_t last_ns[2];       /* time of the last record: samples, side band */
 	uint64_t throttled_ns;     /* start of throttling; 0: not throttled */
@@ -54,6 +55,7 @@ struct cpus {
 	struct cpu *by_number[ENGINE_MAX_CPUS];
 	GPtrArray *all;     /* struct cpu */
 	GHashTable *events; /* struct task_event by its id; NULL: not per task */
+	uint32_t copies;    /* of each CPU */
 	int online_fd;
 	char online[4096]; /* the list of online CPUs as last read */
 };
@@ -74,14 +76,17 @@ const struct task_event *cpus_find_event(const struct cpus *cpus, uint64_t event
 /* With per-task events: adds a CPU that was offline when the events were opened. From now_ns to the
  * end, its samples count as lost. */
 void cpus_add_missing(struct cpus *cpus, uint32_t number, uint64_t now_ns);
-/* Sets the period of the source at `position`, which copies the stacks of sleeping threads, so that
- * there are about a thousand copies a second. Must be called in each round. */
-void cpu_pace_copies(struct cpu *cpu, uint32_t position, uint64_t now_ns);
-/* Disables the events that report sleeps, for good: those of the side band, and the source at
- * `position`. */
-void cpu_stop_sleeps(struct cpu *cpu, uint32_t position);
+/* Sets the period of the source that copies the stacks of sleeping threads, so that there are about
+ * a thousand copies a second. Must be called in each round. */
+void cpu_pace_copies(struct cpu *cpu, uint64_t now_ns);
+/* Disables the events that report sleeps and copy their stacks, for good. */
+void cpu_stop_sleeps(struct cpu *cpu);
 /* Disables the events. The rings can still be read. */
 void cpu_disable(struct cpu *cpu);
+/* Returns how many of the records that a LOST record of the samples' ring counts were copies of
+ * stacks. They are no samples: their waits have a stack of another kind, or none, and say so. With
+ * per-task events, which are too many to read, the number is unknown, and 0 is returned. */
+uint64_t cpu_lost_copies(struct cpu *cpu, uint64_t lost);
 /* Counts records that the kernel lost without a LOST record. */
 void cpu_add_lost(struct cpu *cpu, struct loss_table *losses, uint64_t now_ns);
 /* Counts samples that found no room in the ring as sampled time, so that their ticks do not also

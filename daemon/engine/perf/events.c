@@ -249,9 +249,16 @@ static void on_lost_samples(struct events *events, struct cpu *cpu, const struct
 		     cpu->last_ns[0], record->time_ns);
 }
 
+/* Returns whether the record is of the event that copies stacks: fewer copies are no loss of
+ * samples. */
+static bool is_copy(const struct events *events, const struct cpu *cpu, const struct record *record)
+{
+	return cpu->copies && find_source(events, cpu, record) + 1 == (int)cpu->copies;
+}
+
 static void on_throttle(struct events *events, struct cpu *cpu, const struct record *record)
 {
-	if (cpu->throttled_ns == 0)
+	if (cpu->throttled_ns == 0 && !is_copy(events, cpu, record))
 		cpu->throttled_ns = record->time_ns;
 }
 
@@ -262,7 +269,8 @@ static void on_unthrottle(struct events *events, struct cpu *cpu, const struct r
 	const struct message_source *source;
 	uint64_t count = 1, paused_ns;
 
-	if (cpu->throttled_ns == 0 || position < 0 || (uint32_t)position >= events->n_sources)
+	if (cpu->throttled_ns == 0 || position < 0 || (uint32_t)position >= events->n_sources ||
+	    is_copy(events, cpu, record))
 		return;
 	source = &events->sources[position]->message;
 	paused_ns = record->time_ns - MIN_OF(cpu->throttled_ns, record->time_ns);
@@ -357,10 +365,13 @@ void events_record(const struct ring_merge_input *input, bool late, void *data)
 	    record.kind != RECORD_WAKEUP && record.kind != RECORD_SLEEP)
 		samples_finalize(events->samples);
 	if (record.kind == RECORD_LOST) {
-		cpu->reported_lost[side_band] += record.lost;
-		loss_add_cpu(events->losses, cpu->number, side_band,
-			     side_band ? PROF_LOSS_SIDE_BAND : PROF_LOSS_PERF_RING, record.lost,
-			     cpu->last_ns[side_band], record.time_ns);
+		uint64_t lost = record.lost - (side_band ? 0 : cpu_lost_copies(cpu, record.lost));
+
+		cpu->reported_lost[side_band] += lost;
+		if (lost > 0)
+			loss_add_cpu(events->losses, cpu->number, side_band,
+				     side_band ? PROF_LOSS_SIDE_BAND : PROF_LOSS_PERF_RING, lost,
+				     cpu->last_ns[side_band], record.time_ns);
 		if (side_band)
 			events->rescan(events->data);
 	} else if (record.kind < ARRAY_SIZE(handlers) && handlers[record.kind] &&

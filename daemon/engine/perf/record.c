@@ -337,9 +337,24 @@ static const struct layout {
 	[PERF_RECORD_CGROUP] = { RECORD_CGROUP, sizeof(struct cgroup_fixed), parse_cgroup },
 };
 
-static const struct trailer *find_trailer(const struct perf_event_header *header)
+/* Reads the end of a record that is no sample. Returns false if the record is shorter. Events of
+ * ENGINE_COPY_TYPE report their losses and throttling in this ring, and their trailer has the
+ * stream id between the time and the CPU. Such a record has only a fixed part, so its size tells. */
+static bool parse_trailer(const struct perf_event_header *header, struct trailer *ret_trailer)
 {
-	return (const void *)((const char *)header + header->size - sizeof(struct trailer));
+	const uint8_t *end = (const uint8_t *)header + header->size;
+	const size_t bytes = sizeof(*ret_trailer), before = offsetof(struct trailer, cpu);
+	bool has_stream = false;
+
+	if (header->size < sizeof(*header) + bytes || header->size % 8 != 0)
+		return false;
+	if (header->type == PERF_RECORD_LOST || header->type == PERF_RECORD_THROTTLE ||
+	    header->type == PERF_RECORD_UNTHROTTLE)
+		has_stream = header->size == layouts[header->type].fixed_bytes + bytes + 8;
+	memcpy(ret_trailer, end - bytes, bytes);
+	if (has_stream)
+		memcpy(ret_trailer, end - bytes - 8, before);
+	return true;
 }
 
 /* Parses a sample with the tracepoint's own fields. */
@@ -408,21 +423,23 @@ uint64_t record_event_id(const struct perf_event_header *header)
 
 bool record_time(const struct perf_event_header *header, uint64_t *ret_time_ns)
 {
+	struct trailer trailer;
+
 	if (header->type == PERF_RECORD_SAMPLE) {
 		if (header->size < sizeof(struct sample_fixed))
 			return false;
 		*ret_time_ns = ((const struct sample_fixed *)(const void *)header)->time_ns;
 		return true;
 	}
-	if (header->size < sizeof(*header) + sizeof(struct trailer) || header->size % 8 != 0)
+	if (!parse_trailer(header, &trailer))
 		return false;
-	*ret_time_ns = find_trailer(header)->time_ns;
+	*ret_time_ns = trailer.time_ns;
 	return true;
 }
 
 bool record_parse(const struct perf_event_header *header, unsigned parts, struct record *ret_record)
 {
-	const struct trailer *trailer;
+	struct trailer trailer;
 	const struct layout *layout;
 
 	*ret_record = (struct record){
@@ -431,18 +448,17 @@ bool record_parse(const struct perf_event_header *header, unsigned parts, struct
 	};
 	if (header->type == PERF_RECORD_SAMPLE)
 		return parse_sample(header, parts, ret_record);
-	if (header->size < sizeof(*header) + sizeof(*trailer) || header->size % 8 != 0)
+	if (!parse_trailer(header, &trailer))
 		return false;
-	trailer = find_trailer(header);
-	ret_record->pid = trailer->pid;
-	ret_record->tid = trailer->tid;
-	ret_record->time_ns = trailer->time_ns;
-	ret_record->cpu = trailer->cpu;
-	ret_record->event_id = trailer->event_id;
+	ret_record->pid = trailer.pid;
+	ret_record->tid = trailer.tid;
+	ret_record->time_ns = trailer.time_ns;
+	ret_record->cpu = trailer.cpu;
+	ret_record->event_id = trailer.event_id;
 	if (header->type >= ARRAY_SIZE(layouts) || layouts[header->type].fixed_bytes == 0)
 		return true;
 	layout = &layouts[header->type];
 	ret_record->kind = layout->kind;
-	return header->size >= layout->fixed_bytes + sizeof(*trailer) &&
+	return header->size >= layout->fixed_bytes + sizeof(trailer) &&
 	       (!layout->parse || layout->parse(header, ret_record));
 }

@@ -75,8 +75,11 @@ static void receive_sources(struct session *session)
 	struct ticks *ticks = &session->sampling.ticks;
 
 	events->n_sources = session->config.n_sources;
-	for (uint32_t i = 0; i < events->n_sources; i++)
+	for (uint32_t i = 0; i < events->n_sources; i++) {
 		events->sources[i] = event_source_new(&session->config.sources[i], i + 1);
+		if (session->config.sources[i].off_cpu)
+			session->cpus.copies = i + 1;
+	}
 	if (events->n_sources && session->config.sources[0].counts_ns)
 		ticks->period_ns = session->config.sources[0].period;
 	ticks->stat_fd = session->stat_fd;
@@ -395,18 +398,15 @@ static void open_waits(struct session *session)
 /* Adapts how many stacks of waits are copied. Stops recording them if that would cost too much. */
 static void pace_waits(struct session *session, uint64_t now_ns)
 {
-	const struct events *events = &session->events;
 	uint64_t elapsed_ns = now_ns - session->start_ns, sleeps = 0;
-	uint32_t max_rate = session->config.off_cpu_max_rate, position = 0;
+	uint32_t max_rate = session->config.off_cpu_max_rate;
 	char text[160];
 	double rate;
 
-	while (position < events->n_sources && !events->sources[position]->message.off_cpu)
-		position++;
 	for (guint i = 0; i < session->cpus.all->len; i++) {
 		struct cpu *cpu = g_ptr_array_index(session->cpus.all, i);
 
-		cpu_pace_copies(cpu, position, now_ns);
+		cpu_pace_copies(cpu, now_ns);
 		sleeps += cpu->n_sleeps;
 	}
 	if (session->checked_sleeps || max_rate == 0 || elapsed_ns < 1000 * MS)
@@ -415,9 +415,9 @@ static void pace_waits(struct session *session, uint64_t now_ns)
 	rate = (double)sleeps * 1e9 / (double)elapsed_ns;
 	if (rate <= max_rate)
 		return;
-	session->stopped_sleeps = 1 + position;
+	session->stopped_sleeps = true;
 	for (guint i = 0; i < session->cpus.all->len; i++)
-		cpu_stop_sleeps(g_ptr_array_index(session->cpus.all, i), position);
+		cpu_stop_sleeps(g_ptr_array_index(session->cpus.all, i));
 	snprintf(
 		text, sizeof(text),
 		"threads sleep %.0f times a second: after the first second, where they wait is not "

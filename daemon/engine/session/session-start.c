@@ -139,7 +139,7 @@ bool session_add_cpu(struct session *session, struct channel_message *message, G
 	cpu->busy_ns = UINT64_MAX;
 	switches_init(&cpu->switches, now_ns);
 	if (session->stopped_sleeps)
-		cpu_stop_sleeps(cpu, session->stopped_sleeps - 1);
+		cpu_stop_sleeps(cpu);
 	if (!cpu_enable_side_band(cpu, error))
 		return false;
 	return sampling_add_cpu(&session->sampling, cpu, error);

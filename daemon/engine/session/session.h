@@ -98,9 +98,9 @@ struct session {
 	bool behind; /* the last round ran out of time */
 	bool ending;
 	bool warned_rate;        /* the warning about max_rate was sent */
-	bool checked_sleeps;     /* their rate was compared with off_cpu_max_rate */
-	uint32_t stopped_sleeps; /* and was higher: 1 + position of the source; 0: it was not */
-	uint64_t end_ns;         /* when the end was decided */
+	bool checked_sleeps; /* their rate was compared with off_cpu_max_rate */
+	bool stopped_sleeps; /* and was higher */
+	uint64_t end_ns;     /* when the end was decided */
 	enum engine_reason reason;
 	GError *failure; /* the error that ended the session; NULL: none */
 };
