@@ -11,7 +11,7 @@
 struct stage {
 	struct parts parts;
 	struct waits waits;
-	struct thread *threads[2];
+	struct thread *threads[3]; /* two of one process */
 };
 
 static void stage_init(struct stage *stage)
@@ -23,6 +23,7 @@ static void stage_init(struct stage *stage)
 	waits_init(&stage->waits, &stage->parts.samples);
 	for (int i = 0; i < 2; i++)
 		stage->threads[i] = tasks_found(&stage->parts.tasks, 10, 10 + i, 1);
+	stage->threads[2] = tasks_found(&stage->parts.tasks, 20, 20, 1);
 	process = stage->threads[0]->process;
 	process->maps_known = true;
 	maps_insert(&process->maps,
@@ -85,7 +86,7 @@ static void test_rows(void)
 	waits_drop(&stage.waits, stage.threads[0]);
 	waits_end(&stage.waits, stage.threads[0], 6000);
 	/* sleeps at the end */
-	leave(&stage, 1, 0x400010, 0x7000, 7000);
+	leave(&stage, 1, 0x400010, 0x8000, 7000);
 	waits_end_all(&stage.waits, 7500);
 	parts_finish(&stage.parts);
 	REQUIRE(CHECK_INT(rows_of(&stage.parts, PROF_TABLE_WAIT), 2));
@@ -127,7 +128,8 @@ static void test_shared(void)
 		{ 0, 0x400010, 0x7000, PROF_STACK_SHARED },
 		{ 0, 0x400010, 0x7008, PROF_STACK_NONE },
 		{ 0, 0x400011, 0x7000, PROF_STACK_NONE },
-		{ 1, 0x400010, 0x7000, PROF_STACK_NONE },
+		{ 1, 0x400010, 0x7000, PROF_STACK_SHARED },
+		{ 2, 0x400010, 0x7000, PROF_STACK_NONE },
 	};
 	struct stage stage;
 

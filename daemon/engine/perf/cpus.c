@@ -219,7 +219,8 @@ static int copies_fd(const struct cpu *cpu)
 
 void cpu_pace_copies(struct cpu *cpu, uint64_t now_ns)
 {
-	/* Primes, because sleeps often come in a pattern of few threads. */
+	/* Sleeps often come in a pattern of few threads, of which one period would always copy the
+	 * same. So they are primes, and two of them take turns. */
 	static const uint16_t periods[] = { 1, 5, 7, 11, 17, 29, 53, 101, 211, 401 };
 	uint64_t elapsed_ns = now_ns - cpu->paced_ns, sleeps = cpu->n_sleeps - cpu->paced_sleeps;
 	uint64_t wanted = sleeps * COPY_INTERVAL_NS / MAX_OF(elapsed_ns, UINT64_C(1)), period;
@@ -233,6 +234,8 @@ void cpu_pace_copies(struct cpu *cpu, uint64_t now_ns)
 	while (i + 1 < ARRAY_SIZE(periods) && periods[i] < wanted)
 		i++;
 	period = periods[i];
+	if (period == cpu->copy_period && i > 0 && i + 1 < ARRAY_SIZE(periods))
+		period = periods[i + 1];
 	if (period == cpu->copy_period)
 		return;
 	cpu->copy_period = period;

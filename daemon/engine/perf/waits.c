@@ -7,9 +7,11 @@
  * copy of the stack and the kernel's chain. The switch that follows begins the wait, and a wake-up
  * or the next switch to the thread ends it. So the time is exact for each wait, and the stack is
  * that of the wait itself for many. The others are shared out: a wait gets the stack of the last
- * wait of the same thread that began at the same program counter and stack pointer. These are no
- * key, because different callers may lead to one place; but every Nth sleep is copied, which does
- * not depend on the stack. Without such a wait, the stack is unknown.
+ * wait of the same process that began at the same program counter and stack pointer. It is usually
+ * of the same thread, or else of an earlier one that had the same memory as its stack: servers start
+ * a thread for each request. These are no key, because different callers may lead to one place; but
+ * every Nth sleep is copied, which does not depend on the stack. Without such a wait, the stack is
+ * unknown.
  * If a thread sleeps on without a copied stack, its stack is requested (daemon/files/stack.c). It
  * is the wait's if the thread did not run between the begin of the wait and the reading, which the
  * switches show. This is also how threads that sleep since before the recording get a stack, and
@@ -19,7 +21,7 @@
  * Invariants: (1) each sleep of a thread becomes one row, with its stack or without
  *                 [test-engine-waits: rows]
  *             (2) rows are in the order of their ends  [test-engine-waits: order]
- *             (3) a shared stack is of the same thread, program counter and stack pointer
+ *             (3) a shared stack is of the same process, program counter and stack pointer
  *                 [test-engine-waits: shared]
  *             (4) a stack is used only if the thread slept while it was read
  *                 [test-engine-waits: late]
@@ -71,10 +73,10 @@ struct wait_pause {
 	uint64_t until_ns;
 };
 
-/* The last stack at a program counter and stack pointer of a thread. */
+/* The last stack at a program counter and stack pointer of a process. */
 struct wait_stratum {
 	uint64_t pc, sp;
-	uint32_t thread, epoch, stack; /* ids; epoch 0: empty */
+	uint32_t process, epoch, stack; /* ids; epoch 0: empty */
 	uint8_t method, stop;
 };
 
@@ -127,7 +129,7 @@ static struct wait_stratum *stratum_of(const struct waits *waits, const struct w
 {
 	uint64_t hash = wait->pc * UINT64_C(0x9e3779b97f4a7c15) ^ wait->sp;
 
-	hash = (hash ^ wait->thread->row.id) * UINT64_C(0x9e3779b97f4a7c15);
+	hash = (hash ^ wait->thread->process->row.id) * UINT64_C(0x9e3779b97f4a7c15);
 	return &waits->strata[hash >> 40 & (N_STRATA - 1)];
 }
 
@@ -143,7 +145,7 @@ static enum prof_stack_source find_stack(struct waits *waits, struct wait *wait,
 		*ret_found = (struct wait_stratum){
 			.pc = wait->pc,
 			.sp = wait->sp,
-			.thread = wait->thread->row.id,
+			.process = process->row.id,
 			.epoch = epoch,
 			/* The current mappings note which of them have a row. */
 			.stack = samples_add_stack(waits->samples, &wait->sample,
@@ -158,7 +160,7 @@ static enum prof_stack_source find_stack(struct waits *waits, struct wait *wait,
 	}
 	*ret_found = (struct wait_stratum){ .stop = PROF_STOP_UNKNOWN };
 	if (!wait->has_registers || stratum->epoch != epoch || stratum->pc != wait->pc ||
-	    stratum->sp != wait->sp || stratum->thread != wait->thread->row.id)
+	    stratum->sp != wait->sp || stratum->process != process->row.id)
 		return wait->missed_ns && wait->end_ns <= wait->missed_ns ? PROF_STACK_RACED
 									  : PROF_STACK_NONE;
 	*ret_found = *stratum;
