@@ -198,7 +198,7 @@ ALONE void down(int left, int n)
 	char room[2000];
 
 	__asm__ volatile("" ::"r"(room) : "memory");
-	turn(left ? 500 : n);
+	turn(left ? 2000 : n);
 	if (left)
 		down(left - 1, n);
 	BEHIND;
