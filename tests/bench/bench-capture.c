@@ -228,13 +228,13 @@ static int copy_all(const struct prof_reader *reader, struct prof_writer *writer
 	struct prof_value values[PROF_MAX_COLUMNS];
 	size_t n_tables;
 	const struct prof_table_def *const *tables = prof_reader_tables(reader, &n_tables);
-	struct prof_cursor *cursors[PROF_TABLE_METADATA + 1] = { 0 };
+	struct prof_cursor *cursors[PROF_TABLE_LAST + 1] = { 0 };
 	int r = 0;
 
 	for (size_t i = 0; r == 0 && i < n_tables; i++) {
 		struct prof_cursor_options options = { .table = tables[i]->id };
 
-		if (tables[i]->id <= PROF_TABLE_METADATA)
+		if (tables[i]->id <= PROF_TABLE_LAST)
 			r = prof_cursor_new(reader, &options, &cursors[tables[i]->id]);
 	}
 	for (size_t c = 0; r == 0 && c < n_chunks; c++) {
@@ -243,7 +243,7 @@ static int copy_all(const struct prof_reader *reader, struct prof_writer *writer
 		struct prof_batch batch;
 		size_t left = chunks[c].rows;
 
-		if (table > PROF_TABLE_METADATA || !cursors[table])
+		if (table > PROF_TABLE_LAST || !cursors[table])
 			continue;
 		if (!blocks[table])
 			r = prof_block_new(def, &blocks[table]);
@@ -264,7 +264,7 @@ static int copy_all(const struct prof_reader *reader, struct prof_writer *writer
 			prof_block_reset(blocks[table]);
 		}
 	}
-	for (size_t i = 0; i <= PROF_TABLE_METADATA; i++)
+	for (size_t i = 0; i <= PROF_TABLE_LAST; i++)
 		prof_cursor_free(cursors[i]);
 	free(chunks);
 	return r;
@@ -276,7 +276,7 @@ static int verb_grow(char **args)
 	uint64_t limit = strtoull(args[2], NULL, 0), shift_ns = 0, t_min = UINT64_MAX, t_max = 0;
 	size_t n_chunks, copies = 0, chunk_rows = strtoull(args[3], NULL, 0);
 	struct prof_chunk *chunks = chunks_of(reader, &n_chunks);
-	struct prof_block *blocks[PROF_TABLE_METADATA + 1] = { 0 };
+	struct prof_block *blocks[PROF_TABLE_LAST + 1] = { 0 };
 	uint32_t first = UINT32_MAX, last = 0;
 	int fd, r = 0;
 	struct prof_writer *writer = create(args[1], PROF_WRITE_NEW, start_of(reader), &fd);
@@ -301,7 +301,7 @@ static int verb_grow(char **args)
 	if (r != 0)
 		die("grow", args[1], r);
 	printf("{\"bytes\":%lu,\"copies\":%zu}\n", prof_writer_bytes(writer), copies);
-	for (size_t i = 0; i <= PROF_TABLE_METADATA; i++)
+	for (size_t i = 0; i <= PROF_TABLE_LAST; i++)
 		prof_block_free(blocks[i]);
 	free(chunks);
 	prof_writer_free(writer); /* leaves the file as after a crash */

@@ -276,6 +276,20 @@ def cost(table, folder, rate):
     table.row("  lost", info["capture"]["lost"], goal="0", met=info["capture"]["lost"] == 0)
 
 
+def read_many(table, folder):
+    """Reports on a recording that is repeated until it has 10 million switches."""
+    tool, profcapture = bench.program("BENCH_CAPTURE", "bench-capture"), bench.program("PROFCAPTURE", "profcapture")
+    short, long = f"{folder}/cost.cap", f"{folder}/long.cap"
+    rows = {one["name"]: one["rows"] for one in bench.run_json(profcapture, "info", short, "--json")["data"]["tables"]}
+    bench.run(tool, "grow", short, long, str(os.path.getsize(short) * (1 + 10_000_000 // rows["switch"])), "20000")
+    bench.run(tool, "finish", long)
+    rows = {one["name"]: one["rows"] for one in bench.run_json(profcapture, "info", long, "--json")["data"]["tables"]}
+    table.row(f"switches in a capture, and {rows['wait']:,} waits", rows["switch"])
+    for options in [], ["--metric", "off-cpu"], ["--by", "state"]:
+        took = bench.median_seconds([profcapture, "report", *options, long], TURNS)
+        table.row(f"  report{''.join(f' {option}' for option in options)}, s", took, goal="2", met=took < 2)
+
+
 def main():
     if os.geteuid() != 0:
         print("bench: skipped: needs root")
@@ -297,6 +311,8 @@ def main():
             table.row("all late stacks that are right", right, goal="3,000", met=right >= 3000 and wrong == 0)
         for rate in [5000, 20000] if "cost" in wanted else []:
             cost(table, folder, rate)
+        if "cost" in wanted:
+            read_many(table, folder)
     return table.missed
 
 

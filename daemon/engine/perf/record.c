@@ -338,8 +338,8 @@ static const struct layout {
 };
 
 /* Reads the end of a record that is no sample. Returns false if the record is shorter. Events of
- * ENGINE_COPY_TYPE report their losses and throttling in this ring, and their trailer has the
- * stream id between the time and the CPU. Such a record has only a fixed part, so its size tells. */
+ * ENGINE_COPY_TYPE report losses and throttling in this ring, too, and their trailer has the stream
+ * id between the time and the CPU. Such a record has only a fixed part, so its size tells. */
 static bool parse_trailer(const struct perf_event_header *header, struct trailer *ret_trailer)
 {
 	const uint8_t *end = (const uint8_t *)header + header->size;

@@ -8,8 +8,8 @@
  * or the next switch to the thread ends it. So the time is exact for each wait, and the stack is
  * that of the wait itself for many. The others are shared out: a wait gets the stack of the last
  * wait of the same process that began at the same program counter and stack pointer. It is usually
- * of the same thread, or else of an earlier one that had the same memory as its stack: servers start
- * a thread for each request. These are no key, because different callers may lead to one place; but
+ * of the same thread, or of an earlier one that had the same memory as its stack: servers start a
+ * thread for each request. These are no key, because different callers may lead to one place; but
  * every Nth sleep is copied, which does not depend on the stack. Without such a wait, the stack is
  * unknown.
  * If a thread sleeps on without a copied stack, its stack is requested (daemon/files/stack.c). It

@@ -97,7 +97,7 @@ struct session {
 
 	bool behind; /* the last round ran out of time */
 	bool ending;
-	bool warned_rate;        /* the warning about max_rate was sent */
+	bool warned_rate;    /* the warning about max_rate was sent */
 	bool checked_sleeps; /* their rate was compared with off_cpu_max_rate */
 	bool stopped_sleeps; /* and was higher */
 	uint64_t end_ns;     /* when the end was decided */
