@@ -207,8 +207,9 @@ static enum walk_stop get_place(const struct state *state, uint8_t place, int32_
 	if (place == CFI_IN_REGISTER) {
 		const uint64_t *value = numbered(state, (uint64_t)offset);
 
+		/* Registers that were not read are 0. */
 		*ret_word = value ? *value : 0;
-		return value ? WALK_GO : WALK_NO_RULE;
+		return *ret_word ? WALK_GO : WALK_NO_RULE;
 	}
 	return read_at(state,
 		       place == CFI_AT_CFA  ? cfa

@@ -312,8 +312,9 @@ uint32_t waits_request(struct waits *waits, uint64_t now_ns, uint64_t threshold_
 	return n;
 }
 
-/* Walks a stack that was read. Without a report of the sleep, only the program counter and the
- * stack pointer are known, and the walk ends at the first function that needs another register. */
+/* Walks a stack that was read. Without a report of the sleep, only the program counter, the stack
+ * pointer and the call's first argument are known, where vfork() has its return address. The others
+ * are 0, and the walk ends at the first function that needs one. */
 static void walk_late(struct waits *waits, struct wait *wait, const struct snapshot_stack *stack,
 		      const uint8_t *bytes)
 {
@@ -340,6 +341,8 @@ static void walk_late(struct waits *waits, struct wait *wait, const struct snaps
 			continue;
 		if (wait->has_registers && regs->perf_sleep_mask >> bit & 1)
 			registers[n] = wait->registers[regs_sleep_position(regs, bit)];
+		else if (!wait->has_registers && bit == regs->perf_argument_bit)
+			registers[n] = stack->argument;
 		n++;
 	}
 	registers[regs->perf_pc] = stack->pc;
