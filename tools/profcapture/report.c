@@ -317,7 +317,7 @@ static struct summary summary_of(const struct report *report)
 	};
 }
 
-/* Prints how much of the waiting time has a stack. */
+/* Prints how much of the waiting time has a stack, unless all of it has. */
 static void print_wait_stacks(const struct report *report, struct out *out)
 {
 	const struct profile *waits = report->reader.metric == READER_CPU ? &report->waits
@@ -333,10 +333,11 @@ static void print_wait_stacks(const struct report *report, struct out *out)
 		double raced = 100 * (double)waits->stack_ns[PROF_STACK_RACED] / (double)all;
 		double none = 100 * (double)waits->stack_ns[PROF_STACK_NONE] / (double)all;
 
-		out_printf(
-			out,
-			_("Stacks of waits: %.1f %% of the time, %.1f %% read too late, %.1f %% not read.\n"),
-			MAX_OF(100 - raced - none, 0.0), raced, none);
+		if (raced + none >= 0.05)
+			out_printf(out,
+				   _("Stacks of waits: %.1f %% of the time, %.1f %% read too late, "
+				     "%.1f %% not read.\n"),
+				   MAX_OF(100 - raced - none, 0.0), raced, none);
 	}
 }
 

@@ -348,6 +348,10 @@ static void print_waits(const struct record_result *result)
 	double percent = 100.0 / (double)all_ns, raced = percent * (double)ns[SLEPT_RACED],
 	       none = percent * (double)ns[SLEPT_NONE];
 
+	if (raced + none < 0.05 && strcmp(recorded, "stopped") != 0) {
+		fprintf(stderr, _("Threads waited %s.\n"), slept);
+		return;
+	}
 	fprintf(stderr,
 		strcmp(recorded, "own") == 0
 			? _("Threads waited %s; %.1f %% of that has a stack (%.1f %% read too late, "
