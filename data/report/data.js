@@ -176,8 +176,17 @@ const matchTasks = (data) => {
 	});
 };
 
+// Waits within a cell of the grid are rows like samples; a wait across cells has its begin and its
+// length. Returns both tables, and the rows of each by thread.
+const prepareWaits = (data, within = { rows: 0, thread: [] }, across = { rows: 0, thread: [] }) => {
+	within.unit = across.unit = data.wait_unit_ns;
+	across.begin = Float64Array.from({ length: across.rows }, (_, i) => across.time[i] * across.unit + across.rest[i]);
+	const of = (table) => rowsBy(table.thread, table.rows, data.threads.length);
+	return { within, across, withinOf: of(within), acrossOf: of(across) };
+};
+
 const prepare = (data) => {
-	const { stacks, samples, places, allocations, marks } = data.tables;
+	const { stacks, samples, places, allocations, marks, waits, sleeps } = data.tables;
 	for (const f of data.functions) {
 		f.origin = ORIGINS[f.origin];
 		f.image = data.images[f.image] || '';
@@ -193,7 +202,9 @@ const prepare = (data) => {
 	}
 	data.duration = data.capture.duration_ns;
 	data.stacks = indexStacks(stacks.parent, stacks.function, data.functions);
+	data.stacks.cause = stacks.cause;
 	data.samples = samples;
+	data.waits = prepareWaits(data, waits, sleeps);
 	data.places = places || { rows: 0, place: [] };
 	samples.unit = data.sample_unit_ns;
 	data.places.unit = data.place_unit_ns;

@@ -134,7 +134,9 @@ const inverted = (stacks, sums, base, functions, width) => {
 // ---- drawing
 
 export const isNoise = (now, before, scale) => {
-	const p = state.data.capture.sample_weight || 1;
+	const { capture, sample_interval } = state.data;
+	// waits, and allocations unless they were sampled, are exact
+	const p = state.measure === 'cpu' ? capture.sample_weight || 1 : state.measure === 'wait' ? 0 : sample_interval;
 	return Math.abs(now - before) <= 1.96 * Math.sqrt((now + scale * before) * p);
 };
 
@@ -239,7 +241,7 @@ const describe = (box) => {
 	const { functions, stacks, sums, base, format } = shown, f = functions[stacks.func[box.node]], value = valueOf(box, sums);
 	const share = value / sums.sum, lines = [f.full || f.name];
 	if (box.length > 1) lines.push(`… ${count(box.length)} frames, to ${functions[stacks.func[box.end]].name}`);
-	lines.push(`${format(value)}, ${percent(share, sums.events)} ± ${(uncertainty(share, sums.events) * 100).toFixed(1)} of ${format(sums.sum)}`);
+	lines.push(`${format(value)}, ${percent(share, sums.events)}${state.measure === 'cpu' ? ` ± ${(uncertainty(share, sums.events) * 100).toFixed(1)}` : ''} of ${format(sums.sum)}`);
 	if (base) lines.push(`before: ${format(baseOf(box, base))}` + (isNoise(value, baseOf(box, base), shown.baseScale) ? ' (within noise)' : ''));
 	if (box.value === undefined) lines.push(`self ${format(sums.self[box.node])}`);
 	lines.push([f.library, f.file ? `${f.file}${f.line ? ':' + f.line : ''}` : '', f.inlined ? 'inlined' : ''].filter(Boolean).join(' · '));

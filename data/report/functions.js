@@ -43,7 +43,7 @@ const fillWhenNow = (shown) => {
 	const [from, to] = range(), functions = [...wanted].slice(-MOST_HISTOGRAMS);
 	wanted = new Set();
 	if (!functions.length) return;
-	for (const [f, bins] of histograms(state.data, shown.stacks, functions, { from, to, thread: state.thread }, WHEN_BINS)) when.set(f, sparkline(bins));
+	for (const [f, bins] of histograms(state.data, shown.stacks, functions, state.measure, { from, to, thread: state.thread }, WHEN_BINS)) when.set(f, sparkline(bins));
 	refreshTable('Functions');
 	if (wanted.size) fillWhen(shown);
 };
@@ -51,7 +51,7 @@ const fillWhenNow = (shown) => {
 export const functionTable = (shown, { side = false } = {}) => {
 	const { sums, functions, format } = shown, list = listed(shown);
 	if (!list.length) return nothing(state.search && shown.sums.sum > 0 ? 'No function in this range matches the search.' : nothingHere());
-	const most = list.reduce((high, f) => Math.max(high, sums.fnSelf[f]), 0), withWhen = !side && state.measure === 'cpu';
+	const most = list.reduce((high, f) => Math.max(high, sums.fnSelf[f]), 0), withWhen = !side && (state.measure === 'cpu' || state.measure === 'wait');
 	[when, wanted] = [new Map(), new Set()];
 	const columns = [
 		{ title: 'Self', width: 6, number: true, sort: 'self' }, { title: '', width: 5 },

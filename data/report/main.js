@@ -15,20 +15,23 @@ import { sourcePanel } from './source.js';
 const TABS = { flame: 'Flame graph', functions: 'Functions', tree: 'Call tree', source: 'Source', waiting: 'Waiting', memory: 'Memory', marks: 'Marks', about: 'About' };
 const MEASURES = {
 	cpu: { title: 'CPU time', color: 'run', missing: 'No samples were recorded.' },
-	wait: { title: 'Waiting', color: 'lock', missing: 'Stacks of waiting threads were not recorded. The panel "Waiting" has the times of threads.' },
+	wait: { title: 'Waiting', color: 'lock', missing: 'Where threads waited was not recorded: profctl record --off-cpu' },
 	alloc: { title: 'Allocated', color: 'heap', missing: 'Allocations were not recorded: profctl record --memory' },
 	live: { title: 'Not freed', color: 'heap', missing: 'Allocations were not recorded: profctl record --memory' },
 };
 const KEYS = [
-	['c a l', 'measure: CPU time, allocated, not freed'], ['g', 'flame graph: all, by process, by thread'], ['/', 'search (a regular expression)'], ['i', 'callers first, or hottest functions first'],
+	['c w a l', 'measure: CPU time, waiting, allocated, not freed'], ['g', 'flame graph: all, by process, by thread'], ['/', 'search (a regular expression)'], ['i', 'callers first, or hottest functions first'],
 	['← →', 'move the range (Shift: only its end)'], ['+ −', 'wider and narrower range'], ['z', 'zoom to the range, or show everything'],
 	['y', 'copy the command that prints the same numbers'], ['Esc', 'back one step'], ['?', 'these keys'],
 ];
 
-const has = (measure) => (measure === 'cpu' ? state.data.samples.rows > 0 : measure === 'wait' ? false : state.data.allocations.rows > 0);
+const has = (measure) => (measure === 'cpu' ? state.data.samples.rows > 0 : measure === 'wait' ? state.data.has_waits : state.data.allocations.rows > 0);
 
 const formatTime = (value) => (state.data.capture.is_time ? duration(value) : count(value));
-const format = (value) => (state.measure === 'cpu' ? formatTime(value) : bytes(value));
+const formats = { cpu: formatTime, wait: duration, alloc: bytes, live: bytes };
+const format = (value) => formats[state.measure](value);
+const unitTitle = () => ({ cpu: state.data.capture.is_time ? 'Time' : 'Weight', wait: 'Time' })[state.measure] || 'Bytes';
+const EVENTS = { cpu: 'samples', wait: 'waits', alloc: 'blocks', live: 'blocks' };
 
 // What the panels show: the sums of the range, those of the range to compare with, the search.
 const compute = () => {
@@ -39,7 +42,7 @@ const compute = () => {
 	if (state.base) {
 		base = aggregate(data, stacks, state.measure, { ...scope, from: state.base[0], to: state.base[1] });
 		// both as if they took the same time; whole captures as `diff` compares them
-		baseScale = comparesAll() ? (state.measure === 'cpu' ? data.compare.scale : 1) : (to - from) / (state.base[1] - state.base[0]);
+		baseScale = comparesAll() ? ({ cpu: data.compare.scale, wait: data.compare.wait_scale })[state.measure] || 1 : (to - from) / (state.base[1] - state.base[0]);
 		for (const key of ['self', 'total', 'fnSelf', 'fnTotal']) base[key] = base[key].map((v) => v * baseScale);
 	}
 	let matches = null, invalid = false;
@@ -52,7 +55,7 @@ const compute = () => {
 			invalid = true;
 		}
 	}
-	return { stacks, sums, base, baseScale, matches, invalid, functions: data.functions, format, formatTime, color: MEASURES[state.measure].color, unitTitle: state.measure === 'cpu' ? (data.capture.is_time ? 'Time' : 'Weight') : 'Bytes' };
+	return { stacks, sums, base, baseScale, matches, invalid, functions: data.functions, format, formatTime, color: MEASURES[state.measure].color, unitTitle: unitTitle() };
 };
 
 const chip = (text, changes) => el('span', { class: 'chip' }, text, el('button', { type: 'button', 'aria-label': `remove ${text}`, onclick: () => update(changes) }, '✕'));
@@ -60,10 +63,10 @@ const choice = (label, entries, current, onclick) => el('span', { class: 'choice
 	entries.map(([key, title, disabled]) => el('button', { type: 'button', 'aria-pressed': key === current ? 'true' : 'false', disabled: !!disabled, title: disabled || undefined, onclick: () => onclick(key) }, title)));
 
 const drawScope = (shown) => {
-	const { data } = state, [from, to] = range(), span = to - from, unit = state.measure === 'cpu' ? 'samples' : 'blocks';
+	const { data } = state, [from, to] = range(), span = to - from;
 	fill(byId('scope'),
 		choice('Measure', Object.entries(MEASURES).map(([key, { title, missing }]) => [key, title, has(key) ? '' : missing]), state.measure, (measure) => update({ measure, zoom: null })),
-		el('b', { id: 'sum' }, format(shown.sums.sum)), el('span', {}, `in ${count(shown.sums.events)} ${unit}`),
+		el('b', { id: 'sum' }, format(shown.sums.sum)), el('span', {}, `in ${count(shown.sums.events)} ${EVENTS[state.measure]}`),
 		state.range && !state.base ? chip(spanOf(state.range, span), { range: null }) : null,
 		state.base ? chip(compared(shown, span), { base: null }) : null,
 		data.compare && !comparesAll() ? el('button', { type: 'button', onclick: () => update({ ...comparison(), thread: null, zoom: null }) }, 'compare all') : null,
@@ -77,7 +80,7 @@ const drawScope = (shown) => {
 const compared = ({ baseScale }, span) => {
 	const { compare } = state.data;
 	if (comparesAll())
-		return `B ${compare.sides[1].name} against A ${compare.sides[0].name}, ` + (state.measure !== 'cpu' || compare.is_by_run ? 'totals as they are' : `A scaled by ${significant(baseScale)}: shares of all samples`);
+		return `B ${compare.sides[1].name} against A ${compare.sides[0].name}, ` + (baseScale === 1 || compare.is_by_run ? 'totals as they are' : `A scaled by ${significant(baseScale)}: shares of all ${EVENTS[state.measure]}`);
 	const [b, a] = [state.range, state.base].map((part) => spanOf(part, span));
 	return (compare ? `${b} against ${a}` : `B ${b} against A ${a}`) + (baseScale !== 1 ? `, scaled to the length of ${compare ? 'the former' : 'B'}` : '');
 };
@@ -165,15 +168,21 @@ const showKeys = () => {
 
 const toggleTheme = () => update({ theme: document.documentElement.dataset.theme === 'dark' ? 'light' : 'dark' }, { remember: false });
 
+// The panel says how to record what was not.
+const setMeasure = (measure) => {
+	if (has(measure)) update({ measure, zoom: null });
+	else if (measure !== 'cpu') update({ tab: measure === 'wait' ? 'waiting' : 'memory' });
+};
+
 const onKey = (event) => {
 	if (event.ctrlKey || event.metaKey || event.altKey || byId('keys').open) return;
 	if (event.target.id === 'search') {
 		if (event.key === 'Escape') event.target.blur();
 		return;
 	}
-	const measures = { c: 'cpu', a: 'alloc', l: 'live' }, tab = Object.keys(TABS)[Number(event.key) - 1];
+	const measures = { c: 'cpu', w: 'wait', a: 'alloc', l: 'live' }, tab = Object.keys(TABS)[Number(event.key) - 1];
 	if (tab) update({ tab });
-	else if (measures[event.key]) { if (has(measures[event.key])) update({ measure: measures[event.key], zoom: null }); }
+	else if (measures[event.key]) setMeasure(measures[event.key]);
 	else if (event.key === '/') byId('search').focus();
 	else if (event.key === 'i') update({ inverted: !state.inverted, zoom: null });
 	else if (event.key === 'g') update({ group: GROUPS[(GROUPS.indexOf(state.group) + 1) % GROUPS.length], zoom: null });

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-2-Clause-Patent
 // The call tree, waiting, memory, marks, and what the page knows about the recording.
 
-import { laneSums } from './profile.js';
+import { laneSums, waitPlaces } from './profile.js';
 import { bar, el, nothing, originColor, swatch, virtualTable } from './dom.js';
 import { bytes, byteStep, count, duration, percent, tickStep } from './format.js';
 import { nothingHere, onGrid, range, state, threadChanges, timeOf, update } from './state.js';
@@ -65,7 +65,32 @@ export const treePanel = (shown) => {
 
 // ---- waiting
 
-export const waitingPanel = () => {
+const CAUSE_COLORS = { futex: 'lock', file: 'io', network: 'io', pipe: 'io', fault: 'io' };
+
+const placesTable = () => {
+	const { data } = state, [from, to] = range();
+	const all = waitPlaces(data, { from, to: to === data.duration ? Infinity : to, thread: state.thread });
+	const intended = all.filter((place) => place.isIntended), rows = [...all.filter((place) => !place.isIntended), ...(intended.length ? [null, ...intended] : [])];
+	const most = all.reduce((high, { ns }) => Math.max(high, ns), 0);
+	if (!all.length) return nothing(`No waits${state.range || state.thread !== null ? ' here' : ''}.`);
+	return virtualTable({
+		label: 'Places', rows: rows.length,
+		columns: [{ title: 'Waited', width: 6.5, number: true }, { title: '', width: 5 }, { title: 'Waits', width: 6, number: true }, { title: 'For', width: 11 }, { title: 'In', class: 'wide' }],
+		onRow: (i) => rows[i]?.owner >= 0 && update({ fn: rows[i].owner, tab: 'functions', measure: 'wait', zoom: null }),
+		cells: (i) => {
+			if (!rows[i]) return ['', '', '', el('span', { class: 'muted' }, 'usually intended:'), ''];
+			const { ns, waits, cause, call, owner } = rows[i], f = owner >= 0 ? data.functions[owner] : null, color = (!rows[i].isIntended && CAUSE_COLORS[cause]) || 'muted';
+			return [duration(ns), bar(ns / most, color), count(waits), [swatch(color), call || (cause === 'other' ? 'something else' : cause)],
+				el('span', { class: 'name', title: f?.full || f?.name }, f ? f.name : 'no function of the program', el('span', { class: 'muted' }, f?.file ? `  ${f.file.split('/').pop()}${f.line ? ':' + f.line : ''}` : ''))];
+		},
+	});
+};
+
+export const waitingPanel = () => el('div', { class: 'split' }, threadsTable(),
+	el('div', { class: 'column' }, state.data.has_waits ? [placesTable(), state.data.wait_notes.map((note) => el('p', { class: 'note' }, note))]
+		: state.data.capture.metric ? nothing('The waits are part of all numbers of this page.') : nothing('Where threads waited was not recorded.', 'profctl record --off-cpu')));
+
+const threadsTable = () => {
 	const { data } = state, [from, to] = range();
 	if (!data.hasSlices) return nothing('When threads ran and waited was not recorded.', 'profctl record (without --no-switches)');
 	const rows = data.lanes.filter((lane) => lane.n && (state.thread === null || lane.index === state.thread)).map((lane) => ({ lane, sums: laneSums(lane, from, to) }))
@@ -74,7 +99,7 @@ export const waitingPanel = () => {
 	return el('div', { class: 'column' },
 		virtualTable({
 			label: 'Threads', rows: rows.length,
-			columns: [{ title: [swatch('idle'), 'Waited'], width: 7, number: true }, { title: [swatch('ready'), 'Ready'], width: 7, number: true }, { title: [swatch('run'), 'Ran'], width: 7, number: true }, { title: '% ran', width: 6, number: true }, { title: '', width: 12 }, { title: 'Thread', class: 'wide' }],
+			columns: [{ title: [swatch('idle'), 'Waited'], width: 7, number: true }, { title: [swatch('ready'), 'Ready'], width: 7, number: true }, { title: [swatch('run'), 'Ran'], width: 7, number: true }, { title: '% ran', width: 6, number: true }, { title: '', width: data.has_waits ? 6 : 12 }, { title: 'Thread', class: 'wide' }],
 			onRow: (i) => update(threadChanges(rows[i].lane.index)),
 			attributes: (i) => ({ 'aria-selected': rows[i].lane.index === state.thread ? 'true' : 'false' }),
 			cells: (i) => {

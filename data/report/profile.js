@@ -37,8 +37,8 @@ const splitStacks = (data, keyOf, labelOf) => {
 		for (let i = 0; i < table.rows; i++) rows[i] = row(table.thread[i], table.stack[i]);
 		return rows;
 	};
-	const samples = map(data.samples), allocations = map(data.allocations);
-	return { ...indexStacks(Uint32Array.from(parent), Uint32Array.from(func), functions), rowsOf: { samples, allocations }, source };
+	const rowsOf = { samples: map(data.samples), allocations: map(data.allocations), within: map(data.waits.within), across: map(data.waits.across) };
+	return { ...indexStacks(Uint32Array.from(parent), Uint32Array.from(func), functions), rowsOf, source };
 };
 
 export const GROUPS = ['merged', 'process', 'thread'];
@@ -48,7 +48,7 @@ export const stacksOf = (data, group) => {
 	if (cache.has(group)) return cache.get(group);
 	let table;
 	if (group === 'merged') {
-		table = { ...data.stacks, rowsOf: { samples: data.samples.stack, allocations: data.allocations.stack } };
+		table = { ...data.stacks, rowsOf: { samples: data.samples.stack, allocations: data.allocations.stack, within: data.waits.within.stack, across: data.waits.across.stack } };
 	} else if (group === 'process') {
 		const processOf = (t) => data.processes[data.threads[t].process];
 		table = splitStacks(data, (t) => processOf(t).same ?? data.threads[t].process, (t) => processOf(t).name);
@@ -74,6 +74,25 @@ const addSamples = (s, rows, { from, to, thread }, self) => {
 	return events;
 };
 
+// Calls `add` with the row, the begin and the end of each part of a wait across cells in [from, to).
+const eachAcross = (data, { from, to, thread }, add) => {
+	const { begin, length, rows, thread: of } = data.waits.across;
+	for (let i = 0, n = lowerBound(begin, to, rows); i < n; i++) {
+		const end = Math.min(begin[i] + length[i], to);
+		if (end > from && (thread === null || of[i] === thread)) add(i, Math.max(begin[i], from), end);
+	}
+};
+
+// Adds the parts of waits in [from, to). Returns the number of these waits.
+const addWaits = (data, rowsOf, scope, self) => {
+	let events = addSamples(data.waits.within, rowsOf.within, scope, self);
+	eachAcross(data, scope, (i, begin, end) => {
+		self[rowsOf.across[i]] += end - begin;
+		events++;
+	});
+	return events;
+};
+
 // Adds the blocks that were allocated in [from, to); with `live`, only those not freed before `to`.
 const addAllocations = (data, rows, { from, to, thread }, self, live) => {
 	const a = data.allocations, scale = data.allocation_unit_ns;
@@ -93,8 +112,8 @@ const addAllocations = (data, rows, { from, to, thread }, self, live) => {
 export const aggregate = (data, stacks, measure, scope) => {
 	const self = new Float64Array(stacks.n), total = new Float64Array(stacks.n);
 	const fnSelf = new Float64Array(data.functions.length), fnTotal = new Float64Array(data.functions.length);
-	const events = measure === 'cpu'
-		? addSamples(data.samples, stacks.rowsOf.samples, scope, self)
+	const events = measure === 'cpu' ? addSamples(data.samples, stacks.rowsOf.samples, scope, self)
+		: measure === 'wait' ? addWaits(data, stacks.rowsOf, scope, self)
 		: addAllocations(data, stacks.rowsOf.allocations, scope, self, measure === 'live');
 	total.set(self);
 	for (let i = stacks.n - 1; i > 0; i--) total[stacks.parent[i]] += total[i];
@@ -140,10 +159,10 @@ export const neighbors = (stacks, sums, f) => {
 
 export const MOST_HISTOGRAMS = 31; // bits of a number
 
-// Returns when each of a few functions ran: its weight in `bins` equal parts of the range. Samples
-// are added up by which of the functions are in their stacks.
-export const histograms = (data, stacks, functions, { from, to, thread }, bins) => {
-	const s = data.samples, rows = stacks.rowsOf.samples, { parent, func } = stacks, bit = new Int32Array(data.functions.length);
+// Returns when each of a few functions ran, or waited: its weight in `bins` equal parts of the range.
+// Samples are added up by which of the functions are in their stacks.
+export const histograms = (data, stacks, functions, measure, { from, to, thread }, bins) => {
+	const s = measure === 'wait' ? data.waits.within : data.samples, rows = measure === 'wait' ? stacks.rowsOf.within : stacks.rowsOf.samples, { parent, func } = stacks, bit = new Int32Array(data.functions.length);
 	functions.forEach((f, k) => (bit[f] = 1 << k));
 	const setOf = new Int32Array(stacks.n), idOf = new Uint32Array(stacks.n), ids = new Map([[0, 0]]);
 	for (let i = 1; i < stacks.n; i++) {
@@ -158,6 +177,17 @@ export const histograms = (data, stacks, functions, { from, to, thread }, bins) 
 	for (let i = begin; i < end; i++) {
 		if (thread !== null && s.thread[i] !== thread) continue;
 		sums[idOf[rows[i]] * bins + Math.min(bins - 1, ((s.time[i] - start) * perUnit) | 0)] += s.weight[i];
+	}
+	if (measure === 'wait') {
+		const width = (to - from) / bins;
+		eachAcross(data, { from, to, thread }, (i, begin, end) => {
+			const at = idOf[stacks.rowsOf.across[i]] * bins;
+			for (let bin = Math.floor((begin - from) / width), start = begin; start < end && bin < bins; bin++) {
+				const until = bin === bins - 1 ? end : Math.min(end, from + (bin + 1) * width);
+				sums[at + bin] += until - start;
+				start = until;
+			}
+		});
 	}
 	return new Map(functions.map((f, k) => {
 		const all = new Float64Array(bins);
@@ -181,6 +211,53 @@ export const threadWeights = (data, from, to) => {
 	const s = data.samples, sums = new Float64Array(data.threads.length);
 	for (let i = rowAt(s, from), end = rowAt(s, to); i < end; i++) sums[s.thread[i]] += s.weight[i];
 	return sums;
+};
+
+// Calls `add` with the stack, the begin and the end of each part of a lane's waits in [from, to).
+// Short waits are where their unit begins.
+export const eachWait = (data, lane, from, to, add) => {
+	const { within, across, withinOf, acrossOf } = data.waits;
+	for (const i of acrossOf[lane.index]) {
+		if (across.begin[i] >= to) break;
+		const end = Math.min(to, across.begin[i] + across.length[i]);
+		if (end > from) add(across.stack[i], Math.max(from, across.begin[i]), end);
+	}
+	for (const i of withinOf[lane.index]) {
+		const begin = within.time[i] * within.unit;
+		if (begin >= to) break;
+		if (begin >= from) add(within.stack[i], begin, begin + within.weight[i]);
+	}
+};
+
+const INTENDED = new Set(['timer', 'poll', 'process']);
+const PAUSES = [[/^_*(pthread_cond_|cnd_)/, 'condition'], [/^_*(pthread_(timed|clock)?join|thrd_join)/, 'join']];
+
+// Returns the waits of the range by call and by the innermost function of the program, the longest
+// first. A wait that is usually intended is no lock and no input or output.
+export const waitPlaces = (data, scope) => {
+	const { stacks } = data, self = new Float64Array(stacks.n), waits = new Float64Array(stacks.n), places = new Map();
+	const pauses = new Uint8Array(stacks.n), pauseOf = data.functions.map((f) => 1 + PAUSES.findIndex(([pattern]) => pattern.test(f.name)));
+	const { within } = data.waits;
+	for (let i = rowAt(within, scope.from), end = rowAt(within, scope.to); i < end; i++) {
+		if (scope.thread !== null && within.thread[i] !== scope.thread) continue;
+		self[within.stack[i]] += within.weight[i];
+		waits[within.stack[i]] += within.count[i];
+	}
+	eachAcross(data, scope, (i, begin, end) => {
+		self[data.waits.across.stack[i]] += end - begin;
+		waits[data.waits.across.stack[i]]++;
+	});
+	for (let i = 1; i < stacks.n; i++) {
+		pauses[i] = pauseOf[stacks.func[i]] || pauses[stacks.parent[i]];
+		if (!(self[i] > 0)) continue;
+		const call = data.wait_calls[stacks.cause[i] - 1] || { cause: 'unknown', call: null }, pause = call.cause === 'futex' ? pauses[i] : 0;
+		const key = `${stacks.cause[i]} ${pause} ${stacks.owner[i]}`;
+		let place = places.get(key);
+		if (!place) places.set(key, (place = { cause: call.cause, call: pause ? `${call.call}, ${PAUSES[pause - 1][1]}` : call.call, isIntended: !!pause || INTENDED.has(call.cause), owner: stacks.owner[i], ns: 0, waits: 0 }));
+		place.ns += self[i];
+		place.waits += waits[i];
+	}
+	return [...places.values()].sort((a, b) => b.ns - a.ns || a.owner - b.owner);
 };
 
 // Returns the live bytes over time, in all and by owner: the innermost function of the program.

@@ -94,7 +94,7 @@ export const onGrid = ([from, to]) => {
 // Says why a panel is empty.
 export const nothingHere = () => {
 	const thread = state.thread !== null && state.data.threads[state.thread];
-	return { cpu: 'No samples', alloc: 'No allocations', live: 'No unfreed memory' }[state.measure] + (thread ? ` of ${thread.name} ${thread.tid}` : '') + (state.range ? ' in this range.' : '.');
+	return { cpu: 'No samples', wait: 'No waits', alloc: 'No allocations', live: 'No unfreed memory' }[state.measure] + (thread ? ` of ${thread.name} ${thread.tid}` : '') + (state.range ? ' in this range.' : '.');
 };
 
 export const range = () => state.range || [0, state.data.duration];
@@ -131,23 +131,24 @@ export const threadChanges = (thread) => {
 };
 
 const commandOf = (file, range, whole) => {
-	const { data } = state, memory = state.measure !== 'cpu';
+	const { data } = state, waits = state.measure === 'wait', memory = !waits && state.measure !== 'cpu';
 	const words = ['profcapture', memory ? 'memory' : 'report', file];
 	if (memory && state.measure === 'live') words.push('--leaks');
-	if (!memory && data.capture.metric) words.push('--metric', data.capture.metric);
+	if (waits) words.push('--metric', 'off-cpu');
+	else if (!memory && data.capture.metric) words.push('--metric', data.capture.metric);
 	if (!memory && state.tab === 'tree') words.push(state.inverted ? '--inverted' : '--tree');
-	if (!whole) words.push('--from', `${(range[0] / 1e9).toFixed(9)}s`, '--to', `${((range[1] - 1) / 1e9).toFixed(9)}s`);
+	if (!whole) words.push('--from', `${(range[0] / 1e9).toFixed(9)}s`, '--to', `${((range[1] - (waits ? 0 : 1)) / 1e9).toFixed(9)}s`);
 	if (state.thread !== null) words.push('--tid', data.threads[state.thread].tid);
 	return words.join(' ');
 };
 
 // The command, or the commands, that print the same numbers. A range ends before its end, as in the
-// page.
+// page; waits have parts, which end there.
 export const command = () => {
 	const { data } = state, sides = data.compare?.sides;
 	if (!sides) return commandOf(data.capture.file_word, state.range, !state.range);
 	if (comparesAll() && state.thread === null && state.measure !== 'live')
-		return ['profcapture diff', ...(state.measure === 'alloc' ? ['--memory'] : []), ...sides.map((side) => side.file_word)].join(' ');
+		return ['profcapture diff', ...(state.measure === 'alloc' ? ['--memory'] : state.measure === 'wait' ? ['--metric', 'off-cpu'] : []), ...sides.map((side) => side.file_word)].join(' ');
 	return [state.base, range()].filter(Boolean).flatMap(([from, to]) => sides.map((side) => {
 		const whole = wholeOf(side), part = [Math.max(from, whole[0]), Math.min(to, whole[1])];
 		return part[0] < part[1] && (state.thread === null || sideOf(state.thread) === side) ? commandOf(side.file_word, part.map((ns) => ns - side.from_ns), isSame(part, whole)) : '';

@@ -4,7 +4,7 @@
 // into a canvas of its own; a drag only draws the selection over it.
 
 import { lowerBound, KINDS } from './data.js';
-import { laneSums, threadWeights } from './profile.js';
+import { eachWait, laneSums, threadWeights } from './profile.js';
 import { byId, color, el, fill, fontFamily, hideTip, rem, showTip, sizeCanvas } from './dom.js';
 import { bytes, count, duration, significant, tickStep } from './format.js';
 import { cpuTitle, onGrid, range, sideName, spanOf, state, threadChanges, timeOf, update, view } from './state.js';
@@ -101,22 +101,34 @@ const drawHeat = (g, row, c) => {
 	}
 };
 
-const laneColors = ['run', 'ready', 'idle'];
+// Of the time that a lane waited, the parts whose cause is known to be a lock, or input and output.
+const laneColors = ['run', 'ready', 'lock', 'io', 'idle'];
+const [LOCK, IO, IDLE] = [2, 3, 4];
+const CAUSE_KINDS = { futex: LOCK, file: IO, network: IO, pipe: IO, fault: IO };
 
 const drawLane = (g, row, c) => {
 	const [from, to] = view(), n = Math.ceil(layout.width), scale = layout.width / (to - from);
-	const shares = KINDS.map(() => new Float32Array(n + 1));
+	const { data } = state, shares = laneColors.map(() => new Float32Array(n + 1));
+	const cover = (into, begin, end, part) => {
+		for (let x = Math.floor(begin); x < end && x < n; x++) into[x] += part * (Math.min(x + 1, end) - Math.max(x, begin));
+	};
 	for (const lane of row.lanes) {
 		for (let i = lowerBound(lane.to, from); i < lane.n && lane.from[i] < to; i++) {
 			const begin = (Math.max(lane.from[i], from) - from) * scale, end = (Math.min(lane.to[i], to) - from) * scale;
-			const part = lane.amount[i] / Math.max(1, lane.to[i] - lane.from[i]), into = shares[lane.kind[i]];
-			for (let x = Math.floor(begin); x < end && x < n; x++) into[x] += part * (Math.min(x + 1, end) - Math.max(x, begin));
+			const part = lane.amount[i] / Math.max(1, lane.to[i] - lane.from[i]);
+			cover(shares[lane.kind[i] === 2 ? IDLE : lane.kind[i]], begin, end, part);
 		}
+		if (!data.has_waits || row.lanes.length > 1) continue;
+		eachWait(data, lane, from, to, (stack, begin, end) => {
+			const kind = CAUSE_KINDS[data.wait_calls[data.stacks.cause[stack] - 1]?.cause];
+			if (kind) cover(shares[kind], (begin - from) * scale, (end - from) * scale, 1);
+		});
 	}
 	const height = row.height - 3, most = row.lanes.length > 1 ? Math.max(1, state.data.capture.cpus) : 1;
-	const kinds = row.lanes.length > 1 ? [0] : [0, 1, 2];
+	const kinds = row.lanes.length > 1 ? [0] : [...laneColors.keys()];
 	for (let x = 0; x < n; x++) {
 		let y = row.y + 1 + height;
+		shares[IDLE][x] -= shares[LOCK][x] + shares[IO][x];
 		for (const kind of kinds) {
 			const part = Math.min(1, shares[kind][x] / most) * height;
 			if (part <= 0.01) continue;
@@ -271,7 +283,7 @@ const drawLosses = (g, c) => {
 	}
 };
 
-const NAMES = ['bg', 'line', 'text', 'muted', 'run', 'ready', 'idle', 'mark', 'heap', 'heat0', 'heat1', 'heat2', 'shade', 'focus', 'warn'];
+const NAMES = ['bg', 'line', 'text', 'muted', ...laneColors, 'mark', 'heap', 'heat0', 'heat1', 'heat2', 'shade', 'focus', 'warn'];
 const colors = () => Object.fromEntries(NAMES.map((name) => [name, color(name)]));
 
 const draw = { axis: drawAxis, heat: drawHeat, lane: drawLane, live: drawLine, counter: drawLine, mark: drawMark, log: drawLogs, more: () => {} };
@@ -464,6 +476,7 @@ const describe = (event, canvas) => {
 		const all = sums.reduce((p, v) => p + v, 0), names = ['running', 'ready', 'waiting'];
 		lines.unshift(row.label);
 		if (all > 0) lines.push(names.map((name, kind) => (sums[kind] ? `${name} ${Math.round((sums[kind] / all) * 100)} %` : '')).filter(Boolean).join(', '));
+		if (sums[2] && row.lanes.length === 1) lines.push(...longestWait(row.lanes[0], from, to));
 	} else if (row.kind === 'counter' || row.kind === 'live') {
 		const value = row.kind === 'live' ? state.data.live.all[Math.min(state.data.live.bins, Math.floor(at / state.data.live.width))] : row.counter.values[lowerBound(row.counter.times, at) - 1];
 		lines.unshift(row.label);
@@ -475,6 +488,16 @@ const describe = (event, canvas) => {
 		lines.push(...near.map((log) => log.text || 'a log without text'));
 	}
 	showTip(event, lines);
+};
+
+// Says for what a lane waited longest in [from, to).
+const longestWait = (lane, from, to) => {
+	const { data } = state, sums = new Map();
+	if (!data.has_waits) return [];
+	eachWait(data, lane, from, to, (stack, begin, end) => sums.set(stack, (sums.get(stack) || 0) + end - begin));
+	const [stack] = [...sums].reduce((most, entry) => (entry[1] > most[1] ? entry : most), [0, 0]);
+	const call = data.wait_calls[data.stacks.cause[stack] - 1], owner = data.stacks.owner[stack];
+	return stack ? [`for ${call?.call || call?.cause || 'an unknown cause'}${owner >= 0 ? ` in ${data.functions[owner].name}` : ''}`] : [];
 };
 
 export const moveRange = (direction, edge) => {

@@ -14,6 +14,7 @@ from pathlib import Path
 import drive_firefox
 import pytest
 from captures import make
+from captures import rows as rows_of
 from exports import read_page
 from recordings import until
 
@@ -241,6 +242,62 @@ def test_mouse_and_keyboard(page_of, drive, capture):
     assert results[12] != results[6][2] and results[13] is True
 
 
+@pytest.fixture(scope="module")
+def waited(profctl, tmp_path_factory):
+    """A capture of threads each of which waits in a function of its own, for a cause of its own."""
+    if os.geteuid() != 0:
+        pytest.skip("needs root")
+    program = tmp_path_factory.mktemp("waited") / "waits"
+    subprocess.run(["gcc", "-O2", "-g", "-pthread", Path(os.environ["PROF_SOURCE_DIR"]) / "tests/tools/waits.c", "-o", program], check=True)
+    profctl("record", "-q", "--off-cpu", "-o", program.with_name("waits.cap"), "--", program, program.with_name("data"))
+    return program.with_name("waits.cap")
+
+
+def test_waits(profcapture, page_of, drive, waited):
+    """The measure "Waiting" counts what report --metric off-cpu does, of everything, of ranges and of
+    a thread; the panel has the places of report --by state."""
+    page = page_of(waited)
+    steps = [{"open": "tab=functions"}, {"key": "w"}, {"text": "#command"}, {"eval": ROWS}, {"text": "#scope"}]
+    for x0, x1 in (300, 700), (250, 1000), (480, 530):
+        steps += [{"drag": ["#timeline-canvas", x0, x1, 60]}, {"text": "#command"}, {"eval": ROWS}, {"text": "#scope"}]
+    steps += [{"at": ["#timeline-canvas", 40, 75]}, {"text": "#command"}, {"eval": ROWS}, {"text": "#scope"}]
+    results, compared = drive(page, *steps), 0
+    for (command,), rows, (scope,) in zip(results[::3], results[1::3], results[2::3]):
+        total, waits = re.search(r"Not freed(.+?)in (\S+) waits", scope).groups()
+        assert "--metric off-cpu" in command
+        compared += check_functions(profcapture, command, rows, total)
+        assert int(waits.replace("\u202f", "")) == profcapture.json(*shlex.split(command)[1:])["data"]["total"]
+    assert compared >= 50 and len({command for (command,) in results[::3]}) == 5
+    places, (note,), (tip,) = drive(page, {"open": "tab=waiting&measure=wait"}, {"eval": ROWS.replace("#panel table", "#panel table[aria-label=Places]")}, {"text": "#panel > div > .column + .column .note"}, {"at": ["#timeline-canvas", 700, 75]}, {"text": "#tip"})
+    wanted, shown = {}, {}
+    for row in profcapture.json("report", waited, "--by", "state", "--limit", 0)["data"]["places"]:
+        key = row["function"] or "no function of the program", row["call"] or "something else"
+        wanted[key] = wanted.get(key, 0) + row["time_ns"]
+    for took, _, _, call, name in places:
+        if took:
+            key = name, call.split(",")[0]
+            amount, off = value(took)
+            shown[key] = shown.get(key, 0) + amount
+            wanted[key] -= amount
+            assert wanted[key] >= -2 * off
+    assert set(shown) == set(wanted) and len(shown) >= 9 and "Stacks of waits: " in note
+    tid = int(re.match(r"waits (\d+)", tip)[1])
+    time, ns = max(((row["time_ns"], row["duration"]) for row in rows_of(profcapture, waited, "wait") if row["tid"] == tid), key=lambda row: row[1])
+    x = 176 + 1094 * (time - ns / 2) / profcapture.json("info", waited)["capture"]["duration_ns"]
+    (tip,) = drive(page, {"open": "tab=waiting"}, {"at": ["#timeline-canvas", x, 75]}, {"text": "#tip"})[0]
+    assert "waiting" in tip and re.search(r"\nfor [\w ]+ in \w+", tip), tip
+
+
+def test_waits_not_recorded(profctl, page_of, drive, compile_c, tmp_path):
+    """Without the stacks of waits, the page says how to record them, and no number."""
+    capture = tmp_path / "none.cap"
+    profctl("record", "-q", "--no-off-cpu", "-F", 999, "-o", capture, "--", "sh", "-c", "i=0; while [ $i -lt 99999 ]; do i=$((i+1)); done; sleep 0.1")
+    button = "(() => { const b = [...document.querySelectorAll('#scope button')].find((b) => b.textContent === 'Waiting'); return [b.disabled, b.title]; })()"
+    (disabled, title), (panel,), (total,) = drive(page_of(capture), {"open": "measure=wait"}, {"eval": button}, {"key": "w"}, {"text": "#panel"}, {"text": "#scope [aria-pressed=true]"})
+    assert disabled and "profctl record --off-cpu" in title and total == "CPU time"
+    assert "Where threads waited was not recorded." in panel and "profctl record --off-cpu" in panel
+
+
 TREE = """(() => {
 	const bad = [];
 	for (const canvas of document.querySelectorAll('canvas')) if (!canvas.getAttribute('aria-label') && !canvas.getAttribute('aria-describedby')) bad.push(canvas.id);
@@ -297,7 +354,7 @@ def test_forced_colors(page_of, chromium, capture):
 def test_focus_stays(page_of, drive, capture):
     """A key that changes a panel does not take the focus from the element that has it."""
     page = page_of(capture)
-    assert drive(page, {"open": "tab=functions"}, {"eval": "document.querySelector('#scope [aria-pressed=false]:not(:disabled)').focus()"}, {"key": "Enter"},
+    assert drive(page, {"open": "tab=functions"}, {"eval": "[...document.querySelectorAll('#scope button')].find((button) => button.textContent === 'Allocated').focus()"}, {"key": "Enter"},
                  {"eval": "[document.activeElement.textContent, document.activeElement.getAttribute('aria-pressed')]"})[1] == ["Allocated", "true"]
 
 

@@ -148,6 +148,15 @@ def test_exports(profcapture, recorded):
     assert both == total + cpu
     diff = profcapture.json("diff", capture, capture, "--metric", "off-cpu", check=8)  # too few waits
     assert diff["data"]["event"] == "off-cpu" and diff["data"]["rows"]
+    profile = json.loads(profcapture("export", capture, "--to", "firefox").stdout)
+    marks = collections.Counter()
+    for thread in profile["threads"]:
+        table = thread["markers"]
+        for start, end, data in zip(table["startTime"], table["endTime"], table["data"]):
+            if "cause" in data:
+                marks[data["cause"]] += end - start
+    causes = {row["cause"]: row["time_ns"] / 1e6 for row in profcapture.json("report", capture, "--by", "state")["data"]["causes"]}
+    assert marks == pytest.approx({cause: ms for cause, ms in causes.items() if cause != "unknown"}, abs=0.1)
 
 
 SLOWER = """

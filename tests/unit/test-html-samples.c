@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /*
- * Checks of the page's samples: however they are ordered, they are merged in the same way.
+ * Checks of the page's samples and waits: samples are merged in the same way however they are
+ * ordered, and the parts of waits in ranges on the grid are exact.
  */
 #include "tests/unit/test.h"
-#include "tools/profcapture/html-samples.h"
+#include "tools/profcapture/html-waits.h"
 
 #define N_SAMPLES 300000u
 #define UNIT_NS 256u
@@ -62,8 +63,76 @@ static void test_units(void)
 	CHECK(unit_ns > UNIT_NS);
 }
 
+/* Returns the waiting time in [from, to), as the page counts it. */
+static uint64_t waited(const struct html_waits *waits, uint64_t from, uint64_t to)
+{
+	uint64_t sum = 0;
+
+	for (guint i = 0; i < waits->within.all->len; i++) {
+		const struct html_sample *at =
+			&g_array_index(waits->within.all, struct html_sample, i);
+		uint64_t time = at->time * waits->within.unit_ns;
+
+		sum += time >= from && time < to ? at->weight : 0;
+	}
+	for (guint i = 0; i < waits->across->len; i++) {
+		const struct html_wait *at = &g_array_index(waits->across, struct html_wait, i);
+		uint64_t begin = MAX_OF((uint64_t)at->begin_ns, from);
+		uint64_t end = MIN_OF((uint64_t)at->begin_ns + at->length_ns, to);
+
+		sum += end > begin ? end - begin : 0;
+	}
+	return sum;
+}
+
+/* Each range on the grid has exactly the parts of the waits that are in it. */
+static void test_waits(void)
+{
+	static const guint most[] = { 100000, 4000, 300 };
+	enum { N_WAITS = 20000, CELL_NS = 1 << 16 };
+	const uint64_t duration = UINT64_C(1) << 32, step = duration / N_WAITS;
+
+	for (size_t m = 0; m < G_N_ELEMENTS(most); m++) {
+		struct html_waits waits;
+		uint64_t cell;
+
+		html_waits_init(&waits, CELL_NS, (int64_t)duration);
+		waits.most = most[m];
+		for (uint64_t i = 0; i < N_WAITS; i++) {
+			const struct profile_sample sample = {
+				.time_ns = (int64_t)(i * step + i % 977),
+				.thread = 2 + i % 3,
+				.node = i % 7,
+				.weight = 1 + i * 7919 % (2 * step)
+			};
+
+			html_waits_take(&sample, 1, &waits);
+		}
+		html_samples_merge(&waits.within);
+		html_waits_sort(&waits);
+		CHECK(waits.across->len <= most[m] || waits.cell_ns >= waits.most_cell_ns);
+		CHECK((most[m] == most[0]) == (waits.cell_ns == CELL_NS));
+		cell = (uint64_t)waits.cell_ns;
+		for (uint64_t k = 0; k < 20; k++) {
+			uint64_t from = duration / cell * k / 40 * cell;
+			uint64_t to = from + (1 + k * k) * cell, expected = 0;
+
+			for (uint64_t i = 0; i < N_WAITS; i++) {
+				uint64_t begin = i * step + i % 977;
+				uint64_t end = MIN_OF(begin + 1 + i * 7919 % (2 * step), to);
+
+				begin = MAX_OF(begin, from);
+				expected += end > begin ? end - begin : 0;
+			}
+			CHECK_INT(waited(&waits, from, to), expected);
+		}
+		html_waits_done(&waits);
+	}
+}
+
 int main(void)
 {
 	RUN(test_units);
+	RUN(test_waits);
 	return test_end();
 }

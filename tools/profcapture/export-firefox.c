@@ -76,6 +76,8 @@ struct firefox {
 	GArray *samples;           /* struct export_stack */
 	GArray *marks;             /* struct mark */
 	GArray *waits;             /* struct mark, before they are added to the marks */
+	GArray *sleeps;            /* struct export_stack: waits with stacks; NULL: none */
+	struct wait_place *places; /* by node of the tree of waits */
 	struct left_out left_out;
 	GArray *events; /* struct allocation_event; NULL: none */
 	struct counter_values counters;
@@ -223,10 +225,14 @@ static const char mark_schema[] = TEXT([{
 	"name": "Wait",
 	"display": ["marker-chart", "marker-table", "timeline-overview"],
 	"tooltipLabel": "{marker.name}",
-	"tableLabel": "{marker.name}",
+	"tableLabel": "{marker.data.call} {marker.data.function}",
 	"chartLabel": "{marker.name}",
 	"description": "The thread was on no CPU: it waited, was preempted, or was ready to run.",
-	"fields": []
+	"fields": [
+		{ "key": "cause", "label": "For", "format": "string" },
+		{ "key": "call", "label": "Call", "format": "string" },
+		{ "key": "function", "label": "In", "format": "string" }
+	]
 }]);
 static const char units[] = TEXT({ "time": "ms", "eventDelay": "ms", "threadCPUDelta": "ns" });
 static const char no_symbols[] = TEXT({
@@ -433,6 +439,27 @@ static struct cell get_mark(struct firefox *firefox, size_t row, enum field fiel
 								       : cell_unknown();
 }
 
+/* Writes for what a thread waited, and in which function of the program, if its stack is known. */
+static void write_cause(struct firefox *firefox, const struct span *wait)
+{
+	const struct export_key key = { wait->thread, wait->start_ns };
+	const GArray *sleeps = firefox->sleeps;
+	const struct export_stack *sleep =
+		sleeps ? bsearch(&key, sleeps->data, sleeps->len, sizeof(*sleep), export_compare)
+		       : NULL;
+	const struct wait_place *place = sleep ? &firefox->places[sleep->node] : NULL;
+	const struct functions *functions = firefox->export->profile.functions;
+
+	if (!place || place->cause == WAIT_UNKNOWN)
+		return;
+	json_string(&firefox->json, "cause", wait_cause_names[place->cause]);
+	if (place->call)
+		json_string(&firefox->json, "call", place->call);
+	if (place->function > FUNCTION_LOST)
+		json_string(&firefox->json, "function",
+			    functions_at(functions, place->function)->name);
+}
+
 static void write_marks(struct firefox *firefox, uint32_t thread)
 {
 	static const struct table_member members[] = {
@@ -452,6 +479,8 @@ static void write_marks(struct firefox *firefox, uint32_t thread)
 		json_string(json, "type", marks[i].is_wait ? "Wait" : "Mark");
 		if (!marks[i].is_wait)
 			json_string(json, "group", marks[i].span.group ? marks[i].span.group : "");
+		else if (strcmp(marks[i].span.name, "Waiting") == 0)
+			write_cause(firefox, &marks[i].span);
 		json_end(json);
 	}
 	json_end(json);
@@ -856,7 +885,7 @@ bool export_firefox(struct export *export, struct out *out, GError **error)
 {
 	struct firefox firefox = {
 		.export = export,
-		.samples = export_samples(export),
+		.samples = export_samples(&export->profile),
 		.marks = g_array_new(FALSE, FALSE, sizeof(struct mark)),
 		.waits = g_array_new(FALSE, FALSE, sizeof(struct mark)),
 		.events = export->allocations ? export->allocations->events : NULL,
@@ -875,6 +904,11 @@ bool export_firefox(struct export *export, struct out *out, GError **error)
 		lists[i]->all = g_array_new(FALSE, FALSE, sizeof(uint32_t));
 		lists[i]->row_of = g_hash_table_new(NULL, NULL);
 	}
+	if (export_has_waits(export)) {
+		firefox.sleeps = export_samples(&export->waits);
+		firefox.places =
+			wait_places_of_nodes(export->waits.tree.nodes, export->profile.functions);
+	}
 	limit_waits(&firefox);
 	g_array_append_vals(firefox.marks, firefox.waits->data, firefox.waits->len);
 	g_array_sort(firefox.marks, compare_marks);
@@ -890,6 +924,8 @@ bool export_firefox(struct export *export, struct out *out, GError **error)
 	json_done(&firefox.json);
 	counter_values_done(&firefox.counters);
 	g_ptr_array_unref(firefox.points);
+	g_clear_pointer(&firefox.sleeps, g_array_unref);
+	g_free(firefox.places);
 	g_array_unref(firefox.waits);
 	g_array_unref(firefox.marks);
 	g_array_unref(firefox.samples);

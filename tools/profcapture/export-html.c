@@ -197,6 +197,7 @@ static void write_sides(struct html *html)
 		return;
 	json_begin_object(&html->json, "compare");
 	json_double(&html->json, "scale", html_sides_scale(sides));
+	json_double(&html->json, "wait_scale", html_sides_wait_scale(sides));
 	json_bool(&html->json, "is_by_run", html_sides_are_runs(sides));
 	json_begin_array(&html->json, "sides");
 	for (unsigned i = 0; i < sides->n; i++) {
@@ -404,7 +405,8 @@ static void write_verdict(struct html *html)
 	struct summary summary = { .reader = &export->reader,
 				   .profile = &export->profile,
 				   .own = &export->own,
-				   .times = html->rows.times };
+				   .times = html->rows.times,
+				   .waits = export_has_waits(export) ? &export->waits : NULL };
 	struct out text;
 
 	json_begin_array(&html->json, "verdict");
@@ -423,7 +425,7 @@ static void write_verdict(struct html *html)
 		summary_print_waiting(&summary, &text);
 		if (text.text->len && !capture_is_system(export->reader.capture)) {
 			begin_sentence(html, waited, g_strchomp(text.text->str), "idle", "waiting",
-				       NULL);
+				       summary.waits ? "wait" : NULL);
 			end_sentence(html);
 		}
 		out_done(&text);
@@ -434,6 +436,28 @@ static void write_verdict(struct html *html)
 }
 
 /* ---- the page -------------------------------------------------------------------------------- */
+
+/* Writes for how much of the time of waits the stack is known. */
+static void write_wait_stacks(struct html *html)
+{
+	const struct html_sides *sides = &html->rows.sides;
+	struct out text;
+
+	json_begin_array(&html->json, "wait_notes");
+	for (unsigned i = 0; i < sides->n && html_sides_have_waits(sides); i++) {
+		const struct export *side = sides->each[i].export;
+
+		out_init(&text, -1);
+		if (sides->n > 1)
+			out_text(&text, i == HTML_FIRST ? "A: " : "B: ");
+		profile_print_wait_stacks(&side->waits, &text);
+		if (capture_lacks_rows(side->reader.capture, PROF_TABLE_WAIT))
+			out_text(&text, _("Waits could not be read: times are lower bounds\n"));
+		json_string(&html->json, NULL, g_strchomp(text.text->str));
+		out_done(&text);
+	}
+	json_end(&html->json);
+}
 
 static void write_units(struct html *html)
 {
@@ -448,8 +472,11 @@ static void write_units(struct html *html)
 	json_uint(&html->json, "slice_unit_ns", rows->slice_unit);
 	json_uint(&html->json, "place_unit_ns", rows->place_unit);
 	json_uint(&html->json, "mark_unit_ns", rows->sample_unit);
+	json_uint(&html->json, "wait_unit_ns", rows->wait_unit);
 	json_uint(&html->json, "allocation_unit_ns", rows->allocation_unit);
 	json_bool(&html->json, "has_wakeups", has_wakeups);
+	json_bool(&html->json, "has_waits", html_sides_have_waits(&rows->sides));
+	write_wait_stacks(html);
 	json_uint(&html->json, "sample_interval",
 		  memory_most_setting(capture, MEMORY_SAMPLE_BYTES, &all));
 	json_begin_array(&html->json, "notes");

@@ -87,7 +87,8 @@ static void write_threads(const struct export *export, struct json *json, const 
 			  guint first)
 {
 	bool ordered = export->value == EXPORT_SAMPLES && export->profile.each->len <= MAX_IN_ORDER;
-	g_autoptr(GArray) stacks = ordered ? export_samples(export) : export_stacks(export);
+	g_autoptr(GArray) stacks = ordered ? export_samples(&export->profile)
+					   : export_stacks(export);
 	g_autoptr(GArray) threads = export_threads(export, stacks);
 	static const uint32_t none = NAMES_NONE;
 

@@ -70,11 +70,12 @@ static const struct {
 	bool inlined;            /* inlined functions are frames even without --inline */
 	bool says_lost;          /* reports losses */
 	bool has_tables;         /* the format has tables, no samples or allocations */
+	bool has_waits;          /* the format has waits beside samples */
 } formats[] = {
 	[FOLDED] = { export_folded, FUNCTIONS_ONLY, ALLOCATION_VALUE,
 		     N_("Draw a flame graph: flamegraph.pl %s > flame.svg"), .compares = true },
 	[FIREFOX] = { export_firefox, PLACES, ALLOCATION_EVENTS,
-		      N_("Open it at profiler.firefox.com") },
+		      N_("Open it at profiler.firefox.com"), .has_waits = true },
 	[PPROF] = { export_pprof, PLACES, ALLOCATION_SUMS, N_("Open it: go tool pprof -http=: %s"),
 		    .compressed = true },
 	[SPEEDSCOPE] = { export_speedscope, FUNCTIONS_ONLY, ALLOCATION_VALUE,
@@ -85,7 +86,7 @@ static const struct {
 	[PERF_SCRIPT] = { export_perf_script, ADDRESSES, NO_ALLOCATIONS,
 			  N_("Open it in FlameScope, in speedscope or at profiler.firefox.com") },
 	[HTML] = { export_html, FUNCTIONS_ONLY, ALLOCATION_LIVES, N_("Open it in a browser: %s"),
-		   .compares = true, .inlined = true, .says_lost = true },
+		   .compares = true, .inlined = true, .says_lost = true, .has_waits = true },
 	[HEAPTRACK] = { export_heaptrack, PLACES, ONLY_ALLOCATIONS, N_("Open it: heaptrack_gui %s"),
 			.inlined = true },
 	[MASSIF] = { export_massif, PLACES, ONLY_ALLOCATIONS,
@@ -185,9 +186,9 @@ gint export_compare(gconstpointer left, gconstpointer right)
 	return a->time_ns < b->time_ns ? -1 : a->time_ns > b->time_ns;
 }
 
-GArray *export_samples(const struct export *export)
+GArray *export_samples(const struct profile *profile)
 {
-	const GArray *each = export->profile.each;
+	const GArray *each = profile->each;
 	GArray *stacks = g_array_sized_new(FALSE, FALSE, sizeof(struct export_stack), each->len);
 
 	for (guint i = 0; i < each->len; i++) {
@@ -515,6 +516,50 @@ static bool read_allocations(struct export *export, GError **error)
 	return true;
 }
 
+bool export_has_waits(const struct export *export)
+{
+	const uint64_t *ns = export->waits.stack_ns;
+	uint64_t known = 0;
+
+	for (size_t i = 0; i < PROF_STACK_SOURCES; i++)
+		known += i == PROF_STACK_RACED || i == PROF_STACK_NONE ? 0 : ns[i];
+	return known > 0;
+}
+
+/* Reads the waits, unless they are among the samples or the capture has none. */
+static bool read_waits(struct export *export, GError **error)
+{
+	struct reader *reader = &export->reader;
+	const struct profile *profile = &export->profile;
+	bool has, ok;
+
+	if (!formats[export->format].has_waits || reader->metric != READER_CPU)
+		return true;
+	if (!reader_has_rows(reader, PROF_TABLE_WAIT, &has, error))
+		return false;
+	if (!has)
+		return true;
+	export->waits = (struct profile){ .wants_tree = true,
+					  .wants_samples = true,
+					  .inlined = profile->inlined,
+					  .joins_inlined = profile->joins_inlined,
+					  .places = profile->places,
+					  .filters = profile->filters,
+					  .mode = profile->mode,
+					  .waiting = &export->waiting,
+					  .shared = profile->functions };
+	if (export->format == HTML) {
+		export->waits.take = html_waits_take;
+		export->waits.taker = &export->html_waits;
+		html_waits_init(&export->html_waits, export_html_grid(reader->capture),
+				reader->capture->duration_ns);
+	}
+	reader->metric = READER_OFF_CPU;
+	ok = profile_run(&export->waits, reader, error);
+	reader->metric = READER_CPU;
+	return ok;
+}
+
 /* Warns about other recorded events, because the formats hold only one. */
 static void warn_other_events(const struct export *export)
 {
@@ -568,7 +613,7 @@ static bool read_capture(struct export *export, const char *file, GError **error
 	if (!profile_run(&export->profile, &export->reader, error))
 		return false;
 	capture_warn(export->reader.capture);
-	if (!read_allocations(export, error))
+	if (!read_allocations(export, error) || !read_waits(export, error))
 		return false;
 	if (capture_samples(export->reader.capture) == 0 && export->value == EXPORT_SAMPLES &&
 	    formats[export->format].allocations == ALLOCATION_VALUE &&
@@ -631,7 +676,10 @@ static void export_done(struct export *export)
 		allocations_done(export->allocations);
 	g_free(export->allocations);
 	html_samples_done(&export->samples);
+	html_waits_done(&export->html_waits);
 	g_free(export->files);
+	profile_done(&export->waits);
+	wait_places_done(&export->waiting);
 	profile_done(&export->profile);
 	own_weights_done(&export->own);
 	code_files_done(&export->code);

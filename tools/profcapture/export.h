@@ -11,7 +11,7 @@
 #pragma once
 
 #include "tools/profcapture/code-files.h"
-#include "tools/profcapture/html-samples.h"
+#include "tools/profcapture/html-waits.h"
 #include "tools/profcapture/profile.h"
 
 struct export
@@ -21,6 +21,11 @@ struct export
 	struct frame_filters filters;
 	struct own_weights own;      /* for the page's verdict */
 	struct html_samples samples; /* for the page, instead of profile.each */
+	/* The waits, with the functions of `profile`; without results if the capture has none, or
+	 * if they are not wanted. */
+	struct profile waits;
+	struct wait_places waiting;   /* for the page's verdict */
+	struct html_waits html_waits; /* for the page, instead of waits.each */
 	/* by function, for a format that has lines of frames: the function's file, or NULL */
 	const char **files;
 	struct allocations *allocations; /* NULL if the format or the capture has none */
@@ -67,8 +72,8 @@ struct export_stack {
 
 /* Returns all stacks, ordered by thread, name and node: struct export_stack. */
 GArray *export_stacks(const struct export *export);
-/* Returns each sample as a stack without a name, ordered by thread and time. */
-GArray *export_samples(const struct export *export);
+/* Returns each sample of a profile as a stack without a name, ordered by thread and time. */
+GArray *export_samples(const struct profile *profile);
 /* Returns the threads (uint32_t) that have a stack, ordered by pid and tid. `stacks` must be
  * ordered by thread. */
 GArray *export_threads(const struct export *export, const GArray *stacks);
@@ -81,6 +86,8 @@ static inline uint32_t export_function(const struct export *export, uint32_t fra
 	return functions_whole(export->profile.functions, frame);
 }
 uint32_t export_line(const struct export *export, uint32_t frame);
+/* Returns whether waits were read, and some have stacks. */
+bool export_has_waits(const struct export *export);
 /* Returns whether samples count nanoseconds. */
 bool export_is_time(const struct export *export);
 /* Returns the value of a stack for a format with one value: the weight of allocations, or of

@@ -92,8 +92,10 @@ static void add_samples(struct html_rows *rows, const struct html_samples *sampl
 	rows->grid_ns = MAX_OF(rows->grid_ns, (int64_t)samples->unit_ns);
 }
 
-/* Converts the samples of rows->side to the page's times and indexes. */
-static void convert_samples(struct html_rows *rows, struct html_samples *samples, bool has_stacks)
+/* Converts the samples of rows->side to the page's times and indexes. `stacks`: node of the page by
+ * node; NULL: they are the same. */
+static void convert_samples(struct html_rows *rows, struct html_samples *samples,
+			    const uint32_t *stacks)
 {
 	for (guint i = 0; i < samples->all->len; i++) {
 		struct html_sample *at = &g_array_index(samples->all, struct html_sample, i);
@@ -101,32 +103,29 @@ static void convert_samples(struct html_rows *rows, struct html_samples *samples
 
 		at->time = (uint32_t)((uint64_t)page_time(rows, time_ns) / samples->unit_ns);
 		at->thread = page_thread(rows, at->thread);
-		if (has_stacks)
-			at->stack = html_stack(rows->side, at->stack);
+		if (stacks)
+			at->stack = stacks[at->stack];
 	}
 }
 
-static void write_samples(struct html_rows *rows)
+/* Converts the samples of all sides to one unit, and moves them to those of the first side, whose
+ * memory is kept. */
+static void join_samples(struct html_rows *rows, struct html_samples *const parts[HTML_SIDES],
+			 const uint32_t *const stacks[HTML_SIDES])
 {
-	static const struct report_column columns[] = { SAMPLE_COLUMNS("samples", "stack") };
-	struct html_samples *samples = &rows->sides.each[HTML_FIRST].export->samples;
+	struct html_samples *samples = parts[HTML_FIRST];
 	uint64_t unit_ns = (uint64_t)rows->grid_ns / GRID_UNITS;
-	struct amount all = { 0 };
 
 	for (unsigned k = 0; k < rows->sides.n; k++) {
-		struct export *side = rows->sides.each[k].export;
-
-		html_samples_merge(&side->samples);
-		unit_ns = MAX_OF(unit_ns, side->samples.unit_ns);
-		amount_add(&all, side->profile.all);
+		html_samples_merge(parts[k]);
+		unit_ns = MAX_OF(unit_ns, parts[k]->unit_ns);
 	}
-	rows->sample_weight = all.samples ? all.weight / all.samples : 0;
 	for (unsigned k = 0; k < rows->sides.n; k++) {
-		struct html_samples *part = &rows->sides.each[k].export->samples;
+		struct html_samples *part = parts[k];
 
 		rows->side = &rows->sides.each[k];
 		html_samples_set_unit(part, unit_ns);
-		convert_samples(rows, part, true);
+		convert_samples(rows, part, stacks[k]);
 		if (part == samples)
 			continue;
 		g_array_append_vals(samples->all, part->all->data, part->all->len);
@@ -135,10 +134,121 @@ static void write_samples(struct html_rows *rows)
 		html_samples_done(part);
 	}
 	html_samples_merge(samples);
-	rows->sample_unit = samples->unit_ns;
-	add_samples(rows, samples, columns, ARRAY_SIZE(columns));
-	html_samples_done(samples);
 }
+
+static void write_samples(struct html_rows *rows)
+{
+	static const struct report_column columns[] = { SAMPLE_COLUMNS("samples", "stack") };
+	struct html_samples *parts[HTML_SIDES] = { 0 };
+	const uint32_t *stacks[HTML_SIDES] = { 0 };
+	struct amount all = { 0 };
+
+	for (unsigned k = 0; k < rows->sides.n; k++) {
+		parts[k] = &rows->sides.each[k].export->samples;
+		stacks[k] = rows->sides.each[k].stacks;
+		amount_add(&all, rows->sides.each[k].export->profile.all);
+	}
+	rows->sample_weight = all.samples ? all.weight / all.samples : 0;
+	join_samples(rows, parts, stacks);
+	rows->sample_unit = parts[HTML_FIRST]->unit_ns;
+	add_samples(rows, parts[HTML_FIRST], columns, ARRAY_SIZE(columns));
+	html_samples_done(parts[HTML_FIRST]);
+}
+
+/* ---- waits ----------------------------------------------------------------------------------- */
+
+/* Adds the waits across cells, ordered by their begin. */
+static void write_across(struct html_rows *rows)
+{
+	static const struct report_column columns[] = {
+		{ "sleeps.time", REPORT_MEMBER(struct html_wait, time), .delta = true },
+		{ "sleeps.rest", REPORT_MEMBER(struct html_wait, rest) },
+		{ "sleeps.length", REPORT_MEMBER(struct html_wait, length_ns) },
+		{ "sleeps.thread", REPORT_MEMBER(struct html_wait, thread) },
+		{ "sleeps.stack", REPORT_MEMBER(struct html_wait, stack) },
+	};
+	g_autoptr(GArray) all = g_array_new(FALSE, FALSE, sizeof(struct html_wait));
+
+	for (unsigned k = 0; k < rows->sides.n; k++) {
+		const struct html_side *side = rows->side = &rows->sides.each[k];
+		struct html_waits *waits = &side->export->html_waits;
+
+		html_waits_sort(waits);
+		for (guint i = 0; i < waits->across->len; i++) {
+			struct html_wait *at = &g_array_index(waits->across, struct html_wait, i);
+			uint64_t begin = (uint64_t)page_time(rows, at->begin_ns);
+
+			at->time = (uint32_t)(begin / rows->wait_unit);
+			at->rest = (uint32_t)(begin % rows->wait_unit);
+			at->thread = page_thread(rows, at->thread);
+			at->stack = side->wait_stacks[at->stack];
+		}
+		g_array_append_vals(all, waits->across->data, waits->across->len);
+		rows->grid_ns = MAX_OF(rows->grid_ns, waits->cell_ns);
+	}
+	report_page_add(rows->page, all, columns, ARRAY_SIZE(columns));
+}
+
+/* Writes the calls in which threads wait, and which of them each stack waits in (0: unknown). */
+static void write_causes(struct html_rows *rows)
+{
+	static const struct report_column cause = { "stacks.cause", 0, sizeof(uint32_t) };
+	guint n = rows->sides.nodes->len;
+	g_autoptr(GArray) causes = g_array_sized_new(FALSE, TRUE, sizeof(uint32_t), n);
+	g_autoptr(GHashTable) known = g_hash_table_new_full(g_str_hash, g_str_equal, g_free, NULL);
+
+	g_array_set_size(causes, n);
+	json_begin_array(rows->json, "wait_calls");
+	for (unsigned k = 0; k < rows->sides.n; k++) {
+		const struct html_side *side = &rows->sides.each[k];
+		const struct profile *waits = &side->export->waits;
+		g_autofree struct wait_place *places =
+			wait_places_of_nodes(waits->tree.nodes, waits->functions);
+
+		for (guint i = 0; i < waits->tree.nodes->len; i++) {
+			const char *name = wait_cause_names[places[i].cause];
+			g_autofree char *key =
+				g_strconcat(name, " ", places[i].call ? places[i].call : "", NULL);
+			gpointer index = g_hash_table_lookup(known, key);
+
+			if (!index) {
+				json_begin_object(rows->json, NULL);
+				json_string(rows->json, "cause", name);
+				json_string(rows->json, "call", places[i].call);
+				json_end(rows->json);
+				index = GUINT_TO_POINTER(g_hash_table_size(known) + 1);
+				g_hash_table_insert(known, g_steal_pointer(&key), index);
+			}
+			g_array_index(causes, uint32_t, side->wait_stacks[i]) =
+				GPOINTER_TO_UINT(index);
+		}
+	}
+	json_end(rows->json);
+	report_page_add(rows->page, causes, &cause, 1);
+}
+
+static void write_waits(struct html_rows *rows)
+{
+	static const struct report_column columns[] = { SAMPLE_COLUMNS("waits", "stack") };
+	struct html_samples *parts[HTML_SIDES] = { 0 };
+	const uint32_t *stacks[HTML_SIDES] = { 0 };
+
+	rows->wait_unit = rows->sample_unit;
+	if (!html_sides_have_waits(&rows->sides))
+		return;
+	for (unsigned k = 0; k < rows->sides.n; k++) {
+		parts[k] = &rows->sides.each[k].export->html_waits.within;
+		stacks[k] = rows->sides.each[k].wait_stacks;
+	}
+	join_samples(rows, parts, stacks);
+	rows->wait_unit = parts[HTML_FIRST]->unit_ns;
+	report_page_add(rows->page, parts[HTML_FIRST]->all, columns, ARRAY_SIZE(columns));
+	rows->grid_ns = MAX_OF(rows->grid_ns, (int64_t)rows->wait_unit);
+	write_across(rows);
+	write_causes(rows);
+}
+
+/* ---- stacks, places -------------------------------------------------------------------------- */
 
 void html_rows_write_places(struct html_rows *rows, struct html_samples *samples)
 {
@@ -146,7 +256,7 @@ void html_rows_write_places(struct html_rows *rows, struct html_samples *samples
 
 	rows->side = &rows->sides.each[HTML_FIRST];
 	rows->place_unit = samples->unit_ns;
-	convert_samples(rows, samples, false);
+	convert_samples(rows, samples, NULL);
 	add_samples(rows, samples, columns, ARRAY_SIZE(columns));
 }
 
@@ -798,6 +908,7 @@ void html_rows_done(struct html_rows *rows)
 bool html_rows_write(struct html_rows *rows, GError **error)
 {
 	write_samples(rows);
+	write_waits(rows);
 	write_stacks(rows);
 	write_allocations(rows);
 	return write_slices(rows, error) && write_marks(rows, error) && write_logs(rows, error) &&

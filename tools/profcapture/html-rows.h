@@ -41,6 +41,7 @@ struct html_rows {
 	int64_t grid_ns;
 	uint64_t sample_unit, place_unit;     /* ns; 0: no rows were added yet */
 	uint64_t slice_unit, allocation_unit; /* ns */
+	uint64_t wait_unit;                   /* likewise */
 	uint64_t sample_weight;               /* of one sample, on average */
 	struct html_keys threads, functions;  /* numbers of the sides' */
 	GPtrArray *mark_names;                /* group, then name, of each */
@@ -51,7 +52,8 @@ struct html_rows {
 void html_rows_init(struct html_rows *rows, struct export *export, struct report_page *page,
 		    struct json *json);
 void html_rows_done(struct html_rows *rows);
-/* Adds the columns to the page, and the members mark_names, logs and counters to the JSON. */
+/* Adds the columns to the page, and the members wait_calls, mark_names, logs and counters to the
+ * JSON. */
 bool html_rows_write(struct html_rows *rows, GError **error);
 /* Adds the columns of the table `places`: samples of the first side, whose stack is the place. Call
  * this after html_rows_write(). */

@@ -70,17 +70,19 @@ static uint32_t merged_node(struct html_sides *sides, struct number_map *known, 
 	return *at;
 }
 
-static void merge_stacks(struct html_sides *sides, struct html_side *side, struct number_map *known)
+/* Adds the stacks of a profile of a side. Returns their nodes by node. */
+static uint32_t *merge_stacks(struct html_sides *sides, const struct html_side *side,
+			      const struct profile *profile, struct number_map *known,
+			      uint64_t *ret_compared)
 {
-	const struct profile *profile = &side->export->profile;
-	uint32_t n = profile->tree.nodes->len;
-	bool keeps_interrupts = profile->mode == PROFILE_KERNEL;
+	const GArray *nodes = profile->tree.nodes;
+	bool keeps_interrupts = profile->mode == PROFILE_KERNEL || sides->n == 1;
+	uint32_t *stacks = g_new0(uint32_t, nodes->len);
 
-	side->stacks = g_new0(uint32_t, n);
-	for (uint32_t i = 1; i < n; i++) {
-		const struct profile_node *node =
-			&g_array_index(profile->tree.nodes, struct profile_node, i);
-		uint32_t parent = side->stacks[node->parent];
+	*ret_compared = 0;
+	for (uint32_t i = 1; i < nodes->len; i++) {
+		const struct profile_node *node = &g_array_index(nodes, struct profile_node, i);
+		uint32_t parent = stacks[node->parent];
 		bool is_interrupt =
 			!keeps_interrupts &&
 			((parent &&
@@ -88,12 +90,40 @@ static void merge_stacks(struct html_sides *sides, struct html_side *side, struc
 				  sides->interrupts) ||
 			 diff_is_interrupt(functions_at(profile->functions, node->entity)));
 
-		side->stacks[i] = is_interrupt ? merged_node(sides, known, 0, sides->interrupts)
-					       : merged_node(sides, known, parent,
-							     side->functions[node->entity]);
+		stacks[i] = is_interrupt
+				    ? merged_node(sides, known, 0, sides->interrupts)
+				    : merged_node(sides, known, parent,
+						  side->functions ? side->functions[node->entity]
+								  : node->entity);
 		if (!is_interrupt)
-			side->compared += node->count.self.weight;
+			*ret_compared += node->count.self.weight;
 	}
+	return stacks;
+}
+
+static void merge_waits(struct html_sides *sides, struct html_side *side, struct number_map *known)
+{
+	if (export_has_waits(side->export))
+		side->wait_stacks = merge_stacks(sides, side, &side->export->waits, known,
+						 &side->compared_waits);
+}
+
+/* Adds the stacks of waits to those of the only side. */
+static void add_waits(struct html_sides *sides)
+{
+	const GArray *all = sides->nodes;
+	struct number_map known;
+
+	sides->nodes = g_array_copy(sides->nodes);
+	number_map_init(&known);
+	for (uint32_t i = 1; i < all->len; i++) {
+		const struct profile_node *node = &g_array_index(all, struct profile_node, i);
+
+		*number_map_at(&known, (uint64_t)node->parent << 32 | node->entity) = i;
+	}
+	merge_waits(sides, &sides->each[HTML_FIRST], &known);
+	number_map_done(&known);
+	g_array_unref((GArray *)all);
 }
 
 static void compare(struct html_sides *sides)
@@ -113,8 +143,14 @@ static void compare(struct html_sides *sides)
 	sides->nodes = g_array_new(FALSE, FALSE, sizeof(struct profile_node));
 	g_array_append_val(sides->nodes, root);
 	number_map_init(&nodes);
-	merge_stacks(sides, first, &nodes);
-	merge_stacks(sides, later, &nodes);
+	for (unsigned i = 0; i < sides->n; i++) {
+		struct html_side *side = &sides->each[i];
+
+		side->stacks =
+			merge_stacks(sides, side, &side->export->profile, &nodes, &side->compared);
+	}
+	for (unsigned i = 0; i < sides->n; i++)
+		merge_waits(sides, &sides->each[i], &nodes);
 	number_map_done(&nodes);
 	/* every unit that samples may have is a part of this step */
 	step_ns = grid_of(first->to_ns + duration_of(later->export), BOUNDARY_STEPS);
@@ -135,6 +171,8 @@ void html_sides_init(struct html_sides *sides, struct export *export)
 		compare(sides);
 	else
 		sides->nodes = g_array_ref(export->profile.tree.nodes);
+	if (sides->n == 1 && export_has_waits(export))
+		add_waits(sides);
 	last = &sides->each[sides->n - 1];
 	sides->grid_ns = grid_of(last->to_ns, GRID_STEPS);
 }
@@ -144,6 +182,7 @@ void html_sides_done(struct html_sides *sides)
 	for (unsigned i = 0; i < sides->n; i++) {
 		g_free(sides->each[i].functions);
 		g_free(sides->each[i].stacks);
+		g_free(sides->each[i].wait_stacks);
 	}
 	g_array_unref(sides->nodes);
 	g_hash_table_unref(sides->unnamed);
@@ -182,11 +221,28 @@ bool html_sides_are_runs(const struct html_sides *sides)
 		       0;
 }
 
-double html_sides_scale(const struct html_sides *sides)
+static double scale_of(const struct html_sides *sides, uint64_t first, uint64_t later)
 {
-	uint64_t first = sides->each[HTML_FIRST].compared, later = sides->each[HTML_LATER].compared;
-
 	return html_sides_are_runs(sides) || first == 0 || later == 0
 		       ? 1
 		       : (double)later / (double)first;
+}
+
+double html_sides_scale(const struct html_sides *sides)
+{
+	return scale_of(sides, sides->each[HTML_FIRST].compared, sides->each[HTML_LATER].compared);
+}
+
+double html_sides_wait_scale(const struct html_sides *sides)
+{
+	return scale_of(sides, sides->each[HTML_FIRST].compared_waits,
+			sides->each[HTML_LATER].compared_waits);
+}
+
+bool html_sides_have_waits(const struct html_sides *sides)
+{
+	for (unsigned i = 0; i < sides->n; i++)
+		if (!sides->each[i].wait_stacks)
+			return false;
+	return true;
 }

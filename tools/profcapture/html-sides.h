@@ -22,9 +22,11 @@ struct html_side {
 	/* The page calls its threads and functions by numbers, which are their indexes plus these,
 	 * except functions that the other side has, too. */
 	uint32_t first_thread, first_function;
-	uint32_t *functions; /* number by index; NULL: they are the same */
-	uint32_t *stacks;    /* node of the merged tree by node; NULL: they are the same */
-	uint64_t compared;   /* weight of its samples outside of interrupts */
+	uint32_t *functions;   /* number by index; NULL: they are the same */
+	uint32_t *stacks;      /* node of the merged tree by node; NULL: they are the same */
+	uint32_t *wait_stacks; /* the same for the tree of waits; NULL: it has none */
+	/* weight of its samples, and of its waits, outside of interrupts */
+	uint64_t compared, compared_waits;
 };
 
 struct html_sides {
@@ -48,6 +50,9 @@ const struct html_side *html_thread_side(const struct html_sides *sides, uint32_
 bool html_sides_are_runs(const struct html_sides *sides);
 /* Returns by what the first capture's weights are multiplied to be compared with the later's. */
 double html_sides_scale(const struct html_sides *sides);
+double html_sides_wait_scale(const struct html_sides *sides);
+/* Returns whether each side has waits. */
+bool html_sides_have_waits(const struct html_sides *sides);
 
 static inline uint32_t html_stack(const struct html_side *side, uint32_t node)
 {

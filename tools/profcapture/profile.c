@@ -783,7 +783,8 @@ bool profile_run(struct profile *profile, struct reader *reader, GError **error)
 	bool ok;
 
 	results_init(profile, reader);
-	profile->functions = functions_new(reader->capture->names, error);
+	profile->functions = profile->shared ? profile->shared
+					     : functions_new(reader->capture->names, error);
 	if (!profile->functions || !choose_event(profile, &pass.event, error))
 		return false;
 	profile->functions->inlined = profile->inlined || profile->filters;
@@ -809,7 +810,8 @@ bool profile_run(struct profile *profile, struct reader *reader, GError **error)
 
 void profile_done(struct profile *profile)
 {
-	functions_free(profile->functions);
+	if (!profile->shared)
+		functions_free(profile->functions);
 	if (profile->counts) {
 		g_array_unref(profile->counts);
 		g_array_unref(profile->callers);
@@ -870,6 +872,24 @@ void profile_print_other_events(const struct profile *profile, struct out *out)
 		return;
 	escaped = text_escape(names);
 	out_printf(out, _("; also recorded: %s (--event NAME)"), escaped);
+}
+
+void profile_print_wait_stacks(const struct profile *profile, struct out *out)
+{
+	uint64_t all = 0;
+	double raced, none;
+
+	for (size_t i = 0; i < PROF_STACK_SOURCES; i++)
+		all += profile->stack_ns[i];
+	if (all == 0)
+		return;
+	raced = 100 * (double)profile->stack_ns[PROF_STACK_RACED] / (double)all;
+	none = 100 * (double)profile->stack_ns[PROF_STACK_NONE] / (double)all;
+	if (raced + none >= 0.05)
+		out_printf(
+			out,
+			_("Stacks of waits: %.1f %% of the time, %.1f %% read too late, %.1f %% not read.\n"),
+			MAX_OF(100 - raced - none, 0.0), raced, none);
 }
 
 void profile_write_unwind(const struct profile *profile, struct json *json, const char *key)

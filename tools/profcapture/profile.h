@@ -96,6 +96,7 @@ struct profile {
 	const struct span_set *inside; /* only samples inside these spans, or NULL */
 	struct own_weights *own;       /* also filled in if functions are entities; or NULL */
 	struct wait_places *waiting;   /* likewise; for waits */
+	struct functions *shared;      /* those of a profile that outlives this one; or NULL */
 	/* By image: returns the entity for a row of the frame table instead of its image. */
 	uint32_t (*place_of)(struct names_epoch *epoch, size_t frame_row, void *data);
 	void *place_data;
@@ -150,5 +151,7 @@ bool profile_is_weighted(const struct profile *profile);
 void profile_print_sum(const struct profile *profile, struct out *out);
 /* Prints "; also recorded: page-faults (--event NAME)" if there are other events. */
 void profile_print_other_events(const struct profile *profile, struct out *out);
+/* Prints how much of the time of waits has a stack, unless all of it has. */
+void profile_print_wait_stacks(const struct profile *profile, struct out *out);
 /* Writes the object UNWIND. */
 void profile_write_unwind(const struct profile *profile, struct json *json, const char *key);

@@ -317,28 +317,17 @@ static struct summary summary_of(const struct report *report)
 	};
 }
 
-/* Prints how much of the waiting time has a stack, unless all of it has. */
+/* Prints how much of the waiting time has a stack. */
 static void print_wait_stacks(const struct report *report, struct out *out)
 {
 	const struct profile *waits = report->reader.metric == READER_CPU ? &report->waits
 									  : &report->profile;
-	uint64_t all = 0;
 
-	for (size_t i = 0; i < PROF_STACK_SOURCES; i++)
-		all += waits->stack_ns[i];
-	if (!waits->functions) {
+	if (!waits->functions)
 		out_text(out, _("Where threads waited was not recorded ('profctl record "
 				"--off-cpu' does).\n"));
-	} else if (all > 0) {
-		double raced = 100 * (double)waits->stack_ns[PROF_STACK_RACED] / (double)all;
-		double none = 100 * (double)waits->stack_ns[PROF_STACK_NONE] / (double)all;
-
-		if (raced + none >= 0.05)
-			out_printf(out,
-				   _("Stacks of waits: %.1f %% of the time, %.1f %% read too late, "
-				     "%.1f %% not read.\n"),
-				   MAX_OF(100 - raced - none, 0.0), raced, none);
-	}
+	else
+		profile_print_wait_stacks(waits, out);
 }
 
 void report_print_states_head(const struct report *report, struct out *out)

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 #include "tools/profile/wait-causes.h"
 
+#include "tools/profile/profile-tree.h"
+
 #include <string.h>
 
 const char *const wait_cause_names[] = { "futex",   "file", "network", "timer",   "pipe", "fault",
@@ -121,6 +123,9 @@ enum wait_cause wait_cause_of(const char *name, const char **ret_call)
 
 /* ---- places ---------------------------------------------------------------------------------- */
 
+static const struct wait_place unknown_place = { .function = FUNCTION_NO_STACK,
+						 .cause = WAIT_UNKNOWN };
+
 static guint hash_place(gconstpointer key)
 {
 	const struct wait_place *place = key;
@@ -152,10 +157,47 @@ static void add(struct wait_places *places, const struct wait_place *key, struct
 
 void wait_places_add_unknown(struct wait_places *places, struct amount amount)
 {
-	static const struct wait_place unknown = { .function = FUNCTION_NO_STACK,
-						   .cause = WAIT_UNKNOWN };
+	add(places, &unknown_place, amount);
+}
 
-	add(places, &unknown, amount);
+/* Adds a function to what is known of the stack of its callers. */
+static void enter(struct wait_place *place, const struct functions *functions, uint32_t function)
+{
+	const struct function *f = functions_at(functions, function);
+	enum code_origin origin = function > FUNCTION_LOST ? code_origin_of(functions, function)
+							   : CODE_ORIGIN_UNKNOWN;
+	enum wait_cause cause;
+	const char *call;
+
+	if (origin == CODE_ORIGIN_OWN)
+		place->function = function;
+	if (origin != CODE_ORIGIN_KERNEL && origin != CODE_ORIGIN_LIBC)
+		return;
+	cause = wait_cause_of(f->raw_name ? f->raw_name : f->name, &call);
+	/* Only the kernel's functions tell what kind of file it is. */
+	if (origin == CODE_ORIGIN_LIBC && cause == WAIT_FILE &&
+	    (strcmp(call, "read") == 0 || strcmp(call, "write") == 0))
+		cause = WAIT_OTHER;
+	if (cause != WAIT_UNKNOWN) {
+		place->cause = cause;
+		place->call = call;
+	} else if (origin == CODE_ORIGIN_KERNEL && place->cause == WAIT_UNKNOWN) {
+		place->cause = WAIT_OTHER;
+	}
+}
+
+struct wait_place *wait_places_of_nodes(const GArray *nodes, const struct functions *functions)
+{
+	struct wait_place *places = g_new(struct wait_place, nodes->len);
+
+	for (guint i = 0; i < nodes->len; i++) {
+		const struct profile_node *node = &g_array_index(nodes, struct profile_node, i);
+
+		places[i] = i ? places[node->parent] : unknown_place;
+		if (i)
+			enter(&places[i], functions, functions_whole(functions, node->entity));
+	}
+	return places;
 }
 
 void wait_places_count(struct wait_places *places, const struct functions *functions,
@@ -166,36 +208,11 @@ void wait_places_count(struct wait_places *places, const struct functions *funct
 
 	for (size_t i = 0; i < stacks->n; i++) {
 		uint32_t row = stacks->order[i], parent = stacks->parent[row];
-		uint32_t function = functions_whole(functions, stacks->entity[row]);
-		const struct function *f = functions_at(functions, function);
-		enum code_origin origin;
-		enum wait_cause cause;
-		const char *call;
 
-		known[row] = parent == STACKS_NO_ROW
-				     ? (struct wait_place){ .function = FUNCTION_NO_STACK,
-							    .cause = WAIT_UNKNOWN }
-				     : known[parent];
+		known[row] = parent == STACKS_NO_ROW ? unknown_place : known[parent];
 		if (stacks->total[row].samples == 0)
 			continue;
-		origin = function > FUNCTION_LOST ? code_origin_of(functions, function)
-						  : CODE_ORIGIN_UNKNOWN;
-		if (origin == CODE_ORIGIN_OWN)
-			known[row].function = function;
-		if (origin == CODE_ORIGIN_KERNEL || origin == CODE_ORIGIN_LIBC) {
-			cause = wait_cause_of(f->raw_name ? f->raw_name : f->name, &call);
-			/* Only the kernel's functions tell what kind of file it is. */
-			if (origin == CODE_ORIGIN_LIBC && cause == WAIT_FILE &&
-			    (strcmp(call, "read") == 0 || strcmp(call, "write") == 0))
-				cause = WAIT_OTHER;
-			if (cause != WAIT_UNKNOWN) {
-				known[row].cause = cause;
-				known[row].call = call;
-			} else if (origin == CODE_ORIGIN_KERNEL &&
-				   known[row].cause == WAIT_UNKNOWN) {
-				known[row].cause = WAIT_OTHER;
-			}
-		}
+		enter(&known[row], functions, functions_whole(functions, stacks->entity[row]));
 		if (stacks->self[row].samples)
 			add(places, &known[row], stacks->self[row]);
 	}

@@ -40,6 +40,10 @@ struct wait_places {
 
 /* Returns the cause that a function's name tells, or WAIT_UNKNOWN. *ret_call: a static text. */
 enum wait_cause wait_cause_of(const char *name, const char **ret_call);
+/* Returns for each node of a tree (struct profile_node, whose entities are functions) the cause and
+ * the own function of a wait that ends there. */
+struct wait_place *wait_places_of_nodes(const GArray *nodes, const struct functions *functions)
+	MUST_CHECK;
 /* Counts each stack. Must be called for each epoch, after stacks_settle() with functions as
  * entities. The first call allocates. */
 void wait_places_count(struct wait_places *places, const struct functions *functions,

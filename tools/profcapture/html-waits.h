@@ -1,0 +1,34 @@
+/* SPDX-License-Identifier: BSD-2-Clause-Patent */
+/*
+ * Html-waits - the waits of a capture for the page, merged while they are read
+ *
+ * The page counts the part of each wait that is in a range, and its ranges begin and end on a grid.
+ * So waits within one cell of the grid are merged like samples, and a wait across cells is a row of
+ * its own; a thread has at most one such wait at each border. If there are too many, the cells
+ * grow, so that memory is bounded however long the recording is  [test-html-samples: waits]
+ */
+#pragma once
+
+#include "tools/profcapture/html-samples.h"
+
+struct html_wait {
+	int64_t begin_ns;
+	uint64_t length_ns;
+	uint32_t thread, stack;
+	uint32_t time, rest; /* begin_ns in units, and the rest; filled in by html-rows.c */
+};
+
+struct html_waits {
+	guint most; /* rows of `across`, unless the cells are the largest */
+	int64_t cell_ns, most_cell_ns;
+	struct html_samples within;
+	GArray *across; /* struct html_wait */
+};
+
+/* `cell_ns`: a power of two, GRID_UNITS or more. */
+void html_waits_init(struct html_waits *waits, int64_t cell_ns, int64_t duration_ns);
+void html_waits_done(struct html_waits *waits);
+/* Adds waits of a profile, by index in names and by node. `data`: struct html_waits. */
+void html_waits_take(const struct profile_sample *each, size_t n, void *data);
+/* Sorts the waits across cells by begin, thread and stack. */
+void html_waits_sort(struct html_waits *waits);
