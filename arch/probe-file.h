@@ -1,0 +1,56 @@
+/* SPDX-License-Identifier: BSD-2-Clause-Patent */
+/*
+ * Probe file - finds the functions and static probes (USDT) of an untrusted ELF file
+ *
+ * A function is found by its symbol, in the file itself and in its debug file; a static probe by
+ * its notes. The result is an offset in the file, where the kernel can place a probe. Places where
+ * a probe would harm the program, or would not count what its name says, are refused.
+ */
+#pragma once
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#define PROBE_MAX_PLACES 16 /* of one static probe, in a file */
+#define PROBE_MAX_NAME 256  /* bytes, with the NUL */
+#define PROBE_REASON_BYTES 512
+#define PROBE_RETURN "%return"
+
+struct probe_place {
+	uint64_t offset;    /* in the file */
+	uint64_t semaphore; /* file offset of the probe's counter of users; 0: none */
+};
+
+/* A function or a static probe. Borrows its strings from the file. */
+struct probe_point {
+	const char *provider; /* NULL: a function */
+	const char *name;
+	const char *arguments; /* of a static probe, as its note has them; else NULL */
+	uint64_t address, size;
+	uint64_t semaphore; /* address; 0: none */
+	bool indirect;      /* the function returns the address of the real one (IFUNC) */
+};
+
+struct probe_file;
+
+/* Reads an ELF file. `fd` stays open, and must do so as long as the result is used. Returns NULL
+ * and the reason, as constant text, if the file has no code that can be probed here. */
+struct probe_file *probe_file_new(int fd, const char **ret_reason);
+void probe_file_free(struct probe_file *file);
+/* Adds the symbols of a separate debug file, if its build-id is that of `file`. */
+void probe_file_add_symbols(struct probe_file *file, int debug_fd);
+/* Writes the path of the debug file for this build-id. Returns false if the file has none. */
+bool probe_file_debug_path(const struct probe_file *file, char *ret_path, size_t size);
+
+/* Calls `visit` for each static probe and, with `functions`, for each function; in no order, and
+ * for each place of a probe. */
+void probe_file_each(const struct probe_file *file, bool functions,
+		     void (*visit)(const struct probe_point *point, void *data), void *data);
+
+/* Finds the places of "FUNCTION", "FUNCTION%return" or "PROVIDER:NAME". `optimizes_nops`: the
+ * kernel replaces a 5-byte nop under a probe by a call. Returns 0 and a sentence without a period
+ * in ret_reason if there is no such name, or if it cannot be probed safely. */
+unsigned probe_file_find(const struct probe_file *file, const char *name, bool optimizes_nops,
+			 struct probe_place ret_places[PROBE_MAX_PLACES],
+			 char ret_reason[PROBE_REASON_BYTES]);
