@@ -5,6 +5,8 @@
  * Counts each occurrence of tracepoints and other events with a fixed period; with --by, each value
  * of a field separately. An event whose name ends an interval (sys_exit_read, irq_handler_exit) is
  * paired with the last one of the same thread that begins it (sys_enter_read, irq_handler_entry).
+ * A probe of a function is paired with that of its return; calls may be nested, so a return ends
+ * the last call that has not returned.
  * The interval counts for the event that began it and, with --by, also for the one that ended it,
  * because either may have the field. It counts if it begins in the time range and the thread
  * passes the filters, so numbers of adjacent ranges add up.
@@ -30,11 +32,10 @@
 static const struct {
 	const char *begin, *end;
 } counterparts[] = {
-	{ "sys_enter", "sys_exit" },
-	{ "_entry", "_exit" },
-	{ "_begin", "_end" },
-	{ "_start", "_end" },
+	{ "sys_enter", "sys_exit" }, { "_entry", "_exit" },     { "_begin", "_end" },
+	{ "_start", "_end" },        { "__entry", "__return" }, { "__start", "__done" },
 };
+#define RETURN "%return" /* of a function's probe */
 
 /* The field that --by names, in the rows of one source. */
 struct by_field {
@@ -57,6 +58,7 @@ struct open_interval {
 	uint64_t key; /* thread, and event that ends it */
 	struct event_series *series;
 	int64_t start_ns;
+	GArray *outer; /* struct open_interval: calls that contain this one; NULL: none */
 };
 
 struct events_verb {
@@ -112,29 +114,51 @@ static void series_free(gpointer pointer)
 	g_free(series);
 }
 
-/* Returns the event whose name is `name` with `from` replaced by `to`; names are compared without
- * their filters. */
+/* Names of probes begin with the path of a file. */
+static bool is_probe(const char *name)
+{
+	return name[0] == '/';
+}
+
+/* Returns the event with this name; names are compared without their filters. */
+static uint32_t find_event(const struct sampled_events *sampled, const char *wanted)
+{
+	size_t length = is_probe(wanted) ? strlen(wanted) : strcspn(wanted, "/");
+
+	for (uint32_t other = 0; other < sampled->all->len; other++) {
+		const char *candidate = sampled_event_at(sampled, other)->name;
+
+		if (candidate && strncmp(candidate, wanted, length) == 0 &&
+		    (candidate[length] == '\0' || (!is_probe(wanted) && candidate[length] == '/')))
+			return other;
+	}
+	return NO_COUNTERPART;
+}
+
+/* Returns the event that ends the intervals of this one. */
 static uint32_t find_counterpart(const struct sampled_events *sampled, uint32_t event)
 {
 	const char *name = sampled_event_at(sampled, event)->name;
 
+	if (name && is_probe(name) && !g_str_has_suffix(name, RETURN)) {
+		g_autofree char *wanted = g_strconcat(name, RETURN, NULL);
+		uint32_t end = find_event(sampled, wanted);
+
+		if (end != NO_COUNTERPART)
+			return end;
+	}
 	for (size_t i = 0; i < G_N_ELEMENTS(counterparts); i++) {
 		const char *at = name ? strstr(name, counterparts[i].begin) : NULL;
 		g_autofree char *wanted = NULL;
-		size_t length;
+		uint32_t end;
 
 		if (!at)
 			continue;
 		wanted = g_strdup_printf("%.*s%s%s", (int)(at - name), name, counterparts[i].end,
 					 at + strlen(counterparts[i].begin));
-		length = strcspn(wanted, "/");
-		for (uint32_t other = 0; other < sampled->all->len; other++) {
-			const char *candidate = sampled_event_at(sampled, other)->name;
-
-			if (candidate && strcspn(candidate, "/") == length &&
-			    strncmp(candidate, wanted, length) == 0)
-				return other;
-		}
+		end = find_event(sampled, wanted);
+		if (end != NO_COUNTERPART)
+			return end;
 	}
 	return NO_COUNTERPART;
 }
@@ -276,17 +300,39 @@ static struct event_series *series_of(struct events_verb *verb, struct names_epo
 	return series;
 }
 
+static void open_free(gpointer pointer)
+{
+	struct open_interval *open = pointer;
+
+	if (open->outer)
+		g_array_unref(open->outer);
+	g_free(open);
+}
+
+static bool has_begun(const struct open_interval *open)
+{
+	return open->start_ns != INT64_MIN;
+}
+
 static void begin_interval(struct events_verb *verb, uint64_t key, struct event_series *series,
 			   int64_t time_ns)
 {
 	struct open_interval *open = g_hash_table_lookup(verb->open, &key);
+	const char *name;
 
 	if (!open) {
 		open = g_new0(struct open_interval, 1);
 		open->key = key;
 		g_hash_table_add(verb->open, open);
-	} else if (open->series) {
-		open->series->no_end++;
+	} else if (has_begun(open)) {
+		name = sampled_event_at(verb->reader.capture->sampled, (uint32_t)key)->name;
+		if (name && is_probe(name)) {
+			if (!open->outer)
+				open->outer = g_array_new(FALSE, FALSE, sizeof(*open));
+			g_array_append_val(open->outer, *open);
+		} else if (open->series) {
+			open->series->no_end++;
+		}
 	}
 	open->series = series;
 	open->start_ns = time_ns;
@@ -297,7 +343,7 @@ static void end_interval(struct events_verb *verb, uint64_t key, struct event_se
 {
 	struct open_interval *open = g_hash_table_lookup(verb->open, &key);
 
-	if (open && open->start_ns != INT64_MIN) {
+	if (open && has_begun(open)) {
 		uint64_t ns = (uint64_t)MAX_OF(time_ns, open->start_ns) - (uint64_t)open->start_ns;
 
 		if (open->series)
@@ -306,6 +352,14 @@ static void end_interval(struct events_verb *verb, uint64_t key, struct event_se
 			durations_add(&series->durations, ns);
 		open->series = NULL;
 		open->start_ns = INT64_MIN;
+		if (open->outer && open->outer->len > 0) {
+			const struct open_interval *outer = &g_array_index(
+				open->outer, struct open_interval, open->outer->len - 1);
+
+			open->series = outer->series;
+			open->start_ns = outer->start_ns;
+			g_array_set_size(open->outer, open->outer->len - 1);
+		}
 	} else if (series) {
 		series->no_begin++;
 	}
@@ -319,10 +373,17 @@ static void end_segment(struct events_verb *verb)
 
 	g_hash_table_iter_init(&iter, verb->open);
 	while (g_hash_table_iter_next(&iter, &pointer, NULL)) {
-		struct open_interval *open = pointer;
+		const struct open_interval *open = pointer;
 
 		if (open->series)
 			open->series->no_end++;
+		for (guint i = 0; open->outer && i < open->outer->len; i++) {
+			const struct open_interval *outer =
+				&g_array_index(open->outer, struct open_interval, i);
+
+			if (outer->series)
+				outer->series->no_end++;
+		}
 	}
 	g_hash_table_remove_all(verb->open);
 }
@@ -611,7 +672,7 @@ static bool events_query(void *data, char **operands, GError **error)
 	verb->names = g_ptr_array_new();
 	number_map_init(&verb->fields);
 	verb->by_value = g_hash_table_new_full(series_hash, series_equal, series_free, NULL);
-	verb->open = g_hash_table_new_full(open_hash, g_int64_equal, g_free, NULL);
+	verb->open = g_hash_table_new_full(open_hash, g_int64_equal, open_free, NULL);
 	verb->all = g_ptr_array_new();
 	failure = g_strdup_printf(_("cannot read the samples of '%s'"), reader->capture->file);
 	if (!read_fields(verb, error) ||
