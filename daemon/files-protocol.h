@@ -11,6 +11,7 @@
  */
 #pragma once
 
+#include "arch/probe-file.h"
 #include "daemon/protocol.h"
 
 #define FILES_SOCKET_FD 3
@@ -25,6 +26,7 @@ struct files_config {
 	uint32_t own_only;
 	uint32_t any_image;
 	uint32_t kernel;    /* files with kernel addresses may be read */
+	uint32_t probes;    /* 1: only FILES_PROBE follows, so that few rights are needed */
 	uint32_t n_targets; /* 0: the session records the whole system */
 	int32_t targets[ENGINE_MAX_TARGETS];
 };
@@ -38,7 +40,7 @@ struct files_status {
 	uint32_t stop;     /* end before the next request */
 };
 
-enum files_type { FILES_SNAPSHOT = 1, FILES_IMAGE };
+enum files_type { FILES_SNAPSHOT = 1, FILES_IMAGE, FILES_PROBE };
 
 /* Processes to read in the bare way: without the files whose reading they can block. */
 struct files_bare {
@@ -71,16 +73,23 @@ struct files_image {
 	uint32_t pad;
 };
 
+struct files_probe {
+	uint32_t text_bytes; /* "/FILE:NAME" follows */
+	uint32_t optimizes_nops;
+};
+
 struct files_request {
 	uint32_t type; /* enum files_type */
 	uint32_t serial;
 	union {
 		struct files_snapshot snapshot;
 		struct files_image image;
+		struct files_probe probe;
 	};
 };
 
-/* If an image was opened, sent with the file or a copy of it, open for reading. */
+/* If an image was opened, sent with the file or a copy of it, open for reading; if places of a
+ * probe were found, with the file that has them. */
 struct files_answer {
 	uint32_t serial;
 	int32_t error;        /* errno */
@@ -88,4 +97,8 @@ struct files_answer {
 	uint32_t client_read; /* the client itself has permission to read the file */
 	uint64_t snapshot_bytes;
 	struct message_image image;
+	uint32_t n_places;
+	uint32_t pad;
+	struct probe_place places[PROBE_MAX_PLACES];
+	char reason[PROBE_REASON_BYTES]; /* why there are no places */
 };

@@ -129,6 +129,10 @@ struct message_source {
 	/* 1: not a source of samples; each of its samples has the stack of a thread that is about
 	 * to sleep */
 	uint32_t off_cpu;
+	/* 1 + the position of the source whose samples these are: another place of the same probe;
+	 * 0: a source of its own */
+	uint32_t same_as;
+	uint32_t pad;
 };
 
 struct message_config {

@@ -400,7 +400,8 @@ enum prof_source_kind {
 	PROF_SOURCE_TRACEPOINT,
 	PROF_SOURCE_CACHE,
 	PROF_SOURCE_RAW,
-	PROF_SOURCE_DYNAMIC
+	PROF_SOURCE_DYNAMIC,
+	PROF_SOURCE_PROBE /* of a function or a static probe of a program */
 };
 enum prof_sample_mode { PROF_MODE_USER, PROF_MODE_KERNEL };
 enum prof_user_method {

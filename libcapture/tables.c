@@ -31,7 +31,7 @@ static const char *const image_kinds[] = { "file", "vdso", "kernel", "module",
 					   "bpf",  "jit",  "anon",   NULL };
 static const char *const frame_kinds[] = { "exact", "return", NULL };
 static const char *const source_kinds[] = { "software", "hardware", "tracepoint", "cache",
-					    "raw",      "dynamic",  NULL };
+					    "raw",      "dynamic",  "probe",      NULL };
 static const char *const sample_modes[] = { "user", "kernel", NULL };
 static const char *const user_methods[] = { "none",        "fp",     "cfi", "stitched",
 					    "fp-repaired", "jit-fp", NULL };

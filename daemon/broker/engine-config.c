@@ -67,7 +67,8 @@ static void add_all_metadata(GByteArray *bytes, const struct options *options,
 		add_text(bytes, "arch", machine.machine);
 	}
 	for (unsigned i = 0; i < options->n_events; i++)
-		g_string_append_printf(text, "%s%s", i ? "," : "", options->events[i].name);
+		if (!options->events[i].same_as)
+			g_string_append_printf(text, "%s%s", i ? "," : "", options->events[i].name);
 	if (text->len)
 		add_text(bytes, "event", text->str);
 	g_string_printf(text, "%u", options->frequency);
@@ -100,6 +101,7 @@ static void describe_source(const struct options *options, const struct event *e
 	source->uses_callgraph = options->call_graph != ENGINE_CALL_GRAPH_NONE;
 	source->counts_ns = event->counts_ns;
 	source->off_cpu = event->off_cpu;
+	source->same_as = event->same_as;
 	if (event->every_one)
 		source->period = event->attr.sample_period;
 	else if (event->counts_ns)

@@ -12,12 +12,14 @@
 #include "daemon/broker/events.h"
 
 #include "arch/base.h"
+#include "arch/probe-file.h"
 #include "daemon/broker/error.h"
 #include "daemon/broker/event-format.h"
 
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <inttypes.h>
 #include <sys/mount.h>
 #include <sys/stat.h>
 
@@ -319,4 +321,21 @@ bool event_parse_dynamic(const struct event_dirs *dirs, const char *pmu, const c
 	}
 	event->attr.type = (uint32_t)g_ascii_strtoull(text, NULL, 10);
 	return parse_terms(dir, terms, 0, event, error);
+}
+
+bool event_set_probe(const struct event_dirs *dirs, struct event *event, int fd, uint64_t offset,
+		     uint64_t semaphore, GError **error)
+{
+	bool is_return = g_str_has_suffix(event->name, PROBE_RETURN);
+	g_autofree char *terms = g_strdup_printf("retprobe=%d,ref_ctr_offset=%" PRIu64
+						 ",config2=%" PRIu64,
+						 is_return, semaphore, offset);
+
+	event->probe_fd = fd;
+	g_snprintf(event->probe_path, sizeof(event->probe_path), "/proc/self/fd/%d", fd);
+	if (dirs->pmus < 0 || faccessat(dirs->pmus, "uprobe/type", R_OK, 0) < 0)
+		return broker_fail(error, BROKER_ERROR_NOT_SUPPORTED,
+				   "event \"%s\": this kernel has no probes of programs (uprobes)",
+				   event->name);
+	return event_parse_dynamic(dirs, "uprobe", terms, event, error);
 }

@@ -6,7 +6,8 @@
  *     LLC-load-misses                  cache           r1a8                     raw
  *     sched:sched_switch               tracepoint      cpu/event=0x3c,umask=1/  dynamic PMU
  *     sched:sched_switch/prev_pid==1/  tracepoint with a filter, which the kernel evaluates
- * Modifiers may follow each of them: ":u" user only, ":k" kernel only, ":p" to ":ppp" precise.
+ *     /usr/lib/libc.so.6:malloc%return  probe: file, and function or PROVIDER:NAME (probes.c)
+ * Modifiers may follow all but probes: ":u" user only, ":k" kernel only, ":p" to ":ppp" precise.
  *
  * The text comes from the client.
  * Invariants: (1) a name reaches a path only after name_is_plain()  [test-events: hostile]
@@ -314,10 +315,17 @@ static bool parse_filter(const struct event_dirs *dirs, char *name, struct event
 			   "event \"%s\": only tracepoints take a filter", event->name);
 }
 
+bool event_is_probe(const char *text)
+{
+	const char *name = text[0] == '/' ? strchr(text, ':') : NULL;
+
+	return name && name[1] && name > text + 1;
+}
+
 bool event_parse(const struct event_dirs *dirs, const char *text, struct event *ret_event,
 		 GError **error)
 {
-	struct event event = { .attr.size = sizeof(event.attr) };
+	struct event event = { .attr.size = sizeof(event.attr), .probe_fd = -1 };
 	char name[EVENT_MAX_NAME];
 
 	if (g_strlcpy(name, text, sizeof(name)) >= sizeof(name))
@@ -325,7 +333,11 @@ bool event_parse(const struct event_dirs *dirs, const char *text, struct event *
 				   "the name of an event has at most %d bytes", EVENT_MAX_NAME - 1);
 	g_strlcpy(event.name, text, sizeof(event.name));
 
-	if (strchr(name, '/') && memchr(name, ':', strcspn(name, "/"))) {
+	if (event_is_probe(name)) {
+		event.kind = PROF_SOURCE_PROBE;
+		event.attr.sample_period = 1;
+		event.every_one = true;
+	} else if (strchr(name, '/') && memchr(name, ':', strcspn(name, "/"))) {
 		if (!parse_filter(dirs, name, &event, error))
 			return false;
 	} else if (strchr(name, '/')) {

@@ -21,6 +21,10 @@ struct event {
 	bool every_one;
 	bool kernel_only; /* only occurs in the kernel, so exclude_kernel would hide it */
 	bool off_cpu;     /* has the stacks of threads that are about to sleep */
+	/* of a probe: how the kernel finds the file, which probe_fd keeps open (-1: none) */
+	char probe_path[32];
+	int probe_fd;
+	unsigned same_as; /* of a further place of a probe: 1 + the index of the first; else 0 */
 };
 
 /* Directories of events without a fixed number; -1 and an errno if one is missing. */
@@ -59,5 +63,11 @@ bool event_parse_tracepoint(const struct event_dirs *dirs, const char *system, c
 			    struct event *event, GError **error);
 bool event_parse_dynamic(const struct event_dirs *dirs, const char *pmu, const char *terms,
 			 struct event *event, GError **error);
+/* Returns whether the text names a probe: "/FILE:FUNCTION", "/FILE:FUNCTION%return" or
+ * "/FILE:PROVIDER:NAME". */
+bool event_is_probe(const char *text);
+/* Makes the event a probe at a place of an open file, which the event then owns. */
+bool event_set_probe(const struct event_dirs *dirs, struct event *event, int fd, uint64_t offset,
+		     uint64_t semaphore, GError **error);
 /* Returns the candidate nearest to `word`, or NULL if none is near. */
 const char *event_suggest(const char *word, const char *const *candidates);

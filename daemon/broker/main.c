@@ -5,6 +5,7 @@
  *     profd --system      serves everybody on the system bus, as far as polkit allows
  *     profd --system --control=PATH    the same, with another control socket: for tests
  *     profd --private=FD  serves one client on FD, one end of a SOCK_STREAM socketpair
+ *     profd --private-probes=FD  likewise, and can place probes in programs
  *
  * --system: connect ▶ get polkit's authority ▶ register the objects ▶ own the name. This order
  * ensures that no client is ever served without authorization. If the bus or the name is lost, or
@@ -430,8 +431,12 @@ int main(int argc, char **argv)
 		return can_serve() ? serve_system(&arguments) : 1;
 	if (argc == 2 && parse_number(argv[1], "--private=") >= 0)
 		return can_serve() ? serve_private(parse_number(argv[1], "--private=")) : 1;
+	if (argc == 2 && parse_number(argv[1], "--private-probes=") >= 0) {
+		sandbox_keep_probes();
+		return can_serve() ? serve_private(parse_number(argv[1], "--private-probes=")) : 1;
+	}
 	fprintf(help ? stdout : stderr,
-		_("Usage: %s --system [--idle-timeout=SECONDS] [--control=PATH] | --private=FD | --version\n"),
+		_("Usage: %s --system [--idle-timeout=SECONDS] [--control=PATH] | --private[-probes]=FD | --version\n"),
 		"profd");
 	return help ? 0 : 2;
 }

@@ -336,6 +336,8 @@ bool options_find_events(struct options *options, GError **error)
 	for (unsigned i = 0; ok && i < options->n_events; i++) {
 		char name[EVENT_MAX_NAME];
 
+		if (options->events[i].kind == PROF_SOURCE_PROBE) /* probes.c */
+			continue;
 		g_strlcpy(name, options->events[i].name, sizeof(name));
 		ok = event_parse(&dirs, name, &options->events[i], error);
 	}
@@ -450,6 +452,10 @@ void options_free(struct options *options)
 		return;
 	deferred_close(options->lifetime_fd);
 	deferred_close(options->switch_fd);
+	for (unsigned i = 0; i < options->n_events; i++)
+		if (options->events[i].kind == PROF_SOURCE_PROBE &&
+		    options->events[i].probe_fd >= 0)
+			close(options->events[i].probe_fd);
 	g_strfreev(options->command);
 	g_free(options->reduced);
 	g_free(options->counters_missing);

@@ -176,6 +176,8 @@ struct perf_event_attr perf_source_attr(const struct perf_plan *plan, const stru
 	struct perf_event_attr attr = event->attr;
 
 	attr.size = sizeof(attr);
+	if (event->kind == PROF_SOURCE_PROBE)
+		attr.uprobe_path = (uintptr_t)event->probe_path;
 	attr.sample_type = plan->stack_bytes ? ENGINE_STACK_SAMPLE_TYPE : ENGINE_SAMPLE_TYPE;
 	if (plan->fields)
 		attr.sample_type |= PERF_SAMPLE_RAW;

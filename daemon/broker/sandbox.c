@@ -9,7 +9,8 @@
  * Files cannot be opened for writing, created, renamed or removed: a capture arrives as a
  * descriptor and is passed on to the engine. The flags of openat2() are in memory, where a filter
  * cannot check them, so it fails as on a kernel without it.
- * Invariants: (1) no capability except `kept` is in any set  [test-broker-sandbox: capabilities]
+ * Invariants: (1) no capability except `kept` is in any set, and CAP_SYS_ADMIN only for probes
+ *                 [test-broker-sandbox: capabilities]
  *             (2) open() and openat() are for reading only  [test-broker-sandbox: calls]
  *             (3) no ptrace, mounts, modules, bpf, namespaces, network
  *                 [test-broker-sandbox: calls]
@@ -63,8 +64,19 @@ static bool fail(GError **error, const char *what, int number)
 
 /* ---- Capabilities ---------------------------------------------------------------------------- */
 
+/* The kernel places probes in programs only for those who have this right. The filter forbids
+ * mounts, namespaces and the like, for which it is meant. */
+static bool keeps_admin;
+
+void sandbox_keep_probes(void)
+{
+	keeps_admin = true;
+}
+
 static bool is_kept(int capability)
 {
+	if (capability == CAP_SYS_ADMIN)
+		return keeps_admin;
 	for (size_t i = 0; i < ARRAY_SIZE(kept); i++)
 		if (kept[i] == capability)
 			return true;

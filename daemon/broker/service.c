@@ -27,6 +27,7 @@
 #include "daemon/broker/error.h"
 #include "daemon/broker/limits.h"
 #include "daemon/broker/options.h"
+#include "daemon/broker/probes.h"
 #include "daemon/broker/profiler1.h" /* generated from data/dbus */
 #include "daemon/broker/session-object.h"
 #include "daemon/broker/session.h"
@@ -56,6 +57,7 @@ struct call {
 	uint32_t session;                   /* 0: the root object */
 	struct options *options;            /* of CreateSession, until passed to the session */
 	int capture_fd;
+	struct access access; /* of CreateSession, once it is admitted */
 };
 
 /* ---- Sessions -------------------------------------------------------------------------------- */
@@ -421,19 +423,19 @@ static bool create_session(struct call *call, const struct access *access,
 				  &listener, service, ret_object, error);
 }
 
-static void on_admitted(const struct access *access, const GError *refusal, void *data)
+static void on_probes_found(const GError *failure, void *data)
 {
 	struct call *call = data;
 	struct service *service = call->service;
 	struct session_object *object;
 	g_autoptr(GError) error = NULL;
 
-	if (!access) {
-		call_fail(call, refusal);
+	if (failure) {
+		call_fail(call, failure);
 	} else if (call->caller->gone) {
 		broker_fail(&error, BROKER_ERROR_FAILED, "the caller left the bus");
 		call_fail(call, error);
-	} else if (!create_session(call, access, &object, &error)) {
+	} else if (!create_session(call, &call->access, &object, &error)) {
 		call_fail(call, error);
 	} else {
 		service->last_id++;
@@ -443,6 +445,18 @@ static void on_admitted(const struct access *access, const GError *refusal, void
 		     g_variant_new("(o@a{sa{sv}})", session_object_path(object),
 				   interfaces_of(object)));
 	}
+}
+
+static void on_admitted(const struct access *access, const GError *refusal, void *data)
+{
+	struct call *call = data;
+
+	if (!access) {
+		call_fail(call, refusal);
+		return;
+	}
+	call->access = *access;
+	probes_find(access, call->options, on_probes_found, call);
 }
 
 static bool parse_session(struct call *call, GError **error)

@@ -622,7 +622,7 @@ static void plan_sleeps(struct session *session)
 }
 
 /* Opens CPU-wide events, if profd may open them and the client may see all processes. Otherwise, or
- * if a switch must be fast, opens rings for per-task events. */
+ * if a switch must be fast, or for probes, opens rings for per-task events. */
 static bool open_events(struct session *session, GError **error)
 {
 	struct options *options = session->options;
@@ -636,6 +636,9 @@ static bool open_events(struct session *session, GError **error)
 	if (!options->kernel && !leave_out_fields(session, error))
 		return false;
 	plan_sleeps(session);
+	/* CPU-wide, a probe would slow down every process that runs the function. */
+	for (unsigned i = 0; i < options->n_events && options->n_pids > 0; i++)
+		plan->by_task |= options->events[i].kind == PROF_SOURCE_PROBE;
 	if (options->switch_fd >= 0 && perf_tasks_are_few(plan, options->pids, options->n_pids))
 		plan->by_task = true;
 	if (!plan->by_task) {

@@ -4,7 +4,8 @@
  *
  * profd starts one for each session. A read of a FUSE file may never return, nor a read of a /proc
  * file that needs a process's memory. The reading process is then stuck in the kernel; this process
- * takes that risk instead of profd. See daemon/files-protocol.h.
+ * takes that risk instead of profd. A process of its own, with fewer rights, parses the files in
+ * which probes are to be placed. See daemon/files-protocol.h.
  * Invariants: (1) requests are handled one at a time, in order, so that the broker knows which one
  *                 is stuck
  *             (2) a request leaves no state except the sandbox, so that another such process can
@@ -17,6 +18,7 @@
 #include "daemon/files-protocol.h"
 #include "daemon/files/client.h"
 #include "daemon/files/image.h"
+#include "daemon/files/probe.h"
 #include "daemon/files/proc.h"
 #include "daemon/files/sandbox.h"
 #include "daemon/files/status.h"
@@ -53,6 +55,10 @@ static bool handle(const struct files_config *config, const struct client *clien
 		   request->image.request.path_bytes == bytes - sizeof(*request)) {
 		body.error =
 			image_open(config, client, &request->image, incoming->path, &body, &fd);
+	} else if (request->type == FILES_PROBE && config->probes &&
+		   request->probe.text_bytes == bytes - sizeof(*request)) {
+		body.error =
+			probe_open(config, client, &request->probe, incoming->path, &body, &fd);
 	}
 	body.image.image_id = request->image.request.image_id;
 	body.image.error = body.error;

@@ -2,9 +2,10 @@
 /*
  * Sandbox - restricts the process that opens files
  *
- * It must read every process and file of the session, so it keeps the capabilities for this. It
- * parses nothing, but its requests come from an engine that may have been taken over. It cannot
- * gain rights, write to a named file, execute, connect, fork, or be traced or dumped.
+ * It must read every process and file of the session, so it keeps the capabilities for this. Its
+ * requests come from an engine that may have been taken over. It parses nothing; a process of its
+ * own, without rights over processes, parses the files for probes. It cannot gain rights, write to
+ * a named file, execute, connect, fork, or be traced or dumped.
  * Invariants: (1) it has no capabilities except those in `wishes`
  *                 [test_hostile_files: test_rights]
  *             (2) it cannot open a file for writing, make a socket or execute a program
@@ -40,14 +41,16 @@
 
 struct wish {
 	int capability;
-	enum { ALWAYS, FOR_CLIENT, FOR_KERNEL } when;
+	enum { FOR_PROCESSES, FOR_FILES, FOR_CLIENT, FOR_KERNEL } when;
 };
 
 static const struct wish wishes[] = {
-	{ CAP_SYS_PTRACE, ALWAYS }, /* for maps, exe, root, cmdline of other users' processes */
-	{ CAP_CHECKPOINT_RESTORE, ALWAYS }, /* map_files */
-	{ CAP_DAC_READ_SEARCH, ALWAYS }, /* for files and directories that not everybody may read */
-	{ CAP_SETUID, FOR_CLIENT },      /* for checking what the client may read */
+	{ CAP_SYS_PTRACE,
+	  FOR_PROCESSES }, /* for maps, exe, root, cmdline of other users' processes */
+	{ CAP_CHECKPOINT_RESTORE, FOR_PROCESSES }, /* map_files */
+	{ CAP_DAC_READ_SEARCH,
+	  FOR_FILES },              /* for files and directories that not everybody may read */
+	{ CAP_SETUID, FOR_CLIENT }, /* for checking what the client may read */
 	{ CAP_SETGID, FOR_CLIENT },
 	{ CAP_SYSLOG, FOR_KERNEL }, /* for addresses in /proc/modules */
 };
@@ -62,7 +65,8 @@ static bool drop_capabilities(const struct files_config *config)
 	for (size_t i = 0; i < ARRAY_SIZE(wishes); i++) {
 		unsigned word = (unsigned)wishes[i].capability / 32;
 
-		if ((wishes[i].when != FOR_CLIENT || !config->any_image) &&
+		if ((wishes[i].when != FOR_PROCESSES || !config->probes) &&
+		    (wishes[i].when != FOR_CLIENT || !config->any_image) &&
 		    (wishes[i].when != FOR_KERNEL || config->kernel))
 			kept[word].permitted |= 1u << (wishes[i].capability % 32);
 	}

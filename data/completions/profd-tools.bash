@@ -26,6 +26,29 @@ _profd_tools_command() {
 	done
 }
 
+# Completes the value of -e or --event, a list, of whose colons bash makes words. Fails elsewhere.
+_profd_tools_event() {
+	local program=$1 i text=${COMP_WORDS[COMP_CWORD]} last
+	for ((i = COMP_CWORD - 1; i > 1; i--)); do
+		case ${COMP_WORDS[i]} in
+		-e | --event) break ;;
+		=) [[ ${COMP_WORDS[i - 1]} == --event ]] || return 1 ;;
+		*) [[ ${COMP_WORDS[i]} == : || ${COMP_WORDS[i + 1]} == : ]] && text=${COMP_WORDS[i]}$text || return 1 ;;
+		esac
+	done
+	((i > 1)) || return 1
+	last=${text##*,}
+	mapfile -t COMPREPLY < <("$program" list "$last*" 2>/dev/null | sed 's/  .*//')
+	if [[ $last != *:* ]]; then
+		mapfile -t -O "${#COMPREPLY[@]}" COMPREPLY < <(compgen -f -- "$last")
+	fi
+	# bash replaces only what follows the last colon.
+	text=${text%"$last"}
+	COMPREPLY=("${COMPREPLY[@]/#/$text}")
+	text=$text$last
+	[[ $text != *:* ]] || COMPREPLY=("${COMPREPLY[@]#"${text%:*}:"}")
+}
+
 _profd_tools() {
 	local program=$1 cur=$2 prev=$3 verb=${COMP_WORDS[1]-} options choices command option=
 	compopt +o nospace 2>/dev/null
@@ -41,6 +64,7 @@ _profd_tools() {
 	options=$("$program" "$verb" --complete 2>/dev/null)
 
 	if [[ $verb == record || $verb == stat ]]; then
+		_profd_tools_event "$program" && return
 		command=$(_profd_tools_command "$options")
 		if [[ $command ]]; then
 			if declare -F _command_offset >/dev/null; then

@@ -48,3 +48,12 @@ def test_no_files_where_there_are_sessions(complete, monkeypatch, verb):
     monkeypatch.setenv("DBUS_SYSTEM_BUS_ADDRESS", "unix:path=/nonexistent")
     assert complete(verb, "") == []
     assert complete(verb, "-") == ["--help"]
+
+
+def test_events(complete):
+    """bash makes words of what colons separate, and replaces the last one."""
+    assert complete("record", "-e", "page-fa") == ["page-faults"]
+    assert complete("record", "--event", "=", "page-faults,minor-f") == ["page-faults,minor-faults"]
+    assert "getpgid" in complete("record", "-e", "libc.so.6", ":", "getpg")
+    assert complete("record", "-e", "page-faults", "--fre") == ["--frequency"]
+    assert complete("record", "--event", "page-faults", "tru")[0] == "true"

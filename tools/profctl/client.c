@@ -168,7 +168,8 @@ static bool connect_private(struct client *client, const GError *why, GError **e
 
 		fprintf(stderr, _("profctl: recording with a profd of its own, since %s\n"), text);
 	}
-	return connect_to(client, TRANSPORT_PRIVATE, error);
+	return connect_to(client, client->request.probes ? TRANSPORT_PROBES : TRANSPORT_PRIVATE,
+			  error);
 }
 
 /* ---- Creating and starting the session ------------------------------------------------------- */
@@ -275,7 +276,8 @@ struct client *client_open(const struct client_request *request,
 	client->data = data;
 	client->cancellable = g_cancellable_new();
 	client->sysprof = -1;
-	if (request->bus != CLIENT_PRIVATE)
+	if (request->bus == CLIENT_SYSTEM ||
+	    (request->bus == CLIENT_ANY && !(request->probes && geteuid() == 0)))
 		ok = connect_to(client, TRANSPORT_SYSTEM, &absent);
 	if (!ok && (request->bus == CLIENT_SYSTEM || (absent && absent->code == CLI_INTERRUPTED)))
 		g_propagate_error(error, g_steal_pointer(&absent));

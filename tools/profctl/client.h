@@ -31,6 +31,9 @@ enum client_bus { CLIENT_ANY, CLIENT_SYSTEM, CLIENT_PRIVATE };
 
 struct client_request {
 	enum client_bus bus;
+	/* Probes of programs are recorded. Newer kernels demand a right for this that the service
+	 * does not have, so root uses a private profd, unless the system's is demanded. */
+	bool probes;
 	bool quiet; /* do not print why a private profd is used */
 	/* Open the sockets at which collectors and sysprof's collectors register. */
 	bool wants_control, wants_sysprof;

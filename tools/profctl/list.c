@@ -4,13 +4,18 @@
  *
  * Software, hardware and cache events are those that profd has opened successfully: the service's
  * if it is running, else a private one's. Tracepoints and the events of other PMUs are those that
- * the kernel lists in tracefs and sysfs. If a list cannot be read, the reason is printed.
+ * the kernel lists in tracefs and sysfs. If a list cannot be read, the reason is printed. An
+ * operand that matches none of these may name a program or library: its static probes (USDT) are
+ * listed, and, because they are many, its functions only if a pattern follows its name.
  */
 #include "config.h"
 
 #include "arch/errno-text.h"
+#include "arch/probe-file.h"
 #include "tools/common/cli.h"
+#include "tools/common/text.h"
 #include "tools/present/table.h"
+#include "tools/profctl/probe-names.h"
 #include "tools/profctl/transport.h"
 #include "tools/profctl/verbs.h"
 
@@ -23,13 +28,15 @@
 #define PATIENCE_MS 20000
 #define PMUS "/sys/bus/event_source/devices"
 
-enum kind { KIND_EVENT, KIND_PMU, KIND_TRACEPOINT, KINDS };
+/* Those before KIND_USDT are listed without a file. */
+enum kind { KIND_EVENT, KIND_PMU, KIND_TRACEPOINT, KIND_USDT, KIND_FUNCTION, KINDS };
 
-static const char *const kinds[] = { "event", "pmu", "tracepoint" };
+static const char *const kinds[] = { "event", "pmu", "tracepoint", "usdt", "function" };
 
 struct listed_event {
 	enum kind kind;
 	char *name;
+	char *arguments; /* of a static probe, as its note has them; else NULL */
 };
 
 struct event_list {
@@ -50,7 +57,7 @@ static void add(struct event_list *list, enum kind kind, char *name)
 			  g_pattern_match_simple(pattern, name);
 	}
 	if (matches)
-		g_array_append_val(list->all, ((struct listed_event){ kind, name }));
+		g_array_append_val(list->all, ((struct listed_event){ kind, name, NULL }));
 	else
 		g_free(name);
 }
@@ -170,13 +177,102 @@ static void add_tracepoints(struct event_list *list)
 			_("cannot read tracefs (%s); root and its group can"), ERRNO_TEXT(failed));
 }
 
+/* ---- Files ----------------------------------------------------------------------------------- */
+
+struct file_query {
+	const char *file, *pattern; /* pattern: of the names in the file; NULL: all static probes */
+	GArray *found;              /* struct listed_event */
+};
+
+static void add_point(const struct probe_point *point, void *data)
+{
+	struct file_query *query = data;
+	g_autofree char *name = point->provider
+					? g_strconcat(point->provider, ":", point->name, NULL)
+					: g_strdup(point->name);
+
+	if (!query->pattern || g_pattern_match_simple(query->pattern, name))
+		g_array_append_val(query->found,
+				   ((struct listed_event){
+					   point->provider ? KIND_USDT : KIND_FUNCTION,
+					   g_strdup_printf("%s:%s", query->file, name),
+					   point->provider ? g_strdup(point->arguments) : NULL }));
+}
+
+static void listed_clear(gpointer pointer)
+{
+	struct listed_event *listed = pointer;
+
+	g_free(listed->name);
+	g_free(listed->arguments);
+}
+
+static gint compare_listed(gconstpointer left, gconstpointer right)
+{
+	const struct listed_event *a = left, *b = right;
+
+	return a->kind != b->kind ? (int)a->kind - (int)b->kind : strcmp(a->name, b->name);
+}
+
+/* Lists the probes of "FILE" or "FILE:PATTERN"; each once, although it may have several places. */
+static void add_file(struct event_list *list, const char *operand)
+{
+	const char *colon = strchr(operand, ':');
+	g_autofree char *file =
+		g_strndup(operand, colon ? (gsize)(colon - operand) : strlen(operand));
+	g_autofree char *path = probe_names_find_file(file), *reason = NULL;
+	struct file_query query = { .file = file, .pattern = colon ? colon + 1 : NULL };
+	CLEANUP_CLOSE int fd = -1;
+	struct probe_file *probes = path ? probe_names_open(path, &fd, &reason) : NULL;
+
+	if (!path)
+		return;
+	if (!probes) {
+		g_free(list->missing[KIND_USDT]);
+		list->missing[KIND_USDT] = g_strdup_printf("%s: %s", path, reason);
+		return;
+	}
+	query.found = g_array_new(FALSE, FALSE, sizeof(struct listed_event));
+	probe_file_each(probes, colon != NULL, add_point, &query);
+	probe_file_free(probes);
+	g_array_sort(query.found, compare_listed);
+	for (guint i = 0; i < query.found->len; i++) {
+		struct listed_event *listed = &g_array_index(query.found, struct listed_event, i);
+
+		if (i + 1 < query.found->len && compare_listed(listed, listed + 1) == 0)
+			listed_clear(listed);
+		else
+			g_array_append_val(list->all, *listed);
+	}
+	g_array_unref(query.found);
+}
+
+/* Tries operands that are no kind and match nothing as files. */
+static void add_files(struct event_list *list)
+{
+	guint listed = list->all->len;
+
+	for (guint i = 0; i < list->patterns->len; i++) {
+		const char *pattern = list->patterns->pdata[i];
+		bool matches = false;
+
+		for (size_t k = 0; k < KINDS; k++)
+			matches |= strcmp(pattern, kinds[k]) == 0;
+		for (guint k = 0; k < listed && !matches; k++)
+			matches = g_pattern_match_simple(
+				pattern, g_array_index(list->all, struct listed_event, k).name);
+		if (!matches)
+			add_file(list, pattern);
+	}
+}
+
 /* Reads the lists that the patterns need: only names of tracepoints have a colon, and reading the
  * others starts a profd. */
 static void read_all(struct event_list *list)
 {
 	static void (*const readers[])(struct event_list *) = { add_events, add_pmus,
 								add_tracepoints };
-	bool is_needed[KINDS] = { false };
+	bool is_needed[ARRAY_SIZE(readers)] = { false };
 
 	for (guint i = 0; i < list->patterns->len; i++) {
 		bool is_kind = false;
@@ -185,28 +281,39 @@ static void read_all(struct event_list *list)
 			bool is_this = strcmp(list->patterns->pdata[i], kinds[k]) == 0;
 
 			is_kind |= is_this;
-			is_needed[k] |= is_this;
+			if (k < ARRAY_SIZE(readers))
+				is_needed[k] |= is_this;
 		}
-		for (size_t k = 0; k < KINDS && !is_kind; k++)
+		is_kind |= strchr(list->patterns->pdata[i], '/') == list->patterns->pdata[i] ||
+			   g_str_has_prefix(list->patterns->pdata[i], "./");
+		for (size_t k = 0; k < ARRAY_SIZE(readers) && !is_kind; k++)
 			is_needed[k] |= k == KIND_TRACEPOINT
 						? strpbrk(list->patterns->pdata[i], ":*?[") != NULL
 						: !strchr(list->patterns->pdata[i], ':');
 	}
-	for (size_t k = 0; k < KINDS; k++)
+	for (size_t k = 0; k < ARRAY_SIZE(readers); k++)
 		if (is_needed[k] || list->patterns->len == 0)
 			readers[k](list);
+	add_files(list);
 }
 
-enum field { NAME, KIND };
+enum field { NAME, KIND, ARGUMENTS };
 
-static const struct table_member members[] = { { "name", NAME }, { "kind", KIND }, { NULL } };
+static const struct table_member members[] = {
+	{ "name", NAME }, { "kind", KIND }, { "arguments", ARGUMENTS }, { NULL }
+};
 
 static void get_cell(const void *data, size_t row, unsigned field, struct cell *ret_cell)
 {
 	const struct event_list *list = data;
 	const struct listed_event *listed = &g_array_index(list->all, struct listed_event, row);
 
-	*ret_cell = cell_text(field == NAME ? listed->name : kinds[listed->kind]);
+	if (field == ARGUMENTS && !listed->arguments)
+		*ret_cell = cell_unknown();
+	else
+		*ret_cell = cell_text(field == NAME   ? listed->name
+				      : field == KIND ? kinds[listed->kind]
+						      : listed->arguments);
 }
 
 static void print_json(const struct event_list *list)
@@ -241,13 +348,8 @@ static void print_json(const struct event_list *list)
 static void complete(const char *verb)
 {
 	(void)verb;
-	for (size_t i = 0; i < KINDS; i++)
+	for (size_t i = 0; i < KIND_USDT; i++)
 		out_printf(out_stdout(), "%s\n", kinds[i]);
-}
-
-static void listed_clear(gpointer pointer)
-{
-	g_free(((struct listed_event *)pointer)->name);
 }
 
 int profctl_list(int argc, char **argv)
@@ -258,9 +360,9 @@ int profctl_list(int argc, char **argv)
 		{ NULL },
 	};
 	static const struct cli_spec spec = {
-		.synopsis = N_("[event|pmu|tracepoint|PATTERN]..."),
+		.synopsis = N_("[event|pmu|tracepoint|PATTERN|FILE[:PATTERN]]..."),
 		.description = N_(
-			"List the events that 'profctl record -e' can record here, one per line; of these kinds, or those that match a PATTERN such as 'sched:*'."),
+			"List the events that 'profctl record -e' can record here, one per line; of these kinds, or those that match a PATTERN such as 'sched:*'; or the static probes (USDT) of a program or library, and with a PATTERN, as in 'libc.so.6:mall*', its functions."),
 		.max_operands = UINT_MAX,
 		.complete = complete,
 	};
@@ -279,9 +381,15 @@ int profctl_list(int argc, char **argv)
 	read_all(&list);
 	if (list.json)
 		print_json(&list);
-	for (guint i = 0; i < list.all->len && !list.json; i++)
-		out_printf(out_stdout(), "%s\n",
-			   g_array_index(list.all, struct listed_event, i).name);
+	for (guint i = 0; i < list.all->len && !list.json; i++) {
+		const struct listed_event *listed =
+			&g_array_index(list.all, struct listed_event, i);
+		g_autofree char *name = text_escape(listed->name);
+		g_autofree char *arguments =
+			text_escape(listed->arguments ? listed->arguments : "");
+
+		out_printf(out_stdout(), "%s%s%s\n", name, *arguments ? "  " : "", arguments);
+	}
 	for (size_t i = 0; i < KINDS; i++) {
 		if (!list.missing[i])
 			continue;

@@ -8,6 +8,9 @@
 
 #include "tools/profctl/record-options.h"
 
+#include "daemon/broker/events.h"
+#include "tools/profctl/probe-names.h"
+
 #include <glib/gi18n.h>
 
 static const char *const call_graphs[] = { "auto", "fp", "dwarf", "none", NULL };
@@ -32,7 +35,7 @@ const struct cli_option record_what_options[] = {
 
 static const struct cli_option sampling_options[] = {
 	{ "event", 'e', CLI_LIST, FIELD(events), N_("EVENT[,...]"),
-	  N_("Sample on EVENT, named as in perf (default: cycles, else cpu-clock)") },
+	  N_("Sample on EVENT, named as in perf, or at a function, FILE:FUNCTION[%return], or static probe (default: cycles, else cpu-clock)") },
 	{ "frequency", 'F', CLI_UINT, FIELD(frequency), N_("HZ"),
 	  N_("Samples per second on each CPU (default: 999; 0: none)"), NULL, 0, UINT32_MAX },
 	{ NULL },
@@ -130,10 +133,11 @@ int record_split_events(GPtrArray **list)
 
 		do {
 			g_autofree char *event = NULL;
+			bool is_path = *start == '/' || *start == '.'; /* of a probe */
 			bool in_terms = false; /* between the slashes of "pmu/term,term/" */
 
 			for (end = start; *end && (*end != ',' || in_terms); end++)
-				in_terms ^= *end == '/';
+				in_terms ^= *end == '/' && !is_path;
 			event = g_strndup(start, (gsize)(end - start));
 			if (!*event)
 				return cli_usage_error(_("--event: '%s' has an empty name"), given);
@@ -274,6 +278,9 @@ int record_options_parse(struct record_options *options, int argc, char **argv)
 		return status;
 	if (argc > 0)
 		options->command = argv;
+	if (options->events &&
+	    !probe_names_complete(options->events, options->command, options->pids, &error))
+		return cli_usage_error("%s", error->message);
 	status = check_memory(options);
 	if (status == CLI_CONTINUE && options->counters)
 		status = check_counters(options);
@@ -285,6 +292,14 @@ int record_options_parse(struct record_options *options, int argc, char **argv)
 	if (!options->command && !options->pids)
 		options->system = true;
 	return check(options);
+}
+
+bool record_options_have_probes(const struct record_options *options)
+{
+	for (guint i = 0; options->events && i < options->events->len; i++)
+		if (event_is_probe(options->events->pdata[i]))
+			return true;
+	return false;
 }
 
 void record_options_done(struct record_options *options)

@@ -46,6 +46,8 @@ extern const char *const record_buses[]; /* by enum client_bus */
 /* Returns CLI_CONTINUE, or an exit status. record_options_done() must be called in every case. */
 int record_options_parse(struct record_options *options, int argc, char **argv) MUST_CHECK;
 void record_options_done(struct record_options *options);
+/* Returns whether an event is a probe of a function, or a static probe. */
+bool record_options_have_probes(const struct record_options *options);
 /* Splits "-e a,b" into "-e a -e b", and drops duplicates. Returns CLI_CONTINUE, or an exit status
  * after a message. The new list owns its texts. */
 int record_split_events(GPtrArray **list) MUST_CHECK;

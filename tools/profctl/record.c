@@ -330,6 +330,7 @@ static bool begin(struct recording *recording, GError **error)
 		record_control_watch(&recording->control, stop, recording);
 	request = (struct client_request){
 		.bus = options->bus,
+		.probes = record_options_have_probes(options),
 		.quiet = options->quiet,
 		.wants_control = options->command || recording->control.fd >= 0 ||
 				 recording->attachments.n > 0,

@@ -112,6 +112,14 @@ static bool add_events(struct stat_run *run, GError **error)
 		struct event event;
 
 		ok = event_parse(&dirs, name, &event, &failed);
+		if (ok && event.kind == PROF_SOURCE_PROBE) {
+			ok = false;
+			cli_set_error(error, CLI_USAGE,
+				      _("event '%s': 'profctl stat' counts no probes; "
+					"'profctl record' and 'profcapture events' do"),
+				      name);
+			break;
+		}
 		if (!ok) {
 			cli_set_error(error, CLI_USAGE, "%s", failed->message);
 			break;

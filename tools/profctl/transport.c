@@ -73,7 +73,8 @@ GError *transport_translate(const GError *error)
 
 /* ---- A profd of our own ---------------------------------------------------------------------- */
 
-static bool start_profd(struct transport *transport, int *ret_socket, GError **error)
+static bool start_profd(struct transport *transport, const char *argument, int *ret_socket,
+			GError **error)
 {
 	const char *dir = secure_getenv("PROF_LIBEXEC_DIR");
 	g_autofree char *path =
@@ -82,7 +83,7 @@ static bool start_profd(struct transport *transport, int *ret_socket, GError **e
 	struct spawn spawn = {
 		.path = path,
 		.name = "profd",
-		.argument = "--private=3",
+		.argument = argument,
 		.n_fds = 1,
 		.own_session = true,
 	};
@@ -103,14 +104,15 @@ static bool start_profd(struct transport *transport, int *ret_socket, GError **e
 		       path, ERRNO_TEXT(-r));
 }
 
-static bool find_own(struct transport *transport, GCancellable *cancellable, GError **error)
+static bool connect_to_own(struct transport *transport, const char *argument,
+			   GCancellable *cancellable, GError **error)
 {
 	int fd = -1;
 	g_autoptr(GError) failure = NULL;
 	g_autoptr(GSocket) socket = NULL;
 	g_autoptr(GSocketConnection) stream = NULL;
 
-	if (!start_profd(transport, &fd, error))
+	if (!start_profd(transport, argument, &fd, error))
 		return false;
 	socket = g_socket_new_from_fd(fd, &failure);
 	if (!socket) {
@@ -123,6 +125,17 @@ static bool find_own(struct transport *transport, GCancellable *cancellable, GEr
 	}
 	return transport->connection ||
 	       cli_set_error(error, CLI_NO_DAEMON, _("cannot talk to profd: %s"), failure->message);
+}
+
+static bool find_own(struct transport *transport, GCancellable *cancellable, GError **error)
+{
+	return connect_to_own(transport, "--private=3", cancellable, error);
+}
+
+static bool find_own_for_probes(struct transport *transport, GCancellable *cancellable,
+				GError **error)
+{
+	return connect_to_own(transport, "--private-probes=3", cancellable, error);
 }
 
 void transport_close(struct transport *transport)
@@ -295,6 +308,7 @@ bool transport_open(struct transport *transport, enum transport_kind kind, GErro
 {
 	static bool (*const finders[])(struct transport *, GCancellable *, GError **) = {
 		[TRANSPORT_PRIVATE] = find_own,
+		[TRANSPORT_PROBES] = find_own_for_probes,
 		[TRANSPORT_SYSTEM] = find_system,
 		[TRANSPORT_RUNNING] = find_running,
 	};

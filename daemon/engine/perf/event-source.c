@@ -30,7 +30,8 @@ static void write_source(struct row *row, struct output *output)
 
 	if (message->counts_ns)
 		unit = "ns";
-	else if (message->kind == PROF_SOURCE_TRACEPOINT || message->kind == PROF_SOURCE_DYNAMIC)
+	else if (message->kind == PROF_SOURCE_TRACEPOINT || message->kind == PROF_SOURCE_DYNAMIC ||
+		 message->kind == PROF_SOURCE_PROBE)
 		unit = "events";
 	output_add(output, PROF_TABLE_SOURCE,
 		   (const struct prof_value[]){

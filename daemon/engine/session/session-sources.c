@@ -76,8 +76,15 @@ static void receive_sources(struct session *session)
 
 	events->n_sources = session->config.n_sources;
 	for (uint32_t i = 0; i < events->n_sources; i++) {
-		events->sources[i] = event_source_new(&session->config.sources[i], i + 1);
-		if (session->config.sources[i].off_cpu)
+		const struct message_source *source = &session->config.sources[i];
+
+		if (source->same_as > 0 && source->same_as <= i) {
+			events->sources[i] = events->sources[source->same_as - 1];
+			row_ref(&events->sources[i]->row);
+		} else {
+			events->sources[i] = event_source_new(source, i + 1);
+		}
+		if (source->off_cpu)
 			session->cpus.copies = i + 1;
 	}
 	if (events->n_sources && session->config.sources[0].counts_ns)

@@ -1,0 +1,253 @@
+/* SPDX-License-Identifier: BSD-2-Clause-Patent */
+/*
+ * Probes - turns the names of probes into places in files, and lets the kernel check them
+ *
+ * A profd-files process of its own opens the file, finds the function or static probe, and refuses
+ * what is not safe (daemon/files/probe.c). It may be stuck or crash: then the session is refused.
+ * Whether the kernel can replace the instruction there, it says when a process that is recorded
+ * maps the file. So the code is mapped here once, never executed, with a probe on this process.
+ * Invariants: (1) the probe is placed in the file that was examined, through its descriptor
+ *             (2) a place that the kernel refuses is refused here, and not silently not recorded
+ *                 [test_probes: test_refused_instruction]
+ * Main thread only.
+ */
+#include "config.h"
+
+#include "daemon/broker/probes.h"
+
+#include "arch/base.h"
+#include "arch/errno-text.h"
+#include "arch/regs.h"
+#include "daemon/broker/error.h"
+#include "daemon/broker/files-worker.h"
+#include "daemon/broker/perf.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <sys/mman.h>
+#include <sys/utsname.h>
+
+#define PATIENCE_US 1000000
+#define TICK_MS 100
+
+struct probes {
+	struct options *options;
+	uid_t uid;
+	unsigned at, n_given; /* at: the event whose places are requested */
+	struct files_worker *worker;
+	guint tick;
+	void (*done)(const GError *error, void *data);
+	void *data;
+};
+
+static void finish(struct probes *probes, const GError *error)
+{
+	g_clear_handle_id(&probes->tick, g_source_remove);
+	if (probes->worker)
+		files_worker_free(probes->worker, false, probes->uid);
+	probes->done(error, probes->data);
+	g_free(probes);
+}
+
+/* Linux 6.18 to at least 7.0 replaces a 5-byte nop by a call on x86_64. */
+static bool kernel_optimizes_nops(void)
+{
+	unsigned major = 0, minor = 0;
+	struct utsname machine;
+
+	if (REGS_NATIVE != REGS_X86_64 || uname(&machine) < 0 ||
+	    sscanf(machine.release, "%u.%u", &major, &minor) != 2)
+		return false;
+	return major > 6 || (major == 6 && minor >= 18);
+}
+
+/* Opens the probe for this process, with the code mapped, so that the kernel examines it. */
+static bool kernel_accepts(const struct event *event, GError **error)
+{
+	const struct perf_plan plan = { .kernel = true };
+	struct perf_event_attr attr = perf_source_attr(&plan, event);
+	size_t page = (size_t)sysconf(_SC_PAGESIZE);
+	void *code = mmap(NULL, page, PROT_READ | PROT_EXEC, MAP_PRIVATE, event->probe_fd,
+			  (off_t)(event->attr.probe_offset & ~(uint64_t)(page - 1)));
+	CLEANUP_CLOSE int fd = -1;
+	int failed = 0;
+
+	if (code == MAP_FAILED)
+		return broker_fail(error, BROKER_ERROR_NOT_SUPPORTED,
+				   "event \"%s\": the file's code cannot be mapped: %s",
+				   event->name, ERRNO_TEXT(errno));
+	fd = perf_open_event(&attr, 0, -1);
+	if (fd < 0)
+		failed = errno;
+	munmap(code, page);
+	if (failed == 0)
+		return true;
+	if (failed == EACCES || failed == EPERM)
+		return broker_fail(
+			error, BROKER_ERROR_NOT_AUTHORIZED,
+			"event \"%s\": this profd may place no probes in programs (this kernel demands CAP_SYS_ADMIN, which the service does not have); run `profctl record` as root",
+			event->name);
+	return broker_fail(
+		error, BROKER_ERROR_NOT_SUPPORTED,
+		"event \"%s\": the kernel refuses a probe there (error %d): it cannot execute the first instruction elsewhere",
+		event->name, failed);
+}
+
+/* Stores the places: the first in the event that was given, others in further events. */
+static bool add_places(struct probes *probes, const struct files_answer *answer, int file,
+		       GError **error)
+{
+	struct options *options = probes->options;
+	struct event_dirs dirs;
+	bool ok = true;
+
+	if (answer->n_places - 1 > ENGINE_MAX_SOURCES - options->n_events)
+		return broker_fail(error, BROKER_ERROR_LIMIT_EXCEEDED,
+				   "event \"%s\" has %u places; this session has room for %u more",
+				   options->events[probes->at].name, answer->n_places,
+				   ENGINE_MAX_SOURCES - options->n_events);
+	event_dirs_open(&dirs);
+	for (unsigned i = 0; ok && i < answer->n_places; i++) {
+		struct event *event = &options->events[probes->at];
+		int fd = fcntl(file, F_DUPFD_CLOEXEC, 0);
+
+		if (i > 0) {
+			event = &options->events[options->n_events++];
+			*event = options->events[probes->at];
+			event->attr.config = 0;
+			event->same_as = 1 + probes->at;
+			event->probe_fd = -1;
+		}
+		ok = fd >= 0 ? event_set_probe(&dirs, event, fd, answer->places[i].offset,
+					       answer->places[i].semaphore, error) &&
+				       kernel_accepts(event, error)
+			     : broker_fail(error, BROKER_ERROR_LIMIT_EXCEEDED,
+					   "too many open files; raise `ulimit -n`");
+	}
+	event_dirs_done(&dirs);
+	return ok;
+}
+
+static bool is_valid(const struct files_answer *answer, unsigned serial, int fd)
+{
+	return answer->serial == serial && answer->n_places <= PROBE_MAX_PLACES &&
+	       memchr(answer->reason, 0, sizeof(answer->reason)) &&
+	       g_utf8_validate(answer->reason, -1, NULL) &&
+	       (answer->error == 0) == (fd >= 0 && answer->n_places > 0);
+}
+
+static void request_next(struct probes *probes);
+
+static void on_input(struct files_worker *worker, void *data)
+{
+	struct probes *probes = data;
+	const char *name = probes->options->events[probes->at].name;
+	g_autoptr(GError) error = NULL;
+	struct files_answer answer;
+	CLEANUP_CLOSE int fd = -1;
+
+	if (!files_worker_receive(worker, &answer, &fd))
+		return;
+	if (!is_valid(&answer, probes->at + 1, fd))
+		broker_fail(&error, BROKER_ERROR_FAILED,
+			    "event \"%s\": the process that looks for it answers wrongly", name);
+	else if (answer.error)
+		broker_fail(&error, BROKER_ERROR_INVALID_OPTION, "event \"%s\": %s", name,
+			    answer.reason[0] ? answer.reason : ERRNO_TEXT(answer.error));
+	if (error || !add_places(probes, &answer, fd, &error)) {
+		finish(probes, error);
+		return;
+	}
+	probes->at++;
+	request_next(probes);
+}
+
+static void on_ended(struct files_worker *worker, void *data)
+{
+	struct probes *probes = data;
+	g_autoptr(GError) error = NULL;
+
+	broker_fail(&error, BROKER_ERROR_FAILED,
+		    "event \"%s\": the process that looks for it ended",
+		    probes->options->events[probes->at].name);
+	finish(probes, error);
+}
+
+static gboolean on_tick(gpointer data)
+{
+	struct probes *probes = data;
+	g_autoptr(GError) error = NULL;
+
+	if (!files_worker_is_stuck(probes->worker, PATIENCE_US))
+		return G_SOURCE_CONTINUE;
+	files_worker_give_up(g_steal_pointer(&probes->worker), probes->uid);
+	probes->tick = 0;
+	broker_fail(&error, BROKER_ERROR_FAILED,
+		    "event \"%s\": the file could not be read within a second",
+		    probes->options->events[probes->at].name);
+	finish(probes, error);
+	return G_SOURCE_REMOVE;
+}
+
+static void request_next(struct probes *probes)
+{
+	struct files_request request = {
+		.type = FILES_PROBE,
+		.probe.optimizes_nops = kernel_optimizes_nops(),
+	};
+	g_autoptr(GError) error = NULL;
+
+	while (probes->at < probes->n_given &&
+	       probes->options->events[probes->at].kind != PROF_SOURCE_PROBE)
+		probes->at++;
+	if (probes->at == probes->n_given) {
+		finish(probes, NULL);
+		return;
+	}
+	request.serial = probes->at + 1;
+	request.probe.text_bytes = (uint32_t)strlen(probes->options->events[probes->at].name);
+	if (files_worker_send(probes->worker, &request, probes->options->events[probes->at].name,
+			      -1, true))
+		return;
+	broker_fail(&error, BROKER_ERROR_FAILED, "event \"%s\": it cannot be looked for: %s",
+		    probes->options->events[probes->at].name, ERRNO_TEXT(errno));
+	finish(probes, error);
+}
+
+void probes_find(const struct access *access, struct options *options,
+		 void (*done)(const GError *error, void *data), void *data)
+{
+	static const struct files_worker_listener listener = { .input = on_input,
+							       .ended = on_ended };
+	const struct files_config config = {
+		.uid = access->uid,
+		.any_image = access->any_image,
+		.probes = 1,
+	};
+	struct probes *probes;
+	g_autoptr(GError) error = NULL;
+	bool has_any = false;
+
+	for (unsigned i = 0; i < options->n_events; i++)
+		has_any |= options->events[i].kind == PROF_SOURCE_PROBE;
+	if (!has_any) {
+		done(NULL, data);
+		return;
+	}
+	probes = g_new0(struct probes, 1);
+	*probes = (struct probes){
+		.options = options,
+		.uid = access->uid,
+		.n_given = options->n_events,
+		.done = done,
+		.data = data,
+	};
+	probes->worker = files_worker_new(&config, &listener, probes, &error);
+	if (!probes->worker) {
+		finish(probes, error);
+		return;
+	}
+	probes->tick = g_timeout_add(TICK_MS, on_tick, probes);
+	request_next(probes);
+}

@@ -1,0 +1,13 @@
+/* SPDX-License-Identifier: BSD-2-Clause-Patent */
+#pragma once
+
+#include "daemon/broker/access.h"
+#include "daemon/broker/options.h"
+
+#include <gio/gio.h>
+
+/* Finds the places of all probes among the events, and adds an event for each further place. Calls
+ * `done` once, perhaps before it returns; `error` is NULL if all were found. The options must stay
+ * until then. */
+void probes_find(const struct access *access, struct options *options,
+		 void (*done)(const GError *error, void *data), void *data);

@@ -1,0 +1,217 @@
+# SPDX-License-Identifier: BSD-2-Clause-Patent
+"""Probes of functions and static probes (USDT), compared with programs that count and measure
+themselves; and the probes that are refused."""
+import os
+import platform
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+import schema
+
+from captures import rows
+from recordings import recorded, until
+
+pytestmark = pytest.mark.usefixtures("nothing_is_left")
+
+ROOT = Path(os.environ["PROF_SOURCE_DIR"])
+NOBODY = ["setpriv", "--reuid", "65534", "--regid", "65534", "--clear-groups", "--inh-caps", "-all"]
+x86_64 = pytest.mark.skipif(platform.machine() != "x86_64", reason="instructions of x86_64")
+
+
+@pytest.fixture(autouse=True)
+def rights(require):
+    require(root=True)
+    if not Path("/sys/bus/event_source/devices/uprobe").exists():
+        pytest.skip("this kernel has no uprobes")
+
+
+@pytest.fixture(scope="module")
+def program(tmp_path_factory):
+    path = tmp_path_factory.mktemp("probes") / "probed"
+    subprocess.run(["gcc", "-O2", "-g", "-I", ROOT, ROOT / "tests/tools/probed.c", "-o", path], check=True)
+    return path
+
+
+def events(profcapture, capture, *options):
+    found = profcapture.json("events", capture, "--limit", 0, *options)
+    schema.check(profcapture, "events", found)
+    return {row["event"].rsplit("/", 1)[-1].partition(":")[2]: row for row in found["data"]["rows"]}
+
+
+def measured(stdout):
+    """What the program counted and measured: {name: (count, ns)}."""
+    lines = [line.split() for line in stdout.splitlines() if line.count(" ") == 2]
+    return {name: (int(count), int(ns)) for name, count, ns in lines if count.isdigit()}
+
+
+def record(profctl, program, capture, *names):
+    done = profctl("record", "-q", "--no-off-cpu", "-e", ",".join(names), "-o", capture, "--", program)
+    return measured(done.stdout)
+
+
+def test_functions(profctl, profcapture, program, capture):
+    """Counts are exact, and times are at most those that the program measured."""
+    own = record(profctl, program, capture, *(f"probed:{name}{kind}" for name in
+                 ("probed_add", "probed_nap", "probed_deep") for kind in ("", "%return")))
+    found = events(profcapture, capture)
+    for name in "probed_add", "probed_nap", "probed_deep":
+        row, back = found[name], found[name + "%return"]
+        assert row["count"] == row["intervals"] == back["count"] == own[name][0], name
+        assert (row["unmatched_begin"], row["unmatched_end"]) == (0, 0)
+    nap, own_ns = found["probed_nap"], own["probed_nap"][1]
+    assert 0.8 * own_ns <= nap["total_ns"] <= own_ns and 2e6 <= nap["min_ns"] <= nap["median_ns"]
+    # nested calls: each waits 1 ms more than the one that it calls
+    deep = found["probed_deep"]
+    assert deep["max_ns"] <= own["probed_deep"][1] and deep["max_ns"] >= 4e6 and deep["min_ns"] < deep["max_ns"] / 3
+    sources = {row["name"]: row for row in rows(profcapture, capture, "source")}
+    assert sources[f"{program}:probed_nap"]["kind"] == "probe" and sources[f"{program}:probed_nap"]["unit"] == "events"
+
+
+def test_stacks(profctl, profcapture, program, capture):
+    record(profctl, program, capture, "probed:probed_deep")
+    report = profcapture.json("report", capture, "--event", f"{program}:probed_deep", "--limit", 0)["data"]
+    by_name = {row["name"]: row for row in report["rows"]}
+    assert by_name["probed_deep"]["self"] == by_name["probed_deep"]["total"] == by_name["main"]["total"] == 5
+
+
+def test_library(profctl, profcapture, capture):
+    """A library by its name, in the processes of the command only."""
+    code = "import ctypes; c = ctypes.CDLL(None)\nfor i in range(321): c.getpgid(i)"
+    recorded(profctl, "--no-off-cpu", "-e", "libc.so.6:getpgid", "-o", capture, "--", sys.executable, "-S", "-c", code)
+    assert events(profcapture, capture)["getpgid"]["count"] == 321
+
+
+def test_static_probes(profctl, profcapture, program, capture):
+    """Two places of one probe are one event. A probe with a semaphore is passed only while it is
+    recorded."""
+    own = record(profctl, program, capture, "demo:work", f"{program}:demo:guarded")
+    found = events(profcapture, capture)
+    assert found["demo:work"]["count"] == own["work"][0] == 300
+    assert found["demo:guarded"]["count"] == own["guarded"][0] == 200
+    assert measured(subprocess.run([program], capture_output=True, text=True, check=True).stdout)["guarded"][0] == 0
+
+
+def test_python(profctl, profcapture, capture):
+    """The static probes of the distribution's Python, if it has some."""
+    python = shutil.which("python3", path="/usr/bin")
+    if not python or b"gc__start" not in Path(python).read_bytes():
+        pytest.skip("this python3 has no static probes")
+    code = "import gc; gc.disable()\nfor i in range(50): gc.collect()"
+    recorded(profctl, "--no-off-cpu", "-e", "python:gc__start,python:gc__done", "-o", capture, "--", python, "-S", "-c", code)
+    found = events(profcapture, capture)
+    row = found["python:gc__start"]
+    assert row["count"] >= 50 and row["count"] == row["intervals"] == found["python:gc__done"]["count"]
+
+
+def test_system(profctl, profcapture, program, capture, recorder):
+    """System-wide, also processes that are no children are recorded."""
+    recording = recorder("--system", "--bus", "private", "-e", f"{program}:probed_add", "-o", capture)
+    until(lambda: capture.exists() and capture.stat().st_size > 0)
+    for _ in range(3):
+        time.sleep(0.5)
+        subprocess.run([program], stdout=subprocess.DEVNULL, check=True)
+    recording.send_signal(signal.SIGINT)
+    recording.communicate(timeout=60)
+    assert events(profcapture, capture)["probed_add"]["count"] == 600
+
+
+def refused(profctl, capture, event, program, status=2):
+    done = profctl("record", "-q", "-e", event, "-o", capture, "--", program, check=status)
+    assert "Traceback" not in done.stderr
+    return done.stderr
+
+
+def test_unknown_names(profctl, program, capture):
+    assert "near names: probed_nap" in refused(profctl, capture, "probed:probed_nup", program)
+    assert "near names: demo:guarded" in refused(profctl, capture, "probed:demo:gaurded", program)
+    assert "there is no file" in refused(profctl, capture, "./nothing:f", program)
+
+
+@x86_64
+def test_refused_instruction(profctl, program, capture):
+    assert "the kernel refuses a probe there" in refused(profctl, capture, "probed:probed_locked", program, 1)
+
+
+def test_refused_functions(profctl, program, capture, tmp_path):
+    assert "chooses one of several" in refused(profctl, capture, "probed:probed_chosen", program)
+    source = tmp_path / "two.c"
+    source.write_text("static __attribute__((noinline)) int twin(int a) { return a + %d; }\nint f%d(int a) { return twin(a); }\n" % (1, 1))
+    other = tmp_path / "three.c"
+    other.write_text("static __attribute__((noinline)) int twin(int a) { return a * %d; }\nint f%d(int a) { return twin(a); }\nint main(void) { return 0; }\n" % (3, 2))
+    twins = tmp_path / "twins"
+    subprocess.run(["gcc", "-O1", source, other, "-o", twins], check=True)
+    assert "several functions of this name" in refused(profctl, capture, f"{twins}:twin", twins)
+
+
+@x86_64
+def test_refused_red_zone(profctl, profcapture, program, capture):
+    """A 5-byte nop becomes a call on Linux 6.18, which overwrites the red zone."""
+    major, minor = (int(part) for part in platform.release().split(".")[:2])
+    if (major, minor) < (6, 18):
+        record(profctl, program, capture, "demo:long_nop")
+        assert events(profcapture, capture)["demo:long_nop"]["count"] == 200
+    else:
+        assert "red zone" in refused(profctl, capture, "demo:long_nop", program)
+
+
+def test_refused_returns(profctl, program, capture, tmp_path):
+    """A probe of the return would end these programs."""
+    assert "keeps its caller's address" in refused(profctl, capture, "libc.so.6:_setjmp%return", program)
+    source = tmp_path / "throws.cc"
+    source.write_text("#include <stdexcept>\n__attribute__((noinline)) int thrower(int a) { if (a) throw std::runtime_error(\"x\"); return a; }\n"
+                      "int main(int n, char **) { try { return thrower(n); } catch (std::exception &) { return 0; } }\n")
+    throws = tmp_path / "throws"
+    subprocess.run(["g++", "-O1", source, "-o", throws], check=True)
+    assert "exception" in refused(profctl, capture, f"{throws}:thrower%return", throws)
+    # its entry can be probed, by its readable name
+    done = profctl("record", "-q", "--no-off-cpu", "-e", f"{throws}:thrower", "-o", capture, "--", throws)
+    assert done.returncode == 0
+
+
+def test_refused_files(profctl, program, capture, tmp_path):
+    def copy(name, mode=0o755):
+        path = tmp_path / name
+        shutil.copy(program, path)
+        path.chmod(mode)
+        return path
+
+    assert "everybody may change the file" in refused(profctl, capture, f"{copy('open', 0o777)}:main", program)
+    narrow = copy("narrow")
+    narrow.write_bytes(narrow.read_bytes()[:4] + b"\1" + narrow.read_bytes()[5:])
+    assert "32-bit" in refused(profctl, capture, f"{narrow}:main", program)
+    script = tmp_path / "script"
+    script.write_text("#!/bin/sh\n")
+    assert "ELF" in refused(profctl, capture, f"{script}:main", program)
+    os.mkfifo(tmp_path / "fifo")
+    assert "not a regular file" in refused(profctl, capture, f"{tmp_path}/fifo:main", program)
+    cut = copy("cut")
+    cut.write_bytes(cut.read_bytes()[:100])
+    assert "cut off" in refused(profctl, capture, f"{cut}:main", program)
+
+
+def test_not_permitted(profctl, program, tmp_path):
+    """A plain user gets the reason, and no capture without the event."""
+    tmp_path.chmod(0o777)
+    for path in tmp_path, *list(program.parents)[:3]:
+        path.chmod(0o755 if path != tmp_path else 0o777)
+    done = profctl("record", "--bus", "private", "-e", f"{program}:main", "-o", tmp_path / "none.cap", "--", program,
+                   prefix=NOBODY, check=4)
+    assert "run `profctl record` as root" in done.stderr
+
+
+def test_list(profctl, program):
+    """Static probes with their arguments, each once; functions only with a pattern."""
+    data = profctl.json("list", program)
+    schema.check(profctl, "list", data)
+    found = {row["name"].removeprefix(f"{program}:"): row for row in data["data"]["events"]}
+    assert {name for name in found if name != "demo:long_nop"} == {"demo:work", "demo:guarded"}
+    assert {row["kind"] for row in found.values()} == {"usdt"} and "@" in found["demo:guarded"]["arguments"]
+    lines = profctl("list", f"{program}:probed_n*").stdout.splitlines()
+    assert lines == [f"{program}:probed_nap"]
+    assert "libc.so.6:getpgid" in profctl("list", "libc.so.6:getpg*").stdout.splitlines()
+    assert "ELF" in profctl("list", "/etc/passwd", check=1).stderr

@@ -1,0 +1,19 @@
+/* SPDX-License-Identifier: BSD-2-Clause-Patent */
+#pragma once
+
+#include "arch/probe-file.h"
+
+#include <glib.h>
+#include <stdbool.h>
+
+/* Returns the path, without links, of a program in PATH, of a library in the loader's folders, or
+ * of a file; NULL: there is none. */
+char *probe_names_find_file(const char *name);
+/* Opens a file, with its debug file if that is installed. NULL and a sentence: it has nothing that
+ * can be probed. */
+struct probe_file *probe_names_open(const char *path, int *ret_fd, char **ret_reason);
+/* Completes the names of probes among the events, as profd takes them: "/PATH:FUNCTION" or
+ * "/PATH:PROVIDER:NAME". A static probe without a file is searched for in the program and the
+ * libraries of the command, or in what the processes map. Leaves other events as they are. */
+bool probe_names_complete(GPtrArray *events, char *const *command, const GArray *pids,
+			  GError **error);
