@@ -374,11 +374,14 @@ static bool get_symbol(const struct symbol_table *table, size_t index, Elf64_Sym
 	return true;
 }
 
+/* Returns "" for names that are too long for an event, so that a hostile file takes no longer. */
 static const char *name_of(const struct symbol_table *table, const Elf64_Sym *symbol)
 {
-	return symbol->st_name < table->names.size
-		       ? (const char *)table->names.bytes + symbol->st_name
-		       : "";
+	const char *name = "";
+
+	if (symbol->st_name < table->names.size)
+		name = (const char *)table->names.bytes + symbol->st_name;
+	return strnlen(name, PROBE_MAX_NAME) < PROBE_MAX_NAME ? name : "";
 }
 
 /* Returns whether the symbol is a version for old programs, as the first of two called "memcpy". */

@@ -6,7 +6,7 @@
  * the file must be the client's to read, and must not change afterwards by everybody's hand.
  * Invariants: (1) the descriptor that is passed on is that of the file that was examined
  *             (2) the file is on a filesystem without a server, so that nobody who opens it waits
- *                 [test_probes: test_refused_files]
+ *             (3) every other file is refused with a reason  [test_probes: test_refused_files]
  */
 #include "daemon/files/probe.h"
 
