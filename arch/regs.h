@@ -77,6 +77,20 @@ static inline unsigned int regs_sleep_position(const struct regs *regs, unsigned
 						  ((UINT64_C(1) << bit) - 1));
 }
 
+/* The registers that identify the code of a thread that wakes another one. */
+static inline uint64_t regs_waking_mask(const struct regs *regs)
+{
+	return UINT64_C(1) << regs->perf_pc_bit | UINT64_C(1) << regs->perf_sp_bit |
+	       UINT64_C(1) << regs->perf_argument_bit;
+}
+
+/* Returns the position of a register among those of regs_waking_mask(). */
+static inline unsigned int regs_waking_position(const struct regs *regs, unsigned int bit)
+{
+	return (unsigned int)__builtin_popcountll(regs_waking_mask(regs) &
+						  ((UINT64_C(1) << bit) - 1));
+}
+
 /* Returns NULL if the architecture is invalid. */
 const struct regs *regs_get(enum regs_arch arch);
 

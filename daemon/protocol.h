@@ -39,7 +39,7 @@ enum message_type {
 		/* struct message_config, fds: capture, /proc/stat, cpu/online, kallsyms (last may
 		 * be absent) */
 	1,
-	/* struct message_cpu, fds: side band, sources, then wake-ups and sleeps if recorded */
+	/* struct message_cpu, fds: side band, sources, then wake-ups, sleeps, wakers if recorded */
 	MESSAGE_CPU,
 	MESSAGE_START,
 	MESSAGE_STOP, /* struct message_stop */
@@ -107,6 +107,14 @@ struct message {
 #define ENGINE_SLEEP_TYPE (ENGINE_WAKEUP_TYPE | PERF_SAMPLE_REGS_USER)
 #define ENGINE_SLEEP_STATE_OFFSET 32 /* offset of the state, of 8 bytes, in these fields */
 
+/* Records of sched:sched_waking are of ENGINE_SLEEP_TYPE too, in the side band's ring, with the
+ * registers of the thread that wakes another (regs_waking_mask()), and the fields of sched_wakeup.
+ * That event occurs where the woken thread will run, and this one in the waker. */
+#define ENGINE_FLAGS_OFFSET \
+	2 /* offset of the context's flags, a byte, in any tracepoint's fields */
+/* from TRACE_FLAG_HARDIRQ, _SOFTIRQ and _NMI of <linux/trace_events.h> */
+#define ENGINE_FLAGS_INTERRUPT 0x58u
+
 enum engine_call_graph { ENGINE_CALL_GRAPH_NONE, ENGINE_CALL_GRAPH_FP, ENGINE_CALL_GRAPH_DWARF };
 
 /* What a collector does when its ring is full. */
@@ -126,8 +134,8 @@ struct message_source {
 	uint64_t period;
 	uint64_t frequency; /* 0: fixed period */
 	uint32_t counts_ns; /* the period is in ns of CPU time, so missed ticks can be computed */
-	/* 1: not a source of samples; each of its samples has the stack of a thread that is about
-	 * to sleep */
+	/* Not a source of samples: each of its samples has the stack of a thread that is about to
+	 * sleep (1), or that wakes another one (2). Such sources come last. */
 	uint32_t off_cpu;
 	/* 1 + the position of the source whose samples these are: another place of the same probe;
 	 * 0: a source of its own */
@@ -243,9 +251,9 @@ struct message_cpu {
 	uint32_t n_sources;
 	uint64_t source_ids[ENGINE_MAX_SOURCES]; /* PERF_EVENT_IOC_ID */
 	uint64_t side_band_id;
-	/* 1: an event reports wake-ups, or sleeps, into the side band's ring */
-	uint32_t has_wakeups, has_sleeps;
-	uint64_t sleep_id;
+	/* 1: an event reports wake-ups, sleeps, or wakers, into the side band's ring */
+	uint32_t has_wakeups, has_sleeps, has_wakings, pad;
+	uint64_t sleep_id, waking_id;
 };
 
 /* An event of a thread, which its children inherit. The engine redirects it to a ring of its CPU.

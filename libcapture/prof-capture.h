@@ -380,6 +380,11 @@ enum {
 	PROF_WAIT_ARGUMENT,
 	PROF_WAIT_SYSCALL,
 	PROF_WAIT_OBJECT,
+	PROF_WAIT_WAKER,
+	PROF_WAIT_WAKER_THREAD,
+	PROF_WAIT_WAKER_STACK,
+	PROF_WAIT_WAKER_STACK_SOURCE,
+	PROF_WAIT_WAKER_ARGUMENT,
 	PROF_WAIT_COLUMNS
 };
 
@@ -459,6 +464,15 @@ enum prof_stack_source {
 	PROF_STACK_SHARED,
 	PROF_STACK_RACED,
 	PROF_STACK_SOURCES
+};
+/* INTERRUPT: of a device, a timer or another CPU, whatever thread it interrupted. OUTSIDE: a thread
+ * that the session does not record. */
+enum prof_waker {
+	PROF_WAKER_UNKNOWN,
+	PROF_WAKER_THREAD,
+	PROF_WAKER_INTERRUPT,
+	PROF_WAKER_OUTSIDE,
+	PROF_WAKERS
 };
 enum prof_alloc_kind {
 	PROF_ALLOC_MALLOC,

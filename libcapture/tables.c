@@ -77,6 +77,8 @@ static const char *const wait_states[] = { "unknown", "sleeping", "uninterruptib
 static const char *const stack_sources[] = {
 	"none", "copied", "late", "shared-out", "raced", NULL
 };
+static const char *const wakers[] = { "unknown", "thread", "interrupt", "outside", NULL };
+static_assert(ARRAY_SIZE(wakers) == PROF_WAKERS + 1, "wait.waker");
 static const char *const loss_causes[] = {
 	"perf-ring",      "perf-lost-samples", "throttled",
 	"ticks-missed",   "side-band",         "cpu-offline",
@@ -321,6 +323,13 @@ static const struct prof_column_def wait_columns[] = {
 	       .flags = PROF_COLUMN_NULLABLE),
 	REF(PROF_WAIT_SYSCALL, "syscall", STRING),
 	REF(PROF_WAIT_OBJECT, "object", STRING),
+	ENUM(PROF_WAIT_WAKER, "waker", wakers),
+	REF(PROF_WAIT_WAKER_THREAD, "waker_thread", THREAD),
+	REF(PROF_WAIT_WAKER_STACK, "waker_stack", STACK),
+	ENUM(PROF_WAIT_WAKER_STACK_SOURCE, "waker_stack_source", stack_sources),
+	/* first argument of the waker's system call */
+	COLUMN(PROF_WAIT_WAKER_ARGUMENT, "waker_argument", UINT, .unit = PROF_UNIT_ADDRESS,
+	       .flags = PROF_COLUMN_NULLABLE),
 };
 
 #define TABLE(i, n, f)                                                        \

@@ -81,6 +81,8 @@ static void add_all_metadata(GByteArray *bytes, const struct options *options,
 		add_text(bytes, "reduced", options->reduced);
 	if (options->off_cpu)
 		add_text(bytes, "off_cpu", plan->sleep_id ? "stacks" : "times");
+	if (plan->waking_id)
+		add_text(bytes, "wakers", "sched:sched_waking");
 	if (options->memory)
 		add_memory(bytes, options);
 	if (options->counters_missing)
@@ -100,7 +102,7 @@ static void describe_source(const struct options *options, const struct event *e
 	source->kind = event->kind;
 	source->uses_callgraph = options->call_graph != ENGINE_CALL_GRAPH_NONE;
 	source->counts_ns = event->counts_ns;
-	source->off_cpu = event->off_cpu;
+	source->off_cpu = event->off_cpu + event->wakes;
 	source->same_as = event->same_as;
 	if (event->every_one)
 		source->period = event->attr.sample_period;

@@ -21,6 +21,7 @@ struct event {
 	bool every_one;
 	bool kernel_only; /* only occurs in the kernel, so exclude_kernel would hide it */
 	bool off_cpu;     /* has the stacks of threads that are about to sleep */
+	bool wakes;       /* with off_cpu: that wake others instead */
 	/* of a probe: how the kernel finds the file, which probe_fd keeps open (-1: none) */
 	char probe_path[32];
 	int probe_fd;

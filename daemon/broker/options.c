@@ -253,6 +253,7 @@ static const struct {
 	{ "ring-bytes", "t", FIELD(ring_bytes) },
 	{ "switch", "h", parse_switch },
 	{ "system", "b", FIELD(system) },
+	{ "wakers", "b", FIELD(wakers) },
 };
 
 static bool parse_option(struct parse *parse, const char *key, GVariant *value, GError **error)
@@ -411,6 +412,11 @@ bool options_parse(GVariant *variant, GUnixFDList *fds, struct options **ret_opt
 	if (ok && options->off_cpu_max_rate && !options->off_cpu)
 		ok = broker_fail(error, BROKER_ERROR_INVALID_OPTION,
 				 "option \"off-cpu-max-rate\" needs \"off-cpu\"");
+	/* Wakers are wanted of all waits, or not at all. */
+	if (ok && options->wakers && (!options->off_cpu || options->off_cpu_max_rate))
+		ok = broker_fail(
+			error, BROKER_ERROR_INVALID_OPTION,
+			"option \"wakers\" needs \"off-cpu\", without \"off-cpu-max-rate\"");
 	ok = ok && check_memory(options, error) && parse_events(&parse, error);
 	g_clear_pointer(&parse.events, g_variant_unref);
 	if (!ok) {

@@ -28,6 +28,7 @@ struct options {
 	GStrv command;     /* NULL: none */
 	bool off_cpu;
 	uint64_t off_cpu_threshold_ns;
+	bool wakers;
 	uint32_t off_cpu_max_rate; /* sleeps per second; 0: no limit */
 	bool memory, memory_mmap;
 	int32_t memory_pid; /* record this process and its descendants; 0: `pids` and theirs */

@@ -355,19 +355,17 @@ static struct perf_event_attr wakeup_attr(uint64_t id)
 	};
 }
 
-/* Opens the wake-up event, after the sources, so that the sources' positions do not change. */
-static bool cpu_open_wakeups(const struct perf_plan *plan, struct perf_cpu *cpu, GError **error)
+/* Opens an event that writes into the side band's ring. */
+static bool cpu_open_side_event(struct perf_event_attr attr, const struct event *event,
+				const char *what, struct perf_cpu *cpu, bool *ret_has,
+				GError **error)
 {
-	struct perf_event_attr attr = wakeup_attr(plan->wakeup_id);
-
-	if (!plan->wakeup_id || plan->by_task)
-		return true;
-	if (!open_one(&attr, NULL, -1, cpu, error))
+	if (!open_one(&attr, event, -1, cpu, error))
 		return false;
-	cpu->has_wakeups = true;
+	*ret_has = true;
 	if (ioctl(cpu->fds[cpu->n_fds - 1], PERF_EVENT_IOC_SET_OUTPUT, cpu->fds[0]) == 0)
 		return true;
-	return broker_fail(error, BROKER_ERROR_FAILED, "recording wake-ups on CPU %u: %s", cpu->cpu,
+	return broker_fail(error, BROKER_ERROR_FAILED, "recording %s on CPU %u: %s", what, cpu->cpu,
 			   g_strerror(errno));
 }
 
@@ -382,20 +380,31 @@ struct perf_event_attr perf_sleep_attr(const struct perf_plan *plan)
 	return attr;
 }
 
-static bool cpu_open_sleeps(const struct perf_plan *plan, struct perf_cpu *cpu, GError **error)
+static struct perf_event_attr waking_attr(uint64_t id)
 {
-	struct perf_event_attr attr;
+	struct perf_event_attr attr = wakeup_attr(id);
 
-	if (!plan->sleep_id || plan->by_task)
+	attr.sample_type = ENGINE_SLEEP_TYPE;
+	attr.sample_regs_user = regs_waking_mask(regs_get(REGS_NATIVE));
+	return attr;
+}
+
+/* Opens the events of wake-ups, sleeps and wakers, after the sources, so that the sources'
+ * positions do not change. */
+static bool cpu_open_waits(const struct perf_plan *plan, struct perf_cpu *cpu, GError **error)
+{
+	if (plan->by_task)
 		return true;
-	attr = perf_sleep_attr(plan);
-	if (!open_one(&attr, &plan->events[plan->n_events - 1], -1, cpu, error))
+	if (plan->wakeup_id && !cpu_open_side_event(wakeup_attr(plan->wakeup_id), NULL, "wake-ups",
+						    cpu, &cpu->has_wakeups, error))
 		return false;
-	cpu->has_sleeps = true;
-	if (ioctl(cpu->fds[cpu->n_fds - 1], PERF_EVENT_IOC_SET_OUTPUT, cpu->fds[0]) == 0)
-		return true;
-	return broker_fail(error, BROKER_ERROR_FAILED, "recording sleeps on CPU %u: %s", cpu->cpu,
-			   g_strerror(errno));
+	if (plan->sleep_id &&
+	    !cpu_open_side_event(perf_sleep_attr(plan),
+				 &plan->events[plan->n_events - 1 - (plan->waking_id != 0)],
+				 "sleeps", cpu, &cpu->has_sleeps, error))
+		return false;
+	return !plan->waking_id || cpu_open_side_event(waking_attr(plan->waking_id), NULL, "wakers",
+						       cpu, &cpu->has_wakings, error);
 }
 
 static void unmap_rings(struct perf_cpu *cpu)
@@ -425,7 +434,7 @@ bool perf_cpu_open(const struct perf_plan *plan, unsigned cpu, struct perf_cpu *
 
 	if (!cpu_open_side_band(plan, cpu, &opened, &too_big, error) ||
 	    !cpu_open_sources(plan, &opened, &too_big, error) ||
-	    !cpu_open_wakeups(plan, &opened, error) || !cpu_open_sleeps(plan, &opened, error)) {
+	    !cpu_open_waits(plan, &opened, error)) {
 		perf_cpu_done(&opened);
 		return false;
 	}
@@ -463,8 +472,8 @@ static uint32_t ring_pages(uint64_t bytes)
  * rarer, or far more frequent. */
 static uint64_t sample_rate(const struct perf_plan *plan)
 {
-	/* Stacks of sleeping threads are rare, or small. */
-	unsigned n = MAX_OF(plan->n_events - (plan->sleep_id != 0), 1u);
+	/* Stacks of sleeping threads and of wakers are rare, or small. */
+	unsigned n = MAX_OF(plan->n_events - (plan->sleep_id != 0) - (plan->waking_id != 0), 1u);
 
 	return MAX_OF((uint64_t)plan->frequency, UINT64_C(1000)) * n;
 }
@@ -562,8 +571,7 @@ static bool open_all(struct perf_plan *plan, const GArray *numbers, GArray **ret
 	for (unsigned i = 0; i < cpus->len; i++)
 		if (!cpu_open_sources(plan, &g_array_index(cpus, struct perf_cpu, i), ret_too_big,
 				      error) ||
-		    !cpu_open_wakeups(plan, &g_array_index(cpus, struct perf_cpu, i), error) ||
-		    !cpu_open_sleeps(plan, &g_array_index(cpus, struct perf_cpu, i), error))
+		    !cpu_open_waits(plan, &g_array_index(cpus, struct perf_cpu, i), error))
 			return false;
 	/* Unmap only now, so that all rings are mapped at the same time, as in the engine. */
 	for (unsigned i = 0; i < cpus->len; i++)
@@ -677,6 +685,15 @@ uint64_t perf_wakeup_id(void)
 	return try_open(&attr, true) == 0 ? event.attr.config : 0;
 }
 
+/* Makes an event copy stacks at a pace. */
+static void make_copying(struct event *event, const char *filter)
+{
+	event->off_cpu = true;
+	event->every_one = false;
+	event->attr.sample_period = 0;
+	g_strlcpy(event->filter, filter, sizeof(event->filter));
+}
+
 uint64_t perf_sleep_id(struct event *ret_event)
 {
 	struct perf_plan plan = { 0 };
@@ -693,13 +710,31 @@ uint64_t perf_sleep_id(struct event *ret_event)
 	event_dirs_done(&dirs);
 	if (!is_there)
 		return 0;
-	ret_event->off_cpu = true;
-	ret_event->every_one = false;
-	ret_event->attr.sample_period = 0;
-	g_strlcpy(ret_event->filter, PERF_SLEEP_FILTER, sizeof(ret_event->filter));
+	make_copying(ret_event, PERF_SLEEP_FILTER);
 	plan.sleep_id = ret_event->attr.config;
 	attr = perf_sleep_attr(&plan);
 	return try_open(&attr, true) == 0 ? plan.sleep_id : 0;
+}
+
+uint64_t perf_waking_id(struct event *ret_event)
+{
+	struct perf_event_attr attr;
+	struct event_dirs dirs;
+	bool is_there;
+
+	if (geteuid() != 0 || REGS_NATIVE == REGS_NONE)
+		return 0;
+	event_dirs_open(&dirs);
+	is_there = event_parse(&dirs, "sched:sched_waking", ret_event, NULL) &&
+		   event_has_field(&dirs, "sched", "sched_waking", "pid", ENGINE_WAKEUP_TID_OFFSET,
+				   sizeof(uint32_t));
+	event_dirs_done(&dirs);
+	if (!is_there)
+		return 0;
+	make_copying(ret_event, PERF_WAKING_FILTER);
+	ret_event->wakes = true;
+	attr = waking_attr(ret_event->attr.config);
+	return try_open(&attr, true) == 0 ? ret_event->attr.config : 0;
 }
 
 void perf_rights(bool *ret_system, bool *ret_kernel)

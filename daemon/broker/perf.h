@@ -23,8 +23,11 @@ struct perf_plan {
 	bool fields;
 	/* id of tracepoint sched_wakeup; 0: not available, so wake-ups are not recorded */
 	uint64_t wakeup_id;
-	/* id of tracepoint sched_switch; 0: sleeps are not recorded; else the last event copies */
+	/* id of tracepoint sched_switch; 0: sleeps are not recorded; else an event copies the
+	 * stacks, the last one, or before that of wakers */
 	uint64_t sleep_id;
+	/* id of tracepoint sched_waking; 0: wakers are not recorded; else the last event copies */
+	uint64_t waking_id;
 	uint64_t ring_bytes; /* all sample rings together; 0: automatic */
 	/* Set by perf_open_all(): the ring sizes of a CPU, and the maximum copied of a stack. It
 	 * also clears `kernel` if per-task events may not record the kernel. */
@@ -42,12 +45,12 @@ struct perf_plan {
  * ring, and the per-task events write into these rings. */
 struct perf_cpu {
 	unsigned cpu;
-	int fds[3 +
-		/* side band, sources, then wake-ups and sleeps if recorded */
+	int fds[4 +
+		/* side band, sources, then wake-ups, sleeps, wakers if recorded */
 		ENGINE_MAX_SOURCES];
 	unsigned n_fds;
-	uint64_t ids[3 + ENGINE_MAX_SOURCES];
-	bool has_wakeups, has_sleeps;
+	uint64_t ids[4 + ENGINE_MAX_SOURCES];
+	bool has_wakeups, has_sleeps, has_wakings;
 	void *maps[2]; /* side band, samples */
 	size_t map_bytes[2];
 };
@@ -66,6 +69,8 @@ uint64_t perf_wakeup_id(void);
 /* Finds the tracepoint that reports sleeps. *ret_event: it, for the plan's last event. Returns its
  * id; 0 if it cannot be recorded here. */
 uint64_t perf_sleep_id(struct event *ret_event);
+/* The same for the tracepoint that reports who wakes threads. */
+uint64_t perf_waking_id(struct event *ret_event);
 #define PERF_NO_SLEEPS \
 	"the tracepoint sched:sched_switch needs root or the system service, and tracefs"
 /* Reports whether this process may open CPU-wide events, and whether it may record the kernel. */
@@ -128,5 +133,6 @@ struct perf_event_attr perf_side_band_attr(const struct perf_plan *plan);
 struct perf_event_attr perf_source_attr(const struct perf_plan *plan, const struct event *event);
 struct perf_event_attr perf_sleep_attr(const struct perf_plan *plan);
 int perf_open_event(struct perf_event_attr *attr, pid_t pid, int cpu);
-#define PERF_SLEEP_FILTER "prev_state & 15" /* S, D, T, t; not preempted, exiting or parked */
+#define PERF_SLEEP_FILTER "prev_state & 15"       /* S, D, T, t; not preempted, exiting or parked */
+#define PERF_WAKING_FILTER "!(common_flags & 24)" /* not in an interrupt */
 bool perf_fail_open(const struct event *event, unsigned cpu, int failed, GError **error);

@@ -402,11 +402,13 @@ static bool send_cpu(struct session *session, struct perf_cpu *cpu, GError **err
 		.cpu = cpu->cpu,
 		.side_band_pages = session->plan.side_band_pages,
 		.sample_pages = session->plan.sample_pages,
-		.n_sources = cpu->n_fds - 1 - cpu->has_wakeups - cpu->has_sleeps,
+		.n_sources = cpu->n_fds - 1 - cpu->has_wakeups - cpu->has_sleeps - cpu->has_wakings,
 		.side_band_id = cpu->ids[0],
 		.has_wakeups = cpu->has_wakeups,
 		.has_sleeps = cpu->has_sleeps,
-		.sleep_id = cpu->has_sleeps ? cpu->ids[cpu->n_fds - 1] : 0,
+		.has_wakings = cpu->has_wakings,
+		.sleep_id = cpu->has_sleeps ? cpu->ids[cpu->n_fds - 1 - cpu->has_wakings] : 0,
+		.waking_id = cpu->has_wakings ? cpu->ids[cpu->n_fds - 1] : 0,
 	};
 
 	memcpy(body.source_ids, cpu->ids + 1, sizeof(body.source_ids));
@@ -621,6 +623,26 @@ static void plan_sleeps(struct session *session)
 			session->data);
 }
 
+/* Adds the event with the stacks of wakers, which follows that of sleeping threads. */
+static void plan_wakers(struct session *session)
+{
+	struct options *options = session->options;
+	struct perf_plan *plan = &session->plan;
+
+	if (options->wakers && plan->sleep_id && plan->n_events < ENGINE_MAX_SOURCES)
+		plan->waking_id = perf_waking_id(&options->events[plan->n_events]);
+	plan->n_events += plan->waking_id != 0;
+}
+
+static void warn_no_wakers(struct session *session)
+{
+	session->listener->warning(session, "wakers",
+				   "who wakes threads is not recorded: the tracepoint "
+				   "sched:sched_waking needs root or a session of the service that "
+				   "may see all processes, tracefs, and room for two events",
+				   session->data);
+}
+
 /* Opens CPU-wide events, if profd may open them and the client may see all processes. Otherwise, or
  * if a switch must be fast, or for probes, opens rings for per-task events. */
 static bool open_events(struct session *session, GError **error)
@@ -639,12 +661,19 @@ static bool open_events(struct session *session, GError **error)
 	/* CPU-wide, a probe would slow down every process that runs the function. */
 	for (unsigned i = 0; i < options->n_events && options->n_pids > 0; i++)
 		plan->by_task |= options->events[i].kind == PROF_SOURCE_PROBE;
-	if (options->switch_fd >= 0 && perf_tasks_are_few(plan, options->pids, options->n_pids))
+	/* Per-task events do not tell who wakes a thread. */
+	if (options->switch_fd >= 0 && !options->wakers &&
+	    perf_tasks_are_few(plan, options->pids, options->n_pids))
 		plan->by_task = true;
 	if (!plan->by_task) {
 		plan->wakeup_id = perf_wakeup_id();
+		plan_wakers(session);
+		if (options->wakers && !plan->waking_id)
+			warn_no_wakers(session);
 		if (perf_open_all(plan, &session->cpus, &refused))
 			return true;
+		plan->n_events -= plan->waking_id != 0;
+		plan->waking_id = 0;
 		plan->by_task =
 			g_error_matches(refused, BROKER_ERROR, BROKER_ERROR_NOT_AUTHORIZED) &&
 			options->n_pids > 0;
@@ -653,6 +682,8 @@ static bool open_events(struct session *session, GError **error)
 		g_propagate_error(error, g_steal_pointer(&refused));
 		return false;
 	}
+	if (options->wakers)
+		warn_no_wakers(session);
 	requests_drop_ahead(session->requests);
 	if (!perf_open_all(plan, &session->cpus, error))
 		return false;

@@ -67,6 +67,8 @@ static void parse_one(const uint8_t *data, size_t size)
 		read_all(&record);
 	if (record_parse_wakeup(copy, &record))
 		sum += (uint64_t)record.woken_tid;
+	if (record_parse_waking(copy, &record))
+		sum += record.waking.pc;
 	if (record_parse_sleep(copy, &record) && record.sleep.registers)
 		for (int i = 0; i < __builtin_popcountll(regs_get(REGS_NATIVE)->perf_sleep_mask);
 		     i++)

@@ -129,11 +129,12 @@ def test_stopped(profctl, profcapture, require, tmp_path):
 def test_ranges(profcapture, recorded):
     """A range counts the parts of waits that are in it, in report and in cut."""
     capture, _ = recorded
+    middle = f"{sorted(row['time_ns'] for row in waits(profcapture, capture))[100]}ns"
     total = profcapture.json("report", capture, "--metric", "off-cpu")["data"]["total_weight"]
-    parts = [profcapture.json("report", capture, "--metric", "off-cpu", *range_)["data"]["total_weight"] for range_ in (["--to", "0.1s"], ["--from", "0.1s"])]
+    parts = [profcapture.json("report", capture, "--metric", "off-cpu", *range_)["data"]["total_weight"] for range_ in (["--to", middle], ["--from", middle])]
     assert abs(sum(parts) - total) <= 100  # a nanosecond for each wait at the border
     piece = capture.with_name("piece.cap")
-    profcapture("cut", capture, "--to", "0.1s", "-o", piece, "--force")
+    profcapture("cut", capture, "--to", middle, "-o", piece, "--force")
     assert abs(profcapture.json("report", piece, "--metric", "off-cpu")["data"]["total_weight"] - parts[0]) <= 100
 
 
@@ -283,6 +284,26 @@ def test_default(profctl, require, tmp_path):
     assert found["recorded"] == "none" and "(--off-cpu records it)" in said
     found, said = record("--", "sleep", "0.5", prefix=["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups"])
     assert found["recorded"] == "own" and found["late_ns"] > 0 and "short waits need root" in said
+
+
+def test_wakers(profctl, profcapture, require, tmp_path):
+    """Each wait for a lock was ended by a thread that released it, and each sleep by a timer."""
+    require(root=True)
+    program, capture = tmp_path / "convoy", tmp_path / "convoy.cap"
+    subprocess.run(["gcc", "-O2", "-g", "-pthread", SOURCE.with_name("convoy.c"), "-o", program], check=True)
+    lines = profctl("record", "-q", "--wakers", "-F", 0, "-o", capture, "--", program).stdout.splitlines()
+    locks = {int(address, 16) for _, address, _, _ in map(str.split, lines)}
+    found = waits(profcapture, capture)
+    waiting = [row for row in found if row["argument"] in locks]
+    assert len(waiting) > 200
+    released = [row for row in waiting if row["waker"] == "thread" and row["waker_argument"] == row["argument"]]
+    assert len(released) >= 0.99 * len(waiting)
+    assert all(row["waker_thread"] not in (None, row["thread"]) for row in released)
+    stacks = sum(row["waker_stack_source"] in ("copied", "shared-out") for row in released)
+    assert stacks >= 0.99 * len(released)
+    # the main thread waits for others to end, and they sleep
+    kinds = collections.Counter(row["waker"] for row in found if row["argument"] not in locks)
+    assert kinds["interrupt"] >= 0.9 * kinds.total(), kinds
 
 
 def test_absent(profctl, profcapture, program, tmp_path):

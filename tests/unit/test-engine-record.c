@@ -161,6 +161,23 @@ static void test_wakeup(void)
 	CHECK_INT(record.woken_tid, 42);
 	CHECK_INT(record.cpu, 3);
 	CHECK_INT(record.time_ns, 77);
+	/* Registers follow if it is a waker's; their ABI is 0 in a kernel thread. */
+	put_u64(&bytes, 0);
+	header->size += 8;
+	REQUIRE(record_parse_waking(header, &record));
+	CHECK_INT(record.waking.tid, 42);
+	CHECK(!record.waking.in_interrupt && !record.waking.has_registers);
+	bytes.data[raw_at + 4 + ENGINE_FLAGS_OFFSET] = 0x8;
+	store_le64(bytes.data + header->size - 8, PERF_SAMPLE_REGS_ABI_64);
+	CHECK(!record_parse_waking(header, &record));
+	for (int i = 0; i < 3; i++)
+		put_u64(&bytes, 7);
+	header->size += 24;
+	REQUIRE(record_parse_waking(header, &record));
+	CHECK(record.waking.in_interrupt && record.waking.has_registers);
+	CHECK_INT(record.waking.pc, 7);
+	header->size -= 32;
+	CHECK(!record_parse_waking(header, &record));
 	whole = header->size;
 	for (header->size -= 8; header->size > 0; header->size -= 8)
 		CHECK(!record_parse_wakeup(header, &record));

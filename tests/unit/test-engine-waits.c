@@ -368,6 +368,98 @@ static void test_mappings(void)
 	unwind_tables_free(tables);
 }
 
+/* Reports that thread 0 is woken on CPU 1, and copies a waker's stack there. */
+static void wake(struct stage *stage, struct thread *by, bool in_interrupt, uint64_t pc,
+		 uint64_t time_ns)
+{
+	const struct record record = { .time_ns = time_ns,
+				       .waking = { .in_interrupt = in_interrupt,
+						   .has_registers = true,
+						   .pc = pc,
+						   .sp = 0x9000,
+						   .argument = 0x77 } };
+
+	waits_wake(&stage->waits, 1, stage->threads[0], by, &record);
+}
+
+static void copy_waker(struct stage *stage, uint64_t pc, uint64_t time_ns)
+{
+	const struct regs *regs = regs_get(REGS_NATIVE);
+	const uint64_t ips[] = { USER, pc, 0x400020 };
+	struct bytes bytes = { .length = 0 };
+	uint64_t registers[64] = { 0 };
+	struct record record;
+
+	put_sample(&bytes, PERF_RECORD_MISC_KERNEL, 10, 11, time_ns, ips, 3);
+	REQUIRE(record_parse((const void *)bytes.data, 0, &record));
+	registers[regs->perf_pc] = pc;
+	registers[regs->perf_sp] = 0x9000;
+	record.sample.registers = registers;
+	waits_copy_waker(&stage->waits, 1, stage->threads[1], &record);
+}
+
+static void test_wakers(void)
+{
+	enum { NOT, BEFORE, AFTER };
+	static const struct {
+		int copied;
+		bool in_interrupt, is_known;
+		uint64_t copied_pc;
+		enum prof_waker waker;
+		enum prof_stack_source source;
+	} cases[] = {
+		{ BEFORE, false, true, 0x400010, PROF_WAKER_THREAD, PROF_STACK_COPIED },
+		{ AFTER, false, true, 0x400010, PROF_WAKER_THREAD, PROF_STACK_COPIED },
+		{ NOT, false, true, 0, PROF_WAKER_THREAD, PROF_STACK_SHARED },
+		/* the copy is of another waking, whose record was lost */
+		{ BEFORE, false, true, 0x400018, PROF_WAKER_THREAD, PROF_STACK_SHARED },
+		{ AFTER, false, true, 0x400018, PROF_WAKER_THREAD, PROF_STACK_SHARED },
+		{ NOT, true, true, 0, PROF_WAKER_INTERRUPT, PROF_STACK_NONE },
+		{ NOT, false, false, 0, PROF_WAKER_OUTSIDE, PROF_STACK_NONE },
+	};
+	struct stage stage;
+
+	stage_init(&stage);
+	/* A thread that does not sleep is not woken. */
+	wake(&stage, stage.threads[1], false, 0x400010, 4000);
+	for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
+		uint64_t time_ns = 1000000 * (1 + i);
+
+		leave(&stage, 0, 0x400010, 0x7000, time_ns);
+		if (cases[i].copied == BEFORE)
+			copy_waker(&stage, cases[i].copied_pc, time_ns + 99);
+		wake(&stage, cases[i].in_interrupt || !cases[i].is_known ? NULL : stage.threads[1],
+		     cases[i].in_interrupt, 0x400010, time_ns + 100);
+		if (cases[i].copied == AFTER)
+			copy_waker(&stage, cases[i].copied_pc, time_ns + 101);
+		waits_end(&stage.waits, stage.threads[0], time_ns + 102);
+	}
+	/* It is woken while it leaves. */
+	wake(&stage, stage.threads[1], false, 0x400010, 80000000);
+	leave(&stage, 0, 0x400010, 0x7000, 80000100);
+	waits_end(&stage.waits, stage.threads[0], 80000200);
+	/* Nobody wakes it before the end. */
+	leave(&stage, 0, 0x400010, 0x7000, 90000000);
+	waits_end_all(&stage.waits, 90001000);
+	parts_finish(&stage.parts);
+	REQUIRE(CHECK_INT(rows_of(&stage.parts, PROF_TABLE_WAIT), ARRAY_SIZE(cases) + 2));
+	for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
+		bool is_thread = cases[i].waker == PROF_WAKER_THREAD;
+
+		CHECK_INT(row(&stage, PROF_WAIT_WAKER, i), cases[i].waker);
+		CHECK_INT(row(&stage, PROF_WAIT_WAKER_THREAD, i),
+			  is_thread ? stage.threads[1]->row.id : 0);
+		CHECK_INT(row(&stage, PROF_WAIT_WAKER_STACK_SOURCE, i), cases[i].source);
+		CHECK_INT(row(&stage, PROF_WAIT_WAKER_STACK, i),
+			  is_thread ? row(&stage, PROF_WAIT_WAKER_STACK, 0) : 0);
+		CHECK_INT(row(&stage, PROF_WAIT_WAKER_ARGUMENT, i), is_thread ? 0x77 : 0);
+	}
+	CHECK(row(&stage, PROF_WAIT_WAKER_STACK, 0) != 0);
+	CHECK_INT(row(&stage, PROF_WAIT_WAKER, ARRAY_SIZE(cases)), PROF_WAKER_THREAD);
+	CHECK_INT(row(&stage, PROF_WAIT_WAKER, ARRAY_SIZE(cases) + 1), PROF_WAKER_UNKNOWN);
+	stage_done(&stage);
+}
+
 int main(void)
 {
 	RUN(test_rows);
@@ -379,5 +471,6 @@ int main(void)
 	RUN(test_page_fault);
 	RUN(test_pile);
 	RUN(test_mappings);
+	RUN(test_wakers);
 	return test_end();
 }

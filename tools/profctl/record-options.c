@@ -56,6 +56,8 @@ static const struct cli_option wait_options[] = {
 	  N_("Record where threads wait (default for COMMAND and --pid, if it is cheap), and read the stacks of waits longer than TIME that were not copied (default: 1ms)"),
 	  off_cpu_times },
 	{ "no-off-cpu", 0, CLI_FLAG, FIELD(no_off_cpu), NULL, NULL },
+	{ "wakers", 0, CLI_FLAG, FIELD(wakers), NULL,
+	  N_("Record who wakes waiting threads, such as who releases a lock (as root)") },
 	{ NULL },
 };
 
@@ -227,6 +229,8 @@ static int check(const struct record_options *options)
 		return cli_usage_error(_("--pid and --system exclude each other"));
 	if (options->off_cpu && options->no_off_cpu)
 		return cli_usage_error(_("--off-cpu and --no-off-cpu exclude each other"));
+	if (options->wakers && options->no_off_cpu)
+		return cli_usage_error(_("--wakers and --no-off-cpu exclude each other"));
 	if (options->append && options->force)
 		return cli_usage_error(_("--append and --force exclude each other"));
 	if (options->append && (!options->output || to_stdout))
@@ -286,6 +290,8 @@ int record_options_parse(struct record_options *options, int argc, char **argv)
 		status = check_counters(options);
 	if (status != CLI_CONTINUE)
 		return status;
+	if (options->wakers && !options->off_cpu)
+		options->off_cpu = off_cpu_times[0];
 	if (options->off_cpu &&
 	    !units_parse_duration(options->off_cpu, &options->off_cpu_ns, &error))
 		return cli_usage_error("--off-cpu: %s", error->message);
@@ -358,6 +364,8 @@ GVariant *record_options_session(const struct record_options *options, pid_t pid
 	if (options->off_cpu ||
 	    (!options->system && !options->no_off_cpu && options->control == RECORD_NO_CONTROL))
 		g_variant_dict_insert(&dict, "off-cpu", "b", TRUE);
+	if (options->wakers)
+		g_variant_dict_insert(&dict, "wakers", "b", TRUE);
 	if (options->off_cpu)
 		g_variant_dict_insert(&dict, "off-cpu-threshold", "t",
 				      (guint64)options->off_cpu_ns);

@@ -16,7 +16,7 @@ struct record_options {
 	bool system, force, append, no_kernel, no_symbols, no_sysprof, view, quiet, json;
 	const char *off_cpu; /* as given on the command line; NULL: the default */
 	uint64_t off_cpu_ns;
-	bool no_off_cpu;
+	bool no_off_cpu, wakers;
 	GArray *pids;       /* uint32_t; NULL: none */
 	GPtrArray *events;  /* char *; NULL: the default */
 	const char *output; /* NULL: a default name */

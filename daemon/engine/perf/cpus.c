@@ -67,7 +67,7 @@ static struct cpu *find_or_add(struct cpus *cpus, uint32_t number)
 	cpu = g_new0(struct cpu, 1);
 	cpu->number = number;
 	cpu->copies = cpus->copies;
-	cpu->wakeup_fd = cpu->sleep_fd = -1;
+	cpu->wakeup_fd = cpu->sleep_fd = cpu->waking_fd = -1;
 	switches_init(&cpu->switches, 0);
 	cpus->by_number[number] = cpu;
 	g_ptr_array_add(cpus->all, cpu);
@@ -80,8 +80,9 @@ struct cpu *cpus_open(struct cpus *cpus, const struct message_cpu *message, int 
 	struct cpu *cpu;
 
 	if (message->cpu >= ENGINE_MAX_CPUS || message->n_sources > ENGINE_MAX_SOURCES ||
-	    message->has_wakeups > 1 || message->has_sleeps > 1 ||
-	    n_fds != 1 + (size_t)message->n_sources + message->has_wakeups + message->has_sleeps ||
+	    message->has_wakeups > 1 || message->has_sleeps > 1 || message->has_wakings > 1 ||
+	    n_fds != 1 + (size_t)message->n_sources + message->has_wakeups + message->has_sleeps +
+			     message->has_wakings ||
 	    (message->sample_pages != 0) != (message->n_sources != 0)) {
 		g_set_error(error, G_FILE_ERROR, G_FILE_ERROR_INVAL,
 			    "The message about CPU %u contradicts itself", message->cpu);
@@ -99,8 +100,11 @@ struct cpu *cpus_open(struct cpus *cpus, const struct message_cpu *message, int 
 	if (message->has_wakeups)
 		cpu->wakeup_fd = steal_fd(&fds[1 + message->n_sources]);
 	if (message->has_sleeps)
-		cpu->sleep_fd = steal_fd(&fds[n_fds - 1]);
+		cpu->sleep_fd = steal_fd(&fds[n_fds - 1 - message->has_wakings]);
+	if (message->has_wakings)
+		cpu->waking_fd = steal_fd(&fds[n_fds - 1]);
 	cpu->sleep_id = message->sleep_id;
+	cpu->waking_id = message->waking_id;
 	cpu->sample_pages = message->sample_pages;
 	if (!ring_init(&cpu->side_band, cpu->side_band_fd, message->side_band_pages, error)) {
 		g_prefix_error(error, "CPU %u: ", message->cpu);
@@ -187,11 +191,12 @@ static bool for_each_event(const struct cpu *cpu, bool side_band, bool (*act)(in
 	if (cpu->events)
 		return true;
 	for (guint i = 0; !side_band && i < cpu->n_sources; i++)
-		if (!(cpu->stopped && 1 + i == cpu->copies) && !act(cpu->source_fds[i], data))
+		if (!(cpu->stopped && 1 + i >= cpu->copies) && !act(cpu->source_fds[i], data))
 			return false;
 	return !side_band ||
 	       (act(cpu->side_band_fd, data) && (cpu->wakeup_fd < 0 || act(cpu->wakeup_fd, data)) &&
-		(cpu->sleep_fd < 0 || cpu->stopped || act(cpu->sleep_fd, data)));
+		(cpu->sleep_fd < 0 || cpu->stopped || act(cpu->sleep_fd, data)) &&
+		(cpu->waking_fd < 0 || cpu->stopped || act(cpu->waking_fd, data)));
 }
 
 /* A failure means that the event went offline with its CPU; its records are still in the ring. */
@@ -209,12 +214,10 @@ void cpu_disable(struct cpu *cpu)
 	for_each_event(cpu, true, disable, NULL);
 }
 
-/* Returns the CPU's event that copies stacks; -1 without one, or with per-task events. */
-static int copies_fd(const struct cpu *cpu)
+/* Returns the first of the CPU's sources that copy stacks. There is none with per-task events. */
+static uint32_t first_copies(const struct cpu *cpu)
 {
-	return !cpu->open || cpu->events || cpu->copies == 0 || cpu->copies > cpu->n_sources
-		       ? -1
-		       : cpu->source_fds[cpu->copies - 1];
+	return !cpu->open || cpu->events || cpu->copies == 0 ? cpu->n_sources : cpu->copies - 1;
 }
 
 void cpu_pace_copies(struct cpu *cpu, uint64_t now_ns)
@@ -227,7 +230,8 @@ void cpu_pace_copies(struct cpu *cpu, uint64_t now_ns)
 	size_t i = 0;
 
 	/* A few sleeps in a short time are no rate. */
-	if (copies_fd(cpu) < 0 || cpu->stopped || (elapsed_ns < PACE_NS && sleeps < PACE_SLEEPS))
+	if (first_copies(cpu) >= cpu->n_sources || cpu->stopped ||
+	    (elapsed_ns < PACE_NS && sleeps < PACE_SLEEPS))
 		return;
 	cpu->paced_ns = now_ns;
 	cpu->paced_sleeps = cpu->n_sleeps;
@@ -239,7 +243,8 @@ void cpu_pace_copies(struct cpu *cpu, uint64_t now_ns)
 	if (period == cpu->copy_period)
 		return;
 	cpu->copy_period = period;
-	(void)ioctl(copies_fd(cpu), PERF_EVENT_IOC_PERIOD, &period);
+	for (uint32_t k = first_copies(cpu); k < cpu->n_sources; k++)
+		(void)ioctl(cpu->source_fds[k], PERF_EVENT_IOC_PERIOD, &period);
 }
 
 void cpu_stop_sleeps(struct cpu *cpu)
@@ -251,10 +256,12 @@ void cpu_stop_sleeps(struct cpu *cpu)
 		    event->message.position == ENGINE_POSITION_SLEEPS)
 			disable(event->fd, NULL);
 	}
-	if (copies_fd(cpu) >= 0)
-		disable(copies_fd(cpu), NULL);
+	for (uint32_t i = first_copies(cpu); i < cpu->n_sources; i++)
+		disable(cpu->source_fds[i], NULL);
 	if (!cpu->events && cpu->sleep_fd >= 0)
 		disable(cpu->sleep_fd, NULL);
+	if (!cpu->events && cpu->waking_fd >= 0)
+		disable(cpu->waking_fd, NULL);
 	cpu->stopped = true;
 }
 
@@ -266,10 +273,18 @@ static uint64_t read_lost(int fd)
 	return read(fd, values, sizeof(values)) == sizeof(values) ? values[2] : 0;
 }
 
+static uint64_t read_lost_copies(const struct cpu *cpu)
+{
+	uint64_t lost = 0;
+
+	for (uint32_t i = first_copies(cpu); i < cpu->n_sources; i++)
+		lost += read_lost(cpu->source_fds[i]);
+	return lost;
+}
+
 uint64_t cpu_lost_copies(struct cpu *cpu, uint64_t lost)
 {
-	int fd = copies_fd(cpu);
-	uint64_t copies = fd < 0 ? 0 : read_lost(fd);
+	uint64_t copies = read_lost_copies(cpu);
 
 	copies = MIN_OF(copies - MIN_OF(cpu->lost_copies, copies), lost);
 	cpu->lost_copies += copies;
@@ -304,8 +319,8 @@ void cpu_add_lost(struct cpu *cpu, struct loss_table *losses, uint64_t now_ns)
 		return;
 	for_each_event(cpu, false, add_lost, &lost[0]);
 	for_each_event(cpu, true, add_lost, &lost[1]);
-	if (copies_fd(cpu) >= 0 && !cpu->stopped)
-		lost[0] -= MIN_OF(read_lost(copies_fd(cpu)), lost[0]);
+	if (!cpu->stopped)
+		lost[0] -= MIN_OF(read_lost_copies(cpu), lost[0]);
 	if (lost[0] > cpu->reported_lost[0])
 		loss_add_cpu(losses, cpu->number, false, PROF_LOSS_PERF_LOST_SAMPLES,
 			     lost[0] - cpu->reported_lost[0], cpu->last_ns[0], now_ns);
@@ -329,6 +344,8 @@ void cpu_close(struct cpu *cpu)
 		close(steal_fd(&cpu->wakeup_fd));
 	if (cpu->sleep_fd >= 0)
 		close(steal_fd(&cpu->sleep_fd));
+	if (cpu->waking_fd >= 0)
+		close(steal_fd(&cpu->waking_fd));
 	for (uint32_t i = 0; cpu->events && i < cpu->events->len; i++)
 		close(steal_fd(&((struct task_event *)g_ptr_array_index(cpu->events, i))->fd));
 	g_clear_pointer(&cpu->events, g_ptr_array_unref);

@@ -19,9 +19,10 @@ struct cpu {
 	bool open;
 	int side_band_fd;
 	int source_fds[ENGINE_MAX_SOURCES];
-	int wakeup_fd, sleep_fd; /* -1: none */
-	uint64_t sleep_id;
-	/* 1 + position of the source that copies the stacks of sleeping threads; 0: none does */
+	int wakeup_fd, sleep_fd, waking_fd; /* -1: none */
+	uint64_t sleep_id, waking_id;
+	/* 1 + position of the first source that copies stacks, those of sleeping threads; 0: none
+	 * does. Those after it copy stacks as well, of wakers. */
 	uint32_t copies;
 	bool stopped;                    /* cpu_stop_sleeps() was called */
 	uint64_t n_sleeps;               /* reported so far */
@@ -76,8 +77,8 @@ const struct task_event *cpus_find_event(const struct cpus *cpus, uint64_t event
 /* With per-task events: adds a CPU that was offline when the events were opened. From now_ns to the
  * end, its samples count as lost. */
 void cpus_add_missing(struct cpus *cpus, uint32_t number, uint64_t now_ns);
-/* Sets the period of the source that copies the stacks of sleeping threads, so that there are about
- * a thousand copies a second. Must be called in each round. */
+/* Sets the period of the sources that copy stacks, so that there are about a thousand copies of
+ * sleeping threads a second, and as many of wakers. Must be called in each round. */
 void cpu_pace_copies(struct cpu *cpu, uint64_t now_ns);
 /* Disables the events that report sleeps and copy their stacks, for good. */
 void cpu_stop_sleeps(struct cpu *cpu);

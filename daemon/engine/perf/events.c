@@ -83,7 +83,11 @@ static void on_sample(struct events *events, struct cpu *cpu, const struct recor
 		return;
 	source = events->sources[position];
 	if (source->message.off_cpu) {
-		if (!is_too_late(events) && thread && events->waits)
+		if (is_too_late(events) || !thread || !events->waits)
+			return;
+		if (source->message.off_cpu > 1)
+			waits_copy_waker(events->waits, cpu->number, thread, record);
+		else
 			waits_copy(events->waits, thread, record);
 		return;
 	}
@@ -243,6 +247,16 @@ static void on_wakeup(struct events *events, struct cpu *cpu, const struct recor
 	}
 }
 
+static void on_waking(struct events *events, struct cpu *cpu, const struct record *record)
+{
+	struct thread *woken = tasks_thread(events->tasks, record->waking.tid);
+
+	if (events->waits && !events->too_late)
+		waits_wake(events->waits, cpu->number, woken,
+			   record->waking.in_interrupt ? NULL : thread_of(events, cpu, record),
+			   record);
+}
+
 static void on_lost_samples(struct events *events, struct cpu *cpu, const struct record *record)
 {
 	loss_add_cpu(events->losses, cpu->number, false, PROF_LOSS_PERF_LOST_SAMPLES, record->lost,
@@ -253,7 +267,7 @@ static void on_lost_samples(struct events *events, struct cpu *cpu, const struct
  * samples. */
 static bool is_copy(const struct events *events, const struct cpu *cpu, const struct record *record)
 {
-	return cpu->copies && find_source(events, cpu, record) + 1 == (int)cpu->copies;
+	return cpu->copies && find_source(events, cpu, record) + 1 >= (int)cpu->copies;
 }
 
 static void on_throttle(struct events *events, struct cpu *cpu, const struct record *record)
@@ -316,6 +330,7 @@ static void (*const handlers[])(struct events *, struct cpu *, const struct reco
 	[RECORD_CGROUP] = on_cgroup,
 	[RECORD_WAKEUP] = on_wakeup,
 	[RECORD_SLEEP] = on_sleep,
+	[RECORD_WAKING] = on_waking,
 };
 
 /* A thread may have two sets of per-task events; records of the incomplete set are duplicates. */
@@ -329,7 +344,7 @@ static bool is_duplicate(const struct events *events, const struct record *recor
 	return thread && !thread_accepts(thread, event->message.rank);
 }
 
-/* Parses a sample in the ring of the side band: a wake-up or a sleep. */
+/* Parses a sample in the ring of the side band: a wake-up, a sleep or a waker. */
 static bool parse_side_sample(const struct events *events, const struct cpu *cpu,
 			      const struct perf_event_header *header, struct record *ret_record)
 {
@@ -339,6 +354,8 @@ static bool parse_side_sample(const struct events *events, const struct cpu *cpu
 	if (event ? event->message.position == ENGINE_POSITION_SLEEPS
 		  : cpu->sleep_id != 0 && id == cpu->sleep_id)
 		return record_parse_sleep(header, ret_record);
+	if (cpu->waking_id != 0 && id == cpu->waking_id)
+		return record_parse_waking(header, ret_record);
 	return record_parse_wakeup(header, ret_record);
 }
 
@@ -362,7 +379,8 @@ void events_record(const struct ring_merge_input *input, bool late, void *data)
 	/* Queued samples are unwound in batches with the state at their time. Finalize them before
 	 * any record that may change this state; switches, wake-ups and sleeps do not. */
 	if (record.kind != RECORD_SAMPLE && record.kind != RECORD_SWITCH &&
-	    record.kind != RECORD_WAKEUP && record.kind != RECORD_SLEEP)
+	    record.kind != RECORD_WAKEUP && record.kind != RECORD_SLEEP &&
+	    record.kind != RECORD_WAKING)
 		samples_finalize(events->samples);
 	if (record.kind == RECORD_LOST) {
 		uint64_t lost = record.lost - (side_band ? 0 : cpu_lost_copies(cpu, record.lost));

@@ -390,27 +390,59 @@ bool record_parse_wakeup(const struct perf_event_header *header, struct record *
 	return true;
 }
 
+/* Finds the registers after a tracepoint's fields, in the order of `mask`. *ret_registers: NULL if
+ * there are none, or those of a 32-bit program. Returns false if the record is too short. */
+static bool find_registers(const struct perf_event_header *header, uint64_t mask,
+			   const uint64_t **ret_registers)
+{
+	const struct wakeup_fixed *fixed = (const void *)header;
+	/* The kernel pads the fields, so that what follows is aligned. */
+	const uint64_t *registers = (const void *)(fixed->raw + fixed->raw_bytes);
+	size_t words = ((const uint8_t *)header + header->size - (const uint8_t *)registers) / 8;
+
+	*ret_registers = NULL;
+	if ((uintptr_t)registers % 8 != 0 || words == 0)
+		return false;
+	if (mask == 0 || registers[0] != PERF_SAMPLE_REGS_ABI_64)
+		return true;
+	*ret_registers = registers + 1;
+	return words > (size_t)__builtin_popcountll(mask);
+}
+
 bool record_parse_sleep(const struct perf_event_header *header, struct record *ret_record)
 {
 	const struct wakeup_fixed *fixed = (const void *)header;
 	const struct regs *regs = regs_get(REGS_NATIVE);
-	const uint64_t *registers;
-	size_t words;
 
 	if (!parse_tracepoint(header, RECORD_SLEEP, ENGINE_SLEEP_STATE_OFFSET + sizeof(uint64_t),
 			      ret_record))
 		return false;
-	/* The kernel pads the fields, so that what follows is aligned. */
-	registers = (const void *)(fixed->raw + fixed->raw_bytes);
-	words = ((const uint8_t *)header + header->size - (const uint8_t *)registers) / 8;
-	if ((uintptr_t)registers % 8 != 0 || words == 0)
-		return false;
 	ret_record->sleep.state = load_le64(fixed->raw + ENGINE_SLEEP_STATE_OFFSET);
-	if (regs && registers[0] == PERF_SAMPLE_REGS_ABI_64) {
-		if (words <= (size_t)__builtin_popcountll(regs->perf_sleep_mask))
-			return false;
-		ret_record->sleep.registers = registers + 1;
-	}
+	return find_registers(header, regs ? regs->perf_sleep_mask : 0,
+			      &ret_record->sleep.registers);
+}
+
+bool record_parse_waking(const struct perf_event_header *header, struct record *ret_record)
+{
+	const struct wakeup_fixed *fixed = (const void *)header;
+	const struct regs *regs = regs_get(REGS_NATIVE);
+	struct record_waking *waking = &ret_record->waking;
+	const uint64_t *registers;
+
+	if (!parse_tracepoint(header, RECORD_WAKING, ENGINE_WAKEUP_TID_OFFSET + sizeof(uint32_t),
+			      ret_record) ||
+	    !find_registers(header, regs ? regs_waking_mask(regs) : 0, &registers))
+		return false;
+	waking->tid = (int32_t)load_le32(fixed->raw + ENGINE_WAKEUP_TID_OFFSET);
+	/* The idle thread does nothing itself but handle interrupts. */
+	waking->in_interrupt = fixed->raw[ENGINE_FLAGS_OFFSET] & ENGINE_FLAGS_INTERRUPT ||
+			       fixed->tid == 0;
+	if (!registers)
+		return true;
+	waking->has_registers = true;
+	waking->pc = registers[regs_waking_position(regs, regs->perf_pc_bit)];
+	waking->sp = registers[regs_waking_position(regs, regs->perf_sp_bit)];
+	waking->argument = registers[regs_waking_position(regs, regs->perf_argument_bit)];
 	return true;
 }
 

@@ -24,6 +24,7 @@ enum record_kind {
 	RECORD_CGROUP,
 	RECORD_WAKEUP,
 	RECORD_SLEEP,
+	RECORD_WAKING,
 };
 
 #define RECORD_BUILD_ID_MAX 20
@@ -79,6 +80,13 @@ struct record_sleep {
 	const uint64_t *registers; /* of regs->perf_sleep_mask; NULL: none, or a 32-bit program */
 };
 
+struct record_waking {
+	int32_t tid; /* of the woken thread; the record's own is the waker's */
+	bool in_interrupt;
+	bool has_registers; /* false: a kernel thread, or a 32-bit program */
+	uint64_t pc, sp, argument;
+};
+
 /* A parsed record. Its pointers point into the parsed bytes. */
 struct record {
 	enum record_kind kind;
@@ -98,6 +106,7 @@ struct record {
 		uint64_t lost;
 		int32_t woken_tid;
 		struct record_sleep sleep;
+		struct record_waking waking;
 	};
 };
 
@@ -113,6 +122,7 @@ bool record_parse(const struct perf_event_header *header, unsigned parts,
  * ENGINE_SLEEP_TYPE. */
 bool record_parse_wakeup(const struct perf_event_header *header, struct record *ret_record);
 bool record_parse_sleep(const struct perf_event_header *header, struct record *ret_record);
+bool record_parse_waking(const struct perf_event_header *header, struct record *ret_record);
 /* Returns the id of the event that a sample is of; 0 if the record is too short. */
 uint64_t record_event_id(const struct perf_event_header *header);
 /* Parses only the time. */

@@ -365,7 +365,7 @@ void samples_finalize(struct samples *samples)
 }
 
 void samples_add(struct samples *samples, const struct record *record, struct thread *thread,
-		 struct row *source, struct wait *wait)
+		 struct row *source, struct wait_code *wait)
 {
 	struct chain chain = split_chain(&record->sample);
 	struct sample sample = {

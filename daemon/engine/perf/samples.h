@@ -62,7 +62,7 @@ void samples_done(struct samples *samples);
 /* Until samples_finalize(), neither the memory that `record` points to nor the mappings of the
  * thread's process may change. Either `source` or `wait` is NULL. */
 void samples_add(struct samples *samples, const struct record *record, struct thread *thread,
-		 struct row *source, struct wait *wait);
+		 struct row *source, struct wait_code *wait);
 /* Returns the stack of a walked sample, in the current epoch; 0 if it has none. */
 uint32_t samples_add_stack(struct samples *samples, const struct sample *sample,
 			   struct maps **maps);

@@ -16,7 +16,10 @@
  * is the wait's if the thread did not run between the begin of the wait and the reading, which the
  * switches show. This is also how threads that sleep since before the recording get a stack, and
  * those of users who may not record the tracepoint.
- * A row is written when its wait has ended and its stack is walked. Stacks are kept as addresses
+ * A wait that a thread ends has a waker. Two events report it as they report sleeps: one has the
+ * registers, the other, for some, a copy of the stack. They are of one waking if nothing else on
+ * the CPU is between them. A waking in an interrupt is none of the interrupted thread.
+ * A row is written when its wait has ended and its stacks are walked. Stacks are kept as addresses
  * until then, because their ids end with the epoch.
  * Invariants: (1) each sleep of a thread becomes one row, with its stack or without
  *                 [test-engine-waits: rows]
@@ -25,8 +28,10 @@
  *                 [test-engine-waits: shared]
  *             (4) a stack is used only if the thread slept while it was read
  *                 [test-engine-waits: late]
- *             (5) the times are those of the switch table  [test_off_cpu: test_times]
- *             (6) a process whose memory is locked for long is read rarely
+ *             (5) a waker's stack is of its own process, program counter and stack pointer
+ *                 [test-engine-waits: wakers]
+ *             (6) the times are those of the switch table  [test_off_cpu: test_times]
+ *             (7) a process whose memory is locked for long is read rarely
  *                 [test-engine-waits: pause]
  * Runs on the drain thread only.
  */
@@ -43,73 +48,132 @@
 #define N_STRATA 16384u /* a power of two */
 #define MAX_REGISTERS 16
 #define EXITED_NS UINT64_C(1000000000)
+/* A thread may be woken while it leaves its CPU, before that is reported. */
+#define LEAVING_NS UINT64_C(200000)
+#define SAME_WAKER_NS UINT64_C(20000)
 /* Reading a stack takes the lock of the process's memory. If that took longer than SLOW_NS, the
  * next stacks of the process are not read for PAUSE times as long. */
 #define SLOW_NS UINT64_C(1000000)
 #define PAUSE 100
 
-struct wait {
+/* The code in which a thread slept, or woke another one. */
+struct wait_code {
 	unsigned int refs;
-	struct thread *thread; /* referenced */
+	bool is_waker;         /* it is in a struct waker, else in a struct wait */
+	struct thread *thread; /* referenced; NULL: no thread, or one that is not recorded */
+	bool has_registers;
+	bool is_pending; /* its stack is being read or walked */
+	enum prof_stack_source source;
+	uint64_t pc, sp, argument;
+	struct maps *maps;    /* of the stack; NULL: it has none */
+	struct sample sample; /* its arrays are copies */
+};
+
+struct waker {
+	struct wait_code code; /* first member */
+	enum prof_waker kind;  /* PROF_WAKER_UNKNOWN: only its copied stack is known so far */
+	uint64_t time_ns;
+};
+
+struct wait {
+	struct wait_code code; /* first member */
 	uint64_t begin_ns;     /* 0: the thread has not left its CPU yet */
 	uint64_t end_ns;
 	uint32_t cpu;
 	enum prof_wait_state state;
-	bool is_reported; /* by RECORD_SLEEP */
-	bool has_registers;
-	bool is_pending;   /* its stack is being read or walked */
+	bool is_reported;  /* by RECORD_SLEEP */
 	bool is_requested; /* its stack was requested once */
 	/* when the answer had not its stack; 0: it had, or there was none */
 	uint64_t missed_ns;
-	enum prof_stack_source source;
 	uint64_t registers[MAX_REGISTERS]; /* of regs->perf_sleep_mask */
-	uint64_t pc, sp, argument;
-	char *syscall, *object; /* NULL: unknown */
-	struct maps *maps;      /* of the stack; NULL: it has none */
-	struct sample sample;   /* its arrays are copies */
+	char *syscall, *object;            /* NULL: unknown */
+	struct waker *waker;               /* referenced; NULL: unknown */
 };
 
 struct wait_pause {
 	uint64_t until_ns;
 };
 
-/* The last stack at a program counter and stack pointer of a process. */
+/* The last stack at a program counter and stack pointer of a process, in which a thread slept, or
+ * woke another one. */
 struct wait_stratum {
 	uint64_t pc, sp;
 	uint32_t process, epoch, stack; /* ids; epoch 0: empty */
 	uint8_t method, stop;
+	bool is_waker;
 };
+
+/* The last wakers on a CPU, referenced: of the last record, and of a copy without its record yet.
+ * NULL: none. */
+struct last_wakers {
+	struct waker *recorded, *copied;
+};
+
+static void code_unref(struct wait_code *code)
+{
+	if (--code->refs > 0)
+		return;
+	if (code->thread)
+		row_unref(&code->thread->row);
+	maps_unref(code->maps);
+	g_free((void *)code->sample.user.ips);
+	g_free((void *)code->sample.kernel);
+	if (!code->is_waker) {
+		struct wait *wait = (struct wait *)code;
+
+		if (wait->waker)
+			code_unref(&wait->waker->code);
+		g_free(wait->syscall);
+		g_free(wait->object);
+	}
+	g_free(code);
+}
 
 static void wait_unref(void *data)
 {
-	struct wait *wait = data;
+	code_unref(data);
+}
 
-	if (--wait->refs > 0)
-		return;
-	row_unref(&wait->thread->row);
-	maps_unref(wait->maps);
-	g_free((void *)wait->sample.user.ips);
-	g_free((void *)wait->sample.kernel);
-	g_free(wait->syscall);
-	g_free(wait->object);
-	g_free(wait);
+static void code_init(struct wait_code *code, struct thread *thread)
+{
+	code->refs = 1;
+	code->thread = thread;
+	if (thread)
+		row_ref(&thread->row);
 }
 
 static struct wait *wait_new(struct thread *thread)
 {
 	struct wait *wait = g_new0(struct wait, 1);
 
-	wait->refs = 1;
-	wait->thread = thread;
+	code_init(&wait->code, thread);
 	wait->cpu = PROF_SWITCH_NO_CPU;
-	row_ref(&thread->row);
 	return wait;
+}
+
+static struct waker *waker_new(struct thread *thread, uint64_t time_ns)
+{
+	struct waker *waker = g_new0(struct waker, 1);
+
+	code_init(&waker->code, thread);
+	waker->code.is_waker = true;
+	waker->time_ns = time_ns;
+	return waker;
+}
+
+/* Replaces a referenced waker. Takes over the reference of the new one. */
+static void set_waker(struct waker **place, struct waker *waker)
+{
+	if (*place)
+		code_unref(&(*place)->code);
+	*place = waker;
 }
 
 static struct wait *add_wait(struct waits *waits, struct thread *thread)
 {
 	struct wait *wait = wait_new(thread);
 
+	(void)g_hash_table_steal_extended(waits->early, thread, NULL, (gpointer *)&wait->waker);
 	g_hash_table_replace(waits->begun, thread, wait);
 	return wait;
 }
@@ -125,82 +189,108 @@ static struct wait *next_wait(struct waits *waits, struct thread *thread)
 
 /* ---- rows ------------------------------------------------------------------------------------ */
 
-static struct wait_stratum *stratum_of(const struct waits *waits, const struct wait *wait)
+static struct wait_stratum *stratum_of(const struct waits *waits, const struct wait_code *code)
 {
-	uint64_t hash = wait->pc * UINT64_C(0x9e3779b97f4a7c15) ^ wait->sp;
+	uint64_t hash = code->pc * UINT64_C(0x9e3779b97f4a7c15) ^ code->sp ^ code->is_waker;
 
-	hash = (hash ^ wait->thread->process->row.id) * UINT64_C(0x9e3779b97f4a7c15);
+	hash = (hash ^ code->thread->process->row.id) * UINT64_C(0x9e3779b97f4a7c15);
 	return &waits->strata[hash >> 40 & (N_STRATA - 1)];
 }
 
-/* Finds the wait's stack. Sets `stack`, `method` and `stop` of *ret_found. */
-static enum prof_stack_source find_stack(struct waits *waits, struct wait *wait,
+/* Finds the code's stack. Sets `stack`, `method` and `stop` of *ret_found. */
+static enum prof_stack_source find_stack(struct waits *waits, struct wait_code *code,
 					 struct wait_stratum *ret_found)
 {
-	struct wait_stratum *stratum = stratum_of(waits, wait);
-	struct process *process = wait->thread->process;
 	uint32_t epoch = waits->samples->output->epoch;
+	struct wait_stratum *stratum;
+	struct process *process;
 
-	if (wait->maps) {
+	*ret_found = (struct wait_stratum){ .stop = PROF_STOP_UNKNOWN };
+	if (!code->thread)
+		return PROF_STACK_NONE;
+	process = code->thread->process;
+	stratum = stratum_of(waits, code);
+	if (code->maps) {
 		*ret_found = (struct wait_stratum){
-			.pc = wait->pc,
-			.sp = wait->sp,
+			.pc = code->pc,
+			.sp = code->sp,
 			.process = process->row.id,
 			.epoch = epoch,
 			/* The current mappings note which of them have a row. */
-			.stack = samples_add_stack(waits->samples, &wait->sample,
-						   wait->maps == process->maps ? &process->maps
-									       : &wait->maps),
-			.method = wait->sample.user.method,
-			.stop = wait->sample.user.stop,
+			.stack = samples_add_stack(waits->samples, &code->sample,
+						   code->maps == process->maps ? &process->maps
+									       : &code->maps),
+			.method = code->sample.user.method,
+			.stop = code->sample.user.stop,
+			.is_waker = code->is_waker,
 		};
-		if (wait->has_registers)
+		if (code->has_registers)
 			*stratum = *ret_found;
-		return wait->source;
+		return code->source;
 	}
-	*ret_found = (struct wait_stratum){ .stop = PROF_STOP_UNKNOWN };
-	if (!wait->has_registers || stratum->epoch != epoch || stratum->pc != wait->pc ||
-	    stratum->sp != wait->sp || stratum->process != process->row.id)
-		return wait->missed_ns && wait->end_ns <= wait->missed_ns ? PROF_STACK_RACED
-									  : PROF_STACK_NONE;
+	if (!code->has_registers || stratum->epoch != epoch || stratum->pc != code->pc ||
+	    stratum->sp != code->sp || stratum->process != process->row.id ||
+	    stratum->is_waker != code->is_waker)
+		return PROF_STACK_NONE;
 	*ret_found = *stratum;
 	return PROF_STACK_SHARED;
 }
 
 static void write_row(struct waits *waits, struct wait *wait)
 {
-	struct wait_stratum found;
-	enum prof_stack_source source = find_stack(waits, wait, &found);
-
+	struct wait_stratum found, waker_found = { 0 };
+	enum prof_stack_source source = find_stack(waits, &wait->code, &found);
+	enum prof_stack_source waker_source = PROF_STACK_NONE;
 	struct output *output = waits->samples->output;
-	bool has_argument = wait->has_registers || wait->syscall;
+	struct wait_code *waker = wait->waker ? &wait->waker->code : NULL;
+	bool has_argument = wait->code.has_registers || wait->syscall;
 	uint64_t duration_ns = wait->end_ns - MIN_OF(wait->begin_ns, wait->end_ns);
 
+	if (source == PROF_STACK_NONE && wait->missed_ns && wait->end_ns <= wait->missed_ns)
+		source = PROF_STACK_RACED;
+	if (waker)
+		waker_source = find_stack(waits, waker, &waker_found);
 	waits->slept_ns[source] += duration_ns;
-	tasks_need(waits->samples->tasks, wait->thread);
-	output_add_numbers(output, PROF_TABLE_WAIT,
-			   (const uint64_t[PROF_WAIT_COLUMNS]){
-				   [PROF_WAIT_TIME] = wait->end_ns,
-				   [PROF_WAIT_THREAD] = wait->thread->row.id,
-				   [PROF_WAIT_CPU] = wait->cpu,
-				   [PROF_WAIT_DURATION] = duration_ns,
-				   [PROF_WAIT_STATE] = wait->state,
-				   [PROF_WAIT_STACK] = found.stack,
-				   [PROF_WAIT_STACK_SOURCE] = source,
-				   [PROF_WAIT_USER_METHOD] = found.method,
-				   [PROF_WAIT_USER_STOP] = found.stop,
-				   [PROF_WAIT_ARGUMENT] = wait->argument,
-				   [PROF_WAIT_SYSCALL] = output_text(output, wait->syscall),
-				   [PROF_WAIT_OBJECT] = output_text(output, wait->object),
-			   },
-			   has_argument ? 0 : UINT64_C(1) << PROF_WAIT_ARGUMENT);
+	tasks_need(waits->samples->tasks, wait->code.thread);
+	if (waker && waker->thread)
+		tasks_need(waits->samples->tasks, waker->thread);
+	output_add_numbers(
+		output, PROF_TABLE_WAIT,
+		(const uint64_t[PROF_WAIT_COLUMNS]){
+			[PROF_WAIT_TIME] = wait->end_ns,
+			[PROF_WAIT_THREAD] = wait->code.thread->row.id,
+			[PROF_WAIT_CPU] = wait->cpu,
+			[PROF_WAIT_DURATION] = duration_ns,
+			[PROF_WAIT_STATE] = wait->state,
+			[PROF_WAIT_STACK] = found.stack,
+			[PROF_WAIT_STACK_SOURCE] = source,
+			[PROF_WAIT_USER_METHOD] = found.method,
+			[PROF_WAIT_USER_STOP] = found.stop,
+			[PROF_WAIT_ARGUMENT] = wait->code.argument,
+			[PROF_WAIT_SYSCALL] = output_text(output, wait->syscall),
+			[PROF_WAIT_OBJECT] = output_text(output, wait->object),
+			[PROF_WAIT_WAKER] = waker ? wait->waker->kind : PROF_WAKER_UNKNOWN,
+			[PROF_WAIT_WAKER_THREAD] = waker && waker->thread ? waker->thread->row.id
+									  : 0,
+			[PROF_WAIT_WAKER_STACK] = waker_found.stack,
+			[PROF_WAIT_WAKER_STACK_SOURCE] = waker_source,
+			[PROF_WAIT_WAKER_ARGUMENT] = waker ? waker->argument : 0,
+		},
+		(has_argument ? 0 : UINT64_C(1) << PROF_WAIT_ARGUMENT) |
+			(waker && waker->has_registers ? 0
+						       : UINT64_C(1) << PROF_WAIT_WAKER_ARGUMENT));
+}
+
+static bool is_complete(const struct wait *wait)
+{
+	return !wait->code.is_pending && !(wait->waker && wait->waker->code.is_pending);
 }
 
 static void write_rows(struct waits *waits)
 {
 	struct wait *wait;
 
-	while ((wait = g_queue_peek_head(&waits->ended)) != NULL && !wait->is_pending) {
+	while ((wait = g_queue_peek_head(&waits->ended)) != NULL && is_complete(wait)) {
 		g_queue_pop_head(&waits->ended);
 		write_row(waits, wait);
 		wait_unref(wait);
@@ -213,23 +303,32 @@ static void write_rows(struct waits *waits)
 static void keep_stack(const struct sample *sample, struct maps **maps, void *data)
 {
 	struct waits *waits = data;
-	struct wait *wait = sample->wait;
+	struct wait_code *code = sample->wait;
 
-	wait->is_pending = false;
-	wait->sample = *sample;
-	wait->sample.user.ips =
+	code->is_pending = false;
+	code->sample = *sample;
+	code->sample.user.ips =
 		g_memdup2(sample->user.ips, sample->user.n * sizeof(*sample->user.ips));
-	wait->sample.kernel = g_memdup2(sample->kernel, sample->n_kernel * sizeof(*sample->kernel));
-	wait->maps = maps_ref(*maps);
-	wait_unref(wait);
+	code->sample.kernel = g_memdup2(sample->kernel, sample->n_kernel * sizeof(*sample->kernel));
+	code->maps = maps_ref(*maps);
+	code_unref(code);
 	write_rows(waits);
 }
 
-void waits_lose(struct waits *waits, struct wait *wait)
+void waits_lose(struct waits *waits, struct wait_code *code)
 {
-	wait->is_pending = false;
-	wait_unref(wait);
+	code->is_pending = false;
+	code_unref(code);
 	write_rows(waits);
+}
+
+/* Adds the stack that the record has. */
+static void copy_stack(struct waits *waits, struct wait_code *code, const struct record *record)
+{
+	code->is_pending = true;
+	code->source = PROF_STACK_COPIED;
+	code->refs++;
+	samples_add(waits->samples, record, code->thread, NULL, code);
 }
 
 void waits_copy(struct waits *waits, struct thread *thread, const struct record *record)
@@ -237,12 +336,9 @@ void waits_copy(struct waits *waits, struct thread *thread, const struct record 
 	struct wait *wait = next_wait(waits, thread);
 
 	/* A sleep is copied once, so the wait is of an earlier sleep, whose switch was lost. */
-	if (wait->is_pending || wait->maps)
+	if (wait->code.is_pending || wait->code.maps)
 		wait = add_wait(waits, thread);
-	wait->is_pending = true;
-	wait->source = PROF_STACK_COPIED;
-	wait->refs++;
-	samples_add(waits->samples, record, thread, NULL, wait);
+	copy_stack(waits, &wait->code, record);
 }
 
 /* ---- stacks that are read while the thread sleeps -------------------------------------------- */
@@ -272,8 +368,8 @@ static int compare_tids(const void *a, const void *b)
 
 static bool is_paused(const struct waits *waits, const struct wait *wait, uint64_t now_ns)
 {
-	const struct wait_pause *pause =
-		g_hash_table_lookup(waits->pauses, GUINT_TO_POINTER(wait->thread->process->row.id));
+	const struct wait_pause *pause = g_hash_table_lookup(
+		waits->pauses, GUINT_TO_POINTER(wait->code.thread->process->row.id));
 
 	return pause && now_ns < pause->until_ns;
 }
@@ -285,6 +381,8 @@ uint32_t waits_request(struct waits *waits, uint64_t now_ns, uint64_t threshold_
 	gpointer value;
 	uint32_t n = 0;
 
+	/* Those that are kept longer belong to no wait. */
+	g_hash_table_remove_all(waits->early);
 	if (!waits->has_begun)
 		begin_earlier(waits);
 	waits->has_begun = true;
@@ -293,20 +391,21 @@ uint32_t waits_request(struct waits *waits, uint64_t now_ns, uint64_t threshold_
 		struct wait *wait = value;
 
 		/* A thread that has exited may sleep once more, but its last switch is no sleep. */
-		if (wait->thread->exit_ns) {
+		if (wait->code.thread->exit_ns) {
 			if (now_ns > wait->begin_ns + EXITED_NS)
 				g_hash_table_iter_remove(&iter);
 			continue;
 		}
 		if (!waits->samples->unwind || wait->begin_ns == 0 ||
-		    now_ns - MIN_OF(wait->begin_ns, now_ns) < threshold_ns || wait->maps ||
-		    wait->is_pending || wait->is_requested || wait->thread->process->kernel ||
-		    is_paused(waits, wait, now_ns) || (wait->is_reported && !wait->has_registers))
+		    now_ns - MIN_OF(wait->begin_ns, now_ns) < threshold_ns || wait->code.maps ||
+		    wait->code.is_pending || wait->is_requested ||
+		    wait->code.thread->process->kernel || is_paused(waits, wait, now_ns) ||
+		    (wait->is_reported && !wait->code.has_registers))
 			continue;
-		wait->is_requested = wait->is_pending = true;
-		wait->refs++;
+		wait->is_requested = wait->code.is_pending = true;
+		wait->code.refs++;
 		g_ptr_array_add(waits->requested, wait);
-		ret_tids[n++] = wait->thread->tid;
+		ret_tids[n++] = wait->code.thread->tid;
 	}
 	qsort(ret_tids, n, sizeof(*ret_tids), compare_tids);
 	return n;
@@ -323,8 +422,8 @@ static void walk_late(struct waits *waits, struct wait *wait, const struct snaps
 	struct record record = {
 		.kind = RECORD_SAMPLE,
 		.cpumode = PERF_RECORD_MISC_USER,
-		.pid = wait->thread->process->pid,
-		.tid = wait->thread->tid,
+		.pid = wait->code.thread->process->pid,
+		.tid = wait->code.thread->tid,
 		.cpu = wait->cpu,
 		.time_ns = wait->begin_ns,
 		.sample = {
@@ -339,16 +438,16 @@ static void walk_late(struct waits *waits, struct wait *wait, const struct snaps
 	for (unsigned int bit = 0; bit < 64; bit++) {
 		if (!(regs->perf_mask >> bit & 1))
 			continue;
-		if (wait->has_registers && regs->perf_sleep_mask >> bit & 1)
+		if (wait->code.has_registers && regs->perf_sleep_mask >> bit & 1)
 			registers[n] = wait->registers[regs_sleep_position(regs, bit)];
-		else if (!wait->has_registers && bit == regs->perf_argument_bit)
+		else if (!wait->code.has_registers && bit == regs->perf_argument_bit)
 			registers[n] = stack->argument;
 		n++;
 	}
 	registers[regs->perf_pc] = stack->pc;
 	registers[regs->perf_sp] = stack->sp;
-	wait->source = PROF_STACK_LATE;
-	samples_add(waits->samples, &record, wait->thread, NULL, wait);
+	wait->code.source = PROF_STACK_LATE;
+	samples_add(waits->samples, &record, wait->code.thread, NULL, &wait->code);
 	samples_finalize(waits->samples);
 }
 
@@ -364,20 +463,20 @@ static bool receive(struct waits *waits, struct wait *wait, const struct snapsho
 		struct wait_pause *pause = g_new(struct wait_pause, 1);
 
 		pause->until_ns = stack.done_ns + PAUSE * (stack.done_ns - item->time_ns);
-		g_hash_table_replace(waits->pauses, GUINT_TO_POINTER(wait->thread->process->row.id),
-				     pause);
+		g_hash_table_replace(waits->pauses,
+				     GUINT_TO_POINTER(wait->code.thread->process->row.id), pause);
 	}
 	if (stack.bytes != item->length - sizeof(stack) || item->time_ns < wait->begin_ns ||
 	    (wait->end_ns && wait->end_ns <= stack.done_ns) ||
-	    (wait->has_registers && (wait->pc != stack.pc || wait->sp != stack.sp)))
+	    (wait->code.has_registers && (wait->code.pc != stack.pc || wait->code.sp != stack.sp)))
 		return false;
 	/* In a page fault, there is no call and no argument. */
 	if (stack.syscall[0])
 		wait->syscall = g_strndup(stack.syscall, sizeof(stack.syscall));
 	if (stack.object[0])
 		wait->object = g_strndup(stack.object, sizeof(stack.object));
-	if (!wait->has_registers)
-		wait->argument = stack.argument;
+	if (!wait->code.has_registers)
+		wait->code.argument = stack.argument;
 	walk_late(waits, wait, &stack, (const uint8_t *)item->text + sizeof(stack));
 	return true;
 }
@@ -394,7 +493,7 @@ void waits_receive(struct waits *waits, const void *bytes, size_t length)
 		for (guint i = 0; i < waits->requested->len; i++) {
 			struct wait *wait = g_ptr_array_index(waits->requested, i);
 
-			if (wait->thread->tid != item.tid)
+			if (wait->code.thread->tid != item.tid)
 				continue;
 			/* The walk takes over the reference. */
 			if (receive(waits, wait, &item))
@@ -406,7 +505,7 @@ void waits_receive(struct waits *waits, const void *bytes, size_t length)
 		struct wait *wait = g_ptr_array_steal_index_fast(waits->requested, 0);
 
 		wait->missed_ns = end_ns;
-		waits_lose(waits, wait);
+		waits_lose(waits, &wait->code);
 	}
 }
 
@@ -416,8 +515,78 @@ void waits_give_up(struct waits *waits)
 		struct wait *wait = g_ptr_array_steal_index_fast(waits->requested, 0);
 
 		wait->is_requested = false;
-		waits_lose(waits, wait);
+		waits_lose(waits, &wait->code);
 	}
+}
+
+/* ---- wakers ---------------------------------------------------------------------------------- */
+
+/* Returns whether a waker with the stack and one with the record are one. Both events see it within
+ * a few microseconds, and no other waker on the CPU is between them. */
+static bool is_same(const struct waker *a, const struct waker *b)
+{
+	uint64_t apart_ns = MAX_OF(a->time_ns, b->time_ns) - MIN_OF(a->time_ns, b->time_ns);
+
+	return a->code.thread == b->code.thread && a->code.pc == b->code.pc &&
+	       a->code.sp == b->code.sp && apart_ns < SAME_WAKER_NS;
+}
+
+void waits_wake(struct waits *waits, uint32_t cpu, struct thread *thread, struct thread *by,
+		const struct record *record)
+{
+	const struct record_waking *waking = &record->waking;
+	struct last_wakers *last = &waits->last_wakers[cpu];
+	struct wait *wait = thread ? g_hash_table_lookup(waits->begun, thread) : NULL;
+	struct waker *waker = waker_new(by, record->time_ns);
+
+	waker->kind = waking->in_interrupt ? PROF_WAKER_INTERRUPT
+		      : by                 ? PROF_WAKER_THREAD
+					   : PROF_WAKER_OUTSIDE;
+	if (by && waking->has_registers && !by->process->kernel) {
+		waker->code.has_registers = true;
+		waker->code.pc = waking->pc;
+		waker->code.sp = waking->sp;
+		waker->code.argument = waking->argument;
+	}
+	if (by && last->copied && is_same(last->copied, waker)) {
+		struct waker *copied = last->copied;
+
+		last->copied = NULL;
+		copied->kind = waker->kind;
+		copied->code.has_registers = waker->code.has_registers;
+		copied->code.argument = waker->code.argument;
+		code_unref(&waker->code);
+		waker = copied;
+	}
+	set_waker(&last->copied, NULL);
+	if (thread)
+		waker->code.refs++;
+	if (wait)
+		set_waker(&wait->waker, waker);
+	else if (thread)
+		g_hash_table_replace(waits->early, thread, waker);
+	set_waker(&last->recorded, waker);
+}
+
+void waits_copy_waker(struct waits *waits, uint32_t cpu, struct thread *thread,
+		      const struct record *record)
+{
+	const struct regs *regs = regs_get(REGS_NATIVE);
+	struct last_wakers *last = &waits->last_wakers[cpu];
+	struct waker *waker = waker_new(thread, record->time_ns), *recorded = last->recorded;
+
+	if (record->sample.registers && !thread->process->kernel) {
+		waker->code.pc = record->sample.registers[regs->perf_pc];
+		waker->code.sp = record->sample.registers[regs->perf_sp];
+	}
+	if (recorded && !recorded->code.is_pending && !recorded->code.maps &&
+	    recorded->code.thread && is_same(recorded, waker)) {
+		code_unref(&waker->code);
+		copy_stack(waits, &recorded->code, record);
+		return;
+	}
+	set_waker(&last->copied, waker);
+	copy_stack(waits, &waker->code, record);
 }
 
 /* ---- begin and end --------------------------------------------------------------------------- */
@@ -448,18 +617,21 @@ void waits_sleep(struct waits *waits, struct thread *thread, const struct record
 	wait->is_reported = true;
 	if (!registers || thread->process->kernel)
 		return;
-	wait->has_registers = true;
+	wait->code.has_registers = true;
 	memcpy(wait->registers, registers,
 	       (size_t)__builtin_popcountll(regs->perf_sleep_mask) * sizeof(*registers));
-	wait->pc = registers[regs_sleep_position(regs, regs->perf_pc_bit)];
-	wait->sp = registers[regs_sleep_position(regs, regs->perf_sp_bit)];
-	wait->argument = registers[regs_sleep_position(regs, regs->perf_argument_bit)];
+	wait->code.pc = registers[regs_sleep_position(regs, regs->perf_pc_bit)];
+	wait->code.sp = registers[regs_sleep_position(regs, regs->perf_sp_bit)];
+	wait->code.argument = registers[regs_sleep_position(regs, regs->perf_argument_bit)];
 }
 
 void waits_begin(struct waits *waits, struct thread *thread, uint32_t cpu, uint64_t time_ns)
 {
 	struct wait *wait = next_wait(waits, thread);
 
+	/* The thread was woken before it slept, so it did not sleep then. */
+	if (wait->waker && wait->waker->time_ns + LEAVING_NS < time_ns)
+		set_waker(&wait->waker, NULL);
 	wait->begin_ns = time_ns;
 	wait->cpu = cpu;
 }
@@ -516,9 +688,11 @@ void waits_init(struct waits *waits, struct samples *samples)
 	*waits = (struct waits){
 		.samples = samples,
 		.begun = g_hash_table_new_full(NULL, NULL, NULL, wait_unref),
+		.early = g_hash_table_new_full(NULL, NULL, NULL, wait_unref),
 		.requested = g_ptr_array_new(),
 		.pauses = g_hash_table_new_full(NULL, NULL, NULL, g_free),
 		.strata = g_new0(struct wait_stratum, N_STRATA),
+		.last_wakers = g_new0(struct last_wakers, ENGINE_MAX_CPUS),
 	};
 	g_queue_init(&waits->ended);
 	samples->keep_wait = keep_stack;
@@ -530,10 +704,16 @@ void waits_done(struct waits *waits)
 	if (!waits->begun)
 		return;
 	g_hash_table_destroy(waits->begun);
+	g_hash_table_destroy(waits->early);
 	g_hash_table_destroy(waits->pauses);
 	g_queue_clear_full(&waits->ended, wait_unref);
 	g_ptr_array_set_free_func(waits->requested, wait_unref);
 	g_ptr_array_unref(waits->requested);
+	for (size_t i = 0; i < ENGINE_MAX_CPUS; i++) {
+		set_waker(&waits->last_wakers[i].recorded, NULL);
+		set_waker(&waits->last_wakers[i].copied, NULL);
+	}
+	g_free(waits->last_wakers);
 	g_free(waits->strata);
 	*waits = (struct waits){ 0 };
 }

@@ -6,11 +6,15 @@
 #include "daemon/engine/perf/samples.h"
 
 struct wait;
+struct wait_code;
+struct last_wakers;
 struct wait_stratum;
 
 struct waits {
 	struct samples *samples;
-	GHashTable *begun;    /* struct wait by its struct thread */
+	GHashTable *begun; /* struct wait by its struct thread */
+	/* struct waker by the woken struct thread, of which no wait is known yet */
+	GHashTable *early;
 	GQueue ended;         /* struct wait, in order of their ends; not written yet */
 	GPtrArray *requested; /* struct wait; their stacks are being read */
 	/* id of the process → struct wait_pause: its memory was locked for long, so the next stack
@@ -18,6 +22,7 @@ struct waits {
 	GHashTable *pauses;
 	bool has_begun; /* threads that sleep since before the recording are in `begun` */
 	struct wait_stratum *strata;
+	struct last_wakers *last_wakers;       /* by CPU */
 	uint64_t slept_ns[PROF_STACK_SOURCES]; /* of the rows, by enum prof_stack_source */
 };
 
@@ -29,6 +34,15 @@ void waits_sleep(struct waits *waits, struct thread *thread, const struct record
 /* Like waits_sleep(), with a copy of its stack. As in samples_add(), nothing that the record points
  * to may change until samples_finalize(). */
 void waits_copy(struct waits *waits, struct thread *thread, const struct record *record);
+/* A thread is woken on a CPU. `thread`: NULL if it is not recorded. `by`: NULL if it is woken by an
+ * interrupt, or by a thread that is not recorded. `cpu` is below ENGINE_MAX_CPUS. Must be called
+ * before waits_end(). */
+void waits_wake(struct waits *waits, uint32_t cpu, struct thread *thread, struct thread *by,
+		const struct record *record);
+/* Like waits_copy(), for a thread that wakes another one: the one of the last waits_wake() of the
+ * CPU, or of the next. */
+void waits_copy_waker(struct waits *waits, uint32_t cpu, struct thread *thread,
+		      const struct record *record);
 /* The thread has left the CPU, and sleeps; or it was preempted after all. */
 void waits_begin(struct waits *waits, struct thread *thread, uint32_t cpu, uint64_t time_ns);
 void waits_drop(struct waits *waits, struct thread *thread);
@@ -49,5 +63,5 @@ uint32_t waits_request(struct waits *waits, uint64_t now_ns, uint64_t threshold_
 /* Must be called when the switches until the snapshot's arrival have been applied. */
 void waits_receive(struct waits *waits, const void *bytes, size_t length);
 void waits_give_up(struct waits *waits);
-/* The sample of a wait is not walked any more. */
-void waits_lose(struct waits *waits, struct wait *wait);
+/* The sample of a wait or a waker is not walked any more. */
+void waits_lose(struct waits *waits, struct wait_code *code);

@@ -84,7 +84,7 @@ static void receive_sources(struct session *session)
 		} else {
 			events->sources[i] = event_source_new(source, i + 1);
 		}
-		if (source->off_cpu)
+		if (source->off_cpu == 1)
 			session->cpus.copies = i + 1;
 	}
 	if (events->n_sources && session->config.sources[0].counts_ns)

@@ -8,7 +8,7 @@
 
 #define SAMPLE_QUEUE_WAIT_NS UINT64_C(250000000)
 
-struct wait;
+struct wait_code;
 
 /* A sample that is not written yet. */
 struct sample {
@@ -17,7 +17,7 @@ struct sample {
 	bool in_kernel;
 	struct thread *thread;
 	struct row *source;     /* NULL: of a wait */
-	struct wait *wait;      /* whose stack it is (daemon/engine/perf/waits.h) */
+	struct wait_code *wait; /* whose stack it is (daemon/engine/perf/waits.h) */
 	const uint64_t *kernel; /* leaf first */
 	size_t n_kernel;
 	struct unwind_stack user;
