@@ -18,6 +18,7 @@ VERBS = {
     "threads": ["report", "--by", "thread"],
     "waits": ["report", "--metric", "off-cpu"],
     "states": ["report", "--by", "state"],
+    "locks": ["locks"],
     "annotate": ["annotate", None, "main"],
     "memory": ["memory"],
     "leaks": ["memory", "--leaks"],

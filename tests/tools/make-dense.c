@@ -42,7 +42,7 @@ struct rule {
 struct part {
 	uint16_t table;
 	uint32_t rows;
-	struct rule rules[5];
+	struct rule rules[8];
 };
 
 struct kind {
@@ -185,6 +185,10 @@ static const struct kind kinds[] = {
 	      DICTIONARY_ROWS,
 	      { RISING(PROF_WAIT_THREAD),
 		RISING(PROF_WAIT_STACK),
+		RISING(PROF_WAIT_ARGUMENT),
+		{ PROF_WAIT_WAKER, RULE_CONSTANT, PROF_WAKER_THREAD },
+		RISING(PROF_WAIT_WAKER_STACK),
+		RISING(PROF_WAIT_WAKER_ARGUMENT),
 		{ PROF_WAIT_DURATION, RULE_CYCLE, 7 },
 		{ PROF_WAIT_STATE, RULE_CYCLE, 4 } } } },
 	  0 },

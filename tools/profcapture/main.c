@@ -16,6 +16,7 @@ static const struct cli_verb profcapture_verbs[] = {
 	{ "report", N_("Show where the time went"), verb_report },
 	{ "annotate", N_("Show the hot lines and instructions of a function"), verb_annotate },
 	{ "memory", N_("Show allocations, leaks and the heap over time"), verb_memory },
+	{ "locks", N_("Show who waits for which lock, and who releases it"), verb_locks },
 	{ "marks", N_("Show how often marks occurred and how long they took"), verb_marks },
 	{ "events", N_("Show counts and latencies of traced events"), verb_events },
 	{ "counters", N_("Show counters over time"), verb_counters },

@@ -1,0 +1,127 @@
+# SPDX-License-Identifier: BSD-2-Clause-Patent
+"""Locks: who waits for which lock, and who releases it.
+
+The threads of a convoy measure with their own clock how long they wait for each mutex. This clock
+also counts the time in which a thread is ready and no CPU is free.
+"""
+import collections
+import os
+import subprocess
+from pathlib import Path
+
+import pytest
+import schema
+
+SOURCE = Path(os.environ["PROF_SOURCE_DIR"]) / "tests/tools/convoy.c"
+
+
+@pytest.fixture(scope="module")
+def convoy(profctl, tmp_path_factory):
+    """A capture, and what its threads measured: {address: (name, waits, ns)}."""
+    if os.geteuid() != 0:
+        pytest.skip("needs root")
+    program = tmp_path_factory.mktemp("locks") / "convoy"
+    subprocess.run(["gcc", "-O2", "-g", "-pthread", SOURCE, "-o", program], check=True)
+    capture = program.with_name("convoy.cap")
+    done = profctl("record", "-q", "--wakers", "-F", 0, "-o", capture, "--", program)
+    lines = [line.split() for line in done.stdout.splitlines()]
+    return capture, {address: (name, int(waits), int(ns)) for name, address, waits, ns in lines}
+
+
+def by_lock(data):
+    sums = collections.defaultdict(collections.Counter)
+    for row in data["rows"]:
+        sums[row["address"]].update(waits=row["waits"], ns=row["total_ns"])
+    return sums
+
+
+def test_convoy(profcapture, convoy):
+    """Each mutex has the waits and the time that its threads measured, and its two places."""
+    capture, measured = convoy
+    output = profcapture.json("locks", capture, "--limit", 0)
+    schema.check(profcapture, "locks", output)
+    data = output["data"]
+    query = "SELECT sum(duration_ns) AS ns FROM thread_states WHERE state = 'runnable'"
+    ready = profcapture.json("sql", capture, query)["data"]["rows"][0]["ns"]
+    found = by_lock(data)
+    assert set(found) == set(measured)
+    for address, (name, waits, ns) in measured.items():
+        assert 0.95 * ns - ready <= found[address]["ns"] <= 1.001 * ns, (name, found[address], ns, ready)
+        # a thread may find the mutex taken again, or free before it sleeps
+        assert 0.8 * waits <= found[address]["waits"] <= 1.5 * waits, (name, found[address], waits)
+    assert sum(ns for _, _, ns in measured.values()) - sum(of["ns"] for of in found.values()) <= ready + 0.05 * sum(ns for _, _, ns in measured.values())
+    places = collections.Counter()
+    for row in data["rows"]:
+        places[row["waiter"], row["waiter_file"] and Path(row["waiter_file"]).name, row["releaser"]] += row["total_ns"]
+    assert places["acquire", "convoy.c", "release"] >= 0.9 * places.total(), places
+    # waits for futexes that are none for a lock: the main thread's, for the end of the others
+    waits = profcapture.json("sql", capture, "SELECT sum(duration) AS ns FROM wait WHERE argument > 4096 AND waker = 'thread'")["data"]["rows"][0]["ns"]
+    rest = sum(of["total_ns"] for of in data["rest"].values())
+    assert abs(waits - rest - sum(of["ns"] for of in found.values())) <= 0.01 * waits
+
+
+def test_stacks(profcapture, convoy):
+    """The stacks show who called the two places, and the kernel's part."""
+    capture, _ = convoy
+    output = profcapture.json("locks", capture, "--stacks")
+    schema.check(profcapture, "locks", output)
+    found = 0
+    for row in output["data"]["rows"]:
+        waiter, releaser = ([frame["name"] for frame in row[f"{side}_stack"]] for side in ("waiter", "releaser"))
+        if (row["waiter"], row["releaser"]) != ("acquire", "release"):
+            continue
+        found += 1
+        assert "run" in waiter and "run" in releaser and {"hold_slow", "hold_quick"} & set(waiter)
+        assert any("futex_wake" in name for name in releaser)
+    assert found >= 2  # a row for each mutex
+    text = profcapture("locks", capture, "--stacks").stdout
+    assert "Threads waited " in text and "hold_slow (convoy.c:" in text
+
+
+def test_ranges(profcapture, convoy):
+    """A range counts the parts of waits that are in it; a piece of the capture has the same."""
+    capture, _ = convoy
+    times = "SELECT time_ns FROM wait ORDER BY time_ns LIMIT 1 OFFSET 500"
+    middle = f"{profcapture.json('sql', capture, times)['data']['rows'][0]['time_ns']}ns"
+    whole = sum(row["total_ns"] for row in profcapture.json("locks", capture)["data"]["rows"])
+    parts = [sum(row["total_ns"] for row in profcapture.json("locks", capture, *range_)["data"]["rows"]) for range_ in (["--to", middle], ["--from", middle])]
+    assert abs(sum(parts) - whole) <= 1000
+    piece = capture.with_name("piece.cap")
+    profcapture("cut", capture, "--from", middle, "-o", piece, "--force")
+    assert abs(sum(row["total_ns"] for row in profcapture.json("locks", piece)["data"]["rows"]) - parts[1]) <= 1000
+
+
+def test_absent(profctl, profcapture, require, tmp_path):
+    """Without the option, the message says how to record it."""
+    require(root=True)
+    capture = tmp_path / "none.cap"
+    profctl("record", "-q", "--off-cpu", "-o", capture, "--", "sleep", "0.1")
+    assert "--wakers" in profcapture("locks", capture, check=6).stderr
+    done = profctl("record", "--wakers", "--no-off-cpu", "--", "true", check=2)
+    assert "exclude" in done.stderr
+
+
+PYTHON = """
+import threading, time
+lock = threading.Lock()
+def work():
+    for _ in range(30):
+        with lock:
+            time.sleep(0.002)
+        time.sleep(0.001)
+threads = [threading.Thread(target=work) for _ in range(4)]
+for thread in threads:
+    thread.start()
+for thread in threads:
+    thread.join()
+"""
+
+
+def test_python(profctl, profcapture, require, tmp_path):
+    """The locks of Python's threads are found, in the interpreter."""
+    require(root=True)
+    capture = tmp_path / "python.cap"
+    profctl("record", "-q", "--wakers", "-o", capture, "--", "/usr/bin/python3", "-c", PYTHON)
+    data = profcapture.json("locks", capture)["data"]
+    # four threads hold it for 2 ms each, one after the other
+    assert by_lock(data).popitem() and max(of["ns"] for of in by_lock(data).values()) > 0.2e9

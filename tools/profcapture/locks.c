@@ -1,0 +1,677 @@
+/* SPDX-License-Identifier: BSD-2-Clause-Patent */
+/*
+ * profcapture locks - who waits for which lock, and who releases it
+ *
+ * A lock is the address of a futex in a process: of a mutex, a condition variable, a semaphore. A
+ * wait is one for a lock if the thread that ended it made a system call with the same first
+ * argument, the futex's address. This needs no stack. Descriptors are no addresses, so a wait in
+ * read() that is ended by a write() to the same number is none for a lock. Waits that are known by
+ * their stacks to be for a futex, but that ended otherwise, are counted by how they ended.
+ * Each lock has a row for each pair of places in the program, one that waited and one that
+ * released: the innermost frame of the program itself, else of its user code.
+ * Invariants: (1) rows and the rest are all waits for futexes with known stacks
+ *                 [test_locks: test_convoy]
+ *             (2) times are those that threads measure themselves  [test_locks: test_convoy]
+ */
+#include "config.h"
+
+#include "tools/profcapture/reader.h"
+#include "tools/profcapture/verbs.h"
+#include "tools/profile/stacks.h"
+#include "tools/profile/wait-causes.h"
+
+#include <glib/gi18n.h>
+#include <inttypes.h>
+#include <string.h>
+
+#define DEFAULT_LIMIT 40
+#define MAX_FRAMES 256     /* of a stack, from the innermost on, and those inlined into the last */
+#define LEAST_ADDRESS 4096 /* smaller arguments are descriptors or numbers */
+
+enum { TIME, THREAD, DURATION, STACK, ARGUMENT, SYSCALL, WAKER, WAKER_STACK, WAKER_ARGUMENT };
+
+static const uint16_t wait_columns[] = {
+	PROF_WAIT_TIME,  PROF_WAIT_THREAD,      PROF_WAIT_DURATION,
+	PROF_WAIT_STACK, PROF_WAIT_ARGUMENT,    PROF_WAIT_SYSCALL,
+	PROF_WAIT_WAKER, PROF_WAIT_WAKER_STACK, PROF_WAIT_WAKER_ARGUMENT,
+};
+
+struct lock_sum {
+	uint64_t waits, ns, max_ns;
+};
+
+struct lock {
+	uint64_t address;
+	uint32_t process; /* index in names */
+	struct lock_sum sum;
+};
+
+/* A place that waits for a lock, and one that releases it. */
+struct lock_pair {
+	struct lock *lock;
+	uint32_t waiter, releaser; /* places in functions */
+	struct lock_sum sum;
+	/* with --stacks: uint32_t, the functions of the longest wait's stacks, innermost first */
+	GArray *stacks[2];
+};
+
+/* How waits for futexes ended that are none for a lock. */
+enum rest { REST_OTHER, REST_INTERRUPT, REST_OUTSIDE, REST_UNKNOWN, RESTS };
+static const char *const rest_keys[RESTS] = { "other_call", "interrupt", "outside", "unknown" };
+
+/* What is known of a stack. */
+struct stack_facts {
+	uint32_t place; /* of the program; without one, the innermost of its user code */
+	bool is_own;    /* it is of the program */
+	enum wait_cause cause;
+};
+
+struct locks_verb {
+	struct reader reader;
+	bool wants_stacks;
+	bool has_wakers; /* of a wait */
+	struct functions *functions;
+	uint32_t epoch; /* of `stacks` */
+	struct stacks *stacks;
+	struct number_map known; /* node of `stacks` → index in facts + 1 */
+	GArray *path;            /* uint32_t, nodes without facts; for facts_of() */
+	GArray *facts;           /* struct stack_facts */
+	GHashTable *locks;       /* set of struct lock */
+	GHashTable *pairs;       /* set of struct lock_pair */
+	GPtrArray *all;          /* struct lock_pair in output order */
+	struct lock_sum sum, rest[RESTS];
+};
+
+/* ---- Gathering ------------------------------------------------------------------------------- */
+
+/* A random odd factor, so that a file cannot choose values that collide. */
+static uint64_t hash_factor;
+
+static guint lock_hash(gconstpointer pointer)
+{
+	const struct lock *lock = pointer;
+
+	return (guint)((lock->address ^ (uint64_t)lock->process << 48) * hash_factor >> 32);
+}
+
+static gboolean lock_equal(gconstpointer left, gconstpointer right)
+{
+	const struct lock *a = left, *b = right;
+
+	return a->address == b->address && a->process == b->process;
+}
+
+static guint pair_hash(gconstpointer pointer)
+{
+	const struct lock_pair *pair = pointer;
+	uint64_t places = (uint64_t)pair->waiter << 32 | pair->releaser;
+
+	return lock_hash(pair->lock) ^ (guint)(places * hash_factor >> 32);
+}
+
+static gboolean pair_equal(gconstpointer left, gconstpointer right)
+{
+	const struct lock_pair *a = left, *b = right;
+
+	return a->lock == b->lock && a->waiter == b->waiter && a->releaser == b->releaser;
+}
+
+static void pair_free(gpointer pointer)
+{
+	struct lock_pair *pair = pointer;
+
+	for (unsigned i = 0; i < ARRAY_SIZE(pair->stacks); i++)
+		g_clear_pointer(&pair->stacks[i], g_array_unref);
+	g_free(pair);
+}
+
+static void sum_add(struct lock_sum *sum, uint64_t ns)
+{
+	sum->waits++;
+	sum->ns += ns;
+	sum->max_ns = MAX_OF(sum->max_ns, ns);
+}
+
+/* Stores the places of a node's frame, outermost first. Returns their number. */
+static size_t places_of(struct locks_verb *verb, uint32_t node, uint32_t *ret_places)
+{
+	const struct stacks *stacks = verb->stacks;
+	uint64_t frame = 0;
+	ssize_t row;
+
+	/* A node that stacks_row_at() made for generated code has its entity. */
+	ret_places[0] = node < stacks->n_rows ? FUNCTION_LOST : stacks->entity[node];
+	if (node >= stacks->n_rows)
+		return 1;
+	(void)names_number(stacks->epoch, NAMES_STACK, PROF_STACK_FRAME, node, &frame);
+	row = names_row(stacks->epoch, NAMES_FRAME, frame);
+	return row < 0 ? 1
+		       : functions_at_row(verb->functions, stacks->epoch, (size_t)row, 0, 0,
+					  ret_places, NULL);
+}
+
+/* Returns the facts of a node, from those of its caller: what is further inside decides. */
+static struct stack_facts find_facts(struct locks_verb *verb, uint32_t node,
+				     struct stack_facts facts)
+{
+	uint32_t places[FUNCTIONS_MAX_AT_ROW];
+	size_t n = places_of(verb, node, places);
+
+	for (size_t i = 0; i < n; i++) {
+		uint32_t whole = functions_whole(verb->functions, places[i]);
+		const struct function *f = functions_at(verb->functions, whole);
+		enum code_origin origin = whole > FUNCTION_LOST
+						  ? code_origin_of(verb->functions, whole)
+						  : CODE_ORIGIN_UNKNOWN;
+		enum wait_cause cause = WAIT_UNKNOWN;
+		const char *call;
+
+		if (origin == CODE_ORIGIN_KERNEL || origin == CODE_ORIGIN_LIBC)
+			cause = wait_cause_of(f->raw_name ? f->raw_name : f->name, &call);
+		/* The program's own code may call more than one function that waits. */
+		if (cause != WAIT_UNKNOWN || origin == CODE_ORIGIN_OWN)
+			facts.cause = cause;
+		if (origin == CODE_ORIGIN_OWN || (!facts.is_own && origin != CODE_ORIGIN_KERNEL)) {
+			facts.place = places[i];
+			facts.is_own = origin == CODE_ORIGIN_OWN;
+		}
+	}
+	return facts;
+}
+
+/* Returns the node of a stack, or STACKS_NO_ROW. */
+static uint32_t node_of(struct locks_verb *verb, struct names_epoch *epoch, uint64_t stack,
+			uint32_t segment, uint64_t time_ns)
+{
+	ssize_t row = names_row(epoch, NAMES_STACK, stack);
+
+	if (row < 0 || (size_t)row >= verb->stacks->n_rows)
+		return STACKS_NO_ROW;
+	return stacks_row_at(verb->stacks, verb->functions, (uint32_t)row, segment, time_ns);
+}
+
+static struct stack_facts facts_of(struct locks_verb *verb, uint32_t node)
+{
+	struct stack_facts facts = { .place = FUNCTION_NO_STACK, .cause = WAIT_UNKNOWN };
+
+	g_array_set_size(verb->path, 0);
+	for (; node != STACKS_NO_ROW; node = verb->stacks->parent[node]) {
+		uint32_t known = number_map_get(&verb->known, node);
+
+		if (known) {
+			facts = g_array_index(verb->facts, struct stack_facts, known - 1);
+			break;
+		}
+		g_array_append_val(verb->path, node);
+	}
+	for (guint i = verb->path->len; i > 0; i--) {
+		node = g_array_index(verb->path, uint32_t, i - 1);
+		facts = find_facts(verb, node, facts);
+		g_array_append_val(verb->facts, facts);
+		*number_map_at(&verb->known, node) = verb->facts->len;
+	}
+	return facts;
+}
+
+static bool begin_epoch(struct locks_verb *verb, struct names_epoch *epoch, GError **error)
+{
+	if (verb->stacks && verb->epoch == epoch->epoch)
+		return true;
+	stacks_free(verb->stacks);
+	number_map_clear(&verb->known);
+	g_array_set_size(verb->facts, 0);
+	verb->epoch = epoch->epoch;
+	verb->stacks = stacks_load(epoch, error);
+	if (verb->stacks)
+		stacks_time(verb->stacks, verb->functions);
+	return verb->stacks;
+}
+
+static void keep_stack(struct locks_verb *verb, GArray **stack, uint32_t node)
+{
+	if (!*stack)
+		*stack = g_array_new(FALSE, FALSE, sizeof(uint32_t));
+	g_array_set_size(*stack, 0);
+	for (; node != STACKS_NO_ROW && (*stack)->len < MAX_FRAMES;
+	     node = verb->stacks->parent[node]) {
+		uint32_t places[FUNCTIONS_MAX_AT_ROW];
+
+		for (size_t i = places_of(verb, node, places); i > 0; i--)
+			g_array_append_val(*stack, places[i - 1]);
+	}
+}
+
+static void add_to_pair(struct locks_verb *verb, uint32_t process, uint64_t address,
+			const uint32_t *nodes, uint64_t ns)
+{
+	struct lock lock_key = { .address = address, .process = process };
+	struct lock *lock = g_hash_table_lookup(verb->locks, &lock_key);
+	struct lock_pair key = { .waiter = facts_of(verb, nodes[0]).place,
+				 .releaser = facts_of(verb, nodes[1]).place };
+	struct lock_pair *pair;
+
+	if (!lock) {
+		lock = g_memdup2(&lock_key, sizeof(lock_key));
+		g_hash_table_add(verb->locks, lock);
+	}
+	key.lock = lock;
+	pair = g_hash_table_lookup(verb->pairs, &key);
+	if (!pair) {
+		pair = g_memdup2(&key, sizeof(key));
+		g_hash_table_add(verb->pairs, pair);
+	}
+	for (unsigned i = 0; verb->wants_stacks && i < 2; i++)
+		if (pair->sum.waits == 0 || ns > pair->sum.max_ns)
+			keep_stack(verb, &pair->stacks[i], nodes[i]);
+	sum_add(&verb->sum, ns);
+	sum_add(&lock->sum, ns);
+	sum_add(&pair->sum, ns);
+}
+
+static enum rest rest_of(uint64_t waker)
+{
+	return waker == PROF_WAKER_THREAD      ? REST_OTHER
+	       : waker == PROF_WAKER_INTERRUPT ? REST_INTERRUPT
+	       : waker == PROF_WAKER_OUTSIDE   ? REST_OUTSIDE
+					       : REST_UNKNOWN;
+}
+
+static bool add_batch(struct names_epoch *epoch, const struct prof_batch *batch, void *data,
+		      GError **error)
+{
+	struct locks_verb *verb = data;
+	struct reader *reader = &verb->reader;
+	const struct prof_array *c = batch->columns;
+	uint64_t from, to;
+
+	if (!begin_epoch(verb, epoch, error))
+		return false;
+	reader_clock_range(reader, batch->segment, &from, &to);
+	for (size_t i = 0; i < batch->rows; i++) {
+		uint64_t end = array_number_or(&c[TIME], i, 0), argument, waker_argument;
+		uint64_t begin = end - MIN_OF(array_number_or(&c[DURATION], i, 0), end);
+		uint64_t waker = array_number_or(&c[WAKER], i, PROF_WAKER_UNKNOWN);
+		uint32_t thread = names_thread(epoch, array_number_or(&c[THREAD], i, 0)), nodes[2];
+		const char *call;
+		struct stack_facts facts;
+		bool is_futex, is_released;
+
+		verb->has_wakers |= waker != PROF_WAKER_UNKNOWN;
+		/* The part in the range counts. */
+		if (MAX_OF(begin, from) >= MIN_OF(end, to) ||
+		    !reader_wants_thread_at(reader, thread,
+					    capture_time(reader->capture, batch->segment, begin)))
+			continue;
+		nodes[0] =
+			node_of(verb, epoch, array_number_or(&c[STACK], i, 0), batch->segment, end);
+		facts = facts_of(verb, nodes[0]);
+		call = names_text(epoch, array_number_or(&c[SYSCALL], i, 0));
+		is_futex = facts.cause == WAIT_FUTEX || (call && strcmp(call, "futex") == 0);
+		is_released = waker == PROF_WAKER_THREAD &&
+			      array_number(&c[ARGUMENT], i, &argument) &&
+			      array_number(&c[WAKER_ARGUMENT], i, &waker_argument) &&
+			      argument == waker_argument && argument >= LEAST_ADDRESS &&
+			      argument % 4 == 0;
+		begin = MAX_OF(begin, from);
+		end = MIN_OF(end, to);
+		if (is_released && (is_futex || facts.cause == WAIT_UNKNOWN)) {
+			nodes[1] = node_of(verb, epoch, array_number_or(&c[WAKER_STACK], i, 0),
+					   batch->segment, end);
+			add_to_pair(verb, names_thread_at(epoch->names, thread)->process, argument,
+				    nodes, end - begin);
+		} else if (is_futex) {
+			sum_add(&verb->rest[rest_of(waker)], end - begin);
+		}
+	}
+	return true;
+}
+
+static gint compare_pairs(gconstpointer left, gconstpointer right)
+{
+	const struct lock_pair *a = *(const struct lock_pair *const *)left;
+	const struct lock_pair *b = *(const struct lock_pair *const *)right;
+
+	if (a->lock != b->lock) {
+		if (a->lock->sum.ns != b->lock->sum.ns)
+			return a->lock->sum.ns > b->lock->sum.ns ? -1 : 1;
+		if (a->lock->process != b->lock->process)
+			return a->lock->process < b->lock->process ? -1 : 1;
+		return a->lock->address < b->lock->address ? -1 : 1;
+	}
+	if (a->sum.ns != b->sum.ns)
+		return a->sum.ns > b->sum.ns ? -1 : 1;
+	if (a->waiter != b->waiter)
+		return a->waiter < b->waiter ? -1 : 1;
+	return a->releaser < b->releaser ? -1 : a->releaser > b->releaser;
+}
+
+/* ---- Output ---------------------------------------------------------------------------------- */
+
+enum field {
+	ADDRESS,
+	PID,
+	EXE,
+	TOTAL,
+	WAITS,
+	MEAN,
+	LONGEST,
+	PAIR,
+	PLACE,
+	WAITER, /* name, file and line */
+	RELEASER = WAITER + 3,
+};
+
+static const struct table_member members[] = {
+	{ "address", ADDRESS },
+	{ "pid", PID },
+	{ "exe", EXE },
+	{ "waits", WAITS },
+	{ "total_ns", TOTAL },
+	{ "mean_ns", MEAN },
+	{ "max_ns", LONGEST },
+	{ "waiter", WAITER },
+	{ "waiter_file", WAITER + 1 },
+	{ "waiter_line", WAITER + 2 },
+	{ "releaser", RELEASER },
+	{ "releaser_file", RELEASER + 1 },
+	{ "releaser_line", RELEASER + 2 },
+	{ NULL },
+};
+
+static struct cell place_cell(const struct locks_verb *verb, uint32_t place, unsigned field)
+{
+	static const enum function_field fields[] = { FN_NAME, FN_FILE, FN_LINE };
+
+	if (place == FUNCTION_NO_STACK)
+		return cell_unknown();
+	return functions_cell(verb->functions, place, fields[field]);
+}
+
+/* Returns "acquire (convoy.c:44)". */
+static char *describe_place(const struct locks_verb *verb, uint32_t place)
+{
+	const struct function *f = functions_at(verb->functions, place);
+	g_autofree char *where =
+		place == FUNCTION_NO_STACK ? NULL : functions_place(verb->functions, place, false);
+
+	if (place == FUNCTION_NO_STACK)
+		return g_strdup(_("[no stack]"));
+	return where ? g_strdup_printf("%s (%s)", f->name, where) : g_strdup(f->name);
+}
+
+static void get_cell(const void *data, size_t row, unsigned field, struct cell *ret_cell)
+{
+	const struct locks_verb *verb = data;
+	const struct lock_pair *pair = verb->all->pdata[row];
+	const struct names *names = verb->reader.capture->names;
+	const struct names_process *process = names_process_at(names, pair->lock->process);
+
+	switch (field) {
+	case ADDRESS:
+		*ret_cell = (struct cell){ .kind = CELL_HEX, .number = pair->lock->address };
+		break;
+	case PID:
+		*ret_cell = pair->lock->process > NAMES_LOST ? cell_uint(process->pid)
+							     : cell_unknown();
+		break;
+	case EXE:
+		*ret_cell = cell_text(process->exe);
+		break;
+	case TOTAL:
+		*ret_cell = cell_uint(pair->sum.ns);
+		break;
+	case WAITS:
+		*ret_cell = cell_uint(pair->sum.waits);
+		break;
+	case MEAN:
+		*ret_cell = cell_uint(pair->sum.ns / pair->sum.waits);
+		break;
+	case LONGEST:
+		*ret_cell = cell_uint(pair->sum.max_ns);
+		break;
+	case PAIR:
+		*ret_cell = cell_own_text(describe_place(verb, pair->waiter));
+		break;
+	case PLACE:
+		*ret_cell = cell_own_text(describe_place(verb, pair->releaser));
+		break;
+	default:
+		*ret_cell = field < RELEASER ? place_cell(verb, pair->waiter, field - WAITER)
+					     : place_cell(verb, pair->releaser, field - RELEASER);
+	}
+}
+
+static void write_stacks(const void *data, size_t row, struct json *json)
+{
+	static const char *const keys[] = { "waiter_stack", "releaser_stack" };
+	const struct locks_verb *verb = data;
+	const struct lock_pair *pair = verb->all->pdata[row];
+
+	for (unsigned i = 0; i < ARRAY_SIZE(keys); i++) {
+		json_begin_array(json, keys[i]);
+		for (guint at = 0; at < pair->stacks[i]->len; at++) {
+			json_begin_object(json, NULL);
+			functions_write(verb->functions,
+					g_array_index(pair->stacks[i], uint32_t, at), json);
+			json_end(json);
+		}
+		json_end(json);
+	}
+}
+
+static struct table table_of(const struct locks_verb *verb)
+{
+	struct table table = { .rows = verb->all->len,
+			       .get = get_cell,
+			       .data = verb,
+			       .members = members,
+			       .write = verb->wants_stacks ? write_stacks : NULL };
+
+	table_add_column(&table, TOTAL, COLUMN_DURATION, _("total"));
+	table_add_column(&table, WAITS, COLUMN_COUNT, _("waits"));
+	table_add_column(&table, MEAN, COLUMN_DURATION, _("mean"));
+	table_add_column(&table, LONGEST, COLUMN_DURATION, _("longest"));
+	table_add_column(&table, PID, COLUMN_NUMBER, _("pid"));
+	table_add_column(&table, ADDRESS, COLUMN_WORD, _("lock"));
+	table_add_column(&table, PAIR, COLUMN_NAME, _("waited in"));
+	table_add_column(&table, PLACE, COLUMN_PLACE, _("released in"));
+	return table;
+}
+
+/* Prints "Not counted: 12 waits for futexes, 0.3 s: 10 ended by a timeout or a signal, …". */
+static void print_rest(const struct locks_verb *verb, struct out *out)
+{
+	const char *const texts[RESTS] = {
+		_("ended by a thread in another call, such as its exit"),
+		_("ended by an interrupt, such as a timeout"),
+		_("ended by a thread that was not recorded"),
+		_("without a known end"),
+	};
+	const char *before = _("Not counted, waits for futexes: ");
+
+	for (unsigned i = 0; i < RESTS; i++) {
+		g_autofree char *waits = text_count(verb->rest[i].waits);
+		g_autofree char *time = text_duration(verb->rest[i].ns);
+
+		if (verb->rest[i].waits == 0)
+			continue;
+		out_printf(out, "%s%s %s, %s", before, waits, texts[i], time);
+		before = "; ";
+	}
+	if (strcmp(before, "; ") == 0)
+		out_text(out, ".\n");
+}
+
+static void print_stacks(const struct locks_verb *verb, struct out *out)
+{
+	const char *const titles[] = { _("waited"), _("released") };
+	size_t shown = reader_shown(&verb->reader, verb->all->len);
+
+	for (size_t row = 0; row < shown; row++) {
+		const struct lock_pair *pair = verb->all->pdata[row];
+
+		for (unsigned i = 0; i < ARRAY_SIZE(titles); i++) {
+			out_printf(out, "\n0x%" PRIx64 " %s\n", pair->lock->address, titles[i]);
+			for (guint at = 0; at < pair->stacks[i]->len; at++) {
+				uint32_t place = g_array_index(pair->stacks[i], uint32_t, at);
+				g_autofree char *text = describe_place(verb, place);
+				g_autofree char *escaped = text_escape(text);
+
+				out_printf(out, "  %s\n", escaped);
+			}
+			if (pair->stacks[i]->len >= MAX_FRAMES)
+				out_text(out, "  …\n");
+		}
+	}
+}
+
+static void locks_print(const void *data, struct out *out)
+{
+	const struct locks_verb *verb = data;
+	const struct table table = table_of(verb);
+	guint n = g_hash_table_size(verb->locks);
+
+	reader_print_losses(&verb->reader, out, READER_LOSSES);
+	reader_print_lost_names(&verb->reader, out);
+	if (verb->reader.is_incomplete)
+		out_text(out, _("Waits may be missing: numbers are lower bounds\n"));
+	if (n == 0) {
+		out_text(out, _("No thread waited until another one released a lock.\n"));
+	} else {
+		const struct lock_pair *first = verb->all->pdata[0];
+		g_autofree char *all = text_duration(verb->sum.ns);
+		g_autofree char *most = text_duration(first->lock->sum.ns);
+		g_autofree char *waits = text_count(verb->sum.waits);
+
+		out_printf(out,
+			   ngettext("Threads waited %s for %u lock, in %s waits",
+				    "Threads waited %s for %u locks, in %s waits", n),
+			   all, n, waits);
+		out_printf(out, _("; longest for 0x%" PRIx64 ", %s.\n"), first->lock->address,
+			   most);
+	}
+	print_rest(verb, out);
+	if (n == 0)
+		return;
+	out_char(out, '\n');
+	reader_print_table(&verb->reader, out, &table);
+	if (verb->wants_stacks)
+		print_stacks(verb, out);
+}
+
+static void locks_write(const void *data, struct json *json)
+{
+	const struct locks_verb *verb = data;
+	const struct reader *reader = &verb->reader;
+	const struct table table = table_of(verb);
+
+	reader_begin(reader, json, "locks", reader_shown(reader, table.rows) < table.rows,
+		     table.rows);
+	if (reader->format == READER_JSON) {
+		json_bool(json, "incomplete", reader->is_incomplete);
+		json_begin_object(json, "rest");
+		for (unsigned i = 0; i < RESTS; i++) {
+			json_begin_object(json, rest_keys[i]);
+			json_uint(json, "waits", verb->rest[i].waits);
+			json_uint(json, "total_ns", verb->rest[i].ns);
+			json_end(json);
+		}
+		json_end(json);
+	}
+	reader_write_table(reader, json, &table);
+	reader_end(reader, json);
+}
+
+/* ---- The verb -------------------------------------------------------------------------------- */
+
+static const struct cli_option what_options[] = {
+	{ "stacks", 0, CLI_FLAG, offsetof(struct locks_verb, wants_stacks), NULL,
+	  N_("Also show the stacks of the longest wait of each row") },
+	{ NULL },
+};
+
+static bool locks_query(void *data, char **operands, GError **error)
+{
+	const struct prof_cursor_options options = { .table = PROF_TABLE_WAIT,
+						     .columns = wait_columns,
+						     .n_columns = ARRAY_SIZE(wait_columns) };
+	struct locks_verb *verb = data;
+	struct reader *reader = &verb->reader;
+	g_autofree char *failure = NULL;
+	GHashTableIter iter;
+	gpointer pair;
+
+	if (!reader_open_rows(reader, operands[0], PROF_TABLE_WAIT,
+			      _("capture '%s' does not say where threads waited; 'profctl record "
+				"--wakers' records it, and who woke them"),
+			      error))
+		return false;
+	if (!capture_check(reader->capture, PROF_TABLE_WAIT, error))
+		return false;
+	hash_factor = (uint64_t)g_random_int() << 32 | g_random_int() | 1;
+	verb->functions = functions_new(reader->capture->names, error);
+	if (!verb->functions)
+		return false;
+	verb->functions->detail = FUNCTIONS_PLACES;
+	verb->functions->inlined = true;
+	verb->path = g_array_new(FALSE, FALSE, sizeof(uint32_t));
+	verb->facts = g_array_new(FALSE, FALSE, sizeof(struct stack_facts));
+	verb->locks = g_hash_table_new_full(lock_hash, lock_equal, g_free, NULL);
+	verb->pairs = g_hash_table_new_full(pair_hash, pair_equal, pair_free, NULL);
+	verb->all = g_ptr_array_new();
+	number_map_init(&verb->known);
+	failure = g_strdup_printf(_("cannot read waits of '%s'"), reader->capture->file);
+	if (!names_each_batch(reader->capture->names, &options, add_batch, verb, failure, error))
+		return false;
+	if (!verb->has_wakers && !capture_metadata(reader->capture, "wakers")) {
+		g_set_error(error, CLI_ERROR, CLI_NOTHING_CAPTURED,
+			    _("capture '%s' does not say who woke threads; 'profctl record "
+			      "--wakers' records it"),
+			    reader->capture->file);
+		return false;
+	}
+	g_hash_table_iter_init(&iter, verb->pairs);
+	while (g_hash_table_iter_next(&iter, &pair, NULL))
+		g_ptr_array_add(verb->all, pair);
+	g_ptr_array_sort(verb->all, compare_pairs);
+	reader->is_incomplete = reader_misses_rows(reader, "wait");
+	return true;
+}
+
+static void locks_done(struct locks_verb *verb)
+{
+	if (verb->all) {
+		number_map_done(&verb->known);
+		g_ptr_array_unref(verb->all);
+		g_hash_table_unref(verb->pairs);
+		g_hash_table_unref(verb->locks);
+		g_array_unref(verb->facts);
+		g_array_unref(verb->path);
+	}
+	stacks_free(verb->stacks);
+	functions_free(verb->functions);
+	reader_done(&verb->reader);
+}
+
+int verb_locks(int argc, char **argv)
+{
+	static const struct reader_verb verb = {
+		.spec = { N_("FILE"),
+			  N_("Show who waited for which lock, who released it, and how long it took."),
+			  1, 1 },
+		.query = locks_query,
+		.print = locks_print,
+		.write = locks_write,
+	};
+	CLEANUP(locks_done)
+	struct locks_verb locks = { .reader.limit = READER_LIMIT_UNSET,
+				    .reader.text_limit = DEFAULT_LIMIT };
+	const struct cli_group groups[] = { { N_("Select"), what_options, &locks },
+					    { NULL, reader_time_options, &locks.reader },
+					    { NULL, reader_process_options, &locks.reader },
+					    { NULL, reader_thread_options, &locks.reader },
+					    { N_("Output"), reader_output_options, &locks.reader },
+					    { NULL } };
+
+	return reader_run(&verb, groups, &locks, argc, argv);
+}
