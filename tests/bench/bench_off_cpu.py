@@ -252,6 +252,7 @@ def cost(table, folder, rate):
         "none": [],
         "no waits": [*profctl("--no-off-cpu", "-e", "cpu-clock", "-o", capture), "--"],
         "waits": [*profctl("--off-cpu", "-e", "cpu-clock", "-o", capture), "--"],
+        "wakers": [*profctl("--wakers", "-e", "cpu-clock", "-o", capture), "--"],
         "perf": ["perf", "record", "-q", "-B", "-N", "-e", "sched:sched_switch", "--call-graph", "dwarf", "-o", f"{folder}/perf.data", "--"],
     }
     if not bench.peer("perf"):
@@ -269,6 +270,8 @@ def cost(table, folder, rate):
     table.row("  with samples and switches", slower["waits"])
     table.row("  the recorder, % of a core", medians["waits"][1], perf and perf[1], goal="5", met=medians["waits"][1] <= 5)
     table.row("  without waits", medians["no waits"][1])
+    table.row("  slowdown by recording wakers as well, % of a core", slower["wakers"] - slower["waits"])
+    table.row("  the recorder, with wakers, % of a core", medians["wakers"][1])
     bench.run(*prefixes["waits"], f"{folder}/pace", str(rate), str(COST_S))
     info = bench.run_json(bench.program("PROFCAPTURE", "profcapture"), "info", capture, "--json")
     waits, = [one for one in info["data"]["tables"] if one["name"] == "wait"]

@@ -348,7 +348,7 @@ static void print_waits(const struct record_result *result)
 	double percent = 100.0 / (double)all_ns, raced = percent * (double)ns[SLEPT_RACED],
 	       none = percent * (double)ns[SLEPT_NONE];
 
-	if (raced + none < 0.05 && strcmp(recorded, "stopped") != 0) {
+	if (raced + none < 0.05 && strcmp(recorded, "full") == 0) {
 		fprintf(stderr, _("Threads waited %s.\n"), slept);
 		return;
 	}
