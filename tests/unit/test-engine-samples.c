@@ -579,8 +579,8 @@ static void test_reopened(void)
 		REQUIRE(ftruncate(fd, 2 * sysconf(_SC_PAGESIZE)) == 0);
 		cpu = cpus_open(&cpus, &message, &fd, 1, NULL);
 		REQUIRE(cpu);
-		CHECK_INT(cpu->copy_period, 0);
-		cpu->copy_period = 29;
+		CHECK_INT(cpu->copy_periods[0], 0);
+		cpu->copy_periods[0] = 29;
 	}
 	cpus_done(&cpus);
 }

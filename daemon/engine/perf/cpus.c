@@ -115,7 +115,8 @@ struct cpu *cpus_open(struct cpus *cpus, const struct message_cpu *message, int 
 	cpu->lost_copies = 0;
 	cpu->counted_lost = 0;
 	cpu->throttled_ns = 0;
-	cpu->copy_period = 0; /* the new event has its first one */
+	/* The new events have their first ones. */
+	memset(cpu->copy_periods, 0, sizeof(cpu->copy_periods));
 	return cpu;
 }
 
@@ -220,31 +221,44 @@ static uint32_t first_copies(const struct cpu *cpu)
 	return !cpu->open || cpu->events || cpu->copies == 0 ? cpu->n_sources : cpu->copies - 1;
 }
 
-void cpu_pace_copies(struct cpu *cpu, uint64_t now_ns)
+/* Returns the period of copies, of which there are to be a thousand a second. `last`: the one so
+ * far. */
+static uint64_t choose_period(uint64_t n, uint64_t elapsed_ns, uint64_t last)
 {
 	/* Sleeps often come in a pattern of few threads, of which one period would always copy the
 	 * same. So they are primes, and two of them take turns. */
 	static const uint16_t periods[] = { 1, 5, 7, 11, 17, 29, 53, 101, 211, 401 };
-	uint64_t elapsed_ns = now_ns - cpu->paced_ns, sleeps = cpu->n_sleeps - cpu->paced_sleeps;
-	uint64_t wanted = sleeps * COPY_INTERVAL_NS / MAX_OF(elapsed_ns, UINT64_C(1)), period;
+	uint64_t wanted = n * COPY_INTERVAL_NS / MAX_OF(elapsed_ns, UINT64_C(1));
 	size_t i = 0;
 
-	/* A few sleeps in a short time are no rate. */
-	if (first_copies(cpu) >= cpu->n_sources || cpu->stopped ||
-	    (elapsed_ns < PACE_NS && sleeps < PACE_SLEEPS))
-		return;
-	cpu->paced_ns = now_ns;
-	cpu->paced_sleeps = cpu->n_sleeps;
 	while (i + 1 < ARRAY_SIZE(periods) && periods[i] < wanted)
 		i++;
-	period = periods[i];
-	if (period == cpu->copy_period && i > 0 && i + 1 < ARRAY_SIZE(periods))
-		period = periods[i + 1];
-	if (period == cpu->copy_period)
+	if (periods[i] == last && i > 0 && i + 1 < ARRAY_SIZE(periods))
+		i++;
+	return periods[i];
+}
+
+void cpu_pace_copies(struct cpu *cpu, uint64_t now_ns)
+{
+	const uint64_t n[] = { cpu->n_sleeps, cpu->n_wakings };
+	uint64_t elapsed_ns = now_ns - cpu->paced_ns;
+	uint32_t first = first_copies(cpu);
+
+	/* A few sleeps in a short time are no rate. */
+	if (first >= cpu->n_sources || cpu->stopped ||
+	    (elapsed_ns < PACE_NS && n[0] - cpu->paced[0] < PACE_SLEEPS))
 		return;
-	cpu->copy_period = period;
-	for (uint32_t k = first_copies(cpu); k < cpu->n_sources; k++)
-		(void)ioctl(cpu->source_fds[k], PERF_EVENT_IOC_PERIOD, &period);
+	cpu->paced_ns = now_ns;
+	for (uint32_t i = 0; i < ARRAY_SIZE(n) && first + i < cpu->n_sources; i++) {
+		uint64_t period =
+			choose_period(n[i] - cpu->paced[i], elapsed_ns, cpu->copy_periods[i]);
+
+		cpu->paced[i] = n[i];
+		if (period == cpu->copy_periods[i])
+			continue;
+		cpu->copy_periods[i] = period;
+		(void)ioctl(cpu->source_fds[first + i], PERF_EVENT_IOC_PERIOD, &period);
+	}
 }
 
 void cpu_stop_sleeps(struct cpu *cpu)

@@ -24,10 +24,11 @@ struct cpu {
 	/* 1 + position of the first source that copies stacks, those of sleeping threads; 0: none
 	 * does. Those after it copy stacks as well, of wakers. */
 	uint32_t copies;
-	bool stopped;                    /* cpu_stop_sleeps() was called */
-	uint64_t n_sleeps;               /* reported so far */
-	uint64_t paced_ns, paced_sleeps; /* when cpu_pace_copies() last looked, and n_sleeps then */
-	uint64_t copy_period;            /* of the source that copies stacks; 0: as it was opened */
+	bool stopped;                 /* cpu_stop_sleeps() was called */
+	uint64_t n_sleeps, n_wakings; /* reported so far; wakings only by threads */
+	/* of these, when cpu_pace_copies() last looked, at paced_ns, and the periods of the sources
+	 * that copy their stacks; period 0: as it was opened */
+	uint64_t paced_ns, paced[2], copy_periods[2];
 	uint32_t n_sources;
 	uint64_t source_ids[ENGINE_MAX_SOURCES];
 	/* per-task events, struct task_event, which write to the rings of the above; or NULL */

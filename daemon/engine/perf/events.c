@@ -251,6 +251,7 @@ static void on_waking(struct events *events, struct cpu *cpu, const struct recor
 {
 	struct thread *woken = tasks_thread(events->tasks, record->waking.tid);
 
+	cpu->n_wakings += !record->waking.in_interrupt;
 	if (events->waits && !events->too_late)
 		waits_wake(events->waits, cpu->number, woken,
 			   record->waking.in_interrupt ? NULL : thread_of(events, cpu, record),
