@@ -130,9 +130,12 @@ static void each_note(const struct probe_section *notes,
 				    void *data),
 		      void *data)
 {
-	struct byte_reader reader = { .at = notes->bytes, .end = notes->bytes + notes->size };
+	struct byte_reader reader = { .at = notes->bytes };
 
-	while (notes->bytes && byte_reader_left(&reader) >= 12) {
+	if (!notes->bytes)
+		return;
+	reader.end = notes->bytes + notes->size;
+	while (byte_reader_left(&reader) >= 12) {
 		uint32_t name_bytes = byte_reader_u32(&reader);
 		uint32_t desc_bytes = byte_reader_u32(&reader);
 		uint32_t type = byte_reader_u32(&reader);
