@@ -211,8 +211,9 @@ const prepare = (data) => {
 	data.places.size = data.places.place.reduce((most, place) => Math.max(most, place + 1), 0);
 	for (const table of [samples, data.places]) {
 		if (table.weight || !table.rows) continue;
+		table.each = data.capture.sample_weight;
 		table.weight = new Float64Array(table.rows);
-		for (let i = 0; i < table.rows; i++) table.weight[i] = table.count[i] * data.capture.sample_weight;
+		for (let i = 0; i < table.rows; i++) table.weight[i] = table.count[i] * table.each;
 	}
 	data.allocations = allocations || { rows: 0 };
 	data.marks = marks || { rows: 0 };

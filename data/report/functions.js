@@ -5,7 +5,7 @@ import { histograms, MOST_HISTOGRAMS, neighbors } from './profile.js';
 import { isNoise } from './flame.js';
 import { bar, el, nothing, originColor, paper, refreshTable, swatch, virtualTable } from './dom.js';
 import { count, percent, signed } from './format.js';
-import { nothingHere, range, state, update } from './state.js';
+import { nothingHere, range, REST_MS, state, update } from './state.js';
 import { hasSource } from './source.js';
 
 const WHEN_BINS = 36;
@@ -37,7 +37,7 @@ const whenOf = (f) => {
 };
 const fillWhen = (shown) => {
 	clearTimeout(whenTimer);
-	whenTimer = setTimeout(fillWhenNow, 80, shown);
+	whenTimer = setTimeout(fillWhenNow, REST_MS, shown);
 };
 const fillWhenNow = (shown) => {
 	const [from, to] = range(), functions = [...wanted].slice(-MOST_HISTOGRAMS);

@@ -62,10 +62,18 @@ export const stacksOf = (data, group) => {
 // Returns the first row of a table of samples at a time, or after it.
 const rowAt = (s, ns) => lowerBound(s.time, Math.ceil(ns / s.unit), s.rows);
 
-// Adds the samples of [from, to) in a table to `self`. Returns their number.
+// Adds the samples of [from, to) in a table to `self`, which is 0. Returns their number.
 const addSamples = (s, rows, { from, to, thread }, self) => {
 	const begin = rowAt(s, from), end = rowAt(s, to);
 	let events = 0;
+	if (s.each && thread === null) { // half as much memory to read
+		for (let i = begin; i < end; i++) {
+			self[rows[i]] += s.count[i];
+			events += s.count[i];
+		}
+		for (let k = 0; k < self.length; k++) self[k] *= s.each;
+		return events;
+	}
 	for (let i = begin; i < end; i++) {
 		if (thread !== null && s.thread[i] !== thread) continue;
 		self[rows[i]] += s.weight[i];
@@ -204,6 +212,22 @@ export const laneSums = (lane, from, to) => {
 	for (let i = begin; i < end && lane.from[i] < from; i++) cut(i, Math.min(from, lane.to[i]) - lane.from[i]);
 	for (let i = end - 1; i >= begin && lane.to[i] > to; i--) cut(i, lane.to[i] - to);
 	return sums.map((sum) => Math.max(0, sum));
+};
+
+// Returns the weights of the samples in equal parts of [from, to).
+export const partSums = (data, { from, to, thread }, parts) => {
+	const s = data.samples, sums = new Float64Array(parts), at = (part) => rowAt(s, from + ((to - from) * part) / parts);
+	if (thread !== null) {
+		for (let i = at(0), end = at(parts), width = (to - from) / parts; i < end; i++)
+			if (s.thread[i] === thread) sums[Math.min(parts - 1, Math.floor((s.time[i] * s.unit - from) / width))] += s.weight[i];
+		return sums;
+	}
+	if (!s.before) { // the weight before each row, so that a range takes no pass over its rows
+		s.before = new Float64Array(s.rows + 1);
+		for (let i = 0; i < s.rows; i++) s.before[i + 1] = s.before[i] + s.weight[i];
+	}
+	for (let part = 0; part < parts; part++) sums[part] = s.before[at(part + 1)] - s.before[at(part)];
+	return sums;
 };
 
 // Returns the weights of the samples of each thread in [from, to).

@@ -27,6 +27,10 @@ export const state = {
 // What samples stand for.
 export const cpuTitle = (data) => ({ 'off-cpu': 'Waiting time', wall: 'Wall time' })[data.capture.metric] || 'CPU time';
 
+// How long a selection rests until what costs a pass over all samples is filled in: longer than the
+// time between two moves of a mouse that drags.
+export const REST_MS = 200;
+
 const KEPT = ['tab', 'measure', 'group', 'range', 'base', 'view', 'thread', 'fn', 'inverted', 'sort', 'search', 'mark'];
 const past = [];
 let redraw = () => {};

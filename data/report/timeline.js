@@ -4,10 +4,10 @@
 // into a canvas of its own; a drag only draws the selection over it.
 
 import { lowerBound, KINDS } from './data.js';
-import { eachWait, laneSums, threadWeights } from './profile.js';
+import { eachWait, laneSums, partSums, threadWeights } from './profile.js';
 import { byId, color, el, fill, fontFamily, hideTip, rem, showTip, sizeCanvas } from './dom.js';
 import { bytes, count, duration, significant, tickStep } from './format.js';
-import { cpuTitle, onGrid, range, sideName, spanOf, state, threadChanges, timeOf, update, view } from './state.js';
+import { cpuTitle, onGrid, REST_MS, range, sideName, spanOf, state, threadChanges, timeOf, update, view } from './state.js';
 
 const layout = { rows: [], gutter: 0, width: 0, height: 0 };
 const MOST_MARK_ROWS = 12;
@@ -431,7 +431,7 @@ export const drawTimeline = () => {
 		(state.range ? `Selected ${spanOf(state.range, span)}.` : 'Nothing is selected.') +
 		(state.base ? ` Compared with ${spanOf(state.base, span)}.` : '');
 	clearTimeout(twinTimer);
-	twinTimer = setTimeout(drawTwin, 100);
+	twinTimer = setTimeout(drawTwin, REST_MS);
 };
 
 // The same numbers as a table, for those who do not see the canvas.
@@ -450,10 +450,7 @@ const drawTwin = () => {
 
 // The heat map's twin: the busiest of equal parts of the range.
 const drawBusiest = () => {
-	const { data } = state, s = data.samples, [from, to] = range(), parts = 50, width = (to - from) / parts, unit = data.sample_unit_ns;
-	const sums = new Float64Array(parts);
-	for (let i = lowerBound(s.time, Math.ceil(from / unit), s.rows), end = lowerBound(s.time, Math.ceil(to / unit), s.rows); i < end; i++)
-		if (state.thread === null || s.thread[i] === state.thread) sums[Math.min(parts - 1, Math.floor((s.time[i] * unit - from) / width))] += s.weight[i];
+	const { data } = state, [from, to] = range(), parts = 50, width = (to - from) / parts, sums = partSums(data, { from, to, thread: state.thread }, parts);
 	const busiest = Array.from(sums, (sum, i) => [sum, i]).filter(([sum]) => sum > 0).sort((a, b) => b[0] - a[0] || a[1] - b[1]).slice(0, 10);
 	fill(byId('busiest-table'),
 		el('caption', {}, `The busiest of ${parts} equal parts of the range`),
