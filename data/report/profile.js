@@ -256,12 +256,21 @@ export const eachWait = (data, lane, from, to, add) => {
 const INTENDED = new Set(['timer', 'poll', 'process']);
 const PAUSES = [[/^_*(pthread_cond_|cnd_)/, 'condition'], [/^_*(pthread_(timed|clock)?join|thrd_join)/, 'join']];
 
+// Returns for each stack which pause it is in, + 1; 0: none. A futex is a lock unless it is in one.
+export const pausesOf = (data) => {
+	const { stacks, functions } = data;
+	if (stacks.pauses) return stacks.pauses;
+	const pauseOf = functions.map((f) => 1 + PAUSES.findIndex(([pattern]) => pattern.test(f.name)));
+	stacks.pauses = new Uint8Array(stacks.n);
+	for (let i = 1; i < stacks.n; i++) stacks.pauses[i] = pauseOf[stacks.func[i]] || stacks.pauses[stacks.parent[i]];
+	return stacks.pauses;
+};
+
 // Returns the waits of the range by call and by the innermost function of the program, the longest
 // first. A wait that is usually intended is no lock and no input or output.
 export const waitPlaces = (data, scope) => {
 	const { stacks } = data, self = new Float64Array(stacks.n), waits = new Float64Array(stacks.n), places = new Map();
-	const pauses = new Uint8Array(stacks.n), pauseOf = data.functions.map((f) => 1 + PAUSES.findIndex(([pattern]) => pattern.test(f.name)));
-	const { within } = data.waits;
+	const pauses = pausesOf(data), { within } = data.waits;
 	for (let i = rowAt(within, scope.from), end = rowAt(within, scope.to); i < end; i++) {
 		if (scope.thread !== null && within.thread[i] !== scope.thread) continue;
 		self[within.stack[i]] += within.weight[i];
@@ -272,7 +281,6 @@ export const waitPlaces = (data, scope) => {
 		waits[data.waits.across.stack[i]]++;
 	});
 	for (let i = 1; i < stacks.n; i++) {
-		pauses[i] = pauseOf[stacks.func[i]] || pauses[stacks.parent[i]];
 		if (!(self[i] > 0)) continue;
 		const call = data.wait_calls[stacks.cause[i] - 1] || { cause: 'unknown', call: null }, pause = call.cause === 'futex' ? pauses[i] : 0;
 		const key = `${stacks.cause[i]} ${pause} ${stacks.owner[i]}`;

@@ -4,7 +4,7 @@
 // into a canvas of its own; a drag only draws the selection over it.
 
 import { lowerBound, KINDS } from './data.js';
-import { eachWait, laneSums, partSums, threadWeights } from './profile.js';
+import { eachWait, laneSums, partSums, pausesOf, threadWeights } from './profile.js';
 import { byId, color, el, fill, fontFamily, hideTip, rem, showTip, sizeCanvas } from './dom.js';
 import { bytes, count, duration, significant, tickStep } from './format.js';
 import { cpuTitle, onGrid, REST_MS, range, sideName, spanOf, state, threadChanges, timeOf, update, view } from './state.js';
@@ -119,8 +119,9 @@ const drawLane = (g, row, c) => {
 			cover(shares[lane.kind[i] === 2 ? IDLE : lane.kind[i]], begin, end, part);
 		}
 		if (!data.has_waits || row.lanes.length > 1) continue;
+		const pauses = pausesOf(data);
 		eachWait(data, lane, from, to, (stack, begin, end) => {
-			const kind = CAUSE_KINDS[data.wait_calls[data.stacks.cause[stack] - 1]?.cause];
+			const kind = !pauses[stack] && CAUSE_KINDS[data.wait_calls[data.stacks.cause[stack] - 1]?.cause];
 			if (kind) cover(shares[kind], (begin - from) * scale, (end - from) * scale, 1);
 		});
 	}
