@@ -271,7 +271,7 @@ def test_waits(profcapture, page_of, drive, waited):
     places, (note,), (tip,) = drive(page, {"open": "tab=waiting&measure=wait"}, {"eval": ROWS.replace("#panel table", "#panel table[aria-label=Places]")}, {"text": "#panel > div > .column + .column .note"}, {"at": ["#timeline-canvas", 700, 75]}, {"text": "#tip"})
     wanted, shown = {}, {}
     for row in profcapture.json("report", waited, "--by", "state", "--limit", 0)["data"]["places"]:
-        key = row["function"] or "no function of the program", row["call"] or "something else"
+        key = row["function"] or "no function of the program", row["call"] or {"other": "something else"}.get(row["cause"], row["cause"])
         wanted[key] = wanted.get(key, 0) + row["time_ns"]
     for took, _, _, call, name in places:
         if took:

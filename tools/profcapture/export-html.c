@@ -64,7 +64,8 @@ static void write_functions(struct html *html)
 				       : function_labels_name(labels[side - sides->each], index);
 			image = names_image_at(functions->names, function->image)->path;
 			file = function->file ? function->file : function->code_file;
-			origin = code_origin_of(functions, index);
+			origin = index > FUNCTION_LOST ? code_origin_of(functions, index)
+						       : CODE_ORIGIN_UNKNOWN;
 		}
 		json_begin_object(&html->json, NULL);
 		json_string(&html->json, "name", name ? name : function->name);
