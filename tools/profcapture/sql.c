@@ -325,8 +325,11 @@ static void show_kept(struct sql *sql, const int *types, bool more)
 	struct table_style style = { .out = out_stdout(),
 				     .is_colored = sql->reader.colored,
 				     .columns = sql->reader.columns };
+	/* a query may name columns in any bytes */
+	g_autoptr(GPtrArray) titles = g_ptr_array_new_with_free_func(g_free);
 
 	for (unsigned i = 0; i < n; i++) {
+		g_ptr_array_add(titles, text_escape(sql->keys->pdata[i]));
 		members[i] = (struct table_member){ sql->keys->pdata[i], i };
 		if (types[i] == SQLITE_TEXT)
 			name = i;
@@ -341,7 +344,7 @@ static void show_kept(struct sql *sql, const int *types, bool more)
 				 : types[i] == SQLITE_TEXT || types[i] == SQLITE_BLOB
 					 ? COLUMN_WORD
 					 : COLUMN_NUMBER,
-				 sql->keys->pdata[i]);
+				 titles->pdata[i]);
 	if (is_text(sql)) {
 		table_print(table, &style, table->rows);
 		if (more)
