@@ -242,6 +242,7 @@ enum {
 	PROF_SAMPLE_CGROUP,
 	PROF_SAMPLE_VALUES,
 	PROF_SAMPLE_TEXTS,
+	PROF_SAMPLE_INTERPRETER,
 	PROF_SAMPLE_COLUMNS
 };
 enum {
@@ -396,7 +397,8 @@ enum prof_image_kind {
 	PROF_IMAGE_MODULE,
 	PROF_IMAGE_BPF,
 	PROF_IMAGE_JIT,
-	PROF_IMAGE_ANON
+	PROF_IMAGE_ANON,
+	PROF_IMAGE_INTERPRETER
 };
 enum prof_frame_kind { PROF_FRAME_EXACT, PROF_FRAME_RETURN };
 enum prof_source_kind {
@@ -409,6 +411,16 @@ enum prof_source_kind {
 	PROF_SOURCE_PROBE /* of a function or a static probe of a program */
 };
 enum prof_sample_mode { PROF_MODE_USER, PROF_MODE_KERNEL };
+/* How much of the interpreted program's stack a sample's stack includes. */
+enum prof_sample_interpreter {
+	PROF_INTERPRETER_NONE,
+	PROF_INTERPRETER_COMPLETE,
+	PROF_INTERPRETER_DEEPER,
+	PROF_INTERPRETER_TORN,
+	PROF_INTERPRETER_MISSING,
+	PROF_INTERPRETER_IDLE,
+	PROF_INTERPRETERS
+};
 enum prof_user_method {
 	PROF_METHOD_NONE,
 	PROF_METHOD_FP,

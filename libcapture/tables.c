@@ -27,8 +27,8 @@
 #define ID(c) COLUMN_ORDERED(c, "id", UINT, DELTA)
 #define TIME(c) COLUMN_ORDERED(c, "time", TIME, DELTA, .unit = PROF_UNIT_NS)
 
-static const char *const image_kinds[] = { "file", "vdso", "kernel", "module",
-					   "bpf",  "jit",  "anon",   NULL };
+static const char *const image_kinds[] = { "file", "vdso", "kernel",      "module", "bpf",
+					   "jit",  "anon", "interpreter", NULL };
 static const char *const frame_kinds[] = { "exact", "return", NULL };
 static const char *const source_kinds[] = { "software", "hardware", "tracepoint", "cache",
 					    "raw",      "dynamic",  "probe",      NULL };
@@ -38,6 +38,9 @@ static const char *const user_methods[] = { "none",        "fp",     "cfi", "sti
 static const char *const user_stops[] = { "root",      "copy-end", "no-table",      "no-rule",
 					  "bad-frame", "depth",    "kernel-thread", "unknown",
 					  "no-memory", NULL };
+static const char *const sample_interpreters[] = { "none",    "complete", "deeper", "torn",
+						   "missing", "idle",     NULL };
+static_assert(ARRAY_SIZE(sample_interpreters) == PROF_INTERPRETERS + 1, "sample.interpreter");
 static const char *const task_events[] = {
 	"exists", "fork", "exec", "exit", "comm", "status", NULL
 };
@@ -191,6 +194,7 @@ static const struct prof_column_def sample_columns[] = {
 	/* Both lists are empty, or have one item per field of the source. */
 	COLUMN(PROF_SAMPLE_VALUES, "values", UINT, .flags = PROF_COLUMN_LIST),
 	REFS(PROF_SAMPLE_TEXTS, "texts", STRING),
+	ENUM(PROF_SAMPLE_INTERPRETER, "interpreter", sample_interpreters),
 };
 static const struct prof_column_def task_columns[] = {
 	TIME(PROF_TASK_TIME),

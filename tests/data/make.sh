@@ -20,6 +20,7 @@ make --rows 2 --first 14 --append "$to/appended.cap"
 # Columns that were added later.
 make --rows 14 --all-tables "$to/order.cap"
 make --rows 14 --all-tables "$to/fields.cap"
+make --rows 14 --all-tables "$to/interpreter.cap"
 
 # A real program, with samples and allocations: the build folder's path has no part of this
 # machine's paths.

@@ -66,20 +66,16 @@ static inline void build_begin(struct build *build)
 	build_open_segment(build, PROF_WRITE_NEW, BUILD_START, 1);
 }
 
-/* Adds a row. Lists at its end may be left out, and are then empty. */
+/* Adds a row. Columns at its end may be left out, and are then 0 or empty. */
 static inline void build_row(struct build *build, unsigned table, const struct prof_value *values,
 			     size_t n)
 {
 	const struct prof_table_def *def = prof_table_v1(table);
-	struct prof_value row[PROF_MAX_COLUMNS];
+	struct prof_value row[PROF_MAX_COLUMNS] = { 0 };
 	int r;
 
 	assert(n <= def->n_columns);
 	memcpy(row, values, n * sizeof(*row));
-	for (size_t i = n; i < def->n_columns; i++) {
-		assert(def->columns[i].flags & PROF_COLUMN_LIST);
-		row[i] = PROF_BYTES(NULL, 0);
-	}
 	r = prof_block_add(build->blocks[table], row);
 	assert(r == 0);
 }

@@ -163,6 +163,87 @@ static void test_recursion(void)
 	build_done(&build);
 }
 
+/*
+ * An interpreter, image 1, runs the program's functions f and g: main a → interpreter b → f →
+ * interpreter b → libx h → interpreter b → g → interpreter c. Samples end in the innermost frame,
+ * in h, and in an interpreter that runs nothing.
+ */
+static void interpreted(struct build *build)
+{
+	begin(build);
+	build_text(build, 20, "[python 3.11]");
+	build_text(build, 21, "m.f");
+	build_text(build, 22, "m.g");
+	build_text(build, 23, "/src/m.py");
+	build_text(build, 24, "/lib/libx.so");
+	build_text(build, 25, "h");
+	BUILD(build, PROF_TABLE_IMAGE, N(2), N(20), PROF_BYTES(NULL, 0), N(10), N(1), N(5),
+	      N(PROF_IMAGE_INTERPRETER), N(5), N(0));
+	BUILD(build, PROF_TABLE_IMAGE, N(3), N(24), PROF_BYTES(NULL, 0), N(10), N(1), N(6),
+	      N(PROF_IMAGE_FILE), N(5), N(0));
+	BUILD(build, PROF_TABLE_SYMBOL, N(11), N(2), N(0), N(10), N(21), N(21), N(23), N(7), N(0));
+	BUILD(build, PROF_TABLE_SYMBOL, N(12), N(2), N(10), N(10), N(22), N(22), N(23), N(40),
+	      N(0));
+	BUILD(build, PROF_TABLE_SYMBOL, N(13), N(3), N(0), N(10), N(25), N(25), N(0), N(0), N(0));
+	BUILD(build, PROF_TABLE_LINE, N(1), N(2), N(13), N(1), N(23), N(43), N(12));
+	BUILD(build, PROF_TABLE_FRAME, N(11), N(2), N(2), N(PROF_FRAME_EXACT));
+	BUILD(build, PROF_TABLE_FRAME, N(12), N(2), N(13), N(PROF_FRAME_EXACT));
+	BUILD(build, PROF_TABLE_FRAME, N(13), N(3), N(1), N(PROF_FRAME_RETURN));
+	stack(build, 1, 0, 1);
+	stack(build, 2, 1, 2);
+	stack(build, 3, 2, 11);
+	stack(build, 4, 3, 2);
+	stack(build, 5, 4, 13);
+	stack(build, 6, 5, 2);
+	stack(build, 7, 6, 12);
+	stack(build, 8, 7, 3);
+	samples(build, 4, 8);
+	samples(build, 3, 4);
+	samples(build, 2, 5);
+	samples(build, 1, 2);
+	build_finish(build);
+}
+
+static void test_interpreter(void)
+{
+	struct build build;
+	struct answer answer = { .profile.wants_tree = true };
+	const struct function *f = NULL;
+
+	interpreted(&build);
+	REQUIRE(run(&answer, &build));
+	CHECK_INT(answer.profile.all.samples, 10);
+	CHECK_INT(sum_of_self(answer.profile.counts), 10);
+	CHECK_COUNT(answer.profile.counts, "m.g", 4, 4);
+	CHECK_COUNT(answer.profile.counts, "m.f", 3, 9);
+	CHECK_COUNT(answer.profile.counts, "h", 2, 6);
+	CHECK_COUNT(answer.profile.counts, "c", 0, 0);
+	/* A stack without a function of the program keeps its frames. */
+	CHECK_COUNT(answer.profile.counts, "b", 1, 1);
+	CHECK_COUNT(answer.profile.counts, "a", 0, 1);
+	/* a, b; and f, h, g */
+	CHECK_INT(answer.profile.tree.nodes->len, 3 + 5);
+	for (guint i = 0; i < answer.profile.functions->all->len; i++)
+		if (strcmp(functions_at(answer.profile.functions, i)->name, "m.g") == 0)
+			f = functions_at(answer.profile.functions, i);
+	REQUIRE(f);
+	CHECK_STR(f->kind, "python");
+	CHECK_STR(f->file, "/src/m.py");
+	CHECK_INT(f->line, 40);
+	CHECK_INT(profile_interpreted(&answer.profile), 0);
+	done(&answer);
+
+	answer = (struct answer){ .reader.interpreter_frames = true };
+	REQUIRE(run(&answer, &build));
+	CHECK_INT(sum_of_self(answer.profile.counts), 10);
+	CHECK_COUNT(answer.profile.counts, "m.g", 0, 4);
+	CHECK_COUNT(answer.profile.counts, "m.f", 0, 9);
+	CHECK_COUNT(answer.profile.counts, "b", 4, 10);
+	CHECK_COUNT(answer.profile.counts, "c", 4, 4);
+	done(&answer);
+	build_done(&build);
+}
+
 /* Two functions run one after the other, in two epochs. Samples without a stack also count. */
 static void test_timeline(void)
 {
@@ -846,6 +927,7 @@ int main(void)
 	RUN(test_totals);
 	RUN(test_events);
 	RUN(test_recursion);
+	RUN(test_interpreter);
 	RUN(test_timeline);
 	RUN(test_callers);
 	RUN(test_return);

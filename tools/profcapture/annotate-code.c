@@ -807,6 +807,10 @@ static void read_file(struct annotate_code *code)
 	g_autoptr(GArray) offsets = g_array_new(FALSE, FALSE, sizeof(uint64_t));
 	CLEANUP_CLOSE int fd = -1;
 
+	if (image->kind == PROF_IMAGE_INTERPRETER) {
+		code->why_no_code = _("the function is interpreted");
+		return;
+	}
 	if (image->kind != PROF_IMAGE_FILE && image->kind != PROF_IMAGE_VDSO) {
 		code->why_no_code = strcmp(code->shown.kind, "kernel") == 0
 					    ? _("kernel code cannot be read from a file")
@@ -966,6 +970,10 @@ bool annotate_code_read(struct annotate_code *code, GError **error)
 	find_ranges(code);
 	read_file(code);
 	place_instructions(code);
+	/* The offsets of interpreted functions only number their lines. */
+	if (names_image_at(code->reader->capture->names, code->shown.image)->kind ==
+	    PROF_IMAGE_INTERPRETER)
+		g_array_set_size(code->instructions, 0);
 	return true;
 }
 

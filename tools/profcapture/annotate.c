@@ -752,6 +752,7 @@ int verb_annotate(int argc, char **argv)
 					    { NULL, reader_thread_options, reader },
 					    { NULL, reader_cpu_options, reader },
 					    { NULL, reader_event_options, reader },
+					    { NULL, reader_interpreter_options, reader },
 					    { N_("Output"), reader_output_options, reader },
 					    { NULL, reader_pager_options, reader },
 					    { NULL } };

@@ -877,6 +877,7 @@ int verb_diff(int argc, char **argv)
 		{ NULL, reader_event_options, shared },
 		{ N_("Frames (regular expressions on function, file or image, as in pprof)"),
 		  frame_filter_options, &verb.diff.filters },
+		{ NULL, reader_interpreter_options, shared },
 		{ N_("Output"), reader_output_options, shared },
 		{ NULL }
 	};

@@ -748,6 +748,7 @@ int verb_export(int argc, char **argv)
 		{ NULL, reader_event_options, &export.reader },
 		{ N_("Frames (regular expressions on function, file or image, as in pprof)"),
 		  frame_filter_options, &export.filters },
+		{ NULL, reader_interpreter_options, &export.reader },
 		{ NULL }
 	};
 
@@ -839,6 +840,7 @@ int verb_html(int argc, char **argv)
 		{ NULL, reader_event_options, &export.reader },
 		{ N_("Frames (regular expressions on function, file or image, as in pprof)"),
 		  frame_filter_options, &export.filters },
+		{ NULL, reader_interpreter_options, &export.reader },
 		{ NULL }
 	};
 

@@ -405,6 +405,7 @@ int verb_memory(int argc, char **argv)
 					    { N_("Select"), reader_time_options, &memory.reader },
 					    { NULL, reader_process_options, &memory.reader },
 					    { NULL, reader_thread_options, &memory.reader },
+					    { NULL, reader_interpreter_options, &memory.reader },
 					    { N_("Output"), reader_output_options, &memory.reader },
 					    { NULL } };
 	g_autofree char **words = join_times(&argc, argv);

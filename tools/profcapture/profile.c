@@ -42,12 +42,12 @@ struct pass {
 };
 
 enum { TIME, THREAD, CPU, STACK, METHOD, STOP, WEIGHT, N_COMMON };
-enum { SOURCE = N_COMMON, CGROUP, MODE, N_COLUMNS };
+enum { SOURCE = N_COMMON, CGROUP, MODE, INTERPRETER, N_COLUMNS };
 enum { STATE = N_COMMON, STACK_SOURCE, N_WAIT_COLUMNS };
 static const uint16_t sample_columns[N_COLUMNS] = {
-	PROF_SAMPLE_TIME,        PROF_SAMPLE_THREAD,    PROF_SAMPLE_CPU,    PROF_SAMPLE_STACK,
-	PROF_SAMPLE_USER_METHOD, PROF_SAMPLE_USER_STOP, PROF_SAMPLE_WEIGHT, PROF_SAMPLE_SOURCE,
-	PROF_SAMPLE_CGROUP,      PROF_SAMPLE_MODE,
+	PROF_SAMPLE_TIME,        PROF_SAMPLE_THREAD,    PROF_SAMPLE_CPU,         PROF_SAMPLE_STACK,
+	PROF_SAMPLE_USER_METHOD, PROF_SAMPLE_USER_STOP, PROF_SAMPLE_WEIGHT,      PROF_SAMPLE_SOURCE,
+	PROF_SAMPLE_CGROUP,      PROF_SAMPLE_MODE,      PROF_SAMPLE_INTERPRETER,
 };
 static const uint16_t wait_columns[N_WAIT_COLUMNS] = {
 	PROF_WAIT_TIME,     PROF_WAIT_THREAD,      PROF_WAIT_CPU,
@@ -543,7 +543,12 @@ static void count_sample(struct pass *pass, const struct prof_batch *batch, size
 		     array_number_or(&c[STOP], i, PROF_STOP_UNKNOWN));
 	if (is_in_kernel(batch, i, hit->is_wait))
 		amount_add(&profile->kernel, hit->amount);
-	if (hit->is_wait) {
+	if (!hit->is_wait) {
+		uint64_t read = array_number_or(&c[INTERPRETER], i, PROF_INTERPRETER_NONE);
+
+		/* States of later versions count as missing. */
+		profile->interpreter[read < PROF_INTERPRETERS ? read : PROF_INTERPRETER_MISSING]++;
+	} else {
 		uint64_t state = array_number_or(&c[STATE], i, PROF_WAIT_UNKNOWN);
 		uint64_t source = array_number_or(&c[STACK_SOURCE], i, PROF_STACK_NONE);
 
@@ -700,6 +705,7 @@ static bool read_samples(struct pass *pass, GError **error)
 		memset(profile->unwind, 0, sizeof(profile->unwind));
 		memset(profile->wait_ns, 0, sizeof(profile->wait_ns));
 		memset(profile->stack_ns, 0, sizeof(profile->stack_ns));
+		memset(profile->interpreter, 0, sizeof(profile->interpreter));
 		profile->all = profile->filtered = profile->kernel = (struct amount){ 0 };
 		profile->unresolved = profile->bad_stacks = 0;
 		g_array_set_size(profile->threads, 0);
@@ -890,6 +896,33 @@ void profile_print_wait_stacks(const struct profile *profile, struct out *out)
 			out,
 			_("Stacks of waits: %.1f %% of the time, %.1f %% read too late, %.1f %% not read.\n"),
 			MAX_OF(100 - raced - none, 0.0), raced, none);
+}
+
+uint64_t profile_interpreted(const struct profile *profile)
+{
+	uint64_t all = 0;
+
+	for (size_t i = PROF_INTERPRETER_NONE + 1; i < PROF_INTERPRETERS; i++)
+		all += profile->interpreter[i];
+	return all;
+}
+
+void profile_write_interpreter(const struct profile *profile, struct json *json, const char *key)
+{
+	static const char *const kinds[PROF_INTERPRETERS] = {
+		[PROF_INTERPRETER_COMPLETE] = "complete", [PROF_INTERPRETER_DEEPER] = "deeper",
+		[PROF_INTERPRETER_TORN] = "torn",         [PROF_INTERPRETER_MISSING] = "missing",
+		[PROF_INTERPRETER_IDLE] = "idle",
+	};
+
+	if (profile_interpreted(profile) == 0) {
+		json_null(json, key);
+		return;
+	}
+	json_begin_object(json, key);
+	for (size_t i = PROF_INTERPRETER_NONE + 1; i < PROF_INTERPRETERS; i++)
+		json_uint(json, kinds[i], profile->interpreter[i]);
+	json_end(json);
 }
 
 void profile_write_unwind(const struct profile *profile, struct json *json, const char *key)

@@ -119,6 +119,7 @@ struct profile {
 	uint64_t unresolved;                    /* part of `all`: samples whose leaf has no name */
 	uint64_t least_weight, most_weight;     /* extremes of a sample in `all` */
 	uint64_t unwind[UNWIND_KINDS];
+	uint64_t interpreter[PROF_INTERPRETERS]; /* samples by enum prof_sample_interpreter */
 	uint64_t period_ns; /* period of a clock event; 0: no clock, or different periods */
 	uint64_t bad_stacks;
 	struct profile_tree tree; /* with wants_tree */
@@ -153,5 +154,9 @@ void profile_print_sum(const struct profile *profile, struct out *out);
 void profile_print_other_events(const struct profile *profile, struct out *out);
 /* Prints how much of the time of waits has a stack, unless all of it has. */
 void profile_print_wait_stacks(const struct profile *profile, struct out *out);
+/* Returns the number of samples in threads whose interpreted functions were to be recorded. */
+uint64_t profile_interpreted(const struct profile *profile);
+/* Writes the object INTERPRETER, or null if no interpreted function was to be recorded. */
+void profile_write_interpreter(const struct profile *profile, struct json *json, const char *key);
 /* Writes the object UNWIND. */
 void profile_write_unwind(const struct profile *profile, struct json *json, const char *key);

@@ -11,6 +11,11 @@
 #include <inttypes.h>
 #include <string.h>
 
+const struct cli_option reader_interpreter_options[] = {
+	{ "interpreter-frames", 0, CLI_FLAG, offsetof(struct reader, interpreter_frames), NULL,
+	  N_("Show the interpreter's own functions in stacks of interpreted programs") },
+	{ NULL },
+};
 const struct cli_option reader_redact_options[] = {
 	{ "redact", 0, CLI_FLAG, offsetof(struct reader, redacts), NULL,
 	  N_("Leave out arguments, host and user names, log lines, and the folders of paths outside the system's") },
@@ -383,6 +388,7 @@ bool reader_open(struct reader *reader, const char *file, GError **error)
 	if (!reader->capture)
 		return false;
 	reader->capture->is_quiet = reader->judges_damage;
+	reader->capture->names->interpreter_frames = reader->interpreter_frames;
 	if (resolve_range(reader, error) &&
 	    (reader->finds_damage_late ||
 	     capture_scan(reader->capture, reader->from_ns, reader->to_ns, error)) &&

@@ -42,6 +42,7 @@ struct reader {
 	/* the verb reads a small part of the capture, so damage is known only after reading it */
 	bool finds_damage_late;
 	bool redacts; /* capture_open() */
+	bool interpreter_frames;
 	/* after reader_open() */
 	struct capture *capture;
 	int64_t from_ns, to_ns; /* relative, both included */
@@ -56,14 +57,15 @@ struct reader {
 	GByteArray *verdicts; /* cache of reader_wants_thread() by thread index: 0 = unknown */
 };
 
-extern const struct cli_option reader_time_options[];    /* --from --to */
-extern const struct cli_option reader_process_options[]; /* --pid */
-extern const struct cli_option reader_thread_options[];  /* --tid --comm */
-extern const struct cli_option reader_cpu_options[];     /* --cpu */
-extern const struct cli_option reader_event_options[];   /* --event --metric */
-extern const struct cli_option reader_output_options[];  /* --limit --format --json --color */
-extern const struct cli_option reader_pager_options[];   /* --no-pager */
-extern const struct cli_option reader_redact_options[];  /* --redact */
+extern const struct cli_option reader_time_options[];        /* --from --to */
+extern const struct cli_option reader_process_options[];     /* --pid */
+extern const struct cli_option reader_thread_options[];      /* --tid --comm */
+extern const struct cli_option reader_cpu_options[];         /* --cpu */
+extern const struct cli_option reader_event_options[];       /* --event --metric */
+extern const struct cli_option reader_output_options[];      /* --limit --format --json --color */
+extern const struct cli_option reader_pager_options[];       /* --no-pager */
+extern const struct cli_option reader_redact_options[];      /* --redact */
+extern const struct cli_option reader_interpreter_options[]; /* --interpreter-frames */
 extern const char *const reader_formats[];
 extern const char *const reader_metrics[];
 

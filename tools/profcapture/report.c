@@ -139,6 +139,7 @@ void report_write_head(const struct report *report, struct json *json)
 			  (report->reader.metric != READER_CPU &&
 			   capture_lacks_rows(report->reader.capture, PROF_TABLE_WAIT)));
 	profile_write_unwind(profile, json, "unwind");
+	profile_write_interpreter(profile, json, "interpreter");
 	report_hint_write(&hint, json, "hint");
 	if (profile->wants_timeline) {
 		json_begin_object(json, "timeline");
@@ -245,7 +246,8 @@ static void print_samples(const struct report *report, struct out *out)
  * are shares of samples, not of weight: each sample is one attempt to unwind and name a stack. */
 static void describe_quality(const struct profile *profile, GString *to)
 {
-	uint64_t user = 0;
+	const uint64_t *interpreter = profile->interpreter;
+	uint64_t user = 0, interpreted = profile_interpreted(profile);
 
 	for (size_t i = 0; i < UNWIND_NO_MEMORY; i++)
 		user += profile->unwind[i];
@@ -257,6 +259,11 @@ static void describe_quality(const struct profile *profile, GString *to)
 		{ N_("Stacks cut short"), profile->unwind[UNWIND_TRUNCATED], user },
 		{ N_("Stacks guessed"), profile->unwind[UNWIND_GUESSED], user },
 		{ N_("Without a user stack"), profile->unwind[UNWIND_NONE], user },
+		{ N_("Interpreted functions unreadable"),
+		  interpreter[PROF_INTERPRETER_TORN] + interpreter[PROF_INTERPRETER_MISSING],
+		  interpreted },
+		{ N_("Interpreted functions cut short"), interpreter[PROF_INTERPRETER_DEEPER],
+		  interpreted },
 		{ N_("Without a name"), profile->unresolved, profile->all.samples },
 	};
 
@@ -709,6 +716,7 @@ int verb_report(int argc, char **argv)
 		{ NULL, reader_event_options, &report.reader },
 		{ N_("Frames (regular expressions on function, file or image, as in pprof)"),
 		  frame_filter_options, &report.filters },
+		{ NULL, reader_interpreter_options, &report.reader },
 		{ N_("Output"), reader_output_options, &report.reader },
 		{ NULL, reader_pager_options, &report.reader },
 		{ NULL }

@@ -126,15 +126,33 @@ void functions_free(struct functions *functions)
 	g_free(functions);
 }
 
-static const char *kind_of(uint32_t image_kind)
+/* Returns the language of an interpreter's image, whose path is "[python 3.11]". */
+static const char *language_of(const char *path)
 {
-	switch (image_kind) {
+	static const char *const languages[] = { "python", "ruby",       "php",  "perl",
+						 "lua",    "javascript", "java", NULL };
+
+	for (size_t i = 0; path && languages[i]; i++) {
+		const size_t length = strlen(languages[i]);
+
+		if (path[0] == '[' && strncmp(path + 1, languages[i], length) == 0 &&
+		    (path[1 + length] == ' ' || path[1 + length] == ']'))
+			return languages[i];
+	}
+	return "interpreter";
+}
+
+static const char *kind_of(const struct names_image *image)
+{
+	switch (image->kind) {
 	case PROF_IMAGE_KERNEL:
 	case PROF_IMAGE_MODULE:
 	case PROF_IMAGE_BPF:
 		return "kernel";
 	case PROF_IMAGE_JIT:
 		return "jit";
+	case PROF_IMAGE_INTERPRETER:
+		return language_of(image->path);
 	default:
 		return "user";
 	}
@@ -163,7 +181,7 @@ static uint32_t of_symbol(struct functions *functions, uint32_t image, struct sy
 	struct function function = {
 		.name = symbol->name,
 		.raw_name = symbol->raw_name,
-		.kind = kind_of(names_image_at(functions->names, image)->kind),
+		.kind = kind_of(names_image_at(functions->names, image)),
 		.file = symbol->file,
 		.line = symbol->line,
 		.offset = symbol->start,

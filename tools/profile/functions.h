@@ -20,8 +20,9 @@
 
 struct function {
 	const char *name, *raw_name; /* interned */
-	const char *kind;            /* "user", "kernel", "jit", "unresolved" */
-	const char *file;            /* NULL = unknown */
+	/* "user", "kernel", "jit", "unresolved", or the language of an interpreted function */
+	const char *kind;
+	const char *file; /* NULL = unknown */
 	/* of an inlined function whose file is unknown: the first file in which its code was seen;
 	 * not part of its identity; NULL = unknown */
 	const char *code_file;

@@ -7,6 +7,7 @@
  *             (2) no node is deeper than STACKS_MAX_DEPTH  [test-report: deep stacks]
  *             (3) in order[], a parent comes before its children, so totals are computed in one
  *                 loop [test-report: totals]
+ *             (4) leaving out frames of an interpreter changes no sum  [test-report: interpreter]
  */
 #include "config.h"
 
@@ -31,6 +32,7 @@ void stacks_free(struct stacks *stacks)
 	g_free(stacks->total);
 	g_free(stacks->order);
 	g_free(stacks->timed);
+	g_free(stacks->shown);
 	number_map_done(&stacks->made);
 	g_free(stacks);
 }
@@ -89,13 +91,135 @@ static void link_parents(struct stacks *stacks, const uint64_t *ids)
 	}
 }
 
+static ssize_t frame_row(const struct stacks *stacks, uint32_t row)
+{
+	uint64_t frame = 0;
+
+	(void)names_number(stacks->epoch, NAMES_STACK, PROF_STACK_FRAME, row, &frame);
+	return names_row(stacks->epoch, NAMES_FRAME, frame);
+}
+
+/* ---- Frames of interpreters ------------------------------------------------------------------ */
+
+enum part { PART_UNKNOWN, PART_OTHER, PART_PROGRAM, PART_INTERPRETER };
+
+/* More interpreters than this are ignored. */
+#define MAX_INTERPRETERS 256u
+
+struct parts {
+	uint8_t *of_image;                       /* enum part, by row of the table of images */
+	uint32_t interpreters[MAX_INTERPRETERS]; /* indexes in names */
+	size_t n_interpreters;
+};
+
+static void parts_done(struct parts *parts)
+{
+	g_free(parts->of_image);
+}
+
+/* Finds the interpreters of the epoch. Looks only at their rows, because there may be millions of
+ * others. */
+static void parts_init(struct parts *parts, struct names_epoch *epoch)
+{
+	const struct prof_dictionary *table = epoch->tables[NAMES_IMAGE];
+	const struct prof_array *ids = table ? prof_dictionary_column(table, PROF_IMAGE_ID) : NULL;
+	const size_t n = ids && ids->numbers ? prof_dictionary_rows(table) : 0;
+
+	*parts = (struct parts){ 0 };
+	for (size_t i = 0; i < n && parts->n_interpreters < MAX_INTERPRETERS; i++) {
+		uint64_t kind = PROF_IMAGE_FILE;
+
+		(void)names_number(epoch, NAMES_IMAGE, PROF_IMAGE_KIND, i, &kind);
+		if (kind == PROF_IMAGE_INTERPRETER)
+			parts->interpreters[parts->n_interpreters++] =
+				names_image(epoch, ids->numbers[i]);
+	}
+	if (parts->n_interpreters > 0)
+		parts->of_image = g_new0(uint8_t, n);
+}
+
+static enum part part_of_image(const struct parts *parts, const struct names *names, uint32_t index)
+{
+	const struct names_image *image = names_image_at(names, index);
+
+	if (image->kind == PROF_IMAGE_INTERPRETER)
+		return PART_PROGRAM;
+	if (image->kind != PROF_IMAGE_FILE || (!image->build_id && !image->inode))
+		return PART_OTHER;
+	for (size_t i = 0; i < parts->n_interpreters; i++) {
+		const struct names_image *other = names_image_at(names, parts->interpreters[i]);
+
+		/* Build-ids are interned. */
+		if (image->build_id == other->build_id && image->dev == other->dev &&
+		    image->inode == other->inode)
+			return PART_INTERPRETER;
+	}
+	return PART_OTHER;
+}
+
+static enum part part_of_row(const struct stacks *stacks, struct parts *parts, uint32_t row)
+{
+	ssize_t frame = frame_row(stacks, row), of;
+	uint64_t image = 0;
+
+	if (frame < 0 ||
+	    !names_number(stacks->epoch, NAMES_FRAME, PROF_FRAME_IMAGE, (size_t)frame, &image))
+		return PART_OTHER;
+	of = names_row(stacks->epoch, NAMES_IMAGE, image);
+	if (of < 0)
+		return PART_OTHER;
+	if (parts->of_image[of] == PART_UNKNOWN)
+		parts->of_image[of] = (uint8_t)part_of_image(parts, stacks->epoch->names,
+							     names_image(stacks->epoch, image));
+	return parts->of_image[of];
+}
+
+/*
+ * Links the rows that are shown. Below a frame of the program, those of the interpreter are left
+ * out. Above the first one they are left out of stacks that have one, but not of the others, which
+ * may have no other frames.
+ */
+static void leave_out_interpreter(struct stacks *stacks, struct parts *parts)
+{
+	/* the nearest row at or above that is not the interpreter's; whether a row is of, or below,
+	 * a frame of the program */
+	g_autofree uint32_t *outer = g_new(uint32_t, stacks->n);
+	g_autofree bool *is_inside = g_new0(bool, stacks->n);
+
+	stacks->shown = g_new(uint32_t, stacks->n);
+	for (size_t i = 0; i < stacks->n; i++) {
+		const uint32_t row = stacks->order[i], parent = stacks->parent[row];
+		const bool is_root = parent == STACKS_NO_ROW;
+		const enum part part = part_of_row(stacks, parts, row);
+
+		is_inside[row] = part == PART_PROGRAM || (!is_root && is_inside[parent]);
+		stacks->shown[row] = outer[row] = row;
+		if (is_root) {
+			if (part == PART_INTERPRETER)
+				outer[row] = STACKS_NO_ROW;
+			continue;
+		}
+		stacks->parent[row] = stacks->shown[parent];
+		if (part == PART_PROGRAM && !is_inside[parent])
+			stacks->parent[row] = outer[parent];
+		if (part == PART_INTERPRETER)
+			outer[row] = outer[parent];
+		if (part == PART_INTERPRETER && is_inside[row])
+			stacks->shown[row] = stacks->shown[parent];
+	}
+}
+
+/* ---- Loading --------------------------------------------------------------------------------- */
+
 struct stacks *stacks_load(struct names_epoch *epoch, GError **error)
 {
+	CLEANUP(parts_done) struct parts parts = { 0 };
 	const struct prof_array *ids;
 	struct stacks *stacks;
 	bool sorted = true;
 
-	if (!names_load(epoch, NAMES_STACK, error) || !names_load(epoch, NAMES_FRAME, error))
+	if (!names_load(epoch, NAMES_STACK, error) || !names_load(epoch, NAMES_FRAME, error) ||
+	    !names_load_identities(epoch, error))
 		return NULL;
 	stacks = g_new0(struct stacks, 1);
 	stacks->epoch = epoch;
@@ -115,18 +239,14 @@ struct stacks *stacks_load(struct names_epoch *epoch, GError **error)
 		g_qsort_with_data(stacks->order, (gint)stacks->n, sizeof(*stacks->order),
 				  compare_ids, (gpointer)ids->numbers);
 	link_parents(stacks, ids->numbers);
+	if (!epoch->names->interpreter_frames)
+		parts_init(&parts, epoch);
+	if (parts.n_interpreters > 0)
+		leave_out_interpreter(stacks, &parts);
 	return stacks;
 }
 
 /* ---- Names that depend on the time ----------------------------------------------------------- */
-
-static ssize_t frame_row(const struct stacks *stacks, uint32_t row)
-{
-	uint64_t frame = 0;
-
-	(void)names_number(stacks->epoch, NAMES_STACK, PROF_STACK_FRAME, row, &frame);
-	return names_row(stacks->epoch, NAMES_FRAME, frame);
-}
 
 void stacks_time(struct stacks *stacks, struct functions *functions)
 {
@@ -157,10 +277,13 @@ static uint32_t make_node(struct stacks *stacks, uint32_t parent, uint32_t funct
 uint32_t stacks_row_at(struct stacks *stacks, struct functions *functions, uint32_t row,
 		       uint32_t segment, uint64_t time_ns)
 {
-	uint32_t path[STACKS_MAX_DEPTH], n = 0, node = row;
+	uint32_t path[STACKS_MAX_DEPTH], n = 0, node;
 	uint64_t until_ns = UINT64_MAX;
 	struct stacks_timed *timed;
 
+	if (stacks->shown)
+		row = stacks->shown[row];
+	node = row;
 	if (!stacks->timed || !stacks->timed[row].is_timed)
 		return row;
 	timed = &stacks->timed[row];

@@ -6,6 +6,8 @@
  * samples in its subtree once, parents first, so its cost does not depend on the number of samples.
  * The name of a frame may depend on the time. A row with such a frame at or above it needs a node
  * for each combination of names. stacks_row_at() creates these nodes after the rows of the table.
+ * In stacks of interpreted programs, the frames of the interpreter's own file are left out, unless
+ * names->interpreter_frames is set: their samples count in the function that was interpreted.
  */
 #pragma once
 
@@ -29,7 +31,9 @@ struct stacks {
 	uint32_t *order;            /* nodes by increasing id: parents come first */
 	uint64_t cut;               /* number of nodes cut off from an invalid parent */
 	struct stacks_timed *timed; /* indexed by row; NULL if no name depends on the time */
-	struct number_map made;     /* parent + 1 and function → created node */
+	/* indexed by row: the nearest row at or above it that is not left out; NULL: no row is */
+	uint32_t *shown;
+	struct number_map made; /* parent + 1 and function → created node */
 };
 
 /* Loads the stacks and frames of the epoch, which must outlive the result. */
@@ -37,8 +41,8 @@ struct stacks *stacks_load(struct names_epoch *epoch, GError **error);
 void stacks_free(struct stacks *stacks);
 /*
  * stacks_row_at() returns the node in which to count a sample of a row at that time: the node of
- * the innermost frame or, if `functions` includes inlined calls, of the innermost call. Names that
- * depend on the time are considered only after stacks_time().
+ * the innermost frame that is not left out or, if `functions` includes inlined calls, of the
+ * innermost call. Names that depend on the time are considered only after stacks_time().
  */
 void stacks_time(struct stacks *stacks, struct functions *functions);
 uint32_t stacks_row_at(struct stacks *stacks, struct functions *functions, uint32_t row,

@@ -78,6 +78,8 @@ struct names {
 	uint64_t lost;     /* number of lookups with the result "<lost>" */
 	/* returns the text to use in place of each text; NULL: use texts as they are */
 	char *(*redact)(const char *text);
+	/* show the interpreter's own frames in the stacks of interpreted programs */
+	bool interpreter_frames;
 	GHashTable *texts; /* set of interned strings */
 	GArray *images;    /* of struct names_image */
 	GArray *processes; /* of struct names_process */

@@ -290,6 +290,7 @@ static void emit(const struct sample *sample, struct maps **maps, void *data)
 				   PROF_NUMBER(tasks_cgroup(samples->tasks, sample->cgroup)),
 			   [PROF_SAMPLE_VALUES] = PROF_BYTES(values, n_values),
 			   [PROF_SAMPLE_TEXTS] = PROF_BYTES(texts, n_values),
+			   [PROF_SAMPLE_INTERPRETER] = PROF_NUMBER(PROF_INTERPRETER_NONE),
 		   });
 }
 
