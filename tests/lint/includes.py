@@ -22,6 +22,7 @@ LIBRARIES = {
     "dw": r"dwarf\.h|elfutils/libdw.*",
     "seccomp": r"seccomp\.h",
     "sqlite": r"sqlite3\.h",
+    "bpf": r"bpf/.*",
     "stdio": r"stdio\.h",
 }
 
@@ -48,7 +49,7 @@ ALLOWED = {
     ),
     "libcollector/hooks": (["libcollector", "base", "arch"], []),
     "daemon": (
-        ["daemon/deferred-close.h", "daemon/protocol.h", "daemon/datagram.h", "daemon/filter.h", "daemon/process-access.h", "daemon/stranger.h", "base", "arch"],
+        ["daemon/deferred-close.h", "daemon/protocol.h", "daemon/interp-protocol.h", "daemon/cpython-layouts.h", "daemon/datagram.h", "daemon/filter.h", "daemon/process-access.h", "daemon/stranger.h", "base", "arch"],
         ["glib", "seccomp", "stdio"],
     ),
     # daemon/protocol.h uses the format's enums in its messages; profd does not link the format's
@@ -58,6 +59,8 @@ ALLOWED = {
             "daemon/broker",
             "daemon/deferred-close.h",
             "daemon/protocol.h",
+            "daemon/interp-protocol.h",
+            "daemon/cpython-layouts.h",
             "daemon/files-protocol.h",
             "daemon/datagram.h",
             "daemon/filter.h",
@@ -68,7 +71,7 @@ ALLOWED = {
             "base",
             "arch",
         ],
-        ["glib", "gio", "polkit", "seccomp", "stdio"],
+        ["glib", "gio", "polkit", "seccomp", "bpf", "stdio"],
     ),
     # The engine's folders, from the bottom up; each may include those before it that it names.
     "daemon/engine": (["daemon/engine", "daemon/deferred-close.h", "daemon/protocol.h", "base", "arch"], ["glib", "stdio"]),
@@ -78,6 +81,7 @@ ALLOWED = {
         ["daemon/engine/unwind", "daemon/engine/model", "libcapture/prof-capture.h", "base", "arch"],
         ["glib", "stdio", "zlib", "zstd"],
     ),
+    "daemon/engine/interp": (["daemon/engine/interp", "daemon/interp-protocol.h", "daemon/cpython-layouts.h", "base", "arch"], ["glib"]),
     "daemon/engine/perf": (
         [
             "daemon/engine/perf",
@@ -176,6 +180,7 @@ WHAT = {
     "daemon/engine/out": "rows, blocks, ids, losses, the writer's thread",
     "daemon/engine/model": "what runs: tasks, mappings, images, kernel code",
     "daemon/engine/unwind": "stacks of samples; tables of files",
+    "daemon/engine/interp": "interpreters: their files, frames and functions",
     "daemon/engine/perf": "what the kernel says: rings, records, events, samples",
     "daemon/engine/alloc": "blocks and rows of allocations",
     "daemon/engine/peers": "processes that record from inside: connections, rings, decoding",

@@ -1,0 +1,28 @@
+/* SPDX-License-Identifier: BSD-2-Clause-Patent */
+/*
+ * Cpython-file - finds CPython in an ELF file
+ *
+ * The interpreter exports its state and types, also from stripped programs and from programs that
+ * it is embedded in. The file's bytes are not trusted.
+ */
+#pragma once
+
+#include <stdint.h>
+
+enum cpython_found {
+	CPYTHON_NONE,  /* the file has no interpreter, or is no ELF file of this machine */
+	CPYTHON_FOUND, /* ret_file is filled in */
+	CPYTHON_OTHER_VERSION,
+	CPYTHON_OTHER_BUILD, /* without the interpreter's lock, or with another layout */
+};
+
+/* Addresses are those of the file. */
+struct cpython_file {
+	unsigned minor;   /* of 3.MINOR; 0: not known */
+	uint64_t runtime; /* _PyRuntime */
+	uint64_t code_type;
+	uint64_t eval, eval_size; /* _PyEval_EvalFrameDefault */
+};
+
+/* Fills in `minor` also if the version is not supported. */
+enum cpython_found cpython_file_find(int fd, struct cpython_file *ret_file);

@@ -1,0 +1,230 @@
+/* SPDX-License-Identifier: BSD-2-Clause-Patent */
+/*
+ * Interp-functions - the functions of interpreted programs, as the capture numbers them
+ *
+ * Invariants: (1) memory is at most max_bytes, and then nothing is added
+ *                 [test-cpython: functions limit]
+ *             (2) one function has one number in all processes  [test-cpython: functions]
+ * Runs on the drain thread only.
+ */
+#include "daemon/engine/interp/interp-functions.h"
+
+#include "arch/base.h"
+#include "base/hash.h"
+#include "daemon/cpython-layouts.h"
+#include "daemon/engine/interp/cpython-lines.h"
+
+#include <string.h>
+
+struct code_key {
+	uint64_t code;
+	uint32_t process, id;
+	uint64_t seed; /* of the hash; the same in all keys */
+};
+
+struct known_function {
+	struct interp_function function;
+	uint64_t hash;
+};
+
+struct interp_functions {
+	GHashTable *by_code;    /* struct code_key → struct known_function, borrowed */
+	GHashTable *by_content; /* set of struct known_function */
+	uint64_t bytes, max_bytes;
+	uint64_t seed;
+};
+
+static guint hash_code(gconstpointer data)
+{
+	const struct code_key *key = data;
+
+	return hash_fold(hash_words(key->code ^ key->seed, (uint64_t)key->process << 32 | key->id));
+}
+
+static gboolean same_code(gconstpointer left, gconstpointer right)
+{
+	const struct code_key *a = left, *b = right;
+
+	return a->code == b->code && a->process == b->process && a->id == b->id;
+}
+
+static guint hash_content(gconstpointer data)
+{
+	return hash_fold(((const struct known_function *)data)->hash);
+}
+
+static gboolean same_content(gconstpointer left, gconstpointer right)
+{
+	const struct interp_function *a = &((const struct known_function *)left)->function;
+	const struct interp_function *b = &((const struct known_function *)right)->function;
+
+	return a->first_line == b->first_line && a->minor == b->minor &&
+	       a->lines_bytes == b->lines_bytes && strcmp(a->name, b->name) == 0 &&
+	       strcmp(a->file, b->file) == 0 &&
+	       (a->lines_bytes == 0 || memcmp(a->lines, b->lines, a->lines_bytes) == 0);
+}
+
+static void free_known(gpointer data)
+{
+	struct known_function *known = data;
+
+	g_free(known->function.name);
+	g_free(known->function.file);
+	g_free(known->function.lines);
+	g_free(known);
+}
+
+struct interp_functions *interp_functions_new(uint64_t max_bytes, uint64_t seed)
+{
+	struct interp_functions *functions = g_new0(struct interp_functions, 1);
+
+	functions->by_code = g_hash_table_new_full(hash_code, same_code, g_free, NULL);
+	functions->by_content = g_hash_table_new_full(hash_content, same_content, free_known, NULL);
+	functions->max_bytes = max_bytes;
+	functions->seed = seed;
+	return functions;
+}
+
+void interp_functions_free(struct interp_functions *functions)
+{
+	if (!functions)
+		return;
+	g_hash_table_destroy(functions->by_code);
+	g_hash_table_destroy(functions->by_content);
+	g_free(functions);
+}
+
+/* ---- Names ----------------------------------------------------------------------------------- */
+
+/* Returns the part of a path below the last folder that modules are imported from. */
+static const char *below_root(const char *path)
+{
+	const char *below = strrchr(path, '/');
+
+	below = below ? below + 1 : path;
+	for (const char *at = path; (at = strchr(at, '/')); at++) {
+		size_t length = 0;
+
+		if (g_str_has_prefix(at, "/site-packages/") ||
+		    g_str_has_prefix(at, "/dist-packages/"))
+			return at + strlen("/site-packages/");
+		if (g_str_has_prefix(at, "/python3.") || g_str_has_prefix(at, "/python3/"))
+			length = strcspn(at + 1, "/") + 1;
+		if (length > 0 && at[length] == '/' &&
+		    !g_str_has_prefix(at + length, "/site-packages/") &&
+		    !g_str_has_prefix(at + length, "/dist-packages/"))
+			return at + length + 1;
+	}
+	return below;
+}
+
+char *interp_module_of_file(const char *file)
+{
+	static const char frozen[] = "<frozen ";
+	const size_t length = strlen(file);
+	GString *module;
+
+	if (g_str_has_prefix(file, frozen) && file[length - 1] == '>')
+		return g_strndup(file + sizeof(frozen) - 1, length - sizeof(frozen));
+	if (file[0] == '<' || length == 0)
+		return g_strdup(length ? file : "?");
+	module = g_string_new(below_root(file));
+	if (g_str_has_suffix(module->str, ".py"))
+		g_string_truncate(module, module->len - strlen(".py"));
+	if (g_str_has_suffix(module->str, "/__init__"))
+		g_string_truncate(module, module->len - strlen("/__init__"));
+	g_strdelimit(module->str, "/", '.');
+	return g_string_free(module, FALSE);
+}
+
+/* ---- Functions ------------------------------------------------------------------------------- */
+
+static uint64_t hash_bytes(uint64_t hash, const void *bytes, size_t size)
+{
+	const uint8_t *at = bytes;
+	uint64_t word;
+
+	for (; size >= sizeof(word); at += sizeof(word), size -= sizeof(word))
+		hash = hash_words(hash, load_le64(at));
+	word = 0;
+	if (size > 0)
+		memcpy(&word, at, size);
+	return hash_words(hash, word ^ (uint64_t)size << 56);
+}
+
+static struct known_function *make_function(const struct interp_functions *functions,
+					    const struct interp_code_text *code)
+{
+	struct known_function *known = g_new0(struct known_function, 1);
+	struct interp_function *function = &known->function;
+	g_autofree char *module = interp_module_of_file(code->file);
+
+	function->name = g_strconcat(module, ".", *code->name ? code->name : "?", NULL);
+	function->file = g_strdup(code->file);
+	function->first_line = code->first_line;
+	function->minor = code->minor;
+	function->lines = g_memdup2(code->lines, code->lines_bytes);
+	function->lines_bytes = (uint32_t)code->lines_bytes;
+	known->hash = hash_bytes(functions->seed ^ function->first_line, function->name,
+				 strlen(function->name));
+	known->hash = hash_bytes(known->hash, function->file, strlen(function->file));
+	known->hash = hash_bytes(known->hash, function->lines, function->lines_bytes);
+	return known;
+}
+
+bool interp_functions_add(struct interp_functions *functions, uint32_t process,
+			  const struct interp_code_text *code)
+{
+	const struct code_key key = { code->code, process, code->id, functions->seed };
+	struct known_function *made = make_function(functions, code);
+	struct known_function *known = g_hash_table_lookup(functions->by_content, made);
+	const uint64_t bytes = known ? 0
+				     : sizeof(*made) + strlen(made->function.name) +
+					       strlen(made->function.file) +
+					       made->function.lines_bytes;
+
+	if (sizeof(key) + bytes > functions->max_bytes - functions->bytes) {
+		free_known(made);
+		return false;
+	}
+	if (known) {
+		free_known(made);
+	} else {
+		known = made;
+		known->function.number = g_hash_table_size(functions->by_content) + 1;
+		g_hash_table_add(functions->by_content, known);
+		functions->bytes += bytes;
+	}
+	if (g_hash_table_insert(functions->by_code, g_memdup2(&key, sizeof(key)), known))
+		functions->bytes += sizeof(key);
+	return true;
+}
+
+const struct interp_function *interp_functions_find(const struct interp_functions *functions,
+						    uint32_t process,
+						    const struct interp_frame *frame)
+{
+	const struct code_key key = { frame->code, process, frame->id, functions->seed };
+	const struct known_function *known = g_hash_table_lookup(functions->by_code, &key);
+
+	return known ? &known->function : NULL;
+}
+
+uint32_t interp_function_line(const struct interp_function *function,
+			      const struct interp_frame *frame)
+{
+	const struct interp_cpython *layout = cpython_layout(function->minor);
+	const struct cpython_lines lines = { .minor = function->minor,
+					     .first_line = function->first_line,
+					     .bytes = function->lines,
+					     .size = function->lines_bytes };
+	int64_t position = (int32_t)frame->position;
+	uint32_t line;
+
+	if (!layout)
+		return 0;
+	if (layout->code_start != INTERP_ABSENT)
+		position -= layout->code_start;
+	line = cpython_lines_find(&lines, position);
+	return line < INTERP_FUNCTION_LINES ? line : 0;
+}

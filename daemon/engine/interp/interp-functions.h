@@ -1,0 +1,41 @@
+/* SPDX-License-Identifier: BSD-2-Clause-Patent */
+/*
+ * Interp-functions - the functions of interpreted programs, as the capture numbers them
+ *
+ * A code object is known by its process, address and id. Code objects of the same function, in any
+ * process, have one number. In the image of the interpreter, a function with number N has the
+ * offsets from N * INTERP_FUNCTION_LINES on, one for each line of its file.
+ */
+#pragma once
+
+#include "daemon/engine/interp/interp-record.h"
+
+#include <glib.h>
+
+#define INTERP_FUNCTION_LINES (UINT64_C(1) << 20)
+
+struct interp_function {
+	uint64_t number;     /* from 1 */
+	char *name, *file;   /* name: "module.Class.method" */
+	uint32_t first_line; /* 0: made by the interpreter, not shown */
+	unsigned minor;
+	uint8_t *lines;
+	uint32_t lines_bytes;
+};
+
+struct interp_functions;
+/* `seed` must be random, so that nobody can choose colliding names. */
+struct interp_functions *interp_functions_new(uint64_t max_bytes, uint64_t seed);
+void interp_functions_free(struct interp_functions *functions);
+/* `process`: id of the process's row. Returns false if there is no room for another function. */
+bool interp_functions_add(struct interp_functions *functions, uint32_t process,
+			  const struct interp_code_text *code);
+/* Returns NULL if the code object is not known. */
+const struct interp_function *interp_functions_find(const struct interp_functions *functions,
+						    uint32_t process,
+						    const struct interp_frame *frame);
+/* Returns the line at which the frame is; 0: not known. */
+uint32_t interp_function_line(const struct interp_function *function,
+			      const struct interp_frame *frame);
+/* Returns the module of a file, as it is imported: "json.decoder". */
+char *interp_module_of_file(const char *file);

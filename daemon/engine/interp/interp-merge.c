@@ -1,0 +1,79 @@
+/* SPDX-License-Identifier: BSD-2-Clause-Patent */
+/*
+ * Interp-merge - where the frames of an interpreted program belong in the native stack
+ *
+ * Invariants: (1) runs keep their order: none is placed above one that is outside of it
+ *                 [test-cpython: merge]
+ *             (2) the work is linear in the frames of both
+ */
+#include "daemon/engine/interp/interp-merge.h"
+
+/* Splits the chain into runs. A chain that was cut ends without an end of a run. */
+static size_t split(const struct interp_chain *chain, struct interp_run *runs)
+{
+	size_t n = 0, first = 0;
+
+	for (size_t i = 0; i < chain->n; i++) {
+		if (!(chain->frames[i].flags & INTERP_FRAME_ENDS_RUN) && i + 1 < chain->n)
+			continue;
+		runs[n++] =
+			(struct interp_run){ .first = (uint16_t)first, .end = (uint16_t)(i + 1) };
+		first = i + 1;
+	}
+	return n;
+}
+
+/* The address of the last run of a cut chain is not known, but no native frame above the others
+ * can be taken for it. */
+static bool place_by_address(const struct interp_chain *chain, const struct interp_native *native,
+			     struct interp_run *runs, size_t n)
+{
+	size_t at = 0;
+
+	for (size_t i = 0; i < n; i++) {
+		const struct interp_frame *last = &chain->frames[runs[i].end - 1];
+
+		if (!(last->flags & INTERP_FRAME_ENDS_RUN) || last->at == 0) {
+			runs[i].native = (uint32_t)native->n;
+			return i + 1 == n;
+		}
+		/* Frame `at` owns the stack from its sp up to that of its caller. */
+		while (at + 1 < native->n && last->at >= native->frames[at + 1].sp)
+			at++;
+		if (native->n == 0 || last->at < native->frames[at].sp)
+			return false;
+		/* The end of the outermost known frame is not known. */
+		runs[i].native =
+			(uint32_t)(at + 1 < native->n || native->has_root ? at : native->n);
+	}
+	return true;
+}
+
+static bool is_eval(const struct interp_native *native, size_t i)
+{
+	const uint64_t pc = native->frames[i].pc - !(native->frames[i].flags & WALK_FRAME_EXACT);
+
+	return pc >= native->eval && pc < native->eval_end;
+}
+
+/* Both are counted from the root. One activation more than runs is the innermost, which is about to
+ * begin or has ended. */
+static bool place_by_function(const struct interp_native *native, struct interp_run *runs, size_t n)
+{
+	size_t run = n;
+
+	if (!native->has_root)
+		return false;
+	for (size_t i = native->n; i > 0 && run > 0; i--)
+		if (is_eval(native, i - 1))
+			runs[--run].native = (uint32_t)(i - 1);
+	return run == 0;
+}
+
+bool interp_merge(const struct interp_chain *chain, const struct interp_native *native,
+		  struct interp_run *ret_runs, size_t *ret_n)
+{
+	*ret_n = split(chain, ret_runs);
+	return chain->minor <= 10 ? place_by_function(native, ret_runs, *ret_n)
+				  : place_by_address(chain, native, ret_runs, *ret_n);
+}

@@ -1,0 +1,32 @@
+/* SPDX-License-Identifier: BSD-2-Clause-Patent */
+/*
+ * Interp-merge - where the frames of an interpreted program belong in the native stack
+ *
+ * A run is the frames that one activation of the interpreter executes: one C function, whose own
+ * frame holds the run's address. So a run belongs after the native frame in whose part of the stack
+ * that address is. Symbols are not needed. Up to 3.10, a run is one frame without an address, and
+ * the activations are the native frames in the function that evaluates.
+ */
+#pragma once
+
+#include "arch/walk.h"
+#include "daemon/engine/interp/interp-record.h"
+
+/* Frames [first, end) of the chain, innermost first. */
+struct interp_run {
+	uint16_t first, end;
+	/* index of the native frame that executes the run; n_native: above all that are known */
+	uint32_t native;
+};
+
+struct interp_native {
+	const struct walk_frame *frames; /* innermost first */
+	size_t n;
+	bool has_root;           /* the outermost frame is known */
+	uint64_t eval, eval_end; /* code of the evaluating function; needed up to 3.10 only */
+};
+
+/* Stores the runs of the chain, innermost first, at most INTERP_MAX_FRAMES. Returns false if one
+ * cannot be placed. */
+bool interp_merge(const struct interp_chain *chain, const struct interp_native *native,
+		  struct interp_run *ret_runs, size_t *ret_n);

@@ -1,0 +1,103 @@
+/* SPDX-License-Identifier: BSD-2-Clause-Patent */
+/*
+ * Interp-record - parses what the BPF program writes about interpreters
+ *
+ * Invariants: (1) nothing outside the record is read             [fuzz_interp_record]
+ *             (2) texts are valid UTF-8 and end with a 0         [test-cpython: texts]
+ * Pure functions.
+ */
+#include "daemon/engine/interp/interp-record.h"
+
+#include "arch/base.h"
+
+#define REPLACEMENT 0xfffdu
+static const char ellipsis[] = "\xe2\x80\xa6"; /* … */
+
+bool interp_record_sample(const uint8_t *bytes, size_t size, struct interp_chain *ret_chain)
+{
+	const size_t fixed = offsetof(struct interp_sample, frames);
+	struct interp_sample head;
+
+	if (size < fixed)
+		return false;
+	memcpy(&head, bytes, fixed);
+	if (head.record != INTERP_RECORD_SAMPLE || head.n > INTERP_MAX_FRAMES ||
+	    size - fixed < head.n * sizeof(struct interp_frame))
+		return false;
+	ret_chain->period = head.period;
+	ret_chain->source = head.source;
+	ret_chain->minor = head.minor;
+	ret_chain->flags = head.flags;
+	ret_chain->n_undescribed = head.n_undescribed;
+	ret_chain->n = head.n;
+	memcpy(ret_chain->frames, bytes + fixed, head.n * sizeof(struct interp_frame));
+	return true;
+}
+
+/* Appends a character in UTF-8. Returns the end. */
+static char *put_character(char *to, uint32_t c)
+{
+	if (c == 0 || (c >= 0xd800 && c < 0xe000) || c > 0x10ffff)
+		c = REPLACEMENT;
+	if (c < 0x80) {
+		*to++ = (char)c;
+		return to;
+	}
+	if (c < 0x800) {
+		*to++ = (char)(0xc0 | c >> 6);
+	} else {
+		if (c < 0x10000) {
+			*to++ = (char)(0xe0 | c >> 12);
+		} else {
+			*to++ = (char)(0xf0 | c >> 18);
+			*to++ = (char)(0x80 | (c >> 12 & 63));
+		}
+		*to++ = (char)(0x80 | (c >> 6 & 63));
+	}
+	*to++ = (char)(0x80 | (c & 63));
+	return to;
+}
+
+/* Converts the characters of a str object: Latin-1, UCS-2 or UCS-4. A byte becomes at most two. */
+static bool convert(const uint8_t *from, size_t size, unsigned width, bool is_cut, char *to)
+{
+	if (width != 1 && width != 2 && width != 4)
+		return size == 0 && (*to = '\0', true);
+	for (size_t i = 0; i + width <= size; i += width)
+		to = put_character(to, width == 1   ? from[i]
+				       : width == 2 ? load_le16(from + i)
+						    : load_le32(from + i));
+	if (is_cut) {
+		memcpy(to, ellipsis, sizeof(ellipsis) - 1);
+		to += sizeof(ellipsis) - 1;
+	}
+	*to = '\0';
+	return true;
+}
+
+bool interp_record_code(const uint8_t *bytes, size_t size, struct interp_code_text *ret_code)
+{
+	const size_t fixed = offsetof(struct interp_code, name);
+	const uint8_t *name = bytes + fixed, *file = bytes + offsetof(struct interp_code, file);
+	struct interp_code head;
+
+	if (size < offsetof(struct interp_code, lines))
+		return false;
+	memcpy(&head, bytes, fixed);
+	if (head.record != INTERP_RECORD_CODE || head.name_bytes > INTERP_MAX_NAME ||
+	    head.file_bytes > INTERP_MAX_FILE ||
+	    head.lines_bytes > size - offsetof(struct interp_code, lines) ||
+	    !convert(name, head.name_bytes, head.name_width, head.flags & INTERP_CODE_NAME_CUT,
+		     ret_code->name) ||
+	    !convert(file, head.file_bytes, head.file_width, head.flags & INTERP_CODE_FILE_CUT,
+		     ret_code->file))
+		return false;
+	ret_code->pid = head.pid;
+	ret_code->code = head.code;
+	ret_code->id = head.id;
+	ret_code->first_line = head.first_line;
+	ret_code->minor = head.minor;
+	ret_code->lines = bytes + offsetof(struct interp_code, lines);
+	ret_code->lines_bytes = head.lines_bytes;
+	return true;
+}

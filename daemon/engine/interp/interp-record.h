@@ -1,0 +1,41 @@
+/* SPDX-License-Identifier: BSD-2-Clause-Patent */
+/*
+ * Interp-record - parses what the BPF program writes about interpreters
+ *
+ * Raw data of perf records: aligned to 4 bytes, and not trusted, because most of it was read from
+ * the memory of a process.
+ */
+#pragma once
+
+#include "daemon/interp-protocol.h"
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+/* The frames of a thread, innermost first. */
+struct interp_chain {
+	uint64_t period;
+	uint32_t source;
+	unsigned minor;
+	unsigned flags; /* enum interp_flags */
+	unsigned n_undescribed;
+	unsigned n;
+	struct interp_frame frames[INTERP_MAX_FRAMES];
+};
+
+/* A code object. The texts are UTF-8, without control characters' meaning: any byte but 0. */
+struct interp_code_text {
+	uint32_t pid;
+	uint64_t code;
+	uint32_t id;
+	uint32_t first_line; /* 0: the interpreter made it, not a compiler */
+	unsigned minor;
+	char name[2 * INTERP_MAX_NAME + 4], file[2 * INTERP_MAX_FILE + 4];
+	const uint8_t *lines; /* within the record */
+	size_t lines_bytes;
+};
+
+/* Return false if the bytes are not such a record, or contradict themselves. */
+bool interp_record_sample(const uint8_t *bytes, size_t size, struct interp_chain *ret_chain);
+bool interp_record_code(const uint8_t *bytes, size_t size, struct interp_code_text *ret_code);

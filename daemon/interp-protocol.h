@@ -1,0 +1,118 @@
+/* SPDX-License-Identifier: BSD-2-Clause-Patent */
+/*
+ * Interp-protocol - what profd, the engine and the BPF program that reads interpreters share
+ *
+ * The BPF program runs when a sample is taken. In a process of its table it reads the interpreter's
+ * list of frames from the process's memory, and writes the sample with a struct interp_sample as
+ * its raw data, instead of the sample that the kernel would have written. A code object that it
+ * has not seen before is described by a struct interp_code, in a record of its own before the
+ * sample. Bytes of both are the process's: nothing in them is trusted.
+ *
+ * Raw data in a perf record is aligned to 4 bytes only. Included by BPF code, so without libc.
+ */
+#pragma once
+
+#include <linux/types.h>
+
+#define INTERP_MAX_FRAMES 128u
+#define INTERP_MAX_NAME 511u /* bytes; each is a power of two less one */
+#define INTERP_MAX_FILE 1023u
+#define INTERP_MAX_LINES 8191u
+#define INTERP_MAX_NEW_CODES 24u /* described before one sample; the others later */
+#define INTERP_ABSENT 0xffffu
+
+enum interp_family { INTERP_PYTHON = 1 };
+
+/* Offsets in the structures of one version of CPython, in bytes. INTERP_ABSENT: no such field. */
+struct interp_cpython {
+	__u16 minor;           /* of version 3.MINOR */
+	__u16 runtime_tss;     /* the key of the thread's state: {int is_set; int key} */
+	__u16 runtime_current; /* the thread that holds the GIL; ABSENT from 3.12 on */
+	__u16 thread_id;       /* of the thread's state */
+	__u16 thread_frame;    /* innermost frame; or */
+	__u16 thread_cframe;   /* innermost activation, which holds it */
+	__u16 cframe_frame, cframe_previous;
+	__u16 frame_previous, frame_code, frame_position;
+	__u16 frame_owner;    /* from 3.11 on */
+	__u16 frame_is_entry; /* 3.11: outermost frame of an activation */
+	__u16 code_first_line, code_file, code_name, code_qualname, code_lines;
+	__u16 code_start;             /* the bytecode; ABSENT: positions are not addresses */
+	__u16 text_ascii, text_other; /* start of a text's characters */
+};
+
+/* A process whose interpreter is known; by its pid. */
+struct interp_process {
+	__u64 runtime;     /* address of _PyRuntime; 0: no interpreter */
+	__u64 code_type;   /* address of PyCode_Type */
+	__u64 start_stack; /* its mm's; the same in a forked child, another one after exec */
+	__u32 minor;
+	__u32 reserved;
+};
+
+/* A program that is loaded at a fixed address; by its file. The value is a struct interp_process
+ * whose start_stack is ignored. */
+struct interp_file {
+	__u64 inode;
+	__u32 dev; /* as in the kernel: major << 20 | minor */
+	__u32 reserved;
+};
+
+enum interp_record { INTERP_RECORD_SAMPLE = 0x70796631, INTERP_RECORD_CODE = 0x70796332 };
+
+enum interp_flags {
+	INTERP_WALKED = 1 << 0,    /* the list was read up to its end, or to the limit */
+	INTERP_NO_THREAD = 1 << 1, /* the thread has no state of the interpreter */
+	INTERP_FAULT = 1 << 2,     /* memory could not be read */
+	INTERP_DEEPER = 1 << 3,    /* more than INTERP_MAX_FRAMES */
+	INTERP_TORN = 1 << 4,      /* the list contradicts itself */
+	INTERP_FORKED = 1 << 5,    /* found by its parent's entry */
+	INTERP_BY_FILE = 1 << 6,
+};
+
+/* The frame is the outermost of an activation: one C function that runs frames. */
+#define INTERP_FRAME_ENDS_RUN 1u
+
+struct interp_frame {
+	__u64 code;     /* address of the code object */
+	__u64 at;       /* ENDS_RUN: an address in the C function's frame; 0: not known */
+	__u32 id;       /* distinguishes code objects that were at one address */
+	__u32 position; /* of the instruction: from the code object on; up to 3.10 f_lasti */
+	__u32 flags;
+	__u32 reserved;
+};
+
+/* Frames are innermost first. The record ends after frames[n - 1]. */
+struct interp_sample {
+	__u32 record; /* INTERP_RECORD_SAMPLE */
+	__u16 n;
+	__u16 flags;
+	__u64 period;
+	__u32 source; /* position of the sampled event */
+	__u16 minor;
+	__u16 n_undescribed; /* new code objects beyond INTERP_MAX_NEW_CODES */
+	struct interp_frame frames[INTERP_MAX_FRAMES];
+};
+
+#define INTERP_CODE_NAME_CUT 1u
+#define INTERP_CODE_FILE_CUT 2u
+#define INTERP_CODE_LINES_CUT 4u
+
+/* The record ends after lines[lines_bytes - 1]. */
+struct interp_code {
+	__u32 record; /* INTERP_RECORD_CODE */
+	__u32 pid;
+	__u64 code;
+	__u32 id;
+	__u32 first_line;
+	__u16 name_bytes, file_bytes, lines_bytes, minor;
+	__u8 name_width, file_width; /* bytes of a character: 1, 2, 4 */
+	__u8 flags;
+	__u8 reserved[5];
+	__u8 name[INTERP_MAX_NAME + 1], file[INTERP_MAX_FILE + 1], lines[INTERP_MAX_LINES + 1];
+};
+
+/* What the program counts, on each CPU. */
+struct interp_counts {
+	__u64 samples, walked, lost, codes, codes_lost;
+	__u64 walk_ns;
+};

@@ -1,0 +1,22 @@
+/* SPDX-License-Identifier: BSD-2-Clause-Patent */
+/* Fuzz target of daemon/engine/interp/cpython-file.c: an ELF file. */
+#include "daemon/engine/interp/cpython-file.h"
+
+#include <stddef.h>
+#include <stdlib.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+{
+	int fd = memfd_create("program", MFD_CLOEXEC);
+	struct cpython_file file;
+
+	if (fd < 0 || write(fd, data, size) != (ssize_t)size)
+		abort();
+	(void)cpython_file_find(fd, &file);
+	close(fd);
+	return 0;
+}
