@@ -1,0 +1,207 @@
+/* SPDX-License-Identifier: BSD-2-Clause-Patent */
+/*
+ * Interpreters - has the frames of interpreted programs read when a sample is taken
+ *
+ * Invariants: (1) the program reads at offsets of profd's table only
+ *             (2) it is attached only to events of the session, and ends with them
+ */
+#include "daemon/broker/interpreters.h"
+
+#include "arch/base.h"
+#include "arch/errno-text.h"
+#include "daemon/broker/cpython.skel.h"
+#include "daemon/broker/error.h"
+#include "daemon/cpython-layouts.h"
+
+#include <bpf/bpf.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <sys/ioctl.h>
+#include <sys/syscall.h>
+
+#define ALL_CPUS 4096
+
+struct interpreters {
+	struct cpython_bpf *program;
+	GPtrArray *links; /* struct bpf_link */
+};
+
+static void destroy_link(gpointer link)
+{
+	bpf_link__destroy(link);
+}
+
+/* libbpf's own messages name details that its error codes do not; the code says enough for a
+ * user. */
+static int print_nothing(enum libbpf_print_level level, const char *format, va_list arguments)
+{
+	(void)level;
+	(void)format;
+	(void)arguments;
+	return 0;
+}
+
+static bool fail_load(int failed, GError **error)
+{
+	if (failed == EPERM || failed == EACCES)
+		return broker_fail(
+			error, BROKER_ERROR_NOT_AUTHORIZED,
+			"loading the program that reads interpreters: %s; CAP_BPF and CAP_PERFMON "
+			"are needed, and the kernel must not be locked down",
+			ERRNO_TEXT(failed));
+	if (failed == ESRCH || failed == ENOENT)
+		return broker_fail(error, BROKER_ERROR_NOT_SUPPORTED,
+				   "this kernel has no type information for BPF programs "
+				   "(/sys/kernel/btf/vmlinux, CONFIG_DEBUG_INFO_BTF)");
+	return broker_fail(error, BROKER_ERROR_NOT_SUPPORTED,
+			   "loading the program that reads interpreters: %s; Linux 5.17 is needed",
+			   ERRNO_TEXT(failed));
+}
+
+static bool set_layouts(const struct interpreters *interpreters, GError **error)
+{
+	const int map = bpf_map__fd(interpreters->program->maps.layouts);
+
+	for (uint32_t minor = CPYTHON_FIRST_MINOR; minor <= CPYTHON_LAST_MINOR; minor++)
+		if (bpf_map_update_elem(map, &minor, cpython_layout(minor), BPF_ANY) != 0)
+			return fail_load(errno, error);
+	return true;
+}
+
+struct interpreters *interpreters_new(GError **error)
+{
+	struct interpreters *interpreters = g_new0(struct interpreters, 1);
+
+	libbpf_set_print(print_nothing);
+	interpreters->links = g_ptr_array_new_with_free_func(destroy_link);
+	interpreters->program = cpython_bpf__open();
+	if (!interpreters->program) {
+		fail_load(errno, error);
+	} else if (bpf_map__set_max_entries(interpreters->program->maps.sample_outputs, ALL_CPUS) ||
+		   bpf_map__set_max_entries(interpreters->program->maps.code_outputs, ALL_CPUS) ||
+		   cpython_bpf__load(interpreters->program) != 0) {
+		fail_load(errno, error);
+	} else if (set_layouts(interpreters, error)) {
+		return interpreters;
+	}
+	interpreters_free(interpreters);
+	return NULL;
+}
+
+void interpreters_free(struct interpreters *interpreters)
+{
+	if (!interpreters)
+		return;
+	g_ptr_array_unref(interpreters->links);
+	cpython_bpf__destroy(interpreters->program);
+	g_free(interpreters);
+}
+
+static int open_output(struct perf_event_attr *attr, int ring, unsigned cpu, int map)
+{
+	CLEANUP_CLOSE int fd = -1;
+
+	attr->type = PERF_TYPE_SOFTWARE;
+	attr->config = PERF_COUNT_SW_BPF_OUTPUT;
+	attr->sample_type |= PERF_SAMPLE_RAW;
+	attr->freq = 0;
+	attr->sample_period = 1;
+	attr->disabled = 0;
+	attr->exclude_idle = 0;
+	fd = (int)syscall(SYS_perf_event_open, attr, -1, (int)cpu, -1, PERF_FLAG_FD_CLOEXEC);
+	if (fd < 0 || ioctl(fd, PERF_EVENT_IOC_SET_OUTPUT, ring) < 0 ||
+	    bpf_map_update_elem(map, &cpu, &fd, BPF_ANY) != 0)
+		return -1;
+	return steal_fd(&fd);
+}
+
+bool interpreters_open_outputs(struct interpreters *interpreters,
+			       const struct perf_event_attr *source, int ring, unsigned cpu,
+			       struct interpreter_outputs *ret_outputs, GError **error)
+{
+	struct perf_event_attr sample = *source, code = *source;
+
+	code.sample_type = PERF_SAMPLE_IDENTIFIER | PERF_SAMPLE_IP | PERF_SAMPLE_TID |
+			   PERF_SAMPLE_TIME | PERF_SAMPLE_CPU;
+	code.sample_regs_user = 0;
+	code.sample_stack_user = 0;
+	ret_outputs->code = -1;
+	ret_outputs->sample = open_output(&sample, ring, cpu,
+					  bpf_map__fd(interpreters->program->maps.sample_outputs));
+	if (ret_outputs->sample >= 0)
+		ret_outputs->code = open_output(
+			&code, ring, cpu, bpf_map__fd(interpreters->program->maps.code_outputs));
+	if (ret_outputs->code >= 0)
+		return true;
+	broker_fail(error, BROKER_ERROR_FAILED,
+		    "opening an event for frames of interpreters on CPU %u: %s", cpu,
+		    ERRNO_TEXT(errno));
+	if (ret_outputs->sample >= 0)
+		close(ret_outputs->sample);
+	return false;
+}
+
+bool interpreters_attach(struct interpreters *interpreters, int event, uint32_t position,
+			 GError **error)
+{
+	LIBBPF_OPTS(bpf_perf_event_opts, options, .bpf_cookie = position);
+	/* The link closes its descriptor. */
+	const int copy = fcntl(event, F_DUPFD_CLOEXEC, 0);
+	struct bpf_link *link =
+		copy < 0 ? NULL
+			 : bpf_program__attach_perf_event_opts(
+				   interpreters->program->progs.cpython_sample, copy, &options);
+
+	if (!link) {
+		broker_fail(error, BROKER_ERROR_FAILED, "reading interpreters at an event: %s",
+			    ERRNO_TEXT(errno));
+		if (copy >= 0)
+			close(copy);
+		return false;
+	}
+	g_ptr_array_add(interpreters->links, link);
+	return true;
+}
+
+bool interpreters_set_process(struct interpreters *interpreters, int32_t pid,
+			      const struct interp_process *process, GError **error)
+{
+	const int map = bpf_map__fd(interpreters->program->maps.processes);
+	const uint32_t key = (uint32_t)pid;
+
+	if (process->runtime && !cpython_layout(process->minor))
+		return broker_fail(error, BROKER_ERROR_NOT_SUPPORTED,
+				   "Python 3.%u is not supported", process->minor);
+	if (bpf_map_update_elem(map, &key, process, BPF_ANY) != 0)
+		return broker_fail(error, BROKER_ERROR_LIMIT_EXCEEDED,
+				   "adding an interpreted process: %s", ERRNO_TEXT(errno));
+	return true;
+}
+
+void interpreters_remove_process(struct interpreters *interpreters, int32_t pid)
+{
+	const uint32_t key = (uint32_t)pid;
+
+	(void)bpf_map_delete_elem(bpf_map__fd(interpreters->program->maps.processes), &key);
+}
+
+struct interp_counts interpreters_count(const struct interpreters *interpreters)
+{
+	const int n = libbpf_num_possible_cpus();
+	g_autofree struct interp_counts *each = n > 0 ? g_new0(struct interp_counts, n) : NULL;
+	struct interp_counts sum = { 0 };
+	const uint32_t key = 0;
+
+	if (!each ||
+	    bpf_map_lookup_elem(bpf_map__fd(interpreters->program->maps.counts), &key, each) != 0)
+		return sum;
+	for (int i = 0; i < n; i++) {
+		sum.samples += each[i].samples;
+		sum.walked += each[i].walked;
+		sum.lost += each[i].lost;
+		sum.codes += each[i].codes;
+		sum.codes_lost += each[i].codes_lost;
+		sum.walk_ns += each[i].walk_ns;
+	}
+	return sum;
+}

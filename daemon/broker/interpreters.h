@@ -1,0 +1,41 @@
+/* SPDX-License-Identifier: BSD-2-Clause-Patent */
+/*
+ * Interpreters - has the frames of interpreted programs read when a sample is taken
+ *
+ * Owns the BPF program, its maps and the events that it writes to (daemon/interp-protocol.h). What
+ * it reads of a process is determined by profd's own table: others choose only the version, and
+ * the address of the interpreter in a process that the session may record.
+ */
+#pragma once
+
+#include "daemon/interp-protocol.h"
+
+#include <glib.h>
+#include <linux/perf_event.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+struct interpreters;
+
+/* Loads the program. Fails if the kernel, its type information or the rights do not suffice. */
+struct interpreters *interpreters_new(GError **error);
+void interpreters_free(struct interpreters *interpreters); /* NULL is allowed */
+
+/* The events that the program writes to on one CPU. The caller owns the descriptors. */
+struct interpreter_outputs {
+	int sample, code;
+};
+/* Opens them; they write into the ring of `ring`. `source`: the attributes of the sampled event,
+ * whose records the program replaces. */
+bool interpreters_open_outputs(struct interpreters *interpreters,
+			       const struct perf_event_attr *source, int ring, unsigned cpu,
+			       struct interpreter_outputs *ret_outputs, GError **error);
+/* Runs the program for each sample of the event; `position` is the source that the records name. */
+bool interpreters_attach(struct interpreters *interpreters, int event, uint32_t position,
+			 GError **error);
+/* Adds or replaces a process. Fails if the version is not supported, or the table is full. */
+bool interpreters_set_process(struct interpreters *interpreters, int32_t pid,
+			      const struct interp_process *process, GError **error);
+void interpreters_remove_process(struct interpreters *interpreters, int32_t pid);
+/* The sum over all CPUs. */
+struct interp_counts interpreters_count(const struct interpreters *interpreters);

@@ -1,0 +1,70 @@
+/* SPDX-License-Identifier: BSD-2-Clause-Patent */
+/*
+ * fake-python - a process that looks like Python 3.12, with frames that never end
+ *
+ *     fake-python cycle|names|nothing     burns CPU until it is killed
+ *
+ * cycle: a frame is its own caller. names: the same, with a name of 2^40 characters, control
+ * characters, and other texts at bad addresses. nothing: the list begins at a bad address.
+ */
+#include "arch/base.h"
+
+#include <pthread.h>
+#include <stdio.h>
+
+#define EXPORTED __attribute__((visibility("default")))
+
+/* Only the offsets of cpython_layout(12) matter. */
+EXPORTED const unsigned long Py_Version = 0x030c00f0;
+EXPORTED uint64_t PyCode_Type[64];
+EXPORTED uint8_t _PyRuntime[4096];
+EXPORTED void _PyEval_EvalFrameDefault(void);
+
+static uint8_t thread[256], activation[64], frame[128], code[256], name[8192], lines[64];
+
+void _PyEval_EvalFrameDefault(void)
+{
+	for (volatile unsigned i = 0;; i++)
+		;
+}
+
+static void put(uint8_t *object, size_t offset, const void *address)
+{
+	memcpy(object + offset, &address, sizeof(address));
+}
+
+int main(int argc, char **argv)
+{
+	const char *what = argc == 2 ? argv[1] : "";
+	const bool has_names = strcmp(what, "names") == 0;
+	const uint64_t huge = has_names ? UINT64_C(1) << 40 : 4;
+	const uint32_t state = 1u << 2 | 1u << 5 | 1u << 6; /* one byte a character, ASCII */
+	const uint32_t first_line = 7;
+	pthread_key_t key;
+	uint32_t tss[2] = { 1, 0 };
+
+	if (strcmp(what, "cycle") != 0 && strcmp(what, "nothing") != 0 && !has_names) {
+		fputs("Usage: fake-python cycle|names|nothing\n", stderr);
+		return 2;
+	}
+	if (pthread_key_create(&key, NULL) != 0 || pthread_setspecific(key, thread) != 0)
+		return 1;
+	tss[1] = key;
+	memcpy(_PyRuntime + 1544, tss, sizeof(tss));
+	put(thread, 56, activation);
+	put(activation, 0, strcmp(what, "nothing") == 0 ? (void *)8 : frame);
+	put(frame, 0, code);
+	put(frame, 8, frame);
+	put(frame, 56, code + 192);
+	put(code, 8, PyCode_Type);
+	memcpy(code + 68, &first_line, sizeof(first_line));
+	put(code, 112, has_names ? (void *)16 : name);
+	put(code, 120, name);
+	put(code, 128, name);
+	put(code, 136, has_names ? (void *)24 : lines);
+	memcpy(name + 16, &huge, sizeof(huge));
+	memcpy(name + 32, &state, sizeof(state));
+	memset(name + 40, has_names ? 0x1b : 'f', sizeof(name) - 40);
+	_PyEval_EvalFrameDefault();
+	return 0;
+}
