@@ -21,8 +21,6 @@
 #define INTERP_MAX_NEW_CODES 24u /* described before one sample; the others later */
 #define INTERP_ABSENT 0xffffu
 
-enum interp_family { INTERP_PYTHON = 1 };
-
 /* Offsets in the structures of one version of CPython, in bytes. INTERP_ABSENT: no such field. */
 struct interp_cpython {
 	__u16 minor;           /* of version 3.MINOR */

@@ -24,7 +24,7 @@ struct interp_chain {
 	struct interp_frame frames[INTERP_MAX_FRAMES];
 };
 
-/* A code object. The texts are UTF-8, without control characters' meaning: any byte but 0. */
+/* A code object. The texts are valid UTF-8, and may have control characters. */
 struct interp_code_text {
 	uint32_t pid;
 	uint64_t code;
