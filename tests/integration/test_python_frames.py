@@ -16,13 +16,13 @@ HERE = Path(__file__).parent
 PYTHONS = ["/usr/bin/python3", *filter(None, os.environ.get("PROF_TEST_PYTHONS", "").split(":"))]
 
 SHARES = """
-def spin(n):
+def spin():
     total = 0
-    for i in range(n):
+    for i in range(200):
         total += i & 7
     return total
-def seventy(): return spin(700)
-def thirty(): return spin(300)
+def seventy(): spin(); spin(); spin(); spin(); spin(); spin(); spin()
+def thirty(): spin(); spin(); spin()
 while True:
     seventy(); thirty()
 """
