@@ -2,10 +2,11 @@
 /*
  * Report-hint - the largest problem of a report, and what to do about it
  *
- * Compares the numbers of lost records, of samples with a truncated stack, and of samples without a
- * name. It does not use weights, because each sample is one attempt to record, unwind and name a
- * stack. The most frequent image or cause selects the advice. The hint is one line, because users
- * do not read more. [test-report-hint]
+ * Compares the numbers of lost records, of samples with a truncated stack, of samples without a
+ * name, and of samples of interpreted programs whose functions were not read. It does not use
+ * weights, because each sample is one attempt to record, unwind and name a stack. The most frequent
+ * image or cause selects the advice. The hint is one line, because users do not read more.
+ * [test-report-hint]
  */
 #include "config.h"
 
@@ -44,6 +45,9 @@ static const struct advice advices[] = {
 	{ "java", N_("run java with -XX:+UnlockDiagnosticVMOptions -XX:+DumpPerfMapAtExit") },
 	{ "perf-map", N_("the program makes code while it runs; let it say the names, in "
 			 "/tmp/perf-PID.map or a jitdump") },
+	{ "read-interpreters",
+	  N_("record as root or with the system service, on a kernel with BTF") },
+	{ "python-perf", N_("Python 3.12 and later name them if PYTHONPERFSUPPORT=1 is set") },
 	{ "kernel-names", N_("'profctl doctor' says what hides the kernel's names") },
 };
 
@@ -151,19 +155,35 @@ static struct report_hint of_names(const struct profile *profile)
 	return hint;
 }
 
+/* Returns the hint about interpreted programs, if the recording tells why they were not read. A few
+ * samples may lack functions otherwise: before the interpreter was found, for example. */
+static struct report_hint of_interpreters(const struct profile *profile)
+{
+	const char *cause = capture_metadata(profile->reader->capture, "interpreters.missing");
+
+	return cause ? (struct report_hint){ "interpreted",
+					     strstr(cause, "is not supported")
+						     ? "python-perf"
+						     : "read-interpreters",
+					     cause, profile->interpreter[PROF_INTERPRETER_MISSING],
+					     0 }
+		     : (struct report_hint){ 0 };
+}
+
 /* ---- finding and output ---------------------------------------------------------------------- */
 
 struct report_hint report_hint_find(const struct profile *profile)
 {
 	struct report_hint hint = { 0 };
-	struct report_hint found[3] = {
+	struct report_hint found[4] = {
 		of_losses(profile),
 		{ "truncated", "frame-pointers", NULL, profile->unwind[UNWIND_TRUNCATED], 0 },
+		of_interpreters(profile),
 	};
 
 	/* Missing names matter only if rows are functions or lines. */
 	if (profile->by == PROFILE_FUNCTION || profile->by == PROFILE_LINE)
-		found[2] = of_names(profile);
+		found[3] = of_names(profile);
 	for (size_t i = 0; i < ARRAY_SIZE(found); i++) {
 		if (i > 0 && profile->all.samples)
 			found[i].percent = 100.0 * (double)found[i].count /
@@ -202,6 +222,10 @@ void report_hint_print(const struct report_hint *hint, struct out *out)
 	else if (strcmp(hint->problem, "truncated") == 0)
 		out_printf(out, _("Hint: %.1f %% of the samples have a truncated stack: "),
 			   hint->percent);
+	else if (strcmp(hint->problem, "interpreted") == 0)
+		out_printf(out,
+			   _("Hint: %.1f %% of the samples lack the program's functions (%s): "),
+			   hint->percent, subject);
 	else
 		out_printf(out, _("Hint: %.1f %% of the samples have no name, most in '%s': "),
 			   hint->percent, subject);

@@ -7,10 +7,9 @@
 #include "tools/profcapture/profile.h"
 
 struct report_hint {
-	const char
-		*problem; /* "lost", "truncated", "unresolved"; NULL = no problem is large enough */
+	const char *problem; /* "lost", "truncated", "interpreted", "unresolved"; NULL = none */
 	const char *advice;  /* name of the advice in report-hint.c, for programs */
-	const char *subject; /* cause of the loss, or path of the image; NULL = none */
+	const char *subject; /* cause of the loss or lack, or path of the image; NULL = none */
 	uint64_t count;      /* samples, or records that were lost */
 	double percent;
 };
