@@ -60,6 +60,10 @@ enum message_type {
 	MESSAGE_COUNTERS,
 	/* before START: struct message_fields, then its fields; one message per tracepoint */
 	MESSAGE_FIELDS,
+	/* answers to the first INTERPRETED: struct message_outputs for each CPU, fds: the events
+	 * that write samples and code objects; or why frames are not read, as text */
+	MESSAGE_OUTPUTS,
+	MESSAGE_NO_OUTPUTS,
 	/* engine to broker */
 	MESSAGE_STARTED = 64,     /* sampling is enabled, or would be if not paused */
 	MESSAGE_SNAPSHOT_REQUEST, /* struct message_snapshot_request */
@@ -71,6 +75,8 @@ enum message_type {
 	/* struct message_usage_request; the answer, if any, is a SNAPSHOT */
 	MESSAGE_USAGE_REQUEST,
 	MESSAGE_OBEYED, /* PAUSE or RESUME has taken effect; one for each, in order */
+	/* struct message_interpreted; those before the last OUTPUTS are repeated */
+	MESSAGE_INTERPRETED,
 };
 
 struct message {
@@ -268,6 +274,21 @@ struct message_event {
 	uint32_t position;
 };
 #define ENGINE_POSITION_SLEEPS (ENGINE_MAX_SOURCES + 1u)
+
+/* A process has an interpreter, whose frames shall be read at each sample (interp-protocol.h). */
+struct message_interpreted {
+	int32_t pid;
+	uint32_t minor;              /* of CPython 3.MINOR */
+	uint64_t runtime, code_type; /* addresses of _PyRuntime and PyCode_Type */
+};
+
+/* Two further events that write into the ring of a CPU's sources. Samples of processes with an
+ * interpreter are written by the first one instead of their source. */
+struct message_outputs {
+	uint32_t cpu;
+	uint32_t is_last; /* all CPUs have their events */
+	uint64_t sample_id, code_id;
+};
 
 enum peer_protocol {
 	PEER_OWN, /* libcollector/control.h; the connection belongs to the process */

@@ -72,6 +72,7 @@ static const struct {
 	{ MESSAGE_IMAGE_REQUEST, sizeof(struct message_image_request), true },
 	{ MESSAGE_USAGE_REQUEST, sizeof(struct message_usage_request), true },
 	{ MESSAGE_CPU_REQUEST, sizeof(struct message_cpu_request), false },
+	{ MESSAGE_INTERPRETED, sizeof(struct message_interpreted), false },
 	{ MESSAGE_PROGRESS, sizeof(struct message_progress), false },
 	{ MESSAGE_WARNING, sizeof(struct message_warning), false },
 	{ MESSAGE_FINISHED, sizeof(struct message_finished), true },

@@ -7,10 +7,13 @@
  */
 #include "daemon/broker/interpreters.h"
 
+#include "daemon/broker/error.h"
+
+#ifdef PROF_HAS_BPF
+
 #include "arch/base.h"
 #include "arch/errno-text.h"
 #include "daemon/broker/cpython.skel.h"
-#include "daemon/broker/error.h"
 #include "daemon/cpython-layouts.h"
 
 #include <bpf/bpf.h>
@@ -97,19 +100,24 @@ void interpreters_free(struct interpreters *interpreters)
 	g_free(interpreters);
 }
 
-static int open_output(struct perf_event_attr *attr, int ring, unsigned cpu, int map)
+static int open_output(struct perf_event_attr *attr, int ring, unsigned cpu, int map,
+		       uint64_t *ret_id)
 {
 	CLEANUP_CLOSE int fd = -1;
 
 	attr->type = PERF_TYPE_SOFTWARE;
 	attr->config = PERF_COUNT_SW_BPF_OUTPUT;
+	attr->config1 = attr->config2 = 0;
+	attr->precise_ip = 0;
+	attr->inherit = attr->inherit_thread = 0;
 	attr->sample_type |= PERF_SAMPLE_RAW;
 	attr->freq = 0;
 	attr->sample_period = 1;
 	attr->disabled = 0;
 	attr->exclude_idle = 0;
 	fd = (int)syscall(SYS_perf_event_open, attr, -1, (int)cpu, -1, PERF_FLAG_FD_CLOEXEC);
-	if (fd < 0 || ioctl(fd, PERF_EVENT_IOC_SET_OUTPUT, ring) < 0 ||
+	if (fd < 0 || ioctl(fd, PERF_EVENT_IOC_ID, ret_id) < 0 ||
+	    ioctl(fd, PERF_EVENT_IOC_SET_OUTPUT, ring) < 0 ||
 	    bpf_map_update_elem(map, &cpu, &fd, BPF_ANY) != 0)
 		return -1;
 	return steal_fd(&fd);
@@ -127,10 +135,12 @@ bool interpreters_open_outputs(struct interpreters *interpreters,
 	code.sample_stack_user = 0;
 	ret_outputs->code = -1;
 	ret_outputs->sample = open_output(&sample, ring, cpu,
-					  bpf_map__fd(interpreters->program->maps.sample_outputs));
+					  bpf_map__fd(interpreters->program->maps.sample_outputs),
+					  &ret_outputs->sample_id);
 	if (ret_outputs->sample >= 0)
 		ret_outputs->code = open_output(
-			&code, ring, cpu, bpf_map__fd(interpreters->program->maps.code_outputs));
+			&code, ring, cpu, bpf_map__fd(interpreters->program->maps.code_outputs),
+			&ret_outputs->code_id);
 	if (ret_outputs->code >= 0)
 		return true;
 	broker_fail(error, BROKER_ERROR_FAILED,
@@ -163,26 +173,39 @@ bool interpreters_attach(struct interpreters *interpreters, int event, uint32_t 
 	return true;
 }
 
+/* Reads field 28 of /proc/PID/stat, the start of the stack. Returns 0 if it is not shown. */
+static uint64_t read_start_stack(int32_t pid)
+{
+	g_autofree char *path = g_strdup_printf("/proc/%d/stat", pid);
+	g_autofree char *text = NULL;
+	const char *at;
+
+	if (!g_file_get_contents(path, &text, NULL, NULL))
+		return 0;
+	at = strrchr(text, ')');
+	for (int i = 2; at && i < 28; i++)
+		at = strchr(at + 1, ' ');
+	return at ? strtoull(at + 1, NULL, 10) : 0;
+}
+
 bool interpreters_set_process(struct interpreters *interpreters, int32_t pid,
 			      const struct interp_process *process, GError **error)
 {
 	const int map = bpf_map__fd(interpreters->program->maps.processes);
 	const uint32_t key = (uint32_t)pid;
+	struct interp_process entry = *process;
 
-	if (process->runtime && !cpython_layout(process->minor))
+	entry.start_stack = read_start_stack(pid);
+	if (!cpython_layout(process->minor))
 		return broker_fail(error, BROKER_ERROR_NOT_SUPPORTED,
 				   "Python 3.%u is not supported", process->minor);
-	if (bpf_map_update_elem(map, &key, process, BPF_ANY) != 0)
+	if (entry.start_stack == 0)
+		return broker_fail(error, BROKER_ERROR_FAILED,
+				   "process %d has ended, or may not be looked at", pid);
+	if (bpf_map_update_elem(map, &key, &entry, BPF_ANY) != 0)
 		return broker_fail(error, BROKER_ERROR_LIMIT_EXCEEDED,
 				   "adding an interpreted process: %s", ERRNO_TEXT(errno));
 	return true;
-}
-
-void interpreters_remove_process(struct interpreters *interpreters, int32_t pid)
-{
-	const uint32_t key = (uint32_t)pid;
-
-	(void)bpf_map_delete_elem(bpf_map__fd(interpreters->program->maps.processes), &key);
 }
 
 struct interp_counts interpreters_count(const struct interpreters *interpreters)
@@ -205,3 +228,43 @@ struct interp_counts interpreters_count(const struct interpreters *interpreters)
 	}
 	return sum;
 }
+
+#else /* nothing is read */
+
+struct interpreters *interpreters_new(GError **error)
+{
+	broker_fail(error, BROKER_ERROR_NOT_SUPPORTED,
+		    "profd was built without libbpf, bpftool or clang");
+	return NULL;
+}
+
+void interpreters_free(struct interpreters *interpreters)
+{
+	(void)interpreters;
+}
+
+bool interpreters_open_outputs(struct interpreters *interpreters,
+			       const struct perf_event_attr *source, int ring, unsigned cpu,
+			       struct interpreter_outputs *ret_outputs, GError **error)
+{
+	return interpreters_new(error);
+}
+
+bool interpreters_attach(struct interpreters *interpreters, int event, uint32_t position,
+			 GError **error)
+{
+	return interpreters_new(error);
+}
+
+bool interpreters_set_process(struct interpreters *interpreters, int32_t pid,
+			      const struct interp_process *process, GError **error)
+{
+	return interpreters_new(error);
+}
+
+struct interp_counts interpreters_count(const struct interpreters *interpreters)
+{
+	return (struct interp_counts){ 0 };
+}
+
+#endif

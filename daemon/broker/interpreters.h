@@ -24,6 +24,7 @@ void interpreters_free(struct interpreters *interpreters); /* NULL is allowed */
 /* The events that the program writes to on one CPU. The caller owns the descriptors. */
 struct interpreter_outputs {
 	int sample, code;
+	uint64_t sample_id, code_id; /* PERF_EVENT_IOC_ID */
 };
 /* Opens them; they write into the ring of `ring`. `source`: the attributes of the sampled event,
  * whose records the program replaces. */
@@ -33,9 +34,9 @@ bool interpreters_open_outputs(struct interpreters *interpreters,
 /* Runs the program for each sample of the event; `position` is the source that the records name. */
 bool interpreters_attach(struct interpreters *interpreters, int event, uint32_t position,
 			 GError **error);
-/* Adds or replaces a process. Fails if the version is not supported, or the table is full. */
+/* Adds or replaces a process, as long as it has its present memory. start_stack is ignored. Fails
+ * if the version is not supported, or if the process does not exist or may not be looked at. */
 bool interpreters_set_process(struct interpreters *interpreters, int32_t pid,
 			      const struct interp_process *process, GError **error);
-void interpreters_remove_process(struct interpreters *interpreters, int32_t pid);
 /* The sum over all CPUs. */
 struct interp_counts interpreters_count(const struct interpreters *interpreters);

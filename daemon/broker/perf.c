@@ -407,7 +407,7 @@ static bool cpu_open_waits(const struct perf_plan *plan, struct perf_cpu *cpu, G
 						       cpu, &cpu->has_wakings, error);
 }
 
-static void unmap_rings(struct perf_cpu *cpu)
+void perf_cpu_unmap(struct perf_cpu *cpu)
 {
 	for (unsigned i = 0; i < ARRAY_SIZE(cpu->maps); i++)
 		if (cpu->maps[i])
@@ -423,7 +423,7 @@ static void unmap_rings(struct perf_cpu *cpu)
 static void release_probe(struct perf_cpu *cpu)
 {
 	if (geteuid() != 0 && cpu->n_fds <= 2)
-		unmap_rings(cpu);
+		perf_cpu_unmap(cpu);
 }
 
 bool perf_cpu_open(const struct perf_plan *plan, unsigned cpu, struct perf_cpu *ret_cpu,
@@ -453,7 +453,7 @@ void perf_cpu_close_fds(struct perf_cpu *cpu)
 void perf_cpu_done(struct perf_cpu *cpu)
 {
 	perf_cpu_close_fds(cpu);
-	unmap_rings(cpu);
+	perf_cpu_unmap(cpu);
 }
 
 /* Returns the largest power of two of pages that fits into `bytes`, within the limits of a ring. */

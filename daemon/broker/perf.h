@@ -40,8 +40,8 @@ struct perf_plan {
 	void *data;
 };
 
-/* The events of one CPU. Descriptors exist until they are passed on, mappings until
- * perf_cpu_done(). With per-task events, there are two events that deliver nothing, one for each
+/* The events of one CPU. Descriptors exist until perf_cpu_close_fds(), mappings until
+ * perf_cpu_unmap(). With per-task events, there are two events that deliver nothing, one for each
  * ring, and the per-task events write into these rings. */
 struct perf_cpu {
 	unsigned cpu;
@@ -87,6 +87,7 @@ bool perf_cpu_open(const struct perf_plan *plan, unsigned cpu, struct perf_cpu *
 /* Gives an open event its filter, if it has one. */
 bool perf_set_filter(int fd, const struct event *event, GError **error);
 void perf_cpu_close_fds(struct perf_cpu *cpu);
+void perf_cpu_unmap(struct perf_cpu *cpu);
 void perf_cpu_done(struct perf_cpu *cpu);
 
 /* An event of one thread on one CPU; disabled. */

@@ -12,7 +12,7 @@
  * Invariants: (1) no capability except `kept` is in any set, and CAP_SYS_ADMIN only for probes
  *                 [test-broker-sandbox: capabilities]
  *             (2) open() and openat() are for reading only  [test-broker-sandbox: calls]
- *             (3) no ptrace, mounts, modules, bpf, namespaces, network
+ *             (3) no ptrace, mounts, modules, namespaces, network
  *                 [test-broker-sandbox: calls]
  *             (4) starting and running the engine is not affected  [test-broker-sandbox: work]
  *             (5) each capability in `kept` is needed  [test_capabilities]
@@ -27,6 +27,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <linux/bpf.h>
 #include <linux/capability.h>
 #include <linux/fs.h>
 #include <linux/nsfs.h>
@@ -43,6 +44,7 @@
 
 static const int kept[] = {
 	CAP_PERFMON,            /* events for all users' processes, kernel addresses */
+	CAP_BPF,                /* frames of interpreters */
 	CAP_IPC_LOCK,           /* rings beyond kernel.perf_event_mlock_kb */
 	CAP_SYS_PTRACE,         /* /proc/PID/maps, exe, root of all users' processes */
 	CAP_CHECKPOINT_RESTORE, /* /proc/PID/map_files */
@@ -233,6 +235,13 @@ static const struct filter_rule allowed_with[] = {
 	{ SCMP_SYS(openat), SCMP_A2_64(SCMP_CMP_MASKED_EQ, WRITES, O_RDONLY) },
 	{ SCMP_SYS(socket), SCMP_A0_64(SCMP_CMP_EQ, AF_UNIX, 0) },
 	{ SCMP_SYS(socketpair), SCMP_A0_64(SCMP_CMP_EQ, AF_UNIX, 0) },
+	/* what loading the program that reads interpreters needs (interpreters.c) */
+	{ SCMP_SYS(bpf), SCMP_A0_64(SCMP_CMP_EQ, BPF_BTF_LOAD, 0) },
+	{ SCMP_SYS(bpf), SCMP_A0_64(SCMP_CMP_EQ, BPF_MAP_CREATE, 0) },
+	{ SCMP_SYS(bpf), SCMP_A0_64(SCMP_CMP_EQ, BPF_MAP_LOOKUP_ELEM, 0) },
+	{ SCMP_SYS(bpf), SCMP_A0_64(SCMP_CMP_EQ, BPF_MAP_UPDATE_ELEM, 0) },
+	{ SCMP_SYS(bpf), SCMP_A0_64(SCMP_CMP_EQ, BPF_PROG_LOAD, 0) },
+	{ SCMP_SYS(bpf), SCMP_A0_64(SCMP_CMP_EQ, BPF_LINK_CREATE, 0) },
 	{ SCMP_SYS(clone), SCMP_A0_64(SCMP_CMP_MASKED_EQ, NAMESPACES, 0) },
 	/* never also writable */
 	{ SCMP_SYS(mmap), SCMP_A2_64(SCMP_CMP_MASKED_EQ, PROT_WRITE, 0) },
@@ -260,7 +269,6 @@ static const struct filter_rule allowed_with[] = {
 static const int deadly_calls[] = {
 	SCMP_SYS(ptrace),
 	SCMP_SYS(process_vm_writev),
-	SCMP_SYS(bpf),
 	SCMP_SYS(mount),
 	SCMP_SYS(umount2),
 	SCMP_SYS(move_mount),

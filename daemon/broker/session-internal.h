@@ -4,6 +4,7 @@
 
 #include "daemon/broker/engine.h"
 #include "daemon/broker/images.h"
+#include "daemon/broker/interpreters.h"
 #include "daemon/broker/perf.h"
 #include "daemon/broker/requests.h"
 #include "daemon/broker/session.h"
@@ -22,8 +23,10 @@ struct session {
 	GArray *events; /* struct perf_task_event, until they are sent; NULL: not per task */
 	struct perf_tasks *opening; /* while per-task events are being opened */
 	struct perf_plan plan;
-	struct requests *requests; /* NULL without an engine */
-	GVariant *summary;         /* from MESSAGE_FINISHED */
+	struct requests *requests;         /* NULL without an engine */
+	struct interpreters *interpreters; /* NULL: no process has needed it yet */
+	bool no_interpreters;              /* they cannot be read; the engine knows why */
+	GVariant *summary;                 /* from MESSAGE_FINISHED */
 	const char *reason;
 	char *failure; /* reason that the engine gave for its end; NULL: none */
 	struct message_progress counters;

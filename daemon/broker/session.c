@@ -253,6 +253,7 @@ static void release(struct session *session)
 	g_clear_handle_id(&session->lifetime_watch, g_source_remove);
 	g_clear_pointer(&session->engine, engine_free);
 	g_clear_pointer(&session->opening, perf_tasks_free);
+	g_clear_pointer(&session->interpreters, interpreters_free);
 	g_clear_pointer(&session->cpus, g_array_unref);
 	g_clear_pointer(&session->events, g_array_unref);
 	deferred_close(steal_fd(&session->capture_fd));
@@ -396,6 +397,12 @@ static bool start_requests(struct session *session, GError **error)
 
 /* ---- CPUs and events ------------------------------------------------------------------------- */
 
+/* Returns whether a BPF program may be attached to the events later, so that they stay open. */
+static bool reads_interpreters(const struct session *session)
+{
+	return !session->plan.by_task && session->plan.stack_bytes > 0;
+}
+
 static bool send_cpu(struct session *session, struct perf_cpu *cpu, GError **error)
 {
 	struct message_cpu body = {
@@ -415,7 +422,8 @@ static bool send_cpu(struct session *session, struct perf_cpu *cpu, GError **err
 	if (!engine_send(session->engine, MESSAGE_CPU, &body, sizeof(body), cpu->fds, cpu->n_fds,
 			 error))
 		return false;
-	perf_cpu_close_fds(cpu);
+	if (!reads_interpreters(session))
+		perf_cpu_close_fds(cpu);
 	return true;
 }
 
@@ -453,6 +461,75 @@ static bool send_events(struct session *session, GError **error)
 	return ok;
 }
 
+/* Has the frames of interpreters read on a CPU. The engine is sent the events first, because it
+ * could not tell their records from others. */
+static bool read_interpreters(struct session *session, const struct perf_cpu *cpu, bool is_last,
+			      GError **error)
+{
+	const struct perf_plan *plan = &session->plan;
+	const struct perf_event_attr attr = perf_source_attr(plan, &plan->events[0]);
+	struct message_outputs body = { .cpu = cpu->cpu, .is_last = is_last };
+	struct interpreter_outputs outputs;
+	int fds[2];
+	bool ok;
+
+	if (!interpreters_open_outputs(session->interpreters, &attr, cpu->fds[1], cpu->cpu,
+				       &outputs, error))
+		return false;
+	body.sample_id = outputs.sample_id;
+	body.code_id = outputs.code_id;
+	fds[0] = outputs.sample;
+	fds[1] = outputs.code;
+	ok = engine_send(session->engine, MESSAGE_OUTPUTS, &body, sizeof(body), fds,
+			 ARRAY_SIZE(fds), error);
+	for (size_t i = 0; i < ARRAY_SIZE(fds); i++)
+		close(fds[i]);
+	/* Tracepoints and probes run programs of another kind. */
+	for (unsigned i = 0; ok && i < plan->n_events; i++)
+		if (plan->events[i].kind != PROF_SOURCE_TRACEPOINT &&
+		    plan->events[i].kind != PROF_SOURCE_PROBE)
+			ok = interpreters_attach(session->interpreters, cpu->fds[1 + i], i, error);
+	return ok;
+}
+
+static bool load_interpreters(struct session *session, GError **error)
+{
+	if (!reads_interpreters(session))
+		return broker_fail(error, BROKER_ERROR_NOT_SUPPORTED,
+				   "the recording is of single processes, without CAP_PERFMON");
+	session->interpreters = interpreters_new(error);
+	if (!session->interpreters)
+		return false;
+	for (unsigned i = 0; i < session->cpus->len; i++)
+		if (!read_interpreters(session, &g_array_index(session->cpus, struct perf_cpu, i),
+				       i + 1 == session->cpus->len, error))
+			return false;
+	return true;
+}
+
+/* Nothing is loaded until a process has an interpreter. The session may record each process, or it
+ * would be by task. */
+static void receive_interpreted(struct session *session, const void *body, size_t bytes)
+{
+	const struct message_interpreted *request = body;
+	const struct interp_process process = { .runtime = request->runtime,
+						.code_type = request->code_type,
+						.minor = request->minor };
+	g_autoptr(GError) error = NULL;
+
+	if (session->no_interpreters || session->state == SESSION_STOPPING)
+		return;
+	if (session->interpreters) {
+		/* A process may have ended meanwhile; the engine proposes no other version. */
+		(void)interpreters_set_process(session->interpreters, request->pid, &process, NULL);
+	} else if (!load_interpreters(session, &error)) {
+		session->no_interpreters = true;
+		g_clear_pointer(&session->interpreters, interpreters_free);
+		engine_send(session->engine, MESSAGE_NO_OUTPUTS, error->message,
+			    strlen(error->message), NULL, 0, NULL);
+	}
+}
+
 static bool is_online(unsigned number)
 {
 	g_autoptr(GArray) online = NULL;
@@ -484,7 +561,8 @@ static void receive_cpu_request(struct session *session, const void *body, size_
 				session, "cpu-online",
 				"CPUs came online so often that those that come from now on are not recorded",
 				session->data);
-		send_cpu(session, &cpu, &error);
+		if (send_cpu(session, &cpu, &error) && session->interpreters)
+			read_interpreters(session, &cpu, true, &error);
 		for (unsigned i = 0; i < session->cpus->len; i++)
 			if (g_array_index(session->cpus, struct perf_cpu, i).cpu == number)
 				g_array_remove_index_fast(session->cpus, i--);
@@ -802,7 +880,10 @@ static void receive_started(struct session *session, const void *body, size_t by
 	if (session->state != SESSION_STARTING)
 		return;
 	/* The engine has its own mappings now. */
-	g_array_set_size(session->cpus, 0);
+	for (unsigned i = 0; i < session->cpus->len; i++)
+		perf_cpu_unmap(&g_array_index(session->cpus, struct perf_cpu, i));
+	if (!reads_interpreters(session))
+		g_array_set_size(session->cpus, 0);
 	session->start_ns = clock_now();
 	set_state(session, session->options->paused ? SESSION_PAUSED : SESSION_RUNNING);
 	session->listener->started(session, NULL, session->data);
@@ -913,6 +994,7 @@ static void on_message(uint32_t type, const void *body, size_t bytes, void *data
 		{ MESSAGE_IMAGE_REQUEST, receive_image_request },
 		{ MESSAGE_USAGE_REQUEST, receive_usage_request },
 		{ MESSAGE_CPU_REQUEST, receive_cpu_request },
+		{ MESSAGE_INTERPRETED, receive_interpreted },
 		{ MESSAGE_PROGRESS, receive_progress },
 		{ MESSAGE_WARNING, receive_warning },
 		{ MESSAGE_FINISHED, receive_finished },

@@ -73,6 +73,9 @@ static void parse_one(const uint8_t *data, size_t size)
 		for (int i = 0; i < __builtin_popcountll(regs_get(REGS_NATIVE)->perf_sleep_mask);
 		     i++)
 			sum += record.sleep.registers[i];
+	if (record_parse_code(copy, &record))
+		for (size_t i = 0; i < record.sample.raw_bytes; i++)
+			sum += record.sample.raw[i];
 	sum += record_event_id(copy);
 	free(copy);
 }

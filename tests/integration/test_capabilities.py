@@ -19,7 +19,7 @@ from test_dbus_private import SYSTEM, GLib, running, variant  # noqa: F401 (fixt
 
 SOURCE = Path(os.environ["PROF_SOURCE_DIR"])
 NOBODY = 65534
-NUMBERS = {"SYSLOG": 34, "PERFMON": 38, "CHECKPOINT_RESTORE": 40, "DAC_READ_SEARCH": 2, "KILL": 5, "SETGID": 6, "SETUID": 7,
+NUMBERS = {"SYSLOG": 34, "PERFMON": 38, "BPF": 39, "CHECKPOINT_RESTORE": 40, "DAC_READ_SEARCH": 2, "KILL": 5, "SETGID": 6, "SETUID": 7,
            "SETPCAP": 8, "IPC_LOCK": 14, "SYS_PTRACE": 19, "SYS_NICE": 23}
 PR_CAPBSET_DROP = 24
 SPIN = "int main(void) { for (volatile int i = 0;; i++) ; }"
@@ -148,7 +148,7 @@ def goes_first(recording):
     return recording.nice == -10
 
 
-# The purpose of each; KILL and CHECKPOINT_RESTORE need a recording of their own.
+# The purpose of each; KILL, CHECKPOINT_RESTORE and BPF need a recording of their own.
 FEATURES = {
     "PERFMON": everybody, "IPC_LOCK": wide_rings, "SYS_PTRACE": mappings, "DAC_READ_SEARCH": opened, "SYSLOG": kernel_names,
     "SETUID": everybody, "SETGID": everybody, "SETPCAP": empty_bounding_set, "SYS_NICE": goes_first,
@@ -159,7 +159,7 @@ LIMITS = {"MEMLOCK": 65536, "NICE": 0}
 def test_all_of_them_are_named():
     source = (SOURCE / "daemon/broker/sandbox.c").read_text(encoding="utf-8")
     kept = re.search(r"static const int kept\[\] = \{(.*?)\};", source, re.DOTALL)[1]
-    assert set(re.findall(r"CAP_(\w+),", kept)) == set(NUMBERS) == {*FEATURES, "KILL", "CHECKPOINT_RESTORE"}
+    assert set(re.findall(r"CAP_(\w+),", kept)) == set(NUMBERS) == {*FEATURES, "KILL", "CHECKPOINT_RESTORE", "BPF"}
 
 
 def test_enough(file, capture, profcapture, somebody):
@@ -199,6 +199,27 @@ def test_file_that_is_gone(file, capture, profcapture, spawn, program, names):
         recording = Recording(profd, file, capture, profcapture, copy)
         assert mappings(recording)
         assert opened(recording) == (not names)
+
+
+@pytest.mark.parametrize("names", [[], ["BPF"]])
+def test_interpreter(file, capture, profcapture, spawn, tmp_path, names):
+    """BPF: the functions of Python programs."""
+    if "WALK_PYTHON" not in os.environ:
+        pytest.skip("built without libbpf, bpftool or clang")
+    program = tmp_path / "spin.py"
+    program.write_text("def turn():\n    while True:\n        pass\nturn()\n")
+    target = spawn("/usr/bin/python3", program)
+    with running(without(*names)) as profd:
+        path = profd.create({"pids": variant("au", [target.pid])}, file)
+        profd.session(path, "Start")
+        profd.sleep(2)
+        profd.session(path, "Stop")
+        profd.wait("Finished", path)
+    found = {row["name"] for row in rows(profcapture, capture, "symbol")}
+    assert ("spin.turn" in found) == (not names)
+    missing = [row["value"] for row in rows(profcapture, capture, "metadata") if row["key"] == "interpreters.missing"]
+    assert bool(missing) == bool(names) and all("CAP_BPF" in text for text in missing)
+    assert bool(re.search(r"^Hint: .*CAP_BPF", profcapture("report", capture).stdout, re.MULTILINE)) == bool(names)
 
 
 @pytest.mark.parametrize("names", [[], ["KILL"]])

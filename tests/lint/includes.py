@@ -78,7 +78,7 @@ ALLOWED = {
     "daemon/engine/out": (["daemon/engine/out", "daemon/protocol.h", "libcapture/prof-capture.h", "base", "arch"], ["glib", "stdio"]),
     "daemon/engine/model": (["daemon/engine/model", "daemon/engine/out", "daemon/protocol.h", "base", "arch"], ["glib", "stdio"]),
     "daemon/engine/unwind": (
-        ["daemon/engine/unwind", "daemon/engine/model", "libcapture/prof-capture.h", "base", "arch"],
+        ["daemon/engine/unwind", "daemon/engine/interp", "daemon/engine/model", "libcapture/prof-capture.h", "base", "arch"],
         ["glib", "stdio", "zlib", "zstd"],
     ),
     "daemon/engine/interp": (["daemon/engine/interp", "daemon/interp-protocol.h", "daemon/cpython-layouts.h", "base", "arch"], ["glib"]),
@@ -86,6 +86,7 @@ ALLOWED = {
         [
             "daemon/engine/perf",
             "daemon/engine/unwind",
+            "daemon/engine/interp",
             "daemon/engine/model",
             "daemon/engine/out",
             "daemon/protocol.h",

@@ -88,25 +88,6 @@ static bool find_interpreter(int pid, struct interp_process *ret_process)
 	return found;
 }
 
-/* Reads field 28 of /proc/PID/stat, the start of the stack. */
-static uint64_t start_stack(int pid)
-{
-	char path[64], text[4096], *at;
-	CLEANUP_CLOSE int fd = -1;
-	ssize_t n;
-
-	snprintf(path, sizeof(path), "/proc/%d/stat", pid);
-	fd = open(path, O_RDONLY | O_CLOEXEC);
-	n = fd < 0 ? -1 : read(fd, text, sizeof(text) - 1);
-	if (n <= 0)
-		return 0;
-	text[n] = '\0';
-	at = strrchr(text, ')');
-	for (int i = 2; at && i < 28; i++)
-		at = strchr(at + 1, ' ');
-	return at ? strtoull(at + 1, NULL, 10) : 0;
-}
-
 static void print_chain(const struct interp_functions *functions, const struct interp_chain *chain)
 {
 	printf("%x\t", chain->flags);
@@ -222,7 +203,6 @@ int main(int argc, char **argv)
 		fprintf(stderr, "process %d has no interpreter that is supported\n", pid);
 		return 1;
 	}
-	process.start_stack = start_stack(pid);
 	if (!interpreters_set_process(interpreters, pid, &process, &error)) {
 		fprintf(stderr, "%s\n", error->message);
 		return 1;

@@ -188,6 +188,92 @@ static void test_counts(void)
 	stage_done(&stage);
 }
 
+static void count_found(const struct process *process, void *data)
+{
+	(*(unsigned int *)data)++;
+}
+
+/* A function of a Python program, in the middle one of three native frames. */
+static void test_interpreted(void)
+{
+	static const uint64_t ips[] = { 0x400010 | UNWIND_EXACT, 0x400020, 0x400030 };
+	static const uint64_t sps[] = { 0x6f00, 0x6ff0, 0x7100 };
+	static const bool is_new[] = { true };
+	struct cpython_file python = { .minor = 12, .found = CPYTHON_FOUND };
+	struct interp_code code = { .record = INTERP_RECORD_CODE,
+				    .code = 0x1000,
+				    .id = 7,
+				    .first_line = 5,
+				    .minor = 12,
+				    .name_width = 1,
+				    .name_bytes = 1,
+				    .name = "f",
+				    .file_width = 1,
+				    .file_bytes = 7,
+				    .file = "/x/m.py" };
+	struct interp_sample list = {
+		.record = INTERP_RECORD_SAMPLE,
+		.n = 1,
+		.flags = INTERP_WALKED,
+		.minor = 12,
+		.frames = { { .code = 0x1000,
+			      .id = 7,
+			      .at = 0x7000,
+			      .flags = INTERP_FRAME_ENDS_RUN } },
+	};
+	struct sample sample = {
+		.user = { .ips = ips, .n = 3, .sps = sps, .n_sps = 3, .stop = PROF_STOP_ROOT },
+		.raw = (const uint8_t *)&list,
+		.raw_bytes = sizeof(list),
+		.is_interpreted = true
+	};
+	struct interpreted *interpreted = g_new(struct interpreted, 1);
+	struct output_place places[4];
+	unsigned int found = 0;
+	struct process *process;
+	struct stage stage;
+
+	stage_init(&stage);
+	sample.thread = stage.thread;
+	process = stage.thread->process;
+	interpreted_init(interpreted, &stage.parts.output, &stage.parts.images);
+	interpreted->found = count_found;
+	interpreted->data = &found;
+	CHECK_INT(interpreted_merge(interpreted, &sample), PROF_INTERPRETER_NONE);
+	process->maps->mappings[0].image->python = &python;
+	interpreted_look(interpreted, process);
+	interpreted_look(interpreted, process);
+	CHECK_INT(found, 1);
+	interpreted_look_again(interpreted);
+	interpreted_look(interpreted, process);
+	CHECK_INT(found, 2);
+	interpreted_add_code(interpreted, process, (const uint8_t *)&code, sizeof(code));
+	CHECK_INT(interpreted_merge(interpreted, &sample), PROF_INTERPRETER_COMPLETE);
+	CHECK_INT(interpreted_add_places(interpreted, SIZE_MAX, places, 0), 0);
+	CHECK_INT(interpreted_add_places(interpreted, 2, places, 0), 0);
+	CHECK_INT(interpreted_add_places(interpreted, 1, places, 0), 1);
+	CHECK_INT(interpreted_add_places(interpreted, 0, places, 1), 1);
+	CHECK_INT(places[0].offset, INTERP_FUNCTION_LINES + 5);
+	interpreted_write(interpreted, is_new);
+	interpreted_write(interpreted, is_new);
+	list.frames[0].at = 0x100; /* above the stack's top */
+	CHECK_INT(interpreted_merge(interpreted, &sample), PROF_INTERPRETER_MISSING);
+	list.flags |= INTERP_TORN;
+	CHECK_INT(interpreted_merge(interpreted, &sample), PROF_INTERPRETER_TORN);
+	list.flags = INTERP_NO_THREAD;
+	list.n = 0;
+	CHECK_INT(interpreted_merge(interpreted, &sample), PROF_INTERPRETER_IDLE);
+	sample.is_interpreted = false;
+	CHECK_INT(interpreted_merge(interpreted, &sample), PROF_INTERPRETER_MISSING);
+	parts_finish(&stage.parts);
+	CHECK_INT(rows_of(&stage.parts, PROF_TABLE_SYMBOL), 1);
+	CHECK_INT(rows_of(&stage.parts, PROF_TABLE_LINE), 2);
+	CHECK_INT(number_of(&stage.parts, PROF_TABLE_LINE, PROF_LINE_LINE, 0), 5);
+	interpreted_done(interpreted);
+	g_free(interpreted);
+	stage_done(&stage);
+}
+
 static void test_cgroup(void)
 {
 	const uint64_t ips[] = { USER, 0x400010 };
@@ -685,6 +771,7 @@ int main(void)
 	RUN(test_cache);
 	RUN(test_unknown);
 	RUN(test_counts);
+	RUN(test_interpreted);
 	RUN(test_cgroup);
 	RUN(test_regions);
 	RUN(test_symbols);

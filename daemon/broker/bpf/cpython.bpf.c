@@ -59,7 +59,8 @@ struct task_struct___kernel {
 
 struct described_key {
 	__u64 code;
-	__u32 pid, id;
+	__u32 memory; /* of the process: changes with exec, and differs after fork */
+	__u32 id;
 };
 
 struct scratch {
@@ -68,8 +69,10 @@ struct scratch {
 	__u8 frame[128], object[256];
 };
 
+/* An entry is only used for the memory that it was made for, so that ended processes may remain
+ * until others need the room. */
 struct {
-	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(type, BPF_MAP_TYPE_LRU_HASH);
 	__uint(max_entries, 8192);
 	__type(key, __u32);
 	__type(value, struct interp_process);
@@ -125,6 +128,9 @@ struct walk {
 	const struct interp_cpython *layout;
 	__u64 code_type, frame, cframe;
 	__u32 pid, n, n_described, flags;
+	/* As in struct described_key. Not next to `n`: the compiler would set both at once, and the
+	 * verifier would lose track of `n`. */
+	__u32 memory;
 };
 
 /* Bounds a number in a way that the compiler cannot remove and the verifier understands. */
@@ -247,7 +253,7 @@ static __always_inline void identify(struct walk *walk, struct interp_frame *fra
 	hash ^= (word_at(scratch->object, layout->code_lines, 0xf8) >> 3) * 0x9e3779b97f4a7c15ull;
 	hash ^= first_line * 0xff51afd7ed558ccdull;
 	frame->id = (__u32)(hash >> 32) ^ (__u32)hash;
-	key = (struct described_key){ frame->code, walk->pid, frame->id };
+	key = (struct described_key){ frame->code, walk->memory, frame->id };
 	if (bpf_map_lookup_elem(&described, &key))
 		return;
 	count = bpf_map_lookup_elem(&counts, &zero);
@@ -346,7 +352,7 @@ static long step(__u32 index, struct walk *walk)
 /* Returns the interpreter of the current process: its own entry, that of the process that it was
  * forked from, or that of the file that it executes. */
 static __always_inline struct interp_process *find_process(struct task_struct___kernel *task,
-							   __u32 pid, __u32 *flags)
+							   __u32 pid, __u32 *memory, __u32 *flags)
 {
 	struct interp_process *own, *other;
 	struct mm_struct___kernel *mm = BPF_CORE_READ(task, mm);
@@ -357,6 +363,7 @@ static __always_inline struct interp_process *find_process(struct task_struct___
 	if (!mm)
 		return 0;
 	stack = BPF_CORE_READ(mm, start_stack);
+	*memory = pid ^ (__u32)(stack >> 4);
 	own = bpf_map_lookup_elem(&processes, &pid);
 	if (own && own->start_stack == stack)
 		return own->runtime ? own : 0;
@@ -432,7 +439,7 @@ int cpython_sample(struct bpf_perf_event_data *ctx)
 	const struct interp_process *process;
 	struct interp_counts *count;
 	struct scratch *scratch;
-	__u32 zero = 0, minor, flags = 0, bytes;
+	__u32 zero = 0, minor, memory = 0, flags = 0, bytes;
 	__u64 begin_ns;
 	long error;
 
@@ -441,7 +448,7 @@ int cpython_sample(struct bpf_perf_event_data *ctx)
 	if (!count || !scratch)
 		return 1;
 	count->samples++;
-	process = find_process(task, pid, &flags);
+	process = find_process(task, pid, &memory, &flags);
 	if (!process)
 		return 1;
 	minor = process->minor;
@@ -460,6 +467,7 @@ int cpython_sample(struct bpf_perf_event_data *ctx)
 			     .layout = layout,
 			     .code_type = process->code_type,
 			     .pid = pid,
+			     .memory = memory,
 			     .flags = flags };
 
 	walk_thread(&walk, process, BPF_CORE_READ(task, thread.fsbase));

@@ -137,6 +137,21 @@ static bool read_elf(struct elf *elf)
 	return false;
 }
 
+/* Returns the difference for the segment with the function that evaluates; 0 if it is unknown. */
+static uint64_t find_code_bias(const struct elf *elf)
+{
+	const uint64_t address = elf->found[EVAL].st_value;
+
+	for (size_t i = 0; i < elf->n_segments; i++) {
+		const Elf64_Phdr *segment = &elf->segments[i];
+
+		if (segment->p_type == PT_LOAD && address >= segment->p_vaddr &&
+		    address - segment->p_vaddr < segment->p_memsz)
+			return segment->p_vaddr - segment->p_offset;
+	}
+	return 0;
+}
+
 static bool has(const struct elf *elf, int symbol)
 {
 	return elf->found[symbol].st_shndx != SHN_UNDEF;
@@ -200,9 +215,11 @@ enum cpython_found cpython_file_find(int fd, struct cpython_file *ret_file)
 		.code_type = elf.found[CODE_TYPE].st_value,
 		.eval = elf.found[EVAL].st_value,
 		.eval_size = elf.found[EVAL].st_size,
+		.code_bias = find_code_bias(&elf),
 	};
 	layout = cpython_layout(ret_file->minor);
-	if (!layout)
-		return CPYTHON_OTHER_VERSION;
-	return offsets_agree(&elf, layout) ? CPYTHON_FOUND : CPYTHON_OTHER_BUILD;
+	ret_file->found = !layout                       ? CPYTHON_OTHER_VERSION
+			  : offsets_agree(&elf, layout) ? CPYTHON_FOUND
+							: CPYTHON_OTHER_BUILD;
+	return ret_file->found;
 }

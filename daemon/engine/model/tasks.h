@@ -27,7 +27,12 @@ struct process {
 	struct maps *maps;
 	struct image *anon, *unknown; /* images of its memory; created for the first frame there */
 	struct image *program;        /* the first file that exec mapped; NULL: unknown */
-	uint64_t stat_ns, maps_ns;    /* when stat and maps in /proc were read; 0: never */
+	/* The mapped file that has an interpreter, NULL: none is known; what its addresses are
+	 * moved by; and the state in which it was looked for (perf/interpreted.h). */
+	struct image *interpreter;
+	uint64_t interpreter_bias, interpreter_maps;
+	uint32_t interpreter_generation;
+	uint64_t stat_ns, maps_ns; /* when stat and maps in /proc were read; 0: never */
 	bool kernel;
 	bool gone;       /* replaced by exec, or without threads */
 	bool queried;    /* a snapshot of the process was requested */

@@ -165,6 +165,23 @@ bool cpus_add_event(struct cpus *cpus, const struct message_event *message, int 
 	return true;
 }
 
+bool cpus_add_outputs(struct cpus *cpus, const struct message_outputs *message, int *fds,
+		      size_t n_fds)
+{
+	struct cpu *cpu = message->cpu < ENGINE_MAX_CPUS ? cpus->by_number[message->cpu] : NULL;
+
+	if (!cpu || n_fds != ARRAY_SIZE(cpu->output_fds) || message->sample_id == 0)
+		return false;
+	/* The CPU may be offline again, or have its events already. */
+	if (!cpu->open || cpu->sample_id)
+		return true;
+	for (size_t i = 0; i < n_fds; i++)
+		cpu->output_fds[i] = steal_fd(&fds[i]);
+	cpu->sample_id = message->sample_id;
+	cpu->code_id = message->code_id;
+	return true;
+}
+
 const struct task_event *cpus_find_event(const struct cpus *cpus, uint64_t event_id)
 {
 	return cpus->events ? g_hash_table_lookup(cpus->events, &event_id) : NULL;
@@ -318,6 +335,8 @@ void cpu_count_lost(struct cpu *cpu, uint64_t period_ns)
 			: cpu->n_sources ? read_lost(cpu->source_fds[0])
 					 : 0;
 
+	if (cpu->sample_id && !cpu->events)
+		lost += read_lost(cpu->output_fds[0]);
 	if (lost <= cpu->counted_lost)
 		return;
 	cpu->sampled_ns += (lost - cpu->counted_lost) * period_ns;
@@ -335,6 +354,8 @@ void cpu_add_lost(struct cpu *cpu, struct loss_table *losses, uint64_t now_ns)
 	for_each_event(cpu, true, add_lost, &lost[1]);
 	if (!cpu->stopped)
 		lost[0] -= MIN_OF(read_lost_copies(cpu), lost[0]);
+	if (cpu->sample_id)
+		lost[0] += read_lost(cpu->output_fds[0]);
 	if (lost[0] > cpu->reported_lost[0])
 		loss_add_cpu(losses, cpu->number, false, PROF_LOSS_PERF_LOST_SAMPLES,
 			     lost[0] - cpu->reported_lost[0], cpu->last_ns[0], now_ns);
@@ -363,6 +384,9 @@ void cpu_close(struct cpu *cpu)
 	for (uint32_t i = 0; cpu->events && i < cpu->events->len; i++)
 		close(steal_fd(&((struct task_event *)g_ptr_array_index(cpu->events, i))->fd));
 	g_clear_pointer(&cpu->events, g_ptr_array_unref);
+	for (size_t i = 0; cpu->sample_id && i < ARRAY_SIZE(cpu->output_fds); i++)
+		close(cpu->output_fds[i]);
+	cpu->sample_id = cpu->code_id = 0;
 	cpu->n_sources = 0;
 	cpu->open = false;
 }

@@ -31,6 +31,9 @@ struct cpu {
 	uint64_t paced_ns, paced[2], copy_periods[2];
 	uint32_t n_sources;
 	uint64_t source_ids[ENGINE_MAX_SOURCES];
+	/* events that write samples and code objects of interpreted programs; ids 0: none */
+	int output_fds[2];
+	uint64_t sample_id, code_id;
 	/* per-task events, struct task_event, which write to the rings of the above; or NULL */
 	GPtrArray *events;
 	struct ring side_band, samples; /* samples.control NULL: no sources, or not mapped yet */
@@ -70,6 +73,9 @@ struct cpu *cpus_open(struct cpus *cpus, const struct message_cpu *message, int 
 		      GError **error);
 /* Maps the ring of the CPU's sources. The CPU must have sources. */
 bool cpu_map_samples(struct cpu *cpu, GError **error);
+/* Takes the descriptors of a MESSAGE_OUTPUTS. Returns false if it contradicts itself. */
+bool cpus_add_outputs(struct cpus *cpus, const struct message_outputs *message, int *fds,
+		      size_t n_fds);
 /* Takes the descriptor of an entry of MESSAGE_EVENTS, even on failure, and redirects the event to a
  * ring of its CPU. */
 bool cpus_add_event(struct cpus *cpus, const struct message_event *message, int fd, GError **error);

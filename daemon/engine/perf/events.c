@@ -71,6 +71,41 @@ static bool is_too_late(struct events *events)
 	return events->too_late;
 }
 
+/* Parses a sample that the BPF program wrote, or a code object. */
+static bool parse_output(struct events *events, const struct cpu *cpu,
+			 const struct perf_event_header *header, struct record *ret_record)
+{
+	struct interp_chain *chain = &events->samples->interpreted->chain;
+
+	if (record_event_id(header) == cpu->code_id)
+		return record_parse_code(header, ret_record);
+	if (!record_parse(header, events->parts | RECORD_FIELDS, ret_record) ||
+	    !interp_record_sample(ret_record->sample.raw, ret_record->sample.raw_bytes, chain) ||
+	    chain->source >= cpu->n_sources)
+		return false;
+	ret_record->event_id = cpu->source_ids[chain->source];
+	ret_record->sample.period = chain->period;
+	ret_record->sample.is_interpreted = true;
+	return true;
+}
+
+static bool is_output(const struct cpu *cpu, const struct perf_event_header *header)
+{
+	const uint64_t id =
+		cpu->sample_id && header->type == PERF_RECORD_SAMPLE ? record_event_id(header) : 0;
+
+	return id && (id == cpu->sample_id || id == cpu->code_id);
+}
+
+static void on_code(struct events *events, struct cpu *cpu, const struct record *record)
+{
+	const struct thread *thread = thread_of(events, cpu, record);
+
+	if (thread)
+		interpreted_add_code(events->samples->interpreted, thread->process,
+				     record->sample.raw, record->sample.raw_bytes);
+}
+
 static void on_sample(struct events *events, struct cpu *cpu, const struct record *record)
 {
 	int position = find_source(events, cpu, record);
@@ -106,6 +141,8 @@ static void on_sample(struct events *events, struct cpu *cpu, const struct recor
 	process = thread->process;
 	if (!process->queried && !process->kernel && (!process->cmdline || !process->maps_known))
 		events->query(process, events->data);
+	if (events->samples->interpreted)
+		interpreted_look(events->samples->interpreted, process);
 	samples_add(events->samples, record, thread, &source->row, NULL);
 	events->n_samples++;
 }
@@ -332,6 +369,7 @@ static void (*const handlers[])(struct events *, struct cpu *, const struct reco
 	[RECORD_WAKEUP] = on_wakeup,
 	[RECORD_SLEEP] = on_sleep,
 	[RECORD_WAKING] = on_waking,
+	[RECORD_CODE] = on_code,
 };
 
 /* A thread may have two sets of per-task events; records of the incomplete set are duplicates. */
@@ -369,7 +407,9 @@ void events_record(const struct ring_merge_input *input, bool late, void *data)
 	bool is_side_sample = side_band && input->record->type == PERF_RECORD_SAMPLE;
 
 	if (is_side_sample ? !parse_side_sample(events, cpu, input->record, &record)
-			   : !record_parse(input->record, events->parts, &record)) {
+	    : is_output(cpu, input->record)
+		    ? !parse_output(events, cpu, input->record, &record)
+		    : !record_parse(input->record, events->parts, &record)) {
 		loss_add_cpu(events->losses, cpu->number, side_band, PROF_LOSS_RING_CORRUPT, 1,
 			     input->time_ns, input->time_ns);
 		return;
@@ -381,7 +421,7 @@ void events_record(const struct ring_merge_input *input, bool late, void *data)
 	 * any record that may change this state; switches, wake-ups and sleeps do not. */
 	if (record.kind != RECORD_SAMPLE && record.kind != RECORD_SWITCH &&
 	    record.kind != RECORD_WAKEUP && record.kind != RECORD_SLEEP &&
-	    record.kind != RECORD_WAKING)
+	    record.kind != RECORD_WAKING && record.kind != RECORD_CODE)
 		samples_finalize(events->samples);
 	if (record.kind == RECORD_LOST) {
 		uint64_t lost = record.lost - (side_band ? 0 : cpu_lost_copies(cpu, record.lost));

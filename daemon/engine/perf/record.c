@@ -38,6 +38,7 @@ struct sample_fixed {
 	uint64_t ips[];
 };
 
+/* ENGINE_WAKEUP_TYPE, also that of code objects */
 struct wakeup_fixed {
 	struct perf_event_header header;
 	uint64_t event_id;
@@ -357,9 +358,9 @@ static bool parse_trailer(const struct perf_event_header *header, struct trailer
 	return true;
 }
 
-/* Parses a sample with the tracepoint's own fields. */
-static bool parse_tracepoint(const struct perf_event_header *header, enum record_kind kind,
-			     uint32_t least_bytes, struct record *ret_record)
+/* Parses a sample with fields, but without a stack. */
+static bool parse_short(const struct perf_event_header *header, enum record_kind kind,
+			uint32_t least_bytes, struct record *ret_record)
 {
 	const struct wakeup_fixed *fixed = (const void *)header;
 	const size_t fixed_bytes = offsetof(struct wakeup_fixed, raw);
@@ -375,6 +376,7 @@ static bool parse_tracepoint(const struct perf_event_header *header, enum record
 		.cpu = fixed->cpu,
 		.time_ns = fixed->time_ns,
 		.event_id = fixed->event_id,
+		.sample = { .raw = fixed->raw, .raw_bytes = fixed->raw_bytes },
 	};
 	return true;
 }
@@ -383,8 +385,8 @@ bool record_parse_wakeup(const struct perf_event_header *header, struct record *
 {
 	const struct wakeup_fixed *fixed = (const void *)header;
 
-	if (!parse_tracepoint(header, RECORD_WAKEUP, ENGINE_WAKEUP_TID_OFFSET + sizeof(uint32_t),
-			      ret_record))
+	if (!parse_short(header, RECORD_WAKEUP, ENGINE_WAKEUP_TID_OFFSET + sizeof(uint32_t),
+			 ret_record))
 		return false;
 	ret_record->woken_tid = (int32_t)load_le32(fixed->raw + ENGINE_WAKEUP_TID_OFFSET);
 	return true;
@@ -414,8 +416,8 @@ bool record_parse_sleep(const struct perf_event_header *header, struct record *r
 	const struct wakeup_fixed *fixed = (const void *)header;
 	const struct regs *regs = regs_get(REGS_NATIVE);
 
-	if (!parse_tracepoint(header, RECORD_SLEEP, ENGINE_SLEEP_STATE_OFFSET + sizeof(uint64_t),
-			      ret_record))
+	if (!parse_short(header, RECORD_SLEEP, ENGINE_SLEEP_STATE_OFFSET + sizeof(uint64_t),
+			 ret_record))
 		return false;
 	ret_record->sleep.state = load_le64(fixed->raw + ENGINE_SLEEP_STATE_OFFSET);
 	return find_registers(header, regs ? regs->perf_sleep_mask : 0,
@@ -429,8 +431,8 @@ bool record_parse_waking(const struct perf_event_header *header, struct record *
 	struct record_waking *waking = &ret_record->waking;
 	const uint64_t *registers;
 
-	if (!parse_tracepoint(header, RECORD_WAKING, ENGINE_WAKEUP_TID_OFFSET + sizeof(uint32_t),
-			      ret_record) ||
+	if (!parse_short(header, RECORD_WAKING, ENGINE_WAKEUP_TID_OFFSET + sizeof(uint32_t),
+			 ret_record) ||
 	    !find_registers(header, regs ? regs_waking_mask(regs) : 0, &registers))
 		return false;
 	waking->tid = (int32_t)load_le32(fixed->raw + ENGINE_WAKEUP_TID_OFFSET);
@@ -444,6 +446,11 @@ bool record_parse_waking(const struct perf_event_header *header, struct record *
 	waking->sp = registers[regs_waking_position(regs, regs->perf_sp_bit)];
 	waking->argument = registers[regs_waking_position(regs, regs->perf_argument_bit)];
 	return true;
+}
+
+bool record_parse_code(const struct perf_event_header *header, struct record *ret_record)
+{
+	return parse_short(header, RECORD_CODE, 0, ret_record);
 }
 
 uint64_t record_event_id(const struct perf_event_header *header)

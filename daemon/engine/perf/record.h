@@ -25,6 +25,7 @@ enum record_kind {
 	RECORD_WAKEUP,
 	RECORD_SLEEP,
 	RECORD_WAKING,
+	RECORD_CODE,
 };
 
 #define RECORD_BUILD_ID_MAX 20
@@ -37,8 +38,9 @@ struct record_sample {
 		*registers; /* user-mode, in the order of regs.h; NULL: none, or a 32-bit program */
 	const uint8_t *stack; /* copy of the stack from the user's sp on, 8-byte aligned */
 	size_t stack_bytes;
-	const uint8_t *raw; /* fields of a tracepoint */
+	const uint8_t *raw; /* fields of a tracepoint, or what the program for interpreters wrote */
 	uint32_t raw_bytes;
+	bool is_interpreted; /* `raw` is a struct interp_sample */
 };
 
 struct record_mmap {
@@ -123,6 +125,8 @@ bool record_parse(const struct perf_event_header *header, unsigned parts,
 bool record_parse_wakeup(const struct perf_event_header *header, struct record *ret_record);
 bool record_parse_sleep(const struct perf_event_header *header, struct record *ret_record);
 bool record_parse_waking(const struct perf_event_header *header, struct record *ret_record);
+/* Parses a description of a code object (interp-protocol.h) in a ring of samples. */
+bool record_parse_code(const struct perf_event_header *header, struct record *ret_record);
 /* Returns the id of the event that a sample is of; 0 if the record is too short. */
 uint64_t record_event_id(const struct perf_event_header *header);
 /* Parses only the time. */

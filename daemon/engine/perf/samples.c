@@ -127,9 +127,9 @@ static struct output_place missing_place(struct samples *samples, struct image *
 }
 
 /* Adds the places of the user part, root first, without the n_common frames that are also in the
- * thread's last chain. Returns their number. */
+ * thread's last chain, and with the functions of an interpreted program. Returns their number. */
 static size_t add_user_places(struct samples *samples, const struct sample *sample,
-			      struct maps **maps, size_t n_common)
+			      struct maps **maps, size_t n_common, bool is_interpreted)
 {
 	const struct unwind_stack *user = &sample->user;
 	size_t i, n = 0;
@@ -137,6 +137,8 @@ static size_t add_user_places(struct samples *samples, const struct sample *samp
 	/* callers that are unknown because the stack is deeper than its copy */
 	if (user->deeper)
 		samples->places[n++] = missing_place(samples, &samples->deeper, "<deeper>", 0);
+	if (is_interpreted)
+		n = interpreted_add_places(samples->interpreted, SIZE_MAX, samples->places, n);
 	for (i = n_common; i < user->n; i++) {
 		/* frames that were left out because the stack is too deep */
 		if (user->n_cut && user->n - i == user->cut_at)
@@ -144,6 +146,9 @@ static size_t add_user_places(struct samples *samples, const struct sample *samp
 				missing_place(samples, &samples->cut, "[cut]", user->n_cut);
 		samples->places[n++] =
 			user_place(samples, sample, maps, user->ips[user->n - 1 - i]);
+		if (is_interpreted)
+			n = interpreted_add_places(samples->interpreted, user->n - 1 - i,
+						   samples->places, n);
 	}
 	return n;
 }
@@ -164,7 +169,8 @@ static void remember(struct samples *samples, struct samples_chain *last,
 	}
 }
 
-uint32_t samples_add_stack(struct samples *samples, const struct sample *sample, struct maps **maps)
+uint32_t samples_add_stack(struct samples *samples, const struct sample *sample, struct maps **maps,
+			   bool is_interpreted)
 {
 	struct samples_chain *last = &samples->chains[sample->thread->row.id % SAMPLES_CACHE];
 	const struct unwind_stack *user = &sample->user;
@@ -173,12 +179,13 @@ uint32_t samples_add_stack(struct samples *samples, const struct sample *sample,
 
 	/* The outermost frames that are also in the thread's last chain keep their stack ids. */
 	if (last->thread == sample->thread->row.id && last->epoch == samples->output->epoch &&
-	    last->maps_version == (*maps)->version && user->n_cut == 0 && !user->deeper)
+	    last->maps_version == (*maps)->version && user->n_cut == 0 && !user->deeper &&
+	    !is_interpreted)
 		while (n_common < MIN_OF((size_t)last->n, user->n) &&
 		       last->ips[n_common] == user->ips[user->n - 1 - n_common])
 			n_common++;
 	parent = n_common ? last->stacks[n_common - 1] : 0;
-	n = n_user = add_user_places(samples, sample, maps, n_common);
+	n = n_user = add_user_places(samples, sample, maps, n_common, is_interpreted);
 	for (size_t i = sample->n_kernel; i > 0; i--, n++) {
 		struct output_place *place = &samples->places[n];
 
@@ -187,13 +194,16 @@ uint32_t samples_add_stack(struct samples *samples, const struct sample *sample,
 		place->kind = i == 1 ? PROF_FRAME_EXACT : PROF_FRAME_RETURN;
 	}
 	output_frames(samples->output, samples->places, n, samples->frames, samples->added);
+	if (is_interpreted)
+		interpreted_write(samples->interpreted, samples->added);
 	/* Request the names of new kernel frames. */
 	for (size_t i = n_user; i < n; i++)
 		if (samples->added[i])
 			kernel_request(samples->kernel, sample->kernel[n - 1 - i],
 				       samples->places[i].kind);
 	output_stacks(samples->output, parent, samples->frames, n, samples->stacks);
-	remember(samples, last, sample, *maps, n_common);
+	if (!is_interpreted)
+		remember(samples, last, sample, *maps, n_common);
 	return n ? samples->stacks[n - 1] : parent;
 }
 
@@ -261,6 +271,8 @@ static void emit(const struct sample *sample, struct maps **maps, void *data)
 	struct samples *samples = data;
 	struct output *output = samples->output;
 	uint64_t values[ENGINE_MAX_FIELDS], texts[ENGINE_MAX_FIELDS];
+	enum prof_sample_interpreter interpreter = PROF_INTERPRETER_NONE;
+	uint32_t kind;
 	size_t n_values;
 	uint32_t stack;
 
@@ -269,11 +281,18 @@ static void emit(const struct sample *sample, struct maps **maps, void *data)
 		return;
 	}
 	count(samples, &sample->user);
-	stack = samples_add_stack(samples, sample, maps);
+	/* Tracepoints and probes do not read interpreters. */
+	kind = ((const struct event_source *)sample->source)->message.kind;
+	if (samples->interpreted && kind != PROF_SOURCE_TRACEPOINT && kind != PROF_SOURCE_PROBE)
+		interpreter = interpreted_merge(samples->interpreted, sample);
+	stack = samples_add_stack(samples, sample, maps,
+				  interpreter == PROF_INTERPRETER_COMPLETE ||
+					  interpreter == PROF_INTERPRETER_DEEPER);
 	tasks_need(samples->tasks, sample->thread);
 	output_need(output, sample->source);
 	n_values = event_source_values((const struct event_source *)sample->source, output,
-				       sample->raw, sample->raw_bytes, values, texts);
+				       sample->raw, sample->is_interpreted ? 0 : sample->raw_bytes,
+				       values, texts);
 	output_add(output, PROF_TABLE_SAMPLE,
 		   (const struct prof_value[]){
 			   [PROF_SAMPLE_TIME] = PROF_NUMBER(sample->time_ns),
@@ -290,7 +309,7 @@ static void emit(const struct sample *sample, struct maps **maps, void *data)
 				   PROF_NUMBER(tasks_cgroup(samples->tasks, sample->cgroup)),
 			   [PROF_SAMPLE_VALUES] = PROF_BYTES(values, n_values),
 			   [PROF_SAMPLE_TEXTS] = PROF_BYTES(texts, n_values),
-			   [PROF_SAMPLE_INTERPRETER] = PROF_NUMBER(PROF_INTERPRETER_NONE),
+			   [PROF_SAMPLE_INTERPRETER] = PROF_NUMBER(interpreter),
 		   });
 }
 
@@ -380,6 +399,7 @@ void samples_add(struct samples *samples, const struct record *record, struct th
 		.raw = record->sample.raw,
 		.raw_bytes = record->sample.raw_bytes,
 		.wait = wait,
+		.is_interpreted = record->sample.is_interpreted,
 	};
 
 	if (chain.n_kernel == 0 && chain.n_user == 0) {

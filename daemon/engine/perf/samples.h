@@ -3,13 +3,14 @@
 
 #include "daemon/engine/model/kernel.h"
 #include "daemon/engine/model/tasks.h"
+#include "daemon/engine/perf/interpreted.h"
 #include "daemon/engine/perf/record.h"
 #include "daemon/engine/unwind/sample-queue.h"
 
 #define SAMPLES_CACHE 64
 #define SAMPLES_MAX_IPS 1024 /* kernel.perf_event_max_stack may be larger; the root is then cut */
 
-#define SAMPLES_MAX_PATH (UNWIND_MAX_FRAMES + 2 + SAMPLES_MAX_IPS)
+#define SAMPLES_MAX_PATH (UNWIND_MAX_FRAMES + 2 + INTERP_MAX_FRAMES + SAMPLES_MAX_IPS)
 
 /* The last chain of a thread. The next one usually shares most of it. */
 struct samples_chain {
@@ -40,6 +41,7 @@ struct samples {
 	struct unwind *unwind;        /* NULL: use the kernel's chains */
 	uint32_t stack_bytes;         /* maximum size of a stack copy */
 	struct sample_queue queue;
+	struct interpreted *interpreted; /* NULL: frames of interpreters are not wanted */
 	/* Samples to be walked together; their stacks are still in the rings. */
 	struct sample pending[WALK_TOGETHER];
 	struct unwind_job jobs[WALK_TOGETHER];    /* jobs[i] is for pending[i] */
@@ -63,8 +65,9 @@ void samples_done(struct samples *samples);
  * thread's process may change. Either `source` or `wait` is NULL. */
 void samples_add(struct samples *samples, const struct record *record, struct thread *thread,
 		 struct row *source, struct wait_code *wait);
-/* Returns the stack of a walked sample, in the current epoch; 0 if it has none. */
-uint32_t samples_add_stack(struct samples *samples, const struct sample *sample,
-			   struct maps **maps);
+/* Returns the stack of a walked sample, in the current epoch; 0 if it has none. is_interpreted:
+ * with the functions that interpreted_merge() has placed. */
+uint32_t samples_add_stack(struct samples *samples, const struct sample *sample, struct maps **maps,
+			   bool is_interpreted);
 /* Walks and writes the added samples. */
 void samples_finalize(struct samples *samples);

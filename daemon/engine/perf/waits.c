@@ -217,9 +217,9 @@ static enum prof_stack_source find_stack(struct waits *waits, struct wait_code *
 			.process = process->row.id,
 			.epoch = epoch,
 			/* The current mappings note which of them have a row. */
-			.stack = samples_add_stack(waits->samples, &code->sample,
-						   code->maps == process->maps ? &process->maps
-									       : &code->maps),
+			.stack = samples_add_stack(
+				waits->samples, &code->sample,
+				code->maps == process->maps ? &process->maps : &code->maps, false),
 			.method = code->sample.user.method,
 			.stop = code->sample.user.stop,
 			.is_waker = code->is_waker,

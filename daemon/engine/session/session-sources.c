@@ -321,15 +321,53 @@ bool session_receive_image(struct session *session, struct channel_message *mess
 	return true;
 }
 
+/* Tells readers once why frames of an interpreter are not read. */
+static void note_unread(struct session *session, const struct cpython_file *file)
+{
+	g_autofree char *text = NULL;
+
+	if (session->unread_versions & 1u << file->minor % 32)
+		return;
+	session->unread_versions |= 1u << file->minor % 32;
+	text = file->found == CPYTHON_OTHER_BUILD
+		       ? g_strdup_printf("this build of Python 3.%u is not supported", file->minor)
+	       : file->minor ? g_strdup_printf("Python 3.%u is not supported", file->minor)
+			     : g_strdup("this version of Python is not supported");
+	session_add_metadata(session, "interpreters.missing", text, strlen(text));
+}
+
+static void on_interpreter(const struct process *process, void *data)
+{
+	struct session *session = data;
+	const struct cpython_file *file = process->interpreter->python;
+	const struct message_interpreted body = {
+		.pid = process->pid,
+		.minor = file->minor,
+		.runtime = file->runtime + process->interpreter_bias,
+		.code_type = file->code_type + process->interpreter_bias,
+	};
+
+	if (file->found == CPYTHON_FOUND)
+		channel_send(&session->channel, MESSAGE_INTERPRETED, &body, sizeof(body), NULL, 0);
+	else
+		note_unread(session, file);
+}
+
 static void open_samples(struct session *session)
 {
 	samples_init(&session->samples, &session->output, &session->tasks, &session->images,
 		     &session->kernel);
 	session->samples.keep_kernel = session->config.kernel;
-	if (session->config.stack_bytes)
+	if (session->config.stack_bytes) {
 		samples_unwind(&session->samples, session->tables, session->config.stack_bytes);
-	else
+		session->interpreted = g_new(struct interpreted, 1);
+		interpreted_init(session->interpreted, &session->output, &session->images);
+		session->interpreted->found = on_interpreter;
+		session->interpreted->data = session;
+		session->samples.interpreted = session->interpreted;
+	} else {
 		unwind_tables_only_programs(session->tables);
+	}
 	session->samples.first_hit = request_image;
 	session->samples.data = session;
 }
@@ -339,10 +377,16 @@ static bool begin_sampling(struct session *session, GError **error)
 	return sampling_begin(&session->sampling, error);
 }
 
+void session_receive_tables(struct session *session)
+{
+	if (unwind_tables_receive(session->tables) && session->interpreted)
+		interpreted_look_again(session->interpreted);
+}
+
 /* Retries samples whose tables have arrived. */
 static uint64_t drain_samples(struct session *session, uint64_t limit_ns, uint64_t now_ns)
 {
-	unwind_tables_receive(session->tables);
+	session_receive_tables(session);
 	sample_queue_run(&session->samples.queue, now_ns);
 	return limit_ns;
 }

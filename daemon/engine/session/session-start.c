@@ -189,15 +189,44 @@ bool session_add_fields(struct session *session, struct channel_message *message
 	return true;
 }
 
-static void add_metadata(struct session *session, const char *key, size_t key_bytes,
-			 const char *value, size_t value_bytes)
+bool session_add_outputs(struct session *session, struct channel_message *message, GError **error)
+{
+	struct message_outputs body;
+
+	if (message->length != sizeof(body))
+		return fail_message(error, "OUTPUTS");
+	memcpy(&body, message->body, sizeof(body));
+	if (!cpus_add_outputs(&session->cpus, &body, message->fds, message->n_fds))
+		return fail_message(error, "OUTPUTS");
+	/* Now the broker can have the frames of processes read. */
+	if (body.is_last && session->interpreted)
+		interpreted_look_again(session->interpreted);
+	return true;
+}
+
+static void add_metadata(struct session *session, uint64_t time_ns, const char *key,
+			 size_t key_bytes, const char *value, size_t value_bytes)
 {
 	output_add(&session->output, PROF_TABLE_METADATA,
 		   (const struct prof_value[]){
-			   [PROF_METADATA_TIME] = PROF_NUMBER(session->begin_ns),
+			   [PROF_METADATA_TIME] = PROF_NUMBER(time_ns),
 			   [PROF_METADATA_KEY] = PROF_BYTES(key, key_bytes),
 			   [PROF_METADATA_VALUE] = PROF_BYTES(value, value_bytes),
 		   });
+}
+
+void session_add_metadata(struct session *session, const char *key, const char *value,
+			  size_t value_bytes)
+{
+	add_metadata(session, session->output.now_ns, key, strlen(key), value, value_bytes);
+}
+
+bool session_receive_no_outputs(struct session *session, struct channel_message *message,
+				GError **error)
+{
+	session_add_metadata(session, "interpreters.missing", (const char *)message->body,
+			     message->length);
+	return true;
 }
 
 /* Writes the keys and values that the broker sent. Returns false if a length is wrong. */
@@ -219,17 +248,19 @@ static bool write_metadata(struct session *session, GError **error)
 		bytes = (uint64_t)pair.key_bytes + pair.value_bytes;
 		if (bytes > left)
 			return fail_message(error, "metadata");
-		add_metadata(session, key, pair.key_bytes, key + pair.key_bytes, pair.value_bytes);
+		add_metadata(session, session->begin_ns, key, pair.key_bytes, key + pair.key_bytes,
+			     pair.value_bytes);
 		at = key + bytes;
 		left -= bytes;
 	}
-	add_metadata(session, "clock", strlen("clock"), "monotonic", strlen("monotonic"));
+	add_metadata(session, session->begin_ns, "clock", strlen("clock"), "monotonic",
+		     strlen("monotonic"));
 	snprintf(number, sizeof(number), "%u", session->cpus.all->len);
-	add_metadata(session, "cpus", strlen("cpus"), number, strlen(number));
+	add_metadata(session, session->begin_ns, "cpus", strlen("cpus"), number, strlen(number));
 	if (session->cpus.all->len > 0 &&
 	    ((const struct cpu *)g_ptr_array_index(session->cpus.all, 0))->wakeup_fd >= 0)
-		add_metadata(session, "wakeups", strlen("wakeups"), "sched:sched_wakeup",
-			     strlen("sched:sched_wakeup"));
+		add_metadata(session, session->begin_ns, "wakeups", strlen("wakeups"),
+			     "sched:sched_wakeup", strlen("sched:sched_wakeup"));
 	return true;
 }
 

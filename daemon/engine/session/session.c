@@ -107,6 +107,9 @@ void session_done(struct session *session)
 	cpus_done(&session->cpus);
 	waits_done(&session->waits);
 	samples_done(&session->samples);
+	if (session->interpreted)
+		interpreted_done(session->interpreted);
+	g_free(session->interpreted);
 	if (session->output.writer)
 		output_done(&session->output);
 	proc_queries_done(&session->queries);
@@ -214,6 +217,8 @@ static const struct {
 	[MESSAGE_EVENTS] = { "EVENTS", IN(CONFIGURED), session_add_events },
 	[MESSAGE_COUNTERS] = { "COUNTERS", IN(CONFIGURED), session_add_counters },
 	[MESSAGE_FIELDS] = { "FIELDS", IN(CONFIGURED), session_add_fields },
+	[MESSAGE_OUTPUTS] = { "OUTPUTS", IN(RUNNING), session_add_outputs },
+	[MESSAGE_NO_OUTPUTS] = { "NO_OUTPUTS", IN(RUNNING), session_receive_no_outputs },
 	[MESSAGE_SWITCH] = { "SWITCH", IN(NEW) | IN(CONFIGURED), on_switch },
 	[MESSAGE_START] = { "START", IN(CONFIGURED), session_start },
 	[MESSAGE_SNAPSHOT] = { "SNAPSHOT", IN(SCANNING) | IN(RUNNING), on_snapshot },
@@ -423,7 +428,7 @@ static void work(struct session *session)
 	output_tick(&session->output, now_ns);
 	run_jobs(session, JOB_ROUND, JOB_DURATION, now_ns);
 	if (session->ran_ns[JOB_ROUND] != now_ns) {
-		unwind_tables_receive(session->tables);
+		session_receive_tables(session);
 		sample_queue_run(&session->samples.queue, now_ns);
 	}
 	if (writer_error(session->writer))

@@ -75,6 +75,8 @@ struct session {
 	struct kernel kernel;
 	struct samples samples;
 	struct waits waits;
+	struct interpreted *interpreted; /* NULL: stacks are not copied */
+	uint32_t unread_versions;        /* set of minor versions of Python that were reported */
 	struct loss_table losses;
 	struct cpus cpus;
 	struct events events;
@@ -141,7 +143,13 @@ bool session_add_cpu(struct session *session, struct channel_message *message, G
 bool session_add_fields(struct session *session, struct channel_message *message, GError **error);
 bool session_add_events(struct session *session, struct channel_message *message, GError **error);
 bool session_add_counters(struct session *session, struct channel_message *message, GError **error);
+bool session_add_outputs(struct session *session, struct channel_message *message, GError **error);
+bool session_receive_no_outputs(struct session *session, struct channel_message *message,
+				GError **error);
 bool session_start(struct session *session, struct channel_message *message, GError **error);
+/* Adds a row of metadata, with the current time. */
+void session_add_metadata(struct session *session, const char *key, const char *value,
+			  size_t value_bytes);
 bool session_start_sampling(struct session *session, GError **error);
 
 /* session-sources.c */
@@ -152,4 +160,6 @@ void session_check_cpus(struct session *session, uint64_t now_ns);
 void session_close_cpu(struct session *session, struct cpu *cpu, uint64_t now_ns);
 bool session_receive_image(struct session *session, struct channel_message *message,
 			   GError **error);
+/* Assigns finished tables to their files. */
+void session_receive_tables(struct session *session);
 bool session_add_peer(struct session *session, struct channel_message *message, GError **error);

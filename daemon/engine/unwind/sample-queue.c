@@ -40,6 +40,7 @@ static void free_item(gpointer data)
 	maps_unref(item->maps);
 	g_free((void *)item->sample.kernel);
 	g_free((void *)item->sample.user.ips);
+	g_free((void *)item->sample.user.sps);
 	g_free((void *)item->sample.raw);
 	g_free((void *)item->input.stack);
 	g_free((void *)item->input.chain);
@@ -84,6 +85,11 @@ static void keep_user(struct sample_queue *queue, struct queued_sample *item,
 
 	item->sample.user = *user;
 	item->sample.user.ips = g_memdup2(user->ips, bytes);
+	/* Only frames of interpreters need them. */
+	if (!item->sample.is_interpreted)
+		item->sample.user.n_sps = 0;
+	item->sample.user.sps = g_memdup2(user->sps, item->sample.user.n_sps * sizeof(*user->sps));
+	bytes += item->sample.user.n_sps * sizeof(*user->sps);
 	item->bytes += bytes;
 	queue->bytes += bytes;
 }

@@ -21,8 +21,9 @@ struct sample {
 	const uint64_t *kernel; /* leaf first */
 	size_t n_kernel;
 	struct unwind_stack user;
-	const uint8_t *raw; /* fields of a tracepoint */
+	const uint8_t *raw; /* fields of a tracepoint, or frames of an interpreter */
 	uint32_t raw_bytes;
+	bool is_interpreted; /* `raw` is a struct interp_sample */
 };
 
 /* Waiting samples, in order. */

@@ -21,6 +21,7 @@
 #include "arch/base.h"
 #include "arch/errno-text.h"
 #include "base/clock.h"
+#include "daemon/engine/interp/cpython-file.h"
 #include "daemon/engine/model/program.h"
 #include "daemon/engine/model/vdso.h"
 #include "daemon/engine/unwind/jit-frames.h"
@@ -51,8 +52,9 @@ struct file {
 	bool only_program;
 	enum image_program program;
 	bool done;
-	struct unwind_file *table; /* NULL: unusable, or not made yet */
-	struct jit_frames *jit;    /* tables of generated code, instead of `table` */
+	struct cpython_file python; /* found is CPYTHON_NONE: none */
+	struct unwind_file *table;  /* NULL: unusable, or not made yet */
+	struct jit_frames *jit;     /* tables of generated code, instead of `table` */
 	/* The next three belong to the drain thread. is_read: queued to be read again. */
 	bool is_read;
 	bool is_requested; /* a frame is in code that `jit` lacks */
@@ -122,8 +124,10 @@ static void make(struct unwind_tables *tables, struct file *file)
 		return;
 	}
 	file->program = program_read(file->fd);
-	if (!file->only_program)
+	if (!file->only_program) {
+		(void)cpython_file_find(file->fd, &file->python);
 		file->table = unwind_file_new(&source, MAX_FILE_BYTES, &file->error);
+	}
 	close(steal_fd(&file->fd));
 	if (!file->table)
 		return;
@@ -249,6 +253,7 @@ static void give(const struct file *file, struct image *image)
 	image->program = file->program;
 	image->unwind = file->table;
 	image->jit = file->jit;
+	image->python = file->python.found != CPYTHON_NONE ? &file->python : NULL;
 	image->unwind_state = file->table || file->jit ? IMAGE_UNWIND_READY : IMAGE_UNWIND_NONE;
 }
 

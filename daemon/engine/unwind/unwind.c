@@ -66,7 +66,7 @@ struct unwind_lane {
 	bool pending;          /* a table or the mappings were missing */
 	struct image *missing; /* file whose table was missing; NULL: the mappings */
 	struct walk_frame frames[UNWIND_MAX_WALKED];
-	uint64_t ips[UNWIND_MAX_WALKED];
+	uint64_t ips[UNWIND_MAX_WALKED], sps[UNWIND_MAX_WALKED];
 };
 
 void unwind_init(struct unwind *unwind, const struct unwind_tables *tables)
@@ -296,9 +296,10 @@ static void stitch(struct unwind_lane *lane, uint32_t thread, struct unwind_stac
 		if (n == UNWIND_MAX_WALKED)
 			return;
 		lane->ips[n] = frame.ip;
+		lane->sps[n] = frame.sp;
 		lane->frames[n++].sp = frame.sp;
 	}
-	stack->n = n;
+	stack->n = stack->n_sps = n;
 	stack->method = PROF_METHOD_STITCHED;
 	stack->stop = PROF_STOP_ROOT;
 }
@@ -379,12 +380,13 @@ static void cut(struct unwind_lane *lane, struct unwind_stack *stack)
 	if (stack->n <= UNWIND_MAX_FRAMES)
 		return;
 	memmove(lane->ips + n_inner, lane->ips + stack->n - N_ROOTS, N_ROOTS * sizeof(*lane->ips));
+	memmove(lane->sps + n_inner, lane->sps + stack->n - N_ROOTS, N_ROOTS * sizeof(*lane->sps));
 	stack->cut_at = n_inner;
 	stack->n_cut = stack->n - UNWIND_MAX_FRAMES;
 	/* The walk reached the root, but the stack is incomplete. */
 	if (stack->stop == PROF_STOP_ROOT)
 		stack->stop = PROF_STOP_DEPTH;
-	stack->n = UNWIND_MAX_FRAMES;
+	stack->n = stack->n_sps = UNWIND_MAX_FRAMES;
 }
 
 /* ---- Walking ---- */
@@ -439,12 +441,16 @@ static void conclude(struct unwind_lane *lane, const struct walk_result *result,
 	job->missing = lane->missing;
 	if (!job->done)
 		return;
-	for (i = 0; i < result->n; i++)
+	for (i = 0; i < result->n; i++) {
 		lane->ips[i] = (lane->frames[i].pc & ~UNWIND_EXACT) |
 			       (lane->frames[i].flags & WALK_FRAME_EXACT ? UNWIND_EXACT : 0);
+		lane->sps[i] = lane->frames[i].sp;
+	}
 	job->stack = (struct unwind_stack){
 		.ips = lane->ips,
 		.n = result->n,
+		.sps = lane->sps,
+		.n_sps = result->n,
 		.method = result->flags & WALK_FRAME_JIT  ? PROF_METHOD_JIT_FP
 			  : result->flags & WALK_FRAME_FP ? PROF_METHOD_FP
 							  : PROF_METHOD_CFI,

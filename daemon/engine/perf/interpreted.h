@@ -1,0 +1,64 @@
+/* SPDX-License-Identifier: BSD-2-Clause-Patent */
+/*
+ * Interpreted - the functions of interpreted programs, in stacks and as rows
+ *
+ * Finds the interpreter among the mappings of each process that is sampled, and reports it, so that
+ * its frames are read (daemon/interp-protocol.h). A sample's frames become places in an image of
+ * kind interpreter. Names and lines of new places are written once an epoch.
+ */
+#pragma once
+
+#include "daemon/engine/interp/cpython-file.h"
+#include "daemon/engine/interp/interp-functions.h"
+#include "daemon/engine/interp/interp-merge.h"
+#include "daemon/engine/model/tasks.h"
+#include "daemon/engine/unwind/sample-queue.h"
+
+struct interpreted {
+	struct output *output;
+	struct images *images;
+	struct interp_functions *functions;
+	GHashTable *programs; /* struct image of kind interpreter by the struct image of its file */
+	GHashTable *symbols;  /* set of image and function: symbols of the epoch */
+	uint32_t epoch, last_symbol, last_line;
+	uint32_t generation; /* changes when processes must be looked at again */
+	/* Called when an interpreter is found in a process, and again in each generation. */
+	void (*found)(const struct process *process, void *data);
+	void *data;
+	/* The current sample. */
+	struct interp_chain chain;
+	struct interp_run runs[INTERP_MAX_FRAMES];
+	size_t n_runs;
+	struct image *program;
+	const struct interp_function *frames[INTERP_MAX_FRAMES]; /* as in chain */
+	struct interpreted_place {
+		const struct interp_function *function;
+		uint32_t line;
+		size_t place; /* index in the sample's places */
+	} shown[INTERP_MAX_FRAMES];
+	size_t n_shown;
+	struct walk_frame native[UNWIND_MAX_FRAMES];
+};
+
+/* The struct is large: allocate it on the heap. */
+void interpreted_init(struct interpreted *interpreted, struct output *output,
+		      struct images *images);
+void interpreted_done(struct interpreted *interpreted);
+
+/* Looks for an interpreter in a process, unless its mappings and those known are unchanged. */
+void interpreted_look(struct interpreted *interpreted, struct process *process);
+/* Lets all processes be looked at again, because more is known of files, or `found` can do more. */
+void interpreted_look_again(struct interpreted *interpreted);
+/* Receives a code object that a process executes. */
+void interpreted_add_code(struct interpreted *interpreted, const struct process *process,
+			  const uint8_t *bytes, size_t size);
+
+/* Finds out where the frames of a sample belong. The next functions apply to this sample. */
+enum prof_sample_interpreter interpreted_merge(struct interpreted *interpreted,
+					       const struct sample *sample);
+/* Appends the places of the runs that belong after this native frame (SIZE_MAX: before all), root
+ * first. Call it from the root on. Returns the number of places. */
+size_t interpreted_add_places(struct interpreted *interpreted, size_t native,
+			      struct output_place *places, size_t n);
+/* Writes the names and lines of places whose frames are new. */
+void interpreted_write(struct interpreted *interpreted, const bool *is_new);
