@@ -278,7 +278,7 @@ struct message_event {
 /* A process has an interpreter, whose frames shall be read at each sample (interp-protocol.h). */
 struct message_interpreted {
 	int32_t pid;
-	uint32_t minor;              /* of CPython 3.MINOR */
+	uint32_t minor;              /* of CPython 3.MINOR; 0: such a process is expected soon */
 	uint64_t runtime, code_type; /* addresses of _PyRuntime and PyCode_Type */
 };
 

@@ -25,8 +25,12 @@ struct session {
 	struct perf_plan plan;
 	struct requests *requests;         /* NULL without an engine */
 	struct interpreters *interpreters; /* NULL: no process has needed it yet */
-	bool no_interpreters;              /* they cannot be read; the engine knows why */
-	GVariant *summary;                 /* from MESSAGE_FINISHED */
+	GThread *loading;                  /* loads `loaded`; NULL: not now */
+	struct interpreters *loaded;       /* NULL: load_error says why */
+	GError *load_error;
+	guint loaded_watch;
+	bool no_interpreters; /* they cannot be read; the engine knows why */
+	GVariant *summary;    /* from MESSAGE_FINISHED */
 	const char *reason;
 	char *failure; /* reason that the engine gave for its end; NULL: none */
 	struct message_progress counters;

@@ -253,6 +253,12 @@ static void release(struct session *session)
 	g_clear_handle_id(&session->lifetime_watch, g_source_remove);
 	g_clear_pointer(&session->engine, engine_free);
 	g_clear_pointer(&session->opening, perf_tasks_free);
+	if (session->loading) {
+		g_thread_join(g_steal_pointer(&session->loading));
+		g_source_remove(session->loaded_watch);
+	}
+	g_clear_pointer(&session->loaded, interpreters_free);
+	g_clear_error(&session->load_error);
 	g_clear_pointer(&session->interpreters, interpreters_free);
 	g_clear_pointer(&session->cpus, g_array_unref);
 	g_clear_pointer(&session->events, g_array_unref);
@@ -492,14 +498,8 @@ static bool read_interpreters(struct session *session, const struct perf_cpu *cp
 	return ok;
 }
 
-static bool load_interpreters(struct session *session, GError **error)
+static bool read_all_interpreters(struct session *session, GError **error)
 {
-	if (!reads_interpreters(session))
-		return broker_fail(error, BROKER_ERROR_NOT_SUPPORTED,
-				   "the recording is of single processes, without CAP_PERFMON");
-	session->interpreters = interpreters_new(error);
-	if (!session->interpreters)
-		return false;
 	for (unsigned i = 0; i < session->cpus->len; i++)
 		if (!read_interpreters(session, &g_array_index(session->cpus, struct perf_cpu, i),
 				       i + 1 == session->cpus->len, error))
@@ -507,8 +507,42 @@ static bool load_interpreters(struct session *session, GError **error)
 	return true;
 }
 
-/* Nothing is loaded until a process has an interpreter. The session may record each process, or it
- * would be by task. */
+/* Ends the reading of interpreters, and tells the engine why. */
+static void end_interpreters(struct session *session, const GError *error)
+{
+	session->no_interpreters = true;
+	g_clear_pointer(&session->interpreters, interpreters_free);
+	engine_send(session->engine, MESSAGE_NO_OUTPUTS, error->message, strlen(error->message),
+		    NULL, 0, NULL);
+}
+
+static gboolean on_interpreters_loaded(gpointer data)
+{
+	struct session *session = data;
+	g_autoptr(GError) error = NULL;
+
+	g_thread_join(g_steal_pointer(&session->loading));
+	session->interpreters = g_steal_pointer(&session->loaded);
+	error = g_steal_pointer(&session->load_error);
+	if (session->state != SESSION_STOPPING &&
+	    (!session->interpreters || !read_all_interpreters(session, &error)))
+		end_interpreters(session, error);
+	return G_SOURCE_REMOVE;
+}
+
+static gpointer load_interpreters(gpointer data)
+{
+	struct session *session = data;
+
+	session->loaded = interpreters_new(&session->load_error);
+	session->loaded_watch =
+		g_idle_add_full(G_PRIORITY_DEFAULT, on_interpreters_loaded, session, NULL);
+	return NULL;
+}
+
+/* Nothing is loaded until a process may have an interpreter; then by a thread, because it takes
+ * 0.1 s. The engine repeats the requests that come before the program is attached. The session may
+ * record each process, or it would be by task. */
 static void receive_interpreted(struct session *session, const void *body, size_t bytes)
 {
 	const struct message_interpreted *request = body;
@@ -517,17 +551,23 @@ static void receive_interpreted(struct session *session, const void *body, size_
 						.minor = request->minor };
 	g_autoptr(GError) error = NULL;
 
-	if (session->no_interpreters || session->state == SESSION_STOPPING)
+	if (session->no_interpreters || session->loading || session->state == SESSION_STOPPING)
 		return;
 	if (session->interpreters) {
 		/* A process may have ended meanwhile; the engine proposes no other version. */
-		(void)interpreters_set_process(session->interpreters, request->pid, &process, NULL);
-	} else if (!load_interpreters(session, &error)) {
-		session->no_interpreters = true;
-		g_clear_pointer(&session->interpreters, interpreters_free);
-		engine_send(session->engine, MESSAGE_NO_OUTPUTS, error->message,
-			    strlen(error->message), NULL, 0, NULL);
+		if (request->minor)
+			(void)interpreters_set_process(session->interpreters, request->pid,
+						       &process, NULL);
+		return;
 	}
+	if (reads_interpreters(session))
+		session->loading =
+			g_thread_try_new("interpreters", load_interpreters, session, &error);
+	else
+		broker_fail(&error, BROKER_ERROR_NOT_SUPPORTED,
+			    "the recording is of single processes, without CAP_PERFMON");
+	if (error)
+		end_interpreters(session, error);
 }
 
 static bool is_online(unsigned number)

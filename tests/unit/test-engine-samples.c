@@ -188,9 +188,18 @@ static void test_counts(void)
 	stage_done(&stage);
 }
 
+struct interpreter_calls {
+	unsigned int expected, found;
+};
+
+static void count_expected(void *data)
+{
+	((struct interpreter_calls *)data)->expected++;
+}
+
 static void count_found(const struct process *process, void *data)
 {
-	(*(unsigned int *)data)++;
+	((struct interpreter_calls *)data)->found++;
 }
 
 /* A function of a Python program, in the middle one of three native frames. */
@@ -229,24 +238,40 @@ static void test_interpreted(void)
 	};
 	struct interpreted *interpreted = g_new(struct interpreted, 1);
 	struct output_place places[4];
-	unsigned int found = 0;
+	struct interpreter_calls calls = { 0 };
+	char name[] = "/usr/lib/libpython3.12.so.1.0", *path;
 	struct process *process;
+	struct image *image;
 	struct stage stage;
 
 	stage_init(&stage);
 	sample.thread = stage.thread;
 	process = stage.thread->process;
 	interpreted_init(interpreted, &stage.parts.output, &stage.parts.images);
+	interpreted->expected = count_expected;
 	interpreted->found = count_found;
-	interpreted->data = &found;
+	interpreted->data = &calls;
 	CHECK_INT(interpreted_merge(interpreted, &sample), PROF_INTERPRETER_NONE);
-	process->maps->mappings[0].image->python = &python;
+	image = process->maps->mappings[0].image;
 	interpreted_look(interpreted, process);
-	interpreted_look(interpreted, process);
-	CHECK_INT(found, 1);
+	CHECK_INT(calls.expected, 0);
+	path = image->path;
+	image->path = name;
 	interpreted_look_again(interpreted);
 	interpreted_look(interpreted, process);
-	CHECK_INT(found, 2);
+	interpreted_look_again(interpreted);
+	interpreted_look(interpreted, process);
+	image->path = path;
+	CHECK_INT(calls.expected, 1);
+	CHECK_INT(calls.found, 0);
+	image->python = &python;
+	interpreted_look_again(interpreted);
+	interpreted_look(interpreted, process);
+	interpreted_look(interpreted, process);
+	CHECK_INT(calls.found, 1);
+	interpreted_look_again(interpreted);
+	interpreted_look(interpreted, process);
+	CHECK_INT(calls.found, 2);
 	interpreted_add_code(interpreted, process, (const uint8_t *)&code, sizeof(code));
 	CHECK_INT(interpreted_merge(interpreted, &sample), PROF_INTERPRETER_COMPLETE);
 	CHECK_INT(interpreted_add_places(interpreted, SIZE_MAX, places, 0), 0);

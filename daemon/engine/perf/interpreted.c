@@ -54,6 +54,14 @@ void interpreted_done(struct interpreted *interpreted)
 
 /* ---- Processes ------------------------------------------------------------------------------- */
 
+static bool is_named_python(const struct image *image)
+{
+	const char *slash = image->path ? strrchr(image->path, '/') : NULL;
+
+	return slash &&
+	       (g_str_has_prefix(slash, "/python") || g_str_has_prefix(slash, "/libpython"));
+}
+
 void interpreted_look(struct interpreted *interpreted, struct process *process)
 {
 	const struct maps *maps = process->maps;
@@ -68,6 +76,10 @@ void interpreted_look(struct interpreted *interpreted, struct process *process)
 		struct image *image = mapping->image;
 		uint64_t bias;
 
+		if (image && !interpreted->is_expected && is_named_python(image)) {
+			interpreted->is_expected = true;
+			interpreted->expected(interpreted->data);
+		}
 		if (!image || !image->python)
 			continue;
 		bias = mapping->start - mapping->file_offset - image->python->code_bias;

@@ -22,6 +22,10 @@ struct interpreted {
 	GHashTable *symbols;  /* set of image and function: symbols of the epoch */
 	uint32_t epoch, last_symbol, last_line;
 	uint32_t generation; /* changes when processes must be looked at again */
+	/* Called once, when a process maps a file that has the name of an interpreter, before the
+	 * file is read. */
+	void (*expected)(void *data);
+	bool is_expected;
 	/* Called when an interpreter is found in a process, and again in each generation. */
 	void (*found)(const struct process *process, void *data);
 	void *data;

@@ -336,6 +336,14 @@ static void note_unread(struct session *session, const struct cpython_file *file
 	session_add_metadata(session, "interpreters.missing", text, strlen(text));
 }
 
+static void on_interpreter_expected(void *data)
+{
+	struct session *session = data;
+	const struct message_interpreted body = { 0 };
+
+	channel_send(&session->channel, MESSAGE_INTERPRETED, &body, sizeof(body), NULL, 0);
+}
+
 static void on_interpreter(const struct process *process, void *data)
 {
 	struct session *session = data;
@@ -362,6 +370,7 @@ static void open_samples(struct session *session)
 		samples_unwind(&session->samples, session->tables, session->config.stack_bytes);
 		session->interpreted = g_new(struct interpreted, 1);
 		interpreted_init(session->interpreted, &session->output, &session->images);
+		session->interpreted->expected = on_interpreter_expected;
 		session->interpreted->found = on_interpreter;
 		session->interpreted->data = session;
 		session->samples.interpreted = session->interpreted;
