@@ -11,7 +11,7 @@ import pytest
 
 IDS = [
     "daemon", "polkit", "perf-paranoid", "perf-mlock", "perf-max-rate", "pmu", "kptr-restrict", "ptrace-scope", "tracefs",
-    "map-files", "procmap-query", "debuginfod", "jit-maps", "cgroup", "container", "disk-space", "clocksource",
+    "map-files", "procmap-query", "debuginfod", "interpreters", "jit-maps", "cgroup", "container", "disk-space", "clocksource",
 ]
 NOBODY = ["setpriv", "--reuid", "65534", "--regid", "65534", "--clear-groups", "--inh-caps", "-all"]
 

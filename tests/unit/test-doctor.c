@@ -384,6 +384,31 @@ static void put_process(const char *pid, const char *exe, unsigned uid, const ch
 	put(maps, "");
 }
 
+/* What the build lacks is reported first. */
+static void test_interpreters(void)
+{
+	struct doctor_host host;
+
+	doctor_host_init(&host, machine.root, "/", "/", &fake_probes);
+	if (!host.interpreters) {
+		expect("interpreters", DOCTOR_WARN, "does not read", "libbpf");
+		return;
+	}
+	expect("interpreters", DOCTOR_WARN, "/sys/kernel/btf/vmlinux", "CONFIG_DEBUG_INFO_BTF");
+	put("/sys/kernel/btf/vmlinux", "");
+	expect("interpreters", DOCTOR_WARN, "only root", "sudo");
+	machine.bus_profd = 1;
+	expect("interpreters", DOCTOR_OK, "3.8 to 3.14", NULL);
+	machine.bus_profd = 0;
+	put("/proc/self/status", ROOT_USER);
+	expect("interpreters", DOCTOR_OK, "3.8 to 3.14", NULL);
+	put_process("16", "/usr/bin/python3.13", 0, NULL);
+	expect("jit-maps", DOCTOR_OK, "no node", NULL);
+	put("/sys/kernel/security/lockdown", "none integrity [confidentiality]\n");
+	expect("interpreters", DOCTOR_WARN, "locked down", "lockdown=integrity");
+	expect("jit-maps", DOCTOR_WARN, "1 of 1", "-X perf");
+}
+
 static void test_jit_maps(void)
 {
 	expect("jit-maps", DOCTOR_OK, "no node", NULL);
@@ -471,6 +496,7 @@ int main(void)
 	RUN_ON_MACHINE(test_file_systems);
 	RUN_ON_MACHINE(test_surroundings);
 	RUN_ON_MACHINE(test_debuginfod);
+	RUN_ON_MACHINE(test_interpreters);
 	RUN_ON_MACHINE(test_jit_maps);
 	RUN_ON_MACHINE(test_jit_map_of_an_earlier_process);
 	RUN_ON_MACHINE(test_empty_tree);

@@ -524,6 +524,42 @@ static void check_debuginfod(const struct doctor_host *host, struct doctor_findi
 	}
 }
 
+/* ---- interpreters ---------------------------------------------------------------------------- */
+
+static void check_interpreters(const struct doctor_host *host, struct doctor_finding *finding)
+{
+	g_autofree char *types = g_strconcat(host->root, "/sys/kernel/btf/vmlinux", NULL);
+	g_autofree char *lockdown = doctor_read(host, "/sys/kernel/security/lockdown");
+
+	if (!host->interpreters)
+		found(finding, DOCTOR_WARN,
+		      _("build profd with clang, libbpf 1.0 and bpftool, for x86-64"),
+		      _("this profd does not read the functions of Python programs"));
+	else if (access(types, F_OK) != 0)
+		found(finding, DOCTOR_WARN, _("run a kernel with CONFIG_DEBUG_INFO_BTF=y"),
+		      _("the functions of Python programs cannot be read: there is no /sys/kernel/btf/vmlinux"));
+	else if (lockdown && strstr(lockdown, "[confidentiality]"))
+		found(finding, DOCTOR_WARN, _("boot with lockdown=integrity"),
+		      _("the functions of Python programs cannot be read: the kernel is locked down"));
+	else if (!host->superuser && host->probes->bus_service(PROFD_NAME) <= 0)
+		found(finding, DOCTOR_WARN, "sudo profctl record",
+		      _("only root and the profd service read the functions of Python programs"));
+	else
+		found(finding, DOCTOR_OK, NULL,
+		      _("the functions of programs for Python 3.8 to 3.14 are read"));
+}
+
+static bool are_interpreters_read(const struct doctor_host *host)
+{
+	struct doctor_finding finding = { 0 };
+	bool is_read;
+
+	check_interpreters(host, &finding);
+	is_read = finding.status == DOCTOR_OK;
+	doctor_finding_done(&finding);
+	return is_read;
+}
+
 /* ---- programs that generate code ------------------------------------------------------------- */
 
 enum runtime { RUNTIME_NODE, RUNTIME_JAVA, RUNTIME_PYTHON, RUNTIMES };
@@ -626,7 +662,8 @@ static void look_at_process(const struct doctor_host *host, const char *pid, uin
 	if (deleted)
 		*deleted = '\0';
 	if (!name || !runtime_of(name, &runtime) || !read_status(host, pid, &uid, &own_pid) ||
-	    (uid != own_uid && !host->superuser))
+	    (uid != own_uid && !host->superuser) ||
+	    (runtime == RUNTIME_PYTHON && are_interpreters_read(host)))
 		return;
 	runtimes->n++;
 	says = says_names(host, pid, own_pid);
@@ -769,6 +806,7 @@ const struct doctor_check doctor_checks[DOCTOR_CHECKS] = {
 	{ "map-files", check_map_files },
 	{ "procmap-query", check_procmap_query },
 	{ "debuginfod", check_debuginfod },
+	{ "interpreters", check_interpreters },
 	{ "jit-maps", check_jit_maps },
 	{ "cgroup", check_cgroup },
 	{ "container", check_container },

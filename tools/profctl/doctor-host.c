@@ -40,6 +40,9 @@ void doctor_host_init(struct doctor_host *host, const char *root, const char *di
 	*host = (struct doctor_host){
 		.root = root, .directory = directory, .libexec_dir = libexec_dir, .probes = probes
 	};
+#ifdef PROF_HAS_BPF
+	host->interpreters = true;
+#endif
 	host->user_namespace = doctor_in_namespace(host, "user", INITIAL_USER_NAMESPACE);
 	host->pid_namespace = doctor_in_namespace(host, "pid", INITIAL_PID_NAMESPACE);
 	status = doctor_read(host, "/proc/self/status");

@@ -52,6 +52,7 @@ struct doctor_host {
 	unsigned capabilities;              /* enum doctor_capability */
 	bool superuser;                     /* effective uid 0 of the initial user namespace */
 	bool user_namespace, pid_namespace; /* the caller is not in the initial namespace */
+	bool interpreters;                  /* profd was built with the program that reads them */
 };
 
 struct doctor_finding {
@@ -68,7 +69,7 @@ struct doctor_check {
 	void (*run)(const struct doctor_host *host, struct doctor_finding *finding);
 };
 
-#define DOCTOR_CHECKS 17
+#define DOCTOR_CHECKS 18
 extern const struct doctor_check doctor_checks[DOCTOR_CHECKS];
 
 /* The probes of the running kernel. */
