@@ -21,6 +21,7 @@ make --rows 2 --first 14 --append "$to/appended.cap"
 make --rows 14 --all-tables "$to/order.cap"
 make --rows 14 --all-tables "$to/fields.cap"
 make --rows 14 --all-tables "$to/interpreter.cap"
+make --rows 14 --all-tables "$to/wakers.cap"
 
 # A real program, with samples and allocations: the build folder's path has no part of this
 # machine's paths.

@@ -170,6 +170,14 @@ def test_golden(capture, name):
         assert list(lines_of(format_reader.Capture(capture.read_bytes(), walk, cut=True))) == expected
 
 
+@pytest.mark.parametrize("name", GOLDEN)
+def test_tables_of_older(profcapture, capture, name):
+    """The tools read each table of a file that was written before a table got its last columns."""
+    capture.write_bytes(golden(name, "cap"))
+    for table in ("sample", "wait", "switch", "alloc", "mark", "source", "log", "counter_value"):
+        profcapture("sql", capture, f"SELECT * FROM {table} LIMIT 1")
+
+
 @pytest.mark.parametrize("name", ["recorded", "order"])
 def test_older(profcapture, capture, name):
     """Files without the columns that were added since are read, compacted and cut like others."""
