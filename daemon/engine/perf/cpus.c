@@ -23,7 +23,11 @@
 
 #define COPY_INTERVAL_NS UINT64_C(1000000) /* between copies of stacks of sleeping threads */
 #define PACE_NS UINT64_C(50000000)
-#define PACE_SLEEPS 64                /* a quarter of the ring, at which the engine is woken */
+#define PACE_SLEEPS 64 /* a quarter of the ring, at which the engine is woken */
+/* Of the first sleeps all are copied, so that most places get a copy, unless these sleeps are so
+ * frequent that the copies fill the ring. */
+#define PACE_FIRST 1000
+#define PACE_FIRST_PERIOD 7
 #define SILENT_NS UINT64_C(300000000) /* busy time in which hundreds of samples are due */
 
 static void free_event(void *data)
@@ -270,6 +274,8 @@ void cpu_pace_copies(struct cpu *cpu, uint64_t now_ns)
 		uint64_t period =
 			choose_period(n[i] - cpu->paced[i], elapsed_ns, cpu->copy_periods[i]);
 
+		if (n[i] < PACE_FIRST && period <= PACE_FIRST_PERIOD)
+			period = 1;
 		cpu->paced[i] = n[i];
 		if (period == cpu->copy_periods[i])
 			continue;
