@@ -107,14 +107,16 @@ def perf_rows(data, comms, first, last):
 def our_rows(capture, comms, first, last):
     filters = ["--from", f"{first:.6f}s", "--to", f"{last:.6f}s"]
     filters += [arg for comm in comms for arg in ("--comm", comm)]
-    report = json.loads(bench.run(bench.program("PROFCAPTURE", "profcapture"), "report", capture, "--json", "--no-inline", "--limit", "0",
-                                  *filters))
+    report = json.loads(bench.run(bench.program("PROFCAPTURE", "profcapture"), "report", capture, "--json", "--no-inline",
+                                  "--interpreter-frames", "--limit", "0", *filters))
     rows = collections.Counter()
     for row in report["data"]["rows"]:
         if not row["self"]:
             continue
         image = "[kernel]" if row["kind"] == "kernel" else os.path.basename(row["image"] or "")
         named = row["kind"] != "unresolved" and not re.search(r"\+0x[0-9a-f]+$", row["name"])
+        if row["kind"] == "python":  # perf sees the interpreter's function, which runs all of them
+            image, row["name"] = os.path.basename(os.path.realpath("/usr/bin/python3")), "_PyEval_EvalFrameDefault"
         rows[image, row["name"] if named else None] += row["self"]
     return rows
 

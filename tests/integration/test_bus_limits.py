@@ -16,7 +16,7 @@ from recordings import let_run, until
 from test_dbus_private import FLOOD, HOSTILE_ENGINE
 
 OWN = buses.rules(allow={"record-own": ["nobody", "daemon"]})
-KEPT = sum(1 << bit for bit in (2, 5, 6, 7, 8, 14, 19, 23, 34, 38, 40))  # test_capabilities has their names
+KEPT = sum(1 << bit for bit in (2, 5, 6, 7, 8, 14, 19, 23, 34, 38, 39, 40))  # test_capabilities has their names
 
 
 @pytest.fixture

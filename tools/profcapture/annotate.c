@@ -716,6 +716,34 @@ static void annotate_done(struct annotate *annotate)
 	reader_done(&annotate->reader);
 }
 
+/* Returns whether the function is the interpreter's own. By default, its samples count for the
+ * functions that it interprets. */
+static bool is_of_interpreter(const struct annotate *annotate)
+{
+	const struct names *names = annotate->reader.capture->names;
+	const struct function *function =
+		functions_at(annotate->profile.functions, annotate->code.function);
+	const struct names_image *image = names_image_at(names, function->image);
+
+	for (uint32_t i = NAMES_LOST + 1; i < names->images->len; i++) {
+		const struct names_image *other = names_image_at(names, i);
+
+		if (other->kind == PROF_IMAGE_INTERPRETER && other != image &&
+		    image->kind == PROF_IMAGE_FILE && image->build_id == other->build_id &&
+		    image->dev == other->dev && image->inode == other->inode)
+			return true;
+	}
+	return false;
+}
+
+static bool choose_function(struct annotate *annotate, const char *name, GError **error)
+{
+	struct annotate_code *code = &annotate->code;
+
+	return profile_run(&annotate->profile, &annotate->reader, error) &&
+	       annotate_code_choose(code, name, error);
+}
+
 static bool read_code(struct annotate *annotate, char **operands, GError **error)
 {
 	struct annotate_code *code = &annotate->code;
@@ -728,9 +756,16 @@ static bool read_code(struct annotate *annotate, char **operands, GError **error
 	code->profile = &annotate->profile;
 	code->debug_files = annotate->files.debug;
 	code->merges_callees = annotate->reader.format == READER_TEXT;
-	return profile_run(&annotate->profile, &annotate->reader, error) &&
-	       annotate_code_choose(code, operands[1], error) && annotate_code_read(code, error) &&
-	       annotate_code_count_totals(code, error);
+	if (!choose_function(annotate, operands[1], error))
+		return false;
+	if (is_of_interpreter(annotate)) {
+		annotate->reader.capture->names->native_frames = true;
+		profile_done(&annotate->profile);
+		annotate->profile = (struct profile){ .inlined = true, .joins_inlined = true };
+		if (!choose_function(annotate, operands[1], error))
+			return false;
+	}
+	return annotate_code_read(code, error) && annotate_code_count_totals(code, error);
 }
 
 int verb_annotate(int argc, char **argv)
@@ -752,7 +787,6 @@ int verb_annotate(int argc, char **argv)
 					    { NULL, reader_thread_options, reader },
 					    { NULL, reader_cpu_options, reader },
 					    { NULL, reader_event_options, reader },
-					    { NULL, reader_interpreter_options, reader },
 					    { N_("Output"), reader_output_options, reader },
 					    { NULL, reader_pager_options, reader },
 					    { NULL } };

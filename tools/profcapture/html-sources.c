@@ -302,16 +302,21 @@ static gint compare_self(gconstpointer left, gconstpointer right, gpointer data)
 	return order ? order : a < b ? -1 : a > b;
 }
 
-/* Returns the functions to show, hottest first. Skips the kernel's, whose code is in no file. */
-static GArray *hottest_functions(const struct profile *profile)
+/* Returns the functions to show, hottest first. Skips the kernel's, whose code is in no file, and
+ * interpreted ones, which have no instructions. */
+static GArray *hottest_functions(const struct profile *profile, const struct names *names)
 {
 	GArray *found = g_array_new(FALSE, FALSE, sizeof(uint32_t));
 
-	for (uint32_t i = FUNCTION_LOST + 1; i < profile->functions->all->len; i++)
-		if (strcmp(functions_at(profile->functions, i)->kind, "kernel") != 0 &&
+	for (uint32_t i = FUNCTION_LOST + 1; i < profile->functions->all->len; i++) {
+		const struct function *function = functions_at(profile->functions, i);
+
+		if (strcmp(function->kind, "kernel") != 0 &&
+		    names_image_at(names, function->image)->kind != PROF_IMAGE_INTERPRETER &&
 		    amount_percent(profile_count_at(profile->counts, i).self, profile->all) >=
 			    LEAST_PERCENT)
 			g_array_append_val(found, i);
+	}
 	g_array_sort_with_data(found, compare_self, profile->counts);
 	return found;
 }
@@ -337,7 +342,8 @@ static bool write_functions(struct sources *sources, const GArray *functions, GE
 bool html_sources_write(struct html_rows *rows, struct code_files *files, GError **error)
 {
 	struct export *export = rows->sides.each[HTML_FIRST].export;
-	g_autoptr(GArray) functions = hottest_functions(&export->profile);
+	g_autoptr(GArray)
+		functions = hottest_functions(&export->profile, export->reader.capture->names);
 	g_autoptr(GArray) places = g_array_new(FALSE, TRUE, sizeof(uint32_t));
 	g_autoptr(GHashTable) by_path = g_hash_table_new(NULL, NULL);
 	g_autoptr(GPtrArray) all = g_ptr_array_new_with_free_func(free_source);

@@ -209,6 +209,20 @@ static void leave_out_interpreter(struct stacks *stacks, struct parts *parts)
 	}
 }
 
+static void leave_out_program(struct stacks *stacks, struct parts *parts)
+{
+	stacks->shown = g_new(uint32_t, stacks->n);
+	for (size_t i = 0; i < stacks->n; i++) {
+		const uint32_t row = stacks->order[i], parent = stacks->parent[row];
+
+		stacks->parent[row] = parent == STACKS_NO_ROW ? parent : stacks->shown[parent];
+		stacks->shown[row] = part_of_row(stacks, parts, row) == PART_PROGRAM &&
+						     parent != STACKS_NO_ROW
+					     ? stacks->parent[row]
+					     : row;
+	}
+}
+
 /* ---- Loading --------------------------------------------------------------------------------- */
 
 struct stacks *stacks_load(struct names_epoch *epoch, GError **error)
@@ -241,7 +255,9 @@ struct stacks *stacks_load(struct names_epoch *epoch, GError **error)
 	link_parents(stacks, ids->numbers);
 	if (!epoch->names->interpreter_frames)
 		parts_init(&parts, epoch);
-	if (parts.n_interpreters > 0)
+	if (parts.n_interpreters > 0 && epoch->names->native_frames)
+		leave_out_program(stacks, &parts);
+	else if (parts.n_interpreters > 0)
 		leave_out_interpreter(stacks, &parts);
 	return stacks;
 }

@@ -80,6 +80,8 @@ struct names {
 	char *(*redact)(const char *text);
 	/* show the interpreter's own frames in the stacks of interpreted programs */
 	bool interpreter_frames;
+	/* stacks have no interpreted functions */
+	bool native_frames;
 	GHashTable *texts; /* set of interned strings */
 	GArray *images;    /* of struct names_image */
 	GArray *processes; /* of struct names_process */
