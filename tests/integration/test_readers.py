@@ -423,7 +423,7 @@ def test_a_cut_file_is_unfinished_to_every_verb(profcapture, whole, tmp_path):
 
 def comparable(profcapture, path):
     """Rows by table without the ids, which another capture assigns anew."""
-    ids = {"stack", "thread", "process", "source", "image", "counter", "parent", "sensor"}
+    ids = {"stack", "thread", "process", "source", "image", "counter", "parent", "sensor", "waker_thread", "waker_stack"}
     found = collections.defaultdict(list)
     for row in rows(profcapture, path, "--resolve"):
         found[row["table"]].append({key: value for key, value in row.items() if key not in ids})

@@ -445,8 +445,9 @@ static void write_cause(struct firefox *firefox, const struct span *wait)
 	const struct export_key key = { wait->thread, wait->start_ns };
 	const GArray *sleeps = firefox->sleeps;
 	const struct export_stack *sleep =
-		sleeps ? bsearch(&key, sleeps->data, sleeps->len, sizeof(*sleep), export_compare)
-		       : NULL;
+		sleeps && sleeps->len
+			? bsearch(&key, sleeps->data, sleeps->len, sizeof(*sleep), export_compare)
+			: NULL;
 	const struct wait_place *place = sleep ? &firefox->places[sleep->node] : NULL;
 	const struct functions *functions = firefox->export->profile.functions;
 
