@@ -185,6 +185,14 @@ static void test_texts(void)
 	code.flags = INTERP_CODE_NAME_CUT;
 	REQUIRE(parse(&code, &text));
 	CHECK_INT(strlen(text.name), 2 * INTERP_MAX_NAME + 3);
+	/* each 0 becomes a replacement character */
+	memset(code.name, 0, INTERP_MAX_NAME);
+	memset(code.file, 0, INTERP_MAX_FILE);
+	code.file_bytes = INTERP_MAX_FILE;
+	code.flags |= INTERP_CODE_FILE_CUT;
+	REQUIRE(parse(&code, &text));
+	CHECK_INT(strlen(text.name), 3 * INTERP_MAX_NAME + 3);
+	CHECK_INT(strlen(text.file), 3 * INTERP_MAX_FILE + 3);
 }
 
 static void test_bad_records(void)

@@ -58,7 +58,8 @@ static char *put_character(char *to, uint32_t c)
 	return to;
 }
 
-/* Converts the characters of a str object: Latin-1, UCS-2 or UCS-4. A byte becomes at most two. */
+/* Converts the characters of a str object: Latin-1, UCS-2 or UCS-4. A byte becomes at most three,
+ * as a 0 does. */
 static bool convert(const uint8_t *from, size_t size, unsigned width, bool is_cut, char *to)
 {
 	if (width != 1 && width != 2 && width != 4)

@@ -31,7 +31,7 @@ struct interp_code_text {
 	uint32_t id;
 	uint32_t first_line; /* 0: the interpreter made it, not a compiler */
 	unsigned minor;
-	char name[2 * INTERP_MAX_NAME + 4], file[2 * INTERP_MAX_FILE + 4];
+	char name[3 * INTERP_MAX_NAME + 4], file[3 * INTERP_MAX_FILE + 4];
 	const uint8_t *lines; /* within the record */
 	size_t lines_bytes;
 };
