@@ -161,6 +161,9 @@ static __always_inline __u32 read_text(const struct interp_cpython *layout, __u6
 	if (read_user(head, sizeof(head), object))
 		return 0;
 	state = (__u32)head[4];
+	/* Two bits precede the width, or 16 in newer sources; a width is never 0. */
+	if (!(state >> 2 & 7))
+		state >>= 14;
 	*ret_width = state >> 2 & 7;
 	if (head[2] > 1u << 24)
 		head[2] = 1u << 24;
