@@ -560,23 +560,37 @@ static bool mentions(const struct probe_file *file, const char *name)
 	return false;
 }
 
-/* A probe of a function's return puts an address of the kernel's into the stack instead of the
- * caller's. Returns why the program would not survive that, or NULL. */
-static const char *refuse_return(const struct probe_file *file, const char *function)
+/* Returns whether the function keeps its caller's address for later. It may have several names, with
+ * versions. */
+static bool keeps_caller(const struct probe_file *file, uint64_t address)
 {
 	static const char *const keepers[] = { "setjmp",      "_setjmp",     "__setjmp",
 					       "sigsetjmp",   "__sigsetjmp", "getcontext",
 					       "swapcontext", "vfork",       "__vfork",
 					       "longjmp",     "siglongjmp",  "setcontext" };
+	Elf64_Sym symbol;
+
+	for (size_t t = 0; t < ARRAY_SIZE(file->tables); t++)
+		for (size_t i = 0; get_symbol(&file->tables[t], i, &symbol); i++)
+			for (size_t k = 0; symbol.st_value == address && k < ARRAY_SIZE(keepers);
+			     k++)
+				if (is_name(name_of(&file->tables[t], &symbol), keepers[k]))
+					return true;
+	return false;
+}
+
+/* A probe of a function's return puts an address of the kernel's into the stack instead of the
+ * caller's. Returns why the program would not survive that, or NULL. */
+static const char *refuse_return(const struct probe_file *file, uint64_t address)
+{
 	static const char *const throwers[] = { "__cxa_throw", "_Unwind_RaiseException",
 						"__gxx_personality_v0", "rust_eh_personality" };
 
 	if (file->is_go)
 		return "a probe of a function's return ends a Go program, which reads its own stacks";
-	for (size_t i = 0; i < ARRAY_SIZE(keepers); i++)
-		if (strcmp(function, keepers[i]) == 0)
-			return "it keeps its caller's address for later, which a probe of its return "
-			       "replaces";
+	if (keeps_caller(file, address))
+		return "it keeps its caller's address for later, which a probe of its return "
+		       "replaces";
 	for (size_t i = 0; i < ARRAY_SIZE(throwers); i++)
 		if (mentions(file, throwers[i]))
 			return "a probe of a function's return ends the program if an exception "
@@ -647,7 +661,7 @@ unsigned probe_file_find(const struct probe_file *file, const char *name, bool o
 		refusal = "it only chooses one of several functions for this CPU, once "
 			  "(IFUNC); one of those can be probed";
 	else if (is_return)
-		refusal = refuse_return(file, search.name);
+		refusal = refuse_return(file, search.found[0].address);
 	for (unsigned i = 0; i < search.n && !refusal; i++) {
 		const struct probe_point *point = &search.found[i];
 

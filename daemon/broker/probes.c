@@ -62,6 +62,8 @@ static bool kernel_optimizes_nops(void)
 	return major > 6 || (major == 6 && minor >= 18);
 }
 
+#define ENOTSUPP 524 /* the kernel's, which has no name in <errno.h> */
+
 /* Opens the probe for this process, with the code mapped, so that the kernel examines it. */
 static bool kernel_accepts(const struct event *event, GError **error)
 {
@@ -88,6 +90,10 @@ static bool kernel_accepts(const struct event *event, GError **error)
 			error, BROKER_ERROR_NOT_AUTHORIZED,
 			"event \"%s\": this profd may place no probes in programs (this kernel demands CAP_SYS_ADMIN, which the service does not have); run `profctl record` as root",
 			event->name);
+	if (failed != ENOTSUPP && failed != EINVAL && failed != EOPNOTSUPP && failed != ENOEXEC)
+		return broker_fail(error, BROKER_ERROR_FAILED,
+				   "event \"%s\": the probe cannot be opened: %s", event->name,
+				   ERRNO_TEXT(failed));
 	return broker_fail(
 		error, BROKER_ERROR_NOT_SUPPORTED,
 		"event \"%s\": the kernel refuses a probe there (error %d): it cannot execute the first instruction elsewhere",

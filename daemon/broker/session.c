@@ -754,11 +754,13 @@ static void plan_wakers(struct session *session)
 
 static void warn_no_wakers(struct session *session)
 {
-	session->listener->warning(session, "wakers",
-				   "who wakes threads is not recorded: the tracepoint "
-				   "sched:sched_waking needs root or a session of the service that "
-				   "may see all processes, tracefs, and room for two events",
-				   session->data);
+	session->listener->warning(
+		session, "wakers",
+		"who wakes threads is not recorded: the tracepoint "
+		"sched:sched_waking needs root or a session of the service that "
+		"may see all processes, tracefs, room for two events, and no probes of "
+		"chosen processes",
+		session->data);
 }
 
 /* Opens CPU-wide events, if profd may open them and the client may see all processes. Otherwise, or

@@ -28,6 +28,14 @@ __attribute__((noinline, used)) static int test_own_function(int a)
 	return a + 1;
 }
 
+/* has the symbol of a function that keeps its caller's address, and another one */
+__attribute__((noinline, used)) static int keeper(int a) __asm__("swapcontext");
+static int keeper(int a)
+{
+	return a + 2;
+}
+static int test_other_name(int a) __attribute__((alias("swapcontext"), used));
+
 static int open_self(void)
 {
 	return open("/proc/self/exe", O_RDONLY | O_CLOEXEC);
@@ -80,6 +88,7 @@ static void test_refused(void)
 	      refusal(file, "%return", false));
 	CHECK(strstr(refusal(file, "demo:unit%return", false), "no probe") ||
 	      strstr(refusal(file, "demo:unit%return", false), "return"));
+	CHECK(strstr(refusal(file, "test_other_name%return", false), "keeps its caller"));
 	if (REGS_NATIVE == REGS_X86_64) {
 		CHECK(!refusal(file, "demo:nop5", false));
 		CHECK(strstr(refusal(file, "demo:nop5", true), "red zone"));
