@@ -242,6 +242,88 @@ def test_mouse_and_keyboard(page_of, drive, capture):
     assert results[12] != results[6][2] and results[13] is True
 
 
+def in_panel(label):
+    return ROWS.replace("#panel table", f'#panel table[aria-label="{label}"]')
+
+
+def test_neighbors(profcapture, page_of, chromium, capture):
+    """Callers and callees of a function are those of report --callers; a click on one moves there."""
+    names = "document.querySelector('#panel .focus .name').textContent"
+    steps = [{"open": "tab=functions"}, {"click": "#panel table[aria-label=Functions] [title=heavy]"}, {"eval": names}, {"text": "#panel .focus div + div"},
+             {"eval": in_panel("Called by")}, {"click": "#panel table[aria-label='Called by'] [title=work]"}, {"eval": names}, {"text": "#panel .focus div + div"}, {"eval": in_panel("Calls")}]
+    heavy, (said,), callers, work, (total,), callees = chromium(page_of(capture), *steps)
+    assert (heavy, work) == ("heavy", "work")
+    for name, key, shown, total in ("heavy", "callers", callers, said), ("work", "callees", callees, total):
+        data = profcapture.json("report", capture, "--callers", name, "--limit", 0)["data"]
+        amount, off = value(re.match(r"total (.*?) \(", total)[1])
+        assert abs(amount - data["function"]["total_weight"]) <= off
+        wanted = {row["name"]: row["total_weight"] for row in data[key] if row["name"]}
+        assert len(shown) > 1 and len([cells for cells in shown if cells[-1] in wanted]) > 1
+        for cells in shown:
+            if cells[-1] in wanted:
+                amount, off = value(cells[0])
+                assert abs(amount - wanted[cells[-1]]) <= off, cells
+
+
+def test_recursion(page_of, chromium, capture):
+    """A function that calls itself has at most everything, in each panel."""
+    percents = "[...document.querySelectorAll('#panel td')].map((cell) => /^(\\d[\\d.]*)\u00a0%/.exec(cell.textContent)).filter(Boolean).map((found) => Number(found[1]))"
+    page = page_of(capture)
+    deep = [function["name"] for function in read_page(page)[0]["functions"]].index("deep")
+    steps = [{"open": f"tab=functions&fn={deep}"}, {"eval": percents}, {"key": "3"}, {"eval": percents},
+             {"type": ["#search", "^deep$"]}, {"text": "#found"}]
+    functions, tree, (found,) = chromium(page, *steps)
+    assert len(functions) > 10 and len(tree) > 5 and max(functions + tree) <= 100
+    assert 0 < float(re.search(r"([\d.]+)\u00a0%", found)[1]) < 100
+
+
+def test_copied_command(page_of, chromium, capture):
+    """`y` puts the command into the clipboard, or selects it where a page may not use that."""
+    steps = [{"open": "tab=functions"}, {"eval": "(Object.defineProperty(navigator, 'clipboard', { value: { writeText: async (text) => { window.copied = text; } } }), 0)"}, {"key": "y"},
+             {"eval": "window.copied"}, {"text": "#command"}, {"text": "#announcement"},
+             {"eval": "(Object.defineProperty(navigator.clipboard, 'writeText', { value: async () => { throw Error('no'); } }), 0)"}, {"key": "y"}, {"eval": "String(getSelection())"}, {"text": "#announcement"}]
+    _, copied, (command,), (said,), _, selected, (other,) = chromium(page_of(capture), *steps)
+    assert copied == command == selected and said == "copied" and "Ctrl+C" in other
+
+
+def test_flame_grouping(page_of, chromium, capture):
+    """By thread there are boxes of each thread; the third key is the first grouping again."""
+    boxes = "[location.hash, Number(document.querySelector('#flame').dataset.boxes)]"
+    merged, *others, again = chromium(page_of(capture), {"open": ""}, {"eval": boxes}, {"key": "g"}, {"eval": boxes}, {"key": "g"}, {"eval": boxes}, {"key": "g"}, {"eval": boxes})
+    assert merged == again and len({merged[0], *(where for where, _ in others)}) == 3
+    assert max(n for _, n in others) > merged[1]
+
+
+MARKS = r"""
+#include "libcollector/prof-collector.h"
+int main(void)
+{
+	volatile unsigned long sink = 0;
+
+	for (int i = 0; i < 100000; i++) {
+		prof_mark_begin(0, "load", "turn", NULL, 0);
+		for (int k = 0; k < 3000; k++)
+			sink += k;
+		prof_mark_end(0, "load", "turn", NULL, 0);
+	}
+}
+"""
+
+
+@pytest.mark.parametrize("program", ["gcc", "marks"])
+def test_programs(profctl, profcapture, page_of, drive, compile_c, tmp_path, program):
+    """The numbers of a compiler's page, and of a program with very many marks, are the commands'."""
+    (tmp_path / "x.c").write_text("".join(f"int f{i}(int a, int b) {{ for (int i = 0; i < a; i++) b = b * {i} + (a ^ i); return b; }}\n" for i in range(1500)))
+    command = ["/usr/bin/gcc", "-O2", "-c", tmp_path / "x.c", "-o", "/dev/null"]
+    if program == "marks":
+        command = [compile_c("marks", MARKS, "-g", f"-I{os.environ['PROF_SOURCE_DIR']}", os.environ["LIBPROFCOLLECTOR"])]
+    path = tmp_path / f"{program}.cap"
+    profctl("record", "-q", "-F", 1999, "-o", path, "--", *command)
+    steps = [{"open": "tab=functions"}, {"text": "#command"}, {"eval": ROWS}, {"text": "#sum"}, {"drag": ["#timeline-canvas", 300, 900, 60]}, {"text": "#command"}, {"eval": ROWS}, {"text": "#sum"}]
+    results = drive(page_of(path), *steps)
+    assert sum(check_functions(profcapture, command, rows, total) for (command,), rows, (total,) in zip(results[::3], results[1::3], results[2::3])) > 20
+
+
 @pytest.fixture(scope="module")
 def waited(profctl, tmp_path_factory):
     """A capture of threads each of which waits in a function of its own, for a cause of its own."""

@@ -303,7 +303,7 @@ def test_wakers(profctl, profcapture, require, tmp_path):
     assert stacks >= 0.9 * len(released)  # places that are seen once may not be copied
     # the main thread waits for others to end, and they sleep
     kinds = collections.Counter(row["waker"] for row in found if row["argument"] not in locks)
-    assert kinds["interrupt"] >= 0.9 * kinds.total(), kinds
+    assert kinds["interrupt"] >= 0.9 * (kinds.total() - kinds["unknown"]) and kinds["interrupt"] > 100, kinds
 
 
 def test_absent(profctl, profcapture, program, tmp_path):

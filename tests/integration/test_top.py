@@ -14,6 +14,10 @@ import pytest
 from recordings import until
 
 BURN = "def fib(n):\n return n if n < 2 else fib(n - 1) + fib(n - 2)\nwhile True: fib(18)\n"
+BURNER = """
+__attribute__((noipa)) int fib(int n) { return n < 2 ? n : fib(n - 1) + fib(n - 2); }
+int main(void) { for (;;) fib(18); }
+"""
 
 
 class Terminal:
@@ -60,14 +64,13 @@ def terminal(tmp_path):
     subprocess.run([*terminal.tmux, "kill-server"], check=False, stderr=subprocess.DEVNULL)
 
 
-def test_views_and_keys(profctl, spawn, terminal):
-    burner = spawn("/usr/bin/python3", "-c", BURN)
+def test_views_and_keys(profctl, spawn, compile_c, terminal):
+    burner = spawn(compile_c("burner", BURNER, "-O1", "-fomit-frame-pointer"))
     terminal.start(profctl.command("top", "--bus", "private", "--pid", burner.pid))
     terminal.shows(r"^process %d, last \d+ s: [1-9]\d* samples, CPU \d+ %%\. Lost: nothing\.$" % burner.pid)
     terminal.shows(r"^ *self %  total %  samples  function$")
-    # the interpreter's functions have names without frame pointers or debug symbols, and they are
-    # most of the time, as soon as all of their places have names
-    share = terminal.shows(r"^ *(\d\d+\.\d) +(\d+\.\d) +\d+  _PyEval_EvalFrameDefault +python3")
+    # it has a name without frame pointers or debug symbols, and most of the time
+    share = terminal.shows(r"^ *(\d\d+\.\d) +(\d+\.\d) +\d+  fib +burner")
     assert float(share[1]) <= float(share[2]) <= 100
     terminal.shows(r"q quit")
     terminal.press("?")
@@ -75,17 +78,17 @@ def test_views_and_keys(profctl, spawn, terminal):
     terminal.press("x")
     terminal.shows(r"q quit")
     terminal.press("p")
-    cpu = terminal.shows(r"^ *(\d+\.\d) +100\.0 +\d+ +%d  python3" % burner.pid)
+    cpu = terminal.shows(r"^ *(\d+\.\d) +100\.0 +\d+ +%d  burner" % burner.pid)
     assert 0 < float(cpu[1]) < 110
     terminal.press("Enter")
-    terminal.shows(r"^only python3, pid %d$" % burner.pid)
+    terminal.shows(r"^only burner, pid %d$" % burner.pid)
     terminal.press("/")
-    terminal.press("-l", "evalframedef")
-    terminal.shows(r"/evalframedef_")
+    terminal.press("-l", "fib")
+    terminal.shows(r"/fib_")
     until(lambda: len([line for line in terminal.lines()[3:-1] if line.strip()]) == 1)
     terminal.press("Enter")
     terminal.press("Enter")
-    terminal.shows(r"callers of _PyEval_EvalFrameDefault")
+    terminal.shows(r"callers of fib")
     terminal.press("BSpace")
     terminal.press("BSpace")
     terminal.shows(r"f p t view  Enter open")
@@ -93,7 +96,7 @@ def test_views_and_keys(profctl, spawn, terminal):
     terminal.press("t")
     terminal.press("/")
     terminal.press("Escape")
-    terminal.shows(r"^ *\d+\.\d +100\.0 +\d+ +%d  python3" % burner.pid)
+    terminal.shows(r"^ *\d+\.\d +100\.0 +\d+ +%d  burner" % burner.pid)
     terminal.press("s")
     terminal.shows("by total")
     terminal.press("q")

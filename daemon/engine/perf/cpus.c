@@ -267,7 +267,8 @@ void cpu_pace_copies(struct cpu *cpu, uint64_t now_ns)
 
 	/* A few sleeps in a short time are no rate. */
 	if (first >= cpu->n_sources || cpu->stopped ||
-	    (elapsed_ns < PACE_NS && n[0] - cpu->paced[0] < PACE_SLEEPS))
+	    (elapsed_ns < PACE_NS && n[0] - cpu->paced[0] < PACE_SLEEPS &&
+	     n[1] - cpu->paced[1] < PACE_SLEEPS))
 		return;
 	cpu->paced_ns = now_ns;
 	for (uint32_t i = 0; i < ARRAY_SIZE(n) && first + i < cpu->n_sources; i++) {

@@ -663,6 +663,8 @@ void waits_end(struct waits *waits, struct thread *thread, uint64_t time_ns)
 		/* It sleeps since before the recording. */
 		wait = wait_new(thread);
 		wait->begin_ns = thread->state_ns;
+		(void)g_hash_table_steal_extended(waits->early, thread, NULL,
+						  (gpointer *)&wait->waker);
 	} else {
 		return;
 	}
