@@ -560,8 +560,8 @@ static bool mentions(const struct probe_file *file, const char *name)
 	return false;
 }
 
-/* Returns whether the function keeps its caller's address for later. It may have several names, with
- * versions. */
+/* Returns whether the function keeps its caller's address for later. It may have several names,
+ * with versions. */
 static bool keeps_caller(const struct probe_file *file, uint64_t address)
 {
 	static const char *const keepers[] = { "setjmp",      "_setjmp",     "__setjmp",
