@@ -324,6 +324,9 @@ uint64_t cpu_lost_copies(struct cpu *cpu, uint64_t lost)
 {
 	uint64_t copies = read_lost_copies(cpu);
 
+	/* Records that describe interpreted functions are in the same ring. */
+	if (cpu->open && cpu->sample_id)
+		copies += read_lost(cpu->output_fds[1]);
 	copies = MIN_OF(copies - MIN_OF(cpu->lost_copies, copies), lost);
 	cpu->lost_copies += copies;
 	return copies;
