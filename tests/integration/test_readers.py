@@ -527,7 +527,7 @@ def test_memory_by_length(tmp_path, lengths, verb, state):
     unpacked in pieces. compact keeps 20 bytes (measured) of each chunk in memory until its new
     file is complete, here of 35,000 more chunks; the rest is memory that the C library keeps after
     free()."""
-    more = 3e6 if verb == "compact" else 0.75e6
+    more = 5e6 if verb == "compact" else 0.75e6
     options = {"compact": ["-o"], "recover": ["-o"], "cut": ["--from", "1s", "-o"]}.get(verb, [])
     took = []
     for path in lengths[state]:
