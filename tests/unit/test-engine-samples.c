@@ -673,6 +673,8 @@ static void test_too_late(void)
 	loss_sum(&stage.parts.losses, &lost, &missed);
 	CHECK_INT(lost, 1);
 	waits_done(&waits);
+	/* else the writer may still run, and is not freed */
+	parts_finish(&stage.parts);
 	stage_done(&stage);
 }
 

@@ -29,12 +29,12 @@ __attribute__((noinline, used)) static int test_own_function(int a)
 }
 
 /* has the symbol of a function that keeps its caller's address, and another one */
-__attribute__((noinline, used)) static int keeper(int a) __asm__("swapcontext");
+__attribute__((noinline, used)) static int keeper(int a) __asm__("__vfork");
 static int keeper(int a)
 {
 	return a + 2;
 }
-static int test_other_name(int a) __attribute__((alias("swapcontext"), used));
+static int test_other_name(int a) __attribute__((alias("__vfork"), used));
 
 static int open_self(void)
 {
