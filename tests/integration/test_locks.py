@@ -54,7 +54,7 @@ def test_convoy(profcapture, convoy):
     for row in data["rows"]:
         places[row["waiter"], row["waiter_file"] and Path(row["waiter_file"]).name, row["releaser"]] += row["total_ns"]
     assert places["acquire", "convoy.c", "release"] >= 0.9 * places.total(), places
-    # waits for futexes that are none for a lock: the main thread's, for the end of the others
+    # waits for futexes that are not for a lock: the main thread's, for the end of the others
     waits = profcapture.json("sql", capture, "SELECT sum(duration) AS ns FROM wait WHERE argument > 4096 AND waker = 'thread'")["data"]["rows"][0]["ns"]
     rest = sum(of["total_ns"] for of in data["rest"].values())
     assert abs(waits - rest - sum(of["ns"] for of in found.values())) <= 0.01 * waits

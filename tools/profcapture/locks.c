@@ -5,7 +5,7 @@
  * A lock is the address of a futex in a process: of a mutex, a condition variable, a semaphore. A
  * wait is one for a lock if the thread that ended it made a system call with the same first
  * argument, the futex's address. This needs no stack. Descriptors are no addresses, so a wait in
- * read() that is ended by a write() to the same number is none for a lock. Waits that are known by
+ * read() that is ended by a write() to the same number is not for a lock. Waits that are known by
  * their stacks to be for a futex, but that ended otherwise, are counted by how they ended.
  * Each lock has a row for each pair of places in the program, one that waited and one that
  * released: the innermost frame of the program itself, else of its user code.
@@ -55,7 +55,7 @@ struct lock_pair {
 	GArray *stacks[2];
 };
 
-/* How waits for futexes ended that are none for a lock. */
+/* How waits for futexes ended that are not for a lock. */
 enum rest { REST_OTHER, REST_INTERRUPT, REST_OUTSIDE, REST_UNKNOWN, RESTS };
 static const char *const rest_keys[RESTS] = { "other_call", "interrupt", "outside", "unknown" };
 

@@ -236,7 +236,8 @@ void cpu_disable(struct cpu *cpu)
 	for_each_event(cpu, true, disable, NULL);
 }
 
-/* Returns the first of the CPU's sources that copy stacks. There is none with per-task events. */
+/* Returns the first of the CPU's sources that copy stacks; n_sources if no source does. Per-task
+ * events are not the CPU's. */
 static uint32_t first_copies(const struct cpu *cpu)
 {
 	return !cpu->open || cpu->events || cpu->copies == 0 ? cpu->n_sources : cpu->copies - 1;

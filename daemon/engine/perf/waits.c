@@ -18,7 +18,7 @@
  * those of users who may not record the tracepoint.
  * A wait that a thread ends has a waker. Two events report it as they report sleeps: one has the
  * registers, the other, for some, a copy of the stack. They are of one waking if nothing else on
- * the CPU is between them. A waking in an interrupt is none of the interrupted thread.
+ * the CPU is between them. The interrupted thread is not the waker of an interrupt's waking.
  * A row is written when its wait has ended and its stacks are walked. Stacks are kept as addresses
  * until then, because their ids end with the epoch.
  * Invariants: (1) each sleep of a thread becomes one row, with its stack or without
