@@ -694,21 +694,31 @@ static void make_copying(struct event *event, const char *filter)
 	g_strlcpy(event->filter, filter, sizeof(event->filter));
 }
 
-uint64_t perf_sleep_id(struct event *ret_event)
+/* Makes an event of a scheduler's tracepoint that has the field where the engine reads it. Returns
+ * false without the tracepoint, or the right to record it. */
+static bool find_tracepoint(const char *name, const char *field, unsigned offset, unsigned bytes,
+			    struct event *ret_event)
 {
-	struct perf_plan plan = { 0 };
-	struct perf_event_attr attr;
+	g_autofree char *full = g_strconcat("sched:", name, NULL);
 	struct event_dirs dirs;
 	bool is_there;
 
 	if (geteuid() != 0 || REGS_NATIVE == REGS_NONE)
-		return 0;
+		return false;
 	event_dirs_open(&dirs);
-	is_there = event_parse(&dirs, "sched:sched_switch", ret_event, NULL) &&
-		   event_has_field(&dirs, "sched", "sched_switch", "prev_state",
-				   ENGINE_SLEEP_STATE_OFFSET, sizeof(uint64_t));
+	is_there = event_parse(&dirs, full, ret_event, NULL) &&
+		   event_has_field(&dirs, "sched", name, field, offset, bytes);
 	event_dirs_done(&dirs);
-	if (!is_there)
+	return is_there;
+}
+
+uint64_t perf_sleep_id(struct event *ret_event)
+{
+	struct perf_plan plan = { 0 };
+	struct perf_event_attr attr;
+
+	if (!find_tracepoint("sched_switch", "prev_state", ENGINE_SLEEP_STATE_OFFSET,
+			     sizeof(uint64_t), ret_event))
 		return 0;
 	make_copying(ret_event, PERF_SLEEP_FILTER);
 	plan.sleep_id = ret_event->attr.config;
@@ -719,17 +729,9 @@ uint64_t perf_sleep_id(struct event *ret_event)
 uint64_t perf_waking_id(struct event *ret_event)
 {
 	struct perf_event_attr attr;
-	struct event_dirs dirs;
-	bool is_there;
 
-	if (geteuid() != 0 || REGS_NATIVE == REGS_NONE)
-		return 0;
-	event_dirs_open(&dirs);
-	is_there = event_parse(&dirs, "sched:sched_waking", ret_event, NULL) &&
-		   event_has_field(&dirs, "sched", "sched_waking", "pid", ENGINE_WAKEUP_TID_OFFSET,
-				   sizeof(uint32_t));
-	event_dirs_done(&dirs);
-	if (!is_there)
+	if (!find_tracepoint("sched_waking", "pid", ENGINE_WAKEUP_TID_OFFSET, sizeof(uint32_t),
+			     ret_event))
 		return 0;
 	make_copying(ret_event, PERF_WAKING_FILTER);
 	ret_event->wakes = true;

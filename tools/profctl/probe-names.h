@@ -7,7 +7,7 @@
 #include <stdbool.h>
 
 /* Returns the path, without links, of a program in PATH, of a library in the loader's folders, or
- * of a file; NULL: it has no such name. */
+ * of a file. Returns NULL if no such file exists. */
 char *probe_names_find_file(const char *name);
 /* Opens a file, with its debug file if that is installed. NULL and a sentence: it has nothing that
  * can be probed. */

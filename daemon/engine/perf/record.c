@@ -393,7 +393,8 @@ bool record_parse_wakeup(const struct perf_event_header *header, struct record *
 }
 
 /* Finds the registers after a tracepoint's fields, in the order of `mask`. *ret_registers: NULL if
- * the record has none, or has those of a 32-bit program. Returns false if the record is too short. */
+ * the record has none, or has those of a 32-bit program. Returns false if the record is too
+ * short. */
 static bool find_registers(const struct perf_event_header *header, uint64_t mask,
 			   const uint64_t **ret_registers)
 {
