@@ -158,7 +158,6 @@ struct perf_event_attr perf_side_band_attr(const struct perf_plan *plan)
 		/* only CPU-wide events report these */
 		.cgroup = !plan->by_task,
 		.ksymbol = !plan->by_task,
-		.bpf_event = !plan->by_task,
 		.exclude_kernel = plan->by_task,
 		.inherit = plan->by_task,
 		.inherit_thread = plan->by_task && !plan->children,

@@ -298,6 +298,35 @@ static void test_copies_lost(void)
 	}
 }
 
+/* If several events receive it, a record of a kernel symbol has old contents of the ring at its end. */
+static void test_long_ksymbol(void)
+{
+	struct bytes bytes = { .length = 0 };
+	struct record record;
+	uint64_t time_ns;
+
+	for (unsigned int words = 0; words < 6; words++) {
+		size_t at;
+
+		bytes.length = 0;
+		at = record_begin(&bytes, PERF_RECORD_KSYMBOL, 0);
+		put_u64(&bytes, 0xffffffffc0000000);
+		put_u32(&bytes, 100);
+		put_u32(&bytes, PERF_RECORD_KSYMBOL_TYPE_BPF);
+		put_name(&bytes, "bpf_prog_1234567");
+		record_end(&bytes, at, 5, 6, 4000);
+		for (unsigned int i = 0; i < words; i++)
+			put_u64(&bytes, UINT64_MAX - i);
+		record_close(&bytes, at);
+		CHECK(record_time((const void *)bytes.data, &time_ns));
+		CHECK_INT(time_ns, 4000);
+		REQUIRE(parse(&bytes, &record));
+		CHECK_INT(record.kind, RECORD_KSYMBOL);
+		CHECK_INT(record.tid, 6);
+		CHECK_STR(record.ksymbol.name, "bpf_prog_1234567");
+	}
+}
+
 static void test_hostile(void)
 {
 	const uint64_t ips[4] = { 1, 2, 3, 4 };
@@ -357,6 +386,7 @@ int main(void)
 	RUN(test_names);
 	RUN(test_switch);
 	RUN(test_copies_lost);
+	RUN(test_long_ksymbol);
 	RUN(test_hostile);
 	RUN(test_unknown);
 	return test_end();

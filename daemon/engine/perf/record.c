@@ -338,13 +338,28 @@ static const struct layout {
 	[PERF_RECORD_CGROUP] = { RECORD_CGROUP, sizeof(struct cgroup_fixed), parse_cgroup },
 };
 
-/* Reads the end of a record that is no sample. Returns false if the record is shorter. Events of
+/* Returns how many bytes of a record come before its trailer. Where several events of a CPU receive a
+ * KSYMBOL record, of whatever session or program, Linux (6.18) makes each copy longer than the one
+ * before, without writing what is added: the trailer follows the name. */
+static size_t bytes_before_trailer(const struct perf_event_header *header)
+{
+	const size_t bytes = header->size - sizeof(struct trailer);
+	const struct ksymbol_fixed *fixed = (const void *)header;
+	const char *end;
+
+	if (header->type != PERF_RECORD_KSYMBOL || bytes <= sizeof(*fixed))
+		return bytes;
+	end = memchr(fixed->name, 0, bytes - sizeof(*fixed));
+	return end ? (size_t)(end - (const char *)header) / 8 * 8 + 8 : bytes;
+}
+
+/* Reads the trailer of a record that is no sample. Returns false if the record is shorter. Events of
  * ENGINE_COPY_TYPE report losses and throttling in this ring, too, and their trailer has the stream
  * id between the time and the CPU. Such a record has only a fixed part, so its size tells. */
 static bool parse_trailer(const struct perf_event_header *header, struct trailer *ret_trailer)
 {
-	const uint8_t *end = (const uint8_t *)header + header->size;
 	const size_t bytes = sizeof(*ret_trailer), before = offsetof(struct trailer, cpu);
+	const uint8_t *at;
 	bool has_stream = false;
 
 	if (header->size < sizeof(*header) + bytes || header->size % 8 != 0)
@@ -352,9 +367,10 @@ static bool parse_trailer(const struct perf_event_header *header, struct trailer
 	if (header->type == PERF_RECORD_LOST || header->type == PERF_RECORD_THROTTLE ||
 	    header->type == PERF_RECORD_UNTHROTTLE)
 		has_stream = header->size == layouts[header->type].fixed_bytes + bytes + 8;
-	memcpy(ret_trailer, end - bytes, bytes);
+	at = (const uint8_t *)header + bytes_before_trailer(header);
+	memcpy(ret_trailer, at, bytes);
 	if (has_stream)
-		memcpy(ret_trailer, end - bytes - 8, before);
+		memcpy(ret_trailer, at - 8, before);
 	return true;
 }
 
