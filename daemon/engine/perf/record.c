@@ -338,9 +338,9 @@ static const struct layout {
 	[PERF_RECORD_CGROUP] = { RECORD_CGROUP, sizeof(struct cgroup_fixed), parse_cgroup },
 };
 
-/* Returns how many bytes of a record come before its trailer. Where several events of a CPU receive a
- * KSYMBOL record, of whatever session or program, Linux (6.18) makes each copy longer than the one
- * before, without writing what is added: the trailer follows the name. */
+/* Returns how many bytes of a record come before its trailer. If several events of a CPU receive
+ * a KSYMBOL record, of whatever session or program, Linux (6.18) makes each copy longer than the
+ * one before, without writing what is added: the trailer follows the name. */
 static size_t bytes_before_trailer(const struct perf_event_header *header)
 {
 	const size_t bytes = header->size - sizeof(struct trailer);
@@ -353,9 +353,10 @@ static size_t bytes_before_trailer(const struct perf_event_header *header)
 	return end ? (size_t)(end - (const char *)header) / 8 * 8 + 8 : bytes;
 }
 
-/* Reads the trailer of a record that is no sample. Returns false if the record is shorter. Events of
- * ENGINE_COPY_TYPE report losses and throttling in this ring, too, and their trailer has the stream
- * id between the time and the CPU. Such a record has only a fixed part, so its size tells. */
+/* Reads the trailer of a record that is no sample. Returns false if the record is shorter. Events
+ * of ENGINE_COPY_TYPE report losses and throttling in this ring, too, and their trailer has the
+ * stream id between the time and the CPU. Such a record has only a fixed part, so its size tells.
+ */
 static bool parse_trailer(const struct perf_event_header *header, struct trailer *ret_trailer)
 {
 	const size_t bytes = sizeof(*ret_trailer), before = offsetof(struct trailer, cpu);
