@@ -16,9 +16,8 @@
 #include "config.h"
 
 #include "tools/profcapture/reader.h"
+#include "tools/profcapture/stack-places.h"
 #include "tools/profcapture/verbs.h"
-#include "tools/profile/stacks.h"
-#include "tools/profile/wait-causes.h"
 
 #include <glib/gi18n.h>
 #include <inttypes.h>
@@ -59,26 +58,13 @@ struct lock_pair {
 enum rest { REST_OTHER, REST_INTERRUPT, REST_OUTSIDE, REST_UNKNOWN, RESTS };
 static const char *const rest_keys[RESTS] = { "other_call", "interrupt", "outside", "unknown" };
 
-/* What is known of a stack. */
-struct stack_facts {
-	uint32_t place; /* of the program; without one, the innermost of its user code */
-	bool is_own;    /* it is of the program */
-	enum wait_cause cause;
-};
-
 struct locks_verb {
 	struct reader reader;
 	bool wants_stacks;
-	bool has_wakers; /* of a wait */
-	struct functions *functions;
-	uint32_t epoch; /* of `stacks` */
-	struct stacks *stacks;
-	struct number_map known; /* node of `stacks` → index in facts + 1 */
-	GArray *path;            /* uint32_t, nodes without facts; for facts_of() */
-	GArray *facts;           /* struct stack_facts */
-	GHashTable *locks;       /* set of struct lock */
-	GHashTable *pairs;       /* set of struct lock_pair */
-	GPtrArray *all;          /* struct lock_pair in output order */
+	struct stack_places places;
+	GHashTable *locks; /* set of struct lock */
+	GHashTable *pairs; /* set of struct lock_pair */
+	GPtrArray *all;    /* struct lock_pair in output order */
 	struct lock_sum sum, rest[RESTS];
 };
 
@@ -132,111 +118,16 @@ static void sum_add(struct lock_sum *sum, uint64_t ns)
 	sum->max_ns = MAX_OF(sum->max_ns, ns);
 }
 
-/* Stores the places of a node's frame, outermost first. Returns their number. */
-static size_t places_of(struct locks_verb *verb, uint32_t node, uint32_t *ret_places)
-{
-	const struct stacks *stacks = verb->stacks;
-	uint64_t frame = 0;
-	ssize_t row;
-
-	/* A node that stacks_row_at() made for generated code has its entity. */
-	ret_places[0] = node < stacks->n_rows ? FUNCTION_LOST : stacks->entity[node];
-	if (node >= stacks->n_rows)
-		return 1;
-	(void)names_number(stacks->epoch, NAMES_STACK, PROF_STACK_FRAME, node, &frame);
-	row = names_row(stacks->epoch, NAMES_FRAME, frame);
-	return row < 0 ? 1
-		       : functions_at_row(verb->functions, stacks->epoch, (size_t)row, 0, 0,
-					  ret_places, NULL);
-}
-
-/* Returns the facts of a node, from those of its caller: what is further inside decides. */
-static struct stack_facts find_facts(struct locks_verb *verb, uint32_t node,
-				     struct stack_facts facts)
-{
-	uint32_t places[FUNCTIONS_MAX_AT_ROW];
-	size_t n = places_of(verb, node, places);
-
-	for (size_t i = 0; i < n; i++) {
-		uint32_t whole = functions_whole(verb->functions, places[i]);
-		const struct function *f = functions_at(verb->functions, whole);
-		enum code_origin origin = whole > FUNCTION_LOST
-						  ? code_origin_of(verb->functions, whole)
-						  : CODE_ORIGIN_UNKNOWN;
-		enum wait_cause cause = WAIT_UNKNOWN;
-		const char *call;
-
-		if (origin == CODE_ORIGIN_KERNEL || origin == CODE_ORIGIN_LIBC)
-			cause = wait_cause_of(f->raw_name ? f->raw_name : f->name, &call);
-		/* The program's own code may call more than one function that waits. */
-		if (cause != WAIT_UNKNOWN || origin == CODE_ORIGIN_OWN)
-			facts.cause = cause;
-		if (origin == CODE_ORIGIN_OWN || (!facts.is_own && origin != CODE_ORIGIN_KERNEL)) {
-			facts.place = places[i];
-			facts.is_own = origin == CODE_ORIGIN_OWN;
-		}
-	}
-	return facts;
-}
-
-/* Returns the node of a stack, or STACKS_NO_ROW. */
-static uint32_t node_of(struct locks_verb *verb, struct names_epoch *epoch, uint64_t stack,
-			uint32_t segment, uint64_t time_ns)
-{
-	ssize_t row = names_row(epoch, NAMES_STACK, stack);
-
-	if (row < 0 || (size_t)row >= verb->stacks->n_rows)
-		return STACKS_NO_ROW;
-	return stacks_row_at(verb->stacks, verb->functions, (uint32_t)row, segment, time_ns);
-}
-
-static struct stack_facts facts_of(struct locks_verb *verb, uint32_t node)
-{
-	struct stack_facts facts = { .place = FUNCTION_NO_STACK, .cause = WAIT_UNKNOWN };
-
-	g_array_set_size(verb->path, 0);
-	for (; node != STACKS_NO_ROW; node = verb->stacks->parent[node]) {
-		uint32_t known = number_map_get(&verb->known, node);
-
-		if (known) {
-			facts = g_array_index(verb->facts, struct stack_facts, known - 1);
-			break;
-		}
-		g_array_append_val(verb->path, node);
-	}
-	for (guint i = verb->path->len; i > 0; i--) {
-		node = g_array_index(verb->path, uint32_t, i - 1);
-		facts = find_facts(verb, node, facts);
-		g_array_append_val(verb->facts, facts);
-		*number_map_at(&verb->known, node) = verb->facts->len;
-	}
-	return facts;
-}
-
-static bool begin_epoch(struct locks_verb *verb, struct names_epoch *epoch, GError **error)
-{
-	if (verb->stacks && verb->epoch == epoch->epoch)
-		return true;
-	stacks_free(verb->stacks);
-	number_map_clear(&verb->known);
-	g_array_set_size(verb->facts, 0);
-	verb->epoch = epoch->epoch;
-	verb->stacks = stacks_load(epoch, error);
-	if (verb->stacks)
-		stacks_time(verb->stacks, verb->functions);
-	return verb->stacks;
-}
-
 static void keep_stack(struct locks_verb *verb, GArray **stack, uint32_t node)
 {
 	if (!*stack)
 		*stack = g_array_new(FALSE, FALSE, sizeof(uint32_t));
 	g_array_set_size(*stack, 0);
 	for (; node != STACKS_NO_ROW && (*stack)->len < MAX_FRAMES;
-	     node = verb->stacks->parent[node]) {
+	     node = verb->places.stacks->parent[node]) {
 		uint32_t places[FUNCTIONS_MAX_AT_ROW];
 
-		for (size_t i = places_of(verb, node, places); i > 0; i--)
+		for (size_t i = stack_places_of_frame(&verb->places, node, places); i > 0; i--)
 			g_array_append_val(*stack, places[i - 1]);
 	}
 }
@@ -246,8 +137,8 @@ static void add_to_pair(struct locks_verb *verb, uint32_t process, uint64_t addr
 {
 	struct lock lock_key = { .address = address, .process = process };
 	struct lock *lock = g_hash_table_lookup(verb->locks, &lock_key);
-	struct lock_pair key = { .waiter = facts_of(verb, nodes[0]).place,
-				 .releaser = facts_of(verb, nodes[1]).place };
+	struct lock_pair key = { .waiter = stack_places_find(&verb->places, nodes[0]).place,
+				 .releaser = stack_places_find(&verb->places, nodes[1]).place };
 	struct lock_pair *pair;
 
 	if (!lock) {
@@ -284,7 +175,7 @@ static bool add_batch(struct names_epoch *epoch, const struct prof_batch *batch,
 	const struct prof_array *c = batch->columns;
 	uint64_t from, to;
 
-	if (!begin_epoch(verb, epoch, error))
+	if (!stack_places_begin(&verb->places, epoch, error))
 		return false;
 	reader_clock_range(reader, batch->segment, &from, &to);
 	for (size_t i = 0; i < batch->rows; i++) {
@@ -293,20 +184,19 @@ static bool add_batch(struct names_epoch *epoch, const struct prof_batch *batch,
 		uint64_t waker = array_number_or(&c[WAKER], i, PROF_WAKER_UNKNOWN);
 		uint32_t thread = names_thread(epoch, array_number_or(&c[THREAD], i, 0)), nodes[2];
 		const char *call;
-		struct stack_facts facts;
+		struct stack_place found;
 		bool is_futex, is_released;
 
-		verb->has_wakers |= waker != PROF_WAKER_UNKNOWN;
 		/* The part in the range counts. */
 		if (MAX_OF(begin, from) >= MIN_OF(end, to) ||
 		    !reader_wants_thread_at(reader, thread,
 					    capture_time(reader->capture, batch->segment, begin)))
 			continue;
-		nodes[0] =
-			node_of(verb, epoch, array_number_or(&c[STACK], i, 0), batch->segment, end);
-		facts = facts_of(verb, nodes[0]);
+		nodes[0] = stack_places_node(&verb->places, array_number_or(&c[STACK], i, 0),
+					     batch->segment, end);
+		found = stack_places_find(&verb->places, nodes[0]);
 		call = names_text(epoch, array_number_or(&c[SYSCALL], i, 0));
-		is_futex = facts.cause == WAIT_FUTEX || (call && strcmp(call, "futex") == 0);
+		is_futex = found.cause == WAIT_FUTEX || (call && strcmp(call, "futex") == 0);
 		is_released = waker == PROF_WAKER_THREAD &&
 			      array_number(&c[ARGUMENT], i, &argument) &&
 			      array_number(&c[WAKER_ARGUMENT], i, &waker_argument) &&
@@ -314,9 +204,10 @@ static bool add_batch(struct names_epoch *epoch, const struct prof_batch *batch,
 			      argument % 4 == 0;
 		begin = MAX_OF(begin, from);
 		end = MIN_OF(end, to);
-		if (is_released && (is_futex || facts.cause == WAIT_UNKNOWN)) {
-			nodes[1] = node_of(verb, epoch, array_number_or(&c[WAKER_STACK], i, 0),
-					   batch->segment, end);
+		if (is_released && (is_futex || found.cause == WAIT_UNKNOWN)) {
+			nodes[1] = stack_places_node(&verb->places,
+						     array_number_or(&c[WAKER_STACK], i, 0),
+						     batch->segment, end);
 			add_to_pair(verb, names_thread_at(epoch->names, thread)->process, argument,
 				    nodes, end - begin);
 		} else if (is_futex) {
@@ -384,19 +275,7 @@ static struct cell place_cell(const struct locks_verb *verb, uint32_t place, uns
 
 	if (place == FUNCTION_NO_STACK)
 		return cell_unknown();
-	return functions_cell(verb->functions, place, fields[field]);
-}
-
-/* Returns "acquire (convoy.c:44)". */
-static char *describe_place(const struct locks_verb *verb, uint32_t place)
-{
-	const struct function *f = functions_at(verb->functions, place);
-	g_autofree char *where =
-		place == FUNCTION_NO_STACK ? NULL : functions_place(verb->functions, place, false);
-
-	if (place == FUNCTION_NO_STACK)
-		return g_strdup(_("[no stack]"));
-	return where ? g_strdup_printf("%s (%s)", f->name, where) : g_strdup(f->name);
+	return functions_cell(verb->places.functions, place, fields[field]);
 }
 
 static void get_cell(const void *data, size_t row, unsigned field, struct cell *ret_cell)
@@ -430,10 +309,12 @@ static void get_cell(const void *data, size_t row, unsigned field, struct cell *
 		*ret_cell = cell_uint(pair->sum.max_ns);
 		break;
 	case PAIR:
-		*ret_cell = cell_own_text(describe_place(verb, pair->waiter));
+		*ret_cell =
+			cell_own_text(stack_places_describe(verb->places.functions, pair->waiter));
 		break;
 	case PLACE:
-		*ret_cell = cell_own_text(describe_place(verb, pair->releaser));
+		*ret_cell = cell_own_text(
+			stack_places_describe(verb->places.functions, pair->releaser));
 		break;
 	default:
 		*ret_cell = field < RELEASER ? place_cell(verb, pair->waiter, field - WAITER)
@@ -451,7 +332,7 @@ static void write_stacks(const void *data, size_t row, struct json *json)
 		json_begin_array(json, keys[i]);
 		for (guint at = 0; at < pair->stacks[i]->len; at++) {
 			json_begin_object(json, NULL);
-			functions_write(verb->functions,
+			functions_write(verb->places.functions,
 					g_array_index(pair->stacks[i], uint32_t, at), json);
 			json_end(json);
 		}
@@ -514,7 +395,8 @@ static void print_stacks(const struct locks_verb *verb, struct out *out)
 			out_printf(out, "\n0x%" PRIx64 " %s\n", pair->lock->address, titles[i]);
 			for (guint at = 0; at < pair->stacks[i]->len; at++) {
 				uint32_t place = g_array_index(pair->stacks[i], uint32_t, at);
-				g_autofree char *text = describe_place(verb, place);
+				g_autofree char *text =
+					stack_places_describe(verb->places.functions, place);
 				g_autofree char *escaped = text_escape(text);
 
 				out_printf(out, "  %s\n", escaped);
@@ -601,35 +483,17 @@ static bool locks_query(void *data, char **operands, GError **error)
 	GHashTableIter iter;
 	gpointer pair;
 
-	if (!reader_open_rows(reader, operands[0], PROF_TABLE_WAIT,
-			      _("capture '%s' does not say where threads waited; 'profctl record "
-				"--wakers' records it, and who woke them"),
-			      error))
-		return false;
-	if (!capture_check(reader->capture, PROF_TABLE_WAIT, error))
+	if (!reader_open_wakers(reader, operands[0], error))
 		return false;
 	hash_factor = (uint64_t)g_random_int() << 32 | g_random_int() | 1;
-	verb->functions = functions_new(reader->capture->names, error);
-	if (!verb->functions)
+	if (!stack_places_init(&verb->places, reader->capture->names, error))
 		return false;
-	verb->functions->detail = FUNCTIONS_PLACES;
-	verb->functions->inlined = true;
-	verb->path = g_array_new(FALSE, FALSE, sizeof(uint32_t));
-	verb->facts = g_array_new(FALSE, FALSE, sizeof(struct stack_facts));
 	verb->locks = g_hash_table_new_full(lock_hash, lock_equal, g_free, NULL);
 	verb->pairs = g_hash_table_new_full(pair_hash, pair_equal, pair_free, NULL);
 	verb->all = g_ptr_array_new();
-	number_map_init(&verb->known);
 	failure = g_strdup_printf(_("cannot read waits of '%s'"), reader->capture->file);
 	if (!names_each_batch(reader->capture->names, &options, add_batch, verb, failure, error))
 		return false;
-	if (!verb->has_wakers && !capture_metadata(reader->capture, "wakers")) {
-		g_set_error(error, CLI_ERROR, CLI_NOTHING_CAPTURED,
-			    _("capture '%s' does not say who woke threads; 'profctl record "
-			      "--wakers' records it"),
-			    reader->capture->file);
-		return false;
-	}
 	g_hash_table_iter_init(&iter, verb->pairs);
 	while (g_hash_table_iter_next(&iter, &pair, NULL))
 		g_ptr_array_add(verb->all, pair);
@@ -641,15 +505,11 @@ static bool locks_query(void *data, char **operands, GError **error)
 static void locks_done(struct locks_verb *verb)
 {
 	if (verb->all) {
-		number_map_done(&verb->known);
 		g_ptr_array_unref(verb->all);
 		g_hash_table_unref(verb->pairs);
 		g_hash_table_unref(verb->locks);
-		g_array_unref(verb->facts);
-		g_array_unref(verb->path);
 	}
-	stacks_free(verb->stacks);
-	functions_free(verb->functions);
+	stack_places_done(&verb->places);
 	reader_done(&verb->reader);
 }
 

@@ -616,6 +616,21 @@ bool reader_open_rows(struct reader *reader, const char *file, unsigned table, c
 	return has;
 }
 
+bool reader_open_wakers(struct reader *reader, const char *file, GError **error)
+{
+	if (!reader_open(reader, file, error))
+		return false;
+	if (!capture_metadata(reader->capture, "wakers")) {
+		capture_warn(reader->capture);
+		g_set_error(error, CLI_ERROR, CLI_NOTHING_CAPTURED,
+			    _("capture '%s' does not say who woke threads; 'profctl record "
+			      "--wakers' records it"),
+			    file);
+		return false;
+	}
+	return capture_check(reader->capture, PROF_TABLE_WAIT, error);
+}
+
 static void print_rows(const struct reader *reader, const struct reader_verb *verb, struct out *out)
 {
 	const struct table table = verb->table(reader);

@@ -170,3 +170,6 @@ int reader_run(const struct reader_verb *verb, const struct cli_group *groups, v
  * the file. */
 bool reader_open_rows(struct reader *reader, const char *file, unsigned table, const char *none,
 		      GError **error);
+/* Opens a capture, and reads its waits once to find damage. Fails if it does not say who ended
+ * waits. */
+bool reader_open_wakers(struct reader *reader, const char *file, GError **error);
