@@ -19,6 +19,7 @@ VERBS = {
     "waits": ["report", "--metric", "off-cpu"],
     "states": ["report", "--by", "state"],
     "locks": ["locks"],
+    "path": ["critical-path"],
     "annotate": ["annotate", None, "main"],
     "memory": ["memory"],
     "leaks": ["memory", "--leaks"],

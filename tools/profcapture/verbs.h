@@ -12,6 +12,7 @@ int verb_summary(int argc, char **argv);
 int verb_report(int argc, char **argv);
 int verb_memory(int argc, char **argv);
 int verb_locks(int argc, char **argv);
+int verb_critical_path(int argc, char **argv);
 int verb_marks(int argc, char **argv);
 int verb_events(int argc, char **argv);
 int verb_counters(int argc, char **argv);

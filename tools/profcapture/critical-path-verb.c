@@ -1,0 +1,411 @@
+/* SPDX-License-Identifier: BSD-2-Clause-Patent */
+/*
+ * profcapture critical-path - prints the critical path as a tree
+ */
+#include "config.h"
+
+#include "tools/profcapture/critical-path.h"
+#include "tools/profcapture/verbs.h"
+#include "tools/profile/function-names.h"
+
+#include <glib/gi18n.h>
+#include <inttypes.h>
+
+#define TEXT_MIN_SHARE 0.01 /* without --limit 0, smaller branches get no line */
+#define TEXT_THREADS 3      /* in the sentence about threads */
+#define DEFAULT_LIMIT 40    /* children of a node */
+
+struct path_verb {
+	struct reader reader;
+	bool full_names;
+	struct critical_path path;
+};
+
+static const struct path_label *label_at(const struct critical_path *path, uint32_t index)
+{
+	return &g_array_index(path->labels, struct path_label, index);
+}
+
+static const struct cct_node *node_at(const struct critical_path *path, uint32_t index)
+{
+	return &g_array_index(path->nodes, struct cct_node, index);
+}
+
+static const char *comm_of(const struct critical_path *path, uint32_t thread)
+{
+	const char *comm = names_thread_at(path->reader->capture->names, thread)->comm;
+
+	return comm ? comm : "-";
+}
+
+/* ---- Text ------------------------------------------------------------------------------------ */
+
+static char *name_of_place(const struct path_verb *verb, uint32_t place)
+{
+	const struct function *function = functions_at(verb->path.places.functions, place);
+
+	return verb->full_names ? g_strdup(function->name)
+				: function_name_for_people(function->name, function->raw_name);
+}
+
+/* Returns "waits for worker in acquire", "waits in save: fsync". */
+static char *describe_wait(const struct path_verb *verb, const struct path_label *label)
+{
+	g_autofree char *place = label->place == FUNCTION_NO_STACK
+					 ? g_strdup(_("[no stack]"))
+					 : name_of_place(verb, label->place);
+	const char *what = label->call ? label->call : wait_cause_names[label->cause];
+
+	if (label->thread)
+		return g_strdup_printf(_("waits for %s in %s"), comm_of(&verb->path, label->thread),
+				       place);
+	if (label->waker == PROF_WAKER_OUTSIDE)
+		return g_strdup_printf(_("waits for a thread that was not recorded, in %s: %s"),
+				       place, what);
+	if (label->waker == PROF_WAKER_INTERRUPT)
+		return g_strdup_printf(_("waits in %s: %s"), place, what);
+	return g_strdup_printf(_("waits in %s: %s, and its end is unknown"), place, what);
+}
+
+static char *shown_name(uint32_t index, const void *data)
+{
+	const struct path_verb *verb = data;
+	const struct path_label *label = label_at(&verb->path, index);
+
+	switch (label->kind) {
+	case PATH_THREAD:
+		return g_strdup(comm_of(&verb->path, label->thread));
+	case PATH_RUN:
+		return g_strdup(_("runs"));
+	case PATH_FUNCTION:
+		return name_of_place(verb, label->place);
+	case PATH_READY:
+		return g_strdup(_("[ready, without a CPU]"));
+	case PATH_WAIT:
+		return describe_wait(verb, label);
+	case PATH_CREATED:
+		return g_strdup_printf(_("is created by %s"), comm_of(&verb->path, label->thread));
+	default:
+		return g_strdup(_("[not recorded]"));
+	}
+}
+
+static char *place_of(uint32_t index, const void *data)
+{
+	const struct path_verb *verb = data;
+	const struct path_label *label = label_at(&verb->path, index);
+
+	return label->place > FUNCTION_LOST
+		       ? functions_place(verb->path.places.functions, label->place, false)
+		       : NULL;
+}
+
+/* Sorts equal totals. */
+static const char *name_of(uint32_t index, const void *data)
+{
+	const struct path_verb *verb = data;
+	const struct path_label *label = label_at(&verb->path, index);
+
+	return label->thread  ? comm_of(&verb->path, label->thread)
+	       : label->place ? functions_at(verb->path.places.functions, label->place)->name
+			      : "";
+}
+
+static enum cct_kind kind_of(uint32_t index, const void *data)
+{
+	(void)index;
+	(void)data;
+	return CCT_OWN;
+}
+
+/* Prints "On it, threads ran 1.2 s, waited 0.3 s for …". */
+static void print_times(const struct critical_path *path, struct out *out)
+{
+	const struct {
+		uint64_t ns;
+		const char *text;
+	} parts[] = {
+		{ path->all.run_ns, N_("%s running") },
+		{ path->all.wait_ns,
+		  N_("%s waiting for what no thread did, such as a disk or a timer") },
+		{ path->all.ready_ns, N_("%s ready, without a CPU") },
+		{ path->all.unknown_ns, N_("%s not recorded") },
+	};
+	const char *before = "";
+
+	for (size_t i = 0; i < ARRAY_SIZE(parts); i++) {
+		g_autofree char *time = text_duration(parts[i].ns);
+
+		if (parts[i].ns == 0)
+			continue;
+		out_text(out, before);
+		out_printf(out, _(parts[i].text), time);
+		before = "; ";
+	}
+	out_text(out, ".\n");
+}
+
+static uint64_t sum_of(const struct path_time *time)
+{
+	return time->run_ns + time->ready_ns + time->wait_ns + time->unknown_ns;
+}
+
+/* Prints "Threads: worker 1.2 s, main 0.3 s, and 4 others.". */
+static void print_threads(const struct critical_path *path, struct out *out)
+{
+	guint n = path->threads->len;
+
+	out_text(out, _("Threads: "));
+	for (guint i = 0; i < n && i < TEXT_THREADS; i++) {
+		const struct path_thread *at = &g_array_index(path->threads, struct path_thread, i);
+		g_autofree char *time = text_duration(sum_of(&at->time));
+		g_autofree char *comm = text_escape(comm_of(path, at->thread));
+
+		out_printf(out, "%s%s %s", i ? ", " : "", comm, time);
+	}
+	if (n > TEXT_THREADS)
+		out_printf(out, ngettext(", and %u other", ", and %u others", n - TEXT_THREADS),
+			   n - TEXT_THREADS);
+	out_text(out, ".\n");
+}
+
+static void path_print(const void *data, struct out *out)
+{
+	const struct path_verb *verb = data;
+	const struct critical_path *path = &verb->path;
+	bool all = verb->reader.limit == 0;
+	const struct cct_options options = {
+		.kind_of = kind_of,
+		.name_of = name_of,
+		.shown_name = shown_name,
+		.place_of = place_of,
+		.data = verb,
+		.whole = node_at(path, 0)->total,
+		.min_share = all ? 0 : TEXT_MIN_SHARE,
+		.most = verb->reader.limit,
+		.columns = verb->reader.columns,
+		.bold_share = 0.1,
+	};
+	struct table table = { .fit = verb->full_names ? NULL : function_name_fit };
+	const struct table_style style = { .out = out,
+					   .is_colored = verb->reader.colored,
+					   .columns = verb->full_names ? 0 : verb->reader.columns };
+	g_autofree char *whole = text_duration((uint64_t)node_at(path, 0)->total);
+	g_autofree char *samples = text_count(path->samples);
+
+	reader_print_losses(&verb->reader, out, READER_LOSSES);
+	reader_print_lost_names(&verb->reader, out);
+	if (verb->reader.is_incomplete)
+		out_text(out, _("Waits may be missing, in which another thread ran\n"));
+	if (path->mark) {
+		g_autofree char *mark = text_escape(path->mark);
+		g_autofree char *spans = text_count(path->spans);
+
+		out_printf(out,
+			   ngettext("Critical path of mark '%s', %s time: %s",
+				    "Critical path of mark '%s', %s times: %s", path->spans),
+			   mark, spans, whole);
+	} else {
+		const struct names_thread *thread =
+			names_thread_at(verb->reader.capture->names, path->thread);
+		g_autofree char *comm = text_escape(comm_of(path, path->thread));
+
+		out_printf(out, _("Critical path of %s (thread %" PRIu64 "): %s"), comm,
+			   thread->tid, whole);
+	}
+	out_text(out, _(", of which "));
+	print_times(path, out);
+	print_threads(path, out);
+	if (path->samples)
+		out_printf(out,
+			   ngettext("Which functions ran is estimated from %s sample.\n",
+				    "Which functions ran is estimated from %s samples.\n",
+				    path->samples),
+			   samples);
+	else if (path->all.run_ns)
+		out_text(out, _("There is no sample, so it is unknown which functions ran.\n"));
+	out_char(out, '\n');
+	table_add_column(&table, CCT_TOTAL_SHARE, COLUMN_PERCENT, _("total %"));
+	table_add_column(&table, CCT_TOTAL, COLUMN_DURATION, _("time"));
+	cct_print(path->nodes, &options, &table, &style, false);
+	if (path->is_deep)
+		out_printf(out, _("Waits for waits are followed through at most %d threads.\n"),
+			   CCT_MAX_DEPTH / 2);
+}
+
+/* ---- JSON ------------------------------------------------------------------------------------ */
+
+static void write_thread(const struct critical_path *path, struct json *json, uint32_t thread)
+{
+	const struct names *names = path->reader->capture->names;
+	const struct names_thread *at = names_thread_at(names, thread);
+
+	json_string(json, "comm", at->comm);
+	json_string(json, "exe", names_process_at(names, at->process)->exe);
+}
+
+static void write_node(struct json *json, uint32_t index, unsigned depth, const void *data)
+{
+	static const char *const kinds[PATH_KINDS] = { "thread", "runs",    "function", "ready",
+						       "waits",  "created", "unknown" };
+	static const char *const wakers[] = { "unknown", "thread", "interrupt", "outside" };
+	const struct critical_path *path = &((const struct path_verb *)data)->path;
+	const struct cct_node *node = node_at(path, index);
+	const struct path_label *label = label_at(path, node->function);
+
+	(void)depth;
+	json_string(json, "kind", index ? kinds[label->kind] : "root");
+	json_uint(json, "total_ns", (uint64_t)node->total);
+	json_uint(json, "self_ns", (uint64_t)node->self);
+	if (index == 0)
+		return;
+	if (label->kind == PATH_FUNCTION || label->kind == PATH_WAIT) {
+		json_begin_object(json, "function");
+		functions_write(path->places.functions, label->place, json);
+		json_end(json);
+	}
+	if (label->kind == PATH_FUNCTION)
+		json_uint(json, "samples", (uint64_t)node->self_count);
+	if (label->kind == PATH_WAIT) {
+		json_uint(json, "waits", (uint64_t)node->total_count);
+		json_string(json, "cause", wait_cause_names[label->cause]);
+		json_string(json, "call", label->call);
+		json_string(json, "waker",
+			    wakers[label->waker < ARRAY_SIZE(wakers) ? label->waker : 0]);
+	}
+	if (label->thread)
+		write_thread(path, json, label->thread);
+}
+
+static gint compare_nodes(gconstpointer left, gconstpointer right, gpointer data)
+{
+	const struct path_verb *verb = data;
+	uint32_t a = *(const uint32_t *)left, b = *(const uint32_t *)right;
+	double totals[] = { node_at(&verb->path, a)->total, node_at(&verb->path, b)->total };
+
+	return totals[0] != totals[1] ? (totals[0] > totals[1] ? -1 : 1) : a < b ? -1 : a > b;
+}
+
+static void write_time(const struct path_time *time, struct json *json)
+{
+	json_uint(json, "running_ns", time->run_ns);
+	json_uint(json, "ready_ns", time->ready_ns);
+	json_uint(json, "waiting_ns", time->wait_ns);
+	json_uint(json, "unknown_ns", time->unknown_ns);
+}
+
+static void path_write(const void *data, struct json *json)
+{
+	const struct path_verb *verb = data;
+	const struct critical_path *path = &verb->path;
+	const struct names *names = verb->reader.capture->names;
+	g_autofree double *totals = g_new(double, path->nodes->len);
+	const struct cct_writer writer = { .nodes = path->nodes,
+					   .keys = totals,
+					   .most = verb->reader.limit,
+					   .compare = compare_nodes,
+					   .write = write_node,
+					   .data = verb };
+
+	for (guint i = 0; i < path->nodes->len; i++)
+		totals[i] = node_at(path, i)->total > 0 ? node_at(path, i)->total : -1;
+	reader_begin(&verb->reader, json, "critical-path", cct_is_cut(&writer),
+		     READER_TOTAL_UNKNOWN);
+	json_bool(json, "incomplete", verb->reader.is_incomplete);
+	json_string(json, "mark", path->mark);
+	json_uint(json, "spans", path->spans);
+	if (path->thread) {
+		const struct names_thread *thread = names_thread_at(names, path->thread);
+
+		json_uint(json, "pid", names_process_at(names, thread->process)->pid);
+		json_uint(json, "tid", thread->tid);
+	} else {
+		json_null(json, "pid");
+		json_null(json, "tid");
+	}
+	json_uint(json, "total_ns", (uint64_t)node_at(path, 0)->total);
+	write_time(&path->all, json);
+	json_uint(json, "samples", path->samples);
+	json_bool(json, "is_deep", path->is_deep);
+	json_begin_array(json, "threads");
+	for (guint i = 0; i < path->threads->len; i++) {
+		const struct path_thread *at = &g_array_index(path->threads, struct path_thread, i);
+
+		json_begin_object(json, NULL);
+		write_thread(path, json, at->thread);
+		write_time(&at->time, json);
+		json_end(json);
+	}
+	json_end(json);
+	cct_write(&writer, json);
+	reader_end(&verb->reader, json);
+}
+
+/* ---- The verb -------------------------------------------------------------------------------- */
+
+static int path_check(void *data)
+{
+	const struct path_verb *verb = data;
+
+	if (verb->reader.format == READER_NDJSON || verb->reader.format == READER_CSV)
+		return cli_usage_error(_("a critical path is printed as text or json"));
+	return CLI_CONTINUE;
+}
+
+static bool path_query(void *data, char **operands, GError **error)
+{
+	struct path_verb *verb = data;
+	struct reader *reader = &verb->reader;
+
+	if (!reader_open_wakers(reader, operands[0], error) ||
+	    !critical_path_find(&verb->path, reader, error))
+		return false;
+	reader->is_incomplete = reader_misses_rows(reader, "wait");
+	return true;
+}
+
+static void path_done(struct path_verb *verb)
+{
+	critical_path_done(&verb->path);
+	reader_done(&verb->reader);
+}
+
+static const struct cli_option what_options[] = {
+	{ "mark", 0, CLI_STRING, offsetof(struct path_verb, path.mark), N_("NAME"),
+	  N_("The paths of all spans with this name (default: of one thread)") },
+	{ NULL },
+};
+
+static const struct cli_option name_options[] = {
+	{ "full-names", 0, CLI_FLAG, offsetof(struct path_verb, full_names), NULL,
+	  N_("Do not shorten the names of functions") },
+	{ NULL },
+};
+
+int verb_critical_path(int argc, char **argv)
+{
+	static const struct reader_verb reader_verb = {
+		.spec = { N_("FILE"),
+			  N_("Show what a thread's time consisted of: what it did, and while it "
+			     "waited, what the threads did that it waited for."),
+			  1, 1 },
+		.check = path_check,
+		.query = path_query,
+		.print = path_print,
+		.write = path_write,
+		.is_paged = true,
+	};
+	CLEANUP(path_done)
+	struct path_verb verb = { .reader.limit = READER_LIMIT_UNSET,
+				  .reader.text_limit = DEFAULT_LIMIT };
+	const struct cli_group groups[] = { { N_("Select"), what_options, &verb },
+					    { NULL, reader_time_options, &verb.reader },
+					    { NULL, reader_process_options, &verb.reader },
+					    { NULL, reader_thread_options, &verb.reader },
+					    { N_("Output"), name_options, &verb },
+					    { NULL, reader_output_options, &verb.reader },
+					    { NULL, reader_pager_options, &verb.reader },
+					    { NULL } };
+
+	return reader_run(&reader_verb, groups, &verb, argc, argv);
+}

@@ -1,0 +1,774 @@
+/* SPDX-License-Identifier: BSD-2-Clause-Patent */
+/*
+ * Four passes: the creation of threads, all waits, then the states and the samples of those times
+ * in which a thread of the path did not wait (segments).
+ * Invariant: the time of each span equals the sum over the tree's leaves [test_critical_path: sums]
+ */
+#include "config.h"
+
+#include "tools/profcapture/critical-path.h"
+
+#include "tools/common/grown-array.h"
+#include "tools/profcapture/run-times.h"
+#include "tools/profcapture/spans.h"
+
+#include <glib/gi18n.h>
+#include <string.h>
+
+/* A path through more waiting threads than this is cut: their waits have no children. */
+#define MAX_WALK (CCT_MAX_DEPTH / 2)
+
+struct path_wait {
+	int64_t from_ns, to_ns;
+	uint32_t label;
+	uint32_t waker; /* index in names; NAMES_NONE: no thread */
+};
+
+struct birth {
+	bool is_there; /* the thread is among the tasks */
+	bool is_exec;  /* `creator` is the same thread, before it ran another program */
+	/* index in names; NAMES_NONE: the thread existed when the recording began */
+	uint32_t creator;
+	int64_t at_ns, end_ns; /* end: INT64_MAX if the thread did not end */
+};
+
+/* A time on the path in which its thread did not wait. */
+struct segment {
+	int64_t from_ns, to_ns;
+	int64_t last_ns; /* the greatest to_ns of this and earlier segments of the thread */
+	uint32_t node;
+};
+
+struct node_sum {
+	struct path_time time;
+	uint64_t samples;
+};
+
+/* ---- The tree -------------------------------------------------------------------------------- */
+
+/* The executable and the name of a label's thread; both are interned. */
+static void identity_of(const struct critical_path *path, uint32_t thread,
+			const char **ret_identity)
+{
+	const struct names *names = path->reader->capture->names;
+	const struct names_thread *at = names_thread_at(names, thread);
+
+	ret_identity[0] = at->comm;
+	ret_identity[1] = names_process_at(names, at->process)->exe;
+}
+
+/* The labels' table compares threads by their names, for which it needs `path`. */
+struct label_key {
+	struct path_label label;
+	const char *identity[2];
+};
+
+static guint key_hash(gconstpointer pointer)
+{
+	const struct label_key *key = pointer;
+
+	return g_direct_hash(key->identity[0]) * 31 + g_direct_hash(key->identity[1]) * 7 +
+	       g_direct_hash(key->label.call) + key->label.place * 1009u +
+	       (guint)key->label.kind * 101u + (guint)key->label.cause * 13u + key->label.waker;
+}
+
+static gboolean key_equal(gconstpointer left, gconstpointer right)
+{
+	const struct label_key *a = left, *b = right;
+
+	return a->label.kind == b->label.kind && a->label.place == b->label.place &&
+	       a->label.cause == b->label.cause && a->label.call == b->label.call &&
+	       a->label.waker == b->label.waker && a->identity[0] == b->identity[0] &&
+	       a->identity[1] == b->identity[1];
+}
+
+static uint32_t label_of(struct critical_path *path, const struct path_label *label)
+{
+	struct label_key key = { .label = *label };
+	gpointer known;
+
+	identity_of(path, label->thread, key.identity);
+	known = g_hash_table_lookup(path->label_indexes, &key);
+	if (!known) {
+		g_array_append_val(path->labels, *label);
+		known = GUINT_TO_POINTER(path->labels->len);
+		g_hash_table_insert(path->label_indexes, g_memdup2(&key, sizeof(key)), known);
+	}
+	return GPOINTER_TO_UINT(known) - 1;
+}
+
+static uint32_t child_of(struct critical_path *path, uint32_t parent, uint32_t label)
+{
+	uint32_t *node = number_map_at(&path->children, (uint64_t)parent << 32 | label);
+
+	if (*node == 0) {
+		*node = path->nodes->len;
+		g_array_append_val(path->nodes,
+				   ((struct cct_node){ .parent = parent, .function = label }));
+	}
+	return *node;
+}
+
+static void add_self(struct critical_path *path, uint32_t node, uint64_t ns)
+{
+	g_array_index(path->nodes, struct cct_node, node).self += (double)ns;
+}
+
+static void add_leaf(struct critical_path *path, uint32_t parent, const struct path_label *label,
+		     uint64_t ns, double samples)
+{
+	struct cct_node *node;
+	uint32_t index;
+
+	if (ns == 0)
+		return;
+	index = child_of(path, parent, label_of(path, label));
+	node = &g_array_index(path->nodes, struct cct_node, index);
+	node->self += (double)ns;
+	node->self_count += samples;
+}
+
+static struct path_time *time_of_thread(struct critical_path *path, uint32_t thread)
+{
+	const struct path_label label = { .kind = PATH_THREAD, .thread = thread };
+	struct path_thread *at =
+		GROWN_AT(path->threads, struct path_thread, label_of(path, &label));
+
+	at->thread = thread;
+	return &at->time;
+}
+
+/* ---- Threads and waits ----------------------------------------------------------------------- */
+
+static struct birth *birth_of(struct critical_path *path, uint32_t thread)
+{
+	struct birth *birth = GROWN_AT(path->births, struct birth, thread);
+
+	if (!birth->is_there) {
+		birth->is_there = true;
+		birth->end_ns = INT64_MAX;
+	}
+	return birth;
+}
+
+/* Rows of the table of tasks are in the order of time. */
+static bool add_births(struct names_epoch *epoch, const struct prof_batch *batch, void *data,
+		       GError **error)
+{
+	enum { TIME, THREAD, EVENT, PARENT };
+	struct critical_path *path = data;
+	const struct prof_array *c = batch->columns;
+
+	(void)error;
+	for (size_t i = 0; i < batch->rows; i++) {
+		uint32_t thread = names_thread(epoch, array_number_or(&c[THREAD], i, 0));
+		uint64_t event = array_number_or(&c[EVENT], i, PROF_TASK_EXISTS);
+		int64_t at_ns = capture_time(path->reader->capture, batch->segment,
+					     array_number_or(&c[TIME], i, 0));
+		struct birth birth;
+		uint32_t *last;
+
+		if (thread <= NAMES_LOST)
+			continue;
+		birth = *birth_of(path, thread);
+		last = number_map_at(&path->by_tid, names_thread_at(epoch->names, thread)->tid);
+		if (event == PROF_TASK_EXIT)
+			birth.end_ns = at_ns;
+		if ((event == PROF_TASK_FORK || event == PROF_TASK_EXEC) && !birth.creator) {
+			birth.at_ns = at_ns;
+			birth.is_exec = event == PROF_TASK_EXEC;
+			birth.creator =
+				birth.is_exec
+					? *last
+					: names_thread(epoch, array_number_or(&c[PARENT], i, 0));
+			/* A thread of the same number whose row was lost is not known. */
+			birth.creator = MAX_OF(birth.creator, NAMES_LOST);
+			if (birth.is_exec && birth.creator > NAMES_LOST)
+				birth_of(path, birth.creator)->end_ns = at_ns;
+		}
+		*birth_of(path, thread) = birth;
+		*last = thread;
+	}
+	return true;
+}
+
+static bool read_births(struct critical_path *path, GError **error)
+{
+	static const uint16_t columns[] = { PROF_TASK_TIME, PROF_TASK_THREAD, PROF_TASK_EVENT,
+					    PROF_TASK_PARENT };
+	const struct prof_cursor_options options = { .table = PROF_TABLE_TASK,
+						     .columns = columns,
+						     .n_columns = ARRAY_SIZE(columns) };
+	struct capture *capture = path->reader->capture;
+	g_autofree char *failure = g_strdup_printf(_("cannot read tasks of '%s'"), capture->file);
+
+	return names_each_batch(capture->names, &options, add_births, path, failure, error);
+}
+
+/* Returns the array of a thread, whose elements have that size. */
+static GArray *array_of(GPtrArray *arrays, uint32_t thread, guint size)
+{
+	if (arrays->len <= thread)
+		g_ptr_array_set_size(arrays, (gint)thread + 1);
+	if (!arrays->pdata[thread])
+		arrays->pdata[thread] = g_array_new(FALSE, FALSE, size);
+	return arrays->pdata[thread];
+}
+
+static const GArray *array_at(const GPtrArray *arrays, uint32_t thread)
+{
+	return thread < arrays->len ? arrays->pdata[thread] : NULL;
+}
+
+static bool add_waits(struct names_epoch *epoch, const struct prof_batch *batch, void *data,
+		      GError **error)
+{
+	enum { TIME, THREAD, DURATION, STACK, SYSCALL, WAKER, WAKER_THREAD };
+	struct critical_path *path = data;
+	struct stack_places *places = &path->places;
+	const struct prof_array *c = batch->columns;
+
+	if (!stack_places_begin(places, epoch, error))
+		return false;
+	for (size_t i = 0; i < batch->rows; i++) {
+		uint64_t end = array_number_or(&c[TIME], i, 0);
+		uint64_t begin = end - MIN_OF(array_number_or(&c[DURATION], i, 0), end);
+		uint32_t thread = names_thread(epoch, array_number_or(&c[THREAD], i, 0));
+		uint32_t node = stack_places_node(places, array_number_or(&c[STACK], i, 0),
+						  batch->segment, end);
+		struct stack_place found = stack_places_find(places, node);
+		struct path_label label = {
+			.kind = PATH_WAIT,
+			.place = found.place,
+			.cause = found.cause,
+			.call = found.call,
+			.waker = (uint32_t)array_number_or(&c[WAKER], i, PROF_WAKER_UNKNOWN),
+		};
+		const char *call = names_text(epoch, array_number_or(&c[SYSCALL], i, 0));
+		struct path_wait wait = {
+			.from_ns = capture_time(path->reader->capture, batch->segment, begin),
+			.to_ns = capture_time(path->reader->capture, batch->segment, end),
+		};
+
+		if (thread <= NAMES_LOST)
+			continue;
+		if (found.cause == WAIT_UNKNOWN && call)
+			label.cause = wait_cause_of(call, &label.call);
+		if (label.waker == PROF_WAKER_THREAD)
+			wait.waker = names_thread(epoch, array_number_or(&c[WAKER_THREAD], i, 0));
+		/* A thread cannot end its own wait. */
+		if (wait.waker <= NAMES_LOST || wait.waker == thread)
+			wait.waker = NAMES_NONE;
+		label.thread = wait.waker;
+		wait.label = label_of(path, &label);
+		g_array_append_val(array_of(path->waits, thread, sizeof(wait)), wait);
+	}
+	return true;
+}
+
+static bool read_waits(struct critical_path *path, GError **error)
+{
+	static const uint16_t columns[] = {
+		PROF_WAIT_TIME,    PROF_WAIT_THREAD, PROF_WAIT_DURATION,     PROF_WAIT_STACK,
+		PROF_WAIT_SYSCALL, PROF_WAIT_WAKER,  PROF_WAIT_WAKER_THREAD,
+	};
+	const struct prof_cursor_options options = { .table = PROF_TABLE_WAIT,
+						     .columns = columns,
+						     .n_columns = ARRAY_SIZE(columns) };
+	struct capture *capture = path->reader->capture;
+	g_autofree char *failure = g_strdup_printf(_("cannot read waits of '%s'"), capture->file);
+
+	return names_each_batch(capture->names, &options, add_waits, path, failure, error);
+}
+
+/* ---- The walk back --------------------------------------------------------------------------- */
+
+static void add_segment(struct critical_path *path, uint32_t thread, uint32_t node, int64_t from_ns,
+			int64_t to_ns)
+{
+	const struct segment segment = { from_ns, to_ns, to_ns, node };
+
+	if (from_ns < to_ns)
+		g_array_append_val(array_of(path->segments, thread, sizeof(segment)), segment);
+}
+
+/* Returns the index of the first wait that ends after a time. */
+static guint first_wait(const GArray *waits, int64_t from_ns)
+{
+	guint low = 0, high = waits ? waits->len : 0;
+
+	while (low < high) {
+		guint middle = low + (high - low) / 2;
+
+		if (g_array_index(waits, struct path_wait, middle).to_ns <= from_ns)
+			low = middle + 1;
+		else
+			high = middle;
+	}
+	return low;
+}
+
+/* Adds what a thread did in a time to a node, and what those did that it waited for. */
+static void walk(struct critical_path *path, uint32_t thread, int64_t from_ns, int64_t to_ns,
+		 uint32_t node, unsigned depth)
+{
+	const GArray *waits = array_at(path->waits, thread);
+	struct birth birth = *birth_of(path, thread);
+
+	if (birth.creator && from_ns < birth.at_ns) {
+		const struct path_label label = { .kind = PATH_CREATED, .thread = birth.creator };
+		int64_t until_ns = MIN_OF(birth.at_ns, to_ns);
+
+		if (birth.creator <= NAMES_LOST || depth >= MAX_WALK)
+			add_segment(path, thread, node, from_ns, until_ns);
+		else
+			walk(path, birth.creator, from_ns, until_ns,
+			     birth.is_exec ? node : child_of(path, node, label_of(path, &label)),
+			     depth + 1);
+		from_ns = until_ns;
+	}
+	for (guint i = first_wait(waits, from_ns); waits && i < waits->len && from_ns < to_ns;
+	     i++) {
+		const struct path_wait *wait = &g_array_index(waits, struct path_wait, i);
+		int64_t begin_ns = MAX_OF(wait->from_ns, from_ns);
+		int64_t end_ns = MIN_OF(wait->to_ns, to_ns);
+		uint32_t child;
+
+		if (begin_ns >= to_ns)
+			break;
+		if (begin_ns >= end_ns)
+			continue;
+		add_segment(path, thread, node, from_ns, begin_ns);
+		child = child_of(path, node, wait->label);
+		g_array_index(path->nodes, struct cct_node, child).total_count++;
+		path->is_deep |= wait->waker && depth >= MAX_WALK;
+		if (wait->waker && depth < MAX_WALK) {
+			walk(path, wait->waker, begin_ns, end_ns, child, depth + 1);
+		} else {
+			add_self(path, child, (uint64_t)end_ns - (uint64_t)begin_ns);
+			time_of_thread(path, thread)->wait_ns += (uint64_t)end_ns -
+								 (uint64_t)begin_ns;
+		}
+		from_ns = end_ns;
+	}
+	add_segment(path, thread, node, from_ns, to_ns);
+}
+
+/* Returns when a thread began, in whatever program. A command began when it was executed: before
+ * that, profctl waited for the recording to begin. */
+static int64_t begin_of(struct critical_path *path, const struct birth *birth)
+{
+	while (birth->is_exec && birth->creator > NAMES_LOST) {
+		const struct birth *before = birth_of(path, birth->creator);
+
+		if (!before->creator && capture_metadata(path->reader->capture, "command"))
+			break;
+		birth = before;
+	}
+	return birth->at_ns;
+}
+
+static void add_root(struct critical_path *path, uint32_t thread, int64_t from_ns, int64_t to_ns)
+{
+	const struct path_label label = { .kind = PATH_THREAD, .thread = thread };
+	const struct birth *birth = birth_of(path, thread);
+
+	from_ns = MAX_OF(from_ns, begin_of(path, birth));
+	from_ns = MAX_OF(from_ns, INT64_C(0));
+	to_ns = MIN_OF(to_ns, birth->end_ns);
+	to_ns = MIN_OF(to_ns, path->reader->capture->duration_ns);
+	if (from_ns >= to_ns)
+		return;
+	path->spans++;
+	walk(path, thread, from_ns, to_ns, child_of(path, 0, label_of(path, &label)), 0);
+}
+
+static void add_span(const struct span *span, void *data)
+{
+	struct critical_path *path = data;
+	struct reader *reader = path->reader;
+
+	if (!span->name || strcmp(span->name, path->mark) != 0)
+		return;
+	path->marks++;
+	if (span->kind == SPAN_WHOLE && span->thread > NAMES_LOST &&
+	    reader_wants_thread_at(reader, span->thread, span->start_ns))
+		add_root(path, span->thread, MAX_OF(span->start_ns, reader->from_ns),
+			 MIN_OF(span->end_ns, reader->to_ns));
+}
+
+/* Returns whether a thread is a better choice than another one: a main thread, of the older
+ * process, in the last program that it ran. */
+static bool is_better(const struct names *names, uint32_t index, uint32_t than)
+{
+	const struct names_thread *a = names_thread_at(names, index),
+				  *b = names_thread_at(names, than);
+	const struct names_process *pa = names_process_at(names, a->process),
+				   *pb = names_process_at(names, b->process);
+
+	if ((a->tid == pa->pid) != (b->tid == pb->pid))
+		return a->tid == pa->pid;
+	if (pa->start_time != pb->start_time)
+		return pa->start_time < pb->start_time;
+	if (pa->exec_generation != pb->exec_generation)
+		return pa->exec_generation > pb->exec_generation;
+	return a->start_time < b->start_time;
+}
+
+/* Returns the thread among those that the reader selects; NAMES_NONE: there is none. */
+static uint32_t first_thread(struct critical_path *path)
+{
+	struct reader *reader = path->reader;
+	const struct names *names = reader->capture->names;
+	uint32_t found = NAMES_NONE;
+
+	/* Threads without a row among the tasks ran outside of the recording. */
+	for (uint32_t i = NAMES_LOST + 1; i < path->births->len; i++)
+		if (g_array_index(path->births, struct birth, i).is_there &&
+		    reader_wants_thread(reader, i) && (!found || is_better(names, i, found)))
+			found = i;
+	return found;
+}
+
+static bool find_roots(struct critical_path *path, GError **error)
+{
+	struct reader *reader = path->reader;
+	const struct capture *capture = reader->capture;
+
+	if (path->mark) {
+		if (!spans_read(capture, add_span, path, error))
+			return false;
+		if (path->marks == 0)
+			return reader_no_mark(reader, path->mark, error);
+		if (path->spans > 0)
+			return true;
+		g_set_error(error, CLI_ERROR, CLI_NOTHING_CAPTURED,
+			    _("no mark '%s' of '%s' has a begin and an end, in this time and these "
+			      "threads"),
+			    path->mark, capture->file);
+		return false;
+	}
+	if (capture_is_system(capture) && !reader_filters_threads(reader)) {
+		g_set_error(error, CLI_ERROR, CLI_USAGE,
+			    _("'%s' has the whole system: say which thread with --tid, --pid or "
+			      "--comm, or what it did with --mark"),
+			    capture->file);
+		return false;
+	}
+	path->thread = first_thread(path);
+	if (path->thread)
+		add_root(path, path->thread, reader->from_ns, reader->to_ns);
+	if (path->spans > 0)
+		return true;
+	g_set_error(error, CLI_ERROR, CLI_NOTHING_CAPTURED,
+		    _("'%s' has no such thread in this time"), capture->file);
+	return false;
+}
+
+/* ---- States and samples of the segments ------------------------------------------------------ */
+
+static gint compare_segments(gconstpointer left, gconstpointer right)
+{
+	const struct segment *a = left, *b = right;
+
+	return a->from_ns < b->from_ns ? -1 : a->from_ns > b->from_ns;
+}
+
+/* Segments of spans in several threads may overlap. */
+static void sort_segments(struct critical_path *path)
+{
+	for (guint thread = 0; thread < path->segments->len; thread++) {
+		GArray *segments = path->segments->pdata[thread];
+		int64_t last_ns = INT64_MIN;
+
+		if (!segments)
+			continue;
+		g_array_sort(segments, compare_segments);
+		for (guint i = 0; i < segments->len; i++) {
+			struct segment *at = &g_array_index(segments, struct segment, i);
+
+			at->last_ns = last_ns = MAX_OF(last_ns, at->to_ns);
+		}
+	}
+}
+
+/* Returns the index of the first segment that may end after a time. */
+static guint first_segment(const GArray *segments, int64_t from_ns)
+{
+	guint low = 0, high = segments ? segments->len : 0;
+
+	while (low < high) {
+		guint middle = low + (high - low) / 2;
+
+		if (g_array_index(segments, struct segment, middle).last_ns <= from_ns)
+			low = middle + 1;
+		else
+			high = middle;
+	}
+	return low;
+}
+
+static void add_state(const struct run_state *state, void *data)
+{
+	struct critical_path *path = data;
+	const GArray *segments = array_at(path->segments, state->thread);
+
+	for (guint i = first_segment(segments, state->from_ns); segments && i < segments->len;
+	     i++) {
+		const struct segment *at = &g_array_index(segments, struct segment, i);
+		int64_t from_ns = MAX_OF(at->from_ns, state->from_ns);
+		int64_t to_ns = MIN_OF(at->to_ns, state->to_ns);
+		uint64_t ns = (uint64_t)to_ns - (uint64_t)from_ns;
+		struct path_time *times[2];
+
+		if (at->from_ns >= state->to_ns)
+			break;
+		if (from_ns >= to_ns)
+			continue;
+		times[0] = &GROWN_AT(path->sums, struct node_sum, at->node)->time;
+		times[1] = time_of_thread(path, state->thread);
+		for (unsigned j = 0; j < ARRAY_SIZE(times); j++) {
+			if (state->state == PROF_SWITCH_RUNNING)
+				times[j]->run_ns += ns;
+			else if (state->state == PROF_SWITCH_WAIT)
+				times[j]->wait_ns += ns;
+			else
+				times[j]->ready_ns += ns;
+		}
+	}
+}
+
+/* Adds a sample of a function to the segments that have its time. */
+static void add_sample(struct critical_path *path, uint32_t thread, int64_t time_ns,
+		       uint32_t function)
+{
+	const GArray *segments = array_at(path->segments, thread);
+
+	for (guint i = first_segment(segments, time_ns); segments && i < segments->len; i++) {
+		const struct segment *at = &g_array_index(segments, struct segment, i);
+
+		if (at->from_ns > time_ns)
+			break;
+		if (at->to_ns <= time_ns)
+			continue;
+		++*number_map_at(&path->hits, (uint64_t)at->node << 32 | function);
+		GROWN_AT(path->sums, struct node_sum, at->node)->samples++;
+		path->samples++;
+	}
+}
+
+static bool add_samples(struct names_epoch *epoch, const struct prof_batch *batch, void *data,
+			GError **error)
+{
+	enum { TIME, THREAD, STACK, SOURCE };
+	struct critical_path *path = data;
+	const struct capture *capture = path->reader->capture;
+	struct stack_places *places = &path->places;
+	const struct prof_array *c = batch->columns;
+
+	if (!stack_places_begin(places, epoch, error))
+		return false;
+	for (size_t i = 0; i < batch->rows; i++) {
+		uint32_t thread = names_thread(epoch, array_number_or(&c[THREAD], i, 0));
+		uint64_t time = array_number_or(&c[TIME], i, 0);
+		uint64_t source = array_number_or(&c[SOURCE], i, 0);
+		struct stack_place found;
+
+		if (!array_at(path->segments, thread) ||
+		    sampled_events_of(capture->sampled, epoch->epoch, source) != path->event)
+			continue;
+		found = stack_places_find(
+			places, stack_places_node(places, array_number_or(&c[STACK], i, 0),
+						  batch->segment, time));
+		add_sample(path, thread, capture_time(capture, batch->segment, time),
+			   functions_whole(places->functions, found.place));
+	}
+	return true;
+}
+
+/* Only a clock's samples tell where threads ran. */
+static bool read_samples(struct critical_path *path, GError **error)
+{
+	static const uint16_t columns[] = { PROF_SAMPLE_TIME, PROF_SAMPLE_THREAD, PROF_SAMPLE_STACK,
+					    PROF_SAMPLE_SOURCE };
+	const struct prof_cursor_options options = { .table = PROF_TABLE_SAMPLE,
+						     .columns = columns,
+						     .n_columns = ARRAY_SIZE(columns) };
+	struct capture *capture = path->reader->capture;
+	g_autofree char *failure = g_strdup_printf(_("cannot read samples of '%s'"), capture->file);
+
+	if (!sampled_events_read(capture->sampled, capture->reader, capture->names, error))
+		return false;
+	for (path->event = 0; path->event < capture->sampled->all->len; path->event++) {
+		const struct sampled_event *event = sampled_event_at(capture->sampled, path->event);
+
+		if (sampled_event_is_clock(event) || g_strcmp0(event->name, "cycles") == 0)
+			return names_each_batch(capture->names, &options, add_samples, path,
+						failure, error);
+	}
+	return true;
+}
+
+/* ---- The result ------------------------------------------------------------------------------ */
+
+/* Divides the running time of each node among the functions that its samples hit. */
+static void add_functions(struct critical_path *path)
+{
+	static const struct path_label ran = { .kind = PATH_RUN };
+	size_t at = 0;
+	uint64_t key;
+	uint32_t hits;
+
+	while (number_map_next(&path->hits, &at, &key, &hits)) {
+		uint32_t node = (uint32_t)(key >> 32);
+		struct node_sum sum = *GROWN_AT(path->sums, struct node_sum, node);
+		const struct path_label label = { .kind = PATH_FUNCTION, .place = (uint32_t)key };
+
+		add_leaf(path, child_of(path, node, label_of(path, &ran)), &label,
+			 (uint64_t)((double)sum.time.run_ns * hits / (double)sum.samples), hits);
+	}
+}
+
+/* What a node's segments have that no state covers is unknown. */
+static void add_unknown(struct critical_path *path)
+{
+	for (guint thread = 0; thread < path->segments->len; thread++) {
+		const GArray *segments = path->segments->pdata[thread];
+
+		for (guint i = 0; segments && i < segments->len; i++) {
+			const struct segment *at = &g_array_index(segments, struct segment, i);
+			uint64_t ns = (uint64_t)at->to_ns - (uint64_t)at->from_ns;
+
+			GROWN_AT(path->sums, struct node_sum, at->node)->time.unknown_ns += ns;
+			time_of_thread(path, thread)->unknown_ns += ns;
+		}
+	}
+}
+
+static uint64_t less(uint64_t from, const struct path_time *time)
+{
+	uint64_t known = time->run_ns + time->ready_ns + time->wait_ns;
+
+	return from > known ? from - known : 0;
+}
+
+static void add_leaves(struct critical_path *path)
+{
+	static const struct path_label ran = { .kind = PATH_RUN };
+	static const struct path_label ready = { .kind = PATH_READY };
+	static const struct path_label waited = { .kind = PATH_WAIT,
+						  .place = FUNCTION_NO_STACK,
+						  .cause = WAIT_UNKNOWN,
+						  .waker = PROF_WAKER_UNKNOWN };
+	static const struct path_label unknown = { .kind = PATH_UNKNOWN };
+	guint n = path->sums->len;
+
+	for (guint node = 0; node < n; node++) {
+		struct node_sum sum = g_array_index(path->sums, struct node_sum, node);
+
+		if (sum.samples == 0)
+			add_leaf(path, node, &ran, sum.time.run_ns, 0);
+		add_leaf(path, node, &ready, sum.time.ready_ns, 0);
+		add_leaf(path, node, &waited, sum.time.wait_ns, 0);
+		add_leaf(path, node, &unknown, less(sum.time.unknown_ns, &sum.time), 0);
+	}
+	add_functions(path);
+}
+
+static gint compare_threads(gconstpointer left, gconstpointer right)
+{
+	const struct path_time *a = &((const struct path_thread *)left)->time;
+	const struct path_time *b = &((const struct path_thread *)right)->time;
+	uint64_t sums[] = { a->run_ns + a->ready_ns + a->wait_ns + a->unknown_ns,
+			    b->run_ns + b->ready_ns + b->wait_ns + b->unknown_ns };
+
+	return sums[0] != sums[1] ? (sums[0] > sums[1] ? -1 : 1) : 0;
+}
+
+static void sum_up(struct critical_path *path)
+{
+	guint kept = 0;
+
+	for (guint i = path->nodes->len; i-- > 0;) {
+		struct cct_node node, *parent;
+
+		node = g_array_index(path->nodes, struct cct_node, i);
+		node.total += node.self;
+		g_array_index(path->nodes, struct cct_node, i) = node;
+		parent = &g_array_index(path->nodes, struct cct_node, node.parent);
+		if (i > 0)
+			parent->total += node.total;
+	}
+	for (guint i = 0; i < path->threads->len; i++) {
+		struct path_thread at = g_array_index(path->threads, struct path_thread, i);
+
+		if (!at.thread)
+			continue;
+		at.time.unknown_ns = less(at.time.unknown_ns, &at.time);
+		path->all.run_ns += at.time.run_ns;
+		path->all.ready_ns += at.time.ready_ns;
+		path->all.wait_ns += at.time.wait_ns;
+		path->all.unknown_ns += at.time.unknown_ns;
+		g_array_index(path->threads, struct path_thread, kept++) = at;
+	}
+	g_array_set_size(path->threads, kept);
+	g_array_sort(path->threads, compare_threads);
+}
+
+static void free_array(gpointer pointer)
+{
+	if (pointer)
+		g_array_unref(pointer);
+}
+
+bool critical_path_find(struct critical_path *path, struct reader *reader, GError **error)
+{
+	/* The states of all threads are wanted. */
+	struct reader everyone = { .capture = reader->capture,
+				   .from_ns = reader->from_ns,
+				   .to_ns = reader->to_ns };
+	g_autoptr(GArray) times = NULL;
+
+	path->reader = reader;
+	path->labels = g_array_new(FALSE, TRUE, sizeof(struct path_label));
+	path->nodes = g_array_new(FALSE, TRUE, sizeof(struct cct_node));
+	path->threads = g_array_new(FALSE, TRUE, sizeof(struct path_thread));
+	path->label_indexes = g_hash_table_new_full(key_hash, key_equal, g_free, NULL);
+	path->waits = g_ptr_array_new_with_free_func(free_array);
+	path->births = g_array_new(FALSE, TRUE, sizeof(struct birth));
+	path->segments = g_ptr_array_new_with_free_func(free_array);
+	path->sums = g_array_new(FALSE, TRUE, sizeof(struct node_sum));
+	number_map_init(&path->children);
+	number_map_init(&path->by_tid);
+	number_map_init(&path->hits);
+	g_array_set_size(path->nodes, 1);
+	if (!stack_places_init(&path->places, reader->capture->names, error) ||
+	    !read_births(path, error) || !read_waits(path, error) || !find_roots(path, error))
+		return false;
+	sort_segments(path);
+	add_unknown(path);
+	times = run_times_each_state(&everyone, add_state, path, error);
+	if (!times || !read_samples(path, error))
+		return false;
+	add_leaves(path);
+	sum_up(path);
+	return true;
+}
+
+void critical_path_done(struct critical_path *path)
+{
+	if (!path->labels)
+		return;
+	stack_places_done(&path->places);
+	number_map_done(&path->children);
+	number_map_done(&path->by_tid);
+	number_map_done(&path->hits);
+	g_array_unref(path->labels);
+	g_array_unref(path->nodes);
+	g_array_unref(path->threads);
+	g_hash_table_unref(path->label_indexes);
+	g_ptr_array_unref(path->waits);
+	g_array_unref(path->births);
+	g_ptr_array_unref(path->segments);
+	g_array_unref(path->sums);
+}

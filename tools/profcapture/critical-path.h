@@ -1,0 +1,82 @@
+/* SPDX-License-Identifier: BSD-2-Clause-Patent */
+/*
+ * Critical-path - what a thread's time consisted of, through all threads that it waited for
+ *
+ * The path goes back from the end of a time. While the thread ran, it is on the path. While it
+ * waited, the path is that of the thread that woke it, during the same time. So every moment has
+ * one thread, and the times of the whole tree add up to the time of the path. A wait that no thread
+ * ended, such as one for a disk or a timer, is a leaf. Before a thread was created, the path is
+ * that of its creator.
+ *
+ * The functions that ran are estimated from the samples on the path.
+ * [test_critical_path: *]
+ */
+#pragma once
+
+#include "tools/profcapture/reader.h"
+#include "tools/profcapture/stack-places.h"
+
+enum path_kind {
+	PATH_THREAD,   /* the root of a tree */
+	PATH_RUN,      /* the parent of functions; without samples, it has none */
+	PATH_FUNCTION, /* a function of the program ran */
+	PATH_READY,    /* ready, without a CPU */
+	PATH_WAIT,     /* a place that waited */
+	PATH_CREATED,  /* before a thread began, its creator */
+	PATH_UNKNOWN,  /* it is not recorded what the thread did */
+	PATH_KINDS
+};
+
+/* What a node of the tree is. Threads with the same name and executable are one. */
+struct path_label {
+	enum path_kind kind;
+	uint32_t place;        /* PATH_FUNCTION, PATH_WAIT */
+	enum wait_cause cause; /* PATH_WAIT, as is `call` */
+	const char *call;      /* static; NULL: unknown */
+	uint32_t waker;        /* PATH_WAIT: enum prof_wait_waker */
+	/* index in names, of one of those with the name: PATH_THREAD, PATH_CREATED: that thread;
+	 * PATH_WAIT: the one that ended the wait, or NAMES_NONE */
+	uint32_t thread;
+};
+
+struct path_time {
+	uint64_t run_ns, ready_ns, wait_ns, unknown_ns;
+};
+
+/* The part of the path that threads of one name have. */
+struct path_thread {
+	uint32_t thread; /* index in names, of one of them */
+	struct path_time time;
+};
+
+struct critical_path {
+	/* options */
+	const char *mark; /* the path of each span with this name; NULL: of one thread */
+	/* results */
+	struct reader *reader;
+	struct stack_places places;
+	uint32_t thread; /* index in names; with `mark`, NAMES_NONE */
+	uint64_t spans;  /* paths: one without `mark` */
+	GArray *labels;  /* struct path_label */
+	GArray *nodes;   /* struct cct_node: function = index of labels, weights in ns */
+	GArray *threads; /* struct path_thread, longest first */
+	struct path_time all;
+	uint64_t samples; /* on the path */
+	bool is_deep;     /* waits for waits for … were cut at CCT_MAX_DEPTH */
+	/* the rest is private */
+	GHashTable *label_indexes;  /* struct path_label → index + 1 */
+	struct number_map children; /* parent and label → node */
+	uint64_t marks;             /* with the name `mark` */
+	uint32_t event;             /* whose samples count */
+	struct number_map by_tid;   /* the last thread of a number: index in names */
+	GPtrArray *waits;           /* by thread: GArray of struct path_wait by time, or NULL */
+	GArray *births;             /* struct birth by thread */
+	GPtrArray *segments;        /* by thread: GArray of struct segment by time, or NULL */
+	GArray *sums;               /* struct node_sum by node */
+	struct number_map hits;     /* node and place → number of samples */
+};
+
+/* Fills in the results for the time range of the reader, whose filters select the thread, or the
+ * spans. The caller sets the options and zeroes the rest. */
+bool critical_path_find(struct critical_path *path, struct reader *reader, GError **error);
+void critical_path_done(struct critical_path *path);
