@@ -382,7 +382,7 @@ static void wake(struct stage *stage, struct thread *by, bool in_interrupt, uint
 	waits_wake(&stage->waits, 1, stage->threads[0], by, &record);
 }
 
-static void copy_waker(struct stage *stage, uint64_t pc, uint64_t time_ns)
+static void copy_waker(struct stage *stage, bool has_registers, uint64_t pc, uint64_t time_ns)
 {
 	const struct regs *regs = regs_get(REGS_NATIVE);
 	const uint64_t ips[] = { USER, pc, 0x400020 };
@@ -394,11 +394,12 @@ static void copy_waker(struct stage *stage, uint64_t pc, uint64_t time_ns)
 	REQUIRE(record_parse((const void *)bytes.data, 0, &record));
 	registers[regs->perf_pc] = pc;
 	registers[regs->perf_sp] = 0x9000;
-	record.sample.registers = registers;
+	record.sample.registers = has_registers ? registers : NULL;
 	waits_copy_waker(&stage->waits, 1, stage->threads[1], &record);
 }
 
-static void test_wakers(void)
+/* has_registers: copies are made with them, else with a chain of frame pointers. */
+static void check_wakers(bool has_registers)
 {
 	enum { NOT, BEFORE, AFTER };
 	static const struct {
@@ -427,11 +428,11 @@ static void test_wakers(void)
 
 		leave(&stage, 0, 0x400010, 0x7000, time_ns);
 		if (cases[i].copied == BEFORE)
-			copy_waker(&stage, cases[i].copied_pc, time_ns + 99);
+			copy_waker(&stage, has_registers, cases[i].copied_pc, time_ns + 99);
 		wake(&stage, cases[i].in_interrupt || !cases[i].is_known ? NULL : stage.threads[1],
 		     cases[i].in_interrupt, 0x400010, time_ns + 100);
 		if (cases[i].copied == AFTER)
-			copy_waker(&stage, cases[i].copied_pc, time_ns + 101);
+			copy_waker(&stage, has_registers, cases[i].copied_pc, time_ns + 101);
 		waits_end(&stage.waits, stage.threads[0], time_ns + 102);
 	}
 	/* It is woken while it leaves. */
@@ -458,6 +459,12 @@ static void test_wakers(void)
 	CHECK_INT(row(&stage, PROF_WAIT_WAKER, ARRAY_SIZE(cases)), PROF_WAKER_THREAD);
 	CHECK_INT(row(&stage, PROF_WAIT_WAKER, ARRAY_SIZE(cases) + 1), PROF_WAKER_UNKNOWN);
 	stage_done(&stage);
+}
+
+static void test_wakers(void)
+{
+	check_wakers(true);
+	check_wakers(false);
 }
 
 int main(void)

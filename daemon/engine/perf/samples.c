@@ -62,6 +62,13 @@ static struct chain split_chain(const struct record_sample *sample)
 	return chain;
 }
 
+uint64_t samples_user_pc(const struct record_sample *sample)
+{
+	struct chain chain = split_chain(sample);
+
+	return chain.n_user ? chain.user[0] : 0;
+}
+
 static void add_mapping_row(struct samples *samples, struct process *process, struct maps **maps,
 			    const struct mapping *mapping, const struct image *image,
 			    uint64_t time_ns)

@@ -65,6 +65,8 @@ void samples_done(struct samples *samples);
  * thread's process may change. Either `source` or `wait` is NULL. */
 void samples_add(struct samples *samples, const struct record *record, struct thread *thread,
 		 struct row *source, struct wait_code *wait);
+/* Returns where a sample's user code was, by its chain; 0: unknown. */
+uint64_t samples_user_pc(const struct record_sample *sample);
 /* Returns the stack of a walked sample, in the current epoch; 0 if it has none. is_interpreted:
  * with the functions that interpreted_merge() has placed. */
 uint32_t samples_add_stack(struct samples *samples, const struct sample *sample, struct maps **maps,

@@ -522,13 +522,14 @@ void waits_give_up(struct waits *waits)
 /* ---- wakers ---------------------------------------------------------------------------------- */
 
 /* Returns whether a waker with the stack and one with the record are one. Both events see it within
- * a few microseconds, and no other waker on the CPU is between them. */
+ * a few microseconds, and no other waker on the CPU is between them. A chain of frame pointers has
+ * no stack pointer. */
 static bool is_same(const struct waker *a, const struct waker *b)
 {
 	uint64_t apart_ns = MAX_OF(a->time_ns, b->time_ns) - MIN_OF(a->time_ns, b->time_ns);
 
 	return a->code.thread == b->code.thread && a->code.pc == b->code.pc &&
-	       a->code.sp == b->code.sp && apart_ns < SAME_WAKER_NS;
+	       (a->code.sp == b->code.sp || !a->code.sp || !b->code.sp) && apart_ns < SAME_WAKER_NS;
 }
 
 void waits_wake(struct waits *waits, uint32_t cpu, struct thread *thread, struct thread *by,
@@ -554,6 +555,7 @@ void waits_wake(struct waits *waits, uint32_t cpu, struct thread *thread, struct
 		last->copied = NULL;
 		copied->kind = waker->kind;
 		copied->code.has_registers = waker->code.has_registers;
+		copied->code.sp = waker->code.sp;
 		copied->code.argument = waker->code.argument;
 		code_unref(&waker->code);
 		waker = copied;
@@ -575,7 +577,9 @@ void waits_copy_waker(struct waits *waits, uint32_t cpu, struct thread *thread,
 	struct last_wakers *last = &waits->last_wakers[cpu];
 	struct waker *waker = waker_new(thread, record->time_ns), *recorded = last->recorded;
 
-	if (record->sample.registers && !thread->process->kernel) {
+	if (!record->sample.registers) {
+		waker->code.pc = samples_user_pc(&record->sample);
+	} else if (!thread->process->kernel) {
 		waker->code.pc = record->sample.registers[regs->perf_pc];
 		waker->code.sp = record->sample.registers[regs->perf_sp];
 	}
