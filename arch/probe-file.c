@@ -50,6 +50,7 @@ struct probe_file {
 	uint8_t build_id[MAX_BUILD_ID];
 	unsigned build_id_bytes;
 	bool is_go;
+	bool lacks_symbols; /* a table of symbols is cut off or too large */
 };
 
 /* Appends to a text, as much as fits into `size` bytes. Returns whether all of it fits. */
@@ -168,15 +169,16 @@ static bool take_build_id(uint32_t type, const char *owner, struct byte_reader d
 }
 
 /* Reads a table of symbols with its names and, for .dynsym, versions. */
-static void read_symbols(int fd, const Elf64_Shdr *headers, unsigned n, unsigned index,
-			 struct symbol_table *table)
+static void read_symbols(struct probe_file *file, int fd, const Elf64_Shdr *headers, unsigned n,
+			 unsigned index, struct symbol_table *table)
 {
 	const Elf64_Shdr *header = &headers[index];
 
-	if (table->symbols.bytes || header->sh_link >= n ||
-	    !read_section(fd, &headers[header->sh_link], &table->names))
+	if (table->symbols.bytes || header->sh_type == SHT_NOBITS)
 		return;
-	read_section(fd, header, &table->symbols);
+	if (header->sh_link >= n || !read_section(fd, &headers[header->sh_link], &table->names) ||
+	    !read_section(fd, header, &table->symbols))
+		file->lacks_symbols = true;
 	for (unsigned i = 0; i < n; i++)
 		if (headers[i].sh_type == SHT_GNU_versym && headers[i].sh_link == index)
 			read_section(fd, &headers[i], &table->versions);
@@ -197,11 +199,11 @@ static void read_sections(struct probe_file *file, int fd, const Elf64_Ehdr *elf
 					   : "";
 
 		if (header->sh_type == SHT_SYMTAB)
-			read_symbols(fd, headers, n, i, &file->tables[is_debug ? 2 : 0]);
+			read_symbols(file, fd, headers, n, i, &file->tables[is_debug ? 2 : 0]);
 		if (is_debug)
 			continue;
 		if (header->sh_type == SHT_DYNSYM)
-			read_symbols(fd, headers, n, i, &file->tables[1]);
+			read_symbols(file, fd, headers, n, i, &file->tables[1]);
 		else if (strcmp(name, ".note.stapsdt") == 0 && header->sh_type == SHT_NOTE)
 			read_section(fd, header, &file->notes);
 		else if (strcmp(name, ".stapsdt.base") == 0)
@@ -536,7 +538,7 @@ static void append_name(char *reason, const char *provider, const char *name)
 	append(reason, PROBE_REASON_BYTES, name);
 }
 
-static void fail_unknown(const struct search *search, char *reason)
+static void fail_unknown(const struct probe_file *file, const struct search *search, char *reason)
 {
 	append(reason, PROBE_REASON_BYTES,
 	       search->provider ? "it has no probe \"" : "it has no function \"");
@@ -546,6 +548,10 @@ static void fail_unknown(const struct search *search, char *reason)
 		append(reason, PROBE_REASON_BYTES, i ? ", " : "; near names: ");
 		append_name(reason, search->near_providers[i], search->near[i]);
 	}
+	if (file->lacks_symbols)
+		append(reason, PROBE_REASON_BYTES,
+		       "; not all of its symbols were read: a table is cut off, or larger than "
+		       "256 MiB");
 }
 
 /* Returns whether some symbol, also one of another file, has this name. */
@@ -646,7 +652,7 @@ unsigned probe_file_find(const struct probe_file *file, const char *name, bool o
 	}
 	probe_file_each(file, !search.provider, search_point, &search);
 	if (search.n == 0) {
-		fail_unknown(&search, ret_reason);
+		fail_unknown(file, &search, ret_reason);
 		return 0;
 	}
 	if (search.provider && is_return)

@@ -60,7 +60,9 @@ static int open_for_client(const struct files_config *config, const struct clien
 	return *ret_fd < 0 ? fail(answer, "the file cannot be opened, or is too large") : 0;
 }
 
-static void add_debug_file(struct probe_file *file)
+/* Adds the symbols of the file's debug file, if there is one that the client may read. */
+static void add_debug_file(const struct files_config *config, const struct client *client,
+			   struct probe_file *file)
 {
 	CLEANUP_CLOSE int root = open("/", O_PATH | O_DIRECTORY | O_CLOEXEC);
 	CLEANUP_CLOSE int handle = -1;
@@ -68,7 +70,8 @@ static void add_debug_file(struct probe_file *file)
 	char path[PATH_MAX];
 
 	if (root < 0 || !probe_file_debug_path(file, path, sizeof(path)) ||
-	    below_open(root, path, true, &handle) != 0)
+	    below_open(root, path, true, &handle) != 0 ||
+	    (!config->any_image && !client_may_read(client, handle)))
 		return;
 	fd = regular_file_reopen(handle, MAX_FILE_BYTES);
 	if (fd >= 0)
@@ -97,7 +100,7 @@ int probe_open(const struct files_config *config, const struct client *client,
 	file = probe_file_new(fd, &reason);
 	if (!file)
 		return fail(answer, reason);
-	add_debug_file(file);
+	add_debug_file(config, client, file);
 	answer->n_places = probe_file_find(file, name + 1, request->optimizes_nops != 0,
 					   answer->places, answer->reason);
 	probe_file_free(file);

@@ -15,6 +15,7 @@
 #include <setjmp.h>
 #include <stdio.h>
 #include <sys/mman.h>
+#include <sys/sendfile.h>
 #include <sys/stat.h>
 
 unsigned short demo_unit_semaphore __attribute__((section(".probes"), used));
@@ -127,6 +128,37 @@ static void test_files(void)
 	CHECK(strstr(reason_of(&elf, sizeof(elf)), "CPU"));
 }
 
+/* A table that is not read is no proof that a function is missing. */
+static void test_large_symbols(void)
+{
+	CLEANUP_CLOSE int fd = open_self();
+	CLEANUP_CLOSE int large = memfd_create("large", MFD_CLOEXEC);
+	const char *reason = NULL;
+	struct probe_file *file;
+	struct stat status;
+	Elf64_Ehdr elf;
+	Elf64_Shdr header;
+	off_t at;
+
+	CHECK(fstat(fd, &status) == 0 && pread(fd, &elf, sizeof(elf), 0) == (ssize_t)sizeof(elf));
+	CHECK(sendfile(large, fd, NULL, (size_t)status.st_size) == status.st_size);
+	CHECK(ftruncate(large, INT64_C(400) << 20) == 0);
+	for (at = (off_t)elf.e_shoff;; at += (off_t)sizeof(header)) {
+		REQUIRE(pread(fd, &header, sizeof(header), at) == (ssize_t)sizeof(header));
+		if (header.sh_type == SHT_SYMTAB)
+			break;
+	}
+	header.sh_size = UINT64_C(300) << 20;
+	CHECK(pwrite(large, &header, sizeof(header), at) == (ssize_t)sizeof(header));
+	file = probe_file_new(large, &reason);
+	REQUIRE(file);
+	CHECK(strstr(refusal(file, "test_other_name", false), "larger than 256 MiB"));
+	probe_file_free(file);
+	file = probe_file_new(fd, &reason);
+	CHECK(!strstr(refusal(file, "test_no_such_name", false), "larger than"));
+	probe_file_free(file);
+}
+
 /* Every byte of the headers and notes is changed, once to the largest value. */
 static void test_hostile(void)
 {
@@ -162,6 +194,7 @@ int main(void)
 	RUN(test_find);
 	RUN(test_refused);
 	RUN(test_files);
+	RUN(test_large_symbols);
 	RUN(test_hostile);
 	return test_end();
 }
