@@ -788,10 +788,11 @@ static bool open_events(struct session *session, GError **error)
 	if (!plan->by_task) {
 		plan->wakeup_id = perf_wakeup_id();
 		plan_wakers(session);
-		if (options->wakers && !plan->waking_id)
-			warn_no_wakers(session);
-		if (perf_open_all(plan, &session->cpus, &refused))
+		if (perf_open_all(plan, &session->cpus, &refused)) {
+			if (options->wakers && !plan->waking_id)
+				warn_no_wakers(session);
 			return true;
+		}
 		plan->n_events -= plan->waking_id != 0;
 		plan->waking_id = 0;
 		plan->by_task =

@@ -16,7 +16,7 @@ from pathlib import Path
 
 import pytest
 
-from recordings import end_when_recorded, recorded, until
+from recordings import end_when_recorded, recorded, until, without_loss
 from stacks import at, read, settled
 from test_record import WALL, times_of
 from test_stack_programs import PYTHON, SOURCE
@@ -350,8 +350,8 @@ def test_many_threads_by_pid(profctl, profcapture, capture, spawn, program):
     source = THREADS.replace("spin(ms);", "for (;;) { spin(2); usleep(ms * 1000); }")
     target = spawn(*as_user(program("many", source), 200, 500, refuse=None))
     until(lambda: len(os.listdir(f"/proc/{target.pid}/task")) == 201)
-    data = recorded(profctl, "--no-symbols", "-p", target.pid, "-d", 1, "-o", capture, prefix=as_user())
-    assert data["lost"] == 0
+    data = without_loss(lambda: recorded(profctl, "--no-symbols", "-p", target.pid, "-d", 1, "-o", capture, "--force", prefix=as_user()), lambda data: data["lost"])
+    assert data["lost"] == 0, data["loss"]
     assert len(rows(profcapture, capture, "thread")) == 201
     ran = sum(row["time_ns"] - row["start"] for row in rows(profcapture, capture, "switch"))
     assert 0.85 * ran - 201 * PERIOD_NS < sampled_ns(profcapture, capture) < 1.05 * ran + 201 * PERIOD_NS
@@ -361,8 +361,8 @@ def test_many_threads_by_pid(profctl, profcapture, capture, spawn, program):
 def test_little_locked_memory(profctl, profcapture, capture, program, bytes):
     one = program("one", THREADS)
     for _ in range(3):  # a recording returns its descriptors
-        data = recorded(profctl, "-o", capture, "--force", one, 2, 150, prefix=as_user(limits=[f"MEMLOCK={bytes}"]))
-        assert data["lost"] == 0
+        data = without_loss(lambda: recorded(profctl, "-o", capture, "--force", one, 2, 150, prefix=as_user(limits=[f"MEMLOCK={bytes}"])), lambda data: data["lost"])
+        assert data["lost"] == 0, data["loss"]
         samples = settled([sample for sample in read(profcapture, capture) if sample.comm == "one"])
         spinning = at(samples)
         assert len(spinning) > 0.8 * len(samples) > 50, "the rest is the program's beginning"
