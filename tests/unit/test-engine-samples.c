@@ -669,7 +669,7 @@ static void test_too_late(void)
 		events_record(&input, false, &events);
 		CHECK(events.too_late);
 	}
-	CHECK_INT(g_hash_table_size(waits.begun), 0);
+	CHECK_INT(waits.begun.length, 0);
 	loss_sum(&stage.parts.losses, &lost, &missed);
 	CHECK_INT(lost, 1);
 	waits_done(&waits);

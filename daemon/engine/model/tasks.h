@@ -47,6 +47,8 @@ struct process {
 	uint64_t end_ns;   /* only if gone */
 };
 
+struct wait;
+
 struct thread {
 	struct row row;
 	int32_t tid;
@@ -62,6 +64,7 @@ struct thread {
 	bool may_run;                 /* was ready when the recording began, and has no later row */
 	enum prof_switch_state state; /* in its last switch row */
 	uint64_t state_ns;            /* the time of that row */
+	struct wait *wait;            /* only for waits.c; NULL: none */
 	char comm[SNAPSHOT_COMM_BYTES];
 };
 

@@ -88,6 +88,7 @@ struct wait {
 	uint64_t registers[MAX_REGISTERS]; /* of regs->perf_sleep_mask */
 	char *syscall, *object;            /* NULL: unknown */
 	struct waker *waker;               /* referenced; NULL: unknown */
+	GList link;                        /* in waits->begun */
 };
 
 struct wait_pause {
@@ -169,12 +170,32 @@ static void set_waker(struct waker **place, struct waker *waker)
 	*place = waker;
 }
 
+/* Removes the wait of a thread. The caller takes over the reference. */
+static struct wait *take_wait(struct waits *waits, struct thread *thread)
+{
+	struct wait *wait = thread->wait;
+
+	thread->wait = NULL;
+	if (wait)
+		g_queue_unlink(&waits->begun, &wait->link);
+	return wait;
+}
+
+static void drop_wait(struct waits *waits, struct thread *thread)
+{
+	if (thread->wait)
+		wait_unref(take_wait(waits, thread));
+}
+
 static struct wait *add_wait(struct waits *waits, struct thread *thread)
 {
 	struct wait *wait = wait_new(thread);
 
 	(void)g_hash_table_steal_extended(waits->early, thread, NULL, (gpointer *)&wait->waker);
-	g_hash_table_replace(waits->begun, thread, wait);
+	drop_wait(waits, thread);
+	thread->wait = wait;
+	wait->link.data = wait;
+	g_queue_push_tail_link(&waits->begun, &wait->link);
 	return wait;
 }
 
@@ -182,9 +203,7 @@ static struct wait *add_wait(struct waits *waits, struct thread *thread)
  * lost. */
 static struct wait *next_wait(struct waits *waits, struct thread *thread)
 {
-	struct wait *wait = g_hash_table_lookup(waits->begun, thread);
-
-	return wait && wait->begin_ns == 0 ? wait : add_wait(waits, thread);
+	return thread->wait && thread->wait->begin_ns == 0 ? thread->wait : add_wait(waits, thread);
 }
 
 /* ---- rows ------------------------------------------------------------------------------------ */
@@ -354,7 +373,7 @@ static void begin_earlier(struct waits *waits)
 		struct thread *thread = value;
 
 		if (!thread->exit_ns && thread->has_state && thread->state == PROF_SWITCH_WAIT &&
-		    !g_hash_table_contains(waits->begun, thread))
+		    !thread->wait)
 			waits_begin(waits, thread, PROF_SWITCH_NO_CPU, thread->state_ns);
 	}
 }
@@ -377,8 +396,6 @@ static bool is_paused(const struct waits *waits, const struct wait *wait, uint64
 uint32_t waits_request(struct waits *waits, uint64_t now_ns, uint64_t threshold_ns,
 		       int32_t *ret_tids)
 {
-	GHashTableIter iter;
-	gpointer value;
 	uint32_t n = 0;
 
 	/* Those that are kept longer belong to no wait. */
@@ -386,14 +403,15 @@ uint32_t waits_request(struct waits *waits, uint64_t now_ns, uint64_t threshold_
 	if (!waits->has_begun)
 		begin_earlier(waits);
 	waits->has_begun = true;
-	g_hash_table_iter_init(&iter, waits->begun);
-	while (n < WAITS_MAX_REQUESTED && g_hash_table_iter_next(&iter, NULL, &value)) {
-		struct wait *wait = value;
+	for (GList *link = waits->begun.head, *next; n < WAITS_MAX_REQUESTED && link; link = next) {
+		struct wait *wait = link->data;
+
+		next = link->next;
 
 		/* A thread that has exited may sleep once more, but its last switch is no sleep. */
 		if (wait->code.thread->exit_ns) {
 			if (now_ns > wait->begin_ns + EXITED_NS)
-				g_hash_table_iter_remove(&iter);
+				drop_wait(waits, wait->code.thread);
 			continue;
 		}
 		if (!waits->samples->unwind || wait->begin_ns == 0 ||
@@ -537,7 +555,7 @@ void waits_wake(struct waits *waits, uint32_t cpu, struct thread *thread, struct
 {
 	const struct record_waking *waking = &record->waking;
 	struct last_wakers *last = &waits->last_wakers[cpu];
-	struct wait *wait = thread ? g_hash_table_lookup(waits->begun, thread) : NULL;
+	struct wait *wait = thread ? thread->wait : NULL;
 	struct waker *waker = waker_new(by, record->time_ns);
 
 	waker->kind = waking->in_interrupt ? PROF_WAKER_INTERRUPT
@@ -642,7 +660,7 @@ void waits_begin(struct waits *waits, struct thread *thread, uint32_t cpu, uint6
 
 void waits_drop(struct waits *waits, struct thread *thread)
 {
-	g_hash_table_remove(waits->begun, thread);
+	drop_wait(waits, thread);
 }
 
 static void end(struct waits *waits, struct wait *wait, uint64_t time_ns)
@@ -656,9 +674,9 @@ static void end(struct waits *waits, struct wait *wait, uint64_t time_ns)
 
 void waits_end(struct waits *waits, struct thread *thread, uint64_t time_ns)
 {
-	struct wait *wait = NULL;
+	struct wait *wait = take_wait(waits, thread);
 
-	if (g_hash_table_steal_extended(waits->begun, thread, NULL, (gpointer *)&wait)) {
+	if (wait) {
 		if (wait->begin_ns == 0) {
 			wait_unref(wait);
 			return;
@@ -676,6 +694,12 @@ void waits_end(struct waits *waits, struct thread *thread, uint64_t time_ns)
 	write_rows(waits);
 }
 
+static void drop_waits(struct waits *waits)
+{
+	while (waits->begun.head)
+		drop_wait(waits, ((struct wait *)waits->begun.head->data)->code.thread);
+}
+
 void waits_end_all(struct waits *waits, uint64_t time_ns)
 {
 	GHashTableIter iter;
@@ -686,20 +710,20 @@ void waits_end_all(struct waits *waits, uint64_t time_ns)
 	while (g_hash_table_iter_next(&iter, NULL, &thread))
 		if (!((struct thread *)thread)->exit_ns)
 			waits_end(waits, thread, time_ns);
-	g_hash_table_remove_all(waits->begun);
+	drop_waits(waits);
 }
 
 void waits_init(struct waits *waits, struct samples *samples)
 {
 	*waits = (struct waits){
 		.samples = samples,
-		.begun = g_hash_table_new_full(NULL, NULL, NULL, wait_unref),
 		.early = g_hash_table_new_full(NULL, NULL, NULL, wait_unref),
 		.requested = g_ptr_array_new(),
 		.pauses = g_hash_table_new_full(NULL, NULL, NULL, g_free),
 		.strata = g_new0(struct wait_stratum, N_STRATA),
 		.last_wakers = g_new0(struct last_wakers, ENGINE_MAX_CPUS),
 	};
+	g_queue_init(&waits->begun);
 	g_queue_init(&waits->ended);
 	samples->keep_wait = keep_stack;
 	samples->wait_data = waits;
@@ -707,9 +731,9 @@ void waits_init(struct waits *waits, struct samples *samples)
 
 void waits_done(struct waits *waits)
 {
-	if (!waits->begun)
+	if (!waits->early)
 		return;
-	g_hash_table_destroy(waits->begun);
+	drop_waits(waits);
 	g_hash_table_destroy(waits->early);
 	g_hash_table_destroy(waits->pauses);
 	g_queue_clear_full(&waits->ended, wait_unref);

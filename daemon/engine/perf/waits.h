@@ -12,7 +12,7 @@ struct wait_stratum;
 
 struct waits {
 	struct samples *samples;
-	GHashTable *begun; /* struct wait by its struct thread */
+	GQueue begun; /* struct wait that have not ended; each is the `wait` of its thread */
 	/* struct waker by the woken struct thread, of which no wait is known yet */
 	GHashTable *early;
 	GQueue ended;         /* struct wait, in order of their ends; not written yet */
