@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: BSD-2-Clause-Patent
 """The man pages have every verb and option, and explain the exit status."""
+import lzma
 import os
 import re
 import shlex
@@ -40,7 +41,7 @@ EXAMPLES = [
     line.split("#")[0].strip()
     for path in (*PAGES, SOURCE / "README.md")
     for line in path.read_text(encoding="utf-8").splitlines()
-    if re.match(r"\s*profcapture \w+ [\w.]+(?!.*\[)", line) and "*" not in line
+    if re.match(r"\s*profcapture \w[\w-]* [\w.]+(?!.*\[)", line) and "*" not in line
 ]
 
 
@@ -49,8 +50,11 @@ def test_examples_work(profcapture, tmp_path):
     record."""
     assert len(EXAMPLES) >= 5
     make(tmp_path / "system.cap", "--rows", 500, "--all-tables")
+    wakers = Path(os.environ["PROF_SOURCE_DIR"]) / "tests/data/wakers.cap.xz"
+    (tmp_path / "wakers.cap").write_bytes(lzma.decompress(wakers.read_bytes()))
     for example in EXAMPLES:
-        words = shlex.split(re.sub("FILE|OLD|NEW", "system.cap", example))
+        name = "wakers.cap" if example.split()[1] in ("locks", "critical-path") else "system.cap"
+        words = shlex.split(re.sub("FILE|OLD|NEW", name, example))
         assert profcapture(*words[1:], cwd=tmp_path).stdout, example
 
 

@@ -27,7 +27,6 @@
 
 #define HELP_COLUMNS 100u
 #define HELP_OPTION_COLUMNS 24
-#define HELP_VERB_COLUMNS 10
 
 const char *const cli_color_choices[] = { "auto", "always", "never", NULL };
 
@@ -293,11 +292,13 @@ static void print_help(const struct cli_spec *spec, const struct cli_group *grou
 static void print_verbs(void)
 {
 	struct out *out = out_stdout();
-	unsigned indent = 2;
+	unsigned indent = 2, columns = 0;
 
-	for (const struct cli_verb *verb = cli.tool->verbs; verb->name; verb++)
+	for (const struct cli_verb *verb = cli.tool->verbs; verb->name; verb++) {
+		columns = MAX_OF(columns, text_width(verb->name) + 1);
 		if (verb->group)
 			indent = MAX_OF(indent, text_width(_(verb->group)) + 2);
+	}
 	out_printf(out, _("Usage: %s VERB [OPTION...]"), cli.program);
 	out_printf(out, "%s\n%s\n\n", cli.tool->synopsis, _(cli.tool->description));
 	for (const struct cli_verb *verb = cli.tool->verbs; verb->name; verb++) {
@@ -305,7 +306,7 @@ static void print_verbs(void)
 						     : g_strdup("");
 
 		text_cell(out, group, indent, TEXT_LEFT);
-		text_cell(out, verb->name, HELP_VERB_COLUMNS, TEXT_LEFT);
+		text_cell(out, verb->name, columns, TEXT_LEFT);
 		out_printf(out, "%s\n", _(verb->summary));
 	}
 	if (cli.tool->footer)

@@ -616,11 +616,40 @@ bool reader_open_rows(struct reader *reader, const char *file, unsigned table, c
 	return has;
 }
 
+static bool find_waker(struct names_epoch *epoch, const struct prof_batch *batch, void *data,
+		       GError **error)
+{
+	bool *found = data;
+
+	(void)epoch;
+	(void)error;
+	for (size_t i = 0; i < batch->rows && !*found; i++)
+		*found = array_number_or(&batch->columns[0], i, PROF_WAKER_UNKNOWN) !=
+			 PROF_WAKER_UNKNOWN;
+	return true;
+}
+
+/* Stores in *ret_has whether a wait has a waker: the metadata may be lost. */
+static bool has_wakers(const struct capture *capture, bool *ret_has, GError **error)
+{
+	static const uint16_t columns[] = { PROF_WAIT_WAKER };
+	const struct prof_cursor_options options = { .table = PROF_TABLE_WAIT,
+						     .columns = columns,
+						     .n_columns = ARRAY_SIZE(columns) };
+	g_autofree char *failure = g_strdup_printf(_("cannot read waits of '%s'"), capture->file);
+
+	*ret_has = capture_metadata(capture, "wakers");
+	return *ret_has ||
+	       names_each_batch(capture->names, &options, find_waker, ret_has, failure, error);
+}
+
 bool reader_open_wakers(struct reader *reader, const char *file, GError **error)
 {
-	if (!reader_open(reader, file, error))
+	bool has;
+
+	if (!reader_open(reader, file, error) || !has_wakers(reader->capture, &has, error))
 		return false;
-	if (!capture_metadata(reader->capture, "wakers")) {
+	if (!has) {
 		capture_warn(reader->capture);
 		g_set_error(error, CLI_ERROR, CLI_NOTHING_CAPTURED,
 			    _("capture '%s' does not say who woke threads; 'profctl record "
