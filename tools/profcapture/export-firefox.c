@@ -13,8 +13,9 @@
  * Each frame belongs to a function; the frame's line is in that function's file.
  *
  * Waiting: each time during which a thread was on no CPU is a mark, whose name is the reason: it
- * waited, it was preempted, or it was ready and no CPU was free. Only the MOST_WAITS longest are
- * kept, because viewers cannot open millions; the profile says how many are left out.
+ * waited, it was preempted, or it was ready and no CPU was free. Only the longest are kept
+ * (EXPORT_MOST_WAITS), because viewers cannot open millions; the profile says how many are left
+ * out.
  *
  * Marks: a mark without an end, or without a start, is written as such; the profiler decides how to
  * show it. Allocations: the profiler finds the block of a free by its address, and only in the
@@ -39,8 +40,6 @@
 
 enum { FORMAT_VERSION = 66 };
 enum { CATEGORY_OTHER, CATEGORY_USER, CATEGORY_KERNEL, CATEGORY_JIT };
-
-#define MOST_WAITS 50000u
 
 struct mark {
 	uint64_t thread; /* the first two are a struct export_key */
@@ -367,16 +366,16 @@ static void limit_waits(struct firefox *firefox)
 {
 	GArray *waits = firefox->waits;
 
-	if (waits->len <= MOST_WAITS)
+	if (waits->len <= EXPORT_MOST_WAITS)
 		return;
 	g_array_sort(waits, compare_waits);
-	for (guint i = MOST_WAITS; i < waits->len; i++)
+	for (guint i = EXPORT_MOST_WAITS; i < waits->len; i++)
 		firefox->left_out.ns += length_of(&g_array_index(waits, struct mark, i));
-	firefox->left_out.n += waits->len - MOST_WAITS;
+	firefox->left_out.n += waits->len - EXPORT_MOST_WAITS;
 	firefox->left_out.longest_ns =
 		MAX_OF(firefox->left_out.longest_ns,
-		       length_of(&g_array_index(waits, struct mark, MOST_WAITS)));
-	g_array_set_size(waits, MOST_WAITS);
+		       length_of(&g_array_index(waits, struct mark, EXPORT_MOST_WAITS)));
+	g_array_set_size(waits, EXPORT_MOST_WAITS);
 }
 
 static void keep_wait(const struct run_state *state, void *data)
@@ -400,7 +399,7 @@ static void keep_wait(const struct run_state *state, void *data)
 	    !reader_wants_thread_at(reader, state->thread, mark.span.start_ns))
 		return;
 	g_array_append_val(firefox->waits, mark);
-	if (firefox->waits->len == 2 * MOST_WAITS)
+	if (firefox->waits->len == 2 * EXPORT_MOST_WAITS)
 		limit_waits(firefox);
 }
 

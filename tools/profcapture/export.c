@@ -526,11 +526,35 @@ bool export_has_waits(const struct export *export)
 	return known > 0;
 }
 
+/* Orders by duration, longest first, then by time. */
+static gint compare_samples(gconstpointer left, gconstpointer right)
+{
+	const struct profile_sample *a = left, *b = right;
+
+	if (a->weight != b->weight)
+		return a->weight > b->weight ? -1 : 1;
+	return a->time_ns < b->time_ns ? -1 : a->time_ns > b->time_ns;
+}
+
+static void keep_longest(const struct profile_sample *each, size_t n, void *data)
+{
+	GArray *longest = data;
+
+	for (size_t i = 0; i < n; i++) {
+		g_array_append_val(longest, each[i]);
+		if (longest->len < 2 * EXPORT_MOST_WAITS)
+			continue;
+		g_array_sort(longest, compare_samples);
+		g_array_set_size(longest, EXPORT_MOST_WAITS);
+	}
+}
+
 /* Reads the waits, unless they are among the samples or the capture has none. */
 static bool read_waits(struct export *export, GError **error)
 {
 	struct reader *reader = &export->reader;
 	const struct profile *profile = &export->profile;
+	g_autoptr(GArray) longest = g_array_new(FALSE, FALSE, sizeof(struct profile_sample));
 	bool has, ok;
 
 	if (!formats[export->format].has_waits || reader->metric != READER_CPU)
@@ -553,10 +577,15 @@ static bool read_waits(struct export *export, GError **error)
 		export->waits.taker = &export->html_waits;
 		html_waits_init(&export->html_waits, export_html_grid(reader->capture),
 				reader->capture->duration_ns);
+	} else {
+		export->waits.take = keep_longest;
+		export->waits.taker = longest;
 	}
 	reader->metric = READER_OFF_CPU;
 	ok = profile_run(&export->waits, reader, error);
 	reader->metric = READER_CPU;
+	if (ok)
+		g_array_append_vals(export->waits.each, longest->data, longest->len);
 	return ok;
 }
 

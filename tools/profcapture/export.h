@@ -86,6 +86,8 @@ static inline uint32_t export_function(const struct export *export, uint32_t fra
 	return functions_whole(export->profile.functions, frame);
 }
 uint32_t export_line(const struct export *export, uint32_t frame);
+/* The page has all waits; other formats have at least this many of the longest. */
+#define EXPORT_MOST_WAITS 50000u
 /* Returns whether waits were read, and some have stacks. */
 bool export_has_waits(const struct export *export);
 /* Returns whether samples count nanoseconds. */
