@@ -202,11 +202,15 @@ static void free_numbers(gpointer numbers)
 		g_array_unref(numbers);
 }
 
-/* Numbers the places of a function. Returns an array of places (NULL: none) by instruction. */
-static GPtrArray *place_samples(struct sources *sources, const struct annotate_code *code)
+/* Numbers the places of a function. Returns an array of places (NULL: none) by instruction. Stores
+ * in *ret_any whether a sample was taken at any of them: the functions of an interpreter are left
+ * out of stacks, and what they used counts in their caller, at none of its instructions. */
+static GPtrArray *place_samples(struct sources *sources, const struct annotate_code *code,
+				bool *ret_any)
 {
 	GPtrArray *places = g_ptr_array_new_with_free_func(free_numbers);
 
+	*ret_any = false;
 	g_ptr_array_set_size(places, (gint)code->instructions->len);
 	for (guint i = 0; i < sources->sampled.all->len; i++) {
 		const struct sampled_frame *frame = sampled_frame_at(sources->sampled.all, i);
@@ -218,6 +222,7 @@ static GPtrArray *place_samples(struct sources *sources, const struct annotate_c
 
 		if (at == ANNOTATE_NOWHERE)
 			continue;
+		*ret_any = true;
 		if (*place == 0)
 			*place = ++sources->n_places;
 		number = *place - 1;
@@ -237,10 +242,10 @@ static bool is_near_sample(const GPtrArray *places, guint index)
 }
 
 /* Writes [index, address, text, line, inlined from, places…] for each shown instruction. */
-static void write_instructions(struct sources *sources, const struct annotate_code *code)
+static void write_instructions(struct sources *sources, const struct annotate_code *code,
+			       const GPtrArray *places)
 {
 	struct json *json = sources->rows->json;
-	g_autoptr(GPtrArray) places = place_samples(sources, code);
 
 	json_begin_array(json, "instructions");
 	for (guint i = 0; i < places->len; i++) {
@@ -279,15 +284,20 @@ static bool write_function(struct sources *sources, uint32_t function, GError **
 				      .sampled = &sources->sampled,
 				      .merges_callees = true,
 				      .function = function };
+	g_autoptr(GPtrArray) places = NULL;
+	bool any;
 
 	if (!annotate_code_read(&code, error))
 		return false;
+	places = place_samples(sources, &code, &any);
+	if (!any && !code.why_no_code && !annotate_code_is_generated(&code))
+		return true;
 	json_begin_object(json, NULL);
 	json_uint(json, "fn", html_index(&sources->rows->functions, function));
 	json_string(json, "no_code", code.why_no_code);
 	json_bool(json, "is_generated", annotate_code_is_generated(&code));
 	write_lines(sources, &code);
-	write_instructions(sources, &code);
+	write_instructions(sources, &code, places);
 	json_end(json);
 	return true;
 }
