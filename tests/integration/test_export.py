@@ -517,6 +517,20 @@ def test_an_empty_capture(profcapture, tmp_path):
     assert len(profile["threads"]) == 1 and firefox_paths(profile)
 
 
+def test_a_long_name(profctl, profcapture, compile_c, tmp_path):
+    """A function's name of 16 KiB is whole in every format; sentences for people shorten templates."""
+    name, path = "f" + "x" * 16380 + "end", tmp_path / "long.cap"
+    program = compile_c("long", f"static volatile unsigned long sink; __attribute__((noinline)) void {name}(void) {{ for (long i = 0; i < 100000000; i++) sink += i; }} int main(void) {{ {name}(); }}", "-g")
+    profctl("record", "-q", "-F", 999, "-o", path, "--", program)
+    assert profcapture.json("report", path)["data"]["rows"][0]["name"] == name
+    for to in *FORMATS, "html", "syscap":
+        profcapture("export", path, "--to", to, "-o", tmp_path / "out", "-q", "--force")
+        data = (tmp_path / "out").read_bytes()
+        data = gzip.decompress(data) if data[:2] == b"\x1f\x8b" else data
+        packed = re.search(rb'id="data">([^<]*)<', data)
+        assert name.encode() in (gzip.decompress(base64.b64decode(packed[1])) if packed else data), to
+
+
 @pytest.mark.parametrize("to", FORMATS)
 def test_a_cut_capture(profcapture, tmp_path, to):
     path = make(tmp_path / "x.cap", "--rows", 3000, "--chunk-rows", 200)

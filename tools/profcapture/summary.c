@@ -4,12 +4,14 @@
 #include "tools/profcapture/summary.h"
 
 #include "tools/profile/function-labels.h"
+#include "tools/profile/function-names.h"
 
 #include <glib/gi18n.h>
 #include <inttypes.h>
 #include <math.h>
 
 #define COMMAND_COLUMNS 60u
+#define NAME_COLUMNS 60u
 
 /* Limits of the sentence that says where most time went. */
 #define WHERE_FUNCTIONS 3u
@@ -82,6 +84,19 @@ void summary_print_cost(const struct summary *summary, struct out *out)
 	out_char(out, '.');
 }
 
+/* Returns the name of a function, shortened to a part of a line: template arguments may be long. */
+static char *name_in_sentence(const struct summary *summary, const struct function_labels *labels,
+			      uint32_t function)
+{
+	char *name = function_labels_name(labels, function), *fitting;
+
+	if (summary->full_names)
+		return name;
+	fitting = function_name_fit(name, NAME_COLUMNS);
+	g_free(name);
+	return fitting;
+}
+
 void summary_each_where(const struct summary *summary,
 			void (*each)(const struct summary_where *where, void *data), void *data)
 {
@@ -101,9 +116,9 @@ void summary_each_where(const struct summary *summary,
 		double hottest = 100 * (double)all[i].hottest_weight / weight;
 		bool has_callee = all[i].hottest != all[i].function &&
 				  hottest > WHERE_MIN_CALLEE_PCT;
-		g_autofree char *name = function_labels_name(labels, all[i].function);
-		g_autofree char *callee = has_callee ? function_labels_name(labels, all[i].hottest)
-						     : NULL;
+		g_autofree char *name = name_in_sentence(summary, labels, all[i].function);
+		g_autofree char *callee =
+			has_callee ? name_in_sentence(summary, labels, all[i].hottest) : NULL;
 		struct summary_where where = { all[i].function, name, callee,
 					       100 * (double)all[i].weight / weight, hottest };
 
@@ -160,7 +175,7 @@ static void print_places(const struct summary *summary, struct out *out)
 
 		out_printf(out, i ? ", %s %s" : ": %s %s", time, call);
 		if (all[i].function > FUNCTION_LOST) {
-			g_autofree char *name = function_labels_name(labels, all[i].function);
+			g_autofree char *name = name_in_sentence(summary, labels, all[i].function);
 
 			out_text(out, _(" in "));
 			text_cell(out, name, 0, TEXT_LEFT);
