@@ -86,8 +86,50 @@ const placesTable = () => {
 	});
 };
 
+// Returns the shown rows of the critical path: branches with a tenth of the time are open.
+const pathRows = (nodes) => {
+	const children = [[], ...nodes.map(() => [])], rows = [], whole = nodes.reduce((sum, [parent, , , ns]) => sum + (parent ? 0 : ns), 0);
+	nodes.forEach(([parent], i) => children[parent].push(i + 1));
+	const add = (i, level) => {
+		const byTime = [...children[i]].sort((a, b) => nodes[b - 1][3] - nodes[a - 1][3] || a - b);
+		byTime.forEach((c, k) => {
+			const [, name, place, ns] = nodes[c - 1], isOpen = ns >= 0.1 * whole !== state.openPath.has(c);
+			rows.push({ i: c, name, place, ns, share: ns / whole, level, at: k + 1, size: byTime.length, hasChildren: children[c].length > 0, isOpen });
+			if (isOpen) add(c, level + 1);
+		});
+	};
+	add(0, 1);
+	return rows;
+};
+
+const pathTable = () => {
+	const { path, capture } = state.data, rows = pathRows(path.nodes);
+	const toggle = (i) => {
+		const open = new Set(state.openPath);
+		if (!open.delete(i)) open.add(i);
+		return open;
+	};
+	return [el('h2', {}, `Critical path of ${path.comm} ${path.tid}`, el('small', {}, ' what its time consisted of: below a wait is what the thread did that ended it')),
+		virtualTable({
+			label: 'Critical path', treegrid: true, rows: rows.length,
+			columns: [{ title: '%', width: 5.5, number: true }, { title: '', width: 5 }, { title: 'Time', width: 6.5, number: true }, { title: 'What', class: 'wide' }],
+			onRow: (k) => rows[k].hasChildren && update({ openPath: toggle(rows[k].i) }, { keep: false }),
+			attributes: (k) => ({
+				'aria-level': rows[k].level, 'aria-setsize': rows[k].size, 'aria-posinset': rows[k].at,
+				'aria-expanded': rows[k].hasChildren ? String(rows[k].isOpen) : undefined,
+			}),
+			cells: (k) => {
+				const { name, place, ns, share, level, hasChildren, isOpen } = rows[k];
+				return [percent(share, Infinity), bar(share, 'run'), duration(ns), el('span', { class: 'name', title: name, style: { paddingLeft: Math.min(level - 1, 60) * 0.9 + 'rem' } },
+					el('span', { class: 'twist' }, hasChildren ? (isOpen ? '▾' : '▸') : '·'), name, el('span', { class: 'muted' }, place ? `  ${place}` : ''))];
+			},
+		}),
+		el('p', { class: 'note' }, `It is of the whole recording; profcapture critical-path ${capture.file_word} has --from, --to, --tid and --mark. Branches below ${path.least_pct} % are left out.`
+			+ (path.samples ? ` Which functions ran is estimated from ${count(path.samples)} samples.` : ' There is no sample, so it is unknown which functions ran.'))];
+};
+
 export const waitingPanel = () => el('div', { class: 'split' }, threadsTable(),
-	el('div', { class: 'column' }, state.data.has_waits ? [placesTable(), state.data.wait_notes.map((note) => el('p', { class: 'note' }, note))]
+	el('div', { class: 'column' }, state.data.has_waits ? [placesTable(), state.data.wait_notes.map((note) => el('p', { class: 'note' }, note)), state.data.path ? pathTable() : null]
 		: state.data.capture.metric ? nothing('The waits are part of all numbers of this page.') : nothing('Where threads waited was not recorded.', 'profctl record --off-cpu')));
 
 const threadsTable = () => {

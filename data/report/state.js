@@ -22,6 +22,7 @@ export const state = {
 	line: null, // the selected source line: { fn, index }
 	unfolded: new Set(), // boxes and branches that the user opened or closed
 	open: new Set(),
+	openPath: new Set(), // branches of the critical path that the user opened or closed
 };
 
 // What samples stand for.

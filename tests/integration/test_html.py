@@ -143,6 +143,23 @@ def test_data(profcapture, page_of, capture):
     assert len(lengths) == turns["count"] == 240 and lengths[-1] == turns["max_ns"] and sum(lengths) == turns["total_ns"]
 
 
+def test_verdict(profcapture, page_of, capture):
+    """The page begins with the sentences of report, and with the numbers of memory and marks."""
+    header, _ = read_page(page_of(capture))
+    cost, *where, waited, freed, longest = header["verdict"]
+    head = profcapture("report", capture).stdout.split("\n\n")[0].splitlines()
+    assert cost["text"] == head[0] and cost["figure"] in head[0]
+    names = [re.fullmatch(r"in (.+?)(?: \((.+) (\d+ %)\))? and the library code that it calls", sentence["text"]).group(1) for sentence in where]
+    assert head[1].startswith("Most in ") and names and all(f"{name} {sentence['figure']}" in head[1] for name, sentence in zip(names, where))
+    assert waited["text"] in head and waited["figure"] in waited["text"]
+    memory = profcapture.json("memory", capture)["data"]["summary"]
+    size, off = value(freed["figure"].replace(" ", "\u00a0"))
+    assert abs(size - memory["leaked_bytes"]) <= off and freed["text"].startswith("not freed at exit")
+    (mark,) = profcapture.json("marks", capture)["data"]["rows"]
+    length, off = value(longest["figure"].replace(" ", "\u00a0").replace("us", "µs"))
+    assert abs(length - mark["max_ns"]) <= off and mark["name"] in longest["text"]
+
+
 def test_same_bytes(page_of, capture, tmp_path):
     """Nothing of the time or the place of writing is in the page."""
     first = page_of(capture).read_bytes()
@@ -337,7 +354,7 @@ def waited(profctl, tmp_path_factory):
 
 def test_waits(profcapture, page_of, drive, waited):
     """The measure "Waiting" counts what report --metric off-cpu does, of everything, of ranges and of
-    a thread; the panel has the places of report --by state."""
+    a thread."""
     page = page_of(waited)
     steps = [{"open": "tab=functions"}, {"key": "w"}, {"text": "#command"}, {"eval": ROWS}, {"text": "#scope"}]
     for x0, x1 in (300, 700), (250, 1000), (480, 530):
@@ -350,7 +367,12 @@ def test_waits(profcapture, page_of, drive, waited):
         compared += check_functions(profcapture, command, rows, total)
         assert int(waits.replace("\u202f", "")) == profcapture.json(*shlex.split(command)[1:])["data"]["total"]
     assert compared >= 50 and len({command for (command,) in results[::3]}) == 5
-    places, (note,), (tip,) = drive(page, {"open": "tab=waiting&measure=wait"}, {"eval": ROWS.replace("#panel table", "#panel table[aria-label=Places]")}, {"text": "#panel > div > .column + .column .note"}, {"at": ["#timeline-canvas", 700, 75]}, {"text": "#tip"})
+
+
+def test_waiting_panel(profcapture, page_of, chromium, waited):
+    """The panel has the places of report --by state; the lane of a thread says for what it waits."""
+    page = page_of(waited)
+    places, (note,), (tip,) = chromium(page, {"open": "tab=waiting&measure=wait"}, {"eval": ROWS.replace("#panel table", "#panel table[aria-label=Places]")}, {"text": "#panel > div > .column + .column .note"}, {"at": ["#timeline-canvas", 700, 75]}, {"text": "#tip"})
     wanted, shown = {}, {}
     for row in profcapture.json("report", waited, "--by", "state", "--limit", 0)["data"]["places"]:
         key = row["function"] or "no function of the program", row["call"] or {"other": "something else"}.get(row["cause"], row["cause"])
@@ -366,16 +388,35 @@ def test_waits(profcapture, page_of, drive, waited):
     tid = int(re.match(r"waits (\d+)", tip)[1])
     time, ns = max(((row["time_ns"], row["duration"]) for row in rows_of(profcapture, waited, "wait") if row["tid"] == tid), key=lambda row: row[1])
     x = 176 + 1094 * (time - ns / 2) / profcapture.json("info", waited)["capture"]["duration_ns"]
-    (tip,) = drive(page, {"open": "tab=waiting"}, {"at": ["#timeline-canvas", x, 75]}, {"text": "#tip"})[0]
+    (tip,) = chromium(page, {"open": "tab=waiting"}, {"at": ["#timeline-canvas", x, 75]}, {"text": "#tip"})[0]
     assert "waiting" in tip and re.search(r"\nfor [\w ]+ in \w+", tip), tip
 
 
-def test_waits_not_recorded(profctl, page_of, drive, compile_c, tmp_path):
+def test_critical_path(profctl, profcapture, page_of, chromium, require, tmp_path):
+    """The panel Waiting has the tree of critical-path, whose branches open and close."""
+    require(root=True)
+    capture = tmp_path / "path.cap"
+    profctl("record", "-q", "--wakers", "-F", 999, "-o", capture, "--", "sh", "-c", "i=0; while [ $i -lt 99999 ]; do i=$((i+1)); done; sleep 0.3")
+    data = profcapture.json("critical-path", capture)["data"]
+    table = '#panel table[aria-label="Critical path"]'
+    rows = ROWS.replace("#panel table", table)
+    shown, notes, fewer = chromium(page_of(capture), {"open": "tab=waiting"}, {"eval": rows}, {"text": "#panel .note"}, {"click": f"{table} tbody tr"}, {"eval": rows})
+    (sleep,) = [child for child in data["root"]["children"][0]["children"] if child.get("comm") == "sleep"]
+    wanted = {"sh": data["total_ns"], f"waits for sleep in {sleep['function']['name']}": sleep["total_ns"]}
+    for _, _, time, name in shown:
+        ns, off = value(time)
+        assert abs(ns - wanted.pop(name, ns)) <= off, (name, time)
+    assert not wanted and len(fewer) == 1 < len(shown)
+    note = notes[-1].replace("\u202f", "")
+    assert f"estimated from {data['samples']} samples" in note and f"profcapture critical-path {capture}" in note
+
+
+def test_waits_not_recorded(profctl, page_of, chromium, tmp_path):
     """Without the stacks of waits, the page says how to record them, and no number."""
     capture = tmp_path / "none.cap"
     profctl("record", "-q", "--no-off-cpu", "-F", 999, "-o", capture, "--", "sh", "-c", "i=0; while [ $i -lt 99999 ]; do i=$((i+1)); done; sleep 0.1")
     button = "(() => { const b = [...document.querySelectorAll('#scope button')].find((b) => b.textContent === 'Waiting'); return [b.disabled, b.title]; })()"
-    (disabled, title), (panel,), (total,) = drive(page_of(capture), {"open": "measure=wait"}, {"eval": button}, {"key": "w"}, {"text": "#panel"}, {"text": "#scope [aria-pressed=true]"})
+    (disabled, title), (panel,), (total,) = chromium(page_of(capture), {"open": "measure=wait"}, {"eval": button}, {"key": "w"}, {"text": "#panel"}, {"text": "#scope [aria-pressed=true]"})
     assert disabled and "profctl record --off-cpu" in title and total == "CPU time"
     assert "Where threads waited was not recorded." in panel and "profctl record --off-cpu" in panel
 

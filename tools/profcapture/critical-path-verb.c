@@ -31,73 +31,18 @@ static const struct cct_node *node_at(const struct critical_path *path, uint32_t
 	return &g_array_index(path->nodes, struct cct_node, index);
 }
 
-static const char *comm_of(const struct critical_path *path, uint32_t thread)
-{
-	const char *comm = names_thread_at(path->reader->capture->names, thread)->comm;
-
-	return comm ? comm : "-";
-}
-
 /* ---- Text ------------------------------------------------------------------------------------ */
-
-static char *name_of_place(const struct path_verb *verb, uint32_t place)
-{
-	const struct function *function = functions_at(verb->path.places.functions, place);
-
-	return verb->full_names ? g_strdup(function->name)
-				: function_name_for_people(function->name, function->raw_name);
-}
-
-/* Returns "waits for worker in acquire", "waits in save: fsync". */
-static char *describe_wait(const struct path_verb *verb, const struct path_label *label)
-{
-	g_autofree char *place = label->place == FUNCTION_NO_STACK
-					 ? g_strdup(_("[no stack]"))
-					 : name_of_place(verb, label->place);
-	const char *what = label->call ? label->call : wait_cause_names[label->cause];
-
-	if (label->thread)
-		return g_strdup_printf(_("waits for %s in %s"), comm_of(&verb->path, label->thread),
-				       place);
-	if (label->waker == PROF_WAKER_OUTSIDE)
-		return g_strdup_printf(_("waits for a thread that was not recorded, in %s: %s"),
-				       place, what);
-	if (label->waker == PROF_WAKER_INTERRUPT)
-		return g_strdup_printf(_("waits in %s: %s"), place, what);
-	return g_strdup_printf(_("waits in %s: %s, and its end is unknown"), place, what);
-}
 
 static char *shown_name(uint32_t index, const void *data)
 {
 	const struct path_verb *verb = data;
-	const struct path_label *label = label_at(&verb->path, index);
 
-	switch (label->kind) {
-	case PATH_THREAD:
-		return g_strdup(comm_of(&verb->path, label->thread));
-	case PATH_RUN:
-		return g_strdup(_("runs"));
-	case PATH_FUNCTION:
-		return name_of_place(verb, label->place);
-	case PATH_READY:
-		return g_strdup(_("[ready, without a CPU]"));
-	case PATH_WAIT:
-		return describe_wait(verb, label);
-	case PATH_CREATED:
-		return g_strdup_printf(_("is created by %s"), comm_of(&verb->path, label->thread));
-	default:
-		return g_strdup(_("[not recorded]"));
-	}
+	return critical_path_name(&verb->path, index, verb->full_names);
 }
 
 static char *place_of(uint32_t index, const void *data)
 {
-	const struct path_verb *verb = data;
-	const struct path_label *label = label_at(&verb->path, index);
-
-	return label->place > FUNCTION_LOST
-		       ? functions_place(verb->path.places.functions, label->place, false)
-		       : NULL;
+	return critical_path_place(&((const struct path_verb *)data)->path, index);
 }
 
 /* Sorts equal totals. */
@@ -106,7 +51,7 @@ static const char *name_of(uint32_t index, const void *data)
 	const struct path_verb *verb = data;
 	const struct path_label *label = label_at(&verb->path, index);
 
-	return label->thread  ? comm_of(&verb->path, label->thread)
+	return label->thread  ? critical_path_comm(&verb->path, label->thread)
 	       : label->place ? functions_at(verb->path.places.functions, label->place)->name
 			      : "";
 }
@@ -159,7 +104,7 @@ static void print_threads(const struct critical_path *path, struct out *out)
 	for (guint i = 0; i < n && i < TEXT_THREADS; i++) {
 		const struct path_thread *at = &g_array_index(path->threads, struct path_thread, i);
 		g_autofree char *time = text_duration(sum_of(&at->time));
-		g_autofree char *comm = text_escape(comm_of(path, at->thread));
+		g_autofree char *comm = text_escape(critical_path_comm(path, at->thread));
 
 		out_printf(out, "%s%s %s", i ? ", " : "", comm, time);
 	}
@@ -208,7 +153,7 @@ static void path_print(const void *data, struct out *out)
 	} else {
 		const struct names_thread *thread =
 			names_thread_at(verb->reader.capture->names, path->thread);
-		g_autofree char *comm = text_escape(comm_of(path, path->thread));
+		g_autofree char *comm = text_escape(critical_path_comm(path, path->thread));
 
 		out_printf(out, _("Critical path of %s (thread %" PRIu64 "): %s"), comm,
 			   thread->tid, whole);

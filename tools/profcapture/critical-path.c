@@ -11,6 +11,7 @@
 #include "tools/common/grown-array.h"
 #include "tools/profcapture/run-times.h"
 #include "tools/profcapture/spans.h"
+#include "tools/profile/function-names.h"
 
 #include <glib/gi18n.h>
 #include <string.h>
@@ -128,14 +129,14 @@ static void add_leaf(struct critical_path *path, uint32_t parent, const struct p
 	node->self_count += samples;
 }
 
-static struct path_time *time_of_thread(struct critical_path *path, uint32_t thread)
+static struct path_thread *sums_of_thread(struct critical_path *path, uint32_t thread)
 {
 	const struct path_label label = { .kind = PATH_THREAD, .thread = thread };
 	struct path_thread *at =
 		GROWN_AT(path->threads, struct path_thread, label_of(path, &label));
 
 	at->thread = thread;
-	return &at->time;
+	return at;
 }
 
 /* ---- Threads and waits ----------------------------------------------------------------------- */
@@ -346,7 +347,7 @@ static void walk(struct critical_path *path, uint32_t thread, int64_t from_ns, i
 			walk(path, wait->waker, begin_ns, end_ns, child, depth + 1);
 		} else {
 			add_self(path, child, (uint64_t)end_ns - (uint64_t)begin_ns);
-			time_of_thread(path, thread)->wait_ns += (uint64_t)end_ns -
+			sums_of_thread(path, thread)->leaf_ns += (uint64_t)end_ns -
 								 (uint64_t)begin_ns;
 		}
 		from_ns = end_ns;
@@ -526,7 +527,7 @@ static void add_state(const struct run_state *state, void *data)
 		if (from_ns >= to_ns)
 			continue;
 		times[0] = &GROWN_AT(path->sums, struct node_sum, at->node)->time;
-		times[1] = time_of_thread(path, state->thread);
+		times[1] = &sums_of_thread(path, state->thread)->time;
 		for (unsigned j = 0; j < ARRAY_SIZE(times); j++) {
 			if (state->state == PROF_SWITCH_RUNNING)
 				times[j]->run_ns += ns;
@@ -640,7 +641,7 @@ static void add_unknown(struct critical_path *path)
 			uint64_t ns = (uint64_t)at->to_ns - (uint64_t)at->from_ns;
 
 			GROWN_AT(path->sums, struct node_sum, at->node)->time.unknown_ns += ns;
-			time_of_thread(path, thread)->unknown_ns += ns;
+			sums_of_thread(path, thread)->time.unknown_ns += ns;
 		}
 	}
 }
@@ -705,6 +706,7 @@ static void sum_up(struct critical_path *path)
 		if (!at.thread)
 			continue;
 		at.time.unknown_ns = less(at.time.unknown_ns, &at.time);
+		at.time.wait_ns += at.leaf_ns;
 		path->all.run_ns += at.time.run_ns;
 		path->all.ready_ns += at.time.ready_ns;
 		path->all.wait_ns += at.time.wait_ns;
@@ -714,6 +716,75 @@ static void sum_up(struct critical_path *path)
 	g_array_set_size(path->threads, kept);
 	g_array_sort(path->threads, compare_threads);
 }
+
+/* ---- Text ------------------------------------------------------------------------------------ */
+
+const char *critical_path_comm(const struct critical_path *path, uint32_t thread)
+{
+	const char *comm = names_thread_at(path->reader->capture->names, thread)->comm;
+
+	return comm ? comm : "-";
+}
+
+static char *name_of_place(const struct critical_path *path, uint32_t place, bool full_names)
+{
+	const struct function *function = functions_at(path->places.functions, place);
+
+	if (place == FUNCTION_NO_STACK)
+		return g_strdup(_("[no stack]"));
+	return full_names ? g_strdup(function->name)
+			  : function_name_for_people(function->name, function->raw_name);
+}
+
+/* Returns "waits for worker in acquire", "waits in save: fsync". */
+static char *describe_wait(const struct critical_path *path, const struct path_label *label,
+			   bool full_names)
+{
+	g_autofree char *place = name_of_place(path, label->place, full_names);
+	const char *what = label->call ? label->call : wait_cause_names[label->cause];
+
+	if (label->thread)
+		return g_strdup_printf(_("waits for %s in %s"),
+				       critical_path_comm(path, label->thread), place);
+	if (label->waker == PROF_WAKER_OUTSIDE)
+		return g_strdup_printf(_("waits for a thread that was not recorded, in %s: %s"),
+				       place, what);
+	if (label->waker == PROF_WAKER_INTERRUPT)
+		return g_strdup_printf(_("waits in %s: %s"), place, what);
+	return g_strdup_printf(_("waits in %s: %s, and its end is unknown"), place, what);
+}
+
+char *critical_path_name(const struct critical_path *path, uint32_t index, bool full_names)
+{
+	const struct path_label *label = &g_array_index(path->labels, struct path_label, index);
+
+	switch (label->kind) {
+	case PATH_THREAD:
+		return g_strdup(critical_path_comm(path, label->thread));
+	case PATH_RUN:
+		return g_strdup(_("runs"));
+	case PATH_FUNCTION:
+		return name_of_place(path, label->place, full_names);
+	case PATH_READY:
+		return g_strdup(_("[ready, without a CPU]"));
+	case PATH_WAIT:
+		return describe_wait(path, label, full_names);
+	case PATH_CREATED:
+		return g_strdup_printf(_("is created by %s"),
+				       critical_path_comm(path, label->thread));
+	default:
+		return g_strdup(_("[not recorded]"));
+	}
+}
+
+char *critical_path_place(const struct critical_path *path, uint32_t index)
+{
+	uint32_t place = g_array_index(path->labels, struct path_label, index).place;
+
+	return place > FUNCTION_LOST ? functions_place(path->places.functions, place, false) : NULL;
+}
+
+/* ---- All passes ------------------------------------------------------------------------------ */
 
 static void free_array(gpointer pointer)
 {

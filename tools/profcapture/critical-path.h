@@ -47,6 +47,7 @@ struct path_time {
 struct path_thread {
 	uint32_t thread; /* index in names, of one of them */
 	struct path_time time;
+	uint64_t leaf_ns; /* part of time.wait_ns: waits that no thread ended */
 };
 
 struct critical_path {
@@ -79,4 +80,11 @@ struct critical_path {
 /* Fills in the results for the time range of the reader, whose filters select the thread, or the
  * spans. The caller sets the options and zeroes the rest. */
 bool critical_path_find(struct critical_path *path, struct reader *reader, GError **error);
+/* Returns the name of a thread. */
+const char *critical_path_comm(const struct critical_path *path, uint32_t thread);
+/* Return what people read of a label, and where its function is (NULL: unknown). The caller frees
+ * it. */
+char *critical_path_name(const struct critical_path *path, uint32_t label, bool full_names)
+	MUST_CHECK;
+char *critical_path_place(const struct critical_path *path, uint32_t label) MUST_CHECK;
 void critical_path_done(struct critical_path *path);

@@ -7,6 +7,7 @@
  */
 #include "config.h"
 
+#include "tools/profcapture/critical-path.h"
 #include "tools/profcapture/diff.h"
 #include "tools/profcapture/export-allocations.h"
 #include "tools/profcapture/html-sources.h"
@@ -438,6 +439,62 @@ static void write_verdict(struct html *html)
 
 /* ---- the page -------------------------------------------------------------------------------- */
 
+/* Branches of the critical path with a smaller share are left out. */
+#define PATH_LEAST_SHARE 0.002
+
+/* Writes the nodes of the tree: each one's parent, name, place and time. */
+static void write_path_nodes(struct html *html, const struct critical_path *path)
+{
+	g_autofree uint32_t *numbers = g_new0(uint32_t, path->nodes->len);
+	double least = PATH_LEAST_SHARE * g_array_index(path->nodes, struct cct_node, 0).total;
+	uint32_t n = 0;
+
+	json_begin_array(&html->json, "nodes");
+	for (guint i = 1; i < path->nodes->len; i++) {
+		const struct cct_node *node = &g_array_index(path->nodes, struct cct_node, i);
+		g_autofree char *name = NULL, *place = NULL;
+
+		if (node->total < least || (node->parent && !numbers[node->parent]))
+			continue;
+		numbers[i] = ++n;
+		name = critical_path_name(path, node->function, false);
+		place = critical_path_place(path, node->function);
+		json_begin_array(&html->json, NULL);
+		json_uint(&html->json, NULL, numbers[node->parent]);
+		json_string(&html->json, NULL, name);
+		json_string(&html->json, NULL, place);
+		json_uint(&html->json, NULL, (uint64_t)node->total);
+		json_end(&html->json);
+	}
+	json_end(&html->json);
+}
+
+/* Writes the critical path of the command, or of the selected thread, if wakers were recorded. */
+static bool write_path(struct html *html, GError **error)
+{
+	struct reader *reader = &html->export->reader;
+	CLEANUP(critical_path_done) struct critical_path path = { 0 };
+	g_autoptr(GError) failure = NULL;
+
+	if (html->rows.sides.n > 1 || !capture_metadata(reader->capture, "wakers") ||
+	    (capture_is_system(reader->capture) && !reader_filters_threads(reader)))
+		return true;
+	if (!critical_path_find(&path, reader, &failure)) {
+		if (g_error_matches(failure, CLI_ERROR, CLI_NOTHING_CAPTURED))
+			return true;
+		g_propagate_error(error, g_steal_pointer(&failure));
+		return false;
+	}
+	json_begin_object(&html->json, "path");
+	json_string(&html->json, "comm", critical_path_comm(&path, path.thread));
+	json_uint(&html->json, "tid", names_thread_at(reader->capture->names, path.thread)->tid);
+	json_uint(&html->json, "samples", path.samples);
+	json_double(&html->json, "least_pct", 100 * PATH_LEAST_SHARE);
+	write_path_nodes(html, &path);
+	json_end(&html->json);
+	return true;
+}
+
 /* Writes for how much of the time of waits the stack is known. */
 static void write_wait_stacks(struct html *html)
 {
@@ -514,6 +571,7 @@ bool export_html(struct export *export, struct out *out, GError **error)
 		ok = write_comparison(&html, error);
 	else if (ok)
 		write_verdict(&html);
+	ok = ok && write_path(&html, error);
 	if (ok && export->with_source)
 		ok = html_sources_write(&html.rows, &export->code, error);
 	if (ok) {
