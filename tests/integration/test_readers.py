@@ -90,6 +90,35 @@ def test_callers_and_callees(profcapture, whole):
         assert row["total"] <= data["function"]["total"]
 
 
+SORT = r"""
+#include <algorithm>
+#include <vector>
+static volatile unsigned sink;
+__attribute__((noinline)) static bool is_less(unsigned a, unsigned b) { for (int i = 0; i < 30; i++) sink += i; return a < b; }
+__attribute__((noinline)) static void sort_all(std::vector<unsigned> &all) { std::sort(all.begin(), all.end(), is_less); sink++; }
+int main()
+{
+	std::vector<unsigned> all(100000);
+	for (int turn = 0; turn < 5; turn++) {
+		for (unsigned i = 0; i < all.size(); i++)
+			all[i] = i * 2654435761u;
+		sort_all(all);
+	}
+}
+"""
+
+
+def test_own_callers(profctl, profcapture, require, tmp_path):
+    """Text shows the program's own caller, and how many frames of the library are between."""
+    require("g++")
+    program, source, capture = tmp_path / "sorts", tmp_path / "sorts.cc", tmp_path / "sorts.cap"
+    source.write_text(SORT)
+    subprocess.run(["g++", "-O1", "-g", source, "-o", program], check=True, timeout=120)
+    profctl("record", "-q", "-F", 999, "-o", capture, "--", program)
+    text = profcapture("report", capture, "--callers", "is_less").stdout
+    assert re.search(r"^ +\d.*  sort_all  \+\d+(-\d+)?\b", text, re.M), text
+
+
 def test_newest_capture(profcapture, whole, tmp_path):
     """report without FILE reads the newest capture of the folder, and names it."""
     done = profcapture("report", cwd=tmp_path, check=2)

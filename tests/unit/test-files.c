@@ -8,6 +8,7 @@
 #include "arch/base.h"
 #include "arch/uapi.h"
 #include "daemon/files/image.h"
+#include "daemon/files/probe.h"
 #include "daemon/files/proc.h"
 #include "daemon/files/sandbox.h"
 #include "daemon/process-access.h"
@@ -771,6 +772,50 @@ static void test_sandbox(void)
 	end(namespaced);
 }
 
+/* Returns the places of a probe, or -errno. */
+static int probe_as(const struct files_config *config, const char *path, const char *name,
+		    struct files_answer *answer)
+{
+	const struct files_probe request = { 0 };
+	g_autofree char *text = g_strconcat(path, name, NULL);
+	CLEANUP_CLOSE int fd = -1;
+	struct client client;
+	int error;
+
+	client_init(&client, config->uid);
+	*answer = (struct files_answer){ 0 };
+	error = probe_open(config, &client, &request, text, answer, &fd);
+	CHECK_INT(fd >= 0, error == 0);
+	return error ? -error : (int)answer->n_places;
+}
+
+static void test_probe(void)
+{
+	const struct files_config somebody = { .uid = SOMEBODY };
+	g_autofree char *path = path_of("probed"), *bytes = NULL;
+	struct files_answer answer;
+	gsize length;
+
+	REQUIRE(g_file_get_contents("/proc/self/exe", &bytes, &length, NULL) &&
+		g_file_set_contents(path, bytes, (gssize)length, NULL) && chmod(path, 0700) == 0);
+	CHECK_INT(probe_as(&everything, path, ":main", &answer), 1);
+	CHECK_INT(probe_as(&everything, path, ":no_such_function", &answer), -ENOENT);
+	CHECK(strstr(answer.reason, "no function"));
+	CHECK_INT(probe_as(&everything, "/no/such/file", ":main", &answer), -EINVAL);
+	CHECK(strstr(answer.reason, "not there"));
+	CHECK_INT(probe_as(&everything, folder, ":main", &answer), -EINVAL);
+	CHECK(strstr(answer.reason, "regular"));
+	CHECK_INT(probe_as(&everything, path, "main", &answer), -EINVAL);
+	CHECK_INT(probe_as(&everything, "probed", ":main", &answer), -EINVAL);
+	if (geteuid() == 0) {
+		CHECK_INT(probe_as(&somebody, path, ":main", &answer), -EINVAL);
+		CHECK(strstr(answer.reason, "may not read") || strstr(answer.reason, "not there"));
+	}
+	REQUIRE(chmod(path, 0707) == 0);
+	CHECK_INT(probe_as(&everything, path, ":main", &answer), -EINVAL);
+	CHECK(strstr(answer.reason, "everybody"));
+}
+
 int main(void)
 {
 	folder = g_dir_make_tmp("files-XXXXXX", NULL);
@@ -795,6 +840,7 @@ int main(void)
 	RUN(test_targets_only);
 	RUN(test_own_only);
 	RUN(test_others);
+	RUN(test_probe);
 	RUN(test_sandbox);
 	return test_end_without(folder);
 }
