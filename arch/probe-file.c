@@ -50,7 +50,7 @@ struct probe_file {
 	uint8_t build_id[MAX_BUILD_ID];
 	unsigned build_id_bytes;
 	bool is_go;
-	bool lacks_symbols; /* a table of symbols is cut off or too large */
+	bool lacks_symbols; /* a table of symbols could not be read */
 };
 
 /* Appends to a text, as much as fits into `size` bytes. Returns whether all of it fits. */
@@ -550,8 +550,8 @@ static void fail_unknown(const struct probe_file *file, const struct search *sea
 	}
 	if (file->lacks_symbols)
 		append(reason, PROBE_REASON_BYTES,
-		       "; not all of its symbols were read: a table is cut off, or larger than "
-		       "256 MiB");
+		       "; not all of its symbols could be read: a table is damaged, or larger "
+		       "than 256 MiB");
 }
 
 /* Returns whether some symbol, also one of another file, has this name. */

@@ -124,7 +124,7 @@ const pathTable = () => {
 					el('span', { class: 'twist' }, hasChildren ? (isOpen ? '▾' : '▸') : '·'), name, el('span', { class: 'muted' }, place ? `  ${place}` : ''))];
 			},
 		}),
-		el('p', { class: 'note' }, `It is of the whole recording; profcapture critical-path ${capture.file_word} has --from, --to, --tid and --mark. Branches below ${path.least_pct} % are left out.`
+		el('p', { class: 'note' }, `It is of ${path.is_whole ? 'the whole recording' : 'the time that this page was made of'}, whatever is selected; profcapture critical-path ${capture.file_word} has --from, --to, --tid and --mark. Branches below ${path.least_pct} % are left out.`
 			+ (path.samples ? ` Which functions ran is estimated from ${count(path.samples)} samples.` : ' There is no sample, so it is unknown which functions ran.'))];
 };
 

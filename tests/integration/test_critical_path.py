@@ -5,6 +5,7 @@ A program of a few threads measures with its own clock how long each step took. 
 the one before it, so the path must go through all of them.
 """
 import os
+import subprocess
 
 import pytest
 import schema
@@ -222,7 +223,8 @@ def test_without_samples(profctl, profcapture, require, tmp_path):
     root = child(data["root"], "thread", "sh")
     waits = [wait for wait in children(root, "waits") if wait["comm"] == "sleep"]
     assert {wait["cause"] for wait in waits} == {"process"} and sum(wait["waits"] for wait in waits) >= 2
-    assert 0.3e9 <= sum(wait["total_ns"] for wait in waits) < data["total_ns"]
+    # the shell may do something else at first
+    assert 0.25e9 <= sum(wait["total_ns"] for wait in waits) < data["total_ns"]
     assert "unknown which functions ran" in profcapture("critical-path", capture).stdout
 
 
@@ -236,6 +238,15 @@ def test_without_waits(profctl, profcapture, require, tmp_path):
     assert abs(sum(runs["total_ns"] for runs in children(root, "runs")) - data["running_ns"]) <= 1000
     assert data["running_ns"] + data["ready_ns"] >= 0.8 * data["total_ns"]
     assert profcapture("locks", capture).stdout
+
+
+def test_hostile(profcapture, tmp_path):
+    """Threads that execute themselves and wake each other while they wait have a path that ends."""
+    capture = tmp_path / "chains.cap"
+    subprocess.run([os.environ["MAKE_DENSE"], "wait-chains", capture], check=True, timeout=60)
+    data = profcapture.json("critical-path", capture)["data"]
+    assert data["total_ns"] > 0 and data["threads"]
+    assert abs(leaves(data["root"]) - data["total_ns"]) <= 1000
 
 
 def test_absent(profctl, profcapture, require, tmp_path):

@@ -135,7 +135,7 @@ static void path_print(const void *data, struct out *out)
 	const struct table_style style = { .out = out,
 					   .is_colored = verb->reader.colored,
 					   .columns = verb->full_names ? 0 : verb->reader.columns };
-	g_autofree char *whole = text_duration((uint64_t)node_at(path, 0)->total);
+	g_autofree char *whole = text_duration(critical_path_ns(node_at(path, 0)->total));
 	g_autofree char *samples = text_count(path->samples);
 
 	reader_print_losses(&verb->reader, out, READER_LOSSES);
@@ -200,8 +200,8 @@ static void write_node(struct json *json, uint32_t index, unsigned depth, const 
 
 	(void)depth;
 	json_string(json, "kind", index ? kinds[label->kind] : "root");
-	json_uint(json, "total_ns", (uint64_t)node->total);
-	json_uint(json, "self_ns", (uint64_t)node->self);
+	json_uint(json, "total_ns", critical_path_ns(node->total));
+	json_uint(json, "self_ns", critical_path_ns(node->self));
 	if (index == 0)
 		return;
 	if (label->kind == PATH_FUNCTION || label->kind == PATH_WAIT) {
@@ -212,7 +212,11 @@ static void write_node(struct json *json, uint32_t index, unsigned depth, const 
 	if (label->kind == PATH_FUNCTION)
 		json_uint(json, "samples", (uint64_t)node->self_count);
 	if (label->kind == PATH_WAIT) {
-		json_uint(json, "waits", (uint64_t)node->total_count);
+		/* There is no row of a wait that only the switches tell. */
+		if (node->total_count > 0)
+			json_uint(json, "waits", (uint64_t)node->total_count);
+		else
+			json_null(json, "waits");
 		json_string(json, "cause", wait_cause_names[label->cause]);
 		json_string(json, "call", label->call);
 		json_string(json, "waker",
@@ -268,7 +272,7 @@ static void path_write(const void *data, struct json *json)
 		json_null(json, "pid");
 		json_null(json, "tid");
 	}
-	json_uint(json, "total_ns", (uint64_t)node_at(path, 0)->total);
+	json_uint(json, "total_ns", critical_path_ns(node_at(path, 0)->total));
 	write_time(&path->all, json);
 	json_uint(json, "samples", path->samples);
 	json_bool(json, "is_deep", path->is_deep);

@@ -18,6 +18,9 @@
 
 /* A path through more waiting threads than this is cut: their waits have no children. */
 #define MAX_WALK (CCT_MAX_DEPTH / 2)
+/* Only hostile files, and marks of very many threads at once, have more. */
+#define MOST_SEGMENTS 8000000u
+#define MOST_NODES 2000000u
 
 struct path_wait {
 	int64_t from_ns, to_ns;
@@ -26,11 +29,17 @@ struct path_wait {
 };
 
 struct birth {
-	bool is_there; /* the thread is among the tasks */
-	bool is_exec;  /* `creator` is the same thread, before it ran another program */
-	/* index in names; NAMES_NONE: the thread existed when the recording began */
+	bool is_task; /* it is among the tasks */
+	bool is_exec; /* `creator` is the same thread, before it ran another program */
+	/* index in names; NAMES_NONE: the thread existed when the recording began; NAMES_LOST: not
+	 * known */
 	uint32_t creator;
-	int64_t at_ns, end_ns; /* end: INT64_MAX if the thread did not end */
+	int64_t at_ns, end_ns; /* end: 0 if the thread did not end */
+};
+
+struct path_span {
+	uint32_t thread;
+	int64_t from_ns, to_ns;
 };
 
 /* A time on the path in which its thread did not wait. */
@@ -47,51 +56,75 @@ struct node_sum {
 
 /* ---- The tree -------------------------------------------------------------------------------- */
 
-/* The executable and the name of a label's thread; both are interned. */
-static void identity_of(const struct critical_path *path, uint32_t thread,
-			const char **ret_identity)
-{
-	const struct names *names = path->reader->capture->names;
-	const struct names_thread *at = names_thread_at(names, thread);
-
-	ret_identity[0] = at->comm;
-	ret_identity[1] = names_process_at(names, at->process)->exe;
-}
-
-/* The labels' table compares threads by their names, for which it needs `path`. */
-struct label_key {
-	struct path_label label;
-	const char *identity[2];
+/* The name and the executable of threads that are one; both are interned. */
+struct thread_name {
+	const char *comm, *exe;
 };
 
-static guint key_hash(gconstpointer pointer)
+static guint name_hash(gconstpointer pointer)
 {
-	const struct label_key *key = pointer;
+	const struct thread_name *name = pointer;
 
-	return g_direct_hash(key->identity[0]) * 31 + g_direct_hash(key->identity[1]) * 7 +
-	       g_direct_hash(key->label.call) + key->label.place * 1009u +
-	       (guint)key->label.kind * 101u + (guint)key->label.cause * 13u + key->label.waker;
+	return g_direct_hash(name->comm) * 31 + g_direct_hash(name->exe);
 }
 
-static gboolean key_equal(gconstpointer left, gconstpointer right)
+static gboolean name_equal(gconstpointer left, gconstpointer right)
 {
-	const struct label_key *a = left, *b = right;
+	const struct thread_name *a = left, *b = right;
 
-	return a->label.kind == b->label.kind && a->label.place == b->label.place &&
-	       a->label.cause == b->label.cause && a->label.call == b->label.call &&
-	       a->label.waker == b->label.waker && a->identity[0] == b->identity[0] &&
-	       a->identity[1] == b->identity[1];
+	return a->comm == b->comm && a->exe == b->exe;
+}
+
+/* Returns the first thread with the name of a thread. The name is the one that the thread has when
+ * this is called first, because epochs that are read again change it. */
+static uint32_t first_of(struct critical_path *path, uint32_t thread)
+{
+	uint32_t *first = GROWN_AT(path->first_of, uint32_t, thread);
+	const struct names *names = path->reader->capture->names;
+	const struct names_thread *at = names_thread_at(names, thread);
+	struct thread_name name = { at->comm, names_process_at(names, at->process)->exe };
+
+	if (thread <= NAMES_LOST || *first)
+		return thread <= NAMES_LOST ? thread : *first;
+	*first = GPOINTER_TO_UINT(g_hash_table_lookup(path->firsts, &name));
+	if (*first == 0) {
+		*first = thread;
+		g_hash_table_insert(path->firsts, g_memdup2(&name, sizeof(name)),
+				    GUINT_TO_POINTER(thread));
+	}
+	return *first;
+}
+
+/* A random odd factor, so that a file cannot choose labels that collide. */
+static uint64_t hash_factor;
+
+static guint label_hash(gconstpointer pointer)
+{
+	const struct path_label *label = pointer;
+	uint64_t hash = ((uint64_t)label->thread << 32 | label->place) * hash_factor;
+
+	hash ^= (uint64_t)label->kind << 8 ^ (uint64_t)label->cause << 4 ^ label->waker ^
+		g_direct_hash(label->call);
+	return (guint)(hash * hash_factor >> 32);
+}
+
+static gboolean label_equal(gconstpointer left, gconstpointer right)
+{
+	const struct path_label *a = left, *b = right;
+
+	return a->kind == b->kind && a->place == b->place && a->cause == b->cause &&
+	       a->call == b->call && a->waker == b->waker && a->thread == b->thread;
 }
 
 static uint32_t label_of(struct critical_path *path, const struct path_label *label)
 {
-	struct label_key key = { .label = *label };
+	struct path_label key = *label;
 	gpointer known;
 
-	identity_of(path, label->thread, key.identity);
+	key.thread = first_of(path, label->thread);
 	known = g_hash_table_lookup(path->label_indexes, &key);
 	if (!known) {
-		g_array_append_val(path->labels, *label);
+		g_array_append_val(path->labels, key);
 		known = GUINT_TO_POINTER(path->labels->len);
 		g_hash_table_insert(path->label_indexes, g_memdup2(&key, sizeof(key)), known);
 	}
@@ -116,24 +149,23 @@ static void add_self(struct critical_path *path, uint32_t node, uint64_t ns)
 }
 
 static void add_leaf(struct critical_path *path, uint32_t parent, const struct path_label *label,
-		     uint64_t ns, double samples)
+		     double ns, double samples)
 {
 	struct cct_node *node;
 	uint32_t index;
 
-	if (ns == 0)
+	if (!(ns > 0))
 		return;
 	index = child_of(path, parent, label_of(path, label));
 	node = &g_array_index(path->nodes, struct cct_node, index);
-	node->self += (double)ns;
+	node->self += ns;
 	node->self_count += samples;
 }
 
+/* The sums are those of single threads until sum_up() adds them up by name. */
 static struct path_thread *sums_of_thread(struct critical_path *path, uint32_t thread)
 {
-	const struct path_label label = { .kind = PATH_THREAD, .thread = thread };
-	struct path_thread *at =
-		GROWN_AT(path->threads, struct path_thread, label_of(path, &label));
+	struct path_thread *at = GROWN_AT(path->threads, struct path_thread, thread);
 
 	at->thread = thread;
 	return at;
@@ -143,13 +175,24 @@ static struct path_thread *sums_of_thread(struct critical_path *path, uint32_t t
 
 static struct birth *birth_of(struct critical_path *path, uint32_t thread)
 {
-	struct birth *birth = GROWN_AT(path->births, struct birth, thread);
+	return GROWN_AT(path->births, struct birth, thread);
+}
 
-	if (!birth->is_there) {
-		birth->is_there = true;
-		birth->end_ns = INT64_MAX;
-	}
-	return birth;
+/* Returns the thread that ran another program before, if `last` is that: the last one with its
+ * number. Another thread of the process may have called exec, which ended the main thread. */
+static uint32_t before_exec(struct critical_path *path, uint32_t thread, uint32_t last)
+{
+	const struct names *names = path->reader->capture->names;
+	const struct names_process *now =
+		names_process_at(names, names_thread_at(names, thread)->process);
+	const struct names_process *before =
+		names_process_at(names, names_thread_at(names, last)->process);
+
+	return last > NAMES_LOST && last != thread && before->pid == now->pid &&
+			       before->start_time == now->start_time &&
+			       birth_of(path, last)->end_ns == 0
+		       ? last
+		       : NAMES_LOST;
 }
 
 /* Rows of the table of tasks are in the order of time. */
@@ -163,6 +206,7 @@ static bool add_births(struct names_epoch *epoch, const struct prof_batch *batch
 	(void)error;
 	for (size_t i = 0; i < batch->rows; i++) {
 		uint32_t thread = names_thread(epoch, array_number_or(&c[THREAD], i, 0));
+		uint32_t parent = names_thread(epoch, array_number_or(&c[PARENT], i, 0));
 		uint64_t event = array_number_or(&c[EVENT], i, PROF_TASK_EXISTS);
 		int64_t at_ns = capture_time(path->reader->capture, batch->segment,
 					     array_number_or(&c[TIME], i, 0));
@@ -171,19 +215,17 @@ static bool add_births(struct names_epoch *epoch, const struct prof_batch *batch
 
 		if (thread <= NAMES_LOST)
 			continue;
+		(void)first_of(path, thread);
 		birth = *birth_of(path, thread);
+		birth.is_task = true;
 		last = number_map_at(&path->by_tid, names_thread_at(epoch->names, thread)->tid);
 		if (event == PROF_TASK_EXIT)
 			birth.end_ns = at_ns;
 		if ((event == PROF_TASK_FORK || event == PROF_TASK_EXEC) && !birth.creator) {
 			birth.at_ns = at_ns;
 			birth.is_exec = event == PROF_TASK_EXEC;
-			birth.creator =
-				birth.is_exec
-					? *last
-					: names_thread(epoch, array_number_or(&c[PARENT], i, 0));
-			/* A thread of the same number whose row was lost is not known. */
-			birth.creator = MAX_OF(birth.creator, NAMES_LOST);
+			birth.creator = birth.is_exec ? before_exec(path, thread, *last)
+						      : MAX_OF(parent, NAMES_LOST);
 			if (birth.is_exec && birth.creator > NAMES_LOST)
 				birth_of(path, birth.creator)->end_ns = at_ns;
 		}
@@ -253,6 +295,8 @@ static bool add_waits(struct names_epoch *epoch, const struct prof_batch *batch,
 
 		if (thread <= NAMES_LOST)
 			continue;
+		if (label.waker > PROF_WAKER_OUTSIDE)
+			label.waker = PROF_WAKER_UNKNOWN;
 		if (found.cause == WAIT_UNKNOWN && call)
 			label.cause = wait_cause_of(call, &label.call);
 		if (label.waker == PROF_WAKER_THREAD)
@@ -289,8 +333,10 @@ static void add_segment(struct critical_path *path, uint32_t thread, uint32_t no
 {
 	const struct segment segment = { from_ns, to_ns, to_ns, node };
 
-	if (from_ns < to_ns)
-		g_array_append_val(array_of(path->segments, thread, sizeof(segment)), segment);
+	if (from_ns >= to_ns)
+		return;
+	path->is_too_large |= ++path->n_segments > MOST_SEGMENTS || path->nodes->len > MOST_NODES;
+	g_array_append_val(array_of(path->segments, thread, sizeof(segment)), segment);
 }
 
 /* Returns the index of the first wait that ends after a time. */
@@ -309,6 +355,39 @@ static guint first_wait(const GArray *waits, int64_t from_ns)
 	return low;
 }
 
+/* Returns when the wait of a thread began that contains a time; INT64_MAX: it did not wait then. */
+static int64_t waits_since(const struct critical_path *path, uint32_t thread, int64_t time_ns)
+{
+	const GArray *waits = array_at(path->waits, thread);
+	guint i = first_wait(waits, time_ns);
+
+	return waits && i < waits->len &&
+			       g_array_index(waits, struct path_wait, i).from_ns < time_ns
+		       ? g_array_index(waits, struct path_wait, i).from_ns
+		       : INT64_MAX;
+}
+
+static void walk(struct critical_path *path, uint32_t thread, int64_t from_ns, int64_t to_ns,
+		 uint32_t node, unsigned depth);
+
+/* Adds the part of a wait to its node: what the thread did that ended it. On another CPU, a wait
+ * ends a little later than its waker woke it, which may wait itself then. This latency, and waits
+ * that no thread ended, are the node's own time. */
+static void follow(struct critical_path *path, uint32_t thread, const struct path_wait *wait,
+		   int64_t from_ns, int64_t to_ns, uint32_t node, unsigned depth)
+{
+	int64_t until_ns = from_ns;
+
+	path->is_deep |= wait->waker && depth >= MAX_WALK;
+	if (wait->waker && depth < MAX_WALK)
+		until_ns =
+			MIN_OF(MAX_OF(waits_since(path, wait->waker, wait->to_ns), from_ns), to_ns);
+	if (from_ns < until_ns)
+		walk(path, wait->waker, from_ns, until_ns, node, depth + 1);
+	add_self(path, node, (uint64_t)to_ns - (uint64_t)until_ns);
+	sums_of_thread(path, thread)->leaf_ns += (uint64_t)to_ns - (uint64_t)until_ns;
+}
+
 /* Adds what a thread did in a time to a node, and what those did that it waited for. */
 static void walk(struct critical_path *path, uint32_t thread, int64_t from_ns, int64_t to_ns,
 		 uint32_t node, unsigned depth)
@@ -320,6 +399,7 @@ static void walk(struct critical_path *path, uint32_t thread, int64_t from_ns, i
 		const struct path_label label = { .kind = PATH_CREATED, .thread = birth.creator };
 		int64_t until_ns = MIN_OF(birth.at_ns, to_ns);
 
+		path->is_deep |= depth >= MAX_WALK;
 		if (birth.creator <= NAMES_LOST || depth >= MAX_WALK)
 			add_segment(path, thread, node, from_ns, until_ns);
 		else
@@ -328,8 +408,8 @@ static void walk(struct critical_path *path, uint32_t thread, int64_t from_ns, i
 			     depth + 1);
 		from_ns = until_ns;
 	}
-	for (guint i = first_wait(waits, from_ns); waits && i < waits->len && from_ns < to_ns;
-	     i++) {
+	for (guint i = first_wait(waits, from_ns);
+	     waits && i < waits->len && from_ns < to_ns && !path->is_too_large; i++) {
 		const struct path_wait *wait = &g_array_index(waits, struct path_wait, i);
 		int64_t begin_ns = MAX_OF(wait->from_ns, from_ns);
 		int64_t end_ns = MIN_OF(wait->to_ns, to_ns);
@@ -342,14 +422,7 @@ static void walk(struct critical_path *path, uint32_t thread, int64_t from_ns, i
 		add_segment(path, thread, node, from_ns, begin_ns);
 		child = child_of(path, node, wait->label);
 		g_array_index(path->nodes, struct cct_node, child).total_count++;
-		path->is_deep |= wait->waker && depth >= MAX_WALK;
-		if (wait->waker && depth < MAX_WALK) {
-			walk(path, wait->waker, begin_ns, end_ns, child, depth + 1);
-		} else {
-			add_self(path, child, (uint64_t)end_ns - (uint64_t)begin_ns);
-			sums_of_thread(path, thread)->leaf_ns += (uint64_t)end_ns -
-								 (uint64_t)begin_ns;
-		}
+		follow(path, thread, wait, begin_ns, end_ns, child, depth);
 		from_ns = end_ns;
 	}
 	add_segment(path, thread, node, from_ns, to_ns);
@@ -359,10 +432,13 @@ static void walk(struct critical_path *path, uint32_t thread, int64_t from_ns, i
  * that, profctl waited for the recording to begin. */
 static int64_t begin_of(struct critical_path *path, const struct birth *birth)
 {
+	const struct capture *capture = path->reader->capture;
+	bool is_command = capture_metadata(capture, "command") && !capture_is_system(capture);
+
 	while (birth->is_exec && birth->creator > NAMES_LOST) {
 		const struct birth *before = birth_of(path, birth->creator);
 
-		if (!before->creator && capture_metadata(path->reader->capture, "command"))
+		if ((!before->creator && is_command) || before->at_ns >= birth->at_ns)
 			break;
 		birth = before;
 	}
@@ -374,28 +450,57 @@ static void add_root(struct critical_path *path, uint32_t thread, int64_t from_n
 	const struct path_label label = { .kind = PATH_THREAD, .thread = thread };
 	const struct birth *birth = birth_of(path, thread);
 
-	from_ns = MAX_OF(from_ns, begin_of(path, birth));
-	from_ns = MAX_OF(from_ns, INT64_C(0));
-	to_ns = MIN_OF(to_ns, birth->end_ns);
+	from_ns = MAX_OF(from_ns, MAX_OF(begin_of(path, birth), INT64_C(0)));
+	if (birth->end_ns)
+		to_ns = MIN_OF(to_ns, birth->end_ns);
 	to_ns = MIN_OF(to_ns, path->reader->capture->duration_ns);
-	if (from_ns >= to_ns)
-		return;
-	path->spans++;
-	walk(path, thread, from_ns, to_ns, child_of(path, 0, label_of(path, &label)), 0);
+	if (from_ns < to_ns)
+		walk(path, thread, from_ns, to_ns, child_of(path, 0, label_of(path, &label)), 0);
 }
 
 static void add_span(const struct span *span, void *data)
 {
 	struct critical_path *path = data;
 	struct reader *reader = path->reader;
+	const struct path_span found = { span->thread, MAX_OF(span->start_ns, reader->from_ns),
+					 MIN_OF(span->end_ns, reader->to_ns) };
 
 	if (!span->name || strcmp(span->name, path->mark) != 0)
 		return;
 	path->marks++;
-	if (span->kind == SPAN_WHOLE && span->thread > NAMES_LOST &&
+	if (span->kind == SPAN_WHOLE && span->thread > NAMES_LOST && found.from_ns < found.to_ns &&
 	    reader_wants_thread_at(reader, span->thread, span->start_ns))
-		add_root(path, span->thread, MAX_OF(span->start_ns, reader->from_ns),
-			 MIN_OF(span->end_ns, reader->to_ns));
+		g_array_append_val(path->spans_found, found);
+}
+
+static gint compare_spans(gconstpointer left, gconstpointer right)
+{
+	const struct path_span *a = left, *b = right;
+
+	if (a->thread != b->thread)
+		return a->thread < b->thread ? -1 : 1;
+	return a->from_ns < b->from_ns ? -1 : a->from_ns > b->from_ns;
+}
+
+/* Spans of a thread may be inside each other; the time of their union counts once. */
+static void add_spans(struct critical_path *path)
+{
+	GArray *spans = path->spans_found;
+
+	g_array_sort(spans, compare_spans);
+	for (guint i = 0; i < spans->len;) {
+		struct path_span all = g_array_index(spans, struct path_span, i++);
+
+		for (; i < spans->len; i++) {
+			const struct path_span *next = &g_array_index(spans, struct path_span, i);
+
+			if (next->thread != all.thread || next->from_ns > all.to_ns)
+				break;
+			all.to_ns = MAX_OF(all.to_ns, next->to_ns);
+		}
+		add_root(path, all.thread, all.from_ns, all.to_ns);
+	}
+	path->spans = spans->len;
 }
 
 /* Returns whether a thread is a better choice than another one: a main thread, of the older
@@ -425,7 +530,7 @@ static uint32_t first_thread(struct critical_path *path)
 
 	/* Threads without a row among the tasks ran outside of the recording. */
 	for (uint32_t i = NAMES_LOST + 1; i < path->births->len; i++)
-		if (g_array_index(path->births, struct birth, i).is_there &&
+		if (g_array_index(path->births, struct birth, i).is_task &&
 		    reader_wants_thread(reader, i) && (!found || is_better(names, i, found)))
 			found = i;
 	return found;
@@ -436,34 +541,39 @@ static bool find_roots(struct critical_path *path, GError **error)
 	struct reader *reader = path->reader;
 	const struct capture *capture = reader->capture;
 
-	if (path->mark) {
-		if (!spans_read(capture, add_span, path, error))
-			return false;
-		if (path->marks == 0)
-			return reader_no_mark(reader, path->mark, error);
-		if (path->spans > 0)
-			return true;
-		g_set_error(error, CLI_ERROR, CLI_NOTHING_CAPTURED,
-			    _("no mark '%s' of '%s' has a begin and an end, in this time and these "
-			      "threads"),
-			    path->mark, capture->file);
-		return false;
-	}
-	if (capture_is_system(capture) && !reader_filters_threads(reader)) {
+	if (!path->mark && capture_is_system(capture) && !reader_filters_threads(reader)) {
 		g_set_error(error, CLI_ERROR, CLI_USAGE,
 			    _("'%s' has the whole system: say which thread with --tid, --pid or "
 			      "--comm, or what it did with --mark"),
 			    capture->file);
 		return false;
 	}
-	path->thread = first_thread(path);
-	if (path->thread)
-		add_root(path, path->thread, reader->from_ns, reader->to_ns);
-	if (path->spans > 0)
-		return true;
-	g_set_error(error, CLI_ERROR, CLI_NOTHING_CAPTURED,
-		    _("'%s' has no such thread in this time"), capture->file);
-	return false;
+	if (path->mark) {
+		if (!spans_read(capture, add_span, path, error))
+			return false;
+		if (path->marks == 0)
+			return reader_no_mark(reader, path->mark, error);
+		add_spans(path);
+	} else {
+		path->thread = first_thread(path);
+		path->spans = 1;
+		if (path->thread)
+			add_root(path, path->thread, reader->from_ns, reader->to_ns);
+	}
+	if (path->is_too_large)
+		g_set_error(error, CLI_ERROR, CLI_UNREADABLE,
+			    _("the critical path of '%s' has more than %u parts; choose a shorter "
+			      "time with --from and --to"),
+			    capture->file, MOST_SEGMENTS);
+	else if (path->nodes->len == 1 && path->mark)
+		g_set_error(error, CLI_ERROR, CLI_NOTHING_CAPTURED,
+			    _("no mark '%s' of '%s' has a begin and an end, in this time and these "
+			      "threads"),
+			    path->mark, capture->file);
+	else if (path->nodes->len == 1)
+		g_set_error(error, CLI_ERROR, CLI_NOTHING_CAPTURED,
+			    _("'%s' has no such thread in this time"), capture->file);
+	return !path->is_too_large && path->nodes->len > 1;
 }
 
 /* ---- States and samples of the segments ------------------------------------------------------ */
@@ -626,7 +736,7 @@ static void add_functions(struct critical_path *path)
 		const struct path_label label = { .kind = PATH_FUNCTION, .place = (uint32_t)key };
 
 		add_leaf(path, child_of(path, node, label_of(path, &ran)), &label,
-			 (uint64_t)((double)sum.time.run_ns * hits / (double)sum.samples), hits);
+			 (double)sum.time.run_ns * hits / (double)sum.samples, hits);
 	}
 }
 
@@ -668,10 +778,10 @@ static void add_leaves(struct critical_path *path)
 		struct node_sum sum = g_array_index(path->sums, struct node_sum, node);
 
 		if (sum.samples == 0)
-			add_leaf(path, node, &ran, sum.time.run_ns, 0);
-		add_leaf(path, node, &ready, sum.time.ready_ns, 0);
-		add_leaf(path, node, &waited, sum.time.wait_ns, 0);
-		add_leaf(path, node, &unknown, less(sum.time.unknown_ns, &sum.time), 0);
+			add_leaf(path, node, &ran, (double)sum.time.run_ns, 0);
+		add_leaf(path, node, &ready, (double)sum.time.ready_ns, 0);
+		add_leaf(path, node, &waited, (double)sum.time.wait_ns, 0);
+		add_leaf(path, node, &unknown, (double)less(sum.time.unknown_ns, &sum.time), 0);
 	}
 	add_functions(path);
 }
@@ -686,9 +796,17 @@ static gint compare_threads(gconstpointer left, gconstpointer right)
 	return sums[0] != sums[1] ? (sums[0] > sums[1] ? -1 : 1) : 0;
 }
 
+static void add_time(struct path_time *to, const struct path_time *time)
+{
+	to->run_ns += time->run_ns;
+	to->ready_ns += time->ready_ns;
+	to->wait_ns += time->wait_ns;
+	to->unknown_ns += time->unknown_ns;
+}
+
 static void sum_up(struct critical_path *path)
 {
-	guint kept = 0;
+	g_autoptr(GArray) by_name = g_array_new(FALSE, TRUE, sizeof(struct path_thread));
 
 	for (guint i = path->nodes->len; i-- > 0;) {
 		struct cct_node node, *parent;
@@ -702,18 +820,22 @@ static void sum_up(struct critical_path *path)
 	}
 	for (guint i = 0; i < path->threads->len; i++) {
 		struct path_thread at = g_array_index(path->threads, struct path_thread, i);
+		struct path_thread *sum;
 
 		if (!at.thread)
 			continue;
+		sum = GROWN_AT(by_name, struct path_thread, first_of(path, at.thread));
+		sum->thread = first_of(path, at.thread);
 		at.time.unknown_ns = less(at.time.unknown_ns, &at.time);
 		at.time.wait_ns += at.leaf_ns;
-		path->all.run_ns += at.time.run_ns;
-		path->all.ready_ns += at.time.ready_ns;
-		path->all.wait_ns += at.time.wait_ns;
-		path->all.unknown_ns += at.time.unknown_ns;
-		g_array_index(path->threads, struct path_thread, kept++) = at;
+		add_time(&sum->time, &at.time);
+		add_time(&path->all, &at.time);
 	}
-	g_array_set_size(path->threads, kept);
+	g_array_set_size(path->threads, 0);
+	for (guint i = 0; i < by_name->len; i++)
+		if (g_array_index(by_name, struct path_thread, i).thread)
+			g_array_append_val(path->threads,
+					   g_array_index(by_name, struct path_thread, i));
 	g_array_sort(path->threads, compare_threads);
 }
 
@@ -804,7 +926,11 @@ bool critical_path_find(struct critical_path *path, struct reader *reader, GErro
 	path->labels = g_array_new(FALSE, TRUE, sizeof(struct path_label));
 	path->nodes = g_array_new(FALSE, TRUE, sizeof(struct cct_node));
 	path->threads = g_array_new(FALSE, TRUE, sizeof(struct path_thread));
-	path->label_indexes = g_hash_table_new_full(key_hash, key_equal, g_free, NULL);
+	hash_factor = (uint64_t)g_random_int() << 32 | g_random_int() | 1;
+	path->label_indexes = g_hash_table_new_full(label_hash, label_equal, g_free, NULL);
+	path->firsts = g_hash_table_new_full(name_hash, name_equal, g_free, NULL);
+	path->first_of = g_array_new(FALSE, TRUE, sizeof(uint32_t));
+	path->spans_found = g_array_new(FALSE, FALSE, sizeof(struct path_span));
 	path->waits = g_ptr_array_new_with_free_func(free_array);
 	path->births = g_array_new(FALSE, TRUE, sizeof(struct birth));
 	path->segments = g_ptr_array_new_with_free_func(free_array);
@@ -818,6 +944,8 @@ bool critical_path_find(struct critical_path *path, struct reader *reader, GErro
 		return false;
 	sort_segments(path);
 	add_unknown(path);
+	/* Its epoch may be freed meanwhile. */
+	g_clear_pointer(&path->places.stacks, stacks_free);
 	times = run_times_each_state(&everyone, add_state, path, error);
 	if (!times || !read_samples(path, error))
 		return false;
@@ -838,6 +966,9 @@ void critical_path_done(struct critical_path *path)
 	g_array_unref(path->nodes);
 	g_array_unref(path->threads);
 	g_hash_table_unref(path->label_indexes);
+	g_hash_table_unref(path->firsts);
+	g_array_unref(path->first_of);
+	g_array_unref(path->spans_found);
 	g_ptr_array_unref(path->waits);
 	g_array_unref(path->births);
 	g_ptr_array_unref(path->segments);

@@ -34,8 +34,8 @@ struct path_label {
 	enum wait_cause cause; /* PATH_WAIT, as is `call` */
 	const char *call;      /* static; NULL: unknown */
 	uint32_t waker;        /* PATH_WAIT: enum prof_wait_waker */
-	/* index in names, of one of those with the name: PATH_THREAD, PATH_CREATED: that thread;
-	 * PATH_WAIT: the one that ended the wait, or NAMES_NONE */
+	/* index in names, of the first of those with the name: PATH_THREAD, PATH_CREATED: that
+	 * thread; PATH_WAIT: the one that ended the wait, or NAMES_NONE */
 	uint32_t thread;
 };
 
@@ -45,9 +45,9 @@ struct path_time {
 
 /* The part of the path that threads of one name have. */
 struct path_thread {
-	uint32_t thread; /* index in names, of one of them */
+	uint32_t thread; /* index in names, of the first of them */
 	struct path_time time;
-	uint64_t leaf_ns; /* part of time.wait_ns: waits that no thread ended */
+	uint64_t leaf_ns; /* part of time.wait_ns: waits on the path itself */
 };
 
 struct critical_path {
@@ -65,21 +65,31 @@ struct critical_path {
 	uint64_t samples; /* on the path */
 	bool is_deep;     /* waits for waits for … were cut at CCT_MAX_DEPTH */
 	/* the rest is private */
-	GHashTable *label_indexes;  /* struct path_label → index + 1 */
-	struct number_map children; /* parent and label → node */
+	bool is_too_large;
 	uint64_t marks;             /* with the name `mark` */
-	uint32_t event;             /* whose samples count */
+	GHashTable *label_indexes;  /* struct path_label → index + 1 */
+	GHashTable *firsts;         /* struct thread_name → index of its first thread */
+	GArray *first_of;           /* uint32_t by thread: that index, or 0 */
+	struct number_map children; /* parent and label → node */
 	struct number_map by_tid;   /* the last thread of a number: index in names */
+	struct number_map hits;     /* node and function → number of samples */
+	uint32_t event;             /* whose samples count */
 	GPtrArray *waits;           /* by thread: GArray of struct path_wait by time, or NULL */
-	GArray *births;             /* struct birth by thread */
 	GPtrArray *segments;        /* by thread: GArray of struct segment by time, or NULL */
+	GArray *births;             /* struct birth by thread */
+	GArray *spans_found;        /* struct path_span */
 	GArray *sums;               /* struct node_sum by node */
-	struct number_map hits;     /* node and place → number of samples */
+	uint64_t n_segments;
 };
 
 /* Fills in the results for the time range of the reader, whose filters select the thread, or the
  * spans. The caller sets the options and zeroes the rest. */
 bool critical_path_find(struct critical_path *path, struct reader *reader, GError **error);
+/* Converts a node's time, which is not exact above 2^53. */
+static inline uint64_t critical_path_ns(double ns)
+{
+	return ns >= 0x1p63 ? INT64_MAX : ns > 0 ? (uint64_t)(ns + 0.5) : 0;
+}
 /* Returns the name of a thread. */
 const char *critical_path_comm(const struct critical_path *path, uint32_t thread);
 /* Return what people read of a label, and where its function is (NULL: unknown). The caller frees

@@ -463,7 +463,7 @@ static void write_path_nodes(struct html *html, const struct critical_path *path
 		json_uint(&html->json, NULL, numbers[node->parent]);
 		json_string(&html->json, NULL, name);
 		json_string(&html->json, NULL, place);
-		json_uint(&html->json, NULL, (uint64_t)node->total);
+		json_uint(&html->json, NULL, critical_path_ns(node->total));
 		json_end(&html->json);
 	}
 	json_end(&html->json);
@@ -489,6 +489,7 @@ static bool write_path(struct html *html, GError **error)
 	json_string(&html->json, "comm", critical_path_comm(&path, path.thread));
 	json_uint(&html->json, "tid", names_thread_at(reader->capture->names, path.thread)->tid);
 	json_uint(&html->json, "samples", path.samples);
+	json_bool(&html->json, "is_whole", !reader->timed);
 	json_double(&html->json, "least_pct", 100 * PATH_LEAST_SHARE);
 	write_path_nodes(html, &path);
 	json_end(&html->json);
