@@ -23,7 +23,9 @@ static bool json_is_object(char level)
 
 void json_init(struct json *json, struct out *out)
 {
-	*json = (struct json){ .out = out, .nesting = g_string_new(NULL) };
+	*json = (struct json){ .out = out,
+			       .nesting = g_string_new(NULL),
+			       .is_terminal = out->fd >= 0 && isatty(out->fd) };
 }
 
 void json_done(struct json *json)
@@ -38,7 +40,7 @@ void json_done(struct json *json)
 static void json_put(struct json *json, const char *text, size_t length)
 {
 	if (json->cell)
-		g_string_append_len(json->cell, text, (gssize)length);
+		out_append(json->cell, text, length);
 	else
 		out_write(json->out, text, length);
 }
@@ -69,11 +71,30 @@ static size_t json_is_control(const char *bytes)
 		       : 0;
 }
 
+/* Returns whether a text consists of printable ASCII that needs no escape, as most do. */
+static bool json_is_plain(const char *bytes, size_t length)
+{
+	bool is_plain = true;
+
+	for (size_t i = 0; i < length; i++) {
+		unsigned char c = (unsigned char)bytes[i];
+
+		is_plain &= c >= 0x20 && c < 0x7f && c != '"' && c != '\\';
+	}
+	return is_plain;
+}
+
 static void json_put_quoted(struct json *json, const char *bytes, size_t length)
 {
 	g_autoptr(GString) valid = NULL;
 	size_t start = 0, n;
 
+	if (json_is_plain(bytes, length)) {
+		json_puts(json, "\"");
+		json_put(json, bytes, length);
+		json_puts(json, "\"");
+		return;
+	}
 	if (!g_utf8_validate(bytes, (gssize)length, NULL)) {
 		valid = g_string_sized_new(length + 16);
 		text_append_valid(valid, bytes, length);
@@ -202,7 +223,7 @@ void json_string_n(struct json *json, const char *key, const char *value, size_t
 	} else {
 		if (length > 0 && value[0] && strchr("=+-@\t\r", value[0]))
 			g_string_append_c(json->cell, '\'');
-		if (isatty(json->out->fd))
+		if (json->is_terminal)
 			escaped = text_escape_n(value, length);
 		text_append_valid(json->cell, escaped ? escaped : value,
 				  escaped ? strlen(escaped) : length);
@@ -218,20 +239,28 @@ void json_string(struct json *json, const char *key, const char *value)
 		json_null(json, key);
 }
 
+/* Printing is a large part of the time for tables of millions of rows, so printf() is not used. */
+static void json_number(struct json *json, const char *key, bool is_negative, uint64_t value)
+{
+	char text[24], *at = text + sizeof(text) - 1;
+
+	*at = '\0';
+	do
+		*--at = (char)('0' + value % 10);
+	while (value /= 10);
+	if (is_negative)
+		*--at = '-';
+	json_raw(json, key, at);
+}
+
 void json_uint(struct json *json, const char *key, uint64_t value)
 {
-	char text[24];
-
-	g_snprintf(text, sizeof(text), "%" G_GUINT64_FORMAT, value);
-	json_raw(json, key, text);
+	json_number(json, key, false, value);
 }
 
 void json_int(struct json *json, const char *key, int64_t value)
 {
-	char text[24];
-
-	g_snprintf(text, sizeof(text), "%" G_GINT64_FORMAT, value);
-	json_raw(json, key, text);
+	json_number(json, key, value < 0, value < 0 ? -(uint64_t)value : (uint64_t)value);
 }
 
 void json_double(struct json *json, const char *key, double value)

@@ -37,6 +37,7 @@ struct json {
 	GPtrArray *cells;           /* of GString, one per column */
 	GString *cell;              /* the cell being written, NULL outside of CSV rows */
 	unsigned next_column;
+	bool is_terminal; /* `out` is one */
 };
 
 void json_init(struct json *json, struct out *out);

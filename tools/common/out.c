@@ -82,7 +82,7 @@ void out_write(struct out *out, const void *bytes, size_t length)
 {
 	if (out->error)
 		return;
-	g_string_append_len(out->text, bytes, (gssize)length);
+	out_append(out->text, bytes, length);
 	out_added(out, length);
 }
 

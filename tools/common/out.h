@@ -12,6 +12,7 @@
 #include "arch/base.h"
 
 #include <glib.h>
+#include <string.h>
 
 struct out {
 	int fd;         /* -1: in memory; everything stays in `text` */
@@ -19,6 +20,19 @@ struct out {
 	uint64_t bytes; /* number of bytes that the caller has written */
 	GString *text;  /* bytes not yet passed to the kernel */
 };
+
+/* Appends bytes. Unlike g_string_append_len(), calls no function if there is room, because rows of
+ * millions consist of short texts. */
+static inline void out_append(GString *to, const void *bytes, size_t length)
+{
+	if (to->allocated_len - to->len <= length) {
+		g_string_append_len(to, bytes, (gssize)length);
+		return;
+	}
+	memcpy(to->str + to->len, bytes, length);
+	to->len += length;
+	to->str[to->len] = '\0';
+}
 
 /* Borrows fd. -1 makes a buffer in memory, whose bytes are out->text. */
 void out_init(struct out *out, int fd);

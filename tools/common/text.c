@@ -42,9 +42,18 @@ static size_t text_decode(const char *bytes, size_t length, gunichar *ret_char)
 void text_append_valid(GString *to, const char *bytes, size_t length)
 {
 	while (length > 0) {
+		const char *end;
 		gunichar c;
-		size_t n = text_decode(bytes, length, &c);
+		size_t n;
 
+		/* Nearly all texts are valid up to their end. */
+		(void)g_utf8_validate(bytes, (gssize)length, &end);
+		g_string_append_len(to, bytes, end - bytes);
+		length -= (size_t)(end - bytes);
+		bytes = end;
+		if (length == 0)
+			break;
+		n = text_decode(bytes, length, &c);
 		if (c == (gunichar)-1)
 			g_string_append(to, REPLACEMENT);
 		else
