@@ -50,9 +50,10 @@ def test_system(profctl, profcapture, capture, busy):
     assert seen["host"] == os.uname().nodename
     # the report begins with the programs, each with all its processes
     (programs,) = [block for block in profcapture("report", capture, "--limit", 0).stdout.split("\n\n") if block.splitlines()[0].endswith("  program")]
-    counts = {words[-1]: int(words[-2]) for words in map(str.split, programs.splitlines()[1:])}
+    cells = [line.rsplit("  ", 1) for line in programs.splitlines()[1:]]
+    counts = {name: int(numbers.split()[-1]) for numbers, name in cells}
     processes = profcapture.json("report", capture, "--by", "process", "--limit", 0)["data"]["rows"]
-    assert set(counts) >= {row["comm"].split()[-1] for row in processes if row["self"]}
+    assert set(counts) >= {row["comm"] for row in processes if row["self"]}
     comm = Path(f"/proc/{busy.pid}/comm").read_text().strip()
     assert counts[comm] >= sum(row["comm"] == comm and row["self"] > 0 for row in processes) >= 1
 

@@ -198,8 +198,8 @@ def test_one_event_at_a_time(profcapture, two):
         want = recorded(profcapture, two, event)
         assert by_name(data) == want and data["total"] == sum(counts[0] for counts in want.values())
     assert time == report(profcapture, two, "--event", "cpu-clock")
-    # the kernel may have taken a page of a function that touches none
-    assert by_name(touched).get("computes", (0, 0))[1] <= 10 and by_name(time)["computes"][1] > 0.1e9
+    # the kernel may have taken a page of a function that touches none; a sample stands for many faults
+    assert by_name(touched).get("computes", (0, 0))[1] <= 0.05 * touched["total_weight"] and by_name(time)["computes"][1] > 0.1e9
     head = next(line for line in profcapture("report", two).stdout.splitlines() if " of CPU in " in line)
     assert head.endswith("; also recorded: page-faults, emulation-faults (--event NAME).")
     for verb in ["annotate", two, "fast_toucher"], ["diff", two, two]:
