@@ -25,6 +25,8 @@ struct out {
  * millions consist of short texts. */
 static inline void out_append(GString *to, const void *bytes, size_t length)
 {
+	if (length == 0)
+		return; /* `bytes` may be NULL */
 	if (to->allocated_len - to->len <= length) {
 		g_string_append_len(to, bytes, (gssize)length);
 		return;
