@@ -327,15 +327,46 @@ int main(void)
 """
 
 
-@pytest.mark.parametrize("program", ["gcc", "marks"])
-def test_programs(profctl, profcapture, page_of, drive, compile_c, tmp_path, program):
-    """The numbers of a compiler's page, and of a program with very many marks, are the commands'."""
+CPLUSPLUS = r"""
+#include <map>
+#include <string>
+#include <thread>
+#include <vector>
+static void work(int seed)
+{
+	std::map<std::string, std::vector<double>> all;
+	for (int i = 0; i < 60000; i++)
+		all["item " + std::to_string(i * 7919 % 1009 + seed)].push_back(i);
+}
+int main()
+{
+	std::vector<std::thread> threads;
+	for (int i = 0; i < 4; i++)
+		threads.emplace_back(work, i);
+	for (auto &thread : threads)
+		thread.join();
+}
+"""
+
+
+@pytest.mark.parametrize("program", ["gcc", "marks", "python3", "c++"])
+def test_programs(profctl, profcapture, page_of, drive, compile_c, require, tmp_path, program):
+    """The numbers of the pages of a compiler, of a program with very many marks, of Python and of four
+    threads of C++ with their allocations are the commands'."""
+    options = []
     (tmp_path / "x.c").write_text("".join(f"int f{i}(int a, int b) {{ for (int i = 0; i < a; i++) b = b * {i} + (a ^ i); return b; }}\n" for i in range(1500)))
     command = ["/usr/bin/gcc", "-O2", "-c", tmp_path / "x.c", "-o", "/dev/null"]
     if program == "marks":
         command = [compile_c("marks", MARKS, "-g", f"-I{os.environ['PROF_SOURCE_DIR']}", os.environ["LIBPROFCOLLECTOR"])]
+    elif program == "python3":
+        command = ["/usr/bin/python3", "-c", "print(sum(len(str(i)) for i in range(2000000)))"]
+    elif program == "c++":
+        require("g++")
+        command, options = [tmp_path / "threads"], ["--memory"]
+        (tmp_path / "threads.cc").write_text(CPLUSPLUS)
+        subprocess.run(["g++", "-O2", "-g", "-pthread", tmp_path / "threads.cc", "-o", *command], check=True, timeout=120)
     path = tmp_path / f"{program}.cap"
-    profctl("record", "-q", "-F", 1999, "-o", path, "--", *command)
+    profctl("record", "-q", "-F", 1999, *options, "-o", path, "--", *command)
     steps = [{"open": "tab=functions"}, {"text": "#command"}, {"eval": ROWS}, {"text": "#sum"}, {"drag": ["#timeline-canvas", 300, 900, 60]}, {"text": "#command"}, {"eval": ROWS}, {"text": "#sum"}]
     results = drive(page_of(path), *steps)
     assert sum(check_functions(profcapture, command, rows, total) for (command,), rows, (total,) in zip(results[::3], results[1::3], results[2::3])) > 20
