@@ -339,20 +339,30 @@ static void add_segment(struct critical_path *path, uint32_t thread, uint32_t no
 	g_array_append_val(array_of(path->segments, thread, sizeof(segment)), segment);
 }
 
-/* Returns the index of the first wait that ends after a time. */
-static guint first_wait(const GArray *waits, int64_t from_ns)
+/* Returns the index of the first element, of those sorted by the int64_t at `offset`, in which that
+ * is after a time. `all`: NULL: none. */
+static guint first_after(const GArray *all, size_t offset, int64_t time_ns)
 {
-	guint low = 0, high = waits ? waits->len : 0;
+	guint low = 0, high = all ? all->len : 0;
 
 	while (low < high) {
 		guint middle = low + (high - low) / 2;
+		int64_t ns;
 
-		if (g_array_index(waits, struct path_wait, middle).to_ns <= from_ns)
+		memcpy(&ns, all->data + middle * g_array_get_element_size((GArray *)all) + offset,
+		       sizeof(ns));
+		if (ns <= time_ns)
 			low = middle + 1;
 		else
 			high = middle;
 	}
 	return low;
+}
+
+/* Returns the index of the first wait that ends after a time. */
+static guint first_wait(const GArray *waits, int64_t from_ns)
+{
+	return first_after(waits, offsetof(struct path_wait, to_ns), from_ns);
 }
 
 /* Returns when the wait of a thread began that contains a time; INT64_MAX: it did not wait then. */
@@ -521,7 +531,7 @@ static bool is_better(const struct names *names, uint32_t index, uint32_t than)
 	return a->start_time < b->start_time;
 }
 
-/* Returns the thread among those that the reader selects; NAMES_NONE: there is none. */
+/* Returns the best thread among those that the reader selects; NAMES_NONE: it selects none. */
 static uint32_t first_thread(struct critical_path *path)
 {
 	struct reader *reader = path->reader;
@@ -606,17 +616,7 @@ static void sort_segments(struct critical_path *path)
 /* Returns the index of the first segment that may end after a time. */
 static guint first_segment(const GArray *segments, int64_t from_ns)
 {
-	guint low = 0, high = segments ? segments->len : 0;
-
-	while (low < high) {
-		guint middle = low + (high - low) / 2;
-
-		if (g_array_index(segments, struct segment, middle).last_ns <= from_ns)
-			low = middle + 1;
-		else
-			high = middle;
-	}
-	return low;
+	return first_after(segments, offsetof(struct segment, last_ns), from_ns);
 }
 
 static void add_state(const struct run_state *state, void *data)
