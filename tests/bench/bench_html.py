@@ -82,13 +82,11 @@ def repeat(folder, capture, copies):
 
 
 def browse(page, *steps, size=(1280, 800)):
-    done = subprocess.run(["node", DRIVER, CHROMIUM, NODE / "playwright-core", page, *map(str, size), *UNLIMITED],
-                          input="\n".join(map(json.dumps, steps)), capture_output=True, text=True, check=False)
-    if done.returncode:
-        sys.exit(f"bench: the page cannot be driven:\n{done.stderr[-2000:]}")
+    done = subprocess.run(["node", DRIVER, CHROMIUM, NODE / "playwright-core", *UNLIMITED], input=json.dumps({"page": page, "size": size, "steps": steps}),
+                          capture_output=True, text=True, check=True)
     answer = json.loads(done.stdout)
-    if answer["errors"]:
-        sys.exit(f"bench: errors in the page: {answer['errors']}")
+    if problem := answer.get("failed") or answer["errors"]:
+        sys.exit(f"bench: the page cannot be driven: {problem}")
     return answer["results"]
 
 

@@ -25,8 +25,8 @@ import tempfile
 import time
 from pathlib import Path
 
+import browsers
 import pytest
-
 from recordings import processes, until
 
 BUILD = Path(os.environ["PROF_BUILD_DIR"])
@@ -139,6 +139,12 @@ def profctl():
 @pytest.fixture(scope="session")
 def profcapture():
     return Program(os.environ["PROFCAPTURE"])
+
+
+@pytest.fixture(scope="module")
+def chromium(tmp_path_factory):
+    with browsers.chromium(tmp_path_factory.mktemp("chromium")) as drive:
+        yield drive
 
 
 @pytest.fixture

@@ -1,80 +1,89 @@
 // SPDX-License-Identifier: BSD-2-Clause-Patent
-// drive_page.mjs BROWSER PLAYWRIGHT PAGE WIDTH HEIGHT [SWITCH…] < steps: opens a report page and does what the
-// steps say, one JSON object a line; prints the results as JSON, with all errors and requests.
+// drive_page.mjs BROWSER PLAYWRIGHT [SWITCH…] < requests: opens report pages in one browser. A
+// request is a line of JSON, { page, size: [width, height], steps: […] }; the answer is a line with
+// the results of the steps, and all errors and requests of the page.
 import { createRequire } from 'node:module';
 import readline from 'node:readline';
 
-const [browserPath, playwright, page, width, height, ...switches] = process.argv.slice(2);
+const [browserPath, playwright, ...switches] = process.argv.slice(2);
 const { chromium } = createRequire(import.meta.url)(playwright);
 const browser = await chromium.launch({ executablePath: browserPath, args: ['--no-sandbox', '--disable-gpu', '--disable-dev-shm-usage', ...switches] });
-const context = await browser.newContext({ viewport: { width: Number(width), height: Number(height) } });
-const tab = await context.newPage();
-const errors = [], requests = [], results = [];
-tab.on('console', (message) => ['error', 'warning'].includes(message.type()) && errors.push(message.text()));
-tab.on('pageerror', (error) => errors.push(String(error.stack || error)));
-tab.on('request', (request) => requests.push(request.url()));
 
-const ready = () => tab.waitForFunction(() => document.documentElement.dataset.ready || document.documentElement.dataset.failed, null, { timeout: 60000 });
-const settle = () => tab.evaluate(() => new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(() => setTimeout(done, 0)))));
-const verbs = {
-	open: async (fragment) => {
-		await tab.goto('about:blank');
-		await tab.goto(page + '#' + fragment);
-		await ready();
-	},
-	key: (key) => tab.keyboard.press(key),
-	type: async ([selector, text]) => {
-		await tab.fill(selector, text);
-		await tab.waitForTimeout(200);
-	},
-	click: (selector) => tab.click(selector),
-	at: ([selector, x, y]) => tab.click(selector, { position: { x, y } }),
-	drag: async ([selector, x0, x1, y, key]) => {
-		const box = await tab.locator(selector).boundingBox();
-		if (key) await tab.keyboard.down(key);
-		await tab.mouse.move(box.x + x0, box.y + y);
-		await tab.mouse.down();
-		await tab.mouse.move(box.x + (x0 + x1) / 2, box.y + y);
-		await tab.mouse.move(box.x + x1, box.y + y);
-		await tab.mouse.up();
-		if (key) await tab.keyboard.up(key);
-	},
-	// Drags through the ranges with one press; results in ms from each move until the frame after the
-	// one that shows it, which is when deferred parts are filled in.
-	latency: async ([selector, y, places]) => {
-		const box = await tab.locator(selector).boundingBox();
-		await tab.evaluate(() => {
-			globalThis.took = [];
-			addEventListener('pointermove', () => {
-				const start = performance.now();
-				requestAnimationFrame(() => requestAnimationFrame(() => {
-					const { port1, port2 } = new MessageChannel();
-					port1.onmessage = () => globalThis.took.push(performance.now() - start);
-					port2.postMessage(null);
-				}));
-			}, { capture: true });
-		});
-		await tab.mouse.move(box.x + places[0], box.y + y);
+async function drive(context, page, steps) {
+	const tab = await context.newPage();
+	const errors = [], requests = [], results = [];
+	tab.on('console', (message) => ['error', 'warning'].includes(message.type()) && errors.push(message.text()));
+	tab.on('pageerror', (error) => errors.push(String(error.stack || error)));
+	tab.on('request', (request) => requests.push(request.url()));
+
+	const ready = () => tab.waitForFunction(() => document.documentElement.dataset.ready || document.documentElement.dataset.failed, null, { timeout: 60000 });
+	const settle = () => tab.evaluate(() => new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(() => setTimeout(done, 0)))));
+	const verbs = {
+		open: async (fragment) => {
+			await tab.goto('about:blank');
+			await tab.goto(page + '#' + fragment);
+			await ready();
+		},
+		key: (key) => tab.keyboard.press(key),
+		type: async ([selector, text]) => {
+			await tab.fill(selector, text);
+			await tab.waitForTimeout(200);
+		},
+		click: (selector) => tab.click(selector),
+		at: ([selector, x, y]) => tab.click(selector, { position: { x, y } }),
+		drag: async ([selector, x0, x1, y, key]) => {
+			const box = await tab.locator(selector).boundingBox();
+			if (key) await tab.keyboard.down(key);
+			await tab.mouse.move(box.x + x0, box.y + y);
+			await tab.mouse.down();
+			await tab.mouse.move(box.x + (x0 + x1) / 2, box.y + y);
+			await tab.mouse.move(box.x + x1, box.y + y);
+			await tab.mouse.up();
+			if (key) await tab.keyboard.up(key);
+		},
+		// Drags through the ranges with one press; results in ms from each move until the frame after the
+		// one that shows it, which is when deferred parts are filled in.
+		latency: async ([selector, y, places]) => {
+			const box = await tab.locator(selector).boundingBox();
+			await tab.evaluate(() => {
+				globalThis.took = [];
+				addEventListener('pointermove', () => {
+					const start = performance.now();
+					requestAnimationFrame(() => requestAnimationFrame(() => {
+						const { port1, port2 } = new MessageChannel();
+						port1.onmessage = () => globalThis.took.push(performance.now() - start);
+						port2.postMessage(null);
+					}));
+				}, { capture: true });
+			});
+			await tab.mouse.move(box.x + places[0], box.y + y);
+			await settle();
+			await tab.mouse.down();
+			for (const [n, x] of places.slice(1).entries()) {
+				await tab.mouse.move(box.x + x, box.y + y);
+				await tab.waitForFunction((wanted) => globalThis.took.length >= wanted, n + 2);
+			}
+			await tab.mouse.up();
+			results.push((await tab.evaluate(() => globalThis.took)).slice(1));
+		},
+		text: async (selector) => results.push(await tab.evaluate((s) => [...document.querySelectorAll(s)].map((e) => e.textContent), selector)),
+		eval: async (code) => results.push(await tab.evaluate(code)),
+		media: (media) => tab.emulateMedia(media),
+		shot: (path) => tab.screenshot({ path }),
+	};
+	for (const step of steps) {
+		const [[verb, value]] = Object.entries(step);
+		await verbs[verb](value);
 		await settle();
-		await tab.mouse.down();
-		for (const [n, x] of places.slice(1).entries()) {
-			await tab.mouse.move(box.x + x, box.y + y);
-			await tab.waitForFunction((wanted) => globalThis.took.length >= wanted, n + 2);
-		}
-		await tab.mouse.up();
-		results.push((await tab.evaluate(() => globalThis.took)).slice(1));
-	},
-	text: async (selector) => results.push(await tab.evaluate((s) => [...document.querySelectorAll(s)].map((e) => e.textContent), selector)),
-	eval: async (code) => results.push(await tab.evaluate(code)),
-	media: (media) => tab.emulateMedia(media),
-	shot: (path) => tab.screenshot({ path }),
-};
+	}
+	return { results, errors, requests };
+}
 
 for await (const line of readline.createInterface({ input: process.stdin })) {
-	if (!line.trim()) continue;
-	const [[verb, value]] = Object.entries(JSON.parse(line));
-	await verbs[verb](value);
-	await settle();
+	const { page, size: [width, height], steps } = JSON.parse(line);
+	const context = await browser.newContext({ viewport: { width, height } });
+	const answer = await drive(context, page, steps).catch((error) => ({ failed: String(error.stack) }));
+	await context.close();
+	process.stdout.write(JSON.stringify(answer) + '\n');
 }
-process.stdout.write(JSON.stringify({ results, errors, requests }));
 await browser.close();

@@ -85,10 +85,12 @@ def test_stacks(profctl, profcapture, program, capture):
 
 
 def test_library(profctl, profcapture, capture):
-    """A library by its name, in the processes of the command only."""
+    """A library by its name, in the processes of the command only. So many calls in a millisecond may
+    fill a ring: the others are counted as lost."""
     code = "import ctypes; c = ctypes.CDLL(None)\nfor i in range(321): c.getpgid(i)"
-    recorded(profctl, "--no-off-cpu", "-e", "libc.so.6:getpgid", "-o", capture, "--", sys.executable, "-S", "-c", code)
-    assert events(profcapture, capture)["getpgid"]["count"] == 321
+    lost = recorded(profctl, "--no-off-cpu", "-e", "libc.so.6:getpgid", "-o", capture, "--", sys.executable, "-S", "-c", code)["lost"]
+    count = events(profcapture, capture)["getpgid"]["count"]
+    assert count + lost == 321 and count > 100
 
 
 def test_static_probes(profctl, profcapture, program, capture):

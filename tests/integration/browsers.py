@@ -1,15 +1,27 @@
 # SPDX-License-Identifier: BSD-2-Clause-Patent
-"""Does in Firefox what drive_page.mjs does in Chromium: the same steps, the same answer.
+"""Opens pages in Chromium and in Firefox, does steps there, and returns their results:
 
-Firefox is driven by Marionette, which each Firefox has: JSON messages over a socket, each after its
-length and a colon.
+    with chromium(folder) as drive:
+        (title,) = drive(page, {"open": "tab=flame"}, {"text": "#title"})
+
+drive_page.mjs lists the steps. Each drive has a page of its own; the browser starts once. Chromium
+is driven by playwright. Firefox is driven by Marionette, which each Firefox has: JSON messages over
+a socket, each after its length and a colon.
 """
 import contextlib
 import json
 import os
+import shutil
 import socket
 import subprocess
 import time
+from pathlib import Path
+
+import pytest
+
+NODE = Path(os.environ.get("XDG_CACHE_HOME", Path.home() / ".cache")) / "profd-tests/node_modules"
+CHROMIUM = shutil.which("chromium-headless-shell") or shutil.which("chromium")
+FIREFOX = shutil.which("firefox-esr") or shutil.which("firefox")
 
 KEYS = {"Escape": "\ue00c", "Enter": "\ue007", "Control": "\ue009", "Shift": "\ue008", "ArrowLeft": "\ue012", "ArrowUp": "\ue013",
         "ArrowRight": "\ue014", "ArrowDown": "\ue015"}
@@ -44,7 +56,7 @@ class Marionette:
         self.socket.sendall(b"%d:%s" % (len(message), message))
         _, number, error, result = self.receive()
         assert number == self.number and not error, (command, error)
-        return result.get("value") if isinstance(result, dict) else result
+        return result.get("value", result) if isinstance(result, dict) else result
 
     def run(self, script, *args):
         return self.call("WebDriver:ExecuteScript", script=script, args=list(args))
@@ -81,14 +93,45 @@ class Marionette:
             self.keys(("keyUp", key))
 
 
+def checked(answer, page):
+    """The results of the steps. No error and no request is allowed."""
+    assert answer["errors"] == []
+    assert {url.split("#")[0] for url in answer["requests"]} <= {page.as_uri(), "about:blank"}
+    return answer["results"]
+
+
 @contextlib.contextmanager
-def firefox(program, folder, size):
+def chromium(folder):
+    if not (CHROMIUM and shutil.which("node") and (NODE / "playwright-core").is_dir()):
+        pytest.skip("Chromium and playwright-core are not installed: ./dev setup --peers")
+    command = ["node", Path(__file__).with_name("drive_page.mjs"), CHROMIUM, NODE / "playwright-core"]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, cwd=folder, text=True, env={**os.environ, "HOME": str(folder)}) as process:
+
+        def drive(page, *steps, size=(1280, 800)):
+            print(json.dumps({"page": page.as_uri(), "size": size, "steps": steps}), file=process.stdin, flush=True)
+            answer = json.loads(process.stdout.readline() or '{"failed": "the browser ended"}')
+            assert "failed" not in answer, answer["failed"]
+            return checked(answer, page)
+
+        try:
+            yield drive
+        finally:
+            process.stdin.close()
+            try:
+                process.wait(20)
+            except subprocess.TimeoutExpired:
+                process.kill()
+
+
+@contextlib.contextmanager
+def firefox(folder):
+    if not FIREFOX:
+        pytest.skip("Firefox is not installed: ./dev setup --peers")
     profile = folder / "firefox"
-    profile.mkdir(exist_ok=True)
+    profile.mkdir()
     (profile / "user.js").write_text("".join(f"user_pref({json.dumps(name)}, {json.dumps(value)});\n" for name, value in PREFERENCES.items()))
-    (profile / "MarionetteActivePort").unlink(missing_ok=True)
-    environment = {**os.environ, "HOME": str(folder), "MOZ_HEADLESS_WIDTH": str(size[0]), "MOZ_HEADLESS_HEIGHT": str(size[1])}
-    process = subprocess.Popen([program, "--headless", "--marionette", "--remote-allow-system-access", "--no-remote", "--profile", profile],
+    environment = {**os.environ, "HOME": str(folder), "MOZ_HEADLESS_WIDTH": "1280", "MOZ_HEADLESS_HEIGHT": "800"}
+    process = subprocess.Popen([FIREFOX, "--headless", "--marionette", "--remote-allow-system-access", "--no-remote", "--profile", profile],
                                stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, env=environment)
     try:
         deadline, port = time.monotonic() + 90, profile / "MarionetteActivePort"
@@ -97,7 +140,7 @@ def firefox(program, folder, size):
             time.sleep(0.1)
         browser = Marionette(int(port.read_text()))
         browser.call("WebDriver:NewSession")
-        yield browser
+        yield lambda page, *steps: checked(drive_tab(browser, page.as_uri(), steps), page)
     finally:
         process.terminate()
         try:
@@ -107,23 +150,32 @@ def firefox(program, folder, size):
             process.wait()
 
 
-def drive(program, folder, url, steps, size=(1280, 800)):
-    results, requests = [], []
-    with firefox(program, folder, size) as browser:
-        verbs = {
-            "open": lambda fragment: browser.open(f"{url}#{fragment}"),
-            "key": lambda key: browser.keys(("keyDown", key), ("keyUp", key)),
-            "type": lambda value: (browser.run("const box = document.querySelector(arguments[0]); box.focus(); box.value = arguments[1]; box.dispatchEvent(new Event('input', { bubbles: true }));", *value), time.sleep(0.3)),
-            "at": lambda value: browser.pointer(value[0], value[2], (value[1], "pointerDown"), (value[1], "pointerUp")),
-            "drag": lambda value: browser.drag(value[0], value[1], value[2], value[3], *value[4:]),
-            "text": lambda selector: results.append(browser.run("return [...document.querySelectorAll(arguments[0])].map((e) => e.textContent);", selector)),
-            "eval": lambda code: results.append(browser.run(f"return ({code});")),
-        }
-        for step in steps:
-            (verb, value), = step.items()
-            verbs[verb](value)
-            browser.settle()
-        requests = browser.run("return performance.getEntriesByType('resource').map((entry) => entry.name);")
-        browser.call("Marionette:SetContext", value="chrome")
-        errors = browser.run(ERRORS)
+def in_chrome(browser, script):
+    browser.call("Marionette:SetContext", value="chrome")
+    value = browser.run(script)
+    browser.call("Marionette:SetContext", value="content")
+    return value
+
+
+def drive_tab(browser, url, steps):
+    results = []
+    verbs = {
+        "open": lambda fragment: browser.open(f"{url}#{fragment}"),
+        "key": lambda key: browser.keys(("keyDown", key), ("keyUp", key)),
+        "type": lambda value: (browser.run("const box = document.querySelector(arguments[0]); box.focus(); box.value = arguments[1]; box.dispatchEvent(new Event('input', { bubbles: true }));", *value), time.sleep(0.3)),
+        "at": lambda value: browser.pointer(value[0], value[2], (value[1], "pointerDown"), (value[1], "pointerUp")),
+        "drag": lambda value: browser.drag(value[0], value[1], value[2], value[3], *value[4:]),
+        "text": lambda selector: results.append(browser.run("return [...document.querySelectorAll(arguments[0])].map((e) => e.textContent);", selector)),
+        "eval": lambda code: results.append(browser.run(f"return ({code});")),
+    }
+    in_chrome(browser, "Services.console.reset();")
+    browser.call("WebDriver:SwitchToWindow", handle=browser.call("WebDriver:NewWindow", type="tab")["handle"])
+    for step in steps:
+        (verb, value), = step.items()
+        verbs[verb](value)
+        browser.settle()
+    requests = browser.run("return performance.getEntriesByType('resource').map((entry) => entry.name);")
+    errors = in_chrome(browser, ERRORS)
+    handle, *_ = browser.call("WebDriver:CloseWindow")
+    browser.call("WebDriver:SwitchToWindow", handle=handle)
     return {"results": results, "errors": errors, "requests": requests}
