@@ -85,9 +85,10 @@ struct interp_sample {
 	__u16 n;
 	__u16 flags;
 	__u64 period;
-	__u32 source; /* position of the sampled event */
+	__u64 event; /* PERF_EVENT_IOC_ID of the sampled event; of its parent, if it is inherited */
 	__u16 minor;
 	__u16 n_undescribed; /* new code objects beyond INTERP_MAX_NEW_CODES */
+	__u32 reserved;
 	struct interp_frame frames[INTERP_MAX_FRAMES];
 };
 

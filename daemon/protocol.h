@@ -60,8 +60,9 @@ enum message_type {
 	MESSAGE_COUNTERS,
 	/* before START: struct message_fields, then its fields; one message per tracepoint */
 	MESSAGE_FIELDS,
-	/* answers to the first INTERPRETED: struct message_outputs for each CPU, fds: the events
-	 * that write samples and code objects; or why frames are not read, as text */
+	/* struct message_outputs for each CPU, fds: the events that write samples and code objects;
+	 * or why frames are not read, as text. Answers to the first INTERPRETED; with per-task
+	 * events, OUTPUTS come before START. */
 	MESSAGE_OUTPUTS,
 	MESSAGE_NO_OUTPUTS,
 	/* engine to broker */

@@ -18,7 +18,6 @@
 
 #include <bpf/bpf.h>
 #include <errno.h>
-#include <fcntl.h>
 #include <sys/ioctl.h>
 #include <sys/syscall.h>
 
@@ -26,13 +25,7 @@
 
 struct interpreters {
 	struct cpython_bpf *program;
-	GPtrArray *links; /* struct bpf_link */
 };
-
-static void destroy_link(gpointer link)
-{
-	bpf_link__destroy(link);
-}
 
 /* libbpf's own messages name details that its error codes do not; the code says enough for a
  * user. */
@@ -76,7 +69,6 @@ struct interpreters *interpreters_new(GError **error)
 	struct interpreters *interpreters = g_new0(struct interpreters, 1);
 
 	libbpf_set_print(print_nothing);
-	interpreters->links = g_ptr_array_new_with_free_func(destroy_link);
 	interpreters->program = cpython_bpf__open();
 	if (!interpreters->program) {
 		fail_load(errno, error);
@@ -95,7 +87,6 @@ void interpreters_free(struct interpreters *interpreters)
 {
 	if (!interpreters)
 		return;
-	g_ptr_array_unref(interpreters->links);
 	cpython_bpf__destroy(interpreters->program);
 	g_free(interpreters);
 }
@@ -151,26 +142,15 @@ bool interpreters_open_outputs(struct interpreters *interpreters,
 	return false;
 }
 
-bool interpreters_attach(struct interpreters *interpreters, int event, uint32_t position,
+bool interpreters_attach(const struct interpreters *interpreters, const struct event *event, int fd,
 			 GError **error)
 {
-	LIBBPF_OPTS(bpf_perf_event_opts, options, .bpf_cookie = position);
-	/* The link closes its descriptor. */
-	const int copy = fcntl(event, F_DUPFD_CLOEXEC, 0);
-	struct bpf_link *link =
-		copy < 0 ? NULL
-			 : bpf_program__attach_perf_event_opts(
-				   interpreters->program->progs.cpython_sample, copy, &options);
+	const int program = bpf_program__fd(interpreters->program->progs.cpython_sample);
 
-	if (!link) {
-		broker_fail(error, BROKER_ERROR_FAILED, "reading interpreters at an event: %s",
-			    ERRNO_TEXT(errno));
-		if (copy >= 0)
-			close(copy);
-		return false;
-	}
-	g_ptr_array_add(interpreters->links, link);
-	return true;
+	return event->kind == PROF_SOURCE_TRACEPOINT || event->kind == PROF_SOURCE_PROBE ||
+	       ioctl(fd, PERF_EVENT_IOC_SET_BPF, program) == 0 ||
+	       broker_fail(error, BROKER_ERROR_FAILED, "reading interpreters at an event: %s",
+			   ERRNO_TEXT(errno));
 }
 
 /* Reads field 28 of /proc/PID/stat, the start of the stack. Returns 0 if it is not shown. */
@@ -250,7 +230,7 @@ bool interpreters_open_outputs(struct interpreters *interpreters,
 	return interpreters_new(error);
 }
 
-bool interpreters_attach(struct interpreters *interpreters, int event, uint32_t position,
+bool interpreters_attach(const struct interpreters *interpreters, const struct event *event, int fd,
 			 GError **error)
 {
 	return interpreters_new(error);

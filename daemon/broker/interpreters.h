@@ -8,6 +8,7 @@
  */
 #pragma once
 
+#include "daemon/broker/events.h"
 #include "daemon/interp-protocol.h"
 
 #include <glib.h>
@@ -31,8 +32,10 @@ struct interpreter_outputs {
 bool interpreters_open_outputs(struct interpreters *interpreters,
 			       const struct perf_event_attr *source, int ring, unsigned cpu,
 			       struct interpreter_outputs *ret_outputs, GError **error);
-/* Runs the program for each sample of the event; `position` is the source that the records name. */
-bool interpreters_attach(struct interpreters *interpreters, int event, uint32_t position,
+/* Runs the program for each sample of the event `fd`, and of those that will be inherited from it,
+ * until the event is closed. Does nothing for tracepoints and probes, which run programs of another
+ * kind. */
+bool interpreters_attach(const struct interpreters *interpreters, const struct event *event, int fd,
 			 GError **error);
 /* Adds or replaces a process, as long as it has its present memory. start_stack is ignored. Fails
  * if the version is not supported, or if the process does not exist or may not be looked at. */

@@ -31,6 +31,7 @@
 
 #include "arch/base.h"
 #include "daemon/broker/error.h"
+#include "daemon/broker/interpreters.h"
 #include "daemon/broker/limits.h"
 #include "daemon/broker/target.h"
 
@@ -49,10 +50,13 @@ struct perf_tasks {
 	const GArray *cpus; /* struct perf_cpu */
 	const struct access *access;
 	const struct targets *targets;
+	bool wants_interpreters;
 	GArray *pids;   /* int32_t */
 	GArray *events; /* struct perf_task_event */
 	uint32_t rank;
-	unsigned reserved; /* descriptors counted in `reservations` */
+	unsigned reserved;                 /* descriptors counted in `reservations` */
+	struct interpreters *interpreters; /* NULL: not wanted, or failed */
+	GError *no_interpreters;
 	GThread *thread;
 	int cancelled; /* stop opening events */
 	bool ok;
@@ -148,6 +152,16 @@ static bool fail_task(const struct perf_tasks *opening, const struct event *even
 	return perf_fail_open(event, cpu, failed, error);
 }
 
+/* Has the frames of interpreters read at an event, or at none if that fails: the program does
+ * nothing until it is told of a process. */
+static void attach(struct perf_tasks *opening, const struct event *event, int fd)
+{
+	if (!opening->interpreters ||
+	    interpreters_attach(opening->interpreters, event, fd, &opening->no_interpreters))
+		return;
+	g_clear_pointer(&opening->interpreters, interpreters_free);
+}
+
 /* Opens an event. *ret_gone: the thread does not exist any more. */
 static bool open_event(struct perf_tasks *opening, unsigned position, pid_t tid, unsigned cpu,
 		       bool *ret_gone, GError **error)
@@ -171,6 +185,8 @@ static bool open_event(struct perf_tasks *opening, unsigned position, pid_t tid,
 	*ret_gone = opened.fd < 0 && errno == ESRCH;
 	if (opened.fd >= 0) {
 		g_array_append_val(opening->events, opened);
+		if (event && !sleeps)
+			attach(opening, event, opened.fd);
 		if (ioctl(opened.fd, PERF_EVENT_IOC_ID,
 			  &g_array_index(opening->events, struct perf_task_event,
 					 opening->events->len - 1)
@@ -297,6 +313,9 @@ static gpointer run(gpointer data)
 {
 	struct perf_tasks *opening = data;
 
+	/* Events have the program before they are inherited. */
+	if (opening->wants_interpreters)
+		opening->interpreters = interpreters_new(&opening->no_interpreters);
 	opening->ok = open_all(opening, &opening->error);
 	g_idle_add_full(G_PRIORITY_DEFAULT, on_done, opening, NULL);
 	return NULL;
@@ -341,6 +360,7 @@ struct perf_tasks *perf_tasks_new(const struct perf_tasks_options *options, GErr
 	opening->cpus = options->cpus;
 	opening->access = options->access;
 	opening->targets = options->targets;
+	opening->wants_interpreters = options->interpreters;
 	opening->done = options->done;
 	opening->data = options->data;
 	opening->pids = g_array_new(FALSE, FALSE, sizeof(int32_t));
@@ -375,6 +395,12 @@ bool perf_tasks_steal(struct perf_tasks *opening, int32_t *pids, unsigned *n_pid
 	return true;
 }
 
+struct interpreters *perf_tasks_steal_interpreters(struct perf_tasks *opening, GError **ret_reason)
+{
+	*ret_reason = g_steal_pointer(&opening->no_interpreters);
+	return g_steal_pointer(&opening->interpreters);
+}
+
 void perf_tasks_free(struct perf_tasks *opening)
 {
 	if (!opening)
@@ -386,6 +412,8 @@ void perf_tasks_free(struct perf_tasks *opening)
 	(void)reserve(opening, -(int)opening->reserved, NULL);
 	g_array_unref(opening->pids);
 	g_clear_pointer(&opening->events, g_array_unref);
+	interpreters_free(opening->interpreters);
+	g_clear_error(&opening->no_interpreters);
 	g_clear_error(&opening->error);
 	g_free(opening);
 }

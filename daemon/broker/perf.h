@@ -111,6 +111,7 @@ struct perf_tasks_options {
 	const struct targets *targets; /* NULL: need no check */
 	const int32_t *pids;
 	unsigned n_pids;
+	bool interpreters;        /* have the frames of interpreters read */
 	void (*done)(void *data); /* called once, from the main loop */
 	void *data;
 };
@@ -126,6 +127,9 @@ void perf_tasks_cancel(struct perf_tasks *opening);
  * the descriptors that are left in it. */
 bool perf_tasks_steal(struct perf_tasks *opening, int32_t *pids, unsigned *n_pids,
 		      GArray **ret_events, GError **error);
+/* Also once, after a successful perf_tasks_steal(): what reads the frames of interpreters at the
+ * events. NULL: nothing does, because of *ret_reason. */
+struct interpreters *perf_tasks_steal_interpreters(struct perf_tasks *opening, GError **ret_reason);
 /* Waits at most for opening the events of one thread, or for one check of a process. */
 void perf_tasks_free(struct perf_tasks *opening);
 

@@ -403,10 +403,12 @@ static bool start_requests(struct session *session, GError **error)
 
 /* ---- CPUs and events ------------------------------------------------------------------------- */
 
-/* Returns whether a BPF program may be attached to the events later, so that they stay open. */
+/* Returns whether a BPF program may be attached to the CPUs' events later, or will write into their
+ * rings, so that they stay open. */
 static bool reads_interpreters(const struct session *session)
 {
-	return !session->plan.by_task && session->plan.stack_bytes > 0;
+	return session->plan.by_task ? session->interpreters != NULL
+				     : session->plan.stack_bytes > 0;
 }
 
 static bool send_cpu(struct session *session, struct perf_cpu *cpu, GError **error)
@@ -490,11 +492,10 @@ static bool read_interpreters(struct session *session, const struct perf_cpu *cp
 			 ARRAY_SIZE(fds), error);
 	for (size_t i = 0; i < ARRAY_SIZE(fds); i++)
 		close(fds[i]);
-	/* Tracepoints and probes run programs of another kind. */
-	for (unsigned i = 0; ok && i < plan->n_events; i++)
-		if (plan->events[i].kind != PROF_SOURCE_TRACEPOINT &&
-		    plan->events[i].kind != PROF_SOURCE_PROBE)
-			ok = interpreters_attach(session->interpreters, cpu->fds[1 + i], i, error);
+	/* Per-task events run the program already. */
+	for (unsigned i = 0; ok && !plan->by_task && i < plan->n_events; i++)
+		ok = interpreters_attach(session->interpreters, &plan->events[i], cpu->fds[1 + i],
+					 error);
 	return ok;
 }
 
@@ -540,9 +541,9 @@ static gpointer load_interpreters(gpointer data)
 	return NULL;
 }
 
-/* Nothing is loaded until a process may have an interpreter; then by a thread, because it takes
- * 0.1 s. The engine repeats the requests that come before the program is attached. The session may
- * record each process, or it would be by task. */
+/* With events of CPUs, nothing is loaded until a process may have an interpreter; then by a thread,
+ * because it takes 0.1 s. The engine repeats the requests that come before the program is attached.
+ * The program runs at the session's events only, so it does not matter which process is named. */
 static void receive_interpreted(struct session *session, const void *body, size_t bytes)
 {
 	const struct message_interpreted *request = body;
@@ -560,12 +561,11 @@ static void receive_interpreted(struct session *session, const void *body, size_
 						       &process, NULL);
 		return;
 	}
-	if (reads_interpreters(session))
+	if (!session->plan.by_task)
 		session->loading =
 			g_thread_try_new("interpreters", load_interpreters, session, &error);
 	else
-		broker_fail(&error, BROKER_ERROR_NOT_SUPPORTED,
-			    "the recording is of single processes, without CAP_PERFMON");
+		error = g_steal_pointer(&session->load_error);
 	if (error)
 		end_interpreters(session, error);
 }
@@ -861,6 +861,8 @@ static bool send_all(struct session *session, GError **error)
 	for (unsigned i = 0; ok && i < session->cpus->len; i++)
 		ok = send_cpu(session, &g_array_index(session->cpus, struct perf_cpu, i), error);
 	ok = ok && send_events(session, error);
+	if (ok && session->interpreters && !read_all_interpreters(session, &session->load_error))
+		g_clear_pointer(&session->interpreters, interpreters_free);
 	/* Sampling begins only when the switch is turned on. */
 	if (ok && *switch_fd >= 0) {
 		ok = engine_send(session->engine, MESSAGE_SWITCH, NULL, 0, switch_fd, 1, error);
@@ -878,6 +880,9 @@ static void on_tasks_open(void *data)
 	bool ok = perf_tasks_steal(session->opening, options->pids, &options->n_pids,
 				   &session->events, &error);
 
+	if (ok)
+		session->interpreters =
+			perf_tasks_steal_interpreters(session->opening, &session->load_error);
 	ok = ok && send_all(session, &error);
 	g_clear_pointer(&session->opening, perf_tasks_free);
 	if (!ok)
@@ -895,6 +900,7 @@ static bool open_tasks(struct session *session, GError **error)
 		.targets = session->options->targets,
 		.pids = session->options->pids,
 		.n_pids = session->options->n_pids,
+		.interpreters = session->plan.stack_bytes > 0,
 		.done = on_tasks_open,
 		.data = session,
 	};

@@ -12,6 +12,7 @@ import buses
 import completion
 import schema
 from buses import DAEMON, NAME, NOBODY, PROFILER, ROOT, rules, variant
+from captures import rows
 from recordings import until
 
 ALL = rules(allow={name: ["nobody"] for name in ("record-own", "record-others", "record-system", "kernel-addresses")})
@@ -69,6 +70,56 @@ def test_command(bus, run, profctl, profcapture, folder):
     assert any(row["image"].endswith(("/dash", "/sh")) for row in rows)
     assert all(row["kind"] != "kernel" for row in rows)
     assert bus.client().objects() == {}
+
+
+PYTHON = """
+import os, threading, time
+def burn(end):
+    while time.thread_time() < end:
+        sum(i & 7 for i in range(1000))
+def in_child(): burn(time.thread_time() + 0.4)
+def in_thread(): burn(time.thread_time() + 0.4)
+def in_main(): burn(time.thread_time() + 0.4)
+pid = os.fork()
+if pid == 0:
+    in_child()
+    os._exit(0)
+thread = threading.Thread(target=in_thread)
+thread.start()
+in_main()
+thread.join()
+os.waitpid(pid, 0)
+"""
+
+
+@pytest.mark.parametrize("how", ["command", "make", "pid"])
+def test_python_of_a_user(bus, run, profcapture, folder, spawn, how):
+    """The functions of a user's own Python program, of its threads and of what it forks, with events
+    of tasks; also if a program of another kind started it, and if it runs already."""
+    if "WALK_PYTHON" not in os.environ:
+        pytest.skip("built without libbpf, bpftool or clang")
+    bus.start(OWN)
+    (folder / "shop.py").write_text(PYTHON.replace("0.4", "0.05") if how == "pid" else PYTHON)
+    command = ["/usr/bin/python3", folder / "shop.py"]
+    if how == "make":
+        command = ["sh", "-c", '"$@"; "$@"', "sh", *command]
+    if how == "pid":
+        endless = "import sys\ncode = compile(open(sys.argv[1]).read(), sys.argv[1], 'exec')\nwhile True: exec(code)"
+        target = spawn("/usr/bin/python3", "-c", endless, folder / "shop.py", user=NOBODY, group=NOBODY, extra_groups=[])
+        command = ["-p", str(target.pid), "-d", "4"]
+    data = summary(run("record", "--json", "-F", 499, "-o", "a.cap", *(command if how == "pid" else ["--", *command])))
+    assert data["transport"] == "system" and data["lost"] == 0
+    metadata = {row["key"]: row["value"] for row in rows(profcapture, folder / "a.cap", "metadata")}
+    if "BPF" in metadata.get("interpreters.missing", ""):
+        pytest.skip(metadata["interpreters.missing"])
+    assert "interpreters.missing" not in metadata
+    report = {row["name"]: row for row in profcapture.json("report", folder / "a.cap", "--limit", 0)["data"]["rows"]}
+    samples = rows(profcapture, folder / "a.cap", "sample")
+    python = [row for row in samples if row["interpreter"] not in ("none", "idle")]
+    whole = sum(row["interpreter"] == "complete" for row in python)
+    assert whole > 60 and whole > 0.9 * len(python)
+    for name in "shop.in_child", "shop.in_thread", "shop.in_main":
+        assert report[name]["total"] > 5, name
 
 
 def test_command_starts_when_sampling_does(bus, run, profcapture, folder):

@@ -142,6 +142,8 @@ static void drain(struct interp_functions *functions, struct ring *ring)
 	__atomic_store_n(&ring->page->data_tail, tail, __ATOMIC_RELEASE);
 }
 
+static const struct event sampled = { .kind = PROF_SOURCE_SOFTWARE };
+
 static bool open_ring(struct interpreters *interpreters, unsigned cpu, unsigned hz,
 		      struct ring *ring, GError **error)
 {
@@ -165,7 +167,7 @@ static bool open_ring(struct interpreters *interpreters, unsigned cpu, unsigned 
 	}
 	return interpreters_open_outputs(interpreters, &attr, ring->event, cpu, &ring->outputs,
 					 error) &&
-	       interpreters_attach(interpreters, ring->event, 0, error);
+	       interpreters_attach(interpreters, &sampled, ring->event, error);
 }
 
 static uint64_t now_ns(void)

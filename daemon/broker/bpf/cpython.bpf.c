@@ -37,6 +37,13 @@ struct mm_struct___kernel {
 	unsigned long start_stack;
 	struct file___kernel *exe_file;
 };
+struct perf_event___kernel {
+	__u64 id;
+	struct perf_event___kernel *parent;
+};
+struct bpf_perf_event_data_kern___kernel {
+	struct perf_event___kernel *event;
+};
 struct thread_struct___kernel {
 	unsigned long fsbase;
 };
@@ -432,6 +439,16 @@ static __always_inline void walk_thread(struct walk *walk, const struct interp_p
 	walk->flags |= INTERP_WALKED;
 }
 
+/* Returns what PERF_EVENT_IOC_ID tells of the event, or of the one that it is inherited from. */
+static __always_inline __u64 event_id(void *ctx)
+{
+	struct perf_event___kernel *event =
+		BPF_CORE_READ((struct bpf_perf_event_data_kern___kernel *)ctx, event);
+	struct perf_event___kernel *parent = BPF_CORE_READ(event, parent);
+
+	return parent ? BPF_CORE_READ(parent, id) : BPF_CORE_READ(event, id);
+}
+
 /* Returns 0 if the sample was written, or is lost; 1: the kernel has to write it. */
 SEC("perf_event")
 int cpython_sample(struct bpf_perf_event_data *ctx)
@@ -461,7 +478,7 @@ int cpython_sample(struct bpf_perf_event_data *ctx)
 	begin_ns = bpf_ktime_get_ns();
 	scratch->sample.record = INTERP_RECORD_SAMPLE;
 	scratch->sample.period = ctx->sample_period;
-	scratch->sample.source = (__u32)bpf_get_attach_cookie(ctx);
+	scratch->sample.event = event_id(ctx);
 	scratch->sample.minor = minor;
 	scratch->sample.n_undescribed = 0;
 

@@ -25,7 +25,7 @@ bool interp_record_sample(const uint8_t *bytes, size_t size, struct interp_chain
 	    size - fixed < head.n * sizeof(struct interp_frame))
 		return false;
 	ret_chain->period = head.period;
-	ret_chain->source = head.source;
+	ret_chain->event = head.event;
 	ret_chain->minor = head.minor;
 	ret_chain->flags = head.flags;
 	ret_chain->n_undescribed = head.n_undescribed;

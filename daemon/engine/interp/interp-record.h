@@ -16,7 +16,7 @@
 /* The frames of a thread, innermost first. */
 struct interp_chain {
 	uint64_t period;
-	uint32_t source;
+	uint64_t event; /* id of the sampled one */
 	unsigned minor;
 	unsigned flags; /* enum interp_flags */
 	unsigned n_undescribed;

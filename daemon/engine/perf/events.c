@@ -80,10 +80,9 @@ static bool parse_output(struct events *events, const struct cpu *cpu,
 	if (record_event_id(header) == cpu->code_id)
 		return record_parse_code(header, ret_record);
 	if (!record_parse(header, events->parts | RECORD_FIELDS, ret_record) ||
-	    !interp_record_sample(ret_record->sample.raw, ret_record->sample.raw_bytes, chain) ||
-	    chain->source >= cpu->n_sources)
+	    !interp_record_sample(ret_record->sample.raw, ret_record->sample.raw_bytes, chain))
 		return false;
-	ret_record->event_id = cpu->source_ids[chain->source];
+	ret_record->event_id = chain->event;
 	ret_record->sample.period = chain->period;
 	ret_record->sample.is_interpreted = true;
 	return true;
