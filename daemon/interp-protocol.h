@@ -2,11 +2,12 @@
 /*
  * Interp-protocol - what profd, the engine and the BPF program that reads interpreters share
  *
- * The BPF program runs when a sample is taken. In a process of its table it reads the interpreter's
+ * A BPF program runs when a sample is taken. In a process of its table it reads the interpreter's
  * list of frames from the process's memory, and writes the sample with a struct interp_sample as
- * its raw data, instead of the sample that the kernel would have written. A code object that it
- * has not seen before is described by a struct interp_code, in a record of its own before the
- * sample. Bytes of both are the process's: nothing in them is trusted.
+ * its raw data, instead of the sample that the kernel would have written. A second program does so
+ * when a thread is about to sleep, in a record of its own before the kernel's. A code object that
+ * they have not seen before is described by a struct interp_code, in a record before. Bytes of all
+ * are the process's: nothing in them is trusted.
  *
  * Raw data in a perf record is aligned to 4 bytes only. Included by BPF code, so without libc.
  */
@@ -55,7 +56,11 @@ struct interp_file {
 	__u32 reserved;
 };
 
-enum interp_record { INTERP_RECORD_SAMPLE = 0x70796631, INTERP_RECORD_CODE = 0x70796332 };
+enum interp_record {
+	INTERP_RECORD_SAMPLE = 0x70796631,
+	INTERP_RECORD_CODE = 0x70796332,
+	INTERP_RECORD_SLEEP = 0x70797333, /* a struct interp_sample without `period` and `event` */
+};
 
 enum interp_flags {
 	INTERP_WALKED = 1 << 0,    /* the list was read up to its end, or to the limit */
@@ -81,7 +86,7 @@ struct interp_frame {
 
 /* Frames are innermost first. The record ends after frames[n - 1]. */
 struct interp_sample {
-	__u32 record; /* INTERP_RECORD_SAMPLE */
+	__u32 record; /* INTERP_RECORD_SAMPLE, INTERP_RECORD_SLEEP */
 	__u16 n;
 	__u16 flags;
 	__u64 period;
@@ -114,4 +119,6 @@ struct interp_code {
 struct interp_counts {
 	__u64 samples, walked, lost, codes, codes_lost;
 	__u64 walk_ns;
+	/* since sleeps_begin_ns, in the program for sleeps, whose share of the time is limited */
+	__u64 sleeps_begin_ns, sleeps_walk_ns;
 };

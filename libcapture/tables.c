@@ -334,6 +334,7 @@ static const struct prof_column_def wait_columns[] = {
 	/* first argument of the waker's system call */
 	COLUMN(PROF_WAIT_WAKER_ARGUMENT, "waker_argument", UINT, .unit = PROF_UNIT_ADDRESS,
 	       .flags = PROF_COLUMN_NULLABLE),
+	ENUM(PROF_WAIT_INTERPRETER, "interpreter", sample_interpreters),
 };
 
 #define TABLE(i, n, f)                                                        \

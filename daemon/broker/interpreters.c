@@ -25,6 +25,7 @@
 
 struct interpreters {
 	struct cpython_bpf *program;
+	int sleeps; /* an event of the tracepoint; -1: not attached */
 };
 
 /* libbpf's own messages name details that its error codes do not; the code says enough for a
@@ -68,6 +69,7 @@ struct interpreters *interpreters_new(GError **error)
 {
 	struct interpreters *interpreters = g_new0(struct interpreters, 1);
 
+	interpreters->sleeps = -1;
 	libbpf_set_print(print_nothing);
 	interpreters->program = cpython_bpf__open();
 	if (!interpreters->program) {
@@ -87,6 +89,8 @@ void interpreters_free(struct interpreters *interpreters)
 {
 	if (!interpreters)
 		return;
+	if (interpreters->sleeps >= 0)
+		close(interpreters->sleeps);
 	cpython_bpf__destroy(interpreters->program);
 	g_free(interpreters);
 }
@@ -153,8 +157,25 @@ bool interpreters_attach(const struct interpreters *interpreters, const struct e
 			   ERRNO_TEXT(errno));
 }
 
-/* Reads field 28 of /proc/PID/stat, the start of the stack. Returns 0 if it is not shown. */
-static uint64_t read_start_stack(int32_t pid)
+bool interpreters_attach_sleeps(struct interpreters *interpreters, uint64_t tracepoint,
+				GError **error)
+{
+	struct perf_event_attr attr = { .size = sizeof(attr),
+					.type = PERF_TYPE_TRACEPOINT,
+					.config = tracepoint };
+
+	/* The kernel runs a tracepoint's programs on all CPUs, once, whatever CPU the event is for. */
+	interpreters->sleeps =
+		(int)syscall(SYS_perf_event_open, &attr, -1, 0, -1, PERF_FLAG_FD_CLOEXEC);
+	return (interpreters->sleeps >= 0 &&
+		ioctl(interpreters->sleeps, PERF_EVENT_IOC_SET_BPF,
+		      bpf_program__fd(interpreters->program->progs.cpython_sleep)) == 0) ||
+	       broker_fail(error, BROKER_ERROR_FAILED, "reading interpreters at sleeps: %s",
+			   ERRNO_TEXT(errno));
+}
+
+/* Field 28 of /proc/PID/stat. */
+uint64_t interpreters_start_stack(int32_t pid)
 {
 	g_autofree char *path = g_strdup_printf("/proc/%d/stat", pid);
 	g_autofree char *text = NULL;
@@ -173,16 +194,14 @@ bool interpreters_set_process(struct interpreters *interpreters, int32_t pid,
 {
 	const int map = bpf_map__fd(interpreters->program->maps.processes);
 	const uint32_t key = (uint32_t)pid;
-	struct interp_process entry = *process;
 
-	entry.start_stack = read_start_stack(pid);
 	if (!cpython_layout(process->minor))
 		return broker_fail(error, BROKER_ERROR_NOT_SUPPORTED,
 				   "Python 3.%u is not supported", process->minor);
-	if (entry.start_stack == 0)
+	if (process->start_stack == 0)
 		return broker_fail(error, BROKER_ERROR_FAILED,
 				   "process %d has ended, or may not be looked at", pid);
-	if (bpf_map_update_elem(map, &key, &entry, BPF_ANY) != 0)
+	if (bpf_map_update_elem(map, &key, process, BPF_ANY) != 0)
 		return broker_fail(error, BROKER_ERROR_LIMIT_EXCEEDED,
 				   "adding an interpreted process: %s", ERRNO_TEXT(errno));
 	return true;
@@ -234,6 +253,17 @@ bool interpreters_attach(const struct interpreters *interpreters, const struct e
 			 GError **error)
 {
 	return interpreters_new(error);
+}
+
+bool interpreters_attach_sleeps(struct interpreters *interpreters, uint64_t tracepoint,
+				GError **error)
+{
+	return interpreters_new(error);
+}
+
+uint64_t interpreters_start_stack(int32_t pid)
+{
+	return 0;
 }
 
 bool interpreters_set_process(struct interpreters *interpreters, int32_t pid,

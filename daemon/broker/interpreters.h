@@ -37,8 +37,14 @@ bool interpreters_open_outputs(struct interpreters *interpreters,
  * kind. */
 bool interpreters_attach(const struct interpreters *interpreters, const struct event *event, int fd,
 			 GError **error);
-/* Adds or replaces a process, as long as it has its present memory. start_stack is ignored. Fails
- * if the version is not supported, or if the process does not exist or may not be looked at. */
+/* Also has frames read when a thread is about to sleep. tracepoint: the id of sched:sched_switch. */
+bool interpreters_attach_sleeps(struct interpreters *interpreters, uint64_t tracepoint,
+				GError **error);
+/* Returns the start of the stack of a process, which changes with exec; 0: the process does not
+ * exist, or may not be looked at. */
+uint64_t interpreters_start_stack(int32_t pid);
+/* Adds or replaces a process, as long as its stack starts there. Fails if the version is not
+ * supported, or without a stack. */
 bool interpreters_set_process(struct interpreters *interpreters, int32_t pid,
 			      const struct interp_process *process, GError **error);
 /* The sum over all CPUs. */

@@ -29,6 +29,7 @@ struct session {
 	struct interpreters *loaded;       /* NULL: load_error says why */
 	GError *load_error;
 	guint loaded_watch;
+	bool reads_sleeps;    /* and tried to read the frames of sleeping threads */
 	bool no_interpreters; /* they cannot be read; the engine knows why */
 	GVariant *summary;    /* from MESSAGE_FINISHED */
 	const char *reason;

@@ -541,24 +541,42 @@ static gpointer load_interpreters(gpointer data)
 	return NULL;
 }
 
+/* Has the frames of a process read. A process that ends meanwhile needs none; the engine proposes no
+ * version that is not supported. */
+static void set_interpreted(struct session *session, const struct message_interpreted *request)
+{
+	const struct interp_process process = { .runtime = request->runtime,
+						.code_type = request->code_type,
+						.minor = request->minor,
+						.start_stack =
+							interpreters_start_stack(request->pid) };
+	CLEANUP_CLOSE int pidfd = target_open(request->pid);
+
+	/* The program for sleeps reads all processes that it is told of. Check this last: exec moves
+	 * the stack. */
+	if (pidfd < 0 || (session->access.own_only &&
+			  !target_is_owned(pidfd, request->pid, session->access.uid)))
+		return;
+	if (!interpreters_set_process(session->interpreters, request->pid, &process, NULL) ||
+	    session->reads_sleeps || !session->plan.sleep_id)
+		return;
+	session->reads_sleeps = true;
+	interpreters_attach_sleeps(session->interpreters, session->plan.sleep_id, NULL);
+}
+
 /* With events of CPUs, nothing is loaded until a process may have an interpreter; then by a thread,
- * because it takes 0.1 s. The engine repeats the requests that come before the program is attached.
- * The program runs at the session's events only, so it does not matter which process is named. */
+ * because it takes 0.1 s. The engine repeats the requests that come before the program is
+ * attached. */
 static void receive_interpreted(struct session *session, const void *body, size_t bytes)
 {
 	const struct message_interpreted *request = body;
-	const struct interp_process process = { .runtime = request->runtime,
-						.code_type = request->code_type,
-						.minor = request->minor };
 	g_autoptr(GError) error = NULL;
 
 	if (session->no_interpreters || session->loading || session->state == SESSION_STOPPING)
 		return;
 	if (session->interpreters) {
-		/* A process may have ended meanwhile; the engine proposes no other version. */
 		if (request->minor)
-			(void)interpreters_set_process(session->interpreters, request->pid,
-						       &process, NULL);
+			set_interpreted(session, request);
 		return;
 	}
 	if (!session->plan.by_task)

@@ -87,6 +87,7 @@ if pid == 0:
 thread = threading.Thread(target=in_thread)
 thread.start()
 in_main()
+for _ in range(20): time.sleep(0.01)
 thread.join()
 os.waitpid(pid, 0)
 """
@@ -118,6 +119,8 @@ def test_python_of_a_user(bus, run, profcapture, folder, spawn, how):
     python = [row for row in samples if row["interpreter"] not in ("none", "idle")]
     whole = sum(row["interpreter"] == "complete" for row in python)
     assert whole > 60 and whole > 0.9 * len(python)
+    waits = [row for row in rows(profcapture, folder / "a.cap", "wait") if row["duration"] > 5e6]
+    assert sum(row["interpreter"] == "complete" for row in waits) >= 10
     for name in "shop.in_child", "shop.in_thread", "shop.in_main":
         assert report[name]["total"] > 5, name
 

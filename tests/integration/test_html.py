@@ -406,7 +406,7 @@ def test_critical_path(profctl, profcapture, page_of, chromium, require, tmp_pat
     data = profcapture.json("critical-path", capture)["data"]
     table = '#panel table[aria-label="Critical path"]'
     rows = ROWS.replace("#panel table", table)
-    shown, notes, fewer = chromium(page_of(capture), {"open": "tab=waiting"}, {"eval": rows}, {"text": "#panel .note"}, {"click": f"{table} tbody tr"}, {"eval": rows})
+    shown, notes, fewer = chromium(page_of(capture), {"open": "tab=waiting"}, {"eval": rows}, {"text": "#panel .note"}, {"click": f"{table} tbody tr"}, {"eval": rows}, size=(1280, 4000))
     (sleep,) = [child for child in data["root"]["children"][0]["children"] if child.get("comm") == "sleep"]
     wanted = {"sh": data["total_ns"], f"waits for sleep in {sleep['function']['name']}": sleep["total_ns"]}
     for _, _, time, name in shown:

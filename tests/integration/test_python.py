@@ -4,6 +4,7 @@
 the program and of C functions that call it are in order. PROF_TEST_PYTHONS names further
 interpreters, separated by colons."""
 import collections
+import json
 import os
 import subprocess
 import time
@@ -139,6 +140,54 @@ def test_callbacks(profctl, profcapture, capture, python, tmp_path):
     assert len(callers) == len({pid for _, pid in callers}) == 2
     assert min(counts[key] for key in callers) > 100
     assert counts["wrong"] <= 0.005 * counts["right"]
+
+
+WAITS = """
+import collections, json, os, sys, threading, time
+spent = collections.Counter()
+def nap(seconds): time.sleep(seconds)
+def often(): nap(0.002)
+def seldom(): nap(0.03)
+def reads(): os.read(source, 1)
+def writes():
+    for _ in range(60):
+        time.sleep(0.01)
+        os.write(sink, b"x")
+def timed(function):
+    begin = time.perf_counter()
+    function()
+    spent[function.__name__] += time.perf_counter() - begin
+source, sink = os.pipe()
+thread = threading.Thread(target=writes)
+time.sleep(0.5)
+thread.start()
+for _ in range(60): timed(reads)
+for _ in range(100):
+    timed(often)
+    timed(often)
+    timed(seldom)
+thread.join()
+print(json.dumps(spent))
+"""
+
+
+def test_waits(profctl, profcapture, capture, python, tmp_path):
+    """The functions in which a program waits, for as long as it measures itself. Two callers of one
+    function, with one native stack, are told apart."""
+    program = tmp_path / "waits.py"
+    program.write_text(WAITS)
+    done = profctl("record", "--off-cpu", "-o", capture, "--", python, program)
+    Capture(profcapture, capture)
+    spent = json.loads(done.stdout.splitlines()[0])
+    shown = {row["name"]: row for row in profcapture.json("report", capture, "--metric", "off-cpu", "--limit", 0)["data"]["rows"]}
+    for name, seconds in spent.items():
+        waited = shown[f"waits.{name}"]["total_weight"] / 1e9
+        assert 0.9 * seconds <= waited <= 1.01 * seconds, (name, waited, seconds)
+    counts = collections.Counter()
+    for row in rows(profcapture, capture, "wait"):
+        counts[row["interpreter"]] += row["duration"]
+    assert counts["complete"] > 0.8 * sum(counts.values())
+    assert "Stacks of waits have" not in profcapture("report", capture, "--metric", "off-cpu").stdout
 
 
 def test_report(profctl, profcapture, capture, python, tmp_path):

@@ -153,6 +153,46 @@ static void test_shared(void)
 }
 
 /* The switch after a copied sleep was lost, so the next sleep has none of its stack. */
+/* Python functions of different callers may wait with one native stack. */
+static void test_interpreted(void)
+{
+	struct interp_sample chain = {
+		.record = INTERP_RECORD_SLEEP,
+		.n = 1,
+		.flags = INTERP_WALKED,
+		.frames = { { .code = 0x1000, .position = 4 } },
+	};
+	const uint8_t *bytes = (const uint8_t *)&chain;
+	const size_t size = offsetof(struct interp_sample, frames) + sizeof(chain.frames[0]);
+	struct stage stage;
+
+	stage_init(&stage);
+	waits_interpret(&stage.waits, stage.threads[0], bytes, size);
+	copy(&stage, 0, 0x400010);
+	leave(&stage, 0, 0x400010, 0x7000, 5000);
+	waits_end(&stage.waits, stage.threads[0], 5100);
+	for (uint32_t i = 0; i < 3; i++) {
+		const uint64_t begin_ns = 6000 + i * 1000;
+
+		chain.frames[0].position = i == 1 ? 5 : 4;
+		if (i < 2)
+			waits_interpret(&stage.waits, stage.threads[0], bytes, size);
+		leave(&stage, 0, 0x400010, 0x7000, begin_ns);
+		waits_end(&stage.waits, stage.threads[0], begin_ns + 10);
+	}
+	/* a switch was lost: the frames are not those of the next sleep */
+	waits_interpret(&stage.waits, stage.threads[1], bytes, size);
+	waits_interpret(&stage.waits, stage.threads[1], bytes, size);
+	leave(&stage, 1, 0x400010, 0x7000, 10000);
+	waits_interpret(&stage.waits, stage.threads[1], bytes, size);
+	waits_end_all(&stage.waits, 11000);
+	parts_finish(&stage.parts);
+	CHECK_INT(row(&stage, PROF_WAIT_STACK_SOURCE, 1), PROF_STACK_SHARED);
+	CHECK_INT(row(&stage, PROF_WAIT_STACK_SOURCE, 2), PROF_STACK_NONE);
+	CHECK_INT(row(&stage, PROF_WAIT_STACK_SOURCE, 3), PROF_STACK_NONE);
+	stage_done(&stage);
+}
+
 static void test_lost_switch(void)
 {
 	struct stage stage;
@@ -472,6 +512,7 @@ int main(void)
 	RUN(test_rows);
 	RUN(test_order);
 	RUN(test_shared);
+	RUN(test_interpreted);
 	RUN(test_late);
 	RUN(test_pause);
 	RUN(test_lost_switch);

@@ -41,18 +41,18 @@ struct pass {
 	GArray *node_timelines; /* struct profile_timeline by node of the epoch */
 };
 
-enum { TIME, THREAD, CPU, STACK, METHOD, STOP, WEIGHT, N_COMMON };
-enum { SOURCE = N_COMMON, CGROUP, MODE, INTERPRETER, N_COLUMNS };
+enum { TIME, THREAD, CPU, STACK, METHOD, STOP, WEIGHT, INTERPRETER, N_COMMON };
+enum { SOURCE = N_COMMON, CGROUP, MODE, N_COLUMNS };
 enum { STATE = N_COMMON, STACK_SOURCE, N_WAIT_COLUMNS };
 static const uint16_t sample_columns[N_COLUMNS] = {
-	PROF_SAMPLE_TIME,        PROF_SAMPLE_THREAD,    PROF_SAMPLE_CPU,         PROF_SAMPLE_STACK,
-	PROF_SAMPLE_USER_METHOD, PROF_SAMPLE_USER_STOP, PROF_SAMPLE_WEIGHT,      PROF_SAMPLE_SOURCE,
-	PROF_SAMPLE_CGROUP,      PROF_SAMPLE_MODE,      PROF_SAMPLE_INTERPRETER,
+	PROF_SAMPLE_TIME,        PROF_SAMPLE_THREAD,    PROF_SAMPLE_CPU,    PROF_SAMPLE_STACK,
+	PROF_SAMPLE_USER_METHOD, PROF_SAMPLE_USER_STOP, PROF_SAMPLE_WEIGHT, PROF_SAMPLE_INTERPRETER,
+	PROF_SAMPLE_SOURCE,      PROF_SAMPLE_CGROUP,    PROF_SAMPLE_MODE,
 };
 static const uint16_t wait_columns[N_WAIT_COLUMNS] = {
-	PROF_WAIT_TIME,     PROF_WAIT_THREAD,      PROF_WAIT_CPU,
-	PROF_WAIT_STACK,    PROF_WAIT_USER_METHOD, PROF_WAIT_USER_STOP,
-	PROF_WAIT_DURATION, PROF_WAIT_STATE,       PROF_WAIT_STACK_SOURCE,
+	PROF_WAIT_TIME,        PROF_WAIT_THREAD,       PROF_WAIT_CPU,      PROF_WAIT_STACK,
+	PROF_WAIT_USER_METHOD, PROF_WAIT_USER_STOP,    PROF_WAIT_DURATION, PROF_WAIT_INTERPRETER,
+	PROF_WAIT_STATE,       PROF_WAIT_STACK_SOURCE,
 };
 
 /* ---- entities -------------------------------------------------------------------------------- */
@@ -534,6 +534,7 @@ static void count_sample(struct pass *pass, const struct prof_batch *batch, size
 	const struct prof_array *c = batch->columns;
 	struct profile *profile = pass->profile;
 	uint32_t entity;
+	uint64_t read;
 
 	hit->stack = array_number_or(&c[STACK], i, 0);
 	amount_add(&profile->all, hit->amount);
@@ -543,12 +544,10 @@ static void count_sample(struct pass *pass, const struct prof_batch *batch, size
 		     array_number_or(&c[STOP], i, PROF_STOP_UNKNOWN));
 	if (is_in_kernel(batch, i, hit->is_wait))
 		amount_add(&profile->kernel, hit->amount);
-	if (!hit->is_wait) {
-		uint64_t read = array_number_or(&c[INTERPRETER], i, PROF_INTERPRETER_NONE);
-
-		/* States of later versions count as missing. */
-		profile->interpreter[read < PROF_INTERPRETERS ? read : PROF_INTERPRETER_MISSING]++;
-	} else {
+	read = array_number_or(&c[INTERPRETER], i, PROF_INTERPRETER_NONE);
+	/* States of later versions count as missing. */
+	profile->interpreter[read < PROF_INTERPRETERS ? read : PROF_INTERPRETER_MISSING]++;
+	if (hit->is_wait) {
 		uint64_t state = array_number_or(&c[STATE], i, PROF_WAIT_UNKNOWN);
 		uint64_t source = array_number_or(&c[STACK_SOURCE], i, PROF_STACK_NONE);
 

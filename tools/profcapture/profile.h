@@ -119,7 +119,7 @@ struct profile {
 	uint64_t unresolved;                    /* part of `all`: samples whose leaf has no name */
 	uint64_t least_weight, most_weight;     /* extremes of a sample in `all` */
 	uint64_t unwind[UNWIND_KINDS];
-	uint64_t interpreter[PROF_INTERPRETERS]; /* samples by enum prof_sample_interpreter */
+	uint64_t interpreter[PROF_INTERPRETERS]; /* hits by enum prof_sample_interpreter */
 	uint64_t period_ns; /* period of a clock event; 0: no clock, or different periods */
 	uint64_t bad_stacks;
 	struct profile_tree tree; /* with wants_tree */

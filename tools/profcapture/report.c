@@ -324,14 +324,6 @@ static struct summary summary_of(const struct report *report)
 	};
 }
 
-static bool has_interpreter(const struct names *names)
-{
-	for (uint32_t i = NAMES_LOST + 1; i < names->images->len; i++)
-		if (names_image_at(names, i)->kind == PROF_IMAGE_INTERPRETER)
-			return true;
-	return false;
-}
-
 /* Prints how much of the waiting time has a stack. */
 static void print_wait_stacks(const struct report *report, struct out *out)
 {
@@ -343,10 +335,6 @@ static void print_wait_stacks(const struct report *report, struct out *out)
 				"--off-cpu' does).\n"));
 	else
 		profile_print_wait_stacks(waits, out);
-	if (waits->functions && report->reader.metric != READER_CPU &&
-	    has_interpreter(waits->functions->names))
-		out_text(out, _("Stacks of waits have the interpreter's own functions, not those "
-				"of the program that it runs.\n"));
 }
 
 void report_print_states_head(const struct report *report, struct out *out)

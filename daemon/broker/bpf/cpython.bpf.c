@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /*
- * Cpython.bpf - reads the frames of a Python program at the moment of a sample
+ * Cpython.bpf - reads the frames of a Python program at the moment of a sample, or before a sleep
  *
  * The interrupted thread does not run meanwhile, so its frames change only if another thread
  * changes them, which the interpreter's lock prevents. But the thread may be interrupted between
@@ -63,6 +63,8 @@ struct task_struct___kernel {
 #define KEYS_PER_BLOCK 32
 #define KEY_BYTES 16
 #define KEY_VALUE 8
+
+#define SLEEPS_INTERVAL_NS 100000000ull
 
 struct described_key {
 	__u64 code;
@@ -449,36 +451,26 @@ static __always_inline __u64 event_id(void *ctx)
 	return parent ? BPF_CORE_READ(parent, id) : BPF_CORE_READ(event, id);
 }
 
-/* Returns 0 if the sample was written, or is lost; 1: the kernel has to write it. */
-SEC("perf_event")
-int cpython_sample(struct bpf_perf_event_data *ctx)
+/* Reads the frames of the current thread into scratch->sample. Returns the size of the record; 0 if
+ * its process has no interpreter. */
+static __always_inline __u32 read_frames(void *ctx, struct scratch *scratch,
+					 struct interp_counts *count)
 {
 	struct task_struct___kernel *task = (struct task_struct___kernel *)bpf_get_current_task();
 	const __u32 pid = bpf_get_current_pid_tgid() >> 32;
 	const struct interp_cpython *layout;
 	const struct interp_process *process;
-	struct interp_counts *count;
-	struct scratch *scratch;
-	__u32 zero = 0, minor, memory = 0, flags = 0, bytes;
+	__u32 minor, memory = 0, flags = 0, bytes;
 	__u64 begin_ns;
-	long error;
 
-	count = bpf_map_lookup_elem(&counts, &zero);
-	scratch = bpf_map_lookup_elem(&scratches, &zero);
-	if (!count || !scratch)
-		return 1;
-	count->samples++;
 	process = find_process(task, pid, &memory, &flags);
 	if (!process)
-		return 1;
+		return 0;
 	minor = process->minor;
 	layout = bpf_map_lookup_elem(&layouts, &minor);
 	if (!layout || layout->minor != minor)
-		return 1;
+		return 0;
 	begin_ns = bpf_ktime_get_ns();
-	scratch->sample.record = INTERP_RECORD_SAMPLE;
-	scratch->sample.period = ctx->sample_period;
-	scratch->sample.event = event_id(ctx);
 	scratch->sample.minor = minor;
 	scratch->sample.n_undescribed = 0;
 
@@ -498,14 +490,80 @@ int cpython_sample(struct bpf_perf_event_data *ctx)
 	bytes = masked(walk.n, 2 * INTERP_MAX_FRAMES - 1);
 	if (bytes > INTERP_MAX_FRAMES)
 		bytes = INTERP_MAX_FRAMES;
-	bytes = __builtin_offsetof(struct interp_sample, frames) +
-		bytes * sizeof(struct interp_frame);
+	return __builtin_offsetof(struct interp_sample, frames) +
+	       bytes * sizeof(struct interp_frame);
+}
+
+/* Returns 0 if the sample was written, or is lost; 1: the kernel has to write it. */
+SEC("perf_event")
+int cpython_sample(struct bpf_perf_event_data *ctx)
+{
+	struct interp_counts *count;
+	struct scratch *scratch;
+	__u32 zero = 0, bytes;
+	long error;
+
+	count = bpf_map_lookup_elem(&counts, &zero);
+	scratch = bpf_map_lookup_elem(&scratches, &zero);
+	if (!count || !scratch)
+		return 1;
+	count->samples++;
+	bytes = read_frames(ctx, scratch, count);
+	if (!bytes)
+		return 1;
+	scratch->sample.record = INTERP_RECORD_SAMPLE;
+	scratch->sample.period = ctx->sample_period;
+	scratch->sample.event = event_id(ctx);
 	error = bpf_perf_event_output(ctx, &sample_outputs, BPF_F_CURRENT_CPU, &scratch->sample,
 				      bytes);
 	if (error)
 		count->lost++;
 	/* A full ring counts what it loses; the kernel's own record would be lost, too. */
 	return error && error != -ENOSPC;
+}
+
+/* Fields of the tracepoint, as its format tells. */
+struct sched_switch {
+	__u64 common;
+	char prev_comm[16];
+	int prev_pid, prev_prio;
+	long prev_state;
+};
+
+#define STATE_SLEEPS 15 /* S, D, T, t; not preempted, exiting or parked */
+
+/* A thread may sleep very often, so the walks take at most 2 % of the time. Never hides the event
+ * from others, which 0 would do. */
+SEC("tracepoint")
+int cpython_sleep(struct sched_switch *ctx)
+{
+	struct interp_counts *count;
+	struct scratch *scratch;
+	__u64 now_ns, before_ns;
+	__u32 zero = 0, bytes;
+
+	if (!(ctx->prev_state & STATE_SLEEPS))
+		return 1;
+	count = bpf_map_lookup_elem(&counts, &zero);
+	scratch = bpf_map_lookup_elem(&scratches, &zero);
+	if (!count || !scratch)
+		return 1;
+	now_ns = bpf_ktime_get_ns();
+	if (now_ns - count->sleeps_begin_ns > SLEEPS_INTERVAL_NS) {
+		count->sleeps_begin_ns = now_ns;
+		count->sleeps_walk_ns = 0;
+	}
+	if (count->sleeps_walk_ns > SLEEPS_INTERVAL_NS / 50)
+		return 1;
+	before_ns = count->walk_ns;
+	bytes = read_frames(ctx, scratch, count);
+	count->sleeps_walk_ns += count->walk_ns - before_ns;
+	if (!bytes)
+		return 1;
+	scratch->sample.record = INTERP_RECORD_SLEEP;
+	scratch->sample.period = scratch->sample.event = 0;
+	bpf_perf_event_output(ctx, &code_outputs, BPF_F_CURRENT_CPU, &scratch->sample, bytes);
+	return 1;
 }
 
 char cpython_license[] SEC("license") = "Dual BSD/GPL";

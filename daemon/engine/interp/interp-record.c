@@ -21,8 +21,8 @@ bool interp_record_sample(const uint8_t *bytes, size_t size, struct interp_chain
 	if (size < fixed)
 		return false;
 	memcpy(&head, bytes, fixed);
-	if (head.record != INTERP_RECORD_SAMPLE || head.n > INTERP_MAX_FRAMES ||
-	    size - fixed < head.n * sizeof(struct interp_frame))
+	if ((head.record != INTERP_RECORD_SAMPLE && head.record != INTERP_RECORD_SLEEP) ||
+	    head.n > INTERP_MAX_FRAMES || size - fixed < head.n * sizeof(struct interp_frame))
 		return false;
 	ret_chain->period = head.period;
 	ret_chain->event = head.event;

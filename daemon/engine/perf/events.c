@@ -98,11 +98,16 @@ static bool is_output(const struct cpu *cpu, const struct perf_event_header *hea
 
 static void on_code(struct events *events, struct cpu *cpu, const struct record *record)
 {
-	const struct thread *thread = thread_of(events, cpu, record);
+	struct thread *thread = thread_of(events, cpu, record);
+	const uint8_t *bytes = record->sample.raw;
+	size_t size = record->sample.raw_bytes;
 
-	if (thread)
-		interpreted_add_code(events->samples->interpreted, thread->process,
-				     record->sample.raw, record->sample.raw_bytes);
+	if (!thread || size < sizeof(uint32_t))
+		return;
+	if (load_le32(bytes) == INTERP_RECORD_SLEEP && events->waits)
+		waits_interpret(events->waits, thread, bytes, size);
+	else
+		interpreted_add_code(events->samples->interpreted, thread->process, bytes, size);
 }
 
 static void on_sample(struct events *events, struct cpu *cpu, const struct record *record)
@@ -243,8 +248,11 @@ static void on_sleep(struct events *events, struct cpu *cpu, const struct record
 	if (!events->waits || events->too_late)
 		return;
 	cpu->n_sleeps++;
-	if (thread)
-		waits_sleep(events->waits, thread, record);
+	if (!thread)
+		return;
+	if (events->samples->interpreted)
+		interpreted_look(events->samples->interpreted, thread->process);
+	waits_sleep(events->waits, thread, record);
 }
 
 static void on_switch(struct events *events, struct cpu *cpu, const struct record *record)

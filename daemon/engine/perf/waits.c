@@ -65,8 +65,11 @@ struct wait_code {
 	bool is_pending; /* its stack is being read or walked */
 	enum prof_stack_source source;
 	uint64_t pc, sp, argument;
+	/* frames of its interpreter, and which they are; NULL, 0: unknown */
+	uint8_t *chain;
+	uint32_t chain_bytes, chain_hash;
 	struct maps *maps;    /* of the stack; NULL: it has none */
-	struct sample sample; /* its arrays are copies */
+	struct sample sample; /* its arrays are copies, or `chain` */
 };
 
 struct waker {
@@ -99,8 +102,9 @@ struct wait_pause {
  * woke another one. */
 struct wait_stratum {
 	uint64_t pc, sp;
+	uint32_t chain_hash;
 	uint32_t process, epoch, stack; /* ids; epoch 0: empty */
-	uint8_t method, stop;
+	uint8_t method, stop, interpreter;
 	bool is_waker;
 };
 
@@ -118,6 +122,8 @@ static void code_unref(struct wait_code *code)
 		row_unref(&code->thread->row);
 	maps_unref(code->maps);
 	g_free((void *)code->sample.user.ips);
+	g_free((void *)code->sample.user.sps);
+	g_free(code->chain);
 	g_free((void *)code->sample.kernel);
 	if (!code->is_waker) {
 		struct wait *wait = (struct wait *)code;
@@ -210,17 +216,19 @@ static struct wait *next_wait(struct waits *waits, struct thread *thread)
 
 static struct wait_stratum *stratum_of(const struct waits *waits, const struct wait_code *code)
 {
-	uint64_t hash = code->pc * UINT64_C(0x9e3779b97f4a7c15) ^ code->sp ^ code->is_waker;
+	uint64_t hash = code->pc * UINT64_C(0x9e3779b97f4a7c15) ^ code->sp ^ code->is_waker ^
+			code->chain_hash;
 
 	hash = (hash ^ code->thread->process->row.id) * UINT64_C(0x9e3779b97f4a7c15);
 	return &waits->strata[hash >> 40 & (N_STRATA - 1)];
 }
 
-/* Finds the code's stack. Sets `stack`, `method` and `stop` of *ret_found. */
+/* Finds the code's stack. Sets `stack`, `method`, `stop` and `interpreter` of *ret_found. */
 static enum prof_stack_source find_stack(struct waits *waits, struct wait_code *code,
 					 struct wait_stratum *ret_found)
 {
 	uint32_t epoch = waits->samples->output->epoch;
+	enum prof_sample_interpreter interpreter = PROF_INTERPRETER_NONE;
 	struct wait_stratum *stratum;
 	struct process *process;
 
@@ -230,15 +238,21 @@ static enum prof_stack_source find_stack(struct waits *waits, struct wait_code *
 	process = code->thread->process;
 	stratum = stratum_of(waits, code);
 	if (code->maps) {
+		if (waits->samples->interpreted && !code->is_waker)
+			interpreter = interpreted_merge(waits->samples->interpreted, &code->sample);
 		*ret_found = (struct wait_stratum){
 			.pc = code->pc,
 			.sp = code->sp,
 			.process = process->row.id,
 			.epoch = epoch,
 			/* The current mappings note which of them have a row. */
-			.stack = samples_add_stack(
-				waits->samples, &code->sample,
-				code->maps == process->maps ? &process->maps : &code->maps, false),
+			.stack = samples_add_stack(waits->samples, &code->sample,
+						   code->maps == process->maps ? &process->maps
+									       : &code->maps,
+						   interpreter == PROF_INTERPRETER_COMPLETE ||
+							   interpreter == PROF_INTERPRETER_DEEPER),
+			.chain_hash = code->chain_hash,
+			.interpreter = interpreter,
 			.method = code->sample.user.method,
 			.stop = code->sample.user.stop,
 			.is_waker = code->is_waker,
@@ -248,8 +262,8 @@ static enum prof_stack_source find_stack(struct waits *waits, struct wait_code *
 		return code->source;
 	}
 	if (!code->has_registers || stratum->epoch != epoch || stratum->pc != code->pc ||
-	    stratum->sp != code->sp || stratum->process != process->row.id ||
-	    stratum->is_waker != code->is_waker)
+	    stratum->sp != code->sp || stratum->chain_hash != code->chain_hash ||
+	    stratum->process != process->row.id || stratum->is_waker != code->is_waker)
 		return PROF_STACK_NONE;
 	*ret_found = *stratum;
 	return PROF_STACK_SHARED;
@@ -294,6 +308,7 @@ static void write_row(struct waits *waits, struct wait *wait)
 			[PROF_WAIT_WAKER_STACK] = waker_found.stack,
 			[PROF_WAIT_WAKER_STACK_SOURCE] = waker_source,
 			[PROF_WAIT_WAKER_ARGUMENT] = waker ? waker->argument : 0,
+			[PROF_WAIT_INTERPRETER] = found.interpreter,
 		},
 		(has_argument ? 0 : UINT64_C(1) << PROF_WAIT_ARGUMENT) |
 			(waker && waker->has_registers ? 0
@@ -328,7 +343,10 @@ static void keep_stack(const struct sample *sample, struct maps **maps, void *da
 	code->sample = *sample;
 	code->sample.user.ips =
 		g_memdup2(sample->user.ips, sample->user.n * sizeof(*sample->user.ips));
+	code->sample.user.sps =
+		g_memdup2(sample->user.sps, sample->user.n_sps * sizeof(*sample->user.sps));
 	code->sample.kernel = g_memdup2(sample->kernel, sample->n_kernel * sizeof(*sample->kernel));
+	code->sample.raw = code->chain;
 	code->maps = maps_ref(*maps);
 	code_unref(code);
 	write_rows(waits);
@@ -341,13 +359,52 @@ void waits_lose(struct waits *waits, struct wait_code *code)
 	write_rows(waits);
 }
 
+/* Adds a stack to be walked. The walk takes over a reference. */
+static void add_stack(struct waits *waits, struct wait_code *code, const struct record *record)
+{
+	struct record own = *record;
+
+	own.sample.raw = code->chain;
+	own.sample.raw_bytes = code->chain_bytes;
+	own.sample.is_interpreted = code->chain != NULL;
+	samples_add(waits->samples, &own, code->thread, NULL, code);
+}
+
 /* Adds the stack that the record has. */
 static void copy_stack(struct waits *waits, struct wait_code *code, const struct record *record)
 {
 	code->is_pending = true;
 	code->source = PROF_STACK_COPIED;
 	code->refs++;
-	samples_add(waits->samples, record, code->thread, NULL, code);
+	add_stack(waits, code, record);
+}
+
+/* Identifies the functions and lines of a chain. */
+static uint32_t hash_chain(const uint8_t *bytes, size_t size)
+{
+	uint64_t hash = 1;
+
+	for (size_t at = offsetof(struct interp_sample, frames);
+	     at + sizeof(struct interp_frame) <= size; at += sizeof(struct interp_frame)) {
+		struct interp_frame frame;
+
+		memcpy(&frame, bytes + at, sizeof(frame));
+		hash = (hash ^ frame.code ^ (uint64_t)frame.position << 32 ^ frame.id) *
+		       UINT64_C(0x9e3779b97f4a7c15);
+		hash ^= hash >> 29;
+	}
+	return (uint32_t)(hash >> 32);
+}
+
+void waits_interpret(struct waits *waits, struct thread *thread, const uint8_t *bytes, size_t size)
+{
+	struct wait *wait = next_wait(waits, thread);
+
+	if (wait->is_reported || wait->code.chain || wait->code.is_pending || wait->code.maps)
+		wait = add_wait(waits, thread);
+	wait->code.chain = g_memdup2(bytes, size);
+	wait->code.chain_bytes = (uint32_t)size;
+	wait->code.chain_hash = hash_chain(bytes, size);
 }
 
 void waits_copy(struct waits *waits, struct thread *thread, const struct record *record)
@@ -465,7 +522,7 @@ static void walk_late(struct waits *waits, struct wait *wait, const struct snaps
 	registers[regs->perf_pc] = stack->pc;
 	registers[regs->perf_sp] = stack->sp;
 	wait->code.source = PROF_STACK_LATE;
-	samples_add(waits->samples, &record, wait->code.thread, NULL, &wait->code);
+	add_stack(waits, &wait->code, &record);
 	samples_finalize(waits->samples);
 }
 

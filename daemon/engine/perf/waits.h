@@ -31,6 +31,8 @@ void waits_done(struct waits *waits);
 
 /* A thread is about to sleep. The registers are those of its user code. */
 void waits_sleep(struct waits *waits, struct thread *thread, const struct record *record);
+/* Like waits_sleep(), before it, with the frames of its interpreter: an INTERP_RECORD_SLEEP. */
+void waits_interpret(struct waits *waits, struct thread *thread, const uint8_t *bytes, size_t size);
 /* Like waits_sleep(), with a copy of its stack. As in samples_add(), nothing that the record points
  * to may change until samples_finalize(). */
 void waits_copy(struct waits *waits, struct thread *thread, const struct record *record);
