@@ -164,7 +164,7 @@ bool interpreters_attach_sleeps(struct interpreters *interpreters, uint64_t trac
 					.type = PERF_TYPE_TRACEPOINT,
 					.config = tracepoint };
 
-	/* The kernel runs a tracepoint's programs on all CPUs, once, whatever CPU the event is for. */
+	/* The kernel runs a tracepoint's programs on all CPUs, whichever CPU the event is for. */
 	interpreters->sleeps =
 		(int)syscall(SYS_perf_event_open, &attr, -1, 0, -1, PERF_FLAG_FD_CLOEXEC);
 	return (interpreters->sleeps >= 0 &&

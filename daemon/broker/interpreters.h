@@ -37,7 +37,8 @@ bool interpreters_open_outputs(struct interpreters *interpreters,
  * kind. */
 bool interpreters_attach(const struct interpreters *interpreters, const struct event *event, int fd,
 			 GError **error);
-/* Also has frames read when a thread is about to sleep. tracepoint: the id of sched:sched_switch. */
+/* Also has frames read when a thread is about to sleep. `tracepoint`: the id of
+ * sched:sched_switch. */
 bool interpreters_attach_sleeps(struct interpreters *interpreters, uint64_t tracepoint,
 				GError **error);
 /* Returns the start of the stack of a process, which changes with exec; 0: the process does not

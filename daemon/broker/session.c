@@ -541,8 +541,8 @@ static gpointer load_interpreters(gpointer data)
 	return NULL;
 }
 
-/* Has the frames of a process read. A process that ends meanwhile needs none; the engine proposes no
- * version that is not supported. */
+/* Has the frames of a process read. A process that ends meanwhile needs none; the engine proposes
+ * no version that is not supported. */
 static void set_interpreted(struct session *session, const struct message_interpreted *request)
 {
 	const struct interp_process process = { .runtime = request->runtime,
@@ -552,8 +552,8 @@ static void set_interpreted(struct session *session, const struct message_interp
 							interpreters_start_stack(request->pid) };
 	CLEANUP_CLOSE int pidfd = target_open(request->pid);
 
-	/* The program for sleeps reads all processes that it is told of. Check this last: exec moves
-	 * the stack. */
+	/* The program for sleeps reads all processes that it is told of. Check the owner after the
+	 * stack, which exec moves. */
 	if (pidfd < 0 || (session->access.own_only &&
 			  !target_is_owned(pidfd, request->pid, session->access.uid)))
 		return;
