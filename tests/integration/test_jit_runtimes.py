@@ -70,9 +70,9 @@ def record(profctl, profcapture, capture, tmp_path):
     """Records a command in a folder of its own; returns the names of its functions and the self
     percentage of each."""
 
-    def start(*command):
+    def start(*command, options=()):
         before = set(Path("/tmp").glob("perf-*.map"))
-        profctl("record", "-F", 499, "-o", capture, "--", *command, prefix=["env", "-C", tmp_path])
+        profctl("record", "-F", 499, *options, "-o", capture, "--", *command, prefix=["env", "-C", tmp_path])
         for path in set(Path("/tmp").glob("perf-*.map")) - before:
             path.unlink()
         rows = profcapture.json("report", capture, "--limit", 0)["data"]["rows"]
@@ -119,16 +119,19 @@ def test_java(record, tmp_path):
 
 
 @pytest.mark.skipif(new_python() is None, reason="there is no Python that writes what it calls")
-@pytest.mark.parametrize("option", ["perf", "perf_jit"])
+@pytest.mark.parametrize("option", ["perf", "perf_jit", "--python-perf"])
 def test_python(record, profcapture, capture, tmp_path, option):
     """Each function is below its caller: the callers of leaf() have the shares of time that the
     script measures."""
     python = new_python()
-    if subprocess.run([python, "-X", option, "-c", "import sys; assert sys.is_stack_trampoline_active()"],
+    if option[0] != "-" and subprocess.run([python, "-X", option, "-c", "import sys; assert sys.is_stack_trampoline_active()"],
                       stderr=subprocess.DEVNULL, check=False).returncode:
         pytest.skip(f"this Python has no -X {option}")
     (tmp_path / "work.py").write_text(PYTHON)
-    record(python, "-X", option, "work.py")
+    if option[0] == "-":
+        record(python, "work.py", options=[option])
+    else:
+        record(python, "-X", option, "work.py")
     mid70 = float((tmp_path / "share").read_text())
     chains = [[frame["name"] for frame in row["frames"]] for row in rows(profcapture, capture, "sample", "--resolve")]
     chains = [[name.split(":")[2] for name in names if name.startswith("py::")] for names in chains]
@@ -137,6 +140,13 @@ def test_python(record, profcapture, capture, tmp_path, option):
     whole = [names for names in leaves if names in (["leaf", "mid70", "<module>"], ["leaf", "mid30", "<module>"])]
     assert len(whole) >= 0.99 * len(leaves), leaves[:5]
     assert near(sum("mid70" in names for names in whole), len(whole), mid70, slack=0.02)
+
+
+def test_python_perf(profctl, capture, spawn):
+    """The command gets the variable, and the user is told what it costs."""
+    done = profctl("record", "--python-perf", "-o", capture, "--", "sh", "-c", "echo =$PYTHONPERFSUPPORT=")
+    assert "=1=" in done.stdout and "more slowly" in done.stderr
+    assert "needs a COMMAND" in profctl("record", "--python-perf", "-o", capture, "--pid", os.getpid(), check=2).stderr
 
 
 @pytest.mark.skipif(not HAS_NODE or os.geteuid() != 0, reason="needs node, and root for a namespace")

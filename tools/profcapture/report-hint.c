@@ -46,8 +46,8 @@ static const struct advice advices[] = {
 	{ "perf-map", N_("the program makes code while it runs; let it say the names, in "
 			 "/tmp/perf-PID.map or a jitdump") },
 	{ "read-interpreters",
-	  N_("record as root or with the system service, on a kernel with BTF") },
-	{ "python-perf", N_("Python 3.12 and later name them if PYTHONPERFSUPPORT=1 is set") },
+	  N_("record as root or with the system service, on a kernel with BTF; or Python 3.12 and later with --python-perf") },
+	{ "python-perf", N_("Python 3.12 and later name them if recorded with --python-perf") },
 	{ "kernel-names", N_("'profctl doctor' says what hides the kernel's names") },
 };
 

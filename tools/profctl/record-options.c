@@ -49,6 +49,12 @@ const struct cli_option record_stack_options[] = {
 	{ NULL },
 };
 
+static const struct cli_option python_options[] = {
+	{ "python-perf", 0, CLI_FLAG, FIELD(python_perf), NULL,
+	  N_("Let Python 3.12 and later name its functions where profctl cannot read them; slows the program down") },
+	{ NULL },
+};
+
 static const char *const off_cpu_times[] = { "1ms", NULL };
 
 static const struct cli_option wait_options[] = {
@@ -227,6 +233,8 @@ static int check(const struct record_options *options)
 		return cli_usage_error(_("--pid and a command exclude each other"));
 	if (options->pids && options->system)
 		return cli_usage_error(_("--pid and --system exclude each other"));
+	if (options->python_perf && !options->command)
+		return cli_usage_error(_("--python-perf needs a COMMAND"));
 	if (options->off_cpu && options->no_off_cpu)
 		return cli_usage_error(_("--off-cpu and --no-off-cpu exclude each other"));
 	if (options->wakers && options->no_off_cpu)
@@ -262,6 +270,7 @@ int record_options_parse(struct record_options *options, int argc, char **argv)
 		  record_what_options, options },
 		{ N_("Sampling"), sampling_options, options },
 		{ NULL, record_stack_options, options },
+		{ NULL, python_options, options },
 		{ N_("Waiting"), wait_options, options },
 		{ N_("Memory (of COMMAND, or of a PID in which profd's collector library is loaded)"),
 		  memory_options, options },

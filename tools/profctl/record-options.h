@@ -14,6 +14,7 @@
 /* The command line of `profctl record`. */
 struct record_options {
 	bool system, force, append, no_kernel, no_symbols, no_sysprof, view, quiet, json;
+	bool python_perf;
 	const char *off_cpu; /* as given on the command line; NULL: the default */
 	uint64_t off_cpu_ns;
 	bool no_off_cpu, wakers;

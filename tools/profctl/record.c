@@ -313,6 +313,12 @@ static bool begin(struct recording *recording, GError **error)
 	if (options->control != RECORD_NO_CONTROL &&
 	    !record_control_open((int)options->control, &recording->control, error))
 		return false;
+	if (options->python_perf) {
+		g_setenv("PYTHONPERFSUPPORT", "1", TRUE);
+		if (!options->quiet)
+			fputs(_("profctl: with --python-perf, Python calls its functions more slowly: programs may take up to twice as long\n"),
+			      stderr);
+	}
 	/* do this first: fork needs a process with one thread */
 	if (!preload_init(&recording->preload, &options->memory, error) ||
 	    !attachments_open(&recording->attachments, options->pids, &recording->preload, error) ||
