@@ -276,8 +276,10 @@ struct message_event {
 };
 #define ENGINE_POSITION_SLEEPS (ENGINE_MAX_SOURCES + 1u)
 
-/* A process has an interpreter, whose frames shall be read at each sample (interp-protocol.h). */
+/* A process has an interpreter, whose frames shall be read at each sample, and before it sleeps
+ * (interp-protocol.h). */
 struct message_interpreted {
+	uint32_t sleeps, pad; /* 0: not before sleeps any more, of no process */
 	int32_t pid;
 	uint32_t minor;              /* of CPython 3.MINOR; 0: such a process is expected soon */
 	uint64_t runtime, code_type; /* addresses of _PyRuntime and PyCode_Type */

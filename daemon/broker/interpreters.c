@@ -1,9 +1,11 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /*
- * Interpreters - has the frames of interpreted programs read when a sample is taken
+ * Interpreters - has the frames of interpreted programs read at samples and before sleeps
  *
- * Invariants: (1) the program reads at offsets of profd's table only
- *             (2) it is attached only to events of the session, and ends with them
+ * Invariants: (1) the programs read at offsets of profd's table only
+ *             (2) the one for samples is attached only to events of the session, and ends with
+ *                 them; that for sleeps runs for all threads, and reads only processes that were
+ *                 added
  */
 #include "daemon/broker/interpreters.h"
 
@@ -85,12 +87,17 @@ struct interpreters *interpreters_new(GError **error)
 	return NULL;
 }
 
+void interpreters_detach_sleeps(struct interpreters *interpreters)
+{
+	if (interpreters->sleeps >= 0)
+		close(steal_fd(&interpreters->sleeps));
+}
+
 void interpreters_free(struct interpreters *interpreters)
 {
 	if (!interpreters)
 		return;
-	if (interpreters->sleeps >= 0)
-		close(interpreters->sleeps);
+	interpreters_detach_sleeps(interpreters);
 	cpython_bpf__destroy(interpreters->program);
 	g_free(interpreters);
 }
@@ -189,6 +196,17 @@ uint64_t interpreters_start_stack(int32_t pid)
 	return at ? strtoull(at + 1, NULL, 10) : 0;
 }
 
+bool interpreters_has_process(const struct interpreters *interpreters, int32_t pid,
+			      const struct interp_process *process)
+{
+	const uint32_t key = (uint32_t)pid;
+	struct interp_process known;
+
+	return bpf_map_lookup_elem(bpf_map__fd(interpreters->program->maps.processes), &key,
+				   &known) == 0 &&
+	       memcmp(&known, process, sizeof(known)) == 0;
+}
+
 bool interpreters_set_process(struct interpreters *interpreters, int32_t pid,
 			      const struct interp_process *process, GError **error)
 {
@@ -261,9 +279,19 @@ bool interpreters_attach_sleeps(struct interpreters *interpreters, uint64_t trac
 	return interpreters_new(error);
 }
 
+void interpreters_detach_sleeps(struct interpreters *interpreters)
+{
+}
+
 uint64_t interpreters_start_stack(int32_t pid)
 {
 	return 0;
+}
+
+bool interpreters_has_process(const struct interpreters *interpreters, int32_t pid,
+			      const struct interp_process *process)
+{
+	return false;
 }
 
 bool interpreters_set_process(struct interpreters *interpreters, int32_t pid,

@@ -41,9 +41,13 @@ bool interpreters_attach(const struct interpreters *interpreters, const struct e
  * sched:sched_switch. */
 bool interpreters_attach_sleeps(struct interpreters *interpreters, uint64_t tracepoint,
 				GError **error);
+void interpreters_detach_sleeps(struct interpreters *interpreters);
 /* Returns the start of the stack of a process, which changes with exec; 0: the process does not
  * exist, or may not be looked at. */
 uint64_t interpreters_start_stack(int32_t pid);
+/* Returns whether the process was added like this. */
+bool interpreters_has_process(const struct interpreters *interpreters, int32_t pid,
+			      const struct interp_process *process);
 /* Adds or replaces a process, as long as its stack starts there. Fails if the version is not
  * supported, or without a stack. */
 bool interpreters_set_process(struct interpreters *interpreters, int32_t pid,

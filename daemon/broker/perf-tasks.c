@@ -314,7 +314,7 @@ static gpointer run(gpointer data)
 	struct perf_tasks *opening = data;
 
 	/* Events have the program before they are inherited. */
-	if (opening->wants_interpreters)
+	if (opening->wants_interpreters && !is_cancelled(opening))
 		opening->interpreters = interpreters_new(&opening->no_interpreters);
 	opening->ok = open_all(opening, &opening->error);
 	g_idle_add_full(G_PRIORITY_DEFAULT, on_done, opening, NULL);

@@ -445,7 +445,7 @@ bool perf_cpu_open(const struct perf_plan *plan, unsigned cpu, struct perf_cpu *
 void perf_cpu_close_fds(struct perf_cpu *cpu)
 {
 	for (unsigned i = 0; i < cpu->n_fds; i++)
-		close(cpu->fds[i]);
+		close(steal_fd(&cpu->fds[i]));
 	cpu->n_fds = 0;
 }
 

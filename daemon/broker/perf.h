@@ -130,7 +130,8 @@ bool perf_tasks_steal(struct perf_tasks *opening, int32_t *pids, unsigned *n_pid
 /* Also once, after a successful perf_tasks_steal(): what reads the frames of interpreters at the
  * events. NULL: nothing does, because of *ret_reason. */
 struct interpreters *perf_tasks_steal_interpreters(struct perf_tasks *opening, GError **ret_reason);
-/* Waits at most for opening the events of one thread, or for one check of a process. */
+/* Waits at most for opening the events of one thread, for one check of a process, or for loading
+ * the program that reads interpreters (0.1 s). */
 void perf_tasks_free(struct perf_tasks *opening);
 
 /* For perf_tasks_new(), in perf.c. */

@@ -24,12 +24,13 @@ struct session {
 	struct perf_tasks *opening; /* while per-task events are being opened */
 	struct perf_plan plan;
 	struct requests *requests;         /* NULL without an engine */
-	struct interpreters *interpreters; /* NULL: no process has needed it yet */
+	struct interpreters *interpreters; /* NULL: not needed yet, or impossible */
 	GThread *loading;                  /* loads `loaded`; NULL: not now */
 	struct interpreters *loaded;       /* NULL: load_error says why */
 	GError *load_error;
 	guint loaded_watch;
-	bool reads_sleeps;    /* and tried to read the frames of sleeping threads */
+	bool tried_sleeps;    /* to attach the program for sleeps, or it is not wanted any more */
+	int64_t checks_us;    /* time that checks of processes with interpreters took */
 	bool no_interpreters; /* they cannot be read; the engine knows why */
 	GVariant *summary;    /* from MESSAGE_FINISHED */
 	const char *reason;

@@ -52,7 +52,9 @@
 #define DEATH_PATIENCE_MS (1000 * SLOW)
 #define PROGRESS_INTERVAL_US 240000
 #define MAX_RETURNED_BYTES (8 * PERF_RING_BUDGET) /* rings of CPUs that came online again */
-#define MAX_WARNINGS 64                           /* maximum from the engine per second */
+#define MAX_CHECKS_US \
+	5000000         /* for processes with interpreters, of which an engine may name many */
+#define MAX_WARNINGS 64 /* maximum from the engine per second */
 
 /* ---- Accessors ------------------------------------------------------------------------------- */
 
@@ -110,6 +112,8 @@ static void set_state(struct session *session, enum session_state state)
 	const char *before = session_state_name(session);
 
 	session->state = state;
+	if (state == SESSION_STOPPING && session->interpreters)
+		interpreters_detach_sleeps(session->interpreters);
 	if (strcmp(before, session_state_name(session)) != 0)
 		session->listener->state_changed(session, session->data);
 }
@@ -552,16 +556,25 @@ static void set_interpreted(struct session *session, const struct message_interp
 							interpreters_start_stack(request->pid) };
 	CLEANUP_CLOSE int pidfd = target_open(request->pid);
 
+	g_autoptr(GError) error = NULL;
+	int64_t begin_us = g_get_monotonic_time();
+	bool is_allowed;
+
+	if (interpreters_has_process(session->interpreters, request->pid, &process) ||
+	    session->checks_us > MAX_CHECKS_US)
+		return;
 	/* The program for sleeps reads all processes that it is told of. Check the owner after the
 	 * stack, which exec moves. */
-	if (pidfd < 0 || (session->access.own_only &&
-			  !target_is_owned(pidfd, request->pid, session->access.uid)))
+	is_allowed = pidfd >= 0 && (!session->access.own_only ||
+				    target_is_owned(pidfd, request->pid, session->access.uid));
+	session->checks_us += g_get_monotonic_time() - begin_us;
+	if (!is_allowed ||
+	    !interpreters_set_process(session->interpreters, request->pid, &process, NULL) ||
+	    session->tried_sleeps || !session->plan.sleep_id)
 		return;
-	if (!interpreters_set_process(session->interpreters, request->pid, &process, NULL) ||
-	    session->reads_sleeps || !session->plan.sleep_id)
-		return;
-	session->reads_sleeps = true;
-	interpreters_attach_sleeps(session->interpreters, session->plan.sleep_id, NULL);
+	session->tried_sleeps = true;
+	if (!interpreters_attach_sleeps(session->interpreters, session->plan.sleep_id, &error))
+		session->listener->warning(session, "interpreters", error->message, session->data);
 }
 
 /* With events of CPUs, nothing is loaded until a process may have an interpreter; then by a thread,
@@ -575,14 +588,18 @@ static void receive_interpreted(struct session *session, const void *body, size_
 	if (session->no_interpreters || session->loading || session->state == SESSION_STOPPING)
 		return;
 	if (session->interpreters) {
+		if (!request->sleeps) {
+			session->tried_sleeps = true;
+			interpreters_detach_sleeps(session->interpreters);
+		}
 		if (request->minor)
 			set_interpreted(session, request);
 		return;
 	}
-	if (!session->plan.by_task)
+	if (reads_interpreters(session))
 		session->loading =
 			g_thread_try_new("interpreters", load_interpreters, session, &error);
-	else
+	else if (session->plan.by_task)
 		error = g_steal_pointer(&session->load_error);
 	if (error)
 		end_interpreters(session, error);

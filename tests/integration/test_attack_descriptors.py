@@ -17,7 +17,7 @@ from test_dbus_private import HOSTILE_ENGINE, SYSTEM, hostile, variant  # noqa: 
 
 NOBODY = 65534
 MANY = 64  # messages that wait for an engine in addition to those in its socket
-CONFIG, CPU, SNAPSHOT, IMAGE, EVENTS = 1, 2, 7, 8, 9
+CONFIG, CPU, SNAPSHOT, IMAGE, EVENTS, OUTPUTS = 1, 2, 7, 8, 9, 14
 SEALED = fcntl.F_SEAL_SEAL | fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW | fcntl.F_SEAL_WRITE
 SERIALS = 1, 2, 3  # read ahead, all processes, one
 PATH_IMAGE, MAPPED_IMAGE = 10, 11
@@ -230,7 +230,10 @@ def test_session_of_own_processes(own):
     # two rings a CPU; for each thread the side band and two events on each CPU
     assert len(events[CPU]) == 2 * cpus and len(events[EVENTS]) == 3 * cpus
     assert all(name == "anon_inode:[perf_event]" for name, *_ in events[CPU] + events[EVENTS])
-    assert {kind for kind, _ in own if own[kind, _]} == {CONFIG, CPU, EVENTS, SNAPSHOT, IMAGE}
+    # with BPF, two events a CPU that only profd's own program writes to
+    outputs = [fd for (kind, _), fds in own.items() if kind == OUTPUTS for fd in fds]
+    assert len(outputs) in (0, 2 * cpus) and all(name == "anon_inode:[perf_event]" for name, *_ in outputs)
+    assert {kind for kind, _ in own if own[kind, _]} - {OUTPUTS} == {CONFIG, CPU, EVENTS, SNAPSHOT, IMAGE}
 
 
 @pytest.mark.parametrize("flags", [

@@ -205,6 +205,7 @@ int main(int argc, char **argv)
 		fprintf(stderr, "process %d has no interpreter that is supported\n", pid);
 		return 1;
 	}
+	process.start_stack = interpreters_start_stack(pid);
 	if (!interpreters_set_process(interpreters, pid, &process, &error)) {
 		fprintf(stderr, "%s\n", error->message);
 		return 1;

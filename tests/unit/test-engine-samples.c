@@ -52,8 +52,7 @@ static void add(struct stage *stage, uint16_t mode, const uint64_t *ips, size_t 
 
 	put_sample(&bytes, mode, 10, 10, 5000, ips, n);
 	if (record_parse((const void *)bytes.data, 0, &record))
-		samples_add(&stage->parts.samples, &record, stage->thread, &stage->source->row,
-			    NULL);
+		samples_add(&stage->parts.samples, &record, stage->thread, &stage->source->row);
 }
 
 static uint64_t sample(struct stage *stage, uint16_t column, size_t i)

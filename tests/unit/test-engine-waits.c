@@ -152,7 +152,6 @@ static void test_shared(void)
 	stage_done(&stage);
 }
 
-/* The switch after a copied sleep was lost, so the next sleep has none of its stack. */
 /* Python functions of different callers may wait with one native stack. */
 static void test_interpreted(void)
 {
@@ -193,6 +192,7 @@ static void test_interpreted(void)
 	stage_done(&stage);
 }
 
+/* The switch after a copied sleep was lost, so the next sleep has none of its stack. */
 static void test_lost_switch(void)
 {
 	struct stage stage;

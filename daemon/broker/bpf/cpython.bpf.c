@@ -532,8 +532,9 @@ struct sched_switch {
 
 #define STATE_SLEEPS 15 /* S, D, T, t; not preempted, exiting or parked */
 
-/* A thread may sleep very often, so the walks take at most 2 % of the time. Never hides the event
- * from others, which 0 would do. */
+/* A thread may sleep very often, so the walks take at most 2 % of the time. Returns 1, because 0
+ * would hide the event from all others. While this runs, the kernel drops the samples of events
+ * whose interrupts cannot be masked, hardware events on most machines. */
 SEC("tracepoint")
 int cpython_sleep(struct sched_switch *ctx)
 {

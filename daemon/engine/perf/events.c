@@ -147,7 +147,7 @@ static void on_sample(struct events *events, struct cpu *cpu, const struct recor
 		events->query(process, events->data);
 	if (events->samples->interpreted)
 		interpreted_look(events->samples->interpreted, process);
-	samples_add(events->samples, record, thread, &source->row, NULL);
+	samples_add(events->samples, record, thread, &source->row);
 	events->n_samples++;
 }
 

@@ -2,9 +2,9 @@
 /*
  * Interpreted - the functions of interpreted programs, in stacks and as rows
  *
- * Finds the interpreter among the mappings of each process that is sampled, and reports it, so that
- * its frames are read (daemon/interp-protocol.h). A sample's frames become places in an image of
- * kind interpreter. Names and lines of new places are written once an epoch.
+ * Finds the interpreter among the mappings of each process that is sampled or sleeps, and reports
+ * it, so that its frames are read (daemon/interp-protocol.h). The frames become places in an image
+ * of kind interpreter. Names and lines of new places are written once an epoch.
  */
 #pragma once
 

@@ -391,24 +391,15 @@ void samples_finalize(struct samples *samples)
 	samples->n_pending = 0;
 }
 
-void samples_add(struct samples *samples, const struct record *record, struct thread *thread,
-		 struct row *source, struct wait_code *wait)
+/* Adds the record's stack to what is known of the sample. */
+static void add(struct samples *samples, const struct record *record, struct sample sample)
 {
 	struct chain chain = split_chain(&record->sample);
-	struct sample sample = {
-		.time_ns = record->time_ns,
-		.period = record->sample.period,
-		.cgroup = record->sample.cgroup,
-		.cpu = record->cpu,
-		.in_kernel = record->cpumode == PERF_RECORD_MISC_KERNEL,
-		.thread = thread,
-		.source = source,
-		.raw = record->sample.raw,
-		.raw_bytes = record->sample.raw_bytes,
-		.wait = wait,
-		.is_interpreted = record->sample.is_interpreted,
-	};
+	const struct thread *thread = sample.thread;
 
+	sample.time_ns = record->time_ns;
+	sample.cpu = record->cpu;
+	sample.in_kernel = record->cpumode == PERF_RECORD_MISC_KERNEL;
 	if (chain.n_kernel == 0 && chain.n_user == 0) {
 		chain.kernel = chain.user = &record->sample.ip;
 		chain.n_kernel = sample.in_kernel;
@@ -425,6 +416,34 @@ void samples_add(struct samples *samples, const struct record *record, struct th
 	samples_finalize(samples);
 	receive_chain(samples, &chain, &sample);
 	let_out(samples, &sample);
+}
+
+void samples_add(struct samples *samples, const struct record *record, struct thread *thread,
+		 struct row *source)
+{
+	add(samples, record,
+	    (struct sample){
+		    .period = record->sample.period,
+		    .cgroup = record->sample.cgroup,
+		    .thread = thread,
+		    .source = source,
+		    .raw = record->sample.raw,
+		    .raw_bytes = record->sample.raw_bytes,
+		    .is_interpreted = record->sample.is_interpreted,
+	    });
+}
+
+void samples_add_wait(struct samples *samples, const struct record *record, struct thread *thread,
+		      struct wait_code *wait, const uint8_t *frames, uint32_t frames_bytes)
+{
+	add(samples, record,
+	    (struct sample){
+		    .thread = thread,
+		    .raw = frames,
+		    .raw_bytes = frames_bytes,
+		    .wait = wait,
+		    .is_interpreted = frames != NULL,
+	    });
 }
 
 void samples_init(struct samples *samples, struct output *output, struct tasks *tasks,

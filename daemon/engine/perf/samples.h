@@ -62,9 +62,12 @@ void samples_unwind(struct samples *samples, const struct unwind_tables *tables,
 		    uint32_t stack_bytes);
 void samples_done(struct samples *samples);
 /* Until samples_finalize(), neither the memory that `record` points to nor the mappings of the
- * thread's process may change. Either `source` or `wait` is NULL. */
+ * thread's process may change. */
 void samples_add(struct samples *samples, const struct record *record, struct thread *thread,
-		 struct row *source, struct wait_code *wait);
+		 struct row *source);
+/* The same for the stack of a wait or waker, with the frames of its interpreter; NULL: none. */
+void samples_add_wait(struct samples *samples, const struct record *record, struct thread *thread,
+		      struct wait_code *wait, const uint8_t *frames, uint32_t frames_bytes);
 /* Returns where a sample's user code was, by its chain; 0: unknown. */
 uint64_t samples_user_pc(const struct record_sample *sample);
 /* Returns the stack of a walked sample, in the current epoch; 0 if it has none. is_interpreted:

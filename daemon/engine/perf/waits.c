@@ -24,7 +24,8 @@
  * Invariants: (1) each sleep of a thread becomes one row, with its stack or without
  *                 [test-engine-waits: rows]
  *             (2) rows are in the order of their ends  [test-engine-waits: order]
- *             (3) a shared stack is of the same process, program counter and stack pointer
+ *             (3) a shared stack is of the same process, program counter, stack pointer and frames
+ *                 of the interpreter
  *                 [test-engine-waits: shared]
  *             (4) a stack is used only if the thread slept while it was read
  *                 [test-engine-waits: late]
@@ -98,8 +99,8 @@ struct wait_pause {
 	uint64_t until_ns;
 };
 
-/* The last stack at a program counter and stack pointer of a process, in which a thread slept, or
- * woke another one. */
+/* The last stack at a program counter and stack pointer of a process, with the same frames of its
+ * interpreter, in which a thread slept, or woke another one. */
 struct wait_stratum {
 	uint64_t pc, sp;
 	uint32_t chain_hash;
@@ -236,6 +237,8 @@ static enum prof_stack_source find_stack(struct waits *waits, struct wait_code *
 	if (!code->thread)
 		return PROF_STACK_NONE;
 	process = code->thread->process;
+	if (waits->samples->interpreted && !code->is_waker && process->interpreter)
+		ret_found->interpreter = PROF_INTERPRETER_MISSING;
 	stratum = stratum_of(waits, code);
 	if (code->maps) {
 		if (waits->samples->interpreted && !code->is_waker)
@@ -343,8 +346,13 @@ static void keep_stack(const struct sample *sample, struct maps **maps, void *da
 	code->sample = *sample;
 	code->sample.user.ips =
 		g_memdup2(sample->user.ips, sample->user.n * sizeof(*sample->user.ips));
-	code->sample.user.sps =
-		g_memdup2(sample->user.sps, sample->user.n_sps * sizeof(*sample->user.sps));
+	/* Only frames of interpreters need them. */
+	code->sample.user.sps = code->chain
+					? g_memdup2(sample->user.sps,
+						    sample->user.n_sps * sizeof(*sample->user.sps))
+					: NULL;
+	if (!code->sample.user.sps)
+		code->sample.user.n_sps = 0;
 	code->sample.kernel = g_memdup2(sample->kernel, sample->n_kernel * sizeof(*sample->kernel));
 	code->sample.raw = code->chain;
 	code->maps = maps_ref(*maps);
@@ -362,12 +370,8 @@ void waits_lose(struct waits *waits, struct wait_code *code)
 /* Adds a stack to be walked. The walk takes over a reference. */
 static void add_stack(struct waits *waits, struct wait_code *code, const struct record *record)
 {
-	struct record own = *record;
-
-	own.sample.raw = code->chain;
-	own.sample.raw_bytes = code->chain_bytes;
-	own.sample.is_interpreted = code->chain != NULL;
-	samples_add(waits->samples, &own, code->thread, NULL, code);
+	samples_add_wait(waits->samples, record, code->thread, code, code->chain,
+			 code->chain_bytes);
 }
 
 /* Adds the stack that the record has. */
@@ -382,8 +386,11 @@ static void copy_stack(struct waits *waits, struct wait_code *code, const struct
 /* Identifies the functions and lines of a chain. */
 static uint32_t hash_chain(const uint8_t *bytes, size_t size)
 {
-	uint64_t hash = 1;
+	uint64_t hash = size;
 
+	/* how it was read, and how many frames it has */
+	for (size_t at = 0; at < offsetof(struct interp_sample, period) && at < size; at++)
+		hash = (hash ^ bytes[at]) * UINT64_C(0x100000001b3);
 	for (size_t at = offsetof(struct interp_sample, frames);
 	     at + sizeof(struct interp_frame) <= size; at += sizeof(struct interp_frame)) {
 		struct interp_frame frame;
@@ -393,7 +400,7 @@ static uint32_t hash_chain(const uint8_t *bytes, size_t size)
 		       UINT64_C(0x9e3779b97f4a7c15);
 		hash ^= hash >> 29;
 	}
-	return (uint32_t)(hash >> 32);
+	return (uint32_t)(hash >> 32) | 1;
 }
 
 void waits_interpret(struct waits *waits, struct thread *thread, const uint8_t *bytes, size_t size)

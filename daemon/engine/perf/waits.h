@@ -53,7 +53,8 @@ void waits_end(struct waits *waits, struct thread *thread, uint64_t time_ns);
 /* Ends all waits, at the end of the recording. */
 void waits_end_all(struct waits *waits, uint64_t time_ns);
 #define WAITS_MAX_REQUESTED 64u
-/* Waits that have ended but are not written yet, of about 450 bytes each. With more, the requested
+/* Waits that have ended but are not written yet, of about 450 bytes each, and up to 4 KiB more with
+ * the frames of an interpreter. With more, the requested
  * stacks are given up. */
 #define WAITS_MAX_ENDED 32768u
 /* Fills in the sorted tids of threads that have slept for threshold_ns, and whose stacks are

@@ -336,12 +336,15 @@ static void note_unread(struct session *session, const struct cpython_file *file
 	session_add_metadata(session, "interpreters.missing", text, strlen(text));
 }
 
+static void send_interpreted(struct session *session, struct message_interpreted body)
+{
+	body.sleeps = !session->stopped_sleeps;
+	channel_send(&session->channel, MESSAGE_INTERPRETED, &body, sizeof(body), NULL, 0);
+}
+
 static void on_interpreter_expected(void *data)
 {
-	struct session *session = data;
-	const struct message_interpreted body = { 0 };
-
-	channel_send(&session->channel, MESSAGE_INTERPRETED, &body, sizeof(body), NULL, 0);
+	send_interpreted(data, (struct message_interpreted){ 0 });
 }
 
 static void on_interpreter(const struct process *process, void *data)
@@ -356,7 +359,7 @@ static void on_interpreter(const struct process *process, void *data)
 	};
 
 	if (file->found == CPYTHON_FOUND)
-		channel_send(&session->channel, MESSAGE_INTERPRETED, &body, sizeof(body), NULL, 0);
+		send_interpreted(session, body);
 	else
 		note_unread(session, file);
 }
@@ -478,6 +481,8 @@ static void pace_waits(struct session *session, uint64_t now_ns)
 	session->stopped_sleeps = true;
 	for (guint i = 0; i < session->cpus.all->len; i++)
 		cpu_stop_sleeps(g_ptr_array_index(session->cpus.all, i));
+	if (session->interpreted && session->interpreted->is_expected)
+		send_interpreted(session, (struct message_interpreted){ 0 });
 	snprintf(
 		text, sizeof(text),
 		"threads sleep %.0f times a second: after the first second, where they wait is not "
