@@ -108,9 +108,9 @@ def assert_honest(profcapture, capture, pids, *machine):
     assert {mark["name"] for mark in marks} == {"step"}
     loss, told = Counter(), defaultdict(list)
     for row in rows(profcapture, capture, "loss"):
-        # losses of a busy machine: a few samples if a host takes the processor from the reader of
-        # the kernel's ring, or another process takes the engine's
-        few = row["count"] < 100 and (row["cause"] in FEW or row["cause"] == "late" and row["stream"].startswith("cpu"))
+        # losses of a busy machine: up to half a second of samples if a host takes the processor from
+        # the reader of the kernel's ring, or another process takes the engine's
+        few = row["count"] < 500 and (row["cause"] in FEW or row["cause"] == "late" and row["stream"].startswith("cpu"))
         if row["cause"] not in ("ticks-missed", "throttled", *machine) and not few:
             stream, _, pid = row["stream"].partition("/")
             assert stream == "collector" and int(pid) != pids["honest"], row
