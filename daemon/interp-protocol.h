@@ -119,6 +119,6 @@ struct interp_code {
 struct interp_counts {
 	__u64 samples, walked, lost, codes, codes_lost;
 	__u64 walk_ns;
-	/* since sleeps_begin_ns, in the program for sleeps, whose share of the time is limited */
-	__u64 sleeps_begin_ns, sleeps_walk_ns;
+	/* when the program for sleeps walks next, because its share of the time is limited */
+	__u64 sleeps_next_ns;
 };

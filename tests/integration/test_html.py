@@ -368,7 +368,7 @@ def test_waits(profcapture, page_of, drive, waited):
     steps += [{"at": ["#timeline-canvas", 40, 75]}, {"text": "#command"}, {"eval": ROWS}, {"text": "#scope"}]
     results, compared = drive(page, *steps), 0
     for (command,), rows, (scope,) in zip(results[::3], results[1::3], results[2::3]):
-        total, waits = re.search(r"Not freed(.+?)in (\S+) waits", scope).groups()
+        total, waits = re.search(r"Not freed(.+?)in ([\d\u202f]+) waits", scope).groups()
         assert "--metric off-cpu" in command
         compared += check_functions(profcapture, command, rows, total)
         assert int(waits.replace("\u202f", "")) == profcapture.json(*shlex.split(command)[1:])["data"]["total"]

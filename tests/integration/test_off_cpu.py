@@ -27,14 +27,19 @@ def program(tmp_path_factory):
 
 
 @pytest.fixture(scope="module")
-def recorded(profctl, program):
+def recorded(profctl, profcapture, program):
     """A capture, and what each thread measured: {tid: (function, ns)}."""
     if os.geteuid() != 0:
         pytest.skip("needs root")
     capture = program.with_name("waits.cap")
-    done = profctl("record", "-q", "--off-cpu", "-o", capture, "--", program, program.with_name("data"))
-    lines = [line.split() for line in done.stdout.splitlines()]
-    return capture, {int(tid): (function, int(ns)) for function, tid, ns in lines}
+    for _ in range(5):
+        done = profctl("record", "-q", "--off-cpu", "-o", capture, "--force", "--", program, program.with_name("data"))
+        lines = [line.split() for line in done.stdout.splitlines()]
+        # A thousand sleeps a second are copied on each CPU, whose else they are.
+        found = {row["stack_source"]: row["n"] for row in profcapture.json("sql", capture, "SELECT stack_source, count(*) AS n FROM wait GROUP BY stack_source")["data"]["rows"]}
+        if found["copied"] > 0.05 * sum(found.values()):
+            return capture, {int(tid): (function, int(ns)) for function, tid, ns in lines}
+    pytest.fail(f"other programs sleep too often beside the recorded one: {found}")
 
 
 def states(profcapture, capture):
@@ -70,7 +75,8 @@ def test_functions(profcapture, recorded):
         assert report["data"]["metric"] == "off-cpu" and report["data"]["unit"] == "ns"
         found = sum(row["total_weight"] for row in report["data"]["rows"] if row["name"] == function)
         rest = sum(ns for state, ns in threads[tid].items() if state != "waiting")
-        assert ns - rest <= found + 1e6 and found <= ns, (function, found, ns, rest)
+        # up to 1 % of it may have no stack
+        assert 0.99 * (ns - rest) <= found + 1e6 and found <= ns, (function, found, ns, rest)
 
 
 def test_stacks(profcapture, recorded):

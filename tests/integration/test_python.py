@@ -190,6 +190,51 @@ def test_waits(profctl, profcapture, capture, python, tmp_path):
     assert "Stacks of waits have" not in profcapture("report", capture, "--metric", "off-cpu").stdout
 
 
+FREQUENT = """
+import collections, json, os, threading, time
+spent = collections.Counter()
+def turn():
+    os.write(sink, b"x")
+    os.read(source, 1)
+def often():
+    for _ in range(30): turn()
+def seldom():
+    for _ in range(10): turn()
+def answers():
+    while os.read(asked, 1): os.write(answer, b"x")
+def timed(function):
+    begin = time.perf_counter()
+    function()
+    spent[function.__name__] += time.perf_counter() - begin
+asked, sink = os.pipe()
+source, answer = os.pipe()
+threading.Thread(target=answers, daemon=True).start()
+time.sleep(0.5)
+while sum(spent.values()) < 3:
+    timed(often)
+    timed(seldom)
+print(json.dumps(spent))
+os._exit(0)
+"""
+
+
+def test_frequent_waits(profctl, profcapture, capture, python, tmp_path):
+    """The frames are not read before each of so many sleeps. Those without get the ones of others, by
+    chance, so that callers keep their shares."""
+    program = tmp_path / "frequent.py"
+    program.write_text(FREQUENT)
+    done = profctl("record", "--off-cpu", "-o", capture, "--", "taskset", "-c", 0, python, program)
+    spent = json.loads(done.stdout.splitlines()[0])
+    shown = {row["name"]: row["total_weight"] for row in profcapture.json("report", capture, "--metric", "off-cpu", "--limit", 0)["data"]["rows"]}
+    sleeping = shown["frequent.turn"]
+    share = spent["often"] / sum(spent.values())
+    assert abs(shown["frequent.often"] / sleeping - share) < 0.1, (shown, spent)
+    known = collections.Counter()
+    for row in rows(profcapture, capture, "wait"):
+        known[row["interpreter"]] += 1
+    assert known["complete"] > 0.9 * sum(known.values()) and sum(known.values()) > 10000, known
+
+
 def test_report(profctl, profcapture, capture, python, tmp_path):
     program = tmp_path / "callbacks.py"
     program.write_text(CALLBACKS)

@@ -22,7 +22,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#define TURNS 60
+#define TURNS 150
 #define PAGE 4096
 
 static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;

@@ -111,6 +111,7 @@ static void test_order(void)
 	leave(&stage, 1, 0x400010, 0x8000, 5100);
 	waits_end(&stage.waits, stage.threads[1], 5200);
 	waits_end(&stage.waits, stage.threads[0], 5300);
+	waits_end_all(&stage.waits, 5400);
 	parts_finish(&stage.parts);
 	REQUIRE(CHECK_INT(rows_of(&stage.parts, PROF_TABLE_WAIT), 2));
 	CHECK_INT(row(&stage, PROF_WAIT_DURATION, 0), 100);
@@ -141,6 +142,7 @@ static void test_shared(void)
 		leave(&stage, cases[i].thread, cases[i].pc, cases[i].sp, 6000 + 100 * i);
 		waits_end(&stage.waits, stage.threads[cases[i].thread], 6050 + 100 * i);
 	}
+	waits_end_all(&stage.waits, 9000);
 	parts_finish(&stage.parts);
 	REQUIRE(CHECK_INT(rows_of(&stage.parts, PROF_TABLE_WAIT), 1 + ARRAY_SIZE(cases)));
 	for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
@@ -152,7 +154,59 @@ static void test_shared(void)
 	stage_done(&stage);
 }
 
-/* Python functions of different callers may wait with one native stack. */
+/* A wait without a stack shares that of a later one, but not of one much later. */
+static void test_held(void)
+{
+	const uint64_t begins_ns[] = { 5000, 6000, 7000, 2000000000, 4000000000 };
+	const enum prof_stack_source sources[] = { PROF_STACK_SHARED, PROF_STACK_SHARED,
+						   PROF_STACK_COPIED, PROF_STACK_NONE,
+						   PROF_STACK_COPIED };
+	int32_t tids[WAITS_MAX_REQUESTED];
+	struct stage stage;
+
+	stage_init(&stage);
+	for (size_t i = 0; i < ARRAY_SIZE(begins_ns); i++) {
+		const uint64_t sp = i < 3 ? 0x7000 : 0x8000;
+
+		if (sources[i] == PROF_STACK_COPIED)
+			copy(&stage, 0, 0x400010);
+		leave(&stage, 0, 0x400010, sp, begins_ns[i]);
+		waits_end(&stage.waits, stage.threads[0], begins_ns[i] + 100);
+		if (sources[i] == PROF_STACK_NONE)
+			(void)waits_request(&stage.waits, begins_ns[i] + 1200000000, UINT64_MAX,
+					    tids);
+	}
+	parts_finish(&stage.parts);
+	REQUIRE(CHECK_INT(rows_of(&stage.parts, PROF_TABLE_WAIT), ARRAY_SIZE(begins_ns)));
+	for (size_t i = 0; i < ARRAY_SIZE(begins_ns); i++) {
+		CHECK_INT(row(&stage, PROF_WAIT_TIME, i), begins_ns[i] + 100);
+		CHECK_INT(row(&stage, PROF_WAIT_STACK_SOURCE, i), sources[i]);
+	}
+	stage_done(&stage);
+}
+
+/* The oldest are written without a stack if too many wait for one. */
+static void test_held_many(void)
+{
+	struct stage stage;
+
+	stage_init(&stage);
+	for (uint64_t i = 0; i < WAITS_MAX_ENDED; i++) {
+		leave(&stage, 0, 0x400010, 0x7000, 5000 + 2 * i);
+		waits_end(&stage.waits, stage.threads[0], 5001 + 2 * i);
+	}
+	CHECK(stage.waits.ended.length > 0 && stage.waits.ended.length < WAITS_MAX_ENDED);
+	/* in each round, too */
+	(void)waits_request(&stage.waits, 2000000000, 1000000000,
+			    (int32_t[WAITS_MAX_REQUESTED]){ 0 });
+	CHECK_INT(stage.waits.ended.length, 0);
+	parts_finish(&stage.parts);
+	CHECK_INT(rows_of(&stage.parts, PROF_TABLE_WAIT), WAITS_MAX_ENDED);
+	stage_done(&stage);
+}
+
+/* Python functions of different callers may wait with one native stack. A wait without their names
+ * may be of any. */
 static void test_interpreted(void)
 {
 	struct interp_sample chain = {
@@ -188,7 +242,7 @@ static void test_interpreted(void)
 	parts_finish(&stage.parts);
 	CHECK_INT(row(&stage, PROF_WAIT_STACK_SOURCE, 1), PROF_STACK_SHARED);
 	CHECK_INT(row(&stage, PROF_WAIT_STACK_SOURCE, 2), PROF_STACK_NONE);
-	CHECK_INT(row(&stage, PROF_WAIT_STACK_SOURCE, 3), PROF_STACK_NONE);
+	CHECK_INT(row(&stage, PROF_WAIT_STACK_SOURCE, 3), PROF_STACK_SHARED);
 	stage_done(&stage);
 }
 
@@ -208,6 +262,7 @@ static void test_lost_switch(void)
 	copy(&stage, 0, 0x400012);
 	leave(&stage, 0, 0x400012, 0x7000, 6000);
 	waits_end(&stage.waits, stage.threads[0], 6100);
+	waits_end_all(&stage.waits, 9000);
 	parts_finish(&stage.parts);
 	REQUIRE(CHECK_INT(rows_of(&stage.parts, PROF_TABLE_WAIT), 2));
 	CHECK_INT(row(&stage, PROF_WAIT_STACK_SOURCE, 0), PROF_STACK_NONE);
@@ -512,6 +567,8 @@ int main(void)
 	RUN(test_rows);
 	RUN(test_order);
 	RUN(test_shared);
+	RUN(test_held);
+	RUN(test_held_many);
 	RUN(test_interpreted);
 	RUN(test_late);
 	RUN(test_pause);

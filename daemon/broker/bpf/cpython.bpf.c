@@ -64,7 +64,10 @@ struct task_struct___kernel {
 #define KEY_BYTES 16
 #define KEY_VALUE 8
 
-#define SLEEPS_INTERVAL_NS 100000000ull
+/* Walks before sleeps take at most a fiftieth of the time. If they took less, later ones make up
+ * for at most so much of it. */
+#define SLEEPS_SHARE 50
+#define SLEEPS_UNUSED_NS 100000000ull
 
 struct described_key {
 	__u64 code;
@@ -532,16 +535,17 @@ struct sched_switch {
 
 #define STATE_SLEEPS 15 /* S, D, T, t; not preempted, exiting or parked */
 
-/* A thread may sleep very often, so the walks take at most 2 % of the time. Returns 1, because 0
- * would hide the event from all others. While this runs, the kernel drops the samples of events
- * whose interrupts cannot be masked, hardware events on most machines. */
+/* A thread may sleep very often, so the time of the walks is limited. They are spread over it, so
+ * that they meet each place in which threads often sleep. Returns 1, because 0 would hide the event
+ * from all others. While this runs, the kernel drops the samples of events whose interrupts cannot
+ * be masked, hardware events on most machines. */
 SEC("tracepoint")
 int cpython_sleep(struct sched_switch *ctx)
 {
 	struct interp_counts *count;
 	struct scratch *scratch;
-	__u64 now_ns, before_ns;
-	__u32 zero = 0, bytes;
+	__u64 now_ns, before_ns, earliest_ns;
+	__u32 zero = 0, bytes, chance;
 
 	if (!(ctx->prev_state & STATE_SLEEPS))
 		return 1;
@@ -550,15 +554,16 @@ int cpython_sleep(struct sched_switch *ctx)
 	if (!count || !scratch)
 		return 1;
 	now_ns = bpf_ktime_get_ns();
-	if (now_ns - count->sleeps_begin_ns > SLEEPS_INTERVAL_NS) {
-		count->sleeps_begin_ns = now_ns;
-		count->sleeps_walk_ns = 0;
-	}
-	if (count->sleeps_walk_ns > SLEEPS_INTERVAL_NS / 50)
+	if (now_ns < count->sleeps_next_ns)
 		return 1;
 	before_ns = count->walk_ns;
 	bytes = read_frames(ctx, scratch, count);
-	count->sleeps_walk_ns += count->walk_ns - before_ns;
+	earliest_ns = now_ns - SLEEPS_UNUSED_NS;
+	if (count->sleeps_next_ns < earliest_ns)
+		count->sleeps_next_ns = earliest_ns;
+	/* Half of it to one and a half, so that no pattern of sleeps is met at the same place. */
+	chance = bpf_get_prandom_u32() % SLEEPS_SHARE;
+	count->sleeps_next_ns += (count->walk_ns - before_ns) * (SLEEPS_SHARE / 2 + chance);
 	if (!bytes)
 		return 1;
 	scratch->sample.record = INTERP_RECORD_SLEEP;

@@ -7,11 +7,13 @@
  * copy of the stack and the kernel's chain. The switch that follows begins the wait, and a wake-up
  * or the next switch to the thread ends it. So the time is exact for each wait, and the stack is
  * that of the wait itself for many. The others are shared out: a wait gets the stack of the last
- * wait of the same process that began at the same program counter and stack pointer. It is usually
- * of the same thread, or of an earlier one that had the same memory as its stack: servers start a
- * thread for each request. These are no key, because different callers may lead to one place; but
- * every Nth sleep is copied, which does not depend on the stack. Without such a wait, the stack is
- * unknown.
+ * wait of the same process that began at the same program counter and stack pointer, or of the
+ * first one in the second after it. It is usually of the same thread, or of an earlier one that had
+ * the same memory as its stack: servers start a thread for each request. These are no key, because
+ * different callers may lead to one place; but every Nth sleep is copied, which does not depend on
+ * the stack. Without such a wait, the stack is unknown.
+ * In an interpreted program, the frames of its functions are part of the key. They are not read for
+ * each of the most frequent sleeps; one without them gets the last stack of any.
  * If a thread sleeps on without a copied stack, its stack is requested (daemon/files/stack.c). It
  * is the wait's if the thread did not run between the begin of the wait and the reading, which the
  * switches show. This is also how threads that sleep since before the recording get a stack, and
@@ -24,9 +26,9 @@
  * Invariants: (1) each sleep of a thread becomes one row, with its stack or without
  *                 [test-engine-waits: rows]
  *             (2) rows are in the order of their ends  [test-engine-waits: order]
- *             (3) a shared stack is of the same process, program counter, stack pointer and frames
- *                 of the interpreter
- *                 [test-engine-waits: shared]
+ *             (3) a shared stack is of the same process, program counter and stack pointer, and, if
+ *                 they were read, frames of the interpreter
+ *                 [test-engine-waits: shared, interpreted]
  *             (4) a stack is used only if the thread slept while it was read
  *                 [test-engine-waits: late]
  *             (5) a waker's stack is of its own process, program counter and stack pointer
@@ -49,6 +51,9 @@
 #define N_STRATA 16384u /* a power of two */
 #define MAX_REGISTERS 16
 #define EXITED_NS UINT64_C(1000000000)
+/* How long a wait without a stack may wait for one to share, and how many rows wait with it. */
+#define HOLD_NS UINT64_C(1000000000)
+#define MAX_HELD (WAITS_MAX_ENDED / 2)
 /* A thread may be woken while it leaves its CPU, before that is reported. */
 #define LEAVING_NS UINT64_C(200000)
 #define SAME_WAKER_NS UINT64_C(20000)
@@ -56,6 +61,16 @@
  * next stacks of the process are not read for PAUSE times as long. */
 #define SLOW_NS UINT64_C(1000000)
 #define PAUSE 100
+
+/* The last stack at a program counter and stack pointer of a process, with the same frames of its
+ * interpreter, in which a thread slept, or woke another one. */
+struct wait_stratum {
+	uint64_t pc, sp;
+	uint32_t chain_hash;            /* 0: with any frames */
+	uint32_t process, epoch, stack; /* ids; epoch 0: empty */
+	uint8_t method, stop, interpreter;
+	bool is_waker;
+};
 
 /* The code in which a thread slept, or woke another one. */
 struct wait_code {
@@ -69,8 +84,9 @@ struct wait_code {
 	/* frames of its interpreter, and which they are; NULL, 0: unknown */
 	uint8_t *chain;
 	uint32_t chain_bytes, chain_hash;
-	struct maps *maps;    /* of the stack; NULL: it has none */
-	struct sample sample; /* its arrays are copies, or `chain` */
+	struct maps *maps;       /* of the stack; NULL: it has none */
+	struct sample sample;    /* its arrays are copies, or `chain` */
+	struct wait_stratum own; /* with its own stack, as others share it */
 };
 
 struct waker {
@@ -97,16 +113,6 @@ struct wait {
 
 struct wait_pause {
 	uint64_t until_ns;
-};
-
-/* The last stack at a program counter and stack pointer of a process, with the same frames of its
- * interpreter, in which a thread slept, or woke another one. */
-struct wait_stratum {
-	uint64_t pc, sp;
-	uint32_t chain_hash;
-	uint32_t process, epoch, stack; /* ids; epoch 0: empty */
-	uint8_t method, stop, interpreter;
-	bool is_waker;
 };
 
 /* The last wakers on a CPU, referenced: of the last record, and of a copy without its record yet.
@@ -215,61 +221,117 @@ static struct wait *next_wait(struct waits *waits, struct thread *thread)
 
 /* ---- rows ------------------------------------------------------------------------------------ */
 
-static struct wait_stratum *stratum_of(const struct waits *waits, const struct wait_code *code)
+static struct wait_stratum *stratum_of(const struct waits *waits, const struct wait_code *code,
+				       uint32_t chain_hash)
 {
 	uint64_t hash = code->pc * UINT64_C(0x9e3779b97f4a7c15) ^ code->sp ^ code->is_waker ^
-			code->chain_hash;
+			chain_hash;
 
 	hash = (hash ^ code->thread->process->row.id) * UINT64_C(0x9e3779b97f4a7c15);
 	return &waits->strata[hash >> 40 & (N_STRATA - 1)];
+}
+
+/* Returns whether there is no stack, or one without the frames of its interpreter. */
+static bool lacks_frames(const struct wait_stratum *stratum)
+{
+	return stratum->epoch == 0 || stratum->interpreter == PROF_INTERPRETER_MISSING;
+}
+
+/* Returns the stack that the code shares; epoch 0: there is none, or not yet. */
+static struct wait_stratum find_stratum(const struct waits *waits, const struct wait_code *code,
+					uint32_t chain_hash)
+{
+	const struct wait_stratum *stratum;
+
+	if (!code->thread || !code->has_registers)
+		return (struct wait_stratum){ 0 };
+	stratum = stratum_of(waits, code, chain_hash);
+	return stratum->epoch == waits->samples->output->epoch && stratum->pc == code->pc &&
+			       stratum->sp == code->sp && stratum->chain_hash == chain_hash &&
+			       stratum->process == code->thread->process->row.id &&
+			       stratum->is_waker == code->is_waker
+		       ? *stratum
+		       : (struct wait_stratum){ 0 };
+}
+
+/* Adds the code's own stack, and lets others share it. */
+static void add_own_stack(struct waits *waits, struct wait_code *code)
+{
+	enum prof_sample_interpreter interpreter = PROF_INTERPRETER_NONE;
+	struct process *process = code->thread->process;
+	struct wait_stratum any;
+
+	if (code->own.epoch == waits->samples->output->epoch && code->own.pc == code->pc)
+		return;
+	if (waits->samples->interpreted && !code->is_waker)
+		interpreter = interpreted_merge(waits->samples->interpreted, &code->sample);
+	code->own = (struct wait_stratum){
+		.pc = code->pc,
+		.sp = code->sp,
+		.process = process->row.id,
+		.epoch = waits->samples->output->epoch,
+		/* The current mappings note which of them have a row. */
+		.stack = samples_add_stack(waits->samples, &code->sample,
+					   code->maps == process->maps ? &process->maps
+								       : &code->maps,
+					   interpreter == PROF_INTERPRETER_COMPLETE ||
+						   interpreter == PROF_INTERPRETER_DEEPER),
+		.interpreter = interpreter,
+		.method = code->sample.user.method,
+		.stop = code->sample.user.stop,
+		.is_waker = code->is_waker,
+	};
+	if (!code->has_registers)
+		return;
+	any = find_stratum(waits, code, 0);
+	if (!lacks_frames(&code->own) || lacks_frames(&any))
+		*stratum_of(waits, code, 0) = code->own;
+	if (code->chain_hash) {
+		code->own.chain_hash = code->chain_hash;
+		*stratum_of(waits, code, code->chain_hash) = code->own;
+	}
+}
+
+/* Lets other waits share the code's stack, if it is known where the code was, or the one that it
+ * shares with those of the same frames. */
+static void offer_stack(struct waits *waits, struct wait_code *code)
+{
+	struct wait_stratum shared;
+
+	if (!code->has_registers)
+		return;
+	if (code->maps) {
+		add_own_stack(waits, code);
+		return;
+	}
+	shared = find_stratum(waits, code, code->chain_hash);
+	if (lacks_frames(&shared))
+		return;
+	shared.chain_hash = 0;
+	*stratum_of(waits, code, 0) = shared;
 }
 
 /* Finds the code's stack. Sets `stack`, `method`, `stop` and `interpreter` of *ret_found. */
 static enum prof_stack_source find_stack(struct waits *waits, struct wait_code *code,
 					 struct wait_stratum *ret_found)
 {
-	uint32_t epoch = waits->samples->output->epoch;
-	enum prof_sample_interpreter interpreter = PROF_INTERPRETER_NONE;
-	struct wait_stratum *stratum;
-	struct process *process;
+	struct wait_stratum shared = find_stratum(waits, code, code->chain_hash);
 
-	*ret_found = (struct wait_stratum){ .stop = PROF_STOP_UNKNOWN };
-	if (!code->thread)
-		return PROF_STACK_NONE;
-	process = code->thread->process;
-	if (waits->samples->interpreted && !code->is_waker && process->interpreter)
-		ret_found->interpreter = PROF_INTERPRETER_MISSING;
-	stratum = stratum_of(waits, code);
 	if (code->maps) {
-		if (waits->samples->interpreted && !code->is_waker)
-			interpreter = interpreted_merge(waits->samples->interpreted, &code->sample);
-		*ret_found = (struct wait_stratum){
-			.pc = code->pc,
-			.sp = code->sp,
-			.process = process->row.id,
-			.epoch = epoch,
-			/* The current mappings note which of them have a row. */
-			.stack = samples_add_stack(waits->samples, &code->sample,
-						   code->maps == process->maps ? &process->maps
-									       : &code->maps,
-						   interpreter == PROF_INTERPRETER_COMPLETE ||
-							   interpreter == PROF_INTERPRETER_DEEPER),
-			.chain_hash = code->chain_hash,
-			.interpreter = interpreter,
-			.method = code->sample.user.method,
-			.stop = code->sample.user.stop,
-			.is_waker = code->is_waker,
-		};
-		if (code->has_registers)
-			*stratum = *ret_found;
-		return code->source;
+		add_own_stack(waits, code);
+		*ret_found = code->own;
+		if (!lacks_frames(&code->own) || lacks_frames(&shared))
+			return code->source;
 	}
-	if (!code->has_registers || stratum->epoch != epoch || stratum->pc != code->pc ||
-	    stratum->sp != code->sp || stratum->chain_hash != code->chain_hash ||
-	    stratum->process != process->row.id || stratum->is_waker != code->is_waker)
-		return PROF_STACK_NONE;
-	*ret_found = *stratum;
-	return PROF_STACK_SHARED;
+	if (shared.epoch) {
+		*ret_found = shared;
+		return PROF_STACK_SHARED;
+	}
+	*ret_found = (struct wait_stratum){ .stop = PROF_STOP_UNKNOWN };
+	if (waits->samples->interpreted && code->thread && !code->is_waker &&
+	    code->thread->process->interpreter)
+		ret_found->interpreter = PROF_INTERPRETER_MISSING;
+	return PROF_STACK_NONE;
 }
 
 static void write_row(struct waits *waits, struct wait *wait)
@@ -318,16 +380,32 @@ static void write_row(struct waits *waits, struct wait *wait)
 						       : UINT64_C(1) << PROF_WAIT_WAKER_ARGUMENT));
 }
 
-static bool is_complete(const struct wait *wait)
+/* Returns whether a stack that the code can share is still to come. */
+static bool lacks_stack(const struct waits *waits, const struct wait_code *code)
 {
-	return !wait->code.is_pending && !(wait->waker && wait->waker->code.is_pending);
+	struct wait_stratum shared;
+
+	if (!code->has_registers || (code->maps && !lacks_frames(&code->own)))
+		return false;
+	shared = find_stratum(waits, code, code->chain_hash);
+	return lacks_frames(&shared);
+}
+
+static bool is_due(const struct waits *waits, const struct wait *wait)
+{
+	const struct wait_code *waker = wait->waker ? &wait->waker->code : NULL;
+
+	if (wait->code.is_pending || (waker && waker->is_pending))
+		return false;
+	return wait->end_ns + HOLD_NS <= waits->now_ns || waits->ended.length > MAX_HELD ||
+	       (!lacks_stack(waits, &wait->code) && !(waker && lacks_stack(waits, waker)));
 }
 
 static void write_rows(struct waits *waits)
 {
 	struct wait *wait;
 
-	while ((wait = g_queue_peek_head(&waits->ended)) != NULL && is_complete(wait)) {
+	while ((wait = g_queue_peek_head(&waits->ended)) != NULL && is_due(waits, wait)) {
 		g_queue_pop_head(&waits->ended);
 		write_row(waits, wait);
 		wait_unref(wait);
@@ -356,6 +434,7 @@ static void keep_stack(const struct sample *sample, struct maps **maps, void *da
 	code->sample.kernel = g_memdup2(sample->kernel, sample->n_kernel * sizeof(*sample->kernel));
 	code->sample.raw = code->chain;
 	code->maps = maps_ref(*maps);
+	offer_stack(waits, code);
 	code_unref(code);
 	write_rows(waits);
 }
@@ -464,6 +543,8 @@ uint32_t waits_request(struct waits *waits, uint64_t now_ns, uint64_t threshold_
 
 	/* Those that are kept longer belong to no wait. */
 	g_hash_table_remove_all(waits->early);
+	waits->now_ns = MAX_OF(waits->now_ns, now_ns);
+	write_rows(waits);
 	if (!waits->has_begun)
 		begin_earlier(waits);
 	waits->has_begun = true;
@@ -639,6 +720,7 @@ void waits_wake(struct waits *waits, uint32_t cpu, struct thread *thread, struct
 		copied->code.has_registers = waker->code.has_registers;
 		copied->code.sp = waker->code.sp;
 		copied->code.argument = waker->code.argument;
+		offer_stack(waits, &copied->code);
 		code_unref(&waker->code);
 		waker = copied;
 	}
@@ -709,6 +791,7 @@ void waits_sleep(struct waits *waits, struct thread *thread, const struct record
 	wait->code.pc = registers[regs_sleep_position(regs, regs->perf_pc_bit)];
 	wait->code.sp = registers[regs_sleep_position(regs, regs->perf_sp_bit)];
 	wait->code.argument = registers[regs_sleep_position(regs, regs->perf_argument_bit)];
+	offer_stack(waits, &wait->code);
 }
 
 void waits_begin(struct waits *waits, struct thread *thread, uint32_t cpu, uint64_t time_ns)
@@ -730,6 +813,7 @@ void waits_drop(struct waits *waits, struct thread *thread)
 static void end(struct waits *waits, struct wait *wait, uint64_t time_ns)
 {
 	wait->end_ns = time_ns;
+	waits->now_ns = MAX_OF(waits->now_ns, time_ns);
 	g_queue_push_tail(&waits->ended, wait);
 	/* Rows are in order, so these wait for a stack that was requested. */
 	if (waits->ended.length > WAITS_MAX_ENDED)
@@ -775,6 +859,8 @@ void waits_end_all(struct waits *waits, uint64_t time_ns)
 		if (!((struct thread *)thread)->exit_ns)
 			waits_end(waits, thread, time_ns);
 	drop_waits(waits);
+	waits->now_ns = UINT64_MAX;
+	write_rows(waits);
 }
 
 void waits_init(struct waits *waits, struct samples *samples)

@@ -20,7 +20,8 @@ struct waits {
 	/* id of the process → struct wait_pause: its memory was locked for long, so the next stack
 	 * is read later */
 	GHashTable *pauses;
-	bool has_begun; /* threads that sleep since before the recording are in `begun` */
+	uint64_t now_ns; /* the last time known */
+	bool has_begun;  /* threads that sleep since before the recording are in `begun` */
 	struct wait_stratum *strata;
 	struct last_wakers *last_wakers;       /* by CPU */
 	uint64_t slept_ns[PROF_STACK_SOURCES]; /* of the rows, by enum prof_stack_source */
