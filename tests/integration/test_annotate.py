@@ -236,7 +236,8 @@ def test_inlined(profcapture, inlined):
     assert "The numbers are of these and of its own code.\n" in text
     row = next(row for row in text.splitlines() if "line 8" in row).split()
     of_line = next(line["self"] for line in data["lines"] if line["line"] == 8)
-    assert abs(float(row[0]) - 100 * of_line / function["self"]) <= 0.05 and row[3] == "8" and of_line
+    rounded = 0.05 if "." in row[0] else 0.5  # by the number of samples
+    assert abs(float(row[0]) - 100 * of_line / function["self"]) <= rounded and row[3] == "8" and of_line
 
 
 def test_library_in_a_row(profcapture, inlined):
