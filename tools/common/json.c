@@ -32,15 +32,16 @@ void json_done(struct json *json)
 {
 	if (json->nesting)
 		g_string_free(json->nesting, TRUE);
-	if (json->cells)
-		g_ptr_array_unref(json->cells);
+	if (json->row)
+		g_string_free(json->row, TRUE);
+	g_free(json->cells);
 	*json = (struct json){ 0 };
 }
 
 static void json_put(struct json *json, const char *text, size_t length)
 {
 	if (json->cell)
-		out_append(json->cell, text, length);
+		out_append(json->row, text, length);
 	else
 		out_write(json->out, text, length);
 }
@@ -130,19 +131,33 @@ static bool json_at_cell(const struct json *json)
 }
 
 /* Searches from the last column on, because columns nearly always come in order. */
-static GString *json_find_cell(struct json *json, const char *key)
+static struct json_cell *json_find_cell(struct json *json, const char *key)
 {
-	unsigned n = json->cells->len;
-
-	for (unsigned i = 0; i < n; i++) {
-		unsigned column = (json->next_column + i) % n;
+	for (unsigned i = 0; i < json->n_columns; i++) {
+		unsigned column = (json->next_column + i) % json->n_columns;
 
 		if (strcmp(json->columns[column], key) == 0) {
 			json->next_column = column + 1;
-			return g_ptr_array_index(json->cells, column);
+			return &json->cells[column];
 		}
 	}
 	g_error("CSV column '%s' was not announced", key);
+}
+
+static void json_put_key(struct json *json, const char *key, size_t length)
+{
+	char text[64];
+
+	if (length + 3 > sizeof(text) || !json_is_plain(key, length)) {
+		json_put_quoted(json, key, length);
+		json_puts(json, ":");
+		return;
+	}
+	/* at once, because tables of millions of rows have several in each */
+	text[0] = '"';
+	memcpy(text + 1, key, length);
+	memcpy(text + 1 + length, "\":", 2);
+	json_put(json, text, length + 3);
 }
 
 static void json_begin_value(struct json *json, const char *key)
@@ -152,6 +167,7 @@ static void json_begin_value(struct json *json, const char *key)
 	if (json_at_cell(json)) {
 		g_assert(key);
 		json->cell = json_find_cell(json, key);
+		json->cell->start = json->row->len;
 		return;
 	}
 	if (json->nesting->len == 0) {
@@ -163,18 +179,18 @@ static void json_begin_value(struct json *json, const char *key)
 	if (*level & HAS_ELEMENT)
 		json_puts(json, ",");
 	*level = (char)(*level | HAS_ELEMENT);
-	if (key) {
-		json_put_quoted(json, key, strlen(key));
-		json_puts(json, ":");
-	}
+	if (key)
+		json_put_key(json, key, strlen(key));
 }
 
 static void json_end_value(struct json *json)
 {
-	if (json_at_cell(json))
+	if (json_at_cell(json)) {
+		json->cell->length = json->row->len - json->cell->start;
 		json->cell = NULL;
-	else if (json->nesting->len == 0)
+	} else if (json->nesting->len == 0) {
 		json_puts(json, "\n");
+	}
 }
 
 static void json_begin(struct json *json, const char *key, char bracket)
@@ -204,10 +220,23 @@ void json_end(struct json *json)
 	json_end_value(json);
 }
 
+static void json_put_cell(struct json *json, const char *text, size_t length)
+{
+	if (json_is_plain(text, length)) {
+		out_append(json->row, text, length);
+		json->cell->is_plain = !memchr(text, ',', length);
+	} else {
+		text_append_valid(json->row, text, length);
+	}
+}
+
 void json_raw(struct json *json, const char *key, const char *text)
 {
 	json_begin_value(json, key);
-	json_puts(json, text);
+	if (json_at_cell(json))
+		json_put_cell(json, text, strlen(text));
+	else
+		json_puts(json, text);
 	json_end_value(json);
 }
 
@@ -222,11 +251,10 @@ void json_string_n(struct json *json, const char *key, const char *value, size_t
 		json_put_quoted(json, value, length);
 	} else {
 		if (length > 0 && value[0] && strchr("=+-@\t\r", value[0]))
-			g_string_append_c(json->cell, '\'');
+			g_string_append_c(json->row, '\'');
 		if (json->is_terminal)
 			escaped = text_escape_n(value, length);
-		text_append_valid(json->cell, escaped ? escaped : value,
-				  escaped ? strlen(escaped) : length);
+		json_put_cell(json, escaped ? escaped : value, escaped ? strlen(escaped) : length);
 	}
 	json_end_value(json);
 }
@@ -292,10 +320,16 @@ void json_null(struct json *json, const char *key)
 
 void json_hex(struct json *json, const char *key, uint64_t value)
 {
-	char text[24];
+	static const char digits[] = "0123456789abcdef";
+	char text[24], *at = text + sizeof(text) - 1;
 
-	g_snprintf(text, sizeof(text), "0x%" G_GINT64_MODIFIER "x", value);
-	json_string(json, key, text);
+	*at = '\0';
+	do
+		*--at = digits[value & 15];
+	while (value >>= 4);
+	*--at = 'x';
+	*--at = '0';
+	json_string_n(json, key, at, (size_t)(text + sizeof(text) - 1 - at));
 }
 
 void json_hex_bytes(struct json *json, const char *key, const void *bytes, size_t length)
@@ -324,11 +358,6 @@ void json_strings(struct json *json, const char *key, const char *const *values)
 	json_end(json);
 }
 
-static void rows_free_cell(void *cell)
-{
-	g_string_free(cell, TRUE);
-}
-
 /* RFC 4180: quotes a cell with a quote, comma or line break; doubles quotes; ends lines with
  * CRLF. */
 static void rows_put_cell(struct out *out, const char *text, size_t length)
@@ -349,16 +378,21 @@ static void rows_put_cell(struct out *out, const char *text, size_t length)
 		out_char(out, '"');
 }
 
+/* Writes the cells, and empties them. */
 static void rows_put_record(struct json *json)
 {
-	for (unsigned i = 0; i < json->cells->len; i++) {
-		GString *cell = g_ptr_array_index(json->cells, i);
+	for (unsigned i = 0; i < json->n_columns; i++) {
+		struct json_cell *cell = &json->cells[i];
 
 		if (i > 0)
 			out_char(json->out, ',');
-		rows_put_cell(json->out, cell->str, cell->len);
-		g_string_truncate(cell, 0);
+		if (cell->is_plain)
+			out_write(json->out, json->row->str + cell->start, cell->length);
+		else
+			rows_put_cell(json->out, json->row->str + cell->start, cell->length);
+		*cell = (struct json_cell){ 0 };
 	}
+	g_string_truncate(json->row, 0);
 	out_text(json->out, "\r\n");
 }
 
@@ -377,9 +411,13 @@ void rows_open_as(struct json *json, enum json_format format, const char *key,
 		return;
 	g_assert(json->nesting->len == 0 && !json->columns);
 	json->columns = columns;
-	json->cells = g_ptr_array_new_with_free_func(rows_free_cell);
-	for (unsigned i = 0; columns[i]; i++)
-		g_ptr_array_add(json->cells, g_string_new(columns[i]));
+	json->n_columns = g_strv_length((char **)columns);
+	json->cells = g_new0(struct json_cell, json->n_columns);
+	json->row = g_string_new(NULL);
+	for (unsigned i = 0; columns[i]; i++) {
+		json->cells[i] = (struct json_cell){ json->row->len, strlen(columns[i]), false };
+		g_string_append(json->row, columns[i]);
+	}
 	rows_put_record(json);
 }
 
@@ -409,5 +447,8 @@ void rows_close(struct json *json)
 	if (json->rows == JSON_FORMAT_JSON)
 		json_end(json);
 	json->columns = NULL;
-	g_clear_pointer(&json->cells, g_ptr_array_unref);
+	g_clear_pointer(&json->cells, g_free);
+	if (json->row)
+		g_string_free(json->row, TRUE);
+	json->row = NULL;
 }

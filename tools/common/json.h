@@ -29,15 +29,22 @@
 
 enum json_format { JSON_FORMAT_JSON, JSON_FORMAT_NDJSON, JSON_FORMAT_CSV };
 
+/* A text in `row`. */
+struct json_cell {
+	size_t start, length;
+	bool is_plain; /* needs no quotes */
+};
+
 struct json {
 	struct out *out;
 	GString *nesting; /* a byte per level: '{' or '[', 0x80 set after its first element */
 	enum json_format rows;
 	const char *const *columns; /* CSV: columns of the open rows, else NULL */
-	GPtrArray *cells;           /* of GString, one per column */
-	GString *cell;              /* the cell being written, NULL outside of CSV rows */
-	unsigned next_column;
-	bool is_terminal; /* `out` is one */
+	struct json_cell *cells;    /* of the row that is being written, one per column */
+	GString *row;               /* the texts of the cells */
+	unsigned n_columns, next_column;
+	struct json_cell *cell; /* the cell that is being written, NULL outside of CSV rows */
+	bool is_terminal;       /* `out` is one */
 };
 
 void json_init(struct json *json, struct out *out);
