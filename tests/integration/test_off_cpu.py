@@ -144,6 +144,13 @@ def test_ranges(profcapture, recorded):
     assert abs(profcapture.json("report", piece, "--metric", "off-cpu")["data"]["total_weight"] - parts[0]) <= 100
 
 
+@pytest.mark.parametrize("options", [(), ("--tree",), ("--callers", "wait_futex")])
+def test_text(profcapture, recorded, options):
+    """What is counted are waits."""
+    text = profcapture("report", recorded[0], "--metric", "off-cpu", *options).stdout
+    assert re.search(r"\bwaits  ", text) and "samples" not in text and "CPU" not in text, text
+
+
 def test_exports(profcapture, recorded):
     """Exports and diff count waits like report."""
     capture, _ = recorded

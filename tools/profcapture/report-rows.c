@@ -537,9 +537,7 @@ static void print_rows(struct report_rows *rows, struct out *out)
 	if (!report->no_children && profile->by <= PROFILE_IMAGE)
 		table_add_column(&table, TOTAL_PCT, COLUMN_PERCENT, _("total %"));
 	if (!rows->has_times)
-		table_add_column(&table, SELF, COLUMN_COUNT,
-				 report->reader.metric == READER_OFF_CPU ? _("waits")
-									 : _("samples"));
+		table_add_column(&table, SELF, COLUMN_COUNT, report_count_title(report));
 	if (profile_is_weighted(profile))
 		table_add_column(&table, SELF_WEIGHT, is_clock ? COLUMN_DURATION : COLUMN_COUNT,
 				 is_clock                                 ? _("time")
@@ -674,6 +672,7 @@ static void print_focus(const struct report *report, struct out *out)
 	const struct profile *profile = &report->profile;
 	uint32_t function = focus_index(report);
 	struct amount total = profile->focus_entity.count.total;
+	enum reader_metric metric = report->reader.metric;
 	struct function_labels *labels =
 		function_labels_new(profile->functions, report->full_names);
 	g_autofree char *name = NULL, *place = NULL, *label = NULL, *label_text = NULL;
@@ -691,10 +690,16 @@ static void print_focus(const struct report *report, struct out *out)
 	out_init(&line, -1);
 	out_printf(&line, _("%s: %s %% of "), label_text, percent);
 	if (strcmp(profile_unit(profile), "ns") == 0)
-		out_text(&line, _("CPU time"));
+		out_text(&line, metric == READER_CPU       ? _("CPU time")
+				: metric == READER_OFF_CPU ? _("the waiting time")
+							   : _("the threads' time"));
 	else
 		text_cell(&line, profile_event_name(profile), 0, TEXT_LEFT);
-	out_printf(&line, ngettext(", %s sample.", ", %s samples.", (unsigned long)total.samples),
+	out_printf(&line,
+		   metric == READER_OFF_CPU
+			   ? ngettext(", %s wait.", ", %s waits.", (unsigned long)total.samples)
+			   : ngettext(", %s sample.", ", %s samples.",
+				      (unsigned long)total.samples),
 		   count);
 	if (reader_is_complete(&report->reader))
 		out_text(&line, _(" Lost: nothing."));
@@ -721,7 +726,7 @@ static void print_edges(struct report_rows *rows, struct out *out, const char *t
 	table.is_coarse = rows->report->profile.focus_entity.count.total.samples <
 			  REPORT_FINE_SAMPLES;
 	table.is_bold = NULL;
-	table_add_column(&table, TOTAL, COLUMN_COUNT, _("samples"));
+	table_add_column(&table, TOTAL, COLUMN_COUNT, report_count_title(rows->report));
 	table_add_column(&table, SHARE, COLUMN_PERCENT, _("share %"));
 	table_add_column(&table, NAME, COLUMN_NAME, title);
 	table_add_column(&table, PLACE, COLUMN_PLACE, NULL);

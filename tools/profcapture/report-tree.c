@@ -158,7 +158,7 @@ static void print_tree(const struct report *report, const GArray *nodes, struct 
 			 report->profile.inverted ? _("self %") : _("total %"));
 	if (!report->profile.inverted)
 		table_add_column(&table, CCT_SELF_SHARE, COLUMN_PERCENT, _("self %"));
-	table_add_column(&table, CCT_COUNT, COLUMN_COUNT, _("samples"));
+	table_add_column(&table, CCT_COUNT, COLUMN_COUNT, report_count_title(report));
 	cct_print(nodes, &options, &table, &style, !all && report->profile.tree.cut);
 }
 

@@ -353,6 +353,11 @@ void report_print_states_head(const struct report *report, struct out *out)
 	print_wait_stacks(report, out);
 }
 
+const char *report_count_title(const struct report *report)
+{
+	return report->reader.metric == READER_OFF_CPU ? _("waits") : _("samples");
+}
+
 void report_print_head(const struct report *report, struct out *out)
 {
 	const struct profile *profile = &report->profile;

@@ -60,6 +60,8 @@ void report_write_head(const struct report *report, struct json *json);
 void report_print_head(const struct report *report, struct out *out);
 /* Prints "Lost: nothing. Stacks cut short: 1.1 %.", or the losses. */
 void report_print_losses(const struct report *report, struct out *out);
+/* Returns the title of the column with the number of samples or waits. */
+const char *report_count_title(const struct report *report);
 /* The members of a row. */
 void report_write_counts(const struct report *report, struct json *json,
 			 struct profile_count count);
