@@ -72,6 +72,20 @@ def run(phase, address):
 """
 
 
+def test_python_names(record, profcapture, capture):
+    """The code that Python makes for a function, and names, is shown as that function."""
+    path = "/srv/lib/python3.12/site-packages/shop/till.py"
+    record(f"""
+at = ctypes.addressof(ctypes.create_string_buffer(64))
+load(at, 32, b"py::Till.sell:{path}")
+load(at + 32, 32, b"py::no file")
+mark(b"sold", stack(at, at + 32))
+""", "-F", 0, "--no-off-cpu")
+    [mark] = [row for row in rows(profcapture, capture, "mark", "--resolve") if row["name"] == "sold"]
+    assert frames(mark) == [("shop.till.Till.sell", "python"), ("py::no file", "jit")]
+    assert mark["frames"][0]["file"] == path
+
+
 @pytest.mark.skipif(platform.machine() not in MACHINE_CODE, reason="nobody has written the code for this architecture")
 def test_machine_code(record, profcapture, capture, tmp_path):
     """Real code, sampled: loaded, moved, unloaded, another function at its address, one over it,

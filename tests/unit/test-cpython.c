@@ -4,6 +4,7 @@
  * frames in a native stack.
  */
 #include "arch/base.h"
+#include "base/python-module.h"
 #include "daemon/cpython-layouts.h"
 #include "daemon/engine/interp/cpython-file.h"
 #include "daemon/engine/interp/cpython-lines.h"
@@ -224,9 +225,9 @@ static void test_bad_records(void)
 
 static void check_module(const char *file, const char *want)
 {
-	g_autofree char *module = interp_module_of_file(file);
+	char module[PYTHON_MODULE_BYTES];
 
-	CHECK_STR(module, want);
+	CHECK_STR(python_module(file, module), want);
 }
 
 static void test_modules(void)

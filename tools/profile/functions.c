@@ -16,6 +16,7 @@
 
 #include "tools/profile/function-names.h"
 
+#include "base/python-module.h"
 #include "tools/common/text.h"
 #include "tools/symbols/clone-suffix.h"
 
@@ -23,6 +24,7 @@
 #include <string.h>
 
 #define FUNCTION_TIMED UINT32_MAX
+#define PYTHON_PREFIX "py::"
 
 const char *functions_basename(const char *path)
 {
@@ -214,10 +216,36 @@ static uint32_t of_place(struct functions *functions, uint32_t image, uint64_t o
 	return known_or_added(functions, &key, &function);
 }
 
+static bool has_interpreter(const struct names *names)
+{
+	for (uint32_t i = 0; i < names->images->len; i++)
+		if (names_image_at(names, i)->kind == PROF_IMAGE_INTERPRETER)
+			return true;
+	return false;
+}
+
+/* Python names the code that it makes for each function "py::NAME:FILE". The function is shown like
+ * one that was read from the interpreter, unless these are in the capture, too: it would be shown
+ * twice. */
+static void set_python(struct functions *functions, struct function *function)
+{
+	const char *name = function->name + strlen(PYTHON_PREFIX), *file = strchr(name, ':');
+	char module[PYTHON_MODULE_BYTES];
+	g_autofree char *shown = NULL;
+
+	if (!file || has_interpreter(functions->names))
+		return;
+	shown = g_strdup_printf("%s.%.*s", python_module(file + 1, module), (int)(file - name),
+				name);
+	function->name = function->raw_name = names_intern(functions->names, shown, strlen(shown));
+	function->file = names_intern(functions->names, file + 1, strlen(file + 1));
+	function->kind = "python";
+}
+
 static uint32_t of_code(struct functions *functions, uint32_t image, struct code_name *name)
 {
 	const struct function key = { .name = name->name, .kind = "jit", .whole = name->process };
-	const struct function function = {
+	struct function function = {
 		.name = name->name,
 		.raw_name = name->name,
 		.kind = "jit",
@@ -226,8 +254,11 @@ static uint32_t of_code(struct functions *functions, uint32_t image, struct code
 		.image = image,
 	};
 
-	if (name->user == 0)
-		name->user = known_or_added(functions, &key, &function);
+	if (name->user != 0)
+		return name->user;
+	if (g_str_has_prefix(name->name, PYTHON_PREFIX))
+		set_python(functions, &function);
+	name->user = known_or_added(functions, &key, &function);
 	return name->user;
 }
 
@@ -312,7 +343,7 @@ static uint32_t of_code_line(struct functions *functions, uint32_t index, uint32
 	if (functions->detail == FUNCTIONS_PLACES)
 		return index;
 	function.is_line = true;
-	function.file = line ? line->file : NULL;
+	function.file = line ? line->file : function.file;
 	function.line = line ? line->line : 0;
 	return known_or_added(functions, &function, &function);
 }

@@ -11,6 +11,7 @@
 
 #include "arch/base.h"
 #include "base/hash.h"
+#include "base/python-module.h"
 #include "daemon/cpython-layouts.h"
 #include "daemon/engine/interp/cpython-lines.h"
 
@@ -94,49 +95,6 @@ void interp_functions_free(struct interp_functions *functions)
 	g_free(functions);
 }
 
-/* ---- Names ----------------------------------------------------------------------------------- */
-
-/* Returns the part of a path below the last folder that modules are imported from. */
-static const char *below_root(const char *path)
-{
-	const char *below = strrchr(path, '/');
-
-	below = below ? below + 1 : path;
-	for (const char *at = path; (at = strchr(at, '/')); at++) {
-		size_t length = 0;
-
-		if (g_str_has_prefix(at, "/site-packages/") ||
-		    g_str_has_prefix(at, "/dist-packages/"))
-			return at + strlen("/site-packages/");
-		if (g_str_has_prefix(at, "/python3.") || g_str_has_prefix(at, "/python3/"))
-			length = strcspn(at + 1, "/") + 1;
-		if (length > 0 && at[length] == '/' &&
-		    !g_str_has_prefix(at + length, "/site-packages/") &&
-		    !g_str_has_prefix(at + length, "/dist-packages/"))
-			return at + length + 1;
-	}
-	return below;
-}
-
-char *interp_module_of_file(const char *file)
-{
-	static const char frozen[] = "<frozen ";
-	const size_t length = strlen(file);
-	GString *module;
-
-	if (g_str_has_prefix(file, frozen) && file[length - 1] == '>')
-		return g_strndup(file + sizeof(frozen) - 1, length - sizeof(frozen));
-	if (file[0] == '<' || length == 0)
-		return g_strdup(length ? file : "?");
-	module = g_string_new(below_root(file));
-	if (g_str_has_suffix(module->str, ".py"))
-		g_string_truncate(module, module->len - strlen(".py"));
-	if (g_str_has_suffix(module->str, "/__init__"))
-		g_string_truncate(module, module->len - strlen("/__init__"));
-	g_strdelimit(module->str, "/", '.');
-	return g_string_free(module, FALSE);
-}
-
 /* ---- Functions ------------------------------------------------------------------------------- */
 
 static uint64_t hash_bytes(uint64_t hash, const void *bytes, size_t size)
@@ -157,9 +115,10 @@ static struct known_function *make_function(const struct interp_functions *funct
 {
 	struct known_function *known = g_new0(struct known_function, 1);
 	struct interp_function *function = &known->function;
-	g_autofree char *module = interp_module_of_file(code->file);
+	char module[PYTHON_MODULE_BYTES];
 
-	function->name = g_strconcat(module, ".", *code->name ? code->name : "?", NULL);
+	function->name = g_strconcat(python_module(code->file, module), ".",
+				     *code->name ? code->name : "?", NULL);
 	function->file = g_strdup(code->file);
 	function->first_line = code->first_line;
 	function->minor = code->minor;

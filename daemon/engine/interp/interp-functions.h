@@ -37,5 +37,3 @@ const struct interp_function *interp_functions_find(const struct interp_function
 /* Returns the line at which the frame is; 0: not known. */
 uint32_t interp_function_line(const struct interp_function *function,
 			      const struct interp_frame *frame);
-/* Returns the module of a file, as it is imported: "json.decoder". */
-char *interp_module_of_file(const char *file);
