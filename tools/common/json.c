@@ -72,17 +72,36 @@ static size_t json_is_control(const char *bytes)
 		       : 0;
 }
 
+/* Returns 0 if the eight bytes are printable ASCII that needs no escape. */
+static uint64_t json_find_special(uint64_t word)
+{
+	const uint64_t each = UINT64_C(0x0101010101010101), high = each * 0x80;
+	const uint64_t quote = word ^ each * '"', backslash = word ^ each * '\\';
+
+	/* not ASCII, or DEL; a control character; zeros are the two characters */
+	return (word | ((word & ~high) + each) | (word - each * ' ') | ((quote - each) & ~quote) |
+		((backslash - each) & ~backslash)) &
+	       high;
+}
+
 /* Returns whether a text consists of printable ASCII that needs no escape, as most do. */
 static bool json_is_plain(const char *bytes, size_t length)
 {
-	bool is_plain = true;
+	char few[sizeof(uint64_t)] = { ' ', ' ', ' ', ' ', ' ', ' ', ' ', ' ' };
+	uint64_t found = 0, word;
 
-	for (size_t i = 0; i < length; i++) {
-		unsigned char c = (unsigned char)bytes[i];
-
-		is_plain &= c >= 0x20 && c < 0x7f && c != '"' && c != '\\';
+	if (length < sizeof(word)) {
+		for (size_t i = 0; i < length; i++)
+			few[i] = bytes[i];
+		bytes = few;
+		length = sizeof(word);
 	}
-	return is_plain;
+	for (size_t i = 0; i < length - sizeof(word); i += sizeof(word)) {
+		memcpy(&word, bytes + i, sizeof(word));
+		found |= json_find_special(word);
+	}
+	memcpy(&word, bytes + length - sizeof(word), sizeof(word));
+	return (found | json_find_special(word)) == 0;
 }
 
 static void json_put_quoted(struct json *json, const char *bytes, size_t length)
@@ -136,7 +155,7 @@ static struct json_cell *json_find_cell(struct json *json, const char *key)
 	for (unsigned i = 0; i < json->n_columns; i++) {
 		unsigned column = (json->next_column + i) % json->n_columns;
 
-		if (strcmp(json->columns[column], key) == 0) {
+		if (json->columns[column] == key || strcmp(json->columns[column], key) == 0) {
 			json->next_column = column + 1;
 			return &json->cells[column];
 		}

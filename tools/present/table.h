@@ -18,7 +18,9 @@
 #pragma once
 
 #include "tools/common/json.h"
+
 #include "tools/common/text.h"
+#include <assert.h>
 
 enum cell_kind {
 	CELL_NONE, /* does not apply to the row */
@@ -37,19 +39,23 @@ enum cell_kind {
 
 struct cell {
 	enum cell_kind kind;
+	int format;      /* enum column_format, if it differs from the column's; or 0 */
 	bool is_least;   /* `number` is a lower bound */
 	uint64_t number; /* value of CELL_UINT, CELL_INT (as int64_t), CELL_BOOL and CELL_HEX */
-	double real;     /* value of CELL_DOUBLE */
 	/* text of CELL_TEXT (NULL: unknown), CELL_SLICE and CELL_BYTES; not escaped */
 	const char *text;
-	const char *const *list; /* texts of CELL_LIST; NULL at the end */
-	void *owned;             /* freed after use, usually the text */
+	void *owned;  /* freed after use, usually the text */
 	char *prefix; /* text: printed before the name, not escaped; freed after use; or NULL */
-	int format;   /* enum column_format, if it differs from the column's; or 0 */
-	/* for CELL_WRITTEN: writes the member */
-	void (*write)(struct json *json, const char *key, const void *data);
 	const void *data;
+	union {
+		double real;             /* value of CELL_DOUBLE */
+		const char *const *list; /* texts of CELL_LIST; NULL at the end */
+		/* for CELL_WRITTEN: writes the member */
+		void (*write)(struct json *json, const char *key, const void *data);
+	};
 };
+/* A larger one is copied and cleared by slow instructions, for each of millions of cells. */
+static_assert(sizeof(struct cell) <= 64, "size");
 
 enum column_format {
 	COLUMN_COUNT = 1, /* digits are grouped; 0 is empty */
