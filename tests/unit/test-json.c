@@ -4,6 +4,7 @@
 
 #include <locale.h>
 #include <math.h>
+#include <string.h>
 
 static struct out out;
 static struct json json;
@@ -63,6 +64,38 @@ static void test_strings(void)
 	json_end(&json);
 	check_text(
 		"[\"a\\\"b\\\\c\\n\\u0009\\u001b\",\"x\357\277\275y\",\"n\\u0000l\",\"\344\270\255\"]\n");
+}
+
+/* A character is escaped or not wherever it is in the text. */
+static void test_places(void)
+{
+	for (int c = 0; c < 0x80; c++) {
+		char escaped[8];
+
+		if (c == '"' || c == '\\')
+			(void)g_snprintf(escaped, sizeof(escaped), "\\%c", c);
+		else if (c == '\n')
+			(void)g_snprintf(escaped, sizeof(escaped), "\\n");
+		else
+			(void)g_snprintf(escaped, sizeof(escaped),
+					 c < ' ' || c == 0x7f ? "\\u%04x" : "%c", c);
+		for (size_t length = 1; length <= 18; length++) {
+			for (size_t at = 0; at < length; at++) {
+				g_autoptr(GString) want = g_string_new("\"");
+				char text[18];
+
+				memset(text, 'a' + (int)at, sizeof(text));
+				text[at] = (char)c;
+				g_string_append_len(want, text, (gssize)at);
+				g_string_append(want, escaped);
+				g_string_append_len(want, text + at + 1, (gssize)(length - at - 1));
+				g_string_append(want, "\"\n");
+				setup();
+				json_string_n(&json, NULL, text, length);
+				check_text(want->str);
+			}
+		}
+	}
 }
 
 /* The decimal comma of the locale must not appear in the output. */
@@ -163,6 +196,7 @@ int main(void)
 {
 	RUN(test_structure);
 	RUN(test_strings);
+	RUN(test_places);
 	RUN(test_doubles);
 	RUN(test_deep);
 	RUN(test_csv);
