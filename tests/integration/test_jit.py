@@ -78,11 +78,12 @@ def test_python_names(record, profcapture, capture):
     record(f"""
 at = ctypes.addressof(ctypes.create_string_buffer(64))
 load(at, 32, b"py::Till.sell:{path}")
-load(at + 32, 32, b"py::no file")
-mark(b"sold", stack(at, at + 32))
+load(at + 32, 16, b"py::no file")
+load(at + 48, 16, b"py::C::of:f(int)")
+mark(b"sold", stack(at, at + 32, at + 48))
 """, "-F", 0, "--no-off-cpu")
     [mark] = [row for row in rows(profcapture, capture, "mark", "--resolve") if row["name"] == "sold"]
-    assert frames(mark) == [("shop.till.Till.sell", "python"), ("py::no file", "jit")]
+    assert frames(mark) == [("shop.till.Till.sell", "jit"), ("py::no file", "jit"), ("py::C::of:f(int)", "jit")]
     assert mark["frames"][0]["file"] == path
 
 

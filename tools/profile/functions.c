@@ -112,6 +112,10 @@ struct functions *functions_new(struct names *names, GError **error)
 	for (guint i = 0; i < names->epochs->len; i++)
 		g_clear_pointer(&((struct names_epoch *)names->epochs->pdata[i])->frame_functions,
 				g_free);
+	/* The symbols' images are known. */
+	for (uint32_t i = 0; i < names->images->len; i++)
+		functions->has_interpreter |= names_image_at(names, i)->kind ==
+					      PROF_IMAGE_INTERPRETER;
 	g_array_append_vals(functions->all, first, ARRAY_SIZE(first));
 	return functions;
 }
@@ -216,30 +220,24 @@ static uint32_t of_place(struct functions *functions, uint32_t image, uint64_t o
 	return known_or_added(functions, &key, &function);
 }
 
-static bool has_interpreter(const struct names *names)
-{
-	for (uint32_t i = 0; i < names->images->len; i++)
-		if (names_image_at(names, i)->kind == PROF_IMAGE_INTERPRETER)
-			return true;
-	return false;
-}
-
-/* Python names the code that it makes for each function "py::NAME:FILE". The function is shown like
- * one that was read from the interpreter, unless these are in the capture, too: it would be shown
+/* Python names the code that it makes for a function "py::NAME:FILE". It is named like a function
+ * that was read from the interpreter, unless these are in the capture, too: it would be shown
  * twice. */
 static void set_python(struct functions *functions, struct function *function)
 {
-	const char *name = function->name + strlen(PYTHON_PREFIX), *file = strchr(name, ':');
+	const char *name = function->name + strlen(PYTHON_PREFIX), *file;
 	char module[PYTHON_MODULE_BYTES];
 	g_autofree char *shown = NULL;
 
-	if (!file || has_interpreter(functions->names))
+	if (functions->has_interpreter || !g_str_has_prefix(function->name, PYTHON_PREFIX))
+		return;
+	file = strchr(name, ':');
+	if (!file || file == name || file[1] == ':' || file[1] == '\0')
 		return;
 	shown = g_strdup_printf("%s.%.*s", python_module(file + 1, module), (int)(file - name),
 				name);
 	function->name = function->raw_name = names_intern(functions->names, shown, strlen(shown));
 	function->file = names_intern(functions->names, file + 1, strlen(file + 1));
-	function->kind = "python";
 }
 
 static uint32_t of_code(struct functions *functions, uint32_t image, struct code_name *name)
@@ -256,8 +254,7 @@ static uint32_t of_code(struct functions *functions, uint32_t image, struct code
 
 	if (name->user != 0)
 		return name->user;
-	if (g_str_has_prefix(name->name, PYTHON_PREFIX))
-		set_python(functions, &function);
+	set_python(functions, &function);
 	name->user = known_or_added(functions, &key, &function);
 	return name->user;
 }

@@ -53,8 +53,9 @@ struct functions {
 	struct symbol_rows *symbols;
 	struct code_names *codes;
 	struct own_memory *memory;
-	GArray *all;       /* struct function by index */
-	GHashTable *known; /* struct function by key_equal() → index */
+	GArray *all;          /* struct function by index */
+	GHashTable *known;    /* struct function by key_equal() → index */
+	bool has_interpreter; /* functions were read from an interpreter */
 };
 
 struct functions *functions_new(struct names *names, GError **error); /* borrows names */
