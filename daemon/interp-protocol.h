@@ -119,6 +119,7 @@ struct interp_code {
 struct interp_counts {
 	__u64 samples, walked, lost, codes, codes_lost;
 	__u64 walk_ns;
-	/* when the program for sleeps walks next, because its share of the time is limited */
-	__u64 sleeps_next_ns;
+	/* in the program for sleeps: the time of its walks in the interval until sleeps_end_ns, and
+	 * the chance of the next */
+	__u64 sleeps_end_ns, sleeps_walk_ns, sleeps_chance;
 };

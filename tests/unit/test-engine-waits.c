@@ -57,15 +57,20 @@ static void leave(struct stage *stage, int thread, uint64_t pc, uint64_t sp, uin
 	waits_begin(&stage->waits, stage->threads[thread], 1, time_ns);
 }
 
-static void copy(struct stage *stage, int thread, uint64_t pc)
+static void copy_from(struct stage *stage, int thread, uint64_t pc, uint64_t caller)
 {
-	const uint64_t ips[] = { USER, pc, 0x400020 };
+	const uint64_t ips[] = { USER, pc, caller };
 	struct bytes bytes = { .length = 0 };
 	struct record record;
 
 	put_sample(&bytes, PERF_RECORD_MISC_KERNEL, 10, 10 + thread, 5000, ips, 3);
 	REQUIRE(record_parse((const void *)bytes.data, 0, &record));
 	waits_copy(&stage->waits, stage->threads[thread], &record);
+}
+
+static void copy(struct stage *stage, int thread, uint64_t pc)
+{
+	copy_from(stage, thread, pc, 0x400020);
 }
 
 static uint64_t row(const struct stage *stage, uint16_t column, size_t i)
@@ -88,6 +93,7 @@ static void test_rows(void)
 	/* sleeps at the end */
 	leave(&stage, 1, 0x400010, 0x8000, 7000);
 	waits_end_all(&stage.waits, 7500);
+	waits_write(&stage.waits, UINT64_MAX);
 	parts_finish(&stage.parts);
 	REQUIRE(CHECK_INT(rows_of(&stage.parts, PROF_TABLE_WAIT), 2));
 	CHECK_INT(row(&stage, PROF_WAIT_TIME, 0), 5600);
@@ -112,6 +118,7 @@ static void test_order(void)
 	waits_end(&stage.waits, stage.threads[1], 5200);
 	waits_end(&stage.waits, stage.threads[0], 5300);
 	waits_end_all(&stage.waits, 5400);
+	waits_write(&stage.waits, UINT64_MAX);
 	parts_finish(&stage.parts);
 	REQUIRE(CHECK_INT(rows_of(&stage.parts, PROF_TABLE_WAIT), 2));
 	CHECK_INT(row(&stage, PROF_WAIT_DURATION, 0), 100);
@@ -143,6 +150,7 @@ static void test_shared(void)
 		waits_end(&stage.waits, stage.threads[cases[i].thread], 6050 + 100 * i);
 	}
 	waits_end_all(&stage.waits, 9000);
+	waits_write(&stage.waits, UINT64_MAX);
 	parts_finish(&stage.parts);
 	REQUIRE(CHECK_INT(rows_of(&stage.parts, PROF_TABLE_WAIT), 1 + ARRAY_SIZE(cases)));
 	for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
@@ -161,7 +169,6 @@ static void test_held(void)
 	const enum prof_stack_source sources[] = { PROF_STACK_SHARED, PROF_STACK_SHARED,
 						   PROF_STACK_COPIED, PROF_STACK_NONE,
 						   PROF_STACK_COPIED };
-	int32_t tids[WAITS_MAX_REQUESTED];
 	struct stage stage;
 
 	stage_init(&stage);
@@ -173,8 +180,7 @@ static void test_held(void)
 		leave(&stage, 0, 0x400010, sp, begins_ns[i]);
 		waits_end(&stage.waits, stage.threads[0], begins_ns[i] + 100);
 		if (sources[i] == PROF_STACK_NONE)
-			(void)waits_request(&stage.waits, begins_ns[i] + 1200000000, UINT64_MAX,
-					    tids);
+			waits_write(&stage.waits, begins_ns[i] + 1200000000);
 	}
 	parts_finish(&stage.parts);
 	REQUIRE(CHECK_INT(rows_of(&stage.parts, PROF_TABLE_WAIT), ARRAY_SIZE(begins_ns)));
@@ -182,6 +188,31 @@ static void test_held(void)
 		CHECK_INT(row(&stage, PROF_WAIT_TIME, i), begins_ns[i] + 100);
 		CHECK_INT(row(&stage, PROF_WAIT_STACK_SOURCE, i), sources[i]);
 	}
+	stage_done(&stage);
+}
+
+/* A row that is held behind another one has the stack that was the last when the thread slept. */
+static void test_behind(void)
+{
+	const enum prof_stack_source sources[] = { PROF_STACK_COPIED, PROF_STACK_NONE,
+						   PROF_STACK_SHARED, PROF_STACK_COPIED };
+	struct stage stage;
+
+	stage_init(&stage);
+	for (size_t i = 0; i < ARRAY_SIZE(sources); i++) {
+		if (sources[i] == PROF_STACK_COPIED)
+			copy_from(&stage, 0, 0x400010, 0x400020 + i);
+		leave(&stage, 0, 0x400010, sources[i] == PROF_STACK_NONE ? 0x8000 : 0x7000,
+		      5000 + 100 * i);
+		waits_end(&stage.waits, stage.threads[0], 5050 + 100 * i);
+	}
+	waits_write(&stage.waits, UINT64_MAX);
+	parts_finish(&stage.parts);
+	REQUIRE(CHECK_INT(rows_of(&stage.parts, PROF_TABLE_WAIT), ARRAY_SIZE(sources)));
+	for (size_t i = 0; i < ARRAY_SIZE(sources); i++)
+		CHECK_INT(row(&stage, PROF_WAIT_STACK_SOURCE, i), sources[i]);
+	CHECK_INT(row(&stage, PROF_WAIT_STACK, 2), row(&stage, PROF_WAIT_STACK, 0));
+	CHECK(row(&stage, PROF_WAIT_STACK, 3) != row(&stage, PROF_WAIT_STACK, 0));
 	stage_done(&stage);
 }
 
@@ -196,9 +227,7 @@ static void test_held_many(void)
 		waits_end(&stage.waits, stage.threads[0], 5001 + 2 * i);
 	}
 	CHECK(stage.waits.ended.length > 0 && stage.waits.ended.length < WAITS_MAX_ENDED);
-	/* in each round, too */
-	(void)waits_request(&stage.waits, 2000000000, 1000000000,
-			    (int32_t[WAITS_MAX_REQUESTED]){ 0 });
+	waits_write(&stage.waits, 2000000000);
 	CHECK_INT(stage.waits.ended.length, 0);
 	parts_finish(&stage.parts);
 	CHECK_INT(rows_of(&stage.parts, PROF_TABLE_WAIT), WAITS_MAX_ENDED);
@@ -239,6 +268,7 @@ static void test_interpreted(void)
 	leave(&stage, 1, 0x400010, 0x7000, 10000);
 	waits_interpret(&stage.waits, stage.threads[1], bytes, size);
 	waits_end_all(&stage.waits, 11000);
+	waits_write(&stage.waits, UINT64_MAX);
 	parts_finish(&stage.parts);
 	CHECK_INT(row(&stage, PROF_WAIT_STACK_SOURCE, 1), PROF_STACK_SHARED);
 	CHECK_INT(row(&stage, PROF_WAIT_STACK_SOURCE, 2), PROF_STACK_NONE);
@@ -263,6 +293,7 @@ static void test_lost_switch(void)
 	leave(&stage, 0, 0x400012, 0x7000, 6000);
 	waits_end(&stage.waits, stage.threads[0], 6100);
 	waits_end_all(&stage.waits, 9000);
+	waits_write(&stage.waits, UINT64_MAX);
 	parts_finish(&stage.parts);
 	REQUIRE(CHECK_INT(rows_of(&stage.parts, PROF_TABLE_WAIT), 2));
 	CHECK_INT(row(&stage, PROF_WAIT_STACK_SOURCE, 0), PROF_STACK_NONE);
@@ -328,6 +359,7 @@ static void test_late(void)
 		waits_receive(&stage.waits, bytes,
 			      put_stack(bytes, cases[i].time_ns, cases[i].done_ns, cases[i].pc));
 		waits_end_all(&stage.waits, 9000);
+		waits_write(&stage.waits, UINT64_MAX);
 		sample_queue_run(&stage.parts.samples.queue, UINT64_MAX);
 		parts_finish(&stage.parts);
 		REQUIRE(CHECK_INT(rows_of(&stage.parts, PROF_TABLE_WAIT), 1));
@@ -361,6 +393,7 @@ static void test_pause(void)
 	CHECK_INT(waits_request(&stage.waits, 203000000, 1000, tids), 1);
 	waits_give_up(&stage.waits);
 	waits_end_all(&stage.waits, 300000000);
+	waits_write(&stage.waits, UINT64_MAX);
 	sample_queue_run(&stage.parts.samples.queue, UINT64_MAX);
 	parts_finish(&stage.parts);
 	CHECK_INT(rows_of(&stage.parts, PROF_TABLE_WAIT), 2);
@@ -389,6 +422,7 @@ static void test_page_fault(void)
 	memcpy(bytes + sizeof(struct snapshot_record), &stack, sizeof(stack));
 	waits_receive(&stage.waits, bytes, length);
 	waits_end_all(&stage.waits, 9000);
+	waits_write(&stage.waits, UINT64_MAX);
 	sample_queue_run(&stage.parts.samples.queue, UINT64_MAX);
 	parts_finish(&stage.parts);
 	REQUIRE(CHECK_INT(rows_of(&stage.parts, PROF_TABLE_WAIT), 1));
@@ -418,6 +452,7 @@ static void test_pile(void)
 	}
 	CHECK(stage.waits.ended.length < WAITS_MAX_ENDED);
 	waits_end_all(&stage.waits, 900000);
+	waits_write(&stage.waits, UINT64_MAX);
 	parts_finish(&stage.parts);
 	CHECK_INT(rows_of(&stage.parts, PROF_TABLE_WAIT), WAITS_MAX_ENDED + 2);
 	stage_done(&stage);
@@ -456,6 +491,7 @@ static void test_mappings(void)
 	CHECK_INT(stage.parts.samples.jobs[0].maps->mappings[0].start, 0x400000);
 	samples_finalize(&stage.parts.samples);
 	waits_end_all(&stage.waits, 9000);
+	waits_write(&stage.waits, UINT64_MAX);
 	sample_queue_run(&stage.parts.samples.queue, UINT64_MAX);
 	parts_finish(&stage.parts);
 	CHECK_INT(rows_of(&stage.parts, PROF_TABLE_WAIT), 2);
@@ -537,6 +573,7 @@ static void check_wakers(bool has_registers)
 	/* Nobody wakes it before the end. */
 	leave(&stage, 0, 0x400010, 0x7000, 90000000);
 	waits_end_all(&stage.waits, 90001000);
+	waits_write(&stage.waits, UINT64_MAX);
 	parts_finish(&stage.parts);
 	REQUIRE(CHECK_INT(rows_of(&stage.parts, PROF_TABLE_WAIT), ARRAY_SIZE(cases) + 2));
 	for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
@@ -568,6 +605,7 @@ int main(void)
 	RUN(test_order);
 	RUN(test_shared);
 	RUN(test_held);
+	RUN(test_behind);
 	RUN(test_held_many);
 	RUN(test_interpreted);
 	RUN(test_late);

@@ -64,10 +64,11 @@ struct task_struct___kernel {
 #define KEY_BYTES 16
 #define KEY_VALUE 8
 
-/* Walks before sleeps take at most a fiftieth of the time. If they took less, later ones make up
- * for at most so much of it. */
-#define SLEEPS_SHARE 50
-#define SLEEPS_UNUSED_NS 100000000ull
+/* Walks before sleeps take about a fiftieth of the time. The chance of each adapts to it. */
+#define SLEEPS_INTERVAL_NS 10000000ull
+#define SLEEPS_BUDGET_NS (SLEEPS_INTERVAL_NS / 50)
+#define SLEEPS_ALL 65536ull /* the chance of which means all */
+#define SLEEPS_FEWEST 64ull
 
 struct described_key {
 	__u64 code;
@@ -535,35 +536,45 @@ struct sched_switch {
 
 #define STATE_SLEEPS 15 /* S, D, T, t; not preempted, exiting or parked */
 
-/* A thread may sleep very often, so the time of the walks is limited. They are spread over it, so
- * that they meet each place in which threads often sleep. Returns 1, because 0 would hide the event
- * from all others. While this runs, the kernel drops the samples of events whose interrupts cannot
- * be masked, hardware events on most machines. */
+/* Returns whether the frames are read before a sleep. This is left to chance, which does not depend
+ * on the place, nor on how long the thread ran before: so each caller keeps its share. */
+static __always_inline bool is_chosen(struct interp_counts *count, __u64 now_ns)
+{
+	__u64 chance = count->sleeps_chance ? count->sleeps_chance : SLEEPS_ALL;
+
+	if (now_ns >= count->sleeps_end_ns) {
+		if (count->sleeps_walk_ns > SLEEPS_BUDGET_NS && chance > SLEEPS_FEWEST)
+			chance /= 2;
+		else if (count->sleeps_walk_ns < SLEEPS_BUDGET_NS / 2 && chance < SLEEPS_ALL)
+			chance *= 2;
+		count->sleeps_chance = chance;
+		count->sleeps_walk_ns = 0;
+		count->sleeps_end_ns = now_ns + SLEEPS_INTERVAL_NS;
+	}
+	return count->sleeps_walk_ns <= 4 * SLEEPS_BUDGET_NS &&
+	       (bpf_get_prandom_u32() & (SLEEPS_ALL - 1)) < chance;
+}
+
+/* A thread may sleep very often, so the time of the walks is limited. Returns 1, because 0 would
+ * hide the event from all others. While this runs, the kernel drops the samples of events whose
+ * interrupts cannot be masked, hardware events on most machines. */
 SEC("tracepoint")
 int cpython_sleep(struct sched_switch *ctx)
 {
 	struct interp_counts *count;
 	struct scratch *scratch;
-	__u64 now_ns, before_ns, earliest_ns;
-	__u32 zero = 0, bytes, chance;
+	__u32 zero = 0, bytes;
+	__u64 before_ns;
 
 	if (!(ctx->prev_state & STATE_SLEEPS))
 		return 1;
 	count = bpf_map_lookup_elem(&counts, &zero);
 	scratch = bpf_map_lookup_elem(&scratches, &zero);
-	if (!count || !scratch)
-		return 1;
-	now_ns = bpf_ktime_get_ns();
-	if (now_ns < count->sleeps_next_ns)
+	if (!count || !scratch || !is_chosen(count, bpf_ktime_get_ns()))
 		return 1;
 	before_ns = count->walk_ns;
 	bytes = read_frames(ctx, scratch, count);
-	earliest_ns = now_ns - SLEEPS_UNUSED_NS;
-	if (count->sleeps_next_ns < earliest_ns)
-		count->sleeps_next_ns = earliest_ns;
-	/* Half of it to one and a half, so that no pattern of sleeps is met at the same place. */
-	chance = bpf_get_prandom_u32() % SLEEPS_SHARE;
-	count->sleeps_next_ns += (count->walk_ns - before_ns) * (SLEEPS_SHARE / 2 + chance);
+	count->sleeps_walk_ns += count->walk_ns - before_ns;
 	if (!bytes)
 		return 1;
 	scratch->sample.record = INTERP_RECORD_SLEEP;

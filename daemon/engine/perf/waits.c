@@ -12,8 +12,9 @@
  * the same memory as its stack: servers start a thread for each request. These are no key, because
  * different callers may lead to one place; but every Nth sleep is copied, which does not depend on
  * the stack. Without such a wait, the stack is unknown.
- * In an interpreted program, the frames of its functions are part of the key. They are not read for
- * each of the most frequent sleeps; one without them gets the last stack of any.
+ * In an interpreted program, the frames of its functions are part of the key, and are merged into
+ * the native frames of any wait at the place. They are not read for each of the most frequent
+ * sleeps; one without them gets the last stack of any.
  * If a thread sleeps on without a copied stack, its stack is requested (daemon/files/stack.c). It
  * is the wait's if the thread did not run between the begin of the wait and the reading, which the
  * switches show. This is also how threads that sleep since before the recording get a stack, and
@@ -42,6 +43,7 @@
 
 #include "arch/base.h"
 #include "arch/regs.h"
+#include "base/hash.h"
 #include "daemon/engine/model/snapshot.h"
 #include "daemon/protocol.h"
 
@@ -49,11 +51,12 @@
 #include <string.h>
 
 #define N_STRATA 16384u /* a power of two */
+#define N_NATIVES 256u
 #define MAX_REGISTERS 16
 #define EXITED_NS UINT64_C(1000000000)
 /* How long a wait without a stack may wait for one to share, and how many rows wait with it. */
 #define HOLD_NS UINT64_C(1000000000)
-#define MAX_HELD (WAITS_MAX_ENDED / 2)
+#define MAX_HELD (WAITS_MAX_ENDED / 4)
 /* A thread may be woken while it leaves its CPU, before that is reported. */
 #define LEAVING_NS UINT64_C(200000)
 #define SAME_WAKER_NS UINT64_C(20000)
@@ -67,6 +70,7 @@
 struct wait_stratum {
 	uint64_t pc, sp;
 	uint32_t chain_hash;            /* 0: with any frames */
+	uint32_t native_hash;           /* of an interpreted process: its other frames */
 	uint32_t process, epoch, stack; /* ids; epoch 0: empty */
 	uint8_t method, stop, interpreter;
 	bool is_waker;
@@ -84,9 +88,10 @@ struct wait_code {
 	/* frames of its interpreter, and which they are; NULL, 0: unknown */
 	uint8_t *chain;
 	uint32_t chain_bytes, chain_hash;
-	struct maps *maps;       /* of the stack; NULL: it has none */
-	struct sample sample;    /* its arrays are copies, or `chain` */
-	struct wait_stratum own; /* with its own stack, as others share it */
+	struct maps *maps;    /* of the stack; NULL: it has none */
+	struct sample sample; /* its arrays are copies, or `chain` */
+	/* its own stack, as others share it; the last one at its place when it was there */
+	struct wait_stratum own, shared;
 };
 
 struct waker {
@@ -231,13 +236,28 @@ static struct wait_stratum *stratum_of(const struct waits *waits, const struct w
 	return &waits->strata[hash >> 40 & (N_STRATA - 1)];
 }
 
-/* Returns whether there is no stack, or one without the frames of its interpreter. */
-static bool lacks_frames(const struct wait_stratum *stratum)
+/* Returns whether the code has frames of an interpreter, which may be read or not. */
+static bool is_interpreted(const struct waits *waits, const struct wait_code *code)
 {
-	return stratum->epoch == 0 || stratum->interpreter == PROF_INTERPRETER_MISSING;
+	return waits->samples->interpreted && !code->is_waker && code->thread->process->interpreter;
 }
 
-/* Returns the stack that the code shares; epoch 0: there is none, or not yet. */
+static bool is_current(const struct waits *waits, const struct wait_stratum *stratum)
+{
+	return stratum->epoch == waits->samples->output->epoch;
+}
+
+/* Returns whether there is no stack, or one without the frames of the code's interpreter. */
+static bool is_poor(const struct waits *waits, const struct wait_code *code,
+		    const struct wait_stratum *stratum)
+{
+	return !is_current(waits, stratum) ||
+	       (is_interpreted(waits, code) && stratum->interpreter != PROF_INTERPRETER_COMPLETE &&
+		stratum->interpreter != PROF_INTERPRETER_DEEPER &&
+		stratum->interpreter != PROF_INTERPRETER_IDLE);
+}
+
+/* Returns the last stack at the code's place; epoch 0: there is none. */
 static struct wait_stratum find_stratum(const struct waits *waits, const struct wait_code *code,
 					uint32_t chain_hash)
 {
@@ -246,12 +266,65 @@ static struct wait_stratum find_stratum(const struct waits *waits, const struct 
 	if (!code->thread || !code->has_registers)
 		return (struct wait_stratum){ 0 };
 	stratum = stratum_of(waits, code, chain_hash);
-	return stratum->epoch == waits->samples->output->epoch && stratum->pc == code->pc &&
-			       stratum->sp == code->sp && stratum->chain_hash == chain_hash &&
+	return is_current(waits, stratum) && stratum->pc == code->pc && stratum->sp == code->sp &&
+			       stratum->chain_hash == chain_hash &&
 			       stratum->process == code->thread->process->row.id &&
 			       stratum->is_waker == code->is_waker
 		       ? *stratum
 		       : (struct wait_stratum){ 0 };
+}
+
+/* Identifies the addresses of a stack, without the interpreter's frames. */
+static uint32_t hash_native(const struct sample *sample)
+{
+	uint64_t hash = sample->n_kernel;
+
+	for (size_t i = 0; i < sample->user.n; i++)
+		hash = hash_words(hash, sample->user.ips[i]);
+	for (size_t i = 0; i < sample->n_kernel; i++)
+		hash = hash_words(hash, sample->kernel[i]);
+	return (uint32_t)(hash >> 32);
+}
+
+/* Adds a stack of the code's place. `maps`: those of the stack. */
+static struct wait_stratum make_stratum(struct waits *waits, const struct wait_code *code,
+					const struct sample *sample, struct maps **maps,
+					enum prof_sample_interpreter interpreter)
+{
+	return (struct wait_stratum){
+		.pc = code->pc,
+		.sp = code->sp,
+		.process = code->thread->process->row.id,
+		.epoch = waits->samples->output->epoch,
+		.stack = samples_add_stack(waits->samples, sample, maps,
+					   interpreter == PROF_INTERPRETER_COMPLETE ||
+						   interpreter == PROF_INTERPRETER_DEEPER),
+		.native_hash = is_interpreted(waits, code) ? hash_native(sample) : 0,
+		.interpreter = interpreter,
+		.method = sample->user.method,
+		.stop = sample->user.stop,
+		.is_waker = code->is_waker,
+	};
+}
+
+/* Lets codes at this place share the stack: those with the same frames of the interpreter, and
+ * those of which these are not known. */
+static void share_stratum(struct waits *waits, const struct wait_code *code,
+			  struct wait_stratum stratum)
+{
+	struct wait_stratum any = find_stratum(waits, code, 0);
+
+	stratum.chain_hash = 0;
+	if (!is_poor(waits, code, &stratum) || is_poor(waits, code, &any))
+		*stratum_of(waits, code, 0) = stratum;
+	stratum.chain_hash = code->chain_hash;
+	if (code->chain_hash)
+		*stratum_of(waits, code, code->chain_hash) = stratum;
+}
+
+static struct wait_code **native_of(const struct waits *waits, const struct wait_code *code)
+{
+	return &waits->natives[(size_t)(stratum_of(waits, code, 0) - waits->strata) % N_NATIVES];
 }
 
 /* Adds the code's own stack, and lets others share it. */
@@ -259,77 +332,95 @@ static void add_own_stack(struct waits *waits, struct wait_code *code)
 {
 	enum prof_sample_interpreter interpreter = PROF_INTERPRETER_NONE;
 	struct process *process = code->thread->process;
-	struct wait_stratum any;
+	struct wait_code **native;
 
-	if (code->own.epoch == waits->samples->output->epoch && code->own.pc == code->pc)
+	/* The interpreter may have been found since. */
+	if (is_current(waits, &code->own) && code->own.pc == code->pc &&
+	    (code->own.interpreter != PROF_INTERPRETER_NONE || !is_interpreted(waits, code)))
 		return;
 	if (waits->samples->interpreted && !code->is_waker)
 		interpreter = interpreted_merge(waits->samples->interpreted, &code->sample);
-	code->own = (struct wait_stratum){
-		.pc = code->pc,
-		.sp = code->sp,
-		.process = process->row.id,
-		.epoch = waits->samples->output->epoch,
-		/* The current mappings note which of them have a row. */
-		.stack = samples_add_stack(waits->samples, &code->sample,
-					   code->maps == process->maps ? &process->maps
-								       : &code->maps,
-					   interpreter == PROF_INTERPRETER_COMPLETE ||
-						   interpreter == PROF_INTERPRETER_DEEPER),
-		.interpreter = interpreter,
-		.method = code->sample.user.method,
-		.stop = code->sample.user.stop,
-		.is_waker = code->is_waker,
-	};
+	/* The current mappings note which of them have a row. */
+	code->own = make_stratum(waits, code, &code->sample,
+				 code->maps == process->maps ? &process->maps : &code->maps,
+				 interpreter);
 	if (!code->has_registers)
 		return;
-	any = find_stratum(waits, code, 0);
-	if (!lacks_frames(&code->own) || lacks_frames(&any))
-		*stratum_of(waits, code, 0) = code->own;
-	if (code->chain_hash) {
-		code->own.chain_hash = code->chain_hash;
-		*stratum_of(waits, code, code->chain_hash) = code->own;
-	}
+	share_stratum(waits, code, code->own);
+	if (code->sample.user.n_sps == 0)
+		return;
+	native = native_of(waits, code);
+	code->refs++;
+	if (*native)
+		code_unref(*native);
+	*native = code;
 }
 
-/* Lets other waits share the code's stack, if it is known where the code was, or the one that it
- * shares with those of the same frames. */
+/* Adds the stack of a code whose interpreter's frames are known, with the native frames of another
+ * one at the same place. They are only merged if the addresses of both agree. */
+static struct wait_stratum borrow_native(struct waits *waits, const struct wait_code *code)
+{
+	const struct wait_code *native = *native_of(waits, code);
+	struct process *process = code->thread->process;
+	enum prof_sample_interpreter interpreter;
+	struct wait_stratum stratum = { 0 };
+	struct sample sample;
+
+	if (!native || native->thread->process != process || native->maps != process->maps ||
+	    native->pc != code->pc || native->sp != code->sp)
+		return stratum;
+	sample = native->sample;
+	sample.raw = code->chain;
+	sample.raw_bytes = code->chain_bytes;
+	sample.is_interpreted = true;
+	interpreter = interpreted_merge(waits->samples->interpreted, &sample);
+	if (interpreter == PROF_INTERPRETER_COMPLETE || interpreter == PROF_INTERPRETER_DEEPER)
+		stratum = make_stratum(waits, code, &sample, &process->maps, interpreter);
+	return stratum;
+}
+
+/* Sets the stack that the code shares, and lets others share the code's. Rows are written much
+ * later than this, for many codes at once, so it is chosen now. */
 static void offer_stack(struct waits *waits, struct wait_code *code)
 {
-	struct wait_stratum shared;
-
 	if (!code->has_registers)
 		return;
+	if (is_poor(waits, code, &code->shared))
+		code->shared = find_stratum(waits, code, code->chain_hash);
 	if (code->maps) {
 		add_own_stack(waits, code);
-		return;
+	} else if (code->chain && waits->samples->interpreted) {
+		if (is_poor(waits, code, &code->shared))
+			code->shared = borrow_native(waits, code);
+		if (!is_poor(waits, code, &code->shared))
+			share_stratum(waits, code, code->shared);
 	}
-	shared = find_stratum(waits, code, code->chain_hash);
-	if (lacks_frames(&shared))
-		return;
-	shared.chain_hash = 0;
-	*stratum_of(waits, code, 0) = shared;
 }
 
-/* Finds the code's stack. Sets `stack`, `method`, `stop` and `interpreter` of *ret_found. */
+/* Finds the code's stack. Sets `stack`, `method`, `stop` and `interpreter` of *ret_found. If the
+ * interpreter's frames were not read before a sleep that was copied, the stack is one of those with
+ * frames that are otherwise equal. */
 static enum prof_stack_source find_stack(struct waits *waits, struct wait_code *code,
 					 struct wait_stratum *ret_found)
 {
-	struct wait_stratum shared = find_stratum(waits, code, code->chain_hash);
-
+	*ret_found = (struct wait_stratum){ .stop = PROF_STOP_UNKNOWN };
+	if (!code->thread)
+		return PROF_STACK_NONE;
+	if (is_poor(waits, code, &code->shared))
+		code->shared = find_stratum(waits, code, code->chain_hash);
 	if (code->maps) {
 		add_own_stack(waits, code);
 		*ret_found = code->own;
-		if (!lacks_frames(&code->own) || lacks_frames(&shared))
+		if (code->source != PROF_STACK_COPIED || !is_poor(waits, code, &code->own) ||
+		    is_poor(waits, code, &code->shared) ||
+		    code->own.native_hash != code->shared.native_hash)
 			return code->source;
 	}
-	if (shared.epoch) {
-		*ret_found = shared;
+	if (is_current(waits, &code->shared)) {
+		*ret_found = code->shared;
 		return PROF_STACK_SHARED;
 	}
-	*ret_found = (struct wait_stratum){ .stop = PROF_STOP_UNKNOWN };
-	if (waits->samples->interpreted && code->thread && !code->is_waker &&
-	    code->thread->process->interpreter)
+	if (is_interpreted(waits, code))
 		ret_found->interpreter = PROF_INTERPRETER_MISSING;
 	return PROF_STACK_NONE;
 }
@@ -380,32 +471,35 @@ static void write_row(struct waits *waits, struct wait *wait)
 						       : UINT64_C(1) << PROF_WAIT_WAKER_ARGUMENT));
 }
 
-/* Returns whether a stack that the code can share is still to come. */
-static bool lacks_stack(const struct waits *waits, const struct wait_code *code)
+/* Returns whether a better stack for the code may still come. */
+static bool may_improve(const struct waits *waits, const struct wait_code *code)
 {
-	struct wait_stratum shared;
+	struct wait_stratum found;
 
-	if (!code->has_registers || (code->maps && !lacks_frames(&code->own)))
+	if (!code->has_registers || (code->maps && (code->source != PROF_STACK_COPIED ||
+						    !is_poor(waits, code, &code->own))))
 		return false;
-	shared = find_stratum(waits, code, code->chain_hash);
-	return lacks_frames(&shared);
+	found = is_poor(waits, code, &code->shared) ? find_stratum(waits, code, code->chain_hash)
+						    : code->shared;
+	return is_poor(waits, code, &found) &&
+	       (code->thread->process->has_chains || !(code->maps || is_current(waits, &found)));
 }
 
-static bool is_due(const struct waits *waits, const struct wait *wait)
+static bool is_due(const struct waits *waits, const struct wait *wait, uint64_t now_ns)
 {
 	const struct wait_code *waker = wait->waker ? &wait->waker->code : NULL;
 
 	if (wait->code.is_pending || (waker && waker->is_pending))
 		return false;
-	return wait->end_ns + HOLD_NS <= waits->now_ns || waits->ended.length > MAX_HELD ||
-	       (!lacks_stack(waits, &wait->code) && !(waker && lacks_stack(waits, waker)));
+	return wait->end_ns + HOLD_NS <= now_ns || waits->ended.length > MAX_HELD ||
+	       (!may_improve(waits, &wait->code) && !(waker && may_improve(waits, waker)));
 }
 
-static void write_rows(struct waits *waits)
+void waits_write(struct waits *waits, uint64_t now_ns)
 {
 	struct wait *wait;
 
-	while ((wait = g_queue_peek_head(&waits->ended)) != NULL && is_due(waits, wait)) {
+	while ((wait = g_queue_peek_head(&waits->ended)) != NULL && is_due(waits, wait, now_ns)) {
 		g_queue_pop_head(&waits->ended);
 		write_row(waits, wait);
 		wait_unref(wait);
@@ -425,7 +519,8 @@ static void keep_stack(const struct sample *sample, struct maps **maps, void *da
 	code->sample.user.ips =
 		g_memdup2(sample->user.ips, sample->user.n * sizeof(*sample->user.ips));
 	/* Only frames of interpreters need them. */
-	code->sample.user.sps = code->chain
+	code->sample.user.sps = !code->is_waker && waits->samples->interpreted &&
+						code->thread->process->interpreter
 					? g_memdup2(sample->user.sps,
 						    sample->user.n_sps * sizeof(*sample->user.sps))
 					: NULL;
@@ -436,14 +531,14 @@ static void keep_stack(const struct sample *sample, struct maps **maps, void *da
 	code->maps = maps_ref(*maps);
 	offer_stack(waits, code);
 	code_unref(code);
-	write_rows(waits);
+	waits_write(waits, waits->now_ns);
 }
 
 void waits_lose(struct waits *waits, struct wait_code *code)
 {
 	code->is_pending = false;
 	code_unref(code);
-	write_rows(waits);
+	waits_write(waits, waits->now_ns);
 }
 
 /* Adds a stack to be walked. The walk takes over a reference. */
@@ -491,6 +586,7 @@ void waits_interpret(struct waits *waits, struct thread *thread, const uint8_t *
 	wait->code.chain = g_memdup2(bytes, size);
 	wait->code.chain_bytes = (uint32_t)size;
 	wait->code.chain_hash = hash_chain(bytes, size);
+	thread->process->has_chains = true;
 }
 
 void waits_copy(struct waits *waits, struct thread *thread, const struct record *record)
@@ -543,8 +639,6 @@ uint32_t waits_request(struct waits *waits, uint64_t now_ns, uint64_t threshold_
 
 	/* Those that are kept longer belong to no wait. */
 	g_hash_table_remove_all(waits->early);
-	waits->now_ns = MAX_OF(waits->now_ns, now_ns);
-	write_rows(waits);
 	if (!waits->has_begun)
 		begin_earlier(waits);
 	waits->has_begun = true;
@@ -720,11 +814,11 @@ void waits_wake(struct waits *waits, uint32_t cpu, struct thread *thread, struct
 		copied->code.has_registers = waker->code.has_registers;
 		copied->code.sp = waker->code.sp;
 		copied->code.argument = waker->code.argument;
-		offer_stack(waits, &copied->code);
 		code_unref(&waker->code);
 		waker = copied;
 	}
 	set_waker(&last->copied, NULL);
+	offer_stack(waits, &waker->code);
 	if (thread)
 		waker->code.refs++;
 	if (wait)
@@ -839,7 +933,7 @@ void waits_end(struct waits *waits, struct thread *thread, uint64_t time_ns)
 		return;
 	}
 	end(waits, wait, time_ns);
-	write_rows(waits);
+	waits_write(waits, waits->now_ns);
 }
 
 static void drop_waits(struct waits *waits)
@@ -859,8 +953,6 @@ void waits_end_all(struct waits *waits, uint64_t time_ns)
 		if (!((struct thread *)thread)->exit_ns)
 			waits_end(waits, thread, time_ns);
 	drop_waits(waits);
-	waits->now_ns = UINT64_MAX;
-	write_rows(waits);
 }
 
 void waits_init(struct waits *waits, struct samples *samples)
@@ -871,6 +963,7 @@ void waits_init(struct waits *waits, struct samples *samples)
 		.requested = g_ptr_array_new(),
 		.pauses = g_hash_table_new_full(NULL, NULL, NULL, g_free),
 		.strata = g_new0(struct wait_stratum, N_STRATA),
+		.natives = g_new0(struct wait_code *, N_NATIVES),
 		.last_wakers = g_new0(struct last_wakers, ENGINE_MAX_CPUS),
 	};
 	g_queue_init(&waits->begun);
@@ -895,5 +988,9 @@ void waits_done(struct waits *waits)
 	}
 	g_free(waits->last_wakers);
 	g_free(waits->strata);
+	for (size_t i = 0; i < N_NATIVES; i++)
+		if (waits->natives[i])
+			code_unref(waits->natives[i]);
+	g_free(waits->natives);
 	*waits = (struct waits){ 0 };
 }

@@ -20,9 +20,11 @@ struct waits {
 	/* id of the process → struct wait_pause: its memory was locked for long, so the next stack
 	 * is read later */
 	GHashTable *pauses;
-	uint64_t now_ns; /* the last time known */
+	uint64_t now_ns; /* of the last end */
 	bool has_begun;  /* threads that sleep since before the recording are in `begun` */
 	struct wait_stratum *strata;
+	/* referenced; the last code at a place of an interpreted process with its stack, or NULL */
+	struct wait_code **natives;
 	struct last_wakers *last_wakers;       /* by CPU */
 	uint64_t slept_ns[PROF_STACK_SOURCES]; /* of the rows, by enum prof_stack_source */
 };
@@ -51,12 +53,15 @@ void waits_begin(struct waits *waits, struct thread *thread, uint32_t cpu, uint6
 void waits_drop(struct waits *waits, struct thread *thread);
 /* The thread was woken, or runs. Must be called before switches.h changes its state. */
 void waits_end(struct waits *waits, struct thread *thread, uint64_t time_ns);
+/* Writes the rows of waits that have ended, and need not be held for a better stack any longer;
+ * UINT64_MAX: at all. Call it in each round, before an epoch ends, and at the end. */
+void waits_write(struct waits *waits, uint64_t now_ns);
 /* Ends all waits, at the end of the recording. */
 void waits_end_all(struct waits *waits, uint64_t time_ns);
 #define WAITS_MAX_REQUESTED 64u
-/* Waits that have ended but are not written yet, of about 450 bytes each, and up to 4 KiB more with
- * the frames of an interpreter. With more, the requested
- * stacks are given up. */
+/* Waits that have ended but are not written yet, of about 550 bytes each, up to 4 KiB more with the
+ * frames of an interpreter, and, if its stack was copied, up to 16 KiB more. With more, the
+ * requested stacks are given up. */
 #define WAITS_MAX_ENDED 32768u
 /* Fills in the sorted tids of threads that have slept for threshold_ns, and whose stacks are
  * unknown and not requested yet; at most WAITS_MAX_REQUESTED. The answer is a snapshot, for

@@ -496,10 +496,17 @@ static uint64_t drain_waits(struct session *session, uint64_t limit_ns, uint64_t
 	if (!session->events.waits)
 		return limit_ns;
 	pace_waits(session, now_ns);
+	waits_write(&session->waits, now_ns);
 	if (!session->behind && !session->sampling.paused)
 		proc_queries_stacks(&session->queries, now_ns,
 				    session->config.off_cpu_threshold_ns);
 	return limit_ns;
+}
+
+static void close_waits(struct session *session)
+{
+	if (session->events.waits)
+		waits_write(&session->waits, UINT64_MAX);
 }
 
 static void add_wait_stats(const struct session *session, struct message_finished *finished)
@@ -758,6 +765,7 @@ const struct source session_sources[SESSION_SOURCES] = {
 		.open = open_waits,
 		.drain = drain_waits,
 		.stats = add_wait_stats,
+		.close = close_waits,
 	},
 	{
 		.name = "processes without allocations",

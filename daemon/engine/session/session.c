@@ -333,6 +333,9 @@ static void close_blocks(struct session *session, uint64_t now_ns)
 	bool epoch_due = output_epoch_due(&session->output);
 
 	loss_flush(&session->losses, &session->output);
+	/* The ids of their stacks end with the epoch. */
+	if (epoch_due && session->events.waits)
+		waits_write(&session->waits, UINT64_MAX);
 	(epoch_due ? output_end_epoch : output_flush)(&session->output);
 }
 
