@@ -256,13 +256,21 @@ export const eachWait = (data, lane, from, to, add) => {
 const INTENDED = new Set(['timer', 'poll', 'process']);
 const PAUSES = [[/^_*(pthread_cond_|cnd_)/, 'condition'], [/^_*(pthread_(timed|clock)?join|thrd_join)/, 'join']];
 
+const GIL = /^(take_gil|PyCOND_TIMEDWAIT)$/;
+
 // Returns for each stack which pause it is in, + 1; 0: none. A futex is a lock unless it is in one.
+// Python waits for the lock of its interpreter in a condition, too.
 export const pausesOf = (data) => {
 	const { stacks, functions } = data;
 	if (stacks.pauses) return stacks.pauses;
 	const pauseOf = functions.map((f) => 1 + PAUSES.findIndex(([pattern]) => pattern.test(f.name)));
+	const hasGil = functions.map((f) => f.image.startsWith('[python ') || GIL.test(f.name));
 	stacks.pauses = new Uint8Array(stacks.n);
-	for (let i = 1; i < stacks.n; i++) stacks.pauses[i] = pauseOf[stacks.func[i]] || stacks.pauses[stacks.parent[i]];
+	for (let i = 1; i < stacks.n; i++) {
+		const parent = stacks.parent[i], pause = pauseOf[stacks.func[i]], caller = parent ? stacks.func[parent] : -1;
+		if (!pause || pauseOf[caller]) stacks.pauses[i] = stacks.pauses[parent];
+		else if (!hasGil[caller]) stacks.pauses[i] = pause;
+	}
 	return stacks.pauses;
 };
 

@@ -375,6 +375,29 @@ def test_waits(profcapture, page_of, drive, waited):
     assert compared >= 50 and len({command for (command,) in results[::3]}) == 5
 
 
+GIL = """
+import threading, time
+def compute():
+    until = time.monotonic() + 0.7
+    while time.monotonic() < until:
+        sum(range(1000))
+threads = [threading.Thread(target=compute) for _ in range(2)]
+[thread.start() for thread in threads]
+[thread.join() for thread in threads]
+"""
+
+
+def test_interpreter_lock(profctl, require, page_of, chromium, tmp_path):
+    """Waiting for the lock of the interpreter is not intended, although Python waits in a condition."""
+    require(root=True)
+    (tmp_path / "gil.py").write_text(GIL)
+    profctl("record", "-q", "--off-cpu", "-o", tmp_path / "gil.cap", "--", "/usr/bin/python3", tmp_path / "gil.py")
+    (places,) = chromium(page_of(tmp_path / "gil.cap"), {"open": "tab=waiting&measure=wait"}, {"eval": ROWS.replace("#panel table", "#panel table[aria-label=Places]")})
+    intended = [row[3] for row in places].index("usually intended:")
+    lock = [value(row[0])[0] for row in places[:intended] if row[3] == "futex" and row[4].startswith("gil.compute")]
+    assert sum(lock) > 0.3e9, places
+
+
 def test_waiting_panel(profcapture, page_of, chromium, waited):
     """The panel has the places of report --by state; the lane of a thread says for what it waits."""
     page = page_of(waited)
