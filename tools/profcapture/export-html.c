@@ -157,11 +157,16 @@ static void write_losses(struct html *html, const struct html_side *side)
 	for (guint i = 0; i < losses->len; i++) {
 		const struct capture_loss *loss = &g_array_index(losses, struct capture_loss, i);
 		g_autofree char *count = loss->count ? text_count(loss->count)
-						     : g_strdup(_("An unknown number"));
-		g_autofree char *text = g_strdup_printf(
-			_("%s of %s was lost from %.3f to %.3f s: %s."), count,
-			loss->stream ? loss->stream : "-", (double)loss->from_ns / 1e9,
-			(double)loss->to_ns / 1e9, loss->cause);
+						     : g_strdup(_("an unknown number"));
+		const char *stream = loss->stream ? loss->stream : "-";
+		bool is_tick = strcmp(loss->cause, "ticks-missed") == 0;
+		double from_s = (double)loss->from_ns / 1e9, to_s = (double)loss->to_ns / 1e9;
+		g_autofree char *text =
+			is_tick ? g_strdup_printf(_("%s: %s timer ticks were never reported by the "
+						    "kernel, from %.3f to %.3f s."),
+						  stream, count, from_s, to_s)
+				: g_strdup_printf(_("%s: %s lost, from %.3f to %.3f s (%s)."),
+						  stream, count, from_s, to_s, loss->cause);
 		g_autofree char *whose =
 			html->rows.sides.n > 1
 				? g_strdup_printf("%s: %s",
@@ -169,7 +174,7 @@ static void write_losses(struct html *html, const struct html_side *side)
 				: NULL;
 
 		json_begin_object(&html->json, NULL);
-		json_bool(&html->json, "is_tick", strcmp(loss->cause, "ticks-missed") == 0);
+		json_bool(&html->json, "is_tick", is_tick);
 		json_uint(&html->json, "count", loss->count);
 		json_int(&html->json, "from_ns", side->from_ns + loss->from_ns);
 		json_int(&html->json, "to_ns", side->from_ns + loss->to_ns);
