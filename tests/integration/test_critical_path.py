@@ -90,8 +90,8 @@ int main(void)
 	uint64_t times[4] = { now(CLOCK_MONOTONIC) };
 	cpu_set_t first;
 
-	/* After another CPU was offline and came back, Linux 6.18 may report no event of its idle
-	 * task any more, so that nothing tells what woke a thread there. */
+	/* On one machine, Linux 6.18 reported no event of the idle task of CPU 1, for a reason that
+	 * is not known: nothing told what woke a thread there. */
 	CPU_ZERO(&first);
 	CPU_SET(0, &first);
 	sched_setaffinity(0, sizeof(first), &first);
