@@ -34,8 +34,9 @@ static inline const char *python_below_root(const char *path)
 	return below;
 }
 
-/* Fills in the name, cut to PYTHON_MODULE_BYTES, and returns it. A file that is none, such as
- * "<string>", is its own name; "?" stands for an empty one. */
+/* Writes the module's name into `buffer` (PYTHON_MODULE_BYTES), cut to fit, and returns `buffer`.
+ * Code that is in no file has a text such as "<string>" instead of a path: that is the name. If
+ * the text is empty, the name is "?". */
 static inline const char *python_module(const char *file, char *buffer)
 {
 	static const char frozen[] = "<frozen ", source[] = ".py", package[] = "/__init__";

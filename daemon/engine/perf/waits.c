@@ -257,7 +257,7 @@ static bool is_poor(const struct waits *waits, const struct wait_code *code,
 		stratum->interpreter != PROF_INTERPRETER_IDLE);
 }
 
-/* Returns the last stack at the code's place; epoch 0: there is none. */
+/* Returns the last stack at the code's place, or one with epoch 0 if the place has no stack. */
 static struct wait_stratum find_stratum(const struct waits *waits, const struct wait_code *code,
 					uint32_t chain_hash)
 {
