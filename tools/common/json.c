@@ -72,36 +72,60 @@ static size_t json_is_control(const char *bytes)
 		       : 0;
 }
 
-/* Returns 0 if the eight bytes are printable ASCII that needs no escape. */
-static uint64_t json_find_special(uint64_t word)
-{
-	const uint64_t each = UINT64_C(0x0101010101010101), high = each * 0x80;
-	const uint64_t quote = word ^ each * '"', backslash = word ^ each * '\\';
+/* Compared at once, because most of the time for tables of millions of rows is here. */
+typedef int8_t json_block __attribute__((vector_size(16)));
 
-	/* not ASCII, or DEL; a control character; zeros are the two characters */
-	return (word | ((word & ~high) + each) | (word - each * ' ') | ((quote - each) & ~quote) |
-		((backslash - each) & ~backslash)) &
-	       high;
+/* Returns zeros for bytes that are printable ASCII and need no escape. Others than ASCII are
+ * negative. */
+static json_block json_find_special(json_block bytes)
+{
+	return (bytes < ' ') | (bytes == 127) | (bytes == '"') | (bytes == '\\');
+}
+
+static json_block json_load(const char *first, const char *second)
+{
+	json_block block;
+
+	memcpy(&block, first, sizeof(block) / 2);
+	memcpy((char *)&block + sizeof(block) / 2, second, sizeof(block) / 2);
+	return block;
+}
+
+/* Returns the bytes of a text of one to seven, some of them twice. */
+static uint64_t json_short_word(const char *bytes, size_t length)
+{
+	const unsigned char *byte = (const unsigned char *)bytes;
+	uint32_t low, high;
+
+	if (length < sizeof(low)) {
+		low = byte[0] | (uint32_t)byte[length / 2] << 8 | (uint32_t)byte[length - 1] << 16;
+		return low | UINT64_C(0x2020202020) << 24;
+	}
+	memcpy(&low, bytes, sizeof(low));
+	memcpy(&high, bytes + length - sizeof(high), sizeof(high));
+	return (uint64_t)high << 32 | low;
 }
 
 /* Returns whether a text consists of printable ASCII that needs no escape, as most do. */
 static bool json_is_plain(const char *bytes, size_t length)
 {
-	char few[sizeof(uint64_t)] = { ' ', ' ', ' ', ' ', ' ', ' ', ' ', ' ' };
-	uint64_t found = 0, word;
+	const char *end = bytes + length;
+	json_block found = { 0 };
+	uint64_t halves[2], few;
 
-	if (length < sizeof(word)) {
-		for (size_t i = 0; i < length; i++)
-			few[i] = bytes[i];
-		bytes = few;
-		length = sizeof(word);
+	if (length == 0)
+		return true;
+	if (length < sizeof(few)) {
+		few = json_short_word(bytes, length);
+		found = json_find_special(json_load((char *)&few, (char *)&few));
+	} else {
+		for (; end - bytes > (ptrdiff_t)sizeof(found); bytes += sizeof(found))
+			found |= json_find_special(json_load(bytes, bytes + sizeof(few)));
+		found |= json_find_special(json_load(
+			length < sizeof(found) ? bytes : end - sizeof(found), end - sizeof(few)));
 	}
-	for (size_t i = 0; i < length - sizeof(word); i += sizeof(word)) {
-		memcpy(&word, bytes + i, sizeof(word));
-		found |= json_find_special(word);
-	}
-	memcpy(&word, bytes + length - sizeof(word), sizeof(word));
-	return (found | json_find_special(word)) == 0;
+	memcpy(halves, &found, sizeof(halves));
+	return (halves[0] | halves[1]) == 0;
 }
 
 static void json_put_quoted(struct json *json, const char *bytes, size_t length)
@@ -152,31 +176,15 @@ static bool json_at_cell(const struct json *json)
 /* Searches from the last column on, because columns nearly always come in order. */
 static struct json_cell *json_find_cell(struct json *json, const char *key)
 {
-	for (unsigned i = 0; i < json->n_columns; i++) {
-		unsigned column = (json->next_column + i) % json->n_columns;
-
+	for (unsigned i = 0, column = json->next_column; i < json->n_columns; i++, column++) {
+		if (column >= json->n_columns)
+			column = 0;
 		if (json->columns[column] == key || strcmp(json->columns[column], key) == 0) {
 			json->next_column = column + 1;
 			return &json->cells[column];
 		}
 	}
 	g_error("CSV column '%s' was not announced", key);
-}
-
-static void json_put_key(struct json *json, const char *key, size_t length)
-{
-	char text[64];
-
-	if (length + 3 > sizeof(text) || !json_is_plain(key, length)) {
-		json_put_quoted(json, key, length);
-		json_puts(json, ":");
-		return;
-	}
-	/* at once, because tables of millions of rows have several in each */
-	text[0] = '"';
-	memcpy(text + 1, key, length);
-	memcpy(text + 1 + length, "\":", 2);
-	json_put(json, text, length + 3);
 }
 
 static void json_begin_value(struct json *json, const char *key)
@@ -198,8 +206,10 @@ static void json_begin_value(struct json *json, const char *key)
 	if (*level & HAS_ELEMENT)
 		json_puts(json, ",");
 	*level = (char)(*level | HAS_ELEMENT);
-	if (key)
-		json_put_key(json, key, strlen(key));
+	if (key) {
+		json_put_quoted(json, key, strlen(key));
+		json_puts(json, ":");
+	}
 }
 
 static void json_end_value(struct json *json)
@@ -210,6 +220,44 @@ static void json_end_value(struct json *json)
 	} else if (json->nesting->len == 0) {
 		json_puts(json, "\n");
 	}
+}
+
+/* Writes a value, with its key and quotes if it has them, at once: tables have millions. Returns
+ * false, and writes nothing, if a part is unusual. Text in quotes must be plain. */
+static bool json_put_usual(struct json *json, const char *key, const char *text, size_t length,
+			   bool is_quoted)
+{
+	size_t key_length = key ? strlen(key) : 0;
+	GString *to = json->cell ? json->row : json->out->text;
+	char *level, *start, *at;
+
+	if (json->nesting->len == 0 || json_at_cell(json) ||
+	    (key && !json_is_plain(key, key_length)))
+		return false;
+	level = &json->nesting->str[json->nesting->len - 1];
+	g_assert((key != NULL) == json_is_object(*level));
+	start = at = out_room(to, key_length + length + 6);
+	if (*level & HAS_ELEMENT)
+		*at++ = ',';
+	*level = (char)(*level | HAS_ELEMENT);
+	if (key) {
+		*at++ = '"';
+		at = mempcpy(at, key, key_length);
+		*at++ = '"';
+		*at++ = ':';
+	}
+	if (is_quoted)
+		*at++ = '"';
+	at = mempcpy(at, text, length);
+	if (is_quoted)
+		*at++ = '"';
+	if (json->cell) {
+		to->len += (gsize)(at - start);
+		*at = '\0';
+	} else {
+		out_added(json->out, (size_t)(at - start));
+	}
+	return true;
 }
 
 static void json_begin(struct json *json, const char *key, char bracket)
@@ -239,9 +287,13 @@ void json_end(struct json *json)
 	json_end_value(json);
 }
 
-static void json_put_cell(struct json *json, const char *text, size_t length)
+/* `is_number`: the text has only digits, letters, signs and points */
+static void json_put_cell(struct json *json, const char *text, size_t length, bool is_number)
 {
-	if (json_is_plain(text, length)) {
+	if (is_number) {
+		out_append(json->row, text, length);
+		json->cell->is_plain = true;
+	} else if (json_is_plain(text, length)) {
 		out_append(json->row, text, length);
 		json->cell->is_plain = !memchr(text, ',', length);
 	} else {
@@ -249,14 +301,22 @@ static void json_put_cell(struct json *json, const char *text, size_t length)
 	}
 }
 
-void json_raw(struct json *json, const char *key, const char *text)
+static void json_put_raw(struct json *json, const char *key, const char *text, size_t length,
+			 bool is_number)
 {
+	if (json_put_usual(json, key, text, length, false))
+		return;
 	json_begin_value(json, key);
 	if (json_at_cell(json))
-		json_put_cell(json, text, strlen(text));
+		json_put_cell(json, text, length, is_number);
 	else
-		json_puts(json, text);
+		json_put(json, text, length);
 	json_end_value(json);
+}
+
+void json_raw(struct json *json, const char *key, const char *text)
+{
+	json_put_raw(json, key, text, strlen(text), false);
 }
 
 /* In a CSV cell, a ' before the text keeps spreadsheets from reading it as a formula. Control
@@ -265,6 +325,9 @@ void json_string_n(struct json *json, const char *key, const char *value, size_t
 {
 	g_autofree char *escaped = NULL;
 
+	if (!json_at_cell(json) && json_is_plain(value, length) &&
+	    json_put_usual(json, key, value, length, true))
+		return;
 	json_begin_value(json, key);
 	if (!json_at_cell(json)) {
 		json_put_quoted(json, value, length);
@@ -273,7 +336,8 @@ void json_string_n(struct json *json, const char *key, const char *value, size_t
 			g_string_append_c(json->row, '\'');
 		if (json->is_terminal)
 			escaped = text_escape_n(value, length);
-		json_put_cell(json, escaped ? escaped : value, escaped ? strlen(escaped) : length);
+		json_put_cell(json, escaped ? escaped : value, escaped ? strlen(escaped) : length,
+			      false);
 	}
 	json_end_value(json);
 }
@@ -289,15 +353,14 @@ void json_string(struct json *json, const char *key, const char *value)
 /* Printing is a large part of the time for tables of millions of rows, so printf() is not used. */
 static void json_number(struct json *json, const char *key, bool is_negative, uint64_t value)
 {
-	char text[24], *at = text + sizeof(text) - 1;
+	char text[24], *end = text + sizeof(text), *at = end;
 
-	*at = '\0';
 	do
 		*--at = (char)('0' + value % 10);
 	while (value /= 10);
 	if (is_negative)
 		*--at = '-';
-	json_raw(json, key, at);
+	json_put_raw(json, key, at, (size_t)(end - at), true);
 }
 
 void json_uint(struct json *json, const char *key, uint64_t value)
@@ -329,12 +392,12 @@ void json_double(struct json *json, const char *key, double value)
 
 void json_bool(struct json *json, const char *key, bool value)
 {
-	json_raw(json, key, value ? "true" : "false");
+	json_put_raw(json, key, value ? "true" : "false", value ? 4 : 5, true);
 }
 
 void json_null(struct json *json, const char *key)
 {
-	json_raw(json, key, json_at_cell(json) ? "" : "null");
+	json_put_raw(json, key, "null", json_at_cell(json) ? 0 : strlen("null"), true);
 }
 
 void json_hex(struct json *json, const char *key, uint64_t value)
@@ -383,18 +446,20 @@ static void rows_put_cell(struct out *out, const char *text, size_t length)
 {
 	bool is_quoted = memchr(text, '"', length) || memchr(text, ',', length) ||
 			 memchr(text, '\n', length) || memchr(text, '\r', length);
+	char *start = out_room(out->text, 2 * length + 2), *at = start;
 	const char *quote;
 
 	if (is_quoted)
-		out_char(out, '"');
+		*at++ = '"';
 	for (; (quote = memchr(text, '"', length)); text = quote + 1) {
-		out_write(out, text, (size_t)(quote + 1 - text));
-		out_char(out, '"');
+		at = mempcpy(at, text, (size_t)(quote + 1 - text));
+		*at++ = '"';
 		length -= (size_t)(quote + 1 - text);
 	}
-	out_write(out, text, length);
+	at = mempcpy(at, text, length);
 	if (is_quoted)
-		out_char(out, '"');
+		*at++ = '"';
+	out_added(out, (size_t)(at - start));
 }
 
 /* Writes the cells, and empties them. */
@@ -402,13 +467,19 @@ static void rows_put_record(struct json *json)
 {
 	for (unsigned i = 0; i < json->n_columns; i++) {
 		struct json_cell *cell = &json->cells[i];
+		const char *text = json->row->str + cell->start;
+		char *at;
 
-		if (i > 0)
-			out_char(json->out, ',');
-		if (cell->is_plain)
-			out_write(json->out, json->row->str + cell->start, cell->length);
-		else
-			rows_put_cell(json->out, json->row->str + cell->start, cell->length);
+		if (cell->is_plain) {
+			at = out_room(json->out->text, cell->length + 1);
+			*at = ',';
+			memcpy(at + (i > 0), text, cell->length);
+			out_added(json->out, cell->length + (i > 0));
+		} else {
+			if (i > 0)
+				out_char(json->out, ',');
+			rows_put_cell(json->out, text, cell->length);
+		}
 		*cell = (struct json_cell){ 0 };
 	}
 	g_string_truncate(json->row, 0);

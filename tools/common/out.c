@@ -71,7 +71,7 @@ bool out_failed(const struct out *out)
 	return out->error != 0;
 }
 
-static void out_added(struct out *out, size_t length)
+static void out_count(struct out *out, size_t length)
 {
 	out->bytes += length;
 	if (out->fd >= 0 && out->text->len >= OUT_BUFFER_BYTES)
@@ -83,7 +83,16 @@ void out_write(struct out *out, const void *bytes, size_t length)
 	if (out->error)
 		return;
 	out_append(out->text, bytes, length);
-	out_added(out, length);
+	out_count(out, length);
+}
+
+void out_added(struct out *out, size_t length)
+{
+	if (out->error)
+		return;
+	out->text->len += length;
+	out->text->str[out->text->len] = '\0';
+	out_count(out, length);
 }
 
 void out_text(struct out *out, const char *text)
@@ -96,7 +105,7 @@ void out_char(struct out *out, char c)
 	if (out->error)
 		return;
 	g_string_append_c(out->text, c);
-	out_added(out, 1);
+	out_count(out, 1);
 }
 
 void out_printf(struct out *out, const char *format, ...)
@@ -109,5 +118,5 @@ void out_printf(struct out *out, const char *format, ...)
 	va_start(arguments, format);
 	g_string_append_vprintf(out->text, format, arguments);
 	va_end(arguments);
-	out_added(out, out->text->len - before);
+	out_count(out, out->text->len - before);
 }

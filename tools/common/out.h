@@ -36,6 +36,18 @@ static inline void out_append(GString *to, const void *bytes, size_t length)
 	to->str[to->len] = '\0';
 }
 
+/* Returns a place for `length` bytes after the text; out_added() makes them part of it. */
+static inline char *out_room(GString *to, size_t length)
+{
+	if (to->allocated_len - to->len <= length) {
+		gsize before = to->len;
+
+		g_string_set_size(to, before + length);
+		g_string_truncate(to, before);
+	}
+	return to->str + to->len;
+}
+
 /* Borrows fd. -1 makes a buffer in memory, whose bytes are out->text. */
 void out_init(struct out *out, int fd);
 /* Does not flush: call out_flush() first. */
@@ -45,6 +57,8 @@ void out_done(struct out *out);
 struct out *out_stdout(void);
 
 void out_write(struct out *out, const void *bytes, size_t length);
+/* Appends the bytes that the caller stored in out_room(out->text, …). */
+void out_added(struct out *out, size_t length);
 void out_text(struct out *out, const char *text);
 void out_char(struct out *out, char c);
 void out_printf(struct out *out, const char *format, ...) PRINTF_LIKE(2, 3);
