@@ -579,8 +579,9 @@ def test_how_to_open_it(profcapture, tmp_path, to, how):
     done = profcapture("export", path, "--to", to, "-o", f"my {to}", cwd=tmp_path)
     assert done.stderr == how.format(to=to) + "\n" and done.stdout == ""
     assert profcapture("export", path, "--to", to, "-o", f"my {to}", "--force", "--quiet", cwd=tmp_path).stderr == ""
-    if to == "folded":
-        assert profcapture("export", path, "--to", to, "-o", "x.gz", cwd=tmp_path).stderr.startswith("Draw a flame graph: zcat x.gz | ")
+    packed = profcapture("export", path, "--to", to, "-o", "-x.gz", cwd=tmp_path).stderr
+    unpack = "" if to in ("firefox", "pprof") else "Unpack it: gunzip ./-x.gz. "
+    assert packed == unpack + how.format(to=to).replace(f"'my {to}'", "./-x" if unpack else "./-x.gz") + "\n"
     for output in [], ["-o", "-"], ["-o", "/dev/null"]:
         assert profcapture("export", path, "--to", to, *output, text=False).stderr == b""
 

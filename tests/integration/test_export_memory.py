@@ -148,7 +148,7 @@ def test_heaptrack_needs_every_allocation(profcapture, tmp_path):
 @pytest.mark.parametrize("to", ["heaptrack", "massif"])
 def test_without_allocations(profcapture, tmp_path, to):
     plain = make(tmp_path / "plain.cap", "--rows", 10)
-    assert "no allocations" in profcapture("export", plain, "--to", to, "-o", tmp_path / "x", check=1).stderr
+    assert "no allocations" in profcapture("export", plain, "--to", to, "-o", tmp_path / "x", check=6).stderr
     assert "allocations only" in profcapture("export", plain, "--to", to, "--mode", "user", check=2).stderr
 
 

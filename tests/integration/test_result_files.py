@@ -138,6 +138,18 @@ def test_own_input(profcapture, whole, tmp_path, maker):
     assert own.read_bytes() == data
 
 
+@pytest.mark.parametrize("options", [["html", "OWN"], ["html", "OTHER", "--compare", "OWN"], ["export", "OWN", "--to", "folded"], ["export", "OWN", "--to", "sqlite"],
+                                     ["export", "OTHER", "--to", "svg", "--compare", "OWN"]])
+def test_own_input_of_an_export(profcapture, whole, tmp_path, options):
+    own, link = tmp_path / "own.cap", tmp_path / "link.cap"
+    own.write_bytes(whole.read_bytes())
+    link.symlink_to(own)
+    for name in own, link:
+        files = {"OWN": own, "OTHER": whole}
+        assert f"'{name}' is the capture that is read" in profcapture(*(files.get(option, option) for option in options), "-o", name, "--force", check=2).stderr
+    assert own.read_bytes() == whole.read_bytes()
+
+
 def test_names_that_cannot_be_written(profcapture, whole, new, tmp_path, maker):
     (tmp_path / "folder").mkdir()
     for name in tmp_path / "folder", tmp_path / "missing" / "x", whole / "x", "":

@@ -140,6 +140,35 @@ static void test_ascii(void)
 	setlocale(LC_ALL, "C.UTF-8");
 }
 
+/* Each word is what a shell makes of its quoted form. */
+static void test_shell(void)
+{
+	static const char *const words[][2] = {
+		{ "a-B_1.cap", "a-B_1.cap" },
+		{ "", "''" },
+		{ "#x", "'#x'" },
+		{ "~", "'~'" },
+		{ "a b", "'a b'" },
+		{ "{a,b}[c]!", "'{a,b}[c]!'" },
+		{ "it's", "'it'\\''s'" },
+		{ "\303\244", "\303\244" },
+		{ "tab\tx'", "$'tab\\011x\\047'" },
+		{ "\377", "$'\\377'" },
+		{ "\342\200\256", "$'\\342\\200\\256'" },
+	};
+
+	for (size_t i = 0; i < ARRAY_SIZE(words); i++) {
+		g_autofree char *quoted = text_shell_word(words[i][0]);
+
+		CHECK_STR(quoted, words[i][1]);
+	}
+	for (size_t i = 0; i < 2; i++) {
+		g_autofree char *quoted = text_shell_file(i ? "-" : "-x");
+
+		CHECK_STR(quoted, i ? "-" : "./-x");
+	}
+}
+
 int main(void)
 {
 	setlocale(LC_ALL, "C.UTF-8");
@@ -149,5 +178,6 @@ int main(void)
 	RUN(test_wrap);
 	RUN(test_people);
 	RUN(test_ascii);
+	RUN(test_shell);
 	return test_end();
 }

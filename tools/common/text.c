@@ -98,6 +98,34 @@ char *text_escape_n(const char *bytes, size_t length)
 	return escape(bytes, length, !g_get_charset(NULL));
 }
 
+char *text_shell_word(const char *word)
+{
+	g_autofree char *printable = text_escape_utf8(word, strlen(word));
+	bool is_plain = *word;
+	GString *octal;
+
+	for (const char *c = word; *c; c++)
+		is_plain = is_plain && (g_ascii_isalnum(*c) || strchr("/._-+:@%,=", *c) ||
+					(unsigned char)*c >= 0x80);
+	if (strcmp(printable, word) == 0)
+		return is_plain ? g_strdup(word) : g_shell_quote(word);
+	octal = g_string_new("$'");
+	for (const char *c = word; *c; c++)
+		if (g_ascii_isprint(*c) && *c != '\'' && *c != '\\')
+			g_string_append_c(octal, *c);
+		else
+			g_string_append_printf(octal, "\\%03o", (unsigned char)*c);
+	g_string_append_c(octal, '\'');
+	return g_string_free(octal, FALSE);
+}
+
+char *text_shell_file(const char *file)
+{
+	g_autofree char *path = g_strconcat("./", file, NULL);
+
+	return text_shell_word(file[0] == '-' && file[1] ? path : file);
+}
+
 char *text_escape(const char *bytes)
 {
 	return text_escape_n(bytes, strlen(bytes));

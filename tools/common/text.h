@@ -20,6 +20,10 @@ char *text_escape(const char *bytes) MUST_CHECK;
 char *text_escape_n(const char *bytes, size_t length) MUST_CHECK;
 /* Like text_escape_n(), but independent of the locale: for files. */
 char *text_escape_utf8(const char *bytes, size_t length) MUST_CHECK;
+/* Quotes a word for a shell, if it must be. Bytes that cannot be printed become $'\ooo'. */
+char *text_shell_word(const char *word) MUST_CHECK;
+/* The same for the name of a file: never looks like an option. */
+char *text_shell_file(const char *file) MUST_CHECK;
 
 /* Appends the bytes, with U+FFFD for each maximal invalid part, as JSON requires. Changes nothing
  * else. */

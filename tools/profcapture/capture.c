@@ -450,13 +450,6 @@ bool capture_is_system(const struct capture *capture)
 	return options && strstr(options, "\"system\":true");
 }
 
-char *capture_shell_word(const char *word)
-{
-	bool is_plain = *word && !strpbrk(word, " \t\n\"'\\$`*?;&|<>()");
-
-	return is_plain ? g_strdup(word) : g_shell_quote(word);
-}
-
 static void warn_damaged(const struct capture *capture)
 {
 	struct prof_lost lost = capture_unreadable(capture, 0);
@@ -503,7 +496,7 @@ void capture_warn(struct capture *capture)
 	else if (!capture->is_quiet && capture_state(capture) == PROF_STATE_DAMAGED)
 		warn_damaged(capture);
 	if (capture->warned_of == 0 && info->second_at) {
-		g_autofree char *quoted = capture_shell_word(capture->file);
+		g_autofree char *quoted = text_shell_file(capture->file);
 
 		cli_warning(_("a second capture starts at byte %" PRIu64
 			      " of '%s' and was not read; this makes it a file of its own: tail -c "
@@ -521,7 +514,7 @@ void capture_print_command(const struct capture *capture, struct out *out)
 
 	for (gsize start = 0; start < length;) {
 		g_autofree char *word = g_strndup(bytes + start, length - start);
-		g_autofree char *quoted = capture_shell_word(word);
+		g_autofree char *quoted = text_shell_word(word);
 
 		if (start > 0)
 			out_char(out, ' ');

@@ -121,7 +121,5 @@ void capture_write_losses(const struct capture *capture, struct json *json, cons
  * Print nothing if nothing was lost. Ticks that the kernel missed do not count as losses. */
 void capture_print_losses(const struct capture *capture, struct out *out, uint64_t most);
 void capture_print_missed_ticks(const struct capture *capture, struct out *out, double least_pct);
-/* Quotes a word for a shell. */
-char *capture_shell_word(const char *word) MUST_CHECK;
 /* Prints the recorded command, quoted for a shell; nothing if no command was recorded. */
 void capture_print_command(const struct capture *capture, struct out *out);

@@ -209,7 +209,7 @@ static void write_sides(struct html *html)
 	json_begin_array(&html->json, "sides");
 	for (unsigned i = 0; i < sides->n; i++) {
 		const struct capture *capture = sides->each[i].export->reader.capture;
-		g_autofree char *word = capture_shell_word(
+		g_autofree char *word = text_shell_file(
 			names_intern(capture->names, capture->file, strlen(capture->file)));
 		g_autofree char *name = g_path_get_basename(capture->file);
 
@@ -239,8 +239,8 @@ static void write_capture(struct html *html)
 	const struct export *last = sides->each[sides->n - 1].export;
 	const struct capture *capture = last->reader.capture;
 	g_autofree char *title = export_title(last);
-	g_autofree char *word = capture_shell_word(
-		names_intern(capture->names, capture->file, strlen(capture->file)));
+	g_autofree char *word =
+		text_shell_file(names_intern(capture->names, capture->file, strlen(capture->file)));
 	g_autofree char *summary = summary_of(last);
 	const char *cpus = capture_metadata(capture, "cpus");
 

@@ -66,6 +66,7 @@ static const struct {
 	} allocations;
 	const char *how_to_open; /* what to do with the file; %s: its quoted name */
 	bool compressed;         /* even without ".gz" */
+	bool opens_gzip;         /* its program reads compressed files, too */
 	bool compares;           /* supports --compare */
 	bool inlined;            /* inlined functions are frames even without --inline */
 	bool says_lost;          /* reports losses */
@@ -75,9 +76,10 @@ static const struct {
 	[FOLDED] = { export_folded, FUNCTIONS_ONLY, ALLOCATION_VALUE,
 		     N_("Draw a flame graph: flamegraph.pl %s > flame.svg"), .compares = true },
 	[FIREFOX] = { export_firefox, PLACES, ALLOCATION_EVENTS,
-		      N_("Open it at profiler.firefox.com"), .has_waits = true },
+		      N_("Open it at profiler.firefox.com"), .opens_gzip = true,
+		      .has_waits = true },
 	[PPROF] = { export_pprof, PLACES, ALLOCATION_SUMS, N_("Open it: go tool pprof -http=: %s"),
-		    .compressed = true },
+		    .compressed = true, .opens_gzip = true },
 	[SPEEDSCOPE] = { export_speedscope, FUNCTIONS_ONLY, ALLOCATION_VALUE,
 			 N_("Open it in speedscope"), .compares = true },
 	[SVG] = { export_svg, FUNCTIONS_ONLY, ALLOCATION_VALUE, N_("Open it in a browser: %s"),
@@ -88,7 +90,7 @@ static const struct {
 	[HTML] = { export_html, FUNCTIONS_ONLY, ALLOCATION_LIVES, N_("Open it in a browser: %s"),
 		   .compares = true, .inlined = true, .says_lost = true, .has_waits = true },
 	[HEAPTRACK] = { export_heaptrack, PLACES, ONLY_ALLOCATIONS, N_("Open it: heaptrack_gui %s"),
-			.inlined = true },
+			.opens_gzip = true, .inlined = true },
 	[MASSIF] = { export_massif, PLACES, ONLY_ALLOCATIONS,
 		     N_("Print it: ms_print %s, or open it in massif-visualizer"), .inlined = true,
 		     .says_lost = true },
@@ -96,12 +98,12 @@ static const struct {
 		     .inlined = true, .says_lost = true },
 	[SQLITE] = { export_sqlite, FUNCTIONS_ONLY, NO_ALLOCATIONS,
 		     N_("Query it: sqlite3 %s 'SELECT * FROM hot_functions LIMIT 10'"),
-		     .has_tables = true },
+		     .has_tables = true, .says_lost = true },
 	[CSV] = { write_rows, FUNCTIONS_ONLY, NO_ALLOCATIONS,
 		  N_("Read it with any program for tables: %s"), .has_tables = true },
 	[NDJSON] = { write_rows, FUNCTIONS_ONLY, NO_ALLOCATIONS,
 		     N_("Each line is a row, after one of the capture: tail -n +2 %s | jq ."),
-		     .has_tables = true },
+		     .has_tables = true, .says_lost = true },
 };
 
 /* enum export_value */
@@ -444,6 +446,20 @@ static bool write_compressed(struct export *export, int fd, GError **error)
 	return false;
 }
 
+static void say_how_to_open(const struct export *export, bool must_unpack)
+{
+	g_autofree char *plain = g_strndup(
+		export->output, strlen(export->output) - (must_unpack ? strlen(".gz") : 0));
+	g_autofree char *packed_word = text_shell_file(export->output);
+	g_autofree char *word = text_shell_file(plain);
+	g_autofree char *packed = text_escape(packed_word), *name = text_escape(word);
+
+	if (must_unpack)
+		fprintf(stderr, _("Unpack it: gunzip %s. "), packed);
+	fprintf(stderr, _(formats[export->format].how_to_open), name);
+	fputc('\n', stderr);
+}
+
 static bool write_result(struct export *export, GError **error)
 {
 	CLEANUP(result_file_done) struct result_file file = { 0 };
@@ -455,17 +471,8 @@ static bool write_result(struct export *export, GError **error)
 			 : write_plain(export, file.fd, error)) ||
 	    !result_file_commit(&file, error))
 		return false;
-	if (!export->is_quiet && file.stream_fd < 0) {
-		g_autofree char *word = capture_shell_word(export->output);
-		g_autofree char *escaped = text_escape(word);
-
-		fprintf(stderr,
-			compressed && export->format == FOLDED
-				? _("Draw a flame graph: zcat %s | flamegraph.pl > flame.svg")
-				: _(formats[export->format].how_to_open),
-			escaped);
-		fputc('\n', stderr);
-	}
+	if (!export->is_quiet && file.stream_fd < 0)
+		say_how_to_open(export, compressed && !formats[export->format].opens_gzip);
 	return true;
 }
 
@@ -494,7 +501,7 @@ static bool read_allocations(struct export *export, GError **error)
 		/* With this key, allocations were recorded, even if none can be read. */
 		if (!capture_metadata(export->reader.capture, "memory.mode"))
 			return cli_set_error(
-				error, CLI_FAILURE, "%s",
+				error, CLI_NOTHING_CAPTURED, "%s",
 				_("the capture has no allocations. Record them: profctl record --memory"));
 	}
 	export->wants_rows = formats[export->format].allocations >= ALLOCATION_ROWS;
@@ -607,6 +614,16 @@ static void warn_other_events(const struct export *export)
 			profile_event_name(&export->profile), others);
 }
 
+static void warn_lost(const struct export *export, const char *file)
+{
+	g_autofree char *word = text_shell_file(file);
+
+	if (export->reader.capture->lost && !formats[export->format].says_lost)
+		cli_warning(
+			_("the capture lost events, and this format cannot say so: 'profcapture info %s' lists them"),
+			word);
+}
+
 static bool read_capture(struct export *export, const char *file, GError **error)
 {
 	export->reader.format = export->format == CSV      ? READER_CSV
@@ -618,6 +635,7 @@ static bool read_capture(struct export *export, const char *file, GError **error
 		return false;
 	if (formats[export->format].has_tables) {
 		capture_warn(export->reader.capture);
+		warn_lost(export, file);
 		return true;
 	}
 	export->profile.wants_tree = export->profile.wants_samples =
@@ -651,10 +669,7 @@ static bool read_capture(struct export *export, const char *file, GError **error
 			"the capture has no samples, but allocations: use --value alloc-space, or inuse-space for those not freed"));
 	find_files(export);
 	warn_other_events(export);
-	if (export->reader.capture->lost && !formats[export->format].says_lost)
-		cli_warning(
-			_("the capture lost events, and this format cannot say so: 'profcapture info %s' lists them"),
-			file);
+	warn_lost(export, file);
 	return true;
 }
 
@@ -685,6 +700,9 @@ static bool export_query(void *data, char **operands, GError **error)
 {
 	struct export *export = data;
 
+	if (!result_file_refuse_input(export->output, operands[0], error) ||
+	    (export->compare && !result_file_refuse_input(export->output, export->compare, error)))
+		return false;
 	if (export->compare)
 		export->compared = copy_options(export);
 	if ((export->with_source && !code_files_open(&export->code, error)) ||

@@ -411,14 +411,12 @@ static void print_tail(const struct report *report, struct out *out)
 {
 	const char *file = report->reader.capture->file;
 	struct report_hint hint = report_hint_find(&report->profile);
-	g_autofree char *word = g_shell_quote(file), *quoted = text_escape(word);
-	g_autofree char *plain = text_escape(file);
+	g_autofree char *word = text_shell_file(file), *quoted = text_escape(word);
 
 	report_hint_print(&hint, out);
 	if (report->reader.columns > 0 && report->profile.by == PROFILE_FUNCTION && !report->tree &&
 	    !report->profile.focus && report->profile.all.samples > 0 && strcmp(file, "-") != 0)
-		out_printf(out, _("Next: profcapture report %s --tree\n"),
-			   strchr(file, ' ') || strcmp(plain, file) != 0 ? quoted : plain);
+		out_printf(out, _("Next: profcapture report %s --tree\n"), quoted);
 }
 
 bool report_read_waits(struct report *report, GError **error)

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /*
- * Result file - the destination of a capture made from another capture
+ * Result file - the destination of what is made from a capture
  *
  * Invariants: (1) no incomplete capture remains under any name, except after SIGKILL
  *                 [test_result_files: interrupted]
@@ -106,6 +106,24 @@ static bool open_path(struct result_file *file, bool force, GError **error)
 		return open_beside(file, error);
 	return cli_set_error(error, CLI_FAILURE, _("'%s' exists. Use --force to overwrite it"),
 			     file->path);
+}
+
+static bool stat_operand(const char *file, int standard_fd, struct stat *ret_status)
+{
+	return (strcmp(file, "-") == 0 ? fstat(standard_fd, ret_status) : stat(file, ret_status)) ==
+	       0;
+}
+
+bool result_file_refuse_input(const char *path, const char *input, GError **error)
+{
+	struct stat in, out;
+
+	if (!stat_operand(input, STDIN_FILENO, &in) || !stat_operand(path, STDOUT_FILENO, &out) ||
+	    !S_ISREG(in.st_mode) || in.st_dev != out.st_dev || in.st_ino != out.st_ino)
+		return true;
+	return cli_set_error(
+		error, CLI_USAGE,
+		_("'%s' is the capture that is read; choose another name for the result"), path);
 }
 
 bool result_file_open(const char *path, bool force, struct result_file *ret_file, GError **error)

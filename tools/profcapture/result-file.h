@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /*
- * Result file - the destination of a capture made from another capture
+ * Result file - the destination of what is made from a capture
  *
  * The file is complete or does not exist: it is removed if writing fails or a signal ends the
  * program. With force, an existing file stays until the new one is complete. A destination that
@@ -20,6 +20,9 @@ struct result_file {
 	int stream_fd;    /* destination of the copy when the capture is complete, or -1 */
 };
 
+/* Fails if the destination is the capture `input`, also by another name. "-" is standard output, and
+ * standard input. */
+bool result_file_refuse_input(const char *path, const char *input, GError **error);
 /* Opens the destination. Refuses an existing regular file without force, and always a terminal. An
  * existing device or pipe is written to. */
 bool result_file_open(const char *path, bool force, struct result_file *ret_file, GError **error);

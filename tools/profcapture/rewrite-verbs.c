@@ -35,26 +35,6 @@ static const struct cli_option options[] = {
 	{ NULL },
 };
 
-static bool stat_operand(const char *file, int standard_fd, struct stat *ret_status)
-{
-	return (strcmp(file, "-") == 0 ? fstat(standard_fd, ret_status) : stat(file, ret_status)) ==
-	       0;
-}
-
-static bool refuse_same_file(const struct remake *remake, const char *input, GError **error)
-{
-	struct stat in, out;
-
-	if (!stat_operand(input, STDIN_FILENO, &in) ||
-	    !stat_operand(remake->output, STDOUT_FILENO, &out) || !S_ISREG(in.st_mode) ||
-	    in.st_dev != out.st_dev || in.st_ino != out.st_ino)
-		return true;
-	g_set_error(error, CLI_ERROR, CLI_USAGE,
-		    _("'%s' is the capture that is read; choose another name for the result"),
-		    remake->output);
-	return false;
-}
-
 /* ---- the verbs ------------------------------------------------------------------------------- */
 
 /* Collects damage. Only `recover` reports the rows that an incomplete capture lost at its end. */
@@ -133,7 +113,7 @@ static int remake_verb(enum kind kind, const char *description, int argc, char *
 	if (kind == CUT && remake.reader.range.from.kind == UNITS_TIME_UNSET &&
 	    remake.reader.range.to.kind == UNITS_TIME_UNSET)
 		return cli_usage_error(_("cut needs --from, --to or both"));
-	if (!refuse_same_file(&remake, argv[0], &error) ||
+	if (!result_file_refuse_input(remake.output, argv[0], &error) ||
 	    !reader_open(&remake.reader, argv[0], &error) || !find_damages(&remake, &error))
 		return cli_fail(error);
 	capture_warn(remake.reader.capture);

@@ -457,7 +457,7 @@ static bool print_tables(struct sql *sql, GError **error)
 {
 	const unsigned width = sql->reader.columns;
 	g_autoptr(GString) line = g_string_new(NULL), empty = g_string_new(NULL);
-	g_autofree char *word = capture_shell_word(sql->reader.capture->file), *table = NULL;
+	g_autofree char *word = text_shell_file(sql->reader.capture->file), *table = NULL;
 	struct out *out = out_stdout();
 	sqlite3_stmt *statement = NULL;
 	unsigned shown = 0;

@@ -33,7 +33,7 @@ static const struct cli_option options[] = {
 static void add_steps(struct verdict *verdict)
 {
 	const char *file = verdict->report.reader.capture->file;
-	g_autofree char *word = capture_shell_word(file);
+	g_autofree char *word = text_shell_file(file);
 	bool can_repeat = strcmp(file, "-") != 0;
 
 	if (can_repeat && verdict->report.profile.all.samples > 0)

@@ -357,7 +357,7 @@ static void print_verify(const void *data, struct out *out)
 		return;
 	print_effect(verify, out);
 	if (verify->reader.columns > 0 && strcmp(capture->file, "-") != 0) {
-		g_autofree char *word = capture_shell_word(capture->file);
+		g_autofree char *word = text_shell_file(capture->file);
 		g_autofree char *escaped = text_escape(word);
 
 		out_printf(out, _("Next: profcapture recover %s -o fixed.cap\n"), escaped);

@@ -421,15 +421,6 @@ char *record_options_stem(const struct record_options *options)
 
 #define MAX_TARGET 60 /* columns */
 
-char *record_options_quote(const char *word)
-{
-	bool plain = *word;
-
-	for (const char *c = word; *c; c++)
-		plain = plain && (g_ascii_isalnum(*c) || strchr("/._-+:@%,=", *c));
-	return plain ? g_strdup(word) : g_shell_quote(word);
-}
-
 char *record_options_target(const struct record_options *options, bool with_arguments)
 {
 	g_autoptr(GString) text = g_string_new(NULL);
@@ -437,7 +428,7 @@ char *record_options_target(const struct record_options *options, bool with_argu
 
 	if (options->command) {
 		for (char **word = options->command; *word; word++) {
-			g_autofree char *quoted = record_options_quote(*word);
+			g_autofree char *quoted = text_shell_word(*word);
 
 			g_string_append_printf(text, "%s%s", text->len ? " " : "", quoted);
 			if (!with_arguments || text->len > MAX_COMMAND_BYTES)

@@ -61,5 +61,3 @@ char *record_options_stem(const struct record_options *options);
 /* Returns the command, with or without arguments, "the system" or "process 12", escaped for
  * terminals; g_free. */
 char *record_options_target(const struct record_options *options, bool with_arguments);
-/* Returns the word, quoted for a shell if needed; g_free. */
-char *record_options_quote(const char *word);

@@ -161,7 +161,7 @@ static bool is_incomplete(GVariant *losses)
 static char *command_line(const char *verb, const char *file, const char *option)
 {
 	g_autofree char *path = g_strconcat(file[0] == '-' ? "./" : "", file, NULL);
-	g_autofree char *quoted = record_options_quote(path);
+	g_autofree char *quoted = text_shell_file(path);
 
 	return g_strdup_printf("profcapture %s %s%s", verb, quoted, option);
 }
