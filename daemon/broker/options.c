@@ -86,11 +86,10 @@ static bool parse_frequency(struct parse *parse, GVariant *value, GError **error
 	uint32_t max = perf_max_frequency();
 
 	if (frequency > max)
-		return broker_fail(
-			error, BROKER_ERROR_INVALID_OPTION,
-			"a frequency of %u is more than the kernel allows (%u); "
-			"`sysctl kernel.perf_event_max_sample_rate=%u` as root raises it",
-			frequency, max, frequency);
+		return broker_fail(error, BROKER_ERROR_INVALID_OPTION,
+				   "the kernel allows at most %u samples per second "
+				   "(kernel.perf_event_max_sample_rate), not %u",
+				   max, frequency);
 	parse->options->frequency = frequency;
 	return true;
 }

@@ -145,9 +145,9 @@ static bool fail_task(const struct perf_tasks *opening, const struct event *even
 	if ((failed == EACCES || failed == EPERM) && !event)
 		return broker_fail(
 			error, BROKER_ERROR_NOT_AUTHORIZED,
-			"process %d may not be recorded: it is another user's, or runs a setuid program or one "
-			"that cannot be read, or has capabilities. Ways out: the system service, where profd is "
-			"installed and the administrator allows it; run as root, or give profd CAP_PERFMON",
+			"cannot record process %d: it is another user's, runs a setuid program or one that "
+			"cannot be read, or has capabilities. Run as root, give profd CAP_PERFMON, or use the "
+			"profd service",
 			tid);
 	return perf_fail_open(event, cpu, failed, error);
 }

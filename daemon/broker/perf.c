@@ -95,21 +95,21 @@ bool perf_online_cpus(GArray **ret_cpus, GError **error)
 bool perf_fail_open(const struct event *event, unsigned cpu, int failed, GError **error)
 {
 	const char *name = event ? event->name : "dummy";
+	g_autofree char *what = event ? g_strdup_printf("event '%s'", name)
+				      : g_strdup("the system");
 
 	switch (failed) {
 	case EACCES:
 	case EPERM:
 		return broker_fail(
 			error, BROKER_ERROR_NOT_AUTHORIZED,
-			"recording is not permitted here: opening the perf event \"%s\" failed with \"%s\"; "
-			"kernel.perf_event_paranoid is %ld and CAP_PERFMON is missing. Ways out: the system "
-			"service, where profd is installed and the administrator allows it; run as root, or "
-			"give profd CAP_PERFMON; `sysctl kernel.perf_event_paranoid=0` as root, until the next "
-			"boot (2 is enough for your own processes)%s",
-			name, ERRNO_TEXT(failed),
-			read_setting("/proc/sys/kernel/perf_event_paranoid", 2),
+			"cannot record %s: kernel.perf_event_paranoid is %ld and CAP_PERFMON is missing "
+			"(%s). Run as root, or use the profd service; or allow it until the next boot: "
+			"sudo sysctl kernel.perf_event_paranoid=0%s",
+			what, read_setting("/proc/sys/kernel/perf_event_paranoid", 2),
+			ERRNO_TEXT(failed),
 			failed == EPERM
-				? "; in a container, a seccomp profile that allows perf_event_open"
+				? "; in a container, a seccomp profile has to allow perf_event_open"
 				: "");
 	case EMFILE:
 	case ENFILE:
@@ -124,8 +124,8 @@ bool perf_fail_open(const struct event *event, unsigned cpu, int failed, GError 
 	case ENXIO:
 		return broker_fail(
 			error, BROKER_ERROR_NOT_SUPPORTED,
-			"event \"%s\" is not there on this machine (a VM often has no hardware "
-			"events); \"cpu-clock\" works everywhere",
+			"event '%s' does not exist on this machine (a VM often has no hardware events). "
+			"cpu-clock works everywhere",
 			name);
 	case EINVAL:
 	case E2BIG:

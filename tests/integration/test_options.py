@@ -298,6 +298,12 @@ def test_help_names_every_option(program):
             assert option == "--help" or f"{option.rstrip('=')}" in shown.replace(",", " ").replace("[", " ").split(), (verb, option)
 
 
+def test_help_in_ascii(program, monkeypatch):
+    monkeypatch.setenv("LC_ALL", "C")
+    for verb in [[], *([verb] for verb in verbs(program)), *([["help", "agent"]] if "profcapture" in str(program.path) else [])]:
+        assert program(*verb, *([] if verb[:1] == ["help"] else ["--help"])).stdout.isascii()
+
+
 def test_captures_of_the_folder(profcapture, whole):
     """A file that is not there was mistyped, or is one of these."""
     done = profcapture("report", "x.cap", check=1, cwd=whole.parent)

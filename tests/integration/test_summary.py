@@ -126,7 +126,7 @@ def test_agent(profcapture, recorded, tmp_path):
     assert len(text.split()) < 1500 and len(examples()) > 25
     names = {"FILE": recorded, "FUNCTION": "heavy", "MARK": "turn", "PAGE": tmp_path / "page.html", "NEW": tmp_path / "new"}
     for example in examples():
-        words = [str(names.get(word, word)) for word in example.split()[1:]]
+        words = [str(names.get(word, word)) for word in shlex.split(example)[1:]]
         done = profcapture(*words, check=None)
         # a program is too short for a verdict; wakers are recorded for root only
         also = 8 if words[0] == "diff" else 6 if words[0] in ("critical-path", "locks") and os.geteuid() != 0 else 0

@@ -295,7 +295,7 @@ static void print_verbs(void)
 	unsigned indent = 2, columns = 0;
 
 	for (const struct cli_verb *verb = cli.tool->verbs; verb->name; verb++) {
-		columns = MAX_OF(columns, text_width(verb->name) + 1);
+		columns = MAX_OF(columns, text_width(verb->name) + 2);
 		if (verb->group)
 			indent = MAX_OF(indent, text_width(_(verb->group)) + 2);
 	}

@@ -321,7 +321,7 @@ static void path_done(struct path_verb *verb)
 
 static const struct cli_option what_options[] = {
 	{ "mark", 0, CLI_STRING, offsetof(struct path_verb, path.mark), N_("NAME"),
-	  N_("The paths of all spans with this name (default: of one thread)") },
+	  N_("Show the paths of all spans of marks named NAME (default: the path of one thread)") },
 	{ NULL },
 };
 
@@ -335,8 +335,7 @@ int verb_critical_path(int argc, char **argv)
 {
 	static const struct reader_verb reader_verb = {
 		.spec = { N_("FILE"),
-			  N_("Show what a thread's time consisted of: what it did, and while it "
-			     "waited, what the threads did that it waited for."),
+			  N_("Show how a thread spent its time: its own work and, during each wait, the work of the thread that ended it."),
 			  1, 1 },
 		.check = path_check,
 		.query = path_query,

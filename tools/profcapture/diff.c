@@ -44,7 +44,7 @@ static const char *const memory_measures[] = { "bytes", "calls", "peak", NULL };
 
 static const struct cli_option options[] = {
 	{ "normalize", 0, CLI_STRING, offsetof(struct diff_verb, normalise), "BY",
-	  N_("Compare by: share of all samples (samples), value per second (time) or per mark (mark:NAME), or total (run). Default: samples; run if both captures are of a command and the output is text, and with --fail-over") },
+	  N_("Compare by: share of all samples (samples), value per second (time) or per mark (mark:NAME), or total (run). Default: run with --memory and --fail-over, and in text if both captures are of a command; else samples") },
 	{ "normalise", 0, CLI_STRING, offsetof(struct diff_verb, normalise), "BY",
 	  N_("The same as --normalize") },
 	{ "paths", 0, CLI_FLAG, offsetof(struct diff_verb, diff.paths), NULL,
@@ -822,7 +822,7 @@ static int parse_files(const struct cli_group *groups, int argc, char **argv, GP
 	int to = find_to(argc, argv), counts[DIFF_SIDES] = { to, argc - to };
 	bool is_pair = to == argc;
 	const struct cli_spec spec = {
-		N_("A B | A… --to B…"),
+		N_("A B | A... --to B..."),
 		N_("Compare two captures: what got slower or faster, and what is only noise. To measure how much runs differ, give several captures of each side, with --to between the sides."),
 		is_pair ? 2 : 1, is_pair ? 2 : UINT_MAX
 	};

@@ -637,9 +637,9 @@ static void print_verdict(const void *data, struct out *out)
 
 static const struct cli_option what_options[] = {
 	{ "event", 0, CLI_STRING, offsetof(struct events_verb, reader.event), N_("NAME"),
-	  N_("Only this event (default: all except clocks)") },
+	  N_("Show only this event (default: all except clocks)") },
 	{ "by", 0, CLI_STRING, offsetof(struct events_verb, by), N_("FIELD"),
-	  N_("Separate rows for each value of FIELD") },
+	  N_("Show a row for each value of FIELD") },
 	{ NULL },
 };
 

@@ -402,7 +402,7 @@ static void print_stacks(const struct locks_verb *verb, struct out *out)
 				out_printf(out, "  %s\n", escaped);
 			}
 			if (pair->stacks[i]->len >= MAX_FRAMES)
-				out_text(out, "  …\n");
+				out_printf(out, "  %s\n", text_sign(TEXT_ELLIPSIS));
 		}
 	}
 }
@@ -517,7 +517,7 @@ int verb_locks(int argc, char **argv)
 {
 	static const struct reader_verb verb = {
 		.spec = { N_("FILE"),
-			  N_("Show who waited for which lock, who released it, and how long it took."),
+			  N_("Show who waited for which lock and for how long, and who released it."),
 			  1, 1 },
 		.query = locks_query,
 		.print = locks_print,
@@ -526,11 +526,11 @@ int verb_locks(int argc, char **argv)
 	CLEANUP(locks_done)
 	struct locks_verb locks = { .reader.limit = READER_LIMIT_UNSET,
 				    .reader.text_limit = DEFAULT_LIMIT };
-	const struct cli_group groups[] = { { N_("Select"), what_options, &locks },
-					    { NULL, reader_time_options, &locks.reader },
+	const struct cli_group groups[] = { { N_("Select"), reader_time_options, &locks.reader },
 					    { NULL, reader_process_options, &locks.reader },
 					    { NULL, reader_thread_options, &locks.reader },
-					    { N_("Output"), reader_output_options, &locks.reader },
+					    { N_("Output"), what_options, &locks },
+					    { NULL, reader_output_options, &locks.reader },
 					    { NULL } };
 
 	return reader_run(&verb, groups, &locks, argc, argv);

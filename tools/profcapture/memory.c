@@ -71,7 +71,7 @@ static const struct cli_option options[] = {
 	FLAG("by-blocks", by_blocks, N_("Sort by blocks (default: bytes)")),
 	FLAG("full-names", full_names, N_("Do not shorten names")),
 	FLAG("no-fold", no_fold,
-	     N_("Do not fold runs of library frames and of single callees in trees")),
+	     N_("Show every frame in trees (default: fold runs of library frames, and chains of single callees)")),
 	FLAG("no-inline", no_inline, N_("Attribute inlined functions to their callers")),
 	{ "through", 0, CLI_LIST, offsetof(struct memory, through), N_("PATTERN"),
 	  N_("Attribute allocations in functions that match PATTERN to their callers, as is always done for C++'s new") },

@@ -18,7 +18,7 @@ const struct cli_option reader_interpreter_options[] = {
 };
 const struct cli_option reader_redact_options[] = {
 	{ "redact", 0, CLI_FLAG, offsetof(struct reader, redacts), NULL,
-	  N_("Leave out arguments, host and user names, log lines, and the folders of paths outside the system's") },
+	  N_("Leave out arguments, host and user names, log lines, and the folders of paths, except system folders such as /usr") },
 	{ NULL },
 };
 
@@ -309,7 +309,7 @@ static char *list_values(GHashTable *values, bool are_numbers)
 	for (guint i = 0; i < n && i < NAMED_MOST; i++)
 		g_string_append_printf(text, "%s%s", i ? ", " : "", (const char *)all[i]);
 	if (n > NAMED_MOST)
-		g_string_append(text, ", …");
+		g_string_append_printf(text, ", %s", text_sign(TEXT_ELLIPSIS));
 	return g_string_free(text, FALSE);
 }
 

@@ -34,7 +34,7 @@ static const struct cli_option options[] = {
 	{ "inline", 0, CLI_FLAG, offsetof(struct report, inlined), NULL,
 	  N_("Count inlined functions separately from their callers (default)") },
 	{ "no-fold", 0, CLI_FLAG, offsetof(struct report, no_fold), NULL,
-	  N_("Do not fold runs of library frames and of single callees in trees and --callers") },
+	  N_("Show every frame in trees and --callers (default: fold runs of library frames, and chains of single callees)") },
 	{ "callers", 0, CLI_STRING, offsetof(struct report, callers), N_("F"), NULL },
 	{ "callees", 0, CLI_STRING, offsetof(struct report, callees), N_("F"),
 	  N_("Show who calls F, or what F calls") },

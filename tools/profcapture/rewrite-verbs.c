@@ -109,7 +109,7 @@ static int remake_verb(enum kind kind, const char *description, int argc, char *
 	if (status != CLI_CONTINUE)
 		return status;
 	if (!remake.output)
-		return cli_usage_error(_("the result needs a name: -o NEW"));
+		return cli_usage_error(_("name the new capture: -o NEW"));
 	if (kind == CUT && remake.reader.range.from.kind == UNITS_TIME_UNSET &&
 	    remake.reader.range.to.kind == UNITS_TIME_UNSET)
 		return cli_usage_error(_("cut needs --from, --to or both"));

@@ -33,7 +33,7 @@ static const struct cli_option options[] = {
 	{ "debug-dir", 0, CLI_LIST, offsetof(struct symbolize_verb, debug_folders), N_("DIRECTORY"),
 	  N_("Also look for debug files in DIRECTORY; repeatable") },
 	{ "debuginfod", 0, CLI_OPTIONAL, offsetof(struct symbolize_verb, debuginfod), "[=TIME]",
-	  N_("Fetch missing debug files from the servers of DEBUGINFOD_URLS, for at most TIME"),
+	  N_("Fetch missing debug files from the servers of DEBUGINFOD_URLS, for at most TIME (default: 60s)"),
 	  debuginfod_times },
 	{ NULL },
 };

@@ -714,7 +714,7 @@ static void check_jit_maps(const struct doctor_host *host, struct doctor_finding
 	if (runtimes.others > 0) {
 		fix = fix_of(&runtimes);
 		if (runtimes.others > MAX_LISTED)
-			g_string_append(listed, ", …");
+			g_string_append_printf(listed, ", %s", text_sign(TEXT_ELLIPSIS));
 		found(finding, DOCTOR_WARN, fix,
 		      _("%u of %u running programs that make code do not say what it is called: %s; their functions will have no names"),
 		      runtimes.others, runtimes.n, listed->str);

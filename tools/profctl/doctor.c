@@ -179,7 +179,7 @@ static void doctor_print_text(struct out *out, const struct doctor_finding *find
 static const struct cli_spec doctor_spec = {
 	.synopsis = "",
 	.description = N_(
-		"Check what works on this machine, and how to fix the rest. Changes nothing. Exits 1 if something prevents recording."),
+		"Check what works on this machine, and say how to fix the rest. Changes nothing. Exits 1 if something prevents recording."),
 };
 
 int profctl_doctor(int argc, char **argv)

@@ -362,7 +362,7 @@ int profctl_list(int argc, char **argv)
 	static const struct cli_spec spec = {
 		.synopsis = N_("[event|pmu|tracepoint|PATTERN|FILE[:PATTERN]]..."),
 		.description = N_(
-			"List the events that 'profctl record -e' can record here, one per line; of these kinds, or those that match a PATTERN such as 'sched:*'; or the static probes (USDT) of a program or library, and with a PATTERN, as in 'libc.so.6:mall*', its functions."),
+			"List what 'profctl record -e' can record here, one per line. Arguments select kinds, names that match a PATTERN such as 'sched:*', or the static probes (USDT) of FILE; FILE:PATTERN, as in 'libc.so.6:mall*', also lists its functions."),
 		.max_operands = UINT_MAX,
 		.complete = complete,
 	};

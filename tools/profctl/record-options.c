@@ -35,7 +35,7 @@ const struct cli_option record_what_options[] = {
 
 static const struct cli_option sampling_options[] = {
 	{ "event", 'e', CLI_LIST, FIELD(events), N_("EVENT[,...]"),
-	  N_("Sample on EVENT, named as in perf, or at a function, FILE:FUNCTION[%return], or static probe (default: cycles, else cpu-clock)") },
+	  N_("Sample on EVENT: an event named as in perf, a function (FILE:FUNCTION[%return]) or a static probe (default: cycles, else cpu-clock)") },
 	{ "frequency", 'F', CLI_UINT, FIELD(frequency), N_("HZ"),
 	  N_("Samples per second on each CPU (default: 999; 0: none)"), NULL, 0, UINT32_MAX },
 	{ NULL },
@@ -51,7 +51,7 @@ const struct cli_option record_stack_options[] = {
 
 static const struct cli_option python_options[] = {
 	{ "python-perf", 0, CLI_FLAG, FIELD(python_perf), NULL,
-	  N_("Let Python 3.12 and later name its functions where profctl cannot read them; slows the program down") },
+	  N_("Set PYTHONPERFSUPPORT=1: Python 3.12 and later then names its functions itself, where profctl cannot read them; slows the program down") },
 	{ NULL },
 };
 
@@ -59,9 +59,10 @@ static const char *const off_cpu_times[] = { "1ms", NULL };
 
 static const struct cli_option wait_options[] = {
 	{ "off-cpu", 0, CLI_OPTIONAL, FIELD(off_cpu), "[=TIME]",
-	  N_("Record where threads wait (default for COMMAND and --pid, if it is cheap), and read the stacks of waits longer than TIME that were not copied (default: 1ms)"),
+	  N_("Record where threads wait (default for COMMAND and --pid while it is cheap, except with --control). A wait that is longer than TIME and has no copy of its stack has the stack read (default: 1ms)"),
 	  off_cpu_times },
-	{ "no-off-cpu", 0, CLI_FLAG, FIELD(no_off_cpu), NULL, NULL },
+	{ "no-off-cpu", 0, CLI_FLAG, FIELD(no_off_cpu), NULL,
+	  N_("Do not record where threads wait") },
 	{ "wakers", 0, CLI_FLAG, FIELD(wakers), NULL,
 	  N_("Record who wakes waiting threads, such as who releases a lock (as root)") },
 	{ NULL },
@@ -76,7 +77,7 @@ static const struct cli_option counter_options[] = {
 
 static const struct cli_option memory_options[] = {
 	{ "memory", 0, CLI_OPTIONAL, FIELD(memory_mode), "[=all|sample:BYTES]",
-	  N_("Record allocations: all (the default without '=…'), or on average one per BYTES allocated"),
+	  N_("Record allocations: all (the default without '=...'), or on average one per BYTES allocated"),
 	  memory_modes },
 	{ "memory-min", 0, CLI_SIZE, FIELD(memory_min), N_("SIZE"),
 	  N_("Ignore smaller allocations") },
@@ -108,9 +109,8 @@ static const struct cli_option mark_options[] = {
 static const struct cli_option output_options[] = {
 	{ "output", 'o', CLI_STRING, FIELD(output), N_("FILE"),
 	  N_("Write FILE (default: NAME-DATE-TIME.cap; \"-\": standard output)") },
-	{ "force", 0, CLI_FLAG, FIELD(force), NULL, NULL },
-	{ "append", 0, CLI_FLAG, FIELD(append), NULL,
-	  N_("Overwrite, or continue, an existing FILE") },
+	{ "force", 0, CLI_FLAG, FIELD(force), NULL, N_("Overwrite an existing FILE") },
+	{ "append", 0, CLI_FLAG, FIELD(append), NULL, N_("Continue an existing FILE") },
 	{ "no-symbols", 0, CLI_FLAG, FIELD(no_symbols), NULL,
 	  N_("Add no function names; 'profcapture symbolize' can do so later") },
 	{ "bus", 0, CLI_CHOICE, FIELD(bus), N_("WHICH"),
@@ -332,7 +332,7 @@ static GVariant *command_of(char *const *command)
 	for (; *command; command++) {
 		bytes += strlen(*command) + 1;
 		if (bytes > MAX_COMMAND_BYTES) {
-			g_ptr_array_add(words, (char *)"…");
+			g_ptr_array_add(words, (char *)text_sign(TEXT_ELLIPSIS));
 			break;
 		}
 		g_ptr_array_add(words, *command);
