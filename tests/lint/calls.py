@@ -7,8 +7,8 @@ import sys
 
 import lint
 
-# A process that reads sockets also receives descriptors, and close() of the last copy of one may
-# block on a stranger.
+# A process that reads sockets also receives descriptors. close() of a descriptor's last copy may
+# block as long as a stranger wants.
 RECEIVERS = {
     "daemon/broker/sysprof.c": "who sends is told beside the packet; it looks before it reads",
     "daemon/datagram.c": "from profd-files, which is ours",

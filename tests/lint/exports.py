@@ -39,7 +39,7 @@ def compare(library, symbols, name_of_header, header, sources):
 
 
 def check(root, *pairs):
-    """Without libraries (the self-test) builds one from a.c."""
+    """Checks the pairs. Without any (in the self-test), builds a library from a.c."""
     if not pairs:
         pairs = (root / "a.so", "libcapture/prof-capture.h")
         subprocess.run(

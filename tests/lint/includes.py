@@ -1,7 +1,7 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: BSD-2-Clause-Patent
-"""Checks which folder includes what. `includes.py ROOT --table` prints the rules in the form of the
-table in docs/architecture.md, which has to be identical."""
+"""Checks which folder includes which headers. `includes.py ROOT --table` prints the rules in the
+form of the table in docs/architecture.md, which has to be identical."""
 import re
 import sys
 from pathlib import Path
@@ -73,7 +73,8 @@ ALLOWED = {
         ],
         ["glib", "gio", "polkit", "seccomp", "bpf", "stdio"],
     ),
-    # The engine's folders, from the bottom up; each may include those before it that it names.
+    # The engine's folders, from the bottom up: a folder lists those of the folders before it that
+    # it may include.
     "daemon/engine": (["daemon/engine", "daemon/deferred-close.h", "daemon/protocol.h", "base", "arch"], ["glib", "stdio"]),
     "daemon/engine/out": (["daemon/engine/out", "daemon/protocol.h", "libcapture/prof-capture.h", "base", "arch"], ["glib", "stdio"]),
     "daemon/engine/model": (["daemon/engine/model", "daemon/engine/out", "daemon/protocol.h", "base", "arch"], ["glib", "stdio"]),

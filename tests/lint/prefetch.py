@@ -28,7 +28,7 @@ def fetching(archive):
 
 
 def check(root, *archives):
-    """Without archives (the self-test) compiles a.c."""
+    """Checks the archives. Without any (in the self-test), compiles a.c."""
     if not archives:
         archives = [root / "a.c.o"]
         subprocess.run(["cc", "-c", "-O2", "-o", archives[0], root / "a.c"], check=True)

@@ -7,11 +7,12 @@ import sys
 
 import lint
 
-# mmap, munmap, madvise: self_unwind_setup(), and where an arena is mapped. pthread_*,
-# __register_atfork: when the library is loaded. The first record of a thread calls
-# pthread_setspecific(), which allocates from the 33rd key of a program on; no lock of ours is held
-# then. dlsym, dladdr: heap-next.c, at the first call of a hook, before there is another thread.
-# clock_gettime: in the vdso, or a system call. __*_chk, __*_fail: our own bugs.
+# mmap, munmap and madvise are called by self_unwind_setup(), and where an arena is mapped;
+# pthread_* and __register_atfork when the library is loaded. A thread's first record calls
+# pthread_setspecific(), which allocates from a program's 33rd key on; no lock of ours is held then.
+# dlsym and dladdr are called by heap-next.c at the first call of a hook, before there is another
+# thread. clock_gettime is in the vdso, or a system call. __*_chk and __*_fail occur only because of
+# our own bugs.
 ALLOWED = set("""
     memchr memcmp memcpy memmove memset syscall getauxval getpid __errno_location _dl_find_object _r_debug
     mmap mmap64 munmap madvise clock_gettime
@@ -31,7 +32,7 @@ def symbols(archive, option):
 
 
 def check(root, *archives):
-    """Without archives (the self-test) compiles a.c."""
+    """Checks the archives. Without any (in the self-test), compiles a.c."""
     if not archives:
         archives = [root / "a.o"]
         subprocess.run(["cc", "-c", "-O1", "-o", archives[0], root / "a.c"], check=True)
