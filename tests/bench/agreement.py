@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: BSD-2-Clause-Patent
 """Compares the results of profd and perf on the same work at the same time.
 
-Both sample cpu-clock at the same rate over the whole system; only the time in which both sampled
-is compared. For each program, the ten symbols with the largest self share in either must agree
-within max(3 points, 4 sigma). Where perf has no name, the image's share is compared instead. The
-numbers of samples must agree within 2 % (or 4 sigma of a small run).
+Both sample cpu-clock at the same rate over the whole system; only the time in which both sampled is
+compared. For each program, the ten symbols with the largest self share in either must agree within
+max(3 percentage points, 4 sigma). Where perf has no name, the image's share is compared instead.
+The numbers of samples must agree within 2 % (in a small run, 4 sigma).
 """
 
 import collections
@@ -115,7 +115,7 @@ def our_rows(capture, comms, first, last):
             continue
         image = "[kernel]" if row["kind"] == "kernel" else os.path.basename(row["image"] or "")
         named = row["kind"] != "unresolved" and not re.search(r"\+0x[0-9a-f]+$", row["name"])
-        if row["kind"] == "python":  # perf sees the interpreter's function, which runs all of them
+        if row["kind"] == "python":  # perf sees the interpreter's function, which runs all Python functions
             image, row["name"] = os.path.basename(os.path.realpath("/usr/bin/python3")), "_PyEval_EvalFrameDefault"
         rows[image, row["name"] if named else None] += row["self"]
     return rows
@@ -125,8 +125,8 @@ CLONE = re.compile(r"(\.(isra|part|constprop|llvm|lto_priv|cold|localalias|__uni
 
 
 def plain(name):
-    """A name without the parts that the two print differently: parameters, version suffixes, and
-    clones, which profd does not count as functions of their own."""
+    """A name without the parts that profd and perf print differently: parameters, version suffixes,
+    and suffixes of clones, which profd does not count as functions of their own."""
     return CLONE.sub("", re.sub(r"@.*$", "", re.sub(r"\(.*$", "", name))) if name else None
 
 
@@ -163,7 +163,7 @@ def disagreements(ours, theirs):
         if key[1] is not None and theirs[key] and ours[key]:
             compare(f"{key[0]} {key[1]}", ours[key], theirs[key])
         elif key[1] is not None:
-            # only one of the two has a name: the image decides, below
+            # only profd or only perf has a name: the image decides, below
             lines.append(f"    {key[0]} {key[1]}: named by one only ({ours[key]}, {theirs[key]})")
             if max(ours[key] / n_ours, theirs[key] / n_theirs) > 0.03 and not (ours[key[0], None] or theirs[key[0], None]):
                 problems.append(f"{key}: {ours[key]} and perf {theirs[key]}, and the image has no unnamed samples")
@@ -177,7 +177,7 @@ def disagreements(ours, theirs):
 
 
 def check(folder, names, seconds, frequency, attempts=3):
-    """Returns {name: (problems, lines, samples of ours, of perf's)}. Repeats the recording if perf
+    """Returns {name: (problems, lines, our samples, perf's samples)}. Repeats the recording if perf
     died."""
     for left in reversed(range(attempts)):
         try:

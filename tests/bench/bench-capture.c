@@ -2,7 +2,7 @@
 /*
  * bench-capture - measures how fast libprofcapture writes, scans, seeks and opens
  *
- * The data are the rows of a real recording (made by capture.py with profctl), repeated with
+ * The data are the rows of a real recording (made by bench_format.py with profctl), repeated with
  * shifted times, not constants. Uses only the public interface. Each verb prints a line of JSON.
  *
  *     write IN OUT ROWS CHUNK_ROWS   sample rows of IN into OUT, until ROWS are written
@@ -77,7 +77,7 @@ static struct prof_writer *create(const char *path, enum prof_writer_mode mode, 
 	return writer;
 }
 
-/* Returns the start time of the recording, for its copy, because the rows' times relate to it. */
+/* Returns the start time of the recording for its copies, because the rows' times relate to it. */
 static uint64_t start_of(const struct prof_reader *reader)
 {
 	size_t n;

@@ -41,7 +41,7 @@
 #define N_RINGS 4
 #define RUNS 500
 #define ROUNDS 2001
-#define N_THREADS 2 /* one ring each; two more for rings that wait to be drained */
+#define N_THREADS 2 /* one ring each; the other N_RINGS - 2 rings may be waiting to be drained */
 #define THREAD_ROUNDS 500
 
 static _Alignas(8) uint8_t buffer[RING_SIZE];

@@ -68,7 +68,7 @@ static uint64_t random_code(uint64_t *state)
 	       (random >> 16) % (images[i].high - images[i].low);
 }
 
-/* Returns an address whose rule always lets the walk continue, a few bytes up the stack. */
+/* Returns an address whose rule always continues the walk, only a few bytes up the stack. */
 static uint64_t random_step(uint64_t *state)
 {
 	for (;;) {

@@ -56,8 +56,8 @@ for at in range(0, free, 1 << 21):
 
 
 def touch_memory():
-    """The host of a virtual machine may allocate memory at the first touch, which costs the toucher
-    20 times the cost of clearing it; touching all memory once takes a minute."""
+    """The host of a virtual machine may allocate memory when it is first touched, which takes 20
+    times as long as clearing it. So all memory is touched once, which takes a minute."""
     subprocess.run([sys.executable, "-c", TOUCH], check=False)
 
 

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: BSD-2-Clause-Patent
-"""profcapture diff on real recordings: a program and itself, a program that became slower, and two
-with a million samples."""
+"""profcapture diff on real recordings: a program compared with itself and with a slower version,
+and two recordings of a million samples."""
 
 import os
 import sys
@@ -8,7 +8,7 @@ import sys
 import bench
 
 PAIRS = 20
-SLOW = 7  # the slower one of mix's functions, by 10 %
+SLOW = 7  # number of the function that mix makes slower, by 10 %
 SECONDS = 8  # CPU time of each of two threads, for some 150 000 samples
 MILLION_SECONDS = 52
 
@@ -53,7 +53,7 @@ def slower(profctl, profcapture, mix, folder):
 
 
 def million(profctl, profcapture, folder):
-    """Two recordings of everything, read in a new process each time."""
+    """Compares two recordings of the whole system; each run of diff is a new process."""
     captures = [os.path.join(folder, name) for name in ("a.cap", "b.cap")]
     with bench.Work(folder) as work:
         work.python()

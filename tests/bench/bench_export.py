@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: BSD-2-Clause-Patent
-"""Each format of profcapture export: the time and memory of 1 M generated samples, or of as many
-allocations if it has only these, the memory of 10 M samples, and perf script beside ours on
-recordings of the same work."""
+"""Each format of profcapture export: the time and memory for 1 M generated samples, or as many
+allocations if the format has only these, the memory for 10 M samples, and a comparison with perf
+script on recordings of the same work."""
 
 import os
 import re
@@ -18,13 +18,13 @@ SECONDS, HERTZ = 10, 5000
 
 
 def formats(profcapture):
-    """All of them, as the message about a missing --to names them."""
+    """All formats, from the message about a missing --to."""
     said = subprocess.run([profcapture, "export", "x.cap"], capture_output=True, text=True, check=False).stderr
     return re.search(r"--to with one of ([a-z, -]+)", said)[1].split(", ")
 
 
 def export(profcapture, path, to, new, runs=1):
-    """The median of the seconds, and the last answer of peak-memory."""
+    """Returns the median of the seconds, and the last answer of peak-memory."""
     rows = ["--table", "sample"] if to in ("csv", "ndjson") else []
     seconds = []
     for _ in range(runs):
@@ -51,19 +51,21 @@ def made_up(profcapture, folder, table):
         size = os.path.getsize(new) / 1e6
         table.row(f"{to}, 1 M {what}, {size:.1f} MB: s", seconds, None, goal="under 2", met=seconds < 2, digits=2)
         table.row(f"{to}, memory, MB", took["bytes"] / 1e6, None, goal="under 300", met=took["bytes"] < 300e6, digits=0)
-        if size > 500 or what != "samples":  # ten times the text of perf would measure the disk
+        if size > 500 or what != "samples":  # a text ten times as large as perf's would measure the disk
             continue
         _, took = export(profcapture, large, to, new)
         table.row(f"{to}, memory of 10 M samples, MB", took["bytes"] / 1e6, None, goal="under 1000", met=took["bytes"] < 1e9, digits=0)
 
 
 def lines(text):
-    """Each is a sample or a frame: our stacks are complete, and perf's have frame pointers only."""
+    """Counts lines, each of which is a sample or a frame: our stacks are complete, while perf's
+    come from frame pointers only."""
     return max(1, text.count("\n"))
 
 
 def recorded(profcapture, folder, table):
-    """The same work, recorded by both at once; scaled to the same number of lines."""
+    """Exports the same work, recorded by profd and perf at once; both times are scaled to the same
+    number of lines."""
     perf = bench.peer("perf")
     if not perf:
         return

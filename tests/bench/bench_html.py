@@ -74,7 +74,7 @@ def record(folder, name, seconds, hertz, *options):
 
 
 def repeat(folder, capture, copies):
-    """Returns a capture of that many copies, one after the other."""
+    """Returns a capture with `copies` copies of another one, one after the other."""
     tool, path = bench.program("BENCH_CAPTURE", "bench-capture"), os.path.join(folder, "long.cap")
     bench.run(tool, "grow", capture, path, int(os.path.getsize(capture) * (copies - 0.5)), 4096)
     bench.run(tool, "finish", path)

@@ -27,8 +27,7 @@ def hogs(count):
 
 
 def losses(capture, threads, records):
-    """The loss rows of one process with this number of threads, each of which makes this number of
-    records."""
+    """The loss rows of a process with `threads` threads, each of which makes `records` records."""
     done = json.loads(bench.run(
         bench.program("PROFCTL", "profctl"), "record", "--bus", "private", "-F", 0, "--memory", "--no-symbols", "--force", "--json",
         "-o", capture, "--", bench.program("HEAP_PAIRS", "heap-pairs"), threads, records // 2, 4, 1).splitlines()[-1])["data"]

@@ -2,10 +2,10 @@
 """Marks of libprofcollector compared with those of sysprof-capture-4 and lttng-ust: the same
 program, built with each, in one run.
 
-Each library uses its default buffers, and drops marks when they are full, as it does by default.
-The cost of a mark at full speed is therefore also that of a lost one; at 200 000 a second no
-library loses any, and the cost includes the program's sleeping. lttng-ust uses a sessiond of its
-own. Under root, that sessiond belongs to a plain user, because root's is the system's.
+Each library uses its default buffers, and drops marks when they are full, as it does by default. So
+at full speed, a mark's cost includes that of dropped marks; at 200 000 a second no library drops
+any, and the cost includes the program's sleeping. lttng-ust uses a sessiond of its own. Under root,
+that sessiond belongs to a plain user, because root's is the system's.
 """
 
 import contextlib
@@ -32,21 +32,22 @@ def load(library):
 
 
 def run_load(*command, **options):
-    """How many marks were made, and the CPU time of one in ns."""
+    """Returns how many marks were tried, and the CPU time of one in ns."""
     done = subprocess.run(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, text=True, check=True, timeout=60, **options)
     _, tried, ns = done.stdout.split()
     return int(tried), float(ns)
 
 
 class Profd:
-    """Marks into rings of its own, drained by the engine."""
+    """Marks of profd, which go into the program's rings and are drained by the engine."""
 
     def __init__(self, folder, policy="drop"):
         self.path = os.path.join(folder, "profd.cap")
         self.policy = policy
 
     def measure(self, mode):
-        """ns a mark, share recorded, bytes of the file a recorded mark."""
+        """Returns ns per mark, the share that was recorded, and bytes of the file per recorded
+        mark."""
         _, tried, ns, marks, _ = bench_marks.record(self.path, *mode, policy=self.policy)
         return ns, marks["rows"] / tried, os.path.getsize(self.path) / max(marks["rows"], 1)
 

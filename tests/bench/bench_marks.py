@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: BSD-2-Clause-Patent
-"""The cost of marks to profd and the capture: none lost in lossless mode, bytes, CPU of a drain,
-wake-ups and memory of idle threads.
+"""The cost of marks to profd and the capture: whether any is lost in lossless mode, bytes, CPU of a
+drain, wakeups, and memory of idle threads.
 
 bench-mark measures their cost to the program, and bench_mark_peers compares other libraries.
 """
@@ -18,7 +18,7 @@ NAMES = ("profd", "profd-files", "profd-engine")
 
 
 def start(path, *command, policy="lossless"):
-    """Takes no samples, so that only marks have a cost."""
+    """Starts a recording without samples, so that only marks have a cost."""
     return subprocess.Popen(
         [bench.program("PROFCTL", "profctl"), "record", "--bus", "private", "-F", "0", "--policy", policy, "--no-symbols", "-q",
          "--force", "-o", path, "--", LOAD, *map(str, command)],
@@ -26,8 +26,8 @@ def start(path, *command, policy="lossless"):
 
 
 def record(path, *command, policy="lossless"):
-    """Marks that the program counts as recorded, all of them, the ns of one; those in the capture,
-    and its lost ones."""
+    """Returns, as the program counts, the marks recorded, the marks tried, and ns per mark; then
+    the capture's marks, and its losses."""
     child = start(path, *command, policy=policy)
     recorded, tried, ns = child.communicate(timeout=300)[0].split()
     profcapture = bench.program("PROFCAPTURE", "profcapture")
@@ -70,8 +70,8 @@ def wakeups(pid):
 
 
 def watch(path, *command, seconds):
-    """Wake-ups a second, and CPU in % of a core, of all of profd's processes, while the program
-    does the same all the time."""
+    """Wakeups a second, and CPU in % of a core, of all of profd's processes, while the program runs
+    steadily."""
     child = start(path, *command)
     time.sleep(3)
     pids = ours(child)
@@ -95,7 +95,7 @@ def steady(table, path):
 
 
 def resident(pid):
-    """Resident bytes of a process; its arenas count completely, whether read or not."""
+    """Resident bytes of a process, and the size of its arenas, whether read or not."""
     rss = arenas = 0
     is_arena = False
     with open(f"/proc/{pid}/smaps", encoding="ascii", errors="replace") as file:

@@ -115,8 +115,8 @@ def theirs(path, command, raw):
 
 
 def medians(*commands, runs=RUNS, **options):
-    """Alternates the runs, so that other work on the machine affects all commands equally: [(median
-    of CPU seconds, outputs, most bytes)]"""
+    """Runs the commands alternately, so that other work on the machine affects all of them equally.
+    Returns [(median of CPU seconds, outputs, maximum of bytes)]."""
     found = [[] for _ in commands]
     for _ in range(runs):
         for command, results in zip(commands, found):
@@ -191,7 +191,7 @@ def four_by_one(table, folder, n):
 
 
 def outputs_of(outputs):
-    """The program's own line, among heaptrack's output."""
+    """The line that the program itself printed, among heaptrack's output."""
     for output in outputs:
         for line in output.splitlines():
             try:
@@ -205,8 +205,8 @@ def outputs_of(outputs):
 # ---- Programs ----------------------------------------------------------------------------------
 
 def programs(folder):
-    """{name: (command, environment, whether heaptrack's interpreter can handle it, goal of bytes a
-    pair)}"""
+    """{name: (command, environment, whether heaptrack's interpreter can handle it, goal of bytes
+    per pair)}"""
 
     def file(name, text):
         path = os.path.join(folder, name)
@@ -260,11 +260,11 @@ def programs_table(table, folder):
                   met=recorded[2] < 150e6 if name == "cc1plus" else None, digits=1)
 
 
-# ---- How many are seen -------------------------------------------------------------------------
+# ---- How many allocations are seen --------------------------------------------------------------
 
 SYSPROF = ["--no-perf", "--no-decode", "--no-cpu", "--no-disk", "--no-memory", "--no-network", "--no-battery", "--memprof"]
 SYSPROF_ALLOCATION = 14  # a type of frame
-SYSPROF_LIMIT = 30  # seconds
+SYSPROF_LIMIT = 30  # seconds, because sysprof-cli may not exit
 
 
 def calls_of_memusage(command, env):
@@ -305,8 +305,8 @@ def calls_of_sysprof(path, command, env):
 
 
 def counts_table(table, folder):
-    """heaptrack's library links libstdc++, which adds one allocation; it does not see aligned
-    allocations."""
+    """The counts of heaptrack and sysprof, compared with libmemusage's. heaptrack's library links
+    libstdc++, which adds one allocation; it does not see aligned allocations."""
     for name, (command, env, can_interpret, _) in programs(folder).items():
         path = os.path.join(folder, "counts")
         expected = calls_of_memusage(command, env)

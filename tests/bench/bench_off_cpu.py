@@ -1,13 +1,13 @@
 # SPDX-License-Identifier: BSD-2-Clause-Patent
-"""Where threads wait: how much of the blocked time of five programs has a stack to the root, whether
-stacks that were read late are right, and what recording costs.
+"""Where threads wait: how much of the blocked time of five programs has a stack to the root,
+whether stacks that were read late are right, and what recording costs.
 
-The oracle of the late stacks is a second recording of the same time, by root, in which the kernel
-copied the stack of each sleep when it began. The first one is by a plain user, who has no copies:
-each of its stacks was read while the thread slept, and counts as right only if no switch came in
-between. The same wait of both must have the same frames. The cost is that of a program that passes a
-byte to and fro at a given rate, in turn without a recorder, with one that records no waits, and with
-one that does; and of bpftrace and perf beside it.
+A plain user's recording has no copied stacks: each was read late, while the thread slept, and
+counts as right only if no switch came in between. The oracle is a second recording of the same
+time, by root, in which the kernel copied each stack when the sleep began: the same wait must have
+the same frames in both. The cost is measured on a program that passes a byte to and fro at a given
+rate: alternately without a recorder, with one that records no waits, with one that does, and with
+bpftrace and perf.
 """
 
 import bisect
@@ -83,7 +83,7 @@ int main(void)
 		pthread_join(threads[i], NULL);
 }
 """
-# Prints the CPU time of a switch in ns.
+# Passes a byte to and fro, and prints the CPU time of a switch in ns.
 PACE = r"""
 #define _GNU_SOURCE
 #include <pthread.h>
@@ -154,7 +154,7 @@ TURNS = 5
 
 
 def workloads(folder):
-    """{name: command}; each is made anew."""
+    """Makes the programs, always anew: {name: command}."""
     make = Path(folder, "make")
     shutil.rmtree(make, ignore_errors=True)
     make.mkdir(mode=0o777)
@@ -185,7 +185,7 @@ def sql(capture, query):
 
 
 def dump(capture):
-    """Waits with their user frames: (tid, begin, duration, source, stop, frames)."""
+    """The waits with their user frames: (tid, begin, duration, source, stop, frames)."""
     command = [bench.program("PROFCAPTURE", "profcapture"), "dump", str(capture), "--table", "wait", "--resolve", "--format", "ndjson", "--limit", "0"]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as child:
         head = json.loads(child.stdout.readline())
@@ -209,7 +209,8 @@ def cover(table, name, folder, command):
 
 
 def check(name, folder, command):
-    """(right, wrong) late stacks of a plain user's recording, and the summed error of the time by stack, in ns, and that time."""
+    """Returns the numbers of right and wrong late stacks of a plain user's recording, the summed
+    error of the time by stack in ns, and that time."""
     oracle, late = Path(folder, "oracle.cap"), Path(folder, "late.cap")
     with subprocess.Popen(profctl("--system", "--off-cpu", "-F", 0, "-o", oracle)) as recorder:
         time.sleep(1.5)
@@ -280,7 +281,7 @@ def cost(table, folder, rate):
 
 
 def read_many(table, folder):
-    """Reports on a recording that is repeated until it has 10 million switches."""
+    """Measures reports on a recording that is repeated until it has 10 million switches."""
     tool, profcapture = bench.program("BENCH_CAPTURE", "bench-capture"), bench.program("PROFCAPTURE", "profcapture")
     short, long = f"{folder}/cost.cap", f"{folder}/long.cap"
     rows = {one["name"]: one["rows"] for one in bench.run_json(profcapture, "info", short, "--json")["data"]["tables"]}

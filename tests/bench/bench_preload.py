@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: BSD-2-Clause-Patent
-"""The cost of libprofpreload-memory.so for a malloc() and its free(), over the pair alone, in ns.
+"""The cost that libprofpreload-memory.so adds to a malloc() and its free(), in ns.
 
-The figures are CPU time, the best of many short rounds, because other work on the machine only
-adds to it. Rings have room for all records, and nobody drains them meanwhile. "Dormant" is
+The figures are CPU time, the best of many short rounds, because other work on the machine only adds
+to it. Rings have room for all records, and nobody drains them during a round. "Dormant" is measured
 without PROF_MEMORY, and with it but without a session: such a process can be recorded later. The
 last row compares four threads with one.
 """
@@ -17,7 +17,7 @@ PAIRS = bench.program("HEAP_PAIRS", "heap-pairs")
 STAND_IN = bench.program("STAND_IN", "stand-in")
 BYTES = 72  # size of a pair's records
 RING = 1 << 26
-ROOM = RING // BYTES - 20_000  # pairs that fit into it
+ROOM = RING // BYTES - 20_000  # pairs that fit into a ring, with a margin
 
 
 def environment(**more):
@@ -29,8 +29,8 @@ def measure(*arguments, **more):
 
 
 def record(folder, memory, *arguments, rings=2, ring=RING):
-    """ns, and whether nearly everything was recorded: the frees of an ended thread may find no
-    ring."""
+    """Returns ns per pair, and whether nearly everything was recorded: the frees of a thread that
+    ends may find no ring."""
     output = os.path.join(folder, "output")
     took = float(bench.run(STAND_IN, "--output", output, "--rings", rings, "--bytes", ring, "--deaf", "--", "env", f"LD_PRELOAD={PRELOAD}",
                            f"PROF_MEMORY={memory}", PAIRS, *arguments, env=environment()))

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: BSD-2-Clause-Patent
-"""The programs that unwinding without frame pointers is measured with: Debian's own, built without
-them.
+"""The programs with which unwinding without frame pointers is measured: Debian's own, which are
+built without them.
 
-Each entry: the command to run repeatedly, the names of its processes, and a file that must
+Each entry has the command to run repeatedly, the names of its processes, and a file that must
 exist.
 """
 

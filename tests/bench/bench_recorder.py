@@ -2,10 +2,10 @@
 """The cost of beginning and ending a block in a program that records itself, and of opening and
 closing the recorder.
 
-The calls come from Python, so ctypes accounts for a microsecond of each. Blocks are a
-millisecond long, or ten. With five milliseconds between blocks, both sides sleep in between, as
-in a real program. Each call waits for profd's engine, which sleeps too, and for the switch of each event. Runs as
-root and as a plain user, chosen by as_user.py.
+The calls come from Python, so ctypes accounts for a microsecond of each. Blocks are a millisecond
+long, or ten. With five milliseconds between blocks, both sides sleep in between, as in a real
+program. Each call waits for profd's engine, which sleeps too, and for the switch of each event.
+Runs as root and as a plain user, chosen by as_user.py.
 """
 
 import ctypes
@@ -41,7 +41,7 @@ def timed(prof, call, *arguments):
 
 
 def measure_blocks(prof, n, pause_s):
-    """Medians and 99 % marks of begin and end, in µs."""
+    """Medians and 99th percentiles of begin and end, in µs."""
     begins, ends = [], []
     for i in range(n):
         time.sleep(pause_s)

@@ -47,8 +47,8 @@ def entry_offset(path):
 def is_root(frame):
     if frame["name"].split("@")[0] in ROOTS or int(frame["offset"], 16) == entry_offset(frame["image"]):
         return True
-    # glibc's functions are stripped of their names; only these files indicate that there is no
-    # caller.
+    # glibc's functions are stripped of their names, so an unnamed frame in these files counts as a
+    # root.
     return os.path.basename(frame["image"]) in ("libc.so.6", "ld-linux-x86-64.so.2") and "+0x" in frame["name"]
 
 
@@ -57,8 +57,8 @@ def label(frame):
 
 
 def count(capture, names):
-    """{program: Counter} of our samples: stacks, roots, copy-end, other; and the ends of the
-    others."""
+    """Counts our samples: {program: Counter} of stacks, roots, copy-end and others, and for each
+    program the reasons and outermost functions of the others."""
     owners = {name: program for program, group in names.items() for name in group}
     counts = {program: collections.Counter() for program in names}
     ends = collections.defaultdict(collections.Counter)

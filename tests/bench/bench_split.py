@@ -2,14 +2,16 @@
 """The cost of having three processes (profd, profd-files and profd-engine), and whether they grow.
 
 The split costs at most profd's own time: a single process would do the work of the engine and of
-profd-files, which opens files and reads /proc, and which has to be a process of its own because
-it can hang. profd's share of the CPU time in a steady recording is therefore an upper bound of
-the samples a second and CPU that the split costs. Then a long recording with a churn of
-processes: memory without rings, and the number of descriptors, of each process over time.
-BENCH_CHURN limits the processes started a second; without it, as many as possible are started.
-With it, only this part runs, and records only these processes, because each program that is new
-on the machine is one more image that stays open: a recording of everything is flat only if
-nobody builds. This part needs no quiet machine:
+profd-files, which opens files and reads /proc, and which has to be a process of its own because it
+can hang. profd's share of the CPU time in a steady recording is therefore an upper bound of the
+split's cost.
+
+Then a long recording, during which processes start and end all the time, shows each process's
+memory without rings, and number of descriptors, over time. BENCH_CHURN limits the processes started
+a second; without it, as many as possible are started. With it, only this part runs, and records
+only these processes: in a recording of everything, each program that is new on the machine is one
+more image that stays open, so memory would grow while somebody builds. This part needs no quiet
+machine:
 
     BENCH_SECONDS=1800 BENCH_CHURN=50 ./dev bench bench_split
 """
@@ -27,7 +29,8 @@ CHURN = "for i in 1 2 3 4 5 6 7 8 9 10; do /bin/true; /bin/ls / >/dev/null; done
 
 
 def churn_loop(rate):
-    """Starts as many processes as possible, or about this many a second, of which sleep is one."""
+    """A shell loop's body that starts as many processes as possible, or about `rate` a second, one
+    of which is sleep."""
     if not rate:
         return CHURN
     return "/bin/true; " * (max(rate // 10, 2) - 1) + "sleep 0.1"
@@ -49,7 +52,7 @@ def split(table, folder, seconds):
         work.python()
         work.c()
         child = start(folder, seconds)
-        time.sleep(3)  # the start is not steady
+        time.sleep(3)  # the first seconds are not steady
         before = {name: bench.cpu_ns(pid) for name, pid in ours(child).items()}
         time.sleep(seconds - 5)
         used = {name: bench.cpu_ns(pid) - before[name] for name, pid in ours(child).items() if name in before}

@@ -2,9 +2,9 @@
 """Names, lines and inlined functions of a recording, from its end to the report, compared with
 perf; and the cost of one lookup.
 
-The program is C++ with -g -O2 and consists of inlined templates. Both walk stacks by unwind
-tables: perf walks them, and finds names, while it reports; profd walks while it records, and
-finds names when the recording ends.
+The program is C++ with -g -O2 and consists of inlined templates. Both profilers walk stacks by
+unwind tables: perf walks them, and finds names, while it reports; profd walks them while it
+records, and finds names when the recording ends.
 """
 
 import os
@@ -17,7 +17,7 @@ import time
 import bench
 
 STEPS = 48
-SECONDS = 20  # slightly more than 16 000 samples at 999 Hz
+SECONDS = 20  # gives slightly more than 16 000 samples at 999 Hz
 SOURCE = r"""
 #include <algorithm>
 #include <map>
@@ -67,7 +67,7 @@ def seconds(command, **options):
 
 
 def lookup_ns(program, capture, profcapture):
-    """Looks the sampled addresses up in the flattened units."""
+    """Returns the ns per lookup of the sampled addresses in the flattened DWARF units."""
     rows = bench.run(profcapture, "dump", capture, "-t", "frame", "--format", "csv").splitlines()
     columns = rows[0].split(",")
     offsets = {row.split(",")[columns.index("offset")] for row in rows[1:]}
@@ -92,7 +92,7 @@ def node(profctl, profcapture, folder, table):
 
 
 def system(profctl, profcapture, folder, table):
-    """A minute of the whole system; the first time as after a boot of the machine, and again."""
+    """Measures a minute of the whole system, first as after a boot of the machine, then again."""
     plain, capture = os.path.join(folder, "plain.cap"), os.path.join(folder, "system.cap")
     with bench.Work(folder) as work:
         for start in (work.python, work.node, work.gcc, work.git):

@@ -35,7 +35,7 @@ class Terminal:
 
 
 def shares(folder, command, also=()):
-    """The shares of the program itself, and of its child processes."""
+    """Returns the CPU shares of the program itself, and of its child processes."""
     with Terminal(folder, command) as pid:
         time.sleep(5)
         below = [task for task in bench.descendants(pid) if bench.comm(task) in also]

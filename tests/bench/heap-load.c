@@ -60,8 +60,7 @@ static OUTLINE void *run_thread(void *data)
 {
 	uint64_t *ret_ns = data, start = cpu_ns();
 
-	/* Three frames exist without go_deep(): this function's, its caller's, and
-	 * allocate_all()'s. */
+	/* go_deep(n) adds n + 1 frames to this function's, its caller's and allocate_all()'s. */
 	go_deep(n_deep > 4 ? n_deep - 4 : 0);
 	*ret_ns = cpu_ns() - start;
 	return NULL;
