@@ -6,8 +6,8 @@
 suite=bookworm
 mirror=
 
-# "deb URI SUITE COMPONENTS" for the suite: from the mirror if one is set, which is Ubuntu's, else from each of the host's
-# mirrors, which have the other releases too.
+# Prints "deb URI SUITE COMPONENTS" for the suite: from the mirror if one is set, which is Ubuntu's,
+# else from each of the host's mirrors, which have the other releases too.
 suite_sources() {
 	local host
 	if [ -n "$mirror" ]; then

@@ -125,8 +125,8 @@ def suites(test):
 
 
 def introspect(build, what):
-    """The data that meson wrote when it configured the build, and rewrites whenever that
-    changes."""
+    """The data that meson wrote when it configured the build; meson rewrites it when the build's
+    definition changes."""
     return json.loads((build / f"meson-info/intro-{what}.json").read_text(encoding="utf-8"))
 
 

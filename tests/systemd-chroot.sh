@@ -40,7 +40,8 @@ print(next(option["value"] for option in json.load(sys.stdin) if option["name"] 
 	DESTDIR=$folder meson install -C "$build" >/dev/null
 }
 
-# As in a container manager: /dev, /proc and /sys of its own, the kernel's settings read-only.
+# As a container manager does: the namespaces have /dev, /proc and /sys of their own, and the
+# kernel's settings are read-only.
 start_systemd() {
 	mkdir -p "$cgroup"
 	# shellcheck disable=SC2016

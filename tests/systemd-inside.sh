@@ -12,7 +12,7 @@ fail() {
 	exit 1
 }
 
-# field FILE NAME: a number of the last line of JSON
+# field FILE NAME: prints the first number in FILE that has this name in JSON
 field() {
 	grep -o "\"$2\":[0-9]*" "$1" | head -1 | cut -d: -f2
 }
@@ -53,7 +53,7 @@ grep -q '\[kernel\]' report || fail "no kernel functions: $(cat report)"
 
 profctl record --bus system --json -p $pid -d 1 -o pid.cap >pid.json || fail "record -p: $?"
 
-# own processes need no password in a local session only, which this is not
+# only in a local session do own processes need no password, and this is not one
 if "${as_somebody[@]}" profctl record --bus system --json -p $pid -d 1 -o $home/own.cap 2>refused; then
 	fail "somebody was not asked for a password"
 fi
