@@ -25,7 +25,7 @@ PID = 16 + 8  # offsetof(struct seccomp_data, args[1]), the lower half
 
 
 def refuse(what, error=errno.EACCES):
-    """perf_event_open(attr, pid, …) fails: if pid is -1, or always."""
+    """Makes perf_event_open(attr, pid, …) fail: for pid -1 if what is "cpu", else always."""
     number = CALLS[platform.machine()]
     program = [(LOAD, 0, 0, 0), (EQUAL, 0, 3, number)]
     program += [(LOAD, 0, 0, PID), (EQUAL, 0, 1, 0xFFFFFFFF)] if what == "cpu" else [(EQUAL, 0, 1, number)] * 2

@@ -27,7 +27,7 @@ KEYS = {"Escape": "\ue00c", "Enter": "\ue007", "Control": "\ue009", "Shift": "\u
         "ArrowRight": "\ue014", "ArrowDown": "\ue015"}
 PREFERENCES = {"marionette.port": 0, "app.update.enabled": False, "browser.shell.checkDefaultBrowser": False, "network.captive-portal-service.enabled": False,
                "network.connectivity-service.enabled": False, "datareporting.policy.dataSubmissionEnabled": False, "ui.prefersReducedMotion": 1}
-# Messages of the page, not those of the browser.
+# Script errors of the page, without those of the browser.
 ERRORS = """return Services.console.getMessageArray().filter((m) => m instanceof Ci.nsIScriptError && !(m.flags & 4) && m.sourceName.startsWith('file:'))
 	.map((m) => m.toString());"""
 SETTLE = "const done = arguments[0]; requestAnimationFrame(() => requestAnimationFrame(() => setTimeout(done, 0)));"
@@ -68,7 +68,8 @@ class Marionette:
         self.call("WebDriver:PerformActions", actions=[{"type": "key", "id": "keys", "actions": [{"type": kind, "value": KEYS.get(key, key)} for kind, key in strokes]}])
 
     def pointer(self, selector, y, *actions):
-        """Actions at x of an element: [x, kind]."""
+        """Does mouse actions on an element, each [x, kind]: x from its left edge, y from its
+        top."""
         left, top = self.run("const box = document.querySelector(arguments[0]).getBoundingClientRect(); return [box.x, box.y];", selector)
         steps = []
         for x, kind in actions:
@@ -94,7 +95,8 @@ class Marionette:
 
 
 def checked(answer, page):
-    """The results of the steps. No error and no request is allowed."""
+    """Returns the results of the steps, after checking that the page had no errors and loaded
+    nothing else."""
     assert answer["errors"] == []
     assert {url.split("#")[0] for url in answer["requests"]} <= {page.as_uri(), "about:blank"}
     return answer["results"]

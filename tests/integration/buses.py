@@ -71,7 +71,7 @@ CONFIG = """<!DOCTYPE busconfig PUBLIC "-//freedesktop//DTD D-Bus Bus Configurat
 </busconfig>
 """
 
-# For each action: the uids that may, and those that need an administrator's password.
+# For each action: the users who may do it, and those who need an administrator's password.
 RULES = """
 polkit.addRule(function(action, subject) {
     var allowed = %s, challenged = %s;
@@ -98,7 +98,8 @@ def pids(*numbers):
 
 
 def rules(allow=None, ask=None):
-    """Rules from {"record-own": ["nobody"]}."""
+    """Makes polkit rules from {"record-own": ["nobody"]}: users who may, and users who need a
+    password."""
     return RULES % (repr(allow or {}), repr(ask or {}))
 
 
@@ -113,8 +114,8 @@ def refusal(call, *arguments):
 
 @contextlib.contextmanager
 def effective_user(uid):
-    """Gives this thread another uid for a while, which the kernel reports for its connections. Not
-    by glibc, whose functions change all threads."""
+    """Gives this thread another uid for a while: the kernel reports it for new connections. Calls
+    the kernel directly, because glibc's functions change all threads."""
     syscall = ctypes.CDLL(None, use_errno=True).syscall
     setresuid = {"x86_64": 117, "aarch64": 147, "riscv64": 147, "ppc64le": 164}[os.uname().machine]
     if syscall(setresuid, uid, uid, 0):
@@ -126,7 +127,7 @@ def effective_user(uid):
 
 
 class Client:
-    """A connection to the bus, which keeps its signals."""
+    """A connection to the bus that stores the signals it receives."""
 
     def __init__(self, address, uid=0):
         self.uid = uid
@@ -170,7 +171,7 @@ class Client:
         return reply.unpack()
 
     def begin(self, path, interface, method, arguments=None, fds=(), interactive=False):
-        """A call whose answer is read later: .done, .reply or .error"""
+        """Starts a call, and returns an object that later has .done, and .reply or .error."""
         files = Gio.UnixFDList.new()
         for fd in fds:
             files.append(fd)
@@ -217,8 +218,8 @@ class Client:
                 time.sleep(0.01)
 
     def wait(self, name, path=None, timeout=20, first=None):
-        """The arguments of the first signal with this name and first argument, which may have
-        arrived already."""
+        """Waits for the first signal with this name, path and first argument, which may have
+        arrived already, and returns its arguments."""
         def found():
             return next((s[3] for s in self.signals if s[2] == name and path in (None, s[1]) and first in (None, s[3][0])), None)
 
@@ -241,8 +242,8 @@ class Client:
 
 
 class TestBus:
-    """dbus-daemon and polkitd run as long as this object, or until a case needs other rules. profd,
-    clients and a folder belong to a case. Everything is stopped in the reverse order of its
+    """dbus-daemon runs as long as this object; polkitd too, unless a case needs other rules. profd,
+    clients and a folder belong to one case. Everything is stopped in the reverse order of its
     start."""
 
     __test__ = False
@@ -321,7 +322,7 @@ class TestBus:
     def start_profd(self, *arguments, wait=True, wrapper=(), **environment):
         self.profd = subprocess.Popen(
             [*wrapper, os.environ["PROFD"], "--system", f"--control={self.folder}/control", *arguments], env={**self.env, **environment},
-            stdin=subprocess.DEVNULL, start_new_session=True,  # as a service: its engines get priority only there (sched(7), autogroups)
+            stdin=subprocess.DEVNULL, start_new_session=True,  # like a service: priorities count only in a session of its own (sched(7), autogroups)
         )
         if wait:
             self.wait_for(NAME, self.profd)

@@ -17,7 +17,7 @@ def make(path, *options):
 
 
 def command(verb, file, new=None):
-    """The arguments of a verb, with its output in new."""
+    """The arguments of a verb that reads file and, if it makes a file, writes to new."""
     if verb in TABLE_FORMATS:
         return ["export", file, "--to", verb, *([] if verb == "sqlite" else ["--table", "sample"]), "-q", "-o", new]
     options = {"cut": ["--from", "0"], "sql": [QUERY]}.get(verb, [])

@@ -19,8 +19,8 @@ printf '%s\\n' "${{COMPREPLY[@]}}"
 
 
 def offered(program, *words, **options):
-    """The words offered in place of the last word; program is conftest's, options are those of
-    subprocess.run()."""
+    """The words offered in place of the last word. program is a Program of conftest.py, options are
+    those of subprocess.run()."""
     script = ASK.format(
         script=shlex.quote(str(SCRIPT)),
         folder=shlex.quote(str(Path(program.path).parent)),

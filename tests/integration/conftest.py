@@ -222,7 +222,8 @@ def busy(spawn):
 
 
 def make_cgroup(controller, *names):
-    """A cgroup with one of these files; None: no controller that limits this is available."""
+    """Makes a cgroup that has one of the files `names`; None: no cgroup here has this
+    controller."""
     for line in Path("/proc/mounts").read_text().splitlines():
         _, root, kind, options, *_ = line.split()
         if kind != "cgroup2" and (kind != "cgroup" or controller not in options.split(",")) or not os.access(root, os.W_OK):
@@ -261,7 +262,8 @@ def pids_cgroup():
 
 @pytest.fixture
 def recorder():
-    """A profctl in a session of its own, as at a terminal, with everything that it starts."""
+    """Starts profctl in a session of its own, as at a terminal. A profctl that still runs is killed
+    at the end."""
     started = []
 
     def start(*arguments, **options):
@@ -302,6 +304,6 @@ def bus(services):
 
 @pytest.fixture
 def nothing_is_left():
-    """A test that records leaves no process of profd behind, however it ends."""
+    """Checks that no process of profd is left after a test that records, however the test ends."""
     yield
     until(lambda: not processes("profd") | processes("profd-engine") | processes("profd-files"), 10)

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: BSD-2-Clause-Patent
-"""Readers of the formats of `export`: frames of each stack from the root inwards; and a comparison
-with report."""
+"""Readers of the formats of `export`, which return each stack's frames from the root inwards, and a
+comparison with report."""
 import base64
 import collections
 import gzip
@@ -11,7 +11,7 @@ import xml.etree.ElementTree
 
 
 def names(rows, key):
-    """Sums by name: functions of different images may have the same name."""
+    """Sums row[key] by name, because functions of different images may have the same name."""
     counts = collections.Counter()
     for row in rows:
         counts[row["name"]] += row[key]
@@ -19,7 +19,7 @@ def names(rows, key):
 
 
 def check(data, stacks):
-    """Compares stacks: (functions from the root inwards, samples) with report's data."""
+    """Compares stacks, each (functions from the root inwards, samples), with report's data."""
     own, total = collections.Counter(), collections.Counter()
     for path, samples in stacks:
         own[path[-1]] += samples
@@ -27,7 +27,8 @@ def check(data, stacks):
             total[name] += samples
     assert sum(own.values()) == data["self_total"]
     assert own == names(data["rows"], "self")
-    # if two functions have one name, a sample with both counts once here and twice there
+    # a sample with two functions of the same name counts once in `total`, but twice in report's
+    # rows
     assert all(total[name] <= count for name, count in names(data["rows"], "total").items())
     assert sum(total.values()) >= 0.9 * sum(names(data["rows"], "total").values())
 
@@ -66,8 +67,8 @@ def packed(data):
 
 
 def read_pprof(data):
-    """Types of values, and of each sample its frames from the root inwards, as (name, file, line,
-    is it inlined), values and labels."""
+    """Returns the types of values, and for each sample (frames, values, labels). Frames go from the
+    root inwards, each (name, file, line, is inlined)."""
     profile = fields(gzip.decompress(data))
     strings = [text.decode("utf-8") for text in profile[6]]
     assert strings[0] == "" and len(set(strings)) == len(strings)
@@ -92,7 +93,8 @@ def read_pprof(data):
 
 
 def firefox_paths(profile):
-    """Sums by stack: frames from the root inwards, as (name, file, line, depth of inlining)."""
+    """For each row of the stack table: its frames from the root inwards, each (name, file, line,
+    depth of inlining)."""
     shared = profile["shared"]
     for name, table in shared.items():
         if name != "stringArray":
@@ -130,7 +132,8 @@ def read_perf_script(text):
 
 
 def perf_name(frame):
-    """The name that report has for a frame without a symbol, whose image and address perf prints."""
+    """The name of a frame in report, which names a frame without a symbol by its image and
+    address."""
     name, address, _, image = frame
     return f"{image.rpartition('/')[2].replace('[kernel.kallsyms]', '[kernel]')}+0x{address:x}" if name == "[unknown]" else name
 
@@ -150,7 +153,8 @@ def read_svg(data):
 
 
 def svg_stacks(boxes):
-    """The self values of the boxes: ([thread, outermost, …], value). No branch may be hidden."""
+    """The stacks with self values: ([outermost, …], value). No branch of the graph may be
+    hidden."""
     path, stacks = [], []
     for depth, name, value, *_ in boxes:
         del path[depth:]
@@ -162,7 +166,7 @@ def svg_stacks(boxes):
 
 
 def read_page(page):
-    """What a page of --to html was given: the header, and columns of numbers."""
+    """The data in a page of --to html: the header, and the columns of numbers."""
     text = page.read_text(encoding="utf-8")
     raw = gzip.decompress(base64.b64decode(re.search(r'id="data">([^<]*)<', text)[1]))
     (length,) = struct.unpack_from("<I", raw)

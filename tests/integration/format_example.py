@@ -64,7 +64,7 @@ class Example:
         self.again(0, 128, "the second copy")
 
     def chunk(self, kind, name, payload, flags=0, table=0, epoch=0, rows=0, groups=0, t_min=0, t_max=0, raw=0, link=0):
-        """payload: (bytes, what, shown) for put()."""
+        """payload: a list of (bytes, what, shown), the arguments of put()."""
         start = len(self.data)
         body = b"".join(part[0] for part in payload)
         stored = len(body)

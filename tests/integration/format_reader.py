@@ -256,12 +256,12 @@ def entries(chunk, section):
 
 
 class Capture:
-    """header, segments, tables by id, chunks of data. By index, or with walk=True from header to
-    header.
+    """The header, segments, tables by id and data chunks of a capture, found by the index, or, with
+    walk=True, by going from one chunk's header to the next.
 
-    cut=True: missing parts are skipped, instead of raising Damage: holes (offset, end), whose
-    rows are unknown, and lost chunks, whose payload has a wrong byte. A hole explained by a gap
-    of the file is not listed. self.end: after the last chunk.
+    cut=True skips missing parts instead of raising Damage: holes (offset, end), whose rows are
+    unknown, and lost chunks, whose payload has a wrong byte. A hole that a gap of the file explains
+    is not listed. self.end is the end of the last chunk.
     """
 
     def __init__(self, data, walk=False, cut=False):
@@ -314,7 +314,8 @@ class Capture:
         self.gaps |= set(gaps)
 
     def chunk_at(self, at, above):
-        """Conditions C1 to C4; None if there is no chunk."""
+        """The chunk at an offset whose sequence number is above `above`; None if a condition C1 to
+        C4 fails."""
         try:
             chunk = Chunk(self.data, at, self.salt)
         except Damage:
@@ -322,7 +323,7 @@ class Capture:
         return chunk if above < chunk.sequence <= at // 8 else None
 
     def next_chunk(self, at, before):
-        """Section 9, step 5."""
+        """The next chunk, found as in section 9, step 5."""
         above = before.sequence if before else -1
         chunk = self.chunk_at(at, above)
         is_doubtful = before and not before.whole

@@ -32,7 +32,7 @@ class Server:
         self.file, self.stop, self.process = folder / "file", stop, process
 
     def hang(self, friend=None):
-        """Threads of the process `friend` are still served."""
+        """Lets all accesses wait, except those of threads of the process `friend`."""
         text = self.stop.with_suffix(".new")
         text.write_text(str(friend or ""))
         text.rename(self.stop)
@@ -79,7 +79,7 @@ def attributes(node, size):
 
 
 def answer(opcode, node, body, content):
-    """(error, bytes)"""
+    """Returns the error and the bytes of an answer."""
     size = len(content) if node == 2 else 0
     if opcode == INIT:
         return 0, struct.pack("<4I2H2I2H8I", 7, 31, 65536, 0, 16, 12, 65536, 1, 16, 0, *[0] * 8)[:64]
@@ -112,7 +112,7 @@ def serve(fd, content, stop):
         try:
             request = os.read(fd, 1 << 17)
         except OSError as error:
-            if error.errno == 2:  # an interrupted request is gone
+            if error.errno == 2:  # ENOENT: the request was interrupted
                 continue
             return
         _, opcode, unique, node, _, _, tid, _ = struct.unpack_from("<IIQQIIII", request)
@@ -126,8 +126,8 @@ def serve(fd, content, stop):
 
 
 if __name__ == "__main__":
-    # Whatever happens to the test: a process that waits for us may block tools that list the
-    # processes of this machine.
+    # The server ends even if the test does not end it: a process that waits for it may block tools
+    # that list the processes of this machine.
     LIBC.prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
     signal.alarm(100)
     with open(sys.argv[2], "rb") as file:

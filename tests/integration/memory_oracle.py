@@ -35,7 +35,7 @@ class Usage:
 
 
 def usages(text):
-    """The output of libmemusage at the end of each process."""
+    """A Usage for each process, from what libmemusage prints at its end."""
     text = re.sub(r"\x1b\[[0-9;]*m", "", text)
     found = []
     for part in text.split("Memory usage summary:")[1:]:
@@ -47,14 +47,14 @@ def usages(text):
                 heap -= size
         sizes = {int(start): int(n) for start, n in re.findall(r"^\s*(\d+)-\d+\s+(\d+)\s", part, re.M)}
         sizes.update({LARGE: int(n) for n in re.findall(r"^\s*large\s+(\d+)\s", part, re.M)})
-        # these bytes do not include the shrinking by realloc()
+        # libmemusage does not count the bytes that a shrinking realloc() frees
         is_known = int(re.search(r"dec:(\d+)", part).group(1)) == 0
         found.append(Usage(calls, sizes, peak, heap if is_known else None))
     return found
 
 
 def recorded_usage(process):
-    """The same for a process of heap-counts."""
+    """The Usage of a process in the output of heap-counts."""
     allocs, frees = process["allocs"], process["frees"]
     calls = {
         "malloc": allocs["malloc"],
@@ -90,8 +90,8 @@ TOGETHER = f'export LD_PRELOAD="$LD_PRELOAD:{MEMUSAGE}"; exec "$@"'
 
 
 def record_with_memusage(profctl, command, capture, extra):
-    """Both see the same processes, including everything that depends on addresses. Returns
-    libmemusage's output."""
+    """Records while libmemusage counts in the same processes, so that even what depends on
+    addresses is the same. Returns libmemusage's usages."""
     done = profctl("record", "--memory", "-F", "0", "-q", "--force", "--no-symbols", "-o", capture, "--", "/bin/sh", "-c", TOGETHER, "sh",
                    *command, env={**FIXED, **extra}, prefix=PREFIX, stdout=subprocess.DEVNULL)
     return usages(done.stderr)
@@ -102,5 +102,5 @@ def heap_counts(capture):
 
 
 def whole(record, capture):
-    """The result of record(), and the counts of a recording without losses."""
+    """Records until nothing is lost. Returns the result of record(), and the recording's counts."""
     return without_loss(lambda: (record(), heap_counts(capture)), lambda result: result[1]["lost"])

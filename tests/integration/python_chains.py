@@ -49,7 +49,7 @@ def judge(recorded, lines):
             right = "|".join([without_line(frames[0])] + frames[1:]) in full or len(frames) == 1
             counts["right" if right else "caller's line not recorded"] += 1
         elif without_line(frames[0]) in generators and "|".join(map(without_line, frames[1:])) in plain:
-            counts["right"] += 1  # a generator that is being made
+            counts["right"] += 1  # a generator object is being created
         elif any(frame.startswith("?") for frame in frames):
             counts["without a name"] += 1
         else:

@@ -237,7 +237,7 @@ def in_thread(stop):
 
 
 def module_of(path):
-    """As profd derives it from the file that a code object names."""
+    """Returns the module's name as profd derives it from the file of a code object."""
     if path.startswith("<frozen "):
         return path[8:-1]
     if path.startswith("<"):

@@ -37,8 +37,9 @@ int main(void)
 
 
 def stolen_ns(since=0):
-    """The time that the host took from all CPUs, since then, or plus a constant. The kernel counts
-    it as steal, or not at all. The kernel counts in ticks, so the difference may be below zero."""
+    """The time that the host took from all CPUs since the call that returned `since`; without it,
+    plus a constant. The kernel counts it as steal or not at all. Its counts are in ticks, so the
+    difference may be below zero: then 0."""
     fields = Path("/proc/stat").read_text().split()[1:8]
     counted = sum(map(int, fields)) * 10**9 // os.sysconf("SC_CLK_TCK")
     return max(0, os.cpu_count() * time.monotonic_ns() - counted - since)
@@ -57,20 +58,21 @@ def cpu_seconds(pid):
 
 
 def whole_cpu_seconds(pid):
-    """The CPU time of all its threads and of its reaped children, in ticks of 10 ms."""
+    """The CPU time of all threads of a process and of its reaped children, in steps of 10 ms."""
     fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
     return sum(map(int, fields[11:15])) / os.sysconf("SC_CLK_TCK")
 
 
 def let_run(pid, seconds=0.1):
-    """Waits until that thread has had this much more CPU time, and thus as many samples, however
-    busy the machine is."""
+    """Waits until the process's first thread has had this much more CPU time, and thus as many
+    samples, however busy the machine is."""
     end = cpu_seconds(pid) + seconds
     until(lambda: cpu_seconds(pid) >= end, 60)
 
 
 def wait_for_samples(capture, seconds=0.5, more_than=0):
-    """Waits until the file has more samples than that, and then for the seconds. The recorder writes rows every second."""
+    """Waits until the capture has more than `more_than` samples, and then for `seconds`. The
+    recorder writes rows every second."""
     seen = 0
 
     def has_samples():
@@ -110,8 +112,8 @@ def end_when_recorded(target, record, *options):
 
 
 def processes(name=None):
-    """The pids of this test run, not those of parallel ones: with this name, or all but this
-    process."""
+    """The pids of this test run, without those of parallel runs: all with this name, or, without a
+    name, all but this process."""
     found = set()
     for folder in Path("/proc").glob("[0-9]*"):
         try:
@@ -135,8 +137,8 @@ def children(pid):
 
 
 def recorded(profctl, *arguments, **options):
-    """The data of the summary; --json comes first, because options after a command belong to the
-    command."""
+    """Records, and returns the data of the summary. --json comes first, because options after a
+    command belong to the command."""
     done = profctl("record", "--json", *arguments, **options)
     return json.loads(done.stdout.splitlines()[-1])["data"]
 

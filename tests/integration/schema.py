@@ -15,7 +15,8 @@ import jsonschema
 
 
 def strict(node):
-    """The same schema with every object closed, unless it says otherwise."""
+    """A copy of a schema that forbids unnamed properties in every object that does not allow them
+    explicitly."""
     if isinstance(node, list):
         return [strict(item) for item in node]
     if not isinstance(node, dict):

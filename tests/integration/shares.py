@@ -13,8 +13,8 @@ SIGMAS = 5  # one false alarm in 1.7 million comparisons
 
 
 def tolerance(samples, share, slack=0.0):
-    """The maximum distance of a measured share from the true one. slack is for errors that are not
-    chance: a program's share of time is known only to within it."""
+    """The maximum distance of a measured share from the true one. slack is added for errors that
+    are not chance, such as a true share that is only known roughly."""
     return SIGMAS * math.sqrt(max(share * (1 - share), 1 / max(samples, 1)) / max(samples, 1)) + slack
 
 

@@ -100,8 +100,8 @@ class Together:
         self.makers[name] = make
 
     def add_program(self, name, source, *flags, suffix="c", arguments=(), prefix=()):
-        """A program of build(). Commands with different arguments run the same file by other
-        names."""
+        """Adds a program made by build(). Commands with different arguments run the same file by
+        other names."""
 
         def make(folder):
             built = self.built.setdefault((source, flags), folder / name)
@@ -148,13 +148,13 @@ def read(profcapture, capture):
 
 
 def at(samples, place="spin"):
-    """The samples whose leaf is that function."""
+    """The samples whose leaf is the function `place`."""
     return [sample for sample in samples if sample.names[:1] == [place]]
 
 
 def started(samples):
-    """Without the samples of each process's beginning that could not wait long enough for their
-    tables."""
+    """Drops the first samples of each process, which lack tables because those were not ready in
+    time."""
     ready, kept = set(), []
     for sample in samples:
         if sample.stop != "no-table":
@@ -165,9 +165,8 @@ def started(samples):
 
 
 def settled(samples):
-    """Without samples that end at a page that was not in memory, and without samples of each
-    process's first second that lack a table, as the tables of a large program may be late on a busy
-    machine."""
+    """Drops samples that end at a page that was not in memory, and samples without a table in each
+    process's first second, because the tables of a large program may be late on a busy machine."""
     first_ns = {}
     for sample in samples:
         first_ns.setdefault(sample.pid, sample.time_ns)
@@ -176,7 +175,7 @@ def settled(samples):
 
 
 def expect(samples, chain, method="cfi", stop="root", least=30, share=0.99):
-    """`share` of the samples have the whole chain, this method and this end."""
+    """Checks that `share` of the samples have this whole chain, method and end."""
     if stop != "no-table":
         samples = started(samples)
     assert len(samples) >= least, f"only {len(samples)} samples"
