@@ -15,8 +15,8 @@ import agreement  # noqa: E402
 def compared(require, tmp_path_factory):
     """The programs run in parallel, and each is compared separately."""
     require("perf", root=True)
-    # Samples as regular as a program's loop are not independent: a chance difference occurs only
-    # once.
+    # If sampling is as regular as a program's loop, samples are not independent, and their shares
+    # may differ by chance: compare a longer recording too.
     for seconds in (2, 8):
         results = agreement.check(str(tmp_path_factory.mktemp("both")), agreement.PROGRAMS, seconds, 1999)
         if not any(problems for problems, *_ in results.values()):

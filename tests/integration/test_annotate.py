@@ -54,7 +54,7 @@ def work(profctl, require, tmp_path_factory):
     names = [f"-D{name}=other_{name}" for name in ("spin", "mix", "leaf", "sink")]
     subprocess.run(["gcc", "-O2", "-include", "time.h", "-Wl,--build-id=sha1", *names, folder / "src" / "hot.c", "-o", "twin"], cwd=folder, check=True)
     (folder / "loop.py").write_text("import time\nd = {}\nwhile time.process_time() < 1:\n for i in range(100): d[i % 7] = i * 3\n")
-    # for a second of CPU time each, however busy the machine is
+    # each program uses a second of CPU time, however busy the machine is
     profctl("record", "-F", 1999, "-o", folder / "run.cap", "--", "sh", "-c", "./hot & ./bare & ./twin & /usr/bin/python3 loop.py; wait", cwd=folder)
     return folder
 
@@ -72,7 +72,7 @@ def test_hot_line(profcapture, work):
     assert own > 100 and data["no_code"] is None
     assert lines["mix", HOT]["inlined"] and lines["mix", HOT]["self"] > 0.4 * own
     assert "line 4" in lines["mix", HOT]["text"] and lines["mix", HOT]["file"].endswith("/src/hot.c")
-    # the time of leaf is not in the self value of the calling line, but in its total
+    # leaf's samples count in the total of the line that calls it, but not in its self value
     assert lines["spin", 20]["self"] < 0.05 * own
     assert lines["spin", 20]["total"] > lines["spin", 20]["self"]
     assert data["function"]["total"] > own
@@ -93,8 +93,8 @@ def test_sums(profcapture, work):
 
 
 def test_instructions_are_those_of_the_file(profcapture, work):
-    """The whole function as objdump shows it; samples of the division are on the instruction that
-    waited for it."""
+    """The instructions of the whole function are those that objdump shows; samples of the division
+    are on the instruction that waited for it."""
     data = annotate(profcapture, work / "run.cap", "spin")
     printed = subprocess.run(["objdump", "-d", "--no-show-raw-insn", "--disassemble=spin", work / "hot"], check=True,
                              capture_output=True, text=True).stdout
@@ -105,7 +105,8 @@ def test_instructions_are_those_of_the_file(profcapture, work):
 
 
 def test_text(profcapture, work):
-    """First a sentence; then the lines of the function, with one row below a line for what is inlined there; then the hottest instructions."""
+    """First comes a sentence; then the lines of the function, with one row below a line for all
+    code inlined there; then the hottest instructions."""
     data = annotate(profcapture, work / "run.cap", "spin", "--total")
     text = profcapture("annotate", work / "run.cap", "spin").stdout
     head, lines, code = text.split("\n\n")
@@ -198,7 +199,7 @@ def inlined(profctl, tmp_path_factory):
 
 
 def test_inlined_only(profcapture, work):
-    """A function without code of its own: its part of the function that contains it."""
+    """For a function that exists only inlined, its part of the containing function is shown."""
     data, around = annotate(profcapture, work / "run.cap", "mix", "--total"), annotate(profcapture, work / "run.cap", "spin", "--total")
     function = data["function"]
     assert (function["name"], function["length"], function["inlined_into"]) == (
@@ -216,7 +217,8 @@ def test_inlined_only(profcapture, work):
 
 
 def test_inlined(profcapture, inlined):
-    """A function with code of its own that is also inlined, in three places: all of it."""
+    """A function has code of its own and is also inlined at three places: the numbers are of all
+    four."""
     report = [row for row in profcapture.json("report", inlined, "--inline", "--limit", 0)["data"]["rows"] if row["name"].startswith("shop::work")]
     name = "shop::work(unsigned long)"
     data = annotate(profcapture, inlined, "work", "--total")
@@ -236,12 +238,13 @@ def test_inlined(profcapture, inlined):
     assert "The numbers are of these and of its own code.\n" in text
     row = next(row for row in text.splitlines() if "line 8" in row).split()
     of_line = next(line["self"] for line in data["lines"] if line["line"] == 8)
-    rounded = 0.05 if "." in row[0] else 0.5  # by the number of samples
+    rounded = 0.05 if "." in row[0] else 0.5  # the text has a decimal only if there are enough samples
     assert abs(float(row[0]) - 100 * of_line / function["self"]) <= rounded and row[3] == "8" and of_line
 
 
 def test_library_in_a_row(profcapture, inlined):
-    """Headers of a library are one row below the line that calls them, however much of them is inlined."""
+    """Code inlined from a library's headers is one row below the line that calls it, however much
+    it is."""
     text = profcapture("annotate", inlined, "fills").stdout
     lines = text.split("\n\n")[1].splitlines()
     (at,) = [i for i, line in enumerate(lines) if "/* line 20 */" in line]
@@ -271,7 +274,8 @@ def test_csv(profcapture, work):
 
 
 def test_without_symbols(profcapture, work):
-    """The start of the function identifies it: instructions, no lines."""
+    """A function without symbols is named by its start; its instructions are shown, but no
+    lines."""
     rows = profcapture.json("report", work / "run.cap", "--limit", 0)["data"]["rows"]
     row = next(row for row in rows if row["image"] and row["image"].endswith("/bare"))
     data = annotate(profcapture, work / "run.cap", row["name"])
@@ -291,7 +295,7 @@ def test_python(profcapture, work, tmp_path):
         pytest.skip("python3 has no debug file here")
     source = "generated_cases.c.h" if sys.version_info >= (3, 12) else "ceval.c"
     ceval = [line for line in data["lines"] if line["file"] and line["file"].endswith(source)]
-    # 0.48 in Ubuntu's 3.12, which inlines more of it
+    # Ubuntu's Python 3.12 has only 0.48, because more is inlined into this function
     assert sum(line["self"] for line in ceval) > 0.3 * data["function"]["self"]
     # The source is not installed; --source-dir finds it.
     (tmp_path / "Python").mkdir()
@@ -305,7 +309,8 @@ def test_python(profcapture, work, tmp_path):
 
 
 def test_other_file(profcapture, work, tmp_path):
-    """No code of a file with another build-id; its lines are those in the capture."""
+    """If the file has another build-id, none of its code is shown, and the lines are those in the
+    capture."""
     root = tmp_path / "root"
     inside = root / str(work).lstrip("/")
     inside.mkdir(parents=True)
@@ -382,8 +387,8 @@ int main(void) { memset(text, 'a', sizeof(text) - 1); for (int i = 0; i < 300000
 
 
 def test_where_in_generated_code(profctl, profcapture, compile_c, capture):
-    """Generated code counts as the program's own, also without a name; a capture without samples
-    has no sentence."""
+    """Generated code counts as the program's own, even without a name; a capture without samples
+    has no such sentence."""
     program = compile_c("makes", """
 #include <string.h>
 #include <sys/mman.h>
@@ -417,7 +422,7 @@ def test_part_of_a_name(profcapture, shop, text):
 
 
 def test_part_of_several_names(profcapture, shop):
-    """All matches are printed; the whole name selects one of them."""
+    """A part of a name prints all matches; the whole name selects one of them."""
     both = ["shop::Stats::add(int)", "shop::Stats::add(long)"]
     for text in "add", "shop::Stats::add":
         done = profcapture("report", shop, "--callers", text, check=2)

@@ -16,7 +16,7 @@ MAGIC = b"\x7fProfWake\n\xe3\x1d\x95\x06\x5a\xc8"
 BYTES, REQUESTED, RECEIVED, MODE = 1272, 1256, 1264, 24  # from libcollector/attach.h
 MODE_REQUESTED = 0x40
 
-# Follows commands, and never allocates by itself.
+# A program that follows commands, and allocates only on command.
 TARGET = r"""
 #define _GNU_SOURCE
 #include <dlfcn.h>
@@ -173,7 +173,7 @@ def program(compile_c):
 
 
 def request(pid, *offsets):
-    """The words there, and the one with the mode."""
+    """The words at these offsets of the library's attach structure, and the word with the mode."""
     with open(f"/proc/{pid}/maps", encoding="utf-8") as maps, open(f"/proc/{pid}/mem", "rb") as memory:
         for line in maps:
             if " rw-p " in line and "libprofpreload-memory.so" in line:
@@ -227,8 +227,8 @@ def start(spawn, program):
 
 @pytest.fixture
 def record(spawn, profctl):
-    """Starts a recording, and returns when the target is attached to; the returned function ends it and
-    returns its output."""
+    """Starts a recording, and returns when the target has the request; the returned function ends
+    the recording and returns its output."""
     def begin(target, capture, *options, **more):
         before, _ = request(target.pid, REQUESTED)
 
@@ -267,7 +267,8 @@ def blocks(profcapture, capture):
 
 
 def test_joined(start, record, profcapture, capture):
-    """Earlier blocks are unknown, later ones complete; the reader says so first."""
+    """Blocks allocated before the target joined are unknown, later ones are complete; the reader
+    says so first."""
     target = start()
     target("a100", "t5")
     end = record(target, capture)
@@ -285,7 +286,7 @@ def test_joined(start, record, profcapture, capture):
 
 
 def test_bound_before(start, record, profcapture, capture):
-    """Invisible calls are reported in the recording, although they were bound before it."""
+    """The recording reports calls that it cannot see, although they were bound before it began."""
     target = start()
     target("d", "d")
     end = record(target, capture)
@@ -297,8 +298,8 @@ def test_bound_before(start, record, profcapture, capture):
 
 
 def test_again(start, record, profcapture, capture):
-    """Dormant before, between and after; a session of another kind, and one without descriptors of
-    the program's."""
+    """The process is dormant before, between and after three recordings, one of another kind, and
+    closes its descriptors before each of them."""
     target = start()
     for options, expected in ([], 700), (["--memory=sample:1", "--memory-min", SIZE], 700), ([], 700):
         target("f", "a40", "c")
@@ -312,8 +313,8 @@ def test_again(start, record, profcapture, capture):
 
 
 def test_again_unnoticed(start, record, profcapture, capture):
-    """The process still knows a session before the last one, and has not noticed that the last one
-    is over."""
+    """The process has not noticed that the last session is over when the next one requests it to
+    join."""
     target = start()
     for first, options in ("w1", []), ("b1", ["--memory=sample:1G"]), ("w1", []):
         end = record(target, capture, *options)
@@ -325,7 +326,7 @@ def test_again_unnoticed(start, record, profcapture, capture):
 
 
 def test_forks(start, record, profcapture, capture):
-    """A child that has the request, or its parent's memory and the request, does not consume it."""
+    """A forked child that has the request, even with its parent's memory, does not consume it."""
     target = start()
     end = record(target, capture)
     target("v")
@@ -338,8 +339,8 @@ def test_forks(start, record, profcapture, capture):
 
 
 def test_forked_meanwhile(nothing_is_left, start, record, profcapture, capture):
-    """A child forked while another thread joins, which takes as long as the engine does not answer:
-    it is recorded, and can be attached to again."""
+    """A child is forked while another thread waits for the engine to join: the child is recorded,
+    and can be attached to again."""
     target = start()
     target("w1")
     end = record(target, capture)
@@ -363,8 +364,8 @@ def test_forked_meanwhile(nothing_is_left, start, record, profcapture, capture):
 
 @pytest.mark.parametrize("what", ["b1", "b200000"])
 def test_engine_killed(nothing_is_left, start, record, profcapture, capture, tmp_path, what):
-    """A session whose engine has gone is over: for the next request, and for a process without
-    room."""
+    """A session without its engine is over: the next request works, also in a process whose ring is
+    full."""
     target = start()
     end = record(target, capture)
     join(target)
@@ -381,8 +382,8 @@ def test_engine_killed(nothing_is_left, start, record, profcapture, capture, tmp
 
 
 def test_nothing_there(start, record, profctl, capture):
-    """A program that was started without the library cannot be attached to, nor one after exec without
-    it; the message says how to start it."""
+    """A process cannot be attached to if it was started without the library, or does not exist; the
+    message says how to start it."""
     target = start(preload=None)
     said = profctl("record", "--bus", "private", "--memory", "-F", 0, "-o", capture, "--pid", target.pid, check=1).stderr
     assert f"process {target.pid} has no collector" in said and f"LD_PRELOAD={os.environ['LIBPROFPRELOAD_MEMORY']}'" in said
@@ -393,7 +394,8 @@ def test_nothing_there(start, record, profctl, capture):
 
 
 def test_silent(start, record, capture):
-    """A process that allocates nothing does not join; a later call finds no request."""
+    """A process that allocates nothing does not join, and its calls after the recording find no
+    request."""
     target = start()
     assert f"process {target.pid} allocated and freed nothing" in record(target, capture)()
     target("a5", "f")
@@ -401,7 +403,7 @@ def test_silent(start, record, capture):
 
 
 def test_executed(start, record, profcapture, capture):
-    """A request does not apply to the next program."""
+    """A request does not apply to the program that the process executes next."""
     target = start()
     end = record(target, capture)
     target("x")
@@ -437,7 +439,7 @@ def test_recorded_already(start, record, profcapture, capture, tmp_path):
 
 
 def test_filtered(start, profctl, capture):
-    """The request could kill it."""
+    """A process with a seccomp filter is refused, because the filter could kill it for joining."""
     target = start()
     target("s")
     said = profctl("record", "--bus", "private", "--memory", "-F", 0, "-o", capture, "--pid", target.pid, check=1).stderr
@@ -447,7 +449,8 @@ def test_filtered(start, profctl, capture):
 
 @pytest.mark.parametrize("forged", ["version", "address", "cut"])
 def test_hostile(start, profctl, capture, tmp_path, forged):
-    """Memory that only looks like a collector: nothing but an error, or a recording of nobody."""
+    """Memory that only looks like a collector causes at most an error or an empty recording, and
+    the target keeps running."""
     page = bytearray(4096)
     page[64:80] = MAGIC
     page[80:96] = (9 if forged == "version" else 1).to_bytes(4, "little") + BYTES.to_bytes(4, "little") + (0x1001 << 40).to_bytes(8, "little")
@@ -461,7 +464,7 @@ def test_hostile(start, profctl, capture, tmp_path, forged):
 
 
 def test_as_anybody(start, record, profcapture, tmp_path, require):
-    """A user who may trace a process needs no other right."""
+    """A user who may trace a process needs no other right to attach to it."""
     require("setpriv", root=True)
     folder = tmp_path / "nobody"
     folder.mkdir()

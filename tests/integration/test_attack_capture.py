@@ -64,8 +64,8 @@ def test_same_file_twice(profd, file, tmp_path, busy, capture, profcapture):
 
 
 def test_same_descriptor_twice(profd, file, tmp_path, busy, capture, profcapture):
-    """One open file has one lock: the second engine sees that the file is no longer empty, or does
-    no harm."""
+    """The second engine would get the lock too, because it belongs to the open file; the second
+    session is refused, because the file is not empty."""
     first = profd.create(SYSTEM, file)
     profd.session(first, "Start")
     until(lambda: os.fstat(file).st_size > 0)
@@ -76,8 +76,8 @@ def test_same_descriptor_twice(profd, file, tmp_path, busy, capture, profcapture
 
 
 def test_same_descriptor_in_two_sessions(profd, file, tmp_path, busy, capture, profcapture):
-    """Both sessions were created while it was empty, and a lock belongs to the open file, so the
-    second engine would get it too."""
+    """Both sessions were created while the file was empty, and the lock belongs to the open file,
+    so the second engine would get it too."""
     first, second = (profd.create(SYSTEM, file) for _ in range(2))
     profd.session(first, "Start")
     assert refusal(profd.session, second, "Start")[0] == "Failed"
@@ -89,7 +89,7 @@ def test_same_descriptor_in_two_sessions(profd, file, tmp_path, busy, capture, p
 
 
 def test_same_descriptor_appended_to_twice(profd, file, tmp_path, busy, capture, profcapture):
-    """There the second engine finds a capture, as expected."""
+    """The same with append, where the second engine expects a capture in the file."""
     path = profd.create(SYSTEM, file)
     profd.session(path, "Start")
     profd.session(path, "Stop")
@@ -106,7 +106,7 @@ def test_same_descriptor_appended_to_twice(profd, file, tmp_path, busy, capture,
 
 
 def test_append_flag(profd, tmp_path, capture, profcapture, busy):
-    """O_APPEND: sequential bytes, as in a pipe."""
+    """A file with O_APPEND is written sequentially, like a pipe."""
     fd = os.open(capture, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
     path = profd.create(SYSTEM, fd)
     profd.session(path, "Start")
@@ -126,8 +126,8 @@ def test_flag_that_does_no_harm(profd, tmp_path, capture, profcapture, flag):
 
 
 def test_direct(profd, tmp_path):
-    """Writes of a capture are not whole blocks, and a pipe would split each at its reader's
-    buffer."""
+    """O_DIRECT is refused: a capture is not written in whole blocks, and a pipe would be split at
+    the size of its reader's buffer."""
     opened = list(os.pipe2(os.O_DIRECT))
     with contextlib.suppress(OSError):  # some filesystems do not support it
         opened.append(os.open(tmp_path / "direct.cap", os.O_RDWR | os.O_CREAT | os.O_DIRECT, 0o600))
@@ -140,7 +140,7 @@ def test_direct(profd, tmp_path):
 
 
 def test_made_up(profd, tmp_path):
-    """A file that acts when it is written: nothing is written to it."""
+    """A file whose writes have effects, like those of /proc, is not written to."""
     before = Path("/proc/self/comm").read_bytes()
     for place in "/proc/self/comm", "/proc/self/oom_score_adj":
         fd = os.open(place, os.O_RDWR)
@@ -153,7 +153,7 @@ def test_made_up(profd, tmp_path):
 
 
 def test_others(profd, tmp_path):
-    """Directories, sockets, devices, files that are not open for writing: see also
+    """Directories, sockets, devices and files that are not open for writing are refused: see also
     test_dbus_private."""
     ours, theirs = socket.socketpair()
     opened = [os.open(path, flags) for path, flags in (
@@ -170,7 +170,7 @@ def test_others(profd, tmp_path):
 
 
 def test_reader_that_goes(profd, tmp_path, busy):
-    """A pipe whose reading end is closed in the middle."""
+    """The reading end of a pipe is closed during the recording."""
     reading, writing = os.pipe()
     path = profd.create(SYSTEM, writing)
     os.close(writing)
@@ -186,7 +186,7 @@ def test_reader_that_goes(profd, tmp_path, busy):
 
 @pytest.fixture
 def dead(profd, tmp_path):
-    """Open for writing; even close() of profd blocks forever."""
+    """A file that is open for writing, and blocks profd forever, even in close()."""
     try:
         with fuse.mounted(tmp_path / "mount", b"", tmp_path / "stop") as server:
             fd = os.open(server.file, os.O_RDWR)
@@ -220,7 +220,7 @@ def test_server_that_hangs_and_a_session_that_is_closed(profd, dead):
 
 
 def test_server_that_hangs_and_an_engine(profd, tmp_path, dead):
-    """The engine waits for it and cannot be killed; nobody waits for the engine."""
+    """The engine waits for the file and cannot be killed; nobody waits for the engine."""
     path = profd.create(SYSTEM, dead)
     profd.bus.call(None, path, SESSION, "Start", None, None, 0, 20000, None, None)
     profd.sleep(0.5)

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: BSD-2-Clause-Patent
-"""The power of a compromised engine over its descriptors: reading only, except for perf events and
-the capture."""
+"""A compromised engine can only read from its descriptors, except for perf events and the
+capture."""
 import contextlib
 import errno
 import fcntl
@@ -19,10 +19,10 @@ NOBODY = 65534
 MANY = 64  # messages that wait for an engine in addition to those in its socket
 CONFIG, CPU, SNAPSHOT, IMAGE, EVENTS, OUTPUTS = 1, 2, 7, 8, 9, 14
 SEALED = fcntl.F_SEAL_SEAL | fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW | fcntl.F_SEAL_WRITE
-SERIALS = 1, 2, 3  # read ahead, all processes, one
+SERIALS = 1, 2, 3  # the snapshots requested: read ahead, of all processes, of one
 PATH_IMAGE, MAPPED_IMAGE = 10, 11
 
-# Reports what came with each message; requests everything that can be requested.
+# An engine that reports the descriptors of each message, and requests everything that it can.
 TELL = """
 import fcntl, json
 def look(fd):
@@ -55,8 +55,8 @@ while True:
         ask(%r)
 """
 
-# Requests very many files before it reads an answer, then one more, and reports what came: {"error,
-# descriptors": how often}.
+# An engine that requests very many files before it reads an answer, then one more, and reports how
+# often each answer came, as {"error, descriptors": number}.
 ASK_UNREAD = """
 import collections, json
 path = os.readlink(b"/proc/self/exe")
@@ -87,9 +87,9 @@ def rights(require):
 
 @pytest.fixture
 def told(hostile):  # noqa: F811
-    """told(capture, image, options): {(type, number): [(kind, F_GETFL, F_GET_SEALS)]} of all
-    messages; the number is the first of the body: the serial, the image, the CPU, of CONFIG a 1 for
-    "system"."""
+    """told(capture, image, options) records, and returns {(type, number): [(kind, F_GETFL,
+    F_GET_SEALS)]} of all messages to the engine. number begins the body: a serial, image or CPU; in
+    CONFIG 1 for "system"."""
     wanted = {(SNAPSHOT, serial) for serial in SERIALS} | {(IMAGE, PATH_IMAGE), (IMAGE, MAPPED_IMAGE)}
 
     def record(capture, image, **options):
@@ -159,7 +159,7 @@ def test_everything_that_is_read(told, image, capture):
 
 
 def test_nothing_that_is_not_needed(told, image, capture):
-    """Without copied stacks no images; without the kernel no kernel symbols."""
+    """Without copied stacks, the engine gets no images; without the kernel, no kernel symbols."""
     fd = empty_file(capture)
     got = told(fd, image, kernel=variant("b", False), **{"call-graph": variant("s", "fp")})
     os.close(fd)
@@ -175,11 +175,11 @@ def test_copy_of_a_file_that_is_served(served, told, capture):
 
 
 def test_files_that_nobody_takes(hostile, capture):  # noqa: F811
-    """An engine that does not read is sent no more files than its socket holds; it may request
-    again, and gets them when it reads."""
+    """An engine that does not read gets no more files than its socket holds; for the others it may
+    ask again, and gets them when it reads."""
     held = int(Path("/proc/sys/net/core/wmem_default").read_text()) // 512  # maximum number of messages in a socket
-    # When it begins to read, up to this many may still wait or be worked on; all others are
-    # answered.
+    # When the engine begins to read, up to this many requests may still wait or be worked on; all
+    # others are answered.
     answered = held + 200
     asked = answered + held + 256
     fd = empty_file(capture)
@@ -198,7 +198,8 @@ def test_files_that_nobody_takes(hostile, capture):  # noqa: F811
 
 @pytest.fixture
 def own(tmp_path, spawn, capture):
-    """The same for a session that may show only its user's own processes, with events by thread."""
+    """Records, and returns the descriptors that an engine gets in a session of its user's own
+    processes only, with events by thread."""
     target = spawn("sleep", 60, user=NOBODY, group=NOBODY, extra_groups=[])
     while "sleep" not in os.readlink(f"/proc/{target.pid}/exe") or ".so" not in Path(f"/proc/{target.pid}/maps").read_text():
         pass
@@ -216,8 +217,8 @@ def own(tmp_path, spawn, capture):
 
 
 def test_session_of_own_processes(own):
-    """Events of threads, only files that the user may read, and nothing that is open for
-    writing."""
+    """The engine gets events of threads, only files that the user may read, and nothing that is
+    open for writing."""
     assert_read_only(own[CONFIG, 0][1:], "/proc/stat", "/sys/devices/system/cpu/online", "/proc/kallsyms")
     for serial in SERIALS:
         assert_sealed(own[SNAPSHOT, serial])
@@ -227,7 +228,8 @@ def test_session_of_own_processes(own):
     assert_read_only(own[IMAGE, MAPPED_IMAGE], library)
     events = {kind: [fd for (other, _), fds in own.items() if other == kind for fd in fds] for kind in (CPU, EVENTS)}
     cpus = os.sysconf("SC_NPROCESSORS_ONLN")
-    # two rings a CPU; for each thread the side band and two events on each CPU
+    # two rings a CPU; for each thread the side band (the rows about mappings and tasks) and two
+    # events on each CPU
     assert len(events[CPU]) == 2 * cpus and len(events[EVENTS]) == 3 * cpus
     assert all(name == "anon_inode:[perf_event]" for name, *_ in events[CPU] + events[EVENTS])
     # with BPF, two events a CPU that only profd's own program writes to
@@ -239,8 +241,8 @@ def test_session_of_own_processes(own):
 @pytest.mark.parametrize("flags", [
     os.O_RDWR, os.O_WRONLY, os.O_WRONLY | os.O_APPEND, os.O_RDWR | os.O_SYNC | os.O_NONBLOCK, None])
 def test_capture_is_what_the_client_opened(told, image, capture, flags):
-    """Its flags decide whether the file is written in place or sequentially, and whether a pipe
-    blocks."""
+    """The flags of the client's descriptor decide whether the file is written in place or
+    sequentially, and whether a pipe blocks."""
     reading, fd = os.pipe() if flags is None else (None, empty_file(capture, flags))
     opened, inode = fcntl.fcntl(fd, fcntl.F_GETFL), os.fstat(fd).st_ino
     name, given, _ = told(fd, image)[CONFIG, 1][0]

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: BSD-2-Clause-Patent
 """kill -9 of each of our processes at random times of a session's life, with a bus and without:
-nothing is left, at most the last second of the file is missing, the next session works.
+nothing is left, at most the last second of the file is missing, and the next session works.
 
 Sessions run in parallel, each at another point of its life when all their victims are killed at
 once. The commit chooses the times (see slices.py).
@@ -23,11 +23,11 @@ from slices import SEED, SOAK
 
 pytestmark = pytest.mark.usefixtures("nothing_is_left")
 MOMENTS = 50 if SOAK else 4
-KINDS = 5  # of kill times
+KINDS = 5  # ranges of start and stop times, see Session
 HELPERS = ("profd-engine", "profd-files")
 YES = "polkit.addRule(function(action, subject) { return polkit.Result.YES; });"
 SECOND_NS = 1.2e9
-# the recorded load: a fifth of a CPU, because the machine has enough to do
+# the recorded load uses only a fifth of a CPU, because the machine has enough to do
 SOME_LOAD = """
 import time
 while True:
@@ -81,7 +81,8 @@ class Private:
 
 
 class System:
-    """One profd serves all sessions, and survives. It starts them one after the other."""
+    """One profd serves all sessions, and is not ended with them. It starts them one after the
+    other."""
 
     options, at_once, pace = ["--bus", "system"], 10, 2
 
@@ -98,7 +99,8 @@ class System:
         return self.bus.profd.pid if self.bus.profd.pid in processes else None
 
     def engine_of(self, session, processes, engines):
-        """The engine that has the capture; no other may be killed instead."""
+        """The session's engine: the one that has its capture open. No other may be killed
+        instead."""
         return next((pid for pid in engines if has_open(pid, session.capture)), None)
 
     def restore(self):
@@ -106,7 +108,7 @@ class System:
             self.bus.start_profd()
 
     def check_descriptors(self):
-        """No more than after the first sessions of this profd."""
+        """profd may have no more descriptors than after its first sessions."""
         pid = self.bus.profd.pid
         count = len(os.listdir(f"/proc/{pid}/fd"))
         until(lambda: len(os.listdir(f"/proc/{pid}/fd")) <= self.descriptors.setdefault(pid, count), 10)
@@ -129,8 +131,8 @@ def waited_ns(pid):
 
 
 class Session:
-    """A recording whose start and stop are chosen relative to the kill. A recording that `is_long`
-    has rows by then: its age counts from the first of them."""
+    """A recording whose start and stop are chosen relative to the kill. The age of an `is_long`
+    recording counts from its first rows, so it has some by the kill."""
 
     def __init__(self, chance, n, form, capture):
         self.capture, self.is_long = capture, n % KINDS == KINDS - 1 and n < form.at_once
@@ -152,14 +154,14 @@ class Session:
                                   stderr=subprocess.DEVNULL, env={**os.environ, **form.env})
 
     def acts(self, recorder, form):
-        """Its actions, by the time left until the kill."""
+        """The session's actions, each with the time that is left until the kill."""
         yield self.age, (lambda: None) if self.is_long else lambda: self.start(recorder, form)
         if self.stopped is not None:
             yield self.stopped, lambda: self.recording.send_signal(signal.SIGINT)
 
 
 def processes_of(form, session, processes):
-    """{name: pid}, None for processes that do not exist yet or any more."""
+    """{name: pid} of a session's processes; None if it does not exist yet or any more."""
     broker = form.broker_of(session, processes)
     helpers = {kind: sorted(pid for pid, (parent, comm) in processes.items() if parent == broker and comm == kind)
                for kind in HELPERS}
@@ -188,8 +190,8 @@ def left(form):
 
 
 def held():
-    """Memfds and perf events in the surviving processes of this test run, except this one:
-    descriptors and mappings."""
+    """The memfds and perf events that surviving processes of this test run, except this one, have
+    open or mapped."""
     found = []
     for folder in Path("/proc").glob("[0-9]*"):
         with contextlib.suppress(OSError):
@@ -213,7 +215,7 @@ def run(form, name, sessions, recorder):
     time.sleep(max(0, kill_at - time.monotonic()))
     kill(form, name, sessions)
     for session in sessions:
-        if name == "profd-files" or not session.victim:  # it is replaced, and the recording continues
+        if name == "profd-files" or not session.victim:  # a killed profd-files is replaced
             session.recording.send_signal(signal.SIGINT)
     for session in sessions:
         session.recording.wait(timeout=100)
@@ -223,7 +225,7 @@ def run(form, name, sessions, recorder):
 
 
 def check(session, name, profcapture):
-    """The result of its capture: "none", or the state."""
+    """Checks the session's capture, and returns its state; "none" if there is no capture."""
     found = profcapture("verify", session.capture, "--json", check=None) if session.capture.exists() else None
     if not found or not found.stdout:
         assert not session.is_long, "there is nothing of a recording that ran"
@@ -242,7 +244,8 @@ def check(session, name, profcapture):
 @pytest.mark.parametrize("name", ["profctl", "profd", *HELPERS])
 def test_killed_at_random_moments(form, recorder, profctl, profcapture, spawn, tmp_path, name):
     chance = random.Random(f"profd {name} {SEED}")
-    # the helper's end is part of the others', and another test covers its replacement
+    # profd-files also ends when the others do, and another test covers its replacement, so fewer
+    # times suffice
     moments = MOMENTS if name != "profd-files" else max(3, MOMENTS // 5)
     spawn(sys.executable, "-c", SOME_LOAD)
     seen, hit, n = Counter(), 0, 0
@@ -254,7 +257,7 @@ def test_killed_at_random_moments(form, recorder, profctl, profcapture, spawn, t
         found = Counter(check(session, name, profcapture) for session in sessions)
         seen += found
         if found["none"] > len(sessions) // 2:
-            form.pace *= 2  # this machine takes longer to start them all
+            form.pace *= 2  # this machine takes longer to start all sessions
         for session in sessions:
             hit += session.victim is not None
             if session.victim and session.stopped is None and name != "profd-files":

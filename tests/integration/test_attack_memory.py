@@ -42,7 +42,7 @@ def warnings(profd):
 
 
 def limit(engine, size):
-    """As the engine's own user, who needs no capability for that."""
+    """Limits an engine's memory as the engine's own user, who needs no capability for that."""
     fields = dict(line.split(":", 1) for line in Path(f"/proc/{engine}/status").read_text().splitlines())
     uid, gid = (int(fields[name].split()[0]) for name in ("Uid", "Gid"))
     subprocess.run(["prlimit", f"--pid={engine}", f"--data={size}"], check=True, timeout=60, user=uid, group=gid,
@@ -50,7 +50,7 @@ def limit(engine, size):
 
 
 def is_whole_up_to_its_end(profcapture, capture):
-    """Readable up to its end, or empty."""
+    """Whether the capture can be read up to its end, or is empty."""
     output = profcapture("verify", capture, "--json", check=None).stdout
     return not output or all(row["reason"] == "cut" for row in json.loads(output)["data"]["damaged"])
 
@@ -65,7 +65,7 @@ def works(profd, tmp_path):
 
 
 def test_limit_is_met(profd, file, capture, profcapture, tmp_path, load):
-    """In the middle of a recording: the engine gets no more memory than it has."""
+    """The limit is set during a recording: the engine gets no more memory than it has."""
     path = profd.create(SAMPLING, file)
     profd.session(path, "Start")
     profd.wait_samples(path, 1001)
@@ -100,8 +100,8 @@ def test_cgroup_is_full(require, profd, file, capture, profcapture, tmp_path, lo
 
 @pytest.mark.parametrize("megabytes", [1, 10, 20, 25])
 def test_too_little_from_the_start(file, capture, profcapture, tmp_path, load, megabytes):
-    """It ends wherever it first lacks memory; nobody waits for it, and a file that exists is
-    readable."""
+    """The engine ends wherever it first lacks memory; nobody waits for it, and a file that exists
+    is readable."""
     folder = tmp_path / "libexec"
     folder.mkdir()
     real = Path(os.environ["PROFD_ENGINE"])

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: BSD-2-Clause-Patent
-"""Sockets that everybody may write to receive a file whose last close blocks: nobody else blocks.
-With the kernel's help (Linux 6.16 refuses to send it), and without."""
+"""A file whose last close blocks is sent to sockets that everybody may write to: this blocks
+nobody. Tested on kernels that refuse such files (Linux 6.16 and later), and on those that do
+not."""
 import contextlib
 import os
 import signal
@@ -38,8 +39,8 @@ def kernel_can_refuse():
 
 
 class Lingering:
-    """A connection, one end of which is sent away. Its close blocks until the other end has read
-    all data, or is closed."""
+    """A connection, one end of which is sent to profd. Its close blocks until the other end has
+    read all data or is closed."""
 
     def __init__(self):
         with socket.create_server(("127.0.0.1", 0)) as server:
@@ -88,8 +89,8 @@ def stopped(bus):
 
 @pytest.fixture
 def send(bus, kernel):
-    """send(socket, packet, before): with the last copy of a descriptor. profd reads `before`
-    together with it."""
+    """send(socket, packet, before) sends a packet with the last copy of a descriptor. profd reads
+    `before` together with it."""
     with contextlib.ExitStack() as stack:
         def send_file(target, packet, before=None):
             file = Lingering()
@@ -114,9 +115,9 @@ def status_of(plug):
 
 
 def test_hello(bus, send):
-    """profd answers others meanwhile."""
-    send(connect(bus), hello(), before=b"no hello")  # never read, because the socket is closed before
-    send(connect(bus), hello())  # last, because a signal would end the waiting
+    """While a hello's descriptor is closed, profd answers others."""
+    send(connect(bus), hello(), before=b"no hello")  # the packet is not read, because profd closes the socket at the first one
+    send(connect(bus), hello())  # last, because a signal would end the wait in close()
     assert bus.client().call(ROOT, PROPERTIES, "Get", variant("(ss)", (PROFILER, "Version")), timeout=5000)
     with connect(bus) as plug:
         plug.send(hello())
@@ -139,7 +140,7 @@ def assert_finishes(client, path):
 
 
 def test_request(bus, session, send):
-    """The engine continues with the others."""
+    """While a request's descriptor is closed, the engine continues with the other rings."""
     with connect(bus) as plug:
         plug.send(hello())
         assert status_of(plug) == 0
@@ -148,8 +149,8 @@ def test_request(bus, session, send):
 
 
 def test_sysprof(kernel, session, send):
-    """A process that sends it over the socket of sysprof's protocol has no ring, and waits for
-    none."""
+    """A process that sends the file over the socket of sysprof's protocol gets no ring, and delays
+    nobody."""
     client, path = session
     client.session(path, "OpenSysprof")
     with socket.socket(fileno=client.files[0]) as plug:

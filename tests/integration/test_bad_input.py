@@ -2,7 +2,7 @@
 """Every verb that reads a capture, with input that is not a capture, truncated, or broken: from a
 file and from a pipe.
 
-It ends with the status of the man page and a message that names the file, prints nothing that
+The verb ends with the status of the man page and a message that names the file, prints nothing that
 looks like success, leaves no half-written result, and takes bounded memory and time.
 """
 import os
@@ -18,7 +18,7 @@ from captures import HEADER_BYTES, MAKERS, READERS, TABLE_FORMATS, command, make
 from slices import SANITIZED, SOAK, part
 
 VERBS = [*READERS, *MAKERS, "symbolize", "sql", *TABLE_FORMATS]
-# A sanitizer maps terabytes.
+# A sanitizer maps terabytes, so memory cannot be limited.
 BOUNDS = ["prlimit", "--cpu=30", *([] if SANITIZED else [f"--as={1 << 30}"])]
 
 pytestmark = pytest.mark.parametrize("verb", VERBS)
@@ -26,7 +26,7 @@ pytestmark = pytest.mark.parametrize("verb", VERBS)
 
 @pytest.fixture(scope="module")
 def whole(tmp_path_factory):
-    """Two segments, every table and an unknown one."""
+    """A capture with two segments, every table and an unknown one."""
     path = make(tmp_path_factory.mktemp("bad") / "whole.cap", "--all-tables", "--foreign-table", "--rows", 600, "--chunk-rows", 100)
     return make(path, "--append", "--first", 600, "--all-tables", "--foreign-table", "--rows", 100)
 
@@ -38,7 +38,7 @@ def share(verb, inputs, count):
 
 @pytest.fixture
 def run(profcapture, tmp_path, require):
-    """Runs a verb within bounds, with a name for its output."""
+    """Runs a verb within bounds; its output gets a name of its own."""
     require("prlimit")
 
     def call(verb, file, check, **options):
@@ -136,7 +136,7 @@ def test_standard_input_that_is_no_file(run, tmp_path, verb):
 
 
 def test_where_a_pipe_waits(run, whole, tmp_path, verb):
-    """No folder, or no room, for the copy of input that cannot be read twice."""
+    """There is no folder, or no room, for the copy that a verb makes of input from a pipe."""
     if verb == "symbolize":  # does not read pipes
         return
     limit = lambda: (signal.signal(signal.SIGXFSZ, signal.SIG_IGN), resource.setrlimit(resource.RLIMIT_FSIZE, (20000, 20000)))
@@ -148,8 +148,7 @@ def test_where_a_pipe_waits(run, whole, tmp_path, verb):
 
 
 def test_named_pipe(run, whole, tmp_path, verb):
-    """The content that came through it counts. symbolize cannot add to it, so it does not even wait
-    for its end."""
+    """A named pipe is read like a file. symbolize cannot add names to it, so it fails at once."""
     path = tmp_path / "pipe"
     os.mkfifo(path)
     if verb == "symbolize":
@@ -181,7 +180,8 @@ def test_not_readable(run, whole, tmp_path, require, verb):
 
 
 def test_prefixes(run, profcapture, whole, tmp_path, verb):
-    """From some length on there is something to read, and the verb says that it is incomplete."""
+    """From some length on, a truncated file has something to read, and the verb says that it is
+    incomplete."""
     path, data = tmp_path / "cut.cap", whole.read_bytes()
     statuses = []
     first, *lengths = range(HEADER_BYTES + 8, len(data) - 1, len(data) // 12)
@@ -195,7 +195,7 @@ def test_prefixes(run, profcapture, whole, tmp_path, verb):
         else:
             assert verb == "recover" or "is unfinished" in done.stderr
         statuses.append(done.returncode if verb != "verify" else 3 if not done.stdout else 0)
-    # 6 while the verb's rows are not in the prefix yet
+    # 6 (no rows for the verb) occurs while those rows are not in the prefix yet
     order = [status for status in (3, 6, 0) if status in statuses]
     assert statuses == sorted(statuses, key=order.index) and order in ([3, 0], [3, 6, 0])
     assert 6 not in order or verb in ("memory", "marks", "counters")
@@ -209,12 +209,12 @@ def test_hole_in_the_middle(run, whole, tmp_path, verb):
     done = run(verb, path, 3 if verb == "verify" else 0)
     if verb == "verify":
         assert f"{path} is damaged: " in done.stdout and "\nAffected: " in done.stdout
-    elif verb in ("info", "dump", "compact", "cut"):  # which read all that is left
+    elif verb in ("info", "dump", "compact", "cut"):  # these verbs read all that is left
         assert "is damaged" in done.stderr
 
 
 def test_damage_anywhere(run, whole, tmp_path, verb):
-    """With any bytes overwritten, a verb reads the rest, or says that it cannot."""
+    """If any bytes are overwritten, a verb reads the rest, or says that it cannot."""
     path = tmp_path / "damaged.cap"
     for seed in share(verb, range(16), 4):
         noise = random.Random(seed)

@@ -23,7 +23,7 @@ OWN = buses.rules(allow={"record-own": ["nobody", "daemon"]})
 
 @pytest.fixture
 def busy(spawn):
-    """A process of a user, by uid."""
+    """Starts a process of a user that uses a CPU, by uid."""
     return lambda uid=NOBODY: spawn("sh", "-c", "while :; do :; done", user=uid, group=uid, extra_groups=[])
 
 
@@ -42,8 +42,8 @@ def files(tmp_path):
 
 @pytest.fixture
 def record(bus, file, busy):
-    """A user's recording of one of their processes, with samples: the client, and the session's
-    path."""
+    """Returns a function that starts a user's recording of their own process, waits for samples,
+    and returns (client, session path)."""
 
     def begin():
         bus.start(OWN)
@@ -60,8 +60,8 @@ def record(bus, file, busy):
 
 
 def test_capabilities_are_not_tried_at_each_call(bus, require, tmp_path):
-    """The test of the kernel opens some forty events; a client that repeats the call does not
-    repeat that."""
+    """The check of what the kernel supports opens about 40 events; a client that repeats
+    GetCapabilities does not repeat the check."""
     require("strace")
     bus.start(EVERYTHING)
     client, log = bus.client(NOBODY), tmp_path / "log"
@@ -118,7 +118,7 @@ def test_recording(bus, file, capture, profcapture, busy):
 
 def test_open_image(bus, file, capture, profcapture, compile_c, spawn):
     program = compile_c("spin", "int main(void) { for (volatile int i = 0;; i++) ; }")
-    program = Path(shutil.copy(program, bus.folder))  # where no other user can reach it
+    program = Path(shutil.copy(program, bus.folder))  # in this folder, no other user can reach it
     process = spawn(program, user=NOBODY, group=NOBODY, extra_groups=[])
     bus.start(EVERYTHING)
     client = bus.client(NOBODY)
@@ -169,7 +169,7 @@ def test_image_that_the_user_may_not_read(bus, file, capture, profcapture, compi
 
 
 def test_foreign_session(bus, file, busy):
-    """Invariant 2 of service.c: others learn nothing about it, and cannot affect it."""
+    """Invariant 2 of service.c: other users learn nothing about a session, and cannot affect it."""
     bus.start(OWN)
     owner, other = bus.client(NOBODY), bus.client(DAEMON)
     path = owner.create(pids(busy().pid), file)
@@ -199,7 +199,8 @@ def test_another_connection_of_the_same_user(bus, file, busy):
 
 
 def test_those_who_manage_others(bus, file, busy):
-    """root by polkit's own rule; they see and end it, but get none of its files."""
+    """Managers, such as root by polkit's own rule, see and end others' sessions, but get none of
+    their files."""
     bus.start(buses.rules(allow={"record-own": ["nobody"], "manage-others": ["daemon"]}))
     owner, manager = bus.client(NOBODY), bus.client(DAEMON)
     path = owner.create(pids(busy().pid), file)
@@ -213,7 +214,7 @@ def test_those_who_manage_others(bus, file, busy):
 def test_signals_go_to_the_owner_alone(bus, file, busy):
     bus.start(OWN)
     owner, other, root = bus.client(NOBODY), bus.client(DAEMON), bus.client(0)
-    for client in (other, root):  # with a match rule, like an eavesdropper of broadcasts
+    for client in (other, root):  # they subscribe to all signals, as somebody who listens to broadcasts would
         with client.current():
             client.bus.signal_subscribe(None, None, None, None, None, 0, client.on_signal)
     path = owner.create(pids(busy().pid), file)
@@ -222,7 +223,7 @@ def test_signals_go_to_the_owner_alone(bus, file, busy):
     owner.session(path, "Close")
     owner.wait("InterfacesRemoved")
     for client in (other, root):
-        client.get(ROOT, "Version", PROFILER)  # which comes after all earlier messages
+        client.get(ROOT, "Version", PROFILER)  # its answer comes after all earlier messages
         while client.context.iteration(False):
             pass
         assert [s for s in client.signals if s[1].startswith(ROOT)] == []
@@ -255,7 +256,7 @@ def test_only_the_sessions_of_the_one_that_goes(bus, files, busy):
 
 
 def test_nothing_is_watched_for_nobody(bus, file, busy):
-    """Match rules of clients that are gone would add up; the bus counts them."""
+    """profd removes its match rules for clients that are gone; the bus counts them."""
     bus.start(OWN)
     root = bus.client(0)
 
@@ -276,8 +277,8 @@ def test_nothing_is_watched_for_nobody(bus, file, busy):
 
 
 def test_bus_that_hangs(bus, record, capture):
-    """profd continues, and does not accumulate messages that it cannot send; afterwards everything
-    is as before."""
+    """profd continues while the bus hangs, and does not accumulate messages that it cannot send;
+    afterwards everything is as before."""
     client, path = record()
     size = capture.stat().st_size
     bus.daemon.send_signal(signal.SIGSTOP)
@@ -315,7 +316,7 @@ int main(int argc, char **argv)
 
 @pytest.fixture
 def threads(compile_c, spawn):
-    """A process of nobody's with this many threads."""
+    """Returns a function that starts a process of user nobody with n threads."""
     with tempfile.TemporaryDirectory() as folder:
         os.chmod(folder, 0o755)
         program = shutil.copy(compile_c("many-threads", MANY_THREADS, "-pthread"), folder)
@@ -334,8 +335,8 @@ def many_threads(threads):
 
 
 class Served:
-    """The CPU time of profd's main thread between answers, for which others wait, and that of the
-    whole process."""
+    """Measures the CPU time of profd's main thread between answers, while other clients wait, and
+    that of the whole process."""
 
     def __init__(self, bus):
         self.pid = bus.profd.pid
@@ -350,7 +351,8 @@ class Served:
 
 
 def test_others_are_served_while_many_threads_are_looked_at(bus, file, threads):
-    """The owner of a process is queried for each of its threads."""
+    """CreateSession reads the owner of each of the process's threads; other clients are served
+    meanwhile."""
     bus.start(OWN)
     client, other = bus.client(NOBODY), bus.client(DAEMON)
     target = threads(4000)
@@ -372,7 +374,7 @@ def test_end_while_many_threads_are_looked_at(bus, file, threads, how):
     assert other.objects() == {}
     if how == "leave":
         client.close()
-        last = other.create(pids(target.pid), file)  # begun later, and at the same amount of work
+        last = other.create(pids(target.pid), file)  # began later, and has the same amount of work
         assert list(bus.client(0).objects()) == [last]
         return
     assert bus.end(bus.profd) == 0
@@ -399,7 +401,8 @@ def test_others_are_served_while_many_threads_are_opened(bus, file, busy, tmp_pa
 
 
 def test_stop_while_many_threads_are_opened(bus, file, capture, profcapture, many_threads):
-    """With any number of events open by then: an empty recording, and complete."""
+    """However many events are open when the recording is stopped, the capture is complete, if
+    empty."""
     bus.start(OWN)
     client = bus.client(NOBODY)
     path = client.create(pids(many_threads.pid), file)
@@ -492,7 +495,7 @@ def test_handles_of_nothing(bus, file):
 
 
 def test_policy(bus):
-    """Our policy lets only root own the name, and everybody call profd's methods, and nothing
+    """Our policy lets only root own the name, and everybody call profd's methods; it allows nothing
     else."""
     bus.start(EVERYTHING, profd=False)
     nobody, root = bus.client(NOBODY), bus.client(0)
@@ -517,7 +520,8 @@ def test_second_profd(bus):
 
 
 def test_ends_when_nobody_needs_it(bus, file, busy):
-    """Sessions count, also those that do not record; a call that is answered restarts the timer."""
+    """profd exits when it has no sessions, recording or not, and the time since the last answered
+    call is over."""
     bus.start(OWN, profd=False)
     profd = bus.start_profd("--idle-timeout=1")
     client = bus.client(NOBODY)
@@ -551,7 +555,8 @@ def test_sigterm_finishes_the_files(bus, record, capture, profcapture):
 
 
 def test_sigterm_beside_a_bus_that_hangs(bus, record, capture, profcapture):
-    """The bus cannot take the name back: the files are finished, and profd exits."""
+    """profd finishes the files and exits, although the bus does not confirm that it releases the
+    name."""
     record()
     bus.daemon.send_signal(signal.SIGSTOP)
     bus.profd.send_signal(signal.SIGTERM)
@@ -563,8 +568,8 @@ def test_sigterm_beside_a_bus_that_hangs(bus, record, capture, profcapture):
 
 
 def test_bus_restart(bus, record, file, capture, profcapture):
-    """Without a bus the clients are unknown: files are finished, and profd exits. The next one is
-    another process."""
+    """Without a bus the clients are unknown: files are finished, and profd exits. The bus starts
+    another profd later."""
     record()
     bus.stop_daemon()
     assert bus.profd.wait(timeout=20) == 0
@@ -579,7 +584,7 @@ def test_bus_restart(bus, record, file, capture, profcapture):
 
 
 def test_engine_is_the_one_beside_profd(bus, file, busy, tmp_path):
-    """The environment of a service does not choose its programs."""
+    """A service's environment does not choose the engine: profd starts the one beside itself."""
     bus.start(EVERYTHING, profd=False)
     bus.start_profd(PROF_LIBEXEC_DIR=str(tmp_path))
     client = bus.client(NOBODY)

@@ -30,7 +30,7 @@ def folder(bus):
 
 @pytest.fixture
 def run(bus, folder, profctl, require):
-    """profctl as some user on the test's bus."""
+    """Runs profctl as some user on the test's bus."""
     if subprocess.run([*profctl.command("--version")], user=NOBODY, group=NOBODY, stdout=subprocess.DEVNULL).returncode:
         pytest.skip("the build tree cannot be read by others")
 
@@ -95,8 +95,9 @@ os.waitpid(pid, 0)
 
 @pytest.mark.parametrize("how", ["command", "make", "pid"])
 def test_python_of_a_user(bus, run, profcapture, folder, spawn, how):
-    """The functions of a user's own Python program, of its threads and of what it forks, with events
-    of tasks; also if a program of another kind started it, and if it runs already."""
+    """A capture has the functions of a user's own Python program, of its threads and of the
+    processes it forks, which have events of their own; also if a program of another kind started
+    it, or if it runs already."""
     if "WALK_PYTHON" not in os.environ:
         pytest.skip("built without libbpf, bpftool or clang")
     bus.start(OWN)
@@ -126,7 +127,7 @@ def test_python_of_a_user(bus, run, profcapture, folder, spawn, how):
 
 
 def test_command_starts_when_sampling_does(bus, run, profcapture, folder):
-    """The program's beginning is in the capture: its exec is after the start."""
+    """The program's beginning is in the capture: its exec is recorded."""
     bus.start(OWN)
     data = summary(run("record", "--json", "-o", "a.cap", "--", "true"))
     tasks = profcapture.json("dump", folder / "a.cap", "--table", "task")["data"]["rows"]
@@ -143,7 +144,7 @@ def check_names(bus, run, profcapture, folder, program):
 
 
 def test_names_come_through_the_bus(bus, run, profcapture, folder, compile_c):
-    """OpenImage: the program is gone before its names are looked up."""
+    """OpenImage supplies the names of a program that deletes its own file when it starts."""
     program = compile_c("spin", """#include <stdlib.h>
 #include <unistd.h>
 __attribute__((noinline)) void here(void) { for (volatile long i = 0; i < 100000000; i++) ; }
@@ -152,7 +153,7 @@ int main(int argc, char **argv) { unlink(argv[0]); here(); }""")
 
 
 def test_names_of_a_short_program(bus, run, profcapture, folder, compile_c):
-    """30 ms, while rings are later drained every 100 ms"""
+    """the program runs for 30 ms, while rings are later drained every 100 ms"""
     program = compile_c("spin", """#include <time.h>
 #include <unistd.h>
 __attribute__((noinline)) void here(void) { for (volatile long i = 0; i < 1000000; i++) ; }
@@ -181,8 +182,8 @@ def test_system(bus, run, folder, profcapture):
     ("version", "is version 7.0.0"),
 ])
 def test_fall_back(bus, run, how, why):
-    """A line gives the reason, for users with fewer rights than the service; -q suppresses it, and
-    --bus system makes it an error."""
+    """A line gives the reason why record does not use the service, for users with fewer rights; -q
+    suppresses it, and --bus system makes it an error."""
     if how == "no bus":
         bus.stop_polkit()
         bus.stop_daemon()
@@ -277,7 +278,7 @@ def test_status_and_control(bus, run, profctl, folder, spawn):
 
 
 def test_status_without_a_service(bus, run):
-    """There are no shared sessions then, and recording does not need the service."""
+    """Without the service there are no shared sessions, and recording works without it."""
     bus.start(rules(), profd=False)
     for more in [], ["--json"]:
         done = run("status", *more, check=5)
@@ -288,8 +289,8 @@ def test_status_without_a_service(bus, run):
 
 
 def test_completion_of_numbers(bus, run, profctl, folder, spawn):
-    """Only sessions that the verb applies to, none of other users; no profd is started for the
-    query."""
+    """Completion offers only the user's own sessions that the verb applies to, and starts no profd
+    for that."""
     bus.start(rules(allow={"record-own": ["nobody"]}), profd=False)
 
     def offered(*words, uid=NOBODY):
@@ -329,7 +330,7 @@ def catches(process, number):
 
 
 def test_interrupt_while_polkit_is_asked(bus, run, folder):
-    """The query may take as long as a user needs to find a password; Ctrl-C ends it."""
+    """polkit's answer may take as long as a user needs to find a password; Ctrl-C ends the wait."""
     bus.start(ALL)
     bus.client(0).objects()
     os.kill(bus.polkit.pid, signal.SIGSTOP)
@@ -352,7 +353,7 @@ def test_killed_profctl(bus, run, folder, profcapture):
 
 
 def test_killed_profd(bus, run, folder, profcapture):
-    """profctl reports it, and the engine has finished the file."""
+    """If profd is killed, profctl reports it, and the engine has finished the file."""
     bus.start(ALL)
     recorder = start(bus, folder, "--system", "-o", "a.cap")
     root = bus.client(0)
@@ -379,7 +380,7 @@ def test_doctor(bus, run, profd, polkit, daemon, said):
 
 
 def test_session_that_somebody_closes(bus, profctl, folder, spawn):
-    """No Finished comes then, and record must not wait for it."""
+    """A closed session sends no Finished, and record must not wait for one."""
     bus.start(ALL)
     recorder = spawn(*profctl.command("record", "--system", "-d", "600", "-o", folder / "a.cap"),
                      env={**os.environ, **bus.env}, stderr=subprocess.PIPE, encoding="utf-8")
@@ -391,7 +392,8 @@ def test_session_that_somebody_closes(bus, profctl, folder, spawn):
 
 
 def test_session_that_somebody_stops(bus, profctl, folder, spawn):
-    """The command continues, and its caller should learn that it is no longer recorded."""
+    """If the session is stopped, the command continues, and record's caller learns that it is no
+    longer recorded."""
     bus.start(ALL)
     recorder = spawn(*profctl.command("record", "-o", folder / "a.cap", "--", "cat"), env={**os.environ, **bus.env},
                      stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, encoding="utf-8")

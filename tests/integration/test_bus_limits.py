@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: BSD-2-Clause-Patent
-"""Limits of one user on a profd that serves many, the harmlessness of a client that never reads,
-and the rights of its processes."""
+"""Limits of one user on a profd that serves many, a client that never reads and harms nobody, and
+the rights of profd's processes."""
 import os
 import shutil
 import stat
@@ -21,7 +21,7 @@ KEPT = sum(1 << bit for bit in (2, 5, 6, 7, 8, 14, 19, 23, 34, 38, 39, 40))  # t
 
 @pytest.fixture
 def busy(spawn):
-    """A process of a user, by uid."""
+    """Starts a process of a user, by uid."""
     return lambda uid=NOBODY: spawn("sleep", 600, user=uid, group=uid, extra_groups=[])
 
 
@@ -40,7 +40,7 @@ def files(tmp_path):
 
 @pytest.fixture
 def engine(bus, monkeypatch):
-    """engine(script): replaces profd's engine; the system's profd accepts only the one in its own
+    """engine(script) replaces profd's engine; the system's profd accepts only the one in its own
     folder."""
 
     def install(script):
@@ -61,7 +61,7 @@ def limit(client, name):
 
 
 def size(pid):
-    """Its memory and its number of descriptors."""
+    """The memory and the number of descriptors of a process."""
     return int(Path(f"/proc/{pid}/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE"), len(os.listdir(f"/proc/{pid}/fd"))
 
 
@@ -69,8 +69,8 @@ def size(pid):
 
 
 def test_sessions(bus, file, busy):
-    """From any number of connections, and repeatedly; others can open sessions up to the
-    limit of all users."""
+    """A user's limit holds for all connections together, and repeatedly; others can open sessions
+    up to the limit of all users."""
     bus.start(OWN)
     first, second, daemon, root = bus.client(NOBODY), bus.client(NOBODY), bus.client(DAEMON), bus.client(0)
     own, others = pids(busy().pid), pids(busy(DAEMON).pid)
@@ -81,7 +81,7 @@ def test_sessions(bus, file, busy):
         assert name == "LimitExceeded" and "MaxSessionsPerUser" in message
     until(lambda: size(bus.profd.pid)[1] <= before[1])
     assert size(bus.profd.pid)[0] - before[0] < 1 << 20
-    for _ in range(200):  # an answered Close has made room
+    for _ in range(200):  # when Close is answered, there is room for a session
         second.session(paths[-1], "Close")
         paths[-1] = first.create(own, file)
     daemon.create(others, file)
@@ -98,7 +98,7 @@ def test_sessions(bus, file, busy):
 
 
 def test_memory_of_engines(bus, files, busy):
-    """The memory that a user's recordings may take together."""
+    """A user's recordings may take a limited amount of memory together."""
     bus.start(OWN)
     client, other = bus.client(NOBODY), bus.client(DAEMON)
     own = pids(busy().pid)
@@ -129,8 +129,8 @@ def test_more_than_the_limit(bus, file, busy, option, name):
 
 
 def test_threads_of_a_user_do_not_take_all_descriptors(bus, files, busy, spawn):
-    """A thousand threads and three events exceed a quarter of profd's descriptors. Others record
-    meanwhile, and root may."""
+    """A thousand threads with three events exceed a user's quarter of profd's descriptors. Others
+    can record meanwhile, and root may exceed the quarter."""
     bus.start(OWN)
     nobody, daemon, root = bus.client(NOBODY), bus.client(DAEMON), bus.client(0)
     most, a_thread = limit(nobody, "MaxThreadEventsPerUser"), os.cpu_count() * 9
@@ -168,8 +168,8 @@ send(FINISHED, struct.pack("IIiI", 1, %d if limited else 7, 0, 0) + bytes(224))
 
 @pytest.mark.parametrize("reason, number, name", [("size", 4, "MaxCaptureBytes"), ("duration", 3, "MaxDuration")])
 def test_end_by_a_limit(bus, engine, file, busy, reason, number, name):
-    """The engine gets the limit, and the client the reason of the end. (The test does not wait
-    for a day, or for 64 GiB.)"""
+    """The engine gets the limit, and the client the reason of the end. The engine here pretends to
+    have reached it, because a day or 64 GiB would take too long."""
     engine(ENDS % (64 << 30, 24 * 3600 * 10**9, number))
     bus.start(OWN)
     client, root = bus.client(NOBODY), bus.client(0)
@@ -178,7 +178,7 @@ def test_end_by_a_limit(bus, engine, file, busy, reason, number, name):
     client.session(path, "Start")
     assert client.wait("Finished", path)[:2] == (True, reason)
     assert name in client.wait("Warning", path, first="quota")[1]
-    path = root.create(pids(busy().pid), file)  # who has no limits
+    path = root.create(pids(busy().pid), file)  # root has no limits
     root.session(path, "Start")
     assert root.wait("Finished", path)[1] == "internal"
 
@@ -196,8 +196,8 @@ os.kill(os.getpid(), signal.SIGSTOP)
 
 
 def test_client_that_never_reads(bus, engine, file, busy, tmp_path, spawn):
-    """Its engine is compromised and floods it with warnings, which the bus keeps; others are served
-    meanwhile."""
+    """The client's engine is compromised and floods the client with warnings, which the bus keeps;
+    others are served meanwhile."""
     engine(FLOOD)
     bus.start(OWN)
     stuck = spawn(sys.executable, "-c", STUCK, bus.address, NOBODY, busy().pid, tmp_path / "stuck.cap", stdout=subprocess.PIPE,
@@ -226,7 +226,7 @@ def status(pid):
 
 
 def writable(pid):
-    """Files that it could write to by its descriptors, except those that it is started with."""
+    """Files that a process could write to by its descriptors, except the standard ones."""
     found = []
     for fd in Path(f"/proc/{pid}/fd").iterdir():
         if int(fd.name) <= 2:
@@ -239,7 +239,7 @@ def writable(pid):
 
 def test_rights(bus, file, busy, capture):
     """Other tests cover the parts (broker-sandbox, engine-sandbox, capabilities); here all of them
-    are in force."""
+    are in force together."""
     bus.start(OWN)
     client = bus.client(NOBODY)
     path = client.create(pids(busy().pid), file)
@@ -250,6 +250,6 @@ def test_rights(bus, file, busy, capture):
     assert not {"0", str(NOBODY)} & {*engine["Uid"].split(), *engine["Gid"].split(), *engine["Groups"].split()}
     for process in broker, engine:
         assert (process["NoNewPrivs"], process["Seccomp"]) == ("1", "2")
-    assert int(engine["Seccomp_filters"]) > int(broker["Seccomp_filters"])  # the broker's and its own
+    assert int(engine["Seccomp_filters"]) > int(broker["Seccomp_filters"])  # the engine inherits the broker's
     # only the engine has the capture
     assert writable(bus.profd.pid) == [] and writable(bus.engines()[0]) == [str(capture)]

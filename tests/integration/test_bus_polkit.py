@@ -22,7 +22,7 @@ AGENT = """
 </interface></node>
 """
 INTERACTION = "org.freedesktop.DBus.Error.InteractiveAuthorizationRequired"
-# polkitd waits for it, and ends it after 10 seconds
+# polkitd waits for the spawned process, and ends it after 10 seconds
 WAITS = """polkit.addRule(function(action, subject) {
     if (action.id == "org.profd.record-own" && subject.user == "nobody")
         polkit.spawn(["/bin/sleep", "60"]);
@@ -36,10 +36,11 @@ def process(spawn):
 
 
 class Agent:
-    """A user's agent for passwords: the prompts of polkit, and the answer."""
+    """A user's password agent: it keeps the prompts of polkit, and answers them."""
 
     def __init__(self, bus, uid=NOBODY):
-        """For the actions of this process as that user. polkit lets root be the agent of others."""
+        """Serves the actions of this process as that user. polkit lets root be the agent of
+        others."""
         self.bus, self.client, self.asked, self.cancelled = bus, bus.client(0), [], []
         node = buses.Gio.DBusNodeInfo.new_for_xml(AGENT)
         started = int(open("/proc/self/stat").read().rpartition(")")[2].split()[19])
@@ -62,7 +63,7 @@ class Agent:
 
     def answer(self, right):
         (*_, cookie, _), invocation = self.asked.pop()
-        if right:  # what polkit's setuid helper does after a correct password
+        if right:  # polkit's setuid helper does this after a correct password
             self.bus.client(0).call(
                 "/org/freedesktop/PolicyKit1/Authority", "org.freedesktop.PolicyKit1.Authority",
                 "AuthenticationAgentResponse2",
@@ -84,8 +85,8 @@ YES, NO, PASSWORD = (True, False), (False, False), (False, True)
 
 
 class Polkit:
-    """Replaces polkitd, which answers queries one after the other: a test decides when, and in
-    which order."""
+    """Replaces polkitd, which answers queries one after the other, so that a test decides when and
+    in which order they are answered."""
 
     def __init__(self, bus):
         self.client, self.open, self.prompts, self.cancelled = bus.client(pwd.getpwnam("polkitd").pw_uid), [], [], []
@@ -134,12 +135,13 @@ OWN = ("record-own", "record-others", "kernel-addresses")
 
 @pytest.mark.parametrize("order", itertools.permutations(OWN))
 def test_answers_in_any_order(bus, polkit, file, process, order):
-    """All are queried before the first answer, and there is no session before the last one."""
+    """All actions are queried before the first answer, and there is no session before the last
+    one."""
     client = bus.client(NOBODY)
     pending = client.begin_create(pids(process(NOBODY).pid), file)
     polkit.wait(*OWN)
     for action in order:
-        client.get(ROOT, "Version", PROFILER)  # which comes after the last answer
+        client.get(ROOT, "Version", PROFILER)  # its answer comes after profd has read polkit's last answer
         while client.context.iteration(False):
             pass
         assert not pending.done
@@ -167,7 +169,7 @@ def test_one_is_denied(bus, polkit, file, process, refused):
 
 
 def test_denied_while_others_hang(bus, polkit, file, process):
-    """The other queries are not waited for, but canceled."""
+    """After a no, the other queries are canceled instead of waited for."""
     client = bus.client(NOBODY)
     pending = client.begin_create(pids(process(NOBODY).pid), file)
     polkit.wait(*OWN)
@@ -179,7 +181,7 @@ def test_denied_while_others_hang(bus, polkit, file, process):
 
 
 def test_one_hangs(bus, polkit, file, process):
-    """No answer within ten seconds is a no."""
+    """A query without an answer within ten seconds counts as a no."""
     client = bus.client(NOBODY)
     pending = client.begin_create(pids(process(NOBODY).pid), file)
     polkit.wait(*OWN)
@@ -195,7 +197,8 @@ def test_one_hangs(bus, polkit, file, process):
 
 
 def test_caller_leaves_between_answers(bus, polkit, file, process):
-    """Invariant 5 of authority.c: earlier grants are void, and its queries no longer count."""
+    """Invariant 5 of authority.c: if the caller leaves, its grants are void, and its queries no
+    longer count."""
     client, other, root = bus.client(NOBODY), bus.client(NOBODY), bus.client(0)
     target = process(NOBODY)
     client.begin_create(pids(target.pid), file)
@@ -230,7 +233,7 @@ def test_no_prompt_about_the_kernel_of_a_session_that_is_refused(bus, polkit, fi
 
 
 def test_what_a_password_is_asked_for_first(bus, polkit, file, process):
-    """The rest is queried again after it."""
+    """After a password, the other actions are queried again."""
     client = bus.client(NOBODY)
     pending = client.begin_create(pids(process(NOBODY).pid), file, interactive=True)
     polkit.wait(*OWN)
@@ -248,11 +251,11 @@ def test_what_a_password_is_asked_for_first(bus, polkit, file, process):
     assert polkit.prompts == ["record-own"]
 
 
-# ---- the end of profd: a leak sanitizer sees unanswered queries
+# ---- the end of profd: a leak sanitizer would see unanswered queries
 
 
 def test_end_with_open_questions(bus, polkit, file, process):
-    """Invariant 7 of authority.c: for every method that queries, also after a password."""
+    """Invariant 7 of authority.c holds for every method that queries, also after a password."""
     client, other = bus.client(NOBODY), bus.client(DAEMON)
     made = other.begin_create(pids(process(DAEMON).pid), file)
     polkit.wait(*OWN)
@@ -264,7 +267,7 @@ def test_end_with_open_questions(bus, polkit, file, process):
     for action in reversed(OWN):
         polkit.answer(action, PASSWORD if action == "record-own" else NO)
     polkit.wait("record-own")
-    polkit.answer("record-own", YES)  # the second time; the others are queried again
+    polkit.answer("record-own", YES)  # the second query for it; the others follow
     client.begin_create(pids(process(NOBODY).pid), file)
     client.begin(ROOT, PROFILER, "GetCapabilities")
     client.begin(ROOT, buses.MANAGER, "GetManagedObjects")
@@ -293,7 +296,7 @@ def test_end_before_the_bus_says_who_called(bus):
     os.kill(bus.profd.pid, signal.SIGSTOP)
     for _ in range(4):
         client.begin(ROOT, PROFILER, "GetCapabilities")
-    for _ in range(2):  # then the bus has passed the calls on
+    for _ in range(2):  # when the bus has answered these, it has passed the earlier calls on
         client.call("/org/freedesktop/DBus", buses.BUS, "GetId", name=buses.BUS)
     os.kill(bus.profd.pid, signal.SIGTERM)
     assert bus.end(bus.profd) == 0
@@ -324,7 +327,8 @@ def test_each_action_is_for_its_sessions(bus, file, process, allowed, own, syste
 
 
 def test_without_a_rule_nothing_is_allowed(bus, file, process):
-    """Our policy's defaults, outside of active local sessions: a password for each action."""
+    """Without a rule, our policy's defaults apply; outside of active local sessions they require a
+    password for each action."""
     bus.start()
     client = bus.client(NOBODY)
     for options, action in ((pids(process(NOBODY).pid), "own"), (pids(process(DAEMON).pid), "others"), (SYSTEM, "system")):
@@ -338,7 +342,7 @@ def test_without_a_rule_nothing_is_allowed(bus, file, process):
 
 
 def test_refusals_are_not_logged(bus, file, process, capfd):
-    """A refusal is reported to the caller: repeated calls must not fill the journal."""
+    """Refusals are reported to callers only, so that repeated calls do not fill the journal."""
     bus.start(rules())
     client = bus.client(NOBODY)
     capfd.readouterr()
@@ -350,7 +354,7 @@ def test_refusals_are_not_logged(bus, file, process, capfd):
 
 
 def test_root_is_asked_about_too(bus, file):
-    """polkit itself says yes to root; profd does not."""
+    """profd queries polkit about root too; it is polkit that says yes."""
     bus.start(rules())
     client = bus.client(0)
     client.session(client.create(SYSTEM, file), "Close")
@@ -360,7 +364,7 @@ def test_root_is_asked_about_too(bus, file):
 
 
 @pytest.mark.parametrize("command", [
-    ["setpriv", "--reuid=65534", "--", "sleep", "600"],  # started by root: the saved uid is nobody's too, and the process is dumpable
+    ["setpriv", "--reuid=65534", "--", "sleep", "600"],  # root started it: the saved uid is nobody's too, and the process is dumpable
     ["setpriv", "--euid=65534", "--", "sleep", "600"],
     ["setpriv", "--ruid=65534", "--", "sleep", "600"],
 ])
@@ -391,7 +395,8 @@ int main(void) { prctl(PR_SET_DUMPABLE, 0); for (;;) pause(); }""")
     ("software/config=0/", False),
 ])
 def test_events_of_own_processes(bus, file, process, event, own):
-    """Only events that a plain user could name: profd would open the others with its own rights."""
+    """With record-own alone, only events with fixed names are allowed, because profd opens events
+    with its own rights."""
     bus.start(rules(allow={"record-own": ["nobody"], "record-others": ["daemon"]}))
     options = {"events": variant("as", [event])}
     nobody, daemon = bus.client(NOBODY), bus.client(DAEMON)
@@ -436,14 +441,15 @@ def test_kernel_asked_for(bus, file, process, allowed):
 
 
 def test_kernel_not_spoken_of(bus, file, capture, profcapture, process):
-    """Kernel functions are left out: no function and no address of the kernel is in the capture."""
+    """If a client does not mention the kernel, kernel functions are left out: none of its functions
+    or addresses is in the capture."""
     bus.start(rules(allow={"record-system": ["nobody"]}, ask={"kernel-addresses": ["nobody"]}))
     client = bus.client(NOBODY)
     path = client.create({**SYSTEM, "events": variant("as", ["cpu-clock", "context-switches"])}, file, interactive=True)
     assert client.get(path, "Options")["kernel"] is False
     process(NOBODY, "sh", "-c", "while :; do /bin/true; done")
     client.session(path, "Start")
-    client.wait("Warning", path, first="no-kernel")  # on a busy machine another warning, about processes, may come first
+    client.wait("Warning", path, first="no-kernel")  # on a busy machine a warning about processes may come before it
     client.wait_samples(path, 100)
     client.session(path, "Stop")
     assert client.wait("Finished", path)[0]
@@ -490,7 +496,7 @@ def test_password(bus, file, process, right):
 
 
 def test_prompt_says_nothing_that_a_name_could_mean(bus, file, spawn):
-    """A process may be named $(x), or <b>."""
+    """A prompt shows no process name, because it could contain $(x) or <b>."""
     bus.start(rules(ask={"record-own": ["nobody"]}))
     client = bus.client(NOBODY)
     agent = Agent(bus)
@@ -503,7 +509,8 @@ def test_prompt_says_nothing_that_a_name_could_mean(bus, file, spawn):
 
 
 def test_prompt_goes_with_the_caller(bus, file, process):
-    """Invariant 6 of authority.c: polkit removes the prompt from the user's screen."""
+    """Invariant 6 of authority.c: when the caller leaves, polkit removes the prompt from the user's
+    screen."""
     bus.start(rules(ask={"record-others": ["nobody"]}))
     client, agent = bus.client(NOBODY), Agent(bus)
     client.begin_create(pids(process(DAEMON).pid), file, interactive=True)
@@ -521,7 +528,8 @@ def thread_of(process):
 
 
 def test_prompts_of_a_user_are_bounded(bus, file, process):
-    """Invariant 4 of authority.c; another user is not affected."""
+    """Invariant 4 of authority.c: a user's open prompts are limited; other users are not
+    affected."""
     bus.start(rules(ask={"record-others": ["nobody", "daemon"]}))
     clients, agent = [bus.client(NOBODY) for _ in range(3)], Agent(bus)
     target = process(2, "/usr/bin/python3", "-c", THREAD)
@@ -555,16 +563,16 @@ def test_target_that_ended_before_start(bus, file, process):
     assert client.get(path, "State") == "failed"
 
 
-@pytest.mark.alone  # a process of another case might have the number for the whole time
+@pytest.mark.alone  # a process of another case might have the pid for the whole time
 @pytest.mark.parametrize("action, uid", [("record-own", NOBODY), ("record-others", DAEMON)])
 def test_pid_of_another_process(bus, file, process, action, uid):
-    """A process of a third user gets the number between CreateSession and Start."""
+    """A process of a third user gets the target's pid between CreateSession and Start."""
     bus.start(rules(allow={action: ["nobody"]}))
     client, target = bus.client(NOBODY), process(uid)
     path = client.create(pids(target.pid), file)
     target.kill()
     target.wait()
-    with open("/proc/sys/kernel/ns_last_pid", "w") as last:  # as in checkpointing
+    with open("/proc/sys/kernel/ns_last_pid", "w") as last:  # tools for checkpoints choose a pid in this way
         for _ in range(300):
             last.seek(0)
             last.write(str(target.pid - 1))
@@ -603,7 +611,7 @@ sys.stdin.read(1)"""
 
 
 def test_without_polkit_nothing_is_recorded(bus, file):
-    """The default denies: not even root gets a session, with any call."""
+    """Without polkit, everything is denied: not even root gets a session, with any call."""
     bus.start(polkit=False)
     for uid in (0, NOBODY):
         client = bus.client(uid)
@@ -623,13 +631,13 @@ def test_polkit_comes_and_goes(bus, file, process):
         path = client.create(pids(target.pid), file)
         bus.stop_polkit()
         assert refusal(client.create, pids(target.pid), file)[0] == "NotAuthorized"
-        assert client.get(path, "State") == "created"  # existing sessions stay
+        assert client.get(path, "State") == "created"  # existing sessions are not closed
         client.session(path, "Close")
         bus.start_polkit(rules(allow={"record-own": ["nobody"]}))
 
 
 def test_polkit_that_hangs(bus, file, process):
-    """It delays the caller, and nobody else; test_one_hangs checks for how long."""
+    """A hanging polkit delays only callers that need it; test_one_hangs checks for how long."""
     bus.start(rules(allow={"record-own": ["nobody", "daemon"]}))
     client, other = bus.client(NOBODY), bus.client(DAEMON)
     target = process(NOBODY)
@@ -649,7 +657,7 @@ def test_polkit_that_hangs(bus, file, process):
 
 
 def test_rule_that_waits(bus, file, process):
-    """polkitd ends the rule after a while; until then only callers that need a query have to
+    """polkitd ends a waiting rule after a while; until then only callers that need a query have to
     wait."""
     bus.start(WAITS)
     client = bus.client(NOBODY)
@@ -667,7 +675,7 @@ def test_rule_that_waits(bus, file, process):
 
 
 def test_caller_who_leaves_while_polkit_hangs(bus, file, process):
-    """Its queries no longer count, and a yes for a name that is gone makes no session."""
+    """Queries of a caller that has left no longer count, and a late yes makes no session for it."""
     bus.start(rules(allow={"record-own": ["nobody"]}))
     root, client, other = bus.client(0), bus.client(NOBODY), bus.client(NOBODY)
     target = process(NOBODY, "/usr/bin/python3", "-c", THREAD)
@@ -676,20 +684,21 @@ def test_caller_who_leaves_while_polkit_hangs(bus, file, process):
     questions = []
 
     def is_full():
-        """The refusal is due to the eight open queries, not to unknown owners of processes."""
+        """Whether a call is refused because eight queries are open, and not because a process's
+        owner is unknown."""
         questions.append(client.begin_create(pids(target.pid), file, interactive=True))
         client.sleep(0.01)
         return any(one.done and "wait for polkit" in one.error[1] for one in questions)
 
     until(is_full)
     assert refusal(other.create, pids(target.pid), file)[0] == "LimitExceeded"
-    # nor is any work done for a query that cannot be made: profd does not even notice that the pid
-    # is a thread
+    # nor does profd do any work for a query that it cannot make: it does not even notice that the
+    # pid is a thread's
     assert refusal(other.create, pids(thread_of(target)), file)[0] == "LimitExceeded"
     client.close()
 
     def asked():
-        """A call is refused until profd knows that the other client is gone."""
+        """Calls are refused until profd knows that the other client is gone."""
         pending = other.begin_create(pids(target.pid), file)
         other.get(ROOT, "Version", PROFILER)
         while other.context.iteration(False):
@@ -699,6 +708,6 @@ def test_caller_who_leaves_while_polkit_hangs(bus, file, process):
     until(asked)
     other.close()
     os.kill(bus.polkit.pid, signal.SIGCONT)
-    # its next answers come after all that
+    # polkit answers the queries of these calls after all earlier ones
     assert root.objects() == {} and root.objects() == {}
     assert root.get(ROOT, "Version", PROFILER)

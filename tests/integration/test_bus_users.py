@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: BSD-2-Clause-Patent
-"""Ten users record their own processes at the same time: each has exactly their own, and nothing of
-anybody else's."""
+"""Ten users record their own processes at the same time: each capture has exactly its user's
+processes, and nothing of anybody else's."""
 import json
 import os
 
@@ -8,7 +8,7 @@ import pytest
 
 from buses import pids, variant
 
-USERS = range(1, 11)  # the bus accepts only users that have a name
+USERS = range(1, 11)  # the bus accepts only uids that have a name
 OWN = """polkit.addRule(function(action, subject) {
     return action.id == "org.profd.record-own" ? polkit.Result.YES : polkit.Result.NO;
 });"""
@@ -35,7 +35,7 @@ def test_ten_users_at_once(bus, rights, tmp_path, spawn, profcapture):
     users = {}
     for uid in USERS:
         marker = f"/tmp/marker-{uid}-{os.getpid()}"
-        # short-lived children too, whose arguments name their user
+        # the process also starts short-lived children, whose arguments name their user
         target = spawn("sh", "-c", f'i=0; while :; do i=$((i+1)); [ $((i % 10000)) != 0 ] || /bin/echo {marker}; done',
                        user=uid, group=uid, extra_groups=[])
         capture = tmp_path / f"{uid}.cap"

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: BSD-2-Clause-Patent
-"""The capabilities that root's profd keeps (daemon/broker/sandbox.c): without each of them
-something fails, and together they suffice for everything. The fewer ones of the systemd unit
-suffice too, with its limits."""
+"""The capabilities that root's profd keeps (daemon/broker/sandbox.c): without any one of them
+something fails, and together they suffice for everything. The systemd unit has fewer, which suffice
+together with its limits."""
 import ctypes
 import os
 import re
@@ -35,7 +35,8 @@ def rights(require):
 
 @pytest.fixture(autouse=True)
 def sysctls():
-    """As on Debian: nothing for users without capabilities, and addresses for CAP_SYSLOG."""
+    """As on Debian: no events for users without capabilities, and kernel addresses only with
+    CAP_SYSLOG."""
     changed = {Path("/proc/sys/kernel", name): value for name, value in
                (("perf_event_paranoid", "2"), ("kptr_restrict", "1"))}
     before = {path: path.read_text() for path in changed}
@@ -47,7 +48,7 @@ def sysctls():
 
 
 def without(*names, **limits):
-    """The setup of a new process without these capabilities, and with these limits."""
+    """Returns a function that drops these capabilities and sets these limits in a new process."""
     prctl = ctypes.CDLL(None, use_errno=True).prctl
 
     def drop():
@@ -78,7 +79,7 @@ def somebody(spawn, program):
 
 
 class Recording:
-    """A second of the whole machine, and what the capture shows of it."""
+    """Records the whole machine for a second, and reads from the capture what worked."""
 
     def __init__(self, profd, file, capture, profcapture, target):
         self.profd, self.target = profd, target
@@ -113,18 +114,18 @@ def everybody(recording):
 
 
 def wide_rings(recording):
-    """Rings larger than the lock limit of everybody."""
+    """Whether the rings are larger than the lock limit of everybody."""
     free = int(Path("/proc/sys/kernel/perf_event_mlock_kb").read_text()) * 1024 * os.cpu_count()
     return recording.ring_bytes > 2 * free
 
 
 def mappings(recording):
-    """Mappings of another user's process from before the recording."""
+    """Whether mappings that another user's process made before the recording are known."""
     return recording.image(recording.target) is not None
 
 
 def opened(recording):
-    """A file that only its owner may read."""
+    """Whether a file that only its owner may read can be opened."""
     image = recording.image(recording.target)
     try:
         recording.profd.call(recording.path, "org.profd.Profiler1.Session", "OpenImage", variant("(t)", (image or 0,)))
@@ -148,7 +149,8 @@ def goes_first(recording):
     return recording.nice == -10
 
 
-# The purpose of each; KILL, CHECKPOINT_RESTORE and BPF need a recording of their own.
+# Capability: the feature that needs it. KILL, CHECKPOINT_RESTORE and BPF need a recording of their
+# own.
 FEATURES = {
     "PERFMON": everybody, "IPC_LOCK": wide_rings, "SYS_PTRACE": mappings, "DAC_READ_SEARCH": opened, "SYSLOG": kernel_names,
     "SETUID": everybody, "SETGID": everybody, "SETPCAP": empty_bounding_set, "SYS_NICE": goes_first,
@@ -163,14 +165,14 @@ def test_all_of_them_are_named():
 
 
 def test_enough(file, capture, profcapture, somebody):
-    """With our own list everything works."""
+    """With the list that profd keeps, everything works."""
     with running(without(**LIMITS)) as profd:
         recording = Recording(profd, file, capture, profcapture, somebody.args[0])
         assert [name for name, works in FEATURES.items() if not works(recording)] == []
 
 
 def test_enough_for_the_unit(file, capture, profcapture, somebody):
-    """The unit has limits in place of two capabilities: LimitMEMLOCK=infinity and LimitNICE=-10."""
+    """The unit sets LimitMEMLOCK=infinity and LimitNICE=-10 in place of two capabilities."""
     settings = dict(re.findall(r"^(\w+)=(.*)$", (SOURCE / "data/systemd/profd.service.in").read_text(), re.MULTILINE))
     kept = {name.removeprefix("CAP_") for name in settings["CapabilityBoundingSet"].split()}
     assert settings["LimitMEMLOCK"] == "infinity" and settings["LimitNICE"] == "-10"
@@ -188,7 +190,7 @@ def test_needed(file, capture, profcapture, somebody, name):
 
 @pytest.mark.parametrize("names", [[], ["CHECKPOINT_RESTORE"]])
 def test_file_that_is_gone(file, capture, profcapture, spawn, program, names):
-    """CHECKPOINT_RESTORE: /proc/PID/map_files."""
+    """CHECKPOINT_RESTORE opens files that are gone, by /proc/PID/map_files."""
     copy = program.with_name("gone")
     shutil.copy(program, copy)
     copy.chmod(0o755)
@@ -203,7 +205,7 @@ def test_file_that_is_gone(file, capture, profcapture, spawn, program, names):
 
 @pytest.mark.parametrize("names", [[], ["BPF"]])
 def test_interpreter(file, capture, profcapture, spawn, tmp_path, names):
-    """BPF: the functions of Python programs."""
+    """BPF is needed for the functions of Python programs."""
     if "WALK_PYTHON" not in os.environ:
         pytest.skip("built without libbpf, bpftool or clang")
     program = tmp_path / "spin.py"
@@ -219,13 +221,13 @@ def test_interpreter(file, capture, profcapture, spawn, tmp_path, names):
     assert ("spin.turn" in found) == (not names)
     missing = [row["value"] for row in rows(profcapture, capture, "metadata") if row["key"] == "interpreters.missing"]
     assert bool(missing) == bool(names) and all("CAP_BPF" in text for text in missing)
-    profcapture("symbolize", capture)  # else, names are the first hint
+    profcapture("symbolize", capture)  # without names, the first hint would be about them
     assert bool(re.search(r"^Hint: .*CAP_BPF", profcapture("report", capture).stdout, re.MULTILINE)) == bool(names)
 
 
 @pytest.mark.parametrize("names", [[], ["KILL"]])
 def test_engine_that_hangs(file, names):
-    """KILL: the engine belongs to another user."""
+    """KILL is needed to end an engine that hangs, because it belongs to another user."""
     with running(without(*names)) as profd:
         path = profd.create(SYSTEM, file)
         profd.session(path, "Start")
@@ -233,7 +235,7 @@ def test_engine_that_hangs(file, names):
         os.kill(engine, signal.SIGSTOP)
         profd.session(path, "Stop")
         gone = False
-        for _ in range(20 if names else 100):  # tenths of a second; on a fast machine it ends within the first of them
+        for _ in range(20 if names else 100):  # tenths of a second: with KILL it may take long on a busy machine
             profd.sleep(0.1)
             gone = not profd.engines()
             if gone:

@@ -45,7 +45,7 @@ class Recorded:
         return counted
 
     def check_law(self):
-        """Nothing is missing, no name is unknown, and no ring was quarantined."""
+        """Every attempted record is counted, no name is unknown, and no ring was quarantined."""
         for peer in self.peers:
             counted = sum(peer[name] for name in ("records", "abandoned", "unpublished", "lost"))
             assert peer["attempted"] == counted, peer
@@ -55,7 +55,8 @@ class Recorded:
 
 @pytest.fixture
 def run(tmp_path):
-    """run("fork", "--rings", 2): the zoo's mode, or a command, with the stand-in's options."""
+    """run("fork", "--rings", 2) runs a mode of the zoo, or a command, with options for the
+    stand-in."""
 
     def start(command, *options, status=0, env=None, prefix=(), timeout=100):
         output, results = tmp_path / "output", tmp_path / "results"
@@ -75,7 +76,7 @@ def run(tmp_path):
     return start
 
 
-# [mode, the stand-in's options]: every mark that a process reports as recorded is found.
+# [mode, the stand-in's options]: in each, every mark that a process reports as recorded is found.
 EXACT = [
     ("plain", []),
     ("plain", ["--deaf", "--bytes", 4096]),
@@ -116,8 +117,8 @@ def test_zoo(run, mode, options):
 
 
 def test_fork_handler(run):
-    """A handler that forks in the middle of a mark: the child continues with a copy of the mark,
-    which nobody sees."""
+    """A signal handler forks in the middle of a mark: the child continues with a copy of that mark,
+    which the stand-in never receives."""
     recorded = run("fork-handler")
     marks = recorded.by_pid("marks")
     assert len(recorded.said) == 101
@@ -134,7 +135,7 @@ def test_static(run, tmp_path):
 
 
 def check_names(marks):
-    """Each ends with its argument n, unless there was no room for the name."""
+    """Each mark's name ends with its argument n, unless there was no room for the name."""
     marks = [mark for mark in marks if mark["name"] != ""]
     assert len(marks) > 0
     for mark in marks:
@@ -142,7 +143,7 @@ def check_names(marks):
 
 
 def test_names(run):
-    """More names than are cached, in a handler and in the interrupted code."""
+    """A handler and the code it interrupts use more names than are cached."""
     recorded = run("handler", "--records", "--rings", 1)
     names = {mark["name"].split(" ")[0] for mark in recorded.marks}
     assert names >= {"handler", "main"}
@@ -151,8 +152,8 @@ def test_names(run):
 
 @pytest.mark.parametrize("n_bytes", [1 << 22, 4096])
 def test_siglongjmp(run, n_bytes):
-    """A handler that marked abandons the interrupted mark, which may be recorded without a report
-    to the caller."""
+    """A handler makes a mark, then jumps out and so abandons the interrupted mark, which may be
+    recorded although its caller gets no report of it."""
     recorded = run("siglongjmp", "--records", "--bytes", n_bytes)
     assert sum(mark["name"] == "behind" for mark in recorded.marks) == 10
     check_names([mark for mark in recorded.marks if mark["name"] != "behind"])
@@ -194,7 +195,7 @@ def test_everything(run):
 
 
 def test_strings(run):
-    """A mebibyte, in a ring that is smaller."""
+    """Strings of a mebibyte pass through a ring that is smaller."""
     text = [ord("a") + i % 26 for i in range(1 << 20)]
     long = f"{1 << 20}:{sum(text)}"
     first = [long, long, f"{1 << 20}:{sum(text) + 1}", f"40000:{sum(text[:40000]) + 1}"]
@@ -254,7 +255,7 @@ def test_fork_without_ring(run):
 
 @pytest.mark.parametrize("number", [signal.SIGSTOP, signal.SIGKILL])
 def test_engine_gone(tmp_path, number):
-    """The program runs to its end, although nobody reads, answers, or recycles rings."""
+    """The program runs to its end although nobody reads, answers, or recycles rings."""
     results = tmp_path / "results"
     engine = subprocess.Popen(
         [STAND_IN, "--output", tmp_path / "output", "--rings", "2", "--bytes", "4096", "--lossless", "--", ZOO, "threads"],
@@ -274,8 +275,8 @@ def test_engine_gone(tmp_path, number):
 
 
 def test_connect(run):
-    """By itself, without reading the variable in the initial environment: env would be, so it is
-    read late."""
+    """The program connects by itself: the variable is set late, because it would be read if it were
+    in the initial environment."""
     source = 'import os, subprocess, sys; control = os.environ.pop("PROF_CONTROL");' \
         "sys.exit(subprocess.call([sys.argv[1], 'connect'], env={**os.environ, 'ZOO_CONTROL': control}))"
     recorded = run([sys.executable, "-c", source, ZOO])
@@ -375,7 +376,7 @@ FRONT_MARKS = {("instant", 0), ("with", 0), ("scope", 3), ("pair", 1), ("pair", 
 
 
 def start(run_, program, *options):
-    """The checks of run(), with the program's own output."""
+    """Runs a program with the checks of run(), and keeps its output."""
     script = f'"{program}" > "$ZOO_RESULTS.out"'
     recorded = run_(["sh", "-c", script], *options)
     return recorded
@@ -404,7 +405,8 @@ def test_front_cpp(run, build, tmp_path, require, compiler, standard):
 
 
 def test_front_without_collector(build):
-    """Nothing is linked, nobody records, and arguments are not evaluated."""
+    """A program without the collector links nothing, records nothing, and does not evaluate
+    arguments."""
     program = build()
     needed = subprocess.run(["readelf", "-d", program], stdout=subprocess.PIPE, encoding="utf-8", check=True).stdout
     assert "profcollector" not in needed
@@ -414,8 +416,8 @@ def test_front_without_collector(build):
         assert (done.returncode, done.stdout, done.stderr) == (0, b"0 0 0\n", b"")
 
 
-# A collector of another version, in the program itself: its table has `bytes` bytes, and no
-# functions after them.
+# A collector of an older version, in the program itself: its table ends after `bytes` bytes, and
+# thus lacks the later functions.
 OLDER = """
 #include <prof/mark.h>
 #include <stdio.h>

@@ -51,7 +51,7 @@ def test_no_files_where_there_are_sessions(complete, monkeypatch, verb):
 
 
 def test_events(complete):
-    """bash makes words of what colons separate, and replaces the last one."""
+    """bash splits a word at colons, and replaces only the last part."""
     assert complete("record", "-e", "page-fa") == ["page-faults"]
     assert complete("record", "--event", "=", "page-faults,minor-f") == ["page-faults,minor-faults"]
     assert "getpgid" in complete("record", "-e", "libc.so.6", ":", "getpg")

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: BSD-2-Clause-Patent
-"""Every record that a program tried is in the capture, or it is counted there as lost: exactly,
-even when the program is killed.
+"""Every record that a program attempts is in the capture or counted there as lost: exactly, even if
+the program is killed.
 
-tests/tools/conserve.c counts its attempts in memory that outlives it, and counts rows; ./dev
-soak makes 10^7, and ./dev bench 10^8.
+tests/tools/conserve.c counts its attempts in memory that outlives it, and later the rows; ./dev
+soak makes 10^7 attempts, and ./dev bench 10^8.
 """
 import os
 import random
@@ -39,8 +39,8 @@ def test_law(profctl, capture, tmp_path, policy):
 
 @pytest.mark.parametrize("threads", [1, 4, 16])
 def test_nothing_lost(profctl, capture, spawn, threads):
-    """Allocations, with no idle CPU: threads wait as long as their process's budget of a second
-    lasts."""
+    """With no idle CPU, no allocation is lost: threads wait as long as their process's budget of a
+    second lasts."""
     for _ in range(os.cpu_count()):
         spawn("sh", "-c", "while :; do :; done")
     for _ in range(3):
@@ -52,7 +52,8 @@ def test_nothing_lost(profctl, capture, spawn, threads):
 
 @pytest.mark.parametrize("policy", ["lossless", "drop"])
 def test_killed(profctl, capture, tmp_path, policy):
-    """Several at a time, each at any instruction: a thread may have been about to try."""
+    """Several programs are killed at once, each at any instruction; a thread may have counted an
+    attempt that it did not begin."""
     delays = [random.randrange(1000, 150000) for _ in range(KILLED)]
     lines = [f"{CONSERVE} write {i} {THREADS} 1000000000 {tmp_path}/{i} {delay}" for i, delay in enumerate(delays)]
     profctl("record", "-F", 0, "--policy", policy, "--no-symbols", "-o", capture, "--", "sh", "-c", "\n".join([*lines, "true"]))

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-2-Clause-Patent
-"""profctl record --counters: what the kernel counts, compared with what the test reads from /proc
+"""profctl record --counters: the kernel's counts, compared with what the test reads from /proc
 before and after, and with a load that knows what it did."""
 import json
 import os
@@ -54,13 +54,13 @@ WRITES, PAGES, THREADS, FILES = 400, 3000, 7, 20
 
 
 def words(path):
-    """The numbers after a word, by word."""
+    """The numbers in each line of a file, by the line's first word."""
     rows = (line.replace(":", " ").split() for line in Path(path).read_text().splitlines())
     return {row[0]: [int(word) for word in row[1:] if word.isdigit()] for row in rows if len(row) > 1}
 
 
 def machine():
-    """The sums of the machine, by name of the counter, read here."""
+    """The sums of the machine by name of the counter, as the test reads them."""
     stat, vm = words("/proc/stat"), words("/proc/vmstat")
     sums = {f"cpu/{name}": number * TICK for name, number in zip(("user", "nice", "system", "idle", "iowait", "irq", "softirq", "steal"), stat["cpu"])}
     sums["cpu/context switches"], sums["cpu/forks"] = stat["ctxt"][0], stat["processes"][0]
@@ -97,10 +97,10 @@ def by_name(rows, pid=None):
 
 
 def test_sums_of_the_machine(recorded):
-    """First and last lie between what the test read before and after, for each sum."""
+    """Each sum's first and last value lie between what the test read before and after."""
     before, rows, after, _, _ = recorded
     found, wrong = by_name(rows), []
-    # iowait and idle may decrease, and the kernel lets time of a CPU's own grow late: man 5 proc_stat
+    # iowait and idle may decrease, and the kernel updates steal late: man 5 proc_stat
     loose = {"cpu/iowait", "cpu/idle", "cpu/steal"}
     for name, low in before.items():
         row = found.get(name)
@@ -122,7 +122,8 @@ def test_sums_of_the_machine(recorded):
 
 
 def test_rates(recorded):
-    """All modes of all CPUs together are the time that went by, on each CPU."""
+    """The times of all modes, summed over all CPUs, are the elapsed time times the number of
+    CPUs."""
     _, rows, _, _, _ = recorded
     found = by_name(rows)
     total = sum(found[f"cpu/{mode}"]["rate"] for mode in ("user", "nice", "system", "idle", "iowait", "irq", "softirq", "steal") if f"cpu/{mode}" in found)
@@ -132,8 +133,9 @@ def test_rates(recorded):
 
 
 def test_intervals(profcapture, recorded):
-    """From the last time of a value to the next value is one interval, whichever others are written
-    between. Sums of a process begin with 0 at its start; the last reading is at the end."""
+    """A counter's next value comes an interval after the last time of its previous value, whichever
+    counters are written in between. Sums of a process begin with 0 at its start; the last reading
+    is at the end."""
     values = dumped(profcapture, recorded[3], "counter_value")
     last, before = max(row["time_ns"] for row in values) - 10**8, {}
     for row in values:
@@ -150,7 +152,7 @@ def test_counters_of_the_process(recorded):
     pid = next(row["pid"] for row in rows if row["name"] == "threads" and row["max"] == THREADS + 1)
     found = by_name(rows, pid)
     growth = {name: row["last"] - row["first"] for name, row in found.items()}
-    # besides, the loader and exec read and write a little
+    # the loader and exec also read and write a little
     assert WRITES * 65536 <= growth["process/written"] < WRITES * 65536 + 4096
     assert WRITES * 32768 <= growth["process/read"] < WRITES * 32768 + 65536
     assert PAGES <= growth["process/minor faults"] < PAGES + 1500
@@ -161,7 +163,8 @@ def test_counters_of_the_process(recorded):
 
 
 def test_timeline(profcapture, recorded):
-    """Each value has its time; a rate is that of the interval before; ten a second."""
+    """Each value has its time; its rate is that of the interval before it; there are ten values a
+    second."""
     _, rows, _, capture, _ = recorded
     output = profcapture.json("counters", capture, "--timeline", "--limit", 0)
     schema.check(profcapture, "counters", output)
@@ -190,7 +193,8 @@ def test_timeline(profcapture, recorded):
 
 
 def test_what_cannot_be_read_is_said_once(profcapture, recorded):
-    """By the recording, and by the list; never as 0."""
+    """Counters that cannot be read are named by the recording and by the list, and never shown as
+    0."""
     _, rows, _, capture, done = recorded
     groups = {row["group"].split(" ")[0] for row in rows}
     missing = re.findall(r"these counters cannot be read here: (.*)", done.stderr)
@@ -204,7 +208,7 @@ def test_what_cannot_be_read_is_said_once(profcapture, recorded):
 
 
 def test_lists(profctl, profcapture, capture):
-    """Only what is listed; a wrong word is refused."""
+    """Only the listed groups are recorded; an unknown word is refused."""
     profctl("record", "-q", "-F", 0, "--counters=memory,process", "-o", capture, "--", "sleep", 0.5)
     rows = profcapture.json("counters", capture, "--limit", 0)["data"]["rows"]
     assert {row["group"] for row in rows} == {"memory", "process"}
@@ -213,7 +217,7 @@ def test_lists(profctl, profcapture, capture):
 
 
 def test_system(profctl, profcapture, capture, require):
-    """Of the whole system there are no counters of processes, which is said."""
+    """A recording of the whole system has no counters of processes or a cgroup, and says so."""
     require(root=True)
     done = profctl("record", "-a", "-F", 0, "--counters=cpu,process,cgroup", "-d", 0.5, "-o", capture)
     assert "cannot be read here: cgroup, process" in done.stderr
@@ -264,7 +268,7 @@ def test_views(profcapture, recorded, tmp_path):
 
 
 def cpu_ns(pid):
-    """The CPU time of a process's threads."""
+    """The CPU time of all threads of a process."""
     return sum(int((task / "schedstat").read_text().split()[0]) for task in Path(f"/proc/{pid}/task").iterdir())
 
 
@@ -277,8 +281,8 @@ def family(pid):
 
 
 def test_cost(recorder, capture, spawn):
-    """Ten readings a second of everything cost little, besides a recording that samples. The bound
-    is for a machine that is busy with other tests, where each wake-up finds cold caches."""
+    """Reading everything ten times a second costs little more than a recording that samples. The
+    bound is for a machine that is busy with other tests, where each wakeup finds cold caches."""
     target = spawn("sleep", "60")
 
     def used(*options):

@@ -27,8 +27,8 @@ def engine_of(recording):
 
 
 def test_engine_that_stands_still(recorder, spawn, capture):
-    """Its rings overflow: every tick is a sample, missed, or lost in a ring, and none is two of
-    these. Lost side-band records, as on a busy machine, are not ticks."""
+    """While the engine is stopped, rings overflow: every tick is a sample, missed, or lost in a
+    ring, and none is counted twice. Lost side-band records, as on a busy machine, are not ticks."""
     for _ in range(os.cpu_count()):
         spawn("sh", "-c", "while :; do :; done")
     stolen = stolen_ns()
@@ -51,7 +51,7 @@ def test_engine_that_stands_still(recorder, spawn, capture):
 
 
 def test_engine_that_is_killed_before_it_wrote(recorder, capture):
-    """No unreadable samples are reported, and no file without samples stays."""
+    """record reports no samples that cannot be read, and leaves no file without samples."""
     for _ in range(5):
         recording = recorder("-F", 99, "-o", capture, "--", "sh", "-c", "echo go; exec sleep 1")
         assert recording.stdout.readline() == "go\n"
@@ -59,7 +59,7 @@ def test_engine_that_is_killed_before_it_wrote(recorder, capture):
         errors = recording.communicate(timeout=30)[1]
         if "has what was written until then" not in errors:
             break
-        capture.unlink()  # the engine writes each second, and this test was slower
+        capture.unlink()  # the engine writes each second: this kill came after the first write, so try again
     assert "nothing was recorded" in errors and "Recorded" not in errors, errors
     assert recording.returncode == 1 and not capture.exists()
 
@@ -74,7 +74,7 @@ def closed(*fds):
 
 @pytest.mark.parametrize("fds", [(1,), (2,), (0, 1, 2)])
 def test_closed_standard_streams(profctl, profcapture, capture, fds):
-    """No output gets into the capture, whose descriptor could have the number of the closed
+    """No output gets into the capture, whose descriptor could get the number of the closed
     stream."""
     script = "echo out; echo err >&2"
     subprocess.run([PROFCTL, "record", "--json", "-o", capture, "sh", "-c", script], preexec_fn=closed(*fds),
@@ -85,8 +85,8 @@ def test_closed_standard_streams(profctl, profcapture, capture, fds):
 
 @pytest.mark.parametrize("limit", [1000, 40000, 200000])
 def test_limited_file_size(profctl, profcapture, capture, spawn, limit):
-    """The process that meets the limit reports it, and no signal kills one. New processes fill the
-    file even with few samples."""
+    """The process that reaches the limit reports it, and is not killed by a signal. New processes
+    fill the file even with few samples."""
     for _ in range(os.cpu_count()):
         spawn("sh", "-c", "while :; do /bin/true; done")
 
@@ -101,8 +101,8 @@ def test_limited_file_size(profctl, profcapture, capture, spawn, limit):
 
 
 def test_reader_that_is_slow(recorder, profcapture, capture, spawn):
-    """A pipe that is read more slowly than it is written: the end waits for it as long as it makes
-    progress."""
+    """A pipe is read more slowly than it is written: record waits at the end, as long as the reader
+    makes progress."""
     for _ in range(os.cpu_count()):
         spawn("sh", "-c", "while :; do :; done")
     pipe = capture.with_suffix(".fifo")

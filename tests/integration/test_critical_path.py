@@ -117,7 +117,8 @@ int main(void)
 
 @pytest.fixture(scope="module")
 def relay(profctl, compile_c, tmp_path_factory):
-    """A capture, how long the first wait took, and how long the program ran, as it measured."""
+    """A capture, and how long the first wait took and the program ran, by the program's own
+    clock."""
     if os.geteuid() != 0:
         pytest.skip("needs root")
     collector = [] if SANITIZED else ["-DMARKS", f"-I{os.environ['PROF_SOURCE_DIR']}", os.environ["LIBPROFCOLLECTOR"]]
@@ -128,7 +129,7 @@ def relay(profctl, compile_c, tmp_path_factory):
 
 
 def children(node, kind, name=None):
-    """The children of that kind: waits by their function, or threads by their name."""
+    """A node's children of that kind: waits by their function, or threads by their name."""
     return [child for child in node["children"] if child["kind"] == kind and name in (None, child.get("comm"), child.get("function", {}).get("name"))]
 
 
@@ -139,7 +140,7 @@ def child(node, kind, name=None):
 
 
 def ran(node, function):
-    """How long that function ran, of the node itself."""
+    """How long the function ran directly in the node, without its waits."""
     return sum(each["total_ns"] for runs in children(node, "runs") for each in children(runs, "function", function))
 
 
@@ -148,13 +149,15 @@ def leaves(node):
 
 
 def near(ns, expected_ms, samples=0):
-    """A running time is divided by samples: three standard deviations of a binomial share."""
+    """Samples divide a running time among functions: allow three standard deviations of a binomial
+    share."""
     slack = 0.05 * expected_ms + 3 * samples ** 0.5
     return abs(ns / 1e6 - expected_ms) <= slack
 
 
 def test_path(profcapture, relay):
-    """Each wait has below it what the thread did that ended it, with the time that it measured."""
+    """The children of each wait show what the thread that ended it did meanwhile, for as long as
+    that thread measured."""
     capture, _, all_ns = relay
     output = profcapture.json("critical-path", capture)
     schema.check(profcapture, "critical-path", output)
@@ -177,7 +180,7 @@ def test_path(profcapture, relay):
     created = child(late, "created")
     assert created["comm"] == "starter" and near(ran(created, "launch"), 80, 80)
 
-    # the program's own time, without that before main() and after its last line
+    # the program's own time does not include that before main() and after its last line
     assert 0 <= data["total_ns"] - all_ns <= 0.02 * all_ns + 20e6
 
 
@@ -186,7 +189,7 @@ def test_sums(profcapture, relay):
     capture, _, _ = relay
     data = profcapture.json("critical-path", capture)["data"]
     kinds = ("running_ns", "ready_ns", "waiting_ns", "unknown_ns")
-    slack = 1000  # a fraction of a nanosecond for each function
+    slack = 1000  # each function's time is rounded by less than a nanosecond
     assert abs(leaves(data["root"]) - data["total_ns"]) <= slack
     assert abs(sum(data[kind] for kind in kinds) - data["total_ns"]) <= slack
     for kind in kinds:
@@ -197,7 +200,7 @@ def test_sums(profcapture, relay):
 
 @pytest.mark.skipif(SANITIZED, reason="the program is built without the sanitizer that the collector needs")
 def test_mark(profcapture, relay):
-    """The path of a mark is that of its time."""
+    """The path of a mark covers exactly the mark's time."""
     capture, wait_ns, _ = relay
     data = profcapture.json("critical-path", capture, "--mark", "await")["data"]
     assert data["spans"] == 1 and data["tid"] is None
@@ -208,7 +211,7 @@ def test_mark(profcapture, relay):
 
 
 def test_thread(profcapture, relay):
-    """Of another thread, or of a part of the time, only this has a path."""
+    """--comm and --from restrict the path to another thread, or to a part of the time."""
     capture, _, _ = relay
     data = profcapture.json("critical-path", capture, "--comm", "worker")["data"]
     root = child(data["root"], "thread")
@@ -230,7 +233,8 @@ def test_text(profcapture, relay):
 
 
 def test_without_samples(profctl, profcapture, require, tmp_path):
-    """A path needs no samples, and says so. A command that runs others is one path."""
+    """A path needs no samples, and says that it has none. A command that runs others has one
+    path."""
     require(root=True)
     capture = tmp_path / "shell.cap"
     profctl("record", "-q", "--wakers", "-F", 0, "-o", capture, "--", "sh", "-c", "sleep 0.1; sleep 0.2; true")
@@ -238,13 +242,13 @@ def test_without_samples(profctl, profcapture, require, tmp_path):
     root = child(data["root"], "thread", "sh")
     waits = [wait for wait in children(root, "waits") if wait.get("comm") == "sleep"]
     assert {wait["cause"] for wait in waits} == {"process"} and sum(wait["waits"] for wait in waits) >= 2
-    # the shell may do something else at first
+    # the shell may do something else at first, so the first wait may begin late
     assert 0.25e9 <= sum(wait["total_ns"] for wait in waits) < data["total_ns"]
     assert "unknown which functions ran" in profcapture("critical-path", capture).stdout
 
 
 def test_without_waits(profctl, profcapture, require, tmp_path):
-    """A program that never waits only ran."""
+    """The path of a program that never waits consists of running only."""
     require(root=True)
     capture = tmp_path / "busy.cap"
     profctl("record", "-q", "--wakers", "-o", capture, "--", "/usr/bin/python3", "-S", "-c", "for i in range(1000000): pass")
@@ -256,7 +260,8 @@ def test_without_waits(profctl, profcapture, require, tmp_path):
 
 
 def test_hostile(profcapture, tmp_path):
-    """Threads that execute themselves and wake each other while they wait have a path that ends."""
+    """The path of threads that repeatedly execute programs, and wake each other while they wait,
+    has an end."""
     capture = tmp_path / "chains.cap"
     subprocess.run([os.environ["MAKE_DENSE"], "wait-chains", capture], check=True, timeout=60)
     data = profcapture.json("critical-path", capture)["data"]
@@ -265,7 +270,8 @@ def test_hostile(profcapture, tmp_path):
 
 
 def test_absent(profctl, profcapture, require, tmp_path):
-    """Without wakers, the message says how to record them; of a whole system it asks for a thread."""
+    """Without wakers, the message says how to record them; for a system-wide recording, it asks for
+    --tid."""
     require(root=True)
     capture = tmp_path / "none.cap"
     profctl("record", "-q", "--off-cpu", "-o", capture, "--", "sleep", "0.1")
