@@ -112,7 +112,8 @@ def test_nothing_is_said_of_a_whole_one(profcapture, whole, tmp_path):
 
 
 def test_the_same_is_lost_to_all(profcapture, whole, chunks, tmp_path):
-    """verify, info and report count the rows of a chunk once, and the same number."""
+    """verify, info and report count the rows of a damaged chunk once, and report the same
+    number."""
     flipped = tmp_path / "flipped.cap"
     for table in "sample", "symbol", "stack", "alloc", "loss", "metadata", "task":
         chunk = flip_in(chunks, whole, flipped, table)
@@ -125,7 +126,8 @@ def test_the_same_is_lost_to_all(profcapture, whole, chunks, tmp_path):
 
 
 def test_verify_says_which_answers_are_affected(profcapture, whole, chunks, tmp_path):
-    """An event changes numbers at its time, a name what they are called; other answers are still right."""
+    """A damaged row of events makes numbers wrong at its time, a damaged name makes names wrong;
+    other answers are still right."""
     flipped = tmp_path / "flipped.cap"
     number = profcapture.json("verify", whole)["data"]["chunks"]
     assert profcapture("verify", whole).stdout == f"{whole} is complete: {number} chunks, all whole.\n" + "".join(
@@ -142,15 +144,15 @@ def test_verify_says_which_answers_are_affected(profcapture, whole, chunks, tmp_
         affects, _, not_affected = last.removeprefix("Affected: ").partition(" Not affected: ")
         assert affects.startswith(affected) and set(others) <= set(not_affected.rstrip(".").split(", ")), last
         assert (" to " in affects) == (table != "symbol")
-    # the file's end
+    # now the file's end is missing
     flipped.write_bytes(whole.read_bytes()[: whole.stat().st_size * 2 // 3])
     last = profcapture("verify", flipped, check=3).stdout.splitlines()[-1]
     assert last.startswith("Affected: ") and "everything after " in last and "Not affected" not in last
 
 
 def test_what_lies_outside_of_the_range(profcapture, whole, chunks, tmp_path):
-    """Names are needed at any time. Rows that the answer does not need are checked between --from
-    and --to; verify checks everything."""
+    """Damaged names matter at any time. Other damaged rows matter between --from and --to, even if
+    the answer does not need them; verify checks everything."""
     flipped, end = tmp_path / "flipped.cap", profcapture.json("info", whole)["capture"]["duration_ns"]
     late = ["--from", f"{end - 1}ns"]
     flip_in(chunks, whole, flipped, "alloc")
@@ -171,8 +173,9 @@ def test_a_cut_file_is_not_damaged(profcapture, whole, tmp_path):
 
 
 def run_times(chunks, lost):
-    """ns that each thread ran, waited and was preempted, from the rows of all chunks of switches
-    but one. A gap is known only if no row can be missing in it."""
+    """Returns the ns that each thread ran, waited and was preempted, from the rows of all chunks of
+    switches but the lost one. The time between two rows counts only if no row between them can be
+    missing."""
     names = ["wait", "preempted", "running", "preempted"]  # by number; a thread that was woken and waits for a CPU is preempted
     tids = {row["id"]: row["tid"] for row, _ in chunks.rows("thread")}
     left, times, skipped = {}, {}, False
@@ -193,8 +196,8 @@ def run_times(chunks, lost):
 
 
 def test_times_are_lower_bounds(profcapture, whole, chunks, tmp_path):
-    """For threads with damaged switches: never more than the true value, nothing guessed, and
-    marked as such."""
+    """Times of threads with damaged switches are never more than the true value, not guessed, and
+    marked as lower bounds."""
 
     def reported(path):
         rows = profcapture.json("report", path, "--by", "thread", "--limit", 0)["data"]["rows"]
@@ -202,14 +205,14 @@ def test_times_are_lower_bounds(profcapture, whole, chunks, tmp_path):
         return known, {row["times_incomplete"] for row in rows}
 
     def states(path):
-        """The same from the rows of each state."""
+        """The same times, from the rows of SQL's thread_states."""
         times = collections.defaultdict(collections.Counter)
         for row in profcapture.json("sql", path, "SELECT tid, state, sum(duration_ns) AS ns FROM thread_states GROUP BY 1, 2")["data"]["rows"]:
             times[row["tid"]][row["state"]] += row["ns"]
         return {tid: (time["running"], time["waiting"], time["preempted"]) for tid, time in times.items()}
 
     def slices(path):
-        """And from the page."""
+        """The same times, from the HTML page."""
         profcapture("export", path, "--to", "html", "-o", tmp_path / "page.html", "--force")
         header, columns = read_page(tmp_path / "page.html")
         times = collections.defaultdict(lambda: [0, 0, 0])
@@ -235,7 +238,7 @@ def test_times_are_lower_bounds(profcapture, whole, chunks, tmp_path):
     assert smaller >= 2
     c_locale = profcapture("report", flipped, "--by", "thread", env={"LC_ALL": "C"}).stdout
     assert f">={next(iter(times.values()))[0] / 1e9:.2f}" in c_locale
-    # the rows that samples count
+    # a damaged table of samples
     flip_in(chunks, whole, flipped, "sample")
     assert profcapture.json("report", flipped)["data"]["incomplete"]
     assert "counts are lower bounds" in profcapture("report", flipped).stdout
@@ -244,14 +247,14 @@ def test_times_are_lower_bounds(profcapture, whole, chunks, tmp_path):
 
 @pytest.mark.parametrize("maker", ["cut", "compact", "recover"])
 def test_a_copy_does_not_hide_damage(profcapture, whole, chunks, tmp_path, maker):
-    """A finished capture made from a damaged one has the loss in its table."""
+    """A finished capture made from a damaged one has the loss in its table of losses."""
     flipped, new = tmp_path / "flipped.cap", tmp_path / "new.cap"
     for table in "stack", "sample":
         chunk = flip_in(chunks, whole, flipped, table)
         profcapture(maker, flipped, *(["--from", "0"] if maker == "cut" else []), "-o", new, "--force")
         losses = profcapture.json("info", new, "--limit", 0)["data"]["loss"]
         assert (table, chunk.rows) in [(loss["stream"], loss["count"]) for loss in losses if loss["cause"] == "file-damage"]
-    # a slice without the damage
+    # a part of the time without damage has no such loss
     if maker == "cut":
         end = profcapture.json("info", whole)["capture"]["duration_ns"]
         profcapture(maker, flipped, "--from", f"{end - 1}ns", "-o", new, "--force")
@@ -261,8 +264,8 @@ def test_a_copy_does_not_hide_damage(profcapture, whole, chunks, tmp_path, maker
 
 @pytest.mark.parametrize("second", ["another", "the same"])
 def test_joined_captures(profcapture, whole, tmp_path, second):
-    """Joined by cat(1): the first one is read; the part after it is reported, and recover makes it
-    a capture again."""
+    """If captures were joined by cat(1), the first is read and the rest is reported; recover makes
+    a valid capture of the file."""
     other = whole if second == "the same" else make(tmp_path / "other.cap", "--rows", 40)
     joined, size = tmp_path / "it's joined.cap", whole.stat().st_size
     for first in size, size - random.Random(1).randrange(1, 3000):

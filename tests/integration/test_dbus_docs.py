@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-2-Clause-Patent
-"""docs/dbus.md and the installed XML: both contain the whole interface, and the documented commands
+"""docs/dbus.md and the installed XML both contain the whole interface, and the documented commands
 work."""
 import os
 import re
@@ -19,7 +19,7 @@ OURS = (buses.PROFILER, buses.SESSION)
 
 @pytest.fixture(scope="module")
 def interfaces():
-    """Our interfaces by name: [(the comment before it, the element)] of all members."""
+    """All members of our interfaces, by interface: [(the comment before it, the element)]."""
     builder = xml.etree.ElementTree.TreeBuilder(insert_comments=True)
     root = xml.etree.ElementTree.parse(SOURCE / "data/dbus/org.profd.Profiler1.xml", xml.etree.ElementTree.XMLParser(target=builder))
 
@@ -46,7 +46,7 @@ def test_all_is_annotated(interfaces):
 
 
 def signature(element):
-    """In the form of docs/dbus.md: OpenImage (t id) -> (h image)"""
+    """A member as docs/dbus.md writes it: OpenImage (t id) -> (h image)"""
     def arguments(*directions):
         return ", ".join(f"{arg.get('type')} {arg.get('name')}" for arg in element.iter("arg") if arg.get("direction") in directions)
 
@@ -81,7 +81,7 @@ def test_all_is_described(interfaces):
 
 
 def test_commands(bus, file, spawn, require):
-    """One after the other, while a session is running."""
+    """The documented commands run one after the other, while a session is running."""
     require("gdbus", "busctl")
     bus.start("polkit.addRule(function(action, subject) { return polkit.Result.YES; });")
     client = bus.client()

@@ -39,7 +39,7 @@ SYSTEM = {"system": variant("b", True)}
 
 
 class Profd:
-    """A private profd, and a D-Bus connection to it that keeps the signals."""
+    """A private profd, and a D-Bus connection to it that stores the signals it receives."""
 
     def __init__(self, before=None, **environment):
         """before() runs in the new process."""
@@ -82,8 +82,8 @@ class Profd:
         return self.call(path, PROPERTIES, "Get", variant("(ss)", (interface, name)))[0]
 
     def wait(self, name, path=None, timeout=20, first=None):
-        """The arguments of the first signal with this name and first argument, which may have
-        arrived already."""
+        """Waits for the first signal with this name, path and first argument, which may have
+        arrived already, and returns its arguments."""
         end = time.monotonic() + timeout
         while time.monotonic() < end:
             for _, where, what, arguments in self.signals:
@@ -362,13 +362,13 @@ def test_example_of_the_documentation(rights, capture, profcapture, busy):
         env={**os.environ, "PATH": path}, capture_output=True, encoding="utf-8", timeout=60,
     )
     assert done.returncode == 0 and "Error" not in done.stderr, done.stderr
-    # profd outlives its client by the time that it takes to finish the file
+    # after its client's end, profd still needs time to finish the file
     until(lambda: profcapture("verify", capture, check=None).returncode == 0)
     assert profcapture.json("report", capture, "--pid", busy.pid)["data"]["self_total"] > 0
 
 
 def test_progress_is_about_one_a_second(rights, profd, file, busy):
-    """One comes soon, and more follow."""
+    """The first Progress comes soon, and others follow."""
     path = profd.create({"pids": variant("au", [busy.pid])}, file)
     began = time.monotonic()
     profd.session(path, "Start")
@@ -381,7 +381,7 @@ def test_progress_is_about_one_a_second(rights, profd, file, busy):
 
 
 def assert_sampled(profcapture, capture, begin, end):
-    """The samples are within these times of the monotonic clock and nowhere else."""
+    """All samples lie within these times of the monotonic clock, and there are enough."""
     start = info(profcapture, capture)["start_monotonic_ns"]
     times = [start + row["time_ns"] for row in rows(profcapture, capture, "sample")]
     assert len(times) >= 20 and begin <= min(times) and max(times) <= end
@@ -407,8 +407,8 @@ def test_pause_and_resume(rights, profd, file, capture, profcapture, busy):
 
 @pytest.mark.parametrize("method, other, before", [("Pause", "Resume", False), ("Resume", "Pause", True)], ids=["pause", "resume"])
 def test_of_an_engine_that_does_not_answer(rights, profd, file, busy, method, other, before):
-    """The error comes in time, and reports that the call has not taken effect; it does when the
-    engine continues."""
+    """The error comes in time, and reports that the call has not taken effect yet; it takes effect
+    when the engine continues."""
     path = profd.create({"pids": variant("au", [busy.pid]), "paused": variant("b", before)}, file)
     profd.session(path, "Start")
     if not before:
@@ -438,7 +438,8 @@ SWITCH_MAGIC = int.from_bytes(b"PfSWTCH\n", "little")
 
 
 def test_switch(rights, profd, file, capture, profcapture, busy):
-    """Off at first; a request from the other end has taken effect when it is answered."""
+    """A session begins switched off. When a switch message from the other end is answered, it has
+    taken effect."""
     ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     path = profd.create({"pids": variant("au", [busy.pid]), "switch": variant("h", 1)}, file, theirs.fileno())
     theirs.close()
@@ -460,7 +461,8 @@ def test_switch(rights, profd, file, capture, profcapture, busy):
 
 
 def test_waits_by_task(rights, profd, file, capture, profcapture, spawn):
-    """With events of the threads, also of those that start later, waits have stacks too."""
+    """If events are opened for each thread, also for threads that start later, waits have stacks
+    too."""
     ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     target = spawn("sh", "-c", "while :; do sleep 0.02; sleep 0.3; done")
     path = profd.create({"pids": variant("au", [target.pid]), "switch": variant("h", 1), "off-cpu": variant("b", True)}, file, theirs.fileno())
@@ -527,8 +529,8 @@ def perf_events_of(pid):
 
 @pytest.mark.parametrize("threads,by_task", [(20, True), (1500 if os.cpu_count() > 1 else 3000, False)])
 def test_switch_of_threads(rights, profd, file, spawn, compile_c, threads, by_task):
-    """Events of each thread, if they are few; else those of the CPUs are used, and the target is
-    recorded all the same."""
+    """If the threads are few, each has its own events; else the events of the CPUs are used, and
+    the target is recorded all the same."""
     target = spawn(compile_c("threads", THREADS, "-O1", "-pthread"), threads, stdout=subprocess.PIPE)
     assert target.stdout.readline() == b"ready\n"
     ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
@@ -601,14 +603,14 @@ def test_lifetime_that_is_over(rights, profd, file):
     reading, writing = os.pipe()
     path = profd.create({**SYSTEM, "lifetime": variant("h", 1)}, file, reading)
     os.close(writing)
-    for _ in range(2):  # after which profd has checked its watches
+    for _ in range(2):  # when it has answered these, profd has checked its watches
         profd.get(path, "State")
     name, message = refusal(profd.session, path, "Start")
     assert name == "InvalidState" and '"lifetime"' in message
 
 
 def test_lifetime_that_never_ends(profd, file):
-    """A file never hangs up, and a server that does not answer must not be asked whether it did."""
+    """A file never hangs up, and poll() would block if the file's server does not answer."""
     name, message = refusal(profd.create, {**SYSTEM, "lifetime": variant("h", 1)}, file, file)
     assert name == "InvalidOption" and '"lifetime"' in message
 
@@ -686,7 +688,8 @@ def test_events_of_every_kind(rights, profd, file, busy):
 
 
 def test_event_that_is_not_there(rights, profd, file):
-    """A VM has no cycles; a machine that has them has no such raw event on its software PMU."""
+    """A VM may lack the event "cycles", and other machines have it; this raw event of the software
+    PMU exists nowhere."""
     path = profd.create({**SYSTEM, "events": variant("as", ["software/config=255/"])}, file)
     assert refusal(profd.session, path, "Start")[0] in ("NotSupported", "Failed")
     assert profd.get(path, "State") == "failed"
@@ -757,7 +760,7 @@ def test_malformed_message_ends_the_engine(rights, hostile, file, script):
         assert profd.get(path, "State") == "failed"
 
 
-# profd may accept a part of it at most; the client then learns how it ended.
+# profd may accept a part of the lie at most; the client then learns how the session ended.
 LIE = """started()
 sock.settimeout(0.5)
 try:
@@ -770,10 +773,10 @@ send(WARNING, struct.pack("32s480s", b"lied", b""))
 
 
 @pytest.mark.parametrize("script", [
-    "send(FINISHED, struct.pack('IIiI', 1, 0, 0, 2**31) + b'x' * 224)",  # losses that do not exist
+    "send(FINISHED, struct.pack('IIiI', 1, 0, 0, 2**31) + b'x' * 224)",  # more losses than the message contains
     "send(IMAGE, struct.pack('5QiI', 1, 0, 0, 0, 0, 1, 2**31) + b'/bin/sh')",
     "send(MEMORY_USAGE, struct.pack('IIIi', 1, 0, 1, 1))",  # allocations were not requested
-    "send(MEMORY_USAGE, struct.pack('IIIi', 1, 1, 1, 1))",  # nor waits
+    "send(MEMORY_USAGE, struct.pack('IIIi', 1, 1, 1, 1))",  # neither were waits
     "send(MEMORY_USAGE, struct.pack('III', 1, 0, 2**31))",
     "send(IMAGE, struct.pack('5QiI', 1, 0, 0, 0, 0, -1, 7) + b'/bin/sh')",
     "send(IMAGE, struct.pack('5QiI', 1, 0, 0, 0, 0, 1, 7) + b'\\0\\xff/../x')",
@@ -781,7 +784,7 @@ send(WARNING, struct.pack("32s480s", b"lied", b""))
     "send(CPU, struct.pack('I', 2**32 - 1))",
     "send(WARNING, b'\\xff' * 512)",
     "[send(PROGRESS, b'\\xff' * 32) for i in range(10000)]",
-    # an existing file, so without a link in its path
+    # the path of an existing file, without links
     "path = os.path.realpath('/bin/cat').encode()\n"
     "    [send(IMAGE, struct.pack('5QiI', i, 0, 0, 0, 0, os.getpid(), len(path)) + path) for i in range(20000)]",
 ])
@@ -793,7 +796,7 @@ def test_lies_of_an_engine_stay_in_its_session(rights, hostile, file, script):
         assert profd.get(path, "State") in ("running", "stopping", "failed")
         assert profd.get(ROOT, "Version", PROFILER)
         files = len(os.listdir(f"/proc/{profd.process.pid}/fd"))
-        assert files < 4096 + 256 + 100  # images, pending tasks, the rest
+        assert files < 4096 + 256 + 100  # the maximum of images, that of pending tasks, and 100 for the rest
         os.kill(profd.engines()[0], signal.SIGKILL)
         assert profd.wait("Finished", path)[:2] == (False, "internal")
 
@@ -807,7 +810,8 @@ def snapshot_bytes(pid):
 
 
 def test_snapshots_that_nobody_reads(rights, hostile, file):
-    """Each is a memfd: their number is limited, and beyond that the engine is ended."""
+    """Each snapshot is a memfd: profd limits how many are unread, and ends an engine that asks for
+    more."""
     asks = "sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4608)\nwhile True:\n    send(SNAPSHOT, struct.pack('IiII', 1, 0, 0, 0))"
     with hostile("started()\n" + asks) as profd:
         path = profd.create(SYSTEM, file)
@@ -822,8 +826,8 @@ def test_snapshots_that_nobody_reads(rights, hostile, file):
 
 
 def test_rings_without_end(rights, hostile, file):
-    """A CPU that comes back gets new rings; an engine that keeps all of them must not fill the
-    memory."""
+    """A CPU that comes online again gets new rings; an engine that keeps all of them must not fill
+    the memory."""
     script = """n = 0
 while struct.unpack_from('I', sock.recv(65536))[0] != 3:  # MESSAGE_START
     pass
@@ -846,7 +850,7 @@ while True:
 
 
 def test_engine_that_hangs_is_ended(rights, hostile, file):
-    """It does nothing after Stop."""
+    """The engine does nothing after Stop: profd ends it."""
     with hostile("started()") as profd:
         path = profd.create(SYSTEM, file)
         profd.session(path, "Start")
@@ -857,7 +861,8 @@ def test_engine_that_hangs_is_ended(rights, hostile, file):
 
 @pytest.mark.parametrize("script", ["started()\n", ""])
 def test_engine_that_says_finished_and_stays(rights, hostile, file, script):
-    """Its summary is valid; but the session does not wait for its end forever."""
+    """The engine's summary is valid, but the session does not wait forever for the engine to
+    exit."""
     with hostile(script + "send(FINISHED, struct.pack('IIiI', 1, 0, 0, 0) + bytes(224))") as profd:
         path = profd.create(SYSTEM, file)
         with contextlib.suppress(GLib.Error):
@@ -882,14 +887,15 @@ with t.running() as profd:
 
 
 def test_client_that_never_reads(rights, tmp_path, capture, spawn):
-    """A compromised engine floods it with warnings; profd drops those that nobody reads."""
+    """A compromised engine floods the client with warnings; profd drops those that the client does
+    not read."""
     engine = tmp_path / "profd-engine"
     engine.write_text(HOSTILE_ENGINE % FLOOD)
     engine.chmod(0o755)
     (tmp_path / "profd-files").symlink_to(Path(os.environ["PROFD"]).parent / "profd-files")
     client = spawn(sys.executable, "-c", STUCK_CLIENT, capture, stdout=subprocess.PIPE,
                    env={**os.environ, "PROF_LIBEXEC_DIR": str(tmp_path), "PYTHONPATH": str(Path(__file__).parent),
-                        # freed memory must not be kept
+                        # AddressSanitizer must not keep freed memory
                         "ASAN_OPTIONS": os.environ.get("ASAN_OPTIONS", "") + ":quarantine_size_mb=1"})
     pid = int(client.stdout.readline())
     sizes = []

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: BSD-2-Clause-Patent
-"""Functions, inlined calls and lines from DWARF agree with addr2line: binutils' -i -f, or LLVM's
-where binutils errs. PROF_TEST_FULL=1 tries 10 000 addresses."""
+"""Functions, inlined calls and lines from DWARF agree with addr2line -i -f: that of binutils, or
+LLVM's where binutils errs. PROF_TEST_FULL=1 tries 10 000 addresses."""
 import collections
 import os
 import random
@@ -51,7 +51,7 @@ __attribute__((noinline, cold)) int rare(int n) { return mix(n, n + 1); }
 int main(int argc, char **argv) { int v[64]; for (int i = 0; i < 64; i++) v[i] = twice(i, argc);
 	return argc > 5 ? rare(argc) : loop(v, 64) & 1; }
 """
-# name: language, options of the compiler
+# name: language, compiler options
 BUILT = {
     "c": (C, ["-gdwarf-5"]),
     "c-4": (C, ["-gdwarf-4"]),
@@ -63,12 +63,13 @@ BUILT = {
     "cpp-split-4": (CPP, ["-gdwarf-4", "-gsplit-dwarf"]),
     "cpp-lto": (CPP, ["-gdwarf-5", "-flto"]),
 }
-# Allowed differences, and their maximum number in a hundred addresses. "llvm": binutils errs, and
-# LLVM agrees with us: binutils does not read split DWARF 5, uses the wrong file numbers of DWARF 5,
-# and calls an inlined C++ function without a linkage name by the name around it. "alias": the
-# outermost function has several names, and each tool takes another one, or DWARF has only the plain
-# name and the symbol table the mangled one. "symbol": DWARF has no function there (assembly, start
-# files), and the two take the name from the symbol table, which is not read here.
+# Classes of differences, and their maximum number in a hundred addresses. "llvm": binutils errs,
+# and LLVM agrees with us: binutils does not read split DWARF 5, uses the wrong file numbers of
+# DWARF 5, and names an inlined C++ function without a linkage name like the function around it.
+# "alias": the outermost function has several names, and each tool takes another one, or DWARF has
+# only the plain name and the symbol table the mangled one. "symbol": DWARF has no function there
+# (assembly, start files), and both tools take the name from the symbol table, which is not read
+# here.
 MOST = {"equal": 100, "llvm": 100, "alias": 60, "symbol": 45}
 TOTALS = collections.Counter()
 
@@ -116,7 +117,8 @@ def place(text):
 
 
 def same_file(ours, theirs):
-    """If the compiler's folder is a relative path, the absolute beginning of a path is a guess."""
+    """If the compiler's folder is a relative path, the absolute beginning of a path is a guess:
+    compare only the ends."""
     left, right = os.path.normpath(ours), os.path.normpath(theirs)
     return left == right or (not ours.startswith("/") and (theirs.endswith("/" + ours.removeprefix("./")) or right.endswith("/" + left)))
 
@@ -128,12 +130,12 @@ def same_lines(own, other):
 
 
 def same_names(own, other):
-    """Ours has the namespaces and classes around a function without linkage name."""
+    """Our names include the namespaces and classes around a function without a linkage name."""
     return len(own) == len(other) and all(a == b or a.endswith("::" + b) for (a, _), (b, _) in zip(own, other))
 
 
 def symbols_of(path):
-    """The address of each name, for functions with several names."""
+    """The address of each name in the symbol table, to recognize functions with several names."""
     shown = subprocess.run(["nm", path], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, encoding="utf-8", check=False).stdout
     return {line.split()[2]: line.split()[0] for line in shown.splitlines() if len(line.split()) == 3}
 
@@ -148,7 +150,7 @@ def is_alias(symbols, own, other):
 
 
 def compare(own, binutils, llvm, symbols):
-    """The class of an address; None if nobody agrees."""
+    """The class of an address; None if our answer agrees with neither tool."""
     for name, other in (("equal", binutils), ("llvm", llvm)):
         if same_lines(own, other) and same_names(own, other):
             return name
@@ -161,7 +163,7 @@ def compare(own, binutils, llvm, symbols):
 
 
 def check(path, debug, count, *folders):
-    """Compares; returns how many addresses have a line, and how many are inlined."""
+    """Compares random addresses; returns how many have a line, and how many are in inlined code."""
     addresses = pick(path, count)
     places, times = ours(path, addresses, *folders)
     binutils = theirs("addr2line", debug, addresses)
@@ -206,7 +208,7 @@ def debug_file(path):
 
 
 def test_installed(built):
-    """Programs built by Debian, with DWARF packed by dwz in separate files; and the total quota."""
+    """Programs built by Debian have their DWARF in separate files, packed by dwz."""
     lines = inlined = checked = 0
     for path in (os.path.realpath("/lib/x86_64-linux-gnu/libc.so.6"), os.path.realpath("/usr/bin/python3")):
         debug = debug_file(path) if os.path.exists(path) else None
@@ -218,7 +220,7 @@ def test_installed(built):
     assert lines >= 0.8 * checked and inlined >= 0.1 * checked
 
 
-# compiling C++ takes longer than everything else
+# compiling C++ takes longer than everything else, so only two of its variants are tried
 @pytest.mark.parametrize("name", [name for name in BUILT if name.startswith("c-") or name == "c"] + part([name for name in BUILT if name.startswith("cpp")], 2))
 def test_built(built, name):
     lines, inlined = check(build(built, name), built / name, 1000 if FULL else 100)
@@ -227,7 +229,7 @@ def test_built(built, name):
 
 @pytest.mark.parametrize("options", [[], ["-m", "common.debug"]], ids=["alone", "shared"])
 def test_dwz(built, require, options):
-    """Partial units, and those in another file."""
+    """dwz moves units into partial units, also in another file."""
     require("dwz")
     names = [f"dwz{len(options)}-{i}" for i in range(2)]
     for name in names:
@@ -236,20 +238,20 @@ def test_dwz(built, require, options):
     subprocess.run(["dwz", *options, *names], cwd=built, check=True)
     if options:
         assert b".gnu_debugaltlink" in (built / names[0]).read_bytes()
-    # addr2line's output for the same program before
+    # compare with addr2line's output for the program before dwz
     lines, inlined = check(built / names[0], build(built, "cpp-4"), 100)
     assert lines > 20 and inlined > 20
 
 
 def note(folder, name):
-    """A build-id of its own."""
+    """Makes a file with a build-id for the linker."""
     path = folder / f"{name}.note"
     path.write_bytes(b"\x04\0\0\0\x14\0\0\0\x03\0\0\0GNU\0" + name.ljust(20).encode())
     return path
 
 
 def test_quota():
-    """Sums over all tests."""
+    """Checks the quota of each class in the sums over all tests."""
     print(dict(TOTALS))
     addresses = TOTALS["addresses"]
     if not shutil.which("llvm-addr2line-14"):

@@ -115,8 +115,8 @@ def test_expected_skips_have_reasons():
 
 
 def test_times(tmp_path, summary):
-    """A test's wall and CPU time, from the wrapper to the summary and its JSON; and the stages of
-    CI."""
+    """A test's wall and CPU time get from the wrapper into the summary and its JSON; so do those of
+    CI's stages."""
     times = tmp_path / "build/test-results/times.jsonl"
     times.parent.mkdir(parents=True)
     spin = "import time\nwhile time.process_time() < 0.3: pass"
@@ -193,7 +193,7 @@ def test_names_of_tests_are_unique():
 
 
 def test_demo_of_a_plain_user(require):
-    """A user who may not record the whole system and has no sudo: the demo records its own two
+    """For a user who may not record the whole system and has no sudo, the demo records its own two
     programs and explains the limit."""
     require("setpriv", root=True)
     build = Path(os.environ["PROF_BUILD_DIR"])

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-2-Clause-Patent
-"""profcapture diff: equal rows of two captures, changes, and noise among them."""
+"""profcapture diff finds equal rows of two captures, changes, and noise among them."""
 import csv
 import io
 import json
@@ -19,8 +19,8 @@ SOURCE = Path(os.environ["PROF_SOURCE_DIR"]) / "tests/tools/mix.c"
 
 @pytest.fixture(scope="module")
 def builds(tmp_path_factory):
-    """Two builds of a program. Neither is in the build tree, where a sanitizer could add functions
-    and start-up time."""
+    """Makes two builds of a program outside of the build tree, where a sanitizer could add
+    functions and start-up time."""
     folder = tmp_path_factory.mktemp("builds")
     mix, other = folder / "first" / "mix", folder / "mix"
     mix.parent.mkdir()
@@ -31,9 +31,9 @@ def builds(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def recordings(profctl, builds, tmp_path_factory):
-    """The same program twice, and another build of it in another folder in which a function takes
-    50 % longer. A recording that lost samples, as may happen with a sanitizer or on a busy machine,
-    is repeated at a lower rate."""
+    """Records the same program twice, and another build of it in another folder in which a function
+    takes 50 % longer. A recording that lost samples, as may happen with a sanitizer or on a busy
+    machine, is repeated at a lower rate."""
     folder = tmp_path_factory.mktemp("diff")
     mix, other = builds
     programs = {"one": [mix], "two": [mix], "slow": [other]}
@@ -68,7 +68,7 @@ def test_equals_are_equal(profcapture, recordings):
 
 
 def test_slower_in_another_build(profcapture, recordings):
-    """By function and by path; without build-ids, as these differ, and so do the folders."""
+    """A change is found by function and by path, although the build-ids and folders differ."""
     for options in [], ["--paths"], ["--no-inline"], ["--mode", "user"]:
         data = diff(profcapture, recordings["one"], recordings["slow"], *options)
         first = data["rows"][0]
@@ -84,8 +84,8 @@ def test_slower_in_another_build(profcapture, recordings):
 
 @pytest.mark.parametrize("table", ["string", "image", "frame", "stack", "symbol", "sample"])
 def test_damage_leaves_no_verdict(profcapture, recordings, tmp_path, table):
-    """One wrong bit in a slower capture: the missing part may be the change, so there is no
-    verdict, whichever side it is on."""
+    """With one wrong bit in the slower capture there is no verdict, whichever side it is on,
+    because the missing part may be the change."""
     whole, damaged = recordings["slow"], tmp_path / "damaged.cap"
     profcapture("diff", recordings["one"], whole, "--fail-over", "5%", check=7)
     data, layout = bytearray(whole.read_bytes()), Capture(whole.read_bytes())
@@ -103,14 +103,14 @@ def test_damage_leaves_no_verdict(profcapture, recordings, tmp_path, table):
             assert found["significant"] is None and "damage" in [note["code"] for note in found["notes"]]
             assert {row["significant"] for row in found["rows"]} == {None}
             assert {row["verdict"] for row in [*found["rows"], found["all"]]} == {None}
-    # what recover makes of it is whole, and still lacks the same
+    # recover makes a whole capture of the damaged one, which still lacks the same rows
     profcapture("recover", damaged, "-o", tmp_path / "recovered.cap")
     done = profcapture("diff", recordings["one"], tmp_path / "recovered.cap", "--fail-over", "5%", check=8)
     assert "was made of a damaged capture. Record again." in done.stdout.splitlines()[0]
 
 
 def test_sums(profcapture, recordings):
-    """Time of interrupts is outside of the total."""
+    """The rows' shares add up to 100 %, without the time of interrupts."""
     for options in [], ["--paths"]:
         data = diff(profcapture, recordings["one"], recordings["slow"], *options)
         for side in "a", "b":
@@ -124,7 +124,7 @@ def test_fail_over(profcapture, recordings):
     done = profcapture("diff", one, slow, "--fail-over", "5%", check=7)
     assert re.search(rf"^work_{SLOW} grew by \d+\.\d %, more than 5 %\.$", done.stderr, re.M)
     assert f"Slower: work_{SLOW} by " in done.stdout
-    # what shrank is no failure; small functions and the kernel's may differ by chance
+    # a decrease is no failure; small functions and the kernel's may differ by chance
     assert "work_" not in profcapture("diff", one, slow, "--fail-over", "90%", check=None).stderr
     assert "work_" not in profcapture("diff", slow, one, "--fail-over=30", check=None).stderr
     for wrong in "", "x", "5x", "-1", "nan", "1e3", "5%%", ".5", "5.", "0x5", "99999999999":
@@ -148,14 +148,14 @@ def runs(profctl, builds, tmp_path_factory):
 
 
 def test_several_runs(profcapture, runs):
-    """Means of the runs, and their standard error with Student's factor, computed here from each
-    run alone."""
+    """The answer has the means of the runs, and their standard error times Student's factor, as
+    computed here from each run alone."""
     data = diff(profcapture, *runs["a"], "--to", *runs["b"], "--normalise", "run")
     assert data["runs"] == [RUNS, RUNS] and len(data["captures"]) == 2 * RUNS
     single = [[diff(profcapture, run, run, "--normalise", "run")["all"]["a"] for run in runs[side]] for side in ("a", "b")]
     means = [sum(values) / RUNS for values in single]
     squares = sum((value - mean) ** 2 for values, mean in zip(single, means) for value in values)
-    student = 5.59757  # two-sided 0.005, four degrees of freedom
+    student = 5.59757  # two-sided probability 0.005, four degrees of freedom
     noise = student * (squares / (2 * RUNS - 2) * 2 / RUNS) ** 0.5
     assert [data["all"]["a"], data["all"]["b"]] == pytest.approx(means)
     assert data["all"]["noise"] == pytest.approx(max(noise, 0.001 * max(map(max, single))), rel=1e-4)
@@ -164,9 +164,10 @@ def test_several_runs(profcapture, runs):
 
 
 def test_all_of_it_became_slower(profcapture, runs):
-    """Shares are equal, and the whole run takes three times as long; it is the first row."""
+    """If the whole run takes three times as long and all shares are equal, the first row is the
+    whole run."""
     a, slow = runs["a"], runs["slow"]
-    assert diff(profcapture, *a, "--to", *slow)["significant"] <= 1  # by chance, in 1 of 200 comparisons
+    assert diff(profcapture, *a, "--to", *slow)["significant"] <= 1  # a row is significant by chance in 1 of 200 comparisons
     for files in [*a, "--to", *slow], [a[0], slow[0]]:
         done = profcapture("diff", *files, "--fail-over", "5%", check=7)
         assert re.fullmatch(r"The whole run grew by \d+\.\d %, more than 5 %\.", done.stderr.splitlines()[0])
@@ -180,7 +181,7 @@ def test_all_of_it_became_slower(profcapture, runs):
         assert ("mean of 3 runs, " in done.stdout) == (len(files) != 2)
         profcapture("diff", *files, "--fail-over", "1000%")
     assert "The whole run" not in profcapture("diff", *slow, "--to", *a, "--fail-over", "5%", check=None).stderr
-    # what is a time is no capture
+    # a --to that is followed by a time is no list of captures
     done = profcapture("diff", a[0], slow[0], "--to", "0.2s", "--json", check=None)
     assert json.loads(done.stdout)["data"]["runs"] == [1, 1] and done.returncode in (0, 8)
     for wrong in [a[0], "--to"], ["--to", a[0]], [*a]:
@@ -188,7 +189,7 @@ def test_all_of_it_became_slower(profcapture, runs):
 
 
 def test_no_verdict(profctl, profcapture, builds, runs, tmp_path):
-    """Status 8, and a message that says what is needed."""
+    """diff ends with status 8 and a message that says what is needed."""
     good, few, unnamed, cut = runs["a"][0], tmp_path / "few.cap", tmp_path / "unnamed.cap", tmp_path / "cut.cap"
     profctl("record", "-q", "-o", few, "--", builds[0], "0.03")
     profctl("record", "-q", "--no-symbols", "-F", "5000", "-e", "cpu-clock", "-o", unnamed, "--", builds[0], "0.4")
@@ -200,7 +201,7 @@ def test_no_verdict(profctl, profcapture, builds, runs, tmp_path):
             said = next(line for line in done.stderr.splitlines() if line.startswith("No verdict: "))
             assert needed in said and str(file) in said and said == done.stdout.splitlines()[0]
             assert "(whole run)" in done.stdout and "The whole run" not in done.stdout
-            # without --fail-over, a capture that is not whole is no failure
+            # without --fail-over, a capture that is not whole does not make diff fail
             done = profcapture("diff", *files, check=plain)
             assert done.stdout.splitlines()[0] == said and "No verdict" not in done.stderr
             done = profcapture("diff", *files, "--json", check=plain)
@@ -218,7 +219,7 @@ def test_counts_what_report_counts(profcapture, runs):
         line = next(line for line in profcapture("diff", file, file).stdout.splitlines() if line.startswith("A: "))
         found = re.match(rf"A: {file}, (\d+) ms of CPU(?: \(interrupts: ([\d.]+) (m|u)s\))?", line)
         more = float(found[2] or 0) * (1e6 if found[3] == "m" else 1e3)
-        assert abs(float(found[1]) * 1e6 + more - want) <= 0.006 * want  # three digits
+        assert abs(float(found[1]) * 1e6 + more - want) <= 0.006 * want  # the text has three digits
 
 
 def test_screen(profcapture, recordings):
@@ -237,7 +238,7 @@ def test_screen(profcapture, recordings):
     words = [re.findall(r"  (slower|faster|new|gone|same|unclear|-)(?=  )", row)[-1] for row in every[every.index("") + 3:]]
     assert words == [row["verdict"] or "-" for row in data["rows"]] and {"slower", "same"} <= set(words)
     assert len(profcapture("diff", one, slow, "--all", "--limit", 3).stdout.splitlines()) == len(lines[:lines.index("")]) + 1 + 1 + 4 + 1
-    # the whole run cannot be judged by shares
+    # in shares of all samples, the whole run is the same on both sides
     shares = profcapture("diff", one, slow, "--normalize", "samples").stdout
     assert "Only the functions' shares of all samples are compared." in shares and re.search(r" - +\(whole run\)$", shares, re.M)
     for options in [], ["--paths"]:
@@ -245,15 +246,15 @@ def test_screen(profcapture, recordings):
 
 
 def test_normalised(profcapture, recordings):
-    """Per second the unit is a share of a CPU, per run its time; with the same samples the ratios
-    of rows are equal."""
+    """--normalise time shows shares of a CPU, and run shows times; the ratios of rows are equal,
+    because the samples are."""
     one, slow = recordings["one"], recordings["slow"]
     for norm, unit in ("time", "percent_cpu"), ("run", "ns"):
         data = diff(profcapture, one, slow, "--normalise", norm)
         assert data["normalised_by"] == norm and data["unit"] == unit
         rows = sum(row["a"] for row in data["rows"] if row["name"] != "<interrupts>")
         assert abs(rows - data["all"]["a"]) < 1e-6 * rows
-    # 0.8 s of two threads, without the ticks that a virtual machine misses, which may be half
+    # two threads run for 0.8 s; a virtual machine may miss up to half of the ticks
     assert 0.6e9 < data["all"]["a"] < 2.4e9
     assert "has no mark 'x'" in profcapture("diff", one, slow, "--normalise", "mark:x", check=2).stderr
     assert "Did you mean 'time'?" in profcapture("diff", one, slow, "--normalise", "tim", check=2).stderr
@@ -262,7 +263,7 @@ def test_normalised(profcapture, recordings):
 def test_same_twice(profcapture, recordings):
     data = diff(profcapture, recordings["one"], recordings["one"])
     assert all(row["delta"] == 0 and not row["significant"] for row in data["rows"])
-    # a busy machine loses some, which is reported
+    # a busy machine loses some samples, which is reported
     assert {note["code"] for note in data["notes"]} <= {"loss"}
 
 
@@ -323,7 +324,7 @@ def test_empty_damaged_and_hostile(profcapture, made, tmp_path):
 
 
 def test_memory(profcapture, tmp_path):
-    """Twice as many calls of everything: twice the bytes, and more than noise."""
+    """Twice as many calls of everything allocate twice the bytes, which is more than noise."""
     captures = []
     for n in 1000, 2000:
         captures.append(tmp_path / f"{n}.cap")

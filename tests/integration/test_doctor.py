@@ -90,8 +90,8 @@ UNMOUNT = "umount -l /sys/kernel/tracing /sys/kernel/debug 2>/dev/null"
 
 
 def test_tracefs_is_not_mounted(elsewhere):
-    """Root needs no mount. For a user who may not mount, the fix is the mount, and after it the
-    mode."""
+    """Root's profctl finds tracefs without a mount. For a user who may not mount, the first fix is
+    the mount, and then the mode."""
     mount = "mount -t tracefs tracefs /sys/kernel/tracing"
     first, _ = elsewhere(["-m"], UNMOUNT)
     assert first["tracefs"]["status"] == "ok"
@@ -102,7 +102,7 @@ def test_tracefs_is_not_mounted(elsewhere):
 
 @pytest.mark.parametrize("user", [[], NOBODY])
 def test_tracepoints(elsewhere, profctl, tmp_path, user):
-    """doctor's prediction is what happens."""
+    """doctor predicts whether a tracepoint can be recorded."""
     tmp_path.chmod(0o777)
     command = [*user, profctl.path, "record", "--force", "-e", "sched:sched_switch", "-o", tmp_path / "x.cap", "--", "sleep", "0.2"]
     record = f"{shlex.join(map(str, command))} >{tmp_path}/said 2>&1 && touch {tmp_path}/ok"
@@ -175,7 +175,8 @@ def test_missing_engine_fails(profctl, tmp_path):
 
 
 def test_text_says_the_same(profctl):
-    """With --all each check has its row, as in JSON; debuginfod is off here if nobody has set it up."""
+    """With --all each check has its row, as in JSON; a debuginfod that nobody has set up is
+    "off"."""
     text = profctl("doctor", "--all", check=None, env={"DEBUGINFOD_URLS": ""}).stdout
     found = run(profctl, env={"DEBUGINFOD_URLS": ""})
     for name, check in found.items():
@@ -187,7 +188,7 @@ def test_text_says_the_same(profctl):
 
 
 def test_text_begins_with_the_verdict(profctl, tmp_path):
-    """Only warnings and failures have rows, failures first; the others are counted."""
+    """Only warnings and failures have rows, failures first; the other checks are counted."""
     for env in {}, {"PROF_LIBEXEC_DIR": tmp_path}:
         found = run(profctl, env=env)
         problems = [name for status in ("fail", "warn") for name in found if found[name]["status"] == status]

@@ -48,7 +48,7 @@ def test_example(bus, client, private, spawn, profcapture):
 
 
 def test_refusal(bus, client):
-    """polkit denies, and the client reports it."""
+    """If polkit denies the recording, the client reports it."""
     bus.start(rules())
     folder = bus.folder / "captures"
     folder.mkdir()

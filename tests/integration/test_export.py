@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: BSD-2-Clause-Patent
-"""The output of `export` agrees with `report`: read here, and by the programs of the formats."""
+"""The output of `export` agrees with `report`: as read by this test, and by the programs for the
+formats."""
 import base64
 import collections
 import gzip
@@ -20,17 +21,19 @@ from captures import make, unprintable
 from exports import check, firefox_paths, names, read_perf_script, read_pprof, read_svg
 from slices import SANITIZED
 
-# The other build's files are read by those programs.
+# With a sanitizer, no code of ours would run in these tests: the programs read files of the other
+# build.
 by_peers = pytest.mark.skipif(SANITIZED, reason="none of this is our code")
 FORMATS = ["folded", "firefox", "pprof", "speedscope", "svg", "callgrind", "perf-script"]
-BY_NAME = ["folded", "svg", "callgrind"]  # threads of one name are one
+BY_NAME = ["folded", "svg", "callgrind"]  # formats in which threads of the same name are one
 FLAMEGRAPH = Path("/usr/share/perl5/Devel/NYTProf/flamegraph.pl")
 HOSTILE = b"=1+1,\";'\\\n\r\t\x1b[31m\xe2\x80\xae\xff\xc2\x9b"
 
 
 @pytest.fixture(scope="module", params=["hostile"] if SANITIZED else ["plain", "hostile"])
 def capture(request, tmp_path_factory):
-    """Several epochs, threads and every table; in the second capture all names are harmful ones."""
+    """A capture with several epochs, threads and every table; in the second one all names are
+    harmful."""
     path = tmp_path_factory.mktemp("export") / "x.cap"
     prefix = ["--prefix", HOSTILE.decode(errors="surrogateescape")] if request.param == "hostile" else []
     return make(path, "--all-tables", "--epochs", 3, "--rows", 1200, "--chunk-rows", 200, *prefix)
@@ -64,10 +67,10 @@ def test_folded(profcapture, capture, report, export, options):
     lines = [line.rsplit(" ", 1) for line in text.splitlines()]
     assert all(re.fullmatch(r"\d+", count) for _, count in lines)
     assert [stack for stack, _ in lines] == sorted({stack for stack, _ in lines}, key=str.encode)
-    # escaped, and without the ';' that separates frames
+    # names are escaped, and contain no ';', which separates frames
     data = report(*options)
     assert sum(int(count) for _, count in lines) == data["self_total"]
-    # a thread has its name at that time; --ignore removes some of the samples
+    # a stack begins with the thread's name at that time; --ignore removes some of the samples
     rows = [row for row in profcapture.json("dump", capture, "--table", "sample", "--limit", 0)["data"]["rows"]
             if row["mode"] == "kernel" or "kernel" not in options]
     shown = {stack.split(";")[0] for stack, _ in lines}
@@ -91,7 +94,7 @@ def test_pprof(report, export, options):
         by_thread[(labels["pid"][3] or [0])[0], (labels["tid"][3] or [0])[0]] += values[0]
     check(report(*options), [([frame[0] for frame in frames], values[0]) for frames, values, _ in samples])
     threads = report("--by", "thread", *options)["rows"]
-    # allocations of a thread without samples are included
+    # threads that have allocations but no samples count, too
     assert +by_thread == {(row["pid"] or 0, row["tid"] or 0): row["self"] for row in threads if row["self"]}
 
 
@@ -182,7 +185,7 @@ def test_firefox_has_the_longest_waits(profcapture, tmp_path):
 
 
 def test_firefox_marks_without_an_end(capture, export):
-    """They are in order, the same in each run."""
+    """Marks without an end are in order of time, and the same in each run."""
     profiles = [export("firefox") for _ in range(3)]
     assert profiles[0] == profiles[1] == profiles[2]
     marks = [thread["markers"] for thread in json.loads(profiles[0])["threads"]]
@@ -191,7 +194,7 @@ def test_firefox_marks_without_an_end(capture, export):
     assert all(times == sorted(times) for times in starts)
 
 
-# a gauge is the sum of its changes, as the profiler computes it; a sum has only the changes
+# the changes of a gauge add up to its value, as the profiler shows it; a sum has only changes
 @pytest.mark.parametrize("options", [(), ("--from", "100ms..400ms"), ("--pid", "137")], ids=" ".join)
 def test_firefox_counters(profcapture, capture, export, options):
     profile = json.loads(export("firefox", *options))
@@ -224,7 +227,7 @@ def test_firefox_counters(profcapture, capture, export, options):
 
 @pytest.fixture(scope="module", params=[[], ["--epoch", 7000], ["--killed"]], ids=str)
 def heap(request, tmp_path_factory):
-    """A capture of allocations alone, and its generator's counts."""
+    """A capture that has only allocations, and its generator's counts."""
     path = tmp_path_factory.mktemp("heap") / "heap.cap"
     done = subprocess.run([os.environ["MAKE_HEAP"], *map(str, request.param), path], check=True, capture_output=True, text=True, timeout=60)
     return path, json.loads(done.stdout)
@@ -258,7 +261,8 @@ def test_allocations_of_a_time(profcapture, heap):
 
 
 def retained(profile):
-    """The live bytes as the profiler computes them: by the addresses in the table of one thread."""
+    """The live bytes by function, computed as the profiler does: by the addresses in the table of
+    one thread."""
     paths, counts = firefox_paths(profile), collections.Counter()
     for thread in profile["threads"]:
         table = thread.get("nativeAllocations")
@@ -331,7 +335,7 @@ def test_value_is_not_there(profcapture, heap, capture, tmp_path):
 
 @pytest.mark.parametrize("to", ["pprof", "firefox"])
 def test_samples_of_a_cpu(profcapture, heap, tmp_path, to):
-    """Allocations are not samples of a CPU."""
+    """With --cpu, allocations are left out, because they have no CPU."""
     sizes = []
     for more in [], ["--cpu", 0]:
         profcapture("export", heap[0], "--to", to, "--force", "-o", tmp_path / "x", *more)
@@ -379,7 +383,7 @@ def test_go_tool_pprof_allocations(profcapture, heap, tmp_path):
     command = ["go", "tool", "pprof", "-symbolize=none", "-unit=B", "-top", "x.pb.gz"]
     environment = {**os.environ, "HOME": str(tmp_path), "PPROF_TMPDIR": str(tmp_path)}
     done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=60, check=True)
-    # no sample: live bytes are shown
+    # go tool pprof shows live bytes by default
     assert done.stderr == "" and "Type: inuse_space" in done.stdout and f" of {want['leaked']['bytes']}B total" in done.stdout
 
 
@@ -397,7 +401,7 @@ needs_node = pytest.mark.skipif(not (NODE / "speedscope").exists() or not shutil
 
 @pytest.fixture
 def sockets():
-    """A folder with a short name, because paths of sockets are limited."""
+    """A folder with a short name, because the length of a socket's path is limited."""
     with tempfile.TemporaryDirectory(prefix="profd-") as folder:
         yield folder
 
@@ -414,7 +418,7 @@ def test_profiler_cli(report, export, tmp_path, sockets):
         return subprocess.run(command, env=environment, capture_output=True, timeout=60)
 
     try:
-        # its daemon may take longer to start than it waits
+        # the program's daemon may start later than `load` waits for it
         run("load", path, "--session", "x")
         for _ in range(40):
             done = run("profile", "info", "--all", "--session", "x", "--json")
@@ -448,8 +452,8 @@ CHROMIUM = shutil.which("chromium-headless-shell") or shutil.which("chromium")
 @pytest.mark.skipif(not CHROMIUM, reason="no Chromium is installed: ./dev setup --peers")
 @by_peers
 def test_speedscope_page(report, export, tmp_path):
-    """Its own page shows each thread with its weight, and the functions of the first one with their
-    times."""
+    """speedscope's own page shows each thread with its weight, and the functions of the first one
+    with their times."""
     data = export("speedscope")
     (tmp_path / "x.js").write_text(f"speedscope.loadFileFromBase64('x.json', '{base64.b64encode(data).decode()}');")
     page = f"file://{NODE}/speedscope/dist/release/index.html#localProfilePath={tmp_path}/x.js&view=sandwich"
@@ -485,7 +489,7 @@ def test_an_empty_range(profcapture, capture):
 
 
 def numbers_of(to, data):
-    """The number of samples, and of the format's threads."""
+    """The number of samples in an export, and of its threads."""
     if to == "folded":
         lines = data.decode().splitlines()
         return sum(int(line.rsplit(" ", 1)[1]) for line in lines), len({line.split(";")[0] for line in lines})
@@ -507,8 +511,8 @@ def numbers_of(to, data):
 
 
 def test_an_empty_capture(profcapture, tmp_path):
-    """The minimum of each format: speedscope opens no file without a profile, the other one none
-    without a thread."""
+    """Each format's minimum: speedscope opens no file without a profile, Firefox none without a
+    thread."""
     path = make(tmp_path / "x.cap", "--rows", 0)
     for to in FORMATS:
         done = profcapture("export", path, "--to", to, text=False)
@@ -518,7 +522,8 @@ def test_an_empty_capture(profcapture, tmp_path):
 
 
 def test_a_long_name(profctl, profcapture, compile_c, tmp_path):
-    """A function's name of 16 KiB is whole in every format; sentences for people shorten templates."""
+    """A function's name of 16 KiB is whole in every format; only sentences for people shorten
+    templates."""
     name, path = "f" + "x" * 16380 + "end", tmp_path / "long.cap"
     program = compile_c("long", f"static volatile unsigned long sink; __attribute__((noinline)) void {name}(void) {{ for (long i = 0; i < 100000000; i++) sink += i; }} int main(void) {{ {name}(); }}", "-g")
     profctl("record", "-q", "-F", 999, "-o", path, "--", program)
@@ -557,7 +562,7 @@ def test_filters(profcapture, capture, report, export, options):
         name = next(row["name"] for row in profcapture.json("marks", capture, "--limit", 0)["data"]["rows"] if row["count"] and row["name"])
         options = ("--from", f"@mark:{name}")
     if "\ufffd" in "".join(options):
-        return  # JSON has no such name
+        return  # JSON has no such name to select by
     rows = report("--by", "thread", *options)["rows"]
     period = report(*options)["period_ns"] or 1
     samples, threads = sum(row["self"] for row in rows), sum(row["self"] > 0 for row in rows)
@@ -574,7 +579,8 @@ def test_filters(profcapture, capture, report, export, options):
                                      ("perf-script", "Open it in FlameScope, in speedscope or at profiler.firefox.com"),
                                      ("syscap", "Open it: sysprof 'my {to}'")])
 def test_how_to_open_it(profcapture, tmp_path, to, how):
-    """One line for a file; nothing for a pipe or a device, which another program reads."""
+    """For a file, a line says how to open it; for a pipe or a device, which another program reads,
+    nothing does."""
     path = make(tmp_path / "x.cap", "--only", "sample", "--rows", 10)
     done = profcapture("export", path, "--to", to, "-o", f"my {to}", cwd=tmp_path)
     assert done.stderr == how.format(to=to) + "\n" and done.stdout == ""

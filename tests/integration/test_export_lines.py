@@ -16,8 +16,8 @@ from recordings import INLINED_SPIN
 
 @pytest.fixture(scope="module")
 def spin(profctl, compile_c, require, tmp_path_factory):
-    """A recording of a program with calls inlined into an inlined one; the innermost function is in
-    a file of its own."""
+    """A recording of a program whose inlined function contains inlined calls; the innermost
+    function is in a file of its own."""
     require("gcc", root=True)
     path = tmp_path_factory.mktemp("spin") / "spin.cap"
     source = INLINED_SPIN.replace("for (;;)", "for (int i = 0; i < 300; i++)")
@@ -29,8 +29,8 @@ def spin(profctl, compile_c, require, tmp_path_factory):
 
 
 def check_places(stacks, inlined):
-    """stacks: ([(name, file, line, depth of inlining)], samples): the places of most samples in the
-    source."""
+    """Checks that most samples are at the right places in the source. stacks: ([(name, file, line,
+    depth of inlining)], samples)."""
     total = sum(samples for _, samples in stacks)
     calls = collections.Counter()
     for path, samples in stacks:
@@ -45,7 +45,8 @@ def check_places(stacks, inlined):
 
 
 def as_in_export(options):
-    """Inlined functions are on by default in report, off in export."""
+    """The options for report that match an export: report shows inlined functions by default,
+    export does not."""
     return options or ["--no-inline"]
 
 
@@ -63,7 +64,8 @@ def test_pprof_places(profcapture, spin, options):
     _, samples = read_pprof(profcapture("export", spin, "--to", "pprof", *options, text=False).stdout)
     stacks = [(frames, values[0]) for frames, values, _ in samples]
     check(profcapture.json("report", spin, "--limit", 0, *as_in_export(options))["data"], [([frame[0] for frame in path], n) for path, n in stacks])
-    # one location holds all functions inlined into one frame: the index of its line is the depth
+    # one location holds a frame's function and all that is inlined into it: the index of a line is
+    # its depth
     deep = []
     for path, n in stacks:
         depths, depth = [], 0
@@ -108,7 +110,7 @@ def filtered(path, option, pattern):
         keep = [bool(match) == (option == "--show") for match in matches]
     left, is_begun = [], False
     for (name, _, _, is_inlined), kept in zip(path, keep):
-        is_begun = is_begun and is_inlined  # is an outer function of the frame left?
+        is_begun = is_begun and is_inlined  # whether an outer function of the same frame was kept
         if kept:
             left.append((name, is_begun))
             is_begun = True
@@ -149,7 +151,7 @@ def test_go_tool_pprof_lines(profcapture, spin, tmp_path):
         return done.stdout
 
     assert re.search(r"mix \S*mix\.h:4 \(inline\)", run("-top", "-lines"))
-    # without inlined functions they are the samples of the function
+    # without inlined functions, mix's samples belong to the function around it
     assert not re.search(r" mix$", run("-top", "-noinlines"), re.MULTILINE)
     raw = run("-raw")
     assert re.search(r"mix \S*mix\.h:4.*\n\s+twice \S*spin\.c:8.*\n\s+spin \S*spin\.c:14", raw)
@@ -194,15 +196,15 @@ KEPT = 50 * 1001
 
 @pytest.fixture(scope="module")
 def kept(profctl, compile_c, tmp_path_factory):
-    """A recording of allocations in calls that are inlined into an inlined one."""
+    """A recording of allocations in calls inlined into an inlined function."""
     path = tmp_path_factory.mktemp("kept") / "kept.cap"
     profctl("record", "--memory", "-F", 0, "-o", path, "--", compile_c("kept", ALLOCATE, "-O2"))
     return path
 
 
 def check_kept(stacks, inlined):
-    """stacks: ([(name, file, line, is it inlined)], live bytes): kept blocks are at the lines of
-    the calls."""
+    """Checks that live blocks are at the lines of the calls. stacks: ([(name, file, line, is it
+    inlined)], live bytes)."""
     found = collections.Counter()
     for path, size in stacks:
         found[tuple((name, line, bool(deep)) for name, file, line, deep in path if file and file.endswith("kept.c"))] += size
@@ -218,7 +220,8 @@ def test_pprof_places_of_allocations(profcapture, kept, options):
 
 
 def as_in_export(options):
-    """Inlined functions are on by default in report, off in export."""
+    """The options for report that match an export: report shows inlined functions by default,
+    export does not."""
     return options or ["--no-inline"]
 
 
@@ -244,6 +247,6 @@ def test_go_tool_pprof_lines_of_allocations(profcapture, kept, tmp_path):
     command = ["go", "tool", "pprof", "-symbolize=none", "-sample_index=inuse_space", "-unit=B", "-top", "-cum", "-lines", "x.pb.gz"]
     done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=60, check=True)
     assert done.stderr == ""
-    # the bytes at each line, including its callees
+    # the bytes at each line, including what the line calls
     for place in r"take \S*kept\.c:5 \(inline\)", r"twice \S*kept\.c:10 \(inline\)", r"grow \S*kept\.c:14", r"main \S*kept\.c:20":
         assert re.search(rf"^.* {KEPT}B +\S+ +{place}$", done.stdout, re.MULTILINE), done.stdout

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: BSD-2-Clause-Patent
-"""Exports for heaptrack, massif's tools and Sysprof agree with `memory` and `report`: read here, and
-by these programs and Sysprof's library."""
+"""Exports for heaptrack, massif's tools and Sysprof agree with `memory` and `report`: as read by
+this test, by these programs and by Sysprof's library."""
 import collections
 import ctypes
 import ctypes.util
@@ -17,7 +17,8 @@ from exports import check
 from slices import SANITIZED
 
 HOSTILE = b"=1+1,\";'\\\n\r\t\x1b[31m\xe2\x80\xae\xff\xc2\x9b#1"
-# The other build's files are read by those programs.
+# With a sanitizer, no code of ours would run in these tests: the programs read files of the other
+# build.
 by_peers = pytest.mark.skipif(SANITIZED, reason="none of this is our code")
 
 
@@ -37,7 +38,7 @@ def heap(request, tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def capture(tmp_path_factory):
-    """Every table, and harmful names."""
+    """A capture with every table, and harmful names."""
     path = tmp_path_factory.mktemp("export") / "x.cap"
     return make(path, "--all-tables", "--epochs", 3, "--rows", 1200, "--chunk-rows", 200, "--prefix", HOSTILE.decode(errors="surrogateescape"))
 
@@ -61,7 +62,7 @@ def memory(profcapture):
 
 
 class Heaptrack:
-    """What its lines say, with heaptrack's own rules."""
+    """A heaptrack file, interpreted by heaptrack's own rules."""
 
     def __init__(self, path):
         self.strings, pointers, traces, kinds = [""], [None], [None], []
@@ -105,7 +106,7 @@ class Heaptrack:
 
 
 def functions(data, key):
-    """The rows of a view, whose functions may have one name."""
+    """Sums the rows of a view by name, because several functions may have one name."""
     counts = collections.Counter()
     for row in data["rows"]:
         counts[row["name"]] += row[key]
@@ -117,7 +118,7 @@ def test_heaptrack(memory, export, heap):
     summary = data["summary"]
     assert (have.allocations, have.peak, have.live) == (summary["allocations"], summary["peak_bytes"], summary["leaked_bytes"])
     assert have.by_function == functions(data, "allocations")
-    # only blocks that live at a time stamp or at the peak may be missed
+    # a block that is live at a time stamp or at the peak may not count as temporary
     assert summary["temporary"] > 0 and 0 <= summary["temporary"] - have.temporary <= 2 * (have.ms + 2)
 
 
@@ -130,7 +131,7 @@ def test_heaptrack_of_a_time(memory, export, heap):
 def test_heaptrack_of_names(profcapture, memory, export, capture):
     text = export(capture, "heaptrack")
     have, summary = Heaptrack(text), memory(capture)["summary"]
-    # the rest of a mapping is allocated anew
+    # the rest of a partly unmapped mapping is exported as a new allocation
     rows = profcapture.json("dump", capture, "--table", "alloc", "--limit", 0)["data"]["rows"]
     rests = sum(row["kind"] == "mmap" and row["prior"] > 0 for row in rows)
     assert summary["allocations"] <= have.allocations <= summary["allocations"] + rests and have.live == summary["live_bytes"]
@@ -153,7 +154,7 @@ def test_without_allocations(profcapture, tmp_path, to):
 
 
 def human(number):
-    """As heaptrack_print writes bytes."""
+    """A number of bytes as heaptrack_print writes it."""
     for unit in "B", "K", "M", "G":
         if number < 1000:
             return f"{number}B" if unit == "B" else f"{number:.2f}{unit}"
@@ -182,7 +183,7 @@ def test_heaptrack_print(profcapture, memory, heap, tmp_path, packed):
 
 @pytest.mark.parametrize("keep", [0.7, 0.95])
 def test_a_cut_capture(profcapture, memory, tmp_path, keep):
-    """What survives is exported."""
+    """Exports of a truncated capture have the rows that survive."""
     path, new = make_heap(tmp_path / "x.cap"), tmp_path / "new"
     path.write_bytes(path.read_bytes()[: int(path.stat().st_size * keep)])
     summary = memory(path, "--peak")["summary"]
@@ -201,7 +202,7 @@ def test_a_cut_capture(profcapture, memory, tmp_path, keep):
 
 
 def read_massif(path):
-    """Snapshots: (time, bytes, kind, tree); a node is (bytes, text, nodes)."""
+    """Reads snapshots: (time, bytes, kind, tree); a node is (bytes, text, nodes)."""
     lines = iter(path.read_text("utf-8").splitlines())
     header = [next(lines) for _ in range(3)]
     assert [line.split(":")[0] for line in header] == ["desc", "cmd", "time_unit"]
@@ -249,7 +250,7 @@ def test_massif(memory, export, heap):
     assert len(snapshots) == 101 and [snapshot[0] for snapshot in snapshots] == sorted(snapshot[0] for snapshot in snapshots)
     check_peak(memory(heap, "--peak"), snapshots)
     assert sum(snapshot[2] == "detailed" for snapshot in snapshots) >= 10
-    # the last one has what was not freed
+    # the last snapshot has the blocks that were not freed
     assert snapshots[-1][1:3] == (memory(heap)["summary"]["live_bytes"], "detailed")
     at = memory(heap, "--at", f"{snapshots[-1][0]}ms")["summary"]["live_bytes"]
     assert snapshots[-1][1] == pytest.approx(at, rel=0.2)
@@ -287,7 +288,7 @@ NAMED = 0xE000000000000000
 
 
 def read_syscap(path):
-    """Frames by type: (pid, time, body, CPU)."""
+    """Reads frames by type: (pid, time, body, CPU)."""
     data = path.read_bytes()
     magic, version, little, start, end = struct.unpack_from("<IBB66xqq", data)
     assert (magic, version, little) == (0xFDCA975E, 1, 1) and start <= end
@@ -370,7 +371,7 @@ def test_syscap_allocations(memory, export, heap):
             assert live.pop(address) and n == 0
     data = memory(heap)
     assert sum(live.values()) == data["summary"]["leaked_bytes"]
-    # the format has no blocks of no bytes
+    # the format cannot represent blocks of no bytes
     empty = sum(row["allocations"] for row in memory(heap, "--sizes")["rows"] if row["size_to"] == 0)
     want = functions(data, "allocations")
     assert sum(want.values()) - sum(made.values()) == empty and all(made[name] <= n for name, n in want.items())
@@ -380,7 +381,7 @@ LIBRARY = ctypes.util.find_library("sysprof-4")
 
 
 class Node(ctypes.Structure):
-    """Of the call graph, as far as it is read here."""
+    """A node of the library's call graph: the fields that this test reads."""
 
 
 Node._fields_ = [("name", ctypes.c_char_p), ("total", ctypes.c_uint32), ("size", ctypes.c_uint32), ("parent", ctypes.c_void_p),
@@ -392,7 +393,7 @@ class Graph(ctypes.Structure):
 
 
 def generate(kind, path):
-    """The root of the call graph that the library makes of a file."""
+    """The root of the call graph that Sysprof's library makes of a file."""
     library, glib, pointer = ctypes.CDLL(LIBRARY), ctypes.CDLL("libglib-2.0.so.0"), ctypes.c_void_p
     new = getattr(library, f"sysprof_{kind}_profile_new")
     for function in (library.sysprof_capture_reader_new, new, glib.g_main_loop_new):
@@ -419,7 +420,8 @@ def generate(kind, path):
 @by_peers
 @pytest.mark.skipif(not LIBRARY, reason="libsysprof-4 is not installed: ./dev setup --peers")
 def test_library_of_sysprof(profcapture, memory, export, tmp_path):
-    """Its call graphs of samples and of allocated bytes have the same functions."""
+    """The library's call graphs of samples and of allocated bytes have the same functions as report
+    and memory."""
     path = make(tmp_path / "plain.cap", "--rows", 3000)
     own, total = collections.Counter(), collections.Counter()
 

@@ -65,7 +65,7 @@ def capture(profctl, compile_c, tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def later(profctl, compile_c, tmp_path_factory):
-    """The same program under another name, with a function that takes three times as long."""
+    """The same program with another name, and a function that takes three times as long."""
     return record(profctl, compile_c, tmp_path_factory, "turns2", 1800000)
 
 
@@ -81,7 +81,8 @@ def report(profcapture):
 
 
 def as_in_export(options):
-    """Inlined functions are on by default in report, off in export."""
+    """The options for report that match an export: report shows inlined functions by default,
+    export does not."""
     return options or ["--no-inline"]
 
 
@@ -106,7 +107,7 @@ def test_perf_script(profcapture, capture, report, options):
     assert {"turns", "own name"} <= {sample[0] for sample in samples}
     rows = profcapture.json("dump", capture, "--table", "sample", "--limit", 0)["data"]["rows"]
     assert sorted((row["time_ns"], row["cpu"]) for row in rows) == sorted((round(sample[4] * 1e9), sample[3]) for sample in samples)
-    # each function begins at one address
+    # each function begins at the same address in every frame
     starts = collections.defaultdict(set)
     for *_, frames in samples:
         for name, address, shift, image in frames:
@@ -117,7 +118,7 @@ def test_perf_script(profcapture, capture, report, options):
 
 
 def test_perf_itself(capture, compile_c, require, tmp_path):
-    """perf's own text has the layout that our reader expects of ours."""
+    """perf's own text has the layout in which our reader reads our text."""
     require("perf", root=True)
     program = compile_c("perf", PROGRAM, "-O2", "-pthread", "-D_GNU_SOURCE", "-DSIZE=1000")
     subprocess.run(["perf", "record", "-q", "-F", "99", "-e", "cpu-clock", "--call-graph", "dwarf", "--sample-cpu", "-o", tmp_path / "x.data", "--", program],
@@ -142,7 +143,7 @@ def speedscope_profiles(tmp_path, name, data):
 def test_perf_script_in_speedscope(profcapture, capture, tmp_path):
     data = profcapture("export", capture, "--to", "perf-script", text=False).stdout
     profiles = speedscope_profiles(tmp_path, "x.txt", data)
-    # a thread that was renamed is two of its profiles
+    # a thread that was renamed has two profiles
     wanted = {f"{comm} pid: {pid} tid: {tid}" for comm, pid, tid, *_ in read_perf_script(data.decode())}
     assert sorted(profiles) == sorted(wanted)
 
@@ -156,7 +157,8 @@ def test_perf_script_of_hostile_names(profcapture, hostile, report):
 
 
 def annotate(path, inclusive):
-    """callgrind_annotate's total, and its functions by name, without those that stand for threads."""
+    """Returns callgrind_annotate's total, and its functions by name, without those that stand for
+    threads."""
     command = ["callgrind_annotate", "--auto=no", "--threshold=100", "--show-percs=no", f"--inclusive={inclusive}", path]
     done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=True)
     assert done.stderr == ""
@@ -181,7 +183,7 @@ def test_callgrind_annotate(profcapture, capture, report, tmp_path, options):
         for name, value in functions:
             sums[name] += value
         assert +sums == names(data["rows"], key)
-    assert sums["deep"] <= total and sums["even"] <= total  # although they call themselves
+    assert sums["deep"] <= total and sums["even"] <= total  # recursive functions do not count twice
 
 
 def test_callgrind_lines_and_calls(profcapture, capture):
@@ -190,7 +192,7 @@ def test_callgrind_lines_and_calls(profcapture, capture):
     # each name is written once
     defined = re.findall(r"^c?(ob|f[ln]|fi)=\((\d+)\) (.*)$", text, re.MULTILINE)
     assert len({(kind[0] + kind[1].replace("i", "l"), number) for kind, number, _ in defined}) == len(defined)
-    # even() calls odd() and the other way around: the inner calls of both cost nothing
+    # even() and odd() call each other: the inner calls of both have no cost
     calls = re.findall(r"^cfn=\((\d+)\).*\ncalls=(\d+) \d+\n(\d+) (\d+) \d+$", text, re.MULTILINE)
     assert calls and all(int(count) > 0 for _, count, _, _ in calls) and any(cost == "0" for *_, cost in calls)
 
@@ -212,7 +214,7 @@ def test_svg(profcapture, capture, report, options):
     if not hidden:
         check(data, [(path[1:], value) for path, value in svg_stacks(boxes)])
     assert {"turns", "own name"} <= {box[1] for box in boxes if box[0] == 1}
-    # a box is above its callees and as wide as its samples
+    # a box is above its callees, and its width is proportional to its samples
     for depth, _, value, _, rect, group in boxes:
         if group.get("data-v"):
             assert float(rect["width"]) == pytest.approx(1180 * value / data["total"], abs=0.011)
@@ -224,7 +226,8 @@ def test_svg(profcapture, capture, report, options):
 
 
 def test_svg_colors(profcapture, capture):
-    """Text has a contrast of 4.5 on each color, on a background that does not depend on the viewer."""
+    """Text has a contrast of at least 4.5 on each color; the background does not depend on the
+    viewer."""
     root, _ = read_svg(profcapture("export", capture, "--to", "svg").stdout)
     style = root.find(f"{SVG}style").text
 
@@ -272,10 +275,10 @@ def test_svg_in_a_browser(profcapture, chromium, capture, hostile, report, tmp_p
         {"eval": shown}, {"eval": click}, {"eval": shown}, {"eval": width}, {"key": "Escape"}, {"eval": shown})
     rows = {row["name"]: row for row in report(capture, "--no-inline")["rows"]}
     total = report(capture)["total"]
-    # odd() is called by even() only, so a sample in both counts once
+    # only even() calls odd(), so a sample in both counts once
     assert found == [f"matched: {100 * rows['even']['total'] / total:.2f} %"]
     assert broken == ["not a regular expression"] and none == [""]
-    # merged branches have no names
+    # boxes of merged small branches have no names
     assert 99 < float(re.fullmatch(r"matched: ([\d.]+) %", *everything)[1]) <= 100
     assert during < before == after and float(wide) == 1180
     profcapture("export", hostile, "--to", "svg", "-o", page, "--force")
@@ -292,15 +295,15 @@ def lines_of(text):
 def test_folded_comparison(profcapture, capture, later, report):
     lines = lines_of(profcapture("export", capture, "--to", "folded", "--compare", later).stdout)
     total = report(later)["total"]
-    # as diff does, shares are compared: both captures have the total of the later one
+    # as in diff, shares are compared: both captures are scaled to the total of the later one
     assert sum(int(before) for _, before, _ in lines) == sum(int(now) for *_, now in lines) == total
     assert [line[0] for line in lines] == sorted({line[0] for line in lines}, key=str.encode)
     frames = {line[0].split(";")[0] for line in lines}
     assert {"<renamed>", "own name"} <= frames and not frames & {"turns", "turns2"}
-    # diff leaves interrupts out of its shares
+    # diff leaves interrupts out of its shares, exports do not
     change = profcapture.json("diff", capture, later, "--no-inline", "--limit", 0)["data"]
     change = change["rows"] if "rows" in change else change["functions"]
-    # which are two functions in diff, because the image was renamed, too
+    # diff has two functions "even", because the image was renamed too
     even = {side: sum(row[side] for row in change if row["name"] == "even") for side in "ab"}
     ends = [(int(before), int(now)) for stack, before, now in lines if stack.endswith(";even")]
     assert 100 * sum(before for before, _ in ends) / total == pytest.approx(even["a"], rel=0.1)
@@ -320,7 +323,7 @@ def test_svg_comparison(profcapture, capture, later, report):
     assert boxes[0][2:4] == (total, total)
     classes = [(box[5].get("class").rstrip("123"), box[2] - box[3]) for box in boxes if box[5].get("data-v")]
     assert all(kind == "other" or (kind == "more") == (change > 0) for kind, change in classes) and classes[0] == ("other", 0)
-    # sums over all threads: until a thread sets its own name, its samples are under another
+    # sum over all threads, because a thread's samples have another name until it sets its own
     inside, sums = math.inf, [0, 0]
     for depth, name, *values in (box[:4] for box in boxes):
         inside = math.inf if depth <= inside else inside
@@ -344,7 +347,7 @@ def test_speedscope_comparison(profcapture, capture, later):
 
 
 def test_comparison_of_allocations(profcapture, tmp_path):
-    """Bytes are compared as they are."""
+    """Bytes are compared as they are, not as shares."""
     sums = []
     for name, events in ("a", 2000), ("b", 6000):
         subprocess.run([os.environ["MAKE_HEAP"], "--events", str(events), tmp_path / f"{name}.cap"], check=True, capture_output=True, timeout=60)

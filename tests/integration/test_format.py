@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: BSD-2-Clause-Patent
-"""docs/format.md is true: its example and its tables are right, and a reader written from it finds
-the rows."""
+"""docs/format.md is true: its example and its tables are right, and a reader written from it alone
+reads the right rows."""
 import lzma
 import os
 import re
@@ -20,7 +20,7 @@ def example_lines():
 
 
 def example_bytes():
-    """The capture of the document, from its lines: hex, "00 x N", or "= FROM N"."""
+    """The capture in the document, decoded from its lines: hex, "00 x N", or "= FROM N"."""
     data = bytearray()
     for line in example_lines():
         if line.startswith("#"):
@@ -112,14 +112,15 @@ def test_two_readers_agree(capture, steps):
 
 
 def assert_both_read(capture, walk):
-    """Both read the same from a damaged file; returns the number of rows."""
+    """Checks that both readers read the same from a damaged file; returns the number of rows."""
     expected = print_rows(capture).stdout.splitlines()
     assert list(lines_of(format_reader.Capture(capture.read_bytes(), walk, cut=True))) == expected
     return len(expected)
 
 
 def test_two_readers_agree_on_what_is_cut(capture):
-    """Cut anywhere, and continued by another writer: a gap, which may end within a chunk."""
+    """The file is cut anywhere, and another writer continues it: this leaves a gap, which may end
+    within a chunk."""
     make_capture("--rows", 40, "--chunk-rows", 16, "--all-tables", "--epochs", 2, capture)
     whole = capture.read_bytes()
     before = assert_both_read(capture, True)
@@ -136,7 +137,7 @@ def test_two_readers_agree_on_what_is_cut(capture):
 
 
 def test_two_readers_agree_on_what_is_flipped(capture):
-    """A byte of a header, or of a payload, in a file with an index and in one without."""
+    """A byte of a header or of a payload is wrong, in a file with an index and in one without."""
     for crash in [], ["--crash"]:
         make_capture("--rows", 40, "--chunk-rows", 16, "--all-tables", *crash, capture)
         whole = capture.read_bytes()
@@ -161,7 +162,7 @@ def golden(name, what):
 
 @pytest.mark.parametrize("name", GOLDEN)
 def test_golden(capture, name):
-    """Rows written by an old version stay readable."""
+    """Rows that an old version wrote are still read."""
     capture.write_bytes(golden(name, "cap"))
     expected = golden(name, "rows").decode().splitlines()
     assert len(expected) > 500
@@ -172,7 +173,7 @@ def test_golden(capture, name):
 
 @pytest.mark.parametrize("name", GOLDEN)
 def test_tables_of_older(profcapture, capture, name):
-    """The tools read each table of a file that was written before a table got its last columns."""
+    """The tools read every table of a file that is older than the tables' latest columns."""
     capture.write_bytes(golden(name, "cap"))
     for table in ("sample", "wait", "switch", "alloc", "mark", "source", "log", "counter_value"):
         profcapture("sql", capture, f"SELECT * FROM {table} LIMIT 1")
@@ -180,7 +181,7 @@ def test_tables_of_older(profcapture, capture, name):
 
 @pytest.mark.parametrize("name", ["recorded", "order"])
 def test_older(profcapture, capture, name):
-    """Files without the columns that were added since are read, compacted and cut like others."""
+    """Files that lack columns added since then are read, compacted and cut like others."""
     capture.write_bytes(golden(name, "cap"))
     memory = profcapture.json("memory", capture)["data"]["summary"]
     assert memory["allocations"] > 0
@@ -193,8 +194,8 @@ def test_older(profcapture, capture, name):
 
 
 def test_golden_captures_have_everything(capture):
-    """Each table with each of its columns; each type, order, part, and both ways to store one; a
-    gap, a cut, segments and epochs."""
+    """Together they have each table with each of its columns; each type, order and part, with both
+    ways to store it; a gap, a cut, segments and epochs."""
     make_capture("--rows", 1, capture)
     missing = {
         (table["name"], column["name"])
@@ -221,7 +222,7 @@ def test_golden_captures_have_everything(capture):
 
 
 def described(column, tables):
-    """A column in the form of section 15, without its name."""
+    """A column as section 15 describes it, without its name."""
     type_ = format_reader.TYPES[column["type"]]
     return " ".join(filter(None, [
         "" if type_ == "ref" else type_,

@@ -33,7 +33,7 @@ def matches(pattern, frame):
 
 
 def apply(frames, focus=None, ignore=None, hide=None, show=None, show_from=None):
-    """The frames left by pprof's filters; None: nothing."""
+    """The frames of a stack that pprof's filters keep; None: the sample is left out."""
     if focus and not any(matches(focus, frame) for frame in frames):
         return None
     if ignore and any(matches(ignore, frame) for frame in frames):
@@ -51,8 +51,7 @@ def options(filters):
 
 @pytest.fixture(scope="module")
 def patterns(samples):
-    """Functions that are on some stacks and not on others: (often in the middle, another one, an
-    image)."""
+    """Patterns that match only some stacks: a frequent function, another one, and an image."""
     on = collections.Counter(frame["name"] for _, _, frames in samples for frame in {identity(f): f for f in frames}.values())
     some = [name for name, n in on.most_common() if len(samples) * 0.05 < n < len(samples) * 0.9]
     assert len(some) >= 3
@@ -143,7 +142,7 @@ def test_timeline(profcapture, whole, view):
     data = report["data"]
     assert all(sum(row["timeline"]) == row["self"] for row in data["rows"])
     assert sum(map(sum, (row["timeline"] for row in data["rows"]))) == data["self_total"]
-    # The samples of the first part alone.
+    # The first bin's counts are those of a report on its time alone.
     end = data["timeline"]["from_ns"] + data["timeline"]["bin_ns"] - 1
     first = profcapture.json("report", whole, "--limit", 0, "--to", f"{end}ns", *view)["data"]["rows"]
     count = lambda rows, self: {json.dumps([row.get(key) for key in ("name", "image", "build_id", "offset", "line", "kind")]): self(row) for row in rows if self(row)}
@@ -169,5 +168,5 @@ def test_usage_errors(profcapture, whole, arguments, said):
 
 
 def test_hostile_patterns_end(profcapture, whole):
-    """A pattern that backtracks without end is abandoned, and matches nothing."""
+    """A pattern that would backtrack without end is abandoned, and matches nothing."""
     profcapture("report", whole, "--focus", "(.*)*(.*)*(.*)*(.*)*\x01$")
