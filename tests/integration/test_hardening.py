@@ -29,7 +29,7 @@ def exposure(unit):
 
 def test_exposure(unit):
     assert exposure(unit) <= MAX_EXPOSURE
-    # and the measure notices what is missing
+    # without these settings, the measured exposure is too high
     unit.write_text(re.sub(r"^(CapabilityBoundingSet|SystemCallFilter)=.*\n", "", unit.read_text(), flags=re.MULTILINE))
     assert exposure(unit) > MAX_EXPOSURE
 
@@ -64,7 +64,7 @@ def expand(sets, words):
 
 
 def test_calls_of_our_filters_are_allowed(unit):
-    """Otherwise profd would work everywhere except as a service."""
+    """If the unit forbade one of them, profd would fail only as a service."""
     sets = syscall_sets()
     allowed = expand(sets, ["@default"])
     for words in re.findall(r"^SystemCallFilter=(.*)$", unit.read_text(), re.MULTILINE):

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: BSD-2-Clause-Patent
-"""Programs while the real profd records them, is stopped, or is killed: they continue unhurt, and
-each mark that was reported as recorded is in the capture; other marks are counted."""
+"""While the real profd records programs, is stopped, or is killed, the programs continue unhurt,
+and each mark that was reported as recorded is in the capture; other marks are counted."""
 import json
 import os
 import re
@@ -31,7 +31,7 @@ FRONT = '#include <prof/mark.h>\nint main(void) { return prof_instant("front", "
 
 @pytest.fixture(scope="module")
 def front(compile_c):
-    """A program with only our header."""
+    """A program that uses only our header."""
     return compile_c("front", FRONT, "-I", INCLUDE)
 
 
@@ -40,13 +40,13 @@ def names(profcapture, capture):
 
 
 def test_library_of_a_build_tree(profctl, profcapture, capture, front):
-    """The loader's search path does not contain it."""
+    """The library is found although the loader's search path does not contain it."""
     profctl("record", "-o", capture, "--no-symbols", "--", front, env={"LD_LIBRARY_PATH": None})
     assert names(profcapture, capture) == ["here"]
 
 
 def test_library_of_an_installation(profctl, profcapture, capture, front, require):
-    """In a folder of its own, as below /opt; profctl knows it."""
+    """The library is in a folder of its own, as below /opt; profctl sets PROF_LIB_DIR to it."""
     require("unshare", root=True, mounts=True)
     folder = Path(re.search('PROF_DEFAULT_LIB_DIR "(.*)"', CONFIG)[1])
     if not str(folder).startswith(("/usr/local/", "/opt/")):
@@ -68,13 +68,13 @@ def test_library_that_is_not_there(profctl, profcapture, capture, front, tmp_pat
 # ---- profd is stopped or killed
 
 Line = namedtuple("Line", "recorded lost waits waited_us longest_us")
-AT_ONCE = 40  # threads of steady
-# delay of another process on a busy machine, before it runs again
+AT_ONCE = 40  # number of threads of steady that wait at the same time
+# how long another process may be delayed on a busy machine before it runs again
 LATE_US = 500_000
 
 
 class Steady:
-    """tests/tools/steady.c in a recording, which reports the result of each request."""
+    """tests/tools/steady.c in a recording; it reports the result of each request."""
 
     def __init__(self, recorder, folder, capture, policy, *prefix):
         os.mkfifo(folder / "go")
@@ -82,7 +82,7 @@ class Steady:
         command = " ".join(map(str, [*prefix, STEADY, self.counts]))
         self.profctl = recorder("--policy", policy, "-o", capture, "--no-symbols", "--", "sh", "-c",
                                 f"exec 9<>{folder}/go; exec {command} 9<&- <{folder}/go")
-        self.unknown = 0  # of processes that did not register in time
+        self.unknown = 0  # marks of processes that did not register in time
         self.do("s")
         self.profd = children(self.profctl.pid)["profd"]
         self.engine = children(self.profd)["profd-engine"]
@@ -98,7 +98,8 @@ class Steady:
         return found if len(found) > 1 else found[0]
 
     def fork(self):
-        """Repeats until a child is recorded: profd may be busy for longer than a child waits."""
+        """Repeats until a child's marks are recorded, because profd may be busy for longer than a
+        child waits."""
         recorded = self.counts_now()[1]
         self.do("f")
         while self.counts_now()[1] == recorded:
@@ -106,25 +107,26 @@ class Steady:
             self.do("f")
 
     def counts_now(self):
-        """How many marks were begun, and how many are recorded."""
+        """The numbers of marks that were begun, and that are recorded."""
         return struct.unpack("<QQ", self.counts.read_bytes())
 
     def end(self):
-        """The program's own exit status is that of profctl."""
+        """Ends the recording; profctl's status is that of the program."""
         os.close(self.go)
         assert self.profctl.wait(60) in (0, 1)
         self.begun, self.recorded = self.counts_now()
 
     def check_law(self, profcapture, capture):
-        """Marks reported as recorded are in the capture, and the rest is counted."""
+        """Checks that marks reported as recorded are in the capture, and that the others are
+        counted."""
         lost = Counter()
         for row in rows(profcapture, capture, "loss"):
             if row["stream"].startswith("collector"):
                 lost[row["cause"]] += row["count"]
         late = lost.pop("late", 0)
         assert len(rows(profcapture, capture, "mark")) == self.recorded, late
-        # a process that did not register in time counts for one, if it was still alive when that
-        # was detected
+        # a process that did not register in time counts as one loss, if it was still alive when
+        # profd detected that
         assert 0 <= sum(lost.values()) - (self.begun - self.recorded - self.unknown) <= self.unknown // 100
         return lost
 
@@ -151,8 +153,8 @@ def steady(recorder, tmp_path, capture):
 
 
 def check_bounds(lines, budget_us=1_000_000):
-    """1 s a minute (docs/ring.md, section 7), in which several threads may wait, plus the delay of
-    wake-ups of simultaneous waiters on a busy machine."""
+    """Threads wait at most the budget of 1 s a minute (docs/ring.md, section 7), in which several
+    may wait at once, plus a late wakeup on a busy machine."""
     longest_us = max(line.longest_us for line in lines)
     assert longest_us < budget_us + LATE_US, lines
     assert sum(max(line.longest_us, line.waited_us / AT_ONCE) for line in lines) <= budget_us + LATE_US, lines
@@ -160,12 +162,12 @@ def check_bounds(lines, budget_us=1_000_000):
 
 @pytest.mark.parametrize("policy", ["lossless", "drop"])
 def test_engine_stopped(steady, profcapture, capture, policy):
-    """Nobody reads, recycles rings, or answers; then everything continues, and records written
-    meanwhile are in the capture."""
+    """While the engine is stopped, nobody reads, recycles rings, or answers; then everything
+    continues, and records written meanwhile are in the capture."""
     program = steady(policy)
     steady.stop(program.engine)
-    # threads with real-time priority wait neither for room nor for a ring, even while the budget
-    # lasts
+    # threads with real-time priority wait neither for room in a ring nor for a ring, even if some
+    # of the budget is left
     stopped, realtime = [program.do("m")], program.do("ro") if os.geteuid() == 0 else []
     stopped.append(program.do("c"))
     realtime += program.do("ro") if os.geteuid() == 0 else []
@@ -181,7 +183,7 @@ def test_engine_stopped(steady, profcapture, capture, policy):
 
 
 def test_broker_stopped(steady, profcapture, capture):
-    """A registered process notices nothing. A new process waits its 500 ms, and is not
+    """A registered process notices nothing. A new process waits for its 500 ms, and is not
     registered."""
     program = steady("lossless")
     steady.stop(program.profd)
@@ -199,17 +201,18 @@ def test_broker_stopped(steady, profcapture, capture):
 @pytest.mark.parametrize("policy", ["lossless", "drop"])
 @pytest.mark.parametrize("victim", ["engine", "profd"])
 def test_profd_killed(steady, policy, victim):
-    """In the middle of everything; the program ends as it would without profd."""
+    """profd or its engine is killed during all kinds of requests; the program ends as it would
+    without profd."""
     program = steady(policy)
     os.write(program.go, b"mtcmf")
     os.kill(getattr(program, victim), signal.SIGKILL)
-    # the death is noticed after 10 ms
+    # threads notice the death within 10 ms
     check_bounds([program.line() for _ in range(5)], budget_us=10_000)
     program.end()
 
 
 def test_no_memory(steady, profcapture, capture):
-    """The process gets no more memory when it needs another arena; later it does."""
+    """The process gets no memory when it needs another arena, but later it does."""
     program = steady("drop")
     limited, behind = program.do("ac")
     program.end()
@@ -259,8 +262,8 @@ int main(int argc, char **argv)
 
 @pytest.mark.alone
 def test_full_memory(profctl, profcapture, capture, compile_c, require, request):
-    """One more page would end the process, but it can write: the pages of its rings are the
-    engine's."""
+    """The cgroup is so full that one more page would end the process, but the process can write:
+    the pages of its rings count as the engine's."""
     require(root=True, machine=True)
     folder, _, usage = request.getfixturevalue("memory_cgroup")
     program = compile_c("full", FULL, "-I", INCLUDE)
@@ -277,8 +280,8 @@ def test_full_memory(profctl, profcapture, capture, compile_c, require, request)
 
 
 def test_killed_at_random(steady, profcapture, capture):
-    """The program counts before and after each mark; the mark of a killed thread is in one of the
-    counts."""
+    """The program counts before and after each mark, so each killed thread makes the counts differ
+    by one at most."""
     program, n = steady("lossless"), 6
     program.do("k" * n)
     program.end()
@@ -340,8 +343,8 @@ int main(void)
 
 
 def test_pid_namespace(recorder, profcapture, capture, compile_c, tmp_path, require):
-    """A container's threads have other numbers than profd sees; they are matched with the side band
-    by the outer ones."""
+    """A container's threads have other tids inside than profd sees; they are matched with the side
+    band by those that profd sees."""
     require("unshare", root=True, mounts=True)
     program = compile_c("container", THREADS, "-I", INCLUDE, "-pthread")
     os.mkfifo(tmp_path / "go")
@@ -349,7 +352,7 @@ def test_pid_namespace(recorder, profcapture, capture, compile_c, tmp_path, requ
     profctl = recorder("-o", capture, "--no-symbols", "--", "sh", "-c",
                        f"exec unshare --pid --fork --mount-proc {program} <{tmp_path}/go")
     def found():
-        # not finished yet, or not even begun
+        # the capture is not finished, and may have no header yet
         done = profcapture("dump", capture, "--table", "mark", "--json", check=None)
         marks = json.loads(done.stdout)["data"]["rows"] if done.returncode == 0 else []
         return Counter((mark["name"], mark["comm"], mark["tid"]) for mark in marks)
@@ -361,7 +364,7 @@ def test_pid_namespace(recorder, profcapture, capture, compile_c, tmp_path, requ
 
     assert profctl.stdout.readline() == "ready\n"
     inside = children(children(profctl.pid)["unshare"])["container"]
-    # by then profd has read everything that it reads once
+    # when these rows are there, profd has made its one-time reads
     until(lambda: set(found()) == set(threads()), 30)
     os.write(go, b"x")
     assert profctl.stdout.readline() == "ready\n"
@@ -376,15 +379,15 @@ def test_pid_namespace(recorder, profcapture, capture, compile_c, tmp_path, requ
 
 # ---- what programs do
 
-# Each mode reports how many of its marks are recorded (see test_collector, whose stand-in checks
-# losses more exactly).
+# Each mode of the zoo reports how many of its marks are recorded (the stand-in of test_collector
+# checks losses more exactly).
 MODES = ["plain", "fork", "vfork", "vfork-first", "spawn", "exec", "raw-clone", "threads", "many", "destructors",
          "dlclose", "closefrom", "lowest", "seccomp", "seccomp-kill"]
 
 
 @pytest.mark.parametrize("policy", ["lossless", "drop"])
 def test_zoo(profctl, profcapture, capture, tmp_path, policy):
-    """Many of them in one recording: processes, threads, descriptors and filters with the real
+    """Many modes in one recording: processes, threads, descriptors and filters with the real
     profd."""
     results = tmp_path / "results"
     modes = part(MODES, 8)
@@ -435,11 +438,11 @@ int main(void)
 
 @pytest.mark.parametrize("policy", ["lossless", "drop"])
 def test_threads_in_turn(profctl, profcapture, capture, compile_c, policy):
-    """Each gets the ring of one that ended: 4000 threads share the 360 rings of 8 arenas."""
+    """Each thread gets the ring of one that ended: 4000 threads share the 360 rings of 8 arenas."""
     program = compile_c("turn", TURN, "-I", INCLUDE, "-pthread")
     done = profctl("record", "-F", 0, "--policy", policy, "-o", capture, "--no-symbols", "--", program)
     found = rows(profcapture, capture, "mark")
-    # an engine that gets no CPU for a while recycles no ring
+    # an engine that gets no CPU for some time does not recycle rings
     lost = sum(row["count"] for row in rows(profcapture, capture, "loss") if row["cause"] == "ring-refused")
     assert len(found) + lost == 4000 and len(found) > 360
     assert len({mark["tid"] for mark in found}) == len(found)
@@ -473,7 +476,7 @@ int main(void)
 
 
 def test_long_strings(profctl, profcapture, capture, compile_c):
-    """A mebibyte is complete, wherever a string is allowed; losses on the way are counted."""
+    """A string of a mebibyte is complete wherever a string is allowed; lost ones are counted."""
     program = compile_c("long", LONG, "-I", INCLUDE)
     done = profctl("record", "-F", 0, "--policy", "lossless", "-o", capture, "--no-symbols", "--", program)
     tail = "".join(chr(ord("a") + i % 26) for i in range(1, 1 << 20))
@@ -602,7 +605,8 @@ int main(void)
 
 
 def test_spans(profctl, profcapture, capture, compile_c):
-    """Each has the program's own duration and place, and so do the samples in it."""
+    """Each span has the duration and place that the program reports, and so do the samples in
+    it."""
     program = compile_c("spans", SPANS, "-I", INCLUDE, "-pthread")
     done = profctl("record", "-o", capture, "--no-symbols", "--", program)
     marks = profcapture.json("marks", capture)
@@ -640,7 +644,8 @@ int main(void)
 
 
 def test_set_user_id(profctl, profcapture, capture, compile_c, require):
-    """The environment is ignored, and the program ends with a status of its own."""
+    """In a set-user-ID program the environment is ignored; the program's exit status reports
+    that."""
     require(root=True)
     program = compile_c("secure", SECURE, "-I", INCLUDE, BUILD / "libcollector" / "libprofcollector.a", "-static", "-pthread")
     os.chown(program, 65534, 65534)

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: BSD-2-Clause-Patent
 """Unusual uses of the allocator, with libprofpreload-memory.so preloaded and a stand-in for the
-engine: the program is not hurt, and each call is a record, from any process, thread or handler, and
+engine: the program is not hurt, and each call is recorded, from any process, thread or handler, and
 before any constructor."""
 import collections
 import ctypes.util
@@ -20,14 +20,14 @@ ZOO = os.environ["HEAP_ZOO"]
 PRELOAD = os.environ["LIBPROFPRELOAD_MEMORY"]
 
 ALLOC, FREE, REALLOC, CALLS = 9, 10, 15, 16
-SIZES = (1009, 2003)  # of the zoo's counted blocks
-CONTROL_WAIT_MS = 500  # CONTROL_WAIT_NS
+SIZES = (1009, 2003)  # the sizes of blocks that the zoo counts
+CONTROL_WAIT_MS = 500  # CONTROL_WAIT_NS of the library, in ms
 MMAP_KINDS = (10, 11, 12)
 UNMAP_KINDS = (7, 8)
 
 
 class Heap:
-    """The records of a process: its counted blocks, and errors in their order."""
+    """The live blocks that a process's records lead to, and errors in their order."""
 
     def __init__(self, records):
         events = []
@@ -46,7 +46,7 @@ class Heap:
             self.apply(sorted(tied, key=lambda event: 1 if event[1] else 2 * (event[2] not in self.live)))
 
     def apply(self, tied):
-        """Applies records of one time: ends of existing blocks first, other ends last."""
+        """Applies records of the same time: ends of existing blocks first, other ends last."""
         for _, is_there, address, size, prior in tied:
             if not is_there:
                 was = self.live.pop(address, None)
@@ -88,16 +88,17 @@ class Recorded:
         )
 
     def check_counts(self):
-        """Each call is recorded, or counted as lost."""
+        """Checks that each call is recorded, or counted as lost."""
         said, counted = self.said, self.counted()
         assert len(said) > 0
         assert +(counted - said) == {}
-        # the end of a block with a lost begin is recorded as the end of an unknown block
+        # if a block's begin is lost, its end is recorded as that of an unknown block
         missing = sum(count for (pid, name), count in (said - counted).items() if name != "frees" and pid not in self.gave_up())
         assert missing <= self.sum("lost") + self.sum("no_ring") + self.sum("abandoned")
 
     def gave_up(self):
-        """Processes that waited in vain for their ring, on a busy machine. The engine reports such a process; the stand-in does not."""
+        """Processes that waited too long for their ring, on a busy machine. The engine reports such
+        a process; the stand-in does not."""
         return {pid for pid, ms in self.slowest_ms.items() if ms >= CONTROL_WAIT_MS and not self.of(pid)}
 
     def sum(self, name):
@@ -106,7 +107,7 @@ class Recorded:
 
 @pytest.fixture
 def run(tmp_path):
-    """run("fork"): the zoo's mode, or a command, with the stand-in's options."""
+    """run("fork") runs a mode of the zoo, or a command, with the stand-in's options."""
 
     def start(command, *options, status=0, memory="all", preload=(PRELOAD,), ring=1 << 20, policy=("--lossless",), env=None):
         output, results = tmp_path / "output", tmp_path / "results"
@@ -143,13 +144,15 @@ def test_zoo(run, mode):
 
 
 def test_namespace(run):
-    """Another libc's heap is a different one: that is reported, not recorded."""
+    """In another namespace, libc has a heap of its own: this is reported, and the heap is not
+    recorded."""
     assert run("dlmopen").logs == ["no allocation is recorded of a namespace of its own, with libc.so.6"]
     assert run("plain").logs == []
 
 
 def test_deep_binding(run):
-    """Calls of a module that bind to libc's own names cannot be seen: that is reported, once."""
+    """A module that binds to libc's own names makes calls that cannot be seen: this is reported
+    once."""
     (log,) = run("dlopen").logs
     assert "RTLD_DEEPBIND" in log and log.endswith(" libm.so.6")
 
@@ -162,7 +165,8 @@ int main(void) { return !dlopen("found.so", RTLD_NOW | RTLD_DEEPBIND); }
 
 
 def test_run_path(run, compile_c):
-    """A module is searched for where its caller says."""
+    """A module is searched for in its caller's run path, although our function calls the real
+    dlopen()."""
     module = compile_c("found.so", "int found;", "-shared", "-fPIC")
     run([compile_c("caller", CALLER, f"-Wl,-rpath,{module.parent},--enable-new-dtags")])
 
@@ -180,7 +184,7 @@ FIRST = ["malloc", "calloc", "realloc", "reallocarray", "posix_memalign", "align
 
 @pytest.mark.parametrize("name", FIRST)
 def test_early(run, name):
-    """The first call of all, before libc has begun."""
+    """The very first call, before libc is initialized, is recorded."""
     recorded = run(f"early {name}", memory="all,mmap")
     assert recorded.counted() == recorded.said and len(recorded.said) == 3
 
@@ -244,13 +248,14 @@ int main(void)
 
 
 def test_refused_mappings(run, compile_c):
-    """Existing blocks stay."""
+    """Calls that the kernel refuses leave existing blocks live."""
     recorded = run([compile_c("refused", REFUSED)], memory="mmap")
     assert [record for record in recorded.records if record["type"] == FREE] == []
     assert [record["address"] != 0 for record in recorded.records] == [True, True, False, False]
 
 
-# Stands for another thread, which looks for the block before it is recorded.
+# Stands for another thread that finds a block as soon as it can, to test that the block is recorded
+# by then.
 WATCHER = r"""
 #define _GNU_SOURCE
 #include <dlfcn.h>
@@ -282,14 +287,15 @@ def test_seen_late(run, compile_c):
 
 
 def test_handler(run):
-    """A handler's calls within the few instructions in which it may not write are counted."""
+    """A handler's calls are counted as lost if they interrupt the few instructions during which it
+    may not write."""
     recorded = run("handler", memory="all,mmap")
     recorded.check_counts()
     assert sum(recorded.said.values()) > 600
 
 
 def test_siglongjmp(run):
-    """Records after one that a handler abandoned are not abandoned with it."""
+    """If a handler abandons a record by a jump, later records are not lost with it."""
     recorded = run("siglongjmp", memory="all,mmap")
     recorded.check_counts()
     assert sum(recorded.said.values()) > 600
@@ -297,7 +303,8 @@ def test_siglongjmp(run):
 
 
 def test_filtered(run):
-    """A thread that starts under a filter that kills makes no deadly call, and has its stacks."""
+    """A thread that starts under a seccomp filter makes no call that the filter kills for, and its
+    records have stacks."""
     recorded = run("filtered", "--no-growth")
     recorded.check_counts()
     assert recorded.sum("no_ring") > 0
@@ -306,8 +313,8 @@ def test_filtered(run):
 
 
 def test_order(run):
-    """No address is owned twice at a time, and every freed one was owned, with blocks that pass
-    between threads."""
+    """With blocks that pass between threads, no address has two live blocks at a time, and every
+    freed block was live."""
     for _ in range(5 if SOAK else 2):
         recorded = run("reuse", env={"GLIBC_TUNABLES": "glibc.malloc.tcache_count=0:glibc.malloc.arena_max=1"})
         (heap,) = [heap for heap in recorded.heaps().values() if heap.allocs]
@@ -325,13 +332,13 @@ def test_lost(run):
 
 
 def test_dormant(run):
-    """Without a session, or without PROF_MEMORY."""
+    """Nothing is recorded without a session, or without PROF_MEMORY."""
     assert run("fork", memory="").peers == []
     assert run("fork", env={"PROF_CONTROL": "unix:/nonexistent"}).peers == []
     assert run("fork", "--refuse", 1).records == []
 
 
-# ---- Some of them ----
+# ---- Recording of only some blocks ----
 
 
 def test_least(run):
@@ -344,8 +351,8 @@ def test_least(run):
 
 
 def test_sampled(run):
-    """Each block has the weight that follows from its probability, and only the ends of recorded
-    blocks are recorded."""
+    """Each block's weight follows from its probability, and ends are recorded only for recorded
+    blocks."""
     mean, estimate, true = 4096, 0, 0
     for _ in range(2):
         recorded = run("plain", memory=f"sample={mean}")
@@ -372,7 +379,7 @@ int main(void)
 
 
 def test_sampled_realloc(run, compile_c):
-    """Its bytes are counted once, whether the old block was recorded or not."""
+    """The bytes of a realloc() are counted once, whether the old block was recorded or not."""
     recorded = run([compile_c("reallocs", REALLOCS)], memory="sample=4096")
     chosen = sum(record["size"] == 1000 and record["address"] != 0 for record in recorded.records if record["type"] in (ALLOC, REALLOC))
     expected = 40000 * (1 - math.exp(-1000 / 4096))
@@ -395,8 +402,8 @@ int main(void)
 
 
 def test_full_set(run, compile_c):
-    """A block whose end could not be known is counted as lost, even the result of a realloc, whose
-    old block ends with a record."""
+    """A block counts as lost if its end could not be recognized later; so does the result of a
+    realloc() that ended a recorded block."""
     recorded = run([compile_c("full", FULL)], "--deaf", memory="min=24", ring=4096, policy=())
     assert recorded.sum("attempted") + recorded.sum("no_ring") > 2 * 1200000 + 10000
 
@@ -415,12 +422,13 @@ int main(void)
 
 
 def test_exceptions(run, compile_c):
-    """The program's floating-point flags stay, because it may trap exceptions."""
+    """The program's floating-point flags are unchanged, because a program may trap exceptions."""
     recorded = run([compile_c("inexact", INEXACT, "-fno-builtin", "-lm")], memory="sample=1000")
     assert recorded.sum("records") > 500
 
 
-# It allocates when a function is looked up by name, as our own search does.
+# A library that allocates when one of its functions is looked up by name; our search for the
+# allocator does that.
 RESOLVER_LIBRARY = r"""
 #include <stdlib.h>
 void *kept;
@@ -437,7 +445,8 @@ int main(void) { free(malloc(1)); free(realloc(kept, 100000)); return 0; }
 
 @pytest.mark.parametrize("memory", ["all", "sample=1000000000"])
 def test_pool(run, compile_c, memory):
-    """Memory allocated during the search for the allocator is not passed to it when it is freed."""
+    """A block allocated while the allocator is being looked up is never passed to that allocator's
+    free() or realloc()."""
     library = compile_c("resolver-library", RESOLVER_LIBRARY, "-shared", "-fPIC")
     run([compile_c("resolver", RESOLVER, library, f"-Wl,-rpath,{library.parent}")], memory=memory)
 
@@ -460,7 +469,7 @@ def allocator(request):
 
 
 def check_operators(recorded, allocator):
-    """The allocator's own names cannot be seen, which is reported."""
+    """Checks that the log says that calls by the allocator's own names are not recorded."""
     (log,) = {log for log in recorded.logs if "RTLD_DEEPBIND" not in log}
     assert log.startswith("what C++'s operator new allocates is not recorded, as it is that of /") and allocator in log
 
@@ -474,7 +483,8 @@ def test_behind(run, allocator, mode):
 
 @pytest.mark.parametrize("mode", part(SOME, 4))
 def test_before(run, allocator, mode):
-    """Only calls that the other allocator lacks reach our names, and continue to it."""
+    """If the other allocator is preloaded before us, only calls that it lacks reach our names, and
+    we pass them on."""
     recorded = run(mode, preload=[allocator, PRELOAD], env={"ZOO_ERRNO_LOST": "1"} if "mimalloc" in allocator else None)
     assert len(recorded.said) >= 3
     assert recorded.sum("allocs") == 0
@@ -540,7 +550,8 @@ int main(void)
 
 @pytest.mark.parametrize("flags", [["-rdynamic", "-fPIE", "-pie"], ["-rdynamic", "-fno-pie", "-no-pie"]])
 def test_own(run, compile_c, flags):
-    """The program has its own: calls that it lacks get the program's blocks."""
+    """The program has its own allocator: functions that it lacks get blocks of the program's, not
+    of libc's."""
     recorded = run([compile_c("own", STATIC_ALLOCATOR, "-fno-builtin", *flags)])
     assert recorded.sum("allocs") == 0
     (log,) = recorded.logs
@@ -549,7 +560,7 @@ def test_own(run, compile_c, flags):
 
 # ---- The locks of the loader ----
 
-# Code that is mapped while they are held: when it is loaded, and when it is closed.
+# Code that allocates while the loader's locks are held: when it is loaded, and when it is closed.
 LATE_LIBRARY = r"""
 #include <stdlib.h>
 void hold(void *(*work)(void *));
@@ -569,8 +580,8 @@ __attribute__((constructor)) static void load(void) { hold(work); }
 __attribute__((destructor)) static void unload(void) { hold(work); }
 """
 
-# Threads that existed before wait; each allocates for the first time when another thread holds all
-# locks.
+# The program's earlier threads wait; each allocates for the first time while another thread holds
+# all locks of the loader.
 LOCK_HOLDER = r"""
 #define _GNU_SOURCE
 #include <dlfcn.h>
@@ -629,7 +640,7 @@ def lock_holder(compile_c):
 @pytest.mark.parametrize("flags", [["-fno-omit-frame-pointer", "-fno-asynchronous-unwind-tables"], ["-fomit-frame-pointer"]], ids=["fp", "cfi"])
 @pytest.mark.parametrize("memory", ["all,mmap", "sample=1"])
 def test_loader_locked(run, compile_c, lock_holder, flags, memory):
-    """No hook takes a lock of the loader: neither to find a stack, nor for the first record of a
+    """No hook takes a lock of the loader, neither to find a stack, nor for the first record of a
     thread."""
     library = compile_c("late", LATE_LIBRARY, "-O1", "-fno-optimize-sibling-calls", "-shared", "-fPIC", *flags)
     recorded = run([lock_holder, library], memory=memory)
@@ -637,7 +648,8 @@ def test_loader_locked(run, compile_c, lock_holder, flags, memory):
     assert len(blocks) == 2 * 2 * 2 * 10 and all(record["stack"] for record in blocks)
 
 
-# /proc/self/maps lacks the code, or its file: allocates twice from each of 256 stacks.
+# Allocates twice from each of 256 stacks in code that /proc/self/maps lacks, or whose file it
+# lacks.
 NAMELESS = r"""
 #define _GNU_SOURCE
 #include <fcntl.h>
@@ -710,8 +722,8 @@ def nameless(compile_c):
 
 @pytest.mark.parametrize("mode", ["chroot", "descriptors", "moved"])
 def test_nameless(run, nameless, mode, tmp_path, require):
-    """Stacks are complete all the same, and each is sent once: nothing is attributed to another
-    module."""
+    """Stacks are complete although their code has no name. Each is sent once, and nothing is
+    attributed to another module."""
     empty = tmp_path / "empty"
     empty.mkdir()
     if mode == "chroot":
@@ -736,7 +748,7 @@ int main(void)
 
 
 def test_not_relocatable(run, compile_c):
-    """malloc is the program's own name for our function."""
+    """In a program that is not relocatable, the address of malloc is in the program itself."""
     recorded = run([compile_c("fixed", NOT_RELOCATABLE, "-fno-builtin", "-fno-pie", "-no-pie")])
     (heap,) = [heap for heap in recorded.heaps().values() if heap.allocs]
     assert (heap.allocs, heap.frees) == (1000, 1000)
@@ -762,7 +774,7 @@ def test_new(run, tmp_path, require):
     source.write_text(ALIGNED_NEW)
     subprocess.run(["g++", "-O0", "-std=c++17", "-o", program, source], check=True, timeout=60)
     recorded = run([program])
-    # the function that libstdc++ calls for aligned blocks differs between releases
+    # which function libstdc++ calls for aligned blocks depends on its release
     allocs = collections.Counter((record["size"], record["alignment"]) for record in recorded.records if record["type"] == ALLOC)
     assert (allocs[2112, 6], allocs[4224, 6], allocs[1009, 0]) == (200, 100, 100)
     (heap,) = [heap for heap in recorded.heaps().values() if heap.allocs]
@@ -773,7 +785,7 @@ def test_new(run, tmp_path, require):
 
 
 def test_real(run, tmp_path, require):
-    """Their output is unchanged, and their records are complete."""
+    """Real programs print the same output, and their records are complete."""
     require("sqlite3")
     query = "create table t(a, b); with recursive n(i) as (select 1 union all select i + 1 from n where i < 5000) " \
         "insert into t select i, hex(i) from n; select count(*) from t order by b;"

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-2-Clause-Patent
-"""Files chosen by a target so that opening them blocks, misleads or floods: the recording of all
+"""A target chooses files so that opening them blocks, misleads or floods: the recording of all
 others continues."""
 import contextlib
 import os
@@ -19,9 +19,9 @@ pytestmark = pytest.mark.usefixtures("nothing_is_left")
 
 SPIN = "int spin(void); int spin(void) { for (volatile int i = 0;; i++) ; } int main(void) { return spin(); }"
 
-# Its memory cannot be inspected: one thread waits for a page of a file, another one maps the file
-# without its cached pages, and holds the lock of all mappings while it waits for that page. argv:
-# the user to become, the file.
+# A program whose memory cannot be inspected: one thread waits for a page of a file; another one
+# maps the file without its cached pages, and holds the lock of all mappings while it waits for that
+# page. argv: the user to become, the file.
 LOCKED_MEMORY = r"""
 #define _GNU_SOURCE
 #include <fcntl.h>
@@ -59,7 +59,7 @@ int main(int argc, char **argv)
 }
 """
 
-# Maps a file and runs a loop of two bytes at 0x2000 in it.
+# A program that maps a file, and runs a loop of two bytes at 0x2000 in it.
 RUN_FILE = r"""
 #include <fcntl.h>
 #include <sys/mman.h>
@@ -93,8 +93,8 @@ def public():
 
 @pytest.fixture
 def served(public, spin, spawn, recorder):
-    """served(bytes): a filesystem with that file; it ends before the processes that it blocks are
-    ended."""
+    """served(bytes) mounts a filesystem with a file of these bytes; it is unmounted before the
+    processes that it blocks are ended."""
     with contextlib.ExitStack() as stack:
         def make(content):
             try:
@@ -106,8 +106,8 @@ def served(public, spin, spawn, recorder):
 
 
 class Recording:
-    """profctl record of the whole system; `end` returns its output. A process that waits for a file
-    would wait forever."""
+    """profctl record of the whole system; `end` returns its messages. (If it recorded only a
+    process that waits for a file, it would wait forever.)"""
 
     def __init__(self, recorder, capture, *arguments):
         self.capture = capture
@@ -123,7 +123,7 @@ class Recording:
     def end(self):
         self.process.send_signal(signal.SIGINT)
         status = self.process.wait(timeout=30)
-        # not to the end of the file, because a stuck, sanitized profd-files has it open, too
+        # Do not read to EOF, because a stuck, sanitized profd-files also has stderr open.
         errors = os.read(self.process.stderr.fileno(), 65536).decode()
         assert status == 130, errors
         return errors
@@ -143,7 +143,7 @@ def samples_of(profcapture, capture, pid):
 
 
 def assert_recorded(profcapture, capture, pid):
-    """That process has samples, and stacks walked through its files."""
+    """Checks that this process has samples, and stacks walked through its files."""
     samples = samples_of(profcapture, capture, pid)
     assert len(samples) > 20
     assert sum(row["user_stop"] == "root" for row in samples) > len(samples) / 2
@@ -159,7 +159,7 @@ def test_file_that_hangs(served, spin, spawn, record, profcapture, capture):
     until(lambda: processes("profd-files"))
     helpers = processes("profd-files")
     recording.wait(other, victim)
-    until(lambda: processes("profd-files") - helpers)  # a stuck one is replaced
+    until(lambda: processes("profd-files") - helpers)  # a stuck profd-files is replaced
     errors = recording.end()
     assert f"process {victim.pid} " in errors
     assert_recorded(profcapture, capture, other.pid)
@@ -168,7 +168,7 @@ def test_file_that_hangs(served, spin, spawn, record, profcapture, capture):
 
 
 def test_file_that_begins_to_hang(served, spin, spawn, record, profcapture, capture):
-    """In the middle of a recording that has the file already."""
+    """The file's server stops answering when the recording already has the file."""
     server = served(spin.read_bytes())
     other = spawn(spin)
     victim = spawn(server.file)
@@ -176,11 +176,11 @@ def test_file_that_begins_to_hang(served, spin, spawn, record, profcapture, capt
     recording.wait(victim)
     server.hang()
     late = spawn("sh", "-c", 'exec "$0"', server.file)
-    until(lambda: state_of(late) in "SD")  # it waits for the server
+    until(lambda: state_of(late) in "SD")  # the late process waits for the server
     let_run(victim.pid)
     let_run(other.pid)
     recording.end()
-    # the engine had a copy, and the server was not asked again
+    # the engine had a copy of the file, and did not read it again
     assert_recorded(profcapture, capture, victim.pid)
     assert_recorded(profcapture, capture, other.pid)
     server.let_go()
@@ -188,7 +188,7 @@ def test_file_that_begins_to_hang(served, spin, spawn, record, profcapture, capt
 
 @pytest.fixture
 def locked(served, compile_c, spawn):
-    """locked(uid, …): for each a process that waits with its memory locked."""
+    """locked(uid, …) starts for each uid a process whose memory is locked while it waits."""
     program = compile_c("locked", LOCKED_MEMORY, "-pthread")
 
     def start(*uids):
@@ -200,7 +200,7 @@ def locked(served, compile_c, spawn):
         for process in started:
             process.stdin.write(b"x")
             process.stdin.flush()
-        for process in started:  # a thread that has the lock waits for the page
+        for process in started:  # the thread that has the lock waits for the page
             until(lambda: "D" in [state_of(process, tid) for tid in os.listdir(f"/proc/{process.pid}/task")])
         return started
 
@@ -219,7 +219,7 @@ def test_locked_memory(locked, spin, spawn, profctl, profcapture, capture):
     assert f"process {victim.pid} did not let itself be read" in errors
     found = {row["pid"]: row for row in rows(profcapture, capture, "process")}
     assert not found[victim.pid]["cmdline"]
-    # before and after it, once each
+    # processes started before and after the victim, each known once
     for process in (other, late):
         assert found[process.pid]["cmdline"] == [str(spin)]
         assert_recorded(profcapture, capture, process.pid)
@@ -228,7 +228,7 @@ def test_locked_memory(locked, spin, spawn, profctl, profcapture, capture):
         assert len(told) == 1
 
 
-PATIENCE = 4  # seconds, one for each (stall-quota.c)
+PATIENCE = 4  # hangs that one user may cause (stall-quota.c); each takes a second
 
 
 def test_many_that_hang(locked, spin, spawn, profctl, profcapture, capture):
@@ -262,7 +262,7 @@ def put_socket(path):
     lambda path: path.symlink_to("/proc/kcore"),
 ], ids=["link", "fifo", "device", "folder", "socket", "proc"])
 def test_replaced(put, spin, tmp_path, spawn, record, profcapture, capture):
-    """The path of a mapping leads to another content than the mapping, or to none."""
+    """The path of a mapping leads to other content than the mapping has, or to none."""
     program = tmp_path / "program"
     shutil.copy2(spin, program)
     victim = spawn(program)
@@ -333,7 +333,7 @@ def of_recording(recording):
 
 
 def test_killed(spin, spawn, record, profcapture, capture):
-    """profd-files may die at any time."""
+    """Recording continues, although profd-files is killed several times."""
     early = spawn(spin)
     recording = record()
     recording.wait()
@@ -349,8 +349,8 @@ def test_killed(spin, spawn, record, profcapture, capture):
 
 
 def test_descriptors_on_their_way(spin, spawn, profctl, profcapture, capture):
-    """The kernel counts the descriptors of all processes of a user against the limit of the
-    sender."""
+    """The kernel counts descriptors in flight of all processes of a user against the sender's
+    limit, so other processes can use it up."""
     process = spawn(spin)
     hogs = [socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET) for _ in range(6)]
     try:

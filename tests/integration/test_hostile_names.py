@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: BSD-2-Clause-Patent
-"""Names chosen by others, in every text of every table: no terminal obeys them, no parser stumbles
-over them."""
+"""Names chosen by others are in every text of every table: no terminal obeys them, no parser fails
+at them."""
 import contextlib
 import csv
 import io
@@ -13,8 +13,8 @@ import schema
 from captures import MAKERS, command, make, unprintable
 from slices import part
 
-# a formula, quotes of csv and json, line ends, escapes, a title, a bidi override, bytes that are
-# not UTF-8, C1's CSI
+# a formula, quotes of CSV and JSON, line ends, escapes, a terminal title, a bidi override, bytes
+# that are not UTF-8, C1's CSI
 HOSTILE = b"=1+1,\";'\\\n\r\t\x1b[31m\x1b]0;x\x07\xe2\x80\xae\xff\xc2\x9b"
 WHAT_PARSERS_SEE = HOSTILE.decode("utf-8", errors="replace")
 ESCAPED = "=1+1,\";'\\\\n\\x0d\\t\\x1b[31m\\x1b]0;x\\x07\\u{202e}\ufffd\\u{9b}"
@@ -57,7 +57,7 @@ def test_json(profcapture, hostile):
 
 
 def texts(node):
-    """Every text of a JSON value."""
+    """Yields every text in a JSON value."""
     if isinstance(node, str):
         yield node
     elif isinstance(node, (list, dict)):
@@ -66,7 +66,8 @@ def texts(node):
 
 
 def test_lists(profcapture, hostile):
-    """One row a line in ndjson; and in csv, with the same texts, as many fields in each record."""
+    """In ndjson each row is one line; in csv each record has the same number of fields, and the
+    same texts."""
     for verb in part(LISTS, 8):
         whole = profcapture.json(*verb, hostile, "--limit", 0)["data"]["rows"]
         lines = profcapture(*verb, hostile, "--format", "ndjson", text=False).stdout.decode("utf-8").split("\n")
@@ -82,7 +83,7 @@ def test_lists(profcapture, hostile):
 
 
 def test_csv_on_a_terminal(profcapture, hostile):
-    """On a terminal a person reads it, not a parser."""
+    """On a terminal csv is escaped, because a person reads it, not a parser."""
     for table in "thread", "image":
         ours, terminal = os.openpty()
         with open(ours, "rb", buffering=0) as output:
@@ -108,7 +109,7 @@ def test_survive_being_copied(profcapture, hostile, tmp_path, maker):
 
 
 def test_in_messages(profctl, profcapture, hostile):
-    """Names in messages may come from the command line, too."""
+    """Messages are escaped too, including names from the command line."""
     word = HOSTILE.decode(errors="surrogateescape")
     for arguments in ([word], ["help", word], [f"-{word}"], ["report", f"--x{word[1:]}"], ["report", f"-{word}", hostile], ["report", "--by", word, hostile],
                       ["report", "--limit", word, hostile], ["report", "--pid", word, hostile], ["report", "--from", word, hostile], ["schema", word],

@@ -2,8 +2,8 @@
 """Targets that write arbitrary data into the memory that they share with the engine, beside an
 honest one.
 
-tests/tools/hostile.c lies, collect.c is honest: the capture has all of its marks, and nothing of
-theirs.
+tests/tools/hostile.c lies, and collect.c is honest: the capture has all of collect.c's marks, and
+nothing false from hostile.c.
 """
 import os
 import re
@@ -23,17 +23,17 @@ HONEST = 400
 MIB = 1 << 20
 FEW = {"perf-ring", "perf-lost-samples", "unwind-backlog"}
 SHARE = 0.6
-# Promised bounds (collectors.h, writer.c), whether used at the same time or not: records wait in 48
-# MiB, in arrays that grow by doubling, so 64 MiB and briefly the previous 32 MiB; the writer's
-# queue has 64 MiB. The dictionaries of an epoch may have 128 MiB of strings and 2 M frames and
-# stacks. Live blocks may have 400 MiB (heap-budget.h). An unbounded engine reaches its 1 GiB in a
-# second or two.
+# Promised bounds of memory (collectors.h, writer.c), used at the same time or not. Waiting records
+# have 48 MiB, in arrays that grow by doubling: 64 MiB, and briefly the previous 32 MiB. The
+# writer's queue has 64 MiB. The dictionaries of an epoch may have 128 MiB of strings and 2 M frames
+# and stacks. Live blocks may have 400 MiB (heap-budget.h). An engine without bounds would reach its
+# 1 GiB in a second or two.
 MOST = {
     "strings": 400 * MIB, "stacks": 400 * MIB, "blocks": 700 * MIB, "logs": 200 * MIB, "counters": 200 * MIB, "records": 200 * MIB,
     "rings": 60 * MIB,
 }
 
-# The lies, and the reason for which the ring is quarantined.
+# Each lie, and the wrong part for which its ring is quarantined.
 LIES = {
     "beyond": "position", "backwards": "position", "zero": "length", "huge": "length", "misaligned": "length", "type": "type",
     "string": "payload", "kind": "payload", "alloc": "payload", "calls": "payload", "state": "state", "lost": "counts",
@@ -42,7 +42,7 @@ LIES = {
     "parent-stranger": None, "parent-sibling": None,
     "no-ring": None, "ids": None, "future": None, "busy": None, "past": None, "request": None, "hello": None,
 }
-# The number of records counted as lost, if not 1, and the number of marks, if not 1.
+# For each lie, the number of records counted as lost, and the number of marks, if they are not 1.
 CORRUPT = {"kind": 2, "alloc": 2, "tid": 2, "nobody": 2, "no-ring": 1, "ids": 1}
 GOOD = {"ids": 2, "future": 2, "request": 2}
 RACES = ["changing"]
@@ -74,8 +74,8 @@ def engine_of(profctl):
 
 @pytest.fixture
 def beside(recorder, profcapture, capture, tmp_path):
-    """Records an honest program beside hostile ones, by what they do; its marks have to be as if it
-    were alone."""
+    """Records an honest program beside hostile ones, given by their acts; its marks must be as if
+    it were alone."""
 
     def start(acts, ms, policy="drop", watch=lambda engine: None):
         lines = [f"{HOSTILE} {act} {ms} &\necho {act} $! >> {tmp_path}/pids" for act in acts]
@@ -98,8 +98,8 @@ def beside(recorder, profcapture, capture, tmp_path):
 
 
 def assert_honest(profcapture, capture, pids, *machine):
-    """The honest program has all of its marks. Only hostile programs lost something, unless its
-    cause is one of `machine`.
+    """Checks that the honest program has all of its marks, and that only hostile programs lost
+    records, except for the causes in `machine`.
 
     Returns the losses by process and cause, and the capture's reports of rings by process.
     """
@@ -108,7 +108,7 @@ def assert_honest(profcapture, capture, pids, *machine):
     assert {mark["name"] for mark in marks} == {"step"}
     loss, told = Counter(), defaultdict(list)
     for row in rows(profcapture, capture, "loss"):
-        # losses of a busy machine: up to half a second of samples if a host takes the processor from
+        # losses of a busy machine: up to half a second of samples if the host takes the CPU from
         # the reader of the kernel's ring, or another process takes the engine's
         few = row["count"] < 500 and (row["cause"] in FEW or row["cause"] == "late" and row["stream"].startswith("cpu"))
         if row["cause"] not in ("ticks-missed", "throttled", *machine) and not few:
@@ -132,22 +132,23 @@ def test_lies(beside, profcapture, capture):
         assert [text in value for value in told.get(pids[act], [])] == ([True] if reason else []), act
         assert errors.count(text) == bool(reason)
         assert loss[pids[act], "ring-corrupt"] == CORRUPT.get(act, 1 if reason else 0), act
-    # the kernel says whose child a process is
+    # a process's parent is read from the kernel, so lies about it have no effect
     above = {row["pid"]: row["ppid"] for row in rows(profcapture, capture, "process") if row["pid"] in pids.values()}
     assert len({above[pid] for pid in pids.values()}) == 1, above
     counted = Counter(mark["pid"] for mark in rows(profcapture, capture, "mark"))
     assert all(counted[pids[act]] == GOOD.get(act, 1) for act in LIES if act != "past"), (counted, pids)
     assert counted[pids["past"]] > 1
-    # a refused program sends another hello
+    # a refused program sends another hello, which may lead to such a loss
     assert {key for key in loss if key[1] not in ("ring-corrupt", "ring-refused")} <= {(pids["past"], "late")}
 
 
 def test_floods_of_wakeups(beside, profcapture, capture):
-    """Meaningless doorbells, and requests and hellos without a reader, cost little CPU time."""
+    """Floods of meaningless doorbells, and of requests and hellos whose answers nobody reads, cost
+    the engine little CPU time."""
     watch = Watch()
     pids, _ = beside(["flood-bells", "flood-requests", "flood-connections"], 1500, watch=watch)
-    # each doorbell is a wake-up that the kernel records: a million a second fill its ring if the
-    # host takes the CPU
+    # each doorbell is a wakeup that the kernel records: a million a second fill the kernel's ring
+    # if the host takes the CPU
     loss, told = assert_honest(profcapture, capture, pids, "side-band")
     # a program that ends before it is admitted is counted, unless its next hello came in time
     assert set(loss) <= {(pids["flood-connections"], "ring-refused")} and not told

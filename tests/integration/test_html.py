@@ -91,11 +91,11 @@ def drive(request):
     return request.getfixturevalue(request.param)
 
 
-# ---- what the page is given
+# ---- the data in the page
 
 
 def test_data(profcapture, page_of, capture):
-    """The sums of the columns are those of the report."""
+    """The sums of the columns are those of report."""
     header, columns = read_page(page_of(capture))
     report = profcapture.json("report", capture)["data"]
     assert sum(columns["samples.count"]) == report["total"] and sum(columns["samples.weight"]) == report["total_weight"]
@@ -130,7 +130,8 @@ def test_verdict(profcapture, page_of, capture):
 
 
 def test_same_bytes(page_of, capture, tmp_path):
-    """Nothing of the time or the place of writing is in the page."""
+    """The page does not depend on when it was written, and does not name the directory it was
+    written to."""
     first = page_of(capture).read_bytes()
     assert page_of(capture).read_bytes() == first
     assert str(tmp_path).encode() not in first
@@ -147,7 +148,7 @@ def test_self_contained(page_of, capture):
 
 
 def value(text):
-    """The number of "1.23 s" or "4.50 KiB", and how far it may be off."""
+    """The number in "1.23 s" or "4.50 KiB", and how far the exact value may be from it."""
     number, unit = re.fullmatch(r"([\d\u202f.]+)(?:\u00a0(\S+))?", text).groups()
     factor = {None: 1, "ns": 1, "µs": 1e3, "ms": 1e6, "s": 1e9, "min": 60e9, "B": 1, "KiB": 1 << 10, "MiB": 1 << 20}[unit]
     digits = number.replace("\u202f", "")
@@ -174,7 +175,8 @@ def check_functions(profcapture, command, rows, total, n=12):
 
 
 def test_same_numbers(profcapture, page_of, drive, capture):
-    """At least 50 numbers, of everything, of ranges and of a thread. The last range may have no samples."""
+    """At least 50 numbers agree: of the whole capture, of ranges and of a thread. The last range
+    may have no samples."""
     page = page_of(capture)
     steps = [{"open": "tab=functions"}, {"text": "#command"}, {"eval": ROWS}, {"text": "#sum"}]
     for x0, x1 in (300, 700), (250, 1000), (500, 520):
@@ -233,7 +235,8 @@ def in_panel(label):
 
 
 def test_neighbors(profcapture, page_of, chromium, capture):
-    """Callers and callees of a function are those of report --callers; a click on one moves there."""
+    """Callers and callees of a function are those of report --callers; a click on one shows that
+    function."""
     names = "document.querySelector('#panel .focus .name').textContent"
     steps = [{"open": "tab=functions"}, {"click": "#panel table[aria-label=Functions] [title=heavy]"}, {"eval": names}, {"text": "#panel .focus div + div"},
              {"eval": in_panel("Called by")}, {"click": "#panel table[aria-label='Called by'] [title=work]"}, {"eval": names}, {"text": "#panel .focus div + div"}, {"eval": in_panel("Calls")}]
@@ -252,7 +255,7 @@ def test_neighbors(profcapture, page_of, chromium, capture):
 
 
 def test_recursion(page_of, chromium, capture):
-    """A function that calls itself has at most everything, in each panel."""
+    """In each panel, a function that calls itself has at most 100 %."""
     percents = "[...document.querySelectorAll('#panel td')].map((cell) => /^(\\d[\\d.]*)\u00a0%/.exec(cell.textContent)).filter(Boolean).map((found) => Number(found[1]))"
     page = page_of(capture)
     deep = [function["name"] for function in read_page(page)[0]["functions"]].index("deep")
@@ -264,7 +267,8 @@ def test_recursion(page_of, chromium, capture):
 
 
 def test_copied_command(page_of, chromium, capture):
-    """`y` puts the command into the clipboard, or selects it where a page may not use that."""
+    """`y` puts the command into the clipboard, or selects its text if a page may not use the
+    clipboard."""
     steps = [{"open": "tab=functions"}, {"eval": "(Object.defineProperty(navigator, 'clipboard', { value: { writeText: async (text) => { window.copied = text; } } }), 0)"}, {"key": "y"},
              {"eval": "window.copied"}, {"text": "#command"}, {"text": "#announcement"},
              {"eval": "(Object.defineProperty(navigator.clipboard, 'writeText', { value: async () => { throw Error('no'); } }), 0)"}, {"key": "y"}, {"eval": "String(getSelection())"}, {"text": "#announcement"}]
@@ -273,7 +277,7 @@ def test_copied_command(page_of, chromium, capture):
 
 
 def test_flame_grouping(page_of, chromium, capture):
-    """By thread there are boxes of each thread; the third key is the first grouping again."""
+    """Grouped by thread, each thread has its boxes; the third key returns to the first grouping."""
     boxes = "[location.hash, Number(document.querySelector('#flame').dataset.boxes)]"
     merged, *others, again = chromium(page_of(capture), {"open": ""}, {"eval": boxes}, {"key": "g"}, {"eval": boxes}, {"key": "g"}, {"eval": boxes}, {"key": "g"}, {"eval": boxes})
     assert merged == again and len({merged[0], *(where for where, _ in others)}) == 3
@@ -340,8 +344,8 @@ def program_capture(request, profctl, compile_c, require, tmp_path_factory):
 
 
 def test_programs(profcapture, page_of, drive, program_capture):
-    """The numbers of the pages of a compiler, of a program with very many marks, of Python and of four
-    threads of C++ with their allocations are the commands'."""
+    """The pages of a compiler, a program with very many marks, Python, and four threads of C++ with
+    allocations have the numbers of the commands."""
     steps = [{"open": "tab=functions"}, {"text": "#command"}, {"eval": ROWS}, {"text": "#sum"}, {"drag": ["#timeline-canvas", 300, 900, 60]}, {"text": "#command"}, {"eval": ROWS}, {"text": "#sum"}]
     results = drive(page_of(program_capture), *steps)
     assert sum(check_functions(profcapture, command, rows, total) for (command,), rows, (total,) in zip(results[::3], results[1::3], results[2::3])) > 20
@@ -349,7 +353,7 @@ def test_programs(profcapture, page_of, drive, program_capture):
 
 @pytest.fixture(scope="module")
 def waited(profctl, tmp_path_factory):
-    """A capture of threads each of which waits in a function of its own, for a cause of its own."""
+    """A capture of threads that wait, each in a function of its own and for a cause of its own."""
     if os.geteuid() != 0:
         pytest.skip("needs root")
     program = tmp_path_factory.mktemp("waited") / "waits"
@@ -359,8 +363,8 @@ def waited(profctl, tmp_path_factory):
 
 
 def test_waits(profcapture, page_of, drive, waited):
-    """The measure "Waiting" counts what report --metric off-cpu does, of everything, of ranges and of
-    a thread."""
+    """The measure "Waiting" has the counts of report --metric off-cpu: for the whole capture, for
+    ranges and for a thread."""
     page = page_of(waited)
     steps = [{"open": "tab=functions"}, {"key": "w"}, {"text": "#command"}, {"eval": ROWS}, {"text": "#scope"}]
     for x0, x1 in (300, 700), (250, 1000), (480, 530):
@@ -388,7 +392,8 @@ threads = [threading.Thread(target=compute) for _ in range(2)]
 
 
 def test_interpreter_lock(profctl, require, page_of, chromium, tmp_path):
-    """Waiting for the lock of the interpreter is not intended, although Python waits in a condition."""
+    """Waiting for the interpreter's lock is not shown as intended, although Python waits on a
+    condition variable."""
     require(root=True)
     (tmp_path / "gil.py").write_text(GIL)
     profctl("record", "-q", "--off-cpu", "-o", tmp_path / "gil.cap", "--", "/usr/bin/python3", tmp_path / "gil.py")
@@ -399,7 +404,8 @@ def test_interpreter_lock(profctl, require, page_of, chromium, tmp_path):
 
 
 def test_waiting_panel(profcapture, page_of, chromium, waited):
-    """The panel has the places of report --by state; the lane of a thread says for what it waits."""
+    """The panel has the places of report --by state; a thread's lane says what the thread waits
+    for."""
     page = page_of(waited)
     places, (note,), (tip,) = chromium(page, {"open": "tab=waiting&measure=wait"}, {"eval": ROWS.replace("#panel table", "#panel table[aria-label=Places]")}, {"text": "#panel > div > .column + .column .note"}, {"at": ["#timeline-canvas", 700, 75]}, {"text": "#tip"})
     wanted, shown = {}, {}
@@ -442,7 +448,7 @@ def test_critical_path(profctl, profcapture, page_of, chromium, require, tmp_pat
 
 
 def test_waits_not_recorded(profctl, page_of, chromium, tmp_path):
-    """Without the stacks of waits, the page says how to record them, and no number."""
+    """Without the stacks of waits, the page says how to record them, and shows no number."""
     capture = tmp_path / "none.cap"
     profctl("record", "-q", "--no-off-cpu", "-F", 999, "-o", capture, "--", "sh", "-c", "i=0; while [ $i -lt 99999 ]; do i=$((i+1)); done; sleep 0.1")
     button = "(() => { const b = [...document.querySelectorAll('#scope button')].find((b) => b.textContent === 'Waiting'); return [b.disabled, b.title]; })()"
@@ -464,7 +470,7 @@ TREE = """(() => {
 
 @pytest.mark.parametrize("size, theme", [((1280, 800), "light"), ((3840, 2160), "dark")])
 def test_panels(page_of, chromium, capture, size, theme):
-    """Every panel draws, says what it shows to those who do not see it, and nothing leaves the window."""
+    """Every panel draws, describes itself to those who do not see it, and fits into the window."""
     page = page_of(capture)
     steps = [{"open": f"theme={theme}"}]
     for key in range(1, 8):
@@ -482,8 +488,8 @@ PRINTED = """(() => {
 
 
 def test_print(page_of, chromium, capture):
-    """On paper, all panels follow each other, in light colors and without tables that scroll; then the
-    page is as before."""
+    """On paper, all panels follow each other, in light colors and with tables in full; afterwards
+    the page is as before."""
     steps = [{"open": "tab=functions&theme=dark"}, {"eval": f"{ROWS}.length"}, {"eval": "dispatchEvent(new Event('beforeprint'))"}, {"media": {"media": "print"}}, {"eval": PRINTED},
              {"media": {"media": "screen"}}, {"eval": "dispatchEvent(new Event('afterprint'))"}, {"eval": f"{ROWS}.length"}, {"eval": "[document.documentElement.dataset.theme, document.querySelectorAll('#paper *').length]"}]
     before, _, printed, _, after, restored = chromium(page_of(capture), *steps)
@@ -505,7 +511,7 @@ def test_forced_colors(page_of, chromium, capture):
 
 
 def test_focus_stays(page_of, drive, capture):
-    """A key that changes a panel does not take the focus from the element that has it."""
+    """A key that changes a panel does not take the focus from the focused element."""
     page = page_of(capture)
     assert drive(page, {"open": "tab=functions"}, {"eval": "[...document.querySelectorAll('#scope button')].find((button) => button.textContent === 'Allocated').focus()"}, {"key": "Enter"},
                  {"eval": "[document.activeElement.textContent, document.activeElement.getAttribute('aria-pressed')]"})[1] == ["Allocated", "true"]
@@ -515,7 +521,8 @@ HOSTILE = b"</script><b>\"';,\\\n\r\t\x1b[31m\xe2\x80\xae\xff\xc2\x9b=1+1"
 
 
 def test_odd_captures(page_of, drive, capture, tmp_path):
-    """Empty, damaged, and with names that would be markup: each opens and says what it has."""
+    """Captures that are empty, damaged, or have names with markup: each opens and says what it
+    has."""
     none = make(tmp_path / "none.cap", "--rows", 0)
     hostile = make(tmp_path / "hostile.cap", "--all-tables", "--rows", 60, "--prefix", HOSTILE.decode(errors="surrogateescape"))
     damaged = tmp_path / "damaged.cap"
@@ -537,7 +544,8 @@ def test_shown_losses(page_of, chromium, tmp_path):
 
 
 def test_verbs(profcapture, page_of, capture, tmp_path, monkeypatch):
-    """html names the file after the capture and overwrites none; view prints the path of a new one."""
+    """html names its file after the capture and does not overwrite a file; view prints the path of
+    a new one."""
     monkeypatch.chdir(tmp_path)
     same = page_of(capture).read_bytes()
     (tmp_path / "city.html").unlink()
@@ -558,7 +566,7 @@ def test_verbs(profcapture, page_of, capture, tmp_path, monkeypatch):
     again = profcapture("view", capture).stdout
     until(lambda: (tmp_path / "opened").exists() and (tmp_path / "opened").read_text() == again)
     shutil.rmtree(Path(again.strip()).parent)
-    assert len(list(tmp_path.glob("profcapture-*"))) == 1  # nothing stays behind
+    assert len(list(tmp_path.glob("profcapture-*"))) == 1  # no file is left behind
 
 
 def test_record_view(profctl, tmp_path, monkeypatch):
@@ -581,8 +589,8 @@ def annotated(profcapture, capture, name, *options):
 
 
 def test_with_source(profcapture, page_of, drive, capture):
-    """In the page, each instruction and each source line has the time that annotate gives it; in the
-    panel, those of the selected range."""
+    """The page's data has for each instruction and each source line the time that annotate gives;
+    the panel shows the time in the selected range."""
     page = Path(page_of(capture).with_name("source.html"))
     profcapture("html", capture, "--with-source", "-o", page, "-q")
     header, columns = read_page(page)
@@ -642,7 +650,7 @@ def test_source_is_missing(profctl, profcapture, compile_c, page_of, chromium, t
     source.unlink()
     assert found() == (None, None, False)
     subprocess.run(["strip", program], check=True)
-    assert found()[0] is None  # the capture has the lines
+    assert found()[0] is None  # after strip, the lines come from the capture
     program.write_bytes(b"other")
     assert "not" in found()[0]
     program.unlink()
@@ -673,7 +681,7 @@ def test_source_refusals(profcapture, page_of, capture, tmp_path):
     assert "sources" not in header and "places.place" not in columns
 
 
-# ---- what is given away
+# ---- what --redact removes
 
 
 def contents(path):
@@ -685,8 +693,8 @@ def contents(path):
 
 @pytest.fixture(scope="module")
 def private(profctl, compile_c, tmp_path_factory):
-    """The folder of two captures full of secrets, a recorded one and one whose texts are all below
-    another folder."""
+    """A folder with two captures full of secrets: a recorded one, and a generated one whose texts
+    all begin with a private folder."""
     home = tmp_path_factory.mktemp("house of jane")
     program = home / "city"
     shutil.copy(compile_c("city", PROGRAM, "-g", "-pthread", f"-I{os.environ['PROF_SOURCE_DIR']}", os.environ["LIBPROFCOLLECTOR"]), program)
@@ -697,7 +705,8 @@ def private(profctl, compile_c, tmp_path_factory):
 
 @pytest.mark.parametrize("to", ["folded", "firefox", "pprof", "speedscope", "svg", "callgrind", "perf-script", "heaptrack", "massif", "syscap", "html"])
 def test_redact(profcapture, private, tmp_path, to):
-    """No argument, host, log line or folder is left, in any format; names are."""
+    """--redact removes arguments, the host, log lines and folders from every format; names
+    remain."""
     recorded, made, path = private / "city.cap", private / "made.cap", tmp_path / "out"
     secrets = (b"jane", b"hunter2", b"password", os.fsencode(private.parent))
     profcapture("export", recorded, "--to", to, "-o", path, "--redact", "-q")
@@ -712,7 +721,7 @@ def test_redact(profcapture, private, tmp_path, to):
     profcapture("export", made, "--to", to, "-o", path, "--redact", "-q", "--force")
     assert not re.search(rb"jane|private", contents(path))
     profcapture("export", made, "--to", to, "-o", path, "-q", "--force")
-    assert b"private" in contents(path) or to in ("heaptrack", "massif")  # its allocations have no stacks
+    assert b"private" in contents(path) or to in ("heaptrack", "massif")  # they have only allocations, without stacks here
 
 
 # ---- two captures
@@ -771,7 +780,7 @@ def test_compare(profcapture, page_of, drive, two):
 
 
 def test_compare_verdict(profcapture, page_of, chromium, two):
-    """The page begins with the sentences of diff; each opens the comparison."""
+    """The page begins with the sentences of diff; a click on one opens the comparison."""
     first, later = two
     page = page_of(first, "--compare", later)
     sentences = read_page(page)[0]["verdict"]
@@ -779,7 +788,7 @@ def test_compare_verdict(profcapture, page_of, chromium, two):
     changes = [sentence for sentence in sentences if sentence["show"].get("compares")]
     assert {sentence["figure"] for sentence in changes} >= {"slower", "faster", "new", "gone"}
     assert all(sentence["text"] in said for sentence in changes)
-    assert any("The whole run is" in sentence["text"] for sentence in changes)  # notes follow, as of times that differ
+    assert any("The whole run is" in sentence["text"] for sentence in changes)  # notes may follow, for example about times that differ
     shown, (chip,) = chromium(page, {"open": "tab=memory&base=null"}, {"text": "#verdict li"}, {"click": "#verdict a"}, {"text": "#scope .chip"})
     assert len(shown) == len(sentences) and "B later.cap against A first.cap" in chip
     assert not [sentence for sentence in read_page(page_of(first, "--compare", first))[0]["verdict"] if sentence["figure"] in ("slower", "faster")]
@@ -787,7 +796,7 @@ def test_compare_verdict(profcapture, page_of, chromium, two):
 
 def test_compare_data(profcapture, page_of, two, tmp_path):
     """Samples and allocations of both captures are on one axis. Captures that are no runs of
-    commands are compared by shares, and with itself, a capture has no changes."""
+    commands are compared by shares; compared with itself, a capture has no changes."""
     first, later = two
     header, columns = read_page(page_of(first, "--compare", later))
     boundary = header["compare"]["sides"][1]["from_ns"]
