@@ -93,8 +93,8 @@ def test_service(root, require):
 
 
 def test_polkit_policy(root):
-    """The five actions; only own processes without a password, and those only in an active local
-    session."""
+    """There are five actions. Without a password, only own processes may be recorded, and only in
+    an active local session."""
     policy = xml.etree.ElementTree.parse(one(root, "share/polkit-1/actions/org.profd.policy"))
     defaults = {
         action.get("id"): [action.find("defaults").find(f"allow_{who}").text for who in ("any", "inactive", "active")]

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: BSD-2-Clause-Patent
-"""Generated code, and stacks that a program reports, from the program's call to the readers'
-names."""
+"""Generated code, and stacks that a program reports: from the program's call to the names that
+readers show."""
 import os
 import platform
 import re
@@ -16,7 +16,7 @@ from exports import read_page
 LIBRARY = os.environ["LIBPROFCOLLECTOR"]
 pytestmark = pytest.mark.usefixtures("nothing_is_left")
 
-# Counts its argument down: the loop, and the place that it returns from.
+# A function that counts its argument down: a loop, and the instruction that it returns from.
 MACHINE_CODE = {"x86_64": "48ffcf75fbc3", "aarch64": "000400f1e1ffff54c0035fd6"}
 
 COMMON = """
@@ -50,7 +50,7 @@ def record_script(profctl, capture, script, *options, arguments=()):
 
 @pytest.fixture
 def record(profctl, capture):
-    """Records a script in Python; returns its output."""
+    """Returns a function that records a script in Python and returns its output."""
     return lambda *arguments, **options: record_script(profctl, capture, *arguments, **options)
 
 
@@ -89,8 +89,8 @@ mark(b"sold", stack(at, at + 32, at + 48))
 
 @pytest.mark.skipif(platform.machine() not in MACHINE_CODE, reason="nobody has written the code for this architecture")
 def test_machine_code(record, profcapture, capture, tmp_path):
-    """Real code, sampled: loaded, moved, unloaded, another function at its address, one over it,
-    and in a forked child."""
+    """Real code is sampled: loaded, moved, unloaded, another function at its address, a function
+    over a part of it, and code in a forked child."""
     record(CODE + """
 size = len(machine)
 load(at, size, b"alpha")
@@ -136,7 +136,7 @@ run(b"", at)
 
     found, seen = check(capture)
     assert all(seen[i] > 40 for i in range(len(phases))), seen
-    # the same functions in a report, each once wherever its code was
+    # report has each function once, wherever its code was
     report = profcapture.json("report", capture, "--limit", 0)
     schema.check(profcapture, "report", report)
     functions = {row["name"]: row for row in report["data"]["rows"] if row["kind"] == "jit"}
@@ -158,7 +158,7 @@ run(b"", at)
         if node.get("kind") == "jit":
             by_name[node["name"]] += node["self"]
     assert by_name == found
-    # a slice has the code loaded before it
+    # a part cut from the capture has the code loaded before it
     begin = next(begin for begin, _, _, name in phases[1:] if name == "alpha")
     part = tmp_path / "part.cap"
     profcapture("cut", capture, "--from", f"{begin}ns", "-o", part)
@@ -169,8 +169,8 @@ run(b"", at)
 
 
 def test_stacks(record, profcapture, capture):
-    """Frames in a library, in generated code, and in memory that only has a name; for each kind of
-    mark, and for a log."""
+    """For each kind of mark, and for a log, a reported stack may have frames in a library, in
+    generated code, and in memory that only has a name."""
     output = record(CODE + """
 objects = [bytearray(64) for _ in range(2)]
 load(at, 64, b"made")
@@ -203,7 +203,7 @@ assert prof.prof_log_with_stack(6, b"jit", b"x" * 100000, stack(getpid))
     assert names["begin"] == names["complete"] == [made]
     logs = rows(profcapture, capture, "log", "--resolve")
     assert [(len(row["text"]), frames(row)) for row in logs] == [(5, [made]), (100000, [(getpid, "user")])]
-    # the same file has one id, whatever reported it
+    # a file has one id, whether samples or marks refer to it
     libc = [row for row in rows(profcapture, capture, "image") if (row["path"] or "").endswith("/libc.so.6") and row["build_id"]]
     frame = next(frame for frame in marks["instant"]["frames"] if frame["kind"] == "user")
     assert {row["build_id"] for row in libc} == {frame["build_id"]}
@@ -217,7 +217,7 @@ assert prof.prof_log_with_stack(6, b"jit", b"x" * 100000, stack(getpid))
 
 
 def test_epochs(record, profcapture, capture):
-    """More names than a thread caches, with many stacks: each stays right."""
+    """With more names than a thread caches, and many stacks, each stack keeps its right names."""
     record("""
 getpid, base = address_of(libc.getpid), 1 << 50
 for i in range(3000):
@@ -233,7 +233,8 @@ for i in range(3000):
 
 
 def test_dead_child(record, profcapture, capture):
-    """Children that have ended before anybody looked."""
+    """Children's stacks have names, although the children ended before profd could read their
+    mappings."""
     record("""
 getpid = address_of(libc.getpid)
 for i in range(20):
@@ -250,7 +251,7 @@ for i in range(20):
 
 
 def test_dlclose(record, profcapture, capture, tmp_path):
-    """Two libraries that alternate at one address, with generated code there in between."""
+    """Two libraries alternate at one address, and in between generated code is there."""
     for name in "first", "second":
         source = tmp_path / f"{name}.c"
         source.write_text(f"int {name}(int x);\nint {name}(int x) {{ return x + 1; }}\n")
@@ -278,7 +279,7 @@ print(max(seen.values()))
 
 
 def test_dlclose_nameless(record, profcapture, capture, tmp_path):
-    """The same if the program cannot read its mappings: a name is right, or missing."""
+    """The same, but the program cannot read its own mappings: a name is right, or missing."""
     for name in "first", "second":
         source = tmp_path / f"{name}.c"
         source.write_text(f"int {name}(int x);\nint {name}(int x) {{ return x + 1; }}\n")
@@ -305,7 +306,7 @@ for i in range(100):
 
 
 def test_long_name(record, profcapture, capture):
-    """A name of a mebibyte, twice."""
+    """A name of a mebibyte is whole, also the second time."""
     record("""
 for i in range(2):
     load(4096 * (i + 1), 64, bytes(97 + k % 26 for k in range(1 << 20)))
@@ -317,8 +318,8 @@ mark(b"long", stack(4096, 8192))
     assert [frame["name"] == name for frame in row["frames"]] == [True, True]
 
 
-# Code with lines, as a runtime writes it into a jitdump: two functions, the second one without
-# lines. The program maps the file, which reveals it.
+# Code with lines, as a runtime writes it into a jitdump file: two functions, the second one without
+# lines. profd finds the file because the program maps it.
 DUMP = CODE + """
 import struct
 size, name = len(machine), f"{sys.argv[3]}/jit-{os.getpid()}.dump"
@@ -353,7 +354,7 @@ def lined(profctl, tmp_path_factory):
 
 @pytest.mark.skipif(platform.machine() not in MACHINE_CODE, reason="nobody has written the code for this architecture")
 def test_dump_has_lines(lined, profcapture):
-    """The loop is line 3; it returns from line 5."""
+    """The function loops in line 3, and returns in line 5."""
     capture, source = lined
     at = {(f["name"], f["file"], f["line"], f["at_file"], f["at_line"]) for row in rows(profcapture, capture, "sample", "--resolve")
           for f in row["frames"] if f["kind"] == "jit"}
@@ -367,8 +368,8 @@ def test_dump_has_lines(lined, profcapture):
 
 @pytest.mark.skipif(platform.machine() not in MACHINE_CODE, reason="nobody has written the code for this architecture")
 def test_annotate(lined, profcapture):
-    """By line as report counts them, with the text of the script; without instructions, which the
-    capture does not have."""
+    """annotate has the lines as report counts them, with the text of the script; it has no
+    instructions, because the capture lacks the code."""
     capture, source = lined
     report = {row["name"]: row for row in profcapture.json("report", capture, "--limit", 0)["data"]["rows"] if row["kind"] == "jit"}
     for name, line, text in ("lined", 3, "line 3 of the script"), ("bare", None, None):
@@ -392,7 +393,7 @@ def test_annotate(lined, profcapture):
 
 @pytest.mark.skipif(platform.machine() not in MACHINE_CODE, reason="nobody has written the code for this architecture")
 def test_page_with_source(lined, profcapture, tmp_path):
-    """The page has the lines of generated code with the sums of the whole capture."""
+    """The page has the lines of generated code, with the sums of the whole capture."""
     capture, source = lined
     profcapture("html", capture, "--with-source", "-o", tmp_path / "page.html", "-q")
     header, _ = read_page(tmp_path / "page.html")
@@ -404,9 +405,9 @@ def test_page_with_source(lined, profcapture, tmp_path):
     assert "line 3 of the script" in header["sources"]["files"][file]["text"][0]
 
 
-# Generated code that uses the frame pointer for something else, called by two functions. Its dump
-# has the unwinding information of each function before it. The second one is generated while the
-# program runs; in the end the first one is moved.
+# Generated code that uses the frame pointer as a counter, called by two functions. Its dump has
+# unwinding information before each function. The second function is generated while the program
+# runs; in the end the first one is moved.
 #     push %rbp; mov %rdi,%rbp; loop: dec %rbp; jnz loop; pop %rbp; ret
 UNWINDING = r"""
 #include <elf.h>
@@ -525,8 +526,8 @@ def unwinding(compile_c):
 
 @pytest.mark.skipif(platform.machine() != "x86_64", reason="nobody has written the code for this architecture")
 def test_unwinding_information(profctl, profcapture, capture, tmp_path, unwinding):
-    """For code without frame pointers, which exists at the start, comes later, and is moved. A
-    sample from before the information was read has none."""
+    """Stacks of code without frame pointers are right if the code exists at the start, comes later,
+    or is moved, except for samples before its information was read."""
     profctl("record", "-F", 999, "-o", capture, "--", unwinding, tmp_path)
     callers = Counter()
     for row in rows(profcapture, capture, "sample", "--resolve"):
@@ -537,13 +538,14 @@ def test_unwinding_information(profctl, profcapture, capture, tmp_path, unwindin
     for jit, caller in ("jit_first", "first_caller"), ("jit_second", "second_caller"), ("jit_first", "third_caller"):
         assert callers[jit, caller] > 20, callers
     wrong = sum(n for (_, caller), n in callers.items() if caller is None or not caller.endswith("_caller"))
-    # samples within the interval in which the file is read again
+    # samples between a change of the code and the next time that the file is read
     assert wrong <= 0.5 * 999 * 0.1 * 3 and wrong < 0.25 * sum(callers.values()), callers
 
 
 @pytest.mark.skipif(platform.machine() != "x86_64", reason="nobody has written the code for this architecture")
 def test_no_unwinding_information(profctl, profcapture, capture, tmp_path, unwinding):
-    """Without it there is no caller, and none is guessed from a frame pointer that is a counter."""
+    """Without unwinding information no caller is found, and none is guessed from the frame pointer,
+    which is a counter."""
     profctl("record", "-F", 999, "-o", capture, "--", unwinding, tmp_path, "none")
     found = [[frame["name"] for frame in row["frames"] if frame["kind"] != "kernel"] for row in rows(profcapture, capture, "sample", "--resolve")]
     assert sum(len(names) == 1 for names in found if names and names[0].startswith("jit_")) > 100

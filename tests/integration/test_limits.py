@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: BSD-2-Clause-Patent
-"""Limits of one session, and of one client: a refusal names the limit, or the excess is counted as
-lost."""
+"""Limits of one session and of one client: a refusal names the limit, or what exceeds it is counted
+as lost."""
 import os
 import socket
 import subprocess
@@ -47,7 +47,8 @@ def test_giant_options(profd, file, key, value):
 
 
 def test_giant_dictionary(profd, file):
-    """GDBus reads all of it before anybody can refuse it; but nothing of it stays."""
+    """GDBus reads the whole dictionary before profd can refuse it, but all of its memory is
+    freed."""
     many = {f"key-{n}": variant("u", n) for n in range(20_000)}
     seen = []
     for _ in range(4):
@@ -59,7 +60,8 @@ def test_giant_dictionary(profd, file):
 
 
 def test_many_sessions(profd, file):
-    """No more than allowed, and nothing is kept of the others."""
+    """No more sessions are created than allowed, and refused ones leave no memory or
+    descriptors."""
     paths = [profd.create(SYSTEM, file) for _ in range(64)]
     before = rss(profd.process.pid), fds(profd.process.pid)
     for _ in range(250):
@@ -98,7 +100,7 @@ def test_sample_rate(require, profd, file, profcapture, capture, spawn):
 
 
 def test_small_rings(require, profd, file, profcapture, capture, spawn, tmp_path):
-    """With little room, less of each stack is copied; deeper stacks are marked."""
+    """With small rings, less of each stack is copied; deeper stacks are marked."""
     require("gcc", root=True)
     target = spawn("sh", "-c", 'while :; do "$0" 600; done', build(tmp_path, "small-rings", RECURSION))
     options = {"pids": variant("au", [target.pid]), "frequency": variant("u", 499), "call-graph": variant("s", "dwarf"),
@@ -119,8 +121,8 @@ def test_wrong_rate(profd, file):
 
 @pytest.fixture
 def under_way():
-    """Descriptors that were sent and not received: the kernel counts all of a user's against each
-    sender's limit."""
+    """Descriptors that were sent but not received: the kernel counts all of a user's against the
+    limit of each sender."""
     pair, null = socket.socketpair(), os.open("/dev/null", os.O_RDONLY)
     for _ in range(10):
         socket.send_fds(pair[0], [b"x"], [null] * 40)
@@ -131,13 +133,14 @@ def under_way():
 
 
 def test_descriptors_under_way(require, under_way, profd, file, capture, profcapture):
-    """For example of sessions that start at the same time, or of other programs."""
+    """Recording works while descriptors are in flight, such as those of sessions that start at the
+    same time, or of other programs."""
     require(root=True)
     path = profd.create(SYSTEM, file)
     profd.session(path, "Start")
     profd.session(path, "Stop")
     assert profd.wait("Finished", path)[:2] == (True, "stopped")
-    # on a busy machine a process may take too long to be read
+    # on a busy machine it may take too long to read a process
     assert {arguments[0] for _, _, name, arguments in profd.signals if name == "Warning"} <= {"process-hangs"}
     assert len(profcapture.json("info", capture)["data"]["processes"]) > 1
 
@@ -158,8 +161,8 @@ def test_low_limits(profctl, home, limit, name):
 
 @pytest.mark.parametrize("most", range(1, 15))
 def test_few_processes(pids_cgroup, profctl, tmp_path, most):
-    """Whichever process cannot be started, the message names the limit and its place, and nothing
-    stays behind."""
+    """Whichever process cannot be started, the message names the limit and the cgroup, and nothing
+    is left."""
     (pids_cgroup / "pids.max").write_text(str(most))
     enter = ["sh", "-c", f'echo $$ >{pids_cgroup}/cgroup.procs; exec "$@"', "sh"]
     done = profctl("record", "--bus", "private", "-o", tmp_path / "test.cap", "--", "true", prefix=enter, check=None, timeout=20)
@@ -198,14 +201,15 @@ def shifted(require):
 
 
 def test_profd_in_a_time_namespace(shifted, profctl, tmp_path):
-    """Its clock differs from that of the events: it reports that, and leaves nothing."""
+    """profd's clock differs from that of the events: profd reports that, and leaves no file."""
     done = profctl("record", "-o", tmp_path / "test.cap", "--", "true", prefix=SHIFTED, check=None)
     assert done.returncode != 0 and "time namespace" in done.stderr, done.stderr
     assert not list(tmp_path.iterdir())
 
 
 def test_target_in_a_time_namespace(shifted, profctl, profcapture, capture):
-    """Its records are at the right times of the recording, whatever its own clock says."""
+    """A target's records are at the right times of the recording, whatever the target's own clock
+    says."""
     code = "n = sum(range(10**7)); blocks = [bytes(1000) for _ in range(1000)]"
     profctl("record", "--memory", "-F", "997", "-o", capture, "--no-symbols", "--", *SHIFTED, "/usr/bin/python3", "-c", code)
     for table in "sample", "alloc":
@@ -214,7 +218,7 @@ def test_target_in_a_time_namespace(shifted, profctl, profcapture, capture):
 
 
 def test_symbols_that_do_not_fit(profctl, profcapture, tmp_path):
-    """A capture is unchanged if its names find no room."""
+    """If there is no room for a capture's names, the capture is unchanged."""
     capture = tmp_path / "test.cap"
     profctl("record", "--no-symbols", "-o", capture, "--", "python3", "-c", "sum(range(10**7))")
     before = capture.read_bytes()

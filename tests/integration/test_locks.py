@@ -17,7 +17,7 @@ SOURCE = Path(os.environ["PROF_SOURCE_DIR"]) / "tests/tools/convoy.c"
 
 @pytest.fixture(scope="module")
 def convoy(profctl, tmp_path_factory):
-    """A capture, and what its threads measured: {address: (name, waits, ns)}."""
+    """A capture, and what its threads measured for each mutex: {address: (name, waits, ns)}."""
     if os.geteuid() != 0:
         pytest.skip("needs root")
     program = tmp_path_factory.mktemp("locks") / "convoy"
@@ -36,7 +36,8 @@ def by_lock(data):
 
 
 def test_convoy(profcapture, convoy):
-    """Each mutex has the waits and the time that its threads measured, and its two places."""
+    """Each mutex has the waits and the time that its threads measured, and its two places: of
+    acquiring and of releasing."""
     capture, measured = convoy
     output = profcapture.json("locks", capture, "--limit", 0)
     schema.check(profcapture, "locks", output)
@@ -47,21 +48,21 @@ def test_convoy(profcapture, convoy):
     assert set(found) == set(measured)
     for address, (name, waits, ns) in measured.items():
         assert 0.95 * ns - ready <= found[address]["ns"] <= 1.001 * ns, (name, found[address], ns, ready)
-        # a thread may find the mutex taken again, or free before it sleeps
+        # a woken thread may find the mutex taken again, or a thread may get it before it sleeps
         assert 0.8 * waits <= found[address]["waits"] <= 1.5 * waits, (name, found[address], waits)
     assert sum(ns for _, _, ns in measured.values()) - sum(of["ns"] for of in found.values()) <= ready + 0.05 * sum(ns for _, _, ns in measured.values())
     places = collections.Counter()
     for row in data["rows"]:
         places[row["waiter"], row["waiter_file"] and Path(row["waiter_file"]).name, row["releaser"]] += row["total_ns"]
     assert places["acquire", "convoy.c", "release"] >= 0.9 * places.total(), places
-    # waits for futexes that are not for a lock: the main thread's, for the end of the others
+    # the rest are waits for futexes that are no locks: the main thread waits for the others' end
     waits = profcapture.json("sql", capture, "SELECT sum(duration) AS ns FROM wait WHERE argument > 4096 AND waker = 'thread'")["data"]["rows"][0]["ns"]
     rest = sum(of["total_ns"] for of in data["rest"].values())
     assert abs(waits - rest - sum(of["ns"] for of in found.values())) <= 0.01 * waits
 
 
 def test_stacks(profcapture, convoy):
-    """The stacks show who called the two places, and the kernel's part."""
+    """The stacks show the callers of the two places, and the kernel's functions."""
     capture, _ = convoy
     output = profcapture.json("locks", capture, "--stacks")
     schema.check(profcapture, "locks", output)
@@ -79,7 +80,7 @@ def test_stacks(profcapture, convoy):
 
 
 def test_ranges(profcapture, convoy):
-    """A range counts the parts of waits that are in it; a piece of the capture has the same."""
+    """A range counts the parts of waits that are in it; a capture cut from it has the same."""
     capture, _ = convoy
     times = "SELECT time_ns FROM wait ORDER BY time_ns LIMIT 1 OFFSET 500"
     middle = f"{profcapture.json('sql', capture, times)['data']['rows'][0]['time_ns']}ns"
@@ -92,7 +93,7 @@ def test_ranges(profcapture, convoy):
 
 
 def test_absent(profctl, profcapture, require, tmp_path):
-    """Without the option, the message says how to record it."""
+    """If wakers were not recorded, the message says how to record them."""
     require(root=True)
     capture = tmp_path / "none.cap"
     profctl("record", "-q", "--off-cpu", "-o", capture, "--", "sleep", "0.1")
@@ -118,10 +119,10 @@ for thread in threads:
 
 
 def test_python(profctl, profcapture, require, tmp_path):
-    """The locks of Python's threads are found, in the interpreter."""
+    """The locks of Python's threads are found in the interpreter."""
     require(root=True)
     capture = tmp_path / "python.cap"
     profctl("record", "-q", "--wakers", "-o", capture, "--", "/usr/bin/python3", "-c", PYTHON)
     data = profcapture.json("locks", capture)["data"]
-    # four threads hold it for 2 ms each, one after the other
+    # four threads hold the lock for 2 ms each, one after the other
     assert by_lock(data).popitem() and max(of["ns"] for of in by_lock(data).values()) > 0.2e9

@@ -46,8 +46,8 @@ EXAMPLES = [
 
 
 def test_examples_work(profcapture, tmp_path):
-    """The examples of the pages and the README that read a capture; test_record has those that
-    record."""
+    """The examples that read a capture, in the pages and the README, work; test_record has those
+    that record."""
     assert len(EXAMPLES) >= 5
     make(tmp_path / "system.cap", "--rows", 500, "--all-tables")
     wakers = Path(os.environ["PROF_SOURCE_DIR"]) / "tests/data/wakers.cap.xz"

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-2-Clause-Patent
-"""marks and counters, compared with the same computed from the rows of dump by other code; also on
+"""marks and counters, compared with results computed from the rows of dump by other code; also on
 rows that make no sense."""
 import csv
 import io
@@ -21,7 +21,7 @@ ROWS = 3200
 
 @pytest.fixture(scope="module")
 def whole(tmp_path_factory):
-    """Two segments of one boot, several epochs, and every pairing that chance makes."""
+    """Two segments of one boot, several epochs, and marks that begin and end at random."""
     path = make(tmp_path_factory.mktemp("marks") / "whole.cap", "--all-tables", "--rows", ROWS, "--epochs", 3)
     return make(path, "--append", "--first", ROWS + 10, "--all-tables", "--rows", 500)
 
@@ -30,7 +30,7 @@ def whole(tmp_path_factory):
 def found(profcapture, whole):
     """The marks, combined as docs/format.md specifies: (kind, start, end, pid, tid, group,
     name)."""
-    process = {row["id"]: row["process"] for row in rows(profcapture, whole, "thread")}  # the same in each epoch
+    process = {row["id"]: row["process"] for row in rows(profcapture, whole, "thread")}  # ids are the same in each epoch
     first, second, marks = [], [], rows(profcapture, whole, "mark")
     for row in marks:
         (first if row["time_ns"] < ROWS * 500000 else second).append(row)
@@ -95,7 +95,7 @@ def test_marks(profcapture, whole, found):
 
 
 def test_filters(profcapture, whole, found):
-    """A mark counts where it begins, and for the thread that began it: adjacent ranges add up."""
+    """A mark counts at its beginning, and for the thread that began it: adjacent ranges add up."""
     _, middle, _, pid, tid, _, _ = found[len(found) // 2]
     early, late = f"{middle - 1}ns", f"{middle}ns"
     for options, passes in (
@@ -109,7 +109,7 @@ def test_filters(profcapture, whole, found):
 
 
 def test_one_after_the_other(profcapture, whole, found):
-    """The same rows as csv, as ndjson and, for the longest ones, as text, which says so."""
+    """csv and ndjson have the same rows as JSON; text has the longest ones, and says so."""
     output = profcapture.json("marks", whole)["data"]["rows"]
     assert [row["total_ns"] or 0 for row in output] == sorted((row["total_ns"] or 0 for row in output), reverse=True)
     lines = profcapture("marks", whole, "--format", "ndjson").stdout.splitlines()
@@ -124,8 +124,8 @@ def test_one_after_the_other(profcapture, whole, found):
 
 
 def test_from_mark_to_mark(profcapture, whole, found):
-    """A name stands for the first mark of that name, combined from begin and end if it is not one
-    row."""
+    """A name in a range stands for the first mark of that name, which may consist of two rows, its
+    begin and its end."""
     found = [at for at in found if at[0] != "no begin" and at[6]]
     end_of_all = profcapture.json("marks", whole)["capture"]["duration_ns"]
     first = {}
@@ -143,7 +143,8 @@ def test_from_mark_to_mark(profcapture, whole, found):
 
 
 def test_per_mark(profcapture, whole, found):
-    """Samples of the process, or of the thread, while a span of that name was open in it."""
+    """Samples count for a name while a mark of that name is open in their process, or their
+    thread."""
     process = {row["id"]: row["process"] for row in rows(profcapture, whole, "thread")}
     assert len({(row["pid"], row["tid"]) for row in rows(profcapture, whole, "thread")}) == len(process)
     thread = {(row["pid"], row["tid"]): row["id"] for row in rows(profcapture, whole, "thread")}
@@ -173,7 +174,7 @@ def test_per_mark(profcapture, whole, found):
 
 
 def test_arguments(profcapture, whole):
-    """Four lists, and with --resolve a fifth with their meaning."""
+    """Arguments are four lists, and with --resolve a fifth one with their meaning."""
     def value(kind, bits, text):
         signed = bits - (1 << 64) if bits >> 63 else bits
         return {"s64": signed, "u64": bits, "double": struct.unpack("<d", struct.pack("<Q", bits))[0], "string": text, "address": hex(bits)}[kind]
@@ -196,10 +197,10 @@ def test_arguments(profcapture, whole):
 
 
 def test_counters(profcapture, whole):
-    """In each segment a value is valid up to the next one or to the end of process or segment; over
-    the whole or a part of it."""
+    """In each segment, a value is valid until the next one, or the end of the process or segment;
+    so it is in any part of the time."""
     values, counters = rows(profcapture, whole, "counter_value"), defaultdict(list)
-    known = {row["id"]: row for row in rows(profcapture, whole, "counter")}  # the same in each epoch
+    known = {row["id"]: row for row in rows(profcapture, whole, "counter")}  # ids are the same in each epoch
     for row in values:
         counters[row["counter"]].append(row)
     exits = {}
@@ -242,7 +243,7 @@ def test_a_process_of_its_own(profcapture, whole):
 
 @pytest.mark.skipif(SANITIZED, reason="the program is built without the sanitizer")
 def test_over_time(profctl, profcapture, compile_c, capture, monkeypatch):
-    """What grew most is said in a sentence, and each row has a line that shows when."""
+    """A sentence says what grew most, and each row shows when it grew."""
     program = compile_c("grows", """
 #include "libcollector/prof-collector.h"
 #include <unistd.h>
@@ -261,7 +262,7 @@ int main(void)
 """, f"-I{os.environ['PROF_SOURCE_DIR']}", os.environ["LIBPROFCOLLECTOR"])
     profctl("record", "-q", "-F", 0, "-o", capture, "--", program)
     lines = profcapture("counters", capture).stdout.splitlines()
-    # of a sum it is nothing new that it grows
+    # a sum always grows, so it is not named as the counter that grew most
     assert lines[:3] == ["shop/queue grew most: 1.00 to 8.00 MiB.", "Lost: nothing.", ""]
     header, *table = lines[3:]
     assert re.fullmatch(r" *first +last +mean +max +per second  0-[\d.]+ s +counter", header)
@@ -275,7 +276,8 @@ int main(void)
     monkeypatch.setenv("LC_ALL", "C")
     ascii_lines = profcapture("counters", capture).stdout.splitlines()[4:]
     assert ascii_lines == [line.translate(str.maketrans("▁▂▃▄▅▆▇█", ".:-=+*#@")) for line in table]
-    # the same in a part of it; beside other tests the program may sleep for longer than it asked
+    # a part of the time has the same values; beside other tests the program may sleep for longer
+    # than it asked
     monkeypatch.setenv("LC_ALL", "C.UTF-8")
     values = profcapture.json("dump", capture, "--table", "counter_value")["data"]["rows"]
     times = [row["time_ns"] for row in values if row["value"] >= 1 << 20]
@@ -307,7 +309,7 @@ def test_what_was_lost_is_told(profcapture, tmp_path):
 
 
 def test_memory(tmp_path):
-    """Eight times as many marks take no more memory than their durations."""
+    """For eight times as many marks, marks needs no more memory than for their durations."""
     if SANITIZED:
         pytest.skip("a sanitizer keeps what was freed")
     took = []

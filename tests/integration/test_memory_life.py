@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: BSD-2-Clause-Patent
-"""Allocations of many threads that reuse each other's addresses, of processes with any end, and
-with a stopped engine."""
+"""Allocations of many threads that reuse each other's addresses, of processes that end in any way,
+and with a stopped engine."""
 import json
 import os
 import resource
@@ -19,7 +19,7 @@ LIFE = os.environ["HEAP_LIFE"]
 
 REUSED = {"GLIBC_TUNABLES": "glibc.malloc.tcache_count=0", "MALLOC_ARENA_MAX": "1"}
 TELLS_STATUS = tuple(int(number) for number in os.uname().release.split("-")[0].split(".")[:2]) >= (6, 15)
-OWN, CHILD = "1008", "2000"  # heap-life's sizes in the size classes of heap-counts
+OWN, CHILD = "1008", "2000"  # the size classes of heap-counts that contain heap-life's sizes
 
 
 def record(profctl, capture, *command, env=None, **options):
@@ -37,7 +37,7 @@ def memory(profcapture, capture, *options):
 
 
 def test_reuse(profctl, profcapture, capture):
-    """Eight processes in which threads free and reuse each other's addresses: each block has one
+    """In eight processes, threads free and reuse each other's addresses: each block has exactly one
     end, which is its own."""
     script = f"for i in 1 2 3 4 5 6 7 8; do {LIFE} reuse 4 2000 || exit; done"
     counts = record(profctl, capture, "sh", "-c", script, env=REUSED)
@@ -56,7 +56,8 @@ def test_reuse(profctl, profcapture, capture):
 
 
 def test_hand_over(profctl, profcapture, capture):
-    """A block that another thread frees at once is not temporary, but crosses threads."""
+    """A block that another thread frees at once counts as freed by another thread, not as
+    temporary."""
     n = 2000
     counts = record(profctl, capture, LIFE, "hand-over", n)
     (process,) = counts["processes"]
@@ -68,7 +69,7 @@ def test_hand_over(profctl, profcapture, capture):
 
 @pytest.mark.parametrize("end", ["exit", "_exit", "kill", "abort", "exec", "fork", "vfork", "spawn"])
 def test_end(profctl, profcapture, capture, end):
-    """All earlier allocations are recorded, separately for each process."""
+    """All allocations before a process's end are recorded, separately for each process."""
     n = 5000
     status = {"kill": 128 + signal.SIGKILL, "abort": 128 + signal.SIGABRT}.get(end, 0)
     counts = record(profctl, capture, LIFE, end, n, check=status)
@@ -88,8 +89,8 @@ def test_end(profctl, profcapture, capture, end):
 
 @pytest.mark.skipif(not TELLS_STATUS, reason="before Linux 6.15 nobody but its parent knows how a process ended")
 def test_status(profctl, profcapture, capture):
-    """The exit status of the command, and of its children as reported to their parent, which is
-    later."""
+    """The exit statuses of the command and of its children are recorded, each when the parent
+    receives it, which is after the exit."""
     script = f"{LIFE} kill 7; {LIFE} abort 8; {LIFE} _exit 9; ( {LIFE} exit 10; exit 3 ); {LIFE} exit 11; exit 5"
     record(profctl, capture, "bash", "-c", script, check=5)
     threads = {row["id"]: row["process"] for row in rows(profcapture, capture, "thread")}
@@ -105,8 +106,8 @@ def test_status(profctl, profcapture, capture):
 
 
 def test_inherit(profctl, profcapture, capture):
-    """A forked process has its parent's blocks at the fork, whatever happened to them in the
-    parent; they are not its own, nor anybody's."""
+    """A forked process has the blocks that its parent had at the fork, whatever the parent then
+    does with them; they do not count as allocated or leaked by the child."""
     n = 3000
     counts = record(profctl, capture, LIFE, "inherit", n)
     parent, *others = sorted(counts["processes"], key=lambda process: -process["allocs"]["malloc"])
@@ -121,8 +122,8 @@ def test_inherit(profctl, profcapture, capture):
 
 
 def test_pause(profcapture, capture, file):
-    """Allocations during a pause are not recorded, and earlier blocks end, so that nothing looks
-    leaked."""
+    """Allocations during a pause are not recorded, and earlier blocks end at the pause, so that
+    nothing looks leaked."""
     n = 2000
     command = f'read -r control; exec env LD_PRELOAD={os.environ["LIBPROFPRELOAD_MEMORY"]} PROF_MEMORY=all PROF_CONTROL="$control" {LIFE} phases {n}'
     with running() as profd, subprocess.Popen(["sh", "-c", command], stdin=subprocess.PIPE, text=True) as process:
@@ -175,11 +176,11 @@ def test_engine_stands_still(profctl, recorder, tmp_path, policy):
     assert heap["wrong"] == 0
     if policy == "drop":
         assert lost_stopped > 0
-    assert others == others_stopped == 1  # the buffer of standard output
+    assert others == others_stopped == 1  # the only other allocation is the buffer of standard output
 
 
 def tree(pid):
-    """All descendants, by name."""
+    """The pids of all descendants, by name."""
     found = children(pid)
     for child in list(found.values()):
         found.update(tree(child))

@@ -97,7 +97,7 @@ def differing(a, b):
 
 
 def check_usages(expected, found):
-    """Compares each process."""
+    """Compares libmemusage's counts with the recorded ones, process by process."""
     expected, found = sorted(expected, key=oracle.Usage.key), sorted(found, key=oracle.Usage.key)
     assert len(found) == len(expected) > 0
     for a, b in zip(expected, found):
@@ -123,7 +123,7 @@ def check_reader(said, process):
         calls[kind] += process["frees"][kind]
     calls["free"] -= process["free_null"]
     calls["free_null"] = process["free_null"]
-    # brk and realloc occur in both
+    # "brk" and "realloc" occur in both tables
     assert {kind: n for kind, n in said["calls"].items() if kind in calls} == {kind: calls[kind] for kind in said["calls"] if kind in calls}
     names = {"allocated_bytes": "bytes", "freed_bytes": "freed_bytes", "peak_bytes": "peak", "leaked_blocks": "leaked_blocks",
              "leaked_bytes": "leaked_bytes", "failed": "failed", "temporary": "temporary"}
@@ -132,12 +132,12 @@ def check_reader(said, process):
 
 @pytest.mark.parametrize("name", ["sqlite3", "python3", "jq", "perl", "cc1plus", "gcc", "git"])
 def test_together(profctl, profcapture, capture, programs, require, name):
-    """Each call of each process is recorded, with its size, and no other; the bytes at the peak and
-    at the end are equal."""
+    """Each call of each process is recorded with its size, and no other call is; the bytes at the
+    peak and at the end are equal."""
     command, extra = programs[name]
     require("memusage", command[0])
     expected, counts = oracle.whole(lambda: oracle.record_with_memusage(profctl, command, capture, extra), capture)
-    # libmemusage was loaded after the shell
+    # the shell is not counted, because libmemusage was loaded after it
     processes = [process for process in counts["processes"] if process["exe"] != os.path.realpath("/bin/sh")]
     assert counts["lost"] == 0
     assert len(processes) >= (5 if name == "gcc" else 1)
@@ -152,8 +152,8 @@ def test_together(profctl, profcapture, capture, programs, require, name):
 
 @pytest.mark.parametrize("name", part(["sqlite3", "jq", "perl", "git"], 2))
 def test_apart(profctl, capture, programs, require, name):
-    """Without the other library. For programs that do not depend on addresses: compilers have
-    tables by address."""
+    """The same in separate runs, so without the other library; only for programs that do not depend
+    on addresses, unlike compilers, which have tables by address."""
     command, extra = programs[name]
     require("memusage", command[0])
     environment = oracle.environment_of_recorded(profctl, capture, extra)
@@ -163,13 +163,13 @@ def test_apart(profctl, capture, programs, require, name):
     check_usages(expected, map(oracle.recorded_usage, counts["processes"]))
 
 
-if FULL:  # CI must not skip
+if FULL:  # only in full runs, because CI must not skip tests
 
     @pytest.mark.parametrize("name", ["sqlite3", "jq"])
     def test_heaptrack(profctl, capture, programs, require, tmp_path, name):
-        """As many allocations, for programs with one thread and one process that align nothing, and
-        do not allocate for their environment, to which heaptrack adds. heaptrack's library has one
-        more, of 72704 bytes."""
+        """heaptrack counts as many allocations, in programs of one thread and one process that
+        neither align blocks nor copy their environment, to which heaptrack adds. heaptrack's
+        library itself allocates one more block, of 72704 bytes."""
         command, extra = programs[name]
         require("heaptrack", command[0])
         subprocess.run(["heaptrack", "-o", tmp_path / "theirs", *command], env={**os.environ, **oracle.FIXED, **extra}, stdin=subprocess.DEVNULL,
@@ -181,8 +181,8 @@ if FULL:  # CI must not skip
         assert sum(process["allocs"].values()) + 1 == int(re.search(r"calls to allocation functions: (\d+)", said).group(1))
 
 
-# Allocates and frees faster than the times of rows can distinguish, and counts the blocks that it
-# frees before more than N other allocations.
+# A program that allocates and frees faster than the times of rows can distinguish, and counts the
+# blocks that it frees before more than N other allocations.
 TEMPORARY = """
 #include <pthread.h>
 #include <stdio.h>
@@ -237,8 +237,8 @@ int main(int argc, char **argv)
 
 @pytest.mark.parametrize("threads", [0, 2])
 def test_temporary(profctl, profcapture, capture, compile_c, threads):
-    """As many as the program counted, although blocks begin and end within the resolution of the
-    times."""
+    """As many blocks are temporary as the program counted, although blocks begin and end within the
+    resolution of the times."""
     program = compile_c("temporary", TEMPORARY, "-O2", "-pthread")
 
     def record():
@@ -274,8 +274,8 @@ int main(void)
 
 @pytest.mark.parametrize("name", ["leaks", "sqlite3", "find", "ls"])
 def test_valgrind(profctl, capture, compile_c, require, tmp_path, name):
-    """The unfreed blocks and bytes. For programs that keep no copy of their environment, to which
-    valgrind adds."""
+    """valgrind finds the same unfreed blocks and bytes, in programs that keep no copy of their
+    environment, to which valgrind adds."""
     require("valgrind", name if name != "leaks" else "gcc")
     folder = tmp_path / "folder"
     folder.mkdir()

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: BSD-2-Clause-Patent
-"""memory on captures whose generator counted the expected results in the simplest way; in all
-formats."""
+"""memory, in all formats, on captures whose generator counted the expected results in the simplest
+way."""
 import csv
 import io
 import json
@@ -69,7 +69,7 @@ def test_summary(profcapture, heap):
 
 
 def test_time_of_the_peak(profcapture, heap):
-    """The time in the text is the one that --at needs to show it."""
+    """With the time of the peak that text prints, --at shows the peak."""
     capture, want = heap
     time = re.search(r"^The heap was largest at (\S+) s, with ", profcapture("memory", "--peak", capture).stdout, re.M)[1]
     assert ask(profcapture, capture, "--at", time)["summary"]["live_bytes"] == want["peak"]["bytes"]
@@ -98,8 +98,8 @@ def check_tree(node):
 
 
 def test_cut(profcapture, heap, tmp_path):
-    """A slice has the blocks that live at its begin, so its result equals that of the whole file at
-    that time."""
+    """A part cut from a capture has the blocks that were live at its begin, so its results equal
+    those of the whole capture at that time."""
     capture, _ = heap
     part = tmp_path / "part.cap"
     profcapture("cut", "--from", "1ms", "--to", "2ms", "-o", part, capture)
@@ -126,7 +126,7 @@ def test_diff(profcapture, heap):
 
 
 def test_other_rows(profcapture, heap):
-    """Rows of any kind add up to the same totals."""
+    """--sizes and --threads add up to the same totals."""
     capture, want = heap
     sizes, threads = ask(profcapture, capture, "--sizes"), ask(profcapture, capture, "--threads")
     for data in sizes, threads:
@@ -188,10 +188,10 @@ def test_formats(profcapture, whole, view):
     assert [{name: "" if value is None else json.dumps(value, separators=(",", ":")) if isinstance(value, dict) else str(value)
              for name, value in row.items()} for row in rows] == table
     text = profcapture("memory", whole, *view, "--limit", 1).stdout
-    if view == ["--leaks"]:  # text has stacks
+    if view == ["--leaks"]:  # text has a row for each stack
         places = int(re.search(r", (\d+) places? ", text)[1])
         assert places == output["data"]["stacks_total"] > 1 and f"\n{places - 1} more places, " in text
-    else:  # text has no row for what only calls functions with blocks
+    else:  # text has no row for functions that only call those with blocks
         hidden = re.search(r"\n(\d+) more (function|row)s?\b.* \(--limit 0\)\n", text)
         assert hidden and 0 < int(hidden[1]) < len(rows)
     assert profcapture.json("memory", whole, *view, "--limit", 1)["truncated"] == (len(rows) > 1)
@@ -200,7 +200,7 @@ def test_formats(profcapture, whole, view):
 
 @pytest.mark.parametrize("view", part(TREES, 4), ids=str)
 def test_trees(profcapture, whole, view):
-    """The same numbers as in rows, by function."""
+    """A function in a tree has the same numbers as its row."""
     root = ask(profcapture, whole, *view, "--tree", "--limit", 0)["root"]
     check_tree(root)
     assert root["name"] == "<root>" and root["total_blocks"] > 0
@@ -220,7 +220,7 @@ def test_trees(profcapture, whole, view):
 
 
 def test_bytes_of_rows(profcapture, whole):
-    """The bytes of a row in text are in JSON, too."""
+    """The bytes of a row in text are also in JSON."""
     for view, count in ("--temporary", "temporary"), ("--reallocs", "reallocs"):
         rows = ask(profcapture, whole, view)["rows"]
         root = ask(profcapture, whole, view, "--inverted", "--limit", 0)["root"]
@@ -229,7 +229,8 @@ def test_bytes_of_rows(profcapture, whole):
 
 
 def paths(root, flip):
-    """{functions from the root of the stack on: (bytes, blocks)} of a tree, inverted or not."""
+    """{functions from the root of the stack on: (bytes, blocks)} of a tree; flip: of an inverted
+    tree."""
     found, walk = {}, [(root, ())]
     while walk:
         node, path = walk.pop()
@@ -243,7 +244,7 @@ def paths(root, flip):
 
 @pytest.mark.parametrize("view", part(TREES, 4, 1), ids=str)
 def test_inverted(profcapture, whole, view):
-    """The same stacks, from the other end."""
+    """An inverted tree has the same stacks, from the leaf to the root."""
     root = ask(profcapture, whole, *view, "--inverted", "--limit", 0)["root"]
     check_tree(root)
     assert paths(root, True) == paths(ask(profcapture, whole, *view, "--tree", "--limit", 0)["root"], False)
@@ -266,7 +267,7 @@ def test_suppressions(profcapture, whole, tmp_path):
     assert one["pattern"] == "^f1$" and one["bytes"] > 0 and none == {"pattern": "no such function", "bytes": 0, "blocks": 0}
     assert data["summary"]["leaked_bytes"] + one["bytes"] == plain["summary"]["leaked_bytes"]
     assert "f1" not in by_function(data, "leaked_bytes")
-    # f1 is at the root of others, which are left out with it
+    # f1 is also a caller of other functions, whose blocks are left out with it
     assert one["bytes"] > by_function(plain, "leaked_bytes")["f1"]
     assert re.search(r" blocks \(.*\) suppressed by --suppressions\.\n", profcapture("memory", whole, "--leaks", "--suppressions", rules).stdout)
     rules.write_text("leak:lib/made-up\n")
@@ -323,7 +324,7 @@ def column(profcapture, capture, title, *options):
 
 
 def test_sampled(profcapture, tmp_path):
-    """Values that a sample cannot provide are null, and a dash in text."""
+    """Values that a sampled recording cannot provide are null, and a dash in text."""
     path, _ = make(tmp_path / "sampled.cap", "--sampled", 4096, "--events", 2000)
     assert {row["longest_chain"] for row in ask(profcapture, path, "--reallocs")["rows"]} == {None}
     assert column(profcapture, path, "in a row", "--reallocs") == {"-"}
@@ -343,7 +344,8 @@ def test_one(profcapture, tmp_path):
 
 
 def test_timeline(profcapture, heap):
-    """A point has what --at has at its time, in every format; the points are as many as are asked for."""
+    """In every format, a point has what --at shows for its time, and there are as many points as
+    are asked for."""
     capture, want = heap
     points = ask(profcapture, capture, "--timeline")["series"]
     assert len(points) == 240 and points == sorted(points, key=lambda point: point["time_ns"])
@@ -389,7 +391,8 @@ int main() {
 
 
 def test_own_code(profctl, profcapture, compile_c, tmp_path):
-    """Text names the program's lines and not the library's insides, and leaves out what the runtime never frees; JSON has all of it."""
+    """Text names the program's own lines instead of the library's internal ones, and leaves out
+    what the runtime never frees; JSON has everything."""
     if SANITIZED:
         pytest.skip("the collector is not loaded into sanitized programs")
     (tmp_path / "leaking.cpp").write_text(LEAKING)
@@ -422,7 +425,7 @@ def test_own_code(profctl, profcapture, compile_c, tmp_path):
 
 
 def test_other_captures(profcapture, tmp_path):
-    """Without allocations there is no result, and losses are reported first."""
+    """A capture without allocations has no result; its losses are reported first."""
     path = tmp_path / "other.cap"
     subprocess.run([os.environ["MAKE_CAPTURE"], "--rows", "100", path], check=True)
     for view in part(VIEWS, 5):
@@ -437,7 +440,7 @@ def test_other_captures(profcapture, tmp_path):
 
 
 def test_memory(tmp_path):
-    """Ten times as many rows, with as many live blocks, take no more memory."""
+    """memory needs no more memory for ten times as many rows with as many live blocks."""
     if SANITIZED:
         pytest.skip("a sanitizer keeps what was freed")
     paths = [make(tmp_path / f"{events}.cap", "--events", events)[0] for events in (30000, 300000)]

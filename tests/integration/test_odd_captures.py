@@ -19,7 +19,7 @@ VERBS = [
 ]
 
 
-# verbs with a result only in captures that contain their rows or may have lost them
+# verbs with a result only if the capture has their rows, or may have lost some
 OF_OTHERS = [["marks"], ["counters"], ["memory"], ["memory", "--leaks"]]
 
 
@@ -36,7 +36,7 @@ def damaged(path):
     return path
 
 
-# name: how it is made, its state, its samples (None: some)
+# name: (how the capture is made, its state, its number of samples; None: some)
 CAPTURES = {
     "no samples": (lambda path: make(path, "--rows", 0), "finished", 0),
     "no samples, unfinished": (lambda path: make(path, "--rows", 0, "--crash"), "unfinished", 0),
@@ -53,8 +53,8 @@ CAPTURES = {
 
 @pytest.fixture(scope="module", params=CAPTURES)
 def odd(request, tmp_path_factory):
-    """The capture, its state, its samples; and its number, which is the turn of the parts tried
-    with it."""
+    """A capture, its state, its number of samples, and its index, for the parameter `turn` of
+    part()."""
     how, state, samples = CAPTURES[request.param]
     return how(tmp_path_factory.mktemp("odd") / "odd.cap"), state, samples, list(CAPTURES).index(request.param)
 
@@ -65,7 +65,7 @@ def test_json(profcapture, odd):
         done = profcapture(verb[0], path, *verb[1:], "--json", "--limit", 0, check=3 if verb[0] == "verify" and state != "finished" else 0)
         output = json.loads(done.stdout)
         schema.check(profcapture, verb[0], output)
-        # a report reads, and so knows, no more than it needs
+        # report reads only what it needs, so it may not notice damage
         assert output["capture"]["state"] == state or state == "damaged" and verb[0] not in ("info", "verify")
         assert output["capture"]["samples"] == samples or samples is None
         assert output["truncated"] is False
@@ -75,7 +75,8 @@ def test_json(profcapture, odd):
 
 
 def test_what_was_not_recorded(profcapture, odd, request):
-    """Values that were not recorded have no number, but a hint how to record them."""
+    """A verb whose data was not recorded prints no answer, but an error that says how to record
+    it."""
     path, state, *_ = odd
     holds = request.node.callspec.params["odd"] in ("one row", "unfinished", "only losses", "only losses, unfinished")
     for verb in OF_OTHERS:
@@ -102,7 +103,7 @@ def test_other_formats(profcapture, odd):
 
 
 def test_exported_tables(profcapture, odd, tmp_path):
-    """Every row of samples is in each format, and what is damaged is said."""
+    """Each format has every row of samples, and a message names what is damaged."""
     path, state, samples, _ = odd
     new, found = tmp_path / "new", []
     for to in TABLE_FORMATS:

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: BSD-2-Clause-Patent
 """Waiting: where threads wait, for what, and how long.
 
-Each thread of the program waits in one function and measures the time with its own clock. The clock
-also counts the time in which the thread runs, or is ready to. So the recorded waits are less, by at
-most these times, which the context switches have.
+Each thread of the program waits in one function, and measures the time with its own clock. This
+clock also counts the time in which the thread runs or is ready, so the recorded waits are shorter
+by at most that time, which the context switches have.
 """
 import collections
 import json
@@ -28,10 +28,11 @@ def program(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def recorded(profctl, profcapture, program):
-    """A capture, and what each thread measured: {tid: (function, ns)}."""
+    """A capture, and for each thread what it measured: {tid: (function, ns)}."""
     if os.geteuid() != 0:
         pytest.skip("needs root")
-    # A thousand sleeps a second are copied on each CPU, whose else they are: of five recordings, the one with the most copies.
+    # On each CPU, the stacks of a thousand sleeps a second are copied, whichever process sleeps: of
+    # five recordings, take the one with the most copies.
     best = None
     for i in range(5):
         capture = program.with_name(f"waits{i}.cap")
@@ -60,7 +61,7 @@ def waits(profcapture, capture):
 
 
 def test_times(profcapture, recorded):
-    """The waits of each thread are its waiting time in the table of switches, exactly."""
+    """The waits of each thread add up exactly to its waiting time in the table of switches."""
     capture, _ = recorded
     sums = collections.Counter()
     for row in waits(profcapture, capture):
@@ -70,7 +71,8 @@ def test_times(profcapture, recorded):
 
 
 def test_functions(profcapture, recorded):
-    """Each function waits as long as its threads measured, less what they ran or were ready."""
+    """Each function waits as long as its threads measured, minus the time in which they ran or were
+    ready."""
     capture, measured = recorded
     threads = states(profcapture, capture)
     for tid, (function, ns) in measured.items():
@@ -79,7 +81,7 @@ def test_functions(profcapture, recorded):
         assert report["data"]["metric"] == "off-cpu" and report["data"]["unit"] == "ns"
         found = sum(row["total_weight"] for row in report["data"]["rows"] if row["name"] == function)
         rest = sum(ns for state, ns in threads[tid].items() if state != "waiting")
-        # up to 1 % of it may have no stack
+        # up to 1 % of the time may have no stack
         assert 0.99 * (ns - rest) <= found + 1e6 and found <= ns, (function, found, ns, rest)
 
 
@@ -96,8 +98,8 @@ def test_stacks(profcapture, recorded):
 
 
 def test_states(profcapture, recorded):
-    """The states add up to the lifetimes, the causes to the waiting time, and each function waits
-    for its cause."""
+    """The states add up to the lifetimes, the causes to the waiting time; each function waits for
+    its own cause."""
     capture, measured = recorded
     output = profcapture.json("report", capture, "--by", "state", "--limit", 0)
     schema.check(profcapture, "report", output)
@@ -128,7 +130,7 @@ def test_wall(profcapture, recorded):
 
 
 def test_stopped(profctl, profcapture, require, tmp_path):
-    """A stopped process is in a state of its own."""
+    """The time in which a process is stopped has a state of its own."""
     require(root=True)
     capture = tmp_path / "stopped.cap"
     profctl("record", "-q", "--off-cpu", "-o", capture, "--", "sh", "-c", "sleep 0.1 & kill -STOP $!; sleep 0.6; kill -CONT $!; wait")
@@ -142,7 +144,7 @@ def test_ranges(profcapture, recorded):
     middle = f"{sorted(row['time_ns'] for row in waits(profcapture, capture))[100]}ns"
     total = profcapture.json("report", capture, "--metric", "off-cpu")["data"]["total_weight"]
     parts = [profcapture.json("report", capture, "--metric", "off-cpu", *range_)["data"]["total_weight"] for range_ in (["--to", middle], ["--from", middle])]
-    assert abs(sum(parts) - total) <= 100  # a nanosecond for each wait at the border
+    assert abs(sum(parts) - total) <= 100  # each wait that crosses the border may be off by a nanosecond
     piece = capture.with_name("piece.cap")
     profcapture("cut", capture, "--to", middle, "-o", piece, "--force")
     assert abs(profcapture.json("report", piece, "--metric", "off-cpu")["data"]["total_weight"] - parts[0]) <= 100
@@ -150,7 +152,7 @@ def test_ranges(profcapture, recorded):
 
 @pytest.mark.parametrize("options", [(), ("--tree",), ("--callers", "wait_futex")])
 def test_text(profcapture, recorded, options):
-    """What is counted are waits."""
+    """The text speaks of waits, not of samples or the CPU."""
     text = profcapture("report", recorded[0], "--metric", "off-cpu", *options).stdout
     assert re.search(r"\bwaits  ", text) and "samples" not in text and "CPU" not in text, text
 
@@ -164,7 +166,7 @@ def test_exports(profcapture, recorded):
     both = profcapture.json("report", capture, "--metric", "wall")["data"]["total_weight"]
     cpu = profcapture.json("report", capture)["data"]["total_weight"]
     assert both == total + cpu
-    diff = profcapture.json("diff", capture, capture, "--metric", "off-cpu", check=8)  # too few waits
+    diff = profcapture.json("diff", capture, capture, "--metric", "off-cpu", check=8)  # too few waits for a verdict
     assert diff["data"]["event"] == "off-cpu" and diff["data"]["rows"]
     profile = json.loads(profcapture("export", capture, "--to", "firefox").stdout)
     marks = collections.Counter()
@@ -200,7 +202,7 @@ int main(int argc, char **argv)
 
 
 def test_slower_by_waiting(profctl, profcapture, require, compile_c, tmp_path):
-    """A program that computes as before, but waits longer, is slower; diff says where."""
+    """A program that computes as before but waits longer is slower; diff says where it waits."""
     require(root=True)
     program = compile_c("slower", SLOWER, "-g")
     for name, ms in ("a", 2), ("b", 8):
@@ -260,7 +262,8 @@ int main(void)
 
 @pytest.mark.parametrize("plain", [False, True])
 def test_sleepers(profctl, profcapture, plain, require, tmp_path, spawn):
-    """A thread that sleeps all the time has a stack too, also without privilege."""
+    """A thread that sleeps during the whole recording has a stack too, also if recorded without
+    privilege."""
     require(root=True)
     (tmp_path / "idle.c").write_text(IDLE)
     subprocess.run(["gcc", "-O2", "-g", "-pthread", tmp_path / "idle.c", "-o", tmp_path / "idle"], check=True)
@@ -282,7 +285,8 @@ def test_sleepers(profctl, profcapture, plain, require, tmp_path, spawn):
 
 
 def test_default(profctl, require, tmp_path):
-    """Waits of commands are recorded, those of the system only on request. The summary says which."""
+    """By default, waits of commands are recorded, and those of the whole system are not. The
+    summary says which."""
     require(root=True)
     tmp_path.chmod(0o777)
     for folder in (tmp_path, *tmp_path.parents[:2]):
@@ -317,14 +321,14 @@ def test_wakers(profctl, profcapture, require, tmp_path):
     assert len(released) >= 0.99 * len(waiting)
     assert all(row["waker_thread"] not in (None, row["thread"]) for row in released)
     stacks = sum(row["waker_stack_source"] in ("copied", "shared-out") for row in released)
-    assert stacks >= 0.9 * len(released)  # places that are seen once may not be copied
-    # the main thread waits for others to end, and they sleep
+    assert stacks >= 0.9 * len(released)  # the stacks of places that occur once may not be copied
+    # the main thread waits for others to end, and timers end the others' sleeps
     kinds = collections.Counter(row["waker"] for row in found if row["argument"] not in locks)
     assert kinds["interrupt"] >= 0.9 * (kinds.total() - kinds["unknown"]) and kinds["interrupt"] > 100, kinds
 
 
 def test_absent(profctl, profcapture, program, tmp_path):
-    """Without the option, the message says how to record it."""
+    """If waits were not recorded, the message says how to record them."""
     capture = tmp_path / "none.cap"
     profctl("record", "-q", "--no-off-cpu", "-o", capture, "--", "sleep", "0.1")
     done = profcapture("report", capture, "--metric", "off-cpu", check=6)

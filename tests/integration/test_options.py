@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: BSD-2-Clause-Patent
-"""Mistaken command lines: each is refused with status 2, by name, with the intended or valid
-word."""
+"""Wrong command lines: each is refused with status 2 and a message that quotes the wrong word and
+gives the intended one or the valid ones."""
 import functools
 import itertools
 import os
@@ -37,7 +37,7 @@ def options(program, verb):
 
 
 def optional(program, verb):
-    """Options that stand alone or have a value after "="."""
+    """Options whose value is optional: they have it after "=", or stand alone."""
     known = words(program, verb)
     return {word for word in known if word + "=" not in known and any(other.startswith(word + "=") for other in known)}
 
@@ -47,7 +47,7 @@ def choices(program, verb, option):
 
 
 def usage(program, *arguments):
-    """The message about the command line, which is wrong."""
+    """Returns the message about an invalid command line."""
     done = program(*arguments, check=2, timeout=20)
     assert done.stdout == "" and done.stderr.startswith(os.path.basename(program.path) + ": ")
     assert "\x1b" not in done.stderr and "Valid: " in done.stderr or "Try '" in done.stderr or done.stderr.count("\n") == 1
@@ -55,7 +55,7 @@ def usage(program, *arguments):
 
 
 def text_of(word):
-    """As it is printed."""
+    """A word as messages print it."""
     return word.replace("\x1b", "\\x1b").replace("\n", "\\n")
 
 
@@ -79,7 +79,7 @@ def test_verbs(program):
 
 
 def test_every_option(program):
-    """Mistyped, without its value, with a value that it does not take."""
+    """Each option is mistyped, has no value, or has a value that it does not take."""
     for turn, verb in enumerate(verbs(program)):
         for option in part(options(program, verb), 4, turn):
             name = option.rstrip("=")
@@ -91,7 +91,7 @@ def test_every_option(program):
                 said = usage(program, verb, f"{name}=1", *(["a", "b"] if verb == "diff" else []))
                 if name not in optional(program, verb):
                     assert f"{name} takes no value" in said
-                elif name != "--debuginfod":  # any time is valid there
+                elif name != "--debuginfod":  # every time is valid there
                     assert f"{name}: unknown value '1'" in said
         assert "Did you mean '--help'?" in usage(program, verb, "-help")
         assert f"unknown option '-?'\nTry '{os.path.basename(program.path)} {verb} --help'.\n" in usage(program, verb, "-?")
@@ -146,7 +146,7 @@ def total(profcapture, whole, *arguments):
 
 
 def test_times_at_the_edges(profcapture, whole):
-    """Before the start, after the end, and two equal ends are not errors."""
+    """Times before the start or after the end, and equal ends, are not errors."""
     for value in ["--from=-999h"], ["--to=999h"], ["--from=-999h..999h"], ["--from=0"], ["--to=-0"], ["--from=..-0s"], ["--from=0.."]:
         assert total(profcapture, whole, *value) == 2000, value
     for value in ["--from=999h"], ["--to=-999h"], ["--from=998h..999h"]:
@@ -155,7 +155,7 @@ def test_times_at_the_edges(profcapture, whole):
 
 
 def test_given_twice(profcapture, whole):
-    """The last one counts, unless both can apply."""
+    """If an option is given twice, the last one counts, unless both can apply."""
     assert total(profcapture, whole, "--from=999h", "--from=0") == 2000
     assert total(profcapture, whole, "--to=0", "--to=999h") == 2000
     assert total(profcapture, whole, "--from=999h..9999h", "--from=0") == 2000
@@ -265,7 +265,7 @@ def test_record_output(profctl, tmp_path, require):
         done = profctl("record", "-o", name, "true", check=1, timeout=20)
         assert f"'{name}'" in done.stderr and not done.stdout
     assert f"'{tmp_path}'" in profctl("record", "--force", "-o", tmp_path, "true", check=1).stderr
-    # a pipe without a reader
+    # a pipe that nobody reads
     for name in "/dev/null", tmp_path / "pipe":
         assert f"'{name}': it is not a regular file" in profctl("record", "--append", "-o", name, "true", check=2, timeout=20).stderr
     for name, status in (tmp_path / "missing", 1), (tmp_path, 1), (tmp_path / "file", 3):
@@ -280,14 +280,15 @@ def test_record_output(profctl, tmp_path, require):
 
 
 def test_closed_standard_streams(profcapture, whole):
-    """Without any of them a verb neither hangs nor dies by a signal."""
+    """With stdin, stdout and stderr closed, a verb neither hangs nor dies by a signal."""
     done = subprocess.run([profcapture.path, "report", whole], close_fds=True, timeout=60,
                           preexec_fn=lambda: [os.close(fd) for fd in (0, 1, 2)])
     assert done.returncode == 1
 
 
 def test_help_names_every_option(program):
-    """No option is missing where several share a line, no line is too long, and every verb is listed."""
+    """Help lists every option, also those that share a line, and every verb; no line is too
+    long."""
     listed = program("--help").stdout
     for verb in verbs(program):
         assert verb in listed.replace(":", " ").split()
@@ -305,7 +306,8 @@ def test_help_in_ascii(program, monkeypatch):
 
 
 def test_captures_of_the_folder(profcapture, whole):
-    """A file that is not there was mistyped, or is one of these."""
+    """If a capture does not exist, its name was mistyped: the message lists the captures of the
+    folder."""
     done = profcapture("report", "x.cap", check=1, cwd=whole.parent)
     assert done.stderr == f"profcapture: cannot open capture 'x.cap': No such file or directory\n  Captures here: {whole.name}\n"
     assert "Captures" not in profcapture("report", "x.cap", check=1, cwd="/").stderr

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: BSD-2-Clause-Patent
-"""Probes of functions and static probes (USDT), compared with programs that count and measure
-themselves; and the probes that are refused."""
+"""Probes of functions and static probes (USDT), compared with programs that count and measure their
+own calls; and probes that are refused."""
 import os
 import platform
 import shutil
@@ -44,7 +44,7 @@ def events(profcapture, capture, *options):
 
 
 def measured(stdout):
-    """What the program counted and measured: {name: (count, ns)}."""
+    """The numbers that the program counted and measured: {name: (count, ns)}."""
     lines = [line.split() for line in stdout.splitlines() if line.count(" ") == 2]
     return {name: (int(count), int(ns)) for name, count, ns in lines if count.isdigit()}
 
@@ -65,7 +65,7 @@ def test_functions(profctl, profcapture, program, capture):
         assert (row["unmatched_begin"], row["unmatched_end"]) == (0, 0)
     nap, own_ns = found["probed_nap"], own["probed_nap"][1]
     assert 20 * 2e6 <= nap["total_ns"] <= own_ns and 2e6 <= nap["min_ns"] <= nap["median_ns"]
-    # nested calls: each of the four outer ones waits 1 ms more than the one that it calls
+    # nested calls: each of the four outer ones takes 1 ms longer than the one it calls
     deep = found["probed_deep"]
     assert deep["min_ns"] + 4e6 <= deep["max_ns"] <= own["probed_deep"][1] and deep["min_ns"] >= 1e6
     sources = {row["name"]: row for row in rows(profcapture, capture, "source")}
@@ -85,8 +85,8 @@ def test_stacks(profctl, profcapture, program, capture):
 
 
 def test_library(profctl, profcapture, capture):
-    """A library by its name, in the processes of the command only. So many calls in a millisecond may
-    fill a ring: the others are counted as lost."""
+    """A library is found by its name, and probed only in the command's processes. So many calls in
+    a millisecond may fill a ring: the rest is counted as lost."""
     code = "import ctypes; c = ctypes.CDLL(None)\nfor i in range(321): c.getpgid(i)"
     lost = recorded(profctl, "--no-off-cpu", "-e", "libc.so.6:getpgid", "-o", capture, "--", sys.executable, "-S", "-c", code)["lost"]
     count = events(profcapture, capture)["getpgid"]["count"]
@@ -94,7 +94,7 @@ def test_library(profctl, profcapture, capture):
 
 
 def test_static_probes(profctl, profcapture, program, capture):
-    """Two places of one probe are one event. A probe with a semaphore is passed only while it is
+    """Two places of one probe are one event. A probe with a semaphore is executed only while it is
     recorded."""
     own = record(profctl, program, capture, "demo:work", f"{program}:demo:guarded")
     found = events(profcapture, capture)
@@ -116,7 +116,7 @@ def test_python(profctl, profcapture, capture):
 
 
 def test_system(profctl, profcapture, program, capture, recorder):
-    """System-wide, also processes that are no children are recorded."""
+    """A system-wide probe also records processes that are not the command's."""
     recording = recorder("--system", "--bus", "private", "-e", f"{program}:probed_add", "-o", capture)
     until(lambda: capture.exists() and capture.stat().st_size > 0)
     for _ in range(3):
@@ -157,7 +157,8 @@ def test_refused_functions(profctl, program, capture, tmp_path):
 
 @x86_64
 def test_refused_red_zone(profctl, profcapture, program, capture):
-    """A 5-byte nop becomes a call on Linux 6.18, which overwrites the red zone."""
+    """On Linux 6.18 a probe at a 5-byte nop becomes a call, which overwrites the red zone below the
+    stack pointer."""
     major, minor = (int(part) for part in platform.release().split(".")[:2])
     if (major, minor) < (6, 18):
         record(profctl, program, capture, "demo:long_nop")
@@ -167,7 +168,7 @@ def test_refused_red_zone(profctl, profcapture, program, capture):
 
 
 def test_refused_returns(profctl, program, capture, tmp_path):
-    """A probe of the return would end these programs."""
+    """A probe of the return of these functions would end the program."""
     assert "keeps its caller's address" in refused(profctl, capture, "libc.so.6:_setjmp%return", program)
     source = tmp_path / "throws.cc"
     source.write_text("#include <stdexcept>\n__attribute__((noinline)) int thrower(int a) { if (a) throw std::runtime_error(\"x\"); return a; }\n"
@@ -175,7 +176,7 @@ def test_refused_returns(profctl, program, capture, tmp_path):
     throws = tmp_path / "throws"
     subprocess.run(["g++", "-O1", source, "-o", throws], check=True)
     assert "exception" in refused(profctl, capture, f"{throws}:thrower%return", throws)
-    # its entry can be probed, by its readable name
+    # the function's entry can be probed, by its readable name
     done = profctl("record", "-q", "--no-off-cpu", "-e", f"{throws}:thrower", "-o", capture, "--", throws)
     assert done.returncode == 0
 
@@ -202,7 +203,7 @@ def test_refused_files(profctl, program, capture, tmp_path):
 
 
 def test_not_permitted(profctl, program, tmp_path):
-    """A plain user gets the reason, and no capture without the event."""
+    """A plain user gets the reason, and no capture that lacks the event."""
     tmp_path.chmod(0o777)
     for path in tmp_path, *list(program.parents)[:3]:
         path.chmod(0o755 if path != tmp_path else 0o777)
@@ -212,7 +213,7 @@ def test_not_permitted(profctl, program, tmp_path):
 
 
 def test_list(profctl, program):
-    """Static probes with their arguments, each once; functions only with a pattern."""
+    """Static probes are listed with their arguments, each once; functions only with a pattern."""
     data = profctl.json("list", program)
     schema.check(profctl, "list", data)
     found = {row["name"].removeprefix(f"{program}:"): row for row in data["data"]["events"]}

@@ -49,7 +49,7 @@ def rights(require):
 
 
 class Capture:
-    """The samples of a capture, with their frames, innermost first."""
+    """The samples of a capture, with their frames from the innermost outwards."""
 
     def __init__(self, profcapture, path):
         missing = [row["value"] for row in rows(profcapture, path, "metadata") if row["key"] == "interpreters.missing"]
@@ -58,13 +58,14 @@ class Capture:
         self.samples = rows(profcapture, path, "sample", "--resolve")
 
     def chain(self, sample):
-        """Functions of the program as python_oracle.py writes them; None: another frame."""
+        """A sample's frames: for functions of the program, the text of python_oracle.py; None:
+        another frame."""
         for frame in sample["frames"]:
             is_program = frame["kind"] == "python"
             yield f"{frame['name']}@{frame['line']}:{frame['at_line'] or 0}" if is_program else None
 
     def printed(self):
-        """The samples as walk-python prints them."""
+        """Yields each sample as walk-python would print it."""
         for sample in self.samples:
             if sample["interpreter"] in ("complete", "deeper"):
                 yield "0\t" + "|".join(filter(None, self.chain(sample))) + "|"
@@ -73,7 +74,7 @@ class Capture:
 
 
 def settled(samples):
-    """Without those before the interpreter of their process was found."""
+    """Drops the samples of each process before its interpreter was found."""
     begun, kept = set(), []
     for sample in samples:
         if sample["interpreter"] == "complete":
@@ -106,7 +107,7 @@ def chains(python, tmp_path_factory):
 
 
 def test_command(profctl, profcapture, capture, python, chains):
-    """Three threads, from the start."""
+    """A command with three threads is recorded from its start."""
     recorded(profctl, "-F", 2999, "-o", capture, "--", python, HERE / "python_oracle.py", "run", 4)
     check(Capture(profcapture, capture), chains)
 
@@ -119,8 +120,8 @@ def test_pid(profctl, profcapture, capture, python, chains, spawn):
 
 
 def test_callbacks(profctl, profcapture, capture, python, tmp_path):
-    """The function that sorts is between the one that calls it and the one that it calls, also in
-    a forked child."""
+    """The C function that sorts is between the function that calls it and the one that it calls,
+    also in a forked child."""
     program = tmp_path / "callbacks.py"
     program.write_text(CALLBACKS)
     recorded(profctl, "-F", 999, "-o", capture, "--", python, program)
@@ -172,15 +173,16 @@ print(json.dumps(spent))
 
 
 def test_waits(profctl, profcapture, capture, python, tmp_path):
-    """The functions in which a program waits, for as long as it measures itself. Two callers of one
-    function, with one native stack, are told apart."""
+    """report shows the functions in which a program waits, for as long as the program measured. Two
+    callers of one function that have the same native stack are distinguished."""
     program = tmp_path / "waits.py"
     program.write_text(WAITS)
     done = profctl("record", "--off-cpu", "-o", capture, "--", python, program)
     Capture(profcapture, capture)
     spent = json.loads(done.stdout.splitlines()[0])
     shown = {row["name"]: row for row in profcapture.json("report", capture, "--metric", "off-cpu", "--limit", 0)["data"]["rows"]}
-    # The program measures until it runs again, so on a busy machine it counts that it is ready, too.
+    # The program measures until it runs again, so on a busy machine its times include those in
+    # which it was ready.
     ready, = profcapture.json("sql", capture, "SELECT sum(duration_ns) / 1e9 AS s FROM thread_states WHERE tid = pid AND state NOT IN ('running', 'waiting')")["data"]["rows"]
     for name, seconds in spent.items():
         waited = shown[f"waits.{name}"]["total_weight"] / 1e9
@@ -221,8 +223,8 @@ os._exit(0)
 
 
 def test_frequent_waits(profctl, profcapture, capture, python, tmp_path):
-    """The frames are not read before each of so many sleeps. Those without get the ones of others, by
-    chance, so that callers keep their shares."""
+    """Frames are not read before each of so many sleeps. The others get the frames of one that was
+    read, chosen by chance, so that callers keep their shares."""
     program = tmp_path / "frequent.py"
     program.write_text(FREQUENT)
     done = profctl("record", "--off-cpu", "-o", capture, "--", "taskset", "-c", min(os.sched_getaffinity(0)), python, program)
