@@ -15,14 +15,14 @@ from captures import make
 from format_reader import Capture
 from slices import SANITIZED, part
 
-FIRST, SECOND = 2400, 400  # rows of each table in the two segments, 500 us apart
+FIRST, SECOND = 2400, 400  # rows of each table in the two segments; there is a row each 500 us
 ROWS = FIRST + SECOND
 TIMED = ["sample", "task", "mapping", "switch", "alloc", "free", "heap", "live", "wait", "mark", "log", "counter_value", "loss", "metadata", "jit"]
 
 
 @pytest.fixture(scope="module")
 def whole(tmp_path_factory):
-    """Two segments, four epochs, every table and an unknown one."""
+    """A capture with two segments, four epochs, every table and an unknown one."""
     path = tmp_path_factory.mktemp("readers") / "whole.cap"
     make(path, "--all-tables", "--foreign-table", "--epochs", 3, "--rows", FIRST, "--chunk-rows", 500)
     return make(path, "--append", "--first", 4000, "--all-tables", "--foreign-table", "--rows", SECOND)
@@ -109,7 +109,8 @@ int main()
 
 
 def test_own_callers(profctl, profcapture, require, tmp_path):
-    """Text shows the program's own caller, and how many frames of the library are between."""
+    """Text shows which function of the program called the library, and how many frames of the
+    library are between."""
     require("g++")
     program, source, capture = tmp_path / "sorts", tmp_path / "sorts.cc", tmp_path / "sorts.cap"
     source.write_text(SORT)
@@ -152,7 +153,8 @@ def test_info(profcapture, whole):
 
 
 def test_loss_first(profcapture, whole):
-    """Before any table; in a report, after the sentences that say what it is about."""
+    """Losses are reported before any table; in a report, after the sentences that say what it is
+    about."""
     for options in [], ["--by", "thread"], ["--tree"]:
         lines = profcapture("report", whole, *options).stdout.split("\n\n")[0].splitlines()
         losses = [i for i, line in enumerate(lines) if line.startswith("Lost: ")]
@@ -163,7 +165,8 @@ def test_loss_first(profcapture, whole):
 
 
 def test_info_summary(profcapture, whole, tmp_path):
-    """A line says what the file is, where and when it was recorded, and whether it is whole; --verbose adds what it consists of."""
+    """A line says what the file is, where and when it was recorded, and whether it is complete;
+    --verbose adds its parts."""
     info, text = profcapture.json("info", whole, "--limit", 0), profcapture("info", whole).stdout
     lines = dict(re.findall(r"^(Samples|Also|Threads|Code|Host|Not here) {2,}(.*)$", text, re.MULTILINE))
     rows = {table["name"]: table["rows"] for table in info["data"]["tables"]}
@@ -174,7 +177,7 @@ def test_info_summary(profcapture, whole, tmp_path):
     assert f" in {len(pids)} processes: " in lines["Threads"] and "Not here" not in lines
     first = os.path.basename(info["data"]["images"][0]["path"])
     assert lines["Code"].startswith(f"{first} {100 * info['data']['images'][0]['samples'] / ROWS:.0f} %")
-    # what a program can record and this one did not
+    # info names what this capture lacks although it can be recorded
     plain = make(tmp_path / "plain.cap", "--only", "sample", "--rows", 10)
     text = profcapture("info", plain).stdout
     assert "Not here  context switches, allocations (--memory), marks, counters" in text and "\n\nSamples   10 of " in text
@@ -190,7 +193,7 @@ def test_info_summary(profcapture, whole, tmp_path):
 
 
 def test_many_losses_do_not_hide_the_rest(profcapture, whole):
-    """The largest ones are printed; the lines together have all of them, and info lists each."""
+    """Text shows the largest losses and the sum of the others; info lists each."""
     def told(*arguments):
         lines = [line for line in profcapture(*arguments).stdout.splitlines() if line.startswith("Lost: ")]
         return lines, [int(re.match(r"Lost: ([\d ]+) ", line)[1].replace(" ", "")) for line in lines]
@@ -205,7 +208,8 @@ def test_many_losses_do_not_hide_the_rest(profcapture, whole):
 
 
 def test_missed_ticks_are_no_loss(profcapture, whole):
-    """info --verbose has their number; info and report have it where it is more than one percent of all ticks."""
+    """info --verbose always reports the number of missed ticks; info and report do if it is more
+    than one percent of all ticks."""
     missed = profcapture.json("info", whole)["capture"]["missed_ticks"]
     assert missed > 0
     for verb, *more in ["info", "--verbose"], ["info"], ["report"], ["dump"]:
@@ -299,7 +303,7 @@ def test_options_that_nothing_passes_are_said(profcapture, whole, tmp_path, verb
 
 
 def test_report_of_no_time(profcapture, whole, tmp_path):
-    """The end of the capture is printed, and no length of 0 if the length is unknown."""
+    """The message has the end of the capture, but no length of 0 if the length is unknown."""
     end = profcapture.json("info", whole)["capture"]["duration_ns"]
     text = profcapture("report", whole, "--from", f"{end + 10**9}ns").stdout
     assert f"No samples: the capture ends at {end / 1e9:.3f} s.\n" in text and " in 0 ns" not in text
@@ -451,7 +455,7 @@ def test_a_cut_file_is_unfinished_to_every_verb(profcapture, whole, tmp_path):
 
 
 def comparable(profcapture, path):
-    """Rows by table without the ids, which another capture assigns anew."""
+    """A capture's rows by table, without ids, because another capture has other ids."""
     ids = {"stack", "thread", "process", "source", "image", "counter", "parent", "sensor", "waker_thread", "waker_stack"}
     found = collections.defaultdict(list)
     for row in rows(profcapture, path, "--resolve"):
@@ -461,7 +465,7 @@ def comparable(profcapture, path):
 
 @pytest.fixture(scope="module")
 def small(profcapture, tmp_path_factory):
-    """Like whole, with fewer rows, and those rows."""
+    """A capture like `whole`, with fewer rows, and those rows."""
     path = make(tmp_path_factory.mktemp("small") / "small.cap", "--all-tables", "--foreign-table", "--epochs", 3, "--rows", 400, "--chunk-rows", 90)
     make(path, "--append", "--first", 600, "--all-tables", "--foreign-table", "--rows", 100)
     return path, comparable(profcapture, path)
@@ -511,8 +515,8 @@ def test_cut_stands_alone(profcapture, whole, tmp_path):
 
 @pytest.mark.parametrize("only", ["sample", "loss", "mark", "switch"])
 def test_a_slice_lasts_as_long_as_was_asked_for(profcapture, tmp_path, only):
-    """Whatever its last row is, and however far losses reach beyond it; but not beyond the end of
-    the capture."""
+    """A slice has the length asked for, wherever its last row is, and even if losses reach beyond
+    it; but it ends at the capture's end at the latest."""
     whole = make(tmp_path / "whole.cap", "--only", only, "--rows", 1000)
     end = profcapture.json("info", whole)["capture"]["duration_ns"]
     for start, stop in (0, 10**8), (123456789, 234567891), (10**8, end + 10**9), (end - 10**6, end):
@@ -534,7 +538,7 @@ def test_cut_of_the_second_segment(profcapture, whole, tmp_path):
 # ---- size
 
 
-# each has 4 rows a chunk
+# each chunk has 4 rows
 EPOCHS = (10,) if SANITIZED else (10, 40)
 BY_LENGTH = [(verb, state) for verb in ("dump", "report", "info", "memory", "marks", "counters", "verify", "compact", "recover", "cut")
              for state in ("finished", "unfinished")]
@@ -542,8 +546,8 @@ BY_LENGTH = [(verb, state) for verb in ("dump", "report", "info", "memory", "mar
 
 @pytest.fixture(scope="module")
 def lengths(tmp_path_factory):
-    """Captures of 12,000 and of 47,000 chunks, finished and as after a crash. A sanitizer's memory
-    is not compared."""
+    """Captures of 12,000 and of 47,000 chunks, both finished and as after a crash. With a
+    sanitizer, memory is not compared, so only the smaller ones are made."""
     folder = tmp_path_factory.mktemp("lengths")
     return {state: [make(folder / f"{state}{epochs}.cap", "--epochs", epochs, "--rows", 4000 * epochs, "--chunk-rows", 4, *options)
                     for epochs in EPOCHS]
@@ -552,9 +556,9 @@ def lengths(tmp_path_factory):
 
 @pytest.mark.parametrize("verb, state", part(BY_LENGTH, len(BY_LENGTH) // 2))
 def test_memory_by_length(tmp_path, lengths, verb, state):
-    """Four times as many rows and chunks take hardly more memory: the chunk list is packed, and
-    unpacked in pieces. compact keeps 20 bytes (measured) of each chunk in memory until its new
-    file is complete, here of 35,000 more chunks; the rest is memory that the C library keeps after
+    """Four times as many rows and chunks take hardly more memory: the list of chunks is packed, and
+    unpacked in pieces. compact keeps 20 bytes (measured) of each chunk in memory until its new file
+    is complete, here of 35,000 more chunks; the rest is memory that the C library keeps after
     free()."""
     more = 5e6 if verb == "compact" else 0.75e6
     options = {"compact": ["-o"], "recover": ["-o"], "cut": ["--from", "1s", "-o"]}.get(verb, [])

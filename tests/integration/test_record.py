@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: BSD-2-Clause-Patent
-"""profctl record from the command line to the file, with the real kernel; and every way in which it
-can end."""
+"""profctl record from the command line to the file, with the real kernel; and every way in which a
+recording can end."""
 import csv
 import io
 import json
@@ -21,7 +21,7 @@ from recordings import children, info, processes, recorded, stolen_ns, until, wa
 
 pytestmark = pytest.mark.usefixtures("nothing_is_left")
 SPIN = "while :; do :; done"
-LATE_NS = 1.5e9  # of an engine on a busy machine
+LATE_NS = 1.5e9  # how late an engine may be on a busy machine
 PROFCTL = os.environ["PROFCTL"]
 PROFCAPTURE = os.environ["PROFCAPTURE"]
 
@@ -48,7 +48,7 @@ def test_system(profctl, profcapture, capture, busy):
     assert seen["samples"] == data["samples"]
     assert seen["frequency_hz"] == 999
     assert seen["host"] == os.uname().nodename
-    # the report begins with the programs, each with all its processes
+    # the report begins with a row for each program, which includes all of its processes
     (programs,) = [block for block in profcapture("report", capture, "--limit", 0).stdout.split("\n\n") if block.splitlines()[0].endswith("  program")]
     cells = [line.rsplit("  ", 1) for line in programs.splitlines()[1:]]
     counts = {name: int(numbers.split()[-1]) for numbers, name in cells}
@@ -94,7 +94,8 @@ def test_pid_of_a_kernel_thread(profctl, capture, require):
 
 @pytest.mark.parametrize("n", [1, 2])
 def test_processes_that_are_left(profctl, capture, tmp_path, n):
-    """A daemon is no longer a child of the command. Ended processes are not named."""
+    """Processes that the command leaves are named by pid, even daemons, which are no longer its
+    children; ended ones are not."""
     script = "sleep 0.01 & " + f"(setsid sleep 30 & echo $! >>{tmp_path}/pids); " * n + "sleep 0.1"
     done = profctl("record", "--json", "-o", capture, "--", "sh", "-c", script)
     pids = [int(pid) for pid in (tmp_path / "pids").read_text().split()]
@@ -124,8 +125,8 @@ def test_command_is_recorded_from_its_first_instruction(profctl, profcapture, ca
 
 
 def test_names(profctl, profcapture, capture, compile_c):
-    """A program that ends before the recording does, by the file that profd kept; and the
-    kernel."""
+    """Names are found for a program whose file is removed during the recording, because profd kept
+    the file open, and for the kernel."""
     source = "static int work(void) { for (volatile int i = 0; i < 300000000; i++) ; return 0; } int main(void) { return work(); }"
     program = compile_c("worker", source)
     data = recorded(profctl, "-o", capture, "sh", "-c", f"{program} & sleep 0.3; rm {program}; wait")
@@ -168,9 +169,9 @@ def test_run_time_is_what_the_kernel_counts(profctl, profcapture, capture, compi
     stolen = stolen_ns(since=stolen)
     run_ns = int(done.stdout.split()[0])
     (row,) = profcapture.json("report", capture, "--by", "thread", "--comm", "sleeper", "--limit", 0)["data"]["rows"]
-    # the kernel's number includes the time between fork and exec, which here belongs to another
-    # instance of the process; it excludes the time that the host took while the thread was on a CPU
-    # (update_rq_clock_task()), which the times of switches include
+    # the kernel's run time includes the time between fork and exec, which profd counts for the
+    # instance before exec; it excludes time stolen by the host (update_rq_clock_task()), which
+    # switch records include
     slack = max(0.01 * run_ns, 20e6)
     assert run_ns - slack <= row["run_ns"] <= run_ns + slack + stolen
     assert row["wait_ns"] >= 20 * 5e6 * 0.9
@@ -179,8 +180,8 @@ def test_run_time_is_what_the_kernel_counts(profctl, profcapture, capture, compi
     assert re.search(rf"^ +[\d.]+ +{times} +[\d.]+  {row['tid']} sleeper$", text, re.MULTILINE)
 
 
-# Each thread reports its lifetime; one does nothing at all, and is never switched while it is
-# recorded.
+# Each `brief` thread prints its lifetime. `sleeper` only pauses, so it is never switched while it
+# is recorded.
 WALL = r"""
 #include <pthread.h>
 #include <stdio.h>
@@ -256,23 +257,23 @@ int main(int argc, char **argv)
 
 
 def times_of(profcapture, *arguments):
-    """{(comm, tid): the sum of a thread's states, in ns}"""
+    """{(comm, tid): the sum of all states of the thread, in ns}"""
     rows = profcapture.json("report", "--by", "thread", "--limit", 0, *arguments)["data"]["rows"]
     return {(row["comm"], row["tid"]): sum(row[key] or 0 for key in ("run_ns", "wait_ns", "preempted_ns", "runnable_ns"))
             for row in rows if row["run_ns"] is not None}
 
 
 def test_all_time_is_known(profctl, profcapture, capture, compile_c):
-    """Running, waiting and runnable time add up to the thread's lifetime by its own clock; in a
-    slice too."""
+    """Running, waiting and runnable time add up to a thread's lifetime by its own clock; in a part
+    of the time too."""
     done = profctl("record", "--no-symbols", "-o", capture, "--", compile_c("wall", WALL, "-O1", "-pthread"), 6)
     briefs = [list(map(int, line.split())) for line in done.stdout.splitlines() if line != "ready"]
     times = times_of(profcapture, capture)
     assert len(briefs) == 6
     for tid, begin, end, _ in briefs:
         (found,) = [ns for (comm, of), ns in times.items() if of == tid]
-        # from its fork, before it ran, to its exit, which takes a while if several others share its
-        # CPU
+        # `found` lasts from the fork, before the thread runs, to its exit, which is late if several
+        # threads share its CPU
         assert 0.995 * (end - begin) <= found <= 1.005 * (end - begin) + 150e6, (tid, end - begin, found)
     piece = capture.with_name("piece.cap")
     profcapture("cut", "--from", "0.4s", "--to", "0.9s", capture, "-o", piece)
@@ -286,17 +287,19 @@ def test_all_time_is_known(profctl, profcapture, capture, compile_c):
 
 
 def test_runnable(profctl, profcapture, capture, compile_c):
-    """A woken thread no longer waits: it is runnable, for as long as the kernel counts."""
+    """A thread that was woken is runnable until it runs; this takes as long as the kernel
+    counts."""
     done = profctl("record", "--no-symbols", "-o", capture, "--", compile_c("wall", WALL, "-O1", "-pthread"), 6)
     rows = {row["tid"]: row for row in profcapture.json("report", "--by", "thread", "--limit", 0, capture)["data"]["rows"]}
     if {row["runnable_ns"] for row in rows.values() if row["run_ns"] is not None} == {None}:
         pytest.skip("the tracepoint sched_wakeup cannot be had")
     for line in done.stdout.splitlines()[1:]:
         tid, begin, end, delay = map(int, line.split())
-        # it slept 50 times for 4 ms, longer if a timer is late; before that it computed for 100 ms
+        # the thread slept 50 times for 4 ms, or longer if a timer was late; before that it computed
+        # for 100 ms
         assert 200e6 <= rows[tid]["wait_ns"] <= end - begin - 100e6, rows[tid]
-        # the kernel's number includes the time that the host took from the CPUs, and the thread
-        # reads it before its end: the time outside of its own two clock readings is at most this
+        # the kernel's number includes time stolen by the host, and the thread reads it before its
+        # end: the time outside of its own two clock readings is at most this
         outside = max(sum(rows[tid][key] for key in ("run_ns", "wait_ns", "preempted_ns", "runnable_ns")) - (end - begin), 0)
         ready = rows[tid]["runnable_ns"] + rows[tid]["preempted_ns"]
         assert 0.85 * delay - 10e6 <= ready <= 1.15 * delay + 10e6 + outside, (delay, outside, rows[tid])
@@ -304,14 +307,14 @@ def test_runnable(profctl, profcapture, capture, compile_c):
 
 
 def test_all_time_of_others_is_known(profctl, profcapture, capture, compile_c, spawn):
-    """The same for threads that existed before, one of which is never switched."""
+    """The same for threads that existed before the recording, one of which is never switched."""
     target = spawn(compile_c("wall", WALL, "-O1", "-pthread"), "100", stdout=subprocess.PIPE)
     assert target.stdout.readline().strip() in ("ready", b"ready")
     started = time.clock_gettime_ns(time.CLOCK_MONOTONIC)
     profctl("record", "--no-symbols", "-d", "1", "-o", capture, "--pid", target.pid)
     ended = time.clock_gettime_ns(time.CLOCK_MONOTONIC)
     duration = profcapture.json("info", capture)["capture"]["duration_ns"]
-    # A brief thread has its creator's name until it runs.
+    # a `brief` thread has its creator's name until it runs
     times = {(comm, tid): ns for (comm, tid), ns in times_of(profcapture, capture).items()
              if comm != "brief" and (comm != "wall" or tid == target.pid)}
     assert sorted(comm for comm, tid in times) == ["sleeper", "spinner", "spinner", "spinner", "wall"]
@@ -360,15 +363,16 @@ int main(void)
 
 
 def test_thread_that_renames_itself(profctl, profcapture, capture, compile_c):
-    """The name at the time of the sample selects it and is shown in stacks: 0.3, 0.6 and 0.1 s of
-    CPU time."""
+    """--comm and stacks use the thread's name at the time of each sample. The thread computes for
+    0.3, 0.6 and 0.1 s under its three names."""
     program, stolen = compile_c("renamed", RENAMED, "-O1", "-pthread"), stolen_ns()
     profctl("record", "--no-symbols", "-o", capture, "--", program)
-    # CPU time excludes it
+    # CPU time excludes the time stolen by the host
     stolen = stolen_ns(since=stolen)
     expected = {"first": 300, "second": 600, "third": 100}
     folded, rows = Counter(), profcapture.json("dump", capture, "--table", "sample", "--limit", 0)["data"]["rows"]
-    # The scheduler and the samples may keep time with each other, so each slice of CPU time has up to a sample more or less.
+    # Scheduling and sampling may be in step, so each slice of CPU time may have a sample more or
+    # less.
     slices = Counter(row["comm"] for row in
                      profcapture.json("dump", capture, "--table", "switch", "--limit", 0)["data"]["rows"])
     for line in profcapture("export", "--to", "folded", capture).stdout.splitlines():
@@ -398,7 +402,8 @@ int main(void)
 
 
 def test_hostile_names(profctl, profcapture, capture, compile_c, tmp_path):
-    """Control characters in a comm, a path, or a command line reach neither terminal nor parser."""
+    """Control characters in a comm, a path, or a command line reach neither the terminal nor a
+    parser."""
     evil = tmp_path / "\x1b]0;x\x07\n\u202e,\".so"
     compile_c("plain", HOSTILE).rename(evil)
     seen = profctl("record", "-o", capture, "--", evil, "\x1b[H").stderr
@@ -433,7 +438,7 @@ def test_no_symbols(profctl, profcapture, capture):
 
 
 def test_frequency_and_event(profctl, profcapture, capture, busy):
-    """However much of a CPU the program gets: this many samples in each second that it runs."""
+    """A program has as many samples in each second that it runs, however much of a CPU it gets."""
     profctl("record", "--no-symbols", "-p", busy.pid, "-F", 200, "-e", "task-clock", "-d", 0.7, "-o", capture)
     seen = info(profcapture, capture)
     assert (seen["event"], seen["frequency_hz"]) == ("task-clock", 200)
@@ -447,7 +452,8 @@ def events_of(profcapture, capture):
 
 
 def test_several_events(profctl, profcapture, capture):
-    """In perf's forms: with commas, or with a repeated option; duplicates count once."""
+    """Several events are given as for perf: with commas, or by repeated options; duplicates count
+    once."""
     for arguments in (["-e", "cpu-clock,page-faults"], ["-e", "cpu-clock", "-e", "page-faults"], ["-ecpu-clock,page-faults,cpu-clock"],
                       ["-e", "cpu-clock", "--event=cpu-clock,page-faults", "-e", "cpu-clock"]):
         profctl("record", "--no-symbols", "--force", "-o", capture, *arguments, "true")
@@ -457,8 +463,8 @@ def test_several_events(profctl, profcapture, capture):
 
 
 def test_commas_of_terms(profctl, profcapture, capture):
-    """Commas between slashes do not separate events: a PMU gets all of its terms, whether it exists
-    or not."""
+    """Commas between slashes do not separate events: a PMU gets all of its terms, even if it does
+    not exist."""
     for event in "software/config=0,config1=0/", "nothing/event=1,umask=2/u":
         done = profctl("record", "--no-symbols", "--force", "-o", capture, "-e", f"cpu-clock,{event},page-faults", "true", check=None)
         if done.returncode == 0:
@@ -514,7 +520,7 @@ def test_delay(profctl, profcapture, capture, busy):
 
 @pytest.fixture
 def cgroup():
-    """A cgroup of the hierarchy that perf uses, which exists before the recording."""
+    """A cgroup in the hierarchy that perf uses, made before the recording begins."""
     folder = None
     for line in Path("/proc/self/mountinfo").read_text().splitlines():
         kind, _, options = line.partition(" - ")[2].split(" ", 2)
@@ -578,7 +584,7 @@ def test_status_of_the_command(profctl, capture, script, status):
 
 
 def test_very_long_command(profctl, profcapture, capture):
-    """Readers show its beginning."""
+    """The capture has the beginning of a very long command, and readers show it."""
     words = ["true", "x" * 100, *(str(number) for number in range(10000))]
     recorded(profctl, "--no-symbols", "-o", capture, *words)
     command = info(profcapture, capture)["command"]
@@ -638,7 +644,8 @@ def test_pid_that_is_gone(profctl, capture, spawn):
 
 
 def test_progress_on_a_terminal(profctl, capture, busy):
-    """One line that is redrawn about once a second, and removed before the summary."""
+    """Progress is one line, which is redrawn about once a second, and removed before the
+    summary."""
     ours, theirs = pty.openpty()
     done = profctl("record", "--json", "-p", busy.pid, "-d", "1.5", "-o", capture, stderr=theirs)
     os.close(theirs)
@@ -657,7 +664,8 @@ def test_progress_on_a_terminal(profctl, capture, busy):
 
 
 def test_summary(profctl, profcapture, capture, compile_c):
-    """Text says the same as JSON. An exec makes no second thread, and a log has no next step."""
+    """The summary's text says the same as JSON. A thread that executes a program counts once, and a
+    summary in a log names no next step."""
     source = """#include <pthread.h>
     static void *spin(void *unused) { for (volatile long i = 0; i < 200000000; i++) ; return 0; }
     int main(void) { pthread_t t[2]; for (int i = 0; i < 2; i++) pthread_create(&t[i], 0, spin, 0); for (int i = 0; i < 2; i++) pthread_join(t[i], 0); }"""
@@ -748,8 +756,7 @@ def test_append(profctl, profcapture, capture, busy):
 
 @pytest.mark.parametrize("cut", [1, 50, 97])
 def test_append_to_what_is_not_whole(profctl, profcapture, capture, cut):
-    """An empty file, and a capture that was cut: readable rows stay, and the new segment
-    follows."""
+    """A new segment follows an empty file, or the readable rows of a capture that was cut."""
     capture.touch()
     profctl("record", "--no-symbols", "--append", "-o", capture, "true")
     profcapture("verify", capture)
@@ -825,7 +832,7 @@ def test_device_that_is_full(profctl):
 
 
 def test_disk_that_fills(profcapture, tmp_path, busy, require):
-    """On a tmpfs of 512 KiB that nobody else sees; the capture is copied out of it for the
+    """The disk is a tmpfs of 512 KiB in a mount namespace; the capture is copied out of it for the
     readers."""
     require("unshare")
     if subprocess.run(["unshare", "--mount", "true"], stderr=subprocess.DEVNULL).returncode != 0:
@@ -888,13 +895,13 @@ def test_signal_reaches_the_command(recorder, profcapture, capture, number):
 
 
 def of_process(pid, name, number):
-    """Whether a signal is in that set of /proc/PID/status."""
+    """Whether a signal is in the set `name` of /proc/PID/status."""
     return int(re.search(rf"^{name}:\s*(\w+)", Path(f"/proc/{pid}/status").read_text(), re.M)[1], 16) >> number - 1 & 1
 
 
 def test_parent_with_signals_of_its_own(recorder, capture):
     """A supervisor may ignore SIGCHLD, or block signals for a signalfd; nohup ignores SIGHUP. The
-    command inherits all of it, as it does without profctl, and profctl works nevertheless."""
+    command inherits these settings as it would without profctl, and profctl works nevertheless."""
     def of_parent():
         signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGCHLD, signal.SIGTERM, signal.SIGUSR1, signal.SIGRTMIN])
         for number in (signal.SIGCHLD, signal.SIGHUP, signal.SIGUSR2, signal.SIGPIPE):
@@ -911,7 +918,7 @@ def test_parent_with_signals_of_its_own(recorder, capture):
     until(lambda: "sleep" in children(process.pid))
     pid = children(process.pid)["sleep"]
     assert of_process(process.pid, "SigIgn", signal.SIGHUP), "as nohup wants it"
-    process.send_signal(signal.SIGTERM)  # forwarded to sleep, which has it blocked
+    process.send_signal(signal.SIGTERM)  # profctl forwards it to sleep, which has it blocked
     until(lambda: of_process(pid, "ShdPnd", signal.SIGTERM))
     os.kill(pid, signal.SIGKILL)
     assert process.wait(timeout=20) == 137
@@ -922,7 +929,7 @@ def test_parent_with_signals_of_its_own(recorder, capture):
 ])
 def test_killed(recorder, profcapture, capture, busy, victim, state):
     process = recorder("-p", busy.pid, "-o", capture, stderr=subprocess.DEVNULL)
-    wait_for_samples(capture, 3.2)  # more than three flushes, so that one every two seconds is noticed
+    wait_for_samples(capture, 3.2)  # more than three writes, so that one every two seconds would be noticed
     profd = children(process.pid)["profd"]
     engine = children(profd)["profd-engine"]
     os.kill({"profctl": process.pid, "profd": profd, "profd-engine": engine}[victim], signal.SIGKILL)

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: BSD-2-Clause-Patent
-"""profctl record --memory: the library gets into the command and everything that it starts, under
-any user; and the excluded processes, with the reasons."""
+"""profctl record --memory: the library is loaded into the command and everything that it starts,
+under any user; excluded processes are listed with the reasons."""
 import json
 import os
 import platform
@@ -121,7 +121,7 @@ def as_nobody(profctl, everybody, require):
 
 
 def by_process(profcapture, capture):
-    """(program, generation) and so on of each instance, by its row's id."""
+    """Each process instance, by the id of its row."""
     return {row["id"]: row for row in rows(profcapture, capture, "process")}
 
 
@@ -130,21 +130,21 @@ def name_of(process):
 
 
 def excluded(profcapture, capture):
-    """The reasons, by program."""
+    """(program, reason) of each excluded process."""
     processes = by_process(profcapture, capture)
     return sorted((name_of(processes[row["process"]]), row["event"]) for row in rows(profcapture, capture, "heap")
                   if row["event"] in reasons())
 
 
 def reasons(**counts):
-    """The number of processes excluded for each reason."""
+    """The expected number of excluded processes for each reason."""
     names = ("static", "setuid", "other-arch", "other-libc", "environment", "no-descriptors", "no-memory", "sanitizer",
              "never-allocated", "unregistered")
     return dict.fromkeys(names, 0) | {name.replace("_", "-"): n for name, n in counts.items()}
 
 
 def allocations(profcapture, capture):
-    """Rows of alloc by process."""
+    """The rows of alloc, by process."""
     owner = {row["id"]: row["process"] for row in rows(profcapture, capture, "thread")}
     found = defaultdict(list)
     for row in rows(profcapture, capture, "alloc"):
@@ -161,7 +161,7 @@ def frees(profcapture, capture):
 
 
 def left(allocs, freed):
-    """Live bytes and blocks at the end, computed from the rows."""
+    """The live bytes and blocks at the end, computed from a process's rows."""
     live = {row["block"]: row["size"] for row in allocs if row["block"]}
     for row in allocs:
         if row["prior"] and row["block"]:
@@ -172,7 +172,7 @@ def left(allocs, freed):
 
 
 def check_ends(profcapture, capture):
-    """The totals of each process at its end equal the sums of its rows."""
+    """Checks that the totals of each process at its end equal the sums of its rows."""
     allocs, freed = allocations(profcapture, capture), frees(profcapture, capture)
     ends = {row["process"]: (row["live_bytes"], row["live_blocks"])
             for row in rows(profcapture, capture, "heap") if row["event"] == "end"}
@@ -202,7 +202,7 @@ def test_family(profctl, profcapture, capture, compile_c):
     for found in allocs.values():
         counts["large"] += sum(1000 <= row["size"] <= 1006 for row in found)
         counts["small"] += sum(row["size"] == 10 for row in found)
-    # 1 + 2 + 4 that execute; 3 of them have a child that does not
+    # 1 + 2 + 4 processes execute the program; 3 of them also have a child that only forks
     assert counts == {"large": 7 * 500, "small": 3 * 500}
     assert len(allocs) == 7 + 3
 
@@ -217,7 +217,7 @@ def test_sqlite(profctl, profcapture, everybody, request, require, policy):
     data = record("--memory", "-o", capture, "--", "sqlite3", ":memory:", script)
     assert data["lost"] == 0 and data["transport"] == "private"
     allocs, = check_ends(profcapture, capture).values()
-    assert len(allocs) > 300 and sum(row["stack"] != 0 for row in allocs) > len(allocs) * 0.99  # newer ones have a heap of their own
+    assert len(allocs) > 300 and sum(row["stack"] != 0 for row in allocs) > len(allocs) * 0.99  # newer sqlite3s have their own heap
 
 
 def test_python(profctl, profcapture, capture):
@@ -238,7 +238,7 @@ def test_python(profctl, profcapture, capture):
 
 
 def test_gcc(profctl, profcapture, tmp_path, capture):
-    """A driver with its children; the parent of each is recorded."""
+    """gcc and its children are recorded, each with its parent."""
     (tmp_path / "a.c").write_text("#include <stdio.h>\nint main(void) { return printf(\"x\") != 1; }\n")
     data = recorded(profctl, "--memory", "-F", 0, "-o", capture, "--", "gcc", "-O1", "-o", tmp_path / "a", tmp_path / "a.c")
     assert data["lost"] == 0
@@ -255,11 +255,11 @@ def test_gcc(profctl, profcapture, tmp_path, capture):
 
 
 def test_environment(profctl, capture, tmp_path, compile_c):
-    """Our library first, the user's preloaded ones after it, and the settings as the library reads
-    them."""
+    """LD_PRELOAD has our library first, then the user's; PROF_MEMORY has the settings in the
+    library's form."""
     other = compile_c("other.so", CONSTRUCTED, "-shared", "-fPIC")
     show = ["sh", "-c", "echo $LD_PRELOAD $PROF_MEMORY"]
-    root = "/$LIB" + 8 * "/.."  # the root, for glibc's loader alone
+    root = "/$LIB" + 8 * "/.."  # glibc's loader replaces $LIB, so only for it this path leads to the root
     ours = f"{root}{os.environ['PROF_LIB_DIR']}/libprofpreload-memory.so"
     for options, settings in (
         (["--memory"], "all"),
@@ -273,7 +273,7 @@ def test_environment(profctl, capture, tmp_path, compile_c):
     assert profctl("record", "-q", "--memory", "--force", "-o", capture, "--", *show).stdout == f"{ours} all\n"
     done = profctl("record", "-q", "--force", "-F", 0, "-o", capture, "--", *show)
     assert done.stdout == "\n"
-    # relative, and the command changes its folder
+    # PROF_LIB_DIR is relative, and the command changes its folder
     (tmp_path / "lib").symlink_to(os.environ["PROF_LIB_DIR"])
     done = profctl("record", "-q", "--memory", "--force", "-o", capture, "--", "sh", "-c", "cd /; ls -d /; echo $LD_PRELOAD",
                    cwd=tmp_path, env={"PROF_LIB_DIR": "lib"})
@@ -281,8 +281,8 @@ def test_environment(profctl, capture, tmp_path, compile_c):
 
 
 def test_other_allocator(profctl, profcapture, capture, compile_c):
-    """An allocator preloaded by the user gets into the command and not into the engine, and its
-    invisible calls are reported."""
+    """An allocator that the user preloads is loaded into the command and not into the engine; calls
+    that cannot be seen because of it are reported."""
     if "libjemalloc.so.2" not in subprocess.run(["ldconfig", "-p"], stdout=subprocess.PIPE, encoding="utf-8", check=True).stdout:
         pytest.skip("libjemalloc.so.2 is not installed")
     program = compile_c("family", FAMILY)
@@ -298,12 +298,13 @@ def test_other_allocator(profctl, profcapture, capture, compile_c):
 
 @pytest.mark.parametrize("sanitizer", ["thread", "address"])
 def test_sanitized_program(profctl, profcapture, capture, compile_c, sanitizer):
-    """It allocates before its runtime is ready for the library: it runs, and is listed."""
+    """A sanitized program allocates before its runtime is ready for the library: it runs as usual,
+    and is listed."""
     program = compile_c("checked", "#include <stdlib.h>\nint main(void) { void *volatile p = malloc(10); free(p); return 7; }",
                         f"-fsanitize={sanitizer}")
-    command = ["setarch", "-R", program]  # if the kernel randomizes more than the runtime expects
+    command = ["setarch", "-R", program]  # without randomization, because the kernel may randomize more than the runtime expects
     recorded(profctl, "--memory", "-F", 0, "-o", capture, "--", *command, check=7)
-    # LeakSanitizer's process is another one
+    # LeakSanitizer's process is also listed, for another reason
     assert {(name, why) for name, why in excluded(profcapture, capture) if why != "never-allocated"} == {("checked", "sanitizer")}
     warning, = profcapture.json("memory", capture)["data"]["warnings"]
     assert "no allocation is recorded, as the program has a sanitizer's runtime: " in warning["text"]
@@ -327,7 +328,8 @@ int main(int argc, char **argv)
 
 
 def test_deep_binding(profctl, profcapture, capture, compile_c):
-    """Blocks that a module gets from libc directly are freed as usual, and counted."""
+    """Blocks that a module gets from libc directly are freed as usual, and counted as frees of
+    unknown blocks."""
     command = [compile_c("binds", BINDS), compile_c("deep.so", DEEP, "-shared", "-fPIC")]
     data = recorded(profctl, "--memory", "-F", 0, "-o", capture, "--", *command)
     summary = profcapture.json("memory", capture)["data"]["summary"]
@@ -365,8 +367,8 @@ int main(void)
 
 @pytest.mark.parametrize("first, second", [("all", "sample:64K"), ("sample:64K", "all"), ("sample:16K", "sample:64K")])
 def test_other_sampling_appended(profctl, profcapture, capture, compile_c, tmp_path, first, second):
-    """Each block has the weight of its own recording, not of the file's last one; a slice keeps its
-    own."""
+    """Each block has the weight of its own recording, not of the file's last one; so it has in a
+    part cut from the file."""
     command = ["--", compile_c("allocates", ALLOCATES)]
     half = 100000 * 200
     for how in ["--memory=" + first], ["--memory=" + second, "--append"]:
@@ -375,8 +377,8 @@ def test_other_sampling_appended(profctl, profcapture, capture, compile_c, tmp_p
     def leaked(of):
         return profcapture.json("memory", of, "--leaks")["data"]["summary"]["leaked_bytes"]
 
-    # 16 bytes in 64 KiB: 305 blocks of a half are sampled, so this is 5 of their standard
-    # deviations
+    # blocks of 16 bytes, sampled each 64 KiB on average: about 305 of each half are sampled, so
+    # this tolerance is 5 of their standard deviations
     near = pytest.approx(half, rel=0.3)
     assert leaked(capture) == pytest.approx(2 * half, rel=0.3)
     folded = profcapture("export", "--to", "folded", "--value", "inuse-space", capture, "-o", "-").stdout
@@ -389,7 +391,7 @@ def test_other_sampling_appended(profctl, profcapture, capture, compile_c, tmp_p
 
 
 def test_missing_library(profctl, capture, tmp_path):
-    """Nothing is started, and no file is left."""
+    """If the library is missing, the command is not started, and no file is left."""
     done = profctl("record", "--memory", "-o", capture, "--", "touch", tmp_path / "ran", check=1, env={"PROF_LIB_DIR": tmp_path})
     assert f"'{tmp_path}/libprofpreload-memory.so': No such file or directory; PROF_LIB_DIR" in done.stderr
     folder = tmp_path / "with a blank"
@@ -415,7 +417,7 @@ def test_command_that_is_not_there(profctl, capture):
 
 
 def other_arch(path):
-    """A program of 32 bits that ends with status 5."""
+    """Writes a 32-bit program that ends with status 5."""
     code = bytes.fromhex("b801000000" "bb05000000" "cd80")
     header = b"\x7fELF\x01\x01\x01" + bytes(9) + struct.pack("<HHIIIIIHHHHHH", 2, 3, 1, 0x8048054, 52, 0, 0, 52, 32, 1, 0, 0, 0)
     segment = struct.pack("<IIIIIIII", 1, 0, 0x8048000, 0x8048000, 84 + len(code), 84 + len(code), 5, 0x1000)
@@ -425,7 +427,8 @@ def other_arch(path):
 
 
 def test_static(profctl, profcapture, capture, static, sleeper):
-    """Listed when it was short-lived, when it was not the command, and while it still ran."""
+    """A static program is listed as excluded if it was short-lived, was not the command, or still
+    runs."""
     data = recorded(profctl, "--memory", "-F", 0, "-o", capture, "--", static, 1, 3, check=3)
     assert data["memory"]["excluded"]["static"] == 1 and excluded(profcapture, capture) == [("static", "static")]
     done = profctl("record", "--memory", "-F", 0, "--force", "-o", capture, "--",
@@ -448,8 +451,8 @@ int main(int argc, char **argv)
 
 
 def test_no_room(profctl, profcapture, capture, compile_c):
-    """A program that may open no more files, or map no more memory, runs as usual, and the reason
-    is reported."""
+    """A program that may open no more files, or map no more memory, runs as usual, and is listed
+    with the reason."""
     few = compile_c("few", FEW)
     for limit, arguments, reason in ("-n 4", "", "no-descriptors"), ("-n 99", "open", "no-descriptors"), ("-v 6000", "", "no-memory"):
         data = recorded(profctl, "--memory", "-F", 0, "--force", "-o", capture, "--", "sh", "-c",
@@ -459,8 +462,8 @@ def test_no_room(profctl, profcapture, capture, compile_c):
 
 
 def test_other_libc(profctl, profcapture, capture, compile_c, tmp_path):
-    """A loader other than glibc's would end the program because of the symbols that the library
-    needs."""
+    """Programs with a loader other than glibc's do not get the library, because that loader would
+    end them for symbols that the library needs."""
     if not shutil.which("musl-gcc"):
         pytest.skip("there is no musl-gcc")
     few, musl = compile_c("few", FEW), tmp_path / "musl"
@@ -491,7 +494,7 @@ def test_other_arch(profctl, profcapture, capture, tmp_path):
 
 
 def test_setuid(as_nobody, profcapture, everybody, sleeper):
-    """A setuid-root program does not load the library, and ends as usual."""
+    """A setuid-root program of a plain user does not load the library, and ends as usual."""
     program = everybody / "setuid"
     shutil.copy(sleeper, program)
     program.chmod(0o4755)
@@ -503,8 +506,8 @@ def test_setuid(as_nobody, profcapture, everybody, sleeper):
 
 
 def test_setuid_of_root(profctl, profcapture, capture, everybody, sleeper, require):
-    """root records everything, including a program with more rights than the command that starts
-    it."""
+    """root records everything, including a program that has more rights than the command that
+    starts it."""
     require("setpriv", root=True)
     program = everybody / "setuid"
     shutil.copy(sleeper, program)
@@ -514,7 +517,7 @@ def test_setuid_of_root(profctl, profcapture, capture, everybody, sleeper, requi
 
 
 def test_summary(profctl, capture, static):
-    """JSON matches the schema, with and without --memory."""
+    """The summary's JSON matches the schema, with and without --memory."""
     for options in ["--memory"], []:
         done = profctl("record", *options, "-F", 0, "--json", "--force", "-o", capture, "--", static, 1)
         output = json.loads(done.stdout)
@@ -527,7 +530,7 @@ def test_summary(profctl, capture, static):
 
 
 def memory_usage(profcapture, capture):
-    """Values of rss and pss by (program, name)."""
+    """The values of rss and pss by (program, counter name)."""
     processes = by_process(profcapture, capture)
     counters = {row["id"]: (name_of(processes[row["process"]]), row["name"]) for row in rows(profcapture, capture, "counter")
                 if row["group"] == "memory" and row["unit"] == "bytes"}
@@ -539,27 +542,29 @@ def memory_usage(profcapture, capture):
 
 
 def test_memory_usage(profctl, profcapture, capture, compile_c, static):
-    """For each process of the tree, also without the library, ten times a second."""
+    """The memory usage of each process of the tree is recorded ten times a second, even if it does
+    not have the library."""
     large = compile_c("large", LARGE)
     recorded(profctl, "--memory", "-F", 0, "-o", capture, "--", "sh", "-c", f"{static} 600 & {large}; wait")
     found = memory_usage(profcapture, capture)
     assert {program for program, _ in found} >= {"static", "large"} and len(found) == 6
-    # pss is read a fiftieth of the time: with slow page-table walks, once or twice in this
-    # program's second
+    # pss may take a fiftieth of the time: if page-table walks are slow, it is read once or twice in
+    # this program's second
     for name, least in ("rss", 3), ("pss", 1):
         times, values = zip(*found["large", name])
         assert 64 << 20 <= max(values) < 72 << 20
         assert len(values) >= least
-        # one may be late, but the next one is not
+        # a reading may be late, but the next one is not
         assert times[-1] - times[0] > 80e6 * (len(times) - 1)
     assert max(value for _, value in found["static", "rss"]) < 8 << 20
-    # not without --memory
+    # memory usage is not recorded without --memory
     profctl("record", "-q", "-F", 0, "--force", "-o", capture, "--", static, 300)
     assert not memory_usage(profcapture, capture)
 
 
 def test_with_system(profctl, profcapture, capture, sleeper, static, busy, require):
-    """Everything is sampled; only the command's tree is expected to deliver allocations."""
+    """With --system everything is sampled, but only the command's tree is expected to deliver
+    allocations."""
     require(root=True)
     data = recorded(profctl, "--memory", "--system", "-o", capture, "--", "sh", "-c", f"ls / >/dev/null; {static} 300; {sleeper} 300")
     assert data["samples"] > 0 and data["memory"]["excluded"] == reasons(static=1, never_allocated=1)
@@ -571,7 +576,7 @@ def test_with_system(profctl, profcapture, capture, sleeper, static, busy, requi
 
 
 def test_service(bus, profctl, profcapture, everybody, compile_c, static):
-    """The system's profd, for a user who may record their own processes."""
+    """The system's profd records allocations for a user who may record own processes."""
     if subprocess.run([*profctl.command("--version")], user=NOBODY, group=NOBODY, stdout=subprocess.DEVNULL).returncode:
         pytest.skip("the build tree cannot be read by others")
     bus.start(OWN)
@@ -591,7 +596,7 @@ def test_service(bus, profctl, profcapture, everybody, compile_c, static):
 
 
 def test_options_of_the_session(bus, file):
-    """Contradictory options from a D-Bus client."""
+    """A D-Bus client's contradictory options are refused."""
     from buses import pids, refusal, variant
 
     bus.start(OWN)
@@ -616,8 +621,8 @@ def test_options_of_the_session(bus, file):
 
 
 def test_export_of_none(profctl, profcapture, capture):
-    """A program without allocations has an empty result, which is not an error; unreadable ones are
-    not reported as none."""
+    """A program without allocations has an empty result, which is no error; allocations that cannot
+    be read are not reported as none."""
     recorded(profctl, "--memory", "-F", 0, "-o", capture, "--", "/bin/true")
     assert profcapture("export", capture, "--to", "folded", "--value", "alloc-space").stdout == ""
     profile = json.loads(profcapture("export", capture, "--to", "speedscope", "--value", "alloc-space").stdout)
@@ -649,8 +654,8 @@ int main(int argc, char **argv)
 
 
 def test_filtered_burst(profctl, profcapture, capture, compile_c):
-    """As in a container: no process rings a doorbell or waits there, so the rings need room until
-    the next drain."""
+    """With a seccomp filter, as in a container, no process rings a doorbell or waits, so the rings
+    need room until the next drain."""
     recorded(profctl, "--memory", "-F", 0, "-o", capture, "--", compile_c("filtered", FILTERED))
     data = profcapture.json("memory", capture)["data"]
     assert data["summary"]["lost"] == 0 and data["summary"]["calls"]["malloc"] >= 40000

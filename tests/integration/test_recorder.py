@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: BSD-2-Clause-Patent
-"""Programs that record blocks of themselves (prof_recorder_open): the content of the file, and the
-effects on the program.
+"""Programs that record blocks of their own code (prof_recorder_open): the content of the file, and
+the effects on the program.
 
 The program is tests/tools/record-self.c, which performs the given steps and prints the result of
 each call.
@@ -36,7 +36,8 @@ def lines_of(output):
 
 @pytest.fixture
 def run():
-    """The lines that the steps print, as (name, value). Privately, unless a step says otherwise."""
+    """Runs record-self with these steps, and a private profd unless a step says otherwise. Returns
+    the lines that it prints, as (name, value)."""
     def start(*steps, prefix=(), check=0, bus="private", **options):
         command = [*map(str, prefix), SELF, f"bus={bus}", *map(str, steps)]
         done = subprocess.run(command, capture_output=True, text=True, timeout=100, **options)
@@ -48,7 +49,8 @@ def run():
 
 @pytest.fixture
 def waiting(spawn):
-    """A program that stops at each "go": .lines() reads up to there, .go() lets it continue."""
+    """Starts a record-self that stops at each "go": .lines() reads its lines up to there, .go()
+    lets it continue."""
     def start(*steps, **options):
         process = spawn(SELF, "bus=private", *steps, stdin=subprocess.PIPE, stdout=subprocess.PIPE, encoding="utf-8", **options)
 
@@ -69,7 +71,8 @@ def waiting(spawn):
 
 
 def spans(profcapture, capture):
-    """(name, begin, end) of the blocks, by the rows of dump; an end of None: none."""
+    """(name, begin, end) of the blocks, from the rows of dump; an end of None: the block did not
+    end."""
     found, open_ones = [], {}
     for mark in rows(profcapture, capture, "mark"):
         key = mark["id"], mark["name"]
@@ -96,7 +99,7 @@ def functions(profcapture, capture, *options):
 
 
 def test_blocks(run, profcapture, capture):
-    """Samples of the blocks and no others, and the readers' options for them."""
+    """The capture has samples of the blocks and no others, and readers have options for blocks."""
     lines = run("frequency=1999", "group=steps", f"open={capture}", "outside=30", "begin=first", "inside=60", "end=first", "outside=60",
                 "begin=second", "inside=60", "begin=inner", "inside=10", "end=second", "inside=10", "end=inner", "outside=30", "close", "wait")
     assert [value for name, value in lines] == ["0"] * 8 + ["ECHILD"]
@@ -120,14 +123,14 @@ def test_blocks(run, profcapture, capture):
 
 
 def test_enabled_on_return(run, profcapture, capture):
-    """Blocks of a millisecond would have hardly any samples if sampling began after begin
-    returned."""
+    """Sampling has begun when begin returns; else blocks of a millisecond would have hardly any
+    samples."""
     lines = dict(run(f"open={capture}", "blocks=200", "close"))
     assert lines["blocks"] == "0"
     blocks, times = spans(profcapture, capture), samples(profcapture, capture)
     assert len(blocks) == 200
     assert all(any(begin <= t <= end for _, begin, end in blocks) for t in times)
-    # a CPU that is taken away takes its samples along, and the blocks last longer
+    # if the host takes the CPU, it has no samples meanwhile, and the blocks last longer
     assert int(lines["cpu"]) / 1e6 * 0.5 < len(times) < int(lines["cpu"]) / 1e6 * 1.5 + 20
 
 
@@ -141,10 +144,10 @@ def test_edges(run, profcapture, capture):
     starts = [begin for _, begin, _ in blocks]
     since = [(t - starts[bisect.bisect(starts, t) - 1]) / 1e6 for t in times]
     tenths = collections.Counter(int(ms * 10) for ms in since)
-    # begin() itself takes the first tenth of a millisecond
+    # begin() itself takes the first tenth of a millisecond, so it is not checked
     usual = statistics.median(tenths[i] for i in range(1, 10))
     assert usual > 20 and all(tenths[i] > usual / 4 for i in range(2, 10)), tenths
-    # samples that the kernel reports as missed are not in the file either
+    # samples that the kernel reports as missed are not in the file
     missed = sum(row["count"] for row in profcapture.json("info", capture)["data"]["loss"] if row["cause"] == "ticks-missed")
     assert len(times) + missed > 0.7 * int(lines["cpu"]) * 2999e-9, (len(times), missed)
 
@@ -162,7 +165,7 @@ def test_rare_blocks(run, profcapture, capture):
 
 
 def test_endless_blocks(run, profcapture, capture):
-    """Many blocks, one right after another."""
+    """Many blocks directly follow each other."""
     lines = dict(run(f"open={capture}", "begin=", "inside=1", "end=", "short=20000", "close"))
     assert (lines["short"], lines["close"]) == ("0", "0")
     assert len(spans(profcapture, capture)) == 20001
@@ -170,7 +173,7 @@ def test_endless_blocks(run, profcapture, capture):
 
 
 def test_library_loaded_between(run, profcapture, capture, tmp_path):
-    """Code mapped while sampling is off has its names afterwards."""
+    """Code mapped while sampling is off has names in later blocks."""
     source = tmp_path / "late.c"
     source.write_text("#include <time.h>\nvoid work(int ms);\nvolatile int late_sink;\nvoid work(int ms) {\n"
                       "struct timespec a, b; clock_gettime(CLOCK_MONOTONIC, &a);\n"
@@ -184,7 +187,7 @@ def test_library_loaded_between(run, profcapture, capture, tmp_path):
 
 
 def test_append(run, profcapture, capture):
-    """By one program, by two, and only on request."""
+    """A program appends, another program appends, but only on request."""
     block = ["begin=run", "inside=30", "end=run", "close"]
     assert ("open", "0") in run("append=1", f"open={capture}", *block, f"open={capture}", *block)
     assert run(f"open={capture}")[0] == ("open", str(-17))
@@ -196,8 +199,8 @@ def test_append(run, profcapture, capture):
 
 
 def test_threads(run, profcapture, capture):
-    """Blocks of one name in several threads at once: each is one, and sampling continues until the
-    last has ended."""
+    """In several threads, blocks of one name overlap: each counts as one, and sampling continues
+    until the last has ended."""
     assert dict(run(f"open={capture}", "threads=4", "close")) == {"open": "0", "threads": "0", "close": "0"}
     row, = profcapture.json("marks", capture)["data"]["rows"]
     assert (row["count"], row["unmatched_begin"], row["unmatched_end"]) == (80, 0, 0)
@@ -215,7 +218,7 @@ def test_wait(run, capture, how):
 
 
 def test_inherited(waiting, capture):
-    """profctl has no descriptor, signal, session or variable of the program's."""
+    """profctl inherits no descriptor, signal setting, session or variable from the program."""
     reading, writing = os.pipe()
     environment = {**os.environ, "LD_AUDIT": "", "PROF_CONTROL": "unix:/nonexistent", "NOTIFY_SOCKET": "x"}
     program = waiting("mask", f"open={capture}", "go", "close", pass_fds=[writing], env=environment)
@@ -223,7 +226,7 @@ def test_inherited(waiting, capture):
     pid, = processes("profctl")
     status = dict(line.split(":\t", 1) for line in Path(f"/proc/{pid}/status").read_text().splitlines())
     assert int(status["SigBlk"], 16) == 0
-    # signals that it ignores itself, and no others
+    # profctl ignores these signals itself, and no others
     assert int(status["SigIgn"], 16) == sum(1 << number - 1 for number in (signal.SIGPIPE, signal.SIGXFSZ))
     assert os.getsid(pid) == pid
     links = {os.readlink(link) for link in Path(f"/proc/{pid}/fd").iterdir()}
@@ -239,7 +242,7 @@ def test_inherited(waiting, capture):
 
 
 def test_fork(run, profcapture, capture):
-    """A child has no recorder, however it was created, and its parent's continues."""
+    """A child has no recorder, however it was created, and the parent's recorder continues."""
     lines = run(f"open={capture}", "begin=", "fork=end=", "clone=begin=", "fork=close", "vfork", "fork=sockets", "inside=20", "end=", "close",
                 "sockets")
     assert [value for name, value in lines if name != "message"] == ["0", "0", NOT_OPEN, NOT_OPEN, NOT_OPEN, NOT_OPEN, "0", "0", "0", "0"]
@@ -248,7 +251,8 @@ def test_fork(run, profcapture, capture):
 
 
 def test_fork_opens_its_own(run, profcapture, capture, tmp_path):
-    """But not while its parent's is open, which includes the child."""
+    """A child can open its own recorder, but not while its parent's is open, because that records
+    the child too."""
     step = f"fork=open={tmp_path}/child.cap"
     lines = run(f"open={capture}", step, "begin=", "end=", "close", step)
     assert [value for name, value in lines if name != "message"] == ["0", RECORDED, "0", "0", "0", "0"]
@@ -261,7 +265,7 @@ def test_fork_opens_its_own(run, profcapture, capture, tmp_path):
 
 @pytest.mark.parametrize("how", ["killed", "exits", "exec", "fork", "clone"])
 def test_program_that_ends(waiting, profcapture, capture, how):
-    """Without close. A child that lives on does not prolong the recording."""
+    """The program ends without close. A child that continues does not prolong the recording."""
     last = {"exec": ["exec"], "fork": ["fork=go"], "clone": ["clone=go"]}.get(how, [])
     program = waiting(f"open={capture}", "begin=last", "inside=50", "go", *last)
     assert program.lines() == [("open", "0"), ("begin", "0")]
@@ -281,12 +285,13 @@ def test_program_that_ends(waiting, profcapture, capture, how):
 
 @pytest.mark.parametrize("victim", ["profctl", "profd", "profd-engine"])
 def test_killed_under_it(waiting, profcapture, capture, victim):
-    """begin reports it, soon; the program continues, and the recorded part is readable."""
+    """If one of our processes is killed, begin soon reports it, the program continues, and the
+    recorded part can be read."""
     program = waiting(f"open={capture}", "begin=a", "inside=30", "end=a", "go", "begin=b", "end=b", "inside=1", "close", "wait", "chld")
     assert {value for _, value in program.lines()} == {"0"}
     pid, = processes(victim)
     engine, = processes("profd-engine")
-    gone = os.pidfd_open(engine)  # for a while before its descriptors are closed, it has no memory for /proc to read
+    gone = os.pidfd_open(engine)  # an exiting process loses its memory, which /proc needs, before its descriptors
     os.kill(pid, signal.SIGKILL)
     assert select.select([gone], [], [], 10)[0]
     os.close(gone)
@@ -302,7 +307,7 @@ def test_killed_under_it(waiting, profcapture, capture, victim):
 
 
 def test_engine_that_is_stopped(waiting, capture):
-    """A stopped engine cannot answer, and begin does not wait for long."""
+    """A stopped engine cannot answer, and begin waits for it only a short time."""
     program = waiting(f"open={capture}", "go", "begin=a", "go", "begin=b", "inside=20", "end=b", "close")
     program.lines()
     pid, = processes("profd-engine")
@@ -387,8 +392,8 @@ def test_not_permitted(run, as_nobody, capture):
 
 
 def test_by_the_service(bus, run, as_nobody, profcapture):
-    """By the system's profd, for a user who may record own processes; a pause of the session by
-    others is respected."""
+    """The system's profd records for a user who may record own processes; a pause of the session by
+    another client remains in force."""
     bus.start(buses.rules(allow={"record-own": ["daemon"]}))
     folder = bus.folder / "captures"
     folder.mkdir()

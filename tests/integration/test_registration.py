@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: BSD-2-Clause-Patent
-"""Processes that register and record from inside: which may, and the content of the capture,
+"""Processes that register and record from inside: which ones may, and what the capture contains,
 however they end.
 
-tests/tools/collect.c registers, and prints the status of each registration: 0 ok, 1 no target, 2
+tests/tools/collect.c registers, and prints the status of each registration: 0 ok, 1 not a target, 2
 no session.
 """
 import os
@@ -25,7 +25,7 @@ COLLECT = os.environ["COLLECT"]
 OK, NOT_A_TARGET, NO_SESSION, LIMIT = "0", "1", "2", "4"
 NONE = 9
 SESSION = "org.profd.Profiler1.Session"
-MANY = 64  # messages that wait for an engine; processes that are refused together
+MANY = 64  # messages for the engine that the broker queues; processes that are counted in one refusal
 SMALLEST_MESSAGE = 512  # the kernel's minimum charge for one message in a socket
 COLLECT_LATER = 'read -r PROF_CONTROL; export PROF_CONTROL; exec "$0" "$@"'
 
@@ -35,7 +35,8 @@ def marks(profcapture, capture):
 
 
 def assert_whole(found, *, each, processes):
-    """Marks from 1 to `each` of this many programs, in time order, each in its own order."""
+    """Checks that there are marks 1 to `each` of this many programs, sorted by time, and each
+    program's in its own order."""
     assert len(found) == each * processes
     assert {mark["name"] for mark in found} == {"step"}
     times = [mark["time_ns"] for mark in found]
@@ -54,8 +55,8 @@ def environment_of(pid):
 
 @pytest.fixture
 def waiting(recorder, capture, tmp_path):
-    """A recording of a program that waits for a signal to continue: its profctl, its pid, and a
-    function that lets it continue."""
+    """Records a program that waits for a signal to continue: its profctl, its pid, and a function
+    that lets it continue."""
     os.mkfifo(tmp_path / "go")
     go = os.open(tmp_path / "go", os.O_RDWR)
 
@@ -76,8 +77,8 @@ def waiting(recorder, capture, tmp_path):
 
 
 def test_children_and_programs(profctl, profcapture, capture):
-    """Each process registers by itself: a child, a program that it executes, and a child of
-    that."""
+    """Each process registers by itself: a child, a program that it executes, and that program's
+    child."""
     done = profctl("record", "-o", capture, "--no-symbols", "--", COLLECT, 100, "fork", "exec", 1, "fork")
     assert statuses(done.stdout) == [OK] * 4
     found = marks(profcapture, capture)
@@ -88,7 +89,7 @@ def test_children_and_programs(profctl, profcapture, capture):
 
 @pytest.mark.parametrize("policy", ["lossless", "drop"])
 def test_policy(profctl, profcapture, capture, policy):
-    """Faster than they can be drained: each mark is recorded, or counted."""
+    """Marks come faster than they can be drained: each is recorded, or counted as lost."""
     n = 300000
     profctl("record", "--policy", policy, "-o", capture, "--no-symbols", "--", COLLECT, n)
     lost = sum(row["count"] for row in rows(profcapture, capture, "loss") if row["stream"].startswith("collector"))
@@ -103,7 +104,7 @@ def test_more_and_without_descriptors(profctl, profcapture, capture):
 
 
 def test_crowd(profctl, profcapture, capture):
-    """As many rings as simultaneous threads, however many."""
+    """There is a ring for each of the simultaneous threads, however many."""
     profctl("record", "-o", capture, "--no-symbols", "--", os.environ["ZOO"], "crowd", timeout=60)
     lost = [row for row in rows(profcapture, capture, "loss") if row["stream"].startswith("collector")]
     assert [row for row in lost if row["cause"] != "ring-refused"] == []
@@ -111,7 +112,7 @@ def test_crowd(profctl, profcapture, capture):
 
 
 def test_own_variable_is_kept(profctl, capture):
-    """The address where profctl itself would register is appended, without its token."""
+    """profctl appends the caller's PROF_CONTROL to its own, without the token in it."""
     done = profctl("record", "-o", capture, "--no-symbols", "--", "sh", "-c", "echo $PROF_CONTROL",
                    env={"PROF_CONTROL": "token:00112233445566778899aabbccddeeff,unix:/nowhere"})
     first, token, last = done.stdout.strip().split(",")
@@ -121,7 +122,8 @@ def test_own_variable_is_kept(profctl, capture):
 
 
 def test_strangers(profcapture, capture, waiting):
-    """The secret of a session makes no target, and another secret finds no session."""
+    """A process that knows the secret of a session is not a target, and another secret finds no
+    session."""
     profctl, pid, tell = waiting("wait", "again")
     control = environment_of(pid)["PROF_CONTROL"]
     stranger = subprocess.run([COLLECT, "10"], env={**os.environ, "PROF_CONTROL": control}, capture_output=True, text=True)
@@ -134,7 +136,8 @@ def test_strangers(profcapture, capture, waiting):
     assert [mark["id"] for mark in marks(profcapture, capture)] == list(range(1, 21))
 
 
-# The maximum number of unauthenticated connections of a user, which send nothing.
+# A program that opens the maximum number of unauthenticated connections of a user, and sends
+# nothing on them, before it runs a target.
 CROWD = """
 import os, socket, subprocess, sys
 name = os.environ["PROF_CONTROL"].split(",")[0].removeprefix("unix-abstract:")
@@ -150,10 +153,11 @@ print(child.pid, *said, sep="\\n")
 
 
 def test_no_room_at_the_door(profctl, profcapture, capture):
-    """A target that the broker refuses before its hello is in the capture; nobody else is."""
+    """If the broker refuses a target's connection before its hello, the capture counts the target,
+    and nothing else."""
     done = profctl("record", "-o", capture, "--no-symbols", "--", sys.executable, "-c", CROWD, COLLECT, 10)
     pid, *status = done.stdout.split()
-    assert status in ([LIMIT], ["-1"], [])  # it may find the connection closed before it has read that
+    assert status in ([LIMIT], ["-1"], [])  # the target may find the connection closed before it has read the status
     assert not [mark for mark in marks(profcapture, capture) if mark["pid"] == int(pid)]
     lost = [row for row in rows(profcapture, capture, "loss") if row["stream"].startswith("collector")]
     assert [(row["stream"], row["cause"], row["count"]) for row in lost] == [(f"collector/{pid}", "ring-refused", 1)]
@@ -178,7 +182,7 @@ def test_of_a_plain_user(profctl, profcapture, tmp_path, require):
 
 
 def test_killed(profctl, profcapture, capture):
-    """Everything written before SIGKILL is in the capture."""
+    """Everything that was written before SIGKILL is in the capture."""
     profctl("record", "-o", capture, "--no-symbols", "--", COLLECT, 100, "fork", "kill", check=128 + signal.SIGKILL)
     assert_whole(marks(profcapture, capture), each=100, processes=2)
 
@@ -196,8 +200,7 @@ def test_profd_killed(waiting, victim):
 
 
 def test_end_of_the_recording(profcapture, capture, waiting):
-    """Ctrl-C ends the recording but not the program's writing, none of which is recorded any
-    more."""
+    """When the recording ends, the program continues to write, but nothing of it is recorded."""
     profctl, pid, tell = waiting("wait", "again")
     os.kill(profctl.pid, signal.SIGTERM)
     tell()
@@ -211,7 +214,7 @@ def test_end_of_the_recording(profcapture, capture, waiting):
 
 class Behind:
     """A recording of programs that register on request, and print the status; its engine is
-    stopped, and as many messages wait for it as the kernel holds and the broker calls many."""
+    stopped, its socket is full, and the broker's queue is long enough for engine_is_behind()."""
 
     def __init__(self, profd, file, start, *steps):  # noqa: F811
         self.profd = profd
@@ -227,20 +230,20 @@ class Behind:
         assert profd.get(self.path, "State") == "running"
 
     def ask(self, i):
-        """The output of the program until it waits."""
+        """Lets program i register; returns its output up to the point where it waits."""
         program = self.programs[i]
         program.stdin.write(f"{self.control}\n")
         program.stdin.flush()
         return list(iter(program.stdout.readline, "ready\n"))
 
     def warnings(self):
-        self.profd.get(self.path, "State")  # which comes after them
+        self.profd.get(self.path, "State")  # answered after the warnings were sent
         self.profd.sleep(0.1)
         return [arguments[0] for _, _, name, arguments in self.profd.signals if name == "Warning"]
 
     def go_on(self):
         os.kill(self.engine, signal.SIGCONT)
-        for method in ("Pause", "Resume"):  # answered when everything before is done
+        for method in ("Pause", "Resume"):  # answered when the engine has done everything before
             self.profd.session(self.path, method)
 
     def stop(self):
@@ -261,8 +264,8 @@ def refusals(profcapture, capture):
 
 
 def test_engine_that_is_behind(behind, profcapture, capture):
-    """A process that requests rings meanwhile is refused at once, and counted; one that does when
-    the engine reads again is admitted."""
+    """A process that requests rings while the engine does not read is refused at once, and counted;
+    one that requests them when the engine reads again gets them."""
     recording = behind(["10", "wait"], ["10", "wait"])
     assert recording.ask(0) == [f"{LIMIT}\n"]
     recording.go_on()
@@ -277,7 +280,7 @@ def test_engine_that_is_behind(behind, profcapture, capture):
 
 
 def test_more_are_refused_than_counted(behind, profcapture, capture):
-    """The client gets one warning, and only if more processes came."""
+    """The client gets one warning, and only if more processes were refused than can be counted."""
     recording = behind(["0", *["fork"] * (MANY - 1), "wait"], ["0", "fork", "wait"])
     assert recording.ask(0) == [f"{LIMIT}\n"] * MANY
     assert "collectors-refused" not in recording.warnings()
@@ -294,8 +297,8 @@ def test_more_are_refused_than_counted(behind, profcapture, capture):
 
 
 def test_well_known_socket(bus, spawn, profcapture, capture):
-    """A process without a token gets into a session of its own user that records it; a process of
-    another user does not."""
+    """A process without a token registers with a session of its own user that records it; another
+    user's process is refused."""
     bus.start(buses.rules(allow={"record-own": ["nobody", "daemon"]}))
     client = bus.client(NOBODY)
     environment = {**os.environ, "PROF_CONTROL": f"unix:{bus.folder}/control"}

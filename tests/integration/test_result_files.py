@@ -1,6 +1,5 @@
 # SPDX-License-Identifier: BSD-2-Clause-Patent
-"""Places of output that is printed or written: full devices, closed pipes, existing names, and
-signals."""
+"""Where output is printed or written: full devices, closed pipes, existing names, and signals."""
 import os
 import pty
 import resource
@@ -15,7 +14,7 @@ from captures import MAKERS, command, make
 
 @pytest.fixture(scope="module")
 def whole(tmp_path_factory):
-    """Two segments, which a stream cannot have."""
+    """A capture with two segments, which a stream cannot have."""
     path = make(tmp_path_factory.mktemp("result") / "whole.cap", "--all-tables", "--rows", 600, "--chunk-rows", 100)
     return make(path, "--append", "--first", 600, "--all-tables", "--rows", 100)
 
@@ -55,8 +54,8 @@ def test_full_device(profcapture, printed):
 
 
 def test_closed_pipe(profcapture, printed):
-    """Nobody reads any more: no error for printed text, but never a success. The same if it was
-    closed from the start."""
+    """If the reader has closed the pipe, printed text gives no error message, but never status 0;
+    so it is if the pipe was closed from the start."""
     ours, theirs = os.pipe()
     os.close(ours)
     done = profcapture(*printed, stdout=theirs, check=1)
@@ -121,7 +120,8 @@ def test_interrupted(profcapture, whole, new, require, maker, force):
 
 
 def test_own_input(profcapture, whole, tmp_path, maker):
-    """By name, by another name, as standard input or output: the input is never the output."""
+    """A verb never writes to its own input, whether given by its name, by another name, or as
+    standard input or output."""
     data = whole.read_bytes()
     own, link, hard = tmp_path / "own.cap", tmp_path / "link.cap", tmp_path / "hard.cap"
     own.write_bytes(data)
@@ -177,7 +177,7 @@ def test_folder_of_others(profcapture, whole, tmp_path, require, maker):
 
 @pytest.mark.parametrize("force", [[], ["--force"]], ids=["", "force"])
 def test_devices_and_pipes(profcapture, whole, tmp_path, maker, force, require):
-    """They are written to, not replaced."""
+    """Devices and pipes are written to, not replaced by a file."""
     pipe, full = tmp_path / "pipe", tmp_path / "full"
     os.mkfifo(pipe)
     copy = []
@@ -199,8 +199,8 @@ def test_devices_and_pipes(profcapture, whole, tmp_path, maker, force, require):
 
 
 def test_streams(profcapture, whole, tmp_path, maker):
-    """Through a pipe, and into a file that the shell opened for writing alone, also after existing
-    content."""
+    """Output goes through a pipe, and into a file that the shell opened only for writing, even to
+    append to its content."""
     new = tmp_path / "new.cap"
     for flags in os.O_WRONLY, os.O_WRONLY | os.O_APPEND:
         new.unlink(missing_ok=True)
