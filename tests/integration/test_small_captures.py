@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: BSD-2-Clause-Patent
-"""Small captures of millions of rows: no verb takes more memory than 256 MiB and 100 times the
-file's size; beyond that it fails with an error that names the state."""
+"""Small captures of millions of rows: no verb needs more memory than 256 MiB plus 100 times the
+file's size. If it would, it fails with an error that names what was too large."""
 import json
 import os
 import subprocess
@@ -55,7 +55,7 @@ VERBS = {
     "symbolize": ["symbolize"],
 }
 
-# A verb that exceeds it, and the state that its error names.
+# Kinds of captures that exceed the limit: the verb that fails, and what its error names.
 TOO_MUCH = {
     "open-spans": ("marks", "marks and open spans"),
     "live-blocks": ("memory", "live blocks"),

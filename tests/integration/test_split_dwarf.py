@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-2-Clause-Patent
-"""Split DWARF, in files of units and in packages, has the same results as the same program's DWARF
+"""Split DWARF, in .dwo files or in packages, gives the same results as the same program's DWARF
 that is not split."""
 import shutil
 import subprocess
@@ -24,7 +24,7 @@ int main(int argc, char **argv)
 	return argc > 5 ? rare(argc) : loop(l) + other(argc);
 }
 """
-# A unit of one range, whose start others are relative to.
+# A unit of one range, whose start is the base for other ranges.
 OTHER = """
 static inline int mix(int a, int b)
 {
@@ -43,7 +43,7 @@ COMPILERS = {"gcc": "g++", "clang": "clang++"}
 
 @pytest.fixture(scope="module", params=part(["gcc-4", "gcc-5", "clang-4", "clang-5"], 2))
 def work(request, require, tmp_path_factory):
-    """The program twice, and the results of the whole one."""
+    """The program built with and without split DWARF, and the results of the one without."""
     compiler, version = request.param.split("-")
     require(COMPILERS[compiler], "llvm-dwp-14", "readelf")
     folder = tmp_path_factory.mktemp(request.param)
@@ -77,7 +77,7 @@ def same(own, whole):
 
 @pytest.fixture
 def alone(work, tmp_path):
-    """The program in another folder than its other halves, which are in a folder beside it."""
+    """The program in a folder without its .dwo files, which are in a folder beside it."""
     folder, addresses, places = work
     shutil.copy(folder / "split", tmp_path / "split")
     (tmp_path / "away").mkdir()
@@ -93,7 +93,8 @@ def inlined(places):
 
 
 def test_files(work):
-    """By the name in the skeleton, which is relative to the compiler's folder."""
+    """The files are found by their names in the program, which are relative to the compiler's
+    folder."""
     folder, addresses, places = work
     same(says(folder / "split", addresses), places)
 
@@ -112,7 +113,7 @@ def test_debug_folder(alone):
 
 
 def packages(folder, program):
-    """By each of the two tools; that of binutils supports DWARF 4 only."""
+    """Makes packages with both tools; binutils' supports DWARF 4 only."""
     halves = [folder / "away" / "main.dwo", folder / "away" / "other.dwo"]
     subprocess.run(["llvm-dwp-14", *halves, "-o", folder / "llvm.dwp"], check=True)
     version = subprocess.run(["readelf", "--debug-dump=info", program], stdout=subprocess.PIPE, check=True).stdout
@@ -135,7 +136,7 @@ def test_package(alone):
 
 
 def test_package_of_debug_file(alone):
-    """Beside the file that the skeletons were moved to."""
+    """The package is beside the debug file into which the program's DWARF was moved."""
     folder, addresses, places = alone
     subprocess.run(["objcopy", "--only-keep-debug", "split", "split.debug"], cwd=folder, check=True)
     subprocess.run(["strip", "split"], cwd=folder, check=True)
@@ -146,7 +147,8 @@ def test_package_of_debug_file(alone):
 
 
 def test_other(alone):
-    """A half of another unit, or of nothing, is not used; names of the symbol table stay."""
+    """A .dwo file of another unit, or one that is cut, is not used; names of the symbol table
+    remain."""
     folder, addresses, places = alone
     shutil.copy(folder / "away" / "main.dwo", folder / "other.dwo")
     half = (folder / "away" / "main.dwo").read_bytes()
@@ -156,7 +158,8 @@ def test_other(alone):
 
 
 def test_sysroot(alone):
-    """Files outside that the skeleton names are not opened, and a pipe does not block."""
+    """Below a sysroot, files outside that the program names are not opened, and a pipe there does
+    not block."""
     folder, addresses, places = alone
     root = folder / "root"
     for half in ("main.dwo", "other.dwo"):

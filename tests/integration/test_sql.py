@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: BSD-2-Clause-Patent
-"""`sql` and `export --to sqlite` have the numbers of the other verbs, read only what a query needs,
-and no query and no capture gets more than its share."""
+"""`sql` and `export --to sqlite` have the numbers of the other verbs, a query reads only what it
+needs, and no query or capture can use too much time or memory."""
 import collections
 import csv
 import io
@@ -61,13 +61,13 @@ def make_capture(path, *prefix):
 
 @pytest.fixture(scope="module")
 def capture(tmp_path_factory):
-    """Several segments, epochs and every table."""
+    """A capture with several segments, epochs and every table."""
     return make_capture(tmp_path_factory.mktemp("sql") / "x.cap")
 
 
 @pytest.fixture(scope="module", params=["plain", "hostile"])
 def either(request, capture, tmp_path_factory):
-    """The second one is of harmful names."""
+    """The capture, or one in which all names are harmful."""
     if request.param == "plain":
         return capture
     return make_capture(tmp_path_factory.mktemp("sql") / "x.cap", "--prefix", HOSTILE.decode(errors="surrogateescape"))
@@ -85,13 +85,13 @@ def recorded(profctl, compile_c, tmp_path_factory):
 
 @pytest.fixture
 def sql(profcapture):
-    """The rows of a query as tuples."""
+    """Runs a query, and returns its rows as tuples."""
     return lambda path, query, *options: [tuple(row.values()) for row in profcapture.json("sql", path, query, *options)["data"]["rows"]]
 
 
 @pytest.fixture
 def database(profcapture, tmp_path):
-    """The same of the exported database, by another SQLite."""
+    """Exports a capture, and opens the database by Python's SQLite."""
     def export(path):
         profcapture("export", path, "--to", "sqlite", "-o", tmp_path / "x.db", "--force")
         return sqlite3.connect(f"file:{tmp_path / 'x.db'}?mode=ro", uri=True)
@@ -121,7 +121,7 @@ def test_functions_and_threads(profcapture, either, sql, database):
 
 
 def test_every_table(profcapture, either, sql, database):
-    """Each column of dump has its value."""
+    """Each column of dump has the same values in SQL."""
     connection = database(either)
     tables = {name for name, in sql(either, "SELECT name FROM sqlite_temp_schema WHERE type = 'table'")}
     assert tables == {name for name, in connection.execute("SELECT name FROM sqlite_schema WHERE type = 'table'")}
@@ -176,7 +176,7 @@ def test_allocations_marks_and_states(profcapture, recorded, sql, database):
 
 
 def test_ranges(capture, sql):
-    """Constraints that the tables use themselves select the rows that SQLite would."""
+    """Constraints that the tables evaluate themselves select the same rows as SQLite does."""
     every = sql(capture, "SELECT time_ns, pid, tid, segment, epoch FROM sample")
     times = sorted(row[0] for row in every)
     middle, late = times[len(times) // 3], times[-len(times) // 4]
@@ -200,7 +200,7 @@ def test_ranges(capture, sql):
 
 
 def test_epochs(capture, sql):
-    """Ids are looked up in their epoch."""
+    """A join by id finds the row of the same epoch."""
     query = "FROM sample AS s {} stack AS t ON t.epoch = s.epoch AND t.id = s.stack"
     assert sql(capture, f"SELECT count(*), sum(t.frame), count(DISTINCT t.epoch) {query.format('JOIN')}") == sql(
         capture, f"SELECT count(*), sum(t.frame), count(DISTINCT t.epoch) {query.format('JOIN').replace('t.epoch =', '+t.epoch =')}")
@@ -208,7 +208,7 @@ def test_epochs(capture, sql):
 
 
 def test_damage_elsewhere(profcapture, tmp_path):
-    """A query says what is damaged of that which it reads, once."""
+    """A query reports damage once, and only in what it reads."""
     whole = make(tmp_path / "whole.cap", "--rows", 2000, "--chunk-rows", 100)
     chunks, at = Capture(whole.read_bytes()), 256
     found = []
@@ -267,7 +267,7 @@ def test_table_of_a_terminal(profcapture, capture):
 
 
 def test_without_a_query(profcapture, recorded, either, sql):
-    """Every example works, and answers something."""
+    """sql without a query prints examples that work and find something."""
     text = profcapture("sql", recorded).stdout
     examples = [line.strip().strip('"') for line in text.splitlines() if line.startswith("    \"SELECT")]
     assert len(examples) == 3 and all(sql(recorded, example) for example in examples)
@@ -316,7 +316,7 @@ def test_reads_only(profcapture, capture, tmp_path, query):
     "SELECT hex(zeroblob(1000000000))",
 ])
 def test_hostile_queries(profcapture, capture, query):
-    """Each ends with a message, in time and with little memory."""
+    """A hostile query ends with a message, in time and with little memory."""
     begin = time.monotonic()
     done = subprocess.run([os.environ["PEAK_MEMORY"], profcapture.path, "sql", capture, query, "--timeout", "2s"],
                           stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, timeout=100)
@@ -341,7 +341,7 @@ def test_empty(profcapture, tmp_path, sql, database):
 
 
 def test_unknown_is_null(profcapture, capture, sql):
-    """Never 0."""
+    """An unknown value is NULL, never 0."""
     assert sql(capture, "SELECT count(*) FROM sample WHERE weight = 0 OR stack = 0 OR thread = 0") == [(0,)]
     assert sql(capture, "SELECT count(*) FROM loss WHERE count = 0") == [(0,)]
     assert sql(capture, "SELECT count(*) FROM symbol WHERE line = 0 OR inline_parent = 0") == [(0,)]
@@ -378,7 +378,7 @@ def test_interrupted(profcapture, tmp_path):
 
 
 def test_full_disk(profcapture, capture, tmp_path):
-    """A limit of the file's size stands for a full disk."""
+    """A limited file size stands for a full disk."""
     done = subprocess.run(["sh", "-c", 'trap "" XFSZ; ulimit -f 64; exec "$0" "$@"', profcapture.path, "export", capture, "--to", "sqlite",
                            "-o", tmp_path / "x.db"], capture_output=True, text=True, timeout=60)
     assert done.returncode == 1 and "cannot write" in done.stderr and os.listdir(tmp_path) == []

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-2-Clause-Patent
-"""Whole stacks through files that appear, disappear, change, hide or lie, recorded by the real
+"""Complete stacks through files that appear, disappear, change, hide or lie, recorded by the real
 daemon."""
 import random
 import shutil
@@ -50,7 +50,7 @@ PROGRAMS = Together("-F", 1999)
 
 @pytest.fixture(scope="module")
 def samples_of(profctl, profcapture, tmp_path_factory):
-    """The samples of a program by its name."""
+    """Returns the samples of a program by its name."""
     return lambda name: PROGRAMS.of(name, profctl, profcapture, tmp_path_factory)
 
 
@@ -80,7 +80,8 @@ def test_deleted(samples_of):
 
 
 def test_replaced(samples_of):
-    """By another program, with other functions at the same places."""
+    """The program's file was replaced by another program, with other functions at the same
+    places."""
     expect(at(samples_of("replaced")), CHAIN)
 
 
@@ -89,7 +90,7 @@ def test_debug_frame_alone(samples_of):
 
 
 def test_no_cfi(samples_of):
-    """The chain ends at the first frame, which is not called the root."""
+    """The chain ends at the first frame, and that frame is not called the root."""
     samples = at(samples_of("nocfi"))
     assert len(samples) > 100
     for sample in samples:
@@ -110,7 +111,7 @@ int main(int argc, char **argv)
 	fexecve(to, arguments, environ);
 }
 """
-# fexecve() names the process by its descriptor, so the program sets its own name.
+# With fexecve(), the kernel names the process by its descriptor, so the program sets its own name.
 NAMED = "#include <sys/prctl.h>\n" + PROGRAM.replace("	outer();", '	prctl(PR_SET_NAME, "in-memory");\n	outer();')
 
 
@@ -161,12 +162,13 @@ PROGRAMS.add_program("copied", COPIED)
 
 
 def test_copied_code(samples_of):
-    """A program that copies its code to anonymous memory in the same place, as for huge pages."""
+    """A program that copies its code into anonymous memory at the same address, as is done for huge
+    pages."""
     expect(at(samples_of("copied")), "spin;spin_here;spin_there;" + MAIN)
 
 
 def test_code_that_was_copied_before(profctl, profcapture, tmp_path, spawn):
-    """The same for a program that is already running."""
+    """The same for a program that runs before the recording begins."""
     program = build(tmp_path, "copied", COPIED)
     target = spawn(program, "wait", stdout=subprocess.PIPE)
     target.stdout.readline()
@@ -192,7 +194,8 @@ PROGRAMS.add("headless", headless)
 
 
 def test_without_section_headers(samples_of):
-    """No frame has a name; the chain has the right length, and the frames below it have names."""
+    """None of the program's frames has a name, but the chain has the right length, and the frames
+    below them have names."""
     samples = [sample for sample in samples_of("headless") if sample.images[:1] == ["headless"] and len(sample.images) > 5]
     frame = r"headless\+0x\w+;"
     expect(samples, f"({frame}){{4}}(libc\\.so\\.6\\+\\w+;|__libc_start_call_main;)?__libc_start_main;{frame[:-1]}")
@@ -225,7 +228,8 @@ __asm__(".globl _start; .type _start,@function; _start: xor %ebp,%ebp; call oute
 
 @pytest.mark.parametrize("prefix", [[], ["setarch", "-R"]], ids=["anywhere", "top"])
 def test_32_bits(profctl, profcapture, capture, tmp_path, prefix):
-    """Such a stack is not copied: only the kernel's chain of frame pointers is available."""
+    """A 32-bit program's stack is not copied: only the kernel's chain of frame pointers is
+    available."""
     flags = "-m32", "-nostdlib", "-static", "-fno-pie", "-no-pie", "-fno-omit-frame-pointer", "-fno-stack-protector"
     try:
         program = build(tmp_path, "small", SMALL, *flags, head="")
@@ -271,7 +275,7 @@ for how in HOSTILE:
 
 @pytest.mark.parametrize("how", HOSTILE)
 def test_hostile(samples_of, how):
-    """CFI of random bytes costs its own process's stacks, and nobody else's."""
+    """CFI of random bytes affects the stacks of its own process, but not those of others."""
     expect(at(samples_of(f"{how}-fair")), CHAIN)
     theirs = at(samples_of(how))
     assert len(theirs) > 100
@@ -309,7 +313,7 @@ def library(folder, stem, room, name="library"):
 
 
 def chroot(folder):
-    """The same path outside is another library."""
+    """A library's path inside of a chroot leads to another library outside."""
     outside = library(folder, "same", 3000)
     root = folder / "root"
     root.mkdir()
@@ -330,7 +334,7 @@ def test_chroot(samples_of):
 
 
 def test_mount_namespace(profctl, profcapture, capture, tmp_path, require):
-    """Another file is mounted over it, visible only to the program."""
+    """Another file is mounted over the library, visible only to the program."""
     require("unshare", mounts=True)
     under = library(tmp_path, "under", 3000)
     over = library(tmp_path, "over", 40)
@@ -372,7 +376,8 @@ PROGRAMS.add("churn", churn)
 
 
 def test_another_library_at_the_same_address(samples_of):
-    """The program fails, and so does the recording, if they are not at the same address."""
+    """Each library has its own stacks. The program fails, and the recording too, if the libraries
+    are not at the same address."""
     samples = at(samples_of("churn"))
     for name in "first", "second":
         expect([sample for sample in samples if f"{name}.so" in sample.images], f"spin;{name};{MAIN}")

@@ -70,11 +70,11 @@ COMMANDS = {
 
 @pytest.fixture(scope="module")
 def programs():
-    """The installed ones, in one recording."""
+    """Records all installed COMMANDS in one recording."""
     together = Together("-F", 1999)
     for name, (command, _) in COMMANDS.items():
         if shutil.which(name):
-            # The first run may be over when the tables are ready.
+            # The first run may end before the tables are ready.
             together.add(name, lambda folder, command=command: ["sh", "-c", f'for i in 1 2; do "$@"; done', "sh", *command(folder)])
     return together
 
@@ -102,18 +102,19 @@ def test_names(profctl, profcapture, programs, tmp_path_factory, require, name):
     assert resolved >= 0.9 * data["self_total"], [row for row in data["rows"] if row["kind"] == "unresolved"][:5]
 
 
-# Where the kernel replaces a task's memory by that of the next program.
+# Functions in which the kernel replaces a task's memory by that of the next program.
 WITHOUT_MEMORY = {"do_exit", "begin_new_exec", "bprm_execve"}
 
 
 def test_no_memory(profctl, profcapture, capture):
-    """A task that exits or executes a program has no user stack, so none that is incomplete."""
+    """A task that exits or executes a program has no user stack, which is not counted as
+    incomplete."""
     command = ["sh", "-c", "for i in $(seq 300); do /bin/true; /bin/echo $i; done >/dev/null"]
     done = json.loads(profctl("record", "--json", "-F", 4999, "-o", capture, "--", *command).stdout.splitlines()[-1])["data"]
     rows = profcapture.json("dump", capture, "--table", "sample", "--resolve", "--limit", 0)["data"]["rows"]
     gone = [row for row in rows if row["user_stop"] == "no-memory"]
     assert len(gone) >= 20
-    # the kernel cannot unwind from everywhere, for example not from a thunk
+    # the kernel cannot unwind its own stack from everywhere, for example not from a thunk
     others = [row for row in gone if not WITHOUT_MEMORY & {frame["name"] for frame in row["frames"]}]
     assert len(others) <= 0.02 * len(gone), others[:3]
     assert not [row for row in rows if row["user_stop"] == "unknown"]

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: BSD-2-Clause-Patent
-"""The complete stack of each kind of code that is hard to unwind, recorded by the real daemon."""
+"""The complete stack of each kind of code that is difficult to unwind, recorded by the real
+daemon."""
 import os
 import platform
 import re
@@ -23,12 +24,12 @@ def rights(require):
 
 
 PROGRAMS = Together("-F", 1999)
-DEEP_PROGRAMS = Together("-F", 249)  # a sample has a thousand frames
+DEEP_PROGRAMS = Together("-F", 249)  # slower, because each sample has a thousand frames
 
 
 @pytest.fixture(scope="module")
 def samples_of(profctl, profcapture, tmp_path_factory):
-    """The samples of a program by its name."""
+    """Returns the samples of a program by its name."""
     def find(name):
         (batch,) = [batch for batch in (PROGRAMS, DEEP_PROGRAMS) if name in batch.makers]
         return batch.of(name, profctl, profcapture, tmp_path_factory)
@@ -79,7 +80,8 @@ CHAIN_END = r"main(;libc\.so\.6\+\w+|;__libc_start_call_main)?(;__libc_start_mai
     ("none", "fp", "unknown", "spin"),
 ])
 def test_call_graph(profctl, profcapture, capture, tmp_path, way, method, stop, chain):
-    """The kernel's chain of frame pointers ends in libc, except on Ubuntu, whose libc has them."""
+    """With fp, the kernel's chain of frame pointers ends in libc, except on Ubuntu, whose libc
+    keeps frame pointers."""
     program = build(tmp_path, "recursion", RECURSION, *KEEPS_FP)
     recorded(profctl, "--call-graph", way, "-F", 1999, "-o", capture, "--", program, 5)
     expect(at(read(profcapture, capture)), chain, method=method, stop=stop)
@@ -91,7 +93,7 @@ def test_recursion_of_more_frames_than_are_kept(samples_of):
 
 
 def test_recursion_deeper_than_a_copy(samples_of):
-    """A sample on the way down has the frames that no copy has later."""
+    """Samples taken on the way down have the frames that later copies do not reach."""
     samples = samples_of("recursion-5000")
     if any(sample.method == "stitched" for sample in samples):
         expect(at(samples), r"spin;(down;){895}\[cut\]\+0x\w+;(down;){120,127}" + MAIN, method="stitched", stop="depth", least=10, share=0.95)
@@ -125,7 +127,8 @@ DEEP_PROGRAMS.add_program("slowly-recursed", SLOWLY, "-DSIZE=8", "-DEACH=200", a
 
 
 def test_stitched(samples_of):
-    """A stack deeper than a copy continues with the frames from the way there, and is marked."""
+    """A stack deeper than its copy is continued with frames seen on the way down, and marked as
+    stitched."""
     samples = at(samples_of("slowly"))
     fits = [sample for sample in samples if sample.names.count("down") <= 31]
     expect(fits, "spin;(down;){1,31}" + MAIN)
@@ -168,8 +171,8 @@ PROGRAMS.add_program("ways-kept", WAYS, "-DEVERY=105", *KEEPS_FP)
 
 
 def test_how_often_stitching_is_wrong(samples_of):
-    """Each descent takes another path, the same eight turns again and again: the oracle for
-    stitched stacks."""
+    """Each descent repeats its own eight turns, so that a stitched stack with parts of two descents
+    is recognized."""
     samples = at(samples_of("ways"))
     cut = [sample for sample in samples if sample.method == "stitched" or sample.stop == "copy-end"]
     assert len(cut) > 200
@@ -226,8 +229,8 @@ PROGRAMS.add_program("callers", CALLERS, arguments=[60])
 
 
 def test_stitching_favors_no_caller(samples_of):
-    """Callers of one recursion deeper than a copy have their share by the program's own clock, or
-    `<deeper>` has it."""
+    """If callers share a recursion that is deeper than a copy, each has its share by the program's
+    own clock, or `<deeper>` has it."""
     samples = samples_of("callers")
     spent = [float(each) for each in (PROGRAMS.capture.parent / "callers/callers.spent").read_text().split()]
     deeper = sum(sample.names[-1:] == ["<deeper>"] for sample in samples)
@@ -240,7 +243,8 @@ def test_stitching_favors_no_caller(samples_of):
 
 
 def test_how_often_repair_is_wrong(samples_of):
-    """The same, but only the deepest frame is sampled, so that there is nothing to stitch to."""
+    """The same for stacks repaired by frame pointers: only the deepest frame is sampled, so there
+    is nothing to stitch to."""
     repaired = [s.names for s in at(samples_of("ways-kept")) if s.method == "fp-repaired"]
     assert len(repaired) > 200
     wrong = 0
@@ -275,8 +279,8 @@ PROGRAMS.add_program("not-repaired", DEEP)
 
 
 def test_repaired_by_frame_pointers(samples_of):
-    """Programs with frame pointers have the whole stack when it is deeper than a copy, up to code
-    in libc without them."""
+    """Programs with frame pointers have complete stacks even if those are deeper than a copy, up to
+    code in libc without frame pointers."""
     samples = at(samples_of("repaired"))
     stops = {sample.stop for sample in samples}
     assert stops in ({"unknown"}, {"root"})
@@ -401,8 +405,8 @@ PROGRAMS.add_program("odd-top", ODD, prefix=["setarch", "-R"])
 
 @pytest.mark.parametrize("place", ["anywhere", "top"])
 def test_odd_stack_pointer(samples_of, profcapture, place):
-    """If the stack is at the top of the address space, the kernel's records of it are not aligned
-    either."""
+    """The stack pointer is not aligned; at the top of the address space, the kernel's records of
+    the stack are not aligned either."""
     expect(at(samples_of(f"odd-{place}"), "odd"), "odd;" + MAIN)
     assert not [loss for loss in rows(profcapture, PROGRAMS.capture, "loss") if loss["cause"] == "ring-corrupt"]
 
@@ -460,8 +464,8 @@ PROGRAMS.add_program("fault-static", FAULT, "-static", arguments=[1])
 
 
 def test_signal_trampoline(samples_of):
-    """Its name is that of the instruction returned to; the byte before it belongs to no
-    function."""
+    """The trampoline's name is that of the instruction returned to, because the byte before it
+    belongs to no function."""
     expect(at(samples_of("fault-static")), r"spin;handler;__restore_rt;fault;worker;main(;[^;]+)*;_start")
 
 
@@ -471,7 +475,7 @@ def test_signals_in_signals(samples_of):
 
 
 def test_signal_on_a_stack_of_its_own(samples_of):
-    """The copy has the handler's stack only; the interrupted place is known from the saved
+    """The copy has only the handler's stack; the interrupted function is known from the saved
     registers."""
     samples = samples_of("fault-elsewhere")
     expect(at(samples), f"spin;handler;{SIGRETURN};fault;<deeper>", stop="copy-end")
@@ -531,7 +535,8 @@ PROGRAMS.add_program("context", CONTEXT, "-static")
 
 
 def test_context(samples_of):
-    """makecontext() made the outermost frame, with the address of a function that nothing calls."""
+    """makecontext() makes the outermost frame, with the address of a function that nothing
+    calls."""
     expect(at(samples_of("context")), "spin;inside;__start_context")
 
 
@@ -565,7 +570,7 @@ PROGRAMS.add_program("jump", JUMP)
 def test_long_jump(samples_of):
     samples = at(samples_of("jump"))
     expect(samples, "spin;(inner;)?outer;" + MAIN)
-    # both halves take as long by the clock of the thread, which ticks in milliseconds here
+    # both halves take equally long by the thread's clock, which ticks in milliseconds here
     assert near(sum("inner" in sample.names for sample in samples), len(samples), 0.5, slack=0.1)
 
 
@@ -607,8 +612,8 @@ def test_exception(samples_of):
     throwing = [sample for sample in samples if "__cxa_throw" in sample.names]
     expect(throwing, "(.*;)?__cxa_throw;(thrower;){11}catcher;" + MAIN)
     unwinding = [sample for sample in samples if "_Unwind_Resume" in sample.names]
-    # its last instructions change sp and fp, to registers that nothing saves, for the frame that it
-    # resumes
+    # the last instructions of _Unwind_Resume load sp and fp from registers that no rule describes,
+    # for the frame that it resumes
     expect(unwinding, "(.*;)?_Unwind_Resume;(thrower;){1,11}catcher;" + MAIN, share=0.97)
     personality = [sample for sample in samples if "__gxx_personality_v0" in sample.names]
     expect(personality, "(.*;)?__gxx_personality_v0;.*;(thrower;){1,11}catcher;" + MAIN, least=20)
@@ -680,13 +685,13 @@ def test_code_without_cfi(samples_of, kind, name, method):
 @pytest.mark.parametrize("fp", ["0", "1", "stack"])
 @pytest.mark.parametrize("kind, name, method", [("assembly", "without_fp", "cfi"), ("jit", GENERATED, "jit-fp")])
 def test_code_without_cfi_and_frame_pointer(samples_of, kind, name, method, fp):
-    """The chain ends there, and this is not reported as the root."""
+    """The chain ends in the function without CFI, which is not reported as the root."""
     samples = samples_of(f"{kind}-{fp}")
     expect(at(samples), f"spin;work;{name}", method, stop="no-table")
 
 
-# The code that Python generates for each of its functions with -X perf, eleven bytes after eleven
-# bytes. Each function has its own mapping here, because the report groups generated code without a
+# The code that Python generates for its functions with -X perf: pieces of eleven bytes, one after
+# the other. Here each function has its own mapping, because report groups generated code without a
 # name by mapping.
 PYTHON = r"""
 typedef long (*trampoline)(long function, long n, long thread, void *evaluate);
@@ -811,7 +816,7 @@ def test_plt(samples_of):
 
 def test_plt_lazily(samples_of):
     """The entry stub of ld.so has its CFA in a register that no rule can express: the chain ends
-    there, with the reason."""
+    there and gives that reason."""
     samples = [sample for sample in samples_of("plt-lazily") if sample.names and not {"_start", "caller"} & {*sample.names}]
     expect(samples, r"([^;]+;)*(ld-linux[^;]*|_dl_runtime_resolve\w*)", stop="no-rule")
 
@@ -836,7 +841,7 @@ PROGRAMS.add_program("vdso", VDSO)
 
 def test_vdso(samples_of):
     samples = [sample for sample in samples_of("vdso") if "[vdso]" in sample.images[:1] and "caller" in sample.names]
-    # its callees within the vdso have no name there
+    # functions that clock_gettime calls within the vdso have no name there
     expect(samples, r"(\[vdso\]\+\w+;)?(__vdso_)?clock_gettime;(__)?clock_gettime;caller;" + MAIN)
 
 
@@ -890,7 +895,7 @@ PROGRAMS.add("frame-zstd", with_zstd)
 
 @pytest.mark.parametrize("packing", ["none", "zlib", "zlib-gnu", "zstd"])
 def test_debug_frame(samples_of, packing):
-    """It is the only CFI; the numbers of loop turns give the expected shares."""
+    """.debug_frame is the only CFI; the numbers of loop turns give the expected shares."""
     samples = at(samples_of(f"frame-{packing}"), "leaf")
     expect(samples, "leaf;top[37]0;" + MAIN)
     assert near(sum("top70" in sample.names for sample in samples), len(samples), 0.7)
@@ -938,8 +943,7 @@ def test_go(samples_of):
 
 @pytest.mark.skipif(not shutil.which("go"), reason="go is not installed: ./dev setup --peers")
 def test_stripped_go(samples_of):
-    """Go's runtime keeps the names of all functions, and the ends of their frames, for its own
-    traces."""
+    """Go's runtime keeps the names and frame sizes of all functions for its own traces."""
     samples = at(samples_of("go-stripped"), "main.leaf")
     expect(samples, r"main\.leaf;main\.top[37]0;main\.main;runtime\.main;runtime\.goexit.*")
     assert near(sum("main.top70" in sample.names for sample in samples), len(samples), 0.7)
@@ -1020,7 +1024,7 @@ def test_children(samples_of):
     expect([sample for sample in at(samples) if "spawned" in sample.names], "spin;spawned;" + MAIN)
     parents = [sample for sample in samples if "spawn" in sample.names or "main" in sample.names]
     expect(parents, ".*" + MAIN)
-    # after execve there is nothing to unwind
+    # during execve there is nothing to unwind
     spawning = [sample for sample in samples
                 if set(sample.images) == {"libc.so.6"} and "execve" not in sample.names[0]]
     expect(spawning, r"(.*;)?(libc\.so\.6\+\w+|__spawni_child);" + CLONE, least=20)
@@ -1089,12 +1093,12 @@ if HAS_UPROBES:
 
 @pytest.mark.skipif(not HAS_UPROBES, reason="the kernel has no uprobes")
 def test_return_probe(samples_of):
-    """The probe replaces the caller's address, which the kernel's chain of frame pointers restores
-    from Linux 6.11 on."""
+    """The probe replaces the return address; from Linux 6.11 on the kernel restores it in its chain
+    of frame pointers."""
     samples = at(samples_of("probed"))
     if tuple(map(int, re.match(r"(\d+)\.(\d+)", platform.release()).groups())) >= (6, 11):
         expect(samples, "spin;probed;caller;" + MAIN, method="fp")
-    # without frame pointers the chain ends there, and no caller is invented
+    # unwound by CFI, the chain ends there, and no caller is invented
     expect(at(samples_of("probed-dwarf")), "spin;probed", stop="bad-frame")
 
 
@@ -1119,8 +1123,7 @@ int main(int argc, char **argv)
 	BEHIND;
 }
 """
-# Its CFI has 20 KiB, like that of a function which calls others with arguments on the stack very
-# often.
+# CFI of 20 KiB for one function, as for a function that very often passes arguments on the stack.
 LONG_CFI = '-DLONG=".rept 6000\\n nop\\n .cfi_remember_state\\n .cfi_restore_state\\n .endr"'
 
 
@@ -1131,7 +1134,7 @@ LONG_CFI = '-DLONG=".rept 6000\\n nop\\n .cfi_remember_state\\n .cfi_restore_sta
     ["-Wl,--section-start=.far=0x800000", LONG_CFI],
 ], ids=["two segments", "two segments without pie", "no eh_frame_hdr", "long cfi"])
 def test_memory(profctl, profcapture, capture, tmp_path, flags):
-    """The callers as written in the program, up to its entry."""
+    """The stack of an allocation has the callers written in the program, up to its entry."""
     if LONG_CFI not in flags:
         flags = [*flags, "-DLONG=\"\""]
     place = [] if "-Wl,--no-eh-frame-hdr" in flags else ['-DIN=__attribute__((section(".far")))']

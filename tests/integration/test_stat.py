@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: BSD-2-Clause-Patent
-"""profctl stat: counts of programs that know what they do, repeats, comparisons, and perf stat
-beside it."""
+"""profctl stat: counts of programs that know what they do, repeated runs, comparisons, and the
+counts of perf stat."""
 import json
 import os
 import re
@@ -12,8 +12,8 @@ import subprocess
 import pytest
 import schema
 
-# Touches N fresh pages, calls clock_gettime by system call M times, forks a child that touches as
-# many pages, exits with a status.
+# Touches N fresh pages, makes the system call clock_gettime M times, forks a child that touches as
+# many pages, and exits with a status.
 LOAD = """
 #include <stdlib.h>
 #include <string.h>
@@ -58,10 +58,11 @@ def stat(profctl, *arguments, **options):
 
 
 def test_faults(profctl, load):
-    """Pages that are touched are faults, those of the child too, and little more."""
+    """Each touched page is a fault, including the child's, and there are few other faults."""
     _, few = stat(profctl, "-e", "page-faults", "--", load, 100, 0, 0)
     _, many = stat(profctl, "-e", "page-faults", "--", load, 5100, 0, 0)
-    # the same program twice: the difference is what was touched, besides the loader's chance
+    # the same program twice, so the difference is the touched pages plus random variation in the
+    # loader
     assert abs(many["page-faults"]["mean"] - few["page-faults"]["mean"] - 2 * 5000) < 50
     assert few["page-faults"]["state"] == "counted" and few["page-faults"]["counted_pct"] == 100
 
@@ -74,7 +75,8 @@ def test_tracepoints(profctl, load, require):
 
 
 def test_filters(profctl, load, tmp_path, require):
-    """The kernel counts only what a filter lets through, and says what is wrong with one."""
+    """The kernel counts only events that the filter matches, and reports what is wrong with a
+    filter."""
     require(root=True)
     call = "syscalls:sys_enter_clock_gettime"
     saved = tmp_path / "saved.stat"
@@ -88,7 +90,7 @@ def test_filters(profctl, load, tmp_path, require):
 
 
 def test_nothing_is_zero_that_was_not_counted(profctl, load):
-    """Hardware events have a value or a reason, never 0 for none."""
+    """Hardware events have a value or a reason why not, never 0 for an unknown value."""
     data, rows = stat(profctl, "--", load, 10, 0, 0)
     assert data["runs"] == 1 and data["exit"] == 0
     for name in "cycles", "instructions", "branches", "branch-misses":
@@ -110,7 +112,7 @@ def test_repeat(profctl, load):
 
 
 def test_status_and_output(profctl, load, tmp_path):
-    """The command's output stays its own, and so does its status."""
+    """The command's output and exit status are passed on unchanged."""
     done = profctl("stat", "--", "sh", "-c", "echo out; echo err >&2; exit 3", check=3)
     assert done.stdout == "out\n" and done.stderr.startswith("err\n") and "elapsed" in done.stderr
     assert profctl("stat", "-r", 2, "--", "sh", "-c", "kill -TERM $$", check=128 + signal.SIGTERM)
@@ -121,7 +123,7 @@ def test_status_and_output(profctl, load, tmp_path):
 
 
 def test_compare(profctl, load, tmp_path):
-    """More pages are more; the same program is the same; a single run gives no verdict."""
+    """More pages are "more"; the same program is "same"; a single run gives no verdict."""
     saved = tmp_path / "before.stat"
     arguments = ["-r", 5, "-e", "page-faults"]
     profctl("stat", *arguments, "--save", saved, "--", load, 1000, 0, 0)
@@ -131,7 +133,7 @@ def test_compare(profctl, load, tmp_path):
     row = more["page-faults"]
     assert row["verdict"] == "more" and abs(row["change"] - 2000) < 50 and row["noise"] < 500
     assert row["mean"] - row["before_mean"] == pytest.approx(row["change"])
-    # --save has replaced what it had written
+    # --save replaced the file that it had written before
     _, less = stat(profctl, *arguments, "--compare", saved, "--", load, 1000, 0, 0)
     assert less["page-faults"]["verdict"] == "less"
     text = profctl("stat", *arguments, "--compare", saved, "--", load, 1000, 0, 0).stderr
@@ -140,13 +142,13 @@ def test_compare(profctl, load, tmp_path):
     profctl("stat", "-e", "page-faults", "--save", single, "--", load, 10, 0, 0)
     _, unclear = stat(profctl, "-e", "page-faults", "--compare", single, "--", load, 10, 0, 0)
     assert unclear["page-faults"]["verdict"] == "unclear" and unclear["page-faults"]["noise"] is None
-    # an event that the saved run does not have
+    # an event that the saved run does not have has no verdict
     _, rows = stat(profctl, "-e", "context-switches", "--compare", saved, "--", load, 10, 0, 0)
     assert rows["context-switches"]["verdict"] is None and rows["context-switches"]["before_mean"] is None
 
 
 def test_bad_files(profctl, load, tmp_path):
-    """Only files of stat are read, and overwritten."""
+    """stat reads and overwrites only files that stat wrote."""
     ran = tmp_path / "ran"
     for name, text in ("text", "hello\n"), ("other", "[profctl stat]\nversion=7\n"), ("empty", ""):
         path = tmp_path / name
@@ -176,14 +178,14 @@ def test_like_perf(profctl, load):
 
 
 def test_as_nobody(profctl, require):
-    """A plain user counts as much as the kernel permits, and the rest says why not."""
+    """A plain user gets the counts that the kernel permits, and for each other event the reason."""
     require(root=True)
     as_user = ["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups"]
     _, rows = stat(profctl, "-e", "page-faults,context-switches,cycles", "--", "true", prefix=as_user)
     assert rows["elapsed"]["mean"] > 0
     for row in rows.values():
         assert (row["mean"] is None) == (row["state"] != "counted")
-    # those that are refused for want of rights are not shown as events that do not exist
+    # events refused for missing rights are not reported as events that do not exist
     if rows["page-faults"]["user_only"]:
         assert rows["context-switches"]["state"] == "not-permitted" and rows["page-faults"]["mean"] > 20
         assert "page-faults (user mode)" in profctl("stat", "-e", "page-faults", "--", "true", prefix=as_user).stderr

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: BSD-2-Clause-Patent
-"""Stop takes less than a second of CPU time in any state of the engine, the file and the samples,
-and waits for nobody."""
+"""Stop takes less than a second of CPU time, whatever the state of the engine, the file and the
+samples, and waits for nobody."""
 import contextlib
 import fcntl
 import os
@@ -16,7 +16,7 @@ from recordings import let_run, until, wait_for_samples, whole_cpu_seconds
 from slices import SANITIZED
 from test_dbus_private import SYSTEM, profd, running, variant  # noqa: F401 (fixtures)
 
-SECOND = 10 if SANITIZED else 1  # a sanitizer's programs know it too: they wait longer
+SECOND = 10 if SANITIZED else 1  # our programs wait longer if they are built with a sanitizer
 
 
 @pytest.fixture(autouse=True)
@@ -29,17 +29,18 @@ def options(**more):
 
 
 def cpu_seconds_so_far(profd):
-    """Of profd, its engine, and those that ended."""
+    """The CPU time of profd, of its engine, and of its ended children."""
     while True:
-        with contextlib.suppress(FileNotFoundError, ProcessLookupError):  # an engine that ended just now
+        with contextlib.suppress(FileNotFoundError, ProcessLookupError):  # an engine may just have ended
             return sum(whole_cpu_seconds(pid) for pid in (profd.process.pid, *profd.engines()))
 
 
 def stop(profd, path):
-    """The CPU time of profd and its engine for it, and the arguments of Finished."""
+    """Stops a session. Returns the CPU time that profd and its engine used for it, and the
+    arguments of Finished."""
     before = cpu_seconds_so_far(profd)
     with contextlib.suppress(GLib.Error):
-        profd.session(path, "Stop")  # the end may have come by itself
+        profd.session(path, "Stop")  # the session may have ended by itself
     arguments = profd.wait("Finished", path, 30 * SECOND)
     until(lambda: not profd.engines())
     return cpu_seconds_so_far(profd) - before, arguments
@@ -50,7 +51,7 @@ def warnings(profd):
 
 
 def is_whole_up_to_its_end(profcapture, capture):
-    """A prefix: existing rows are readable, and the rest is cut off."""
+    """Whether the capture is a prefix: its rows can be read, and only its end is missing."""
     data = profcapture.json("verify", capture, check=3)["data"]
     return data["state"] == "unfinished" and all(row["reason"] == "cut" for row in data["damaged"])
 
@@ -80,7 +81,7 @@ def test_engine_that_hangs(profd, file, capture, profcapture, busy):
     assert profd.get(path, "State") == "stopping" and not warnings(profd), "Stop did not return at once"
     ok, reason, _ = profd.wait("Finished", path)
     assert (ok, reason) == (False, "internal")
-    assert time.monotonic() - begin < 5 * SECOND  # a second, and the delay of a busy machine
+    assert time.monotonic() - begin < 5 * SECOND  # profd waits a second, and may be delayed on a busy machine
     assert warnings(profd).count("engine-hangs") == 1
     assert is_whole_up_to_its_end(profcapture, capture)
     assert profcapture.json("info", capture)["capture"]["samples"] > 0
@@ -95,7 +96,7 @@ def test_pipe_that_nobody_reads(profd, capture, profcapture, spawn):
     until(lambda: not select.select([], [writing], [], 0)[1])
     os.close(writing)
     took, (ok, _, _) = stop(profd, path)
-    assert not ok  # the engine abandons it, or the broker the engine
+    assert not ok  # the engine abandons the file, or the broker ends the engine
     assert took < SECOND
     with open(reading, "rb") as pipe:
         capture.write_bytes(pipe.read())
@@ -153,8 +154,8 @@ def test_wide_stacks_at_ten_kilohertz(profd, file, capture, profcapture, compile
 
 
 def test_engine_that_is_behind(profd, file, capture, profcapture, compile_c, spawn):
-    """Rings full of large stacks: samples without time are counted, and every tick is a sample or a
-    loss."""
+    """Rings are full of large stacks: samples that there is no time to process are counted, so that
+    every tick is a sample or a loss."""
     deep = compile_c("deep", DEEP, "-O1")
     for _ in range(os.cpu_count() + 1):
         spawn("nice", "-n", "19", deep)
@@ -171,14 +172,14 @@ def test_engine_that_is_behind(profd, file, capture, profcapture, compile_c, spa
     found = profcapture.json("info", capture)
     assert found["capture"]["state"] == "finished"
     ticks = 10000 * os.cpu_count() * (summary["stop-time"] - summary["start-time"]) / 1e9
-    # a busy machine fills the side band's ring meanwhile, whose losses are not ticks
+    # meanwhile a busy machine fills the ring of the side band, whose losses are not ticks
     counted = summary["samples"] + sum(row["count"] for row in found["data"]["loss"] if row["cause"] != "side-band")
     assert 0.85 * ticks < counted < 1.1 * ticks
     assert sum(row["count"] for row in found["data"]["loss"]) == summary["lost"] + summary["missed-ticks"]
 
 
 def test_many_programs_that_are_new(profd, file, profcapture, capture, compile_c, spawn, tmp_path):
-    """Samples wait for the tables of new files, until the end."""
+    """Samples in new files wait for the files' tables, even until the end."""
     deep = compile_c("deep", DEEP, "-O1")
     copies = []
     for n in range(20):
@@ -188,7 +189,7 @@ def test_many_programs_that_are_new(profd, file, profcapture, capture, compile_c
     path = profd.create(options(frequency=variant("u", 10000), **{"call-graph": variant("s", "dwarf")}), file)
     profd.session(path, "Start")
     profd.wait_samples(path)
-    started = [spawn("nice", "-n", "19", copy) for copy in copies]  # they are many, and this process has to notice the end
+    started = [spawn("nice", "-n", "19", copy) for copy in copies]  # niced, because this process must notice the end
     until(lambda: all(os.readlink(f"/proc/{process.pid}/exe") == str(copy) for process, copy in zip(started, copies)))
     let_run(started[-1].pid, 0.02)
     took, (ok, reason, _) = stop(profd, path)

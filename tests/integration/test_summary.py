@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-2-Clause-Patent
-"""`summary` says what `report` and `memory` say first; `help agent` teaches what is true."""
+"""`summary` has the first sentences of `report` and `memory`; what `help agent` teaches is true."""
 import json
 import os
 import re
@@ -47,12 +47,12 @@ def test_summary(profcapture, recorded):
     schema.check(profcapture, "summary", answer)
     data, report = answer["data"], profcapture.json("report", recorded)["data"]
     assert "\n".join(data["verdict"]) in text and [f"Next: {step}" for step in data["next"]] == text.splitlines()[-len(data["next"]):]
-    # the same sentences
+    # summary has the same sentences
     head = profcapture("report", recorded).stdout.split("\n\n")[0].splitlines()
     assert data["verdict"][:len(head)] == head
     memory = profcapture("memory", recorded).stdout.splitlines()
     assert data["verdict"][len(head)] == memory[0] and "Lost: nothing." in head
-    # the same numbers
+    # summary has the same numbers
     assert (data["total"], data["total_weight"]) == (report["total"], report["total_weight"])
     whole = profcapture.json("memory", recorded)["data"]["summary"]
     assert {**whole, **{key: data["memory"][key] for key in ("leaked_bytes", "leaked_blocks")}} == data["memory"]
@@ -70,7 +70,8 @@ def test_summary_from_a_pipe(profcapture, recorded):
 
 
 def test_summary_of_less(profctl, profcapture, tmp_path):
-    """Without allocations, without samples, with losses, and damaged."""
+    """Captures without allocations, without samples, with losses, and with damage have a
+    summary."""
     made = make(tmp_path / "made.cap", "--rows", 300)
     answer = profcapture.json("summary", made)
     schema.check(profcapture, "summary", answer)
@@ -96,16 +97,16 @@ def test_summary_of_less(profctl, profcapture, tmp_path):
     "report", "report --by line", "report --by thread", "report --by image", "report --callees main", "annotate heavy", "memory",
     "memory --leaks", "memory --sizes", "memory --timeline", "counters", "dump --table sample", "info"], ids=str)
 def test_cut_lists(profcapture, recorded, command):
-    """A list that --limit cuts says so, how long it is and how to get the rest."""
+    """A list that --limit cuts says that it is cut, how long it is, and how to get the rest."""
     verb, *options = command.split()
     operands = [verb, recorded, *options]
     whole = json.loads(profcapture(*operands, "--json", "--limit", 0).stdout)
     cut = json.loads(profcapture(*operands, "--json", "--limit", 1).stdout)
     assert not whole["truncated"]
     if command == "memory --timeline":
-        assert cut["total_rows"] == 1  # the limit is the number of points
+        assert cut["total_rows"] == 1  # for --timeline, --limit is the number of points
         return
-    lists = sum(1 for key in ("callers", "callees") if whole["data"].get(key)) or 1  # each has the limit
+    lists = sum(1 for key in ("callers", "callees") if whole["data"].get(key)) or 1  # each of both lists has the limit
     assert cut["total_rows"] == (whole["total_rows"] or len(whole["data"]["rows"])) and cut["truncated"] == (cut["total_rows"] > lists)
     few, all_rows = profcapture(*operands, "--limit", 1).stdout, profcapture(*operands, "--limit", 0).stdout
     assert ("(--limit 0" in few) == (few != all_rows)
@@ -121,14 +122,14 @@ def examples():
 
 
 def test_agent(profcapture, recorded, tmp_path):
-    """It is short, every verb and option in it exists, and every example answers."""
+    """help agent is short, every verb and option in it exists, and every example answers."""
     text = profcapture("help", "agent").stdout
     assert len(text.split()) < 1500 and len(examples()) > 25
     names = {"FILE": recorded, "FUNCTION": "heavy", "MARK": "turn", "PAGE": tmp_path / "page.html", "NEW": tmp_path / "new"}
     for example in examples():
         words = [str(names.get(word, word)) for word in shlex.split(example)[1:]]
         done = profcapture(*words, check=None)
-        # a program is too short for a verdict; wakers are recorded for root only
+        # the program is too short for diff's verdict; wakers are recorded for root only
         also = 8 if words[0] == "diff" else 6 if words[0] in ("critical-path", "locks") and os.geteuid() != 0 else 0
         assert done.returncode in (0, also), f"{example}: {done.stderr}"
         if "--json" in words and done.returncode != 6:

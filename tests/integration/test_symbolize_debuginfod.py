@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: BSD-2-Clause-Patent
-"""Debug files come from a server if the user requests it: its files give the same names and lines
-as local ones, a missing file is requested once, another file gives nothing; a server that does not
-answer, or does not end, takes no longer than the limit."""
+"""Debug files come from a server if the user requests it: they give the same names and lines as
+local ones; a missing file is requested once; a wrong file gives nothing; a server that does not
+answer, or never ends its answer, takes no longer than the limit."""
 import ctypes
 import http.server
 import os
@@ -38,7 +38,7 @@ int main(void)
 		spin();
 }
 """
-LIMIT = 40  # seconds that nothing here takes, while the servers take a minute or never end
+LIMIT = 40  # seconds: nothing here takes so long, while slow servers take a minute or never end
 LIBRARY = "libdebuginfod.so.1"
 
 
@@ -78,13 +78,13 @@ def debug_file(work):
 
 @pytest.fixture
 def bare(work, tmp_path):
-    """A copy of it, to be symbolized."""
+    """A copy of the unsymbolized capture."""
     return Path(shutil.copy(work / "bare.cap", tmp_path / "bare.cap"))
 
 
 class Server(http.server.ThreadingHTTPServer):
-    """Answers with `files`, by build-id, and with 404 for others; or as `how` says: silent,
-    trickle, endless."""
+    """Serves `files` by build-id, and 404 for others; or behaves as `how` says: silent, trickle,
+    endless."""
 
     daemon_threads = True
     block_on_close = False
@@ -117,7 +117,7 @@ class Handler(http.server.BaseHTTPRequestHandler):
             while server.how == "endless":
                 self.wfile.write(body)
         except OSError:
-            pass  # the client has gone away
+            pass  # the client has closed the connection
 
     def log_message(self, *_):
         pass
@@ -141,7 +141,7 @@ def server(monkeypatch, tmp_path):
 
 
 def names(profcapture, capture):
-    """All outputs with names and lines."""
+    """The outputs of report that have names and lines."""
     lines = profcapture.json("report", capture, "--by", "line", "--limit", 0)["data"]["rows"]
     inlined = profcapture.json("report", capture, "--inline", "--limit", 0)["data"]["rows"]
     return lines, inlined
@@ -152,7 +152,7 @@ def has_line(profcapture, capture):
 
 
 def halves(tmp_path):
-    """Incomplete files in the library's cache."""
+    """The incomplete files in the library's cache."""
     return list((tmp_path / "cache").rglob("debuginfo.*"))
 
 
@@ -165,7 +165,7 @@ def test_found(profcapture, work, bare, build_id, debug_file, server):
         said = profcapture("symbolize", bare, "--debuginfod").stdout
         assert "debuginfod: 1 debug files found (" in said and " KiB)" in said, said
         assert names(profcapture, bare) == names(profcapture, work / "named.cap")
-        assert server.asked.count(build_id) == 1  # the second time it is in the cache
+        assert server.asked.count(build_id) == 1  # the second run finds it in the cache
     assert has_line(profcapture, bare)
 
 
@@ -184,8 +184,8 @@ def test_missing(profcapture, bare, build_id, server):
 
 @pytest.mark.parametrize("what", ["other", "garbage", "part"])
 def test_other_file(profcapture, bare, build_id, debug_file, server, what):
-    """The same with another build-id, a file that is not ELF, and the beginning of the right one,
-    which has only the build-id."""
+    """A wrong file gives nothing: one with another build-id, one that is not ELF, and the beginning
+    of the right one, which has only the build-id."""
     assert debug_file.count(bytes.fromhex(build_id)) == 1
     server.files[build_id] = {
         "other": debug_file.replace(bytes.fromhex(build_id), bytes(20)),
@@ -209,7 +209,7 @@ def test_slow(profcapture, bare, build_id, debug_file, server, tmp_path, how):
 
 
 def test_huge(profcapture, bare, build_id, debug_file, server, tmp_path, monkeypatch):
-    """An endless file of unknown size."""
+    """The server sends an endless file of unknown size."""
     server.files[build_id] = debug_file
     server.how = "endless"
     monkeypatch.setenv("DEBUGINFOD_MAXSIZE", str(1 << 20))
@@ -225,7 +225,7 @@ def children(pid):
 
 @pytest.fixture
 def waiting(profcapture, bare, server, spawn):
-    """A symbolize that waits for a silent server."""
+    """Starts a symbolize that waits for a silent server."""
     server.how = "silent"
     program = spawn(*profcapture.command("symbolize", bare, "--debuginfod"), stderr=subprocess.PIPE, start_new_session=True)
     until(lambda: server.asked, LIMIT)
@@ -233,7 +233,7 @@ def waiting(profcapture, bare, server, spawn):
 
 
 def test_interrupt(profcapture, bare, waiting, tmp_path):
-    """As at a terminal, where Ctrl-C reaches both processes."""
+    """Ctrl-C at a terminal reaches both processes."""
     child = children(waiting.pid)
     os.killpg(waiting.pid, signal.SIGINT)
     said = waiting.communicate(timeout=LIMIT)[1].decode()
@@ -257,7 +257,7 @@ def test_no_server(profcapture, bare, monkeypatch):
 
 
 def test_no_library(profcapture, bare, server, require):
-    """With an empty file instead of the library."""
+    """An empty file is mounted over the library."""
     require("unshare", root=True, mounts=True)
     with open("/proc/self/maps", encoding="utf-8") as maps:
         library = next(line.split()[-1] for line in maps if "libdebuginfod" in line)

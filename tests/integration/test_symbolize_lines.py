@@ -11,8 +11,8 @@ import pytest
 from format_reader import Capture
 from recordings import INLINED_SPIN, until
 
-# Ends after some hundreds of milliseconds on a CPU, or with an argument never; at RATE that gives
-# enough samples on any machine.
+# Ends after some hundred milliseconds of CPU time, or, with an argument, never; sampled at RATE,
+# this gives enough samples on any machine.
 SPIN = INLINED_SPIN.replace("int main(void)", "int main(int argc, char **argv)").replace("for (;;)", "for (int i = 0; argc > 1 || i < 300; i++)")
 RATE = 4000
 
@@ -38,7 +38,7 @@ def work(profctl, require, tmp_path_factory):
 
 @pytest.fixture
 def bare(work, tmp_path):
-    """A copy of it, to be symbolized."""
+    """A copy of the unsymbolized capture."""
     return shutil.copy(work / "bare.cap", tmp_path / "bare.cap")
 
 
@@ -47,11 +47,12 @@ def rows(profcapture, capture, *options):
 
 
 def check_lines(profcapture, capture, source="spin.c"):
-    """Without interrupts, of which a busy machine has many."""
+    """Checks lines in user mode, because a busy machine has many samples of interrupts."""
     user = "--mode", "user"
     by_line = {row["line"]: row for row in rows(profcapture, capture, *user, "--by", "line") if row["file"] and row["file"].endswith(source)}
     total = sum(row["self"] for row in rows(profcapture, capture, *user))
-    # A row a line and function: inlined code belongs to the function that it was written in.
+    # there is a row for each line and function: inlined code has the function that it was written
+    # in
     assert by_line[4]["name"] == "mix"
     assert sum(row["self"] for row in by_line.values()) > 0.9 * total
     with_inlined = rows(profcapture, capture, *user, "--inline")
@@ -74,18 +75,18 @@ def check_lines(profcapture, capture, source="spin.c"):
 
 
 def test_record(profcapture, work):
-    """At the end of a recording, by the name in .gnu_debuglink."""
+    """At the end of a recording, symbols come from the debug file named in .gnu_debuglink."""
     check_lines(profcapture, work / "named.cap")
 
 
 def test_dump(profcapture, work):
-    """Inlined calls are frames of their own, innermost first, before their caller; each has its
+    """Inlined calls are frames of their own, from the innermost to their caller; each has its
     place."""
     rows = profcapture.json("dump", work / "named.cap", "--table", "sample", "--resolve", "--limit", 0)["data"]["rows"]
     chains = {tuple((f["name"], f["inline"], f["at_line"]) for f in row["frames"]) for row in rows}
     at = ("mix", True, 4), ("twice", True, 8), ("spin", False, 14), ("main", False, 20)
     assert any(at == chain[i : i + 4] for chain in chains for i in range(len(chain)))
-    # the function itself is declared at another line than the frame's
+    # a frame also has the line where its function is declared
     frames = [frame for row in rows for frame in row["frames"] if frame["name"] == "spin"]
     assert {frame["line"] for frame in frames} == {10} and {Path(frame["at_file"]).name for frame in frames} == {"spin.c"}
     text = profcapture("dump", work / "named.cap", "--table", "sample", "--resolve", "--limit", 0).stdout
@@ -109,7 +110,7 @@ def test_build_id(profcapture, work, bare, tmp_path):
 
 
 def test_later(profcapture, work, bare, tmp_path):
-    """First without the debug file, then with it."""
+    """symbolize runs first without the debug file, then with it."""
     profcapture("symbolize", bare)
     assert not any(row["name"] == "spin" for row in rows(profcapture, bare))
     folder = tmp_path / str(work).lstrip("/")
@@ -129,7 +130,7 @@ def test_sysroot(profcapture, work, bare, tmp_path):
 
 
 def test_other_file(profcapture, work, bare, tmp_path):
-    """Another program in its place is reported, and a debug file with a wrong checksum gives
+    """Another program at the same path is reported, and a debug file with a wrong checksum gives
     nothing."""
     folder = tmp_path / str(work).lstrip("/")
     folder.mkdir(parents=True)
@@ -143,8 +144,8 @@ def test_other_file(profcapture, work, bare, tmp_path):
     assert not {"other", "spin", "mix"} & {row["name"] for row in rows(profcapture, bare, "--inline")}
 
 
-# Ways to run a copy of the program in a folder of its own, where "$0" is that folder. The file is
-# moved only after the start.
+# Ways to run a copy of the program from a folder of its own, which is "$0". If the file is moved,
+# this happens after the program's start.
 RUNS = '"$0/whole" & until [ /proc/$!/exe -ef "$0/whole" ]; do :; done; '
 PLACES = {
     "plain": 'exec "$0/whole"',
@@ -156,7 +157,7 @@ PLACES = {
 
 
 def test_places(profctl, profcapture, require, tmp_path):
-    """The same functions, inlined calls and lines wherever the program's file is, or was."""
+    """Functions, inlined calls and lines are the same wherever the program's file is, or was."""
     require("gcc", "unshare", root=True)
     if subprocess.run(["unshare", "-U", "-r", "-m", "true"], stderr=subprocess.DEVNULL).returncode:
         pytest.skip("no user namespace can be made here")
@@ -182,8 +183,7 @@ def test_places(profctl, profcapture, require, tmp_path):
         assert their_names == names and their_hot <= lines and hot <= their_lines, (place, said)
 
 
-# A process's own mount namespace: debug files that nobody else sees, with "$0" as the folder of the
-# program.
+# Debug files that only the process's own mount namespace has; "$0" is the folder of the program.
 HIDDEN = {
     "build-id": "mount -t tmpfs none /usr/lib/debug && mkdir -p /usr/lib/debug/.build-id/{0} && cp away.debug /usr/lib/debug/.build-id/{0}/{1}.debug",
     "link": "cp away.debug hidden/spin.debug",
@@ -206,7 +206,7 @@ def test_debug_file_of_a_namespace(profctl, profcapture, capture, require, spawn
     check_lines(profcapture, capture)
 
 
-# gcc inlines some of its calls into itself, and into main
+# gcc inlines some of fib's calls into fib itself, and some into main
 FIB = """
 volatile int sink;
 int fib(int n) { return n < 2 ? n : fib(n - 1) + fib(n - 2); }
@@ -216,7 +216,7 @@ int main(void) { for (int i = 0; i < 60; i++) sink = fib(30); return 0; }
 
 def innermost(capture, program):
     """How many samples hit each function of the program, inlined ones included, according to
-    addr2line; and whether a function is inlined into itself anywhere there."""
+    addr2line; and whether any function is inlined into itself."""
     known = {}
     for name in "string", "image", "frame", "stack":
         for row, chunk in capture.rows(name):

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: BSD-2-Clause-Patent
-"""Programs with sysprof's collector are recorded unchanged: one of ours with Debian's library, and
-Debian's GTK 4.
+"""Programs that use sysprof's collector are recorded unchanged: one of ours with Debian's library,
+and Debian's GTK 4.
 
 The variable SYSPROF_CONTROL_FD names the socket, which every process of the command inherits.
 """
@@ -21,15 +21,15 @@ from recordings import processes, until
 
 LOAD = os.environ.get("SYSPROF_LOAD")
 N = 500
-LATE = {"late"}  # on a busy machine: the rows exist
+LATE = {"late"}  # a loss that occurs on a busy machine, although the rows exist
 pytestmark = pytest.mark.usefixtures("nothing_is_left")
 with_library = pytest.mark.skipif(not LOAD, reason="libsysprof-4-dev is not installed")
 
 
 @pytest.fixture
 def record(profctl, profcapture, capture):
-    """The names of a command's marks, and its output. Without samples, which are not the
-    subject."""
+    """Returns a function that records a command without samples, and returns its marks and its
+    output."""
 
     def run(*command, options=(), **more):
         done = profctl("record", "-F", 0, "--no-symbols", *options, "-o", capture, "--", *command, **more)
@@ -79,8 +79,8 @@ def test_modes(record, profcapture, capture, mode, expected):
 
 @with_library
 def test_children(record, profcapture, capture):
-    """All send requests at the same time over one socket: each mark belongs to its own process,
-    whichever answer it took."""
+    """Eight children send requests over one socket at the same time: each mark belongs to its own
+    process, whichever answer the process received."""
     marks, _ = record(LOAD, "children", N)
     assert set(losses(profcapture, capture)) <= LATE
     assert {mark["name"] == f"child {mark['pid']}" for mark in marks} == {True}
@@ -99,8 +99,8 @@ def test_exec(record, profcapture, capture):
 
 @with_library
 def test_fork(record, profcapture, capture):
-    """Two processes write into one ring, which the library does not support: no mark comes twice,
-    and the engine is not confused."""
+    """Two processes write into one ring, which the library does not support: no mark is recorded
+    twice, and the engine continues."""
     marks, output = record(LOAD, "fork", N)
     names = Counter(mark["name"] for mark in marks)
     assert names["before"] == 1 and names["both"] <= 2 * N and names["after"] <= N
@@ -116,8 +116,8 @@ def test_off(profctl, profcapture, capture):
 
 
 def test_environment(profctl, capture):
-    """--no-sysprof keeps the caller's variable, which may be sysprof's; else there is a socket at a
-    high number."""
+    """--no-sysprof keeps the caller's variable, which may be sysprof's own; else the variable names
+    our socket, which has a high number."""
     show = ["sh", "-c", "echo $SYSPROF_CONTROL_FD; readlink /proc/self/fd/$SYSPROF_CONTROL_FD"]
     env = {"SYSPROF_CONTROL_FD": 77}
     done = profctl("record", "-F", 0, "--no-sysprof", "-q", "-o", capture, "--", *show, env=env, check=1)
@@ -129,7 +129,8 @@ def test_environment(profctl, capture):
 
 @with_library
 def test_killed(recorder, profcapture, capture, tmp_path):
-    """The recorder ends before the program sends its request: nobody answers, and it continues."""
+    """The recorder ends before the program sends its request: nobody answers, and the program
+    continues."""
     go = tmp_path / "go"
     os.mkfifo(go)
     recording = recorder("-F", 0, "--no-symbols", "-o", capture, "--", "sh", "-c",
@@ -159,7 +160,8 @@ def ask(record, code, **options):
 
 
 def test_hostile(record, profcapture, capture):
-    """An invalid request is dropped; the next one is answered; so are endless ones."""
+    """Invalid requests are dropped, and the next one is answered; requests beyond a limit get no
+    ring, and are counted."""
     ask(record, """
 for text in b"", b"x", b"CreatRing", b"CreatRing\\0\\0", b"\\0" * 10, b"x" * 60000:
     s.send(text)
@@ -172,8 +174,8 @@ assert 0 in answers and set(answers) <= {0, 1}, answers
 
 @pytest.mark.parametrize("options", [[], ["--system"]])
 def test_late(recorder, profcapture, capture, tmp_path, options):
-    """A child writes into a ring that its parent requested. Its own request waits behind others
-    when the command ends."""
+    """A child writes into a ring that its parent requested. The child's own request is still in the
+    queue when the command ends."""
     go = tmp_path / "go"
     os.mkfifo(go)
     frame = struct.pack("<HhiQqQ24s40sQ", 104, 0, 0, time.monotonic_ns(), 10, 0, b"group", b"late", 0)
@@ -207,8 +209,8 @@ os.waitpid(child, 0)
 
 
 def test_stranger(profctl, profcapture, capture):
-    """Frames of a process without a request are not attributed to it: the ring is quarantined, and
-    reported."""
+    """Frames with the pid of a process that sent no request are not recorded as that process's: the
+    ring is quarantined, and reported."""
     frame = struct.pack("<HhiqQq24s40sQ", 104, 0, 1, time.monotonic_ns(), 10, 0, b"group", b"not mine", 0)
     done = profctl("record", "-F", 0, "--no-symbols", "-o", capture, "--", "/usr/bin/python3", "-c", ASK + f"""
 import mmap, struct, time
@@ -225,8 +227,8 @@ time.sleep(1)
 
 
 def test_full_ring_is_a_loss_of_an_unknown_number(profctl, profcapture, capture):
-    """The library drops frames without room and counts nothing, so the number is unknown: null, and
-    never 0."""
+    """The library drops frames without room and does not count them, so the number is unknown:
+    null, and never 0."""
     frame = struct.pack("<HhiQqQ24s40sQ", 104, 0, 0, time.monotonic_ns(), 10, 0, b"group", b"mark", 0)
     done = profctl("record", "-F", 0, "--no-symbols", "--json", "-o", capture, "--", "/usr/bin/python3", "-c", ASK + f"""
 import mmap, struct
@@ -254,8 +256,8 @@ struct.pack_into("<I", ring, 4, len(frames))
 
 @with_library
 def test_first_marks_at_full_speed(profctl, profcapture, capture):
-    """Frames that come faster than they are drained wait in the ring, which has room for twice as
-    many."""
+    """Frames that come faster than they are drained wait in the ring, whose size is twice what is
+    needed here."""
     profctl("record", "-F", 0, "--no-symbols", "-o", capture, "--", LOAD, "flat", 300000)
     assert {table["name"]: table["rows"] for table in profcapture.json("info", capture)["data"]["tables"]}["mark"] == 300000
 
@@ -277,7 +279,7 @@ def test_gtk(record, profcapture, capture, display, tmp_path):
     marks, _ = record("gtk4-demo", "--run=spinner", "--autoquit", env=env)
     assert {mark["comm"] for mark in marks} == {"gtk4-demo"}
     names = Counter((mark["group"].lower(), mark["name"].lower()) for mark in marks)
-    # GTK 4.8, and 4.18
+    # the names in GTK 4.8, and in 4.18
     for old, new in ("gtk application startup", "application startup"), ("css validation", "validate css"):
         assert names["gtk", old] + names["gtk", new] > 0, names
     for name in "frameclock cycle", "frameclock layout", "frameclock paint":

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: BSD-2-Clause-Patent
-"""--pid and COMMAND: the target's threads and later children, all of them, and nobody else."""
+"""--pid and COMMAND record the target's threads and later children, all of them, and nothing
+else."""
 import json
 import os
 import subprocess
@@ -97,8 +98,8 @@ def rows(profcapture, capture, table):
 
 
 def assert_family(rows_of, first, tables, how):
-    """Every task that FAMILY starts is there, once, and nobody else; rows_of(table). Returns their
-    pids."""
+    """Checks that every task that FAMILY starts is recorded once, and no other; rows_of(table)
+    returns rows. Returns the pids of these tasks."""
     ours = {first}
     for process in rows_of("process"):
         if process["pid"] != first:
@@ -108,7 +109,7 @@ def assert_family(rows_of, first, tables, how):
         for row in rows_of(table):
             assert row["pid"] in ours, (table, row)
     # the first one, 200 short ones, the leaf, the daemon with its parent, the thread that execs,
-    # the vfork
+    # and the vfork child
     assert len(ours) == 1 + 200 + 1 + 2 + 1 + 1
     tasks = rows_of("task")
     assert sum(task["event"] == "fork" for task in tasks) == 205 + 80 + 1
@@ -130,7 +131,7 @@ def test_family_and_nobody_else(profctl, profcapture, capture, spawn, recorder, 
         said = end_when_recorded(target, recorder, "--json", "--no-symbols", "-o", capture)
         assert json.loads(said)["data"]["reason"] == "target-exited"
     ours = assert_family(lambda table: rows(profcapture, capture, table), first, OWNED, how)
-    # the daemon, which outlives its parent, is recorded to its end
+    # the daemon outlives its parent, and is recorded until its end
     assert {process["pid"] for process in rows(profcapture, capture, "process")} == ours
 
 
@@ -158,20 +159,20 @@ int main(int argc, char **argv)
 
 
 def test_exec_chain(profctl, profcapture, capture, compile_c):
-    """/proc's state of a process is newer than records that are still in the rings: it must not
+    """/proc's state of a process is newer than records that are still in the rings, and must not
     hide them."""
     recorded(profctl, "--no-symbols", "-o", capture, compile_c("chain", CHAIN, "-O1"), 150)
     tasks = rows(profcapture, capture, "task")
     assert sum(task["event"] == "exec" for task in tasks) == 1 + 150
-    processes = {row["id"]: row for row in rows(profcapture, capture, "process")}  # written again when more became known
+    processes = {row["id"]: row for row in rows(profcapture, capture, "process")}  # a process's row is written again when more is known
     generations = sorted(process["exec_generation"] for process in processes.values())
     assert generations == list(range(generations[0], generations[0] + len(processes)))
 
 
 @pytest.mark.alone
 def test_pid_that_becomes_a_strangers(recorder, profcapture, capture, spawn, require):
-    """Samples of a thread may come after its exit, so it is kept for a while, unless its number is
-    reused."""
+    """Samples of a thread may come after its exit, so profd keeps it for some time, unless its tid
+    is reused."""
     require(machine=True)
     last_pid = Path("/proc/sys/kernel/ns_last_pid")
     keeper, target = spawn("sleep", 60), spawn("sleep", 1)
@@ -192,7 +193,7 @@ def test_pid_that_becomes_a_strangers(recorder, profcapture, capture, spawn, req
 
 
 def test_summary_counts_what_is_in_the_file(profctl, profcapture, capture, spawn):
-    """Other processes' forks, switches and mappings are not events of this recording."""
+    """The summary does not count forks, switches and mappings of other processes as events."""
     spawn("sh", "-c", "while :; do /bin/true; done")
     data = recorded(profctl, "--no-symbols", "-o", capture, "sleep", "0.5")
     seen = profcapture.json("info", capture)["capture"]
@@ -209,12 +210,13 @@ def test_vdso_has_names(profctl, profcapture, capture, compile_c):
     assert sum(row["self"] for row in vdso) > data["samples"] / 4
     names = {row["name"] for row in vdso}
     assert names & {"clock_gettime", "__vdso_clock_gettime"}, vdso
-    # functions that those call within it, in some kernel builds, have no name
+    # in some kernel builds, functions called by those within the vdso have no name
     assert all(name.startswith("[vdso]+") for name in names - {"clock_gettime", "__vdso_clock_gettime"}), vdso
 
 
 def test_leader_that_ended_before_its_threads(profctl, profcapture, capture, spawn, compile_c):
-    """Its /proc folder has neither program nor mappings any more, but a thread's has."""
+    """A leader's /proc folder shows neither program nor mappings after its end, but that of a
+    thread does."""
     source = """
     #include <pthread.h>
     static volatile long x;

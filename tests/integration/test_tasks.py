@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: BSD-2-Clause-Patent
-"""Recording by task: users without privilege, and sessions that may show a user's own processes
-only.
+"""Recording with events of tasks: by users without privilege, and in sessions that may show only a
+user's own processes.
 
-Everything here runs as a plain user with perf's CPU-wide events refused, for any value of
+Everything here runs as a plain user who is refused perf's CPU-wide events, for any value of
 kernel.perf_event_paranoid, unless noted otherwise.
 """
 import json
@@ -23,8 +23,8 @@ from test_stack_programs import PYTHON, SOURCE
 from test_targets import FAMILY, assert_family, rows
 
 pytestmark = pytest.mark.usefixtures("nothing_is_left")
-# Users that nothing else runs as: the kernel limits each user's locked memory (perf_event_mlock_kb),
-# which another run of these tests would use up.
+# Users that have no other processes: the kernel limits each user's locked memory
+# (perf_event_mlock_kb), and parallel runs of these tests would use up that of a common user.
 NOBODY, SOMEBODY = 0x40000000 + os.getpid(), 0x50000000 + os.getpid()
 PARANOID = Path("/proc/sys/kernel/perf_event_paranoid")
 DRIVE = os.environ["DRIVE_ENGINE"]
@@ -142,7 +142,7 @@ def sampled_ns(profcapture, capture, keep=lambda row: True):
     return PERIOD_NS * sum(1 for row in rows(profcapture, capture, "sample") if keep(row))
 
 
-# ---- everything of the targets, once, and nobody else
+# ---- all tasks of the targets, each once, and no others
 
 
 @pytest.mark.parametrize("how", ["command", "pid"])
@@ -173,7 +173,8 @@ def test_family_and_nobody_else(profctl, profcapture, capture, spawn, program, h
 
 
 def test_all_time_is_known(profctl, profcapture, capture, program):
-    """As with privilege; but wake-ups of a thread are unknown, and that is not reported as 0."""
+    """Times are complete as with privilege, except that wakeups of a thread are unknown, which is
+    not reported as 0."""
     done = profctl("record", "--no-symbols", "-o", capture, "--", program("wall", WALL), 4, prefix=as_user())
     times = {tid: ns for (_, tid), ns in times_of(profcapture, capture).items()}
     for line in done.stdout.splitlines()[1:]:
@@ -217,18 +218,20 @@ def test_without_children(profcapture, capture, program, spawn):
     ("one", THREADS, 1, 400), ("four", THREADS, 4, 150), ("many", THREADS, 200, 8), ("forks", FORKS, 40, 15),
 ], ids=["one", "four", "many", "forks"])
 def test_samples_stand_for_the_time(profctl, profcapture, capture, program, name, source, n, ms):
-    """Each task spins for a time that it measures with its own clock."""
+    """Each task spins for a time that it measures with its own clock; its samples add up to that
+    time."""
     recorded(profctl, "--no-symbols", "-o", capture, program(name, source), n, ms, prefix=as_user())
     seen = sampled_ns(profcapture, capture)
-    # a timer begins again for each task and CPU, so half a tick of each is not seen
+    # the sampling timer begins anew for each task and CPU, so on average half a tick of each is not
+    # sampled
     tasks = len(rows(profcapture, capture, "thread"))
     print(f"{name}: {seen / 1e6:.0f} ms sampled, {n} times {ms} ms used, {tasks} threads", file=sys.stderr)
     assert 0.85 * n * ms * 1e6 - tasks * PERIOD_NS < seen < 1.1 * n * (ms + 1) * 1e6 + tasks * PERIOD_NS
 
 
 def test_threads_that_come_while_events_are_opened(profcapture, capture, program, spawn):
-    """Each has the events of its parent, in part or twice: none of its samples is missing or
-    counted twice."""
+    """A thread created while profd opens events has some of its parent's events, or has them twice:
+    none of its samples is missing or counted twice."""
     source = SPIN + r"""
     static void *next(void *data)
     {
@@ -262,8 +265,8 @@ def test_threads_that_come_while_events_are_opened(profcapture, capture, program
         seen[row["thread"]] = seen.get(row["thread"], 0) + PERIOD_NS
     for thread, sampled in seen.items():
         assert sampled <= 1.2 * ran[thread] + 2 * PERIOD_NS, (thread, sampled, ran[thread])
-    # it spins for 6 ms; one that leaves its CPU before it has the switch event seems to run until
-    # another task of ours comes
+    # each spins for 6 ms; a thread that leaves its CPU before it has the switch event seems to run
+    # until another task of the recording runs there
     assert sum(seen.values()) > 0.6 * sum(min(time, 7e6) for time in ran.values())
     forked = [row["thread"] for row in rows(profcapture, capture, "task") if row["event"] == "fork"]
     assert len(forked) == len(set(forked)) > 8
@@ -293,13 +296,14 @@ def test_stacks(profctl, profcapture, capture, home, name):
     assert sum(sample.stop == "root" for sample in samples) >= 0.95 * len(samples)
     assert data["unresolved_samples"] <= 0.05 * data["samples"]
     assert data["lost"] == 0
-    # processes started by gcc are included, by exec chains of short programs
+    # processes started by gcc are recorded too, through a chain of short programs that exec others
     seen = {row["comm"] for row in rows(profcapture, capture, "task") if row["event"] == "exec"}
     assert seen >= ({"gcc", "cc1", "as"} if name == "gcc" else {"python3"})
 
 
 def test_program_that_was_deleted(profctl, profcapture, capture, program):
-    """map_files is closed for plain users, and its path leads nowhere: /proc/PID/exe is left."""
+    """Plain users may not read map_files, and the mapping's path leads nowhere: only /proc/PID/exe
+    is left."""
     gone = program("gone", SPIN + "int main(int argc, char **argv) { unlink(argv[0]); spin(300); return 0; }")
     recorded(profctl, "-o", capture, gone, prefix=as_user())
     samples = [sample for sample in read(profcapture, capture) if sample.comm == "gone"]
@@ -346,7 +350,8 @@ def test_too_few_descriptors(profctl, capture, spawn, program):
 
 
 def test_many_threads_by_pid(profctl, profcapture, capture, spawn, program):
-    """Each works for a while and sleeps for long, so that the machine has time for the recorder."""
+    """Each thread works for a short time and sleeps for long, so that the machine has time for the
+    recorder."""
     source = THREADS.replace("spin(ms);", "for (;;) { spin(2); usleep(ms * 1000); }")
     target = spawn(*as_user(program("many", source), 200, 500, refuse=None))
     until(lambda: len(os.listdir(f"/proc/{target.pid}/task")) == 201)
@@ -360,7 +365,7 @@ def test_many_threads_by_pid(profctl, profcapture, capture, spawn, program):
 @pytest.mark.parametrize("bytes", [0, 65536])
 def test_little_locked_memory(profctl, profcapture, capture, program, bytes):
     one = program("one", THREADS)
-    for _ in range(3):  # a recording returns its descriptors
+    for _ in range(3):  # repeated, because a recording must return all of its descriptors
         data = without_loss(lambda: recorded(profctl, "-o", capture, "--force", one, 2, 150, prefix=as_user(limits=[f"MEMLOCK={bytes}"])), lambda data: data["lost"])
         assert data["lost"] == 0, data["loss"]
         samples = settled([sample for sample in read(profcapture, capture) if sample.comm == "one"])
@@ -393,7 +398,7 @@ def test_real_levels(profctl, profcapture, capture, program, require, level):
     assert sum("spin" in sample.names for sample in samples) > 0.9 * len(samples) > 300
 
 
-# ---- sessions that may show their user's own processes only: root opens the events
+# ---- sessions that may show only their user's own processes: root opens the events
 
 
 def drive(capture, seconds, *options, uid=NOBODY, check=0):
@@ -404,7 +409,8 @@ def drive(capture, seconds, *options, uid=NOBODY, check=0):
 
 
 def drive_to_its_end(spawn, capture, target, uid=NOBODY):
-    """The target waits at its standard input until it is recorded; the recording ends with it."""
+    """Records a target that waits for its standard input until it is recorded; the recording ends
+    with the target."""
     end_of_driven(target, spawn(DRIVE, capture, 60, f"uid={uid}", "own-only=true", f"pids={target.pid}", stdout=subprocess.PIPE))
 
 
@@ -416,7 +422,7 @@ def end_of_driven(target, recording):
 
 
 def start_user(spawn, *command, uid=NOBODY, **options):
-    """When this returns, the process belongs wholly to the user."""
+    """Starts a process that belongs wholly to the user when this returns."""
     process = spawn(*as_user(*command, uid=uid, refuse=None), **options)
     until(lambda: str(command[0]).encode() == Path(f"/proc/{process.pid}/cmdline").read_bytes().partition(b"\0")[0])
     return process
@@ -430,8 +436,8 @@ def test_own_only_has_the_kernel_too(profcapture, capture, spawn):
 
 
 def test_own_only_opens_each_process_once(capture, spawn):
-    """However often its number is given: descriptors are few, and opening events takes time that
-    others wait for."""
+    """A process given several times gets one set of events: descriptors are few, and opening events
+    takes time that others wait for."""
     target = start_user(spawn, "dd", "if=/dev/zero", "of=/dev/null")
     done = subprocess.run(["prlimit", "--nofile=256", DRIVE, capture, "1", f"uid={NOBODY}", "own-only=true",
                            "pids=" + ",".join([str(target.pid)] * 256)], capture_output=True, text=True, timeout=60)
@@ -446,7 +452,8 @@ def test_own_only_has_stacks(profcapture, capture, spawn, program):
 
 
 def test_own_only_refuses(capture, spawn, home):
-    """Another user's process, root's, and one's own that is not wholly so."""
+    """Such a session refuses another user's process, root's, and one of the user's own that is not
+    dumpable."""
     secret = home / "unreadable"
     shutil.copy("/bin/sleep", secret)
     secret.chmod(0o711)
@@ -459,7 +466,7 @@ def test_own_only_refuses(capture, spawn, home):
 
 
 def everything(profcapture, print_rows, capture):
-    """All bytes of all tables after decompression, and once more as readers show them."""
+    """The bytes of all tables after decompression, and what readers show of them."""
     raw = subprocess.run([print_rows, capture], check=True, capture_output=True).stdout
     strings = [bytes.fromhex(cell[1:].decode()) for cell in raw.replace(b"\n", b"\t").split(b"\t") if cell[:1] == b"x"]
     shown = profcapture("dump", capture, "--resolve", "--limit", 0, "--json", text=False).stdout
@@ -467,8 +474,8 @@ def everything(profcapture, print_rows, capture):
 
 
 def test_no_foreign_byte(profcapture, home, capture, spawn, program):
-    """Two users at once, on every CPU, with children and threads: nothing of one is in the capture
-    of the other. Children live long enough that their owner can be determined."""
+    """For two users at once, on every CPU, with children and threads, nothing of one is in the
+    capture of the other. Children live long enough for profd to determine their owner."""
     source = SPIN.replace("spin", "spin_MARK") + r"""
     int main(int argc, char **argv)
     {
@@ -491,7 +498,7 @@ def test_no_foreign_byte(profcapture, home, capture, spawn, program):
                for uid, mark in marks.items()}
     spawn("sh", "-c", "while :; do /bin/echo root-newtQ7 >/dev/null; done")
     texts = {}
-    for seconds in 1, 4, 16:  # on a busy machine a child may not come in one second
+    for seconds in 1, 4, 16:  # on a busy machine there may be no child within a second
         recordings = {uid: spawn(DRIVE, home / f"{uid}.cap", seconds, f"uid={uid}", "own-only=true", f"pids={target.pid}")
                       for uid, target in targets.items()}
         for uid, recording in recordings.items():
@@ -507,7 +514,7 @@ def test_no_foreign_byte(profcapture, home, capture, spawn, program):
         assert {row["uid"] for row in rows(profcapture, home / f"{uid}.cap", "process")} == {uid}
 
 
-# ---- targets that change in the middle
+# ---- targets that change during the recording
 
 
 BECOME = SPIN + r"""
@@ -547,7 +554,7 @@ def test_setuid_program_is_not_recorded(profctl, profcapture, capture, home, pro
     assert sampled_ns(profcapture, capture) > 70e6
     end_ns = max(row["time_ns"] for row in rows(profcapture, capture, "task") if row["event"] == "exit")
     samples = rows(profcapture, capture, "sample")
-    # in exec the kernel renames a task before it removes its events
+    # during exec the kernel renames a task before it removes the task's events
     assert [row for row in samples if row["comm"] not in ("first", "python3", "profctl") and row["mode"] != "kernel"] == []
     assert [row["time_ns"] - end_ns for row in samples if row["time_ns"] > end_ns] == []
     assert len(samples) * PERIOD_NS < 200e6
@@ -558,7 +565,8 @@ def test_setuid_program_is_not_recorded(profctl, profcapture, capture, home, pro
 
 
 def test_target_that_changes_user(profcapture, capture, spawn, program):
-    """Only root's can: its state at the request counts, and the kernel leaves it its events."""
+    """Only a process of root can change its user: its user at the request counts, and the kernel
+    keeps its events."""
     source = SPIN + r"""
     int main(void)
     {
@@ -594,7 +602,8 @@ def test_target_that_enters_namespaces(profcapture, capture, spawn, program):
 
 
 def test_target_that_is_gone(profctl, capture, spawn):
-    """Between the request and the events: an error, or an empty recording."""
+    """If the target ends between the request and the opening of events, there is an error or an
+    empty recording."""
     for delay in (0, 0.001, 0.003, 0.01, 0.03, 0.1):
         target = spawn(*as_user("sleep", delay, refuse=None))
         done = profctl("record", "-p", target.pid, "-d", 1, "-o", capture, "--force", check=None, prefix=as_user())
@@ -621,7 +630,7 @@ def test_cpu_that_goes_and_comes(profctl, profcapture, capture, program, require
     assert last - first > 1e9, "the events of tasks are there when the CPU is back"
 
 
-# ---- descriptors in transit, whose number all processes of a user share
+# ---- descriptors in transit, whose number is limited for all processes of a user together
 
 HOG = """import socket, sys
 ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
@@ -638,8 +647,8 @@ def cpu_s(pid):
 
 
 def test_too_many_descriptors_on_their_way(capture, home, spawn):
-    """Nothing announces that there are fewer: profd must not poll continuously, and continues
-    then."""
+    """The kernel does not tell when there are fewer again: profd must not poll continuously, but
+    must continue then."""
     uid, build = 65531, Path(os.environ["PROFD"]).parent
     (home / "profd").write_text(f'#!/bin/sh\nexec prlimit --nofile=256 {build}/profd "$@"\n')
     (home / "profd").chmod(0o755)
@@ -647,8 +656,8 @@ def test_too_many_descriptors_on_their_way(capture, home, spawn):
         (home / name).symlink_to(build / name)
     hog = spawn(*as_user(sys.executable, "-c", HOG, uid=uid, refuse=None), stdin=subprocess.PIPE, stdout=subprocess.PIPE)
     assert hog.stdout.readline() == b"full\n"
-    # The request for sysprof's socket is refused, because GDBus would send the descriptor of a
-    # reply, and end the connection if it cannot.
+    # profd refuses the request for sysprof's socket, because GDBus would end the connection if it
+    # could not send the reply's descriptor.
     recorder = spawn(*as_user(os.environ["PROFCTL"], "record", "-q", "-o", capture, "--", "sleep", 0.2, uid=uid),
                      env={**os.environ, "PROF_LIBEXEC_DIR": str(home)})
 

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: BSD-2-Clause-Patent
-"""report on a terminal: lines fit, colors follow the settings, and a pager shows it, which may end
-at any time."""
+"""report on a terminal: lines fit, colors follow the settings, and a pager shows the text, and may
+end at any time."""
 import fcntl
 import os
 import re
@@ -25,7 +25,8 @@ def whole(tmp_path_factory):
 
 
 class Terminal:
-    """A program whose standard input and output are a terminal of that size, which it controls."""
+    """A program whose standard input and output are a terminal of this size, which is its
+    controlling terminal."""
 
     def __init__(self, argv, columns=80, rows=24, **environment):
         ours, theirs = os.openpty()
@@ -42,7 +43,7 @@ class Terminal:
         return self.data.decode(errors="replace").replace("\r\n", "\n")
 
     def read(self, until=None, seconds=20):
-        """Its output, up to this or to its end."""
+        """The program's output, up to this text or to its end."""
         deadline = time.monotonic() + seconds
         while until is None or until not in self.text:
             assert time.monotonic() < deadline, self.text[-500:]
@@ -81,15 +82,15 @@ def test_fits(profcapture, whole, view):
         lines = COLOUR.sub("", shown(profcapture, "report", whole, "--limit", 0, *view, columns=columns)).split("\n")
         rows = [line for line in lines if re.match(r" +<?\d[\d.]* ", line)]
         numbers = re.match(r".*(?=  (function|line|image|thread|cgroup))", next(line for line in lines if "self %" in line))[0]
-        narrow = len(numbers) + 3  # numbers alone may take more than there is
-        # Some of a name and its image is always shown, however deep in a tree.
+        narrow = len(numbers) + 3  # the numbers alone may be wider than the terminal
+        # a part of each name and its image is shown, however deep in a tree
         least = lambda line: len(line) - len(line.lstrip(" 0123456789.<│├└─")) + 16 + len((re.findall(r"  \[.*$|  \S+:\d+$", line) or [""])[-1])
         assert rows and all(len(line) <= max(columns, narrow, least(line)) for line in rows), [line for line in rows if len(line) > columns]
 
 
 def test_how_wide(profcapture, whole):
-    """COLUMNS counts on a terminal; a file has no width, and --full-names disables the terminal's
-    width."""
+    """On a terminal COLUMNS sets the width; a file has no width, and --full-names ignores the
+    terminal's."""
     wide = profcapture("report", whole, env={**os.environ, "COLUMNS": "40"}).stdout
     assert "…" not in wide and max(map(len, wide.split("\n"))) > 50
     rows = lambda text: [line for line in COLOUR.sub("", text).split("\n") if re.match(r" +<?\d[\d.]* ", line)]
@@ -108,8 +109,8 @@ def test_colours(profcapture, whole):
 
 
 def test_pager(profcapture, whole, tmp_path):
-    """PROFCTL_PAGER before PAGER, with LESS; only for text, and only on a terminal; the same text,
-    in the terminal's width."""
+    """PROFCTL_PAGER precedes PAGER, and gets LESS; a pager is used only for text on a terminal, and
+    gets the same text in the terminal's width."""
     pager = tmp_path / "pager"
     pager.write_text(f'#!/bin/sh\necho "paged $LESS" "$@"\nexec cat\n')
     pager.chmod(0o755)
@@ -134,7 +135,7 @@ def test_pager_ends_early(profcapture, whole, tmp_path):
 @pytest.mark.skipif(not shutil.which("less"), reason="less is not installed")
 def test_less(profcapture, whole):
     """Text that fits is printed, and less ends; longer text is shown in pages, Ctrl-C does nothing,
-    and q ends it."""
+    and q ends less."""
     assert "samples of" in shown(profcapture, "report", whole, "--limit", 3, rows=60, columns=120, PAGER=None, LESS=None)
     terminal = Terminal([profcapture.path, "report", whole, "--limit", 0], rows=10, PAGER=None, LESS=None)
     terminal.read(until="Lost: ")

@@ -42,7 +42,7 @@ class Terminal:
         self.run("send-keys", *keys)
 
     def shows(self, pattern):
-        """Waits for a line that fits, and returns its match."""
+        """Waits for a line that matches, and returns the match."""
         deadline = time.monotonic() + 40
         while True:
             lines = self.lines()
@@ -69,7 +69,7 @@ def test_views_and_keys(profctl, spawn, compile_c, terminal):
     terminal.start(profctl.command("top", "--bus", "private", "--pid", burner.pid))
     terminal.shows(r"^process %d, last \d+ s: [1-9]\d* samples, CPU \d+ %%\. Lost: nothing\.$" % burner.pid)
     terminal.shows(r"^ *self %  total %  samples  function$")
-    # it has a name without frame pointers or debug symbols, and most of the time
+    # fib has a name without frame pointers or debug symbols, and has most of the time
     share = terminal.shows(r"^ *(\d\d+\.\d) +(\d+\.\d) +\d+  fib +burner")
     assert float(share[1]) <= float(share[2]) <= 100
     terminal.shows(r"q quit")
@@ -92,7 +92,7 @@ def test_views_and_keys(profctl, spawn, compile_c, terminal):
     terminal.press("BSpace")
     terminal.press("BSpace")
     terminal.shows(r"f p t view  Enter open")
-    terminal.shows(r"^nothing to show$")  # because of the filter
+    terminal.shows(r"^nothing to show$")  # the filter matches nothing
     terminal.press("t")
     terminal.press("/")
     terminal.press("Escape")
@@ -161,7 +161,7 @@ def test_whole_system(profctl, spawn, terminal, tmp_path):
 
 @pytest.mark.skipif(shutil.which("node") is None, reason="node is not here")
 def test_generated_code(profctl, spawn, terminal):
-    """The names that a runtime writes while it runs."""
+    """top shows names that a runtime writes while it runs."""
     loop = "function alpha(n) { let s = 0; for (let i = 0; i < n; i++) s = (s * 31 + i) % 1000003; return s }\nfor (;;) alpha(200000)"
     node = spawn("node", "--perf-basic-prof", "-e", loop)
     try:

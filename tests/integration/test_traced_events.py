@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: BSD-2-Clause-Patent
-"""Tracepoints with their fields: counts and times compared with programs that count themselves."""
+"""Tracepoints with their fields: counts and times, compared with programs that count their own
+calls."""
 import sys
 
 import pytest
@@ -11,7 +12,7 @@ from recordings import recorded
 pytestmark = pytest.mark.usefixtures("nothing_is_left")
 
 # Writes 300 times 7 bytes and 200 times 9 bytes to descriptor 77, which nothing else uses, and
-# sleeps 20 times 5 ms.
+# sleeps 20 times for 5 ms.
 PROGRAM = """
 import os, time
 os.dup2(os.open("/dev/null", os.O_WRONLY), 77)
@@ -39,7 +40,7 @@ def counted(tmp_path_factory):
 
 @pytest.fixture
 def whole(profctl, counted):
-    """Recorded once."""
+    """The capture, recorded once for all tests."""
     if not counted.exists():
         data = recorded(profctl, "-e", ",".join([WRITE, WRITTEN, SLEEP, SLEPT, EXEC]), "-o", counted, "--",
                         sys.executable, "-S", "-c", PROGRAM)
@@ -53,7 +54,7 @@ def events(profcapture, capture, *options):
 
 def test_counts(profcapture, whole):
     by_fd = {(row["event"], row["value"]): row for row in events(profcapture, whole, "--by", "fd")}
-    assert set(event for event, _ in by_fd) == {WRITE}  # the others have no such field
+    assert set(event for event, _ in by_fd) == {WRITE}  # the other events have no such field
     assert by_fd[WRITE, 77]["count"] == by_fd[WRITE, 77]["intervals"] == 500
     sizes = {row["value"]: row for row in events(profcapture, whole, "--event", WRITE, "--by", "count")}
     assert (sizes[7]["count"], sizes[9]["count"]) == (300, 200)
@@ -70,7 +71,7 @@ def test_times(profcapture, whole):
     assert (row["unmatched_begin"], row["unmatched_end"]) == (0, 0)
     text = profcapture("events", whole, "--event", SLEEP).stdout
     assert f"Most time: {SLEEP}" in text and "in 20 calls" in text
-    # halves add up
+    # the counts of two parts of the time add up
     whole_count = sum(row["count"] for row in events(profcapture, whole))
     before, after = (sum(row["count"] for row in events(profcapture, whole, *part))
                      for part in (["--to", "0.0999999999"], ["--from", "0.1"]))
@@ -78,7 +79,7 @@ def test_times(profcapture, whole):
 
 
 def test_texts(profcapture, whole):
-    """Text in the record, at an offset that the record has, and a number that is signed."""
+    """Fields may be text at an offset given in the record, and signed numbers."""
     assert {"value": "/bin/true", "count": 1}.items() <= \
         next(row for row in events(profcapture, whole, "--event", EXEC, "--by", "filename") if row["value"] == "/bin/true").items()
     sources = {row["name"]: row for row in rows(profcapture, whole, "source")}
@@ -122,7 +123,8 @@ def test_bad_filter(profctl, capture, event, message):
 
 
 def test_without_kernel(profctl, profcapture, capture):
-    """Fields may be addresses of the kernel, and a filter tells their values."""
+    """Without the kernel, fields are not recorded, because they may be kernel addresses, and
+    filters are refused, because they reveal values."""
     recorded(profctl, "--no-kernel", "-e", "kmem:kmalloc", "-o", capture, "--", "true")
     assert events(profcapture, capture)
     source, = (row for row in rows(profcapture, capture, "source") if row["name"] == "kmem:kmalloc")
@@ -133,7 +135,7 @@ def test_without_kernel(profctl, profcapture, capture):
 
 
 def test_no_fields(profcapture, tmp_path):
-    """Generated rows, whose fields do not fit their events."""
+    """Generated rows have fields that do not fit their events: the output is still valid."""
     path = make(tmp_path / "made.cap", "--all-tables", "--rows", 2000, "--epochs", 3)
     schema.check(profcapture, "events", profcapture.json("events", path))
     assert profcapture("events", path, "--by", "none", check=2).stderr

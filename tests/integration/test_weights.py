@@ -30,7 +30,8 @@ def program(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def faults(profctl, program):
-    """A capture of page faults, and how many of them the slow and the fast half had."""
+    """A capture of page faults, and the numbers of faults in the slow and in the fast half of the
+    program."""
     capture = program.with_name("faults.cap")
     done = profctl("record", "-q", "-e", "page-faults", "-F", 10000, "-o", capture, "--", program)
     return capture, *map(int, done.stdout.split())
@@ -38,14 +39,15 @@ def faults(profctl, program):
 
 @pytest.fixture(scope="module")
 def two(profctl, program):
-    """Time and page faults in one recording, and an event that this program never causes."""
+    """A capture of time and page faults, and of an event that this program never causes."""
     capture = program.with_name("two.cap")
     profctl("record", "-q", "-e", "cpu-clock,page-faults,emulation-faults", "--no-kernel", "-F", 5000, "-o", capture, "--", program, "400")
     return capture
 
 
 def report(profcapture, capture, *options):
-    """As rows are recorded: inlined functions count for their callers."""
+    """report's data without inlined functions, which count for their callers, as in recorded
+    rows."""
     plain = [] if "--by" in options else ["--no-inline"]
     output = profcapture.json("report", capture, "--limit", 0, *plain, *options)
     schema.check(profcapture, "report", output)
@@ -74,20 +76,20 @@ def by_name(data):
 
 
 def share(values, name):
-    """In percent of all counts in the two halves."""
+    """The share of a function, in percent of all counts in the two halves."""
     counted = [(stack, count) for stack, count in values if {"slow_toucher", "fast_toucher"} & set(stack)]
     return 100 * sum(count for stack, count in counted if name in stack) / sum(count for _, count in counted)
 
 
 def test_shares_are_those_of_the_program(profcapture, faults):
-    """The slow 4 % of the page faults have about 40 % of the samples, because the kernel adapts the
-    period."""
+    """The slow half has 4 % of the page faults, but about 40 % of the samples, because the kernel
+    adapts the period."""
     capture, slow, fast = faults
     data = report(profcapture, capture)
     rows_of = {row["name"]: row for row in data["rows"]}
     found = [rows_of[name]["total_weight"] for name in ("slow_toucher", "fast_toucher")]
     assert found == [pytest.approx(slow, rel=0.2), pytest.approx(fast, rel=0.1)]
-    # enough samples that counting them gives another result
+    # there are enough samples to show that counting samples gives another result
     assert rows_of["slow_toucher"]["total"] / rows_of["fast_toucher"]["total"] > 2 * slow / fast
     for name in "slow_toucher", "fast_toucher":
         assert rows_of[name]["total_pct"] == pytest.approx(100 * rows_of[name]["total_weight"] / data["total_weight"])
@@ -95,7 +97,7 @@ def test_shares_are_those_of_the_program(profcapture, faults):
 
 
 def test_every_reader_sums_weights(profcapture, faults):
-    """Rows of the capture against each view of them."""
+    """Each view has the sums of the recorded rows' weights."""
     capture, slow, fast = faults
     want = recorded(profcapture, capture, "page-faults")
     weight = sum(counts[1] for counts in want.values())
@@ -198,7 +200,8 @@ def test_one_event_at_a_time(profcapture, two):
         want = recorded(profcapture, two, event)
         assert by_name(data) == want and data["total"] == sum(counts[0] for counts in want.values())
     assert time == report(profcapture, two, "--event", "cpu-clock")
-    # the kernel may have taken a page of a function that touches none; a sample stands for many faults
+    # the kernel may have taken a page of a function that touches none; such a sample stands for
+    # many faults
     assert by_name(touched).get("computes", (0, 0))[1] <= 0.05 * touched["total_weight"] and by_name(time)["computes"][1] > 0.1e9
     head = next(line for line in profcapture("report", two).stdout.splitlines() if " of CPU in " in line)
     assert head.endswith("; also recorded: page-faults, emulation-faults (--event NAME).")
@@ -214,13 +217,13 @@ def test_exports_have_one_event(profcapture, two):
         assert types == [("samples", "count"), unit]
         assert [sum(values[i] for _, values, _ in samples) for i in (0, 1)] == [data["total"], data["total_weight"]]
         assert f"only the samples of {event} are exported; also recorded: " in done.stderr.decode()
-    # for a clock with one period the numbers of samples suffice
+    # with a clock, all samples have the same weight, so their numbers suffice
     lines = profcapture("export", two, "--to", "folded").stdout.splitlines()
     assert sum(int(line.rsplit(" ", 1)[1]) for line in lines) == report(profcapture, two)["total"]
 
 
 def test_info_lists_events(profcapture, two):
-    """With an event without samples."""
+    """info also lists an event that has no samples."""
     output = profcapture.json("info", two)
     schema.check(profcapture, "info", output)
     sources = {source["name"]: source for source in output["capture"]["sources"]}

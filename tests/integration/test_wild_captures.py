@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: BSD-2-Clause-Patent
-"""Captures with right checksums and senseless rows, in every table: each verb ends by itself, with
-a documented status, and a message if it fails. Every output of --json is valid JSON."""
+"""Captures with right checksums and senseless rows in every table: each verb ends by itself, with a
+documented status, and with a message if it fails. Every output of --json is valid JSON."""
 import json
 import os
 import subprocess
@@ -9,8 +9,8 @@ import pytest
 
 from slices import SANITIZED, SOAK, part
 
-# A soak tries all seeds with all verbs, which takes two hours; with a sanitizer a run takes ten
-# times as long.
+# A soak tries all seeds with all verbs, which takes two hours; with a sanitizer it would take ten
+# times as long, so fewer seeds are tried.
 N, GROUP = 2000 if SOAK else 50 if SANITIZED else 300, 50
 VERBS = [
     ["info", "--json"], ["report"], ["report", "--tree", "--json"], ["report", "--by", "thread", "--json"], ["report", "--by", "cgroup"],
@@ -25,7 +25,7 @@ VERBS = [
     ["compact", "--force", "-o", "NEW"], ["cut", "--from", "0.1s", "--to", "0.5s", "--force", "-o", "NEW"], ["cat", "OTHER", "--force", "-o", "NEW"],
     ["recover", "--force", "-o", "NEW"], ["symbolize"],
 ]
-# too large, damaged, or not present: never a signal
+# statuses for captures that are too large, damaged, or lack the data; never a signal
 STATUSES = range(0, 9)
 
 

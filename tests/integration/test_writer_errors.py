@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: BSD-2-Clause-Patent
-"""Writing a capture where writing fails: the error is reported, and what was complete before it stays readable."""
+"""Where writing a capture fails, the error is reported, and what was complete before it can be
+read."""
 import fcntl
 import os
 import subprocess
@@ -31,7 +32,7 @@ def expected(tmp_path_factory):
 
 @pytest.fixture
 def inject(require):
-    """Runs make-capture with a system call on its file failing: inject("pwrite64",
+    """Runs make-capture and lets a system call on its file fail: inject("pwrite64",
     "error=EIO:when=7", …, FILE)."""
     require("strace")
     if subprocess.run(["strace", "-qq", "-o", "/dev/null", "true"], capture_output=True).returncode != 0:
@@ -47,7 +48,8 @@ def inject(require):
 
 
 def assert_prefix(data, expected):
-    """The readable rows are the first ones, in whole chunks; returns their number."""
+    """Checks that the readable rows are the first ones, in complete chunks; returns their
+    number."""
     if len(data) < 256 or not format_reader.Capture(data, cut=True).tables:
         return 0
     rows, capture = rows_of(data, cut=True)
@@ -63,7 +65,7 @@ def test_write_fails(inject, capture, expected, error, text):
         done = inject("pwrite64", f"error={error}:when={when}", *OPTIONS, capture, check=1)
         assert text.lower() in done.stderr.lower() and str(capture) in done.stderr
         seen.add(assert_prefix(capture.read_bytes(), expected))
-    assert len(seen) > 3  # one of them is empty, one nearly complete
+    assert len(seen) > 3  # from an empty file to a nearly complete one
 
 
 def test_no_room_to_reserve(inject, capture, expected):
@@ -83,8 +85,8 @@ def finished_rows(path):
 @pytest.mark.parametrize("call, fault", [
     ("pwrite64", "error=EINTR:when=1+2"),  # every other call
     ("fallocate", "error=EINTR:when=1+2"),
-    ("fallocate", "error=EOPNOTSUPP:when=1+"),  # file systems that cannot reserve
-    ("flock", "error=ENOLCK:when=1"),  # or not lock
+    ("fallocate", "error=EOPNOTSUPP:when=1+"),  # a file system that cannot reserve space
+    ("flock", "error=ENOLCK:when=1"),  # a file system that cannot lock
     ("ftruncate", "error=EINTR:when=1"),
 ])
 def test_what_is_no_error(inject, capture, expected, call, fault):
@@ -108,7 +110,7 @@ def test_append_cannot_read(inject, capture):
 
 
 def test_append_fails_and_goes_on(inject, capture, expected):
-    """A failed append leaves the earlier rows; the next one continues after them."""
+    """A failed append leaves the earlier rows; the next append continues after them."""
     make_capture(*OPTIONS, capture)
     before = capture.read_bytes()
     for when in (1, 3, 15):
@@ -136,7 +138,7 @@ def test_pipe(expected):
 
 
 def test_short_writes(expected):
-    """A pipe that accepts little at a time and never blocks."""
+    """A pipe accepts little at a time and never blocks."""
     r, w = os.pipe()
     fcntl.fcntl(w, fcntl.F_SETPIPE_SZ, 4096)
     os.set_blocking(w, False)
@@ -160,7 +162,7 @@ def test_short_writes(expected):
 
 
 def test_pipe_closes():
-    """Nobody reads any more: the writer ends, by SIGPIPE or with a message."""
+    """If nobody reads the pipe any more, the writer ends, by SIGPIPE or with a message."""
     process = subprocess.Popen(make_capture.command("--rows", 3_000_000, "-"), stdout=subprocess.PIPE, stderr=subprocess.PIPE)
     process.stdout.read(5000)
     process.stdout.close()
