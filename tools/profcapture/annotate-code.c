@@ -14,7 +14,7 @@
 #include <string.h>
 
 #define MAX_CANDIDATES 20
-#define MAX_CONTAINERS 8 /* code is read of at most this many functions that inline it */
+#define MAX_CONTAINERS 8 /* at most this many functions that inline the shown one are read */
 #define MAX_CODE_BYTES (4u << 20)
 #define TIMEOUT_MS 20000
 
@@ -415,7 +415,7 @@ static struct annotate_line *find_line(struct annotate_code *code,
 	return line;
 }
 
-/* Returns the line to which a place is counted. */
+/* Returns the line at which samples of a place count. */
 static struct annotate_line *line_of(struct annotate_code *code, const struct seen_place *place)
 {
 	struct annotate_place callee = place->own;
@@ -680,7 +680,7 @@ static void note_site(struct annotate_code *code, GHashTable *known,
 	amount_add(&site->self, frame->self);
 }
 
-/* Finds the code to show: that of the function, and that of functions with inlined copies of it. */
+/* Finds the code to show: the function's own code, and the functions with inlined copies of it. */
 static void find_ranges(struct annotate_code *code)
 {
 	g_autoptr(GHashTable) sites = g_hash_table_new_full(g_str_hash, g_str_equal, g_free, NULL);
@@ -970,7 +970,7 @@ bool annotate_code_read(struct annotate_code *code, GError **error)
 	find_ranges(code);
 	read_file(code);
 	place_instructions(code);
-	/* The offsets of interpreted functions only number their lines. */
+	/* Offsets of interpreted functions stand for lines, not instructions. */
 	if (names_image_at(code->reader->capture->names, code->shown.image)->kind ==
 	    PROF_IMAGE_INTERPRETER)
 		g_array_set_size(code->instructions, 0);

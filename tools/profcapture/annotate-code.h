@@ -44,7 +44,7 @@ struct annotate_instruction {
 	const char *text;         /* NULL = unknown */
 	const char *callee;       /* name for the call that is inlined here; NULL: none */
 	struct annotate_place at;
-	uint32_t line; /* number of the line for which it counts */
+	uint32_t line; /* annotate_line.number of the line at which its samples count */
 };
 
 /* An address at which a frame was sampled. */
@@ -53,7 +53,7 @@ struct sampled_frame {
 	uint32_t image;
 	bool returns;
 	uint32_t container; /* index of the function that contains this code */
-	uint32_t entity;    /* profile entity of its samples: first its own, later its line's */
+	uint32_t entity;    /* profile entity: at first the frame's own, later its line's */
 	struct amount self, total;
 };
 
@@ -87,7 +87,7 @@ struct annotate_code {
 	struct reader *reader;   /* an open reader */
 	struct profile *profile; /* by function, with `inlined` and `joins_inlined` */
 	struct debug_files *debug_files;
-	const struct sampled_frames *sampled; /* those of the image; NULL: they must be counted */
+	const struct sampled_frames *sampled; /* sampled frames of the image; NULL: count them */
 	const char *image;   /* choose only functions of this image; NULL: any image */
 	bool merges_callees; /* one line for each class or function inlined at a line */
 	bool wants_total;    /* compute the totals of lines */
@@ -98,7 +98,7 @@ struct annotate_code {
 	GString *candidates; /* escaped lines of text, if the function is ambiguous; or NULL */
 	/* its code */
 	const char *why_no_code; /* NULL: the code is known */
-	guint unread_containers; /* functions with inlined copies of it whose code is not read */
+	guint unread_containers; /* functions that inline it, and whose code is not read */
 	GPtrArray *sites;        /* struct inline_site, most samples first */
 	GArray *instructions; /* struct annotate_instruction, by offset; empty for generated code */
 	GPtrArray *lines;     /* struct annotate_line */

@@ -20,7 +20,7 @@
 #define MAX_SITES 3       /* callers that inline the function: text names this many */
 #define DEFAULT_LIMIT 200 /* a longer list shows only rows near a sample */
 #define CONTEXT 3u        /* rows shown before and after one with samples */
-#define MAX_GAP 12 /* largest number of source lines without code shown between two with code */
+#define MAX_GAP 12 /* lines of source without code are shown between lines at most this far apart */
 #define HOTTEST 3  /* instructions shown below the lines */
 #define MIN_FINE_SAMPLES 1000 /* with fewer samples, shares have no decimals */
 
@@ -338,7 +338,8 @@ static char *describe_function(const struct annotate *annotate)
 	uint32_t first = file ? code->shown.line : UINT32_MAX;
 	const struct annotate_place *hottest = NULL;
 
-	/* Debug information has only the call's line for inlined calls: use the code's lines. */
+	/* For an inlined function, debug information has only the call's line: use the lines of its
+	 * code. */
 	for (guint i = 0; !file && i < code->lines->len; i++) {
 		const struct annotate_place *at = &line_at(annotate, i)->at;
 

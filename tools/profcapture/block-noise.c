@@ -4,7 +4,7 @@
  *                 its interval [test-diff: equals]
  *             (2) bursts count as noise, although a binomial test would report them as changes
  *                 [test-diff: bursts]
- *             (3) blocks that resemble their neighbors count less  [test-diff: waves]
+ *             (3) blocks that resemble their neighbors are weaker evidence  [test-diff: waves]
  */
 #include "config.h"
 
@@ -14,8 +14,8 @@
 
 #include <math.h>
 
-/* Lower limit of the noise: a quarter of that of random sampling. Sampling at regular times can be
- * less noisy than random sampling, but smaller values are not reliable. */
+/* Lower limit of the noise: a quarter of the noise of random sampling. Sampling at regular times
+ * can be less noisy than random sampling, but smaller values are not reliable. */
 #define EVENNESS 4.0
 
 /* A recording's ratio, and the deviations of its blocks from it. */

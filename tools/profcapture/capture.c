@@ -630,7 +630,7 @@ void capture_write_json(const struct capture *capture, struct json *json, const 
 	json_uint(json, "start_monotonic_ns",
 		  capture->n_segments ? capture->segments[0].start_monotonic_ns : 0);
 	json_int(json, "duration_ns", capture->duration_ns);
-	/* The event that readers count unless --event is given. */
+	/* Readers count this event unless --event is given. */
 	event = events->all->len > 0 ? sampled_event_at(events, 0)->name : NULL;
 	json_string(json, "event", event ? event : capture_metadata(capture, "event"));
 	if (frequency && g_ascii_string_to_unsigned(frequency, 10, 0, G_MAXUINT64, &hz, NULL))

@@ -38,7 +38,7 @@ struct capture {
 	uint64_t missed_ticks;
 	bool lost_incomplete; /* the number of some losses is unknown */
 	bool is_damaged;      /* set by verify: damage that reading does not show */
-	bool is_quiet;        /* capture_warn() leaves damage to the verb */
+	bool is_quiet;        /* the verb reports damage, not capture_warn() */
 	uint64_t warned_of;   /* 1 + the damage that capture_warn() reported; 0: not called yet */
 	/* struct capture_loss, one for each stream, cause and whether the count is known */
 	GArray *losses;

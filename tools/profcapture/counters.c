@@ -33,7 +33,7 @@ struct series {
 	double numbers[N_NUMBERS];
 	long double weighted; /* sum of value times ns */
 	uint64_t weight_ns;
-	double grown;                           /* without the pauses between recordings */
+	double grown;                           /* growth, without pauses between recordings */
 	double bin_weighted[SPARKLINE_COLUMNS]; /* the same sum for each bin */
 	double bin_ns[SPARKLINE_COLUMNS];
 	/* at the current row */
@@ -319,8 +319,8 @@ static double rate_of(const struct counter *counter, const struct series *series
 	return series->grown / ((double)series->weight_ns / 1e9);
 }
 
-/* Fills in the heights of the sparkline, and returns the greatest: of a gauge its value, of a sum
- * its growth. */
+/* Fills in the heights of the sparkline: a gauge's mean values, or a sum's growth. Returns the
+ * greatest value or growth. */
 static double fill_bins(const struct counter *counter, const struct series *series, double *means)
 {
 	double most = series->numbers[AT_MAX];
@@ -340,7 +340,7 @@ static double fill_bins(const struct counter *counter, const struct series *seri
 	return most;
 }
 
-/* The cells that say which counter it is. */
+/* Fills in a cell that identifies the counter. */
 static void get_counter_cell(const struct counters *counters, const struct counter *counter,
 			     unsigned field, struct cell *ret_cell)
 {
@@ -369,7 +369,7 @@ static struct cell real_cell(const struct counter *counter, double value)
 {
 	struct cell cell = isfinite(value) ? cell_double(value) : cell_unknown();
 
-	/* A size of 0 would be empty, but it was measured. */
+	/* The format of sizes shows 0 as an empty cell, but this 0 was measured. */
 	cell.format = value == 0 ? COLUMN_REAL : unit_format(counter);
 	return cell;
 }
@@ -429,7 +429,8 @@ static struct table timeline_of(const struct counters *counters)
 	return table;
 }
 
-/* Sums have a rate; without any, there is no such column. */
+/* Returns whether any row is a sum. Only sums have a rate, so without any, the column is
+ * omitted. */
 static bool has_sums(const struct counters *counters)
 {
 	for (guint i = 0; i < counters->all->len; i++)
@@ -460,7 +461,8 @@ static struct table table_of(const void *data)
 	return table;
 }
 
-/* Returns the growth relative to the value, so that different units are comparable. */
+/* Returns the growth relative to the larger of the first and last values, so that different units
+ * are comparable. */
 static double growth_of(const struct series *series)
 {
 	const double *numbers = series->numbers;

@@ -12,8 +12,8 @@
 #include <inttypes.h>
 
 #define TEXT_MIN_SHARE 0.01 /* without --limit 0, smaller branches get no line */
-#define TEXT_THREADS 3      /* in the sentence about threads */
-#define DEFAULT_LIMIT 40    /* children of a node */
+#define TEXT_THREADS 3      /* number of threads named in the sentence about threads */
+#define DEFAULT_LIMIT 40    /* children shown for each node */
 
 struct path_verb {
 	struct reader reader;
@@ -45,7 +45,7 @@ static char *place_of(uint32_t index, const void *data)
 	return critical_path_place(&((const struct path_verb *)data)->path, index);
 }
 
-/* Sorts equal totals. */
+/* Returns the name by which nodes with equal totals are sorted. */
 static const char *name_of(uint32_t index, const void *data)
 {
 	const struct path_verb *verb = data;
@@ -63,7 +63,7 @@ static enum cct_kind kind_of(uint32_t index, const void *data)
 	return CCT_OWN;
 }
 
-/* Prints "On it, threads ran 1.2 s, waited 0.3 s for …". */
+/* Prints text such as "1.2 s running; 0.3 s ready, without a CPU." */
 static void print_times(const struct critical_path *path, struct out *out)
 {
 	const struct {
@@ -95,7 +95,7 @@ static uint64_t sum_of(const struct path_time *time)
 	return time->run_ns + time->ready_ns + time->wait_ns + time->unknown_ns;
 }
 
-/* Prints "Threads: worker 1.2 s, main 0.3 s, and 4 others.". */
+/* Prints text such as "Threads: worker 1.2 s, main 0.3 s." */
 static void print_threads(const struct critical_path *path, struct out *out)
 {
 	guint n = path->threads->len;
@@ -212,7 +212,7 @@ static void write_node(struct json *json, uint32_t index, unsigned depth, const 
 	if (label->kind == PATH_FUNCTION)
 		json_uint(json, "samples", (uint64_t)node->self_count);
 	if (label->kind == PATH_WAIT) {
-		/* There is no row of a wait that only the switches tell. */
+		/* A wait that is known only from switches has no row to count. */
 		if (node->total_count > 0)
 			json_uint(json, "waits", (uint64_t)node->total_count);
 		else

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /*
- * Four passes: the creation of threads, all waits, then the states and the samples of those times
- * in which a thread of the path did not wait (segments).
+ * Four passes read the creation of threads, all waits, all states, and the samples. States and
+ * samples count only inside segments: times in which the path's thread did not wait.
  * Invariant: the time of each span equals the sum over the tree's leaves [test_critical_path: sums]
  */
 #include "config.h"
@@ -29,7 +29,7 @@ struct path_wait {
 };
 
 struct birth {
-	bool is_task; /* it is among the tasks */
+	bool is_task; /* the task table has a row of the thread */
 	bool is_exec; /* `creator` is the same thread, before it ran another program */
 	/* index in names; NAMES_NONE: the thread existed when the recording began; NAMES_LOST: not
 	 * known */
@@ -56,7 +56,7 @@ struct node_sum {
 
 /* ---- The tree -------------------------------------------------------------------------------- */
 
-/* The name and the executable of threads that are one; both are interned. */
+/* Threads with the same name and executable are shown as one. Both strings are interned. */
 struct thread_name {
 	const char *comm, *exe;
 };
@@ -75,8 +75,8 @@ static gboolean name_equal(gconstpointer left, gconstpointer right)
 	return a->comm == b->comm && a->exe == b->exe;
 }
 
-/* Returns the first thread with the name of a thread. The name is the one that the thread has when
- * this is called first, because epochs that are read again change it. */
+/* Returns the first thread with the same name and executable. Keeps the result of the first call
+ * for each thread, because reading an epoch again can change the thread's name. */
 static uint32_t first_of(struct critical_path *path, uint32_t thread)
 {
 	uint32_t *first = GROWN_AT(path->first_of, uint32_t, thread);
@@ -178,8 +178,8 @@ static struct birth *birth_of(struct critical_path *path, uint32_t thread)
 	return GROWN_AT(path->births, struct birth, thread);
 }
 
-/* Returns the thread that ran another program before, if `last` is that: the last one with its
- * number. Another thread of the process may have called exec, which ended the main thread. */
+/* Returns `last`, the previous thread with the same tid, if it became `thread` by exec. If it has
+ * ended, another thread of the process called exec: returns NAMES_LOST. */
 static uint32_t before_exec(struct critical_path *path, uint32_t thread, uint32_t last)
 {
 	const struct names *names = path->reader->capture->names;
@@ -248,7 +248,7 @@ static bool read_births(struct critical_path *path, GError **error)
 	return names_each_batch(capture->names, &options, add_births, path, failure, error);
 }
 
-/* Returns the array of a thread, whose elements have that size. */
+/* Returns the array of a thread, whose elements have `size` bytes. */
 static GArray *array_of(GPtrArray *arrays, uint32_t thread, guint size)
 {
 	if (arrays->len <= thread)
@@ -339,8 +339,8 @@ static void add_segment(struct critical_path *path, uint32_t thread, uint32_t no
 	g_array_append_val(array_of(path->segments, thread, sizeof(segment)), segment);
 }
 
-/* Returns the index of the first element, of those sorted by the int64_t at `offset`, in which that
- * is after a time. `all`: NULL: none. */
+/* Returns the index of the first element whose int64_t at `offset` is greater than a time. The
+ * elements are sorted by this number. A NULL array is empty. */
 static guint first_after(const GArray *all, size_t offset, int64_t time_ns)
 {
 	guint low = 0, high = all ? all->len : 0;
@@ -365,7 +365,7 @@ static guint first_wait(const GArray *waits, int64_t from_ns)
 	return first_after(waits, offsetof(struct path_wait, to_ns), from_ns);
 }
 
-/* Returns when the wait of a thread began that contains a time; INT64_MAX: it did not wait then. */
+/* Returns when a thread began the wait that contains a time; INT64_MAX: it did not wait then. */
 static int64_t waits_since(const struct critical_path *path, uint32_t thread, int64_t time_ns)
 {
 	const GArray *waits = array_at(path->waits, thread);
@@ -380,9 +380,9 @@ static int64_t waits_since(const struct critical_path *path, uint32_t thread, in
 static void walk(struct critical_path *path, uint32_t thread, int64_t from_ns, int64_t to_ns,
 		 uint32_t node, unsigned depth);
 
-/* Adds the part of a wait to its node: what the thread did that ended it. On another CPU, a wait
- * ends a little later than its waker woke it, which may wait itself then. This latency, and waits
- * that no thread ended, are the node's own time. */
+/* Adds a part of a wait to its node: what the waker did meanwhile. The wait ends a little after the
+ * wakeup, and by then the waker may wait again. This latency, and waits that no thread ended, are
+ * the node's own time. */
 static void follow(struct critical_path *path, uint32_t thread, const struct path_wait *wait,
 		   int64_t from_ns, int64_t to_ns, uint32_t node, unsigned depth)
 {
@@ -398,7 +398,7 @@ static void follow(struct critical_path *path, uint32_t thread, const struct pat
 	sums_of_thread(path, thread)->leaf_ns += (uint64_t)to_ns - (uint64_t)until_ns;
 }
 
-/* Adds what a thread did in a time to a node, and what those did that it waited for. */
+/* Adds to a node what a thread did in a time range, and what the threads that it waited for did. */
 static void walk(struct critical_path *path, uint32_t thread, int64_t from_ns, int64_t to_ns,
 		 uint32_t node, unsigned depth)
 {
@@ -438,8 +438,8 @@ static void walk(struct critical_path *path, uint32_t thread, int64_t from_ns, i
 	add_segment(path, thread, node, from_ns, to_ns);
 }
 
-/* Returns when a thread began, in whatever program. A command began when it was executed: before
- * that, profctl waited for the recording to begin. */
+/* Returns when a thread began, including the time before it called exec. The command begins at its
+ * exec, because before that, profctl waited for the recording to begin. */
 static int64_t begin_of(struct critical_path *path, const struct birth *birth)
 {
 	const struct capture *capture = path->reader->capture;
@@ -513,8 +513,8 @@ static void add_spans(struct critical_path *path)
 	path->spans = spans->len;
 }
 
-/* Returns whether a thread is a better choice than another one: a main thread, of the older
- * process, in the last program that it ran. */
+/* Returns whether to prefer a thread to another one: a main thread, then one of an older process,
+ * then one of the process's last program. */
 static bool is_better(const struct names *names, uint32_t index, uint32_t than)
 {
 	const struct names_thread *a = names_thread_at(names, index),
@@ -649,7 +649,7 @@ static void add_state(const struct run_state *state, void *data)
 	}
 }
 
-/* Adds a sample of a function to the segments that have its time. */
+/* Adds a sample of a function to the segments that contain its time. */
 static void add_sample(struct critical_path *path, uint32_t thread, int64_t time_ns,
 		       uint32_t function)
 {
@@ -697,7 +697,8 @@ static bool add_samples(struct names_epoch *epoch, const struct prof_batch *batc
 	return true;
 }
 
-/* Only a clock's samples tell where threads ran. */
+/* Reads the samples of the first event that measures time, because only these show where time
+ * went. */
 static bool read_samples(struct critical_path *path, GError **error)
 {
 	static const uint16_t columns[] = { PROF_SAMPLE_TIME, PROF_SAMPLE_THREAD, PROF_SAMPLE_STACK,
@@ -740,7 +741,8 @@ static void add_functions(struct critical_path *path)
 	}
 }
 
-/* What a node's segments have that no state covers is unknown. */
+/* Adds the length of every segment. add_leaves() subtracts the known states; the rest is
+ * unknown. */
 static void add_unknown(struct critical_path *path)
 {
 	for (guint thread = 0; thread < path->segments->len; thread++) {
@@ -916,7 +918,7 @@ static void free_array(gpointer pointer)
 
 bool critical_path_find(struct critical_path *path, struct reader *reader, GError **error)
 {
-	/* The states of all threads are wanted. */
+	/* The path contains threads that the reader's filters do not select. */
 	struct reader everyone = { .capture = reader->capture,
 				   .from_ns = reader->from_ns,
 				   .to_ns = reader->to_ns };
@@ -944,7 +946,7 @@ bool critical_path_find(struct critical_path *path, struct reader *reader, GErro
 		return false;
 	sort_segments(path);
 	add_unknown(path);
-	/* Its epoch may be freed meanwhile. */
+	/* Reading the states may free the epoch of these stacks. */
 	g_clear_pointer(&path->places.stacks, stacks_free);
 	times = run_times_each_state(&everyone, add_state, path, error);
 	if (!times || !read_samples(path, error))

@@ -3,10 +3,10 @@
  * Critical-path - what a thread's time consisted of, through all threads that it waited for
  *
  * The path goes back from the end of a time. While the thread ran, it is on the path. While it
- * waited, the path is that of the thread that woke it, during the same time. So every moment has
- * one thread, and the times of the whole tree add up to the time of the path. A wait that no thread
- * ended, such as one for a disk or a timer, is a leaf. Before a thread was created, the path is
- * that of its creator.
+ * waited, the path is that of the thread that woke it, during the same time. So one thread at a
+ * time is on the path, and the times of the whole tree add up to the time of the path. A wait that
+ * no thread ended, such as one for a disk or a timer, is a leaf. Before a thread was created, the
+ * path is that of its creator.
  *
  * The functions that ran are estimated from the samples on the path.
  * [test_critical_path: *]
@@ -22,20 +22,20 @@ enum path_kind {
 	PATH_FUNCTION, /* a function of the program ran */
 	PATH_READY,    /* ready, without a CPU */
 	PATH_WAIT,     /* a place that waited */
-	PATH_CREATED,  /* before a thread began, its creator */
+	PATH_CREATED,  /* what the creator did before a thread began */
 	PATH_UNKNOWN,  /* it is not recorded what the thread did */
 	PATH_KINDS
 };
 
-/* What a node of the tree is. Threads with the same name and executable are one. */
+/* The identity of a node of the tree. Threads with the same name and executable are one. */
 struct path_label {
 	enum path_kind kind;
 	uint32_t place;        /* PATH_FUNCTION, PATH_WAIT */
 	enum wait_cause cause; /* PATH_WAIT, as is `call` */
 	const char *call;      /* static; NULL: unknown */
 	uint32_t waker;        /* PATH_WAIT: enum prof_wait_waker */
-	/* index in names, of the first of those with the name: PATH_THREAD, PATH_CREATED: that
-	 * thread; PATH_WAIT: the one that ended the wait, or NAMES_NONE */
+	/* index in names of the first thread with the same name. PATH_THREAD: the thread;
+	 * PATH_CREATED: the creator; PATH_WAIT: the waker, or NAMES_NONE */
 	uint32_t thread;
 };
 
@@ -43,9 +43,9 @@ struct path_time {
 	uint64_t run_ns, ready_ns, wait_ns, unknown_ns;
 };
 
-/* The part of the path that threads of one name have. */
+/* The time that all threads with one name spent on the path. */
 struct path_thread {
-	uint32_t thread; /* index in names, of the first of them */
+	uint32_t thread; /* index in names of the first such thread */
 	struct path_time time;
 	uint64_t leaf_ns; /* part of time.wait_ns: waits on the path itself */
 };
@@ -57,23 +57,23 @@ struct critical_path {
 	struct reader *reader;
 	struct stack_places places;
 	uint32_t thread; /* index in names; with `mark`, NAMES_NONE */
-	uint64_t spans;  /* paths: one without `mark` */
+	uint64_t spans;  /* number of paths; 1 without `mark` */
 	GArray *labels;  /* struct path_label */
 	GArray *nodes;   /* struct cct_node: function = index of labels, weights in ns */
 	GArray *threads; /* struct path_thread, longest first */
 	struct path_time all;
 	uint64_t samples; /* on the path */
-	bool is_deep;     /* waits for waits for … were cut at CCT_MAX_DEPTH */
+	bool is_deep;     /* the path was cut after MAX_WALK threads */
 	/* the rest is private */
 	bool is_too_large;
-	uint64_t marks;             /* with the name `mark` */
+	uint64_t marks;             /* number of marks with the name `mark` */
 	GHashTable *label_indexes;  /* struct path_label → index + 1 */
 	GHashTable *firsts;         /* struct thread_name → index of its first thread */
-	GArray *first_of;           /* uint32_t by thread: that index, or 0 */
+	GArray *first_of;           /* uint32_t by thread: the index in `firsts`, or 0 */
 	struct number_map children; /* parent and label → node */
-	struct number_map by_tid;   /* the last thread of a number: index in names */
+	struct number_map by_tid;   /* tid → index in names of the last thread with that tid */
 	struct number_map hits;     /* node and function → number of samples */
-	uint32_t event;             /* whose samples count */
+	uint32_t event;             /* index of the event whose samples count */
 	GPtrArray *waits;           /* by thread: GArray of struct path_wait by time, or NULL */
 	GPtrArray *segments;        /* by thread: GArray of struct segment by time, or NULL */
 	GArray *births;             /* struct birth by thread */
@@ -92,8 +92,8 @@ static inline uint64_t critical_path_ns(double ns)
 }
 /* Returns the name of a thread. */
 const char *critical_path_comm(const struct critical_path *path, uint32_t thread);
-/* Return what people read of a label, and where its function is (NULL: unknown). The caller frees
- * it. */
+/* Return a label's text for people, and the place of its function (NULL: unknown). The caller frees
+ * the string. */
 char *critical_path_name(const struct critical_path *path, uint32_t label, bool full_names)
 	MUST_CHECK;
 char *critical_path_place(const struct critical_path *path, uint32_t label) MUST_CHECK;

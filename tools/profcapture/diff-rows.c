@@ -5,7 +5,7 @@
  * Build-ids, offsets, library versions and processes differ between recordings. So a function is
  * identified by its name and its image's name without folder and version. Its inlined copies are a
  * separate row. Code without a symbol is identified by its offset if both captures have the same
- * build of the image; otherwise, all of it is one row.
+ * build of the image; otherwise, all such code is one row.
  *
  * Invariants: (1) the self counts of all rows add up to those of all functions in both captures
  *                 [test_diff: sums]
@@ -90,9 +90,9 @@ static uint32_t key_of(const struct diff_run *run, uint32_t node)
 }
 
 /*
- * The work of interrupts is for the machine, not for the interrupted program. The list has the
- * entry points of each architecture and the functions that they run. It does not have page faults
- * and system calls, because the program causes them.
+ * Interrupts work for the machine, not for the interrupted program. The list has the entry points
+ * of each architecture and the functions that they run. It does not have page faults and system
+ * calls, because the program causes them.
  */
 bool diff_is_interrupt(const struct function *function)
 {
@@ -223,8 +223,8 @@ static bool weigh(struct diff_run *run, GError **error)
 	     !spans_read(run->reader->capture, count_mark, run, error) ||
 	     (run->marks == 0 && !reader_no_mark(run->reader, diff->mark, error))))
 		return false;
-	/* For totals of a run, too, weight a block by its samples: how functions share a block's
-	 * CPU time is noise, but not how much CPU time the block had. */
+	/* Weight a block by its samples even for totals of a run: noise is how functions share the
+	 * block's CPU time, not how much CPU time the block had. */
 	for (unsigned i = 0; i < NOISE_BLOCKS; i++) {
 		if (diff->norm != DIFF_BY_MARK)
 			run->weights[i] = diff->norm == DIFF_BY_SAMPLES ? run->blocks[i]
@@ -323,7 +323,7 @@ static void note(struct diff *diff, const char *code, bool prevents_verdict, con
 	diff->prevents_verdict |= prevents_verdict;
 }
 
-/* Adds a note on the first run whose metadata differ from the first run's. */
+/* Compares the metadata of all runs with run 0's. Adds a note on the first difference. */
 static void note_metadata(struct diff *diff, const char *code, const char *key, const char *what)
 {
 	const char *first = NULL;
@@ -369,7 +369,8 @@ static void note_free(gpointer note)
 	g_free(note);
 }
 
-/* Returns whether any file has symbols. The kernel has them even without symbolizing. */
+/* Returns whether any file has symbols. The kernel does not count: it has symbols even if nothing
+ * was symbolized. */
 static bool is_symbolized(const struct profile *profile)
 {
 	const struct names *names = profile->functions->names;
@@ -418,7 +419,7 @@ static void note_run(struct diff *diff, const struct diff_run *run)
 	}
 }
 
-/* How long a side waited; that of one place, if `place`. */
+/* How long each side waited: at one place, or in all if `place` is NULL. */
 struct diff_waits {
 	char *place;
 	double ns[DIFF_SIDES];
@@ -432,7 +433,7 @@ static void free_waits(gpointer data)
 	g_free(waits);
 }
 
-/* Adds the waits of a run to those of its side. Returns whether it has any. */
+/* Adds the waits of a run to those of its side. Returns whether the run has waits. */
 static bool add_waits(const struct diff *diff, struct diff_run *run, struct diff_waits *all,
 		      GHashTable *places)
 {
@@ -471,8 +472,8 @@ static bool add_waits(const struct diff *diff, struct diff_run *run, struct diff
 	return has;
 }
 
-/* Adds a note if B waited longer than A, which samples of the CPU do not show. A thread that waits
- * for another one to compute also waits longer if that computes longer, which is no news. */
+/* Adds a note if B waited longer than A, which samples of the CPU do not show. Adds no note if CPU
+ * time grew as much, because a thread may just have waited for that work. */
 static void note_waits(struct diff *diff)
 {
 	g_autoptr(GHashTable)
@@ -829,7 +830,7 @@ static struct noise_change compare_blocks(const struct diff *diff, const struct 
 /* Returns a run's count in the displayed unit. */
 static double ratio(const struct diff *diff, const struct diff_run *run, double count)
 {
-	/* The weights of a run add up to 1, but for rounding. */
+	/* The weights of a run add up to 1, except for rounding: do not divide by them. */
 	if (diff->norm == DIFF_BY_RUN)
 		return count * diff->scale;
 	return run->weight > 0 ? count / run->weight * diff->scale : 0;

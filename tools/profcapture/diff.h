@@ -16,7 +16,7 @@
 #include "tools/profcapture/memory.h"
 #include "tools/profcapture/profile.h"
 
-/* The row of all that runs in interrupts. */
+/* The name of the row for all functions that run in interrupts. */
 #define DIFF_INTERRUPTS "<interrupts>"
 #define DIFF_KERNEL "[kernel]"
 /* The name of all code of an image that has no symbol. */
@@ -129,7 +129,7 @@ struct diff {
 	bool is_damaged; /* a capture or its names are damaged, so no change is reported */
 	bool is_unfinished;
 	bool is_few;           /* a capture has too little data */
-	bool prevents_verdict; /* one of the reasons above applies */
+	bool prevents_verdict; /* a note prevents a verdict */
 	bool has_events;       /* all captures sampled the same event */
 	GPtrArray *processes;  /* with memory: struct diff_row, greatest change first */
 	GPtrArray *notes;      /* struct diff_note */
@@ -174,7 +174,7 @@ struct diff_sentence {
 	const char *text;
 };
 /* Compares two captures as the verb does by default, and passes the sentences of its summary and
- * its notes to take(). Of `select`, only the selection and `redacts` are used. */
+ * its notes to take(). Uses only the selection and `redacts` of `select`. */
 bool diff_each_sentence(const struct reader *select, const struct frame_filters *filters,
 			const char *a, const char *b,
 			void (*take)(const struct diff_sentence *sentence, void *data), void *data,
@@ -182,7 +182,7 @@ bool diff_each_sentence(const struct reader *select, const struct frame_filters 
 
 /*
  * Returns a text that is the same for the same function of another capture or build; free it.
- * `has_build`: the captures that it is matched with have the build of its image, so that an offset
+ * `has_build`: the other captures have the same build of the function's image, so that an offset
  * identifies code. Stores the identity, without a number.
  */
 char *diff_identify(const struct functions *functions, uint32_t index, bool has_build,

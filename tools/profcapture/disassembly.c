@@ -4,7 +4,8 @@
  *
  * objdump runs as a separate process, so a hostile file can attack only a process that has no
  * access to ours. objdump gets the descriptor of the file that was checked.
- * Invariants: (1) the kept output is bounded, in bytes and lines, and objdump has 1 GiB
+ * Invariants: (1) the kept output is bounded, in bytes and lines, and objdump may use 1 GiB of
+ *                 memory
  *                 [test-disassembly: bounded, memory]
  *             (2) reading ends in time even if objdump does not [test-disassembly: never ends]
  */
@@ -106,7 +107,7 @@ static GArray *parse(GString *text)
 		const char *at;
 		char *colon;
 
-		*after = 0; /* first: the address sanitizer's strspn() looks for the end */
+		*after = 0; /* first: the address sanitizer's strspn() reads up to the 0 */
 		at = line_at + strspn(line_at, " ");
 		line.address = g_ascii_strtoull(at, &colon, 16);
 		if (colon == at || at == line_at || colon[0] != ':' || colon[1] != '\t')

@@ -384,7 +384,8 @@ static void put_arguments(struct dump *dump, const struct dump_stream *stream)
 		json_end(json);
 }
 
-/* Writes a frame: the file and line of its function's declaration, and those of the frame. */
+/* Writes a frame. JSON and CSV have the place of its function's declaration and of the frame
+ * itself. */
 static void put_frame(struct dump *dump, uint32_t place, bool is_inlined)
 {
 	const struct function *at = functions_at(dump->functions, place);

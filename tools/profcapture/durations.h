@@ -11,7 +11,7 @@
 #include <glib.h>
 #include <stdint.h>
 
-/* Fields of a table, in the order of a verb's own ones. */
+/* Fields of a table. A verb's own fields of durations have the same order. */
 enum duration_field {
 	DURATION_TOTAL,
 	DURATION_MIN,
@@ -39,5 +39,5 @@ uint64_t durations_mean(const struct durations *durations);
 uint64_t durations_percentile(struct durations *durations, unsigned percent);
 /* Sets the cell. Does nothing if there are no durations. */
 void durations_cell(struct durations *durations, enum duration_field field, struct cell *ret_cell);
-/* Adds the columns of a text. `first`: the verb's number of DURATION_TOTAL. */
+/* Adds the columns of text. `first`: the verb's own field for DURATION_TOTAL. */
 void durations_add_columns(struct table *table, unsigned first);

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /*
- * profcapture events - how often events occurred, and how long it took from one to its counterpart
+ * profcapture events - how often events occurred, and the time from each to its counterpart
  *
  * Counts each occurrence of tracepoints and other events with a fixed period; with --by, each value
  * of a field separately. An event whose name ends an interval (sys_exit_read, irq_handler_exit) is
- * paired with the last one of the same thread that begins it (sys_enter_read, irq_handler_entry).
- * A probe of a function is paired with that of its return; calls may be nested, so a return ends
+ * paired with the last one of the same thread that begins it (sys_enter_read, irq_handler_entry). A
+ * probe of a function is paired with the probe of its return; calls may be nested, so a return ends
  * the last call that has not returned.
  * The interval counts for the event that began it and, with --by, also for the one that ended it,
  * because either may have the field. It counts if it begins in the time range and the thread
@@ -26,16 +26,16 @@
 
 #define DEFAULT_LIMIT 40
 #define NO_COUNTERPART UINT32_MAX
-#define MAX_NAMES 256 /* of fields, in an error */
+#define MAX_NAMES 256 /* number of field names listed in an error */
 
-/* Names of events that begin an interval, and of those that end it. */
+/* Parts of the names of events that begin an interval, and of the events that end it. */
 static const struct {
 	const char *begin, *end;
 } counterparts[] = {
 	{ "sys_enter", "sys_exit" }, { "_entry", "_exit" },     { "_begin", "_end" },
 	{ "_start", "_end" },        { "__entry", "__return" }, { "__start", "__done" },
 };
-#define RETURN "%return" /* of a function's probe */
+#define RETURN "%return" /* suffix of a probe of a function's return */
 
 /* The field that --by names, in the rows of one source. */
 struct by_field {
@@ -45,7 +45,7 @@ struct by_field {
 
 struct event_series {
 	uint32_t event; /* index in the capture's sampled events */
-	uint32_t kind;  /* of `value`: enum prof_argument_kind */
+	uint32_t kind;  /* enum prof_argument_kind of `value` */
 	bool has_value;
 	uint64_t value;
 	const char *text; /* interned; NULL: none, or empty */
@@ -135,7 +135,7 @@ static uint32_t find_event(const struct sampled_events *sampled, const char *wan
 	return NO_COUNTERPART;
 }
 
-/* Returns the event that ends the intervals of this one. */
+/* Returns the event that ends the intervals that an event begins, or NO_COUNTERPART. */
 static uint32_t find_counterpart(const struct sampled_events *sampled, uint32_t event)
 {
 	const char *name = sampled_event_at(sampled, event)->name;
@@ -393,7 +393,7 @@ static bool has_fixed_period(const struct sampled_event *event)
 	return !sampled_event_is_clock(event) && !event->frequency;
 }
 
-/* The event that is shown, and those that begin or end its intervals. */
+/* Returns whether an event is the shown one, or begins or ends intervals with it. */
 static bool concerns_only(const struct events_verb *verb, uint32_t event)
 {
 	return verb->only == SAMPLED_NO_EVENT || event == verb->only ||
@@ -402,8 +402,8 @@ static bool concerns_only(const struct events_verb *verb, uint32_t event)
 	       g_array_index(verb->ends, uint32_t, verb->only) == event;
 }
 
-/* Intervals begin and end in one thread. The idle thread is one for each CPU. Returns 0 if the
- * thread is not known. */
+/* Returns a number for the thread in which an interval begins and ends. The idle thread of each CPU
+ * has its own number. Returns 0 if the thread is not known. */
 static uint64_t where_it_runs(struct names_epoch *epoch, uint32_t thread, uint64_t cpu)
 {
 	if (thread <= NAMES_LOST)
@@ -456,7 +456,7 @@ static bool add_batch(struct names_epoch *epoch, const struct prof_batch *batch,
 			series->count += weight;
 			verb->total += weight;
 		}
-		/* An interval counts for its begin, so its end may be out of the range. */
+		/* An interval counts if it begins in the range, so its end may be outside. */
 		where = where_it_runs(epoch, thread, array_number_or(&c[CPU], i, 0));
 		if (where == 0)
 			continue;
@@ -489,7 +489,7 @@ static gint compare_series(gconstpointer left, gconstpointer right)
 
 /* ---- Output ---------------------------------------------------------------------------------- */
 
-/* Fields with durations come last: stored durations, then computed ones. */
+/* Fields of durations come last, in the order of enum duration_field. */
 enum field {
 	EVENT,
 	VALUE,
