@@ -2,7 +2,7 @@
 /*
  * Export-allocations - reads allocations into the tree of an export
  *
- * The allocation event of a block that is live at the start of the time range is at that start.
+ * A block that is live at the start of the time range gets an allocation event at that start.
  */
 #include "config.h"
 
@@ -11,7 +11,7 @@
 #include <string.h>
 
 #define MOST_LIVES 1000000u
-#define LEAST_STEPS 1024 /* of the duration, however many lives there are */
+#define LEAST_STEPS 1024 /* the unit stops doubling at the duration divided by this */
 
 struct reading {
 	struct allocations *allocations;
@@ -19,7 +19,7 @@ struct reading {
 	struct memory_tree tree;
 	struct memory_heaps heaps;
 	struct number_map sum_of; /* thread and node → index + 1 */
-	GHashTable *lives;        /* set of struct allocation_life, equal except in sums; or NULL */
+	GHashTable *lives; /* set of struct allocation_life, compared without sums; or NULL */
 };
 
 static bool note_chunk(const struct prof_chunk *chunk, void *data, GError **error)

@@ -32,7 +32,7 @@ struct allocation_sum {
 
 /* Blocks of a thread and a node with equal times of allocation and free, in units of `unit_ns`. */
 struct allocation_life {
-	uint32_t time;  /* of allocation */
+	uint32_t time;  /* time of the allocation */
 	uint32_t freed; /* 1 + the time of the free; 0: not freed */
 	uint32_t thread, node;
 	double bytes, blocks; /* scaled up if allocations are sampled */
@@ -54,9 +54,10 @@ bool allocations_are_there(const struct export *export);
 /* Reads all allocations; adds stacks to the export's tree. `wants_events`: keeps single calls. */
 bool allocations_read(struct allocations *allocations, struct export *export, bool wants_events,
 		      GError **error);
-/* For a format that reads each row and keeps none. allocations_open() prepares a tree and the
- * heaps, which the caller frees, also after an error. allocations_replay() replays the time range
- * and may be called several times; the caller sets all options of the replay except the range. */
+/* These functions are for a format that reads each row and keeps none. allocations_open() prepares
+ * a tree and the heaps, which the caller frees, also after an error. allocations_replay() replays
+ * the time range and may be called several times; the caller sets all options of the replay except
+ * the range. */
 bool allocations_open(struct export *export, struct memory_tree *tree, struct memory_heaps *heaps,
 		      GError **error);
 bool allocations_replay(const struct export *export, struct memory_heaps *heaps,

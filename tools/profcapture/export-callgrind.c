@@ -5,8 +5,8 @@
  * Each thread name is a function that calls the roots of its stacks, so each function has a caller,
  * and the costs of the calls to a function sum up to its total. In a recursion, only the outermost
  * call of a function has a cost; the others cost 0, which shows the cycle without counting a sample
- * twice. Samples do not show how often a function was called, so the number of calls is the number
- * of samples in them.
+ * twice. Samples do not show how often a function was called, so the number of calls is replaced by
+ * their number of samples.
  */
 #include "config.h"
 

@@ -68,7 +68,7 @@ struct firefox {
 	struct export *export;
 	struct json json;
 	struct export_strings strings;
-	struct row_list functions; /* functions, without places in them */
+	struct row_list functions; /* whole functions, not places in them */
 	struct row_list resources; /* images */
 	struct row_list sources;   /* strings: the files of functions */
 	struct row_list threads;   /* at least one */
@@ -438,7 +438,8 @@ static struct cell get_mark(struct firefox *firefox, size_t row, enum field fiel
 								       : cell_unknown();
 }
 
-/* Writes for what a thread waited, and in which function of the program, if its stack is known. */
+/* Writes what a thread waited for and, if its stack is known, the program's function that
+ * waited. */
 static void write_cause(struct firefox *firefox, const struct span *wait)
 {
 	const struct export_key key = { wait->thread, wait->start_ns };

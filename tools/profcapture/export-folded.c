@@ -3,8 +3,8 @@
  * Export-folded - a line "comm;outermost;…;innermost count" for each thread name and stack
  *
  * This is the format of flamegraph.pl and inferno: a name has no ';' and no line break. The count
- * is samples of a clock, or the weight of another event's samples. A comparison has two counts,
- * that of the earlier capture first, as difffolded.pl writes them.
+ * is the number of a clock's samples, or the weight of another event's samples. A comparison has
+ * two counts, that of the earlier capture first, as difffolded.pl writes them.
  */
 #include "config.h"
 

@@ -24,7 +24,7 @@
  *     kind with the same size and trace (a twin)
  *   - kind 0 is never used, because heaptrack calls its blocks temporary if they are freed directly
  *     after another free.
- * So a block is temporary only in `memory` if it lives at the time of a "c" line or at the peak.
+ * So only `memory` counts a block as temporary that lives at the time of a "c" line or at the peak.
  */
 #include "config.h"
 

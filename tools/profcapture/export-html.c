@@ -2,8 +2,8 @@
 /*
  * Export-html - the report as one page for a browser (data/report)
  *
- * The page consists of rows, from which it counts (html-rows.h), and of a header: the verdict, what
- * was recorded, and the names of all that rows refer to by number.
+ * The page consists of rows, which its script adds up (html-rows.h), and of a header: the verdict,
+ * what was recorded, and the names of everything that rows refer to by number.
  */
 #include "config.h"
 
@@ -97,7 +97,7 @@ static void write_threads(struct html *html)
 {
 	const struct html_sides *sides = &html->rows.sides;
 	const GArray *list = html->rows.threads.all;
-	struct html_keys processes; /* of the later side, after those of the first */
+	struct html_keys processes; /* the later side's are numbered after the first's */
 	uint32_t first = sides->each[HTML_FIRST].export->reader.capture->names->processes->len;
 
 	html_keys_init(&processes);
@@ -286,8 +286,8 @@ static void write_capture(struct html *html)
 
 /* ---- verdict --------------------------------------------------------------------------------- */
 
-/* Begins a sentence of the verdict: the number that it is about, in the color of what it counts,
- * and the panel that shows its evidence. */
+/* Begins a sentence of the verdict: `figure` is its number, shown in `color`; `tab` and `measure`
+ * select the panel with its evidence. */
 static void begin_sentence(struct html *html, const char *figure, const char *text,
 			   const char *color, const char *tab, const char *measure)
 {
@@ -501,7 +501,7 @@ static bool write_path(struct html *html, GError **error)
 	return true;
 }
 
-/* Writes for how much of the time of waits the stack is known. */
+/* Writes for how much of the waiting time the stack is known. */
 static void write_wait_stacks(struct html *html)
 {
 	const struct html_sides *sides = &html->rows.sides;
@@ -585,7 +585,7 @@ bool export_html(struct export *export, struct out *out, GError **error)
 		write_capture(&html);
 		write_threads(&html);
 		write_units(&html);
-		/* its members follow the list of columns */
+		/* drop the '{', because the list of columns comes before these members */
 		g_string_erase(members.text, 0, 1);
 		ok = report_page_write(&page, members.text, out) ||
 		     cli_set_error(error, CLI_FAILURE, "%s", _("cannot compress the page"));

@@ -48,7 +48,7 @@ struct pprof {
 	struct out *out;
 	struct export_strings strings; /* index 0 is "" */
 	GArray *locations;             /* struct location; index 0 is unused */
-	/* location of the caller that inlines a frame (0: not inlined), and the frame → index */
+	/* location that inlines the frame (0: not inlined), and frame → index in locations */
 	struct number_map location_of;
 };
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /*
- * Export - a database of SQLite with the tables and views of `sql`
+ * Export-sqlite - a database of SQLite with the tables and views of `sql`
  *
  * SQLite copies its virtual tables (sql-tables.h) into real ones, in one transaction. Nothing is
  * synchronized and there is no journal: result-file.h removes a database that is not complete.
@@ -24,7 +24,8 @@ static int run(sqlite3 *db, char *sql)
 	return r;
 }
 
-/* The index is made before the rows, because they come in its order. Sorting it takes longer. */
+/* Creates the index before the rows, because they come in its order. A later index would sort them,
+ * which takes longer. */
 static int copy_table(sqlite3 *db, const struct sql_table *table)
 {
 	int r = run(db, sqlite3_mprintf("CREATE TABLE main.\"%w\" AS SELECT * FROM temp.\"%w\" "

@@ -11,8 +11,9 @@
  * process, so the file has that, too.
  *
  * The format has no weights, no thread names, no thread in marks and logs, and texts of fixed
- * width. Thread names are written as metadata, and the message of a mark has text that does not
- * fit. A stack keeps its MOST_ADDRESSES innermost frames, because Sysprof ignores deeper stacks.
+ * width. Thread names are written as metadata. A mark's group or name that does not fit is repeated
+ * in its message. A stack keeps its MOST_ADDRESSES innermost frames, because Sysprof ignores deeper
+ * stacks.
  */
 #include "config.h"
 
@@ -36,7 +37,7 @@ struct syscap {
 	struct memory_heaps heaps;
 	struct counter_values counters;
 	GByteArray *has_counter; /* by counter: true if it is defined */
-	GArray *symbols;         /* uint64_t: pid and function, in stacks of allocations */
+	GArray *symbols;         /* uint64_t: pid and function of frames in stacks of allocations */
 	struct number_map known_nodes, known_symbols; /* keys: pid and node; pid and function */
 	uint64_t addresses[MOST_ADDRESSES];
 };

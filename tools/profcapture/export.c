@@ -318,8 +318,8 @@ void export_path(const struct export *export, uint32_t node, GArray *path)
 		g_array_index(path, uint32_t, --depth) = nodes[at].entity;
 }
 
-/* Finds the file of each function: that of its declaration or, if unknown (as for inlined
- * functions), that of the first known place. */
+/* Finds the file of each function: the file of its declaration or, if unknown (as for inlined
+ * functions), of its first known place. */
 static void find_files(struct export *export)
 {
 	const struct functions *functions = export->profile.functions;

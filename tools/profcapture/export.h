@@ -61,7 +61,8 @@ gint export_compare(gconstpointer left, gconstpointer right);
  * `all` may be NULL. */
 const void *export_of_thread(const GArray *all, uint32_t thread, size_t *ret_n);
 
-/* The self value of a node on a thread; not 0. For allocations, it is the weight. */
+/* The self value of a node in a thread, which is not 0. A value of allocations is in
+ * amount.weight. */
 struct export_stack {
 	uint64_t thread; /* the first two are a struct export_key */
 	int64_t time_ns; /* time of a single sample */
@@ -86,7 +87,7 @@ static inline uint32_t export_function(const struct export *export, uint32_t fra
 	return functions_whole(export->profile.functions, frame);
 }
 uint32_t export_line(const struct export *export, uint32_t frame);
-/* The page has all waits; other formats have at least this many of the longest. */
+/* The page has all waits. For other formats, at least this many of the longest are read. */
 #define EXPORT_MOST_WAITS 50000u
 /* Returns whether waits were read, and some have stacks. */
 bool export_has_waits(const struct export *export);

@@ -13,7 +13,7 @@
 #include <inttypes.h>
 #include <math.h>
 
-#define MOST_BINS 16384u /* of the time of slices */
+#define MOST_BINS 16384u /* longest bin of slices, in steps of the grid */
 #define MOST_SLICES 400000u
 #define MOST_MARKS 500000u
 #define MOST_LOGS 2000u
@@ -54,7 +54,7 @@ static uint32_t page_thread(struct html_rows *rows, uint32_t thread)
 	return html_index(&rows->threads, rows->side->first_thread + thread);
 }
 
-/* Returns when something happened on the page's axis. */
+/* Converts a time of the current side to the page's axis. */
 static int64_t page_time(const struct html_rows *rows, int64_t time_ns)
 {
 	const struct html_side *side = rows->side;
@@ -108,8 +108,8 @@ static void convert_samples(struct html_rows *rows, struct html_samples *samples
 	}
 }
 
-/* Converts the samples of all sides to one unit, and moves them to those of the first side, whose
- * memory is kept. */
+/* Converts the samples of all sides to one unit, and moves them to the samples of the first
+ * side. */
 static void join_samples(struct html_rows *rows, struct html_samples *const parts[HTML_SIDES],
 			 const uint32_t *const stacks[HTML_SIDES])
 {
@@ -189,7 +189,8 @@ static void write_across(struct html_rows *rows)
 	report_page_add(rows->page, all, columns, ARRAY_SIZE(columns));
 }
 
-/* Writes the calls in which threads wait, and which of them each stack waits in (0: unknown). */
+/* Writes the calls in which threads wait and, for each stack, the index + 1 of its call (0:
+ * unknown). */
 static void write_causes(struct html_rows *rows)
 {
 	static const struct report_column cause = { "stacks.cause", 0, sizeof(uint32_t) };
@@ -282,13 +283,13 @@ enum slice_kind { SLICE_RUN, SLICE_READY, SLICE_WAIT, SLICE_KINDS };
 
 struct page_slice {
 	int64_t from_ns, to_ns;
-	uint64_t ns[SLICE_KINDS]; /* the parts of its time */
+	uint64_t ns[SLICE_KINDS]; /* in bins: the time of each kind */
 	uint32_t thread;
 	uint32_t gap, length; /* units after the thread's previous slice; units of this one */
 	uint8_t kind;
 };
 
-/* Each state of a thread is a slice, or, if there are too many, each bin of its time. */
+/* A slice is a state of a thread or, if there are too many states, a bin of the thread's time. */
 struct slices {
 	struct html_rows *rows;
 	GArray *all;    /* struct page_slice; those of a thread are in order */
@@ -296,8 +297,8 @@ struct slices {
 	int64_t bin_ns; /* 0: there are no bins yet */
 };
 
-/* Returns the bin in which a time of a thread counts: the thread's newest one or a new one. Damaged
- * rows may be before it. */
+/* Returns the bin in which a time of a thread counts: the thread's newest one or a new one. Earlier
+ * times, which only damaged rows have, count in the newest one. */
 static struct page_slice *bin_at(struct slices *slices, uint32_t thread, int64_t time_ns)
 {
 	uint32_t *newest = GROWN_AT(slices->newest, uint32_t, thread);
@@ -374,7 +375,7 @@ static gint compare_slices(gconstpointer left, gconstpointer right)
 	return 0;
 }
 
-/* Lays the slices out in units: from the end of the thread's slice before. */
+/* Sets the gaps and lengths. A gap begins at the end of the thread's previous slice. */
 static void place_slices(GArray *all, int64_t unit_ns)
 {
 	int64_t end = 0;
@@ -604,7 +605,7 @@ static bool write_logs(struct html_rows *rows, GError **error)
 	json_begin_array(rows->json, "logs");
 	for (unsigned i = 0; ok && i < rows->sides.n; i++) {
 		rows->side = &rows->sides.each[i];
-		/* log lines may say anything */
+		/* --redact omits log lines, because they may contain anything */
 		ok = rows->side->export->reader.redacts ||
 		     names_each_batch(rows->side->export->reader.capture->names, &options,
 				      take_logs, &logs, _("cannot read logs of '%s'"), error);
@@ -638,7 +639,8 @@ struct counter_lines {
 	GArray *all; /* struct counter_line by counter */
 };
 
-/* Keeps the least and the most of each of equal parts of the time. */
+/* Keeps only the least and the greatest value of each of MOST_POINTS / 2 equal parts of the
+ * time. */
 static void thin(GArray *points, int64_t duration_ns)
 {
 	struct page_point *all = (struct page_point *)(void *)points->data;
@@ -665,9 +667,9 @@ static void thin(GArray *points, int64_t duration_ns)
 	g_array_set_size(points, n);
 }
 
-/* Replaces a sum by its growth per second since the sum before, from the time of that one. ns
- * become s. Returns false if it is unknown: a program may set a sum twice at a time, or begin
- * anew. */
+/* Replaces a sum by its growth per second since the previous sum, whose time the point gets.
+ * Converts ns to s. Returns false if the growth is unknown: a program may set a sum twice at one
+ * time, or start again at a lower value. */
 static bool find_growth(const struct page_point *before, const struct counter *counter,
 			struct page_point *point)
 {
@@ -769,8 +771,8 @@ static bool write_counters_of(struct html_rows *rows, GError **error)
 
 	g_array_set_clear_func(lines.all, clear_line);
 	ok = counter_values_read(&lines.counters, take_value, &lines, error);
-	/* Counters of processes first, then those of the machine. Most of the kernel's do not
-	 * change. */
+	/* Add counters of processes first, then those of the machine. Most of the kernel's counters
+	 * do not change, so they are left out. */
 	for (guint i = 0; ok && i < 2 * lines.all->len; i++) {
 		guint index = i % lines.all->len;
 		const struct counter_line *line =
@@ -810,7 +812,7 @@ static bool write_counters(struct html_rows *rows, GError **error)
 
 /* ---- allocations ----------------------------------------------------------------------------- */
 
-/* Sampled blocks stand for parts of blocks, too. */
+/* With sampling, numbers of blocks are fractional. The page gets them in parts of a block. */
 #define BLOCK_SCALE 256u
 
 struct page_life {
@@ -862,7 +864,7 @@ static void write_allocations(struct html_rows *rows)
 				(uint64_t)llround(life->brief * BLOCK_SCALE)
 			};
 
-			/* what a capture leaves live ends where the next one begins */
+			/* a block that a capture leaves live ends where the next capture begins */
 			if (!row.freed && k + 1 < rows->sides.n)
 				row.freed = (uint32_t)((uint64_t)side[1].from_ns /
 						       rows->allocation_unit) +

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /*
- * Html-rows - the rows from which the page counts: samples, slices of threads, allocations, marks,
- * and the points of counters
+ * Html-rows - the rows that the page adds up: samples, slices of threads, allocations, marks, and
+ * the points of counters
  *
- * The page counts again for each range of time that its reader selects, so it gets the rows, not
- * their sums. Times are in units of a power of two nanoseconds. The page's ranges begin and end on
- * a grid whose step is a multiple of every unit, so its sums are those of `report --from --to` of
- * the same range  [test_html: same_numbers]. Rows of the same stack in the same unit are merged. If
+ * The page adds up rows again for each time range that its user selects, so it gets the rows, not
+ * their sums. A unit of time is a power of two in nanoseconds. The page's ranges begin and end on a
+ * grid whose step is a multiple of every unit, so its sums are those of `report --from --to` of the
+ * same range  [test_html: same_numbers]. Rows of the same stack in the same unit are merged. If
  * there are too many rows, the unit grows, and a note on the page says so.
  */
 #pragma once
@@ -15,7 +15,7 @@
 
 #include "tools/present/report-page.h"
 
-/* Keys in the order of their first use. The page calls each by its index. */
+/* Keys in the order of their first use. The page refers to each by its index. */
 struct html_keys {
 	GHashTable *known; /* key + 1 → index + 1 */
 	GArray *all;       /* uint32_t */
@@ -34,19 +34,19 @@ struct html_mark {
 
 struct html_rows {
 	struct html_sides sides;
-	const struct html_side *side; /* the one whose rows are read */
+	const struct html_side *side; /* the side whose rows are being read */
 	struct report_page *page;
 	struct json *json;
 	GPtrArray *notes; /* what was merged or left out */
 	int64_t grid_ns;
 	uint64_t sample_unit, place_unit;     /* ns; 0: no rows were added yet */
 	uint64_t slice_unit, allocation_unit; /* ns */
-	uint64_t wait_unit;                   /* likewise */
-	uint64_t sample_weight;               /* of one sample, on average */
-	struct html_keys threads, functions;  /* numbers of the sides' */
-	GPtrArray *mark_names;                /* group, then name, of each */
+	uint64_t wait_unit;                   /* ns, too */
+	uint64_t sample_weight;               /* mean weight of a sample */
+	struct html_keys threads, functions;  /* keys: the numbers of html-sides.h */
+	GPtrArray *mark_names;                /* for each mark name: its group, then the name */
 	struct html_mark longest;             /* its length is 0 if the page has no mark */
-	GArray *times;                        /* of the last side: as run_times_read() returns it */
+	GArray *times;                        /* result of run_times_read() for the last side */
 };
 
 void html_rows_init(struct html_rows *rows, struct export *export, struct report_page *page,
@@ -55,6 +55,6 @@ void html_rows_done(struct html_rows *rows);
 /* Adds the columns to the page, and the members wait_calls, mark_names, logs and counters to the
  * JSON. */
 bool html_rows_write(struct html_rows *rows, GError **error);
-/* Adds the columns of the table `places`: samples of the first side, whose stack is the place. Call
- * this after html_rows_write(). */
+/* Adds the columns of the table `places`: samples of the first side, in which `stack` is the place.
+ * Call this after html_rows_write(). */
 void html_rows_write_places(struct html_rows *rows, struct html_samples *samples);

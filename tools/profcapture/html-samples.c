@@ -4,8 +4,8 @@
 #include "tools/profcapture/html-samples.h"
 
 #define MOST_SAMPLES 4000000u
-#define LEAST_STEPS 1024u  /* of the duration, however many samples there are */
-#define LEAST_NEW 0x10000u /* rows that are worth sorting */
+#define LEAST_STEPS 1024u  /* the unit stops growing at the duration divided by this */
+#define LEAST_NEW 0x10000u /* at least this many new rows are sorted at once */
 
 void html_samples_init(struct html_samples *samples, uint64_t unit_ns, int64_t duration_ns)
 {
@@ -47,7 +47,8 @@ static void merge_new(struct html_samples *samples)
 	if (new == n)
 		return;
 	sort(all + new, n - new);
-	/* A capture is in order except near the ends of its chunks, so few rows are later. */
+	/* A capture is in order except near the ends of its chunks, so few of the sorted rows come
+	 * after a new one. */
 	while (from > 0 && compare(&all[from - 1], &all[new], NULL) >= 0)
 		from--;
 	if (from < new)
@@ -72,7 +73,7 @@ void html_samples_set_unit(struct html_samples *samples, uint64_t unit_ns)
 	for (guint i = 0; part > 1 && i < samples->all->len; i++)
 		g_array_index(samples->all, struct html_sample, i).time /= (uint32_t)part;
 	if (part > 1)
-		samples->n_merged = 0; /* rows of one unit were sorted by parts of it */
+		samples->n_merged = 0; /* rows with equal times are no longer in order */
 	samples->unit_ns = unit_ns;
 }
 

@@ -17,11 +17,11 @@ struct html_sample {
 };
 
 struct html_samples {
-	guint most; /* rows, unless the unit is the largest */
+	guint most; /* maximum number of rows, unless the unit is the largest */
 	uint64_t unit_ns;
-	uint64_t most_unit_ns; /* the unit does not grow from this on */
+	uint64_t most_unit_ns; /* the unit stops growing when it reaches this */
 	GArray *all;           /* struct html_sample */
-	guint n_merged;        /* the first rows, which are sorted and differ */
+	guint n_merged;        /* number of rows at the start that are sorted and merged */
 };
 
 /* `unit_ns`: a power of two. */
@@ -30,7 +30,8 @@ void html_samples_done(struct html_samples *samples);
 void html_samples_add(struct html_samples *samples, const struct html_sample *sample);
 /* Sorts the rows by time, thread and stack, and merges those that are equal. */
 void html_samples_merge(struct html_samples *samples);
-/* Divides the times, so that the unit is this one. */
+/* Changes the unit, and divides the times accordingly. */
 void html_samples_set_unit(struct html_samples *samples, uint64_t unit_ns);
-/* Adds samples of a profile, by index in names and by node. `data`: struct html_samples. */
+/* Adds samples of a profile; each has a thread (index in names) and a stack (node). `data`: struct
+ * html_samples. */
 void html_samples_take(const struct profile_sample *each, size_t n, void *data);

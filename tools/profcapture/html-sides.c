@@ -8,7 +8,7 @@
 #include <string.h>
 
 #define GRID_STEPS 16384u
-/* The finest part of the axis that a unit of time ever is, however many samples there are. */
+/* No unit of time is longer than this part of the axis, however many samples there are. */
 #define BOUNDARY_STEPS 256u
 
 static int64_t grid_of(int64_t duration_ns, uint32_t steps)
@@ -30,7 +30,7 @@ static int64_t duration_of(const struct export *export)
 	return MAX_OF(export->reader.capture->duration_ns, INT64_C(1));
 }
 
-/* Numbers a side's functions. `known`: those of the sides before, by what identifies them. */
+/* Numbers a side's functions. `known`: the numbers of earlier sides, by diff_identify(). */
 static void match_functions(struct html_sides *sides, struct html_side *side,
 			    const struct html_side *other, GHashTable *known)
 {
@@ -70,7 +70,7 @@ static uint32_t merged_node(struct html_sides *sides, struct number_map *known, 
 	return *at;
 }
 
-/* Adds the stacks of a profile of a side. Returns their nodes by node. */
+/* Adds the stacks of a side's profile. Returns the merged node of each node of the profile. */
 static uint32_t *merge_stacks(struct html_sides *sides, const struct html_side *side,
 			      const struct profile *profile, struct number_map *known,
 			      uint64_t *ret_compared)
@@ -108,7 +108,7 @@ static void merge_waits(struct html_sides *sides, struct html_side *side, struct
 						 &side->compared_waits);
 }
 
-/* Adds the stacks of waits to those of the only side. */
+/* Adds the stacks of waits to the stacks of samples, for a page with one side. */
 static void add_waits(struct html_sides *sides)
 {
 	const GArray *all = sides->nodes;

@@ -3,15 +3,15 @@
  * Html-sides - the capture of a page, or the two that it compares, on one time axis
  *
  * The later capture follows the earlier one. Functions are matched as diff does, and stacks are
- * merged by their functions, so that a comparison of two ranges of the axis is one of the captures.
- * As in diff, all that runs in interrupts is one function, which no capture has
+ * merged by their functions, so comparing two ranges of the axis compares the captures. As in diff,
+ * all that runs in interrupts is one function, which no capture has
  * [test_html: compare].
  */
 #pragma once
 
 #include "tools/profcapture/export.h"
 
-/* The finest unit of times is this part of the grid's step. */
+/* The finest unit of time is the grid's step divided by this. */
 #define GRID_UNITS 256u
 
 enum { HTML_FIRST, HTML_LATER, HTML_SIDES };
@@ -19,8 +19,8 @@ enum { HTML_FIRST, HTML_LATER, HTML_SIDES };
 struct html_side {
 	struct export *export;
 	int64_t from_ns, to_ns; /* its place on the axis */
-	/* The page calls its threads and functions by numbers, which are their indexes plus these,
-	 * except functions that the other side has, too. */
+	/* The page's numbers of threads and functions are their indexes plus these, except that a
+	 * function of both sides has one number. */
 	uint32_t first_thread, first_function;
 	uint32_t *functions;   /* number by index; NULL: they are the same */
 	uint32_t *stacks;      /* node of the merged tree by node; NULL: they are the same */
@@ -33,9 +33,9 @@ struct html_sides {
 	struct html_side each[HTML_SIDES];
 	unsigned n;
 	int64_t grid_ns;     /* the step of the times at which ranges begin and end */
-	GArray *nodes;       /* struct profile_node: the stacks; the entities are such numbers */
+	GArray *nodes;       /* struct profile_node: the stacks; an entity is a function's number */
 	uint32_t interrupts; /* number of the function that stands for interrupts */
-	GHashTable *unnamed; /* numbers, each of which is all code of an image without a symbol */
+	GHashTable *unnamed; /* numbers that stand for all code of an image without a symbol */
 };
 
 void html_sides_init(struct html_sides *sides, struct export *export);
@@ -45,10 +45,10 @@ const struct html_side *html_function_side(const struct html_sides *sides, uint3
 					   uint32_t *ret_index);
 const struct html_side *html_thread_side(const struct html_sides *sides, uint32_t number,
 					 uint32_t *ret_index);
-/* Returns whether both are whole runs of commands, whose totals diff compares; otherwise it
+/* Returns whether both sides are whole runs of commands, whose totals diff compares; otherwise diff
  * compares shares. */
 bool html_sides_are_runs(const struct html_sides *sides);
-/* Returns by what the first capture's weights are multiplied to be compared with the later's. */
+/* Return the factor that makes the first capture's weights comparable with the later's. */
 double html_sides_scale(const struct html_sides *sides);
 double html_sides_wait_scale(const struct html_sides *sides);
 /* Returns whether each side has waits. */

@@ -2,9 +2,9 @@
 /*
  * Html-sources - source lines and instructions of the hottest functions, for the page
  *
- * One pass over the samples notes at which address each was taken. Each function's instructions
- * then name the addresses whose samples count there; code that is inlined may count in two of the
- * functions. Generated code has no instructions: its lines have the sums of the whole capture.
+ * One pass over the samples notes the address of each. Each instruction then lists the addresses
+ * whose samples count there; inlined code may count in two of the functions. Generated code has no
+ * instructions: its lines have the sums of the whole capture.
  */
 #include "config.h"
 
@@ -21,7 +21,7 @@
 #define MOST_BYTES (4u << 20)   /* total size of source and assembly */
 #define MOST_LINE 2000u         /* bytes of a line that are shown */
 #define MOST_INSTRUCTIONS 1000u /* longer functions show only instructions near samples */
-#define CONTEXT 5u              /* lines or instructions shown on each side of one that counts */
+#define CONTEXT 5u              /* lines or instructions shown on each side of one with samples */
 
 /* A source file, and which of its lines are on the page. */
 struct page_source {
@@ -36,7 +36,7 @@ struct sources {
 	struct code_files *files;
 	struct export *export;
 	struct sampled_frames sampled; /* in the images of the functions on the page */
-	struct html_samples samples;   /* those at a sampled frame, which is their `stack` */
+	struct html_samples samples;   /* samples at a sampled frame, whose index is `stack` */
 	GArray *places;                /* uint32_t by sampled frame: number on the page + 1, or 0 */
 	GPtrArray *all;                /* struct page_source */
 	GHashTable *by_path;           /* path → struct page_source */
@@ -125,7 +125,7 @@ static uint32_t show_line(struct sources *sources, const char *path, uint32_t li
 	return source->number;
 }
 
-/* Writes the shown lines: [first line, texts…] for each run of them. */
+/* Writes the shown lines: [first line, texts…] for each run of consecutive lines. */
 static void write_text(const struct page_source *source, struct json *json)
 {
 	bool is_open = false;
@@ -203,8 +203,8 @@ static void free_numbers(gpointer numbers)
 }
 
 /* Numbers the places of a function. Returns an array of places (NULL: none) by instruction. Stores
- * in *ret_any whether a sample was taken at any of them: the functions of an interpreter are left
- * out of stacks, and what they used counts in their caller, at none of its instructions. */
+ * in *ret_any whether there are any. An interpreter's function may have none, because stacks leave
+ * it out and its samples count in its caller. */
 static GPtrArray *place_samples(struct sources *sources, const struct annotate_code *code,
 				bool *ret_any)
 {

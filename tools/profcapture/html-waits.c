@@ -26,7 +26,7 @@ void html_waits_done(struct html_waits *waits)
 	g_clear_pointer(&waits->across, g_array_unref);
 }
 
-/* Returns whether a wait is within one cell. Adds it then. */
+/* Adds a wait if it is within one cell. Returns false if it is not. */
 static bool add_within(struct html_waits *waits, const struct html_wait *wait)
 {
 	uint64_t begin = (uint64_t)wait->begin_ns, cell = (uint64_t)waits->cell_ns;

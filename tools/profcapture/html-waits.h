@@ -4,8 +4,8 @@
  *
  * The page counts the part of each wait that is in a range, and its ranges begin and end on a grid.
  * So waits within one cell of the grid are merged like samples, and a wait across cells is a row of
- * its own; a thread has at most one such wait at each border. If there are too many, the cells
- * grow, so that memory is bounded however long the recording is  [test-html-samples: waits]
+ * its own; a thread has at most one such wait at each border. If too many waits cross cells, the
+ * cells grow, so that memory is bounded however long the recording is  [test-html-samples: waits]
  */
 #pragma once
 
@@ -19,7 +19,7 @@ struct html_wait {
 };
 
 struct html_waits {
-	guint most; /* rows of `across`, unless the cells are the largest */
+	guint most; /* maximum number of rows of `across`, unless the cells are the largest */
 	int64_t cell_ns, most_cell_ns;
 	struct html_samples within;
 	GArray *across; /* struct html_wait */
@@ -28,7 +28,8 @@ struct html_waits {
 /* `cell_ns`: a power of two, GRID_UNITS or more. */
 void html_waits_init(struct html_waits *waits, int64_t cell_ns, int64_t duration_ns);
 void html_waits_done(struct html_waits *waits);
-/* Adds waits of a profile, by index in names and by node. `data`: struct html_waits. */
+/* Adds the waits of a profile; each has a thread (index in names) and a stack (node). `data`:
+ * struct html_waits. */
 void html_waits_take(const struct profile_sample *each, size_t n, void *data);
 /* Sorts the waits across cells by begin, thread and stack. */
 void html_waits_sort(struct html_waits *waits);
