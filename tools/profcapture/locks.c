@@ -2,14 +2,14 @@
 /*
  * profcapture locks - who waits for which lock, and who releases it
  *
- * A lock is the address of a futex in a process: of a mutex, a condition variable, a semaphore. A
- * wait is one for a lock if the thread that ended it made a system call with the same first
- * argument, the futex's address. This needs no stack. Descriptors are no addresses, so a wait in
- * read() that is ended by a write() to the same number is not for a lock. Waits that are known by
- * their stacks to be for a futex, but that ended otherwise, are counted by how they ended.
- * Each lock has a row for each pair of places in the program, one that waited and one that
- * released: the innermost frame of the program itself, else of its user code.
- * Invariants: (1) rows and the rest are all waits for futexes with known stacks
+ * A lock is the address of a futex in a process: a mutex, a condition variable or a semaphore. A
+ * wait is for a lock if the thread that ended it made a system call with the same first argument,
+ * the futex's address. This needs no stack. A descriptor is not an address, so a wait in read()
+ * that is ended by a write() to the same number is not for a lock. Waits that are known by their
+ * stack or system call to be for a futex, but ended otherwise, are counted by how they ended. Each
+ * lock has a row for each pair of a place that waited and a place that released it. A place is the
+ * innermost frame of the program itself, else of its user code.
+ * Invariants: (1) rows and the rest include every wait known to be for a futex
  *                 [test_locks: test_convoy]
  *             (2) times are those that threads measure themselves  [test_locks: test_convoy]
  */
@@ -24,7 +24,7 @@
 #include <string.h>
 
 #define DEFAULT_LIMIT 40
-#define MAX_FRAMES 256     /* of a stack, from the innermost on, and those inlined into the last */
+#define MAX_FRAMES 256     /* frames kept of a stack, and all that are inlined into the last one */
 #define LEAST_ADDRESS 4096 /* smaller arguments are descriptors or numbers */
 
 enum { TIME, THREAD, DURATION, STACK, ARGUMENT, SYSCALL, WAKER, WAKER_STACK, WAKER_ARGUMENT };
@@ -54,7 +54,7 @@ struct lock_pair {
 	GArray *stacks[2];
 };
 
-/* How waits for futexes ended that are not for a lock. */
+/* How the waits for futexes ended that count for no lock. */
 enum rest { REST_OTHER, REST_INTERRUPT, REST_OUTSIDE, REST_UNKNOWN, RESTS };
 static const char *const rest_keys[RESTS] = { "other_call", "interrupt", "outside", "unknown" };
 
@@ -187,7 +187,7 @@ static bool add_batch(struct names_epoch *epoch, const struct prof_batch *batch,
 		struct stack_place found;
 		bool is_futex, is_released;
 
-		/* The part in the range counts. */
+		/* Only the part of a wait that is in the time range counts. */
 		if (MAX_OF(begin, from) >= MIN_OF(end, to) ||
 		    !reader_wants_thread_at(reader, thread,
 					    capture_time(reader->capture, batch->segment, begin)))
@@ -359,7 +359,7 @@ static struct table table_of(const struct locks_verb *verb)
 	return table;
 }
 
-/* Prints "Not counted: 12 waits for futexes, 0.3 s: 10 ended by a timeout or a signal, …". */
+/* Prints text such as "Not counted, waits for futexes: 10 without a known end, 0.3 s." */
 static void print_rest(const struct locks_verb *verb, struct out *out)
 {
 	const char *const texts[RESTS] = {

@@ -129,7 +129,7 @@ static gint compare_series(gconstpointer left, gconstpointer right)
 
 /* ---- output ---------------------------------------------------------------------------------- */
 
-/* Fields with durations come last: stored durations, then computed ones. */
+/* Fields of durations come last, in the order of enum duration_field. */
 enum field {
 	GROUP,
 	NAME,

@@ -136,7 +136,7 @@ static void add_callers(struct tree *tree, uint32_t parent, struct step *steps, 
 		add_branch(tree, parent, &steps[i], end - i);
 	}
 	for (size_t i = 0, end; i < n; i = end, branch++) {
-		double most = 0; /* sum of the keys below these steps */
+		double most = 0; /* sum of the keys of these stacks */
 
 		end = end_of_group(steps, i, n);
 		for (size_t k = i; k < end; k++)

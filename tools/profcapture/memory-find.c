@@ -42,7 +42,7 @@ struct ledger {
 	double bytes, blocks, most;
 	int64_t most_ns;
 	bool wants_most, has_begun, is_best;
-	/* of a timeline */
+	/* for a timeline */
 	GArray *functions; /* double by function of the program: live bytes; or NULL */
 	int64_t from_ns, to_ns;
 	guint n_points, step; /* step: every step-th point becomes a row */
@@ -302,7 +302,8 @@ static gint compare_times(gconstpointer left, gconstpointer right)
 	return a->to < b->to ? -1 : a->to > b->to;
 }
 
-/* Sorts by upper bound, greatest first. Only a tail may overlap other stretches. */
+/* Sorts by upper bound, greatest first. Only a tail (see add_tails()) may overlap other
+ * stretches. */
 static gint compare_stretches(gconstpointer left, gconstpointer right)
 {
 	const struct stretch *a = left, *b = right;
@@ -452,7 +453,8 @@ static bool search_sorted(struct memory *memory, const GArray *stretches, struct
 static bool search_stretches(struct memory *memory, struct ledger *best, GError **error)
 {
 	g_autoptr(GArray) stretches = list_stretches(memory);
-	/* Marks include all threads, and count sampled blocks without weights. */
+	/* Marks include all threads, and count sampled blocks without weights. So they are unusable
+	 * with sampling or a selection of threads. */
 	bool usable = memory->sampled_bytes <= 0 && !memory->reader.tids && !memory->reader.comms &&
 		      stretches->len > 0 && stretches->len <= MOST_STRETCHES &&
 		      (uint64_t)stretches->len * memory->heaps.heaps->len <= MOST_WORK;

@@ -11,7 +11,7 @@
 #include "tools/profcapture/memory-blocks.h"
 #include "tools/profcapture/memory-tree.h"
 
-struct memory_mark { /* a row of heap */
+struct memory_mark { /* a row of the table `heap` */
 	uint64_t time;
 	uint64_t live_bytes, live_blocks, peak_bytes, peak_time, inherited;
 	uint32_t segment;
@@ -101,7 +101,7 @@ uint32_t memory_heaps_before(const struct memory_heaps *heaps, uint32_t heap, ui
 
 /*
  * Calls `live` for each block of the given marks. If a mark has fewer blocks than its row says,
- * marks it as broken and sets *ret_broken. The caller must then discard all received blocks.
+ * sets its is_broken and *ret_broken. The caller must then discard all received blocks.
  */
 bool memory_heaps_read_live(struct memory_heaps *heaps, const uint32_t *marks, size_t n,
 			    void (*live)(const struct memory_live *live, void *data), void *data,

@@ -2,7 +2,7 @@
 /*
  * Invariants: (1) among rows of one time, a block is allocated before it is freed, and a process's
  *                 rows are in the order in which its threads made them  [test-memory: ties, order]
- *             (2) rows at the time of a mark do not change blocks again that the mark includes
+ *             (2) rows at the time of a mark do not repeat changes that the mark includes
  *                 [test-memory: marks]
  *             (3) memory is at most proportional to the number of rows  [test-memory: hostile]
  *             (4) heaps that ended before the range are not read  [test-memory: ended]
@@ -15,7 +15,8 @@
 
 #include <glib/gi18n.h>
 
-/* First value of `order`. Earlier blocks have 0: too many allocations apart to be temporary. */
+/* First value of `order`. Blocks from before the replay have 0, so they never count as
+ * temporary. */
 #define FIRST_ORDER 0x40000000u
 
 enum { TIME, THREAD, BLOCK, KIND, SIZE, STACK, PRIOR, N_ALLOC };
@@ -42,7 +43,7 @@ struct stream {
 	uint32_t thread, process, heap;
 	/* the next row */
 	uint64_t time, block;
-	/* of a free: number of the newest block that was allocated before it */
+	/* for a free: number of the newest block that was allocated before it */
 	uint64_t last;
 };
 

@@ -16,7 +16,8 @@ struct memory_event {
 	uint64_t size, prior;
 	uint32_t segment, heap, thread; /* thread: index in names */
 	uint32_t node;                  /* node of an allocation, with wants_nodes */
-	/* of a free, with wants_more: the thread's allocations since that of the block */
+	/* for a free, with wants_more: number of the thread's allocations since it allocated the
+	 * block */
 	uint32_t others;
 	uint8_t kind; /* enum prof_alloc_kind or prof_free_kind */
 	bool is_free, has_address;

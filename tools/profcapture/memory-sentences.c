@@ -451,7 +451,7 @@ void memory_print_warnings(const struct memory *memory, struct out *out)
 	reader_style(&memory->reader, out, READER_PLAIN);
 }
 
-/* "Suppressed: 6 blocks, 76.2 KiB: libstdc++ pool, stdio buffers (--no-suppressions)." */
+/* Prints "Suppressed: 6 blocks, 76.2 KiB: libstdc++ pool, stdio buffers (--no-suppressions)." */
 void memory_print_runtime(const struct memory *memory, struct out *out)
 {
 	const struct memory_sum all = sum_of_pools(memory);

@@ -20,7 +20,7 @@ enum memory_field {
 	/* identity of a row; the FN fields come before these */
 	SIZE_FROM = FN_FIELDS, SIZE_TO, LIFETIME_FROM, LIFETIME_TO,
 	PID, PPID, TID, COMM, FREE_TID, FREE_COMM, END, EXCLUDED, TIME,
-	/* counts, times and sums; members whose values are a MEM */
+	/* counts, times and sums: the members of the object MEM */
 	CALLS, PEAK_NS, LOST, FAILED, FOREIGN, ALLOCATIONS, ALLOCATED, FREED, PEAK_BYTES,
 	LIVE_BYTES, LIVE_BLOCKS, LEAKED_BYTES, LEAKED_BLOCKS, TEMPORARY,
 	/* only for functions */

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /*
- * Memory-stacks - groups blocks that were not freed by the source lines that allocated them
+ * Memory-stacks - groups leaked blocks by the source lines that allocated them
  *
  * Blocks belong to the same stack if the same lines of the program led to them, and the last line
  * called the same library function. Other library functions do not matter.
@@ -13,12 +13,12 @@
 #include <inttypes.h>
 #include <string.h>
 
-#define MOST_FRAMES 16u /* most frames of a stack in text */
+#define MOST_FRAMES 16u /* maximum number of frames of a stack in text */
 
 struct memory_stack {
 	uint32_t start;  /* node: the innermost frame of the program; if there is none, the leaf */
 	uint32_t callee; /* node: function that `start` calls; 0: none */
-	uint32_t sites;  /* number of the capture's stacks in it */
+	uint32_t sites;  /* number of the capture's stacks that it merges */
 	enum runtime_pool pool;
 	struct memory_sum sum;
 };
@@ -87,7 +87,8 @@ void memory_list_stacks(struct memory *memory)
 			stack.callee = node->callee;
 			stack.start = node->own;
 		}
-		/* A stack without a frame of the program has no trail. */
+		/* A stack without a frame of the program has no trail, so its leaf identifies
+		 * it. */
 		index = number_map_at(&known,
 				      (trails[i] ? (uint64_t)trails[i] << 32
 						 : UINT64_MAX << 32 ^ (uint64_t)stack.start << 32) |

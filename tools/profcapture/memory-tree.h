@@ -66,7 +66,7 @@ struct memory_tree {
 
 bool memory_tree_init(struct memory_tree *tree, struct reader *reader, const GPtrArray *through,
 		      GError **error);
-/* Borrows `functions` and does not change them. None of them allocates for its callers. */
+/* Borrows `functions` and does not change them. Leaves `through` NULL. */
 void memory_tree_init_with(struct memory_tree *tree, struct reader *reader,
 			   struct functions *functions);
 void memory_tree_done(struct memory_tree *tree);

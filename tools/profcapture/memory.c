@@ -334,7 +334,7 @@ bool memory_run(struct memory *memory, const char *file, GError **error)
 		reader->text_limit = 0;
 	else if (query->key == MEMORY_BY_TIME)
 		reader->text_limit = TIMELINE_LIMIT;
-	/* Stacks take many lines. */
+	/* Stacks take many lines, so their default limit is lower. */
 	memory->most_stacks = reader->limit == READER_LIMIT_UNSET ? STACKS_LIMIT : reader->limit;
 	if ((!reader->capture && !reader_open(reader, file, error)) ||
 	    !check_recorded(memory, error) || !resolve_times(memory, error))

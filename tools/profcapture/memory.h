@@ -57,12 +57,12 @@ enum memory_filter {
 struct memory;
 
 struct memory_query {
-	const char *name; /* name of the option and in JSON */
+	const char *name; /* name of the option, and of the view in JSON */
 	enum memory_key key;
 	enum memory_filter filter;
 	bool by_blocks;                     /* rows are sorted by blocks */
 	unsigned measures;                  /* MEMORY_HAS_*: values that rows have */
-	const struct table_column *columns; /* columns of text; one without a title ends them */
+	const struct table_column *columns; /* columns of text; one without a format ends them */
 	const struct table_member *members;
 };
 extern const struct memory_query memory_queries[MEMORY_VIEWS];
@@ -77,7 +77,7 @@ extern const char *const memory_call_names[]; /* NULL: counts as another entry p
 
 /* The values of one row, of any view. */
 struct memory_counts {
-	/* Fields up to peak_bytes add up: the total is the sum over all processes. */
+	/* The fields before peak_bytes add up: the total is the sum over all processes. */
 	double calls[MEMORY_CALLS];
 	double failed, foreign, allocations, allocated_bytes, freed_bytes, temporary;
 	double reallocs, grown_bytes, copied_bytes;
@@ -154,7 +154,7 @@ struct memory {
 	uint64_t most_stacks; /* limit on the stacks that --leaks shows; 0: all */
 	bool hides_runtime;   /* text: pools of the C and C++ runtime are not leaks */
 	int64_t at_ns, before_ns;
-	/* largest value of all segments; 0: every allocation was recorded */
+	/* mean bytes per sample, the largest of all segments; 0: every allocation was recorded */
 	double sampled_bytes;
 	bool is_sampled_alike;
 	/* results */
@@ -293,7 +293,7 @@ const char *memory_count_text(const struct memory *memory, double count);
 const char *memory_bytes_text(const struct memory *memory, double bytes);
 const char *memory_blocks_text(const struct memory *memory, double blocks);
 const char *memory_share_text(const struct memory *memory, double part, double whole);
-/* Returns how text calls a row; not escaped. */
+/* Returns the text for a row, not escaped. */
 char *memory_row_text(const struct memory *memory, uint32_t entity) MUST_CHECK;
 /* Writes the object MEM of all processes. */
 void memory_write_summary(const struct memory *memory, struct json *json, const char *key);
