@@ -21,7 +21,7 @@ const char *const profile_by_names[] = { "function", "line",   "image", "thread"
 					 "process",  "cgroup", "state", NULL };
 const char *const profile_modes[] = { "any", "user", "kernel", NULL };
 
-/* Bit in the node of a sample that has no stack node yet. The other bits are its entity. */
+/* Bit in the `node` of a sample without a stack node. The other bits are the sample's entity. */
 #define BARE 0x80000000u
 
 /* The state while one epoch is read. */
@@ -29,7 +29,7 @@ struct pass {
 	struct profile *profile;
 	struct names_epoch *epoch; /* NULL before the first sample */
 	struct stacks *stacks;     /* stacks of the epoch; NULL if not needed */
-	uint64_t weight_before;    /* profile weight of the epochs before */
+	uint64_t weight_before;    /* profile weight of the earlier epochs */
 	GHashTable *cgroup_ids;    /* interned path → index in profile->cgroups */
 	struct number_map by_node; /* node, entity → index + 1 in `amounts`; with filters */
 	GArray *amounts;           /* struct amount */
@@ -212,8 +212,8 @@ static void settle_place(const struct profile *profile, struct stacks *stacks, u
 	stacks->entity[node] = place;
 }
 
-/* Moves waits from the kernel's scheduler, in which they all end, to its callers, which tell what
- * the thread waits for. Returns for each node the node that its waits are moved to. */
+/* Moves waits from the kernel's scheduler, in which all of their stacks end, to its callers, which
+ * show what the thread waits for. Returns for each node the node that its waits are moved to. */
 static uint32_t *leave_scheduler(struct stacks *stacks, const struct functions *functions)
 {
 	static const char *const scheduler[] = { "__schedule",
@@ -428,7 +428,8 @@ static uint32_t node_of(struct pass *pass, const struct hit *hit)
 			     hit->clock_ns);
 }
 
-/* Adds each part of a wait to the bin in which it was; the wait itself to that of its begin. */
+/* Adds each part of a wait's time to the bin that it is in. Counts the wait in the bin of its
+ * begin. */
 static void add_wait(struct profile_timeline *timeline, const struct profile *profile,
 		     const struct hit *hit)
 {
@@ -468,8 +469,8 @@ static void place_in_time(struct profile *profile, GArray *timelines, uint32_t i
 	}
 }
 
-/* Counts a sample in its stack node. `entity`: the sample's entity if entities are not functions;
- * otherwise, that of a sample without a node. */
+/* Counts a sample in its stack node. `entity`: the sample's entity or, if stack nodes determine it,
+ * the entity of samples without a node. */
 static void count_in(struct pass *pass, uint32_t entity, const struct hit *hit)
 {
 	struct profile *profile = pass->profile;
@@ -503,7 +504,7 @@ static void count_in(struct pass *pass, uint32_t entity, const struct hit *hit)
 	}
 }
 
-/* Returns whether a row is of the kernel. Every wait is. */
+/* Returns whether a row was taken in the kernel. Every wait is in the kernel. */
 static bool is_in_kernel(const struct prof_batch *batch, size_t i, bool is_wait)
 {
 	return is_wait ||
@@ -751,10 +752,10 @@ static bool has_waits(struct reader *reader, GError **error)
 	return has;
 }
 
-/* Selects what is counted. */
+/* Selects the event whose samples count. */
 static bool choose_event(struct profile *profile, uint32_t *ret_event, GError **error)
 {
-	/* as a clock that runs while a thread sleeps */
+	/* waits count like samples of a clock that runs while a thread sleeps */
 	static const struct sampled_event waits = { .name = "off-cpu", .unit = "ns" };
 	struct reader *reader = profile->reader;
 	const struct capture *capture = reader->capture;

@@ -37,7 +37,7 @@ enum profile_unwind {
 	UNWIND_TRUNCATED,
 	UNWIND_GUESSED,
 	UNWIND_NONE,
-	UNWIND_NO_MEMORY, /* kernel thread without user stack; not counted as incomplete */
+	UNWIND_NO_MEMORY, /* the task was exiting or in exec; not counted as incomplete */
 	UNWIND_KINDS
 };
 
@@ -53,7 +53,7 @@ struct profile_sample {
 
 struct profile_entity {
 	struct profile_count count;
-	/* of a caller: number of frames skipped between it and the function that it calls */
+	/* for a caller: number of frames skipped between it and the function that it calls */
 	uint32_t least_skipped, most_skipped;
 	/* the rest is private */
 	uint32_t on_path; /* number of its nodes on the path from the root to the visited node */
@@ -71,8 +71,8 @@ struct profile {
 	/* options */
 	enum profile_by by;
 	bool wants_tree;
-	/* Keep each sample, in 32 bytes of memory. Its `node` is that of the whole tree or, without
-	 * wants_tree, an entity. */
+	/* Keep each sample, in 32 bytes of memory. Its `node` is a node of the whole tree or,
+	 * without wants_tree, an entity. */
 	bool wants_samples;
 	/* With wants_samples: receives the samples of each epoch, which are not kept; or NULL. */
 	void (*take)(const struct profile_sample *each, size_t n, void *taker);
@@ -95,8 +95,8 @@ struct profile {
 	bool wants_threads;            /* also count by thread; without filters */
 	const struct span_set *inside; /* only samples inside these spans, or NULL */
 	struct own_weights *own;       /* also filled in if functions are entities; or NULL */
-	struct wait_places *waiting;   /* likewise; for waits */
-	struct functions *shared;      /* those of a profile that outlives this one; or NULL */
+	struct wait_places *waiting;   /* the same for waits */
+	struct functions *shared;      /* functions of a profile that outlives this one; or NULL */
 	/* By image: returns the entity for a row of the frame table instead of its image. */
 	uint32_t (*place_of)(struct names_epoch *epoch, size_t frame_row, void *data);
 	void *place_data;
@@ -152,7 +152,7 @@ bool profile_is_weighted(const struct profile *profile);
 void profile_print_sum(const struct profile *profile, struct out *out);
 /* Prints "; also recorded: page-faults (--event NAME)" if there are other events. */
 void profile_print_other_events(const struct profile *profile, struct out *out);
-/* Prints how much of the time of waits has a stack, unless all of it has. */
+/* Prints for how much of the waiting time the stack is known, unless it is known for all. */
 void profile_print_wait_stacks(const struct profile *profile, struct out *out);
 /* Returns the number of samples in threads whose interpreted functions were to be recorded. */
 uint64_t profile_interpreted(const struct profile *profile);

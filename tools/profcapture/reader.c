@@ -629,7 +629,8 @@ static bool find_waker(struct names_epoch *epoch, const struct prof_batch *batch
 	return true;
 }
 
-/* Stores in *ret_has whether a wait has a waker: the metadata may be lost. */
+/* Stores in *ret_has whether any wait has a waker. If the metadata does not say so, reads the rows,
+ * because metadata may be lost. */
 static bool has_wakers(const struct capture *capture, bool *ret_has, GError **error)
 {
 	static const uint16_t columns[] = { PROF_WAIT_WAKER };

@@ -21,7 +21,7 @@
 
 enum reader_format { READER_TEXT, READER_JSON, READER_NDJSON, READER_CSV };
 
-/* What is counted: samples, waits, or both. */
+/* The rows that count: samples, waits, or both. */
 enum reader_metric { READER_CPU, READER_OFF_CPU, READER_WALL };
 
 struct reader {
@@ -80,7 +80,7 @@ void reader_clock_range(const struct reader *reader, uint32_t segment, uint64_t 
 			uint64_t *ret_to);
 /* Returns whether --pid, --tid and --comm select this thread (index in names) at any time. */
 bool reader_wants_thread(struct reader *reader, uint32_t thread);
-/* Returns whether they select it at one relative time, because a thread's name may change. */
+/* Returns whether these options select the thread at one relative time. Its name may change. */
 bool reader_wants_thread_at(struct reader *reader, uint32_t thread, int64_t time_ns);
 /* Loads the names of threads over time. Returns false on error. Until this is called,
  * reader_comm_at() returns the thread's last name. */
@@ -126,8 +126,8 @@ void reader_print_missed_ticks(const struct reader *reader, struct out *out);
 bool reader_is_complete(const struct reader *reader);
 /* Prints that names were lost, if the answer needed a lost name. */
 void reader_print_lost_names(const struct reader *reader, struct out *out);
-/* Returns whether rows of this table that programs recorded may be missing in the reader's time
- * range. Considers only damage that has been found: see capture_check(). */
+/* Returns whether rows of this table, which programs record themselves, may be missing in the
+ * reader's time range. Considers only damage that has been found: see capture_check(). */
 bool reader_misses_rows(const struct reader *reader, const char *table);
 /* Stores in *ret_has whether the capture has, or may have lost, rows of this table at any time. */
 bool reader_has_rows(const struct reader *reader, unsigned table, bool *ret_has, GError **error);
@@ -170,6 +170,6 @@ int reader_run(const struct reader_verb *verb, const struct cli_group *groups, v
  * the file. */
 bool reader_open_rows(struct reader *reader, const char *file, unsigned table, const char *none,
 		      GError **error);
-/* Opens a capture, and reads its waits once to find damage. Fails if it does not say who ended
- * waits. */
+/* Opens a capture, and reads its waits once to find damage. Fails if the capture does not say which
+ * threads ended waits. */
 bool reader_open_wakers(struct reader *reader, const char *file, GError **error);

@@ -121,7 +121,7 @@ static const char *advice_for_image(const struct profile *profile, uint32_t inde
 	default:
 		break;
 	}
-	/* Only symbolizing gives functions a symbol. */
+	/* Functions are of the kind "user" only if the capture was symbolized. */
 	while (i < functions->all->len && strcmp(functions_at(functions, i)->kind, "user") != 0)
 		i++;
 	if (i == functions->all->len)
@@ -155,7 +155,7 @@ static struct report_hint of_names(const struct profile *profile)
 	return hint;
 }
 
-/* Returns the hint about interpreted programs, if the recording tells why they were not read. A few
+/* Returns the hint about interpreted programs, if the recording says why they were not read. A few
  * samples may lack functions otherwise: before the interpreter was found, for example. */
 static struct report_hint of_interpreters(const struct profile *profile)
 {

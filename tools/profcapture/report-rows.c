@@ -95,7 +95,7 @@ struct report_rows {
 	enum { ROWS_ENTITIES, ROWS_PROGRAMS, ROWS_CALLERS, ROWS_CALLEES } kind;
 	struct function_labels *labels; /* labels of functions and lines */
 	bool shows_processes;           /* the threads belong to several processes */
-	double most;                    /* weight of the largest part of any timeline */
+	double most;                    /* largest weight of a bin in any timeline */
 	char *range;                    /* title of timelines */
 	GArray *processes;              /* unsigned by program: number of its processes */
 };
@@ -236,8 +236,8 @@ static char *name_of(const struct report_rows *rows, const struct report_line *l
 		const struct profile_entity *caller =
 			&g_array_index(profile->callers, struct profile_entity, line->entity);
 
-		/* "shop::Stats::add  +3": three frames between the caller and what it calls are
-		 * hidden */
+		/* "shop::Stats::add  +3": three frames between the caller and the function that it
+		 * calls are hidden */
 		if (caller->least_skipped < caller->most_skipped)
 			return g_strdup_printf("%s  +%" PRIu32 "-%" PRIu32, label,
 					       caller->least_skipped, caller->most_skipped);
@@ -449,7 +449,7 @@ static char *fit_name(const char *name, unsigned columns)
 	return g_strconcat(fitted, skipped, NULL);
 }
 
-/* Computes what depends on all shown rows. */
+/* Computes the values that depend on all shown rows. */
 static void prepare_text(struct report_rows *rows)
 {
 	const struct report *report = rows->report;

@@ -3,7 +3,8 @@
  * Report of states - where the time of the threads went: computing, ready, or waiting, and for what
  *
  * Times come from the context switches, so they add up to the lifetimes of the threads. The waits
- * divide the waiting time by state and by cause; what they lack is of unknown state and cause.
+ * divide the waiting time by state and by cause; the rest of that time has an unknown state and
+ * cause.
  * [test_off_cpu: test_states]
  */
 #include "config.h"
@@ -28,7 +29,7 @@ struct state_table {
 	const struct report *report;
 	struct function_labels *labels; /* NULL: rows have no function */
 	GArray *rows;                   /* struct state_row */
-	uint64_t all_ns;                /* shares are of this */
+	uint64_t all_ns;                /* 100 % of the shares */
 };
 
 static void add_row(GArray *rows, const char *state, uint64_t ns)
@@ -68,7 +69,8 @@ static GArray *list_states(const struct report *report, uint64_t *ret_all_ns)
 		add_row(rows, waiting[i], report->waits.wait_ns[i]);
 		known_ns += report->waits.wait_ns[i];
 	}
-	/* Waits are of events of their own, which may be there without the switches. */
+	/* Waits are recorded by events of their own, so a capture may have waits without
+	 * switches. */
 	sum.wait_ns = MAX_OF(sum.wait_ns, known_ns);
 	add_row(rows, waiting[PROF_WAIT_UNKNOWN], sum.wait_ns - known_ns);
 	*ret_all_ns = sum.run_ns + sum.runnable_ns + sum.preempted_ns + sum.wait_ns;

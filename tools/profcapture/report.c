@@ -487,7 +487,7 @@ static int check_options(const struct report *report)
 	return CLI_CONTINUE;
 }
 
-/* Fills in the name of each process: that of its main thread, or else of its first known thread. */
+/* Fills in the name of each process: its main thread's, or else its first known thread's. */
 static void list_process_comms(struct report *report)
 {
 	const struct names *names = report->reader.capture->names;

@@ -32,7 +32,7 @@ static void on_signal(int number)
 
 	if (name)
 		(void)unlink(name);
-	/* Default action: SA_RESETHAND restored it. */
+	/* SA_RESETHAND restored the default action, which ends the program. */
 	(void)raise(number);
 }
 

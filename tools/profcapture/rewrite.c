@@ -706,7 +706,8 @@ static bool copy_parts(struct rewrite *rewrite, GError **error)
 	return end_states(rewrite, error) && add_damages(rewrite, UINT32_MAX, UINT64_MAX, error);
 }
 
-/* Copies a symbol or line if a row of its image was copied: rows find them by image and offset. */
+/* Copies a symbol or line if a row of its image was copied, because no row refers to symbols and
+ * lines: they are found by image and offset. */
 static bool copy_if_used(struct rewrite *rewrite, struct names_epoch *epoch,
 			 const struct prof_batch *batch, size_t row, void *data, GError **error)
 {

@@ -16,7 +16,7 @@ struct rewrite_options {
 	const char *file; /* name of the result, for messages */
 	bool timed;       /* keep only rows of [from_ns, to_ns], and the state at from_ns */
 	int64_t from_ns, to_ns;
-	bool merge_epochs; /* fill epochs and chunks */
+	bool merge_epochs; /* merge parts of the source into full epochs and chunks */
 	/* struct prof_damage, or NULL; adds a loss row for each that lost rows */
 	GArray *file_damages;
 };

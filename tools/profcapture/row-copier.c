@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /*
- * Invariants: (1) a row is copied once per epoch, and a cycle of references is cut where it returns
+ * Invariants: (1) a row is copied once per epoch, and a cycle of references is cut where it closes
  *                 [test-rewrite: cycle]
  *             (2) chains within a table (stacks) are followed in a loop; between tables, recursion
  *                 is bounded
@@ -134,7 +134,7 @@ static struct prof_value translate_value(struct row_copier *copier,
 	return PROF_NUMBER(array->numbers[row]);
 }
 
-/* Returns whether a row's parent does not have a smaller id, as the format requires. Readers ignore
+/* Returns whether a row's parent violates the format, which requires a smaller id. Readers ignore
  * such parents. The copy must drop them, because new ids would hide the error. */
 static bool is_bad_parent(const struct prof_table_def *def, unsigned column,
 			  const struct prof_array *parents, const struct prof_array *ids,

@@ -2,7 +2,7 @@
 /*
  * Run-times - how long each thread ran, waited, and was ready without a CPU
  *
- * The times come from the table of context switches. Each row tells when a thread was on a CPU and
+ * The times come from the table of context switches. Each row says when a thread was on a CPU and
  * why it left, which classifies the gap until its next row. The time before a thread's first row
  * and after its last row is unknown and does not count. A thread that begins or ends without a CPU
  * has a row of length 0 there. If wake-ups were not recorded, a waiting thread counts as waiting
@@ -20,7 +20,7 @@ struct run_time {
 	uint64_t runnable_ns; /* from its wake-up or fork until it ran */
 	int64_t left_ns;      /* relative time when it last left the CPU */
 	uint32_t left_how;    /* enum prof_switch_state */
-	bool is_there;        /* it has a row */
+	bool is_there;        /* the thread has a row */
 	bool known;           /* one of its times is not 0 */
 };
 
@@ -38,8 +38,8 @@ struct run_state {
 	uint32_t state;  /* enum prof_switch_state */
 };
 
-/* Also calls `found` for each state; those of one thread are in order. The reader's only filters
- * that apply to states are those of threads. */
+/* Like run_times_read(), and calls `found` for each state; the states of one thread are in order.
+ * The reader's filters of threads apply to states, the others do not. */
 GArray *run_times_each_state(struct reader *reader,
 			     void (*found)(const struct run_state *state, void *data), void *data,
 			     GError **error);

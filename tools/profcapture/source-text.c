@@ -3,7 +3,7 @@
  * Source-text - finds and reads the lines of a source file
  *
  * The path comes from a capture and is not trusted, so only regular files of at most MAX_BYTES are
- * read. They need not be text.
+ * read. These files need not be text.
  */
 #include "config.h"
 
@@ -19,7 +19,7 @@
 #define MAX_BYTES (16u << 20)
 #define TAB 8
 
-/* Takes ownership of `opened`. Returns NULL if it is negative, or on error. */
+/* Takes ownership of `opened`. Returns NULL if `opened` is negative, or on error. */
 static struct source_text *read_source(int opened, const char *path)
 {
 	CLEANUP_CLOSE int fd = opened;

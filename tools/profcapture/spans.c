@@ -17,7 +17,8 @@
 
 #include <glib/gi18n.h>
 
-/* An end mark is compared with at most this many begin marks. An id may be open with many names. */
+/* An end mark is compared with at most this many begin marks, because one id may be open with many
+ * names. */
 #define MOST_LOOKED_AT 64
 
 enum { TIME, THREAD, KIND, ID, GROUP, NAME, DURATION, N_COLUMNS };

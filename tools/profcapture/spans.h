@@ -18,13 +18,13 @@ enum span_kind {
 
 struct span {
 	enum span_kind kind;
-	uint32_t thread;          /* index in names: where it began (SPAN_NO_BEGIN: ended) */
+	uint32_t thread;          /* index in names: it began the span (SPAN_NO_BEGIN: ended it) */
 	const char *group, *name; /* interned; NULL = none */
 	int64_t start_ns, end_ns; /* relative; equal except in SPAN_WHOLE */
 };
 
-/* Calls `found` once for each instant and span; for a span, when its end is read. Ignores the
- * reader's filters; does not report damage: see capture_check(). Threads are valid until
+/* Calls `found` once for each instant and span; for a span, when its end is read. Applies no
+ * filters and does not report damage: see capture_check(). Threads are valid until
  * names_forget(). */
 bool spans_read(const struct capture *capture, void (*found)(const struct span *span, void *data),
 		void *data, GError **error);

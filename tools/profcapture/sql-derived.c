@@ -9,7 +9,8 @@
 
 #include <glib/gi18n.h>
 
-/* What a thread did or had from a time to another. There may be one for each allocation. */
+/* A mark, a block or a state of a thread, from its begin to its end. Each allocation may have
+ * one. */
 struct interval {
 	int64_t begin_ns, end_ns;
 	union {
@@ -23,15 +24,15 @@ struct interval {
 	};
 	uint32_t thread, call;
 	uint32_t heap;
-	uint8_t kind; /* of a mark, how a block ended, or the state */
+	uint8_t kind; /* kind of a mark, how a block ended, or state of a thread */
 	bool has_begin, has_end, is_mapping;
 };
 
 struct sql_derived {
 	struct reader *reader;
 	struct functions *functions;           /* NULL: not needed yet */
-	struct memory_tree *tree;              /* of calls */
-	struct memory_heaps *heaps;            /* of blocks; NULL: not read yet */
+	struct memory_tree *tree;              /* tree of calls */
+	struct memory_heaps *heaps;            /* heaps of the blocks; NULL: not read yet */
 	GArray *intervals[SQL_DERIVED_TABLES]; /* struct interval; NULL: not read yet */
 	bool has_all_calls;
 };
@@ -50,7 +51,7 @@ static const char *const states[] = { [PROF_SWITCH_WAIT] = "waiting",
 				      [PROF_SWITCH_RUNNING] = "running",
 				      [PROF_SWITCH_RUNNABLE] = "runnable" };
 
-/* Fields of the tables. SQL_FUNCTIONS has the fields of functions_cell() and this one. */
+/* Fields of the tables. SQL_FUNCTIONS has the fields of functions_cell() and FUNCTION_ID. */
 #define FUNCTION_ID FN_FIELDS
 enum call_field { CALL_ID, CALLER, DEPTH, FUNCTION, SOURCE_FILE, LINE, INLINED, STACK };
 enum interval_field {
@@ -135,7 +136,7 @@ static bool load_tree(struct sql_derived *derived, GError **error)
 	derived->functions = functions_new(derived->reader->capture->names, error);
 	if (!derived->functions)
 		return false;
-	/* as report counts */
+	/* the same places and inlined calls as in report */
 	derived->functions->detail = FUNCTIONS_PLACES;
 	derived->functions->inlined = derived->functions->joins_inlined = true;
 	derived->tree = g_new0(struct memory_tree, 1);
@@ -429,7 +430,7 @@ uint32_t sql_derived_rows(const struct sql_derived *derived, enum sql_derived_ta
 	return derived->intervals[table] ? derived->intervals[table]->len : 0;
 }
 
-/* Skips the node above the roots, which is no call, and places in functions. */
+/* Skips the node above the roots, which is not a call, and places in functions. */
 bool sql_derived_is_row(const struct sql_derived *derived, enum sql_derived_table table,
 			uint32_t row)
 {

@@ -5,7 +5,7 @@
  * These are the calls and functions of stacks, marks with begins and ends paired, blocks with their
  * lifetimes, and the states of threads. Rows are numbered from 0 and are read on first use. Calls
  * and functions are added when a stack first needs them, so their numbers are valid only for this
- * struct sql_derived. Does not know SQLite (see sql-tables.c).
+ * struct sql_derived. Does not depend on SQLite (see sql-tables.c).
  */
 #pragma once
 

@@ -37,8 +37,8 @@ struct sql_column {
 	unsigned position; /* position of the capture's column, if SQL_STORED */
 };
 
-/* Columns of views for the call of a row of `s`. They are queries of their own, because SQLite then
- * looks up only those that are used. */
+/* Columns of a view that describe the call of a row of `s`. Each is a subquery, because SQLite then
+ * looks up only the columns that are used. */
 #define OF_CALL(column) "(SELECT c." column " FROM calls AS c WHERE c.id = s.call)"
 #define OF_FUNCTION(column)                                                                    \
 	"(SELECT f." column " FROM calls AS c CROSS JOIN functions AS f ON f.id = c.function " \
@@ -47,7 +47,8 @@ struct sql_column {
 	OF_FUNCTION("name")                                                                       \
 	" AS function, " OF_FUNCTION("image") " AS image, " OF_CALL("file") " AS file, " OF_CALL( \
 		"line") " AS line, "
-/* In a file, the table of calls has no stacks as text. */
+/* Builds a stack's text from the calls, because in a file, the table of calls has no such
+ * column. */
 #define STACK_QUERY                                                                     \
 	"(WITH RECURSIVE up(caller, text) AS (SELECT c.caller, f.name FROM calls AS c " \
 	"CROSS JOIN functions AS f ON f.id = c.function WHERE c.id = s.call UNION ALL " \
@@ -56,7 +57,7 @@ struct sql_column {
 	"CROSS JOIN functions AS named ON named.id = above.function) "                  \
 	"SELECT text FROM up WHERE caller IS NULL)"
 
-/* CROSS JOIN fixes the order of the tables. */
+/* CROSS JOIN prevents SQLite from changing the order of the tables. */
 static const struct {
 	const char *name, *before, *after; /* around the text of the stack, if after is not NULL */
 } views[] = {
@@ -85,7 +86,7 @@ static const struct {
 		      "CROSS JOIN counter AS c ON c.epoch = v.epoch AND c.id = v.counter" },
 };
 
-/* Columns whose 0 means that the value is unknown. */
+/* Returns whether a value means unknown: 0 in these columns, or PROF_SWITCH_NO_CPU. */
 static bool is_unknown(const struct prof_table_def *def, unsigned position, uint64_t value)
 {
 	static const uint16_t zeros[][2] = {
@@ -200,9 +201,9 @@ struct row_cursor {
 	/* the current rows */
 	struct prof_array columns[PROF_MAX_COLUMNS]; /* by position */
 	size_t row, rows;
-	uint64_t sequence; /* of their chunk */
+	uint64_t sequence; /* sequence number of the rows' chunk */
 	uint32_t segment, epoch, first_row;
-	/* of a dictionary, of one epoch; it stays for the next lookup */
+	/* the dictionary of one epoch, kept for the next lookup */
 	struct prof_dictionary *dictionary;
 	uint32_t dictionary_epoch;
 	bool is_done;
@@ -344,20 +345,20 @@ static int plan_query(sqlite3_vtab *base, sqlite3_index_info *info)
 	return info->idxStr ? SQLITE_OK : SQLITE_NOMEM;
 }
 
-/* Returns whether SQLite uses a column; its last bit stands for all columns from there on. */
+/* Returns whether SQLite uses a column; the mask's last bit stands for all columns from 63 on. */
 static bool is_used(uint64_t mask, unsigned index)
 {
 	return mask >> MIN_OF(index, 63u) & 1;
 }
 
-/* Adds the columns of the capture that values of this query are made of. */
+/* Chooses the columns of the capture from which the values of this query come. */
 static void choose_columns(struct row_cursor *cursor, uint64_t mask, bool has_owner)
 {
 	const struct sql_table *table = vtab_of(cursor)->table;
 	const struct prof_table_def *def = table->def;
 	bool reads[PROF_MAX_COLUMNS + 1] = { false };
 
-	/* Some column has to be read to know the rows of a group. */
+	/* Some column must be read, to know how many rows there are. */
 	reads[0] = true;
 	for (guint i = 0; i < table->columns->len; i++) {
 		const struct sql_column *column = column_at(table, (int)i);
@@ -418,7 +419,7 @@ static int open_rows(struct row_cursor *cursor)
 			cursor->to_ns == INT64_MAX
 				? UINT64_MAX
 				: MAX_OF(capture_clock(capture, options.segment, cursor->to_ns),
-					 UINT64_C(1)); /* 0, 0 would be all */
+					 UINT64_C(1)); /* 0 to 0 would select all */
 	}
 	return prof_cursor_new(capture->reader, &options, &cursor->cursor);
 }
@@ -505,7 +506,7 @@ static uint32_t segment_of(const struct capture *capture, uint32_t epoch)
 	return number;
 }
 
-/* Makes the row of an id of a dictionary the only one. */
+/* Selects only the dictionary row with an id. */
 static int find_row(struct row_cursor *cursor, uint64_t id)
 {
 	const struct sql_table *table = vtab_of(cursor)->table;
@@ -588,7 +589,7 @@ static int filter_rows(sqlite3_vtab_cursor *base, int number, const char *plan, 
 		cursor->is_done = true;
 		return SQLITE_OK;
 	}
-	/* The columns of a query are the same each time. */
+	/* The columns of a query never change, so they are chosen once. */
 	if (cursor->n_ids == 0)
 		choose_columns(cursor, g_ascii_strtoull(strchr(plan, ' '), NULL, 16),
 			       plan[strcspn(plan, "pd ")] != ' ');
@@ -662,7 +663,7 @@ static void put_number(const struct row_cursor *cursor, sqlite3_context *context
 	}
 }
 
-/* As JSON: SQLite's json_each() reads it. */
+/* Puts a list as JSON, which SQLite's json_each() can read. */
 static void put_list(const struct row_cursor *cursor, sqlite3_context *context,
 		     struct names_epoch *epoch, unsigned position)
 {
@@ -1030,7 +1031,8 @@ static int is_at_end_of_rows(sqlite3_vtab_cursor *base)
 	return ((struct row_cursor *)base)->is_done;
 }
 
-/* The number is the same in every query: SQLite drops rows that two terms of an OR find. */
+/* A row has the same number in every query, because SQLite uses it to drop duplicates if two terms
+ * of an OR find the row. */
 static int put_row_number(sqlite3_vtab_cursor *base, sqlite3_int64 *ret_row)
 {
 	const struct row_cursor *cursor = (struct row_cursor *)base;
@@ -1119,7 +1121,8 @@ static bool has_column(const struct sql_table *table, const char *name)
 	return false;
 }
 
-/* Appends underscores to a name that SQLite would not distinguish from an earlier one. */
+/* Adds a column. Appends underscores to a name that SQLite would not distinguish from an earlier
+ * one. */
 static void add_column(struct sql_table *table, const char *name, const char *type, unsigned field,
 		       unsigned position)
 {
@@ -1134,7 +1137,7 @@ static void add_column(struct sql_table *table, const char *name, const char *ty
 	g_array_append_val(table->columns, column);
 }
 
-/* Adds what a table of the capture does not have itself. */
+/* Adds a computed column, unless the table has a column of that name. */
 static void add_own_column(struct sql_table *table, const char *name, const char *type,
 			   unsigned field)
 {
@@ -1181,7 +1184,7 @@ static void describe(struct sql_tables *tables, const struct prof_table_def *def
 	bool is_sample = def->id == PROF_TABLE_SAMPLE;
 
 	table->def = def;
-	/* A row of these two is its own owner. */
+	/* A row of these two tables is the thread or process itself. */
 	table->thread =
 		def->id == PROF_TABLE_THREAD ? 0 : capture_column_referring(def, PROF_TABLE_THREAD);
 	table->process = def->id == PROF_TABLE_PROCESS

@@ -38,7 +38,7 @@ struct sql_owner {
 	uint32_t thread, process;
 };
 
-/* A text that SQLite need not copy. */
+/* A text that was found to be UTF-8, which SQLite need not copy. */
 struct sql_text {
 	const char *text;
 	size_t length;
@@ -46,11 +46,11 @@ struct sql_text {
 
 struct sql_tables {
 	GPtrArray *all; /* struct sql_table */
-	GError *error;  /* the reason why a query failed, if it was a capture's; or NULL */
+	GError *error;  /* error of the capture that made a query fail; or NULL */
 	/* the rest is private */
 	struct reader *reader;
 	struct sql_derived *derived;
-	struct prof_dictionary *sources; /* of an epoch, or NULL */
+	struct prof_dictionary *sources; /* the sources of one epoch, or NULL */
 	uint32_t sources_epoch;
 	/* from the last row that needed them, because the next row mostly needs the same */
 	struct sql_owner last_owner;
@@ -62,9 +62,9 @@ struct sql_tables {
 };
 
 /* Creates the tables in the schema "temp" of a database. Borrows the reader, whose capture is open;
- * free it after the database was closed. Returns NULL on error. */
+ * free the result after closing the database. Returns NULL on error. */
 struct sql_tables *sql_tables_new(struct reader *reader, sqlite3 *db, GError **error);
 void sql_tables_free(struct sql_tables *tables);
-/* Creates the views in a schema. `has_stacks`: its table of calls is ours, which has a hidden
- * column with the stack as text. Returns a result code of SQLite. */
+/* Creates the views in a schema. `has_stacks`: the schema's table of calls is the virtual one,
+ * which has a hidden column with the stack as text. Returns a result code of SQLite. */
 int sql_tables_create_views(sqlite3 *db, const char *schema, bool has_stacks);

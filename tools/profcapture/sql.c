@@ -4,9 +4,10 @@
  *
  * The database is in memory and has virtual tables only (sql-tables.h). A query can do nothing but
  * read them: SQLite's authorizer refuses all else. Its memory is limited by the budget of the
- * capture, and its time by --timeout: between two steps of SQLite's machine, or, if one step takes
- * longer than that, by a signal  [test_sql: hostile_queries]
- * Rows stream, unless they are limited: then one more is read, to say that there are more.
+ * capture, and its time by --timeout, which is checked between steps of SQLite's machine; a signal
+ * ends a step that takes too long  [test_sql: hostile_queries]
+ * Rows stream, unless they are limited: then one row more is read, to find out whether there are
+ * more.
  */
 #include "config.h"
 
@@ -24,11 +25,11 @@
 /* Rows that a terminal shows by default. */
 #define TERMINAL_ROWS 1000
 #define DEFAULT_TIMEOUT_NS (UINT64_C(300) * 1000000000)
-/* Instructions of SQLite's machine between two looks at the clock. */
+/* Instructions of SQLite's machine between two checks of the clock. */
 #define STEPS_BETWEEN_CHECKS 100000
 /* Seconds after the timeout until the signal ends the program. */
 #define GRACE_SECONDS 2
-#define MAX_LENGTH (64 << 20) /* bytes of a text: those of a chunk's column */
+#define MAX_LENGTH (64 << 20) /* longest text in bytes: PROF_MAX_PAYLOAD */
 
 struct sql {
 	struct reader reader;
@@ -48,7 +49,7 @@ static const struct cli_option options[] = {
 	{ NULL },
 };
 
-/* Queries that answer something of a capture that has rows of the table. */
+/* Examples of queries, each for captures that have rows of the table. */
 static const struct {
 	unsigned table;
 	const char *query;
@@ -145,7 +146,7 @@ static void set_limits(sqlite3 *db)
 
 /* ---- errors ---------------------------------------------------------------------------------- */
 
-/* Lists the tables, if one is unknown. */
+/* Returns whether the message is about an unknown table, after printing the tables. */
 static bool is_unknown_table(struct sql *sql, const char *message)
 {
 	static const char prefix[] = "no such table: ";
@@ -234,11 +235,11 @@ static struct cell cell_of(const struct sql *sql, sqlite3_stmt *statement, int c
 	if (keeps)
 		cell.text = cell.owned = g_memdup2(cell.text, cell.number);
 	if (cell.number == 0)
-		cell.text = ""; /* not NULL, as of an empty blob */
+		cell.text = ""; /* SQLite returns NULL for an empty blob */
 	return cell;
 }
 
-/* Two columns may have one name, but two members may not. */
+/* Two columns may have the same name, but two JSON members may not. */
 static void name_columns(struct sql *sql, sqlite3_stmt *statement)
 {
 	sql->keys = g_ptr_array_new_with_free_func(g_free);
@@ -385,7 +386,7 @@ static bool run_statement(struct sql *sql, const char *query, sqlite3_stmt *stat
 			g_array_append_val(sql->kept, cell);
 		}
 	}
-	/* Nothing reads the rest. */
+	/* If the output failed, check_time() stopped the query, which is not an error. */
 	if (r != SQLITE_ROW && r != SQLITE_DONE && !out_failed(out_stdout()))
 		return fail(sql, query, error);
 	if (keeps) {
@@ -513,7 +514,7 @@ static bool sql_query(void *data, char **operands, GError **error)
 	bool prints_tables;
 
 	reader->text_limit = cli_columns(out_stdout()->fd) > 0 ? TERMINAL_ROWS : 0;
-	/* JSON begins with the state of the capture. */
+	/* JSON begins with the state of the capture, so damage must be known before the rows. */
 	reader->finds_damage_late = !reader->json &&
 				    (reader->format == READER_TEXT || reader->format == READER_CSV);
 	if (!reader_open(reader, operands[0], error))

@@ -59,7 +59,7 @@ size_t stack_places_of_frame(struct stack_places *places, uint32_t node, uint32_
 	uint64_t frame = 0;
 	ssize_t row;
 
-	/* A node that stacks_row_at() made for generated code has its entity. */
+	/* A node that stacks_row_at() added for generated code has no row, but an entity. */
 	ret_places[0] = node < stacks->n_rows ? FUNCTION_LOST : stacks->entity[node];
 	if (node >= stacks->n_rows)
 		return 1;
@@ -70,7 +70,7 @@ size_t stack_places_of_frame(struct stack_places *places, uint32_t node, uint32_
 					  ret_places, NULL);
 }
 
-/* Returns the place of a node, from that of its caller: what is further inside decides. */
+/* Returns the place of a node. `found`: the place of its caller, which inner frames override. */
 static struct stack_place find_place(struct stack_places *places, uint32_t node,
 				     struct stack_place found)
 {
@@ -88,7 +88,8 @@ static struct stack_place find_place(struct stack_places *places, uint32_t node,
 
 		if (origin == CODE_ORIGIN_KERNEL || origin == CODE_ORIGIN_LIBC)
 			cause = wait_cause_of(f->raw_name ? f->raw_name : f->name, &call);
-		/* The program's own code may call more than one function that waits. */
+		/* Own code resets the cause, because it may call more than one function that
+		 * waits. */
 		if (cause != WAIT_UNKNOWN || origin == CODE_ORIGIN_OWN) {
 			found.cause = cause;
 			found.call = cause == WAIT_UNKNOWN ? NULL : call;

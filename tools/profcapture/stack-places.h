@@ -12,7 +12,7 @@
 
 struct stack_place {
 	uint32_t place; /* FUNCTION_NO_STACK: no stack */
-	bool is_own;    /* it is of the program */
+	bool is_own;    /* the place is in the program's own code */
 	enum wait_cause cause;
 	const char *call; /* name of the system call or of the cause, static; NULL: unknown */
 };

@@ -37,7 +37,7 @@ struct suppressions {
 	GArray *of_node; /* uint32_t by node: the same for its stack */
 };
 
-/* Adds the suppressions of a file. Fails on an invalid line; the message has its number. */
+/* Adds the suppressions of a file. Fails on an invalid line; the message has the line number. */
 bool suppressions_read(struct suppressions *suppressions, const char *file, GError **error);
 void suppressions_done(struct suppressions *suppressions);
 /* Returns the suppression that matches a stack, or NULL. */

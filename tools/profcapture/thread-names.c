@@ -29,7 +29,7 @@ struct identity {
 struct named {
 	int64_t since_ns; /* relative */
 	const char *name; /* interned */
-	bool inherited;   /* the name is that of the thread that created this one */
+	bool inherited;   /* it is the name of the thread that created this one */
 };
 
 struct thread_names {

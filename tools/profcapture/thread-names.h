@@ -3,7 +3,7 @@
  * Thread-names - the name of a thread at a time
  *
  * A thread has the name of its creator until it is renamed. A row of the task table has a thread's
- * name from its time on. The dictionary has only the last name.
+ * name from the row's time on. The dictionary has only the last name.
  */
 #pragma once
 
