@@ -123,11 +123,16 @@ static void put_text_n(sqlite3_context *context, const char *text, size_t length
 /* `text` must be interned or a constant, because SQLite does not copy it. NULL stays NULL. */
 static void put_text(struct sql_tables *tables, sqlite3_context *context, const char *text)
 {
+	const struct names *names = tables->reader->capture->names;
 	struct sql_text *known = &tables->valid[((uintptr_t)text >> 4) % ARRAY_SIZE(tables->valid)];
 	size_t length;
 
 	if (!text)
 		return;
+	if (tables->removed_epochs != names->removed_epochs) {
+		memset(tables->valid, 0, sizeof(tables->valid));
+		tables->removed_epochs = names->removed_epochs;
+	}
 	if (known->text != text) {
 		length = strlen(text);
 		if (!g_utf8_validate(text, (gssize)length, NULL)) {
@@ -669,34 +674,33 @@ static void put_list(const struct row_cursor *cursor, sqlite3_context *context,
 {
 	const struct prof_column_def *column = &vtab_of(cursor)->table->def->columns[position];
 	const struct prof_array *array = &cursor->columns[position];
-	struct json json;
-	struct out out;
+	struct sql_tables *tables = vtab_of(cursor)->tables;
+	struct json *json = &tables->json;
 
 	if (array->offsets[cursor->row] == array->offsets[cursor->row + 1]) {
-		put_text(vtab_of(cursor)->tables, context, "[]");
+		put_text(tables, context, "[]");
 		return;
 	}
-	out_init(&out, -1);
-	json_init(&json, &out);
-	json_begin_array(&json, NULL);
+	g_string_truncate(tables->list.text, 0);
+	json_begin_array(json, NULL);
 	for (uint64_t i = array->offsets[cursor->row]; i < array->offsets[cursor->row + 1]; i++) {
 		uint64_t value = array->numbers[i], n = 0;
 
 		while (column->values && column->values[n] && n < value)
 			n++;
 		if (column->type == PROF_TYPE_REF && column->ref == PROF_TABLE_STRING)
-			json_string(&json, NULL, names_text(epoch, value));
+			json_string(json, NULL, names_text(epoch, value));
 		else if (column->type == PROF_TYPE_ENUM && column->values && column->values[n])
-			json_string(&json, NULL, column->values[n]);
+			json_string(json, NULL, column->values[n]);
 		else if (column->type == PROF_TYPE_INT)
-			json_int(&json, NULL, (int64_t)value);
+			json_int(json, NULL, (int64_t)value);
 		else
-			json_uint(&json, NULL, value);
+			json_uint(json, NULL, value);
 	}
-	json_end(&json);
-	put_text_n(context, out.text->str, out.text->len - 1); /* without its newline */
-	json_done(&json);
-	out_done(&out);
+	json_end(json);
+	/* JSON is UTF-8; without its newline */
+	sqlite3_result_text64(context, tables->list.text->str, tables->list.text->len - 1,
+			      SQLITE_TRANSIENT, SQLITE_UTF8);
 }
 
 static bool put_stored(const struct row_cursor *cursor, sqlite3_context *context, unsigned position,
@@ -1289,6 +1293,8 @@ struct sql_tables *sql_tables_new(struct reader *reader, sqlite3 *db, GError **e
 	tables->reader = reader;
 	tables->derived = sql_derived_new(reader);
 	tables->all = g_ptr_array_new_with_free_func(table_free);
+	out_init(&tables->list, -1);
+	json_init(&tables->json, &tables->list);
 	for (unsigned i = 0; i < SQL_DERIVED_TABLES; i++) {
 		const struct sql_derived_def *def = &sql_derived_defs[i];
 		struct sql_table *table = add_table(tables, def->name);
@@ -1343,5 +1349,7 @@ void sql_tables_free(struct sql_tables *tables)
 	sql_derived_free(tables->derived);
 	g_clear_error(&tables->error);
 	g_ptr_array_unref(tables->all);
+	json_done(&tables->json);
+	out_done(&tables->list);
 	g_free(tables);
 }

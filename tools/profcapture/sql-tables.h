@@ -58,7 +58,10 @@ struct sql_tables {
 	ssize_t event_row;    /* of the event in `sources`; -1: none */
 	uint32_t event_epoch; /* 0: no row yet */
 	uint64_t event_source;
-	struct sql_text valid[64]; /* texts that were found to be UTF-8, by address */
+	struct out list;  /* the last list, as JSON; kept, because it is filled for each row */
+	struct json json; /* writes to `list` */
+	uint64_t removed_epochs;     /* of names, when `valid` was last emptied */
+	struct sql_text valid[1024]; /* texts that were found to be UTF-8, by address */
 };
 
 /* Creates the tables in the schema "temp" of a database. Borrows the reader, whose capture is open;

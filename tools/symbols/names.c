@@ -121,8 +121,10 @@ struct names_epoch *names_epoch(struct names *names, uint32_t number, GError **e
 	for (guint i = epochs->len; !epoch && i-- > 0;) {
 		if (((struct names_epoch *)epochs->pdata[i])->pins > 0)
 			continue;
-		if (!keep)
+		if (!keep) {
 			g_ptr_array_remove_index(epochs, i);
+			names->removed_epochs++;
+		}
 		keep = false;
 	}
 	if (!epoch) {

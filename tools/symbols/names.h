@@ -74,8 +74,9 @@ struct names_epoch {
 
 struct names {
 	const struct prof_reader *reader;
-	GPtrArray *epochs; /* of struct names_epoch; the last used one is last */
-	uint64_t lost;     /* number of lookups with the result "<lost>" */
+	GPtrArray *epochs;       /* of struct names_epoch; the last used one is last */
+	uint64_t removed_epochs; /* when it changes, texts of an epoch may have been freed */
+	uint64_t lost;           /* number of lookups with the result "<lost>" */
 	/* returns the text to use in place of each text; NULL: use texts as they are */
 	char *(*redact)(const char *text);
 	/* show the interpreter's own frames in the stacks of interpreted programs */
