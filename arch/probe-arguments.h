@@ -1,0 +1,72 @@
+/* SPDX-License-Identifier: BSD-2-Clause-Patent */
+/*
+ * Probe arguments - reads the arguments of a static probe (USDT) out of a sample
+ *
+ * The note of a static probe describes where the compiler put each argument: a constant, a
+ * register, or memory. The description is text from an untrusted file. A sample at the probe has
+ * registers and a copy of the stack; memory elsewhere is not in it.
+ */
+#pragma once
+
+#include "arch/regs.h"
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#define PROBE_MAX_ARGUMENTS 32 /* further ones are not recorded */
+#define PROBE_NO_REGISTER UINT8_MAX
+
+enum probe_operand {
+	PROBE_OPERAND_OTHER, /* a form that is not supported */
+	PROBE_OPERAND_CONSTANT,
+	PROBE_OPERAND_REGISTER, /* base */
+	PROBE_OPERAND_MEMORY,   /* at base + index * scale + number */
+	PROBE_OPERAND_VARIABLE, /* memory at an address of the file */
+};
+
+/* Registers are bits of perf_event_attr.sample_regs_user, or PROBE_NO_REGISTER. */
+struct probe_argument {
+	uint8_t operand; /* enum probe_operand */
+	uint8_t bytes;   /* 1, 2, 4 or 8 */
+	uint8_t is_signed, is_float;
+	uint8_t base, index, scale;
+	uint8_t pad;
+	int64_t number;
+};
+
+/* Why a value is not known. */
+enum probe_unread {
+	PROBE_READ,             /* it is known */
+	PROBE_UNREAD_OPERAND,   /* the operand has a form that is not supported */
+	PROBE_UNREAD_REGISTERS, /* the sample has no registers */
+	PROBE_UNREAD_REGISTER,  /* this register is not recorded */
+	PROBE_UNREAD_BELOW,     /* it is below the stack pointer */
+	PROBE_UNREAD_OUTSIDE,   /* it is in memory that was not copied */
+	PROBE_UNREAD_ABSENT,    /* another place of the probe has this argument */
+	PROBE_N_UNREAD
+};
+
+struct probe_value {
+	uint64_t value;  /* extended to 64 bits; of a double, its bits; 0: not known */
+	uint32_t unread; /* enum probe_unread */
+	uint32_t pad;
+};
+
+/* The user's state in a sample. */
+struct probe_state {
+	const uint64_t *registers; /* in the order of regs->perf_mask; NULL: none */
+	const uint8_t *stack;      /* from the stack pointer on */
+	size_t stack_bytes;
+};
+
+/* Parses a description such as "-4@%edi 8@-16(%rbp)". Returns the number of arguments. */
+unsigned probe_arguments_parse(enum regs_arch arch, const char *text,
+			       struct probe_argument ret_arguments[PROBE_MAX_ARGUMENTS]);
+/* Returns whether the numbers are such as the parser returns. */
+bool probe_argument_is_valid(const struct probe_argument *argument);
+struct probe_value probe_argument_read(const struct regs *regs,
+				       const struct probe_argument *argument,
+				       const struct probe_state *state);
+/* Returns why a value is not known, as text that begins with "not read: ". NULL: it is known. */
+const char *probe_unread_text(uint32_t unread);
