@@ -14,7 +14,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#define PROBE_MAX_ARGUMENTS 32 /* further ones are not recorded */
+#define PROBE_MAX_ARGUMENTS 16 /* <sys/sdt.h> has at most 12; further ones are not recorded */
 #define PROBE_NO_REGISTER UINT8_MAX
 
 enum probe_operand {

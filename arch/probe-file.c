@@ -27,6 +27,7 @@
 #define MAX_SECTION_BYTES (UINT64_C(256) << 20)
 #define MAX_BUILD_ID 64
 #define NOTE_STATIC_PROBE 3
+#define MAX_DESCRIPTION 4096 /* of the arguments of a static probe */
 #define NEAR_NAMES 3
 #define SYMBOL_IS_HIDDEN 0x8000 /* in .gnu.version: not the default version */
 
@@ -337,13 +338,13 @@ struct visitor {
 	void *data;
 };
 
-/* Returns the string at the reader's front, NULL if it has no end or is too long. */
-static const char *take_string(struct byte_reader *reader)
+/* Returns the string at the reader's front, NULL if it has no end or at least `max` bytes. */
+static const char *take_string(struct byte_reader *reader, size_t max)
 {
 	size_t left = byte_reader_left(reader);
 	size_t length = strnlen((const char *)reader->at, left);
 
-	if (length == left || length >= PROBE_MAX_NAME)
+	if (length == left || length >= max)
 		return NULL;
 	return (const char *)byte_reader_read(reader, length + 1);
 }
@@ -362,9 +363,9 @@ static bool visit_note(uint32_t type, const char *owner, struct byte_reader desc
 	point.address += moved;
 	if (point.semaphore)
 		point.semaphore += moved;
-	point.provider = take_string(&desc);
-	point.name = point.provider ? take_string(&desc) : NULL;
-	point.arguments = point.name ? take_string(&desc) : NULL;
+	point.provider = take_string(&desc, PROBE_MAX_NAME);
+	point.name = point.provider ? take_string(&desc, PROBE_MAX_NAME) : NULL;
+	point.arguments = point.name ? take_string(&desc, MAX_DESCRIPTION) : NULL;
 	if (!desc.failed && point.arguments && *point.provider && *point.name)
 		visitor->visit(&point, visitor->data);
 	return true;
@@ -677,6 +678,9 @@ unsigned probe_file_find(const struct probe_file *file, const char *name, bool o
 					     ? offset_of(file, point->semaphore, PF_R | PF_W)
 					     : 0,
 		};
+		if (point->arguments)
+			ret_places[i].n_arguments = probe_arguments_parse(
+				REGS_NATIVE, point->arguments, ret_places[i].arguments);
 		if (!ret_places[i].offset)
 			refusal = "it is not in the file's code";
 		else if (point->semaphore &&

@@ -8,6 +8,8 @@
  */
 #pragma once
 
+#include "arch/probe-arguments.h"
+
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -20,6 +22,9 @@
 struct probe_place {
 	uint64_t offset;    /* in the file */
 	uint64_t semaphore; /* file offset of the probe's counter of users; 0: none */
+	uint32_t n_arguments;
+	uint32_t pad;
+	struct probe_argument arguments[PROBE_MAX_ARGUMENTS];
 };
 
 /* A function or a static probe. Borrows its strings from the file. */

@@ -16,6 +16,8 @@
  */
 #pragma once
 
+#include "arch/probe-arguments.h"
+
 #include <stdint.h>
 
 #define ENGINE_SOCKET_FD 3
@@ -58,8 +60,11 @@ enum message_type {
 	MESSAGE_SWITCH,
 	/* before START: struct message_counter_file, one per fd */
 	MESSAGE_COUNTERS,
-	/* before START: struct message_fields, then its fields; one message per tracepoint */
+	/* before START: struct message_fields, then its fields; one message for each tracepoint,
+	 * and for each static probe that has arguments */
 	MESSAGE_FIELDS,
+	/* before START: struct message_arguments; one for each place of a static probe */
+	MESSAGE_ARGUMENTS,
 	/* struct message_outputs for each CPU, fds: the events that write samples and code objects;
 	 * or why frames are not read, as text. Answers to the first INTERPRETED; with per-task
 	 * events, OUTPUTS come before START. */
@@ -185,7 +190,8 @@ struct message_config {
 	uint32_t off_cpu;          /* 1: write a row for each wait */
 	/* stop recording the stacks of waits if there are more sleeps a second; 0: no limit */
 	uint32_t off_cpu_max_rate;
-	uint32_t pad;
+	/* 1: samples are of ENGINE_STACK_SAMPLE_TYPE, also if no stack is to be walked */
+	uint32_t has_stacks;
 	/* read the stacks of longer waits that were not copied; 0: of none */
 	uint64_t off_cpu_threshold_ns;
 };
@@ -223,9 +229,11 @@ enum field_place {
 	 * from the record's start, or from the end of the field. */
 	FIELD_AT_OFFSET,
 	FIELD_BEHIND,
+	/* the bytes are a struct probe_value, which the engine read */
+	FIELD_ARGUMENT,
 };
 
-/* A field of a tracepoint's records. */
+/* A field of a tracepoint's records, or an argument of a static probe. */
 struct message_field {
 	char name[64], type[64]; /* as the kernel declares them, with NUL */
 	uint16_t offset, size;
@@ -239,6 +247,13 @@ struct message_fields {
 	uint32_t source; /* its index in message_config.sources */
 	uint32_t n;      /* at most ENGINE_MAX_FIELDS */
 	struct message_field fields[];
+};
+
+/* Where the arguments of a static probe are, at one of its places. */
+struct message_arguments {
+	uint32_t source; /* its index in message_config.sources */
+	uint32_t n;
+	struct probe_argument arguments[PROBE_MAX_ARGUMENTS];
 };
 
 /* No padding, no NUL at the end. A value may contain NULs ("command": arguments, each with a NUL).

@@ -123,6 +123,7 @@ GByteArray *engine_config_new(const struct options *options, const struct perf_p
 		.kernel = plan->kernel,
 		.call_graph = options->call_graph,
 		.stack_bytes = plan->stack_bytes,
+		.has_stacks = plan->copy_bytes > 0,
 		.build_ids = plan->build_ids,
 		.by_task = plan->by_task,
 		.append = options->append,

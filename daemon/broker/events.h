@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 #pragma once
 
+#include "arch/probe-arguments.h"
 #include "daemon/protocol.h"
 #include "libcapture/prof-capture.h"
 
@@ -26,6 +27,8 @@ struct event {
 	char probe_path[32];
 	int probe_fd;
 	unsigned same_as; /* of a further place of a probe: 1 + the index of the first; else 0 */
+	unsigned n_arguments; /* of a static probe, at this place */
+	struct probe_argument arguments[PROBE_MAX_ARGUMENTS];
 };
 
 /* Directories of events without a fixed number; -1 and an errno if one is missing. */

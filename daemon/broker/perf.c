@@ -39,10 +39,11 @@
 /* PERF_SAMPLE_STACK_USER is limited by the length of a record, which has 16 bits. */
 #define STACK_MAX_BYTES 65528u
 #define STACK_MIN_BYTES 1024u
-#define STACK_GOOD_BYTES 32768u /* nearly all stacks are smaller */
-#define STACK_RINGS_A_SECOND 2  /* a ring holds at most 1/2 s of samples */
-#define STACK_WAIT_A_SECOND 4   /* a ring holds at least 1/4 s: the engine wakes at 1/4 full */
-#define STACK_HURRY_A_SECOND 16 /* a ring may hold 1/16 s, to copy STACK_GOOD_BYTES */
+#define STACK_GOOD_BYTES 32768u   /* nearly all stacks are smaller */
+#define ARGUMENT_STACK_BYTES 2048 /* copied for arguments if stacks are not walked */
+#define STACK_RINGS_A_SECOND 2    /* a ring holds at most 1/2 s of samples */
+#define STACK_WAIT_A_SECOND 4     /* a ring holds at least 1/4 s: the engine wakes at 1/4 full */
+#define STACK_HURRY_A_SECOND 16   /* a ring may hold 1/16 s, to copy STACK_GOOD_BYTES */
 #define SAMPLES_TO_SIDE_BAND 4
 #define INHERITED_COPIES_A_SECOND 1000u
 
@@ -177,11 +178,11 @@ struct perf_event_attr perf_source_attr(const struct perf_plan *plan, const stru
 	attr.size = sizeof(attr);
 	if (event->kind == PROF_SOURCE_PROBE)
 		attr.uprobe_path = (uintptr_t)event->probe_path;
-	attr.sample_type = plan->stack_bytes ? ENGINE_STACK_SAMPLE_TYPE : ENGINE_SAMPLE_TYPE;
+	attr.sample_type = plan->copy_bytes ? ENGINE_STACK_SAMPLE_TYPE : ENGINE_SAMPLE_TYPE;
 	if (plan->fields)
 		attr.sample_type |= PERF_SAMPLE_RAW;
-	attr.sample_regs_user = plan->stack_bytes ? regs_get(REGS_NATIVE)->perf_mask : 0;
-	attr.sample_stack_user = plan->stack_bytes;
+	attr.sample_regs_user = plan->copy_bytes ? regs_get(REGS_NATIVE)->perf_mask : 0;
+	attr.sample_stack_user = plan->copy_bytes;
 	attr.read_format = PERF_FORMAT_ID | PERF_FORMAT_LOST;
 	attr.disabled = 1;
 	attr.sample_id_all = 1;
@@ -482,7 +483,10 @@ static void choose_stack_bytes(struct perf_plan *plan)
 {
 	uint64_t ring = (uint64_t)plan->sample_pages * (uint64_t)sysconf(_SC_PAGESIZE), bytes;
 
-	plan->stack_bytes = 0;
+	plan->stack_bytes = plan->copy_bytes = 0;
+	for (unsigned i = 0; i < plan->n_events; i++)
+		if (plan->events[i].n_arguments > 0)
+			plan->copy_bytes = ARGUMENT_STACK_BYTES;
 	if (plan->call_graph != ENGINE_CALL_GRAPH_DWARF || plan->n_events == 0)
 		return;
 	bytes = ring * STACK_WAIT_A_SECOND / sample_rate(plan);
@@ -492,6 +496,7 @@ static void choose_stack_bytes(struct perf_plan *plan)
 	bytes = bytes / 1024 * 1024;
 	plan->stack_bytes = (uint32_t)MIN_OF(MAX_OF(bytes, (uint64_t)STACK_MIN_BYTES),
 					     (uint64_t)STACK_MAX_BYTES);
+	plan->copy_bytes = plan->stack_bytes;
 }
 
 static void choose_sizes(struct perf_plan *plan, unsigned n_cpus)

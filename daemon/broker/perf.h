@@ -29,9 +29,10 @@ struct perf_plan {
 	/* id of tracepoint sched_waking; 0: wakers are not recorded; else the last event copies */
 	uint64_t waking_id;
 	uint64_t ring_bytes; /* all sample rings together; 0: automatic */
-	/* Set by perf_open_all(): the ring sizes of a CPU, and the maximum copied of a stack. It
-	 * also clears `kernel` if per-task events may not record the kernel. */
-	uint32_t side_band_pages, sample_pages, stack_bytes;
+	/* Set by perf_open_all(): the ring sizes of a CPU, the maximum copied of a stack
+	 * (copy_bytes), and the same if stacks are walked, else 0 (stack_bytes). It also clears
+	 * `kernel` if per-task events may not record the kernel. */
+	uint32_t side_band_pages, sample_pages, stack_bytes, copy_bytes;
 	/* When perf_open_all() enabled the side bands of all CPUs; 0: it did not. When it does, it
 	 * calls `begun`; and again if it must open everything with smaller rings, because the
 	 * records in the first rings are then lost. */

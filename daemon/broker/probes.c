@@ -9,6 +9,7 @@
  * Invariants: (1) the probe is placed in the file that was examined, through its descriptor
  *             (2) a place that the kernel refuses is refused here, and not silently not recorded
  *                 [test_probes: test_refused_instruction]
+ *             (3) a description of an argument that the other process sends is checked
  * Main thread only.
  */
 #include "config.h"
@@ -125,6 +126,8 @@ static bool add_places(struct probes *probes, const struct files_answer *answer,
 			event->same_as = 1 + probes->at;
 			event->probe_fd = -1;
 		}
+		event->n_arguments = answer->places[i].n_arguments;
+		memcpy(event->arguments, answer->places[i].arguments, sizeof(event->arguments));
 		ok = fd >= 0 ? event_set_probe(&dirs, event, fd, answer->places[i].offset,
 					       answer->places[i].semaphore, error) &&
 				       kernel_accepts(event, error)
@@ -137,6 +140,15 @@ static bool add_places(struct probes *probes, const struct files_answer *answer,
 
 static bool is_valid(const struct files_answer *answer, unsigned serial, int fd)
 {
+	for (unsigned i = 0; i < MIN_OF(answer->n_places, (uint32_t)PROBE_MAX_PLACES); i++) {
+		const struct probe_place *place = &answer->places[i];
+
+		if (place->n_arguments > PROBE_MAX_ARGUMENTS)
+			return false;
+		for (unsigned k = 0; k < place->n_arguments; k++)
+			if (!probe_argument_is_valid(&place->arguments[k]))
+				return false;
+	}
 	return answer->serial == serial && answer->n_places <= PROBE_MAX_PLACES &&
 	       memchr(answer->reason, 0, sizeof(answer->reason)) &&
 	       g_utf8_validate(answer->reason, -1, NULL) &&
@@ -219,6 +231,49 @@ static void request_next(struct probes *probes)
 	broker_fail(&error, BROKER_ERROR_FAILED, "event \"%s\": it cannot be looked for: %s",
 		    probes->options->events[probes->at].name, ERRNO_TEXT(errno));
 	finish(probes, error);
+}
+
+GArray *probes_fields(const struct event *events, unsigned n_events, unsigned first)
+{
+	GArray *fields = g_array_new(FALSE, TRUE, sizeof(struct message_field));
+
+	for (unsigned i = first; i < n_events; i++) {
+		const struct event *event = &events[i];
+
+		if (i != first && event->same_as != first + 1)
+			continue;
+		for (unsigned k = 0; k < event->n_arguments; k++) {
+			const struct probe_argument *argument = &event->arguments[k];
+			struct message_field *field;
+
+			if (k == fields->len)
+				g_array_set_size(fields, k + 1);
+			field = &g_array_index(fields, struct message_field, k);
+			/* `element` is the size until all places are known. */
+			field->element = MAX_OF(field->element, argument->bytes);
+			field->is_signed |= argument->is_signed;
+			if (argument->is_float)
+				field->kind = PROF_ARGUMENT_DOUBLE;
+		}
+	}
+	for (unsigned k = 0; k < fields->len; k++) {
+		struct message_field *field = &g_array_index(fields, struct message_field, k);
+		bool is_float = field->kind == PROF_ARGUMENT_DOUBLE;
+
+		if (!is_float)
+			field->kind = field->is_signed ? PROF_ARGUMENT_S64 : PROF_ARGUMENT_U64;
+		g_snprintf(field->name, sizeof(field->name), "arg%u", k + 1);
+		g_snprintf(field->type, sizeof(field->type), "%c%u",
+			   is_float           ? 'f'
+			   : field->is_signed ? 's'
+					      : 'u',
+			   field->element * 8u);
+		field->element = 0;
+		field->place = FIELD_ARGUMENT;
+		field->offset = (uint16_t)(k * sizeof(struct probe_value));
+		field->size = sizeof(struct probe_value);
+	}
+	return fields;
 }
 
 void probes_find(const struct access *access, struct options *options,

@@ -29,6 +29,7 @@
 #include "daemon/broker/engine-config.h"
 #include "daemon/broker/error.h"
 #include "daemon/broker/limits.h"
+#include "daemon/broker/probes.h"
 #include "daemon/broker/summary.h"
 #include "daemon/broker/target.h"
 #include "daemon/deferred-close.h"
@@ -688,21 +689,36 @@ static bool has_tracepoints(const struct perf_plan *plan)
 	return false;
 }
 
+static bool send_arguments(struct session *session, unsigned source, GError **error)
+{
+	const struct event *event = &session->plan.events[source];
+	struct message_arguments body = { .source = source, .n = event->n_arguments };
+
+	memcpy(body.arguments, event->arguments, sizeof(body.arguments));
+	return engine_send(session->engine, MESSAGE_ARGUMENTS, &body, sizeof(body), NULL, 0, error);
+}
+
+/* Sends the fields of tracepoints, and the arguments of static probes. */
 static bool send_fields(struct session *session, GError **error)
 {
 	const struct perf_plan *plan = &session->plan;
 	struct event_dirs dirs;
 	bool ok = true;
 
-	if (!plan->fields)
-		return true;
 	event_dirs_open(&dirs);
 	for (unsigned i = 0; ok && i < plan->n_events; i++) {
-		g_autoptr(GArray) fields = event_fields(&dirs, &plan->events[i]);
+		const struct event *event = &plan->events[i];
 		g_autoptr(GByteArray) body = g_byte_array_new();
+		g_autoptr(GArray) fields = NULL;
 		struct message_fields header = { .source = i };
 
-		if (!fields || plan->events[i].off_cpu)
+		if (event->n_arguments > 0)
+			ok = send_arguments(session, i, error);
+		if (event->kind == PROF_SOURCE_PROBE && !event->same_as)
+			fields = probes_fields(plan->events, plan->n_events, i);
+		else if (plan->fields && !event->off_cpu)
+			fields = event_fields(&dirs, event);
+		if (!ok || !fields || fields->len == 0)
 			continue;
 		header.n = fields->len;
 		g_byte_array_append(body, (const uint8_t *)&header, sizeof(header));

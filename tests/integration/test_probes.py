@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: BSD-2-Clause-Patent
 """Probes of functions and static probes (USDT), compared with programs that count and measure their
 own calls; and probes that are refused."""
+import json
 import os
 import platform
 import shutil
@@ -34,6 +35,13 @@ def rights(require):
 def program(tmp_path_factory):
     path = tmp_path_factory.mktemp("probes") / "probed"
     subprocess.run(["gcc", "-O2", "-g", "-I", ROOT, ROOT / "tests/tools/probed.c", "-o", path], check=True)
+    return path
+
+
+@pytest.fixture(scope="module")
+def argued(tmp_path_factory):
+    path = tmp_path_factory.mktemp("arguments") / "argued"
+    subprocess.run(["gcc", "-O2", "-I", ROOT, ROOT / "tests/tools/argued.c", "-o", path], check=True)
     return path
 
 
@@ -103,16 +111,98 @@ def test_static_probes(profctl, profcapture, program, capture):
     assert measured(subprocess.run([program], capture_output=True, text=True, check=True).stdout)["guarded"][0] == 0
 
 
+def passed(stdout):
+    """What the program passed: {name: [[argument, …], …]}; None: an argument that no sample has."""
+    calls = {}
+    for line in stdout.splitlines():
+        name, *values = line.split()
+        calls.setdefault(name, []).append([None if value == "?" else float(value) if "." in value or "e" in value else int(value)
+                                           for value in values])
+    return calls
+
+
+def arguments(profcapture, capture):
+    """What was recorded: {name: [({argument: value}, [reason, …]), …]}."""
+    query = "SELECT source, fields, texts FROM sample ORDER BY time_ns"
+    names = {row["id"]: row["name"] for row in rows(profcapture, capture, "source")}
+    found = {}
+    for row in profcapture.json("sql", capture, query, "--limit", 0)["data"]["rows"]:
+        found.setdefault(names[row["source"]].rpartition(":")[2], []).append(row)
+    return found
+
+
+@pytest.mark.parametrize("call_graph", ["dwarf", "fp"])
+def test_arguments(profctl, profcapture, argued, capture, call_graph):
+    """Arguments have the values that the program passed. Those that a sample does not have say why."""
+    names = ["registers", "likes", "stack", "constants", "unread", "below"]
+    done = profctl("record", "-q", "--no-off-cpu", "--call-graph", call_graph, "-e", ",".join(f"{argued}:demo:{name}" for name in names),
+                   "-o", capture, "--", argued)
+    found, own = arguments(profcapture, capture), passed(done.stdout)
+    assert sorted(own) == sorted(names)
+    for name in names:
+        fields = [json.loads(row["fields"]) for row in found[name]]
+        assert [list(row.values()) for row in fields] == own[name], name
+        assert {tuple(row) for row in fields} == {tuple(f"arg{i + 1}" for i in range(len(own[name][0])))}
+    for row in rows(profcapture, capture, "sample"):
+        assert [bool(text and text.startswith("not read: ")) for text in row["texts"]] == [value is None for value in row["values"]]
+    # an argument that was not read, and a floating-point one
+    by = {name: profcapture.json("events", capture, "--by", field, "--event", f"{argued}:demo:{name}") for name, field in
+          {"unread": "arg1", "constants": "arg4", "stack": "arg6"}.items()}
+    for found in by.values():
+        schema.check(profcapture, "events", found)
+    assert [(row["value"], row["count"]) for row in by["unread"]["data"]["rows"]] == [(None, 40)]
+    assert {(row["value"], row["count"]) for row in by["constants"]["data"]["rows"]} == {(None, 20), (-1234567890123, 20)}
+    assert {row["value"] for row in by["stack"]["data"]["rows"]} == {call[5] for call in own["stack"]}
+    text = profcapture("events", capture, "--by", "arg1", "--event", f"{argued}:demo:unread").stdout
+    assert "arg1=? (not read: it is in memory outside the copied stack)" in text
+    sources = {row["name"].rpartition(":")[2]: row for row in rows(profcapture, capture, "source")}
+    assert sources["registers"]["field_types"] == ["s8", "u8", "s16", "u16", "s32", "u32", "s64", "u64"]
+    assert sources["stack"]["field_kinds"] == ["s64", "u64", "s64", "u64", "double", "double", "s64"]
+    assert sources["constants"]["field_types"] == ["s64", "u32", "u8", "s64"]
+
+
 def test_python(profctl, profcapture, capture):
     """The static probes of the distribution's Python, if it has some."""
     python = shutil.which("python3", path="/usr/bin")
     if not python or b"gc__start" not in Path(python).read_bytes():
         pytest.skip("this python3 has no static probes")
-    code = "import gc; gc.disable()\nfor i in range(50): gc.collect()"
-    recorded(profctl, "--no-off-cpu", "-e", "python:gc__start,python:gc__done", "-o", capture, "--", python, "-S", "-c", code)
+    code = ("import gc, time; gc.disable()\nfor i in range(51):\n a = [[] for _ in range(i)]; [b.append(b) for b in a]; del a; b = None\n"
+            " print(i % 3, gc.collect(i % 3))\ntime.sleep(0.3)")
+    done = profctl("record", "-q", "--no-off-cpu", "-e", "python:gc__start,python:gc__done", "-o", capture, "--", python, "-S", "-c", code)
     found = events(profcapture, capture)
     row = found["python:gc__start"]
-    assert row["count"] >= 50 and row["count"] == row["intervals"] == found["python:gc__done"]["count"]
+    assert row["count"] >= 51 and row["count"] == row["intervals"] == found["python:gc__done"]["count"]
+    called = [[int(number) for number in line.split()] for line in done.stdout.splitlines()]
+    # Python collects before and after the program, too.
+    for at, name in enumerate(["gc__start", "gc__done"]):
+        values = [json.loads(row["fields"])["arg1"] for row in arguments(profcapture, capture)[name]]
+        assert any(values[i:i + 51] == [call[at] for call in called] for i in range(len(values))), name
+    by = profcapture.json("events", capture, "--by", "arg1", "--event", f"{Path(python).resolve()}:python:gc__start")["data"]["rows"]
+    assert {row["value"] for row in by} == {0, 1, 2} and sum(row["count"] for row in by) == row["count"]
+
+
+def test_exceptions(profctl, profcapture, capture, tmp_path):
+    """The static probes of the distribution's C++ library: the object that is thrown, and its type."""
+    source = tmp_path / "throws.cc"
+    source.write_text("#include <cstdio>\n#include <typeinfo>\n#include <unistd.h>\nint main() {\n"
+                      "for (int i = 0; i < 30; i++) try { if (i % 2) throw i; throw long(i); }\n"
+                      "catch (const int &e) { printf(\"%zu %zu\\n\", (size_t)&e, (size_t)&typeid(int)); }\n"
+                      "catch (const long &e) { printf(\"%zu %zu\\n\", (size_t)&e, (size_t)&typeid(long)); }\n"
+                      "usleep(300000); }\n")
+    subprocess.run(["g++", "-O1", source, "-o", tmp_path / "throws"], check=True)
+    library = subprocess.run(["gcc", "-print-file-name=libstdc++.so.6"], capture_output=True, text=True, check=True).stdout.strip()
+    if b"libstdcxx" not in Path(library).read_bytes():
+        pytest.skip("this C++ library has no static probes")
+    done = profctl("record", "-q", "--no-off-cpu", "-e", "libstdcxx:throw,libstdcxx:catch", "-o", capture, "--", tmp_path / "throws")
+    thrown = [{f"arg{i + 1}": int(number) for i, number in enumerate(line.split())} for line in done.stdout.splitlines()]
+    found = arguments(profcapture, capture)
+    assert len(thrown) == 30
+    assert [json.loads(row["fields"]) for row in found["throw"]] == thrown
+    # The catcher's type may be in memory that no sample has.
+    assert len(found["catch"]) == 30
+    for row, expected in zip(found["catch"], thrown):
+        values = json.loads(row["fields"])
+        assert values == expected or (values == dict(expected, arg2=None) and "outside the copied stack" in json.loads(row["texts"])[1])
 
 
 def test_system(profctl, profcapture, program, capture, recorder):

@@ -52,7 +52,8 @@ static void add(struct stage *stage, uint16_t mode, const uint64_t *ips, size_t 
 
 	put_sample(&bytes, mode, 10, 10, 5000, ips, n);
 	if (record_parse((const void *)bytes.data, 0, &record))
-		samples_add(&stage->parts.samples, &record, stage->thread, &stage->source->row);
+		samples_add(&stage->parts.samples, &record, stage->thread, &stage->source->row,
+			    NULL);
 }
 
 static uint64_t sample(struct stage *stage, uint16_t column, size_t i)
@@ -103,6 +104,29 @@ static void test_chain(void)
 	CHECK_INT(rows_of(&stage.parts, PROF_TABLE_MAPPING), 1);
 	CHECK_INT(stage.parts.samples.guessed, 2);
 	stage_done(&stage);
+}
+
+/* A value that was not read has a reason, and is not 0. */
+static void test_arguments(void)
+{
+	const struct probe_value values[] = { { .value = (uint64_t)-5 },
+					      { .unread = PROBE_UNREAD_OUTSIDE } };
+	const uint8_t *raw = (const uint8_t *)values;
+	struct message_field field = {
+		.name = "arg1", .type = "s32", .size = sizeof(values[0]), .place = FIELD_ARGUMENT
+	};
+	char text[EVENT_TEXT_MAX];
+	uint64_t value = 1;
+	int length;
+
+	CHECK_INT(event_field_decode(&field, raw, sizeof(values), &value, text), 0);
+	CHECK_INT((int64_t)value, -5);
+	field.offset = sizeof(values[0]);
+	length = event_field_decode(&field, raw, sizeof(values), &value, text);
+	REQUIRE(length > 0);
+	CHECK_INT(value, 0);
+	CHECK(g_str_has_prefix(text, "not read: "));
+	CHECK_INT(event_field_decode(&field, raw, sizeof(values) - 1, &value, text), -1);
 }
 
 /* Chains that have only the root in common; mappings change between them. */
@@ -794,6 +818,7 @@ static void test_ranks(void)
 int main(void)
 {
 	RUN(test_chain);
+	RUN(test_arguments);
 	RUN(test_cache);
 	RUN(test_unknown);
 	RUN(test_counts);

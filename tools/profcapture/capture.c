@@ -30,6 +30,15 @@ bool capture_is_event_table(const struct prof_table_def *table)
 	       table->id != PROF_TABLE_METADATA;
 }
 
+bool capture_has_no_number(const struct prof_table_def *table, unsigned column,
+			   const struct prof_array *texts, size_t row, uint64_t item)
+{
+	return table->id == PROF_TABLE_SAMPLE && column == PROF_SAMPLE_VALUES &&
+	       table->n_columns > PROF_SAMPLE_TEXTS && texts->numbers && texts->offsets &&
+	       item < texts->offsets[row + 1] - texts->offsets[row] &&
+	       texts->numbers[texts->offsets[row] + item] != 0;
+}
+
 unsigned capture_column_referring(const struct prof_table_def *def, unsigned table)
 {
 	for (unsigned i = 0; i < def->n_columns; i++)

@@ -88,6 +88,10 @@ unsigned capture_column_referring(const struct prof_table_def *def, unsigned tab
 /* Returns whether rows of a table count as events. All timed tables except losses and metadata
  * do. */
 bool capture_is_event_table(const struct prof_table_def *table);
+/* Returns whether an item of a row's list is only a text: a sample's value that is a string, or
+ * that could not be read. `texts`: the column of texts, if the table is that of samples. */
+bool capture_has_no_number(const struct prof_table_def *table, unsigned column,
+			   const struct prof_array *texts, size_t row, uint64_t item);
 
 /*
  * Damage. The functions below report what cursors and dictionaries could not read. Damage inside a

@@ -298,7 +298,12 @@ static void put_list(struct dump *dump, const struct dump_stream *stream, unsign
 	for (uint64_t i = first; i < end; i++) {
 		if (is_text(dump) && i > first)
 			out_char(dump->out, ',');
-		put_cell(dump, NULL, number_cell(dump, stream, def, array->numbers[i]));
+		put_cell(dump, NULL,
+			 capture_has_no_number(stream->table, column,
+					       &stream->batch.columns[PROF_SAMPLE_TEXTS],
+					       stream->row, i - first)
+				 ? cell_unknown()
+				 : number_cell(dump, stream, def, array->numbers[i]));
 	}
 	if (!is_text(dump))
 		json_end(&dump->json);

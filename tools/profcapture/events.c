@@ -48,7 +48,7 @@ struct event_series {
 	uint32_t kind;  /* enum prof_argument_kind of `value` */
 	bool has_value;
 	uint64_t value;
-	const char *text; /* interned; NULL: none, or empty */
+	const char *text; /* interned; NULL: none, or empty. Without a value: why not */
 	uint64_t count, no_begin, no_end;
 	struct durations durations;
 };
@@ -237,7 +237,8 @@ static bool read_fields(struct events_verb *verb, GError **error)
 		return true;
 	if (verb->names->len == 0) {
 		g_set_error(error, CLI_ERROR, CLI_USAGE,
-			    _("--by: the events of '%s' have no fields. Tracepoints have some"),
+			    _("--by: the events of '%s' have no fields. Tracepoints and static "
+			      "probes have some"),
 			    verb->reader.capture->file);
 		return false;
 	}
@@ -286,9 +287,11 @@ static struct event_series *series_of(struct events_verb *verb, struct names_epo
 				place->position <
 					c[VALUES].offsets[row + 1] - c[VALUES].offsets[row];
 		key.kind = place->kind;
-		if (place->kind == PROF_ARGUMENT_STRING)
-			key.text = names_text(epoch, item_of(&c[TEXTS], row, place->position));
-		else
+		key.text = names_text(epoch, item_of(&c[TEXTS], row, place->position));
+		/* A number with a text could not be read. */
+		if (place->kind != PROF_ARGUMENT_STRING)
+			key.has_value &= key.text == NULL;
+		if (key.has_value && place->kind != PROF_ARGUMENT_STRING)
 			key.value = item_of(&c[VALUES], row, place->position);
 	}
 	series = g_hash_table_lookup(verb->by_value, &key);
@@ -531,6 +534,14 @@ static const char *event_name(const struct events_verb *verb, const struct event
 	return name ? name : NAMES_LOST_TEXT;
 }
 
+static double as_double(uint64_t bits)
+{
+	double real;
+
+	memcpy(&real, &bits, sizeof(real));
+	return real;
+}
+
 static struct cell value_cell(const struct event_series *series)
 {
 	if (!series->has_value)
@@ -538,6 +549,8 @@ static struct cell value_cell(const struct event_series *series)
 	switch (series->kind) {
 	case PROF_ARGUMENT_S64:
 		return cell_int((int64_t)series->value);
+	case PROF_ARGUMENT_DOUBLE:
+		return cell_double(as_double(series->value));
 	case PROF_ARGUMENT_STRING:
 		return cell_text(series->text ? series->text : "");
 	case PROF_ARGUMENT_ADDRESS:
@@ -555,7 +568,9 @@ static char *describe(const struct events_verb *verb, const struct event_series 
 	if (verb->by) {
 		g_string_append_printf(text, " %s=", verb->by);
 		if (!series->has_value)
-			g_string_append(text, "?");
+			g_string_append_printf(text, series->text ? "? (%s)" : "?", series->text);
+		else if (series->kind == PROF_ARGUMENT_DOUBLE)
+			g_string_append_printf(text, "%.17g", as_double(series->value));
 		else if (series->kind == PROF_ARGUMENT_STRING)
 			g_string_append(text, series->text ? series->text : "\"\"");
 		else

@@ -380,6 +380,9 @@ static void choose_columns(struct row_cursor *cursor, uint64_t mask, bool has_ow
 		if (column->field == SQL_FIELDS)
 			reads[table->source] = reads[PROF_SAMPLE_VALUES] =
 				reads[PROF_SAMPLE_TEXTS] = true;
+		if (def->id == PROF_TABLE_SAMPLE && column->field == SQL_STORED &&
+		    column->position == PROF_SAMPLE_VALUES)
+			reads[PROF_SAMPLE_TEXTS] = true;
 	}
 	if (has_owner && table->thread != CAPTURE_NO_COLUMN)
 		reads[table->thread] = true;
@@ -685,10 +688,16 @@ static void put_list(const struct row_cursor *cursor, sqlite3_context *context,
 	json_begin_array(json, NULL);
 	for (uint64_t i = array->offsets[cursor->row]; i < array->offsets[cursor->row + 1]; i++) {
 		uint64_t value = array->numbers[i], n = 0;
+		bool no_number = capture_has_no_number(vtab_of(cursor)->table->def, position,
+						       &cursor->columns[PROF_SAMPLE_TEXTS],
+						       cursor->row,
+						       i - array->offsets[cursor->row]);
 
 		while (column->values && column->values[n] && n < value)
 			n++;
-		if (column->type == PROF_TYPE_REF && column->ref == PROF_TABLE_STRING)
+		if (no_number)
+			json_null(json, NULL);
+		else if (column->type == PROF_TYPE_REF && column->ref == PROF_TABLE_STRING)
 			json_string(json, NULL, names_text(epoch, value));
 		else if (column->type == PROF_TYPE_ENUM && column->values && column->values[n])
 			json_string(json, NULL, column->values[n]);
@@ -790,7 +799,8 @@ static bool find_event(const struct row_cursor *cursor, GError **error)
 	return true;
 }
 
-/* Puts the fields of a tracepoint as a JSON object; NULL if they were not recorded. */
+/* Puts the fields of an event as a JSON object; NULL if they were not recorded. A number that could
+ * not be read, which has a text, is null. */
 static bool put_fields(const struct row_cursor *cursor, sqlite3_context *context, GError **error)
 {
 	const struct sql_tables *tables = vtab_of(cursor)->tables;
@@ -826,11 +836,21 @@ static bool put_fields(const struct row_cursor *cursor, sqlite3_context *context
 		const char *text =
 			names_text(epoch, texts->numbers[texts->offsets[cursor->row] + i]);
 		uint64_t value = values->numbers[first + i];
+		uint64_t kind = kinds->numbers[kinds->offsets[tables->event_row] + i];
+		double real;
 
 		name = name ? name : "";
-		switch (kinds->numbers[kinds->offsets[tables->event_row] + i]) {
+		if (text && kind != PROF_ARGUMENT_STRING) {
+			json_null(&json, name);
+			continue;
+		}
+		switch (kind) {
 		case PROF_ARGUMENT_STRING:
 			json_string(&json, name, text ? text : "");
+			break;
+		case PROF_ARGUMENT_DOUBLE:
+			memcpy(&real, &value, sizeof(real));
+			json_double(&json, name, real);
 			break;
 		case PROF_ARGUMENT_S64:
 			json_int(&json, name, (int64_t)value);

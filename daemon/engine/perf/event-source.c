@@ -2,8 +2,9 @@
 /*
  * Event source - a sampled event, and the fields of its records
  *
- * The kernel writes the fields of a tracepoint as the broker's message describes them. Neither is
- * trusted here: nothing outside a record is read, whatever the description says.
+ * The kernel writes the fields of a tracepoint as the broker's message describes them; the engine
+ * itself writes those of a static probe. None is trusted here: nothing outside a record is read,
+ * whatever the description says.
  * Invariants: (1) decoding reads only [raw, raw + raw_bytes)  [fuzz_event_fields]
  */
 #include "daemon/engine/perf/event-source.h"
@@ -130,6 +131,17 @@ int event_field_decode(const struct message_field *field, const uint8_t *raw, si
 
 	if (end > raw_bytes)
 		return -1;
+	if (field->place == FIELD_ARGUMENT) {
+		struct probe_value argument;
+		const char *reason;
+
+		if (size != sizeof(argument))
+			return -1;
+		memcpy(&argument, raw + offset, sizeof(argument));
+		*ret_value = argument.value;
+		reason = probe_unread_text(argument.unread);
+		return reason ? snprintf(text, EVENT_TEXT_MAX, "%s", reason) : 0;
+	}
 	if (field->place != FIELD_HERE) {
 		uint64_t place;
 

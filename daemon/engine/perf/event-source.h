@@ -19,7 +19,8 @@ void event_source_set_fields(struct event_source *source, const struct message_f
 
 #define EVENT_TEXT_MAX 4096
 /* Decodes a field of a record. A number is stored in *ret_value; text, and an array as text, in
- * `text`, without NUL. Returns its length, or -1 if the field is not in the record. */
+ * `text`, without NUL; as is why an argument of a static probe is not known. Returns its length,
+ * or -1 if the field is not in the record. */
 int event_field_decode(const struct message_field *field, const uint8_t *raw, size_t raw_bytes,
 		       uint64_t *ret_value, char text[EVENT_TEXT_MAX]);
 /* Decodes all fields of a record, and interns the texts. Returns their number: 0 if the source has

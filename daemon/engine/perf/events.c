@@ -110,10 +110,40 @@ static void on_code(struct events *events, struct cpu *cpu, const struct record 
 		interpreted_add_code(events->samples->interpreted, thread->process, bytes, size);
 }
 
+/* Reads the arguments of a static probe. An integer becomes a double if it is one at another place
+ * of the probe. */
+static void read_arguments(const struct events *events, int position, const struct record *record,
+			   struct probe_value values[PROBE_MAX_ARGUMENTS])
+{
+	const struct event_source *source = events->sources[position];
+	const struct message_arguments *arguments = &events->arguments[position];
+	const struct probe_state state = {
+		.registers = record->sample.registers,
+		.stack = record->sample.stack,
+		.stack_bytes = record->sample.stack_bytes,
+	};
+
+	for (unsigned i = 0; i < PROBE_MAX_ARGUMENTS; i++) {
+		const struct probe_argument *argument = &arguments->arguments[i];
+		double number;
+
+		values[i] = (struct probe_value){ .unread = PROBE_UNREAD_ABSENT };
+		if (i < arguments->n)
+			values[i] = probe_argument_read(regs_get(REGS_NATIVE), argument, &state);
+		if (i >= source->n_fields || source->fields[i].kind != PROF_ARGUMENT_DOUBLE ||
+		    argument->is_float || values[i].unread)
+			continue;
+		number = argument->is_signed ? (double)(int64_t)values[i].value
+					     : (double)values[i].value;
+		memcpy(&values[i].value, &number, sizeof(number));
+	}
+}
+
 static void on_sample(struct events *events, struct cpu *cpu, const struct record *record)
 {
 	int position = find_source(events, cpu, record);
 	struct thread *thread = thread_of(events, cpu, record);
+	struct probe_value *values = NULL;
 	struct process *process;
 	struct event_source *source;
 
@@ -147,7 +177,11 @@ static void on_sample(struct events *events, struct cpu *cpu, const struct recor
 		events->query(process, events->data);
 	if (events->samples->interpreted)
 		interpreted_look(events->samples->interpreted, process);
-	samples_add(events->samples, record, thread, &source->row);
+	if (source->message.kind == PROF_SOURCE_PROBE && source->n_fields > 0) {
+		values = samples_values(events->samples);
+		read_arguments(events, position, record, values);
+	}
+	samples_add(events->samples, record, thread, &source->row, values);
 	events->n_samples++;
 }
 

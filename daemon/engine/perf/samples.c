@@ -418,8 +418,13 @@ static void add(struct samples *samples, const struct record *record, struct sam
 	let_out(samples, &sample);
 }
 
+struct probe_value *samples_values(struct samples *samples)
+{
+	return samples->values[samples->n_pending].values;
+}
+
 void samples_add(struct samples *samples, const struct record *record, struct thread *thread,
-		 struct row *source)
+		 struct row *source, const struct probe_value *values)
 {
 	add(samples, record,
 	    (struct sample){
@@ -427,8 +432,8 @@ void samples_add(struct samples *samples, const struct record *record, struct th
 		    .cgroup = record->sample.cgroup,
 		    .thread = thread,
 		    .source = source,
-		    .raw = record->sample.raw,
-		    .raw_bytes = record->sample.raw_bytes,
+		    .raw = values ? (const uint8_t *)values : record->sample.raw,
+		    .raw_bytes = values ? sizeof(struct samples_values) : record->sample.raw_bytes,
 		    .is_interpreted = record->sample.is_interpreted,
 	    });
 }

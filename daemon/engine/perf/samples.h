@@ -10,6 +10,11 @@
 #define SAMPLES_CACHE 64
 #define SAMPLES_MAX_IPS 1024 /* kernel.perf_event_max_stack may be larger; the root is then cut */
 
+/* Arguments of static probes, in one sample. */
+struct samples_values {
+	struct probe_value values[PROBE_MAX_ARGUMENTS];
+};
+
 #define SAMPLES_MAX_PATH (UNWIND_MAX_FRAMES + 2 + INTERP_MAX_FRAMES + SAMPLES_MAX_IPS)
 
 /* The last chain of a thread. The next one usually shares most of it. */
@@ -44,6 +49,7 @@ struct samples {
 	struct interpreted *interpreted; /* NULL: frames of interpreters are not wanted */
 	/* Samples to be walked together; their stacks are still in the rings. */
 	struct sample pending[WALK_TOGETHER];
+	struct samples_values values[WALK_TOGETHER];
 	struct unwind_job jobs[WALK_TOGETHER];    /* jobs[i] is for pending[i] */
 	struct maps *pending_maps[WALK_TOGETHER]; /* of jobs[i]; a written wait may replace them */
 	size_t n_pending;
@@ -61,10 +67,13 @@ void samples_init(struct samples *samples, struct output *output, struct tasks *
 void samples_unwind(struct samples *samples, const struct unwind_tables *tables,
 		    uint32_t stack_bytes);
 void samples_done(struct samples *samples);
-/* Until samples_finalize(), neither the memory that `record` points to nor the mappings of the
+/* Returns room for the arguments of the next sample. */
+struct probe_value *samples_values(struct samples *samples);
+/* `values`: filled by the caller if the sample is of a static probe with arguments; else NULL.
+ * Until samples_finalize(), neither the memory that `record` points to nor the mappings of the
  * thread's process may change. */
 void samples_add(struct samples *samples, const struct record *record, struct thread *thread,
-		 struct row *source);
+		 struct row *source, const struct probe_value *values);
 /* The same for the stack of a wait or waker, with the frames of its interpreter; NULL: none. */
 void samples_add_wait(struct samples *samples, const struct record *record, struct thread *thread,
 		      struct wait_code *wait, const uint8_t *frames, uint32_t frames_bytes);

@@ -112,7 +112,7 @@ static void open_side_band(struct session *session)
 		.kernel = &session->kernel,
 		.samples = &session->samples,
 		.losses = &session->losses,
-		.parts = (session->config.stack_bytes ? RECORD_STACKS : 0) |
+		.parts = (session->config.has_stacks ? RECORD_STACKS : 0) |
 			 (session->config.has_fields ? RECORD_FIELDS : 0),
 		.build_ids = session->config.build_ids,
 		.max_rate = session->config.max_rate,

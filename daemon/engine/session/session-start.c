@@ -189,6 +189,19 @@ bool session_add_fields(struct session *session, struct channel_message *message
 	return true;
 }
 
+bool session_add_arguments(struct session *session, struct channel_message *message, GError **error)
+{
+	struct message_arguments arguments;
+
+	if (message->length != sizeof(arguments))
+		return fail_message(error, "ARGUMENTS");
+	memcpy(&arguments, message->body, sizeof(arguments));
+	if (arguments.source >= session->events.n_sources || arguments.n > PROBE_MAX_ARGUMENTS)
+		return fail_message(error, "ARGUMENTS");
+	session->events.arguments[arguments.source] = arguments;
+	return true;
+}
+
 bool session_add_outputs(struct session *session, struct channel_message *message, GError **error)
 {
 	struct message_outputs body;

@@ -217,6 +217,7 @@ static const struct {
 	[MESSAGE_EVENTS] = { "EVENTS", IN(CONFIGURED), session_add_events },
 	[MESSAGE_COUNTERS] = { "COUNTERS", IN(CONFIGURED), session_add_counters },
 	[MESSAGE_FIELDS] = { "FIELDS", IN(CONFIGURED), session_add_fields },
+	[MESSAGE_ARGUMENTS] = { "ARGUMENTS", IN(CONFIGURED), session_add_arguments },
 	[MESSAGE_OUTPUTS] = { "OUTPUTS", IN(CONFIGURED) | IN(SCANNING) | IN(RUNNING),
 			      session_add_outputs },
 	[MESSAGE_NO_OUTPUTS] = { "NO_OUTPUTS", IN(RUNNING), session_receive_no_outputs },

@@ -141,6 +141,8 @@ bool session_watch(struct session *session, int fd, const char *what, GError **e
 bool session_configure(struct session *session, struct channel_message *message, GError **error);
 bool session_add_cpu(struct session *session, struct channel_message *message, GError **error);
 bool session_add_fields(struct session *session, struct channel_message *message, GError **error);
+bool session_add_arguments(struct session *session, struct channel_message *message,
+			   GError **error);
 bool session_add_events(struct session *session, struct channel_message *message, GError **error);
 bool session_add_counters(struct session *session, struct channel_message *message, GError **error);
 bool session_add_outputs(struct session *session, struct channel_message *message, GError **error);

@@ -21,7 +21,8 @@ struct sample {
 	const uint64_t *kernel; /* leaf first */
 	size_t n_kernel;
 	struct unwind_stack user;
-	const uint8_t *raw; /* fields of a tracepoint, or frames of an interpreter */
+	/* fields of a tracepoint, arguments of a static probe, or frames of an interpreter */
+	const uint8_t *raw;
 	uint32_t raw_bytes;
 	bool is_interpreted; /* `raw` is a struct interp_sample */
 };
