@@ -63,7 +63,7 @@ enum message_type {
 	/* before START: struct message_fields, then its fields; one message for each tracepoint,
 	 * and for each static probe that has arguments */
 	MESSAGE_FIELDS,
-	/* before START: struct message_arguments; one for each place of a static probe */
+	/* before START: struct message_arguments; one for each place of a probe */
 	MESSAGE_ARGUMENTS,
 	/* struct message_outputs for each CPU, fds: the events that write samples and code objects;
 	 * or why frames are not read, as text. Answers to the first INTERPRETED; with per-task
@@ -249,10 +249,11 @@ struct message_fields {
 	struct message_field fields[];
 };
 
-/* Where the arguments of a static probe are, at one of its places. */
+/* Where the arguments of a probe are, at one of its places. Only static probes have some. */
 struct message_arguments {
 	uint32_t source; /* its index in message_config.sources */
 	uint32_t n;
+	char filter[ENGINE_SOURCE_NAME]; /* for probe_filter_test(), with NUL; empty: none */
 	struct probe_argument arguments[PROBE_MAX_ARGUMENTS];
 };
 

@@ -7,6 +7,7 @@
  *     sched:sched_switch               tracepoint      cpu/event=0x3c,umask=1/  dynamic PMU
  *     sched:sched_switch/prev_pid==1/  tracepoint with a filter, which the kernel evaluates
  *     /usr/lib/libc.so.6:malloc%return  probe: file, and function or PROVIDER:NAME (probes.c)
+ *     /opt/shop:shop:sold/arg1==3/      static probe with a filter, which the engine evaluates
  * Modifiers may follow all but probes: ":u" user only, ":k" kernel only, ":p" to ":ppp" precise.
  *
  * The text comes from the client.
@@ -322,6 +323,37 @@ bool event_is_probe(const char *text)
 	return name && name[1] && name > text + 1;
 }
 
+size_t event_probe_length(const char *text)
+{
+	const char *name = strchr(text, ':');
+	const char *filter = name ? strchr(name, '/') : NULL;
+	size_t length = strlen(text);
+
+	/* Names of Go's functions have slashes. */
+	return filter && text[length - 1] == '/' ? (size_t)(filter - text) : length;
+}
+
+static bool parse_probe(const char *name, struct event *event, GError **error)
+{
+	size_t length = event_probe_length(name);
+
+	event->kind = PROF_SOURCE_PROBE;
+	event->attr.sample_period = 1;
+	event->every_one = true;
+	if (!name[length])
+		return true;
+	/* "/filter/", of at least one slash */
+	g_strlcpy(event->filter, name + length + 1, sizeof(event->filter));
+	if (event->filter[0])
+		event->filter[strlen(event->filter) - 1] = '\0';
+	if (event->filter[0])
+		return true;
+	return broker_fail(error, BROKER_ERROR_INVALID_OPTION,
+			   "event \"%s\": a filter is between two \"/\", as in "
+			   "/FILE:PROVIDER:NAME/arg1==3/",
+			   event->name);
+}
+
 bool event_parse(const struct event_dirs *dirs, const char *text, struct event *ret_event,
 		 GError **error)
 {
@@ -334,9 +366,8 @@ bool event_parse(const struct event_dirs *dirs, const char *text, struct event *
 	g_strlcpy(event.name, text, sizeof(event.name));
 
 	if (event_is_probe(name)) {
-		event.kind = PROF_SOURCE_PROBE;
-		event.attr.sample_period = 1;
-		event.every_one = true;
+		if (!parse_probe(name, &event, error))
+			return false;
 	} else if (strchr(name, '/') && memchr(name, ':', strcspn(name, "/"))) {
 		if (!parse_filter(dirs, name, &event, error))
 			return false;

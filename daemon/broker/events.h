@@ -12,8 +12,9 @@
 #define EVENT_MAX_NAME ENGINE_SOURCE_NAME
 
 struct event {
-	char name[EVENT_MAX_NAME];   /* as the user wrote it */
-	char filter[EVENT_MAX_NAME]; /* of a tracepoint, for the kernel; empty: none */
+	char name[EVENT_MAX_NAME]; /* as the user wrote it */
+	/* of a tracepoint, for the kernel; of a static probe, for the engine; empty: none */
+	char filter[EVENT_MAX_NAME];
 	struct perf_event_attr
 		attr; /* type, config and settings of modifiers; perf.c sets the rest */
 	enum prof_source_kind kind;
@@ -67,9 +68,11 @@ bool event_parse_tracepoint(const struct event_dirs *dirs, const char *system, c
 			    struct event *event, GError **error);
 bool event_parse_dynamic(const struct event_dirs *dirs, const char *pmu, const char *terms,
 			 struct event *event, GError **error);
-/* Returns whether the text names a probe: "/FILE:FUNCTION", "/FILE:FUNCTION%return" or
- * "/FILE:PROVIDER:NAME". */
+/* Returns whether the text names a probe: "/FILE:FUNCTION", "/FILE:FUNCTION%return",
+ * "/FILE:PROVIDER:NAME" or "/FILE:PROVIDER:NAME/FILTER/". */
 bool event_is_probe(const char *text);
+/* Returns the length of a probe's name without a filter. */
+size_t event_probe_length(const char *text);
 /* Makes the event a probe at a place of an open file, which the event then owns. */
 bool event_set_probe(const struct event_dirs *dirs, struct event *event, int fd, uint64_t offset,
 		     uint64_t semaphore, GError **error);

@@ -224,7 +224,8 @@ bool perf_set_filter(int fd, const struct event *event, GError **error)
 	struct event_dirs dirs;
 	int failed;
 
-	if (!event->filter[0] || ioctl(fd, PERF_EVENT_IOC_SET_FILTER, event->filter) == 0)
+	if (!event->filter[0] || event->kind == PROF_SOURCE_PROBE ||
+	    ioctl(fd, PERF_EVENT_IOC_SET_FILTER, event->filter) == 0)
 		return true;
 	failed = errno;
 	event_dirs_open(&dirs);

@@ -18,6 +18,7 @@
 
 #include "arch/base.h"
 #include "arch/errno-text.h"
+#include "arch/probe-filter.h"
 #include "arch/regs.h"
 #include "daemon/broker/error.h"
 #include "daemon/broker/files-worker.h"
@@ -101,6 +102,77 @@ static bool kernel_accepts(const struct event *event, GError **error)
 		event->name, failed);
 }
 
+GArray *probes_fields(const struct event *events, unsigned n_events, unsigned first)
+{
+	GArray *fields = g_array_new(FALSE, TRUE, sizeof(struct message_field));
+
+	for (unsigned i = first; i < n_events; i++) {
+		const struct event *event = &events[i];
+
+		if (i != first && event->same_as != first + 1)
+			continue;
+		for (unsigned k = 0; k < event->n_arguments; k++) {
+			const struct probe_argument *argument = &event->arguments[k];
+			struct message_field *field;
+
+			if (k == fields->len)
+				g_array_set_size(fields, k + 1);
+			field = &g_array_index(fields, struct message_field, k);
+			/* `element` is the size until all places are known. */
+			field->element = MAX_OF(field->element, argument->bytes);
+			field->is_signed |= argument->is_signed;
+			if (argument->is_float)
+				field->kind = PROF_ARGUMENT_DOUBLE;
+		}
+	}
+	for (unsigned k = 0; k < fields->len; k++) {
+		struct message_field *field = &g_array_index(fields, struct message_field, k);
+		bool is_float = field->kind == PROF_ARGUMENT_DOUBLE;
+
+		if (!is_float)
+			field->kind = field->is_signed ? PROF_ARGUMENT_S64 : PROF_ARGUMENT_U64;
+		g_snprintf(field->name, sizeof(field->name), "arg%u", k + 1);
+		g_snprintf(field->type, sizeof(field->type), "%c%u",
+			   is_float           ? 'f'
+			   : field->is_signed ? 's'
+					      : 'u',
+			   field->element * 8u);
+		field->element = 0;
+		field->place = FIELD_ARGUMENT;
+		field->offset = (uint16_t)(k * sizeof(struct probe_value));
+		field->size = sizeof(struct probe_value);
+	}
+	return fields;
+}
+
+/* Checks the filter of a static probe, whose arguments are known now. */
+static bool check_filter(const struct options *options, unsigned first, GError **error)
+{
+	const struct event *event = &options->events[first];
+	g_autoptr(GArray) fields = probes_fields(options->events, options->n_events, first);
+	struct probe_number numbers[PROBE_MAX_ARGUMENTS] = { { 0 } };
+	const char *at = NULL;
+
+	if (!event->filter[0])
+		return true;
+	if (fields->len == 0)
+		return broker_fail(error, BROKER_ERROR_INVALID_OPTION,
+				   "event \"%s\": a filter compares arguments, and this probe has "
+				   "none",
+				   event->name);
+	for (unsigned i = 0; i < fields->len; i++)
+		numbers[i].is_float = g_array_index(fields, struct message_field, i).kind ==
+				      PROF_ARGUMENT_DOUBLE;
+	if (probe_filter_test(event->filter, numbers, fields->len, &at) != PROBE_FILTER_INVALID)
+		return true;
+	return broker_fail(
+		error, BROKER_ERROR_INVALID_OPTION,
+		"event \"%s\": the filter cannot be parsed at \"%s\"; it compares "
+		"arguments with integers, as in arg1==3 && arg2>4096, and this probe has "
+		"arg1 to arg%u",
+		event->name, at, fields->len);
+}
+
 /* Stores the places: the first in the event that was given, others in further events. */
 static bool add_places(struct probes *probes, const struct files_answer *answer, int file,
 		       GError **error)
@@ -135,7 +207,7 @@ static bool add_places(struct probes *probes, const struct files_answer *answer,
 					   "too many open files; raise `ulimit -n`");
 	}
 	event_dirs_done(&dirs);
-	return ok;
+	return ok && check_filter(options, probes->at, error);
 }
 
 static bool is_valid(const struct files_answer *answer, unsigned serial, int fd)
@@ -214,7 +286,9 @@ static void request_next(struct probes *probes)
 		.type = FILES_PROBE,
 		.probe.optimizes_nops = kernel_optimizes_nops(),
 	};
+	g_autofree char *place = NULL;
 	g_autoptr(GError) error = NULL;
+	const char *name;
 
 	while (probes->at < probes->n_given &&
 	       probes->options->events[probes->at].kind != PROF_SOURCE_PROBE)
@@ -224,56 +298,14 @@ static void request_next(struct probes *probes)
 		return;
 	}
 	request.serial = probes->at + 1;
-	request.probe.text_bytes = (uint32_t)strlen(probes->options->events[probes->at].name);
-	if (files_worker_send(probes->worker, &request, probes->options->events[probes->at].name,
-			      -1, true))
+	name = probes->options->events[probes->at].name;
+	place = g_strndup(name, event_probe_length(name));
+	request.probe.text_bytes = (uint32_t)strlen(place);
+	if (files_worker_send(probes->worker, &request, place, -1, true))
 		return;
-	broker_fail(&error, BROKER_ERROR_FAILED, "event \"%s\": it cannot be looked for: %s",
-		    probes->options->events[probes->at].name, ERRNO_TEXT(errno));
+	broker_fail(&error, BROKER_ERROR_FAILED, "event \"%s\": it cannot be looked for: %s", name,
+		    ERRNO_TEXT(errno));
 	finish(probes, error);
-}
-
-GArray *probes_fields(const struct event *events, unsigned n_events, unsigned first)
-{
-	GArray *fields = g_array_new(FALSE, TRUE, sizeof(struct message_field));
-
-	for (unsigned i = first; i < n_events; i++) {
-		const struct event *event = &events[i];
-
-		if (i != first && event->same_as != first + 1)
-			continue;
-		for (unsigned k = 0; k < event->n_arguments; k++) {
-			const struct probe_argument *argument = &event->arguments[k];
-			struct message_field *field;
-
-			if (k == fields->len)
-				g_array_set_size(fields, k + 1);
-			field = &g_array_index(fields, struct message_field, k);
-			/* `element` is the size until all places are known. */
-			field->element = MAX_OF(field->element, argument->bytes);
-			field->is_signed |= argument->is_signed;
-			if (argument->is_float)
-				field->kind = PROF_ARGUMENT_DOUBLE;
-		}
-	}
-	for (unsigned k = 0; k < fields->len; k++) {
-		struct message_field *field = &g_array_index(fields, struct message_field, k);
-		bool is_float = field->kind == PROF_ARGUMENT_DOUBLE;
-
-		if (!is_float)
-			field->kind = field->is_signed ? PROF_ARGUMENT_S64 : PROF_ARGUMENT_U64;
-		g_snprintf(field->name, sizeof(field->name), "arg%u", k + 1);
-		g_snprintf(field->type, sizeof(field->type), "%c%u",
-			   is_float           ? 'f'
-			   : field->is_signed ? 's'
-					      : 'u',
-			   field->element * 8u);
-		field->element = 0;
-		field->place = FIELD_ARGUMENT;
-		field->offset = (uint16_t)(k * sizeof(struct probe_value));
-		field->size = sizeof(struct probe_value);
-	}
-	return fields;
 }
 
 void probes_find(const struct access *access, struct options *options,

@@ -695,6 +695,7 @@ static bool send_arguments(struct session *session, unsigned source, GError **er
 	struct message_arguments body = { .source = source, .n = event->n_arguments };
 
 	memcpy(body.arguments, event->arguments, sizeof(body.arguments));
+	g_strlcpy(body.filter, event->filter, sizeof(body.filter));
 	return engine_send(session->engine, MESSAGE_ARGUMENTS, &body, sizeof(body), NULL, 0, error);
 }
 
@@ -712,7 +713,7 @@ static bool send_fields(struct session *session, GError **error)
 		g_autoptr(GArray) fields = NULL;
 		struct message_fields header = { .source = i };
 
-		if (event->n_arguments > 0)
+		if (event->kind == PROF_SOURCE_PROBE)
 			ok = send_arguments(session, i, error);
 		if (event->kind == PROF_SOURCE_PROBE && !event->same_as)
 			fields = probes_fields(plan->events, plan->n_events, i);
@@ -756,7 +757,8 @@ static bool leave_out_fields(struct session *session, GError **error)
 	const struct perf_plan *plan = &session->plan;
 
 	for (unsigned i = 0; i < plan->n_events; i++)
-		if (plan->events[i].filter[0] && !plan->events[i].off_cpu)
+		if (plan->events[i].filter[0] && !plan->events[i].off_cpu &&
+		    plan->events[i].kind == PROF_SOURCE_TRACEPOINT)
 			return broker_fail(error, BROKER_ERROR_NOT_AUTHORIZED,
 					   "event \"%s\": a filter compares fields, which may be "
 					   "addresses of the kernel, and this session leaves the "

@@ -161,6 +161,37 @@ def test_arguments(profctl, profcapture, argued, capture, call_graph):
     assert sources["constants"]["field_types"] == ["s64", "u32", "u8", "s64"]
 
 
+def test_filters(profctl, profcapture, argued, capture):
+    """A filter keeps the events whose arguments have these values, or are not known."""
+    filters = {"registers": "arg5>0 && arg6<=2147483648", "likes": "arg8>9223372036854775807 || !(arg3 < -0x10)",
+               "constants": "arg2<21 && arg4<0", "stack": "arg6<0", "unread": "arg3==4", "below": "arg1==1"}
+    names = [f"{argued}:demo:{name}/{text}/" for name, text in filters.items()]
+    done = profctl("record", "-q", "--no-off-cpu", *(option for name in names for option in ("-e", name)), "-o", capture, "--", argued)
+    own, found = passed(done.stdout), arguments(profcapture, capture)
+    wanted = {
+        "registers": lambda a: a[4] > 0 and a[5] <= 2**31,
+        "likes": lambda a: a[7] >= 2**63 or not a[2] < -16,
+        "constants": lambda a: a[1] < 21 or False,
+        "stack": lambda a: a[5] < 0,
+        "below": lambda a: True,
+    }
+    values = {}
+    for name, calls in found.items():
+        for row in calls:
+            values.setdefault(name.split("/")[0], []).append(list(json.loads(row["fields"]).values()))
+    assert values == {name: [call for call in own[name] if keep(call)] for name, keep in wanted.items()}
+
+
+def test_refused_filters(profctl, profcapture, argued, program, capture):
+    assert 'at "arg9==1"' in refused(profctl, capture, f"{argued}:demo:registers/arg1>1 && arg9==1/", argued)
+    assert 'at "pid==1"' in refused(profctl, capture, f"{argued}:demo:registers/pid==1/", argued)
+    assert "this probe has none" in refused(profctl, capture, f"{program}:main/arg1==1/", program)
+    assert "between two" in refused(profctl, capture, f"{argued}:demo:registers//", argued)
+    # a name without its file
+    profctl("record", "-q", "--no-off-cpu", "-e", "demo:below/arg2==4/,demo:stack/arg1==1000/", "-o", capture, "--", argued)
+    assert {name: len(calls) for name, calls in arguments(profcapture, capture).items()} == {"below/arg2==4/": 40}
+
+
 def test_python(profctl, profcapture, capture):
     """The static probes of the distribution's Python, if it has some."""
     python = shutil.which("python3", path="/usr/bin")
@@ -179,6 +210,11 @@ def test_python(profctl, profcapture, capture):
         assert any(values[i:i + 51] == [call[at] for call in called] for i in range(len(values))), name
     by = profcapture.json("events", capture, "--by", "arg1", "--event", f"{Path(python).resolve()}:python:gc__start")["data"]["rows"]
     assert {row["value"] for row in by} == {0, 1, 2} and sum(row["count"] for row in by) == row["count"]
+    # Names are paired without their filters.
+    done = profctl("record", "-q", "--no-off-cpu", "-e", "python:gc__start/arg1>=0/,python:gc__done/arg1>=0/", "-o",
+                   capture.with_name("filtered.cap"), "--", python, "-S", "-c", code)
+    rows_of = profcapture.json("events", capture.with_name("filtered.cap"))["data"]["rows"]
+    assert [row["intervals"] for row in rows_of if "gc__start" in row["event"]] == [row["count"]]
 
 
 def test_exceptions(profctl, profcapture, capture, tmp_path):

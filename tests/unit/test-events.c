@@ -4,6 +4,7 @@
 #include "daemon/broker/error.h"
 #include "daemon/broker/event-format.h"
 #include "daemon/broker/events.h"
+#include "daemon/broker/probes.h"
 
 #include <fcntl.h>
 #include <glib/gstdio.h>
@@ -158,6 +159,52 @@ static void test_filters(void)
 	CHECK_STR(parse("sched:sched_switch//", &event) ? "accepted" : "refused", "refused");
 }
 
+static void test_probe_filters(void)
+{
+	static const char *const plain[] = { "/a/b:f", "/a/b:f%return", "/a/b:p:n",
+					     "/a/b:github.com/c/d.F" };
+	struct event event;
+
+	for (size_t i = 0; i < G_N_ELEMENTS(plain); i++) {
+		REQUIRE(parse(plain[i], &event));
+		CHECK_INT(event.kind, PROF_SOURCE_PROBE);
+		CHECK_STR(event.filter, "");
+		CHECK_INT(event_probe_length(plain[i]), strlen(plain[i]));
+	}
+	REQUIRE(parse("/a/b:p:n/arg1==3 || arg2&4/", &event));
+	CHECK_STR(event.filter, "arg1==3 || arg2&4");
+	CHECK_INT(event_probe_length(event.name), strlen("/a/b:p:n"));
+	CHECK(!parse("/a/b:p:n//", &event));
+	CHECK(!parse("/a/b:p:n/", &event));
+}
+
+/* Two places of a probe, whose arguments differ, and another probe. */
+static void test_probe_fields(void)
+{
+	struct event events[] = {
+		{ .n_arguments = 2,
+		  .arguments = { { .bytes = 4 }, { .bytes = 8, .is_float = 1 } } },
+		{ .n_arguments = 1, .arguments = { { .bytes = 2, .is_signed = 1 } } },
+		{ .same_as = 1,
+		  .n_arguments = 3,
+		  .arguments = { { .bytes = 8, .is_signed = 1 }, { .bytes = 8 }, { .bytes = 1 } } },
+	};
+	g_autoptr(GArray) fields = probes_fields(events, G_N_ELEMENTS(events), 0);
+	g_autoptr(GArray) others = probes_fields(events, G_N_ELEMENTS(events), 1);
+	const struct message_field *field = (const void *)fields->data;
+
+	REQUIRE(fields->len == 3 && others->len == 1);
+	CHECK_STR(field[0].name, "arg1");
+	CHECK_STR(field[0].type, "s64");
+	CHECK_INT(field[0].kind, PROF_ARGUMENT_S64);
+	CHECK_STR(field[1].type, "f64");
+	CHECK_INT(field[1].kind, PROF_ARGUMENT_DOUBLE);
+	CHECK_STR(field[2].type, "u8");
+	CHECK_INT(field[2].kind, PROF_ARGUMENT_U64);
+	CHECK_INT(field[2].offset, 2 * sizeof(struct probe_value));
+	CHECK_STR(g_array_index(others, struct message_field, 0).type, "s16");
+}
+
 /* Returns the only field of a description, as text. */
 static const char *field_of(const char *line)
 {
@@ -302,6 +349,8 @@ int main(void)
 	RUN(test_modifiers);
 	RUN(test_tracepoints);
 	RUN(test_filters);
+	RUN(test_probe_filters);
+	RUN(test_probe_fields);
 	RUN(test_format);
 	RUN(test_format_hostile);
 	RUN(test_dynamic);

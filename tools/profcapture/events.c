@@ -120,16 +120,27 @@ static bool is_probe(const char *name)
 	return name[0] == '/';
 }
 
+/* Returns the length of a name without its filter. Names of Go's functions have slashes, but not at
+ * their end. */
+static size_t name_length(const char *name)
+{
+	const char *colon = is_probe(name) ? strchr(name, ':') : NULL;
+
+	if (colon && g_str_has_suffix(name, "/"))
+		return (size_t)(colon - name) + strcspn(colon, "/");
+	return is_probe(name) ? strlen(name) : strcspn(name, "/");
+}
+
 /* Returns the event with this name; names are compared without their filters. */
 static uint32_t find_event(const struct sampled_events *sampled, const char *wanted)
 {
-	size_t length = is_probe(wanted) ? strlen(wanted) : strcspn(wanted, "/");
+	size_t length = name_length(wanted);
 
 	for (uint32_t other = 0; other < sampled->all->len; other++) {
 		const char *candidate = sampled_event_at(sampled, other)->name;
 
-		if (candidate && strncmp(candidate, wanted, length) == 0 &&
-		    (candidate[length] == '\0' || (!is_probe(wanted) && candidate[length] == '/')))
+		if (candidate && name_length(candidate) == length &&
+		    strncmp(candidate, wanted, length) == 0)
 			return other;
 	}
 	return NO_COUNTERPART;

@@ -276,8 +276,8 @@ static bool is_other_event(const struct event_dirs *dirs, const char *text)
 }
 
 /* Returns the completed name; a copy of the text if it is no probe that can be found here. */
-static char *complete(const struct event_dirs *dirs, const char *text, char *const *command,
-		      const GArray *pids, GError **error)
+static char *complete_name(const struct event_dirs *dirs, const char *text, char *const *command,
+			   const GArray *pids, GError **error)
 {
 	const char *rest = strchr(text, ':'), *colon;
 	g_autofree char *first = NULL, *path = NULL, *raw = NULL;
@@ -321,6 +321,20 @@ static char *complete(const struct event_dirs *dirs, const char *text, char *con
 		return g_strdup(text);
 	raw = raw_name(path, rest, error);
 	return raw ? g_strdup_printf("%s:%s", path, raw) : NULL;
+}
+
+/* The same for a name that a filter may follow. */
+static char *complete(const struct event_dirs *dirs, const char *text, char *const *command,
+		      const GArray *pids, GError **error)
+{
+	size_t length = event_probe_length(text);
+	g_autofree char *name = g_strndup(text, length);
+	g_autofree char *completed = NULL;
+
+	if (!text[length] || is_other_event(dirs, text))
+		return complete_name(dirs, text, command, pids, error);
+	completed = complete_name(dirs, name, command, pids, error);
+	return completed ? g_strconcat(completed, text + length, NULL) : NULL;
 }
 
 bool probe_names_complete(GPtrArray *events, char *const *command, const GArray *pids,

@@ -11,6 +11,7 @@
 #include "daemon/engine/perf/events.h"
 
 #include "arch/base.h"
+#include "arch/probe-filter.h"
 #include "base/clock.h"
 
 #include <sys/sysmacros.h>
@@ -139,6 +140,27 @@ static void read_arguments(const struct events *events, int position, const stru
 	}
 }
 
+/* Returns whether a filter excludes a sample. If that depends on an argument that could not be
+ * read, the sample is kept, which shows it. */
+static bool is_excluded(const struct events *events, int position, const struct probe_value *values)
+{
+	const struct message_arguments *arguments = &events->arguments[position];
+	const struct event_source *source = events->sources[position];
+	struct probe_number numbers[PROBE_MAX_ARGUMENTS];
+	unsigned n = (unsigned)MIN_OF(source->n_fields, (size_t)PROBE_MAX_ARGUMENTS);
+
+	if (!arguments->filter[0])
+		return false;
+	for (unsigned i = 0; i < n; i++)
+		numbers[i] = (struct probe_number){
+			.value = values[i].value,
+			.is_signed = source->fields[i].is_signed,
+			.is_float = source->fields[i].kind == PROF_ARGUMENT_DOUBLE,
+			.is_known = !values[i].unread,
+		};
+	return probe_filter_test(arguments->filter, numbers, n, NULL) == PROBE_FILTER_NO;
+}
+
 static void on_sample(struct events *events, struct cpu *cpu, const struct record *record)
 {
 	int position = find_source(events, cpu, record);
@@ -166,6 +188,12 @@ static void on_sample(struct events *events, struct cpu *cpu, const struct recor
 		return;
 	if (position == 0)
 		cpu->sampled_here_ns += record->sample.period;
+	if (source->message.kind == PROF_SOURCE_PROBE && source->n_fields > 0) {
+		values = samples_values(events->samples);
+		read_arguments(events, position, record, values);
+		if (is_excluded(events, position, values))
+			return;
+	}
 	if (is_too_late(events) || is_over_rate(events, record->time_ns)) {
 		loss_add_cpu(events->losses, cpu->number, false,
 			     events->too_late ? PROF_LOSS_UNWIND_BACKLOG : PROF_LOSS_QUOTA, 1,
@@ -177,10 +205,6 @@ static void on_sample(struct events *events, struct cpu *cpu, const struct recor
 		events->query(process, events->data);
 	if (events->samples->interpreted)
 		interpreted_look(events->samples->interpreted, process);
-	if (source->message.kind == PROF_SOURCE_PROBE && source->n_fields > 0) {
-		values = samples_values(events->samples);
-		read_arguments(events, position, record, values);
-	}
 	samples_add(events->samples, record, thread, &source->row, values);
 	events->n_samples++;
 }

@@ -198,6 +198,7 @@ bool session_add_arguments(struct session *session, struct channel_message *mess
 	memcpy(&arguments, message->body, sizeof(arguments));
 	if (arguments.source >= session->events.n_sources || arguments.n > PROBE_MAX_ARGUMENTS)
 		return fail_message(error, "ARGUMENTS");
+	arguments.filter[sizeof(arguments.filter) - 1] = '\0';
 	session->events.arguments[arguments.source] = arguments;
 	return true;
 }
