@@ -807,22 +807,21 @@ static void plan_wakers(struct session *session)
 
 static void warn_no_wakers(struct session *session)
 {
-	session->listener->warning(
-		session, "wakers",
-		"who wakes threads is not recorded: the tracepoint "
-		"sched:sched_waking needs root or a session of the service that "
-		"may see all processes, tracefs, room for two events, and no probes of "
-		"chosen processes",
-		session->data);
+	session->listener->warning(session, "wakers",
+				   "who wakes threads is not recorded: the tracepoint "
+				   "sched:sched_waking needs root or a session of the service that "
+				   "may see all processes, tracefs, and room for two events",
+				   session->data);
 }
 
 /* Opens CPU-wide events, if profd may open them and the client may see all processes. Otherwise, or
- * if a switch must be fast, or for probes, opens rings for per-task events. */
+ * if a switch must be fast, opens rings for per-task events. */
 static bool open_events(struct session *session, GError **error)
 {
 	struct options *options = session->options;
 	struct perf_plan *plan = &session->plan;
 	g_autoptr(GError) refused = NULL;
+	bool has_probes = false;
 
 	if (plan->by_task && options->n_pids == 0)
 		return broker_fail(error, BROKER_ERROR_NOT_AUTHORIZED,
@@ -831,11 +830,12 @@ static bool open_events(struct session *session, GError **error)
 	if (!options->kernel && !leave_out_fields(session, error))
 		return false;
 	plan_sleeps(session);
-	/* CPU-wide, a probe would slow down every process that runs the function. */
-	for (unsigned i = 0; i < options->n_events && options->n_pids > 0; i++)
-		plan->by_task |= options->events[i].kind == PROF_SOURCE_PROBE;
+	/* A thread cannot inherit a probe: the kernel reads the path of its file again, at the same
+	 * address, but in the memory of the process that creates the thread. Then clone() fails. */
+	for (unsigned i = 0; i < options->n_events; i++)
+		has_probes |= options->events[i].kind == PROF_SOURCE_PROBE;
 	/* Per-task events do not tell who wakes a thread. */
-	if (options->switch_fd >= 0 && !options->wakers &&
+	if (options->switch_fd >= 0 && !options->wakers && !has_probes &&
 	    perf_tasks_are_few(plan, options->pids, options->n_pids))
 		plan->by_task = true;
 	if (!plan->by_task) {
@@ -856,6 +856,10 @@ static bool open_events(struct session *session, GError **error)
 		g_propagate_error(error, g_steal_pointer(&refused));
 		return false;
 	}
+	if (has_probes)
+		return broker_fail(error, BROKER_ERROR_NOT_AUTHORIZED,
+				   "probes of programs need the right to record all processes "
+				   "(CAP_PERFMON); run `profctl record` as root");
 	if (options->wakers)
 		warn_no_wakers(session);
 	requests_drop_ahead(session->requests);

@@ -92,6 +92,45 @@ def test_stacks(profctl, profcapture, program, capture):
     assert by_name["probed_deep"]["self"] == by_name["probed_deep"]["total"] == by_name["main"]["total"] == 5
 
 
+FORKING = """\
+#include <pthread.h>
+#include <stdio.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+__attribute__((noinline)) void hit(void) { __asm__ volatile(""); }
+static void *run(void *data) { hit(); return data; }
+int main(void)
+{
+	int status;
+	pthread_t thread;
+	pid_t pid;
+
+	hit();
+	if (pthread_create(&thread, NULL, run, NULL))
+		return 2;
+	pthread_join(thread, NULL);
+	pid = fork();
+	if (pid == 0) {
+		hit();
+		_exit(0);
+	}
+	if (pid < 0 || waitpid(pid, &status, 0) != pid || status)
+		return 3;
+	nanosleep(&(struct timespec){ .tv_nsec = 300000000 }, NULL);
+	return 0;
+}
+"""
+
+
+def test_children(profctl, profcapture, capture, tmp_path):
+    """A program with a probe can create threads and processes, whose calls count."""
+    (tmp_path / "forking.c").write_text(FORKING)
+    subprocess.run(["gcc", "-O1", "-pthread", tmp_path / "forking.c", "-o", tmp_path / "forking"], check=True)
+    profctl("record", "-q", "--no-off-cpu", "-e", f"{tmp_path}/forking:hit", "-o", capture, "--", tmp_path / "forking")
+    assert events(profcapture, capture)["hit"]["count"] == 3
+
+
 def test_library(profctl, profcapture, capture):
     """A library is found by its name, and probed only in the command's processes. So many calls in
     a millisecond may fill a ring: the rest is counted as lost."""
