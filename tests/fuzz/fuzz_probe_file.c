@@ -29,10 +29,15 @@ static void find(const struct names *names, const char *name)
 
 	if (n > PROBE_MAX_PLACES || (n == 0 && !reason[0]) || !memchr(reason, 0, sizeof(reason)))
 		abort();
-	for (unsigned i = 0; i < n; i++)
+	for (unsigned i = 0; i < n; i++) {
 		if (places[i].offset == 0 || places[i].offset >= names->size ||
-		    places[i].semaphore >= names->size)
+		    places[i].semaphore >= names->size ||
+		    places[i].n_arguments > PROBE_MAX_ARGUMENTS)
 			abort();
+		for (unsigned k = 0; k < places[i].n_arguments; k++)
+			if (!probe_argument_is_valid(&places[i].arguments[k]))
+				abort();
+	}
 }
 
 static void on_point(const struct probe_point *point, void *data)

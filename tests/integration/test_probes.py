@@ -200,6 +200,14 @@ def test_arguments(profctl, profcapture, argued, capture, call_graph):
     assert sources["constants"]["field_types"] == ["s64", "u32", "u8", "s64"]
 
 
+def test_with_tracepoint(profctl, profcapture, argued, capture):
+    """Samples have the raw fields of a tracepoint and the arguments of a static probe, each its own."""
+    done = profctl("record", "-q", "-e", f"sched:sched_process_exec,{argued}:demo:registers,cpu-clock", "-o", capture, "--", argued)
+    found = arguments(profcapture, capture)
+    assert [list(json.loads(row["fields"]).values()) for row in found["registers"]] == passed(done.stdout)["registers"]
+    assert [json.loads(row["fields"])["filename"] for row in found["sched_process_exec"]] == [str(argued)]
+
+
 def test_filters(profctl, profcapture, argued, capture):
     """A filter keeps the events whose arguments have these values, or are not known."""
     filters = {"registers": "arg5>0 && arg6<=2147483648", "likes": "arg8>9223372036854775807 || !(arg3 < -0x10)",
