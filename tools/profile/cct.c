@@ -303,8 +303,9 @@ static uint32_t joined_callee(const struct lines *lines, uint32_t index, const G
 		return 0;
 	kind = kind_of(options, node_at(lines->nodes, index)->function);
 	kind_of_child = kind_of(options, node_at(lines->nodes, child)->function);
-	/* Never hide a function of the program behind one of a library. */
-	return kind_of_child == CCT_OWN || (kind == CCT_LIBRARY && kind_of_child == CCT_LIBRARY)
+	/* Hide neither a function of the program behind one of a library, nor missing frames. */
+	return (kind_of_child == CCT_OWN && kind != CCT_UNKNOWN) ||
+			       (kind == CCT_LIBRARY && kind_of_child == CCT_LIBRARY)
 		       ? child
 		       : 0;
 }
