@@ -13,31 +13,13 @@
  */
 #pragma once
 
-#include <linux/types.h>
+#include "base/cpython-layouts.h"
 
 #define INTERP_MAX_FRAMES 128u
 #define INTERP_MAX_NAME 511u /* bytes; each is a power of two less one */
 #define INTERP_MAX_FILE 1023u
 #define INTERP_MAX_LINES 8191u
 #define INTERP_MAX_NEW_CODES 24u /* described before one sample; the others later */
-#define INTERP_ABSENT 0xffffu
-
-/* Offsets in the structures of one version of CPython, in bytes. INTERP_ABSENT: no such field. */
-struct interp_cpython {
-	__u16 minor;           /* of version 3.MINOR */
-	__u16 runtime_tss;     /* the key of the thread's state: {int is_set; int key} */
-	__u16 runtime_current; /* the thread that holds the GIL; ABSENT from 3.12 on */
-	__u16 thread_id;       /* of the thread's state */
-	__u16 thread_frame;    /* innermost frame; or */
-	__u16 thread_cframe;   /* innermost activation, which holds it */
-	__u16 cframe_frame, cframe_previous;
-	__u16 frame_previous, frame_code, frame_position;
-	__u16 frame_owner;    /* from 3.11 on */
-	__u16 frame_is_entry; /* 3.11: outermost frame of an activation */
-	__u16 code_first_line, code_file, code_name, code_qualname, code_lines;
-	__u16 code_start;             /* the bytecode; ABSENT: positions are not addresses */
-	__u16 text_ascii, text_other; /* start of a text's characters */
-};
 
 /* A process whose interpreter is known; by its pid. */
 struct interp_process {

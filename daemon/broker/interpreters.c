@@ -15,8 +15,8 @@
 
 #include "arch/base.h"
 #include "arch/errno-text.h"
+#include "base/cpython-layouts.h"
 #include "daemon/broker/cpython.skel.h"
-#include "daemon/cpython-layouts.h"
 
 #include <bpf/bpf.h>
 #include <errno.h>

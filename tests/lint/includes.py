@@ -49,7 +49,7 @@ ALLOWED = {
     ),
     "libcollector/hooks": (["libcollector", "base", "arch"], []),
     "daemon": (
-        ["daemon/deferred-close.h", "daemon/protocol.h", "daemon/interp-protocol.h", "daemon/cpython-layouts.h", "daemon/datagram.h", "daemon/filter.h", "daemon/process-access.h", "daemon/stranger.h", "base", "arch"],
+        ["daemon/deferred-close.h", "daemon/protocol.h", "daemon/interp-protocol.h", "daemon/datagram.h", "daemon/filter.h", "daemon/process-access.h", "daemon/stranger.h", "base", "arch"],
         ["glib", "seccomp", "stdio"],
     ),
     # daemon/protocol.h uses the format's enums in its messages; profd does not link the format's
@@ -60,7 +60,6 @@ ALLOWED = {
             "daemon/deferred-close.h",
             "daemon/protocol.h",
             "daemon/interp-protocol.h",
-            "daemon/cpython-layouts.h",
             "daemon/files-protocol.h",
             "daemon/datagram.h",
             "daemon/filter.h",
@@ -77,12 +76,12 @@ ALLOWED = {
     # it may include.
     "daemon/engine": (["daemon/engine", "daemon/deferred-close.h", "daemon/protocol.h", "base", "arch"], ["glib", "stdio"]),
     "daemon/engine/out": (["daemon/engine/out", "daemon/protocol.h", "libcapture/prof-capture.h", "base", "arch"], ["glib", "stdio"]),
-    "daemon/engine/model": (["daemon/engine/model", "daemon/engine/out", "daemon/protocol.h", "base", "arch"], ["glib", "stdio"]),
+    "daemon/engine/model": (["daemon/engine/model", "daemon/engine/interp", "daemon/engine/out", "daemon/protocol.h", "base", "arch"], ["glib", "stdio"]),
     "daemon/engine/unwind": (
         ["daemon/engine/unwind", "daemon/engine/interp", "daemon/engine/model", "libcapture/prof-capture.h", "base", "arch"],
         ["glib", "stdio", "zlib", "zstd"],
     ),
-    "daemon/engine/interp": (["daemon/engine/interp", "daemon/interp-protocol.h", "daemon/cpython-layouts.h", "base", "arch"], ["glib"]),
+    "daemon/engine/interp": (["daemon/engine/interp", "daemon/interp-protocol.h", "base", "arch"], ["glib"]),
     "daemon/engine/perf": (
         [
             "daemon/engine/perf",

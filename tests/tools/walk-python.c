@@ -10,8 +10,8 @@
  * cannot be read here.
  */
 #include "arch/base.h"
+#include "base/cpython-layouts.h"
 #include "daemon/broker/interpreters.h"
-#include "daemon/cpython-layouts.h"
 #include "daemon/engine/interp/cpython-file.h"
 #include "daemon/engine/interp/interp-functions.h"
 

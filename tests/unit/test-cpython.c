@@ -4,8 +4,8 @@
  * frames in a native stack.
  */
 #include "arch/base.h"
+#include "base/cpython-layouts.h"
 #include "base/python-module.h"
-#include "daemon/cpython-layouts.h"
 #include "daemon/engine/interp/cpython-file.h"
 #include "daemon/engine/interp/cpython-lines.h"
 #include "daemon/engine/interp/interp-functions.h"

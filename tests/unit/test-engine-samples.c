@@ -260,6 +260,7 @@ static void test_interpreted(void)
 		.is_interpreted = true
 	};
 	struct interpreted *interpreted = g_new(struct interpreted, 1);
+	struct interpreted_code functions;
 	struct output_place places[4];
 	struct interpreter_calls calls = { 0 };
 	char name[] = "/usr/lib/libpython3.12.so.1.0", *path;
@@ -270,7 +271,8 @@ static void test_interpreted(void)
 	stage_init(&stage);
 	sample.thread = stage.thread;
 	process = stage.thread->process;
-	interpreted_init(interpreted, &stage.parts.output, &stage.parts.images);
+	interpreted_code_init(&functions, &stage.parts.output, &stage.parts.images);
+	interpreted_init(interpreted, &functions);
 	interpreted->expected = count_expected;
 	interpreted->found = count_found;
 	interpreted->data = &calls;
@@ -317,7 +319,7 @@ static void test_interpreted(void)
 	CHECK_INT(rows_of(&stage.parts, PROF_TABLE_SYMBOL), 1);
 	CHECK_INT(rows_of(&stage.parts, PROF_TABLE_LINE), 2);
 	CHECK_INT(number_of(&stage.parts, PROF_TABLE_LINE, PROF_LINE_LINE, 0), 5);
-	interpreted_done(interpreted);
+	interpreted_code_done(&functions);
 	g_free(interpreted);
 	stage_done(&stage);
 }

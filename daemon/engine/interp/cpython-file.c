@@ -10,7 +10,7 @@
 #include "daemon/engine/interp/cpython-file.h"
 
 #include "arch/base.h"
-#include "daemon/cpython-layouts.h"
+#include "base/cpython-layouts.h"
 
 #include <elf.h>
 #include <errno.h>
@@ -170,36 +170,15 @@ static unsigned find_minor(const struct elf *elf)
 	return has(elf, SINCE_3_10) ? 10 : has(elf, SINCE_3_9) ? 9 : has(elf, SINCE_3_8) ? 8 : 0;
 }
 
-/* The words of _Py_DebugOffsets, with which _PyRuntime begins since 3.13, that are compared. */
-static const struct {
-	unsigned minor;
-	uint8_t free_threaded, thread_frame, thread_id, frame_previous, frame_code, frame_position,
-		frame_owner, code_file, code_name, code_qualname, code_lines, code_first_line,
-		code_start;
-} debug_words[] = {
-	{ 13, 2, 23, 24, 29, 30, 31, 33, 35, 36, 37, 38, 39, 43 },
-	{ 14, 2, 26, 27, 32, 33, 34, 36, 40, 41, 42, 43, 44, 48 },
-};
-
 /* Returns whether the file's own offsets, if it has some, are those of the layout. */
 static bool offsets_agree(const struct elf *elf, const struct interp_cpython *layout)
 {
-	uint64_t words[64];
+	__u64 words[CPYTHON_DEBUG_WORDS];
 
-	for (size_t i = 0; i < ARRAY_SIZE(debug_words); i++) {
-		if (debug_words[i].minor != layout->minor)
-			continue;
-		if (!read_address(elf, words, sizeof(words), elf->found[RUNTIME].st_value) ||
-		    memcmp(words, "xdebugpy", 8) != 0)
-			return false;
-#define IS(name) (words[debug_words[i].name] == layout->name)
-		return words[debug_words[i].free_threaded] == 0 && IS(thread_frame) &&
-		       IS(thread_id) && IS(frame_previous) && IS(frame_code) &&
-		       IS(frame_position) && IS(frame_owner) && IS(code_file) && IS(code_name) &&
-		       IS(code_qualname) && IS(code_lines) && IS(code_first_line) && IS(code_start);
-#undef IS
-	}
-	return true;
+	if (layout->minor < CPYTHON_FIRST_DEBUG_MINOR)
+		return true;
+	return read_address(elf, words, sizeof(words), elf->found[RUNTIME].st_value) &&
+	       cpython_offsets_agree(layout, words);
 }
 
 enum cpython_found cpython_file_find(int fd, struct cpython_file *ret_file)

@@ -10,9 +10,9 @@
 #include "daemon/engine/interp/interp-functions.h"
 
 #include "arch/base.h"
+#include "base/cpython-layouts.h"
 #include "base/hash.h"
 #include "base/python-module.h"
-#include "daemon/cpython-layouts.h"
 #include "daemon/engine/interp/cpython-lines.h"
 
 #include <string.h>
@@ -31,6 +31,7 @@ struct known_function {
 struct interp_functions {
 	GHashTable *by_code;    /* struct code_key → struct known_function, borrowed */
 	GHashTable *by_content; /* set of struct known_function */
+	GPtrArray *by_number;   /* the same, borrowed; number N is at N - 1 */
 	uint64_t bytes, max_bytes;
 	uint64_t seed;
 };
@@ -81,6 +82,7 @@ struct interp_functions *interp_functions_new(uint64_t max_bytes, uint64_t seed)
 
 	functions->by_code = g_hash_table_new_full(hash_code, same_code, g_free, NULL);
 	functions->by_content = g_hash_table_new_full(hash_content, same_content, free_known, NULL);
+	functions->by_number = g_ptr_array_new();
 	functions->max_bytes = max_bytes;
 	functions->seed = seed;
 	return functions;
@@ -91,6 +93,7 @@ void interp_functions_free(struct interp_functions *functions)
 	if (!functions)
 		return;
 	g_hash_table_destroy(functions->by_code);
+	g_ptr_array_free(functions->by_number, TRUE);
 	g_hash_table_destroy(functions->by_content);
 	g_free(functions);
 }
@@ -131,10 +134,10 @@ static struct known_function *make_function(const struct interp_functions *funct
 	return known;
 }
 
-bool interp_functions_add(struct interp_functions *functions, uint32_t process,
-			  const struct interp_code_text *code)
+/* `more`: bytes that are needed besides those of the function. */
+static struct known_function *intern(struct interp_functions *functions,
+				     const struct interp_code_text *code, uint64_t more)
 {
-	const struct code_key key = { code->code, process, code->id, functions->seed };
 	struct known_function *made = make_function(functions, code);
 	struct known_function *known = g_hash_table_lookup(functions->by_content, made);
 	const uint64_t bytes = known ? 0
@@ -142,18 +145,44 @@ bool interp_functions_add(struct interp_functions *functions, uint32_t process,
 					       strlen(made->function.file) +
 					       made->function.lines_bytes;
 
-	if (sizeof(key) + bytes > functions->max_bytes - functions->bytes) {
+	if (known || more + bytes > functions->max_bytes - functions->bytes) {
 		free_known(made);
+		return more <= functions->max_bytes - functions->bytes ? known : NULL;
+	}
+	g_ptr_array_add(functions->by_number, made);
+	made->function.number = functions->by_number->len;
+	g_hash_table_add(functions->by_content, made);
+	functions->bytes += bytes;
+	return made;
+}
+
+const struct interp_function *interp_functions_intern(struct interp_functions *functions,
+						      const struct interp_code_text *code)
+{
+	const struct known_function *known = intern(functions, code, 0);
+
+	return known ? &known->function : NULL;
+}
+
+const struct interp_function *interp_functions_at(const struct interp_functions *functions,
+						  uint64_t number)
+{
+	const struct known_function *known =
+		number > 0 && number <= functions->by_number->len
+			? g_ptr_array_index(functions->by_number, number - 1)
+			: NULL;
+
+	return known ? &known->function : NULL;
+}
+
+bool interp_functions_add(struct interp_functions *functions, uint32_t process,
+			  const struct interp_code_text *code)
+{
+	const struct code_key key = { code->code, process, code->id, functions->seed };
+	struct known_function *known = intern(functions, code, sizeof(key));
+
+	if (!known)
 		return false;
-	}
-	if (known) {
-		free_known(made);
-	} else {
-		known = made;
-		known->function.number = g_hash_table_size(functions->by_content) + 1;
-		g_hash_table_add(functions->by_content, known);
-		functions->bytes += bytes;
-	}
 	if (g_hash_table_insert(functions->by_code, g_memdup2(&key, sizeof(key)), known))
 		functions->bytes += sizeof(key);
 	return true;

@@ -27,6 +27,12 @@ struct interp_functions;
 /* `seed` must be random, so that nobody can choose colliding names. */
 struct interp_functions *interp_functions_new(uint64_t max_bytes, uint64_t seed);
 void interp_functions_free(struct interp_functions *functions);
+/* Returns the function with this name, file and lines; NULL if there is no room for another one. */
+const struct interp_function *interp_functions_intern(struct interp_functions *functions,
+						      const struct interp_code_text *code);
+/* Returns the function with this number; NULL if there is none. */
+const struct interp_function *interp_functions_at(const struct interp_functions *functions,
+						  uint64_t number);
 /* `process`: id of the process's row. Returns false if there is no room for another function. */
 bool interp_functions_add(struct interp_functions *functions, uint32_t process,
 			  const struct interp_code_text *code);

@@ -58,10 +58,12 @@ static char *put_character(char *to, uint32_t c)
 	return to;
 }
 
-/* Converts the characters of a str object: Latin-1, UCS-2 or UCS-4. A byte becomes at most three,
- * as a 0 does. */
-static bool convert(const uint8_t *from, size_t size, unsigned width, bool is_cut, char *to)
+/* A byte becomes at most three, as a 0 does. */
+bool interp_record_text(const uint8_t *from, size_t size, unsigned width, bool is_cut,
+			char *ret_text)
 {
+	char *to = ret_text;
+
 	if (width != 1 && width != 2 && width != 4)
 		return size == 0 && (*to = '\0', true);
 	for (size_t i = 0; i + width <= size; i += width)
@@ -88,10 +90,10 @@ bool interp_record_code(const uint8_t *bytes, size_t size, struct interp_code_te
 	if (head.record != INTERP_RECORD_CODE || head.name_bytes > INTERP_MAX_NAME ||
 	    head.file_bytes > INTERP_MAX_FILE ||
 	    head.lines_bytes > size - offsetof(struct interp_code, lines) ||
-	    !convert(name, head.name_bytes, head.name_width, head.flags & INTERP_CODE_NAME_CUT,
-		     ret_code->name) ||
-	    !convert(file, head.file_bytes, head.file_width, head.flags & INTERP_CODE_FILE_CUT,
-		     ret_code->file))
+	    !interp_record_text(name, head.name_bytes, head.name_width,
+				head.flags & INTERP_CODE_NAME_CUT, ret_code->name) ||
+	    !interp_record_text(file, head.file_bytes, head.file_width,
+				head.flags & INTERP_CODE_FILE_CUT, ret_code->file))
 		return false;
 	ret_code->pid = head.pid;
 	ret_code->code = head.code;

@@ -9,18 +9,13 @@
 #pragma once
 
 #include "daemon/engine/interp/cpython-file.h"
-#include "daemon/engine/interp/interp-functions.h"
 #include "daemon/engine/interp/interp-merge.h"
+#include "daemon/engine/model/interpreted-code.h"
 #include "daemon/engine/model/tasks.h"
 #include "daemon/engine/unwind/sample-queue.h"
 
 struct interpreted {
-	struct output *output;
-	struct images *images;
-	struct interp_functions *functions;
-	GHashTable *programs; /* struct image of kind interpreter by the struct image of its file */
-	GHashTable *symbols;  /* set of image and function: symbols of the epoch */
-	uint32_t epoch, last_symbol, last_line;
+	struct interpreted_code *code;
 	uint32_t generation; /* changes when processes must be looked at again */
 	/* Called once, when a process maps a file that has the name of an interpreter, before the
 	 * file is read. */
@@ -36,8 +31,7 @@ struct interpreted {
 	struct image *program;
 	const struct interp_function *frames[INTERP_MAX_FRAMES]; /* as in chain */
 	struct interpreted_place {
-		const struct interp_function *function;
-		uint32_t line;
+		uint64_t offset;
 		size_t place; /* index in the sample's places */
 	} shown[INTERP_MAX_FRAMES];
 	size_t n_shown;
@@ -45,9 +39,7 @@ struct interpreted {
 };
 
 /* The struct is large: allocate it on the heap. */
-void interpreted_init(struct interpreted *interpreted, struct output *output,
-		      struct images *images);
-void interpreted_done(struct interpreted *interpreted);
+void interpreted_init(struct interpreted *interpreted, struct interpreted_code *code);
 
 /* Looks for an interpreter in a process, unless its mappings and those known are unchanged. */
 void interpreted_look(struct interpreted *interpreted, struct process *process);

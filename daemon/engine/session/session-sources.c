@@ -310,6 +310,7 @@ bool session_receive_image(struct session *session, struct channel_message *mess
 	if (answer.error == 0) {
 		image_opened(image, &answer);
 		output_touch(&session->output, &image->row);
+		interpreted_code_opened(&session->interpreted_code, image);
 	}
 	if (answer.error == 0 && message->n_fds == 1 &&
 	    (session->samples.unwind || session->config.memory)) {
@@ -366,13 +367,14 @@ static void on_interpreter(const struct process *process, void *data)
 
 static void open_samples(struct session *session)
 {
+	interpreted_code_init(&session->interpreted_code, &session->output, &session->images);
 	samples_init(&session->samples, &session->output, &session->tasks, &session->images,
 		     &session->kernel);
 	session->samples.keep_kernel = session->config.kernel;
 	if (session->config.stack_bytes) {
 		samples_unwind(&session->samples, session->tables, session->config.stack_bytes);
 		session->interpreted = g_new(struct interpreted, 1);
-		interpreted_init(session->interpreted, &session->output, &session->images);
+		interpreted_init(session->interpreted, &session->interpreted_code);
 		session->interpreted->expected = on_interpreter_expected;
 		session->interpreted->found = on_interpreter;
 		session->interpreted->data = session;

@@ -107,9 +107,8 @@ void session_done(struct session *session)
 	cpus_done(&session->cpus);
 	waits_done(&session->waits);
 	samples_done(&session->samples);
-	if (session->interpreted)
-		interpreted_done(session->interpreted);
 	g_free(session->interpreted);
+	interpreted_code_done(&session->interpreted_code);
 	if (session->output.writer)
 		output_done(&session->output);
 	proc_queries_done(&session->queries);

@@ -75,6 +75,7 @@ struct session {
 	struct kernel kernel;
 	struct samples samples;
 	struct waits waits;
+	struct interpreted_code interpreted_code;
 	struct interpreted *interpreted; /* NULL: stacks are not copied */
 	uint32_t unread_versions;        /* set of minor versions of Python that were reported */
 	struct loss_table losses;

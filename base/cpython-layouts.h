@@ -1,0 +1,120 @@
+/* SPDX-License-Identifier: BSD-2-Clause-Patent */
+/*
+ * Cpython-layouts - where the builds of each version of CPython have what a walk needs
+ *
+ * For builds with the interpreter's lock, on 64-bit machines. profd gives these numbers to the BPF
+ * program, so that an engine cannot choose what is read. The engine and the collector compare them
+ * with what an interpreter says of itself, where it does (3.13 and later), and ignore interpreters
+ * that differ.
+ *
+ * Included by BPF code, so without libc.
+ */
+#pragma once
+
+#include <linux/types.h>
+
+#define CPYTHON_FIRST_MINOR 8u
+#define CPYTHON_LAST_MINOR 14u
+#define CPYTHON_FIRST_DEBUG_MINOR 13u /* since then, _PyRuntime begins with offsets */
+#define CPYTHON_DEBUG_WORDS 64u       /* words of _PyRuntime that cpython_offsets_agree() needs */
+
+#define INTERP_ABSENT 0xffffu
+
+/* Offsets in the structures of one version of CPython, in bytes. INTERP_ABSENT: no such field. */
+struct interp_cpython {
+	__u16 minor;           /* of version 3.MINOR */
+	__u16 runtime_tss;     /* the key of the thread's state: {int is_set; int key} */
+	__u16 runtime_current; /* the thread that holds the GIL; ABSENT from 3.12 on */
+	__u16 thread_id;       /* of the thread's state */
+	__u16 thread_frame;    /* innermost frame; or */
+	__u16 thread_cframe;   /* innermost activation, which holds it */
+	__u16 cframe_frame, cframe_previous;
+	__u16 frame_previous, frame_code, frame_position;
+	__u16 frame_owner;    /* from 3.11 on */
+	__u16 frame_is_entry; /* 3.11: outermost frame of an activation */
+	__u16 code_first_line, code_file, code_name, code_qualname, code_lines;
+	__u16 code_start;             /* the bytecode; ABSENT: positions are not addresses */
+	__u16 text_ascii, text_other; /* start of a text's characters */
+};
+
+/* clang-format off */
+#define CPYTHON_FRAMES_3_8(position) \
+	.thread_id = 176, .thread_frame = 24, .thread_cframe = INTERP_ABSENT, \
+	.frame_previous = 24, .frame_code = 32, .frame_position = (position), \
+	.frame_owner = INTERP_ABSENT, .frame_is_entry = INTERP_ABSENT, \
+	.code_first_line = 40, .code_file = 104, .code_name = 112, .code_qualname = 112, \
+	.code_lines = 120, .code_start = INTERP_ABSENT, .text_ascii = 48, .text_other = 72
+/* clang-format on */
+
+/* Returns NULL if the version 3.MINOR is not supported. */
+static inline const struct interp_cpython *cpython_layout(unsigned minor)
+{
+	/* clang-format off */
+	static const struct interp_cpython layouts[] = {
+		{ .minor = 8, .runtime_tss = 1392, .runtime_current = 1368, CPYTHON_FRAMES_3_8(104) },
+		{ .minor = 9, .runtime_tss = 584, .runtime_current = 568, CPYTHON_FRAMES_3_8(104) },
+		{ .minor = 10, .runtime_tss = 584, .runtime_current = 568, CPYTHON_FRAMES_3_8(96) },
+		{ .minor = 11, .runtime_tss = 592, .runtime_current = 576,
+		  .thread_id = 152, .thread_frame = INTERP_ABSENT, .thread_cframe = 56,
+		  .cframe_frame = 8, .cframe_previous = 16,
+		  .frame_previous = 48, .frame_code = 32, .frame_position = 56,
+		  .frame_owner = 69, .frame_is_entry = 68,
+		  .code_first_line = 72, .code_file = 112, .code_name = 120, .code_qualname = 128,
+		  .code_lines = 136, .code_start = 184, .text_ascii = 48, .text_other = 72 },
+		{ .minor = 12, .runtime_tss = 1544, .runtime_current = INTERP_ABSENT,
+		  .thread_id = 136, .thread_frame = INTERP_ABSENT, .thread_cframe = 56,
+		  .cframe_frame = 0, .cframe_previous = 8,
+		  .frame_previous = 8, .frame_code = 0, .frame_position = 56,
+		  .frame_owner = 70, .frame_is_entry = INTERP_ABSENT,
+		  .code_first_line = 68, .code_file = 112, .code_name = 120, .code_qualname = 128,
+		  .code_lines = 136, .code_start = 192, .text_ascii = 40, .text_other = 56 },
+		{ .minor = 13, .runtime_tss = 2160, .runtime_current = INTERP_ABSENT,
+		  .thread_id = 152, .thread_frame = 72, .thread_cframe = INTERP_ABSENT,
+		  .frame_previous = 8, .frame_code = 0, .frame_position = 56,
+		  .frame_owner = 70, .frame_is_entry = INTERP_ABSENT,
+		  .code_first_line = 68, .code_file = 112, .code_name = 120, .code_qualname = 128,
+		  .code_lines = 136, .code_start = 200, .text_ascii = 40, .text_other = 56 },
+		{ .minor = 14, .runtime_tss = 2336, .runtime_current = INTERP_ABSENT,
+		  .thread_id = 152, .thread_frame = 72, .thread_cframe = INTERP_ABSENT,
+		  .frame_previous = 8, .frame_code = 0, .frame_position = 56,
+		  .frame_owner = 74, .frame_is_entry = INTERP_ABSENT,
+		  .code_first_line = 68, .code_file = 112, .code_name = 120, .code_qualname = 128,
+		  .code_lines = 136, .code_start = 208, .text_ascii = 40, .text_other = 56 },
+	};
+	/* clang-format on */
+
+	for (unsigned i = 0; i < sizeof(layouts) / sizeof(layouts[0]); i++)
+		if (layouts[i].minor == minor)
+			return &layouts[i];
+	return 0;
+}
+
+/* Returns whether an interpreter's own offsets, with which _PyRuntime begins since
+ * CPYTHON_FIRST_DEBUG_MINOR, are those of the layout. */
+static inline int cpython_offsets_agree(const struct interp_cpython *layout, const __u64 *words)
+{
+	/* The words of _Py_DebugOffsets that are compared. */
+	static const struct {
+		unsigned minor;
+		__u8 free_threaded, thread_frame, thread_id, frame_previous, frame_code,
+			frame_position, frame_owner, code_file, code_name, code_qualname,
+			code_lines, code_first_line, code_start;
+	} debug_words[] = {
+		{ 13, 2, 23, 24, 29, 30, 31, 33, 35, 36, 37, 38, 39, 43 },
+		{ 14, 2, 26, 27, 32, 33, 34, 36, 40, 41, 42, 43, 44, 48 },
+	};
+
+	if (__builtin_memcmp(words, "xdebugpy", 8) != 0)
+		return 0;
+	for (unsigned i = 0; i < sizeof(debug_words) / sizeof(debug_words[0]); i++) {
+		if (debug_words[i].minor != layout->minor)
+			continue;
+#define IS(name) (words[debug_words[i].name] == layout->name)
+		return words[debug_words[i].free_threaded] == 0 && IS(thread_frame) &&
+		       IS(thread_id) && IS(frame_previous) && IS(frame_code) &&
+		       IS(frame_position) && IS(frame_owner) && IS(code_file) && IS(code_name) &&
+		       IS(code_qualname) && IS(code_lines) && IS(code_first_line) && IS(code_start);
+#undef IS
+	}
+	return 0;
+}

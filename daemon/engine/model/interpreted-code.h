@@ -1,0 +1,38 @@
+/* SPDX-License-Identifier: BSD-2-Clause-Patent */
+/*
+ * Interpreted-code - the functions of interpreted programs, as rows of image, symbol and line
+ *
+ * A function's place is an offset in an image of kind interpreter, of which there is one for each
+ * interpreter's file (interp/interp-functions.h). Its name and line are written once an epoch, when
+ * a frame of it is new.
+ */
+#pragma once
+
+#include "daemon/engine/interp/interp-functions.h"
+#include "daemon/engine/model/images.h"
+
+/* The number of functions that were not described, in places. */
+#define INTERPRETED_UNKNOWN UINT64_C(0)
+
+struct interpreted_code {
+	struct output *output;
+	struct images *images;
+	struct interp_functions *functions;
+	GHashTable *programs; /* struct image of kind interpreter by the struct image of its file */
+	GHashTable *symbols;  /* ids of the epoch's symbols, by image and function */
+	uint32_t epoch, last_symbol, last_line;
+};
+
+void interpreted_code_init(struct interpreted_code *code, struct output *output,
+			   struct images *images);
+void interpreted_code_done(struct interpreted_code *code);
+
+/* Returns the image of the functions that an interpreter executes. file: the interpreter's; NULL if
+ * that is not known. Borrowed. */
+struct image *interpreted_code_program(struct interpreted_code *code, const struct image *file,
+				       unsigned minor);
+/* Called when more is known of a file. */
+void interpreted_code_opened(struct interpreted_code *code, const struct image *file);
+/* Writes the name and the line of a place whose frame is new. */
+void interpreted_code_write(struct interpreted_code *code, const struct row *program,
+			    uint64_t offset);
