@@ -133,6 +133,7 @@ enum ring_type {
 	RING_LOG_AT,  /* payload: struct ring_at, then the payload of a RING_LOG */
 	RING_REALLOC,
 	RING_CALLS,
+	RING_CODE,
 	RING_N_TYPES
 };
 
@@ -141,7 +142,7 @@ enum ring_type {
 static inline bool ring_type_is_event(uint32_t type)
 {
 	return type != RING_STRING && type != RING_IMAGE && type != RING_STACK &&
-	       type != RING_COUNTER && type != RING_CALLS;
+	       type != RING_COUNTER && type != RING_CALLS && type != RING_CODE;
 }
 
 #define RING_FLAG_ABANDONED 0x0001u /* on a pad: the record was begun, but never ended */
@@ -179,6 +180,9 @@ static_assert(sizeof(struct ring_image) == 56, "image");
 #define RING_FRAME_RETURN 0x01u  /* return address; otherwise exact */
 #define RING_FRAME_NO_FILE 0x02u /* address that is not in a file; do not look for one */
 #define RING_FRAME_CUT 0x04u     /* only in RING_CALLS: callers of this frame are missing */
+/* only in RING_CALLS: a function that an interpreter executes. `image` is the id of a RING_CODE,
+ * and `offset` the position in it; image 0: the interpreter's functions could not be read */
+#define RING_FRAME_CODE 0x08u
 
 struct ring_frame {
 	uint64_t offset;
@@ -324,6 +328,24 @@ struct ring_calls {
 };
 static_assert(sizeof(struct ring_calls) == 16, "calls");
 #define RING_MAX_CALLS (1u << 18) /* ids are less than this */
+
+/* A function that CPython executes. Its texts follow: the name and the file, as in a str object,
+ * and the table of lines. */
+#define RING_CODE_NAME_CUT 0x01u
+#define RING_CODE_FILE_CUT 0x02u
+
+struct ring_code {
+	uint32_t id;      /* from the same numbers as those of RING_CALLS */
+	uint32_t n_bytes; /* number of bytes that follow; those after name and file are the lines */
+	uint64_t interpreter; /* an address in the code of the interpreter */
+	uint32_t first_line;
+	uint16_t minor; /* of version 3.MINOR */
+	uint16_t name_bytes, file_bytes;
+	uint8_t name_width, file_width; /* bytes of a character: 1, 2, 4 */
+	uint8_t flags;                  /* RING_CODE_* */
+	uint8_t reserved[7];
+};
+static_assert(sizeof(struct ring_code) == 40, "code");
 
 struct ring_thread_name {
 	uint32_t name; /* string */

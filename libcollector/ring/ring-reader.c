@@ -60,6 +60,7 @@ static const struct shape shapes[RING_N_TYPES] = {
 	[RING_REALLOC] = { sizeof(struct ring_realloc), 0, 0 },
 	[RING_CALLS] = { sizeof(struct ring_calls), offsetof(struct ring_calls, n_frames),
 			 sizeof(struct ring_frame) },
+	[RING_CODE] = { sizeof(struct ring_code), offsetof(struct ring_code, n_bytes), 1 },
 	[RING_LOG_AT] = { sizeof(struct ring_at) + sizeof(struct ring_log),
 			  sizeof(struct ring_at) + offsetof(struct ring_log, n_bytes), 1 },
 };

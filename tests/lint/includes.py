@@ -114,6 +114,7 @@ ALLOWED = {
         [
             "daemon/engine/peers",
             "daemon/engine/alloc",
+            "daemon/engine/interp",
             "daemon/engine/model",
             "daemon/engine/out",
             "daemon/engine/huge-pages.h",

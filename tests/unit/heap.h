@@ -79,6 +79,8 @@ static inline void fixture_done(struct fixture *fixture)
 		row_unref(&fixture->rows.lost_image->row);
 	if (fixture->rows.cut_image)
 		row_unref(&fixture->rows.cut_image->row);
+	if (fixture->rows.unread_image)
+		row_unref(&fixture->rows.unread_image->row);
 	parts_done(&fixture->parts);
 }
 

@@ -4,6 +4,10 @@
  */
 #include "tests/unit/heap.h"
 
+#include "daemon/interp-protocol.h"
+
+#include <stdio.h>
+
 static void add_at(struct collector_producer *producer, struct fixture *fixture, uint64_t time_ns,
 		   uint32_t stack, uint8_t flags)
 {
@@ -169,10 +173,133 @@ static void test_depth(void)
 	fixture_done(&fixture);
 }
 
+struct code_record {
+	struct ring_code head;
+	char texts[32];
+};
+
+static enum ring_fault add_code(struct fixture *fixture, uint32_t id, const char *name,
+				uint32_t first_line)
+{
+	struct code_record code = { .head = { .id = id,
+					      .interpreter = CODE,
+					      .first_line = first_line,
+					      .minor = 11,
+					      .name_bytes = (uint16_t)strlen(name),
+					      .file_bytes = 7,
+					      .name_width = 1,
+					      .file_width = 1 } };
+
+	code.head.n_bytes = code.head.name_bytes + code.head.file_bytes;
+	snprintf(code.texts, sizeof(code.texts), "%s/a/b.py", name);
+	return add(fixture->producer, fixture, RING_CODE, 1, &code,
+		   sizeof(code.head) + code.head.n_bytes);
+}
+
+static bool has_symbol(const struct fixture *fixture, const char *name)
+{
+	for (size_t i = 0; i < rows_of(&fixture->parts, PROF_TABLE_SYMBOL); i++)
+		if (strcmp(text_of(&fixture->parts, number_of(&fixture->parts, PROF_TABLE_SYMBOL,
+							      PROF_SYMBOL_NAME, i)),
+			   name) == 0)
+			return true;
+	return false;
+}
+
+/* Frames of an interpreter's functions get the same place in all threads, and names. */
+static void test_code(void)
+{
+	struct {
+		struct ring_calls calls;
+		struct ring_frame frames[3];
+	} told = { .calls = { .first = 1, .n_frames = 3 },
+		   .frames = { { CODE + 1, 0, RING_FRAME_NO_FILE },
+			       { 0, 101, RING_FRAME_CODE },
+			       { 0, 102, RING_FRAME_CODE | RING_FRAME_CUT } } },
+	  other = { .calls = { .first = 4, .n_frames = 3 },
+		    .frames = { { CODE + 1, 0, RING_FRAME_NO_FILE },
+				{ 2, 101, RING_FRAME_CODE },
+				{ 0, 103, RING_FRAME_CODE } } },
+	  unread = { .calls = { .first = 7, .n_frames = 1 },
+		     .frames = { { 11, 0, RING_FRAME_CODE } } };
+	struct interpreted_code code;
+	struct fixture fixture;
+
+	fixture_init(&fixture);
+	interpreted_code_init(&code, &fixture.parts.output, &fixture.parts.images);
+	fixture.rows.heaps.code = &code;
+	CHECK_INT(add_code(&fixture, 101, "outer", 3), RING_FAULT_NONE);
+	CHECK_INT(add_code(&fixture, 102, "inner", 9), RING_FAULT_NONE);
+	CHECK_INT(add(fixture.producer, &fixture, RING_CALLS, 2, &told, sizeof(told)),
+		  RING_FAULT_NONE);
+	add_at(fixture.producer, &fixture, 3, 3, 0);
+	/* 103 was not sent */
+	CHECK_INT(add(fixture.producer, &fixture, RING_CALLS, 4, &other, sizeof(other)),
+		  RING_FAULT_NONE);
+	add_at(fixture.producer, &fixture, 5, 5, 0);
+	add_at(fixture.producer, &fixture, 6, 6, 0);
+	CHECK_INT(add(fixture.producer, &fixture, RING_CALLS, 7, &unread,
+		      sizeof(unread.calls) + sizeof(unread.frames[0])),
+		  RING_FAULT_NONE);
+	add_at(fixture.producer, &fixture, 8, 7, 0);
+	finish(&fixture, 20);
+	CHECK(has_symbol(&fixture, "b.outer") && has_symbol(&fixture, "b.inner"));
+	CHECK(has_symbol(&fixture, "?"));
+	CHECK_INT(rows_of(&fixture.parts, PROF_TABLE_SYMBOL), 3);
+	/* the stack without functions is counted */
+	CHECK_INT(rows_of(&fixture.parts, PROF_TABLE_LOG), 1);
+	/* without a table of lines, positions differ in nothing */
+	CHECK_INT(parent_of(&fixture, parent_of(&fixture, stack_of(&fixture, 0))),
+		  stack_of(&fixture, 1));
+	CHECK_INT(parent_of(&fixture, stack_of(&fixture, 2)), stack_of(&fixture, 1));
+	CHECK_INT(losses_of(&fixture.parts, PROF_LOSS_RING_CORRUPT), 1);
+	interpreted_code_done(&code);
+	fixture_done(&fixture);
+}
+
+/* Impossible code objects are faults. */
+static void test_false_code(void)
+{
+	const struct ring_code heads[] = {
+		{ .id = RING_MAX_CALLS },
+		{ .id = 1, .name_bytes = INTERP_MAX_NAME + 1, .name_width = 1 },
+		{ .id = 1, .file_bytes = INTERP_MAX_FILE + 1, .file_width = 1 },
+		{ .id = 1,
+		  .n_bytes = 8,
+		  .name_bytes = 5,
+		  .file_bytes = 4,
+		  .name_width = 1,
+		  .file_width = 1 },
+		{ .id = 1, .n_bytes = 8, .name_bytes = 5, .name_width = 3 },
+		{ .id = 1, .flags = 4 },
+	};
+	struct interpreted_code code;
+	struct fixture fixture;
+
+	fixture_init(&fixture);
+	interpreted_code_init(&code, &fixture.parts.output, &fixture.parts.images);
+	fixture.rows.heaps.code = &code;
+	for (size_t i = 0; i < ARRAY_SIZE(heads); i++) {
+		struct code_record record = { .head = heads[i] };
+
+		CHECK_INT(add(fixture.producer, &fixture, RING_CODE, 1, &record,
+			      sizeof(record.head) + heads[i].n_bytes),
+			  RING_FAULT_PAYLOAD);
+	}
+	/* a record that was abandoned has no effect */
+	CHECK_INT(add_code(&fixture, 0, "none", 1), RING_FAULT_NONE);
+	CHECK_INT(g_hash_table_size(code.programs), 0);
+	finish(&fixture, 20);
+	interpreted_code_done(&code);
+	fixture_done(&fixture);
+}
+
 int main(void)
 {
 	RUN(test_nodes);
 	RUN(test_epochs);
 	RUN(test_depth);
+	RUN(test_code);
+	RUN(test_false_code);
 	return test_end();
 }

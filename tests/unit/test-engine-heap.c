@@ -162,7 +162,7 @@ static void test_lies(void)
 	const struct {
 		struct ring_calls calls;
 		struct ring_frame frame;
-	} kind = { { .first = 1, .n_frames = 1 }, { .kind = 8 } },
+	} kind = { { .first = 1, .n_frames = 1 }, { .kind = 16 } },
 	  last = { { .first = RING_MAX_CALLS - 1, .n_frames = 1 }, { 0 } };
 	struct fixture fixture;
 

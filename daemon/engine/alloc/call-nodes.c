@@ -27,7 +27,7 @@
 #define PART 64u /* frames per output call */
 
 static_assert(sizeof(struct call_node) == 24, "bytes of a node");
-static_assert(MAX_DEPTH < 1u << 13, "call_node.depth");
+static_assert(MAX_DEPTH < 1u << 12, "call_node.depth");
 
 void call_nodes_init(struct call_nodes *nodes, uint64_t seed, struct heap_budget *budget)
 {
@@ -125,6 +125,7 @@ uint32_t call_nodes_add(struct call_nodes *nodes, uint32_t parent, const struct 
 		.image = image,
 		.kind = place->kind,
 		.depth = depth,
+		.is_unread = parent ? nodes->nodes[parent - 1].is_unread : 0,
 	};
 	const struct call_node *known;
 
@@ -161,6 +162,10 @@ static void write_part(struct call_nodes *nodes, struct output *output, uint32_t
 		};
 	}
 	output_frames(output, places, n, frames, added);
+	for (uint32_t i = 0; i < n && nodes->code; i++)
+		if (added[i] &&
+		    ((const struct image *)places[i].image)->kind == PROF_IMAGE_INTERPRETER)
+			interpreted_code_write(nodes->code, places[i].image, places[i].offset);
 	output_stacks(output, parent ? nodes->nodes[parent - 1].stack : 0, frames, n, stacks);
 	for (uint32_t i = 0; i < n; i++) {
 		nodes->nodes[path[i] - 1].stack = stacks[i];

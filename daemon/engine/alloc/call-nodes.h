@@ -2,14 +2,15 @@
 #pragma once
 
 #include "daemon/engine/alloc/heap-budget.h"
-#include "daemon/engine/out/output.h"
+#include "daemon/engine/model/interpreted-code.h"
 
 /* A stack: a frame and its caller. */
 struct call_node {
 	uint64_t offset;
 	uint32_t parent; /* number of the caller's node; 0: a root */
-	uint32_t image : 18, kind : 1, depth : 13;
-	uint32_t epoch, stack; /* last epoch that wrote the node, and its stack id in that epoch */
+	uint32_t image : 18, kind : 1, depth : 12;
+	uint32_t is_unread : 1; /* functions of an interpreter could not be read: inherited */
+	uint32_t epoch, stack;  /* last epoch that wrote the node, and its stack id in that epoch */
 };
 
 struct call_slot {
@@ -23,8 +24,9 @@ struct call_nodes {
 	uint32_t n, room, mask;
 	uint64_t seed;
 	struct heap_budget *budget;
-	GPtrArray *images;   /* struct row */
-	GHashTable *numbers; /* number of an image, by struct row */
+	GPtrArray *images;             /* struct row */
+	GHashTable *numbers;           /* number of an image, by struct row */
+	struct interpreted_code *code; /* names functions of interpreters; NULL: there are none */
 	struct row *last_image;
 	uint32_t last_number;
 };

@@ -746,6 +746,7 @@ struct heap_rows *heap_rows_new(struct all_heaps *all, struct process *process,
 	/* The process's own blocks get higher numbers than these. */
 	rows->last_number = rows->parent.n_inherited;
 	call_nodes_init(&rows->nodes, random_seed(rows), &rows->budget);
+	rows->nodes.code = all->code;
 	return rows;
 }
 

@@ -6,12 +6,14 @@
 #include "daemon/engine/model/tasks.h"
 
 struct call_nodes;
+struct interpreted_code;
 struct loss_stream;
 
 /* The state that the allocations of all processes share. */
 struct all_heaps {
 	struct output *output;
 	struct tasks *tasks;
+	struct interpreted_code *code; /* NULL: functions of interpreters are not shown */
 	struct pending_allocs pending;
 	struct heap_budget budget;
 	struct heap_forks forks;

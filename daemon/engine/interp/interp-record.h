@@ -36,8 +36,9 @@ struct interp_code_text {
 	size_t lines_bytes;
 };
 
-/* Converts the characters of a str object: Latin-1, UCS-2 or UCS-4, by `width` (bytes). ret_text has
- * room for 3 * size + 4 bytes. Returns false for another width, unless the text is empty. */
+/* Converts the characters of a str object, which have `width` bytes: Latin-1, UCS-2 or UCS-4.
+ * ret_text has room for 3 * size + 4 bytes. Returns false for another width, unless the text is
+ * empty. */
 bool interp_record_text(const uint8_t *from, size_t size, unsigned width, bool is_cut,
 			char *ret_text);
 

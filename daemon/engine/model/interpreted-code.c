@@ -3,7 +3,7 @@
  * Interpreted-code - the functions of interpreted programs, as rows of image, symbol and line
  *
  * Invariants: (1) a place has its symbol and line in its epoch
- *                 [test-engine-samples: interpreted]
+ *                 [test-engine-samples: interpreted; test-engine-heap-stacks: code]
  * Runs on the drain thread only.
  */
 #include "daemon/engine/model/interpreted-code.h"

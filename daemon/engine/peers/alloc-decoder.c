@@ -2,7 +2,8 @@
 /*
  * Alloc decoder - checks a producer's allocation records
  *
- * A `calls` record adds call nodes under the ids that the producer chose for them. Alloc, free and
+ * A `calls` record adds call nodes under the ids that the producer chose for them, and a `code`
+ * record a function that an interpreter executes, to which such nodes refer. Alloc, free and
  * realloc records go to heap-rows.c.
  *
  * Invariants: (1) an impossible record is a fault of the ring, and has no effect
@@ -14,9 +15,13 @@
 #include "daemon/engine/peers/alloc-decoder.h"
 
 #include "arch/base.h"
+#include "daemon/engine/interp/interp-record.h"
 #include "daemon/engine/peers/collector-stacks.h"
 
 #include <assert.h>
+
+/* number of a function that found no room */
+#define NO_ROOM UINT32_MAX
 
 static_assert((int)RING_ALLOC_N_KINDS == (int)PROF_ALLOC_KINDS &&
 		      (int)RING_ALLOC_BRK == (int)PROF_ALLOC_BRK,
@@ -41,6 +46,7 @@ void alloc_decoder_done(struct alloc_decoder *decoder)
 	if (!decoder->rows)
 		return;
 	call_ids_done(&decoder->ids, decoder->nodes->budget);
+	call_ids_done(&decoder->functions, decoder->nodes->budget);
 	heap_rows_end_producer(decoder->rows, decoder->number);
 	*decoder = (struct alloc_decoder){ 0 };
 }
@@ -71,17 +77,83 @@ static uint32_t find_calls(struct alloc_decoder *decoder, uint32_t id, uint8_t f
 		return 0;
 	node = flags & RING_ALLOC_STACK ? collector_stacks_node(decoder->stacks, id, decoder->nodes)
 					: call_ids_get(&decoder->ids, id);
-	if (node)
-		return node;
-	lose(decoder, PROF_LOSS_RING_CORRUPT, 1, time_ns);
-	return lost_node(decoder);
+	if (!node) {
+		lose(decoder, PROF_LOSS_RING_CORRUPT, 1, time_ns);
+		return lost_node(decoder);
+	}
+	decoder->stacks->process->n_unread += decoder->nodes->nodes[node - 1].is_unread;
+	return node;
 }
+
+/* ---- Functions of an interpreter ------------------------------------------------------------- */
+
+static enum ring_fault add_code(struct alloc_decoder *decoder, const struct ring_record *record)
+{
+	const struct ring_code *head = record->payload;
+	const uint8_t *texts = (const uint8_t *)(head + 1);
+	struct interpreted_code *all = decoder->nodes->code;
+	struct interp_code_text code = { .first_line = head->first_line, .minor = head->minor };
+	const struct interp_function *function;
+
+	if (head->id >= RING_MAX_CALLS || head->name_bytes > INTERP_MAX_NAME ||
+	    head->file_bytes > INTERP_MAX_FILE ||
+	    (uint32_t)head->name_bytes + head->file_bytes > head->n_bytes ||
+	    head->flags & ~(RING_CODE_NAME_CUT | RING_CODE_FILE_CUT) ||
+	    !interp_record_text(texts, head->name_bytes, head->name_width,
+				head->flags & RING_CODE_NAME_CUT, code.name) ||
+	    !interp_record_text(texts + head->name_bytes, head->file_bytes, head->file_width,
+				head->flags & RING_CODE_FILE_CUT, code.file))
+		return RING_FAULT_PAYLOAD;
+	if (!all || head->id == 0)
+		return RING_FAULT_NONE;
+	code.lines = texts + head->name_bytes + head->file_bytes;
+	code.lines_bytes = head->n_bytes - head->name_bytes - head->file_bytes;
+	decoder->program = interpreted_code_program(
+		all, collector_stacks_image(decoder->stacks, head->interpreter), head->minor);
+	function = interp_functions_intern(all->functions, &code);
+	if (!call_ids_set(&decoder->functions, decoder->nodes->budget, head->id,
+			  function ? (uint32_t)function->number : NO_ROOM) ||
+	    !function)
+		lose(decoder, PROF_LOSS_RING_REFUSED, 1, record->time_ns);
+	return RING_FAULT_NONE;
+}
+
+/* Returns the place of a frame of kind RING_FRAME_CODE. */
+static struct output_place place_of_code(struct alloc_decoder *decoder,
+					 const struct ring_frame *frame, uint64_t time_ns)
+{
+	struct interpreted_code *all = decoder->nodes->code;
+	const struct interp_frame at = { .position = (uint32_t)frame->offset };
+	struct output_place place = { .kind = PROF_FRAME_EXACT };
+	const struct interp_function *function;
+	uint64_t number;
+
+	if (!all || frame->image == 0) {
+		place.image = &collector_unread_image(decoder->stacks->process->rows)->row;
+		return place;
+	}
+	if (!decoder->program)
+		decoder->program = interpreted_code_program(all, NULL, 0);
+	number = call_ids_get(&decoder->functions, frame->image);
+	if (number == 0)
+		lose(decoder, PROF_LOSS_RING_CORRUPT, 1, time_ns);
+	function = interp_functions_at(all->functions, number);
+	place.image = &decoder->program->row;
+	if (function)
+		place.offset = function->number * INTERP_FUNCTION_LINES +
+			       interp_function_line(function, &at);
+	return place;
+}
+
+/* ---- Stacks ---------------------------------------------------------------------------------- */
 
 /* Adds a frame below `node`, or below missing callers. Returns 0 if there is no room. */
 static uint32_t add_node(struct alloc_decoder *decoder, uint32_t node,
-			 const struct ring_frame *frame)
+			 const struct ring_frame *frame, uint64_t time_ns)
 {
-	const struct output_place place = collector_stacks_place(decoder->stacks, frame);
+	const struct output_place place = frame->kind & RING_FRAME_CODE
+						  ? place_of_code(decoder, frame, time_ns)
+						  : collector_stacks_place(decoder->stacks, frame);
 	struct output_place missing = { 0 };
 
 	if (frame->kind & RING_FRAME_CUT) {
@@ -90,7 +162,10 @@ static uint32_t add_node(struct alloc_decoder *decoder, uint32_t node,
 		if (!node)
 			return 0;
 	}
-	return call_nodes_add(decoder->nodes, node, &place);
+	node = call_nodes_add(decoder->nodes, node, &place);
+	if (node && (frame->kind & RING_FRAME_CODE) && frame->image == 0)
+		decoder->nodes->nodes[node - 1].is_unread = true;
+	return node;
 }
 
 static enum ring_fault add_calls(struct alloc_decoder *decoder, const struct ring_record *record)
@@ -103,7 +178,8 @@ static enum ring_fault add_calls(struct alloc_decoder *decoder, const struct rin
 	    calls->parent >= RING_MAX_CALLS)
 		return RING_FAULT_PAYLOAD;
 	for (uint32_t i = 0; i < n; i++)
-		if (frames[i].kind & ~(RING_FRAME_RETURN | RING_FRAME_NO_FILE | RING_FRAME_CUT))
+		if (frames[i].kind &
+		    ~(RING_FRAME_RETURN | RING_FRAME_NO_FILE | RING_FRAME_CUT | RING_FRAME_CODE))
 			return RING_FAULT_PAYLOAD;
 	/* The writer abandoned this record, so it has no contents. */
 	if (calls->first == 0)
@@ -116,7 +192,7 @@ static enum ring_fault add_calls(struct alloc_decoder *decoder, const struct rin
 		}
 	}
 	for (uint32_t i = 0; i < n; i++) {
-		uint32_t added = add_node(decoder, node, &frames[i]);
+		uint32_t added = add_node(decoder, node, &frames[i], record->time_ns);
 
 		/* Without room, attribute the frame to its caller. */
 		node = added ? added : node;
@@ -198,6 +274,8 @@ enum ring_fault alloc_decoder_add(struct alloc_decoder *decoder, const struct ri
 		return add_free(decoder, record);
 	case RING_REALLOC:
 		return add_realloc(decoder, record);
+	case RING_CODE:
+		return add_code(decoder, record);
 	default:
 		return add_calls(decoder, record);
 	}

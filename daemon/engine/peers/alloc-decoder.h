@@ -6,6 +6,7 @@
 #include "libcollector/ring/ring-reader.h"
 
 struct collector_stacks;
+struct image;
 
 /* A producer's part of its process's allocations. */
 struct alloc_decoder {
@@ -14,6 +15,8 @@ struct alloc_decoder {
 	struct call_nodes *nodes; /* the nodes of `rows` */
 	uint32_t number;          /* number of the producer's thread in the rows */
 	struct call_ids ids;
+	struct call_ids functions; /* numbers of functions by the ids of code objects */
+	struct image *program;     /* the functions' image; NULL: no code object was announced */
 };
 
 /* `stacks` is borrowed. */

@@ -24,6 +24,7 @@
 #include "daemon/engine/peers/alloc-decoder.h"
 #include "daemon/engine/peers/collector-stacks.h"
 
+#include <inttypes.h>
 #include <stdio.h>
 
 #define MAX_OPEN_LOGS 4 /* maximum number of logs with missing parts in a ring */
@@ -130,10 +131,37 @@ bool collector_process_reserve(struct collector_process *process, uint64_t bytes
 	return true;
 }
 
+/* Tells readers how many stacks are without functions, as the process's library tells them what it
+ * does not record. */
+static void warn_of_unread(struct collector_process *process, uint64_t time_ns)
+{
+	struct output *output = process->rows->output;
+	const uint64_t last_ns = output->last_ns[PROF_TABLE_LOG];
+	char text[160];
+
+	snprintf(text, sizeof(text),
+		 "stacks of %" PRIu64 " allocations do not show the functions of the program's "
+		 "Python, as these could not be read",
+		 process->n_unread);
+	tasks_need(process->rows->tasks, process->leader);
+	output_add(output, PROF_TABLE_LOG,
+		   (const struct prof_value[]){
+			   [PROF_LOG_TIME] = PROF_NUMBER(MAX_OF(time_ns, last_ns)),
+			   [PROF_LOG_THREAD] = PROF_NUMBER(process->leader->row.id),
+			   [PROF_LOG_LEVEL] = PROF_NUMBER(PROF_LOG_WARNING),
+			   [PROF_LOG_DOMAIN] = PROF_NUMBER(output_text(output, "profd")),
+			   [PROF_LOG_TEXT] = PROF_BYTES(text, strlen(text)),
+			   [PROF_LOG_STACK] = PROF_NUMBER(0),
+		   });
+	process->n_unread = 0;
+}
+
 void collector_process_end(struct collector_process *process, uint64_t time_ns)
 {
 	if (process->heap)
 		heap_rows_end(process->heap, time_ns);
+	if (process->n_unread > 0)
+		warn_of_unread(process, time_ns);
 }
 
 void collector_process_done(struct collector_process *process)
@@ -720,6 +748,7 @@ static enum ring_fault (*const adders[RING_N_TYPES])(struct collector_producer *
 	[RING_LOG_AT] = add_log,
 	[RING_REALLOC] = add_allocation,
 	[RING_CALLS] = add_allocation,
+	[RING_CODE] = add_allocation,
 };
 
 enum ring_fault collector_producer_add(struct collector_producer *producer,

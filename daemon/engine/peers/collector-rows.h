@@ -30,8 +30,9 @@ struct collector_rows {
 	void *request_data;
 	uint64_t text_bytes; /* bytes of strings and stacks */
 	uint32_t n_images;
-	struct image *lost_image; /* for frames of unannounced images; NULL: not needed yet */
-	struct image *cut_image;  /* for missing callers of a frame; NULL: not needed yet */
+	struct image *lost_image;   /* for frames of unannounced images; NULL: not needed yet */
+	struct image *cut_image;    /* for missing callers of a frame; NULL: not needed yet */
+	struct image *unread_image; /* for functions that were not read; NULL: not needed yet */
 	uint32_t last_counter;
 	struct all_heaps heaps;
 	struct peer_chunk *spare; /* spare chunks for queues (collector-peer.c) */
@@ -56,6 +57,7 @@ struct collector_process {
 	struct maps *code;      /* mappings that the process announced */
 	struct heap_rows *heap; /* NULL: it has recorded no allocation */
 	uint32_t n_images;
+	uint64_t n_unread; /* allocations whose stacks lack functions of an interpreter */
 	uint64_t text_bytes;
 	struct loss_stream losses;
 };

@@ -172,17 +172,36 @@ struct image *collector_cut_image(struct collector_rows *rows)
 	return rows->cut_image;
 }
 
+struct image *collector_unread_image(struct collector_rows *rows)
+{
+	if (!rows->unread_image)
+		rows->unread_image =
+			images_new(rows->images, PROF_IMAGE_ANON, "<functions not read>", NULL);
+	return rows->unread_image;
+}
+
+static const struct mapping *find_mapping(struct collector_process *process, uint64_t address)
+{
+	const struct mapping *mapping = maps_find(process->process->maps, address);
+
+	return mapping ? mapping : maps_find(process->code, address);
+}
+
+struct image *collector_stacks_image(struct collector_stacks *stacks, uint64_t address)
+{
+	const struct mapping *mapping = find_mapping(stacks->process, address);
+
+	return mapping ? mapping->image : NULL;
+}
+
 static struct output_place place_of_address(struct collector_process *process, uint64_t address,
 					    uint32_t kind)
 {
 	uint64_t byte = address - (kind & RING_FRAME_RETURN ? 1 : 0);
 	const struct mapping *mapping = NULL;
 
-	if (!(kind & RING_FRAME_NO_FILE)) {
-		mapping = maps_find(process->process->maps, byte);
-		if (!mapping)
-			mapping = maps_find(process->code, byte);
-	}
+	if (!(kind & RING_FRAME_NO_FILE))
+		mapping = find_mapping(process, byte);
 	if (mapping && mapping->image)
 		return (struct output_place){
 			.image = &mapping->image->row,

@@ -69,6 +69,7 @@ void collectors_init(struct collectors *collectors, const struct collectors_opti
 	collectors->rows->request_image = options->request_image;
 	collectors->rows->request_data = options->data;
 	all_heaps_init(&collectors->rows->heaps, options->output, options->tasks);
+	collectors->rows->heaps.code = options->code;
 	collectors->rows->heaps.yield = (struct live_yield){ keep_up, collectors };
 	exit_statuses_init(&collectors->statuses, options->tasks);
 }
@@ -671,6 +672,8 @@ void collectors_done(struct collectors *collectors)
 		row_unref(&collectors->rows->lost_image->row);
 	if (collectors->rows->cut_image)
 		row_unref(&collectors->rows->cut_image->row);
+	if (collectors->rows->unread_image)
+		row_unref(&collectors->rows->unread_image->row);
 	g_free(collectors->rows);
 	g_free(collectors->buffer);
 	*collectors = (struct collectors){ 0 };

@@ -19,6 +19,7 @@ struct collectors_options {
 	struct tasks *tasks;
 	struct loss_table *losses;
 	struct images *images;
+	struct interpreted_code *code; /* NULL: functions of interpreters are not shown */
 	void (*request_image)(struct image *image, const struct mapping *mapping, int32_t pid,
 			      void *data); /* see struct samples */
 	struct doorbells *doorbells;       /* borrowed; NULL: drain only by timer */

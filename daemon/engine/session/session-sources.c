@@ -538,6 +538,7 @@ static void open_collectors(struct session *session)
 						      .tasks = &session->tasks,
 						      .losses = &session->losses,
 						      .images = &session->images,
+						      .code = &session->interpreted_code,
 						      .request_image = request_image,
 						      .doorbells = session->doorbells,
 						      .ticks = session->tick_clock,
