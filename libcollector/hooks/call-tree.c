@@ -9,12 +9,19 @@
  * Frames that unwind_cache_walk() reports as unchanged already have nodes, so an unchanged stack
  * needs no lookup. Otherwise only the innermost frame is looked up: if its node was sent, the nodes
  * of all callers were sent too.
+ *
+ * In a Python program, the functions that the interpreter executes are frames, too, after the frame
+ * of the C function that executes them, as in daemon/engine/interp/interp-merge.h. These frames
+ * change without a change of the native stack. So they are read each time, and the node is found by
+ * the hashes of both.
  * Invariants: (1) an id is sent in its epoch, by the same owner, before the first record that uses
  *                 it
  *                 [test-call-tree: stacks, epochs, bigger]
  *             (2) a node's image was sent in the same epoch  [test-call-tree: stacks]
  *             (3) memory is bounded: the tree, and 4 MiB for the table  [test-call-tree: evicted]
  *             (4) errno does not change  [test-call-tree: stacks]
+ *             (5) a code object is sent in its epoch before the first node that refers to it
+ *                 [test_python_memory: callers]
  */
 #include "libcollector/hooks/call-tree.h"
 
@@ -25,6 +32,9 @@
 #define MAX_SLOTS (1u << 18)
 #define MAX_NODES (MAX_SLOTS / 4 * 3)
 #define ROOT_FRAMES (CALL_TREE_MAX_DEPTH - CALL_TREE_INNER)
+#define CODE_SALT UINT64_C(0x636f6465) /* so that no code object's hash is that of a stack */
+#define ABOVE_ALL UINT32_MAX           /* python_frame.native: outside of all native frames */
+#define UNREADABLE UINT64_MAX          /* call_tree_frame.pc */
 static_assert(MAX_NODES < RING_MAX_CALLS, "ids");
 
 struct node_definition {
@@ -32,6 +42,7 @@ struct node_definition {
 	struct call_tree *tree;
 	uint32_t n;      /* frames, outermost first */
 	uint32_t parent; /* node of the first frame's caller */
+	bool has_code;   /* some frames are Python functions */
 };
 
 /* ---- Memory ---- */
@@ -110,6 +121,15 @@ static void grow(struct call_tree *tree)
 	munmap(before, n * sizeof(*before));
 }
 
+/* Makes room for n ids, which may drop all nodes. */
+static inline void make_room(struct call_tree *tree, uint32_t n)
+{
+	if (tree->n_nodes + n > MAX_NODES)
+		invalidate_nodes(tree);
+	while (tree->n_nodes + n > tree->n_slots / 4 * 3 && tree->n_slots < MAX_SLOTS)
+		grow(tree);
+}
+
 /* ---- Frames ---- */
 
 /* Returns 0 if the frame has no node. */
@@ -151,13 +171,20 @@ static uint64_t place_of(const struct call_tree_frame *frame)
 static struct ring_frame make_frame(const struct self_maps *code,
 				    const struct call_tree_frame *from)
 {
-	const struct self_maps_range *range = code ? self_maps_find(code, place_of(from)) : NULL;
+	const struct self_maps_range *range;
 	struct ring_frame frame = {
 		.offset = from->pc,
 		.kind = (from->flags & UNWIND_CACHE_EXACT ? 0 : RING_FRAME_RETURN) |
 			(from->flags & UNWIND_CACHE_CUT ? RING_FRAME_CUT : 0),
 	};
 
+	if (__builtin_expect((from->flags & CALL_TREE_CODE) != 0, 0))
+		return (struct ring_frame){
+			.offset = (uint32_t)from->pc,
+			.image = (uint32_t)(from->pc >> 32),
+			.kind = RING_FRAME_CODE | (frame.kind & RING_FRAME_CUT),
+		};
+	range = code ? self_maps_find(code, place_of(from)) : NULL;
 	/* A reader looks up a frame without an image by its address alone. Set NO_FILE if another
 	 * module may be there by then: if any was ever unloaded. */
 	if (range && range->image == 0 && (!range->was_loaded || self_unwind_generation() != 0))
@@ -222,6 +249,8 @@ static bool are_known(const struct node_definition *definition, uint32_t from, u
 
 		if (range && place >= range->start && place < range->end)
 			continue;
+		if (definition->tree->frames[i].flags & CALL_TREE_CODE)
+			continue;
 		range = self_maps_find(code, place);
 		if (!range || range->stamp != stamp || (range->image == 0 && !range->was_loaded))
 			return false;
@@ -232,19 +261,77 @@ static bool are_known(const struct node_definition *definition, uint32_t from, u
 static enum message_outcome define_images(const struct node_definition *definition, uint32_t from)
 {
 	struct call_tree *tree = definition->tree;
-	const struct self_maps_stack stack = { tree->places, definition->n - from,
-					       definition->n - from };
+	struct self_maps_stack stack = { .pcs = tree->places };
 	uint32_t stamp = tree->own_generation + 1;
 	enum message_outcome outcome;
 
 	if (are_known(definition, from, stamp))
 		return MESSAGE_WRITTEN;
 	for (uint32_t i = from; i < definition->n; i++)
-		tree->places[i - from] = (const void *)(uintptr_t)place_of(&tree->frames[i]);
+		if (!(tree->frames[i].flags & CALL_TREE_CODE))
+			tree->places[stack.n++] =
+				(const void *)(uintptr_t)place_of(&tree->frames[i]);
+	stack.n_exact = stack.n;
 	outcome = stack_define_images(definition->producer, definition->producer->calls_epoch,
 				      &stack);
 	if (outcome == MESSAGE_WRITTEN)
 		self_maps_stamp(&definition->producer->code, &stack, stamp);
+	return outcome;
+}
+
+/* ---- Code objects ---- */
+
+static enum message_outcome define_code(struct producer *producer, const struct python_frame *frame,
+					uint32_t *ret_id)
+{
+	struct call_tree *tree = producer->calls;
+	uint64_t hash = hash_words(frame->identity, CODE_SALT);
+	struct ring *ring = producer->current;
+	struct python_code code;
+	struct ring_code *to;
+	size_t bytes;
+
+	*ret_id = find(tree, hash);
+	if (*ret_id != 0)
+		return MESSAGE_WRITTEN;
+	python_measure(&tree->python, frame, ring->most_bytes - sizeof(code.head), &code);
+	bytes = sizeof(code.head) + code.head.n_bytes;
+	to = ring_begin(ring, RING_CODE, bytes);
+	if (!to)
+		return MESSAGE_LOST;
+	if (message_is_other(producer, producer->calls_epoch)) {
+		message_waste(ring, to, bytes);
+		return MESSAGE_AGAIN;
+	}
+	code.head.id = *ret_id = ++tree->n_nodes;
+	*to = code.head;
+	python_copy(&tree->python, &code, (uint8_t *)(to + 1));
+	ring_end(ring, to);
+	*find_slot(tree, hash) = (struct call_tree_slot){ hash, tree->generation, *ret_id };
+	return MESSAGE_WRITTEN;
+}
+
+/* Sends the code objects of the frames that have not been sent. */
+static enum message_outcome define_codes(const struct node_definition *definition, uint32_t from)
+{
+	struct call_tree *tree = definition->tree;
+	enum message_outcome outcome = MESSAGE_WRITTEN;
+
+	for (uint32_t i = from; i < definition->n && outcome == MESSAGE_WRITTEN; i++) {
+		struct call_tree_frame *frame = &tree->frames[i];
+		const struct python_frame *python;
+		uint32_t id = 0;
+
+		if (!(frame->flags & CALL_TREE_CODE))
+			continue;
+		if (frame->pc == UNREADABLE) {
+			frame->pc = 0;
+			continue;
+		}
+		python = &tree->python.frames[frame->pc];
+		outcome = define_code(definition->producer, python, &id);
+		frame->pc = (uint64_t)id << 32 | python->position;
+	}
 	return outcome;
 }
 
@@ -261,6 +348,8 @@ static enum message_outcome define_nodes(const struct node_definition *definitio
 		self_unwind_invalidate();
 		return MESSAGE_AGAIN;
 	}
+	if (outcome == MESSAGE_WRITTEN && definition->has_code)
+		outcome = define_codes(definition, from);
 	for (uint32_t to; outcome == MESSAGE_WRITTEN && from < definition->n; from = to) {
 		outcome = write_some(definition, code, from, &to);
 		if (outcome != MESSAGE_WRITTEN)
@@ -298,7 +387,7 @@ static void prepare(struct producer *producer)
 /* Finds the node of a stack that is too deep or has an unsent frame; sends the missing nodes. */
 static enum message_outcome find_or_define(struct producer *producer, uint32_t *ret_id)
 {
-	struct node_definition definition = { producer, producer->calls, 0, 0 };
+	struct node_definition definition = { .producer = producer, .tree = producer->calls };
 	struct call_tree *tree = producer->calls;
 	enum message_outcome outcome = MESSAGE_WRITTEN;
 	uint32_t n_outer = tree->calls.n, generation = tree->generation, n_known, n = 0;
@@ -314,11 +403,7 @@ static enum message_outcome find_or_define(struct producer *producer, uint32_t *
 		*ret_id = tree->calls.frames[n_known - 1].node;
 		return MESSAGE_WRITTEN;
 	}
-	if (tree->n_nodes + CALL_TREE_MAX_DEPTH > MAX_NODES)
-		invalidate_nodes(tree);
-	while (tree->n_nodes + CALL_TREE_MAX_DEPTH > tree->n_slots / 4 * 3 &&
-	       tree->n_slots < MAX_SLOTS)
-		grow(tree);
+	make_room(tree, CALL_TREE_MAX_DEPTH);
 	if (tree->generation != generation)
 		n_known = 0;
 	get_frames(tree, n_known, n_outer, &definition);
@@ -333,6 +418,201 @@ static enum message_outcome find_or_define(struct producer *producer, uint32_t *
 	*ret_id = tree->frames[definition.n - 1].id;
 	return MESSAGE_WRITTEN;
 }
+
+/* ---- Stacks with Python functions ---- */
+
+/* Finds the native frame that executes each run, by the address that the run has in its part of the
+ * stack. Returns false if there is none. */
+static bool place_by_address(struct python_chain *chain, const struct unwind_cache_frame *native,
+			     uint32_t n)
+{
+	bool has_root = !(native[0].flags & UNWIND_CACHE_CUT);
+	uint32_t at = n - 1, first = 0;
+
+	for (uint32_t i = 0; i < chain->n; i++) {
+		const struct python_frame *last = &chain->frames[i];
+		uint32_t place = ABOVE_ALL;
+
+		if (!last->ends_run && i + 1 < chain->n)
+			continue;
+		if (last->ends_run) {
+			while (at > 0 && last->at >= native[at - 1].sp)
+				at--;
+			if (last->at < native[at].sp)
+				return false;
+			/* The end of the outermost known frame is not known. */
+			place = at > 0 || has_root ? at : ABOVE_ALL;
+		}
+		while (first <= i)
+			chain->frames[first++].native = place;
+	}
+	return true;
+}
+
+/* Up to 3.10, a run is one frame, and the native frames of the function that evaluates are counted
+ * from the root. */
+static bool place_by_function(struct python_chain *chain, const struct unwind_cache_frame *native,
+			      uint32_t n)
+{
+	uint32_t left = chain->n;
+
+	if (chain->is_cut || (native[0].flags & UNWIND_CACHE_CUT))
+		return false;
+	for (uint32_t i = 0; i < n && left > 0; i++) {
+		uint64_t pc = native[i].pc - !(native[i].flags & UNWIND_CACHE_EXACT);
+
+		if (pc >= python_interpreter.eval && pc < python_interpreter.eval_end)
+			chain->frames[--left].native = i;
+	}
+	return left == 0;
+}
+
+/* Appends the functions that this native frame executes, from the outermost of the *n_left. */
+static uint32_t add_functions(struct call_tree *tree, uint32_t n, uint32_t native, uint32_t *n_left)
+{
+	const struct python_chain *chain = &tree->python;
+
+	for (; *n_left > 0 && chain->frames[*n_left - 1].native == native; --*n_left) {
+		const struct python_frame *from = &chain->frames[*n_left - 1];
+		uint32_t flags = CALL_TREE_CODE;
+
+		if (from->first_line == 0)
+			continue;
+		if (*n_left == chain->n && chain->is_cut)
+			flags |= UNWIND_CACHE_CUT;
+		tree->merged[n++] = (struct call_tree_frame){
+			.pc = *n_left - 1,
+			.flags = flags,
+			.hash = hash_words(from->identity, from->position ^ (uint64_t)flags << 48),
+		};
+	}
+	return n;
+}
+
+/* Drops the middle of a stack that is too deep. */
+static uint32_t cut_merged(struct call_tree *tree, uint32_t n)
+{
+	uint32_t n_outer = tree->merged[0].flags & UNWIND_CACHE_CUT ? 0 : ROOT_FRAMES;
+
+	if (n <= CALL_TREE_MAX_DEPTH)
+		return n;
+	memmove(&tree->merged[n_outer], &tree->merged[n - CALL_TREE_INNER],
+		CALL_TREE_INNER * sizeof(*tree->merged));
+	tree->merged[n_outer].flags |= UNWIND_CACHE_CUT;
+	return n_outer + CALL_TREE_INNER;
+}
+
+/* Merges both stacks. If that is not possible, the first frame says so. Returns the number of
+ * frames. */
+static uint32_t merge(struct call_tree *tree)
+{
+	struct python_chain *chain = &tree->python;
+	const struct unwind_cache_frame *native = tree->calls.frames;
+	uint32_t n = 0, n_left = chain->n;
+	uint64_t hash = 0;
+
+	if (!chain->is_unreadable && python_interpreter.layout->frame_owner != INTERP_ABSENT)
+		chain->is_unreadable = !place_by_address(chain, native, tree->calls.n);
+	else if (!chain->is_unreadable)
+		chain->is_unreadable = !place_by_function(chain, native, tree->calls.n);
+	if (chain->is_unreadable) {
+		n_left = 0;
+		tree->merged[n++] =
+			(struct call_tree_frame){ CODE_SALT, UNREADABLE, CALL_TREE_CODE, 0 };
+	}
+	n = add_functions(tree, n, ABOVE_ALL, &n_left);
+	for (uint32_t i = 0; i < tree->calls.n; i++) {
+		tree->merged[n++] = (struct call_tree_frame){ 0, native[i].pc, native[i].flags, 0 };
+		n = add_functions(tree, n, i, &n_left);
+	}
+	n = cut_merged(tree, n);
+	for (uint32_t i = 0; i < n; i++) {
+		struct call_tree_frame *frame = &tree->merged[i];
+		uint64_t own = frame->flags & CALL_TREE_CODE ? frame->hash : frame->pc;
+
+		hash = frame->hash = unwind_cache_hash(hash, own, frame->flags & 3) ^
+				     (frame->flags & CALL_TREE_CODE);
+	}
+	return n;
+}
+
+static enum message_outcome find_or_define_merged(struct producer *producer, uint32_t *ret_id)
+{
+	struct node_definition definition = { .producer = producer, .tree = producer->calls };
+	struct call_tree *tree = producer->calls;
+	uint32_t n = merge(tree), n_known;
+	enum message_outcome outcome = MESSAGE_WRITTEN;
+
+	/* Each frame may be of another code object. */
+	make_room(tree, 2 * CALL_TREE_MAX_DEPTH);
+	for (n_known = n; n_known > 0; n_known--) {
+		definition.parent = find(tree, tree->merged[n_known - 1].hash);
+		if (definition.parent != 0)
+			break;
+	}
+	*ret_id = definition.parent;
+	if (n_known == n)
+		return MESSAGE_WRITTEN;
+	definition.n = n - n_known;
+	definition.has_code = true;
+	memcpy(tree->frames, &tree->merged[n_known], definition.n * sizeof(*tree->frames));
+	outcome = define_nodes(&definition, 0);
+	if (outcome == MESSAGE_WRITTEN)
+		*ret_id = tree->frames[definition.n - 1].id;
+	return outcome;
+}
+
+static struct call_tree_known *known_at(struct call_tree *tree)
+{
+	const struct unwind_cache *calls = &tree->calls;
+	uint64_t hash = hash_words(calls->frames[calls->n - 1].hash, tree->python.hash);
+
+	return &tree->known[hash % CALL_TREE_KNOWN];
+}
+
+/* Reads the Python functions of the stack that was walked last. Returns false if there are none. */
+static bool has_python(const struct producer *producer)
+{
+	struct call_tree *tree = producer->calls;
+	const struct unwind_cache *calls = &tree->calls;
+
+	if (!python_is_known() || calls->n == 0 || producer->n_types <= RING_CODE)
+		return false;
+	/* A stack without its root may hide that a handler runs. */
+	python_walk(&tree->python,
+		    !(calls->frames[0].flags & UNWIND_CACHE_CUT) &&
+			    !unwind_cache_is_interrupted(calls),
+		    call_tree_quiet(producer) == SELF_UNWIND_ANY);
+	return tree->python.n > 0 || tree->python.is_unreadable;
+}
+
+static uint32_t recall_merged(struct call_tree *tree)
+{
+	const struct call_tree_known *known = known_at(tree);
+
+	return known->native == tree->calls.frames[tree->calls.n - 1].hash &&
+			       known->python == tree->python.hash &&
+			       known->generation == tree->generation
+		       ? known->node
+		       : 0;
+}
+
+static enum message_outcome find_merged(struct producer *producer, uint32_t *ret_id)
+{
+	struct call_tree *tree = producer->calls;
+	enum message_outcome outcome = find_or_define_merged(producer, ret_id);
+
+	if (outcome == MESSAGE_WRITTEN)
+		*known_at(tree) = (struct call_tree_known){
+			tree->calls.frames[tree->calls.n - 1].hash,
+			tree->python.hash,
+			*ret_id,
+			tree->generation,
+		};
+	return outcome;
+}
+
+/* ---- Nodes of stacks ---- */
 
 /* Uses the completed walk if `is_walked`. Walks again if a handler or an unloaded module made it
  * invalid. */
@@ -352,7 +632,8 @@ static __attribute__((noinline)) uint32_t get_slowly(struct producer *producer,
 			unwind_cache_walk(&producer->calls->calls, caller);
 		}
 		if (call_tree_is_ready(producer))
-			outcome = find_or_define(producer, &id);
+			outcome = has_python(producer) ? find_merged(producer, &id)
+						       : find_or_define(producer, &id);
 		is_walked = false;
 	}
 	errno = error;
@@ -369,6 +650,10 @@ uint32_t call_tree_get(struct producer *producer, const struct walk_registers *c
 	if (__builtin_expect(!call_tree_is_ready(producer), 0))
 		return get_slowly(producer, caller, false);
 	n = unwind_cache_walk(&tree->calls, caller);
+	if (n > 0 && has_python(producer)) {
+		node = recall_merged(tree);
+		return node != 0 ? node : get_slowly(producer, caller, true);
+	}
 	/* n is 0 if modules kept being unloaded during the walk. */
 	if (__builtin_expect(n > 0 && n <= CALL_TREE_MAX_DEPTH, 1)) {
 		node = node_of(tree, &tree->calls.frames[n - 1]);

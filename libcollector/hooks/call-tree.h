@@ -19,12 +19,16 @@
 #pragma once
 
 #include "libcollector/hooks/message.h"
+#include "libcollector/hooks/python-frames.h"
 #include "libcollector/register/register.h"
 #include "libcollector/unwind/unwind-cache.h"
 
 /* The middle of a deeper stack is dropped: the outermost and the innermost frames are kept. */
 #define CALL_TREE_MAX_DEPTH 1024u
 #define CALL_TREE_INNER 64u
+/* A flag of a frame besides UNWIND_CACHE_*: a Python function. */
+#define CALL_TREE_CODE 0x04u
+#define CALL_TREE_KNOWN 1024u /* stacks with Python functions that are found without a merge */
 
 struct call_tree_slot {
 	uint64_t hash;
@@ -35,9 +39,17 @@ struct call_tree_slot {
 /* A frame to send: it has no node yet, or is one of the innermost of a stack that is too deep. */
 struct call_tree_frame {
 	uint64_t hash;
+	/* CALL_TREE_CODE: index in the chain, UINT64_MAX if that is unreadable; later what is sent:
+	 * position, and id of the code object times 2^32 */
 	uint64_t pc;
-	uint32_t flags; /* UNWIND_CACHE_* */
+	uint32_t flags; /* UNWIND_CACHE_*, CALL_TREE_CODE */
 	uint32_t id;    /* 0: not assigned yet */
+};
+
+/* The node of a stack with Python functions. */
+struct call_tree_known {
+	uint64_t native, python; /* hashes of the frames of both */
+	uint32_t node, generation;
 };
 
 /* One for each owner of a ring; the next owner reuses the memory. */
@@ -49,6 +61,10 @@ struct call_tree {
 	struct call_tree_slot *slots;
 	struct call_tree_frame frames[CALL_TREE_MAX_DEPTH];
 	const void *places[CALL_TREE_MAX_DEPTH];
+	struct call_tree_known known[CALL_TREE_KNOWN];
+	struct python_chain python;
+	/* native frames with the Python functions between them, outermost first */
+	struct call_tree_frame merged[UNWIND_CACHE_MAX_FRAMES + PYTHON_MAX_FRAMES];
 	struct unwind_cache calls;
 };
 

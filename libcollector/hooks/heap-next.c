@@ -18,6 +18,7 @@
 #include "libcollector/hooks/heap-attach.h"
 #include "libcollector/hooks/heap-record.h"
 #include "libcollector/hooks/heap-sampled.h"
+#include "libcollector/hooks/python-frames.h"
 
 #include <dlfcn.h>
 #include <errno.h>
@@ -254,6 +255,10 @@ void heap_next_note_deep(const char *file)
 
 void heap_next_warn_of_unseen(void)
 {
+	if (python_unread)
+		heap_next_warn(
+			"stacks of allocations do not show the functions of the program's Python, as it is ",
+			python_unread);
 	if (operators)
 		heap_next_warn(
 			"what C++'s operator new allocates is not recorded, as it is that of ",
@@ -356,6 +361,7 @@ static void set_up(void)
 	heap_next_find_mappings();
 	heap_next_find_loader();
 	find_sanitizer();
+	python_find();
 	is_usable = is_first && !is_secure && !sanitizer && heap_next.malloc && heap_next.free;
 	heap_is_foreign = is_usable && module_of((void *)heap_next.malloc) !=
 					       module_of(dlsym(RTLD_NEXT, "__libc_start_main"));

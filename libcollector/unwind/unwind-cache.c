@@ -47,6 +47,7 @@
 #define GIVES_FP WALK_SLOT_GIVES_FP /* the step loaded the caller's fp: the frame's last word */
 /* the step from this frame, or from one further out, uses this frame's fp */
 #define USES_FP 0x01000000u
+#define INTERRUPTED 0x02000000u /* this frame or one further out was interrupted */
 
 #define FAST (WALK_SLOT_PLAIN | WALK_SLOT_ROOT | WALK_SLOT_CHAIN) /* of a slot for step_plainly() */
 
@@ -306,7 +307,7 @@ static void push(struct visit *visit, uint32_t n, enum walk_stop stop)
 {
 	struct unwind_cache *calls = visit->calls;
 	const struct self_unwind_word *word = &calls->words[visit->n_words];
-	uint32_t end = 0, uses_fp = 0;
+	uint32_t end = 0, uses_fp = 0, interrupted = 0;
 	uint64_t hash = 0;
 
 	if (n > 0) {
@@ -314,6 +315,7 @@ static void push(struct visit *visit, uint32_t n, enum walk_stop stop)
 
 		end = outer->end;
 		uses_fp = outer->state & USES_FP;
+		interrupted = outer->state & INTERRUPTED;
 		hash = outer->hash;
 	}
 	for (uint32_t i = visit->n_pending; i-- > 0; n++) {
@@ -330,6 +332,8 @@ static void push(struct visit *visit, uint32_t n, enum walk_stop stop)
 			calls->guards[end++] = word[j];
 		if ((pending->state & (GIVES_FP | NEEDS_FP | GENERAL)) != 0)
 			uses_fp = pending->state & (NEEDS_FP | GENERAL) ? USES_FP : 0;
+		if (pending->state & EXACT)
+			interrupted = INTERRUPTED;
 		hash = unwind_cache_hash(hash, pending->pc, flags);
 		*frame = (struct unwind_cache_frame){
 			.pc = pending->pc,
@@ -337,7 +341,7 @@ static void push(struct visit *visit, uint32_t n, enum walk_stop stop)
 			.fp = pending->fp,
 			.hash = hash,
 			.end = end,
-			.state = pending->state | uses_fp,
+			.state = pending->state | uses_fp | interrupted,
 			.flags = flags,
 		};
 	}
@@ -423,6 +427,11 @@ void unwind_cache_remember(struct unwind_cache *calls, uint32_t node)
 	       variant->n_words * sizeof(*variant->words));
 	atomic_signal_fence(memory_order_seq_cst);
 	calls->is_busy = false;
+}
+
+bool unwind_cache_is_interrupted(const struct unwind_cache *calls)
+{
+	return calls->n > 0 && (calls->frames[calls->n - 1].state & INTERRUPTED);
 }
 
 void unwind_cache_invalidate_nodes(struct unwind_cache *calls)

@@ -84,6 +84,8 @@ uint32_t unwind_cache_walk(struct unwind_cache *calls, const struct walk_registe
 /* Keeps the result of the last walk as a variant, because a hook is mostly entered from few places.
  * Call it after a walk. node: of the walk's innermost frame. */
 void unwind_cache_remember(struct unwind_cache *calls, uint32_t node);
+/* Returns whether the last walk found a frame that was interrupted by a handler. */
+bool unwind_cache_is_interrupted(const struct unwind_cache *calls);
 /* Invalidates all nodes. */
 void unwind_cache_invalidate_nodes(struct unwind_cache *calls);
 

@@ -10,14 +10,14 @@ import lint
 # mmap, munmap and madvise are called by self_unwind_setup(), and where an arena is mapped;
 # pthread_* and __register_atfork when the library is loaded. A thread's first record calls
 # pthread_setspecific(), which allocates from a program's 33rd key on; no lock of ours is held then.
-# dlsym and dladdr are called by heap-next.c at the first call of a hook, before there is another
-# thread. clock_gettime is in the vdso, or a system call. __*_chk and __*_fail occur only because of
+# dlsym and dladdr are called by heap-next.c and python-frames.c at the first call of a hook, before
+# there is another thread. clock_gettime is in the vdso, or a system call. __*_chk and __*_fail occur only because of
 # our own bugs.
 ALLOWED = set("""
     memchr memcmp memcpy memmove memset syscall getauxval getpid __errno_location _dl_find_object _r_debug
     mmap mmap64 munmap madvise clock_gettime
-    clone dlsym dladdr
-    pthread_key_create pthread_setspecific pthread_atfork __register_atfork __dso_handle environ __environ __libc_single_threaded
+    clone dlsym dladdr dladdr1
+    pthread_key_create pthread_getspecific pthread_setspecific pthread_atfork __register_atfork __dso_handle environ __environ __libc_single_threaded
     __assert_fail __stack_chk_fail __memcpy_chk __memmove_chk __memset_chk
     _GLOBAL_OFFSET_TABLE_ .TOC.
 """.split())

@@ -1,0 +1,422 @@
+/* SPDX-License-Identifier: BSD-2-Clause-Patent */
+/*
+ * Python frames - the Python functions that the calling thread executes
+ *
+ * The interpreter keeps a list of the thread's frames, which is walked as the BPF program for
+ * samples does (daemon/broker/bpf/cpython.bpf.c).
+ *
+ * If the thread holds the interpreter's lock, the list is what the interpreter itself would follow
+ * now, and is loaded directly; tracemalloc does the same at each allocation. The list may be in the
+ * middle of a change only if a signal interrupted that change. A thread without the lock reads the
+ * same list through safe-read.c, because its state may have been released at the interpreter's end.
+ * errno does not change.
+ * Invariants: (1) memory is loaded directly only with the lock, and outside of handlers
+ *                 [test-python-walk: unlocked]
+ *             (2) the work is bounded, whatever the list says  [test-python-walk: endless]
+ *             (3) a list that contradicts itself is not returned  [test-python-walk: torn]
+ */
+#include "libcollector/hooks/python-frames.h"
+
+#include "arch/cpu.h"
+#include "arch/regs.h"
+#include "base/hash.h"
+
+#include <dlfcn.h>
+#include <errno.h>
+#include <link.h>
+#include <pthread.h>
+
+#define MAX_STEPS (8 * PYTHON_MAX_FRAMES) /* frames that are looked at */
+#define MAX_KEYS 1024u                    /* PTHREAD_KEYS_MAX of glibc */
+#define FRAME_BYTES 112u
+#define CODE_BYTES 144u
+#define MAX_NAME 511u
+#define MAX_FILE 1023u
+#define MAX_LINES 8191u
+/* bits that are not set in the address of an object */
+#define NO_OBJECT (~(UINT64_MAX >> 17) | 7u)
+/* The walk is compiled twice, because the direct one must be fast. */
+#define INLINE inline __attribute__((always_inline))
+
+struct python_interpreter python_interpreter;
+const char *python_unread;
+
+/* ---- The interpreter ------------------------------------------------------------------------- */
+
+/* Returns the minor version; 0 if it is not known. */
+static unsigned find_minor(void)
+{
+	/* Functions tell the versions before 3.11. */
+	static const struct {
+		const char *name;
+		unsigned minor;
+	} since[] = { { "Py_IsTrue", 10 },
+		      { "PyObject_CallNoArgs", 9 },
+		      { "PyConfig_InitPythonConfig", 8 } };
+	const unsigned long *version = dlsym(RTLD_DEFAULT, "Py_Version");
+
+	if (version)
+		return *version >> 24 == 3 ? *version >> 16 & 255 : 0;
+	for (size_t i = 0; i < ARRAY_SIZE(since); i++)
+		if (dlsym(RTLD_DEFAULT, since[i].name))
+			return since[i].minor;
+	return 0;
+}
+
+void python_find(void)
+{
+	struct python_interpreter found = {
+		.runtime = (uintptr_t)dlsym(RTLD_DEFAULT, "_PyRuntime"),
+	};
+	const struct interp_cpython *layout;
+	const ElfW(Sym) *symbol = NULL;
+	Dl_info info;
+	void *eval, *get_thread;
+
+	if (found.runtime == 0)
+		return;
+	found.code_type = (uintptr_t)dlsym(RTLD_DEFAULT, "PyCode_Type");
+	eval = dlsym(RTLD_DEFAULT, "_PyEval_EvalFrameDefault");
+	get_thread = dlsym(RTLD_DEFAULT, "PyThreadState_GetUnchecked");
+	if (!get_thread)
+		get_thread = dlsym(RTLD_DEFAULT, "_PyThreadState_UncheckedGet");
+	layout = cpython_layout(find_minor());
+	python_unread = layout ? "another build than is supported"
+			       : "another version than is supported";
+	/* The layouts are those of builds for this CPU. */
+	if (!layout || REGS_NATIVE != REGS_X86_64 || found.code_type == 0 || !eval ||
+	    !dladdr1(eval, &info, (void **)&symbol, RTLD_DL_SYMENT) || !symbol)
+		return;
+	if (layout->minor >= CPYTHON_FIRST_DEBUG_MINOR &&
+	    !cpython_offsets_agree(layout, (const __u64 *)(uintptr_t)found.runtime))
+		return;
+	found.eval = (uintptr_t)eval;
+	found.eval_end = found.eval + symbol->st_size;
+	if (layout->runtime_current == INTERP_ABSENT) {
+		if (!get_thread)
+			return;
+		memcpy(&found.get_thread, &get_thread, sizeof(get_thread));
+	}
+	found.layout = layout;
+	python_unread = NULL;
+	python_interpreter = found;
+}
+
+/* ---- Memory ---------------------------------------------------------------------------------- */
+
+/* Returns the bytes at an address: in place if `is_direct`, or copied into `buffer`. Returns NULL
+ * if they cannot be read, or if no object can be there. */
+static INLINE const uint8_t *view(struct python_memory *memory, bool is_direct, uint64_t at,
+				  size_t size, uint8_t *buffer)
+{
+	if (__builtin_expect((at & NO_OBJECT) != 0 || at < SAFE_READ_PAGE, 0))
+		return NULL;
+	if (is_direct)
+		return (const uint8_t *)(uintptr_t)at;
+	return memory->may_call && safe_read(&memory->safe, at, buffer, size) ? buffer : NULL;
+}
+
+__attribute__((no_sanitize("address"))) static INLINE uint64_t word_at(const uint8_t *bytes,
+								       unsigned offset)
+{
+	return *(const volatile uint64_t *)(const void *)(bytes + offset);
+}
+
+__attribute__((no_sanitize("address"))) static INLINE uint32_t half_at(const uint8_t *bytes,
+								       unsigned offset)
+{
+	return *(const volatile uint32_t *)(const void *)(bytes + offset);
+}
+
+__attribute__((no_sanitize("address"))) static INLINE uint8_t byte_at(const uint8_t *bytes,
+								      unsigned offset)
+{
+	return *(const volatile uint8_t *)(bytes + offset);
+}
+
+static INLINE bool read_word(struct python_memory *memory, bool is_direct, uint64_t at,
+			     uint64_t *ret_word)
+{
+	uint64_t buffer;
+	const uint8_t *bytes = view(memory, is_direct, at, sizeof(buffer), (uint8_t *)&buffer);
+
+	if (!bytes)
+		return false;
+	*ret_word = word_at(bytes, 0);
+	return true;
+}
+
+/* ---- The list -------------------------------------------------------------------------------- */
+
+/* Returns the interpreter's state of this thread, and whether the thread holds the lock; 0: the
+ * thread has none. */
+static uint64_t find_thread(struct python_memory *memory)
+{
+	const struct interp_cpython *layout = python_interpreter.layout;
+	const uint8_t *runtime = (const uint8_t *)(uintptr_t)python_interpreter.runtime;
+	const uint32_t is_set = half_at(runtime, layout->runtime_tss),
+		       key = half_at(runtime, layout->runtime_tss + 4u);
+	uint64_t state, current, id;
+
+	if (!is_set || key >= MAX_KEYS)
+		return 0;
+	state = (uintptr_t)pthread_getspecific(key);
+	if (!state)
+		return 0;
+	if (python_interpreter.get_thread) {
+		current = (uintptr_t)python_interpreter.get_thread();
+		memory->is_direct = current != 0;
+		return current ? current : state;
+	}
+	current = word_at(runtime, layout->runtime_current);
+	memory->is_direct = current == state;
+	/* The thread may hold the lock for another interpreter. The state of another thread may be
+	 * released meanwhile. */
+	if (current == state || !current ||
+	    !read_word(memory, false, current + layout->thread_id, &id) ||
+	    id != cpu_thread_pointer())
+		return state;
+	memory->is_direct = true;
+	return current;
+}
+
+struct python_walk {
+	struct python_chain *chain;
+	uint64_t frame, cframe;
+};
+
+static bool fail(struct python_walk *walk)
+{
+	walk->chain->is_unreadable = true;
+	return false;
+}
+
+/* Marks the last frame as the outermost of its activation. */
+static INLINE void end_run(struct python_walk *walk, uint64_t at)
+{
+	struct python_chain *chain = walk->chain;
+	struct python_frame *last = &chain->frames[chain->n > 0 ? chain->n - 1 : 0];
+
+	if (chain->n == 0 || last->ends_run)
+		return;
+	last->ends_run = true;
+	last->at = at;
+	chain->hash = hash_words(chain->hash, at);
+}
+
+/* 3.11: the frame is the outermost of an activation; the activation before it must be that of its
+ * caller. */
+static INLINE bool end_entry(struct python_walk *walk, bool is_direct)
+{
+	const struct interp_cpython *layout = python_interpreter.layout;
+	struct python_memory *memory = &walk->chain->memory;
+	uint64_t previous = 0, top = 0;
+
+	end_run(walk, walk->cframe);
+	if (!read_word(memory, is_direct, walk->cframe + layout->cframe_previous, &previous) ||
+	    (previous != 0 &&
+	     (!read_word(memory, is_direct, previous + layout->cframe_frame, &top) ||
+	      top != walk->frame)))
+		return fail(walk);
+	walk->cframe = previous;
+	return true;
+}
+
+/* Identifies a code object as the BPF program does: the name is interned, so its hash is always
+ * there. */
+static INLINE bool identify(struct python_walk *walk, bool is_direct, struct python_frame *frame)
+{
+	const struct interp_cpython *layout = python_interpreter.layout;
+	struct python_memory *memory = &walk->chain->memory;
+	uint8_t buffer[CODE_BYTES];
+	const uint8_t *code = view(memory, is_direct, frame->code, sizeof(buffer), buffer);
+	uint64_t hash, lines;
+
+	if (!code || word_at(code, 8) != python_interpreter.code_type ||
+	    !read_word(memory, is_direct, word_at(code, layout->code_name) + 24, &hash))
+		return fail(walk);
+	frame->first_line = half_at(code, layout->code_first_line);
+	lines = word_at(code, layout->code_lines);
+	frame->identity = hash_words(frame->code ^ hash, lines ^ (uint64_t)frame->first_line << 48);
+	return true;
+}
+
+/* Reads one frame. Returns false at the end. */
+static INLINE bool step(struct python_walk *walk, bool is_direct)
+{
+	const struct interp_cpython *layout = python_interpreter.layout;
+	struct python_chain *chain = walk->chain;
+	const uint64_t at = walk->frame;
+	uint8_t buffer[FRAME_BYTES], owner = 0;
+	const uint8_t *bytes = view(&chain->memory, is_direct, at, sizeof(buffer), buffer);
+	struct python_frame *frame;
+
+	if (!bytes)
+		return fail(walk);
+	walk->frame = word_at(bytes, layout->frame_previous);
+	if (layout->frame_owner != INTERP_ABSENT)
+		owner = byte_at(bytes, layout->frame_owner);
+	if (owner >= 3 && layout->frame_is_entry == INTERP_ABSENT) {
+		/* Since 3.12, a frame on the C stack ends the run of an activation. */
+		end_run(walk, at);
+		return true;
+	}
+	if (chain->n == PYTHON_MAX_FRAMES) {
+		chain->is_cut = true;
+		/* Look for the end of the last run that has frames. */
+		if (layout->frame_is_entry != INTERP_ABSENT &&
+		    byte_at(bytes, layout->frame_is_entry))
+			end_run(walk, walk->cframe);
+		return !chain->frames[chain->n - 1].ends_run;
+	}
+	frame = &chain->frames[chain->n];
+	/* 3.14 keeps a tag in the lowest bits. */
+	frame->code = word_at(bytes, layout->frame_code) & ~UINT64_C(3);
+	frame->ends_run = false;
+	frame->position = half_at(bytes, layout->frame_position);
+	if (layout->code_start != INTERP_ABSENT)
+		frame->position -= (uint32_t)frame->code;
+	if (!identify(walk, is_direct, frame))
+		return false;
+	chain->hash = hash_words(chain->hash ^ frame->identity, frame->position);
+	chain->n++;
+	if (layout->frame_owner == INTERP_ABSENT)
+		end_run(walk, 0);
+	else if (layout->frame_is_entry != INTERP_ABSENT && byte_at(bytes, layout->frame_is_entry))
+		return end_entry(walk, is_direct);
+	return true;
+}
+
+static INLINE void read_list(struct python_walk *walk, uint64_t thread, bool is_direct)
+{
+	const struct interp_cpython *layout = python_interpreter.layout;
+	struct python_memory *memory = &walk->chain->memory;
+	bool is_read;
+
+	if (layout->thread_cframe != INTERP_ABSENT)
+		is_read = read_word(memory, is_direct, thread + layout->thread_cframe,
+				    &walk->cframe) &&
+			  read_word(memory, is_direct, walk->cframe + layout->cframe_frame,
+				    &walk->frame);
+	else
+		is_read = read_word(memory, is_direct, thread + layout->thread_frame, &walk->frame);
+	if (!is_read)
+		fail(walk);
+	for (uint32_t i = 0; is_read && walk->frame != 0; i++) {
+		if (i == MAX_STEPS) {
+			walk->chain->is_cut = true;
+			break;
+		}
+		if (!step(walk, is_direct))
+			break;
+	}
+}
+
+void python_walk(struct python_chain *chain, bool may_load, bool may_call)
+{
+	struct python_walk walk = { .chain = chain };
+	struct python_memory *memory = &chain->memory;
+	int error = errno;
+	uint64_t thread;
+
+	*memory = (struct python_memory){ .may_call = may_call };
+	chain->n = 0;
+	chain->is_cut = chain->is_unreadable = false;
+	chain->hash = 0;
+	thread = find_thread(memory);
+	memory->is_direct &= may_load;
+	if (thread && memory->is_direct)
+		read_list(&walk, thread, true);
+	else if (thread)
+		read_list(&walk, thread, false);
+	errno = error;
+	/* Frames of no use must not look like another list. */
+	if (chain->is_unreadable) {
+		chain->n = 0;
+		chain->hash = 1;
+	}
+}
+
+/* ---- Code objects ---------------------------------------------------------------------------- */
+
+/* Measures a str object. Returns the number of bytes. */
+static uint16_t measure_text(struct python_memory *memory, uint64_t object, size_t max,
+			     uint64_t *ret_at, uint8_t *ret_width, bool *ret_is_cut)
+{
+	const struct interp_cpython *layout = python_interpreter.layout;
+	uint8_t buffer[40];
+	const uint8_t *head = view(memory, memory->is_direct, object, sizeof(buffer), buffer);
+	uint32_t state, width;
+	uint64_t n;
+
+	*ret_width = 0;
+	*ret_is_cut = false;
+	if (!head)
+		return 0;
+	n = word_at(head, 16);
+	state = half_at(head, 32);
+	/* Two bits precede the width, or 16 in newer sources; a width is never 0. */
+	if ((state >> 2 & 7) == 0)
+		state >>= 14;
+	width = state >> 2 & 7;
+	if (width != 1 && width != 2 && width != 4)
+		return 0;
+	*ret_width = (uint8_t)width;
+	*ret_is_cut = n > max / width;
+	*ret_at = object + (state >> 6 & 1 ? layout->text_ascii : layout->text_other);
+	return (uint16_t)(MIN_OF(n, (uint64_t)(max / width)) * width);
+}
+
+void python_measure(struct python_chain *chain, const struct python_frame *frame, size_t room,
+		    struct python_code *ret_code)
+{
+	const struct interp_cpython *layout = python_interpreter.layout;
+	struct python_memory *memory = &chain->memory;
+	struct ring_code *head = &ret_code->head;
+	uint8_t buffer[CODE_BYTES];
+	const uint8_t *code = view(memory, memory->is_direct, frame->code, sizeof(buffer), buffer);
+	uint64_t lines, n_lines = 0, max;
+	bool is_cut;
+
+	*ret_code = (struct python_code){
+		.head = { .minor = layout->minor,
+			  .first_line = frame->first_line,
+			  .interpreter = python_interpreter.eval },
+	};
+	if (!code)
+		return;
+	head->name_bytes = measure_text(memory, word_at(code, layout->code_qualname),
+					MIN_OF(room / 4, (size_t)MAX_NAME), &ret_code->name,
+					&head->name_width, &is_cut);
+	head->flags |= is_cut ? RING_CODE_NAME_CUT : 0;
+	head->file_bytes = measure_text(memory, word_at(code, layout->code_file),
+					MIN_OF(room / 4, (size_t)MAX_FILE), &ret_code->file,
+					&head->file_width, &is_cut);
+	head->flags |= is_cut ? RING_CODE_FILE_CUT : 0;
+	lines = word_at(code, layout->code_lines);
+	max = MIN_OF(room - head->name_bytes - head->file_bytes, (size_t)MAX_LINES);
+	/* a bytes object: reference count, type, size, hash, bytes */
+	if (!read_word(memory, memory->is_direct, lines + 16, &n_lines))
+		n_lines = 0;
+	ret_code->lines = lines + 32;
+	head->n_bytes = head->name_bytes + head->file_bytes + (uint32_t)MIN_OF(n_lines, max);
+}
+
+static void copy_part(struct python_memory *memory, uint64_t at, size_t size, uint8_t *to)
+{
+	if (size == 0)
+		return;
+	if (memory->is_direct)
+		memcpy(to, (const void *)(uintptr_t)at, size);
+	else if (!memory->may_call || !safe_read(&memory->safe, at, to, size))
+		memset(to, 0, size);
+}
+
+void python_copy(struct python_chain *chain, const struct python_code *code, uint8_t *to)
+{
+	const size_t texts = code->head.name_bytes + code->head.file_bytes;
+
+	copy_part(&chain->memory, code->name, code->head.name_bytes, to);
+	copy_part(&chain->memory, code->file, code->head.file_bytes, to + code->head.name_bytes);
+	copy_part(&chain->memory, code->lines, code->head.n_bytes - texts, to + texts);
+}

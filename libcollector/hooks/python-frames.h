@@ -1,0 +1,82 @@
+/* SPDX-License-Identifier: BSD-2-Clause-Patent */
+/*
+ * Python frames - the Python functions that the calling thread executes
+ *
+ *     python_walk(&chain, may_load, may_call);
+ *     for (i = 0; i < chain.n; i++)
+ *             … chain.frames[i] …;
+ *
+ * For hooks: nothing allocates, waits, takes a lock or faults. Only an interpreter that the process
+ * has since its start is read, because another one may be unloaded at any time.
+ */
+#pragma once
+
+#include "base/cpython-layouts.h"
+#include "libcollector/ring/ring-layout.h"
+#include "libcollector/unwind/safe-read.h"
+
+/* Outer frames are left out. */
+#define PYTHON_MAX_FRAMES 1024u
+
+/* The interpreter of this process. */
+struct python_interpreter {
+	const struct interp_cpython *layout; /* NULL: there is none, or it is not supported */
+	uint64_t runtime, code_type;         /* addresses of _PyRuntime and PyCode_Type */
+	uint64_t eval, eval_end;             /* the function that evaluates */
+	void *(*get_thread)(void); /* since 3.12: the state that this thread is bound to */
+};
+extern struct python_interpreter python_interpreter __attribute__((visibility("hidden")));
+
+struct python_frame {
+	uint64_t code;     /* address of the code object */
+	uint64_t identity; /* hash that distinguishes code objects, also at one address */
+	/* ends_run: an address in the frame of the C function that executes the run; 0: unknown */
+	uint64_t at;
+	uint32_t position;   /* of the instruction, as in struct interp_frame */
+	uint32_t first_line; /* 0: made by the interpreter, and not to be shown */
+	uint32_t native;     /* for the caller of python_walk() */
+	bool ends_run;       /* the frame is the outermost of an activation of the interpreter */
+};
+
+struct python_memory {
+	struct safe_read safe;
+	bool is_direct; /* the thread holds the interpreter's lock, so its frames can be loaded */
+	bool may_call;
+};
+
+struct python_chain {
+	struct python_memory memory;
+	uint32_t n; /* 0: the thread executes no Python function */
+	bool is_cut;
+	bool is_unreadable; /* the frames could not be read, or contradict themselves */
+	uint64_t hash;      /* of all frames */
+	struct python_frame frames[PYTHON_MAX_FRAMES]; /* innermost first */
+};
+
+/* What the interpreter is, if there is one whose functions are not read; else NULL. */
+extern const char *python_unread __attribute__((visibility("hidden")));
+
+/* Looks for an interpreter. Takes the loader's lock, and may allocate. */
+void python_find(void);
+
+static inline bool python_is_known(void)
+{
+	return __builtin_expect(python_interpreter.layout != NULL, 0);
+}
+
+/* may_load: the thread was not interrupted by a handler that still runs. may_call: system calls are
+ * allowed. */
+void python_walk(struct python_chain *chain, bool may_load, bool may_call);
+
+/* The texts of a code object. */
+struct python_code {
+	struct ring_code head;
+	uint64_t name, file, lines; /* addresses of the bytes */
+};
+
+/* Finds out how the code object of a frame is described. `room`: bytes for all texts; longer ones
+ * are cut. */
+void python_measure(struct python_chain *chain, const struct python_frame *frame, size_t room,
+		    struct python_code *ret_code);
+/* Writes the texts, head.n_bytes bytes. */
+void python_copy(struct python_chain *chain, const struct python_code *code, uint8_t *to);

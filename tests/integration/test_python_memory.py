@@ -1,0 +1,364 @@
+# SPDX-License-Identifier: BSD-2-Clause-Patent
+"""Allocations of Python programs show the functions that made them: each block of a known size has
+exactly its callers and lines, also through C functions that call back, in threads, forked children and
+a program that is joined while it runs, with and without the interpreter's lock, whoever records.
+PROF_TEST_PYTHONS names further interpreters, separated by colons."""
+import collections
+import os
+import signal
+import subprocess
+import time
+
+import pytest
+
+from captures import rows
+from recordings import recorded
+
+PYTHONS = ["/usr/bin/python3", *filter(None, os.environ.get("PROF_TEST_PYTHONS", "").split(":"))]
+
+# Sizes tell the blocks from others: each call has another one, and malloc() serves it.
+CALLERS = """
+import re, threading
+kept = []
+def make(n, size):
+    for _ in range(n):
+        kept.append(bytes(size))
+def outer():
+    make(100, 30007)
+    make(50, 30107)
+def key(x):
+    kept.append(bytes(30207))
+    return -x
+def sorting():
+    return sorted(range(40), key=key)
+def replace(match):
+    kept.append(bytes(30307))
+    return "y"
+def matching():
+    return re.sub("x", replace, "x" * 30)
+class Maker:
+    def method(self):
+        return (bytes(30407), bytes(30407))
+def generate():
+    for _ in range(5):
+        yield bytes(30507)
+def consume():
+    for block in generate():
+        kept.append(block)
+def worker():
+    make(20, 30607)
+outer()
+sorting()
+matching()
+kept.append(Maker().method())
+consume()
+thread = threading.Thread(target=worker)
+thread.start()
+thread.join()
+"""
+HEADER = 33  # of a bytes object
+# By size: how many, and the callers with their lines, innermost first.
+EXPECTED = {
+    30007: (100, "make:6 outer:8 <module>:31"),
+    30107: (50, "make:6 outer:9 <module>:31"),
+    30207: (40, "key:11 sorting:14 <module>:32"),
+    30307: (30, "replace:16 sub matching:19 <module>:33"),
+    30407: (2, "method:22 <module>:34"),
+    30507: (5, "generate:25 consume:27 <module>:35"),
+    30607: (20, "make:6 worker:30 run _bootstrap_inner _bootstrap"),
+}
+
+LOCKS = """
+import ctypes, os, sys, threading
+def function(library):
+    library.malloc.restype, library.malloc.argtypes = ctypes.c_void_p, [ctypes.c_size_t]
+    return library.malloc
+without, within = function(ctypes.CDLL(None)), function(ctypes.PyDLL(None))
+def unlocked(n):
+    for _ in range(n):
+        without(30740)
+def locked(n):
+    for _ in range(n):
+        within(30840)
+def deep(n):
+    if n > 0:
+        return deep(n - 1)
+    return bytes(30907)
+def child():
+    locked(6)
+    unlocked(7)
+unlocked(30)
+locked(40)
+threads = [threading.Thread(target=unlocked, args=(10,)) for _ in range(3)]
+for thread in threads:
+    thread.start()
+for thread in threads:
+    thread.join()
+deep(150)
+if os.fork() == 0:
+    child()
+    os._exit(0)
+os.wait()
+"""
+
+# Each function takes the place of the one before.
+REDEFINED = """
+for number in range(900):
+    names = {}
+    exec(compile(f"def function{number}():\\n return bytes({30000 - 33 + number})", f"<{number}>", "exec"), names)
+    names[f"function{number}"]()
+"""
+
+INTERPRETERS = """
+import threading
+try:
+    import _interpreters as interpreters
+    run = interpreters.exec
+except ImportError:
+    import _xxsubinterpreters as interpreters
+    run = interpreters.run_string
+def outside():
+    made = interpreters.create()
+    run(made, "def inside():\\n return (bytes(30007), bytes(30007))\\ninside()")
+    interpreters.destroy(made)
+outside()
+thread = threading.Thread(target=outside)
+thread.start()
+thread.join()
+"""
+
+# A handler allocates 14 bytes, its signal's number, at any instruction of functions that allocate nothing.
+HANDLER = """
+import ctypes
+libc = ctypes.CDLL(None)
+def leaf(x): return x
+def middle(x): return leaf(x) + leaf(1)
+def key(x): return middle(x) & 3
+items = list(range(20))
+def loop():
+    for _ in range(20000):
+        items.sort(key=key)
+libc.signal.argtypes = [ctypes.c_int, ctypes.c_void_p]
+libc.signal(14, ctypes.cast(libc.malloc, ctypes.c_void_p))
+interval = (ctypes.c_long * 4)(0, 300, 0, 300)
+libc.setitimer(0, ctypes.byref(interval), None)
+loop()
+libc.signal(14, 1)
+"""
+
+FOREVER = """
+import time
+kept = []
+def ask():
+    kept.append(bytes(30007))
+def loop():
+    while True:
+        ask()
+        time.sleep(0.001)
+loop()
+"""
+
+# Exports what an interpreter exports; its list of frames begins at an address without an object.
+FAKE = r"""
+#include <pthread.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+const unsigned long Py_Version = VERSION;
+uint64_t PyCode_Type[64];
+uint8_t _PyRuntime[4096];
+void _PyEval_EvalFrameDefault(void) {}
+static uint8_t thread[256], activation[64];
+void *PyThreadState_GetUnchecked(void) { return thread; }
+int main(void)
+{
+	void *at = activation, *nothing = (void *)8;
+	uint32_t tss[2] = { 1, 0 };
+	pthread_key_t key;
+
+	pthread_key_create(&key, NULL);
+	pthread_setspecific(key, thread);
+	tss[1] = key;
+	memcpy(_PyRuntime + 1544, tss, sizeof(tss)); /* offsets of 3.12 */
+	memcpy(thread + 56, &at, sizeof(at));
+	memcpy(activation, &nothing, sizeof(nothing));
+	for (int i = 0; i < 50; i++) {
+		void *volatile block = malloc(30007);
+
+		free(block);
+	}
+	return 0;
+}
+"""
+
+
+def short(frame):
+    """A function of the standard library is without its line, which differs between versions."""
+    line = f":{frame['at_line']}" if frame["file"].startswith("/tmp") or "program" in frame["file"] else ""
+    return frame["name"].rpartition(".")[2] + line
+
+
+def chains(profcapture, capture, blocks=None):
+    """The number of blocks by size, pid and callers in Python, innermost first."""
+    found = collections.Counter()
+    for row in blocks or rows(profcapture, capture, "alloc", "--resolve"):
+        if 30000 <= row["size"] < 31000:
+            functions = [short(frame) for frame in row["frames"] if frame["kind"] == "python"]
+            found[row["size"] - HEADER, row["pid"], " ".join(functions)] += 1
+    return found
+
+
+@pytest.fixture(params=PYTHONS)
+def python(request):
+    return request.param
+
+
+def write(folder, text):
+    path = folder / "program.py"
+    path.write_text(text)
+    return path
+
+
+def test_callers(profctl, profcapture, capture, python, tmp_path):
+    program = write(tmp_path, CALLERS)
+    recorded(profctl, "--memory", "-F", 0, "-o", capture, "--", python, program)
+    found = collections.Counter()
+    for (size, _, functions), n in chains(profcapture, capture).items():
+        found[size, functions] += n
+    assert found == {(size, functions): n for size, (n, functions) in EXPECTED.items()}
+
+
+def test_reader(profctl, profcapture, capture, python, tmp_path):
+    """The functions are rows of the tables, the interpreter's own only on request, and sums agree."""
+    program = write(tmp_path, CALLERS)
+    recorded(profctl, "--memory", "-F", 0, "-o", capture, "--", python, program)
+    data = profcapture.json("memory", capture, "--limit", 0)["data"]
+    functions = {row["name"]: row for row in data["rows"]}
+    for name in ("key", "replace", "generate"):
+        size, (n, _) = next((size, one) for size, one in EXPECTED.items() if one[1].startswith(name))
+        row = functions[f"program.{name}"]
+        assert row["allocations"] >= n and row["allocated_bytes"] >= n * (size + HEADER)
+    text = profcapture("memory", capture, "--tree", "--no-fold", "--limit", 0).stdout
+    assert "program.outer" in text and "EvalFrame" not in text
+    own = profcapture("memory", capture, "--tree", "--no-fold", "--limit", 0, "--interpreter-frames").stdout
+    assert "program.outer" in own and "EvalFrame" in own
+    assert "<functions not read>" not in own
+    folded = profcapture("export", capture, "--to", "folded", "--value", "alloc-space").stdout
+    assert ";program.sorting;program.key " in folded
+
+
+def test_locks(profctl, profcapture, capture, python, tmp_path):
+    """The frames of a thread without the interpreter's lock are those that called what released it."""
+    program = write(tmp_path, LOCKS)
+    recorded(profctl, "--memory", "-F", 0, "-o", capture, "--", python, program)
+    found, pids = collections.Counter(), collections.defaultdict(set)
+    for (size, pid, functions), n in chains(profcapture, capture).items():
+        deep = functions.count("deep:")
+        found[size + HEADER, "deep" if deep else functions] += n
+        pids[functions].add(pid)
+        assert deep in (0, 151)
+    inside = "run _bootstrap_inner _bootstrap"
+    assert found == {
+        (30740, "unlocked:9 <module>:20"): 30,
+        (30840, "locked:12 <module>:21"): 40,
+        (30740, f"unlocked:9 {inside}"): 30,
+        (30940, "deep"): 1,
+        (30840, "locked:12 child:18 <module>:29"): 6,
+        (30740, "unlocked:9 child:19 <module>:29"): 7,
+    }
+    assert pids["locked:12 child:18 <module>:29"] == pids["unlocked:9 child:19 <module>:29"]
+    assert len(set.union(*pids.values())) == 2
+
+
+def test_redefined(profctl, profcapture, capture, python, tmp_path):
+    """A code object at the address of an earlier one is another function."""
+    program = write(tmp_path, REDEFINED)
+    recorded(profctl, "--memory", "-F", 0, "-o", capture, "--", python, program)
+    found = chains(profcapture, capture)
+    assert {(size, functions) for size, _, functions in found} >= {
+        (30000 - HEADER + number, f"function{number} <module>:5") for number in range(900)
+    }
+
+
+def test_interpreters(profctl, profcapture, capture, python, tmp_path):
+    """A thread that runs another interpreter shows what that one executes."""
+    program = write(tmp_path, INTERPRETERS)
+    recorded(profctl, "--memory", "-F", 0, "-o", capture, "--", python, program)
+    found = collections.Counter()
+    for (size, _, functions), n in chains(profcapture, capture).items():
+        found[size, functions] += n
+    assert found == {(30007, "inside <module>"): 4}
+
+
+def test_handler(profctl, profcapture, capture, python, tmp_path):
+    """What interrupts the interpreter while it changes its list shows a list that the program can have,
+    or says that it was not read."""
+    program = write(tmp_path, HANDLER)
+    recorded(profctl, "--memory", "-F", 0, "-o", capture, "--", python, program)
+    found = collections.Counter()
+    for row in rows(profcapture, capture, "alloc", "--resolve"):
+        names = [frame["name"].rpartition(".")[2] for frame in row["frames"] if frame["kind"] == "python"]
+        if row["size"] == 14 and "loop" in names:
+            found[" ".join(names)] += 1
+        elif row["size"] == 14:
+            found["not read"] += row["frames"][-1]["name"] == "<functions not read>"
+    unread = found.pop("not read", 0)
+    print(found, unread)
+    whole = "leaf middle key loop <module>".split()
+    assert set(found) <= {" ".join(whole[i:]) for i in range(4)} and len(found) > 2
+    assert unread <= 5 + 0.05 * found.total()
+
+
+def test_sampled(profctl, profcapture, capture, python, tmp_path):
+    """What is chosen has the same callers."""
+    program = write(tmp_path, CALLERS)
+    recorded(profctl, "--memory=sample:30000", "-F", 0, "-o", capture, "--", python, program)
+    expected = {(size, functions) for size, (_, functions) in EXPECTED.items()}
+    found = {(size, functions) for size, _, functions in chains(profcapture, capture)}
+    assert len(found) > 2 and found <= expected
+
+
+def test_joined(profcapture, profctl, capture, python, tmp_path, spawn):
+    """A program that is joined while it runs."""
+    program = write(tmp_path, FOREVER)
+    environment = {name: value for name, value in os.environ.items() if not name.startswith("PROF_")}
+    environment["LD_PRELOAD"] = os.environ["LIBPROFPRELOAD_MEMORY"]
+    target = spawn(python, program, env=environment)
+    time.sleep(1)
+    recorder = spawn(*profctl.command("record", "--bus", "private", "--memory", "-F", 0, "-q", "-o", capture,
+                                      "-d", 2, "--pid", target.pid), stderr=subprocess.PIPE, text=True)
+    said = recorder.communicate(timeout=60)[1]
+    assert recorder.returncode in (0, 128 + signal.SIGINT), said
+    found = collections.Counter()
+    for (size, _, functions), n in chains(profcapture, capture).items():
+        found[size, functions] += n
+    assert list(found) == [(30007, "ask:5 loop:8 <module>:10")]
+    assert found.total() > 10
+
+
+def fake(compile_c, version):
+    return compile_c("fake", FAKE.replace("VERSION", version), "-rdynamic")
+
+
+def test_unreadable(profctl, profcapture, capture, compile_c):
+    """Stacks whose functions could not be read say so, and have all of their native frames."""
+    recorded(profctl, "--memory", "-F", 0, "-o", capture, "--", fake(compile_c, "0x030c00f0"))
+    blocks = [row for row in rows(profcapture, capture, "alloc", "--resolve") if row["size"] == 30007]
+    assert len(blocks) == 50
+    for row in blocks:
+        names = [frame["name"] for frame in row["frames"]]
+        assert names[0] == "main" and names[-2:] == ["_start", "<functions not read>"]
+    text = profcapture("memory", capture, "--tree").stdout
+    assert "stacks of 50 allocations do not show the functions" in text.splitlines()[0]
+    assert "<functions not read>" in text
+
+
+@pytest.mark.parametrize("version, what", [("0x03630000", "another version"), ("0x030d00f0", "another build")])
+def test_unsupported(profctl, profcapture, capture, compile_c, version, what):
+    """The reader says first that the functions of an interpreter were not read, and why."""
+    recorded(profctl, "--memory", "-F", 0, "-o", capture, "--", fake(compile_c, version))
+    warning, = profcapture.json("memory", capture)["data"]["warnings"]
+    assert "do not show the functions of the program's Python" in warning["text"] and what in warning["text"]
+    assert warning["text"] in profcapture("memory", capture).stdout.splitlines()[0]
+    kinds = {frame["kind"] for row in rows(profcapture, capture, "alloc", "--resolve") for frame in row["frames"]}
+    assert "python" not in kinds

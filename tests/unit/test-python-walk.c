@@ -1,0 +1,233 @@
+/* SPDX-License-Identifier: BSD-2-Clause-Patent */
+/*
+ * Checks of libcollector/hooks/python-frames: a made-up interpreter of version 3.11, whose lists
+ * are whole, contradict themselves, have no end or are not readable.
+ */
+#include "libcollector/hooks/python-frames.h"
+
+#include "tests/unit/test.h"
+
+#include <pthread.h>
+#include <sys/mman.h>
+
+#define N_FRAMES 8u
+
+struct object {
+	uint64_t words[32];
+};
+
+static const struct interp_cpython *layout;
+static struct object thread, other_thread, cframes[2], frames[N_FRAMES], codes[N_FRAMES],
+	names[N_FRAMES], lines;
+static uint64_t code_type;
+static pthread_key_t key;
+static struct python_chain chain;
+
+static uint64_t address_of(const void *at)
+{
+	return (uint64_t)(uintptr_t)at;
+}
+
+static void set(void *at, unsigned offset, uint64_t word)
+{
+	memcpy((uint8_t *)at + offset, &word, sizeof(word));
+}
+
+static void set_byte(struct object *at, unsigned offset, uint8_t byte)
+{
+	memcpy((uint8_t *)at + offset, &byte, 1);
+}
+
+static uint8_t *state_of_runtime(void)
+{
+	static uint8_t bytes[4096] __attribute__((aligned(8)));
+
+	return bytes;
+}
+
+static void set_current(const void *state)
+{
+	set(state_of_runtime(), layout->runtime_current, address_of(state));
+}
+
+/* Two activations: the inner one executes frames 0 to 4, the outer one the others. */
+static void make_list(void)
+{
+	const uint32_t tss[2] = { 1, key };
+
+	memcpy(state_of_runtime() + layout->runtime_tss, tss, sizeof(tss));
+	set_current(&thread);
+	set(&thread, layout->thread_cframe, address_of(&cframes[0]));
+	set(&thread, layout->thread_id, (uint64_t)pthread_self());
+	for (size_t i = 0; i < 2; i++) {
+		set(&cframes[i], layout->cframe_frame, address_of(&frames[i == 0 ? 0 : 5]));
+		set(&cframes[i], layout->cframe_previous, i == 0 ? address_of(&cframes[1]) : 0);
+	}
+	lines.words[2] = 3;
+	for (size_t i = 0; i < N_FRAMES; i++) {
+		const bool is_entry = i == 4 || i == N_FRAMES - 1;
+
+		set(&frames[i], layout->frame_previous,
+		    i + 1 < N_FRAMES ? address_of(&frames[i + 1]) : 0);
+		set(&frames[i], layout->frame_code, address_of(&codes[i]));
+		set(&frames[i], layout->frame_position,
+		    address_of(&codes[i]) + layout->code_start + 2 * i);
+		set_byte(&frames[i], layout->frame_is_entry, is_entry);
+		codes[i].words[1] = code_type;
+		set(&codes[i], layout->code_name, address_of(&names[i]));
+		set(&codes[i], layout->code_qualname, address_of(&names[i]));
+		set(&codes[i], layout->code_file, address_of(&names[0]));
+		set(&codes[i], layout->code_lines, address_of(&lines));
+		set(&codes[i], layout->code_first_line, 10 + i);
+		names[i].words[2] = 4; /* characters of one byte, ASCII, compact */
+		names[i].words[3] = 1000 + i;
+		names[i].words[4] = 1 << 2 | 1 << 5 | 1 << 6;
+		memcpy((uint8_t *)&names[i] + layout->text_ascii, "name", 4);
+	}
+	pthread_setspecific(key, &thread);
+}
+
+static void walk(bool may_load, bool may_call)
+{
+	memset(&chain, 0xff, sizeof(chain));
+	python_walk(&chain, may_load, may_call);
+}
+
+static void test_list(void)
+{
+	struct python_code code;
+	uint8_t texts[64];
+	uint64_t hash;
+
+	make_list();
+	walk(true, false);
+	REQUIRE(chain.n == N_FRAMES);
+	CHECK(!chain.is_cut && !chain.is_unreadable && chain.memory.is_direct);
+	for (uint32_t i = 0; i < N_FRAMES; i++) {
+		const struct python_frame *frame = &chain.frames[i];
+
+		CHECK_INT(frame->code, address_of(&codes[i]));
+		CHECK_INT(frame->first_line, 10 + i);
+		CHECK_INT(frame->position, layout->code_start + 2 * i);
+		CHECK_INT(frame->ends_run, i == 4 || i == N_FRAMES - 1);
+	}
+	CHECK_INT(chain.frames[4].at, address_of(&cframes[0]));
+	CHECK_INT(chain.frames[N_FRAMES - 1].at, address_of(&cframes[1]));
+	python_measure(&chain, &chain.frames[2], 1000, &code);
+	CHECK_INT(code.head.name_bytes, 4);
+	CHECK_INT(code.head.n_bytes, 4 + 4 + 3);
+	CHECK_INT(code.head.flags, 0);
+	python_copy(&chain, &code, texts);
+	CHECK(memcmp(texts, "namename", 8) == 0);
+	python_measure(&chain, &chain.frames[2], 8, &code);
+	CHECK_INT(code.head.n_bytes, 2 + 2 + 3);
+	CHECK_INT(code.head.flags, RING_CODE_NAME_CUT | RING_CODE_FILE_CUT);
+	/* another position */
+	hash = chain.hash;
+	set(&frames[3], layout->frame_position, address_of(&codes[3]) + layout->code_start);
+	walk(true, false);
+	CHECK(chain.hash != hash);
+	/* another code object at the same address */
+	make_list();
+	names[1].words[3] = 7;
+	walk(true, false);
+	CHECK(chain.hash != hash);
+}
+
+static void test_no_thread(void)
+{
+	make_list();
+	pthread_setspecific(key, NULL);
+	walk(true, true);
+	CHECK(chain.n == 0 && chain.hash == 0 && !chain.is_unreadable);
+	make_list();
+	set(&cframes[0], layout->cframe_frame, 0);
+	walk(true, true);
+	CHECK(chain.n == 0 && chain.hash == 0 && !chain.is_unreadable);
+}
+
+/* Without the lock, or in a handler, what is not readable is no fault. */
+static void test_unlocked(void)
+{
+	void *gone = mmap(NULL, 4096, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	uint64_t hash;
+
+	REQUIRE(gone != MAP_FAILED);
+	make_list();
+	walk(true, false);
+	hash = chain.hash;
+	for (int i = 0; i < 2; i++) {
+		make_list();
+		if (i == 0)
+			set_current(NULL);
+		walk(i == 0, true);
+		CHECK(!chain.memory.is_direct);
+		CHECK(chain.n == N_FRAMES && chain.hash == hash);
+		walk(i == 0, false);
+		CHECK(chain.n == 0 && chain.is_unreadable);
+		set(&frames[3], layout->frame_previous, address_of(gone));
+		walk(i == 0, true);
+		CHECK(chain.n == 0 && chain.is_unreadable && chain.hash != hash);
+		make_list();
+		if (i == 0)
+			set_current(NULL);
+		set(&codes[3], layout->code_name, address_of(gone));
+		walk(i == 0, true);
+		CHECK(chain.n == 0 && chain.is_unreadable);
+	}
+	/* The thread holds the lock for another interpreter. */
+	make_list();
+	set_current(&other_thread);
+	set(&other_thread, layout->thread_id, (uint64_t)pthread_self());
+	set(&other_thread, layout->thread_cframe, address_of(&cframes[1]));
+	walk(true, true);
+	CHECK(chain.memory.is_direct && chain.n == 3);
+	/* another thread holds it */
+	set(&other_thread, layout->thread_id, 1);
+	walk(true, true);
+	CHECK(!chain.memory.is_direct && chain.n == N_FRAMES);
+	munmap(gone, 4096);
+}
+
+static void test_torn(void)
+{
+	make_list();
+	set(&cframes[1], layout->cframe_frame, address_of(&frames[6]));
+	walk(true, false);
+	CHECK(chain.n == 0 && chain.is_unreadable);
+	make_list();
+	codes[2].words[1] = 0;
+	walk(true, false);
+	CHECK(chain.n == 0 && chain.is_unreadable);
+	make_list();
+	set(&frames[2], layout->frame_previous, 5);
+	walk(true, false);
+	CHECK(chain.n == 0 && chain.is_unreadable);
+}
+
+static void test_endless(void)
+{
+	make_list();
+	set(&frames[3], layout->frame_previous, address_of(&frames[1]));
+	walk(true, false);
+	CHECK_INT(chain.n, PYTHON_MAX_FRAMES);
+	CHECK(chain.is_cut && !chain.is_unreadable);
+}
+
+int main(void)
+{
+	layout = cpython_layout(11);
+	if (!CHECK(layout && pthread_key_create(&key, NULL) == 0))
+		return test_end();
+	python_interpreter = (struct python_interpreter){
+		.layout = layout,
+		.runtime = address_of(state_of_runtime()),
+		.code_type = code_type = address_of(&code_type),
+	};
+	RUN(test_list);
+	RUN(test_no_thread);
+	RUN(test_unlocked);
+	RUN(test_torn);
+	RUN(test_endless);
+	return test_end();
+}
