@@ -2,7 +2,7 @@
 /*
  * Fuzz target of the engine's handling of a collector's arena to which another thread writes
  * meanwhile: from libcollector/ring/ring-reader.c through collector-peer.c to rows in
- * collector-rows.c.
+ * collector-rows.c and in alloc-decoder.c.
  *
  * The input is a list of steps (race.h). Rings are filled with the records, one after another. One
  * ring is honest, and must be read as if it were alone.

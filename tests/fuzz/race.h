@@ -68,6 +68,7 @@ static struct {
 		uint32_t n_bytes, n_records;
 	} plan;
 	struct parts parts;
+	struct interpreted_code code;
 	struct collectors collectors;
 	unsigned int n_inputs;
 	pthread_t thread;
@@ -183,6 +184,7 @@ static inline void race_open_parts(void)
 	const int32_t self = getpid();
 
 	parts_init(&race.parts);
+	interpreted_code_init(&race.code, &race.parts.output, &race.parts.images);
 	tasks_filter(&race.parts.tasks, &self, 1, true);
 	tasks_found(&race.parts.tasks, self, self, 1);
 }
@@ -197,6 +199,7 @@ static inline void race_open(const uint8_t *data, size_t size, const struct race
 						  .output = &race.parts.output,
 						  .tasks = &race.parts.tasks,
 						  .images = &race.parts.images,
+						  .code = &race.code,
 						  .losses = &race.parts.losses,
 						  .epoll_fd = -1,
 						  .session = 7,
@@ -223,6 +226,7 @@ static inline void race_close(void)
 	if (++race.n_inputs < RACE_KEPT_INPUTS)
 		return;
 	parts_finish(&race.parts);
+	interpreted_code_done(&race.code);
 	parts_done(&race.parts);
 	race.n_inputs = 0;
 }
