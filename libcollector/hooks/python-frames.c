@@ -8,7 +8,9 @@
  * If the thread holds the interpreter's lock, the list is what the interpreter itself would follow
  * now, and is loaded directly; tracemalloc does the same at each allocation. The list may be in the
  * middle of a change only if a signal interrupted that change. A thread without the lock reads the
- * same list through safe-read.c, because its state may have been released at the interpreter's end.
+ * same list through safe-read.c, because its state may have been released at the interpreter's
+ * end. The ranges that the last such walk read are read with one system call, since most are needed
+ * again.
  * errno does not change.
  * Invariants: (1) memory is loaded directly only with the lock, and outside of handlers
  *                 [test-python-walk: unlocked]
@@ -104,6 +106,53 @@ void python_find(void)
 
 /* ---- Memory ---------------------------------------------------------------------------------- */
 
+/* Reads at once what the last walk read. */
+static void read_ahead(struct python_memory *memory)
+{
+	size_t size = 0, n = 0, got;
+
+	for (; n < memory->n_ranges; n++) {
+		if (memory->ranges[n].iov_len > sizeof(memory->bytes) - size)
+			break;
+		size += memory->ranges[n].iov_len;
+	}
+	got = n > 0 && memory->may_call
+		      ? safe_read_ranges(&memory->safe, memory->ranges, n, memory->bytes, size)
+		      : 0;
+	memory->n_valid = memory->n_used = 0;
+	for (size = 0; memory->n_valid < n; memory->n_valid++) {
+		size += memory->ranges[memory->n_valid].iov_len;
+		if (size > got)
+			break;
+	}
+	memory->n_read = 0;
+}
+
+/* Returns the bytes at an address, which were read ahead, or are copied into `buffer`. */
+static const uint8_t *fetch(struct python_memory *memory, uint64_t at, size_t size, uint8_t *buffer)
+{
+	const uint8_t *known = memory->bytes + memory->n_read;
+	const uint32_t i = memory->n_used;
+	struct iovec *range = &memory->ranges[i < PYTHON_RANGES ? i : 0];
+
+	if (i < memory->n_valid && range->iov_base == (void *)(uintptr_t)at &&
+	    range->iov_len == size) {
+		memory->n_used++;
+		memory->n_read += size;
+		return known;
+	}
+	/* The list has changed from here on. */
+	memory->n_valid = 0;
+	if (!memory->may_call || !safe_read(&memory->safe, at, buffer, size))
+		return NULL;
+	if (i < PYTHON_RANGES) {
+		*range = (struct iovec){ (void *)(uintptr_t)at, size };
+		memory->n_used++;
+		memory->n_ranges = MAX_OF(memory->n_ranges, memory->n_used);
+	}
+	return buffer;
+}
+
 /* Returns the bytes at an address: in place if `is_direct`, or copied into `buffer`. Returns NULL
  * if they cannot be read, or if no object can be there. */
 static INLINE const uint8_t *view(struct python_memory *memory, bool is_direct, uint64_t at,
@@ -113,7 +162,7 @@ static INLINE const uint8_t *view(struct python_memory *memory, bool is_direct, 
 		return NULL;
 	if (is_direct)
 		return (const uint8_t *)(uintptr_t)at;
-	return memory->may_call && safe_read(&memory->safe, at, buffer, size) ? buffer : NULL;
+	return fetch(memory, at, size, buffer);
 }
 
 __attribute__((no_sanitize("address"))) static INLINE uint64_t word_at(const uint8_t *bytes,
@@ -172,8 +221,8 @@ static uint64_t find_thread(struct python_memory *memory)
 	memory->is_direct = current == state;
 	/* The thread may hold the lock for another interpreter. The state of another thread may be
 	 * released meanwhile. */
-	if (current == state || !current ||
-	    !read_word(memory, false, current + layout->thread_id, &id) ||
+	if (current == state || !current || !memory->may_call ||
+	    !safe_read(&memory->safe, current + layout->thread_id, &id, sizeof(id)) ||
 	    id != cpu_thread_pointer())
 		return state;
 	memory->is_direct = true;
@@ -312,6 +361,16 @@ static INLINE void read_list(struct python_walk *walk, uint64_t thread, bool is_
 	}
 }
 
+static void read_carefully(struct python_walk *walk, uint64_t thread)
+{
+	struct python_memory *memory = &walk->chain->memory;
+
+	read_ahead(memory);
+	read_list(walk, thread, false);
+	memory->n_ranges = memory->n_used;
+	memory->n_valid = 0;
+}
+
 void python_walk(struct python_chain *chain, bool may_load, bool may_call)
 {
 	struct python_walk walk = { .chain = chain };
@@ -319,7 +378,10 @@ void python_walk(struct python_chain *chain, bool may_load, bool may_call)
 	int error = errno;
 	uint64_t thread;
 
-	*memory = (struct python_memory){ .may_call = may_call };
+	memory->safe = (struct safe_read){ .way = SAFE_READ_UNKNOWN };
+	memory->may_call = may_call;
+	memory->is_direct = false;
+	memory->n_valid = memory->n_used = 0;
 	chain->n = 0;
 	chain->is_cut = chain->is_unreadable = false;
 	chain->hash = 0;
@@ -328,7 +390,7 @@ void python_walk(struct python_chain *chain, bool may_load, bool may_call)
 	if (thread && memory->is_direct)
 		read_list(&walk, thread, true);
 	else if (thread)
-		read_list(&walk, thread, false);
+		read_carefully(&walk, thread);
 	errno = error;
 	/* Frames of no use must not look like another list. */
 	if (chain->is_unreadable) {

@@ -38,10 +38,19 @@ struct python_frame {
 	bool ends_run;       /* the frame is the outermost of an activation of the interpreter */
 };
 
+#define PYTHON_RANGES 192u /* of which a frame needs three */
+
 struct python_memory {
 	struct safe_read safe;
 	bool is_direct; /* the thread holds the interpreter's lock, so its frames can be loaded */
 	bool may_call;
+	/* The ranges that the last walk without the lock read, in its order. They are likely to be
+	 * needed again, and are read at once. */
+	uint32_t n_ranges, n_used; /* n_used: by this walk */
+	uint32_t n_valid;          /* ranges that were read */
+	uint32_t n_read;           /* bytes of the used ones */
+	struct iovec ranges[PYTHON_RANGES];
+	uint8_t bytes[PYTHON_RANGES * 96];
 };
 
 struct python_chain {

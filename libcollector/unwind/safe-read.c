@@ -16,7 +16,6 @@
 #include <errno.h>
 #include <sys/prctl.h>
 #include <sys/syscall.h>
-#include <sys/uio.h>
 
 #define MASK_BYTES 8   /* size of the kernel's sigset_t */
 #define NO_SUCH_HOW 77 /* differs from SIG_BLOCK, SIG_UNBLOCK and SIG_SETMASK */
@@ -111,6 +110,14 @@ bool safe_read(struct safe_read *memory, uint64_t address, void *buffer, size_t 
 			return done;
 	}
 	return read_by_probe(address, buffer, size);
+}
+
+size_t safe_read_ranges(struct safe_read *memory, const struct iovec *ranges, size_t n,
+			void *buffer, size_t size)
+{
+	choose_way(memory);
+	return memory->way == SAFE_READ_BY_KERNEL ? read_by_kernel(memory, buffer, size, ranges, n)
+						  : 0;
 }
 
 size_t safe_read_count_below(struct safe_read *memory, uint64_t end, size_t n)

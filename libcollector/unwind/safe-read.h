@@ -8,6 +8,8 @@
 
 #include "arch/base.h"
 
+#include <sys/uio.h>
+
 #define SAFE_READ_PAGE 4096u /* the smallest page size of Linux */
 
 enum safe_read_way {
@@ -24,6 +26,11 @@ struct safe_read {
 
 /* Returns false unless all bytes could be read. */
 bool safe_read(struct safe_read *memory, uint64_t address, void *buffer, size_t size);
+
+/* Reads n ranges, one after another, with one system call. Returns how many bytes could be read
+ * before the first unreadable one; 0 if memory must be probed. */
+size_t safe_read_ranges(struct safe_read *memory, const struct iovec *ranges, size_t n,
+			void *buffer, size_t size);
 
 /* Returns how many of the n pages right below `end` are readable without a gap. `end` must be
  * page-aligned. */

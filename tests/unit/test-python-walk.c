@@ -89,7 +89,7 @@ static void make_list(void)
 
 static void walk(bool may_load, bool may_call)
 {
-	memset(&chain, 0xff, sizeof(chain));
+	memset(chain.frames, 0xff, sizeof(chain.frames));
 	python_walk(&chain, may_load, may_call);
 }
 
@@ -163,6 +163,21 @@ static void test_unlocked(void)
 		walk(i == 0, true);
 		CHECK(!chain.memory.is_direct);
 		CHECK(chain.n == N_FRAMES && chain.hash == hash);
+		/* what was read is read at once the next time, unless it changed */
+		CHECK_INT(chain.memory.n_ranges, 2 + 3 * N_FRAMES + 3);
+		walk(i == 0, true);
+		CHECK(chain.n == N_FRAMES && chain.hash == hash);
+		names[6].words[3]++;
+		walk(i == 0, true);
+		CHECK(chain.n == N_FRAMES && chain.hash != hash);
+		set(&frames[1], layout->frame_previous, address_of(&frames[3]));
+		walk(i == 0, true);
+		CHECK(chain.n == N_FRAMES - 1);
+		walk(i == 0, true);
+		CHECK(chain.n == N_FRAMES - 1);
+		make_list();
+		if (i == 0)
+			set_current(NULL);
 		walk(i == 0, false);
 		CHECK(chain.n == 0 && chain.is_unreadable);
 		set(&frames[3], layout->frame_previous, address_of(gone));
