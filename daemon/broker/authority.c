@@ -62,7 +62,7 @@ struct pending_query {
 	void *data;
 };
 
-/* polkitd substitutes details for $(…). */
+/* In a message, polkitd replaces each $(NAME) by the detail with that name. */
 static const struct {
 	const char *id;
 	const char *message;

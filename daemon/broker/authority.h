@@ -45,7 +45,7 @@ struct authority_reply {
 /* profd's connection to polkit. */
 struct authority;
 
-/* Calls `ready` once, with an authority or with an error. Serve nothing before that. */
+/* Calls `ready` once, with an authority or with an error. Serve no client before that. */
 void authority_new(void (*ready)(struct authority *authority, const GError *error, void *data),
 		   void *data);
 /* Answers all open questions, and every later one, with DENIED. polkit's remaining replies arrive

@@ -26,7 +26,7 @@
 #include "daemon/broker/access-check.h"
 #include "daemon/broker/error.h"
 
-#define MAX_LOOKS 8 /* concurrent access checks of a user */
+#define MAX_LOOKS 8 /* maximum number of concurrent access checks per user */
 
 /* ---- A session ------------------------------------------------------------------------------- */
 

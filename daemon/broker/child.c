@@ -2,11 +2,11 @@
 /*
  * Child - starts profd-engine and profd-files
  *
- * profd holds descriptors of its clients. If the server of such a file does not answer, a process
- * that has a copy of the descriptor can neither close it nor execute a program. So a child first
+ * profd holds files that its clients opened. If a file's server does not answer, a process that has
+ * a copy of the file's descriptor can neither close it nor execute a program. So a child first
  * shares profd's descriptor table, and then replaces it by a copy of only the first few entries
- * (CLOSE_RANGE_UNSHARE). The kernel copies the table in units of 64 entries, so the numbers below
- * 64 are reserved for children.
+ * (CLOSE_RANGE_UNSHARE). The kernel copies the table in units of 64 entries, so the descriptors
+ * below 64 are reserved for children.
  * Invariants: (1) a child has only descriptors 0 to 2 and those passed to it
  *             (2) a child never closes a descriptor that a client sent
  *                 [test_attack_capture: server that hangs]

@@ -5,14 +5,14 @@
 #include <stdbool.h>
 #include <sys/types.h>
 
-/* Makes later calls look for programs in the folder of profd's program and ignore the environment.
- * For the system service. */
+/* Makes later calls of child_spawn() look for programs in the folder of profd's own program and
+ * ignore PROF_LIBEXEC_DIR. For the system service. */
 void child_use_own_folder(void);
 
-#define CHILD_FREE_FD 64 /* first number that is not reserved for children's descriptors */
+#define CHILD_FREE_FD 64 /* first descriptor that is not reserved for children */
 
-/* Reserves the numbers from 3 to CHILD_FREE_FD - 1, and replaces descriptors with these numbers.
- * Must be called before there is a client or a child. Returns false with errno. */
+/* Reserves descriptors 3 to CHILD_FREE_FD - 1 by opening /dev/null on each. Closes whatever was
+ * open there. Must be called before there is a client or a child. Returns false with errno. */
 bool child_keep_numbers(void);
 
 /* Starts a program from PROF_LIBEXEC_DIR, else from the installation directory; in profd's session

@@ -3,7 +3,8 @@
  * Control - accepts processes that want to register their collectors
  *
  * Any process may connect. A peer first sends a fixed-size packet, in which only the token is
- * trusted; the kernel reports the peer's process and user. An engine does the rest.
+ * trusted; the kernel reports the peer's process and user. The session's engine then handles the
+ * peer.
  * The name of a private session's socket is public (/proc/net/unix), so every peer must send the
  * session's token. The socket accepts peers of its own user and of root. A session of root accepts
  * peers of all users, because a process that root starts may change its user.
@@ -281,7 +282,7 @@ static gboolean on_timeout(gpointer data)
 	return G_SOURCE_REMOVE;
 }
 
-/* ---- The door -------------------------------------------------------------------------------- */
+/* ---- Accepting ------------------------------------------------------------------------------- */
 
 static unsigned count_of_user(const struct control *control, uid_t uid)
 {

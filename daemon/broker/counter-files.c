@@ -4,9 +4,9 @@
  *
  * The engine may open nothing, so it gets descriptors, and reads them as long as the session lasts.
  * None of these files can block: they are in procfs, sysfs and cgroupfs. A device that appears
- * later is not recorded. profd has a network of its own (profd.service), so the network is that of
- * the recorded process. Energy is for those who may record others: it reveals what others compute,
- * so the kernel lets only root read it.
+ * later is not recorded. profd.service gives profd a network namespace of its own, so the network
+ * counters come from the recorded process's namespace. Energy is only for clients that may record
+ * others: it reveals what others compute, so the kernel lets only root read it.
  */
 #include "config.h"
 
@@ -93,7 +93,7 @@ static void add_file(struct opening *opening, const char *path, enum counter_fil
 	fd = open(path, O_RDONLY | O_CLOEXEC);
 	if (fd < 0)
 		return;
-	/* The kernel may have the file without being able to read the hardware. */
+	/* The file may exist although the kernel cannot read the hardware. */
 	if (fstat(fd, &status) != 0 || (opening->is_public && !(status.st_mode & S_IROTH)) ||
 	    (pread(fd, &byte, 1, 0) <= 0 && kind != COUNTER_FILE_CGROUP_IO)) {
 		close(fd);
@@ -125,8 +125,8 @@ static GPtrArray *list_names(const char *path, const char *prefix)
 	return names;
 }
 
-/* Adds DIR/ENTRY/FILE for each entry. The counter is named like the entry, or by the word in its
- * file `label`, followed by the entry's number if there are several. */
+/* Adds DIR/ENTRY/FILE for each entry. If the entry has a file `label`, the counter is named "LABEL
+ * (ENTRY)", or "cpuLABEL" for a frequency; else "ENTRY". */
 static void add_each(struct opening *opening, const char *dir, const char *prefix, const char *file,
 		     const char *label, enum counter_file kind)
 {
@@ -247,7 +247,7 @@ char *counter_files_open(struct counter_files *files, uint32_t groups, pid_t pid
 	files->n = 0;
 	for (unsigned i = 0; i < COUNTER_GROUPS; i++) {
 		unsigned before = files->n;
-		/* Neither has a meaning for the whole system. */
+		/* The whole system has neither a cgroup nor a process. */
 		bool is_of_pid = i == COUNTER_GROUP_CGROUP || i == COUNTER_GROUP_PROCESS;
 
 		if (!(groups & 1u << i))

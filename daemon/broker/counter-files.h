@@ -6,7 +6,7 @@
 #include <gio/gio.h>
 #include <stdbool.h>
 
-/* What option "counters" can name, by bit in a set. */
+/* The groups that option "counters" can name. In a set of groups, bit i stands for group i. */
 enum counter_group {
 	COUNTER_GROUP_CPU,
 	COUNTER_GROUP_FREQUENCY,
@@ -31,8 +31,9 @@ struct counter_files {
 	struct message_counter_file files[MAX_COUNTER_FILES];
 };
 
-/* Opens the files of the groups. `pid`: the process whose cgroup and network counts; 0: the first
- * process of the machine, and no cgroup. `is_public`: only files that every user may read. Returns
- * the names of groups without a file, such as "energy, cgroup", or NULL; g_free. */
+/* Opens the files of the groups. `pid`: the process whose cgroup and network are counted; 0: the
+ * network of the machine's first process, and no cgroup. `is_public`: open only files that every
+ * user may read. Returns the names of groups without a file, such as "energy, cgroup", or NULL;
+ * free with g_free(). */
 char *counter_files_open(struct counter_files *files, uint32_t groups, pid_t pid, bool is_public);
 void counter_files_close(struct counter_files *files);

@@ -28,7 +28,8 @@ static void close_all(gpointer data)
 		deferred_close(fds[i]);
 }
 
-/* Runs on GDBus's thread. The message drops its own reference to the list before this one. */
+/* Runs on GDBus's thread. When a message is freed, it drops its own reference to the list first,
+ * and then this one, so close_all() finds a list that nobody else uses. */
 static GDBusMessage *on_message(GDBusConnection *connection, GDBusMessage *message,
 				gboolean incoming, gpointer data)
 {

@@ -35,7 +35,7 @@ static void add_text(GByteArray *bytes, const char *key, const char *value)
 	add_metadata(bytes, key, value, strlen(value));
 }
 
-/* Adds how allocations were sampled, because readers scale by it. */
+/* Adds how allocations were sampled, because readers compute total sizes from it. */
 static void add_memory(GByteArray *bytes, const struct options *options)
 {
 	char number[24];

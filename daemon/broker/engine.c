@@ -357,7 +357,8 @@ int64_t engine_cpu_ns(const struct engine *engine)
 	return used.tv_sec * INT64_C(1000000000) + used.tv_nsec;
 }
 
-/* Returns whether the state, which follows a name of arbitrary characters, is R or D. */
+/* Returns whether the thread's state is R or D. In `stat`, the state follows a name of arbitrary
+ * characters. */
 static bool is_busy_thread(int dir, const char *tid)
 {
 	g_autofree char *path = g_strdup_printf("%s/stat", tid);

@@ -31,7 +31,7 @@ void engine_set_reading(struct engine *engine, bool reading);
 
 /* Returns the CPU time that the engine has used, in ns; 0 if it has exited. */
 int64_t engine_cpu_ns(const struct engine *engine);
-/* Returns whether one of its threads runs, or waits for a CPU or a disk. */
+/* Returns whether one of the engine's threads runs, or waits for a CPU or a disk. */
 bool engine_is_busy(const struct engine *engine);
 /* Returns whether many messages wait because the engine does not read. */
 bool engine_is_behind(const struct engine *engine);

@@ -2,7 +2,7 @@
 /*
  * Event dirs - finds events that the kernel lists in sysfs and tracefs
  *
- * A tracepoint is a number in tracefs. A dynamic PMU is a directory in sysfs: "type" has its
+ * tracefs has the number of each tracepoint. A dynamic PMU is a directory in sysfs: "type" has its
  * number, "events/" has named sets of terms, and "format/" says which bits of which config word
  * hold a term.
  * events.c has checked the names. The files come from the kernel, but are still read with limits.
@@ -24,7 +24,7 @@
 #include <sys/stat.h>
 
 #define MAX_FILE_BYTES 1024
-#define MAX_FORMAT_BYTES 65536 /* the longest of Linux 6.18 has 5523 */
+#define MAX_FORMAT_BYTES 65536 /* the longest format file of Linux 6.18 has 5523 bytes */
 #define MAX_TERM_DEPTH 1       /* a named set of terms contains no other set */
 
 static int own_tracefs = -1;
@@ -196,7 +196,7 @@ GArray *event_fields(const struct event_dirs *dirs, const struct event *event)
 	if (fd < 0)
 		return NULL;
 	text = g_malloc(MAX_FORMAT_BYTES);
-	/* tracefs returns a page at most. */
+	/* One read from tracefs returns at most a page. */
 	while (used < MAX_FORMAT_BYTES - 1 &&
 	       (n = read(fd, text + used, MAX_FORMAT_BYTES - 1 - used)) > 0)
 		used += (size_t)n;

@@ -9,7 +9,7 @@
  *     field:__u8 saddr[4];             offset:20;  size:4;   signed:0;   array
  * The records of system calls have a whole register for each argument: "int dfd" has size 8, and
  * only the low half counts.
- * Invariants: (1) a field is within 64 KiB, of 1, 2, 4 or 8 bytes unless it is an array
+ * Invariants: (1) a field ends within 64 KiB, and has 1, 2, 4 or 8 bytes unless it is an array
  *                 [test-events: format]
  *             (2) names are plain identifiers  [test-events: format_hostile]
  * Pure.
@@ -96,7 +96,7 @@ static void set_array(struct message_field *field, uint8_t bytes)
 	field->element = bytes;
 }
 
-/* Sets what the field contains. Returns false if it cannot be recorded. */
+/* Sets how to read the field's value. Returns false if the field cannot be recorded. */
 static bool classify(struct message_field *field, int count)
 {
 	static const char data_loc[] = "__data_loc ", rel_loc[] = "__rel_loc ";
@@ -116,7 +116,7 @@ static bool classify(struct message_field *field, int count)
 		set_array(field, field->size % count ? 1 : (uint8_t)MIN_OF(field->size / count, 8));
 		return field->size > 0 && strchr("\1\2\4\10", field->element) != NULL;
 	}
-	/* an argument of a system call */
+	/* an argument of a system call: only its low half counts */
 	if (is_integer && field->size == 8) {
 		field->offset += G_BYTE_ORDER == G_BIG_ENDIAN ? 4 : 0;
 		field->size = 4;

@@ -13,22 +13,23 @@
 
 struct event {
 	char name[EVENT_MAX_NAME]; /* as the user wrote it */
-	/* of a tracepoint, for the kernel; of a static probe, for the engine; empty: none */
+	/* evaluated by the kernel (tracepoints) or the engine (static probes); empty: none */
 	char filter[EVENT_MAX_NAME];
 	struct perf_event_attr
 		attr; /* type, config and settings of modifiers; perf.c sets the rest */
 	enum prof_source_kind kind;
 	bool counts_ns; /* counts ns of a clock */
-	/* one sample per occurrence (tracepoints) or per attr.sample_period */
+	/* true: attr.sample_period is fixed (tracepoints: 1); false: a frequency is used */
 	bool every_one;
 	bool kernel_only; /* only occurs in the kernel, so exclude_kernel would hide it */
-	bool off_cpu;     /* has the stacks of threads that are about to sleep */
-	bool wakes;       /* with off_cpu: that wake others instead */
-	/* of a probe: how the kernel finds the file, which probe_fd keeps open (-1: none) */
+	bool off_cpu;     /* copies the stacks of threads that are about to sleep */
+	bool wakes;       /* with off_cpu: copies the stacks of threads that wake others instead */
+	/* probes: path at which the kernel finds the file of probe_fd (-1: none) */
 	char probe_path[32];
 	int probe_fd;
-	unsigned same_as; /* of a further place of a probe: 1 + the index of the first; else 0 */
-	unsigned n_arguments; /* of a static probe, at this place */
+	/* 1 + index of the probe's first place, if this is a further place of it; else 0 */
+	unsigned same_as;
+	unsigned n_arguments; /* arguments of a static probe at this place */
 	struct probe_argument arguments[PROBE_MAX_ARGUMENTS];
 };
 
@@ -52,11 +53,11 @@ void event_dirs_done(struct event_dirs *dirs);
 bool event_parse(const struct event_dirs *dirs, const char *text, struct event *ret_event,
 		 GError **error);
 
-/* Returns whether records of the tracepoint have this field, of `bytes` bytes, at `offset`. */
+/* Returns whether records of the tracepoint have this field at `offset`, with `bytes` bytes. */
 bool event_has_field(const struct event_dirs *dirs, const char *system, const char *name,
 		     const char *field, unsigned offset, unsigned bytes);
 
-/* Returns the fields of a tracepoint's records, of struct message_field, without those that every
+/* Returns the fields (struct message_field) of a tracepoint's records, without those that every
  * record has. NULL: the event is not a tracepoint, or its description cannot be read. */
 GArray *event_fields(const struct event_dirs *dirs, const struct event *event);
 

@@ -35,7 +35,8 @@
 
 #define MAX_SENT 16
 #define MAX_ASIDE 4
-#define MAX_ASIDE_OF_USER 2 /* how many a user may block before its files are opened carefully */
+/* processes that a user may block before the user's files are opened carefully */
+#define MAX_ASIDE_OF_USER 2
 #define TICK_MS 50
 #define STALL_US \
 	75000 /* longer than most disk accesses; if one takes longer, this costs one process */

@@ -4,7 +4,7 @@
  *
  * profd-files opens a file when the engine first sees a sample in it. The file stays open until the
  * session closes, because processes exit, files are replaced, and symbols are looked up after the
- * recording. Permission to read it is checked when it is opened, as for any descriptor.
+ * recording. As for any descriptor, permission to read is checked when the file is opened.
  * Invariants: (1) a file that its client may not read never leaves this process
  *                 [test-images: refused]
  *             (2) copies are limited in bytes, descriptors in number  [test-images: bounded]

@@ -28,7 +28,7 @@
 #define DEFAULT_THRESHOLD_NS 1000000
 #define MAX_COMMAND_BYTES 16384
 #define POSSIBLE_US (5 * G_USEC_PER_SEC)
-/* For "auto": DWARF, unless the unwinder does not know the registers of this architecture. */
+/* For "auto": DWARF, unless the unwinder does not support this architecture's registers. */
 #define BEST_CALL_GRAPH (REGS_NATIVE == REGS_NONE ? ENGINE_CALL_GRAPH_FP : ENGINE_CALL_GRAPH_DWARF)
 
 struct parse {
@@ -175,7 +175,7 @@ static bool parse_lifetime(struct parse *parse, GVariant *value, GError **error)
 	return true;
 }
 
-/* A socket is needed, because the engine reads without waiting. */
+/* The descriptor must be a socket, because the engine reads from it without waiting. */
 static bool parse_switch(struct parse *parse, GVariant *value, GError **error)
 {
 	int *fd = &parse->options->switch_fd, domain, type;
@@ -411,7 +411,7 @@ bool options_parse(GVariant *variant, GUnixFDList *fds, struct options **ret_opt
 	if (ok && options->off_cpu_max_rate && !options->off_cpu)
 		ok = broker_fail(error, BROKER_ERROR_INVALID_OPTION,
 				 "option \"off-cpu-max-rate\" needs \"off-cpu\"");
-	/* Wakers are wanted of all waits, or not at all. */
+	/* Wakers are recorded for all waits or for none, so the waits' rate cannot be limited. */
 	if (ok && options->wakers && (!options->off_cpu || options->off_cpu_max_rate))
 		ok = broker_fail(
 			error, BROKER_ERROR_INVALID_OPTION,

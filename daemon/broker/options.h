@@ -31,13 +31,16 @@ struct options {
 	bool wakers;
 	uint32_t off_cpu_max_rate; /* sleeps per second; 0: no limit */
 	bool memory, memory_mmap;
-	int32_t memory_pid; /* record this process and its descendants; 0: `pids` and theirs */
+	/* record allocations of this process and its descendants; 0: of `pids` and their
+	 * descendants */
+	int32_t memory_pid;
 	uint64_t memory_sample, memory_min;
 	uint32_t counters;       /* set of counter groups */
 	char *counters_missing;  /* groups that cannot be read here; NULL: none */
 	struct targets *targets; /* for `pids`, if their owner matters; else NULL */
 	GVariant *given;         /* a{sv}, for the property Options */
-	char *reduced;           /* what is less than requested, as text; NULL: nothing */
+	/* text that says what the session has less than requested; NULL: nothing */
+	char *reduced;
 };
 
 /* If this returns true, release *ret_options with options_free(). */
@@ -46,7 +49,8 @@ bool options_parse(GVariant *variant, GUnixFDList *fds, struct options **ret_opt
 /* Looks up events without a fixed number. Call it only for callers who may record them, because
  * others must not learn which events exist. */
 bool options_find_events(struct options *options, GError **error);
-/* Notes in the options and in the capture that the session gives less than requested. */
+/* Notes in the options and in the capture that the session has less than requested, and whether it
+ * has the kernel. */
 void options_set_reduced(struct options *options, bool kernel, const char *text);
 /* Removes the kernel, for a client that did not request it and may not have it. */
 void options_deny_kernel(struct options *options);

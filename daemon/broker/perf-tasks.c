@@ -152,8 +152,8 @@ static bool fail_task(const struct perf_tasks *opening, const struct event *even
 	return perf_fail_open(event, cpu, failed, error);
 }
 
-/* Has the frames of interpreters read at an event, or at none if that fails: the program does
- * nothing until it is told of a process. */
+/* Attaches the program that reads interpreters' frames to an event. If that fails, stops using the
+ * program at all events; it does nothing until it is given a process. */
 static void attach(struct perf_tasks *opening, const struct event *event, int fd)
 {
 	if (!opening->interpreters ||
@@ -162,7 +162,7 @@ static void attach(struct perf_tasks *opening, const struct event *event, int fd
 	g_clear_pointer(&opening->interpreters, interpreters_free);
 }
 
-/* Opens an event. *ret_gone: the thread does not exist any more. */
+/* Opens an event. *ret_gone: the thread no longer exists. */
 static bool open_event(struct perf_tasks *opening, unsigned position, pid_t tid, unsigned cpu,
 		       bool *ret_gone, GError **error)
 {
@@ -313,7 +313,8 @@ static gpointer run(gpointer data)
 {
 	struct perf_tasks *opening = data;
 
-	/* Events have the program before they are inherited. */
+	/* Load the program first, because children inherit only programs that are already
+	 * attached. */
 	if (opening->wants_interpreters && !is_cancelled(opening))
 		opening->interpreters = interpreters_new(&opening->no_interpreters);
 	opening->ok = open_all(opening, &opening->error);

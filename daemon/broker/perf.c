@@ -32,7 +32,8 @@
 #include <sys/syscall.h>
 #include <time.h>
 
-#define SIDE_BAND_BYTES (1u << 20) /* 0.2 s of 100 000 switches per second, up to the watermark */
+/* holds 0.2 s of 100 000 switches per second up to the watermark */
+#define SIDE_BAND_BYTES (1u << 20)
 #define SAMPLE_BYTES (1u << 20)
 #define SAMPLE_MAX_BYTES (64u << 20)
 #define RING_MIN_BYTES (32u << 10)
@@ -516,7 +517,8 @@ static void choose_sizes(struct perf_plan *plan, unsigned n_cpus)
 	choose_stack_bytes(plan);
 }
 
-/* Halves the sample ring, if much larger, or the side band's. Returns false at the minimum. */
+/* Halves the sample ring if it is much larger than the side band's, else the side band's. Returns
+ * false at the minimum. */
 static bool shrink(struct perf_plan *plan)
 {
 	uint32_t smallest = ring_pages(0);
@@ -690,7 +692,7 @@ uint64_t perf_wakeup_id(void)
 	return try_open(&attr, true) == 0 ? event.attr.config : 0;
 }
 
-/* Makes an event copy stacks at a pace. */
+/* Makes an event copy stacks at an adapted rate instead of at every occurrence. */
 static void make_copying(struct event *event, const char *filter)
 {
 	event->off_cpu = true;
@@ -700,7 +702,7 @@ static void make_copying(struct event *event, const char *filter)
 }
 
 /* Makes an event of a scheduler's tracepoint that has the field where the engine reads it. Returns
- * false without the tracepoint, or the right to record it. */
+ * false if there is no such tracepoint, or if it may not be recorded. */
 static bool find_tracepoint(const char *name, const char *field, unsigned offset, unsigned bytes,
 			    struct event *ret_event)
 {

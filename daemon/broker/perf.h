@@ -23,13 +23,14 @@ struct perf_plan {
 	bool fields;
 	/* id of tracepoint sched_wakeup; 0: not available, so wake-ups are not recorded */
 	uint64_t wakeup_id;
-	/* id of tracepoint sched_switch; 0: sleeps are not recorded; else an event copies the
-	 * stacks, the last one, or before that of wakers */
+	/* id of tracepoint sched_switch; 0: sleeps are not recorded; else the plan's last event, or
+	 * the one before the wakers' event, copies the stacks */
 	uint64_t sleep_id;
-	/* id of tracepoint sched_waking; 0: wakers are not recorded; else the last event copies */
+	/* id of tracepoint sched_waking; 0: wakers are not recorded; else the last event copies
+	 * their stacks */
 	uint64_t waking_id;
 	uint64_t ring_bytes; /* all sample rings together; 0: automatic */
-	/* Set by perf_open_all(): the ring sizes of a CPU, the maximum copied of a stack
+	/* Set by perf_open_all(): the ring sizes of a CPU, the maximum bytes copied of a stack
 	 * (copy_bytes), and the same if stacks are walked, else 0 (stack_bytes). It also clears
 	 * `kernel` if per-task events may not record the kernel. */
 	uint32_t side_band_pages, sample_pages, stack_bytes, copy_bytes;
@@ -67,8 +68,8 @@ bool perf_event_works(const struct event *event);
 /* Returns the id of the tracepoint that reports wake-ups of threads; 0 if it cannot be recorded
  * here. */
 uint64_t perf_wakeup_id(void);
-/* Finds the tracepoint that reports sleeps. *ret_event: it, for the plan's last event. Returns its
- * id; 0 if it cannot be recorded here. */
+/* Finds the tracepoint that reports sleeps. *ret_event: its event, to append to the plan's events.
+ * Returns the tracepoint's id; 0 if it cannot be recorded here. */
 uint64_t perf_sleep_id(struct event *ret_event);
 /* The same for the tracepoint that reports who wakes threads. */
 uint64_t perf_waking_id(struct event *ret_event);
@@ -78,9 +79,9 @@ uint64_t perf_waking_id(struct event *ret_event);
 void perf_rights(bool *ret_system, bool *ret_kernel);
 
 /* Opens all events on all online CPUs and maps the rings, which shrink until they fit the mlock
- * budget. Root's mappings stay until perf_cpu_done(), so that the engine's are not charged. The
- * sources are disabled; so are the side bands, unless `begin_ns` is set. *ret_cpus: of struct
- * perf_cpu. */
+ * budget. Root's mappings stay until perf_cpu_done(), so that the engine's mappings are not
+ * charged. The sources are disabled; so are the side bands, unless `begin_ns` is set. *ret_cpus:
+ * items are struct perf_cpu. */
 bool perf_open_all(struct perf_plan *plan, GArray **ret_cpus, GError **error);
 /* Like perf_open_all(), for one CPU that came online, with the sizes found by perf_open_all(). */
 bool perf_cpu_open(const struct perf_plan *plan, unsigned cpu, struct perf_cpu *ret_cpu,
@@ -95,7 +96,7 @@ void perf_cpu_done(struct perf_cpu *cpu);
 struct perf_task_event {
 	int fd;
 	uint64_t id;
-	uint32_t cpu, rank; /* rank: of its thread, in order of opening */
+	uint32_t cpu, rank; /* rank: position of its thread in the order of opening */
 	int32_t tid;
 	uint32_t position; /* 0: side band; else 1 + the source's position */
 };
@@ -112,7 +113,7 @@ struct perf_tasks_options {
 	const struct targets *targets; /* NULL: need no check */
 	const int32_t *pids;
 	unsigned n_pids;
-	bool interpreters;        /* have the frames of interpreters read */
+	bool interpreters;        /* read the frames of interpreters at the events */
 	void (*done)(void *data); /* called once, from the main loop */
 	void *data;
 };
@@ -124,12 +125,12 @@ struct perf_tasks *perf_tasks_new(const struct perf_tasks_options *options, GErr
 /* Makes `done` come soon, without events. */
 void perf_tasks_cancel(struct perf_tasks *opening);
 /* Gets the result, once, after `done`. Removes processes that have ended from `pids`; fails with
- * BROKER_ERROR_FAILED if none is left. *ret_events: of struct perf_task_event; freeing it closes
- * the descriptors that are left in it. */
+ * BROKER_ERROR_FAILED if none is left. *ret_events: items are struct perf_task_event; freeing the
+ * array closes their descriptors. */
 bool perf_tasks_steal(struct perf_tasks *opening, int32_t *pids, unsigned *n_pids,
 		      GArray **ret_events, GError **error);
-/* Also once, after a successful perf_tasks_steal(): what reads the frames of interpreters at the
- * events. NULL: nothing does, because of *ret_reason. */
+/* Call once, after a successful perf_tasks_steal(). Returns the programs that read the frames of
+ * interpreters at the events; NULL: none do, because of *ret_reason. */
 struct interpreters *perf_tasks_steal_interpreters(struct perf_tasks *opening, GError **ret_reason);
 /* Waits at most for opening the events of one thread, for one check of a process, or for loading
  * the program that reads interpreters (0.1 s). */

@@ -66,8 +66,8 @@ static bool fail(GError **error, const char *what, int number)
 
 /* ---- Capabilities ---------------------------------------------------------------------------- */
 
-/* The kernel places probes in programs only for those who have this right. The filter forbids
- * mounts, namespaces and the like, for which it is meant. */
+/* Whether to keep CAP_SYS_ADMIN, without which the kernel places no probes in programs. The filter
+ * still forbids the other uses of this capability, such as mounts and namespaces. */
 static bool keeps_admin;
 
 void sandbox_keep_probes(void)
@@ -243,7 +243,7 @@ static const struct filter_rule allowed_with[] = {
 	{ SCMP_SYS(bpf), SCMP_A0_64(SCMP_CMP_EQ, BPF_PROG_LOAD, 0) },
 	{ SCMP_SYS(bpf), SCMP_A0_64(SCMP_CMP_EQ, BPF_LINK_CREATE, 0) },
 	{ SCMP_SYS(clone), SCMP_A0_64(SCMP_CMP_MASKED_EQ, NAMESPACES, 0) },
-	/* never also writable */
+	/* executable memory is never writable as well */
 	{ SCMP_SYS(mmap), SCMP_A2_64(SCMP_CMP_MASKED_EQ, PROT_WRITE, 0) },
 	{ SCMP_SYS(mprotect), SCMP_A2_64(SCMP_CMP_MASKED_EQ, PROT_WRITE, 0) },
 	{ SCMP_SYS(ioctl), SCMP_A1_64(SCMP_CMP_MASKED_EQ, IOCTL_GROUP, '$' << 8) }, /* perf */

@@ -29,9 +29,10 @@ struct session {
 	struct interpreters *loaded;       /* NULL: load_error says why */
 	GError *load_error;
 	guint loaded_watch;
-	bool tried_sleeps;    /* to attach the program for sleeps, or it is not wanted any more */
+	/* attaching the program for sleeps was tried, or is not wanted any more */
+	bool tried_sleeps;
 	int64_t checks_us;    /* time that checks of processes with interpreters took */
-	bool no_interpreters; /* they cannot be read; the engine knows why */
+	bool no_interpreters; /* interpreters cannot be read; the engine was sent the reason */
 	GVariant *summary;    /* from MESSAGE_FINISHED */
 	const char *reason;
 	char *failure; /* reason that the engine gave for its end; NULL: none */

@@ -54,7 +54,7 @@
 #define PROGRESS_INTERVAL_US 240000
 #define MAX_RETURNED_BYTES (8 * PERF_RING_BUDGET) /* rings of CPUs that came online again */
 #define MAX_CHECKS_US \
-	5000000         /* for processes with interpreters, of which an engine may name many */
+	5000000         /* for checking processes with interpreters: an engine may name many */
 #define MAX_WARNINGS 64 /* maximum from the engine per second */
 
 /* ---- Accessors ------------------------------------------------------------------------------- */
@@ -286,8 +286,8 @@ void session_free(struct session *session)
 
 static void end_session(struct session *session, const GError *error);
 
-/* Stops waiting for a killed engine. It waits for something in the kernel that SIGKILL does not
- * end, such as a file whose server does not answer. */
+/* Stops waiting for a killed engine that has not exited: it is stuck in a kernel wait that SIGKILL
+ * does not end, such as for a file whose server does not answer. */
 static gboolean on_death_late(gpointer data)
 {
 	struct session *session = data;
@@ -408,8 +408,8 @@ static bool start_requests(struct session *session, GError **error)
 
 /* ---- CPUs and events ------------------------------------------------------------------------- */
 
-/* Returns whether a BPF program may be attached to the CPUs' events later, or will write into their
- * rings, so that they stay open. */
+/* Returns whether the CPUs' events must stay open, because a BPF program may be attached to them
+ * later, or will write into their rings. */
 static bool reads_interpreters(const struct session *session)
 {
 	return session->plan.by_task ? session->interpreters != NULL
@@ -440,7 +440,7 @@ static bool send_cpu(struct session *session, struct perf_cpu *cpu, GError **err
 	return true;
 }
 
-/* On success the engine owns the descriptors. */
+/* Sends the per-task events, and closes the descriptors that were sent. */
 static bool send_events(struct session *session, GError **error)
 {
 	GArray *events = session->events;
@@ -474,8 +474,8 @@ static bool send_events(struct session *session, GError **error)
 	return ok;
 }
 
-/* Has the frames of interpreters read on a CPU. The engine is sent the events first, because it
- * could not tell their records from others. */
+/* Makes the program read interpreters' frames on a CPU. Sends the engine the program's events
+ * first, because otherwise the engine could not identify their records. */
 static bool read_interpreters(struct session *session, const struct perf_cpu *cpu, bool is_last,
 			      GError **error)
 {
@@ -497,7 +497,7 @@ static bool read_interpreters(struct session *session, const struct perf_cpu *cp
 			 ARRAY_SIZE(fds), error);
 	for (size_t i = 0; i < ARRAY_SIZE(fds); i++)
 		close(fds[i]);
-	/* Per-task events run the program already. */
+	/* With per-task events, perf-tasks.c has attached the program. */
 	for (unsigned i = 0; ok && !plan->by_task && i < plan->n_events; i++)
 		ok = interpreters_attach(session->interpreters, &plan->events[i], cpu->fds[1 + i],
 					 error);
@@ -513,7 +513,7 @@ static bool read_all_interpreters(struct session *session, GError **error)
 	return true;
 }
 
-/* Ends the reading of interpreters, and tells the engine why. */
+/* Stops reading interpreters, and sends the engine the reason. */
 static void end_interpreters(struct session *session, const GError *error)
 {
 	session->no_interpreters = true;
@@ -546,8 +546,8 @@ static gpointer load_interpreters(gpointer data)
 	return NULL;
 }
 
-/* Has the frames of a process read. A process that ends meanwhile needs none; the engine proposes
- * no version that is not supported. */
+/* Makes the program read the frames of a process. If the process has ended meanwhile, nothing needs
+ * to be read. An unsupported version, which no correct engine requests, is ignored. */
 static void set_interpreted(struct session *session, const struct message_interpreted *request)
 {
 	const struct interp_process process = { .runtime = request->runtime,
@@ -564,8 +564,8 @@ static void set_interpreted(struct session *session, const struct message_interp
 	if (interpreters_has_process(session->interpreters, request->pid, &process) ||
 	    session->checks_us > MAX_CHECKS_US)
 		return;
-	/* The program for sleeps reads all processes that it is told of. Check the owner after the
-	 * stack, which exec moves. */
+	/* Check the owner, because the program for sleeps reads every process that it is given. Do
+	 * this after reading the address of the stack, which exec moves. */
 	is_allowed = pidfd >= 0 && (!session->access.own_only ||
 				    target_is_owned(pidfd, request->pid, session->access.uid));
 	session->checks_us += g_get_monotonic_time() - begin_us;
@@ -578,9 +578,9 @@ static void set_interpreted(struct session *session, const struct message_interp
 		session->listener->warning(session, "interpreters", error->message, session->data);
 }
 
-/* With events of CPUs, nothing is loaded until a process may have an interpreter; then by a thread,
- * because it takes 0.1 s. The engine repeats the requests that come before the program is
- * attached. */
+/* With CPU-wide events, the program is loaded only when a process may have an interpreter, and by a
+ * thread, because loading takes 0.1 s. The engine repeats requests that it sent before the program
+ * was attached. */
 static void receive_interpreted(struct session *session, const void *body, size_t bytes)
 {
 	const struct message_interpreted *request = body;
@@ -750,8 +750,8 @@ static void notify_reduced(struct session *session)
 	session->listener->warning(session, "reduced", text, session->data);
 }
 
-/* Leaves out the fields of tracepoints in a session without the kernel: they may be its addresses.
- * A filter tells their values, too. */
+/* Omits the fields of tracepoints in a session without the kernel, because they may be kernel
+ * addresses. Refuses filters, because they would reveal the fields' values. */
 static bool leave_out_fields(struct session *session, GError **error)
 {
 	const struct perf_plan *plan = &session->plan;
@@ -834,7 +834,7 @@ static bool open_events(struct session *session, GError **error)
 	 * address, but in the memory of the process that creates the thread. Then clone() fails. */
 	for (unsigned i = 0; i < options->n_events; i++)
 		has_probes |= options->events[i].kind == PROF_SOURCE_PROBE;
-	/* Per-task events do not tell who wakes a thread. */
+	/* Per-task events do not report who wakes a thread. */
 	if (options->switch_fd >= 0 && !options->wakers && !has_probes &&
 	    perf_tasks_are_few(plan, options->pids, options->n_pids))
 		plan->by_task = true;
@@ -870,7 +870,8 @@ static bool open_events(struct session *session, GError **error)
 	return true;
 }
 
-/* Opens the files with the machine's counters. Tells the client once what is not to be had. */
+/* Opens the files with the machine's counters. Warns the client once about counters that cannot be
+ * read. */
 static void open_counters(struct session *session, struct counter_files *files)
 {
 	struct options *options = session->options;

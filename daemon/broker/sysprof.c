@@ -5,10 +5,10 @@
  * A launched command and all its children inherit a socket. Each thread that wants to record sends
  * ten bytes over it, and waits for one byte and the descriptor of a ring. profd reads only the ten
  * bytes and their sender, which the kernel reports with each packet, because many processes inherit
- * the socket. An engine does the rest. The library waits forever, so each request is answered, and
- * the socket is closed when the session ends. All threads wait at the same socket. So a sender may
- * receive another one's answer, and exit, before its own request is read; this request is still
- * valid.
+ * the socket. An engine does the rest. The library waits without a time limit, so each request is
+ * answered, and the socket is closed when the session ends. All threads wait at the same socket. So
+ * a sender may receive another one's answer, and exit, before its own request is read; this request
+ * is still valid.
  * Invariants: (1) the kernel reports the sender of a request  [test_sysprof: children]
  *             (2) a packet that is not a request is dropped  [test_sysprof: hostile]
  *             (3) after MAX_A_SECOND requests in a second, nothing is read  [test_sysprof: hostile]
