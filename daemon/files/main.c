@@ -4,8 +4,8 @@
  *
  * profd starts one for each session. A read of a FUSE file may never return, nor a read of a /proc
  * file that needs a process's memory. The reading process is then stuck in the kernel; this process
- * takes that risk instead of profd. A process of its own, with fewer rights, parses the files in
- * which probes are to be placed. See daemon/files-protocol.h.
+ * takes that risk instead of profd. For probes, another profd-files process with fewer rights
+ * parses the files. See daemon/files-protocol.h.
  * Invariants: (1) requests are handled one at a time, in order, so that the broker knows which one
  *                 is stuck
  *             (2) a request leaves no state except the sandbox, so that another such process can

@@ -3,8 +3,8 @@
  * Probe - opens the file in which a probe is to be placed, and finds where
  *
  * A client names the file; the kernel will change its code in all processes that are recorded. So
- * the file must be the client's to read, and must not change afterwards by everybody's hand.
- * Invariants: (1) the descriptor that is passed on is that of the file that was examined
+ * the client must have permission to read the file, and not everybody may write to it.
+ * Invariants: (1) the descriptor that is passed on refers to the file that was examined
  *             (2) the file is on a filesystem without a server, so that nobody who opens it waits
  *             (3) every other file is refused with a reason  [test_probes: test_refused_files]
  */
@@ -30,7 +30,7 @@ static int fail(struct files_answer *answer, const char *reason)
 	return EINVAL;
 }
 
-/* Opens the path of a file without links, if the client may read that. */
+/* Opens a file by a path without symbolic links, if the client may read it. */
 static int open_for_client(const struct files_config *config, const struct client *client,
 			   const char *path, struct files_answer *answer, int *ret_fd)
 {

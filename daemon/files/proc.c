@@ -465,9 +465,9 @@ static pid_t process_of(int dir)
 }
 
 /* Adds the stacks of threads if they are the user's. Checking a process takes long if it has many
- * threads, so each one is checked once, after all its stacks. Its directory is opened before the
- * first of them is read: if another process got its pid meanwhile, it is gone, and the check fails.
- */
+ * threads, so each process is checked once, after all its stacks were read. The process's directory
+ * is opened before the first stack is read: if the pid was reused meanwhile, the directory's
+ * process is gone, and the check fails. */
 static int add_own_stacks(struct snapshot *snapshot, int proc)
 {
 	const struct files_snapshot *request = snapshot->request;

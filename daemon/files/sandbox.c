@@ -3,9 +3,9 @@
  * Sandbox - restricts the process that opens files
  *
  * It must read every process and file of the session, so it keeps the capabilities for this. Its
- * requests come from an engine that may have been taken over. It parses nothing; a process of its
- * own, without rights over processes, parses the files for probes. It cannot gain rights, write to
- * a named file, execute, connect, fork, or be traced or dumped.
+ * requests come from an engine that may have been taken over. It parses nothing; another
+ * profd-files process, without rights over processes, parses the files for probes. Neither can gain
+ * rights, write to a named file, execute, connect, fork, or be traced or dumped.
  * Invariants: (1) it has no capabilities except those in `wishes`
  *                 [test_hostile_files: test_rights]
  *             (2) it cannot open a file for writing, make a socket or execute a program

@@ -87,7 +87,8 @@ void stack_add(struct buffer *buffer, int dir, pid_t tid)
 	if (n < 0)
 		return;
 	name_call(dir, &stack);
-	stack.done_ns = clock_now(); /* all of this is of the same sleep */
+	/* if the thread has not run by now, all of this is from one sleep */
+	stack.done_ns = clock_now();
 	stack.bytes = (uint32_t)n;
 	record.length = (uint32_t)sizeof(stack);
 	buffer_add(buffer, &record, &stack, bytes, stack.bytes);
