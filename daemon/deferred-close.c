@@ -4,9 +4,9 @@
  *
  * close() can wait for another process without bound, and SIGKILL does not end it: a file
  * of FUSE or of a network file system asks its server, and a TCP socket with SO_LINGER waits for
- * its peer. Closing a Unix socket closes the descriptors in its unread packets. So this is done
- * only on threads that nothing waits for. A process exits only after its stuck threads; by then
- * profd has released its name on the bus and shut down its connection.
+ * its peer. Closing a Unix socket closes the descriptors in its unread packets. So such descriptors
+ * are closed only on threads that nothing waits for. A process exits only after its stuck threads;
+ * by then profd has released its name on the bus and shut down its connection.
  * Invariants: (1) deferred_close() does not wait
  *                 [test_attack_capture: server that hangs; test_attack_sockets]
  *             (2) at most MAX_THREADS threads wait; later descriptors stay open until one of them

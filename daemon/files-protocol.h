@@ -36,7 +36,7 @@ struct files_status {
 	uint64_t bytes;    /* complete bytes of the snapshot: whole processes only */
 	uint32_t progress; /* changes whenever profd-files begins a file */
 	int32_t pid;       /* the process whose files are being read */
-	uint32_t serial;   /* of the current request */
+	uint32_t serial;   /* serial of the current request */
 	uint32_t stop;     /* end before the next request */
 };
 
@@ -48,7 +48,8 @@ struct files_bare {
 	int32_t pid; /* 0: all processes of the user */
 };
 
-/* Sent with the snapshot's memfd. Processes with a pid of at least `from_pid` go after `offset`. */
+/* Sent with the snapshot's memfd. Processes with a pid of at least `from_pid` are written at
+ * `offset`. */
 struct files_snapshot {
 	int32_t pid; /* 0: all processes */
 	int32_t from_pid;

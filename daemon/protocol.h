@@ -65,9 +65,9 @@ enum message_type {
 	MESSAGE_FIELDS,
 	/* before START: struct message_arguments; one for each place of a probe */
 	MESSAGE_ARGUMENTS,
-	/* struct message_outputs for each CPU, fds: the events that write samples and code objects;
-	 * or why frames are not read, as text. Answers to the first INTERPRETED; with per-task
-	 * events, OUTPUTS come before START. */
+	/* OUTPUTS: struct message_outputs for each CPU, fds: the events that write samples and code
+	 * objects. NO_OUTPUTS: text that says why frames are not read. Answers to the first
+	 * INTERPRETED; with per-task events, OUTPUTS come before START. */
 	MESSAGE_OUTPUTS,
 	MESSAGE_NO_OUTPUTS,
 	/* engine to broker */
@@ -81,16 +81,16 @@ enum message_type {
 	/* struct message_usage_request; the answer, if any, is a SNAPSHOT */
 	MESSAGE_USAGE_REQUEST,
 	MESSAGE_OBEYED, /* PAUSE or RESUME has taken effect; one for each, in order */
-	/* struct message_interpreted; those before the last OUTPUTS are repeated */
+	/* struct message_interpreted; repeated if it came before the last OUTPUTS */
 	MESSAGE_INTERPRETED,
 };
 
 struct message {
 	uint32_t type;
-	uint32_t length; /* of the body */
+	uint32_t length; /* length of the body */
 };
 
-/* sample_type of every sampling event, and read_format */
+/* sample_type of every sampling event */
 #define ENGINE_SAMPLE_TYPE                                                              \
 	(PERF_SAMPLE_IDENTIFIER | PERF_SAMPLE_IP | PERF_SAMPLE_TID | PERF_SAMPLE_TIME | \
 	 PERF_SAMPLE_CPU | PERF_SAMPLE_PERIOD | PERF_SAMPLE_CALLCHAIN | PERF_SAMPLE_CGROUP)
@@ -146,11 +146,11 @@ struct message_source {
 	uint64_t period;
 	uint64_t frequency; /* 0: fixed period */
 	uint32_t counts_ns; /* the period is in ns of CPU time, so missed ticks can be computed */
-	/* Not a source of samples: each of its samples has the stack of a thread that is about to
-	 * sleep (1), or that wakes another one (2). Such sources come last. */
+	/* Not 0: not a source of samples; its samples are stacks of threads that are about to sleep
+	 * (1), or that wake another thread (2). Such sources come last. */
 	uint32_t off_cpu;
-	/* 1 + the position of the source whose samples these are: another place of the same probe;
-	 * 0: a source of its own */
+	/* a further place of a probe: 1 + the position of the probe's first source, whose samples
+	 * these are; 0: a source of its own */
 	uint32_t same_as;
 	uint32_t pad;
 };
@@ -180,19 +180,21 @@ struct message_config {
 	uint32_t metadata_bytes;
 	/* 1: per-task events, which come with EVENTS; the events of CPU only own the rings */
 	uint32_t by_task;
-	uint32_t policy;    /* enum engine_policy */
-	uint32_t session;   /* number of the session, for processes that register */
-	uint32_t memory;    /* 1: allocations are expected, and memory usage is recorded */
-	int32_t memory_pid; /* record this process and its descendants; 0: the targets and theirs */
+	uint32_t policy;  /* enum engine_policy */
+	uint32_t session; /* number of the session, for processes that register */
+	uint32_t memory;  /* 1: allocations are expected, and memory usage is recorded */
+	/* allocations are expected of this process and its descendants; 0: of the targets and
+	 * theirs */
+	int32_t memory_pid;
 	uint32_t process_counters; /* 1: record I/O, faults, descriptors, … of the targets */
 	uint32_t is_command;       /* 1: the targets were started for this session */
 	uint32_t has_fields;       /* 1: samples contain the raw fields of tracepoints */
 	uint32_t off_cpu;          /* 1: write a row for each wait */
 	/* stop recording the stacks of waits if there are more sleeps a second; 0: no limit */
 	uint32_t off_cpu_max_rate;
-	/* 1: samples are of ENGINE_STACK_SAMPLE_TYPE, also if no stack is to be walked */
+	/* 1: samples are of ENGINE_STACK_SAMPLE_TYPE, even if no stack is walked */
 	uint32_t has_stacks;
-	/* read the stacks of longer waits that were not copied; 0: of none */
+	/* read the stacks of waits longer than this, unless they were copied; 0: read none */
 	uint64_t off_cpu_threshold_ns;
 };
 
@@ -225,8 +227,8 @@ struct message_counter_file {
 /* Where the bytes of a field are in a record. */
 enum field_place {
 	FIELD_HERE,
-	/* the field has 32 bits: the offset of the bytes (low half) and their length. The offset is
-	 * from the record's start, or from the end of the field. */
+	/* The field has 32 bits: the offset of the bytes (low half) and their length. The offset is
+	 * from the record's start (AT_OFFSET) or from the end of the field (BEHIND). */
 	FIELD_AT_OFFSET,
 	FIELD_BEHIND,
 	/* the bytes are a struct probe_value, which the engine read */
@@ -239,7 +241,7 @@ struct message_field {
 	uint16_t offset, size;
 	uint8_t kind;    /* enum prof_argument_kind */
 	uint8_t place;   /* enum field_place */
-	uint8_t element; /* bytes of an array's items, 1 for text; 0: not an array */
+	uint8_t element; /* size of one array item (text: 1); 0: not an array */
 	uint8_t is_signed;
 };
 
@@ -265,7 +267,7 @@ struct message_metadata {
 };
 
 /* A ring is mapped with 1 + ring_pages pages; the broker has mapped each ring once before. All
- * sources write into the ring of the first (PERF_EVENT_IOC_SET_OUTPUT is done). With per-task
+ * sources write into the first source's ring (PERF_EVENT_IOC_SET_OUTPUT is done). With per-task
  * events, the first two events deliver nothing, and n_sources is 1 if there is sampling. */
 struct message_cpu {
 	uint32_t cpu;
@@ -295,7 +297,7 @@ struct message_event {
 /* A process has an interpreter, whose frames shall be read at each sample, and before it sleeps
  * (interp-protocol.h). */
 struct message_interpreted {
-	uint32_t sleeps, pad; /* 0: not before sleeps any more, of no process */
+	uint32_t sleeps, pad; /* 0: stop reading frames before sleeps, for all processes */
 	int32_t pid;
 	uint32_t minor;              /* of CPython 3.MINOR; 0: such a process is expected soon */
 	uint64_t runtime, code_type; /* addresses of _PyRuntime and PyCode_Type */
@@ -305,7 +307,7 @@ struct message_interpreted {
  * interpreter are written by the first one instead of their source. */
 struct message_outputs {
 	uint32_t cpu;
-	uint32_t is_last; /* all CPUs have their events */
+	uint32_t is_last; /* 1: all CPUs have their events now */
 	uint64_t sample_id, code_id;
 };
 
@@ -416,15 +418,15 @@ enum snapshot_kind {
 
 struct snapshot_record {
 	uint32_t kind;
-	uint32_t length; /* of the payload, without padding */
+	uint32_t length; /* length of the payload, without padding */
 	int32_t pid, tid;
 	uint64_t time_ns; /* CLOCK_MONOTONIC just before it was read */
 };
 
-/* A thread that slept when the record's time had passed. */
+/* A thread that was found asleep after the record's time. */
 struct snapshot_stack {
 	uint64_t done_ns; /* CLOCK_MONOTONIC just after the stack was read */
-	int64_t number;   /* of the system call; -1: none */
+	int64_t number;   /* number of the system call; -1: none */
 	uint64_t argument, sp, pc;
 	uint32_t bytes, pad;
 	char syscall[32], object[160]; /* NUL-terminated, perhaps empty */
