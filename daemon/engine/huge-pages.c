@@ -2,7 +2,8 @@
 /*
  * Huge pages - memory in pages of 2 MiB, where the kernel has them
  *
- * A huge page replaces 512 pages, is allocated as fast as a few dozen, and is accessed faster.
+ * A huge page replaces 512 pages, is allocated as fast as a few dozen pages, and is accessed
+ * faster.
  * Invariants: (1) all mapped memory is aligned to huge pages     [test-engine-heap: huge_pages]
  */
 #include "daemon/engine/huge-pages.h"

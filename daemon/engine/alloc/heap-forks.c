@@ -96,7 +96,7 @@ static guint find_child(const struct heap_forks *forks, const struct process *ch
 	return UINT_MAX;
 }
 
-/* Passes on the children of `gone`, which reported nothing, to the parent of `gone`. */
+/* Makes the children of `gone`, which has reported nothing, children of its parent. */
 static void pass_on(struct heap_forks *forks, const struct heap_fork *gone)
 {
 	for (guint i = 0; i < forks->forks->len; i++) {

@@ -271,7 +271,8 @@ static void begin_or_check(struct heap_rows *rows, uint64_t time_ns)
 		write_heap(rows, PROF_HEAP_PAUSED, time_ns);
 }
 
-/* Writes the checkpoints of the other processes, at the first event of an epoch. */
+/* At the first event of an epoch, writes checkpoints of the other processes whose heap is small or
+ * has changed enough. */
 static void check_others(const struct heap_rows *rows, uint64_t time_ns)
 {
 	struct all_heaps *all = rows->all;

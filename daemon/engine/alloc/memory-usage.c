@@ -65,7 +65,8 @@ struct usage_counter {
 	struct process *process; /* referenced */
 	unsigned int what;       /* USAGE_* */
 	double value;            /* the last one */
-	uint64_t held_ns;        /* last reading of `value`; 0: it is written */
+	/* latest reading of an unchanged `value`, not written yet; 0: none */
+	uint64_t held_ns;
 };
 
 struct process_usage {
@@ -74,7 +75,7 @@ struct process_usage {
 
 /* The last sums of a pid, which a next program of the process continues. */
 struct pid_sums {
-	uint64_t start_ns;                /* of the process */
+	uint64_t start_ns;                /* start time of the process */
 	uint64_t time_ns[USAGE_COUNTERS]; /* 0: not known */
 	double values[USAGE_COUNTERS];
 };
@@ -246,7 +247,8 @@ static void add_value(struct memory_usage *usage, struct process *process, unsig
 		g_hash_table_insert(usage->counters, process, counters);
 	}
 	counter = counters->counters[what];
-	/* A value is valid until the next one. Exporters show memory as it was measured. */
+	/* A value is valid until the next one, so an unchanged value is not written. RSS and PSS
+	 * are always written, because exporters show them as measured. */
 	if (counter && counter->value == number && what > USAGE_PSS) {
 		counter->held_ns = time_ns;
 		return;
@@ -258,7 +260,7 @@ static void add_value(struct memory_usage *usage, struct process *process, unsig
 		counter->process = process;
 		counter->what = what;
 	}
-	/* The last time of the old value, so that a rate is that of one interval. */
+	/* Write the last reading of the old value, so that a rate covers only the last interval. */
 	if (counter->held_ns) {
 		struct usage_value held = { counter->held_ns, counter, counter->value };
 

@@ -12,8 +12,9 @@ struct pending_alloc {
 	uint64_t time_ns;       /* of the event; orders events with the same due_ns */
 	struct heap_rows *rows; /* NULL: begins or ends a pause */
 	bool is_paused;
-	bool is_second;          /* must not be deferred again */
-	struct live_block prior; /* the realloc's old block; label 0: none, or it remains */
+	bool is_second; /* must not be deferred again */
+	/* the realloc's old block; label 0: none, or the old block remains */
+	struct live_block prior;
 	uint64_t prior_number;
 	struct live_block block; /* numbered when it is added */
 };
