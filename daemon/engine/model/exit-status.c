@@ -17,7 +17,7 @@
 #include "arch/uapi.h"
 
 #define MAX_WAITING 128u
-#define PATIENCE_STEPS 50 /* of 2 ms: if an exit ends the session, wait() follows soon */
+#define PATIENCE_STEPS 50 /* steps of 2 ms: if an exit ends the session, wait() follows soon */
 
 struct unknown_exit {
 	struct thread *leader; /* a reference */

@@ -54,7 +54,7 @@ struct image {
 	const struct unwind_file *unwind; /* when READY; lives as long as the session's tables */
 	bool is_jit_dump;                 /* has the name of a dump that describes generated code */
 	struct jit_frames *jit;           /* the dump's tables, once it is open and valid */
-	const struct cpython_file *python; /* the interpreter in it; NULL: none is known */
+	const struct cpython_file *python; /* the interpreter in the file; NULL: none is known */
 };
 
 struct images {

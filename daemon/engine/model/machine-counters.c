@@ -3,9 +3,9 @@
  * Machine counters - what the kernel counts for the whole machine, for its devices, or for a cgroup
  *
  * The broker opens the files, and they are read again and again from the same descriptors. A value
- * is valid until the next one, so a value that has not changed is not written again; before it
- * changes, the last time of the old value is written, so that a rate is that of one interval. A
- * device that has done nothing since the machine started is not listed. Sums keep the kernel's
+ * is valid until the next one, so a value that has not changed is not written again; before a new
+ * value, the last reading of the old one is written, so that a rate covers only the last interval.
+ * A device that has done nothing since the machine started is not listed. Sums keep the kernel's
  * origin, such as the start of the machine: readers use differences.
  * If reading takes long, it is done less often: reading takes at most 1/SHARE of the time.
  * Invariants: (1) after a counter's first value, reading allocates nothing
@@ -23,15 +23,16 @@
 
 #define INTERVAL_NS UINT64_C(100000000)
 #define SHARE 250
-#define IDLE_READINGS 10 /* a file without counters is read once in so many readings */
+#define IDLE_READINGS 10 /* a file without counters is read once per this many readings */
 #define TEXT_BYTES (256u << 10)
 #define MAX_COUNTERS 4096u
 #define MAX_VALUES 65536u
 
 /* What a number in a file means. */
 struct counter_spec {
-	const char *key;  /* the word before the number, in files of names and numbers */
-	const char *what; /* the counter's name; of devices, the end of it */
+	const char *key; /* the word before the number, in files of names and numbers */
+	/* counter's name; for a device, the part after the device's name (NULL: no such part) */
+	const char *what;
 	const char *group, *unit;
 	double scale;
 	enum prof_counter_kind kind;
@@ -45,7 +46,7 @@ struct counter_spec {
 	{                                                         \
 		key, what, group, unit, scale, PROF_COUNTER_GAUGE \
 	}
-#define TICK_NS 1e7 /* of /proc/stat: USER_HZ is 100 on all architectures that we support */
+#define TICK_NS 1e7 /* unit of /proc/stat: USER_HZ is 100 on all architectures that we support */
 
 /* In the order of the line "cpu" in /proc/stat; guest time is part of user time. */
 static const struct counter_spec modes[] = {
@@ -123,7 +124,7 @@ struct machine_counter {
 	char *device; /* NULL: none */
 	char *group, *name;
 	double value;
-	uint64_t held_ns; /* last reading of `value`; 0: it is written */
+	uint64_t held_ns; /* latest reading of an unchanged `value`, not written yet; 0: none */
 };
 
 struct counter_source {
@@ -131,7 +132,7 @@ struct counter_source {
 	int fd;
 	bool failed;
 	unsigned int idle;    /* readings until the next one, for a device that has done nothing */
-	double wrapped, last; /* energy: sum of what it restarted at */
+	double wrapped, last; /* energy: sum of `wrap` over all restarts; last number read */
 	GPtrArray *counters;  /* struct machine_counter, in the order of the first reading */
 	guint next;           /* the counter that probably comes next */
 };
@@ -347,7 +348,8 @@ static void parse_pressure(struct counter_reading *reading, const char *text)
 		const struct counter_spec *spec = &pressure[strncmp(line, "full ", 5) == 0];
 		const char *total = strstr(line, "total=");
 
-		/* For the whole machine, "full" of the CPU is undefined, and reported as 0. */
+		/* Skip "full" of the whole machine's CPU: it is undefined, and the kernel reports
+		 * 0. */
 		if (!total || (spec == &pressure[1] && strcmp(name, "cpu") == 0))
 			continue;
 		total += strlen("total=");
@@ -356,7 +358,7 @@ static void parse_pressure(struct counter_reading *reading, const char *text)
 	}
 }
 
-/* Sets the counters of numbers in a row. */
+/* Sets one counter from each number of a row. */
 static void parse_row(struct counter_reading *reading, const struct counter_spec *specs, size_t n,
 		      const char *device, size_t length, const char *numbers)
 {

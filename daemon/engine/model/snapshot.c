@@ -321,7 +321,7 @@ bool snapshot_parse_counts(const char *bytes, size_t length, struct snapshot_cou
 	struct text text = { bytes, bytes + length };
 	uint64_t numbers[RSS + 1] = { 0 }, rss_bytes;
 
-	/* A comm may contain parentheses, but nothing behind it does. */
+	/* A comm may contain parentheses, but nothing after it does. */
 	while (text.end > bytes && text.end[-1] != ')')
 		text.end--;
 	if (text.end == bytes)

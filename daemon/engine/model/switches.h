@@ -16,7 +16,7 @@ struct switch_event {
 	uint64_t time_ns;
 	uint32_t cpu;
 	int32_t tid;       /* -1: an exiting thread */
-	int32_t other_tid; /* `out`: of the next thread; 0 for per-task events */
+	int32_t other_tid; /* `out`: tid of the next thread; 0 for per-task events */
 	bool out, preempted;
 };
 

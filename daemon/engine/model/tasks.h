@@ -27,8 +27,9 @@ struct process {
 	struct maps *maps;
 	struct image *anon, *unknown; /* images of its memory; created for the first frame there */
 	struct image *program;        /* the first file that exec mapped; NULL: unknown */
-	/* The mapped file that has an interpreter, NULL: none is known; what its addresses are
-	 * moved by; and the state in which it was looked for (perf/interpreted.h). */
+	/* The mapped file that has an interpreter (NULL: none is known), and the bias of its
+	 * addresses; the version of the maps and the generation at the last search
+	 * (perf/interpreted.h). */
 	struct image *interpreter;
 	uint64_t interpreter_bias, interpreter_maps;
 	uint32_t interpreter_generation;
