@@ -4,9 +4,10 @@
  *
  * The frames of each stack are kept, so that every epoch that uses the stack can write it again. If
  * the side band has the same image at the same address of the process, that image is used.
- * Otherwise the image has only what the process announced: the engine requests no file on the word
- * of a process. The address of a frame without an image is looked up in the file mappings of the
- * side band and of the process; if none matches, it is an address of the process's own memory.
+ * Otherwise the image has only what the process announced, and no file is requested, because a
+ * process could name any file. The address of a frame without an image is looked up in the file
+ * mappings of the side band and of the process; if none matches, it is an address of the process's
+ * own memory.
  * Invariants: (1) an id in a ring refers only to its producer's images and stacks
  *                 [test-engine-collectors-stacks: stack_ids]
  *             (2) the data kept for a process is bounded, and the excess is counted as lost

@@ -6,9 +6,9 @@
  *            ▶ merged by time ▶ rows
  *
  * This file keeps the processes and the memory that they write into. collectors-merge.c decides
- * when a drain is due, drains that memory, and makes rows. How a process records is its peer's
- * protocol (collector-peer.h). What processes can cost is bounded: peers, arenas, bytes, the time
- * to make arenas, doorbells, and queues.
+ * when a drain is due, drains that memory, and makes rows. A peer's type (collector-peer.h) defines
+ * how its process records. What processes can cost is bounded: peers, arenas, bytes, the time to
+ * make arenas, doorbells, and queues.
  * Invariants: (1) a peer gets an arena only if it is a target  [test-engine-collectors: stranger]
  *             (2) a dead producer's records are kept [test-engine-collectors: death]
  *             (3) a peer that sends requests without end is ignored  [test-engine-collectors:

@@ -57,7 +57,7 @@ struct collectors {
 	uint64_t armed_ns;   /* when the doorbells were last armed */
 	uint64_t due_ns;
 	unsigned int interval_ms; /* between drains: 1 … COLLECTORS_MAX_INTERVAL_MS */
-	uint64_t hold_ns;         /* maximum of all peers' protocols so far */
+	uint64_t hold_ns;         /* maximum hold_ns of all peers' types so far */
 	unsigned int poll_ms;     /* interval of polling rings without doorbells */
 	uint64_t poll_ns;         /* next poll */
 	unsigned int n_faults;
@@ -97,7 +97,7 @@ void collectors_done(struct collectors *collectors);
 /* Adds a process that the broker admitted. Takes ownership of the descriptors. */
 void collectors_add_peer(struct collectors *collectors, const struct message_peer *message,
 			 int connection, int pidfd, uint64_t now_ns);
-/* Handles an event of the epoll set. Returns false for a descriptor of another part. */
+/* Handles an event of the epoll set. Returns false if the descriptor does not belong to a peer. */
 bool collectors_wake(struct collectors *collectors, int fd);
 /* Gives arenas to targets and answers requests, according to the side band up to limit_ns. */
 void collectors_serve(struct collectors *collectors, uint64_t limit_ns, uint64_t now_ns);

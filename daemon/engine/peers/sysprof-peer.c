@@ -4,12 +4,12 @@
  *
  * Each thread of each copy of the library requests a ring over a socket that all processes below
  * the command share, so an answer may reach another process that waits for one. So a ring belongs
- * to no process until its first frame names one. This process must have sent a request; the kernel
- * reports the sender. From then on all frames must be from this process. Frames are read in order.
- * After an invalid frame, which may come from two processes that write into one ring, the remaining
- * frames are dropped. After many invalid frames, or one of another process, the ring is
- * quarantined. The library drops frames that do not fit, without counting them: a full ring is a
- * loss of an unknown number of frames.
+ * to no process until its first frame names a pid. The process with this pid must have sent a
+ * request; the kernel reports the sender. All later frames must be from this process. Frames are
+ * read in order. After an invalid frame, which may come from two processes that write into one
+ * ring, the remaining frames are dropped. After many invalid frames, or one of another process, the
+ * ring is quarantined. The library drops frames that do not fit, without counting them: a full ring
+ * is a loss of an unknown number of frames.
  * Invariants: (1) no frame of a process that sent no request becomes a row
  *                 [test-engine-sysprof: stranger, swapped]
  *             (2) a ring with false contents loses only its own frames
