@@ -21,11 +21,11 @@
 #include <glib.h>
 #include <sys/ioctl.h>
 
-#define COPY_INTERVAL_NS UINT64_C(1000000) /* between copies of stacks of sleeping threads */
+#define COPY_INTERVAL_NS UINT64_C(1000000) /* mean time between copies of stacks */
 #define PACE_NS UINT64_C(50000000)
 #define PACE_SLEEPS 64 /* a quarter of the ring, at which the engine is woken */
-/* Of the first sleeps all are copied, so that most places get a copy, unless these sleeps are so
- * frequent that the copies fill the ring. */
+/* Copy the stacks of all of the first PACE_FIRST sleeps, so that most places get a copy, unless
+ * they are so frequent that the copies would fill the ring. */
 #define PACE_FIRST 1000
 #define PACE_FIRST_PERIOD 7
 #define SILENT_NS UINT64_C(300000000) /* busy time in which hundreds of samples are due */
@@ -119,7 +119,7 @@ struct cpu *cpus_open(struct cpus *cpus, const struct message_cpu *message, int 
 	cpu->lost_copies = 0;
 	cpu->counted_lost = 0;
 	cpu->throttled_ns = 0;
-	/* The new events have their first ones. */
+	/* The new events have their initial periods. */
 	memset(cpu->copy_periods, 0, sizeof(cpu->copy_periods));
 	return cpu;
 }
@@ -196,8 +196,8 @@ void cpus_add_missing(struct cpus *cpus, uint32_t number, uint64_t now_ns)
 	find_or_add(cpus, number)->gone_ns = now_ns;
 }
 
-/* Calls `act` for the CPU's side-band events or for its sources, but not for stopped ones; with
- * per-task events, only for those. */
+/* Calls `act` for the CPU's side-band events or for its sources, except stopped ones. With per-task
+ * events, calls it only for the per-task events. */
 static bool for_each_event(const struct cpu *cpu, bool side_band, bool (*act)(int fd, void *data),
 			   void *data)
 {
@@ -243,12 +243,11 @@ static uint32_t first_copies(const struct cpu *cpu)
 	return !cpu->open || cpu->events || cpu->copies == 0 ? cpu->n_sources : cpu->copies - 1;
 }
 
-/* Returns the period of copies, of which there are to be a thousand a second. `last`: the one so
- * far. */
+/* Returns the period that gives about a thousand copies a second. `last`: the current period. */
 static uint64_t choose_period(uint64_t n, uint64_t elapsed_ns, uint64_t last)
 {
-	/* Sleeps often come in a pattern of few threads, of which one period would always copy the
-	 * same. So they are primes, and two of them take turns. */
+	/* Sleeps often follow a pattern of few threads, in which one period could always copy the
+	 * same thread. So the periods are primes, and two of them alternate. */
 	static const uint16_t periods[] = { 1, 5, 7, 11, 17, 29, 53, 101, 211, 401 };
 	uint64_t wanted = n * COPY_INTERVAL_NS / MAX_OF(elapsed_ns, UINT64_C(1));
 	size_t i = 0;
@@ -266,7 +265,7 @@ void cpu_pace_copies(struct cpu *cpu, uint64_t now_ns)
 	uint64_t elapsed_ns = now_ns - cpu->paced_ns;
 	uint32_t first = first_copies(cpu);
 
-	/* A few sleeps in a short time are no rate. */
+	/* Too few sleeps in too short a time do not show their rate. */
 	if (first >= cpu->n_sources || cpu->stopped ||
 	    (elapsed_ns < PACE_NS && n[0] - cpu->paced[0] < PACE_SLEEPS &&
 	     n[1] - cpu->paced[1] < PACE_SLEEPS))

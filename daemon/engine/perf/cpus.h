@@ -21,20 +21,20 @@ struct cpu {
 	int source_fds[ENGINE_MAX_SOURCES];
 	int wakeup_fd, sleep_fd, waking_fd; /* -1: none */
 	uint64_t sleep_id, waking_id;
-	/* 1 + position of the first source that copies stacks, those of sleeping threads; 0: none
-	 * does. Those after it copy stacks as well, of wakers. */
+	/* 1 + position of the source that copies stacks of sleeping threads; the sources after it
+	 * copy stacks of wakers. 0: no source copies stacks. */
 	uint32_t copies;
 	bool stopped;                 /* cpu_stop_sleeps() was called */
 	uint64_t n_sleeps, n_wakings; /* reported so far; wakings only by threads */
-	/* of these, when cpu_pace_copies() last looked, at paced_ns, and the periods of the sources
-	 * that copy their stacks; period 0: as it was opened */
+	/* the last run of cpu_pace_copies(): its time, n_sleeps and n_wakings then, and the periods
+	 * that it set for the sources that copy stacks; period 0: none set yet */
 	uint64_t paced_ns, paced[2], copy_periods[2];
 	uint32_t n_sources;
 	uint64_t source_ids[ENGINE_MAX_SOURCES];
 	/* events that write samples and code objects of interpreted programs; ids 0: none */
 	int output_fds[2];
 	uint64_t sample_id, code_id;
-	/* per-task events, struct task_event, which write to the rings of the above; or NULL */
+	/* struct task_event; they write into the rings of the events above. NULL: not per task. */
 	GPtrArray *events;
 	struct ring side_band, samples; /* samples.control NULL: no sources, or not mapped yet */
 	uint32_t sample_pages;
@@ -60,7 +60,7 @@ struct cpus {
 	struct cpu *by_number[ENGINE_MAX_CPUS];
 	GPtrArray *all;     /* struct cpu */
 	GHashTable *events; /* struct task_event by its id; NULL: not per task */
-	uint32_t copies;    /* of each CPU */
+	uint32_t copies;    /* `copies` of each CPU */
 	int online_fd;
 	char online[4096]; /* the list of online CPUs as last read */
 };
@@ -91,9 +91,9 @@ void cpu_pace_copies(struct cpu *cpu, uint64_t now_ns);
 void cpu_stop_sleeps(struct cpu *cpu);
 /* Disables the events. The rings can still be read. */
 void cpu_disable(struct cpu *cpu);
-/* Returns how many of the records that a LOST record of the samples' ring counts were copies of
- * stacks. They are no samples: their waits have a stack of another kind, or none, and say so. With
- * per-task events, which are too many to read, the number is unknown, and 0 is returned. */
+/* Returns how many records of a LOST record of the samples' ring were copies of stacks. A lost copy
+ * is not a lost sample: its wait has a stack of another kind, or none, and says so. Returns 0 with
+ * per-task events, because they are too many to read. */
 uint64_t cpu_lost_copies(struct cpu *cpu, uint64_t lost);
 /* Counts records that the kernel lost without a LOST record. */
 void cpu_add_lost(struct cpu *cpu, struct loss_table *losses, uint64_t now_ns);

@@ -14,7 +14,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#define MAX_ITEMS 64 /* of an array; the others are cut */
+#define MAX_ITEMS 64 /* printed items of an array; the others are cut */
 
 static void write_source(struct row *row, struct output *output)
 {

@@ -64,7 +64,7 @@ static bool is_over_rate(struct events *events, uint64_t time_ns)
 	return events->n_in_second > events->max_rate;
 }
 
-/* Reads the clock at times. Returns whether the time for records is over. */
+/* Returns whether the time for records is over. Reads the clock only for every 16th record. */
 static bool is_too_late(struct events *events)
 {
 	if (events->until_ns && !events->too_late && events->n_handled++ % 16 == 0)
@@ -366,8 +366,7 @@ static void on_lost_samples(struct events *events, struct cpu *cpu, const struct
 		     cpu->last_ns[0], record->time_ns);
 }
 
-/* Returns whether the record is of the event that copies stacks: fewer copies are no loss of
- * samples. */
+/* Returns whether the record's event copies stacks: a lost copy is not a lost sample. */
 static bool is_copy(const struct events *events, const struct cpu *cpu, const struct record *record)
 {
 	return cpu->copies && find_source(events, cpu, record) + 1 >= (int)cpu->copies;

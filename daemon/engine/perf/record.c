@@ -38,7 +38,7 @@ struct sample_fixed {
 	uint64_t ips[];
 };
 
-/* ENGINE_WAKEUP_TYPE, also that of code objects */
+/* a record of ENGINE_WAKEUP_TYPE, or a code object */
 struct wakeup_fixed {
 	struct perf_event_header header;
 	uint64_t event_id;
@@ -338,9 +338,9 @@ static const struct layout {
 	[PERF_RECORD_CGROUP] = { RECORD_CGROUP, sizeof(struct cgroup_fixed), parse_cgroup },
 };
 
-/* Returns how many bytes of a record come before its trailer. If several events of a CPU receive
- * a KSYMBOL record, of whatever session or program, Linux (6.18) makes each copy longer than the
- * one before, without writing what is added: the trailer follows the name. */
+/* Returns how many bytes of a record come before its trailer. If several events of a CPU receive a
+ * KSYMBOL record, even events of other programs, Linux (6.18) makes each copy longer than the one
+ * before, without writing the added bytes: the trailer follows the name. */
 static size_t bytes_before_trailer(const struct perf_event_header *header)
 {
 	const size_t bytes = header->size - sizeof(struct trailer);
@@ -355,8 +355,8 @@ static size_t bytes_before_trailer(const struct perf_event_header *header)
 
 /* Reads the trailer of a record that is no sample. Returns false if the record is shorter. Events
  * of ENGINE_COPY_TYPE report losses and throttling in this ring, too, and their trailer has the
- * stream id between the time and the CPU. Such a record has only a fixed part, so its size tells.
- */
+ * stream id between the time and the CPU. Such a record has only a fixed part, so its size shows
+ * which trailer it has. */
 static bool parse_trailer(const struct perf_event_header *header, struct trailer *ret_trailer)
 {
 	const size_t bytes = sizeof(*ret_trailer), before = offsetof(struct trailer, cpu);

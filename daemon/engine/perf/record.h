@@ -83,7 +83,7 @@ struct record_sleep {
 };
 
 struct record_waking {
-	int32_t tid; /* of the woken thread; the record's own is the waker's */
+	int32_t tid; /* tid of the woken thread; the record's own tid is the waker's */
 	bool in_interrupt;
 	bool has_registers; /* false: a kernel thread, or a 32-bit program */
 	uint64_t pc, sp, argument;
@@ -127,7 +127,7 @@ bool record_parse_sleep(const struct perf_event_header *header, struct record *r
 bool record_parse_waking(const struct perf_event_header *header, struct record *ret_record);
 /* Parses a description of a code object (interp-protocol.h) in a ring of samples. */
 bool record_parse_code(const struct perf_event_header *header, struct record *ret_record);
-/* Returns the id of the event that a sample is of; 0 if the record is too short. */
+/* Returns the id of a sample's event; 0 if the record is too short. */
 uint64_t record_event_id(const struct perf_event_header *header);
 /* Parses only the time. */
 bool record_time(const struct perf_event_header *header, uint64_t *ret_time_ns);

@@ -391,7 +391,7 @@ void samples_finalize(struct samples *samples)
 	samples->n_pending = 0;
 }
 
-/* Adds the record's stack to what is known of the sample. */
+/* Adds the record's stack to a sample whose other members are set. */
 static void add(struct samples *samples, const struct record *record, struct sample sample)
 {
 	struct chain chain = split_chain(&record->sample);

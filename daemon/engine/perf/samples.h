@@ -50,8 +50,9 @@ struct samples {
 	/* Samples to be walked together; their stacks are still in the rings. */
 	struct sample pending[WALK_TOGETHER];
 	struct samples_values values[WALK_TOGETHER];
-	struct unwind_job jobs[WALK_TOGETHER];    /* jobs[i] is for pending[i] */
-	struct maps *pending_maps[WALK_TOGETHER]; /* of jobs[i]; a written wait may replace them */
+	struct unwind_job jobs[WALK_TOGETHER]; /* jobs[i] is for pending[i] */
+	/* mappings of jobs[i]; writing a wait may replace them */
+	struct maps *pending_maps[WALK_TOGETHER];
 	size_t n_pending;
 	struct image *cut, *deeper;    /* created on first use */
 	uint64_t ips[SAMPLES_MAX_IPS]; /* for the kernel's chain */
@@ -74,7 +75,8 @@ struct probe_value *samples_values(struct samples *samples);
  * thread's process may change. */
 void samples_add(struct samples *samples, const struct record *record, struct thread *thread,
 		 struct row *source, const struct probe_value *values);
-/* The same for the stack of a wait or waker, with the frames of its interpreter; NULL: none. */
+/* Like samples_add(), for the stack of a wait or waker. `frames`: the frames of its interpreter;
+ * NULL: none. */
 void samples_add_wait(struct samples *samples, const struct record *record, struct thread *thread,
 		      struct wait_code *wait, const uint8_t *frames, uint32_t frames_bytes);
 /* Returns where a sample's user code was, by its chain; 0: unknown. */

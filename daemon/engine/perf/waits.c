@@ -5,23 +5,25 @@
  * The kernel reports each sleep twice before the thread leaves its CPU: RECORD_SLEEP has the
  * registers of the user code, and, for about a thousand sleeps a second on each CPU, a sample has a
  * copy of the stack and the kernel's chain. The switch that follows begins the wait, and a wake-up
- * or the next switch to the thread ends it. So the time is exact for each wait, and the stack is
- * that of the wait itself for many. The others are shared out: a wait gets the stack of the last
- * wait of the same process that began at the same program counter and stack pointer, or of the
- * first one in the second after it. It is usually of the same thread, or of an earlier one that had
- * the same memory as its stack: servers start a thread for each request. These are no key, because
- * different callers may lead to one place; but every Nth sleep is copied, which does not depend on
- * the stack. Without such a wait, the stack is unknown.
- * In an interpreted program, the frames of its functions are part of the key, and are merged into
- * the native frames of any wait at the place. They are not read for each of the most frequent
- * sleeps; one without them gets the last stack of any.
- * If a thread sleeps on without a copied stack, its stack is requested (daemon/files/stack.c). It
- * is the wait's if the thread did not run between the begin of the wait and the reading, which the
- * switches show. This is also how threads that sleep since before the recording get a stack, and
- * those of users who may not record the tracepoint.
+ * or the next switch to the thread ends it. So the time of each wait is exact, and many waits have
+ * their own stack. Any other wait shares the stack of the last wait of the same process that began
+ * at the same program counter and stack pointer, or of the first one in the second after it. That
+ * wait is usually of the same thread, or of an earlier thread whose stack was in the same memory:
+ * servers start a thread for each request. Different callers may lead to one such place, so a
+ * shared stack may show another caller; but every Nth sleep is copied, whatever its stack is.
+ * Without such a wait, the stack is unknown.
+ * In an interpreted program, a place includes the interpreter's frames, which are merged into the
+ * native frames of any wait with that program counter and stack pointer. They are not read for each
+ * of the most frequent sleeps; a wait without them gets the last stack, whatever its interpreter's
+ * frames are.
+ * If a thread still sleeps and its stack was not copied, its stack is requested
+ * (daemon/files/stack.c). The stack is used if, according to the switches, the thread did not run
+ * between the start of the wait and the reading. Threads that sleep since before the recording get
+ * a stack in this way, too, and so do those of users who may not record the tracepoint.
  * A wait that a thread ends has a waker. Two events report it as they report sleeps: one has the
- * registers, the other, for some, a copy of the stack. They are of one waking if nothing else on
- * the CPU is between them. The interrupted thread is not the waker of an interrupt's waking.
+ * registers, the other, for some wakers, a copy of the stack. Their records are of one waking if no
+ * other waking on the CPU is between them. If an interrupt wakes a thread, the interrupted thread
+ * is not the waker.
  * A row is written when its wait has ended and its stacks are walked. Stacks are kept as addresses
  * until then, because their ids end with the epoch.
  * Invariants: (1) each sleep of a thread becomes one row, with its stack or without
@@ -57,7 +59,8 @@
 /* How long a wait without a stack may wait for one to share, and how many rows wait with it. */
 #define HOLD_NS UINT64_C(1000000000)
 #define MAX_HELD (WAITS_MAX_ENDED / 4)
-/* A thread may be woken while it leaves its CPU, before that is reported. */
+/* Maximum time from a wakeup to the sleep that it ends, because a thread can be woken while it
+ * still leaves its CPU. Older wakers are dropped. */
 #define LEAVING_NS UINT64_C(200000)
 #define SAME_WAKER_NS UINT64_C(20000)
 /* Reading a stack takes the lock of the process's memory. If that took longer than SLOW_NS, the
@@ -65,12 +68,12 @@
 #define SLOW_NS UINT64_C(1000000)
 #define PAUSE 100
 
-/* The last stack at a program counter and stack pointer of a process, with the same frames of its
- * interpreter, in which a thread slept, or woke another one. */
+/* The last stack with which threads of a process slept, or woke another thread, at a place: the
+ * program counter, the stack pointer and, if read, the frames of the interpreter. */
 struct wait_stratum {
 	uint64_t pc, sp;
 	uint32_t chain_hash;            /* 0: with any frames */
-	uint32_t native_hash;           /* of an interpreted process: its other frames */
+	uint32_t native_hash;           /* interpreted processes: hash of the other frames */
 	uint32_t process, epoch, stack; /* ids; epoch 0: empty */
 	uint8_t method, stop, interpreter;
 	bool is_waker;
@@ -85,12 +88,13 @@ struct wait_code {
 	bool is_pending; /* its stack is being read or walked */
 	enum prof_stack_source source;
 	uint64_t pc, sp, argument;
-	/* frames of its interpreter, and which they are; NULL, 0: unknown */
+	/* frames of its interpreter, and their hash; NULL, 0: unknown */
 	uint8_t *chain;
 	uint32_t chain_bytes, chain_hash;
-	struct maps *maps;    /* of the stack; NULL: it has none */
+	struct maps *maps;    /* mappings of the stack; NULL: it has no stack */
 	struct sample sample; /* its arrays are copies, or `chain` */
-	/* its own stack, as others share it; the last one at its place when it was there */
+	/* its own stack, which others share; the stack of another code at its place, which it
+	 * shares */
 	struct wait_stratum own, shared;
 };
 
@@ -108,7 +112,7 @@ struct wait {
 	enum prof_wait_state state;
 	bool is_reported;  /* by RECORD_SLEEP */
 	bool is_requested; /* its stack was requested once */
-	/* when the answer had not its stack; 0: it had, or there was none */
+	/* when an answer lacked its stack; 0: no answer lacked it */
 	uint64_t missed_ns;
 	uint64_t registers[MAX_REGISTERS]; /* of regs->perf_sleep_mask */
 	char *syscall, *object;            /* NULL: unknown */
@@ -236,7 +240,7 @@ static struct wait_stratum *stratum_of(const struct waits *waits, const struct w
 	return &waits->strata[hash >> 40 & (N_STRATA - 1)];
 }
 
-/* Returns whether the code has frames of an interpreter, which may be read or not. */
+/* Returns whether the code's process has an interpreter, whose frames may be unknown. */
 static bool is_interpreted(const struct waits *waits, const struct wait_code *code)
 {
 	return waits->samples->interpreted && !code->is_waker && code->thread->process->interpreter;
@@ -286,7 +290,7 @@ static uint32_t hash_native(const struct sample *sample)
 	return (uint32_t)(hash >> 32);
 }
 
-/* Adds a stack of the code's place. `maps`: those of the stack. */
+/* Adds a stack at the code's place. `maps`: the mappings of that stack. */
 static struct wait_stratum make_stratum(struct waits *waits, const struct wait_code *code,
 					const struct sample *sample, struct maps **maps,
 					enum prof_sample_interpreter interpreter)
@@ -307,8 +311,8 @@ static struct wait_stratum make_stratum(struct waits *waits, const struct wait_c
 	};
 }
 
-/* Lets codes at this place share the stack: those with the same frames of the interpreter, and
- * those of which these are not known. */
+/* Lets codes at this place share the stack: codes with the same interpreter frames, and codes whose
+ * interpreter frames are unknown. */
 static void share_stratum(struct waits *waits, const struct wait_code *code,
 			  struct wait_stratum stratum)
 {
@@ -334,7 +338,8 @@ static void add_own_stack(struct waits *waits, struct wait_code *code)
 	struct process *process = code->thread->process;
 	struct wait_code **native;
 
-	/* The interpreter may have been found since. */
+	/* Do nothing if the stack is up to date: the interpreter may have been found since it was
+	 * added. */
 	if (is_current(waits, &code->own) && code->own.pc == code->pc &&
 	    (code->own.interpreter != PROF_INTERPRETER_NONE || !is_interpreted(waits, code)))
 		return;
@@ -356,8 +361,8 @@ static void add_own_stack(struct waits *waits, struct wait_code *code)
 	*native = code;
 }
 
-/* Adds the stack of a code whose interpreter's frames are known, with the native frames of another
- * one at the same place. They are only merged if the addresses of both agree. */
+/* Makes a stack for a code whose interpreter frames are known, from the native frames of another
+ * code at the same place. Returns an empty one if the two do not fit together. */
 static struct wait_stratum borrow_native(struct waits *waits, const struct wait_code *code)
 {
 	const struct wait_code *native = *native_of(waits, code);
@@ -379,8 +384,8 @@ static struct wait_stratum borrow_native(struct waits *waits, const struct wait_
 	return stratum;
 }
 
-/* Sets the stack that the code shares, and lets others share the code's. Rows are written much
- * later than this, for many codes at once, so it is chosen now. */
+/* Chooses the stack that the code shares, and lets others share the code's. Rows are written much
+ * later, for many codes at once, so the choice is made now. */
 static void offer_stack(struct waits *waits, struct wait_code *code)
 {
 	if (!code->has_registers)
@@ -397,9 +402,9 @@ static void offer_stack(struct waits *waits, struct wait_code *code)
 	}
 }
 
-/* Finds the code's stack. Sets `stack`, `method`, `stop` and `interpreter` of *ret_found. If the
- * interpreter's frames were not read before a sleep that was copied, the stack is one of those with
- * frames that are otherwise equal. */
+/* Finds the code's stack. Sets `stack`, `method`, `stop` and `interpreter` of *ret_found. A copied
+ * stack without interpreter frames is replaced by the shared one if that has them, and equal native
+ * frames. */
 static enum prof_stack_source find_stack(struct waits *waits, struct wait_code *code,
 					 struct wait_stratum *ret_found)
 {
@@ -518,7 +523,7 @@ static void keep_stack(const struct sample *sample, struct maps **maps, void *da
 	code->sample = *sample;
 	code->sample.user.ips =
 		g_memdup2(sample->user.ips, sample->user.n * sizeof(*sample->user.ips));
-	/* Only frames of interpreters need them. */
+	/* Only frames of interpreters need the stack pointers. */
 	code->sample.user.sps = !code->is_waker && waits->samples->interpreted &&
 						code->thread->process->interpreter
 					? g_memdup2(sample->user.sps,
@@ -637,7 +642,7 @@ uint32_t waits_request(struct waits *waits, uint64_t now_ns, uint64_t threshold_
 {
 	uint32_t n = 0;
 
-	/* Those that are kept longer belong to no wait. */
+	/* A waker that is still in `early` belongs to no wait. */
 	g_hash_table_remove_all(waits->early);
 	if (!waits->has_begun)
 		begin_earlier(waits);
@@ -708,7 +713,7 @@ static void walk_late(struct waits *waits, struct wait *wait, const struct snaps
 	samples_finalize(waits->samples);
 }
 
-/* Uses a stack if the thread slept from before it was read until after. Returns whether it did. */
+/* Uses a stack if the thread slept during the whole reading. Returns whether it did. */
 static bool receive(struct waits *waits, struct wait *wait, const struct snapshot_item *item)
 {
 	struct snapshot_stack stack;
@@ -778,8 +783,8 @@ void waits_give_up(struct waits *waits)
 
 /* ---- wakers ---------------------------------------------------------------------------------- */
 
-/* Returns whether a waker with the stack and one with the record are one. Both events see it within
- * a few microseconds, and no other waker on the CPU is between them. A chain of frame pointers has
+/* Returns whether a copied stack and a record are of the same waking. Both events report it within
+ * a few microseconds, and no other waking on the CPU is between them. A chain of frame pointers has
  * no stack pointer. */
 static bool is_same(const struct waker *a, const struct waker *b)
 {
@@ -892,7 +897,7 @@ void waits_begin(struct waits *waits, struct thread *thread, uint32_t cpu, uint6
 {
 	struct wait *wait = next_wait(waits, thread);
 
-	/* The thread was woken before it slept, so it did not sleep then. */
+	/* Drop a waker that is too old: it cannot have ended this wait. */
 	if (wait->waker && wait->waker->time_ns + LEAVING_NS < time_ns)
 		set_waker(&wait->waker, NULL);
 	wait->begin_ns = time_ns;
@@ -909,7 +914,7 @@ static void end(struct waits *waits, struct wait *wait, uint64_t time_ns)
 	wait->end_ns = time_ns;
 	waits->now_ns = MAX_OF(waits->now_ns, time_ns);
 	g_queue_push_tail(&waits->ended, wait);
-	/* Rows are in order, so these wait for a stack that was requested. */
+	/* Rows are in order, so all of them may wait for one requested stack. */
 	if (waits->ended.length > WAITS_MAX_ENDED)
 		waits_give_up(waits);
 }

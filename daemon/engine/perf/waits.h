@@ -13,55 +13,57 @@ struct wait_stratum;
 struct waits {
 	struct samples *samples;
 	GQueue begun; /* struct wait that have not ended; each is the `wait` of its thread */
-	/* struct waker by the woken struct thread, of which no wait is known yet */
+	/* woken struct thread → struct waker, as long as no wait of the thread is known */
 	GHashTable *early;
 	GQueue ended;         /* struct wait, in order of their ends; not written yet */
 	GPtrArray *requested; /* struct wait; their stacks are being read */
 	/* id of the process → struct wait_pause: its memory was locked for long, so the next stack
 	 * is read later */
 	GHashTable *pauses;
-	uint64_t now_ns; /* of the last end */
+	uint64_t now_ns; /* time at which the last wait ended */
 	bool has_begun;  /* threads that sleep since before the recording are in `begun` */
 	struct wait_stratum *strata;
-	/* referenced; the last code at a place of an interpreted process with its stack, or NULL */
+	/* referenced: the last code with its own stack at a place of an interpreted process, or
+	 * NULL */
 	struct wait_code **natives;
 	struct last_wakers *last_wakers;       /* by CPU */
-	uint64_t slept_ns[PROF_STACK_SOURCES]; /* of the rows, by enum prof_stack_source */
+	uint64_t slept_ns[PROF_STACK_SOURCES]; /* sums over the rows, by enum prof_stack_source */
 };
 
 void waits_init(struct waits *waits, struct samples *samples);
 void waits_done(struct waits *waits);
 
-/* A thread is about to sleep. The registers are those of its user code. */
+/* Called when a thread is about to sleep. The registers are those of its user code. */
 void waits_sleep(struct waits *waits, struct thread *thread, const struct record *record);
-/* Like waits_sleep(), before it, with the frames of its interpreter: an INTERP_RECORD_SLEEP. */
+/* Called before waits_sleep(), with the frames of the thread's interpreter: an
+ * INTERP_RECORD_SLEEP. */
 void waits_interpret(struct waits *waits, struct thread *thread, const uint8_t *bytes, size_t size);
-/* Like waits_sleep(), with a copy of its stack. As in samples_add(), nothing that the record points
- * to may change until samples_finalize(). */
+/* Like waits_sleep(), with a copy of the thread's stack. As in samples_add(), nothing that the
+ * record points to may change until samples_finalize(). */
 void waits_copy(struct waits *waits, struct thread *thread, const struct record *record);
-/* A thread is woken on a CPU. `thread`: NULL if it is not recorded. `by`: NULL if it is woken by an
- * interrupt, or by a thread that is not recorded. `cpu` is below ENGINE_MAX_CPUS. Must be called
- * before waits_end(). */
+/* Called when a thread is woken on a CPU. `thread`: NULL if it is not recorded. `by`: NULL if an
+ * interrupt wakes the thread, or a thread that is not recorded. `cpu` is below ENGINE_MAX_CPUS.
+ * Must be called before waits_end(). */
 void waits_wake(struct waits *waits, uint32_t cpu, struct thread *thread, struct thread *by,
 		const struct record *record);
-/* Like waits_copy(), for a thread that wakes another one: the one of the last waits_wake() of the
- * CPU, or of the next. */
+/* Like waits_copy(), for a thread that wakes another one. The waking is that of the CPU's last
+ * waits_wake(), or of its next one. */
 void waits_copy_waker(struct waits *waits, uint32_t cpu, struct thread *thread,
 		      const struct record *record);
-/* The thread has left the CPU, and sleeps; or it was preempted after all. */
+/* Called when the thread has left the CPU and sleeps, or was preempted after all. */
 void waits_begin(struct waits *waits, struct thread *thread, uint32_t cpu, uint64_t time_ns);
 void waits_drop(struct waits *waits, struct thread *thread);
-/* The thread was woken, or runs. Must be called before switches.h changes its state. */
+/* Called when the thread was woken, or runs. Must be called before switches.h changes its state. */
 void waits_end(struct waits *waits, struct thread *thread, uint64_t time_ns);
-/* Writes the rows of waits that have ended, and need not be held for a better stack any longer;
- * UINT64_MAX: at all. Call it in each round, before an epoch ends, and at the end. */
+/* Writes the rows of ended waits that need not be held for a better stack any longer; with
+ * UINT64_MAX, of all ended waits. Call it in each round, before an epoch ends, and at the end. */
 void waits_write(struct waits *waits, uint64_t now_ns);
 /* Ends all waits, at the end of the recording. */
 void waits_end_all(struct waits *waits, uint64_t time_ns);
 #define WAITS_MAX_REQUESTED 64u
-/* Waits that have ended but are not written yet, of about 550 bytes each, up to 4 KiB more with the
- * frames of an interpreter, and, if its stack was copied, up to 16 KiB more. With more, the
- * requested stacks are given up. */
+/* Maximum number of ended waits that are not written yet: about 550 bytes each, plus up to 4 KiB of
+ * interpreter frames and 16 KiB of copied stack. Beyond it, waits_give_up() abandons the requested
+ * stacks. */
 #define WAITS_MAX_ENDED 32768u
 /* Fills in the sorted tids of threads that have slept for threshold_ns, and whose stacks are
  * unknown and not requested yet; at most WAITS_MAX_REQUESTED. The answer is a snapshot, for
@@ -72,5 +74,5 @@ uint32_t waits_request(struct waits *waits, uint64_t now_ns, uint64_t threshold_
 /* Must be called when the switches until the snapshot's arrival have been applied. */
 void waits_receive(struct waits *waits, const void *bytes, size_t length);
 void waits_give_up(struct waits *waits);
-/* The sample of a wait or a waker is not walked any more. */
+/* Called when the sample of a wait or a waker will not be walked. */
 void waits_lose(struct waits *waits, struct wait_code *code);
