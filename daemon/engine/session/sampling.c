@@ -56,7 +56,8 @@ static bool enable(struct sampling *sampling, bool on, GError **error)
 		if (!cpu_enable_sampling(g_ptr_array_index(sampling->cpus->all, i), on, error))
 			return false;
 	sampling->is_on = on;
-	/* A child that is being forked may inherit disabled per-task events. */
+	/* A child that is being forked may inherit disabled per-task events: see
+	 * sampling_repeat(). */
 	sampling->is_repeated = false;
 	return true;
 }

@@ -212,7 +212,7 @@ bool session_add_outputs(struct session *session, struct channel_message *messag
 	memcpy(&body, message->body, sizeof(body));
 	if (!cpus_add_outputs(&session->cpus, &body, message->fds, message->n_fds))
 		return fail_message(error, "OUTPUTS");
-	/* Now the broker can have the frames of processes read. */
+	/* Repeat the requests: the broker can fulfill them only now. */
 	if (body.is_last && session->interpreted)
 		interpreted_look_again(session->interpreted);
 	return true;

@@ -303,7 +303,7 @@ static void read_counters(struct session *session, uint64_t now_ns)
 
 static void request_usage(struct session *session, uint64_t now_ns)
 {
-	/* Wake up once for both. */
+	/* Read both if both are due soon, so that the engine wakes up once. */
 	if (next_counters(session, now_ns) <= now_ns + USAGE_SLACK_NS)
 		read_counters(session, now_ns);
 	proc_queries_usage(&session->queries, now_ns);
@@ -333,7 +333,7 @@ static void close_blocks(struct session *session, uint64_t now_ns)
 	bool epoch_due = output_epoch_due(&session->output);
 
 	loss_flush(&session->losses, &session->output);
-	/* The ids of their stacks end with the epoch. */
+	/* Write all ended waits, because the ids of their stacks end with the epoch. */
 	if (epoch_due && session->events.waits)
 		waits_write(&session->waits, UINT64_MAX);
 	(epoch_due ? output_end_epoch : output_flush)(&session->output);
@@ -505,7 +505,8 @@ static void send_finished(struct session *session, bool whole)
 	channel_end(&session->channel, SEND_PATIENCE_MS);
 }
 
-/* Chooses the reason for the end. An error of the file overrides any other reason. */
+/* Chooses the reason for the end. A writer error overrides any other reason; an internal failure
+ * overrides all but that. */
 static void choose_reason(struct session *session)
 {
 	int error = writer_error(session->writer);
@@ -612,8 +613,9 @@ static bool handle_wakeup(struct session *session, const struct epoll_event *eve
 	if (event->data.fd == session->channel.fd) {
 		receive(session);
 	} else if (event->data.fd == session->sampling.switch_fd) {
-		/* A round takes longer than a short block: put off the one that the end of a quiet
-		 * time makes due, so that the block's end need not wait for it. */
+		/* A round may take longer than the time between switching on and off. So delay the
+		 * round that is due after a quiet time, or switching off would have to wait for
+		 * it. */
 		if (now_ns - session->found_ns >= SECOND_NS)
 			session->ran_ns[JOB_ROUND] = now_ns;
 		session->found_ns = now_ns;

@@ -102,7 +102,7 @@ struct session {
 	bool ending;
 	bool warned_rate;    /* the warning about max_rate was sent */
 	bool checked_sleeps; /* their rate was compared with off_cpu_max_rate */
-	bool stopped_sleeps; /* and was higher */
+	bool stopped_sleeps; /* their rate was higher, so they are not recorded any more */
 	uint64_t end_ns;     /* when the end was decided */
 	enum engine_reason reason;
 	GError *failure; /* the error that ended the session; NULL: none */
