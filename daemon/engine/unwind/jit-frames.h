@@ -19,6 +19,7 @@ uint64_t jit_frames_read(struct jit_frames *frames, uint64_t max_bytes);
 /* Drain thread, while the worker does not read: makes what was read visible to jit_frames_find().
  * Returns false if nothing is new. */
 bool jit_frames_receive(struct jit_frames *frames);
-/* Returns the table of the code at pc, or NULL. *ret_address: pc as the table knows it. */
+/* Returns the table of the code at pc, or NULL. *ret_address: the address that the table has for
+ * pc. */
 const struct unwind_table *jit_frames_find(const struct jit_frames *frames, uint64_t pc,
 					   uint64_t *ret_address);

@@ -85,7 +85,7 @@ static void keep_user(struct sample_queue *queue, struct queued_sample *item,
 
 	item->sample.user = *user;
 	item->sample.user.ips = g_memdup2(user->ips, bytes);
-	/* Only frames of interpreters need them. */
+	/* Only frames of interpreters need the stack pointers. */
 	if (!item->sample.is_interpreted)
 		item->sample.user.n_sps = 0;
 	item->sample.user.sps = g_memdup2(user->sps, item->sample.user.n_sps * sizeof(*user->sps));

@@ -16,8 +16,8 @@ struct sample {
 	uint32_t cpu;
 	bool in_kernel;
 	struct thread *thread;
-	struct row *source;     /* NULL: of a wait */
-	struct wait_code *wait; /* whose stack it is (daemon/engine/perf/waits.h) */
+	struct row *source;     /* NULL: the stack of a wait, not a sample */
+	struct wait_code *wait; /* the wait or waker with this stack (daemon/engine/perf/waits.h) */
 	const uint64_t *kernel; /* leaf first */
 	size_t n_kernel;
 	struct unwind_stack user;

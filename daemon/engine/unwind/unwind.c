@@ -329,7 +329,7 @@ static void repair(struct unwind_lane *lane, const uint64_t *chain, size_t n,
 	const struct cfi_rule *rule;
 	size_t i, from = 0;
 
-	/* Chains of the kernel are shorter. */
+	/* The kernel's chains are never this deep. */
 	if (stack->n > UNWIND_MAX_FRAMES)
 		return;
 	/* Find the last frame of the stack on the chain: each function before it that has a frame

@@ -15,7 +15,8 @@
 struct unwind_stack {
 	const uint64_t *ips;
 	size_t n;
-	/* The stack pointer in each frame, as in struct walk_frame; known of the first n_sps. */
+	/* The stack pointer in each frame, as in struct walk_frame; known for the first n_sps
+	 * frames. */
 	const uint64_t *sps;
 	size_t n_sps;
 	size_t cut_at, n_cut; /* n_cut frames are missing before ips[cut_at]; n_cut 0: none */
