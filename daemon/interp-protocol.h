@@ -4,10 +4,10 @@
  *
  * A BPF program runs when a sample is taken. In a process of its table it reads the interpreter's
  * list of frames from the process's memory, and writes the sample with a struct interp_sample as
- * its raw data, instead of the sample that the kernel would have written. A second program does so
- * when a thread is about to sleep, in a record of its own before the kernel's. A code object that
- * they have not seen before is described by a struct interp_code, in a record before. Bytes of all
- * are the process's: nothing in them is trusted.
+ * its raw data, instead of the sample that the kernel would have written. When a thread is about to
+ * sleep, a second program does the same, in a record of its own before the kernel's. A new code
+ * object is described by a struct interp_code in an earlier record. The bytes of all records come
+ * from the process, so nothing in them is trusted.
  *
  * Raw data in a perf record is aligned to 4 bytes only. Included by BPF code, so without libc.
  */
@@ -58,9 +58,10 @@ enum interp_flags {
 #define INTERP_FRAME_ENDS_RUN 1u
 
 struct interp_frame {
-	__u64 code;     /* address of the code object */
-	__u64 at;       /* ENDS_RUN: an address in the C function's frame; 0: not known */
-	__u32 id;       /* distinguishes code objects that were at one address */
+	__u64 code; /* address of the code object */
+	__u64 at;   /* ENDS_RUN: an address in the C function's frame; 0: not known */
+	/* distinguishes code objects that had the same address at different times */
+	__u32 id;
 	__u32 position; /* of the instruction: from the code object on; up to 3.10 f_lasti */
 	__u32 flags;
 	__u32 reserved;
@@ -101,7 +102,7 @@ struct interp_code {
 struct interp_counts {
 	__u64 samples, walked, lost, codes, codes_lost;
 	__u64 walk_ns;
-	/* in the program for sleeps: the time of its walks in the interval until sleeps_end_ns, and
-	 * the chance of the next */
+	/* in the program for sleeps: time of its walks in the interval that ends at sleeps_end_ns,
+	 * and the chance that a sleep is walked */
 	__u64 sleeps_end_ns, sleeps_walk_ns, sleeps_chance;
 };

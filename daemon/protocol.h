@@ -94,7 +94,7 @@ struct message {
 #define ENGINE_SAMPLE_TYPE                                                              \
 	(PERF_SAMPLE_IDENTIFIER | PERF_SAMPLE_IP | PERF_SAMPLE_TID | PERF_SAMPLE_TIME | \
 	 PERF_SAMPLE_CPU | PERF_SAMPLE_PERIOD | PERF_SAMPLE_CALLCHAIN | PERF_SAMPLE_CGROUP)
-/* the same with copied stacks: registers and stack precede the cgroup */
+/* sample_type with copied stacks: registers and stack precede the cgroup */
 #define ENGINE_STACK_SAMPLE_TYPE \
 	(ENGINE_SAMPLE_TYPE | PERF_SAMPLE_REGS_USER | PERF_SAMPLE_STACK_USER)
 /* The same for the event that copies the stacks of sleeping threads. With a period in the sample,
@@ -299,7 +299,8 @@ struct message_event {
 struct message_interpreted {
 	uint32_t sleeps, pad; /* 0: stop reading frames before sleeps, for all processes */
 	int32_t pid;
-	uint32_t minor;              /* of CPython 3.MINOR; 0: such a process is expected soon */
+	/* MINOR of CPython 3.MINOR; 0: such a process is expected soon */
+	uint32_t minor;
 	uint64_t runtime, code_type; /* addresses of _PyRuntime and PyCode_Type */
 };
 
@@ -334,9 +335,9 @@ struct message_peer {
 /* Which waits have stacks. */
 enum engine_off_cpu {
 	ENGINE_OFF_CPU_NONE,
-	ENGINE_OFF_CPU_OWN,     /* those that last until the stack is read */
-	ENGINE_OFF_CPU_FULL,    /* short ones, too */
-	ENGINE_OFF_CPU_STOPPED, /* those of the first second: sleeps were too frequent */
+	ENGINE_OFF_CPU_OWN,     /* waits that last until the stack is read */
+	ENGINE_OFF_CPU_FULL,    /* short waits, too */
+	ENGINE_OFF_CPU_STOPPED, /* waits in the first second only: sleeps were too frequent */
 	ENGINE_OFF_CPU_KINDS
 };
 
@@ -448,7 +449,7 @@ struct message_image_request {
 	uint64_t start, end;
 	uint64_t inode, inode_generation; /* 0: unknown; else the path must lead to this file */
 	int32_t pid;
-	uint32_t path_bytes; /* of the path that follows; no NUL */
+	uint32_t path_bytes; /* bytes of the path that follows; no NUL */
 };
 
 struct message_image {
@@ -500,7 +501,7 @@ struct message_finished {
 	uint64_t start_ns, stop_ns; /* CLOCK_MONOTONIC: sampling was enabled, disabled */
 	uint64_t unwind_complete, unwind_truncated, unwind_guessed, unwind_none, unwind_no_memory;
 	uint64_t off_cpu;                        /* enum engine_off_cpu */
-	uint64_t slept_ns[ENGINE_STACK_SOURCES]; /* in waits, by enum prof_stack_source */
+	uint64_t slept_ns[ENGINE_STACK_SOURCES]; /* sum of waits, by enum prof_stack_source */
 	uint64_t excluded
 		/* number of processes without allocations, by enum engine_excluded */
 		[ENGINE_EXCLUDED_KINDS];

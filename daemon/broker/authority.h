@@ -32,7 +32,7 @@ struct authority_question {
 	unsigned n_actions;
 	bool first_decides; /* if the first action is not granted, the others are irrelevant */
 	bool interactive;   /* a password prompt is allowed */
-	/* for the prompt: what would be recorded; NULL if the action says enough */
+	/* what would be recorded, shown in the prompt; NULL if the action says enough */
 	const char *target;
 };
 

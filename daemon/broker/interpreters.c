@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /*
- * Interpreters - has the frames of interpreted programs read at samples and before sleeps
+ * Interpreters - makes BPF programs read interpreters' frames at samples and before sleeps
  *
  * Invariants: (1) the programs read at offsets of profd's table only
- *             (2) the one for samples is attached only to events of the session, and ends with
- *                 them; that for sleeps runs for all threads, and reads only processes that were
- *                 added
+ *             (2) the program for samples is attached only to events of the session, and ends with
+ *                 them; the program for sleeps runs for all threads, and reads only processes that
+ *                 were added
  */
 #include "daemon/broker/interpreters.h"
 
@@ -27,7 +27,8 @@
 
 struct interpreters {
 	struct cpython_bpf *program;
-	int sleeps; /* an event of the tracepoint; -1: not attached */
+	/* perf event on sched:sched_switch, with the BPF program attached; -1: not attached */
+	int sleeps;
 };
 
 /* libbpf's own messages name details that its error codes do not; the code says enough for a

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /*
- * Interpreters - has the frames of interpreted programs read when a sample is taken
+ * Interpreters - makes a BPF program read the frames of interpreted programs at each sample
  *
- * Owns the BPF program, its maps and the events that it writes to (daemon/interp-protocol.h). What
- * it reads of a process is determined by profd's own table: others choose only the version, and
- * the address of the interpreter in a process that the session may record.
+ * Owns the BPF program, its maps and the events that it writes to (daemon/interp-protocol.h).
+ * profd's own table determines what the program reads of a process: others choose only the version,
+ * and the address of the interpreter in a process that the session may record.
  */
 #pragma once
 
@@ -27,8 +27,8 @@ struct interpreter_outputs {
 	int sample, code;
 	uint64_t sample_id, code_id; /* PERF_EVENT_IOC_ID */
 };
-/* Opens them; they write into the ring of `ring`. `source`: the attributes of the sampled event,
- * whose records the program replaces. */
+/* Opens both events. They write into the ring of the event `ring`. `source`: the attributes of the
+ * sampled event, whose records the program replaces. */
 bool interpreters_open_outputs(struct interpreters *interpreters,
 			       const struct perf_event_attr *source, int ring, unsigned cpu,
 			       struct interpreter_outputs *ret_outputs, GError **error);
@@ -37,20 +37,19 @@ bool interpreters_open_outputs(struct interpreters *interpreters,
  * kind. */
 bool interpreters_attach(const struct interpreters *interpreters, const struct event *event, int fd,
 			 GError **error);
-/* Also has frames read when a thread is about to sleep. `tracepoint`: the id of
- * sched:sched_switch. */
+/* Also reads frames when a thread is about to sleep. `tracepoint`: the id of sched:sched_switch. */
 bool interpreters_attach_sleeps(struct interpreters *interpreters, uint64_t tracepoint,
 				GError **error);
 void interpreters_detach_sleeps(struct interpreters *interpreters);
 /* Returns the start of the stack of a process, which changes with exec; 0: the process does not
  * exist, or may not be looked at. */
 uint64_t interpreters_start_stack(int32_t pid);
-/* Returns whether the process was added like this. */
+/* Returns whether the process was added with these values. */
 bool interpreters_has_process(const struct interpreters *interpreters, int32_t pid,
 			      const struct interp_process *process);
-/* Adds or replaces a process, as long as its stack starts there. Fails if the version is not
- * supported, or without a stack. */
+/* Adds or replaces a process, as long as its stack starts at process->start_stack. Fails if the
+ * version is not supported, or if start_stack is 0. */
 bool interpreters_set_process(struct interpreters *interpreters, int32_t pid,
 			      const struct interp_process *process, GError **error);
-/* The sum over all CPUs. */
+/* Returns the sum of the counters over all CPUs. */
 struct interp_counts interpreters_count(const struct interpreters *interpreters);

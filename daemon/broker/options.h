@@ -37,7 +37,7 @@ struct options {
 	uint64_t memory_sample, memory_min;
 	uint32_t counters;       /* set of counter groups */
 	char *counters_missing;  /* groups that cannot be read here; NULL: none */
-	struct targets *targets; /* for `pids`, if their owner matters; else NULL */
+	struct targets *targets; /* holds `pids`, if their owner must be checked; else NULL */
 	GVariant *given;         /* a{sv}, for the property Options */
 	/* text that says what the session has less than requested; NULL: nothing */
 	char *reduced;

@@ -10,10 +10,10 @@
  * New threads may start while events are being opened. A thread that is cloned after its parent's
  * events are complete inherits all of them; one that is cloned earlier inherits some or none. So
  * the list of threads is read until it has no new ones, and every thread on it gets events. A
- * thread may then have some events twice, inherited and its own. The rank tells which ones to use:
- * those that were opened last are complete, and those of a lower rank are ignored (engine/tasks.h:
- * thread_accepts). A process that a target forks meanwhile is not recorded, because it began before
- * the recording.
+ * thread may then have some events twice, inherited and its own. The rank decides which events are
+ * used: those that were opened last are complete, and those of a lower rank are ignored
+ * (engine/tasks.h: thread_accepts). A process that a target forks meanwhile is not recorded,
+ * because it began before the recording.
  *
  * A tid may be reused between listing and opening. For an unprivileged profd, the kernel checks
  * what it may open. If root opens events for a user, the process is checked before and after, and
@@ -42,8 +42,8 @@
 #include <sys/ioctl.h>
 #include <sys/resource.h>
 
-#define MAX_PASSES 32 /* for a process that clones endlessly */
-#define MAX_FEW 4096  /* events that take about 20 ms to open */
+#define MAX_PASSES 32 /* limit for a process that clones endlessly */
+#define MAX_FEW 4096  /* number of events that take about 20 ms to open */
 
 struct perf_tasks {
 	const struct perf_plan *plan;

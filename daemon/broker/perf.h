@@ -11,7 +11,7 @@
 /* The events to open on every CPU. */
 struct perf_plan {
 	bool by_task;  /* per-task events instead of CPU-wide ones: perf-tasks.c */
-	bool children; /* also for processes that the targets start */
+	bool children; /* whether processes that the targets start are recorded, too */
 	const struct event *events;
 	unsigned n_events;  /* 0: no sampling */
 	uint32_t frequency; /* samples per second on each CPU, for events without a fixed period */

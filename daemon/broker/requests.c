@@ -40,9 +40,9 @@ struct requests {
 	bool scanned; /* the engine has requested its first snapshot */
 	/* The snapshot that is read ahead. If rings had to be made again there are several; only
 	 * the last one is used. */
-	bool ahead;            /* not sent to the engine yet */
-	uint32_t ahead_tag;    /* tag of the last one */
-	int ahead_fd;          /* its descriptor; -1: not read yet */
+	bool ahead;            /* it is not sent to the engine yet */
+	uint32_t ahead_tag;    /* tag of the last snapshot that is read ahead */
+	int ahead_fd;          /* descriptor of that snapshot; -1: not read yet */
 	uint32_t ahead_serial; /* serial of the engine's request; 0: not requested yet */
 };
 

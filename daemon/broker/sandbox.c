@@ -235,7 +235,7 @@ static const struct filter_rule allowed_with[] = {
 	{ SCMP_SYS(openat), SCMP_A2_64(SCMP_CMP_MASKED_EQ, WRITES, O_RDONLY) },
 	{ SCMP_SYS(socket), SCMP_A0_64(SCMP_CMP_EQ, AF_UNIX, 0) },
 	{ SCMP_SYS(socketpair), SCMP_A0_64(SCMP_CMP_EQ, AF_UNIX, 0) },
-	/* what loading the program that reads interpreters needs (interpreters.c) */
+	/* calls for loading the program that reads interpreters (interpreters.c) */
 	{ SCMP_SYS(bpf), SCMP_A0_64(SCMP_CMP_EQ, BPF_BTF_LOAD, 0) },
 	{ SCMP_SYS(bpf), SCMP_A0_64(SCMP_CMP_EQ, BPF_MAP_CREATE, 0) },
 	{ SCMP_SYS(bpf), SCMP_A0_64(SCMP_CMP_EQ, BPF_MAP_LOOKUP_ELEM, 0) },

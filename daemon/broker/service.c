@@ -55,9 +55,10 @@ struct call {
 	struct bus_peer *caller;            /* NULL: not identified yet */
 	void (*proceed)(struct call *call); /* called once the caller is identified */
 	uint32_t session;                   /* 0: the root object */
-	struct options *options;            /* of CreateSession, until passed to the session */
+	/* options of CreateSession, until passed to the session */
+	struct options *options;
 	int capture_fd;
-	struct access access; /* of CreateSession, once it is admitted */
+	struct access access; /* access of the session, once CreateSession is admitted */
 };
 
 /* ---- Sessions -------------------------------------------------------------------------------- */

@@ -78,11 +78,12 @@ struct heap_rows {
 	struct live_blocks passed; /* blocks that were allocated in a pause */
 	struct call_nodes nodes;
 	GArray *threads;
-	uint32_t first_free;                   /* first free number; UINT32_MAX: none */
-	uint64_t last_number;                  /* of the process's latest block */
-	uint64_t last_row_number, last_row_ns; /* of the last alloc row with a block */
-	uint64_t n_events;                     /* events since the last checkpoint */
-	uint32_t epoch;                        /* epoch of the last checkpoint */
+	uint32_t first_free;  /* first free number; UINT32_MAX: none */
+	uint64_t last_number; /* number of the process's latest block */
+	/* number and time of the last alloc row with a block */
+	uint64_t last_row_number, last_row_ns;
+	uint64_t n_events; /* events since the last checkpoint */
+	uint32_t epoch;    /* epoch of the last checkpoint */
 	bool has_begun;
 };
 

@@ -46,7 +46,7 @@ struct image {
 	struct image_file opened; /* `mapped`, updated with the broker's findings */
 	uint64_t size;
 	int64_t ctime_ns;
-	uint32_t owner, rights; /* as in struct message_image */
+	uint32_t owner, rights; /* the same as in struct message_image */
 	enum image_program program;
 	struct row *process; /* anonymous memory: the process that it belongs to; referenced */
 	bool requested;      /* the broker was asked to open the file */

@@ -169,7 +169,7 @@ struct gap {
 	uint64_t highest;
 	bool function; /* the symbol at `highest` is a function */
 	bool has_module;
-	struct text name; /* of the symbol at `highest` */
+	struct text name; /* name of the symbol at `highest` */
 	struct text module;
 };
 

@@ -20,7 +20,7 @@ struct kernel {
 	struct image *image, *unknown;
 	GHashTable *requested;     /* addresses, as pointers, whose symbols are to be looked up */
 	GHashTable *written;       /* start addresses of written symbols, as pointers */
-	uint64_t next_ns, wait_ns; /* for kernel_write_symbols_soon() */
+	uint64_t next_ns, wait_ns; /* next time and interval of kernel_write_symbols_soon() */
 };
 
 void kernel_init(struct kernel *kernel, struct images *images);

@@ -13,7 +13,7 @@ struct process {
 	struct row row;
 	int32_t pid, ppid;
 	uint64_t start_ns; /* when the pid began */
-	uint64_t begin_ns; /* its fork or exec; 0: before the recording */
+	uint64_t begin_ns; /* time of its fork or exec; 0: before the recording */
 	uint32_t exec_generation;
 	uint32_t uid;
 	unsigned int n_threads; /* not exited */
@@ -64,7 +64,7 @@ struct thread {
 	uint32_t rank; /* highest rank of its per-task events; 0: unknown */
 	bool has_state;
 	bool may_run;                 /* was ready when the recording began, and has no later row */
-	enum prof_switch_state state; /* in its last switch row */
+	enum prof_switch_state state; /* state in its last switch row */
 	uint64_t state_ns;            /* the time of that row */
 	struct wait *wait;            /* only for waits.c; NULL: none */
 	char comm[SNAPSHOT_COMM_BYTES];

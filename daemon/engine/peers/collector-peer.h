@@ -36,7 +36,7 @@ struct peer_queue {
 
 /* A record's header, in the format of struct ring_record_header. */
 struct peer_item {
-	uint32_t bytes; /* of header and payload; a multiple of 8 */
+	uint32_t bytes; /* bytes of header and payload; a multiple of 8 */
 	uint8_t type, verdict;
 	uint16_t flags;
 	uint64_t time_ns;

@@ -13,10 +13,10 @@
 #define COLLECTOR_HEAP_BYTES \
 	192u /* bytes charged for a string, stack, log or counter, besides its contents */
 #define COLLECTOR_MAX_IDS 65536u      /* ids of each kind for a producer */
-#define COLLECTOR_MAX_COUNTERS 4096u  /* of a process */
-#define COLLECTOR_MAX_IMAGES 1024u    /* of a process; announced images only */
-#define COLLECTOR_ALL_IMAGES 16384u   /* of all processes; announced images only */
-#define COLLECTOR_MAX_ARGUMENTS 1024u /* of a mark; the rest is cut */
+#define COLLECTOR_MAX_COUNTERS 4096u  /* maximum per process */
+#define COLLECTOR_MAX_IMAGES 1024u    /* maximum per process; announced images only */
+#define COLLECTOR_ALL_IMAGES 16384u   /* maximum for all processes; announced images only */
+#define COLLECTOR_MAX_ARGUMENTS 1024u /* maximum per mark; the rest is cut */
 
 /* The state that the rows of all collectors share. */
 struct collector_rows {

@@ -46,7 +46,8 @@ struct collectors {
 	unsigned int n_active; /* active peers at the last drain */
 	struct exit_statuses statuses;
 	uint64_t arena_bytes, queued_bytes;
-	uint64_t sysprof_bytes, sysprof_max_bytes; /* of sysprof's rings; not in arena_bytes */
+	/* bytes and maximum of sysprof's rings; not in arena_bytes */
+	uint64_t sysprof_bytes, sysprof_max_bytes;
 	uint64_t bound_ns; /* no later record is older than this, except late ones */
 	uint64_t emitted_ns;
 	uint64_t reached_ns;     /* all records before this time are rows */

@@ -31,7 +31,7 @@
 /* With less room than this, or than the largest frame, a frame may have been dropped. */
 #define FULL_BYTES 1024u
 #define END_NS UINT64_C(1000000000)
-#define PATIENCE_NS UINT64_C(400000000) /* for requests in transit */
+#define PATIENCE_NS UINT64_C(400000000) /* maximum time that a request is in transit */
 
 /* Returns the process's pid in its own PID namespace, as in its frames. */
 static int32_t peer_number(const struct peer *peer)

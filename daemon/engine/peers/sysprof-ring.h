@@ -15,7 +15,7 @@
 /* The memory shared with a thread, in the format of sysprof's library. */
 struct sysprof_ring {
 	uint8_t *shared;
-	uint32_t size; /* of the body, which follows the header's page */
+	uint32_t size; /* size of the body, which follows the header's page */
 	uint32_t head; /* the reader's position */
 	uint32_t page;
 	uint32_t populated; /* bytes of the body with allocated pages */

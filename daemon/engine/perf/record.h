@@ -78,8 +78,9 @@ struct record_cgroup {
 };
 
 struct record_sleep {
-	uint64_t state;            /* bits of the kernel's task state */
-	const uint64_t *registers; /* of regs->perf_sleep_mask; NULL: none, or a 32-bit program */
+	uint64_t state; /* bits of the kernel's task state */
+	/* registers of regs->perf_sleep_mask; NULL: none, or a 32-bit program */
+	const uint64_t *registers;
 };
 
 struct record_waking {

@@ -11,7 +11,7 @@
 
 struct ring_merge_input {
 	struct ring *ring;
-	void *owner;    /* for the handlers */
+	void *owner;    /* passed to the handlers */
 	bool side_band; /* its records precede samples of the same time */
 	uint64_t time_ns;
 	const struct perf_event_header *record; /* next record; NULL: no loaded record is left */

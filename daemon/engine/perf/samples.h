@@ -55,7 +55,7 @@ struct samples {
 	struct maps *pending_maps[WALK_TOGETHER];
 	size_t n_pending;
 	struct image *cut, *deeper;    /* created on first use */
-	uint64_t ips[SAMPLES_MAX_IPS]; /* for the kernel's chain */
+	uint64_t ips[SAMPLES_MAX_IPS]; /* buffer for the kernel's chain */
 	/* The frames of the current sample, root first. */
 	struct output_place places[SAMPLES_MAX_PATH];
 	uint32_t frames[SAMPLES_MAX_PATH], stacks[SAMPLES_MAX_PATH];

@@ -12,7 +12,7 @@ struct ticks {
 	bool by_task;       /* events are per task */
 	bool running;
 	bool is_read;
-	uint64_t busy_ns[ENGINE_MAX_CPUS]; /* at the last ticks_read() */
+	uint64_t busy_ns[ENGINE_MAX_CPUS]; /* busy time at the last ticks_read() */
 };
 
 /* Called when sampling starts or resumes. Busy time before now_ns is ignored. */

@@ -110,14 +110,14 @@ struct wait {
 	uint64_t end_ns;
 	uint32_t cpu;
 	enum prof_wait_state state;
-	bool is_reported;  /* by RECORD_SLEEP */
+	bool is_reported;  /* RECORD_SLEEP has reported the sleep */
 	bool is_requested; /* its stack was requested once */
 	/* when an answer lacked its stack; 0: no answer lacked it */
 	uint64_t missed_ns;
-	uint64_t registers[MAX_REGISTERS]; /* of regs->perf_sleep_mask */
+	uint64_t registers[MAX_REGISTERS]; /* registers of regs->perf_sleep_mask */
 	char *syscall, *object;            /* NULL: unknown */
 	struct waker *waker;               /* referenced; NULL: unknown */
-	GList link;                        /* in waits->begun */
+	GList link;                        /* link in waits->begun */
 };
 
 struct wait_pause {

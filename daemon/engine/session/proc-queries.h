@@ -13,14 +13,14 @@ struct proc_queries {
 	struct output *output;
 	struct memory_usage *usage;
 	struct waits *waits;    /* NULL: waits are not recorded */
-	uint32_t stacks_serial; /* of the open request for stacks; 0: none */
-	uint64_t stacks_ns;     /* when it was sent */
+	uint32_t stacks_serial; /* serial of the open request for stacks; 0: none */
+	uint64_t stacks_ns;     /* when that request was sent */
 	struct scan scan;
-	uint32_t serial;      /* of the last request */
-	uint32_t scan_serial; /* of the request for all processes; 0: answered */
-	uint64_t scanned_ns;  /* time of that request */
-	bool rescan;          /* another one is due */
-	bool is_scanned;      /* the first one was applied */
+	uint32_t serial;      /* serial of the last request */
+	uint32_t scan_serial; /* serial of the request for all processes; 0: answered */
+	uint64_t scanned_ns;  /* when that request was sent */
+	bool rescan;          /* another request for all processes is due */
+	bool is_scanned;      /* the first snapshot of all processes was applied */
 	unsigned int allowed; /* requests for a single process that may be sent now */
 	GQueue answers;
 };

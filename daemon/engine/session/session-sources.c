@@ -27,14 +27,14 @@
 #define EMIT_MAX_NS \
 	(2 * MS) /* limit for rows, after which rings are drained: producers wait 10 ms */
 /* Deadlines, relative to end_ns: */
-#define DRAIN_NS (300 * MS)  /* for reading samples from the rings */
-#define TABLES_NS (450 * MS) /* for tables that samples wait for */
-#define WALK_NS (600 * MS)   /* for walking samples with the available tables */
+#define DRAIN_NS (300 * MS)  /* end of reading samples from the rings */
+#define TABLES_NS (450 * MS) /* end of waiting for tables that samples need */
+#define WALK_NS (600 * MS)   /* end of walking samples with the available tables */
 /* Time for turning allocation records into rows, as long as this makes progress, which is reported
  * to the broker. */
 #define ALLOCATIONS_NS (20000 * MS)
 #define PIECE_NS (50 * MS)
-#define LATE_VALUE_NS (100 * MS) /* for an answer with values of processes */
+#define LATE_VALUE_NS (100 * MS) /* time limit for an answer with values of processes */
 #define MAX_STILL 10             /* consecutive pieces without progress end the step */
 
 /* ---- The side band --------------------------------------------------------------------------- */

@@ -47,7 +47,7 @@ struct jit_frames {
 	uint64_t offset;
 	struct jit_dump dump; /* parsed header; `bytes` is the worker's buffer */
 	uint64_t n_read;
-	uint8_t *eh_frame; /* for the next load; NULL: none */
+	uint8_t *eh_frame; /* .eh_frame of the next load; NULL: none */
 	size_t eh_frame_bytes;
 	GPtrArray *tables;       /* struct made_table; freed with this object */
 	GArray *functions;       /* struct jit_function, by address; they do not overlap */

@@ -41,7 +41,7 @@ struct loader {
 	Elf64_Phdr *segments;
 	size_t n_segments;
 	struct cfi_section sections[2]; /* .eh_frame first: its entries take precedence */
-	uint8_t *bytes[2];              /* of the sections; owned */
+	uint8_t *bytes[2];              /* memory of the sections; owned */
 	size_t n_sections;
 };
 

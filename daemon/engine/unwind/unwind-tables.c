@@ -70,7 +70,7 @@ struct unwind_tables {
 	GQueue todo, done; /* struct file */
 	bool ending, ended;
 	int event_fd;
-	uint64_t bytes;    /* of all tables; the worker's */
+	uint64_t bytes;    /* bytes of all tables; the worker's */
 	GHashTable *files; /* struct file by its identity; the drain thread's */
 	GPtrArray *dumps;  /* files with generated code; the drain thread's */
 	uint32_t dump_version;
