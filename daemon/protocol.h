@@ -251,11 +251,12 @@ struct message_fields {
 	struct message_field fields[];
 };
 
-/* Where the arguments of a probe are, at one of its places. Only static probes have some. */
+/* The locations of a static probe's arguments at one of its places. Other probes have no
+ * arguments. */
 struct message_arguments {
 	uint32_t source; /* its index in message_config.sources */
 	uint32_t n;
-	char filter[ENGINE_SOURCE_NAME]; /* for probe_filter_test(), with NUL; empty: none */
+	char filter[ENGINE_SOURCE_NAME]; /* filter for probe_filter_test(), with NUL; empty: none */
 	struct probe_argument arguments[PROBE_MAX_ARGUMENTS];
 };
 

@@ -2,12 +2,12 @@
 /*
  * Probes - turns the names of probes into places in files, and lets the kernel check them
  *
- * A profd-files process of its own opens the file, finds the function or static probe, and refuses
- * what is not safe (daemon/files/probe.c). It may be stuck or crash: then the session is refused.
- * Whether the kernel can replace the instruction there, it says when a process that is recorded
- * maps the file. So the code is mapped here once, never executed, with a probe on this process.
+ * A separate profd-files process opens the file, finds the function or static probe, and refuses
+ * unsafe places (daemon/files/probe.c). If this process is stuck or crashes, the session is
+ * refused. The kernel reports whether it can replace the instruction only when a recorded process
+ * maps the file. So profd maps the code once, never executed, with a probe on itself.
  * Invariants: (1) the probe is placed in the file that was examined, through its descriptor
- *             (2) a place that the kernel refuses is refused here, and not silently not recorded
+ *             (2) a place that the kernel refuses is refused here, not silently omitted
  *                 [test_probes: test_refused_instruction]
  *             (3) a description of an argument that the other process sends is checked
  * Main thread only.
@@ -118,7 +118,7 @@ GArray *probes_fields(const struct event *events, unsigned n_events, unsigned fi
 			if (k == fields->len)
 				g_array_set_size(fields, k + 1);
 			field = &g_array_index(fields, struct message_field, k);
-			/* `element` is the size until all places are known. */
+			/* As long as places are added, `element` is the size. */
 			field->element = MAX_OF(field->element, argument->bytes);
 			field->is_signed |= argument->is_signed;
 			if (argument->is_float)

@@ -67,12 +67,12 @@ struct task_struct___kernel {
 /* Walks before sleeps take about a fiftieth of the time. The chance of each adapts to it. */
 #define SLEEPS_INTERVAL_NS 10000000ull
 #define SLEEPS_BUDGET_NS (SLEEPS_INTERVAL_NS / 50)
-#define SLEEPS_ALL 65536ull /* the chance of which means all */
+#define SLEEPS_ALL 65536ull /* the chance at which every sleep is walked */
 #define SLEEPS_FEWEST 64ull
 
 struct described_key {
 	__u64 code;
-	__u32 memory; /* of the process: changes with exec, and differs after fork */
+	__u32 memory; /* the process's memory: changes with exec, and differs after fork */
 	__u32 id;
 };
 
@@ -445,7 +445,7 @@ static __always_inline void walk_thread(struct walk *walk, const struct interp_p
 	walk->flags |= INTERP_WALKED;
 }
 
-/* Returns what PERF_EVENT_IOC_ID tells of the event, or of the one that it is inherited from. */
+/* Returns the id (PERF_EVENT_IOC_ID) of the event, or of the event that it is inherited from. */
 static __always_inline __u64 event_id(void *ctx)
 {
 	struct perf_event___kernel *event =
@@ -526,7 +526,7 @@ int cpython_sample(struct bpf_perf_event_data *ctx)
 	return error && error != -ENOSPC;
 }
 
-/* Fields of the tracepoint, as its format tells. */
+/* Fields of the tracepoint, in the order of its format. */
 struct sched_switch {
 	__u64 common;
 	char prev_comm[16];
@@ -536,8 +536,8 @@ struct sched_switch {
 
 #define STATE_SLEEPS 15 /* S, D, T, t; not preempted, exiting or parked */
 
-/* Returns whether the frames are read before a sleep. This is left to chance, which does not depend
- * on the place, nor on how long the thread ran before: so each caller keeps its share. */
+/* Returns whether to read the frames before a sleep. The choice is random: it depends neither on
+ * the place nor on how long the thread ran before, so each caller keeps its share. */
 static __always_inline bool is_chosen(struct interp_counts *count, __u64 now_ns)
 {
 	__u64 chance = count->sleeps_chance ? count->sleeps_chance : SLEEPS_ALL;

@@ -56,8 +56,8 @@ static bool is_eval(const struct interp_native *native, size_t i)
 	return pc >= native->eval && pc < native->eval_end;
 }
 
-/* Both are counted from the root. One activation more than runs is the innermost, which is about to
- * begin or has ended. */
+/* Assigns runs to activations, counted from the root. If there is one activation more than runs,
+ * the innermost activation is about to begin or has ended. */
 static bool place_by_function(const struct interp_native *native, struct interp_run *runs, size_t n)
 {
 	size_t run = n;

@@ -111,8 +111,8 @@ static void on_code(struct events *events, struct cpu *cpu, const struct record 
 		interpreted_add_code(events->samples->interpreted, thread->process, bytes, size);
 }
 
-/* Reads the arguments of a static probe. An integer becomes a double if it is one at another place
- * of the probe. */
+/* Reads the arguments of a static probe. Converts an integer to a double if the argument is a
+ * double at another place of the probe. */
 static void read_arguments(const struct events *events, int position, const struct record *record,
 			   struct probe_value values[PROBE_MAX_ARGUMENTS])
 {
@@ -140,8 +140,8 @@ static void read_arguments(const struct events *events, int position, const stru
 	}
 }
 
-/* Returns whether a filter excludes a sample. If that depends on an argument that could not be
- * read, the sample is kept, which shows it. */
+/* Returns whether a filter excludes a sample. If the result depends on an argument that could not
+ * be read, the sample is kept, and its row shows that the argument is missing. */
 static bool is_excluded(const struct events *events, int position, const struct probe_value *values)
 {
 	const struct message_arguments *arguments = &events->arguments[position];
