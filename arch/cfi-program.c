@@ -112,7 +112,7 @@ struct instruction {
 	struct byte_reader block;
 };
 
-/* Sets *set to the operand; for a block, sets *block and its size. */
+/* Stores the operand in *set; for a block, stores *block and its size. */
 static void read_operand(const struct cfi_rows *rows, const struct cfi_cie *cie,
 			 struct byte_reader *bytes, uint8_t kind, uint64_t *set,
 			 struct byte_reader *block)
@@ -280,10 +280,10 @@ static struct cfi_value value_at_cfa(const struct cfi_cie *cie, uint64_t factore
 }
 
 /*
- * ppc64le: after `mflr r0`, until r0 is stored, CFI says that the return address is in r0. It is
- * also still in lr, which only a call changes. No file of Debian's libc6 and gcc packages has such
- * a call there, except for the linker's __glink_PLTresolve: for two of its instructions lr is its
- * own address, and a walk ends there as at a bad frame.
+ * ppc64le: after `mflr r0`, until r0 is stored, CFI says that the return address is in r0. The
+ * address is also still in lr, which only a call changes. In the files of Debian's libc6 and gcc
+ * packages, the only call in between is in the linker's __glink_PLTresolve: for two instructions lr
+ * holds its own address, and a walk ends there as at a bad frame.
  */
 static struct cfi_value value_in_register(const struct regs *regs, bool is_ra, uint64_t reg)
 {
@@ -335,7 +335,7 @@ static void run_register(const struct cfi_reader *reader, const struct cfi_cie *
 		break;
 	case OP_VAL_OFFSET:
 	case OP_VAL_OFFSET_SF:
-		/* For sp, a rule can express only that it is the CFA. */
+		/* A rule can express only one value of sp: the CFA itself (operand 0). */
 		value->place = value == &state->sp && instruction->operand[1] == 0 ? CFI_SAME
 										   : CFI_N_PLACES;
 		break;
@@ -482,8 +482,8 @@ static bool fits(int64_t value)
 	return value >= INT32_MIN && value <= INT32_MAX;
 }
 
-/* Sets the places of the return address and of the caller's fp. Returns false if a rule cannot
- * express the former; the latter is CFI_UNDEFINED if a rule cannot express it. */
+/* Sets the places of the return address and of the caller's fp. Returns false if no rule can
+ * express the return address. fp is CFI_UNDEFINED if no rule can express it. */
 static bool set_places(const struct regs *regs, const struct cfi_state *state,
 		       struct cfi_rule *rule)
 {

@@ -2,10 +2,10 @@
 /*
  * CFI - the records of .eh_frame and .debug_frame
  *
- * A section is a sequence of records: CIEs, with the common parts of functions, and FDEs, one for
- * each function, which refer to their CIE by its distance. This file finds and reads them;
- * cfi-program.c runs the programs in them.
- * Invariants: (1) nothing outside of the section's bytes is read          [fuzz_cfi]
+ * A section is a sequence of records: CIEs, with what functions have in common, and FDEs, one for
+ * each function, which refer to their CIE by its distance. This file finds and reads the records;
+ * cfi-program.c runs the programs in them. Invariants: (1) nothing outside of the section's bytes
+ * is read          [fuzz_cfi]
  *             (2) an FDE's end is after its start, and does not wrap   [test-cfi: ranges; fuzz_cfi]
  *             (3) reading a whole section costs time linear in its size: records do not overlap,
  *                 and at most MAX_INITIAL bytes of a CIE, which any number of FDEs may name, are
@@ -123,8 +123,8 @@ uint64_t cfi_read_pointer(const struct cfi_section *section, struct byte_reader 
 	return base + read_number(bytes, encoding);
 }
 
-/* Reads the record at `at`. Returns false if there is no whole record. A length of 0 ends one input
- * file, and linkers leave it in the middle, so it is treated as an empty record. */
+/* Reads the record at `at`. Returns false if there is no whole record. A length of 0 is treated as
+ * an empty record, because it ends one input file, and linkers leave it in the middle. */
 static bool read_record(const struct cfi_section *section, size_t at, struct record *ret_record)
 {
 	struct byte_reader bytes = { section->bytes + MIN_OF(at, section->size),

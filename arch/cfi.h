@@ -73,8 +73,8 @@ struct cfi_rule {
 };
 static_assert(sizeof(struct cfi_rule) == 16, "is hashed and stored as bytes");
 
-/* The bytes of .eh_frame or .debug_frame. All addresses are those of the file, or of one
- * process. */
+/* The bytes of .eh_frame or .debug_frame. All addresses are link-time addresses of the file, or
+ * addresses in one process. */
 struct cfi_section {
 	const uint8_t *bytes;
 	size_t size;
@@ -95,11 +95,12 @@ struct cfi_value {
 
 /* The state of a CFI program. */
 struct cfi_state {
-	uint8_t cfa;    /* enum cfi_cfa; CFI_CFA_SP means any register */
+	uint8_t cfa;    /* enum cfi_cfa; CFI_CFA_SP: cfa_register, whichever it is */
 	uint8_t number; /* number in an expression */
 	bool ra_signed;
 	int64_t expression_offset;
-	/* kept while an expression gives the CFA, because def_cfa_register uses the offset again */
+	/* kept while an expression gives the CFA, because a later def_cfa_register uses the
+	 * offset */
 	uint64_t cfa_register;
 	int64_t cfa_offset;
 	struct cfi_value fp, ra, sp;
@@ -116,7 +117,7 @@ struct cfi_cie {
 	struct cfi_state initial;
 };
 
-/* A function, or a part of one. */
+/* A function, or a part of a function. */
 struct cfi_fde {
 	size_t at;           /* offset in the section */
 	uint64_t start, end; /* start < end */

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
-/* Errno text - errors that a limit of the process or of its cgroup causes */
+/* Errno text - finds the limit of the process or of its cgroup that caused an error */
 #include "arch/errno-text.h"
 
 #include "arch/base.h"
@@ -92,8 +92,8 @@ static bool append_full(char *buffer, const char *root, const char *path)
 			append(buffer, "/pids.max)");
 			return true;
 		}
-		/* In a container, the path may be the host's, and the container's cgroup is
-		 * `root`. */
+		/* Also check `root`: in a container, the path may be the host's, and `root` is the
+		 * container's cgroup. */
 		if (strlen(folder) <= n_root)
 			return false;
 		*strrchr(folder, '/') = '\0';

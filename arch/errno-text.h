@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /*
- * Errno text - strerror(), and the limit that caused the error, of the process or its cgroup
+ * Errno text - strerror(), plus the process or cgroup limit that caused the error
  *
  *     fprintf(stderr, "cannot make a pipe: %s\n", ERRNO_TEXT(errno));
  */

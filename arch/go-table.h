@@ -35,7 +35,7 @@ struct go_function {
 	size_t record;       /* offset of the record */
 };
 
-/* A range of a function's code. `distance`: sp at the function's entry minus sp in the range. */
+/* A range of a function's code. `distance`: sp at the function's entry minus sp in this range. */
 struct go_row {
 	uint64_t start, end;
 	int64_t distance; /* bytes */
@@ -61,7 +61,7 @@ bool go_table_init(struct go_table *ret_table, const uint8_t *bytes, size_t size
 bool go_table_relocate(const uint8_t *relocations, size_t size, uint64_t address,
 		       uint64_t *ret_value);
 
-/* Requires i < n_functions. Returns false if that entry is damaged. */
+/* Requires i < n_functions. Returns false if entry i is damaged. */
 bool go_table_get(const struct go_table *table, uint64_t i, struct go_function *ret_function);
 bool go_table_find(const struct go_table *table, uint64_t address,
 		   struct go_function *ret_function);

@@ -94,7 +94,7 @@ static bool parse_move(const struct jit_dump *dump, size_t at, size_t end,
 	return entry->size > 0;
 }
 
-/* The number of lines may be too high; the record's length limits it. */
+/* The claimed number of lines may be too high, so the record's length limits it. */
 static bool parse_lines(const struct jit_dump *dump, size_t at, size_t end,
 			struct jit_dump_entry *entry)
 {

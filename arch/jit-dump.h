@@ -51,14 +51,15 @@ struct jit_dump {
 
 /* Returns N of a path …/jit-N.dump, the pid in the program's PID namespace; 0 for other names. */
 uint64_t jit_dump_pid_of_path(const char *path);
-/* Returns false if the bytes are not a dump, or have times of a clock that others cannot read. */
+/* Returns false if the bytes are not a dump, or if their times come from a clock that only the
+ * program can read. */
 bool jit_dump_open(struct jit_dump *dump, const void *bytes, size_t size);
 /* Returns whether an entry has an address of code. */
 static inline bool jit_dump_is_code(enum jit_dump_kind kind)
 {
 	return kind == JIT_DUMP_LOAD || kind == JIT_DUMP_MOVE;
 }
-/* Returns the address at which the .eh_frame of a load's code assumes to be mapped. */
+/* Returns the address at which the .eh_frame of a load's code expects to be mapped. */
 static inline uint64_t jit_dump_eh_frame_address(uint64_t code, uint64_t size)
 {
 	return code + (size + 7) / 8 * 8;
@@ -66,6 +67,6 @@ static inline uint64_t jit_dump_eh_frame_address(uint64_t code, uint64_t size)
 /* Returns the next load, move, lines or unwinding. Returns false at the end, or if the next record
  * is invalid. */
 bool jit_dump_next(struct jit_dump *dump, struct jit_dump_entry *ret_entry);
-/* Returns the next line; lines are in any order. Returns false at the end. lines->n is then 0
- * unless the record is cut. */
+/* Returns the next line; lines are in any order. Returns false at the end; a lines->n that is not 0
+ * then means that the record is cut. */
 bool jit_dump_next_line(struct jit_dump_lines *lines, struct jit_dump_line *ret_line);

@@ -2,7 +2,7 @@
 /*
  * Packet - sends bytes over a socket, optionally with a descriptor
  *
- * Header-only, because tools and daemon share it. Receivers have further checks of their own.
+ * Header-only, because tools and daemon share it. Each receiver does its own checks.
  */
 #pragma once
 

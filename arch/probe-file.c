@@ -6,9 +6,9 @@
  *
  *     place  link-time address of .stapsdt.base  semaphore  "provider\0" "name\0" "arguments\0"
  *
- * If .stapsdt.base moved after the note was written (prelink), the others moved with it.
+ * If .stapsdt.base moved after the note was written (prelink), place and semaphore moved with it.
  * Invariants: (1) a place is in an executable segment, at the start of a function or of an
- *                 instruction that a note names  [test-probe-file: find]
+ * instruction that a note names  [test-probe-file: find]
  *             (2) the file's numbers are checked before they are used  [test-probe-file: hostile]
  * Reads with pread() only. Pure otherwise; opens nothing.
  */
@@ -66,7 +66,7 @@ static bool append(char *text, size_t size, const char *more)
 
 /* ---- Reading --------------------------------------------------------------------------------- */
 
-/* Returns malloc()ed bytes with a NUL behind them; NULL if they are not all in the file. */
+/* Returns malloc()ed bytes followed by a NUL; NULL if the file does not have all of them. */
 static uint8_t *read_at(int fd, uint64_t offset, uint64_t size)
 {
 	uint8_t *bytes;
@@ -380,7 +380,8 @@ static bool get_symbol(const struct symbol_table *table, size_t index, Elf64_Sym
 	return true;
 }
 
-/* Returns "" for names that are too long for an event, so that a hostile file takes no longer. */
+/* Returns "" for names that are too long for an event, so that long names of a hostile file cost no
+ * time. */
 static const char *name_of(const struct symbol_table *table, const Elf64_Sym *symbol)
 {
 	const char *name = "";
@@ -390,7 +391,8 @@ static const char *name_of(const struct symbol_table *table, const Elf64_Sym *sy
 	return strnlen(name, PROBE_MAX_NAME) < PROBE_MAX_NAME ? name : "";
 }
 
-/* Returns whether the symbol is a version for old programs, as the first of two called "memcpy". */
+/* Returns whether the symbol is a version for old programs, like the older of two named
+ * "memcpy". */
 static bool is_old_version(const struct symbol_table *table, size_t index)
 {
 	return index < table->versions.size / 2 &&
@@ -447,8 +449,8 @@ struct search {
 	const char *provider; /* NULL: a function */
 	const char *name;
 	struct probe_point found[PROBE_MAX_PLACES];
-	unsigned n, others; /* others: those that did not fit */
-	/* names like the one that is searched for, and how like */
+	unsigned n, others; /* others: number of places that did not fit */
+	/* the most similar names, and how similar they are */
 	const char *near[NEAR_NAMES];
 	const char *near_providers[NEAR_NAMES];
 	size_t likeness[NEAR_NAMES];
@@ -462,7 +464,7 @@ static bool is_name(const char *candidate, const char *wanted)
 	return strncmp(candidate, wanted, n) == 0 && (candidate[n] == '\0' || candidate[n] == '@');
 }
 
-/* Returns how many bytes two names have in common at both ends, less what one is longer. */
+/* Returns how many bytes two names share at their start and end, minus the difference in length. */
 static size_t likeness(const char *a, const char *b)
 {
 	size_t n = strlen(a), m = strlen(b), least = MIN_OF(n, m), front = 0, back = 0;
@@ -555,7 +557,7 @@ static void fail_unknown(const struct probe_file *file, const struct search *sea
 		       "than 256 MiB");
 }
 
-/* Returns whether some symbol, also one of another file, has this name. */
+/* Returns whether some symbol, even one that another file defines, has this name. */
 static bool mentions(const struct probe_file *file, const char *name)
 {
 	Elf64_Sym symbol;
@@ -567,8 +569,8 @@ static bool mentions(const struct probe_file *file, const char *name)
 	return false;
 }
 
-/* Returns whether the function keeps its caller's address for later. It may have several names,
- * with versions. */
+/* Returns whether the function keeps its caller's address for later. Checks every name, because a
+ * function may have several, with versions. */
 static bool keeps_caller(const struct probe_file *file, uint64_t address)
 {
 	static const char *const keepers[] = { "setjmp",      "_setjmp",     "__setjmp",
@@ -586,8 +588,8 @@ static bool keeps_caller(const struct probe_file *file, uint64_t address)
 	return false;
 }
 
-/* A probe of a function's return puts an address of the kernel's into the stack instead of the
- * caller's. Returns why the program would not survive that, or NULL. */
+/* A probe of a function's return replaces the return address on the stack by one of the kernel's.
+ * Returns why this would end the program, or NULL. */
 static const char *refuse_return(const struct probe_file *file, uint64_t address)
 {
 	static const char *const throwers[] = { "__cxa_throw", "_Unwind_RaiseException",
@@ -606,9 +608,9 @@ static const char *refuse_return(const struct probe_file *file, uint64_t address
 	return NULL;
 }
 
-/* Returns why a probe at this place would harm the program, or NULL. A nop of 5 bytes becomes a
- * call, which writes below the stack pointer. A function may have data there, but not yet at its
- * start. */
+/* Returns why a probe at this place would harm the program, or NULL. The kernel replaces a 5-byte
+ * nop by a call, which writes below the stack pointer, where a function may have data, except at
+ * its start. */
 static const char *refuse_place(const struct probe_file *file, uint64_t address, uint64_t offset,
 				bool optimizes_nops)
 {

@@ -31,7 +31,7 @@ struct probe_place {
 struct probe_point {
 	const char *provider; /* NULL: a function */
 	const char *name;
-	const char *arguments; /* of a static probe, as its note has them; else NULL */
+	const char *arguments; /* static probe: as in its note; function: NULL */
 	uint64_t address, size;
 	uint64_t semaphore; /* address; 0: none */
 	bool indirect;      /* the function returns the address of the real one (IFUNC) */
@@ -39,8 +39,9 @@ struct probe_point {
 
 struct probe_file;
 
-/* Reads an ELF file. `fd` stays open, and must do so as long as the result is used. Returns NULL
- * and the reason, as constant text, if the file has no code that can be probed here. */
+/* Reads an ELF file. Does not close `fd`, which must stay open as long as the result is used.
+ * Returns NULL and the reason, as constant text, if the file has no code that can be probed
+ * here. */
 struct probe_file *probe_file_new(int fd, const char **ret_reason);
 void probe_file_free(struct probe_file *file);
 /* Adds the symbols of a separate debug file, if its build-id is that of `file`. */
@@ -48,8 +49,8 @@ void probe_file_add_symbols(struct probe_file *file, int debug_fd);
 /* Writes the path of the debug file for this build-id. Returns false if the file has none. */
 bool probe_file_debug_path(const struct probe_file *file, char *ret_path, size_t size);
 
-/* Calls `visit` for each static probe and, with `functions`, for each function; in no order, and
- * for each place of a probe. */
+/* Calls `visit` for each place of each static probe and, with `functions`, for each function; in no
+ * particular order. */
 void probe_file_each(const struct probe_file *file, bool functions,
 		     void (*visit)(const struct probe_point *point, void *data), void *data);
 

@@ -2,9 +2,9 @@
 /*
  * Registers - the numbers, and the encodings of calls
  *
- * Sources: the psABIs for DWARF's numbers; arch/ARCH/include/uapi/asm/perf_regs.h for perf's; for
- * signals the struct rt_sigframe of arch/ARCH/kernel/signal*.c with <asm/sigcontext.h>; for
- * trampolines CPython's Python/asm_trampoline.S.
+ * Sources: the psABIs for DWARF's register numbers; arch/ARCH/include/uapi/asm/perf_regs.h for
+ * perf's; for signals the struct rt_sigframe of arch/ARCH/kernel/signal*.c with <asm/sigcontext.h>;
+ * for trampolines CPython's Python/asm_trampoline.S.
  */
 #include "arch/regs.h"
 
@@ -158,7 +158,7 @@ struct call {
 	enum regs_arch arch;
 	uint8_t size;
 	uint32_t mask,
-		bits; /* for the call's first four bytes, little-endian; fewer if it is shorter */
+		bits; /* for the call's first four bytes, little-endian; a shorter call has fewer */
 };
 
 static const struct call calls[] = {

@@ -3,7 +3,7 @@
  * Registers - the unwinder's description of each CPU
  *
  * One row for each architecture, chosen at run time: the engine reads files of one architecture,
- * tests read files of all. REGS_NATIVE (arch/cpu.h) is that of this build. Immutable,
+ * tests read files of all. REGS_NATIVE (arch/cpu.h) is the architecture of this build. Immutable,
  * async-signal-safe.
  */
 #pragma once
@@ -36,24 +36,24 @@ struct regs {
 	 * on x86_64. */
 	uint8_t sp, fp, ra;
 	bool has_lr; /* calls leave the return address in a register */
-	/* Register to which prologues copy lr before they store it; CFI says that the return
-	 * address is there. lr still has it, too. REGS_NO_COPY: no such rows are known. */
+	/* Register to which prologues copy lr before they store it; CFI then says that the return
+	 * address is there, although lr still has it, too. REGS_NO_COPY: no such rows are known. */
 	uint8_t lr_copy;
 	bool is_pac;        /* return addresses may be signed */
 	uint8_t code_align; /* alignment of every instruction */
 	uint8_t frame;      /* enum regs_frame */
 	uint8_t chain_ra; /* REGS_FRAME_CHAIN: offset of the return address from the caller's sp */
-	int8_t ra_from_cfa; /* offset at which a call stores it, if there is no lr */
+	int8_t ra_from_cfa; /* without lr: offset at which a call stores the return address */
 	uint64_t perf_mask; /* for perf_event_attr.sample_regs_user, from <asm/perf_regs.h> */
-	/* The registers that a thread's code needs to be unwound when the thread sleeps in a system
-	 * call, and its first argument: perf_sleep_mask, and the bits of three of them. */
+	/* The registers needed to unwind a thread that sleeps in a system call, and the call's
+	 * first argument. The bits below are those of three of these registers. */
 	uint64_t perf_sleep_mask;
 	uint8_t perf_pc_bit, perf_sp_bit, perf_argument_bit;
 	/* Positions in a sample, which has registers in the order of perf_mask. UINT8_MAX: no
 	 * lr. */
 	uint8_t perf_sp, perf_fp, perf_lr, perf_pc, perf_n;
-	/* Positions in the sample of DWARF's registers 0, 1, …; n_numbered is their number, 0 if
-	 * only the registers above are sampled. */
+	/* Positions in the sample of DWARF's registers 0, 1, …; n_numbered: count; 0: only the
+	 * registers above are sampled. */
 	uint8_t perf_numbered[REGS_MAX_NUMBERED], n_numbered;
 	/* The code to which a signal handler returns, and the offsets of the interrupted registers
 	 * from its sp. */
@@ -62,9 +62,9 @@ struct regs {
 	uint16_t signal_sp, signal_fp, signal_lr, signal_pc;
 	/*
 	 * Python's trampoline. A copy for each Python function lies between the interpreter's
-	 * frames, so that profilers see which function runs. It makes a call, but has no CFI and no
-	 * frame pointer; its return address is at trampoline_return. trampoline_size 0: it keeps a
-	 * frame pointer on this CPU.
+	 * frames, so that profilers see which function runs. It makes a call, which returns to
+	 * offset trampoline_return, but has no CFI and no frame pointer. trampoline_size 0: on this
+	 * CPU, it keeps a frame pointer.
 	 */
 	uint8_t trampoline[REGS_MAX_TRAMPOLINE];
 	uint8_t trampoline_size, trampoline_return;

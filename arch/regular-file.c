@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /*
- * Regular file - opens an untrusted path, after it was checked
+ * Regular file - checks an untrusted path, then opens it
  *
  * Invariant: only regular files are opened, and none of procfs, sysfs and the like
  * [test-regular-file: others]

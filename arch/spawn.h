@@ -17,6 +17,6 @@ struct spawn {
 	bool own_session; /* the program does not receive Ctrl-C from the terminal */
 };
 
-/* Starts the program with only these descriptors, the null device as stdin, this process's stderr
- * as stdout and stderr, and no signal blocked or ignored. Returns 0 or -errno. */
+/* Starts the program with only these descriptors, /dev/null as stdin, this process's stderr as
+ * stdout and stderr, and no signal blocked or ignored. Returns 0 or -errno. */
 int spawn_program(const struct spawn *spawn, pid_t *ret_pid) MUST_CHECK;

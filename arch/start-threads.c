@@ -26,7 +26,7 @@ bool start_threads_check(unsigned n, char *ret_why)
 		failed = pthread_create(&threads[n_started], NULL, wait_at_gate, NULL);
 		n_started += failed == 0;
 	}
-	/* while the threads exist, because errno_text() reads the current counts */
+	/* Do this while the threads exist, because errno_text() reads the current counts. */
 	if (failed != 0)
 		errno_text(failed, ret_why);
 	pthread_mutex_unlock(&gate);

@@ -3,11 +3,11 @@
  * Table build - compiles CFI to a table, in one pass over the programs
  *
  * First the FDEs' positions are collected and sorted, then each program is run once and its rows
- * are appended. Sections are mostly in order already. If FDEs overlap, the one that starts later is
- * used from its start on, and no rule applies after its end, as in a search of .eh_frame_hdr. If
- * FDEs have the same start, the first one is used. A hash table numbers the rules in order of
- * appearance.
- * Invariants: (1) rows ascend, and neighbors differ in their rule          [test-table: order]
+ * are appended. Sections are mostly in order already. If FDEs overlap, the later one applies from
+ * its start on, and no rule applies after its end until the next FDE, as in a search of
+ * .eh_frame_hdr. If FDEs have the same start, the first one is used. A hash table numbers the rules
+ * in order of appearance. Invariants: (1) rows ascend, and neighbors differ in their rule
+ * [test-table: order]
  *             (2) time is linear in the sections: a search in the hash table ends after MAX_PROBES
  *                                                                       [test-table: hostile rules]
  *             (3) memory comes only from the caller and is bounded by max_bytes; after a failure

@@ -121,8 +121,8 @@ int table_init(struct unwind_table *table, const void *bytes, size_t size)
 	return 0;
 }
 
-/* Prefetches a page's rows and ids: a search waits for each line that it reads, and then for the
- * id. Few pages have more rows than are fetched. */
+/* Prefetches a page's rows and ids, because a search would wait for each cache line that it reads,
+ * and then for the id. Few pages have more rows than are prefetched. */
 static inline void prefetch_rows(const struct unwind_table *table, uint32_t row, uint32_t n)
 {
 	const uint8_t *ids = table->ids;

@@ -5,8 +5,8 @@
  * The oldest supported build host is Debian 12, whose linux-libc-dev is 6.1. Newer interfaces are
  * declared here under separate names, so that newer headers do not clash. Each entry names its
  * kernel header and the first version that has it, and must be probed at run time: an older kernel
- * returns ENOTTY or EINVAL. Everything that is used of perf_event, including PERF_FORMAT_LOST
- * (6.0), is in 6.1's linux/perf_event.h.
+ * returns ENOTTY or EINVAL. All of perf_event that profd uses, including PERF_FORMAT_LOST (6.0), is
+ * in 6.1's linux/perf_event.h.
  */
 #pragma once
 

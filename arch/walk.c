@@ -25,7 +25,7 @@
 #define MAX_SWITCHES 16
 #define CALL_BYTES 8
 #define MAX_ARGUMENTS (UINT64_C(1) << 20)
-#define MAX_FP_FRAME (UINT64_C(1) << 20) /* larger distances are not frame pointers */
+#define MAX_FP_FRAME (UINT64_C(1) << 20) /* a frame pointer is never further above sp */
 #define RED_ZONE 128         /* bytes below sp that a leaf may use (x86_64 psABI, 3.2.2) */
 #define WALK_GO WALK_N_STOPS /* no reason to stop yet */
 
@@ -36,7 +36,7 @@ struct state {
 	bool fp_known, lr_known, exact;
 	/* makecontext() made the frame: see find_place() */
 	bool is_made;
-	uint32_t flags;                 /* flags of the frame to be stored */
+	uint32_t flags;                 /* flags of the next frame to be stored */
 	uint16_t origin, callee_origin; /* walk_slot.origin of this frame and of its callee */
 	unsigned int n_switches;
 	size_t n, n_lookups;
@@ -218,7 +218,7 @@ static enum walk_stop get_place(const struct state *state, uint8_t place, int32_
 		       offset, ret_word);
 }
 
-/* Returns whether a step from sp to cfa is progress. */
+/* Returns whether a step from sp to cfa makes progress, that is, moves to an outer frame. */
 static bool may_go(struct state *state, const struct cfi_rule *rule, uint64_t cfa)
 {
 	if (cfa % 8 != 0)
@@ -342,8 +342,8 @@ static enum walk_stop step_by_fp(struct state *state)
 
 	if (!is_chain && !state->fp_known)
 		return WALK_NO_TABLE;
-	/* A chain ends with a 0, except in a function that has only begun. In code that may not
-	 * keep frame pointers, the 0 may be the value of a free register. */
+	/* A chain ends with a 0, except in a function that has only begun. In code without frame
+	 * pointers, the register may hold any value, also 0. */
 	next = state->at.fp;
 	if (is_chain ? state->n > 1 && read_word(state, state->at.sp, &next) && next == 0
 		     : next == 0 && ((state->flags & WALK_FRAME_FP) || is_entry(state)))
@@ -394,8 +394,8 @@ static enum walk_stop step_by_signal(struct state *state)
 static_assert((CFI_CFA_SP ^ CFI_CFA_FP) == 1 && (CFI_SAME ^ CFI_AT_CFA) == 1,
 	      "one comparison tells whether it is one of the two");
 
-/* Returns the flags of a rule. In a plain one that does not load fp, its offset becomes that of ra,
- * so that walk_plan() need not distinguish. */
+/* Returns the slot flags of a rule. If a plain rule keeps fp, sets fp_offset to ra_offset, so that
+ * walk_plan() needs no special case. */
 static uint8_t classify(struct cfi_rule *rule)
 {
 	if ((rule->flags & CFI_SIGNAL) || rule->cfa == CFI_CFA_NONE ||
@@ -472,8 +472,8 @@ static inline const struct walk_slot *find_slot(struct state *state, uint64_t pc
 	return fill_slot(state, pc, own);
 }
 
-/* Returns whether pc is a signal trampoline without a rule, or with one that finds everything
- * except lr. Recognizes it by its code. */
+/* Returns whether pc is in a signal trampoline, recognized by its code, that has no rule, or one
+ * that finds everything except lr. */
 static bool is_signal_trampoline(const struct state *state, const struct cfi_rule *rule)
 {
 	if (rule && (!(rule->flags & CFI_SIGNAL) || !state->regs->has_lr))
@@ -483,7 +483,8 @@ static bool is_signal_trampoline(const struct state *state, const struct cfi_rul
 
 /* ---- Generated code ---- */
 
-/* Returns whether the frame pointer points to a frame that returns to code. */
+/* Returns whether the frame pointer points to a frame whose return address is in executable
+ * code. */
 static bool has_frame(struct state *state)
 {
 	uint64_t fp_at, ra_at, sp, ra;
@@ -536,8 +537,8 @@ static bool is_python_trampoline(struct state *state)
 	return slot && slot->origin == state->callee_origin && !has_frame(state);
 }
 
-/* Returns whether a return probe replaced the return address by that of its own code. If so, uses
- * the original, which the kernel keeps. */
+/* Returns whether a return probe replaced the return address by its own. If so, uses the original
+ * address, which the kernel keeps. */
 static bool is_probed(struct state *state)
 {
 	const struct walk *walk = state->walk;
@@ -706,7 +707,8 @@ void walk_run(const struct walk *walk, const struct walk_registers *registers,
 	finish(&state);
 }
 
-/* Provides room for two frames, the innermost and the latest: stored frames are not used. */
+/* `frames` has room for two frames, the innermost and the latest, because their content is not
+ * used. */
 bool walk_step(const struct walk *walk, struct walk_place *place, struct walk_slot *ret_slot,
 	       enum walk_stop *ret_stop)
 {

@@ -16,8 +16,8 @@
 #define WALK_TOGETHER 8
 /*
  * A lookup that misses the cache counts as this many steps, because it waits for memory. A
- * recursion repeats its pcs, so only a stack that was made to be slow has hundreds of new ones. The
- * next walk finds these in the cache, and gets further.
+ * recursion repeats its pcs, so only a stack that was made to be slow has hundreds of new pcs. The
+ * next walk finds these pcs in the cache, and gets further.
  */
 #define WALK_LOOKUP_STEPS 20
 
@@ -38,7 +38,7 @@ enum walk_code_kind {
 	WALK_CODE_RULE,    /* `rule` is its CFI */
 	WALK_CODE_FP,      /* code without CFI: follow frame pointers */
 	WALK_CODE_JIT,     /* generated code: follow frame pointers */
-	WALK_CODE_ENTRY,   /* start of a program: it has no caller, even if CFI does not say so */
+	WALK_CODE_ENTRY,   /* start of a program: has no caller, even if CFI describes one */
 	WALK_CODE_PENDING, /* the table is not ready: the walk ends here, with WALK_NO_TABLE */
 };
 
@@ -68,11 +68,11 @@ struct walk_frame {
 
 #define WALK_SLOT_PLAIN 0x01u /* walk_plan() can apply the rule; its words are aligned */
 #define WALK_SLOT_ROOT 0x02u  /* by its rule, the frame has no caller */
-/* Set by the cache's user, valid until the slot is filled again: a frame pointer led from this pc
- * to its caller (CHAIN), or from a callee to this pc (CALLED). */
+/* Set by the cache's user, valid until the slot is filled again: a walk followed a frame pointer
+ * from this pc to its caller (CHAIN), or from a callee to this pc (CALLED). */
 #define WALK_SLOT_CHAIN 0x04u
 #define WALK_SLOT_CALLED 0x08u
-/* The step by a plain rule or a chain uses fp, or loads the caller's. */
+/* The step by a plain rule or a chain uses fp (NEEDS), or loads the caller's fp (GIVES). */
 #define WALK_SLOT_NEEDS_FP 0x40u
 #define WALK_SLOT_GIVES_FP 0x80u
 
@@ -85,8 +85,8 @@ struct walk_slot {
 	struct cfi_rule rule;
 };
 
-/* Caches lookups by pc, so that tables are rarely searched. A zeroed structure is empty. Tables
- * that are not ready, and addresses without code, are not cached. */
+/* Caches lookups by pc, so that tables are rarely searched. A zeroed structure is an empty cache.
+ * Tables that are not ready, and addresses without code, are not cached. */
 struct walk_cache {
 	struct walk_slot slots[WALK_CACHE_SLOTS];
 };
@@ -143,7 +143,7 @@ struct walk {
 	uint64_t stack_start;
 	size_t stack_size;
 
-	/* Reads eight bytes outside of the copy; returns false if it cannot. NULL: no reads. */
+	/* Reads eight bytes outside of the copy; returns false on failure. NULL: no reads. */
 	bool (*read_word)(void *data, uint64_t address, uint64_t *ret_word);
 	/* Reads code, to check whether a call is before a return address. NULL: no checks. */
 	bool (*read_code)(void *data, uint64_t address, void *buffer, size_t size);
@@ -181,7 +181,7 @@ struct walk_result {
 void walk_run(const struct walk *walk, const struct walk_registers *registers,
 	      struct walk_result *ret_result);
 
-/* The state of a walk: everything that determines the next steps, except for reads and
+/* The state of a walk: everything that determines the next steps, except for memory and
  * resolve(). */
 struct walk_place {
 	struct walk_registers at;
@@ -207,9 +207,9 @@ struct walk_job {
 };
 
 /*
- * Runs up to WALK_TOGETHER walks interleaved. A copy of a stack has just come from the kernel, so
- * each step waits for memory whose address the previous step has found; meanwhile the other walks
- * continue. The results are the same as those of walk_run(). Walks may share a cache, but not the
- * room for frames or the state of resolve().
+ * Runs up to WALK_TOGETHER walks interleaved. A stack that was just copied from the kernel is not
+ * in the cache, so each step waits for memory at an address that the previous step has found;
+ * meanwhile the other walks continue. The results are the same as those of walk_run(). Walks may
+ * share a cache, but not the room for frames or the state of resolve().
  */
 void walk_run_together(struct walk_job *jobs, size_t n);

@@ -4,7 +4,7 @@
 
 #include <stdint.h>
 
-/* an odd number whose bits look random: 2^64 divided by the golden ratio */
+/* Odd, and its bits look random: 2^64 divided by the golden ratio */
 #define HASH_ODD UINT64_C(0x9e3779b97f4a7c15)
 
 static inline __attribute__((always_inline)) uint64_t hash_multiply(uint64_t a, uint64_t b)

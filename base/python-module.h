@@ -35,8 +35,8 @@ static inline const char *python_below_root(const char *path)
 }
 
 /* Writes the module's name into `buffer` (PYTHON_MODULE_BYTES), cut to fit, and returns `buffer`.
- * Code that is in no file has a text such as "<string>" instead of a path: that is the name. If
- * the text is empty, the name is "?". */
+ * For code that is in no file, `file` is a text such as "<string>", which becomes the name; ""
+ * becomes "?". */
 static inline const char *python_module(const char *file, char *buffer)
 {
 	static const char frozen[] = "<frozen ", source[] = ".py", package[] = "/__init__";
