@@ -2,9 +2,10 @@
 /*
  * Append - continues a capture
  *
- * A reader opens the file, whatever state it is in. Its entries become the start of the new index,
- * its schema and segments are reused, and writing continues after the file's last byte. Bytes that
- * belong to no chunk, in the middle or at the end, become a gap and a row of the loss table.
+ * A reader opens the file, whatever its state. The reader's entries become the start of the new
+ * index, its schema and segments are reused, and writing continues after the file's last byte.
+ * Bytes that belong to no chunk, in the middle or at the end, become a gap and a row of the loss
+ * table.
  *
  * Invariants: (1) existing content is never changed or cut off      [test-capture-reader: append]
  *             (2) all chunks that a reader found before are found after

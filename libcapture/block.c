@@ -17,7 +17,7 @@
 
 #include <assert.h>
 
-/* Leaves room for descriptors. A compressed column is never larger than a plain one: codec.c. */
+/* Leaves room for descriptors. An encoded column is never larger than a plain one (codec.c). */
 #define BLOCK_BYTES_MAX (48u << 20)
 #define BLOCK_ROWS_FIRST 256u
 #define BLOCK_ITEMS_FIRST 1024u

@@ -8,7 +8,7 @@
 struct block_column {
 	uint64_t *numbers; /* scalars: one per row; LIST: all items */
 	uint64_t *lengths; /* LIST, BYTES: one per row */
-	uint8_t *bytes;    /* BYTES: those of all rows */
+	uint8_t *bytes;    /* BYTES: the bytes of all rows */
 	uint8_t *nulls;    /* nullable columns: 1 = null */
 	size_t n_items;    /* LIST: size of numbers; BYTES: size of bytes */
 	size_t capacity;   /* in items */

@@ -8,7 +8,7 @@
 
 #include "libcapture/chunk.h"
 
-/* An index's data about a chunk of any kind. `first_id` holds the header's link. */
+/* Data in an index about a chunk of any kind. `first_id` holds the header's link. */
 struct entry {
 	struct prof_chunk chunk;
 	uint16_t kind, flags;

@@ -77,11 +77,11 @@ void chunk_times(const struct prof_table_def *def, const struct prof_array *arra
 
 /* ---- Encoding -------------------------------------------------------------------------------- */
 
-/* A range of a block's rows that becomes one group. */
+/* The rows of a block that become one group. */
 struct group_rows {
 	const struct prof_block *block;
 	size_t first, rows;
-	/* id of the first row, if ids rise by one from row to row; else NULL */
+	/* id of the first row; NULL: ids do not rise by one from row to row */
 	const uint64_t *first_id;
 };
 
@@ -170,7 +170,7 @@ static int put_column(struct group_writer *writer, const struct group_rows *grou
 	return r;
 }
 
-/* Returns the number of parts of all columns, to reserve the descriptors before the bytes. */
+/* Returns the number of parts of all columns: their descriptors are reserved before the bytes. */
 static size_t count_parts(const struct group_rows *group)
 {
 	size_t n = 0;

@@ -15,7 +15,7 @@
  */
 #include "libcapture/codec.h"
 
-/* From this number of rows on, a separate block for each plane is worth its header. */
+/* From this number of rows on, separate blocks for the planes save more than their headers cost. */
 #define FLUSH_ROWS 1024u
 /* Minimum size for which a zstd frame is worthwhile. */
 #define COMPRESS_BYTES 24u

@@ -40,7 +40,7 @@ PROF_PUBLIC int prof_cursor_new(const struct prof_reader *reader,
 
 	if (!def)
 		return PROF_NO_TABLE;
-	/* A dictionary requests the id in addition to the caller's columns. */
+	/* A dictionary requests the id in addition to its caller's columns. */
 	if (options->columns && options->n_columns > PROF_MAX_COLUMNS + 1)
 		return -EINVAL;
 	cursor = calloc(1, sizeof(*cursor));
@@ -77,7 +77,7 @@ PROF_PUBLIC void prof_cursor_free(struct prof_cursor *cursor)
 	free(cursor);
 }
 
-/* Drops the rest of the open chunk, which is damaged. */
+/* Drops the rest of the open chunk, because it is damaged. */
 static int cursor_lose(struct prof_cursor *cursor)
 {
 	cursor->lost_chunks++;

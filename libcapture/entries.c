@@ -4,9 +4,9 @@
  *
  * A capture of a gigabyte may have hundreds of thousands of chunks. Their entries are kept as the
  * full index stores them: row groups of entry_table, with ENTRIES_PAGE entries each, and some eight
- * bytes per entry. Entries of an index that was read stay in place. A cursor unpacks one page at a
- * time, and skips pages without matching entries. It leaves the page to the next cursor, because
- * dictionaries of one epoch are mostly described by one page.
+ * bytes per entry. Entries of an index that was read are not copied. A cursor unpacks one page at a
+ * time, and skips pages without matching entries. It leaves the unpacked page to the next cursor,
+ * because one page describes most dictionaries of an epoch.
  *
  * Invariants: (1) a sealed list is never written to, except for the spares, which are exchanged
  *                 atomically; so threads may share it  [test-capture-threads]

@@ -3,8 +3,8 @@
  * Format - headers as bytes
  *
  * format.h defines the layouts. A chunk's header is valid if magic and checksum match. The checksum
- * is salted per file, so that bytes that a profiled program puts into a string cannot pass for a
- * chunk [test-capture-reader: forged]
+ * is salted per file, so that bytes in a string of a profiled program cannot pass for a chunk
+ * [test-capture-reader: forged]
  */
 #include "libcapture/format.h"
 

@@ -100,7 +100,7 @@
 #define GROUP_ROWS_DEFAULT (1u << 14)
 #define FORMAT_MAX_GAPS (1u << 16)
 #define FORMAT_MAX_SCHEMA (1u << 20)
-/* maximum bytes of schemas that differ from the previous one */
+/* maximum total bytes of schemas that differ from the previous one */
 #define FORMAT_MAX_SCHEMAS (64u << 20)
 #define FORMAT_MAX_SEGMENTS (1u << 12)
 

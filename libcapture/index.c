@@ -10,7 +10,7 @@
  * Entries of 1 and 2 are used if they do not overlap, are inside the file, and leave out only known
  * gaps. An entry is compared with its chunk's header when the chunk is read (load.c).
  *
- * Invariants: (1) links lead back and never overlap, so that following them reads no byte twice
+ * Invariants: (1) links lead back to chunks that do not overlap, so no byte is read twice
  *             (2) a way that fails leaves no state for the next
  *                 [by construction of index_forget()]
  */
@@ -154,7 +154,7 @@ static int reader_follows(struct prof_reader *reader, uint64_t offset, uint64_t 
 	return gap_list_add(&reader->holes, entries->end, offset - entries->end);
 }
 
-/* For the entries of an index that the reader adopts. */
+/* Receives an entry of an index that the reader adopts. */
 static int receive_adopted(const struct entry *entry, void *data)
 {
 	struct prof_reader *reader = data;
@@ -174,7 +174,7 @@ static int receive_adopted_group(const uint8_t *group, void *data)
 	return entries_adopt_group(&reader->entries, group);
 }
 
-/* For the entries of a checkpoint. */
+/* Receives an entry of a checkpoint. */
 static int receive_listed(const struct entry *entry, void *data)
 {
 	struct prof_reader *reader = data;

@@ -12,8 +12,8 @@ struct lost;
 
 MUST_CHECK int lost_new(struct lost **ret_lost);
 void lost_free(struct lost *lost);
-/* Adds a chunk of which `rows` cannot be read. A chunk that is added again is counted once, with
- * its highest number of lost rows. */
+/* Adds a chunk with `rows` rows that cannot be read. A chunk that is added again is counted once,
+ * with its highest number of lost rows. */
 MUST_CHECK int lost_add(struct lost *lost, const struct prof_chunk *chunk, uint32_t rows);
 /* Sums up the lost chunks of a table; 0: of all tables. */
 void lost_sum(struct lost *lost, unsigned int table, struct prof_lost *sum);

@@ -343,7 +343,7 @@ enum {
 	PROF_JIT_FROM,
 	PROF_JIT_COLUMNS
 };
-/* allocations of a process at a time; `peak` is the peak since its previous row */
+/* allocations of a process at one time; `peak`: the peak since the process's previous row */
 enum {
 	PROF_HEAP_TIME,
 	PROF_HEAP_PROCESS,
@@ -409,7 +409,7 @@ enum prof_source_kind {
 	PROF_SOURCE_CACHE,
 	PROF_SOURCE_RAW,
 	PROF_SOURCE_DYNAMIC,
-	PROF_SOURCE_PROBE /* of a function or a static probe of a program */
+	PROF_SOURCE_PROBE /* a program's function or static probe */
 };
 enum prof_sample_mode { PROF_MODE_USER, PROF_MODE_KERNEL };
 /* How much of the interpreted program's stack a sample's stack includes. */
@@ -450,15 +450,16 @@ enum prof_task_event {
 	/* written after the exit event of a process; exit_status is as from wait() */
 	PROF_TASK_STATUS
 };
-/* state of the thread from the row's time on. RUNNING: its recording ended while it ran. RUNNABLE:
- * it waits for a CPU, and has not run since it was forked, woken, or found */
+/* state of the thread from the row's time on. RUNNING: the thread's recording ended while it ran.
+ * RUNNABLE: the thread waits for a CPU, and has not run since it was forked, woken, or found */
 enum prof_switch_state {
 	PROF_SWITCH_WAIT,
 	PROF_SWITCH_PREEMPTED,
 	PROF_SWITCH_RUNNING,
 	PROF_SWITCH_RUNNABLE
 };
-/* value of switch.cpu in a row without a length: it gives the state of a thread on no CPU */
+/* value of switch.cpu in a row without a length, which gives the state of a thread that is on no
+ * CPU */
 #define PROF_SWITCH_NO_CPU UINT32_MAX
 enum prof_wait_state {
 	PROF_WAIT_UNKNOWN,
@@ -467,9 +468,9 @@ enum prof_wait_state {
 	PROF_WAIT_STOPPED,
 	PROF_WAIT_TRACED
 };
-/* COPIED: with the switch. LATE: read while the thread slept. SHARED: that of another wait of the
- * thread at the same program counter and stack pointer. RACED: none, because the thread ran before
- * its stack was read. */
+/* How a wait's stack was obtained. COPIED: copied at the switch. LATE: read while the thread slept.
+ * SHARED: taken from another wait of the thread at the same program counter and stack pointer.
+ * RACED: no stack, because the thread ran before its stack was read. */
 enum prof_stack_source {
 	PROF_STACK_NONE,
 	PROF_STACK_COPIED,
@@ -478,8 +479,8 @@ enum prof_stack_source {
 	PROF_STACK_RACED,
 	PROF_STACK_SOURCES
 };
-/* INTERRUPT: of a device, a timer or another CPU, whatever thread it interrupted. OUTSIDE: a thread
- * that the session does not record. */
+/* What woke the thread. INTERRUPT: an interrupt of a device, a timer or another CPU, whatever
+ * thread it interrupted. OUTSIDE: a thread that the session does not record. */
 enum prof_waker {
 	PROF_WAKER_UNKNOWN,
 	PROF_WAKER_THREAD,
@@ -613,7 +614,7 @@ PROF_PUBLIC PROF_MUST_CHECK int prof_block_add(struct prof_block *block,
 PROF_PUBLIC PROF_MUST_CHECK int prof_block_add_numbers(struct prof_block *block,
 						       const uint64_t *numbers, uint64_t nulls);
 PROF_PUBLIC size_t prof_block_rows(const struct prof_block *block);
-PROF_PUBLIC size_t prof_block_bytes(const struct prof_block *block); /* memory of its rows */
+PROF_PUBLIC size_t prof_block_bytes(const struct prof_block *block); /* memory of the rows */
 PROF_PUBLIC const struct prof_table_def *prof_block_table(const struct prof_block *block);
 /* Sets the epoch of the block's rows; 0, the default, is the writer's first epoch. */
 PROF_PUBLIC void prof_block_set_epoch(struct prof_block *block, uint32_t epoch);
@@ -672,7 +673,7 @@ PROF_PUBLIC uint32_t prof_writer_first_epoch(const struct prof_writer *writer);
  */
 PROF_PUBLIC PROF_MUST_CHECK int prof_writer_write(struct prof_writer *writer,
 						  const struct prof_block *block);
-/* Writes a checkpoint now; by default one comes every 64 chunks or 16 MiB. */
+/* Writes a checkpoint now, in addition to the automatic ones every 64 chunks or 16 MiB. */
 PROF_PUBLIC PROF_MUST_CHECK int prof_writer_checkpoint(struct prof_writer *writer);
 /* Writes index and trailer, which makes the capture `finished`. No writes may follow. */
 PROF_PUBLIC PROF_MUST_CHECK int prof_writer_finish(struct prof_writer *writer);
@@ -689,8 +690,8 @@ enum prof_state {
 	PROF_STATE_DAMAGED,    /* bytes inside are wrong */
 };
 
-/* Why a range of a file could not be used. prof_damage_reason_name() has the names for the "reason"
- * of `verify`. */
+/* Why a range of a file could not be used. prof_damage_reason_name() returns the name that `verify`
+ * shows as "reason". */
 enum prof_damage_reason {
 	PROF_DAMAGE_HEADER, /* header of the file or of a chunk */
 	PROF_DAMAGE_PAYLOAD,
@@ -705,7 +706,7 @@ enum prof_damage_reason {
 struct prof_damage {
 	uint64_t offset;
 	uint64_t bytes;
-	uint64_t sequence; /* UINT64_MAX = unknown, as below */
+	uint64_t sequence; /* UINT64_MAX: unknown */
 	uint64_t rows;     /* lost rows */
 	uint32_t table;    /* 0 = unknown */
 	uint32_t stream;
@@ -746,13 +747,13 @@ struct prof_reader;
  * there. Every prefix of a capture that has the file header can be opened.
  */
 PROF_PUBLIC PROF_MUST_CHECK int prof_reader_open(int fd, struct prof_reader **ret_reader);
-/* Free its cursors and lists of chunks first. Accepts NULL. */
+/* Free the reader's cursors and chunk lists first. Accepts NULL. */
 PROF_PUBLIC void prof_reader_free(struct prof_reader *reader);
 /*
  * Calls guard(table, data) before each batch that a cursor returns or a dictionary reads, on the
- * reading thread. A result other than 0 stops the read, which returns that result: PROF_OVER_BUDGET
- * if the caller's own state has become too large. Set the guard before any cursor or dictionary is
- * created; NULL: none.
+ * reading thread. A result other than 0 stops the read, which returns that result. A guard whose
+ * own data has become too large returns PROF_OVER_BUDGET. Set the guard before any cursor or
+ * dictionary is created; NULL: none.
  */
 PROF_PUBLIC void prof_reader_set_guard(struct prof_reader *reader,
 				       int (*guard)(unsigned int table, void *data), void *data);

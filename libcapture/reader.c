@@ -70,8 +70,8 @@ static void epoch_set_sort(struct epoch_set *set)
 	set->n = n;
 }
 
-/* Adds an epoch. Removes duplicates when the memory is full; grows it if that frees less than
- * half. */
+/* Adds an epoch. When the array is full, removes duplicates, and grows the array if fewer than half
+ * were duplicates. */
 int epoch_set_add(struct epoch_set *set, uint32_t epoch)
 {
 	size_t capacity = MAX_OF((size_t)64, set->capacity * 2);
@@ -283,7 +283,7 @@ static int open_spool(int *ret_fd)
 	return 0;
 }
 
-/* Limits a copy to as much room as it leaves free, because a capture may be endless, too. */
+/* Limits a copy to half of the free space, because a pipe that is a capture may also be endless. */
 static int check_room(int file, uint64_t copied)
 {
 	struct statvfs vfs;

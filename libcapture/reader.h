@@ -35,7 +35,7 @@ struct prof_reader {
 	struct entries entries;  /* of chunks of all kinds */
 	struct gap_list holes;   /* ranges between entries of checkpoints; only while opening */
 	struct epoch_set epochs; /* epochs of data; only while opening */
-	uint64_t v1_tables;      /* bit n: table n has data */
+	uint64_t v1_tables;      /* bit n: version-1 table n has data */
 	struct gap_list gaps;
 	struct damage_list damage;
 	struct lost *lost;                            /* chunks found damaged while reading */
@@ -113,7 +113,7 @@ struct walk {
 	uint64_t window_offset;
 	struct buffer payload;
 	bool verified;   /* the payload of the last chunk was checked */
-	bool after_hole; /* the next chunk need not follow in sequence */
+	bool after_hole; /* the next chunk's sequence need not follow the last one's */
 };
 
 void walk_init(struct walk *walk, const struct prof_reader *reader, uint64_t from,

@@ -6,8 +6,8 @@
  * magic with a matching salted checksum and a sequence number higher than all before, so that
  * forged or copied chunks inside a payload are not accepted. The skipped bytes are a hole.
  *
- * A header may be whole although its payload is not: the last chunk of a crashed writer, after
- * which another writer continued. So a chunk that is not followed by the next sequence number is
+ * A header may be whole although its payload is not: a writer crashed in its last chunk, and
+ * another writer continued after it. So a chunk that is not followed by the next sequence number is
  * accepted only if its payload is valid; otherwise the search continues inside it. If the other
  * writer's padding completed the chunk, that writer's checkpoint lists it as a gap.
  *
@@ -163,7 +163,7 @@ static int walk_check_payload(struct walk *walk, const struct entry *entry, bool
 	return 0;
 }
 
-/* Drops the last chunk, which was not whole, as if it had never been accepted. */
+/* Drops the last chunk, which was not whole, as if the walk had never accepted it. */
 static void walk_drop_last(struct walk *walk)
 {
 	const struct prof_chunk *last = &walk->last.chunk;

@@ -43,7 +43,7 @@ int sink_init(struct sink *sink, int fd, uint64_t *ret_size)
 		sink->locked = true;
 	else if (errno == EWOULDBLOCK)
 		return -EWOULDBLOCK;
-	/* Other errors mean that the file system has no locks. */
+	/* Other errors mean that the file system does not support locks. */
 	return 0;
 }
 

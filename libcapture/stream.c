@@ -3,7 +3,7 @@
  * Stream - reads a capture while it is being written
  *
  * For live views: a pipe that profd writes into. Chunks are returned in the order in which they
- * arrive, each as soon as it is whole. Earlier ones are not kept, so that memory does not depend on
+ * arrive, each as soon as it is whole. Earlier chunks are not kept, so memory does not depend on
  * the length of the recording. A stream needs no index, cannot seek, and is not repaired: it ends
  * at the first bytes that are not a chunk.
  *

@@ -2,9 +2,10 @@
 /*
  * Verify - makes all checks of a chunk that need no other chunk
  *
- * A walk over the whole file finds the chunks; the index is used only to name missing ones. Damage
- * reasons, in the order of the checks: header, checksum, payload (structure, padding), decode,
- * order (times outside the header's range), dictionary (lowest id), index (an invalid checkpoint).
+ * A walk over the whole file finds the chunks; the index is used only to name missing chunks.
+ * Damage reasons, in the order of the checks: header, checksum, payload (structure, padding),
+ * decode, order (times outside the header's range), dictionary (lowest id), index (an invalid
+ * checkpoint).
  */
 #include "libcapture/reader.h"
 
@@ -225,7 +226,7 @@ PROF_PUBLIC int prof_reader_scan(const struct prof_reader *reader,
 			r = check_entry(&checker, &entry, &damage);
 		} else if (!wanted || wanted(&entry.chunk, data)) {
 			/* A chunk whose bytes are unchanged can be decoded, unless the writer was
-			 * wrong; decoding detects that. */
+			 * wrong, which only decoding detects. */
 			r = load_chunk(reader, &entry.chunk, &checker.stored, &header, &payload,
 				       &reason);
 			r = note_result(reader, &entry.chunk, entry.chunk.rows, r);

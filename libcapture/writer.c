@@ -36,7 +36,7 @@ const struct prof_segment *writer_segment(const struct prof_writer *writer)
 
 /* ---- Chunks ---------------------------------------------------------------------------------- */
 
-/* Returns the maximum space that finishing needs from here on. */
+/* Returns the maximum space that finishing needs from the current position on. */
 static uint64_t index_bytes(const struct prof_writer *writer)
 {
 	return INDEX_BYTES_MIN + writer->schema_section.size + writer->index.groups.size +
@@ -45,9 +45,9 @@ static uint64_t index_bytes(const struct prof_writer *writer)
 }
 
 /*
- * Moves to the next possible start of a chunk, and records the gap after the last one. A part of a
- * chunk may be there; padding it with zeros could complete it. Its sequence number is unknown, so
- * the next number is higher than any that is possible before.
+ * Moves to the next possible start of a chunk, and records the gap after the last one. A partial
+ * chunk may be in the gap, and padding with zeros could complete it. Its sequence number is
+ * unknown, so the next number is higher than any that is possible before it.
  */
 static int writer_align(struct prof_writer *writer)
 {
@@ -108,8 +108,8 @@ static int chunk_end(struct prof_writer *writer, struct chunk_header *header, ui
 	if (r)
 		return r;
 	entry = entry_of_header(header, writer->sink.position);
-	/* Add the entry first: it can be removed if the write fails, but a chunk without an entry
-	 * would be a gap. */
+	/* Add the entry before the write: it can be removed if the write fails, but a chunk without
+	 * an entry would be a gap. */
 	r = entry_block_add(writer->pending, &entry, end);
 	if (r)
 		return r;

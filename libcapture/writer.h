@@ -22,7 +22,7 @@ struct prof_writer {
 	bool schema_changed;
 	struct prof_segment *segments;
 	size_t n_segments;
-	uint32_t last_segment; /* highest number, even if that segment's record was lost */
+	uint32_t last_segment; /* highest segment number, even if that segment's record was lost */
 	uint32_t first_epoch;
 	uint64_t sequence;
 	struct buffer chunk;        /* chunk being written */
