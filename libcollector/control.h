@@ -51,10 +51,10 @@ static_assert(offsetof(struct control_hello, wants) == 32, "wants");
 static_assert(offsetof(struct control_hello, parent_start) == 40, "parent's start");
 
 /*
- * Why a process whose allocations are requested did not register, if it can report that. The
- * process may have no descriptor for a report. So to report reason N, it briefly makes N pages of
- * the preloaded library executable, and the kernel reports a mapping of that length. Other lengths
- * have no meaning.
+ * Why a process whose allocations are requested did not register. The process may have no
+ * descriptor to report that, so it reports reason N by mapping: it briefly makes N pages of the
+ * preloaded library executable, and the kernel reports a mapping of that length. Other lengths have
+ * no meaning.
  */
 enum control_reason {
 	CONTROL_REASON_NONE, /* the process allocated nothing */

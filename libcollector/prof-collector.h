@@ -3,8 +3,8 @@
  * libprofcollector - adds a program's marks, counters, logs and names to its recording
  *
  * Marks (instants and spans), counters, logs and thread names, for C, C++, and any language that
- * can call C. Programs that do not want to depend on this library use <prof/mark.h>, which finds it
- * at run time.
+ * can call C. Programs that do not want to depend on this library use <prof/mark.h>, which finds
+ * the library at run time.
  *
  * A program is recorded if profctl started it or one of its ancestors (PROF_CONTROL is in the
  * environment), or after prof_collector_connect(). Otherwise every function returns at once and
@@ -19,10 +19,9 @@
  * Functions wait only in two cases:
  * - The first use in a process waits for profd's answer, at most 500 ms (10 ms in a real-time
  *   thread).
- * - A thread that finds no ring waits at most 10 ms. In a session that must lose nothing, a thread
- *   that finds no ring or a full one waits longer. Handlers and real-time threads do not wait.
- *   Waits add up to at most 1 s per minute for the whole process; time in which several threads
- *   wait is counted once.
+ * - A thread that finds no ring waits at most 10 ms. In a lossless session, a thread that finds no
+ *   ring or a full one waits longer. Handlers and real-time threads do not wait. Waits add up to at
+ *   most 1 s per minute for the whole process; time in which several threads wait is counted once.
  *
  * Strings are UTF-8, NUL-terminated, of any length up to 64 MiB, and copied before the function
  * returns. NULL is "". A thread sends a string only once as long as the string is among the last
@@ -55,7 +54,7 @@ static inline bool prof_collector_enabled(void)
 
 /*
  * Connects to profd without profctl. addresses: as in PROF_CONTROL; NULL: the system's profd, which
- * records the process if a session of the same user names it. Returns 0; -EALREADY if the process
+ * accepts the process if a session of the same user records it. Returns 0; -EALREADY if the process
  * is recorded, or another thread is connecting; -EINVAL; another -errno if there is no answer; or a
  * positive number if profd refuses: 1 not a target of the session, 2 no session, 3 another version,
  * 4 a limit, 5 a failure, 6 not authorized. May be called again after a session ended. Waits at
@@ -66,8 +65,8 @@ PROF_PUBLIC int prof_collector_connect(const char *addresses);
 /*
  * After this call, this library makes no system call in the calling thread, and the thread never
  * waits for room. Call it before the thread installs a seccomp filter that kills for futex(2) or
- * sigaltstack(2). Returns false if the thread has no ring; it then records nothing. The call is not
- * needed if the filter was installed before the thread's first record.
+ * sigaltstack(2). Returns false if the thread has no ring; the thread then records nothing. The
+ * call is not needed if the filter was installed before the thread's first record.
  */
 PROF_PUBLIC bool prof_collector_no_syscalls(void);
 
@@ -94,7 +93,7 @@ struct prof_arg {
 	} value;
 };
 
-#define PROF_MAX_ARGS 32 /* maximum for a mark; further arguments are dropped */
+#define PROF_MAX_ARGS 32 /* maximum for each mark; further arguments are dropped */
 
 /* Records an instant, at the current time. args may be NULL if n_args is 0. */
 PROF_PUBLIC bool prof_mark_instant(const char *group, const char *name, const struct prof_arg *args,
@@ -130,10 +129,10 @@ enum prof_stack_kind {
 
 /*
  * A stack that the program provides, for interpreters and JITs, whose frames no unwinder can find.
- * An address may be in any module, or in code that prof_jit_load() named. The library looks up
- * which file each address belongs to, so that it can be named after the process ended or the file
- * was mapped elsewhere. That takes some system calls for each stack, and reads /proc/self/maps if
- * an address is new. Like strings, a thread sends a stack only once.
+ * An address may be in any module, or in code that prof_jit_load() named. The library looks up the
+ * file of each address, so that the address can be named after the process has ended or the file
+ * was mapped elsewhere. The lookup takes some system calls for each stack, and reads
+ * /proc/self/maps if an address is new. A thread sends a stack only once, like a string.
  */
 struct prof_stack {
 	const void *const *pcs; /* innermost first */
@@ -182,7 +181,7 @@ PROF_PUBLIC bool prof_jit_unload(const void *address);
  */
 PROF_PUBLIC uint32_t prof_counter_define(const char *group, const char *name, const char *unit,
 					 uint32_t flags);
-/* The value does not change while no session records. Returns false if the counter was defined with
+/* Calls have no effect while no session records. They return false if the counter was defined with
  * the other kind of value. */
 PROF_PUBLIC bool prof_counter_set(uint32_t counter, int64_t value);
 PROF_PUBLIC bool prof_counter_add(uint32_t counter, int64_t difference);
@@ -194,7 +193,7 @@ PROF_PUBLIC bool prof_counter_add_double(uint32_t counter, double difference);
 /* level: as in syslog(3), 0 to 7. */
 PROF_PUBLIC bool prof_log(uint32_t level, const char *domain, const char *text);
 
-/* Names the calling thread in the recording; the kernel's name for it does not change. */
+/* Names the calling thread in the recording; the kernel's name of the thread does not change. */
 PROF_PUBLIC bool prof_thread_set_name(const char *name);
 
 /* ---- For <prof/mark.h> ----------------------------------------------------------------------- */
@@ -302,7 +301,7 @@ PROF_PUBLIC int prof_recorder_end(const char *name);
  * -ETIMEDOUT the file is still completed. */
 PROF_PUBLIC int prof_recorder_close(void);
 
-/* Returns the English text for a value that the functions above return. */
+/* Returns the English text for a result of the functions above. */
 PROF_PUBLIC const char *prof_recorder_error(int status);
 /* Returns profctl's message about the last open or close that failed, in the user's language, or
  * "". Valid until the next open or close. */

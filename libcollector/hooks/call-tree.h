@@ -36,7 +36,8 @@ struct call_tree_slot {
 	uint32_t id;
 };
 
-/* A frame to send: it has no node yet, or is one of the innermost of a stack that is too deep. */
+/* A frame to send: one without a node, or one of the innermost frames of a stack that is too
+ * deep. */
 struct call_tree_frame {
 	uint64_t hash;
 	/* CALL_TREE_CODE: index in the chain, UINT64_MAX if that is unreadable; later what is sent:
@@ -95,8 +96,9 @@ static inline bool call_tree_is_ready(const struct producer *producer)
 	       tree->own_generation == self_unwind_generation();
 }
 
-/* Like call_tree_get(), for the caller's pc, sp, and fp, but uses only remembered stacks. Returns 0
- * if call_tree_get() must be called. Calls no other function. */
+/* Like call_tree_get(), for the caller's pc, sp, and fp, but finds only stacks that
+ * unwind_cache_remember() kept. Returns 0 if call_tree_get() must be called. Calls no other
+ * function. */
 static inline __attribute__((always_inline)) uint32_t call_tree_recall(
 	const struct producer *producer, uint64_t pc, uint64_t sp, uint64_t fp)
 {

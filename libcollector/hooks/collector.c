@@ -32,7 +32,8 @@ static void measure(const char *string, struct text *ret_text)
 	ret_text->is_name = false;
 }
 
-/* Measures a name, which is likely to have the same address in the next call. */
+/* Like measure(), for a name: it likely has the same address in later calls, so it is looked up by
+ * address (intern.h, is_name). */
 static void measure_name(const char *string, struct text *ret_text)
 {
 	measure(string, ret_text);
@@ -78,7 +79,7 @@ static inline __attribute__((always_inline)) void fill_argument(struct ring_argu
 		to->value = *(*ids)++;
 }
 
-/* Returns the time in ns, or 0 if the record's time is in ticks and the mark needs only that. */
+/* Returns the time in ns, or 0 if the mark needs only the record's own time, which is in ticks. */
 static inline uint64_t time_of(const void *payload, const struct mark *mark)
 {
 	const struct ring_record_header *header = (const struct ring_record_header *)payload - 1;
@@ -202,7 +203,7 @@ static inline __attribute__((always_inline)) bool find_arguments(const struct pr
 	return true;
 }
 
-/* ids: has room for the ids of all texts. */
+/* `ids`: room for the ids of all texts. */
 static inline __attribute__((always_inline)) bool try_to_write_mark(const struct mark *mark,
 								    uint32_t *ids)
 {
@@ -219,7 +220,7 @@ static inline __attribute__((always_inline)) bool try_to_write_mark(const struct
 				 ids, mark);
 }
 
-/* Separate functions, so that calls need no stack frame when nothing records. */
+/* Separate functions, so that a call needs no stack frame when no session records. */
 static __attribute__((noinline)) bool write_plain(uint32_t kind, uint64_t id, const char *group,
 						  const char *name)
 {
@@ -356,7 +357,7 @@ struct counter {
 };
 
 static struct counter counters[REGISTER_MAX_COUNTERS];
-static uint32_t n_counters = 1; /* number of claimed entries; the first is unused */
+static uint32_t n_counters = 1; /* number of claimed entries; entry 0 is unused */
 static char pool[POOL_BYTES];
 static uint32_t pool_used;
 

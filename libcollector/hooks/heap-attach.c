@@ -1,15 +1,14 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /*
- * Heap attach - the process's end of attach.h: switches on a dormant collector on request
+ * Heap attach - the process's end of attach.h: activates a dormant collector on request
  *
  * The hook that finds the request registers the process in the same way as the first record of a
  * process with PROF_CONTROL: with all signals blocked, and within the same time limits. Blocks that
- * existed before are unknown; their release is recorded anyway. After the session, the process is
- * dormant again, and can be attached to again.
- * A child of vfork() shares this memory, so it leaves the request to its parent. A process with a
- * seccomp filter makes no system call that the filter could kill it for.
- * Invariants: (1) a request is answered once, whatever is written meanwhile
- *                 [test_attach: again, forks, forked_meanwhile]
+ * were allocated earlier are unknown; their release is recorded anyway. After the session, the
+ * process is dormant again, and can be attached to again. A child of vfork() shares this memory, so
+ * it leaves the request to its parent. In a process with a seccomp filter, it makes no system call
+ * for which the filter could kill the process. Invariants: (1) a request is answered once, whatever
+ * is written meanwhile [test_attach: again, forks, forked_meanwhile]
  *             (2) a process with a session keeps it  [test_attach: recorded_already]
  *             (3) a filtered process makes no additional system call  [test_attach: filtered]
  */
@@ -74,8 +73,8 @@ void heap_attach_answer(void)
 	if (register_is_own()) {
 		before = register_block_signals();
 		if (register_begin_answer()) {
-			/* Another request may arrive meanwhile, and the end of this one clears its
-			 * ATTACH_REQUESTED bit. So repeat until all are answered. */
+			/* If another request arrives meanwhile, the end of this one clears the
+			 * ATTACH_REQUESTED bit of the other. So repeat until all are answered. */
 			while ((requested =
 					__atomic_load_n(&request.requested, __ATOMIC_ACQUIRE)) !=
 			       request.received) {

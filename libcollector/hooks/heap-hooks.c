@@ -26,7 +26,7 @@
 #define HOOK __attribute__((visibility("default")))
 #define OUTLINE static __attribute__((noinline))
 
-/* Not declared in the headers of this libc. */
+/* The headers of this libc do not declare these. */
 HOOK void cfree(void *address);
 HOOK void free_sized(void *address, size_t size);
 HOOK void free_aligned_sized(void *address, size_t alignment, size_t size);
@@ -39,7 +39,7 @@ static inline __attribute__((always_inline)) uint32_t load_mode(void)
 	return __atomic_load_n(&heap_mode, __ATOMIC_ACQUIRE);
 }
 
-/* Returns whether only chosen calls are recorded, so that the others can be passed on. */
+/* Returns whether only some calls are recorded, so that the others can be passed on. */
 static inline __attribute__((always_inline)) bool is_sampled(uint32_t mode)
 {
 	return (mode & (HEAP_SAMPLED | HEAP_OPEN | HEAP_FOREIGN)) == HEAP_SAMPLED;
@@ -62,7 +62,8 @@ static inline __attribute__((always_inline)) bool is_passed(size_t size)
 	return __builtin_expect(mode == 0, 1) || heap_sampled_pass_over(mode, size);
 }
 
-/* Like is_passed(), for the release of a block. False for the pool, which no allocator must see. */
+/* Like is_passed(), for the release of a block. Returns false for blocks of the pool, which must
+ * not reach an allocator. */
 static inline __attribute__((always_inline)) bool is_end_passed(uint32_t mode, const void *address)
 {
 	if (__builtin_expect(mode == 0, 1))
@@ -91,7 +92,8 @@ static inline __attribute__((always_inline)) bool is_wanted(size_t size)
 	if (is_inner())
 		return false;
 	if (mode & HEAP_SAMPLED) {
-		/* If is_passed() must not skip any call, use a generation that no mode matches. */
+		/* If is_passed() must not skip any call, use a generation that differs from every
+		 * mode. */
 		uint32_t generation = is_sampled(mode) ? mode : ~mode;
 
 		return !heap_sampled_pass_over(generation, size) &&
@@ -224,8 +226,8 @@ static void *change(const struct heap_call *call, void *prior, bool wanted)
 	heap_record_begin(call, prior, &change);
 	address = heap_next.realloc(prior, call->size);
 	is_freed = !address && call->size == 0 && prior;
-	/* A new block that is not in the set, because it was not chosen or the set is full, is
-	 * recorded as freed, because its release would not be found. */
+	/* If the new block is not in the set, because it was not chosen or the set is full, its
+	 * release would not be recorded, so record the block as freed now. */
 	if (is_sampled && address && !(wanted && heap_sampled_add(address))) {
 		if (wanted)
 			register_count_lost();

@@ -161,8 +161,8 @@ static void set(const struct function *function, void *found)
 	memcpy((uint8_t *)&heap_next + function->at, &found, sizeof(found));
 }
 
-/* Always finds the next functions: if an allocator before this library has them, it passes the
- * calls on. */
+/* Always uses the functions after this library's: an earlier allocator that has them, too, passes
+ * its calls on to this library. */
 void heap_next_find_mappings(void)
 {
 	for (size_t i = 0; i < ARRAY_SIZE(mappings); i++)
@@ -175,8 +175,8 @@ void heap_next_find_loader(void)
 		set(&loader[i], NULL);
 }
 
-/* Returns whether the program's malloc is this library's. Allocates to find out, because a program
- * that is not relocatable may have its own address for malloc. */
+/* Returns whether the program's malloc is this library's. Makes a test allocation, because a
+ * program that is not relocatable may have its own address for malloc. */
 static bool is_first_of_all(void)
 {
 	void *(*allocate)(size_t) = (void *(*)(size_t))find_first("malloc");
@@ -335,7 +335,7 @@ bool heap_next_choose(const char *settings)
 
 static void switch_mode(bool is_on)
 {
-	/* Blocks of an earlier session are unknown in this one, so forget them. */
+	/* Blocks of an earlier session are unknown in this one, so remove them from the set. */
 	if (is_on && (wanted_mode & HEAP_SAMPLED))
 		heap_sampled_clear();
 	/* pairs with the hooks' loads */
@@ -369,7 +369,7 @@ static void set_up(void)
 	if (operator_new && module_of(operator_new) == module_of((void *)heap_next.malloc) &&
 	    dladdr(operator_new, &info))
 		operators = info.dli_fname;
-	/* If there is no memory for this, stacks have one frame. */
+	/* A failure only means that stacks have one frame. */
 	if (is_usable)
 		(void)!self_unwind_setup();
 	if (!is_secure && register_read_variable(HEAP_VARIABLE, settings, sizeof(settings)))

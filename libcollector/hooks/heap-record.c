@@ -74,7 +74,7 @@ static void fill_nested(void *payload, const uint32_t *ids, const void *data)
 	};
 }
 
-/* Records a separate stack, because the call tree may be incomplete. */
+/* Records a stack of its own, because the call tree may be incomplete. */
 static __attribute__((noinline)) void record_nested(const struct heap_call *call,
 						    const void *address, bool may_walk)
 {
@@ -174,9 +174,9 @@ static inline __attribute__((always_inline)) void fill_alloc(struct ring_alloc *
 	};
 }
 
-/* Records an allocation if the fast path cannot. `ring`: used if no other hook runs; NULL: unknown.
- * `wasted`: a record begun in `ring` whose ids are not valid, or NULL. `frame`: the hook's
- * frame. */
+/* Records an allocation if the fast path cannot. `ring`: the ring to use if no other hook runs;
+ * NULL: unknown. `wasted`: a record begun in `ring` whose ids are not valid, or NULL. `frame`: the
+ * hook's frame. */
 static __attribute__((noinline)) void *alloc_otherwise(uint32_t kind, uint64_t size, void *address,
 						       uint64_t pc, uint64_t sp, uint64_t fp,
 						       struct ring *ring, void *wasted,
@@ -246,7 +246,7 @@ static void free_otherwise(enum ring_free_kind kind, const void *address, uint32
 	/* Do not recover if this hook runs within another hook, whose record may be open. */
 	if (producer && (heap_thread.inside == 0 || !is_within(frame, &may_walk)))
 		ring_recover(producer->current, frame);
-	/* libc frees NULL pointers after a thread has ended. Do not register a ring for that,
+	/* libc frees NULL pointers after a thread has ended. Do not claim a ring for such a call,
 	 * because the thread would never release it. */
 	if (!address && !producer && register_self.is_done)
 		return;
@@ -316,8 +316,8 @@ void heap_record_end(struct heap_change *change, const void *address, bool is_fr
 
 		record->address = (uintptr_t)address;
 		record->is_freed = is_freed;
-		/* also correct if the ring was replaced, because all rings of an arena have the
-		 * same clock */
+		/* This is correct even if the ring was replaced, because all rings of an arena have
+		 * the same clock. */
 		record->duration_ns = ring_now(change->ring) - begin_ns;
 		ring_end(change->ring, record);
 		end_record();

@@ -41,8 +41,8 @@ extern __thread struct heap_thread heap_thread
 
 /*
  * kind: enum ring_alloc_kind, plus 0x100 times the alignment's log2. address: NULL if the call
- * failed. pc, sp, fp: the caller's, as from unwind_cache_get_caller(). All are scalars, so that
- * they are passed in registers. Returns `address`.
+ * failed. pc, sp, fp: the caller's registers, as from unwind_cache_get_caller(). All parameters are
+ * scalars, so that they are passed in registers. Returns `address`.
  */
 void *heap_record_alloc(uint32_t kind, uint64_t size, void *address, uint64_t pc, uint64_t sp,
 			uint64_t fp);
@@ -66,7 +66,7 @@ enum heap_outcome {
 	HEAP_RECORDED,
 	HEAP_UNRECORDED, /* nothing was written */
 	HEAP_UNENDED,    /* written, but not published: handlers left records after it */
-	HEAP_LAST,       /* written, and the session has ended meanwhile */
+	HEAP_LAST,       /* written, but the session has ended meanwhile */
 };
 
 static inline __attribute__((always_inline)) bool heap_can_record(const struct producer *producer)
@@ -96,8 +96,8 @@ static inline void heap_fill_free(struct ring_free_block *freed, enum ring_free_
 }
 
 /* Tries to record a free. Calls no function, so that free() saves no registers. Has few
- * instructions, because they delay the program's loads: a processor looks only some hundred
- * ahead. */
+ * instructions, because a processor looks only some hundred instructions ahead for the program's
+ * loads. */
 static inline __attribute__((always_inline)) enum heap_outcome heap_try_record_free(
 	enum ring_free_kind kind, const void *address, uint32_t pages)
 {

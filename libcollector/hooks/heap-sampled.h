@@ -31,14 +31,14 @@ extern uint8_t heap_filter[1 << HEAP_FILTER_BITS] __attribute__((visibility("hid
 
 /* Sets the mean number of bytes between chosen allocations; 0 or 1 chooses all. */
 void heap_sampled_set_mean(uint64_t bytes);
-/* Sets the size below which no allocation is chosen. */
+/* Sets the minimum size of chosen allocations. */
 void heap_sampled_set_least(uint64_t bytes);
 /* Returns false if there is no memory for the set. */
 bool heap_sampled_setup(void);
 
 void heap_sampled_clear(void);
 /* Makes heap_sampled_lacks() return false for this address, although it is not in the set. The pool
- * uses this: it handles the release of its blocks itself. */
+ * uses this, so that the release of its blocks is not passed to an allocator. */
 void heap_sampled_except(const void *address);
 
 /* Decides whether to choose an allocation that is larger than the thread's `left`, or is the

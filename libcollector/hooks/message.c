@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /*
- * Message - a record with the strings that it refers to, if some of them have not been sent
+ * Message - sends a record, preceded by the strings in it that have not been sent
  *
  * Each string is sent before the record, in as many parts as needed. Strings and record are not
  * published together, because a siglongjmp() from a handler would leave a record without its
  * strings. Between two steps a handler may begin a new epoch of ids, or move to another ring. Then
  * the next record is wasted (message_waste()), and the message starts again.
  *
- * Invariants: (1) an id in a record is of a string that was sent, or 0
- *                 [test_collector: names, siglongjmp, strings]
+ * Invariants: (1) an id in a record is 0, or the id of a string that was sent [test_collector:
+ *                 names, siglongjmp, strings]
  *             (2) losses are counted                                     [test_collector: zoo]
  */
 #include "libcollector/hooks/message.h"

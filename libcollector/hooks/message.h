@@ -11,8 +11,8 @@
  *     message_write(&message, fill_mark, &mark);
  *
  * If all strings have been sent, a message is one record; otherwise the strings are sent before it.
- * An id of 0 stands for a string that found no room. Almost always each name has the same address
- * as the last time, and message_try_write() suffices.
+ * An id of 0 stands for a string that did not fit into the ring. Almost always each name has the
+ * same address as the last time, and message_try_write() suffices.
  */
 #pragma once
 
@@ -35,11 +35,11 @@ enum message_outcome { MESSAGE_WRITTEN, MESSAGE_LOST, MESSAGE_AGAIN };
 /* Fills the payload. ids: the ids of the message's texts. */
 typedef void message_fill(void *payload, const uint32_t *ids, const void *data);
 
-/* Writes the message and the strings that it needs. Returns false, and counts the message, if it is
- * lost. */
+/* Writes the message and the strings that it needs. Returns false, and counts a loss, if the
+ * message is lost. */
 bool message_write(struct message *message, message_fill *fill, const void *data);
-/* Makes room for n_bytes of text. Returns false if the thread has moved to a larger ring for
- * that. */
+/* Makes room for n_bytes of text. Returns false if the thread has moved to a larger ring to make
+ * room. */
 bool message_has_room(struct producer *producer, uint64_t n_bytes);
 /* Returns the epoch of the thread's current ring; restarts the ids if there are too many. */
 uint32_t message_get_epoch(struct producer *producer);
@@ -48,7 +48,7 @@ static inline bool message_is_other(const struct producer *producer, uint32_t ep
 {
 	return producer->intern.epoch != epoch || producer->current->bigger;
 }
-/* Sends a string unless it was sent already. Sets its id, to 0 if a part found no room. */
+/* Sends a string unless it was sent already. Sets its id; 0: a part found no room. */
 enum message_outcome message_write_text(struct producer *producer, uint32_t epoch,
 					struct text *text);
 /* Uses the larger ring that the thread has moved to. Ids of the old ring become invalid. */

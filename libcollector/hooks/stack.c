@@ -3,9 +3,9 @@
  * Stack - the stack of a record, as given by the program
  *
  * Frames are written directly into the ring, because a handler's stack may be small. Records that
- * interrupt another record, and records of threads that make no system calls, get addresses, which
- * the engine looks up in the process's mappings.
- * Invariants: (1) a frame's image was sent in the same epoch, by the same owner [test_jit: epochs]
+ * interrupt another record, and records of threads that make no system calls, get addresses instead
+ * of images; the engine looks these up in the process's mappings. Invariants: (1) a frame's image
+ * was sent in the same epoch, by the same owner [test_jit: epochs]
  *             (2) a module that replaced another one is sent                   [test_jit: dlclose]
  *             (3) errno does not change  [test_collector: front]
  */
@@ -15,7 +15,7 @@
 
 #include <errno.h>
 
-#define SALT UINT64_C(0x737461636b) /* start of the hash, so that no string equals a stack */
+#define SALT UINT64_C(0x737461636b) /* start of a stack's hash, which no string's hash has */
 
 struct image_definition {
 	struct producer *producer;

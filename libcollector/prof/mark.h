@@ -13,8 +13,8 @@
  * that are not position-independent. Programs that load the library later call prof_mark_find().
  *
  * Without the library, or while nobody records, a call is a load or two and a branch that is not
- * taken, and its arguments are not evaluated. With an older library, functions that it lacks return
- * as if nobody recorded. If PROF_DISABLE is defined, no macro calls or looks up the library. Static
+ * taken, and its arguments are not evaluated. Functions that an older library lacks return as if
+ * nobody recorded. If PROF_DISABLE is defined, no macro calls or looks up the library. Static
  * programs link libprofcollector.a and define PROF_LINKED. C11 and C++11, gcc and clang.
  * prof-collector.h documents the functions.
  */
@@ -45,7 +45,8 @@ extern "C" {
 __attribute__((weak, visibility("hidden"))) const struct prof_collector_table *prof_mark_table;
 
 #ifndef PROF_LINKED
-/* Prefers a library that the program has loaded, even if its symbols are not global. */
+/* Opens the library. Prefers one that the program has loaded, even if its symbols are not
+ * global. */
 static inline void *prof_mark_open(void)
 {
 	static const char name[] = "/libprofcollector.so.0";
@@ -120,7 +121,7 @@ static inline uint64_t prof_now(void)
 	return table && PROF_HAS(table, clock_ns) ? table->clock_ns() : 0;
 }
 
-/* Arguments for the functions whose names end in _with. */
+/* Make arguments for the functions whose names end in _with. */
 static inline struct prof_arg PROF_S64(const char *name, int64_t value) {
 	struct prof_arg arg;
 

@@ -24,7 +24,7 @@
 #include <time.h>
 
 #define RETRY_NS UINT64_C(2000000) /* pause before another try if the listener's backlog is full */
-#define MAX_FDS 4                  /* maximum accepted in one packet */
+#define MAX_FDS 4                  /* maximum number of descriptors accepted in one packet */
 
 static const int high_fds[] = { 1000, 200 };
 

@@ -59,5 +59,6 @@ bool control_is_left(const struct control_connection *connection);
 MUST_CHECK int control_send(int fd, const void *packet, size_t bytes, uint64_t deadline_ns);
 MUST_CHECK int control_receive(int fd, void *packet, size_t bytes, uint64_t deadline_ns,
 			       int *ret_fd);
-/* Closes the socket. If its descriptor refers to another file by now, leaves that open. */
+/* Closes the socket. If the descriptor's number refers to another file by now, leaves that file
+ * open. */
 void control_disconnect(struct control_connection *connection);

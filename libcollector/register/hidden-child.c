@@ -7,10 +7,11 @@
  * When middle exits, init becomes the program's parent.
  *
  * A child with exit signal 0 sends no signal, and wait() skips it unless the caller requests such
- * children. An exec makes such a child an ordinary one, so a second child is needed. Both borrow
- * this process's memory like a child of vfork(), so the cost does not depend on the process's size;
- * its other threads continue. If this process is a reaper of orphans (PR_SET_CHILD_SUBREAPER), it
- * stops being one meanwhile; otherwise the program would become its child.
+ * children. An exec makes such a child an ordinary one, so a second child is needed. Both children
+ * borrow this process's memory like a child of vfork(), so the cost does not depend on the
+ * process's size; the process's other threads continue. If this process is a reaper of orphans
+ * (PR_SET_CHILD_SUBREAPER), it stops being one meanwhile; otherwise the program would become its
+ * child.
  *
  * All signals are blocked meanwhile: no handler may run in this memory under another PID.
  * Invariants: (1) no child is left afterwards, whatever failed   [test_recorder: wait, subreaper]
@@ -90,7 +91,8 @@ static bool is_left_out(const char *entry)
 
 BORROWED static void reset_signals(void)
 {
-	/* at least as long as the kernel's struct sigaction: SIG_DFL, no flags, an empty mask */
+	/* zeros, at least as long as the kernel's struct sigaction: SIG_DFL, no flags, an empty
+	 * mask */
 	static const uint64_t by_default[8];
 	static const uint64_t none;
 

@@ -52,8 +52,8 @@ void intern_add(struct intern *intern, const struct text *text, uint32_t epoch)
 	__atomic_store_n(&entry->check, intern_check(id, text), __ATOMIC_RELAXED);
 }
 
-/* A handler that interrupts this adds no entry. If it leaves by siglongjmp(), this producer adds no
- * more entries; nothing else breaks. */
+/* A handler that interrupts this adds no entry. If the handler leaves by siglongjmp(), this
+ * producer adds no more entries; nothing else breaks. */
 void intern_add_place(struct intern *intern, const struct text *text, uint32_t epoch)
 {
 	struct intern_place *place = &intern->places[intern_place_of(text->bytes)];

@@ -21,7 +21,7 @@
 #define INTERN_WAYS 4u
 #define INTERN_MAX_BYTES (UINT32_C(1) << 26) /* limit for a string; longer ones are cut */
 #define INTERN_PLACES 256u
-#define INTERN_PLACE_WORDS 4u /* limit for a string with its NUL; longer ones are not in `places` */
+#define INTERN_PLACE_WORDS 4u /* limit for a string in `places`, with its NUL */
 
 struct text {
 	const char *bytes;
@@ -154,8 +154,8 @@ static inline __attribute__((always_inline)) uint32_t intern_place_of(const char
 	return (bits ^ bits >> 8) % INTERN_PLACES;
 }
 
-/* Returns the id of a string that `places` has for this address, or 0. Reads the string only as far
- * as it equals the cached copy, and not beyond its page. */
+/* Returns the id that `places` has for the string at this address, or 0. Reads the string only as
+ * far as it equals the cached copy, and not beyond its page. */
 __attribute__((no_sanitize("address", "thread"))) static inline uint32_t intern_find_place(
 	const struct intern *intern, const char *at)
 {

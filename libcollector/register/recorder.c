@@ -8,9 +8,9 @@
  *     end:    "off" and the answer, then the mark
  *     close:  the socket to profctl is shut down; profctl reports when the file is complete
  *
- * The switch is a socket to the engine, which profctl passes on, so that a begin or end costs two
- * context switches and needs no privileged process. Blocks nest and overlap, in one thread and in
- * several: sampling is on while any is open.
+ * The switch is a socket to the engine, and profctl passes it on to this process, so that a begin
+ * or end costs two context switches and needs no privileged process. Blocks nest and overlap, in
+ * one thread and in several: sampling is on while any is open.
  *
  * The recorder's state is in a page that is zeroed in a forked child. The child has no recorder,
  * and closes the descriptors that it inherited. The program may close or reuse the descriptors, so
@@ -211,7 +211,7 @@ static bool is_program(const char *path)
 	return syscall(SYS_faccessat, (long)AT_FDCWD, path, (long)X_OK) == 0;
 }
 
-/* Searches PATH like a shell, then the installation directory. */
+/* Searches PATH without its empty entries, then the installation directory. */
 static bool find_profctl(char path[MAX_PATH])
 {
 	const char *at = hidden_child_variable("PATH");
@@ -315,7 +315,7 @@ static int receive_report(struct recorder *self, uint64_t wait_ns, uint32_t kind
 
 /* ---- The engine ---- */
 
-/* Requests sampling, or its end, and waits for the answer. */
+/* Asks the engine to start or stop sampling, and waits for the answer. */
 static int request_switch(struct recorder *self, bool on)
 {
 	struct control_switch request = { .magic = CONTROL_SWITCH_MAGIC,

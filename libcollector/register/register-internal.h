@@ -8,7 +8,7 @@
 #include <sys/mman.h>
 #include <sys/syscall.h>
 
-#define REGISTER_MAX_ARENAS 64 /* limit for all sessions of a process together, one after another */
+#define REGISTER_MAX_ARENAS 64 /* limit for all successive sessions of a process together */
 
 struct arena_entry {
 	struct ring_arena *arena;
@@ -58,8 +58,8 @@ static inline uint32_t register_count_arenas(void)
 	return __atomic_load_n(&register_process->n_arenas, __ATOMIC_ACQUIRE);
 }
 
-/* Returns the number of arenas that were retired: when a session begins, those of all earlier
- * sessions. Load it before register_count_arenas(). Pairs with retire_arenas(). */
+/* Returns the number of retired arenas. When a session begins, the arenas of all earlier sessions
+ * are retired. Load it before register_count_arenas(). Pairs with retire_arenas(). */
 static inline uint32_t register_count_retired(void)
 {
 	return __atomic_load_n(&register_process->n_retired, __ATOMIC_ACQUIRE);

@@ -109,7 +109,7 @@ static bool is_wait_in_vain(void)
 	return !register_is_filtered() && register_is_over();
 }
 
-/* Called with `state` or `growing` held. */
+/* The caller holds `state` or `growing`. */
 static int add_arena(int memfd)
 {
 	uint32_t n = register_process->n_arenas;
@@ -301,7 +301,7 @@ static struct ring *wait_for_ring(uint32_t tid, uint32_t flags, uint64_t deadlin
 	return ring;
 }
 
-/* In a lossless session, waits again as long as the answer is only late. */
+/* In a lossless session, waits again as long as the answer may still come. */
 static struct ring *wait_within_budget(uint32_t tid, uint32_t flags, struct arena_entry **ret_entry)
 {
 	uint32_t n = register_count_arenas();
@@ -434,7 +434,7 @@ static int connect_process(void)
 	return r;
 }
 
-/* Called by the thread that set PROCESS_BUSY. */
+/* The caller has set PROCESS_BUSY. */
 static int become_registered(void)
 {
 	int r = connect_process();

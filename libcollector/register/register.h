@@ -40,7 +40,7 @@ struct producer {
  * TLS. */
 struct register_thread {
 	struct producer *producer;
-	uint64_t forking; /* generation whose arenas must be shielded in a forked child */
+	uint64_t forking; /* parent's generation, whose arenas must be shielded in a forked child */
 	uint32_t skip;    /* records to drop before the next try to get a ring */
 	uint32_t last_skip;
 	bool is_inside;
@@ -51,7 +51,7 @@ struct register_thread {
 extern __thread struct register_thread register_self
 	__attribute__((tls_model("initial-exec"), visibility("hidden")));
 
-/* CONTROL_WANTS_*. Sent at registration, so set them before. */
+/* CONTROL_WANTS_*. Set these before the registration, which sends them. */
 extern uint32_t register_wants __attribute__((visibility("hidden")));
 
 /* Why register_start() did not start a recording. */
@@ -94,7 +94,7 @@ static inline struct producer *producer_get(void)
 }
 
 /* Call this after ring_begin() returned NULL. Returns true if the loss was not counted, because
- * this is a forked child or the ring was released: retry with producer_get(). */
+ * this is a forked child or the ring was released; then retry with producer_get(). */
 bool register_again(struct producer *producer);
 
 /* Blocks all signals, so that no handler interrupts or leaves the code up to the restore. Used for
@@ -115,7 +115,8 @@ void register_ended(struct producer *producer);
  * calls. Returns false if there is none. */
 bool register_no_syscall(void);
 
-/* Returns whether a session records the process, as far as is known. May register the process. */
+/* Returns whether a session records the process, as far as the process knows. May register the
+ * process. */
 bool register_is_recorded(void);
 void register_leave(void);
 

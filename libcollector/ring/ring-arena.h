@@ -39,8 +39,8 @@ struct ring_arena_memory {
  */
 MUST_CHECK int ring_arena_make(const struct ring_arena_sizes *sizes,
 			       struct ring_arena_memory *ret_memory, int *ret_fd);
-/* Tells the producer that the consumer maps ticks to its clock (tick-clock.h). Call this before a
- * producer can map the arena. */
+/* Sets the flag by which the consumer promises to map ticks to its clock (tick-clock.h). Call this
+ * before a producer can map the arena. */
 void ring_arena_offer_ticks(struct ring_arena_memory *memory);
 /*
  * Populates a piece of the next ring, if there is one. Works in pieces, because a whole ring can

@@ -41,7 +41,8 @@ struct ring {
 	volatile uint64_t end;  /* end of the reserved records */
 	uint64_t tail;          /* last value seen of the consumer's tail */
 	uint64_t next_check;    /* head at which the fill level is checked next */
-	/* a record that ends at or before this position needs no check and no pad; 0: each does */
+	/* a record that ends at or before this position needs no check and no pad; 0: all records
+	 * do */
 	uint64_t limit;
 	volatile uint64_t nested_ns;
 	volatile bool nestable;
@@ -91,8 +92,8 @@ static inline bool ring_is_stuck(const struct ring *ring)
 	return ring->stuck_tail == ring->tail + 1;
 }
 
-/* Closes records that siglongjmp() left open. `sp` is that of the code that begins the next record,
- * and not deeper in the stack than the code that began these. */
+/* Closes records that siglongjmp() left open. `sp` belongs to the code that begins the next record,
+ * which is not deeper in the stack than the code that began these records. */
 void ring_recover(struct ring *ring, uint64_t sp);
 
 /* Closes records that siglongjmp() left open. Call this on entry to a function that the program
@@ -104,9 +105,9 @@ static inline __attribute__((always_inline)) void ring_enter(struct ring *ring)
 }
 
 /*
- * Returns true, and counts a loss, if an earlier record of at most this size did not fit and the
- * consumer has read nothing since. Call this before any work for the record is done. Returns false
- * while a record is open: ring_begin() handles that case.
+ * Returns true, and counts a loss, if an earlier record of at most this size did not fit, and the
+ * consumer has read nothing since then. Call this before any work for the record is done. Returns
+ * false while a record is open: ring_begin() handles that case.
  */
 static inline __attribute__((always_inline)) bool ring_is_full(struct ring *ring,
 							       size_t payload_bytes)
@@ -240,8 +241,8 @@ static inline __attribute__((always_inline)) void *ring_try_begin(struct ring *r
 
 /* Turns records that handlers began and left into pads. `nestable` must be false. */
 void ring_abandon(struct ring *ring, size_t level);
-/* Rings the doorbell when a third is full. Repeats that after each sixteenth, for a consumer that
- * armed late. */
+/* Rings the doorbell when a third of the ring is full, and again after each further sixteenth, for
+ * a consumer that armed late. */
 void ring_check_fill(struct ring *ring);
 
 static inline __attribute__((always_inline)) void ring_publish(struct ring *ring,
@@ -258,8 +259,8 @@ static inline __attribute__((always_inline)) void ring_publish(struct ring *ring
 
 /*
  * Ends the outermost record. Returns false if handlers left records after it: call ring_end_first()
- * then. Does not check how full the ring is: a record of ring_try_begin() never ends after the
- * position where that check is due, and later records need ring_begin().
+ * then. Omits ring_check_fill(): ring_try_begin() refuses a record that would end after
+ * ring->next_check, so ring_begin() handles it.
  */
 static inline __attribute__((always_inline)) bool ring_try_end(struct ring *ring)
 {

@@ -178,7 +178,7 @@ struct ring_image {
 static_assert(sizeof(struct ring_image) == 56, "image");
 
 #define RING_FRAME_RETURN 0x01u  /* return address; otherwise exact */
-#define RING_FRAME_NO_FILE 0x02u /* address that is not in a file; do not look for one */
+#define RING_FRAME_NO_FILE 0x02u /* the address is in no file; do not look for a file */
 #define RING_FRAME_CUT 0x04u     /* only in RING_CALLS: callers of this frame are missing */
 /* only in RING_CALLS: a function that an interpreter executes. `image` is the id of a RING_CODE,
  * and `offset` the position in it; image 0: the interpreter's functions could not be read */

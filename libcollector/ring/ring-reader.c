@@ -25,7 +25,7 @@
 #include <sys/syscall.h>
 #include <time.h>
 
-#define PER_NS 2 /* limit for the attempts of a thread per ns */
+#define PER_NS 2 /* limit for the number of attempts of a thread per ns */
 #define BURST 4096
 #define ENOUGH_BYTES (512u << 10) /* writing this much takes far longer than sleeping and waking */
 #define TICKS_ERROR_NS 1000u      /* maximum error of valid ticks */
@@ -225,8 +225,8 @@ static void finalize_realloc(struct ring_reader *reader, const struct ring_batch
 	moved->duration_ns = reader->moved_ns - reader->last_ns;
 }
 
-/* Stores the results in the copied header: the clamped time, and the verdict above the type's
- * bits. */
+/* Stores the results in the copied header: the clamped time, and the verdict in the bits above the
+ * type. */
 static void finalize_record(struct ring_reader *reader, const struct ring_batch *batch,
 			    struct ring_record_header *header)
 {

@@ -126,8 +126,8 @@ void ring_reader_use_ticks(struct ring_reader *reader, struct tick_clock *clock)
 void ring_reader_drain(struct ring_reader *reader, enum ring_drain how, void *buffer,
 		       size_t n_bytes, struct ring_batch *ret_batch);
 bool ring_batch_next(struct ring_batch *batch, struct ring_record *ret_record);
-/* Wakes producers that wait for room, if they got enough of it to write for some time. Call this
- * after the drains of all rings, because the woken thread may get this CPU. */
+/* Wakes producers that wait for room, if enough room was made for them to write for some time. Call
+ * this after the drains of all rings, because the woken thread may get this CPU. */
 void ring_reader_wake(struct ring_reader *reader);
 
 /* Quarantines a ring after a check by the caller failed. */

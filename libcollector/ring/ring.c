@@ -67,7 +67,7 @@ static long futex(uint32_t *word, int operation, uint32_t value, const struct ti
 	return syscall(SYS_futex, word, operation, value, timeout, NULL, 0);
 }
 
-/* Wakes the consumer if it is asleep, but not twice from the same sleep. */
+/* Wakes the consumer if it is asleep, but only once for each sleep. */
 static void kick(struct ring_arena_header *shared, uint32_t *kicked)
 {
 	uint32_t armed;
@@ -147,7 +147,8 @@ void ring_check_fill(struct ring *ring)
 		ring->next_check = head + ring->size / 16;
 		ring_doorbell(ring);
 	}
-	/* Make the next record take the slow path, as if the ring were full. */
+	/* Make the next record take the slow path, as if the ring were full: it moves to a larger
+	 * ring. */
 	if (ring->is_fast)
 		ring->tail = head - ring->size;
 	ring->limit = find_limit(ring, head);
@@ -255,8 +256,8 @@ static void end_wait(struct ring *ring)
 	ring_budget_end(ring->arena->budget, clock_now());
 }
 
-/* Waits as long as the process's budget lasts, because the consumer may get no CPU for longer than
- * one wait. */
+/* Waits up to the process's budget, because the consumer may get no CPU for longer than one
+ * wait. */
 static bool wait_for_room(struct ring *ring, uint64_t from, uint32_t bytes, uint64_t *ret_at)
 {
 	const struct ring_arena *arena = ring->arena;
@@ -425,7 +426,8 @@ static void *begin_nested(struct ring *ring, size_t level, uint64_t sp, uint32_t
 	return header;
 }
 
-/* Counts the outermost record as lost. Leaves `nestable` false, because no record is open. */
+/* Counts the outermost record as lost. Leaves `nestable` false, as it is while no record is
+ * open. */
 static void *lose(struct ring *ring, enum ring_lost cause, uint32_t type)
 {
 	count_attempt(ring->shared, cause, type);

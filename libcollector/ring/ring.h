@@ -22,8 +22,8 @@
 struct ring;
 struct ring_arena;
 
-/* Makes no system calls: for threads that a seccomp filter could kill for one. The doorbell is not
- * rung, and the thread never waits. */
+/* The ring's functions make no system calls, for threads that a seccomp filter could kill for one.
+ * The doorbell is not rung, and the thread never waits. */
 #define RING_NO_SYSCALL 0x01u
 
 /* longest wait for room before the next check whether the wait is in vain */
@@ -59,7 +59,7 @@ void ring_budget_end(struct ring_budget *budget, uint64_t now_ns);
  * -EPROTO if fd is not an arena of this version, or -errno.
  */
 MUST_CHECK int ring_arena_map(int fd, struct ring_arena **ret_arena);
-/* All rings must be released before. */
+/* All rings must have been released. */
 void ring_arena_unmap(struct ring_arena *arena);
 
 void ring_arena_range(const struct ring_arena *arena, void **ret_start, size_t *ret_bytes);

@@ -16,11 +16,10 @@
  * After the machine slept, the counter may have restarted: the mapping then restarts, too.
  *
  * Only the kernel knows whether the clock is derived from the counter, and whether the counter is
- * the same on all processors. In that case it lets programs read the clock without a system call:
- * on x86 the counter is the only source for that, whatever the clocksource is called (tsc,
- * kvm-clock, Hyper-V's).
- * Invariants: (1) the same ticks have the same ns, until MANY stretches were added
- *                 [test-tick-clock: same]
+ * the same on all processors. If both are true, it lets programs read the clock without a system
+ * call: on x86 the counter is the only source for that, whatever the clocksource is called (tsc,
+ * kvm-clock, Hyper-V's). Invariants: (1) the same ticks have the same ns, until MANY stretches were
+ * added [test-tick-clock: same]
  *             (2) later ticks do not have an earlier time             [test-tick-clock: same, rate]
  *             (3) the result is off by less than 1 us  [test-tick-clock: real, rate, pauses]
  *             (4) any number of ticks has a result, at most 1 ms after now

@@ -26,7 +26,8 @@
 
 static bool is_readable(uint64_t address)
 {
-	/* The kernel accepts NULL as no mask, so the first page cannot be probed. */
+	/* The first page cannot be probed, because the kernel takes NULL to mean that there is no
+	 * mask. */
 	return address >= SAFE_READ_PAGE &&
 	       syscall(SYS_rt_sigprocmask, NO_SUCH_HOW, address & ~UINT64_C(7), NULL, MASK_BYTES) <
 		       0 &&

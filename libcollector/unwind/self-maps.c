@@ -227,7 +227,7 @@ static bool read_memory(void *data, uint64_t address, void *buffer, size_t size)
 	return safe_read(data, address, buffer, size);
 }
 
-/* Reads the id of the module at `start`. Returns false if there is none. */
+/* Reads the id of the module at `start`. Returns false if the module has no id. */
 static bool read_id(struct scan *scan, uint64_t start, uint64_t end, struct self_maps_range *range)
 {
 	const struct module_memory memory = { start, end, read_memory, &scan->memory };
@@ -243,8 +243,8 @@ static bool read_id(struct scan *scan, uint64_t start, uint64_t end, struct self
 	return module_read(&memory, range->id_at, range->id, range->n_id_bytes);
 }
 
-/* Makes a range for memory of no known file. If the loader has a module at the address, the range
- * is the module's part of [start, end). */
+/* Makes a range for memory whose file is unknown. If the loader has a module at the address, the
+ * range is the part of [start, end) that is in the module. */
 static struct self_maps_range make_nameless(struct scan *scan, uint64_t address, uint64_t start,
 					    uint64_t end)
 {

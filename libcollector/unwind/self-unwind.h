@@ -33,7 +33,7 @@ struct self_unwind {
 	uint32_t quiet;            /* enum self_unwind_quiet, set by the caller */
 };
 
-/* Which system calls a walk may make, because a seccomp filter could kill for others. */
+/* Which system calls a walk may make, because a seccomp filter could kill the thread for others. */
 enum self_unwind_quiet {
 	SELF_UNWIND_ANY,
 	SELF_UNWIND_PROBES, /* only rt_sigprocmask(); signal stacks are then treated as fibers */

@@ -82,7 +82,7 @@ struct unwind_cache {
 uint32_t unwind_cache_walk(struct unwind_cache *calls, const struct walk_registers *caller);
 
 /* Keeps the result of the last walk as a variant, because a hook is mostly entered from few places.
- * Call it after a walk. node: of the walk's innermost frame. */
+ * Call it after a walk. node: the node of the walk's innermost frame. */
 void unwind_cache_remember(struct unwind_cache *calls, uint32_t node);
 /* Returns whether the last walk found a frame that was interrupted by a handler. */
 bool unwind_cache_is_interrupted(const struct unwind_cache *calls);
