@@ -49,8 +49,8 @@
 #define USES_FP 0x01000000u
 #define INTERRUPTED 0x02000000u /* this frame or one further out was interrupted */
 
-#define FAST (WALK_SLOT_PLAIN | WALK_SLOT_ROOT | WALK_SLOT_CHAIN) /* a slot that step_plainly() can
-                                                                   * use */
+/* flags of a slot; step_plainly() needs one of them */
+#define FAST (WALK_SLOT_PLAIN | WALK_SLOT_ROOT | WALK_SLOT_CHAIN)
 
 /* The state of a walk. */
 struct visit {
