@@ -20,7 +20,8 @@ CODE, GAP = 0, 3  # region kinds: CounterMappingRegion in llvm/ProfileData/Cover
 
 
 def counts(function, patterns):
-    """The last pattern that matches decides; without a positive pattern every function counts."""
+    """Returns whether a function counts: by the last pattern that matches; if none does, whether all
+    patterns are negative."""
     verdict = not any(not pattern.startswith("!") for pattern in patterns)
     for pattern in patterns:
         if fnmatch.fnmatchcase(function, pattern.lstrip("!")):
@@ -29,8 +30,8 @@ def counts(function, patterns):
 
 
 def line_counts(function):
-    """How often each line of the function ran, by the innermost region that reaches into the line
-    or starts on it."""
+    """Returns how often each line of the function ran: the highest count of the innermost region that
+    reaches into the line and the regions that start on it."""
     regions = sorted(
         (line, column, line_end, column_end, count, kind)
         for line, column, line_end, column_end, count, file, _, kind in function["regions"]
@@ -45,8 +46,8 @@ def line_counts(function):
 
 
 def coverage(build, source, name, parsers, patterns):
-    """Lines and reached lines of the functions that count, and the functions that were never
-    entered."""
+    """Returns how many lines the counted functions have, how many were reached, and the functions that
+    were never entered."""
     program = build / "tests/fuzz" / f"fuzz_{name}"
     raw, data = build / f"{name}.profraw", build / f"{name}.profdata"
     subprocess.run(

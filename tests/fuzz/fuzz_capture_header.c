@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /*
  * Fuzz target of libcapture/format.c: a byte, a file header, and chunk headers. The byte selects
- * which checksums to repair: bits 0 and 1 those of the two copies of the file header, bit 2 those
- * of the chunk headers. A header that can be decoded must encode to the same bytes.
+ * which checksums to repair: bits 0 and 1 for the two copies of the file header, bit 2 for the
+ * chunk headers. A header that can be decoded must encode to the same bytes.
  */
 #include "tests/fuzz/capture.h"
 
@@ -41,7 +41,7 @@ static void check_chunk_header(uint8_t bytes[CHUNK_HEADER_BYTES], bool repair, u
 	if (header.stored > PROF_MAX_PAYLOAD)
 		abort();
 	chunk_header_encode(&header, salt, encoded);
-	/* except the reserved bytes, and the checksum that includes them */
+	/* do not compare the reserved bytes, and the checksum that includes them */
 	if (memcmp(encoded + 16, bytes + 16, 72) != 0)
 		abort();
 }

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /*
- * Fuzz target of daemon/engine/model/machine-counters.c: the first byte says which file the text is
- * from. It is read twice, as a file that has not changed, and once cut in half.
+ * Fuzz target of daemon/engine/model/machine-counters.c: the first byte selects the file whose text
+ * follows. The text is read twice, as a file that has not changed, and once cut in half.
  */
 #include "daemon/engine/model/machine-counters.h"
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /*
- * Fuzz target of arch/jit-dump.c: the bytes of a dump. Reads every name to its end, and looks it up
- * like symbolize.
+ * Fuzz target of arch/jit-dump.c: the bytes of a dump. Reads every name to its end, and looks names
+ * up like `symbolize` does.
  */
 #include "arch/jit-dump.h"
 #include "tools/symbols/jit-names.h"

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /*
  * Fuzz target of tools/symbols/jit-names.c: the text of a map. Reads every entry to its end, and
- * looks it up like symbolize.
+ * looks names up like `symbolize` does.
  */
 #include "tools/symbols/jit-names.h"
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /*
- * Fuzz target of arch/probe-file.c: the input is an ELF file. Each name that it has is found, or
+ * Fuzz target of arch/probe-file.c: the input is an ELF file. Each name in the file is found, or
  * refused with a reason; each place is in the file.
  */
 #include "arch/base.h"

@@ -19,7 +19,8 @@
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
-/* A call is a finding: the verb calls this if one step of a query exceeds the timeout. */
+/* Replaces libc's: the verb calls this only if one step of a query exceeds the timeout, so a call
+ * is a finding. */
 _Noreturn void _exit(int status)
 {
 	(void)status;

@@ -40,7 +40,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 
 	last_ns = 0;
 	while (size >= SYSPROF_FRAME_BYTES) {
-		/* the frame's length field tells how much of it there is */
+		/* copy only as many bytes as the frame's length field claims */
 		uint8_t *copy = malloc(size);
 		uint64_t lost;
 

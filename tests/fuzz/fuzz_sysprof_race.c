@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /*
- * Fuzz target of the engine's handling of one of sysprof's rings to which another thread writes
- * meanwhile: from daemon/engine/peers/sysprof-ring.c through sysprof-peer.c and sysprof-frames.c to
- * rows in collector-rows.c.
+ * Fuzz target of the engine's reading of one of sysprof's rings while another thread writes to it:
+ * from daemon/engine/peers/sysprof-ring.c through sysprof-peer.c and sysprof-frames.c to rows in
+ * collector-rows.c.
  *
  * The input is a list of steps (race.h). The records are sysprof's frames, which are written to the
  * ring repeatedly. Another ring of the process is honest, and must be read as if it were alone.

@@ -41,7 +41,7 @@ struct race_step {
 	uint8_t type;   /* type of a record */
 	uint16_t at;    /* record: defined by the target; word: its index */
 	uint32_t n;     /* length of the record's payload, which follows the step */
-	uint64_t value; /* value of a word; of a record: its length field, if not 0 */
+	uint64_t value; /* word: its value; record: its length field, if not 0 */
 };
 _Static_assert(sizeof(struct race_step) == 16, "step");
 

@@ -22,7 +22,7 @@ static inline struct prof_chunk *chunks_of(const struct prof_reader *reader, siz
 		while (n < capacity && (r = prof_chunks_next(chunks, &array[n])) == 0)
 			n++;
 		if (r == 0 && prof_chunks_next(chunks, &array[n]) != PROF_END)
-			n = 0; /* more chunks than the reader reports */
+			n = 0; /* the reader listed more chunks than it reports */
 		prof_chunks_free(chunks);
 	}
 	if (n != capacity)

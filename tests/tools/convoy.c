@@ -4,9 +4,9 @@
  *
  *     convoy    prints a line "NAME ADDRESS WAITS NANOSECONDS" for each mutex, in hexadecimal
  *
- * A thread that finds a mutex locked measures the time until it has it, with its own clock. Both
- * mutexes are held while their holders sleep, so nearly all of that time is spent waiting. A mutex
- * that was taken in between makes a thread wait again within one measurement.
+ * A thread that finds a mutex locked measures, with its own clock, the time until it gets the
+ * mutex. Both mutexes are held while their holders sleep, so nearly all of that time is spent
+ * waiting. If another thread takes the mutex first, the thread waits again within one measurement.
  */
 #define _GNU_SOURCE
 #include <pthread.h>

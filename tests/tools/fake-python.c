@@ -4,8 +4,9 @@
  *
  *     fake-python cycle|names|nothing     burns CPU until it is killed
  *
- * cycle: a frame is its own caller. names: the same, with a name of 2^40 characters, control
- * characters, and other texts at bad addresses. nothing: the list begins at a bad address.
+ * cycle: a frame is its own caller. names: like cycle, with a name of 2^40 characters, control
+ * characters, and other texts at bad addresses. nothing: the list of frames begins at a bad
+ * address.
  */
 #include "arch/base.h"
 

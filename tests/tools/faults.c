@@ -44,7 +44,7 @@ static void touch_slowly(char *pages, long size, int n)
 	}
 }
 
-/* Lets the kernel adapt its sampling period, which fits the loading of the program until then. */
+/* Lets the kernel adapt its sampling period, which until then fits the program's loading. */
 __attribute__((noinline)) void calm(char *pages, long size)
 {
 	touch_slowly(pages, size, CALM_PAGES);

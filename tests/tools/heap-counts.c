@@ -36,7 +36,7 @@ struct block {
 	bool is_live;
 };
 
-#define SIZE_STEP 16u /* size classes as in libmemusage: step, and number of classes */
+#define SIZE_STEP 16u /* step and number of libmemusage's size classes */
 #define N_SIZES 4096u
 
 struct thread {

@@ -486,7 +486,7 @@ static void run_raw_clone(void)
 	}
 }
 
-/* The child's blocks belong to the parent, because they share memory. */
+/* The child's blocks belong to the parent, because both processes share memory. */
 static void run_vfork(void)
 {
 	use(10);
@@ -565,7 +565,7 @@ static void use_in_handler(int number)
 }
 
 /*
- * Uses threads and handlers with minimal stacks. malloc() is bound before, because binding takes 3
+ * Uses threads and handlers with minimal stacks. Calls malloc() before, because its binding takes 3
  * KiB of stack on some machines.
  */
 static void run_small_stacks(void)
@@ -823,7 +823,7 @@ static void run_siglongjmp(void)
 {
 	set_handler(jump_from_handler, 0);
 	sigsetjmp(escape, 1);
-	/* Only one signal at a time: another one could arrive before the jump has left this
+	/* Send only one signal at a time: another one could arrive before the jump has left this
 	 * stack. */
 	set_once(200);
 	while (handled < 600)

@@ -91,7 +91,7 @@ static bool ask(uint64_t data_bytes, uint32_t n_rings)
 	return send(connection, &request, sizeof(request), MSG_NOSIGNAL | MSG_DONTWAIT) > 0;
 }
 
-/* False parents, by act. */
+/* False claims about the parent, by act. */
 static const struct {
 	const char *name;
 	uint32_t pid;
@@ -283,7 +283,7 @@ static void lie_attempted(void)
 	header_of(0)->attempted = 0;
 }
 
-/* Claims another ring for that tid, because the engine already knows the first ring's thread. */
+/* Claims another ring for `tid`, because the engine already knows the first ring's thread. */
 static void claim_as(uint32_t tid)
 {
 	ring = ring_claim(arena, tid, 0, 0);

@@ -4,9 +4,9 @@
  *
  *     make-dense KIND FILE     writes a capture; `make-dense --list` prints kinds, one per line
  *
- * A column whose numbers are constant, or increase by one, takes about 30 bytes per row group,
- * whatever the number of rows. So a file of a few hundred kilobytes has millions of valid, distinct
- * rows. Each kind targets one data structure of a reader.
+ * A column whose numbers are constant, or increase by one, takes about 30 bytes per row group, for
+ * any number of rows. So a file of a few hundred kilobytes has millions of valid, distinct rows.
+ * Each kind targets one data structure of a reader.
  */
 #include "arch/base.h"
 #include "libcapture/prof-capture.h"

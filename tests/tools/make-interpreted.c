@@ -2,11 +2,11 @@
 /*
  * make-interpreted - writes a capture of a Python program: make-interpreted SOURCE FILE
  *
- * SOURCE is the path of the program's source, m.py, of 20 lines. The stacks, from the root:
- *     main, eval, m.<module> at line 20, eval, m.Shop.sell at 6, memcpy      70 samples
- *     main, eval, m.<module> at line 20, eval, m.price at 12                 30 samples
- *     main                                                                    5 samples
- * main and eval are the interpreter's, memcpy is of a library. 2 of the 5 samples are torn.
+ * SOURCE is the path of the program's source, m.py, of 20 lines. The stacks, from the root: main,
+ *     eval, m.<module> at line 20, eval, m.Shop.sell at 6, memcpy      70 samples main, eval,
+ *     m.<module> at line 20, eval, m.price at 12                 30 samples main
+ *     5 samples main and eval are functions of the interpreter, memcpy of a library. 2 of the last
+ *     5 samples are torn.
  */
 #include "tests/unit/build-capture.h"
 

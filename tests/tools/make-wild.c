@@ -24,7 +24,7 @@
 
 struct wild {
 	uint64_t state;
-	unsigned mildness; /* one value in so many is extreme */
+	unsigned mildness; /* one of this many values is extreme */
 	uint64_t time;
 	uint32_t rows[PROF_TABLE_LAST + 1]; /* number of rows of dictionary tables */
 	uint64_t list[8];
@@ -199,7 +199,7 @@ static void write_table(struct wild *wild, struct prof_writer *writer, uint16_t 
 	check(prof_block_new(def, &block), "no block");
 	prof_block_set_epoch(block, epoch);
 	for (uint64_t row = 0; row < n; row++) {
-		/* texts and lists of a row share a buffer: the last one determines all */
+		/* texts and lists of a row share a buffer, so all have the bytes of the last one */
 		for (uint16_t c = 0; c < def->n_columns; c++) {
 			const struct prof_column_def *column = &def->columns[c];
 

@@ -5,7 +5,7 @@
  *     mix SECONDS [SLOW PERCENT]      function SLOW, 0 to 19, takes PERCENT longer
  *
  * A call takes about ten microseconds; the order is random. The program ends when each thread has
- * used SECONDS of CPU time, so that a busy machine yields the same number of samples.
+ * used SECONDS of CPU time, so that the number of samples is the same on a busy machine.
  */
 #include <assert.h>
 #include <pthread.h>

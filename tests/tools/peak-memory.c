@@ -3,8 +3,8 @@
  * peak-memory COMMAND [ARGUMENT…] - prints a command's peak resident size in bytes and exit status
  *
  * The command's output is discarded. This is a small C program, because a child starts with the
- * resident size of its parent, and an interpreter's would exceed that of the command. Prints a line
- * of JSON; exits with 0 if the command ran.
+ * resident size of its parent, and the size of an interpreter would exceed that of the command.
+ * Prints a line of JSON; exits with 0 if the command ran.
  */
 #include <errno.h>
 #include <fcntl.h>

@@ -65,12 +65,12 @@ KEPT int probed_jump(int a)
 }
 
 #if defined(__x86_64__)
-/* Its first instruction has a prefix that the kernel does not execute elsewhere. */
+/* The function's first instruction has a prefix that the kernel refuses to probe. */
 void probed_locked(int *number);
 __asm__(".text\n.globl probed_locked\n.type probed_locked, @function\n"
 	"probed_locked: lock incl (%rdi)\nret\n.size probed_locked, . - probed_locked\n");
 
-/* Has data in the red zone below the stack pointer while it passes a static probe of 5 bytes. */
+/* Has data in the red zone below the stack pointer while it executes a static probe of 5 bytes. */
 KEPT long probed_red_zone(long a)
 {
 	volatile long data[15]; /* with a margin, nearly the 128 bytes below it */

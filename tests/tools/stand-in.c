@@ -38,7 +38,7 @@ static struct {
 	bool refuses_growth; /* answers requests for growth with status 4 */
 	bool is_deaf;        /* drains only at the end */
 	bool prints;
-	uint64_t end_after; /* end the session after this many records; 0: never */
+	uint64_t end_after; /* number of records after which the session ends; 0: it never ends */
 } options = { .n_rings = 8, .ring_bytes = 65536 };
 
 struct string {
@@ -500,7 +500,7 @@ static pid_t start(char **command, const char *name)
 	pid_t pid;
 	char value[200];
 
-	/* No process listens at the first address. The collector must skip that address. */
+	/* No process listens at the first address. The collector must skip the first address. */
 	snprintf(value, sizeof(value),
 		 "unix:/nonexistent/x,unix-abstract:%s,token:00112233445566778899aabbccddeeff",
 		 name);

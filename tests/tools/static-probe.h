@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /*
- * A static probe (USDT) of provider "demo", whose note is as <sys/sdt.h> writes it
+ * A static probe (USDT) of provider "demo", with a note as <sys/sdt.h> writes it
  */
 #pragma once
 

@@ -2,20 +2,16 @@
 /*
  * Steady - writes marks on request, and measures how long the calls take
  *
- * Each letter on standard input requests an action, which ends with a line on standard output:
- *     s    some marks
- *     m    many marks, more than fit into all rings of a first arena
- *     t    300 threads, one after another
- *     c    40 threads at once
- *     f    a child that writes some
- *     k    a child that writes in four threads and is killed meanwhile
- *     r    many marks in a thread that is SCHED_FIFO; o: one that is SCHED_RR
- *     a    40 threads at once, while the process gets no more memory
- * The line is "TRUE FALSE WAITS WAITED LONGEST": marks reported as recorded, marks reported as not
- * recorded, how many of these calls waited, and for how many microseconds, in total and at most.
- * The program exits at the end of its input. The first argument is a file in which every process
- * counts its marks before and after each call, as two numbers of 8 bytes, so that the counts
- * survive a kill.
+ * Each letter on standard input requests an action, which ends with a line on standard output: s
+ *     some marks m    many marks, more than fit into all rings of a first arena t    300 threads,
+ *     one after another c    40 threads at once f    a child that writes some k    a child that
+ *     writes in four threads and is killed meanwhile r    many marks in a SCHED_FIFO thread; o: in
+ *     a SCHED_RR thread a    40 threads at once, while the process gets no more memory The line is
+ *     "TRUE FALSE WAITS WAITED LONGEST": marks reported as recorded, marks reported as not
+ *     recorded, how many of these calls waited, and for how many microseconds, in total and at
+ *     most. The program exits at the end of its input. The first argument is a file in which every
+ *     process counts its marks before and after each call, as two numbers of 8 bytes, so that the
+ *     counts survive a kill.
  */
 #include "libcollector/prof-collector.h"
 
@@ -36,7 +32,7 @@
 #define N_AT_ONCE 40
 #define N_IN_TURN 300
 #define ERRNO 4711
-#define SLOW_NS 2000000 /* a slower call has waited */
+#define SLOW_NS 2000000 /* a call that takes longer has waited */
 
 static struct counts {
 	atomic_ulong begun, recorded;
@@ -187,7 +183,7 @@ static void kill_child(void)
 	}
 	while (atomic_load(&counts->recorded) < before + 500 && waitpid(pid, &status, WNOHANG) == 0)
 		usleep((useconds_t)(prof_clock_ns() % 1000));
-	/* The child did not register in time: try another one. */
+	/* If the child did not register in time, try another one. */
 	if (atomic_load(&counts->recorded) < before + 500) {
 		kill_child();
 		return;

@@ -16,7 +16,7 @@
 
 #define N_THREADS 8
 
-/* Turns off leak checks, because the library keeps the buffers of each thread until exit. */
+/* Disables leak checks, because the library keeps the buffers of each thread until exit. */
 __attribute__((visibility("default"))) int __lsan_is_turned_off(void);
 
 int __lsan_is_turned_off(void)

@@ -4,7 +4,7 @@
  *
  *     waits FILE    prints a line "FUNCTION TID NANOSECONDS" for each thread
  *
- * The measured time is that of the wait, and that until the thread ran again.
+ * The measured time includes the wait and the time until the thread ran again.
  */
 #define _GNU_SOURCE
 #include <fcntl.h>
@@ -28,7 +28,7 @@
 static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
 static int pipes[2], polled[2], sockets[2];
 static const char *file;
-static volatile char *pages; /* of which another thread fills in one after a fault; NULL: none */
+static volatile char *pages; /* another thread fills in one of them after a fault; NULL: none */
 static int faults = -1;
 
 struct waiter {
@@ -141,7 +141,7 @@ static void *fill(void *data)
 	return data;
 }
 
-/* Leaves `pages` alone if the kernel does not permit it. */
+/* Leaves `pages` NULL if the kernel does not permit userfaultfd. */
 static void watch_faults(void)
 {
 	void *memory = mmap(NULL, TURNS * PAGE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS,

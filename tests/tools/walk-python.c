@@ -178,7 +178,7 @@ static uint64_t now_ns(void)
 	return (uint64_t)now.tv_sec * 1000000000 + (uint64_t)now.tv_nsec;
 }
 
-/* Samples of other processes are the kernel's own records, and so are left out. */
+/* Leaves out samples of other processes, which are the kernel's own records. */
 int main(int argc, char **argv)
 {
 	static struct ring rings[MAX_CPUS];

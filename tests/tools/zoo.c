@@ -182,8 +182,8 @@ static void run_strings(void)
 	free(text);
 }
 
-/* If the connection is refused or not answered, nothing is recorded, and the program waits only
- * once. */
+/* If profd refuses the connection or does not answer, nothing is recorded, and the program waits
+ * only once. */
 static void run_refused(void)
 {
 	uint64_t start = now_ns();
@@ -640,12 +640,13 @@ static void run_siglongjmp(void)
 {
 	set_handler(jump_from_handler, 0);
 	sigsetjmp(escape, 1);
-	/* Only one signal at a time: another one could arrive before the jump has left this
+	/* Send only one signal at a time: another one could arrive before the jump has left this
 	 * stack. */
 	set_once(200);
 	mark_while(500);
 	set_timer(0);
-	/* There is room as soon as the reader runs, unless it waits for the abandoned record. */
+	/* There is room as soon as the reader runs, unless the reader waits for the abandoned
+	 * record. */
 	for (uint64_t n = 0, start = now_ns(); n < 10 && now_ns() - start < UINT64_C(20000000000);)
 		if (mark("behind", n))
 			n++;
@@ -674,7 +675,7 @@ static void fork_in_handler(int number)
 			MUST(errno == EINTR);
 		MUST(WIFEXITED(status) && WEXITSTATUS(status) == 0);
 	}
-	/* Set the timer only now, because a fork takes longer than its interval. */
+	/* Set the timer only now, because a fork takes longer than the timer's interval. */
 	if (handled < N_FORKS)
 		set_once(300);
 }
