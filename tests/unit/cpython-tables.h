@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /*
  * Cpython-tables - the line tables of one function, as four versions of CPython compiled it, and
- * the lines that code.co_lines() or dis.findlinestarts() gave: from each position on. 0: no line.
+ * the lines that code.co_lines() or dis.findlinestarts() gave, as pairs: the line from a position
+ * on. 0: no line.
  */
 #pragma once
 

@@ -85,7 +85,7 @@ static inline void parts_finish(struct parts *parts)
 		parts->reader = NULL;
 }
 
-/* Does once what the session does for collectors in each iteration. */
+/* Does what the session does for collectors in one iteration. */
 static inline void parts_step(struct parts *parts, struct collectors *collectors, uint64_t at_ns)
 {
 	output_tick(&parts->output, at_ns);

@@ -70,7 +70,7 @@ static unsigned count(unsigned *calls)
 	return ++*calls;
 }
 
-/* A macro evaluates each argument once, even if it is the result. */
+/* A macro evaluates each argument only once, even the one that it returns. */
 static void test_min_max(void)
 {
 	unsigned calls = 0;

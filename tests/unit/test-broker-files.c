@@ -75,7 +75,8 @@ static void open_file(const struct files_image *image, struct files_answer *answ
 	answer->error = image->careful ? EACCES : ENOENT;
 }
 
-/* Acts as the worker for memory usage. Hangs at process 2 unless told to be careful about it. */
+/* Acts as the worker for memory usage. Hangs at process 2 unless the request asks to be careful
+ * about it. */
 static void read_memory_usage(const struct files_snapshot *snapshot, int memfd,
 			      struct files_answer *answer)
 {

@@ -278,7 +278,7 @@ static void test_calls(void)
 	}
 }
 
-/* Without the filter, most of these actions succeed, so that the test detects a missing filter. */
+/* Most of these actions succeed without the filter, so the other cases detect a missing filter. */
 static void test_without(void)
 {
 	static int (*const acts[])(void) = {

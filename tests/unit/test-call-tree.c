@@ -21,7 +21,8 @@
 #define N_BITS 18
 #define MAX_TOLD (1u << 22)
 
-/* A node as a reader received it. The caller is the one that was sent last. */
+/* A node as a reader received it. Its caller is the latest node that was sent with the caller's
+ * id. */
 struct node {
 	uint64_t pc; /* address within its image */
 	uint32_t kind;
@@ -118,7 +119,7 @@ static const struct node *check_frames(const struct node *node, size_t from, siz
 	return node;
 }
 
-/* Checks a deep stack, of which both sides have the innermost and the outermost frames. */
+/* Checks a deep stack: both sides have its innermost and outermost frames. */
 static void check_deep(const struct node *node, const struct self_unwind_chain *chain)
 {
 	size_t n_inner = 0, n_outer = 0, n_all = chain->n + chain->n_cut - 1;
@@ -436,7 +437,8 @@ static void test_no_descriptor(void)
 	pair_done(&pair);
 }
 
-/* The same after an unload, when another module may be at the address, so nodes have no file. */
+/* Like test_no_descriptor(), but after an unload: another module may be at the address, so nodes
+ * have no file. */
 static void test_no_descriptor_gone(void)
 {
 	self_unwind_invalidate();
@@ -468,7 +470,7 @@ static void test_moved(void)
 	if (module)
 		call = (int (*)(int (*)(void)))dlsym(module, "own_module_call");
 	REQUIRE(call && move_page((void *)(uintptr_t)call));
-	/* one call site, so one caller */
+	/* a loop, so that there is one call site, and so one caller */
 	for (volatile int i = 0; i < 10; i++) {
 		call(call_see);
 		n = i == 0 ? n_records : n;

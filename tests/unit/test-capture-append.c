@@ -224,8 +224,8 @@ static void fill_random(uint8_t *bytes, size_t size)
 	}
 }
 
-/* Writes a chunk whose checksums match a salt that the forger chose. No run of bytes in it can be
- * shortened by a codec. */
+/* Writes a chunk whose checksums match a salt that the forger chose. Its bytes cannot be
+ * compressed, so that they appear unchanged in a file. */
 static void forge_chunk(uint8_t *bytes, uint64_t salt)
 {
 	uint64_t checksum = format_checksum(bytes + CHUNK_HEADER_BYTES, FORGED_PAYLOAD, salt);
@@ -251,7 +251,7 @@ static void forge_chunk(uint8_t *bytes, uint64_t salt)
 	store_le64(bytes + 8, format_checksum(bytes + 16, CHUNK_HEADER_BYTES - 16, salt));
 }
 
-/* Writes an unfinished capture with one row, whose value is the haystack. */
+/* Writes an unfinished capture with one row, whose value is `haystack`. */
 static int write_haystack(int fd, const uint8_t *haystack)
 {
 	struct prof_writer_options options = { .mode = PROF_WRITE_NEW };

@@ -34,7 +34,8 @@
 struct bytes {
 	uint8_t data[FILE_BYTES];
 	size_t size;
-	size_t last_segment; /* its start; captures with fewer segments cover shorter cuts */
+	size_t last_segment; /* start of the last segment; captures with fewer segments cover
+	                      * shorter cuts */
 };
 
 #define CUT_STEP test_stride(PROF_SANITIZED ? 83 : 11)

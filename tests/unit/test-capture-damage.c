@@ -443,7 +443,8 @@ static void lost_names(void)
 		0);
 	CHECK_INT(prof_dictionary_find(strings, 1), -1);
 	CHECK_INT(prof_dictionary_find(strings, 50), -1);
-	CHECK(prof_dictionary_find(strings, 51) >= 0); /* from the second chunk of the same epoch */
+	CHECK(prof_dictionary_find(strings, 51) >= 0); /* id 51 is in the second chunk of the same
+	                                                * epoch */
 	CHECK_INT(prof_dictionary_find(strings, UINT64_MAX), -1);
 	prof_dictionary_free(strings);
 	prof_reader_free(reader);

@@ -735,8 +735,7 @@ static const struct prof_table_def later_table = {
 	.flags = PROF_TABLE_DICTIONARY | 0x80,
 };
 
-/* Writes three rows in which only columns 0 and 6 are those of version 1. Column 99 is in no
- * schema. */
+/* Writes three rows. Version 1 defines only columns 0 and 6 of them. Column 99 is in no schema. */
 static void forge_later(struct forge *forge)
 {
 	CLEANUP(buffer_done) struct buffer section = { 0 }, future = { 0 }, payload = { 0 };

@@ -8,7 +8,7 @@
  *
  * Promises:
  * - a scan of all columns takes less than 16 MiB, regardless of the length [scan]
- * - writing and verifying take less than that, too [write_both verify]
+ * - writing and verifying take less than 16 MiB, too [write_both verify]
  * - eight times the length takes at most 1 MiB more [all]
  * - eight times as many chunks take at most 24 bytes more per chunk [many_*]
  */

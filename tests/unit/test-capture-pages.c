@@ -64,8 +64,8 @@ static bool wanted(const struct prof_chunk *chunk, const struct prof_cursor_opti
 	       (all || (chunk->t_min <= options->t_to && chunk->t_max >= options->t_from));
 }
 
-/* Checks that a cursor returns the chunks of the list, in order. Returns their number; SIZE_MAX if
- * not. */
+/* Checks that a cursor returns the chunks of the list, in order. Returns the number of chunks, or
+ * SIZE_MAX if they differ. */
 static size_t compare(const struct prof_reader *reader, const struct prof_chunk *chunks, size_t n,
 		      const struct prof_cursor_options *options)
 {

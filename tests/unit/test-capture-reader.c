@@ -414,7 +414,7 @@ static off_t next_position(off_t at, off_t first, off_t last)
 	return MIN_OF(at + STRIDE + (at == first ? (off_t)test_start((size_t)STRIDE) : 0), last);
 }
 
-/* A budget that ends the reading before the second batch. */
+/* A guard that ends the reading before the second batch. */
 static int allow_one(unsigned int table, void *data)
 {
 	unsigned int *asked = data;

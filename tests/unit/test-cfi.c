@@ -432,7 +432,7 @@ static void test_ranges(void)
 	check_rule(rule_at(&b, UINT64_MAX - 1), none, "wrapped");
 	build_fde(&b, UINT64_MAX - 15, 15, NO_BYTES);
 	check_rule(rule_at(&b, UINT64_MAX - 1), at_entry, "the last");
-	/* If FDEs overlap, the one with the higher start is used; if starts are equal, the first
+	/* If FDEs overlap, the one with the higher start is used; with equal starts, the first
 	 * one. */
 	build_fde(&b, START, SIZE, NO_BYTES);
 	build_fde(&b, START + 16, 16, BYTES(OP_DEF_CFA_OFFSET, 16));
@@ -505,7 +505,8 @@ static void test_lr(void)
 	check_rule(rule_at(&b, START + 12), rule, "authenticated");
 }
 
-/* ppc64le: while r0 has a copy of lr, the return address is in lr. No other copy is recognized. */
+/* ppc64le: while r0 has a copy of lr, the return address is in lr. Copies in other registers are
+ * not recognized. */
 static void test_lr_copy(void)
 {
 	CLEANUP_BUILDER struct builder b = { .arch = REGS_PPC64LE };

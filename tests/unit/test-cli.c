@@ -98,7 +98,7 @@ static void test_values(void)
 	CHECK_STR(o.output, "");
 }
 
-/* Like perf's -g: with or without a value. */
+/* An option like perf's -g, with or without a value. */
 static void test_bare(void)
 {
 	static const struct {

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /*
- * Checks of clone suffixes: those of GCC and Clang, combinations, and names that only look similar.
+ * Checks of clone suffixes of GCC and Clang, combinations of suffixes, and names that only look
+ * similar.
  */
 #include "arch/base.h"
 #include "tests/unit/test.h"

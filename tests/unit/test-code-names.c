@@ -67,7 +67,7 @@ static void done(struct fixture *fixture)
 	build_done(&fixture->build);
 }
 
-/* Returns the number of the code at the address; 0: none. */
+/* Returns the number of the code block at the address; 0: none. */
 static int find(const struct fixture *fixture, uint64_t process, uint64_t address, uint64_t time,
 		uint64_t *ret_until)
 {

@@ -63,7 +63,7 @@ static int listen_here(struct control_addresses *ret_addresses, int backlog)
 	return fd;
 }
 
-/* The time limit holds if no peer answers, or accepts. */
+/* The time limit holds if no peer answers, or even accepts. */
 static void test_silent(void)
 {
 	struct control_connection connection = { .fd = -1 };
@@ -242,7 +242,7 @@ static void test_left(void)
 	close(pair[0]);
 }
 
-/* Only one request is sent. Its late answer is taken by the next attempt. */
+/* Only one request is sent. The next attempt receives its late answer. */
 static void test_late(void)
 {
 	static const struct control_request request = { .magic = CONTROL_REQUEST_MAGIC };

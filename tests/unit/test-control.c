@@ -265,7 +265,7 @@ static int connect_as(const struct control *control, uid_t uid)
 {
 	int fd = -1;
 
-	/* change only this thread's uid, which the connection gets */
+	/* change only this thread's uid, which is the uid that the connection gets */
 	if (syscall(SYS_setresuid, -1, uid, -1) == 0)
 		fd = connect_to(control);
 	CHECK(syscall(SYS_setresuid, -1, getuid(), -1) == 0);

@@ -15,7 +15,7 @@
 
 #include <fcntl.h>
 
-/* Each run is from a position to the next run's. */
+/* Each run extends from its position to the position of the next run. */
 static void check_lines(unsigned minor, const uint8_t *table, size_t size,
 			const uint16_t (*runs)[2], size_t n, unsigned end)
 {
@@ -328,7 +328,7 @@ static void test_merge(void)
 	CHECK_INT(n, 2);
 	CHECK(runs[0].first == 0 && runs[0].end == 2 && runs[0].native == 2);
 	CHECK(runs[1].first == 2 && runs[1].end == 3 && runs[1].native == 4);
-	/* an address below the stack, or runs in the wrong order */
+	/* an address below the stack; then, runs in the wrong order */
 	chain = chain_of(12, 0x6f00, 0x7440);
 	CHECK(!interp_merge(&chain, &native, runs, &n));
 	chain = chain_of(12, 0x7440, 0x7210);

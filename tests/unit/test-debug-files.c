@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /*
- * Checks of the search for debug files: it accepts only the right, regular file, and none outside
- * of a sysroot; finds files of other containers; and fetches a file only if there is none here.
+ * Checks of the search for debug files: the search accepts only the right, regular file, and none
+ * outside of a sysroot; finds files in other containers; and fetches a file only if there is none
+ * on this machine.
  */
 #include "tests/unit/elf-builder.h"
 #include "tests/unit/test.h"
@@ -128,7 +129,7 @@ static void test_sysroot(void)
 	CHECK(!debug_files_new(in("nowhere"), NULL));
 }
 
-/* Searches for a process with another root, and a file that exists here or not. */
+/* Searches for the debug file of a process with another root; `path` exists here or not. */
 static char *find_with_other(const char *other, const char *path)
 {
 	struct debug_files *files = debug_files_new(NULL, NULL);

@@ -21,7 +21,7 @@ struct recording {
 	double counts[ROWS][NOISE_BLOCKS], weights[NOISE_BLOCKS];
 };
 
-/* Records `a_block` samples in each block, distributed over rows with these shares. */
+/* Records `a_block` samples in each block, distributed over rows according to `share`. */
 static void record(struct recording *recording, unsigned a_block,
 		   double (*share)(unsigned row, unsigned block))
 {
@@ -151,7 +151,8 @@ static void test_slower(void)
 	CHECK(found >= 18);
 }
 
-/* Values from tables of Student's t distribution: two-sided, 0.005, and a hundredth of it. */
+/* Values from tables of Student's t distribution: two-sided, at 0.005 and at a hundredth of
+ * that. */
 static void test_interval(void)
 {
 	const struct noise_change exact = { 1, INFINITY }, sixty = { 1, 60 }, thirty = { 1, 30 },
@@ -201,7 +202,7 @@ static void test_runs(void)
 	CHECK(found > 1900);
 }
 
-/* A row that is never there, always there, or without a total is not a change, nor NaN. */
+/* A row that is never there, always there, or without a total is neither a change nor NaN. */
 static void test_nothing(void)
 {
 	static const double zeros[NOISE_BLOCKS], ones[NOISE_BLOCKS] = { 1, 1, 1, 1 };

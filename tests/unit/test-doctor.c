@@ -384,7 +384,7 @@ static void put_process(const char *pid, const char *exe, unsigned uid, const ch
 	put(maps, "");
 }
 
-/* What the build lacks is reported first. */
+/* A feature that the build lacks is reported first. */
 static void test_interpreters(void)
 {
 	struct doctor_host host;

@@ -259,8 +259,8 @@ static void test_hostile(void)
 	}
 }
 
-/* If a lossless thread loses the CPU within a record, it may delay other records for longer than
- * other threads may. */
+/* If a lossless thread loses the CPU within a record, it may delay other records for longer than a
+ * thread that is not lossless. */
 static void test_patient(void)
 {
 	struct fixture fixture;
@@ -288,7 +288,7 @@ static void test_patient(void)
 	fixture_done(&fixture);
 }
 
-/* A record that claims an old start time delays others no longer than one that starts now. */
+/* A record that claims an old start time delays others no longer than a record that starts now. */
 static void test_past(void)
 {
 	struct ring_record_header *header;

@@ -88,8 +88,8 @@ static uint64_t frame_number(const struct fixture *fixture, uint16_t column, siz
 	return number_of(&fixture->parts, PROF_TABLE_FRAME, column, i);
 }
 
-/* Frames in an image that only the process reports, in one that the side band also reports, and in
- * no file. */
+/* Frames are in an image that only the process reports, in one that the side band also reports, or
+ * in no file. */
 static void test_stacks(void)
 {
 	const struct ring_frame frames[] = { { LIBRARY + 0x10, 0, RING_FRAME_NO_FILE },

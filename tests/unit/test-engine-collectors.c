@@ -173,7 +173,7 @@ static void test_same_process(void)
 	fixture_done(&fixture);
 }
 
-/* A target that cannot be admitted, or has stopped waiting, is a loss of one. The next one is
+/* A target that cannot be admitted, or has stopped waiting, counts as one loss. The next one is
  * admitted. */
 static void test_not_let_in(void)
 {
@@ -214,8 +214,8 @@ static void connect_ended(struct fixture *fixture, int32_t pid)
 	CHECK(collectors_wake(&fixture->collectors, fixture->pidfd));
 }
 
-/* A target that ends before it is admitted is a loss of one, in any order of side band and
- * pidfd. */
+/* A target that ends before it is admitted counts as one loss, whether side band or pidfd reports
+ * its end first. */
 static void test_ended_before(void)
 {
 	const struct task_ids exited = { .pid = getpid(), .tid = getpid() };
@@ -404,7 +404,7 @@ static void test_doorbells(void)
 	doorbells_free(doorbells);
 }
 
-/* Returns the time until the next task is due, if the session allowed a very long sleep. */
+/* Returns the time until the next task is due, for a session that allows a very long sleep. */
 static uint64_t sleep_ns(struct fixture *fixture)
 {
 	uint64_t now_ns = now();
@@ -413,8 +413,8 @@ static uint64_t sleep_ns(struct fixture *fixture)
 	       MIN_OF(now_ns, fixture->collectors.drained_ns);
 }
 
-/* A ring may fill while other records become rows, and be drained at once. Its doorbell does not
- * count as false. */
+/* If a ring fills while other records become rows, it may be drained at once. Its doorbell then
+ * does not count as rung without need. */
 static void test_doorbells_amid(void)
 {
 	struct doorbells *doorbells = doorbells_new(NULL);
@@ -448,8 +448,8 @@ static void test_doorbells_amid(void)
 	doorbells_free(doorbells);
 }
 
-/* Empty rings may be read rarely, because a ring that fills rings its doorbell; but only up to a
- * limit. */
+/* Empty rings may be read rarely, because a ring that fills rings its doorbell; but not more rarely
+ * than a limit allows. */
 static void test_quiet(void)
 {
 	const uint64_t at_most_ns = UINT64_C(1000000000); /* ten times the usual maximum */

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /*
- * Checks of heap-excluded.c and program.c in daemon/engine: which processes sent no allocations,
- * and why.
+ * Checks of heap-excluded.c and program.c in daemon/engine: which processes are reported to have
+ * sent no allocations, and why.
  */
 #include "daemon/engine/alloc/heap-excluded.h"
 #include "daemon/engine/model/program.h"

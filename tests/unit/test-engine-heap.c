@@ -287,8 +287,8 @@ static void test_lost_free(void)
 	fixture_done(&fixture);
 }
 
-/* At one time, a thread frees an address and another one allocates it. Either record may arrive
- * first. */
+/* At the same time, a thread frees an address and another one allocates it. Either record may
+ * arrive first. */
 static void test_ties(void)
 {
 	for (int turn = 0; turn < 2; turn++) {
@@ -338,7 +338,8 @@ static void test_ties(void)
 	}
 }
 
-/* If a free has the time of the last allocation, its row has how many younger blocks precede it. */
+/* If a free has the time of the last allocation, its row says how many younger blocks precede
+ * it. */
 static void test_order(void)
 {
 	struct fixture fixture;
@@ -363,8 +364,8 @@ static void test_order(void)
 	fixture_done(&fixture);
 }
 
-/* The process ends while records are pending. If all records of a thread have one time, at most 8
- * are pending. */
+/* The process ends while records are pending. If all records of a thread have the same time, at
+ * most 8 are pending. */
 static void test_ties_at_end(void)
 {
 	struct fixture fixture;
@@ -411,8 +412,8 @@ static uint64_t put_at(struct story *story, uint64_t at, uint64_t prior)
 	return story->sizes[at] = story->n_sizes;
 }
 
-/* At one time, one thread ends the block at an address, by free() or the start of a realloc. The
- * other thread allocates an address, usually the same. */
+/* At the same time, one thread ends the block at an address, by free() or the start of a realloc.
+ * The other thread allocates an address, usually the same. */
 static void add_tie(struct story *story, struct fixture *fixture, GRand *random, uint64_t time)
 {
 	bool is_turned = g_rand_boolean(random), is_moved = g_rand_boolean(random);

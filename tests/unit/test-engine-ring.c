@@ -90,8 +90,8 @@ static void test_wrapped(void)
 }
 
 /*
- * At the end of the address space, the kernel does not round the size of a stack copy. So later
- * records are unaligned; one record's header even wraps.
+ * If a stack is at the end of the address space, the kernel does not round the size of its copy. So
+ * later records are unaligned; one record's header even wraps.
  */
 static void test_odd(void)
 {

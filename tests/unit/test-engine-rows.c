@@ -271,7 +271,7 @@ static void test_loss_sums(void)
 	parts_done(&parts);
 }
 
-/* A loss of unknown size is separate from counted losses, and never adds 0 to the sum. */
+/* A loss of unknown size is a separate row, never a counted loss of 0. */
 static void test_loss_unknown(void)
 {
 	struct message_loss exported[MESSAGE_MAX_LOSS];
@@ -302,7 +302,7 @@ static void test_loss_unknown(void)
 	parts_done(&parts);
 }
 
-/* If there are more streams than fit into a message, they are summed by cause. */
+/* If there are more streams than fit into a message, their losses are summed by cause. */
 static void test_loss_storm(void)
 {
 	struct message_loss exported[MESSAGE_MAX_LOSS];

@@ -225,7 +225,7 @@ static void count_found(const struct process *process, void *data)
 	((struct interpreter_calls *)data)->found++;
 }
 
-/* A function of a Python program, in the middle one of three native frames. */
+/* Handles a Python function, which belongs to the middle one of three native frames. */
 static void test_interpreted(void)
 {
 	static const uint64_t ips[] = { 0x400010 | UNWIND_EXACT, 0x400020, 0x400030 };
@@ -435,8 +435,8 @@ static void write_lost(int fd, uint64_t lost)
 		abort();
 }
 
-/* Missed ticks are reported once when their number has grown, never twice. Losses of the ring do
- * not count, even if the ring reports them later. */
+/* Missed ticks are reported when their number has grown, each once. Losses of the ring do not
+ * count, even if the ring reports them later. */
 static void test_ticks_grow(void)
 {
 	struct cpu cpu = { .open = true, .n_sources = 1 };
@@ -698,7 +698,7 @@ static void test_too_late(void)
 	loss_sum(&stage.parts.losses, &lost, &missed);
 	CHECK_INT(lost, 1);
 	waits_done(&waits);
-	/* else the writer may still run, and is not freed */
+	/* otherwise the writer may still run, and is not freed */
 	parts_finish(&stage.parts);
 	stage_done(&stage);
 }

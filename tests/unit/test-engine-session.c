@@ -385,7 +385,7 @@ static void test_quiet(void)
 	usleep(2500000);
 	before = count_sleeps(&broker);
 	usleep(1500000);
-	CHECK(count_sleeps(&broker) - before < 5); /* at ten per second, it would be 15 */
+	CHECK(count_sleeps(&broker) - before < 5); /* ten sleeps per second would give 15 */
 	before = count_sleeps(&broker);
 	send_fds(&broker, MESSAGE_RESUME, NULL, 0, NULL, 0);
 	usleep(500000);

@@ -558,10 +558,8 @@ static void test_switches_by_task(void)
 	parts_done(&parts);
 }
 
-/* A thread that is not on a CPU at the start or at the end of the recording gets a row for that
- * time. A thread that has run since the start needs none. */
-/* A command sleeps until the recording has begun, and this is no wait of the program. A thread that
- * was missed before has its state. */
+/* The first snapshot sets no state for the command's thread, because it sleeps only until the
+ * recording begins. A thread that a later snapshot finds gets a state. */
 static void test_switch_command(void)
 {
 	struct bytes bytes = { .length = 0 };
@@ -581,6 +579,8 @@ static void test_switch_command(void)
 	parts_done(&parts);
 }
 
+/* A thread that is not on a CPU at the start or at the end of the recording gets a row for that
+ * time. A thread that has run since the start needs none. */
 static void test_switch_ends(void)
 {
 	static const uint64_t rows[][4] = {

@@ -306,7 +306,7 @@ static void test_shared(void)
 	images_done(&images);
 }
 
-/* If any part of the identity differs, it is a different file. */
+/* A file is a different one if any part of its identity differs. */
 static void test_identity(void)
 {
 	const struct message_image one = { .dev = 1,
@@ -534,7 +534,7 @@ static void test_waits(void)
 	CHECK(!run(&self, &snapshot, snapshot.bytes, 1, false, &stack, &missing));
 	CHECK(missing && missing->requested);
 	CHECK_INT(self.wanted, 1);
-	/* if it may not wait, it returns the frames so far and the reason no-table */
+	/* a walk that may not wait returns the frames so far and the reason no-table */
 	CHECK(run(&self, &snapshot, snapshot.bytes, 1, true, &stack, &missing));
 	CHECK_INT(stack.stop, PROF_STOP_NO_TABLE);
 	CHECK(stack.n >= 1 && stack.ips[0] == (snapshot.registers.pc | UNWIND_EXACT));

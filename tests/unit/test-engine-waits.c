@@ -11,7 +11,7 @@
 struct stage {
 	struct parts parts;
 	struct waits waits;
-	struct thread *threads[3]; /* two of one process */
+	struct thread *threads[3]; /* the first two are of one process */
 };
 
 static void stage_init(struct stage *stage)
@@ -162,7 +162,7 @@ static void test_shared(void)
 	stage_done(&stage);
 }
 
-/* A wait without a stack shares that of a later one, but not of one much later. */
+/* A wait without a stack shares the stack of a later wait, but not of a much later one. */
 static void test_held(void)
 {
 	const uint64_t begins_ns[] = { 5000, 6000, 7000, 2000000000, 4000000000 };
@@ -191,7 +191,7 @@ static void test_held(void)
 	stage_done(&stage);
 }
 
-/* A row that is held behind another one has the stack that was the last when the thread slept. */
+/* A row that waits for an earlier row has the stack that was the latest when its thread slept. */
 static void test_behind(void)
 {
 	const enum prof_stack_source sources[] = { PROF_STACK_COPIED, PROF_STACK_NONE,
@@ -216,7 +216,7 @@ static void test_behind(void)
 	stage_done(&stage);
 }
 
-/* The oldest are written without a stack if too many wait for one. */
+/* If too many rows wait for a stack, the oldest rows are written without one. */
 static void test_held_many(void)
 {
 	struct stage stage;
@@ -234,8 +234,8 @@ static void test_held_many(void)
 	stage_done(&stage);
 }
 
-/* Python functions of different callers may wait with one native stack. A wait without their names
- * may be of any. */
+/* Python functions of different callers may wait with one native stack. A wait without names may
+ * belong to any of these functions. */
 static void test_interpreted(void)
 {
 	struct interp_sample chain = {
@@ -262,7 +262,7 @@ static void test_interpreted(void)
 		leave(&stage, 0, 0x400010, 0x7000, begin_ns);
 		waits_end(&stage.waits, stage.threads[0], begin_ns + 10);
 	}
-	/* a switch was lost: the frames are not those of the next sleep */
+	/* a switch was lost, so the frames do not belong to the next sleep */
 	waits_interpret(&stage.waits, stage.threads[1], bytes, size);
 	waits_interpret(&stage.waits, stage.threads[1], bytes, size);
 	leave(&stage, 1, 0x400010, 0x7000, 10000);
@@ -276,7 +276,7 @@ static void test_interpreted(void)
 	stage_done(&stage);
 }
 
-/* The switch after a copied sleep was lost, so the next sleep has none of its stack. */
+/* The switch after a copied sleep was lost, so the next sleep does not get the stack. */
 static void test_lost_switch(void)
 {
 	struct stage stage;
@@ -325,7 +325,7 @@ static size_t put_stack(uint8_t *bytes, uint64_t time_ns, uint64_t done_ns, uint
 	return sizeof(record) + sizeof(stack) + 64 + sizeof(end);
 }
 
-/* A stack that was read is used only if the thread slept from before until after. */
+/* A stack that was read is used only if the thread slept during the whole reading. */
 static void test_late(void)
 {
 	static const struct {
@@ -434,7 +434,7 @@ static void test_page_fault(void)
 	unwind_tables_free(tables);
 }
 
-/* Rows do not pile up behind one whose stack was requested. */
+/* If too many rows wait for an earlier row's requested stack, the request is abandoned. */
 static void test_pile(void)
 {
 	struct unwind_tables *tables = unwind_tables_new(NULL);
@@ -459,7 +459,7 @@ static void test_pile(void)
 	unwind_tables_free(tables);
 }
 
-/* A wait that ends between a sample and its walk notes in the mappings that they have a row. */
+/* A wait that ends between a sample and the sample's walk marks the mappings as having a row. */
 static void test_mappings(void)
 {
 	struct unwind_tables *tables = unwind_tables_new(NULL);
@@ -499,7 +499,7 @@ static void test_mappings(void)
 	unwind_tables_free(tables);
 }
 
-/* Reports that thread 0 is woken on CPU 1, and copies a waker's stack there. */
+/* Reports that thread 0 is woken on CPU 1. */
 static void wake(struct stage *stage, struct thread *by, bool in_interrupt, uint64_t pc,
 		 uint64_t time_ns)
 {
@@ -529,7 +529,7 @@ static void copy_waker(struct stage *stage, bool has_registers, uint64_t pc, uin
 	waits_copy_waker(&stage->waits, 1, stage->threads[1], &record);
 }
 
-/* has_registers: copies are made with them, else with a chain of frame pointers. */
+/* has_registers: copies have registers; otherwise, a chain of frame pointers. */
 static void check_wakers(bool has_registers)
 {
 	enum { NOT, BEFORE, AFTER };
@@ -543,7 +543,7 @@ static void check_wakers(bool has_registers)
 		{ BEFORE, false, true, 0x400010, PROF_WAKER_THREAD, PROF_STACK_COPIED },
 		{ AFTER, false, true, 0x400010, PROF_WAKER_THREAD, PROF_STACK_COPIED },
 		{ NOT, false, true, 0, PROF_WAKER_THREAD, PROF_STACK_SHARED },
-		/* the copy is of another waking, whose record was lost */
+		/* the copy belongs to another wake-up, whose record was lost */
 		{ BEFORE, false, true, 0x400018, PROF_WAKER_THREAD, PROF_STACK_SHARED },
 		{ AFTER, false, true, 0x400018, PROF_WAKER_THREAD, PROF_STACK_SHARED },
 		{ NOT, true, true, 0, PROF_WAKER_INTERRUPT, PROF_STACK_NONE },
@@ -566,11 +566,11 @@ static void check_wakers(bool has_registers)
 			copy_waker(&stage, has_registers, cases[i].copied_pc, time_ns + 101);
 		waits_end(&stage.waits, stage.threads[0], time_ns + 102);
 	}
-	/* It is woken while it leaves. */
+	/* Thread 0 is woken while it leaves its CPU. */
 	wake(&stage, stage.threads[1], false, 0x400010, 80000000);
 	leave(&stage, 0, 0x400010, 0x7000, 80000100);
 	waits_end(&stage.waits, stage.threads[0], 80000200);
-	/* Nobody wakes it before the end. */
+	/* No thread wakes thread 0 before the end. */
 	leave(&stage, 0, 0x400010, 0x7000, 90000000);
 	waits_end_all(&stage.waits, 90001000);
 	waits_write(&stage.waits, UINT64_MAX);

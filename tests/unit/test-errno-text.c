@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /*
  * Checks of arch/errno-text.c: the limit of the process is named with its value. test_limits checks
- * that of a cgroup.
+ * the limit of a cgroup.
  */
 #include "arch/errno-text.h"
 

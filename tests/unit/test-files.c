@@ -273,7 +273,7 @@ static void test_only_executable(void)
 	munmap(map, page);
 }
 
-/* With `careful`, files on a server are not accessed, not even their mappings. */
+/* With `careful`, files on a server are not accessed, not even through mappings. */
 static void test_careful(void)
 {
 	struct files_image request = { .request = { .pid = getpid() }, .careful = 1 };
@@ -337,7 +337,7 @@ static void *nap(void *unused)
 	return unused;
 }
 
-/* The first thread only: glibc's calls are for all threads. */
+/* Changes only the first thread, because glibc's functions would change all threads. */
 static void become_half(void)
 {
 	pthread_t thread;
@@ -557,7 +557,7 @@ static void test_threads(void)
 	sem_destroy(&end);
 }
 
-/* The first snapshot has only targets, because data of other processes would be dropped. */
+/* The first snapshot has only targets, because the engine would drop data of other processes. */
 static void test_targets_only(void)
 {
 	struct files_config config = everything;
@@ -652,7 +652,8 @@ static void test_own_only(void)
 	munmap(map, page);
 }
 
-/* A user who may see others' processes gets only files that all users may reach and read. */
+/* A user who may see others' processes gets, of these processes, only files that all users may
+ * reach and read. */
 static void test_others(void)
 {
 	const struct files_config config = { .uid = SOMEBODY };

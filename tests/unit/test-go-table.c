@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /*
- * Checks of arch/go-table on generated tables. test_stacks, case stripped_go, has real ones.
+ * Checks of arch/go-table on generated tables. test_stacks, case stripped_go, has real tables.
  */
 #include "arch/go-table.h"
 

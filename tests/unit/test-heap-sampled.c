@@ -139,7 +139,7 @@ static void test_least(void)
 	check_share(1000, 4096);
 }
 
-/* A threshold that was drawn for another mean distance is not used. */
+/* A distance that was drawn for another mean is not used. */
 static void test_generations(void)
 {
 	heap_sampled_set_least(0);

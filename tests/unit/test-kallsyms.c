@@ -173,7 +173,7 @@ static size_t drop_doubles(uint64_t *addresses, size_t n)
 	return kept;
 }
 
-/* Picks one of `step` addresses of the kernel's own functions. */
+/* Picks every `step`th address of the kernel's own functions. */
 static size_t pick_addresses(uint64_t *addresses, size_t step)
 {
 	FILE *file = fopen("/proc/kallsyms", "re");

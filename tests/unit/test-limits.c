@@ -53,7 +53,7 @@ static bool may_open(const struct access *access, unsigned all, unsigned own, co
 	return false;
 }
 
-/* Users with a quarter each cannot use up all. */
+/* A user may have a third of the events that all users together may have. Root has no limit. */
 static void test_thread_events(void)
 {
 	g_autoptr(GVariant) of_user = limits_get_property("MaxThreadEventsPerUser");

@@ -5,7 +5,7 @@
  * Promises:
  * - a sample counts in its second, and seconds before the window do not count [window]
  * - functions and threads keep their identity across epochs with other ids [epochs]
- * - places get names whenever these arrive: the innermost symbol, or an offset [names]
+ * - places get names as soon as the names arrive: the innermost symbol, or an offset [names]
  * - an inlined function is the callee of the function that it is inlined into [inlined]
  * - a function and its clones are one; names are shown without parameters [shown]
  * - a recursive function counts a sample once; self counts only the leaf [recursion]

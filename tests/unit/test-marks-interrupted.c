@@ -199,7 +199,7 @@ static struct found look(void)
 		ring_reader_init(&reader, &memory, i);
 		reader.shared = (void *)(copy + memory.places[i].header_offset);
 		reader.data = copy + memory.places[i].data_offset;
-		/* Each check is independent of earlier ones. */
+		/* Reset this, so that a check does not depend on earlier ones. */
 		reader.grant_ns = 0;
 		ring_reader_drain(&reader, RING_DRAIN_DEAD, buffer, sizeof(buffer), &batch);
 		CHECK_INT(reader.fault, RING_FAULT_NONE);

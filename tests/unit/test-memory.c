@@ -812,8 +812,8 @@ static void test_through(void)
 
 /* ---- heap marks ------------------------------------------------------------------------------ */
 
-/* The blocks before a mark differ from those in the mark, so that a reader of the wrong part gets
- * other results. */
+/* The blocks before a mark differ from those in the mark, so that a reader that reads the wrong
+ * part gets other results. */
 static void write_marks(struct build *build)
 {
 	begin(build);
@@ -861,8 +861,8 @@ static void test_marks(void)
 	CHECK_NUMBER(memory.all.leaked_bytes, 555);
 	CHECK_SUM(line_of(&memory, "c")->self, 555, 1);
 	memory_done(&memory);
-	/* According to the mark, the first part may have 6000, but its rows have less. The second
-	 * part has 5100. */
+	/* The mark allows a peak of up to 6000 bytes in the first part, but its rows reach less;
+	 * the second part reaches 5100. */
 	REQUIRE(ask_view(&memory, MEMORY_PEAK, &build));
 	CHECK_NUMBER(memory.all.peak_bytes, 5100);
 	CHECK_INT(memory.all.peak_ns, 110);
@@ -915,8 +915,8 @@ static void test_broken(void)
 
 /* ---- several processes ----------------------------------------------------------------------- */
 
-/* The first process has 1000 at 10 and 600 at 110. The second one has 700 at 120: the joint peak.
- * The first one ends at 130. */
+/* The first process has 1000 bytes at 10, has 600 at 110, and ends at 130. The second one has 700
+ * at 120, which is the time of the joint peak. */
 static void test_peak_of_two(void)
 {
 	struct memory memory;
@@ -1040,7 +1040,7 @@ static void test_ended(void)
 	build_done(&build);
 }
 
-/* Any child might have the peak, together with the earlier maximum of the parent. */
+/* The peak might be in any child, added to the earlier maximum of the parent. */
 static void test_many_processes(void)
 {
 	struct memory memory;
@@ -1056,8 +1056,8 @@ static void test_many_processes(void)
 	build_done(&build);
 }
 
-/* From 65 on, there could be more than the 100 bytes that the first process has from 10 on, but
- * there are never more. */
+/* The peak is the 100 bytes that the first process has from 10 on. From 65 on, there could be more,
+ * but there are not. */
 static void test_equal_peaks(void)
 {
 	struct memory memory;
@@ -1179,8 +1179,8 @@ static void test_described_processes(void)
 	build_done(&build);
 }
 
-/* At one time, block 2 is allocated and freed, and the older block 1 is freed, in any order within
- * the tables. */
+/* At the same time, block 2 is allocated and freed, and the older block 1 is freed, in any order
+ * within the tables. */
 static void test_ties(void)
 {
 	struct memory memory;
@@ -1200,8 +1200,8 @@ static void test_ties(void)
 	build_done(&build);
 }
 
-/* Two blocks and two frees have one time. The first block is freed before or after the second one
- * was allocated. */
+/* Two allocations and two frees have the same time. The first block is freed before or after the
+ * second one was allocated. */
 static void ask_order(uint64_t younger, double temporary)
 {
 	struct memory memory;

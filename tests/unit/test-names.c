@@ -142,7 +142,7 @@ static void test_each_batch(void)
 	names = names_new(reader);
 	CHECK(names_each_batch(names, &options, take_and_load, &depth, "failed", NULL));
 	CHECK_INT(depth, 4);
-	/* Only the two last used are kept afterwards. */
+	/* Afterwards, only the two epochs used last are kept. */
 	(void)load(names, chunks_first_epoch(reader) + 20);
 	CHECK_INT(names->epochs->len, 2);
 	names_free(names);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /*
- * Checks of number-map: values are found, also after growing and clearing.
+ * Checks of number-map: values are found, also after the map has grown or was cleared.
  */
 #include "tests/unit/test.h"
 #include "tools/common/number-map.h"

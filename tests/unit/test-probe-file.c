@@ -64,7 +64,7 @@ static void test_find(void)
 	CHECK(file);
 	CHECK(probe_file_find(file, "test_own_function", true, places, text) == 1);
 	CHECK(places[0].offset > 0 && places[0].semaphore == 0);
-	/* A program with a sanitizer has its code, which uses exceptions. */
+	/* A program with a sanitizer contains the sanitizer's code, which uses exceptions. */
 	CHECK(probe_file_find(file, "test_own_function%return", true, places, text) == 1 ||
 	      strstr(text, "exception"));
 	CHECK(probe_file_find(file, "demo:unit", true, places, text) == 1);

@@ -157,7 +157,7 @@ static void test_gone(void)
 	kill(child.pid, SIGKILL);
 	while (target_is_alive(child.pidfd))
 		usleep(1000);
-	/* the process was not waited for yet, so its pid and /proc entry still exist */
+	/* nobody has waited for the process yet, so its pid and /proc entry still exist */
 	CHECK(!owned(&child, geteuid()));
 	waitpid(child.pid, NULL, 0);
 	CHECK(!owned(&child, geteuid()));

@@ -7,7 +7,7 @@
 #include "tools/profcapture/report-hint.h"
 
 struct lacks {
-	const char *exe, *path; /* paths: of the process; of the image without names */
+	const char *exe, *path; /* path of the process; path of the image without names */
 	unsigned kind;
 	unsigned unnamed, named, truncated; /* numbers of samples; truncated ones have names */
 	unsigned cause, lost;

@@ -184,8 +184,8 @@ static void task(struct build *build, uint64_t time, uint64_t thread, uint64_t e
 	BUILD(build, PROF_TABLE_TASK, T(time), N(thread), N(event), N(0), PROF_NULL, N(0));
 }
 
-/* Ends and durations of waits. A slice from 100 to 200 has none of the first two and the last, and
- * a part of the others. */
+/* Ends and durations of waits. A slice from 100 to 200 has nothing of the first two waits and the
+ * last one, and a part of each other one. */
 static const uint64_t wait_rows[][2] = { { 90, 10 },  { 100, 10 },  { 120, 60 },
 					 { 160, 10 }, { 270, 110 }, { 290, 80 } };
 
@@ -376,7 +376,7 @@ static void test_damage_rows(void)
 	from = open_capture(&build);
 	to = rewritten(from, (struct rewrite_options){ .file_damages = list }, &result);
 	REQUIRE(to != NULL);
-	/* The added rows are in time order: one before all existing rows, one after all. */
+	/* The added rows are in time order: one before and one after all existing rows. */
 	CHECK_INT(column(to, PROF_TABLE_LOSS, PROF_LOSS_COUNT, values), 5);
 	CHECK_INT(values[0], 0);
 	CHECK_INT(values[1], 1);
@@ -384,7 +384,7 @@ static void test_damage_rows(void)
 	CHECK_INT(column(to, PROF_TABLE_LOSS, PROF_LOSS_CAUSE, values), 5);
 	CHECK_INT(values[0], PROF_LOSS_FILE_DAMAGE);
 	CHECK_INT(values[4], PROF_LOSS_FILE_DAMAGE);
-	/* and one more, because the number of rows in one damaged part is unknown */
+	/* plus one, because the number of rows in one damaged part is unknown */
 	CHECK_INT(to->lost, 1 + 2 + 3 + 7 + 1);
 	CHECK(to->lost_incomplete);
 	capture_free(to);

@@ -140,8 +140,8 @@ static uint64_t wait_and_wake(void)
 	return pair.reader.totals.waited_ns - before;
 }
 
-/* A waiting producer is woken before its wait times out, at least once in 20 tries: the machine may
- * be paused. */
+/* A waiting producer is woken before its wait times out, at least once in 20 tries, because the
+ * machine may be paused. */
 static void test_wake(void)
 {
 	uint64_t n_slow = 0;

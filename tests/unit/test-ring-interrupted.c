@@ -24,7 +24,7 @@
 
 #define SMALL 4096u
 #define N_QUIET 80  /* records without checks, until the ring is almost full */
-#define N_DEATHS 20 /* records to step through: some fit, some do not, then another lap */
+#define N_DEATHS 20 /* records to step through: some fit, some do not, and some begin another lap */
 #define STRIDE test_stride(PROF_SANITIZED ? 16 : 4) /* between tried instructions of a record */
 
 /* Shared by the tests and the process that is stepped through. */
@@ -189,8 +189,8 @@ static void handle_and_leave(int number)
 }
 
 /*
- * Sets the child's handler. Writes a record for each instruction to interrupt. Writes another
- * record after each of these, which detects that the interrupted one was abandoned.
+ * Sets the child's handler. Writes a record for each instruction to interrupt. After each of them,
+ * writes another record, which detects that the interrupted one was abandoned.
  */
 static void write_until_all(void (*handler)(int))
 {
@@ -578,7 +578,8 @@ static bool filter_all(void)
 	       prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &filter) == 0;
 }
 
-/* A thread continues under a filter that kills for every system call, even if its ring is full. */
+/* A thread continues under a filter that kills it for every system call, even if its ring is
+ * full. */
 static void test_filter(void)
 {
 	pid_t pid;

@@ -825,8 +825,8 @@ static volatile sig_atomic_t is_forked, may_fork;
 static pid_t forked[N_FORKED];
 static volatile int n_forked;
 
-/* Forks. Every other time, both sides also walk, like another hook of the thread, and request the
- * same cache. */
+/* Forks. Every other time, both processes also walk, like another hook of the thread, and request
+ * the same cache. */
 static void fork_handler(int number, siginfo_t *info, void *context)
 {
 	const struct walk_registers registers = CONTEXT_REGISTERS(*(ucontext_t *)context);
@@ -919,8 +919,8 @@ static void *walk_until_released(void *data)
 	return NULL;
 }
 
-/* Interrupted walks hold all caches. The next walk has only its own frame; it does not wait, and
- * reports this. */
+/* Interrupted walks hold all caches. The next walk has only its own frame; the walk does not wait,
+ * and reports that it has no cache. */
 static void test_none_free(void)
 {
 	struct sigaction action = { .sa_handler = hold_handler, .sa_flags = SA_RESTART }, before;

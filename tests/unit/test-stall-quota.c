@@ -48,7 +48,8 @@ static void on_exit_of_last(GPid pid, gint wait_status, gpointer data)
 	*(bool *)data = true;
 }
 
-/* Lets all helpers end. Waits for the exit of a later child, which is reported after theirs. */
+/* Lets all helpers end. Waits for the exit of a later child, which is reported after the exits of
+ * the helpers. */
 static void let_go(void)
 {
 	bool heard = false;
@@ -149,7 +150,7 @@ static void test_full(void)
 {
 	struct files_bare bare[4];
 
-	/* one less than the limit for all of root's processes */
+	/* one hang less than the limit for all of root's processes */
 	for (pid_t i = 0; i < 15; i++)
 		hang(0, TARGET + i);
 	CHECK(!stall_quota_is_blocked(0, 1));

@@ -178,7 +178,7 @@ static void test_overlapping(void)
 	REQUIRE(read->n_rows == 4); /* the outer function only once */
 	for (size_t i = 1; i < read->n_rows; i++)
 		CHECK(read->rows[i - 1].start < read->rows[i].start);
-	CHECK_INT(read->rows[3].length, 0x10); /* no farther than its section */
+	CHECK_INT(read->rows[3].length, 0x10); /* its symbol ends with its section */
 }
 
 static void test_without_size(void)
@@ -369,8 +369,8 @@ static void test_round_trip(void)
 	CHECK(!elf_image_get_offset(elf, 0, &offset));
 }
 
-/* A truncated file only loses names. Cuts it at each length; the headers are those of the complete
- * file. */
+/* A truncated file only loses names. Cuts the file at each length; the headers are those of the
+ * complete file. */
 static void test_truncated(void)
 {
 	static const struct build_symbol symbols[] = { { TEXT, 0x10, "f", STT_FUNC, STB_GLOBAL } };

@@ -77,7 +77,7 @@ static void test_rate(void)
 		back += got < before;
 		before = got;
 		pass(&machine, 10000 + i % 7);
-		if (i % 10000 == 9999) /* now and then, the clock has the maximum adjustment */
+		if (i % 10000 == 9999) /* occasionally, the clock has the maximum adjustment */
 			machine.ppm = i / 10000 % 3 == 2 ? 500 : 0;
 	}
 	CHECK_INT(wrong, 0);
@@ -128,7 +128,8 @@ static void test_same(void)
 	tick_clock_free(clock);
 }
 
-/* Converts values that no counter has, and those of a counter that restarts, as in a suspend. */
+/* Converts values that no counter has, and values of a counter that restarts, as after a
+ * suspend. */
 static void test_any(void)
 {
 	struct machine machine;
@@ -158,8 +159,8 @@ static void test_any(void)
 	tick_clock_free(clock);
 }
 
-/* If this machine's clock uses the counter, a value read between two readings of the clock is
- * between them. */
+/* If this machine's clock uses the counter, ticks that are read between two readings of the clock
+ * give a time between these. */
 static void test_real(void)
 {
 	struct tick_clock *clock = tick_clock_new();
@@ -182,8 +183,8 @@ static void test_real(void)
 	tick_clock_free(clock);
 }
 
-/* Returns whether the time is read without a system call, in a child under a filter that kills for
- * it. */
+/* Returns whether the time is read without a system call, in a child that a filter kills for that
+ * call. */
 static bool reads_without_kernel(void)
 {
 	struct sock_filter kill[] = {

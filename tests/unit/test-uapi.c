@@ -7,7 +7,8 @@
 #include <fcntl.h>
 #include <limits.h>
 
-/* The kernel's answer for this program's code is right only if our layout of the struct is. */
+/* The kernel's answer for this program's code is right only if our layout of the struct is
+ * right. */
 static void test_procmap_query(void)
 {
 	char name[PATH_MAX] = "";

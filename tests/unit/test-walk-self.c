@@ -414,7 +414,7 @@ static void test_thread(void)
 }
 
 #if defined(__ARM_FEATURE_PAC_DEFAULT)
-/* Returns the number of signed return addresses. About one in a hundred has a signature of
+/* Returns the number of signed return addresses. About one address in a hundred has a signature of
  * zeros. */
 __attribute__((noinline)) static unsigned int count_signed(unsigned int depth)
 {

@@ -208,7 +208,7 @@ static void test_stops(void)
 	world.words[9] = PENDING + 5;
 	result = run(LEAF, STACK + 64);
 	CHECK_CHAIN(&result, WALK_NO_TABLE, LEAF, FRAME + 0x1000, BY_FP + 5, PENDING + 5);
-	result = run(LEAF, STACK + 8); /* the next frame would be lower */
+	result = run(LEAF, STACK + 8); /* sp would go down */
 	CHECK_CHAIN(&result, WALK_BAD_FRAME, LEAF, FRAME + 0x1000, BY_FP + 5);
 	result = run(LEAF, STACK + 61); /* not aligned */
 	CHECK_CHAIN(&result, WALK_BAD_FRAME, LEAF, FRAME + 0x1000, BY_FP + 5);
@@ -242,7 +242,7 @@ static void test_frame_pointers(void)
 	CHECK_INT(frames[1].flags, WALK_FRAME_FP);
 	CHECK_INT(frames[2].flags, WALK_FRAME_FP | WALK_FRAME_JIT);
 	CHECK_INT(frames[1].sp, STACK + 32);
-	world.words[8] = STACK + 32; /* goes down, to an existing frame */
+	world.words[8] = STACK + 32; /* fp goes down, to an existing frame */
 	world.words[9] = NO_CFI + 8;
 	result = run(JIT + 1, STACK + 16);
 	CHECK_CHAIN(&result, WALK_NO_TABLE, JIT + 1, NO_CFI + 8, NO_CFI + 8);
@@ -330,7 +330,7 @@ static void test_zero_fp(void)
 	CHECK_CHAIN(&result, WALK_NO_TABLE, FRAME, NO_CFI + 1);
 }
 
-/* If a CFA or return address is in a register, it is known only for the innermost frame. */
+/* A CFA or return address in a register is known only for the innermost frame. */
 static void test_registers(void)
 {
 	const uint64_t numbered[REGS_MAX_NUMBERED] = { [3] = STACK + 32, [5] = FRAME + 9 };
