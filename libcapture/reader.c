@@ -70,8 +70,8 @@ static void epoch_set_sort(struct epoch_set *set)
 	set->n = n;
 }
 
-/* Adds an epoch. When the array is full, removes duplicates, and grows the array if fewer than half
- * were duplicates. */
+/* Adds an epoch. When the array is full, removes duplicates, and grows the array unless more than
+ * half were duplicates. */
 int epoch_set_add(struct epoch_set *set, uint32_t epoch)
 {
 	size_t capacity = MAX_OF((size_t)64, set->capacity * 2);
@@ -180,9 +180,9 @@ static int reader_finalize_state(struct prof_reader *reader)
 }
 
 /*
- * Finds a second capture that was joined to the first by cat(1). Its chunks do not belong to this
- * file, because their salt differs or their sequence goes back. So its header is in a skipped
- * range, or inside the last chunk of a first capture that was cut.
+ * Finds a second capture that cat(1) appended to the first. The second one's chunks do not belong
+ * to this file, because their salt differs or their sequence goes back. So its header is in a
+ * skipped range, or inside the last chunk of a first capture that was cut.
  */
 static int reader_find_second(struct prof_reader *reader)
 {

@@ -15,7 +15,7 @@ struct damage_list {
 	size_t n, capacity;
 };
 
-/* Numbers of epochs. */
+/* A set of epoch numbers. */
 struct epoch_set {
 	uint32_t *items; /* in the order of epoch_set_add() until sorted */
 	size_t n, capacity;

@@ -52,7 +52,7 @@ static inline __attribute__((always_inline)) bool is_all(uint32_t mode)
 	return (mode & (HEAP_ALL | HEAP_SAMPLED | HEAP_FOREIGN | HEAP_OPEN)) == HEAP_ALL;
 }
 
-/* Returns true, and counts the bytes, if it is certain at once that an allocation is not recorded.
+/* Returns true, and counts the bytes, if a quick check shows that an allocation is not recorded.
  * Otherwise is_wanted() decides. */
 static inline __attribute__((always_inline)) bool is_passed(size_t size)
 {

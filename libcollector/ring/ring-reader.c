@@ -314,9 +314,9 @@ void ring_reader_wake(struct ring_reader *reader)
 
 /*
  * Computes a time before which no later record lies. An open record is not before the previous one.
- * A record that has begun, but not visibly yet, is later than `start` minus the delay until a store
- * is visible. Times are untrusted, so an open record holds back the other rings no longer than
- * publishing a record takes.
+ * A record that has begun, but is not visible yet, is later than `start` minus the time until a
+ * store becomes visible. Times are untrusted, so an open record holds back the other rings no
+ * longer than publishing a record takes.
  */
 static uint64_t find_bound(struct ring_reader *reader, bool is_busy, bool is_moving, bool is_more,
 			   uint64_t start)

@@ -2,10 +2,10 @@
 /*
  * Modules - the unwind rules of this process's code
  *
- * A module is identified by its addresses, the loader's record and the build-id. The build-id is
- * compared with the one in memory whenever a stack goes through the module, to detect another
- * library at the same address: not every dlclose() can be interposed, because libc closes its own
- * modules through an internal call.
+ * A module is identified by its addresses, the loader's record and the build-id. The stored
+ * build-id is compared with the one in memory whenever a stack goes through the module, to detect
+ * another library at the same address: not every dlclose() can be interposed, because libc closes
+ * its own modules through an internal call.
  *
  * To find a rule, .eh_frame_hdr is searched, the FDE and its CIE are copied side by side as a
  * separate section, and arch/cfi.h evaluates that. No table is built here, because that takes time

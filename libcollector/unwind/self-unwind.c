@@ -430,7 +430,8 @@ static void run(struct visit *visit, const struct walk_registers *registers, siz
 	walk_run(&walk, registers, ret_result);
 }
 
-/* Walks. If a module on the chain has changed, clears the cache and walks once more. */
+/* Runs a walk. If a module on the chain has changed, clears the cache and runs the walk once
+ * more. */
 static void run_checked(struct visit *visit, const struct walk_registers *registers, size_t n_pcs,
 			struct walk_result *ret_result)
 {

@@ -20,8 +20,8 @@ CODE, GAP = 0, 3  # region kinds: CounterMappingRegion in llvm/ProfileData/Cover
 
 
 def counts(function, patterns):
-    """Returns whether a function counts: by the last pattern that matches; if none does, whether all
-    patterns are negative."""
+    """Returns whether a function counts: by the last pattern that matches; if none does, whether
+    all patterns are negative."""
     verdict = not any(not pattern.startswith("!") for pattern in patterns)
     for pattern in patterns:
         if fnmatch.fnmatchcase(function, pattern.lstrip("!")):
@@ -30,8 +30,8 @@ def counts(function, patterns):
 
 
 def line_counts(function):
-    """Returns how often each line of the function ran: the highest count of the innermost region that
-    reaches into the line and the regions that start on it."""
+    """Returns how often each line of the function ran: the highest count of the innermost region
+    that reaches into the line and the regions that start on it."""
     regions = sorted(
         (line, column, line_end, column_end, count, kind)
         for line, column, line_end, column_end, count, file, _, kind in function["regions"]
@@ -46,8 +46,8 @@ def line_counts(function):
 
 
 def coverage(build, source, name, parsers, patterns):
-    """Returns how many lines the counted functions have, how many were reached, and the functions that
-    were never entered."""
+    """Returns how many lines the counted functions have, how many of these were reached, and the
+    functions that were never entered."""
     program = build / "tests/fuzz" / f"fuzz_{name}"
     raw, data = build / f"{name}.profraw", build / f"{name}.profdata"
     subprocess.run(
