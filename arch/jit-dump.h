@@ -51,8 +51,7 @@ struct jit_dump {
 
 /* Returns N of a path …/jit-N.dump, the pid in the program's PID namespace; 0 for other names. */
 uint64_t jit_dump_pid_of_path(const char *path);
-/* Returns false if the bytes are not a dump, or if their times come from a clock that only the
- * program can read. */
+/* Returns false if the bytes are not a dump, or if the times in the dump are CPU ticks. */
 bool jit_dump_open(struct jit_dump *dump, const void *bytes, size_t size);
 /* Returns whether an entry has an address of code. */
 static inline bool jit_dump_is_code(enum jit_dump_kind kind)
