@@ -26,7 +26,7 @@
 /* Allow more with a sanitizer: it keeps freed memory, and its shadow memory is counted, too. */
 #define SCALE (PROF_SANITIZED ? 8 : 1)
 
-/* The state that rows of a table build; the message puts "the " before it. */
+/* The state that is built from each table's rows; the message puts "the " before the text. */
 static const char *const states[PROF_TABLE_LAST + 1] = {
 	[PROF_TABLE_STRING] = N_("texts"),
 	[PROF_TABLE_IMAGE] = N_("images"),

@@ -31,9 +31,9 @@
 const char *const cli_color_choices[] = { "auto", "always", "never", NULL };
 
 /*
- * Dispositions that both programs need, whatever their parent left. Failed writes are reported
- * without SIGPIPE and SIGXFSZ. SIGCHLD must not be ignored, because the kernel would then reap
- * children, and their status would be lost.
+ * Signal dispositions that both programs set, because they may inherit others. Failed writes are
+ * reported without SIGPIPE and SIGXFSZ. SIGCHLD must not be ignored, because the kernel would then
+ * reap children, and their status would be lost.
  */
 static const struct {
 	int number;
@@ -58,7 +58,7 @@ const char *cli_program(void)
 	return cli.program;
 }
 
-/* Prints a message. Keeps its further lines indented, so that they look like a part of it. */
+/* Prints a message. Further lines of it are indented by two spaces. */
 static void cli_message(const char *prefix, const char *format, va_list arguments)
 {
 	g_autofree char *message = g_strdup_vprintf(format, arguments);
@@ -170,7 +170,8 @@ int cli_unknown_value(const char *option, const char *text, const char *const *v
 	return CLI_USAGE;
 }
 
-/* Optimal string alignment: an insertion, deletion, substitution or swap of neighbors costs 1. */
+/* Returns the optimal string alignment distance: each insertion, deletion, substitution or swap of
+ * neighboring characters costs 1. */
 static unsigned cli_distance(const char *a, const char *b)
 {
 	enum { LONGEST = 40 };
@@ -486,7 +487,7 @@ static int cli_short(const struct cli_group *groups, int argc, char **argv, int 
 		bool takes_next = option && option->type != CLI_FLAG;
 		int status;
 
-		/* If the first letter is unknown, report the whole word: -json was meant to be
+		/* If the first letter is unknown, report the whole word, because -json means
 		 * --json. */
 		if (!option)
 			return cli_unknown_option(groups, p == argv[*i] + 1 ? argv[*i] : written);
@@ -629,7 +630,7 @@ static void set_up_process(void)
 
 int cli_main(const struct cli_tool *tool, int argc, char **argv)
 {
-	/* directory of a build tree, set by `meson devenv` */
+	/* message catalogs of a build tree, set by `meson devenv` */
 	const char *catalogs = secure_getenv("PROF_LOCALE_DIR");
 	int status, error;
 
@@ -643,7 +644,7 @@ int cli_main(const struct cli_tool *tool, int argc, char **argv)
 	textdomain(GETTEXT_PACKAGE);
 	status = cli_run(argc - 1, argv + 1);
 	error = out_flush(out_stdout());
-	/* A user who quits the pager is not an error either. */
+	/* Quitting the pager early is not an error: it causes EPIPE. */
 	if (pager_end() && error == -EPIPE)
 		error = 0;
 	/* EPIPE is not an error: a reader such as head needs no more. */

@@ -133,8 +133,8 @@ int cli_main(const struct cli_tool *tool, int argc, char **argv);
  * (NULL-terminated, "--" removed), or returns the status that the verb must return at once:
  * CLI_USAGE after a message, CLI_OK after --help. A value is "--opt VALUE", "--opt=VALUE",
  * "-oVALUE" or "-o VALUE"; an optional value is only "--opt=VALUE". The last value of a repeated
- * option is used. Names cannot be abbreviated. A bare short name takes the next word as its value
- * only if that is one of its choices.
+ * option is used. Names cannot be abbreviated. The short name of a `bare` option takes the next
+ * word as its value only if that word is one of the choices.
  */
 int cli_parse(const struct cli_spec *spec, const struct cli_group *groups, int *argc, char ***argv)
 	MUST_CHECK;
@@ -166,8 +166,8 @@ extern const char *const cli_color_choices[];
  * then whether fd is a capable terminal. */
 bool cli_color_wanted(enum cli_color choice, int fd);
 
-/* Returns the number of columns of the terminal at fd: COLUMNS, else its own size; 0 (no limit) if
- * fd is not a terminal. */
+/* Returns the number of columns of the terminal at fd: the variable COLUMNS, else the terminal's
+ * size; 0 (no limit) if fd is not a terminal. */
 unsigned cli_columns(int fd);
 
 /* Restores the inherited dispositions and signal mask, in a child before exec.

@@ -7,7 +7,7 @@
 
 #define MAX_NESTING 32
 
-/* A parser that writes what it reads. */
+/* A parser that writes each value after reading it. */
 struct copy {
 	const char *at;
 	struct json json; /* in memory, because the text may turn out to be invalid */

@@ -72,11 +72,11 @@ static size_t json_is_control(const char *bytes)
 		       : 0;
 }
 
-/* Compared at once, because most of the time for tables of millions of rows is here. */
+/* Bytes that are compared at once, because large tables spend most of their time here. */
 typedef int8_t json_block __attribute__((vector_size(16)));
 
-/* Returns zeros for bytes that are printable ASCII and need no escape. Others than ASCII are
- * negative. */
+/* Returns 0 for each byte that is printable ASCII and needs no escape, else -1. Non-ASCII bytes are
+ * negative, so they are below ' '. */
 static json_block json_find_special(json_block bytes)
 {
 	return (bytes < ' ') | (bytes == 127) | (bytes == '"') | (bytes == '\\');
@@ -91,7 +91,7 @@ static json_block json_load(const char *first, const char *second)
 	return block;
 }
 
-/* Returns the bytes of a text of one to seven, some of them twice. */
+/* Returns a word with all bytes of a text of 1 to 7 bytes; some bytes occur twice. */
 static uint64_t json_short_word(const char *bytes, size_t length)
 {
 	const unsigned char *byte = (const unsigned char *)bytes;
@@ -222,8 +222,8 @@ static void json_end_value(struct json *json)
 	}
 }
 
-/* Writes a value, with its key and quotes if it has them, at once: tables have millions. Returns
- * false, and writes nothing, if a part is unusual. Text in quotes must be plain. */
+/* Writes a value, with its key and quotes if any, in one step, because tables have millions of
+ * values. Returns false, and writes nothing, if a part is unusual. Text in quotes must be plain. */
 static bool json_put_usual(struct json *json, const char *key, const char *text, size_t length,
 			   bool is_quoted)
 {

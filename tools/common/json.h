@@ -29,7 +29,7 @@
 
 enum json_format { JSON_FORMAT_JSON, JSON_FORMAT_NDJSON, JSON_FORMAT_CSV };
 
-/* A text in `row`. */
+/* A CSV cell, whose text is in `row`. */
 struct json_cell {
 	size_t start, length;
 	bool is_plain; /* needs no quotes */
@@ -40,11 +40,11 @@ struct json {
 	GString *nesting; /* a byte per level: '{' or '[', 0x80 set after its first element */
 	enum json_format rows;
 	const char *const *columns; /* CSV: columns of the open rows, else NULL */
-	struct json_cell *cells;    /* of the row that is being written, one per column */
+	struct json_cell *cells;    /* cells of the row that is being written, one per column */
 	GString *row;               /* the texts of the cells */
 	unsigned n_columns, next_column;
 	struct json_cell *cell; /* the cell that is being written, NULL outside of CSV rows */
-	bool is_terminal;       /* `out` is one */
+	bool is_terminal;       /* `out` writes to a terminal */
 };
 
 void json_init(struct json *json, struct out *out);

@@ -21,8 +21,8 @@ struct out {
 	GString *text;  /* bytes not yet passed to the kernel */
 };
 
-/* Appends bytes. Unlike g_string_append_len(), calls no function if there is room, because rows of
- * millions consist of short texts. */
+/* Appends bytes. Unlike g_string_append_len(), calls no function if there is room, because tables
+ * of millions of rows consist of short texts. */
 static inline void out_append(GString *to, const void *bytes, size_t length)
 {
 	if (length == 0)
@@ -36,7 +36,7 @@ static inline void out_append(GString *to, const void *bytes, size_t length)
 	to->str[to->len] = '\0';
 }
 
-/* Returns a place for `length` bytes after the text; out_added() makes them part of it. */
+/* Returns room for `length` bytes after the text. Store them there, then call out_added(). */
 static inline char *out_room(GString *to, size_t length)
 {
 	if (to->allocated_len - to->len <= length) {
@@ -63,7 +63,7 @@ void out_text(struct out *out, const char *text);
 void out_char(struct out *out, char c);
 void out_printf(struct out *out, const char *format, ...) PRINTF_LIKE(2, 3);
 
-/* Returns 0, or -errno of the first failure since out_init(). Memory never fails. */
+/* Returns 0, or -errno of the first failure since out_init(). A buffer in memory never fails. */
 int out_flush(struct out *out);
 /* Returns whether anything has failed so far. Loops over millions of rows check this from time to
  * time, and stop. */

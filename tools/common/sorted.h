@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
-/* Sorted - arrays sorted by a uint64_t key, with which each element begins */
+/* Sorted - sorted arrays; each element begins with its key, a uint64_t */
 #pragma once
 
 #include <glib.h>

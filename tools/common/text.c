@@ -30,7 +30,7 @@ static size_t text_decode(const char *bytes, size_t length, gunichar *ret_char)
 	*ret_char = c == (gunichar)-2 ? (gunichar)-1 : c;
 	if (c == 0)
 		return 1;
-	if (c == (gunichar)-2) /* truncated at the end: one U+FFFD for all of it */
+	if (c == (gunichar)-2) /* truncated at the end: one U+FFFD for the whole sequence */
 		return length;
 	if (c != (gunichar)-1)
 		return (size_t)(g_utf8_next_char(bytes) - bytes);
@@ -46,7 +46,8 @@ void text_append_valid(GString *to, const char *bytes, size_t length)
 		gunichar c;
 		size_t n;
 
-		/* Nearly all texts are valid up to their end. */
+		/* Find the valid part at once, because nearly all texts are valid up to their
+		 * end. */
 		(void)g_utf8_validate(bytes, (gssize)length, &end);
 		g_string_append_len(to, bytes, end - bytes);
 		length -= (size_t)(end - bytes);

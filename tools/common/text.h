@@ -13,8 +13,8 @@
 /*
  * Returns a new string (g_free) that is valid UTF-8 and does not move the cursor. Bytes that are
  * not UTF-8 become U+FFFD; control and format characters (escapes, newlines, bidi controls,
- * invisible ones) become \n, \t, \xNN or \u{NNNN}, and if the locale has only ASCII, so do all
- * other characters.
+ * invisible ones) become \n, \t, \xNN or \u{NNNN}, and all other characters too if the locale has
+ * only ASCII.
  */
 char *text_escape(const char *bytes) MUST_CHECK;
 char *text_escape_n(const char *bytes, size_t length) MUST_CHECK;
@@ -22,7 +22,7 @@ char *text_escape_n(const char *bytes, size_t length) MUST_CHECK;
 char *text_escape_utf8(const char *bytes, size_t length) MUST_CHECK;
 /* Quotes a word for a shell, if it must be. Bytes that cannot be printed become $'\ooo'. */
 char *text_shell_word(const char *word) MUST_CHECK;
-/* The same for the name of a file: never looks like an option. */
+/* Quotes a file name for a shell. The result never looks like an option. */
 char *text_shell_file(const char *file) MUST_CHECK;
 
 /* Appends the bytes, with U+FFFD for each maximal invalid part, as JSON requires. Changes nothing
@@ -58,7 +58,7 @@ char *text_count(uint64_t count) MUST_CHECK;
 /* Returns "12.7" or, if not `fine`, "13"; "<0.1" or "<1" for a smaller share that is not 0. */
 char *text_percent(double percent, bool fine) MUST_CHECK;
 
-/* Signs; in ASCII if the locale has nothing else. */
+/* Signs; ASCII replacements are used if the locale has only ASCII. */
 enum text_sign {
 	TEXT_ELLIPSIS,
 	TEXT_AT_LEAST, /* before a number that is a lower bound */

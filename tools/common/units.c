@@ -125,7 +125,7 @@ bool units_parse_time(const char *text, struct units_time *ret_time, GError **er
 
 bool units_parse_range(const char *text, struct units_range *ret_range, GError **error)
 {
-	/* The last "..", because the name of a mark may contain one. */
+	/* Split at the last "..", because the name of a mark may contain one. */
 	const char *dots = g_strrstr(text, "..");
 	g_autofree char *first = dots ? g_strndup(text, (gsize)(dots - text)) : NULL;
 	struct units_range range = *ret_range;

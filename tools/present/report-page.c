@@ -116,8 +116,8 @@ bool report_page_write(const struct report_page *page, const GString *members, s
 	gchar end[8];
 	uint8_t length[4];
 
-	/* 16: a gzip stream; its header has no time and no name. Level 4 takes half the time of
-	 * level 6, and pages get 2 % larger. */
+	/* "+ 16" selects a gzip stream, whose header has no time and no name. Level 4 takes half
+	 * the time of level 6, and makes pages 2 % larger. */
 	if (deflateInit2(&packer.stream, 4, Z_DEFLATED, 15 + 16, 9, Z_DEFAULT_STRATEGY) != Z_OK)
 		return false;
 	g_string_append_len(header, page->list.text->str, (gssize)page->list.text->len);

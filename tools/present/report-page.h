@@ -3,8 +3,8 @@
  * Report-page - the HTML page of a report: a frame with the style and the script, and packed data
  *
  * The data is the text of a JSON object and columns of numbers; data/report/data.js describes the
- * layout. A page is the same for the same data: it has no time, no random number and no path of its
- * own. Numbers are unsigned; the largest one of a column sets its width in bytes.
+ * layout. The same data makes the same page: the page adds no time, random number or path. Numbers
+ * are unsigned; the largest one of a column sets its width in bytes.
  */
 #pragma once
 
@@ -19,8 +19,9 @@ struct report_page {
 void report_page_init(struct report_page *page);
 void report_page_done(struct report_page *page);
 
-/* A column: a member of each row, an unsigned number. `name`: "table.column". `delta`: store
- * differences to the row above, because the numbers do not fall. `scale`: the page divides by it
+/* A column: an unsigned integer member of each row. `name`: "table.column". `delta`: store
+ * differences to the row above, because the numbers never decrease. `scale`: the page divides the
+ * numbers by `scale`
  * (0: 1). */
 struct report_column {
 	const char *name;

@@ -64,7 +64,7 @@ static char *format_magnitude(enum column_format format, bool is_coarse, struct 
 	int decimals = size.real < 9.995 ? 2 : size.real < 99.95 ? 1 : 0;
 	bool is_whole = size.real == floor(size.real);
 
-	/* A program may set a counter to any value. */
+	/* Use an exponent for huge values, because a program may set a counter to any value. */
 	if (size.real >= 1e15 && (format == COLUMN_REAL || size.real > 0x1p64))
 		return g_strdup_printf("%.3g", size.real);
 	switch (format) {
@@ -109,7 +109,7 @@ static char *format_number(const struct table *table, const struct table_column 
 	if (size.real == 0 && is_empty_zero(format) && !cell->is_least)
 		return g_strdup("");
 	text = format_magnitude(format, table->is_coarse, size);
-	/* A lower bound of "less than 0.1" has no information: show 0. */
+	/* "At least less than 0.1" would say nothing: show 0 as the lower bound. */
 	if (cell->is_least && *text == '<')
 		return g_strconcat(text_sign(TEXT_AT_LEAST), sign, table->is_coarse ? "0" : "0.0",
 				   NULL);

@@ -54,7 +54,7 @@ struct cell {
 		void (*write)(struct json *json, const char *key, const void *data);
 	};
 };
-/* A larger one is copied and cleared by slow instructions, for each of millions of cells. */
+/* A larger struct would be copied and cleared by slow instructions, for millions of cells. */
 static_assert(sizeof(struct cell) <= 64, "size");
 
 enum column_format {
