@@ -28,7 +28,7 @@ struct children {
 	uint32_t *first, *next; /* 0 = none */
 };
 
-/* Returns the lists. They lack nodes with a negative key or, if `keys` is NULL, without a total. */
+/* Returns the lists. Omits nodes with a negative key or, if `keys` is NULL, without a total. */
 static struct children children_new(const GArray *nodes, const double *keys)
 {
 	struct children of = { g_new0(uint32_t, nodes->len), g_new0(uint32_t, nodes->len) };
@@ -56,9 +56,9 @@ static void children_done(struct children *of)
 struct folding {
 	uint32_t node; /* new node that counts its weight; inverted: 0 = not known yet */
 	/* from the roots down: */
-	uint32_t run; /* new node of the consecutive library frames that it belongs to; 0 = none */
+	uint32_t run;    /* new node of the run of library frames that has this node; 0 = none */
 	uint32_t caller; /* kernel frames: the new node that called the kernel */
-	uint32_t call;   /* kernel frames: the function that represents all consecutive ones */
+	uint32_t call;   /* kernel frames: the function that represents the run of kernel frames */
 	/* inverted: */
 	uint32_t hit;    /* new node of the hit function */
 	uint32_t passed; /* number of frames between the hit function and this one */
@@ -71,7 +71,7 @@ struct fold {
 	GArray *folded;           /* the new nodes */
 	struct number_map index;  /* parent and function → new node */
 	struct number_map joined; /* new node and function: already counted as folded */
-	struct number_map hot;    /* functions of libraries that keep their node: → 1 */
+	struct number_map hot;    /* library functions that keep their node; the value is 1 */
 };
 
 static enum cct_kind kind_of(const struct cct_options *options, uint32_t function)

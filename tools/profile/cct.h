@@ -52,7 +52,7 @@ struct cct_options {
 	const void *data;
 	double whole; /* printed shares are relative to it */
 	bool is_inverted;
-	bool folds;       /* join chains in which each frame has one caller */
+	bool folds;       /* join a frame with its only callee; inverted: with its only caller */
 	double min_share; /* share of the root's total; smaller branches get no line of their own */
 	uint64_t most;    /* at most this many children of a node get a line; 0 = all */
 	unsigned columns; /* width of the output; indentation stops at two thirds; 0 = no limit */
@@ -64,8 +64,9 @@ struct cct_line {
 	uint32_t folded; /* like cct_node.folded */
 	uint32_t caller; /* inverted: node of the only caller, shown on the same line; 0 = none */
 	double hidden, hidden_count; /* if node is 0: totals of the hidden branches */
-	uint32_t n_hidden; /* number of hidden branches; 0 = unknown, the caller left some out */
-	char *prefix;      /* line-drawing characters before the name */
+	/* number of hidden branches; 0 = unknown: the caller of cct_lines() left some out */
+	uint32_t n_hidden;
+	char *prefix; /* line-drawing characters before the name */
 };
 
 /* Nodes deeper than this get no line. */

@@ -112,7 +112,7 @@ struct functions *functions_new(struct names *names, GError **error)
 	for (guint i = 0; i < names->epochs->len; i++)
 		g_clear_pointer(&((struct names_epoch *)names->epochs->pdata[i])->frame_functions,
 				g_free);
-	/* The symbols' images are known. */
+	/* `names` has the images of all symbols, because they were loaded above. */
 	for (uint32_t i = 0; i < names->images->len; i++)
 		functions->has_interpreter |= names_image_at(names, i)->kind ==
 					      PROF_IMAGE_INTERPRETER;
@@ -220,9 +220,9 @@ static uint32_t of_place(struct functions *functions, uint32_t image, uint64_t o
 	return known_or_added(functions, &key, &function);
 }
 
-/* Python names the code that it makes for a function "py::NAME:FILE". It is named like a function
- * that was read from the interpreter, unless these are in the capture, too: it would be shown
- * twice. */
+/* Python names the code that it makes for a function "py::NAME:FILE". Give it the name of a
+ * function that was read from the interpreter, unless the capture has such functions: they would be
+ * shown twice. */
 static void set_python(struct functions *functions, struct function *function)
 {
 	const char *name = function->name + strlen(PYTHON_PREFIX), *file;

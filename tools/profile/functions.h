@@ -23,8 +23,8 @@ struct function {
 	/* "user", "kernel", "jit", "unresolved", or the language of an interpreted function */
 	const char *kind;
 	const char *file; /* NULL = unknown */
-	/* of an inlined function whose file is unknown: the first file in which its code was seen;
-	 * not part of its identity; NULL = unknown */
+	/* for an inlined function whose file is unknown: the first file in which its code was seen;
+	 * not part of the function's identity; NULL = unknown */
 	const char *code_file;
 	uint64_t offset;
 	uint64_t length; /* bytes of generated code at its first address; 0: other code */
@@ -35,7 +35,7 @@ struct function {
 	bool is_address; /* the offset is that of the frame (FUNCTIONS_ADDRESSES) */
 	/* For places (FUNCTIONS_PLACES); otherwise 0. */
 	uint32_t whole; /* index of the function that contains the place */
-	uint32_t depth; /* number of calls in the same frame that it is inlined into */
+	uint32_t depth; /* number of calls of the same frame into which the place is inlined */
 };
 
 /* The entity of a frame: a function, a source line, a place (a source line of a function), or a

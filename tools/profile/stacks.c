@@ -175,14 +175,13 @@ static enum part part_of_row(const struct stacks *stacks, struct parts *parts, u
 }
 
 /*
- * Links the rows that are shown. Below a frame of the program, those of the interpreter are left
- * out. Above the first one they are left out of stacks that have one, but not of the others, which
- * may have no other frames.
+ * Links the rows that are shown. A stack with a frame of the interpreted program is shown without
+ * frames of the interpreter. Other stacks keep these frames, because they may have no others.
  */
 static void leave_out_interpreter(struct stacks *stacks, struct parts *parts)
 {
-	/* the nearest row at or above that is not the interpreter's; whether a row is of, or below,
-	 * a frame of the program */
+	/* by row: the nearest row at or above it that is not the interpreter's; whether the row is
+	 * a frame of the program, or below one */
 	g_autofree uint32_t *outer = g_new(uint32_t, stacks->n);
 	g_autofree bool *is_inside = g_new0(bool, stacks->n);
 

@@ -31,7 +31,8 @@ struct stacks {
 	uint32_t *order;            /* nodes by increasing id: parents come first */
 	uint64_t cut;               /* number of nodes cut off from an invalid parent */
 	struct stacks_timed *timed; /* indexed by row; NULL if no name depends on the time */
-	/* indexed by row: the nearest row at or above it that is not left out; NULL: no row is */
+	/* indexed by row: the nearest row at or above it that is not left out; NULL: no row is left
+	 * out */
 	uint32_t *shown;
 	struct number_map made; /* parent + 1 and function → created node */
 };

@@ -11,11 +11,11 @@ const char *const wait_cause_names[] = { "futex",   "file", "network", "timer", 
 struct known {
 	const char *name;
 	enum wait_cause cause;
-	const char *call; /* NULL: `name` */
+	const char *call; /* NULL: same as `name` */
 };
 
-/* Sorted by name. System calls are without the kernel's prefix, and the C library's functions,
- * which often have their names, without leading underscores. */
+/* Sorted by name. Names of system calls lack the kernel's prefix. Names of C library functions,
+ * which are often the same, lack leading underscores. */
 static const struct known table[] = {
 	{ "accept", WAIT_NETWORK, NULL },
 	{ "accept4", WAIT_NETWORK, NULL },
@@ -160,7 +160,7 @@ void wait_places_add_unknown(struct wait_places *places, struct amount amount)
 	add(places, &unknown_place, amount);
 }
 
-/* Adds a function to what is known of the stack of its callers. */
+/* Updates the place of a stack by a function that is called from its innermost frame. */
 static void enter(struct wait_place *place, const struct functions *functions, uint32_t function)
 {
 	const struct function *f = functions_at(functions, function);
@@ -174,7 +174,7 @@ static void enter(struct wait_place *place, const struct functions *functions, u
 	if (origin != CODE_ORIGIN_KERNEL && origin != CODE_ORIGIN_LIBC)
 		return;
 	cause = wait_cause_of(f->raw_name ? f->raw_name : f->name, &call);
-	/* Only the kernel's functions tell what kind of file it is. */
+	/* Only kernel functions show whether the descriptor is a file, a pipe or a socket. */
 	if (origin == CODE_ORIGIN_LIBC && cause == WAIT_FILE &&
 	    (strcmp(call, "read") == 0 || strcmp(call, "write") == 0))
 		cause = WAIT_OTHER;
@@ -203,7 +203,7 @@ struct wait_place *wait_places_of_nodes(const GArray *nodes, const struct functi
 void wait_places_count(struct wait_places *places, const struct functions *functions,
 		       const struct stacks *stacks)
 {
-	/* by node: what is known of the stack that ends there */
+	/* by node: place of the stack that ends in the node */
 	g_autofree struct wait_place *known = g_new0(struct wait_place, stacks->n);
 
 	for (size_t i = 0; i < stacks->n; i++) {

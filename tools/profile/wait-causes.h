@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /*
- * Wait-causes - tells from a stack what its thread waits for, and charges the time to the program's
+ * Wait-causes - finds in a stack what its thread waits for, and charges the time to the program's
  * own functions
  *
- * The innermost function of a known name decides: one of the kernel, or of the C library if the
- * kernel's part was not recorded.
+ * The innermost function with a known name decides: a kernel function, or a function of the C
+ * library if the kernel's frames were not recorded.
  */
 #pragma once
 
@@ -35,10 +35,10 @@ struct wait_place {
 };
 
 struct wait_places {
-	GHashTable *all; /* struct wait_place by itself */
+	GHashTable *all; /* set of struct wait_place */
 };
 
-/* Returns the cause that a function's name tells, or WAIT_UNKNOWN. *ret_call: a static text. */
+/* Returns the cause for a function's name, or WAIT_UNKNOWN. *ret_call: a static text. */
 enum wait_cause wait_cause_of(const char *name, const char **ret_call);
 /* Returns for each node of a tree (struct profile_node, whose entities are functions) the cause and
  * the own function of a wait that ends there. */

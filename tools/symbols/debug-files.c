@@ -6,7 +6,8 @@
  *                 [test-debug-files: sysroot]
  *             (3) only regular files are opened  [test-debug-files: pipe]
  *             (4) the bytes that are unpacked, or that libdw reads into memory, are bounded
- *             (5) other roots are not searched for an image whose file is at its path here
+ *             (5) other roots are not searched for an image whose file is at its path on this
+ *                 machine
  *                 [test-debug-files: other]
  *             (6) a debug file is not fetched if it is found, or is packed into the image's file
  *                 [test-debug-files: fetch]

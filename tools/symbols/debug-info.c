@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /*
  * The addresses of a unit come from the unit itself, because .debug_aranges is optional and often
- * missing. When one of them is first looked up, the unit is flattened into ranges of functions and
- * of lines. One pass over the tree of DIEs, with an explicit stack instead of recursion, turns each
- * subprogram and inlined subroutine with code into a function with its ranges. A sweep over the
- * ends of all ranges then assigns each range of code to the deepest function that covers it. Lines
- * become ranges in the same way; those of length 0 are dropped. Names are read when they are first
- * needed, because most functions never need one. libdw checks its input; a budget bounds the work.
+ * missing. When one of these addresses is first looked up, the unit is flattened into ranges of
+ * functions and of lines. One pass over the tree of DIEs, with an explicit stack instead of
+ * recursion, turns each subprogram and inlined subroutine with code into a function with its
+ * ranges. A sweep over the ends of all ranges then assigns each range of code to the deepest
+ * function that covers it. Lines become ranges in the same way; those of length 0 are dropped.
+ * Names are read when they are first needed, because most functions never need one. libdw checks
+ * its input; a budget bounds the work.
  * Invariants: (1) a unit is flattened once, in work that is linear in its bytes, except for sorting
  *             (2) a file cannot cost more than its budget
  *             (3) chains of callers are finite: a function's caller comes before it

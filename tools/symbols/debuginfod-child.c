@@ -2,7 +2,7 @@
 /*
  * Invariants: (1) the child leaves only complete files and the library's notes of misses in the
  *                 cache [test_symbolize_debuginfod: slow]
- *             (2) it does not outlive its parent  [test_symbolize_debuginfod: killed]
+ *             (2) the child does not outlive its parent  [test_symbolize_debuginfod: killed]
  *             (3) no file becomes larger than DEBUGINFOD_MAXSIZE, or MAX_BYTES without it
  *                 [test_symbolize_debuginfod: huge]
  * The child starts no threads and shares no state with the parent, which checks every message.
@@ -37,7 +37,7 @@ struct library {
 	void (*set_progressfn)(void *client, progress_function *function);
 };
 
-/* For the library's callback, which runs between a request and its answer. */
+/* State of the library's callback, which runs between a request and its answer. */
 static struct {
 	int socket;
 	int64_t told_us;

@@ -71,7 +71,7 @@ static uint64_t take(const struct elf_frames *frames, const struct cfi_section *
 	return frames->image->is_64 ? value : (uint32_t)value;
 }
 
-/* Like take(), ignoring the relation. */
+/* Like take(), but returns the number as stored, without adding its base address. */
 static uint64_t take_number(const struct elf_frames *frames, struct piece *piece, uint8_t encoding)
 {
 	return take(frames, &piece->section, &piece->bytes, encoding & FORMAT_MASK);

@@ -16,14 +16,14 @@ struct jit_name {
 	uint64_t time_ns; /* in the segment's clock */
 	uint32_t event;   /* PROF_JIT_LOAD or PROF_JIT_MOVE */
 	uint64_t address, size, from;
-	const char *name; /* in the texts; "" for a move */
+	const char *name; /* stored in the caller's `texts`; "" for a move */
 };
 
 /* The source line of an address. */
 struct jit_line {
 	uint64_t address; /* one of the requested addresses */
 	uint32_t line;    /* from 1 on */
-	const char *file; /* in the texts */
+	const char *file; /* stored in the caller's `texts` */
 };
 
 /* The process, and where and when to search. */

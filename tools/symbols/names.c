@@ -2,9 +2,10 @@
 /*
  * Invariants: (1) no id of the file is used as an index: prof_dictionary_find() turns it into a row
  *                 [test-names: hostile]
- *             (2) memory is two epochs' dictionaries, one for each nested names_each_batch(), and
- *                 one entry for each identity since names_forget()  [test-names: epochs]
- *             (4) no use of another epoch frees the one of the batch being taken
+ *             (2) memory holds the dictionaries of two epochs and of each nested
+ *                 names_each_batch(), and one entry for each identity since names_forget()
+ *                 [test-names: epochs]
+ *             (4) using another epoch never frees the epoch whose batch is being taken
  *                 [test-names: each_batch]
  *             (3) references go at most image → process → string, so no cycle is possible
  *                 [test-names: hostile]
@@ -113,7 +114,7 @@ struct names_epoch *names_epoch(struct names *names, uint32_t number, GError **e
 {
 	GPtrArray *epochs = names->epochs;
 	struct names_epoch *epoch = NULL;
-	bool keep = true; /* the last used one that is not pinned */
+	bool keep = true; /* keep the last used epoch that is not pinned */
 
 	for (guint i = epochs->len; !epoch && i-- > 0;)
 		if (((struct names_epoch *)epochs->pdata[i])->epoch == number)

@@ -61,7 +61,7 @@ enum names_table {
 
 struct names_epoch {
 	uint32_t epoch;
-	unsigned int pins; /* the names_take_batch calls that are running with it, which keep it */
+	unsigned int pins; /* number of running names_take_batch calls that keep the epoch loaded */
 	struct names *names;
 	struct prof_dictionary *tables[NAMES_TABLES]; /* NULL = not loaded */
 	bool loaded[NAMES_TABLES];

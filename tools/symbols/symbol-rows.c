@@ -5,8 +5,8 @@
  *             (2) a lookup checks no more than SYMBOL_NESTING functions  [test-names: symbols]
  *             (3) a function that many epochs repeat is kept once, even while loading
  *                 [test_readers: memory by length]
- *             (4) the lines of an image are sorted by start; of two with one start the later one in
- *                 the file is used
+ *             (4) the lines of an image are sorted by start; if two have the same start, the later
+ *                 one in the file is used
  *             (5) a call's parent has a lower number, so all chains end
  *                 [test-symbolize: lines that lie]
  *             (6) no chain is longer than SYMBOL_ROWS_MAX_CALLS

@@ -2,9 +2,9 @@
 /*
  * Symbol rows - the functions, lines and inlined calls in a capture, by image
  *
- * They may be in other epochs than the frames that they explain, because they are appended after a
- * recording; the image's identity (names.h) connects the two. Immutable once loaded, except for an
- * index of names. For one thread.
+ * These rows may be in other epochs than the frames that they name, because they are appended after
+ * a recording; the image's identity (names.h) connects the two. Immutable once loaded, except for
+ * an index of names. For one thread.
  */
 #pragma once
 

@@ -416,7 +416,7 @@ static GByteArray *hex_bytes(const char *hex)
 	GByteArray *bytes = g_byte_array_new();
 
 	for (; hex && hex[0] && hex[1]; hex += *hex == '-' ? 1 : 2) {
-		/* At a '-', the value is -1, and is not used. */
+		/* The value of a '-' is -1, but this byte is not used. */
 		uint8_t byte =
 			(uint8_t)(g_ascii_xdigit_value(hex[0]) * 16 + g_ascii_xdigit_value(hex[1]));
 
@@ -654,7 +654,8 @@ static bool name_generated(struct run *run, const GPtrArray *images, GHashTable 
 
 /* ---- other roots ----------------------------------------------------------------------------- */
 
-/* A process's root: a folder in a mount namespace. Two roots are equal only if both are. */
+/* A process's root: a folder in a mount namespace. Two roots are equal only if both the folder and
+ * the namespace are. */
 struct root {
 	uint64_t dev, inode, mounts;
 };

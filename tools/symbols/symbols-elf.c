@@ -68,7 +68,7 @@ static bool is_old(const struct candidate *candidate)
  * Decides which of two symbols with the same start is shown: `a` if the result is below 0. A size
  * is better than none, a function than an untyped label, a current name than one for old programs,
  * global than local, local than weak, then the plainer name. perf shows the same names, except for
- * old ones, so that the two can be compared.
+ * old ones, so that profiles of both tools can be compared.
  */
 static int prefer(const struct candidate *a, const struct candidate *b)
 {
