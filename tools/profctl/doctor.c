@@ -82,7 +82,7 @@ static const struct cli_option doctor_options[] = {
 	{ NULL },
 };
 
-#define STATUS_COLUMNS 6 /* including the gap after it */
+#define STATUS_COLUMNS 6 /* width of a status, including the gap after it */
 
 static void doctor_print_status(struct out *out, enum doctor_status status, bool color)
 {

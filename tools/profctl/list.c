@@ -6,7 +6,8 @@
  * if it is running, else a private one's. Tracepoints and the events of other PMUs are those that
  * the kernel lists in tracefs and sysfs. If a list cannot be read, the reason is printed. An
  * operand that matches none of these may name a program or library: its static probes (USDT) are
- * listed, and, because they are many, its functions only if a pattern follows its name.
+ * listed. Its functions are listed only if a pattern follows the file's name, because there are
+ * many.
  */
 #include "config.h"
 
@@ -28,7 +29,7 @@
 #define PATIENCE_MS 20000
 #define PMUS "/sys/bus/event_source/devices"
 
-/* Those before KIND_USDT are listed without a file. */
+/* Kinds before KIND_USDT are listed without a FILE operand. */
 enum kind { KIND_EVENT, KIND_PMU, KIND_TRACEPOINT, KIND_USDT, KIND_FUNCTION, KINDS };
 
 static const char *const kinds[] = { "event", "pmu", "tracepoint", "usdt", "function" };
@@ -36,7 +37,7 @@ static const char *const kinds[] = { "event", "pmu", "tracepoint", "usdt", "func
 struct listed_event {
 	enum kind kind;
 	char *name;
-	char *arguments; /* of a static probe, as its note has them; else NULL */
+	char *arguments; /* arguments of a static probe, as in its ELF note; else NULL */
 };
 
 struct event_list {
@@ -247,7 +248,7 @@ static void add_file(struct event_list *list, const char *operand)
 	g_array_unref(query.found);
 }
 
-/* Tries operands that are no kind and match nothing as files. */
+/* Handles operands as files if they are not a kind and match no event. */
 static void add_files(struct event_list *list)
 {
 	guint listed = list->all->len;

@@ -6,8 +6,8 @@
  *     ./shop:Stats::add%return           /opt/shop/shop:_ZN5Stats3addEi%return
  *     python:gc__start                   /usr/bin/python3.11:python:gc__start
  *
- * "a:b" may also be a tracepoint, which comes first. profd gets a path without links, and searches
- * the file again: this program may have read another one.
+ * "a:b" may also be a tracepoint, which takes precedence. profd gets a path without links, and
+ * searches the file again, because this program may have read a different file.
  */
 #include "config.h"
 
@@ -160,7 +160,7 @@ static void add_needed(GPtrArray *paths, const char *path)
 	elf_end(elf);
 }
 
-/* Returns the programs and libraries of what is recorded. */
+/* Returns the paths of the programs and libraries of the command or the processes. */
 static GPtrArray *recorded_files(char *const *command, const GArray *pids)
 {
 	GPtrArray *paths = g_ptr_array_new_with_free_func(g_free);
@@ -194,7 +194,7 @@ static GPtrArray *recorded_files(char *const *command, const GArray *pids)
 
 struct meant {
 	const char *provider, *name; /* provider: NULL for a function */
-	bool is_there;               /* under this very name */
+	bool is_there;               /* the file has exactly this name */
 	GPtrArray *raw;              /* mangled names of the function; NULL: not searched for */
 };
 
@@ -323,7 +323,7 @@ static char *complete_name(const struct event_dirs *dirs, const char *text, char
 	return raw ? g_strdup_printf("%s:%s", path, raw) : NULL;
 }
 
-/* The same for a name that a filter may follow. */
+/* Like complete_name(), for a name that a filter may follow. */
 static char *complete(const struct event_dirs *dirs, const char *text, char *const *command,
 		      const GArray *pids, GError **error)
 {

@@ -141,7 +141,7 @@ int record_split_events(GPtrArray **list)
 
 		do {
 			g_autofree char *event = NULL;
-			bool is_path = *start == '/' || *start == '.'; /* of a probe */
+			bool is_path = *start == '/' || *start == '.'; /* path of a probe's file */
 			bool in_terms = false; /* between the slashes of "pmu/term,term/" */
 
 			for (end = start; *end && (*end != ',' || in_terms); end++)
@@ -369,7 +369,8 @@ GVariant *record_options_session(const struct record_options *options, pid_t pid
 		g_variant_dict_insert(&dict, "kernel", "b", FALSE);
 	if (options->policy != RECORD_POLICY_DEFAULT)
 		g_variant_dict_insert(&dict, "policy", "s", policies[options->policy]);
-	/* Unless asked for, it is recorded only while it costs less than a percent of a CPU. */
+	/* Unless the user asks for waits, they are recorded only while they cost less than 1 % of a
+	 * CPU. */
 	if (options->off_cpu ||
 	    (!options->system && !options->no_off_cpu && options->control == RECORD_NO_CONTROL))
 		g_variant_dict_insert(&dict, "off-cpu", "b", TRUE);

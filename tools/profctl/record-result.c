@@ -19,7 +19,7 @@
 #include <stdio.h>
 #include <sys/wait.h>
 
-#define MAX_LEFT 8u /* most pids in the text */
+#define MAX_LEFT 8u /* maximum number of pids in the text */
 #define LINE_INTERVAL_US (10 * G_USEC_PER_SEC)
 
 /* ---- Progress -------------------------------------------------------------------------------- */
@@ -312,7 +312,7 @@ static void print_stacks(const struct record_result *result)
 		fprintf(stderr, _("Without a name: %s samples\n"), unresolved);
 }
 
-/* The time of waits by where their stacks are from; those without a stack at the end. */
+/* Keys for the time of waits, by the source of the stacks. Waits without a stack come last. */
 static const char *const slept_keys[] = { "off-cpu-copied", "off-cpu-late", "off-cpu-shared-out",
 					  "off-cpu-raced", "off-cpu-none" };
 enum { SLEPT_RACED = 3, SLEPT_NONE, SLEPT_KEYS };

@@ -3,11 +3,11 @@
  * profctl stat - counts events while a command runs, like perf stat
  *
  * The events are opened on the child before exec, disabled; exec enables them, and children inherit
- * them. So profctl's own work is not counted. It uses the caller's rights and no profd. An event
- * that cannot be opened, or that had no counter of the processor, has no value: it is never shown
- * as 0. If only user mode may be counted, the event's name says so.
- * A saved run is a key file with the values of each run, so that a comparison knows the noise on
- * both sides; the estimate is that of `profcapture diff` between runs.
+ * them. So profctl's own work is not counted. Uses the caller's rights and no profd. An event that
+ * cannot be opened, or that had no counter of the processor, has no value: it is never shown as 0.
+ * If only user mode may be counted, the event's name says so.
+ * A saved run is a key file with the values of each run, so that a comparison can estimate the
+ * noise on both sides, as `profcapture diff` does between runs.
  *                                                                                   [test_stat]
  */
 #include "config.h"
@@ -45,11 +45,11 @@ static const char *const state_names[] = { "counted", "not-supported", "not-perm
 struct measure {
 	struct event event; /* only `name` and `counts_ns` for a time */
 	bool is_event;
-	bool without_kernel; /* opened with exclude_kernel, as the kernel's part is not permitted */
-	bool user_only;      /* so counts user mode only, which a clock does not */
+	bool without_kernel; /* exclude_kernel is set, because the kernel's part is not permitted */
+	bool user_only;      /* `without_kernel`, and not a clock: user mode only */
 	enum measure_state state;
 	int fd;
-	double counted; /* least share of the time in which the processor counted it */
+	double counted; /* smallest share of a run's time in which the event was counted */
 	GArray *values; /* double by run; empty if a run has none */
 	double *before; /* values of the saved run; NULL: none */
 	unsigned n_before;
@@ -65,7 +65,7 @@ struct stat_run {
 	char **command;
 	GPtrArray *measures; /* struct measure: the times, then the events */
 	unsigned runs;
-	int status; /* of the first run that failed, else of the last */
+	int status; /* exit status of the first run that failed, else of the last run */
 };
 
 static volatile sig_atomic_t interrupted;
@@ -189,7 +189,7 @@ static void read_event(struct measure *measure)
 	if (measure->state != STATE_COUNTED)
 		return;
 	value = (double)read_value.value;
-	/* More events than the processor has counters take turns. */
+	/* Events take turns if the processor has too few counters. */
 	if (read_value.running < read_value.enabled) {
 		double share = (double)read_value.running / (double)read_value.enabled;
 
@@ -278,7 +278,8 @@ static bool run_all(struct stat_run *run, GError **error)
 	const struct preload_memory no_memory = { 0 };
 	struct preload preload;
 	bool ok = preload_init(&preload, &no_memory, error);
-	/* The command gets the signal of a terminal, too. Unlike SIG_IGN, exec resets this. */
+	/* The command gets the signal of a terminal, too. Unlike SIG_IGN, a handler is reset by
+	 * exec. */
 	const struct sigaction action = { .sa_handler = on_signal };
 
 	sigaction(SIGINT, &action, NULL);
@@ -316,7 +317,7 @@ static GKeyFile *load(const char *path, GError **error)
 	return g_steal_pointer(&file);
 }
 
-/* Returns the name of the measure's group: a filter may have brackets, and a group's name none. */
+/* Returns the name of the measure's group. Escapes brackets, which a group name cannot have. */
 static char *group_of(const struct measure *measure)
 {
 	return g_uri_escape_string(measure->event.name, " :/=<>!&|*~\"'(),", TRUE);
@@ -429,7 +430,7 @@ static const struct table_member members[] = {
 	{ "noise", NOISE },         { "verdict", VERDICT },     { NULL },
 };
 
-/* Returns the event's mean, if it was counted and its name is this. */
+/* Stores the mean of the event with this name. Returns false if it was not counted. */
 static bool find_mean(const struct stat_run *run, const char *name, double *ret_mean)
 {
 	for (guint i = 0; i < run->measures->len; i++) {

@@ -25,7 +25,7 @@
 #define MAX_FILTER 64 /* characters */
 #define MAX_STEPS 64u
 
-/* A node with its function. It is small, because counting mostly reads these. */
+/* A node with its function. A step is small, because counting mostly reads steps. */
 struct step {
 	uint32_t parent, function;
 };

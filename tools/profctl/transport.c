@@ -263,7 +263,7 @@ static bool find_system(struct transport *transport, GCancellable *cancellable, 
 
 /* ---- Opening --------------------------------------------------------------------------------- */
 
-/* Cancels a call on a timeout or signal. Has its own thread: the main loop does not run. */
+/* Cancels a call on a timeout or signal. Uses a thread, because the main loop does not run. */
 struct patience {
 	GMainContext *context;
 	GCancellable *cancellable;
