@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause-Patent
-// The capture as the page was given it.
+// The capture that the page contains.
 //
 // The data is one gzip stream in base64: the length of a JSON header (32 bits, little-endian), the
 // header, and then the columns in the header's order. A column of n numbers of k bytes is k planes
@@ -9,7 +9,7 @@
 // the capture's `sample_weight` each.
 
 const ORIGINS = ['own', 'library', 'libc', 'kernel', 'unknown'];
-export const KINDS = ['run', 'ready', 'wait']; // of slices: the states of a thread
+export const KINDS = ['run', 'ready', 'wait']; // kinds of slices: the states of a thread
 
 const fromBase64 = (text) => {
 	if (Uint8Array.fromBase64) return Uint8Array.fromBase64(text);
@@ -79,14 +79,14 @@ const decode = (header, raw) => {
 export const indexStacks = (parent, func, functions) => {
 	const n = parent.length;
 	const first = new Int32Array(n).fill(-1), next = new Int32Array(n).fill(-1);
-	const outer = new Uint8Array(n); // no caller is the same function: it counts for the total
+	const outer = new Uint8Array(n); // 1: no caller is the same function, so the stack counts for its total
 	const owner = new Int32Array(n).fill(-1); // the innermost function of the program itself
 	for (let i = n - 1; i > 0; i--) {
 		next[i] = first[parent[i]];
 		first[parent[i]] = i;
 	}
 	for (let i = 1; i < n; i++) owner[i] = functions[func[i]].origin === 'own' ? func[i] : owner[parent[i]];
-	const above = new Uint32Array(functions.length); // how often each function is on the way to the root
+	const above = new Uint32Array(functions.length); // how often each function is on the path to the root
 	for (let i = n > 1 ? first[0] : 0; i > 0;) {
 		outer[i] = above[func[i]]++ === 0 ? 1 : 0;
 		if (first[i] > 0) {
@@ -103,8 +103,8 @@ export const indexStacks = (parent, func, functions) => {
 	return { n, parent, func, first, next, outer, owner };
 };
 
-// A slice has one state, or, if there were too many, the parts of its time in each. The slices of
-// a lane follow each other in time; `before` has the sums of all slices before each of them.
+// A slice has one state or, if there were too many slices, the parts of its time in each state. The
+// slices of a lane follow each other in time; `before` has the sums of all slices before each of them.
 const lanesOf = (data) => {
 	const s = data.tables.slices, unit = data.slice_unit_ns, n = s ? s.rows : 0, most = s && !s.kind ? n * KINDS.length : n;
 	const from = new Float64Array(most), to = new Float64Array(most), amount = new Float64Array(most), kind = new Uint8Array(most);
@@ -139,7 +139,7 @@ const lanesOf = (data) => {
 	});
 };
 
-// Returns the rows with each key, in order.
+// Returns for each key an array of its rows, in order.
 const rowsBy = (keys, rows, n) => {
 	const ends = new Uint32Array(n + 1), all = new Uint32Array(rows);
 	for (let i = 0; i < rows; i++) ends[keys[i] + 1]++;
@@ -149,7 +149,7 @@ const rowsBy = (keys, rows, n) => {
 	return Array.from({ length: n }, (_, k) => all.subarray(ends[k], ends[k + 1]));
 };
 
-// A counter of the later capture continues the earlier one of its name.
+// A counter of the later capture continues the counter of the same name in the earlier one.
 const joinCounters = (counters) => {
 	const joined = counters.filter((counter) => !counter.is_later), free = new Set(joined);
 	for (const counter of counters.filter((each) => each.is_later)) {
@@ -161,7 +161,7 @@ const joinCounters = (counters) => {
 	return joined;
 };
 
-// Two captures have different ids, so processes and threads are the same if their names are.
+// Ids differ between two captures, so processes and threads with equal names count as the same.
 const matchTasks = (data) => {
 	const first = new Map();
 	data.processes.forEach((process, i) => {
@@ -177,7 +177,7 @@ const matchTasks = (data) => {
 };
 
 // Waits within a cell of the grid are rows like samples; a wait across cells has its begin and its
-// length. Returns both tables, and the rows of each by thread.
+// length instead. Returns both tables, and the rows of each by thread.
 const prepareWaits = (data, within = { rows: 0, thread: [] }, across = { rows: 0, thread: [] }) => {
 	within.unit = across.unit = data.wait_unit_ns;
 	across.begin = Float64Array.from({ length: across.rows }, (_, i) => across.time[i] * across.unit + across.rest[i]);
@@ -194,7 +194,7 @@ const prepare = (data) => {
 	}
 	for (const { process, name } of data.threads) {
 		const p = data.processes[process];
-		p.name ||= `${p.program || name} (${p.pid})`; // threads of the kernel have no program
+		p.name ||= `${p.program || name} (${p.pid})`; // kernel threads have no program
 	}
 	if (data.compare) {
 		matchTasks(data);
@@ -220,13 +220,13 @@ const prepare = (data) => {
 	data.marksOf = rowsBy(data.marks.name, data.marks.rows, data.mark_names.length);
 	data.lanes = lanesOf(data);
 	data.hasSlices = !!data.tables.slices;
-	if (!data.hasSlices) // the samples are all that is known of when a thread ran
+	if (!data.hasSlices) // without slices, only samples show when a thread ran
 		for (let i = 0; i < samples.rows; i++) data.lanes[samples.thread[i]].sums[0] += samples.weight[i];
 	data.lanes.sort((a, b) => b.sums[0] - a.sums[0] || a.index - b.index);
 	return data;
 };
 
-// Calls `paint` with the header as soon as it is there, long before its columns are.
+// Calls `paint` with the header as soon as the header is read, long before the columns are.
 export const load = async (element, paint) => {
 	const parts = [];
 	let size = 0, header = null, raw = null;

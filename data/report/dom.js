@@ -3,8 +3,8 @@
 
 export const byId = (id) => document.getElementById(id);
 
-// Describes an element. fill() makes the element, or changes an existing one to match: while a range
-// is dragged, this takes a tenth of the time of making one if a text changes, and the focus stays.
+// Describes an element. fill() makes the element, or changes an existing one to match. If only a text
+// changes, as while a range is dragged, that takes a tenth of the time, and keeps the focus.
 export const el = (tag, attributes = {}, ...children) => ({ tag, attributes, children });
 
 const described = new WeakMap(); // element → the attributes in its last description
@@ -30,7 +30,7 @@ const describe = (element, { attributes, children }) => {
 	return element;
 };
 
-// Gives an element these children: descriptions, texts, and elements, which are taken as they are.
+// Sets an element's children: descriptions, texts, or elements, which are used unchanged.
 export const fill = (element, ...children) => {
 	let at = element.firstChild;
 	for (const child of children.flat(3)) {
@@ -74,7 +74,7 @@ export const color = (name) => style(name, () => getComputedStyle(document.docum
 export const rem = () => style('size', () => parseFloat(getComputedStyle(document.documentElement).fontSize));
 export const fontFamily = () => style('font', () => getComputedStyle(document.body).fontFamily);
 
-// The variable of the color of a function: whose code it is.
+// Returns the name of the color of a function, which shows whose code it is.
 export const originColor = (f) => (f.color ||= colorOf(f));
 const colorOf = (f) => {
 	if (f.kind === 'task' || f.kind === 'unresolved' || f.origin === 'unknown') return 'none';
@@ -100,8 +100,8 @@ export const sizeCanvas = (canvas, width, height) => {
 	return context;
 };
 
-// Tables by their label, to be filled again. A table is laid out once for its first rows, after all
-// new tables are in the document.
+// Tables by label, so that they can be filled again. The first rows of all new tables are laid out
+// together, after the tables are in the document.
 const tables = new Map();
 let unmeasured = [];
 const drawTables = () => {
@@ -179,8 +179,8 @@ const paperTable = (spec) => el('div', {},
 	spec.rows > paper.rows && el('p', { class: 'note' }, `the first ${paper.rows} of ${spec.rows}`));
 
 // Returns a table of which only the visible rows are in the document. All rows have the same height.
-// If there is a table with this label, changes that one.
-// columns: { title, width in rem, number, sort }; cells(i): the row's cells, attributes(i): its own.
+// If a table with this label exists, changes that table.
+// columns: { title, width in rem, number, sort }; cells(i): the row's cells, attributes(i): the row's attributes.
 export const virtualTable = (spec) => {
 	const { label, rows, treegrid } = spec;
 	if (paper.isOn) return paperTable(spec);
@@ -198,7 +198,7 @@ export const virtualTable = (spec) => {
 
 export const bar = (share, name) => el('span', { class: 'bar', style: { width: Math.max(0, Math.min(1, share)) * 100 + '%', background: `var(--${name})` } });
 
-// One sentence where a panel has nothing to show, and the command that records it.
+// Returns a sentence for a panel without data, with the command that records the data.
 export const nothing = (sentence, command) => el('div', { class: 'empty' }, el('p', {}, sentence), command && el('p', {}, el('code', {}, command)));
 
 const tip = () => byId('tip');

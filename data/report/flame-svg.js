@@ -6,7 +6,7 @@
 	const svg = document.documentElement, found = document.getElementById('found'), graph = document.getElementById('boxes');
 	const LETTER = 7.3, PADDING = 3, LEFT = Number(graph.dataset.left), WIDTH = Number(graph.dataset.width);
 	const number = (element, name) => Number(element.getAttribute(name));
-	// in the order of the tree: a box, then those below it
+	// in the order of the tree: a box comes before the boxes below it
 	const boxes = [...graph.children].map((g) => {
 		const rect = g.querySelector('rect'), text = g.querySelector('text');
 		const name = g.querySelector('title').textContent.split('\n')[0];

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: BSD-2-Clause-Patent
 // The flame graph: callers on top (icicle), or from the hottest functions to their callers
-// (inverted). The call tree is its twin for those who do not see it.
+// (inverted). The call tree shows the same to users who cannot see the graph.
 
 import { byId, color, el, hideTip, make, nothing, originColor, paper, rem, showTip, sizeCanvas } from './dom.js';
 import { count, fitName, percent, signed, uncertainty } from './format.js';
 import { nothingHere, state, update } from './state.js';
 
-const LEAST_WIDTH = 1.5; // pixels of a box; smaller ones are one box together
+const LEAST_WIDTH = 1.5; // pixels; smaller boxes are joined into one
 const FOLD_SHARE = 0.985;
 const MOST_PAPER_ROWS = 150;
 let boxes = [], rowHeight = 0, selected = 0;
@@ -22,7 +22,7 @@ const childrenOf = (stacks, weight, i) => {
 	return children.sort((a, b) => weight(b) - weight(a) || a - b);
 };
 
-// A run of frames of libraries, or of the kernel, in which nearly all goes to one callee is one box.
+// A chain of library frames, or of kernel frames, is one box if nearly all samples go to one callee.
 const foldedEnd = (stacks, weight, functions, i) => {
 	let end = i, length = 1;
 	const first = functions[stacks.func[i]];
@@ -41,7 +41,7 @@ const foldedEnd = (stacks, weight, functions, i) => {
 
 const icicle = (stacks, weight, functions, width) => {
 	const list = [], root = state.zoom && !state.zoom.inverted && weight(state.zoom.node) > 0 ? state.zoom.node : 0;
-	// an explicit stack, because stacks of programs are deeper than those of this page
+	// an explicit stack, because recorded stacks can be deeper than a script may recurse
 	const work = [];
 	const place = (i, x, w, row) => {
 		let end = i, below = row;

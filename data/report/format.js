@@ -54,10 +54,10 @@ export const moment = (ns, span) => {
 	return (ns / 1e9).toFixed(digits) + SPACE + 's';
 };
 
-// The same for bytes: powers of two.
+// Returns a number of bytes as text, in units that are powers of 1024.
 export const byteStep = (size, most) => 2 ** Math.ceil(Math.log2(Math.max(1, size / most)));
 
-// The next of 1, 2, 5, 10 … that gives at most `most` steps.
+// Returns the smallest of 1, 2, 5, 10 … with which a range has at most `most` steps.
 export const tickStep = (span, most) => {
 	const raw = span / Math.max(1, most);
 	const power = 10 ** Math.floor(Math.log10(raw));

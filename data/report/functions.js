@@ -21,15 +21,15 @@ const listed = ({ sums, functions, matches }) => {
 	return list.sort((a, b) => key[b] - key[a] || other[b] - other[a] || a - b);
 };
 
-// An area that is cut out of a box costs less to lay out than an image for each row.
+// A box with a clip path costs less to lay out than an image for each row.
 const sparkline = (values) => {
 	const most = values.reduce((high, v) => Math.max(high, v), 1e-9), x = (i) => `${((i / WHEN_BINS) * 100).toFixed(1)}%`;
 	const steps = Array.from(values, (v, i) => [i, i + 1].map((at) => `${x(at)} ${(100 - (v / most) * 95).toFixed(0)}%`).join());
 	return el('span', { class: 'spark', 'aria-hidden': 'true', style: { clipPath: `polygon(0 100%,${steps},100% 100%)` } });
 };
 
-// "When" costs a pass over the samples for the rows in sight, so it is filled in once the selection
-// rests.
+// The column "When" needs a pass over the samples for the visible rows, so it is filled in when the
+// selection has not changed for a while.
 let whenTimer = 0, when = new Map(), wanted = new Set();
 const whenOf = (f) => {
 	if (!when.has(f)) wanted.add(f);
@@ -78,7 +78,7 @@ export const functionTable = (shown, { side = false } = {}) => {
 	});
 };
 
-// The largest changes of self time first; what is only in one range is said so.
+// The largest changes of self time first. Marks functions that are in only one range.
 export const changesTable = (shown) => {
 	const { sums, base, functions, format, baseScale } = shown, list = [];
 	let noise = 0;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause-Patent
-// Puts the page together: what is counted, the panels, the keyboard.
+// Connects the parts of the page: the sums, the panels and the keyboard.
 
 import { load } from './data.js';
 import { aggregate, GROUPS, liveHeap, matchingSum, stacksOf } from './profile.js';
@@ -33,7 +33,8 @@ const format = (value) => formats[state.measure](value);
 const unitTitle = () => ({ cpu: state.data.capture.is_time ? 'Time' : 'Weight', wait: 'Time' })[state.measure] || 'Bytes';
 const EVENTS = { cpu: 'samples', wait: 'waits', alloc: 'blocks', live: 'blocks' };
 
-// What the panels show: the sums of the range, those of the range to compare with, the search.
+// Computes what the panels show: the sums of the range and of the range to compare with, the matches
+// of the search.
 const compute = () => {
 	const { data } = state, stacks = stacksOf(data, state.group), [from, to] = range();
 	const scope = { from, to: to === data.duration ? Infinity : to, thread: state.thread };
@@ -41,14 +42,14 @@ const compute = () => {
 	let base = null, baseScale = 1;
 	if (state.base) {
 		base = aggregate(data, stacks, state.measure, { ...scope, from: state.base[0], to: state.base[1] });
-		// both as if they took the same time; whole captures as `diff` compares them
+		// scale to the same duration; scale whole captures as `profcapture diff` does
 		baseScale = comparesAll() ? ({ cpu: data.compare.scale, wait: data.compare.wait_scale })[state.measure] || 1 : (to - from) / (state.base[1] - state.base[0]);
 		for (const key of ['self', 'total', 'fnSelf', 'fnTotal']) base[key] = base[key].map((v) => v * baseScale);
 	}
 	let matches = null, invalid = false;
 	if (state.search) {
 		try {
-			// the name as shown: in arguments of templates, "alloc" would be everywhere
+			// search only shown names, because "alloc" is in the template arguments of most names
 			const full = state.search.startsWith('full:'), pattern = new RegExp(full ? state.search.slice(5) : state.search, 'i');
 			matches = Uint8Array.from(data.functions, (f) => (f.kind !== 'task' && pattern.test(full ? f.full || f.name : f.name) ? 1 : 0));
 		} catch {
@@ -76,7 +77,7 @@ const drawScope = (shown) => {
 		el('span', { class: 'equal' }, el('kbd', {}, 'y'), ' copies ', el('code', { id: 'command' }, command())));
 };
 
-// What is compared, and how.
+// Returns a text that says what is compared, and how.
 const compared = ({ baseScale }, span) => {
 	const { compare } = state.data;
 	if (comparesAll())
@@ -168,7 +169,7 @@ const showKeys = () => {
 
 const toggleTheme = () => update({ theme: document.documentElement.dataset.theme === 'dark' ? 'light' : 'dark' }, { remember: false });
 
-// The panel says how to record what was not.
+// If the measure was not recorded, opens the panel that says how to record it.
 const setMeasure = (measure) => {
 	if (has(measure)) update({ measure, zoom: null });
 	else if (measure !== 'cpu') update({ tab: measure === 'wait' ? 'waiting' : 'memory' });
@@ -218,7 +219,7 @@ const listen = () => {
 	addEventListener('resize', render);
 	matchMedia('(prefers-color-scheme: dark)').addEventListener('change', render);
 	listenTimeline();
-	// on paper, all panels follow each other
+	// print all panels, one after the other
 	let theme = null;
 	addEventListener('beforeprint', () => {
 		const shown = compute();
@@ -239,7 +240,7 @@ const listen = () => {
 	});
 };
 
-// What the header says is shown before the columns are there.
+// Shows the content of the header before the columns are read.
 const paintHead = async (header) => {
 	state.data = header;
 	setTheme();

@@ -8,7 +8,7 @@ import { nothingHere, onGrid, range, state, threadChanges, timeOf, update } from
 
 // ---- call tree
 
-// The hottest path is open, down to where no callee has most of it.
+// The hottest path is open, down to the first node without a callee that has most of its samples.
 const hotPath = (stacks, sums) => {
 	const hot = new Set([0]);
 	for (let at = 0; ;) {
@@ -86,7 +86,7 @@ const placesTable = () => {
 	});
 };
 
-// Returns the shown rows of the critical path: branches with a tenth of the time are open.
+// Returns the visible rows of the critical path: branches with a tenth of the time are open.
 const pathRows = (nodes) => {
 	const children = [[], ...nodes.map(() => [])], rows = [], whole = nodes.reduce((sum, [parent, , , ns]) => sum + (parent ? 0 : ns), 0);
 	nodes.forEach(([parent], i) => children[parent].push(i + 1));

@@ -3,7 +3,7 @@
 
 import { indexStacks, KINDS, lowerBound } from './data.js';
 
-// The stacks of each process or thread below a root of its own, made from the pairs that occur.
+// Groups stacks by process or thread: each has its own root. Only stacks that occur in it are copied.
 // Returns a table of stacks with a function that maps (thread, stack) to a row.
 const splitStacks = (data, keyOf, labelOf) => {
 	const { stacks } = data, functions = data.functions;
@@ -59,10 +59,10 @@ export const stacksOf = (data, group) => {
 	return table;
 };
 
-// Returns the first row of a table of samples at a time, or after it.
+// Returns the first row of a table of samples at or after a time.
 const rowAt = (s, ns) => lowerBound(s.time, Math.ceil(ns / s.unit), s.rows);
 
-// Adds the samples of [from, to) in a table to `self`, which is 0. Returns their number.
+// Adds the samples of [from, to) in a table to `self`, whose values are 0. Returns their number.
 const addSamples = (s, rows, { from, to, thread }, self) => {
 	const begin = rowAt(s, from), end = rowAt(s, to);
 	let events = 0;
@@ -149,8 +149,8 @@ export const matchingSum = (stacks, sums, matches) => {
 	return found;
 };
 
-// Returns the callers and callees of a function: [function or -1, weight], the largest first. Each
-// frame of a recursion has its callees; the outermost has the callers.
+// Returns the callers and callees of a function: [function or -1, weight], the largest first. In a
+// recursion, callees of each frame count, but callers only of the outermost frame.
 export const neighbors = (stacks, sums, f) => {
 	const callers = new Map(), callees = new Map();
 	const add = (map, key, value) => value > 0 && map.set(key, (map.get(key) || 0) + value);
@@ -165,10 +165,10 @@ export const neighbors = (stacks, sums, f) => {
 	return { callers: sorted(callers), callees: sorted(callees) };
 };
 
-export const MOST_HISTOGRAMS = 31; // bits of a number
+export const MOST_HISTOGRAMS = 31; // each function is a bit of a 32-bit number
 
 // Returns when each of a few functions ran, or waited: its weight in `bins` equal parts of the range.
-// Samples are added up by which of the functions are in their stacks.
+// Sums up samples by the set of these functions in their stacks.
 export const histograms = (data, stacks, functions, measure, { from, to, thread }, bins) => {
 	const s = measure === 'wait' ? data.waits.within : data.samples, rows = measure === 'wait' ? stacks.rowsOf.within : stacks.rowsOf.samples, { parent, func } = stacks, bit = new Int32Array(data.functions.length);
 	functions.forEach((f, k) => (bit[f] = 1 << k));
@@ -222,7 +222,7 @@ export const partSums = (data, { from, to, thread }, parts) => {
 			if (s.thread[i] === thread) sums[Math.min(parts - 1, Math.floor((s.time[i] * s.unit - from) / width))] += s.weight[i];
 		return sums;
 	}
-	if (!s.before) { // the weight before each row, so that a range takes no pass over its rows
+	if (!s.before) { // the sum before each row, so that a range needs no pass over its rows
 		s.before = new Float64Array(s.rows + 1);
 		for (let i = 0; i < s.rows; i++) s.before[i + 1] = s.before[i] + s.weight[i];
 	}
@@ -238,7 +238,7 @@ export const threadWeights = (data, from, to) => {
 };
 
 // Calls `add` with the stack, the begin and the end of each part of a lane's waits in [from, to).
-// Short waits are where their unit begins.
+// A short wait begins where its time unit begins.
 export const eachWait = (data, lane, from, to, add) => {
 	const { within, across, withinOf, acrossOf } = data.waits;
 	for (const i of acrossOf[lane.index]) {
@@ -258,8 +258,8 @@ const PAUSES = [[/^_*(pthread_cond_|cnd_)/, 'condition'], [/^_*(pthread_(timed|c
 
 const GIL = /^(take_gil|PyCOND_TIMEDWAIT)$/;
 
-// Returns for each stack which pause it is in, + 1; 0: none. A futex is a lock unless it is in one.
-// Python waits for the lock of its interpreter in a condition, too.
+// Returns for each stack the index + 1 of its pause (PAUSES); 0: none. A futex without a pause is a
+// lock. Python's wait for its interpreter lock is in a condition, but is a lock, too.
 export const pausesOf = (data) => {
 	const { stacks, functions } = data;
 	if (stacks.pauses) return stacks.pauses;
@@ -275,7 +275,7 @@ export const pausesOf = (data) => {
 };
 
 // Returns the waits of the range by call and by the innermost function of the program, the longest
-// first. A wait that is usually intended is no lock and no input or output.
+// first. `isIntended`: a pause, timer, poll or process, which is usually intended.
 export const waitPlaces = (data, scope) => {
 	const { stacks } = data, self = new Float64Array(stacks.n), waits = new Float64Array(stacks.n), places = new Map();
 	const pauses = pausesOf(data), { within } = data.waits;
@@ -300,7 +300,7 @@ export const waitPlaces = (data, scope) => {
 	return [...places.values()].sort((a, b) => b.ns - a.ns || a.owner - b.owner);
 };
 
-// Returns the live bytes over time, in all and by owner: the innermost function of the program.
+// Returns the live bytes over time: the total, and by owner, the program's innermost function.
 export const liveHeap = (data, bins) => {
 	const a = data.allocations, { stacks } = data, width = data.duration / bins;
 	const all = new Float64Array(bins + 1), byOwner = new Map();

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: BSD-2-Clause-Patent
 // Source lines and instructions of the hottest functions (html --with-source), with the samples of
-// the range. A sample has a place, an instruction lists its places, and belongs to one line.
+// the range. A sample has a place. An instruction lists its places, and belongs to one line.
 
 import { placeSums } from './profile.js';
 import { bar, el, nothing, originColor, swatch, virtualTable } from './dom.js';
 import { percent } from './format.js';
 import { nothingHere, range, state, update } from './state.js';
 
-const CONTEXT = 5; // lines that are shown around one with code; the same as in html-sources.c
+const CONTEXT = 5; // lines shown around a line with code; the same as in html-sources.c
 
 export const hasSource = (fn) => !!state.data.sources?.functions.some((entry) => entry.fn === fn);
 

@@ -25,11 +25,11 @@ export const state = {
 	openPath: new Set(), // branches of the critical path that the user opened or closed
 };
 
-// What samples stand for.
+// Returns the title of the time that samples represent.
 export const cpuTitle = (data) => ({ 'off-cpu': 'Waiting time', wall: 'Wall time' })[data.capture.metric] || 'CPU time';
 
-// How long a selection rests until what costs a pass over all samples is filled in: longer than the
-// time between two moves of a mouse that drags.
+// Fill in what needs a pass over all samples when the selection has not changed for this time, which
+// is longer than the time between two mouse moves of a drag.
 export const REST_MS = 200;
 
 const KEPT = ['tab', 'measure', 'group', 'range', 'base', 'view', 'thread', 'fn', 'inverted', 'sort', 'search', 'mark'];
@@ -57,7 +57,7 @@ const numbers = (text) => {
 	return pair.length === 2 && pair.every(Number.isFinite) && pair[0] < pair[1] ? pair : null;
 };
 
-// Reads the fragment; values that make no sense are ignored.
+// Reads the fragment; ignores invalid values.
 export const restore = (fragment, data) => {
 	for (const part of fragment.replace(/^#/, '').split('&')) {
 		const [key, text] = part.split('=').map(decodeURIComponent);
@@ -71,7 +71,7 @@ export const restore = (fragment, data) => {
 	}
 };
 
-// `keep`: in the address, too. Browsers refuse many changes of the address in a short time.
+// `keep`: also change the address. Browsers refuse many changes of the address in a short time.
 export const update = (changes, { remember = true, keep = true } = {}) => {
 	if (remember) {
 		past.push({ ...state, unfolded: new Set(state.unfolded), open: new Set(state.open) });
@@ -89,7 +89,7 @@ export const undo = () => {
 	redraw();
 };
 
-// Returns the range on the grid on which all sums are exact; null if nothing is left of it.
+// Shrinks the range to the grid, on which all sums are exact. Returns null if nothing is left.
 export const onGrid = ([from, to]) => {
 	const { duration, grid_ns: grid } = state.data;
 	const low = Math.max(0, Math.floor(from / grid + 1e-9) * grid), high = Math.min(duration, Math.ceil(to / grid - 1e-9) * grid);
@@ -119,7 +119,7 @@ export const spanOf = ([from, to], span) => {
 
 const wholeOf = (side) => onGrid([side.from_ns, side.to_ns]);
 const isSame = (a, b) => a && b && a[0] === b[0] && a[1] === b[1];
-// The whole captures are compared with each other.
+// Returns whether the whole captures are compared with each other.
 export const comparesAll = () => {
 	const sides = state.data.compare?.sides;
 	return !!sides && isSame(state.base, wholeOf(sides[0])) && isSame(state.range, wholeOf(sides[1]));
@@ -147,8 +147,8 @@ const commandOf = (file, range, whole) => {
 	return words.join(' ');
 };
 
-// The command, or the commands, that print the same numbers. A range ends before its end, as in the
-// page; waits have parts, which end there.
+// Returns the commands that print the same numbers. The end of a range is excluded, as in the page;
+// a wait is cut there.
 export const command = () => {
 	const { data } = state, sides = data.compare?.sides;
 	if (!sides) return commandOf(data.capture.file_word, state.range, !state.range);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-2-Clause-Patent
 // The timeline: one time axis for activity, threads, memory, counters, marks and logs. Dragging
 // selects the range that all panels count. What does not depend on the selection is drawn once
-// into a canvas of its own; a drag only draws the selection over it.
+// into a separate canvas; a drag only draws the selection over it.
 
 import { lowerBound, KINDS } from './data.js';
 import { eachWait, laneSums, partSums, pausesOf, threadWeights } from './profile.js';
@@ -80,7 +80,7 @@ const heatCells = () => {
 	return { cell, columns, parts };
 };
 
-// A column is a part of the time; its cells are the parts of that, from the top down.
+// A column is a part of the time; its cells, from the top down, are parts of the column's time.
 const drawHeat = (g, row, c) => {
 	const { data } = state, s = data.samples, [from, to] = view();
 	const { cell, columns, parts } = heatCells();
@@ -101,7 +101,7 @@ const drawHeat = (g, row, c) => {
 	}
 };
 
-// Of the time that a lane waited, the parts whose cause is known to be a lock, or input and output.
+// Colors of a lane: waits for a lock, and for input and output, differ from other waits.
 const laneColors = ['run', 'ready', 'lock', 'io', 'idle'];
 const [LOCK, IO, IDLE] = [2, 3, 4];
 const CAUSE_KINDS = { futex: LOCK, file: IO, network: IO, pipe: IO, fault: IO };
@@ -238,7 +238,7 @@ const drawAxis = (g, row, c) => {
 	}
 };
 
-// Where the first capture ends and the later one begins.
+// Draws the boundary where the first capture ends and the later one begins.
 const drawBoundary = (g, c) => {
 	const sides = state.data.compare?.sides, x = sides && Math.round(toX(sides[1].from_ns)) + 0.5;
 	if (!sides || x < layout.gutter || x > layout.gutter + layout.width) return;
@@ -305,7 +305,7 @@ const drawBackground = (c) => {
 
 const rangeOf = (times, from, to) => [lowerBound(times, from), lowerBound(times, to)];
 
-// The number beside a row: that of the range.
+// Returns the text beside a row: its number in the range.
 const numberOf = (row) => {
 	const { data } = state, [from, to] = range();
 	if (row.kind === 'heat') {
@@ -326,7 +326,7 @@ const numberOf = (row) => {
 		const { time, length } = data.marks, unit = data.mark_unit_ns, before = Math.ceil(to / unit);
 		let n = 0;
 		for (const name of row.names) {
-			const list = data.marksOf[name]; // by the time of their begin
+			const list = data.marksOf[name]; // sorted by begin
 			for (let k = 0; k < list.length && time[list[k]] < before; k++) if (time[list[k]] * unit + length[list[k]] >= from) n++;
 		}
 		return count(n) + '\u200a×';
@@ -338,7 +338,7 @@ const numberOf = (row) => {
 const significantOrCount = (x) => (Number.isInteger(x) ? count(x) : significant(x));
 const amount = ({ unit }, x) => (/^bytes/.test(unit || '') ? bytes(x) + unit.slice(5) : `${significantOrCount(x)} ${unit || ''}`.trim());
 
-// How long the thread ran in the range.
+// Returns how long the lane's thread ran in the range.
 let weights = { of: null, sums: null };
 const laneRun = (lane) => {
 	const { data } = state;
@@ -394,7 +394,7 @@ const drawBand = (g, [from, to], shade, name, c) => {
 	g.fillText(text, x + 5, 1 + rem() * 0.7);
 };
 
-// Beside the boundary, in the row of the heat map, on a plate: the names of both captures.
+// Draws the names of both captures beside the boundary, in the row of the heat map, on a background.
 const drawNames = (g, sides, c) => {
 	const x = toX(sides[1].from_ns), y = layout.rows[1].y + rem() * 0.8;
 	g.font = `600 ${rem() * 0.85}px ${fontFamily()}`;
@@ -435,7 +435,7 @@ export const drawTimeline = () => {
 	twinTimer = setTimeout(drawTwin, REST_MS);
 };
 
-// The same numbers as a table, for those who do not see the canvas.
+// The same numbers as a table, for users who cannot see the canvas.
 let twinTimer = 0;
 const drawTwin = () => {
 	const [from, to] = range(), { data } = state;
@@ -449,7 +449,7 @@ const drawTwin = () => {
 	drawBusiest();
 };
 
-// The heat map's twin: the busiest of equal parts of the range.
+// The heat map as a table: the busiest of equal parts of the range.
 const drawBusiest = () => {
 	const { data } = state, [from, to] = range(), parts = 50, width = (to - from) / parts, sums = partSums(data, { from, to, thread: state.thread }, parts);
 	const busiest = Array.from(sums, (sum, i) => [sum, i]).filter(([sum]) => sum > 0).sort((a, b) => b[0] - a[0] || a[1] - b[1]).slice(0, 10);
@@ -488,7 +488,7 @@ const describe = (event, canvas) => {
 	showTip(event, lines);
 };
 
-// Says for what a lane waited longest in [from, to).
+// Returns a text on what a lane waited for longest in [from, to).
 const longestWait = (lane, from, to) => {
 	const { data } = state, sums = new Map();
 	if (!data.has_waits) return [];
@@ -510,7 +510,7 @@ export const scaleRange = (factor) => {
 	update({ range: onGrid([middle - half, middle + half]) });
 };
 
-// Three zoom levels around the middle of the range, and the range itself.
+// Buttons for three zoom levels around the middle of the range, and for the range itself.
 export const zoomLevel = (level) => {
 	const end = state.data.duration;
 	if (level === 1) return update({ view: null });
