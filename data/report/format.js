@@ -54,10 +54,10 @@ export const moment = (ns, span) => {
 	return (ns / 1e9).toFixed(digits) + SPACE + 's';
 };
 
-// Returns a number of bytes as text, in units that are powers of 1024.
+// Returns the smallest power of two that divides `size` bytes into at most `most` steps.
 export const byteStep = (size, most) => 2 ** Math.ceil(Math.log2(Math.max(1, size / most)));
 
-// Returns the smallest of 1, 2, 5, 10 … with which a range has at most `most` steps.
+// Returns the smallest of 1, 2, 5, 10, 20 … that divides `span` into at most `most` steps.
 export const tickStep = (span, most) => {
 	const raw = span / Math.max(1, most);
 	const power = 10 ** Math.floor(Math.log10(raw));

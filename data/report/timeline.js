@@ -488,7 +488,7 @@ const describe = (event, canvas) => {
 	showTip(event, lines);
 };
 
-// Returns a text on what a lane waited for longest in [from, to).
+// Returns an array with a text on what a lane waited for longest in [from, to), or an empty one.
 const longestWait = (lane, from, to) => {
 	const { data } = state, sums = new Map();
 	if (!data.has_waits) return [];

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /*
- * Records blocks of itself: its slow frames
+ * Records blocks of its own execution: its slow frames
  *
  *     blocks FILE [FRAMES]
  *
@@ -41,7 +41,8 @@ int main(int argc, char **argv)
 	}
 	report("open", prof_recorder_open(argv[1], &options));
 	for (int frame = 0; frame < n_frames; frame++) {
-		/* Known before. A mark afterwards costs less than a block. */
+		/* This is known in advance here. If it is not, set a mark after the frame: a mark
+		 * costs less than a block. */
 		int is_slow = frame % 4 == 0;
 
 		if (is_slow)

@@ -3,7 +3,7 @@
  * Records a process for some seconds: a client of org.profd.Profiler1 in C, with GDBus
  *
  *     record PID SECONDS FILE                     by the system's profd
- *     record --private PROFD PID SECONDS FILE     by a profd of our own, which the program PROFD is
+ *     record --private PROFD PID SECONDS FILE     by a private profd: the program PROFD
  *
  *     cc -o record record.c $(pkg-config --cflags --libs gio-unix-2.0)
  *
@@ -27,14 +27,14 @@
 struct recording {
 	GMainLoop *loop;
 	GDBusConnection *connection;
-	const char *name; /* of profd on the bus; NULL: it is the only one at the other end */
+	const char *name; /* profd's bus name; NULL: a private connection, without names */
 	char *session;
 	int status;
 };
 
 static void fail(const GError *error)
 {
-	/* org.profd.Profiler1.Error.NotAuthorized and the like */
+	/* the message has an error name such as org.profd.Profiler1.Error.NotAuthorized */
 	fprintf(stderr, "record: %s\n", error->message);
 	exit(1);
 }
@@ -46,7 +46,7 @@ static GVariant *call(const struct recording *recording, const char *path, const
 	GError *error = NULL;
 	GVariant *reply;
 
-	/* somebody may be asked for a password, which takes its time */
+	/* no timeout: the user may have to type a password */
 	reply = g_dbus_connection_call_with_unix_fd_list_sync(
 		recording->connection, recording->name, path, interface, method, arguments, NULL,
 		G_DBUS_CALL_FLAGS_ALLOW_INTERACTIVE_AUTHORIZATION, G_MAXINT, fds, NULL, NULL,
@@ -104,7 +104,7 @@ static gboolean stop(gpointer data)
 	return G_SOURCE_REMOVE;
 }
 
-/* Starts a profd of our own on one end of a socketpair. */
+/* Starts a private profd on one end of a socketpair. */
 static void connect_private(struct recording *recording, const char *program)
 {
 	GSocketConnection *stream;
@@ -193,7 +193,7 @@ int main(int argc, char **argv)
 					   NULL, NULL, G_DBUS_SIGNAL_FLAGS_NONE, on_signal,
 					   &recording, NULL);
 	create_session(&recording, (guint32)strtoul(argv[1], NULL, 10), argv[3]);
-	/* The name has an owner by now, and loses it when profd ends. */
+	/* The call has started profd, so the name now has an owner, until profd exits. */
 	if (recording.name)
 		watch = g_bus_watch_name_on_connection(recording.connection, recording.name,
 						       G_BUS_NAME_WATCHER_FLAGS_NONE, NULL,

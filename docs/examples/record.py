@@ -21,12 +21,12 @@ SESSION = "org.profd.Profiler1.Session"
 
 
 def system_bus():
-    """The connection, and the name that profd has on it."""
+    """Returns the connection, and the name that profd has on it."""
     return Gio.bus_get_sync(Gio.BusType.SYSTEM), NAME
 
 
 def private(program):
-    """A profd of our own is the only one at the other end, so it has no name there."""
+    """Starts a private profd. Its connection has no bus, so there is no name."""
     ours, theirs = socket.socketpair()
     subprocess.Popen([program, f"--private={theirs.fileno()}"], pass_fds=[theirs.fileno()])
     theirs.close()
@@ -39,7 +39,7 @@ def call(connection, name, path, interface, method, arguments=None, *files):
     fds = Gio.UnixFDList.new()
     for file in files:
         fds.append(file)
-    # somebody may be asked for a password, which takes its time
+    # no timeout: the user may have to type a password
     flags = Gio.DBusCallFlags.ALLOW_INTERACTIVE_AUTHORIZATION
     reply, _ = connection.call_with_unix_fd_list_sync(
         name, path, interface, method, arguments, None, flags, GLib.MAXINT32, fds, None
@@ -73,7 +73,7 @@ def record(connection, name, pid, seconds, file):
     session, = call(
         connection, name, ROOT, PROFILER, "CreateSession", GLib.Variant("(a{sv}h)", (options, 0)), capture
     )
-    if name:  # which is there by now, and goes when profd ends
+    if name:  # the call has started profd; the name vanishes when it exits
         Gio.bus_watch_name_on_connection(connection, name, Gio.BusNameWatcherFlags.NONE, None, on_gone)
     call(connection, name, session, SESSION, "Start")
     GLib.timeout_add(int(seconds * 1000), stop)
@@ -97,7 +97,7 @@ def main():
         connection, name = private(program) if program else system_bus()
         sys.exit(record(connection, name, int(pid), float(seconds), file))
     except GLib.Error as error:
-        # org.profd.Profiler1.Error.NotAuthorized and the like
+        # the message has an error name such as org.profd.Profiler1.Error.NotAuthorized
         sys.exit(f"record.py: {error.message}")
 
 
