@@ -2,7 +2,7 @@
 // Connects the parts of the page: the sums, the panels and the keyboard.
 
 import { load } from './data.js';
-import { aggregate, GROUPS, liveHeap, matchingSum, stacksOf } from './profile.js';
+import { aggregate, GROUPS, heapOf, matchingSum, stacksOf } from './profile.js';
 import { byId, el, fill, paper } from './dom.js';
 import { bytes, count, duration, percent, significant } from './format.js';
 import { command, comparesAll, comparison, cpuTitle, onChange, onGrid, range, restore, setDefaults, spanOf, state, undo, update } from './state.js';
@@ -254,7 +254,7 @@ const start = async () => {
 	state.theme = /[#&]theme=(\w+)/.exec(location.hash)?.[1];
 	state.data = await load(byId('data'), paintHead);
 	const { data } = state;
-	if (data.allocations.rows) data.live = liveHeap(data, 480);
+	if (data.allocations.rows) data.live = heapOf(data);
 	data.rss = data.counters.find((counter) => counter.is_rss);
 	setDefaults({ ...(data.compare ? comparison() : {}), group: data.capture.is_system ? 'process' : 'merged', measure: has('cpu') || !has('alloc') ? 'cpu' : 'live', tab: has('cpu') || has('alloc') ? 'flame' : data.marks.rows ? 'marks' : 'about' });
 	if (!data.sources) delete TABS.source;

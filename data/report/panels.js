@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-2-Clause-Patent
 // The call tree, waiting, memory, marks, and what the page knows about the recording.
 
-import { laneSums, waitPlaces } from './profile.js';
+import { eachAllocation, laneSums, liveHeap, waitPlaces } from './profile.js';
 import { bar, el, nothing, originColor, swatch, virtualTable } from './dom.js';
 import { bytes, byteStep, count, duration, percent, tickStep } from './format.js';
 import { nothingHere, onGrid, range, state, threadChanges, timeOf, update } from './state.js';
@@ -158,8 +158,10 @@ const threadsTable = () => {
 
 const STACK_COLORS = 7;
 
+const HEAP_BINS = 480;
+
 const heapCurve = (live) => {
-	const { data } = state, svg = (tag, attributes, text) => {
+	const { data } = state, [from, to] = range(), svg = (tag, attributes, text) => {
 		const element = document.createElementNS('http://www.w3.org/2000/svg', tag);
 		for (const [key, value] of Object.entries(attributes)) element.setAttribute(key, value);
 		if (text) element.textContent = text;
@@ -172,11 +174,11 @@ const heapCurve = (live) => {
 		root.append(svg('line', { x1: left, x2: width - 8, y1: y(value), y2: y(value), class: 'grid' }));
 		root.append(svg('text', { x: left - 6, y: y(value) + 4, 'text-anchor': 'end' }, bytes(value)));
 	}
-	const owners = live.byOwner.slice(0, STACK_COLORS - 1), below = new Float64Array(live.bins + 1);
+	const owners = live.byOwner.slice(0, STACK_COLORS - 1), below = new Float64Array(live.bins);
 	const others = live.all.map((v, i) => v - owners.reduce((sum, [, line]) => sum + line[i], 0));
 	[...owners, [-2, others]].forEach(([, line], k) => {
 		const up = [], down = [];
-		for (let i = 0; i <= live.bins; i++) {
+		for (let i = 0; i < live.bins; i++) {
 			down.push(`${x(i).toFixed(1)} ${y(below[i]).toFixed(1)}`);
 			below[i] += Math.max(0, line[i]);
 			up.push(`${x(i).toFixed(1)} ${y(below[i]).toFixed(1)}`);
@@ -187,46 +189,63 @@ const heapCurve = (live) => {
 	});
 	const at = x(live.peak);
 	root.append(svg('line', { x1: at, x2: at, y1: top - 6, y2: height - 24, class: 'peak' }));
-	root.append(svg('text', { x: at, y: 12, 'text-anchor': at > width * 0.7 ? 'end' : at < width * 0.3 ? 'start' : 'middle', class: 'strong' }, `peak ${bytes(live.all[live.peak])} at ${timeOf(live.peak * live.width, data.duration)}`));
-	for (let t = 0, step = tickStep(data.duration, 6); t <= data.duration; t += step) root.append(svg('text', { x: x(t / live.width), y: height - 6, 'text-anchor': t > 0.97 * data.duration ? 'end' : 'middle' }, `${+(t / 1e9).toPrecision(6)}${t ? '' : '\u00a0s'}`));
+	const peak = !state.range && state.thread === null ? data.live.peak : { ns: from + live.peak * live.width, bytes: live.all[live.peak] };
+	root.append(svg('text', { x: at, y: 12, 'text-anchor': at > width * 0.7 ? 'end' : at < width * 0.3 ? 'start' : 'middle', class: 'strong' }, `peak ${state.thread === null ? '' : 'at least '}${bytes(peak.bytes)} at ${timeOf(peak.ns, to - from)}`));
+	for (let step = tickStep(to - from, 6), t = Math.ceil(from / step) * step, first = t; t <= to; t += step) root.append(svg('text', { x: x((t - from) / live.width), y: height - 6, 'text-anchor': t - from > 0.97 * (to - from) ? 'end' : 'middle' }, `${+(t / 1e9).toPrecision(6)}${t === first ? '\u00a0s' : ''}`));
 	return root;
 };
 
-const ownerSums = () => {
-	const a = state.data.allocations, { stacks } = state.data, unit = state.data.allocation_unit_ns, [from, to] = range(), by = new Map();
-	for (let i = 0; i < a.rows; i++) {
-		const time = a.time[i] * unit;
-		if (time < from || time >= to || (state.thread !== null && a.thread[i] !== state.thread)) continue;
-		const owner = stacks.owner[a.stack[i]];
-		let sums = by.get(owner);
-		if (!sums) by.set(owner, (sums = { owner, live: 0, bytes: 0, blocks: 0, brief: 0 }));
-		sums.bytes += a.bytes[i];
-		sums.blocks += a.blocks[i];
-		sums.brief += a.brief[i];
-		if (!a.freed[i] || (a.freed[i] - 1) * unit >= to) sums.live += a.bytes[i];
-	}
-	return [...by.values()].sort((p, q) => q.live - p.live || q.bytes - p.bytes || p.owner - q.owner);
+// Returns the sums of the range by owner and by size, and those that the runtime keeps.
+const memorySums = () => {
+	const { data } = state, a = data.allocations, [from, to] = range(), owners = new Map(), sizes = new Map(), runtime = { bytes: 0, blocks: 0 };
+	const of = (map, key) => {
+		let sums = map.get(key);
+		if (!sums) map.set(key, (sums = { key, live: 0, bytes: 0, blocks: 0, brief: 0 }));
+		return sums;
+	};
+	eachAllocation(data, { from, to: to === data.duration ? Infinity : to, thread: state.thread }, (i, isKept, isRuntime) => {
+		for (const sums of [of(owners, data.stacks.owner[a.stack[i]]), of(sizes, a.size[i])]) {
+			sums.bytes += a.bytes[i];
+			sums.blocks += a.blocks[i];
+			sums.brief += a.brief[i];
+			if (isKept) sums.live += a.bytes[i];
+		}
+		if (!isRuntime) return;
+		runtime.bytes += a.bytes[i];
+		runtime.blocks += a.blocks[i];
+	});
+	return { owners: [...owners.values()].sort((p, q) => q.live - p.live || q.bytes - p.bytes || p.key - q.key), sizes: [...sizes.values()].sort((p, q) => p.key - q.key), runtime };
 };
+
+const SUM_COLUMNS = [{ title: 'Not freed', width: 6.5, number: true }, { title: '', width: 4 }, { title: 'Allocated', width: 6.5, number: true }, { title: 'Blocks', width: 7, number: true }, { title: '< 100 µs', width: 6.5, number: true }];
+const sumCells = (row, most) => [row.live ? bytes(row.live) : '–', bar(row.live / most, 'heap'), bytes(row.bytes), count(row.blocks), percent(row.brief / row.blocks, row.blocks)];
 
 export const memoryPanel = () => {
 	const { data } = state;
 	if (!data.live) return nothing('Allocations were not recorded.', 'profctl record --memory -- COMMAND');
-	const rows = ownerSums(), most = Math.max(1, ...rows.map((row) => row.live)), order = new Map(data.live.byOwner.map(([owner], i) => [owner, Math.min(i, STACK_COLORS - 1)]));
-	const sum = (key) => rows.reduce((all, row) => all + row[key], 0);
+	const { owners, sizes, runtime } = memorySums(), [from, to] = range(), live = liveHeap(data, { from, to, thread: state.thread }, HEAP_BINS);
+	const most = Math.max(1, ...owners.map((row) => row.live)), largest = Math.max(1, ...sizes.map((row) => row.live)), order = new Map(live.byOwner.map(([owner], i) => [owner, Math.min(i, STACK_COLORS - 1)]));
+	const sum = (key) => owners.reduce((all, row) => all + row[key], 0);
 	return el('div', { class: 'split' },
-		el('div', { class: 'column' }, el('h2', {}, 'Live heap ', el('small', {}, 'by the innermost function of the program')), heapCurve(data.live)),
+		el('div', { class: 'column' }, el('h2', {}, 'Live heap ', el('small', {}, 'by the innermost function of the program')), heapCurve(live),
+			el('p', { class: 'note' }, state.thread === null ? 'The largest size in each part of the time. Blocks that live shorter than a part count with the others.' : `Blocks of the selected thread at the end of each ${duration(live.width)}.`)),
 		el('div', { class: 'column' },
-			el('h2', {}, `${bytes(sum('live'))} not freed ${state.range ? 'at the end of the range' : 'at exit'} `, el('small', {}, `of ${bytes(sum('bytes'))} in ${count(sum('blocks'))} blocks` + (data.sample_interval ? `; estimated, 1 sample per ${bytes(data.sample_interval)}` : ''))),
+			el('h2', {}, `${bytes(sum('live'))} not freed at exit `, el('small', {}, `of ${bytes(sum('bytes'))} in ${count(sum('blocks'))} blocks${state.range ? ' of the range' : ''}` + (data.sample_interval ? `; estimated, 1 sample per ${bytes(data.sample_interval)}` : ''))),
 			virtualTable({
-				label: 'Allocating functions', rows: rows.length,
-				columns: [{ title: 'Not freed', width: 6.5, number: true }, { title: '', width: 4 }, { title: 'Allocated', width: 6.5, number: true }, { title: 'Blocks', width: 7, number: true }, { title: '< 100 µs', width: 6.5, number: true }, { title: 'Function', class: 'wide' }],
-				onRow: (i) => rows[i].owner >= 0 && update({ fn: rows[i].owner, tab: 'functions', measure: 'alloc' }),
+				label: 'Allocating functions', rows: owners.length, columns: [...SUM_COLUMNS, { title: 'Function', class: 'wide' }],
+				onRow: (i) => owners[i].key >= 0 && update({ fn: owners[i].key, tab: 'functions', measure: 'alloc' }),
 				cells: (i) => {
-					const row = rows[i], f = row.owner >= 0 ? data.functions[row.owner] : null;
-					return [row.live ? bytes(row.live) : '–', bar(row.live / most, 'heap'), bytes(row.bytes), count(row.blocks), percent(row.brief / row.blocks, row.blocks),
-						el('span', { class: 'name', title: f?.full || f?.name }, swatch('stack' + (order.get(row.owner) ?? STACK_COLORS - 1)), f ? f.name : 'no function of the program', el('span', { class: 'muted' }, f?.file ? `  ${f.file.split('/').pop()}${f.line ? ':' + f.line : ''}` : ''))];
+					const row = owners[i], f = row.key >= 0 ? data.functions[row.key] : null;
+					return [...sumCells(row, most),
+						el('span', { class: 'name', title: f?.full || f?.name }, swatch('stack' + (order.get(row.key) ?? STACK_COLORS - 1)), f ? f.name : 'no function of the program', el('span', { class: 'muted' }, f?.file ? `  ${f.file.split('/').pop()}${f.line ? ':' + f.line : ''}` : ''))];
 				},
-			})));
+			}),
+			el('h2', {}, 'Sizes'),
+			virtualTable({
+				label: 'Sizes', rows: sizes.length, columns: [...SUM_COLUMNS, { title: 'Bytes of a block', class: 'wide' }],
+				cells: (i) => [...sumCells(sizes[i], largest), sizes[i].key ? `from ${bytes(2 ** (sizes[i].key - 1))}` : '0'],
+			}),
+			runtime.blocks ? el('p', { class: 'note' }, `Not counted as not freed: ${bytes(runtime.bytes)} in ${count(runtime.blocks)} blocks that runtimes keep until exit (profcapture memory --no-suppressions).`) : null));
 };
 
 // ---- marks

@@ -101,17 +101,29 @@ const addWaits = (data, rowsOf, scope, self) => {
 	return events;
 };
 
-// Adds the blocks that were allocated in [from, to); with `live`, only those not freed before `to`.
-const addAllocations = (data, rows, { from, to, thread }, self, live) => {
+// What became of a block: freed, not freed, likewise in a pool of the runtime, which `memory` leaves
+// out; or it was allocated before the time that the page was made of.
+const [KEPT, RUNTIME, EARLIER] = [1, 2, 3];
+
+// Calls `add` with each row of blocks that were allocated in [from, to), and whether they were not
+// freed.
+export const eachAllocation = (data, { from, to, thread }, add) => {
 	const a = data.allocations, scale = data.allocation_unit_ns;
-	let events = 0;
 	for (let i = 0; i < a.rows; i++) {
 		const time = a.time[i] * scale;
-		if (time < from || time >= to || (thread !== null && a.thread[i] !== thread)) continue;
-		if (live && a.freed[i] > 0 && (a.freed[i] - 1) * scale < to) continue;
+		if (time >= from && time < to && a.kind[i] !== EARLIER && (thread === null || a.thread[i] === thread)) add(i, a.kind[i] === KEPT, a.kind[i] === RUNTIME);
+	}
+};
+
+// Adds the blocks that were allocated in [from, to); with `live`, only those not freed at exit.
+const addAllocations = (data, rows, scope, self, live) => {
+	const a = data.allocations;
+	let events = 0;
+	eachAllocation(data, scope, (i, isKept) => {
+		if (live && !isKept) return;
 		self[rows[i]] += a.bytes[i];
 		events += a.blocks[i];
-	}
+	});
 	return events;
 };
 
@@ -300,25 +312,36 @@ export const waitPlaces = (data, scope) => {
 	return [...places.values()].sort((a, b) => b.ns - a.ns || a.owner - b.owner);
 };
 
-// Returns the live bytes over time: the total, and by owner, the program's innermost function.
-export const liveHeap = (data, bins) => {
-	const a = data.allocations, { stacks } = data, width = data.duration / bins;
-	const all = new Float64Array(bins + 1), byOwner = new Map();
-	const bin = (units) => Math.min(bins, Math.max(0, Math.floor((units * data.allocation_unit_ns) / width)));
+// Returns the live heap: times with the largest size until the next one, and the peak. These are exact.
+export const heapOf = ({ heap }) => {
+	const points = heap.flatMap((side) => side.points), highest = heap.reduce((a, b) => (b.peak_bytes > a.peak_bytes ? b : a));
+	return { times: points.map(([time]) => time), values: points.map(([, size]) => size), peak: { ns: highest.peak_ns, bytes: highest.peak_bytes } };
+};
+
+// Returns the live bytes in equal parts of [from, to): the largest in each; and those at the end of
+// each part by owner, the innermost function of the program. Of a thread, the largest is unknown.
+export const liveHeap = (data, { from, to, thread }, bins) => {
+	const a = data.allocations, { stacks, live } = data, width = (to - from) / bins, unit = data.allocation_unit_ns;
+	const all = new Float64Array(bins), byOwner = new Map();
+	const bin = (units) => Math.max(0, Math.floor((units * unit - from) / width));
 	for (let i = 0; i < a.rows; i++) {
-		const owner = stacks.owner[a.stack[i]];
+		const begin = bin(a.time[i]), end = a.freed[i] ? bin(a.freed[i] - 1) : bins, owner = stacks.owner[a.stack[i]];
+		if (begin >= bins || begin === end || (thread !== null && a.thread[i] !== thread)) continue;
 		let own = byOwner.get(owner);
-		if (!own) byOwner.set(owner, (own = new Float64Array(bins + 1)));
-		const from = bin(a.time[i]), to = a.freed[i] ? bin(a.freed[i] - 1) : bins + 1;
-		own[from] += a.bytes[i];
-		all[from] += a.bytes[i];
-		if (to <= bins) {
-			own[to] -= a.bytes[i];
-			all[to] -= a.bytes[i];
+		if (!own) byOwner.set(owner, (own = new Float64Array(bins)));
+		for (const line of [all, own]) {
+			line[begin] += a.bytes[i];
+			if (end < bins) line[end] -= a.bytes[i];
 		}
 	}
-	for (const line of [all, ...byOwner.values()]) for (let i = 1; i <= bins; i++) line[i] += line[i - 1];
+	for (const line of [all, ...byOwner.values()]) for (let i = 1; i < bins; i++) line[i] += line[i - 1];
+	if (thread === null) {
+		for (let i = 0, k = Math.max(0, lowerBound(live.times, from + 1) - 1); i < bins; i++) {
+			all[i] = live.values[k];
+			while (k + 1 < live.times.length && live.times[k + 1] < from + (i + 1) * width) all[i] = Math.max(all[i], live.values[++k]);
+		}
+	}
 	let peak = 0;
-	for (let i = 1; i <= bins; i++) if (all[i] > all[peak]) peak = i;
+	for (let i = 1; i < bins; i++) if (all[i] > all[peak]) peak = i;
 	return { bins, width, all, peak, byOwner: [...byOwner].sort((x, y) => y[1][peak] - x[1][peak]) };
 };

@@ -142,8 +142,7 @@ const drawLane = (g, row, c) => {
 
 const drawLine = (g, row, c) => {
 	const { data } = state, live = row.kind === 'live';
-	const times = live ? Array.from(data.live.all, (_, i) => i * data.live.width) : row.counter.times;
-	const values = live ? data.live.all : row.counter.values;
+	const { times, values } = live ? data.live : row.counter;
 	const low = Math.min(0, ...values), high = Math.max(...values, low + 1e-9), height = row.height - 4;
 	const y = (v) => row.y + 2 + height - ((v - low) / (high - low)) * height;
 	const shade = live ? c.heap : c.mark;
@@ -315,8 +314,7 @@ const numberOf = (row) => {
 	}
 	if (row.kind === 'lane') return duration(row.lanes.reduce((all, lane) => all + laneRun(lane), 0));
 	if (row.kind === 'live' || row.kind === 'counter') {
-		const times = row.kind === 'live' ? null : row.counter.times, values = row.kind === 'live' ? data.live.all : row.counter.values;
-		const [begin, end] = times ? rangeOf(times, from, to) : [Math.floor(from / data.live.width), Math.ceil(to / data.live.width) + 1];
+		const { times, values } = row.kind === 'live' ? data.live : row.counter, [begin, end] = rangeOf(times, from, to);
 		const part = Array.prototype.slice.call(values, Math.max(0, begin - 1), Math.max(begin, end));
 		if (!part.length) return '–';
 		const most = Math.max(...part);
@@ -476,7 +474,7 @@ const describe = (event, canvas) => {
 		if (all > 0) lines.push(names.map((name, kind) => (sums[kind] ? `${name} ${Math.round((sums[kind] / all) * 100)} %` : '')).filter(Boolean).join(', '));
 		if (sums[2] && row.lanes.length === 1) lines.push(...longestWait(row.lanes[0], from, to));
 	} else if (row.kind === 'counter' || row.kind === 'live') {
-		const value = row.kind === 'live' ? state.data.live.all[Math.min(state.data.live.bins, Math.floor(at / state.data.live.width))] : row.counter.values[lowerBound(row.counter.times, at) - 1];
+		const { times, values } = row.kind === 'live' ? state.data.live : row.counter, value = values[lowerBound(times, at) - 1];
 		lines.unshift(row.label);
 		if (value !== undefined) lines.push(row.kind === 'live' ? bytes(value) : amount(row.counter, value));
 	} else if (row.kind === 'mark') {

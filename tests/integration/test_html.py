@@ -93,6 +93,14 @@ def drive(request):
 
 # ---- the data in the page
 
+KEPT, RUNTIME = 1, 2  # kinds of allocations
+
+
+def not_freed(profcapture, *arguments):
+    """The size and the number of blocks that memory says are not freed."""
+    text = profcapture("memory", *arguments).stdout
+    return re.search(r"Not freed at exit: (\S+ \S+) in ([\d ]+) block", text.replace("\u00a0", " ")).groups()
+
 
 def test_data(profcapture, page_of, capture):
     """The sums of the columns are those of report."""
@@ -105,7 +113,7 @@ def test_data(profcapture, page_of, capture):
     assert all(parent < i for i, parent in enumerate(parents) if i)
     memory = profcapture.json("memory", capture)["data"]["summary"]
     assert sum(columns["allocations.blocks"]) == memory["allocations"] and sum(columns["allocations.bytes"]) == memory["allocated_bytes"]
-    live = [(n, size) for n, size, freed in zip(columns["allocations.blocks"], columns["allocations.bytes"], columns["allocations.freed"]) if not freed]
+    live = [(n, size) for n, size, kind in zip(columns["allocations.blocks"], columns["allocations.bytes"], columns["allocations.kind"]) if kind in (KEPT, RUNTIME)]
     assert (sum(n for n, _ in live), sum(size for _, size in live)) == (memory["leaked_blocks"], memory["leaked_bytes"])
     turns = next(row for row in profcapture.json("marks", capture)["data"]["rows"] if row["name"] == "turn")
     lengths = sorted(n for n, name in zip(columns["marks.length"], columns["marks.name"]) if header["mark_names"][int(name)]["name"] == "turn")
@@ -121,9 +129,7 @@ def test_verdict(profcapture, page_of, capture):
     names = [re.fullmatch(r"in (.+?)(?: \((.+) (\d+ %)\))? and the library code that it calls", sentence["text"]).group(1) for sentence in where]
     assert head[1].startswith("Most in ") and names and all(f"{name} {sentence['figure']}" in head[1] for name, sentence in zip(names, where))
     assert waited["text"] in head and waited["figure"] in waited["text"]
-    memory = profcapture.json("memory", capture)["data"]["summary"]
-    size, off = value(freed["figure"].replace(" ", "\u00a0"))
-    assert abs(size - memory["leaked_bytes"]) <= off and freed["text"].startswith("not freed at exit")
+    assert freed["figure"] == not_freed(profcapture, capture)[0].replace("\u00a0", " ") and freed["text"].startswith("not freed at exit")
     (mark,) = profcapture.json("marks", capture)["data"]["rows"]
     length, off = value(longest["figure"].replace(" ", "\u00a0").replace("us", "µs"))
     assert abs(length - mark["max_ns"]) <= off and mark["name"] in longest["text"]
@@ -252,6 +258,49 @@ def test_neighbors(profcapture, page_of, chromium, capture):
             if cells[-1] in wanted:
                 amount, off = value(cells[0])
                 assert abs(amount - wanted[cells[-1]]) <= off, cells
+
+
+HEAP = r"""
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+static volatile unsigned long sink;
+static void burn(void) { for (unsigned long i = 0; i < 60000000; i++) sink += i; }
+__attribute__((noinline)) static void keep(void) { sink += (unsigned long)strdup("kept"); sink += (unsigned long)calloc(1, 300000); }
+__attribute__((noinline)) static void spike(void) { char *volatile p = malloc(8 << 20); p[0] = 1; free(p); }
+int main(int argc, char **argv)
+{
+	for (int i = 0; i < 3; i++) {
+		void *volatile p = malloc(100000);
+		keep();
+		burn();
+		free(p);
+	}
+	spike();
+	burn();
+	if (argc > 1 && argv[1][0]-- > '1')
+		execv("/proc/self/exe", argv);
+}
+"""
+
+
+def test_heap(profctl, profcapture, compile_c, page_of, chromium, tmp_path):
+    """The peak is that of memory, however short it is and however many processes came before it. What
+    is not freed of a range is that of the copied command, also on a page of a range."""
+    capture, label = tmp_path / "heap.cap", re.compile(r"peak (\S+\u00a0\S+) at")
+    profctl("record", "-q", "-F", 199, "--memory", "-o", capture, "--", compile_c("heap", HEAP, "-g"), "3")
+    wanted = profcapture.json("memory", capture, "--peak")["data"]["summary"]["peak_bytes"]
+    end = profcapture.json("info", capture)["capture"]["duration_ns"]
+    part = [{"open": f"tab=memory&measure=live&range={end // 5}-{end * 3 // 4}"}, {"text": "#panel h2"}, {"text": "#command"}, {"text": "#sum"}]
+    (text,), *rest = chromium(page_of(capture), {"open": "tab=memory"}, {"text": ".heap .strong"}, *part)
+    size, off = value(label.search(text)[1])
+    assert abs(size - wanted) <= off and wanted < 10 << 20, text
+    for (_, head, *_), (command,), (total,) in rest, chromium(page_of(capture, "--from", "0.01s"), *part):
+        bytes_, blocks = not_freed(profcapture, *shlex.split(command)[2:])
+        assert "--from" in command and "--to" in command and "--leaks" in command
+        assert total == bytes_.replace(" ", "\u00a0") and head.startswith(f"{total} not freed at exit"), (command, head, total)
+    verdict = {sentence["show"]["measure"]: sentence["figure"] for sentence in read_page(page_of(capture, "--from", "0.1s..0.3s"))[0]["verdict"] if "measure" in sentence["show"]}
+    assert verdict["live"] == not_freed(profcapture, capture, "--from", "0.1s..0.3s")[0]
 
 
 def test_recursion(page_of, chromium, capture):

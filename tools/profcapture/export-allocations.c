@@ -8,10 +8,14 @@
 
 #include "tools/profcapture/export-allocations.h"
 
+#include "tools/profcapture/memory.h"
+#include "tools/profcapture/suppressions.h"
+
 #include <string.h>
 
 #define MOST_LIVES 1000000u
-#define LEAST_STEPS 1024 /* the unit stops doubling at the duration divided by this */
+#define LEAST_STEPS 1024 /* of the duration, however many lives there are */
+#define HEAP_PARTS 1024
 
 struct reading {
 	struct allocations *allocations;
@@ -19,7 +23,9 @@ struct reading {
 	struct memory_tree tree;
 	struct memory_heaps heaps;
 	struct number_map sum_of; /* thread and node → index + 1 */
-	GHashTable *lives; /* set of struct allocation_life, compared without sums; or NULL */
+	GHashTable *lives;        /* set of struct allocation_life, equal except in sums; or NULL */
+	struct suppressions suppressions; /* of the runtime's pools */
+	double live_bytes;
 };
 
 static bool note_chunk(const struct prof_chunk *chunk, void *data, GError **error)
@@ -73,7 +79,8 @@ static guint hash_life(gconstpointer key)
 	const struct allocation_life *life = key;
 	uint64_t hash = ((uint64_t)life->node << 32 | life->time) * UINT64_C(0x9e3779b97f4a7c15);
 
-	return (guint)(hash >> 32) ^ (life->freed * 31) ^ (life->thread << 20);
+	return (guint)(hash >> 32) ^ (life->freed * 31) ^ (life->thread << 20) ^
+	       (guint)(life->size << 8 | life->kind);
 }
 
 static gboolean same_life(gconstpointer left, gconstpointer right)
@@ -81,7 +88,7 @@ static gboolean same_life(gconstpointer left, gconstpointer right)
 	const struct allocation_life *a = left, *b = right;
 
 	return a->time == b->time && a->freed == b->freed && a->thread == b->thread &&
-	       a->node == b->node;
+	       a->node == b->node && a->kind == b->kind && a->size == b->size;
 }
 
 static void merge_life(struct reading *reading, const struct allocation_life *life)
@@ -100,8 +107,8 @@ static void merge_life(struct reading *reading, const struct allocation_life *li
 static gint compare_lives(gconstpointer left, gconstpointer right)
 {
 	const struct allocation_life *a = left, *b = right;
-	const uint32_t one[] = { a->time, a->thread, a->node, a->freed };
-	const uint32_t two[] = { b->time, b->thread, b->node, b->freed };
+	const uint32_t one[] = { a->time, a->thread, a->node, a->freed, a->kind, a->size };
+	const uint32_t two[] = { b->time, b->thread, b->node, b->freed, b->kind, b->size };
 
 	for (size_t i = 0; i < ARRAY_SIZE(one); i++)
 		if (one[i] != two[i])
@@ -139,8 +146,22 @@ static void widen_unit(struct reading *reading)
 	}
 }
 
-/* Adds a block that was freed at `end_ns` (-1: not freed). */
-static void add_life(struct reading *reading, const struct memory_live *live, int64_t end_ns)
+static uint8_t kind_of_life(struct reading *reading, const struct memory_live *live,
+			    int64_t start_ns, bool is_freed)
+{
+	if (start_ns < reading->export->reader.from_ns)
+		return ALLOCATION_EARLIER;
+	if (is_freed)
+		return ALLOCATION_FREED;
+	return suppressions_pool(&reading->suppressions, &reading->tree, live->block.node) <
+			       RUNTIME_POOLS
+		       ? ALLOCATION_RUNTIME
+		       : ALLOCATION_KEPT;
+}
+
+/* Adds a block that was freed, or whose process ended, at `end_ns` (-1: neither). */
+static void add_life(struct reading *reading, const struct memory_live *live, int64_t end_ns,
+		     bool is_freed)
 {
 	int64_t unit_ns = reading->allocations->unit_ns;
 	int64_t start_ns = capture_time(reading->export->reader.capture,
@@ -151,11 +172,16 @@ static void add_life(struct reading *reading, const struct memory_live *live, in
 		.freed = end_ns < 0 ? 0 : (uint32_t)(end_ns / unit_ns) + 1,
 		.thread = live->block.thread,
 		.node = live->block.node,
+		.kind = kind_of_life(reading, live, start_ns, is_freed),
+		.size = (uint8_t)memory_size_class(live->block.size),
 	};
 
+	/* the replay goes on after the range */
+	if (start_ns > reading->export->reader.to_ns)
+		return;
 	life.blocks = live->blocks;
 	life.bytes = live->bytes;
-	if (end_ns >= 0 && end_ns - start_ns < ALLOCATIONS_BRIEF_NS)
+	if (is_freed && end_ns - start_ns < ALLOCATIONS_BRIEF_NS)
 		life.brief = live->blocks;
 	merge_life(reading, &life);
 	while (g_hash_table_size(reading->lives) > MOST_LIVES &&
@@ -164,12 +190,65 @@ static void add_life(struct reading *reading, const struct memory_live *live, in
 		widen_unit(reading);
 }
 
+/* Adds the parts of the time up to `time_ns` (INT64_MAX: all), in which the live heap did not
+ * change. Returns the newest. */
+static struct allocation_most *add_parts(struct reading *reading, int64_t time_ns)
+{
+	const struct reader *reader = &reading->export->reader;
+	GArray *heap = reading->allocations->heap;
+	int64_t end_ns = MIN_OF(reader->to_ns, reader->capture->duration_ns);
+	int64_t until_ns = MAX_OF(MIN_OF(time_ns, end_ns), INT64_C(0));
+
+	for (;;) {
+		struct allocation_most part = {
+			.time_ns = (int64_t)((double)reader->capture->duration_ns / HEAP_PARTS *
+					     heap->len),
+			.bytes = reading->live_bytes
+		};
+
+		part.time_ns = MAX_OF(part.time_ns, MAX_OF(reader->from_ns, INT64_C(0)));
+		if (heap->len && (part.time_ns > until_ns || heap->len == HEAP_PARTS))
+			break;
+		g_array_append_val(heap, part);
+	}
+	return &g_array_index(heap, struct allocation_most, heap->len - 1);
+}
+
+/* Counts a block that begins or, if `bytes` is negative, ends. */
+static void change_heap(struct reading *reading, int64_t time_ns, double bytes)
+{
+	const struct reader *reader = &reading->export->reader;
+	struct allocation_most *peak = &reading->allocations->peak, *part;
+
+	if (reading->lives && time_ns >= reader->from_ns && time_ns <= reader->to_ns) {
+		part = add_parts(reading, time_ns);
+		part->bytes = MAX_OF(part->bytes, reading->live_bytes + bytes);
+		for (unsigned i = 0; i < 2; i++) {
+			double now = reading->live_bytes + (i ? bytes : 0);
+
+			if (now > peak->bytes)
+				*peak = (struct allocation_most){ MAX_OF(time_ns, INT64_C(0)),
+								  now };
+		}
+	}
+	reading->live_bytes += bytes;
+}
+
 static void ended(const struct memory_live *live, void *data)
 {
 	struct reading *reading = data;
+	const struct memory_heap *heap = memory_heap_at(&reading->heaps, live->heap);
+	int64_t end_ns = -1;
 
-	if (reading->lives && reader_wants_thread(&reading->export->reader, live->block.thread))
-		add_life(reading, live, -1);
+	if (!reading->lives || !reader_wants_thread(&reading->export->reader, live->block.thread))
+		return;
+	if (heap->end && heap->has_ended) {
+		const struct memory_mark *mark = memory_mark_at(&reading->heaps, heap->end - 1);
+
+		end_ns = capture_time(reading->export->reader.capture, mark->segment, mark->time);
+		change_heap(reading, end_ns, -live->bytes);
+	}
+	add_life(reading, live, end_ns, false);
 }
 
 static uint64_t number_of(const struct reading *reading, const struct memory_live *live)
@@ -198,6 +277,7 @@ static void begin(struct reading *reading, const struct memory_live *live, int64
 		sum->bytes += live->bytes;
 	}
 	add_event(reading, &event);
+	change_heap(reading, time_ns, live->bytes);
 }
 
 static void loaded(const struct memory_live *live, void *data)
@@ -206,7 +286,7 @@ static void loaded(const struct memory_live *live, void *data)
 	struct reader *reader = &reading->export->reader;
 
 	if (reader_wants_thread(reader, live->block.thread))
-		begin(reading, live, reader->from_ns, false);
+		begin(reading, live, INT64_MIN, false);
 }
 
 static void allocated(const struct memory_event *event, const struct memory_live *live, void *data)
@@ -232,7 +312,8 @@ static void released(const struct memory_event *event, const struct memory_live 
 	if (!reader_wants_thread(reader, live->block.thread))
 		return;
 	if (reading->lives)
-		add_life(reading, live, event->time_ns);
+		add_life(reading, live, event->time_ns, true);
+	change_heap(reading, event->time_ns, -live->bytes);
 	sum = sum_of(reading, &live->block);
 	sum->live_objects -= live->blocks;
 	sum->live_bytes += end.bytes;
@@ -286,7 +367,8 @@ bool allocations_replay(const struct export *export, struct memory_heaps *heaps,
 
 	replay->heaps = heaps;
 	replay->from_ns = export->reader.from_ns;
-	replay->to_ns = export->reader.to_ns;
+	/* which blocks are not freed is known at the end */
+	replay->to_ns = replay->ends_all ? INT64_MAX : export->reader.to_ns;
 	ok = memory_replay_run(replay, error);
 	memory_replay_done(replay);
 	return ok;
@@ -364,20 +446,25 @@ bool allocations_read(struct allocations *allocations, struct export *export, bo
 					.ends_all = allocations->unit_ns > 0 };
 	bool ok;
 
-	if (allocations->unit_ns > 0)
+	if (allocations->unit_ns > 0) {
 		reading.lives = g_hash_table_new_full(hash_life, same_life, g_free, NULL);
+		allocations->heap = g_array_new(FALSE, FALSE, sizeof(struct allocation_most));
+	}
 	allocations->sums = g_array_new(FALSE, FALSE, sizeof(struct allocation_sum));
 	if (wants_events)
 		allocations->events = g_array_new(FALSE, FALSE, sizeof(struct allocation_event));
 	number_map_init(&reading.sum_of);
 	ok = allocations_open(export, &reading.tree, &reading.heaps, error) &&
 	     allocations_replay(export, &reading.heaps, &replay, error);
-	if (ok && reading.lives)
+	if (ok && reading.lives) {
+		(void)add_parts(&reading, INT64_MAX);
 		allocations->lives = sorted_lives(reading.lives);
+	}
 	if (ok)
 		settle(&reading);
 	memory_heaps_done(&reading.heaps);
 	memory_tree_done(&reading.tree);
+	suppressions_done(&reading.suppressions);
 	number_map_done(&reading.sum_of);
 	if (reading.lives)
 		g_hash_table_unref(reading.lives);
@@ -392,4 +479,6 @@ void allocations_done(struct allocations *allocations)
 		g_array_unref(allocations->sums);
 	if (allocations->lives)
 		g_array_unref(allocations->lives);
+	if (allocations->heap)
+		g_array_unref(allocations->heap);
 }

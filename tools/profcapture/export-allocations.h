@@ -30,20 +30,38 @@ struct allocation_sum {
 	double live_objects, live_bytes; /* live at the end, including earlier blocks */
 };
 
-/* Blocks of a thread and a node with equal times of allocation and free, in units of `unit_ns`. */
+enum allocation_kind {
+	ALLOCATION_FREED,
+	ALLOCATION_KEPT,    /* not freed before its process or the recording ended */
+	ALLOCATION_RUNTIME, /* likewise, in a pool of the runtime, which `memory` suppresses */
+	ALLOCATION_EARLIER, /* allocated before the time range */
+};
+
+/* Blocks that are equal in all but the sums. Times are in units of `unit_ns`. */
 struct allocation_life {
-	uint32_t time;  /* time of the allocation */
-	uint32_t freed; /* 1 + the time of the free; 0: not freed */
+	uint32_t time; /* of allocation */
+	/* 1 + the time at which it was freed or its process ended; 0: live at the end */
+	uint32_t freed;
 	uint32_t thread, node;
+	uint8_t kind;         /* enum allocation_kind */
+	uint8_t size;         /* memory_size_class() */
 	double bytes, blocks; /* scaled up if allocations are sampled */
 	double brief;         /* number of blocks freed within ALLOCATIONS_BRIEF_NS */
 };
 #define ALLOCATIONS_BRIEF_NS 100000
 
+/* The largest live heap in a part of the time. */
+struct allocation_most {
+	int64_t time_ns; /* of the part's start; of a peak, its time */
+	double bytes;
+};
+
 struct allocations {
 	/* a power of two, which grows if there are too many lives; 0: lives are not wanted */
 	int64_t unit_ns;
-	GArray *lives;  /* struct allocation_life by time of allocation */
+	GArray *lives; /* struct allocation_life by time of allocation */
+	GArray *heap;  /* with lives: struct allocation_most of equal parts of the time */
+	struct allocation_most peak; /* with lives */
 	GArray *events; /* struct allocation_event in the order of the capture; NULL: not wanted */
 	uint64_t left_out;
 	GArray *sums; /* struct allocation_sum */

@@ -334,8 +334,8 @@ static void write_not_freed(struct html *html)
 		const struct allocation_life *life =
 			&g_array_index(lives, struct allocation_life, i);
 
-		bytes += life->bytes;
-		not_freed += life->freed ? 0 : life->bytes;
+		bytes += life->kind == ALLOCATION_EARLIER ? 0 : life->bytes;
+		not_freed += life->kind == ALLOCATION_KEPT ? life->bytes : 0;
 	}
 	figure = text_bytes((uint64_t)llround(not_freed));
 	all = text_bytes((uint64_t)llround(bytes));

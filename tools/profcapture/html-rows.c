@@ -817,6 +817,7 @@ static bool write_counters(struct html_rows *rows, GError **error)
 
 struct page_life {
 	uint32_t time, freed, thread, stack;
+	uint8_t kind, size;
 	uint64_t bytes, blocks, brief;
 };
 
@@ -827,6 +828,8 @@ static void write_allocations(struct html_rows *rows)
 		{ "allocations.freed", REPORT_MEMBER(struct page_life, freed) },
 		{ "allocations.thread", REPORT_MEMBER(struct page_life, thread) },
 		{ "allocations.stack", REPORT_MEMBER(struct page_life, stack) },
+		{ "allocations.kind", REPORT_MEMBER(struct page_life, kind) },
+		{ "allocations.size", REPORT_MEMBER(struct page_life, size) },
 		{ "allocations.bytes", REPORT_MEMBER(struct page_life, bytes) },
 		{ "allocations.blocks", REPORT_MEMBER(struct page_life, blocks),
 		  .scale = BLOCK_SCALE },
@@ -859,6 +862,8 @@ static void write_allocations(struct html_rows *rows)
 				life->freed ? (uint32_t)(from + (life->freed - 1) / part + 1) : 0,
 				page_thread(rows, life->thread),
 				html_stack(side, life->node),
+				life->kind,
+				life->size,
 				(uint64_t)llround(life->bytes),
 				(uint64_t)llround(life->blocks * BLOCK_SCALE),
 				(uint64_t)llround(life->brief * BLOCK_SCALE)
@@ -874,6 +879,40 @@ static void write_allocations(struct html_rows *rows)
 	}
 	if (all->len > 0)
 		report_page_add(rows->page, all, columns, ARRAY_SIZE(columns));
+}
+
+/* Writes the live heap of each side over time: the largest in each part of the time, where it
+ * differs from the part before, and the peak. */
+static void write_heap(struct html_rows *rows)
+{
+	struct json *json = rows->json;
+
+	json_begin_array(json, "heap");
+	for (unsigned k = 0; k < rows->sides.n; k++) {
+		const struct allocations *allocations = rows->sides.each[k].export->allocations;
+
+		if (!allocations || !allocations->heap)
+			continue;
+		rows->side = &rows->sides.each[k];
+		json_begin_object(json, NULL);
+		json_int(json, "peak_ns", page_time(rows, allocations->peak.time_ns));
+		json_uint(json, "peak_bytes", (uint64_t)llround(allocations->peak.bytes));
+		json_begin_array(json, "points");
+		for (guint i = 0; i < allocations->heap->len; i++) {
+			const struct allocation_most *at =
+				&g_array_index(allocations->heap, struct allocation_most, i);
+
+			if (i && llround(at->bytes) == llround(at[-1].bytes))
+				continue;
+			json_begin_array(json, NULL);
+			json_int(json, NULL, page_time(rows, at->time_ns));
+			json_uint(json, NULL, (uint64_t)llround(at->bytes));
+			json_end(json);
+		}
+		json_end(json);
+		json_end(json);
+	}
+	json_end(json);
 }
 
 /* ---- all ------------------------------------------------------------------------------------- */
@@ -913,6 +952,7 @@ bool html_rows_write(struct html_rows *rows, GError **error)
 	write_waits(rows);
 	write_stacks(rows);
 	write_allocations(rows);
+	write_heap(rows);
 	return write_slices(rows, error) && write_marks(rows, error) && write_logs(rows, error) &&
 	       write_counters(rows, error);
 }
