@@ -5,7 +5,7 @@ import { load } from './data.js';
 import { aggregate, GROUPS, heapOf, matchingSum, stacksOf } from './profile.js';
 import { byId, el, fill, paper } from './dom.js';
 import { bytes, count, duration, percent, significant } from './format.js';
-import { command, comparesAll, comparison, cpuTitle, onChange, onGrid, range, restore, setDefaults, spanOf, state, undo, update } from './state.js';
+import { absence, command, comparesAll, comparison, cpuTitle, filtersOf, onChange, onGrid, range, restore, setDefaults, spanOf, state, undo, update } from './state.js';
 import { drawTimeline, listenTimeline, moveRange, scaleRange, zoomLevel, zoomToRange } from './timeline.js';
 import { flamePanel, layOut } from './flame.js';
 import { butterfly, changesTable, functionsPanel, functionTable } from './functions.js';
@@ -14,10 +14,10 @@ import { sourcePanel } from './source.js';
 
 const TABS = { flame: 'Flame graph', functions: 'Functions', tree: 'Call tree', source: 'Source', waiting: 'Waiting', memory: 'Memory', marks: 'Marks', about: 'About' };
 const MEASURES = {
-	cpu: { title: 'CPU time', color: 'run', missing: 'No samples were recorded.' },
-	wait: { title: 'Waiting', color: 'lock', missing: 'Where threads waited was not recorded: profctl record --off-cpu' },
-	alloc: { title: 'Allocated', color: 'heap', missing: 'Allocations were not recorded: profctl record --memory' },
-	live: { title: 'Not freed', color: 'heap', missing: 'Allocations were not recorded: profctl record --memory' },
+	cpu: { title: 'CPU time', color: 'run', missing: () => absence('cpu', 'Samples were') },
+	wait: { title: 'Waiting', color: 'lock', missing: () => absence('wait', 'Where threads waited was', 'profctl record --off-cpu') },
+	alloc: { title: 'Allocated', color: 'heap', missing: () => absence('alloc', 'Allocations were', 'profctl record --memory') },
+	live: { title: 'Not freed', color: 'heap', missing: () => absence('alloc', 'Allocations were', 'profctl record --memory') },
 };
 const KEYS = [
 	['c w a l', 'measure: CPU time, waiting, allocated, not freed'], ['g', 'flame graph: all, by process, by thread'], ['/', 'search (a regular expression)'], ['i', 'callers first, or hottest functions first'],
@@ -64,10 +64,11 @@ const choice = (label, entries, current, onclick) => el('span', { class: 'choice
 	entries.map(([key, title, disabled]) => el('button', { type: 'button', 'aria-pressed': key === current ? 'true' : 'false', disabled: !!disabled, title: disabled || undefined, onclick: () => onclick(key) }, title)));
 
 const drawScope = (shown) => {
-	const { data } = state, [from, to] = range(), span = to - from;
+	const { data } = state, [from, to] = range(), span = to - from, filters = filtersOf(data);
 	fill(byId('scope'),
-		choice('Measure', Object.entries(MEASURES).map(([key, { title, missing }]) => [key, title, has(key) ? '' : missing]), state.measure, (measure) => update({ measure, zoom: null })),
+		choice('Measure', Object.entries(MEASURES).map(([key, { title, missing }]) => [key, title, has(key) ? '' : missing().filter(Boolean).join(' ')]), state.measure, (measure) => update({ measure, zoom: null })),
 		el('b', { id: 'sum' }, format(shown.sums.sum)), el('span', {}, `in ${count(shown.sums.events)} ${EVENTS[state.measure]}`),
+		filters ? el('span', { class: 'chip only' }, `only ${filters}`) : null,
 		state.range && !state.base ? chip(spanOf(state.range, span), { range: null }) : null,
 		state.base ? chip(compared(shown, span), { base: null }) : null,
 		data.compare && !comparesAll() ? el('button', { type: 'button', onclick: () => update({ ...comparison(), thread: null, zoom: null }) }, 'compare all') : null,
@@ -135,14 +136,15 @@ const drawVerdict = () => {
 		const changes = { range: null, base: null, thread: null, zoom: null, search: '', ...show };
 		return el('li', {}, el('span', { class: 'swatch', style: { background: `var(--${color})` } }), el('b', {}, figure),
 			el('a', { href: '#', title: text, onclick: (event) => { event.preventDefault(); update({ ...changes, range: changes.range && onGrid(changes.range), ...(compares ? comparison() : {}) }); } }, text));
-	}));
+	}), state.data.quality.map((text) => el('li', {}, el('span', { class: 'swatch', style: { background: 'var(--warn)' } }), el('span', {}, text))));
 };
 
 const drawHead = () => {
 	const { capture, compare } = state.data, lost = capture.losses.filter((loss) => !loss.is_tick);
-	document.title = capture.title;
+	const filters = filtersOf(state.data);
+	document.title = capture.title + (filters ? ` · only ${filters}` : '');
 	byId('title').textContent = capture.title;
-	byId('meta').textContent = [capture.summary, lost.length || capture.state !== 'finished' ? '' : 'nothing lost'].filter(Boolean).join(' · ');
+	byId('meta').textContent = [capture.summary, filters ? `only ${filters}` : '', lost.length || capture.state !== 'finished' ? '' : 'nothing lost'].filter(Boolean).join(' · ');
 	const said = lost.length ? [...lost.map((loss) => loss.text), 'Numbers of ranges that touch this are too low.'] : [];
 	for (const { name, state: its } of compare ? compare.sides : [{ state: capture.state }])
 		if (its !== 'finished') said.unshift(`${name || 'The capture'} is ${its}: some of it may be missing.`);
@@ -260,9 +262,9 @@ const start = async () => {
 	if (!data.sources) delete TABS.source;
 	restore(location.hash, data);
 	for (const key of ['range', 'base', 'view']) state[key] &&= onGrid(state[key]);
-	if (!TABS[state.tab]) state.tab = 'flame';
+	if (!Object.hasOwn(TABS, state.tab)) state.tab = 'flame';
 	MEASURES.cpu.title = cpuTitle(data);
-	if (!MEASURES[state.measure] || !has(state.measure)) state.measure = has('cpu') || !has('alloc') ? 'cpu' : 'live';
+	if (!Object.hasOwn(MEASURES, state.measure) || !has(state.measure)) state.measure = has('cpu') || !has('alloc') ? 'cpu' : 'live';
 	if (!GROUPS.includes(state.group)) state.group = 'merged';
 	onChange(render);
 	listen();

@@ -4,7 +4,7 @@
 import { eachAllocation, laneSums, liveHeap, waitPlaces } from './profile.js';
 import { bar, el, nothing, originColor, swatch, virtualTable } from './dom.js';
 import { bytes, byteStep, count, duration, percent, tickStep } from './format.js';
-import { nothingHere, onGrid, range, state, threadChanges, timeOf, update } from './state.js';
+import { absence, filtersOf, madeOf, nothingHere, onGrid, range, state, threadChanges, timeOf, update } from './state.js';
 
 // ---- call tree
 
@@ -20,10 +20,12 @@ const hotPath = (stacks, sums) => {
 	}
 };
 
+const MOST_TREE_ROWS = 20000;
+
 const treeRows = ({ stacks, sums }) => {
 	const hot = hotPath(stacks, sums), rows = [], work = [[0, 0]];
 	const isOpen = (i) => i === 0 || (state.open.has(i) ? !hot.has(i) : hot.has(i));
-	while (work.length && rows.length < 20000) {
+	while (work.length && rows.length < MOST_TREE_ROWS) {
 		const [i, level, place, size] = work.pop();
 		const children = [];
 		for (let c = stacks.first[i]; c >= 0; c = stacks.next[c]) if (sums.total[c] > 0) children.push(c);
@@ -44,7 +46,7 @@ export const treePanel = (shown) => {
 		if (!open.delete(i)) open.add(i);
 		return open;
 	};
-	return virtualTable({
+	const table = virtualTable({
 		label: 'Call tree', treegrid: true, rows: rows.length,
 		columns: [{ title: '% of all', width: 5.5, number: true }, { title: '', width: 6 }, { title: 'Total', width: 6, number: true }, { title: 'Self', width: 6, number: true }, { title: 'Function', class: 'wide' }],
 		onRow: (k) => update({ fn: stacks.func[rows[k].i], ...(rows[k].hasChildren ? { open: toggle(rows[k].i) } : {}) }),
@@ -61,6 +63,7 @@ export const treePanel = (shown) => {
 					el('span', { class: 'muted' }, `  ${f.library}${f.inlined ? ' · inlined' : ''}`))];
 		},
 	});
+	return rows.length < MOST_TREE_ROWS ? table : el('div', { class: 'column' }, el('p', { class: 'note' }, `Only the first ${count(MOST_TREE_ROWS)} rows are shown. Close branches, or run the copied command.`), table);
 };
 
 // ---- waiting
@@ -130,11 +133,11 @@ const pathTable = () => {
 
 export const waitingPanel = () => el('div', { class: 'split' }, threadsTable(),
 	el('div', { class: 'column' }, state.data.has_waits ? [placesTable(), state.data.wait_notes.map((note) => el('p', { class: 'note' }, note)), state.data.path ? pathTable() : null]
-		: state.data.capture.metric ? nothing('The waits are part of all numbers of this page.') : nothing('Where threads waited was not recorded.', 'profctl record --off-cpu')));
+		: state.data.capture.metric ? nothing('The waits are part of all numbers of this page.') : nothing(...absence('wait', 'Where threads waited was', 'profctl record --off-cpu'))));
 
 const threadsTable = () => {
-	const { data } = state, [from, to] = range();
-	if (!data.hasSlices) return nothing('When threads ran and waited was not recorded.', 'profctl record (without --no-switches)');
+	const { data } = state, [from, to] = madeOf(range());
+	if (!data.hasSlices) return nothing(...absence('switches', 'When threads ran and waited was', 'profctl record (without --no-switches)'));
 	const rows = data.lanes.filter((lane) => lane.n && (state.thread === null || lane.index === state.thread)).map((lane) => ({ lane, sums: laneSums(lane, from, to) }))
 		.filter(({ sums }) => sums.some((v) => v > 0)).sort((a, b) => b.sums[2] - a.sums[2] || a.lane.index - b.lane.index);
 	const life = (sums) => sums.reduce((all, v) => all + v, 0);
@@ -222,7 +225,7 @@ const sumCells = (row, most) => [row.live ? bytes(row.live) : '–', bar(row.liv
 
 export const memoryPanel = () => {
 	const { data } = state;
-	if (!data.live) return nothing('Allocations were not recorded.', 'profctl record --memory -- COMMAND');
+	if (!data.live) return nothing(...absence('alloc', 'Allocations were', 'profctl record --memory -- COMMAND'));
 	const { owners, sizes, runtime } = memorySums(), [from, to] = range(), live = liveHeap(data, { from, to, thread: state.thread }, HEAP_BINS);
 	const most = Math.max(1, ...owners.map((row) => row.live)), largest = Math.max(1, ...sizes.map((row) => row.live)), order = new Map(live.byOwner.map(([owner], i) => [owner, Math.min(i, STACK_COLORS - 1)]));
 	const sum = (key) => owners.reduce((all, row) => all + row[key], 0);
@@ -252,14 +255,15 @@ export const memoryPanel = () => {
 
 const quantile = (sorted, q) => sorted[Math.min(sorted.length - 1, Math.max(0, Math.ceil(q * sorted.length) - 1))];
 
+// A mark counts, with its whole length, where it begins, as in `marks`.
 const marksInRange = () => {
-	const m = state.data.marks, unit = state.data.mark_unit_ns, [from, to] = range();
-	return state.data.marksOf.map((rows) => Array.from(rows).filter((i) => m.time[i] * unit < to && m.time[i] * unit + m.length[i] >= from && (state.thread === null || m.thread[i] === state.thread)));
+	const m = state.data.marks, unit = state.data.mark_unit_ns, [from, end] = range(), to = end === state.data.duration ? Infinity : end;
+	return state.data.marksOf.map((rows) => Array.from(rows).filter((i) => m.time[i] * unit < to && m.time[i] * unit >= from && (state.thread === null || m.thread[i] === state.thread)));
 };
 
 export const marksPanel = () => {
 	const { data } = state, m = data.marks, unit = data.mark_unit_ns;
-	if (!m.rows) return nothing('No marks were recorded.', 'prof_mark_begin() in the program, see the manual');
+	if (!m.rows) return nothing(...absence('marks', 'Marks were', 'prof_mark_begin() in the program, see the manual'));
 	const lists = marksInRange();
 	const rows = lists.map((list, name) => ({ name, list, lengths: list.map((i) => m.length[i]).sort((a, b) => a - b) })).filter(({ list }) => list.length)
 		.sort((a, b) => b.lengths.reduce((s, v) => s + v, 0) - a.lengths.reduce((s, v) => s + v, 0));
@@ -271,7 +275,9 @@ export const marksPanel = () => {
 		cells: (i) => {
 			const { lengths, name } = rows[i], mark = data.mark_names[name];
 			const took = (ns) => (lengths[lengths.length - 1] ? duration(ns) : '–'); // marks without an end are instants
-			return [count(lengths.length), took(lengths.reduce((s, v) => s + v, 0)), ...[0.5, 0.95, 0.99].map((q) => took(quantile(lengths, q))), took(lengths[lengths.length - 1]), (mark.group ? mark.group + ': ' : '') + mark.name];
+			// the longest marks of each name are here, so without the others the numbers are limits
+			const [least, most] = data.marksOf[name].length < mark.count ? ['≥ ', '≤ '] : ['', ''];
+			return [least + count(lengths.length), least + took(lengths.reduce((s, v) => s + v, 0)), ...[0.5, 0.95, 0.99].map((q) => most + took(quantile(lengths, q))), took(lengths[lengths.length - 1]), (mark.group ? mark.group + ': ' : '') + mark.name];
 		},
 	});
 	const chosen = rows.find(({ name }) => name === state.mark) || rows[0];
@@ -291,16 +297,27 @@ export const marksPanel = () => {
 		},
 	});
 	const mark = data.mark_names[chosen.name];
-	return el('div', { class: 'split' }, table, el('div', { class: 'column' }, el('h2', {}, mark.name, el('small', {}, longest.length < chosen.list.length ? ` the longest ${count(longest.length)} of ${count(chosen.list.length)}` : ' by length; click: its time becomes the range')), waterfall));
+	const note = data.mark_names.some(({ count: all }, name) => data.marksOf[name].length < all) && el('p', { class: 'note' }, `Only the longest ${count(m.rows)} of ${count(data.mark_names.reduce((all, each) => all + each.count, 0))} marks are here: counts are too low (≥), and lengths too high (≤). profcapture marks counts all.`);
+	return el('div', { class: 'split' }, note ? el('div', { class: 'column' }, note, table) : table, el('div', { class: 'column' }, el('h2', {}, mark.name, el('small', {}, longest.length < chosen.list.length ? ` the longest ${count(longest.length)} of ${count(chosen.list.length)}` : ' by length; click: its time becomes the range')), waterfall));
 };
 
 // ---- about
 
+// Options are recorded as JSON.
+const factOf = (value) => {
+	try {
+		return Object.entries(JSON.parse(value)).map(([key, of]) => `${key}: ${typeof of === 'string' ? of : JSON.stringify(of)}`).join(', ') || value;
+	} catch {
+		return value;
+	}
+};
+
 export const aboutPanel = () => {
-	const { capture, notes } = state.data;
+	const { capture, notes } = state.data, filters = filtersOf(state.data);
 	return el('div', { class: 'scroll' },
+		filters ? [el('h2', {}, 'Selection'), el('p', { class: 'note' }, 'The page was made with ', el('code', {}, filters), '.')] : null,
 		notes.length ? [el('h2', {}, 'What this page leaves out'), el('ul', {}, notes.map((note) => el('li', {}, note)))] : null,
-		el('h2', {}, 'Recording'), el('dl', {}, capture.facts.map(([key, value]) => [el('dt', {}, key), el('dd', {}, value)]).flat()),
+		el('h2', {}, 'Recording'), el('dl', {}, capture.facts.map(([key, value]) => [el('dt', {}, key), el('dd', {}, factOf(value))]).flat()),
 		el('h2', {}, 'Lost'), capture.losses.length ? el('ul', {}, capture.losses.map((loss) => el('li', {}, loss.text)))
 			: el('p', { class: 'note' }, capture.state === 'finished' ? 'Nothing was lost.' : `The capture is ${capture.state}: how much is missing is unknown.`),
 		el('h2', {}, 'Times'), el('p', { class: 'note' }, `Times of samples are rounded down to ${duration(state.data.sample_unit_ns)}.`));

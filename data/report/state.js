@@ -2,7 +2,7 @@
 // What the user selected. Every change goes through update(), which remembers it for undo() and
 // stores it in the fragment of the address, so that a link shows a finding.
 
-import { moment } from './format.js';
+import { moment, shellWord } from './format.js';
 
 export const state = {
 	data: null,
@@ -57,14 +57,25 @@ const numbers = (text) => {
 	return pair.length === 2 && pair.every(Number.isFinite) && pair[0] < pair[1] ? pair : null;
 };
 
-// Reads the fragment; ignores invalid values.
+// Returns the index that a text names, or the value before if a list has none.
+const indexIn = (list, text, before) => (/^\d+$/.test(text) && Number(text) < list.length ? Number(text) : before);
+
+const decode = (text) => {
+	try {
+		return decodeURIComponent(text);
+	} catch { // a link may be cut
+		return '';
+	}
+};
+
+// Reads the fragment; values that make no sense are ignored.
 export const restore = (fragment, data) => {
 	for (const part of fragment.replace(/^#/, '').split('&')) {
-		const [key, text] = part.split('=').map(decodeURIComponent);
+		const [key, text = ''] = part.split('=').map(decode);
 		if (key === 'range' || key === 'base' || key === 'view') state[key] = numbers(text);
-		else if (key === 'thread' && data.threads[text]) state.thread = Number(text);
-		else if (key === 'fn' && data.functions[text]) state.fn = Number(text);
-		else if (key === 'mark' && data.mark_names[text]) state.mark = Number(text);
+		else if (key === 'thread') state.thread = indexIn(data.threads, text, state.thread);
+		else if (key === 'fn') state.fn = indexIn(data.functions, text, state.fn);
+		else if (key === 'mark') state.mark = indexIn(data.mark_names, text, state.mark);
 		else if (key === 'inverted') state.inverted = text === 'true';
 		else if (key === 'theme') state.theme = text === 'dark' ? 'dark' : 'light';
 		else if (['tab', 'measure', 'group', 'sort', 'search'].includes(key)) state[key] = text;
@@ -91,8 +102,8 @@ export const undo = () => {
 
 // Shrinks the range to the grid, on which all sums are exact. Returns null if nothing is left.
 export const onGrid = ([from, to]) => {
-	const { duration, grid_ns: grid } = state.data;
-	const low = Math.max(0, Math.floor(from / grid + 1e-9) * grid), high = Math.min(duration, Math.ceil(to / grid - 1e-9) * grid);
+	const { duration, grid_ns: grid } = state.data, [first, last] = madeOf([0, duration]);
+	const low = Math.floor(Math.max(first, from) / grid + 1e-9) * grid, high = Math.min(duration, Math.ceil(Math.min(last, to) / grid - 1e-9) * grid);
 	return low < high ? [low, high] : null;
 };
 
@@ -135,27 +146,71 @@ export const threadChanges = (thread) => {
 	return side ? { thread, base: null, range: wholeOf(side) } : { thread };
 };
 
-const commandOf = (file, range, whole) => {
-	const { data } = state, waits = state.measure === 'wait', memory = !waits && state.measure !== 'cpu';
-	const words = ['profcapture', memory ? 'memory' : 'report', file];
-	if (memory && state.measure === 'live') words.push('--leaks');
-	if (waits) words.push('--metric', 'off-cpu');
-	else if (!memory && data.capture.metric) words.push('--metric', data.capture.metric);
-	if (!memory && state.tab === 'tree') words.push(state.inverted ? '--inverted' : '--tree');
-	if (!whole) words.push('--from', `${(range[0] / 1e9).toFixed(9)}s`, '--to', `${((range[1] - (waits ? 0 : 1)) / 1e9).toFixed(9)}s`);
-	if (state.thread !== null) words.push('--tid', data.threads[state.thread].tid);
-	return words.join(' ');
+// ---- what the page was made of
+
+const seconds = (ns) => `${+(ns / 1e9).toFixed(9)}s`;
+
+// The options with which the page was made, or ''.
+export const filtersOf = ({ filters, capture }) => [
+	...new Set(filters.ranges.map(([from, to]) => [from === null ? '' : `--from ${seconds(from)}`, to === null ? '' : `--to ${seconds(to)}`].filter(Boolean).join(' '))),
+	filters.threads, filters.tids, filters.samples, capture.metric ? `--metric ${capture.metric}` : '', filters.frames, filters.interpreter,
+].filter(Boolean).join(' ');
+
+// The part of [from, to) that the page was made of: what threads did is known of the whole recording.
+export const madeOf = ([from, to]) => {
+	const [low, high] = state.data.compare ? [null, null] : state.data.filters.ranges[0];
+	return [Math.max(from, low ?? from), Math.min(to, high ?? to)];
+};
+
+// Says why the page has none of something, and how to record it.
+export const absence = (kind, what, command) => {
+	const { data } = state, filters = filtersOf(data);
+	if (!data.recorded[kind]) return [`${what} not recorded.`, command];
+	return [filters ? `${what} recorded, but left out by ${filters}.` : `${what} recorded, but none could be read.`];
+};
+
+// ---- the command
+
+// Returns the verb that prints the numbers of the panel, its options, and which filters it takes.
+const verbOf = () => {
+	const { data, tab, fn } = state, { filters, capture } = data, waits = state.measure === 'wait';
+	const name = fn === null ? '' : shellWord(data.functions[fn].full || data.functions[fn].name);
+	const samples = { frames: true, metric: waits ? 'off-cpu' : capture.metric };
+	if (tab === 'marks') return { verb: 'marks', words: [] };
+	if (tab === 'memory') return { verb: 'memory', words: [] };
+	if (tab === 'source' && data.sources.functions.length) {
+		const shown = data.functions[fn ?? data.sources.functions[0].fn];
+		return { verb: 'annotate', words: [shellWord(shown.full || shown.name)], metric: capture.metric, samples: true };
+	}
+	if (tab === 'waiting' && !capture.metric && !filters.samples && !filters.frames) return { verb: 'report', words: ['--by', 'state'] };
+	if (!waits && state.measure !== 'cpu') return { verb: 'memory', words: state.measure === 'live' ? ['--leaks'] : [], interpreter: true };
+	if (tab === 'tree') return { verb: 'report', words: [state.inverted ? '--inverted' : '--tree'], ...samples };
+	return { verb: 'report', words: tab === 'functions' && name ? ['--callers', name] : [], ...samples };
+};
+
+const commandOf = (file, range, whole, limits) => {
+	const { data } = state, { filters } = data, { verb, words, metric, frames, ...takes } = verbOf(), options = metric ? ['--metric', metric] : [];
+	const to = metric === 'off-cpu' || words[1] === 'state' ? range[1] : range[1] - 1;
+	const low = whole ? limits[0] : Math.max(range[0], limits[0] ?? 0), high = whole ? limits[1] : Math.min(to, limits[1] ?? Infinity);
+	if (low !== null) options.push('--from', `${(low / 1e9).toFixed(9)}s`);
+	if (high !== null) options.push('--to', `${(high / 1e9).toFixed(9)}s`);
+	options.push(filters.threads, state.thread === null ? filters.tids : `--tid ${data.threads[state.thread].tid}`);
+	if (frames || takes.samples) options.push(filters.samples);
+	if (frames) options.push(filters.frames);
+	if (frames || takes.interpreter) options.push(filters.interpreter);
+	return ['profcapture', verb, file, ...words, ...options].filter((word) => word !== '').join(' ');
 };
 
 // Returns the commands that print the same numbers. The end of a range is excluded, as in the page;
 // a wait is cut there.
 export const command = () => {
 	const { data } = state, sides = data.compare?.sides;
-	if (!sides) return commandOf(data.capture.file_word, state.range, !state.range);
-	if (comparesAll() && state.thread === null && state.measure !== 'live')
-		return ['profcapture diff', ...(state.measure === 'alloc' ? ['--memory'] : state.measure === 'wait' ? ['--metric', 'off-cpu'] : []), ...sides.map((side) => side.file_word)].join(' ');
+	const { ranges, threads, tids, samples, frames, interpreter } = data.filters;
+	if (!sides) return commandOf(data.capture.file_word, range(), !state.range, ranges[0]);
+	if (comparesAll() && state.thread === null && state.measure !== 'live' && !ranges.flat().some((limit) => limit !== null))
+		return ['profcapture diff', ...(state.measure === 'alloc' ? ['--memory'] : state.measure === 'wait' ? ['--metric', 'off-cpu'] : []), ...sides.map((side) => side.file_word), threads, tids, samples, frames, interpreter].filter(Boolean).join(' ');
 	return [state.base, range()].filter(Boolean).flatMap(([from, to]) => sides.map((side) => {
 		const whole = wholeOf(side), part = [Math.max(from, whole[0]), Math.min(to, whole[1])];
-		return part[0] < part[1] && (state.thread === null || sideOf(state.thread) === side) ? commandOf(side.file_word, part.map((ns) => ns - side.from_ns), isSame(part, whole)) : '';
+		return part[0] < part[1] && (state.thread === null || sideOf(state.thread) === side) ? commandOf(side.file_word, part.map((ns) => ns - side.from_ns), isSame(part, whole), ranges[sides.indexOf(side)]) : '';
 	})).filter(Boolean).join(' && ');
 };

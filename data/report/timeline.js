@@ -7,7 +7,7 @@ import { lowerBound, KINDS } from './data.js';
 import { eachWait, laneSums, partSums, pausesOf, threadWeights } from './profile.js';
 import { byId, color, el, fill, fontFamily, hideTip, rem, showTip, sizeCanvas } from './dom.js';
 import { bytes, count, duration, significant, tickStep } from './format.js';
-import { cpuTitle, onGrid, REST_MS, range, sideName, spanOf, state, threadChanges, timeOf, update, view } from './state.js';
+import { cpuTitle, madeOf, onGrid, REST_MS, range, sideName, spanOf, state, threadChanges, timeOf, update, view } from './state.js';
 
 const layout = { rows: [], gutter: 0, width: 0, height: 0 };
 const MOST_MARK_ROWS = 12;
@@ -309,8 +309,9 @@ const numberOf = (row) => {
 	const { data } = state, [from, to] = range();
 	if (row.kind === 'heat') {
 		if (!data.capture.is_time || data.capture.metric) return '';
+		const [low, high] = madeOf([from, to]);
 		const sum = data.lanes.reduce((all, lane) => all + laneRun(lane), 0);
-		return `${significant(sum / (to - from))} of ${data.capture.cpus} CPUs`;
+		return `${significant(sum / (high - low))} of ${data.capture.cpus} CPUs`;
 	}
 	if (row.kind === 'lane') return duration(row.lanes.reduce((all, lane) => all + laneRun(lane), 0));
 	if (row.kind === 'live' || row.kind === 'counter') {
@@ -321,13 +322,10 @@ const numberOf = (row) => {
 		return 'max ' + (row.kind === 'live' ? bytes(most) : amount(row.counter, most));
 	}
 	if (row.kind === 'mark') {
-		const { time, length } = data.marks, unit = data.mark_unit_ns, before = Math.ceil(to / unit);
+		const { time } = data.marks, unit = data.mark_unit_ns, first = Math.ceil(from / unit), before = to === data.duration ? Infinity : Math.ceil(to / unit);
 		let n = 0;
-		for (const name of row.names) {
-			const list = data.marksOf[name]; // sorted by begin
-			for (let k = 0; k < list.length && time[list[k]] < before; k++) if (time[list[k]] * unit + length[list[k]] >= from) n++;
-		}
-		return count(n) + '\u200a×';
+		for (const name of row.names) for (const i of data.marksOf[name]) if (time[i] >= first && time[i] < before) n++;
+		return (row.names.some((name) => data.marksOf[name].length < data.mark_names[name].count) ? '≥ ' : '') + count(n) + '\u200a×';
 	}
 	if (row.kind === 'log') return count(data.logs.filter((log) => log.time_ns >= from && log.time_ns < to).length);
 	return '';
@@ -340,8 +338,8 @@ const amount = ({ unit }, x) => (/^bytes/.test(unit || '') ? bytes(x) + unit.sli
 let weights = { of: null, sums: null };
 const laneRun = (lane) => {
 	const { data } = state;
+	if (data.hasSlices) return laneSums(lane, ...madeOf(range()))[0];
 	if (!state.range) return lane.sums[0];
-	if (data.hasSlices) return laneSums(lane, ...state.range)[0];
 	if (weights.of !== state.range) weights = { of: state.range, sums: threadWeights(data, ...state.range) };
 	return weights.sums[lane.index];
 };

@@ -168,7 +168,7 @@ def check_functions(profcapture, command, rows, total, n=12):
     """Returns how many numbers of the table were compared with those that the named command prints."""
     report = profcapture.json(*shlex.split(command)[1:], "--limit", 0)["data"]
     shown, off = value(total)
-    assert abs(shown - report["total_weight"]) <= off
+    assert abs(shown - report["self_total_weight"]) <= off
     wanted = {}
     for row in report["rows"]:
         wanted.setdefault(row["name"], []).append((row["self_weight"], row["total_weight"]))
@@ -176,7 +176,7 @@ def check_functions(profcapture, command, rows, total, n=12):
         own, off = value(cells[0]) if cells[0] != "–" else (0, 0)
         assert any(abs(own - weight) <= off for weight, _ in wanted[cells[-1]]), cells
         share = float(cells[3].split("\u00a0")[0].strip("<\u200a"))
-        assert any(abs(share - 100 * whole / report["total_weight"]) <= 0.51 for _, whole in wanted[cells[-1]]), cells
+        assert any(abs(share - 100 * whole / report["self_total_weight"]) <= 0.51 for _, whole in wanted[cells[-1]]), cells
     return 1 + 2 * len(rows[:n])
 
 
@@ -297,10 +297,66 @@ def test_heap(profctl, profcapture, compile_c, page_of, chromium, tmp_path):
     assert abs(size - wanted) <= off and wanted < 10 << 20, text
     for (_, head, *_), (command,), (total,) in rest, chromium(page_of(capture, "--from", "0.01s"), *part):
         bytes_, blocks = not_freed(profcapture, *shlex.split(command)[2:])
-        assert "--from" in command and "--to" in command and "--leaks" in command
+        assert "--from" in command and "--to" in command
         assert total == bytes_.replace(" ", "\u00a0") and head.startswith(f"{total} not freed at exit"), (command, head, total)
     verdict = {sentence["show"]["measure"]: sentence["figure"] for sentence in read_page(page_of(capture, "--from", "0.1s..0.3s"))[0]["verdict"] if "measure" in sentence["show"]}
     assert verdict["live"] == not_freed(profcapture, capture, "--from", "0.1s..0.3s")[0]
+
+
+def test_selection(profcapture, page_of, chromium, capture):
+    """A page of a part of the capture names the options, and its commands have them. Its verdict is that of
+    report, and it does not say that what they leave out was not recorded."""
+    tid = max(profcapture.json("report", capture, "--by", "thread")["data"]["rows"], key=lambda row: row["self"])["tid"]
+    lists = [["--cpu", "0", "--focus", "heavy|light"], ["--from", "0.05s..0.15s"], ["--tid", str(tid), "--ignore", "a b"], ["--comm", "city"]]
+    for options in lists:
+        page = page_of(capture, *options)
+        steps = [{"open": "tab=functions"}, {"text": "#command"}, {"eval": ROWS}, {"text": "#sum"}, {"text": "#scope .only"}, {"text": "#meta"}, {"eval": "document.title"}, {"text": "#verdict"},
+                 {"drag": ["#timeline-canvas", 300, 700, 60]}, {"text": "#command"}, {"eval": ROWS}, {"text": "#sum"}, {"key": "5"}, {"text": "#panel"}, {"key": "7"}, {"text": "#panel"}]
+        (command,), rows, (total,), (chip,), (meta,), title, (verdict,), (part,), part_rows, (part_total,), (memory,), (about,) = chromium(page, *steps)
+        first, *_ = profcapture("report", capture, *options).stdout.splitlines()
+        assert check_functions(profcapture, command, rows, total) > 2
+        check_functions(profcapture, part, part_rows, part_total)
+        said = "--from 0.05s --to 0.15s" if "--from" in options else " ".join(shlex.quote(word) for word in options)
+        assert all(text.count(said) == 1 for text in (chip, meta, title, about)), (chip, meta, title)
+        assert "--from" in options or (command.endswith(said) and part.endswith(said))
+        assert first in verdict
+        assert ("left out by --" in memory) == bool({"--cpu", "--focus", "--ignore"} & set(options)) and "not recorded" not in memory
+    (panel,), (waiting,) = chromium(page_of(capture, "--from", "100s..200s"), {"open": "tab=memory"}, {"text": "#panel"}, {"open": "tab=marks"}, {"text": "#panel"})
+    assert panel == "Allocations were recorded, but left out by --from 100s --to 200s." and waiting.startswith("Marks were recorded, but left out")
+
+
+def test_quality(profcapture, page_of, chromium, capture, tmp_path):
+    """The page says what report says of stacks and names, and which version wrote it."""
+    lossy = make(tmp_path / "lossy.cap", "--all-tables", "--rows", 200)
+    (said,) = [line for line in profcapture("report", lossy).stdout.splitlines() if "Without a name: " in line or "Stacks cut short: " in line]
+    verdict, (about,) = chromium(page_of(lossy), {"open": "tab=about"}, {"text": "#verdict li"}, {"text": "#panel"})
+    assert verdict[-1] in said and ": " in verdict[-1]
+    assert profcapture("--version").stdout.split()[1] in about
+
+
+@pytest.mark.parametrize("link", ["search=%", "thread=length", "tab=constructor", "measure=toString", "fn=-1&mark=1.5&sort=__proto__&group=valueOf", "range=%ff"])
+def test_broken_link(page_of, drive, capture, link):
+    """A link that makes no sense shows the page."""
+    ((total,), failed, (tab,)) = drive(page_of(capture), {"open": link}, {"text": "#sum"}, {"eval": "document.documentElement.dataset.failed || ''"}, {"text": "#tabs [aria-selected=true]"})
+    assert value(total)[0] > 0 and not failed and tab == "Flame graph"
+
+
+def test_command_of_panel(profcapture, page_of, chromium, capture):
+    """The command is the one that prints the numbers of the panel."""
+    page, first = page_of(capture), "[...document.querySelectorAll('#panel tbody tr:not([aria-hidden])')].map((row) => [...row.cells].map((cell) => cell.textContent))"
+    heavy = [function["name"] for function in read_page(page)[0]["functions"]].index("heavy")
+    ((leaks,),) = chromium(page, {"open": "tab=functions&measure=live"}, {"text": "#command"})
+    assert shlex.split(leaks) == ["profcapture", "memory", str(capture), "--leaks"]
+    steps = [{"open": "tab=marks"}, {"text": "#command"}, {"drag": ["#timeline-canvas", 300, 700, 60]}, {"text": "#command"}, {"eval": first}, {"key": "5"}, {"text": "#command"}, {"key": "4"}, {"text": "#command"},
+             {"open": f"tab=functions&fn={heavy}"}, {"text": "#command"}, {"open": "tab=tree"}, {"text": "#command"}]
+    (marks,), (part,), rows, (memory,), (waiting,), (callers,), (tree,) = chromium(page, *steps)
+    assert shlex.split(marks) == ["profcapture", "marks", str(capture)]
+    (turn,) = profcapture.json(*shlex.split(part)[1:])["data"]["rows"]
+    assert rows[0][0] == str(turn["count"]) and abs(value(rows[0][1])[0] - turn["total_ns"]) <= value(rows[0][1])[1]
+    assert memory.startswith(f"profcapture memory {capture} --from") and "--by state --from" in waiting and tree.endswith(" --tree")
+    assert callers.endswith(" --callers heavy")
+    for command in memory, waiting, callers:
+        profcapture(*shlex.split(command)[1:])
 
 
 def test_recursion(page_of, chromium, capture):
@@ -665,7 +721,7 @@ def test_with_source(profcapture, page_of, drive, capture):
     hot = next(cells for cells in lines if "void heavy" in cells[4])
     assert hot[3] == str(next(line for line, text in texts.items() if "void heavy" in text)) and float(hot[1].split("\u00a0")[0]) > 90
     assert "heavy" in head and tree == [] and any("void light" in cells[4] for cells in other)
-    wanted, _ = annotated(profcapture, capture, "heavy", *shlex.split(command)[3:])
+    wanted, _ = annotated(profcapture, capture, "heavy", *shlex.split(command)[4:])
     compared = 0
     for own, _, _, address, *_ in instructions:
         if own:

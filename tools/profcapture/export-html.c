@@ -10,6 +10,7 @@
 #include "tools/profcapture/critical-path.h"
 #include "tools/profcapture/diff.h"
 #include "tools/profcapture/export-allocations.h"
+#include "tools/profcapture/html-selection.h"
 #include "tools/profcapture/html-sources.h"
 #include "tools/profcapture/memory-heaps.h"
 #include "tools/profcapture/summary.h"
@@ -230,10 +231,13 @@ static void write_capture(struct html *html)
 	static const struct {
 		const char *key, *title;
 	} facts[] = {
-		{ "command", N_("Command") }, { "host", N_("Host") },
-		{ "kernel", N_("Kernel") },   { "arch", N_("Architecture") },
-		{ "cpus", N_("CPUs") },       { "call_graph", N_("Stacks") },
-		{ "options", N_("Options") }, { "version", N_("Recorded by profd") },
+		{ "host", N_("Host") },
+		{ "kernel", N_("Kernel") },
+		{ "arch", N_("Architecture") },
+		{ "cpus", N_("CPUs") },
+		{ "call_graph", N_("Stacks") },
+		{ "options", N_("Options") },
+		{ "version", N_("Recorded by profd") },
 	};
 	const struct html_sides *sides = &html->rows.sides;
 	const struct export *last = sides->each[sides->n - 1].export;
@@ -271,14 +275,21 @@ static void write_capture(struct html *html)
 	json_begin_array(&html->json, "facts");
 	for (unsigned k = 0; k < sides->n; k++) {
 		const struct capture *side = sides->each[k].export->reader.capture;
+		struct out command;
 
 		if (sides->n > 1)
 			write_fact(&html->json, k == HTML_FIRST ? "A" : "B",
 				   names_intern(side->names, side->file, strlen(side->file)));
+		out_init(&command, -1);
+		capture_print_command(side, &command);
+		write_fact(&html->json, _("Command"),
+			   command.text->len ? g_strchomp(command.text->str) : NULL);
+		out_done(&command);
 		for (size_t i = 0; i < ARRAY_SIZE(facts); i++)
 			write_fact(&html->json, _(facts[i].title),
 				   capture_metadata(side, facts[i].key));
 	}
+	write_fact(&html->json, _("Page by profcapture"), PROF_VERSION);
 	json_end(&html->json);
 	json_end(&html->json);
 	write_sides(html);
@@ -406,6 +417,55 @@ static bool write_comparison(struct html *html, GError **error)
 	return true;
 }
 
+/* Returns whether the page covers all CPU time of the recording: see report_is_all_cpu_time(). */
+static bool is_all_cpu_time(const struct export *export)
+{
+	const struct reader *reader = &export->reader;
+
+	return reader->metric == READER_CPU && export_is_time(export) &&
+	       export->profile.all.weight > 0 && export->profile.mode == PROFILE_ANY_MODE &&
+	       !reader->timed && !reader_filters_threads(reader) && !reader->cpus &&
+	       reader->capture->duration_ns > 0;
+}
+
+/* Writes the first sentence of report. */
+static void write_first(struct html *html, const struct summary *summary)
+{
+	const struct export *export = html->export;
+	struct amount all = export->profile.all;
+	g_autofree char *figure = export_is_time(export) || export->reader.metric != READER_CPU
+					  ? text_duration(all.weight)
+					  : text_count(all.samples);
+	struct out text;
+
+	out_init(&text, -1);
+	if (is_all_cpu_time(export))
+		summary_print_cost(summary, &text);
+	else
+		summary_print_samples(summary, &text);
+	if (export->profile.filters)
+		out_char(&text, ' ');
+	summary_print_passed(&export->profile, &text);
+	begin_sentence(html, figure, text.text->str, "run", "tree", "cpu");
+	end_sentence(html);
+	out_done(&text);
+}
+
+static void write_waiting(struct html *html, const struct summary *summary)
+{
+	g_autofree char *waited = text_duration(summary_waited_ns(summary));
+	struct out text;
+
+	out_init(&text, -1);
+	summary_print_waiting(summary, &text);
+	if (text.text->len) {
+		begin_sentence(html, waited, g_strchomp(text.text->str), "idle", "waiting",
+			       summary->waits ? "wait" : NULL);
+		end_sentence(html);
+	}
+	out_done(&text);
+}
+
 static void write_verdict(struct html *html)
 {
 	struct export *export = html->export;
@@ -414,29 +474,13 @@ static void write_verdict(struct html *html)
 				   .own = &export->own,
 				   .times = html->rows.times,
 				   .waits = export_has_waits(export) ? &export->waits : NULL };
-	struct out text;
-
 	json_begin_array(&html->json, "verdict");
-	if (export->reader.metric == READER_CPU && export_is_time(export) &&
-	    export->profile.all.weight > 0 && !export->profile.filters) {
-		g_autofree char *figure = text_duration(export->profile.all.weight);
-		g_autofree char *waited = text_duration(summary_waited_ns(&summary));
-
-		out_init(&text, -1);
-		summary_print_cost(&summary, &text);
-		begin_sentence(html, figure, text.text->str, "run", "tree", "cpu");
-		end_sentence(html);
-		out_done(&text);
+	if (export->profile.all.samples > 0)
+		write_first(html, &summary);
+	if (export->profile.all.weight > 0)
 		summary_each_where(&summary, write_where, html);
-		out_init(&text, -1);
-		summary_print_waiting(&summary, &text);
-		if (text.text->len && !capture_is_system(export->reader.capture)) {
-			begin_sentence(html, waited, g_strchomp(text.text->str), "idle", "waiting",
-				       summary.waits ? "wait" : NULL);
-			end_sentence(html);
-		}
-		out_done(&text);
-	}
+	if (is_all_cpu_time(export) && !capture_is_system(export->reader.capture))
+		write_waiting(html, &summary);
 	write_not_freed(html);
 	write_longest_mark(html);
 	json_end(&html->json);
@@ -523,6 +567,25 @@ static void write_wait_stacks(struct html *html)
 	json_end(&html->json);
 }
 
+/* Writes what report says of the quality of stacks and names. */
+static void write_quality(struct html *html)
+{
+	const struct html_sides *sides = &html->rows.sides;
+
+	json_begin_array(&html->json, "quality");
+	for (unsigned i = 0; i < sides->n; i++) {
+		g_autoptr(GString) text = g_string_new(sides->n < 2      ? NULL
+						       : i == HTML_FIRST ? "A:"
+									 : "B:");
+		gsize empty = text->len;
+
+		summary_append_quality(&sides->each[i].export->profile, text);
+		if (text->len > empty)
+			json_string(&html->json, NULL, g_strchug(text->str));
+	}
+	json_end(&html->json);
+}
+
 static void write_units(struct html *html)
 {
 	const struct capture *capture = html->export->reader.capture;
@@ -549,9 +612,10 @@ static void write_units(struct html *html)
 			&html->json, NULL,
 			_("Arguments, host, users, log lines and folders were left out (--redact)."));
 	if (rows->grid_ns > rows->sides.grid_ns) {
+		g_autofree char *step = text_duration((uint64_t)rows->grid_ns);
 		g_autofree char *note = g_strdup_printf(
-			_("Ranges begin and end in steps of %.3g s, because there are many samples or allocations."),
-			(double)rows->grid_ns / 1e9);
+			_("Ranges begin and end in steps of %s, because there are many samples or allocations."),
+			step);
 
 		json_string(&html->json, NULL, note);
 	}
@@ -577,13 +641,15 @@ bool export_html(struct export *export, struct out *out, GError **error)
 		ok = write_comparison(&html, error);
 	else if (ok)
 		write_verdict(&html);
-	ok = ok && write_path(&html, error);
+	ok = ok && write_path(&html, error) &&
+	     html_selection_write(&html.rows.sides, &html.json, error);
 	if (ok && export->with_source)
 		ok = html_sources_write(&html.rows, &export->code, error);
 	if (ok) {
 		write_functions(&html);
 		write_capture(&html);
 		write_threads(&html);
+		write_quality(&html);
 		write_units(&html);
 		/* drop the '{', because the list of columns comes before these members */
 		g_string_erase(members.text, 0, 1);

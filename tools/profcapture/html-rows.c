@@ -407,6 +407,8 @@ static void add_slices(struct html_rows *rows, struct slices *slices)
 		{ "slices.wait", REPORT_MEMBER(struct page_slice, ns[SLICE_WAIT]) },
 	};
 
+	g_autofree char *step = text_duration((uint64_t)slices->bin_ns);
+
 	if (slices->all->len == 0)
 		return;
 	g_array_sort(slices->all, compare_slices);
@@ -418,8 +420,7 @@ static void add_slices(struct html_rows *rows, struct slices *slices)
 	}
 	report_page_add(rows->page, slices->all, parts, ARRAY_SIZE(parts));
 	g_ptr_array_add(rows->notes,
-			g_strdup_printf(_("When threads ran and waited has steps of %.3g ms."),
-					(double)slices->bin_ns / 1e6));
+			g_strdup_printf(_("When threads ran and waited has steps of %s."), step));
 }
 
 static bool write_slices(struct html_rows *rows, GError **error)
@@ -449,6 +450,7 @@ struct page_marks {
 	struct html_rows *rows;
 	GArray *all;       /* struct html_mark */
 	uint64_t n;        /* also those that were left out */
+	GArray *counts;    /* uint64_t by name: likewise */
 	GHashTable *names; /* length of the group, group and name → index + 1 */
 };
 
@@ -462,6 +464,7 @@ static uint32_t mark_name(struct page_marks *marks, const char *group, const cha
 		g_ptr_array_add(marks->rows->mark_names, (gpointer)group);
 		g_ptr_array_add(marks->rows->mark_names, (gpointer)name);
 		at = GUINT_TO_POINTER(marks->rows->mark_names->len / 2);
+		g_array_set_size(marks->counts, GPOINTER_TO_UINT(at));
 		g_hash_table_insert(marks->names, g_steal_pointer(&key), at);
 	}
 	return GPOINTER_TO_UINT(at) - 1;
@@ -502,7 +505,7 @@ static void take_span(const struct span *span, void *data)
 	struct html_mark mark = { .start_ns = MAX_OF(span->start_ns, INT64_C(0)) };
 	int64_t end_ns = span->kind == SPAN_NO_END ? reader->capture->duration_ns : span->end_ns;
 
-	if (end_ns < reader->from_ns || mark.start_ns > reader->to_ns ||
+	if (span->start_ns < reader->from_ns || span->start_ns > reader->to_ns ||
 	    !reader_wants_thread_at(reader, span->thread, span->start_ns))
 		return;
 	mark.length_ns = (uint64_t)(MAX_OF(end_ns, mark.start_ns) - mark.start_ns);
@@ -510,6 +513,7 @@ static void take_span(const struct span *span, void *data)
 	mark.time = (uint64_t)mark.start_ns / marks->rows->sample_unit;
 	mark.thread = page_thread(marks->rows, span->thread);
 	mark.name = mark_name(marks, span->group, span->name);
+	g_array_index(marks->counts, uint64_t, mark.name)++;
 	g_array_append_val(marks->all, mark);
 	marks->n++;
 	if (marks->all->len >= 2 * MOST_MARKS)
@@ -526,7 +530,8 @@ static bool write_marks(struct html_rows *rows, GError **error)
 	};
 	g_autoptr(GArray) all = g_array_new(FALSE, FALSE, sizeof(struct html_mark));
 	g_autoptr(GHashTable) names = g_hash_table_new_full(g_str_hash, g_str_equal, g_free, NULL);
-	struct page_marks marks = { .rows = rows, .all = all, .names = names };
+	g_autoptr(GArray) counts = g_array_new(FALSE, TRUE, sizeof(uint64_t));
+	struct page_marks marks = { .rows = rows, .all = all, .names = names, .counts = counts };
 
 	for (unsigned i = 0; i < rows->sides.n; i++) {
 		rows->side = &rows->sides.each[i];
@@ -552,6 +557,7 @@ static bool write_marks(struct html_rows *rows, GError **error)
 		json_begin_object(rows->json, NULL);
 		json_string(rows->json, "group", rows->mark_names->pdata[i]);
 		json_string(rows->json, "name", rows->mark_names->pdata[i + 1]);
+		json_uint(rows->json, "count", g_array_index(counts, uint64_t, i / 2));
 		json_end(rows->json);
 	}
 	json_end(rows->json);

@@ -84,6 +84,90 @@ void summary_print_cost(const struct summary *summary, struct out *out)
 	out_char(out, '.');
 }
 
+void summary_print_samples(const struct summary *summary, struct out *out)
+{
+	const struct reader *reader = summary->reader;
+	const struct profile *profile = summary->profile;
+	int64_t from = MAX_OF(reader->from_ns, 0), end = reader->capture->duration_ns;
+	int64_t to = MIN_OF(reader->to_ns, end);
+	g_autofree char *samples = text_count(profile->all.samples);
+	g_autofree char *duration = text_duration((uint64_t)MAX_OF(to - from, INT64_C(0)));
+	g_autofree char *event = text_escape(profile_event_name(profile));
+
+	if (from >= to && profile->all.samples == 0) {
+		/* If no row has a time, the length of the recording is unknown. */
+		out_printf(out,
+			   end > 0 ? _("No samples: the capture ends at %.3f s.")
+				   : _("No samples."),
+			   (double)end / 1e9);
+	} else if (reader->metric != READER_CPU) {
+		g_autofree char *weight = text_duration(profile->all.weight);
+
+		out_printf(out,
+			   reader->metric == READER_OFF_CPU
+				   ? _("Threads waited %s in %s waits, in %s")
+				   : _("Threads computed and waited %s, in %s samples and waits, "
+				       "in %s"),
+			   weight, samples, duration);
+		if (reader->timed)
+			out_printf(out, _(", from %.3f s to %.3f s"), (double)from / 1e9,
+				   (double)to / 1e9);
+		out_char(out, '.');
+	} else if (profile->all.samples == 0 && !profile->event) {
+		out_printf(out, _("No samples in %s."), duration);
+	} else {
+		out_printf(out, _("%s samples of %s in %s"), samples, event, duration);
+		if (reader->timed)
+			out_printf(out, _(", from %.3f s to %.3f s"), (double)from / 1e9,
+				   (double)to / 1e9);
+		profile_print_sum(profile, out);
+		profile_print_other_events(profile, out);
+		out_char(out, '.');
+	}
+}
+
+void summary_append_quality(const struct profile *profile, GString *to)
+{
+	const uint64_t *interpreter = profile->interpreter;
+	uint64_t user = 0, interpreted = profile_interpreted(profile);
+
+	for (size_t i = 0; i < UNWIND_NO_MEMORY; i++)
+		user += profile->unwind[i];
+
+	const struct {
+		const char *label;
+		uint64_t count, all;
+	} kinds[] = {
+		{ N_("Stacks cut short"), profile->unwind[UNWIND_TRUNCATED], user },
+		{ N_("Stacks guessed"), profile->unwind[UNWIND_GUESSED], user },
+		{ N_("Without a user stack"), profile->unwind[UNWIND_NONE], user },
+		{ N_("Interpreted functions unreadable"),
+		  interpreter[PROF_INTERPRETER_TORN] + interpreter[PROF_INTERPRETER_MISSING],
+		  interpreted },
+		{ N_("Interpreted functions cut short"), interpreter[PROF_INTERPRETER_DEEPER],
+		  interpreted },
+		{ N_("Without a name"), profile->unresolved, profile->all.samples },
+	};
+
+	for (size_t i = 0; i < ARRAY_SIZE(kinds); i++) {
+		double percent = 100.0 * (double)kinds[i].count / (double)kinds[i].all;
+
+		if (100 * kinds[i].count > kinds[i].all)
+			g_string_append_printf(to, " %s: %.*f %%.", _(kinds[i].label), percent < 10,
+					       percent);
+	}
+}
+
+void summary_print_passed(const struct profile *profile, struct out *out)
+{
+	struct amount passed = amount_less(profile->all, profile->filtered);
+	g_autofree char *samples = text_count(passed.samples);
+
+	if (profile->filters)
+		out_printf(out, _("%s samples (%.0f %%) pass the filters of frames."), samples,
+			   amount_percent(passed, profile->all));
+}
+
 /* Returns the name of a function, shortened to a part of a line: template arguments may be long. */
 static char *name_in_sentence(const struct summary *summary, const struct function_labels *labels,
 			      uint32_t function)

@@ -30,6 +30,14 @@ uint64_t summary_waited_ns(const struct summary *summary);
 
 /* Prints "./shop 40000 used 3.02 s of CPU in 3.18 s (0.95 CPUs), 5 threads." */
 void summary_print_cost(const struct summary *summary, struct out *out);
+/* Prints "6037 samples of cpu-clock in 3.02 s, from 0.100 s to 3.120 s.": the first sentence if
+ * some of the CPU time is left out. */
+void summary_print_samples(const struct summary *summary, struct out *out);
+/* Prints how many samples pass the filters of frames, if there are any. */
+void summary_print_passed(const struct profile *profile, struct out *out);
+/* Appends a sentence such as " Stacks cut short: 1.1 %." for each share above one percent. These
+ * are shares of samples, not of weight: each sample is one attempt to unwind and name a stack. */
+void summary_append_quality(const struct profile *profile, GString *to);
 /* Prints "Most in shop::Stats::add 79 % (memcmp 42 %), shop::price 8 %."; nothing if no function
  * has a share. `out` must be empty. */
 void summary_print_where(const struct summary *summary, struct out *out);

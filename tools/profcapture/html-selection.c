@@ -1,0 +1,112 @@
+/* SPDX-License-Identifier: BSD-2-Clause-Patent */
+#include "config.h"
+
+#include "tools/profcapture/html-selection.h"
+
+#include <inttypes.h>
+
+static void add_word(GString *text, const char *option, const char *value)
+{
+	g_autofree char *word = capture_shell_word(value);
+
+	g_string_append_printf(text, "%s--%s %s", text->len ? " " : "", option, word);
+}
+
+static void add_numbers(GString *text, const char *option, const GArray *numbers)
+{
+	for (guint i = 0; numbers && i < numbers->len; i++) {
+		g_autofree char *number =
+			g_strdup_printf("%" PRIu32, g_array_index(numbers, uint32_t, i));
+
+		add_word(text, option, number);
+	}
+}
+
+/* Appends the options that select threads, without --tid, which the page may replace. */
+static void add_threads(GString *text, const struct reader *reader)
+{
+	add_numbers(text, "pid", reader->pids);
+	for (guint i = 0; reader->comms && i < reader->comms->len; i++)
+		add_word(text, "comm", reader->comms->pdata[i]);
+}
+
+/* Appends the options that select samples. --metric is not among them: the page has it. */
+static void add_samples(GString *text, const struct export *export)
+{
+	add_numbers(text, "cpu", export->reader.cpus);
+	if (export->reader.event)
+		add_word(text, "event", export->reader.event);
+}
+
+/* Appends the options that select frames, and samples by their frames. */
+static void add_frames(GString *text, const struct export *export)
+{
+	if (export->profile.mode != PROFILE_ANY_MODE)
+		add_word(text, "mode", profile_modes[export->profile.mode]);
+	for (size_t i = 0; i < FRAME_FILTERS; i++)
+		if (export->filters.pattern[i])
+			add_word(text, frame_filter_options[i].name, export->filters.pattern[i]);
+}
+
+static void write_list(struct json *json, const char *key, GString *text)
+{
+	json_string(json, key, text->str);
+	g_string_truncate(text, 0);
+}
+
+static void write_limit(struct json *json, bool is_limit, int64_t ns)
+{
+	if (is_limit)
+		json_int(json, NULL, ns);
+	else
+		json_null(json, NULL);
+}
+
+bool html_selection_write(const struct html_sides *sides, struct json *json, GError **error)
+{
+	static const struct {
+		const char *name;
+		unsigned table;
+	} kinds[] = {
+		{ "cpu", PROF_TABLE_SAMPLE },      { "wait", PROF_TABLE_WAIT },
+		{ "alloc", PROF_TABLE_ALLOC },     { "marks", PROF_TABLE_MARK },
+		{ "switches", PROF_TABLE_SWITCH },
+	};
+	const struct export *export = sides->each[HTML_FIRST].export;
+	g_autoptr(GString) text = g_string_new(NULL);
+
+	json_begin_object(json, "filters");
+	add_threads(text, &export->reader);
+	write_list(json, "threads", text);
+	add_numbers(text, "tid", export->reader.tids);
+	write_list(json, "tids", text);
+	add_samples(text, export);
+	write_list(json, "samples", text);
+	add_frames(text, export);
+	write_list(json, "frames", text);
+	json_string(json, "interpreter",
+		    export->reader.interpreter_frames ? "--interpreter-frames" : "");
+	json_begin_array(json, "ranges");
+	for (unsigned i = 0; i < sides->n; i++) {
+		const struct reader *reader = &sides->each[i].export->reader;
+
+		json_begin_array(json, NULL);
+		write_limit(json, reader->from_ns > 0, reader->from_ns);
+		write_limit(json, reader->to_ns != INT64_MAX, reader->to_ns);
+		json_end(json);
+	}
+	json_end(json);
+	json_end(json);
+	json_begin_object(json, "recorded");
+	for (size_t k = 0; k < ARRAY_SIZE(kinds); k++) {
+		bool any = false;
+
+		for (unsigned i = 0; i < sides->n && !any; i++)
+			if (!reader_has_rows(&sides->each[i].export->reader, kinds[k].table, &any,
+					     error))
+				return false;
+		json_bool(json, kinds[k].name, any);
+	}
+	json_end(json);
+	return true;
+}
