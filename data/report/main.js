@@ -139,13 +139,15 @@ const drawVerdict = () => {
 	}), state.data.quality.map((text) => el('li', {}, el('span', { class: 'swatch', style: { background: 'var(--warn)' } }), el('span', {}, text))));
 };
 
+const SHOWN_LOSSES = 8;
+
 const drawHead = () => {
 	const { capture, compare } = state.data, lost = capture.losses.filter((loss) => !loss.is_tick);
 	const filters = filtersOf(state.data);
 	document.title = capture.title + (filters ? ` · only ${filters}` : '');
 	byId('title').textContent = capture.title;
 	byId('meta').textContent = [capture.summary, filters ? `only ${filters}` : '', lost.length || capture.state !== 'finished' ? '' : 'nothing lost'].filter(Boolean).join(' · ');
-	const said = lost.length ? [...lost.map((loss) => loss.text), 'Numbers of ranges that touch this are too low.'] : [];
+	const said = lost.length ? [...lost.slice(0, SHOWN_LOSSES).map((loss) => loss.text), lost.length > SHOWN_LOSSES ? `${count(lost.length - SHOWN_LOSSES)} more losses: About.` : '', 'Numbers of ranges that touch this are too low.'] : [];
 	for (const { name, state: its } of compare ? compare.sides : [{ state: capture.state }])
 		if (its !== 'finished') said.unshift(`${name || 'The capture'} is ${its}: some of it may be missing.`);
 	byId('loss').hidden = !said.length;

@@ -639,6 +639,29 @@ def test_odd_captures(page_of, drive, capture, tmp_path):
         assert said in loss if isinstance(said, str) else bool(loss) == said, (path, loss)
 
 
+def test_size_limit(profcapture, page_of, chromium, monkeypatch, tmp_path):
+    """A page that would be too large is merged until it fits. Its sums stay those of the commands, and it
+    says what it leaves out."""
+    big = make(tmp_path / "big.cap", "--all-tables", "--rows", 30000)
+    first, whole = read_page(page_of(big))[1], page_of(big).stat().st_size
+    for most in whole // 2, whole * 2 // 5:
+        monkeypatch.setenv("PROF_PAGE_BYTES", str(most))
+        page = page_of(big)
+        header, columns = read_page(page)
+        assert page.stat().st_size <= most
+        report = profcapture.json("report", big)["data"]
+        assert sum(columns["samples.count"]) == report["total"] and sum(columns["samples.weight"]) == report["total_weight"]
+        assert sum(columns["allocations.bytes"]) == sum(first["allocations.bytes"])
+        assert any("larger than 32 MiB" in note for note in header["notes"])
+        wanted = {row["name"]: row["total_weight"] for row in report["rows"]}
+        steps = [{"open": "tab=functions"}, {"eval": ROWS}, {"open": "tab=marks"}, {"text": "#panel .note"}, {"eval": "document.querySelector('#panel tbody td').textContent"}, {"open": "tab=about"}, {"text": "#panel li"}]
+        rows, (note,), count, notes = chromium(page, *steps)
+        assert len(rows) > 3 and all(cells[-1] in wanted for cells in rows)
+        assert "counts are too low" in note and count.startswith("≥ ") and any("longest are here" in text for text in notes)
+    monkeypatch.setenv("PROF_PAGE_BYTES", "1000")
+    assert "the page has" in profcapture("html", big, "-o", tmp_path / "least.html", "-q").stderr
+
+
 def test_shown_losses(page_of, chromium, tmp_path):
     lossy = make(tmp_path / "lossy.cap", "--all-tables", "--rows", 200)
     (text,) = chromium(page_of(lossy), {"open": "tab=about"}, {"text": "#loss"})

@@ -184,7 +184,7 @@ static void add_life(struct reading *reading, const struct memory_live *live, in
 	if (is_freed && end_ns - start_ns < ALLOCATIONS_BRIEF_NS)
 		life.brief = live->blocks;
 	merge_life(reading, &life);
-	while (g_hash_table_size(reading->lives) > MOST_LIVES &&
+	while (g_hash_table_size(reading->lives) > export_most(reading->export, MOST_LIVES) &&
 	       reading->allocations->unit_ns <
 		       reading->export->reader.capture->duration_ns / LEAST_STEPS)
 		widen_unit(reading);

@@ -21,6 +21,8 @@
 #include <math.h>
 #include <string.h>
 
+#define MOST_LOSSES 2000u
+
 struct html {
 	struct export *export;
 	struct html_rows rows;
@@ -154,8 +156,15 @@ static void write_fact(struct json *json, const char *title, const char *text)
 static void write_losses(struct html *html, const struct html_side *side)
 {
 	const GArray *losses = side->export->reader.capture->losses;
+	guint shown = MIN_OF(losses->len, export_most(side->export, MOST_LOSSES));
 
-	for (guint i = 0; i < losses->len; i++) {
+	if (shown < losses->len)
+		g_ptr_array_add(
+			html->rows.notes,
+			g_strdup_printf(
+				_("Of %u losses, the first %u are here; 'profcapture info' lists all."),
+				losses->len, shown));
+	for (guint i = 0; i < shown; i++) {
 		const struct capture_loss *loss = &g_array_index(losses, struct capture_loss, i);
 		g_autofree char *count = loss->count ? text_count(loss->count)
 						     : g_strdup(_("an unknown number"));
@@ -611,6 +620,18 @@ static void write_units(struct html *html)
 		json_string(
 			&html->json, NULL,
 			_("Arguments, host, users, log lines and folders were left out (--redact)."));
+	if (html->export->merges)
+		json_string(
+			&html->json, NULL,
+			_("The page would be larger than 32 MiB: rows are merged over longer times, and of marks, logs and counters fewer are here."));
+	if (rows->sides.folded) {
+		g_autofree char *note = g_strdup_printf(
+			_("Of %u stacks, the %u with the most weight are here; the others count in their callers."),
+			rows->sides.folded + rows->sides.nodes->len - 1,
+			rows->sides.nodes->len - 1);
+
+		json_string(&html->json, NULL, note);
+	}
 	if (rows->grid_ns > rows->sides.grid_ns) {
 		g_autofree char *step = text_duration((uint64_t)rows->grid_ns);
 		g_autofree char *note = g_strdup_printf(
@@ -626,12 +647,20 @@ static void write_units(struct html *html)
 
 bool export_html(struct export *export, struct out *out, GError **error)
 {
+	(void)error;
+	out_write(out, export->page->str, export->page->len);
+	return true;
+}
+
+bool export_html_make(struct export *export, GError **error)
+{
 	struct html html = { .export = export };
 	struct report_page page;
-	struct out members;
+	struct out members, text;
 	bool ok;
 
 	out_init(&members, -1);
+	out_init(&text, -1);
 	json_init(&html.json, &members);
 	report_page_init(&page);
 	html_rows_init(&html.rows, export, &page, &html.json);
@@ -653,12 +682,13 @@ bool export_html(struct export *export, struct out *out, GError **error)
 		write_units(&html);
 		/* drop the '{', because the list of columns comes before these members */
 		g_string_erase(members.text, 0, 1);
-		ok = report_page_write(&page, members.text, out) ||
+		ok = report_page_write(&page, members.text, &text) ||
 		     cli_set_error(error, CLI_FAILURE, "%s", _("cannot compress the page"));
 	}
 	html_rows_done(&html.rows);
 	report_page_done(&page);
 	json_done(&html.json);
 	out_done(&members);
+	export->page = g_steal_pointer(&text.text);
 	return ok;
 }

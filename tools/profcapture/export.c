@@ -26,6 +26,10 @@
 #include <string.h>
 #include <unistd.h>
 
+/* The page's size, and how often it is made again with fewer rows. */
+#define MOST_PAGE_BYTES (UINT64_C(32) << 20)
+#define MOST_MERGES 8
+
 enum {
 	FOLDED,
 	FIREFOX,
@@ -584,6 +588,9 @@ static bool read_waits(struct export *export, GError **error)
 		export->waits.taker = &export->html_waits;
 		html_waits_init(&export->html_waits, export_html_grid(reader->capture),
 				reader->capture->duration_ns);
+		export->html_waits.most = export_most(export, export->html_waits.most);
+		export->html_waits.within.most =
+			export_most(export, export->html_waits.within.most);
 	} else {
 		export->waits.take = keep_longest;
 		export->waits.taker = longest;
@@ -654,6 +661,7 @@ static bool read_capture(struct export *export, const char *file, GError **error
 		html_samples_init(&export->samples,
 				  (uint64_t)export_html_grid(export->reader.capture) / GRID_UNITS,
 				  export->reader.capture->duration_ns);
+		export->samples.most = export_most(export, export->samples.most);
 	}
 	if (frame_filters_any(&export->filters))
 		export->profile.filters = &export->filters;
@@ -678,12 +686,15 @@ static struct export *copy_options(const struct export *export)
 {
 	struct export *copy = g_memdup2(export, sizeof(*export));
 	GArray *const shared[] = { export->reader.pids, export->reader.tids, export->reader.cpus };
+	GPtrArray *const texts[] = { export->reader.comms, export->code.debug_folders,
+				     export->code.source_folders };
 
 	for (size_t i = 0; i < ARRAY_SIZE(shared); i++)
 		if (shared[i])
 			g_array_ref(shared[i]);
-	if (export->reader.comms)
-		g_ptr_array_ref(export->reader.comms);
+	for (size_t i = 0; i < ARRAY_SIZE(texts); i++)
+		if (texts[i])
+			g_ptr_array_ref(texts[i]);
 	return copy;
 }
 
@@ -696,18 +707,60 @@ static void warn_event(const struct export *export)
 		cli_warning(_("the event differs: '%s' and '%s'"), event, other);
 }
 
+static bool read_captures(struct export *export, const char *file, GError **error)
+{
+	if (export->compare)
+		export->compared = copy_options(export);
+	return (!export->with_source || code_files_open(&export->code, error)) &&
+	       read_capture(export, file, error) &&
+	       (!export->compared || read_capture(export->compared, export->compare, error)) &&
+	       (export->format != HTML || export_html_make(export, error));
+}
+
+static void export_done(struct export *export);
+
+/* Returns the most bytes of a page. Tests set fewer. */
+static uint64_t most_page_bytes(void)
+{
+	const char *text = g_getenv("PROF_PAGE_BYTES");
+
+	return text ? g_ascii_strtoull(text, NULL, 10) : MOST_PAGE_BYTES;
+}
+
+/* Reads the captures, for a page as often as it is too large. Standard input can be read once. */
+static bool read_to_fit(struct export *export, const char *file, GError **error)
+{
+	struct export *given = copy_options(export);
+	bool is_once = strcmp(file, "-") == 0 || g_strcmp0(export->compare, "-") == 0;
+	uint64_t most = most_page_bytes();
+	bool ok = read_captures(export, file, error);
+
+	while (ok && export->page && export->page->len > most && !is_once &&
+	       export->merges < MOST_MERGES) {
+		struct export *again = copy_options(given);
+
+		again->merges = export->merges + 1;
+		export_done(export);
+		*export = *again;
+		g_free(again);
+		ok = read_captures(export, file, error);
+	}
+	if (ok && export->page && export->page->len > most) {
+		g_autofree char *size = text_bytes(export->page->len);
+
+		cli_warning(_("the page has %s; --from and --to make one of a part of the time"),
+			    size);
+	}
+	export_done(given);
+	g_free(given);
+	return ok;
+}
+
 static bool export_query(void *data, char **operands, GError **error)
 {
 	struct export *export = data;
 
-	if (!result_file_refuse_input(export->output, operands[0], error) ||
-	    (export->compare && !result_file_refuse_input(export->output, export->compare, error)))
-		return false;
-	if (export->compare)
-		export->compared = copy_options(export);
-	if ((export->with_source && !code_files_open(&export->code, error)) ||
-	    !read_capture(export, operands[0], error) ||
-	    (export->compared && !read_capture(export->compared, export->compare, error)))
+	if (!read_to_fit(export, operands[0], error))
 		return false;
 	if (export->compared)
 		warn_event(export);
@@ -725,6 +778,8 @@ static void export_done(struct export *export)
 	html_samples_done(&export->samples);
 	html_waits_done(&export->html_waits);
 	g_free(export->files);
+	if (export->page)
+		g_string_free(export->page, TRUE);
 	profile_done(&export->waits);
 	wait_places_done(&export->waiting);
 	profile_done(&export->profile);

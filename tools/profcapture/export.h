@@ -40,7 +40,15 @@ struct export
 	bool force, is_quiet;
 	bool with_source; /* html: with source and assembly, from `code` */
 	struct code_files code;
+	GString *page;   /* html: the text */
+	unsigned merges; /* html: how often the page was too large; each time, more is merged */
 };
+
+/* Returns how many rows of a kind a page may have: a quarter, each time that it was too large. */
+static inline guint export_most(const struct export *export, guint most)
+{
+	return MAX_OF(most >> 2 * export->merges, 2u);
+}
 
 /* The value of a stack; all except samples have pprof's names. */
 enum export_value {
@@ -120,6 +128,8 @@ bool export_perf_script(struct export *export, struct out *out, GError **error);
 bool export_callgrind(struct export *export, struct out *out, GError **error);
 bool export_svg(struct export *export, struct out *out, GError **error);
 bool export_html(struct export *export, struct out *out, GError **error);
+/* Fills in export->page. */
+bool export_html_make(struct export *export, GError **error);
 bool export_heaptrack(struct export *export, struct out *out, GError **error);
 bool export_massif(struct export *export, struct out *out, GError **error);
 bool export_syscap(struct export *export, struct out *out, GError **error);

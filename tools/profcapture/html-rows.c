@@ -126,6 +126,8 @@ static void join_samples(struct html_rows *rows, struct html_samples *const part
 		rows->side = &rows->sides.each[k];
 		html_samples_set_unit(part, unit_ns);
 		convert_samples(rows, part, stacks[k]);
+		if (rows->sides.folded)
+			part->n_merged = 0;
 		if (part == samples)
 			continue;
 		g_array_append_vals(samples->all, part->all->data, part->all->len);
@@ -220,8 +222,10 @@ static void write_causes(struct html_rows *rows)
 				index = GUINT_TO_POINTER(g_hash_table_size(known) + 1);
 				g_hash_table_insert(known, g_steal_pointer(&key), index);
 			}
-			g_array_index(causes, uint32_t, side->wait_stacks[i]) =
-				GPOINTER_TO_UINT(index);
+			/* a stack that others were folded into keeps its own */
+			if (g_array_index(causes, uint32_t, side->wait_stacks[i]) == 0)
+				g_array_index(causes, uint32_t, side->wait_stacks[i]) =
+					GPOINTER_TO_UINT(index);
 		}
 	}
 	json_end(rows->json);
@@ -355,6 +359,8 @@ static void add_slice(const struct run_state *state, void *data)
 					    : state->state == PROF_SWITCH_WAIT  ? SLICE_WAIT
 										: SLICE_READY };
 
+	guint most = export_most(rows->side->export, MOST_SLICES);
+
 	if (slice.from_ns >= slice.to_ns)
 		return;
 	slice.thread = page_thread(rows, state->thread);
@@ -362,7 +368,7 @@ static void add_slice(const struct run_state *state, void *data)
 		add_to_bins(slices, &slice);
 	else
 		g_array_append_val(slices->all, slice);
-	while (slices->all->len > MOST_SLICES && slices->bin_ns < rows->grid_ns * MOST_BINS)
+	while (slices->all->len > most && slices->bin_ns < rows->grid_ns * MOST_BINS)
 		widen_bins(slices);
 }
 
@@ -449,6 +455,7 @@ static bool write_slices(struct html_rows *rows, GError **error)
 struct page_marks {
 	struct html_rows *rows;
 	GArray *all;       /* struct html_mark */
+	guint most;        /* of `all` */
 	uint64_t n;        /* also those that were left out */
 	GArray *counts;    /* uint64_t by name: likewise */
 	GHashTable *names; /* length of the group, group and name → index + 1 */
@@ -490,12 +497,12 @@ static gint compare_lengths(gconstpointer left, gconstpointer right)
 }
 
 /* Leaves out all but the longest marks. */
-static void keep_longest(GArray *marks)
+static void keep_longest(GArray *marks, guint most)
 {
-	if (marks->len <= MOST_MARKS)
+	if (marks->len <= most)
 		return;
 	g_array_sort(marks, compare_lengths);
-	g_array_set_size(marks, MOST_MARKS);
+	g_array_set_size(marks, most);
 }
 
 static void take_span(const struct span *span, void *data)
@@ -516,8 +523,8 @@ static void take_span(const struct span *span, void *data)
 	g_array_index(marks->counts, uint64_t, mark.name)++;
 	g_array_append_val(marks->all, mark);
 	marks->n++;
-	if (marks->all->len >= 2 * MOST_MARKS)
-		keep_longest(marks->all);
+	if (marks->all->len >= 2 * marks->most)
+		keep_longest(marks->all, marks->most);
 }
 
 static bool write_marks(struct html_rows *rows, GError **error)
@@ -531,14 +538,19 @@ static bool write_marks(struct html_rows *rows, GError **error)
 	g_autoptr(GArray) all = g_array_new(FALSE, FALSE, sizeof(struct html_mark));
 	g_autoptr(GHashTable) names = g_hash_table_new_full(g_str_hash, g_str_equal, g_free, NULL);
 	g_autoptr(GArray) counts = g_array_new(FALSE, TRUE, sizeof(uint64_t));
-	struct page_marks marks = { .rows = rows, .all = all, .names = names, .counts = counts };
+	struct page_marks marks = { .rows = rows,
+				    .all = all,
+				    .names = names,
+				    .counts = counts,
+				    .most = export_most(rows->sides.each[HTML_FIRST].export,
+							MOST_MARKS) };
 
 	for (unsigned i = 0; i < rows->sides.n; i++) {
 		rows->side = &rows->sides.each[i];
 		if (!spans_read(rows->side->export->reader.capture, take_span, &marks, error))
 			return false;
 	}
-	keep_longest(all);
+	keep_longest(all, marks.most);
 	if (marks.n > all->len)
 		g_ptr_array_add(
 			rows->notes,
@@ -568,7 +580,7 @@ enum { LOG_TIME, LOG_THREAD, LOG_LEVEL, LOG_TEXT, N_LOG_COLUMNS };
 
 struct page_logs {
 	struct html_rows *rows;
-	uint64_t n;
+	uint64_t n, most;
 };
 
 static bool take_logs(struct names_epoch *epoch, const struct prof_batch *batch, void *data,
@@ -583,7 +595,7 @@ static bool take_logs(struct names_epoch *epoch, const struct prof_batch *batch,
 		uint32_t thread =
 			names_thread(epoch, array_number_or(&batch->columns[LOG_THREAD], i, 0));
 
-		if (!reader_wants_thread(reader, thread) || logs->n++ >= MOST_LOGS)
+		if (!reader_wants_thread(reader, thread) || logs->n++ >= logs->most)
 			continue;
 		json_begin_object(json, NULL);
 		json_int(json, "time_ns",
@@ -605,7 +617,8 @@ static bool write_logs(struct html_rows *rows, GError **error)
 	const struct prof_cursor_options options = { .table = PROF_TABLE_LOG,
 						     .columns = columns,
 						     .n_columns = N_LOG_COLUMNS };
-	struct page_logs logs = { rows, 0 };
+	struct page_logs logs = { rows, 0,
+				  export_most(rows->sides.each[HTML_FIRST].export, MOST_LOGS) };
 	bool ok = true;
 
 	json_begin_array(rows->json, "logs");
@@ -617,11 +630,11 @@ static bool write_logs(struct html_rows *rows, GError **error)
 				      take_logs, &logs, _("cannot read logs of '%s'"), error);
 	}
 	json_end(rows->json);
-	if (logs.n > MOST_LOGS)
-		g_ptr_array_add(
-			rows->notes,
-			g_strdup_printf(_("Of %" PRIu64 " log lines, the first %u are here."),
-					logs.n, MOST_LOGS));
+	if (logs.n > logs.most)
+		g_ptr_array_add(rows->notes,
+				g_strdup_printf(_("Of %" PRIu64 " log lines, the first %" PRIu64
+						  " are here."),
+						logs.n, logs.most));
 	return ok;
 }
 
@@ -642,17 +655,17 @@ struct counter_line {
 struct counter_lines {
 	struct html_rows *rows;
 	struct counter_values counters;
+	guint most;  /* points of a counter */
 	GArray *all; /* struct counter_line by counter */
 };
 
-/* Keeps only the least and the greatest value of each of MOST_POINTS / 2 equal parts of the
- * time. */
-static void thin(GArray *points, int64_t duration_ns)
+/* Keeps the least and the most of each of equal parts of the time. */
+static void thin(GArray *points, guint limit, int64_t duration_ns)
 {
 	struct page_point *all = (struct page_point *)(void *)points->data;
-	guint bins = MOST_POINTS / 2, n = 0;
+	guint bins = limit / 2, n = 0;
 
-	if (points->len <= MOST_POINTS)
+	if (points->len <= limit)
 		return;
 	for (guint i = 0; i < points->len;) {
 		int64_t bin = (int64_t)((double)all[i].time_ns / (double)duration_ns * bins);
@@ -717,8 +730,8 @@ static void take_value(const struct counter_value *value, void *data)
 	if (!has_point)
 		return;
 	g_array_append_val(line->points, point);
-	if (line->points->len >= 4 * MOST_POINTS)
-		thin(line->points, lines->rows->side->to_ns);
+	if (line->points->len >= 4 * lines->most)
+		thin(line->points, lines->most, lines->rows->side->to_ns);
 }
 
 static void add_counter(const struct counter_lines *lines, guint index)
@@ -741,7 +754,7 @@ static void add_counter(const struct counter_lines *lines, guint index)
 
 		g_array_append_val(points, end);
 	}
-	thin(points, lines->rows->side->to_ns);
+	thin(points, lines->most, lines->rows->side->to_ns);
 	json_begin_object(json, NULL);
 	json_string(json, "group", counter->group);
 	json_string(json, "name", counter->name);
@@ -769,6 +782,7 @@ static void clear_line(gpointer pointer)
 static bool write_counters_of(struct html_rows *rows, GError **error)
 {
 	struct counter_lines lines = { .rows = rows,
+				       .most = export_most(rows->side->export, MOST_POINTS),
 				       .counters.capture = rows->side->export->reader.capture,
 				       .all = g_array_new(FALSE, TRUE,
 							  sizeof(struct counter_line)) };

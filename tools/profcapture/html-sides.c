@@ -4,12 +4,15 @@
 #include "tools/profcapture/html-sides.h"
 
 #include "tools/profcapture/diff.h"
+#include "tools/profcapture/export-allocations.h"
 
 #include <string.h>
 
 #define GRID_STEPS 16384u
 /* No unit of time is longer than this part of the axis, however many samples there are. */
 #define BOUNDARY_STEPS 256u
+/* Stacks of a page that was once too large. */
+#define MOST_STACKS 400000u
 
 static int64_t grid_of(int64_t duration_ns, uint32_t steps)
 {
@@ -158,6 +161,104 @@ static void compare(struct html_sides *sides)
 	later->to_ns = later->from_ns + duration_of(later->export);
 }
 
+/* ---- folding --------------------------------------------------------------------------------- */
+
+/* Adds each node's weight to its callers. Raises each node's share to that of this measure. */
+static void raise_shares(const GArray *nodes, double *weights, double *shares)
+{
+	for (guint i = nodes->len - 1; i > 0; i--)
+		weights[g_array_index(nodes, struct profile_node, i).parent] += weights[i];
+	for (guint i = 0; i < nodes->len && weights[0] > 0; i++)
+		shares[i] = MAX_OF(shares[i], weights[i] / weights[0]);
+}
+
+/* Returns the largest share that a node has of samples, waits or allocated bytes. No node has a
+ * larger one than its caller. */
+static double *shares_of(const struct html_sides *sides)
+{
+	double *shares = g_new0(double, sides->nodes->len);
+	g_autofree double *samples = g_new0(double, sides->nodes->len);
+	g_autofree double *waits = g_new0(double, sides->nodes->len);
+	g_autofree double *bytes = g_new0(double, sides->nodes->len);
+
+	for (unsigned k = 0; k < sides->n; k++) {
+		const struct html_side *side = &sides->each[k];
+		const GArray *nodes = side->export->profile.tree.nodes;
+		const GArray *waited = side->wait_stacks ? side->export->waits.tree.nodes : NULL;
+		const GArray *lives = side->export->allocations ? side->export->allocations->lives
+								: NULL;
+
+		for (guint i = 0; i < nodes->len; i++)
+			samples[html_stack(side, i)] +=
+				(double)g_array_index(nodes, struct profile_node, i)
+					.count.self.weight;
+		for (guint i = 0; waited && i < waited->len; i++)
+			waits[side->wait_stacks[i]] +=
+				(double)g_array_index(waited, struct profile_node, i)
+					.count.self.weight;
+		for (guint i = 0; lives && i < lives->len; i++) {
+			const struct allocation_life *life =
+				&g_array_index(lives, struct allocation_life, i);
+
+			bytes[html_stack(side, life->node)] += life->bytes;
+		}
+	}
+	raise_shares(sides->nodes, samples, shares);
+	raise_shares(sides->nodes, waits, shares);
+	raise_shares(sides->nodes, bytes, shares);
+	return shares;
+}
+
+static int compare_shares(const void *left, const void *right)
+{
+	const double *a = left, *b = right;
+
+	return *a > *b ? -1 : *a < *b;
+}
+
+static void map_stacks(uint32_t **stacks, guint n, const uint32_t *map)
+{
+	if (!*stacks) {
+		*stacks = g_new(uint32_t, n);
+		for (guint i = 0; i < n; i++)
+			(*stacks)[i] = i;
+	}
+	for (guint i = 0; i < n; i++)
+		(*stacks)[i] = map[(*stacks)[i]];
+}
+
+/* Folds the stacks with the least weight into their callers, until at most `most` are left. */
+static void fold_stacks(struct html_sides *sides, guint most)
+{
+	g_autoptr(GArray) all = sides->nodes;
+	g_autofree double *shares = shares_of(sides);
+	g_autofree double *sorted = g_memdup2(shares, all->len * sizeof(*shares));
+	g_autofree uint32_t *map = g_new0(uint32_t, all->len);
+	struct profile_node root = { 0 };
+
+	qsort(sorted, all->len, sizeof(*sorted), compare_shares);
+	sides->nodes = g_array_new(FALSE, FALSE, sizeof(struct profile_node));
+	g_array_append_val(sides->nodes, root);
+	for (guint i = 1; i < all->len; i++) {
+		struct profile_node node = g_array_index(all, struct profile_node, i);
+
+		node.parent = map[node.parent];
+		map[i] = node.parent;
+		if (shares[i] <= sorted[most])
+			continue;
+		map[i] = sides->nodes->len;
+		g_array_append_val(sides->nodes, node);
+	}
+	sides->folded = all->len - sides->nodes->len;
+	for (unsigned k = 0; k < sides->n; k++) {
+		struct html_side *side = &sides->each[k];
+
+		map_stacks(&side->stacks, side->export->profile.tree.nodes->len, map);
+		if (side->wait_stacks)
+			map_stacks(&side->wait_stacks, side->export->waits.tree.nodes->len, map);
+	}
+}
+
 void html_sides_init(struct html_sides *sides, struct export *export)
 {
 	struct html_side *last;
@@ -175,6 +276,8 @@ void html_sides_init(struct html_sides *sides, struct export *export)
 		add_waits(sides);
 	last = &sides->each[sides->n - 1];
 	sides->grid_ns = grid_of(last->to_ns, GRID_STEPS);
+	if (export->merges && sides->nodes->len > export_most(export, MOST_STACKS * 4))
+		fold_stacks(sides, export_most(export, MOST_STACKS * 4));
 }
 
 void html_sides_done(struct html_sides *sides)

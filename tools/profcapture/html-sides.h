@@ -33,7 +33,8 @@ struct html_sides {
 	struct html_side each[HTML_SIDES];
 	unsigned n;
 	int64_t grid_ns;     /* the step of the times at which ranges begin and end */
-	GArray *nodes;       /* struct profile_node: the stacks; an entity is a function's number */
+	GArray *nodes;       /* struct profile_node: the stacks; the entities are such numbers */
+	guint folded;        /* how many stacks were folded into their callers */
 	uint32_t interrupts; /* number of the function that stands for interrupts */
 	GHashTable *unnamed; /* numbers that stand for all code of an image without a symbol */
 };
