@@ -852,6 +852,17 @@ def test_redact(profcapture, private, tmp_path, to):
     assert b"private" in contents(path) or to in ("heaptrack", "massif")  # they have only allocations, without stacks here
 
 
+def test_redact_operand(profcapture, private, chromium, tmp_path, monkeypatch):
+    """The folders of the capture, as typed, are left out, too."""
+    monkeypatch.chdir(private.parent)
+    capture, page = f"{private.name}/city.cap", tmp_path / "page.html"
+    for options in [], ["--compare", capture]:
+        profcapture("html", capture, *options, "--redact", "-o", page, "-q", "--force")
+        found = contents(page)
+        assert os.fsencode(private.name) not in found and b"city.cap" in found
+        assert len(read_page(page)[0]["verdict"]) > 1
+
+
 # ---- two captures
 
 MANY = r"""

@@ -321,8 +321,15 @@ struct capture *capture_open(const char *file, bool redacts, GError **error)
 	    capture_each_chunk(capture, 0, count_chunk, capture, error) &&
 	    read_small_table(capture, PROF_TABLE_LOSS, read_loss_batch, error) &&
 	    read_small_table(capture, PROF_TABLE_METADATA, read_metadata_batch, error) &&
-	    capture_refuse_nothing(capture, error))
+	    capture_refuse_nothing(capture, error)) {
+		if (redacts) { /* of the name of the file, too, only the last part is shown */
+			char *name = g_path_get_basename(file);
+
+			g_free(capture->file);
+			capture->file = name;
+		}
 		return capture;
+	}
 	capture_free(capture);
 	return NULL;
 }

@@ -399,7 +399,7 @@ static void write_change(const struct diff_sentence *sentence, void *data)
 static bool write_comparison(struct html *html, GError **error)
 {
 	const struct html_sides *sides = &html->rows.sides;
-	const char *first = html->export->reader.capture->file, *later = html->export->compare;
+	const char *first = html->export->file, *later = html->export->compare;
 
 	json_begin_array(&html->json, "verdict");
 	if (strcmp(first, "-") != 0 && strcmp(later, "-") != 0 &&

@@ -709,6 +709,7 @@ static void warn_event(const struct export *export)
 
 static bool read_captures(struct export *export, const char *file, GError **error)
 {
+	export->file = file;
 	if (export->compare)
 		export->compared = copy_options(export);
 	return (!export->with_source || code_files_open(&export->code, error)) &&
