@@ -325,6 +325,12 @@ def test_selection(profcapture, page_of, chromium, capture):
     assert panel == "Allocations were recorded, but left out by --from 100s --to 200s." and waiting.startswith("Marks were recorded, but left out")
 
 
+@pytest.mark.parametrize("options", [["--cpu", "7777"], ["--from", "1ns..1ns"], ["--focus", "nowhere"]])
+def test_nothing_selected(profcapture, capture, tmp_path, options):
+    """An empty page has a warning."""
+    assert "leave out all samples" in profcapture("html", capture, *options, "-o", tmp_path / "x.html", "-q").stderr
+
+
 def test_quality(profcapture, page_of, chromium, capture, tmp_path):
     """The page says what report says of stacks and names, and which version wrote it."""
     lossy = make(tmp_path / "lossy.cap", "--all-tables", "--rows", 200)

@@ -675,6 +675,11 @@ static bool read_capture(struct export *export, const char *file, GError **error
 	    allocations_are_there(export))
 		cli_warning(_(
 			"the capture has no samples, but allocations: use --value alloc-space, or inuse-space for those not freed"));
+	if (capture_samples(export->reader.capture) > 0 && export->profile.wants_tree &&
+	    export->value == EXPORT_SAMPLES &&
+	    export->profile.all.samples == export->profile.filtered.samples)
+		cli_warning(_("the options leave out all samples of capture '%s'"),
+			    export->reader.capture->file);
 	find_files(export);
 	warn_other_events(export);
 	warn_lost(export, file);
