@@ -6,7 +6,7 @@ import { aggregate, GROUPS, heapOf, matchingSum, stacksOf } from './profile.js';
 import { byId, el, fill, paper } from './dom.js';
 import { bytes, count, duration, percent, significant } from './format.js';
 import { absence, command, comparesAll, comparison, cpuTitle, filtersOf, onChange, onGrid, range, restore, setDefaults, spanOf, state, undo, update } from './state.js';
-import { drawTimeline, listenTimeline, moveRange, scaleRange, zoomLevel, zoomToRange } from './timeline.js';
+import { drawTimeline, keepRange, listenTimeline, moveRange, scaleRange, showThreads, zoomLevel, zoomToRange } from './timeline.js';
 import { flamePanel, layOut } from './flame.js';
 import { butterfly, changesTable, functionsPanel, functionTable } from './functions.js';
 import { aboutPanel, marksPanel, memoryPanel, treePanel, waitingPanel } from './panels.js';
@@ -21,7 +21,7 @@ const MEASURES = {
 };
 const KEYS = [
 	['c w a l', 'measure: CPU time, waiting, allocated, not freed'], ['g', 'flame graph: all, by process, by thread'], ['/', 'search (a regular expression)'], ['i', 'callers first, or hottest functions first'],
-	['← →', 'move the range (Shift: only its end)'], ['+ −', 'wider and narrower range'], ['z', 'zoom to the range, or show everything'],
+	['← →', 'move the range (Shift: only its end)'], ['+ −', 'wider and narrower range'], ['b', 'compare with this range: then select another one; again: do not compare'], ['t', 'a row for each thread, or only for the busiest'], ['z', 'zoom to the range, or show everything'],
 	['y', 'copy the command that prints the same numbers'], ['Esc', 'back one step'], ['?', 'these keys'],
 ];
 
@@ -194,6 +194,8 @@ const onKey = (event) => {
 	else if (event.key === 'ArrowLeft' || event.key === 'ArrowRight') moveRange(event.key === 'ArrowLeft' ? -1 : 1, event.shiftKey);
 	else if (event.key === '+' || event.key === '=') scaleRange(1.5);
 	else if (event.key === '-') scaleRange(1 / 1.5);
+	else if (event.key === 'b') keepRange();
+	else if (event.key === 't') showThreads();
 	else if (event.key === 'z') zoomToRange();
 	else if (event.key === 'y') copyCommand();
 	else if (event.key === 'Escape') undo();

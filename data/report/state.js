@@ -13,6 +13,7 @@ export const state = {
 	base: null, // the range to compare with
 	view: null, // the part of the time axis that is shown
 	thread: null,
+	allThreads: false, // each thread has a row of its own
 	fn: null,
 	zoom: null, // the path of functions to the zoomed box
 	inverted: false,

@@ -11,6 +11,7 @@ import { cpuTitle, madeOf, onGrid, REST_MS, range, sideName, spanOf, state, thre
 
 const layout = { rows: [], gutter: 0, width: 0, height: 0 };
 const MOST_MARK_ROWS = 12;
+const MOST_LANES = 500; // a canvas has a largest height
 const background = { canvas: document.createElement('canvas'), key: '' };
 
 const toX = (ns) => layout.gutter + ((ns - view()[0]) / (view()[1] - view()[0])) * layout.width;
@@ -20,7 +21,7 @@ const toTime = (x) => {
 };
 
 const lanesShown = (data) => {
-	const most = innerHeight > 1000 ? 10 : 7;
+	const most = state.allThreads ? MOST_LANES : innerHeight > 1000 ? 10 : 7;
 	const busy = data.lanes.filter((lane) => lane.sums[0] > 0 || lane.n > 0);
 	return busy.length > most ? [busy.slice(0, most - 1), busy.slice(most - 1)] : [busy, []];
 };
@@ -289,7 +290,7 @@ const colors = () => Object.fromEntries(NAMES.map((name) => [name, color(name)])
 const draw = { axis: drawAxis, heat: drawHeat, lane: drawLane, live: drawLine, counter: drawLine, mark: drawMark, log: drawLogs, more: () => {} };
 
 const drawBackground = (c) => {
-	const key = [...view(), layout.width, layout.height, document.documentElement.dataset.theme, state.thread, devicePixelRatio].join();
+	const key = [...view(), state.allThreads, layout.width, layout.height, document.documentElement.dataset.theme, state.thread, devicePixelRatio].join();
 	if (background.key === key) return;
 	background.key = key;
 	const g = sizeCanvas(background.canvas, layout.gutter + layout.width + 10, layout.height);
@@ -443,6 +444,7 @@ const drawTwin = () => {
 		el('caption', {}, 'Threads in the selected range' + (data.lanes.length > 50 ? `: the first 50 of ${count(data.lanes.length)}` : '')),
 		el('tr', {}, ['Thread', 'Running', 'Ready', 'Waiting'].map((title) => el('th', { scope: 'col' }, title))), ...rows);
 	drawBusiest();
+	drawLines();
 };
 
 // The heat map as a table: the busiest of equal parts of the range.
@@ -453,6 +455,16 @@ const drawBusiest = () => {
 		el('caption', {}, `The busiest of ${parts} equal parts of the range`),
 		el('tr', {}, ['From', 'To', data.capture.is_time ? cpuTitle(data) : 'Weight'].map((title) => el('th', { scope: 'col' }, title))),
 		...busiest.map(([sum, i]) => el('tr', {}, [timeOf(from + i * width, to - from), timeOf(from + (i + 1) * width, to - from), data.capture.is_time ? duration(sum) : count(sum)].map((text) => el('td', {}, text)))));
+};
+
+// What the tips say of counters, the heap and logs.
+const drawLines = () => {
+	const { data } = state, [from, to] = range(), rows = layout.rows.filter(({ kind }) => kind === 'counter' || kind === 'live' || kind === 'mark');
+	fill(byId('lines-table'), el('caption', {}, 'Counters and marks in the selected range'),
+		...rows.map((row) => el('tr', {}, el('th', { scope: 'row' }, row.label), el('td', {}, numberOf(row)))));
+	const logs = data.logs.filter((log) => log.time_ns >= from && log.time_ns < to), shown = logs.slice(0, 50);
+	fill(byId('logs-table'), el('caption', {}, 'Logs in the selected range' + (shown.length < logs.length ? `: the first ${shown.length} of ${count(logs.length)}` : '')),
+		...shown.map((log) => el('tr', {}, el('th', { scope: 'row' }, timeOf(log.time_ns, to - from)), el('td', {}, log.text || 'a log without text'))));
 };
 
 // ---- input
@@ -501,6 +513,15 @@ export const moveRange = (direction, edge) => {
 	return update({ range: onGrid([from + shift, to + shift]) });
 };
 
+// The range becomes the one to compare with, and the time after it, or before it, is selected.
+export const keepRange = () => {
+	if (state.base) return update({ base: null });
+	const [from, to] = state.range || view(), length = to - from, start = to + length <= state.data.duration ? to : Math.max(0, from - length);
+	return update({ base: [from, to], range: onGrid([start, start + length]) });
+};
+
+export const showThreads = () => update({ allThreads: !state.allThreads });
+
 export const scaleRange = (factor) => {
 	const [from, to] = state.range || view(), middle = (from + to) / 2, half = ((to - from) / 2) * factor;
 	update({ range: onGrid([middle - half, middle + half]) });
@@ -524,6 +545,7 @@ export const listenTimeline = () => {
 		const x = event.clientX - canvas.getBoundingClientRect().left, y = event.clientY - canvas.getBoundingClientRect().top;
 		if (x < layout.gutter) {
 			const row = rowAt(y);
+			if (row?.kind === 'lane' && row.lanes.length > 1) showThreads();
 			if (row?.kind === 'lane' && row.lanes.length === 1) update({ ...threadChanges(row.lanes[0].index), zoom: null });
 			if (row?.kind === 'mark') update({ tab: 'marks', mark: row.names[0] });
 			return;

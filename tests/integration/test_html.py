@@ -377,6 +377,19 @@ def test_recursion(page_of, chromium, capture):
     assert 0 < float(re.search(r"([\d.]+)\u00a0%", found)[1]) < 100
 
 
+def test_keyboard_only(page_of, drive, capture, tmp_path):
+    """Without a mouse: a second range, the values of counters and the texts of logs, and each thread."""
+    texts = "['#lines-table', '#logs-table'].map((id) => document.querySelector(id).textContent)"
+    steps = [{"open": ""}, {"key": "+"}, {"key": "-"}, {"key": "-"}, {"key": "b"}, {"eval": "location.hash"}, {"key": "b"}, {"eval": "location.hash"}, {"eval": f"new Promise((done) => setTimeout(() => done({texts}), 500))"}]
+    both, one, (lines, _) = drive(page_of(capture), *steps)
+    assert "range=" in both and "base=" in both and "range=" in one and "base=" not in one
+    assert re.search(r"level\S*max \d", lines) and re.search(r"turn\d+", lines), lines
+    many = make(tmp_path / "many.cap", "--all-tables", "--rows", 3000)
+    height = "document.querySelector('#timeline-canvas').height"
+    few, more, again = drive(page_of(many), {"open": ""}, {"eval": height}, {"key": "t"}, {"eval": height}, {"key": "t"}, {"eval": height})
+    assert few == again < more
+
+
 def test_copied_command(page_of, chromium, capture):
     """`y` puts the command into the clipboard, or selects its text if a page may not use the
     clipboard."""
