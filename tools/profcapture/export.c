@@ -681,8 +681,12 @@ static bool read_capture(struct export *export, const char *file, GError **error
 		cli_warning(_("the options leave out all samples of capture '%s'"),
 			    export->reader.capture->file);
 	find_files(export);
-	warn_other_events(export);
-	warn_lost(export, file);
+	if (export->merges == 0)
+		warn_other_events(export);
+	if (export->reader.capture->lost && !formats[export->format].says_lost)
+		cli_warning(
+			_("the capture lost events, and this format cannot say so: 'profcapture info %s' lists them"),
+			file);
 	return true;
 }
 
@@ -746,6 +750,7 @@ static bool read_to_fit(struct export *export, const char *file, GError **error)
 		struct export *again = copy_options(given);
 
 		again->merges = export->merges + 1;
+		again->reader.judges_damage = true; /* it was warned of */
 		export_done(export);
 		*export = *again;
 		g_free(again);
