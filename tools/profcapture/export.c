@@ -683,10 +683,7 @@ static bool read_capture(struct export *export, const char *file, GError **error
 	find_files(export);
 	if (export->merges == 0)
 		warn_other_events(export);
-	if (export->reader.capture->lost && !formats[export->format].says_lost)
-		cli_warning(
-			_("the capture lost events, and this format cannot say so: 'profcapture info %s' lists them"),
-			file);
+	warn_lost(export, file);
 	return true;
 }
 
@@ -771,7 +768,10 @@ static bool export_query(void *data, char **operands, GError **error)
 {
 	struct export *export = data;
 
-	if (!read_to_fit(export, operands[0], error))
+	if (!result_file_refuse_input(export->output, operands[0], error) ||
+	    (export->compare &&
+	     !result_file_refuse_input(export->output, export->compare, error)) ||
+	    !read_to_fit(export, operands[0], error))
 		return false;
 	if (export->compared)
 		warn_event(export);

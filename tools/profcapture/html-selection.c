@@ -7,7 +7,7 @@
 
 static void add_word(GString *text, const char *option, const char *value)
 {
-	g_autofree char *word = capture_shell_word(value);
+	g_autofree char *word = text_shell_word(value);
 
 	g_string_append_printf(text, "%s--%s %s", text->len ? " " : "", option, word);
 }
