@@ -455,8 +455,9 @@ def test_several_of_a_name(profcapture, work):
 
 
 def test_no_samples(profcapture, work):
-    done = profcapture("annotate", work / "run.cap", "spin", "--comm", "nobody", check=2)
-    assert "there are no samples" in done.stderr
+    done = profcapture("annotate", work / "run.cap", "spin", "--comm", "nobody", check=6)
+    assert "no thread 'nobody' in " in done.stderr and " Recorded: " in done.stderr
+    assert "there are no samples" in profcapture("annotate", work / "run.cap", "spin", "--comm", "nobody", "--json", check=2).stderr
     main = annotate(profcapture, work / "run.cap", "main", "--image", "hot")
     assert main["function"]["total"] >= main["function"]["self"]
 

@@ -338,9 +338,19 @@ def test_one(profcapture, tmp_path):
     path, _ = make(tmp_path / "one.cap", "--events", 1)
     for options, line in ((["--leaks"], "Not freed at exit: .* in 1 block, 1 place \\(still reachable or not: unknown\\)\\."),
                           (["--peak"], "The heap was largest at .* s, with .* in 1 block\\."),
-                          (["--at", "1s"], "At 1.0 s the heap had .* in 1 block\\.")):
+                          (["--at", "-0s"], "At .* s the heap had .* in 1 block\\.")):
         first, *others = profcapture("memory", path, *options, "--color", "never").stdout.split("\n\n")[0].splitlines()
         assert re.fullmatch(line, first) and others[-1] == "Lost: nothing."
+
+
+def test_nothing_matches(profcapture, heap):
+    """A process or a time that the capture lacks is no good news about the heap."""
+    capture, _ = heap
+    for options, message in ((["--leaks", "--pid", 5], "no process 5 in "), (["--from", "999h"], "nothing from "),
+                             (["--at", "999h"], "nothing from "), (["--diff", "998h", "999h"], "nothing from ")):
+        done = profcapture("memory", capture, *options, check=6)
+        assert done.stdout == "" and message in done.stderr
+        assert message in profcapture("memory", capture, *options, "--json").stderr
 
 
 def test_timeline(profcapture, heap):

@@ -136,7 +136,9 @@ def test_newest_capture(profcapture, whole, tmp_path):
 def test_unknown_function_is_no_error(profcapture, whole):
     done = profcapture("report", whole, "--callees", "nothing", "--json")
     assert json.loads(done.stdout)["data"]["function"] is None
-    assert "no sample has function 'nothing'" in done.stderr
+    assert f"no function named 'nothing' in {whole}" in done.stderr
+    done = profcapture("report", whole, "--callees", "nothing", check=2)
+    assert f"no function named 'nothing' in {whole}" in done.stderr and done.stdout == ""
 
 
 def test_info(profcapture, whole):
@@ -207,6 +209,16 @@ def test_many_losses_do_not_hide_the_rest(profcapture, whole):
         assert f"for {len(everything) - most} other reasons" in lines[-1] and "--limit 0" in lines[-1]
 
 
+def test_losses_are_in_words(profcapture, whole):
+    """A loss has its number, its share of all records, why, and when."""
+    capture = profcapture.json("info", whole)["capture"]
+    loss = max((loss for loss in profcapture.json("info", whole)["data"]["loss"] if loss["cause"] == "perf-ring"), key=lambda loss: loss["count"])
+    share = 100 * loss["count"] / (capture["lost"] + capture["events"])
+    line = next(line for line in profcapture("info", whole).stdout.splitlines() if line.startswith(f"Lost: {loss['count']} "))
+    found = re.search(r"^Lost: \d+ \(([\d.]+) %, [^)]*\): a perf ring was full \(.*, perf-ring\), (at|[\d.]+ s to) [\d.]+ s$", line)
+    assert float(found[1]) == pytest.approx(share, abs=0.06)
+
+
 def test_missed_ticks_are_no_loss(profcapture, whole):
     """info --verbose always reports the number of missed ticks; info and report do if it is more
     than one percent of all ticks."""
@@ -275,38 +287,47 @@ def test_filters_partition_the_samples(profcapture, whole):
     ids=lambda verb: " ".join(verb),
 )
 def test_options_that_nothing_passes_are_said(profcapture, whole, tmp_path, verb):
-    """A time or a process that the capture lacks gets a warning; the result is empty and not an
-    error."""
+    """If the capture lacks a time, a process, a thread or a CPU, one message says what there is. Text then
+    fails, and formats for programs have an empty answer."""
     name = {"diff": [whole], "annotate": ["main"], "export": ["--to", "folded"], "cut": ["-o", tmp_path / "new.cap"]}.get(verb[0], [])
     pids = sorted({row["pid"] for row in rows(profcapture, whole, "--table", "process")})
-    end = profcapture.json("info", whole)["capture"]["duration_ns"]
 
-    def said(*options):
+    def said(*options, check=6):
         (tmp_path / "new.cap").unlink(missing_ok=True)
         done = profcapture(*verb, whole, *name, *options, check=None)
-        assert done.returncode == (2 if verb == ["annotate"] else 0), done.stderr
+        if verb == ["dump"] or done.returncode == check == 6:
+            assert done.stdout == "" or verb == ["dump"]
+        else:
+            assert check != 6, done.stderr
         return done.stderr
 
-    after = f"is after the end of capture '{whole}', at {end / 1e9:.3f} s"
-    assert f"--from {(end + 10**9) / 1e9:.3f} s {after}" in said("--from", f"{end + 10**9}ns")
-    assert "nothing to read" not in said("--from", "0")
+    end = profcapture.json("info", whole)["capture"]["duration_ns"] + 10**9
+    assert f"nothing from {end / 1e9:.3f} s on: '{whole}' is " in said("--from", f"{end}ns")
+    assert not (tmp_path / "new.cap").exists()
+    assert "nothing from" not in said("--from", "0", check=None)
     if verb == ["cut"]:
         return
     absent = pids[-1] + 1
-    listed = ", ".join(map(str, pids[:10])) + (", …" if len(pids) > 10 else "")
-    assert f"no process {absent} in capture '{whole}' (pids: {listed})" in said("--pid", absent)
-    assert f"no process {absent}" in said("--pid", f"{pids[0]},{absent}")
-    assert "no process" not in said("--pid", pids[0])
+    message = rf"no process {absent} in '{re.escape(str(whole))}'\. Recorded: {pids[0]}( \([^)]+\))?(, {pids[1]}|\n)"
+    assert re.search(message, said("--pid", absent))
+    assert f"no process {absent} in" in said("--pid", f"{pids[0]},{absent}", check=None)
+    assert "no process" not in said("--pid", pids[0], check=None)
     if verb[0] in ("report", "dump", "export", "diff"):
-        assert f"no thread {2**31} in capture '{whole}' (tids: " in said("--tid", 2**31)
-        assert f"no thread 'nobody' in capture '{whole}' (names: " in said("--comm", "nobody")
+        assert f"no thread {2**31} in '{whole}'. Recorded: " in said("--tid", 2**31)
+        assert f"no thread 'nobody' in '{whole}'. Recorded: " in said("--comm", "nobody")
+    if verb[0] in ("report", "export"):
+        assert f"nothing of CPU 4094 in '{whole}'. Recorded: " in said("--cpu", 4094)
 
 
-def test_report_of_no_time(profcapture, whole, tmp_path):
-    """The message has the end of the capture, but no length of 0 if the length is unknown."""
-    end = profcapture.json("info", whole)["capture"]["duration_ns"]
-    text = profcapture("report", whole, "--from", f"{end + 10**9}ns").stdout
-    assert f"No samples: the capture ends at {end / 1e9:.3f} s.\n" in text and " in 0 ns" not in text
+@pytest.mark.parametrize("options", [["--ignore", "."], ["--focus", "nothing has this name"], ["--focus", "nothing has this name", "--tree"]])
+def test_filter_of_frames_without_match(profcapture, whole, options):
+    done = profcapture("report", whole, *options, check=6)
+    assert done.stdout == "" and f"no sample in '{whole}' matches these options. Recorded: {ROWS} samples in " in done.stderr
+    assert profcapture.json("report", whole, *options)["data"]["self_total"] == 0
+
+
+def test_report_of_no_time(profcapture, tmp_path):
+    """No length of 0 is printed if the length is unknown."""
     text = profcapture("report", make(tmp_path / "empty.cap", "--rows", 0)).stdout
     assert "No samples.\n" in text and " in 0 ns" not in text
 

@@ -141,8 +141,60 @@ def test_agent(profcapture, recorded, tmp_path):
     assert {option for option in options if option not in known} <= {"--memory", "--counters", "--wakers", "--help"}
 
 
+READY = r"""
+#define _GNU_SOURCE
+#include <pthread.h>
+#include <sched.h>
+#include <unistd.h>
+static volatile unsigned long sink;
+static void *burn(void *data) { for (unsigned long i = 0; i < 400000000ul; i++) sink += i; return data; }
+static void *drink(void *data) { return burn(data); }
+int main(void)
+{
+	pthread_t threads[2];
+	cpu_set_t one;
+	CPU_ZERO(&one);
+	CPU_SET(sched_getcpu(), &one);
+	sched_setaffinity(0, sizeof(one), &one);
+	pthread_create(&threads[0], NULL, burn, NULL);
+	pthread_create(&threads[1], NULL, drink, NULL);
+	pthread_join(threads[0], NULL);
+	pthread_join(threads[1], NULL);
+}
+"""
+
+
+@pytest.fixture(scope="module")
+def shared_cpu(profctl, compile_c, tmp_path_factory):
+    """Two threads that share one CPU, and a main thread that waits for them."""
+    path = tmp_path_factory.mktemp("ready") / "ready.cap"
+    profctl("record", "-q", "-F", 499, "-o", path, "--", compile_c("ready", READY, "-g", "-O1", "-fno-optimize-sibling-calls", "-pthread"))
+    return path
+
+
+def test_time_without_a_cpu_is_said(profcapture, shared_cpu):
+    rows = profcapture.json("report", shared_cpu, "--by", "thread")["data"]["rows"]
+    ready = sum(row["preempted_ns"] + (row["runnable_ns"] or 0) for row in rows)
+    assert ready > 0.4 * sum(row["run_ns"] for row in rows)
+    said = re.search(r"; ([\d.]+) (m?s) ready, without a\s+CPU\.", profcapture("report", shared_cpu).stdout)
+    assert float(said[1]) * {"s": 1e9, "ms": 1e6}[said[2]] == pytest.approx(ready, rel=0.01)
+    busy = [row for row in rows if row["run_ns"] > 0.5 * max(row["run_ns"] for row in rows)]
+    without = [100 * (row["preempted_ns"] + (row["runnable_ns"] or 0)) /
+               (row["run_ns"] + row["wait_ns"] + row["preempted_ns"] + (row["runnable_ns"] or 0)) for row in busy]
+    text = profcapture("report", shared_cpu, "--by", "thread").stdout
+    said = re.search(r"^The busiest 2 ran [\d-]+ % of their lives, waited 0 % and were without a CPU (\d+)(?:-(\d+))? %\.$", text, re.MULTILINE)
+    assert (int(said[1]), int(said[2] or said[1])) == (round(min(without)), round(max(without)))
+
+
+def test_a_thread_has_one_row(profcapture, shared_cpu):
+    """What profctl did before it executed the command belongs to the command's main thread."""
+    head, table = profcapture("report", shared_cpu, "--by", "thread").stdout.split("\n\n")
+    assert head.startswith("3 threads used ") and len(table.splitlines()) == 1 + 3 and "profctl" not in table
+
+
 def test_agent_statuses(profcapture, recorded, tmp_path):
-    profcapture("report", recorded, "--pid", 1)
+    profcapture("report", recorded, "--pid", 1, check=6)
+    profcapture("report", recorded, "--pid", 1, "--json")
     profcapture("report", recorded, "--no-such-option", check=2)
     (tmp_path / "x.cap").write_bytes(b"none")
     profcapture("report", tmp_path / "x.cap", check=3)

@@ -689,19 +689,69 @@ static bool is_missed_tick(const struct capture_loss *loss)
 	return strcmp(loss->cause, "ticks-missed") == 0;
 }
 
-static void print_loss(const struct capture_loss *loss, struct out *out)
+/* Returns why records were lost; the name of the cause if a later version added it. */
+static const char *describe_cause(const char *cause)
+{
+	static const struct {
+		const char *cause, *words;
+	} causes[] = {
+		{ "perf-ring", N_("a perf ring was full") },
+		{ "perf-lost-samples", N_("the kernel could not store samples") },
+		{ "throttled", N_("the kernel throttled sampling") },
+		{ "side-band", N_("the kernel lost records of programs and threads") },
+		{ "cpu-offline", N_("a CPU went offline") },
+		{ "late", N_("records came too late") },
+		{ "ring-full", N_("a program's ring was full") },
+		{ "ring-reentrant", N_("a program recorded while it recorded") },
+		{ "ring-refused", N_("profd refused records of a program") },
+		{ "ring-corrupt", N_("records of a program were invalid") },
+		{ "unwind-backlog", N_("unwinding was too slow") },
+		{ "writer-backlog", N_("writing was too slow") },
+		{ "disk-full", N_("the disk was full") },
+		{ "io-error", N_("the file could not be written") },
+		{ "quota", N_("the file had its largest size") },
+		{ "file-damage", N_("the file was damaged") },
+	};
+
+	for (size_t i = 0; i < ARRAY_SIZE(causes); i++)
+		if (strcmp(cause, causes[i].cause) == 0)
+			return _(causes[i].words);
+	return cause;
+}
+
+double capture_lost_percent(const struct capture *capture, uint64_t lost)
+{
+	double all = (double)capture->lost + (double)capture_events(capture);
+
+	return all > 0 ? 100 * (double)lost / all : 0;
+}
+
+/* Prints "Lost: 6 (1.4 %): a perf ring was full (cpu1, perf-ring), at 0.46 s". */
+static void print_loss(const struct capture *capture, const struct capture_loss *loss,
+		       struct out *out)
 {
 	g_autofree char *stream = text_escape(loss->stream ? loss->stream : "-");
 	g_autofree char *cause = text_escape(loss->cause);
+	g_autofree char *words = text_escape(describe_cause(loss->cause));
 	g_autofree char *count = loss->count ? text_count(loss->count)
 					     : g_strdup(_("an unknown number"));
 	g_autofree char *bytes = text_bytes(loss->bytes);
+	g_autofree char *share = text_percent(capture_lost_percent(capture, loss->count), true);
+	g_autofree char *from = g_strdup_printf("%.2f", (double)loss->from_ns / 1e9);
+	g_autofree char *to = g_strdup_printf("%.2f", (double)loss->to_ns / 1e9);
 
-	out_printf(out, _("Lost: %s (%s, %s"), count, stream, cause);
+	out_printf(out, _("Lost: %s"), count);
+	if (loss->count)
+		out_printf(out, " (%s %%", share);
 	if (loss->bytes)
-		out_printf(out, ", %s", bytes);
-	out_printf(out, _(") from %.3f s to %.3f s\n"), (double)loss->from_ns / 1e9,
-		   (double)loss->to_ns / 1e9);
+		out_printf(out, "%s%s", loss->count ? ", " : " (", bytes);
+	if (loss->count || loss->bytes)
+		out_char(out, ')');
+	out_printf(out, ": %s (%s, %s)", words, stream, cause);
+	if (strcmp(from, to) == 0)
+		out_printf(out, _(", at %s s\n"), from);
+	else
+		out_printf(out, _(", %s s to %s s\n"), from, to);
 }
 
 /* Sorts by count, greatest first, then by start. */
@@ -730,7 +780,7 @@ void capture_print_losses(const struct capture *capture, struct out *out, uint64
 	g_ptr_array_sort(losses, compare_losses);
 	shown = most && most < losses->len ? (guint)most : losses->len;
 	for (guint i = 0; i < shown; i++)
-		print_loss(losses->pdata[i], out);
+		print_loss(capture, losses->pdata[i], out);
 	for (guint i = shown; i < losses->len; i++) {
 		is_unknown |= ((const struct capture_loss *)losses->pdata[i])->count == 0;
 		left_out += capture_loss_least(losses->pdata[i]);

@@ -124,6 +124,8 @@ void capture_write_losses(const struct capture *capture, struct json *json, cons
 /* Print losses as text, the largest first: at most `most` lines (0: all), then a sum of the rest.
  * Print nothing if nothing was lost. Ticks that the kernel missed do not count as losses. */
 void capture_print_losses(const struct capture *capture, struct out *out, uint64_t most);
+/* Returns the share of lost records among those that were read and those that were lost. */
+double capture_lost_percent(const struct capture *capture, uint64_t lost);
 void capture_print_missed_ticks(const struct capture *capture, struct out *out, double least_pct);
 /* Prints the recorded command, quoted for a shell; nothing if no command was recorded. */
 void capture_print_command(const struct capture *capture, struct out *out);

@@ -591,7 +591,7 @@ int verb_counters(int argc, char **argv)
 		.name = "counters",
 		.table = table_of,
 		.incomplete = N_("Values may be missing\n"),
-		.empty = N_("No counters of these processes at that time\n"),
+		.empty = N_("no such counters of these processes at that time in '%s'"),
 	};
 	CLEANUP(counters_done)
 	struct counters counters = { .reader.limit = READER_LIMIT_UNSET,

@@ -739,7 +739,7 @@ int verb_events(int argc, char **argv)
 		.table = table_of,
 		.incomplete = N_("Events may be missing: counts may be low, and times wrong\n"),
 		.empty = N_(
-			"No such events. `profctl record -e NAME` records events; `profctl list` shows their names.\n"),
+			"capture '%s' has no such events. 'profctl record -e NAME' records events; 'profctl list' shows their names"),
 	};
 	CLEANUP(events_done)
 	struct events_verb events = { .reader.limit = READER_LIMIT_UNSET,

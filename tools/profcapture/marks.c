@@ -287,7 +287,7 @@ int verb_marks(int argc, char **argv)
 		.incomplete =
 			N_("Marks may be missing: counts may be low, and begins without an end, "
 			   "or whole spans, wrong\n"),
-		.empty = N_("No marks of these threads at that time\n"),
+		.empty = N_("no marks of these threads at that time in '%s'"),
 	};
 	CLEANUP(marks_done)
 	struct marks marks = { .reader.limit = READER_LIMIT_UNSET,

@@ -202,7 +202,9 @@ static bool resolve_times(struct memory *memory, GError **error)
 	    !reader_resolve_time(reader, &memory->diff.from, false, 0, &memory->before_ns, error))
 		return false;
 	if (!is_diff || memory->before_ns <= memory->at_ns)
-		return true;
+		return at->kind == UNITS_TIME_UNSET ||
+		       reader_check_start(reader, is_diff ? memory->before_ns : memory->at_ns,
+					  error);
 	g_set_error(error, CLI_ERROR, CLI_USAGE, _("--diff: %.3f s is after %.3f s"),
 		    (double)memory->before_ns / 1e9, (double)memory->at_ns / 1e9);
 	return false;

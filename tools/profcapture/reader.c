@@ -253,8 +253,38 @@ bool reader_wants_cpu(const struct reader *reader, uint64_t cpu)
 /* If the requested value does not exist, list at most this many existing ones. */
 #define NAMED_MOST 10
 
+bool reader_fails_empty(const struct reader *reader)
+{
+	return reader->format == READER_TEXT && !reader->judges_damage &&
+	       !capture_lacks_rows(reader->capture, 0);
+}
+
+static bool select_nothing(const struct reader *reader, char *message, GError **error)
+{
+	g_autofree char *text = message;
+
+	if (reader_fails_empty(reader))
+		return cli_set_error(error, CLI_NOTHING_CAPTURED, "%s", text);
+	cli_warning("%s", text);
+	return true;
+}
+
+bool reader_check_start(const struct reader *reader, int64_t from_ns, GError **error)
+{
+	const struct capture *capture = reader->capture;
+	g_autofree char *length = text_duration((uint64_t)MAX_OF(capture->duration_ns, 0));
+
+	if (from_ns <= capture->duration_ns)
+		return true;
+	return select_nothing(reader,
+			      g_strdup_printf(_("nothing from %.3f s on: '%s' is %s long"),
+					      (double)from_ns / 1e9, capture->file, length),
+			      error);
+}
+
 struct column_values {
-	GHashTable *values;
+	GHashTable *values; /* text of a number or a name → NULL, or the name of the number */
+	unsigned table;
 	bool is_text; /* the column refers to strings */
 };
 
@@ -267,24 +297,41 @@ static bool add_values(struct names_epoch *epoch, const struct prof_batch *batch
 		uint64_t value = array_number_or(&batch->columns[0], i, 0);
 
 		if (!of->is_text)
-			g_hash_table_add(of->values, g_strdup_printf("%" PRIu64, value));
+			g_hash_table_insert(of->values, g_strdup_printf("%" PRIu64, value), NULL);
 		else if (value)
-			g_hash_table_add(of->values, g_strdup(names_text(epoch, value)));
+			g_hash_table_insert(of->values, g_strdup(names_text(epoch, value)), NULL);
 	}
 	return true;
 }
 
-/* Adds the values of a table's column: its numbers, or the strings that it refers to. */
-static bool add_column(const struct capture *capture, unsigned table, uint16_t column, bool is_text,
-		       GHashTable *values, GError **error)
+/* Names the numbers of processes, by their main threads, and of threads. */
+static bool name_values(struct names_epoch *epoch, const struct prof_batch *batch, void *data,
+			GError **error)
 {
-	const struct prof_cursor_options options = { .table = table,
-						     .columns = &column,
-						     .n_columns = 1 };
-	struct column_values of = { values, is_text };
+	const struct column_values *of = data;
+
+	for (size_t i = 0; i < batch->rows; i++) {
+		g_autofree char *tid =
+			g_strdup_printf("%" PRIu64, array_number_or(&batch->columns[0], i, 0));
+		const char *comm = names_text(epoch, array_number_or(&batch->columns[1], i, 0));
+
+		if (comm && g_hash_table_contains(of->values, tid))
+			g_hash_table_insert(of->values, steal_ptr(&tid), (gpointer)comm);
+	}
+	return true;
+}
+
+/* Reads columns of a table: the first one has the values. */
+static bool read_columns(const struct capture *capture, struct column_values *of,
+			 const uint16_t *columns, unsigned n, GError **error)
+{
+	const struct prof_cursor_options options = { .table = of->table,
+						     .columns = columns,
+						     .n_columns = n };
 	g_autofree char *failure = g_strdup_printf(_("cannot read capture '%s'"), capture->file);
 
-	return names_each_batch(capture->names, &options, add_values, &of, failure, error);
+	return names_each_batch(capture->names, &options, n > 1 ? name_values : add_values, of,
+				failure, error);
 }
 
 static gint compare_values(gconstpointer left, gconstpointer right, gpointer data)
@@ -297,7 +344,7 @@ static gint compare_values(gconstpointer left, gconstpointer right, gpointer dat
 	return strcmp(a, b);
 }
 
-/* Returns text such as "12, 345, …". */
+/* Returns text such as "12 (make), 345 (cc1), …". */
 static char *list_values(GHashTable *values, bool are_numbers)
 {
 	GString *text = g_string_new(NULL);
@@ -306,67 +353,117 @@ static char *list_values(GHashTable *values, bool are_numbers)
 
 	g_qsort_with_data(all, (gint)n, sizeof(*all), compare_values,
 			  GINT_TO_POINTER((gint)are_numbers));
-	for (guint i = 0; i < n && i < NAMED_MOST; i++)
+	for (guint i = 0; i < n && i < NAMED_MOST; i++) {
+		const char *name = g_hash_table_lookup(values, all[i]);
+
 		g_string_append_printf(text, "%s%s", i ? ", " : "", (const char *)all[i]);
+		if (name)
+			g_string_append_printf(text, " (%s)", name);
+	}
 	if (n > NAMED_MOST)
 		g_string_append_printf(text, ", %s", text_sign(TEXT_ELLIPSIS));
 	return g_string_free(text, FALSE);
 }
 
-/* Warns of each requested number or string that no row has. */
-static bool warn_of_absent(const struct reader *reader, const GArray *numbers,
-			   const GPtrArray *texts, unsigned table, uint16_t column, GError **error)
+/* Says which of the requested numbers or strings no row has. Fails if that is all of them. */
+static bool check_absent(const struct reader *reader, const GArray *numbers, const GPtrArray *texts,
+			 GHashTable *values, const char *format, GError **error)
 {
-	g_autoptr(GHashTable) values = g_hash_table_new_full(g_str_hash, g_str_equal, g_free, NULL);
-	struct capture *capture = reader->capture;
-	guint n = numbers ? numbers->len : texts ? texts->len : 0;
+	guint n = numbers ? numbers->len : texts->len, n_absent = 0;
+	g_autoptr(GString) absent = g_string_new(NULL);
+	g_autofree char *list = list_values(values, numbers), *message = NULL;
 
-	if (n == 0)
-		return true;
-	if (!add_column(capture, table, column, texts, values, error) ||
-	    (texts && !add_column(capture, PROF_TABLE_TASK, PROF_TASK_COMM, true, values, error)))
-		return false;
 	for (guint i = 0; i < n; i++) {
 		g_autofree char *asked =
-			texts ? g_strdup(texts->pdata[i])
+			texts ? g_strdup_printf("'%s'", (const char *)texts->pdata[i])
 			      : g_strdup_printf("%" PRIu32, g_array_index(numbers, uint32_t, i));
-		g_autofree char *list = NULL;
 
-		if (g_hash_table_contains(values, asked))
+		if (texts ? g_hash_table_contains(values, texts->pdata[i])
+			  : g_hash_table_contains(values, asked))
 			continue;
-		list = list_values(values, numbers);
-		cli_warning(texts ? _("no thread '%s' in capture '%s' (names: %s)")
-			    : table == PROF_TABLE_PROCESS
-				    ? _("no process %s in capture '%s' (pids: %s)")
-				    : _("no thread %s in capture '%s' (tids: %s)"),
-			    asked, capture->file, *list ? list : "-");
+		g_string_append_printf(absent, "%s%s", n_absent++ ? ", " : "", asked);
+	}
+	if (n_absent == 0)
+		return true;
+	message = g_strdup_printf(format, absent->str, reader->capture->file, *list ? list : "-");
+	if (n_absent == n)
+		return select_nothing(reader, steal_ptr(&message), error);
+	cli_warning("%s", message);
+	return true;
+}
+
+/* The options that select by the value of a column. */
+static bool check_values(const struct reader *reader, GError **error)
+{
+	static const uint16_t threads[] = { PROF_THREAD_TID, PROF_THREAD_COMM };
+	const struct {
+		const GArray *numbers;
+		const GPtrArray *texts;
+		struct {
+			unsigned table;
+			uint16_t column;
+		} sources[2];
+		const char *format;
+	} kinds[] = {
+		{ reader->pids,
+		  NULL,
+		  { { PROF_TABLE_PROCESS, PROF_PROCESS_PID } },
+		  N_("no process %s in '%s'. Recorded: %s") },
+		{ reader->tids,
+		  NULL,
+		  { { PROF_TABLE_THREAD, PROF_THREAD_TID } },
+		  N_("no thread %s in '%s'. Recorded: %s") },
+		{ NULL,
+		  reader->comms,
+		  { { PROF_TABLE_THREAD, PROF_THREAD_COMM }, { PROF_TABLE_TASK, PROF_TASK_COMM } },
+		  N_("no thread %s in '%s'. Recorded: %s") },
+		{ reader->cpus,
+		  NULL,
+		  { { PROF_TABLE_SAMPLE, PROF_SAMPLE_CPU }, { PROF_TABLE_WAIT, PROF_WAIT_CPU } },
+		  N_("nothing of CPU %s in '%s'. Recorded: %s") },
+	};
+
+	for (size_t i = 0; i < ARRAY_SIZE(kinds); i++) {
+		g_autoptr(GHashTable)
+			values = g_hash_table_new_full(g_str_hash, g_str_equal, g_free, NULL);
+		struct column_values of = { .values = values, .is_text = kinds[i].texts };
+
+		if (!kinds[i].numbers && !kinds[i].texts)
+			continue;
+		for (size_t k = 0; k < 2 && kinds[i].sources[k].table; k++) {
+			of.table = kinds[i].sources[k].table;
+			if (!read_columns(reader->capture, &of, &kinds[i].sources[k].column, 1,
+					  error))
+				return false;
+		}
+		of.table = PROF_TABLE_THREAD;
+		if ((kinds[i].numbers == reader->pids || kinds[i].numbers == reader->tids) &&
+		    kinds[i].numbers &&
+		    !read_columns(reader->capture, &of, threads, ARRAY_SIZE(threads), error))
+			return false;
+		if (!check_absent(reader, kinds[i].numbers, kinds[i].texts, values,
+				  _(kinds[i].format), error))
+			return false;
 	}
 	return true;
 }
 
-/* Warns if the options select values that do not exist. An answer without rows is not an error. */
-static bool warn_of_options(const struct reader *reader, GError **error)
+/* Fails or warns if the options select values that do not exist. */
+static bool check_options(const struct reader *reader, GError **error)
 {
 	const struct capture *capture = reader->capture;
 	uint64_t lost = capture->names->lost;
 	bool ok;
 
-	if (reader->from_ns > capture->duration_ns)
-		cli_warning(_("--from %.3f s is after the end of capture '%s', at %.3f s: there is "
-			      "nothing to read"),
-			    (double)reader->from_ns / 1e9, capture->file,
-			    (double)capture->duration_ns / 1e9);
-	if (reader->to_ns < 0)
-		cli_warning(
-			_("--to %.3f s is before the start of capture '%s': there is nothing to "
-			  "read"),
-			(double)reader->to_ns / 1e9, capture->file);
-	ok = warn_of_absent(reader, reader->pids, NULL, PROF_TABLE_PROCESS, PROF_PROCESS_PID,
-			    error) &&
-	     warn_of_absent(reader, reader->tids, NULL, PROF_TABLE_THREAD, PROF_THREAD_TID,
-			    error) &&
-	     warn_of_absent(reader, NULL, reader->comms, PROF_TABLE_THREAD, PROF_THREAD_COMM,
-			    error);
+	if (!reader_check_start(reader, reader->from_ns, error))
+		return false;
+	if (reader->to_ns < 0 &&
+	    !select_nothing(reader,
+			    g_strdup_printf(_("nothing up to %.3f s: '%s' starts at 0 s"),
+					    (double)reader->to_ns / 1e9, capture->file),
+			    error))
+		return false;
+	ok = check_values(reader, error);
 	/* Names that were lost here do not affect the answer. */
 	capture->names->lost = lost;
 	return ok;
@@ -393,7 +490,7 @@ bool reader_open(struct reader *reader, const char *file, GError **error)
 	    (reader->finds_damage_late ||
 	     capture_scan(reader->capture, reader->from_ns, reader->to_ns, error)) &&
 	    (reader->judges_damage || capture_refuse_nothing(reader->capture, error)) &&
-	    (!reader->comms || reader_load_names(reader, error)) && warn_of_options(reader, error))
+	    (!reader->comms || reader_load_names(reader, error)) && check_options(reader, error))
 		return true;
 	capture_free(reader->capture);
 	reader->capture = NULL;
@@ -661,7 +758,7 @@ bool reader_open_wakers(struct reader *reader, const char *file, GError **error)
 	return capture_check(reader->capture, PROF_TABLE_WAIT, error);
 }
 
-static void print_rows(const struct reader *reader, const struct reader_verb *verb, struct out *out)
+static int print_rows(const struct reader *reader, const struct reader_verb *verb, struct out *out)
 {
 	const struct table table = verb->table(reader);
 
@@ -670,14 +767,19 @@ static void print_rows(const struct reader *reader, const struct reader_verb *ve
 	if (reader->is_incomplete)
 		out_text(out, _(verb->incomplete));
 	if (table.rows == 0) {
-		out_text(out, _(verb->empty));
-		return;
+		GError *error = g_error_new(CLI_ERROR, CLI_NOTHING_CAPTURED, _(verb->empty),
+					    reader->capture->file);
+		int status = cli_fail(error);
+
+		/* Rows that the capture lost may have matched. */
+		return reader->is_incomplete ? reader->status : status;
 	}
 	verb->print(reader, out);
 	if (reader_is_complete(reader))
 		out_text(out, _("Lost: nothing.\n"));
 	out_char(out, '\n');
 	reader_print_table(reader, out, &table);
+	return reader->status;
 }
 
 static void write_rows(const struct reader *reader, const struct reader_verb *verb,
@@ -712,7 +814,7 @@ int reader_run(const struct reader_verb *verb, const struct cli_group *groups, v
 		reader_page(reader);
 	json_init(&json, out_stdout());
 	if (reader->format == READER_TEXT && verb->table)
-		print_rows(reader, verb, out_stdout());
+		reader->status = print_rows(reader, verb, out_stdout());
 	else if (reader->format == READER_TEXT && verb->print)
 		verb->print(data, out_stdout());
 	else if (verb->table)

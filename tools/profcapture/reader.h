@@ -95,6 +95,12 @@ bool reader_filters_threads(const struct reader *reader);
  * with `end`, its end. For an unset time, it is `otherwise`. */
 bool reader_resolve_time(const struct reader *reader, const struct units_time *time, bool end,
 			 int64_t otherwise, int64_t *ret_ns, GError **error);
+/* Returns whether an answer without rows is an error: text without rows looks like good news. A
+ * program gets a valid answer and a warning, and so does everybody if the capture lacks rows that
+ * may have matched. */
+bool reader_fails_empty(const struct reader *reader);
+/* Fails, or in formats for programs warns, if a relative time is after the end of the capture. */
+bool reader_check_start(const struct reader *reader, int64_t from_ns, GError **error);
 /* Sets the error that a mark does not exist. Returns false. */
 bool reader_no_mark(const struct reader *reader, const char *name, GError **error);
 
@@ -160,7 +166,7 @@ struct reader_verb {
 	const char *name;
 	struct table (*table)(const void *data);
 	const char *incomplete; /* N_(): printed if is_incomplete */
-	const char *empty;      /* N_(): printed instead of a table without rows */
+	const char *empty; /* N_(): the error if the table has no rows, with a %s for the file */
 };
 
 /* Runs the verb and returns its exit status. The caller frees the struct, also after a failure. */

@@ -80,9 +80,7 @@ static struct report_hint of_losses(const struct profile *profile)
 	struct report_hint hint = { .problem = "lost", .count = capture->lost };
 	uint64_t most = 0;
 
-	hint.percent = capture->lost ? 100.0 * (double)capture->lost /
-					       (double)(capture->lost + capture_events(capture))
-				     : 0;
+	hint.percent = capture_lost_percent(capture, capture->lost);
 	for (guint i = 0; i < capture->losses->len; i++) {
 		const struct capture_loss *loss =
 			&g_array_index(capture->losses, struct capture_loss, i);

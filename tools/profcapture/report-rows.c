@@ -8,6 +8,7 @@
  */
 #include "config.h"
 
+#include "tools/common/grown-array.h"
 #include "tools/present/sparkline.h"
 #include "tools/profcapture/report.h"
 #include "tools/profile/function-names.h"
@@ -20,6 +21,9 @@
 
 /* A longer event name is not used as a column title. */
 #define MOST_EVENT_COLUMNS 14u
+
+/* The time of a thread before it executed a program has a row of its own from this share on. */
+#define JOINED_PCT 1.0
 
 /* Rows with at least this share are bold. */
 #define HOT_PCT 10.0
@@ -605,10 +609,7 @@ static void print_programs(const struct report *report, struct out *out)
 		line = line_of_program(&rows, by_comm, comm ? comm : "-");
 		amount_add(&line->count.self, amount);
 		to = &g_array_index(times, struct run_time, line->entity);
-		to->run_ns += from->run_ns;
-		to->wait_ns += from->wait_ns;
-		to->preempted_ns += from->preempted_ns;
-		to->known |= from->known;
+		run_time_add(to, from);
 		rows.has_times |= from->known;
 		g_array_index(processes, unsigned, line->entity) += is_counted[process] == 0;
 		is_counted[process] = 1;
@@ -628,10 +629,70 @@ static void print_programs(const struct report *report, struct out *out)
 
 /* ---- the answers: rows, or callers and callees ----------------------------------------------- */
 
+/* Returns the row of the last program that the thread of row `i` executed. */
+static guint *last_execution(const struct report *report, GHashTable *last, guint i)
+{
+	const struct names *names = report->reader.capture->names;
+	const struct names_thread *thread = names_thread_at(names, i);
+	const struct names_process *process = names_process_at(names, thread->process);
+	g_autofree char *key = g_strdup_printf("%" PRIu64 " %" PRIu64 " %" PRIu64, process->pid,
+					       process->start_time, thread->tid);
+	guint *known = g_hash_table_lookup(last, key);
+	uint32_t other;
+
+	if (!known) {
+		known = g_new(guint, 1);
+		*known = i;
+		g_hash_table_insert(last, g_steal_pointer(&key), known);
+	}
+	other = names_thread_at(names, *known)->process;
+	if (names_process_at(names, other)->exec_generation < process->exec_generation)
+		*known = i;
+	return known;
+}
+
+/* In text, a thread has one row with what it did before it executed a program, unless that is a
+ * considerable part. */
+static void join_executions(const struct report *report)
+{
+	GArray *counts = report->profile.counts, *times = report->times;
+	guint n = MAX_OF(counts->len, times->len);
+	g_autoptr(GHashTable) last = g_hash_table_new_full(g_str_hash, g_str_equal, g_free, g_free);
+
+	if (n == 0)
+		return;
+	(void)GROWN_AT(counts, struct profile_entity, n - 1);
+	(void)GROWN_AT(times, struct run_time, n - 1);
+	for (unsigned pass = 0; pass < 2; pass++) {
+		for (guint i = NAMES_LOST + 1; i < n; i++) {
+			struct profile_count
+				*from = &g_array_index(counts, struct profile_entity, i).count,
+				*to;
+			struct run_time *time = &g_array_index(times, struct run_time, i);
+			guint joined;
+
+			if (from->total.samples == 0 && !time->known)
+				continue;
+			joined = *last_execution(report, last, i);
+			if (pass == 0 || joined == i ||
+			    report_percent(report, from->self) >= JOINED_PCT)
+				continue;
+			to = &g_array_index(counts, struct profile_entity, joined).count;
+			amount_add(&to->self, from->self);
+			amount_add(&to->total, from->total);
+			run_time_add(&g_array_index(times, struct run_time, joined), time);
+			*from = (struct profile_count){ 0 };
+			*time = (struct run_time){ 0 };
+		}
+	}
+}
+
 void report_show_rows(struct report *report, struct out *out)
 {
 	CLEANUP(rows_done) struct report_rows rows;
 
+	if (report->profile.by == PROFILE_THREAD && report->reader.format == READER_TEXT)
+		join_executions(report);
 	rows_init(&rows, report, report->profile.counts);
 	if (report->reader.format == READER_TEXT) {
 		report_print_head(report, out);
@@ -734,36 +795,44 @@ static void print_edges(struct report_rows *rows, struct out *out, const char *t
 	reader_print_table(&rows->report->reader, out, &table);
 }
 
-static void warn_not_found(const struct report *report)
+/* Returns the exit status. A program gets a valid answer without a function. */
+static int say_not_found(const struct report *report)
 {
+	const char *focus = report->profile.focus, *file = report->reader.capture->file;
 	const GArray *all = report->profile.functions->all;
 	g_autoptr(GPtrArray) names = g_ptr_array_new();
+	g_autofree char *message = NULL;
 	const char *meant;
 
 	for (guint i = FUNCTION_LOST + 1; i < all->len; i++)
 		g_ptr_array_add(names, (gpointer)functions_at(report->profile.functions, i)->name);
 	g_ptr_array_add(names, NULL);
-	meant = cli_suggest(report->profile.focus, (const char *const *)names->pdata);
-	if (meant)
-		cli_warning(_("no sample has function '%s'; did you mean '%s'?"),
-			    report->profile.focus, meant);
-	else
-		cli_warning(_("no sample has function '%s'"), report->profile.focus);
+	meant = cli_suggest(focus, (const char *const *)names->pdata);
+	message = meant ? g_strdup_printf(_("no function named '%s' in %s. Did you mean '%s'?"),
+					  focus, file, meant)
+			: g_strdup_printf(_("no function named '%s' in %s"), focus, file);
+	if (reader_fails_empty(&report->reader) && report->profile.all.samples > 0)
+		return cli_fail(g_error_new(CLI_ERROR, CLI_USAGE, "%s", message));
+	cli_warning("%s", message);
+	return CLI_OK;
 }
 
-void report_show_edges(struct report *report, struct out *out)
+int report_show_edges(struct report *report, struct out *out)
 {
 	CLEANUP(rows_done) struct report_rows callers;
 	CLEANUP(rows_done) struct report_rows callees;
 	const struct profile *profile = &report->profile;
 	struct json *json = &report->json;
+	int status = CLI_OK;
 
 	rows_init(&callers, report, profile->callers);
 	rows_init(&callees, report, profile->callees);
 	callers.kind = profile->own_callers ? ROWS_CALLERS : ROWS_CALLEES;
 	callees.kind = ROWS_CALLEES;
 	if (!profile->focus_found)
-		warn_not_found(report);
+		status = say_not_found(report);
+	if (status != CLI_OK)
+		return status;
 	if (report->reader.format != READER_TEXT) {
 		const struct table tables[] = { table_of(&callers), table_of(&callees) };
 		const size_t shown[] = { reader_shown(&report->reader, tables[0].rows),
@@ -784,11 +853,11 @@ void report_show_edges(struct report *report, struct out *out)
 		table_write_array(&tables[0], json, "callers", shown[0]);
 		table_write_array(&tables[1], json, "callees", shown[1]);
 		reader_end(&report->reader, json);
-		return;
+		return status;
 	}
 	report_print_losses(report, out);
 	if (!profile->focus_found)
-		return;
+		return status;
 	print_focus(report, out);
 	if (report->callers)
 		print_edges(&callers, out, _("caller"));
@@ -796,4 +865,5 @@ void report_show_edges(struct report *report, struct out *out)
 		out_text(out, _("\nIts callees:\n"));
 	if (report->callees)
 		print_edges(&callees, out, _("callee"));
+	return status;
 }

@@ -162,39 +162,60 @@ bool report_is_all_cpu_time(const struct report *report)
 	       report->reader.capture->duration_ns > 0;
 }
 
-/* Prints a sentence such as "The busiest 4 ran 25-27 % of their lives and waited 68-69 %." */
+/* Returns "8 %" or "25-27 %". */
+static char *range_text(double least, double most)
+{
+	return round(least) < round(most) ? g_strdup_printf("%.0f-%.0f %%", least, most)
+					  : g_strdup_printf("%.0f %%", most);
+}
+
+/* Prints a sentence such as "The busiest 4 ran 25-27 % of their lives, waited 68-69 % and were
+ * without a CPU 5-6 %." */
 static void print_busiest(const struct report *report, struct out *out)
 {
+	enum { RAN, WAITED, READY, N_SHARES };
 	const GArray *times = report->times;
-	double least[2] = { 100, 100 }, most[2] = { 0, 0 };
+	double least[N_SHARES] = { 100, 100, 100 }, most[N_SHARES] = { 0 };
+	char *ranges[N_SHARES];
 	uint64_t longest = 0;
 	unsigned n = 0;
+	struct out line;
 
 	for (guint i = 0; i < times->len; i++)
 		longest = MAX_OF(longest, g_array_index(times, struct run_time, i).run_ns);
 	for (guint i = 0; longest && i < times->len; i++) {
 		const struct run_time *time = &g_array_index(times, struct run_time, i);
-		double life = (double)time->run_ns + (double)time->wait_ns +
-			      (double)time->preempted_ns + (double)time->runnable_ns;
-		const double shares[2] = { 100 * (double)time->run_ns / life,
-					   100 * (double)time->wait_ns / life };
+		double run = (double)time->run_ns, wait = (double)time->wait_ns;
+		double ready = (double)time->preempted_ns + (double)time->runnable_ns;
+		double life = run + wait + ready;
+		const double shares[N_SHARES] = { 100 * run / life, 100 * wait / life,
+						  100 * ready / life };
 
 		if (time->run_ns < longest / 2)
 			continue;
 		n++;
-		for (unsigned k = 0; k < 2; k++) {
+		for (unsigned k = 0; k < N_SHARES; k++) {
 			least[k] = MIN_OF(least[k], shares[k]);
 			most[k] = MAX_OF(most[k], shares[k]);
 		}
 	}
+	if (n == 0)
+		return;
+	for (unsigned k = 0; k < N_SHARES; k++)
+		ranges[k] = range_text(least[k], most[k]);
+	out_init(&line, -1);
 	if (n == 1)
-		out_printf(out, _("The busiest ran %.0f %% of its life and waited %.0f %%.\n"),
-			   most[0], most[1]);
-	else if (n > 1)
-		out_printf(out,
-			   _("The busiest %u ran %.0f-%.0f %% of their lives and waited "
-			     "%.0f-%.0f %%.\n"),
-			   n, least[0], most[0], least[1], most[1]);
+		out_printf(&line,
+			   _("The busiest ran %s of its life, waited %s and was without a CPU %s."),
+			   ranges[RAN], ranges[WAITED], ranges[READY]);
+	else
+		out_printf(
+			&line,
+			_("The busiest %u ran %s of their lives, waited %s and were without a CPU %s."),
+			n, ranges[RAN], ranges[WAITED], ranges[READY]);
+	say(report, out, &line);
+	for (unsigned k = 0; k < N_SHARES; k++)
+		g_free(ranges[k]);
 }
 
 void report_print_losses(const struct report *report, struct out *out)
@@ -567,6 +588,30 @@ static bool report_run(struct report *report, const char *file, GError **error)
 	       (!report_is_all_cpu_time(report) || report_read_waits(report, error));
 }
 
+/* Fails if options select no sample. A capture without samples is an answer. */
+static bool check_found(const struct report *report, GError **error)
+{
+	const struct reader *reader = &report->reader;
+	const struct profile *profile = &report->profile;
+	uint64_t recorded = capture_samples(reader->capture);
+	g_autofree char *samples = text_count(recorded);
+	g_autofree char *duration = text_duration((uint64_t)reader->capture->duration_ns);
+
+	if (!reader_fails_empty(reader) || recorded == 0 || profile->by == PROFILE_STATE ||
+	    profile->by == PROFILE_THREAD || profile->all.samples > profile->filtered.samples)
+		return true;
+	if (!reader->timed && !reader_filters_threads(reader) && !reader->cpus &&
+	    !profile->filters && !profile->inside && profile->mode == PROFILE_ANY_MODE)
+		return true;
+	return cli_set_error(error, CLI_NOTHING_CAPTURED,
+			     reader->metric == READER_OFF_CPU
+				     ? _("no wait in '%s' matches these options. Recorded: %s "
+					 "samples in %s")
+				     : _("no sample in '%s' matches these options. Recorded: %s "
+					 "samples in %s"),
+			     reader->capture->file, samples, duration);
+}
+
 void report_done(struct report *report)
 {
 	json_done(&report->json);
@@ -654,7 +699,8 @@ int verb_report(int argc, char **argv)
 		return status;
 	if (argc == 0)
 		newest = newest_capture(&error);
-	if (error || !report_run(&report, argc ? argv[0] : newest, &error))
+	if (error || !report_run(&report, argc ? argv[0] : newest, &error) ||
+	    !check_found(&report, &error))
 		return cli_fail(error);
 	capture_warn(report.reader.capture);
 	reader_page(&report.reader);
@@ -663,9 +709,11 @@ int verb_report(int argc, char **argv)
 	else if (report.tree)
 		report_show_tree(&report, out);
 	else if (report.profile.focus)
-		report_show_edges(&report, out);
+		status = report_show_edges(&report, out);
 	else
 		report_show_rows(&report, out);
+	if (status != CLI_CONTINUE && status != CLI_OK)
+		return status;
 	if (report.reader.format == READER_TEXT && report.profile.by != PROFILE_STATE)
 		print_tail(&report, out);
 	return CLI_OK;

@@ -69,7 +69,7 @@ void report_write_entity(const struct report *report, struct json *json, uint32_
 
 /* Show an answer in one of its forms. */
 void report_show_rows(struct report *report, struct out *out);
-void report_show_edges(struct report *report, struct out *out);
+int report_show_edges(struct report *report, struct out *out);
 void report_show_states(struct report *report, struct out *out);
 void report_print_states_head(const struct report *report, struct out *out);
 void report_show_tree(struct report *report, struct out *out);

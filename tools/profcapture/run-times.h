@@ -24,6 +24,15 @@ struct run_time {
 	bool known;           /* one of its times is not 0 */
 };
 
+static inline void run_time_add(struct run_time *to, const struct run_time *from)
+{
+	to->run_ns += from->run_ns;
+	to->wait_ns += from->wait_ns;
+	to->preempted_ns += from->preempted_ns;
+	to->runnable_ns += from->runnable_ns;
+	to->known |= from->known;
+}
+
 /* Returns whether the capture has wake-ups. Otherwise, runnable_ns was not measured. */
 bool run_times_have_wakeups(const struct capture *capture);
 

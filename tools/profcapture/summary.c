@@ -13,6 +13,9 @@
 #define COMMAND_COLUMNS 60u
 #define NAME_COLUMNS 60u
 
+/* Time without a CPU is said if it is at least this share of the recording's length. */
+#define READY_MIN_PCT 1.0
+
 /* Limits of the sentence that says where most time went. */
 #define WHERE_FUNCTIONS 3u
 #define WHERE_MIN_PCT 1.0
@@ -255,9 +258,12 @@ static void print_places(const struct summary *summary, struct out *out)
 		function_labels_add(labels, all[n++].function);
 	for (guint i = 0; i < n; i++) {
 		g_autofree char *time = text_duration(all[i].weight);
+		const char *least = capture_lacks_rows(summary->reader->capture, PROF_TABLE_WAIT)
+					    ? text_sign(TEXT_AT_LEAST)
+					    : "";
 		const char *call = all[i].call ? all[i].call : wait_cause_names[all[i].cause];
 
-		out_printf(out, i ? ", %s %s" : ": %s %s", time, call);
+		out_printf(out, i ? ", %s%s %s" : ": %s%s %s", least, time, call);
 		if (all[i].function > FUNCTION_LOST) {
 			g_autofree char *name = name_in_sentence(summary, labels, all[i].function);
 
@@ -268,19 +274,38 @@ static void print_places(const struct summary *summary, struct out *out)
 	function_labels_free(labels);
 }
 
+uint64_t summary_ready_ns(const struct summary *summary)
+{
+	uint64_t ns = 0;
+
+	for (guint i = 0; i < summary->times->len; i++) {
+		const struct run_time *time = &g_array_index(summary->times, struct run_time, i);
+
+		ns += time->preempted_ns + time->runnable_ns;
+	}
+	return ns;
+}
+
 void summary_print_waiting(const struct summary *summary, struct out *out)
 {
-	bool is_least = capture_lacks_rows(summary->reader->capture, PROF_TABLE_SWITCH);
-	uint64_t ns = summary_waited_ns(summary);
-	g_autofree char *duration = text_duration(ns);
+	const struct capture *capture = summary->reader->capture;
+	const char *least =
+		capture_lacks_rows(capture, PROF_TABLE_SWITCH) ? text_sign(TEXT_AT_LEAST) : "";
+	uint64_t ns = summary_waited_ns(summary), ready_ns = summary_ready_ns(summary);
+	g_autofree char *duration = text_duration(ns), *ready = text_duration(ready_ns);
+	bool says_ready = (double)ready_ns * 100 >= READY_MIN_PCT * (double)capture->duration_ns &&
+			  ready_ns > 0;
 
-	if (ns == 0)
-		return;
-	out_printf(out,
-		   is_least ? _("Waited at least %s in all threads")
-			    : _("Waited %s in all threads"),
-		   duration);
-	if (summary->waits && summary->waits->all.weight > 0)
-		print_places(summary, out);
-	out_char(out, '.');
+	if (ns > 0) {
+		out_printf(out, _("Waited %s%s in all threads"), least, duration);
+		if (summary->waits && summary->waits->all.weight > 0)
+			print_places(summary, out);
+	}
+	if (says_ready)
+		out_printf(out,
+			   ns > 0 ? _("; %s%s ready, without a CPU")
+				  : _("Threads were ready, without a CPU, for %s%s"),
+			   least, ready);
+	if (ns > 0 || says_ready)
+		out_char(out, '.');
 }

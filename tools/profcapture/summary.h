@@ -27,6 +27,8 @@ struct summary_where {
 void summary_each_where(const struct summary *summary,
 			void (*each)(const struct summary_where *where, void *data), void *data);
 uint64_t summary_waited_ns(const struct summary *summary);
+/* Returns how long threads were ready but had no CPU. */
+uint64_t summary_ready_ns(const struct summary *summary);
 
 /* Prints "./shop 40000 used 3.02 s of CPU in 3.18 s (0.95 CPUs), 5 threads." */
 void summary_print_cost(const struct summary *summary, struct out *out);
@@ -41,6 +43,6 @@ void summary_append_quality(const struct profile *profile, GString *to);
 /* Prints "Most in shop::Stats::add 79 % (memcmp 42 %), shop::price 8 %."; nothing if no function
  * has a share. `out` must be empty. */
 void summary_print_where(const struct summary *summary, struct out *out);
-/* Prints "Waited 11.1 s in all threads: 7.2 s futex in shop::Stats::add, 0.7 s fsync."; nothing if
- * no thread waited. */
+/* Prints "Waited 11.1 s in all threads: 7.2 s futex in shop::Stats::add, 0.7 s fsync; 4.29 s ready,
+ * without a CPU."; nothing if no thread waited. */
 void summary_print_waiting(const struct summary *summary, struct out *out);
