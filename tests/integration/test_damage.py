@@ -125,6 +125,17 @@ def test_the_same_is_lost_to_all(profcapture, whole, chunks, tmp_path):
         assert f"1 unreadable chunk with {chunk.rows} rows ({table})" in profcapture("report", flipped).stderr
 
 
+@pytest.mark.parametrize("table, name", [("sample", "samples"), ("switch", "context switches"), ("wait", "waits")])
+def test_damage_is_said_in_numbers(profcapture, whole, chunks, tmp_path, table, name):
+    """report says how much of what is missing, and verify when it was."""
+    flipped = tmp_path / "flipped.cap"
+    chunk = flip_in(chunks, whole, flipped, table)
+    rows = {part["name"]: part["rows"] for part in profcapture.json("info", whole)["data"]["tables"]}[table]
+    found = re.search(rf"^Lost: {chunk.rows} of {rows} {name} \((\d+) %\), in 1 damaged\s+chunk\.", profcapture("report", flipped).stdout, re.MULTILINE)
+    assert int(found[1]) == round(100 * chunk.rows / rows)
+    assert re.search(r"^Affected: .*, [\d.]+ (ns|us|ms|s) to [\d.]+ (us|ms|s)\.", profcapture("verify", flipped, check=3).stdout, re.MULTILINE)
+
+
 def test_verify_says_which_answers_are_affected(profcapture, whole, chunks, tmp_path):
     """A damaged row of events makes numbers wrong at its time, a damaged name makes names wrong;
     other answers are still right."""

@@ -96,7 +96,7 @@ def test_damage_leaves_no_verdict(profcapture, recordings, tmp_path, table):
         for options in [], ["--paths"], ["--normalise", "time"]:
             done = profcapture("diff", *sides, "--fail-over", "5%", *options, check=8)
             assert f"capture '{damaged}' is damaged" in done.stderr
-            assert f"No verdict: {damaged} is damaged. Record again.\n" in done.stderr
+            assert "No verdict" not in done.stderr
             assert done.stdout.startswith(f"No verdict: {damaged} is damaged. Record again.\n")
             assert "The whole run" not in done.stdout and "within noise" not in done.stdout and "slower" not in done.stdout
             found = diff(profcapture, *sides, *options)
@@ -198,8 +198,8 @@ def test_no_verdict(profctl, profcapture, builds, runs, tmp_path):
             (cut, f"{cut} is unfinished. Record again.", 0):
         for files in [good, file], [file, good], [good, "--to", good, file]:
             done = profcapture("diff", *files, "--fail-over", "5%", check=8)
-            said = next(line for line in done.stderr.splitlines() if line.startswith("No verdict: "))
-            assert needed in said and str(file) in said and said == done.stdout.splitlines()[0]
+            said = done.stdout.splitlines()[0]
+            assert said.startswith("No verdict: ") and needed in said and str(file) in said and "No verdict" not in done.stderr
             assert "(whole run)" in done.stdout and "The whole run" not in done.stdout
             # without --fail-over, a capture that is not whole does not make diff fail
             done = profcapture("diff", *files, check=plain)

@@ -386,6 +386,7 @@ static void note_run(struct diff *diff, const struct diff_run *run)
 {
 	const struct capture *capture = run->reader->capture;
 	bool is_samples = diff->measure == DIFF_SAMPLES;
+	bool waits = is_samples && run->reader->metric == READER_OFF_CPU;
 	double events = run->all.events, evidence = evidence_of(diff, &run->all);
 	g_autofree char *lost = text_count(capture->lost), *count = text_count((uint64_t)events);
 
@@ -396,14 +397,18 @@ static void note_run(struct diff *diff, const struct diff_run *run)
 	if (diff->measure != DIFF_PEAK && evidence < DIFF_LEAST_ALL) {
 		if (events >= DIFF_LEAST_ALL)
 			note(diff, "few", true,
-			     _("%s has %s samples, but a few stand for most events, so that all tell as much as %.0f; %d are needed. Record longer."),
+			     waits ? _("%s has %s waits, but a few make up most of the time (as good as %.0f waits; %d are needed). Record longer.")
+			     : is_samples
+				     ? _("%s has %s samples, but a few stand for most events (as good as %.0f samples; %d are needed). Record longer.")
+				     : _("%s has %s allocations, but a few make up most of the bytes (as good as %.0f allocations; %d are needed). Record longer."),
 			     capture->file, count, evidence, DIFF_LEAST_ALL);
 		else if (events == 0 && capture_samples(capture) > 0 && is_samples)
 			note(diff, "few", true, _("no sample of %s passes the filters."),
 			     capture->file);
 		else
 			note(diff, "few", true,
-			     is_samples
+			     waits ? _("%s has %s waits; %d are needed. Record longer.")
+			     : is_samples
 				     ? _("%s has %s samples; %d are needed. Record longer or raise -F.")
 				     : _("%s has %s allocations; %d are needed. Record longer."),
 			     capture->file, count, DIFF_LEAST_ALL);

@@ -584,6 +584,7 @@ static char *side_text(const struct diff_verb *verb, unsigned side)
 	bool is_samples = diff->measure == DIFF_SAMPLES;
 	bool is_time = is_samples && strcmp(profile_unit(&first->profile), "ns") == 0;
 	const char *unit = is_time ? "ns" : is_samples ? "" : diff->total_unit;
+	int metric = first->reader->metric;
 	double total = 0, interrupts = 0;
 	GString *text = g_string_new(side == DIFF_A ? "A: " : "B: ");
 
@@ -602,10 +603,12 @@ static char *side_text(const struct diff_verb *verb, unsigned side)
 	if (is_samples && !is_time)
 		g_string_append_printf(text, _(" events of %s"), event);
 	else
-		g_string_append(text, is_time                       ? _(" of CPU")
-				      : diff->measure == DIFF_CALLS ? _(" allocations")
-				      : diff->measure == DIFF_BYTES ? _(" allocated")
-								    : _(" at the peak"));
+		g_string_append(text, is_time && metric == READER_OFF_CPU ? _(" of waiting")
+				      : is_time && metric == READER_WALL  ? _(" of wall time")
+				      : is_time                           ? _(" of CPU")
+				      : diff->measure == DIFF_CALLS       ? _(" allocations")
+				      : diff->measure == DIFF_BYTES       ? _(" allocated")
+									  : _(" at the peak"));
 	if (interrupts > 0) {
 		more = value_text(unit, interrupts, "");
 		g_string_append_printf(text, _(" (interrupts: %s)"), more);
@@ -784,7 +787,7 @@ static int status_of(const struct diff_verb *verb, bool is_text)
 				  : diff->is_few && !diff->is_damaged && !diff->is_unfinished;
 
 	for (guint i = 0; is_failure && i < diff->notes->len; i++)
-		if (note_at(diff, i)->prevents_verdict && (verb->fail_over || !is_text))
+		if (note_at(diff, i)->prevents_verdict && !is_text)
 			say(g_strdup_printf(_("No verdict: %s"), note_at(diff, i)->text));
 	if (is_failure)
 		return CLI_NO_VERDICT;

@@ -16,6 +16,7 @@
 struct gap {
 	uint64_t first, last; /* offsets; first > last: none */
 	int64_t from_ns, to_ns;
+	int64_t next_ns; /* end of the next chunk */
 };
 
 struct verify {
@@ -103,6 +104,7 @@ static bool note_chunk(const struct prof_chunk *chunk, void *data, GError **erro
 		gap->from_ns = MAX_OF(gap->from_ns, to);
 	} else if (chunk->offset > gap->last) {
 		gap->to_ns = MIN_OF(gap->to_ns, from);
+		gap->next_ns = MIN_OF(gap->next_ns, to);
 	} else {
 		gap->from_ns = MIN_OF(gap->from_ns, from);
 		gap->to_ns = MAX_OF(gap->to_ns, to);
@@ -113,8 +115,10 @@ static bool note_chunk(const struct prof_chunk *chunk, void *data, GError **erro
 static bool find_effect(struct verify *verify, GError **error)
 {
 	for (unsigned table = 0; table <= PROF_TABLE_LAST; table++)
-		verify->gaps[table] = (struct gap){ .first = UINT64_MAX,
-						    .to_ns = verify->reader.capture->duration_ns };
+		verify->gaps[table] =
+			(struct gap){ .first = UINT64_MAX,
+				      .to_ns = verify->reader.capture->duration_ns,
+				      .next_ns = verify->reader.capture->duration_ns };
 	for (guint i = 0; i < verify->damages->len; i++) {
 		const struct prof_damage *damage =
 			&g_array_index(verify->damages, struct prof_damage, i);
@@ -151,6 +155,7 @@ static void print_effect(const struct verify *verify, struct out *out)
 	g_autoptr(GString) names = g_string_new(NULL);
 	g_autoptr(GString) others = g_string_new(NULL);
 	int64_t from_ns = INT64_MAX, to_ns = 0;
+	struct out line;
 
 	for (size_t i = 0; i < ARRAY_SIZE(answers); i++) {
 		const struct verify_answer *answer = &answers[i];
@@ -164,12 +169,14 @@ static void print_effect(const struct verify *verify, struct out *out)
 	}
 	for (unsigned table = 1; table <= PROF_TABLE_LAST; table++) {
 		const struct prof_table_def *def = prof_reader_table(capture->reader, table);
+		const struct gap *gap = &verify->gaps[table];
 
 		if (!(verify->lost & verify->present & BIT(table)) || !def ||
 		    !(def->flags & PROF_TABLE_TIMED))
 			continue;
-		from_ns = MIN_OF(from_ns, verify->gaps[table].from_ns);
-		to_ns = MAX_OF(to_ns, verify->gaps[table].to_ns);
+		from_ns = MIN_OF(from_ns, gap->from_ns);
+		/* A wait is stored at its end, so the chunks before and after may overlap. */
+		to_ns = MAX_OF(to_ns, gap->from_ns <= gap->to_ns ? gap->to_ns : gap->next_ns);
 	}
 	if (events->len && from_ns <= to_ns) {
 		g_autofree char *from = text_duration((uint64_t)MAX_OF(from_ns, 0));
@@ -185,13 +192,15 @@ static void print_effect(const struct verify *verify, struct out *out)
 		add_clause(events, "; ", g_strdup_printf(_("everything after %s"), end));
 		g_string_truncate(others, 0);
 	}
+	out_init(&line, -1);
 	if (events->len)
-		out_printf(out, _("Affected: %s."), events->str);
+		out_printf(&line, _("Affected: %s."), events->str);
 	if (others->len)
-		out_printf(out, events->len ? _(" Not affected: %s.") : _("Not affected: %s."),
+		out_printf(&line, events->len ? _(" Not affected: %s.") : _("Not affected: %s."),
 			   others->str);
-	if (events->len || others->len)
-		out_char(out, '\n');
+	if (line.text->len)
+		text_wrap(out, line.text->str, 0, 2, verify->reader.columns);
+	out_done(&line);
 }
 
 /* ---- the damage, as a table ------------------------------------------------------------------ */
@@ -279,15 +288,17 @@ static void write_verify(const void *data, struct json *json)
 /* ---- text ------------------------------------------------------------------------------------ */
 
 /* Prints a line such as "bad.cap is damaged: 1 of 38 chunks, 10,276 of 34,816 events are lost." */
-static void print_damaged(const struct verify *verify, const char *file, struct out *out)
+static void print_damaged(const struct verify *verify, const char *file, struct out *to)
 {
 	const struct capture *capture = verify->reader.capture;
 	bool are_events = true;
+	struct out line, *out = &line;
 	g_autofree char *chunks = text_count(verify->chunks),
 			*good = text_count(verify->good_chunks);
 	g_autofree char *bad = text_count(verify->chunks - verify->good_chunks);
 	g_autofree char *lost = text_count(verify->rows_lost), *all = NULL;
 
+	out_init(out, -1);
 	for (unsigned table = 1; table <= PROF_TABLE_LAST; table++)
 		are_events &= !(verify->lost & verify->present & BIT(table)) ||
 			      capture_is_event_table(prof_table_v1(table));
@@ -316,7 +327,8 @@ static void print_damaged(const struct verify *verify, const char *file, struct 
 	if (verify->lost && !(verify->lost & BIT(PROF_TABLE_SAMPLE)) &&
 	    verify->present & BIT(PROF_TABLE_SAMPLE))
 		out_text(out, _(" Samples are whole."));
-	out_char(out, '\n');
+	text_wrap(to, line.text->str, 0, 2, verify->reader.columns);
+	out_done(out);
 }
 
 static void print_verify(const void *data, struct out *out)
