@@ -186,6 +186,15 @@ def test_time_without_a_cpu_is_said(profcapture, shared_cpu):
     assert (int(said[1]), int(said[2] or said[1])) == (round(min(without)), round(max(without)))
 
 
+def test_start_functions(profcapture, shared_cpu):
+    """The threads of a program differ by the functions with which they began."""
+    answer = profcapture.json("report", shared_cpu, "--by", "thread")
+    schema.check(profcapture, "report", answer)
+    assert sorted(row["start"] for row in answer["data"]["rows"] if row["comm"] == "ready" and row["start"]) == ["burn", "drink", "main"]
+    table = profcapture("report", shared_cpu, "--by", "thread").stdout.split("\n\n")[1].splitlines()
+    assert table[0].endswith("  start") and sorted(line.split()[-1] for line in table[1:]) == ["burn", "drink", "main"]
+
+
 def test_a_thread_has_one_row(profcapture, shared_cpu):
     """What profctl did before it executed the command belongs to the command's main thread."""
     head, table = profcapture("report", shared_cpu, "--by", "thread").stdout.split("\n\n")

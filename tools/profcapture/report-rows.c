@@ -154,6 +154,7 @@ enum field {
 	TID,
 	COMM,
 	NAMES,
+	START,
 	RUN,
 	WAIT,
 	PREEMPTED,
@@ -174,6 +175,7 @@ static const struct table_member thread_members[] = { { "pid", PID },
 						      { "tid", TID },
 						      { "comm", COMM },
 						      { "names", NAMES },
+						      { "start", START },
 						      { "run_ns", RUN },
 						      { "wait_ns", WAIT },
 						      { "preempted_ns", PREEMPTED },
@@ -282,6 +284,20 @@ static struct cell time_cell(const struct report_rows *rows, const struct report
 	return cell;
 }
 
+/* Returns the function with which a thread began: shortened in text. */
+static struct cell start_cell(const struct report *report, uint32_t thread)
+{
+	uint32_t start = thread_starts_of(&report->starts, thread);
+	const struct function *f;
+
+	if (start == FUNCTION_NO_STACK)
+		return cell_unknown();
+	f = functions_at(report->starts.functions, start);
+	return report->reader.format != READER_TEXT || report->full_names
+		       ? cell_text(f->name)
+		       : cell_own_text(function_name_for_people(f->name, f->raw_name));
+}
+
 static struct cell id_cell(uint32_t index, uint64_t id)
 {
 	return index > NAMES_LOST ? cell_uint(id) : cell_unknown();
@@ -334,6 +350,8 @@ static struct cell cell_of(const struct report_rows *rows, const struct report_l
 					 : comm_of_process(report, entity));
 	case NAMES:
 		return cell_uint(thread_names_count(report->reader.thread_names, entity));
+	case START:
+		return start_cell(report, entity);
 	case INCOMPLETE:
 		return cell_bool(capture_lacks_rows(report->reader.capture, PROF_TABLE_SWITCH));
 	case CGROUP:
@@ -552,6 +570,8 @@ static void print_rows(struct report_rows *rows, struct out *out)
 	if (rows->has_times)
 		add_times(rows, &table);
 	table_add_column(&table, NAME, COLUMN_NAME, _(titles[profile->by]));
+	if (profile->by == PROFILE_THREAD)
+		table_add_column(&table, START, COLUMN_PLACE, _("start"));
 	if (rows->labels)
 		table_add_column(&table, PLACE, COLUMN_PLACE, NULL);
 	reader_print_table(&report->reader, out, &table);

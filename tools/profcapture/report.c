@@ -702,7 +702,8 @@ static bool report_run(struct report *report, const char *file, GError **error)
 	if (profile->by == PROFILE_PROCESS || (is_text && report_is_all_cpu_time(report) &&
 					       capture_is_system(report->reader.capture)))
 		list_process_comms(report);
-	if (profile->by == PROFILE_THREAD && !reader_load_names(reader, error))
+	if (profile->by == PROFILE_THREAD && (!reader_load_names(reader, error) ||
+					      !thread_starts_read(&report->starts, reader, error)))
 		return false;
 	if (profile->by != PROFILE_THREAD &&
 	    (!is_text || profile->focus || !report_is_all_cpu_time(report)))
@@ -748,6 +749,7 @@ void report_done(struct report *report)
 	profile_done(&report->profile);
 	profile_done(&report->waits);
 	wait_places_done(&report->waiting);
+	thread_starts_done(&report->starts);
 	own_weights_done(&report->own);
 	g_free(report->focus_name);
 	frame_filters_done(&report->filters);

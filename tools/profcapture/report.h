@@ -8,6 +8,7 @@
 
 #include "tools/profcapture/profile.h"
 #include "tools/profcapture/run-times.h"
+#include "tools/profcapture/thread-starts.h"
 #include "tools/profile/function-labels.h"
 
 struct report {
@@ -24,7 +25,8 @@ struct report {
 	struct wait_places waiting;
 	/* struct run_time by thread, for --by thread and for text reports of all CPU time */
 	GArray *times;
-	GPtrArray *process_comms; /* text by process index; NULL if no answer needs it */
+	struct thread_starts starts; /* for --by thread */
+	GPtrArray *process_comms;    /* text by process index; NULL if no answer needs it */
 	struct json json;
 };
 
