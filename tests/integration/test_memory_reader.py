@@ -69,10 +69,12 @@ def test_summary(profcapture, heap):
 
 
 def test_time_of_the_peak(profcapture, heap):
-    """With the time of the peak that text prints, --at shows the peak."""
+    """Text has three digits of it, and JSON the time that --at needs to show it."""
     capture, want = heap
-    time = re.search(r"^The heap was largest at (\S+) s, with ", profcapture("memory", "--peak", capture).stdout, re.M)[1]
-    assert ask(profcapture, capture, "--at", time)["summary"]["live_bytes"] == want["peak"]["bytes"]
+    found = re.search(r"^The heap was largest at ([\d.]+) (ns|us|ms|s), with ", profcapture("memory", "--peak", capture).stdout, re.M)
+    time = ask(profcapture, capture, "--peak")["summary"]["peak_ns"]
+    assert float(found[1]) * {"ns": 1, "us": 1e3, "ms": 1e6, "s": 1e9}[found[2]] == pytest.approx(time, rel=0.01)
+    assert ask(profcapture, capture, "--at", f"{time}ns")["summary"]["live_bytes"] == want["peak"]["bytes"]
 
 
 def test_what_lives(profcapture, heap):
@@ -337,10 +339,22 @@ def test_sampled(profcapture, tmp_path):
 def test_one(profcapture, tmp_path):
     path, _ = make(tmp_path / "one.cap", "--events", 1)
     for options, line in ((["--leaks"], "Not freed at exit: .* in 1 block, 1 place \\(still reachable or not: unknown\\)\\."),
-                          (["--peak"], "The heap was largest at .* s, with .* in 1 block\\."),
+                          (["--peak"], "The heap was largest at [\\d.]+ .?s, with .* in 1 block\\."),
                           (["--at", "-0s"], "At .* s the heap had .* in 1 block\\.")):
         first, *others = profcapture("memory", path, *options, "--color", "never").stdout.split("\n\n")[0].splitlines()
         assert re.fullmatch(line, first) and others[-1] == "Lost: nothing."
+
+
+def test_no_row_without_numbers(profcapture, heap):
+    """The views have no rows that another view would fill, and --timeline none for the end, when nothing lives."""
+    capture, want = heap
+    if want["leaked"]["blocks"]:
+        for view in "--temporary", "--reallocs":
+            text = profcapture("memory", capture, view, "--limit", 0).stdout
+            for line in text.split("\n\n")[1].splitlines()[1:] if "\n\n" in text else []:
+                assert re.match(r" *[\d>≥<]", line) and not line.startswith(" " * 24), line
+    *_, last = profcapture("memory", capture, "--timeline").stdout.splitlines()
+    assert len(last.split()) > 2, last
 
 
 def test_nothing_matches(profcapture, heap):

@@ -319,6 +319,18 @@ def test_options_that_nothing_passes_are_said(profcapture, whole, tmp_path, verb
         assert f"nothing of CPU 4094 in '{whole}'. Recorded: " in said("--cpu", 4094)
 
 
+def test_images_have_short_names(profcapture, whole):
+    """Images are called by their basenames, and by their folders, too, if basenames are equal."""
+    answer = profcapture.json("report", whole, "--by", "image")["data"]["rows"]
+    paths = [row["image"] for row in answer if row["image"]]
+    bases = [os.path.basename(path) for path in paths]
+    shown = [line.split()[-1] for line in profcapture("report", whole, "--by", "image", "--limit", 0).stdout.split("\n\n")[1].splitlines()[1:]]
+    for path, base in zip(paths, bases):
+        short = base if len({path for path in paths if os.path.basename(path) == base}) == 1 else "/".join(path.split("/")[-2:])
+        if path.startswith("/") and " " not in path:
+            assert short in shown and path not in shown
+
+
 @pytest.mark.parametrize("options", [["--ignore", "."], ["--focus", "nothing has this name"], ["--focus", "nothing has this name", "--tree"]])
 def test_filter_of_frames_without_match(profcapture, whole, options):
     done = profcapture("report", whole, *options, check=6)

@@ -97,7 +97,7 @@ def test_how_wide(profcapture, whole):
     narrow = rows(shown(profcapture, "report", whole, "--by", "image", COLUMNS="30", columns=200))
     assert any("…" in line for line in narrow) or all(len(line) <= 30 for line in narrow)
     full = rows(shown(profcapture, "report", whole, "--by", "image", "--full-names", columns=30))
-    assert full == rows(profcapture("report", whole, "--by", "image").stdout)
+    assert full == rows(profcapture("report", whole, "--by", "image", "--full-names").stdout)
 
 
 def test_colours(profcapture, whole):

@@ -109,6 +109,12 @@ static void test_fit(void)
 	check_fit("a_long_name_of_c", 5, "a_long_name_of_c");
 	check_fit("a::operator<", 5, "…::operator<");
 	check_fit("a<b", 1, "a<…>");
+	check_fit("std::map<int, int>::find < shop::Stats::add  +3", 60,
+		  "std::map<int, int>::find < shop::Stats::add  +3");
+	check_fit("std::map<int, int>::find < shop::Stats::add  +3", 42,
+		  "std::map<…>::find < shop::Stats::add  +3");
+	check_fit("hot.score.<locals>.<genexpr>", 40, "hot.score.<locals>.<genexpr>");
+	check_fit("hot.score.<locals>.<genexpr>", 15, "….<genexpr>");
 }
 
 /* Names may have any bytes. Also tries each prefix of a name. */

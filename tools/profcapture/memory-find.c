@@ -689,7 +689,14 @@ static bool find_timeline(struct memory *memory, GError **error)
 	memory->has_all = MEMORY_HAS_LIVE | MEMORY_HAS_PEAK | MEMORY_HAS_LOST;
 	memory->has_processes = MEMORY_HAS_LOST;
 	for (uint32_t i = ledger.step - 1; i < memory->points->len; i += ledger.step) {
+		const struct memory_point *point =
+			&g_array_index(memory->points, struct memory_point, i);
 		struct memory_line line = { .entity = i };
+
+		/* At the end of the capture, no process is left: a row without numbers. */
+		if (reader->format == READER_TEXT && i + 1 == memory->points->len &&
+		    point->bytes <= 0 && point->blocks <= 0)
+			break;
 
 		g_array_append_val(memory->lines, line);
 	}

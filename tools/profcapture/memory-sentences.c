@@ -224,8 +224,9 @@ static void describe_peak(const struct memory *memory, GString *text)
 	const struct memory_counts *all = &memory->all;
 
 	if (all->has_peak_time)
-		g_string_append_printf(text, _("The heap was largest at %s s, with %s.\n"),
-				       seconds_text(memory, all->peak_ns),
+		g_string_append_printf(text, _("The heap was largest at %s, with %s.\n"),
+				       duration_text(memory,
+						     (uint64_t)MAX_OF(all->peak_ns, INT64_C(0))),
 				       amount_text(memory, all->peak_bytes, all->live_blocks));
 	else
 		g_string_append(text, _("The heap was always empty.\n"));

@@ -113,7 +113,8 @@ static void list_functions(struct memory *memory)
 			const struct memory_sum change = { line.self.bytes - line.before.bytes,
 							   line.self.blocks - line.before.blocks };
 
-			if (is_nothing(&change) && counts->leaked_blocks <= 0)
+			if (is_nothing(&change) &&
+			    (memory->view != MEMORY_SUMMARY || counts->leaked_blocks <= 0))
 				continue;
 		} else {
 			line.total = memory_sum_at(total, i);
@@ -257,23 +258,6 @@ static char *site_name(const struct memory *memory, uint32_t entity)
 		return g_steal_pointer(&own);
 	callee = memory_name(memory, site->callee);
 	return g_strdup_printf("%s < %s", callee, own);
-}
-
-/* Shortens both names of "callee < caller" to fit. */
-static char *fit_site(const char *name, unsigned columns)
-{
-	const char *between = strstr(name, " < ");
-	g_autofree char *callee = NULL, *short_callee = NULL, *own = NULL;
-	unsigned room;
-
-	if (!between)
-		return function_name_fit(name, columns);
-	callee = g_strndup(name, (size_t)(between - name));
-	room = text_width(between + 3) + 3;
-	short_callee = function_name_fit(callee, columns > room ? columns - room : 1);
-	room = text_width(short_callee) + 3;
-	own = function_name_fit(between + 3, columns > room ? columns - room : 1);
-	return g_strdup_printf("%s < %s", short_callee, own);
 }
 
 static char *thread_text(const struct memory *memory, uint32_t index)
@@ -514,7 +498,7 @@ static struct table table_of(const struct show *show)
 			       .data = show,
 			       .members = query->members,
 			       .key = query->key == MEMORY_BY_TIME ? "series" : NULL,
-			       .fit = show->memory->full_names ? NULL : fit_site,
+			       .fit = show->memory->full_names ? NULL : function_name_fit,
 			       .is_bold = is_bold,
 			       .rest = rest_text };
 

@@ -229,6 +229,26 @@ static char *name_of_thread(const struct report_rows *rows, uint32_t entity)
 	return g_string_free(text, FALSE);
 }
 
+/* Returns the basename of an image, with its folder if another image has the same basename. */
+static char *image_label(const struct report_rows *rows, const char *path)
+{
+	const char *base = functions_basename(path), *from = base;
+
+	if (!path || rows->report->full_names)
+		return g_strdup(path);
+	for (guint i = 0; from == base && i < rows->lines->len; i++) {
+		const char *other = line_at(rows, i)->name;
+
+		if (!other || strcmp(other, path) == 0 ||
+		    strcmp(functions_basename(other), base) != 0)
+			continue;
+		while (from > path && (from == base || from[-1] != '/'))
+			from--;
+		break;
+	}
+	return g_strdup(from);
+}
+
 /* Returns the name of a row in text; NULL: it has none. */
 static char *name_of(const struct report_rows *rows, const struct report_line *line)
 {
@@ -252,9 +272,10 @@ static char *name_of(const struct report_rows *rows, const struct report_line *l
 	}
 	if (rows->labels)
 		return g_steal_pointer(&label);
-	if (rows->kind == ROWS_PROGRAMS || profile->by == PROFILE_IMAGE ||
-	    profile->by == PROFILE_CGROUP)
+	if (rows->kind == ROWS_PROGRAMS || profile->by == PROFILE_CGROUP)
 		return g_strdup(line->name);
+	if (profile->by == PROFILE_IMAGE)
+		return image_label(rows, line->name);
 	if (profile->by == PROFILE_THREAD)
 		return name_of_thread(rows, line->entity);
 	comm = comm_of_process(rows->report, line->entity);
@@ -323,6 +344,8 @@ static struct cell cell_of(const struct report_rows *rows, const struct report_l
 	case TOTAL_PCT:
 		return cell_double(report_percent(report, line->count.total));
 	case SELF_WEIGHT:
+		if (report->reader.format == READER_TEXT && line->count.self.weight == 0)
+			return (struct cell){ .kind = CELL_NONE };
 		return cell_uint(line->count.self.weight);
 	case TOTAL_WEIGHT:
 		return cell_uint(line->count.total.weight);
@@ -460,18 +483,7 @@ static bool is_hot(const void *data, size_t row)
 	return report_percent(rows->report, line_at(rows, row)->count.self) >= HOT_PCT;
 }
 
-/* Shortens a name, but keeps the number of frames that a caller skips. */
-static char *fit_name(const char *name, unsigned columns)
-{
-	const char *skipped = g_strrstr(name, "  +");
-	unsigned used = skipped ? (unsigned)strlen(skipped) : 0;
-	g_autofree char *start = g_strndup(name, strlen(name) - used);
-	g_autofree char *fitted = function_name_fit(start, columns > used ? columns - used : 1);
-
-	return g_strconcat(fitted, skipped, NULL);
-}
-
-/* Computes the values that depend on all shown rows. */
+/* Computes what depends on all shown rows. */
 static void prepare_text(struct report_rows *rows)
 {
 	const struct report *report = rows->report;
@@ -519,7 +531,7 @@ static struct table table_of(struct report_rows *rows)
 		.members = rows->members,
 		.write = report->profile.wants_timeline ? write_timeline : NULL,
 		.is_coarse = report->profile.all.samples < REPORT_FINE_SAMPLES,
-		.fit = rows->labels ? fit_name : NULL,
+		.fit = rows->labels ? function_name_fit : NULL,
 		.rest = describe_rest,
 		.is_bold = is_hot,
 	};

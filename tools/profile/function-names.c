@@ -319,6 +319,11 @@ static char *cut_arguments(const char *name, const char *fill, bool keeps_first)
 		if (n > 0) {
 			g_string_append_len(to, at, (gssize)n);
 			at += n;
+		} else if (*at == '<' && at > name && at[-1] == '.') {
+			/* Python's "f.<locals>.<genexpr>" has no arguments. */
+			end = skip_brackets(at);
+			g_string_append_len(to, at, end - at);
+			at = end;
 		} else if (*at == '<') {
 			size_t first = 1;
 
@@ -343,7 +348,8 @@ static char *cut_arguments(const char *name, const char *fill, bool keeps_first)
 	return g_string_free(to, FALSE);
 }
 
-char *function_name_fit(const char *name, unsigned columns)
+/* Fits one name. */
+static char *fit_one(const char *name, unsigned columns)
 {
 	g_autofree char *fitted = g_strdup(name);
 
@@ -368,7 +374,35 @@ char *function_name_fit(const char *name, unsigned columns)
 		g_free(fitted);
 		fitted = shorter;
 	}
+	if (text_width(fitted) > columns && strstr(fitted, ".<")) {
+		char *last = g_strconcat(text_sign(TEXT_ELLIPSIS), strrchr(fitted, '.'), NULL);
+
+		g_free(fitted);
+		fitted = last;
+	}
 	return g_steal_pointer(&fitted);
+}
+
+char *function_name_fit(const char *name, unsigned columns)
+{
+	const char *skipped = g_strrstr(name, "  +"), *between;
+	unsigned used = skipped ? text_width(skipped) : 0, room;
+	g_autofree char *both = skipped ? g_strndup(name, (size_t)(skipped - name))
+					: g_strdup(name);
+	g_autofree char *callee = NULL, *caller = NULL, *fitted = NULL;
+
+	columns = columns > used ? columns - used : 1;
+	between = strstr(both, " < ");
+	if (!between) {
+		fitted = fit_one(both, columns);
+		return g_strconcat(fitted, skipped, NULL);
+	}
+	room = text_width(between);
+	fitted = g_strndup(both, (size_t)(between - both));
+	callee = fit_one(fitted, columns > room ? columns - room : 1);
+	room = text_width(callee) + 3;
+	caller = fit_one(between + 3, columns > room ? columns - room : 1);
+	return g_strconcat(callee, " < ", caller, skipped, NULL);
 }
 
 /* ---- look-up by name ------------------------------------------------------------------------- */
