@@ -102,6 +102,8 @@ static void test_wrap(void)
 	check_wrapped("aa bb cc", 0, 0, "aa bb cc\n");
 	check_wrapped("longer than that", 0, 4, "longer\n  than\n  that\n");
 	check_wrapped("", 0, 4, "\n");
+	check_wrapped("aa 29 %, bb", 0, 6, "aa\n  29 %,\n  bb\n");
+	check_wrapped("aa 29 ms. 3 x", 0, 7, "aa\n  29 ms.\n  3 x\n");
 }
 
 static void test_people(void)

@@ -188,6 +188,17 @@ void text_cell(struct out *out, const char *bytes, unsigned width, enum text_ali
 	out_text(out, fitted ? fitted : escaped);
 }
 
+/* Returns whether two words stay on one line: a number and its unit. */
+static bool is_number_with_unit(const char *word, const char *next)
+{
+	static const char *const units[] = { "%",   "ns",  "us",  "ms",  "s", "B",
+					     "KiB", "MiB", "GiB", "TiB", NULL };
+	size_t length = strlen(word);
+	g_autofree char *unit = g_strndup(next, strcspn(next, ".,;:)"));
+
+	return length > 0 && g_ascii_isdigit(word[length - 1]) && g_strv_contains(units, unit);
+}
+
 void text_wrap(struct out *out, const char *text, unsigned column, unsigned indent,
 	       unsigned columns)
 {
@@ -196,7 +207,12 @@ void text_wrap(struct out *out, const char *text, unsigned column, unsigned inde
 	for (unsigned i = 0; words[i]; i++) {
 		unsigned width = text_width(words[i]);
 
-		if (i > 0 && columns > 0 && column + 1 + width > columns) {
+		unsigned unit = words[i + 1] && is_number_with_unit(words[i], words[i + 1])
+					? 1 + text_width(words[i + 1])
+					: 0;
+
+		if (i > 0 && columns > 0 && column + 1 + width + unit > columns &&
+		    !is_number_with_unit(words[i - 1], words[i])) {
 			out_printf(out, "\n%*s", (int)indent, "");
 			column = indent;
 		} else if (i > 0) {

@@ -137,16 +137,19 @@ static void path_print(const void *data, struct out *out)
 					   .columns = verb->full_names ? 0 : verb->reader.columns };
 	g_autofree char *whole = text_duration(critical_path_ns(node_at(path, 0)->total));
 	g_autofree char *samples = text_count(path->samples);
+	g_auto(GStrv) lines = NULL;
+	struct out text;
 
 	reader_print_losses(&verb->reader, out, READER_LOSSES);
 	reader_print_lost_names(&verb->reader, out);
 	if (verb->reader.is_incomplete)
 		out_text(out, _("Waits may be missing, in which another thread ran\n"));
+	out_init(&text, -1);
 	if (path->mark) {
 		g_autofree char *mark = text_escape(path->mark);
 		g_autofree char *spans = text_count(path->spans);
 
-		out_printf(out,
+		out_printf(&text,
 			   ngettext("Critical path of mark '%s', %s time: %s",
 				    "Critical path of mark '%s', %s times: %s", path->spans),
 			   mark, spans, whole);
@@ -155,20 +158,24 @@ static void path_print(const void *data, struct out *out)
 			names_thread_at(verb->reader.capture->names, path->thread);
 		g_autofree char *comm = text_escape(critical_path_comm(path, path->thread));
 
-		out_printf(out, _("Critical path of %s (thread %" PRIu64 "): %s"), comm,
+		out_printf(&text, _("Critical path of %s (thread %" PRIu64 "): %s"), comm,
 			   thread->tid, whole);
 	}
-	out_text(out, _(", of which "));
-	print_times(path, out);
-	print_threads(path, out);
+	out_text(&text, _(", of which "));
+	print_times(path, &text);
+	print_threads(path, &text);
 	if (path->samples)
-		out_printf(out,
+		out_printf(&text,
 			   ngettext("Which functions ran is estimated from %s sample.\n",
 				    "Which functions ran is estimated from %s samples.\n",
 				    path->samples),
 			   samples);
 	else if (path->all.run_ns)
-		out_text(out, _("There is no sample, so it is unknown which functions ran.\n"));
+		out_text(&text, _("There is no sample, so it is unknown which functions ran.\n"));
+	lines = g_strsplit(g_strchomp(text.text->str), "\n", -1);
+	for (char **line = lines; *line; line++)
+		text_wrap(out, *line, 0, 2, verb->reader.columns);
+	out_done(&text);
 	out_char(out, '\n');
 	table_add_column(&table, CCT_TOTAL_SHARE, COLUMN_PERCENT, _("total %"));
 	table_add_column(&table, CCT_TOTAL, COLUMN_DURATION, _("time"));

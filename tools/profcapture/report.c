@@ -476,8 +476,13 @@ static void print_tail(const struct report *report, struct out *out)
 	const char *file = report->reader.capture->file;
 	struct report_hint hint = report_hint_find(&report->profile);
 	g_autofree char *word = text_shell_file(file), *quoted = text_escape(word);
+	struct out line;
 
-	report_hint_print(&hint, out);
+	out_init(&line, -1);
+	report_hint_print(&hint, &line);
+	g_strchomp(line.text->str);
+	g_string_truncate(line.text, strlen(line.text->str));
+	say(report, out, &line);
 	if (report->reader.columns > 0 && report->profile.by == PROFILE_FUNCTION && !report->tree &&
 	    !report->profile.focus && report->profile.all.samples > 0 && strcmp(file, "-") != 0)
 		out_printf(out, _("Next: profcapture report %s --tree\n"), quoted);
