@@ -228,6 +228,7 @@ def test_screen(profcapture, recordings):
     text = profcapture("diff", one, slow).stdout
     lines = text.splitlines()
     assert re.match(rf"Slower: work_{SLOW} by \d+ % \(\+[\d.]+ ms\)[,.]", lines[0])
+    assert len(re.findall(r"\([+-][\d.]+ \S?s\)", lines[0].split("The whole run")[0])) <= 3
     assert lines[1].startswith("A: ") and "B: " in text and "Lost: " in text
     rows = lines[lines.index("") + 2:]
     assert rows[0].endswith("(whole run)")

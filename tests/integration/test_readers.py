@@ -329,6 +329,8 @@ def test_images_have_short_names(profcapture, whole):
         short = base if len({path for path in paths if os.path.basename(path) == base}) == 1 else "/".join(path.split("/")[-2:])
         if path.startswith("/") and " " not in path:
             assert short in shown and path not in shown
+    code = re.search(r"^Code +(\S+) ", profcapture("info", whole).stdout, re.MULTILINE)[1]
+    assert code == paths[0].split("/")[-1] or code == "/".join(paths[0].split("/")[-2:])
 
 
 @pytest.mark.parametrize("options", [["--ignore", "."], ["--focus", "nothing has this name"], ["--focus", "nothing has this name", "--tree"]])

@@ -18,7 +18,7 @@
 #include <string.h>
 
 #define DEFAULT_LIMIT 40
-/* Number of changes named in the first sentence, for each verdict. */
+/* Number of changes named in the first sentence. */
 #define NAMED_CHANGES 3
 /* Number of functions listed if they exceed --fail-over. */
 #define NAMED_EXCEEDED 10
@@ -479,19 +479,19 @@ static void write_all(struct diff_verb *verb, const struct reader *reader)
 /* ---- text ------------------------------------------------------------------------------------ */
 
 /* Returns text such as "f by 11 % (+1.10 s), g by 8 % (+12 ms)", of the functions with a verdict.
- * Returns NULL if no function has it. */
-static char *changes_text(const struct diff_verb *verb, enum diff_verdict verdict)
+ * Returns NULL if no function has it. Names at most *left functions, and subtracts them. */
+static char *changes_text(const struct diff_verb *verb, enum diff_verdict verdict, guint *left)
 {
 	const struct diff *diff = &verb->diff;
 	GString *text = g_string_new(NULL);
-	guint n = 0;
+	guint n = 0, most = *left;
 
 	for (guint i = 0; i < diff->significant; i++) {
 		const struct diff_row *row = diff->order->pdata[i];
 		double change = row->b - row->a;
 		g_autofree char *name = NULL, *escaped = NULL, *value = NULL;
 
-		if (diff_verdict_of(diff, row) != verdict || n++ >= NAMED_CHANGES)
+		if (diff_verdict_of(diff, row) != verdict || n++ >= most)
 			continue;
 		name = short_name(verb, row);
 		escaped = text_escape(name);
@@ -502,8 +502,14 @@ static char *changes_text(const struct diff_verb *verb, enum diff_verdict verdic
 		if (!g_str_has_prefix(diff->unit, "percent"))
 			g_string_append_printf(text, " (%s)", value);
 	}
-	if (n > NAMED_CHANGES)
-		g_string_append_printf(text, _(" and %u more"), n - NAMED_CHANGES);
+	*left -= MIN_OF(n, most);
+	if (n > most && most > 0)
+		g_string_append_printf(text, _(" and %u more"), n - most);
+	else if (n > most)
+		g_string_append_printf(text,
+				       diff->paths ? ngettext("%u call path", "%u call paths", n)
+						   : ngettext("%u function", "%u functions", n),
+				       n);
 	return g_string_free(text, n == 0);
 }
 
@@ -545,9 +551,10 @@ static void print_verdict(const struct diff_verb *verb, struct out *out, unsigne
 {
 	g_autoptr(GString) text = g_string_new(NULL);
 	g_autofree char *change = NULL, *whole = whole_text(verb, &change);
+	guint left = NAMED_CHANGES;
 
 	for (enum diff_verdict verdict = DIFF_SLOWER; verdict <= DIFF_GONE; verdict++) {
-		g_autofree char *changes = changes_text(verb, verdict);
+		g_autofree char *changes = changes_text(verb, verdict, &left);
 
 		if (changes)
 			g_string_append_printf(text, "%s%s. ", _(verdicts[verdict].title), changes);
@@ -918,7 +925,8 @@ static void take_sentences(struct diff_verb *verb,
 
 	note_names(verb, changes_of(diff));
 	for (enum diff_verdict verdict = DIFF_SLOWER; verdict <= DIFF_GONE; verdict++) {
-		g_autofree char *changes = changes_text(verb, verdict);
+		guint left = NAMED_CHANGES;
+		g_autofree char *changes = changes_text(verb, verdict, &left);
 		const struct diff_sentence sentence = { verdict, _(verdicts[verdict].name),
 							changes };
 

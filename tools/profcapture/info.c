@@ -569,13 +569,21 @@ static void add_code(const struct info *info, struct out *line)
 	for (guint i = 0; i < info->images->len && i < NAMED_MOST; i++) {
 		const struct subject *at = &g_array_index(info->images, struct subject, i);
 		const char *path = names_image_at(names, at->index)->path;
-		const char *slash = path ? strrchr(path, '/') : NULL;
 		g_autofree char *share = share_of(at->samples, samples);
+		bool has_twin = false;
+
+		for (guint k = 0; path && k < info->images->len; k++) {
+			const struct subject *other =
+				&g_array_index(info->images, struct subject, k);
+
+			has_twin |= functions_have_one_basename(
+				path, names_image_at(names, other->index)->path);
+		}
 
 		separate(line, ", ");
 		add_name(line, g_strcmp0(path, "[kernel]") == 0 ? _("kernel")
-			       : slash && slash[1]              ? slash + 1
-								: path);
+			       : path ? functions_short_path(path, has_twin)
+				      : NULL);
 		out_printf(line, " %s %%", share);
 		others -= at->samples;
 	}

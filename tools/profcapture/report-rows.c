@@ -232,21 +232,13 @@ static char *name_of_thread(const struct report_rows *rows, uint32_t entity)
 /* Returns the basename of an image, with its folder if another image has the same basename. */
 static char *image_label(const struct report_rows *rows, const char *path)
 {
-	const char *base = functions_basename(path), *from = base;
+	bool has_twin = false;
 
 	if (!path || rows->report->full_names)
 		return g_strdup(path);
-	for (guint i = 0; from == base && i < rows->lines->len; i++) {
-		const char *other = line_at(rows, i)->name;
-
-		if (!other || strcmp(other, path) == 0 ||
-		    strcmp(functions_basename(other), base) != 0)
-			continue;
-		while (from > path && (from == base || from[-1] != '/'))
-			from--;
-		break;
-	}
-	return g_strdup(from);
+	for (guint i = 0; !has_twin && i < rows->lines->len; i++)
+		has_twin = functions_have_one_basename(path, line_at(rows, i)->name);
+	return g_strdup(functions_short_path(path, has_twin));
 }
 
 /* Returns the name of a row in text; NULL: it has none. */

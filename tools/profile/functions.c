@@ -537,22 +537,35 @@ const char *functions_path(const struct functions *functions, uint32_t index)
 				     : functions_image(functions, index);
 }
 
+const char *functions_short_path(const char *path, bool has_folder)
+{
+	const char *base = functions_basename(path), *name = base;
+
+	while (has_folder && name > path && (name == base || name[-1] != '/'))
+		name--;
+	return name;
+}
+
+bool functions_have_one_basename(const char *path, const char *other)
+{
+	return path && other && strcmp(path, other) != 0 &&
+	       strcmp(functions_basename(path), functions_basename(other)) == 0;
+}
+
 char *functions_place(const struct functions *functions, uint32_t index, bool has_folder)
 {
 	const struct function *function = functions_at(functions, index);
 	const char *path = functions_path(functions, index), *base = functions_basename(path);
-	const char *name = base;
 
 	/* "<deeper>" has no image. A function without a symbol has its place in its name:
 	 * "libc.so.6+0x26000". */
 	if (!path || *path == '<' || strcmp(function->kind, "unresolved") == 0 ||
 	    (g_str_has_prefix(function->name, base) && function->name[strlen(base)] == '+'))
 		return NULL;
-	while (has_folder && name > path && (name == base || name[-1] != '/'))
-		name--;
+	path = functions_short_path(path, has_folder);
 	return function->file && function->line
-		       ? g_strdup_printf("%s:%" PRIu32, name, function->line)
-		       : g_strdup(name);
+		       ? g_strdup_printf("%s:%" PRIu32, path, function->line)
+		       : g_strdup(path);
 }
 
 void functions_print_image(const struct functions *functions, uint32_t index, struct out *out)

@@ -128,6 +128,10 @@ struct cell functions_cell(const struct functions *functions, uint32_t index,
 void functions_write(const struct functions *functions, uint32_t index, struct json *json);
 /* Returns the part of a path after the last slash; "-" if it is NULL or empty. */
 const char *functions_basename(const char *path);
+/* Returns the part of a path from its last folder on if `has_folder`, or its basename. */
+const char *functions_short_path(const char *path, bool has_folder);
+/* Returns whether two different paths have the same basename. Either may be NULL. */
+bool functions_have_one_basename(const char *path, const char *other);
 /* Returns the path of a function's image, or NULL. */
 const char *functions_image(const struct functions *functions, uint32_t index);
 /* Returns the path of a function's source, else of its image, or NULL. */
