@@ -218,85 +218,6 @@ static void print_busiest(const struct report *report, struct out *out)
 		g_free(ranges[k]);
 }
 
-/* Prints the number of samples and the length of the time range. */
-static void print_samples(const struct report *report, struct out *out)
-{
-	const struct profile *profile = &report->profile;
-	int64_t from = MAX_OF(report->reader.from_ns, 0), end = report->reader.capture->duration_ns;
-	int64_t to = MIN_OF(report->reader.to_ns, end);
-	g_autofree char *samples = text_count(profile->all.samples);
-	g_autofree char *duration = text_duration((uint64_t)MAX_OF(to - from, INT64_C(0)));
-	g_autofree char *event = text_escape(profile_event_name(profile));
-	struct out line;
-
-	out_init(&line, -1);
-	if (from >= to && profile->all.samples == 0) {
-		/* If no row has a time, the length of the recording is unknown. */
-		out_printf(&line,
-			   end > 0 ? _("No samples: the capture ends at %.3f s.")
-				   : _("No samples."),
-			   (double)end / 1e9);
-	} else if (report->reader.metric != READER_CPU) {
-		g_autofree char *weight = text_duration(profile->all.weight);
-
-		out_printf(&line,
-			   report->reader.metric == READER_OFF_CPU
-				   ? _("Threads waited %s in %s waits, in %s")
-				   : _("Threads computed and waited %s, in %s samples and waits, "
-				       "in %s"),
-			   weight, samples, duration);
-		if (report->reader.timed)
-			out_printf(&line, _(", from %.3f s to %.3f s"), (double)from / 1e9,
-				   (double)to / 1e9);
-		out_char(&line, '.');
-	} else if (profile->all.samples == 0 && !profile->event) {
-		out_printf(&line, _("No samples in %s."), duration);
-	} else {
-		out_printf(&line, _("%s samples of %s in %s"), samples, event, duration);
-		if (report->reader.timed)
-			out_printf(&line, _(", from %.3f s to %.3f s"), (double)from / 1e9,
-				   (double)to / 1e9);
-		profile_print_sum(profile, &line);
-		profile_print_other_events(profile, &line);
-		out_char(&line, '.');
-	}
-	say(report, out, &line);
-}
-
-/* Appends a sentence such as " Stacks cut short: 1.1 %." for each share above one percent. These
- * are shares of samples, not of weight: each sample is one attempt to unwind and name a stack. */
-static void describe_quality(const struct profile *profile, GString *to)
-{
-	const uint64_t *interpreter = profile->interpreter;
-	uint64_t user = 0, interpreted = profile_interpreted(profile);
-
-	for (size_t i = 0; i < UNWIND_NO_MEMORY; i++)
-		user += profile->unwind[i];
-
-	const struct {
-		const char *label;
-		uint64_t count, all;
-	} kinds[] = {
-		{ N_("Stacks cut short"), profile->unwind[UNWIND_TRUNCATED], user },
-		{ N_("Stacks guessed"), profile->unwind[UNWIND_GUESSED], user },
-		{ N_("Without a user stack"), profile->unwind[UNWIND_NONE], user },
-		{ N_("Interpreted functions unreadable"),
-		  interpreter[PROF_INTERPRETER_TORN] + interpreter[PROF_INTERPRETER_MISSING],
-		  interpreted },
-		{ N_("Interpreted functions cut short"), interpreter[PROF_INTERPRETER_DEEPER],
-		  interpreted },
-		{ N_("Without a name"), profile->unresolved, profile->all.samples },
-	};
-
-	for (size_t i = 0; i < ARRAY_SIZE(kinds); i++) {
-		double percent = 100.0 * (double)kinds[i].count / (double)kinds[i].all;
-
-		if (100 * kinds[i].count > kinds[i].all)
-			g_string_append_printf(to, " %s: %.*f %%.", _(kinds[i].label), percent < 10,
-					       percent);
-	}
-}
-
 static bool count_rows(const struct prof_chunk *chunk, void *data, GError **error)
 {
 	uint64_t *rows = data;
@@ -360,7 +281,7 @@ void report_print_losses(const struct report *report, struct out *out)
 		else if (capture_state(capture) != PROF_STATE_FINISHED &&
 			 (capture->lost == 0 || capture_lacks_rows(capture, 0)))
 			append_damage(report, line);
-		describe_quality(profile, line);
+		summary_append_quality(profile, line);
 		g_strchug(line->str);
 		if (*line->str)
 			text_wrap(out, line->str, 0, 2, report->reader.columns);
