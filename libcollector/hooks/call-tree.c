@@ -440,8 +440,11 @@ static bool place_by_address(struct python_chain *chain, const struct unwind_cac
 				at--;
 			if (last->at < native[at].sp)
 				return false;
-			/* The end of the outermost known frame is not known. */
-			place = at > 0 || has_root ? at : ABOVE_ALL;
+			/* The end of the outermost known frame is not known. A root evaluates
+			 * nothing: the run belongs to another stack. */
+			if (at == 0 && has_root)
+				return false;
+			place = at > 0 ? at : ABOVE_ALL;
 		}
 		while (first <= i)
 			chain->frames[first++].native = place;
@@ -576,12 +579,20 @@ static bool has_python(const struct producer *producer)
 	struct call_tree *tree = producer->calls;
 	const struct unwind_cache *calls = &tree->calls;
 
+	struct python_stack stack = { 0 };
+	bool is_known;
+
 	if (!python_is_known() || calls->n == 0 || producer->n_types <= RING_CODE)
 		return false;
 	/* A stack without its root may hide that a handler runs. */
-	python_walk(&tree->python,
-		    !(calls->frames[0].flags & UNWIND_CACHE_CUT) &&
-			    !unwind_cache_is_interrupted(calls),
+	is_known = !(calls->frames[0].flags & UNWIND_CACHE_CUT) &&
+		   !unwind_cache_is_interrupted(calls);
+	stack.low = calls->frames[calls->n - 1].sp;
+	stack.high = calls->frames[0].sp;
+	for (uint32_t i = 0; i < calls->n && !stack.evaluates; i++)
+		stack.evaluates = calls->frames[i].pc - python_interpreter.eval <
+				  python_interpreter.eval_end - python_interpreter.eval;
+	python_walk(&tree->python, is_known ? &stack : NULL,
 		    call_tree_quiet(producer) == SELF_UNWIND_ANY);
 	return tree->python.n > 0 || tree->python.is_unreadable;
 }

@@ -35,6 +35,11 @@
 #define MAX_NAME 511u
 #define MAX_FILE 1023u
 #define MAX_LINES 8191u
+#define FINAL_RELEASE 15 /* in Py_Version */
+/* A walk without the lock may take a system call for each part of a frame. */
+#define CAREFUL_FRAMES 128u
+#define CAREFUL_STEPS (2 * CAREFUL_FRAMES + 1)
+#define STATE_BYTES 4096 /* at least the size of a thread's state */
 /* bits that are not set in the address of an object */
 #define NO_OBJECT (~(UINT64_MAX >> 17) | 7u)
 /* The walk is compiled twice, because the direct one must be fast. */
@@ -57,8 +62,11 @@ static unsigned find_minor(void)
 		      { "PyConfig_InitPythonConfig", 8 } };
 	const unsigned long *version = dlsym(RTLD_DEFAULT, "Py_Version");
 
+	/* Structures may still change before the release. */
 	if (version)
-		return *version >> 24 == 3 ? *version >> 16 & 255 : 0;
+		return *version >> 24 == 3 && (*version >> 4 & 15) == FINAL_RELEASE
+			       ? *version >> 16 & 255
+			       : 0;
 	for (size_t i = 0; i < ARRAY_SIZE(since); i++)
 		if (dlsym(RTLD_DEFAULT, since[i].name))
 			return since[i].minor;
@@ -198,8 +206,9 @@ static INLINE bool read_word(struct python_memory *memory, bool is_direct, uint6
 /* ---- The list -------------------------------------------------------------------------------- */
 
 /* Returns the interpreter's state of this thread, and whether the thread holds the lock; 0: the
- * thread has none. */
-static uint64_t find_thread(struct python_memory *memory)
+ * thread has none. In a handler the interpreter is not asked, because the loader may allocate the
+ * thread's variable. */
+static uint64_t find_thread(struct python_memory *memory, const struct python_stack *stack)
 {
 	const struct interp_cpython *layout = python_interpreter.layout;
 	const uint8_t *runtime = (const uint8_t *)(uintptr_t)python_interpreter.runtime;
@@ -207,37 +216,47 @@ static uint64_t find_thread(struct python_memory *memory)
 		       key = half_at(runtime, layout->runtime_tss + 4u);
 	uint64_t state, current, id;
 
+	if (stack && python_interpreter.get_thread) {
+		current = (uintptr_t)python_interpreter.get_thread();
+		memory->is_direct = current != 0;
+		if (current)
+			return current;
+	}
 	if (!is_set || key >= MAX_KEYS)
 		return 0;
 	state = (uintptr_t)pthread_getspecific(key);
-	if (!state)
-		return 0;
-	if (python_interpreter.get_thread) {
-		current = (uintptr_t)python_interpreter.get_thread();
-		memory->is_direct = current != 0;
-		return current ? current : state;
-	}
+	if (!state || python_interpreter.get_thread)
+		return state;
 	current = word_at(runtime, layout->runtime_current);
-	memory->is_direct = current == state;
+	/* Another thread may have taken this state over, but not while this one evaluates. */
+	memory->is_direct = current == state && stack && stack->evaluates;
 	/* The thread may hold the lock for another interpreter. The state of another thread may be
 	 * released meanwhile. */
 	if (current == state || !current || !memory->may_call ||
 	    !safe_read(&memory->safe, current + layout->thread_id, &id, sizeof(id)) ||
 	    id != cpu_thread_pointer())
 		return state;
-	memory->is_direct = true;
 	return current;
 }
 
 struct python_walk {
 	struct python_chain *chain;
-	uint64_t frame, cframe;
+	const struct python_stack *stack;
+	uint64_t thread, frame, cframe;
 };
 
 static bool fail(struct python_walk *walk)
 {
 	walk->chain->is_unreadable = true;
 	return false;
+}
+
+/* Returns whether an activation can be there: on the thread's stack, or in its state. One that was
+ * left by longjmp() may be on a stack that is gone. */
+static INLINE bool is_activation(const struct python_walk *walk, bool is_direct, uint64_t at)
+{
+	return !is_direct || at - walk->thread < STATE_BYTES ||
+	       (at >= walk->stack->low && at < walk->stack->high);
 }
 
 /* Marks the last frame as the outermost of its activation. */
@@ -264,7 +283,8 @@ static INLINE bool end_entry(struct python_walk *walk, bool is_direct)
 	end_run(walk, walk->cframe);
 	if (!read_word(memory, is_direct, walk->cframe + layout->cframe_previous, &previous) ||
 	    (previous != 0 &&
-	     (!read_word(memory, is_direct, previous + layout->cframe_frame, &top) ||
+	     (!is_activation(walk, is_direct, previous) ||
+	      !read_word(memory, is_direct, previous + layout->cframe_frame, &top) ||
 	      top != walk->frame)))
 		return fail(walk);
 	walk->cframe = previous;
@@ -281,7 +301,8 @@ static INLINE bool identify(struct python_walk *walk, bool is_direct, struct pyt
 	const uint8_t *code = view(memory, is_direct, frame->code, sizeof(buffer), buffer);
 	uint64_t hash, lines;
 
-	if (!code || word_at(code, 8) != python_interpreter.code_type ||
+	/* One that nothing refers to is being freed. */
+	if (!code || word_at(code, 0) == 0 || word_at(code, 8) != python_interpreter.code_type ||
 	    !read_word(memory, is_direct, word_at(code, layout->code_name) + 24, &hash))
 		return fail(walk);
 	frame->first_line = half_at(code, layout->code_first_line);
@@ -310,7 +331,7 @@ static INLINE bool step(struct python_walk *walk, bool is_direct)
 		end_run(walk, at);
 		return true;
 	}
-	if (chain->n == PYTHON_MAX_FRAMES) {
+	if (chain->n == (is_direct ? PYTHON_MAX_FRAMES : CAREFUL_FRAMES)) {
 		chain->is_cut = true;
 		/* Look for the end of the last run that has frames. */
 		if (layout->frame_is_entry != INTERP_ABSENT &&
@@ -336,8 +357,9 @@ static INLINE bool step(struct python_walk *walk, bool is_direct)
 	return true;
 }
 
-static INLINE void read_list(struct python_walk *walk, uint64_t thread, bool is_direct)
+static INLINE void read_list(struct python_walk *walk, bool is_direct)
 {
+	const uint64_t thread = walk->thread;
 	const struct interp_cpython *layout = python_interpreter.layout;
 	struct python_memory *memory = &walk->chain->memory;
 	bool is_read;
@@ -345,6 +367,7 @@ static INLINE void read_list(struct python_walk *walk, uint64_t thread, bool is_
 	if (layout->thread_cframe != INTERP_ABSENT)
 		is_read = read_word(memory, is_direct, thread + layout->thread_cframe,
 				    &walk->cframe) &&
+			  is_activation(walk, is_direct, walk->cframe) &&
 			  read_word(memory, is_direct, walk->cframe + layout->cframe_frame,
 				    &walk->frame);
 	else
@@ -352,7 +375,7 @@ static INLINE void read_list(struct python_walk *walk, uint64_t thread, bool is_
 	if (!is_read)
 		fail(walk);
 	for (uint32_t i = 0; is_read && walk->frame != 0; i++) {
-		if (i == MAX_STEPS) {
+		if (i == (is_direct ? MAX_STEPS : CAREFUL_STEPS)) {
 			walk->chain->is_cut = true;
 			break;
 		}
@@ -361,22 +384,21 @@ static INLINE void read_list(struct python_walk *walk, uint64_t thread, bool is_
 	}
 }
 
-static void read_carefully(struct python_walk *walk, uint64_t thread)
+static void read_carefully(struct python_walk *walk)
 {
 	struct python_memory *memory = &walk->chain->memory;
 
 	read_ahead(memory);
-	read_list(walk, thread, false);
+	read_list(walk, false);
 	memory->n_ranges = memory->n_used;
 	memory->n_valid = 0;
 }
 
-void python_walk(struct python_chain *chain, bool may_load, bool may_call)
+void python_walk(struct python_chain *chain, const struct python_stack *stack, bool may_call)
 {
-	struct python_walk walk = { .chain = chain };
+	struct python_walk walk = { .chain = chain, .stack = stack };
 	struct python_memory *memory = &chain->memory;
 	int error = errno;
-	uint64_t thread;
 
 	memory->safe = (struct safe_read){ .way = SAFE_READ_UNKNOWN };
 	memory->may_call = may_call;
@@ -385,12 +407,11 @@ void python_walk(struct python_chain *chain, bool may_load, bool may_call)
 	chain->n = 0;
 	chain->is_cut = chain->is_unreadable = false;
 	chain->hash = 0;
-	thread = find_thread(memory);
-	memory->is_direct &= may_load;
-	if (thread && memory->is_direct)
-		read_list(&walk, thread, true);
-	else if (thread)
-		read_carefully(&walk, thread);
+	walk.thread = find_thread(memory, stack);
+	if (walk.thread && memory->is_direct)
+		read_list(&walk, true);
+	else if (walk.thread)
+		read_carefully(&walk);
 	errno = error;
 	/* Frames of no use must not look like another list. */
 	if (chain->is_unreadable) {
@@ -421,6 +442,9 @@ static uint16_t measure_text(struct python_memory *memory, uint64_t object, size
 	if ((state >> 2 & 7) == 0)
 		state >>= 14;
 	width = state >> 2 & 7;
+	/* The characters of a subclass's text are elsewhere. */
+	if ((state >> 5 & 1) == 0)
+		return 0;
 	if (width != 1 && width != 2 && width != 4)
 		return 0;
 	*ret_width = (uint8_t)width;

@@ -2,7 +2,7 @@
 /*
  * Python frames - the Python functions that the calling thread executes
  *
- *     python_walk(&chain, may_load, may_call);
+ *     python_walk(&chain, stack, may_call);
  *     for (i = 0; i < chain.n; i++)
  *             … chain.frames[i] …;
  *
@@ -73,9 +73,15 @@ static inline bool python_is_known(void)
 	return __builtin_expect(python_interpreter.layout != NULL, 0);
 }
 
-/* may_load: the thread was not interrupted by a handler that still runs. may_call: system calls are
+/* The thread's native stack. */
+struct python_stack {
+	uint64_t low, high; /* addresses of the frames that are known */
+	bool evaluates;     /* it has a frame of the function that evaluates */
+};
+
+/* `stack`: NULL if a handler that interrupted the thread may still run. may_call: system calls are
  * allowed. */
-void python_walk(struct python_chain *chain, bool may_load, bool may_call);
+void python_walk(struct python_chain *chain, const struct python_stack *stack, bool may_call);
 
 /* The texts of a code object. */
 struct python_code {

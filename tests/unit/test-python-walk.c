@@ -77,6 +77,7 @@ static void make_list(void)
 		set(&codes[i], layout->code_name, address_of(&names[i]));
 		set(&codes[i], layout->code_qualname, address_of(&names[i]));
 		set(&codes[i], layout->code_file, address_of(&names[0]));
+		codes[i].words[0] = 1; /* references */
 		set(&codes[i], layout->code_lines, address_of(&lines));
 		set(&codes[i], layout->code_first_line, 10 + i);
 		names[i].words[2] = 4; /* characters of one byte, ASCII, compact */
@@ -89,8 +90,10 @@ static void make_list(void)
 
 static void walk(bool may_load, bool may_call)
 {
+	static const struct python_stack stack = { 0, UINT64_MAX, true };
+
 	memset(chain.frames, 0xff, sizeof(chain.frames));
-	python_walk(&chain, may_load, may_call);
+	python_walk(&chain, may_load ? &stack : NULL, may_call);
 }
 
 static void test_list(void)
@@ -196,7 +199,7 @@ static void test_unlocked(void)
 	set(&other_thread, layout->thread_id, (uint64_t)pthread_self());
 	set(&other_thread, layout->thread_cframe, address_of(&cframes[1]));
 	walk(true, true);
-	CHECK(chain.memory.is_direct && chain.n == 3);
+	CHECK(!chain.memory.is_direct && chain.n == 3);
 	/* another thread holds it */
 	set(&other_thread, layout->thread_id, 1);
 	walk(true, true);
@@ -220,6 +223,24 @@ static void test_torn(void)
 	CHECK(chain.n == 0 && chain.is_unreadable);
 }
 
+/* Nothing is loaded that may be gone: in a thread that does not evaluate, of an activation on
+ * another stack, or of a code object that is being freed. */
+static void test_gone(void)
+{
+	static const struct python_stack idle = { 0, UINT64_MAX, false }, other = { 1, 2, true };
+
+	make_list();
+	python_walk(&chain, &idle, true);
+	CHECK(!chain.memory.is_direct && chain.n == N_FRAMES);
+	make_list();
+	python_walk(&chain, &other, true);
+	CHECK(chain.n == 0 && chain.is_unreadable);
+	make_list();
+	codes[2].words[0] = 0;
+	walk(true, true);
+	CHECK(chain.n == 0 && chain.is_unreadable);
+}
+
 static void test_endless(void)
 {
 	make_list();
@@ -227,6 +248,8 @@ static void test_endless(void)
 	walk(true, false);
 	CHECK_INT(chain.n, PYTHON_MAX_FRAMES);
 	CHECK(chain.is_cut && !chain.is_unreadable);
+	walk(false, true);
+	CHECK(chain.is_cut && chain.n > 0 && chain.n < PYTHON_MAX_FRAMES);
 }
 
 int main(void)
@@ -243,6 +266,7 @@ int main(void)
 	RUN(test_no_thread);
 	RUN(test_unlocked);
 	RUN(test_torn);
+	RUN(test_gone);
 	RUN(test_endless);
 	return test_end();
 }

@@ -178,6 +178,9 @@ static __always_inline __u32 read_text(const struct interp_cpython *layout, __u6
 	if (!(state >> 2 & 7))
 		state >>= 14;
 	*ret_width = state >> 2 & 7;
+	/* The characters of a subclass's text are elsewhere. */
+	if (!(state >> 5 & 1))
+		return 0;
 	if (head[2] > 1u << 24)
 		head[2] = 1u << 24;
 	bytes = head[2] * *ret_width;

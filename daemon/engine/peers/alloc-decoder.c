@@ -98,6 +98,7 @@ static enum ring_fault add_code(struct alloc_decoder *decoder, const struct ring
 	if (head->id >= RING_MAX_CALLS || head->name_bytes > INTERP_MAX_NAME ||
 	    head->file_bytes > INTERP_MAX_FILE ||
 	    (uint32_t)head->name_bytes + head->file_bytes > head->n_bytes ||
+	    head->n_bytes - head->name_bytes - head->file_bytes > INTERP_MAX_LINES ||
 	    head->flags & ~(RING_CODE_NAME_CUT | RING_CODE_FILE_CUT) ||
 	    !interp_record_text(texts, head->name_bytes, head->name_width,
 				head->flags & RING_CODE_NAME_CUT, code.name) ||
