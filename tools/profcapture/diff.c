@@ -922,10 +922,10 @@ static void take_sentences(struct diff_verb *verb,
 	const struct diff *diff = &verb->diff;
 	g_autofree char *change = NULL, *whole = whole_text(verb, &change);
 	const struct diff_sentence of_all = { DIFF_NO_VERDICT, change, whole };
+	guint left = NAMED_CHANGES;
 
 	note_names(verb, changes_of(diff));
 	for (enum diff_verdict verdict = DIFF_SLOWER; verdict <= DIFF_GONE; verdict++) {
-		guint left = NAMED_CHANGES;
 		g_autofree char *changes = changes_text(verb, verdict, &left);
 		const struct diff_sentence sentence = { verdict, _(verdicts[verdict].name),
 							changes };

@@ -850,7 +850,8 @@ int verb_export(int argc, char **argv)
 		.check = check_options,
 		.query = export_query,
 	};
-	CLEANUP(export_done) struct export export = { .output = "-", .format = -1 };
+	CLEANUP(export_done)
+	struct export export = { .output = "-", .format = -1, .reader.writes_empty = true };
 	const struct cli_group groups[] = {
 		{ NULL, options, &export },
 		{ NULL, reader_redact_options, &export.reader },
@@ -939,7 +940,7 @@ int verb_html(int argc, char **argv)
 		.check = check_source,
 		.query = html_query,
 	};
-	CLEANUP(export_done) struct export export = { .format = HTML };
+	CLEANUP(export_done) struct export export = { .format = HTML, .reader.writes_empty = true };
 	const struct cli_group groups[] = {
 		{ NULL, html_options, &export },
 		{ NULL, compare_options, &export },
@@ -1005,7 +1006,8 @@ int verb_view(int argc, char **argv)
 		.check = check_source,
 		.query = view_query,
 	};
-	CLEANUP(export_done) struct export export = { .format = HTML, .is_quiet = true };
+	CLEANUP(export_done)
+	struct export export = { .format = HTML, .is_quiet = true, .reader.writes_empty = true };
 	const struct cli_group groups[] = { { NULL, compare_options, &export },
 					    { NULL, source_options, &export },
 					    { NULL, code_files_options, &export.code },

@@ -255,7 +255,7 @@ bool reader_wants_cpu(const struct reader *reader, uint64_t cpu)
 
 bool reader_fails_empty(const struct reader *reader)
 {
-	return reader->format == READER_TEXT && !reader->judges_damage &&
+	return reader->format == READER_TEXT && !reader->judges_damage && !reader->writes_empty &&
 	       !capture_lacks_rows(reader->capture, 0);
 }
 

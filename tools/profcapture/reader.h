@@ -39,6 +39,7 @@ struct reader {
 	bool no_pager;
 	/* the verb reports damage itself: do not warn, and accept unreadable captures */
 	bool judges_damage;
+	bool writes_empty; /* if the options select nothing, the file says so: only warn */
 	/* the verb reads a small part of the capture, so damage is known only after reading it */
 	bool finds_damage_late;
 	bool redacts; /* capture_open() */
