@@ -65,6 +65,14 @@ static bool parse_digits(struct filter_parser *filter, uint64_t *ret_number)
 	return true;
 }
 
+static bool is_nan(const struct probe_number *argument)
+{
+	double number;
+
+	memcpy(&number, &argument->value, sizeof(number));
+	return argument->is_float && number != number;
+}
+
 /* Returns -1, 0 or 1: how an argument compares with a number, which is negative if `minus`. */
 static int compare(const struct probe_number *argument, uint64_t number, bool minus)
 {
@@ -124,6 +132,8 @@ static enum probe_verdict parse_comparison(struct filter_parser *filter)
 	if (operators[i].text[0] == '&')
 		return argument->value & (minus ? -number : number) ? PROBE_FILTER_YES
 								    : PROBE_FILTER_NO;
+	if (is_nan(argument))
+		return strcmp(operators[i].text, "!=") == 0 ? PROBE_FILTER_YES : PROBE_FILTER_NO;
 	order = compare(argument, number, minus);
 	return (order < 0    ? operators[i].less
 		: order == 0 ? operators[i].equal

@@ -17,7 +17,7 @@ from test_dbus_private import HOSTILE_ENGINE, SYSTEM, hostile, variant  # noqa: 
 
 NOBODY = 65534
 MANY = 64  # messages that wait for an engine in addition to those in its socket
-CONFIG, CPU, SNAPSHOT, IMAGE, EVENTS, OUTPUTS = 1, 2, 7, 8, 9, 14
+CONFIG, CPU, SNAPSHOT, IMAGE, EVENTS, OUTPUTS = 1, 2, 7, 8, 9, 15
 SEALED = fcntl.F_SEAL_SEAL | fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW | fcntl.F_SEAL_WRITE
 SERIALS = 1, 2, 3  # the snapshots requested: read ahead, of all processes, of one
 PATH_IMAGE, MAPPED_IMAGE = 10, 11

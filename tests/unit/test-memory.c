@@ -124,6 +124,7 @@ static bool ask_view(struct memory *memory, enum memory_view view, const struct 
 static bool ask_at(struct memory *memory, uint64_t time, const struct build *build)
 {
 	ask(memory, MEMORY_AT);
+	memory->reader.writes_empty = true; /* after the end, too */
 	memory->at = (struct units_time){ .kind = UNITS_TIME_START, .ns = time };
 	return answer(memory, build);
 }

@@ -7,6 +7,8 @@
 #include "arch/base.h"
 #include "arch/probe-filter.h"
 
+#include <math.h>
+
 static struct probe_number numbers[] = {
 	{ .value = (uint64_t)-5, .is_signed = true, .is_known = true },
 	{ .value = UINT64_MAX, .is_known = true },
@@ -126,9 +128,23 @@ static void test_filter_invalid(void)
 	CHECK_STR(at, "pid==2");
 }
 
+/* A number that is none equals nothing, and is neither less nor greater. */
+static void test_filter_nan(void)
+{
+	static const char *const texts[] = { "arg1==0", "arg1<=0", "arg1>=0", "arg1<0", "arg1>0" };
+	const double number = NAN;
+	struct probe_number none = { .is_float = true, .is_known = true };
+
+	memcpy(&none.value, &number, sizeof(number));
+	for (size_t i = 0; i < ARRAY_SIZE(texts); i++)
+		CHECK_INT(probe_filter_test(texts[i], &none, 1, NULL), PROBE_FILTER_NO);
+	CHECK_INT(probe_filter_test("arg1!=0", &none, 1, NULL), PROBE_FILTER_YES);
+}
+
 int main(void)
 {
 	RUN(test_filter_numbers);
+	RUN(test_filter_nan);
 	RUN(test_filter_logic);
 	RUN(test_filter_invalid);
 	return test_end();

@@ -62,8 +62,11 @@ struct answer {
 static bool run(struct answer *answer, const struct build *build)
 {
 	GError *error = NULL;
-	bool ok = reader_open(&answer->reader, build->path, &error) &&
-		  profile_run(&answer->profile, &answer->reader, &error);
+	bool ok;
+
+	answer->reader.writes_empty = true;
+	ok = reader_open(&answer->reader, build->path, &error) &&
+	     profile_run(&answer->profile, &answer->reader, &error);
 
 	if (!ok)
 		printf("# %s\n", error->message);
