@@ -422,7 +422,7 @@ static enum message_outcome find_or_define(struct producer *producer, uint32_t *
 /* ---- Stacks with Python functions ---- */
 
 /* Finds the native frame that executes each run, by the address that the run has in its part of the
- * stack. Returns false if there is none. */
+ * stack. Returns false if a run has no such frame. */
 static bool place_by_address(struct python_chain *chain, const struct unwind_cache_frame *native,
 			     uint32_t n)
 {
@@ -573,7 +573,8 @@ static struct call_tree_known *known_at(struct call_tree *tree)
 	return &tree->known[hash % CALL_TREE_KNOWN];
 }
 
-/* Reads the Python functions of the stack that was walked last. Returns false if there are none. */
+/* Reads the Python functions of the stack that was walked last. Returns false if the thread
+ * executes none. */
 static bool has_python(const struct producer *producer)
 {
 	struct call_tree *tree = producer->calls;

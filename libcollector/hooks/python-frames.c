@@ -251,8 +251,8 @@ static bool fail(struct python_walk *walk)
 	return false;
 }
 
-/* Returns whether an activation can be there: on the thread's stack, or in its state. One that was
- * left by longjmp() may be on a stack that is gone. */
+/* Returns whether an activation can be at this address: on the thread's stack, or in the thread's
+ * state. An activation that longjmp() left may be on a stack that was unmapped. */
 static INLINE bool is_activation(const struct python_walk *walk, bool is_direct, uint64_t at)
 {
 	return !is_direct || at - walk->thread < STATE_BYTES ||
@@ -301,7 +301,7 @@ static INLINE bool identify(struct python_walk *walk, bool is_direct, struct pyt
 	const uint8_t *code = view(memory, is_direct, frame->code, sizeof(buffer), buffer);
 	uint64_t hash, lines;
 
-	/* One that nothing refers to is being freed. */
+	/* A code object without references is being freed. */
 	if (!code || word_at(code, 0) == 0 || word_at(code, 8) != python_interpreter.code_type ||
 	    !read_word(memory, is_direct, word_at(code, layout->code_name) + 24, &hash))
 		return fail(walk);

@@ -20,7 +20,7 @@
 
 /* The interpreter of this process. */
 struct python_interpreter {
-	const struct interp_cpython *layout; /* NULL: there is none, or it is not supported */
+	const struct interp_cpython *layout; /* NULL: no supported interpreter was found */
 	uint64_t runtime, code_type;         /* addresses of _PyRuntime and PyCode_Type */
 	uint64_t eval, eval_end;             /* the function that evaluates */
 	void *(*get_thread)(void); /* since 3.12: the state that this thread is bound to */

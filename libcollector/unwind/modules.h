@@ -26,7 +26,7 @@ struct module {
 	uint32_t n_entries; /* 0: no table */
 	uint64_t records;   /* address of .eh_frame, if there is no table; 0: not found */
 	uint32_t n_id_bytes;
-	/* address of the build-id; if there is none, of the ELF header or .eh_frame_hdr */
+	/* address of the build-id; in a file without one, of the ELF header or .eh_frame_hdr */
 	uint64_t id_at;
 	uint8_t id[MODULE_MAX_ID];
 	uint64_t checked; /* number of the last check that found the module unchanged */

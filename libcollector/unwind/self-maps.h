@@ -21,7 +21,7 @@
 struct self_maps_range {
 	uint64_t start, end;
 	uint64_t file_offset;
-	uint64_t id_at; /* address of the build-id; if there is none, of the ELF header */
+	uint64_t id_at; /* address of the build-id; in a file without one, of the ELF header */
 	uint32_t n_id_bytes;
 	uint32_t image; /* id of the sent image; 0: frames are addresses */
 	uint32_t stamp; /* set by self_maps_stamp(); 0: none */

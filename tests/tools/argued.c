@@ -79,7 +79,7 @@ static void pass_constants(uint64_t turn)
 	}
 }
 
-/* A sample does not have the memory, or the operand is none that is understood. */
+/* The sample lacks the memory that holds the argument, or the operand has an unsupported form. */
 static void pass_unread(int64_t *heap)
 {
 	STATIC_PROBE("nop", "unread", "0", "-8@%0 -8@%1 -4@%2 8@%%xmm0", "m"(*heap), "m"(variable),

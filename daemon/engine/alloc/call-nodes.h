@@ -24,9 +24,10 @@ struct call_nodes {
 	uint32_t n, room, mask;
 	uint64_t seed;
 	struct heap_budget *budget;
-	GPtrArray *images;             /* struct row */
-	GHashTable *numbers;           /* number of an image, by struct row */
-	struct interpreted_code *code; /* names functions of interpreters; NULL: there are none */
+	GPtrArray *images;   /* struct row */
+	GHashTable *numbers; /* number of an image, by struct row */
+	/* names the functions of interpreters; NULL: their records are ignored */
+	struct interpreted_code *code;
 	struct row *last_image;
 	uint32_t last_number;
 };

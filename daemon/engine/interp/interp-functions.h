@@ -30,7 +30,7 @@ void interp_functions_free(struct interp_functions *functions);
 /* Returns the function with this name, file and lines; NULL if there is no room for another one. */
 const struct interp_function *interp_functions_intern(struct interp_functions *functions,
 						      const struct interp_code_text *code);
-/* Returns the function with this number; NULL if there is none. */
+/* Returns the function with this number; NULL if no function has it. */
 const struct interp_function *interp_functions_at(const struct interp_functions *functions,
 						  uint64_t number);
 /* `process`: id of the process's row. Returns false if there is no room for another function. */
