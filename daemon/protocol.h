@@ -268,17 +268,19 @@ struct message_metadata {
 };
 
 /* A ring is mapped with 1 + ring_pages pages; the broker has mapped each ring once before. All
- * sources write into the first source's ring (PERF_EVENT_IOC_SET_OUTPUT is done). With per-task
- * events, the first two events deliver nothing, and n_sources is 1 if there is sampling. */
+ * sources write into the first source's ring, except those that copy stacks of waits, which write
+ * into the ring of the first one of their own, if copy_pages is not 0 (PERF_EVENT_IOC_SET_OUTPUT is
+ * done). With per-task events, the events deliver nothing, and there is one for each ring. */
 struct message_cpu {
 	uint32_t cpu;
 	uint32_t side_band_pages;
 	uint32_t sample_pages; /* 0: no sampling */
-	uint32_t n_sources;
+	uint32_t copy_pages;   /* 0: copies of stacks have no ring of their own */
+	uint32_t n_sources, pad;
 	uint64_t source_ids[ENGINE_MAX_SOURCES]; /* PERF_EVENT_IOC_ID */
 	uint64_t side_band_id;
 	/* 1: an event reports wake-ups, sleeps, or wakers, into the side band's ring */
-	uint32_t has_wakeups, has_sleeps, has_wakings, pad;
+	uint32_t has_wakeups, has_sleeps, has_wakings, pad2;
 	uint64_t sleep_id, waking_id;
 };
 

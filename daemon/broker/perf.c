@@ -255,12 +255,14 @@ static bool open_one(struct perf_event_attr *attr, const struct event *event, pi
 	return !event || perf_set_filter(fd, event, error);
 }
 
+enum perf_ring { RING_SIDE_BAND, RING_SAMPLES, RING_COPIES };
+
 /* *ret_too_big: the ring exceeds the memory that may be locked; a smaller one may fit. */
-static bool map_ring(struct perf_cpu *cpu, unsigned which, uint32_t pages, bool *ret_too_big,
-		     GError **error)
+static bool map_ring(struct perf_cpu *cpu, unsigned event, enum perf_ring which, uint32_t pages,
+		     bool *ret_too_big, GError **error)
 {
 	size_t bytes = (1 + (size_t)pages) * (size_t)sysconf(_SC_PAGESIZE);
-	void *map = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, cpu->fds[which], 0);
+	void *map = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, cpu->fds[event], 0);
 
 	if (map == MAP_FAILED) {
 		*ret_too_big = errno == EPERM || errno == ENOMEM;
@@ -297,13 +299,13 @@ static struct perf_event_attr ring_attr(uint32_t pages)
 static bool cpu_open_rings(const struct perf_plan *plan, struct perf_cpu *cpu, bool *ret_too_big,
 			   GError **error)
 {
-	const uint32_t pages[] = { plan->side_band_pages, plan->sample_pages };
+	const uint32_t pages[] = { plan->side_band_pages, plan->sample_pages, plan->copy_pages };
 
-	for (unsigned i = 0; i < 1 + (plan->n_events > 0); i++) {
+	for (unsigned i = 0; i < ARRAY_SIZE(pages) && pages[i] > 0; i++) {
 		struct perf_event_attr attr = ring_attr(pages[i]);
 
 		if (!open_one(&attr, NULL, 0, cpu, error) ||
-		    !map_ring(cpu, i, pages[i], ret_too_big, error))
+		    !map_ring(cpu, i, (enum perf_ring)i, pages[i], ret_too_big, error))
 			return false;
 	}
 	return true;
@@ -319,24 +321,32 @@ static bool cpu_open_side_band(const struct perf_plan *plan, unsigned number, st
 	if (plan->by_task)
 		return cpu_open_rings(plan, cpu, ret_too_big, error);
 	return open_one(&attr, NULL, -1, cpu, error) &&
-	       map_ring(cpu, 0, plan->side_band_pages, ret_too_big, error);
+	       map_ring(cpu, 0, RING_SIDE_BAND, plan->side_band_pages, ret_too_big, error);
 }
 
 static bool cpu_open_sources(const struct perf_plan *plan, struct perf_cpu *cpu, bool *ret_too_big,
 			     GError **error)
 {
+	int rings[] = { -1, -1 }; /* events with the rings of samples and of copies */
+
 	for (unsigned i = 0; !plan->by_task && i < plan->n_events; i++) {
 		struct perf_event_attr attr = perf_source_attr(plan, &plan->events[i]);
+		bool copies = plan->events[i].off_cpu && plan->copy_pages;
 
 		if (!open_one(&attr, &plan->events[i], -1, cpu, error))
 			return false;
-		if (i == 0 && !map_ring(cpu, 1, plan->sample_pages, ret_too_big, error))
-			return false;
-		if (i > 0 && ioctl(cpu->fds[1 + i], PERF_EVENT_IOC_SET_OUTPUT, cpu->fds[1]) < 0)
+		if (rings[copies] < 0) {
+			rings[copies] = cpu->fds[1 + i];
+			if (!map_ring(cpu, 1 + i, copies ? RING_COPIES : RING_SAMPLES,
+				      copies ? plan->copy_pages : plan->sample_pages, ret_too_big,
+				      error))
+				return false;
+		} else if (ioctl(cpu->fds[1 + i], PERF_EVENT_IOC_SET_OUTPUT, rings[copies]) < 0) {
 			return broker_fail(
 				error, BROKER_ERROR_NOT_SUPPORTED,
 				"events \"%s\" and \"%s\" cannot be recorded together: %s",
 				plan->events[0].name, plan->events[i].name, ERRNO_TEXT(errno));
+		}
 	}
 	return true;
 }
@@ -422,9 +432,9 @@ void perf_cpu_unmap(struct perf_cpu *cpu)
  * which has no budget, so root's mapping stays. Otherwise both have the same user, and Linux (6.18)
  * charges a second mapping without ever refunding it, so there must be only one. But sources that
  * share a ring lose it when nothing maps it, so with several sources the mapping stays, too. */
-static void release_probe(struct perf_cpu *cpu)
+static void release_probe(const struct perf_plan *plan, struct perf_cpu *cpu)
 {
-	if (geteuid() != 0 && cpu->n_fds <= 2)
+	if (geteuid() != 0 && (plan->by_task || cpu->n_fds <= 2))
 		perf_cpu_unmap(cpu);
 }
 
@@ -440,7 +450,7 @@ bool perf_cpu_open(const struct perf_plan *plan, unsigned cpu, struct perf_cpu *
 		perf_cpu_done(&opened);
 		return false;
 	}
-	release_probe(&opened);
+	release_probe(plan, &opened);
 	*ret_cpu = opened;
 	return true;
 }
@@ -474,7 +484,7 @@ static uint32_t ring_pages(uint64_t bytes)
  * rarer, or far more frequent. */
 static uint64_t sample_rate(const struct perf_plan *plan)
 {
-	/* Stacks of sleeping threads and of wakers are rare, or small. */
+	/* Stacks of sleeping threads and of wakers have a ring of their own. */
 	unsigned n = MAX_OF(plan->n_events - (plan->sleep_id != 0) - (plan->waking_id != 0), 1u);
 
 	return MAX_OF((uint64_t)plan->frequency, UINT64_C(1000)) * n;
@@ -501,6 +511,18 @@ static void choose_stack_bytes(struct perf_plan *plan)
 	plan->copy_bytes = plan->stack_bytes;
 }
 
+static bool has_copies(const struct perf_plan *plan)
+{
+	return plan->sleep_id && !plan->events[0].off_cpu;
+}
+
+/* Sets what follows from the size of the samples' ring. */
+static void choose_copies(struct perf_plan *plan)
+{
+	plan->copy_pages = has_copies(plan) ? plan->sample_pages : 0;
+	choose_stack_bytes(plan);
+}
+
 static void choose_sizes(struct perf_plan *plan, unsigned n_cpus)
 {
 	uint64_t share = PERF_RING_BUDGET / n_cpus / 2, wanted = SAMPLE_BYTES;
@@ -511,10 +533,11 @@ static void choose_sizes(struct perf_plan *plan, unsigned n_cpus)
 
 	if (plan->call_graph == ENGINE_CALL_GRAPH_DWARF)
 		wanted = STACK_MAX_BYTES * sample_rate(plan) / STACK_RINGS_A_SECOND;
-	wanted = plan->ring_bytes ? plan->ring_bytes / n_cpus : MIN_OF(wanted, share);
+	wanted = plan->ring_bytes ? plan->ring_bytes / n_cpus
+				  : MIN_OF(wanted, has_copies(plan) ? share / 2 : share);
 	plan->side_band_pages = ring_pages(MIN_OF(wanted_side_band, share));
 	plan->sample_pages = plan->n_events ? ring_pages(wanted) : 0;
-	choose_stack_bytes(plan);
+	choose_copies(plan);
 }
 
 /* Halves the sample ring if it is much larger than the side band's, else the side band's. Returns
@@ -530,7 +553,7 @@ static bool shrink(struct perf_plan *plan)
 		plan->sample_pages /= 2;
 	else
 		plan->side_band_pages /= 2;
-	choose_stack_bytes(plan);
+	choose_copies(plan);
 	return true;
 }
 
@@ -582,7 +605,7 @@ static bool open_all(struct perf_plan *plan, const GArray *numbers, GArray **ret
 			return false;
 	/* Unmap only now, so that all rings are mapped at the same time, as in the engine. */
 	for (unsigned i = 0; i < cpus->len; i++)
-		release_probe(&g_array_index(cpus, struct perf_cpu, i));
+		release_probe(plan, &g_array_index(cpus, struct perf_cpu, i));
 	*ret_cpus = g_steal_pointer(&cpus);
 	return true;
 }

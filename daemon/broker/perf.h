@@ -34,6 +34,9 @@ struct perf_plan {
 	 * (copy_bytes), and the same if stacks are walked, else 0 (stack_bytes). It also clears
 	 * `kernel` if per-task events may not record the kernel. */
 	uint32_t side_band_pages, sample_pages, stack_bytes, copy_bytes;
+	/* Copies of the stacks of waits are in a ring of their own, because they come in bursts,
+	 * also from processes that are not recorded, which must not cost samples. 0: none. */
+	uint32_t copy_pages;
 	/* When perf_open_all() enabled the side bands of all CPUs; 0: it did not. When it does, it
 	 * calls `begun`; and again if it must open everything with smaller rings, because the
 	 * records in the first rings are then lost. */
@@ -43,8 +46,8 @@ struct perf_plan {
 };
 
 /* The events of one CPU. Descriptors exist until perf_cpu_close_fds(), mappings until
- * perf_cpu_unmap(). With per-task events, there are two events that deliver nothing, one for each
- * ring, and the per-task events write into these rings. */
+ * perf_cpu_unmap(). With per-task events, there are events that deliver nothing, one for each ring,
+ * and the per-task events write into these rings. */
 struct perf_cpu {
 	unsigned cpu;
 	int fds[4 +
@@ -53,8 +56,8 @@ struct perf_cpu {
 	unsigned n_fds;
 	uint64_t ids[4 + ENGINE_MAX_SOURCES];
 	bool has_wakeups, has_sleeps, has_wakings;
-	void *maps[2]; /* side band, samples */
-	size_t map_bytes[2];
+	void *maps[3]; /* side band, samples, copies of stacks */
+	size_t map_bytes[3];
 };
 
 /* Reads the kernel's list of online CPUs, as ascending unsigned numbers. */

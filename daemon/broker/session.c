@@ -422,6 +422,7 @@ static bool send_cpu(struct session *session, struct perf_cpu *cpu, GError **err
 		.cpu = cpu->cpu,
 		.side_band_pages = session->plan.side_band_pages,
 		.sample_pages = session->plan.sample_pages,
+		.copy_pages = session->plan.copy_pages,
 		.n_sources = cpu->n_fds - 1 - cpu->has_wakeups - cpu->has_sleeps - cpu->has_wakings,
 		.side_band_id = cpu->ids[0],
 		.has_wakeups = cpu->has_wakeups,
@@ -629,9 +630,9 @@ static void receive_cpu_request(struct session *session, const void *body, size_
 	if (perf_cpu_open(&session->plan, number, &cpu, &error)) {
 		/* Count all rings, because only the engine knows whether the CPU's former ones
 		 * still exist, and it may have been taken over. */
-		session->returned_bytes +=
-			((uint64_t)session->plan.side_band_pages + session->plan.sample_pages) *
-			(uint64_t)sysconf(_SC_PAGESIZE);
+		session->returned_bytes += ((uint64_t)session->plan.side_band_pages +
+					    session->plan.sample_pages + session->plan.copy_pages) *
+					   (uint64_t)sysconf(_SC_PAGESIZE);
 		if (session->returned_bytes >= MAX_RETURNED_BYTES)
 			session->listener->warning(
 				session, "cpu-online",

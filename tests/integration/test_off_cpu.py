@@ -284,6 +284,68 @@ def test_sleepers(profctl, profcapture, plain, require, tmp_path, spawn):
     assert {("wait_long", "read"), ("fork_long", "vfork")} <= {(row["function"], row["call"]) for row in data["places"]}
 
 
+STORM = """
+import os, signal, time
+pipes = os.pipe(), os.pipe()
+signal.signal(signal.SIGUSR1, lambda *_: None)
+print(flush=True)
+signal.pause()
+end = time.monotonic() + 0.1
+if os.fork() == 0:
+    while time.monotonic() < end:
+        os.write(pipes[0][1], os.read(pipes[1][0], 1))
+    os._exit(0)
+while time.monotonic() < end:
+    os.write(pipes[1][1], b"x")
+    os.read(pipes[0][0], 1)
+"""
+STOPPER = '''
+import os, signal, sys, time
+from pathlib import Path
+
+def is_engine(folder, depth=2):
+    """Returns whether a process is the engine below profctl, which is our parent."""
+    try:
+        name, _, fields = (folder / "stat").read_text().rpartition(")")
+    except OSError:
+        return False
+    parent = int(fields.split()[1])
+    if depth == 2 and not name.endswith("(profd-engine"):
+        return False
+    return parent == os.getppid() or (depth > 0 and is_engine(Path(f"/proc/{parent}"), depth - 1))
+
+def compute(seconds):
+    end = time.monotonic() + seconds
+    while time.monotonic() < end:
+        pass
+
+compute(0.1)
+(engine,) = [int(folder.name) for folder in Path("/proc").glob("[0-9]*") if is_engine(folder)]
+begin = time.monotonic()
+os.kill(engine, signal.SIGSTOP)
+os.kill(int(sys.argv[1]), signal.SIGUSR1)
+compute(0.1)
+os.kill(engine, signal.SIGCONT)
+print(time.monotonic() - begin)
+'''
+
+
+def test_copies_cost_no_samples(profctl, profcapture, require, tmp_path, spawn):
+    """Stacks of others' sleeps are copied too, and come in bursts that the engine may read late. They
+    take no room from the samples, which have room for a quarter of a second."""
+    require(root=True)
+    capture, seconds = tmp_path / "burst.cap", 1
+    for _ in range(5):  # on a busy machine, the engine may be stopped for longer
+        storm = spawn("/usr/bin/python3", "-c", STORM, stdout=subprocess.PIPE)
+        assert storm.stdout.read(1)
+        done = profctl("record", "-q", "--force", "--off-cpu", "-o", capture, "--", "/usr/bin/python3", "-c", STOPPER, storm.pid)
+        seconds = float(done.stdout)
+        if seconds < 0.15:
+            break
+    assert seconds < 0.15, "the engine could not be stopped for 0.1 s"
+    assert {row["cause"] for row in rows(profcapture, capture, "loss")} <= {"ticks-missed"}
+
+
 def test_default(profctl, require, tmp_path):
     """By default, waits of commands are recorded, and those of the whole system are not. The
     summary says which."""

@@ -569,21 +569,25 @@ static void test_events(void)
 	stage_done(&stage);
 }
 
-/* The kernel's LOST record counts copies of stacks and samples together. */
+/* What a LOST record counts besides samples: copies of stacks in a ring of their own, or the first
+ * ring without samples, and descriptions of interpreted functions. */
 static void test_lost_copies(void)
 {
 	const uint64_t first[] = { 0, 0, 5 }, second[] = { 0, 0, 9 };
-	struct cpu cpu = { .open = true, .n_sources = 1, .copies = 1 };
+	struct cpu cpu = { .open = true, .n_sources = 2, .copies = 2, .sample_id = 1 };
 	int fds[2];
 
 	REQUIRE(pipe(fds) == 0);
-	cpu.source_fds[0] = fds[0];
+	cpu.output_fds[1] = fds[0];
 	REQUIRE(write(fds[1], first, sizeof(first)) == sizeof(first));
-	CHECK_INT(cpu_lost_copies(&cpu, 8), 5);
+	CHECK_INT(cpu_lost_samples(&cpu, &cpu.samples, 8), 3);
 	REQUIRE(write(fds[1], second, sizeof(second)) == sizeof(second));
-	CHECK_INT(cpu_lost_copies(&cpu, 3), 3);
-	cpu.copies = 0;
-	CHECK_INT(cpu_lost_copies(&cpu, 3), 0);
+	CHECK_INT(cpu_lost_samples(&cpu, &cpu.samples, 3), 0);
+	cpu.sample_id = 0;
+	CHECK_INT(cpu_lost_samples(&cpu, &cpu.samples, 3), 3);
+	CHECK_INT(cpu_lost_samples(&cpu, &cpu.copied, 3), 0);
+	cpu.copies = 1;
+	CHECK_INT(cpu_lost_samples(&cpu, &cpu.samples, 3), 0);
 	close(fds[0]);
 	close(fds[1]);
 }

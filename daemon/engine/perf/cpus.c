@@ -87,7 +87,9 @@ struct cpu *cpus_open(struct cpus *cpus, const struct message_cpu *message, int 
 	    message->has_wakeups > 1 || message->has_sleeps > 1 || message->has_wakings > 1 ||
 	    n_fds != 1 + (size_t)message->n_sources + message->has_wakeups + message->has_sleeps +
 			     message->has_wakings ||
-	    (message->sample_pages != 0) != (message->n_sources != 0)) {
+	    (message->sample_pages != 0) != (message->n_sources != 0) ||
+	    (message->copy_pages != 0 && message->n_sources < (cpus->events ? 2 : cpus->copies)) ||
+	    (message->copy_pages != 0 && cpus->copies < 2)) {
 		g_set_error(error, G_FILE_ERROR, G_FILE_ERROR_INVAL,
 			    "The message about CPU %u contradicts itself", message->cpu);
 		return NULL;
@@ -110,13 +112,15 @@ struct cpu *cpus_open(struct cpus *cpus, const struct message_cpu *message, int 
 	cpu->sleep_id = message->sleep_id;
 	cpu->waking_id = message->waking_id;
 	cpu->sample_pages = message->sample_pages;
+	cpu->copy_pages = message->copy_pages;
+	cpu->by_task = cpus->events != NULL;
 	if (!ring_init(&cpu->side_band, cpu->side_band_fd, message->side_band_pages, error)) {
 		g_prefix_error(error, "CPU %u: ", message->cpu);
 		cpu_close(cpu);
 		return NULL;
 	}
 	memset(cpu->reported_lost, 0, sizeof(cpu->reported_lost));
-	cpu->lost_copies = 0;
+	cpu->lost_code = 0;
 	cpu->counted_lost = 0;
 	cpu->throttled_ns = 0;
 	/* The new events have their initial periods. */
@@ -126,16 +130,27 @@ struct cpu *cpus_open(struct cpus *cpus, const struct message_cpu *message, int 
 
 bool cpu_map_samples(struct cpu *cpu, GError **error)
 {
-	if (ring_init(&cpu->samples, cpu->source_fds[0], cpu->sample_pages, error))
+	if (ring_init(&cpu->samples, cpu->source_fds[0], cpu->sample_pages, error) &&
+	    (!cpu->copy_pages ||
+	     ring_init(&cpu->copied, cpu_copies_fd(cpu), cpu->copy_pages, error)))
 		return true;
 	g_prefix_error(error, "CPU %u: ", cpu->number);
 	return false;
 }
 
-/* Returns whether a per-task event writes into the side band's ring. */
-static bool is_side_band(const struct message_event *event)
+int cpu_copies_fd(const struct cpu *cpu)
 {
-	return event->position == 0 || event->position == ENGINE_POSITION_SLEEPS;
+	return cpu->source_fds[!cpu->copy_pages ? 0 : cpu->by_task ? 1 : cpu->copies - 1];
+}
+
+enum event_kind { KIND_SIDE_BAND, KIND_SAMPLES, KIND_COPIES };
+
+/* position: as in struct message_event */
+static enum event_kind kind_of(const struct cpu *cpu, uint32_t position)
+{
+	if (position == 0 || position == ENGINE_POSITION_SLEEPS)
+		return KIND_SIDE_BAND;
+	return cpu->copies && position >= cpu->copies ? KIND_COPIES : KIND_SAMPLES;
 }
 
 bool cpus_add_event(struct cpus *cpus, const struct message_event *message, int fd, GError **error)
@@ -143,18 +158,22 @@ bool cpus_add_event(struct cpus *cpus, const struct message_event *message, int 
 	struct cpu *cpu = message->cpu < ENGINE_MAX_CPUS ? cpus->by_number[message->cpu] : NULL;
 	CLEANUP_CLOSE int owned = fd;
 	struct task_event *event;
+	enum event_kind kind;
 
 	if (!cpus->events || !cpu || !cpu->open || message->position > ENGINE_POSITION_SLEEPS ||
-	    (!is_side_band(message) && !cpu->n_sources) || message->rank == 0 ||
-	    g_hash_table_contains(cpus->events, &message->id)) {
+	    (kind_of(cpu, message->position) != KIND_SIDE_BAND && !cpu->n_sources) ||
+	    message->rank == 0 || g_hash_table_contains(cpus->events, &message->id)) {
 		g_set_error(error, G_FILE_ERROR, G_FILE_ERROR_INVAL,
 			    "The message about an event of thread %d contradicts itself",
 			    message->tid);
 		return false;
 	}
 	/* The broker cannot do this: it may close the ring before the engine has the event. */
+	kind = kind_of(cpu, message->position);
 	if (ioctl(owned, PERF_EVENT_IOC_SET_OUTPUT,
-		  is_side_band(message) ? cpu->side_band_fd : cpu->source_fds[0]) != 0) {
+		  kind == KIND_SIDE_BAND ? cpu->side_band_fd
+		  : kind == KIND_COPIES  ? cpu_copies_fd(cpu)
+					 : cpu->source_fds[0]) != 0) {
 		g_set_error(error, G_FILE_ERROR, g_file_error_from_errno(errno),
 			    "Giving an event of thread %d the ring of CPU %u failed: %s",
 			    message->tid, message->cpu, prof_strerror(-errno));
@@ -196,26 +215,28 @@ void cpus_add_missing(struct cpus *cpus, uint32_t number, uint64_t now_ns)
 	find_or_add(cpus, number)->gone_ns = now_ns;
 }
 
-/* Calls `act` for the CPU's side-band events or for its sources, except stopped ones. With per-task
- * events, calls it only for the per-task events. */
-static bool for_each_event(const struct cpu *cpu, bool side_band, bool (*act)(int fd, void *data),
-			   void *data)
+/* Calls `act` for the CPU's events of this kind, except stopped ones. With per-task events, calls
+ * it only for these. */
+static bool for_each_event(const struct cpu *cpu, enum event_kind kind,
+			   bool (*act)(int fd, void *data), void *data)
 {
+	bool stopped = kind == KIND_COPIES && cpu->stopped;
+
 	for (guint i = 0; cpu->events && i < cpu->events->len; i++) {
 		const struct task_event *event = g_ptr_array_index(cpu->events, i);
 		uint32_t position = event->message.position;
-		bool stopped = cpu->stopped &&
-			       (position == cpu->copies || position == ENGINE_POSITION_SLEEPS);
 
-		if (is_side_band(&event->message) == side_band && !stopped && !act(event->fd, data))
+		stopped = cpu->stopped &&
+			  (kind == KIND_COPIES || position == ENGINE_POSITION_SLEEPS);
+		if (kind_of(cpu, position) == kind && !stopped && !act(event->fd, data))
 			return false;
 	}
 	if (cpu->events)
 		return true;
-	for (guint i = 0; !side_band && i < cpu->n_sources; i++)
-		if (!(cpu->stopped && 1 + i >= cpu->copies) && !act(cpu->source_fds[i], data))
+	for (guint i = 0; i < cpu->n_sources; i++)
+		if (kind_of(cpu, 1 + i) == kind && !stopped && !act(cpu->source_fds[i], data))
 			return false;
-	return !side_band ||
+	return kind != KIND_SIDE_BAND ||
 	       (act(cpu->side_band_fd, data) && (cpu->wakeup_fd < 0 || act(cpu->wakeup_fd, data)) &&
 		(cpu->sleep_fd < 0 || cpu->stopped || act(cpu->sleep_fd, data)) &&
 		(cpu->waking_fd < 0 || cpu->stopped || act(cpu->waking_fd, data)));
@@ -232,8 +253,9 @@ void cpu_disable(struct cpu *cpu)
 {
 	if (!cpu->open)
 		return;
-	for_each_event(cpu, false, disable, NULL);
-	for_each_event(cpu, true, disable, NULL);
+	for_each_event(cpu, KIND_SAMPLES, disable, NULL);
+	for_each_event(cpu, KIND_COPIES, disable, NULL);
+	for_each_event(cpu, KIND_SIDE_BAND, disable, NULL);
 }
 
 /* Returns the first of the CPU's sources that copy stacks; n_sources if no source does. Per-task
@@ -311,25 +333,16 @@ static uint64_t read_lost(int fd)
 	return read(fd, values, sizeof(values)) == sizeof(values) ? values[2] : 0;
 }
 
-static uint64_t read_lost_copies(const struct cpu *cpu)
+uint64_t cpu_lost_samples(struct cpu *cpu, const struct ring *ring, uint64_t lost)
 {
-	uint64_t lost = 0;
+	uint64_t code = cpu->open && cpu->sample_id ? read_lost(cpu->output_fds[1]) : 0;
 
-	for (uint32_t i = first_copies(cpu); i < cpu->n_sources; i++)
-		lost += read_lost(cpu->source_fds[i]);
-	return lost;
-}
-
-uint64_t cpu_lost_copies(struct cpu *cpu, uint64_t lost)
-{
-	uint64_t copies = read_lost_copies(cpu);
-
-	/* Records that describe interpreted functions are in the same ring. */
-	if (cpu->open && cpu->sample_id)
-		copies += read_lost(cpu->output_fds[1]);
-	copies = MIN_OF(copies - MIN_OF(cpu->lost_copies, copies), lost);
-	cpu->lost_copies += copies;
-	return copies;
+	/* Without a samples' source, the first ring contains copies only. */
+	if (ring == &cpu->copied || cpu->copies == 1)
+		return 0;
+	code = MIN_OF(code - MIN_OF(cpu->lost_code, code), lost);
+	cpu->lost_code += code;
+	return lost - code;
 }
 
 static bool add_lost(int fd, void *sum)
@@ -360,10 +373,8 @@ void cpu_add_lost(struct cpu *cpu, struct loss_table *losses, uint64_t now_ns)
 
 	if (!cpu->open)
 		return;
-	for_each_event(cpu, false, add_lost, &lost[0]);
-	for_each_event(cpu, true, add_lost, &lost[1]);
-	if (!cpu->stopped)
-		lost[0] -= MIN_OF(read_lost_copies(cpu), lost[0]);
+	for_each_event(cpu, KIND_SAMPLES, add_lost, &lost[0]);
+	for_each_event(cpu, KIND_SIDE_BAND, add_lost, &lost[1]);
 	if (cpu->sample_id)
 		lost[0] += read_lost(cpu->output_fds[0]);
 	if (lost[0] > cpu->reported_lost[0])
@@ -381,6 +392,7 @@ void cpu_close(struct cpu *cpu)
 	if (!cpu->open)
 		return;
 	ring_done(&cpu->samples);
+	ring_done(&cpu->copied);
 	ring_done(&cpu->side_band);
 	for (uint32_t i = 0; i < cpu->n_sources; i++)
 		close(cpu->source_fds[i]);
@@ -397,7 +409,7 @@ void cpu_close(struct cpu *cpu)
 	for (size_t i = 0; cpu->sample_id && i < ARRAY_SIZE(cpu->output_fds); i++)
 		close(cpu->output_fds[i]);
 	cpu->sample_id = cpu->code_id = 0;
-	cpu->n_sources = 0;
+	cpu->n_sources = cpu->copy_pages = 0;
 	cpu->open = false;
 }
 
@@ -407,9 +419,9 @@ static bool enable(int fd, void *data)
 	       0;
 }
 
-static bool enable_all(const struct cpu *cpu, bool side_band, bool on, GError **error)
+static bool enable_all(const struct cpu *cpu, enum event_kind kind, bool on, GError **error)
 {
-	if (for_each_event(cpu, side_band, enable, &on))
+	if (for_each_event(cpu, kind, enable, &on))
 		return true;
 	g_set_error(error, G_FILE_ERROR, g_file_error_from_errno(errno),
 		    "Switching a perf event %s failed: %s", on ? "on" : "off",
@@ -419,12 +431,12 @@ static bool enable_all(const struct cpu *cpu, bool side_band, bool on, GError **
 
 bool cpu_enable_side_band(struct cpu *cpu, GError **error)
 {
-	return !cpu->open || enable_all(cpu, true, true, error);
+	return !cpu->open || enable_all(cpu, KIND_SIDE_BAND, true, error);
 }
 
 bool cpu_enable_sampling(struct cpu *cpu, bool on, GError **error)
 {
-	return enable_all(cpu, false, on, error);
+	return enable_all(cpu, KIND_SAMPLES, on, error) && enable_all(cpu, KIND_COPIES, on, error);
 }
 
 bool cpu_is_silent(const struct cpu *cpu)

@@ -24,6 +24,7 @@ struct cpu {
 	/* 1 + position of the source that copies stacks of sleeping threads; the sources after it
 	 * copy stacks of wakers. 0: no source copies stacks. */
 	uint32_t copies;
+	bool by_task;
 	bool stopped;                 /* cpu_stop_sleeps() was called */
 	uint64_t n_sleeps, n_wakings; /* reported so far; wakings only by threads */
 	/* the last run of cpu_pace_copies(): its time, n_sleeps and n_wakings then, and the periods
@@ -36,11 +37,13 @@ struct cpu {
 	uint64_t sample_id, code_id;
 	/* struct task_event; they write into the rings of the events above. NULL: not per task. */
 	GPtrArray *events;
-	struct ring side_band, samples; /* samples.control NULL: no sources, or not mapped yet */
-	uint32_t sample_pages;
+	/* samples.control NULL: no sources, or not mapped yet. copied: stacks of waits; unused with
+	 * copy_pages 0 */
+	struct ring side_band, samples, copied;
+	uint32_t sample_pages, copy_pages;
 	struct switches switches;
 	uint64_t reported_lost[2]; /* losses reported so far: samples without copies, side band */
-	uint64_t lost_copies;      /* copies of stacks in LOST records so far */
+	uint64_t lost_code;        /* code objects in LOST records so far */
 	uint64_t counted_lost;     /* lost samples of the first source that sampled_ns includes */
 	uint64_t last_ns[2];       /* time of the last record: samples, side band */
 	uint64_t throttled_ns;     /* start of throttling; 0: not throttled */
@@ -71,7 +74,7 @@ void cpus_done(struct cpus *cpus);
  * CPU first. */
 struct cpu *cpus_open(struct cpus *cpus, const struct message_cpu *message, int *fds, size_t n_fds,
 		      GError **error);
-/* Maps the ring of the CPU's sources. The CPU must have sources. */
+/* Maps the rings of the CPU's sources. The CPU must have sources. */
 bool cpu_map_samples(struct cpu *cpu, GError **error);
 /* Takes the descriptors of a MESSAGE_OUTPUTS. Returns false if it contradicts itself. */
 bool cpus_add_outputs(struct cpus *cpus, const struct message_outputs *message, int *fds,
@@ -91,10 +94,12 @@ void cpu_pace_copies(struct cpu *cpu, uint64_t now_ns);
 void cpu_stop_sleeps(struct cpu *cpu);
 /* Disables the events. The rings can still be read. */
 void cpu_disable(struct cpu *cpu);
-/* Returns how many records of a LOST record of the samples' ring were copies of stacks. A lost copy
- * is not a lost sample: its wait has a stack of another kind, or none, and says so. Returns 0 with
- * per-task events, because they are too many to read. */
-uint64_t cpu_lost_copies(struct cpu *cpu, uint64_t lost);
+/* Returns the event whose ring contains the copies of stacks: without copy_pages, the samples'. */
+int cpu_copies_fd(const struct cpu *cpu);
+/* Returns how many samples a LOST record in this ring stands for. A lost copy of a stack is no lost
+ * sample: its wait has a stack of another kind, or none, and says so. Nor is a lost description of
+ * an interpreted function. */
+uint64_t cpu_lost_samples(struct cpu *cpu, const struct ring *ring, uint64_t lost);
 /* Counts records that the kernel lost without a LOST record. */
 void cpu_add_lost(struct cpu *cpu, struct loss_table *losses, uint64_t now_ns);
 /* Counts samples that found no room in the ring as sampled time, so that their ticks do not also

@@ -490,7 +490,8 @@ void events_record(const struct ring_merge_input *input, bool late, void *data)
 	    record.kind != RECORD_WAKING && record.kind != RECORD_CODE)
 		samples_finalize(events->samples);
 	if (record.kind == RECORD_LOST) {
-		uint64_t lost = record.lost - (side_band ? 0 : cpu_lost_copies(cpu, record.lost));
+		uint64_t lost = side_band ? record.lost
+					  : cpu_lost_samples(cpu, input->ring, record.lost);
 
 		cpu->reported_lost[side_band] += lost;
 		if (lost > 0)
@@ -503,7 +504,8 @@ void events_record(const struct ring_merge_input *input, bool late, void *data)
 		   !is_duplicate(events, &record)) {
 		handlers[record.kind](events, cpu, &record);
 	}
-	cpu->last_ns[side_band] = record.time_ns;
+	if (input->ring != &cpu->copied)
+		cpu->last_ns[side_band] = record.time_ns;
 }
 
 void events_finalize(void *data)

@@ -180,6 +180,8 @@ void session_close_cpu(struct session *session, struct cpu *cpu, uint64_t now_ns
 	unwatch(session, cpu->side_band_fd);
 	if (cpu->n_sources)
 		unwatch(session, cpu->source_fds[0]);
+	if (cpu->copy_pages)
+		unwatch(session, cpu_copies_fd(cpu));
 	cpu_close(cpu);
 }
 

@@ -103,7 +103,12 @@ static bool map_samples(struct session *session, struct cpu *cpu, GError **error
 	if (!cpu_map_samples(cpu, error))
 		return false;
 	ring_merge_add_ring(&session->merge, &cpu->samples, cpu, false);
-	return session_watch(session, cpu->source_fds[0], "a perf ring", error);
+	if (!session_watch(session, cpu->source_fds[0], "a perf ring", error))
+		return false;
+	if (!cpu->copy_pages)
+		return true;
+	ring_merge_add_ring(&session->merge, &cpu->copied, cpu, false);
+	return session_watch(session, cpu_copies_fd(cpu), "a perf ring", error);
 }
 
 bool session_add_cpu(struct session *session, struct channel_message *message, GError **error)
