@@ -40,11 +40,12 @@
 /* PERF_SAMPLE_STACK_USER is limited by the length of a record, which has 16 bits. */
 #define STACK_MAX_BYTES 65528u
 #define STACK_MIN_BYTES 1024u
-#define STACK_GOOD_BYTES 32768u   /* nearly all stacks are smaller */
-#define ARGUMENT_STACK_BYTES 2048 /* copied for arguments if stacks are not walked */
-#define STACK_RINGS_A_SECOND 2    /* a ring holds at most 1/2 s of samples */
-#define STACK_WAIT_A_SECOND 4     /* a ring holds at least 1/4 s: the engine wakes at 1/4 full */
-#define STACK_HURRY_A_SECOND 16   /* a ring may hold 1/16 s, to copy STACK_GOOD_BYTES */
+#define STACK_GOOD_BYTES 32768u        /* nearly all stacks are smaller */
+#define ARGUMENT_STACK_BYTES 2048      /* copied for arguments if stacks are not walked */
+#define ARGUMENT_RING_BYTES (8u << 20) /* holds 0.2 s of 20 000 such samples a second */
+#define STACK_RINGS_A_SECOND 2         /* a ring holds at most 1/2 s of samples */
+#define STACK_WAIT_A_SECOND 4   /* a ring holds at least 1/4 s: the engine wakes at 1/4 full */
+#define STACK_HURRY_A_SECOND 16 /* a ring may hold 1/16 s, to copy STACK_GOOD_BYTES */
 #define SAMPLES_TO_SIDE_BAND 4
 #define INHERITED_COPIES_A_SECOND 1000u
 
@@ -490,15 +491,21 @@ static uint64_t sample_rate(const struct perf_plan *plan)
 	return MAX_OF((uint64_t)plan->frequency, UINT64_C(1000)) * n;
 }
 
+static bool has_arguments(const struct perf_plan *plan)
+{
+	for (unsigned i = 0; i < plan->n_events; i++)
+		if (plan->events[i].n_arguments > 0)
+			return true;
+	return false;
+}
+
 /* Chooses the bytes to copy of a stack: as many as the ring can hold for long enough. */
 static void choose_stack_bytes(struct perf_plan *plan)
 {
 	uint64_t ring = (uint64_t)plan->sample_pages * (uint64_t)sysconf(_SC_PAGESIZE), bytes;
 
-	plan->stack_bytes = plan->copy_bytes = 0;
-	for (unsigned i = 0; i < plan->n_events; i++)
-		if (plan->events[i].n_arguments > 0)
-			plan->copy_bytes = ARGUMENT_STACK_BYTES;
+	plan->stack_bytes = 0;
+	plan->copy_bytes = has_arguments(plan) ? ARGUMENT_STACK_BYTES : 0;
 	if (plan->call_graph != ENGINE_CALL_GRAPH_DWARF || plan->n_events == 0)
 		return;
 	bytes = ring * STACK_WAIT_A_SECOND / sample_rate(plan);
@@ -533,6 +540,8 @@ static void choose_sizes(struct perf_plan *plan, unsigned n_cpus)
 
 	if (plan->call_graph == ENGINE_CALL_GRAPH_DWARF)
 		wanted = STACK_MAX_BYTES * sample_rate(plan) / STACK_RINGS_A_SECOND;
+	else if (has_arguments(plan))
+		wanted = ARGUMENT_RING_BYTES;
 	wanted = plan->ring_bytes ? plan->ring_bytes / n_cpus
 				  : MIN_OF(wanted, has_copies(plan) ? share / 2 : share);
 	plan->side_band_pages = ring_pages(MIN_OF(wanted_side_band, share));

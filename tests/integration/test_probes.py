@@ -200,6 +200,23 @@ def test_arguments(profctl, profcapture, argued, capture, call_graph):
     assert sources["constants"]["field_types"] == ["s64", "u32", "u8", "s64"]
 
 
+BURST = """#include "tests/tools/static-probe.h"
+int main(void)
+{
+	for (int i = 0; i < 2000; i++)
+		STATIC_PROBE("nop", "hit", "0", "-4@%0", "r"(i));
+}
+"""
+
+
+def test_burst_of_arguments(profctl, capture, tmp_path):
+    """The ring has room for a burst of samples with the part of the stack that arguments may be in."""
+    (tmp_path / "burst.c").write_text(BURST)
+    subprocess.run(["gcc", "-O1", "-I", ROOT, tmp_path / "burst.c", "-o", tmp_path / "burst"], check=True)
+    found = recorded(profctl, "--no-off-cpu", "--call-graph", "fp", "-e", f"{tmp_path}/burst:demo:hit", "-o", capture, "--", tmp_path / "burst")
+    assert (found["samples"], found["lost"]) == (2000, 0)
+
+
 def test_with_tracepoint(profctl, profcapture, argued, capture):
     """Samples have the raw fields of a tracepoint and the arguments of a static probe, each its own."""
     done = profctl("record", "-q", "-e", f"sched:sched_process_exec,{argued}:demo:registers,cpu-clock", "-o", capture, "--", argued)
