@@ -11,8 +11,9 @@ Run one scenario by hand: ./dev test NAME, or `meson devenv -C build` and pytest
 
 Scenarios run in parallel, so a test must pass on a busy machine: it creates the load that it
 needs, waits for an event instead of a time, and derives the bounds of a share from the number of
-its samples (see shares.py). A test that changes the machine, or cannot share it, is marked with
-`@pytest.mark.alone`: no other case runs beside it.
+its samples (see shares.py). A test that cannot share the machine is marked with
+`@pytest.mark.alone`: no other case runs beside it. One that changes the machine is marked with
+`@pytest.mark.changes_machine`.
 """
 import contextlib
 import fcntl
@@ -31,17 +32,27 @@ from recordings import processes, until
 
 BUILD = Path(os.environ["PROF_BUILD_DIR"])
 SOURCE = Path(os.environ["PROF_SOURCE_DIR"])
+MAY_CHANGE_MACHINE = os.environ.get("PROF_TEST_MACHINE") == "1"
+MACHINE_IS_NOT_OURS = "changes this machine, and PROF_TEST_MACHINE=1 is not set"
 
 
 def pytest_configure(config):
     os.environ["PROF_TEST_RUN"] = str(os.getpid())
     config.addinivalue_line("markers", "alone: the test needs the machine for itself; no other case runs beside it")
+    config.addinivalue_line("markers", "changes_machine: alone, and skipped unless PROF_TEST_MACHINE=1 is set")
     # A starting run closes pytest's common folder to other users, but the tests of another run need
     # it open.
     if not config.option.basetemp:
         config.profd_folder = Path(tempfile.mkdtemp(prefix="profd-pytest-"))
         config.profd_folder.chmod(0o755)
         config.option.basetemp = config.profd_folder / "run"
+
+
+def pytest_collection_modifyitems(items):
+    """A case that will be skipped does not wait for the machine."""
+    for item in items:
+        if item.get_closest_marker("changes_machine"):
+            item.add_marker(pytest.mark.alone if MAY_CHANGE_MACHINE else pytest.mark.skip(reason=MACHINE_IS_NOT_OURS))
 
 
 def pytest_sessionfinish(session, exitstatus):
@@ -76,15 +87,28 @@ def lock(name, how):
         os.close(fd)
 
 
-@pytest.fixture(autouse=True)
-def machine(request):
+def needs_machine_alone(item):
+    return item is not None and item.get_closest_marker("alone") is not None
+
+
+held_machine = contextlib.ExitStack()
+holds_machine = False
+
+
+@pytest.hookimpl(hookwrapper=True)
+def pytest_runtest_protocol(item, nextitem):
     """Cases share the machine, or have it alone. A case that waits for the machine holds the gate,
-    so that no later case starts before it."""
-    alone = request.node.get_closest_marker("alone")
-    with contextlib.ExitStack() as held:
+    so that no later case starts before it. Successive cases that need the machine alone keep it,
+    because each wait leaves CPUs idle until the longest case of the other runs ends."""
+    global holds_machine
+    alone = needs_machine_alone(item)
+    if not holds_machine:
         with lock("gate", fcntl.LOCK_EX):
-            held.enter_context(lock("machine", fcntl.LOCK_EX if alone else fcntl.LOCK_SH))
-        yield
+            held_machine.enter_context(lock("machine", fcntl.LOCK_EX if alone else fcntl.LOCK_SH))
+    yield
+    holds_machine = alone and needs_machine_alone(nextitem)
+    if not holds_machine:
+        held_machine.close()
 
 
 class Program:
@@ -210,8 +234,8 @@ def require():
             pytest.skip("needs root")
         if mounts and subprocess.run(["unshare", "-m", "true"], stderr=subprocess.DEVNULL, check=False).returncode:
             pytest.skip("no mount namespace can be made here, as in a chroot whose root is no mount point")
-        if machine and os.environ.get("PROF_TEST_MACHINE") != "1":
-            pytest.skip("changes this machine, and PROF_TEST_MACHINE=1 is not set")
+        if machine and not MAY_CHANGE_MACHINE:
+            pytest.skip(MACHINE_IS_NOT_OURS)
 
     return check
 

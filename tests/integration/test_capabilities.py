@@ -25,12 +25,12 @@ PR_CAPBSET_DROP = 24
 SPIN = "int main(void) { for (volatile int i = 0;; i++) ; }"
 
 
-pytestmark = pytest.mark.alone
+pytestmark = pytest.mark.changes_machine
 
 
 @pytest.fixture(autouse=True)
 def rights(require):
-    require(root=True, machine=True)
+    require(root=True)
 
 
 @pytest.fixture(autouse=True)

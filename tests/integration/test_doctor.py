@@ -157,7 +157,7 @@ def sysctl(require):
         ("kptr-restrict", "kernel.kptr_restrict", 2, []),
     ],
 )
-@pytest.mark.alone
+@pytest.mark.changes_machine
 def test_pasted_fix_works(profctl, sysctl, check, name, bad, user):
     sysctl(name, bad)
     found = run(profctl, prefix=user, cwd="/")[check]

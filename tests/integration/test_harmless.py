@@ -260,11 +260,11 @@ int main(int argc, char **argv)
 """
 
 
-@pytest.mark.alone
+@pytest.mark.changes_machine
 def test_full_memory(profctl, profcapture, capture, compile_c, require, request):
     """The cgroup is so full that one more page would end the process, but the process can write:
     the pages of its rings count as the engine's."""
-    require(root=True, machine=True)
+    require(root=True)
     folder, _, usage = request.getfixturevalue("memory_cgroup")
     program = compile_c("full", FULL, "-I", INCLUDE)
     script = f"echo $$ >{folder}/cgroup.procs && exec {program} {usage} {24 << 20}"

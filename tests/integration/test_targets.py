@@ -169,11 +169,10 @@ def test_exec_chain(profctl, profcapture, capture, compile_c):
     assert generations == list(range(generations[0], generations[0] + len(processes)))
 
 
-@pytest.mark.alone
-def test_pid_that_becomes_a_strangers(recorder, profcapture, capture, spawn, require):
+@pytest.mark.changes_machine
+def test_pid_that_becomes_a_strangers(recorder, profcapture, capture, spawn):
     """Samples of a thread may come after its exit, so profd keeps it for some time, unless its tid
     is reused."""
-    require(machine=True)
     last_pid = Path("/proc/sys/kernel/ns_last_pid")
     keeper, target = spawn("sleep", 60), spawn("sleep", 1)
     recording = recorder("-p", keeper.pid, "-p", target.pid, "-d", 2.5, "-o", capture)

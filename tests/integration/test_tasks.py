@@ -382,10 +382,9 @@ def test_several_events(profctl, profcapture, capture, program):
     assert seen == {"cpu-clock:u", "page-faults:u"}
 
 
-@pytest.mark.alone
+@pytest.mark.changes_machine
 @pytest.mark.parametrize("level", [2, 1, 0, -1])
-def test_real_levels(profctl, profcapture, capture, program, require, level):
-    require(machine=True)
+def test_real_levels(profctl, profcapture, capture, program, level):
     before = PARANOID.read_text()
     try:
         PARANOID.write_text(str(level))
@@ -611,9 +610,8 @@ def test_target_that_is_gone(profctl, capture, spawn):
         assert done.stderr.strip()
 
 
-@pytest.mark.alone
-def test_cpu_that_goes_and_comes(profctl, profcapture, capture, program, require, recorder):
-    require(machine=True)
+@pytest.mark.changes_machine
+def test_cpu_that_goes_and_comes(profctl, profcapture, capture, program, recorder):
     online = Path("/sys/devices/system/cpu/cpu1/online")
     if not os.access(online, os.W_OK):
         pytest.skip("CPU 1 cannot go offline")
