@@ -96,7 +96,7 @@ def test_pid_of_a_kernel_thread(profctl, capture, require):
 def test_processes_that_are_left(profctl, capture, tmp_path, n):
     """Processes that the command leaves are named by pid, even daemons, which are no longer its
     children; ended ones are not."""
-    script = "sleep 0.01 & " + f"(setsid sleep 30 & echo $! >>{tmp_path}/pids); " * n + "sleep 0.1"
+    script = "sleep 0.01 & " + f"(setsid sleep 30 >/dev/null 2>&1 & echo $! >>{tmp_path}/pids); " * n + "sleep 0.1"
     done = profctl("record", "--json", "-o", capture, "--", "sh", "-c", script)
     pids = [int(pid) for pid in (tmp_path / "pids").read_text().split()]
     for pid in pids:
@@ -548,9 +548,8 @@ def test_cgroup(profctl, profcapture, capture, require, cgroup, busy):
     assert [row["cgroup"] for row in rows] == [f"/{cgroup.name}"]
 
 
-@pytest.mark.alone
-def test_cpu_that_goes_and_comes_back(recorder, profcapture, capture, require, spawn):
-    require(machine=True)
+@pytest.mark.changes_machine
+def test_cpu_that_goes_and_comes_back(recorder, profcapture, capture, spawn):
     switch = Path("/sys/devices/system/cpu/cpu1/online")
     if not switch.exists():
         pytest.skip("no CPU can be taken offline")
