@@ -9,7 +9,6 @@ import re
 import shlex
 import subprocess
 from collections import Counter
-from pathlib import Path
 
 import pytest
 
@@ -135,7 +134,7 @@ class Sample:
         self.time_ns = row["time_ns"]
         user = [frame for frame in row["frames"] if frame["kind"] != "kernel" and not frame["inline"]]
         self.names = [frame["name"].partition("(")[0] for frame in user]
-        self.images = [Path((frame["image"] or "").removesuffix(" (deleted)")).name for frame in user]
+        self.images = [(frame["image"] or "").removesuffix(" (deleted)").rpartition("/")[2] for frame in user]
         self.chain = ";".join(self.names)
 
     def __str__(self):
