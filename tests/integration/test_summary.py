@@ -54,12 +54,69 @@ def test_summary(profcapture, recorded):
     assert data["verdict"][len(head)] == memory[0] and any(line.startswith("Lost: nothing.") for line in head)
     # summary has the same numbers
     assert (data["total"], data["total_weight"]) == (report["total"], report["total_weight"])
-    whole = profcapture.json("memory", recorded)["data"]["summary"]
-    assert {**whole, **{key: data["memory"][key] for key in ("leaked_bytes", "leaked_blocks")}} == data["memory"]
+    whole = profcapture.json("memory", recorded)["data"]
+    assert (data["memory"], data["runtime"]) == (whole["summary"], whole["runtime"])
     assert data["functions"][0]["name"] == "heavy" and not data["incomplete"]
     assert {loss["cause"] for loss in data["loss"]} <= {"ticks-missed"}
     for step in data["next"][:-1]:  # the last one opens a browser
         profcapture(*shlex.split(step)[1:])
+
+
+WAITER = r"""
+#include <pthread.h>
+#include <unistd.h>
+static volatile unsigned long sink;
+__attribute__((noinline)) static void heavy(void) { for (unsigned long i = 0; i < 300000000ul; i++) sink += i; }
+__attribute__((noinline)) static void doze(void) { usleep(40000); sink++; }
+static void *run(void *data) { for (int i = 0; i < 5; i++) doze(); heavy(); return data; }
+int main(void)
+{
+	pthread_t thread;
+	pthread_create(&thread, NULL, run, NULL);
+	pthread_join(thread, NULL);
+}
+"""
+
+
+def test_summary_has_the_numbers_of_its_sentences(profctl, profcapture, compile_c, tmp_path):
+    """A script reads numbers and functions instead of sentences; each equals the answer of the verb that it is about."""
+    path = tmp_path / "waiter.cap"
+    profctl("record", "-q", "-F", 999, "--off-cpu", "-o", path, "--", compile_c("waiter", WAITER, "-g", "-O1", "-pthread"))
+    answer = profcapture.json("summary", path)
+    schema.check(profcapture, "summary", answer)
+    data, report = answer["data"], profcapture.json("report", path)["data"]
+    assert "  " not in "".join(data["sentences"]) and " ".join(data["sentences"]) == re.sub(r" +", " ", " ".join(data["verdict"]))
+    assert data["wall_ns"] == answer["capture"]["duration_ns"] and data["lost"] == data["loss"] and data["threads"] == 2
+    if report["unit"] == "ns":
+        assert data["cpu_ns"] == report["total_weight"]
+    rows = {row["name"]: row for row in report["rows"]}
+    assert [row["name"] for row in data["top"]] == [row["name"] for row in data["functions"]]
+    heavy = data["top"][0]
+    assert heavy["name"] == "heavy" and heavy["file"].endswith("waiter.c") and heavy["image"] == rows["heavy"]["image"]
+    assert heavy["pct"] == data["functions"][0]["pct"] >= rows["heavy"]["self_pct"]
+    states = profcapture.json("report", path, "--by", "state")["data"]
+    places = {(row["cause"], row["function"]): row["time_ns"] for row in states["places"] or []}
+    if profcapture("report", path, "--metric", "off-cpu", check=None).returncode == 0:
+        assert data["waiting"] and {(row["cause"], row["function"]): row["ns"] for row in data["waiting"]}.items() <= places.items()
+        assert any(row["cause"] == "timer" and row["function"] == "doze" for row in data["waiting"])
+
+
+def test_summary_without_waits_has_no_list_of_them(profcapture, tmp_path):
+    made = make(tmp_path / "made.cap", "--rows", 300)
+    data = profcapture.json("summary", made)["data"]
+    assert data["waiting"] is None and data["memory"] is None and data["runtime"] is None
+
+
+def test_losses_are_said_once(profctl, profcapture, compile_c, recorded, tmp_path):
+    """The allocations of a capture do not repeat what the sentences about CPU time say."""
+    damaged = bytearray(recorded.read_bytes())
+    rows = {table["name"]: table["rows"] for table in profcapture.json("info", recorded)["data"]["tables"]}
+    assert rows["alloc"] > 0
+    damaged[len(damaged) // 2] ^= 255
+    (tmp_path / "bad.cap").write_bytes(damaged)
+    for path in recorded, tmp_path / "bad.cap", make(tmp_path / "lossy.cap", "--all-tables", "--rows", 300):
+        lines = [line for line in profcapture("summary", path).stdout.splitlines() if line.startswith("Lost")]
+        assert len(lines) == len(set(lines)), lines
 
 
 def test_summary_from_a_pipe(profcapture, recorded):

@@ -70,7 +70,7 @@ const char *memory_share_text(const struct memory *memory, double part, double w
 
 /* ---- one view -------------------------------------------------------------------------------- */
 
-static struct memory_sum sum_of_pools(const struct memory *memory)
+struct memory_sum memory_runtime_sum(const struct memory *memory)
 {
 	struct memory_sum sum = { 0 };
 
@@ -83,7 +83,7 @@ static struct memory_sum sum_of_pools(const struct memory *memory)
 static void append_suppressed(const struct memory *memory, GString *text)
 {
 	const GArray *rules = memory->suppressions.all;
-	const struct memory_sum runtime = sum_of_pools(memory);
+	const struct memory_sum runtime = memory_runtime_sum(memory);
 	struct memory_sum matched = { 0 };
 
 	for (guint i = 0; rules && i < rules->len; i++)
@@ -434,7 +434,8 @@ static void print_loss(const struct memory *memory, struct out *out)
 void memory_print_warnings(const struct memory *memory, struct out *out)
 {
 	print_loss(memory, out);
-	reader_print_losses(&memory->reader, out, READER_LOSSES);
+	if (!memory->losses_are_printed)
+		reader_print_losses(&memory->reader, out, READER_LOSSES);
 	reader_print_lost_names(&memory->reader, out);
 	if (memory->warnings->len == 0)
 		return;
@@ -455,7 +456,7 @@ void memory_print_warnings(const struct memory *memory, struct out *out)
 /* Prints "Suppressed: 6 blocks, 76.2 KiB: libstdc++ pool, stdio buffers (--no-suppressions)." */
 void memory_print_runtime(const struct memory *memory, struct out *out)
 {
-	const struct memory_sum all = sum_of_pools(memory);
+	const struct memory_sum all = memory_runtime_sum(memory);
 	g_autoptr(GString) names = g_string_new(NULL);
 
 	for (unsigned i = 0; i < RUNTIME_POOLS; i++)

@@ -685,9 +685,33 @@ void memory_write_node(struct memory *memory, struct json *json, struct memory_l
 static void get_summary_cell(const void *data, size_t row, unsigned field, struct cell *ret_cell)
 {
 	const struct memory *memory = data;
+	struct memory_counts all = memory->all;
 
 	(void)row;
-	*ret_cell = counts_cell(&memory->all, &memory->all, memory->has_all, memory->lost, field);
+	if (memory->hides_runtime) { /* only from text */
+		const struct memory_sum runtime = memory_runtime_sum(memory);
+
+		all.leaked_bytes += runtime.bytes;
+		all.leaked_blocks += runtime.blocks;
+	}
+	*ret_cell = counts_cell(&all, &all, memory->has_all, memory->lost, field);
+}
+
+void memory_write_runtime(const struct memory *memory, struct json *json)
+{
+	json_begin_array(json, "runtime");
+	for (unsigned i = 0; i < RUNTIME_POOLS; i++) {
+		const struct memory_sum *sum = &memory->suppressions.pools[i];
+
+		if (sum->blocks <= 0)
+			continue;
+		json_begin_object(json, NULL);
+		json_string(json, "pool", runtime_pool_name(i));
+		json_uint(json, "leaked_bytes", memory_integer(sum->bytes));
+		json_uint(json, "leaked_blocks", memory_integer(sum->blocks));
+		json_end(json);
+	}
+	json_end(json);
 }
 
 static void write_suppressed(const struct memory *memory, struct json *json)
@@ -708,21 +732,8 @@ static void write_suppressed(const struct memory *memory, struct json *json)
 		}
 		json_end(json);
 	}
-	if (!(memory->has_all & MEMORY_HAS_LEAKED) || memory->no_suppressions)
-		return;
-	json_begin_array(json, "runtime");
-	for (unsigned i = 0; i < RUNTIME_POOLS; i++) {
-		const struct memory_sum *sum = &memory->suppressions.pools[i];
-
-		if (sum->blocks <= 0)
-			continue;
-		json_begin_object(json, NULL);
-		json_string(json, "pool", runtime_pool_name(i));
-		json_uint(json, "leaked_bytes", memory_integer(sum->bytes));
-		json_uint(json, "leaked_blocks", memory_integer(sum->blocks));
-		json_end(json);
-	}
-	json_end(json);
+	if ((memory->has_all & MEMORY_HAS_LEAKED) && !memory->no_suppressions)
+		memory_write_runtime(memory, json);
 }
 
 void memory_write_summary(const struct memory *memory, struct json *json, const char *key)

@@ -149,10 +149,11 @@ struct memory {
 	void (*watch)(int64_t time_ns, const struct memory_block *block, double blocks, void *data);
 	void *watch_data;
 	enum memory_view view;
-	bool inlined;         /* inlined functions count as functions */
-	bool by_caller;       /* text: rows are sites (memory-tree.h) instead of functions */
-	uint64_t most_stacks; /* limit on the stacks that --leaks shows; 0: all */
-	bool hides_runtime;   /* text: pools of the C and C++ runtime are not leaks */
+	bool inlined;            /* inlined functions count as functions */
+	bool by_caller;          /* text: rows are sites (memory-tree.h) instead of functions */
+	uint64_t most_stacks;    /* limit on the stacks that --leaks shows; 0: all */
+	bool hides_runtime;      /* text: pools of the C and C++ runtime are not leaks */
+	bool losses_are_printed; /* text: the sentences follow others that name the losses */
 	int64_t at_ns, before_ns;
 	/* mean bytes per sample, the largest of all segments; 0: every allocation was recorded */
 	double sampled_bytes;
@@ -295,8 +296,12 @@ const char *memory_blocks_text(const struct memory *memory, double blocks);
 const char *memory_share_text(const struct memory *memory, double part, double whole);
 /* Returns the text for a row, not escaped. */
 char *memory_row_text(const struct memory *memory, uint32_t entity) MUST_CHECK;
-/* Writes the object MEM of all processes. */
+/* Writes the object MEM of all processes, with the blocks of the runtimes. */
 void memory_write_summary(const struct memory *memory, struct json *json, const char *key);
+/* Writes the array "runtime": how much of the leaked blocks each pool of the runtimes has. */
+void memory_write_runtime(const struct memory *memory, struct json *json);
+/* Returns the sum of these pools. */
+struct memory_sum memory_runtime_sum(const struct memory *memory);
 /* Returns the option of the view to suggest after the summary. */
 const char *memory_next_view(const struct memory *memory);
 /* Returns a name such as "shop::Cache::put", shortened unless --full-names is given, not

@@ -10,7 +10,6 @@
 #include "tools/profcapture/report.h"
 
 #include "tools/profcapture/report-hint.h"
-#include "tools/profcapture/summary.h"
 #include "tools/profcapture/verbs.h"
 
 #include <glib/gi18n.h>
@@ -301,7 +300,7 @@ void report_print_losses(const struct report *report, struct out *out)
 	reader_print_missed_ticks(&report->reader, out);
 }
 
-static struct summary summary_of(const struct report *report)
+struct summary report_summary(const struct report *report)
 {
 	return (struct summary){
 		.reader = &report->reader,
@@ -328,7 +327,7 @@ static void print_wait_stacks(const struct report *report, struct out *out)
 
 void report_print_states_head(const struct report *report, struct out *out)
 {
-	const struct summary summary = summary_of(report);
+	const struct summary summary = report_summary(report);
 	struct out line;
 
 	out_init(&line, -1);
@@ -352,7 +351,7 @@ void report_print_head(const struct report *report, struct out *out)
 	const struct profile *profile = &report->profile;
 	bool is_all = report_is_all_cpu_time(report);
 
-	const struct summary summary = summary_of(report);
+	const struct summary summary = report_summary(report);
 	struct out line;
 
 	out_init(&line, -1);

@@ -8,6 +8,7 @@
 
 #include "tools/profcapture/profile.h"
 #include "tools/profcapture/run-times.h"
+#include "tools/profcapture/summary.h"
 #include "tools/profcapture/thread-starts.h"
 #include "tools/profile/function-labels.h"
 
@@ -57,6 +58,8 @@ gint report_compare_lines(gconstpointer left, gconstpointer right);
 bool report_read_waits(struct report *report, GError **error);
 void report_done(struct report *report);
 
+/* Returns the data for the sentences. */
+struct summary report_summary(const struct report *report);
 /* Write or print the head of every answer. */
 void report_write_head(const struct report *report, struct json *json);
 void report_print_head(const struct report *report, struct out *out);

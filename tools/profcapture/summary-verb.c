@@ -68,7 +68,7 @@ static bool summary_query(void *data, char **operands, GError **error)
 	report_print_head(report, &text);
 	g_string_truncate(text.text, text.text->len - 1); /* remove the empty line below a head */
 	memory->reader = report->reader;
-	memory->inlined = memory->hides_runtime = true;
+	memory->inlined = memory->hides_runtime = memory->losses_are_printed = true;
 	verdict->has_memory = memory_run(memory, operands[0], &failure);
 	if (verdict->has_memory)
 		(void)memory_print_verdict(memory, &text);
@@ -113,33 +113,112 @@ static void write_where(const struct summary_where *where, void *data)
 	json_end(json);
 }
 
+struct top {
+	const struct functions *functions;
+	struct json *json;
+};
+
+static void write_top(const struct summary_where *where, void *data)
+{
+	const struct top *top = data;
+
+	json_begin_object(top->json, NULL);
+	functions_write(top->functions, where->function, top->json);
+	json_double(top->json, "pct", where->pct);
+	json_end(top->json);
+}
+
+static void write_wait(const struct summary_wait *wait, void *data)
+{
+	struct json *json = data;
+
+	json_begin_object(json, NULL);
+	json_string(json, "cause", wait->cause);
+	json_string(json, "call", wait->call);
+	json_uint(json, "ns", wait->ns);
+	json_string(json, "function", wait->name);
+	json_end(json);
+}
+
+/* Writes the lines without the breaks that a terminal's width made. */
+static void write_sentences(char **lines, struct json *json)
+{
+	g_autoptr(GString) sentence = g_string_new(NULL);
+
+	json_begin_array(json, "sentences");
+	for (; *lines; lines++) {
+		if (sentence->len > 0)
+			g_string_append_c(sentence, ' ');
+		g_string_append(sentence, *lines + strspn(*lines, " "));
+		if (lines[1] && lines[1][0] == ' ')
+			continue;
+		if (sentence->len > 0)
+			json_string(json, NULL, sentence->str);
+		g_string_truncate(sentence, 0);
+	}
+	json_end(json);
+}
+
+static void write_numbers(const struct summary *summary, struct json *json)
+{
+	struct top top = { summary->profile->functions, json };
+	int64_t wall_ns = summary->reader->capture->duration_ns;
+	unsigned threads, processes;
+	uint64_t cpu_ns;
+
+	summary_count_tasks(summary, &threads, &processes);
+	if (summary_cpu_ns(summary, &cpu_ns))
+		json_uint(json, "cpu_ns", cpu_ns);
+	else
+		json_null(json, "cpu_ns");
+	if (wall_ns > 0)
+		json_int(json, "wall_ns", wall_ns);
+	else
+		json_null(json, "wall_ns");
+	json_uint(json, "threads", threads);
+	json_begin_array(json, "top");
+	if (summary->profile->all.weight > 0)
+		summary_each_where(summary, write_top, &top);
+	json_end(json);
+	if (summary->waits) {
+		json_begin_array(json, "waiting");
+		summary_each_wait(summary, 0, write_wait, json);
+		json_end(json);
+	} else {
+		json_null(json, "waiting");
+	}
+}
+
 static void summary_write(const void *data, struct json *json)
 {
 	const struct verdict *verdict = data;
 	const struct report *report = &verdict->report;
-	const struct summary summary = { .reader = &report->reader,
-					 .profile = &report->profile,
-					 .own = &report->own,
-					 .times = report->times };
+	const struct summary summary = report_summary(report);
 
 	reader_begin(&report->reader, json, "summary", false, READER_TOTAL_UNKNOWN);
 	json_strings(json, "verdict", (const char *const *)verdict->lines);
+	write_sentences(verdict->lines, json);
 	json_bool(json, "incomplete", !reader_is_complete(&report->reader));
 	json_string(json, "event", profile_event_name(&report->profile));
 	json_string(json, "unit", profile_unit(&report->profile));
 	json_uint(json, "total", report->profile.all.samples);
 	json_uint(json, "total_weight", report->profile.all.weight);
+	write_numbers(&summary, json);
 	json_uint(json, "waited_ns", summary_waited_ns(&summary));
 	json_begin_array(json, "functions");
 	if (report->profile.all.weight > 0)
 		summary_each_where(&summary, write_where, json);
 	json_end(json);
-	if (verdict->has_memory)
+	if (verdict->has_memory) {
 		memory_write_summary(&verdict->memory, json, "memory");
-	else
+		memory_write_runtime(&verdict->memory, json);
+	} else {
 		json_null(json, "memory");
+		json_null(json, "runtime");
+	}
 	report_hint_write(&verdict->hint, json, "hint");
 	capture_write_losses(report->reader.capture, json, "loss");
+	capture_write_losses(report->reader.capture, json, "lost");
 	json_strings(json, "next", (const char *const *)verdict->next->pdata);
 	reader_end(&report->reader, json);
 }

@@ -21,9 +21,8 @@
 #define WHERE_MIN_PCT 1.0
 #define WHERE_MIN_CALLEE_PCT 25.0
 
-/* Counts the threads and processes that ran, waited or have samples. */
-static void count_tasks(const struct summary *summary, unsigned *ret_threads,
-			unsigned *ret_processes)
+void summary_count_tasks(const struct summary *summary, unsigned *ret_threads,
+			 unsigned *ret_processes)
 {
 	const struct names *names = summary->reader->capture->names;
 	const GArray *times = summary->times, *sampled = summary->profile->threads;
@@ -63,7 +62,7 @@ void summary_print_cost(const struct summary *summary, struct out *out)
 			  ? g_strdup(line.text->str)
 			  : text_fit(line.text->str, COMMAND_COLUMNS, TEXT_LEFT);
 	out_done(&line);
-	count_tasks(summary, &threads, &processes);
+	summary_count_tasks(summary, &threads, &processes);
 	n_threads = text_count(threads);
 	n_processes = text_count(processes);
 	if (summary->profile->by == PROFILE_THREAD)
@@ -244,34 +243,69 @@ uint64_t summary_waited_ns(const struct summary *summary)
 	return ns;
 }
 
-/* Prints ": 7.2 s futex in shop::Stats::add, 0.7 s fsync". */
-static void print_places(const struct summary *summary, struct out *out)
+bool summary_cpu_ns(const struct summary *summary, uint64_t *ret_ns)
+{
+	bool is_clock = strcmp(profile_unit(summary->profile), "ns") == 0, known = false;
+	uint64_t ns = 0;
+
+	for (guint i = 0; i < summary->times->len && !is_clock; i++) {
+		const struct run_time *time = &g_array_index(summary->times, struct run_time, i);
+
+		ns += time->run_ns;
+		known |= time->known;
+	}
+	if (is_clock || known)
+		*ret_ns = is_clock ? summary->profile->all.weight : ns;
+	return is_clock || known;
+}
+
+void summary_each_wait(const struct summary *summary, unsigned most,
+		       void (*each)(const struct summary_wait *wait, void *data), void *data)
 {
 	const struct profile *waits = summary->waits;
-	g_autoptr(GArray) places = wait_places_rows(waits->waiting);
-	struct function_labels *labels = function_labels_new(waits->functions, summary->full_names);
-	const struct wait_place *all = (const void *)places->data;
+	g_autoptr(GArray) places = NULL;
+	struct function_labels *labels;
+	const struct wait_place *all;
 	guint n = 0;
 
-	while (n < places->len && n < WHERE_FUNCTIONS &&
+	if (!waits || waits->all.weight == 0)
+		return;
+	places = wait_places_rows(waits->waiting);
+	all = (const void *)places->data;
+	labels = function_labels_new(waits->functions, summary->full_names);
+	while (n < places->len && (most == 0 || n < most) &&
 	       100 * (double)all[n].weight / (double)waits->all.weight >= WHERE_MIN_PCT)
 		function_labels_add(labels, all[n++].function);
 	for (guint i = 0; i < n; i++) {
-		g_autofree char *time = text_duration(all[i].weight);
-		const char *least = capture_lacks_rows(summary->reader->capture, PROF_TABLE_WAIT)
-					    ? text_sign(TEXT_AT_LEAST)
-					    : "";
-		const char *call = all[i].call ? all[i].call : wait_cause_names[all[i].cause];
+		const char *cause = wait_cause_names[all[i].cause];
+		g_autofree char *name = all[i].function > FUNCTION_LOST
+						? name_in_sentence(summary, labels, all[i].function)
+						: NULL;
+		struct summary_wait wait = { cause, all[i].call ? all[i].call : cause, name,
+					     all[i].weight };
 
-		out_printf(out, i ? ", %s%s %s" : ": %s%s %s", least, time, call);
-		if (all[i].function > FUNCTION_LOST) {
-			g_autofree char *name = name_in_sentence(summary, labels, all[i].function);
-
-			out_text(out, _(" in "));
-			text_cell(out, name, 0, TEXT_LEFT);
-		}
+		each(&wait, data);
 	}
 	function_labels_free(labels);
+}
+
+struct wait_text {
+	struct out *out;
+	const char *least, *separator;
+};
+
+/* Prints ": 7.2 s futex in shop::Stats::add" or, after the first, ", 0.7 s fsync". */
+static void print_one_wait(const struct summary_wait *wait, void *data)
+{
+	struct wait_text *text = data;
+	g_autofree char *time = text_duration(wait->ns);
+
+	out_printf(text->out, "%s%s%s %s", text->separator, text->least, time, wait->call);
+	if (wait->name) {
+		out_text(text->out, _(" in "));
+		text_cell(text->out, wait->name, 0, TEXT_LEFT);
+	}
+	text->separator = ", ";
 }
 
 uint64_t summary_ready_ns(const struct summary *summary)
@@ -297,9 +331,14 @@ void summary_print_waiting(const struct summary *summary, struct out *out)
 			  ready_ns > 0;
 
 	if (ns > 0) {
+		struct wait_text text = { out,
+					  capture_lacks_rows(capture, PROF_TABLE_WAIT)
+						  ? text_sign(TEXT_AT_LEAST)
+						  : "",
+					  ": " };
+
 		out_printf(out, _("Waited %s%s in all threads"), least, duration);
-		if (summary->waits && summary->waits->all.weight > 0)
-			print_places(summary, out);
+		summary_each_wait(summary, WHERE_FUNCTIONS, print_one_wait, &text);
 	}
 	if (says_ready)
 		out_printf(out,

@@ -26,6 +26,22 @@ struct summary_where {
 };
 void summary_each_where(const struct summary *summary,
 			void (*each)(const struct summary_where *where, void *data), void *data);
+/* What threads waited for in one function of the program, and where. Valid during the call. */
+struct summary_wait {
+	const char *cause, *call; /* the name of enum wait_cause; the system call, or the cause */
+	const char *name;         /* not escaped; NULL: unknown */
+	uint64_t ns;
+};
+/* Calls `each` for at most `most` (0: all) that have a share, longest first; for none if it is
+ * unknown where threads waited. */
+void summary_each_wait(const struct summary *summary, unsigned most,
+		       void (*each)(const struct summary_wait *wait, void *data), void *data);
+/* Counts the threads and processes that ran, waited or have samples. */
+void summary_count_tasks(const struct summary *summary, unsigned *ret_threads,
+			 unsigned *ret_processes);
+/* Returns whether *ret_ns, the CPU time of all threads, is known: from samples of a clock, else
+ * from context switches. */
+bool summary_cpu_ns(const struct summary *summary, uint64_t *ret_ns);
 uint64_t summary_waited_ns(const struct summary *summary);
 /* Returns how long threads were ready but had no CPU. */
 uint64_t summary_ready_ns(const struct summary *summary);
