@@ -172,6 +172,47 @@ def test_allocations_marks_and_states(profcapture, recorded, sql, database):
         assert run("SELECT count(*) > 0 FROM samples WHERE function = 'heavy' AND file LIKE '%city.c' AND line > 0") == [(1,)]
 
 
+SLEEPER = r"""
+#include <pthread.h>
+#include <unistd.h>
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static volatile unsigned sink;
+__attribute__((noinline)) static void doze(void) { usleep(30000); sink++; }
+__attribute__((noinline)) static void block(void) { pthread_mutex_lock(&lock); sink++; pthread_mutex_unlock(&lock); }
+__attribute__((noinline)) static void release(void) { pthread_mutex_unlock(&lock); sink++; }
+static void *run(void *data) { for (int i = 0; i < 4; i++) { doze(); block(); } return data; }
+int main(void)
+{
+	pthread_t thread;
+	pthread_mutex_lock(&lock);
+	pthread_create(&thread, NULL, run, NULL);
+	usleep(90000);
+	release();
+	pthread_join(thread, NULL);
+}
+"""
+
+
+def test_waits_have_names(profctl, profcapture, compile_c, sql, database, tmp_path):
+    """The view of waits says what threads waited for, where, and who woke them, as report and locks do."""
+    if os.geteuid() != 0:
+        pytest.skip("wakers are recorded for root only")
+    path = tmp_path / "sleeper.cap"
+    profctl("record", "-q", "-F", 199, "--off-cpu", "--wakers", "-o", path, "--", compile_c("sleeper", SLEEPER, "-g", "-O1", "-pthread"))
+    states = profcapture.json("report", path, "--by", "state")["data"]
+    causes = {row["cause"]: (row["time_ns"], row["waits"]) for row in states["causes"]}
+    connection = database(path)
+    for run in (lambda query: sql(path, query), lambda query: connection.execute(query).fetchall()):
+        assert {cause: (ns, n) for cause, ns, n in run("SELECT cause, sum(duration_ns), count(*) FROM waits GROUP BY 1")} == causes
+        assert run("SELECT cause, count(*) FROM wait GROUP BY 1 ORDER BY 1") == run("SELECT cause, count(*) FROM waits GROUP BY 1 ORDER BY 1")
+        assert run("SELECT count(*) FROM waits WHERE stack LIKE '%;run;doze;%' AND cause = 'timer' AND end_ns - time_ns > 25000000") == [(4,)]
+        (waker,) = run("SELECT waker_pid = pid, waker_tid = pid, waker_comm, waker_stack LIKE '%main;release;%', waker_function IS NOT NULL "
+                       "FROM waits WHERE stack LIKE '%;run;block;%' AND cause = 'futex'")
+        assert waker == (1, 1, "sleeper", 1, 1)
+        # a call that only a waker made is in the table of calls, too
+        assert run("SELECT count(*) FROM wait WHERE waker_call NOT IN (SELECT id FROM calls)") == [(0,)]
+
+
 # ---- what a query reads
 
 

@@ -6,6 +6,7 @@
 #include "tools/profcapture/memory-replay.h"
 #include "tools/profcapture/run-times.h"
 #include "tools/profcapture/spans.h"
+#include "tools/profile/wait-causes.h"
 
 #include <glib/gi18n.h>
 
@@ -34,6 +35,7 @@ struct sql_derived {
 	struct memory_tree *tree;              /* tree of calls */
 	struct memory_heaps *heaps;            /* heaps of the blocks; NULL: not read yet */
 	GArray *intervals[SQL_DERIVED_TABLES]; /* struct interval; NULL: not read yet */
+	GArray *waits; /* struct wait_place by call, for the first calls; NULL: not needed yet */
 	bool has_all_calls;
 };
 
@@ -117,6 +119,8 @@ void sql_derived_free(struct sql_derived *derived)
 	for (size_t i = 0; i < ARRAY_SIZE(derived->intervals); i++)
 		if (derived->intervals[i])
 			g_array_unref(derived->intervals[i]);
+	if (derived->waits)
+		g_array_unref(derived->waits);
 	if (derived->heaps)
 		memory_heaps_done(derived->heaps);
 	g_free(derived->heaps);
@@ -162,6 +166,24 @@ bool sql_derived_call(struct sql_derived *derived, uint32_t epoch, uint64_t stac
 	return of;
 }
 
+const char *sql_derived_cause(struct sql_derived *derived, uint32_t call)
+{
+	if (!derived->waits)
+		derived->waits = g_array_new(FALSE, TRUE, sizeof(struct wait_place));
+	/* a caller comes before the calls that it makes */
+	for (guint i = derived->waits->len; i <= call; i++) {
+		const struct memory_node *node = memory_node_at(derived->tree, i);
+		struct wait_place place = wait_place_below(
+			node->parent
+				? &g_array_index(derived->waits, struct wait_place, node->parent)
+				: NULL,
+			derived->functions, functions_whole(derived->functions, node->function));
+
+		g_array_append_val(derived->waits, place);
+	}
+	return wait_cause_names[g_array_index(derived->waits, struct wait_place, call).cause];
+}
+
 static bool find_calls(struct names_epoch *epoch, const struct prof_batch *batch, void *data,
 		       GError **error)
 {
@@ -175,6 +197,25 @@ static bool find_calls(struct names_epoch *epoch, const struct prof_batch *batch
 	return true;
 }
 
+static bool refers_to_stack(const struct prof_table_def *def, unsigned column)
+{
+	return (def->flags & PROF_TABLE_TIMED) && def->columns[column].type == PROF_TYPE_REF &&
+	       def->columns[column].ref == PROF_TABLE_STACK &&
+	       !(def->columns[column].flags & PROF_COLUMN_LIST);
+}
+
+static bool find_calls_of(struct sql_derived *derived, const struct prof_table_def *def,
+			  unsigned column, GError **error)
+{
+	const uint16_t columns[] = { def->columns[0].id, def->columns[column].id };
+	const struct prof_cursor_options options = { .table = def->id,
+						     .columns = columns,
+						     .n_columns = ARRAY_SIZE(columns) };
+
+	return names_each_batch(derived->reader->capture->names, &options, find_calls, derived,
+				_("cannot read the stacks of the capture"), error);
+}
+
 /* Adds the calls of all stacks to which rows of the capture refer. */
 static bool find_all_calls(struct sql_derived *derived, GError **error)
 {
@@ -184,20 +225,11 @@ static bool find_all_calls(struct sql_derived *derived, GError **error)
 
 	if (!load_tree(derived, error))
 		return false;
-	for (size_t i = 0; !derived->has_all_calls && i < n; i++) {
-		unsigned stack = capture_column_referring(defs[i], PROF_TABLE_STACK);
-		uint16_t columns[2] = { defs[i]->columns[0].id };
-		const struct prof_cursor_options options = { .table = defs[i]->id,
-							     .columns = columns,
-							     .n_columns = ARRAY_SIZE(columns) };
-
-		if (!(defs[i]->flags & PROF_TABLE_TIMED) || stack == CAPTURE_NO_COLUMN)
-			continue;
-		columns[1] = defs[i]->columns[stack].id;
-		if (!names_each_batch(capture->names, &options, find_calls, derived,
-				      _("cannot read the stacks of the capture"), error))
-			return false;
-	}
+	for (size_t i = 0; !derived->has_all_calls && i < n; i++)
+		for (unsigned c = 0; c < defs[i]->n_columns; c++)
+			if (refers_to_stack(defs[i], c) &&
+			    !find_calls_of(derived, defs[i], c, error))
+				return false;
 	derived->has_all_calls = true;
 	return true;
 }

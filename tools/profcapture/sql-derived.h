@@ -48,6 +48,8 @@ bool sql_derived_cell(struct sql_derived *derived, enum sql_derived_table table,
 /* Stores the number of the stack's row in SQL_CALLS. `time`: clock value in `segment`. */
 bool sql_derived_call(struct sql_derived *derived, uint32_t epoch, uint64_t stack, uint32_t segment,
 		      uint64_t time, uint32_t *ret_call, GError **error);
+/* Returns the name of the cause of a wait whose stack is this call. */
+const char *sql_derived_cause(struct sql_derived *derived, uint32_t call);
 
 /* The columns of a thread. */
 enum sql_thread_field { SQL_PID, SQL_TID, SQL_COMM, SQL_EXE, SQL_THREAD_FIELDS };

@@ -23,6 +23,8 @@ enum sql_field {
 	SQL_STORED = SQL_THREAD_FIELDS, /* a column of the capture */
 	SQL_TIME,
 	SQL_CALL,
+	SQL_CAUSE,
+	SQL_WAKER_CALL,
 	SQL_EVENT,
 	SQL_AMOUNT,
 	SQL_FIELDS,
@@ -37,29 +39,39 @@ struct sql_column {
 	unsigned position; /* position of the capture's column, if SQL_STORED */
 };
 
-/* Columns of a view that describe the call of a row of `s`. Each is a subquery, because SQLite then
+/* Columns of a view that describe a call of a row of `s`. Each is a subquery, because SQLite then
  * looks up only the columns that are used. */
-#define OF_CALL(column) "(SELECT c." column " FROM calls AS c WHERE c.id = s.call)"
-#define OF_FUNCTION(column)                                                                    \
+#define OF_CALL(id, column) "(SELECT c." column " FROM calls AS c WHERE c.id = s." id ")"
+#define OF_FUNCTION(id, column)                                                                \
 	"(SELECT f." column " FROM calls AS c CROSS JOIN functions AS f ON f.id = c.function " \
-	"WHERE c.id = s.call)"
-#define PLACE_COLUMNS                                                                             \
-	OF_FUNCTION("name")                                                                       \
-	" AS function, " OF_FUNCTION("image") " AS image, " OF_CALL("file") " AS file, " OF_CALL( \
-		"line") " AS line, "
+	"WHERE c.id = s." id ")"
+#define PLACE_COLUMNS                                                        \
+	OF_FUNCTION("call", "name")                                          \
+	" AS function, " OF_FUNCTION("call", "image") " AS image, " OF_CALL( \
+		"call", "file") " AS file, " OF_CALL("call", "line") " AS line, "
 /* Builds a stack's text from the calls, because in a file, the table of calls has no such
  * column. */
-#define STACK_QUERY                                                                     \
-	"(WITH RECURSIVE up(caller, text) AS (SELECT c.caller, f.name FROM calls AS c " \
-	"CROSS JOIN functions AS f ON f.id = c.function WHERE c.id = s.call UNION ALL " \
-	"SELECT above.caller, named.name || ';' || up.text FROM up "                    \
-	"CROSS JOIN calls AS above ON above.id = up.caller "                            \
-	"CROSS JOIN functions AS named ON named.id = above.function) "                  \
+#define STACK_QUERY(id)                                                                   \
+	"(WITH RECURSIVE up(caller, text) AS (SELECT c.caller, f.name FROM calls AS c "   \
+	"CROSS JOIN functions AS f ON f.id = c.function WHERE c.id = s." id " UNION ALL " \
+	"SELECT above.caller, named.name || ';' || up.text FROM up "                      \
+	"CROSS JOIN calls AS above ON above.id = up.caller "                              \
+	"CROSS JOIN functions AS named ON named.id = above.function) "                    \
 	"SELECT text FROM up WHERE caller IS NULL)"
+/* clang-format off */
+#define OF_WAKER(column) \
+	"(SELECT t." column " FROM thread AS t WHERE t.epoch = s.epoch AND t.id = s.waker_thread)"
+#define WAKER_COLUMNS \
+	"s.waker, " OF_WAKER("pid") " AS waker_pid, " OF_WAKER("tid") " AS waker_tid, " \
+	OF_WAKER("comm") " AS waker_comm, " \
+	OF_FUNCTION("waker_call", "name") " AS waker_function, "
+/* clang-format on */
 
 /* CROSS JOIN prevents SQLite from changing the order of the tables. */
 static const struct {
-	const char *name, *before, *after; /* around the text of the stack, if after is not NULL */
+	const char *name, *before;
+	const char *between; /* after the text of the stack; NULL: the view has none */
+	const char *after;   /* after the text of the waker's stack, likewise */
 } views[] = {
 	{ "samples",
 	  "SELECT s.time_ns, s.event, s.pid, s.tid, s.comm, s.exe, s.cpu, s.mode, "
@@ -80,7 +92,15 @@ static const struct {
 	  "SELECT s.time_ns, s.freed_ns, s.lifetime_ns, s.pid, s.tid, s.comm, s.exe, s.block, "
 	  "s.size, s.blocks, s.bytes, s.ended, " PLACE_COLUMNS,
 	  " AS stack, s.call FROM blocks AS s" },
-	{ "waits", "SELECT * FROM thread_states WHERE state <> 'running'" },
+	/* Without waits and their stacks, context switches tell when threads did not run. */
+	{ "waits",
+	  "SELECT s.time_ns, s.time_ns + s.duration AS end_ns, s.duration AS duration_ns, s.pid, "
+	  "s.tid, s.comm, s.exe, s.state, s.cpu, s.cause, " PLACE_COLUMNS,
+	  " AS stack, s.call, s.syscall, s.object, " WAKER_COLUMNS,
+	  " AS waker_stack, s.waker_call FROM wait AS s UNION ALL SELECT time_ns, end_ns, "
+	  "duration_ns, pid, tid, comm, exe, state, cpu, NULL, NULL, NULL, NULL, NULL, NULL, NULL, "
+	  "NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL FROM thread_states "
+	  "WHERE state <> 'running' AND NOT EXISTS (SELECT 1 FROM wait)" },
 	{ "counters", "SELECT v.time_ns, c.pid, c.\"group\", c.name, c.unit, c.kind, v.value "
 		      "FROM counter_value AS v "
 		      "CROSS JOIN counter AS c ON c.epoch = v.epoch AND c.id = v.counter" },
@@ -371,10 +391,12 @@ static void choose_columns(struct row_cursor *cursor, uint64_t mask, bool has_ow
 		if (!is_used(mask, i))
 			continue;
 		has_owner |= column->field < SQL_THREAD_FIELDS;
-		reads[column->field == SQL_STORED  ? column->position
-		      : column->field == SQL_CALL  ? MIN_OF(table->stack, def->n_columns)
-		      : column->field == SQL_EVENT ? MIN_OF(table->source, def->n_columns)
-						   : 0] = true;
+		reads[column->field == SQL_STORED ? column->position
+		      : column->field == SQL_CALL || column->field == SQL_CAUSE
+			      ? MIN_OF(table->stack, def->n_columns)
+		      : column->field == SQL_WAKER_CALL ? PROF_WAIT_WAKER_STACK
+		      : column->field == SQL_EVENT      ? MIN_OF(table->source, def->n_columns)
+							: 0] = true;
 		if (column->field == SQL_AMOUNT)
 			reads[table->source] = reads[table->weight] = true;
 		if (column->field == SQL_FIELDS)
@@ -866,6 +888,14 @@ static bool put_fields(const struct row_cursor *cursor, sqlite3_context *context
 	return true;
 }
 
+/* Marks and messages of the log need not have a stack, and not every wait was ended by a thread. */
+static bool has_always_call(const struct prof_table_def *def, unsigned field)
+{
+	return field != SQL_WAKER_CALL &&
+	       (def->id == PROF_TABLE_SAMPLE || def->id == PROF_TABLE_ALLOC ||
+		def->id == PROF_TABLE_LIVE || def->id == PROF_TABLE_WAIT);
+}
+
 static int put_row_column(sqlite3_vtab_cursor *base, sqlite3_context *context, int index)
 {
 	const struct row_cursor *cursor = (struct row_cursor *)base;
@@ -887,16 +917,19 @@ static int put_row_column(sqlite3_vtab_cursor *base, sqlite3_context *context, i
 		sqlite3_result_int64(context, time_of(cursor));
 		break;
 	case SQL_CALL:
-		stack = number_of(cursor, table->stack);
-		/* Marks and messages of the log need not have a stack. */
-		if (stack == 0 && table->def->id != PROF_TABLE_SAMPLE &&
-		    table->def->id != PROF_TABLE_ALLOC && table->def->id != PROF_TABLE_LIVE &&
-		    table->def->id != PROF_TABLE_WAIT)
+	case SQL_CAUSE:
+	case SQL_WAKER_CALL:
+		stack = number_of(cursor, column->field == SQL_WAKER_CALL ? PROF_WAIT_WAKER_STACK
+									  : table->stack);
+		if (stack == 0 && !has_always_call(table->def, column->field))
 			break;
 		if (!sql_derived_call(tables->derived, cursor->epoch, stack, cursor->segment,
 				      number_of(cursor, 0), &call, &error))
 			return fail(base->pVtab, error);
-		put_uint(context, call);
+		if (column->field == SQL_CAUSE)
+			put_text(tables, context, sql_derived_cause(tables->derived, call));
+		else
+			put_uint(context, call);
 		break;
 	case SQL_EVENT:
 	case SQL_AMOUNT:
@@ -1235,6 +1268,10 @@ static void describe(struct sql_tables *tables, const struct prof_table_def *def
 		add_column(table, def->columns[i].name, type_of(&def->columns[i]), SQL_STORED, i);
 	if (table->stack != CAPTURE_NO_COLUMN)
 		add_own_column(table, "call", "INTEGER", SQL_CALL);
+	if (def->id == PROF_TABLE_WAIT) {
+		add_own_column(table, "cause", "TEXT", SQL_CAUSE);
+		add_own_column(table, "waker_call", "INTEGER", SQL_WAKER_CALL);
+	}
 	if (is_sample) {
 		add_own_column(table, "event", "TEXT", SQL_EVENT);
 		add_own_column(table, "amount", "INTEGER", SQL_AMOUNT);
@@ -1291,14 +1328,22 @@ int sql_tables_create_views(sqlite3 *db, const char *schema, bool has_stacks)
 	int r = SQLITE_OK;
 
 	for (size_t i = 0; r == SQLITE_OK && i < ARRAY_SIZE(views); i++) {
-		const char *stack = !views[i].after ? ""
-				    : has_stacks    ? OF_CALL("stack")
-						    : STACK_QUERY;
-		g_autofree char *create = g_strconcat("CREATE VIEW ", schema, ".", views[i].name,
-						      " AS ", views[i].before, stack,
-						      views[i].after, NULL);
+		GString *create = g_string_new("CREATE VIEW ");
 
-		r = sqlite3_exec(db, create, NULL, NULL, NULL);
+		g_string_append_printf(create, "%s.%s AS %s", schema, views[i].name,
+				       views[i].before);
+		if (views[i].between) {
+			g_string_append(create, has_stacks ? OF_CALL("call", "stack")
+							   : STACK_QUERY("call"));
+			g_string_append(create, views[i].between);
+		}
+		if (views[i].after) {
+			g_string_append(create, has_stacks ? OF_CALL("waker_call", "stack")
+							   : STACK_QUERY("waker_call"));
+			g_string_append(create, views[i].after);
+		}
+		r = sqlite3_exec(db, create->str, NULL, NULL, NULL);
+		g_string_free(create, TRUE);
 	}
 	return r;
 }

@@ -60,6 +60,9 @@ static const struct {
 	{ PROF_TABLE_MARK, "SELECT name, count(*), avg(duration_ns) FROM marks GROUP BY name" },
 	{ PROF_TABLE_SAMPLE,
 	  "SELECT comm, sum(weight) FROM samples WHERE time_ns < 1000000000 GROUP BY comm" },
+	{ PROF_TABLE_WAIT,
+	  "SELECT cause, function, sum(duration_ns) FROM waits GROUP BY 1, 2 ORDER BY 3 DESC "
+	  "LIMIT 10" },
 	{ PROF_TABLE_SWITCH,
 	  "SELECT comm, state, sum(duration_ns) FROM waits GROUP BY comm, state" },
 	{ PROF_TABLE_COUNTER_VALUE, "SELECT name, max(value) FROM counters GROUP BY name" },

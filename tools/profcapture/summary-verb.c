@@ -113,14 +113,14 @@ static void write_where(const struct summary_where *where, void *data)
 	json_end(json);
 }
 
-struct top {
+struct top_writer {
 	const struct functions *functions;
 	struct json *json;
 };
 
 static void write_top(const struct summary_where *where, void *data)
 {
-	const struct top *top = data;
+	const struct top_writer *top = data;
 
 	json_begin_object(top->json, NULL);
 	functions_write(top->functions, where->function, top->json);
@@ -161,7 +161,7 @@ static void write_sentences(char **lines, struct json *json)
 
 static void write_numbers(const struct summary *summary, struct json *json)
 {
-	struct top top = { summary->profile->functions, json };
+	struct top_writer top = { summary->profile->functions, json };
 	int64_t wall_ns = summary->reader->capture->duration_ns;
 	unsigned threads, processes;
 	uint64_t cpu_ns;

@@ -186,6 +186,15 @@ static void enter(struct wait_place *place, const struct functions *functions, u
 	}
 }
 
+struct wait_place wait_place_below(const struct wait_place *caller,
+				   const struct functions *functions, uint32_t function)
+{
+	struct wait_place place = caller ? *caller : unknown_place;
+
+	enter(&place, functions, function);
+	return place;
+}
+
 struct wait_place *wait_places_of_nodes(const GArray *nodes, const struct functions *functions)
 {
 	struct wait_place *places = g_new(struct wait_place, nodes->len);

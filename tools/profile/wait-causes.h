@@ -40,6 +40,10 @@ struct wait_places {
 
 /* Returns the cause for a function's name, or WAIT_UNKNOWN. *ret_call: a static text. */
 enum wait_cause wait_cause_of(const char *name, const char **ret_call);
+/* Returns the place of a wait whose innermost frame is `function`. `caller`: the place of a wait in
+ * its caller; NULL: it has none. */
+struct wait_place wait_place_below(const struct wait_place *caller,
+				   const struct functions *functions, uint32_t function);
 /* Returns for each node of a tree (struct profile_node, whose entities are functions) the cause and
  * the own function of a wait that ends there. */
 struct wait_place *wait_places_of_nodes(const GArray *nodes, const struct functions *functions)
