@@ -209,6 +209,9 @@ def test_waits_have_names(profctl, profcapture, compile_c, sql, database, tmp_pa
         (waker,) = run("SELECT waker_pid = pid, waker_tid = pid, waker_comm, waker_stack LIKE '%main;release;%', waker_function IS NOT NULL "
                        "FROM waits WHERE stack LIKE '%;run;block;%' AND cause = 'futex'")
         assert waker == (1, 1, "sleeper", 1, 1)
+        # a query computes only the columns that it uses
+        plan = " ".join(str(row[-1]) for row in run("EXPLAIN QUERY PLAN SELECT sum(duration_ns) FROM waits WHERE time_ns < 5000"))
+        assert "SUBQUERY" not in plan and "CO-ROUTINE" not in plan
         # a call that only a waker made is in the table of calls, too
         assert run("SELECT count(*) FROM wait WHERE waker_call NOT IN (SELECT id FROM calls)") == [(0,)]
 

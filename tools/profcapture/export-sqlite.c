@@ -63,7 +63,7 @@ static bool write_tables(sqlite3 *db, struct sql_tables *tables, const char *out
 		r = copy_table(db, table);
 	}
 	if (r == SQLITE_OK)
-		r = sql_tables_create_views(db, "main", false);
+		r = sql_tables_create_views(tables, db, "main", false);
 	if (r == SQLITE_OK)
 		r = sqlite3_exec(db, "COMMIT", NULL, NULL, NULL);
 	if (r == SQLITE_OK)

@@ -92,19 +92,23 @@ static const struct {
 	  "SELECT s.time_ns, s.freed_ns, s.lifetime_ns, s.pid, s.tid, s.comm, s.exe, s.block, "
 	  "s.size, s.blocks, s.bytes, s.ended, " PLACE_COLUMNS,
 	  " AS stack, s.call FROM blocks AS s" },
-	/* Without waits and their stacks, context switches tell when threads did not run. */
 	{ "waits",
 	  "SELECT s.time_ns, s.time_ns + s.duration AS end_ns, s.duration AS duration_ns, s.pid, "
 	  "s.tid, s.comm, s.exe, s.state, s.cpu, s.cause, " PLACE_COLUMNS,
 	  " AS stack, s.call, s.syscall, s.object, " WAKER_COLUMNS,
-	  " AS waker_stack, s.waker_call FROM wait AS s UNION ALL SELECT time_ns, end_ns, "
-	  "duration_ns, pid, tid, comm, exe, state, cpu, NULL, NULL, NULL, NULL, NULL, NULL, NULL, "
-	  "NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL FROM thread_states "
-	  "WHERE state <> 'running' AND NOT EXISTS (SELECT 1 FROM wait)" },
+	  " AS waker_stack, s.waker_call FROM wait AS s" },
 	{ "counters", "SELECT v.time_ns, c.pid, c.\"group\", c.name, c.unit, c.kind, v.value "
 		      "FROM counter_value AS v "
 		      "CROSS JOIN counter AS c ON c.epoch = v.epoch AND c.id = v.counter" },
 };
+
+/* The view of waits in a capture without rows of that table: context switches tell when threads did
+ * not run. A UNION of both would have SQLite compute all columns of each row. */
+#define WAITS_BY_SWITCHES                                                                        \
+	"SELECT *, NULL AS cause, NULL AS function, NULL AS image, NULL AS file, NULL AS line, " \
+	"NULL AS stack, NULL AS call, NULL AS syscall, NULL AS object, NULL AS waker, "          \
+	"NULL AS waker_pid, NULL AS waker_tid, NULL AS waker_comm, NULL AS waker_function, "     \
+	"NULL AS waker_stack, NULL AS waker_call FROM thread_states WHERE state <> 'running'"
 
 /* Returns whether a value means unknown: 0 in these columns, or PROF_SWITCH_NO_CPU. */
 static bool is_unknown(const struct prof_table_def *def, unsigned position, uint64_t value)
@@ -1323,21 +1327,35 @@ static void table_free(gpointer data)
 	g_free(table);
 }
 
-int sql_tables_create_views(sqlite3 *db, const char *schema, bool has_stacks)
+static bool has_rows(const struct sql_tables *tables, unsigned id)
 {
+	for (guint i = 0; i < tables->all->len; i++) {
+		const struct sql_table *table = tables->all->pdata[i];
+
+		if (table->def && table->def->id == id)
+			return table->rows > 0;
+	}
+	return false;
+}
+
+int sql_tables_create_views(const struct sql_tables *tables, sqlite3 *db, const char *schema,
+			    bool has_stacks)
+{
+	bool has_waits = has_rows(tables, PROF_TABLE_WAIT);
 	int r = SQLITE_OK;
 
 	for (size_t i = 0; r == SQLITE_OK && i < ARRAY_SIZE(views); i++) {
+		bool is_by_switches = strcmp(views[i].name, "waits") == 0 && !has_waits;
 		GString *create = g_string_new("CREATE VIEW ");
 
 		g_string_append_printf(create, "%s.%s AS %s", schema, views[i].name,
-				       views[i].before);
-		if (views[i].between) {
+				       is_by_switches ? WAITS_BY_SWITCHES : views[i].before);
+		if (views[i].between && !is_by_switches) {
 			g_string_append(create, has_stacks ? OF_CALL("call", "stack")
 							   : STACK_QUERY("call"));
 			g_string_append(create, views[i].between);
 		}
-		if (views[i].after) {
+		if (views[i].after && !is_by_switches) {
 			g_string_append(create, has_stacks ? OF_CALL("waker_call", "stack")
 							   : STACK_QUERY("waker_call"));
 			g_string_append(create, views[i].after);

@@ -70,4 +70,5 @@ struct sql_tables *sql_tables_new(struct reader *reader, sqlite3 *db, GError **e
 void sql_tables_free(struct sql_tables *tables);
 /* Creates the views in a schema. `has_stacks`: the schema's table of calls is the virtual one,
  * which has a hidden column with the stack as text. Returns a result code of SQLite. */
-int sql_tables_create_views(sqlite3 *db, const char *schema, bool has_stacks);
+int sql_tables_create_views(const struct sql_tables *tables, sqlite3 *db, const char *schema,
+			    bool has_stacks);

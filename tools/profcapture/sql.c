@@ -528,7 +528,7 @@ static bool sql_query(void *data, char **operands, GError **error)
 	sql->tables = sql_tables_new(reader, sql->db, error);
 	if (!sql->tables)
 		return false;
-	if (sql_tables_create_views(sql->db, "temp", true) != SQLITE_OK ||
+	if (sql_tables_create_views(sql->tables, sql->db, "temp", true) != SQLITE_OK ||
 	    sqlite3_exec(sql->db, QUERY_OF_FUNCTIONS, NULL, NULL, NULL) != SQLITE_OK)
 		return fail(sql, "", error);
 	set_limits(sql->db);
