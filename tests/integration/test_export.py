@@ -127,6 +127,42 @@ def test_many_samples_are_merged(profcapture, tmp_path):
     assert len(profile["profiles"]) == sum(row["self"] > 0 for row in threads)
 
 
+# ---- waits
+
+
+@pytest.fixture(scope="module")
+def sleeper(profctl, compile_c, tmp_path_factory):
+    path = tmp_path_factory.mktemp("sleeper") / "x.cap"
+    source = "#include <unistd.h>\nint main(void) { for (volatile long i = 0; i < 100000000; i++); for (int i = 0; i < 5; i++) usleep(20000); }"
+    profctl("record", "-q", "-e", "cpu-clock", "-F", 499, "--off-cpu", "-o", path, "--", compile_c("sleeper", source))
+    return path
+
+
+@pytest.mark.parametrize("metric", ["off-cpu", "wall"])
+def test_waits_are_not_called_cpu_time(profcapture, sleeper, metric):
+    """No format takes the time that threads waited for that of a CPU."""
+    def export(to, *options):
+        return subprocess.run([profcapture.path, "export", sleeper, "--to", to, *options], capture_output=True, check=True, timeout=60).stdout
+
+    data, options = profcapture.json("report", sleeper, "--metric", metric)["data"], ("--metric", metric)
+    total, word, each = data["total_weight"], metric.replace("-", "_"), "waits" if metric == "off-cpu" else "samples"
+    assert data["total"] > 0
+    types, samples = read_pprof(export("pprof", *options))
+    assert types == [(each, "count"), (metric, "nanoseconds")] and sum(values[1] for _, values, _ in samples) == total
+    assert f"\nevents: {word} {each}\nsummary: {total} {data['total']}\n" in export("callgrind", *options).decode()
+    assert {sample[6] for sample in read_perf_script(export("perf-script", *options).decode())} == {metric}
+    root, _ = read_svg(export("svg", *options))
+    assert root.findtext("{*}title").startswith(f"Flame graph of {metric}: ")
+    assert f"{total} ns of {metric}" in [text.text for text in root.findall("{*}text")]
+    for thread in json.loads(export("speedscope", *options))["profiles"]:
+        assert thread["unit"] == "nanoseconds" and thread["name"].endswith(f" {metric}")
+    profile = json.loads(export("firefox", *options))
+    assert profile["meta"]["product"].startswith(f"{metric}, ")
+    assert {thread["samples"]["weightType"] for thread in profile["threads"]} == {"tracing-ms"}
+    assert not any("threadCPUDelta" in thread["samples"] for thread in profile["threads"])
+    assert sum(sum(thread["samples"]["weight"]) for thread in profile["threads"]) * 1e6 == pytest.approx(total)
+
+
 # ---- the Firefox Profiler's
 
 
@@ -373,6 +409,10 @@ def test_go_tool_pprof(report, export, tmp_path):
     assert f" of {data['total']} total" in text
     flat = [int(match) for match in re.findall(r"^\s+(\d+)\s+[\d.]+%\s+[\d.]+%\s+\d+\s+[\d.]+%", text, re.MULTILINE)]
     assert sum(flat) == data["self_total"] and max(flat) == max(names(data["rows"], "self").values())
+    # without an index, it shows time, as what it is
+    (tmp_path / "w.pb.gz").write_bytes(export("pprof", "--metric", "off-cpu"))
+    done = subprocess.run([*command[:4], "-unit=ns", "-top", "w.pb.gz"], cwd=tmp_path, env=environment, capture_output=True, timeout=60, check=True)
+    assert b"Type: off-cpu\n" in done.stdout and f" of {report('--metric', 'off-cpu')['total_weight']}ns total".encode() in done.stdout
 
 
 @pytest.mark.skipif(not shutil.which("go"), reason="go is not installed: ./dev setup --peers")

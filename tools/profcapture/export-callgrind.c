@@ -188,7 +188,7 @@ static void write_events(struct callgrind *callgrind)
 	static const char *const values[] = { "samples", "alloc_objects", "alloc_space",
 					      "inuse_objects", "inuse_space" };
 	const struct export *export = callgrind->export;
-	const char *name = callgrind->is_weighted ? profile_event_name(&export->profile)
+	const char *name = callgrind->is_weighted ? export_weight_name(export)
 						  : values[export->value];
 	g_autofree char *event = text_escape_utf8(name, strlen(name));
 	g_autofree char *word = g_strconcat(g_ascii_isalpha(*event) ? "" : "_", event, NULL);
@@ -197,8 +197,9 @@ static void write_events(struct callgrind *callgrind)
 	if (callgrind->is_weighted)
 		out_printf(callgrind->out, "event: %s : %s (%s)\n", word, event,
 			   profile_unit(&export->profile));
-	out_printf(callgrind->out, "events: %s%s\nsummary: ", word,
-		   callgrind->is_weighted ? " samples" : "");
+	out_printf(callgrind->out, "events: %s%s%s\nsummary: ", word,
+		   callgrind->is_weighted ? " " : "",
+		   callgrind->is_weighted ? export_sample_name(export) : "");
 	write_amount(callgrind, export_node_at(&callgrind->tree, 0)->total[EXPORT_NOW]);
 }
 
@@ -252,8 +253,8 @@ bool export_callgrind(struct export *export, struct out *out, GError **error)
 	count_costs(&callgrind);
 	out_printf(out,
 		   "# callgrind format\nversion: 1\ncreator: profcapture " PROF_VERSION
-		   "\ncmd: %s\ndesc: Calls: samples in them\npositions: line\n",
-		   command);
+		   "\ncmd: %s\ndesc: Calls: %s in them\npositions: line\n",
+		   command, export_sample_name(export));
 	write_events(&callgrind);
 	write_costs(&callgrind);
 	for (size_t i = 0; i < ARRAY_SIZE(callgrind.names); i++)

@@ -152,6 +152,7 @@ enum field {
 	END,
 	FILE_NAME,
 	FRAME,
+	LASTS,
 	FUNCTION,
 	LINE,
 	NAME,
@@ -246,15 +247,16 @@ static void write_meta(struct firefox *firefox)
 	const struct profile *profile = &firefox->export->profile;
 	struct json *json = &firefox->json;
 	g_autofree char *title = export_title(firefox->export);
-	/* The format has no unit for events. */
-	g_autofree char *counted = g_strdup_printf("%s, %s", profile_event_name(profile), title);
+	/* The format has no unit for events, and does not say what a time is. */
+	bool is_named = export_counts_waits(firefox->export) ||
+			(profile_is_weighted(profile) && !export_is_time(firefox->export));
+	g_autofree char *counted =
+		g_strdup_printf("%s, %s", export_weight_name(firefox->export), title);
 
 	json_begin_object(json, "meta");
 	json_uint(json, "version", 27);
 	json_uint(json, "preprocessedProfileVersion", FORMAT_VERSION);
-	json_string(json, "product",
-		    profile_is_weighted(profile) && !export_is_time(firefox->export) ? counted
-										     : title);
+	json_string(json, "product", is_named ? counted : title);
 	json_string(json, "importedFrom", "profcapture " PROF_VERSION);
 	write_ms(json, "interval", profile->period_ns ? (int64_t)profile->period_ns : 1000000);
 	write_ms(json, "startTime", capture->n_segments ? capture->segments[0].wall_ns : 0);
@@ -297,9 +299,10 @@ static struct cell get_sample(struct firefox *firefox, size_t row, enum field fi
 {
 	const struct export_stack *stack = (const struct export_stack *)firefox->rows + row;
 
-	return field == STACK  ? cell_uint(stack->node - 1)
-	       : field == TIME ? cell_ms_between(row ? stack[-1].time_ns : 0, stack->time_ns)
-			       : cell_uint(stack->amount.weight);
+	return field == STACK   ? cell_uint(stack->node - 1)
+	       : field == LASTS ? cell_ms((int64_t)stack->amount.weight)
+	       : field == TIME  ? cell_ms_between(row ? stack[-1].time_ns : 0, stack->time_ns)
+				: cell_uint(stack->amount.weight);
 }
 
 static void write_samples(struct firefox *firefox, uint32_t thread)
@@ -309,6 +312,10 @@ static void write_samples(struct firefox *firefox, uint32_t thread)
 						       { NULL } };
 	static const struct table_member cpu[] = { { "threadCPUDelta", WEIGHT }, { NULL } };
 	static const struct table_member weight[] = { { "weight", WEIGHT }, { NULL } };
+	static const struct table_member lasts[] = { { "weight", LASTS }, { NULL } };
+	bool is_time = export_is_time(firefox->export);
+	bool is_weighted = export_counts_waits(firefox->export) ||
+			   profile_is_weighted(&firefox->export->profile);
 	struct columns columns = { .get = get_sample, .members = members };
 	struct json *json = &firefox->json;
 
@@ -317,14 +324,14 @@ static void write_samples(struct firefox *firefox, uint32_t thread)
 	write_columns(firefox, &columns);
 	/* a sample of a CPU clock stands for the CPU time since the previous one */
 	columns.members = cpu;
-	if (export_is_time(firefox->export))
+	if (is_time && !export_counts_waits(firefox->export))
 		write_columns(firefox, &columns);
-	columns.members = weight;
-	if (profile_is_weighted(&firefox->export->profile))
+	columns.members = is_time ? lasts : weight;
+	if (is_weighted)
 		write_columns(firefox, &columns);
 	else
 		json_null(json, "weight");
-	json_string(json, "weightType", "samples");
+	json_string(json, "weightType", is_weighted && is_time ? "tracing-ms" : "samples");
 	json_uint(json, "length", columns.rows);
 	json_end(json);
 }

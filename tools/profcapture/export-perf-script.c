@@ -199,7 +199,7 @@ bool export_perf_script(struct export *export, struct out *out, GError **error)
 	const guint n_entities = export->profile.functions->all->len;
 	const guint n_nodes = export->profile.tree.nodes->len;
 	const guint n_threads = export->reader.capture->names->threads->len;
-	const char *name = profile_event_name(&export->profile);
+	const char *name = export_weight_name(export);
 	g_autofree char *event = text_escape_utf8(name, strlen(name)), *after = NULL;
 	GArray *each = export->profile.each;
 	struct script script = {

@@ -199,10 +199,11 @@ static bool has_weights(const struct export *export)
 	return export->profile.event && export->profile.event->unit;
 }
 
-/* Returns the type of the weight: for a clock, pprof's term for CPU time; else the event's name. */
+/* Returns the type of the weight: for a clock, pprof's term for CPU time; else what it counts. */
 static const char *weight_type(const struct export *export)
 {
-	return export_is_time(export) ? "cpu" : profile_event_name(&export->profile);
+	return export_is_time(export) && !export_counts_waits(export) ? "cpu"
+								      : export_weight_name(export);
 }
 
 static void write_weight_type(struct pprof *pprof, unsigned field)
@@ -247,9 +248,9 @@ static void write_samples(struct pprof *pprof)
 static void write_types(struct pprof *pprof)
 {
 	const struct export *export = pprof->export;
-	const char *first = has_weights(export) ? weight_type(export) : "samples";
+	const char *first = has_weights(export) ? weight_type(export) : export_sample_name(export);
 
-	write_type(pprof, PPROF_SAMPLE_TYPE, "samples", "count");
+	write_type(pprof, PPROF_SAMPLE_TYPE, export_sample_name(export), "count");
 	if (has_weights(export))
 		write_weight_type(pprof, PPROF_SAMPLE_TYPE);
 	if (!export->allocations)

@@ -49,12 +49,14 @@ static void write_thread(const struct export *export, struct json *json, uint32_
 	uint64_t sum = 0;
 	size_t n;
 	const struct export_stack *stacks = export_of_thread(all, thread, &n);
-	/* The format has no unit for events. */
-	g_autofree char *name = g_strdup_printf(
-		"%s%s (%" PRIu64 "/%" PRIu64 ")%s%s", side, export_thread_name(export, thread),
-		names_process_at(names, at->process)->pid, at->tid,
-		is_weighted && !is_time ? " " : "",
-		is_weighted && !is_time ? profile_event_name(&export->profile) : "");
+	/* The format has no unit for events, and does not say what a time is. */
+	bool is_named = export->value == EXPORT_SAMPLES &&
+			(export_counts_waits(export) || (is_weighted && !is_time));
+	g_autofree char *name = g_strdup_printf("%s%s (%" PRIu64 "/%" PRIu64 ")%s%s", side,
+						export_thread_name(export, thread),
+						names_process_at(names, at->process)->pid, at->tid,
+						is_named ? " " : "",
+						is_named ? export_weight_name(export) : "");
 
 	json_begin_object(json, NULL);
 	json_string(json, "type", "sampled");

@@ -352,7 +352,7 @@ static void write_head(struct flame_svg *svg, uint32_t height)
 	g_autofree char *escaped = text_escape_utf8(title, strlen(title));
 	g_autofree char *cut = fit(escaped, WIDTH - 320);
 	const char *event = svg->export->value == EXPORT_SAMPLES && svg->export->profile.event
-				    ? profile_event_name(&svg->export->profile)
+				    ? export_weight_name(svg->export)
 				    : NULL;
 	g_autofree char *name = event ? text_escape_utf8(event, strlen(event)) : NULL;
 	struct out *out = svg->out;
@@ -360,8 +360,10 @@ static void write_head(struct flame_svg *svg, uint32_t height)
 	out_printf(out,
 		   "<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n"
 		   "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"%d\" height=\"%" PRIu32
-		   "\" viewBox=\"0 0 %d %" PRIu32 "\">\n<title>Flame graph: ",
-		   (int)WIDTH + 2 * LEFT, height, (int)WIDTH + 2 * LEFT, height);
+		   "\" viewBox=\"0 0 %d %" PRIu32 "\">\n<title>Flame graph%s%s: ",
+		   (int)WIDTH + 2 * LEFT, height, (int)WIDTH + 2 * LEFT, height,
+		   name && export_counts_waits(svg->export) ? " of " : "",
+		   name && export_counts_waits(svg->export) ? name : "");
 	write_escaped(out, escaped);
 	out_text(out, "</title>\n<style>\n");
 	out_write(out, flame_svg_style, flame_svg_style_size);
@@ -403,7 +405,7 @@ bool export_svg(struct export *export, struct out *out, GError **error)
 	svg.unit = export->value != EXPORT_SAMPLES ? units[export->value]
 		   : profile_is_weighted(&svg.tree.sides[EXPORT_NOW]->profile)
 			   ? profile_unit(&export->profile)
-			   : "samples";
+			   : export_sample_name(export);
 	svg.now = value_of(&svg, 0, EXPORT_NOW);
 	svg.before = value_of(&svg, 0, EXPORT_BEFORE);
 	svg.labels = g_new0(char *, svg.tree.frames->len);

@@ -354,6 +354,17 @@ bool export_is_time(const struct export *export)
 	return export->profile.event && sampled_event_is_clock(export->profile.event);
 }
 
+const char *export_weight_name(const struct export *export)
+{
+	return export_counts_waits(export) ? reader_metrics[export->reader.metric]
+					   : profile_event_name(&export->profile);
+}
+
+const char *export_sample_name(const struct export *export)
+{
+	return export->reader.metric == READER_OFF_CPU ? "waits" : "samples";
+}
+
 uint64_t export_value_of(const struct export *export, struct amount amount)
 {
 	return export->value != EXPORT_SAMPLES || profile_is_weighted(&export->profile)

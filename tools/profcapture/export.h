@@ -102,6 +102,15 @@ uint32_t export_line(const struct export *export, uint32_t frame);
 bool export_has_waits(const struct export *export);
 /* Returns whether samples count nanoseconds. */
 bool export_is_time(const struct export *export);
+/* Returns whether samples, or some of them, are waits. */
+static inline bool export_counts_waits(const struct export *export)
+{
+	return export->reader.metric != READER_CPU;
+}
+/* Returns what the weight of samples counts: the event; "off-cpu" for waits, "wall" for both. */
+const char *export_weight_name(const struct export *export);
+/* Returns what samples are: "samples", or "waits" if there is nothing else. */
+const char *export_sample_name(const struct export *export);
 /* Returns the value of a stack for a format with one value: the weight of allocations, or of
  * samples if profile_is_weighted(), else the number of samples. */
 uint64_t export_value_of(const struct export *export, struct amount amount);
