@@ -11,6 +11,7 @@ import subprocess
 import pytest
 import schema
 from captures import MAKERS, command, make, unprintable
+from exports import perf_name, read_perf_script, read_pprof, read_svg
 from slices import part
 
 # a formula, quotes of CSV and JSON, line ends, escapes, a terminal title, a bidi override, bytes
@@ -121,3 +122,41 @@ def test_in_messages(profctl, profcapture, hostile):
     for arguments in [word], ["record", "-F", word, "x"], ["record", "-d", word, "x"], ["record", "-e", f",{word}", "x"], ["record", "-g", "--", word], ["record", f"-{word}"]:
         done = profctl(*arguments, check=None)
         assert done.returncode in (2, 127) and not unprintable(done.stderr) and not done.stdout
+
+
+NAMES = [b"\n\r\t\x1b[31m\x1b]0;x\x07\"quoted\";'\\", b"</script><b>&;,=1+1", b"\xff\xfe\xc2\xe2\x80\xae", b"a" + b"y\n" * 8000 + b"z"]
+
+
+def test_symbols_of_a_program(profctl, profcapture, compile_c, tmp_path):
+    """A program may name its functions in any bytes. Each function keeps its name, which is escaped
+    once, and so is the same in every format."""
+    marks = [bytes([0x41 + i]) * len(name) for i, name in enumerate(NAMES)]
+    program = compile_c("hostile", "static volatile unsigned long sink;\n" + "".join(
+        f"__attribute__((noinline)) void {mark.decode()}(void) {{ for (long i = 0; i < 60000000; i++) sink += i; }}\n" for mark in marks)
+        + "int main(void) { " + "".join(f"{mark.decode()}(); " for mark in marks) + "}\n")
+    image = program.read_bytes()
+    for mark, name in zip(marks, NAMES):
+        assert mark in image
+        image = image.replace(mark, name)
+    program.write_bytes(image)
+    path = tmp_path / "x.cap"
+    profctl("record", "-q", "-F", 999, "-o", path, "--", program)
+    data = profcapture.json("report", path, "--limit", 0)["data"]
+    rows = [row for row in data["rows"] if row["image"] == str(program) and row["name"] != "main" and row["self"] > 10]
+    first = {row["name"][:12] for row in rows}
+    assert len(rows) == 4 and first == {"\\n\\x0d\\t\\x1b", "</script><b>", "\ufffd\ufffd\ufffd\\u{202e}"[:12], "ay\\ny\\ny\\ny\\"}, first
+    assert data["hint"] is None or data["hint"]["problem"] != "unresolved"
+    assert not unprintable(profcapture("report", path, "--limit", 0).stdout)
+    known = {row["name"] for row in rows}
+    _, samples = read_pprof(profcapture("export", path, "--to", "pprof", text=False).stdout)
+    assert known <= {frame[0] for frames, _, _ in samples for frame in frames}
+    assert known <= {frame["name"] for frame in json.loads(profcapture("export", path, "--to", "speedscope").stdout)["shared"]["frames"]}
+    assert known <= set(json.loads(profcapture("export", path, "--to", "firefox").stdout)["shared"]["stringArray"])
+    _, boxes = read_svg(profcapture("export", path, "--to", "svg").stdout)
+    assert known <= {box[1] for box in boxes}
+    assert known <= {perf_name(frame) for *_, frames in read_perf_script(profcapture("export", path, "--to", "perf-script").stdout) for frame in frames}
+    for to in "folded", "callgrind":
+        text = profcapture("export", path, "--to", to).stdout
+        assert not unprintable(text) and all(name.replace(";", ":") in text or name in text for name in known), to
+    page, columns = profcapture("export", path, "--to", "html").stdout, None
+    assert page.count("<script") == page.count("</script>") and not unprintable(page)

@@ -257,17 +257,19 @@ static void test_garbage(void)
 		{ TEXT + 0x20, 0x10, "caf\303\251", STT_FUNC, STB_GLOBAL },
 		{ TEXT + 0x30, 0x10, "\033[2J", STT_FUNC, STB_GLOBAL },
 		{ TEXT + 0x40, 0x10, "@", STT_FUNC, STB_GLOBAL },
+		{ TEXT + 0x50, 0x10, "", STT_FUNC, STB_GLOBAL },
 	};
 	static const struct build_fde fdes[] = { { TEXT, 0x10 } };
 	const struct build build = {
 		.symbols = symbols, .n_symbols = ARRAY_SIZE(symbols), .fdes = fdes, .n_fdes = 1
 	};
 
-	check_place(&build, OFFSET(0x00), "libx.so.1+0x1000", OFFSET(0), 0x10);
-	check_place(&build, OFFSET(0x10), NULL, 0, 0);
+	check_place(&build, OFFSET(0x00), "doorbell\\x07", OFFSET(0), 0x10);
+	check_place(&build, OFFSET(0x10), "\357\277\275\357\277\275", OFFSET(0x10), 0x10);
 	check_place(&build, OFFSET(0x20), "caf\303\251", OFFSET(0x20), 0x10);
-	check_place(&build, OFFSET(0x30), NULL, 0, 0);
+	check_place(&build, OFFSET(0x30), "\\x1b[2J", OFFSET(0x30), 0x10);
 	check_place(&build, OFFSET(0x40), "@", OFFSET(0x40), 0x10);
+	check_place(&build, OFFSET(0x50), NULL, 0, 0);
 }
 
 static void test_changed(void)

@@ -21,6 +21,7 @@
 #include "arch/base.h"
 #include "arch/go-table.h"
 #include "tools/common/sorted.h"
+#include "tools/common/text.h"
 #include "tools/symbols/clone-suffix.h"
 #include "tools/symbols/demangle.h"
 #include "tools/symbols/symbols-source.h"
@@ -76,11 +77,19 @@ static gboolean same_row(const void *a, const void *b)
 	       strcmp(left->raw_name, right->raw_name) == 0;
 }
 
-static bool is_name(const char *name)
+/* Returns how much of a long name is kept; does not cut within a character. */
+static size_t length_of_cut(const char *name)
 {
-	size_t length = strnlen(name, MAX_NAME_BYTES);
+	size_t length = MAX_NAME_BYTES - 3;
 
-	if (length == 0 || name[length] != '\0' || !g_utf8_validate(name, (gssize)length, NULL))
+	while (length > 1 && (name[length] & 0xc0) == 0x80)
+		length--;
+	return length;
+}
+
+static bool is_printable(const char *name, size_t length)
+{
+	if (!g_utf8_validate(name, (gssize)length, NULL))
 		return false;
 	for (size_t i = 0; i < length; i++)
 		if ((unsigned char)name[i] < ' ' || name[i] == 0x7f)
@@ -88,22 +97,28 @@ static bool is_name(const char *name)
 	return true;
 }
 
-/* Returns the stored form of a name. Names that are too long end in "...". Returns NULL if the name
- * is invalid. */
+/* Returns the stored form of a name. An ELF file may name a function in any bytes: those that are
+ * not printable are escaped like in names of generated code. Names that are too long end in "...".
+ * Returns NULL if there is no name. */
 static const char *take_name(struct symbols_query *query, const char *name)
 {
 	size_t length = name ? strnlen(name, MAX_NAME_BYTES + 1) : 0;
-	g_autofree char *cut = NULL;
+	g_autofree char *printable = NULL, *cut = NULL;
 
+	if (length == 0)
+		return NULL;
+	/* A name that is cut within a character is printable up to there. */
+	if (!is_printable(name, length) &&
+	    !(length > MAX_NAME_BYTES && is_printable(name, length_of_cut(name)))) {
+		printable = text_escape_utf8(name, length);
+		name = g_string_chunk_insert_const(query->result->strings, printable);
+		length = strnlen(name, MAX_NAME_BYTES + 1);
+	}
 	if (length > MAX_NAME_BYTES) {
-		/* do not cut within a character */
-		for (length = MAX_NAME_BYTES - 3; (name[length] & 0xc0) == 0x80; length--)
-			if (length == 1)
-				return NULL;
-		cut = g_strdup_printf("%.*s...", (int)length, name);
+		cut = g_strdup_printf("%.*s...", (int)length_of_cut(name), name);
 		name = g_string_chunk_insert_const(query->result->strings, cut);
 	}
-	return length > 0 && is_name(name) ? name : NULL;
+	return name;
 }
 
 /* Stores the name to show: "foo" for "foo@@GLIBC_2.2" and "foo.isra.0", with the suffix of the
@@ -132,8 +147,9 @@ static const char *add_shown_name(struct symbols_query *query, const char *raw_n
 
 const char *symbols_query_add_text(struct symbols_query *query, const char *text)
 {
-	return text && is_name(text) ? g_string_chunk_insert_const(query->result->strings, text)
-				     : NULL;
+	const char *name = take_name(query, text);
+
+	return name ? g_string_chunk_insert_const(query->result->strings, name) : NULL;
 }
 
 uint32_t symbols_query_add_row(struct symbols_query *query, const struct symbol *symbol)

@@ -58,7 +58,7 @@ enum symbols_origin {
 struct symbol {
 	uint64_t start;       /* file offset */
 	uint64_t length;      /* bytes, at least 1 */
-	const char *name;     /* demangled, without a version; never empty, valid UTF-8 */
+	const char *name;     /* demangled, without a version; never empty; printable */
 	const char *raw_name; /* as in the image; equal to `name` if it is not mangled */
 	const char *file; /* file of the declaration or, if inlined, of the call; NULL: unknown */
 	uint32_t line;    /* 0 = unknown */
