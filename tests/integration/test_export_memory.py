@@ -129,13 +129,29 @@ def test_heaptrack_of_a_time(memory, export, heap):
 
 
 def test_heaptrack_of_names(profcapture, memory, export, capture):
-    text = export(capture, "heaptrack")
-    have, summary = Heaptrack(text), memory(capture)["summary"]
+    pid = max(memory(capture)["processes"], key=lambda row: row["allocations"])["pid"]
+    text = export(capture, "heaptrack", "--pid", str(pid))
+    have, summary = Heaptrack(text), memory(capture, "--pid", str(pid))["summary"]
     # the rest of a partly unmapped mapping is exported as a new allocation
     rows = profcapture.json("dump", capture, "--table", "alloc", "--limit", 0)["data"]["rows"]
     rests = sum(row["kind"] == "mmap" and row["prior"] > 0 for row in rows)
     assert summary["allocations"] <= have.allocations <= summary["allocations"] + rests and have.live == summary["live_bytes"]
     assert any("\\x1b[31m" in name for name in have.strings)
+
+
+def test_heaptrack_has_one_process(profctl, profcapture, memory, export, compile_c, tmp_path):
+    """Blocks of a process that ended would count while the heap of the next one grows."""
+    path, source = tmp_path / "x.cap", "#include <stdlib.h>\nvoid *volatile kept;\nint main(void) { for (int i = 0; i < 40; i++) kept = malloc(50000); }"
+    program = compile_c("keeps", source)
+    profctl("record", "-q", "--memory", "-o", path, "--", "sh", "-c", f"{program}; {program}; true")
+    rows = [row for row in memory(path)["processes"] if row["comm"] == "keeps"]
+    pids = {row["pid"] for row in memory(path)["processes"] if row["allocations"]}
+    done = profcapture("export", path, "--to", "heaptrack", "-o", tmp_path / "no", check=2)
+    assert f"{len(pids)} allocated: --pid selects one of " in done.stderr and set(map(int, re.findall(r"\d{2,}", done.stderr))) >= pids
+    assert not (tmp_path / "no").exists() and len(rows) == 2
+    for row in rows:
+        have = Heaptrack(export(path, "heaptrack", "--pid", str(row["pid"])))
+        assert (have.peak, have.live) == (row["peak_bytes"], row["leaked_bytes"]) and row["peak_bytes"] >= 2000000
 
 
 def test_heaptrack_needs_every_allocation(profcapture, tmp_path):

@@ -11,8 +11,9 @@
  * heaptrack's own files, traces start at the function that called the allocator.
  *
  * A block that is live at the start of the time range is allocated at that start. The rest of a
- * partly unmapped mapping is written as a new allocation. All processes are written as one. Blocks
- * that live until their process ends are never freed, so heaptrack shows them as leaks.
+ * partly unmapped mapping is written as a new allocation. Blocks that live until their process ends
+ * are never freed, so heaptrack shows them as leaks. Therefore a file has one process: the blocks
+ * of one that ended would still count while another one's heap grows.
  *
  * heaptrack calls a block temporary if its free is the next event after an allocation of its kind,
  * in any thread. In `memory`, it is temporary if its thread allocates nothing in between. So that
@@ -38,6 +39,7 @@
 
 #define PAGE_BYTES 4096 /* the unit of RSS */
 #define MOST_ROWS 65536u
+#define MOST_PIDS 8u /* that a message lists */
 
 /* One of heaptrack's instruction pointers: a frame's function, and the callers that it is inlined
  * into. */
@@ -397,6 +399,39 @@ static gint compare_rss(gconstpointer left, gconstpointer right)
 	return a->time_ns < b->time_ns ? -1 : a->time_ns > b->time_ns;
 }
 
+/* Fails if several processes allocated. A process that executed another program has one pid. */
+static bool check_processes(const struct heaptrack *heaptrack, GError **error)
+{
+	const struct names *names = heaptrack->export->reader.capture->names;
+	g_autoptr(GHashTable) pids = g_hash_table_new(NULL, NULL);
+	g_autoptr(GString) list = g_string_new(NULL);
+
+	for (guint i = 0; i < heaptrack->has_process->len; i++) {
+		const struct names_process *process;
+
+		if (!heaptrack->has_process->data[i])
+			continue;
+		process = names_process_at(names, i);
+		if (!g_hash_table_add(pids, GSIZE_TO_POINTER(process->pid)))
+			continue;
+		if (g_hash_table_size(pids) <= MOST_PIDS)
+			g_string_append_printf(list, "%s%" PRIu64, list->len ? ", " : "",
+					       process->pid);
+	}
+	if (g_hash_table_size(pids) > MOST_PIDS)
+		g_string_append(list, ", ...");
+	if (g_hash_table_size(pids) > 1)
+		return cli_set_error(
+			error, CLI_USAGE,
+			_("heaptrack's format has one process, but %u allocated: --pid selects one of %s"),
+			g_hash_table_size(pids), list->str);
+	if (heaptrack->n_processes > 1)
+		cli_warning(
+			"%s",
+			_("the process executed another program: what the first one had not freed counts until the end"));
+	return true;
+}
+
 static bool put_all(struct heaptrack *heaptrack, GError **error)
 {
 	static const struct memory_ops ops = { .loaded = loaded,
@@ -425,11 +460,7 @@ static bool put_all(struct heaptrack *heaptrack, GError **error)
 		return false;
 	put_rows(heaptrack);
 	advance(heaptrack, MIN_OF(reader->to_ns, reader->capture->duration_ns));
-	if (heaptrack->n_processes > 1)
-		cli_warning(
-			_("the allocations of %u processes are exported as those of one; --pid selects one"),
-			heaptrack->n_processes);
-	return true;
+	return check_processes(heaptrack, error);
 }
 
 bool export_heaptrack(struct export *export, struct out *out, GError **error)
