@@ -259,17 +259,18 @@ bool reader_fails_empty(const struct reader *reader)
 	       !capture_lacks_rows(reader->capture, 0);
 }
 
-static bool select_nothing(const struct reader *reader, char *message, GError **error)
+static bool select_nothing(struct reader *reader, char *message, GError **error)
 {
 	g_autofree char *text = message;
 
 	if (reader_fails_empty(reader))
 		return cli_set_error(error, CLI_NOTHING_CAPTURED, "%s", text);
 	cli_warning("%s", text);
+	reader->has_warned = true;
 	return true;
 }
 
-bool reader_check_start(const struct reader *reader, int64_t from_ns, GError **error)
+bool reader_check_start(struct reader *reader, int64_t from_ns, GError **error)
 {
 	const struct capture *capture = reader->capture;
 	g_autofree char *length = text_duration((uint64_t)MAX_OF(capture->duration_ns, 0));
@@ -366,7 +367,7 @@ static char *list_values(GHashTable *values, bool are_numbers)
 }
 
 /* Says which of the requested numbers or strings no row has. Fails if that is all of them. */
-static bool check_absent(const struct reader *reader, const GArray *numbers, const GPtrArray *texts,
+static bool check_absent(struct reader *reader, const GArray *numbers, const GPtrArray *texts,
 			 GHashTable *values, const char *format, GError **error)
 {
 	guint n = numbers ? numbers->len : texts->len, n_absent = 0;
@@ -393,7 +394,7 @@ static bool check_absent(const struct reader *reader, const GArray *numbers, con
 }
 
 /* The options that select by the value of a column. */
-static bool check_values(const struct reader *reader, GError **error)
+static bool check_values(struct reader *reader, GError **error)
 {
 	static const uint16_t threads[] = { PROF_THREAD_TID, PROF_THREAD_COMM };
 	const struct {
@@ -449,7 +450,7 @@ static bool check_values(const struct reader *reader, GError **error)
 }
 
 /* Fails or warns if the options select values that do not exist. */
-static bool check_options(const struct reader *reader, GError **error)
+static bool check_options(struct reader *reader, GError **error)
 {
 	const struct capture *capture = reader->capture;
 	uint64_t lost = capture->names->lost;

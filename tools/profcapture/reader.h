@@ -50,6 +50,7 @@ struct reader {
 	bool colored;           /* use colors in text */
 	unsigned columns;       /* width of the terminal for text; 0 = no limit */
 	bool timed;             /* the range is limited */
+	bool has_warned;        /* the options select nothing, and reader_open() said so */
 	/* set by the verb's query, for reader_run() */
 	bool is_incomplete; /* rows of the verb's table may be missing */
 	int status; /* exit status of an answer, or of a query that fails without an error */
@@ -101,7 +102,7 @@ bool reader_resolve_time(const struct reader *reader, const struct units_time *t
  * may have matched. */
 bool reader_fails_empty(const struct reader *reader);
 /* Fails, or in formats for programs warns, if a relative time is after the end of the capture. */
-bool reader_check_start(const struct reader *reader, int64_t from_ns, GError **error);
+bool reader_check_start(struct reader *reader, int64_t from_ns, GError **error);
 /* Sets the error that a mark does not exist. Returns false. */
 bool reader_no_mark(const struct reader *reader, const char *name, GError **error);
 
