@@ -358,6 +358,11 @@ def test_reads_only(profcapture, capture, tmp_path, query):
     "WITH RECURSIVE a(x) AS (SELECT randomblob(1000000) UNION ALL SELECT randomblob(1000000) FROM a) SELECT count(*) FROM a, a b",
     "SELECT hex(hex(hex(hex(zeroblob(16000000)))))",
     "SELECT hex(zeroblob(1000000000))",
+    "SELECT printf('%.*c', 500000000, 'x')",
+    "SELECT format('%1000000000d', 1)",
+    "SELECT length(printf('%60000000d%60000000d', 1, 2))",
+    "SELECT length(replace(zeroblob(60000000), x'00', 'xxxxxxxx'))",
+    "SELECT group_concat(printf('%.*c', 60000000, 'x')) FROM sample",
 ])
 def test_hostile_queries(profcapture, capture, query):
     """A hostile query ends with a message, in time and with little memory."""
@@ -365,9 +370,24 @@ def test_hostile_queries(profcapture, capture, query):
     done = subprocess.run([os.environ["PEAK_MEMORY"], profcapture.path, "sql", capture, query, "--timeout", "2s"],
                           stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, timeout=100)
     assert time.monotonic() - begin < 60
+    # of one long step, too
+    begin = time.monotonic()
+    profcapture("sql", capture, query, "--timeout", "200ms", check=None)
+    assert time.monotonic() - begin < 10
     took = json.loads(done.stdout.splitlines()[-1])
     assert took["status"] in (1, 2) and done.stderr.startswith("profcapture: "), (query, done.stderr, took)
     assert took["bytes"] < (256 << 20) + 100 * capture.stat().st_size
+
+
+def test_a_timeout_of_zero_is_none(sql, capture):
+    assert sql(capture, "SELECT count(*) > 0 FROM sample a, sample b", "--timeout", "0") == [(1,)]
+
+
+def test_printf(sql, capture):
+    """SQLite's formats work as they do without a limit."""
+    for call in ("printf('%5.2f|%-8s|%08d|%,d|%q|%Q|%w|%c|%%|%x', 3.14159, 'ab', 42, 1234567, 'it''s', NULL, 'a\"b', 'xyz', 255)", "printf('')", "printf('%s', '')",
+                 "printf(NULL)", "printf()", "format('%*s|%.*f', 12, 'wide', 3, 2.0)", "length(printf('%1000000s', 'x'))"):
+        assert sql(capture, f"SELECT {call}, typeof({call})") == sqlite3.connect(":memory:").execute(f"SELECT {call}, typeof({call})").fetchall()
 
 
 # ---- hostile captures

@@ -5,13 +5,14 @@
  * The database is in memory and has virtual tables only (sql-tables.h). A query can do nothing but
  * read them: SQLite's authorizer refuses all else. Its memory is limited by the budget of the
  * capture, and its time by --timeout, which is checked between steps of SQLite's machine; a signal
- * ends a step that takes too long  [test_sql: hostile_queries]
+ * ends a step that takes too long, such as a function of a long text  [test_sql: hostile_queries]
  * Rows stream, unless they are limited: then one row more is read, to find out whether there are
  * more.
  */
 #include "config.h"
 
 #include "tools/common/budget.h"
+#include "tools/profcapture/sql-printf.h"
 #include "tools/profcapture/sql-tables.h"
 #include "tools/profcapture/verbs.h"
 
@@ -20,6 +21,7 @@
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/time.h>
 #include <unistd.h>
 
 /* Rows that a terminal shows by default. */
@@ -27,8 +29,8 @@
 #define DEFAULT_TIMEOUT_NS (UINT64_C(300) * 1000000000)
 /* Instructions of SQLite's machine between two checks of the clock. */
 #define STEPS_BETWEEN_CHECKS 100000
-/* Seconds after the timeout until the signal ends the program. */
-#define GRACE_SECONDS 2
+/* From the timeout until the signal ends the program. */
+#define GRACE_NS UINT64_C(200000000)
 #define MAX_LENGTH (64 << 20) /* longest text in bytes: PROF_MAX_PAYLOAD */
 
 struct sql {
@@ -45,7 +47,7 @@ struct sql {
 
 static const struct cli_option options[] = {
 	{ "timeout", 0, CLI_DURATION, offsetof(struct sql, timeout_ns), N_("TIME"),
-	  N_("End a query that takes longer (default: 5m)") },
+	  N_("End a query that takes longer (default: 5m, 0: no limit)") },
 	{ NULL },
 };
 
@@ -119,15 +121,20 @@ static void on_alarm(int number)
 static void start_clock(struct sql *sql)
 {
 	const struct sigaction action = { .sa_handler = on_alarm };
-	uint64_t seconds = sql->timeout_ns / 1000000000 + GRACE_SECONDS;
+	uint64_t ns = MIN_OF(sql->timeout_ns, (uint64_t)INT64_MAX) + GRACE_NS;
+	const struct itimerval timer = { .it_value = { (time_t)(ns / 1000000000),
+						       (suseconds_t)(ns % 1000000000 / 1000) } };
 	g_autofree char *message = describe_timeout(sql);
 
+	sql->deadline_us = INT64_MAX;
+	sqlite3_progress_handler(sql->db, STEPS_BETWEEN_CHECKS, check_time, sql);
+	if (sql->timeout_ns == 0)
+		return;
 	sql->deadline_us = g_get_monotonic_time() +
 			   (int64_t)MIN_OF(sql->timeout_ns / 1000, (uint64_t)INT64_MAX / 2);
 	(void)g_snprintf(late_message, sizeof(late_message), "%s: %s\n", cli_program(), message);
 	(void)sigaction(SIGALRM, &action, NULL);
-	(void)alarm((unsigned)MIN_OF(seconds, (uint64_t)INT_MAX));
-	sqlite3_progress_handler(sql->db, STEPS_BETWEEN_CHECKS, check_time, sql);
+	(void)setitimer(ITIMER_REAL, &timer, NULL);
 }
 
 static void set_limits(sqlite3 *db)
@@ -529,7 +536,8 @@ static bool sql_query(void *data, char **operands, GError **error)
 	if (!sql->tables)
 		return false;
 	if (sql_tables_create_views(sql->tables, sql->db, "temp", true) != SQLITE_OK ||
-	    sqlite3_exec(sql->db, QUERY_OF_FUNCTIONS, NULL, NULL, NULL) != SQLITE_OK)
+	    sqlite3_exec(sql->db, QUERY_OF_FUNCTIONS, NULL, NULL, NULL) != SQLITE_OK ||
+	    sql_printf_register(sql->db) != SQLITE_OK)
 		return fail(sql, "", error);
 	set_limits(sql->db);
 	start_clock(sql);
@@ -540,7 +548,7 @@ static bool sql_query(void *data, char **operands, GError **error)
 
 static void sql_done(struct sql *sql)
 {
-	(void)alarm(0);
+	(void)setitimer(ITIMER_REAL, &(const struct itimerval){ 0 }, NULL);
 	for (guint i = 0; sql->kept && i < sql->kept->len; i++)
 		cell_done(&g_array_index(sql->kept, struct cell, i));
 	g_clear_pointer(&sql->kept, g_array_unref);
