@@ -162,6 +162,8 @@ static const struct prof_column_def symbol_columns[] = {
 	COLUMN(PROF_SYMBOL_LINE, "line", UINT), /* 0 = unknown, as in DWARF */
 	COLUMN_ORDERED(PROF_SYMBOL_INLINE_PARENT, "inline_parent", REF, DISTANCE,
 		       .ref = PROF_TABLE_SYMBOL),
+	REF(PROF_SYMBOL_DECLARED_FILE, "declared_file", STRING),
+	COLUMN(PROF_SYMBOL_DECLARED_LINE, "declared_line", UINT),
 };
 static const struct prof_column_def counter_columns[] = {
 	ID(PROF_COUNTER_ID),

@@ -175,7 +175,7 @@ def test_golden(capture, name):
 def test_tables_of_older(profcapture, capture, name):
     """The tools read every table of a file that is older than the tables' latest columns."""
     capture.write_bytes(golden(name, "cap"))
-    for table in ("sample", "wait", "switch", "alloc", "mark", "source", "log", "counter_value"):
+    for table in ("sample", "wait", "switch", "alloc", "mark", "source", "log", "counter_value", "symbol"):
         profcapture("sql", capture, f"SELECT * FROM {table} LIMIT 1")
 
 

@@ -58,6 +58,8 @@ def check_lines(profcapture, capture, source="spin.c"):
     with_inlined = rows(profcapture, capture, *user, "--inline")
     inlined = {row["name"]: row for row in with_inlined}
     assert inlined["mix"]["self"] > 0.5 * total
+    for name, line in (("mix", 2), ("twice", 6)):  # where they are declared
+        assert inlined[name]["file"].endswith(source) and inlined[name]["line"] == line
     assert inlined["twice"]["total"] >= inlined["mix"]["self"]
     assert inlined["spin"]["total"] >= inlined["twice"]["total"]
     assert sum(row["self"] for row in with_inlined) == total

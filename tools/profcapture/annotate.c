@@ -338,8 +338,7 @@ static char *describe_function(const struct annotate *annotate)
 	uint32_t first = file ? code->shown.line : UINT32_MAX;
 	const struct annotate_place *hottest = NULL;
 
-	/* For an inlined function, debug information has only the call's line: use the lines of its
-	 * code. */
+	/* Older captures have no declarations of inlined functions: use the lines of their code. */
 	for (guint i = 0; !file && i < code->lines->len; i++) {
 		const struct annotate_place *at = &line_at(annotate, i)->at;
 

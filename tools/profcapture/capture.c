@@ -282,6 +282,7 @@ static bool check_schema(const struct capture *capture, GError **error)
 	/* tables that got columns after version 1 was fixed, and the first of these */
 	static const uint16_t added[][2] = { { PROF_TABLE_FREE, PROF_FREE_YOUNGER },
 					     { PROF_TABLE_SOURCE, PROF_SOURCE_FIELDS },
+					     { PROF_TABLE_SYMBOL, PROF_SYMBOL_DECLARED_FILE },
 					     { PROF_TABLE_SAMPLE, PROF_SAMPLE_VALUES },
 					     { PROF_TABLE_WAIT, PROF_WAIT_WAKER } };
 	size_t n;

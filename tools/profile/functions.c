@@ -396,6 +396,27 @@ static void set_call(struct function *function, const struct line_call *call)
 	function->offset = call->start;
 }
 
+/* Returns whether an inlined call is of another function than the symbol of its name, as static
+ * functions of several files may be. */
+static bool is_other(const struct symbol_row *symbol, const struct line_call *call)
+{
+	return symbol->line && call->declared_line && symbol->line != call->declared_line;
+}
+
+/* Returns the function of an inlined call, given its other members. Two functions of one name
+ * differ in the line of their declaration; the same file may have several paths. */
+static uint32_t of_call(struct functions *functions, struct function key,
+			const struct line_call *call)
+{
+	struct function function;
+
+	key.file = NULL;
+	key.line = call->declared_line;
+	function = key;
+	function.file = call->declared_file;
+	return known_or_added(functions, &key, &function);
+}
+
 static uint32_t line_entity(struct functions *functions, struct names_epoch *epoch, size_t row)
 {
 	uint32_t index = functions_of_row(functions, epoch, row);
@@ -479,8 +500,6 @@ size_t functions_inlined_at_row(struct functions *functions, struct names_epoch 
 					 .line = line->line };
 		(void)read_frame(epoch, row, &image, &offset, &looked_up);
 	}
-	function.line = 0;
-	function.file = NULL;
 	function.is_inlined = true;
 	for (uint32_t i = depth; i > 0; i--) {
 		const struct line_call *call = symbol_rows_call(functions->symbols, at.parent);
@@ -492,8 +511,9 @@ size_t functions_inlined_at_row(struct functions *functions, struct names_epoch 
 		if (functions->joins_inlined)
 			symbol = symbol_rows_named(functions->symbols, function.image,
 						   function.name);
-		index = symbol ? of_symbol(functions, function.image, symbol)
-			       : known_or_added(functions, &function, &function);
+		index = symbol && !is_other(symbol, call)
+				? of_symbol(functions, function.image, symbol)
+				: of_call(functions, function, call);
 		if (functions->detail >= FUNCTIONS_PLACES)
 			index = of_place_in(functions, index, at.file, at.line, i, offset);
 		ret_functions[i - 1] = index;

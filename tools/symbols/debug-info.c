@@ -439,7 +439,10 @@ static const char *scoped_name(struct debug_unit *unit, const char *name, Dwarf_
 static void read_name(struct debug_unit *unit, struct debug_info_function *function, Dwarf_Die *die)
 {
 	const char *plain = NULL, *linkage = NULL;
-	bool declared = function->caller != NULL;
+	const bool is_inlined = function->caller != NULL;
+	const char **file = is_inlined ? &function->declared_file : &function->file;
+	uint32_t *line = is_inlined ? &function->declared_line : &function->line;
+	bool declared = false;
 	Dwarf_Attribute next;
 
 	for (int i = 0; i < MAX_REFERENCES && !linkage; i++) {
@@ -450,8 +453,8 @@ static void read_name(struct debug_unit *unit, struct debug_info_function *funct
 			plain = get_string(die, DW_AT_name);
 		if (!declared && get_number(die, DW_AT_decl_line) != 0) {
 			declared = true;
-			function->line = get_number(die, DW_AT_decl_line);
-			function->file = get_file(unit, die, get_number(die, DW_AT_decl_file));
+			*line = get_number(die, DW_AT_decl_line);
+			*file = get_file(unit, die, get_number(die, DW_AT_decl_file));
 		}
 		if ((!dwarf_attr(die, DW_AT_abstract_origin, &next) &&
 		     !dwarf_attr(die, DW_AT_specification, &next)) ||

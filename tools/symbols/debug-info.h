@@ -21,7 +21,10 @@ struct debug_info_function {
 	const char *name; /* the linkage name, or else the plain name; NULL: unknown */
 	/* its call site if inlined, else its declaration; NULL: unknown */
 	const char *file;
-	uint32_t line;  /* 0 = unknown */
+	uint32_t line; /* 0 = unknown */
+	/* declaration of the function of an inlined call; NULL, 0: unknown */
+	const char *declared_file;
+	uint32_t declared_line;
 	uint32_t depth; /* in the tree of DIEs */
 	uint64_t start; /* lowest address, not necessarily the entry */
 	uint64_t end;   /* end of the highest range; other functions' code may be in between */

@@ -107,11 +107,23 @@ static gint compare_symbols(gconstpointer left, gconstpointer right)
 	return (a->length < b->length) - (a->length > b->length);
 }
 
-static const uint16_t symbol_columns[] = { PROF_SYMBOL_START,    PROF_SYMBOL_NAME,
-					   PROF_SYMBOL_RAW_NAME, PROF_SYMBOL_FILE,
-					   PROF_SYMBOL_LINE,     PROF_SYMBOL_INLINE_PARENT,
-					   PROF_SYMBOL_LENGTH,   PROF_SYMBOL_IMAGE };
-enum { START, NAME, RAW_NAME, SOURCE_FILE, LINE, INLINE_PARENT, LENGTH, IMAGE };
+static const uint16_t symbol_columns[] = { PROF_SYMBOL_START,         PROF_SYMBOL_NAME,
+					   PROF_SYMBOL_RAW_NAME,      PROF_SYMBOL_FILE,
+					   PROF_SYMBOL_LINE,          PROF_SYMBOL_INLINE_PARENT,
+					   PROF_SYMBOL_DECLARED_FILE, PROF_SYMBOL_DECLARED_LINE,
+					   PROF_SYMBOL_LENGTH,        PROF_SYMBOL_IMAGE };
+enum {
+	START,
+	NAME,
+	RAW_NAME,
+	SOURCE_FILE,
+	LINE,
+	INLINE_PARENT,
+	DECLARED_FILE,
+	DECLARED_LINE,
+	LENGTH,
+	IMAGE
+};
 
 static bool add_symbols(struct names_epoch *epoch, const struct prof_batch *batch, void *data,
 			GError **error)
@@ -189,6 +201,8 @@ static uint32_t add_call(const struct epoch_calls *calls, size_t row, uint32_t p
 		.raw_name = names_text(epoch, number_of(calls, RAW_NAME, row)),
 		.file = names_text(epoch, number_of(calls, SOURCE_FILE, row)),
 		.line = (uint32_t)number_of(calls, LINE, row),
+		.declared_file = names_text(epoch, number_of(calls, DECLARED_FILE, row)),
+		.declared_line = (uint32_t)number_of(calls, DECLARED_LINE, row),
 		.parent = parent,
 		.start = number_of(calls, START, row),
 	};

@@ -24,10 +24,12 @@ struct symbol_row {
 
 /* A call that was inlined into a function, or into another call. */
 struct line_call {
-	const char *name;     /* interned; never NULL */
-	const char *raw_name; /* interned; never NULL */
-	const char *file;     /* file of the call site; NULL: unknown */
-	uint32_t line;        /* 0 = unknown */
+	const char *name;          /* interned; never NULL */
+	const char *raw_name;      /* interned; never NULL */
+	const char *file;          /* file of the call site; NULL: unknown */
+	uint32_t line;             /* 0 = unknown */
+	const char *declared_file; /* file of the function's declaration; NULL: unknown */
+	uint32_t declared_line;    /* 0 = unknown */
 	uint32_t parent; /* number of the call into which it is inlined; 0: into the function */
 	/* length of the chain of parents including itself, at most SYMBOL_ROWS_MAX_CALLS */
 	uint32_t depth;

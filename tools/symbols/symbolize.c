@@ -205,12 +205,14 @@ static void add_symbol(struct added_epoch *added, uint64_t image, uint64_t first
 		[PROF_SYMBOL_LENGTH] = PROF_NUMBER(symbol->length),
 		[PROF_SYMBOL_LINE] = PROF_NUMBER(symbol->line),
 		[PROF_SYMBOL_INLINE_PARENT] = PROF_NUMBER(parent),
+		[PROF_SYMBOL_DECLARED_LINE] = PROF_NUMBER(symbol->declared_line),
 	};
 
 	/* in ascending order of the strings' ids */
 	values[PROF_SYMBOL_NAME] = add_text(added, symbol->name);
 	values[PROF_SYMBOL_RAW_NAME] = add_text(added, symbol->raw_name);
 	values[PROF_SYMBOL_FILE] = add_text(added, symbol->file);
+	values[PROF_SYMBOL_DECLARED_FILE] = add_text(added, symbol->declared_file);
 	put(added, PROF_TABLE_SYMBOL, values);
 }
 

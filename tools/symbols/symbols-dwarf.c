@@ -76,6 +76,8 @@ static uint32_t innermost_row(struct symbols_query *query, const struct symbols_
 			.raw_name = chain[n]->name,
 			.file = chain[n]->file,
 			.line = chain[n]->line,
+			.declared_file = chain[n]->declared_file,
+			.declared_line = chain[n]->declared_line,
 			.inline_parent = row,
 			.inline_depth = depth + 1,
 			.origin = SYMBOLS_FROM_DWARF,

@@ -166,6 +166,8 @@ uint32_t symbols_query_add_row(struct symbols_query *query, const struct symbol 
 	row = g_memdup2(&kept, sizeof(kept));
 	row->raw_name = g_string_chunk_insert(query->result->strings, kept.raw_name);
 	row->file = symbols_query_add_text(query, symbol->file);
+	row->declared_file = symbols_query_add_text(query, symbol->declared_file);
+	row->declared_line = row->declared_file ? symbol->declared_line : 0;
 	row->name = add_shown_name(query, row->raw_name, symbol->origin);
 	if (!row->name)
 		row->name = row->raw_name;

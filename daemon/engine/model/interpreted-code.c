@@ -98,6 +98,8 @@ static void write_symbol(struct interpreted_code *code, const struct row *progra
 			   [PROF_SYMBOL_FILE] = PROF_NUMBER(output_text(output, function->file)),
 			   [PROF_SYMBOL_LINE] = PROF_NUMBER(function->first_line),
 			   [PROF_SYMBOL_INLINE_PARENT] = PROF_NUMBER(0),
+			   [PROF_SYMBOL_DECLARED_FILE] = PROF_NUMBER(0),
+			   [PROF_SYMBOL_DECLARED_LINE] = PROF_NUMBER(0),
 		   });
 }
 

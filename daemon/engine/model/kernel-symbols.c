@@ -64,6 +64,8 @@ static void write_symbol(struct kernel *kernel, const struct kallsyms_symbol *sy
 			   [PROF_SYMBOL_FILE] = PROF_NUMBER(0),
 			   [PROF_SYMBOL_LINE] = PROF_NUMBER(0),
 			   [PROF_SYMBOL_INLINE_PARENT] = PROF_NUMBER(0),
+			   [PROF_SYMBOL_DECLARED_FILE] = PROF_NUMBER(0),
+			   [PROF_SYMBOL_DECLARED_LINE] = PROF_NUMBER(0),
 		   });
 }
 
