@@ -243,6 +243,42 @@ def innermost(capture, program):
     return hits, any(len(set(chain)) < len(chain) for chain in chains)
 
 
+LAMBDAS = """\
+volatile long sink;
+template <typename F> static inline long each(F f) { long s = 0; for (int i = 0; i < 1000000; i++) s += f(i, &s); return s; }
+static inline long run()
+{
+	struct Local {
+		static inline __attribute__((always_inline)) long mix(long a) { return (a * 2654435761u ^ a >> 7) * 2654435761u ^ sink; }
+	};
+	return each([](int a, const long *b) { return *b + Local::mix(a); });
+}
+int main()
+{
+	for (int i = 0; i < 200; i++) {
+		sink = run();
+		sink = each([](int a, long *) { return (a * 2654435761u ^ a >> 7) * 2654435761u ^ sink; });
+	}
+}
+"""
+
+
+@pytest.mark.parametrize("compiler", ["g++", "clang++"])
+def test_lambdas(profctl, profcapture, require, tmp_path, compiler):
+    """A function of a lambda or of a local class without a linkage name is called after the function
+    around it, and has the line of the lambda."""
+    require(compiler)
+    (tmp_path / "lambdas.cpp").write_text(LAMBDAS)
+    subprocess.run([compiler, "-g", "-O2", "lambdas.cpp", "-o", "lambdas"], cwd=tmp_path, check=True)
+    profctl("record", "-F", RATE, "-o", tmp_path / "cap", "--", tmp_path / "lambdas")
+    found = {row["name"]: row["line"] for row in rows(profcapture, tmp_path / "cap") if (row["file"] or "").endswith("lambdas.cpp")}
+    if compiler == "g++":
+        assert found["run::{lambda(int, long int const*)}::operator()"] == 8
+        assert found["main::{lambda(int, long int*)}::operator()"] == 14
+        assert found["run::Local::mix"] == 6
+    assert {8, 14, 6} <= set(found.values()), found
+
+
 def test_a_function_inlined_into_itself_is_one(profctl, profcapture, require, tmp_path):
     require("gcc", "addr2line")
     (tmp_path / "fib.c").write_text(FIB)

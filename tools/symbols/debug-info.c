@@ -36,6 +36,9 @@
 #define DIES_BETWEEN_CLOCKS 1024
 #define NO_FUNCTION UINT32_MAX
 #define NO_SCOPE UINT32_MAX
+/* Longer names of functions in functions, and of types, are cut. */
+#define MAX_NESTING 8
+#define MAX_PARAMETERS 16
 
 /* The budget for one file, for all units together. */
 struct debug_budget {
@@ -62,8 +65,9 @@ struct debug_line {
 /* A namespace or a class, with all DIEs in [start, end). */
 struct debug_scope {
 	uint64_t start, end;
-	uint32_t parent; /* NO_SCOPE = none */
-	uint32_t depth;  /* in the tree of DIEs */
+	uint64_t function; /* DIE of the function in which a class is local; 0: none */
+	uint32_t parent;   /* NO_SCOPE = none */
+	uint32_t depth;    /* in the tree of DIEs */
 };
 
 struct debug_unit {
@@ -106,6 +110,10 @@ struct walk {
 	GArray *extents; /* struct extent */
 	GArray *scopes;  /* struct debug_scope */
 	uint32_t scope;  /* innermost open scope; NO_SCOPE: none */
+	struct walk_level {
+		Dwarf_Die die;
+		size_t function;
+	} * stack; /* the DIE and those around it, by depth */
 };
 
 /* ---- the tree of DIEs ------------------------------------------------------------------------ */
@@ -195,9 +203,10 @@ static size_t add_function(struct walk *walk, Dwarf_Die *die, size_t outer, uint
 	return walk->functions->len;
 }
 
-/* Closes the scopes that do not contain the DIE. Opens one if the DIE is a scope. */
-static void add_scope(struct walk *walk, Dwarf_Die *die, size_t depth)
+/* Closes the scopes that do not contain the DIE at this depth. Opens one if the DIE is a scope. */
+static void add_scope(struct walk *walk, size_t depth)
 {
+	Dwarf_Die *die = &walk->stack[depth].die;
 	struct debug_scope *scopes = (struct debug_scope *)(void *)walk->scopes->data;
 	struct debug_scope scope = { .start = dwarf_dieoffset(die),
 				     .end = UINT64_MAX,
@@ -210,6 +219,11 @@ static void add_scope(struct walk *walk, Dwarf_Die *die, size_t depth)
 	if (tag != DW_TAG_namespace && tag != DW_TAG_class_type && tag != DW_TAG_structure_type &&
 	    tag != DW_TAG_union_type)
 		return;
+	for (size_t i = depth; tag != DW_TAG_namespace && scope.function == 0 && i-- > 0;)
+		if (dwarf_tag(&walk->stack[i].die) == DW_TAG_subprogram)
+			scope.function = dwarf_dieoffset(&walk->stack[i].die);
+		else if (walk->scope != NO_SCOPE && scopes[walk->scope].depth == i)
+			break;
 	scope.parent = walk->scope;
 	walk->scope = walk->scopes->len;
 	g_array_append_val(walk->scopes, scope);
@@ -217,10 +231,7 @@ static void add_scope(struct walk *walk, Dwarf_Die *die, size_t depth)
 
 static void walk_dies(struct walk *walk, Dwarf_Die *unit)
 {
-	struct {
-		Dwarf_Die die;
-		size_t function;
-	} *stack = g_malloc(MAX_DEPTH * sizeof(*stack));
+	struct walk_level *stack = walk->stack = g_new(struct walk_level, MAX_DEPTH);
 	size_t depth = 0;
 	bool more = dwarf_child(unit, &stack[0].die) == 0;
 
@@ -231,7 +242,7 @@ static void walk_dies(struct walk *walk, Dwarf_Die *unit)
 		    (uint64_t)g_get_monotonic_time() * 1000 > walk->budget->until_ns)
 			walk->budget->spent = true;
 
-		add_scope(walk, die, depth);
+		add_scope(walk, depth);
 		if (may_hold_code(dwarf_tag(die))) {
 			stack[depth].function = add_function(
 				walk, die, depth ? stack[depth - 1].function : 0, (uint32_t)depth);
@@ -403,35 +414,165 @@ static const char *get_file(struct debug_unit *of, Dwarf_Die *die, uint32_t file
 	return path && strcmp(path, "???") != 0 ? path : NULL;
 }
 
-/* Returns "shop::kernel" for a function without a linkage name in a namespace. */
-static const char *scoped_name(struct debug_unit *unit, const char *name, Dwarf_Die *die)
+/* Goes on to the DIE that the DIE refers to: its abstract origin or declaration. */
+static bool follow(Dwarf_Die *die)
 {
-	Dwarf *dwarf = dwarf_cu_getdwarf(die->cu);
+	Dwarf_Attribute next;
+
+	return (dwarf_attr(die, DW_AT_abstract_origin, &next) ||
+		dwarf_attr(die, DW_AT_specification, &next)) &&
+	       dwarf_formref_die(&next, die);
+}
+
+/* Appends the type of a parameter as C++ has it, with "…" for what has no name. */
+static void append_type(GString *text, Dwarf_Die *of)
+{
+	g_autoptr(GString) suffix = g_string_new(NULL);
+	Dwarf_Die die = *of;
+
+	for (int i = 0; i < MAX_NESTING; i++) {
+		Dwarf_Attribute type;
+		const char *name, *sign;
+
+		if (!dwarf_attr(&die, DW_AT_type, &type)) {
+			g_string_append_printf(text, "void%s", suffix->str);
+			return;
+		}
+		if (!dwarf_formref_die(&type, &die))
+			break;
+		name = get_string(&die, DW_AT_name);
+		if (name) {
+			g_string_append_printf(text, "%s%s", name, suffix->str);
+			return;
+		}
+		sign = dwarf_tag(&die) == DW_TAG_const_type              ? " const"
+		       : dwarf_tag(&die) == DW_TAG_pointer_type          ? "*"
+		       : dwarf_tag(&die) == DW_TAG_reference_type        ? "&"
+		       : dwarf_tag(&die) == DW_TAG_rvalue_reference_type ? "&&"
+									 : NULL;
+		if (!sign)
+			break;
+		g_string_prepend(suffix, sign);
+	}
+	g_string_append(text, "…");
+}
+
+/* Returns "{lambda(int, double)}" for the function that a lambda's class has. */
+static char *lambda_name(Dwarf_Die *function)
+{
+	GString *text = g_string_new("{lambda(");
+	unsigned n = 0;
+	Dwarf_Die at;
+
+	for (bool more = dwarf_child(function, &at) == 0; more && n < MAX_PARAMETERS;
+	     more = dwarf_siblingof(&at, &at) == 0) {
+		if (dwarf_tag(&at) != DW_TAG_formal_parameter ||
+		    dwarf_hasattr(&at, DW_AT_artificial))
+			continue;
+		g_string_append(text, n++ ? ", " : "");
+		append_type(text, &at);
+	}
+	g_string_append(text, ")}");
+	return g_string_free(text, FALSE);
+}
+
+/* Returns the innermost scope around a DIE; NO_SCOPE: none, or it is in another file. */
+static uint32_t scope_of(const struct debug_unit *unit, Dwarf_Die *die)
+{
 	const struct debug_scope *scopes = (const struct debug_scope *)(void *)unit->scopes->data;
 	uint64_t offset = dwarf_dieoffset(die);
-	guint n = dwarf == dwarf_cu_getdwarf(unit->die.cu)
+	guint n = dwarf_cu_getdwarf(die->cu) == dwarf_cu_getdwarf(unit->die.cu)
 			  ? sorted_array_upto(unit->scopes, sizeof(*scopes), offset)
 			  : 0;
 	uint32_t at = n ? n - 1 : NO_SCOPE;
-	g_autoptr(GString) text = NULL;
 
 	while (at != NO_SCOPE && scopes[at].end <= offset)
 		at = scopes[at].parent;
-	if (at == NO_SCOPE || strstr(name, "::"))
-		return name;
-	text = g_string_new(name);
-	for (; at != NO_SCOPE; at = scopes[at].parent) {
-		const char *outer = NULL;
-		Dwarf_Die scope;
+	return at;
+}
 
-		if (dwarf_offdie(dwarf, scopes[at].start, &scope))
-			outer = get_string(&scope, DW_AT_name);
+/* Returns whether a function is that of a lambda, whose class is *ret_class. */
+static bool is_lambda(const struct debug_unit *unit, Dwarf_Die *function, const char *name,
+		      Dwarf_Die *ret_class)
+{
+	uint32_t at = strcmp(name, "operator()") == 0 ? scope_of(unit, function) : NO_SCOPE;
+
+	return at != NO_SCOPE &&
+	       dwarf_offdie(dwarf_cu_getdwarf(function->cu),
+			    g_array_index(unit->scopes, struct debug_scope, at).start, ret_class) &&
+	       dwarf_tag(ret_class) != DW_TAG_namespace && !get_string(ret_class, DW_AT_name);
+}
+
+/* Returns the name of a scope, or a word for one without a name; a new string. */
+static char *scope_name(Dwarf_Die *scope)
+{
+	const char *name = get_string(scope, DW_AT_name);
+
+	return g_strdup(name                                   ? name
+			: dwarf_tag(scope) == DW_TAG_namespace ? "(anonymous namespace)"
+							       : "{unnamed}");
+}
+
+/* Prepends a function's name, after the namespaces, classes and functions around it. */
+static void prepend_scoped(const struct debug_unit *unit, GString *text, const char *name,
+			   Dwarf_Die *die, unsigned nesting)
+{
+	const struct debug_scope *scopes = (const struct debug_scope *)(void *)unit->scopes->data;
+	Dwarf *dwarf = dwarf_cu_getdwarf(die->cu);
+	uint64_t function = 0;
+	Dwarf_Die of;
+	bool has_lambda = is_lambda(unit, die, name, &of);
+
+	g_string_prepend(text, name);
+	for (uint32_t at = scope_of(unit, die); at != NO_SCOPE && function == 0;
+	     at = scopes[at].parent) {
+		g_autofree char *outer = NULL;
+
+		if (!dwarf_offdie(dwarf, scopes[at].start, &of))
+			break;
+		outer = has_lambda ? lambda_name(die) : scope_name(&of);
+		has_lambda = false;
+		function = scopes[at].function;
 		g_string_prepend(text, "::");
-		g_string_prepend(text, outer ? outer : "(anonymous namespace)");
+		g_string_prepend(text, outer);
 	}
+	if (function == 0 || nesting == MAX_NESTING || !dwarf_offdie(dwarf, function, &of))
+		return;
+	name = get_string(&of, DW_AT_name);
+	for (int i = 0; i < MAX_REFERENCES && !name && follow(&of); i++)
+		name = get_string(&of, DW_AT_name);
+	if (!name)
+		return;
+	g_string_prepend(text, "::");
+	prepend_scoped(unit, text, name, &of, nesting + 1);
+}
+
+/* Returns "shop::kernel" for a function without a linkage name in a namespace. */
+static const char *scoped_name(struct debug_unit *unit, const char *name, Dwarf_Die *die)
+{
+	g_autoptr(GString) text = g_string_new(NULL);
+
+	if (strstr(name, "::") || scope_of(unit, die) == NO_SCOPE)
+		return name;
+	prepend_scoped(unit, text, name, die, 0);
 	if (!unit->names)
 		unit->names = g_string_chunk_new(1024);
 	return g_string_chunk_insert_const(unit->names, text->str);
+}
+
+/* Takes the position of the declaration from a DIE that has it. Returns whether it is known. */
+static bool read_declaration(struct debug_unit *unit, struct debug_info_function *function,
+			     Dwarf_Die *die)
+{
+	const bool is_inlined = function->caller != NULL;
+	const char **file = is_inlined ? &function->declared_file : &function->file;
+	uint32_t *line = is_inlined ? &function->declared_line : &function->line;
+
+	if (*line == 0) {
+		*line = get_number(die, DW_AT_decl_line);
+		*file = *line ? get_file(unit, die, get_number(die, DW_AT_decl_file)) : NULL;
+	}
+	return *line != 0;
 }
 
 /* Also reads declarations to which the DIE with the plain name refers: they may have the linkage
@@ -439,29 +580,24 @@ static const char *scoped_name(struct debug_unit *unit, const char *name, Dwarf_
 static void read_name(struct debug_unit *unit, struct debug_info_function *function, Dwarf_Die *die)
 {
 	const char *plain = NULL, *linkage = NULL;
-	const bool is_inlined = function->caller != NULL;
-	const char **file = is_inlined ? &function->declared_file : &function->file;
-	uint32_t *line = is_inlined ? &function->declared_line : &function->line;
 	bool declared = false;
-	Dwarf_Attribute next;
+	Dwarf_Die class;
 
-	for (int i = 0; i < MAX_REFERENCES && !linkage; i++) {
-		linkage = get_string(die, DW_AT_linkage_name);
+	for (int i = 0; i < MAX_REFERENCES && (!linkage || !plain || !declared); i++) {
+		if (!linkage)
+			linkage = get_string(die, DW_AT_linkage_name);
 		if (!linkage)
 			linkage = get_string(die, DW_AT_MIPS_linkage_name);
 		if (!plain)
 			plain = get_string(die, DW_AT_name);
-		if (!declared && get_number(die, DW_AT_decl_line) != 0) {
-			declared = true;
-			*line = get_number(die, DW_AT_decl_line);
-			*file = get_file(unit, die, get_number(die, DW_AT_decl_file));
-		}
-		if ((!dwarf_attr(die, DW_AT_abstract_origin, &next) &&
-		     !dwarf_attr(die, DW_AT_specification, &next)) ||
-		    !dwarf_formref_die(&next, die))
+		declared = read_declaration(unit, function, die);
+		if (!follow(die))
 			break;
 	}
 	function->name = linkage ? linkage : plain ? scoped_name(unit, plain, die) : NULL;
+	/* gcc writes the position of a lambda to its class only. */
+	if (!declared && plain && is_lambda(unit, die, plain, &class))
+		read_declaration(unit, function, &class);
 }
 
 static void name_chain(struct debug_unit *unit, struct debug_info_function *function)
