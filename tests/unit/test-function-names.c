@@ -114,7 +114,44 @@ static void test_fit(void)
 	check_fit("std::map<int, int>::find < shop::Stats::add  +3", 42,
 		  "std::map<…>::find < shop::Stats::add  +3");
 	check_fit("hot.score.<locals>.<genexpr>", 40, "hot.score.<locals>.<genexpr>");
+	check_fit("hot.score.<locals>.<genexpr>", 20, "….<locals>.<genexpr>");
 	check_fit("hot.score.<locals>.<genexpr>", 15, "….<genexpr>");
+	check_fit("json.encoder.JSONEncoder.iterencode", 24, "….JSONEncoder.iterencode");
+	check_fit("main.(*T).Method", 10, "….Method");
+	check_fit("block in <class:A>", 5, "block in <class:A>");
+	check_fit("<main>", 3, "<main>");
+	check_fit("libc.so.6+0x26000", 5, "libc.so.6+0x26000");
+	check_fit("<alloc::vec::Vec<T> as core::ops::Drop>::drop", 20, "<…>::drop");
+	/* The arguments of both names go before their scopes. */
+	check_fit("std::map<int, int>::find < shop::each<int>::run", 42,
+		  "std::map<…>::find < shop::each<int>::run");
+	check_fit("std::map<int, int>::find < shop::each<int>::run", 38,
+		  "std::map<…>::find < shop::each<…>::run");
+}
+
+static void check_apart(const char *name, const char *other, unsigned columns, const char *want)
+{
+	g_autofree char *fitted = function_name_fits.apart(name, other, columns);
+
+	CHECK_STR(fitted, want);
+}
+
+static void test_apart(void)
+{
+	check_apart("std::vector<shop::Order>::push_back", "std::vector<int>::push_back", 40,
+		    "std::vector<shop::Order>::push_back");
+	check_apart("std::vector<shop::Order>::push_back", "std::vector<shop::Item>::push_back", 34,
+		    "std::vector<…Order>::push_back");
+	check_apart("std::map<int, shop::Order>::find", "std::map<int, shop::Item>::find", 21,
+		    "…::map<…Order>::find");
+	check_apart("std::map<int, shop::Order>::find", "std::map<int, shop::Item>::find", 18,
+		    "…<…Order>::find");
+	check_apart("one::shared::run", "two::shared::run", 30, "one::shared::run");
+	check_apart("outer::one::shared::run", "outer::two::shared::run", 20, "…one::shared::run");
+	check_apart("std::vector<int>::push_back < main", "std::vector<long>::push_back < main", 40,
+		    "std::vector<int>::push_back < main");
+	check_apart("f < std::vector<a::B>::g  +3", "f < std::vector<a::C>::g  +3", 26,
+		    "f < std::vector<…B>::g  +3");
 }
 
 /* Names may have any bytes. Also tries each prefix of a name. */
@@ -136,8 +173,11 @@ static void test_hostile(void)
 		for (size_t length = 0; length <= strlen(names[i]); length++) {
 			g_autofree char *name = g_strndup(names[i], length);
 
-			for (unsigned columns = 0; columns < 20; columns++)
+			for (unsigned columns = 0; columns < 20; columns++) {
 				g_free(function_name_fit(name, columns));
+				g_free(function_name_fits.apart(name, "a<b<d>(d)", columns));
+				g_free(function_name_fits.apart("a<b<d>(d)", name, columns));
+			}
 			g_free(function_name_for_people(name, "_Z1f"));
 			CHECK(function_name_match(name, "_Z1f", "x") == FUNCTION_NAME_DIFFERS);
 		}
@@ -201,6 +241,7 @@ int main(void)
 	RUN(test_people);
 	RUN(test_not_mangled);
 	RUN(test_fit);
+	RUN(test_apart);
 	RUN(test_hostile);
 	RUN(test_match);
 	RUN(test_match_shown);

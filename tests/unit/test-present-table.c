@@ -87,19 +87,19 @@ static void test_widths(void)
 		    "  41.8     1281    ++##  memcmp                               libc.so.6\n"
 		    "  <0.1           ##      std::map<std::string, double>::find  map.h:1\n"
 		    "     -                   main\n");
-	/* The name is cut to 24 columns. */
+	/* A name that does not fit beside the places has none. */
 	check_print(&table, 66,
 		    "self %  samples  0-1 s   function                        place\n"
 		    "  41.8     1281    ++##  memcmp                          libc.so.6\n"
-		    "  <0.1           ##      std::map<std::string, double>…  map.h:1\n"
+		    "  <0.1           ##      std::map<std::string, double>::find\n"
 		    "     -                   main\n");
 	/* The sparkline is left out, so that the name has room. */
 	check_print(&table, 59,
 		    "self %  samples  function                         place\n"
 		    "  41.8     1281  memcmp                           libc.so.6\n"
-		    "  <0.1           std::map<std::string, double>:…  map.h:1\n"
+		    "  <0.1           std::map<std::string, double>::find\n"
 		    "     -           main\n");
-	/* The place is left out, too. */
+	/* All places are left out, too. */
 	check_print(&table, 51,
 		    "self %  samples  function\n"
 		    "  41.8     1281  memcmp\n"
@@ -186,15 +186,26 @@ static void test_long_title(void)
 
 static char *fit_middle(const char *name, unsigned columns)
 {
-	(void)name;
-	return columns >= 16 ? g_strdup("std::map<…>::find") : NULL;
+	return g_strdup(columns >= 16 && g_str_has_prefix(name, "std::map") ? "std::map<…>::find"
+									    : name);
 }
+
+static char *fit_end(const char *name, const char *other, unsigned columns)
+{
+	(void)other;
+	(void)columns;
+	return g_strdup(name + strlen(name) - 6);
+}
+
+static const struct table_fit fits = { .arguments = fit_middle,
+				       .whole = fit_middle,
+				       .apart = fit_end };
 
 static void test_fit(void)
 {
 	struct table table = report_table();
 
-	table.fit = fit_middle;
+	table.fit = &fits;
 	check_print(&table, 58,
 		    "self %  samples  function                        place\n"
 		    "  41.8     1281  memcmp                          libc.so.6\n"
@@ -211,6 +222,28 @@ static void test_fit(void)
 		    "  41.8     1281  memcmp\n"
 		    "  <0.1           std::map<std…\n"
 		    "     -           main\n");
+}
+
+/* Names that would become equal keep a part that differs. */
+static void test_apart(void)
+{
+	static const struct sheet sheet = {
+		.rows = 4,
+		.cells = {
+			{ [NAME] = { .kind = CELL_TEXT, .text = "std::map<std::string, int>::find1" } },
+			{ [NAME] = { .kind = CELL_TEXT, .text = "std::map<std::string, int>::find2" } },
+			{ [NAME] = { .kind = CELL_TEXT, .text = "std::map<std::string, int>::find2" } },
+			{ [NAME] = { .kind = CELL_TEXT, .text = "main" } },
+		},
+	};
+	struct table table = table_of(&sheet);
+
+	table_add_column(&table, NAME, COLUMN_NAME, "function");
+	check_print(&table, 20,
+		    "function\n…string, int>::find1\n…string, int>::find2\n"
+		    "…string, int>::find2\nmain\n");
+	table.fit = &fits;
+	check_print(&table, 20, "function\n:find1\n:find2\n:find2\nmain\n");
 }
 
 static void test_pipe(void)
@@ -390,7 +423,7 @@ static void test_tree(void)
 	check_print(&table, 40,
 		    "n  function\n"
 		    "9  main  a.c:1\n"
-		    "5  ├─ shop::Statistics::add_all…  b.c:22\n"
+		    "5  ├─ shop::Statistics::add_all_orders\n"
 		    "5  │  └─ memcmp  libc.so.6\n");
 	check_print(&table, 27,
 		    "n  function\n"
@@ -558,6 +591,7 @@ int main(void)
 	RUN(test_every_width);
 	RUN(test_long_title);
 	RUN(test_fit);
+	RUN(test_apart);
 	RUN(test_pipe);
 	RUN(test_hostile);
 	RUN(test_numbers);

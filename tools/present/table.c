@@ -159,6 +159,9 @@ struct layout {
 	unsigned widths[TABLE_MAX_COLUMNS];
 	bool hidden[TABLE_MAX_COLUMNS];
 	bool is_tree; /* names have prefixes: places follow them directly, each row is cut alone */
+	/* on a terminal, by row: the name as it fits, and whether its place is left out */
+	char **names;
+	bool *is_bare;
 };
 
 static unsigned prefix_width(const struct cell *cell)
@@ -280,57 +283,150 @@ static void end_line(const struct table_style *style, GString *line, bool is_bol
 	g_string_truncate(line, 0);
 }
 
-static char *fit_name(const struct table *table, const char *name, unsigned columns)
-{
-	g_autofree char *shorter =
-		table->fit && text_width(name) > columns ? table->fit(name, columns) : NULL;
-	const char *best = shorter ? shorter : name;
-
-	return text_width(best) > columns ? text_fit(best, columns, TEXT_LEFT) : g_strdup(best);
-}
-
-/* Returns the width of a tree row's name in screen columns. Hides the place if it does not fit. */
-static unsigned tree_name_width(const struct table *table, struct layout *layout, size_t row,
-				const char *name, unsigned prefix, unsigned columns)
-{
-	const struct table_column *column = find_column(table, COLUMN_PLACE);
-	unsigned used = fixed_width(table, layout) + prefix, place = 0, width;
+/* A row's name, and the columns that it has with and without its place. */
+struct fitting {
+	char *name; /* escaped */
+	unsigned with_place, alone;
 	bool has_place;
+	const char *twin; /* another name that would look the same; NULL: none */
+};
 
-	if (column) {
-		struct cell cell = get_cell(table, row, column->field);
-		g_autofree char *text = format_cell(table, column, &cell);
+static struct fitting fitting_of(const struct table *table, const struct layout *layout, size_t row,
+				 unsigned columns)
+{
+	const struct table_column *column = find_column(table, COLUMN_NAME);
+	const struct table_column *at = find_column(table, COLUMN_PLACE);
+	struct cell cell = get_cell(table, row, column->field);
+	struct fitting fitting = { .name = format_cell(table, column, &cell) };
+	unsigned place = 0;
 
+	fitting.alone = columns -
+			MIN_OF(columns - 1, fixed_width(table, layout) + prefix_width(&cell));
+	cell_done(&cell);
+	if (at && !layout->hidden[at - table->columns]) {
+		g_autofree char *text = NULL;
+
+		cell = get_cell(table, row, at->field);
+		text = format_cell(table, at, &cell);
 		place = *text ? text_width(text) + GAP : 0;
 		cell_done(&cell);
 	}
-	width = fit_width(text_width(name), place, columns - MIN_OF(columns, used), &has_place);
-	if (column)
-		layout->hidden[column - table->columns] = !has_place;
-	return width;
+	fitting.has_place = place > 0;
+	fitting.with_place = !place             ? fitting.alone
+			     : !layout->is_tree ? layout->widths[column - table->columns]
+						: fitting.alone - MIN_OF(fitting.alone, place);
+	return fitting;
+}
+
+/* Fits a name. Drops the place before scopes. */
+static char *fit_name(const struct table *table, struct fitting *fitting)
+{
+	const struct table_fit *fit = table->fit;
+	unsigned width = text_width(fitting->name);
+	char *name;
+
+	if (width <= fitting->with_place)
+		return g_strdup(fitting->name);
+	name = fit ? fit->arguments(fitting->name, fitting->with_place) : g_strdup(fitting->name);
+	if (text_width(name) <= fitting->with_place)
+		return name;
+	fitting->has_place = false;
+	g_free(name);
+	name = fit ? fit->whole(fitting->name, fitting->alone) : g_strdup(fitting->name);
+	return name;
+}
+
+/* Cuts a name that is still too wide. */
+static void cut_name(char **name, unsigned columns, enum text_align align)
+{
+	char *cut = text_width(*name) > columns ? text_fit(*name, columns, align) : NULL;
+
+	if (cut) {
+		g_free(*name);
+		*name = cut;
+	}
+}
+
+/* Returns the name of a row that would look like another one, with a part that differs. */
+static char *fit_apart(const struct table *table, struct fitting *fitting, const char *other)
+{
+	char *name;
+
+	for (bool has_place = fitting->has_place; table->fit; has_place = false) {
+		unsigned columns = has_place ? fitting->with_place : fitting->alone;
+
+		name = table->fit->apart(fitting->name, other, columns);
+		if (text_width(name) <= columns) {
+			fitting->has_place = has_place;
+			return name;
+		}
+		g_free(name);
+		if (!has_place)
+			break;
+	}
+	fitting->has_place = false;
+	name = g_strdup(fitting->name);
+	cut_name(&name, fitting->alone, TEXT_TAIL);
+	return name;
+}
+
+/* Fits all names into the terminal. */
+static void fit_names(const struct table *table, struct layout *layout, size_t shown,
+		      unsigned columns)
+{
+	g_autoptr(GHashTable) rows = g_hash_table_new(g_str_hash, g_str_equal);
+	g_autoptr(GPtrArray) names = g_ptr_array_new_with_free_func(g_free);
+	g_autofree struct fitting *all = g_new0(struct fitting, shown);
+
+	for (size_t row = 0; row < shown; row++) {
+		char *name;
+		struct fitting *first;
+
+		all[row] = fitting_of(table, layout, row, columns);
+		name = fit_name(table, &all[row]);
+		cut_name(&name, all[row].alone, TEXT_LEFT);
+		g_ptr_array_add(names, name);
+		first = g_hash_table_lookup(rows, name);
+		if (!first) {
+			g_hash_table_insert(rows, name, &all[row]);
+		} else if (strcmp(first->name, all[row].name) != 0) {
+			all[row].twin = first->name;
+			first->twin = all[row].name;
+		}
+	}
+	layout->names = g_new(char *, shown + 1);
+	layout->is_bare = g_new(bool, shown);
+	for (size_t row = 0; row < shown; row++) {
+		layout->names[row] = all[row].twin ? fit_apart(table, &all[row], all[row].twin)
+						   : g_strdup(names->pdata[row]);
+		layout->is_bare[row] = !all[row].has_place;
+	}
+	layout->names[shown] = NULL;
+	for (size_t row = 0; row < shown; row++)
+		g_free(all[row].name);
+}
+
+static void layout_done(struct layout *layout)
+{
+	g_strfreev(layout->names);
+	g_free(layout->is_bare);
 }
 
 static void put_cell(const struct table *table, const struct table_style *style,
-		     struct layout *layout, unsigned i, size_t row, GString *line)
+		     const struct layout *layout, unsigned i, size_t row, GString *line)
 {
 	const struct table_column *column = &table->columns[i];
+	bool is_name = column->format == COLUMN_NAME && layout->names;
 	struct cell cell = get_cell(table, row, column->field);
-	g_autofree char *text = format_cell(table, column, &cell), *whole = NULL;
-	unsigned prefix = prefix_width(&cell), width = layout->widths[i];
+	g_autofree char *text = is_name ? NULL : format_cell(table, column, &cell);
+	g_autofree char *whole = g_strconcat(cell.prefix ? cell.prefix : "",
+					     is_name ? layout->names[row] : text, NULL);
+	unsigned width = layout->widths[i];
 
-	if (column->format == COLUMN_NAME && style->columns > 0) {
-		unsigned room = layout->is_tree ? tree_name_width(table, layout, row, text, prefix,
-								  style->columns)
-						: width;
-		g_autofree char *fitted = fit_name(table, text, room);
-
-		whole = g_strconcat(cell.prefix ? cell.prefix : "", fitted, NULL);
-	} else {
-		whole = g_strconcat(cell.prefix ? cell.prefix : "", text, NULL);
-	}
 	if (column->format >= COLUMN_NAME && (style->columns == 0 || layout->is_tree))
 		width = 0;
-	if (column->format != COLUMN_PLACE || *whole)
+	if (column->format != COLUMN_PLACE ||
+	    (*whole && !(layout->is_bare && layout->is_bare[row])))
 		put(line, column, whole, width);
 	cell_done(&cell);
 }
@@ -365,11 +461,13 @@ static void print_titles(const struct table *table, const struct table_style *st
 void table_print(const struct table *table, const struct table_style *style, size_t shown)
 {
 	g_autoptr(GString) line = g_string_new(NULL);
-	struct layout layout;
+	CLEANUP(layout_done) struct layout layout = { 0 };
 
 	if (shown == 0)
 		return;
 	measure(table, shown, style->columns, &layout);
+	if (style->columns > 0 && find_column(table, COLUMN_NAME))
+		fit_names(table, &layout, shown, style->columns);
 	print_titles(table, style, &layout, line);
 	for (size_t row = 0; row < shown && !out_failed(style->out); row++) {
 		for (unsigned i = 0; i < table->n_columns; i++)

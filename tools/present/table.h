@@ -7,9 +7,10 @@
  * `members`. Both refer to fields by numbers that the caller chooses. A cell without a value is
  * unknown ("-" in text, null or empty elsewhere) or does not apply to its row (empty in text).
  *
- * In text, numbers come first, right-aligned, then the name, then the place. On a terminal, names
- * are cut to 24 columns if a row is too wide. If it is still too wide, the sparkline is left out,
- * then the place, then names are cut further; numbers are never cut. Text for a pipe is not cut,
+ * In text, numbers come first, right-aligned, then the name, then the place. If a row is too wide
+ * for the terminal, template arguments are left out, then its place, then the scopes of its name;
+ * numbers are never cut. Names that would become equal keep a part that differs. If names had less
+ * than 24 columns, the sparkline is left out, then all places. Text for a pipe is not cut,
  * and not padded after the numbers. A tree is a table whose names have a prefix: places directly
  * follow the names, and each row is cut independently. Rows are read twice, so that they need not
  * be stored.
@@ -86,6 +87,17 @@ struct table_member {
 
 #define TABLE_MAX_COLUMNS 128
 
+/* How to shorten escaped names to a number of columns. All return new strings, which may still be
+ * too wide. */
+struct table_fit {
+	/* Removes what a reader misses least: template arguments. */
+	char *(*arguments)(const char *name, unsigned columns);
+	/* Removes scopes, too. */
+	char *(*whole)(const char *name, unsigned columns);
+	/* Keeps a part that differs from another name. */
+	char *(*apart)(const char *name, const char *other, unsigned columns);
+};
+
 struct table {
 	size_t rows;
 	/* Sets *ret_cell, which is initialized to CELL_NONE. */
@@ -97,8 +109,7 @@ struct table {
 	void (*write)(const void *data, size_t row, struct json *json);
 	/* Text only */
 	bool is_coarse; /* there are fewer than 1,000 samples: shares without decimals */
-	/* Shortens an escaped name to a number of columns, if possible; NULL: cut the end. */
-	char *(*fit)(const char *name, unsigned columns);
+	const struct table_fit *fit; /* NULL: cut the end of names */
 	/* Returns whether a row is printed in bold; or NULL. */
 	bool (*is_bold)(const void *data, size_t row);
 	/* Returns a text for the rows from `shown` on, such as "11 more functions, 0.96 MiB"; NULL:

@@ -131,7 +131,7 @@ static void path_print(const void *data, struct out *out)
 		.columns = verb->reader.columns,
 		.bold_share = 0.1,
 	};
-	struct table table = { .fit = verb->full_names ? NULL : function_name_fit };
+	struct table table = { .fit = verb->full_names ? NULL : &function_name_fits };
 	const struct table_style style = { .out = out,
 					   .is_colored = verb->reader.colored,
 					   .columns = verb->full_names ? 0 : verb->reader.columns };

@@ -13,6 +13,7 @@
 #include "tools/profcapture/memory.h"
 #include "tools/profile/cct.h"
 #include "tools/profile/code-origin.h"
+#include "tools/profile/function-names.h"
 
 #include <glib/gi18n.h>
 #include <math.h>
@@ -392,7 +393,7 @@ void memory_print_tree(struct memory *memory, struct out *out)
 					   .is_colored = memory->reader.colored,
 					   .columns = memory->full_names ? 0
 									 : memory->reader.columns };
-	struct table table = { 0 };
+	struct table table = { .fit = memory->full_names ? NULL : &function_name_fits };
 
 	g_array_unref(tree.branches);
 	if (!memory->no_fold && !memory->is_inverted)

@@ -498,7 +498,7 @@ static struct table table_of(const struct show *show)
 			       .data = show,
 			       .members = query->members,
 			       .key = query->key == MEMORY_BY_TIME ? "series" : NULL,
-			       .fit = show->memory->full_names ? NULL : function_name_fit,
+			       .fit = show->memory->full_names ? NULL : &function_name_fits,
 			       .is_bold = is_bold,
 			       .rest = rest_text };
 

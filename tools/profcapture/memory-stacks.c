@@ -8,6 +8,7 @@
 #include "config.h"
 
 #include "tools/profcapture/memory.h"
+#include "tools/profile/function-names.h"
 
 #include <glib/gi18n.h>
 #include <inttypes.h>
@@ -134,19 +135,22 @@ static void print_frame(const struct memory *memory, struct out *out, unsigned u
 	g_autofree char *place =
 		has_place ? functions_place(memory->tree.functions, function, false) : NULL;
 	g_autofree char *safe = text_escape(place ? place : "");
-	unsigned rest = text_width(note), columns = memory->reader.columns;
-	unsigned of_place = *safe ? text_width(safe) + 2 : 0;
+	unsigned columns = memory->reader.columns, of_place = *safe ? text_width(safe) + 2 : 0;
 
-	if (columns && used + MIN_OF(text_width(name), 24u) + rest + of_place > columns)
-		of_place = 0;
-	if (columns && used + text_width(name) + rest + of_place > columns) {
-		unsigned room = columns > used + rest + of_place ? columns - used - rest - of_place
-								 : 1;
-		g_autofree char *shorter = function_name_fit(name, room);
+	used += text_width(note);
+	if (columns && used + text_width(name) + of_place > columns) {
+		unsigned room = columns > used ? columns - used : 1;
+		char *shorter = function_name_fits.arguments(name, room - MIN_OF(room, of_place));
 
+		if (text_width(shorter) + of_place > room) {
+			of_place = 0;
+			g_free(shorter);
+			shorter = function_name_fit(name, room);
+		}
 		g_free(name);
 		name = text_width(shorter) > room ? text_fit(shorter, room, TEXT_LEFT)
-						  : g_steal_pointer(&shorter);
+						  : g_strdup(shorter);
+		g_free(shorter);
 	}
 	out_printf(out, "%s%s", name, note);
 	if (of_place)

@@ -523,7 +523,7 @@ static struct table table_of(struct report_rows *rows)
 		.members = rows->members,
 		.write = report->profile.wants_timeline ? write_timeline : NULL,
 		.is_coarse = report->profile.all.samples < REPORT_FINE_SAMPLES,
-		.fit = rows->labels ? function_name_fit : NULL,
+		.fit = rows->labels ? &function_name_fits : NULL,
 		.rest = describe_rest,
 		.is_bold = is_hot,
 	};

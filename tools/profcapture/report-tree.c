@@ -147,7 +147,7 @@ static void print_tree(const struct report *report, const GArray *nodes, struct 
 		.bold_share = 0.1,
 	};
 	struct table table = { .is_coarse = report->profile.all.samples < REPORT_FINE_SAMPLES,
-			       .fit = report->full_names ? NULL : function_name_fit };
+			       .fit = report->full_names ? NULL : &function_name_fits };
 	const struct table_style style = { .out = out,
 					   .is_colored = report->reader.colored,
 					   .columns = report->full_names ? 0

@@ -189,7 +189,7 @@ static void draw_rows(const struct page *page, int line)
 			       .get = get_cell,
 			       .data = page,
 			       .is_coarse = page->browse->all.samples < 1000,
-			       .fit = function_name_fit };
+			       .fit = &function_name_fits };
 	g_auto(GStrv) lines = NULL;
 	struct out out;
 

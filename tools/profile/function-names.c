@@ -306,6 +306,15 @@ static const char *last_component(const char *plain, size_t *ret_length)
 
 /* ---- narrow columns -------------------------------------------------------------------------- */
 
+/* Returns whether the bracket at `at` starts template arguments or Rust's implementation: neither
+ * "<genexpr>" of Python's "f.<locals>.<genexpr>" nor Ruby's "block in <main>". */
+static bool starts_arguments(const char *name, const char *at)
+{
+	if (at == name)
+		return strncmp(skip_brackets(at), "::", 2) == 0;
+	return at[-1] != '.' && (at[-1] != ' ' || at < name + 2 || !is_of_name(at[-2]));
+}
+
 /* Replaces the arguments of the outermost templates, or those after the first, with `fill`. */
 static char *cut_arguments(const char *name, const char *fill, bool keeps_first)
 {
@@ -319,8 +328,7 @@ static char *cut_arguments(const char *name, const char *fill, bool keeps_first)
 		if (n > 0) {
 			g_string_append_len(to, at, (gssize)n);
 			at += n;
-		} else if (*at == '<' && at > name && at[-1] == '.') {
-			/* Python's "f.<locals>.<genexpr>" has no arguments. */
+		} else if (*at == '<' && !starts_arguments(name, at)) {
 			end = skip_brackets(at);
 			g_string_append_len(to, at, end - at);
 			at = end;
@@ -348,62 +356,213 @@ static char *cut_arguments(const char *name, const char *fill, bool keeps_first)
 	return g_string_free(to, FALSE);
 }
 
-/* Fits one name. */
-static char *fit_one(const char *name, unsigned columns)
+static char *fit_arguments(const char *name, unsigned columns)
 {
-	g_autofree char *fitted = g_strdup(name);
+	char *fitted = g_strdup(name);
 
 	for (unsigned step = 0; step < 2 && text_width(fitted) > columns; step++) {
 		g_free(fitted);
 		fitted = cut_arguments(name, text_sign(TEXT_ELLIPSIS), step == 0);
 	}
+	return fitted;
+}
+
+/* Returns where the first component of a name ends: "::b" of "a::b", ".<genexpr>" of
+ * "f.<genexpr>". Returns NULL if there is only one. */
+static const char *skip_component(const char *name)
+{
+	bool has_scopes = strstr(name, "::") != NULL;
+	/* Neither paths nor "libc.so.6+0x26000" have components. */
+	bool has_dots = !has_scopes && !strpbrk(name, " /+:@-");
+
+	for (const char *at = name; *at;) {
+		if (at > name && ((has_scopes && strncmp(at, "::", 2) == 0) ||
+				  (has_dots && at[0] == '.' && at[1])))
+			return at;
+		at = strchr("<({[", *at) ? skip_brackets(at) : at + 1;
+	}
+	return NULL;
+}
+
+/* Replaces template arguments, then outer scopes, with an ellipsis. */
+static char *fit_scopes(const char *name, unsigned columns)
+{
+	g_autofree char *fitted = fit_arguments(name, columns);
+	const size_t ellipsis = strlen(text_sign(TEXT_ELLIPSIS));
+
 	while (text_width(fitted) > columns) {
-		const char *from = fitted;
-		const char *next;
+		const char *from = fitted, *next;
 		char *shorter;
 		size_t length;
 
 		if (g_str_has_prefix(from, text_sign(TEXT_ELLIPSIS)))
-			from += strlen(text_sign(TEXT_ELLIPSIS)) + 2;
-		next = from;
-		while (*next && strncmp(next, "::", 2) != 0)
-			next = strchr("<({[", *next) ? skip_brackets(next) : next + 1;
-		if (!*next || next > last_component(fitted, &length))
+			from += ellipsis + (from[ellipsis] == '.' ? 1 : 2);
+		next = skip_component(from);
+		if (!next || (*next == ':' && next > last_component(fitted, &length)))
 			break;
 		shorter = g_strconcat(text_sign(TEXT_ELLIPSIS), next, NULL);
 		g_free(fitted);
 		fitted = shorter;
 	}
-	if (text_width(fitted) > columns && strstr(fitted, ".<")) {
-		char *last = g_strconcat(text_sign(TEXT_ELLIPSIS), strrchr(fitted, '.'), NULL);
-
-		g_free(fitted);
-		fitted = last;
-	}
 	return g_steal_pointer(&fitted);
+}
+
+/* A shown name: "callee < caller  +3". */
+struct shown_name {
+	char *callee, *caller; /* caller: NULL = none */
+	const char *skipped;   /* "  +3", or "" */
+};
+
+static struct shown_name split_shown(const char *name)
+{
+	const char *skipped = g_strrstr(name, "  +"), *between;
+	const char *end = skipped ? skipped : name + strlen(name);
+	struct shown_name shown = { .skipped = end };
+
+	between = g_strstr_len(name, end - name, " < ");
+	if (between)
+		shown.caller = g_strndup(between + 3, (gsize)(end - between - 3));
+	shown.callee = g_strndup(name, (gsize)((between ? between : end) - name));
+	return shown;
+}
+
+static void shown_done(struct shown_name *shown)
+{
+	g_free(shown->callee);
+	g_free(shown->caller);
+}
+
+static unsigned less(unsigned columns, unsigned used)
+{
+	return columns > used ? columns - used : 1;
+}
+
+static char *fit_shown(const char *name, unsigned columns,
+		       char *(*fit)(const char *name, unsigned columns))
+{
+	CLEANUP(shown_done) struct shown_name shown = split_shown(name);
+	g_autofree char *callee = NULL, *caller = NULL;
+
+	columns = less(columns, text_width(shown.skipped));
+	if (!shown.caller) {
+		callee = fit(shown.callee, columns);
+		return g_strconcat(callee, shown.skipped, NULL);
+	}
+	callee = fit(shown.callee, less(columns, 3 + text_width(shown.caller)));
+	caller = fit(shown.caller, less(columns, 3 + text_width(callee)));
+	return g_strconcat(callee, " < ", caller, shown.skipped, NULL);
+}
+
+static char *function_name_fit_arguments(const char *name, unsigned columns)
+{
+	return fit_shown(name, columns, fit_arguments);
 }
 
 char *function_name_fit(const char *name, unsigned columns)
 {
-	const char *skipped = g_strrstr(name, "  +"), *between;
-	unsigned used = skipped ? text_width(skipped) : 0, room;
-	g_autofree char *both = skipped ? g_strndup(name, (size_t)(skipped - name))
-					: g_strdup(name);
-	g_autofree char *callee = NULL, *caller = NULL, *fitted = NULL;
+	g_autofree char *fitted = fit_shown(name, columns, fit_arguments);
 
-	columns = columns > used ? columns - used : 1;
-	between = strstr(both, " < ");
-	if (!between) {
-		fitted = fit_one(both, columns);
-		return g_strconcat(fitted, skipped, NULL);
-	}
-	room = text_width(between);
-	fitted = g_strndup(both, (size_t)(between - both));
-	callee = fit_one(fitted, columns > room ? columns - room : 1);
-	room = text_width(callee) + 3;
-	caller = fit_one(between + 3, columns > room ? columns - room : 1);
-	return g_strconcat(callee, " < ", caller, skipped, NULL);
+	return text_width(fitted) <= columns ? g_steal_pointer(&fitted)
+					     : fit_shown(fitted, columns, fit_scopes);
 }
+
+/* Returns the outermost bracket before `end` that is not closed before it, or NULL. */
+static const char *open_bracket(const char *name, const char *end)
+{
+	for (const char *at = name; at < end;) {
+		size_t n = operator_at(name, at);
+
+		if (n == 0 && *at == '<' && starts_arguments(name, at) && skip_brackets(at) > end)
+			return at;
+		at = n > 0 ? at + n : strchr("<({[", *at) ? skip_brackets(at) : at + 1;
+	}
+	return NULL;
+}
+
+/* Returns the part of `name` that differs from `other`, extended to whole words. */
+static const char *find_difference(const char *name, const char *other, const char **ret_end)
+{
+	const char *start = name, *end = name + strlen(name), *end_of_other = other + strlen(other);
+
+	while (*start && *start == other[start - name])
+		start++;
+	other += start - name;
+	while (start > name && is_of_name(start[-1])) {
+		start--;
+		other--;
+	}
+	while (end > start && end_of_other > other && end[-1] == end_of_other[-1]) {
+		end--;
+		end_of_other--;
+	}
+	while (is_of_name(*end))
+		end++;
+	*ret_end = end;
+	return start;
+}
+
+/* Fits a name, and keeps a part that differs from `other`. */
+static char *fit_difference(const char *name, const char *other, unsigned columns)
+{
+	const char *sign = text_sign(TEXT_ELLIPSIS), *end;
+	const char *start = find_difference(name, other, &end);
+	const char *bracket = open_bracket(name, start), *close, *scope;
+	g_autofree char *before = NULL, *tail = NULL, *inside = NULL;
+
+	if (!bracket) {
+		char *rest = fit_arguments(start, less(columns, text_width(sign)));
+		char *fitted = g_strconcat(start > name ? sign : "", rest, NULL);
+
+		g_free(rest);
+		return fitted;
+	}
+	close = skip_brackets(bracket);
+	end = MIN_OF(end, close - 1);
+	inside = g_strdup_printf("<%s%.*s%s>", start > bracket + 1 ? sign : "",
+				 (int)MAX_OF(end - start, 0), start, end < close - 1 ? sign : "");
+	tail = cut_arguments(close, sign, false);
+	other = g_strndup(name, (gsize)(bracket - name));
+	before = cut_arguments(other, sign, false);
+	g_free((char *)other);
+	/* the scopes, then only the class */
+	for (scope = before; scope; scope = skip_component(scope + 2)) {
+		char *fitted = g_strconcat(scope > before ? sign : "", scope, inside, tail, NULL);
+
+		if (text_width(fitted) <= columns)
+			return fitted;
+		g_free(fitted);
+		if (strlen(scope) < 2)
+			break;
+	}
+	return g_strconcat(sign, inside, tail, NULL);
+}
+
+static char *function_name_fit_apart(const char *name, const char *other, unsigned columns)
+{
+	CLEANUP(shown_done) struct shown_name shown = split_shown(name);
+	CLEANUP(shown_done) struct shown_name from = split_shown(other);
+	g_autofree char *callee = NULL, *caller = NULL;
+
+	columns = less(columns, text_width(shown.skipped));
+	if (strcmp(shown.callee, from.callee) != 0) {
+		caller = shown.caller ? fit_scopes(shown.caller, columns / 2) : NULL;
+		callee = fit_difference(shown.callee, from.callee,
+					less(columns, caller ? 3 + text_width(caller) : 0));
+	} else if (shown.caller && from.caller) {
+		callee = fit_scopes(shown.callee, columns / 2);
+		caller = fit_difference(shown.caller, from.caller,
+					less(columns, 3 + text_width(callee)));
+	} else {
+		return function_name_fit(name, columns);
+	}
+	return g_strconcat(callee, caller ? " < " : "", caller ? caller : "", shown.skipped, NULL);
+}
+
+const struct table_fit function_name_fits = {
+	.arguments = function_name_fit_arguments,
+	.whole = function_name_fit,
+	.apart = function_name_fit_apart,
+};
 
 /* ---- look-up by name ------------------------------------------------------------------------- */
 

@@ -11,6 +11,8 @@
 
 #include "arch/base.h"
 
+#include "tools/present/table.h"
+
 #include <stdbool.h>
 #include <stdint.h>
 
@@ -25,6 +27,8 @@ char *function_name_for_people(const char *name, const char *raw_name) MUST_CHEC
 /* Shortens a name to a number of columns: first template arguments, then outer namespaces. The last
  * component is never cut, so the result may still be too wide. */
 char *function_name_fit(const char *name, unsigned columns) MUST_CHECK;
+/* The same in the steps of a table. */
+extern const struct table_fit function_name_fits;
 
 /* Returns the text after the first of the prefixes that matches, or NULL. */
 const char *skip_any_prefix(const char *text, const char *const *prefixes);
