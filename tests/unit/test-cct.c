@@ -5,7 +5,7 @@
 #include <locale.h>
 
 /* Functions of the tests, named after their roles. */
-enum { ROOT, MAIN, RUN_ALL, SORT, SWAP, COMPARE, MALLOC, ENTRY, SYSCALL, WRITE, LOCK, LOST };
+enum { ROOT, MAIN, RUN_ALL, SORT, SWAP, COMPARE, MALLOC, ENTRY, SYSCALL, WRITE, LOCK, LOST, DOOR };
 
 static const struct {
 	const char *name;
@@ -17,6 +17,7 @@ static const struct {
 	[MALLOC] = { "malloc", CCT_LIBRARY },     [ENTRY] = { "entry", CCT_KERNEL },
 	[SYSCALL] = { "sys_write", CCT_SYSCALL }, [WRITE] = { "vfs_write", CCT_KERNEL },
 	[LOCK] = { "lock", CCT_KERNEL },          [LOST] = { "<deeper>", CCT_UNKNOWN },
+	[DOOR] = { "entry_SYSCALL", CCT_ENTRY },
 };
 
 static enum cct_kind kind_of(uint32_t function, const void *data)
@@ -166,6 +167,84 @@ static void test_kernel(void)
 	      "└─ sys_write+1=22/22");
 }
 
+/* The frames through which every system call passes say less than those below them. */
+static void test_kernel_entry(void)
+{
+	GArray *nodes = begin();
+	uint32_t main = add(nodes, 0, MAIN, 50);
+	uint32_t door = add(nodes, add(nodes, main, DOOR, 2), DOOR, 1);
+
+	add(nodes, add(nodes, door, LOCK, 0), WRITE, 17);
+	add(nodes, add(nodes, door, SYSCALL, 0), LOCK, 30);
+	check(nodes, &down,
+	      "main=100/50\n"
+	      "├─ sys_write+1=30/30\n"
+	      "├─ lock+1=17/17\n"
+	      "└─ entry_SYSCALL=3/3");
+}
+
+static char *shown_name(uint32_t function, const void *data)
+{
+	return g_strdup(name_of(function, data));
+}
+
+static char *place_of(uint32_t function, const void *data)
+{
+	(void)data;
+	return g_strdup_printf("%s.c", functions[function].name);
+}
+
+static char *print(GArray *nodes, uint64_t rows)
+{
+	struct cct_options options = down;
+	struct table table = { 0 };
+	struct out out;
+	struct table_style style = { .out = &out };
+	char *text;
+
+	options.shown_name = shown_name;
+	options.place_of = place_of;
+	options.rows = rows;
+	options.whole = 100;
+	out_init(&out, -1);
+	cct_print(nodes, &options, &table, &style, false);
+	text = g_strdup(out.text->str);
+	out_done(&out);
+	return text;
+}
+
+/* The heaviest branches are shown, and what is left out is said. */
+static void test_rows(void)
+{
+	GArray *nodes = begin();
+	uint32_t main = add(nodes, 0, MAIN, 20), run = add(nodes, main, RUN_ALL, 10);
+	g_autofree char *all = NULL, *three = NULL, *one = NULL;
+
+	add(nodes, run, SYSCALL, 40);
+	add(nodes, main, COMPARE, 18);
+	add(nodes, main, LOST, 12);
+	finish(nodes);
+	all = print(nodes, 5);
+	three = print(nodes, 4);
+	one = print(nodes, 1);
+	CHECK_STR(all, "function\n"
+		       "main  main.c\n"
+		       "├─ run_all  run_all.c\n"
+		       "│  └─ kernel: sys_write\n"
+		       "├─ compare  compare.c\n"
+		       "└─ <deeper>  <deeper>.c\n");
+	CHECK_STR(three, "function\n"
+			 "main  main.c\n"
+			 "├─ run_all  run_all.c\n"
+			 "│  └─ kernel: sys_write\n"
+			 "└─ 2 smaller branches, 30.0 %\n"
+			 "Branches below 40.0 % are not shown (--limit 0).\n");
+	CHECK_STR(one, "function\n"
+		       "main  main.c\n"
+		       "Branches below 100.0 % are not shown (--limit 0).\n");
+	g_array_unref(nodes);
+}
+
 /* Frames with a single callee are joined with it, unless the callee is a library's. */
 static void test_chain(void)
 {
@@ -249,6 +328,8 @@ int main(void)
 	RUN(test_libraries);
 	RUN(test_hot_library);
 	RUN(test_kernel);
+	RUN(test_kernel_entry);
+	RUN(test_rows);
 	RUN(test_chain);
 	RUN(test_hidden);
 	RUN(test_inverted);

@@ -387,6 +387,7 @@ void memory_print_tree(struct memory *memory, struct out *out)
 		.folds = !memory->no_fold,
 		.min_share = memory->reader.limit == 0 ? 0 : TEXT_MIN_PCT / 100,
 		.most = memory->reader.limit,
+		.rows = memory->tree_lines,
 		.columns = memory->reader.columns,
 	};
 	const struct table_style style = { .out = out,

@@ -331,6 +331,8 @@ bool memory_run(struct memory *memory, const char *file, GError **error)
 	/* A whole tree is rarely useful, in any format. */
 	if (memory->is_tree && reader->limit == READER_LIMIT_UNSET)
 		reader->limit = DEFAULT_LIMIT;
+	else if (memory->is_tree)
+		memory->tree_lines = reader->limit;
 	/* These views have few rows, and none may be omitted. */
 	if (query->key == MEMORY_BY_SIZE || query->key == MEMORY_BY_LIFETIME)
 		reader->text_limit = 0;

@@ -112,24 +112,39 @@ static char *shown_name(uint32_t entity, const void *data)
 {
 	const struct report *report = data;
 	const char *name = name_of(entity, data);
-	const struct function *function;
 
-	if (report->profile.by != PROFILE_FUNCTION || report->full_names)
-		return g_strdup(name ? name : "-");
-	function = functions_at(report->profile.functions, entity);
-	return function_name_for_people(function->name, function->raw_name);
+	return report->labels ? function_labels_name(report->labels, entity)
+			      : g_strdup(name ? name : "-");
 }
 
 static char *place_of(uint32_t entity, const void *data)
 {
 	const struct report *report = data;
 
-	return report->profile.by == PROFILE_FUNCTION
-		       ? functions_place(report->profile.functions, entity, false)
-		       : NULL;
+	return report->labels ? function_labels_place(report->labels, entity) : NULL;
 }
 
-static void print_tree(const struct report *report, const GArray *nodes, struct out *out)
+/* Adds the functions of all branches that may get a line. */
+static struct function_labels *labels_of(const struct report *report, const GArray *nodes,
+					 double min_share)
+{
+	const struct functions *functions = report->profile.functions;
+	struct function_labels *labels = function_labels_new(functions, report->full_names);
+	g_autofree bool *is_added = g_new0(bool, functions->all->len);
+
+	for (guint i = 1; i < nodes->len; i++) {
+		const struct cct_node *node = &g_array_index(nodes, struct cct_node, i);
+
+		if (is_added[node->function] ||
+		    node->total < min_share * g_array_index(nodes, struct cct_node, 0).total)
+			continue;
+		is_added[node->function] = true;
+		function_labels_add(labels, node->function);
+	}
+	return labels;
+}
+
+static void print_tree(struct report *report, const GArray *nodes, struct out *out)
 {
 	bool all = report->reader.limit == 0;
 	const struct cct_options options = {
@@ -143,6 +158,7 @@ static void print_tree(const struct report *report, const GArray *nodes, struct 
 		.folds = !report->no_fold && report->profile.by == PROFILE_FUNCTION,
 		.min_share = all ? 0 : TEXT_MIN_PCT / 100,
 		.most = report->reader.limit,
+		.rows = report->tree_lines,
 		.columns = report->reader.columns,
 		.bold_share = 0.1,
 	};
@@ -153,6 +169,8 @@ static void print_tree(const struct report *report, const GArray *nodes, struct 
 					   .columns = report->full_names ? 0
 									 : report->reader.columns };
 
+	if (report->profile.by == PROFILE_FUNCTION)
+		report->labels = labels_of(report, nodes, options.min_share);
 	report_print_head(report, out);
 	table_add_column(&table, CCT_TOTAL_SHARE, COLUMN_PERCENT,
 			 report->profile.inverted ? _("self %") : _("total %"));
@@ -160,6 +178,7 @@ static void print_tree(const struct report *report, const GArray *nodes, struct 
 		table_add_column(&table, CCT_SELF_SHARE, COLUMN_PERCENT, _("self %"));
 	table_add_column(&table, CCT_COUNT, COLUMN_COUNT, report_count_title(report));
 	cct_print(nodes, &options, &table, &style, !all && report->profile.tree.cut);
+	g_clear_pointer(&report->labels, function_labels_free);
 }
 
 void report_show_tree(struct report *report, struct out *out)

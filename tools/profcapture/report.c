@@ -591,6 +591,8 @@ static bool report_run(struct report *report, const char *file, GError **error)
 	/* A whole tree is rarely useful, in any format. */
 	if (report->tree && reader->limit == READER_LIMIT_UNSET)
 		reader->limit = DEFAULT_LIMIT;
+	else if (report->tree)
+		report->tree_lines = reader->limit;
 	if (!frame_filters_open(&report->filters, error) || !reader_open(reader, file, error))
 		return false;
 	if (frame_filters_any(&report->filters))

@@ -16,6 +16,7 @@ struct report {
 	struct reader reader;
 	struct profile profile;
 	bool tree, inlined, not_inlined, no_children, full_names, no_fold;
+	uint64_t tree_lines; /* --limit: at most this many lines of a tree; 0 = not given */
 	struct frame_filters filters;
 	const char *callers, *callees;
 	char *focus_name;       /* name of the function that `callers` or `callees` selects */
@@ -28,6 +29,7 @@ struct report {
 	GArray *times;
 	struct thread_starts starts; /* for --by thread */
 	GPtrArray *process_comms;    /* text by process index; NULL if no answer needs it */
+	struct function_labels *labels; /* of a tree's functions, in text */
 	struct json json;
 };
 

@@ -81,7 +81,14 @@ static enum cct_kind kind_of(const struct cct_options *options, uint32_t functio
 
 static bool is_kernel(enum cct_kind kind)
 {
-	return kind == CCT_KERNEL || kind == CCT_SYSCALL;
+	return kind == CCT_KERNEL || kind == CCT_ENTRY || kind == CCT_SYSCALL;
+}
+
+/* Returns whether a kernel frame says more about its run than the one that represents it. */
+static bool says_more(enum cct_kind kind, enum cct_kind known)
+{
+	return (kind == CCT_SYSCALL && known != CCT_SYSCALL) ||
+	       (kind == CCT_KERNEL && known == CCT_ENTRY);
 }
 
 static void add_counts(struct cct_node *to, const struct cct_node *node, bool adds_total)
@@ -136,7 +143,7 @@ static uint32_t fold_down(struct fold *fold, uint32_t i)
 	if (is_kernel(kind)) {
 		state->caller = parent->call ? parent->caller : parent->node;
 		state->call = parent->call ? parent->call : node->function;
-		if (kind == CCT_SYSCALL && kind_of(fold->options, state->call) != CCT_SYSCALL)
+		if (says_more(kind, kind_of(fold->options, state->call)))
 			state->call = node->function;
 		return child_of(fold, state->caller, state->call);
 	}
@@ -366,9 +373,11 @@ static void add_children(struct lines *lines, uint32_t index, const char *outer,
 {
 	struct cct_line hidden;
 	g_autoptr(GArray) children = children_of(lines, index, depth, &hidden);
+	double least = lines->options->sum_share ? lines->options->sum_share
+						 : lines->options->min_share;
 	/* Small hidden branches get no line, and neither do callers that folding hides. */
 	bool has_hidden = hidden.hidden > 0 && children->len > 0 &&
-			  hidden.hidden >= lines->options->min_share * lines->whole &&
+			  hidden.hidden >= least * lines->whole &&
 			  !(lines->options->folds && lines->options->is_inverted && depth > 1);
 
 	for (guint i = 0; i < children->len; i++)
@@ -413,14 +422,18 @@ static double share_of(const struct rows *rows, double part)
 	return rows->options->whole > 0 ? 100 * part / rows->options->whole : 0;
 }
 
+static bool is_kernel_run(const struct cct_options *options, uint32_t function)
+{
+	return options->folds && !options->is_inverted && is_kernel(kind_of(options, function));
+}
+
 /* Returns the name on a line, such as "shop::worker  +3", "kernel: futex  +20" or "memcmp <
  * shop::Stats::add  +8", or the number and share of hidden branches. */
 static char *describe(const struct rows *rows, const struct cct_line *line)
 {
 	const struct cct_options *options = rows->options;
 	uint32_t function = node_at(rows->nodes, line->node)->function;
-	bool is_call = options->folds && !options->is_inverted &&
-		       is_kernel(kind_of(options, function));
+	bool is_call = is_kernel_run(options, function);
 	g_autofree char *name = NULL, *caller = NULL, *folded = NULL;
 
 	if (line->node == 0) {
@@ -479,8 +492,10 @@ static void get_cell(const void *data, size_t row, unsigned field, struct cell *
 		ret_cell->prefix = g_strdup(line->prefix);
 		break;
 	case CCT_PLACE:
-		place = line->caller ? NULL
-				     : rows->options->place_of(node->function, rows->options->data);
+		/* "kernel: futex" has its place in its name. */
+		place = line->caller || is_kernel_run(rows->options, node->function)
+				? NULL
+				: rows->options->place_of(node->function, rows->options->data);
 		if (place)
 			*ret_cell = cell_own_text(place);
 		break;
@@ -496,13 +511,62 @@ static bool is_bold(const void *data, size_t row)
 	return least > 0 && node && share_of(rows, node_at(rows->nodes, node)->self) >= 100 * least;
 }
 
+static gint compare_totals(gconstpointer left, gconstpointer right)
+{
+	const double a = *(const double *)left, b = *(const double *)right;
+
+	return (a < b) - (a > b);
+}
+
+/* Returns the lines of the heaviest branches: at most options->rows, unless branches of one weight
+ * have more. Stores the share below which branches have no line. */
+static GArray *heaviest_lines(const GArray *nodes, const struct cct_options *options,
+			      double *ret_share, bool *ret_hides)
+{
+	GArray *lines = cct_lines(nodes, options, ret_hides);
+	struct cct_options stricter = *options;
+	g_autoptr(GArray) totals = g_array_new(FALSE, FALSE, sizeof(double));
+	double whole = node_at(nodes, 0)->total;
+	guint low = 0, high;
+
+	*ret_share = options->min_share;
+	if (options->rows == 0 || lines->len <= options->rows || !(whole > 0))
+		return lines;
+	for (guint i = 0; i < lines->len; i++) {
+		uint32_t node = g_array_index(lines, struct cct_line, i).node;
+
+		if (node)
+			g_array_append_val(totals, node_at(nodes, node)->total);
+	}
+	g_array_unref(lines);
+	stricter.sum_share = options->min_share;
+	g_array_sort(totals, compare_totals);
+	/* Find how many of the heaviest nodes fit, with the lines that sum up hidden ones. */
+	for (high = (guint)MIN_OF(options->rows, (uint64_t)totals->len); low < high;) {
+		guint middle = low + (high - low + 1) / 2;
+		g_autoptr(GArray) some = NULL;
+
+		stricter.min_share = g_array_index(totals, double, middle - 1) / whole;
+		some = cct_lines(nodes, &stricter, ret_hides);
+		if (some->len <= options->rows)
+			low = middle;
+		else
+			high = middle - 1;
+	}
+	*ret_share = stricter.min_share = g_array_index(totals, double, MAX_OF(low, 1u) - 1) /
+					  whole;
+	return cct_lines(nodes, &stricter, ret_hides);
+}
+
 void cct_print(const GArray *nodes, const struct cct_options *options, struct table *table,
 	       const struct table_style *style, bool cut)
 {
 	g_autoptr(GArray) folded = options->folds ? cct_fold(nodes, options) : NULL;
 	struct rows rows = { .nodes = folded ? folded : nodes, .options = options };
+	size_t shown;
 	bool hides;
-	g_autoptr(GArray) lines = cct_lines(rows.nodes, options, &hides);
+	double least;
+	g_autoptr(GArray) lines = heaviest_lines(rows.nodes, options, &least, &hides);
 
 	rows.lines = lines;
 	table->rows = lines->len;
@@ -512,10 +576,19 @@ void cct_print(const GArray *nodes, const struct cct_options *options, struct ta
 	table_add_column(table, CCT_NAME, COLUMN_NAME,
 			 options->is_inverted ? _("function < caller") : _("function"));
 	table_add_column(table, CCT_PLACE, COLUMN_PLACE, NULL);
-	table_print(table, style, lines->len);
-	if (options->min_share > 0 && (hides || cut))
-		out_printf(style->out, _("Branches below %.0f %% are not shown (--limit 0).\n"),
-			   100 * options->min_share);
+	shown = options->rows ? MIN_OF(options->rows, (uint64_t)lines->len) : lines->len;
+	table_print(table, style, shown);
+	if (shown < lines->len) {
+		unsigned long more = lines->len - shown;
+
+		out_printf(style->out,
+			   ngettext("%lu more line (--limit 0)\n", "%lu more lines (--limit 0)\n",
+				    more),
+			   more);
+	}
+	if (least > 0 && (hides || cut))
+		out_printf(style->out, _("Branches below %.*f %% are not shown (--limit 0).\n"),
+			   least == options->min_share ? 0 : 1, 100 * least);
 	else if (hides)
 		out_printf(style->out, _("Branches deeper than %d are not shown.\n"),
 			   CCT_MAX_DEPTH);

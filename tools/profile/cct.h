@@ -11,7 +11,8 @@
  * Folding a tree from the roots down:
  *   - a library frame joins the library frame above it, so that only the outermost of consecutive
  *     ones remains. Library functions with much self weight keep their node.
- *   - consecutive kernel frames become their system call or, without one, the outermost frame.
+ *   - consecutive kernel frames become their system call or, without one, the outermost frame that
+ *     not every system call passes through.
  * Folding a tree from the hit functions up to their callers: each hit function keeps only its
  * nearest callers in the program's own code. The total of a joined node is the sum of the calls
  * into it.
@@ -40,6 +41,7 @@ enum cct_kind {
 	CCT_OWN,     /* the program's own code */
 	CCT_LIBRARY, /* libc, the C++ library, a runtime */
 	CCT_KERNEL,
+	CCT_ENTRY,   /* kernel function that every system call passes through */
 	CCT_SYSCALL, /* kernel function of a system call */
 	CCT_UNKNOWN, /* represents lost or unread frames */
 };
@@ -54,7 +56,9 @@ struct cct_options {
 	bool is_inverted;
 	bool folds;       /* join a frame with its only callee; inverted: with its only caller */
 	double min_share; /* share of the root's total; smaller branches get no line of their own */
+	double sum_share; /* smallest share of a line that sums up hidden ones; 0: min_share */
 	uint64_t most;    /* at most this many children of a node get a line; 0 = all */
+	uint64_t rows;    /* text: at most this many lines, of the heaviest branches; 0 = all */
 	unsigned columns; /* width of the output; indentation stops at two thirds; 0 = no limit */
 	double bold_share; /* smallest self share of the whole for bold lines; 0: none */
 };

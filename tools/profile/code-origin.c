@@ -54,15 +54,22 @@ enum code_origin code_origin_of(const struct functions *functions, uint32_t func
 
 enum cct_kind code_origin_cct_kind(const struct functions *functions, uint32_t function)
 {
+	/* through which the kernel is entered for every system call */
+	static const char *const entries[] = { "entry_SYSCALL", "entry_SYSENTER", "do_syscall_64",
+					       "x64_sys_call",  "el0t_64_sync",   "el0_svc",
+					       "do_el0_svc",    "invoke_syscall", NULL };
+	const char *name;
+
 	if (function <= FUNCTION_LOST)
 		return CCT_UNKNOWN;
 	switch (code_origin_of(functions, function)) {
 	case CODE_ORIGIN_OWN:
 		return CCT_OWN;
 	case CODE_ORIGIN_KERNEL:
-		return function_name_is_syscall(functions_at(functions, function)->raw_name)
-			       ? CCT_SYSCALL
-			       : CCT_KERNEL;
+		name = functions_at(functions, function)->raw_name;
+		return function_name_is_syscall(name)   ? CCT_SYSCALL
+		       : skip_any_prefix(name, entries) ? CCT_ENTRY
+							: CCT_KERNEL;
 	case CODE_ORIGIN_UNKNOWN:
 		return CCT_UNKNOWN;
 	default:

@@ -152,8 +152,8 @@ static const char *copy_until(GString *to, const char *name, const char *at, con
 bool function_name_is_syscall(const char *raw_name)
 {
 	static const char *const prefixes[] = { "__x64_sys_", "__ia32_sys_",  "__arm64_sys_",
-						"__se_sys_",  "__riscv_sys_", "sys_",
-						NULL };
+						"__se_sys_",  "__riscv_sys_", "__do_sys_",
+						"ksys_",      "sys_",         NULL };
 	const char *rest = skip_any_prefix(raw_name, prefixes);
 
 	return rest && *rest;
@@ -200,7 +200,8 @@ char *function_name_simplify(const char *name, const char *raw_name)
 {
 	/* prefixes that glibc and the kernel add to the well-known names of functions */
 	static const char *const c_prefixes[] = { "__GI_",        "__x64_sys_", "__arm64_sys_",
-						  "__riscv_sys_", "ksys_",      NULL };
+						  "__riscv_sys_", "__do_sys_",  "__se_sys_",
+						  "ksys_",        NULL };
 	GString *to;
 
 	if (!is_readable(name, raw_name)) {
