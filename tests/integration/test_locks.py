@@ -6,11 +6,13 @@ also counts the time in which a thread is ready and no CPU is free.
 """
 import collections
 import os
+import re
 import subprocess
 from pathlib import Path
 
 import pytest
 import schema
+from test_terminal import shown
 
 SOURCE = Path(os.environ["PROF_SOURCE_DIR"]) / "tests/tools/convoy.c"
 
@@ -77,6 +79,47 @@ def test_stacks(profcapture, convoy):
     assert found >= 2  # a row for each mutex
     text = profcapture("locks", capture, "--stacks").stdout
     assert "Threads waited " in text and "hold_slow (convoy.c:" in text
+
+
+NAMED = """
+#include <mutex>
+#include <string>
+#include <thread>
+#include <unistd.h>
+namespace shop {
+template <typename T> struct Queue {
+	std::mutex lock;
+	T sum = 0;
+	inline __attribute__((always_inline)) void put(T value, const std::string &) {
+		std::lock_guard<std::mutex> guard(lock);
+		sum += value;
+		usleep(3000);
+	}
+};
+static Queue<long> queue;
+__attribute__((noinline)) static void work() { for (long i = 0; i < 60; i++) { queue.put(i, ""); } }
+}
+int main() { std::thread other(shop::work); shop::work(); other.join(); }
+"""
+
+
+def test_names(profctl, profcapture, tmp_path):
+    """Names are shortened, and both places of a lock are on a terminal of 80 columns."""
+    if os.geteuid() != 0:
+        pytest.skip("needs root")
+    (tmp_path / "named.cpp").write_text(NAMED)
+    subprocess.run(["g++", "-O2", "-g", "-pthread", "named.cpp", "-o", "named"], cwd=tmp_path, check=True)
+    profctl("record", "-q", "--wakers", "-F", 0, "-o", tmp_path / "cap", "--", tmp_path / "named")
+    place = r"shop::Queue<long>::put \(named\.cpp:\d+\)"
+    text = profcapture("locks", tmp_path / "cap").stdout
+    assert re.search(rf"  {place}  {place}$", text, re.MULTILINE), text
+    screen = shown(profcapture, "locks", tmp_path / "cap", "--color", "never", columns=80)
+    assert all(len(line) <= 80 for line in screen.split("\n"))
+    assert re.search(rf"\n    waited in    {place}\n    released in  {place}\n", screen), screen
+    full = profcapture("locks", tmp_path / "cap", "--full-names").stdout
+    assert "shop::Queue<long>::put(long, std::" in full, full
+    outer = profcapture("locks", tmp_path / "cap", "--no-inline").stdout
+    assert re.search(r"  shop::work \(named\.cpp:\d+\)  shop::work ", outer) and "put" not in outer, outer
 
 
 def test_ranges(profcapture, convoy):

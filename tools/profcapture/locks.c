@@ -18,6 +18,7 @@
 #include "tools/profcapture/reader.h"
 #include "tools/profcapture/stack-places.h"
 #include "tools/profcapture/verbs.h"
+#include "tools/profile/function-names.h"
 
 #include <glib/gi18n.h>
 #include <inttypes.h>
@@ -60,7 +61,7 @@ static const char *const rest_keys[RESTS] = { "other_call", "interrupt", "outsid
 
 struct locks_verb {
 	struct reader reader;
-	bool wants_stacks;
+	bool wants_stacks, full_names, no_inline;
 	struct stack_places places;
 	GHashTable *locks; /* set of struct lock */
 	GHashTable *pairs; /* set of struct lock_pair */
@@ -269,6 +270,11 @@ static const struct table_member members[] = {
 	{ NULL },
 };
 
+static char *describe(const struct locks_verb *verb, uint32_t place)
+{
+	return stack_places_describe(verb->places.functions, place, verb->full_names);
+}
+
 static struct cell place_cell(const struct locks_verb *verb, uint32_t place, unsigned field)
 {
 	static const enum function_field fields[] = { FN_NAME, FN_FILE, FN_LINE };
@@ -309,12 +315,10 @@ static void get_cell(const void *data, size_t row, unsigned field, struct cell *
 		*ret_cell = cell_uint(pair->sum.max_ns);
 		break;
 	case PAIR:
-		*ret_cell =
-			cell_own_text(stack_places_describe(verb->places.functions, pair->waiter));
+		*ret_cell = cell_own_text(describe(verb, pair->waiter));
 		break;
 	case PLACE:
-		*ret_cell = cell_own_text(
-			stack_places_describe(verb->places.functions, pair->releaser));
+		*ret_cell = cell_own_text(describe(verb, pair->releaser));
 		break;
 	default:
 		*ret_cell = field < RELEASER ? place_cell(verb, pair->waiter, field - WAITER)
@@ -340,7 +344,8 @@ static void write_stacks(const void *data, size_t row, struct json *json)
 	}
 }
 
-static struct table table_of(const struct locks_verb *verb)
+/* Returns the table with the places that waited and released, or only its numbers. */
+static struct table table_of(const struct locks_verb *verb, bool has_places)
 {
 	struct table table = { .rows = verb->all->len,
 			       .get = get_cell,
@@ -354,9 +359,68 @@ static struct table table_of(const struct locks_verb *verb)
 	table_add_column(&table, LONGEST, COLUMN_DURATION, _("longest"));
 	table_add_column(&table, PID, COLUMN_NUMBER, _("pid"));
 	table_add_column(&table, ADDRESS, COLUMN_WORD, _("lock"));
-	table_add_column(&table, PAIR, COLUMN_NAME, _("waited in"));
-	table_add_column(&table, PLACE, COLUMN_PLACE, _("released in"));
+	if (has_places) {
+		table_add_column(&table, PAIR, COLUMN_NAME, _("waited in"));
+		table_add_column(&table, PLACE, COLUMN_PLACE, _("released in"));
+	}
 	return table;
+}
+
+/* Returns the lines of a table without a limit of their width. */
+static char **lines_of(const struct reader *reader, const struct table *table)
+{
+	struct reader wide = *reader;
+	struct out out;
+	char **lines;
+
+	wide.columns = reader->columns ? UINT16_MAX : 0;
+	out_init(&out, -1);
+	reader_print_table(&wide, &out, table);
+	lines = g_strsplit(out.text->str, "\n", -1);
+	out_done(&out);
+	return lines;
+}
+
+/* Prints a place on a line of its own: "    waited in    acquire (convoy.c:44)". */
+static void print_place(const struct locks_verb *verb, struct out *out, const char *title,
+			unsigned width, uint32_t place)
+{
+	g_autofree char *text = describe(verb, place), *escaped = text_escape(text);
+	unsigned used = 4 + width + 2, columns = verb->reader.columns;
+	unsigned room = columns > used ? columns - used : 1;
+	g_autofree char *fitted = function_name_fit(escaped, room);
+	g_autofree char *cut = text_width(fitted) > room ? text_fit(fitted, room, TEXT_LEFT) : NULL;
+	g_autofree char *padded = text_fit(title, width, TEXT_LEFT);
+
+	out_printf(out, "    %s  %s\n", padded, cut ? cut : fitted);
+}
+
+/* Prints the rows. If they are wider than the terminal, the places follow each row's numbers. */
+static void print_pairs(const struct locks_verb *verb, struct out *out)
+{
+	const char *waited = _("waited in"), *released = _("released in");
+	const struct table whole = table_of(verb, true), numbers = table_of(verb, false);
+	g_auto(GStrv) lines = lines_of(&verb->reader, &whole);
+	size_t shown = reader_shown(&verb->reader, whole.rows);
+	bool fits = true;
+
+	for (char **line = lines; verb->reader.columns && *line; line++)
+		fits = fits && text_width(*line) <= verb->reader.columns;
+	if (!fits) {
+		g_strfreev(lines);
+		lines = lines_of(&verb->reader, &numbers);
+	}
+	for (size_t i = 0; lines[i] && *lines[i]; i++) {
+		const struct lock_pair *pair;
+		unsigned width = MAX_OF(text_width(waited), text_width(released));
+
+		out_printf(out, "%s\n", lines[i]);
+		if (fits || i == 0 || i > shown)
+			continue;
+		pair = verb->all->pdata[i - 1];
+		print_place(verb, out, waited, width, pair->waiter);
+		print_place(verb, out, released, width, pair->releaser);
+	}
 }
 
 /* Prints text such as "Not counted, waits for futexes: 10 without a known end, 0.3 s." */
@@ -369,18 +433,23 @@ static void print_rest(const struct locks_verb *verb, struct out *out)
 		_("without a known end"),
 	};
 	const char *before = _("Not counted, waits for futexes: ");
+	struct out line;
 
+	out_init(&line, -1);
 	for (unsigned i = 0; i < RESTS; i++) {
 		g_autofree char *waits = text_count(verb->rest[i].waits);
 		g_autofree char *time = text_duration(verb->rest[i].ns);
 
 		if (verb->rest[i].waits == 0)
 			continue;
-		out_printf(out, "%s%s %s, %s", before, waits, texts[i], time);
+		out_printf(&line, "%s%s %s, %s", before, waits, texts[i], time);
 		before = "; ";
 	}
-	if (strcmp(before, "; ") == 0)
-		out_text(out, ".\n");
+	if (strcmp(before, "; ") == 0) {
+		out_char(&line, '.');
+		text_wrap(out, line.text->str, 0, 2, verb->reader.columns);
+	}
+	out_done(&line);
 }
 
 static void print_stacks(const struct locks_verb *verb, struct out *out)
@@ -395,8 +464,7 @@ static void print_stacks(const struct locks_verb *verb, struct out *out)
 			out_printf(out, "\n0x%" PRIx64 " %s\n", pair->lock->address, titles[i]);
 			for (guint at = 0; at < pair->stacks[i]->len; at++) {
 				uint32_t place = g_array_index(pair->stacks[i], uint32_t, at);
-				g_autofree char *text =
-					stack_places_describe(verb->places.functions, place);
+				g_autofree char *text = describe(verb, place);
 				g_autofree char *escaped = text_escape(text);
 
 				out_printf(out, "  %s\n", escaped);
@@ -410,7 +478,6 @@ static void print_stacks(const struct locks_verb *verb, struct out *out)
 static void locks_print(const void *data, struct out *out)
 {
 	const struct locks_verb *verb = data;
-	const struct table table = table_of(verb);
 	guint n = g_hash_table_size(verb->locks);
 
 	reader_print_losses(&verb->reader, out, READER_LOSSES);
@@ -421,22 +488,26 @@ static void locks_print(const void *data, struct out *out)
 		out_text(out, _("No thread waited until another one released a lock.\n"));
 	} else {
 		const struct lock_pair *first = verb->all->pdata[0];
+		struct out line;
 		g_autofree char *all = text_duration(verb->sum.ns);
 		g_autofree char *most = text_duration(first->lock->sum.ns);
 		g_autofree char *waits = text_count(verb->sum.waits);
 
-		out_printf(out,
+		out_init(&line, -1);
+		out_printf(&line,
 			   ngettext("Threads waited %s for %u lock, in %s waits",
 				    "Threads waited %s for %u locks, in %s waits", n),
 			   all, n, waits);
-		out_printf(out, _("; longest for 0x%" PRIx64 ", %s.\n"), first->lock->address,
+		out_printf(&line, _("; longest for 0x%" PRIx64 ", %s."), first->lock->address,
 			   most);
+		text_wrap(out, line.text->str, 0, 2, verb->reader.columns);
+		out_done(&line);
 	}
 	print_rest(verb, out);
 	if (n == 0)
 		return;
 	out_char(out, '\n');
-	reader_print_table(&verb->reader, out, &table);
+	print_pairs(verb, out);
 	if (verb->wants_stacks)
 		print_stacks(verb, out);
 }
@@ -445,7 +516,7 @@ static void locks_write(const void *data, struct json *json)
 {
 	const struct locks_verb *verb = data;
 	const struct reader *reader = &verb->reader;
-	const struct table table = table_of(verb);
+	const struct table table = table_of(verb, true);
 
 	reader_begin(reader, json, "locks", reader_shown(reader, table.rows) < table.rows,
 		     table.rows);
@@ -466,6 +537,13 @@ static void locks_write(const void *data, struct json *json)
 
 /* ---- The verb -------------------------------------------------------------------------------- */
 
+static const struct cli_option name_options[] = {
+	{ "no-inline", 0, CLI_FLAG, offsetof(struct locks_verb, no_inline), NULL,
+	  N_("Attribute inlined functions to their callers") },
+	{ "full-names", 0, CLI_FLAG, offsetof(struct locks_verb, full_names), NULL,
+	  N_("Do not shorten names") },
+	{ NULL },
+};
 static const struct cli_option what_options[] = {
 	{ "stacks", 0, CLI_FLAG, offsetof(struct locks_verb, wants_stacks), NULL,
 	  N_("Also show the stacks of the longest wait of each row") },
@@ -488,6 +566,9 @@ static bool locks_query(void *data, char **operands, GError **error)
 	hash_factor = (uint64_t)g_random_int() << 32 | g_random_int() | 1;
 	if (!stack_places_init(&verb->places, reader->capture->names, error))
 		return false;
+	verb->places.functions->inlined = !verb->no_inline;
+	if (verb->full_names)
+		reader->columns = 0;
 	verb->locks = g_hash_table_new_full(lock_hash, lock_equal, g_free, NULL);
 	verb->pairs = g_hash_table_new_full(pair_hash, pair_equal, pair_free, NULL);
 	verb->all = g_ptr_array_new();
@@ -526,7 +607,8 @@ int verb_locks(int argc, char **argv)
 	CLEANUP(locks_done)
 	struct locks_verb locks = { .reader.limit = READER_LIMIT_UNSET,
 				    .reader.text_limit = DEFAULT_LIMIT };
-	const struct cli_group groups[] = { { N_("Select"), reader_time_options, &locks.reader },
+	const struct cli_group groups[] = { { N_("Names"), name_options, &locks },
+					    { N_("Select"), reader_time_options, &locks.reader },
 					    { NULL, reader_process_options, &locks.reader },
 					    { NULL, reader_thread_options, &locks.reader },
 					    { N_("Output"), what_options, &locks },

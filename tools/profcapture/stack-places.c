@@ -3,6 +3,8 @@
 
 #include "tools/profcapture/stack-places.h"
 
+#include "tools/profile/function-names.h"
+
 #include <glib/gi18n.h>
 
 bool stack_places_init(struct stack_places *places, struct names *names, GError **error)
@@ -125,13 +127,14 @@ struct stack_place stack_places_find(struct stack_places *places, uint32_t node)
 	return found;
 }
 
-char *stack_places_describe(const struct functions *functions, uint32_t place)
+char *stack_places_describe(const struct functions *functions, uint32_t place, bool full_names)
 {
 	const struct function *f = functions_at(functions, place);
-	g_autofree char *where =
-		place == FUNCTION_NO_STACK ? NULL : functions_place(functions, place, false);
+	g_autofree char *where = NULL, *name = NULL;
 
 	if (place == FUNCTION_NO_STACK)
 		return g_strdup(_("[no stack]"));
-	return where ? g_strdup_printf("%s (%s)", f->name, where) : g_strdup(f->name);
+	where = functions_place(functions, place, false);
+	name = full_names ? g_strdup(f->name) : function_name_for_people(f->name, f->raw_name);
+	return where ? g_strdup_printf("%s (%s)", name, where) : g_steal_pointer(&name);
 }

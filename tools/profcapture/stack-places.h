@@ -40,5 +40,7 @@ struct stack_place stack_places_find(struct stack_places *places, uint32_t node)
 /* Stores the places of a node's frame, outermost first, and returns their number, at most
  * FUNCTIONS_MAX_AT_ROW. */
 size_t stack_places_of_frame(struct stack_places *places, uint32_t node, uint32_t *ret_places);
-/* Returns "acquire (convoy.c:44)". The caller frees it. */
-char *stack_places_describe(const struct functions *functions, uint32_t place) MUST_CHECK;
+/* Returns "acquire (convoy.c:44)"; without full_names, the name is shortened. The caller frees
+ * it. */
+char *stack_places_describe(const struct functions *functions, uint32_t place, bool full_names)
+	MUST_CHECK;
