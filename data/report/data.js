@@ -13,14 +13,18 @@ export const KINDS = ['run', 'ready', 'wait']; // kinds of slices: the states of
 
 const fromBase64 = (text) => {
 	if (Uint8Array.fromBase64) return Uint8Array.fromBase64(text);
-	const letters = atob(text), bytes = new Uint8Array(letters.length);
+	const letters = atob(text);
+	const bytes = new Uint8Array(letters.length);
 	for (let i = 0; i < bytes.length; i++) bytes[i] = letters.charCodeAt(i);
 	return bytes;
 };
 
 // Yields the parts of the stream as they are inflated.
 const inflate = async function* (base64) {
-	const reader = new Blob([fromBase64(base64)]).stream().pipeThrough(new DecompressionStream('gzip')).getReader();
+	const reader = new Blob([fromBase64(base64)])
+		.stream()
+		.pipeThrough(new DecompressionStream('gzip'))
+		.getReader();
 	for (let part = await reader.read(); !part.done; part = await reader.read()) yield part.value;
 };
 
@@ -40,26 +44,33 @@ const joinPlanes = (out, low, high) => {
 
 // A column of small numbers stays small, because the passes over all samples are bound by memory.
 const decodeColumn = (planes, { rows, bytes, delta, scale, value }) => {
-	if (value !== undefined) return (value <= 255 ? new Uint8Array(rows) : new Float64Array(rows)).fill(value / scale);
+	if (value !== undefined) {
+		return (value <= 255 ? new Uint8Array(rows) : new Float64Array(rows)).fill(value / scale);
+	}
 	const plane = (k) => planes.subarray(k * rows, (k + 1) * rows);
 	let out;
 	if (bytes > 4 || scale > 1) {
 		out = new Float64Array(rows);
-		for (let k = 0, factor = 1 / scale; k < bytes; k++, factor *= 256) for (let i = 0, p = plane(k); i < rows; i++) out[i] += p[i] * factor;
+		for (let k = 0, factor = 1 / scale; k < bytes; k++, factor *= 256) {
+			for (let i = 0, p = plane(k); i < rows; i++) out[i] += p[i] * factor;
+		}
 	} else if (bytes === 1 && !delta) {
 		out = plane(0);
 	} else {
 		out = bytes === 2 && !delta ? new Uint16Array(rows) : new Uint32Array(rows);
 		if (bytes > 1) joinPlanes(out, plane(0), plane(1));
 		else out.set(plane(0));
-		for (let k = 2; k < bytes; k++) for (let i = 0, p = plane(k); i < rows; i++) out[i] |= p[i] << (8 * k);
+		for (let k = 2; k < bytes; k++) {
+			for (let i = 0, p = plane(k); i < rows; i++) out[i] |= p[i] << (8 * k);
+		}
 	}
 	if (delta) for (let i = 1, sum = rows ? out[0] : 0; i < rows; i++) out[i] = sum += out[i];
 	return out;
 };
 
 const headerLength = (raw) => new DataView(raw.buffer, raw.byteOffset).getUint32(0, true);
-const decodeHeader = (raw) => JSON.parse(new TextDecoder().decode(raw.subarray(4, 4 + headerLength(raw))));
+const decodeHeader = (raw) =>
+	JSON.parse(new TextDecoder().decode(raw.subarray(4, 4 + headerLength(raw))));
 
 // Adds each of the header's columns as a typed array in `tables`.
 const decode = (header, raw) => {
@@ -68,7 +79,10 @@ const decode = (header, raw) => {
 	for (const column of header.columns) {
 		const [table, name] = column.name.split('.');
 		const size = column.rows * column.bytes;
-		(tables[table] ||= { rows: column.rows })[name] = decodeColumn(raw.subarray(at, at + size), column);
+		(tables[table] ||= { rows: column.rows })[name] = decodeColumn(
+			raw.subarray(at, at + size),
+			column,
+		);
 		at += size;
 	}
 	return { ...header, tables };
@@ -78,16 +92,21 @@ const decode = (header, raw) => {
 // sums up a tree and one from the start visits callers first.
 export const indexStacks = (parent, func, functions) => {
 	const n = parent.length;
-	const first = new Int32Array(n).fill(-1), next = new Int32Array(n).fill(-1);
-	const outer = new Uint8Array(n); // 1: no caller is the same function, so the stack counts for its total
+	const first = new Int32Array(n).fill(-1);
+	const next = new Int32Array(n).fill(-1);
+	// 1: no caller is the same function, so the stack counts for the function's total
+	const outer = new Uint8Array(n);
 	const owner = new Int32Array(n).fill(-1); // the innermost function of the program itself
 	for (let i = n - 1; i > 0; i--) {
 		next[i] = first[parent[i]];
 		first[parent[i]] = i;
 	}
-	for (let i = 1; i < n; i++) owner[i] = functions[func[i]].origin === 'own' ? func[i] : owner[parent[i]];
-	const above = new Uint32Array(functions.length); // how often each function is on the path to the root
-	for (let i = n > 1 ? first[0] : 0; i > 0;) {
+	for (let i = 1; i < n; i++) {
+		owner[i] = functions[func[i]].origin === 'own' ? func[i] : owner[parent[i]];
+	}
+	// how often each function is on the path to the root
+	const above = new Uint32Array(functions.length);
+	for (let i = n > 1 ? first[0] : 0; i > 0; ) {
 		outer[i] = above[func[i]]++ === 0 ? 1 : 0;
 		if (first[i] > 0) {
 			i = first[i];
@@ -104,18 +123,28 @@ export const indexStacks = (parent, func, functions) => {
 };
 
 // A slice has one state or, if there were too many slices, the parts of its time in each state. The
-// slices of a lane follow each other in time; `before` has the sums of all slices before each of them.
+// slices of a lane follow each other in time; `before` has the sums of all slices before each one.
 const lanesOf = (data) => {
-	const s = data.tables.slices, unit = data.slice_unit_ns, n = s ? s.rows : 0, most = s && !s.kind ? n * KINDS.length : n;
-	const from = new Float64Array(most), to = new Float64Array(most), amount = new Float64Array(most), kind = new Uint8Array(most);
-	const before = KINDS.map(() => new Float64Array(most + 1)), begins = new Uint32Array(data.threads.length), ends = new Uint32Array(data.threads.length);
+	const s = data.tables.slices;
+	const unit = data.slice_unit_ns;
+	const n = s ? s.rows : 0;
+	const most = s && !s.kind ? n * KINDS.length : n;
+	const from = new Float64Array(most);
+	const to = new Float64Array(most);
+	const amount = new Float64Array(most);
+	const kind = new Uint8Array(most);
+	const before = KINDS.map(() => new Float64Array(most + 1));
+	const begins = new Uint32Array(data.threads.length);
+	const ends = new Uint32Array(data.threads.length);
 	let at = 0;
 	const add = (start, end, k, ns) => {
 		from[at] = start;
 		to[at] = end;
 		kind[at] = k;
 		amount[at] = ns;
-		for (let other = 0; other < KINDS.length; other++) before[other][at + 1] = before[other][at] + (other === k ? ns : 0);
+		for (let other = 0; other < KINDS.length; other++) {
+			before[other][at + 1] = before[other][at] + (other === k ? ns : 0);
+		}
 		at++;
 	};
 	for (let i = 0, end = 0; i < n; i++) {
@@ -131,17 +160,26 @@ const lanesOf = (data) => {
 		ends[thread] = at;
 	}
 	return data.threads.map((thread, index) => {
-		const [begin, end] = [begins[index], ends[index]], part = (array) => array.subarray(begin, end);
+		const [begin, end] = [begins[index], ends[index]];
+		const part = (array) => array.subarray(begin, end);
 		return {
-			...thread, index, n: end - begin, from: part(from), to: part(to), kind: part(kind), amount: part(amount),
-			before: before.map((sums) => sums.subarray(begin, end + 1)), sums: before.map((sums) => sums[end] - sums[begin]),
+			...thread,
+			index,
+			n: end - begin,
+			from: part(from),
+			to: part(to),
+			kind: part(kind),
+			amount: part(amount),
+			before: before.map((sums) => sums.subarray(begin, end + 1)),
+			sums: before.map((sums) => sums[end] - sums[begin]),
 		};
 	});
 };
 
 // Returns for each key an array of its rows, in order.
 const rowsBy = (keys, rows, n) => {
-	const ends = new Uint32Array(n + 1), all = new Uint32Array(rows);
+	const ends = new Uint32Array(n + 1);
+	const all = new Uint32Array(rows);
 	for (let i = 0; i < rows; i++) ends[keys[i] + 1]++;
 	for (let k = 0; k < n; k++) ends[k + 1] += ends[k];
 	const begins = ends.slice();
@@ -151,12 +189,20 @@ const rowsBy = (keys, rows, n) => {
 
 // A counter of the later capture continues the counter of the same name in the earlier one.
 const joinCounters = (counters) => {
-	const joined = counters.filter((counter) => !counter.is_later), free = new Set(joined);
+	const joined = counters.filter((counter) => !counter.is_later);
+	const free = new Set(joined);
 	for (const counter of counters.filter((each) => each.is_later)) {
-		const same = [...free].find(({ group, name }) => group === counter.group && name === counter.name);
+		const same = [...free].find(
+			({ group, name }) => group === counter.group && name === counter.name,
+		);
 		free.delete(same);
 		if (!same) joined.push(counter);
-		else Object.assign(same, { times: [...same.times, ...counter.times], values: [...same.values, ...counter.values] });
+		else {
+			Object.assign(same, {
+				times: [...same.times, ...counter.times],
+				values: [...same.values, ...counter.values],
+			});
+		}
 	}
 	return joined;
 };
@@ -180,7 +226,10 @@ const matchTasks = (data) => {
 // length instead. Returns both tables, and the rows of each by thread.
 const prepareWaits = (data, within = { rows: 0, thread: [] }, across = { rows: 0, thread: [] }) => {
 	within.unit = across.unit = data.wait_unit_ns;
-	across.begin = Float64Array.from({ length: across.rows }, (_, i) => across.time[i] * across.unit + across.rest[i]);
+	across.begin = Float64Array.from(
+		{ length: across.rows },
+		(_, i) => across.time[i] * across.unit + across.rest[i],
+	);
 	const of = (table) => rowsBy(table.thread, table.rows, data.threads.length);
 	return { within, across, withinOf: of(within), acrossOf: of(across) };
 };
@@ -220,8 +269,12 @@ const prepare = (data) => {
 	data.marksOf = rowsBy(data.marks.name, data.marks.rows, data.mark_names.length);
 	data.lanes = lanesOf(data);
 	data.hasSlices = !!data.tables.slices;
-	if (!data.hasSlices) // without slices, only samples show when a thread ran
-		for (let i = 0; i < samples.rows; i++) data.lanes[samples.thread[i]].sums[0] += samples.weight[i];
+	if (!data.hasSlices) {
+		// without slices, only samples show when a thread ran
+		for (let i = 0; i < samples.rows; i++) {
+			data.lanes[samples.thread[i]].sums[0] += samples.weight[i];
+		}
+	}
 	data.lanes.sort((a, b) => b.sums[0] - a.sums[0] || a.index - b.index);
 	return data;
 };
@@ -229,7 +282,9 @@ const prepare = (data) => {
 // Calls `paint` with the header as soon as the header is read, long before the columns are.
 export const load = async (element, paint) => {
 	const parts = [];
-	let size = 0, header = null, raw = null;
+	let size = 0;
+	let header = null;
+	let raw = null;
 	for await (const part of inflate(element.textContent.trim())) {
 		parts.push(part);
 		size += part.length;
@@ -244,7 +299,8 @@ export const load = async (element, paint) => {
 
 // Returns the index of the first element of a sorted array that is not below the value.
 export const lowerBound = (sorted, value, length = sorted.length) => {
-	let low = 0, high = length;
+	let low = 0;
+	let high = length;
 	while (low < high) {
 		const middle = (low + high) >>> 1;
 		if (sorted[middle] < value) low = middle + 1;

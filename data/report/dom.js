@@ -3,8 +3,8 @@
 
 export const byId = (id) => document.getElementById(id);
 
-// Describes an element. fill() makes the element, or changes an existing one to match. If only a text
-// changes, as while a range is dragged, that takes a tenth of the time, and keeps the focus.
+// Describes an element. fill() makes the element, or changes an existing one to match. If only a
+// text changes, as while a range is dragged, that takes a tenth of the time, and keeps the focus.
 export const el = (tag, attributes = {}, ...children) => ({ tag, attributes, children });
 
 const described = new WeakMap(); // element → the attributes in its last description
@@ -12,7 +12,9 @@ const filled = new WeakSet(); // elements that fill() made, and may change
 const isSet = (value) => value !== undefined && value !== null && value !== false;
 const setStyle = (element, now = {}, before = {}) => {
 	for (const key of Object.keys(before)) if (!(key in now)) element.style[key] = '';
-	for (const [key, value] of Object.entries(now)) if (value !== before[key]) element.style[key] = value;
+	for (const [key, value] of Object.entries(now)) {
+		if (value !== before[key]) element.style[key] = value;
+	}
 };
 const setAttribute = (element, key, value) => {
 	if (key.startsWith('on')) element[key] = value;
@@ -21,12 +23,17 @@ const setAttribute = (element, key, value) => {
 };
 const describe = (element, { attributes, children }) => {
 	const before = described.get(element) || {};
-	for (const key of Object.keys(before)) if (key !== 'style' && !(key in attributes)) setAttribute(element, key, null);
-	for (const [key, value] of Object.entries(attributes)) if (key !== 'style' && value !== before[key]) setAttribute(element, key, value);
+	for (const key of Object.keys(before)) {
+		if (key !== 'style' && !(key in attributes)) setAttribute(element, key, null);
+	}
+	for (const [key, value] of Object.entries(attributes)) {
+		if (key !== 'style' && value !== before[key]) setAttribute(element, key, value);
+	}
 	if (attributes.style || before.style) setStyle(element, attributes.style, before.style);
 	described.set(element, attributes);
 	fill(element, ...children);
-	if ('value' in attributes) element.value = attributes.value; // last, because a <select> needs its options first
+	// last, because a <select> needs its options first
+	if ('value' in attributes) element.value = attributes.value;
 	return element;
 };
 
@@ -66,12 +73,19 @@ export const make = (description) => describe(document.createElement(description
 // kept until the theme or the size of the window changes.
 const styles = new Map();
 const style = (name, ask) => {
-	const key = `${name} ${document.documentElement.dataset.theme} ${innerWidth} ${devicePixelRatio}`;
+	const { theme } = document.documentElement.dataset;
+	const key = `${name} ${theme} ${innerWidth} ${devicePixelRatio}`;
 	if (!styles.has(key)) styles.set(key, ask());
 	return styles.get(key);
 };
-export const color = (name) => style(name, () => getComputedStyle(document.documentElement).getPropertyValue('--' + name).trim());
-export const rem = () => style('size', () => parseFloat(getComputedStyle(document.documentElement).fontSize));
+export const color = (name) =>
+	style(name, () =>
+		getComputedStyle(document.documentElement)
+			.getPropertyValue('--' + name)
+			.trim(),
+	);
+export const rem = () =>
+	style('size', () => parseFloat(getComputedStyle(document.documentElement).fontSize));
 export const fontFamily = () => style('font', () => getComputedStyle(document.body).fontFamily);
 
 // Returns the name of the color of a function, which shows whose code it is.
@@ -86,7 +100,27 @@ const colorOf = (f) => {
 	return 'lib' + (hash % 3);
 };
 
-export const swatch = (name) => el('span', { class: 'swatch', style: { background: `var(--${name})` } });
+export const note = (...text) => el('p', { class: 'note' }, text);
+export const muted = (...text) => el('span', { class: 'muted' }, text);
+export const column = (...parts) => el('div', { class: 'column' }, parts);
+export const split = (...parts) => el('div', { class: 'split' }, parts);
+
+// Returns the file and the line of a function, for the place after its name.
+export const fileOf = (f) => (f.file ? f.file.split('/').pop() + (f.line ? ':' + f.line : '') : '');
+
+// Returns the triangle of a row of a tree.
+export const twist = ({ hasChildren, isOpen }) =>
+	el('span', { class: 'twist' }, hasChildren ? (isOpen ? '▾' : '▸') : '·');
+export const indent = (level) => ({ paddingLeft: Math.min(level - 1, 60) * 0.9 + 'rem' });
+export const treeAttributes = ({ level, size, place, hasChildren, isOpen }) => ({
+	'aria-level': level,
+	'aria-setsize': size,
+	'aria-posinset': place,
+	'aria-expanded': hasChildren ? String(isOpen) : undefined,
+});
+
+export const swatch = (name) =>
+	el('span', { class: 'swatch', style: { background: `var(--${name})` } });
 
 export const sizeCanvas = (canvas, width, height) => {
 	const ratio = devicePixelRatio || 1;
@@ -105,26 +139,63 @@ export const sizeCanvas = (canvas, width, height) => {
 const tables = new Map();
 let unmeasured = [];
 const drawTables = () => {
-	const measured = unmeasured.map((table) => [table, table.box.scrollTop, table.box.clientHeight || innerHeight]);
+	const measured = unmeasured.map((table) => [
+		table,
+		table.box.scrollTop,
+		table.box.clientHeight || innerHeight,
+	]);
 	unmeasured = [];
 	for (const [table, top, room] of measured) drawRows(table, top, room);
 };
 
-const rowOf = ({ columns, cells, attributes = () => ({}) }, i, own) => el('tr', { role: 'row', 'aria-rowindex': i + 2, ...attributes(i), ...own },
-	cells(i).map((cell, c) => el('td', { role: 'gridcell', class: [columns[c].number ? 'number' : '', columns[c].class || ''].join(' ').trim() || undefined }, cell)));
+const rowOf = ({ columns, cells, attributes = () => ({}) }, i, own) =>
+	el(
+		'tr',
+		{ role: 'row', 'aria-rowindex': i + 2, ...attributes(i), ...own },
+		cells(i).map((cell, c) =>
+			el(
+				'td',
+				{
+					role: 'gridcell',
+					class:
+						[columns[c].number ? 'number' : '', columns[c].class || '']
+							.join(' ')
+							.trim() || undefined,
+				},
+				cell,
+			),
+		),
+	);
 
 const drawRows = (table, top, room) => {
-	const { spec, spec: { rows, columns, onRow }, height, body } = table;
-	const from = Math.max(0, Math.min(rows, Math.floor(top / height)) - 4), to = Math.min(rows, from + Math.ceil(room / height) + 6);
+	const {
+		spec,
+		spec: { rows, columns, onRow },
+		height,
+		body,
+	} = table;
+	const from = Math.max(0, Math.min(rows, Math.floor(top / height)) - 4);
+	const to = Math.min(rows, from + Math.ceil(room / height) + 6);
 	if (table.drawn && table.from === from && table.to === to) return;
 	Object.assign(table, { drawn: true, from, to, top, room });
-	const spacer = (count) => el('tr', { 'aria-hidden': 'true', style: { height: count * height + 'px' } }, el('td', { colspan: columns.length }));
+	const spacer = (count) =>
+		el(
+			'tr',
+			{ 'aria-hidden': 'true', style: { height: count * height + 'px' } },
+			el('td', { colspan: columns.length }),
+		);
 	const list = [];
 	for (let i = from; i < to; i++) {
-		list.push(rowOf(spec, i, {
-			style: { height: height + 'px' }, class: table.moved && i === table.selected ? 'focused' : undefined,
-			onclick: () => { table.selected = i; onRow?.(i); },
-		}));
+		list.push(
+			rowOf(spec, i, {
+				style: { height: height + 'px' },
+				class: table.moved && i === table.selected ? 'focused' : undefined,
+				onclick: () => {
+					table.selected = i;
+					onRow?.(i);
+				},
+			}),
+		);
 	}
 	fill(body, from ? spacer(from) : null, list, to < rows ? spacer(rows - to) : null);
 };
@@ -140,13 +211,20 @@ export const refreshTable = (label) => {
 };
 
 const moveSelection = (table, event) => {
-	const { box, height, spec: { rows, onRow } } = table, step = { ArrowDown: 1, ArrowUp: -1, PageDown: 20, PageUp: -20 }[event.key];
+	const {
+		box,
+		height,
+		spec: { rows, onRow },
+	} = table;
+	const step = { ArrowDown: 1, ArrowUp: -1, PageDown: 20, PageUp: -20 }[event.key];
 	if (step) {
 		table.selected = Math.max(0, Math.min(rows - 1, table.selected + step));
 		table.moved = true;
 		const top = table.selected * height;
 		if (top < box.scrollTop) box.scrollTop = top;
-		if (top + 2 * height > box.scrollTop + box.clientHeight) box.scrollTop = top + 3 * height - box.clientHeight;
+		if (top + 2 * height > box.scrollTop + box.clientHeight) {
+			box.scrollTop = top + 3 * height - box.clientHeight;
+		}
 		drawAgain(table);
 	} else if (event.key === 'Enter' || event.key === ' ') {
 		onRow?.(table.selected);
@@ -158,37 +236,92 @@ const moveSelection = (table, event) => {
 };
 
 const newTable = () => {
-	const body = make(el('tbody', { role: 'rowgroup' })), head = make(el('thead', { role: 'rowgroup' }));
-	const grid = make(el('table', {}, head, body)), box = make(el('div', { class: 'scroll', tabindex: 0 }, grid));
+	const body = make(el('tbody', { role: 'rowgroup' }));
+	const head = make(el('thead', { role: 'rowgroup' }));
+	const grid = make(el('table', {}, head, body));
+	const box = make(el('div', { class: 'scroll', tabindex: 0 }, grid));
 	const table = { box, grid, head, body, selected: 0, moved: false };
-	box.addEventListener('scroll', () => { drawRows(table, box.scrollTop, box.clientHeight || innerHeight); table.spec.onScroll?.(); }, { passive: true });
+	box.addEventListener(
+		'scroll',
+		() => {
+			drawRows(table, box.scrollTop, box.clientHeight || innerHeight);
+			table.spec.onScroll?.();
+		},
+		{ passive: true },
+	);
 	box.addEventListener('keydown', (event) => moveSelection(table, event));
 	return table;
 };
 
-const headOf = ({ columns, sorted, onSort }) => el('tr', { role: 'row' }, columns.map((column) => el('th', {
-	class: column.number ? 'number' : undefined, scope: 'col', role: 'columnheader',
-	'aria-sort': sorted && column.sort === sorted ? 'descending' : undefined,
-	style: column.width ? { width: column.width + 'rem' } : {},
-}, column.sort && onSort ? el('button', { type: 'button', onclick: () => onSort(column.sort) }, column.title + (column.sort === sorted ? ' ▾' : '')) : column.title)));
+const headOf = ({ columns, sorted, onSort }) =>
+	el(
+		'tr',
+		{ role: 'row' },
+		columns.map((spec) =>
+			el(
+				'th',
+				{
+					class: spec.number ? 'number' : undefined,
+					scope: 'col',
+					role: 'columnheader',
+					'aria-sort': sorted && spec.sort === sorted ? 'descending' : undefined,
+					style: spec.width ? { width: spec.width + 'rem' } : {},
+				},
+				spec.sort && onSort
+					? el(
+							'button',
+							{ type: 'button', onclick: () => onSort(spec.sort) },
+							spec.title + (spec.sort === sorted ? ' ▾' : ''),
+						)
+					: spec.title,
+			),
+		),
+	);
 
 // While the page is printed, a table has only its first rows, because paper does not scroll.
 export const paper = { isOn: false, rows: 30 };
-const paperTable = (spec) => el('div', {},
-	el('table', { 'aria-label': spec.label }, el('thead', {}, headOf(spec)), el('tbody', {}, Array.from({ length: Math.min(paper.rows, spec.rows) }, (_, i) => rowOf(spec, i)))),
-	spec.rows > paper.rows && el('p', { class: 'note' }, `the first ${paper.rows} of ${spec.rows}`));
+const paperTable = (spec) =>
+	el(
+		'div',
+		{},
+		el(
+			'table',
+			{ 'aria-label': spec.label },
+			el('thead', {}, headOf(spec)),
+			el(
+				'tbody',
+				{},
+				Array.from({ length: Math.min(paper.rows, spec.rows) }, (_, i) => rowOf(spec, i)),
+			),
+		),
+		spec.rows > paper.rows &&
+			el('p', { class: 'note' }, `the first ${paper.rows} of ${spec.rows}`),
+	);
 
-// Returns a table of which only the visible rows are in the document. All rows have the same height.
-// If a table with this label exists, changes that table.
-// columns: { title, width in rem, number, sort }; cells(i): the row's cells, attributes(i): the row's attributes.
+// Returns a table of which only the visible rows are in the document. All rows have the same
+// height. If a table with this label exists, changes that table. columns: { title, width in rem,
+// number, sort }; cells(i): the row's cells, attributes(i): the row's attributes.
 export const virtualTable = (spec) => {
 	const { label, rows, treegrid } = spec;
 	if (paper.isOn) return paperTable(spec);
-	const table = tables.get(label) || newTable(), isShown = table.box.isConnected;
+	const table = tables.get(label) || newTable();
+	const isShown = table.box.isConnected;
 	tables.set(label, table);
 	if (!isShown || table.selected >= rows) Object.assign(table, { selected: 0, moved: false });
 	Object.assign(table, { spec, height: Math.round(rem() * 1.5), drawn: false });
-	describe(table.grid, el('table', { role: treegrid ? 'treegrid' : 'grid', 'aria-label': label, 'aria-rowcount': rows + 1 }, table.head, table.body));
+	describe(
+		table.grid,
+		el(
+			'table',
+			{
+				role: treegrid ? 'treegrid' : 'grid',
+				'aria-label': label,
+				'aria-rowcount': rows + 1,
+			},
+			table.head,
+			table.body,
+		),
+	);
 	fill(table.head, headOf(spec));
 	if (isShown) drawRows(table, table.top, table.room);
 	unmeasured.push(table);
@@ -196,10 +329,20 @@ export const virtualTable = (spec) => {
 	return table.box;
 };
 
-export const bar = (share, name) => el('span', { class: 'bar', style: { width: Math.max(0, Math.min(1, share)) * 100 + '%', background: `var(--${name})` } });
+export const bar = (share, name) =>
+	el('span', {
+		class: 'bar',
+		style: { width: Math.max(0, Math.min(1, share)) * 100 + '%', background: `var(--${name})` },
+	});
 
 // Returns a sentence for a panel without data, with the command that records the data.
-export const nothing = (sentence, command) => el('div', { class: 'empty' }, el('p', {}, sentence), command && el('p', {}, el('code', {}, command)));
+export const nothing = (sentence, command) =>
+	el(
+		'div',
+		{ class: 'empty' },
+		el('p', {}, sentence),
+		command && el('p', {}, el('code', {}, command)),
+	);
 
 const tip = () => byId('tip');
 export const showTip = (event, lines) => {
@@ -208,6 +351,9 @@ export const showTip = (event, lines) => {
 	box.hidden = false;
 	const { width, height } = box.getBoundingClientRect();
 	box.style.left = Math.max(4, Math.min(innerWidth - width - 4, event.clientX + 14)) + 'px';
-	box.style.top = (event.clientY + 18 + height > innerHeight ? Math.max(4, event.clientY - height - 10) : event.clientY + 18) + 'px';
+	box.style.top =
+		(event.clientY + 18 + height > innerHeight
+			? Math.max(4, event.clientY - height - 10)
+			: event.clientY + 18) + 'px';
 };
 export const hideTip = () => (tip().hidden = true);

@@ -2,14 +2,28 @@
 // The flame graph: callers on top (icicle), or from the hottest functions to their callers
 // (inverted). The call tree shows the same to users who cannot see the graph.
 
-import { byId, color, el, hideTip, make, nothing, originColor, paper, rem, showTip, sizeCanvas } from './dom.js';
+import {
+	byId,
+	color,
+	el,
+	hideTip,
+	make,
+	nothing,
+	originColor,
+	paper,
+	rem,
+	showTip,
+	sizeCanvas,
+} from './dom.js';
 import { count, fitName, percent, signed, uncertainty } from './format.js';
 import { nothingHere, state, update } from './state.js';
 
 const LEAST_WIDTH = 1.5; // pixels; smaller boxes are joined into one
 const FOLD_SHARE = 0.985;
 const MOST_PAPER_ROWS = 150;
-let boxes = [], rowHeight = 0, selected = 0;
+let boxes = [];
+let rowHeight = 0;
+let selected = 0;
 
 const canFold = (f) => f.origin !== 'own' && f.kind !== 'task';
 const folder = (f) => (f.origin === 'kernel' ? 'kernel' : f.kind === 'jit' ? 'jit' : 'library');
@@ -22,14 +36,18 @@ const childrenOf = (stacks, weight, i) => {
 	return children.sort((a, b) => weight(b) - weight(a) || a - b);
 };
 
-// A chain of library frames, or of kernel frames, is one box if nearly all samples go to one callee.
+// A chain of library frames, or of kernel frames, is one box if nearly all samples go to one
+// callee.
 const foldedEnd = (stacks, weight, functions, i) => {
-	let end = i, length = 1;
+	let end = i;
+	let length = 1;
 	const first = functions[stacks.func[i]];
 	if (!canFold(first) || state.unfolded.has(i)) return [end, length];
 	for (;;) {
 		let only = -1;
-		for (let c = stacks.first[end]; c >= 0; c = stacks.next[c]) if (weight(c) > FOLD_SHARE * weight(end)) only = c;
+		for (let c = stacks.first[end]; c >= 0; c = stacks.next[c]) {
+			if (weight(c) > FOLD_SHARE * weight(end)) only = c;
+		}
 		if (only < 0) break;
 		const f = functions[stacks.func[only]];
 		if (!canFold(f) || folder(f) !== folder(first)) break;
@@ -40,11 +58,14 @@ const foldedEnd = (stacks, weight, functions, i) => {
 };
 
 const icicle = (stacks, weight, functions, width) => {
-	const list = [], root = state.zoom && !state.zoom.inverted && weight(state.zoom.node) > 0 ? state.zoom.node : 0;
+	const list = [];
+	const root =
+		state.zoom && !state.zoom.inverted && weight(state.zoom.node) > 0 ? state.zoom.node : 0;
 	// an explicit stack, because recorded stacks can be deeper than a script may recurse
 	const work = [];
 	const place = (i, x, w, row) => {
-		let end = i, below = row;
+		let end = i;
+		let below = row;
 		if (i) {
 			let length;
 			[end, length] = foldedEnd(stacks, weight, functions, i);
@@ -52,7 +73,9 @@ const icicle = (stacks, weight, functions, width) => {
 			below = row + 1;
 		}
 		const scale = w / weight(end);
-		let at = x, hidden = 0, hiddenWidth = 0;
+		let at = x;
+		let hidden = 0;
+		let hiddenWidth = 0;
 		for (const c of childrenOf(stacks, weight, end)) {
 			const part = weight(c) * scale;
 			if (part < LEAST_WIDTH) {
@@ -63,13 +86,17 @@ const icicle = (stacks, weight, functions, width) => {
 			work.push([c, at, part, below]);
 			at += part;
 		}
-		if (hidden && hiddenWidth > LEAST_WIDTH * 2) list.push({ node: -1, hidden, x: at, w: hiddenWidth, row: below });
+		if (hidden && hiddenWidth > LEAST_WIDTH * 2) {
+			list.push({ node: -1, hidden, x: at, w: hiddenWidth, row: below });
+		}
 	};
 	let row = 0;
 	if (root) {
 		const path = [];
 		for (let p = stacks.parent[root]; p > 0; p = stacks.parent[p]) path.unshift(p);
-		for (const p of path.slice(-3)) list.push({ node: p, end: p, length: 1, x: 0, w: width, row: row++, above: true });
+		for (const p of path.slice(-3)) {
+			list.push({ node: p, end: p, length: 1, x: 0, w: width, row: row++, above: true });
+		}
 	}
 	if (weight(root) > 0) place(root, 0, width, row);
 	while (work.length) place(...work.pop());
@@ -79,10 +106,12 @@ const icicle = (stacks, weight, functions, width) => {
 // ---- inverted: groups of stacks by the function they end in, then by its callers
 
 const inverted = (stacks, sums, base, functions, width) => {
-	const list = [], leaves = [];
+	const list = [];
+	const leaves = [];
 	let all = 0;
 	for (let i = 1; i < stacks.n; i++) {
-		const v = sums.self[i], b = base ? base.self[i] : 0;
+		const v = sums.self[i];
+		const b = base ? base.self[i] : 0;
 		if (v + b <= 0) continue;
 		leaves.push([i, v, b]);
 		all += v + b;
@@ -103,7 +132,9 @@ const inverted = (stacks, sums, base, functions, width) => {
 	};
 	const work = [];
 	const place = (entries, x, w, whole, row, above) => {
-		let at = x, hidden = 0, hiddenWidth = 0;
+		let at = x;
+		let hidden = 0;
+		let hiddenWidth = 0;
 		for (const entry of group(entries)) {
 			const part = (w * (entry.v + entry.b)) / whole;
 			if (part < LEAST_WIDTH) {
@@ -112,17 +143,42 @@ const inverted = (stacks, sums, base, functions, width) => {
 				continue;
 			}
 			const trail = [...above, entry.f];
-			list.push({ node: entry.node, end: entry.node, length: 1, x: at, w: part, row, value: entry.v, baseValue: entry.b, path: trail });
+			list.push({
+				node: entry.node,
+				end: entry.node,
+				length: 1,
+				x: at,
+				w: part,
+				row,
+				value: entry.v,
+				baseValue: entry.b,
+				path: trail,
+			});
 			work.push([entry.entries, at, part, entry.v + entry.b, row + 1, trail]);
 			at += part;
 		}
-		if (hidden && hiddenWidth > LEAST_WIDTH * 2) list.push({ node: -1, hidden, x: at, w: hiddenWidth, row });
+		if (hidden && hiddenWidth > LEAST_WIDTH * 2) {
+			list.push({ node: -1, hidden, x: at, w: hiddenWidth, row });
+		}
 	};
-	let entries = leaves, row = 0, whole = all;
+	let entries = leaves;
+	let row = 0;
+	let whole = all;
 	for (const f of path) {
 		const entry = group(entries).find((e) => e.f === f);
 		if (!entry) break;
-		list.push({ node: entry.node, end: entry.node, length: 1, x: 0, w: width, row: row++, value: entry.v, baseValue: entry.b, above: row < path.length, path: path.slice(0, row) });
+		list.push({
+			node: entry.node,
+			end: entry.node,
+			length: 1,
+			x: 0,
+			w: width,
+			row: row++,
+			value: entry.v,
+			baseValue: entry.b,
+			above: row < path.length,
+			path: path.slice(0, row),
+		});
 		({ entries } = entry);
 		whole = entry.v + entry.b;
 	}
@@ -136,38 +192,75 @@ const inverted = (stacks, sums, base, functions, width) => {
 export const isNoise = (now, before, scale) => {
 	const { capture, sample_interval } = state.data;
 	// waits, and allocations unless they were sampled, are exact
-	const p = state.measure === 'cpu' ? capture.sample_weight || 1 : state.measure === 'wait' ? 0 : sample_interval;
+	const p =
+		state.measure === 'cpu'
+			? capture.sample_weight || 1
+			: state.measure === 'wait'
+				? 0
+				: sample_interval;
 	return Math.abs(now - before) <= 1.96 * Math.sqrt((now + scale * before) * p);
 };
 
-const boxColors = () => Object.fromEntries(['own', 'lib0', 'lib1', 'lib2', 'kernel', 'jit', 'none', 'box', 'bg', 'focus', 'muted', 'more', 'less'].map((name) => [name, color(name)]));
+const boxColors = () =>
+	Object.fromEntries(
+		[
+			'own',
+			'lib0',
+			'lib1',
+			'lib2',
+			'kernel',
+			'jit',
+			'none',
+			'box',
+			'bg',
+			'focus',
+			'muted',
+			'more',
+			'less',
+		].map((name) => [name, color(name)]),
+	);
 
 const valueOf = (box, sums) => (box.value !== undefined ? box.value : sums.total[box.node]);
-const baseOf = (box, base) => (box.baseValue !== undefined ? box.baseValue : base ? base.total[box.node] : 0);
+const baseOf = (box, base) =>
+	box.baseValue !== undefined ? box.baseValue : base ? base.total[box.node] : 0;
 
 const boxText = (box, shown, value) => {
 	const { functions, stacks, base, baseScale } = shown;
 	if (box.node < 0) return `+${box.hidden} small`;
 	const name = functions[stacks.func[box.node]].name;
-	const folded = box.length > 1 ? `${name} ⋯ ${functions[stacks.func[box.end]].name} (${box.length})` : name;
+	const folded =
+		box.length > 1 ? `${name} ⋯ ${functions[stacks.func[box.end]].name} (${box.length})` : name;
 	if (!base) return [folded, percent(value / shown.sums.sum, shown.sums.events)];
 	const change = value - baseOf(box, base);
-	return [folded, isNoise(value, baseOf(box, base), baseScale) ? '' : signed(shown.format(change), change)];
+	return [
+		folded,
+		isNoise(value, baseOf(box, base), baseScale) ? '' : signed(shown.format(change), change),
+	];
 };
 
 const fillOf = (box, shown, c) => {
 	if (box.node < 0) return c.none;
 	if (!shown.base) return c[originColor(shown.functions[shown.stacks.func[box.node]])];
-	const now = valueOf(box, shown.sums), before = baseOf(box, shown.base);
+	const now = valueOf(box, shown.sums);
+	const before = baseOf(box, shown.base);
 	if (isNoise(now, before, shown.baseScale)) return c.none;
 	return now > before ? c.more : c.less;
 };
 
 // One frame with a canvas of the size of the window, which scrolls over the boxes; a canvas for all
 // boxes of deep stacks would be larger than browsers can draw.
-let frame = null, canvas = null, shown = null;
+let frame = null;
+let canvas = null;
+let shown = null;
 const makeFrame = () => {
-	canvas = make(el('canvas', { id: 'flame', tabindex: 0, role: 'img', 'aria-label': 'Flame graph. The call tree shows the same as a tree.' }));
+	canvas = make(
+		el('canvas', {
+			id: 'flame',
+			tabindex: 0,
+			role: 'img',
+			'aria-label': 'Flame graph. The call tree shows the same as a tree.',
+		}),
+	);
 	frame = make(el('div', { class: 'scroll' }, el('div', { class: 'tall' }, canvas)));
 	frame.addEventListener('scroll', drawBoxes, { passive: true });
 	canvas.addEventListener('focus', drawBoxes);
@@ -185,9 +278,12 @@ export const flamePanel = (next) => {
 };
 
 export const layOut = () => {
-	const { stacks, sums, base, functions } = shown, width = frame.clientWidth;
+	const { stacks, sums, base, functions } = shown;
+	const width = frame.clientWidth;
 	const weight = base ? (i) => sums.total[i] + base.total[i] : (i) => sums.total[i];
-	boxes = state.inverted ? inverted(stacks, sums, base, functions, width) : icicle(stacks, weight, functions, width);
+	boxes = state.inverted
+		? inverted(stacks, sums, base, functions, width)
+		: icicle(stacks, weight, functions, width);
 	rowHeight = Math.round(rem() * 1.45);
 	selected = Math.min(selected, boxes.length - 1);
 	const rows = 1 + boxes.reduce((most, box) => Math.max(most, box.row), 0);
@@ -198,19 +294,25 @@ export const layOut = () => {
 };
 
 function drawBoxes() {
-	const { stacks, sums, functions } = shown, top = frame.scrollTop, height = frame.clientHeight;
-	const g = sizeCanvas(canvas, frame.clientWidth, height), c = boxColors();
-	const small = rem() * 0.92, letter = small * 0.602;
+	const { stacks, sums, functions } = shown;
+	const top = frame.scrollTop;
+	const height = frame.clientHeight;
+	const g = sizeCanvas(canvas, frame.clientWidth, height);
+	const c = boxColors();
+	const small = rem() * 0.92;
+	const letter = small * 0.602;
 	g.textAlign = 'left';
 	for (const box of boxes) {
 		const y = box.row * rowHeight - top;
 		if (y + rowHeight < 0 || y > height) continue;
-		const f = box.node >= 0 ? functions[stacks.func[box.node]] : null, isFound = f && shown.matches?.[stacks.func[box.node]];
+		const f = box.node >= 0 ? functions[stacks.func[box.node]] : null;
+		const isFound = f && shown.matches?.[stacks.func[box.node]];
 		const w = Math.max(1, box.w - 0.6);
 		g.globalAlpha = box.above ? 0.55 : shown.matches && !isFound ? 0.35 : 1;
 		g.fillStyle = fillOf(box, shown, c);
 		g.fillRect(box.x, y, w, rowHeight - 1);
-		if (box.length > 1 && w > 6) { // folded: a double left edge
+		if (box.length > 1 && w > 6) {
+			// folded: a double left edge
 			g.fillStyle = c.bg;
 			g.fillRect(box.x + 2, y, 1, rowHeight - 1);
 		}
@@ -221,35 +323,70 @@ function drawBoxes() {
 		if (room < 3) continue;
 		const text = boxText(box, shown, valueOf(box, sums));
 		const [name, number] = Array.isArray(text) ? text : [text, ''];
-		const label = number && name.length + 2 + number.length <= room ? `${name}  ${number}` : fitName(name, room);
-		g.font = `${f?.inlined ? 'italic ' : ''}${small}px ui-monospace, "DejaVu Sans Mono", monospace`;
+		const label =
+			number && name.length + 2 + number.length <= room
+				? `${name}  ${number}`
+				: fitName(name, room);
+		const style = f?.inlined ? 'italic ' : '';
+		g.font = `${style}${small}px ui-monospace, "DejaVu Sans Mono", monospace`;
 		g.fillStyle = c.box;
 		g.fillText(label, box.x + (box.length > 1 ? 6 : 4), y + rowHeight / 2);
 	}
 	const box = boxes[selected];
-	if (box && document.activeElement === canvas) outline(g, c.focus, 3, box, box.row * rowHeight - top);
+	if (box && document.activeElement === canvas) {
+		outline(g, c.focus, 3, box, box.row * rowHeight - top);
+	}
 }
 
 const outline = (g, shade, width, box, y) => {
 	g.strokeStyle = shade;
 	g.lineWidth = width;
-	g.strokeRect(box.x + width / 2, y + width / 2, Math.max(1, box.w - 0.6 - width), rowHeight - 1 - width);
+	g.strokeRect(
+		box.x + width / 2,
+		y + width / 2,
+		Math.max(1, box.w - 0.6 - width),
+		rowHeight - 1 - width,
+	);
 };
 
 const describe = (box) => {
 	if (box.node < 0) return [`${count(box.hidden)} functions that are too small to draw`];
-	const { functions, stacks, sums, base, format } = shown, f = functions[stacks.func[box.node]], value = valueOf(box, sums);
-	const share = value / sums.sum, lines = [f.full || f.name];
-	if (box.length > 1) lines.push(`… ${count(box.length)} frames, to ${functions[stacks.func[box.end]].name}`);
-	lines.push(`${format(value)}, ${percent(share, sums.events)}${state.measure === 'cpu' ? ` ± ${(uncertainty(share, sums.events) * 100).toFixed(1)}` : ''} of ${format(sums.sum)}`);
-	if (base) lines.push(`before: ${format(baseOf(box, base))}` + (isNoise(value, baseOf(box, base), shown.baseScale) ? ' (within noise)' : ''));
+	const { functions, stacks, sums, base, format } = shown;
+	const f = functions[stacks.func[box.node]];
+	const value = valueOf(box, sums);
+	const share = value / sums.sum;
+	const lines = [f.full || f.name];
+	if (box.length > 1) {
+		lines.push(`… ${count(box.length)} frames, to ${functions[stacks.func[box.end]].name}`);
+	}
+	const off = (uncertainty(share, sums.events) * 100).toFixed(1);
+	const interval = state.measure === 'cpu' ? ` ± ${off}` : '';
+	lines.push(
+		`${format(value)}, ${percent(share, sums.events)}${interval} of ${format(sums.sum)}`,
+	);
+	if (base) {
+		lines.push(
+			`before: ${format(baseOf(box, base))}` +
+				(isNoise(value, baseOf(box, base), shown.baseScale) ? ' (within noise)' : ''),
+		);
+	}
 	if (box.value === undefined) lines.push(`self ${format(sums.self[box.node])}`);
-	lines.push([f.library, f.file ? `${f.file}${f.line ? ':' + f.line : ''}` : '', f.inlined ? 'inlined' : ''].filter(Boolean).join(' · '));
+	lines.push(
+		[
+			f.library,
+			f.file ? `${f.file}${f.line ? ':' + f.line : ''}` : '',
+			f.inlined ? 'inlined' : '',
+		]
+			.filter(Boolean)
+			.join(' · '),
+	);
 	return lines.filter(Boolean);
 };
 
 const boxAt = (event) => {
-	const area = canvas.getBoundingClientRect(), x = event.clientX - area.left, row = Math.floor((event.clientY - area.top + frame.scrollTop) / rowHeight);
+	const area = canvas.getBoundingClientRect();
+	const x = event.clientX - area.left;
+	const row = Math.floor((event.clientY - area.top + frame.scrollTop) / rowHeight);
 	return boxes.find((box) => box.row === row && x >= box.x && x < box.x + box.w);
 };
 
@@ -266,8 +403,14 @@ const step = (key) => {
 	const at = boxes[selected];
 	if (!at) return;
 	const middle = at.x + at.w / 2;
-	const wanted = { ArrowDown: (b) => b.row === at.row + 1, ArrowUp: (b) => b.row === at.row - 1, ArrowRight: (b) => b.row === at.row && b.x > at.x, ArrowLeft: (b) => b.row === at.row && b.x < at.x }[key];
-	let best = -1, distance = Infinity;
+	const wanted = {
+		ArrowDown: (b) => b.row === at.row + 1,
+		ArrowUp: (b) => b.row === at.row - 1,
+		ArrowRight: (b) => b.row === at.row && b.x > at.x,
+		ArrowLeft: (b) => b.row === at.row && b.x < at.x,
+	}[key];
+	let best = -1;
+	let distance = Infinity;
 	boxes.forEach((box, i) => {
 		const far = Math.abs(box.x + box.w / 2 - middle);
 		if (wanted(box) && far < distance) [best, distance] = [i, far];
@@ -286,9 +429,12 @@ const listen = () => {
 	canvas.addEventListener('keydown', (event) => {
 		if (event.key.startsWith('Arrow') && !event.shiftKey) {
 			step(event.key);
-			const box = boxes[selected], y = box ? box.row * rowHeight : 0;
+			const box = boxes[selected];
+			const y = box ? box.row * rowHeight : 0;
 			if (y < frame.scrollTop) frame.scrollTop = y;
-			if (y + rowHeight > frame.scrollTop + frame.clientHeight) frame.scrollTop = y + rowHeight - frame.clientHeight;
+			if (y + rowHeight > frame.scrollTop + frame.clientHeight) {
+				frame.scrollTop = y + rowHeight - frame.clientHeight;
+			}
 			drawBoxes();
 			byId('announcement').textContent = box ? describe(box).join('. ') : '';
 		} else if (event.key === 'Enter') {

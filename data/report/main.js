@@ -5,121 +5,379 @@ import { load } from './data.js';
 import { aggregate, GROUPS, heapOf, matchingSum, stacksOf } from './profile.js';
 import { byId, el, fill, paper } from './dom.js';
 import { bytes, count, duration, percent, significant } from './format.js';
-import { absence, command, comparesAll, comparison, cpuTitle, filtersOf, onChange, onGrid, range, restore, setDefaults, spanOf, state, undo, update } from './state.js';
-import { drawTimeline, keepRange, listenTimeline, moveRange, scaleRange, showThreads, zoomLevel, zoomToRange } from './timeline.js';
+import {
+	absence,
+	command,
+	comparesAll,
+	comparison,
+	cpuTitle,
+	filtersOf,
+	onChange,
+	onGrid,
+	range,
+	restore,
+	setDefaults,
+	spanOf,
+	state,
+	undo,
+	update,
+} from './state.js';
+import {
+	drawTimeline,
+	keepRange,
+	listenTimeline,
+	moveRange,
+	scaleRange,
+	showThreads,
+	zoomLevel,
+	zoomToRange,
+} from './timeline.js';
 import { flamePanel, layOut } from './flame.js';
 import { butterfly, changesTable, functionsPanel, functionTable } from './functions.js';
-import { aboutPanel, marksPanel, memoryPanel, treePanel, waitingPanel } from './panels.js';
+import { treePanel } from './tree.js';
+import { waitingPanel } from './waiting.js';
+import { memoryPanel } from './memory.js';
+import { marksPanel } from './marks.js';
+import { aboutPanel } from './about.js';
 import { sourcePanel } from './source.js';
 
-const TABS = { flame: 'Flame graph', functions: 'Functions', tree: 'Call tree', source: 'Source', waiting: 'Waiting', memory: 'Memory', marks: 'Marks', about: 'About' };
+const TABS = {
+	flame: 'Flame graph',
+	functions: 'Functions',
+	tree: 'Call tree',
+	source: 'Source',
+	waiting: 'Waiting',
+	memory: 'Memory',
+	marks: 'Marks',
+	about: 'About',
+};
 const MEASURES = {
 	cpu: { title: 'CPU time', color: 'run', missing: () => absence('cpu', 'Samples were') },
-	wait: { title: 'Waiting', color: 'lock', missing: () => absence('wait', 'Where threads waited was', 'profctl record --off-cpu') },
-	alloc: { title: 'Allocated', color: 'heap', missing: () => absence('alloc', 'Allocations were', 'profctl record --memory') },
-	live: { title: 'Not freed', color: 'heap', missing: () => absence('alloc', 'Allocations were', 'profctl record --memory') },
+	wait: {
+		title: 'Waiting',
+		color: 'lock',
+		missing: () => absence('wait', 'Where threads waited was', 'profctl record --off-cpu'),
+	},
+	alloc: {
+		title: 'Allocated',
+		color: 'heap',
+		missing: () => absence('alloc', 'Allocations were', 'profctl record --memory'),
+	},
+	live: {
+		title: 'Not freed',
+		color: 'heap',
+		missing: () => absence('alloc', 'Allocations were', 'profctl record --memory'),
+	},
 };
 const KEYS = [
-	['c w a l', 'measure: CPU time, waiting, allocated, not freed'], ['g', 'flame graph: all, by process, by thread'], ['/', 'search (a regular expression)'], ['i', 'callers first, or hottest functions first'],
-	['← →', 'move the range (Shift: only its end)'], ['+ −', 'wider and narrower range'], ['b', 'compare with this range: then select another one; again: do not compare'], ['t', 'a row for each thread, or only for the busiest'], ['z', 'zoom to the range, or show everything'],
-	['y', 'copy the command that prints the same numbers'], ['Esc', 'back one step'], ['?', 'these keys'],
+	['c w a l', 'measure: CPU time, waiting, allocated, not freed'],
+	['g', 'flame graph: all, by process, by thread'],
+	['/', 'search (a regular expression)'],
+	['i', 'callers first, or hottest functions first'],
+	['← →', 'move the range (Shift: only its end)'],
+	['+ −', 'wider and narrower range'],
+	['b', 'compare with this range: then select another one; again: do not compare'],
+	['t', 'a row for each thread, or only for the busiest'],
+	['z', 'zoom to the range, or show everything'],
+	['y', 'copy the command that prints the same numbers'],
+	['Esc', 'back one step'],
+	['?', 'these keys'],
 ];
 
-const has = (measure) => (measure === 'cpu' ? state.data.samples.rows > 0 : measure === 'wait' ? state.data.has_waits : state.data.allocations.rows > 0);
+const has = (measure) =>
+	measure === 'cpu'
+		? state.data.samples.rows > 0
+		: measure === 'wait'
+			? state.data.has_waits
+			: state.data.allocations.rows > 0;
 
 const formatTime = (value) => (state.data.capture.is_time ? duration(value) : count(value));
 const formats = { cpu: formatTime, wait: duration, alloc: bytes, live: bytes };
 const format = (value) => formats[state.measure](value);
-const unitTitle = () => ({ cpu: state.data.capture.is_time ? 'Time' : 'Weight', wait: 'Time' })[state.measure] || 'Bytes';
+const unitTitle = () =>
+	({ cpu: state.data.capture.is_time ? 'Time' : 'Weight', wait: 'Time' })[state.measure] ||
+	'Bytes';
 const EVENTS = { cpu: 'samples', wait: 'waits', alloc: 'blocks', live: 'blocks' };
 
-// Computes what the panels show: the sums of the range and of the range to compare with, the matches
-// of the search.
+// Computes what the panels show: the sums of the range and of the range to compare with, the
+// matches of the search.
 const compute = () => {
-	const { data } = state, stacks = stacksOf(data, state.group), [from, to] = range();
+	const { data } = state;
+	const stacks = stacksOf(data, state.group);
+	const [from, to] = range();
 	const scope = { from, to: to === data.duration ? Infinity : to, thread: state.thread };
 	const sums = aggregate(data, stacks, state.measure, scope);
-	let base = null, baseScale = 1;
+	let base = null;
+	let baseScale = 1;
 	if (state.base) {
-		base = aggregate(data, stacks, state.measure, { ...scope, from: state.base[0], to: state.base[1] });
+		base = aggregate(data, stacks, state.measure, {
+			...scope,
+			from: state.base[0],
+			to: state.base[1],
+		});
 		// scale to the same duration; scale whole captures as `profcapture diff` does
-		baseScale = comparesAll() ? ({ cpu: data.compare.scale, wait: data.compare.wait_scale })[state.measure] || 1 : (to - from) / (state.base[1] - state.base[0]);
-		for (const key of ['self', 'total', 'fnSelf', 'fnTotal']) base[key] = base[key].map((v) => v * baseScale);
+		baseScale = comparesAll()
+			? { cpu: data.compare.scale, wait: data.compare.wait_scale }[state.measure] || 1
+			: (to - from) / (state.base[1] - state.base[0]);
+		for (const key of ['self', 'total', 'fnSelf', 'fnTotal']) {
+			base[key] = base[key].map((v) => v * baseScale);
+		}
 	}
-	let matches = null, invalid = false;
+	let matches = null;
+	let invalid = false;
 	if (state.search) {
 		try {
 			// search only shown names, because "alloc" is in the template arguments of most names
-			const full = state.search.startsWith('full:'), pattern = new RegExp(full ? state.search.slice(5) : state.search, 'i');
-			matches = Uint8Array.from(data.functions, (f) => (f.kind !== 'task' && pattern.test(full ? f.full || f.name : f.name) ? 1 : 0));
+			const full = state.search.startsWith('full:');
+			const pattern = new RegExp(full ? state.search.slice(5) : state.search, 'i');
+			matches = Uint8Array.from(data.functions, (f) =>
+				f.kind !== 'task' && pattern.test(full ? f.full || f.name : f.name) ? 1 : 0,
+			);
 		} catch {
 			invalid = true;
 		}
 	}
-	return { stacks, sums, base, baseScale, matches, invalid, functions: data.functions, format, formatTime, color: MEASURES[state.measure].color, unitTitle: unitTitle() };
+	return {
+		stacks,
+		sums,
+		base,
+		baseScale,
+		matches,
+		invalid,
+		functions: data.functions,
+		format,
+		formatTime,
+		color: MEASURES[state.measure].color,
+		unitTitle: unitTitle(),
+	};
 };
 
-const chip = (text, changes) => el('span', { class: 'chip' }, text, el('button', { type: 'button', 'aria-label': `remove ${text}`, onclick: () => update(changes) }, '✕'));
-const choice = (label, entries, current, onclick) => el('span', { class: 'choice', role: 'group', 'aria-label': label },
-	entries.map(([key, title, disabled]) => el('button', { type: 'button', 'aria-pressed': key === current ? 'true' : 'false', disabled: !!disabled, title: disabled || undefined, onclick: () => onclick(key) }, title)));
+const chip = (text, changes) =>
+	el(
+		'span',
+		{ class: 'chip' },
+		text,
+		el(
+			'button',
+			{ type: 'button', 'aria-label': `remove ${text}`, onclick: () => update(changes) },
+			'✕',
+		),
+	);
+const choice = (label, entries, current, onclick) =>
+	el(
+		'span',
+		{ class: 'choice', role: 'group', 'aria-label': label },
+		entries.map(([key, title, disabled]) =>
+			el(
+				'button',
+				{
+					type: 'button',
+					'aria-pressed': key === current ? 'true' : 'false',
+					disabled: !!disabled,
+					title: disabled || undefined,
+					onclick: () => onclick(key),
+				},
+				title,
+			),
+		),
+	);
 
 const drawScope = (shown) => {
-	const { data } = state, [from, to] = range(), span = to - from, filters = filtersOf(data);
-	fill(byId('scope'),
-		choice('Measure', Object.entries(MEASURES).map(([key, { title, missing }]) => [key, title, has(key) ? '' : missing().filter(Boolean).join(' ')]), state.measure, (measure) => update({ measure, zoom: null })),
-		el('b', { id: 'sum' }, format(shown.sums.sum)), el('span', {}, `in ${count(shown.sums.events)} ${EVENTS[state.measure]}`),
+	const { data } = state;
+	const [from, to] = range();
+	const span = to - from;
+	const filters = filtersOf(data);
+	fill(
+		byId('scope'),
+		choice(
+			'Measure',
+			Object.entries(MEASURES).map(([key, { title, missing }]) => [
+				key,
+				title,
+				has(key) ? '' : missing().filter(Boolean).join(' '),
+			]),
+			state.measure,
+			(measure) => update({ measure, zoom: null }),
+		),
+		el('b', { id: 'sum' }, format(shown.sums.sum)),
+		el('span', {}, `in ${count(shown.sums.events)} ${EVENTS[state.measure]}`),
 		filters ? el('span', { class: 'chip only' }, `only ${filters}`) : null,
 		state.range && !state.base ? chip(spanOf(state.range, span), { range: null }) : null,
 		state.base ? chip(compared(shown, span), { base: null }) : null,
-		data.compare && !comparesAll() ? el('button', { type: 'button', onclick: () => update({ ...comparison(), thread: null, zoom: null }) }, 'compare all') : null,
-		state.thread !== null ? chip(`${data.threads[state.thread].name} ${data.threads[state.thread].tid}`, { thread: null }) : null,
+		data.compare && !comparesAll()
+			? el(
+					'button',
+					{
+						type: 'button',
+						onclick: () => update({ ...comparison(), thread: null, zoom: null }),
+					},
+					'compare all',
+				)
+			: null,
+		state.thread !== null
+			? chip(`${data.threads[state.thread].name} ${data.threads[state.thread].tid}`, {
+					thread: null,
+				})
+			: null,
 		state.zoom ? chip('zoomed', { zoom: null }) : null,
-		state.range ? null : el('span', { class: 'muted' }, `all ${duration(data.duration)}: drag in the timeline to select`),
-		el('span', { class: 'equal' }, el('kbd', {}, 'y'), ' copies ', el('code', { id: 'command' }, command())));
+		state.range
+			? null
+			: el(
+					'span',
+					{ class: 'muted' },
+					`all ${duration(data.duration)}: drag in the timeline to select`,
+				),
+		el(
+			'span',
+			{ class: 'equal' },
+			el('kbd', {}, 'y'),
+			' copies ',
+			el('code', { id: 'command' }, command()),
+		),
+	);
 };
 
 // Returns a text that says what is compared, and how.
 const compared = ({ baseScale }, span) => {
 	const { compare } = state.data;
-	if (comparesAll())
-		return `B ${compare.sides[1].name} against A ${compare.sides[0].name}, ` + (baseScale === 1 || compare.is_by_run ? 'totals as they are' : `A scaled by ${significant(baseScale)}: shares of all ${EVENTS[state.measure]}`);
+	if (comparesAll()) {
+		return (
+			`B ${compare.sides[1].name} against A ${compare.sides[0].name}, ` +
+			(baseScale === 1 || compare.is_by_run
+				? 'totals as they are'
+				: `A scaled by ${significant(baseScale)}: shares of all ${EVENTS[state.measure]}`)
+		);
+	}
 	const [b, a] = [state.range, state.base].map((part) => spanOf(part, span));
-	return (compare ? `${b} against ${a}` : `B ${b} against A ${a}`) + (baseScale !== 1 ? `, scaled to the length of ${compare ? 'the former' : 'B'}` : '');
+	return (
+		(compare ? `${b} against ${a}` : `B ${b} against A ${a}`) +
+		(baseScale !== 1 ? `, scaled to the length of ${compare ? 'the former' : 'B'}` : '')
+	);
 };
 
-const drawTabs = () => fill(byId('tabs'),
-	...Object.entries(TABS).map(([key, title]) => el('button', { type: 'button', role: 'tab', id: `tab-${key}`, 'aria-controls': 'panel', 'aria-selected': key === state.tab ? 'true' : 'false', tabindex: key === state.tab ? 0 : -1, onclick: () => update({ tab: key }) }, title)),
-	el('span', { class: 'tools' },
-		state.tab === 'flame' || state.tab === 'tree' ? choice('Group', GROUPS.map((key) => [key, key === 'merged' ? 'all' : 'by ' + key]), state.group, (group) => update({ group, zoom: null })) : null,
-		state.tab === 'flame' ? choice('Direction', [[false, 'callers first'], [true, 'hottest first']], state.inverted, (inverted) => update({ inverted, zoom: null })) : null,
-		state.tab === 'flame' ? legend() : null));
+const drawTabs = () =>
+	fill(
+		byId('tabs'),
+		...Object.entries(TABS).map(([key, title]) =>
+			el(
+				'button',
+				{
+					type: 'button',
+					role: 'tab',
+					id: `tab-${key}`,
+					'aria-controls': 'panel',
+					'aria-selected': key === state.tab ? 'true' : 'false',
+					tabindex: key === state.tab ? 0 : -1,
+					onclick: () => update({ tab: key }),
+				},
+				title,
+			),
+		),
+		el(
+			'span',
+			{ class: 'tools' },
+			state.tab === 'flame' || state.tab === 'tree'
+				? choice(
+						'Group',
+						GROUPS.map((key) => [key, key === 'merged' ? 'all' : 'by ' + key]),
+						state.group,
+						(group) => update({ group, zoom: null }),
+					)
+				: null,
+			state.tab === 'flame'
+				? choice(
+						'Direction',
+						[
+							[false, 'callers first'],
+							[true, 'hottest first'],
+						],
+						state.inverted,
+						(inverted) => update({ inverted, zoom: null }),
+					)
+				: null,
+			state.tab === 'flame' ? legend() : null,
+		),
+	);
 
-const legend = () => el('span', { class: 'legend' }, (state.base ? [['more', 'more in B'], ['less', 'less'], ['none', 'within noise']] : [['own', 'program'], ['lib0', 'libraries'], ['kernel', 'kernel'], ['jit', 'generated'], ['none', 'no name']])
-	.map(([name, title]) => el('span', {}, el('span', { class: 'swatch', style: { background: `var(--${name})` } }), title)), el('i', {}, 'inlined'));
+const legend = () =>
+	el(
+		'span',
+		{ class: 'legend' },
+		(state.base
+			? [
+					['more', 'more in B'],
+					['less', 'less'],
+					['none', 'within noise'],
+				]
+			: [
+					['own', 'program'],
+					['lib0', 'libraries'],
+					['kernel', 'kernel'],
+					['jit', 'generated'],
+					['none', 'no name'],
+				]
+		).map(([name, title]) =>
+			el(
+				'span',
+				{},
+				el('span', { class: 'swatch', style: { background: `var(--${name})` } }),
+				title,
+			),
+		),
+		el('i', {}, 'inlined'),
+	);
 
-const panels = { flame: flamePanel, functions: functionsPanel, tree: treePanel, source: sourcePanel, waiting: waitingPanel, memory: memoryPanel, marks: marksPanel, about: aboutPanel };
+const panels = {
+	flame: flamePanel,
+	functions: functionsPanel,
+	tree: treePanel,
+	source: sourcePanel,
+	waiting: waitingPanel,
+	memory: memoryPanel,
+	marks: marksPanel,
+	about: aboutPanel,
+};
 
 const drawPanel = (shown) => {
 	byId('panel').setAttribute('aria-labelledby', `tab-${state.tab}`);
 	fill(byId('panel'), panels[state.tab](shown));
 	document.documentElement.dataset.stacks = shown.stacks.n;
-	const isWide = matchMedia('(min-width: 1700px)').matches && (state.tab === 'flame' || state.tab === 'tree');
+	const isWide =
+		matchMedia('(min-width: 1700px)').matches &&
+		(state.tab === 'flame' || state.tab === 'tree');
 	byId('side').hidden = !isWide;
-	fill(byId('side'), isWide && (shown.base ? changesTable(shown) : state.fn !== null ? butterfly(shown) : functionTable(shown, { side: true })));
+	fill(
+		byId('side'),
+		isWide &&
+			(shown.base
+				? changesTable(shown)
+				: state.fn !== null
+					? butterfly(shown)
+					: functionTable(shown, { side: true })),
+	);
+};
+
+const matchesText = ({ stacks, sums, matches }) => {
+	const sum = matchingSum(stacks, sums, matches);
+	return `${format(sum)}, ${percent(sum / sums.sum, sums.events)}`;
 };
 
 const drawSearch = (shown) => {
 	const found = byId('found');
 	if (byId('search').value !== state.search) byId('search').value = state.search;
 	if (shown.invalid) found.textContent = 'not a regular expression';
-	else found.textContent = shown.matches ? `${format(matchingSum(shown.stacks, shown.sums, shown.matches))}, ${percent(matchingSum(shown.stacks, shown.sums, shown.matches) / shown.sums.sum, shown.sums.events)}` : '';
+	else found.textContent = shown.matches ? matchesText(shown) : '';
 };
 
-const setTheme = () => (document.documentElement.dataset.theme = state.theme || (matchMedia('(prefers-color-scheme: dark)').matches ? 'dark' : 'light'));
+const setTheme = () =>
+	(document.documentElement.dataset.theme =
+		state.theme || (matchMedia('(prefers-color-scheme: dark)').matches ? 'dark' : 'light'));
 
 const render = () => {
 	if (paper.isOn) return;
-	const start = performance.now(), shown = compute(), computed = performance.now();
+	const start = performance.now();
+	const shown = compute();
+	const computed = performance.now();
 	setTheme();
 	drawTimeline();
 	drawScope(shown);
@@ -132,24 +390,80 @@ const render = () => {
 
 // Each sentence is a link to its evidence.
 const drawVerdict = () => {
-	fill(byId('verdict'), state.data.verdict.map(({ figure, text, color, show: { compares, ...show } }) => {
-		const changes = { range: null, base: null, thread: null, zoom: null, search: '', ...show };
-		return el('li', {}, el('span', { class: 'swatch', style: { background: `var(--${color})` } }), el('b', {}, figure),
-			el('a', { href: '#', title: text, onclick: (event) => { event.preventDefault(); update({ ...changes, range: changes.range && onGrid(changes.range), ...(compares ? comparison() : {}) }); } }, text));
-	}), state.data.quality.map((text) => el('li', {}, el('span', { class: 'swatch', style: { background: 'var(--warn)' } }), el('span', {}, text))));
+	fill(
+		byId('verdict'),
+		state.data.verdict.map(({ figure, text, color, show: { compares, ...show } }) => {
+			const changes = {
+				range: null,
+				base: null,
+				thread: null,
+				zoom: null,
+				search: '',
+				...show,
+			};
+			return el(
+				'li',
+				{},
+				el('span', { class: 'swatch', style: { background: `var(--${color})` } }),
+				el('b', {}, figure),
+				el(
+					'a',
+					{
+						href: '#',
+						title: text,
+						onclick: (event) => {
+							event.preventDefault();
+							update({
+								...changes,
+								range: changes.range && onGrid(changes.range),
+								...(compares ? comparison() : {}),
+							});
+						},
+					},
+					text,
+				),
+			);
+		}),
+		state.data.quality.map((text) =>
+			el(
+				'li',
+				{},
+				el('span', { class: 'swatch', style: { background: 'var(--warn)' } }),
+				el('span', {}, text),
+			),
+		),
+	);
 };
 
 const SHOWN_LOSSES = 8;
 
 const drawHead = () => {
-	const { capture, compare } = state.data, lost = capture.losses.filter((loss) => !loss.is_tick);
+	const { capture, compare } = state.data;
+	const lost = capture.losses.filter((loss) => !loss.is_tick);
 	const filters = filtersOf(state.data);
 	document.title = capture.title + (filters ? ` · only ${filters}` : '');
 	byId('title').textContent = capture.title;
-	byId('meta').textContent = [capture.summary, filters ? `only ${filters}` : '', lost.length || capture.state !== 'finished' ? '' : 'nothing lost'].filter(Boolean).join(' · ');
-	const said = lost.length ? [...lost.slice(0, SHOWN_LOSSES).map((loss) => loss.text), lost.length > SHOWN_LOSSES ? `${count(lost.length - SHOWN_LOSSES)} more losses: About.` : '', 'Numbers of ranges that touch this are too low.'] : [];
-	for (const { name, state: its } of compare ? compare.sides : [{ state: capture.state }])
-		if (its !== 'finished') said.unshift(`${name || 'The capture'} is ${its}: some of it may be missing.`);
+	byId('meta').textContent = [
+		capture.summary,
+		filters ? `only ${filters}` : '',
+		lost.length || capture.state !== 'finished' ? '' : 'nothing lost',
+	]
+		.filter(Boolean)
+		.join(' · ');
+	const said = lost.length
+		? [
+				...lost.slice(0, SHOWN_LOSSES).map((loss) => loss.text),
+				lost.length > SHOWN_LOSSES
+					? `${count(lost.length - SHOWN_LOSSES)} more losses: About.`
+					: '',
+				'Numbers of ranges that touch this are too low.',
+			]
+		: [];
+	for (const { name, state: its } of compare ? compare.sides : [{ state: capture.state }]) {
+		if (its !== 'finished') {
+			said.unshift(`${name || 'The capture'} is ${its}: some of it may be missing.`);
+		}
+	}
 	byId('loss').hidden = !said.length;
 	byId('loss').textContent = said.join(' ');
 };
@@ -158,7 +472,8 @@ const copyCommand = async () => {
 	try {
 		await navigator.clipboard.writeText(command());
 		byId('announcement').textContent = 'copied';
-	} catch { // a page from a disk may not use the clipboard: select the text instead
+	} catch {
+		// a page from a disk may not use the clipboard: select the text instead
 		const selection = getSelection();
 		selection.selectAllChildren(byId('command'));
 		byId('announcement').textContent = 'selected: press Ctrl+C';
@@ -167,11 +482,33 @@ const copyCommand = async () => {
 
 const showKeys = () => {
 	const dialog = byId('keys');
-	fill(dialog, el('h2', {}, 'Keys'), el('dl', {}, [[`1 … ${Object.keys(TABS).length}`, 'panel'], ...KEYS].map(([key, text]) => [el('dt', {}, key.split(' ').map((k) => [el('kbd', {}, k), ' '])), el('dd', {}, text)]).flat()), el('form', { method: 'dialog' }, el('button', {}, 'Close')));
+	fill(
+		dialog,
+		el('h2', {}, 'Keys'),
+		el(
+			'dl',
+			{},
+			[[`1 … ${Object.keys(TABS).length}`, 'panel'], ...KEYS]
+				.map(([key, text]) => [
+					el(
+						'dt',
+						{},
+						key.split(' ').map((k) => [el('kbd', {}, k), ' ']),
+					),
+					el('dd', {}, text),
+				])
+				.flat(),
+		),
+		el('form', { method: 'dialog' }, el('button', {}, 'Close')),
+	);
 	dialog.showModal();
 };
 
-const toggleTheme = () => update({ theme: document.documentElement.dataset.theme === 'dark' ? 'light' : 'dark' }, { remember: false });
+const toggleTheme = () =>
+	update(
+		{ theme: document.documentElement.dataset.theme === 'dark' ? 'light' : 'dark' },
+		{ remember: false },
+	);
 
 // If the measure was not recorded, opens the panel that says how to record it.
 const setMeasure = (measure) => {
@@ -185,14 +522,17 @@ const onKey = (event) => {
 		if (event.key === 'Escape') event.target.blur();
 		return;
 	}
-	const measures = { c: 'cpu', w: 'wait', a: 'alloc', l: 'live' }, tab = Object.keys(TABS)[Number(event.key) - 1];
+	const measures = { c: 'cpu', w: 'wait', a: 'alloc', l: 'live' };
+	const tab = Object.keys(TABS)[Number(event.key) - 1];
 	if (tab) update({ tab });
 	else if (measures[event.key]) setMeasure(measures[event.key]);
 	else if (event.key === '/') byId('search').focus();
 	else if (event.key === 'i') update({ inverted: !state.inverted, zoom: null });
-	else if (event.key === 'g') update({ group: GROUPS[(GROUPS.indexOf(state.group) + 1) % GROUPS.length], zoom: null });
-	else if (event.key === 'ArrowLeft' || event.key === 'ArrowRight') moveRange(event.key === 'ArrowLeft' ? -1 : 1, event.shiftKey);
-	else if (event.key === '+' || event.key === '=') scaleRange(1.5);
+	else if (event.key === 'g') {
+		update({ group: GROUPS[(GROUPS.indexOf(state.group) + 1) % GROUPS.length], zoom: null });
+	} else if (event.key === 'ArrowLeft' || event.key === 'ArrowRight') {
+		moveRange(event.key === 'ArrowLeft' ? -1 : 1, event.shiftKey);
+	} else if (event.key === '+' || event.key === '=') scaleRange(1.5);
 	else if (event.key === '-') scaleRange(1 / 1.5);
 	else if (event.key === 'b') keepRange();
 	else if (event.key === 't') showThreads();
@@ -212,9 +552,14 @@ const listen = () => {
 	});
 	byId('theme').addEventListener('click', toggleTheme);
 	byId('help').addEventListener('click', showKeys);
-	document.querySelectorAll('#levels button').forEach((button) => button.addEventListener('click', () => zoomLevel(Number(button.dataset.level))));
+	document
+		.querySelectorAll('#levels button')
+		.forEach((button) =>
+			button.addEventListener('click', () => zoomLevel(Number(button.dataset.level))),
+		);
 	byId('tabs').addEventListener('keydown', (event) => {
-		const keys = Object.keys(TABS), next = { ArrowRight: 1, ArrowLeft: -1 }[event.key];
+		const keys = Object.keys(TABS);
+		const next = { ArrowRight: 1, ArrowLeft: -1 }[event.key];
 		if (!next || event.target.role !== 'tab') return;
 		update({ tab: keys[(keys.indexOf(state.tab) + next + keys.length) % keys.length] });
 		byId(`tab-${state.tab}`).focus();
@@ -235,7 +580,12 @@ const listen = () => {
 		setTheme();
 		drawTimeline();
 		fill(byId('panel'));
-		fill(byId('paper'), Object.entries(TABS).map(([key, title]) => el('section', {}, el('h1', {}, title), panels[key](shown))));
+		fill(
+			byId('paper'),
+			Object.entries(TABS).map(([key, title]) =>
+				el('section', {}, el('h1', {}, title), panels[key](shown)),
+			),
+		);
 		if (byId('flame')) layOut();
 	});
 	addEventListener('afterprint', () => {
@@ -262,13 +612,20 @@ const start = async () => {
 	const { data } = state;
 	if (data.allocations.rows) data.live = heapOf(data);
 	data.rss = data.counters.find((counter) => counter.is_rss);
-	setDefaults({ ...(data.compare ? comparison() : {}), group: data.capture.is_system ? 'process' : 'merged', measure: has('cpu') || !has('alloc') ? 'cpu' : 'live', tab: has('cpu') || has('alloc') ? 'flame' : data.marks.rows ? 'marks' : 'about' });
+	setDefaults({
+		...(data.compare ? comparison() : {}),
+		group: data.capture.is_system ? 'process' : 'merged',
+		measure: has('cpu') || !has('alloc') ? 'cpu' : 'live',
+		tab: has('cpu') || has('alloc') ? 'flame' : data.marks.rows ? 'marks' : 'about',
+	});
 	if (!data.sources) delete TABS.source;
 	restore(location.hash, data);
 	for (const key of ['range', 'base', 'view']) state[key] &&= onGrid(state[key]);
 	if (!Object.hasOwn(TABS, state.tab)) state.tab = 'flame';
 	MEASURES.cpu.title = cpuTitle(data);
-	if (!Object.hasOwn(MEASURES, state.measure) || !has(state.measure)) state.measure = has('cpu') || !has('alloc') ? 'cpu' : 'live';
+	if (!Object.hasOwn(MEASURES, state.measure) || !has(state.measure)) {
+		state.measure = has('cpu') || !has('alloc') ? 'cpu' : 'live';
+	}
 	if (!GROUPS.includes(state.group)) state.group = 'merged';
 	onChange(render);
 	listen();
@@ -277,7 +634,14 @@ const start = async () => {
 };
 
 start().catch((error) => {
-	fill(byId('panel'), el('p', { class: 'empty' }, `This page cannot be shown: ${error.message}. It needs a browser from 2023 or later.`));
+	fill(
+		byId('panel'),
+		el(
+			'p',
+			{ class: 'empty' },
+			`This page cannot be shown: ${error.message}. It needs a browser from 2023 or later.`,
+		),
+	);
 	document.documentElement.dataset.failed = error.message;
 	throw error;
 });

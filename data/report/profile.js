@@ -1,20 +1,31 @@
 // SPDX-License-Identifier: BSD-2-Clause-Patent
 // Sums over a range of time: by stack, by function, and by what a function calls.
 
-import { indexStacks, KINDS, lowerBound } from './data.js';
+import { indexStacks, lowerBound } from './data.js';
 
-// Groups stacks by process or thread: each has its own root. Only stacks that occur in it are copied.
-// Returns a table of stacks with a function that maps (thread, stack) to a row.
+// Groups stacks by process or thread: each has its own root. Only stacks that occur in it are
+// copied. Returns a table of stacks with the rows of all events.
 const splitStacks = (data, keyOf, labelOf) => {
-	const { stacks } = data, functions = data.functions;
-	const parent = [0], func = [0], known = new Map(), roots = new Map(), source = [0];
+	const { stacks } = data;
+	const functions = data.functions;
+	const parent = [0];
+	const func = [0];
+	const known = new Map();
+	const roots = new Map();
+	const source = [0];
 	const row = (thread, stack) => {
 		const key = keyOf(thread);
 		if (stack === 0) {
 			let root = roots.get(key);
 			if (root === undefined) {
 				roots.set(key, (root = parent.length));
-				functions.push({ name: labelOf(thread), origin: 'unknown', kind: 'task', image: '', library: '' });
+				functions.push({
+					name: labelOf(thread),
+					origin: 'unknown',
+					kind: 'task',
+					image: '',
+					library: '',
+				});
 				parent.push(0);
 				func.push(functions.length - 1);
 				source.push(0);
@@ -37,8 +48,17 @@ const splitStacks = (data, keyOf, labelOf) => {
 		for (let i = 0; i < table.rows; i++) rows[i] = row(table.thread[i], table.stack[i]);
 		return rows;
 	};
-	const rowsOf = { samples: map(data.samples), allocations: map(data.allocations), within: map(data.waits.within), across: map(data.waits.across) };
-	return { ...indexStacks(Uint32Array.from(parent), Uint32Array.from(func), functions), rowsOf, source };
+	const rowsOf = {
+		samples: map(data.samples),
+		allocations: map(data.allocations),
+		within: map(data.waits.within),
+		across: map(data.waits.across),
+	};
+	return {
+		...indexStacks(Uint32Array.from(parent), Uint32Array.from(func), functions),
+		rowsOf,
+		source,
+	};
 };
 
 export const GROUPS = ['merged', 'process', 'thread'];
@@ -48,12 +68,31 @@ export const stacksOf = (data, group) => {
 	if (cache.has(group)) return cache.get(group);
 	let table;
 	if (group === 'merged') {
-		table = { ...data.stacks, rowsOf: { samples: data.samples.stack, allocations: data.allocations.stack, within: data.waits.within.stack, across: data.waits.across.stack } };
+		table = {
+			...data.stacks,
+			rowsOf: {
+				samples: data.samples.stack,
+				allocations: data.allocations.stack,
+				within: data.waits.within.stack,
+				across: data.waits.across.stack,
+			},
+		};
 	} else if (group === 'process') {
 		const processOf = (t) => data.processes[data.threads[t].process];
-		table = splitStacks(data, (t) => processOf(t).same ?? data.threads[t].process, (t) => processOf(t).name);
+		table = splitStacks(
+			data,
+			(t) => processOf(t).same ?? data.threads[t].process,
+			(t) => processOf(t).name,
+		);
 	} else {
-		table = splitStacks(data, (t) => data.threads[t].same ?? t, (t) => (data.compare ? data.threads[t].name : `${data.threads[t].name} (${data.threads[t].tid})`));
+		table = splitStacks(
+			data,
+			(t) => data.threads[t].same ?? t,
+			(t) =>
+				data.compare
+					? data.threads[t].name
+					: `${data.threads[t].name} (${data.threads[t].tid})`,
+		);
 	}
 	cache.set(group, table);
 	return table;
@@ -64,9 +103,11 @@ const rowAt = (s, ns) => lowerBound(s.time, Math.ceil(ns / s.unit), s.rows);
 
 // Adds the samples of [from, to) in a table to `self`, whose values are 0. Returns their number.
 const addSamples = (s, rows, { from, to, thread }, self) => {
-	const begin = rowAt(s, from), end = rowAt(s, to);
+	const begin = rowAt(s, from);
+	const end = rowAt(s, to);
 	let events = 0;
-	if (s.each && thread === null) { // half as much memory to read
+	if (s.each && thread === null) {
+		// half as much memory to read
 		for (let i = begin; i < end; i++) {
 			self[rows[i]] += s.count[i];
 			events += s.count[i];
@@ -82,12 +123,15 @@ const addSamples = (s, rows, { from, to, thread }, self) => {
 	return events;
 };
 
-// Calls `add` with the row, the begin and the end of each part of a wait across cells in [from, to).
+// Calls `add` with the row, the begin and the end of each part of a wait across cells in
+// [from, to).
 const eachAcross = (data, { from, to, thread }, add) => {
 	const { begin, length, rows, thread: of } = data.waits.across;
 	for (let i = 0, n = lowerBound(begin, to, rows); i < n; i++) {
 		const end = Math.min(begin[i] + length[i], to);
-		if (end > from && (thread === null || of[i] === thread)) add(i, Math.max(begin[i], from), end);
+		if (end > from && (thread === null || of[i] === thread)) {
+			add(i, Math.max(begin[i], from), end);
+		}
 	}
 };
 
@@ -101,17 +145,25 @@ const addWaits = (data, rowsOf, scope, self) => {
 	return events;
 };
 
-// What became of a block: freed, not freed, likewise in a pool of the runtime, which `memory` leaves
-// out; or it was allocated before the time that the page was made of.
+// What became of a block: freed, not freed, likewise in a pool of the runtime, which `memory`
+// leaves out; or it was allocated before the time that the page was made of.
 const [KEPT, RUNTIME, EARLIER] = [1, 2, 3];
 
 // Calls `add` with each row of blocks that were allocated in [from, to), and whether they were not
 // freed.
 export const eachAllocation = (data, { from, to, thread }, add) => {
-	const a = data.allocations, scale = data.allocation_unit_ns;
+	const a = data.allocations;
+	const scale = data.allocation_unit_ns;
 	for (let i = 0; i < a.rows; i++) {
 		const time = a.time[i] * scale;
-		if (time >= from && time < to && a.kind[i] !== EARLIER && (thread === null || a.thread[i] === thread)) add(i, a.kind[i] === KEPT, a.kind[i] === RUNTIME);
+		if (
+			time >= from &&
+			time < to &&
+			a.kind[i] !== EARLIER &&
+			(thread === null || a.thread[i] === thread)
+		) {
+			add(i, a.kind[i] === KEPT, a.kind[i] === RUNTIME);
+		}
 	}
 };
 
@@ -130,11 +182,16 @@ const addAllocations = (data, rows, scope, self, live) => {
 // Returns { self, total } by stack, { fnSelf, fnTotal } by function, their sum, and the number of
 // samples or blocks. A recursive function counts once.
 export const aggregate = (data, stacks, measure, scope) => {
-	const self = new Float64Array(stacks.n), total = new Float64Array(stacks.n);
-	const fnSelf = new Float64Array(data.functions.length), fnTotal = new Float64Array(data.functions.length);
-	const events = measure === 'cpu' ? addSamples(data.samples, stacks.rowsOf.samples, scope, self)
-		: measure === 'wait' ? addWaits(data, stacks.rowsOf, scope, self)
-		: addAllocations(data, stacks.rowsOf.allocations, scope, self, measure === 'live');
+	const self = new Float64Array(stacks.n);
+	const total = new Float64Array(stacks.n);
+	const fnSelf = new Float64Array(data.functions.length);
+	const fnTotal = new Float64Array(data.functions.length);
+	const events =
+		measure === 'cpu'
+			? addSamples(data.samples, stacks.rowsOf.samples, scope, self)
+			: measure === 'wait'
+				? addWaits(data, stacks.rowsOf, scope, self)
+				: addAllocations(data, stacks.rowsOf.allocations, scope, self, measure === 'live');
 	total.set(self);
 	for (let i = stacks.n - 1; i > 0; i--) total[stacks.parent[i]] += total[i];
 	for (let i = 1; i < stacks.n; i++) {
@@ -164,14 +221,16 @@ export const matchingSum = (stacks, sums, matches) => {
 // Returns the callers and callees of a function: [function or -1, weight], the largest first. In a
 // recursion, callees of each frame count, but callers only of the outermost frame.
 export const neighbors = (stacks, sums, f) => {
-	const callers = new Map(), callees = new Map();
+	const callers = new Map();
+	const callees = new Map();
 	const add = (map, key, value) => value > 0 && map.set(key, (map.get(key) || 0) + value);
 	for (let i = 1; i < stacks.n; i++) {
 		if (stacks.func[i] !== f || !sums.total[i]) continue;
 		const above = stacks.parent[i];
 		if (stacks.outer[i]) add(callers, above ? stacks.func[above] : -1, sums.total[i]);
-		for (let c = stacks.first[i]; c >= 0; c = stacks.next[c])
+		for (let c = stacks.first[i]; c >= 0; c = stacks.next[c]) {
 			if (stacks.func[c] !== f) add(callees, stacks.func[c], sums.total[c]);
+		}
 	}
 	const sorted = (map) => [...map].sort((a, b) => b[1] - a[1] || a[0] - b[0]);
 	return { callers: sorted(callers), callees: sorted(callees) };
@@ -179,72 +238,103 @@ export const neighbors = (stacks, sums, f) => {
 
 export const MOST_HISTOGRAMS = 31; // each function is a bit of a 32-bit number
 
-// Returns when each of a few functions ran, or waited: its weight in `bins` equal parts of the range.
-// Sums up samples by the set of these functions in their stacks.
+// Returns when each of a few functions ran, or waited: its weight in `bins` equal parts of the
+// range. Sums up samples by the set of these functions in their stacks.
 export const histograms = (data, stacks, functions, measure, { from, to, thread }, bins) => {
-	const s = measure === 'wait' ? data.waits.within : data.samples, rows = measure === 'wait' ? stacks.rowsOf.within : stacks.rowsOf.samples, { parent, func } = stacks, bit = new Int32Array(data.functions.length);
+	const s = measure === 'wait' ? data.waits.within : data.samples;
+	const rows = measure === 'wait' ? stacks.rowsOf.within : stacks.rowsOf.samples;
+	const { parent, func } = stacks;
+	const bit = new Int32Array(data.functions.length);
 	functions.forEach((f, k) => (bit[f] = 1 << k));
-	const setOf = new Int32Array(stacks.n), idOf = new Uint32Array(stacks.n), ids = new Map([[0, 0]]);
+	const setOf = new Int32Array(stacks.n);
+	const idOf = new Uint32Array(stacks.n);
+	const ids = new Map([[0, 0]]);
 	for (let i = 1; i < stacks.n; i++) {
-		const above = parent[i], set = setOf[above] | bit[func[i]];
+		const above = parent[i];
+		const set = setOf[above] | bit[func[i]];
 		setOf[i] = set;
 		if (set === setOf[above]) idOf[i] = idOf[above];
 		else if (ids.has(set)) idOf[i] = ids.get(set);
 		else ids.set(set, (idOf[i] = ids.size));
 	}
-	const begin = rowAt(s, from), end = rowAt(s, to);
-	const sums = new Float64Array(ids.size * bins), start = from / s.unit, perUnit = (s.unit * bins) / (to - from);
+	const begin = rowAt(s, from);
+	const end = rowAt(s, to);
+	const sums = new Float64Array(ids.size * bins);
+	const start = from / s.unit;
+	const perUnit = (s.unit * bins) / (to - from);
 	for (let i = begin; i < end; i++) {
 		if (thread !== null && s.thread[i] !== thread) continue;
-		sums[idOf[rows[i]] * bins + Math.min(bins - 1, ((s.time[i] - start) * perUnit) | 0)] += s.weight[i];
+		sums[idOf[rows[i]] * bins + Math.min(bins - 1, ((s.time[i] - start) * perUnit) | 0)] +=
+			s.weight[i];
 	}
 	if (measure === 'wait') {
 		const width = (to - from) / bins;
-		eachAcross(data, { from, to, thread }, (i, begin, end) => {
+		eachAcross(data, { from, to, thread }, (i, low, high) => {
 			const at = idOf[stacks.rowsOf.across[i]] * bins;
-			for (let bin = Math.floor((begin - from) / width), start = begin; start < end && bin < bins; bin++) {
-				const until = bin === bins - 1 ? end : Math.min(end, from + (bin + 1) * width);
-				sums[at + bin] += until - start;
-				start = until;
+			let bin = Math.floor((low - from) / width);
+			for (let now = low; now < high && bin < bins; bin++) {
+				const until = bin === bins - 1 ? high : Math.min(high, from + (bin + 1) * width);
+				sums[at + bin] += until - now;
+				now = until;
 			}
 		});
 	}
-	return new Map(functions.map((f, k) => {
-		const all = new Float64Array(bins);
-		for (const [set, id] of ids) if (set & (1 << k)) for (let bin = 0; bin < bins; bin++) all[bin] += sums[id * bins + bin];
-		return [f, all];
-	}));
+	return new Map(
+		functions.map((f, k) => {
+			const all = new Float64Array(bins);
+			for (const [set, id] of ids) {
+				if (set & (1 << k)) {
+					for (let bin = 0; bin < bins; bin++) all[bin] += sums[id * bins + bin];
+				}
+			}
+			return [f, all];
+		}),
+	);
 };
 
 // Returns how long a lane was in each state in [from, to), in ns, in the order of KINDS.
 export const laneSums = (lane, from, to) => {
-	const begin = lowerBound(lane.to, from), end = Math.max(begin, lowerBound(lane.from, to));
+	const begin = lowerBound(lane.to, from);
+	const end = Math.max(begin, lowerBound(lane.from, to));
 	const sums = lane.before.map((before) => before[end] - before[begin]);
-	const cut = (i, ns) => (sums[lane.kind[i]] -= (lane.amount[i] * ns) / Math.max(1, lane.to[i] - lane.from[i]));
-	for (let i = begin; i < end && lane.from[i] < from; i++) cut(i, Math.min(from, lane.to[i]) - lane.from[i]);
+	const cut = (i, ns) =>
+		(sums[lane.kind[i]] -= (lane.amount[i] * ns) / Math.max(1, lane.to[i] - lane.from[i]));
+	for (let i = begin; i < end && lane.from[i] < from; i++) {
+		cut(i, Math.min(from, lane.to[i]) - lane.from[i]);
+	}
 	for (let i = end - 1; i >= begin && lane.to[i] > to; i--) cut(i, lane.to[i] - to);
 	return sums.map((sum) => Math.max(0, sum));
 };
 
 // Returns the weights of the samples in equal parts of [from, to).
 export const partSums = (data, { from, to, thread }, parts) => {
-	const s = data.samples, sums = new Float64Array(parts), at = (part) => rowAt(s, from + ((to - from) * part) / parts);
+	const s = data.samples;
+	const sums = new Float64Array(parts);
+	const at = (part) => rowAt(s, from + ((to - from) * part) / parts);
 	if (thread !== null) {
-		for (let i = at(0), end = at(parts), width = (to - from) / parts; i < end; i++)
-			if (s.thread[i] === thread) sums[Math.min(parts - 1, Math.floor((s.time[i] * s.unit - from) / width))] += s.weight[i];
+		for (let i = at(0), end = at(parts), width = (to - from) / parts; i < end; i++) {
+			if (s.thread[i] === thread) {
+				sums[Math.min(parts - 1, Math.floor((s.time[i] * s.unit - from) / width))] +=
+					s.weight[i];
+			}
+		}
 		return sums;
 	}
-	if (!s.before) { // the sum before each row, so that a range needs no pass over its rows
+	if (!s.before) {
+		// the sum before each row, so that a range needs no pass over its rows
 		s.before = new Float64Array(s.rows + 1);
 		for (let i = 0; i < s.rows; i++) s.before[i + 1] = s.before[i] + s.weight[i];
 	}
-	for (let part = 0; part < parts; part++) sums[part] = s.before[at(part + 1)] - s.before[at(part)];
+	for (let part = 0; part < parts; part++) {
+		sums[part] = s.before[at(part + 1)] - s.before[at(part)];
+	}
 	return sums;
 };
 
 // Returns the weights of the samples of each thread in [from, to).
 export const threadWeights = (data, from, to) => {
-	const s = data.samples, sums = new Float64Array(data.threads.length);
+	const s = data.samples;
+	const sums = new Float64Array(data.threads.length);
 	for (let i = rowAt(s, from), end = rowAt(s, to); i < end; i++) sums[s.thread[i]] += s.weight[i];
 	return sums;
 };
@@ -266,7 +356,10 @@ export const eachWait = (data, lane, from, to, add) => {
 };
 
 const INTENDED = new Set(['timer', 'poll', 'process']);
-const PAUSES = [[/^_*(pthread_cond_|cnd_)/, 'condition'], [/^_*(pthread_(timed|clock)?join|thrd_join)/, 'join']];
+const PAUSES = [
+	[/^_*(pthread_cond_|cnd_)/, 'condition'],
+	[/^_*(pthread_(timed|clock)?join|thrd_join)/, 'join'],
+];
 
 const GIL = /^(take_gil|PyCOND_TIMEDWAIT)$/;
 
@@ -279,7 +372,9 @@ export const pausesOf = (data) => {
 	const hasGil = functions.map((f) => f.image.startsWith('[python ') || GIL.test(f.name));
 	stacks.pauses = new Uint8Array(stacks.n);
 	for (let i = 1; i < stacks.n; i++) {
-		const parent = stacks.parent[i], pause = pauseOf[stacks.func[i]], caller = parent ? stacks.func[parent] : -1;
+		const parent = stacks.parent[i];
+		const pause = pauseOf[stacks.func[i]];
+		const caller = parent ? stacks.func[parent] : -1;
 		if (!pause || pauseOf[caller]) stacks.pauses[i] = stacks.pauses[parent];
 		else if (!hasGil[caller]) stacks.pauses[i] = pause;
 	}
@@ -289,8 +384,12 @@ export const pausesOf = (data) => {
 // Returns the waits of the range by call and by the innermost function of the program, the longest
 // first. `isIntended`: a pause, timer, poll or process, which is usually intended.
 export const waitPlaces = (data, scope) => {
-	const { stacks } = data, self = new Float64Array(stacks.n), waits = new Float64Array(stacks.n), places = new Map();
-	const pauses = pausesOf(data), { within } = data.waits;
+	const { stacks } = data;
+	const self = new Float64Array(stacks.n);
+	const waits = new Float64Array(stacks.n);
+	const places = new Map();
+	const pauses = pausesOf(data);
+	const { within } = data.waits;
 	for (let i = rowAt(within, scope.from), end = rowAt(within, scope.to); i < end; i++) {
 		if (scope.thread !== null && within.thread[i] !== scope.thread) continue;
 		self[within.stack[i]] += within.weight[i];
@@ -302,30 +401,55 @@ export const waitPlaces = (data, scope) => {
 	});
 	for (let i = 1; i < stacks.n; i++) {
 		if (!(self[i] > 0)) continue;
-		const call = data.wait_calls[stacks.cause[i] - 1] || { cause: 'unknown', call: null }, pause = call.cause === 'futex' ? pauses[i] : 0;
+		const call = data.wait_calls[stacks.cause[i] - 1] || { cause: 'unknown', call: null };
+		const pause = call.cause === 'futex' ? pauses[i] : 0;
 		const key = `${stacks.cause[i]} ${pause} ${stacks.owner[i]}`;
 		let place = places.get(key);
-		if (!place) places.set(key, (place = { cause: call.cause, call: pause ? `${call.call}, ${PAUSES[pause - 1][1]}` : call.call, isIntended: !!pause || INTENDED.has(call.cause), owner: stacks.owner[i], ns: 0, waits: 0 }));
+		if (!place) {
+			places.set(
+				key,
+				(place = {
+					cause: call.cause,
+					call: pause ? `${call.call}, ${PAUSES[pause - 1][1]}` : call.call,
+					isIntended: !!pause || INTENDED.has(call.cause),
+					owner: stacks.owner[i],
+					ns: 0,
+					waits: 0,
+				}),
+			);
+		}
 		place.ns += self[i];
 		place.waits += waits[i];
 	}
 	return [...places.values()].sort((a, b) => b.ns - a.ns || a.owner - b.owner);
 };
 
-// Returns the live heap: times with the largest size until the next one, and the peak. These are exact.
+// Returns the live heap: times with the largest size until the next one, and the peak. These are
+// exact.
 export const heapOf = ({ heap }) => {
-	const points = heap.flatMap((side) => side.points), highest = heap.reduce((a, b) => (b.peak_bytes > a.peak_bytes ? b : a));
-	return { times: points.map(([time]) => time), values: points.map(([, size]) => size), peak: { ns: highest.peak_ns, bytes: highest.peak_bytes } };
+	const points = heap.flatMap((side) => side.points);
+	const highest = heap.reduce((a, b) => (b.peak_bytes > a.peak_bytes ? b : a));
+	return {
+		times: points.map(([time]) => time),
+		values: points.map(([, size]) => size),
+		peak: { ns: highest.peak_ns, bytes: highest.peak_bytes },
+	};
 };
 
 // Returns the live bytes in equal parts of [from, to): the largest in each; and those at the end of
 // each part by owner, the innermost function of the program. Of a thread, the largest is unknown.
 export const liveHeap = (data, { from, to, thread }, bins) => {
-	const a = data.allocations, { stacks, live } = data, width = (to - from) / bins, unit = data.allocation_unit_ns;
-	const all = new Float64Array(bins), byOwner = new Map();
+	const a = data.allocations;
+	const { stacks, live } = data;
+	const width = (to - from) / bins;
+	const unit = data.allocation_unit_ns;
+	const all = new Float64Array(bins);
+	const byOwner = new Map();
 	const bin = (units) => Math.max(0, Math.floor((units * unit - from) / width));
 	for (let i = 0; i < a.rows; i++) {
-		const begin = bin(a.time[i]), end = a.freed[i] ? bin(a.freed[i] - 1) : bins, owner = stacks.owner[a.stack[i]];
+		const begin = bin(a.time[i]);
+		const end = a.freed[i] ? bin(a.freed[i] - 1) : bins;
+		const owner = stacks.owner[a.stack[i]];
 		if (begin >= bins || begin === end || (thread !== null && a.thread[i] !== thread)) continue;
 		let own = byOwner.get(owner);
 		if (!own) byOwner.set(owner, (own = new Float64Array(bins)));
@@ -334,14 +458,24 @@ export const liveHeap = (data, { from, to, thread }, bins) => {
 			if (end < bins) line[end] -= a.bytes[i];
 		}
 	}
-	for (const line of [all, ...byOwner.values()]) for (let i = 1; i < bins; i++) line[i] += line[i - 1];
+	for (const line of [all, ...byOwner.values()]) {
+		for (let i = 1; i < bins; i++) line[i] += line[i - 1];
+	}
 	if (thread === null) {
 		for (let i = 0, k = Math.max(0, lowerBound(live.times, from + 1) - 1); i < bins; i++) {
 			all[i] = live.values[k];
-			while (k + 1 < live.times.length && live.times[k + 1] < from + (i + 1) * width) all[i] = Math.max(all[i], live.values[++k]);
+			while (k + 1 < live.times.length && live.times[k + 1] < from + (i + 1) * width) {
+				all[i] = Math.max(all[i], live.values[++k]);
+			}
 		}
 	}
 	let peak = 0;
 	for (let i = 1; i < bins; i++) if (all[i] > all[peak]) peak = i;
-	return { bins, width, all, peak, byOwner: [...byOwner].sort((x, y) => y[1][peak] - x[1][peak]) };
+	return {
+		bins,
+		width,
+		all,
+		peak,
+		byOwner: [...byOwner].sort((x, y) => y[1][peak] - x[1][peak]),
+	};
 };

@@ -27,24 +27,42 @@ export const state = {
 };
 
 // Returns the title of the time that samples represent.
-export const cpuTitle = (data) => ({ 'off-cpu': 'Waiting time', wall: 'Wall time' })[data.capture.metric] || 'CPU time';
+export const cpuTitle = (data) =>
+	({ 'off-cpu': 'Waiting time', wall: 'Wall time' })[data.capture.metric] || 'CPU time';
 
-// Fill in what needs a pass over all samples when the selection has not changed for this time, which
-// is longer than the time between two mouse moves of a drag.
+// Fill in what needs a pass over all samples when the selection has not changed for this time,
+// which is longer than the time between two mouse moves of a drag.
 export const REST_MS = 200;
 
-const KEPT = ['tab', 'measure', 'group', 'range', 'base', 'view', 'thread', 'fn', 'inverted', 'sort', 'search', 'mark'];
+const KEPT = [
+	'tab',
+	'measure',
+	'group',
+	'range',
+	'base',
+	'view',
+	'thread',
+	'fn',
+	'inverted',
+	'sort',
+	'search',
+	'mark',
+];
 const past = [];
 let redraw = () => {};
 export const onChange = (draw) => (redraw = draw);
 
 const toText = (key) => (Array.isArray(state[key]) ? state[key].join('-') : String(state[key]));
 const store = (defaults) => {
-	const parts = KEPT.filter((key) => toText(key) !== defaults[key]).map((key) => `${key}=${encodeURIComponent(toText(key))}`);
+	const parts = KEPT.filter((key) => toText(key) !== defaults[key]).map(
+		(key) => `${key}=${encodeURIComponent(toText(key))}`,
+	);
 	if (state.theme) parts.push(`theme=${state.theme}`);
 	try {
 		history.replaceState(null, '', '#' + parts.join('&'));
-	} catch { /* a page inside another may not change its address */ }
+	} catch {
+		/* a page inside another may not change its address */
+	}
 };
 
 let defaults = {};
@@ -59,12 +77,14 @@ const numbers = (text) => {
 };
 
 // Returns the index that a text names, or the value before if a list has none.
-const indexIn = (list, text, before) => (/^\d+$/.test(text) && Number(text) < list.length ? Number(text) : before);
+const indexIn = (list, text, before) =>
+	/^\d+$/.test(text) && Number(text) < list.length ? Number(text) : before;
 
 const decode = (text) => {
 	try {
 		return decodeURIComponent(text);
-	} catch { // a link may be cut
+	} catch {
+		// a link may be cut
 		return '';
 	}
 };
@@ -103,18 +123,38 @@ export const undo = () => {
 
 // Shrinks the range to the grid, on which all sums are exact. Returns null if nothing is left.
 export const onGrid = ([from, to]) => {
-	const { duration, grid_ns: grid } = state.data, [first, last] = madeOf([0, duration]);
-	const low = Math.floor(Math.max(first, from) / grid + 1e-9) * grid, high = Math.min(duration, Math.ceil(Math.min(last, to) / grid - 1e-9) * grid);
+	const { duration, grid_ns: grid } = state.data;
+	const [first, last] = madeOf([0, duration]);
+	const low = Math.floor(Math.max(first, from) / grid + 1e-9) * grid;
+	const high = Math.min(duration, Math.ceil(Math.min(last, to) / grid - 1e-9) * grid);
 	return low < high ? [low, high] : null;
 };
 
 // Says why a panel is empty.
 export const nothingHere = () => {
 	const thread = state.thread !== null && state.data.threads[state.thread];
-	return { cpu: 'No samples', wait: 'No waits', alloc: 'No allocations', live: 'No unfreed memory' }[state.measure] + (thread ? ` of ${thread.name} ${thread.tid}` : '') + (state.range ? ' in this range.' : '.');
+	return (
+		{ cpu: 'No samples', wait: 'No waits', alloc: 'No allocations', live: 'No unfreed memory' }[
+			state.measure
+		] +
+		(thread ? ` of ${thread.name} ${thread.tid}` : '') +
+		(state.range ? ' in this range.' : '.')
+	);
+};
+
+// Returns the set with `member` added, or removed if it was there.
+export const toggled = (set, member) => {
+	const changed = new Set(set);
+	if (!changed.delete(member)) changed.add(member);
+	return changed;
 };
 
 export const range = () => state.range || [0, state.data.duration];
+// Returns the range as limits for sums: what is at the very end of the capture counts, too.
+export const countedRange = () => {
+	const [from, to] = range();
+	return { from, to: to === state.data.duration ? Infinity : to };
+};
 export const view = () => state.view || [0, state.data.duration];
 
 // With two captures, each has its own time; the later one follows the earlier one on the axis.
@@ -123,10 +163,14 @@ const sideAt = (ns) => {
 	return sides && sides[ns < sides[1].from_ns ? 0 : 1];
 };
 export const sideName = (side) => (side === state.data.compare.sides[0] ? 'A' : 'B');
-export const timeOf = (ns, span) => (state.data.compare ? `${sideName(sideAt(ns))} ` : '') + moment(ns - (sideAt(ns)?.from_ns || 0), span);
+export const timeOf = (ns, span) =>
+	(state.data.compare ? `${sideName(sideAt(ns))} ` : '') +
+	moment(ns - (sideAt(ns)?.from_ns || 0), span);
 export const spanOf = ([from, to], span) => {
-	const start = sideAt(from)?.from_ns || 0, ends = sideAt(to - 1)?.from_ns || 0;
-	return `${timeOf(from, span)} – ${start === ends ? moment(to - start, span) : timeOf(to, span)}`;
+	const start = sideAt(from)?.from_ns || 0;
+	const ends = sideAt(to - 1)?.from_ns || 0;
+	const end = start === ends ? moment(to - start, span) : timeOf(to, span);
+	return `${timeOf(from, span)} – ${end}`;
 };
 
 const wholeOf = (side) => onGrid([side.from_ns, side.to_ns]);
@@ -134,9 +178,14 @@ const isSame = (a, b) => a && b && a[0] === b[0] && a[1] === b[1];
 // Returns whether the whole captures are compared with each other.
 export const comparesAll = () => {
 	const sides = state.data.compare?.sides;
-	return !!sides && isSame(state.base, wholeOf(sides[0])) && isSame(state.range, wholeOf(sides[1]));
+	return (
+		!!sides && isSame(state.base, wholeOf(sides[0])) && isSame(state.range, wholeOf(sides[1]))
+	);
 };
-export const comparison = () => ({ base: wholeOf(state.data.compare.sides[0]), range: wholeOf(state.data.compare.sides[1]) });
+export const comparison = () => ({
+	base: wholeOf(state.data.compare.sides[0]),
+	range: wholeOf(state.data.compare.sides[1]),
+});
 
 const sideOf = (thread) => state.data.compare.sides[state.data.threads[thread].is_later ? 1 : 0];
 
@@ -152,12 +201,30 @@ export const threadChanges = (thread) => {
 const seconds = (ns) => `${+(ns / 1e9).toFixed(9)}s`;
 
 // The options with which the page was made, or ''.
-export const filtersOf = ({ filters, capture }) => [
-	...new Set(filters.ranges.map(([from, to]) => [from === null ? '' : `--from ${seconds(from)}`, to === null ? '' : `--to ${seconds(to)}`].filter(Boolean).join(' '))),
-	filters.threads, filters.tids, filters.samples, capture.metric ? `--metric ${capture.metric}` : '', filters.frames, filters.interpreter,
-].filter(Boolean).join(' ');
+export const filtersOf = ({ filters, capture }) =>
+	[
+		...new Set(
+			filters.ranges.map(([from, to]) =>
+				[
+					from === null ? '' : `--from ${seconds(from)}`,
+					to === null ? '' : `--to ${seconds(to)}`,
+				]
+					.filter(Boolean)
+					.join(' '),
+			),
+		),
+		filters.threads,
+		filters.tids,
+		filters.samples,
+		capture.metric ? `--metric ${capture.metric}` : '',
+		filters.frames,
+		filters.interpreter,
+	]
+		.filter(Boolean)
+		.join(' ');
 
-// The part of [from, to) that the page was made of: what threads did is known of the whole recording.
+// The part of [from, to) that the page was made of: what threads did is known of the whole
+// recording.
 export const madeOf = ([from, to]) => {
 	const [low, high] = state.data.compare ? [null, null] : state.data.filters.ranges[0];
 	return [Math.max(from, low ?? from), Math.min(to, high ?? to)];
@@ -165,53 +232,124 @@ export const madeOf = ([from, to]) => {
 
 // Says why the page has none of something, and how to record it.
 export const absence = (kind, what, command) => {
-	const { data } = state, filters = filtersOf(data);
+	const { data } = state;
+	const filters = filtersOf(data);
 	if (!data.recorded[kind]) return [`${what} not recorded.`, command];
-	return [filters ? `${what} recorded, but left out by ${filters}.` : `${what} recorded, but none could be read.`];
+	return [
+		filters
+			? `${what} recorded, but left out by ${filters}.`
+			: `${what} recorded, but none could be read.`,
+	];
 };
 
 // ---- the command
 
 // Returns the verb that prints the numbers of the panel, its options, and which filters it takes.
 const verbOf = () => {
-	const { data, tab, fn } = state, { filters, capture } = data, waits = state.measure === 'wait';
+	const { data, tab, fn } = state;
+	const { filters, capture } = data;
+	const waits = state.measure === 'wait';
 	const name = fn === null ? '' : shellWord(data.functions[fn].full || data.functions[fn].name);
 	const samples = { frames: true, metric: waits ? 'off-cpu' : capture.metric };
 	if (tab === 'marks') return { verb: 'marks', words: [] };
 	if (tab === 'memory') return { verb: 'memory', words: [] };
 	if (tab === 'source' && data.sources.functions.length) {
 		const shown = data.functions[fn ?? data.sources.functions[0].fn];
-		return { verb: 'annotate', words: [shellWord(shown.full || shown.name)], metric: capture.metric, samples: true };
+		return {
+			verb: 'annotate',
+			words: [shellWord(shown.full || shown.name)],
+			metric: capture.metric,
+			samples: true,
+		};
 	}
-	if (tab === 'waiting' && !capture.metric && !filters.samples && !filters.frames) return { verb: 'report', words: ['--by', 'state'] };
-	if (!waits && state.measure !== 'cpu') return { verb: 'memory', words: state.measure === 'live' ? ['--leaks'] : [], interpreter: true };
-	if (tab === 'tree') return { verb: 'report', words: [state.inverted ? '--inverted' : '--tree'], ...samples };
-	return { verb: 'report', words: tab === 'functions' && name ? ['--callers', name] : [], ...samples };
+	if (tab === 'waiting' && !capture.metric && !filters.samples && !filters.frames) {
+		return { verb: 'report', words: ['--by', 'state'] };
+	}
+	if (!waits && state.measure !== 'cpu') {
+		return {
+			verb: 'memory',
+			words: state.measure === 'live' ? ['--leaks'] : [],
+			interpreter: true,
+		};
+	}
+	if (tab === 'tree') {
+		return { verb: 'report', words: [state.inverted ? '--inverted' : '--tree'], ...samples };
+	}
+	return {
+		verb: 'report',
+		words: tab === 'functions' && name ? ['--callers', name] : [],
+		...samples,
+	};
 };
 
-const commandOf = (file, range, whole, limits) => {
-	const { data } = state, { filters } = data, { verb, words, metric, frames, ...takes } = verbOf(), options = metric ? ['--metric', metric] : [];
-	const to = metric === 'off-cpu' || words[1] === 'state' ? range[1] : range[1] - 1;
-	const low = whole ? limits[0] : Math.max(range[0], limits[0] ?? 0), high = whole ? limits[1] : Math.min(to, limits[1] ?? Infinity);
+const commandOf = (file, [from, end], whole, limits) => {
+	const { data } = state;
+	const { filters } = data;
+	const { verb, words, metric, frames, ...takes } = verbOf();
+	const options = metric ? ['--metric', metric] : [];
+	const to = metric === 'off-cpu' || words[1] === 'state' ? end : end - 1;
+	const low = whole ? limits[0] : Math.max(from, limits[0] ?? 0);
+	const high = whole ? limits[1] : Math.min(to, limits[1] ?? Infinity);
 	if (low !== null) options.push('--from', `${(low / 1e9).toFixed(9)}s`);
 	if (high !== null) options.push('--to', `${(high / 1e9).toFixed(9)}s`);
-	options.push(filters.threads, state.thread === null ? filters.tids : `--tid ${data.threads[state.thread].tid}`);
+	options.push(
+		filters.threads,
+		state.thread === null ? filters.tids : `--tid ${data.threads[state.thread].tid}`,
+	);
 	if (frames || takes.samples) options.push(filters.samples);
 	if (frames) options.push(filters.frames);
 	if (frames || takes.interpreter) options.push(filters.interpreter);
-	return ['profcapture', verb, file, ...words, ...options].filter((word) => word !== '').join(' ');
+	return ['profcapture', verb, file, ...words, ...options]
+		.filter((word) => word !== '')
+		.join(' ');
 };
 
 // Returns the commands that print the same numbers. The end of a range is excluded, as in the page;
 // a wait is cut there.
 export const command = () => {
-	const { data } = state, sides = data.compare?.sides;
+	const { data } = state;
+	const sides = data.compare?.sides;
 	const { ranges, threads, tids, samples, frames, interpreter } = data.filters;
 	if (!sides) return commandOf(data.capture.file_word, range(), !state.range, ranges[0]);
-	if (comparesAll() && state.thread === null && state.measure !== 'live' && !ranges.flat().some((limit) => limit !== null))
-		return ['profcapture diff', ...(state.measure === 'alloc' ? ['--memory'] : state.measure === 'wait' ? ['--metric', 'off-cpu'] : []), ...sides.map((side) => side.file_word), threads, tids, samples, frames, interpreter].filter(Boolean).join(' ');
-	return [state.base, range()].filter(Boolean).flatMap(([from, to]) => sides.map((side) => {
-		const whole = wholeOf(side), part = [Math.max(from, whole[0]), Math.min(to, whole[1])];
-		return part[0] < part[1] && (state.thread === null || sideOf(state.thread) === side) ? commandOf(side.file_word, part.map((ns) => ns - side.from_ns), isSame(part, whole), ranges[sides.indexOf(side)]) : '';
-	})).filter(Boolean).join(' && ');
+	if (
+		comparesAll() &&
+		state.thread === null &&
+		state.measure !== 'live' &&
+		!ranges.flat().some((limit) => limit !== null)
+	) {
+		return [
+			'profcapture diff',
+			...(state.measure === 'alloc'
+				? ['--memory']
+				: state.measure === 'wait'
+					? ['--metric', 'off-cpu']
+					: []),
+			...sides.map((side) => side.file_word),
+			threads,
+			tids,
+			samples,
+			frames,
+			interpreter,
+		]
+			.filter(Boolean)
+			.join(' ');
+	}
+	return [state.base, range()]
+		.filter(Boolean)
+		.flatMap(([from, to]) =>
+			sides.map((side) => {
+				const whole = wholeOf(side);
+				const part = [Math.max(from, whole[0]), Math.min(to, whole[1])];
+				return part[0] < part[1] && (state.thread === null || sideOf(state.thread) === side)
+					? commandOf(
+							side.file_word,
+							part.map((ns) => ns - side.from_ns),
+							isSame(part, whole),
+							ranges[sides.indexOf(side)],
+						)
+					: '';
+			}),
+		)
+		.filter(Boolean)
+		.join(' && ');
 };

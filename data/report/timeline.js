@@ -7,7 +7,20 @@ import { lowerBound, KINDS } from './data.js';
 import { eachWait, laneSums, partSums, pausesOf, threadWeights } from './profile.js';
 import { byId, color, el, fill, fontFamily, hideTip, rem, showTip, sizeCanvas } from './dom.js';
 import { bytes, count, duration, significant, tickStep } from './format.js';
-import { cpuTitle, madeOf, onGrid, REST_MS, range, sideName, spanOf, state, threadChanges, timeOf, update, view } from './state.js';
+import {
+	cpuTitle,
+	madeOf,
+	onGrid,
+	REST_MS,
+	range,
+	sideName,
+	spanOf,
+	state,
+	threadChanges,
+	timeOf,
+	update,
+	view,
+} from './state.js';
 
 const layout = { rows: [], gutter: 0, width: 0, height: 0 };
 const MOST_MARK_ROWS = 12;
@@ -33,28 +46,91 @@ const countersShown = (data) => {
 };
 
 const counterLabel = (data, { group, name, pid }) => {
-	const of = new Set(data.counters.map((counter) => counter.pid)).size > 1 && data.processes.find((process) => process.pid === pid);
+	const of =
+		new Set(data.counters.map((counter) => counter.pid)).size > 1 &&
+		data.processes.find((process) => process.pid === pid);
 	return `${pid ? '' : group || ''} ${name || 'counter'} ${of ? of.name : ''}`.trim();
 };
 
 const makeRows = () => {
-	const { data } = state, R = rem(), big = innerHeight > 1000;
-	const laneHeight = Math.round(R * (big ? 1.6 : 1.3)), lineHeight = Math.round(R * (big ? 2.6 : 2));
-	const rows = [{ kind: 'axis', height: Math.round(R * 1.6) }, { kind: 'heat', height: Math.round(R * 3) }];
+	const { data } = state;
+	const R = rem();
+	const big = innerHeight > 1000;
+	const laneHeight = Math.round(R * (big ? 1.6 : 1.3));
+	const lineHeight = Math.round(R * (big ? 2.6 : 2));
+	const rows = [
+		{ kind: 'axis', height: Math.round(R * 1.6) },
+		{ kind: 'heat', height: Math.round(R * 3) },
+	];
 	const [lanes, rest] = lanesShown(data);
 	const named = new Map();
 	for (const lane of lanes) named.set(lane.name, (named.get(lane.name) || 0) + 1);
-	for (const lane of lanes) rows.push({ kind: 'lane', height: laneHeight, lanes: [lane], label: (data.compare ? (lane.is_later ? 'B ' : 'A ') : '') + (named.get(lane.name) > 1 ? `${lane.name} ${lane.tid}` : lane.name) });
-	if (rest.length) rows.push({ kind: 'lane', height: laneHeight, lanes: rest, label: `+ ${count(rest.length)} threads` });
-	if (data.live) rows.push({ kind: 'live', height: lineHeight, label: data.rss ? 'Heap, RSS ┄' : 'Live heap' });
-	const counters = countersShown(data), hidden = data.counters.length - counters.length - (data.live && data.rss ? 1 : 0);
-	for (const counter of counters) rows.push({ kind: 'counter', height: lineHeight, counter, label: counterLabel(data, counter) });
-	if (hidden) rows.push({ kind: 'more', height: laneHeight, label: `+ ${count(hidden)} counters: profcapture counters` });
+	for (const lane of lanes) {
+		rows.push({
+			kind: 'lane',
+			height: laneHeight,
+			lanes: [lane],
+			label:
+				(data.compare ? (lane.is_later ? 'B ' : 'A ') : '') +
+				(named.get(lane.name) > 1 ? `${lane.name} ${lane.tid}` : lane.name),
+		});
+	}
+	if (rest.length) {
+		rows.push({
+			kind: 'lane',
+			height: laneHeight,
+			lanes: rest,
+			label: `+ ${count(rest.length)} threads`,
+		});
+	}
+	if (data.live) {
+		rows.push({
+			kind: 'live',
+			height: lineHeight,
+			label: data.rss ? 'Heap, RSS ┄' : 'Live heap',
+		});
+	}
+	const counters = countersShown(data);
+	const hidden = data.counters.length - counters.length - (data.live && data.rss ? 1 : 0);
+	for (const counter of counters) {
+		rows.push({
+			kind: 'counter',
+			height: lineHeight,
+			counter,
+			label: counterLabel(data, counter),
+		});
+	}
+	if (hidden) {
+		rows.push({
+			kind: 'more',
+			height: laneHeight,
+			label: `+ ${count(hidden)} counters: profcapture counters`,
+		});
+	}
 	const names = data.mark_names.map((mark, index) => index);
-	if (names.length > MOST_MARK_ROWS) names.sort((a, b) => data.marksOf[b].length - data.marksOf[a].length || a - b);
-	const markHeight = Math.round(R * 1.1), others = names.splice(names.length > MOST_MARK_ROWS ? MOST_MARK_ROWS - 1 : MOST_MARK_ROWS);
-	for (const index of names) rows.push({ kind: 'mark', height: markHeight, names: [index], label: data.mark_names[index].name || 'mark' });
-	if (others.length) rows.push({ kind: 'mark', height: markHeight, names: others, label: `+ ${count(others.length)} marks` });
+	if (names.length > MOST_MARK_ROWS) {
+		names.sort((a, b) => data.marksOf[b].length - data.marksOf[a].length || a - b);
+	}
+	const markHeight = Math.round(R * 1.1);
+	const others = names.splice(
+		names.length > MOST_MARK_ROWS ? MOST_MARK_ROWS - 1 : MOST_MARK_ROWS,
+	);
+	for (const index of names) {
+		rows.push({
+			kind: 'mark',
+			height: markHeight,
+			names: [index],
+			label: data.mark_names[index].name || 'mark',
+		});
+	}
+	if (others.length) {
+		rows.push({
+			kind: 'mark',
+			height: markHeight,
+			names: others,
+			label: `+ ${count(others.length)} marks`,
+		});
+	}
 	if (data.logs.length) rows.push({ kind: 'log', height: Math.round(R * 1.2), label: 'Logs' });
 	let y = 0;
 	for (const row of rows) {
@@ -72,28 +148,48 @@ const makeRows = () => {
 const mix = (a, b, share) => {
 	const parts = (hex) => [1, 3, 5].map((i) => parseInt(hex.slice(i, i + 2), 16));
 	const [x, y] = [parts(a), parts(b)];
-	return '#' + x.map((v, i) => Math.round(v + (y[i] - v) * share).toString(16).padStart(2, '0')).join('');
+	return (
+		'#' +
+		x
+			.map((v, i) =>
+				Math.round(v + (y[i] - v) * share)
+					.toString(16)
+					.padStart(2, '0'),
+			)
+			.join('')
+	);
 };
 
 const heatCells = () => {
 	const cell = Math.max(4, Math.round(rem() * 0.36));
-	const columns = Math.floor(layout.width / cell), parts = Math.max(4, Math.floor((Math.round(rem() * 3) - 2) / cell));
+	const columns = Math.floor(layout.width / cell);
+	const parts = Math.max(4, Math.floor((Math.round(rem() * 3) - 2) / cell));
 	return { cell, columns, parts };
 };
 
 // A column is a part of the time; its cells, from the top down, are parts of the column's time.
 const drawHeat = (g, row, c) => {
-	const { data } = state, s = data.samples, [from, to] = view();
+	const { data } = state;
+	const s = data.samples;
+	const [from, to] = view();
 	const { cell, columns, parts } = heatCells();
-	const bins = new Float64Array(columns * parts), width = (to - from) / bins.length, unit = data.sample_unit_ns;
-	const begin = lowerBound(s.time, Math.floor(from / unit), s.rows), end = lowerBound(s.time, Math.ceil(to / unit), s.rows);
+	const bins = new Float64Array(columns * parts);
+	const width = (to - from) / bins.length;
+	const unit = data.sample_unit_ns;
+	const begin = lowerBound(s.time, Math.floor(from / unit), s.rows);
+	const end = lowerBound(s.time, Math.ceil(to / unit), s.rows);
 	for (let i = begin; i < end; i++) {
 		if (state.thread !== null && s.thread[i] !== state.thread) continue;
 		const bin = Math.floor((s.time[i] * unit - from) / width);
 		if (bin >= 0 && bin < bins.length) bins[bin] += s.weight[i];
 	}
-	const full = data.capture.is_time && !data.capture.metric ? width * Math.max(1, data.capture.cpus) : Math.max(1, ...bins);
-	const shades = Array.from({ length: 33 }, (_, i) => (i <= 16 ? mix(c.heat0, c.heat1, i / 16) : mix(c.heat1, c.heat2, (i - 16) / 16)));
+	const full =
+		data.capture.is_time && !data.capture.metric
+			? width * Math.max(1, data.capture.cpus)
+			: Math.max(1, ...bins);
+	const shades = Array.from({ length: 33 }, (_, i) =>
+		i <= 16 ? mix(c.heat0, c.heat1, i / 16) : mix(c.heat1, c.heat2, (i - 16) / 16),
+	);
 	for (let x = 0; x < columns; x++) {
 		for (let k = 0; k < parts; k++) {
 			g.fillStyle = shades[Math.round(Math.min(1, bins[x * parts + k] / full) * 32)];
@@ -108,25 +204,33 @@ const [LOCK, IO, IDLE] = [2, 3, 4];
 const CAUSE_KINDS = { futex: LOCK, file: IO, network: IO, pipe: IO, fault: IO };
 
 const drawLane = (g, row, c) => {
-	const [from, to] = view(), n = Math.ceil(layout.width), scale = layout.width / (to - from);
-	const { data } = state, shares = laneColors.map(() => new Float32Array(n + 1));
+	const [from, to] = view();
+	const n = Math.ceil(layout.width);
+	const scale = layout.width / (to - from);
+	const { data } = state;
+	const shares = laneColors.map(() => new Float32Array(n + 1));
 	const cover = (into, begin, end, part) => {
-		for (let x = Math.floor(begin); x < end && x < n; x++) into[x] += part * (Math.min(x + 1, end) - Math.max(x, begin));
+		for (let x = Math.floor(begin); x < end && x < n; x++) {
+			into[x] += part * (Math.min(x + 1, end) - Math.max(x, begin));
+		}
 	};
 	for (const lane of row.lanes) {
 		for (let i = lowerBound(lane.to, from); i < lane.n && lane.from[i] < to; i++) {
-			const begin = (Math.max(lane.from[i], from) - from) * scale, end = (Math.min(lane.to[i], to) - from) * scale;
+			const begin = (Math.max(lane.from[i], from) - from) * scale;
+			const end = (Math.min(lane.to[i], to) - from) * scale;
 			const part = lane.amount[i] / Math.max(1, lane.to[i] - lane.from[i]);
 			cover(shares[lane.kind[i] === 2 ? IDLE : lane.kind[i]], begin, end, part);
 		}
 		if (!data.has_waits || row.lanes.length > 1) continue;
 		const pauses = pausesOf(data);
 		eachWait(data, lane, from, to, (stack, begin, end) => {
-			const kind = !pauses[stack] && CAUSE_KINDS[data.wait_calls[data.stacks.cause[stack] - 1]?.cause];
+			const kind =
+				!pauses[stack] && CAUSE_KINDS[data.wait_calls[data.stacks.cause[stack] - 1]?.cause];
 			if (kind) cover(shares[kind], (begin - from) * scale, (end - from) * scale, 1);
 		});
 	}
-	const height = row.height - 3, most = row.lanes.length > 1 ? Math.max(1, state.data.capture.cpus) : 1;
+	const height = row.height - 3;
+	const most = row.lanes.length > 1 ? Math.max(1, state.data.capture.cpus) : 1;
 	const kinds = row.lanes.length > 1 ? [0] : [...laneColors.keys()];
 	for (let x = 0; x < n; x++) {
 		let y = row.y + 1 + height;
@@ -142,9 +246,12 @@ const drawLane = (g, row, c) => {
 };
 
 const drawLine = (g, row, c) => {
-	const { data } = state, live = row.kind === 'live';
+	const { data } = state;
+	const live = row.kind === 'live';
 	const { times, values } = live ? data.live : row.counter;
-	const low = Math.min(0, ...values), high = Math.max(...values, low + 1e-9), height = row.height - 4;
+	const low = Math.min(0, ...values);
+	const high = Math.max(...values, low + 1e-9);
+	const height = row.height - 4;
 	const y = (v) => row.y + 2 + height - ((v - low) / (high - low)) * height;
 	const shade = live ? c.heap : c.mark;
 	g.save();
@@ -173,7 +280,12 @@ const drawLine = (g, row, c) => {
 		g.setLineDash([3, 2]);
 		g.strokeStyle = c.muted;
 		g.beginPath();
-		data.rss.times.forEach((t, i) => g[i ? 'lineTo' : 'moveTo'](toX(t), Math.max(row.y + 1, y(Math.min(high, data.rss.values[i])))));
+		data.rss.times.forEach((t, i) =>
+			g[i ? 'lineTo' : 'moveTo'](
+				toX(t),
+				Math.max(row.y + 1, y(Math.min(high, data.rss.values[i]))),
+			),
+		);
 		g.stroke();
 	}
 	g.restore();
@@ -181,11 +293,20 @@ const drawLine = (g, row, c) => {
 
 // How much of each pixel's time is inside of a mark, as opacity.
 const drawMark = (g, row, c) => {
-	const m = state.data.marks, [from, to] = view(), n = Math.ceil(layout.width), scale = layout.width / (to - from);
-	const covered = new Float32Array(n + 1), unit = state.data.mark_unit_ns;
-	for (const name of row.names) for (const i of state.data.marksOf[name]) {
-		const begin = (m.time[i] * unit - from) * scale, end = Math.max(begin + 0.4, (m.time[i] * unit + m.length[i] - from) * scale);
-		for (let x = Math.max(0, Math.floor(begin)); x < Math.min(n, end); x++) covered[x] += Math.min(x + 1, end) - Math.max(x, begin);
+	const m = state.data.marks;
+	const [from, to] = view();
+	const n = Math.ceil(layout.width);
+	const scale = layout.width / (to - from);
+	const covered = new Float32Array(n + 1);
+	const unit = state.data.mark_unit_ns;
+	for (const name of row.names) {
+		for (const i of state.data.marksOf[name]) {
+			const begin = (m.time[i] * unit - from) * scale;
+			const end = Math.max(begin + 0.4, (m.time[i] * unit + m.length[i] - from) * scale);
+			for (let x = Math.max(0, Math.floor(begin)); x < Math.min(n, end); x++) {
+				covered[x] += Math.min(x + 1, end) - Math.max(x, begin);
+			}
+		}
 	}
 	g.fillStyle = c.mark;
 	for (let x = 0; x < n; x++) {
@@ -209,7 +330,8 @@ const drawLogs = (g, row, c) => {
 		g.lineTo(x + 4, row.y + row.height - 4);
 		g.lineTo(x - 4, row.y + row.height - 4);
 		g.fill();
-		const text = (log.text || '').slice(0, 60), width = g.measureText(text).width;
+		const text = (log.text || '').slice(0, 60);
+		const width = g.measureText(text).width;
 		if (x + 8 < free || x + 8 + width > layout.gutter + layout.width) continue;
 		g.fillText(text, x + 8, row.y + row.height / 2);
 		free = x + 16 + width;
@@ -217,12 +339,19 @@ const drawLogs = (g, row, c) => {
 };
 
 const drawAxis = (g, row, c) => {
-	const [from, to] = view(), step = tickStep(to - from, layout.width / (rem() * 7));
+	const [from, to] = view();
+	const step = tickStep(to - from, layout.width / (rem() * 7));
 	const digits = Math.max(0, -Math.floor(Math.log10(step / 1e9)));
 	g.font = `${rem() * 0.85}px ${fontFamily()}`;
 	g.textAlign = 'center';
-	for (const { from_ns: start, to_ns: end } of state.data.compare?.sides || [{ from_ns: 0, to_ns: to }]) {
-		for (let t = Math.max(0, Math.ceil((from - start) / step) * step); t + start <= Math.min(to, end); t += step) {
+	for (const { from_ns: start, to_ns: end } of state.data.compare?.sides || [
+		{ from_ns: 0, to_ns: to },
+	]) {
+		for (
+			let t = Math.max(0, Math.ceil((from - start) / step) * step);
+			t + start <= Math.min(to, end);
+			t += step
+		) {
 			const x = Math.round(toX(t + start)) + 0.5;
 			g.strokeStyle = c.line;
 			g.globalAlpha = 0.6;
@@ -232,15 +361,30 @@ const drawAxis = (g, row, c) => {
 			g.stroke();
 			g.globalAlpha = 1;
 			g.fillStyle = c.muted;
-			g.textAlign = t === 0 && start > 0 ? 'left' : 'center'; // beside the boundary, not below it
-			if (x < Math.min(layout.gutter + layout.width, toX(end) - (end < state.data.duration ? rem() : 0)) - rem()) g.fillText((t / 1e9).toFixed(digits) + (t === 0 ? ' s' : ''), t === 0 && start > 0 ? x + 5 : x, row.height / 2);
+			// beside the boundary, not below it
+			g.textAlign = t === 0 && start > 0 ? 'left' : 'center';
+			if (
+				x <
+				Math.min(
+					layout.gutter + layout.width,
+					toX(end) - (end < state.data.duration ? rem() : 0),
+				) -
+					rem()
+			) {
+				g.fillText(
+					(t / 1e9).toFixed(digits) + (t === 0 ? ' s' : ''),
+					t === 0 && start > 0 ? x + 5 : x,
+					row.height / 2,
+				);
+			}
 		}
 	}
 };
 
 // Draws the boundary where the first capture ends and the later one begins.
 const drawBoundary = (g, c) => {
-	const sides = state.data.compare?.sides, x = sides && Math.round(toX(sides[1].from_ns)) + 0.5;
+	const sides = state.data.compare?.sides;
+	const x = sides && Math.round(toX(sides[1].from_ns)) + 0.5;
 	if (!sides || x < layout.gutter || x > layout.gutter + layout.width) return;
 	g.strokeStyle = c.text;
 	g.lineWidth = 2;
@@ -255,7 +399,11 @@ const drawLosses = (g, c) => {
 	const top = layout.rows[0].height;
 	for (const loss of state.data.capture.losses) {
 		if (loss.is_tick) continue;
-		const from = Math.max(layout.gutter, toX(loss.from_ns)), to = Math.min(layout.gutter + layout.width, Math.max(toX(loss.to_ns), toX(loss.from_ns) + 2));
+		const from = Math.max(layout.gutter, toX(loss.from_ns));
+		const to = Math.min(
+			layout.gutter + layout.width,
+			Math.max(toX(loss.to_ns), toX(loss.from_ns) + 2),
+		);
 		if (to <= from) continue;
 		g.save();
 		g.beginPath();
@@ -276,7 +424,11 @@ const drawLosses = (g, c) => {
 		const text = `${loss.count ? count(loss.count) : 'some'} lost`;
 		g.font = `600 ${rem() * 0.85}px ${fontFamily()}`;
 		g.textAlign = 'center';
-		const width = g.measureText(text).width + 8, middle = Math.max(layout.gutter + width / 2, Math.min(layout.gutter + layout.width - width / 2, (from + to) / 2));
+		const width = g.measureText(text).width + 8;
+		const middle = Math.max(
+			layout.gutter + width / 2,
+			Math.min(layout.gutter + layout.width - width / 2, (from + to) / 2),
+		);
 		g.fillStyle = c.bg;
 		g.fillRect(middle - width / 2, top + 2, width, rem() * 1.3);
 		g.fillStyle = c.warn;
@@ -284,13 +436,44 @@ const drawLosses = (g, c) => {
 	}
 };
 
-const NAMES = ['bg', 'line', 'text', 'muted', ...laneColors, 'mark', 'heap', 'heat0', 'heat1', 'heat2', 'shade', 'focus', 'warn'];
+const NAMES = [
+	'bg',
+	'line',
+	'text',
+	'muted',
+	...laneColors,
+	'mark',
+	'heap',
+	'heat0',
+	'heat1',
+	'heat2',
+	'shade',
+	'focus',
+	'warn',
+];
 const colors = () => Object.fromEntries(NAMES.map((name) => [name, color(name)]));
 
-const draw = { axis: drawAxis, heat: drawHeat, lane: drawLane, live: drawLine, counter: drawLine, mark: drawMark, log: drawLogs, more: () => {} };
+const draw = {
+	axis: drawAxis,
+	heat: drawHeat,
+	lane: drawLane,
+	live: drawLine,
+	counter: drawLine,
+	mark: drawMark,
+	log: drawLogs,
+	more: () => {},
+};
 
 const drawBackground = (c) => {
-	const key = [...view(), state.allThreads, layout.width, layout.height, document.documentElement.dataset.theme, state.thread, devicePixelRatio].join();
+	const key = [
+		...view(),
+		state.allThreads,
+		layout.width,
+		layout.height,
+		document.documentElement.dataset.theme,
+		state.thread,
+		devicePixelRatio,
+	].join();
 	if (background.key === key) return;
 	background.key = key;
 	const g = sizeCanvas(background.canvas, layout.gutter + layout.width + 10, layout.height);
@@ -307,33 +490,57 @@ const rangeOf = (times, from, to) => [lowerBound(times, from), lowerBound(times,
 
 // Returns the text beside a row: its number in the range.
 const numberOf = (row) => {
-	const { data } = state, [from, to] = range();
+	const { data } = state;
+	const [from, to] = range();
 	if (row.kind === 'heat') {
 		if (!data.capture.is_time || data.capture.metric) return '';
 		const [low, high] = madeOf([from, to]);
 		const sum = data.lanes.reduce((all, lane) => all + laneRun(lane), 0);
 		return `${significant(sum / (high - low))} of ${data.capture.cpus} CPUs`;
 	}
-	if (row.kind === 'lane') return duration(row.lanes.reduce((all, lane) => all + laneRun(lane), 0));
+	if (row.kind === 'lane') {
+		return duration(row.lanes.reduce((all, lane) => all + laneRun(lane), 0));
+	}
 	if (row.kind === 'live' || row.kind === 'counter') {
-		const { times, values } = row.kind === 'live' ? data.live : row.counter, [begin, end] = rangeOf(times, from, to);
-		const part = Array.prototype.slice.call(values, Math.max(0, begin - 1), Math.max(begin, end));
+		const { times, values } = row.kind === 'live' ? data.live : row.counter;
+		const [begin, end] = rangeOf(times, from, to);
+		const part = Array.prototype.slice.call(
+			values,
+			Math.max(0, begin - 1),
+			Math.max(begin, end),
+		);
 		if (!part.length) return '–';
 		const most = Math.max(...part);
 		return 'max ' + (row.kind === 'live' ? bytes(most) : amount(row.counter, most));
 	}
 	if (row.kind === 'mark') {
-		const { time } = data.marks, unit = data.mark_unit_ns, first = Math.ceil(from / unit), before = to === data.duration ? Infinity : Math.ceil(to / unit);
+		const { time } = data.marks;
+		const unit = data.mark_unit_ns;
+		const first = Math.ceil(from / unit);
+		const before = to === data.duration ? Infinity : Math.ceil(to / unit);
 		let n = 0;
-		for (const name of row.names) for (const i of data.marksOf[name]) if (time[i] >= first && time[i] < before) n++;
-		return (row.names.some((name) => data.marksOf[name].length < data.mark_names[name].count) ? '≥ ' : '') + count(n) + '\u200a×';
+		for (const name of row.names) {
+			for (const i of data.marksOf[name]) if (time[i] >= first && time[i] < before) n++;
+		}
+		return (
+			(row.names.some((name) => data.marksOf[name].length < data.mark_names[name].count)
+				? '≥ '
+				: '') +
+			count(n) +
+			'\u200a×'
+		);
 	}
-	if (row.kind === 'log') return count(data.logs.filter((log) => log.time_ns >= from && log.time_ns < to).length);
+	if (row.kind === 'log') {
+		return count(data.logs.filter((log) => log.time_ns >= from && log.time_ns < to).length);
+	}
 	return '';
 };
 
 const significantOrCount = (x) => (Number.isInteger(x) ? count(x) : significant(x));
-const amount = ({ unit }, x) => (/^bytes/.test(unit || '') ? bytes(x) + unit.slice(5) : `${significantOrCount(x)} ${unit || ''}`.trim());
+const amount = ({ unit }, x) =>
+	/^bytes/.test(unit || '')
+		? bytes(x) + unit.slice(5)
+		: `${significantOrCount(x)} ${unit || ''}`.trim();
 
 // Returns how long the lane's thread ran in the range.
 let weights = { of: null, sums: null };
@@ -341,21 +548,26 @@ const laneRun = (lane) => {
 	const { data } = state;
 	if (data.hasSlices) return laneSums(lane, ...madeOf(range()))[0];
 	if (!state.range) return lane.sums[0];
-	if (weights.of !== state.range) weights = { of: state.range, sums: threadWeights(data, ...state.range) };
+	if (weights.of !== state.range) {
+		weights = { of: state.range, sums: threadWeights(data, ...state.range) };
+	}
 	return weights.sums[lane.index];
 };
 
 const drawLabels = (g, c) => {
-	const font = fontFamily(), R = rem();
+	const font = fontFamily();
+	const R = rem();
 	for (const row of layout.rows) {
 		if (row.kind === 'axis') continue;
-		const number = numberOf(row), middle = row.y + row.height / 2;
+		const number = numberOf(row);
+		const middle = row.y + row.height / 2;
 		g.font = `${R * 0.85}px ${font}`;
 		g.textAlign = 'right';
 		g.fillStyle = c.muted;
 		g.fillText(number, layout.gutter - R * 0.6, middle);
 		const room = layout.gutter - R * 2 - g.measureText(number).width;
-		const letters = [...(row.kind === 'heat' ? 'Activity' : row.label).slice(0, 60)], all = letters.length;
+		const letters = [...(row.kind === 'heat' ? 'Activity' : row.label).slice(0, 60)];
+		const all = letters.length;
 		const label = () => letters.join('') + (letters.length < all ? '…' : '');
 		g.font = `${R * 0.92}px ${font}`;
 		g.textAlign = 'left';
@@ -372,7 +584,9 @@ const drawLabels = (g, c) => {
 };
 
 const drawBand = (g, [from, to], shade, name, c) => {
-	const x0 = toX(from), x1 = toX(to), text = (name ? name + ' ' : '') + duration(to - from);
+	const x0 = toX(from);
+	const x1 = toX(to);
+	const text = (name ? name + ' ' : '') + duration(to - from);
 	g.save();
 	g.beginPath();
 	g.rect(layout.gutter - 2, 0, layout.width + 4, layout.height);
@@ -383,7 +597,10 @@ const drawBand = (g, [from, to], shade, name, c) => {
 	g.restore();
 	g.font = `600 ${rem() * 0.85}px ${fontFamily()}`;
 	const width = g.measureText(text).width + 10;
-	const x = Math.max(layout.gutter, Math.min(layout.gutter + layout.width - width, (x0 + x1) / 2 - width / 2));
+	const x = Math.max(
+		layout.gutter,
+		Math.min(layout.gutter + layout.width - width, (x0 + x1) / 2 - width / 2),
+	);
 	g.fillStyle = shade;
 	g.fillRect(x, 1, width, rem() * 1.35);
 	g.fillStyle = c.bg;
@@ -391,12 +608,16 @@ const drawBand = (g, [from, to], shade, name, c) => {
 	g.fillText(text, x + 5, 1 + rem() * 0.7);
 };
 
-// Draws the names of both captures beside the boundary, in the row of the heat map, on a background.
+// Draws the names of both captures beside the boundary, in the row of the heat map, on a
+// background.
 const drawNames = (g, sides, c) => {
-	const x = toX(sides[1].from_ns), y = layout.rows[1].y + rem() * 0.8;
+	const x = toX(sides[1].from_ns);
+	const y = layout.rows[1].y + rem() * 0.8;
 	g.font = `600 ${rem() * 0.85}px ${fontFamily()}`;
 	for (const side of sides) {
-		const text = `${sideName(side)} ${side.name}`, width = g.measureText(text).width + 10, left = side === sides[0] ? x - width - 4 : x + 4;
+		const text = `${sideName(side)} ${side.name}`;
+		const width = g.measureText(text).width + 10;
+		const left = side === sides[0] ? x - width - 4 : x + 4;
 		if (left < layout.gutter || left + width > layout.gutter + layout.width) continue;
 		g.fillStyle = c.bg;
 		g.fillRect(left, y - rem() * 0.65, width, rem() * 1.3);
@@ -408,13 +629,16 @@ const drawNames = (g, sides, c) => {
 
 export const drawTimeline = () => {
 	makeRows();
-	const c = colors(), canvas = byId('timeline-canvas');
+	const c = colors();
+	const canvas = byId('timeline-canvas');
 	byId('timeline').style.maxHeight = Math.round(innerHeight * 0.42) + 'px';
 	drawBackground(c);
-	const width = layout.gutter + layout.width + 10, g = sizeCanvas(canvas, width, layout.height);
+	const width = layout.gutter + layout.width + 10;
+	const g = sizeCanvas(canvas, width, layout.height);
 	g.drawImage(background.canvas, 0, 0, width, layout.height);
 	if (state.range && !state.base) {
-		const x0 = Math.max(layout.gutter, toX(state.range[0])), x1 = Math.min(width, Math.max(layout.gutter, toX(state.range[1])));
+		const x0 = Math.max(layout.gutter, toX(state.range[0]));
+		const x1 = Math.min(width, Math.max(layout.gutter, toX(state.range[1])));
 		g.fillStyle = c.shade;
 		g.fillRect(layout.gutter, 0, x0 - layout.gutter, layout.height);
 		g.fillRect(x1, 0, width - x1, layout.height);
@@ -425,7 +649,11 @@ export const drawTimeline = () => {
 	if (state.range) drawBand(g, state.range, c.focus, state.base && !compare ? 'B' : '', c);
 	if (compare) drawNames(g, compare.sides, c);
 	const span = view()[1] - view()[0];
-	byId('timeline-text').textContent = `Timeline of ${compare ? compare.sides.map((side) => `${sideName(side)} ${side.name}, ${duration(side.to_ns - side.from_ns)}`).join(', then ') : duration(state.data.duration)}. ` +
+	const sides = compare?.sides.map((side) => {
+		return `${sideName(side)} ${side.name}, ${duration(side.to_ns - side.from_ns)}`;
+	});
+	byId('timeline-text').textContent =
+		`Timeline of ${sides?.join(', then ') ?? duration(state.data.duration)}. ` +
 		(state.range ? `Selected ${spanOf(state.range, span)}.` : 'Nothing is selected.') +
 		(state.base ? ` Compared with ${spanOf(state.base, span)}.` : '');
 	clearTimeout(twinTimer);
@@ -435,36 +663,110 @@ export const drawTimeline = () => {
 // The same numbers as a table, for users who cannot see the canvas.
 let twinTimer = 0;
 const drawTwin = () => {
-	const [from, to] = range(), { data } = state;
+	const [from, to] = range();
+	const { data } = state;
 	const rows = data.lanes.slice(0, 50).map((lane) => {
 		const sums = data.hasSlices ? laneSums(lane, from, to) : [laneRun(lane)];
-		return el('tr', {}, el('th', { scope: 'row' }, `${lane.name} ${lane.tid}`), KINDS.map((_, kind) => el('td', {}, sums[kind] === undefined ? 'unknown' : duration(sums[kind]))));
+		return el(
+			'tr',
+			{},
+			el('th', { scope: 'row' }, `${lane.name} ${lane.tid}`),
+			KINDS.map((_, kind) =>
+				el('td', {}, sums[kind] === undefined ? 'unknown' : duration(sums[kind])),
+			),
+		);
 	});
-	fill(byId('timeline-table'),
-		el('caption', {}, 'Threads in the selected range' + (data.lanes.length > 50 ? `: the first 50 of ${count(data.lanes.length)}` : '')),
-		el('tr', {}, ['Thread', 'Running', 'Ready', 'Waiting'].map((title) => el('th', { scope: 'col' }, title))), ...rows);
+	fill(
+		byId('timeline-table'),
+		el(
+			'caption',
+			{},
+			'Threads in the selected range' +
+				(data.lanes.length > 50 ? `: the first 50 of ${count(data.lanes.length)}` : ''),
+		),
+		el(
+			'tr',
+			{},
+			['Thread', 'Running', 'Ready', 'Waiting'].map((title) =>
+				el('th', { scope: 'col' }, title),
+			),
+		),
+		...rows,
+	);
 	drawBusiest();
 	drawLines();
 };
 
 // The heat map as a table: the busiest of equal parts of the range.
 const drawBusiest = () => {
-	const { data } = state, [from, to] = range(), parts = 50, width = (to - from) / parts, sums = partSums(data, { from, to, thread: state.thread }, parts);
-	const busiest = Array.from(sums, (sum, i) => [sum, i]).filter(([sum]) => sum > 0).sort((a, b) => b[0] - a[0] || a[1] - b[1]).slice(0, 10);
-	fill(byId('busiest-table'),
+	const { data } = state;
+	const [from, to] = range();
+	const parts = 50;
+	const width = (to - from) / parts;
+	const sums = partSums(data, { from, to, thread: state.thread }, parts);
+	const busiest = Array.from(sums, (sum, i) => [sum, i])
+		.filter(([sum]) => sum > 0)
+		.sort((a, b) => b[0] - a[0] || a[1] - b[1])
+		.slice(0, 10);
+	fill(
+		byId('busiest-table'),
 		el('caption', {}, `The busiest of ${parts} equal parts of the range`),
-		el('tr', {}, ['From', 'To', data.capture.is_time ? cpuTitle(data) : 'Weight'].map((title) => el('th', { scope: 'col' }, title))),
-		...busiest.map(([sum, i]) => el('tr', {}, [timeOf(from + i * width, to - from), timeOf(from + (i + 1) * width, to - from), data.capture.is_time ? duration(sum) : count(sum)].map((text) => el('td', {}, text)))));
+		el(
+			'tr',
+			{},
+			['From', 'To', data.capture.is_time ? cpuTitle(data) : 'Weight'].map((title) =>
+				el('th', { scope: 'col' }, title),
+			),
+		),
+		...busiest.map(([sum, i]) =>
+			el(
+				'tr',
+				{},
+				[
+					timeOf(from + i * width, to - from),
+					timeOf(from + (i + 1) * width, to - from),
+					data.capture.is_time ? duration(sum) : count(sum),
+				].map((text) => el('td', {}, text)),
+			),
+		),
+	);
 };
 
 // What the tips say of counters, the heap and logs.
 const drawLines = () => {
-	const { data } = state, [from, to] = range(), rows = layout.rows.filter(({ kind }) => kind === 'counter' || kind === 'live' || kind === 'mark');
-	fill(byId('lines-table'), el('caption', {}, 'Counters and marks in the selected range'),
-		...rows.map((row) => el('tr', {}, el('th', { scope: 'row' }, row.label), el('td', {}, numberOf(row)))));
-	const logs = data.logs.filter((log) => log.time_ns >= from && log.time_ns < to), shown = logs.slice(0, 50);
-	fill(byId('logs-table'), el('caption', {}, 'Logs in the selected range' + (shown.length < logs.length ? `: the first ${shown.length} of ${count(logs.length)}` : '')),
-		...shown.map((log) => el('tr', {}, el('th', { scope: 'row' }, timeOf(log.time_ns, to - from)), el('td', {}, log.text || 'a log without text'))));
+	const { data } = state;
+	const [from, to] = range();
+	const rows = layout.rows.filter(
+		({ kind }) => kind === 'counter' || kind === 'live' || kind === 'mark',
+	);
+	fill(
+		byId('lines-table'),
+		el('caption', {}, 'Counters and marks in the selected range'),
+		...rows.map((row) =>
+			el('tr', {}, el('th', { scope: 'row' }, row.label), el('td', {}, numberOf(row))),
+		),
+	);
+	const logs = data.logs.filter((log) => log.time_ns >= from && log.time_ns < to);
+	const shown = logs.slice(0, 50);
+	fill(
+		byId('logs-table'),
+		el(
+			'caption',
+			{},
+			'Logs in the selected range' +
+				(shown.length < logs.length
+					? `: the first ${shown.length} of ${count(logs.length)}`
+					: ''),
+		),
+		...shown.map((log) =>
+			el(
+				'tr',
+				{},
+				el('th', { scope: 'row' }, timeOf(log.time_ns, to - from)),
+				el('td', {}, log.text || 'a log without text'),
+			),
+		),
+	);
 };
 
 // ---- input
@@ -473,24 +775,47 @@ const rowAt = (y) => layout.rows.find((row) => y >= row.y && y < row.y + row.hei
 const ordered = (a, b) => (a < b ? [a, b] : [b, a]);
 
 const describe = (event, canvas) => {
-	const box = canvas.getBoundingClientRect(), x = event.clientX - box.left, row = rowAt(event.clientY - box.top);
+	const box = canvas.getBoundingClientRect();
+	const x = event.clientX - box.left;
+	const row = rowAt(event.clientY - box.top);
 	if (!row || x < layout.gutter) return hideTip();
-	const at = toTime(x), width = (view()[1] - view()[0]) / layout.width, lines = [timeOf(at, view()[1] - view()[0])];
+	const at = toTime(x);
+	const width = (view()[1] - view()[0]) / layout.width;
+	const lines = [timeOf(at, view()[1] - view()[0])];
 	if (row.kind === 'lane') {
-		const sums = [0, 0, 0], from = at - 2 * width, to = at + 2 * width;
-		for (const lane of row.lanes) laneSums(lane, from, to).forEach((v, kind) => (sums[kind] += v));
-		const all = sums.reduce((p, v) => p + v, 0), names = ['running', 'ready', 'waiting'];
+		const sums = [0, 0, 0];
+		const from = at - 2 * width;
+		const to = at + 2 * width;
+		for (const lane of row.lanes) {
+			laneSums(lane, from, to).forEach((v, kind) => (sums[kind] += v));
+		}
+		const all = sums.reduce((p, v) => p + v, 0);
+		const names = ['running', 'ready', 'waiting'];
 		lines.unshift(row.label);
-		if (all > 0) lines.push(names.map((name, kind) => (sums[kind] ? `${name} ${Math.round((sums[kind] / all) * 100)} %` : '')).filter(Boolean).join(', '));
+		if (all > 0) {
+			lines.push(
+				names
+					.map((name, kind) =>
+						sums[kind] ? `${name} ${Math.round((sums[kind] / all) * 100)} %` : '',
+					)
+					.filter(Boolean)
+					.join(', '),
+			);
+		}
 		if (sums[2] && row.lanes.length === 1) lines.push(...longestWait(row.lanes[0], from, to));
 	} else if (row.kind === 'counter' || row.kind === 'live') {
-		const { times, values } = row.kind === 'live' ? state.data.live : row.counter, value = values[lowerBound(times, at) - 1];
+		const { times, values } = row.kind === 'live' ? state.data.live : row.counter;
+		const value = values[lowerBound(times, at) - 1];
 		lines.unshift(row.label);
-		if (value !== undefined) lines.push(row.kind === 'live' ? bytes(value) : amount(row.counter, value));
+		if (value !== undefined) {
+			lines.push(row.kind === 'live' ? bytes(value) : amount(row.counter, value));
+		}
 	} else if (row.kind === 'mark') {
 		lines.unshift(row.label);
 	} else if (row.kind === 'log') {
-		const near = state.data.logs.filter((log) => Math.abs(log.time_ns - at) < 6 * width).slice(0, 5);
+		const near = state.data.logs
+			.filter((log) => Math.abs(log.time_ns - at) < 6 * width)
+			.slice(0, 5);
 		lines.push(...near.map((log) => log.text || 'a log without text'));
 	}
 	showTip(event, lines);
@@ -498,16 +823,22 @@ const describe = (event, canvas) => {
 
 // Returns an array with a text on what a lane waited for longest in [from, to), or an empty one.
 const longestWait = (lane, from, to) => {
-	const { data } = state, sums = new Map();
+	const { data } = state;
+	const sums = new Map();
 	if (!data.has_waits) return [];
-	eachWait(data, lane, from, to, (stack, begin, end) => sums.set(stack, (sums.get(stack) || 0) + end - begin));
+	eachWait(data, lane, from, to, (stack, begin, end) =>
+		sums.set(stack, (sums.get(stack) || 0) + end - begin),
+	);
 	const [stack] = [...sums].reduce((most, entry) => (entry[1] > most[1] ? entry : most), [0, 0]);
-	const call = data.wait_calls[data.stacks.cause[stack] - 1], owner = data.stacks.owner[stack];
-	return stack ? [`for ${call?.call || call?.cause || 'an unknown cause'}${owner >= 0 ? ` in ${data.functions[owner].name}` : ''}`] : [];
+	const call = data.wait_calls[data.stacks.cause[stack] - 1];
+	const owner = data.stacks.owner[stack];
+	const where = owner >= 0 ? ` in ${data.functions[owner].name}` : '';
+	return stack ? [`for ${call?.call || call?.cause || 'an unknown cause'}${where}`] : [];
 };
 
 export const moveRange = (direction, edge) => {
-	const [from, to] = state.range || view(), step = Math.max(1, (to - from) / 10) * direction;
+	const [from, to] = state.range || view();
+	const step = Math.max(1, (to - from) / 10) * direction;
 	if (edge) return update({ range: onGrid([from, Math.max(from + 1, to + step)]) });
 	const shift = Math.max(-from, Math.min(state.data.duration - to, step));
 	return update({ range: onGrid([from + shift, to + shift]) });
@@ -516,14 +847,18 @@ export const moveRange = (direction, edge) => {
 // The range becomes the one to compare with, and the time after it, or before it, is selected.
 export const keepRange = () => {
 	if (state.base) return update({ base: null });
-	const [from, to] = state.range || view(), length = to - from, start = to + length <= state.data.duration ? to : Math.max(0, from - length);
+	const [from, to] = state.range || view();
+	const length = to - from;
+	const start = to + length <= state.data.duration ? to : Math.max(0, from - length);
 	return update({ base: [from, to], range: onGrid([start, start + length]) });
 };
 
 export const showThreads = () => update({ allThreads: !state.allThreads });
 
 export const scaleRange = (factor) => {
-	const [from, to] = state.range || view(), middle = (from + to) / 2, half = ((to - from) / 2) * factor;
+	const [from, to] = state.range || view();
+	const middle = (from + to) / 2;
+	const half = ((to - from) / 2) * factor;
 	update({ range: onGrid([middle - half, middle + half]) });
 };
 
@@ -531,7 +866,9 @@ export const scaleRange = (factor) => {
 export const zoomLevel = (level) => {
 	const end = state.data.duration;
 	if (level === 1) return update({ view: null });
-	const [from, to] = state.range || view(), middle = (from + to) / 2, half = end / level / 2;
+	const [from, to] = state.range || view();
+	const middle = (from + to) / 2;
+	const half = end / level / 2;
 	const low = Math.max(0, Math.min(end - 2 * half, middle - half));
 	return update({ view: [low, low + 2 * half] });
 };
@@ -542,15 +879,23 @@ export const listenTimeline = () => {
 	const canvas = byId('timeline-canvas');
 	let drag = null;
 	canvas.addEventListener('pointerdown', (event) => {
-		const x = event.clientX - canvas.getBoundingClientRect().left, y = event.clientY - canvas.getBoundingClientRect().top;
+		const x = event.clientX - canvas.getBoundingClientRect().left;
+		const y = event.clientY - canvas.getBoundingClientRect().top;
 		if (x < layout.gutter) {
 			const row = rowAt(y);
 			if (row?.kind === 'lane' && row.lanes.length > 1) showThreads();
-			if (row?.kind === 'lane' && row.lanes.length === 1) update({ ...threadChanges(row.lanes[0].index), zoom: null });
+			if (row?.kind === 'lane' && row.lanes.length === 1) {
+				update({ ...threadChanges(row.lanes[0].index), zoom: null });
+			}
 			if (row?.kind === 'mark') update({ tab: 'marks', mark: row.names[0] });
 			return;
 		}
-		drag = { from: toTime(x), x, which: event.ctrlKey || event.metaKey ? 'base' : 'range', before: { range: state.range, base: state.base } };
+		drag = {
+			from: toTime(x),
+			x,
+			which: event.ctrlKey || event.metaKey ? 'base' : 'range',
+			before: { range: state.range, base: state.base },
+		};
 		canvas.setPointerCapture(event.pointerId);
 	});
 	canvas.addEventListener('pointermove', (event) => {
@@ -559,11 +904,18 @@ export const listenTimeline = () => {
 		if (Math.abs(x - drag.x) < 3) return undefined;
 		const selected = onGrid(ordered(drag.from, toTime(x)));
 		drag.moved = true;
-		return update({ [drag.which]: selected, ...(drag.which === 'base' && !state.range ? { range: view().slice() } : {}) }, { remember: false, keep: false });
+		return update(
+			{
+				[drag.which]: selected,
+				...(drag.which === 'base' && !state.range ? { range: view().slice() } : {}),
+			},
+			{ remember: false, keep: false },
+		);
 	});
 	canvas.addEventListener('pointerup', () => {
 		if (!drag) return;
-		const now = { range: state.range, base: state.base }, { moved, before } = drag;
+		const now = { range: state.range, base: state.base };
+		const { moved, before } = drag;
 		drag = null;
 		Object.assign(state, before);
 		update(moved ? now : { range: null, base: null });

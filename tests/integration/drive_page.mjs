@@ -7,17 +7,36 @@ import readline from 'node:readline';
 
 const [browserPath, playwright, ...switches] = process.argv.slice(2);
 const { chromium } = createRequire(import.meta.url)(playwright);
-const browser = await chromium.launch({ executablePath: browserPath, args: ['--no-sandbox', '--disable-gpu', '--disable-dev-shm-usage', ...switches] });
+const browser = await chromium.launch({
+	executablePath: browserPath,
+	args: ['--no-sandbox', '--disable-gpu', '--disable-dev-shm-usage', ...switches],
+});
 
 async function drive(context, page, steps) {
 	const tab = await context.newPage();
-	const errors = [], requests = [], results = [];
-	tab.on('console', (message) => ['error', 'warning'].includes(message.type()) && errors.push(message.text()));
+	const errors = [];
+	const requests = [];
+	const results = [];
+	tab.on(
+		'console',
+		(message) => ['error', 'warning'].includes(message.type()) && errors.push(message.text()),
+	);
 	tab.on('pageerror', (error) => errors.push(String(error.stack || error)));
 	tab.on('request', (request) => requests.push(request.url()));
 
-	const ready = () => tab.waitForFunction(() => document.documentElement.dataset.ready || document.documentElement.dataset.failed, null, { timeout: 60000 });
-	const settle = () => tab.evaluate(() => new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(() => setTimeout(done, 0)))));
+	const ready = () =>
+		tab.waitForFunction(
+			() => document.documentElement.dataset.ready || document.documentElement.dataset.failed,
+			null,
+			{ timeout: 60000 },
+		);
+	const settle = () =>
+		tab.evaluate(
+			() =>
+				new Promise((done) =>
+					requestAnimationFrame(() => requestAnimationFrame(() => setTimeout(done, 0))),
+				),
+		);
 	const verbs = {
 		open: async (fragment) => {
 			await tab.goto('about:blank');
@@ -41,20 +60,27 @@ async function drive(context, page, steps) {
 			await tab.mouse.up();
 			if (key) await tab.keyboard.up(key);
 		},
-		// Drags through the ranges with one press; results in ms from each move until the frame after the
-		// one that shows it, which is when deferred parts are filled in.
+		// Drags through the ranges with one press; results in ms from each move until the frame
+		// after the one that shows it, which is when deferred parts are filled in.
 		latency: async ([selector, y, places]) => {
 			const box = await tab.locator(selector).boundingBox();
 			await tab.evaluate(() => {
 				globalThis.took = [];
-				addEventListener('pointermove', () => {
-					const start = performance.now();
-					requestAnimationFrame(() => requestAnimationFrame(() => {
-						const { port1, port2 } = new MessageChannel();
-						port1.onmessage = () => globalThis.took.push(performance.now() - start);
-						port2.postMessage(null);
-					}));
-				}, { capture: true });
+				addEventListener(
+					'pointermove',
+					() => {
+						const start = performance.now();
+						requestAnimationFrame(() =>
+							requestAnimationFrame(() => {
+								const { port1, port2 } = new MessageChannel();
+								port1.onmessage = () =>
+									globalThis.took.push(performance.now() - start);
+								port2.postMessage(null);
+							}),
+						);
+					},
+					{ capture: true },
+				);
 			});
 			await tab.mouse.move(box.x + places[0], box.y + y);
 			await settle();
@@ -66,7 +92,13 @@ async function drive(context, page, steps) {
 			await tab.mouse.up();
 			results.push((await tab.evaluate(() => globalThis.took)).slice(1));
 		},
-		text: async (selector) => results.push(await tab.evaluate((s) => [...document.querySelectorAll(s)].map((e) => e.textContent), selector)),
+		text: async (selector) =>
+			results.push(
+				await tab.evaluate(
+					(s) => [...document.querySelectorAll(s)].map((e) => e.textContent),
+					selector,
+				),
+			),
 		eval: async (code) => results.push(await tab.evaluate(code)),
 		media: (media) => tab.emulateMedia(media),
 		shot: (path) => tab.screenshot({ path }),
@@ -80,9 +112,15 @@ async function drive(context, page, steps) {
 }
 
 for await (const line of readline.createInterface({ input: process.stdin })) {
-	const { page, size: [width, height], steps } = JSON.parse(line);
+	const {
+		page,
+		size: [width, height],
+		steps,
+	} = JSON.parse(line);
 	const context = await browser.newContext({ viewport: { width, height } });
-	const answer = await drive(context, page, steps).catch((error) => ({ failed: String(error.stack) }));
+	const answer = await drive(context, page, steps).catch((error) => ({
+		failed: String(error.stack),
+	}));
 	await context.close();
 	process.stdout.write(JSON.stringify(answer) + '\n');
 }

@@ -9,7 +9,7 @@ LICENCE = "SPDX-License-Identifier: BSD-2-Clause-Patent"
 
 
 def check(root):
-    for path in lint.files(root, ".c", ".h", ".cc", ".py", ".sh", ".build", "meson_options.txt", ".po", "dev", "run"):
+    for path in lint.files(root, ".c", ".h", ".cc", ".py", ".sh", ".build", "meson_options.txt", ".po", ".js", ".mjs", ".css", "dev", "run"):
         if "corpus" in path.parts:
             continue
         head = [line for _, line in lint.lines(root, path)][:2]

@@ -1,0 +1,140 @@
+// SPDX-License-Identifier: BSD-2-Clause-Patent
+// The lengths of marks, and the longest ones over time.
+
+import { column, el, note, nothing, split, virtualTable } from './dom.js';
+import { count, duration } from './format.js';
+import { absence, countedRange, onGrid, range, state, timeOf, update } from './state.js';
+
+const MOST_LONGEST = 500;
+
+const quantile = (sorted, q) =>
+	sorted[Math.min(sorted.length - 1, Math.max(0, Math.ceil(q * sorted.length) - 1))];
+
+// A mark counts, with its whole length, where it begins, as in `marks`.
+const marksInRange = () => {
+	const { data, thread } = state;
+	const m = data.marks;
+	const { from, to } = countedRange();
+	const isInside = (i) => {
+		const begin = m.time[i] * data.mark_unit_ns;
+		return begin >= from && begin < to && (thread === null || m.thread[i] === thread);
+	};
+	return data.marksOf.map((rows, name) => {
+		const list = Array.from(rows).filter(isInside);
+		const lengths = list.map((i) => m.length[i]).sort((a, b) => a - b);
+		return { name, list, lengths, total: lengths.reduce((sum, ns) => sum + ns, 0) };
+	});
+};
+
+const markCells = ({ lengths, name, total }) => {
+	const { data } = state;
+	const mark = data.mark_names[name];
+	const longest = lengths[lengths.length - 1];
+	// marks without an end are instants
+	const took = (ns) => (longest ? duration(ns) : '–');
+	// the longest marks of each name are here, so without the others the numbers are limits
+	const [least, most] = data.marksOf[name].length < mark.count ? ['≥ ', '≤ '] : ['', ''];
+	return [
+		least + count(lengths.length),
+		least + took(total),
+		...[0.5, 0.95, 0.99].map((q) => most + took(quantile(lengths, q))),
+		took(longest),
+		(mark.group ? mark.group + ': ' : '') + mark.name,
+	];
+};
+
+const marksTable = (rows) =>
+	virtualTable({
+		label: 'Marks',
+		rows: rows.length,
+		columns: [
+			{ title: 'Count', width: 6, number: true },
+			{ title: 'Total', width: 6.5, number: true },
+			{ title: 'Median', width: 6.5, number: true },
+			{ title: 'p95', width: 6.5, number: true },
+			{ title: 'p99', width: 6.5, number: true },
+			{ title: 'Longest', width: 6.5, number: true },
+			{ title: 'Mark', class: 'wide' },
+		],
+		onRow: (i) => update({ mark: rows[i].name }),
+		attributes: (i) => ({ 'aria-selected': rows[i].name === state.mark ? 'true' : 'false' }),
+		cells: (i) => markCells(rows[i]),
+	});
+
+const longestTable = (longest) => {
+	const { data } = state;
+	const m = data.marks;
+	const [from, to] = range();
+	const beginOf = (i) => m.time[i] * data.mark_unit_ns;
+	const share = (ns) => (ns / (to - from)) * 100;
+	return virtualTable({
+		label: 'Longest',
+		rows: longest.length,
+		columns: [
+			{ title: 'Begin', width: 7, number: true },
+			{ title: 'Took', width: 6.5, number: true },
+			{ title: 'Thread', width: 12 },
+			{ title: '', class: 'wide' },
+		],
+		onRow: (k) => {
+			const begin = beginOf(longest[k]);
+			update({ range: onGrid([begin, begin + m.length[longest[k]]]) });
+		},
+		cells: (k) => {
+			const i = longest[k];
+			const thread = data.threads[m.thread[i]];
+			const style = {
+				marginLeft: Math.max(0, share(beginOf(i) - from)) + '%',
+				width: Math.max(0.2, share(m.length[i])) + '%',
+				background: 'var(--mark)',
+			};
+			return [
+				timeOf(beginOf(i), data.duration),
+				duration(m.length[i]),
+				`${thread.name} ${thread.tid}`,
+				el('span', { class: 'bar', style }),
+			];
+		},
+	});
+};
+
+// Says that only the longest marks are in the page, if so.
+const cutNote = () => {
+	const { data } = state;
+	if (!data.mark_names.some((mark, name) => data.marksOf[name].length < mark.count)) return null;
+	const all = data.mark_names.reduce((sum, mark) => sum + mark.count, 0);
+	return note(
+		`Only the longest ${count(data.marks.rows)} of ${count(all)} marks are here: `,
+		'counts are too low (≥), and lengths too high (≤). profcapture marks counts all.',
+	);
+};
+
+export const marksPanel = () => {
+	const { data } = state;
+	const m = data.marks;
+	if (!m.rows) {
+		const how = 'prof_mark_begin() in the program, see the manual';
+		return nothing(...absence('marks', 'Marks were', how));
+	}
+	const rows = marksInRange()
+		.filter(({ list }) => list.length)
+		.sort((a, b) => b.total - a.total);
+	const chosen = rows.find(({ name }) => name === state.mark) || rows[0];
+	if (!chosen) return nothing('No marks in this range.');
+	const longest = chosen.list
+		.slice()
+		.sort((a, b) => m.length[b] - m.length[a] || m.time[a] - m.time[b])
+		.slice(0, MOST_LONGEST);
+	const cut = cutNote();
+	const order =
+		longest.length < chosen.list.length
+			? ` the longest ${count(longest.length)} of ${count(chosen.list.length)}`
+			: ' by length; click: its time becomes the range';
+	return split(
+		cut ? column(cut, marksTable(rows)) : marksTable(rows),
+		column(
+			el('h2', {}, data.mark_names[chosen.name].name, el('small', {}, order)),
+			longestTable(longest),
+		),
+	);
+};

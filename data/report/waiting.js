@@ -1,0 +1,211 @@
+// SPDX-License-Identifier: BSD-2-Clause-Patent
+// Where threads waited, the critical path, and the states of threads.
+
+import { laneSums, waitPlaces } from './profile.js';
+import {
+	bar,
+	column,
+	el,
+	fileOf,
+	indent,
+	muted,
+	note,
+	nothing,
+	split,
+	swatch,
+	treeAttributes,
+	twist,
+	virtualTable,
+} from './dom.js';
+import { count, duration, percent } from './format.js';
+import { absence, countedRange, madeOf, range, state } from './state.js';
+import { threadChanges, toggled, update } from './state.js';
+
+const CAUSE_COLORS = { futex: 'lock', file: 'io', network: 'io', pipe: 'io', fault: 'io' };
+
+const placeCells = ({ ns, waits, cause, call, owner, isIntended }, most) => {
+	const f = owner >= 0 ? state.data.functions[owner] : null;
+	const color = (!isIntended && CAUSE_COLORS[cause]) || 'muted';
+	return [
+		duration(ns),
+		bar(ns / most, color),
+		count(waits),
+		[swatch(color), call || (cause === 'other' ? 'something else' : cause)],
+		el(
+			'span',
+			{ class: 'name', title: f?.full || f?.name },
+			f ? f.name : 'no function of the program',
+			muted(f ? `  ${fileOf(f)}` : ''),
+		),
+	];
+};
+
+const placesTable = () => {
+	const all = waitPlaces(state.data, { ...countedRange(), thread: state.thread });
+	const intended = all.filter((place) => place.isIntended);
+	const rows = all.filter((place) => !place.isIntended);
+	if (intended.length) rows.push(null, ...intended);
+	const most = all.reduce((high, { ns }) => Math.max(high, ns), 0);
+	if (!all.length) {
+		return nothing(`No waits${state.range || state.thread !== null ? ' here' : ''}.`);
+	}
+	return virtualTable({
+		label: 'Places',
+		rows: rows.length,
+		columns: [
+			{ title: 'Waited', width: 6.5, number: true },
+			{ title: '', width: 5 },
+			{ title: 'Waits', width: 6, number: true },
+			{ title: 'For', width: 11 },
+			{ title: 'In', class: 'wide' },
+		],
+		onRow: (i) =>
+			rows[i]?.owner >= 0 &&
+			update({ fn: rows[i].owner, tab: 'functions', measure: 'wait', zoom: null }),
+		cells: (i) =>
+			rows[i] ? placeCells(rows[i], most) : ['', '', '', muted('usually intended:'), ''],
+	});
+};
+
+// Returns the visible rows of the critical path: branches with a tenth of the time are open.
+const pathRows = (nodes) => {
+	const children = [[], ...nodes.map(() => [])];
+	const rows = [];
+	const whole = nodes.reduce((sum, [parent, , , ns]) => sum + (parent ? 0 : ns), 0);
+	nodes.forEach(([parent], i) => children[parent].push(i + 1));
+	const add = (i, level) => {
+		const byTime = [...children[i]].sort((a, b) => nodes[b - 1][3] - nodes[a - 1][3] || a - b);
+		byTime.forEach((c, k) => {
+			const [, name, where, ns] = nodes[c - 1];
+			const isOpen = ns >= 0.1 * whole !== state.openPath.has(c);
+			const row = { i: c, name, where, ns, share: ns / whole, level, isOpen };
+			row.place = k + 1;
+			row.size = byTime.length;
+			row.hasChildren = children[c].length > 0;
+			rows.push(row);
+			if (isOpen) add(c, level + 1);
+		});
+	};
+	add(0, 1);
+	return rows;
+};
+
+const pathTable = () => {
+	const { path, capture } = state.data;
+	const rows = pathRows(path.nodes);
+	const table = virtualTable({
+		label: 'Critical path',
+		treegrid: true,
+		rows: rows.length,
+		columns: [
+			{ title: '%', width: 5.5, number: true },
+			{ title: '', width: 5 },
+			{ title: 'Time', width: 6.5, number: true },
+			{ title: 'What', class: 'wide' },
+		],
+		onRow: (k) =>
+			rows[k].hasChildren &&
+			update({ openPath: toggled(state.openPath, rows[k].i) }, { keep: false }),
+		attributes: (k) => treeAttributes(rows[k]),
+		cells: (k) => {
+			const { name, where, ns, share, level } = rows[k];
+			return [
+				percent(share, Infinity),
+				bar(share, 'run'),
+				duration(ns),
+				el(
+					'span',
+					{ class: 'name', title: name, style: indent(level) },
+					twist(rows[k]),
+					name,
+					muted(where ? `  ${where}` : ''),
+				),
+			];
+		},
+	});
+	const made = path.is_whole ? 'the whole recording' : 'the time that this page was made of';
+	const meaning =
+		' what its time consisted of: below a wait is what the thread did that ended it';
+	return [
+		el('h2', {}, `Critical path of ${path.comm} ${path.tid}`, el('small', {}, meaning)),
+		table,
+		note(
+			`It is of ${made}, whatever is selected; profcapture critical-path `,
+			`${capture.file_word} has --from, --to, --tid and --mark. `,
+			`Branches below ${path.least_pct} % are left out. `,
+			path.samples
+				? `Which functions ran is estimated from ${count(path.samples)} samples.`
+				: 'There is no sample, so it is unknown which functions ran.',
+		),
+	];
+};
+
+const waitsColumn = () => {
+	const { data } = state;
+	if (data.has_waits) {
+		return column(
+			placesTable(),
+			data.wait_notes.map((text) => note(text)),
+			data.path ? pathTable() : null,
+		);
+	}
+	if (data.capture.metric) {
+		return column(nothing('The waits are part of all numbers of this page.'));
+	}
+	return column(
+		nothing(...absence('wait', 'Where threads waited was', 'profctl record --off-cpu')),
+	);
+};
+
+export const waitingPanel = () => split(threadsTable(), waitsColumn());
+
+const threadsTable = () => {
+	const { data } = state;
+	const [from, to] = madeOf(range());
+	if (!data.hasSlices) {
+		const how = 'profctl record (without --no-switches)';
+		return nothing(...absence('switches', 'When threads ran and waited was', how));
+	}
+	const rows = data.lanes
+		.filter((lane) => lane.n && (state.thread === null || lane.index === state.thread))
+		.map((lane) => ({ lane, sums: laneSums(lane, from, to) }))
+		.filter(({ sums }) => sums.some((v) => v > 0))
+		.sort((a, b) => b.sums[2] - a.sums[2] || a.lane.index - b.lane.index);
+	const stack = (sums, life) =>
+		['run', 'ready', 'idle'].map((name, kind) => {
+			const width = (sums[kind] / life) * 100 + '%';
+			return el('span', { style: { width, background: `var(--${name})` } });
+		});
+	const table = virtualTable({
+		label: 'Threads',
+		rows: rows.length,
+		columns: [
+			{ title: [swatch('idle'), 'Waited'], width: 7, number: true },
+			{ title: [swatch('ready'), 'Ready'], width: 7, number: true },
+			{ title: [swatch('run'), 'Ran'], width: 7, number: true },
+			{ title: '% ran', width: 6, number: true },
+			{ title: '', width: data.has_waits ? 6 : 12 },
+			{ title: 'Thread', class: 'wide' },
+		],
+		onRow: (i) => update(threadChanges(rows[i].lane.index)),
+		attributes: (i) => ({
+			'aria-selected': rows[i].lane.index === state.thread ? 'true' : 'false',
+		}),
+		cells: (i) => {
+			const { lane, sums } = rows[i];
+			const life = sums.reduce((all, v) => all + v, 0);
+			return [
+				duration(sums[2]),
+				sums[1] ? duration(sums[1]) : '–',
+				duration(sums[0]),
+				percent(sums[0] / life, 1e6),
+				el('span', { class: 'stack' }, stack(sums, life)),
+				`${lane.name} ${lane.tid}`,
+			];
+		},
+	});
+	const ready = data.has_wakeups
+		? 'Ready: able to run, but no CPU was free.'
+		: 'Wake-ups were not recorded: a thread that was woken counts as waiting until it runs.';
+	return column(table, note(ready));
+};
