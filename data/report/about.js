@@ -2,16 +2,59 @@
 // What the page knows about the recording.
 
 import { el, note } from './dom.js';
-import { duration } from './format.js';
+import { bytes, count, duration } from './format.js';
 import { filtersOf, state } from './state.js';
 
-// Options are recorded as JSON.
+const stacks = {
+	auto: 'stacks as well as the machine allows',
+	dwarf: 'stacks by call frame information',
+	fp: 'stacks by frame pointers',
+	none: 'no stacks',
+};
+
+const items = (list) => [list].flat().join(', ');
+const choice = (yes, no) => (value) => (value ? yes : no);
+
+// What each option of the recorder means; docs/dbus.md has all of them.
+const OPTIONS = {
+	system: choice('the whole system', ''),
+	pids: (pids) => `process ${items(pids)} and its children`,
+	events: (events) => `event ${items(events)}`,
+	frequency: (hertz) => `${count(hertz)} samples a second on each CPU`,
+	'call-graph': (kind) => stacks[kind] || `stacks: ${kind}`,
+	kernel: choice('kernel functions', 'no kernel functions'),
+	'off-cpu': choice('waits', 'no waits'),
+	'off-cpu-threshold': (ns) => `stacks of sleeps longer than ${duration(ns)}`,
+	'off-cpu-max-rate': (rate) => `no stacks of waits above ${count(rate)} a second`,
+	wakers: choice('who ended each wait', ''),
+	memory: choice('allocations', ''),
+	'memory-sample': (size) => `1 allocation per ${bytes(size)}`,
+	'memory-min': (size) => `allocations of at least ${bytes(size)}`,
+	'memory-mmap': choice('mappings', ''),
+	switches: choice('context switches', 'no context switches'),
+	counters: (groups) => `counters ${items(groups)}`,
+	policy: (policy) => (policy === 'drop' ? 'full rings drop' : 'full rings wait'),
+	paused: choice('begins paused', ''),
+	append: choice('appended to a capture', ''),
+	'ring-bytes': (size) => `rings of ${bytes(size)}`,
+	'max-bytes': (size) => `ends at ${bytes(size)}`,
+	'max-duration': (ns) => `ends after ${duration(ns)}`,
+	'max-rate': (rate) => `at most ${count(rate)} samples a second`,
+};
+
+const optionText = ([key, value]) => {
+	if (Object.hasOwn(OPTIONS, key)) return OPTIONS[key](value);
+	const name = key.replaceAll('-', ' ');
+	if (typeof value === 'boolean') return value ? name : `no ${name}`;
+	return `${name} ${typeof value === 'object' ? JSON.stringify(value) : value}`;
+};
+
+// Options are recorded as a JSON object.
 const factOf = (value) => {
 	try {
-		const options = Object.entries(JSON.parse(value)).map(([key, of]) => {
-			return `${key}: ${typeof of === 'string' ? of : JSON.stringify(of)}`;
-		});
-		return options.join(', ') || value;
+		const options = JSON.parse(value);
+		if (typeof options !== 'object' || options === null) return value;
+		return Object.entries(options).map(optionText).filter(Boolean).join(' · ') || value;
 	} catch {
 		return value;
 	}

@@ -332,6 +332,18 @@ def test_nothing_selected(profcapture, capture, tmp_path, options):
     assert said.count("warning: ") == 1 and ("nothing of CPU 7777 in " if "--cpu" in options else "leave out all samples") in said
 
 
+def test_about(profcapture, page_of, chromium, capture, tmp_path):
+    """The page says in words how the capture was recorded and by which versions. What the capture
+    does not say is unknown."""
+    made = make(tmp_path / "made.cap", "--rows", 20)
+    for path, version in (capture, next((row["value"] for row in rows_of(profcapture, capture, "metadata") if row["key"] == "version"), "unknown")), (made, "unknown"):
+        keys, values = chromium(page_of(path), {"open": "tab=about"}, {"text": "#panel dt"}, {"text": "#panel dd"})
+        facts = dict(zip(keys, values))
+        assert facts["Recorded by profd"] == version and facts["Page by profcapture"] == profcapture("--version").stdout.split()[1]
+        if path == capture:
+            assert "allocations" in facts["Options"] and "1\u202f999 samples a second" in facts["Options"] and not re.search(r'[{}"]|true|false', facts["Options"])
+
+
 def test_quality(profcapture, page_of, chromium, capture, tmp_path):
     """The page says what report says of stacks and names, and which version wrote it."""
     lossy = make(tmp_path / "lossy.cap", "--all-tables", "--rows", 200)

@@ -240,13 +240,9 @@ static void write_capture(struct html *html)
 	static const struct {
 		const char *key, *title;
 	} facts[] = {
-		{ "host", N_("Host") },
-		{ "kernel", N_("Kernel") },
-		{ "arch", N_("Architecture") },
-		{ "cpus", N_("CPUs") },
-		{ "call_graph", N_("Stacks") },
-		{ "options", N_("Options") },
-		{ "version", N_("Recorded by profd") },
+		{ "host", N_("Host") },         { "kernel", N_("Kernel") },
+		{ "arch", N_("Architecture") }, { "cpus", N_("CPUs") },
+		{ "call_graph", N_("Stacks") }, { "options", N_("Options") },
 	};
 	const struct html_sides *sides = &html->rows.sides;
 	const struct export *last = sides->each[sides->n - 1].export;
@@ -255,7 +251,7 @@ static void write_capture(struct html *html)
 	g_autofree char *word =
 		text_shell_file(names_intern(capture->names, capture->file, strlen(capture->file)));
 	g_autofree char *summary = summary_of(last);
-	const char *cpus = capture_metadata(capture, "cpus");
+	const char *cpus = capture_metadata(capture, "cpus"), *version;
 
 	json_begin_object(&html->json, "capture");
 	json_string(&html->json, "title",
@@ -297,6 +293,8 @@ static void write_capture(struct html *html)
 		for (size_t i = 0; i < ARRAY_SIZE(facts); i++)
 			write_fact(&html->json, _(facts[i].title),
 				   capture_metadata(side, facts[i].key));
+		version = capture_metadata(side, "version");
+		write_fact(&html->json, _("Recorded by profd"), version ? version : _("unknown"));
 	}
 	write_fact(&html->json, _("Page by profcapture"), PROF_VERSION);
 	json_end(&html->json);
