@@ -210,22 +210,28 @@ export const refreshTable = (label) => {
 	if (table?.box.isConnected) drawAgain(table);
 };
 
+// Selects a row of a table, and scrolls to it.
+const selectRow = (table, i) => {
+	const { box, height } = table;
+	const top = i * height;
+	table.selected = i;
+	table.moved = true;
+	if (top < box.scrollTop) box.scrollTop = top;
+	if (top + 2 * height > box.scrollTop + box.clientHeight) {
+		box.scrollTop = top + 3 * height - box.clientHeight;
+	}
+	drawAgain(table);
+};
+export const revealRow = (label, i) => {
+	const table = tables.get(label);
+	if (table?.box.isConnected) selectRow(table, i);
+};
+
 const moveSelection = (table, event) => {
-	const {
-		box,
-		height,
-		spec: { rows, onRow },
-	} = table;
+	const { rows, onRow } = table.spec;
 	const step = { ArrowDown: 1, ArrowUp: -1, PageDown: 20, PageUp: -20 }[event.key];
 	if (step) {
-		table.selected = Math.max(0, Math.min(rows - 1, table.selected + step));
-		table.moved = true;
-		const top = table.selected * height;
-		if (top < box.scrollTop) box.scrollTop = top;
-		if (top + 2 * height > box.scrollTop + box.clientHeight) {
-			box.scrollTop = top + 3 * height - box.clientHeight;
-		}
-		drawAgain(table);
+		selectRow(table, Math.max(0, Math.min(rows - 1, table.selected + step)));
 	} else if (event.key === 'Enter' || event.key === ' ') {
 		onRow?.(table.selected);
 	} else {

@@ -418,6 +418,25 @@ const step = (key) => {
 	if (best >= 0) selected = best;
 };
 
+// Selects the widest box of a function, and scrolls to it.
+export const showBox = (fn) => {
+	const isOf = (box) => box.node >= 0 && shown.stacks.func[box.node] === fn;
+	const widest = boxes.reduce(
+		(most, box) => (isOf(box) && box.w > (most?.w ?? 0) ? box : most),
+		null,
+	);
+	if (!widest) return;
+	selected = boxes.indexOf(widest);
+	scrollToBox(widest);
+	drawBoxes();
+};
+
+const scrollToBox = (box) => {
+	const y = box.row * rowHeight;
+	if (y < frame.scrollTop) frame.scrollTop = y;
+	frame.scrollTop = Math.max(frame.scrollTop, y + rowHeight - frame.clientHeight);
+};
+
 const listen = () => {
 	canvas.addEventListener('pointermove', (event) => {
 		const box = boxAt(event);
@@ -430,11 +449,7 @@ const listen = () => {
 		if (event.key.startsWith('Arrow') && !event.shiftKey) {
 			step(event.key);
 			const box = boxes[selected];
-			const y = box ? box.row * rowHeight : 0;
-			if (y < frame.scrollTop) frame.scrollTop = y;
-			if (y + rowHeight > frame.scrollTop + frame.clientHeight) {
-				frame.scrollTop = y + rowHeight - frame.clientHeight;
-			}
+			if (box) scrollToBox(box);
 			drawBoxes();
 			byId('announcement').textContent = box ? describe(box).join('. ') : '';
 		} else if (event.key === 'Enter') {

@@ -24,7 +24,7 @@ const nameCell = (f, place = true) =>
 			),
 	);
 
-const listed = ({ sums, functions, matches }) => {
+export const listed = ({ sums, functions, matches }) => {
 	const list = [];
 	for (let f = 0; f < functions.length; f++) {
 		if (sums.fnTotal[f] > 0 && functions[f].kind !== 'task' && (!matches || matches[f])) {

@@ -3,7 +3,7 @@
 
 import { load } from './data.js';
 import { aggregate, GROUPS, heapOf, matchingSum, stacksOf } from './profile.js';
-import { byId, el, fill, paper } from './dom.js';
+import { byId, el, fill, paper, revealRow } from './dom.js';
 import { bytes, count, duration, percent, significant } from './format.js';
 import {
 	absence,
@@ -22,18 +22,19 @@ import {
 	undo,
 	update,
 } from './state.js';
+import { drawTimeline } from './timeline.js';
 import {
-	drawTimeline,
 	keepRange,
 	listenTimeline,
 	moveRange,
 	scaleRange,
 	showThreads,
+	stepCursor,
 	zoomLevel,
 	zoomToRange,
-} from './timeline.js';
-import { flamePanel, layOut } from './flame.js';
-import { butterfly, changesTable, functionsPanel, functionTable } from './functions.js';
+} from './input.js';
+import { flamePanel, layOut, showBox } from './flame.js';
+import { butterfly, changesTable, functionsPanel, functionTable, listed } from './functions.js';
 import { treePanel } from './tree.js';
 import { waitingPanel } from './waiting.js';
 import { memoryPanel } from './memory.js';
@@ -73,14 +74,18 @@ const KEYS = [
 	['c w a l', 'measure: CPU time, waiting, allocated, not freed'],
 	['g', 'flame graph: all, by process, by thread'],
 	['/', 'search (a regular expression)'],
+	['n N', 'next and previous function that matches the search'],
 	['i', 'callers first, or hottest functions first'],
 	['← →', 'move the range (Shift: only its end)'],
 	['+ −', 'wider and narrower range'],
 	['b', 'compare with this range: then select another one; again: do not compare'],
-	['t', 'a row for each thread, or only for the busiest'],
+	['[ ]', 'previous and next event of a row of the timeline, with its value or text'],
+	['↑ ↓', 'the row, after Tab to the timeline; a box or a row of the panel'],
+	['Enter', 'in the timeline: unfold a process, or show only a thread; else zoom or open'],
+	['t', 'a row for each process or thread, or only for the busiest'],
 	['z', 'zoom to the range, or show everything'],
 	['y', 'copy the command that prints the same numbers'],
-	['Esc', 'back one step'],
+	['u Esc', 'back one step'],
 	['?', 'these keys'],
 ];
 
@@ -373,10 +378,13 @@ const setTheme = () =>
 	(document.documentElement.dataset.theme =
 		state.theme || (matchMedia('(prefers-color-scheme: dark)').matches ? 'dark' : 'light'));
 
+// What is on the screen.
+let drawn = null;
+
 const render = () => {
 	if (paper.isOn) return;
 	const start = performance.now();
-	const shown = compute();
+	const shown = (drawn = compute());
 	const computed = performance.now();
 	setTheme();
 	drawTimeline();
@@ -516,30 +524,62 @@ const setMeasure = (measure) => {
 	else if (measure !== 'cpu') update({ tab: measure === 'wait' ? 'waiting' : 'memory' });
 };
 
+// Selects the next function that matches the search, the one with the most time first.
+const findNext = (direction) => {
+	const functions = drawn.matches ? listed(drawn) : [];
+	if (!functions.length) {
+		byId('announcement').textContent = drawn.matches ? 'no match' : 'search first: /';
+		return;
+	}
+	const at = functions.indexOf(state.fn);
+	const first = direction > 0 ? 0 : functions.length - 1;
+	const next = at < 0 ? first : (at + direction + functions.length) % functions.length;
+	const fn = functions[next];
+	update({ fn });
+	if (state.tab === 'flame') showBox(fn);
+	else if (state.tab === 'functions') revealRow('Functions', next);
+	const total = format(drawn.sums.fnTotal[fn]);
+	byId('announcement').textContent =
+		`${next + 1} of ${functions.length}: ${drawn.functions[fn].name}, ${total}`;
+};
+
+const nextGroup = () => GROUPS[(GROUPS.indexOf(state.group) + 1) % GROUPS.length];
+
+const ACTIONS = {
+	c: () => setMeasure('cpu'),
+	w: () => setMeasure('wait'),
+	a: () => setMeasure('alloc'),
+	l: () => setMeasure('live'),
+	'/': () => byId('search').focus(),
+	n: () => findNext(1),
+	N: () => findNext(-1),
+	i: () => update({ inverted: !state.inverted, zoom: null }),
+	g: () => update({ group: nextGroup(), zoom: null }),
+	ArrowLeft: ({ shiftKey }) => moveRange(-1, shiftKey),
+	ArrowRight: ({ shiftKey }) => moveRange(1, shiftKey),
+	'+': () => scaleRange(1.5),
+	'=': () => scaleRange(1.5),
+	'-': () => scaleRange(1 / 1.5),
+	b: keepRange,
+	'[': () => stepCursor(-1),
+	']': () => stepCursor(1),
+	t: showThreads,
+	z: zoomToRange,
+	y: () => copyCommand(),
+	u: undo,
+	Escape: undo,
+	'?': () => showKeys(),
+};
+
 const onKey = (event) => {
 	if (event.ctrlKey || event.metaKey || event.altKey || byId('keys').open) return;
 	if (event.target.id === 'search') {
-		if (event.key === 'Escape') event.target.blur();
+		if (event.key === 'Escape' || event.key === 'Enter') event.target.blur();
 		return;
 	}
-	const measures = { c: 'cpu', w: 'wait', a: 'alloc', l: 'live' };
 	const tab = Object.keys(TABS)[Number(event.key) - 1];
 	if (tab) update({ tab });
-	else if (measures[event.key]) setMeasure(measures[event.key]);
-	else if (event.key === '/') byId('search').focus();
-	else if (event.key === 'i') update({ inverted: !state.inverted, zoom: null });
-	else if (event.key === 'g') {
-		update({ group: GROUPS[(GROUPS.indexOf(state.group) + 1) % GROUPS.length], zoom: null });
-	} else if (event.key === 'ArrowLeft' || event.key === 'ArrowRight') {
-		moveRange(event.key === 'ArrowLeft' ? -1 : 1, event.shiftKey);
-	} else if (event.key === '+' || event.key === '=') scaleRange(1.5);
-	else if (event.key === '-') scaleRange(1 / 1.5);
-	else if (event.key === 'b') keepRange();
-	else if (event.key === 't') showThreads();
-	else if (event.key === 'z') zoomToRange();
-	else if (event.key === 'y') copyCommand();
-	else if (event.key === 'Escape') undo();
-	else if (event.key === '?') showKeys();
+	else if (Object.hasOwn(ACTIONS, event.key)) ACTIONS[event.key](event);
 	else return;
 	event.preventDefault();
 };

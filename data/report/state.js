@@ -13,7 +13,8 @@ export const state = {
 	base: null, // the range to compare with
 	view: null, // the part of the time axis that is shown
 	thread: null,
-	allThreads: false, // each thread has a row of its own
+	allThreads: false, // each process, or thread of the only process, has a row of its own
+	toggledProcesses: new Set(), // in the timeline, the user unfolded or folded them
 	fn: null,
 	zoom: null, // the path of functions to the zoomed box
 	inverted: false,

@@ -4,144 +4,16 @@
 // into a separate canvas; a drag only draws the selection over it.
 
 import { lowerBound, KINDS } from './data.js';
-import { eachWait, laneSums, partSums, pausesOf, threadWeights } from './profile.js';
-import { byId, color, el, fill, fontFamily, hideTip, rem, showTip, sizeCanvas } from './dom.js';
-import { bytes, count, duration, significant, tickStep } from './format.js';
-import {
-	cpuTitle,
-	madeOf,
-	onGrid,
-	REST_MS,
-	range,
-	sideName,
-	spanOf,
-	state,
-	threadChanges,
-	timeOf,
-	update,
-	view,
-} from './state.js';
+import { eachWait, laneSums, partSums, pausesOf } from './profile.js';
+import { byId, color, el, fill, fontFamily, rem, sizeCanvas } from './dom.js';
+import { count, duration, tickStep } from './format.js';
+import { cpuTitle, REST_MS, range, sideName, spanOf, state, timeOf, view } from './state.js';
+import { laneRun, layout, makeRows, numberOf, toX } from './rows.js';
 
-const layout = { rows: [], gutter: 0, width: 0, height: 0 };
-const MOST_MARK_ROWS = 12;
-const MOST_LANES = 500; // a canvas has a largest height
 const background = { canvas: document.createElement('canvas'), key: '' };
 
-const toX = (ns) => layout.gutter + ((ns - view()[0]) / (view()[1] - view()[0])) * layout.width;
-const toTime = (x) => {
-	const [from, to] = view();
-	return from + Math.max(0, Math.min(1, (x - layout.gutter) / layout.width)) * (to - from);
-};
-
-const lanesShown = (data) => {
-	const most = state.allThreads ? MOST_LANES : innerHeight > 1000 ? 10 : 7;
-	const busy = data.lanes.filter((lane) => lane.sums[0] > 0 || lane.n > 0);
-	return busy.length > most ? [busy.slice(0, most - 1), busy.slice(most - 1)] : [busy, []];
-};
-
-const countersShown = (data) => {
-	const most = innerHeight > 1000 ? 12 : 8;
-	const shown = data.counters.filter((counter) => !(data.live && counter === data.rss));
-	return shown.slice(0, shown.length > most ? most - 1 : most);
-};
-
-const counterLabel = (data, { group, name, pid }) => {
-	const of =
-		new Set(data.counters.map((counter) => counter.pid)).size > 1 &&
-		data.processes.find((process) => process.pid === pid);
-	return `${pid ? '' : group || ''} ${name || 'counter'} ${of ? of.name : ''}`.trim();
-};
-
-const makeRows = () => {
-	const { data } = state;
-	const R = rem();
-	const big = innerHeight > 1000;
-	const laneHeight = Math.round(R * (big ? 1.6 : 1.3));
-	const lineHeight = Math.round(R * (big ? 2.6 : 2));
-	const rows = [
-		{ kind: 'axis', height: Math.round(R * 1.6) },
-		{ kind: 'heat', height: Math.round(R * 3) },
-	];
-	const [lanes, rest] = lanesShown(data);
-	const named = new Map();
-	for (const lane of lanes) named.set(lane.name, (named.get(lane.name) || 0) + 1);
-	for (const lane of lanes) {
-		rows.push({
-			kind: 'lane',
-			height: laneHeight,
-			lanes: [lane],
-			label:
-				(data.compare ? (lane.is_later ? 'B ' : 'A ') : '') +
-				(named.get(lane.name) > 1 ? `${lane.name} ${lane.tid}` : lane.name),
-		});
-	}
-	if (rest.length) {
-		rows.push({
-			kind: 'lane',
-			height: laneHeight,
-			lanes: rest,
-			label: `+ ${count(rest.length)} threads`,
-		});
-	}
-	if (data.live) {
-		rows.push({
-			kind: 'live',
-			height: lineHeight,
-			label: data.rss ? 'Heap, RSS ┄' : 'Live heap',
-		});
-	}
-	const counters = countersShown(data);
-	const hidden = data.counters.length - counters.length - (data.live && data.rss ? 1 : 0);
-	for (const counter of counters) {
-		rows.push({
-			kind: 'counter',
-			height: lineHeight,
-			counter,
-			label: counterLabel(data, counter),
-		});
-	}
-	if (hidden) {
-		rows.push({
-			kind: 'more',
-			height: laneHeight,
-			label: `+ ${count(hidden)} counters: profcapture counters`,
-		});
-	}
-	const names = data.mark_names.map((mark, index) => index);
-	if (names.length > MOST_MARK_ROWS) {
-		names.sort((a, b) => data.marksOf[b].length - data.marksOf[a].length || a - b);
-	}
-	const markHeight = Math.round(R * 1.1);
-	const others = names.splice(
-		names.length > MOST_MARK_ROWS ? MOST_MARK_ROWS - 1 : MOST_MARK_ROWS,
-	);
-	for (const index of names) {
-		rows.push({
-			kind: 'mark',
-			height: markHeight,
-			names: [index],
-			label: data.mark_names[index].name || 'mark',
-		});
-	}
-	if (others.length) {
-		rows.push({
-			kind: 'mark',
-			height: markHeight,
-			names: others,
-			label: `+ ${count(others.length)} marks`,
-		});
-	}
-	if (data.logs.length) rows.push({ kind: 'log', height: Math.round(R * 1.2), label: 'Logs' });
-	let y = 0;
-	for (const row of rows) {
-		row.y = y;
-		y += row.height;
-	}
-	layout.rows = rows;
-	layout.height = y + 4;
-	layout.gutter = Math.round(R * 13.5);
-	layout.width = Math.max(50, document.body.clientWidth - layout.gutter - 10);
-};
+// Where the keyboard is: a row, and a time or, before its first use, null.
+export const cursor = { row: 1, at: null };
 
 // ---- rows that do not depend on the selection
 
@@ -160,7 +32,7 @@ const mix = (a, b, share) => {
 	);
 };
 
-const heatCells = () => {
+export const heatCells = () => {
 	const cell = Math.max(4, Math.round(rem() * 0.36));
 	const columns = Math.floor(layout.width / cell);
 	const parts = Math.max(4, Math.floor((Math.round(rem() * 3) - 2) / cell));
@@ -231,12 +103,12 @@ const drawLane = (g, row, c) => {
 	}
 	const height = row.height - 3;
 	const most = row.lanes.length > 1 ? Math.max(1, state.data.capture.cpus) : 1;
-	const kinds = row.lanes.length > 1 ? [0] : [...laneColors.keys()];
+	const kinds = row.lanes.length > 1 ? [0, 1] : [...laneColors.keys()];
 	for (let x = 0; x < n; x++) {
 		let y = row.y + 1 + height;
 		shares[IDLE][x] -= shares[LOCK][x] + shares[IO][x];
 		for (const kind of kinds) {
-			const part = Math.min(1, shares[kind][x] / most) * height;
+			const part = Math.min(y - row.y - 1, (shares[kind][x] / most) * height);
 			if (part <= 0.01) continue;
 			g.fillStyle = c[laneColors[kind]];
 			g.fillRect(layout.gutter + x, y - part, 1, part);
@@ -467,7 +339,7 @@ const draw = {
 const drawBackground = (c) => {
 	const key = [
 		...view(),
-		state.allThreads,
+		layout.rows.map((row) => row.kind + row.label).join(),
 		layout.width,
 		layout.height,
 		document.documentElement.dataset.theme,
@@ -486,72 +358,17 @@ const drawBackground = (c) => {
 
 // ---- what depends on the selection
 
-const rangeOf = (times, from, to) => [lowerBound(times, from), lowerBound(times, to)];
+const threadOf = ({ lanes, isRest }) => (lanes.length === 1 && !isRest ? lanes[0].index : null);
 
-// Returns the text beside a row: its number in the range.
-const numberOf = (row) => {
-	const { data } = state;
-	const [from, to] = range();
-	if (row.kind === 'heat') {
-		if (!data.capture.is_time || data.capture.metric) return '';
-		const [low, high] = madeOf([from, to]);
-		const sum = data.lanes.reduce((all, lane) => all + laneRun(lane), 0);
-		return `${significant(sum / (high - low))} of ${data.capture.cpus} CPUs`;
-	}
-	if (row.kind === 'lane') {
-		return duration(row.lanes.reduce((all, lane) => all + laneRun(lane), 0));
-	}
-	if (row.kind === 'live' || row.kind === 'counter') {
-		const { times, values } = row.kind === 'live' ? data.live : row.counter;
-		const [begin, end] = rangeOf(times, from, to);
-		const part = Array.prototype.slice.call(
-			values,
-			Math.max(0, begin - 1),
-			Math.max(begin, end),
-		);
-		if (!part.length) return '–';
-		const most = Math.max(...part);
-		return 'max ' + (row.kind === 'live' ? bytes(most) : amount(row.counter, most));
-	}
-	if (row.kind === 'mark') {
-		const { time } = data.marks;
-		const unit = data.mark_unit_ns;
-		const first = Math.ceil(from / unit);
-		const before = to === data.duration ? Infinity : Math.ceil(to / unit);
-		let n = 0;
-		for (const name of row.names) {
-			for (const i of data.marksOf[name]) if (time[i] >= first && time[i] < before) n++;
-		}
-		return (
-			(row.names.some((name) => data.marksOf[name].length < data.mark_names[name].count)
-				? '≥ '
-				: '') +
-			count(n) +
-			'\u200a×'
-		);
-	}
-	if (row.kind === 'log') {
-		return count(data.logs.filter((log) => log.time_ns >= from && log.time_ns < to).length);
-	}
-	return '';
-};
-
-const significantOrCount = (x) => (Number.isInteger(x) ? count(x) : significant(x));
-const amount = ({ unit }, x) =>
-	/^bytes/.test(unit || '')
-		? bytes(x) + unit.slice(5)
-		: `${significantOrCount(x)} ${unit || ''}`.trim();
-
-// Returns how long the lane's thread ran in the range.
-let weights = { of: null, sums: null };
-const laneRun = (lane) => {
-	const { data } = state;
-	if (data.hasSlices) return laneSums(lane, ...madeOf(range()))[0];
-	if (!state.range) return lane.sums[0];
-	if (weights.of !== state.range) {
-		weights = { of: state.range, sums: threadWeights(data, ...state.range) };
-	}
-	return weights.sums[lane.index];
+// Draws where the keyboard is.
+const drawCursor = (g, c) => {
+	const row = layout.rows[Math.min(cursor.row, layout.rows.length - 1)];
+	g.strokeStyle = c.focus;
+	g.lineWidth = 2;
+	g.strokeRect(1, row.y + 1, layout.gutter + layout.width + 8, row.height - 2);
+	const x = cursor.at === null ? 0 : toX(cursor.at);
+	if (x >= layout.gutter) g.strokeRect(x - 0.5, row.y, 1, row.height);
+	g.lineWidth = 1;
 };
 
 const drawLabels = (g, c) => {
@@ -565,16 +382,18 @@ const drawLabels = (g, c) => {
 		g.textAlign = 'right';
 		g.fillStyle = c.muted;
 		g.fillText(number, layout.gutter - R * 0.6, middle);
-		const room = layout.gutter - R * 2 - g.measureText(number).width;
-		const letters = [...(row.kind === 'heat' ? 'Activity' : row.label).slice(0, 60)];
+		const left = R * (1 + (row.level || 0));
+		const room = layout.gutter - R - left - g.measureText(number).width;
+		const fold = row.isRest || row.process !== undefined ? (row.isOpen ? '▾ ' : '▸ ') : '';
+		const letters = [...(fold + row.label).slice(0, 60)];
 		const all = letters.length;
 		const label = () => letters.join('') + (letters.length < all ? '…' : '');
 		g.font = `${R * 0.92}px ${font}`;
 		g.textAlign = 'left';
 		g.fillStyle = c.text;
 		while (letters.length > 1 && g.measureText(label()).width > room) letters.pop();
-		g.fillText(label(), R, middle);
-		if (row.kind === 'lane' && row.lanes.length === 1 && state.thread === row.lanes[0].index) {
+		g.fillText(label(), left, middle);
+		if (row.kind === 'lane' && state.thread !== null && state.thread === threadOf(row)) {
 			g.strokeStyle = c.focus;
 			g.lineWidth = 2;
 			g.strokeRect(3, row.y + 1, layout.gutter - 7, row.height - 2);
@@ -648,7 +467,9 @@ export const drawTimeline = () => {
 	if (state.base) drawBand(g, state.base, c.muted, compare ? '' : 'A', c);
 	if (state.range) drawBand(g, state.range, c.focus, state.base && !compare ? 'B' : '', c);
 	if (compare) drawNames(g, compare.sides, c);
+	if (canvas.matches(':focus-visible')) drawCursor(g, c);
 	const span = view()[1] - view()[0];
+	byId('timeline').dataset.rows = JSON.stringify(layout.rows.map((row) => row.label));
 	const sides = compare?.sides.map((side) => {
 		return `${sideName(side)} ${side.name}, ${duration(side.to_ns - side.from_ns)}`;
 	});
@@ -767,159 +588,4 @@ const drawLines = () => {
 			),
 		),
 	);
-};
-
-// ---- input
-
-const rowAt = (y) => layout.rows.find((row) => y >= row.y && y < row.y + row.height);
-const ordered = (a, b) => (a < b ? [a, b] : [b, a]);
-
-const describe = (event, canvas) => {
-	const box = canvas.getBoundingClientRect();
-	const x = event.clientX - box.left;
-	const row = rowAt(event.clientY - box.top);
-	if (!row || x < layout.gutter) return hideTip();
-	const at = toTime(x);
-	const width = (view()[1] - view()[0]) / layout.width;
-	const lines = [timeOf(at, view()[1] - view()[0])];
-	if (row.kind === 'lane') {
-		const sums = [0, 0, 0];
-		const from = at - 2 * width;
-		const to = at + 2 * width;
-		for (const lane of row.lanes) {
-			laneSums(lane, from, to).forEach((v, kind) => (sums[kind] += v));
-		}
-		const all = sums.reduce((p, v) => p + v, 0);
-		const names = ['running', 'ready', 'waiting'];
-		lines.unshift(row.label);
-		if (all > 0) {
-			lines.push(
-				names
-					.map((name, kind) =>
-						sums[kind] ? `${name} ${Math.round((sums[kind] / all) * 100)} %` : '',
-					)
-					.filter(Boolean)
-					.join(', '),
-			);
-		}
-		if (sums[2] && row.lanes.length === 1) lines.push(...longestWait(row.lanes[0], from, to));
-	} else if (row.kind === 'counter' || row.kind === 'live') {
-		const { times, values } = row.kind === 'live' ? state.data.live : row.counter;
-		const value = values[lowerBound(times, at) - 1];
-		lines.unshift(row.label);
-		if (value !== undefined) {
-			lines.push(row.kind === 'live' ? bytes(value) : amount(row.counter, value));
-		}
-	} else if (row.kind === 'mark') {
-		lines.unshift(row.label);
-	} else if (row.kind === 'log') {
-		const near = state.data.logs
-			.filter((log) => Math.abs(log.time_ns - at) < 6 * width)
-			.slice(0, 5);
-		lines.push(...near.map((log) => log.text || 'a log without text'));
-	}
-	showTip(event, lines);
-};
-
-// Returns an array with a text on what a lane waited for longest in [from, to), or an empty one.
-const longestWait = (lane, from, to) => {
-	const { data } = state;
-	const sums = new Map();
-	if (!data.has_waits) return [];
-	eachWait(data, lane, from, to, (stack, begin, end) =>
-		sums.set(stack, (sums.get(stack) || 0) + end - begin),
-	);
-	const [stack] = [...sums].reduce((most, entry) => (entry[1] > most[1] ? entry : most), [0, 0]);
-	const call = data.wait_calls[data.stacks.cause[stack] - 1];
-	const owner = data.stacks.owner[stack];
-	const where = owner >= 0 ? ` in ${data.functions[owner].name}` : '';
-	return stack ? [`for ${call?.call || call?.cause || 'an unknown cause'}${where}`] : [];
-};
-
-export const moveRange = (direction, edge) => {
-	const [from, to] = state.range || view();
-	const step = Math.max(1, (to - from) / 10) * direction;
-	if (edge) return update({ range: onGrid([from, Math.max(from + 1, to + step)]) });
-	const shift = Math.max(-from, Math.min(state.data.duration - to, step));
-	return update({ range: onGrid([from + shift, to + shift]) });
-};
-
-// The range becomes the one to compare with, and the time after it, or before it, is selected.
-export const keepRange = () => {
-	if (state.base) return update({ base: null });
-	const [from, to] = state.range || view();
-	const length = to - from;
-	const start = to + length <= state.data.duration ? to : Math.max(0, from - length);
-	return update({ base: [from, to], range: onGrid([start, start + length]) });
-};
-
-export const showThreads = () => update({ allThreads: !state.allThreads });
-
-export const scaleRange = (factor) => {
-	const [from, to] = state.range || view();
-	const middle = (from + to) / 2;
-	const half = ((to - from) / 2) * factor;
-	update({ range: onGrid([middle - half, middle + half]) });
-};
-
-// Buttons for three zoom levels around the middle of the range, and for the range itself.
-export const zoomLevel = (level) => {
-	const end = state.data.duration;
-	if (level === 1) return update({ view: null });
-	const [from, to] = state.range || view();
-	const middle = (from + to) / 2;
-	const half = end / level / 2;
-	const low = Math.max(0, Math.min(end - 2 * half, middle - half));
-	return update({ view: [low, low + 2 * half] });
-};
-
-export const zoomToRange = () => update(state.view ? { view: null } : { view: state.range });
-
-export const listenTimeline = () => {
-	const canvas = byId('timeline-canvas');
-	let drag = null;
-	canvas.addEventListener('pointerdown', (event) => {
-		const x = event.clientX - canvas.getBoundingClientRect().left;
-		const y = event.clientY - canvas.getBoundingClientRect().top;
-		if (x < layout.gutter) {
-			const row = rowAt(y);
-			if (row?.kind === 'lane' && row.lanes.length > 1) showThreads();
-			if (row?.kind === 'lane' && row.lanes.length === 1) {
-				update({ ...threadChanges(row.lanes[0].index), zoom: null });
-			}
-			if (row?.kind === 'mark') update({ tab: 'marks', mark: row.names[0] });
-			return;
-		}
-		drag = {
-			from: toTime(x),
-			x,
-			which: event.ctrlKey || event.metaKey ? 'base' : 'range',
-			before: { range: state.range, base: state.base },
-		};
-		canvas.setPointerCapture(event.pointerId);
-	});
-	canvas.addEventListener('pointermove', (event) => {
-		if (!drag) return describe(event, canvas);
-		const x = event.clientX - canvas.getBoundingClientRect().left;
-		if (Math.abs(x - drag.x) < 3) return undefined;
-		const selected = onGrid(ordered(drag.from, toTime(x)));
-		drag.moved = true;
-		return update(
-			{
-				[drag.which]: selected,
-				...(drag.which === 'base' && !state.range ? { range: view().slice() } : {}),
-			},
-			{ remember: false, keep: false },
-		);
-	});
-	canvas.addEventListener('pointerup', () => {
-		if (!drag) return;
-		const now = { range: state.range, base: state.base };
-		const { moved, before } = drag;
-		drag = null;
-		Object.assign(state, before);
-		update(moved ? now : { range: null, base: null });
-	});
-	canvas.addEventListener('pointerleave', hideTip);
-	canvas.addEventListener('dblclick', zoomToRange);
 };

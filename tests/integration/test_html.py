@@ -390,17 +390,111 @@ def test_recursion(page_of, chromium, capture):
     assert 0 < float(re.search(r"([\d.]+)\u00a0%", found)[1]) < 100
 
 
+LABELS = "JSON.parse(document.querySelector('#timeline').dataset.rows)"
+
+
 def test_keyboard_only(page_of, drive, capture, tmp_path):
-    """Without a mouse: a second range, the values of counters and the texts of logs, and each thread."""
+    """Without a mouse: a second range, the values of counters and the texts of logs, and each
+    process and thread."""
     texts = "['#lines-table', '#logs-table'].map((id) => document.querySelector(id).textContent)"
     steps = [{"open": ""}, {"key": "+"}, {"key": "-"}, {"key": "-"}, {"key": "b"}, {"eval": "location.hash"}, {"key": "b"}, {"eval": "location.hash"}, {"eval": f"new Promise((done) => setTimeout(() => done({texts}), 500))"}]
     both, one, (lines, _) = drive(page_of(capture), *steps)
     assert "range=" in both and "base=" in both and "range=" in one and "base=" not in one
     assert re.search(r"level\S*max \d", lines) and re.search(r"turn\d+", lines), lines
     many = make(tmp_path / "many.cap", "--all-tables", "--rows", 3000)
-    height = "document.querySelector('#timeline-canvas').height"
-    few, more, again = drive(page_of(many), {"open": ""}, {"eval": height}, {"key": "t"}, {"eval": height}, {"key": "t"}, {"eval": height})
-    assert few == again < more
+    few, more, again = drive(page_of(many), {"open": ""}, {"eval": LABELS}, {"key": "t"}, {"eval": LABELS}, {"key": "t"}, {"eval": LABELS})
+    assert few == again and len(few) < len(more) and few[2:] != more[2:]
+
+
+def said_by_rows(drive, page, *more):
+    """Goes down the rows of the timeline by keyboard, to the first event of each. Returns the labels of the
+    rows, and what was said at each."""
+    (labels,) = drive(page, {"open": ""}, {"eval": LABELS})
+    steps = [{"open": ""}, {"eval": "document.querySelector('#timeline-canvas').focus()"}]
+    for _ in labels[2:]:
+        steps += [{"key": "ArrowDown"}, {"key": "]"}, {"text": "#announcement"}, {"text": "#tip"}]
+    results = drive(page, *steps)[1:]
+    return labels, dict(zip(labels[2:], zip(results[::2], results[1::2])))
+
+
+def test_tips_by_keyboard(profcapture, page_of, drive, capture, tmp_path):
+    """Each row says by keyboard what its tip says: states of threads, sizes of the heap, values of
+    counters, lengths of marks, texts of logs."""
+    labels, said = said_by_rows(drive, page_of(capture))
+    assert labels[:2] == ["Time", "Activity"] and all(tip and tip[0].split("\n")[0] in text[0] for text, tip in said.values())
+    (text,), _ = said[next(label for label in labels if label.startswith("city"))]
+    assert re.search(r"(running|ready|waiting) \d+\u00a0%", text), text
+    assert re.search(r"\d (B|KiB|MiB)", said[next(label for label in labels if label.startswith("Heap"))][0][0].replace("\u00a0", " "))
+    assert re.search(r"level\. [^.]*\.\d+\u00a0s\. \d", said["level"][0][0]), said["level"]
+    assert re.search(r"turn of city \d+: \d", said["turn"][0][0]), said["turn"]
+    logged = make(tmp_path / "logged.cap", "--all-tables", "--rows", 60)
+    _, said = said_by_rows(drive, page_of(logged))
+    texts = [log["text"] or "a log without text" for log in read_page(page_of(logged))[0]["logs"]]
+    assert any(text in said["Logs"][0][0] for text in texts), said["Logs"]
+
+
+FORKS = r"""
+#include <pthread.h>
+#include <sys/wait.h>
+#include <unistd.h>
+static volatile unsigned long sink;
+static void *work(void *data) { for (unsigned long i = 0; i < 30000000; i++) sink += i; return data; }
+int main(void)
+{
+	for (int i = 0; i < 2; i++)
+		if (fork() == 0) {
+			pthread_t threads[3];
+			for (int k = 0; k < 3; k++)
+				pthread_create(&threads[k], NULL, work, NULL);
+			for (int k = 0; k < 3; k++)
+				pthread_join(threads[k], NULL);
+			_exit(0);
+		}
+	work(NULL);
+	while (wait(NULL) > 0)
+		;
+}
+"""
+
+
+def test_process_lanes(profctl, profcapture, compile_c, page_of, drive, tmp_path):
+    """A process has the sum of its threads, which unfold by mouse and by keyboard."""
+    capture = tmp_path / "forks.cap"
+    profctl("record", "-q", "-F", 999, "-o", capture, "--", compile_c("forks", FORKS, "-O1", "-pthread"))
+    page = page_of(capture)
+    row = "document.querySelector('#timeline-canvas').focus()"
+    steps = [{"open": ""}, {"eval": LABELS}, {"at": ["#timeline-canvas", 40, 85]}, {"eval": LABELS}, {"at": ["#timeline-canvas", 40, 85]}, {"eval": LABELS},
+             {"eval": row}, {"key": "ArrowDown"}, {"key": "ArrowDown"}, {"key": "Enter"}, {"eval": LABELS}, {"key": "ArrowDown"}, {"text": "#announcement"}, {"key": "Enter"}, {"text": "#scope .chip"}, {"key": "u"}, {"key": "u"}, {"eval": LABELS}]
+    folded, unfolded, again, _, opened, (thread,), chips, last = drive(page, *steps)
+    assert folded == again == last and unfolded == opened and len(unfolded) == len(folded) + 4
+    process = unfolded[3]
+    pid = int(re.search(r"\((\d+)\)", process)[1])
+    tids = {row["tid"]: row for row in profcapture.json("report", capture, "--by", "thread", "--limit", 0)["data"]["rows"] if row["pid"] == pid}
+    assert {int(re.search(r"\d+$", label)[0]) for label in unfolded[4:8]} >= set(tids) and thread.startswith(unfolded[4]) and unfolded[4] in chips[0]
+
+
+def test_next_match(page_of, drive, capture):
+    """n and N go through the functions that match the search, in every panel; u goes back."""
+    chosen = "new URLSearchParams(location.hash.slice(1)).get('fn')"
+    steps = [{"open": "tab=functions"}, {"key": "n"}, {"text": "#announcement"}, {"type": ["#search", "^(heavy|light|deep)$"]}, {"eval": "document.querySelector('#search').blur()"}]
+    for key in "nnnnN":
+        steps += [{"key": key}, {"text": "#announcement"}, {"eval": chosen}]
+    steps += [{"key": "1"}, {"key": "n"}, {"text": "#announcement"}, {"key": "u"}, {"eval": chosen}]
+    (nothing,), _, *rest = drive(page_of(capture), *steps)
+    assert nothing == "search first: /"
+    said, numbers = [text for (text,) in rest[:10:2]], rest[1:10:2]
+    assert [re.match(r"(\d) of 3: ", text)[1] for text in said] == list("12313") and len(set(numbers[:3])) == 3 and numbers[3] == numbers[0]
+    assert re.match(r"1 of 3", rest[10][0]) and rest[11] == numbers[4]
+
+
+def test_all_keys_listed(page_of, chromium, capture):
+    """The list of keys names every key that the page handles."""
+    (keys,) = chromium(page_of(capture), {"open": ""}, {"key": "?"}, {"eval": "[...document.querySelectorAll('#keys kbd')].map((key) => key.textContent)"})
+    source = (Path(os.environ["PROF_SOURCE_DIR"]) / "data/report/main.js").read_text(encoding="utf-8")
+    actions = re.search(r"const ACTIONS = \{\n(.*?)\n\};", source, re.DOTALL)[1]
+    handled = {quoted or plain for quoted, plain in re.findall(r"^\t(?:'(.+?)'|(\w+)):? ", actions, re.MULTILINE)}
+    names = {"ArrowLeft": "←", "ArrowRight": "→", "Escape": "Esc", "-": "−", "=": "+"}
+    assert len(handled) > 20 and {names.get(key, key) for key in handled} <= set(keys)
 
 
 def test_copied_command(page_of, chromium, capture):
@@ -506,7 +600,7 @@ def test_waits(profcapture, page_of, drive, waited):
     steps = [{"open": "tab=functions"}, {"key": "w"}, {"text": "#command"}, {"eval": ROWS}, {"text": "#scope"}]
     for x0, x1 in (300, 700), (250, 1000), (480, 530):
         steps += [{"drag": ["#timeline-canvas", x0, x1, 60]}, {"text": "#command"}, {"eval": ROWS}, {"text": "#scope"}]
-    steps += [{"at": ["#timeline-canvas", 40, 75]}, {"text": "#command"}, {"eval": ROWS}, {"text": "#scope"}]
+    steps += [{"at": ["#timeline-canvas", 40, 75]}, {"at": ["#timeline-canvas", 40, 92]}, {"text": "#command"}, {"eval": ROWS}, {"text": "#scope"}]
     results, compared = drive(page, *steps), 0
     for (command,), rows, (scope,) in zip(results[::3], results[1::3], results[2::3]):
         total, waits = re.search(r"Not freed(.+?)in ([\d\u202f]+) waits", scope).groups()
@@ -544,7 +638,7 @@ def test_waiting_panel(profcapture, page_of, chromium, waited):
     """The panel has the places of report --by state; a thread's lane says what the thread waits
     for."""
     page = page_of(waited)
-    places, (note,), (tip,) = chromium(page, {"open": "tab=waiting&measure=wait"}, {"eval": ROWS.replace("#panel table", "#panel table[aria-label=Places]")}, {"text": "#panel > div > .column + .column .note"}, {"at": ["#timeline-canvas", 700, 75]}, {"text": "#tip"})
+    places, (note,), (tip,) = chromium(page, {"open": "tab=waiting&measure=wait"}, {"eval": ROWS.replace("#panel table", "#panel table[aria-label=Places]")}, {"text": "#panel > div > .column + .column .note"}, {"at": ["#timeline-canvas", 40, 75]}, {"at": ["#timeline-canvas", 700, 92]}, {"text": "#tip"})
     wanted, shown = {}, {}
     for row in profcapture.json("report", waited, "--by", "state", "--limit", 0)["data"]["places"]:
         key = row["function"] or "no function of the program", row["call"] or {"other": "something else"}.get(row["cause"], row["cause"])
@@ -560,7 +654,7 @@ def test_waiting_panel(profcapture, page_of, chromium, waited):
     tid = int(re.match(r"waits (\d+)", tip)[1])
     time, ns = max(((row["time_ns"], row["duration"]) for row in rows_of(profcapture, waited, "wait") if row["tid"] == tid), key=lambda row: row[1])
     x = 176 + 1094 * (time - ns / 2) / profcapture.json("info", waited)["capture"]["duration_ns"]
-    (tip,) = chromium(page, {"open": "tab=waiting"}, {"at": ["#timeline-canvas", x, 75]}, {"text": "#tip"})[0]
+    (tip,) = chromium(page, {"open": "tab=waiting"}, {"at": ["#timeline-canvas", 40, 75]}, {"at": ["#timeline-canvas", x, 92]}, {"text": "#tip"})[0]
     assert "waiting" in tip and re.search(r"\nfor [\w ]+ in \w+", tip), tip
 
 
