@@ -266,6 +266,7 @@ const prepare = (data) => {
 	}
 	data.allocations = allocations || { rows: 0 };
 	data.marks = marks || { rows: 0 };
+	data.steps = data.tables.path || null;
 	data.marksOf = rowsBy(data.marks.name, data.marks.rows, data.mark_names.length);
 	data.lanes = lanesOf(data);
 	data.hasSlices = !!data.tables.slices;

@@ -424,6 +424,46 @@ export const waitPlaces = (data, scope) => {
 	return [...places.values()].sort((a, b) => b.ns - a.ns || a.owner - b.owner);
 };
 
+// The parts of steps of the critical path: see critical-path.h.
+const [, STATE, RUNNING, SEGMENT, SAMPLE] = [0, 1, 2, 3, 4];
+
+// Returns the time of each node of the critical path in [from, to), and the number of samples. As
+// in `critical-path`, running time is divided among the functions that samples hit.
+export const pathTimes = ({ path, steps }, from, to) => {
+	const n = path.nodes.length + 1;
+	const [total, run, hits, allHits] = [0, 1, 2, 3].map(() => new Float64Array(n));
+	const [segment, known] = [0, 1].map(() => new Float64Array(n));
+	const parentOf = (node) => path.nodes[node - 1][0];
+	let samples = 0;
+	for (let i = 0; i < steps.rows; i++) {
+		const begin = steps.time[i] * path.unit_ns + steps.rest[i];
+		if (begin >= to) break;
+		const node = steps.node[i];
+		const part = steps.part[i];
+		if (part === SAMPLE) {
+			if (begin < from) continue;
+			hits[node]++;
+			allHits[parentOf(node)]++;
+			samples++;
+			continue;
+		}
+		const ns = Math.min(begin + steps.length[i], to) - Math.max(begin, from);
+		if (ns <= 0) continue;
+		if (part === RUNNING) run[node] += ns;
+		else if (part === SEGMENT) segment[node] += ns;
+		else total[node] += ns;
+		if (part === RUNNING || part === STATE) known[parentOf(node)] += ns;
+	}
+	for (let node = 1; node < n; node++) {
+		const above = parentOf(node);
+		if (!allHits[node]) total[node] += run[node];
+		if (hits[node]) total[node] += (run[above] * hits[node]) / allHits[above];
+		if (segment[node]) total[node] += Math.max(0, segment[node] - known[above]);
+	}
+	for (let node = n - 1; node > 0; node--) total[parentOf(node)] += total[node];
+	return { times: total.subarray(1), samples };
+};
+
 // Returns the live heap: times with the largest size until the next one, and the peak. These are
 // exact.
 export const heapOf = ({ heap }) => {

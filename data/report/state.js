@@ -264,7 +264,7 @@ const verbOf = () => {
 		};
 	}
 	if (tab === 'waiting' && !capture.metric && !filters.samples && !filters.frames) {
-		return { verb: 'report', words: ['--by', 'state'] };
+		return { verb: 'report', words: ['--by', 'state'], isCut: true };
 	}
 	if (!waits && state.measure !== 'cpu') {
 		return {
@@ -283,19 +283,21 @@ const verbOf = () => {
 	};
 };
 
-const commandOf = (file, [from, end], whole, limits) => {
+const commandOf = (file, [from, end], whole, limits, spec = verbOf()) => {
 	const { data } = state;
 	const { filters } = data;
-	const { verb, words, metric, frames, ...takes } = verbOf();
+	const { verb, words, metric, frames, isCut, anyThread, ...takes } = spec;
 	const options = metric ? ['--metric', metric] : [];
-	const to = metric === 'off-cpu' || words[1] === 'state' ? end : end - 1;
+	const to = metric === 'off-cpu' || isCut ? end : end - 1;
 	const low = whole ? limits[0] : Math.max(from, limits[0] ?? 0);
 	const high = whole ? limits[1] : Math.min(to, limits[1] ?? Infinity);
 	if (low !== null) options.push('--from', `${(low / 1e9).toFixed(9)}s`);
 	if (high !== null) options.push('--to', `${(high / 1e9).toFixed(9)}s`);
 	options.push(
 		filters.threads,
-		state.thread === null ? filters.tids : `--tid ${data.threads[state.thread].tid}`,
+		state.thread === null || anyThread
+			? filters.tids
+			: `--tid ${data.threads[state.thread].tid}`,
 	);
 	if (frames || takes.samples) options.push(filters.samples);
 	if (frames) options.push(filters.frames);
@@ -303,6 +305,13 @@ const commandOf = (file, [from, end], whole, limits) => {
 	return ['profcapture', verb, file, ...words, ...options]
 		.filter((word) => word !== '')
 		.join(' ');
+};
+
+// Returns the command that prints the critical path of the range.
+export const pathCommand = () => {
+	const { capture, filters } = state.data;
+	const spec = { verb: 'critical-path', words: [], isCut: true, anyThread: true };
+	return commandOf(capture.file_word, range(), !state.range, filters.ranges[0], spec);
 };
 
 // Returns the commands that print the same numbers. The end of a range is excluded, as in the page;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-2-Clause-Patent
 // Where threads waited, the critical path, and the states of threads.
 
-import { laneSums, waitPlaces } from './profile.js';
+import { laneSums, pathTimes, waitPlaces } from './profile.js';
 import {
 	bar,
 	column,
@@ -18,7 +18,7 @@ import {
 	virtualTable,
 } from './dom.js';
 import { count, duration, percent } from './format.js';
-import { absence, countedRange, madeOf, range, state } from './state.js';
+import { absence, countedRange, madeOf, pathCommand, range, state } from './state.js';
 import { threadChanges, toggled, update } from './state.js';
 
 const CAUSE_COLORS = { futex: 'lock', file: 'io', network: 'io', pipe: 'io', fault: 'io' };
@@ -67,16 +67,27 @@ const placesTable = () => {
 	});
 };
 
+// Returns the times of the nodes in the range, if the page has them by time, and the samples there.
+const timesOfPath = () => {
+	const { data } = state;
+	const { nodes, samples } = data.path;
+	if (!data.steps || !state.range) return { times: nodes.map(([, , , ns]) => ns), samples };
+	return pathTimes(data, ...range());
+};
+
 // Returns the visible rows of the critical path: branches with a tenth of the time are open.
-const pathRows = (nodes) => {
+const pathRows = ({ nodes, least_pct: least }, times) => {
 	const children = [[], ...nodes.map(() => [])];
 	const rows = [];
-	const whole = nodes.reduce((sum, [parent, , , ns]) => sum + (parent ? 0 : ns), 0);
-	nodes.forEach(([parent], i) => children[parent].push(i + 1));
+	const whole = nodes.reduce((sum, [parent], i) => sum + (parent ? 0 : times[i]), 0);
+	nodes.forEach(([parent], i) => {
+		if (times[i] > 0 && times[i] >= (least / 100) * whole) children[parent].push(i + 1);
+	});
 	const add = (i, level) => {
-		const byTime = [...children[i]].sort((a, b) => nodes[b - 1][3] - nodes[a - 1][3] || a - b);
+		const byTime = [...children[i]].sort((a, b) => times[b - 1] - times[a - 1] || a - b);
 		byTime.forEach((c, k) => {
-			const [, name, where, ns] = nodes[c - 1];
+			const [, name, where] = nodes[c - 1];
+			const ns = times[c - 1];
 			const isOpen = ns >= 0.1 * whole !== state.openPath.has(c);
 			const row = { i: c, name, where, ns, share: ns / whole, level, isOpen };
 			row.place = k + 1;
@@ -91,8 +102,9 @@ const pathRows = (nodes) => {
 };
 
 const pathTable = () => {
-	const { path, capture } = state.data;
-	const rows = pathRows(path.nodes);
+	const { path, steps } = state.data;
+	const { times, samples } = timesOfPath();
+	const rows = pathRows(path, times);
 	const table = virtualTable({
 		label: 'Critical path',
 		treegrid: true,
@@ -126,16 +138,21 @@ const pathTable = () => {
 	const made = path.is_whole ? 'the whole recording' : 'the time that this page was made of';
 	const meaning =
 		' what its time consisted of: below a wait is what the thread did that ended it';
+	const cut = steps
+		? state.thread === null
+			? ''
+			: 'It is not of the selected thread. '
+		: `It has too many parts to follow the selected range, and is of ${made}. `;
 	return [
 		el('h2', {}, `Critical path of ${path.comm} ${path.tid}`, el('small', {}, meaning)),
-		table,
+		rows.length ? table : nothing('The thread did not exist in this range.'),
 		note(
-			`It is of ${made}, whatever is selected; profcapture critical-path `,
-			`${capture.file_word} has --from, --to, --tid and --mark. `,
+			cut,
 			`Branches below ${path.least_pct} % are left out. `,
-			path.samples
-				? `Which functions ran is estimated from ${count(path.samples)} samples.`
-				: 'There is no sample, so it is unknown which functions ran.',
+			samples
+				? `Which functions ran is estimated from ${count(samples)} samples. `
+				: 'There is no sample, so it is unknown which functions ran. ',
+			el('code', {}, pathCommand()),
 		),
 	];
 };

@@ -675,7 +675,39 @@ def test_critical_path(profctl, profcapture, page_of, chromium, require, tmp_pat
     assert not wanted, [name for *_, name in shown]
     assert len(fewer) == 1 < len(shown)
     note = notes[-1].replace("\u202f", "")
-    assert f"estimated from {data['samples']} samples" in note and f"profcapture critical-path {capture}" in note
+    assert f"estimated from {data['samples']} samples" in note and note.endswith(f"profcapture critical-path {capture}")
+
+
+def path_rows(node, level=1):
+    """The rows of a critical path in JSON: level, kind and time of each node with at least 0.5 %."""
+    for child in node["children"]:
+        yield level, child["kind"], child["total_ns"], (child.get("function") or {}).get("name")
+        yield from path_rows(child, level + 1)
+
+
+def test_critical_path_of_range(profctl, profcapture, page_of, drive, require, tmp_path):
+    """The tree has the times of critical-path of the selected range, for running, ready and waiting, down
+    to functions."""
+    require(root=True)
+    capture = tmp_path / "path.cap"
+    profctl("record", "-q", "--wakers", "-F", 1999, "-o", capture, "--", "sh", "-c", "for n in 1 2 3; do i=0; while [ $i -lt 30000 ]; do i=$((i+1)); done; sleep 0.1; done")
+    page, table = page_of(capture), '#panel table[aria-label="Critical path"]'
+    rows = f"[...document.querySelectorAll('{table} tbody [role=row]')].map((row) => [Number(row.ariaLevel ?? row.getAttribute('aria-level')), ...[...row.cells].map((cell) => cell.textContent)])"
+    steps = [{"open": "tab=waiting"}]
+    for x0, x1 in (300, 600), (500, 1100), (700, 760):
+        steps += [{"drag": ["#timeline-canvas", x0, x1, 40]}, {"eval": rows}, {"eval": "[...document.querySelectorAll('#panel .note code')].pop().textContent"}]
+    results, compared = drive(page, *steps), 0
+    for shown, command in zip(results[::2], results[1::2]):
+        data = profcapture.json(*shlex.split(command)[1:], "--limit", 0)["data"]
+        wanted = {}
+        for level, _, ns, _ in path_rows(data["root"]):
+            wanted.setdefault(level, []).append(ns)
+        assert "--from" in command and shown
+        for level, _, _, time, name in shown:
+            ns, off = value(time)
+            assert any(abs(ns - other) <= off + 1000 for other in wanted[level]), (level, name, time, wanted[level])
+            compared += 1
+    assert compared >= 12
 
 
 def test_waits_not_recorded(profctl, page_of, chromium, tmp_path):

@@ -148,6 +148,16 @@ static void add_self(struct critical_path *path, uint32_t node, uint64_t ns)
 	g_array_index(path->nodes, struct cct_node, node).self += (double)ns;
 }
 
+static void add_step(struct critical_path *path, const struct path_step *step)
+{
+	if (!path->steps || step->to_ns < step->from_ns)
+		return;
+	if (path->steps->len < path->most_steps)
+		g_array_append_val(path->steps, *step);
+	else
+		g_clear_pointer(&path->steps, g_array_unref);
+}
+
 static void add_leaf(struct critical_path *path, uint32_t parent, const struct path_label *label,
 		     double ns, double samples)
 {
@@ -395,6 +405,9 @@ static void follow(struct critical_path *path, uint32_t thread, const struct pat
 	if (from_ns < until_ns)
 		walk(path, wait->waker, from_ns, until_ns, node, depth + 1);
 	add_self(path, node, (uint64_t)to_ns - (uint64_t)until_ns);
+	add_step(path,
+		 &(struct path_step){
+			 .from_ns = until_ns, .to_ns = to_ns, .part = PATH_OWN, .node = node });
 	sums_of_thread(path, thread)->leaf_ns += (uint64_t)to_ns - (uint64_t)until_ns;
 }
 
@@ -619,9 +632,19 @@ static guint first_segment(const GArray *segments, int64_t from_ns)
 	return first_after(segments, offsetof(struct segment, last_ns), from_ns);
 }
 
+static const struct path_label running = { .kind = PATH_RUN };
+static const struct path_label ready = { .kind = PATH_READY };
+static const struct path_label waited = { .kind = PATH_WAIT,
+					  .place = FUNCTION_NO_STACK,
+					  .cause = WAIT_UNKNOWN,
+					  .waker = PROF_WAKER_UNKNOWN };
+static const struct path_label unknown = { .kind = PATH_UNKNOWN };
+
 static void add_state(const struct run_state *state, void *data)
 {
 	struct critical_path *path = data;
+	bool runs = state->state == PROF_SWITCH_RUNNING;
+	struct path_step step = { .part = runs ? PATH_RUNNING : PATH_STATE };
 	const GArray *segments = array_at(path->segments, state->thread);
 
 	for (guint i = first_segment(segments, state->from_ns); segments && i < segments->len;
@@ -636,6 +659,13 @@ static void add_state(const struct run_state *state, void *data)
 			break;
 		if (from_ns >= to_ns)
 			continue;
+		step.from_ns = from_ns;
+		step.to_ns = to_ns;
+		step.node = at->node;
+		if (path->steps && !runs)
+			step.label =
+				label_of(path, state->state == PROF_SWITCH_WAIT ? &waited : &ready);
+		add_step(path, &step);
 		times[0] = &GROWN_AT(path->sums, struct node_sum, at->node)->time;
 		times[1] = &sums_of_thread(path, state->thread)->time;
 		for (unsigned j = 0; j < ARRAY_SIZE(times); j++) {
@@ -662,6 +692,16 @@ static void add_sample(struct critical_path *path, uint32_t thread, int64_t time
 			break;
 		if (at->to_ns <= time_ns)
 			continue;
+		if (path->steps) {
+			const struct path_label label = { .kind = PATH_FUNCTION,
+							  .place = function };
+
+			add_step(path, &(struct path_step){ .from_ns = time_ns,
+							    .to_ns = time_ns,
+							    .part = PATH_SAMPLE,
+							    .node = at->node,
+							    .label = label_of(path, &label) });
+		}
 		++*number_map_at(&path->hits, (uint64_t)at->node << 32 | function);
 		GROWN_AT(path->sums, struct node_sum, at->node)->samples++;
 		path->samples++;
@@ -726,7 +766,6 @@ static bool read_samples(struct critical_path *path, GError **error)
 /* Divides the running time of each node among the functions that its samples hit. */
 static void add_functions(struct critical_path *path)
 {
-	static const struct path_label ran = { .kind = PATH_RUN };
 	size_t at = 0;
 	uint64_t key;
 	uint32_t hits;
@@ -736,7 +775,7 @@ static void add_functions(struct critical_path *path)
 		struct node_sum sum = *GROWN_AT(path->sums, struct node_sum, node);
 		const struct path_label label = { .kind = PATH_FUNCTION, .place = (uint32_t)key };
 
-		add_leaf(path, child_of(path, node, label_of(path, &ran)), &label,
+		add_leaf(path, child_of(path, node, label_of(path, &running)), &label,
 			 (double)sum.time.run_ns * hits / (double)sum.samples, hits);
 	}
 }
@@ -752,6 +791,10 @@ static void add_unknown(struct critical_path *path)
 			const struct segment *at = &g_array_index(segments, struct segment, i);
 			uint64_t ns = (uint64_t)at->to_ns - (uint64_t)at->from_ns;
 
+			add_step(path, &(struct path_step){ .from_ns = at->from_ns,
+							    .to_ns = at->to_ns,
+							    .part = PATH_SEGMENT,
+							    .node = at->node });
 			GROWN_AT(path->sums, struct node_sum, at->node)->time.unknown_ns += ns;
 			sums_of_thread(path, thread)->time.unknown_ns += ns;
 		}
@@ -767,25 +810,48 @@ static uint64_t less(uint64_t from, const struct path_time *time)
 
 static void add_leaves(struct critical_path *path)
 {
-	static const struct path_label ran = { .kind = PATH_RUN };
-	static const struct path_label ready = { .kind = PATH_READY };
-	static const struct path_label waited = { .kind = PATH_WAIT,
-						  .place = FUNCTION_NO_STACK,
-						  .cause = WAIT_UNKNOWN,
-						  .waker = PROF_WAKER_UNKNOWN };
-	static const struct path_label unknown = { .kind = PATH_UNKNOWN };
 	guint n = path->sums->len;
 
 	for (guint node = 0; node < n; node++) {
 		struct node_sum sum = g_array_index(path->sums, struct node_sum, node);
 
 		if (sum.samples == 0)
-			add_leaf(path, node, &ran, (double)sum.time.run_ns, 0);
+			add_leaf(path, node, &running, (double)sum.time.run_ns, 0);
 		add_leaf(path, node, &ready, (double)sum.time.ready_ns, 0);
 		add_leaf(path, node, &waited, (double)sum.time.wait_ns, 0);
 		add_leaf(path, node, &unknown, (double)less(sum.time.unknown_ns, &sum.time), 0);
 	}
 	add_functions(path);
+}
+
+/* Returns the index of a child; 0: there is none. */
+static uint32_t find_child(const struct critical_path *path, uint32_t parent, uint32_t label)
+{
+	return number_map_get(&path->children, (uint64_t)parent << 32 | label);
+}
+
+/* Replaces the node of each step by the node that its time belongs to. */
+static void resolve_steps(struct critical_path *path)
+{
+	uint32_t runs = label_of(path, &running), nothing = label_of(path, &unknown);
+	guint kept = 0;
+
+	for (guint i = 0; path->steps && i < path->steps->len; i++) {
+		struct path_step step = g_array_index(path->steps, struct path_step, i);
+
+		if (step.part == PATH_SAMPLE)
+			step.node = find_child(path, step.node, runs);
+		if (step.part == PATH_STATE || step.part == PATH_SAMPLE)
+			step.node = find_child(path, step.node, step.label);
+		else if (step.part == PATH_RUNNING)
+			step.node = find_child(path, step.node, runs);
+		else if (step.part == PATH_SEGMENT)
+			step.node = find_child(path, step.node, nothing);
+		if (step.node)
+			g_array_index(path->steps, struct path_step, kept++) = step;
+	}
+	if (path->steps)
+		g_array_set_size(path->steps, kept);
 }
 
 static gint compare_threads(gconstpointer left, gconstpointer right)
@@ -928,6 +994,8 @@ bool critical_path_find(struct critical_path *path, struct reader *reader, GErro
 	path->labels = g_array_new(FALSE, TRUE, sizeof(struct path_label));
 	path->nodes = g_array_new(FALSE, TRUE, sizeof(struct cct_node));
 	path->threads = g_array_new(FALSE, TRUE, sizeof(struct path_thread));
+	if (path->most_steps)
+		path->steps = g_array_new(FALSE, FALSE, sizeof(struct path_step));
 	hash_factor = (uint64_t)g_random_int() << 32 | g_random_int() | 1;
 	path->label_indexes = g_hash_table_new_full(label_hash, label_equal, g_free, NULL);
 	path->firsts = g_hash_table_new_full(name_hash, name_equal, g_free, NULL);
@@ -952,6 +1020,7 @@ bool critical_path_find(struct critical_path *path, struct reader *reader, GErro
 	if (!times || !read_samples(path, error))
 		return false;
 	add_leaves(path);
+	resolve_steps(path);
 	sum_up(path);
 	return true;
 }
@@ -967,6 +1036,7 @@ void critical_path_done(struct critical_path *path)
 	g_array_unref(path->labels);
 	g_array_unref(path->nodes);
 	g_array_unref(path->threads);
+	g_clear_pointer(&path->steps, g_array_unref);
 	g_hash_table_unref(path->label_indexes);
 	g_hash_table_unref(path->firsts);
 	g_array_unref(path->first_of);

@@ -50,8 +50,26 @@ struct path_thread {
 	uint64_t leaf_ns; /* part of time.wait_ns: waits on the path itself */
 };
 
+enum path_part {
+	PATH_OWN,     /* the node itself, which waited for no thread */
+	PATH_STATE,   /* a child of the node: ready, or waiting without a stack */
+	PATH_RUNNING, /* the node's child "runs" */
+	PATH_SEGMENT, /* the node's whole time without waits: what no other part has is unknown */
+	PATH_SAMPLE,  /* a function that a sample hit: a child of "runs" */
+};
+
+/* A time at which a node was on the path. The times of a path may be cut to a part of its time, and
+ * then add up to the path of that part, because another time on the path does not change them. */
+struct path_step {
+	int64_t from_ns, to_ns; /* PATH_SAMPLE: equal */
+	enum path_part part;
+	uint32_t node;  /* before the end of critical_path_find(): the parent of a child */
+	uint32_t label; /* PATH_STATE, PATH_SAMPLE: the child's label */
+};
+
 struct critical_path {
 	/* options */
+	guint most_steps; /* 0: keep no steps */
 	const char *mark; /* the path of each span with this name; NULL: of one thread */
 	/* results */
 	struct reader *reader;
@@ -61,6 +79,7 @@ struct critical_path {
 	GArray *labels;  /* struct path_label */
 	GArray *nodes;   /* struct cct_node: function = index of labels, weights in ns */
 	GArray *threads; /* struct path_thread, longest first */
+	GArray *steps;   /* struct path_step; NULL if there are more than most_steps */
 	struct path_time all;
 	uint64_t samples; /* on the path */
 	bool is_deep;     /* the path was cut after MAX_WALK threads */

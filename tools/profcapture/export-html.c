@@ -497,12 +497,22 @@ static void write_verdict(struct html *html)
 
 /* Branches of the critical path with a smaller share are left out. */
 #define PATH_LEAST_SHARE 0.002
+#define MOST_PATH_NODES 20000u
+#define MOST_PATH_STEPS 400000u
 
-/* Writes the nodes of the tree: each one's parent, name, place and time. */
-static void write_path_nodes(struct html *html, const struct critical_path *path)
+static bool path_has_steps(const struct critical_path *path)
 {
-	g_autofree uint32_t *numbers = g_new0(uint32_t, path->nodes->len);
-	double least = PATH_LEAST_SHARE * g_array_index(path->nodes, struct cct_node, 0).total;
+	return path->steps && path->nodes->len <= MOST_PATH_NODES;
+}
+
+/* Writes the nodes of the tree: each one's parent, name, place and time. The page cuts their times
+ * to a range, so a node without a large share may be important there. `numbers`: from 1, by node;
+ * 0: left out. */
+static void write_path_nodes(struct html *html, const struct critical_path *path, uint32_t *numbers)
+{
+	double whole = g_array_index(path->nodes, struct cct_node, 0).total;
+	bool has_all = path_has_steps(path);
+	double least = has_all ? 0 : PATH_LEAST_SHARE * whole;
 	uint32_t n = 0;
 
 	json_begin_array(&html->json, "nodes");
@@ -512,7 +522,6 @@ static void write_path_nodes(struct html *html, const struct critical_path *path
 
 		if (node->total < least || (node->parent && !numbers[node->parent]))
 			continue;
-		numbers[i] = ++n;
 		name = critical_path_name(path, node->function, false);
 		place = critical_path_place(path, node->function);
 		json_begin_array(&html->json, NULL);
@@ -521,15 +530,68 @@ static void write_path_nodes(struct html *html, const struct critical_path *path
 		json_string(&html->json, NULL, place);
 		json_uint(&html->json, NULL, critical_path_ns(node->total));
 		json_end(&html->json);
+		numbers[i] = ++n;
 	}
 	json_end(&html->json);
+}
+
+/* A step in the page: its begin is time * path_unit_ns + rest. */
+struct page_step {
+	uint64_t begin_ns, length_ns;
+	uint32_t time, rest, node, part;
+};
+
+static gint compare_steps(gconstpointer left, gconstpointer right)
+{
+	const struct page_step *a = left, *b = right;
+
+	if (a->begin_ns != b->begin_ns)
+		return a->begin_ns < b->begin_ns ? -1 : 1;
+	if (a->part != b->part)
+		return a->part < b->part ? -1 : 1;
+	if (a->node != b->node)
+		return a->node < b->node ? -1 : 1;
+	return a->length_ns < b->length_ns ? -1 : a->length_ns > b->length_ns;
+}
+
+static void write_path_steps(struct html *html, const struct critical_path *path,
+			     const uint32_t *numbers)
+{
+	static const struct report_column columns[] = {
+		{ "path.time", REPORT_MEMBER(struct page_step, time), .delta = true },
+		{ "path.rest", REPORT_MEMBER(struct page_step, rest) },
+		{ "path.length", REPORT_MEMBER(struct page_step, length_ns) },
+		{ "path.node", REPORT_MEMBER(struct page_step, node) },
+		{ "path.part", REPORT_MEMBER(struct page_step, part) },
+	};
+	uint64_t unit = html->rows.slice_unit;
+	g_autoptr(GArray) all = g_array_new(FALSE, FALSE, sizeof(struct page_step));
+
+	for (guint i = 0; i < path->steps->len; i++) {
+		const struct path_step *step = &g_array_index(path->steps, struct path_step, i);
+		uint64_t begin_ns = (uint64_t)MAX_OF(step->from_ns, INT64_C(0));
+		const struct page_step at = { .begin_ns = begin_ns,
+					      .length_ns = (uint64_t)(step->to_ns - step->from_ns),
+					      .time = (uint32_t)(begin_ns / unit),
+					      .rest = (uint32_t)(begin_ns % unit),
+					      .node = numbers[step->node],
+					      .part = step->part };
+
+		if (at.node)
+			g_array_append_val(all, at);
+	}
+	g_array_sort(all, compare_steps);
+	report_page_add(html->rows.page, all, columns, ARRAY_SIZE(columns));
+	json_uint(&html->json, "unit_ns", unit);
 }
 
 /* Writes the critical path of the command, or of the selected thread, if wakers were recorded. */
 static bool write_path(struct html *html, GError **error)
 {
 	struct reader *reader = &html->export->reader;
-	CLEANUP(critical_path_done) struct critical_path path = { 0 };
+	CLEANUP(critical_path_done)
+	struct critical_path path = { .most_steps = export_most(html->export, MOST_PATH_STEPS) };
+	g_autofree uint32_t *numbers = NULL;
 	g_autoptr(GError) failure = NULL;
 
 	if (html->rows.sides.n > 1 || !capture_metadata(reader->capture, "wakers") ||
@@ -547,7 +609,10 @@ static bool write_path(struct html *html, GError **error)
 	json_uint(&html->json, "samples", path.samples);
 	json_bool(&html->json, "is_whole", !reader->timed);
 	json_double(&html->json, "least_pct", 100 * PATH_LEAST_SHARE);
-	write_path_nodes(html, &path);
+	numbers = g_new0(uint32_t, path.nodes->len);
+	write_path_nodes(html, &path, numbers);
+	if (path_has_steps(&path))
+		write_path_steps(html, &path, numbers);
 	json_end(&html->json);
 	return true;
 }
