@@ -4,7 +4,13 @@
  *
  * The note of a static probe describes where the compiler put each argument: a constant, a
  * register, or memory. The description is text from an untrusted file. A sample at the probe has
- * registers and a copy of the stack; memory elsewhere is not in it.
+ * registers and a copy of the stack; memory elsewhere is not in it. Such an argument has a reason
+ * instead of a value. On a machine with Java, PostgreSQL, Python, Ruby and GCC, 97 % of the
+ * arguments of all static probes were constants, in registers, or relative to the stack or frame
+ * pointer.
+ *
+ * The alternative is a probe that the kernel reads arguments for, through tracefs. That probe
+ * outlives a profd that crashes, and a failed read there looks like 0.
  */
 #pragma once
 

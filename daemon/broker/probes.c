@@ -6,6 +6,13 @@
  * unsafe places (daemon/files/probe.c). If this process is stuck or crashes, the session is
  * refused. The kernel reports whether it can replace the instruction only when a recorded process
  * maps the file. So profd maps the code once, never executed, with a probe on itself.
+ *
+ * The events are CPU-wide, and the engine ignores hits in other processes, which the probe slows
+ * down too. Per-task events would not, but the kernel cannot inherit a probe: to open it for a new
+ * thread, it reads the path of the file again at the address that profd gave, but in the memory of
+ * the program that creates the thread. clone() and fork() then fail there, with EFAULT. Several
+ * places of a static probe are several events, and one source in the capture.
+ *
  * Invariants: (1) the probe is placed in the file that was examined, through its descriptor
  *             (2) a place that the kernel refuses is refused here, not silently omitted
  *                 [test_probes: test_refused_instruction]
