@@ -9,6 +9,7 @@ import re
 import shlex
 import shutil
 import subprocess
+import time
 from pathlib import Path
 
 import browsers
@@ -136,11 +137,18 @@ def test_verdict(profcapture, page_of, capture):
 
 
 def test_same_bytes(page_of, capture, tmp_path):
-    """The page does not depend on when it was written, and does not name the directory it was
-    written to."""
-    first = page_of(capture).read_bytes()
-    assert page_of(capture).read_bytes() == first
-    assert str(tmp_path).encode() not in first
+    """The page does not depend on when it was written, and neither its text nor its compressed data
+    name the directory it was written to."""
+    first = page_of(capture)
+    other = tmp_path / "elsewhere" / "another.html"
+    other.parent.mkdir()
+    time.sleep(1.1)  # a time in seconds would differ
+    page_of(capture).rename(other)
+    assert page_of(capture).read_bytes() == other.read_bytes()
+    data = gzip.decompress(base64.b64decode(re.search(r'id="data">([^<]*)<', first.read_text(encoding="utf-8"))[1]))
+    assert str(capture).encode() in data  # as it was named
+    for text in first.read_bytes(), data:
+        assert str(tmp_path).encode() not in text and first.name.encode() not in text
 
 
 def test_self_contained(page_of, capture):
