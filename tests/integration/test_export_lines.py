@@ -44,26 +44,20 @@ def check_places(stacks, inlined):
         assert not any(name in ("mix", "twice") for path in calls for name, _, _ in path)
 
 
-def as_in_export(options):
-    """The options for report that match an export: report shows inlined functions by default,
-    export does not."""
-    return options or ["--no-inline"]
-
-
-@pytest.mark.parametrize("options", [(), ("--inline",)], ids=" ".join)
+@pytest.mark.parametrize("options", [("--no-inline",), ()], ids=" ".join)
 def test_firefox_places(profcapture, spin, options):
     profile = json.loads(profcapture("export", spin, "--to", "firefox", *options).stdout)
     paths = firefox_paths(profile)
     stacks = [(paths[stack], 1) for thread in profile["threads"] for stack in thread["samples"]["stack"]]
-    check(profcapture.json("report", spin, "--limit", 0, *as_in_export(options))["data"], [([frame[0] for frame in path], n) for path, n in stacks])
-    check_places(stacks, bool(options))
+    check(profcapture.json("report", spin, "--limit", 0, *options)["data"], [([frame[0] for frame in path], n) for path, n in stacks])
+    check_places(stacks, not options)
 
 
-@pytest.mark.parametrize("options", [(), ("--inline",)], ids=" ".join)
+@pytest.mark.parametrize("options", [("--no-inline",), ()], ids=" ".join)
 def test_pprof_places(profcapture, spin, options):
     _, samples = read_pprof(profcapture("export", spin, "--to", "pprof", *options, text=False).stdout)
     stacks = [(frames, values[0]) for frames, values, _ in samples]
-    check(profcapture.json("report", spin, "--limit", 0, *as_in_export(options))["data"], [([frame[0] for frame in path], n) for path, n in stacks])
+    check(profcapture.json("report", spin, "--limit", 0, *options)["data"], [([frame[0] for frame in path], n) for path, n in stacks])
     # one location holds a frame's function and all that is inlined into it: the index of a line is
     # its depth
     deep = []
@@ -73,7 +67,7 @@ def test_pprof_places(profcapture, spin, options):
             depth = depth + 1 if is_inlined else 0
             depths.append((name, file, line, depth))
         deep.append((depths, n))
-    check_places(deep, bool(options))
+    check_places(deep, not options)
 
 
 @pytest.fixture(scope="module")
@@ -82,9 +76,9 @@ def unfiltered(profcapture, spin):
     return [(frames, values[0]) for frames, values, _ in samples]
 
 
-@pytest.mark.parametrize("options", [(), ("--inline",)], ids=" ".join)
+@pytest.mark.parametrize("options", [("--no-inline",), ()], ids=" ".join)
 def test_speedscope_and_folded_inline(profcapture, spin, options):
-    data = profcapture.json("report", spin, "--limit", 0, *as_in_export(options))["data"]
+    data = profcapture.json("report", spin, "--limit", 0, *options)["data"]
     profile = json.loads(profcapture("export", spin, "--to", "speedscope", *options).stdout)
     frames = profile["shared"]["frames"]
     stacks = [([frames[i]["name"] for i in stack], weight // (data["period_ns"] or 1))
@@ -94,7 +88,7 @@ def test_speedscope_and_folded_inline(profcapture, spin, options):
     assert hot["file"].endswith("spin.c") and hot["line"] == 10
     lines = profcapture("export", spin, "--to", "folded", *options).stdout.splitlines()
     check(data, [(line.rsplit(" ", 1)[0].split(";")[1:], int(line.rsplit(" ", 1)[1])) for line in lines])
-    assert any(line.rsplit(" ", 1)[0].endswith("main;spin;twice;mix") for line in lines) == bool(options)
+    assert any(line.rsplit(" ", 1)[0].endswith("main;spin;twice;mix") for line in lines) == (not options)
 
 
 def filtered(path, option, pattern):
@@ -124,9 +118,9 @@ FILTERS += [("--focus", "^twice$"), ("--hide", "^spin$"), ("--hide", r"mix\.h|^s
 @pytest.mark.parametrize("option, pattern", FILTERS, ids=map(" ".join, FILTERS))
 def test_filters_of_inlined_frames(profcapture, spin, unfiltered, option, pattern):
     left = [(filtered(path, option, pattern), n) for path, n in unfiltered]
-    for options in [], ["--inline"]:
-        stacks = [([name for name, is_inlined in path if options or not is_inlined], n) for path, n in left if path]
-        data = profcapture.json("report", spin, "--limit", 0, *as_in_export(options), option, pattern)["data"]
+    for options in ["--no-inline"], []:
+        stacks = [([name for name, is_inlined in path if not options or not is_inlined], n) for path, n in left if path]
+        data = profcapture.json("report", spin, "--limit", 0, *options, option, pattern)["data"]
         check(data, stacks)
         _, samples = read_pprof(profcapture("export", spin, "--to", "pprof", *options, option, pattern, text=False).stdout)
         check(data, [([frame[0] for frame in frames], values[0]) for frames, values, _ in samples])
@@ -212,20 +206,14 @@ def check_kept(stacks, inlined):
     assert found[("main", 20, False), ("grow", 14, False), *calls] == KEPT, found
 
 
-@pytest.mark.parametrize("options", [(), ("--inline",)], ids=" ".join)
+@pytest.mark.parametrize("options", [("--no-inline",), ()], ids=" ".join)
 def test_pprof_places_of_allocations(profcapture, kept, options):
     types, samples = read_pprof(profcapture("export", kept, "--to", "pprof", *options, text=False).stdout)
     assert types[-1] == ("inuse_space", "bytes")
-    check_kept([(frames, values[-1]) for frames, values, _ in samples], bool(options))
+    check_kept([(frames, values[-1]) for frames, values, _ in samples], not options)
 
 
-def as_in_export(options):
-    """The options for report that match an export: report shows inlined functions by default,
-    export does not."""
-    return options or ["--no-inline"]
-
-
-@pytest.mark.parametrize("options", [(), ("--inline",)], ids=" ".join)
+@pytest.mark.parametrize("options", [("--no-inline",), ()], ids=" ".join)
 def test_firefox_places_of_allocations(profcapture, kept, options):
     profile = json.loads(profcapture("export", kept, "--to", "firefox", *options).stdout)
     paths, stacks = firefox_paths(profile), []
@@ -237,7 +225,7 @@ def test_firefox_places_of_allocations(profcapture, kept, options):
             else:
                 del lives[address]
         stacks += lives.values()
-    check_kept(stacks, bool(options))
+    check_kept(stacks, not options)
 
 
 @pytest.mark.skipif(not shutil.which("go"), reason="go is not installed: ./dev setup --peers")

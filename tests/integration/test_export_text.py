@@ -80,13 +80,7 @@ def report(profcapture):
     return lambda path, *options: profcapture.json("report", path, "--limit", 0, *options)["data"]
 
 
-def as_in_export(options):
-    """The options for report that match an export: report shows inlined functions by default,
-    export does not."""
-    return options or ["--no-inline"]
-
-
-INLINE = pytest.mark.parametrize("options", [(), ("--inline",)], ids=" ".join)
+INLINE = pytest.mark.parametrize("options", [("--no-inline",), ()], ids=" ".join)
 
 
 # ---- perf script's text
@@ -95,7 +89,7 @@ INLINE = pytest.mark.parametrize("options", [(), ("--inline",)], ids=" ".join)
 @INLINE
 def test_perf_script(profcapture, capture, report, options):
     samples = read_perf_script(profcapture("export", capture, "--to", "perf-script", *options).stdout)
-    data = report(capture, *as_in_export(options))
+    data = report(capture, *options)
     check(data, [([perf_name(frame) for frame in sample[-1]], 1) for sample in samples])
     assert [sample[4] for sample in samples] == sorted(sample[4] for sample in samples)
     assert sum(sample[5] for sample in samples) == data["total_weight"]
@@ -114,7 +108,7 @@ def test_perf_script(profcapture, capture, report, options):
             if shift is not None and image != "inlined":
                 starts[name, image].add(address - shift)
     assert len(starts["even", next(image for name, image in starts if name == "even")]) == 1
-    assert any(name == "twist" and image == "inlined" for *_, frames in samples for name, _, _, image in frames) == bool(options)
+    assert any(name == "twist" and image == "inlined" for *_, frames in samples for name, _, _, image in frames) == (not options)
 
 
 def test_perf_itself(capture, compile_c, require, tmp_path):
@@ -175,7 +169,7 @@ def annotate(path, inclusive):
 @INLINE
 def test_callgrind_annotate(profcapture, capture, report, tmp_path, options):
     profcapture("export", capture, "--to", "callgrind", "-o", tmp_path / "callgrind.out", *options)
-    data = report(capture, *as_in_export(options))
+    data = report(capture, *options)
     for inclusive, key in ("no", "self_weight"), ("yes", "total_weight"):
         total, functions = annotate(tmp_path / "callgrind.out", inclusive)
         assert total == data["total_weight"]
@@ -208,7 +202,7 @@ def test_callgrind_of_hostile_names(profcapture, hostile, report, tmp_path):
 @INLINE
 def test_svg(profcapture, capture, report, options):
     root, boxes = read_svg(profcapture("export", capture, "--to", "svg", *options).stdout)
-    data = report(capture, *as_in_export(options))
+    data = report(capture, *options)
     assert boxes[0][1:3] == ("all", data["total"])
     hidden = [text.text for text in root.iter(f"{SVG}text") if text.get("id") == "hidden"]
     if not hidden:
@@ -293,7 +287,7 @@ def lines_of(text):
 
 
 def test_folded_comparison(profcapture, capture, later, report):
-    lines = lines_of(profcapture("export", capture, "--to", "folded", "--compare", later).stdout)
+    lines = lines_of(profcapture("export", capture, "--to", "folded", "--no-inline", "--compare", later).stdout)
     total = report(later)["total"]
     # as in diff, shares are compared: both captures are scaled to the total of the later one
     assert sum(int(before) for _, before, _ in lines) == sum(int(now) for *_, now in lines) == total
@@ -312,7 +306,7 @@ def test_folded_comparison(profcapture, capture, later, report):
 
 @pytest.mark.skipif(not FLAMEGRAPH.exists(), reason="flamegraph.pl is not installed: ./dev setup --peers")
 def test_flamegraph_of_a_comparison(profcapture, capture, later, tmp_path):
-    profcapture("export", capture, "--to", "folded", "--compare", later, "-o", tmp_path / "x.folded")
+    profcapture("export", capture, "--to", "folded", "--no-inline", "--compare", later, "-o", tmp_path / "x.folded")
     done = subprocess.run(["perl", FLAMEGRAPH, tmp_path / "x.folded"], capture_output=True, text=True, timeout=60, check=True)
     assert done.stderr == "" and re.search(r"even \([\d,]+ samples, [\d.]+%; \+[\d.]+%\)", done.stdout)
 

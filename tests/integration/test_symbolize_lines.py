@@ -81,6 +81,16 @@ def test_record(profcapture, work):
     check_lines(profcapture, work / "named.cap")
 
 
+def test_options_of_names(profcapture, work, tmp_path):
+    """Every verb with functions has inlined functions by default, and takes the same options."""
+    folded = profcapture("export", work / "named.cap", "--to", "folded").stdout
+    assert ";spin;twice;mix " in folded
+    assert profcapture("export", work / "named.cap", "--to", "folded", "--inline").stdout == folded
+    assert ";mix " not in profcapture("export", work / "named.cap", "--to", "folded", "--no-inline").stdout
+    assert profcapture("annotate", work / "named.cap", "mix", "--full-names").stdout.startswith("mix at spin.c:2 has ")
+    profcapture("html", work / "named.cap", "--no-inline", "-o", tmp_path / "page.html")
+
+
 def test_dump(profcapture, work):
     """Inlined calls are frames of their own, from the innermost to their caller; each has its
     place."""

@@ -646,6 +646,11 @@ static gint compare_sites(gconstpointer left, gconstpointer right)
 	return amount_compare(a->self, b->self);
 }
 
+static char *site_name(const struct annotate_code *code, const char *name, const char *raw_name)
+{
+	return code->full_names ? g_strdup(name) : function_name_for_people(name, raw_name);
+}
+
 static void note_site(struct annotate_code *code, GHashTable *known,
 		      const struct sampled_frame *frame)
 {
@@ -669,11 +674,10 @@ static void note_site(struct annotate_code *code, GHashTable *known,
 			const struct inline_frame *at =
 				&g_array_index(frames, struct inline_frame, i);
 
-			g_ptr_array_add(site->callers,
-					function_name_for_people(at->name, at->raw_name));
+			g_ptr_array_add(site->callers, site_name(code, at->name, at->raw_name));
 		}
 		g_ptr_array_add(site->callers,
-				function_name_for_people(container->name, container->raw_name));
+				site_name(code, container->name, container->raw_name));
 		g_hash_table_insert(known, g_strdup(key->str), site);
 		g_ptr_array_add(code->sites, site);
 	}

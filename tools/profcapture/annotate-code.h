@@ -90,6 +90,7 @@ struct annotate_code {
 	const struct sampled_frames *sampled; /* sampled frames of the image; NULL: count them */
 	const char *image;   /* choose only functions of this image; NULL: any image */
 	bool merges_callees; /* one line for each class or function inlined at a line */
+	bool full_names;     /* do not shorten names of sites */
 	bool wants_total;    /* compute the totals of lines */
 	uint32_t function;   /* index in the profile */
 	/* which function */

@@ -44,6 +44,8 @@ static const struct cli_option options[] = {
 	  N_("Add the time of the functions that a line called (text always does)") },
 	{ "image", 0, CLI_STRING, offsetof(struct annotate, code.image), N_("PATH"),
 	  N_("Use the function of this image, a path or a file name") },
+	{ "full-names", 0, CLI_FLAG, offsetof(struct annotate, code.full_names), NULL,
+	  N_("Do not shorten names") },
 	{ NULL },
 };
 
@@ -332,7 +334,9 @@ static char *percent_text(const struct annotate *annotate, struct amount part, s
 static char *describe_function(const struct annotate *annotate)
 {
 	const struct annotate_code *code = &annotate->code;
-	g_autofree char *name = function_name_for_people(code->shown.name, code->shown.raw_name);
+	g_autofree char *name =
+		code->full_names ? g_strdup(code->shown.name)
+				 : function_name_for_people(code->shown.name, code->shown.raw_name);
 	const char *path = functions_image(code->profile->functions, code->function);
 	const char *file = code->shown.line ? code->shown.file : NULL;
 	uint32_t first = file ? code->shown.line : UINT32_MAX;

@@ -72,7 +72,7 @@ static const struct {
 	bool compressed;         /* even without ".gz" */
 	bool opens_gzip;         /* its program reads compressed files, too */
 	bool compares;           /* supports --compare */
-	bool inlined;            /* inlined functions are frames even without --inline */
+	bool joins_inlined;      /* counts inlined functions like report and memory */
 	bool says_lost;          /* reports losses */
 	bool has_tables;         /* the format has tables, no samples or allocations */
 	bool has_waits;          /* the format has waits beside samples */
@@ -92,14 +92,14 @@ static const struct {
 	[PERF_SCRIPT] = { export_perf_script, ADDRESSES, NO_ALLOCATIONS,
 			  N_("Open it in FlameScope, in speedscope or at profiler.firefox.com") },
 	[HTML] = { export_html, FUNCTIONS_ONLY, ALLOCATION_LIVES, N_("Open it in a browser: %s"),
-		   .compares = true, .inlined = true, .says_lost = true, .has_waits = true },
+		   .compares = true, .joins_inlined = true, .says_lost = true, .has_waits = true },
 	[HEAPTRACK] = { export_heaptrack, PLACES, ONLY_ALLOCATIONS, N_("Open it: heaptrack_gui %s"),
-			.opens_gzip = true, .inlined = true },
+			.opens_gzip = true, .joins_inlined = true },
 	[MASSIF] = { export_massif, PLACES, ONLY_ALLOCATIONS,
-		     N_("Print it: ms_print %s, or open it in massif-visualizer"), .inlined = true,
-		     .says_lost = true },
+		     N_("Print it: ms_print %s, or open it in massif-visualizer"),
+		     .joins_inlined = true, .says_lost = true },
 	[SYSCAP] = { export_syscap, FUNCTIONS_ONLY, ALLOCATION_ROWS, N_("Open it: sysprof %s"),
-		     .inlined = true, .says_lost = true },
+		     .joins_inlined = true, .says_lost = true },
 	[SQLITE] = { export_sqlite, FUNCTIONS_ONLY, NO_ALLOCATIONS,
 		     N_("Query it: sqlite3 %s 'SELECT * FROM hot_functions LIMIT 10'"),
 		     .has_tables = true, .says_lost = true },
@@ -131,10 +131,16 @@ static const struct cli_option options[] = {
 	  N_("Overwrite an existing file") },
 	{ "quiet", 'q', CLI_FLAG, offsetof(struct export, is_quiet), NULL,
 	  N_("Do not say how to open the file") },
-	{ "inline", 0, CLI_FLAG, offsetof(struct export, profile.inlined), NULL,
-	  N_("Show inlined functions as frames") },
 	{ "mode", 0, CLI_CHOICE, offsetof(struct export, profile.mode), N_("MODE"),
 	  N_("Use only samples taken in this mode (default: any)"), profile_modes },
+	{ NULL },
+};
+
+static const struct cli_option inline_options[] = {
+	{ "no-inline", 0, CLI_FLAG, offsetof(struct export, no_inline), NULL,
+	  N_("Attribute inlined functions to their callers") },
+	{ "inline", 0, CLI_FLAG, offsetof(struct export, wants_inline), NULL,
+	  N_("Show inlined functions as frames (default)") },
 	{ NULL },
 };
 
@@ -660,11 +666,11 @@ static bool read_capture(struct export *export, const char *file, GError **error
 		formats[export->format].allocations != ONLY_ALLOCATIONS;
 	export->profile.places = formats[export->format].frames != FUNCTIONS_ONLY;
 	export->profile.addresses = formats[export->format].frames == ADDRESSES;
-	if (formats[export->format].inlined) /* counts inlined functions like report and memory */
-		export->profile.inlined = export->profile.joins_inlined = true;
+	export->profile.inlined = !export->no_inline;
+	export->profile.joins_inlined = !export->no_inline && formats[export->format].joins_inlined;
 	if (export->format == HTML) {
 		/* diff has inlined copies of functions as rows of their own */
-		export->profile.joins_inlined = !export->compare;
+		export->profile.joins_inlined = !export->no_inline && !export->compare;
 		export->profile.wants_threads = true;
 		export->profile.own = &export->own;
 		export->profile.take = html_samples_take;
@@ -836,10 +842,10 @@ static int check_options(void *data)
 				: _("--table works with csv and ndjson only, not with %s"),
 			format_names[export->format]);
 	if (formats[export->format].has_tables &&
-	    (is_of_samples(export) || export->profile.inlined || export->reader.event ||
-	     export->reader.redacts))
+	    (is_of_samples(export) || export->wants_inline || export->no_inline ||
+	     export->reader.event || export->reader.redacts))
 		return cli_usage_error(
-			_("--to %s has whole rows: frame filters, --metric, --cpu, --mode, --inline, --event and --redact work with samples"),
+			_("--to %s has whole rows: frame filters, --metric, --cpu, --mode, --no-inline, --event and --redact work with samples"),
 			format_names[export->format]);
 	if (export->format == SQLITE && (export->reader.range.from.kind != UNITS_TIME_UNSET ||
 					 export->reader.range.to.kind != UNITS_TIME_UNSET ||
@@ -865,6 +871,7 @@ int verb_export(int argc, char **argv)
 	struct export export = { .output = "-", .format = -1, .reader.writes_empty = true };
 	const struct cli_group groups[] = {
 		{ NULL, options, &export },
+		{ NULL, inline_options, &export },
 		{ NULL, reader_redact_options, &export.reader },
 		{ N_("Select"), time_options, &export.reader },
 		{ NULL, reader_process_options, &export.reader },
@@ -954,6 +961,7 @@ int verb_html(int argc, char **argv)
 	CLEANUP(export_done) struct export export = { .format = HTML, .reader.writes_empty = true };
 	const struct cli_group groups[] = {
 		{ NULL, html_options, &export },
+		{ NULL, inline_options, &export },
 		{ NULL, compare_options, &export },
 		{ NULL, reader_redact_options, &export.reader },
 		{ NULL, source_options, &export },

@@ -38,7 +38,7 @@ struct export
 	int value; /* enum export_value, for a format with only one value */
 	const char *output;
 	const char *table; /* for row formats only: name of the table */
-	bool force, is_quiet;
+	bool force, is_quiet, wants_inline, no_inline;
 	bool with_source; /* html: with source and assembly, from `code` */
 	struct code_files code;
 	GString *page;   /* html: the text */

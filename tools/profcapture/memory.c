@@ -73,6 +73,8 @@ static const struct cli_option options[] = {
 	FLAG("no-fold", no_fold,
 	     N_("Show every frame in trees (default: fold runs of library frames, and chains of single callees)")),
 	FLAG("no-inline", no_inline, N_("Attribute inlined functions to their callers")),
+	FLAG("inline", wants_inline,
+	     N_("Count inlined functions separately from their callers (default)")),
 	{ "through", 0, CLI_LIST, offsetof(struct memory, through), N_("PATTERN"),
 	  N_("Attribute allocations in functions that match PATTERN to their callers, as is always done for C++'s new") },
 	{ "suppressions", 0, CLI_LIST, offsetof(struct memory, suppression_files), N_("FILE"),

@@ -138,8 +138,9 @@ struct memory {
 	struct reader reader;
 	/* options */
 	bool views[MEMORY_VIEWS]; /* requested views */
-	uint64_t tree_lines; /* --limit: at most this many lines of a tree; 0 = not given */
-	bool is_tree, is_inverted, by_blocks, full_names, no_suppressions, no_inline, no_fold;
+	uint64_t tree_lines;      /* --limit: at most this many lines of a tree; 0 = not given */
+	bool is_tree, is_inverted, by_blocks, full_names, no_suppressions, no_inline, wants_inline,
+		no_fold;
 	struct units_time at;
 	struct units_range diff;
 	uint64_t threshold; /* number of other allocations of the thread, by default: */
