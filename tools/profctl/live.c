@@ -87,6 +87,7 @@ static void init(struct live *live)
 
 static void clear(struct live *live)
 {
+	live->pending = 0;
 	for (unsigned i = 0; i < live->n_slices; i++) {
 		number_map_done(&live->slices[i].counts);
 		g_array_unref(live->slices[i].amounts);
@@ -206,7 +207,7 @@ bool live_name(struct live *live, uint32_t number)
 	if (!function)
 		return false;
 	place->function = function;
-	if (image->kind == PROF_IMAGE_FILE && !image->lacks_lines)
+	if (image->kind == PROF_IMAGE_FILE && !image->lacks_lines && !live->no_inline)
 		g_array_append_val(live->plain, number);
 	return true;
 }
@@ -324,6 +325,8 @@ static void add_image(struct live *live, const struct prof_batch *batch, size_t 
 		image.build_id = g_steal_pointer(&build_id);
 		image.symbols = g_array_new(FALSE, FALSE, sizeof(struct live_symbol));
 		image.pending = function_number(live, index, base, base);
+		if (live->pending == 0)
+			live->pending = function_number(live, 0, "[names are being read]", "");
 		*LIVE_AT(live->images, live_image, index) = image;
 	}
 	LIVE_AT(live->images, live_image, index)->id = image.id;

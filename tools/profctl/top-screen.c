@@ -114,20 +114,19 @@ static const struct live_function *function_at(const struct page *page, size_t r
 	return LIVE_AT(page->browse->live->functions, live_function, row_at(page, row)->number);
 }
 
-/* Returns whether the function represents places of a file that have no names yet. */
+/* Returns whether the row is of the places of all files whose names are still being read. */
 static bool is_pending(const struct page *page, size_t row)
 {
 	uint32_t number = row_at(page, row)->number;
 
-	return shows_functions(page->browse) && number &&
-	       LIVE_AT(page->browse->live->images, live_image, function_at(page, row)->image)
-			       ->pending == number;
+	return shows_functions(page->browse) && number && number == page->browse->live->pending;
 }
 
 /* Returns the name without parameters, unless another function differs only in its parameters. */
 static const char *function_name(const struct page *page, size_t row)
 {
-	if (page->browse->view.kind == TOP_CALLERS && !row_at(page, row)->number)
+	if (page->browse->full_names ||
+	    (page->browse->view.kind == TOP_CALLERS && !row_at(page, row)->number))
 		return row_at(page, row)->name;
 	for (size_t other = 0; other < page->n; other++)
 		if (other != row &&
@@ -147,6 +146,7 @@ static void get_cell(const void *data, size_t row, unsigned field, struct cell *
 	const struct live *live = page->browse->live;
 	double all = (double)page->browse->all.weight;
 	const struct top_row *of = row_at(page, row);
+	g_autofree char *base = NULL;
 	uint32_t image;
 
 	switch (field) {
@@ -174,9 +174,11 @@ static void get_cell(const void *data, size_t row, unsigned field, struct cell *
 		break;
 	default:
 		image = function_at(page, row)->image;
-		if (image && !is_pending(page, row))
-			*ret_cell = cell_own_text(g_path_get_basename(
-				LIVE_AT(live->images, live_image, image)->path));
+		base = image ? g_path_get_basename(LIVE_AT(live->images, live_image, image)->path)
+			     : NULL;
+		/* "libc.so.6+0x26000" has its place in its name. */
+		if (base && (!g_str_has_prefix(of->name, base) || of->name[strlen(base)] != '+'))
+			*ret_cell = cell_own_text(g_steal_pointer(&base));
 		break;
 	}
 }

@@ -59,8 +59,11 @@ static struct step *steps_new(const struct live *live)
 		const struct live_node *node = LIVE_AT(live->nodes, live_node, i);
 		const struct live_place *place = LIVE_AT(live->places, live_place, node->place);
 		struct step *step = &steps[i];
+		uint32_t pending;
 
-		step->function = place->function;
+		pending = LIVE_AT(live->images, live_image, place->image)->pending;
+		step->function = pending && place->function == pending ? live->pending
+								       : place->function;
 		for (uint32_t at = place->callers; callers[at]; at++) {
 			step->parent = n;
 			step = &steps[n++];

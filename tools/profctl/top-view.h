@@ -48,6 +48,7 @@ struct top_browse {
 	bool editing; /* the filter is being edited */
 	bool held;    /* the rows do not change */
 	bool shows_keys;
+	bool full_names;
 };
 
 void top_browse_init(struct top_browse *browse, const struct live *live, enum top_kind kind);

@@ -31,6 +31,7 @@ struct top_options {
 	struct record_options record;
 	uint64_t window, interval_ns;
 	int by; /* enum top_kind */
+	bool no_inline, full_names;
 };
 
 struct top {
@@ -297,6 +298,9 @@ static const struct cli_option view_options[] = {
 	  N_("Show the samples of the last SECONDS (default: 10)"), NULL, 1, MAX_WINDOW },
 	{ "interval", 0, CLI_DURATION, FIELD(interval_ns), N_("TIME"),
 	  N_("Refresh every TIME (default: 1s)") },
+	{ "no-inline", 0, CLI_FLAG, FIELD(no_inline), NULL,
+	  N_("Attribute inlined functions to their callers") },
+	{ "full-names", 0, CLI_FLAG, FIELD(full_names), NULL, N_("Do not shorten names") },
 	{ NULL },
 };
 
@@ -352,6 +356,8 @@ int profctl_top(int argc, char **argv)
 	}
 	live_init(&top.live, (unsigned)top.options.window);
 	top_browse_init(&top.browse, &top.live, (enum top_kind)top.options.by);
+	top.live.no_inline = top.options.no_inline;
+	top.browse.full_names = top.options.full_names;
 	top.loop = g_main_loop_new(NULL, FALSE);
 	g_unix_signal_add(SIGINT, on_signal, &top);
 	g_unix_signal_add(SIGTERM, on_signal, &top);
