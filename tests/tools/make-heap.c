@@ -120,7 +120,7 @@ static void add_names(struct heap *heap)
 		snprintf(name, sizeof(name), "f%u", i);
 		add_text(heap, i + 10, name);
 		ADD(heap, PROF_TABLE_SYMBOL, N(i + 1), N(1), N(0x100 * (i + 1)), N(0x100),
-		    N(i + 10), N(0), N(0), N(0), N(0));
+		    N(i + 10), N(0), N(0), N(0), N(0), N(0), N(0));
 		ADD(heap, PROF_TABLE_FRAME, N(i + 1), N(1), N(0x100 * (i + 1)),
 		    N(PROF_FRAME_EXACT));
 	}
