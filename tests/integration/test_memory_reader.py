@@ -474,3 +474,39 @@ def test_memory(tmp_path):
             command = [os.environ["PEAK_MEMORY"], os.environ["PROFCAPTURE"], "memory", path, *view]
             took.append(json.loads(subprocess.run(command, check=True, capture_output=True, timeout=120).stdout)["bytes"])
         assert took[1] - took[0] < 4 << 20, (view, took)
+
+
+LEAKS = """
+#include <string>
+#include <vector>
+namespace shop {
+struct Order { std::string id; char pad[40]; Order(const char *id) : id(id) {} };
+struct Cache {
+	std::vector<Order> orders;
+	Cache() { kept = new char[24]; }
+	__attribute__((noinline)) void put(const Order &order) { orders.push_back(order); }
+	char *kept;
+};
+Cache *cache = new Cache;
+}
+int main()
+{
+	for (int i = 0; i < 100; i++)
+		shop::cache->put(shop::Order("a name that does not fit into the object itself"));
+	_Exit(0);
+}
+"""
+
+
+def test_leaks_of_one_place(profctl, profcapture, require, tmp_path):
+    """Copies that look the same are one place. A file's constructors are its static initialization."""
+    require("g++")
+    (tmp_path / "leaks.cpp").write_text(LEAKS)
+    subprocess.run(["g++", "-g", "-O2", "leaks.cpp", "-o", "leaks"], cwd=tmp_path, check=True)
+    profctl("record", "--memory", "-o", tmp_path / "cap", "--", tmp_path / "leaks")
+    text = profcapture("memory", tmp_path / "cap", "--leaks").stdout
+    places = re.findall(r" %  (.*\n(?:    .*\n)*)", text)
+    shown = {re.sub(r"  \+\d+|  \(\d+ sites\)", "", place) for place in places}
+    assert len(shown) == len(places) >= 3, text
+    assert "static initialization of leaks.cpp" in text and "_GLOBAL__sub" not in text, text
+    assert "_GLOBAL__sub_I_" in profcapture("memory", tmp_path / "cap", "--leaks", "--full-names").stdout

@@ -8,6 +8,7 @@
 #include "config.h"
 
 #include "tools/profcapture/memory.h"
+#include "tools/profile/function-labels.h"
 
 #include <glib/gi18n.h>
 #include <inttypes.h>
@@ -237,10 +238,8 @@ static struct cell counts_cell(const struct memory_counts *counts, const struct 
 
 char *memory_name(const struct memory *memory, uint32_t function)
 {
-	const struct function *f = functions_at(memory->tree.functions, function);
-
-	return memory->full_names ? g_strdup(f->name)
-				  : function_name_for_people(f->name, f->raw_name);
+	return memory->full_names ? g_strdup(functions_at(memory->tree.functions, function)->name)
+				  : function_label(memory->tree.functions, function);
 }
 
 /* Returns text such as "std::vector<int>::push_back < shop::parse_order". */

@@ -8,6 +8,7 @@
 #include "config.h"
 
 #include "tools/profcapture/memory.h"
+#include "tools/profile/function-labels.h"
 #include "tools/profile/function-names.h"
 
 #include <glib/gi18n.h>
@@ -40,9 +41,53 @@ static gint compare_stacks(gconstpointer left, gconstpointer right, gpointer dat
 				    : (a->callee > b->callee) - (a->callee < b->callee);
 }
 
+/* Numbers that are equal for functions that look equal: text does not tell apart the copies of an
+ * inlined function, and overloads. */
+struct looks {
+	const struct memory *memory;
+	GHashTable *numbers;      /* name and place → number */
+	struct number_map number; /* function → number */
+};
+
+static void looks_init(struct looks *looks, const struct memory *memory)
+{
+	looks->memory = memory;
+	looks->numbers = g_hash_table_new_full(g_str_hash, g_str_equal, g_free, NULL);
+	number_map_init(&looks->number);
+}
+
+static void looks_done(struct looks *looks)
+{
+	g_hash_table_unref(looks->numbers);
+	number_map_done(&looks->number);
+}
+
+static uint32_t look_of(struct looks *looks, uint32_t function)
+{
+	const struct memory *memory = looks->memory;
+	g_autofree char *name = NULL, *place = NULL, *text = NULL;
+	gpointer known;
+	uint32_t *number;
+
+	if (memory->reader.format != READER_TEXT || memory->full_names)
+		return function;
+	number = number_map_at(&looks->number, function);
+	if (*number)
+		return *number;
+	name = memory_name(memory, function);
+	place = functions_place(memory->tree.functions, function, false);
+	text = g_strdup_printf("%s  %s", name, place ? place : "");
+	known = g_hash_table_lookup(looks->numbers, text);
+	if (!known) {
+		known = GUINT_TO_POINTER(g_hash_table_size(looks->numbers) + 1);
+		g_hash_table_insert(looks->numbers, g_steal_pointer(&text), known);
+	}
+	return *number = GPOINTER_TO_UINT(known);
+}
+
 /* Returns a number for each node. Nodes with the same frames of the program from the root have
  * equal numbers, whatever library functions are between those frames. Free the result. */
-static uint32_t *trails_of(const struct memory_tree *tree)
+static uint32_t *trails_of(const struct memory_tree *tree, struct looks *looks)
 {
 	uint32_t *trails = g_new0(uint32_t, tree->nodes->len), n = 0;
 	struct number_map known;
@@ -55,7 +100,8 @@ static uint32_t *trails_of(const struct memory_tree *tree)
 		trails[i] = trails[node->parent];
 		if (node->own != i)
 			continue;
-		trail = number_map_at(&known, (uint64_t)trails[i] << 32 | node->function);
+		trail = number_map_at(&known,
+				      (uint64_t)trails[i] << 32 | look_of(looks, node->function));
 		if (*trail == 0)
 			*trail = ++n;
 		trails[i] = *trail;
@@ -67,9 +113,12 @@ static uint32_t *trails_of(const struct memory_tree *tree)
 void memory_list_stacks(struct memory *memory)
 {
 	struct memory_tree *tree = &memory->tree;
-	g_autofree uint32_t *trails = trails_of(tree);
+	g_autofree uint32_t *trails = NULL;
 	struct number_map known;
+	struct looks looks;
 
+	looks_init(&looks, memory);
+	trails = trails_of(tree, &looks);
 	number_map_init(&known);
 	for (uint32_t i = 1; i < tree->nodes->len; i++) {
 		struct memory_sum sum = memory_sum_at(memory->sums, i);
@@ -90,11 +139,12 @@ void memory_list_stacks(struct memory *memory)
 		}
 		/* A stack without a frame of the program has no trail, so its leaf identifies
 		 * it. */
-		index = number_map_at(&known,
-				      (trails[i] ? (uint64_t)trails[i] << 32
-						 : UINT64_MAX << 32 ^ (uint64_t)stack.start << 32) |
-					      (stack.callee ? whole_at(tree, stack.callee)
-							    : FUNCTION_NO_STACK));
+		index = number_map_at(
+			&known,
+			(trails[i] ? (uint64_t)trails[i] << 32
+				   : UINT64_MAX << 32 ^ (uint64_t)stack.start << 32) |
+				(stack.callee ? look_of(&looks, whole_at(tree, stack.callee))
+					      : FUNCTION_NO_STACK));
 		if (*index == 0) {
 			g_array_append_val(memory->stacks, stack);
 			*index = memory->stacks->len;
@@ -104,6 +154,7 @@ void memory_list_stacks(struct memory *memory)
 		same->sites++;
 	}
 	number_map_done(&known);
+	looks_done(&looks);
 	g_array_sort_with_data(memory->stacks, compare_stacks, memory);
 }
 
@@ -133,7 +184,10 @@ static void print_frame(const struct memory *memory, struct out *out, unsigned u
 {
 	g_autofree char *plain = memory_name(memory, function), *name = text_escape(plain);
 	g_autofree char *place =
-		has_place ? functions_place(memory->tree.functions, function, false) : NULL;
+		has_place && (memory->full_names ||
+			      !function_label_has_file(memory->tree.functions, function))
+			? functions_place(memory->tree.functions, function, false)
+			: NULL;
 	g_autofree char *safe = text_escape(place ? place : "");
 	unsigned columns = memory->reader.columns, of_place = *safe ? text_width(safe) + 2 : 0;
 
@@ -196,9 +250,14 @@ static void print_callers(const struct memory *memory, struct out *out, uint32_t
 	for (uint32_t at = node; at != last; at = memory_node_at(tree, at)->parent) {
 		uint32_t up = memory_node_at(tree, at)->parent;
 		uint32_t parent = memory_node_at(tree, up)->parent;
+		uint32_t function = memory_node_at(tree, up)->function;
 		bool is_own = memory_node_at(tree, up)->own == up;
 		g_autofree char *note = NULL;
 
+		/* The compiler inlines one function of static initialization into another. */
+		if (!memory->full_names && function_label_has_file(tree->functions, function) &&
+		    function_label_has_file(tree->functions, memory_node_at(tree, at)->function))
+			continue;
 		if (has_own && !is_own && memory_node_at(tree, parent)->own != parent) {
 			run++;
 			continue;
@@ -211,8 +270,7 @@ static void print_callers(const struct memory *memory, struct out *out, uint32_t
 			   : g_strdup(is_inlined(tree, up) ? _(" (inlined)") : "");
 		run = 0;
 		out_text(out, "    ");
-		print_frame(memory, out, 4, memory_node_at(tree, up)->function, note,
-			    is_own || !has_own);
+		print_frame(memory, out, 4, function, note, is_own || !has_own);
 	}
 }
 
@@ -246,25 +304,24 @@ void memory_print_stacks(struct memory *memory, struct out *out)
 	}
 	for (guint i = 0; i < shown; i++) {
 		const struct memory_stack *stack = stack_at(memory, i);
+		g_autofree char *sites = NULL, *note = NULL;
 
 		for (unsigned c = 0; c < 3; c++) {
 			const char *text = cells->pdata[i * 3 + c];
 
 			out_printf(out, "%*s%s  ", (int)(widths[c] - text_width(text)), "", text);
 		}
+		sites = stack->sites > 1 ? g_strdup_printf(ngettext("  (%u site)", "  (%u sites)",
+								    stack->sites),
+							   stack->sites)
+					 : g_strdup("");
+		note = g_strconcat(is_inlined(tree, stack->start) ? _(" (inlined)") : "",
+				   stack->callee ? "" : sites, NULL);
 		print_frame(memory, out, widths[0] + widths[1] + widths[2] + 6,
-			    memory_node_at(tree, stack->start)->function,
-			    is_inlined(tree, stack->start) ? _(" (inlined)") : "", true);
+			    memory_node_at(tree, stack->start)->function, note, true);
 		if (stack->callee) {
-			g_autofree char *note =
-				stack->sites > 1
-					? g_strdup_printf(ngettext("  (%u site)", "  (%u sites)",
-								   stack->sites),
-							  stack->sites)
-					: g_strdup("");
-
 			out_text(out, "    ");
-			print_frame(memory, out, 4, whole_at(tree, stack->callee), note, false);
+			print_frame(memory, out, 4, whole_at(tree, stack->callee), sites, false);
 		}
 		print_callers(memory, out, stack->start);
 	}

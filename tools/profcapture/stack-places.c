@@ -3,7 +3,7 @@
 
 #include "tools/profcapture/stack-places.h"
 
-#include "tools/profile/function-names.h"
+#include "tools/profile/function-labels.h"
 
 #include <glib/gi18n.h>
 
@@ -129,12 +129,12 @@ struct stack_place stack_places_find(struct stack_places *places, uint32_t node)
 
 char *stack_places_describe(const struct functions *functions, uint32_t place, bool full_names)
 {
-	const struct function *f = functions_at(functions, place);
 	g_autofree char *where = NULL, *name = NULL;
 
 	if (place == FUNCTION_NO_STACK)
 		return g_strdup(_("[no stack]"));
 	where = functions_place(functions, place, false);
-	name = full_names ? g_strdup(f->name) : function_name_for_people(f->name, f->raw_name);
+	name = full_names ? g_strdup(functions_at(functions, place)->name)
+			  : function_label(functions, place);
 	return where ? g_strdup_printf("%s (%s)", name, where) : g_steal_pointer(&name);
 }

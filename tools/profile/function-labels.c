@@ -1,8 +1,11 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
+#include "config.h"
+
 #include "tools/profile/function-labels.h"
 
 #include "tools/profile/function-names.h"
 
+#include <glib/gi18n.h>
 #include <string.h>
 
 struct function_labels {
@@ -34,11 +37,28 @@ void function_labels_free(struct function_labels *labels)
 	g_free(labels);
 }
 
+bool function_label_has_file(const struct functions *functions, uint32_t function)
+{
+	static const char *const prefixes[] = { "_GLOBAL__sub_I_", "_GLOBAL__I_",
+						"__static_initialization_and_destruction_0", NULL };
+
+	return skip_any_prefix(functions_at(functions, function)->name, prefixes) &&
+	       functions_path(functions, function);
+}
+
+char *function_label(const struct functions *functions, uint32_t function)
+{
+	const struct function *f = functions_at(functions, function);
+
+	if (function_label_has_file(functions, function))
+		return g_strdup_printf(_("static initialization of %s"),
+				       functions_basename(functions_path(functions, function)));
+	return function_name_for_people(f->name, f->raw_name);
+}
+
 static char *short_name(const struct function_labels *labels, uint32_t function)
 {
-	const struct function *f = functions_at(labels->functions, function);
-
-	return function_name_for_people(f->name, f->raw_name);
+	return function_label(labels->functions, function);
 }
 
 void function_labels_add(struct function_labels *labels, uint32_t function)
@@ -79,6 +99,8 @@ char *function_labels_place(const struct function_labels *labels, uint32_t funct
 {
 	const char *path = functions_path(labels->functions, function);
 
+	if (!labels->full_names && function_label_has_file(labels->functions, function))
+		return NULL;
 	return functions_place(labels->functions, function,
 			       path && !g_hash_table_lookup(labels->paths,
 							    functions_basename(path)));

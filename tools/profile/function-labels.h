@@ -13,6 +13,12 @@
 
 struct function_labels;
 
+/* Returns the name of one function without parameters, or "static initialization of shop.cpp" for
+ * the function that a compiler makes of a file's constructors; a new string. */
+char *function_label(const struct functions *functions, uint32_t function) MUST_CHECK;
+/* Returns whether that name includes the function's file. */
+bool function_label_has_file(const struct functions *functions, uint32_t function);
+
 /* Borrows `functions`. With full_names, names are not shortened. */
 struct function_labels *function_labels_new(const struct functions *functions, bool full_names);
 void function_labels_free(struct function_labels *labels);
