@@ -703,7 +703,8 @@ static struct table table_of(const struct diff_verb *verb, bool is_processes)
 	struct table table = { .rows = is_processes ? diff->processes->len : 1 + changes,
 			       .get = is_processes ? get_process : get_text,
 			       .data = verb,
-			       .fit = diff->paths || verb->full_names ? NULL : &function_name_fits };
+			       .fit = diff->paths || verb->full_names ? NULL
+								      : &function_name_fits };
 
 	table_add_column(&table, CHANGE, COLUMN_COUNT, _("change"));
 	if (!is_processes)

@@ -27,8 +27,8 @@ struct report {
 	struct wait_places waiting;
 	/* struct run_time by thread, for --by thread and for text reports of all CPU time */
 	GArray *times;
-	struct thread_starts starts; /* for --by thread */
-	GPtrArray *process_comms;    /* text by process index; NULL if no answer needs it */
+	struct thread_starts starts;    /* for --by thread */
+	GPtrArray *process_comms;       /* text by process index; NULL if no answer needs it */
 	struct function_labels *labels; /* of a tree's functions, in text */
 	struct json json;
 };
