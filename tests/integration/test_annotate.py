@@ -212,7 +212,7 @@ def test_inlined_only(profcapture, work):
     assert [(each["address"], each["self"]) for each in data["instructions"]] == [(each["address"], each["self"]) for each in part]
     assert len(part) > 5
     text = profcapture("annotate", work / "run.cap", "mix").stdout
-    assert re.match(r"mix at hot\.c:4 has [\d.]+ % of the CPU time itself, [\d.]+ % with what it calls\.\nInlined once: < spin\.\n", text)
+    assert re.match(r"mix at hot\.c:2 has [\d.]+ % of the CPU time itself, [\d.]+ % with what it calls\.\nInlined once: < spin\.\n", text)
     assert re.search(r"^ *100(\.0)? +100(\.0)? +\d+ +4 +return \(\(\(a \* 2654435761u", text, re.MULTILINE)
 
 
