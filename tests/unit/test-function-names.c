@@ -118,6 +118,7 @@ static void test_fit(void)
 	check_fit("hot.score.<locals>.<genexpr>", 15, "….<genexpr>");
 	check_fit("json.encoder.JSONEncoder.iterencode", 24, "….JSONEncoder.iterencode");
 	check_fit("main.(*T).Method", 10, "….Method");
+	check_fit("shop::main::{lambda(int)}::operator()", 5, "…::{lambda(int)}::operator()");
 	check_fit("block in <class:A>", 5, "block in <class:A>");
 	check_fit("<main>", 3, "<main>");
 	check_fit("libc.so.6+0x26000", 5, "libc.so.6+0x26000");

@@ -385,6 +385,12 @@ static const char *skip_component(const char *name)
 	return NULL;
 }
 
+/* Returns whether "::operator()" at `at` belongs to a lambda, without which it says nothing. */
+static bool is_call_of_lambda(const char *name, const char *at)
+{
+	return at > name && at[-1] == '}' && strcmp(at, "::operator()") == 0;
+}
+
 /* Replaces template arguments, then outer scopes, with an ellipsis. */
 static char *fit_scopes(const char *name, unsigned columns)
 {
@@ -399,7 +405,8 @@ static char *fit_scopes(const char *name, unsigned columns)
 		if (g_str_has_prefix(from, text_sign(TEXT_ELLIPSIS)))
 			from += ellipsis + (from[ellipsis] == '.' ? 1 : 2);
 		next = skip_component(from);
-		if (!next || (*next == ':' && next > last_component(fitted, &length)))
+		if (!next || (*next == ':' && next > last_component(fitted, &length)) ||
+		    is_call_of_lambda(fitted, next))
 			break;
 		shorter = g_strconcat(text_sign(TEXT_ELLIPSIS), next, NULL);
 		g_free(fitted);
