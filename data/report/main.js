@@ -437,7 +437,8 @@ const drawVerdict = () => {
 				'li',
 				{},
 				el('span', { class: 'swatch', style: { background: 'var(--warn)' } }),
-				el('span', {}, text),
+				el('b', {}, '!'),
+				el('span', { title: text }, text),
 			),
 		),
 	);

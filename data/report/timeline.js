@@ -267,16 +267,37 @@ const drawBoundary = (g, c) => {
 	g.lineWidth = 1;
 };
 
+const lossSpan = (loss) => ({
+	from: Math.max(layout.gutter, toX(loss.from_ns)),
+	to: Math.min(layout.gutter + layout.width, Math.max(toX(loss.to_ns), toX(loss.from_ns) + 2)),
+});
+
+// Draws a text if it begins after `free`. Returns where the next one may begin.
+const drawLossText = (g, c, { text, from, to }, free) => {
+	const top = layout.rows[0].height + 2;
+	const end = layout.gutter + layout.width;
+	g.font = `600 ${rem() * 0.85}px ${fontFamily()}`;
+	g.textAlign = 'center';
+	const half = g.measureText(text).width / 2 + 4;
+	const middle = Math.max(layout.gutter + half, Math.min(end - half, (from + to) / 2));
+	if (middle - half < free) return free;
+	g.fillStyle = c.bg;
+	g.fillRect(middle - half, top, 2 * half, rem() * 1.3);
+	g.fillStyle = c.warn;
+	g.fillText(text, middle, top + rem() * 0.65);
+	return middle + half;
+};
+
 const drawLosses = (g, c) => {
 	const top = layout.rows[0].height;
-	for (const loss of state.data.capture.losses) {
-		if (loss.is_tick) continue;
-		const from = Math.max(layout.gutter, toX(loss.from_ns));
-		const to = Math.min(
-			layout.gutter + layout.width,
-			Math.max(toX(loss.to_ns), toX(loss.from_ns) + 2),
-		);
-		if (to <= from) continue;
+	const losses = state.data.capture.losses
+		.filter((loss) => !loss.is_tick)
+		.map((loss) => ({
+			text: `${loss.count ? count(loss.count) : 'some'} lost`,
+			...lossSpan(loss),
+		}))
+		.filter(({ from, to }) => from < to);
+	for (const { from, to } of losses) {
 		g.save();
 		g.beginPath();
 		g.rect(from, top, to - from, layout.height);
@@ -293,19 +314,10 @@ const drawLosses = (g, c) => {
 			g.stroke();
 		}
 		g.restore();
-		const text = `${loss.count ? count(loss.count) : 'some'} lost`;
-		g.font = `600 ${rem() * 0.85}px ${fontFamily()}`;
-		g.textAlign = 'center';
-		const width = g.measureText(text).width + 8;
-		const middle = Math.max(
-			layout.gutter + width / 2,
-			Math.min(layout.gutter + layout.width - width / 2, (from + to) / 2),
-		);
-		g.fillStyle = c.bg;
-		g.fillRect(middle - width / 2, top + 2, width, rem() * 1.3);
-		g.fillStyle = c.warn;
-		g.fillText(text, middle, top + 2 + rem() * 0.65);
 	}
+	// above the hatches of all losses
+	let free = layout.gutter;
+	for (const loss of losses) free = drawLossText(g, c, loss, free);
 };
 
 const NAMES = [
@@ -371,28 +383,33 @@ const drawCursor = (g, c) => {
 	g.lineWidth = 1;
 };
 
+// Cuts a text to a width: units and names come from the capture, and may have any length.
+const fit = (g, text, width) => {
+	const letters = [...text.slice(0, 60)];
+	const all = text.length > 60 ? Infinity : letters.length;
+	const shown = () => letters.join('') + (letters.length < all ? '…' : '');
+	while (letters.length > 1 && g.measureText(shown()).width > width) letters.pop();
+	return shown();
+};
+
 const drawLabels = (g, c) => {
 	const font = fontFamily();
 	const R = rem();
 	for (const row of layout.rows) {
 		if (row.kind === 'axis') continue;
-		const number = numberOf(row);
-		const middle = row.y + row.height / 2;
 		g.font = `${R * 0.85}px ${font}`;
+		const number = fit(g, numberOf(row), layout.gutter * 0.6);
+		const middle = row.y + row.height / 2;
 		g.textAlign = 'right';
 		g.fillStyle = c.muted;
 		g.fillText(number, layout.gutter - R * 0.6, middle);
 		const left = R * (1 + (row.level || 0));
 		const room = layout.gutter - R - left - g.measureText(number).width;
 		const fold = row.isRest || row.process !== undefined ? (row.isOpen ? '▾ ' : '▸ ') : '';
-		const letters = [...(fold + row.label).slice(0, 60)];
-		const all = letters.length;
-		const label = () => letters.join('') + (letters.length < all ? '…' : '');
 		g.font = `${R * 0.92}px ${font}`;
 		g.textAlign = 'left';
 		g.fillStyle = c.text;
-		while (letters.length > 1 && g.measureText(label()).width > room) letters.pop();
-		g.fillText(label(), left, middle);
+		g.fillText(fit(g, fold + row.label, room), left, middle);
 		if (row.kind === 'lane' && state.thread !== null && state.thread === threadOf(row)) {
 			g.strokeStyle = c.focus;
 			g.lineWidth = 2;
