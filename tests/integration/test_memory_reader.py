@@ -389,9 +389,22 @@ def test_timeline(profcapture, heap):
     assert len(ask(profcapture, capture, "--timeline", "--limit", 10**9)["series"]) == 1000
     text = profcapture("memory", capture, "--timeline").stdout
     assert re.match(r"Live heap, 0-\S+ s, at most .*:  [ ▁▂▃▄▅▆▇█.:=+*#@-]+\n", text)
-    assert len(text.split("\n\n")[1].splitlines()) == 1 + 10
+    assert 1 + 4 <= len(text.split("\n\n")[1].splitlines()) <= 1 + 10
     part = ask(profcapture, capture, "--timeline", "--from", "1ms", "--to", "2ms", "--limit", 2)["series"]
     assert [point["time_ns"] for point in part] == [1500000, 2000000]
+
+
+def test_timeline_steps(profcapture, tmp_path):
+    """In text, rows are at round times, except for the last one: the end."""
+    units = {"ns": 1, "us": 10**3, "ms": 10**6, "s": 10**9}
+    path, _ = make(tmp_path / "steps.cap", "--events", 3000)
+    end = json.loads(profcapture("info", path, "--json").stdout)["capture"]["duration_ns"]
+    for options, limit in ([], 10), (["--limit", 3], 3), (["--from", f"{end // 3}ns"], 10):
+        lines = profcapture("memory", path, "--timeline", *options).stdout.split("\n\n")[1].splitlines()[1:]
+        times = [round(float(line.split()[0]) * units[line.split()[1]]) for line in lines]
+        step = times[1] - times[0]
+        assert re.fullmatch("[125]0*", str(step)) and len(times) <= limit, (times, end)
+        assert all(time % step == 0 for time in times[:-1]) and times[-1] <= end * 1.01, (times, end)
 
 
 LEAKING = r"""

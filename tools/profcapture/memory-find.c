@@ -45,6 +45,8 @@ struct ledger {
 	/* for a timeline */
 	GArray *functions; /* double by function of the program: live bytes; or NULL */
 	int64_t from_ns, to_ns;
+	int64_t row_ns;       /* rows are at its multiples; 0: points divide the range equally */
+	int64_t before;       /* with row_ns: the points before the range, from time 0 */
 	guint n_points, step; /* step: every step-th point becomes a row */
 };
 
@@ -143,8 +145,41 @@ static void note_peak(struct ledger *ledger, int64_t time_ns)
 static int64_t point_time(const struct ledger *ledger, guint point)
 {
 	double length = (double)(ledger->to_ns - ledger->from_ns);
+	int64_t n = ledger->before + point + 1;
 
-	return ledger->from_ns + (int64_t)(length * (point + 1) / ledger->n_points);
+	if (!ledger->row_ns)
+		return ledger->from_ns + (int64_t)(length * (point + 1) / ledger->n_points);
+	return MIN_OF(n / ledger->step * ledger->row_ns +
+			      (int64_t)((double)ledger->row_ns * (double)(n % ledger->step) /
+					ledger->step),
+		      ledger->to_ns);
+}
+
+/* The last point is a row, too: the end of the range. */
+static bool point_is_row(const struct ledger *ledger, guint point)
+{
+	return (ledger->before + point + 1) % ledger->step == 0 || point + 1 == ledger->n_points;
+}
+
+/* Puts the rows at the multiples of 1, 2 or 5 times a power of ten nanoseconds: the smallest of
+ * which at most `rows` are in the range. */
+static void round_points(struct ledger *ledger, guint rows)
+{
+	static const int64_t factors[] = { 1, 2, 5 };
+	int64_t row_ns = 1, power = 1;
+
+	for (guint i = 1; ledger->to_ns / row_ns - ledger->from_ns / row_ns > rows; i++) {
+		if (i % 3 == 0)
+			power *= 10;
+		row_ns = factors[i % 3] * power;
+	}
+	ledger->row_ns = row_ns;
+	ledger->before =
+		ledger->from_ns / row_ns * ledger->step +
+		(int64_t)((double)(ledger->from_ns % row_ns) * ledger->step / (double)row_ns);
+	ledger->n_points = 1;
+	while (point_time(ledger, ledger->n_points - 1) < ledger->to_ns)
+		ledger->n_points++;
 }
 
 /* Adds the points of the timeline before a time. */
@@ -156,7 +191,7 @@ static void add_points(struct ledger *ledger, int64_t before_ns)
 		struct memory_point point = { .time_ns = point_time(ledger, points->len),
 					      .bytes = ledger->bytes,
 					      .blocks = ledger->blocks };
-		bool is_row = (points->len + 1) % ledger->step == 0;
+		bool is_row = point_is_row(ledger, points->len);
 
 		for (uint32_t i = 0; is_row && i < ledger->functions->len; i++) {
 			double bytes = g_array_index(ledger->functions, double, i);
@@ -678,6 +713,8 @@ static bool find_timeline(struct memory *memory, GError **error)
 	ledger.to_ns = MAX_OF(ledger.to_ns, ledger.from_ns);
 	ledger.step = reader->format == READER_TEXT ? MAX_OF(POINTS / rows, 1u) : 1;
 	ledger.n_points = rows * ledger.step;
+	if (reader->format == READER_TEXT)
+		round_points(&ledger, rows);
 	ledger.functions = g_array_new(FALSE, TRUE, sizeof(double));
 	ok = ledger_run(&ledger, 0, ledger.from_ns, ledger.to_ns, error);
 	add_points(&ledger, INT64_MAX);
@@ -688,7 +725,7 @@ static bool find_timeline(struct memory *memory, GError **error)
 	memory->all.live_blocks = ledger.blocks;
 	memory->has_all = MEMORY_HAS_LIVE | MEMORY_HAS_PEAK | MEMORY_HAS_LOST;
 	memory->has_processes = MEMORY_HAS_LOST;
-	for (uint32_t i = ledger.step - 1; i < memory->points->len; i += ledger.step) {
+	for (uint32_t i = 0; i < memory->points->len && memory->lines->len < rows; i++) {
 		const struct memory_point *point =
 			&g_array_index(memory->points, struct memory_point, i);
 		struct memory_line line = { .entity = i };
@@ -697,8 +734,8 @@ static bool find_timeline(struct memory *memory, GError **error)
 		if (reader->format == READER_TEXT && i + 1 == memory->points->len &&
 		    point->bytes <= 0 && point->blocks <= 0)
 			break;
-
-		g_array_append_val(memory->lines, line);
+		if (point_is_row(&ledger, i))
+			g_array_append_val(memory->lines, line);
 	}
 	return ok;
 }
