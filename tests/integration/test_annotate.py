@@ -428,17 +428,17 @@ def test_part_of_several_names(profcapture, shop):
         done = profcapture("report", shop, "--callers", text, check=2)
         assert f"'{text}' matches 2 functions" in done.stderr and all(f"{name} (" in done.stderr for name in both)
         done = profcapture("annotate", shop, text, check=2)
-        assert all(name in done.stderr for name in both)
+        assert f"'{text}' matches 2 functions (samples); name one: " in done.stderr and all(f"{name} (" in done.stderr for name in both)
     for name in both:
         assert annotate(profcapture, shop, name)["function"]["name"] == name
         assert callers(profcapture, shop, name)["name"] == name
 
 
 @pytest.mark.parametrize("name, said", [
-    ("spim", "did you mean 'spin'?"),
+    ("spim", "Did you mean 'spin'?"),
     ("EvalFrameDef", "_PyEval_EvalFrameDefault"),
-    ("no such thing at all", "'profcapture report' lists"),
-    ("\x1b[2J", "no sample has function"),
+    ("no such thing at all", "no function named 'no such thing at all' in "),
+    ("\x1b[2J", "no function named "),
 ])
 def test_not_found(profcapture, work, name, said):
     done = profcapture("annotate", work / "run.cap", name, check=2)
@@ -452,6 +452,14 @@ def test_several_of_a_name(profcapture, work):
     for place, image in places:
         assert annotate(profcapture, work / "run.cap", place)["function"]["image"] == image
         assert annotate(profcapture, work / "run.cap", "main", "--image", image)["function"]["image"] == image
+
+
+def test_without_names(profctl, profcapture, capture, work):
+    """If nobody has added names, the messages say so, and the hint names the command and the file."""
+    profctl("record", "-q", "--no-symbols", "-o", capture, "--", work / "hot")
+    for verb in ["annotate", capture, "spin"], ["report", capture, "--callers", "spin"]:
+        assert f"no function named 'spin' in {capture}. Names are missing. Add them: profcapture symbolize {capture}\n" in profcapture(*verb, check=2).stderr
+    assert f"'profcapture symbolize {capture}' adds the names" in profcapture("report", capture).stdout
 
 
 def test_no_samples(profcapture, work):

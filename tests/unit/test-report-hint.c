@@ -91,7 +91,7 @@ static void test_names(void)
 		{ "/a", "/usr/local/lib/libfoo.so.1", PROF_IMAGE_FILE, 60, 40, 0, 0, 0,
 		  "unresolved", "build-symbols", "/usr/local/lib/libfoo.so.1", "build it with -g" },
 		{ "/a", "/opt/tool", PROF_IMAGE_FILE, 60, 0, 0, 0, 0, "unresolved", "symbolize",
-		  "/opt/tool", "'profcapture symbolize' adds" },
+		  "/opt/tool", "'profcapture symbolize /" },
 		{ "/a", "[kernel]", PROF_IMAGE_KERNEL, 60, 40, 0, 0, 0, "unresolved",
 		  "kernel-names", "[kernel]", "profctl doctor" },
 	};

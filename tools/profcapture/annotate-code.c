@@ -158,7 +158,9 @@ static void refuse_none(struct annotate_code *code, const char *text, GError **e
 	g_autoptr(GArray) similar = g_array_new(FALSE, FALSE, sizeof(uint32_t));
 	g_autoptr(GPtrArray) names = g_ptr_array_new();
 	g_autofree char *part = g_utf8_casefold(text, -1);
+	const char *file = code->reader->capture->file;
 	const char *meant;
+	bool lacks_names;
 
 	for (uint32_t i = FUNCTION_LOST + 1; i < code->profile->functions->all->len; i++) {
 		const char *name = functions_at(code->profile->functions, i)->name;
@@ -172,28 +174,67 @@ static void refuse_none(struct annotate_code *code, const char *text, GError **e
 	}
 	g_ptr_array_add(names, NULL);
 	meant = cli_suggest(text, (const char *const *)names->pdata);
-	list_candidates(code, similar);
+	lacks_names = code->profile->unresolved > 0 &&
+		      !functions_have_names(code->profile->functions);
+	if (!lacks_names)
+		list_candidates(code, similar);
 	if (code->profile->all.samples == 0)
 		g_set_error(
 			error, CLI_ERROR, CLI_USAGE,
 			_("there are no samples in capture '%s', or none that pass the filters"),
-			code->reader->capture->file);
+			file);
+	else if (lacks_names)
+		g_set_error(error, CLI_ERROR, CLI_USAGE,
+			    _("no function named '%s' in %s. Names are missing. Add them: "
+			      "profcapture symbolize %s"),
+			    text, file, file);
 	else if (similar->len > 0)
 		g_set_error(error, CLI_ERROR, CLI_USAGE,
-			    _("no sample has function '%s'; did you mean one of these?"), text);
+			    _("no function named '%s' in %s. Did you mean one of these (samples)?"),
+			    text, file);
 	else if (meant)
 		g_set_error(error, CLI_ERROR, CLI_USAGE,
-			    _("no sample has function '%s'; did you mean '%s'?"), text, meant);
+			    _("no function named '%s' in %s. Did you mean '%s'?"), text, file,
+			    meant);
 	else if (code->image)
 		g_set_error(error, CLI_ERROR, CLI_USAGE,
-			    _("no sample has function '%s' of an image '%s'; 'profcapture report' "
-			      "lists what there is"),
-			    text, code->image);
+			    _("no function named '%s' of image '%s' in %s"), text, code->image,
+			    file);
 	else
+		g_set_error(error, CLI_ERROR, CLI_USAGE, _("no function named '%s' in %s"), text,
+			    file);
+}
+
+/* Equal names do not say which function is meant, but places do. */
+static void refuse_several(struct annotate_code *code, const char *text, GArray *found,
+			   GError **error)
+{
+	const struct functions *functions = code->profile->functions;
+	g_autoptr(GHashTable) names = g_hash_table_new_full(g_str_hash, g_str_equal, g_free, NULL);
+	g_autoptr(GString) list = g_string_new(NULL);
+
+	g_array_sort_with_data(found, compare_hits, code);
+	for (guint i = 0; i < found->len; i++) {
+		uint32_t index = g_array_index(found, uint32_t, i);
+		const struct function *function = functions_at(functions, index);
+		char *name = function_name_simplify(function->name, function->raw_name);
+
+		g_string_append_printf(
+			list, "%s%s (%" PRIu64 ")", i > 0 ? ", " : "", name,
+			profile_count_at(code->profile->counts, index).total.samples);
+		g_hash_table_add(names, name);
+	}
+	if (g_hash_table_size(names) == found->len) {
 		g_set_error(error, CLI_ERROR, CLI_USAGE,
-			    _("no sample has function '%s'; 'profcapture report' lists those that "
-			      "there are"),
-			    text);
+			    _("'%s' matches %u functions (samples); name one: %s"), text,
+			    found->len, list->str);
+		return;
+	}
+	list_candidates(code, found);
+	g_set_error(error, CLI_ERROR, CLI_USAGE,
+		    _("'%s' matches %u functions (samples); name one by its place, or with "
+		      "--image:"),
+		    text, found->len);
 }
 
 bool annotate_code_choose(struct annotate_code *code, const char *text, GError **error)
@@ -205,11 +246,7 @@ bool annotate_code_choose(struct annotate_code *code, const char *text, GError *
 		return false;
 	}
 	if (found->len > 1) {
-		list_candidates(code, found);
-		g_set_error(error, CLI_ERROR, CLI_USAGE,
-			    _("%u functions are called '%s'; choose one by its place, or with "
-			      "--image"),
-			    found->len, text);
+		refuse_several(code, text, found, error);
 		return false;
 	}
 	code->function = g_array_index(found, uint32_t, 0);

@@ -33,14 +33,14 @@ static const struct advice advices[] = {
 	{ "frame-pointers", N_("programs that have frame pointers give whole stacks with "
 			       "--call-graph fp") },
 	{ "symbolize",
-	  N_("'profcapture symbolize' adds the names that files of this machine have") },
+	  N_("'profcapture symbolize FILE' adds the names that files of this machine have") },
 	{ "debug-symbols",
-	  N_("'profcapture symbolize --debuginfod' fetches its debug symbols; or install them (on "
+	  N_("'profcapture symbolize --debuginfod FILE' fetches its debug symbols; or install them (on "
 	     "Debian, 'dpkg -S' names the package, whose -dbgsym has them) and run 'profcapture "
-	     "symbolize'") },
+	     "symbolize FILE'") },
 	{ "build-symbols",
-	  N_("it is stripped; build it with -g, or say with 'profcapture symbolize --debug-dir' "
-	     "where its symbols are") },
+	  N_("it is stripped; build it with -g, or say with 'profcapture symbolize --debug-dir "
+	     "DIRECTORY FILE' where its symbols are") },
 	{ "node", N_("run node with --perf-basic-prof") },
 	{ "java", N_("run java with -XX:+UnlockDiagnosticVMOptions -XX:+DumpPerfMapAtExit") },
 	{ "perf-map", N_("the program makes code while it runs; let it say the names, in "
@@ -49,6 +49,8 @@ static const struct advice advices[] = {
 	  N_("record as root or with the system service, on a kernel with BTF; or Python 3.12 and later with --python-perf") },
 	{ "python-perf", N_("Python 3.12 and later name them if recorded with --python-perf") },
 	{ "kernel-names", N_("'profctl doctor' says what hides the kernel's names") },
+	{ "unfinished", N_("the capture is unfinished, and the kernel's names would be at its end; "
+			   "'profcapture symbolize FILE' adds those of programs") },
 };
 
 /* ---- losses ---------------------------------------------------------------------------------- */
@@ -102,14 +104,15 @@ static const char *advice_for_image(const struct profile *profile, uint32_t inde
 						    "/bin/", "/sbin/", NULL };
 	const struct functions *functions = profile->functions;
 	const struct names_image *image = names_image_at(functions->names, index);
-	guint i = FUNCTION_LOST + 1;
 	const char *name;
 
 	switch (image->kind) {
 	case PROF_IMAGE_KERNEL:
 	case PROF_IMAGE_MODULE:
 	case PROF_IMAGE_BPF:
-		return "kernel-names";
+		return capture_state(profile->reader->capture) == PROF_STATE_UNFINISHED
+			       ? "unfinished"
+			       : "kernel-names";
 	case PROF_IMAGE_ANON:
 	case PROF_IMAGE_JIT:
 		name = functions_basename(names_process_at(functions->names, image->process)->exe);
@@ -119,10 +122,7 @@ static const char *advice_for_image(const struct profile *profile, uint32_t inde
 	default:
 		break;
 	}
-	/* Functions are of the kind "user" only if the capture was symbolized. */
-	while (i < functions->all->len && strcmp(functions_at(functions, i)->kind, "user") != 0)
-		i++;
-	if (i == functions->all->len)
+	if (!functions_have_names(functions))
 		return "symbolize";
 	return image->path && skip_any_prefix(image->path, usual_places) &&
 			       !g_str_has_prefix(image->path, "/usr/local/")
@@ -186,6 +186,7 @@ struct report_hint report_hint_find(const struct profile *profile)
 		if (i > 0 && profile->all.samples)
 			found[i].percent = 100.0 * (double)found[i].count /
 					   (double)profile->all.samples;
+		found[i].file = profile->reader->capture->file;
 		if (found[i].percent >= REPORT_HINT_MIN_PCT && found[i].percent > hint.percent &&
 		    found[i].advice)
 			hint = found[i];
@@ -211,7 +212,10 @@ void report_hint_write(const struct report_hint *hint, struct json *json, const 
 void report_hint_print(const struct report_hint *hint, struct out *out)
 {
 	g_autofree char *subject = text_escape(hint->subject ? hint->subject : "-");
+	g_autofree char *word = hint->file ? text_shell_file(hint->file) : NULL;
+	g_autofree char *file = word ? text_escape(word) : NULL, *text = NULL;
 	const struct advice *advice = advices;
+	g_auto(GStrv) parts = NULL;
 
 	if (!hint->problem)
 		return;
@@ -229,5 +233,7 @@ void report_hint_print(const struct report_hint *hint, struct out *out)
 			   hint->percent, subject);
 	while (strcmp(advice->name, hint->advice) != 0)
 		advice++;
-	out_printf(out, "%s\n", _(advice->text));
+	parts = g_strsplit(_(advice->text), "FILE", -1);
+	text = g_strjoinv(file, parts);
+	out_printf(out, "%s\n", text);
 }

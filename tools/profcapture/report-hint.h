@@ -12,6 +12,7 @@ struct report_hint {
 	const char *subject; /* cause of the loss or lack, or path of the image; NULL = none */
 	uint64_t count;      /* samples, or records that were lost */
 	double percent;
+	const char *file; /* the capture, for commands in the advice */
 };
 
 /* A problem with a smaller share is not reported. */

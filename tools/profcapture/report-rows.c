@@ -832,9 +832,15 @@ static int say_not_found(const struct report *report)
 		g_ptr_array_add(names, (gpointer)functions_at(report->profile.functions, i)->name);
 	g_ptr_array_add(names, NULL);
 	meant = cli_suggest(focus, (const char *const *)names->pdata);
-	message = meant ? g_strdup_printf(_("no function named '%s' in %s. Did you mean '%s'?"),
-					  focus, file, meant)
-			: g_strdup_printf(_("no function named '%s' in %s"), focus, file);
+	if (report->profile.unresolved > 0 && !functions_have_names(report->profile.functions))
+		message = g_strdup_printf(_("no function named '%s' in %s. Names are missing. Add "
+					    "them: profcapture symbolize %s"),
+					  focus, file, file);
+	else if (meant)
+		message = g_strdup_printf(_("no function named '%s' in %s. Did you mean '%s'?"),
+					  focus, file, meant);
+	else
+		message = g_strdup_printf(_("no function named '%s' in %s"), focus, file);
 	if (reader_fails_empty(&report->reader) && report->profile.all.samples > 0)
 		return cli_fail(g_error_new(CLI_ERROR, CLI_USAGE, "%s", message));
 	cli_warning("%s", message);

@@ -23,6 +23,21 @@ bool code_origin_is_library(const char *name)
 	return skip_any_prefix(plain, namespaces);
 }
 
+/* Kernel code without a name is not of the kind "kernel". */
+static bool is_kernel_image(const struct functions *functions, uint32_t image)
+{
+	if (image <= NAMES_LOST)
+		return false;
+	switch (names_image_at(functions->names, image)->kind) {
+	case PROF_IMAGE_KERNEL:
+	case PROF_IMAGE_MODULE:
+	case PROF_IMAGE_BPF:
+		return true;
+	default:
+		return false;
+	}
+}
+
 enum code_origin code_origin_of(const struct functions *functions, uint32_t function)
 {
 	static const char *const libc[] = { "libc.so",    "libc-2.",        "libm.so", "libm-2.",
@@ -38,7 +53,7 @@ enum code_origin code_origin_of(const struct functions *functions, uint32_t func
 	const char *path = functions_image(functions, function);
 	const char *image = functions_basename(path), *file = f->file ? f->file : f->code_file;
 
-	if (strcmp(f->kind, "kernel") == 0)
+	if (strcmp(f->kind, "kernel") == 0 || is_kernel_image(functions, f->image))
 		return CODE_ORIGIN_KERNEL;
 	if (path && *path == '<') /* "<deeper>" */
 		return CODE_ORIGIN_UNKNOWN;

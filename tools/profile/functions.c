@@ -26,6 +26,14 @@
 #define FUNCTION_TIMED UINT32_MAX
 #define PYTHON_PREFIX "py::"
 
+bool functions_have_names(const struct functions *functions)
+{
+	for (guint i = FUNCTION_LOST + 1; i < functions->all->len; i++)
+		if (strcmp(functions_at(functions, i)->kind, "user") == 0)
+			return true;
+	return false;
+}
+
 const char *functions_basename(const char *path)
 {
 	const char *slash = path ? strrchr(path, '/') : NULL;

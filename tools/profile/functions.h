@@ -128,6 +128,8 @@ struct cell functions_cell(const struct functions *functions, uint32_t index,
 void functions_write(const struct functions *functions, uint32_t index, struct json *json);
 /* Returns the part of a path after the last slash; "-" if it is NULL or empty. */
 const char *functions_basename(const char *path);
+/* Returns whether names were added to the capture: whether any function of a program has one. */
+bool functions_have_names(const struct functions *functions);
 /* Returns the part of a path from its last folder on if `has_folder`, or its basename. */
 const char *functions_short_path(const char *path, bool has_folder);
 /* Returns whether two different paths have the same basename. Either may be NULL. */
