@@ -173,7 +173,7 @@ bool event_parse_tracepoint(const struct event_dirs *dirs, const char *system, c
 	if (failed == EACCES || failed == EPERM)
 		return broker_fail(
 			error, BROKER_ERROR_NOT_AUTHORIZED,
-			"event \"%s\": reading tracefs needs root (or membership in its group)",
+			"event '%s' needs access to /sys/kernel/tracing. Use sudo or the profd service.",
 			event->name);
 	return broker_fail(error, BROKER_ERROR_NOT_SUPPORTED,
 			   "event \"%s\": tracefs is not there; "

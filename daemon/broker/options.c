@@ -87,9 +87,9 @@ static bool parse_frequency(struct parse *parse, GVariant *value, GError **error
 
 	if (frequency > max)
 		return broker_fail(error, BROKER_ERROR_INVALID_OPTION,
-				   "the kernel allows at most %u samples per second "
-				   "(kernel.perf_event_max_sample_rate), not %u",
-				   max, frequency);
+				   "frequency %u is above the kernel's limit of %u "
+				   "(kernel.perf_event_max_sample_rate). Use -F %u or less.",
+				   frequency, max, max);
 	parse->options->frequency = frequency;
 	return true;
 }

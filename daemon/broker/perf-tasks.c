@@ -145,9 +145,8 @@ static bool fail_task(const struct perf_tasks *opening, const struct event *even
 	if ((failed == EACCES || failed == EPERM) && !event)
 		return broker_fail(
 			error, BROKER_ERROR_NOT_AUTHORIZED,
-			"cannot record process %d: it is another user's, runs a setuid program or one that "
-			"cannot be read, or has capabilities. Run as root, give profd CAP_PERFMON, or use the "
-			"profd service",
+			"cannot record process %d: it is another user's, runs a setuid or unreadable "
+			"program, or has capabilities. Use sudo, CAP_PERFMON or the profd service.",
 			tid);
 	return perf_fail_open(event, cpu, failed, error);
 }

@@ -106,11 +106,9 @@ bool perf_fail_open(const struct event *event, unsigned cpu, int failed, GError 
 	case EPERM:
 		return broker_fail(
 			error, BROKER_ERROR_NOT_AUTHORIZED,
-			"cannot record %s: kernel.perf_event_paranoid is %ld and CAP_PERFMON is missing "
-			"(%s). Run as root, or use the profd service; or allow it until the next boot: "
-			"sudo sysctl kernel.perf_event_paranoid=0%s",
+			"cannot record %s: kernel.perf_event_paranoid is %ld. Use sudo, CAP_PERFMON or "
+			"the profd service, or: sudo sysctl kernel.perf_event_paranoid=0%s",
 			what, read_setting("/proc/sys/kernel/perf_event_paranoid", 2),
-			ERRNO_TEXT(failed),
 			failed == EPERM
 				? "; in a container, a seccomp profile has to allow perf_event_open"
 				: "");
@@ -127,8 +125,8 @@ bool perf_fail_open(const struct event *event, unsigned cpu, int failed, GError 
 	case ENXIO:
 		return broker_fail(
 			error, BROKER_ERROR_NOT_SUPPORTED,
-			"event '%s' does not exist on this machine (a VM often has no hardware events). "
-			"cpu-clock works everywhere",
+			"event '%s' does not exist on this machine. Use -e cpu-clock, which exists "
+			"everywhere.",
 			name);
 	case EINVAL:
 	case E2BIG:

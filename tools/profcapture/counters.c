@@ -381,7 +381,11 @@ static void get_cell(const void *data, size_t row, unsigned field, struct cell *
 	const struct counter *counter = counter_of(counters, series);
 	double heights[SPARKLINE_COLUMNS], most;
 
-	if (field < N_NUMBERS) {
+	if (field == AT_MEAN && counter->kind == PROF_COUNTER_SUM &&
+	    counters->reader.format == READER_TEXT) {
+		/* A sum begins when the machine or the process did, so its mean says nothing. */
+		*ret_cell = (struct cell){ 0 };
+	} else if (field < N_NUMBERS) {
 		*ret_cell = real_cell(counter, series->known ? series->numbers[field] : NAN);
 	} else if (field == RATE) {
 		*ret_cell = real_cell(counter, rate_of(counter, series));
@@ -526,9 +530,8 @@ static bool counters_query(void *data, char **operands, GError **error)
 
 	if (!reader_open_rows(
 		    reader, operands[0], PROF_TABLE_COUNTER_VALUE,
-		    _("capture '%s' has no counters. Programs that 'profctl record' starts "
-		      "set them with libprofcollector; 'profctl record --counters' records what the "
-		      "machine and the processes do, --memory how much memory they use"),
+		    _("capture '%s' has no counters. Record the machine's: profctl record "
+		      "--counters. Programs set their own with libprofcollector."),
 		    error))
 		return false;
 	counters->values.capture = reader->capture;
