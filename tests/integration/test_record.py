@@ -36,7 +36,8 @@ def rights(require):
 
 def test_system(profctl, profcapture, capture, busy):
     begin = time.monotonic_ns()
-    data = recorded(profctl, "-a", "-d", "0.5", "-o", capture)
+    done = profctl("record", "--json", "-a", "-d", "0.5", "-o", capture)
+    data = json.loads(done.stdout)["data"]
     assert data["reason"] == "duration"
     assert data["command"] is None
     assert 0.4e9 < data["elapsed_ns"] < time.monotonic_ns() - begin
@@ -48,6 +49,11 @@ def test_system(profctl, profcapture, capture, busy):
     assert seen["samples"] == data["samples"]
     assert seen["frequency_hz"] == 999
     assert seen["host"] == os.uname().nodename
+    # every verb counts the same processes, and has the same duration
+    duration, n = re.match(rf"Recorded the system: ([\d.]+ m?s), {data['samples']} samples in (\d+) processes\.", done.stderr).groups()
+    said = profcapture("report", capture).stdout
+    assert re.match(rf"The system used .* of CPU in {duration} \(.*\), {n} processes\. profd itself: <?\d+(\.\d)? %\.\n", said), said
+    assert f" in {n} processes: " in profcapture("info", capture).stdout
     # the report begins with a row for each program, which includes all of its processes
     (programs,) = [block for block in profcapture("report", capture, "--limit", 0).stdout.split("\n\n") if block.splitlines()[0].endswith("  program")]
     cells = [line.rsplit("  ", 1) for line in programs.splitlines()[1:]]
@@ -675,11 +681,13 @@ def test_summary(profctl, profcapture, capture, compile_c):
     done = profctl("record", "--json", "-o", capture, "--", program, "a b")
     data = json.loads(done.stdout)["data"]
     first, *_, last = done.stderr.splitlines()
-    found = re.fullmatch(r"Recorded (.*): [\d.]+ m?s, (\d+) samples in ([23]) threads\. Lost: nothing\.", first)
-    assert found and int(found[2]) == data["samples"], done.stderr
+    found = re.fullmatch(r"Recorded (.*): ([\d.]+ m?s), (\d+) samples in (\d) threads\. Lost: nothing\.", first)
+    assert found and int(found[3]) == data["samples"], done.stderr
     assert found[1] == f"{program} 'a b'" or found[1].endswith(("…", "...")) and len(found[1]) <= 60
-    threads = {row["tid"] for row in profcapture.json("report", capture, "--by", "thread")["data"]["rows"] if row["self"]}
-    assert len(threads) == int(found[3])
+    assert found[4] == "3", first
+    for verb, form in ("report", r" in ([\d.]+ m?s) \(.*, (\d+) threads\."), ("info", r" UTC, ([\d.]+ m?s)\.[^\0]*Threads +(\d+) in 1 process"):
+        said = profcapture(verb, capture).stdout
+        assert re.search(form, said).groups() == (found[2], found[4]), said
     assert re.fullmatch(rf"{re.escape(str(capture))} \([\d.]+ KiB\)\.", last)
     none = profctl("record", "--no-symbols", "--force", "-F", 0, "-o", capture, "--", "true").stderr
     assert re.match(r"Recorded true: [\d.]+ m?s, no samples, \d+ events\. Lost: nothing\.\n", none), none

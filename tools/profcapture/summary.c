@@ -9,6 +9,7 @@
 #include <glib/gi18n.h>
 #include <inttypes.h>
 #include <math.h>
+#include <string.h>
 
 #define COMMAND_COLUMNS 60u
 #define NAME_COLUMNS 60u
@@ -42,6 +43,29 @@ void summary_count_tasks(const struct summary *summary, unsigned *ret_threads,
 	}
 	*ret_threads = g_hash_table_size(tids);
 	*ret_processes = g_hash_table_size(pids);
+}
+
+/* Prints " profd itself: 6.6 %.": the share of profd's own processes in the system's CPU time. */
+static void print_own_share(const struct summary *summary, struct out *out)
+{
+	static const char *const programs[] = { "profd", "profd-engine", "profd-files", "profctl" };
+	const struct names *names = summary->reader->capture->names;
+	const GArray *sampled = summary->profile->threads;
+	uint64_t whole = summary->profile->all.weight, weight = 0;
+	g_autofree char *share = NULL;
+
+	for (guint i = NAMES_LOST + 1; i < sampled->len; i++) {
+		const char *exe = names_process_at(names, names_thread_at(names, i)->process)->exe;
+		g_autofree char *program = exe ? g_path_get_basename(exe) : NULL;
+
+		for (size_t j = 0; program && j < ARRAY_SIZE(programs); j++)
+			if (strcmp(program, programs[j]) == 0)
+				weight += g_array_index(sampled, struct amount, i).weight;
+	}
+	if (whole == 0)
+		return;
+	share = text_percent(100.0 * (double)weight / (double)whole, true);
+	out_printf(out, _(" profd itself: %s %%."), share);
 }
 
 void summary_print_cost(const struct summary *summary, struct out *out)
@@ -84,6 +108,8 @@ void summary_print_cost(const struct summary *summary, struct out *out)
 		out_printf(out, ngettext(", %s thread", ", %s threads", threads), n_threads);
 	profile_print_other_events(summary->profile, out);
 	out_char(out, '.');
+	if (capture_is_system(capture))
+		print_own_share(summary, out);
 }
 
 void summary_print_samples(const struct summary *summary, struct out *out)

@@ -27,13 +27,15 @@
 #define MAX_ANCESTORS 1000
 #define START_FIELD 20 /* index in /proc/PID/stat, where the state is 0 */
 
-/* Returns the key of a process. Unlike in the capture, a process keeps its key after exec. */
-static void *identity(uint64_t number, uint64_t start_ns)
+/* Reading the tasks is what makes their threads and processes known. */
+static void ignore_exit(uint32_t process, int64_t time_ns, void *data)
 {
-	return GSIZE_TO_POINTER(start_ns << 22 ^ number);
+	(void)process;
+	(void)time_ns;
+	(void)data;
 }
 
-/* Counts samples in the same way as `profcapture info`. */
+/* Counts samples, threads and processes in the same way as `profcapture info`. */
 static bool count_samples(int fd, struct record_samples *ret_samples, GError **error)
 {
 	g_autofree char *path = g_strdup_printf("/proc/self/fd/%d", fd);
@@ -53,22 +55,55 @@ static bool count_samples(int fd, struct record_samples *ret_samples, GError **e
 		reader.from_ns = capture_time(capture, last->number, last->start_monotonic_ns);
 		reader.timed = true;
 	}
-	if (!profile_run(&profile, &reader, error))
+	if (!profile_run(&profile, &reader, error) ||
+	    !capture_each_exit(capture, ignore_exit, NULL, error))
 		return false;
 	*ret_samples = (struct record_samples){ .unresolved = profile.unresolved };
-	for (uint32_t i = NAMES_LOST + 1; i < profile.counts->len; i++) {
+	for (uint32_t i = NAMES_LOST + 1; i < capture->names->threads->len; i++) {
 		const struct names_thread *thread = names_thread_at(capture->names, i);
 		const struct names_process *process =
 			names_process_at(capture->names, thread->process);
 
-		if (!profile_count_at(profile.counts, i).self.samples)
+		/* the names are those of all segments */
+		if (reader.timed &&
+		    (i >= profile.counts->len || !profile_count_at(profile.counts, i).self.samples))
 			continue;
-		g_hash_table_add(threads, identity(thread->tid, process->start_time));
-		g_hash_table_add(processes, identity(process->pid, process->start_time));
+		g_hash_table_add(threads, GSIZE_TO_POINTER(process->pid << 32 | thread->tid));
+		g_hash_table_add(processes, GSIZE_TO_POINTER(process->pid));
 	}
 	ret_samples->threads = g_hash_table_size(threads);
 	ret_samples->processes = g_hash_table_size(processes);
 	return true;
+}
+
+uint64_t record_capture_length(int fd)
+{
+	const struct prof_table_def *const *tables;
+	const struct prof_segment *segments;
+	size_t n_tables, n_segments;
+	struct prof_reader *reader;
+	uint64_t length_ns = 0;
+
+	if (prof_reader_open(fd, &reader) != 0)
+		return 0;
+	tables = prof_reader_tables(reader, &n_tables);
+	segments = prof_reader_segments(reader, &n_segments);
+	for (size_t i = 0; n_segments && i < n_tables; i++) {
+		const struct prof_segment *last = &segments[n_segments - 1];
+		struct prof_chunks *chunks = NULL;
+		struct prof_chunk chunk;
+		int r = tables[i]->flags & PROF_TABLE_TIMED
+				? prof_chunks_new(reader, tables[i]->id, &chunks)
+				: PROF_END;
+
+		while (r == 0 && (r = prof_chunks_next(chunks, &chunk)) == 0)
+			if (chunk.segment == last->number && chunk.t_max > last->start_monotonic_ns)
+				length_ns =
+					MAX_OF(length_ns, chunk.t_max - last->start_monotonic_ns);
+		prof_chunks_free(chunks);
+	}
+	prof_reader_free(reader);
+	return length_ns;
 }
 
 static void add_heap_rows(const struct prof_batch *batch, struct record_allocations *allocations)

@@ -19,6 +19,10 @@ struct record_allocations {
 	bool knows_live;     /* whether every process has its own heap, and its end was recorded */
 	uint64_t live_bytes; /* bytes that were live when the processes ended */
 };
+
+/* Returns the time from the start of the recording to its last row, in ns, as the readers of the
+ * capture show it; 0 if the capture cannot be read, for example from a pipe. */
+uint64_t record_capture_length(int fd);
 /* Returns false if the capture has no allocations or cannot be read. */
 bool record_capture_allocations(int fd, struct record_allocations *ret_allocations);
 

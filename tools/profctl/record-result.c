@@ -250,8 +250,9 @@ static void print_recorded(const struct record_result *result)
 	g_autoptr(GString) line = g_string_new(NULL);
 	uint64_t n_samples = record_result_number(result, "samples");
 	unsigned n = result->command_pid ? result->samples.threads : result->samples.processes;
-	g_autofree char *elapsed =
-		text_duration(since_start(result, record_result_number(result, "stop-time")));
+	g_autofree char *elapsed = text_duration(
+		result->length_ns ? result->length_ns
+				  : since_start(result, record_result_number(result, "stop-time")));
 	g_autofree char *samples = text_count(n_samples);
 	g_autofree char *events = text_count(record_result_number(result, "events"));
 

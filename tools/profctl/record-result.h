@@ -23,6 +23,7 @@ struct record_result {
 	bool no_off_cpu;    /* the user declined the stacks of waits */
 	bool symbols;       /* names were added, and `samples` is set */
 	struct record_samples samples;
+	uint64_t length_ns;   /* from the capture; 0: unknown */
 	bool has_allocations; /* `allocations` is set */
 	struct record_allocations allocations;
 	bool is_sampled; /* only some allocations were recorded */

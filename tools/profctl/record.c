@@ -427,6 +427,7 @@ static int end(struct recording *recording)
 			result.symbols = add_names(recording, &result.samples);
 		if (recording->gave_up)
 			return CLI_INTERRUPTED;
+		result.length_ns = record_capture_length(recording->output.fd);
 		if (ran)
 			result.left = left =
 				record_capture_left(recording->output.fd, recording->command.pid);
