@@ -125,7 +125,9 @@ static struct known_function *make_function(const struct interp_functions *funct
 	function->file = g_strdup(code->file);
 	function->first_line = code->first_line;
 	function->minor = code->minor;
-	function->lines = g_memdup2(code->lines, code->lines_bytes);
+	/* Not NULL, from which no end could be computed. */
+	function->lines = g_malloc(code->lines_bytes + 1);
+	memcpy(function->lines, code->lines, code->lines_bytes);
 	function->lines_bytes = (uint32_t)code->lines_bytes;
 	known->hash = hash_bytes(functions->seed ^ function->first_line, function->name,
 				 strlen(function->name));
