@@ -7,7 +7,9 @@
  * its raw data, instead of the sample that the kernel would have written. When a thread is about to
  * sleep, a second program does the same, in a record of its own before the kernel's. A new code
  * object is described by a struct interp_code in an earlier record. The bytes of all records come
- * from the process, so nothing in them is trusted.
+ * from the process, so nothing in them is trusted. Interpreters of one family have the same kinds
+ * of frames and code objects; a family has a walker, which is a program for samples and one for
+ * sleeps.
  *
  * Raw data in a perf record is aligned to 4 bytes only. Included by BPF code, so without libc.
  */
@@ -21,13 +23,26 @@
 #define INTERP_MAX_LINES 8191u
 #define INTERP_MAX_NEW_CODES 24u /* described before one sample; the others later */
 
+enum interp_family { INTERP_NONE, INTERP_PYTHON, INTERP_FAMILIES };
+/* For messages, by family. */
+#define INTERP_FAMILY_NAMES                 \
+	{                                   \
+		[INTERP_PYTHON] = "Python", \
+	}
+
+/* The addresses that are known of a process. */
+enum interp_python_address {
+	INTERP_PYTHON_RUNTIME,   /* _PyRuntime */
+	INTERP_PYTHON_CODE_TYPE, /* PyCode_Type */
+};
+#define INTERP_ADDRESSES 2u
+
 /* A process whose interpreter is known; by its pid. */
 struct interp_process {
-	__u64 runtime;     /* address of _PyRuntime; 0: no interpreter */
-	__u64 code_type;   /* address of PyCode_Type */
-	__u64 start_stack; /* its mm's; the same in a forked child, another one after exec */
+	__u32 family; /* enum interp_family; 0: no interpreter */
 	__u32 minor;
-	__u32 reserved;
+	__u64 addresses[INTERP_ADDRESSES];
+	__u64 start_stack; /* its mm's; the same in a forked child, another one after exec */
 };
 
 /* A program that is loaded at a fixed address; by its file. The value is a struct interp_process
@@ -76,7 +91,8 @@ struct interp_sample {
 	__u64 event; /* PERF_EVENT_IOC_ID of the sampled event; of its parent, if it is inherited */
 	__u16 minor;
 	__u16 n_undescribed; /* new code objects beyond INTERP_MAX_NEW_CODES */
-	__u32 reserved;
+	__u16 family;        /* enum interp_family */
+	__u16 reserved;
 	struct interp_frame frames[INTERP_MAX_FRAMES];
 };
 
@@ -94,7 +110,8 @@ struct interp_code {
 	__u16 name_bytes, file_bytes, lines_bytes, minor;
 	__u8 name_width, file_width; /* bytes of a character: 1, 2, 4 */
 	__u8 flags;
-	__u8 reserved[5];
+	__u8 family; /* enum interp_family */
+	__u8 reserved[4];
 	__u8 name[INTERP_MAX_NAME + 1], file[INTERP_MAX_FILE + 1], lines[INTERP_MAX_LINES + 1];
 };
 

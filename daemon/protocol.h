@@ -300,11 +300,11 @@ struct message_event {
 /* A process has an interpreter, whose frames shall be read at each sample, and before it sleeps
  * (interp-protocol.h). */
 struct message_interpreted {
-	uint32_t sleeps, pad; /* 0: stop reading frames before sleeps, for all processes */
+	uint32_t sleeps; /* 0: stop reading frames before sleeps, for all processes */
 	int32_t pid;
-	/* MINOR of CPython 3.MINOR; 0: such a process is expected soon */
-	uint32_t minor;
-	uint64_t runtime, code_type; /* addresses of _PyRuntime and PyCode_Type */
+	uint32_t family; /* enum interp_family; 0: a process with an interpreter is expected soon */
+	uint32_t minor;  /* of version 3.MINOR */
+	uint64_t addresses[2]; /* as in struct interp_process */
 };
 
 /* Two further events that write into the ring of a CPU's sources. Samples of processes with an

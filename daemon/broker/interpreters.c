@@ -16,7 +16,7 @@
 #include "arch/base.h"
 #include "arch/errno-text.h"
 #include "base/cpython-layouts.h"
-#include "daemon/broker/cpython.skel.h"
+#include "daemon/broker/interpreters.skel.h"
 
 #include <bpf/bpf.h>
 #include <errno.h>
@@ -26,7 +26,7 @@
 #define ALL_CPUS 4096
 
 struct interpreters {
-	struct cpython_bpf *program;
+	struct interpreters_bpf *program;
 	/* perf event on sched:sched_switch, with the BPF program attached; -1: not attached */
 	int sleeps;
 };
@@ -58,14 +58,42 @@ static bool fail_load(int failed, GError **error)
 			   ERRNO_TEXT(failed));
 }
 
-static bool set_layouts(const struct interpreters *interpreters, GError **error)
+static const void *layout_of(enum interp_family family, uint32_t minor)
 {
-	const int map = bpf_map__fd(interpreters->program->maps.layouts);
+	switch (family) {
+	case INTERP_PYTHON:
+		return cpython_layout(minor);
+	default:
+		return NULL;
+	}
+}
 
-	for (uint32_t minor = CPYTHON_FIRST_MINOR; minor <= CPYTHON_LAST_MINOR; minor++)
-		if (bpf_map_update_elem(map, &minor, cpython_layout(minor), BPF_ANY) != 0)
+/* Tells the programs of a family's walkers and versions. */
+static bool add_family(const struct interpreters *interpreters, enum interp_family family,
+		       const struct bpf_map *layouts, const struct bpf_program *sample,
+		       const struct bpf_program *sleep, GError **error)
+{
+	const uint32_t key = family;
+	const int fds[] = { bpf_program__fd(sample), bpf_program__fd(sleep) };
+
+	for (uint32_t minor = 0; minor < bpf_map__max_entries(layouts); minor++)
+		if (layout_of(family, minor) &&
+		    bpf_map_update_elem(bpf_map__fd(layouts), &minor, layout_of(family, minor),
+					BPF_ANY) != 0)
 			return fail_load(errno, error);
-	return true;
+	return (bpf_map_update_elem(bpf_map__fd(interpreters->program->maps.sample_walkers), &key,
+				    &fds[0], BPF_ANY) == 0 &&
+		bpf_map_update_elem(bpf_map__fd(interpreters->program->maps.sleep_walkers), &key,
+				    &fds[1], BPF_ANY) == 0) ||
+	       fail_load(errno, error);
+}
+
+static bool add_families(const struct interpreters *interpreters, GError **error)
+{
+	const struct interpreters_bpf *program = interpreters->program;
+
+	return add_family(interpreters, INTERP_PYTHON, program->maps.cpython_layouts,
+			  program->progs.cpython_sample, program->progs.cpython_sleep, error);
 }
 
 struct interpreters *interpreters_new(GError **error)
@@ -74,14 +102,14 @@ struct interpreters *interpreters_new(GError **error)
 
 	interpreters->sleeps = -1;
 	libbpf_set_print(print_nothing);
-	interpreters->program = cpython_bpf__open();
+	interpreters->program = interpreters_bpf__open();
 	if (!interpreters->program) {
 		fail_load(errno, error);
 	} else if (bpf_map__set_max_entries(interpreters->program->maps.sample_outputs, ALL_CPUS) ||
 		   bpf_map__set_max_entries(interpreters->program->maps.code_outputs, ALL_CPUS) ||
-		   cpython_bpf__load(interpreters->program) != 0) {
+		   interpreters_bpf__load(interpreters->program) != 0) {
 		fail_load(errno, error);
-	} else if (set_layouts(interpreters, error)) {
+	} else if (add_families(interpreters, error)) {
 		return interpreters;
 	}
 	interpreters_free(interpreters);
@@ -99,7 +127,7 @@ void interpreters_free(struct interpreters *interpreters)
 	if (!interpreters)
 		return;
 	interpreters_detach_sleeps(interpreters);
-	cpython_bpf__destroy(interpreters->program);
+	interpreters_bpf__destroy(interpreters->program);
 	g_free(interpreters);
 }
 
@@ -157,7 +185,7 @@ bool interpreters_open_outputs(struct interpreters *interpreters,
 bool interpreters_attach(const struct interpreters *interpreters, const struct event *event, int fd,
 			 GError **error)
 {
-	const int program = bpf_program__fd(interpreters->program->progs.cpython_sample);
+	const int program = bpf_program__fd(interpreters->program->progs.interp_sample);
 
 	return event->kind == PROF_SOURCE_TRACEPOINT || event->kind == PROF_SOURCE_PROBE ||
 	       ioctl(fd, PERF_EVENT_IOC_SET_BPF, program) == 0 ||
@@ -177,7 +205,7 @@ bool interpreters_attach_sleeps(struct interpreters *interpreters, uint64_t trac
 		(int)syscall(SYS_perf_event_open, &attr, -1, 0, -1, PERF_FLAG_FD_CLOEXEC);
 	return (interpreters->sleeps >= 0 &&
 		ioctl(interpreters->sleeps, PERF_EVENT_IOC_SET_BPF,
-		      bpf_program__fd(interpreters->program->progs.cpython_sleep)) == 0) ||
+		      bpf_program__fd(interpreters->program->progs.interp_sleep)) == 0) ||
 	       broker_fail(error, BROKER_ERROR_FAILED, "reading interpreters at sleeps: %s",
 			   ERRNO_TEXT(errno));
 }
@@ -214,9 +242,10 @@ bool interpreters_set_process(struct interpreters *interpreters, int32_t pid,
 	const int map = bpf_map__fd(interpreters->program->maps.processes);
 	const uint32_t key = (uint32_t)pid;
 
-	if (!cpython_layout(process->minor))
+	if (!layout_of(process->family, process->minor))
 		return broker_fail(error, BROKER_ERROR_NOT_SUPPORTED,
-				   "Python 3.%u is not supported", process->minor);
+				   "version 3.%u of interpreter %u is not supported",
+				   process->minor, process->family);
 	if (process->start_stack == 0)
 		return broker_fail(error, BROKER_ERROR_FAILED,
 				   "process %d has ended, or may not be looked at", pid);

@@ -2,16 +2,16 @@
 /*
  * Interpreters - makes a BPF program read the frames of interpreted programs at each sample
  *
- * Owns the BPF program, its maps and the events that it writes to (daemon/interp-protocol.h).
- * Another program reads the frames before a thread sleeps. Both describe each code object once,
- * before its first use, so nothing reads a running process later.
+ * Owns the BPF programs, their maps and the events that they write to (daemon/interp-protocol.h).
+ * Other programs read the frames before a thread sleeps. All describe each code object once, before
+ * its first use, so nothing reads a running process later.
  *
  * A thread loads the programs when the engine first requests a process's frames, or when a file has
  * the name of an interpreter, so sessions of CPUs without interpreters pay nothing. Sessions by
  * task load them at once, because threads inherit events with their program.
  *
- * profd's own table determines what the program reads of a process: others choose only the version,
- * and the address of the interpreter in a process that the session may record.
+ * profd's own tables determine what the programs read of a process: others choose only the family
+ * and version, and addresses of the interpreter in a process that the session may record.
  */
 #pragma once
 

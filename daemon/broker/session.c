@@ -551,17 +551,19 @@ static gpointer load_interpreters(gpointer data)
  * to be read. An unsupported version, which no correct engine requests, is ignored. */
 static void set_interpreted(struct session *session, const struct message_interpreted *request)
 {
-	const struct interp_process process = { .runtime = request->runtime,
-						.code_type = request->code_type,
-						.minor = request->minor,
-						.start_stack =
-							interpreters_start_stack(request->pid) };
+	struct interp_process process = {
+		.family = request->family,
+		.minor = request->minor,
+		.start_stack = interpreters_start_stack(request->pid),
+	};
 	CLEANUP_CLOSE int pidfd = target_open(request->pid);
 
 	g_autoptr(GError) error = NULL;
 	int64_t begin_us = g_get_monotonic_time();
 	bool is_allowed;
 
+	for (unsigned i = 0; i < INTERP_ADDRESSES; i++)
+		process.addresses[i] = request->addresses[i];
 	if (interpreters_has_process(session->interpreters, request->pid, &process) ||
 	    session->checks_us > MAX_CHECKS_US)
 		return;
@@ -594,7 +596,7 @@ static void receive_interpreted(struct session *session, const void *body, size_
 			session->tried_sleeps = true;
 			interpreters_detach_sleeps(session->interpreters);
 		}
-		if (request->minor)
+		if (request->family)
 			set_interpreted(session, request);
 		return;
 	}

@@ -98,7 +98,7 @@ def test_python_of_a_user(bus, run, profcapture, folder, spawn, how):
     """A capture has the functions of a user's own Python program, of its threads and of the
     processes it forks, which have events of their own; also if a program of another kind started
     it, or if it runs already."""
-    if "WALK_PYTHON" not in os.environ:
+    if "WALK_INTERPRETED" not in os.environ:
         pytest.skip("built without libbpf, bpftool or clang")
     bus.start(OWN)
     (folder / "shop.py").write_text(PYTHON.replace("0.4", "0.05") if how == "pid" else PYTHON)

@@ -206,7 +206,7 @@ def test_file_that_is_gone(file, capture, profcapture, spawn, program, names):
 @pytest.mark.parametrize("names", [[], ["BPF"]])
 def test_interpreter(file, capture, profcapture, spawn, tmp_path, names):
     """BPF is needed for the functions of Python programs."""
-    if "WALK_PYTHON" not in os.environ:
+    if "WALK_INTERPRETED" not in os.environ:
         pytest.skip("built without libbpf, bpftool or clang")
     program = tmp_path / "spin.py"
     program.write_text("def turn():\n    while True:\n        pass\nturn()\n")

@@ -13,12 +13,11 @@ from pathlib import Path
 import pytest
 
 from captures import rows
-from python_chains import judge
+from interpreted_chains import Capture, check, settled
 from recordings import recorded
 
 HERE = Path(__file__).parent
 PYTHONS = ["/usr/bin/python3", *filter(None, os.environ.get("PROF_TEST_PYTHONS", "").split(":"))]
-TORN = 0x4
 
 CALLBACKS = """
 import os, time
@@ -44,54 +43,8 @@ os.wait()
 @pytest.fixture(autouse=True)
 def rights(require):
     require(root=True)
-    if "WALK_PYTHON" not in os.environ:
+    if "WALK_INTERPRETED" not in os.environ:
         pytest.skip("built without libbpf, bpftool or clang")
-
-
-class Capture:
-    """The samples of a capture, with their frames from the innermost outwards."""
-
-    def __init__(self, profcapture, path):
-        missing = [row["value"] for row in rows(profcapture, path, "metadata") if row["key"] == "interpreters.missing"]
-        if missing:
-            pytest.skip(missing[0])
-        self.samples = rows(profcapture, path, "sample", "--resolve")
-
-    def chain(self, sample):
-        """A sample's frames: for functions of the program, the text of python_oracle.py; None:
-        another frame."""
-        for frame in sample["frames"]:
-            is_program = frame["kind"] == "python"
-            yield f"{frame['name']}@{frame['line']}:{frame['at_line'] or 0}" if is_program else None
-
-    def printed(self):
-        """Yields each sample as walk-python would print it."""
-        for sample in self.samples:
-            if sample["interpreter"] in ("complete", "deeper"):
-                yield "0\t" + "|".join(filter(None, self.chain(sample))) + "|"
-            elif sample["interpreter"] in ("torn", "missing"):
-                yield f"{TORN if sample['interpreter'] == 'torn' else 0:x}\t"
-
-
-def settled(samples):
-    """Drops the samples of each process before its interpreter was found."""
-    begun, kept = set(), []
-    for sample in samples:
-        if sample["interpreter"] == "complete":
-            begun.add(sample["pid"])
-        if sample["pid"] in begun and sample["interpreter"] != "idle":
-            kept.append(sample)
-    return kept
-
-
-def check(capture, chains):
-    capture.samples = settled(capture.samples)
-    counts, impossible = judge(chains, capture.printed())
-    print(dict(counts), impossible.most_common(3))
-    assert not impossible
-    assert counts["judged"] > 200
-    assert counts["torn"] <= 2 + 0.002 * counts["all"]
-    assert counts["missing"] + counts["without a name"] <= 5 + 0.01 * counts["all"]
 
 
 @pytest.fixture(scope="module", params=PYTHONS)

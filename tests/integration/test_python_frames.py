@@ -5,12 +5,10 @@ names further interpreters, separated by colons."""
 import math
 import os
 import subprocess
-import sys
-import time
 from pathlib import Path
 
 import pytest
-from python_chains import TORN, judge
+from interpreted_chains import TORN, judge, walk
 
 HERE = Path(__file__).parent
 PYTHONS = ["/usr/bin/python3", *filter(None, os.environ.get("PROF_TEST_PYTHONS", "").split(":"))]
@@ -28,33 +26,8 @@ while True:
 """
 
 
-@pytest.fixture(scope="module")
-def walk():
-    """Starts a program and returns the lines that walk-python prints of it."""
-    tool = os.environ.get("WALK_PYTHON")
-    if not tool:
-        pytest.skip("built without libbpf, bpftool or clang")
-
-    def walk(command, hz, seconds, **options):
-        with subprocess.Popen(command, **options) as program:
-            try:
-                time.sleep(1)
-                done = subprocess.run(
-                    [tool, str(program.pid), str(hz), str(seconds)],
-                    stdout=subprocess.PIPE, stderr=subprocess.PIPE, encoding="utf-8", timeout=60,
-                )
-            finally:
-                program.kill()
-        if done.returncode == 77:
-            pytest.skip(done.stderr.strip())
-        assert done.returncode == 0, done.stderr
-        return done.stdout.splitlines()
-
-    return walk
-
-
 @pytest.mark.parametrize("python", PYTHONS)
-def test_chains(walk, python, tmp_path):
+def test_chains(python, tmp_path):
     recorded = tmp_path / "chains.json"
     subprocess.run([python, HERE / "python_oracle.py", "record", recorded], check=True, timeout=120)
     lines = walk([python, HERE / "python_oracle.py", "run", "60"], 4999, 4)
@@ -67,7 +40,7 @@ def test_chains(walk, python, tmp_path):
 
 
 @pytest.mark.parametrize("python", PYTHONS)
-def test_shares(walk, python, tmp_path):
+def test_shares(python, tmp_path):
     program = tmp_path / "shares.py"
     program.write_text(SHARES)
     lines = [line for line in walk([python, program], 2999, 3) if line[0] != "#"]
@@ -78,7 +51,7 @@ def test_shares(walk, python, tmp_path):
 
 
 @pytest.mark.parametrize("case", ["cycle", "names", "nothing"])
-def test_hostile(walk, case):
+def test_hostile(case):
     lines = walk([os.environ["FAKE_PYTHON"], case], 999, 1)
     flags = {int(line.split("\t")[0], 16) for line in lines if line[0] != "#"}
     assert flags

@@ -6,10 +6,10 @@
 #include "arch/base.h"
 #include "base/cpython-layouts.h"
 #include "base/python-module.h"
-#include "daemon/engine/interp/cpython-file.h"
 #include "daemon/engine/interp/cpython-lines.h"
 #include "daemon/engine/interp/interp-functions.h"
 #include "daemon/engine/interp/interp-merge.h"
+#include "daemon/engine/interp/interp-runtime.h"
 #include "tests/unit/cpython-tables.h"
 #include "tests/unit/test.h"
 
@@ -44,32 +44,33 @@ static void test_lines(void)
 static void test_file(void)
 {
 	CLEANUP_CLOSE int fd = open("/usr/bin/python3", O_RDONLY | O_CLOEXEC);
-	struct cpython_file file = { 0 };
-	enum cpython_found found;
+	struct interp_runtime file;
+	enum interp_found found;
 
 	if (fd < 0)
 		SKIP("no /usr/bin/python3");
-	found = cpython_file_find(fd, &file);
-	if (found == CPYTHON_NONE)
+	found = interp_runtime_find(fd, &file);
+	if (found == INTERP_FOUND_NONE)
 		SKIP("/usr/bin/python3 has its interpreter in a library");
-	if (found != CPYTHON_FOUND)
+	if (found != INTERP_FOUND)
 		SKIP("/usr/bin/python3 is not of a supported version");
 	CHECK(file.minor >= CPYTHON_FIRST_MINOR && file.minor <= CPYTHON_LAST_MINOR);
-	CHECK(file.runtime != 0 && file.code_type != 0 && file.eval != 0 && file.eval_size > 0);
+	CHECK(file.addresses[0] != 0 && file.addresses[1] != 0 && file.eval != 0 &&
+	      file.eval_size > 0);
 }
 
-static enum cpython_found find_in_corpus(const char *name, unsigned *ret_minor)
+static enum interp_found find_in_corpus(const char *name, unsigned *ret_minor)
 {
 	CLEANUP_CLOSE int fd = -1;
-	struct cpython_file file = { 0 };
-	enum cpython_found found;
+	struct interp_runtime file;
+	enum interp_found found;
 	char path[512];
 
-	snprintf(path, sizeof(path), "%s/tests/fuzz/corpus/cpython_file/%s",
+	snprintf(path, sizeof(path), "%s/tests/fuzz/corpus/interp_runtime/%s",
 		 getenv("PROF_SOURCE_DIR"), name);
 	fd = open(path, O_RDONLY | O_CLOEXEC);
 	CHECK(fd >= 0);
-	found = cpython_file_find(fd, &file);
+	found = interp_runtime_find(fd, &file);
 	*ret_minor = file.minor;
 	return found;
 }
@@ -79,20 +80,20 @@ static void test_offsets_of_the_file(void)
 {
 	static const struct {
 		const char *name;
-		enum cpython_found found;
+		enum interp_found found;
 		unsigned minor;
 	} files[] = {
-		{ "version-7", CPYTHON_OTHER_VERSION, 0 },
-		{ "version-8", CPYTHON_FOUND, 8 },
-		{ "version-9", CPYTHON_FOUND, 9 },
-		{ "version-10", CPYTHON_FOUND, 10 },
-		{ "version-11", CPYTHON_FOUND, 11 },
-		{ "version-13", CPYTHON_FOUND, 13 },
-		{ "version-14", CPYTHON_FOUND, 14 },
-		{ "free-threaded", CPYTHON_OTHER_BUILD, 13 },
-		{ "no-cookie", CPYTHON_OTHER_BUILD, 13 },
-		{ "version-2", CPYTHON_OTHER_VERSION, 0 },
-		{ "none", CPYTHON_NONE, 0 },
+		{ "version-7", INTERP_OTHER_VERSION, 0 },
+		{ "version-8", INTERP_FOUND, 8 },
+		{ "version-9", INTERP_FOUND, 9 },
+		{ "version-10", INTERP_FOUND, 10 },
+		{ "version-11", INTERP_FOUND, 11 },
+		{ "version-13", INTERP_FOUND, 13 },
+		{ "version-14", INTERP_FOUND, 14 },
+		{ "free-threaded", INTERP_OTHER_BUILD, 13 },
+		{ "no-cookie", INTERP_OTHER_BUILD, 13 },
+		{ "version-2", INTERP_OTHER_VERSION, 0 },
+		{ "none", INTERP_FOUND_NONE, 0 },
 	};
 
 	if (!getenv("PROF_SOURCE_DIR"))
@@ -109,11 +110,11 @@ static void test_no_interpreter(void)
 {
 	CLEANUP_CLOSE int self = open("/proc/self/exe", O_RDONLY | O_CLOEXEC);
 	CLEANUP_CLOSE int text = open("/proc/self/maps", O_RDONLY | O_CLOEXEC);
-	struct cpython_file file;
+	struct interp_runtime file;
 
-	CHECK_INT(cpython_file_find(self, &file), CPYTHON_NONE);
-	CHECK_INT(cpython_file_find(text, &file), CPYTHON_NONE);
-	CHECK_INT(cpython_file_find(-1, &file), CPYTHON_NONE);
+	CHECK_INT(interp_runtime_find(self, &file), INTERP_FOUND_NONE);
+	CHECK_INT(interp_runtime_find(text, &file), INTERP_FOUND_NONE);
+	CHECK_INT(interp_runtime_find(-1, &file), INTERP_FOUND_NONE);
 }
 
 static void test_layouts(void)
@@ -141,6 +142,7 @@ static void make_code(struct interp_code *code, const void *name, unsigned name_
 				      .code = 0x1000,
 				      .id = 3,
 				      .first_line = 2,
+				      .family = INTERP_PYTHON,
 				      .minor = 13,
 				      .name_bytes = (uint16_t)name_bytes,
 				      .name_width = (uint8_t)name_width,
@@ -200,7 +202,9 @@ static void test_bad_records(void)
 {
 	struct interp_code code;
 	struct interp_code_text text;
-	struct interp_sample sample = { .record = INTERP_RECORD_SAMPLE, .n = 2 };
+	struct interp_sample sample = { .record = INTERP_RECORD_SAMPLE,
+					.n = 2,
+					.family = INTERP_PYTHON };
 	struct interp_chain chain;
 	const uint8_t *bytes = (const uint8_t *)&sample;
 	const size_t fixed = offsetof(struct interp_sample, frames);
@@ -308,7 +312,7 @@ static const struct walk_frame native_frames[] = {
 /* Three frames: two in the inner activation, one in the outer. */
 static struct interp_chain chain_of(unsigned minor, uint64_t inner, uint64_t outer)
 {
-	struct interp_chain chain = { .minor = minor, .n = 3 };
+	struct interp_chain chain = { .family = INTERP_PYTHON, .minor = minor, .n = 3 };
 
 	chain.frames[0].flags = minor <= 10 ? INTERP_FRAME_ENDS_RUN : 0;
 	chain.frames[1].flags = chain.frames[2].flags = INTERP_FRAME_ENDS_RUN;

@@ -231,11 +231,14 @@ static void test_interpreted(void)
 	static const uint64_t ips[] = { 0x400010 | UNWIND_EXACT, 0x400020, 0x400030 };
 	static const uint64_t sps[] = { 0x6f00, 0x6ff0, 0x7100 };
 	static const bool is_new[] = { true };
-	struct cpython_file python = { .minor = 12, .found = CPYTHON_FOUND };
+	struct interp_runtime python = { .family = INTERP_PYTHON,
+					 .minor = 12,
+					 .found = INTERP_FOUND };
 	struct interp_code code = { .record = INTERP_RECORD_CODE,
 				    .code = 0x1000,
 				    .id = 7,
 				    .first_line = 5,
+				    .family = INTERP_PYTHON,
 				    .minor = 12,
 				    .name_width = 1,
 				    .name_bytes = 1,
@@ -247,6 +250,7 @@ static void test_interpreted(void)
 		.record = INTERP_RECORD_SAMPLE,
 		.n = 1,
 		.flags = INTERP_WALKED,
+		.family = INTERP_PYTHON,
 		.minor = 12,
 		.frames = { { .code = 0x1000,
 			      .id = 7,
@@ -289,7 +293,7 @@ static void test_interpreted(void)
 	image->path = path;
 	CHECK_INT(calls.expected, 1);
 	CHECK_INT(calls.found, 0);
-	image->python = &python;
+	image->runtime = &python;
 	interpreted_look_again(interpreted);
 	interpreted_look(interpreted, process);
 	interpreted_look(interpreted, process);

@@ -60,7 +60,7 @@ static gboolean same_content(gconstpointer left, gconstpointer right)
 	const struct interp_function *a = &((const struct known_function *)left)->function;
 	const struct interp_function *b = &((const struct known_function *)right)->function;
 
-	return a->first_line == b->first_line && a->minor == b->minor &&
+	return a->first_line == b->first_line && a->family == b->family && a->minor == b->minor &&
 	       a->lines_bytes == b->lines_bytes && strcmp(a->name, b->name) == 0 &&
 	       strcmp(a->file, b->file) == 0 &&
 	       (a->lines_bytes == 0 || memcmp(a->lines, b->lines, a->lines_bytes) == 0);
@@ -124,6 +124,7 @@ static struct known_function *make_function(const struct interp_functions *funct
 				     *code->name ? code->name : "?", NULL);
 	function->file = g_strdup(code->file);
 	function->first_line = code->first_line;
+	function->family = code->family;
 	function->minor = code->minor;
 	/* Not NULL, from which no end could be computed. */
 	function->lines = g_malloc(code->lines_bytes + 1);
@@ -200,8 +201,8 @@ const struct interp_function *interp_functions_find(const struct interp_function
 	return known ? &known->function : NULL;
 }
 
-uint32_t interp_function_line(const struct interp_function *function,
-			      const struct interp_frame *frame)
+static uint32_t python_line(const struct interp_function *function,
+			    const struct interp_frame *frame)
 {
 	const struct interp_cpython *layout = cpython_layout(function->minor);
 	const struct cpython_lines lines = { .minor = function->minor,
@@ -209,12 +210,18 @@ uint32_t interp_function_line(const struct interp_function *function,
 					     .bytes = function->lines,
 					     .size = function->lines_bytes };
 	int64_t position = (int32_t)frame->position;
-	uint32_t line;
 
 	if (!layout)
 		return 0;
 	if (layout->code_start != INTERP_ABSENT)
 		position -= layout->code_start;
-	line = cpython_lines_find(&lines, position);
+	return cpython_lines_find(&lines, position);
+}
+
+uint32_t interp_function_line(const struct interp_function *function,
+			      const struct interp_frame *frame)
+{
+	const uint32_t line = python_line(function, frame);
+
 	return line < INTERP_FUNCTION_LINES ? line : 0;
 }

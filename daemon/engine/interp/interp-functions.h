@@ -18,6 +18,7 @@ struct interp_function {
 	uint64_t number;     /* from 1 */
 	char *name, *file;   /* name: "module.Class.method" */
 	uint32_t first_line; /* 0: made by the interpreter, not shown */
+	enum interp_family family;
 	unsigned minor;
 	uint8_t *lines;
 	uint32_t lines_bytes;

@@ -70,10 +70,15 @@ static bool place_by_function(const struct interp_native *native, struct interp_
 	return run == 0;
 }
 
+bool interp_merge_by_address(const struct interp_chain *chain)
+{
+	return chain->family != INTERP_PYTHON || chain->minor > 10;
+}
+
 bool interp_merge(const struct interp_chain *chain, const struct interp_native *native,
 		  struct interp_run *ret_runs, size_t *ret_n)
 {
 	*ret_n = split(chain, ret_runs);
-	return chain->minor <= 10 ? place_by_function(native, ret_runs, *ret_n)
-				  : place_by_address(chain, native, ret_runs, *ret_n);
+	return interp_merge_by_address(chain) ? place_by_address(chain, native, ret_runs, *ret_n)
+					      : place_by_function(native, ret_runs, *ret_n);
 }

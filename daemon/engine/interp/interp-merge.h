@@ -4,8 +4,8 @@
  *
  * A run is the frames that one activation of the interpreter executes: one C function, whose own
  * frame holds the run's address. So a run belongs after the native frame in whose part of the stack
- * that address is. Symbols are not needed. Up to 3.10, a run is one frame without an address, and
- * the activations are the native frames in the function that evaluates.
+ * that address is. Symbols are not needed. In Python up to 3.10, a run is one frame without an
+ * address, and the activations are the native frames in the function that evaluates.
  */
 #pragma once
 
@@ -23,9 +23,11 @@ struct interp_native {
 	const struct walk_frame *frames; /* innermost first */
 	size_t n;
 	bool has_root;           /* the outermost frame is known */
-	uint64_t eval, eval_end; /* code of the evaluating function; needed up to 3.10 only */
+	uint64_t eval, eval_end; /* code of the evaluating function; needed for Python up to 3.10 */
 };
 
+/* Returns whether the stack pointers are needed. */
+bool interp_merge_by_address(const struct interp_chain *chain);
 /* Stores the runs of the chain, innermost first, at most INTERP_MAX_FRAMES. Returns false if one
  * cannot be placed. */
 bool interp_merge(const struct interp_chain *chain, const struct interp_native *native,

@@ -13,6 +13,11 @@
 #define REPLACEMENT 0xfffdu
 static const char ellipsis[] = "\xe2\x80\xa6"; /* … */
 
+static bool is_family(uint32_t family)
+{
+	return family > INTERP_NONE && family < INTERP_FAMILIES;
+}
+
 bool interp_record_sample(const uint8_t *bytes, size_t size, struct interp_chain *ret_chain)
 {
 	const size_t fixed = offsetof(struct interp_sample, frames);
@@ -22,10 +27,12 @@ bool interp_record_sample(const uint8_t *bytes, size_t size, struct interp_chain
 		return false;
 	memcpy(&head, bytes, fixed);
 	if ((head.record != INTERP_RECORD_SAMPLE && head.record != INTERP_RECORD_SLEEP) ||
-	    head.n > INTERP_MAX_FRAMES || size - fixed < head.n * sizeof(struct interp_frame))
+	    head.n > INTERP_MAX_FRAMES || !is_family(head.family) ||
+	    size - fixed < head.n * sizeof(struct interp_frame))
 		return false;
 	ret_chain->period = head.period;
 	ret_chain->event = head.event;
+	ret_chain->family = head.family;
 	ret_chain->minor = head.minor;
 	ret_chain->flags = head.flags;
 	ret_chain->n_undescribed = head.n_undescribed;
@@ -87,8 +94,8 @@ bool interp_record_code(const uint8_t *bytes, size_t size, struct interp_code_te
 	if (size < offsetof(struct interp_code, lines))
 		return false;
 	memcpy(&head, bytes, fixed);
-	if (head.record != INTERP_RECORD_CODE || head.name_bytes > INTERP_MAX_NAME ||
-	    head.file_bytes > INTERP_MAX_FILE ||
+	if (head.record != INTERP_RECORD_CODE || !is_family(head.family) ||
+	    head.name_bytes > INTERP_MAX_NAME || head.file_bytes > INTERP_MAX_FILE ||
 	    head.lines_bytes > size - offsetof(struct interp_code, lines) ||
 	    !interp_record_text(name, head.name_bytes, head.name_width,
 				head.flags & INTERP_CODE_NAME_CUT, ret_code->name) ||
@@ -99,6 +106,7 @@ bool interp_record_code(const uint8_t *bytes, size_t size, struct interp_code_te
 	ret_code->code = head.code;
 	ret_code->id = head.id;
 	ret_code->first_line = head.first_line;
+	ret_code->family = head.family;
 	ret_code->minor = head.minor;
 	ret_code->lines = bytes + offsetof(struct interp_code, lines);
 	ret_code->lines_bytes = head.lines_bytes;

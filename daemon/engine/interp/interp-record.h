@@ -17,6 +17,7 @@
 struct interp_chain {
 	uint64_t period;
 	uint64_t event; /* id of the sampled one */
+	enum interp_family family;
 	unsigned minor;
 	unsigned flags; /* enum interp_flags */
 	unsigned n_undescribed;
@@ -30,6 +31,7 @@ struct interp_code_text {
 	uint64_t code;
 	uint32_t id;
 	uint32_t first_line; /* 0: the interpreter made it, not a compiler */
+	enum interp_family family;
 	unsigned minor;
 	char name[3 * INTERP_MAX_NAME + 4], file[3 * INTERP_MAX_FILE + 4];
 	const uint8_t *lines; /* within the record */

@@ -36,7 +36,7 @@ enum image_program {
 };
 
 struct jit_frames;
-struct cpython_file;
+struct interp_runtime;
 
 struct image {
 	struct row row;
@@ -54,7 +54,7 @@ struct image {
 	const struct unwind_file *unwind; /* when READY; lives as long as the session's tables */
 	bool is_jit_dump;                 /* has the name of a dump that describes generated code */
 	struct jit_frames *jit;           /* the dump's tables, once it is open and valid */
-	const struct cpython_file *python; /* the interpreter in the file; NULL: none is known */
+	const struct interp_runtime *runtime; /* the interpreter in the file; NULL: none is known */
 };
 
 struct images {

@@ -10,7 +10,6 @@
 
 #include "arch/base.h"
 
-#include <stdio.h>
 #include <sys/random.h>
 
 #define MAX_FUNCTIONS_BYTES (UINT64_C(64) << 20)
@@ -52,16 +51,19 @@ static void identify(struct image *program, const struct image *file)
 }
 
 struct image *interpreted_code_program(struct interpreted_code *code, const struct image *file,
-				       unsigned minor)
+				       enum interp_family family, unsigned minor)
 {
+	static const char *const names[] = INTERP_FAMILY_NAMES;
 	/* No file has such an address. */
-	gconstpointer key = file ? (gconstpointer)file : GUINT_TO_POINTER(minor % 256 + 1);
+	gconstpointer key = file ? (gconstpointer)file
+				 : GUINT_TO_POINTER(family * 256 + minor % 256 + 1);
 	struct image *program = g_hash_table_lookup(code->programs, key);
-	char path[32];
+	g_autofree char *name = NULL, *path = NULL;
 
 	if (program)
 		return program;
-	snprintf(path, sizeof(path), "[python 3.%u]", minor % 256);
+	name = g_ascii_strdown(names[family], -1);
+	path = g_strdup_printf("[%s 3.%u]", name, minor % 256);
 	program = images_new(code->images, PROF_IMAGE_INTERPRETER, path, NULL);
 	if (file)
 		identify(program, file);

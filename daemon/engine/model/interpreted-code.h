@@ -30,7 +30,7 @@ void interpreted_code_done(struct interpreted_code *code);
 /* Returns the image of the functions that an interpreter executes. file: the interpreter's; NULL if
  * that is not known. Borrowed. */
 struct image *interpreted_code_program(struct interpreted_code *code, const struct image *file,
-				       unsigned minor);
+				       enum interp_family family, unsigned minor);
 /* Called when more is known of a file. */
 void interpreted_code_opened(struct interpreted_code *code, const struct image *file);
 /* Writes the name and the line of a place whose frame is new. */

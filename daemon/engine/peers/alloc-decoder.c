@@ -92,7 +92,9 @@ static enum ring_fault add_code(struct alloc_decoder *decoder, const struct ring
 	const struct ring_code *head = record->payload;
 	const uint8_t *texts = (const uint8_t *)(head + 1);
 	struct interpreted_code *all = decoder->nodes->code;
-	struct interp_code_text code = { .first_line = head->first_line, .minor = head->minor };
+	struct interp_code_text code = { .family = INTERP_PYTHON,
+					 .first_line = head->first_line,
+					 .minor = head->minor };
 	const struct interp_function *function;
 
 	if (head->id >= RING_MAX_CALLS || head->name_bytes > INTERP_MAX_NAME ||
@@ -110,7 +112,8 @@ static enum ring_fault add_code(struct alloc_decoder *decoder, const struct ring
 	code.lines = texts + head->name_bytes + head->file_bytes;
 	code.lines_bytes = head->n_bytes - head->name_bytes - head->file_bytes;
 	decoder->program = interpreted_code_program(
-		all, collector_stacks_image(decoder->stacks, head->interpreter), head->minor);
+		all, collector_stacks_image(decoder->stacks, head->interpreter), INTERP_PYTHON,
+		head->minor);
 	function = interp_functions_intern(all->functions, &code);
 	if (!call_ids_set(&decoder->functions, decoder->nodes->budget, head->id,
 			  function ? (uint32_t)function->number : NO_ROOM) ||
@@ -134,7 +137,7 @@ static struct output_place place_of_code(struct alloc_decoder *decoder,
 		return place;
 	}
 	if (!decoder->program)
-		decoder->program = interpreted_code_program(all, NULL, 0);
+		decoder->program = interpreted_code_program(all, NULL, INTERP_PYTHON, 0);
 	number = call_ids_get(&decoder->functions, frame->image);
 	if (number == 0)
 		lose(decoder, PROF_LOSS_RING_CORRUPT, 1, time_ns);

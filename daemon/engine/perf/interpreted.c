@@ -27,12 +27,15 @@ void interpreted_init(struct interpreted *interpreted, struct interpreted_code *
 
 /* ---- Processes ------------------------------------------------------------------------------- */
 
-static bool is_named_python(const struct image *image)
+static bool is_named_interpreter(const struct image *image)
 {
+	static const char *const names[] = { "/python", "/libpython" };
 	const char *slash = image->path ? strrchr(image->path, '/') : NULL;
 
-	return slash &&
-	       (g_str_has_prefix(slash, "/python") || g_str_has_prefix(slash, "/libpython"));
+	for (size_t i = 0; slash && i < ARRAY_SIZE(names); i++)
+		if (g_str_has_prefix(slash, names[i]))
+			return true;
+	return false;
 }
 
 void interpreted_look(struct interpreted *interpreted, struct process *process)
@@ -49,13 +52,13 @@ void interpreted_look(struct interpreted *interpreted, struct process *process)
 		struct image *image = mapping->image;
 		uint64_t bias;
 
-		if (image && !interpreted->is_expected && is_named_python(image)) {
+		if (image && !interpreted->is_expected && is_named_interpreter(image)) {
 			interpreted->is_expected = true;
 			interpreted->expected(interpreted->data);
 		}
-		if (!image || !image->python)
+		if (!image || !image->runtime)
 			continue;
-		bias = mapping->start - mapping->file_offset - image->python->code_bias;
+		bias = mapping->start - mapping->file_offset - image->runtime->code_bias;
 		if (is_again || process->interpreter != image ||
 		    process->interpreter_bias != bias) {
 			process->interpreter = image;
@@ -104,10 +107,9 @@ static bool place_runs(struct interpreted *interpreted, const struct sample *sam
 {
 	const struct unwind_stack *user = &sample->user;
 	const struct process *process = sample->thread->process;
-	const struct cpython_file *file = process->interpreter->python;
+	const struct interp_runtime *file = process->interpreter->runtime;
 	const uint64_t eval = file->eval + process->interpreter_bias;
-	/* Positions up to 3.10 need no stack pointers. */
-	const size_t n = interpreted->chain.minor <= 10 ? user->n : user->n_sps;
+	const size_t n = interp_merge_by_address(&interpreted->chain) ? user->n_sps : user->n;
 	const struct interp_native native = {
 		.frames = interpreted->native,
 		.n = n,
@@ -159,7 +161,8 @@ enum prof_sample_interpreter interpreted_merge(struct interpreted *interpreted,
 		return PROF_INTERPRETER_MISSING;
 	}
 	interpreted->program = interpreted_code_program(interpreted->code, process->interpreter,
-							process->interpreter->python->minor);
+							process->interpreter->runtime->family,
+							process->interpreter->runtime->minor);
 	return chain->flags & INTERP_DEEPER ? PROF_INTERPRETER_DEEPER : PROF_INTERPRETER_COMPLETE;
 }
 

@@ -8,8 +8,8 @@
  */
 #pragma once
 
-#include "daemon/engine/interp/cpython-file.h"
 #include "daemon/engine/interp/interp-merge.h"
+#include "daemon/engine/interp/interp-runtime.h"
 #include "daemon/engine/model/interpreted-code.h"
 #include "daemon/engine/model/tasks.h"
 #include "daemon/engine/unwind/sample-queue.h"

@@ -325,17 +325,21 @@ bool session_receive_image(struct session *session, struct channel_message *mess
 }
 
 /* Tells readers once why frames of an interpreter are not read. */
-static void note_unread(struct session *session, const struct cpython_file *file)
+static void note_unread(struct session *session, const struct interp_runtime *runtime)
 {
+	static const char *const names[] = INTERP_FAMILY_NAMES;
+	uint32_t *noted = &session->unread_versions[runtime->family];
+	const char *name = names[runtime->family];
 	g_autofree char *text = NULL;
 
-	if (session->unread_versions & 1u << file->minor % 32)
+	if (*noted & 1u << runtime->minor % 32)
 		return;
-	session->unread_versions |= 1u << file->minor % 32;
-	text = file->found == CPYTHON_OTHER_BUILD
-		       ? g_strdup_printf("this build of Python 3.%u is not supported", file->minor)
-	       : file->minor ? g_strdup_printf("Python 3.%u is not supported", file->minor)
-			     : g_strdup("this version of Python is not supported");
+	*noted |= 1u << runtime->minor % 32;
+	text = runtime->found == INTERP_OTHER_BUILD
+		       ? g_strdup_printf("this build of %s 3.%u is not supported", name,
+					 runtime->minor)
+	       : runtime->minor ? g_strdup_printf("%s 3.%u is not supported", name, runtime->minor)
+				: g_strdup_printf("this version of %s is not supported", name);
 	session_add_metadata(session, "interpreters.missing", text, strlen(text));
 }
 
@@ -353,18 +357,18 @@ static void on_interpreter_expected(void *data)
 static void on_interpreter(const struct process *process, void *data)
 {
 	struct session *session = data;
-	const struct cpython_file *file = process->interpreter->python;
-	const struct message_interpreted body = {
+	const struct interp_runtime *runtime = process->interpreter->runtime;
+	struct message_interpreted body = {
 		.pid = process->pid,
-		.minor = file->minor,
-		.runtime = file->runtime + process->interpreter_bias,
-		.code_type = file->code_type + process->interpreter_bias,
+		.family = runtime->family,
+		.minor = runtime->minor,
 	};
 
-	if (file->found == CPYTHON_FOUND)
+	interp_runtime_locate(runtime, process->interpreter_bias, body.addresses);
+	if (runtime->found == INTERP_FOUND)
 		send_interpreted(session, body);
 	else
-		note_unread(session, file);
+		note_unread(session, runtime);
 }
 
 static void open_samples(struct session *session)

@@ -77,7 +77,8 @@ struct session {
 	struct waits waits;
 	struct interpreted_code interpreted_code;
 	struct interpreted *interpreted; /* NULL: stacks are not copied */
-	uint32_t unread_versions;        /* set of minor versions of Python that were reported */
+	/* sets of minor versions that were reported, by family */
+	uint32_t unread_versions[INTERP_FAMILIES];
 	struct loss_table losses;
 	struct cpus cpus;
 	struct events events;

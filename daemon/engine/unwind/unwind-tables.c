@@ -21,7 +21,7 @@
 #include "arch/base.h"
 #include "arch/errno-text.h"
 #include "base/clock.h"
-#include "daemon/engine/interp/cpython-file.h"
+#include "daemon/engine/interp/interp-runtime.h"
 #include "daemon/engine/model/program.h"
 #include "daemon/engine/model/vdso.h"
 #include "daemon/engine/unwind/jit-frames.h"
@@ -52,9 +52,9 @@ struct file {
 	bool only_program;
 	enum image_program program;
 	bool done;
-	struct cpython_file python; /* found is CPYTHON_NONE: none */
-	struct unwind_file *table;  /* NULL: unusable, or not made yet */
-	struct jit_frames *jit;     /* tables of generated code, instead of `table` */
+	struct interp_runtime runtime; /* found is INTERP_FOUND_NONE: none */
+	struct unwind_file *table;     /* NULL: unusable, or not made yet */
+	struct jit_frames *jit;        /* tables of generated code, instead of `table` */
 	/* The next three belong to the drain thread. is_read: queued to be read again. */
 	bool is_read;
 	bool is_requested; /* a frame is in code that `jit` lacks */
@@ -125,7 +125,7 @@ static void make(struct unwind_tables *tables, struct file *file)
 	}
 	file->program = program_read(file->fd);
 	if (!file->only_program) {
-		(void)cpython_file_find(file->fd, &file->python);
+		(void)interp_runtime_find(file->fd, &file->runtime);
 		file->table = unwind_file_new(&source, MAX_FILE_BYTES, &file->error);
 	}
 	close(steal_fd(&file->fd));
@@ -253,7 +253,7 @@ static void give(const struct file *file, struct image *image)
 	image->program = file->program;
 	image->unwind = file->table;
 	image->jit = file->jit;
-	image->python = file->python.found != CPYTHON_NONE ? &file->python : NULL;
+	image->runtime = file->runtime.found != INTERP_FOUND_NONE ? &file->runtime : NULL;
 	image->unwind_state = file->table || file->jit ? IMAGE_UNWIND_READY : IMAGE_UNWIND_NONE;
 }
 

@@ -18,7 +18,7 @@ void unwind_tables_free(struct unwind_tables *tables);
 int unwind_tables_fd(const struct unwind_tables *tables);
 /* From now on only image.program is determined, no tables. */
 void unwind_tables_only_programs(struct unwind_tables *tables);
-/* Requests the table of an image, and sets image.program and image.python. Takes ownership of
+/* Requests the table of an image, and sets image.program and image.runtime. Takes ownership of
  * `fd`. The image's identity must be known; if it has a table already, the image gets that at
  * once. */
 void unwind_tables_add(struct unwind_tables *tables, struct image *image, int fd);

@@ -1,19 +1,20 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /*
- * walk-python - samples a Python process and prints its functions, one line for each sample
+ * walk-interpreted - samples an interpreted process and prints its functions, one line for each
+ * sample
  *
- *     walk-python PID HZ SECONDS
+ *     walk-interpreted PID HZ SECONDS
  *
  * A line has the sample's flags (enum interp_flags, in hexadecimal), a tab, and its frames,
- * innermost first: "module.function@FIRST_LINE:LINE", separated by "|". Samples of other processes
+ * innermost first: "NAME@FIRST_LINE:LINE", separated by "|". Samples of other processes
  * are left out. The last line, which begins with "#", has the counts. Exit status 77: interpreters
  * cannot be read here.
  */
 #include "arch/base.h"
 #include "base/cpython-layouts.h"
 #include "daemon/broker/interpreters.h"
-#include "daemon/engine/interp/cpython-file.h"
 #include "daemon/engine/interp/interp-functions.h"
+#include "daemon/engine/interp/interp-runtime.h"
 
 #include <elf.h>
 #include <errno.h>
@@ -63,7 +64,8 @@ static bool find_interpreter(int pid, struct interp_process *ret_process)
 	maps = fopen(path, "re");
 	while (maps && !found && fgets(line, sizeof(line), maps)) {
 		uint64_t start, end, offset;
-		struct cpython_file file;
+		struct interp_runtime runtime;
+		uint64_t addresses[INTERP_ADDRESSES];
 		CLEANUP_CLOSE int fd = -1;
 		Elf64_Half type;
 
@@ -73,14 +75,16 @@ static bool find_interpreter(int pid, struct interp_process *ret_process)
 			continue;
 		strcpy(last, name);
 		fd = open(name, O_RDONLY | O_CLOEXEC);
-		if (fd < 0 || cpython_file_find(fd, &file) != CPYTHON_FOUND ||
+		if (fd < 0 || interp_runtime_find(fd, &runtime) != INTERP_FOUND ||
 		    pread(fd, &type, sizeof(type), offsetof(Elf64_Ehdr, e_type)) != sizeof(type))
 			continue;
 		if (type == ET_EXEC)
 			start = 0;
-		*ret_process = (struct interp_process){ .runtime = start + file.runtime,
-							.code_type = start + file.code_type,
-							.minor = file.minor };
+		*ret_process =
+			(struct interp_process){ .family = runtime.family, .minor = runtime.minor };
+		interp_runtime_locate(&runtime, start, addresses);
+		for (size_t i = 0; i < INTERP_ADDRESSES; i++)
+			ret_process->addresses[i] = addresses[i];
 		found = true;
 	}
 	if (maps)
@@ -192,7 +196,7 @@ int main(int argc, char **argv)
 	int pid;
 
 	if (argc != 4) {
-		fputs("Usage: walk-python PID HZ SECONDS\n", stderr);
+		fputs("Usage: walk-interpreted PID HZ SECONDS\n", stderr);
 		return 2;
 	}
 	pid = atoi(argv[1]);

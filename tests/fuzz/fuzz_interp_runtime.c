@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
-/* Fuzz target of daemon/engine/interp/cpython-file.c: an ELF file. */
-#include "daemon/engine/interp/cpython-file.h"
+/* Fuzz target of daemon/engine/interp/interp-runtime.c: an ELF file. */
+#include "daemon/engine/interp/interp-runtime.h"
 
 #include <stddef.h>
 #include <stdlib.h>
@@ -12,11 +12,11 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
 	int fd = memfd_create("program", MFD_CLOEXEC);
-	struct cpython_file file;
+	struct interp_runtime runtime;
 
 	if (fd < 0 || write(fd, data, size) != (ssize_t)size)
 		abort();
-	(void)cpython_file_find(fd, &file);
+	(void)interp_runtime_find(fd, &runtime);
 	close(fd);
 	return 0;
 }

@@ -1,0 +1,150 @@
+/* SPDX-License-Identifier: BSD-2-Clause-Patent */
+/*
+ * Interp.bpf - finds the interpreter of the current process at a sample, or before a sleep
+ *
+ * Loaded and attached by profd, which owns the maps. Needs Linux 5.17 (bpf_loop).
+ */
+#define SHARED
+#include "daemon/broker/bpf/interp.bpf.h"
+
+/* Walks before sleeps take about a fiftieth of the time. The chance of each adapts to it. */
+#define SLEEPS_INTERVAL_NS 10000000ull
+#define SLEEPS_BUDGET_NS (SLEEPS_INTERVAL_NS / 50)
+#define SLEEPS_ALL 65536ull /* the chance at which every sleep is walked */
+#define SLEEPS_FEWEST 64ull
+
+/* An entry is only used for the memory that it was made for, so that ended processes may remain
+ * until others need the room. */
+struct {
+	__uint(type, BPF_MAP_TYPE_LRU_HASH);
+	__uint(max_entries, 8192);
+	__type(key, __u32);
+	__type(value, struct interp_process);
+} processes SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(max_entries, 256);
+	__type(key, struct interp_file);
+	__type(value, struct interp_process);
+} files SEC(".maps");
+
+/* The walkers, by family. */
+struct {
+	__uint(type, BPF_MAP_TYPE_PROG_ARRAY);
+	__uint(max_entries, INTERP_FAMILIES);
+	__uint(key_size, sizeof(__u32));
+	__uint(value_size, sizeof(__u32));
+} sample_walkers SEC(".maps"), sleep_walkers SEC(".maps");
+
+/* Returns the interpreter of the current process: its own entry, that of the process that it was
+ * forked from, or that of the file that it executes. */
+static __always_inline struct interp_process *find_process(__u32 *memory, __u32 *flags)
+{
+	struct task_struct___kernel *task = (struct task_struct___kernel *)bpf_get_current_task();
+	const __u32 pid = bpf_get_current_pid_tgid() >> 32;
+	struct interp_process *own, *other;
+	struct mm_struct___kernel *mm = BPF_CORE_READ(task, mm);
+	struct interp_file key = {};
+	__u32 parent;
+	__u64 stack;
+
+	if (!mm)
+		return 0;
+	stack = BPF_CORE_READ(mm, start_stack);
+	*memory = pid ^ (__u32)(stack >> 4);
+	own = bpf_map_lookup_elem(&processes, &pid);
+	if (own && own->start_stack == stack)
+		return own->family ? own : 0;
+	parent = BPF_CORE_READ(task, group_leader, real_parent, tgid);
+	other = bpf_map_lookup_elem(&processes, &parent);
+	if (other && other->start_stack == stack) {
+		bpf_map_update_elem(&processes, &pid, other, BPF_ANY);
+		*flags = INTERP_FORKED;
+		return other->family ? other : 0;
+	}
+	key.inode = BPF_CORE_READ(mm, exe_file, f_inode, i_ino);
+	key.dev = BPF_CORE_READ(mm, exe_file, f_inode, i_sb, s_dev);
+	other = bpf_map_lookup_elem(&files, &key);
+	if (other)
+		*flags = INTERP_BY_FILE;
+	return other;
+}
+
+/* Prepares the walk in the current process. Returns the family; INTERP_NONE: it has no
+ * interpreter. */
+static __always_inline __u32 prepare(struct scratch *scratch)
+{
+	__u32 memory = 0, flags = 0;
+	const struct interp_process *process = find_process(&memory, &flags);
+
+	if (!process)
+		return INTERP_NONE;
+	scratch->begin_ns = bpf_ktime_get_ns();
+	scratch->process = *process;
+	scratch->memory = memory;
+	scratch->flags = flags;
+	return scratch->process.family;
+}
+
+/* Returns 1, which lets the kernel write the sample, if no walker does so. */
+SEC("perf_event")
+int interp_sample(struct bpf_perf_event_data *ctx)
+{
+	struct interp_counts *count = get_counts();
+	struct scratch *scratch = get_scratch();
+	__u32 family;
+
+	if (!count || !scratch)
+		return 1;
+	count->samples++;
+	family = prepare(scratch);
+	if (family != INTERP_NONE)
+		bpf_tail_call(ctx, &sample_walkers, family);
+	return 1;
+}
+
+#define STATE_SLEEPS 15 /* S, D, T, t; not preempted, exiting or parked */
+
+/* Returns whether to read the frames before a sleep. The choice is random: it depends neither on
+ * the place nor on how long the thread ran before, so each caller keeps its share. */
+static __always_inline bool is_chosen(struct interp_counts *count, __u64 now_ns)
+{
+	__u64 chance = count->sleeps_chance ? count->sleeps_chance : SLEEPS_ALL;
+
+	if (now_ns >= count->sleeps_end_ns) {
+		if (count->sleeps_walk_ns > SLEEPS_BUDGET_NS && chance > SLEEPS_FEWEST)
+			chance /= 2;
+		else if (count->sleeps_walk_ns < SLEEPS_BUDGET_NS / 2 && chance < SLEEPS_ALL)
+			chance *= 2;
+		count->sleeps_chance = chance;
+		count->sleeps_walk_ns = 0;
+		count->sleeps_end_ns = now_ns + SLEEPS_INTERVAL_NS;
+	}
+	return count->sleeps_walk_ns <= 4 * SLEEPS_BUDGET_NS &&
+	       (bpf_get_prandom_u32() & (SLEEPS_ALL - 1)) < chance;
+}
+
+/* A thread may sleep very often, so the time of the walks is limited. Returns 1, because 0 would
+ * hide the event from all others. While this runs, the kernel drops the samples of events whose
+ * interrupts cannot be masked, hardware events on most machines. */
+SEC("tracepoint")
+int interp_sleep(struct sched_switch *ctx)
+{
+	struct interp_counts *count;
+	struct scratch *scratch;
+	__u32 family;
+
+	if (!(ctx->prev_state & STATE_SLEEPS))
+		return 1;
+	count = get_counts();
+	scratch = get_scratch();
+	if (!count || !scratch || !is_chosen(count, bpf_ktime_get_ns()))
+		return 1;
+	family = prepare(scratch);
+	if (family != INTERP_NONE)
+		bpf_tail_call(ctx, &sleep_walkers, family);
+	return 1;
+}
+
+char interp_license[] SEC("license") = "Dual BSD/GPL";

@@ -1,0 +1,289 @@
+/* SPDX-License-Identifier: BSD-2-Clause-Patent */
+/*
+ * Interp.bpf - what the programs that read interpreters share
+ *
+ * The programs of interp.bpf.c find out whether the current process has an interpreter, and of
+ * which family. They call the family's walker, which does not return to them: it reads the frames
+ * into the sample, and ends with write_sample() or write_sleep().
+ */
+#pragma once
+
+#include <linux/bpf.h>
+#include <linux/bpf_perf_event.h>
+#include <linux/errno.h>
+#include <stdbool.h>
+
+#include <bpf/bpf_core_read.h>
+#include <bpf/bpf_helpers.h>
+
+#include "daemon/interp-protocol.h"
+
+/* Empty where the maps are defined. */
+#ifndef SHARED
+#define SHARED extern
+#endif
+
+/* The kernel's structures, as far as they are used; libbpf finds the offsets, and ignores the
+ * suffix. */
+#pragma clang attribute push(__attribute__((preserve_access_index)), apply_to = record)
+struct super_block___kernel {
+	__u32 s_dev;
+};
+struct inode___kernel {
+	unsigned long i_ino;
+	struct super_block___kernel *i_sb;
+};
+struct file___kernel {
+	struct inode___kernel *f_inode;
+};
+struct mm_struct___kernel {
+	unsigned long start_stack;
+	struct file___kernel *exe_file;
+};
+struct perf_event___kernel {
+	__u64 id;
+	struct perf_event___kernel *parent;
+};
+struct bpf_perf_event_data_kern___kernel {
+	struct perf_event___kernel *event;
+};
+struct thread_struct___kernel {
+	unsigned long fsbase;
+};
+struct task_struct___kernel {
+	int tgid;
+	struct mm_struct___kernel *mm;
+	struct task_struct___kernel *real_parent, *group_leader;
+	struct thread_struct___kernel thread;
+};
+#pragma clang attribute pop
+
+struct described_key {
+	__u64 code;
+	__u32 memory; /* the process's memory: changes with exec, and differs after fork */
+	__u32 id;
+};
+
+/* What the programs keep while they read a sample, on each CPU. */
+struct scratch {
+	struct interp_sample sample;
+	struct interp_code code;
+	__u8 frame[128], object[256];
+	/* of the current process */
+	struct interp_process process;
+	__u64 begin_ns;
+	__u32 memory; /* as in struct described_key */
+	__u32 flags;  /* enum interp_flags */
+};
+
+/* The events, by CPU, that write samples and code objects into the CPU's ring. */
+SHARED struct {
+	__uint(type, BPF_MAP_TYPE_PERF_EVENT_ARRAY);
+	__uint(key_size, sizeof(__u32));
+	__uint(value_size, sizeof(__u32));
+} sample_outputs SEC(".maps"), code_outputs SEC(".maps");
+
+/* Code objects that were described. */
+SHARED struct {
+	__uint(type, BPF_MAP_TYPE_LRU_HASH);
+	__uint(max_entries, 65536);
+	__type(key, struct described_key);
+	__type(value, __u8);
+} described SEC(".maps");
+
+SHARED struct {
+	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__type(value, struct scratch);
+} scratches SEC(".maps");
+
+SHARED struct {
+	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__type(value, struct interp_counts);
+} counts SEC(".maps");
+
+/* Fields of the tracepoint, in the order of its format. */
+struct sched_switch {
+	__u64 common;
+	char prev_comm[16];
+	int prev_pid, prev_prio;
+	long prev_state;
+};
+
+/* What all walks need. */
+struct walk {
+	void *ctx;
+	struct scratch *scratch;
+	__u32 pid, n, n_described, flags;
+	/* As in struct described_key. Not next to `n`: the compiler would set both at once, and the
+	 * verifier would lose track of `n`. */
+	__u32 memory;
+};
+
+/* Bounds a number in a way that the compiler cannot remove and the verifier understands. */
+static __always_inline __u64 masked(__u64 number, __u64 mask)
+{
+	asm volatile("" : "+r"(number));
+	return number & mask;
+}
+
+static __always_inline __u64 word_at(const __u8 *bytes, __u64 offset, __u64 mask)
+{
+	return *(const __u64 *)(bytes + masked(offset, mask));
+}
+
+static __always_inline long read_user(void *to, __u32 size, __u64 from)
+{
+	return bpf_probe_read_user(to, size, (const void *)from);
+}
+
+static __always_inline struct scratch *get_scratch(void)
+{
+	__u32 zero = 0;
+
+	return bpf_map_lookup_elem(&scratches, &zero);
+}
+
+static __always_inline struct interp_counts *get_counts(void)
+{
+	__u32 zero = 0;
+
+	return bpf_map_lookup_elem(&counts, &zero);
+}
+
+static __always_inline struct walk begin_walk(void *ctx, struct scratch *scratch)
+{
+	scratch->sample.n_undescribed = 0;
+	return (struct walk){ .ctx = ctx,
+			      .scratch = scratch,
+			      .pid = bpf_get_current_pid_tgid() >> 32,
+			      .memory = scratch->memory,
+			      .flags = scratch->flags };
+}
+
+/* Returns the walk's next frame, or NULL if there is no room. */
+static __always_inline struct interp_frame *add_frame(struct walk *walk)
+{
+	if (walk->n >= INTERP_MAX_FRAMES) {
+		walk->flags |= INTERP_DEEPER;
+		return 0;
+	}
+	return &walk->scratch->sample.frames[masked(walk->n, INTERP_MAX_FRAMES - 1)];
+}
+
+/* Marks the last frame as the outermost of its activation, which is at this address. */
+static __always_inline void end_run(struct walk *walk, __u64 at)
+{
+	struct interp_frame *last;
+
+	if (walk->n == 0)
+		return;
+	last = &walk->scratch->sample.frames[masked(walk->n - 1, INTERP_MAX_FRAMES - 1)];
+	if (last->flags & INTERP_FRAME_ENDS_RUN)
+		return;
+	last->flags |= INTERP_FRAME_ENDS_RUN;
+	last->at = at;
+}
+
+/* Returns whether the frame's code object must be described now. */
+static __always_inline bool is_new_code(struct walk *walk, const struct interp_frame *frame)
+{
+	const struct described_key key = { frame->code, walk->memory, frame->id };
+
+	if (bpf_map_lookup_elem(&described, &key))
+		return false;
+	if (walk->n_described >= INTERP_MAX_NEW_CODES) {
+		walk->scratch->sample.n_undescribed++;
+		return false;
+	}
+	walk->n_described++;
+	return true;
+}
+
+/* Counts a description; `error`: it was not written. */
+static __always_inline void count_code(const struct walk *walk, const struct interp_frame *frame,
+				       int error)
+{
+	const struct described_key key = { frame->code, walk->memory, frame->id };
+	struct interp_counts *count = get_counts();
+	const __u8 one = 1;
+
+	if (!count)
+		return;
+	if (error) {
+		count->codes_lost++;
+		return;
+	}
+	count->codes++;
+	bpf_map_update_elem(&described, &key, &one, BPF_ANY);
+}
+
+/* Ends a walk. Returns the size of the record. */
+static __always_inline __u32 end_walk(const struct walk *walk, struct interp_counts *count)
+{
+	struct scratch *scratch = walk->scratch;
+	__u32 n = masked(walk->n, 2 * INTERP_MAX_FRAMES - 1);
+
+	scratch->sample.family = scratch->process.family;
+	scratch->sample.minor = scratch->process.minor;
+	scratch->sample.n = walk->n;
+	scratch->sample.flags = walk->flags;
+	count->walked++;
+	count->walk_ns += bpf_ktime_get_ns() - scratch->begin_ns;
+	if (n > INTERP_MAX_FRAMES)
+		n = INTERP_MAX_FRAMES;
+	return __builtin_offsetof(struct interp_sample, frames) + n * sizeof(struct interp_frame);
+}
+
+/* Returns the id (PERF_EVENT_IOC_ID) of the event, or of the event that it is inherited from. */
+static __always_inline __u64 event_id(void *ctx)
+{
+	struct perf_event___kernel *event =
+		BPF_CORE_READ((struct bpf_perf_event_data_kern___kernel *)ctx, event);
+	struct perf_event___kernel *parent = BPF_CORE_READ(event, parent);
+
+	return parent ? BPF_CORE_READ(parent, id) : BPF_CORE_READ(event, id);
+}
+
+/* Returns 0 if the sample was written, or is lost; 1: the kernel has to write it. */
+static __always_inline int write_sample(struct bpf_perf_event_data *ctx, const struct walk *walk)
+{
+	struct interp_sample *sample = &walk->scratch->sample;
+	struct interp_counts *count = get_counts();
+	__u32 bytes;
+	long error;
+
+	if (!count)
+		return 1;
+	bytes = end_walk(walk, count);
+	sample->record = INTERP_RECORD_SAMPLE;
+	sample->period = ctx->sample_period;
+	sample->event = event_id(ctx);
+	error = bpf_perf_event_output(ctx, &sample_outputs, BPF_F_CURRENT_CPU, sample, bytes);
+	if (error)
+		count->lost++;
+	/* A full ring counts what it loses; the kernel's own record would be lost, too. */
+	return error && error != -ENOSPC;
+}
+
+/* Returns 1, because 0 would hide the event from all others. */
+static __always_inline int write_sleep(struct sched_switch *ctx, const struct walk *walk)
+{
+	struct interp_sample *sample = &walk->scratch->sample;
+	struct interp_counts *count = get_counts();
+	__u64 before_ns;
+	__u32 bytes;
+
+	if (!count)
+		return 1;
+	before_ns = count->walk_ns;
+	bytes = end_walk(walk, count);
+	count->sleeps_walk_ns += count->walk_ns - before_ns;
+	sample->record = INTERP_RECORD_SLEEP;
+	sample->period = sample->event = 0;
+	bpf_perf_event_output(ctx, &code_outputs, BPF_F_CURRENT_CPU, sample, bytes);
+	return 1;
+}

@@ -1,0 +1,139 @@
+/* SPDX-License-Identifier: BSD-2-Clause-Patent */
+/*
+ * Interp-elf - the exported symbols of an ELF file by which interpreters are found
+ *
+ * Invariants: (1) memory and work are bounded, whatever the file says  [fuzz_interp_runtime]
+ * Pure functions of the file.
+ */
+#include "daemon/engine/interp/interp-elf.h"
+
+#include "arch/base.h"
+
+#include <errno.h>
+
+#define MAX_SYMBOLS (1u << 19)
+#define MAX_NAMES_BYTES (32u << 20)
+#define ENTRIES_AT_ONCE 1024u
+
+static const char *const names[INTERP_SYMBOLS] = {
+	[PYTHON_RUNTIME] = "_PyRuntime",
+	[PYTHON_CODE_TYPE] = "PyCode_Type",
+	[PYTHON_EVAL] = "_PyEval_EvalFrameDefault",
+	[PYTHON_VERSION] = "Py_Version",
+	[PYTHON_SINCE_3_8] = "PyConfig_InitPythonConfig",
+	[PYTHON_SINCE_3_9] = "PyObject_CallNoArgs",
+	[PYTHON_SINCE_3_10] = "Py_IsTrue",
+};
+
+static bool read_at(int fd, void *to, size_t size, uint64_t offset)
+{
+	size_t done = 0;
+	ssize_t n = 0;
+
+	if (offset > INT64_MAX - size)
+		return false;
+	while (done < size) {
+		n = pread(fd, (char *)to + done, size - done, (off_t)(offset + done));
+		if (n == 0 || (n < 0 && errno != EINTR))
+			return false;
+		done += n > 0 ? (size_t)n : 0;
+	}
+	return true;
+}
+
+bool interp_elf_has(const struct interp_elf *elf, enum interp_symbol symbol)
+{
+	return elf->found[symbol].st_shndx != SHN_UNDEF;
+}
+
+bool interp_elf_address(const struct interp_elf *elf, void *to, size_t size, uint64_t address)
+{
+	for (size_t i = 0; i < elf->n_segments; i++) {
+		const Elf64_Phdr *segment = &elf->segments[i];
+
+		if (segment->p_type == PT_LOAD && address >= segment->p_vaddr &&
+		    address - segment->p_vaddr <= segment->p_filesz &&
+		    size <= segment->p_filesz - (address - segment->p_vaddr))
+			return read_at(elf->fd, to, size,
+				       segment->p_offset + (address - segment->p_vaddr));
+	}
+	return false;
+}
+
+uint64_t interp_elf_code_bias(const struct interp_elf *elf, uint64_t address)
+{
+	for (size_t i = 0; i < elf->n_segments; i++) {
+		const Elf64_Phdr *segment = &elf->segments[i];
+
+		if (segment->p_type == PT_LOAD && address >= segment->p_vaddr &&
+		    address - segment->p_vaddr < segment->p_memsz)
+			return segment->p_vaddr - segment->p_offset;
+	}
+	return 0;
+}
+
+/* Stores the symbol if its name is one that is looked up. */
+static void take_symbol(struct interp_elf *elf, const Elf64_Sym *symbol, const char *strings,
+			size_t size)
+{
+	const char *name = strings + symbol->st_name;
+
+	/* The last byte of `strings` is 0. */
+	if (symbol->st_name >= size || symbol->st_shndx == SHN_UNDEF ||
+	    (name[0] != 'P' && name[0] != '_'))
+		return;
+	for (size_t i = 0; i < INTERP_SYMBOLS; i++)
+		if (strcmp(name, names[i]) == 0)
+			elf->found[i] = *symbol;
+}
+
+static bool read_symbols(struct interp_elf *elf, const Elf64_Shdr *table, const Elf64_Shdr *strings)
+{
+	const size_t n = table->sh_size / sizeof(Elf64_Sym);
+	CLEANUP_FREE Elf64_Sym *symbols = NULL;
+	CLEANUP_FREE char *text = NULL;
+
+	if (n > MAX_SYMBOLS || strings->sh_size == 0 || strings->sh_size > MAX_NAMES_BYTES)
+		return false;
+	symbols = malloc(ENTRIES_AT_ONCE * sizeof(*symbols));
+	text = malloc(strings->sh_size);
+	if (!symbols || !text || !read_at(elf->fd, text, strings->sh_size, strings->sh_offset))
+		return false;
+	text[strings->sh_size - 1] = '\0';
+	for (size_t done = 0; done < n;) {
+		const size_t part = MIN_OF(n - done, (size_t)ENTRIES_AT_ONCE);
+
+		if (!read_at(elf->fd, symbols, part * sizeof(*symbols),
+			     table->sh_offset + done * sizeof(*symbols)))
+			return false;
+		for (size_t i = 0; i < part; i++)
+			take_symbol(elf, &symbols[i], text, strings->sh_size);
+		done += part;
+	}
+	return true;
+}
+
+bool interp_elf_read(struct interp_elf *elf, int fd)
+{
+	CLEANUP_FREE Elf64_Shdr *sections = NULL;
+	Elf64_Ehdr header;
+
+	*elf = (struct interp_elf){ .fd = fd };
+	if (!read_at(elf->fd, &header, sizeof(header), 0) ||
+	    memcmp(header.e_ident, ELFMAG, SELFMAG) != 0 ||
+	    header.e_ident[EI_CLASS] != ELFCLASS64 || header.e_ident[EI_DATA] != ELFDATA2LSB ||
+	    header.e_phentsize != sizeof(Elf64_Phdr) || header.e_phnum > INTERP_ELF_MAX_SEGMENTS ||
+	    header.e_shentsize != sizeof(Elf64_Shdr) || header.e_shnum > INTERP_ELF_MAX_SECTIONS)
+		return false;
+	elf->n_segments = header.e_phnum;
+	sections = malloc((header.e_shnum + 1) * sizeof(*sections));
+	if (!sections ||
+	    !read_at(elf->fd, elf->segments, elf->n_segments * sizeof(elf->segments[0]),
+		     header.e_phoff) ||
+	    !read_at(elf->fd, sections, header.e_shnum * sizeof(*sections), header.e_shoff))
+		return false;
+	for (size_t i = 0; i < header.e_shnum; i++)
+		if (sections[i].sh_type == SHT_DYNSYM && sections[i].sh_link < header.e_shnum)
+			return read_symbols(elf, &sections[i], &sections[sections[i].sh_link]);
+	return false;
+}

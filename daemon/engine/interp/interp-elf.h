@@ -1,0 +1,43 @@
+/* SPDX-License-Identifier: BSD-2-Clause-Patent */
+/*
+ * Interp-elf - the exported symbols of an ELF file by which interpreters are found
+ *
+ * The file's bytes are not trusted.
+ */
+#pragma once
+
+#include <elf.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#define INTERP_ELF_MAX_SEGMENTS 64u
+#define INTERP_ELF_MAX_SECTIONS 1024u
+
+/* The symbols that are looked up. Those since a version tell the versions of Python before 3.11,
+ * which has Py_Version. */
+enum interp_symbol {
+	PYTHON_RUNTIME,
+	PYTHON_CODE_TYPE,
+	PYTHON_EVAL,
+	PYTHON_VERSION,
+	PYTHON_SINCE_3_8,
+	PYTHON_SINCE_3_9,
+	PYTHON_SINCE_3_10,
+	INTERP_SYMBOLS
+};
+
+struct interp_elf {
+	int fd;
+	size_t n_segments;
+	Elf64_Phdr segments[INTERP_ELF_MAX_SEGMENTS];
+	Elf64_Sym found[INTERP_SYMBOLS]; /* st_shndx SHN_UNDEF: not found */
+};
+
+/* Returns false if the file cannot be read, or is no such file. */
+bool interp_elf_read(struct interp_elf *elf, int fd);
+bool interp_elf_has(const struct interp_elf *elf, enum interp_symbol symbol);
+/* Reads bytes of the file by their address. */
+bool interp_elf_address(const struct interp_elf *elf, void *to, size_t size, uint64_t address);
+/* Returns the difference for the segment with this code; 0 if it is unknown. */
+uint64_t interp_elf_code_bias(const struct interp_elf *elf, uint64_t address);

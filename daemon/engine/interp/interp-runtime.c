@@ -1,0 +1,32 @@
+/* SPDX-License-Identifier: BSD-2-Clause-Patent */
+/*
+ * Interp-runtime - the interpreter in an ELF file
+ *
+ * Invariants: (1) memory and work are bounded, whatever the file says  [fuzz_interp_runtime]
+ * Pure functions of the file.
+ */
+#include "daemon/engine/interp/interp-runtime.h"
+
+#include "daemon/engine/interp/cpython-file.h"
+#include "daemon/engine/interp/interp-elf.h"
+
+enum interp_found interp_runtime_find(int fd, struct interp_runtime *ret_runtime)
+{
+	struct interp_elf elf;
+
+	*ret_runtime = (struct interp_runtime){ .found = INTERP_FOUND_NONE };
+	if (interp_elf_read(&elf, fd))
+		(void)cpython_file_describe(&elf, ret_runtime);
+	return ret_runtime->found;
+}
+
+void interp_runtime_locate(const struct interp_runtime *runtime, uint64_t bias,
+			   uint64_t ret_addresses[INTERP_ADDRESSES])
+{
+	for (unsigned i = 0; i < INTERP_ADDRESSES; i++)
+		ret_addresses[i] = runtime->addresses[i];
+	if (runtime->family == INTERP_PYTHON) {
+		ret_addresses[INTERP_PYTHON_RUNTIME] += bias;
+		ret_addresses[INTERP_PYTHON_CODE_TYPE] += bias;
+	}
+}

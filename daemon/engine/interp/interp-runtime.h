@@ -1,0 +1,35 @@
+/* SPDX-License-Identifier: BSD-2-Clause-Patent */
+/*
+ * Interp-runtime - the interpreter in an ELF file
+ *
+ * Interpreters export what is needed to find their state, also from stripped programs and from
+ * programs that they are embedded in. The file's bytes are not trusted.
+ */
+#pragma once
+
+#include "daemon/interp-protocol.h"
+
+#include <stdint.h>
+
+enum interp_found {
+	INTERP_FOUND_NONE, /* the file has no interpreter, or is no ELF file of this machine */
+	INTERP_FOUND,
+	INTERP_OTHER_VERSION,
+	INTERP_OTHER_BUILD, /* its state is in other places than in the builds that are known */
+};
+
+/* Addresses are those of the file. */
+struct interp_runtime {
+	enum interp_family family;
+	unsigned minor;                       /* of 3.MINOR; 0: not known */
+	uint64_t addresses[INTERP_ADDRESSES]; /* as in struct interp_process */
+	uint64_t eval, eval_size;             /* Python: _PyEval_EvalFrameDefault() */
+	uint64_t code_bias;                   /* address of code, less its offset in the file */
+	enum interp_found found;
+};
+
+/* Fills in `family` and `minor` also if the version is not supported. Also returns `found`. */
+enum interp_found interp_runtime_find(int fd, struct interp_runtime *ret_runtime);
+/* Fills in the addresses of a process which has the file's addresses at this distance. */
+void interp_runtime_locate(const struct interp_runtime *runtime, uint64_t bias,
+			   uint64_t ret_addresses[INTERP_ADDRESSES]);

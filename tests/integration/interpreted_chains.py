@@ -1,0 +1,142 @@
+# SPDX-License-Identifier: BSD-2-Clause-Patent
+"""Compares the chains that walk-interpreted printed with those that python_oracle.py recorded."""
+import collections
+import json
+import os
+import re
+import subprocess
+import time
+
+import pytest
+
+TORN = 0x14  # INTERP_FAULT | INTERP_TORN
+
+
+def walk(command, hz, seconds):
+    """Starts a program and returns the lines that walk-interpreted prints of it."""
+    tool = os.environ.get("WALK_INTERPRETED")
+    if not tool:
+        pytest.skip("built without libbpf, bpftool or clang")
+    with subprocess.Popen(command) as program:
+        try:
+            time.sleep(1)
+            done = subprocess.run(
+                [tool, str(program.pid), str(hz), str(seconds)],
+                stdout=subprocess.PIPE, stderr=subprocess.PIPE, encoding="utf-8", timeout=60,
+            )
+        finally:
+            program.kill()
+    if done.returncode == 77:
+        pytest.skip(done.stderr.strip())
+    assert done.returncode == 0, done.stderr
+    return done.stdout.splitlines()
+
+
+class Capture:
+    """The samples of a capture, with their frames from the innermost outwards."""
+
+    def __init__(self, profcapture, path, kind="python"):
+        from captures import rows  # needs the environment of the tests
+
+        missing = [row["value"] for row in rows(profcapture, path, "metadata") if row["key"] == "interpreters.missing"]
+        if missing:
+            pytest.skip(missing[0])
+        self.kind = kind
+        self.samples = rows(profcapture, path, "sample", "--resolve")
+
+    def chain(self, sample):
+        """A sample's frames: for functions of the program, the text of the oracles; None: another
+        frame."""
+        for frame in sample["frames"]:
+            is_program = frame["kind"] == self.kind
+            yield f"{frame['name']}@{frame['line']}:{frame['at_line'] or 0}" if is_program else None
+
+    def printed(self):
+        """Yields each sample as walk-interpreted would print it."""
+        for sample in self.samples:
+            if sample["interpreter"] in ("complete", "deeper"):
+                yield "0\t" + "|".join(filter(None, self.chain(sample))) + "|"
+            elif sample["interpreter"] in ("torn", "missing"):
+                yield f"{TORN if sample['interpreter'] == 'torn' else 0:x}\t"
+
+
+def settled(samples):
+    """Drops the samples of each process before its interpreter was found."""
+    begun, kept = set(), []
+    for sample in samples:
+        if sample["interpreter"] == "complete":
+            begun.add(sample["pid"])
+        if sample["pid"] in begun and sample["interpreter"] != "idle":
+            kept.append(sample)
+    return kept
+
+
+def check(capture, chains, **options):
+    capture.samples = settled(capture.samples)
+    counts, impossible = judge(chains, capture.printed(), **options)
+    print(dict(counts), impossible.most_common(3))
+    assert not impossible
+    assert counts["judged"] > 200
+    assert counts["torn"] <= 2 + 0.002 * counts["all"]
+    assert counts["missing"] + counts["without a name"] <= 5 + 0.01 * counts["all"]
+
+
+def without_line(frame):
+    return re.sub(r":\d+$", "", frame)
+
+
+def judge(recorded, lines, roots=("python_oracle.once",)):
+    """Counts by verdict, and the impossible chains. `roots`: functions at which chains begin."""
+    with open(recorded) as file:
+        oracle = json.load(file)
+    generators = set(oracle["generators"])
+    full, plain = set(), set()
+    for chain in oracle["chains"]:
+        frames = chain.split("|")
+        for i in range(len(frames)):
+            full.add("|".join([without_line(frames[i])] + frames[i + 1:]))
+            plain.add("|".join(map(without_line, frames[i:])))
+    counts, impossible = collections.Counter(), collections.Counter()
+    for line in lines:
+        if line.startswith("#"):
+            continue
+        flags, chain = line.rstrip("\n").split("\t")
+        flags = int(flags, 16)
+        # without frames that the interpreter makes (Python: line 0)
+        frames = [frame for frame in chain.split("|")
+                  if frame and "(<internal:" not in frame and ("@0:" not in frame or frame.startswith("?"))]
+        ends = [i for i, frame in enumerate(frames) if frame.split("@")[0] in roots]
+        counts["all"] += 1
+        if flags & TORN:
+            counts["torn"] += 1
+            continue
+        if not frames:
+            counts["missing"] += 1
+            continue
+        if not ends:
+            counts["outside"] += 1
+            continue
+        frames = frames[:ends[0] + 1]
+        counts["judged"] += 1
+        key = "|".join(map(without_line, frames))
+        if key in plain or len(frames) == 1:
+            right = "|".join([without_line(frames[0])] + frames[1:]) in full or len(frames) == 1
+            counts["right" if right else "caller's line not recorded"] += 1
+        elif without_line(frames[0]) in generators and "|".join(map(without_line, frames[1:])) in plain:
+            counts["right"] += 1  # a generator object is being created
+        elif any(frame.startswith("?") for frame in frames):
+            counts["without a name"] += 1
+        else:
+            counts["impossible"] += 1
+            impossible[key] += 1
+    return counts, impossible
+
+
+if __name__ == "__main__":
+    import sys
+
+    with open(sys.argv[2]) as file:
+        verdicts, wrong = judge(sys.argv[1], file)
+    print(dict(verdicts))
+    for chain, n in wrong.most_common(5):
+        print(n, chain)
