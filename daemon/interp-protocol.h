@@ -16,6 +16,7 @@
 #pragma once
 
 #include "base/cpython-layouts.h"
+#include "base/ruby-layouts.h"
 
 #define INTERP_MAX_FRAMES 128u
 #define INTERP_MAX_NAME 511u /* bytes; each is a power of two less one */
@@ -23,11 +24,11 @@
 #define INTERP_MAX_LINES 8191u
 #define INTERP_MAX_NEW_CODES 24u /* described before one sample; the others later */
 
-enum interp_family { INTERP_NONE, INTERP_PYTHON, INTERP_FAMILIES };
+enum interp_family { INTERP_NONE, INTERP_PYTHON, INTERP_RUBY, INTERP_FAMILIES };
 /* For messages, by family. */
-#define INTERP_FAMILY_NAMES                 \
-	{                                   \
-		[INTERP_PYTHON] = "Python", \
+#define INTERP_FAMILY_NAMES                                         \
+	{                                                           \
+		[INTERP_PYTHON] = "Python", [INTERP_RUBY] = "Ruby", \
 	}
 
 /* The addresses that are known of a process. */
@@ -35,7 +36,15 @@ enum interp_python_address {
 	INTERP_PYTHON_RUNTIME,   /* _PyRuntime */
 	INTERP_PYTHON_CODE_TYPE, /* PyCode_Type */
 };
-#define INTERP_ADDRESSES 2u
+/* The variable that points to the thread's state is thread-local. */
+enum interp_ruby_address {
+	INTERP_RUBY_MODULE, /* of the word that has the number of its module; 0: the program */
+	/* from the start of the module's block; in the program, from the thread pointer */
+	INTERP_RUBY_OFFSET,
+	INTERP_RUBY_EVAL, /* rb_vm_exec() */
+	INTERP_RUBY_EVAL_END,
+};
+#define INTERP_ADDRESSES 4u
 
 /* A process whose interpreter is known; by its pid. */
 struct interp_process {
@@ -77,7 +86,9 @@ struct interp_frame {
 	__u64 at;   /* ENDS_RUN: an address in the C function's frame; 0: not known */
 	/* distinguishes code objects that had the same address at different times */
 	__u32 id;
-	__u32 position; /* of the instruction: from the code object on; up to 3.10 f_lasti */
+	/* of the instruction; Python: bytes from the code object on, up to 3.10 f_lasti; Ruby:
+	 * index of a word in the iseq */
+	__u32 position;
 	__u32 flags;
 	__u32 reserved;
 };
@@ -100,6 +111,18 @@ struct interp_sample {
 #define INTERP_CODE_FILE_CUT 2u
 #define INTERP_CODE_LINES_CUT 4u
 
+/* Width of a character in bytes: 1, 2, 4; or this. */
+#define INTERP_UTF_8 0u
+
+/* Ruby's `lines` begin with this. The line numbers follow, as __u32, then the set of positions, as
+ * Ruby keeps it (ruby-lines.c). */
+struct interp_ruby_lines {
+	__u32 n; /* line numbers that the iseq has */
+	__u32 n_read;
+};
+#define INTERP_RUBY_MAX_LINES 1500u
+#define INTERP_RUBY_MAX_POSITIONS 2047u /* bytes; both fit in `lines` */
+
 /* The record ends after lines[lines_bytes - 1]. */
 struct interp_code {
 	__u32 record; /* INTERP_RECORD_CODE */
@@ -108,7 +131,7 @@ struct interp_code {
 	__u32 id;
 	__u32 first_line;
 	__u16 name_bytes, file_bytes, lines_bytes, minor;
-	__u8 name_width, file_width; /* bytes of a character: 1, 2, 4 */
+	__u8 name_width, file_width; /* INTERP_UTF_8, or bytes of a character */
 	__u8 flags;
 	__u8 family; /* enum interp_family */
 	__u8 reserved[4];

@@ -304,7 +304,7 @@ struct message_interpreted {
 	int32_t pid;
 	uint32_t family; /* enum interp_family; 0: a process with an interpreter is expected soon */
 	uint32_t minor;  /* of version 3.MINOR */
-	uint64_t addresses[2]; /* as in struct interp_process */
+	uint64_t addresses[4]; /* as in struct interp_process */
 };
 
 /* Two further events that write into the ring of a CPU's sources. Samples of processes with an

@@ -16,6 +16,7 @@
 #include "arch/base.h"
 #include "arch/errno-text.h"
 #include "base/cpython-layouts.h"
+#include "base/ruby-layouts.h"
 #include "daemon/broker/interpreters.skel.h"
 
 #include <bpf/bpf.h>
@@ -63,6 +64,8 @@ static const void *layout_of(enum interp_family family, uint32_t minor)
 	switch (family) {
 	case INTERP_PYTHON:
 		return cpython_layout(minor);
+	case INTERP_RUBY:
+		return ruby_layout(minor);
 	default:
 		return NULL;
 	}
@@ -93,7 +96,9 @@ static bool add_families(const struct interpreters *interpreters, GError **error
 	const struct interpreters_bpf *program = interpreters->program;
 
 	return add_family(interpreters, INTERP_PYTHON, program->maps.cpython_layouts,
-			  program->progs.cpython_sample, program->progs.cpython_sleep, error);
+			  program->progs.cpython_sample, program->progs.cpython_sleep, error) &&
+	       add_family(interpreters, INTERP_RUBY, program->maps.ruby_layouts,
+			  program->progs.ruby_sample, program->progs.ruby_sleep, error);
 }
 
 struct interpreters *interpreters_new(GError **error)

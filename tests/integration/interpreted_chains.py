@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: BSD-2-Clause-Patent
-"""Compares the chains that walk-interpreted printed with those that python_oracle.py recorded."""
+"""Compares the chains that walk-interpreted printed with those that python_oracle.py or ruby_oracle.rb
+recorded."""
 import collections
 import json
 import os

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /*
- * walk-interpreted - samples an interpreted process and prints its functions, one line for each
- * sample
+ * walk-interpreted - samples a process of Python or Ruby and prints its functions, one line for
+ * each sample
  *
  *     walk-interpreted PID HZ SECONDS
  *

@@ -48,6 +48,8 @@ static const struct advice advices[] = {
 	{ "read-interpreters",
 	  N_("record as root or with the system service, on a kernel with BTF; or Python 3.12 and later with --python-perf") },
 	{ "python-perf", N_("Python 3.12 and later name them if recorded with --python-perf") },
+	{ "ruby-version",
+	  N_("of Ruby, profctl reads the functions of version 3.1 only, as Debian builds it") },
 	{ "kernel-names", N_("'profctl doctor' says what hides the kernel's names") },
 	{ "unfinished", N_("the capture is unfinished, and the kernel's names would be at its end; "
 			   "'profcapture symbolize FILE' adds those of programs") },
@@ -158,14 +160,14 @@ static struct report_hint of_names(const struct profile *profile)
 static struct report_hint of_interpreters(const struct profile *profile)
 {
 	const char *cause = capture_metadata(profile->reader->capture, "interpreters.missing");
+	const char *advice = "read-interpreters";
 
-	return cause ? (struct report_hint){ "interpreted",
-					     strstr(cause, "is not supported")
-						     ? "python-perf"
-						     : "read-interpreters",
-					     cause, profile->interpreter[PROF_INTERPRETER_MISSING],
-					     0 }
-		     : (struct report_hint){ 0 };
+	if (!cause)
+		return (struct report_hint){ 0 };
+	if (strstr(cause, "is not supported"))
+		advice = strstr(cause, "Ruby") ? "ruby-version" : "python-perf";
+	return (struct report_hint){ "interpreted", advice, cause,
+				     profile->interpreter[PROF_INTERPRETER_MISSING], 0 };
 }
 
 /* ---- finding and output ---------------------------------------------------------------------- */

@@ -22,6 +22,7 @@
 #define URLS "DEBUGINFOD_URLS"
 #define MAX_LISTED 3
 #define SLACK_SECONDS 2 /* tolerated difference between clocks or file times */
+#define SUPPORTED_RUBY "3.1"
 #define FIRST_PYTHON 12 /* first minor version of Python 3 that has -X perf */
 #define MIB (UINT64_C(1) << 20)
 #define POLKIT_SERVICE "org.freedesktop.PolicyKit1"
@@ -526,7 +527,8 @@ static void check_debuginfod(const struct doctor_host *host, struct doctor_findi
 
 /* ---- interpreters ---------------------------------------------------------------------------- */
 
-static void check_interpreters(const struct doctor_host *host, struct doctor_finding *finding)
+/* Whether the functions of any program can be read. */
+static void check_reading(const struct doctor_host *host, struct doctor_finding *finding)
 {
 	g_autofree char *types = g_strconcat(host->root, "/sys/kernel/btf/vmlinux", NULL);
 	g_autofree char *lockdown = doctor_read(host, "/sys/kernel/security/lockdown");
@@ -534,19 +536,19 @@ static void check_interpreters(const struct doctor_host *host, struct doctor_fin
 	if (!host->interpreters)
 		found(finding, DOCTOR_WARN,
 		      _("build profd with clang, libbpf 1.0 and bpftool, for x86-64"),
-		      _("this profd does not read the functions of Python programs"));
+		      _("this profd does not read the functions of Python and Ruby programs"));
 	else if (access(types, F_OK) != 0)
 		found(finding, DOCTOR_WARN, _("run a kernel with CONFIG_DEBUG_INFO_BTF=y"),
-		      _("the functions of Python programs cannot be read: there is no /sys/kernel/btf/vmlinux"));
+		      _("the functions of Python and Ruby programs cannot be read: there is no /sys/kernel/btf/vmlinux"));
 	else if (lockdown && strstr(lockdown, "[confidentiality]"))
 		found(finding, DOCTOR_WARN, _("boot with lockdown=integrity"),
-		      _("the functions of Python programs cannot be read: the kernel is locked down"));
+		      _("the functions of Python and Ruby programs cannot be read: the kernel is locked down"));
 	else if (!host->superuser && host->probes->bus_service(PROFD_NAME) <= 0)
 		found(finding, DOCTOR_WARN, "sudo profctl record",
-		      _("only root and the profd service read the functions of Python programs"));
+		      _("only root and the profd service read the functions of Python and Ruby programs"));
 	else
 		found(finding, DOCTOR_OK, NULL,
-		      _("the functions of programs for Python 3.8 to 3.14 are read"));
+		      _("the functions of programs for Python 3.8 to 3.14 and Ruby 3.1 are read"));
 }
 
 static bool are_interpreters_read(const struct doctor_host *host)
@@ -554,10 +556,54 @@ static bool are_interpreters_read(const struct doctor_host *host)
 	struct doctor_finding finding = { 0 };
 	bool is_read;
 
-	check_interpreters(host, &finding);
+	check_reading(host, &finding);
 	is_read = finding.status == DOCTOR_OK;
 	doctor_finding_done(&finding);
 	return is_read;
+}
+
+/* Returns the version of Ruby whose library the process maps, such as "3.3"; NULL: none. */
+static char *ruby_of(const struct doctor_host *host, const char *pid)
+{
+	g_autofree char *link = g_strdup_printf("%s/proc/%s/exe", host->root, pid);
+	g_autofree char *path = g_strdup_printf("/proc/%s/maps", pid);
+	g_autofree char *exe = g_file_read_link(link, NULL);
+	const char *name = exe ? strrchr(exe, '/') : NULL, *at;
+	g_autofree char *maps = NULL;
+	unsigned major, minor;
+
+	if (!name || !g_str_has_prefix(name, "/ruby"))
+		return NULL;
+	maps = doctor_read(host, path);
+	at = maps ? strstr(maps, "/libruby") : NULL;
+	at = at ? strstr(at, ".so.") : NULL;
+	return at && sscanf(at, ".so.%u.%u", &major, &minor) == 2
+		       ? g_strdup_printf("%u.%u", major, minor)
+		       : NULL;
+}
+
+static void check_interpreters(const struct doctor_host *host, struct doctor_finding *finding)
+{
+	g_autofree char *proc = g_strconcat(host->root, "/proc", NULL);
+	g_autoptr(GDir) dir = NULL;
+	const char *pid;
+
+	check_reading(host, finding);
+	if (finding->status != DOCTOR_OK)
+		return;
+	dir = g_dir_open(proc, 0, NULL);
+	while (dir && (pid = g_dir_read_name(dir))) {
+		g_autofree char *ruby = g_ascii_isdigit(pid[0]) ? ruby_of(host, pid) : NULL;
+
+		if (!ruby || strcmp(ruby, SUPPORTED_RUBY) == 0)
+			continue;
+		doctor_finding_done(finding);
+		*finding = (struct doctor_finding){ 0 };
+		found(finding, DOCTOR_WARN, _("run the program with Ruby 3.1"),
+		      _("Ruby %s is not supported: the functions of process %s cannot be read; those of programs for Python 3.8 to 3.14 and Ruby 3.1 are"),
+		      ruby, pid);
+		return;
+	}
 }
 
 /* ---- programs that generate code ------------------------------------------------------------- */

@@ -47,6 +47,9 @@ struct perf_event___kernel {
 struct bpf_perf_event_data_kern___kernel {
 	struct perf_event___kernel *event;
 };
+struct pt_regs___kernel {
+	unsigned long sp;
+};
 struct thread_struct___kernel {
 	unsigned long fsbase;
 };
@@ -68,12 +71,15 @@ struct described_key {
 struct scratch {
 	struct interp_sample sample;
 	struct interp_code code;
-	__u8 frame[128], object[256];
+	__u8 frame[128], object[256], staged[1024];
 	/* of the current process */
 	struct interp_process process;
 	__u64 begin_ns;
 	__u32 memory; /* as in struct described_key */
 	__u32 flags;  /* enum interp_flags */
+	/* Counters of loops, whose values the verifier would follow if they were on the stack. */
+	__u32 runs, activations;
+	__s32 skipped; /* activations without a run */
 };
 
 /* The events, by CPU, that write samples and code objects into the CPU's ring. */

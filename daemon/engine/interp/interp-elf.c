@@ -13,6 +13,7 @@
 
 #define MAX_SYMBOLS (1u << 19)
 #define MAX_NAMES_BYTES (32u << 20)
+#define MAX_RELOCATIONS (1u << 20)
 #define ENTRIES_AT_ONCE 1024u
 
 static const char *const names[INTERP_SYMBOLS] = {
@@ -23,6 +24,9 @@ static const char *const names[INTERP_SYMBOLS] = {
 	[PYTHON_SINCE_3_8] = "PyConfig_InitPythonConfig",
 	[PYTHON_SINCE_3_9] = "PyObject_CallNoArgs",
 	[PYTHON_SINCE_3_10] = "Py_IsTrue",
+	[RUBY_CURRENT_EC] = "ruby_current_ec",
+	[RUBY_API_VERSION] = "ruby_api_version",
+	[RUBY_VM_EXEC] = "rb_vm_exec",
 };
 
 static bool read_at(int fd, void *to, size_t size, uint64_t offset)
@@ -72,19 +76,61 @@ uint64_t interp_elf_code_bias(const struct interp_elf *elf, uint64_t address)
 	return 0;
 }
 
+const Elf64_Phdr *interp_elf_segment(const struct interp_elf *elf, uint32_t type)
+{
+	for (size_t i = 0; i < elf->n_segments; i++)
+		if (elf->segments[i].p_type == type)
+			return &elf->segments[i];
+	return NULL;
+}
+
+uint64_t interp_elf_relocation(const struct interp_elf *elf, enum interp_symbol symbol,
+			       uint32_t type)
+{
+	CLEANUP_FREE Elf64_Rela *entries = malloc(ENTRIES_AT_ONCE * sizeof(*entries));
+	uint64_t of_none = 0;
+	size_t left = MAX_RELOCATIONS;
+
+	for (size_t i = 0; entries && i < elf->n_relocations; i++) {
+		const Elf64_Shdr *section = &elf->relocations[i];
+		const size_t n = MIN_OF(section->sh_size / sizeof(*entries), left);
+
+		left -= n;
+		for (size_t done = 0; done < n;) {
+			const size_t part = MIN_OF(n - done, (size_t)ENTRIES_AT_ONCE);
+
+			if (!read_at(elf->fd, entries, part * sizeof(*entries),
+				     section->sh_offset + done * sizeof(*entries)))
+				break;
+			for (size_t j = 0; j < part; j++) {
+				if (ELF64_R_TYPE(entries[j].r_info) != type)
+					continue;
+				if (ELF64_R_SYM(entries[j].r_info) == elf->indexes[symbol])
+					return entries[j].r_offset;
+				if (ELF64_R_SYM(entries[j].r_info) == 0)
+					of_none = entries[j].r_offset;
+			}
+			done += part;
+		}
+	}
+	return of_none;
+}
+
 /* Stores the symbol if its name is one that is looked up. */
-static void take_symbol(struct interp_elf *elf, const Elf64_Sym *symbol, const char *strings,
-			size_t size)
+static void take_symbol(struct interp_elf *elf, const Elf64_Sym *symbol, size_t index,
+			const char *strings, size_t size)
 {
 	const char *name = strings + symbol->st_name;
 
 	/* The last byte of `strings` is 0. */
 	if (symbol->st_name >= size || symbol->st_shndx == SHN_UNDEF ||
-	    (name[0] != 'P' && name[0] != '_'))
+	    (name[0] != 'P' && name[0] != '_' && name[0] != 'r'))
 		return;
 	for (size_t i = 0; i < INTERP_SYMBOLS; i++)
-		if (strcmp(name, names[i]) == 0)
+		if (strcmp(name, names[i]) == 0) {
 			elf->found[i] = *symbol;
+			elf->indexes[i] = (uint32_t)index;
+		}
 }
 
 static bool read_symbols(struct interp_elf *elf, const Elf64_Shdr *table, const Elf64_Shdr *strings)
@@ -107,7 +153,7 @@ static bool read_symbols(struct interp_elf *elf, const Elf64_Shdr *table, const 
 			     table->sh_offset + done * sizeof(*symbols)))
 			return false;
 		for (size_t i = 0; i < part; i++)
-			take_symbol(elf, &symbols[i], text, strings->sh_size);
+			take_symbol(elf, &symbols[i], done + i, text, strings->sh_size);
 		done += part;
 	}
 	return true;
@@ -125,6 +171,7 @@ bool interp_elf_read(struct interp_elf *elf, int fd)
 	    header.e_phentsize != sizeof(Elf64_Phdr) || header.e_phnum > INTERP_ELF_MAX_SEGMENTS ||
 	    header.e_shentsize != sizeof(Elf64_Shdr) || header.e_shnum > INTERP_ELF_MAX_SECTIONS)
 		return false;
+	elf->is_x86_64 = header.e_machine == EM_X86_64;
 	elf->n_segments = header.e_phnum;
 	sections = malloc((header.e_shnum + 1) * sizeof(*sections));
 	if (!sections ||
@@ -132,6 +179,10 @@ bool interp_elf_read(struct interp_elf *elf, int fd)
 		     header.e_phoff) ||
 	    !read_at(elf->fd, sections, header.e_shnum * sizeof(*sections), header.e_shoff))
 		return false;
+	for (size_t i = 0; i < header.e_shnum; i++)
+		if (sections[i].sh_type == SHT_RELA &&
+		    elf->n_relocations < INTERP_ELF_MAX_RELOCATIONS)
+			elf->relocations[elf->n_relocations++] = sections[i];
 	for (size_t i = 0; i < header.e_shnum; i++)
 		if (sections[i].sh_type == SHT_DYNSYM && sections[i].sh_link < header.e_shnum)
 			return read_symbols(elf, &sections[i], &sections[sections[i].sh_link]);

@@ -13,6 +13,7 @@
 
 #define INTERP_ELF_MAX_SEGMENTS 64u
 #define INTERP_ELF_MAX_SECTIONS 1024u
+#define INTERP_ELF_MAX_RELOCATIONS 16u
 
 /* The symbols that are looked up. Those since a version tell the versions of Python before 3.11,
  * which has Py_Version. */
@@ -24,14 +25,20 @@ enum interp_symbol {
 	PYTHON_SINCE_3_8,
 	PYTHON_SINCE_3_9,
 	PYTHON_SINCE_3_10,
+	RUBY_CURRENT_EC,
+	RUBY_API_VERSION,
+	RUBY_VM_EXEC,
 	INTERP_SYMBOLS
 };
 
 struct interp_elf {
 	int fd;
-	size_t n_segments;
+	bool is_x86_64;
+	size_t n_segments, n_relocations;
 	Elf64_Phdr segments[INTERP_ELF_MAX_SEGMENTS];
-	Elf64_Sym found[INTERP_SYMBOLS]; /* st_shndx SHN_UNDEF: not found */
+	Elf64_Shdr relocations[INTERP_ELF_MAX_RELOCATIONS]; /* sections of kind RELA */
+	Elf64_Sym found[INTERP_SYMBOLS];                    /* st_shndx SHN_UNDEF: not found */
+	uint32_t indexes[INTERP_SYMBOLS];                   /* in the table of symbols */
 };
 
 /* Returns false if the file cannot be read, or is no such file. */
@@ -41,3 +48,9 @@ bool interp_elf_has(const struct interp_elf *elf, enum interp_symbol symbol);
 bool interp_elf_address(const struct interp_elf *elf, void *to, size_t size, uint64_t address);
 /* Returns the difference for the segment with this code; 0 if it is unknown. */
 uint64_t interp_elf_code_bias(const struct interp_elf *elf, uint64_t address);
+/* Returns a segment of this type, or NULL. */
+const Elf64_Phdr *interp_elf_segment(const struct interp_elf *elf, uint32_t type);
+/* Returns the address of a relocation of this type for the symbol, else of one for no symbol; 0:
+ * there is none. */
+uint64_t interp_elf_relocation(const struct interp_elf *elf, enum interp_symbol symbol,
+			       uint32_t type);

@@ -14,6 +14,7 @@
 #include "base/hash.h"
 #include "base/python-module.h"
 #include "daemon/engine/interp/cpython-lines.h"
+#include "daemon/engine/interp/ruby-lines.h"
 
 #include <string.h>
 
@@ -113,15 +114,28 @@ static uint64_t hash_bytes(uint64_t hash, const void *bytes, size_t size)
 	return hash_words(hash, word ^ (uint64_t)size << 56);
 }
 
+static char *make_name(const struct interp_code_text *code)
+{
+	const char *name = *code->name ? code->name : "?", *slash;
+	char module[PYTHON_MODULE_BYTES];
+
+	if (code->family == INTERP_PYTHON)
+		return g_strconcat(python_module(code->file, module), ".", name, NULL);
+	if (code->file[0] == '(')
+		return g_strconcat(name, " ", code->file, NULL);
+	/* Ruby's own code in a file has a name such as "<internal:/usr/lib/ruby/set.rb>". */
+	slash = strrchr(code->file, '/');
+	return slash ? g_strdup_printf("%s (%.*s)", name, (int)strcspn(slash + 1, ">"), slash + 1)
+		     : g_strconcat(name, " (", code->file, ")", NULL);
+}
+
 static struct known_function *make_function(const struct interp_functions *functions,
 					    const struct interp_code_text *code)
 {
 	struct known_function *known = g_new0(struct known_function, 1);
 	struct interp_function *function = &known->function;
-	char module[PYTHON_MODULE_BYTES];
 
-	function->name = g_strconcat(python_module(code->file, module), ".",
-				     *code->name ? code->name : "?", NULL);
+	function->name = make_name(code);
 	function->file = g_strdup(code->file);
 	function->first_line = code->first_line;
 	function->family = code->family;
@@ -221,7 +235,10 @@ static uint32_t python_line(const struct interp_function *function,
 uint32_t interp_function_line(const struct interp_function *function,
 			      const struct interp_frame *frame)
 {
-	const uint32_t line = python_line(function, frame);
+	const uint32_t line =
+		function->family == INTERP_RUBY
+			? ruby_lines_find(function->lines, function->lines_bytes, frame->position)
+			: python_line(function, frame);
 
 	return line < INTERP_FUNCTION_LINES ? line : 0;
 }

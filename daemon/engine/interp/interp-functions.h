@@ -16,7 +16,7 @@
 
 struct interp_function {
 	uint64_t number;     /* from 1 */
-	char *name, *file;   /* name: "module.Class.method" */
+	char *name, *file;   /* name: "module.Class.method"; Ruby: "block in method (file.rb)" */
 	uint32_t first_line; /* 0: made by the interpreter, not shown */
 	enum interp_family family;
 	unsigned minor;

@@ -10,6 +10,8 @@
 
 #include "arch/base.h"
 
+#include <glib.h>
+
 #define REPLACEMENT 0xfffdu
 static const char ellipsis[] = "\xe2\x80\xa6"; /* … */
 
@@ -65,18 +67,35 @@ static char *put_character(char *to, uint32_t c)
 	return to;
 }
 
+/* Appends characters in UTF-8, without bytes that are none. Returns the end. */
+static char *put_utf_8(const uint8_t *from, size_t size, char *to)
+{
+	while (size > 0) {
+		const gunichar c = g_utf8_get_char_validated((const char *)from, (gssize)size);
+		const size_t n = c <= 0x10ffff ? (size_t)g_utf8_skip[*from] : 1;
+
+		to = put_character(to, c <= 0x10ffff ? c : REPLACEMENT);
+		from += n;
+		size -= n;
+	}
+	return to;
+}
+
 /* A byte becomes at most three, as a 0 does. */
 bool interp_record_text(const uint8_t *from, size_t size, unsigned width, bool is_cut,
 			char *ret_text)
 {
 	char *to = ret_text;
 
-	if (width != 1 && width != 2 && width != 4)
+	if (width != INTERP_UTF_8 && width != 1 && width != 2 && width != 4)
 		return size == 0 && (*to = '\0', true);
-	for (size_t i = 0; i + width <= size; i += width)
-		to = put_character(to, width == 1   ? from[i]
-				       : width == 2 ? load_le16(from + i)
-						    : load_le32(from + i));
+	if (width == INTERP_UTF_8)
+		to = put_utf_8(from, size, to);
+	else
+		for (size_t i = 0; i + width <= size; i += width)
+			to = put_character(to, width == 1   ? from[i]
+					       : width == 2 ? load_le16(from + i)
+							    : load_le32(from + i));
 	if (is_cut) {
 		memcpy(to, ellipsis, sizeof(ellipsis) - 1);
 		to += sizeof(ellipsis) - 1;

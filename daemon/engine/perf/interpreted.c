@@ -29,7 +29,7 @@ void interpreted_init(struct interpreted *interpreted, struct interpreted_code *
 
 static bool is_named_interpreter(const struct image *image)
 {
-	static const char *const names[] = { "/python", "/libpython" };
+	static const char *const names[] = { "/python", "/libpython", "/ruby", "/libruby" };
 	const char *slash = image->path ? strrchr(image->path, '/') : NULL;
 
 	for (size_t i = 0; slash && i < ARRAY_SIZE(names); i++)

@@ -1,0 +1,455 @@
+/* SPDX-License-Identifier: BSD-2-Clause-Patent */
+/*
+ * Ruby.bpf - reads the frames of a Ruby program at the moment of a sample, or before a sleep
+ *
+ * A thread's control frames are an array at the end of its own stack of words, innermost first.
+ * Only the thread itself changes them. Frames of C functions have no iseq, and are left out: the
+ * native stack has them. A frame with the flag FINISH is the outermost of an activation of
+ * rb_vm_exec(). Each activation has a tag in its C frame, to which exceptions jump, so the tags
+ * whose code is in rb_vm_exec() are the activations. Both are counted from the root: the innermost
+ * frame may not be executed yet, or no more. While a thread changes to another fiber, its frames
+ * are those of one fiber, and its native stack is the other one's: such samples are flagged. Reads
+ * are bounded, and a process can harm only its own samples.
+ */
+#include "daemon/broker/bpf/interp.bpf.h"
+
+/* glibc on x86-64: the thread's table of thread-local blocks, {address, to free} by module. */
+#define THREAD_BLOCKS 8
+#define BLOCK_BYTES 16
+#define MAX_MODULES 4096u
+#define NO_BLOCK (~0ull)
+
+/* include/ruby/internal: value_type.h, fl_type.h, core/rstring.h, core/rarray.h; internal/imemo.h;
+ * vm_core.h */
+#define TYPE_MASK 0x1f
+#define TYPE_STRING 5
+#define TYPE_ARRAY 7
+#define IMEMO_MASK 0xf01f
+#define IMEMO_ISEQ 0x701a
+#define STRING_NOT_EMBEDDED (1 << 13)
+#define STRING_BYTES(flags) ((flags) >> 14 & 0x1f)
+#define ARRAY_EMBEDDED (1 << 13)
+#define FRAME_FINISH 0x20
+
+#define FRAME_BYTES 64
+#define BODY_BYTES 160
+#define ENTRY_BYTES 12
+#define ENTRIES_AT_ONCE 60u
+#define POSITIONS_FIXED 48
+#define POSITIONS_BLOCK 80
+#define POSITIONS_IN_FIXED 54
+#define POSITIONS_IN_BLOCK 512
+
+/* Frames beyond those that are shown are only counted. */
+#define MAX_CONTROL_FRAMES 1024
+#define MAX_TAGS 512
+
+/* By minor version. */
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, 32);
+	__type(key, __u32);
+	__type(value, struct interp_ruby);
+} ruby_layouts SEC(".maps");
+
+struct ruby_walk {
+	struct walk common;
+	const struct interp_ruby *layout;
+	__u64 frame, end, tag, eval, eval_end;
+	__u64 sp; /* of the thread */
+};
+
+/* Reads at most `most` bytes of a String object. Returns their number. */
+static __always_inline __u32 read_string(const struct interp_ruby *layout, __u64 object, __u8 *to,
+					 __u64 most, bool *ret_cut)
+{
+	__u64 head[4] = {}, bytes, from;
+
+	/* Immediate objects are no addresses. */
+	if (object & 7 || read_user(head, sizeof(head), object) ||
+	    (head[0] & TYPE_MASK) != TYPE_STRING)
+		return 0;
+	bytes = head[2];
+	from = head[3];
+	if (!(head[0] & STRING_NOT_EMBEDDED)) {
+		from = object + layout->text_embedded;
+		if (layout->text_embedded_bytes == INTERP_ABSENT)
+			bytes = STRING_BYTES(head[0]);
+	}
+	*ret_cut = bytes > most;
+	if (bytes > most)
+		bytes = most;
+	bytes = masked(bytes, most);
+	return read_user(to, bytes, from) ? 0 : bytes;
+}
+
+/* Returns the String of a path: the real one, if the object is a pair of both. */
+static __always_inline __u64 find_path(__u64 object)
+{
+	__u64 head[5] = {}, pair[2] = {};
+
+	if (object & 7 || read_user(head, sizeof(head), object) ||
+	    (head[0] & TYPE_MASK) != TYPE_ARRAY)
+		return object;
+	if (read_user(pair, sizeof(pair), head[0] & ARRAY_EMBEDDED ? object + 16 : head[4]))
+		return 0;
+	/* Code that is in no file has no real path, which is nil. */
+	return pair[1] & 7 || pair[1] < 4096 ? pair[0] : pair[1];
+}
+
+struct line_copy {
+	struct scratch *scratch;
+	__u64 entries;
+	__u32 n, done;
+};
+
+/* Copies the line numbers of some entries. Returns 1 to end the loop. */
+static long copy_lines(__u32 index, struct line_copy *copy)
+{
+	__u8 *to = copy->scratch->code.lines + sizeof(struct interp_ruby_lines);
+	const __u32 *from = (const __u32 *)copy->scratch->staged;
+	__u32 n = copy->n - copy->done;
+
+	if (n == 0)
+		return 1;
+	if (n > ENTRIES_AT_ONCE)
+		n = ENTRIES_AT_ONCE;
+	if (read_user(copy->scratch->staged, masked(n * ENTRY_BYTES, 1023),
+		      copy->entries + copy->done * ENTRY_BYTES))
+		return 1;
+	to += masked(index, 31) * ENTRIES_AT_ONCE * 4;
+	for (__u32 i = 0; i < ENTRIES_AT_ONCE; i++)
+		*(__u32 *)(to + 4 * i) = from[i * ENTRY_BYTES / 4];
+	copy->done += n;
+	return 0;
+}
+
+/* Returns the size of the set of positions; 0: there is none, because there is one line. */
+static __always_inline __u64 positions_bytes(__u32 n, __u32 words)
+{
+	if (n <= 1)
+		return 0;
+	return POSITIONS_FIXED +
+	       (words <= POSITIONS_IN_FIXED
+			? 0
+			: (words - POSITIONS_IN_FIXED + POSITIONS_IN_BLOCK - 1ull) /
+				  POSITIONS_IN_BLOCK * POSITIONS_BLOCK);
+}
+
+/* Reads the lines of the iseq whose body is in scratch->object. Returns the number of bytes. */
+static __always_inline __u32 read_lines(const struct interp_ruby *layout, struct scratch *scratch)
+{
+	const __u8 *body = scratch->object;
+	struct interp_ruby_lines head = {
+		.n = *(const __u32 *)(body + masked(layout->body_n_lines, 0xfc)),
+	};
+	struct line_copy copy = { .scratch = scratch,
+				  .entries = word_at(body, layout->body_lines, 0xf8),
+				  .n = head.n };
+	__u64 positions, done;
+
+	positions =
+		positions_bytes(head.n, *(const __u32 *)(body + masked(layout->body_size, 0x7c)));
+	if (positions > INTERP_RUBY_MAX_POSITIONS) {
+		scratch->code.flags |= INTERP_CODE_LINES_CUT;
+		positions = INTERP_RUBY_MAX_POSITIONS;
+	}
+	if (copy.n > INTERP_RUBY_MAX_LINES) {
+		scratch->code.flags |= INTERP_CODE_LINES_CUT;
+		copy.n = INTERP_RUBY_MAX_LINES;
+	}
+	bpf_loop(INTERP_RUBY_MAX_LINES / ENTRIES_AT_ONCE, copy_lines, &copy, 0);
+	done = copy.done;
+	asm volatile("" : "+r"(done));
+	if (done > INTERP_RUBY_MAX_LINES)
+		return 0;
+	head.n_read = done;
+	__builtin_memcpy(scratch->code.lines, &head, sizeof(head));
+	done = sizeof(head) + 4 * done;
+	positions = masked(positions, INTERP_RUBY_MAX_POSITIONS);
+	if (read_user(scratch->code.lines + done, positions,
+		      word_at(body, layout->body_positions, 0xf8)))
+		positions = 0;
+	return done + positions;
+}
+
+/* Writes a description of the iseq whose body is in scratch->object. */
+static __noinline int describe(struct ruby_walk *walk, __u64 body, __u32 id, __u32 first_line)
+{
+	const struct interp_ruby *layout;
+	struct interp_code *code;
+	struct scratch *scratch;
+	bool cut = false;
+
+	if (!walk)
+		return -1;
+	scratch = walk->common.scratch;
+	layout = walk->layout;
+	code = &scratch->code;
+	code->record = INTERP_RECORD_CODE;
+	code->pid = walk->common.pid;
+	code->code = body;
+	code->id = id;
+	code->first_line = first_line;
+	code->family = INTERP_RUBY;
+	code->minor = layout->minor;
+	code->flags = 0;
+	code->name_width = code->file_width = INTERP_UTF_8;
+	code->name_bytes = read_string(layout, word_at(scratch->object, layout->body_label, 0xf8),
+				       code->name, INTERP_MAX_NAME, &cut);
+	if (cut)
+		code->flags |= INTERP_CODE_NAME_CUT;
+	cut = false;
+	code->file_bytes = read_string(layout,
+				       find_path(word_at(scratch->object, layout->body_path, 0xf8)),
+				       code->file, INTERP_MAX_FILE, &cut);
+	if (cut)
+		code->flags |= INTERP_CODE_FILE_CUT;
+	code->lines_bytes = read_lines(layout, scratch);
+	return bpf_perf_event_output(walk->common.ctx, &code_outputs, BPF_F_CURRENT_CPU, code,
+				     __builtin_offsetof(struct interp_code, lines) +
+					     masked(code->lines_bytes, INTERP_MAX_LINES));
+}
+
+/* Sets the frame's position and id, and describes its iseq if that is new. */
+static __always_inline void identify(struct ruby_walk *walk, struct interp_frame *frame, __u64 pc)
+{
+	const struct interp_ruby *layout = walk->layout;
+	struct scratch *scratch = walk->common.scratch;
+	__u64 code, hash, first_line;
+
+	if (read_user(scratch->object, BODY_BYTES, frame->code)) {
+		walk->common.flags |= INTERP_FAULT;
+		return;
+	}
+	code = word_at(scratch->object, layout->body_code, 0xf8);
+	first_line = word_at(scratch->object, layout->body_first_line, 0xf8);
+	first_line = layout->is_first_line_tagged ? first_line >> 1 : (__u32)first_line;
+	/* The counter is after the instruction that runs. */
+	frame->position = pc > code ? (pc - code) / 8 - 1 : 0;
+	hash = (word_at(scratch->object, layout->body_label, 0xf8) >> 3) * 0x9e3779b97f4a7c15ull;
+	hash ^= (code >> 3) * 0xc2b2ae3d27d4eb4full;
+	hash ^= (word_at(scratch->object, layout->body_lines, 0xf8) >> 3) * 0x165667b19e3779f9ull;
+	hash ^= first_line * 0xff51afd7ed558ccdull;
+	frame->id = (__u32)(hash >> 32) ^ (__u32)hash;
+	if (is_new_code(&walk->common, frame))
+		count_code(&walk->common, frame,
+			   describe(walk, frame->code, frame->id, first_line));
+}
+
+/* Reads the iseq and the flags of a control frame that has one. */
+static __always_inline int step_iseq(struct ruby_walk *walk, __u64 iseq)
+{
+	const struct interp_ruby *layout = walk->layout;
+	struct scratch *scratch = walk->common.scratch;
+	__u64 head[3] = {}, flags = 0;
+	struct interp_frame *frame;
+
+	if (read_user(&flags, 8, word_at(scratch->frame, layout->frame_ep, 0x78))) {
+		walk->common.flags |= INTERP_FAULT;
+		return 1;
+	}
+	if (flags & FRAME_FINISH)
+		scratch->runs++;
+	/* Without room for the frame, the runs are still counted. */
+	frame = add_frame(&walk->common);
+	if (!frame)
+		return 0;
+	if (read_user(head, sizeof(head), iseq)) {
+		walk->common.flags |= INTERP_FAULT;
+		return 1;
+	}
+	if ((head[0] & IMEMO_MASK) != IMEMO_ISEQ) {
+		walk->common.flags |= INTERP_TORN;
+		return 1;
+	}
+	*frame = (struct interp_frame){ .code = head[2] };
+	walk->common.n++;
+	identify(walk, frame, word_at(scratch->frame, layout->frame_pc, 0x78));
+	if (flags & FRAME_FINISH)
+		end_run(&walk->common, 0);
+	return 0;
+}
+
+/* Reads one control frame. Returns 1 to end the loop. */
+static long step(__u32 index, struct ruby_walk *walk)
+{
+	const struct interp_ruby *layout = walk->layout;
+	struct scratch *scratch = walk->common.scratch;
+	__u64 iseq;
+
+	if (walk->frame >= walk->end)
+		return 1;
+	if (read_user(scratch->frame, FRAME_BYTES, walk->frame)) {
+		walk->common.flags |= INTERP_FAULT;
+		return 1;
+	}
+	iseq = word_at(scratch->frame, layout->frame_iseq, 0x78);
+	if (iseq && word_at(scratch->frame, layout->frame_pc, 0x78) && step_iseq(walk, iseq))
+		return 1;
+	walk->frame += layout->frame_bytes;
+	return 0;
+}
+
+/* Looks at one tag. Returns 1 to end the loop. */
+static long step_tag(__u32 index, struct ruby_walk *walk)
+{
+	const struct interp_ruby *layout = walk->layout;
+	__u64 resume = 0, previous = 0;
+
+	if (!walk->tag)
+		return 1;
+	if (read_user(&resume, 8, walk->tag + layout->tag_resume) ||
+	    read_user(&previous, 8, walk->tag + layout->tag_previous)) {
+		walk->common.flags |= INTERP_FAULT;
+		return 1;
+	}
+	if (resume >= walk->eval && resume < walk->eval_end) {
+		__u64 *at = (__u64 *)walk->common.scratch->staged;
+
+		if (walk->common.scratch->activations < INTERP_MAX_FRAMES)
+			at[masked(walk->common.scratch->activations, INTERP_MAX_FRAMES - 1)] =
+				walk->tag;
+		walk->common.scratch->activations++;
+	}
+	walk->tag = previous;
+	return 0;
+}
+
+/* Sets the address of a frame that ends a run. */
+static long step_run(__u32 index, struct ruby_walk *walk)
+{
+	const __u64 *at = (const __u64 *)walk->common.scratch->staged;
+	struct interp_frame *frame =
+		&walk->common.scratch->sample.frames[masked(index, INTERP_MAX_FRAMES - 1)];
+
+	if (index >= walk->common.n)
+		return 1;
+	if (!(frame->flags & INTERP_FRAME_ENDS_RUN))
+		return 0;
+	if (walk->common.scratch->skipped < 0)
+		frame->at = walk->sp;
+	else if (walk->common.scratch->skipped < INTERP_MAX_FRAMES)
+		frame->at = at[masked(walk->common.scratch->skipped, INTERP_MAX_FRAMES - 1)];
+	walk->common.scratch->skipped++;
+	return 0;
+}
+
+/* Finds out which activation executes each run; at most one is without the other. */
+static __always_inline void place_runs(struct ruby_walk *walk)
+{
+	bpf_loop(MAX_TAGS, step_tag, walk, 0);
+	walk->common.scratch->skipped =
+		(__s32)(walk->common.scratch->activations - walk->common.scratch->runs);
+	if (!walk->tag && walk->frame >= walk->end && walk->common.scratch->skipped >= -1 &&
+	    walk->common.scratch->skipped <= 1)
+		bpf_loop(INTERP_MAX_FRAMES, step_run, walk, 0);
+}
+
+/* Returns the current thread's state, or 0. */
+static __always_inline __u64 find_thread(const struct interp_process *process, __u64 fsbase)
+{
+	const __u64 of_module = process->addresses[INTERP_RUBY_MODULE];
+	__u64 module = 0, blocks = 0, block = fsbase, thread = 0;
+
+	if (of_module) {
+		if (read_user(&module, 8, of_module) || module == 0 || module > MAX_MODULES ||
+		    read_user(&blocks, 8, fsbase + THREAD_BLOCKS) ||
+		    read_user(&block, 8, blocks + BLOCK_BYTES * module) || block == 0 ||
+		    block == NO_BLOCK)
+			return 0;
+	}
+	return read_user(&thread, 8, block + process->addresses[INTERP_RUBY_OFFSET]) ? 0 : thread;
+}
+
+/* Returns whether the thread is on the native stack that belongs to its frames. */
+static __always_inline bool is_on_its_stack(const struct interp_ruby *layout, __u64 thread,
+					    __u64 sp)
+{
+	__u64 end = 0, bytes = 0;
+
+	return !read_user(&end, 8, thread + layout->thread_machine_stack) &&
+	       !read_user(&bytes, 8, thread + layout->thread_machine_stack_bytes) && sp <= end &&
+	       end - sp <= bytes;
+}
+
+/* Reads the frames of the current thread into the sample. */
+static __always_inline void walk_thread(struct ruby_walk *walk)
+{
+	struct task_struct___kernel *task = (struct task_struct___kernel *)bpf_get_current_task();
+	const struct pt_regs___kernel *regs =
+		(const struct pt_regs___kernel *)bpf_task_pt_regs(bpf_get_current_task_btf());
+	const struct interp_ruby *layout = walk->layout;
+	__u64 thread, stack = 0, words = 0;
+
+	thread = find_thread(&walk->common.scratch->process, BPF_CORE_READ(task, thread.fsbase));
+	if (!thread) {
+		walk->common.flags |= INTERP_NO_THREAD;
+		return;
+	}
+	if (read_user(&stack, 8, thread + layout->thread_stack) ||
+	    read_user(&words, 8, thread + layout->thread_stack_words) ||
+	    read_user(&walk->frame, 8, thread + layout->thread_frame) ||
+	    read_user(&walk->tag, 8, thread + layout->thread_tag)) {
+		walk->common.flags |= INTERP_FAULT;
+		return;
+	}
+	/* A thread that begins or ends. */
+	if (!stack || !walk->frame) {
+		walk->common.flags |= INTERP_NO_THREAD;
+		return;
+	}
+	walk->end = stack + 8 * words;
+	walk->sp = BPF_CORE_READ(regs, sp);
+	if (walk->frame < stack || walk->frame > walk->end ||
+	    !is_on_its_stack(layout, thread, walk->sp)) {
+		walk->common.flags |= INTERP_TORN;
+		return;
+	}
+	bpf_loop(MAX_CONTROL_FRAMES, step, walk, 0);
+	if (!(walk->common.flags & (INTERP_FAULT | INTERP_TORN)))
+		place_runs(walk);
+	if (walk->frame < walk->end && !(walk->common.flags & (INTERP_FAULT | INTERP_TORN)))
+		walk->common.flags |= INTERP_DEEPER;
+	walk->common.flags |= INTERP_WALKED;
+}
+
+/* Returns false if the version has no layout. */
+static __always_inline bool read_ruby(struct ruby_walk *walk, void *ctx)
+{
+	struct scratch *scratch = get_scratch();
+	__u32 minor;
+
+	if (!scratch)
+		return false;
+	minor = scratch->process.minor;
+	scratch->runs = scratch->activations = 0;
+	*walk = (struct ruby_walk){
+		.common = begin_walk(ctx, scratch),
+		.layout = bpf_map_lookup_elem(&ruby_layouts, &minor),
+		.eval = scratch->process.addresses[INTERP_RUBY_EVAL],
+		.eval_end = scratch->process.addresses[INTERP_RUBY_EVAL_END],
+	};
+	if (!walk->layout || walk->layout->minor != minor)
+		return false;
+	walk_thread(walk);
+	return true;
+}
+
+SEC("perf_event")
+int ruby_sample(struct bpf_perf_event_data *ctx)
+{
+	struct ruby_walk walk;
+
+	return !read_ruby(&walk, ctx) || write_sample(ctx, &walk.common);
+}
+
+SEC("tracepoint")
+int ruby_sleep(struct sched_switch *ctx)
+{
+	struct ruby_walk walk;
+
+	return !read_ruby(&walk, ctx) || write_sleep(ctx, &walk.common);
+}
+
+char ruby_license[] SEC("license") = "Dual BSD/GPL";
