@@ -196,6 +196,33 @@ def test_waits(profctl, profcapture, capture, ruby, tmp_path):
     assert "Stacks of waits have" not in profcapture("report", capture, "--metric", "off-cpu").stdout
 
 
+TEMPLATE = """
+def spin
+  i = 0
+  i += 1 while i < 100
+end
+eval("def first\\nspin\\nend", nil, "/views/a.erb", 0)
+eval("\\n\\ndef second\\nspin\\nend", nil, "/views/b.erb", -3)
+finish = Process.clock_gettime(Process::CLOCK_MONOTONIC) + 1
+while Process.clock_gettime(Process::CLOCK_MONOTONIC) < finish
+  50.times { first }
+  50.times { second }
+end
+"""
+
+
+def test_templates(profctl, profcapture, capture, ruby, tmp_path):
+    """Code that is made from a template may begin at line 0, or before."""
+    program = tmp_path / "template.rb"
+    program.write_text(TEMPLATE)
+    recorded(profctl, "-F", 999, "-o", capture, "--", ruby, program)
+    Capture(profcapture, capture, "ruby")
+    shown = {row["name"]: row for row in profcapture.json("report", capture, "--limit", 0)["data"]["rows"]}
+    for name, file in ("first (a.erb)", "/views/a.erb"), ("second (b.erb)", "/views/b.erb"):
+        assert shown[name]["total"] > 50 and shown[name]["file"] == file
+        assert not shown[name]["line"]
+
+
 def test_report(profctl, profcapture, capture, ruby, tmp_path):
     program = tmp_path / "callbacks.rb"
     program.write_text(CALLBACKS)

@@ -205,6 +205,26 @@ static void test_names(void)
 	check_ruby_name("", "", "? ()");
 }
 
+/* Code that is made from a template is shown. */
+static void test_lines_before_the_first(void)
+{
+	struct interp_functions *functions = interp_functions_new(1u << 20, 5);
+	const struct interp_frame frame = { .code = 0x1000, .id = 3 };
+	const struct interp_function *function;
+	struct interp_code_text text;
+	struct interp_code code;
+
+	make_ruby_code(&code, "f", "a.erb");
+	code.first_line = (uint32_t)-3;
+	REQUIRE(parse_ruby(&code, &text));
+	CHECK(interp_functions_add(functions, 1, &text));
+	function = interp_functions_find(functions, 1, &frame);
+	REQUIRE(function);
+	CHECK_INT(function->first_line, 0);
+	CHECK(!interp_function_is_hidden(function));
+	interp_functions_free(functions);
+}
+
 /* Runs are placed by address, also in a stack without its root. */
 static void test_merge(void)
 {
@@ -247,6 +267,7 @@ int main(void)
 	RUN(test_one_line);
 	RUN(test_texts);
 	RUN(test_names);
+	RUN(test_lines_before_the_first);
 	RUN(test_merge);
 	return test_end();
 }

@@ -137,7 +137,7 @@ static struct known_function *make_function(const struct interp_functions *funct
 
 	function->name = make_name(code);
 	function->file = g_strdup(code->file);
-	function->first_line = code->first_line;
+	function->first_line = code->first_line <= INT32_MAX ? code->first_line : 0;
 	function->family = code->family;
 	function->minor = code->minor;
 	/* Not NULL, from which no end could be computed. */
@@ -213,6 +213,11 @@ const struct interp_function *interp_functions_find(const struct interp_function
 	const struct known_function *known = g_hash_table_lookup(functions->by_code, &key);
 
 	return known ? &known->function : NULL;
+}
+
+bool interp_function_is_hidden(const struct interp_function *function)
+{
+	return function->family == INTERP_PYTHON && function->first_line == 0;
 }
 
 static uint32_t python_line(const struct interp_function *function,

@@ -17,7 +17,7 @@
 struct interp_function {
 	uint64_t number;     /* from 1 */
 	char *name, *file;   /* name: "module.Class.method"; Ruby: "block in method (file.rb)" */
-	uint32_t first_line; /* 0: made by the interpreter, not shown */
+	uint32_t first_line; /* 0: not known */
 	enum interp_family family;
 	unsigned minor;
 	uint8_t *lines;
@@ -41,6 +41,8 @@ bool interp_functions_add(struct interp_functions *functions, uint32_t process,
 const struct interp_function *interp_functions_find(const struct interp_functions *functions,
 						    uint32_t process,
 						    const struct interp_frame *frame);
+/* Returns whether the interpreter made the function, and not a compiler. */
+bool interp_function_is_hidden(const struct interp_function *function);
 /* Returns the line at which the frame is; 0: not known. */
 uint32_t interp_function_line(const struct interp_function *function,
 			      const struct interp_frame *frame);

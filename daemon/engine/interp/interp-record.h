@@ -30,7 +30,8 @@ struct interp_code_text {
 	uint32_t pid;
 	uint64_t code;
 	uint32_t id;
-	uint32_t first_line; /* 0: the interpreter made it, not a compiler */
+	/* Python: 0 if the interpreter made it. Ruby: templates may begin at 0, or before. */
+	uint32_t first_line;
 	enum interp_family family;
 	unsigned minor;
 	char name[3 * INTERP_MAX_NAME + 4], file[3 * INTERP_MAX_FILE + 4];

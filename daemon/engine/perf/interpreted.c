@@ -179,7 +179,7 @@ size_t interpreted_add_places(struct interpreted *interpreted, size_t native,
 			const struct interp_function *function = interpreted->frames[i - 1];
 			uint64_t offset;
 
-			if (function->first_line == 0)
+			if (interp_function_is_hidden(function))
 				continue;
 			offset = function->number * INTERP_FUNCTION_LINES +
 				 interp_function_line(function, &interpreted->chain.frames[i - 1]);
