@@ -258,6 +258,28 @@ static void test_merge(void)
 	CHECK(!interp_merge(&chain, &native, runs, &n));
 }
 
+/* A run without an activation is not taken for a whole one. */
+static void test_unsound(void)
+{
+	struct interp_chain chain = { .family = INTERP_RUBY, .minor = 1, .n = 2 };
+
+	chain.frames[1].flags = INTERP_FRAME_ENDS_RUN;
+	CHECK(!interp_merge_is_sound(&chain));
+	chain.frames[1].at = 0x7000;
+	CHECK(interp_merge_is_sound(&chain));
+	chain.frames[1].flags = 0;
+	CHECK(!interp_merge_is_sound(&chain));
+	chain.flags = INTERP_DEEPER;
+	CHECK(interp_merge_is_sound(&chain));
+	chain.n = 0;
+	chain.flags = 0;
+	CHECK(interp_merge_is_sound(&chain));
+	/* Frames of Python 3.10 have no address. */
+	chain = (struct interp_chain){ .family = INTERP_PYTHON, .minor = 10, .n = 1 };
+	chain.frames[0].flags = INTERP_FRAME_ENDS_RUN;
+	CHECK(interp_merge_is_sound(&chain));
+}
+
 int main(void)
 {
 	RUN(test_layouts);
@@ -269,5 +291,6 @@ int main(void)
 	RUN(test_names);
 	RUN(test_lines_before_the_first);
 	RUN(test_merge);
+	RUN(test_unsound);
 	return test_end();
 }

@@ -211,79 +211,107 @@ static void test_counts(void)
 	stage_done(&stage);
 }
 
-struct interpreter_calls {
-	unsigned int expected, found;
+/* A Python program with one function, which belongs to the middle one of three native frames. */
+struct interpreted_program {
+	struct stage stage;
+	struct interp_runtime python;
+	struct interp_code code;
+	struct interp_sample list;
+	struct sample sample;
+	struct interpreted *interpreted;
+	struct interpreted_code functions;
+	struct interpreter_calls {
+		unsigned int expected, found, unread;
+	} calls;
 };
 
 static void count_expected(void *data)
 {
-	((struct interpreter_calls *)data)->expected++;
+	((struct interpreted_program *)data)->calls.expected++;
 }
 
 static void count_found(const struct process *process, void *data)
 {
-	((struct interpreter_calls *)data)->found++;
+	((struct interpreted_program *)data)->calls.found++;
 }
 
-/* Handles a Python function, which belongs to the middle one of three native frames. */
-static void test_interpreted(void)
+static void count_unread(const struct process *process, const struct interp_runtime *runtime,
+			 void *data)
+{
+	((struct interpreted_program *)data)->calls.unread++;
+}
+
+static struct process *program_init(struct interpreted_program *program)
 {
 	static const uint64_t ips[] = { 0x400010 | UNWIND_EXACT, 0x400020, 0x400030 };
 	static const uint64_t sps[] = { 0x6f00, 0x6ff0, 0x7100 };
-	static const bool is_new[] = { true };
-	struct interp_runtime python = { .family = INTERP_PYTHON,
-					 .minor = 12,
-					 .found = INTERP_FOUND };
-	struct interp_code code = { .record = INTERP_RECORD_CODE,
-				    .code = 0x1000,
-				    .id = 7,
-				    .first_line = 5,
-				    .family = INTERP_PYTHON,
-				    .minor = 12,
-				    .name_width = 1,
-				    .name_bytes = 1,
-				    .name = "f",
-				    .file_width = 1,
-				    .file_bytes = 7,
-				    .file = "/x/m.py" };
-	struct interp_sample list = {
-		.record = INTERP_RECORD_SAMPLE,
-		.n = 1,
-		.flags = INTERP_WALKED,
-		.family = INTERP_PYTHON,
-		.minor = 12,
-		.frames = { { .code = 0x1000,
-			      .id = 7,
-			      .at = 0x7000,
-			      .flags = INTERP_FRAME_ENDS_RUN } },
-	};
-	struct sample sample = {
-		.user = { .ips = ips, .n = 3, .sps = sps, .n_sps = 3, .stop = PROF_STOP_ROOT },
-		.raw = (const uint8_t *)&list,
-		.raw_bytes = sizeof(list),
-		.is_interpreted = true
-	};
-	struct interpreted *interpreted = g_new(struct interpreted, 1);
-	struct interpreted_code functions;
-	struct output_place places[4];
-	struct interpreter_calls calls = { 0 };
-	char name[] = "/usr/lib/libpython3.12.so.1.0", *path;
-	struct process *process;
-	struct image *image;
-	struct stage stage;
 
-	stage_init(&stage);
-	sample.thread = stage.thread;
-	process = stage.thread->process;
-	interpreted_code_init(&functions, &stage.parts.output, &stage.parts.images);
-	interpreted_init(interpreted, &functions);
-	interpreted->expected = count_expected;
-	interpreted->found = count_found;
-	interpreted->data = &calls;
-	CHECK_INT(interpreted_merge(interpreted, &sample), PROF_INTERPRETER_NONE);
+	*program = (struct interpreted_program){
+		.python = { .family = INTERP_PYTHON, .minor = 12, .found = INTERP_FOUND },
+		.code = { .record = INTERP_RECORD_CODE,
+			  .code = 0x1000,
+			  .id = 7,
+			  .first_line = 5,
+			  .family = INTERP_PYTHON,
+			  .minor = 12,
+			  .name_width = 1,
+			  .name_bytes = 1,
+			  .name = "f",
+			  .file_width = 1,
+			  .file_bytes = 7,
+			  .file = "/x/m.py" },
+		.list = { .record = INTERP_RECORD_SAMPLE,
+			  .n = 1,
+			  .flags = INTERP_WALKED,
+			  .family = INTERP_PYTHON,
+			  .minor = 12,
+			  .frames = { { .code = 0x1000,
+					.id = 7,
+					.at = 0x7000,
+					.flags = INTERP_FRAME_ENDS_RUN } } },
+		.sample = { .user = { .ips = ips,
+				      .n = 3,
+				      .sps = sps,
+				      .n_sps = 3,
+				      .stop = PROF_STOP_ROOT },
+			    .raw = (const uint8_t *)&program->list,
+			    .raw_bytes = sizeof(program->list),
+			    .is_interpreted = true },
+		.interpreted = g_new(struct interpreted, 1),
+	};
+	stage_init(&program->stage);
+	program->sample.thread = program->stage.thread;
+	interpreted_code_init(&program->functions, &program->stage.parts.output,
+			      &program->stage.parts.images);
+	interpreted_init(program->interpreted, &program->functions);
+	program->interpreted->expected = count_expected;
+	program->interpreted->found = count_found;
+	program->interpreted->unread = count_unread;
+	program->interpreted->data = program;
+	return program->stage.thread->process;
+}
+
+static void program_done(struct interpreted_program *program)
+{
+	interpreted_code_done(&program->functions);
+	g_free(program->interpreted);
+	stage_done(&program->stage);
+}
+
+static void test_interpreted(void)
+{
+	static const bool is_new[] = { true };
+	struct interpreted_program program;
+	struct process *process = program_init(&program);
+	struct interpreted *interpreted = program.interpreted;
+	struct output_place places[4];
+	char name[] = "/usr/lib/libpython3.12.so.1.0", *path;
+	struct image *image;
+
+	CHECK_INT(interpreted_merge(interpreted, &program.sample), PROF_INTERPRETER_NONE);
 	image = process->maps->mappings[0].image;
 	interpreted_look(interpreted, process);
-	CHECK_INT(calls.expected, 0);
+	CHECK_INT(program.calls.expected, 0);
 	path = image->path;
 	image->path = name;
 	interpreted_look_again(interpreted);
@@ -291,18 +319,19 @@ static void test_interpreted(void)
 	interpreted_look_again(interpreted);
 	interpreted_look(interpreted, process);
 	image->path = path;
-	CHECK_INT(calls.expected, 1);
-	CHECK_INT(calls.found, 0);
-	image->runtime = &python;
+	CHECK_INT(program.calls.expected, 1);
+	CHECK_INT(program.calls.found, 0);
+	image->runtime = &program.python;
 	interpreted_look_again(interpreted);
 	interpreted_look(interpreted, process);
 	interpreted_look(interpreted, process);
-	CHECK_INT(calls.found, 1);
+	CHECK_INT(program.calls.found, 1);
 	interpreted_look_again(interpreted);
 	interpreted_look(interpreted, process);
-	CHECK_INT(calls.found, 2);
-	interpreted_add_code(interpreted, process, (const uint8_t *)&code, sizeof(code));
-	CHECK_INT(interpreted_merge(interpreted, &sample), PROF_INTERPRETER_COMPLETE);
+	CHECK_INT(program.calls.found, 2);
+	interpreted_add_code(interpreted, process, (const uint8_t *)&program.code,
+			     sizeof(program.code));
+	CHECK_INT(interpreted_merge(interpreted, &program.sample), PROF_INTERPRETER_COMPLETE);
 	CHECK_INT(interpreted_add_places(interpreted, SIZE_MAX, places, 0), 0);
 	CHECK_INT(interpreted_add_places(interpreted, 2, places, 0), 0);
 	CHECK_INT(interpreted_add_places(interpreted, 1, places, 0), 1);
@@ -310,22 +339,136 @@ static void test_interpreted(void)
 	CHECK_INT(places[0].offset, INTERP_FUNCTION_LINES + 5);
 	interpreted_write(interpreted, is_new);
 	interpreted_write(interpreted, is_new);
-	list.frames[0].at = 0x100; /* above the stack's top */
-	CHECK_INT(interpreted_merge(interpreted, &sample), PROF_INTERPRETER_MISSING);
-	list.flags |= INTERP_TORN;
-	CHECK_INT(interpreted_merge(interpreted, &sample), PROF_INTERPRETER_TORN);
-	list.flags = INTERP_NO_THREAD;
-	list.n = 0;
-	CHECK_INT(interpreted_merge(interpreted, &sample), PROF_INTERPRETER_IDLE);
-	sample.is_interpreted = false;
-	CHECK_INT(interpreted_merge(interpreted, &sample), PROF_INTERPRETER_MISSING);
-	parts_finish(&stage.parts);
-	CHECK_INT(rows_of(&stage.parts, PROF_TABLE_SYMBOL), 1);
-	CHECK_INT(rows_of(&stage.parts, PROF_TABLE_LINE), 2);
-	CHECK_INT(number_of(&stage.parts, PROF_TABLE_LINE, PROF_LINE_LINE, 0), 5);
-	interpreted_code_done(&functions);
-	g_free(interpreted);
-	stage_done(&stage);
+	program.list.frames[0].at = 0x100; /* above the stack's top */
+	CHECK_INT(interpreted_merge(interpreted, &program.sample), PROF_INTERPRETER_MISSING);
+	program.list.flags |= INTERP_TORN;
+	CHECK_INT(interpreted_merge(interpreted, &program.sample), PROF_INTERPRETER_TORN);
+	program.list.flags = INTERP_NO_THREAD;
+	program.list.n = 0;
+	CHECK_INT(interpreted_merge(interpreted, &program.sample), PROF_INTERPRETER_IDLE);
+	program.sample.is_interpreted = false;
+	CHECK_INT(interpreted_merge(interpreted, &program.sample), PROF_INTERPRETER_MISSING);
+	parts_finish(&program.stage.parts);
+	CHECK_INT(rows_of(&program.stage.parts, PROF_TABLE_SYMBOL), 1);
+	CHECK_INT(rows_of(&program.stage.parts, PROF_TABLE_LINE), 2);
+	CHECK_INT(number_of(&program.stage.parts, PROF_TABLE_LINE, PROF_LINE_LINE, 0), 5);
+	program_done(&program);
+}
+
+static struct image *map_runtime(struct process *process, struct interpreted_program *program,
+				 uint64_t start, const struct interp_runtime *runtime)
+{
+	const struct image_key key = { .path = "/a", .path_bytes = 2, .inode = start };
+	struct image *image = images_of_mapping(&program->stage.parts.images, &key);
+
+	image->runtime = runtime;
+	maps_insert(&process->maps,
+		    &(struct mapping){ .start = start, .end = start + 0x1000, .image = image });
+	return image;
+}
+
+/* Chains that contradict themselves, or are those of another interpreter, are not shown. */
+static void test_refused(void)
+{
+	struct interpreted_program program;
+	struct process *process = program_init(&program);
+	struct interpreted *interpreted = program.interpreted;
+
+	process->maps->mappings[0].image->runtime = &program.python;
+	interpreted_look(interpreted, process);
+	interpreted_add_code(interpreted, process, (const uint8_t *)&program.code,
+			     sizeof(program.code));
+	CHECK_INT(interpreted_merge(interpreted, &program.sample), PROF_INTERPRETER_COMPLETE);
+	program.list.minor = 11;
+	CHECK_INT(interpreted_merge(interpreted, &program.sample), PROF_INTERPRETER_MISSING);
+	program.list.minor = 12;
+	program.list.family = INTERP_RUBY;
+	CHECK_INT(interpreted_merge(interpreted, &program.sample), PROF_INTERPRETER_MISSING);
+	program.python.family = INTERP_RUBY;
+	CHECK_INT(interpreted_merge(interpreted, &program.sample), PROF_INTERPRETER_COMPLETE);
+	/* an activation whose place is not known */
+	program.list.frames[0].at = 0;
+	CHECK_INT(interpreted_merge(interpreted, &program.sample), PROF_INTERPRETER_TORN);
+	program.list.flags |= INTERP_DEEPER;
+	CHECK_INT(interpreted_merge(interpreted, &program.sample), PROF_INTERPRETER_MISSING);
+	/* frames of no activation */
+	program.list.frames[0].flags = 0;
+	CHECK_INT(interpreted_merge(interpreted, &program.sample), PROF_INTERPRETER_DEEPER);
+	program.list.flags = INTERP_WALKED;
+	CHECK_INT(interpreted_merge(interpreted, &program.sample), PROF_INTERPRETER_TORN);
+	program_done(&program);
+}
+
+/* An interpreter that is not supported hides none that is. Of two that are, one is read, and the
+ * other is said to be unread. */
+static void test_two_interpreters(void)
+{
+	static const struct interp_runtime old = { .family = INTERP_RUBY,
+						   .minor = 7,
+						   .found = INTERP_OTHER_VERSION };
+	static const struct interp_runtime ruby = { .family = INTERP_RUBY,
+						    .minor = 1,
+						    .found = INTERP_FOUND };
+	struct interpreted_program program;
+	struct process *process = program_init(&program);
+	struct interpreted *interpreted = program.interpreted;
+	struct image *low, *python, *high;
+
+	low = map_runtime(process, &program, 0x700000, &old);
+	interpreted_look(interpreted, process);
+	CHECK(process->interpreter == low);
+	CHECK_INT(program.calls.found, 1);
+	CHECK_INT(program.calls.unread, 0);
+	python = map_runtime(process, &program, 0x710000, &program.python);
+	high = map_runtime(process, &program, 0x720000, &old);
+	interpreted_look(interpreted, process);
+	CHECK(process->interpreter == python);
+	CHECK_INT(program.calls.found, 2);
+	CHECK_INT(program.calls.unread, 2);
+	/* one that is read remains so */
+	high->runtime = &ruby;
+	interpreted_look_again(interpreted);
+	interpreted_look(interpreted, process);
+	CHECK(process->interpreter == python);
+	/* the program itself */
+	process->interpreter = NULL;
+	process->program = python;
+	interpreted_look_again(interpreted);
+	interpreted_look(interpreted, process);
+	CHECK(process->interpreter == python);
+	/* the first one that was mapped */
+	process->interpreter = process->program = NULL;
+	interpreted_look_again(interpreted);
+	interpreted_look(interpreted, process);
+	CHECK(process->interpreter == high);
+	/* a thread that is not in Ruby may be in Python */
+	program.list.family = INTERP_RUBY;
+	program.list.minor = 1;
+	program.list.flags = INTERP_NO_THREAD;
+	program.list.n = 0;
+	CHECK_INT(interpreted_merge(interpreted, &program.sample), PROF_INTERPRETER_MISSING);
+	program_done(&program);
+}
+
+/* Without room for a function, the samples that have it are counted. */
+static void test_full(void)
+{
+	struct interpreted_program program;
+	struct process *process = program_init(&program);
+	struct interpreted *interpreted = program.interpreted;
+
+	process->maps->mappings[0].image->runtime = &program.python;
+	interpreted_look(interpreted, process);
+	interp_functions_free(program.functions.functions);
+	program.functions.functions = interp_functions_new(64, 1);
+	/* a record was lost */
+	CHECK_INT(interpreted_merge(interpreted, &program.sample), PROF_INTERPRETER_COMPLETE);
+	CHECK(!interp_functions_are_full(program.functions.functions));
+	interpreted_add_code(interpreted, process, (const uint8_t *)&program.code,
+			     sizeof(program.code));
+	CHECK(interp_functions_are_full(program.functions.functions));
+	CHECK_INT(interpreted_merge(interpreted, &program.sample), PROF_INTERPRETER_MISSING);
+	program_done(&program);
 }
 
 static void test_cgroup(void)
@@ -833,6 +976,9 @@ int main(void)
 	RUN(test_unknown);
 	RUN(test_counts);
 	RUN(test_interpreted);
+	RUN(test_refused);
+	RUN(test_two_interpreters);
+	RUN(test_full);
 	RUN(test_cgroup);
 	RUN(test_regions);
 	RUN(test_symbols);

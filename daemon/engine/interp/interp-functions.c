@@ -35,6 +35,7 @@ struct interp_functions {
 	GPtrArray *by_number;   /* the same, borrowed; number N is at N - 1 */
 	uint64_t bytes, max_bytes;
 	uint64_t seed;
+	bool is_full;
 };
 
 static guint hash_code(gconstpointer data)
@@ -162,15 +163,25 @@ static struct known_function *intern(struct interp_functions *functions,
 					       strlen(made->function.file) +
 					       made->function.lines_bytes;
 
-	if (known || more + bytes > functions->max_bytes - functions->bytes) {
+	if (more + bytes > functions->max_bytes - functions->bytes) {
+		functions->is_full = true;
 		free_known(made);
-		return more <= functions->max_bytes - functions->bytes ? known : NULL;
+		return NULL;
+	}
+	if (known) {
+		free_known(made);
+		return known;
 	}
 	g_ptr_array_add(functions->by_number, made);
 	made->function.number = functions->by_number->len;
 	g_hash_table_add(functions->by_content, made);
 	functions->bytes += bytes;
 	return made;
+}
+
+bool interp_functions_are_full(const struct interp_functions *functions)
+{
+	return functions->is_full;
 }
 
 const struct interp_function *interp_functions_intern(struct interp_functions *functions,

@@ -28,6 +28,8 @@ struct interp_functions;
 /* `seed` must be random, so that nobody can choose colliding names. */
 struct interp_functions *interp_functions_new(uint64_t max_bytes, uint64_t seed);
 void interp_functions_free(struct interp_functions *functions);
+/* Returns whether there was no room for a function. */
+bool interp_functions_are_full(const struct interp_functions *functions);
 /* Returns the function with this name, file and lines; NULL if there is no room for another one. */
 const struct interp_function *interp_functions_intern(struct interp_functions *functions,
 						      const struct interp_code_text *code);

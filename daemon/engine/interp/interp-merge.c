@@ -4,7 +4,9 @@
  *
  * Invariants: (1) runs keep their order: none is placed above one that is outside of it
  *                 [test-cpython: merge]
- *             (2) the work is linear in the frames of both
+ *             (2) no run without an activation is taken for a whole one
+ *                 [test-cruby: unsound]
+ *             (3) the work is linear in the frames of both
  */
 #include "daemon/engine/interp/interp-merge.h"
 
@@ -73,6 +75,16 @@ static bool place_by_function(const struct interp_native *native, struct interp_
 bool interp_merge_by_address(const struct interp_chain *chain)
 {
 	return chain->family != INTERP_PYTHON || chain->minor > 10;
+}
+
+bool interp_merge_is_sound(const struct interp_chain *chain)
+{
+	for (size_t i = 0; i < chain->n; i++)
+		if (chain->frames[i].flags & INTERP_FRAME_ENDS_RUN && chain->frames[i].at == 0 &&
+		    interp_merge_by_address(chain))
+			return false;
+	return chain->n == 0 || chain->flags & INTERP_DEEPER ||
+	       chain->frames[chain->n - 1].flags & INTERP_FRAME_ENDS_RUN;
 }
 
 bool interp_merge(const struct interp_chain *chain, const struct interp_native *native,

@@ -28,6 +28,9 @@ struct interp_native {
 
 /* Returns whether the stack pointers are needed. */
 bool interp_merge_by_address(const struct interp_chain *chain);
+/* Returns false if an activation's address is not known, or if the outermost frame of a chain that
+ * was not cut belongs to no activation. */
+bool interp_merge_is_sound(const struct interp_chain *chain);
 /* Stores the runs of the chain, innermost first, at most INTERP_MAX_FRAMES. Returns false if one
  * cannot be placed. */
 bool interp_merge(const struct interp_chain *chain, const struct interp_native *native,

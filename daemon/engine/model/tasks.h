@@ -33,8 +33,9 @@ struct process {
 	struct image *interpreter;
 	uint64_t interpreter_bias, interpreter_maps;
 	uint32_t interpreter_generation;
-	bool has_chains;           /* the frames of its interpreter were read before a sleep */
-	uint64_t stat_ns, maps_ns; /* when stat and maps in /proc were read; 0: never */
+	bool has_unread_interpreter; /* it maps another one, which is not read */
+	bool has_chains;             /* the frames of its interpreter were read before a sleep */
+	uint64_t stat_ns, maps_ns;   /* when stat and maps in /proc were read; 0: never */
 	bool kernel;
 	bool gone;       /* replaced by exec, or without threads */
 	bool queried;    /* a snapshot of the process was requested */

@@ -3,7 +3,11 @@
  * Interpreted - the functions of interpreted programs, in stacks and as rows
  *
  * Invariants: (1) frames that contradict themselves, or have no position in the stack, are not
- *                 shown  [test-engine-samples: interpreted]
+ *                 shown  [test-engine-samples: interpreted, refused]
+ *             (2) an interpreter that is not supported hides none that is
+ *                 [test-engine-samples: two_interpreters]
+ *             (3) samples without a function for which there was no room are counted
+ *                 [test-engine-samples: full]
  * Runs on the drain thread only.
  */
 #include "daemon/engine/perf/interpreted.h"
@@ -38,35 +42,66 @@ static bool is_named_interpreter(const struct image *image)
 	return false;
 }
 
-void interpreted_look(struct interpreted *interpreted, struct process *process)
+/* The frames of one interpreter of a process are read: one that is supported, and of these the one
+ * that is read already, or that the program is itself. */
+static unsigned rank(const struct process *process, const struct image *image)
+{
+	return 4 * (image->runtime->found == INTERP_FOUND) + 2 * (image == process->interpreter) +
+	       (image == process->program);
+}
+
+/* Returns the first mapping of the interpreter to be read; NULL: none is known. Of equal ones, the
+ * one at the highest address is usually the one that was mapped first. */
+static const struct mapping *choose(struct interpreted *interpreted, const struct process *process)
 {
 	const struct maps *maps = process->maps;
-	const bool is_again = process->interpreter_generation != interpreted->generation;
+	const struct mapping *chosen = NULL;
 
-	if (!is_again && process->interpreter_maps == maps->version)
-		return;
-	process->interpreter_generation = interpreted->generation;
-	process->interpreter_maps = maps->version;
 	for (uint32_t i = 0; i < maps->n; i++) {
 		const struct mapping *mapping = &maps->mappings[i];
-		struct image *image = mapping->image;
-		uint64_t bias;
+		const struct image *image = mapping->image;
 
 		if (image && !interpreted->is_expected && is_named_interpreter(image)) {
 			interpreted->is_expected = true;
 			interpreted->expected(interpreted->data);
 		}
-		if (!image || !image->runtime)
-			continue;
-		bias = mapping->start - mapping->file_offset - image->runtime->code_bias;
-		if (is_again || process->interpreter != image ||
-		    process->interpreter_bias != bias) {
-			process->interpreter = image;
-			process->interpreter_bias = bias;
-			interpreted->found(process, interpreted->data);
-		}
-		return;
+		if (image && image->runtime &&
+		    (!chosen || (image != chosen->image &&
+				 rank(process, image) >= rank(process, chosen->image))))
+			chosen = mapping;
 	}
+	return chosen;
+}
+
+void interpreted_look(struct interpreted *interpreted, struct process *process)
+{
+	const struct maps *maps = process->maps;
+	const bool is_again = process->interpreter_generation != interpreted->generation;
+	const struct mapping *mapping;
+	uint64_t bias;
+
+	if (!is_again && process->interpreter_maps == maps->version)
+		return;
+	process->interpreter_generation = interpreted->generation;
+	process->interpreter_maps = maps->version;
+	mapping = choose(interpreted, process);
+	if (!mapping)
+		return;
+	bias = mapping->start - mapping->file_offset - mapping->image->runtime->code_bias;
+	if (is_again || process->interpreter != mapping->image ||
+	    process->interpreter_bias != bias) {
+		process->interpreter = mapping->image;
+		process->interpreter_bias = bias;
+		interpreted->found(process, interpreted->data);
+	}
+	process->has_unread_interpreter = false;
+	for (uint32_t i = 0; i < maps->n; i++)
+		if (maps->mappings[i].image && maps->mappings[i].image->runtime &&
+		    maps->mappings[i].image != process->interpreter) {
+			process->has_unread_interpreter = true;
+			interpreted->unread(process, maps->mappings[i].image->runtime,
+					    interpreted->data);
+		}
 }
 
 void interpreted_look_again(struct interpreted *interpreted)
@@ -85,9 +120,10 @@ void interpreted_add_code(struct interpreted *interpreted, const struct process 
 
 /* ---- Samples --------------------------------------------------------------------------------- */
 
-/* Gets the functions of the chain. Returns false if the interpreter's own code is among them, which
- * only frames have that are not finished. */
-static bool find_functions(struct interpreted *interpreted, const struct process *process)
+/* Gets the functions of the chain. Returns TORN if the interpreter's own code is among them, which
+ * only frames have that are not finished, and MISSING if there was no room for one. */
+static enum prof_sample_interpreter find_functions(struct interpreted *interpreted,
+						   const struct process *process)
 {
 	const struct interp_chain *chain = &interpreted->chain;
 
@@ -97,10 +133,12 @@ static bool find_functions(struct interpreted *interpreted, const struct process
 
 		if (function && function->first_line == 0 &&
 		    strstr(function->name, "<interpreter trampoline>"))
-			return false;
+			return PROF_INTERPRETER_TORN;
+		if (!function && interp_functions_are_full(interpreted->code->functions))
+			return PROF_INTERPRETER_MISSING;
 		interpreted->frames[i] = function ? function : &unknown_function;
 	}
-	return true;
+	return PROF_INTERPRETER_COMPLETE;
 }
 
 static bool place_runs(struct interpreted *interpreted, const struct sample *sample)
@@ -141,6 +179,7 @@ enum prof_sample_interpreter interpreted_merge(struct interpreted *interpreted,
 {
 	const struct process *process = sample->thread->process;
 	struct interp_chain *chain = &interpreted->chain;
+	enum prof_sample_interpreter functions;
 
 	interpreted->n_runs = interpreted->n_shown = 0;
 	if (!process->interpreter)
@@ -148,14 +187,24 @@ enum prof_sample_interpreter interpreted_merge(struct interpreted *interpreted,
 	/* during exec and exit */
 	if (sample->user.stop == PROF_STOP_NO_MEMORY)
 		return PROF_INTERPRETER_IDLE;
-	if (!sample->is_interpreted || !interp_record_sample(sample->raw, sample->raw_bytes, chain))
+	/* Before the process changed to another interpreter, that one was read. */
+	if (!sample->is_interpreted ||
+	    !interp_record_sample(sample->raw, sample->raw_bytes, chain) ||
+	    chain->family != process->interpreter->runtime->family ||
+	    chain->minor != process->interpreter->runtime->minor)
 		return PROF_INTERPRETER_MISSING;
 	if (chain->flags & (INTERP_FAULT | INTERP_TORN))
 		return PROF_INTERPRETER_TORN;
+	/* Functions of the other interpreter may be on the stack. */
 	if (chain->n == 0)
-		return PROF_INTERPRETER_IDLE;
-	if (!find_functions(interpreted, process))
-		return PROF_INTERPRETER_TORN;
+		return process->has_unread_interpreter ? PROF_INTERPRETER_MISSING
+						       : PROF_INTERPRETER_IDLE;
+	if (!interp_merge_is_sound(chain))
+		return chain->flags & INTERP_DEEPER ? PROF_INTERPRETER_MISSING
+						    : PROF_INTERPRETER_TORN;
+	functions = find_functions(interpreted, process);
+	if (functions != PROF_INTERPRETER_COMPLETE)
+		return functions;
 	if (!place_runs(interpreted, sample)) {
 		interpreted->n_runs = 0;
 		return PROF_INTERPRETER_MISSING;

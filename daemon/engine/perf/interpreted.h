@@ -23,6 +23,9 @@ struct interpreted {
 	bool is_expected;
 	/* Called when an interpreter is found in a process, and again in each generation. */
 	void (*found)(const struct process *process, void *data);
+	/* Called whenever a process has another interpreter, too, which is not read. */
+	void (*unread)(const struct process *process, const struct interp_runtime *runtime,
+		       void *data);
 	void *data;
 	/* The current sample. */
 	struct interp_chain chain;

@@ -343,6 +343,38 @@ static void note_unread(struct session *session, const struct interp_runtime *ru
 	session_add_metadata(session, "interpreters.missing", text, strlen(text));
 }
 
+static void on_unread(const struct process *process, const struct interp_runtime *runtime,
+		      void *data)
+{
+	static const char *const names[] = INTERP_FAMILY_NAMES;
+	const struct interp_runtime *read = process->interpreter->runtime;
+	struct session *session = data;
+	g_autofree char *text = NULL;
+
+	if (runtime->found != INTERP_FOUND) {
+		note_unread(session, runtime);
+		return;
+	}
+	if (session->noted_two_interpreters)
+		return;
+	session->noted_two_interpreters = true;
+	text = g_strdup_printf("%s 3.%u is not read in a process that also has %s 3.%u",
+			       names[runtime->family], runtime->minor, names[read->family],
+			       read->minor);
+	session_add_metadata(session, "interpreters.missing", text, strlen(text));
+}
+
+/* Tells readers once that there is no room for another function. */
+static void note_full(struct session *session)
+{
+	static const char text[] = "there is no room for more functions of interpreted programs";
+
+	if (session->noted_full || !interp_functions_are_full(session->interpreted_code.functions))
+		return;
+	session->noted_full = true;
+	session_add_metadata(session, "interpreters.missing", text, strlen(text));
+}
+
 static void send_interpreted(struct session *session, struct message_interpreted body)
 {
 	body.sleeps = !session->stopped_sleeps;
@@ -383,6 +415,7 @@ static void open_samples(struct session *session)
 		interpreted_init(session->interpreted, &session->interpreted_code);
 		session->interpreted->expected = on_interpreter_expected;
 		session->interpreted->found = on_interpreter;
+		session->interpreted->unread = on_unread;
 		session->interpreted->data = session;
 		session->samples.interpreted = session->interpreted;
 	} else {
@@ -407,6 +440,7 @@ void session_receive_tables(struct session *session)
 static uint64_t drain_samples(struct session *session, uint64_t limit_ns, uint64_t now_ns)
 {
 	session_receive_tables(session);
+	note_full(session);
 	sample_queue_run(&session->samples.queue, now_ns);
 	return limit_ns;
 }
