@@ -30,6 +30,7 @@ struct interp_ruby {
 	__u16 is_first_line_tagged; /* it is an Integer object */
 	__u16 text_embedded;        /* start of a short text's characters */
 	__u16 text_embedded_bytes;  /* ABSENT: their number is in the flags */
+	__u16 class_extension, extension_variables;
 };
 
 /* Returns NULL if the version 3.MINOR is not supported. */
@@ -46,7 +47,8 @@ static inline const struct interp_ruby *ruby_layout(unsigned minor)
 		  .body_size = 4, .body_code = 8, .body_path = 64, .body_label = 80,
 		  .body_first_line = 88, .body_lines = 120, .body_n_lines = 136, .body_positions = 144,
 		  .is_first_line_tagged = 1,
-		  .text_embedded = 16, .text_embedded_bytes = INTERP_ABSENT },
+		  .text_embedded = 16, .text_embedded_bytes = INTERP_ABSENT,
+		  .class_extension = 24, .extension_variables = 8 },
 	};
 	/* clang-format on */
 

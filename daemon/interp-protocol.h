@@ -114,6 +114,10 @@ struct interp_sample {
 /* Width of a character in bytes: 1, 2, 4; or this. */
 #define INTERP_UTF_8 0u
 
+/* Of Ruby, the name of the method's class or module, in UTF-8, is here in `name`; both names are
+ * shorter than this. */
+#define INTERP_RUBY_OWNER 256u
+
 /* Ruby's `lines` begin with this. The line numbers follow, as __u32, then the set of positions, as
  * Ruby keeps it (ruby-lines.c). */
 struct interp_ruby_lines {
@@ -133,8 +137,10 @@ struct interp_code {
 	__u16 name_bytes, file_bytes, lines_bytes, minor;
 	__u8 name_width, file_width; /* INTERP_UTF_8, or bytes of a character */
 	__u8 flags;
-	__u8 family; /* enum interp_family */
-	__u8 reserved[4];
+	__u8 family;       /* enum interp_family */
+	__u16 owner_bytes; /* Ruby: of the class's name; 0: not known */
+	__u8 is_singleton; /* Ruby: the method is one of the class itself */
+	__u8 reserved;
 	__u8 name[INTERP_MAX_NAME + 1], file[INTERP_MAX_FILE + 1], lines[INTERP_MAX_LINES + 1];
 };
 

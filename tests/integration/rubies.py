@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 HERE = Path(__file__).parent
-ROOTS = ("once (ruby_oracle.rb)", "fiber_once (ruby_oracle.rb)")
+ROOTS = ("Object#once", "Object#fiber_once")
 
 
 def supported(ruby):

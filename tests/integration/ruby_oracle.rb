@@ -4,8 +4,8 @@
 #     ruby_oracle.rb record FILE    write each chain that can exist, by TracePoint
 #     ruby_oracle.rb run SECONDS    do the same work until then, in three threads
 #
-# A chain is innermost first: "LABEL (ruby_oracle.rb)@FIRST_LINE:LINE|…". It begins at `once`, or, in
-# another fiber, at `fiber_once`. Blocks of one method are on lines of their own.
+# A chain is innermost first: "LABEL@FIRST_LINE:LINE|…", where the label of a method, and of a block
+# in it, has its class. It begins at `once`, or, in another fiber, at `fiber_once`. Blocks of one method are on lines of their own.
 require "json"
 require "zlib"
 
@@ -234,20 +234,42 @@ def once
   without_lock
 end
 
-# The iseqs of this file, as [label, first line, lines].
-def iseqs_of(iseq, found = [])
-  lines = iseq.to_a[13].grep(Integer)
-  found << [iseq.label, iseq.first_lineno, lines] unless lines.empty?
-  iseq.each_child { |child| iseqs_of(child, found) }
+# The classes of this file's methods, by their first lines: "Class#", or "Class.".
+def owners
+  found = {}
+  [Object, Key, Child].each do |owner|
+    (owner.instance_methods(false) + owner.private_instance_methods(false)).each do |name|
+      path, line = owner.instance_method(name).source_location
+      found[line] = "#{owner}#" if path == __FILE__
+    end
+    owner.singleton_methods(false).each do |name|
+      path, line = owner.method(name).source_location
+      found[line] = "#{owner}." if path == __FILE__
+    end
+  end
   found
 end
 
+# The iseqs of this file, as [label, first line, lines, class].
+def iseqs_of(iseq, owners, owner = nil, found = [])
+  lines = iseq.to_a[13].grep(Integer)
+  owner = owners.fetch(iseq.first_lineno) if iseq.to_a[9] == :method
+  found << [iseq.label, iseq.first_lineno, lines, owner] unless lines.empty?
+  iseq.each_child { |child| iseqs_of(child, owners, owner, found) }
+  found
+end
+
+def with_owner(label, owner, file)
+  owner ? label.sub(/[^ ]+\z/) { owner + $& } : "#{label} (#{file})"
+end
+
 def record(path)
-  first_lines = {}
-  iseqs_of(RubyVM::InstructionSequence.compile_file(__FILE__)).each do |label, first, lines|
+  known = {}
+  iseqs_of(RubyVM::InstructionSequence.compile_file(__FILE__), owners).each do |label, first, lines, owner|
+    name = "#{with_owner(label, owner, File.basename(__FILE__))}@#{first}"
     lines.each do |line|
-      raise "#{label} is ambiguous" if first_lines.fetch([label, line], first) != first
-      first_lines[[label, line]] = first
+      raise "#{label} is ambiguous" if known.fetch([label, line], name) != name
+      known[[label, line]] = name
     end
   end
   chains = {}
@@ -256,13 +278,12 @@ def record(path)
     chain = []
     caller_locations(1).each do |at|
       # A frame of a C function has its caller's line, and its own label.
-      first = at.path == __FILE__ ? first_lines[[at.label, at.lineno]] : at.path =~ /eval/ && 1
-      next unless first
-      file = at.path == __FILE__ ? "(#{File.basename(at.path)})" : at.path
-      chain << "#{at.label} #{file}@#{first}:#{at.lineno}"
+      name = at.path == __FILE__ ? known[[at.label, at.lineno]] : at.path =~ /eval/ && "#{with_owner(at.label, "Object#", nil)} #{at.path}@1"
+      next unless name
+      chain << "#{name}:#{at.lineno}"
       break if at.label == "once" || at.label == "fiber_once"
     end
-    chains[chain.join("|")] = true if chain.last =~ /\A(fiber_)?once /
+    chains[chain.join("|")] = true if chain.last =~ /\AObject#(fiber_)?once@/
   end
   trace.enable { 2.times { once } }
   File.write(path, JSON.generate({ "chains" => chains.keys.sort, "generators" => [] }))

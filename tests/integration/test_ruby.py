@@ -7,6 +7,7 @@ import json
 import os
 import subprocess
 import time
+from pathlib import Path
 
 import pytest
 
@@ -89,14 +90,14 @@ def test_callbacks(profctl, profcapture, capture, ruby, tmp_path):
     found = Capture(profcapture, capture, "ruby")
     counts = collections.Counter()
     for sample in settled(found.samples):
-        chain = [name and name.split(" (")[0] for name in found.chain(sample)]
-        for caller in ("child_only", "parent_only"):
+        chain = [name and name.split("@")[0] for name in found.chain(sample)]
+        for caller in ("Object#child_only", "Object#parent_only"):
             if caller not in chain:
                 continue
             counts[caller, sample["pid"]] += 1
-            if "key" in chain:
+            if "Object#key" in chain:
                 block = f"block in {caller}"
-                assert [name for name in chain[:chain.index(block) + 1] if name] == ["key", block]
+                assert [name for name in chain[:chain.index(block) + 1] if name] == ["Object#key", block]
                 inside = chain[chain.index(block) + 1:chain.index(caller)]
                 counts["right" if inside and not any(inside) else "wrong"] += 1
     print(counts)
@@ -132,11 +133,11 @@ def test_deep(profctl, profcapture, capture, ruby, tmp_path, depth):
     verdicts = collections.Counter()
     for sample in settled(found.samples):
         chain = [name.split("@")[0] for name in found.chain(sample) if name]
-        if chain[:1] != ["spin (deep.rb)"]:
+        if chain[:1] != ["Object#spin"]:
             continue
         verdicts[sample["interpreter"]] += 1
-        expected = ["block in deep (deep.rb)", "deep (deep.rb)"] * depth
-        assert chain[1] == "deep (deep.rb)" and chain[2:2 + len(expected)] == expected[:len(chain) - 2]
+        expected = ["block in Object#deep", "Object#deep"] * depth
+        assert chain[1] == "Object#deep" and chain[2:2 + len(expected)] == expected[:len(chain) - 2]
     print(verdicts)
     assert verdicts["complete" if depth == 50 else "deeper"] == sum(verdicts.values()) > 100
 
@@ -185,7 +186,7 @@ def test_waits(profctl, profcapture, capture, ruby, tmp_path):
     # The program measures until it runs again, so on a busy machine it counts that it is ready, too.
     ready, = profcapture.json("sql", capture, "SELECT sum(duration_ns) / 1e9 AS s FROM thread_states WHERE tid = pid AND state NOT IN ('running', 'waiting')")["data"]["rows"]
     for name, seconds in spent.items():
-        waited = shown[f"{name} (waits.rb)"]["total_weight"] / 1e9
+        waited = shown[f"Object#{name}"]["total_weight"] / 1e9
         assert 0.9 * (seconds - ready["s"]) <= waited <= 1.01 * seconds, (name, waited, seconds, ready)
     counts = collections.Counter()
     for row in rows(profcapture, capture, "wait"):
@@ -218,9 +219,127 @@ def test_templates(profctl, profcapture, capture, ruby, tmp_path):
     recorded(profctl, "-F", 999, "-o", capture, "--", ruby, program)
     Capture(profcapture, capture, "ruby")
     shown = {row["name"]: row for row in profcapture.json("report", capture, "--limit", 0)["data"]["rows"]}
-    for name, file in ("first (a.erb)", "/views/a.erb"), ("second (b.erb)", "/views/b.erb"):
+    for name, file in ("Object#first", "/views/a.erb"), ("Object#second", "/views/b.erb"):
         assert shown[name]["total"] > 50 and shown[name]["file"] == file
         assert not shown[name]["line"]
+
+
+NAMES = """
+def spin
+  i = 0
+  i += 1 while i < 300
+end
+module Loud
+  def shout = spin
+end
+module Shop
+  class Till
+    include Loud
+    include Comparable
+    attr_accessor :n
+    def initialize(n) = @n = n
+    def sell
+      2.times { |x| [x].each { spin } }
+    end
+    def self.open = spin
+    class << self
+      def close = spin
+    end
+    def <=>(other)
+      spin
+      n <=> other.n
+    end
+    def risky
+      raise "x"
+    rescue
+      spin
+    end
+    define_method(:made) { spin }
+    eval "def evaled = spin"
+  end
+  class Sub < Till
+    def sell
+      super
+      spin
+    end
+  end
+end
+[:First, :Second].each { |n| Object.const_set(n, Class.new { def shared = spin }) }
+nameless = Class.new { def of_nameless = spin }
+single = Object.new
+def single.of_one = spin
+till, sub = Shop::Till.new(1), Shop::Sub.new(2)
+finish = Process.clock_gettime(Process::CLOCK_MONOTONIC) + 4
+while Process.clock_gettime(Process::CLOCK_MONOTONIC) < finish
+  till.shout; till.sell; Shop::Till.open; Shop::Till.close; [till, sub].min; till.risky; till.made; till.evaled
+  sub.sell; First.new.shared; Second.new.shared; nameless.new.of_nameless; single.of_one
+end
+"""
+
+
+def test_names(profctl, profcapture, capture, ruby, tmp_path):
+    """A method has the name of its own class: not of a subclass, nor of another class whose method
+    has the same source. Each name is whole in each view, and its source is shown."""
+    program = tmp_path / "names.rb"
+    program.write_text(NAMES)
+    recorded(profctl, "-F", 1999, "-o", capture, "--", ruby, program)
+    Capture(profcapture, capture, "ruby")
+    rows_of = profcapture.json("report", capture, "--limit", 0)["data"]["rows"]
+    shown = {row["name"]: row for row in rows_of if row["file"] in (str(program), "(eval)")}
+    names = ["Object#spin", "Loud#shout", "Shop::Till#sell", "block in Shop::Till#sell",
+             "block (2 levels) in Shop::Till#sell", "Shop::Till.open", "Shop::Till.close", "Shop::Till#<=>",
+             "Shop::Till#risky", "rescue in Shop::Till#risky", "block in <class:Till> (names.rb)",
+             "Shop::Till#evaled (eval)", "Shop::Sub#sell", "First#shared", "Second#shared", "of_nameless (names.rb)",
+             "of_one (names.rb)", "<main> (names.rb)"]
+    assert set(names) <= set(shown) and not [name for name in shown if "#" in name and name not in names
+                                             and not name.endswith("initialize")], shown.keys()
+    report = profcapture("report", capture, "--limit", 0).stdout
+    folded = profcapture("export", capture, "--to", "folded").stdout
+    for name in names:
+        assert f"  {name}  " in report, name
+        assert f";{name};" in folded or f";{name} " in folded, name
+    assert "Object#spin  names.rb:2" in report
+    annotated = profcapture("annotate", capture, "Object#spin").stdout
+    assert "i += 1 while i < 300" in annotated
+    tree = profcapture("report", capture, "--limit", 0, "--tree").stdout
+    plain = profcapture("report", capture, "--limit", 0, "--tree", "--interpreter-frames").stdout
+    # Stacks whose functions of Ruby are not known show the interpreter's anyway.
+    assert plain.count("rb_vm_exec") > tree.count("rb_vm_exec")
+    assert "Object#spin" in tree and "Object#spin" in plain
+
+
+TWO = """
+require "fiddle"
+python = Fiddle.dlopen(ARGV[0])
+Fiddle::Function.new(python["Py_Initialize"], [], Fiddle::TYPE_VOID).call
+run = Fiddle::Function.new(python["PyRun_SimpleString"], [Fiddle::TYPE_VOIDP], Fiddle::TYPE_INT)
+run.call("import time\\nend = time.monotonic() + 1\\nwhile time.monotonic() < end: pass")
+def turn
+  i = 0
+  i += 1 while i < 1000
+end
+finish = Process.clock_gettime(Process::CLOCK_MONOTONIC) + 2
+turn while Process.clock_gettime(Process::CLOCK_MONOTONIC) < finish
+"""
+
+
+def test_two_interpreters(profctl, profcapture, capture, ruby, tmp_path):
+    """Python in a Ruby program does not hide the functions of Ruby, and it is said that those of
+    Python are not read."""
+    library = Path("/usr/lib/x86_64-linux-gnu/libpython3.11.so.1.0")
+    if not library.exists():
+        pytest.skip(f"no {library}")
+    program = tmp_path / "two.rb"
+    program.write_text(TWO)
+    recorded(profctl, "-F", 499, "-o", capture, "--", ruby, program, library)
+    found = Capture.__new__(Capture)  # with metadata of what is not read
+    found.kind, found.samples = "ruby", rows(profcapture, capture, "sample", "--resolve")
+    verdicts = collections.Counter(sample["interpreter"] for sample in found.samples)
+    print(verdicts)
+    turns = sum("Object#turn@7" in str(list(found.chain(sample))) for sample in found.samples)
+    assert turns > 0.3 * len(found.samples)
+    missing = [row["value"] for row in rows(profcapture, capture, "metadata") if row["key"] == "interpreters.missing"]
+    assert missing == ["Python 3.11 is not read in a process that also has Ruby 3.1"]
 
 
 def test_report(profctl, profcapture, capture, ruby, tmp_path):
@@ -229,6 +348,6 @@ def test_report(profctl, profcapture, capture, ruby, tmp_path):
     recorded(profctl, "-o", capture, "--", ruby, program)
     Capture(profcapture, capture, "ruby")
     shown = {row["name"]: row for row in profcapture.json("report", capture)["data"]["rows"]}
-    key = shown["key (callbacks.rb)"]
+    key = shown["Object#key"]
     assert (key["file"], key["kind"], key["line"]) == (str(program), "ruby", 5)
     assert key["self"] > 0.5 * sum(row["self"] for row in shown.values())

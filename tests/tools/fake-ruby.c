@@ -2,12 +2,13 @@
 /*
  * fake-ruby - a process that looks like Ruby 3.1, with frames that are wrong
  *
- *     fake-ruby deep|names|lines|text|nothing     burns CPU until it is killed
+ *     fake-ruby deep|names|lines|text|nothing|position|runs     burns CPU until it is killed
  *
  * deep: more frames than are read, and activations without end. names: the same, with a name of
  * 2^40 bytes, none of them UTF-8, and a path at a bad address. lines: the same, with a table of
  * 2^32 - 1 lines of 2^32 - 1 words. text: a frame's iseq is not one. nothing: the frames are not on
- * the stack.
+ * the stack. position: an instruction is after the end of its iseq. runs: all frames are in
+ * activations of their own, of which there are none.
  */
 #include "arch/base.h"
 
@@ -21,7 +22,7 @@ EXPORTED const int ruby_api_version[3] = { 3, 1, 0 };
 EXPORTED __thread uint64_t *ruby_current_ec;
 EXPORTED void rb_vm_exec(void);
 
-static uint64_t thread[64], stack[FRAMES * 8], environment[1], iseq[8], body[64], name[8], path[8],
+static uint64_t thread[64], stack[FRAMES * 8], environment[3], iseq[8], body[64], name[8], path[8],
 	table[1024], tag[16];
 
 void rb_vm_exec(void)
@@ -61,29 +62,33 @@ static void make_code(const char *what)
 
 int main(int argc, char **argv)
 {
-	static const char *const cases[] = { "deep", "names", "lines", "text", "nothing" };
+	static const char *const cases[] = { "deep",    "names",    "lines", "text",
+					     "nothing", "position", "runs" };
 	const char *what = NULL;
 
 	for (size_t i = 0; argc == 2 && i < ARRAY_SIZE(cases); i++)
 		if (strcmp(argv[1], cases[i]) == 0)
 			what = cases[i];
 	if (!what) {
-		fputs("Usage: fake-ruby deep|names|lines|text|nothing\n", stderr);
+		fputs("Usage: fake-ruby deep|names|lines|text|nothing|position|runs\n", stderr);
 		return 2;
 	}
 	make_code(what);
+	environment[2] = strcmp(what, "runs") == 0 ? 0x20 : 0;
 	for (size_t i = 0; i < FRAMES; i++) {
-		stack[i * 8] = address(table) + 8;
+		stack[i * 8] = address(table) + (strcmp(what, "position") == 0 ? 16 : 8);
 		stack[i * 8 + 2] = address(iseq);
-		stack[i * 8 + 4] = address(environment);
+		stack[i * 8 + 4] = address(environment + 2);
 	}
 	thread[0] = address(stack);
 	thread[1] = ARRAY_SIZE(stack);
 	thread[2] = strcmp(what, "nothing") == 0 ? 8 : address(stack);
 	thread[3] = address(tag);
-	/* a list that never ends, of activations */
-	tag[3] = (uint64_t)(uintptr_t)rb_vm_exec;
-	tag[7] = address(tag);
+	/* a list that never ends, of activations; runs: one that ends, of something else */
+	if (strcmp(what, "runs") != 0) {
+		tag[3] = (uint64_t)(uintptr_t)rb_vm_exec;
+		tag[7] = address(tag);
+	}
 	thread[18] = address(__builtin_frame_address(0)) + 4096;
 	thread[20] = 1 << 20;
 	ruby_current_ec = thread;

@@ -175,9 +175,20 @@ static void test_texts(void)
 	CHECK_INT(strlen(text.name), 3 * INTERP_MAX_NAME + 3);
 	code.family = INTERP_FAMILIES;
 	CHECK(!parse_ruby(&code, &text));
+	/* a class's name that would not be where it is said to be */
+	code.family = INTERP_RUBY;
+	code.owner_bytes = 1;
+	CHECK(!parse_ruby(&code, &text));
+	code.name_bytes = code.owner_bytes = INTERP_RUBY_OWNER - 1;
+	memset(code.name, 0xff, sizeof(code.name));
+	REQUIRE(parse_ruby(&code, &text));
+	CHECK(text.has_owner);
+	CHECK_INT(strlen(text.name), 2 * 3 * (INTERP_RUBY_OWNER - 1) + 1 + 3);
+	code.owner_bytes++;
+	CHECK(!parse_ruby(&code, &text));
 }
 
-static void check_ruby_name(const char *name, const char *file, const char *want)
+static void check_ruby_name(const char *name, const char *owner, const char *file, const char *want)
 {
 	struct interp_functions *functions = interp_functions_new(1u << 20, 5);
 	const struct interp_frame frame = { .code = 0x1000, .id = 3, .position = 0 };
@@ -186,6 +197,10 @@ static void check_ruby_name(const char *name, const char *file, const char *want
 	struct interp_code code;
 
 	make_ruby_code(&code, name, file);
+	code.is_singleton = *owner == '.';
+	owner += code.is_singleton;
+	code.owner_bytes = (uint16_t)strlen(owner);
+	memcpy(code.name + INTERP_RUBY_OWNER, owner, strlen(owner));
 	REQUIRE(parse_ruby(&code, &text));
 	CHECK(interp_functions_add(functions, 1, &text));
 	function = interp_functions_find(functions, 1, &frame);
@@ -197,12 +212,24 @@ static void check_ruby_name(const char *name, const char *file, const char *want
 
 static void test_names(void)
 {
-	check_ruby_name("block in spin", "/srv/shop.rb", "block in spin (shop.rb)");
-	check_ruby_name("spin", "shop.rb", "spin (shop.rb)");
-	check_ruby_name("tap", "<internal:kernel>", "tap (<internal:kernel>)");
-	check_ruby_name("require", "<internal:/usr/lib/ruby/require.rb>", "require (require.rb)");
-	check_ruby_name("made", "(eval)", "made (eval)");
-	check_ruby_name("", "", "? ()");
+	check_ruby_name("block in spin", "", "/srv/shop.rb", "block in spin (shop.rb)");
+	check_ruby_name("spin", "", "shop.rb", "spin (shop.rb)");
+	check_ruby_name("tap", "", "<internal:kernel>", "tap (<internal:kernel>)");
+	check_ruby_name("require", "", "<internal:/usr/lib/ruby/require.rb>",
+			"require (require.rb)");
+	check_ruby_name("made", "", "(eval)", "made (eval)");
+	check_ruby_name("", "", "", "? ()");
+	/* with its class */
+	check_ruby_name("sell", "Shop::Till", "/srv/shop.rb", "Shop::Till#sell");
+	check_ruby_name("sell", ".Shop", "/srv/shop.rb", "Shop.sell");
+	check_ruby_name("rescue in block in sell", "Shop", "/srv/shop.rb",
+			"rescue in block in Shop#sell");
+	check_ruby_name("made", "Shop", "(eval)", "Shop#made (eval)");
+	check_ruby_name("tap", "Kernel", "<internal:kernel>", "Kernel#tap (<internal:kernel>)");
+	check_ruby_name("block in <class:Shop>", "Shop", "/srv/shop.rb",
+			"block in <class:Shop> (shop.rb)");
+	check_ruby_name("<=>", "Shop", "shop.rb", "Shop#<=>");
+	check_ruby_name("", "Shop", "shop.rb", "? (shop.rb)");
 }
 
 /* Code that is made from a template is shown. */

@@ -95,6 +95,27 @@ static void check_fit(const char *name, unsigned columns, const char *want)
 	CHECK_STR(fitted, want);
 }
 
+/* Names of Ruby have spaces, brackets and operators that are not those of C++. */
+static void test_ruby(void)
+{
+	static const char *const names[] = {
+		"Shop::Till#sell",
+		"block in Shop::Till#sell",
+		"rescue in block (2 levels) in Shop::Till.open",
+		"Shop::Till#<=>",
+		"Shop::Till.made (eval)",
+		"block in <class:Shop::Till> (shop.rb)",
+	};
+
+	for (size_t i = 0; i < ARRAY_SIZE(names); i++) {
+		g_autofree char *simple = function_name_simplify(names[i], names[i]);
+		g_autofree char *people = function_name_for_people(names[i], names[i]);
+
+		CHECK_STR(simple, names[i]);
+		CHECK_STR(people, names[i]);
+	}
+}
+
 static void test_fit(void)
 {
 	check_fit("std::_Rb_tree<std::string, int>::_M_lower_bound", 60,
@@ -241,6 +262,7 @@ int main(void)
 	setlocale(LC_ALL, "C.UTF-8");
 	RUN(test_people);
 	RUN(test_not_mangled);
+	RUN(test_ruby);
 	RUN(test_fit);
 	RUN(test_apart);
 	RUN(test_hostile);

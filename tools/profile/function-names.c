@@ -159,6 +159,14 @@ bool function_name_is_syscall(const char *raw_name)
 	return rest && *rest;
 }
 
+/* Returns whether the name is one of Ruby, such as "block in Shop::Till#sell (eval)". A name of C++
+ * has a '#' only in a part such as "{lambda()#1}". */
+static bool is_ruby(const char *name)
+{
+	return strstr(name, " in ") || (strchr(name, '#') && !strchr(name, '{')) ||
+	       g_str_has_suffix(name, " (eval)");
+}
+
 /* Returns whether the name has the syntax of C++ or Rust: it was demangled, or debug information
  * has a function in a namespace without a linkage name. */
 static bool is_readable(const char *name, const char *raw_name)
@@ -166,8 +174,9 @@ static bool is_readable(const char *name, const char *raw_name)
 	static const char *const mangled[] = { "_Z", "_R", "_D", "__Z", NULL };
 	const char *rest = skip_any_prefix(raw_name, mangled);
 
-	return strcmp(name, raw_name) != 0 ? rest && *rest
-					   : strstr(name, "::") != NULL && !strchr(name, '/');
+	return strcmp(name, raw_name) != 0
+		       ? rest && *rest
+		       : strstr(name, "::") != NULL && !strchr(name, '/') && !is_ruby(name);
 }
 
 /* Returns where the name starts after the return type: after the last space outside of brackets

@@ -4,8 +4,8 @@
  *
  * Thread-safe: all functions depend on their arguments only. Names are split at brackets, so a
  * malformed name stays unchanged or loses the wrong part, but nothing is added. Names that equal
- * their raw names (C and generated code) are never shortened, because their spaces and brackets
- * have other meanings.
+ * their raw names (C, Ruby and generated code) are never shortened, because their spaces and
+ * brackets have other meanings.
  */
 #pragma once
 

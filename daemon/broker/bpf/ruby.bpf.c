@@ -22,14 +22,20 @@
 /* include/ruby/internal: value_type.h, fl_type.h, core/rstring.h, core/rarray.h; internal/imemo.h;
  * vm_core.h */
 #define TYPE_MASK 0x1f
+#define TYPE_CLASS 2
+#define TYPE_MODULE 3
 #define TYPE_STRING 5
 #define TYPE_ARRAY 7
 #define IMEMO_MASK 0xf01f
+#define IMEMO_VARIABLES 0x201a
+#define IMEMO_METHOD 0x601a
 #define IMEMO_ISEQ 0x701a
 #define STRING_NOT_EMBEDDED (1 << 13)
 #define STRING_BYTES(flags) ((flags) >> 14 & 0x1f)
 #define ARRAY_EMBEDDED (1 << 13)
+#define CLASS_IS_SINGLETON (1 << 12)
 #define FRAME_FINISH 0x20
+#define FRAME_IS_LOCAL 2
 
 #define FRAME_BYTES 64
 #define BODY_BYTES 160
@@ -43,6 +49,17 @@
 /* Frames beyond those that are shown are only counted. */
 #define MAX_CONTROL_FRAMES 1024
 #define MAX_TAGS 512
+#define MAX_NESTED 8 /* blocks, of which the outermost one's method is found */
+
+/* Variables that a class has of its own are few. st.c: struct st_table has `entries_bound` and
+ * `entries` here, and an entry is {hash, key, value}. A name with these bits 0 is none that a
+ * program can give to a variable of a class (id.h). */
+#define MAX_VARIABLES 8
+#define TABLE_BYTES 56
+#define TABLE_BOUND 5
+#define TABLE_ENTRIES 6
+#define VARIABLE_BYTES 24
+#define NAME_SCOPE 0xe
 
 /* By minor version. */
 struct {
@@ -95,6 +112,56 @@ static __always_inline __u64 find_path(__u64 object)
 		return 0;
 	/* Code that is in no file has no real path, which is nil. */
 	return pair[1] & 7 || pair[1] < 4096 ? pair[0] : pair[1];
+}
+
+/* Returns the value of a class's variable that Ruby itself has set, and that has one of these types
+ * of objects, or 0. */
+static __always_inline __u64 find_variable(const struct interp_ruby *layout, __u64 extension,
+					   __u64 type, __u64 other_type)
+{
+	__u64 table = 0, head[TABLE_BYTES / 8] = {}, variable[3] = {}, flags;
+
+	if (read_user(&table, 8, extension + layout->extension_variables) || !table ||
+	    read_user(head, sizeof(head), table))
+		return 0;
+	for (int i = 0; i < MAX_VARIABLES; i++) {
+		if (i >= head[TABLE_BOUND] ||
+		    read_user(variable, sizeof(variable), head[TABLE_ENTRIES] + i * VARIABLE_BYTES))
+			return 0;
+		/* A variable that was removed has the hash ~0. */
+		if (!~variable[0] || variable[1] & NAME_SCOPE || variable[2] & 7)
+			continue;
+		flags = 0;
+		read_user(&flags, 8, variable[2]);
+		if ((flags & TYPE_MASK) == type || (flags & TYPE_MASK) == other_type)
+			return variable[2];
+	}
+	return 0;
+}
+
+/* Reads the name of a class or module, or of that whose own methods a class has. */
+static __always_inline void read_owner(const struct interp_ruby *layout, __u64 owner,
+				       struct interp_code *code)
+{
+	__u64 head[4] = {};
+	bool cut = false;
+
+	code->owner_bytes = code->is_singleton = 0;
+	if (!owner || owner & 7 || read_user(head, sizeof(head), owner))
+		return;
+	if (head[0] & CLASS_IS_SINGLETON) {
+		code->is_singleton = 1;
+		owner = find_variable(layout, head[3], TYPE_CLASS, TYPE_MODULE);
+		if (!owner || read_user(head, sizeof(head), owner))
+			return;
+	}
+	if ((head[0] & TYPE_MASK) != TYPE_CLASS && (head[0] & TYPE_MASK) != TYPE_MODULE)
+		return;
+	code->owner_bytes =
+		read_string(layout, find_variable(layout, head[3], TYPE_STRING, TYPE_STRING),
+			    code->name + INTERP_RUBY_OWNER, INTERP_RUBY_OWNER - 1, &cut);
+	if (cut)
+		code->flags |= INTERP_CODE_NAME_CUT;
 }
 
 struct line_copy {
@@ -174,7 +241,8 @@ static __always_inline __u32 read_lines(const struct interp_ruby *layout, struct
 }
 
 /* Writes a description of the iseq whose body is in scratch->object. */
-static __noinline int describe(struct ruby_walk *walk, __u64 body, __u32 id, __u32 first_line)
+static __noinline int describe(struct ruby_walk *walk, __u64 body, __u32 id, __u32 first_line,
+			       __u64 owner)
 {
 	const struct interp_ruby *layout;
 	struct interp_code *code;
@@ -196,9 +264,10 @@ static __noinline int describe(struct ruby_walk *walk, __u64 body, __u32 id, __u
 	code->flags = 0;
 	code->name_width = code->file_width = INTERP_UTF_8;
 	code->name_bytes = read_string(layout, word_at(scratch->object, layout->body_label, 0xf8),
-				       code->name, INTERP_MAX_NAME, &cut);
+				       code->name, INTERP_RUBY_OWNER - 1, &cut);
 	if (cut)
 		code->flags |= INTERP_CODE_NAME_CUT;
+	read_owner(layout, owner, code);
 	cut = false;
 	code->file_bytes = read_string(layout,
 				       find_path(word_at(scratch->object, layout->body_path, 0xf8)),
@@ -212,11 +281,12 @@ static __noinline int describe(struct ruby_walk *walk, __u64 body, __u32 id, __u
 }
 
 /* Sets the frame's position and id, and describes its iseq if that is new. */
-static __always_inline void identify(struct ruby_walk *walk, struct interp_frame *frame, __u64 pc)
+static __always_inline void identify(struct ruby_walk *walk, struct interp_frame *frame, __u64 pc,
+				     __u64 owner)
 {
 	const struct interp_ruby *layout = walk->layout;
 	struct scratch *scratch = walk->common.scratch;
-	__u64 code, hash, first_line;
+	__u64 code, hash, first_line, words;
 
 	if (read_user(scratch->object, BODY_BYTES, frame->code)) {
 		walk->common.flags |= INTERP_FAULT;
@@ -225,16 +295,45 @@ static __always_inline void identify(struct ruby_walk *walk, struct interp_frame
 	code = word_at(scratch->object, layout->body_code, 0xf8);
 	first_line = word_at(scratch->object, layout->body_first_line, 0xf8);
 	first_line = layout->is_first_line_tagged ? first_line >> 1 : (__u32)first_line;
+	words = *(const __u32 *)(scratch->object + masked(layout->body_size, 0x7c));
+	if (pc < code || pc - code > 8 * words) {
+		walk->common.flags |= INTERP_TORN;
+		return;
+	}
 	/* The counter is after the instruction that runs. */
 	frame->position = pc > code ? (pc - code) / 8 - 1 : 0;
 	hash = (word_at(scratch->object, layout->body_label, 0xf8) >> 3) * 0x9e3779b97f4a7c15ull;
 	hash ^= (code >> 3) * 0xc2b2ae3d27d4eb4full;
 	hash ^= (word_at(scratch->object, layout->body_lines, 0xf8) >> 3) * 0x165667b19e3779f9ull;
 	hash ^= first_line * 0xff51afd7ed558ccdull;
+	/* Classes may have a method from the same source. */
+	hash ^= (owner >> 3) * 0xc4ceb9fe1a85ec53ull;
 	frame->id = (__u32)(hash >> 32) ^ (__u32)hash;
 	if (is_new_code(&walk->common, frame))
 		count_code(&walk->common, frame,
-			   describe(walk, frame->code, frame->id, first_line));
+			   describe(walk, frame->code, frame->id, first_line, owner));
+}
+
+/* Returns the class of the method that a frame executes, or in which its block is; 0: not known.
+ * `environment`: the words up to the one at which the frame's `ep` points: the method, the
+ * environment that the block is in, and flags. */
+static __always_inline __u64 find_owner(const __u64 *environment)
+{
+	__u64 words[3] = { environment[0], environment[1], environment[2] }, method[5] = {};
+
+	for (int i = 0; i < MAX_NESTED; i++) {
+		if (words[0] && !(words[0] & 7) && !read_user(method, sizeof(method), words[0])) {
+			if ((method[0] & IMEMO_MASK) == IMEMO_VARIABLES &&
+			    read_user(method, sizeof(method), method[1]))
+				return 0;
+			if ((method[0] & IMEMO_MASK) == IMEMO_METHOD)
+				return method[4];
+		}
+		if (words[2] & FRAME_IS_LOCAL ||
+		    read_user(words, sizeof(words), (words[1] & ~3ull) - 16))
+			return 0;
+	}
+	return 0;
 }
 
 /* Reads the iseq and the flags of a control frame that has one. */
@@ -242,14 +341,15 @@ static __always_inline int step_iseq(struct ruby_walk *walk, __u64 iseq)
 {
 	const struct interp_ruby *layout = walk->layout;
 	struct scratch *scratch = walk->common.scratch;
-	__u64 head[3] = {}, flags = 0;
+	__u64 head[3] = {}, environment[3] = {};
 	struct interp_frame *frame;
 
-	if (read_user(&flags, 8, word_at(scratch->frame, layout->frame_ep, 0x78))) {
+	if (read_user(environment, sizeof(environment),
+		      word_at(scratch->frame, layout->frame_ep, 0x78) - 16)) {
 		walk->common.flags |= INTERP_FAULT;
 		return 1;
 	}
-	if (flags & FRAME_FINISH)
+	if (environment[2] & FRAME_FINISH)
 		scratch->runs++;
 	/* Without room for the frame, the runs are still counted. */
 	frame = add_frame(&walk->common);
@@ -265,8 +365,9 @@ static __always_inline int step_iseq(struct ruby_walk *walk, __u64 iseq)
 	}
 	*frame = (struct interp_frame){ .code = head[2] };
 	walk->common.n++;
-	identify(walk, frame, word_at(scratch->frame, layout->frame_pc, 0x78));
-	if (flags & FRAME_FINISH)
+	identify(walk, frame, word_at(scratch->frame, layout->frame_pc, 0x78),
+		 find_owner(environment));
+	if (environment[2] & FRAME_FINISH)
 		end_run(&walk->common, 0);
 	return 0;
 }
@@ -335,14 +436,18 @@ static long step_run(__u32 index, struct ruby_walk *walk)
 	return 0;
 }
 
-/* Finds out which activation executes each run; at most one is without the other. */
+/* Finds out which activation executes each run; at most one is without the other. If not all of
+ * either were read, no place is known. */
 static __always_inline void place_runs(struct ruby_walk *walk)
 {
 	bpf_loop(MAX_TAGS, step_tag, walk, 0);
 	walk->common.scratch->skipped =
 		(__s32)(walk->common.scratch->activations - walk->common.scratch->runs);
-	if (!walk->tag && walk->frame >= walk->end && walk->common.scratch->skipped >= -1 &&
-	    walk->common.scratch->skipped <= 1)
+	if (walk->tag || walk->frame < walk->end)
+		walk->common.flags |= INTERP_DEEPER;
+	else if (walk->common.scratch->skipped < -1 || walk->common.scratch->skipped > 1)
+		walk->common.flags |= INTERP_TORN;
+	else
 		bpf_loop(INTERP_MAX_FRAMES, step_run, walk, 0);
 }
 
@@ -409,8 +514,6 @@ static __always_inline void walk_thread(struct ruby_walk *walk)
 	bpf_loop(MAX_CONTROL_FRAMES, step, walk, 0);
 	if (!(walk->common.flags & (INTERP_FAULT | INTERP_TORN)))
 		place_runs(walk);
-	if (walk->frame < walk->end && !(walk->common.flags & (INTERP_FAULT | INTERP_TORN)))
-		walk->common.flags |= INTERP_DEEPER;
 	walk->common.flags |= INTERP_WALKED;
 }
 

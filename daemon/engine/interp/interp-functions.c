@@ -124,6 +124,8 @@ static char *make_name(const struct interp_code_text *code)
 		return g_strconcat(python_module(code->file, module), ".", name, NULL);
 	if (code->file[0] == '(')
 		return g_strconcat(name, " ", code->file, NULL);
+	if (code->has_owner && code->file[0] != '<')
+		return g_strdup(name);
 	/* Ruby's own code in a file has a name such as "<internal:/usr/lib/ruby/set.rb>". */
 	slash = strrchr(code->file, '/');
 	return slash ? g_strdup_printf("%s (%.*s)", name, (int)strcspn(slash + 1, ">"), slash + 1)

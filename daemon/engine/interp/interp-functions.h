@@ -15,8 +15,10 @@
 #define INTERP_FUNCTION_LINES (UINT64_C(1) << 20)
 
 struct interp_function {
-	uint64_t number;     /* from 1 */
-	char *name, *file;   /* name: "module.Class.method"; Ruby: "block in method (file.rb)" */
+	uint64_t number; /* from 1 */
+	/* "module.Class.method"; Ruby: "block in Class#method", "<main> (file.rb)" */
+	char *name;
+	char *file;
 	uint32_t first_line; /* 0: not known */
 	enum interp_family family;
 	unsigned minor;

@@ -104,6 +104,32 @@ bool interp_record_text(const uint8_t *from, size_t size, unsigned width, bool i
 	return true;
 }
 
+/* Adds the class to a method's name: "block in method" becomes "block in Class#method". Other
+ * names, such as "<main>", remain as they are. Returns false if the record is wrong. */
+static bool add_owner(const struct interp_code *head, const uint8_t *owner,
+		      struct interp_code_text *code)
+{
+	char text[3 * INTERP_RUBY_OWNER + 4], *base = code->name, *in;
+	size_t n;
+
+	code->has_owner = false;
+	if (head->family != INTERP_RUBY || head->owner_bytes == 0)
+		return true;
+	if (head->owner_bytes >= INTERP_RUBY_OWNER || head->name_bytes >= INTERP_RUBY_OWNER ||
+	    !interp_record_text(owner, head->owner_bytes, INTERP_UTF_8, false, text))
+		return false;
+	while ((in = strstr(base, " in ")))
+		base = in + strlen(" in ");
+	if (*base == '\0' || (*base == '<' && g_ascii_isalpha(base[1])))
+		return true;
+	n = strlen(text);
+	text[n++] = head->is_singleton ? '.' : '#';
+	memmove(base + n, base, strlen(base) + 1);
+	memcpy(base, text, n);
+	code->has_owner = true;
+	return true;
+}
+
 bool interp_record_code(const uint8_t *bytes, size_t size, struct interp_code_text *ret_code)
 {
 	const size_t fixed = offsetof(struct interp_code, name);
@@ -119,7 +145,8 @@ bool interp_record_code(const uint8_t *bytes, size_t size, struct interp_code_te
 	    !interp_record_text(name, head.name_bytes, head.name_width,
 				head.flags & INTERP_CODE_NAME_CUT, ret_code->name) ||
 	    !interp_record_text(file, head.file_bytes, head.file_width,
-				head.flags & INTERP_CODE_FILE_CUT, ret_code->file))
+				head.flags & INTERP_CODE_FILE_CUT, ret_code->file) ||
+	    !add_owner(&head, name + INTERP_RUBY_OWNER, ret_code))
 		return false;
 	ret_code->pid = head.pid;
 	ret_code->code = head.code;

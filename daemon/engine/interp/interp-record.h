@@ -34,6 +34,7 @@ struct interp_code_text {
 	uint32_t first_line;
 	enum interp_family family;
 	unsigned minor;
+	bool has_owner; /* the name has a class: "block in Class#method" */
 	char name[3 * INTERP_MAX_NAME + 4], file[3 * INTERP_MAX_FILE + 4];
 	const uint8_t *lines; /* within the record */
 	size_t lines_bytes;
