@@ -67,7 +67,8 @@ enum message_type {
 	MESSAGE_ARGUMENTS,
 	/* OUTPUTS: struct message_outputs for each CPU, fds: the events that write samples and code
 	 * objects. NO_OUTPUTS: text that says why frames are not read. Answers to the first
-	 * INTERPRETED; with per-task events, OUTPUTS come before START. */
+	 * INTERPRETED, or, for a family that the kernel refuses, to the first of that; with
+	 * per-task events, OUTPUTS come before START. */
 	MESSAGE_OUTPUTS,
 	MESSAGE_NO_OUTPUTS,
 	/* engine to broker */

@@ -6,6 +6,8 @@
  *             (2) the program for samples is attached only to events of the session, and ends with
  *                 them; the program for sleeps runs for all threads, and reads only processes that
  *                 were added
+ *             (3) programs that the kernel refuses for one family do not keep others from running
+ *                 [test_ruby: refused]
  */
 #include "daemon/broker/interpreters.h"
 
@@ -30,7 +32,10 @@ struct interpreters {
 	struct interpreters_bpf *program;
 	/* perf event on sched:sched_switch, with the BPF program attached; -1: not attached */
 	int sleeps;
+	char *refused[INTERP_FAMILIES]; /* why the kernel refuses its programs; NULL: it does not */
 };
+
+static const char *const family_names[] = INTERP_FAMILY_NAMES;
 
 /* libbpf's own messages name details that its error codes do not; the code says enough for a
  * user. */
@@ -71,52 +76,104 @@ static const void *layout_of(enum interp_family family, uint32_t minor)
 	}
 }
 
-/* Tells the programs of a family's walkers and versions. */
-static bool add_family(const struct interpreters *interpreters, enum interp_family family,
-		       const struct bpf_map *layouts, const struct bpf_program *sample,
-		       const struct bpf_program *sleep, GError **error)
-{
-	const uint32_t key = family;
-	const int fds[] = { bpf_program__fd(sample), bpf_program__fd(sleep) };
+struct walkers {
+	struct bpf_map *layouts;
+	struct bpf_program *sample, *sleep;
+};
 
-	for (uint32_t minor = 0; minor < bpf_map__max_entries(layouts); minor++)
-		if (layout_of(family, minor) &&
-		    bpf_map_update_elem(bpf_map__fd(layouts), &minor, layout_of(family, minor),
-					BPF_ANY) != 0)
-			return fail_load(errno, error);
-	return (bpf_map_update_elem(bpf_map__fd(interpreters->program->maps.sample_walkers), &key,
-				    &fds[0], BPF_ANY) == 0 &&
-		bpf_map_update_elem(bpf_map__fd(interpreters->program->maps.sleep_walkers), &key,
-				    &fds[1], BPF_ANY) == 0) ||
-	       fail_load(errno, error);
+static struct walkers walkers_of(const struct interpreters_bpf *program, enum interp_family family)
+{
+	return family == INTERP_PYTHON
+		       ? (struct walkers){ program->maps.cpython_layouts,
+					   program->progs.cpython_sample,
+					   program->progs.cpython_sleep }
+		       : (struct walkers){ program->maps.ruby_layouts, program->progs.ruby_sample,
+					   program->progs.ruby_sleep };
 }
 
-static bool add_families(const struct interpreters *interpreters, GError **error)
+/* Tells the programs of a family's walkers and versions. Returns false, with errno, on failure. */
+static bool add_family(const struct interpreters_bpf *program, enum interp_family family)
 {
-	const struct interpreters_bpf *program = interpreters->program;
+	const struct walkers walkers = walkers_of(program, family);
+	const int fds[] = { bpf_program__fd(walkers.sample), bpf_program__fd(walkers.sleep) };
+	const uint32_t key = family;
 
-	return add_family(interpreters, INTERP_PYTHON, program->maps.cpython_layouts,
-			  program->progs.cpython_sample, program->progs.cpython_sleep, error) &&
-	       add_family(interpreters, INTERP_RUBY, program->maps.ruby_layouts,
-			  program->progs.ruby_sample, program->progs.ruby_sleep, error);
+	for (uint32_t minor = 0; minor < bpf_map__max_entries(walkers.layouts); minor++)
+		if (layout_of(family, minor) &&
+		    bpf_map_update_elem(bpf_map__fd(walkers.layouts), &minor,
+					layout_of(family, minor), BPF_ANY) != 0)
+			return false;
+	return bpf_map_update_elem(bpf_map__fd(program->maps.sample_walkers), &key, &fds[0],
+				   BPF_ANY) == 0 &&
+	       bpf_map_update_elem(bpf_map__fd(program->maps.sleep_walkers), &key, &fds[1],
+				   BPF_ANY) == 0;
+}
+
+static bool has_family(unsigned families, enum interp_family family)
+{
+	return families & 1u << family;
+}
+
+/* Loads the programs of some families. Returns NULL, with errno, on failure. */
+static struct interpreters_bpf *load(unsigned families)
+{
+	struct interpreters_bpf *program = interpreters_bpf__open();
+	bool ok;
+	int failed;
+
+	if (!program)
+		return NULL;
+	for (unsigned i = INTERP_NONE + 1; i < INTERP_FAMILIES; i++) {
+		bpf_program__set_autoload(walkers_of(program, i).sample, has_family(families, i));
+		bpf_program__set_autoload(walkers_of(program, i).sleep, has_family(families, i));
+	}
+	ok = bpf_map__set_max_entries(program->maps.sample_outputs, ALL_CPUS) == 0 &&
+	     bpf_map__set_max_entries(program->maps.code_outputs, ALL_CPUS) == 0 &&
+	     interpreters_bpf__load(program) == 0;
+	for (unsigned i = INTERP_NONE + 1; ok && i < INTERP_FAMILIES; i++)
+		ok = !has_family(families, i) || add_family(program, i);
+	if (ok)
+		return program;
+	failed = errno;
+	interpreters_bpf__destroy(program);
+	errno = failed;
+	return NULL;
+}
+
+/* Loads the programs of each family with which those of the families before can be loaded. */
+static void load_some(struct interpreters *interpreters)
+{
+	unsigned loaded = 0;
+
+	for (unsigned i = INTERP_NONE + 1; i < INTERP_FAMILIES; i++) {
+		struct interpreters_bpf *more = load(loaded | 1u << i);
+
+		if (!more) {
+			interpreters->refused[i] =
+				g_strdup_printf("the kernel refuses the program that reads %s: %s",
+						family_names[i], ERRNO_TEXT(errno));
+			continue;
+		}
+		interpreters_bpf__destroy(interpreters->program);
+		interpreters->program = more;
+		loaded |= 1u << i;
+	}
 }
 
 struct interpreters *interpreters_new(GError **error)
 {
 	struct interpreters *interpreters = g_new0(struct interpreters, 1);
+	int failed;
 
 	interpreters->sleeps = -1;
 	libbpf_set_print(print_nothing);
-	interpreters->program = interpreters_bpf__open();
-	if (!interpreters->program) {
-		fail_load(errno, error);
-	} else if (bpf_map__set_max_entries(interpreters->program->maps.sample_outputs, ALL_CPUS) ||
-		   bpf_map__set_max_entries(interpreters->program->maps.code_outputs, ALL_CPUS) ||
-		   interpreters_bpf__load(interpreters->program) != 0) {
-		fail_load(errno, error);
-	} else if (add_families(interpreters, error)) {
+	interpreters->program = load(~0u);
+	failed = errno;
+	if (!interpreters->program)
+		load_some(interpreters);
+	if (interpreters->program)
 		return interpreters;
-	}
+	fail_load(failed, error);
 	interpreters_free(interpreters);
 	return NULL;
 }
@@ -133,6 +190,8 @@ void interpreters_free(struct interpreters *interpreters)
 		return;
 	interpreters_detach_sleeps(interpreters);
 	interpreters_bpf__destroy(interpreters->program);
+	for (size_t i = 0; i < ARRAY_SIZE(interpreters->refused); i++)
+		g_free(interpreters->refused[i]);
 	g_free(interpreters);
 }
 
@@ -251,6 +310,9 @@ bool interpreters_set_process(struct interpreters *interpreters, int32_t pid,
 		return broker_fail(error, BROKER_ERROR_NOT_SUPPORTED,
 				   "version 3.%u of interpreter %u is not supported",
 				   process->minor, process->family);
+	if (interpreters->refused[process->family])
+		return broker_fail(error, BROKER_ERROR_NOT_SUPPORTED, "%s",
+				   interpreters->refused[process->family]);
 	if (process->start_stack == 0)
 		return broker_fail(error, BROKER_ERROR_FAILED,
 				   "process %d has ended, or may not be looked at", pid);

@@ -25,7 +25,8 @@
 
 struct interpreters;
 
-/* Loads the program. Fails if the kernel, its type information or the rights do not suffice. */
+/* Loads the programs. Fails if the kernel, its type information or the rights do not suffice for
+ * those of any family. */
 struct interpreters *interpreters_new(GError **error);
 void interpreters_free(struct interpreters *interpreters); /* NULL is allowed */
 
@@ -54,8 +55,9 @@ uint64_t interpreters_start_stack(int32_t pid);
 /* Returns whether the process was added with these values. */
 bool interpreters_has_process(const struct interpreters *interpreters, int32_t pid,
 			      const struct interp_process *process);
-/* Adds or replaces a process, as long as its stack starts at process->start_stack. Fails if the
- * version is not supported, or if start_stack is 0. */
+/* Adds or replaces a process, as long as its stack starts at process->start_stack. Fails with
+ * NOT_SUPPORTED if the version is not supported, or if the kernel refuses the family's programs,
+ * and also if start_stack is 0. */
 bool interpreters_set_process(struct interpreters *interpreters, int32_t pid,
 			      const struct interp_process *process, GError **error);
 /* Returns the sum of the counters over all CPUs. */

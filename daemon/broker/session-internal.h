@@ -31,9 +31,10 @@ struct session {
 	guint loaded_watch;
 	/* attaching the program for sleeps was tried, or is not wanted any more */
 	bool tried_sleeps;
-	int64_t checks_us;    /* time that checks of processes with interpreters took */
-	bool no_interpreters; /* interpreters cannot be read; the engine was sent the reason */
-	GVariant *summary;    /* from MESSAGE_FINISHED */
+	int64_t checks_us;         /* time that checks of processes with interpreters took */
+	bool no_interpreters;      /* interpreters cannot be read; the engine was sent the reason */
+	uint32_t refused_families; /* the engine was sent why these are not read */
+	GVariant *summary;         /* from MESSAGE_FINISHED */
 	const char *reason;
 	char *failure; /* reason that the engine gave for its end; NULL: none */
 	struct message_progress counters;

@@ -547,8 +547,19 @@ static gpointer load_interpreters(gpointer data)
 	return NULL;
 }
 
+/* Sends the engine the reason once why frames of a family are not read. */
+static void note_refused(struct session *session, uint32_t family, const GError *error)
+{
+	if (session->refused_families & 1u << family % 32 ||
+	    !g_error_matches(error, BROKER_ERROR, BROKER_ERROR_NOT_SUPPORTED))
+		return;
+	session->refused_families |= 1u << family % 32;
+	engine_send(session->engine, MESSAGE_NO_OUTPUTS, error->message, strlen(error->message),
+		    NULL, 0, NULL);
+}
+
 /* Makes the program read the frames of a process. If the process has ended meanwhile, nothing needs
- * to be read. An unsupported version, which no correct engine requests, is ignored. */
+ * to be read. */
 static void set_interpreted(struct session *session, const struct message_interpreted *request)
 {
 	struct interp_process process = {
@@ -572,9 +583,13 @@ static void set_interpreted(struct session *session, const struct message_interp
 	is_allowed = pidfd >= 0 && (!session->access.own_only ||
 				    target_is_owned(pidfd, request->pid, session->access.uid));
 	session->checks_us += g_get_monotonic_time() - begin_us;
-	if (!is_allowed ||
-	    !interpreters_set_process(session->interpreters, request->pid, &process, NULL) ||
-	    session->tried_sleeps || !session->plan.sleep_id)
+	if (!is_allowed)
+		return;
+	if (!interpreters_set_process(session->interpreters, request->pid, &process, &error)) {
+		note_refused(session, request->family, error);
+		return;
+	}
+	if (session->tried_sleeps || !session->plan.sleep_id)
 		return;
 	session->tried_sleeps = true;
 	if (!interpreters_attach_sleeps(session->interpreters, session->plan.sleep_id, &error))

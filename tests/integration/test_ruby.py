@@ -351,3 +351,29 @@ def test_report(profctl, profcapture, capture, ruby, tmp_path):
     key = shown["Object#key"]
     assert (key["file"], key["kind"], key["line"]) == (str(program), "ruby", 5)
     assert key["self"] > 0.5 * sum(row["self"] for row in shown.values())
+
+
+BOTH = """
+{ruby} -e 'def turn; i = 0; i += 1 while i < 1000; end
+finish = Process.clock_gettime(Process::CLOCK_MONOTONIC) + 2
+turn while Process.clock_gettime(Process::CLOCK_MONOTONIC) < finish'
+/usr/bin/python3 -c 'import time
+def turn():
+    for i in range(1000): pass
+finish = time.monotonic() + 2
+while time.monotonic() < finish: turn()'
+"""
+
+
+@pytest.mark.parametrize("refused", ["ruby", "cpython"])
+def test_refused(profctl, profcapture, capture, ruby, refused):
+    """If the kernel refuses the programs of one family, the other's are loaded."""
+    kinds = {"ruby": "Object#turn", "cpython": "<string>.turn"}
+    recorded(profctl, "-F", 499, "-o", capture, "--", "sh", "-c", BOTH.format(ruby=ruby),
+             env={"LD_PRELOAD": os.environ["REFUSE_BPF_MODULE"], "REFUSE_BPF": refused})
+    shown = {row["name"] for row in profcapture.json("report", capture, "--limit", 0)["data"]["rows"]}
+    assert {name for name in shown if "turn" in name} == {name for kind, name in kinds.items() if kind != refused}
+    profcapture("symbolize", capture)  # without names, the first hint would be about them
+    hint, = (line for line in profcapture("report", capture).stdout.splitlines() if line.startswith("Hint: "))
+    language = "Ruby" if refused == "ruby" else "Python"
+    assert f"(the kernel refuses the program that reads {language}: Invalid argument" in hint
