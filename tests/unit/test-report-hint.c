@@ -140,10 +140,56 @@ static void test_largest(void)
 	check(&by_thread, PROFILE_THREAD);
 }
 
+/* Samples without the functions of their program: the recording says why. */
+static void test_interpreted(void)
+{
+	static const struct {
+		const char *cause, *advice;
+	} all[] = {
+		{ "Ruby 3.3 is not supported", "ruby-version" },
+		{ "this build of Ruby 3.1 is not supported", "ruby-version" },
+		{ "Python 3.7 is not supported", "python-perf" },
+		{ "this kernel has no type information", "read-interpreters" },
+		{ "the kernel refuses the program that reads Ruby: Invalid argument",
+		  "refused-program" },
+		{ "Python 3.11 is not read in a process that also has Ruby 3.1",
+		  "one-interpreter" },
+		{ "there is no room for more functions of interpreted programs",
+		  "fewer-functions" },
+	};
+
+	for (size_t i = 0; i < ARRAY_SIZE(all); i++) {
+		struct build build;
+		struct reader reader = { 0 };
+		struct profile profile = { .by = PROFILE_THREAD };
+		struct report_hint hint;
+
+		build_begin(&build);
+		build_metadata(&build, "interpreters.missing", all[i].cause);
+		for (unsigned j = 0; j < 4; j++)
+			BUILD(&build, PROF_TABLE_SAMPLE, N(BUILD_START + j), N(1), N(0),
+			      N(PROF_MODE_USER), N(0), N(1), N(0), N(PROF_METHOD_CFI),
+			      N(PROF_STOP_ROOT), N(0), PROF_BYTES(NULL, 0), PROF_BYTES(NULL, 0),
+			      N(j ? PROF_INTERPRETER_COMPLETE : PROF_INTERPRETER_MISSING));
+		build_finish(&build);
+		CHECK(reader_open(&reader, build.path, NULL) &&
+		      profile_run(&profile, &reader, NULL));
+		hint = report_hint_find(&profile);
+		CHECK_STR(hint.problem, "interpreted");
+		CHECK_STR(hint.subject, all[i].cause);
+		CHECK_STR(hint.advice, all[i].advice);
+		CHECK_INT(hint.count, 1);
+		profile_done(&profile);
+		reader_done(&reader);
+		build_done(&build);
+	}
+}
+
 int main(void)
 {
 	RUN(test_names);
 	RUN(test_losses);
 	RUN(test_largest);
+	RUN(test_interpreted);
 	return test_end();
 }

@@ -50,6 +50,11 @@ static const struct advice advices[] = {
 	{ "python-perf", N_("Python 3.12 and later name them if recorded with --python-perf") },
 	{ "ruby-version",
 	  N_("of Ruby, profctl reads the functions of version 3.1 only, as Debian builds it") },
+	{ "refused-program",
+	  N_("the functions of other programs are not affected; report it with the version of the kernel") },
+	{ "one-interpreter",
+	  N_("the functions of one interpreter of a process are read; run the other one in a process of its own") },
+	{ "fewer-functions", N_("record fewer processes with --pid, or for a shorter time") },
 	{ "kernel-names", N_("'profctl doctor' says what hides the kernel's names") },
 	{ "unfinished", N_("the capture is unfinished, and the kernel's names would be at its end; "
 			   "'profcapture symbolize FILE' adds those of programs") },
@@ -159,13 +164,22 @@ static struct report_hint of_names(const struct profile *profile)
  * samples may lack functions otherwise: before the interpreter was found, for example. */
 static struct report_hint of_interpreters(const struct profile *profile)
 {
+	static const char *const by_cause[][2] = {
+		{ "is not supported", "python-perf" },
+		{ "the kernel refuses", "refused-program" },
+		{ "is not read in a process", "one-interpreter" },
+		{ "there is no room", "fewer-functions" },
+	};
 	const char *cause = capture_metadata(profile->reader->capture, "interpreters.missing");
 	const char *advice = "read-interpreters";
 
 	if (!cause)
 		return (struct report_hint){ 0 };
-	if (strstr(cause, "is not supported"))
-		advice = strstr(cause, "Ruby") ? "ruby-version" : "python-perf";
+	for (size_t i = 0; i < ARRAY_SIZE(by_cause); i++)
+		if (strstr(cause, by_cause[i][0]))
+			advice = by_cause[i][1];
+	if (strcmp(advice, "python-perf") == 0 && strstr(cause, "Ruby"))
+		advice = "ruby-version";
 	return (struct report_hint){ "interpreted", advice, cause,
 				     profile->interpreter[PROF_INTERPRETER_MISSING], 0 };
 }
