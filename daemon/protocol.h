@@ -262,7 +262,7 @@ struct message_arguments {
 };
 
 /* No padding, no NUL at the end. A value may contain NULs ("command": arguments, each with a NUL).
- * Keys: host kernel arch event frequency_hz call_graph stack_bytes command options (as JSON)
+ * Keys: host kernel arch version event frequency_hz call_graph stack_bytes command options (JSON)
  * memory.mode memory.sample_bytes memory.min_bytes memory.mmap. */
 struct message_metadata {
 	uint32_t key_bytes, value_bytes;

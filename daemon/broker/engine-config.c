@@ -71,6 +71,7 @@ static void add_all_metadata(GByteArray *bytes, const struct options *options,
 			g_string_append_printf(text, "%s%s", i ? "," : "", options->events[i].name);
 	if (text->len)
 		add_text(bytes, "event", text->str);
+	add_text(bytes, "version", PROF_VERSION);
 	g_string_printf(text, "%u", options->frequency);
 	add_text(bytes, "frequency_hz", text->str);
 	add_text(bytes, "call_graph", call_graphs[options->call_graph]);
