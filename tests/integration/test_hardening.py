@@ -47,7 +47,8 @@ def syscall_sets():
     sets, name = {}, None
     text = subprocess.run(["systemd-analyze", "syscall-filter", "--no-pager"], capture_output=True, encoding="utf-8",
                           timeout=60, env={**os.environ, "SYSTEMD_COLORS": "0"}).stdout
-    for line in text.splitlines():
+    # systemd 255 ends colors also if it has not begun any
+    for line in re.sub(r"\x1b\[[0-9;]*m", "", text).splitlines():
         if line.startswith("@"):
             name = line.strip()
             sets[name] = []
