@@ -45,7 +45,7 @@ static const char *next_step(int result)
 {
 	switch (result) {
 	case PROF_NOT_CAPTURE:
-		return _("; 'profctl record' writes captures");
+		return _("; 'profctl record' writes captures, and 'perf report' reads perf.data");
 	case PROF_UNSUPPORTED:
 		return _("; a newer profcapture reads it");
 	case PROF_TOO_SHORT:
