@@ -1014,9 +1014,10 @@ def test_redact(profcapture, private, tmp_path, to):
         assert not [secret for secret in secrets if secret in contents(tmp_path / "two")]
         facts = dict(read_page(path)[0]["capture"]["facts"])
         assert facts["Command"] == "city" and not {"Host", "Options"} & set(facts)
-    profcapture("export", made, "--to", to, "-o", path, "--redact", "-q", "--force")
+    one = ("--pid", 1276) if to == "heaptrack" else ()  # this format has one process
+    profcapture("export", made, "--to", to, *one, "-o", path, "--redact", "-q", "--force")
     assert not re.search(rb"jane|private", contents(path))
-    profcapture("export", made, "--to", to, "-o", path, "-q", "--force")
+    profcapture("export", made, "--to", to, *one, "-o", path, "-q", "--force")
     assert b"private" in contents(path) or to in ("heaptrack", "massif")  # they have only allocations, without stacks here
 
 
