@@ -29,7 +29,7 @@ VERBS = [
     ["report", "FLIPPED"], ["annotate", "FLIPPED", "--json", "main"], ["memory", "FLIPPED", "--json"],
     ["memory", "FLIPPED", "--json", "--leaks"], ["marks", "FLIPPED", "--json"], ["counters", "FLIPPED", "--json"],
     ["sql", "FLIPPED", "--json", QUERY], ["diff", "WHOLE", "FLIPPED", "--json"], ["diff", "FLIPPED", "WHOLE", "--json"],
-    *(["export", "FLIPPED", "--to", name, "-o", "NEW"] for name in FORMATS),
+    *(["export", "FLIPPED", "--to", name, "-o", "NEW", *(["--pid", "1276"] if name == "heaptrack" else [])] for name in FORMATS),
     *(["export", "FLIPPED", "--to", name, "--table", "sample", "-o", "NEW"] for name in ("csv", "ndjson")),
     ["cut", "FLIPPED", "--from", "0", "-o", "NEW"], ["compact", "FLIPPED", "-o", "NEW"], ["symbolize", "FLIPPED"],
 ]

@@ -230,8 +230,8 @@ def test_svg_colors(profcapture, capture):
         parts = [part / 12.92 if part <= 0.03928 else ((part + 0.055) / 1.055) ** 2.4 for part in parts]
         return 0.2126 * parts[0] + 0.7152 * parts[1] + 0.0722 * parts[2]
 
-    colors = dict(re.findall(r"\.(\w+)(?:, \.\w+)* \{ fill: (#\w{6})", style))
-    (text,) = re.findall(r"^text \{.*fill: (#\w{6})", style, re.MULTILINE)
+    colors = dict(re.findall(r"\.(\w+)(?:,\s+\.\w+)* \{\s+fill: (#\w{6})", style))
+    (text,) = re.findall(r"^text \{[^}]*fill: (#\w{6})", style, re.MULTILINE)
     assert {"own", "library", "libc", "runtime", "kernel", "other", "bg", "more1", "less1"} <= set(colors) and "var(" not in style
     for name, color in colors.items():
         if name != "muted":

@@ -684,16 +684,20 @@ void memory_write_node(struct memory *memory, struct json *json, struct memory_l
 static void get_summary_cell(const void *data, size_t row, unsigned field, struct cell *ret_cell)
 {
 	const struct memory *memory = data;
-	struct memory_counts all = memory->all;
+	const struct memory_counts *counts = &memory->all;
+	struct memory_counts all;
 
 	(void)row;
-	if (memory->hides_runtime) { /* only from text */
+	/* only from text; the cell of CALLS refers to its counts */
+	if (memory->hides_runtime && (field == LEAKED_BYTES || field == LEAKED_BLOCKS)) {
 		const struct memory_sum runtime = memory_runtime_sum(memory);
 
+		all = memory->all;
 		all.leaked_bytes += runtime.bytes;
 		all.leaked_blocks += runtime.blocks;
+		counts = &all;
 	}
-	*ret_cell = counts_cell(&all, &all, memory->has_all, memory->lost, field);
+	*ret_cell = counts_cell(counts, &memory->all, memory->has_all, memory->lost, field);
 }
 
 void memory_write_runtime(const struct memory *memory, struct json *json)
