@@ -139,6 +139,7 @@ def test_heaptrack_of_names(profcapture, memory, export, capture):
     assert any("\\x1b[31m" in name for name in have.strings)
 
 
+@pytest.mark.skipif(SANITIZED, reason="a sanitizer's runtime is in the way")
 def test_heaptrack_has_one_process(profctl, profcapture, memory, export, compile_c, tmp_path):
     """Blocks of a process that ended would count while the heap of the next one grows."""
     path, source = tmp_path / "x.cap", "#include <stdlib.h>\nvoid *volatile kept;\nint main(void) { for (int i = 0; i < 40; i++) kept = malloc(50000); }"
