@@ -396,6 +396,8 @@ static void test_refused(void)
 	CHECK_INT(interpreted_merge(interpreted, &program.sample), PROF_INTERPRETER_DEEPER);
 	program.list.flags = INTERP_WALKED;
 	CHECK_INT(interpreted_merge(interpreted, &program.sample), PROF_INTERPRETER_TORN);
+	/* otherwise the writer may still run, and then close the next test's capture */
+	parts_finish(&program.stage.parts);
 	program_done(&program);
 }
 
@@ -447,6 +449,7 @@ static void test_two_interpreters(void)
 	program.list.flags = INTERP_NO_THREAD;
 	program.list.n = 0;
 	CHECK_INT(interpreted_merge(interpreted, &program.sample), PROF_INTERPRETER_MISSING);
+	parts_finish(&program.stage.parts);
 	program_done(&program);
 }
 
@@ -468,6 +471,7 @@ static void test_full(void)
 			     sizeof(program.code));
 	CHECK(interp_functions_are_full(program.functions.functions));
 	CHECK_INT(interpreted_merge(interpreted, &program.sample), PROF_INTERPRETER_MISSING);
+	parts_finish(&program.stage.parts);
 	program_done(&program);
 }
 
