@@ -12,8 +12,8 @@ Run one scenario by hand: ./dev test NAME, or `meson devenv -C build` and pytest
 Scenarios run in parallel, so a test must pass on a busy machine: it creates the load that it
 needs, waits for an event instead of a time, and derives the bounds of a share from the number of
 its samples (see shares.py). A test that cannot share the machine is marked with
-`@pytest.mark.alone`: no other case runs beside it. One that changes the machine is marked with
-`@pytest.mark.changes_machine`.
+`@pytest.mark.alone`, so that no other case runs beside it. A test that changes the machine is
+marked with `@pytest.mark.changes_machine`.
 """
 import contextlib
 import fcntl

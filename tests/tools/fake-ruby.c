@@ -7,8 +7,8 @@
  * deep: more frames than are read, and activations without end. names: the same, with a name of
  * 2^40 bytes, none of them UTF-8, and a path at a bad address. lines: the same, with a table of
  * 2^32 - 1 lines of 2^32 - 1 words. text: a frame's iseq is not one. nothing: the frames are not on
- * the stack. position: an instruction is after the end of its iseq. runs: all frames are in
- * activations of their own, of which there are none.
+ * the stack. position: an instruction is after the end of its iseq. runs: each frame is in
+ * an activation of its own, but the stack has no activation.
  */
 #include "arch/base.h"
 

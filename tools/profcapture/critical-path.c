@@ -824,7 +824,7 @@ static void add_leaves(struct critical_path *path)
 	add_functions(path);
 }
 
-/* Returns the index of a child; 0: there is none. */
+/* Returns the index of the child with this label. Returns 0 if the parent has no such child. */
 static uint32_t find_child(const struct critical_path *path, uint32_t parent, uint32_t label)
 {
 	return number_map_get(&path->children, (uint64_t)parent << 32 | label);

@@ -52,8 +52,8 @@
 #define MAX_NESTED 8 /* blocks, of which the outermost one's method is found */
 
 /* Variables that a class has of its own are few. st.c: struct st_table has `entries_bound` and
- * `entries` here, and an entry is {hash, key, value}. A name with these bits 0 is none that a
- * program can give to a variable of a class (id.h). */
+ * `entries` here, and an entry is {hash, key, value}. A program cannot give a variable of a class
+ * a name in which these bits are 0 (id.h). */
 #define MAX_VARIABLES 8
 #define TABLE_BYTES 56
 #define TABLE_BOUND 5
@@ -191,7 +191,8 @@ static long copy_lines(__u32 index, struct line_copy *copy)
 	return 0;
 }
 
-/* Returns the size of the set of positions; 0: there is none, because there is one line. */
+/* Returns the size of the set of positions. Returns 0 if all code is in one line, because Ruby then
+ * stores no set. */
 static __always_inline __u64 positions_bytes(__u32 n, __u32 words)
 {
 	if (n <= 1)

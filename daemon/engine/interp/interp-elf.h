@@ -50,7 +50,7 @@ bool interp_elf_address(const struct interp_elf *elf, void *to, size_t size, uin
 uint64_t interp_elf_code_bias(const struct interp_elf *elf, uint64_t address);
 /* Returns a segment of this type, or NULL. */
 const Elf64_Phdr *interp_elf_segment(const struct interp_elf *elf, uint32_t type);
-/* Returns the address of a relocation of this type for the symbol, else of one for no symbol; 0:
- * there is none. */
+/* Returns the address of a relocation of this type for the symbol, else of one for no symbol.
+ * Returns 0 if the file has neither. */
 uint64_t interp_elf_relocation(const struct interp_elf *elf, enum interp_symbol symbol,
 			       uint32_t type);

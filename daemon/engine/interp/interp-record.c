@@ -67,7 +67,7 @@ static char *put_character(char *to, uint32_t c)
 	return to;
 }
 
-/* Appends characters in UTF-8, without bytes that are none. Returns the end. */
+/* Appends characters in UTF-8, and REPLACEMENT for each byte that is not UTF-8. Returns the end. */
 static char *put_utf_8(const uint8_t *from, size_t size, char *to)
 {
 	while (size > 0) {
