@@ -211,6 +211,36 @@ static void test_backlog(void)
 	parts_done(&parts);
 }
 
+/* A row of losses is not dropped when the queue is full: its count would be unknown then. */
+static void test_backlog_of_losses(void)
+{
+	struct parts parts;
+	struct loss_table losses;
+	uint64_t rows, time_ns = 5000;
+	int fds[2];
+
+	REQUIRE(pipe2(fds, O_CLOEXEC) == 0);
+	parts_init_fd(&parts, fds[1]);
+	while (parts.output.drops[PROF_TABLE_TASK].rows == 0)
+		add_task_row(&parts, time_ns++);
+	/* Fill the queue until not even one row fits. */
+	do {
+		rows = parts.output.drops[PROF_TABLE_TASK].rows;
+		add_task_row(&parts, time_ns++);
+		output_flush(&parts.output);
+	} while (parts.output.drops[PROF_TABLE_TASK].rows == rows);
+	loss_init(&losses);
+	loss_add_cpu(&losses, 0, false, PROF_LOSS_PERF_RING, 44000000, time_ns, time_ns + 1);
+	loss_flush(&losses, &parts.output);
+	output_flush(&parts.output);
+	CHECK_INT(parts.output.drops[PROF_TABLE_LOSS].rows, 0);
+	CHECK_INT(parts.output.rows[PROF_TABLE_LOSS], 2);
+	loss_done(&losses);
+	close(fds[0]);
+	CHECK(writer_finish(parts.writer, 5000));
+	parts_done(&parts);
+}
+
 /* Writing to /dev/full fails: the error and the missing rows are reported. */
 static void test_full(void)
 {
@@ -326,6 +356,7 @@ int main(void)
 	RUN(test_time);
 	RUN(test_epochs);
 	RUN(test_backlog);
+	RUN(test_backlog_of_losses);
 	RUN(test_full);
 	RUN(test_loss_sums);
 	RUN(test_loss_unknown);

@@ -8,7 +8,8 @@
  * each table and the trailer, for which the library has reserved room. The same happens if the
  * session cannot wait for the queue at its end.
  * Invariants: (1) blocks are written in the order of writer_push       [test-engine-rows: order]
- *             (2) the queue has at most QUEUE_BYTES of data, or twice that with dictionaries
+ *             (2) the queue has at most QUEUE_BYTES of data, or twice that with dictionaries; and
+ *                 the losses, of which each stream and cause adds a row a second
  *                 [test-engine-rows: backlog]
  *             (3) the drain thread waits only in writer_finish(), and at most `wait_ms`
  * Threads: the writer's own, and the drain thread, which calls every function in the header. `lock`
@@ -267,10 +268,10 @@ bool writer_push(struct writer *writer, const struct writer_batch *batch, bool d
 {
 	size_t bytes = prof_block_bytes(batch->block);
 	size_t limit = data ? QUEUE_BYTES : 2 * (size_t)QUEUE_BYTES;
-	bool fits;
+	bool fits = prof_block_table(batch->block)->id == PROF_TABLE_LOSS;
 
 	pthread_mutex_lock(&writer->lock);
-	fits = writer->queued_bytes + bytes <= limit;
+	fits = fits || writer->queued_bytes + bytes <= limit;
 	if (fits) {
 		writer->queued_bytes += bytes;
 		g_queue_push_tail(writer->queue, g_memdup2(batch, sizeof(*batch)));
