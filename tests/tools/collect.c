@@ -37,8 +37,10 @@ static void take_arena(void)
 	fflush(stdout);
 	if (status != CONTROL_OK)
 		return;
-	if (ring_arena_map(fd, &arena) == 0)
+	if (ring_arena_map(fd, &arena) == 0) {
+		ring_arena_join(arena);
 		ring = ring_claim(arena, (uint32_t)syscall(SYS_gettid), 0, 0);
+	}
 	close(fd);
 }
 

@@ -160,6 +160,7 @@ static inline bool take_arena(struct fixture *fixture)
 	if (!CHECK_INT(ring_arena_map(fd, &fixture->arena), 0))
 		return false;
 	close(fd);
+	ring_arena_join(fixture->arena);
 	ring_arena_range(fixture->arena, &shared, &bytes);
 	fixture->shared = shared;
 	return true;

@@ -244,6 +244,26 @@ static void test_ended_before(void)
 	fixture_done(&fixture);
 }
 
+/* A process that got an arena, and could not map it or no longer waited, records nothing. That
+ * counts as one loss. */
+static void test_unused(void)
+{
+	struct fixture fixture;
+	int fd;
+
+	fixture_init(&fixture, ENGINE_POLICY_DEFAULT);
+	connect_as(&fixture, getpid(), 0);
+	step_until_answer(&fixture);
+	CHECK_INT(receive(&fixture, &fd), CONTROL_OK);
+	close(fd);
+	CHECK(collectors_wake(&fixture.collectors, fixture.pidfd));
+	settle(&fixture);
+	CHECK_INT(losses_of(&fixture.parts, PROF_LOSS_RING_REFUSED), 1);
+	finish(&fixture);
+	CHECK_INT(losses_of(&fixture.parts, PROF_LOSS_RING_REFUSED), 1);
+	fixture_done(&fixture);
+}
+
 /* A process dies before its ring is drained. Its unfinished record is counted. */
 static void test_death(void)
 {
@@ -495,6 +515,7 @@ int main(void)
 	RUN(test_same_process);
 	RUN(test_not_let_in);
 	RUN(test_ended_before);
+	RUN(test_unused);
 	RUN(test_death);
 	RUN(test_session_end);
 	RUN(test_floods);

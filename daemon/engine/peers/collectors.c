@@ -308,6 +308,30 @@ static void bind(struct collectors *collectors, struct peer *peer)
 		collectors->options.query(peer->process.process, collectors->options.data);
 }
 
+/* Returns whether the process mapped the arena. A producer that does not say so has used a ring. */
+static bool is_used(const struct peer_arena *arena)
+{
+	bool is_used = ring_arena_is_joined(&arena->memory);
+
+	for (uint32_t i = 0; !is_used && i < arena->memory.n_rings; i++)
+		is_used = arena->rings[i].reader.totals.attempted > 0 ||
+			  arena->rings[i].reader.fault != RING_FAULT_NONE;
+	return is_used;
+}
+
+/* The process recorded nothing, because it could not map the arena or no longer waited for it. It
+ * reports why it has no heap, so that affects only what the capture says about the process. */
+static void note_unused(struct peer *peer, uint64_t now_ns)
+{
+	if (peer->wants & CONTROL_WANTS_ALLOCATIONS) {
+		peer->process.process->has_heap = false;
+		peer->process.process->refused_heap = true;
+	} else {
+		loss_stream_add(&peer->process.losses, PROF_LOSS_RING_REFUSED, 1, peer->came_ns,
+				now_ns);
+	}
+}
+
 /* Called when no process maps the peer's memory any more, or when the peer must not be used. */
 static void end_peer(struct collectors *collectors, struct peer *peer)
 {
@@ -326,14 +350,9 @@ static void end_peer(struct collectors *collectors, struct peer *peer)
 			collectors_drain_ring(collectors, arena, k, RING_DRAIN_DEAD);
 		peer_arena_count_lost(peer, arena, now_ns);
 	}
-	/* The process could not map the arena, so it records nothing. The process itself reports
-	 * this, so it affects only what the capture says about that process. */
-	if (peer->process.process && (peer->wants & CONTROL_WANTS_ALLOCATIONS) &&
-	    peer->state == PEER_ACTIVE && peer->type->is_program && peer->n_arenas > 0 &&
-	    !ring_arena_is_joined(&peer->arenas[0]->memory)) {
-		peer->process.process->has_heap = false;
-		peer->process.process->refused_heap = true;
-	}
+	if (peer->process.process && peer->state == PEER_ACTIVE && peer->type->is_program &&
+	    peer->n_arenas > 0 && !is_used(peer->arenas[0]))
+		note_unused(peer, now_ns);
 	/* The exit status is known once the process has been waited for. If the process executed
 	 * another program, the status is that program's. */
 	if (peer->pidfd >= 0 && peer->type->is_program && peer->process.leader &&
