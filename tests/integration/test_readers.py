@@ -61,6 +61,13 @@ def test_report_is_the_same_each_time(profcapture, whole):
     assert one == two
 
 
+def test_tree_has_the_same_verdict(profcapture, tmp_path):
+    """A tree whose small branches are left out is counted twice, its verdict only once."""
+    path = make(tmp_path / "large.cap", "--rows", 70000, "--chunk-rows", 500, "--epochs", 4)
+    verdict, of_tree = (profcapture("report", path, *options).stdout.partition("\n\n")[0] for options in ([], ["--tree"]))
+    assert verdict.count("%") > 2 and verdict == of_tree
+
+
 def test_tree_agrees_with_functions(profcapture, whole):
     tree = profcapture.json("report", whole, "--tree", "--limit", 0)
     schema.check(profcapture, "report", tree)

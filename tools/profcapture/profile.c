@@ -709,6 +709,13 @@ static bool read_samples(struct pass *pass, GError **error)
 		profile->all = profile->filtered = profile->kernel = (struct amount){ 0 };
 		profile->unresolved = profile->bad_stacks = 0;
 		g_array_set_size(profile->threads, 0);
+		g_array_set_size(profile->timelines, 0);
+		g_array_set_size(profile->each, 0);
+		pass->first_sample = 0;
+		if (profile->own)
+			own_weights_done(profile->own);
+		if (profile->waiting)
+			wait_places_done(profile->waiting);
 		names->lost = names_lost;
 	}
 }
