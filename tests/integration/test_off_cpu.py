@@ -179,6 +179,79 @@ def test_exports(profcapture, recorded):
     assert marks == pytest.approx({cause: ms for cause, ms in causes.items() if cause != "unknown"}, abs=0.1)
 
 
+# Waits by syscall(2), whose name says nothing about the cause, as in programs without the C library.
+BARE = """
+#include <linux/futex.h>
+#include <sys/socket.h>
+#include <sys/syscall.h>
+#include <time.h>
+#include <unistd.h>
+
+static char byte;
+
+__attribute__((noinline)) static void wait_timer(void)
+{
+	syscall(SYS_nanosleep, &(struct timespec){ .tv_nsec = 20000000 }, NULL);
+	__asm__ volatile("");
+}
+__attribute__((noinline)) static void wait_futex(void)
+{
+	int word = 0;
+
+	syscall(SYS_futex, &word, FUTEX_WAIT_PRIVATE, 0, &(struct timespec){ .tv_nsec = 20000000 });
+	__asm__ volatile("");
+}
+__attribute__((noinline)) static void wait_pipe(int fd)
+{
+	syscall(SYS_read, fd, &byte, 1);
+	__asm__ volatile("");
+}
+__attribute__((noinline)) static void wait_network(int fd)
+{
+	syscall(SYS_read, fd, &byte, 1);
+	__asm__ volatile("");
+}
+int main(void)
+{
+	int pipes[2], sockets[2], n = 20;
+
+	if (pipe(pipes) || socketpair(AF_UNIX, SOCK_STREAM, 0, sockets))
+		return 1;
+	if (fork() == 0) {
+		for (int i = 0; i < n; i++) {
+			usleep(60000);
+			if (write(pipes[1], "x", 1) != 1)
+				return 1;
+			usleep(20000);
+			if (write(sockets[1], "x", 1) != 1)
+				return 1;
+		}
+		return 0;
+	}
+	for (int i = 0; i < n; i++) {
+		wait_timer();
+		wait_futex();
+		wait_pipe(pipes[0]);
+		wait_network(sockets[0]);
+	}
+}
+"""
+
+
+def test_causes_without_names(profctl, profcapture, compile_c, capture, require):
+    """The system call and its object tell what a thread waits for if no function's name does."""
+    require(root=True)
+    profctl("record", "-q", "--off-cpu", "-o", capture, "--", compile_c("bare", BARE, "-g"))
+    causes, queried = collections.defaultdict(collections.Counter), collections.defaultdict(collections.Counter)
+    for row in profcapture.json("report", capture, "--by", "state", "--limit", 0)["data"]["places"]:
+        causes[row["function"]][row["cause"]] += row["time_ns"]
+    for row in profcapture.json("sql", capture, "SELECT stack, cause, sum(duration_ns) AS ns FROM waits WHERE stack LIKE '%wait_%' GROUP BY 1, 2")["data"]["rows"]:
+        queried[re.search("wait_(timer|futex|pipe|network)", row["stack"])[0]][row["cause"]] += row["ns"]
+    for cause in "timer", "futex", "pipe", "network":
+        for found in causes, queried:
+            assert found[f"wait_{cause}"][cause] > 0.9 * found[f"wait_{cause}"].total() > 0.2e9, (cause, found)
+
+
 SLOWER = """
 #include <stdlib.h>
 #include <time.h>
@@ -280,8 +353,12 @@ def test_sleepers(profctl, profcapture, plain, require, tmp_path, spawn):
     found = {row["stack_source"]: row for row in waits(profcapture, capture) if row["syscall"] == "read"}
     row = found["late"]
     assert row["user_stop"] == "root" and row["object"].startswith("pipe:") and row["duration"] > 0.8e9
+    causes = profcapture.json("sql", capture, "SELECT cause FROM waits WHERE syscall = 'read'")["data"]["rows"]
+    assert {row["cause"] for row in causes} == {"pipe"}
+    tree = profcapture("report", capture, "--metric", "off-cpu", "--tree").stdout
+    assert "kernel: read of a pipe" in tree
     data = profcapture.json("report", capture, "--by", "state", "--limit", 0)["data"]
-    assert {("wait_long", "read"), ("fork_long", "vfork")} <= {(row["function"], row["call"]) for row in data["places"]}
+    assert {("wait_long", "pipe"), ("fork_long", "vfork")} <= {(row["function"], row["call"]) for row in data["places"]}
 
 
 STORM = """

@@ -43,7 +43,7 @@ struct pass {
 
 enum { TIME, THREAD, CPU, STACK, METHOD, STOP, WEIGHT, INTERPRETER, N_COMMON };
 enum { SOURCE = N_COMMON, CGROUP, MODE, N_COLUMNS };
-enum { STATE = N_COMMON, STACK_SOURCE, N_WAIT_COLUMNS };
+enum { STATE = N_COMMON, STACK_SOURCE, SYSCALL, OBJECT, N_WAIT_COLUMNS };
 static const uint16_t sample_columns[N_COLUMNS] = {
 	PROF_SAMPLE_TIME,        PROF_SAMPLE_THREAD,    PROF_SAMPLE_CPU,    PROF_SAMPLE_STACK,
 	PROF_SAMPLE_USER_METHOD, PROF_SAMPLE_USER_STOP, PROF_SAMPLE_WEIGHT, PROF_SAMPLE_INTERPRETER,
@@ -52,7 +52,7 @@ static const uint16_t sample_columns[N_COLUMNS] = {
 static const uint16_t wait_columns[N_WAIT_COLUMNS] = {
 	PROF_WAIT_TIME,        PROF_WAIT_THREAD,       PROF_WAIT_CPU,      PROF_WAIT_STACK,
 	PROF_WAIT_USER_METHOD, PROF_WAIT_USER_STOP,    PROF_WAIT_DURATION, PROF_WAIT_INTERPRETER,
-	PROF_WAIT_STATE,       PROF_WAIT_STACK_SOURCE,
+	PROF_WAIT_STATE,       PROF_WAIT_STACK_SOURCE, PROF_WAIT_SYSCALL,  PROF_WAIT_OBJECT,
 };
 
 /* ---- entities -------------------------------------------------------------------------------- */
@@ -413,6 +413,7 @@ struct hit {
 	int64_t time_ns; /* relative */
 	uint32_t segment, thread, cpu;
 	bool is_wait;
+	const char *call; /* the wait's system call, if the stack lacks it, or NULL */
 	struct amount amount;
 };
 
@@ -420,12 +421,16 @@ struct hit {
  * has no stack, or the capture lost it. */
 static uint32_t node_of(struct pass *pass, const struct hit *hit)
 {
+	struct functions *functions = pass->profile->functions;
 	ssize_t row = pass->stacks ? names_row(pass->epoch, NAMES_STACK, hit->stack) : -1;
+	uint32_t node;
 
 	if (row < 0 || (size_t)row >= pass->stacks->n_rows)
 		return STACKS_NO_ROW;
-	return stacks_row_at(pass->stacks, pass->profile->functions, (uint32_t)row, hit->segment,
-			     hit->clock_ns);
+	node = stacks_row_at(pass->stacks, functions, (uint32_t)row, hit->segment, hit->clock_ns);
+	return hit->call && by_function(pass->profile) && node != STACKS_NO_ROW
+		       ? stacks_below(pass->stacks, node, functions_of_call(functions, hit->call))
+		       : node;
 }
 
 /* Adds each part of a wait's time to the bin that it is in. Counts the wait in the bin of its
@@ -552,6 +557,10 @@ static void count_sample(struct pass *pass, const struct prof_batch *batch, size
 		uint64_t state = array_number_or(&c[STATE], i, PROF_WAIT_UNKNOWN);
 		uint64_t source = array_number_or(&c[STACK_SOURCE], i, PROF_STACK_NONE);
 
+		const char *call = names_text(pass->epoch, array_number_or(&c[SYSCALL], i, 0));
+		const char *object = names_text(pass->epoch, array_number_or(&c[OBJECT], i, 0));
+
+		hit->call = call ? wait_call_name(call, object) : NULL;
 		profile->wait_ns[MIN_OF(state, (uint64_t)PROF_WAIT_TRACED)] += hit->amount.weight;
 		if (source < PROF_STACK_SOURCES)
 			profile->stack_ns[source] += hit->amount.weight;

@@ -11,6 +11,7 @@
 #include "tools/profcapture/sql-tables.h"
 
 #include "tools/common/capture-error.h"
+#include "tools/profile/wait-causes.h"
 
 #include <glib/gi18n.h>
 #include <inttypes.h>
@@ -402,6 +403,10 @@ static void choose_columns(struct row_cursor *cursor, uint64_t mask, bool has_ow
 		      : column->field == SQL_WAKER_CALL ? PROF_WAIT_WAKER_STACK
 		      : column->field == SQL_EVENT      ? MIN_OF(table->source, def->n_columns)
 							: 0] = true;
+		if (column->field == SQL_CAUSE)
+			reads[PROF_WAIT_SYSCALL] = reads[PROF_WAIT_OBJECT] = true;
+		if (column->field == SQL_CAUSE)
+			reads[PROF_WAIT_SYSCALL] = reads[PROF_WAIT_OBJECT] = true;
 		if (column->field == SQL_AMOUNT)
 			reads[table->source] = reads[table->weight] = true;
 		if (column->field == SQL_FIELDS)
@@ -901,6 +906,29 @@ static bool has_always_call(const struct prof_table_def *def, unsigned field)
 		def->id == PROF_TABLE_LIVE || def->id == PROF_TABLE_WAIT);
 }
 
+/* Stores the name of the cause of a wait: that of its system call, if recorded, else of its stack,
+ * which ends in `call`. */
+static bool put_cause(const struct row_cursor *cursor, sqlite3_context *context, uint32_t call,
+		      GError **error)
+{
+	struct sql_tables *tables = vtab_of(cursor)->tables;
+	struct names_epoch *names = names_of(cursor, error);
+	const char *syscall, *object, *label;
+	enum wait_cause cause;
+
+	if (!names)
+		return false;
+	syscall = names_text(names, number_of(cursor, PROF_WAIT_SYSCALL));
+	object = names_text(names, number_of(cursor, PROF_WAIT_OBJECT));
+	if (!syscall) {
+		put_text(tables, context, sql_derived_cause(tables->derived, call));
+		return true;
+	}
+	cause = wait_cause_of(wait_call_name(syscall, object), &label);
+	put_text(tables, context, wait_cause_names[cause == WAIT_UNKNOWN ? WAIT_OTHER : cause]);
+	return true;
+}
+
 static int put_row_column(sqlite3_vtab_cursor *base, sqlite3_context *context, int index)
 {
 	const struct row_cursor *cursor = (struct row_cursor *)base;
@@ -931,10 +959,10 @@ static int put_row_column(sqlite3_vtab_cursor *base, sqlite3_context *context, i
 		if (!sql_derived_call(tables->derived, cursor->epoch, stack, cursor->segment,
 				      number_of(cursor, 0), &call, &error))
 			return fail(base->pVtab, error);
-		if (column->field == SQL_CAUSE)
-			put_text(tables, context, sql_derived_cause(tables->derived, call));
-		else
+		if (column->field != SQL_CAUSE)
 			put_uint(context, call);
+		else if (!put_cause(cursor, context, call, &error))
+			return fail(base->pVtab, error);
 		break;
 	case SQL_EVENT:
 	case SQL_AMOUNT:

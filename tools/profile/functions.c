@@ -121,9 +121,12 @@ struct functions *functions_new(struct names *names, GError **error)
 		g_clear_pointer(&((struct names_epoch *)names->epochs->pdata[i])->frame_functions,
 				g_free);
 	/* `names` has the images of all symbols, because they were loaded above. */
-	for (uint32_t i = 0; i < names->images->len; i++)
+	for (uint32_t i = 0; i < names->images->len; i++) {
 		functions->has_interpreter |= names_image_at(names, i)->kind ==
 					      PROF_IMAGE_INTERPRETER;
+		if (names_image_at(names, i)->kind == PROF_IMAGE_KERNEL)
+			functions->kernel = i;
+	}
 	g_array_append_vals(functions->all, first, ARRAY_SIZE(first));
 	return functions;
 }
@@ -310,6 +313,15 @@ static uint32_t memo_of_row(struct functions *functions, struct names_epoch *epo
 	if (memo[row] == 0)
 		memo[row] = look_up(functions, epoch, row);
 	return memo[row];
+}
+
+uint32_t functions_of_call(struct functions *functions, const char *name)
+{
+	const struct function call = {
+		.name = name, .raw_name = name, .kind = "kernel", .image = functions->kernel
+	};
+
+	return known_or_added(functions, &call, &call);
 }
 
 bool functions_is_timed(struct functions *functions, struct names_epoch *epoch, size_t row)

@@ -56,6 +56,7 @@ struct functions {
 	GArray *all;          /* struct function by index */
 	GHashTable *known;    /* struct function by key_equal() → index */
 	bool has_interpreter; /* functions were read from an interpreter */
+	uint32_t kernel;      /* index of the kernel's image in names; 0: none */
 };
 
 struct functions *functions_new(struct names *names, GError **error); /* borrows names */
@@ -76,6 +77,8 @@ uint32_t functions_entity_of_row(struct functions *functions, struct names_epoch
 #define FUNCTIONS_MAX_INLINED SYMBOL_ROWS_MAX_CALLS
 size_t functions_inlined_at_row(struct functions *functions, struct names_epoch *epoch, size_t row,
 				uint32_t *ret_functions);
+/* Returns the kernel's function for a system call of which there is no frame. Keeps `name`. */
+uint32_t functions_of_call(struct functions *functions, const char *name);
 /* Returns whether the function of a row depends on the time. */
 bool functions_is_timed(struct functions *functions, struct names_epoch *epoch, size_t row);
 /*

@@ -278,12 +278,12 @@ void stacks_time(struct stacks *stacks, struct functions *functions)
 	}
 }
 
-/* Returns the node; creates it if needed. Parents are created first, so order[] stays valid. */
-static uint32_t make_node(struct stacks *stacks, uint32_t parent, uint32_t function)
+uint32_t stacks_below(struct stacks *stacks, uint32_t parent, uint32_t function)
 {
 	uint64_t above = parent == STACKS_NO_ROW ? 0 : (uint64_t)parent + 1;
 	uint32_t *known = number_map_at(&stacks->made, above << 32 | function);
 
+	/* Parents are created first, so order[] stays valid. */
 	if (*known == 0)
 		*known = add_node(stacks, parent, function) + 1;
 	return *known - 1;
@@ -317,7 +317,7 @@ uint32_t stacks_row_at(struct stacks *stacks, struct functions *functions, uint3
 
 		until_ns = MIN_OF(until_ns, until);
 		for (size_t i = 0; i < n_entities; i++)
-			node = make_node(stacks, node, entities[i]);
+			node = stacks_below(stacks, node, entities[i]);
 	}
 	*timed = (struct stacks_timed){ true, node, segment, time_ns, until_ns };
 	return node;
@@ -364,7 +364,7 @@ struct stacks *stacks_invert(const struct stacks *stacks)
 		if (stacks->self[i].samples == 0)
 			continue;
 		for (uint32_t row = (uint32_t)i; row != STACKS_NO_ROW; row = stacks->parent[row])
-			node = make_node(inverted, node, stacks->entity[row]);
+			node = stacks_below(inverted, node, stacks->entity[row]);
 		amount_add(&inverted->self[node], stacks->self[i]);
 	}
 	stacks_sum(inverted);

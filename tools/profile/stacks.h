@@ -48,8 +48,11 @@ void stacks_free(struct stacks *stacks);
 void stacks_time(struct stacks *stacks, struct functions *functions);
 uint32_t stacks_row_at(struct stacks *stacks, struct functions *functions, uint32_t row,
 		       uint32_t segment, uint64_t time_ns);
+/* Returns the node of a function that a node's innermost frame calls, and that the table of frames
+ * lacks. */
+uint32_t stacks_below(struct stacks *stacks, uint32_t node, uint32_t function);
 /* Computes totals, and sets the entity of each node with samples from its row of the frame table.
- * Nodes of a lost frame get `lost`. Nodes created by stacks_row_at() keep their entity. Must be
+ * Nodes of a lost frame get `lost`. Nodes created by the functions above keep their entity. Must be
  * called after the last sample of the epoch. */
 void stacks_settle(struct stacks *stacks,
 		   uint32_t (*entity_of)(struct names_epoch *epoch, size_t frame_row, void *data),

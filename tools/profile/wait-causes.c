@@ -62,6 +62,10 @@ static const struct known table[] = {
 	{ "pwrite64", WAIT_FILE, "write" },
 	{ "pwritev", WAIT_FILE, "write" },
 	{ "read", WAIT_FILE, NULL },
+	{ "read of a pipe", WAIT_PIPE, "pipe" },
+	{ "read of a socket", WAIT_NETWORK, NULL },
+	{ "read of a terminal", WAIT_OTHER, "terminal" },
+	{ "read of another object", WAIT_OTHER, "read" },
 	{ "readlink", WAIT_FILE, NULL },
 	{ "readv", WAIT_FILE, "read" },
 	{ "recv", WAIT_NETWORK, NULL },
@@ -93,6 +97,10 @@ static const struct known table[] = {
 	{ "wait_for_vfork_done", WAIT_PROCESS, "vfork" },
 	{ "waitid", WAIT_PROCESS, "wait" },
 	{ "write", WAIT_FILE, NULL },
+	{ "write to a pipe", WAIT_PIPE, "pipe" },
+	{ "write to a socket", WAIT_NETWORK, NULL },
+	{ "write to a terminal", WAIT_OTHER, "terminal" },
+	{ "write to another object", WAIT_OTHER, "write" },
 	{ "writev", WAIT_FILE, "write" },
 };
 
@@ -119,6 +127,30 @@ enum wait_cause wait_cause_of(const char *name, const char **ret_call)
 	known = bsearch(name, table, ARRAY_SIZE(table), sizeof(table[0]), compare_known);
 	*ret_call = known ? (known->call ? known->call : known->name) : NULL;
 	return known ? known->cause : WAIT_UNKNOWN;
+}
+
+const char *wait_call_name(const char *call, const char *object)
+{
+	static const struct {
+		const char *object, *read, *write;
+	} kinds[] = {
+		{ "pipe:", "read of a pipe", "write to a pipe" },
+		{ "socket:", "read of a socket", "write to a socket" },
+		{ "/dev/pts/", "read of a terminal", "write to a terminal" },
+		{ "/dev/tty", "read of a terminal", "write to a terminal" },
+		{ "/", "read", "write" },
+	};
+	const char *known;
+	bool reads;
+
+	if (wait_cause_of(call, &known) != WAIT_FILE ||
+	    (strcmp(known, "read") != 0 && strcmp(known, "write") != 0))
+		return call;
+	reads = strcmp(known, "read") == 0;
+	for (size_t i = 0; object && i < ARRAY_SIZE(kinds); i++)
+		if (g_str_has_prefix(object, kinds[i].object))
+			return reads ? kinds[i].read : kinds[i].write;
+	return reads ? "read of another object" : "write to another object";
 }
 
 /* ---- places ---------------------------------------------------------------------------------- */
