@@ -382,7 +382,8 @@ static void check_label(const struct answer *answer, const struct function_label
 static void test_labels(void)
 {
 	static const char *const names[][2] = {
-		{ "f(int)", "_Z1fi" }, { "f(long)", "_Z1fl" }, { "g(int)", "_Z1gi" }, { "h", "h" }
+		{ "f(int)", "_Z1fi" }, { "f(long)", "_Z1fl" }, { "g(int)", "_Z1gi" },
+		{ "h", "h" },          { "k", "k" },           { "k", "k" },
 	};
 	struct build build;
 	struct answer answer = { 0 };
@@ -392,13 +393,14 @@ static void test_labels(void)
 	build_text(&build, 41, "/src/g.cpp");
 	BUILD(&build, PROF_TABLE_IMAGE, N(2), N(40), PROF_BYTES(NULL, 0), N(10), N(1), N(6),
 	      N(PROF_IMAGE_FILE), N(5), N(0));
-	for (unsigned i = 0; i < 4; i++) {
+	for (unsigned i = 0; i < ARRAY_SIZE(names); i++) {
 		build_text(&build, 20 + i, names[i][0]);
 		build_text(&build, 30 + i, names[i][1]);
-		BUILD(&build, PROF_TABLE_SYMBOL, N(10 + i), N(i < 3 ? 1 : 2), N(0x400 + 0x100 * i),
-		      N(0x100), N(20 + i), N(30 + i), N(i == 2 ? 41 : 0), N(i == 2 ? 7 : 0), N(0));
-		BUILD(&build, PROF_TABLE_FRAME, N(10 + i), N(i < 3 ? 1 : 2), N(0x400 + 0x100 * i),
-		      N(PROF_FRAME_EXACT));
+		BUILD(&build, PROF_TABLE_SYMBOL, N(10 + i), N(i == 3 || i == 5 ? 2 : 1),
+		      N(0x400 + 0x100 * i), N(0x100), N(20 + i), N(30 + i), N(i == 2 ? 41 : 0),
+		      N(i == 2 ? 7 : 0), N(0));
+		BUILD(&build, PROF_TABLE_FRAME, N(10 + i), N(i == 3 || i == 5 ? 2 : 1),
+		      N(0x400 + 0x100 * i), N(PROF_FRAME_EXACT));
 		stack(&build, 1 + i, 0, 10 + i);
 		samples(&build, 1, 1 + i);
 	}
@@ -419,6 +421,10 @@ static void test_labels(void)
 			check_label(&answer, labels, "_Z1gi", "g", "g.cpp:7");
 			check_label(&answer, labels, "h", "h", "opt/x.so");
 		}
+		for (guint i = 0; i < answer.profile.functions->all->len; i++)
+			CHECK_INT(function_labels_is_shared(labels, i),
+				  all && strcmp(functions_at(answer.profile.functions, i)->name,
+						"k") == 0);
 		function_labels_free(labels);
 	}
 	done(&answer);

@@ -16,7 +16,7 @@
 #include <glib/gi18n.h>
 #include <inttypes.h>
 
-enum { STATE, NS, PCT, WAITS, CALL, FUNCTION, N_FIELDS };
+enum { STATE, NS, PCT, WAITS, CALL, FUNCTION, PLACE, N_FIELDS };
 
 struct state_row {
 	const char *state; /* or the cause */
@@ -126,6 +126,13 @@ static void get_cell(const void *data, size_t row, unsigned field, struct cell *
 	case CALL:
 		*ret_cell = cell_text(at->call);
 		break;
+	case PLACE:
+		if (at->function > FUNCTION_LOST)
+			*ret_cell =
+				cell_own_text(function_labels_place(table->labels, at->function));
+		else
+			*ret_cell = cell_unknown();
+		break;
 	case FUNCTION:
 		if (at->function > FUNCTION_LOST)
 			*ret_cell =
@@ -164,6 +171,7 @@ static void print_table(const struct state_table *data, struct out *out)
 	if (data->labels) {
 		table_add_column(&table, CALL, COLUMN_WORD, _("call"));
 		table_add_column(&table, FUNCTION, COLUMN_NAME, _("function"));
+		table_add_column(&table, PLACE, COLUMN_PLACE, NULL);
 	}
 	out_char(out, '\n');
 	reader_print_table(&data->report->reader, out, &table);

@@ -209,6 +209,24 @@ static char *name_in_sentence(const struct summary *summary, const struct functi
 	return fitting;
 }
 
+/* Returns the place of a function whose name another one has, too; else NULL. */
+static char *place_in_sentence(const struct function_labels *labels, uint32_t function)
+{
+	return function > FUNCTION_LOST && function_labels_is_shared(labels, function)
+		       ? function_labels_place(labels, function)
+		       : NULL;
+}
+
+static void print_name(struct out *out, const char *name, const char *place)
+{
+	text_cell(out, name, 0, TEXT_LEFT);
+	if (!place)
+		return;
+	out_text(out, " (");
+	text_cell(out, place, 0, TEXT_LEFT);
+	out_char(out, ')');
+}
+
 void summary_each_where(const struct summary *summary,
 			void (*each)(const struct summary_where *where, void *data), void *data)
 {
@@ -231,8 +249,11 @@ void summary_each_where(const struct summary *summary,
 		g_autofree char *name = name_in_sentence(summary, labels, all[i].function);
 		g_autofree char *callee =
 			has_callee ? name_in_sentence(summary, labels, all[i].hottest) : NULL;
-		struct summary_where where = { all[i].function, name, callee,
-					       100 * (double)all[i].weight / weight, hottest };
+		g_autofree char *place = place_in_sentence(labels, all[i].function);
+		struct summary_where where = {
+			all[i].function, name, callee, place, 100 * (double)all[i].weight / weight,
+			hottest
+		};
 
 		each(&where, data);
 	}
@@ -244,7 +265,7 @@ static void print_one_where(const struct summary_where *where, void *data)
 	struct out *out = data;
 
 	out_text(out, out->text->len ? ", " : _("Most in "));
-	text_cell(out, where->name, 0, TEXT_LEFT);
+	print_name(out, where->name, where->place);
 	out_printf(out, " %.0f %%", where->pct);
 	if (!where->callee)
 		return;
@@ -307,7 +328,8 @@ void summary_each_wait(const struct summary *summary, unsigned most,
 		g_autofree char *name = all[i].function > FUNCTION_LOST
 						? name_in_sentence(summary, labels, all[i].function)
 						: NULL;
-		struct summary_wait wait = { cause, all[i].call ? all[i].call : cause, name,
+		g_autofree char *place = place_in_sentence(labels, all[i].function);
+		struct summary_wait wait = { cause, all[i].call ? all[i].call : cause, name, place,
 					     all[i].weight };
 
 		each(&wait, data);
@@ -329,7 +351,7 @@ static void print_one_wait(const struct summary_wait *wait, void *data)
 	out_printf(text->out, "%s%s%s %s", text->separator, text->least, time, wait->call);
 	if (wait->name) {
 		out_text(text->out, _(" in "));
-		text_cell(text->out, wait->name, 0, TEXT_LEFT);
+		print_name(text->out, wait->name, wait->place);
 	}
 	text->separator = ", ";
 }

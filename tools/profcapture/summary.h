@@ -22,6 +22,7 @@ struct summary {
 struct summary_where {
 	uint32_t function;
 	const char *name, *callee; /* not escaped */
+	const char *place;         /* "libc.so.6", if another of them has this name; else NULL */
 	double pct, callee_pct;
 };
 void summary_each_where(const struct summary *summary,
@@ -30,6 +31,7 @@ void summary_each_where(const struct summary *summary,
 struct summary_wait {
 	const char *cause, *call; /* the name of enum wait_cause; the system call, or the cause */
 	const char *name;         /* not escaped; NULL: unknown */
+	const char *place;        /* as above */
 	uint64_t ns;
 };
 /* Calls `each` for at most `most` (0: all) that have a share, longest first; for none if it is

@@ -13,6 +13,7 @@ struct function_labels {
 	bool full_names;
 	/* short text → the full text; NULL if several full texts have it */
 	GHashTable *names, *paths;
+	GHashTable *known; /* full name → index of the function + 1; 0: several have it */
 };
 
 struct function_labels *function_labels_new(const struct functions *functions, bool full_names)
@@ -24,6 +25,7 @@ struct function_labels *function_labels_new(const struct functions *functions, b
 		.full_names = full_names,
 		.names = g_hash_table_new_full(g_str_hash, g_str_equal, g_free, NULL),
 		.paths = g_hash_table_new(g_str_hash, g_str_equal),
+		.known = g_hash_table_new(NULL, NULL),
 	};
 	return labels;
 }
@@ -34,6 +36,7 @@ void function_labels_free(struct function_labels *labels)
 		return;
 	g_hash_table_unref(labels->names);
 	g_hash_table_unref(labels->paths);
+	g_hash_table_unref(labels->known);
 	g_free(labels);
 }
 
@@ -72,6 +75,10 @@ void function_labels_add(struct function_labels *labels, uint32_t function)
 	if (!g_hash_table_lookup_extended(labels->names, key, NULL, &known))
 		known = (gpointer)name;
 	g_hash_table_insert(labels->names, key, known == name ? known : NULL);
+	if (!g_hash_table_lookup_extended(labels->known, name, NULL, &known))
+		known = GUINT_TO_POINTER(function + 1);
+	g_hash_table_insert(labels->known, (gpointer)name,
+			    known == GUINT_TO_POINTER(function + 1) ? known : NULL);
 	if (!path)
 		return;
 	if (!g_hash_table_lookup_extended(labels->paths, functions_basename(path), NULL, &known))
@@ -93,6 +100,14 @@ char *function_labels_name(const struct function_labels *labels, uint32_t functi
 		name = function_name_simplify(f->name, f->raw_name);
 	}
 	return name;
+}
+
+bool function_labels_is_shared(const struct function_labels *labels, uint32_t function)
+{
+	const char *name = functions_at(labels->functions, function)->name;
+	gpointer known;
+
+	return g_hash_table_lookup_extended(labels->known, name, NULL, &known) && !known;
 }
 
 char *function_labels_place(const struct function_labels *labels, uint32_t function)

@@ -25,5 +25,7 @@ void function_labels_free(struct function_labels *labels);
 void function_labels_add(struct function_labels *labels, uint32_t function);
 /* Return new strings, not escaped. */
 char *function_labels_name(const struct function_labels *labels, uint32_t function) MUST_CHECK;
+/* Returns whether another function that was added has the same full name. */
+bool function_labels_is_shared(const struct function_labels *labels, uint32_t function);
 /* Returns "shop.cpp:46", "libc.so.6" or "[kernel]"; NULL if unknown, or if the name includes it. */
 char *function_labels_place(const struct function_labels *labels, uint32_t function) MUST_CHECK;
