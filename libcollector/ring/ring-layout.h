@@ -343,7 +343,7 @@ struct ring_code {
 	uint16_t name_bytes, file_bytes;
 	uint8_t name_width, file_width; /* bytes of a character: 1, 2, 4 */
 	uint8_t flags;                  /* RING_CODE_* */
-	uint8_t reserved[7];
+	uint8_t reserved[11];
 };
 static_assert(sizeof(struct ring_code) == 40, "code");
 
