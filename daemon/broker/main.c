@@ -436,7 +436,7 @@ int main(int argc, char **argv)
 		return can_serve() ? serve_private(parse_number(argv[1], "--private-probes=")) : 1;
 	}
 	fprintf(help ? stdout : stderr,
-		_("Usage: %s --system [--idle-timeout=SECONDS] [--control=PATH] | --private[-probes]=FD | --version\n"),
+		_("Usage: %s --system [--idle-timeout=SECONDS] [--control=PATH] | --private=FD | --private-probes=FD | --version\n"),
 		"profd");
 	return help ? 0 : 2;
 }

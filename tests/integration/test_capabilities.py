@@ -162,6 +162,9 @@ def test_all_of_them_are_named():
     source = (SOURCE / "daemon/broker/sandbox.c").read_text(encoding="utf-8")
     kept = re.search(r"static const int kept\[\] = \{(.*?)\};", source, re.DOTALL)[1]
     assert set(re.findall(r"CAP_(\w+),", kept)) == set(NUMBERS) == {*FEATURES, "KILL", "CHECKPOINT_RESTORE", "BPF"}
+    page = (SOURCE / "data/man/profd.8.scd").read_text(encoding="utf-8")
+    listed, = re.findall(r"drops all capabilities except ([^.]*)\.", page)
+    assert set(re.findall(r"CAP_(\w+)", listed)) == set(NUMBERS)
 
 
 def test_enough(file, capture, profcapture, somebody):

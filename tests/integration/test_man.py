@@ -37,6 +37,12 @@ def test_every_verb_and_option_is_described(name, request):
     assert missing == [], f"describe these in data/man/{name}.1.scd"
 
 
+def test_every_option_of_profd_is_described():
+    usage = subprocess.run([os.environ["PROFD"], "--help"], capture_output=True, encoding="utf-8", timeout=60, check=True).stdout
+    options = re.findall(r"--[\w-]+", usage)
+    assert len(options) >= 5 and [option for option in options if f"{option}*" not in page("profd.8.scd")] == []
+
+
 EXAMPLES = [
     line.split("#")[0].strip()
     for path in (*PAGES, SOURCE / "README.md")
