@@ -700,8 +700,18 @@ def test_quiet(profctl, capture, busy):
 
 def test_nothing_captured(profctl, capture, spawn):
     sleeper = spawn("sleep", 60)
-    done = profctl("record", "-p", sleeper.pid, "-d", "300ms", "-o", capture, check=6)
+    done = profctl("record", "--no-off-cpu", "-p", sleeper.pid, "-d", "300ms", "-o", capture, check=6)
     assert "nothing was captured" in done.stderr
+
+
+def test_a_process_that_only_waits(profctl, profcapture, capture, spawn):
+    """Where a process waits is an answer, although it has no sample."""
+    sleeper = spawn("sleep", 60)
+    done = profctl("record", "--json", "-p", sleeper.pid, "-d", "300ms", "-o", capture)
+    data = json.loads(done.stdout)["data"]
+    assert data["samples"] == 0 and "Threads waited" in done.stderr and "nothing" not in done.stderr.replace("Lost: nothing", "")
+    assert data["next"] == [f"profcapture report {capture} --metric off-cpu"]
+    assert "nanosleep" in profcapture(*data["next"][0].split()[1:]).stdout
 
 
 def test_nobody_is_told_the_ways_out(profctl, tmp_path):

@@ -119,6 +119,20 @@ uint64_t record_result_number(const struct record_result *result, const char *ke
 	return value;
 }
 
+/* Keys for the time of waits, by the source of the stacks. Waits without a stack come last. */
+static const char *const slept_keys[] = { "off-cpu-copied", "off-cpu-late", "off-cpu-shared-out",
+					  "off-cpu-raced", "off-cpu-none" };
+enum { SLEPT_RACED = 3, SLEPT_NONE, SLEPT_KEYS };
+
+uint64_t record_result_waited_ns(const struct record_result *result)
+{
+	uint64_t waited_ns = 0;
+
+	for (size_t i = 0; i < SLEPT_KEYS; i++)
+		waited_ns += record_result_number(result, slept_keys[i]);
+	return waited_ns;
+}
+
 /* Returns a time relative to the start of sampling. */
 static uint64_t since_start(const struct record_result *result, uint64_t time)
 {
@@ -170,13 +184,16 @@ static char *command_line(const char *verb, const char *file, const char *option
 static GStrv next_steps(const struct record_result *result)
 {
 	g_autoptr(GPtrArray) steps = g_ptr_array_new();
+	bool only_waited = record_result_number(result, "samples") == 0 &&
+			   record_result_waited_ns(result) > 0;
 
 	if (result->kept) {
 		if (!result->symbols)
 			g_ptr_array_add(steps, command_line("symbolize", result->file, ""));
 		if (result->memory)
 			g_ptr_array_add(steps, command_line("memory", result->file, ""));
-		g_ptr_array_add(steps, command_line("report", result->file, ""));
+		g_ptr_array_add(steps, command_line("report", result->file,
+						    only_waited ? " --metric off-cpu" : ""));
 	}
 	g_ptr_array_add(steps, NULL);
 	return (GStrv)g_ptr_array_free(g_steal_pointer(&steps), FALSE);
@@ -313,11 +330,6 @@ static void print_stacks(const struct record_result *result)
 		fprintf(stderr, _("Without a name: %s samples\n"), unresolved);
 }
 
-/* Keys for the time of waits, by the source of the stacks. Waits without a stack come last. */
-static const char *const slept_keys[] = { "off-cpu-copied", "off-cpu-late", "off-cpu-shared-out",
-					  "off-cpu-raced", "off-cpu-none" };
-enum { SLEPT_RACED = 3, SLEPT_NONE, SLEPT_KEYS };
-
 /* Returns the word for which waits have stacks; NULL if profd does not say. */
 static const char *off_cpu_of(const struct record_result *result)
 {
@@ -331,7 +343,7 @@ static const char *off_cpu_of(const struct record_result *result)
 static void print_waits(const struct record_result *result)
 {
 	const char *recorded = off_cpu_of(result);
-	uint64_t ns[SLEPT_KEYS], all_ns = 0;
+	uint64_t waited_ns = record_result_waited_ns(result);
 
 	if (!recorded)
 		return;
@@ -341,13 +353,12 @@ static void print_waits(const struct record_result *result)
 			      stderr);
 		return;
 	}
-	for (size_t i = 0; i < SLEPT_KEYS; i++)
-		all_ns += ns[i] = record_result_number(result, slept_keys[i]);
-	if (all_ns == 0)
+	if (waited_ns == 0)
 		return;
-	g_autofree char *slept = text_duration(all_ns);
-	double percent = 100.0 / (double)all_ns, raced = percent * (double)ns[SLEPT_RACED],
-	       none = percent * (double)ns[SLEPT_NONE];
+	g_autofree char *slept = text_duration(waited_ns);
+	double percent = 100.0 / (double)waited_ns;
+	double raced = percent * (double)record_result_number(result, slept_keys[SLEPT_RACED]);
+	double none = percent * (double)record_result_number(result, slept_keys[SLEPT_NONE]);
 
 	if (raced + none < 0.05 && strcmp(recorded, "full") == 0) {
 		fprintf(stderr, _("Threads waited %s.\n"), slept);

@@ -30,6 +30,8 @@ struct record_result {
 };
 
 uint64_t record_result_number(const struct record_result *result, const char *key);
+/* Returns how long threads waited, if that was recorded. */
+uint64_t record_result_waited_ns(const struct record_result *result);
 void record_result_print(const struct record_result *result);
 void record_result_print_json(const struct record_result *result);
 

@@ -387,7 +387,7 @@ static void judge(struct recording *recording, const struct record_result *resul
 			_("the recording ended early (%s%s%s); '%s' has what was written until then"),
 			recording->reason, failed ? ": " : "", failed ? ERRNO_TEXT(failed) : "",
 			recording->output.path);
-	} else if (!record_result_number(result, "samples") &&
+	} else if (!record_result_number(result, "samples") && !record_result_waited_ns(result) &&
 		   (!record_result_number(result, "events") ||
 		    /* a short command or block may end before its first sample */
 		    (options->frequency && !options->command && recording->control.fd < 0))) {
