@@ -55,9 +55,9 @@ def signature(element):
 
 
 def described():
-    """{name: type} of all table rows that begin with names."""
+    """{name: type} of all table rows that begin with names and types."""
     found = {}
-    for names, types in re.findall(r"^\| ((?:`[\w-]+` ?)+)\| ([a-z{}() ]*) ?\|", DOCS, re.MULTILINE):
+    for names, types in re.findall(r"^\| ((?:`[\w-]+` ?)+)\| ([abdhinoqstuvxy{}() ]*) ?\|", DOCS, re.MULTILINE):
         names, types = re.findall(r"`([\w-]+)`", names), types.split()
         found.update(zip(names, types * len(names) if len(types) == 1 else types))
     return found
@@ -78,6 +78,15 @@ def test_all_is_described(interfaces):
     assert len(errors) == 8 and all(f"| `{error}` |" in DOCS for error in errors)
     actions = xml.etree.ElementTree.parse(SOURCE / "data/polkit/org.profd.policy").getroot().iter("action")
     assert [action.get("id") for action in actions if f"| `{action.get('id')}` |" not in DOCS] == []
+
+
+def test_codes_of_warnings():
+    """The table of the codes has those of the sources, and no others."""
+    call = r'(?:\bwarning\(|\bwarn\(|channel_warn\(|give_up\(|"Warning",\s*g_variant_new\(\s*"\(ss\)",)[^;"]*"([a-z-]+)"(?: : "([a-z-]+)")?'
+    sources = (path.read_text(encoding="utf-8") for path in (SOURCE / "daemon").rglob("*.c"))
+    sent = {code for text in sources for codes in re.findall(call, text) for code in codes if code}
+    table = DOCS[DOCS.index("| code of `Warning` |") :].partition("\n\n")[0]
+    assert len(sent) > 10 and sorted(re.findall(r"^\| `([a-z-]+)`", table, re.MULTILINE)) == sorted(sent)
 
 
 def test_commands(bus, file, spawn, require):

@@ -707,6 +707,23 @@ def test_events_that_the_kernel_refuses(rights, file, error, name):
         assert profd.get(path, "State") == "failed"
 
 
+def test_a_changed_option_is_signaled(rights, file, busy):
+    """A client that keeps the properties it has read learns what is missing."""
+    with running(lambda: as_user.refuse("cpu")) as profd:
+        path = profd.create({"pids": variant("au", [busy.pid])}, file)
+        assert "reduced" not in profd.get(path, "Options")
+        profd.session(path, "Start")
+        options = profd.get(path, "Options")
+        assert "only the targets' own events" in options["reduced"]
+
+        def changed():
+            profd.context.iteration(False)
+            return [arguments[1].get("Options") for _, where, name, arguments in profd.signals
+                    if (where, name) == (path, "PropertiesChanged")]
+
+        until(lambda: options in changed())
+
+
 # ---- a compromised engine
 
 HOSTILE_ENGINE = """#!/usr/bin/python3
