@@ -12,7 +12,8 @@ selected. --programs prints the files that have to be built for the selected tes
 stderr. A C file affects the unit tests that are built from it, and the scenarios that use a
 program built from it, according to ninja's rules and the compiler's dependencies; a scenario, or
 a Python file that scenarios import, affects those scenarios; any other file affects the tests
-whose source names it. The lints read every file, so they are always affected.
+whose source names it, or its folder in quotes. The lints read every file, so they are always
+affected.
 """
 import argparse
 import functools
@@ -47,7 +48,7 @@ def sources(build, target, inputs, known):
     if target not in known:
         known[target] = set()
         for name in inputs.get(target, []):
-            path = os.path.normpath(f"{build}/{name}")
+            path = os.path.normpath(os.path.join(build, name))
             if path.startswith(f"{ROOT}/") and not path.startswith(f"{build}/"):
                 known[target].add(path.removeprefix(f"{ROOT}/"))
             known[target] |= sources(build, name, inputs, known)
@@ -82,7 +83,8 @@ def scripts_of(test):
 
 def used_outputs(build, test, targets):
     """The outputs that the test runs. A scenario depends on every program, and uses those that it
-    names by their variable or fixture."""
+    names by their variable or fixture. Outputs without a variable are used by scenarios that name
+    their folder or the whole build."""
     outputs = [output for target in test["depends"] for output in targets.get(target, [])]
     scripts = frozenset(name for name in scripts_of(test) if not name.endswith("/conftest.py"))
     if not scripts or "lint" in suites(test):
@@ -95,21 +97,29 @@ def used_outputs(build, test, targets):
     found = []
     for output in outputs:
         name = "PROFD" if output.startswith("daemon/") else variables.get(output)
-        if not name or name in words or name.lower() in own_words or recording and re.fullmatch("PROFD|PROFCTL|LIB.*", name):
+        if name:
+            used = name in words or name.lower() in own_words or recording and re.fullmatch("PROFD|PROFCTL|LIB.*", name)
+        else:
+            folder = next(parent for parent in Path(output).parents if (ROOT / parent).is_dir())
+            used = "PROF_BUILD_DIR" in own_words or re.search(rf'"{folder}["/]', scenario)
+        if used:
             found.append(output)
     return found
 
 
 def affected(build, tests, targets, files):
     inputs, known = ninja_inputs(build), {}
+    parts = []
     for test in tests:
-        scripts = scripts_of(test)
-        text = text_of(frozenset(scripts))
-        built = set()
+        built = scripts_of(test)
         for output in used_outputs(build, test, targets):
             built |= sources(build, output, inputs, known)
-        why = [name for name in files if "lint" in suites(test) or name in built | scripts
-               or not name.endswith((".c", ".h", ".py")) and Path(name).name in text]
+        parts.append(built)
+    read = set(files) - set().union(*parts)
+    for test, built in zip(tests, parts):
+        text = text_of(frozenset(scripts_of(test) | {name for name in built if name.startswith("tests/unit/")}))
+        why = [name for name in files if "lint" in suites(test) or name in built or name in read
+               and (Path(name).name in text or "/" in name and f'"{Path(name).parent}"' in text)]
         if why:
             print(f"{test['name']}: {', '.join(why[:3])}{' …' if len(why) > 3 else ''}", file=sys.stderr)
             yield test

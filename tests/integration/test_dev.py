@@ -176,6 +176,11 @@ def test_selection_of_what_a_change_affects():
         text = (SOURCE / f"tests/integration/test_{name.replace('-', '_')}.py").read_text()
         assert "fuse" in text
     assert affected_by("tests/integration/test_readers.py") == {"readers"}
+    # Files that tests read, or compile themselves.
+    readers = {"tests/data/order.cap.xz": "format", "data/man/profctl.1.scd": "man", "docs/examples/record.py": "examples",
+               "tests/unit/data/rust-names.txt": "demangle", "tests/timed.py": "dev", "tests/tools/convoy.c": "off-cpu"}
+    found = affected_by(*readers)
+    assert {*readers.values()} <= found and not {"readers", "cfi"} & found
     assert affected_by("README.md") != affected_by(f"docs/{os.getpid()}") == set()
 
 
