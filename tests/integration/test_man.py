@@ -22,9 +22,10 @@ def page(name):
 def test_every_verb_and_option_is_described(name, request):
     program = request.getfixturevalue(name)
     text = page(f"{name}.1.scd").replace("\\", "")
-    missing = []
+    missing, known = [], set()
     for verb in program("--complete").stdout.split():
         if verb.startswith("-"):
+            known.add(verb)
             continue
         if not re.search(rf"^\*{name} {verb}\*", text, re.M):
             missing.append(verb)
@@ -32,9 +33,13 @@ def test_every_verb_and_option_is_described(name, request):
             continue
         for line in program(verb, "--complete").stdout.split():
             option = line.split("=")[0]
+            known.add(option)
             if option != "--help" and not re.search(rf"(?<![\w-]){option}(?![\w-])", text):
                 missing.append(f"{verb} {option}")
     assert missing == [], f"describe these in data/man/{name}.1.scd"
+    terms = "".join(line for line in text.splitlines(True) if line.startswith("*-") or line.startswith(f"*{name} "))
+    described = set(re.findall(r"(?<![\w-])--?[a-z][\w-]*", terms))
+    assert len(described) > 20 and described - known == set(), "these do not exist"
 
 
 def test_every_option_of_profd_is_described():
