@@ -3,7 +3,7 @@
 """Records a process for some seconds: a client of org.profd.Profiler1 in Python, with PyGObject.
 
     record.py PID SECONDS FILE              by the system's profd
-    record.py --private PROFD PID SECONDS FILE     by a profd of our own, which the program PROFD is
+    record.py --private PROFD PID SECONDS FILE     by a private profd: the program PROFD
 
 The session belongs to the connection: if this program dies, profd finishes the file.
 """
