@@ -752,7 +752,7 @@ bool reader_open_wakers(struct reader *reader, const char *file, GError **error)
 		capture_warn(reader->capture);
 		g_set_error(error, CLI_ERROR, CLI_NOTHING_CAPTURED,
 			    _("capture '%s' does not say who woke threads; 'profctl record "
-			      "--wakers' records it"),
+			      "--wakers' records it, as root or with the profd service"),
 			    file);
 		return false;
 	}

@@ -418,15 +418,15 @@ static void check_tracefs(const struct doctor_host *host, struct doctor_finding 
 		fd = open_event(host, PERF_TYPE_TRACEPOINT, (uint64_t)id, false, true);
 	if (id == -ENOENT) {
 		found(finding, DOCTOR_WARN, "sudo mount -t tracefs tracefs /sys/kernel/tracing",
-		      _("tracefs is not mounted: you cannot record tracepoints, but samples"));
+		      _("tracefs is not mounted: you can record samples, but no tracepoints"));
 	} else if (id < 0) {
 		fix = g_strdup_printf("sudo mount -o remount,mode=755 %s", place);
 		found(finding, DOCTOR_WARN, fix,
-		      _("you cannot read %s: you cannot record tracepoints, but samples"), place);
+		      _("you cannot read %s: you can record samples, but no tracepoints"), place);
 	} else if (fd < 0) {
 		/* All users can open the event with exclude_kernel, but then it never fires. */
 		found(finding, DOCTOR_WARN, "sudo sysctl kernel.perf_event_paranoid=1",
-		      _("you cannot record tracepoints (%s), but samples: kernel.perf_event_paranoid is above 1"),
+		      _("you can record samples, but no tracepoints (%s): kernel.perf_event_paranoid is above 1"),
 		      g_strerror(-fd));
 	} else if (place) {
 		found(finding, DOCTOR_OK, NULL, _("you may record tracepoints (%s)"), place);
