@@ -9,7 +9,6 @@
 
 #define TABLE_MAGIC 0x62617475u /* "utab" */
 #define TABLE_VERSION 1
-#define TABLE_PAGE 4096u
 
 /* Numbers are in the machine's byte order, which is little-endian on every supported machine. */
 static_assert(__BYTE_ORDER == __LITTLE_ENDIAN, "tables are little-endian");

@@ -138,6 +138,10 @@ struct walk {
 	 * only struct walk_registers is known. */
 	const uint64_t *numbered;
 
+	/* The innermost frame's fp is unknown: a rule that needs it ends the walk with
+	 * WALK_NO_RULE. */
+	bool fp_unknown;
+
 	/* The stack from `stack_start` on, as far as it was copied. */
 	const uint8_t *stack;
 	uint64_t stack_start;

@@ -333,13 +333,15 @@ int main(void)
 """
 
 
+@pytest.mark.parametrize("pointers", ["-fomit-frame-pointer", "-fno-omit-frame-pointer", "-O0"])
 @pytest.mark.parametrize("plain", [False, True])
-def test_sleepers(profctl, profcapture, plain, require, tmp_path, spawn):
+def test_sleepers(profctl, profcapture, plain, pointers, require, tmp_path, spawn):
     """A thread that sleeps during the whole recording has a stack too, also if recorded without
-    privilege."""
+    privilege. Only its program counter and stack pointer are known, so a function with a frame
+    pointer gets that from its prologue."""
     require(root=True)
     (tmp_path / "idle.c").write_text(IDLE)
-    subprocess.run(["gcc", "-O2", "-g", "-pthread", tmp_path / "idle.c", "-o", tmp_path / "idle"], check=True)
+    subprocess.run(["gcc", "-O2", pointers, "-g", "-pthread", tmp_path / "idle.c", "-o", tmp_path / "idle"], check=True)
     for folder in (tmp_path, *tmp_path.parents[:2]):
         folder.chmod(0o755)
     prefix = ["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups"] if plain else []

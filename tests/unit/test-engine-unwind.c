@@ -442,10 +442,19 @@ static void self_done(struct self *self)
 	parts_done(&self->parts);
 }
 
+#if defined(__x86_64__) && !defined(__clang__)
+#define KEEPS_FP optimize("no-omit-frame-pointer"),
+#define FROM_SP PROF_METHOD_FP_REPAIRED
+#else
+#define KEEPS_FP
+#define FROM_SP PROF_METHOD_CFI
+#endif
+
 struct snapshot_of_self {
 	struct walk_registers registers;
 	uint8_t *stack;
 	size_t bytes;
+	bool only_pc_sp;
 };
 
 static uintptr_t stack_top(void)
@@ -461,8 +470,9 @@ static uintptr_t stack_top(void)
 	return (uintptr_t)base + size;
 }
 
-/* Not compiled with AddressSanitizer, which does not allow reading stacks. */
-__attribute__((noinline, no_sanitize("address"))) static void take_snapshot(
+/* Keeps a frame pointer if that can be requested, for test_from_sp. Not compiled with
+ * AddressSanitizer, which does not allow reading stacks. */
+__attribute__((KEEPS_FP noinline, no_sanitize("address"))) static void take_snapshot(
 	struct snapshot_of_self *ret_snapshot)
 {
 	uintptr_t top = stack_top();
@@ -517,14 +527,48 @@ static bool run(struct self *self, const struct snapshot_of_self *snapshot, size
 		.full_bytes = 4096,
 		.thread = thread,
 		.pid = 1,
+		.only_pc_sp = snapshot->only_pc_sp,
 	};
 
 	return unwind_run(self->unwind, &input, self->maps, true, last_chance, stack, missing);
 }
 
+/* If only pc and sp are known, the stack is the same as with all registers, or incomplete. */
+static void test_from_sp(void)
+{
+	struct snapshot_of_self snapshot = { 0 };
+	struct unwind_stack stack;
+	g_autofree uint64_t *whole = NULL;
+	struct image *missing = NULL;
+	struct self self;
+	size_t n, fp_at;
+
+	REQUIRE(self_init(&self));
+	make_tables(&self);
+	dive(20, &snapshot);
+	REQUIRE(run(&self, &snapshot, snapshot.bytes, 1, false, &stack, &missing));
+	CHECK_INT(stack.stop, PROF_STOP_ROOT);
+	n = stack.n;
+	whole = g_memdup2(stack.ips, n * sizeof(*whole));
+	fp_at = snapshot.registers.fp - snapshot.registers.sp;
+	snapshot.registers.fp = 0;
+	snapshot.only_pc_sp = true;
+	REQUIRE(run(&self, &snapshot, snapshot.bytes, 1, false, &stack, &missing));
+	CHECK_INT(stack.stop, PROF_STOP_ROOT);
+	CHECK_INT(stack.method, FROM_SP);
+	REQUIRE(stack.n == n && memcmp(stack.ips, whole, n * sizeof(*whole)) == 0);
+	/* The words at fp are no frame. */
+	memset(snapshot.stack + MIN_OF(fp_at, snapshot.bytes - 16), 0, 16);
+	REQUIRE(run(&self, &snapshot, snapshot.bytes, 1, false, &stack, &missing));
+	CHECK(stack.method == PROF_METHOD_CFI);
+	CHECK(FROM_SP == PROF_METHOD_CFI || (stack.stop == PROF_STOP_NO_RULE && stack.n == 1));
+	free(snapshot.stack);
+	self_done(&self);
+}
+
 static void test_waits(void)
 {
-	struct snapshot_of_self snapshot;
+	struct snapshot_of_self snapshot = { 0 };
 	struct image *missing = NULL;
 	struct unwind_stack stack;
 	struct self self;
@@ -618,7 +662,7 @@ static uint64_t cpu_ns(void)
 /* For another process with the same files, mappings and the first stack are available at once. */
 static void test_first_sample(void)
 {
-	struct snapshot_of_self snapshot;
+	struct snapshot_of_self snapshot = { 0 };
 	struct image *missing = NULL;
 	struct unwind_stack stack;
 	struct self self;
@@ -645,7 +689,7 @@ static void test_first_sample(void)
 /* A stack deeper than the limit keeps leaf and root. The gap is counted. */
 static void test_cut(void)
 {
-	struct snapshot_of_self snapshot;
+	struct snapshot_of_self snapshot = { 0 };
 	struct image *missing = NULL;
 	struct unwind_stack stack, shallow;
 	struct self self;
@@ -816,6 +860,7 @@ int main(void)
 	RUN(test_identity);
 	RUN(test_bad);
 	RUN(test_waits);
+	RUN(test_from_sp);
 	RUN(test_first_sample);
 	RUN(test_stitch);
 	RUN(test_cut);

@@ -41,6 +41,7 @@ struct record_sample {
 	const uint8_t *raw; /* fields of a tracepoint, or what the program for interpreters wrote */
 	uint32_t raw_bytes;
 	bool is_interpreted; /* `raw` is a struct interp_sample */
+	bool only_pc_sp;     /* the other registers are unknown */
 };
 
 struct record_mmap {

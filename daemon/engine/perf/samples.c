@@ -348,6 +348,7 @@ static void add_pending(struct samples *samples, const struct record_sample *rec
 			.thread = sample->thread->row.id,
 			.pid = process->pid,
 			.in_kernel = sample->in_kernel,
+			.only_pc_sp = record->only_pc_sp,
 		},
 		.maps = process->maps,
 		.maps_known = process->maps_known,

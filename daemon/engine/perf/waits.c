@@ -674,8 +674,7 @@ uint32_t waits_request(struct waits *waits, uint64_t now_ns, uint64_t threshold_
 }
 
 /* Walks a stack that was read. Without a report of the sleep, only the program counter, the stack
- * pointer and the call's first argument are known, where vfork() has its return address. The others
- * are 0, and the walk ends at the first function that needs one. */
+ * pointer and the call's first argument are known, where vfork() has its return address. */
 static void walk_late(struct waits *waits, struct wait *wait, const struct snapshot_stack *stack,
 		      const uint8_t *bytes)
 {
@@ -693,6 +692,7 @@ static void walk_late(struct waits *waits, struct wait *wait, const struct snaps
 			.registers = registers,
 			.stack = bytes,
 			.stack_bytes = MIN_OF(stack->bytes, waits->samples->stack_bytes),
+			.only_pc_sp = !wait->code.has_registers,
 		},
 	};
 	unsigned int n = 0;

@@ -10,7 +10,9 @@
  * the root was seen often enough, always with the same caller. Otherwise the kernel's chain of
  * frame pointers may continue from the last frame (`fp-repaired`): if, according to the CFI, every
  * function from that frame to the last but one had set up its frame pointer, the chain skips no
- * function.
+ * function. If only pc and sp are known, a function whose CFI needs fp has it at a distance from sp
+ * that its prologue contains. A walk from there is used only if it reaches the root by CFI (also
+ * `fp-repaired`).
  * Invariants: (1) no sample causes a read outside its copy  [fuzz_walk]
  *             (2) a stitched stack never has method `cfi`, nor frames of another thread
  *                 [test-engine-unwind: stitch]
@@ -18,6 +20,8 @@
  *                 [test-engine-unwind: stitch]
  *             (4) a walk with last_chance always ends, even without a table
  *                 [test-engine-unwind: waits]
+ *             (5) a stack of which only pc and sp were known is never a wrong one with method `cfi`
+ *                 [test-engine-unwind: from_sp]
  * Runs on the drain thread only.
  */
 #include "daemon/engine/unwind/unwind.h"
@@ -100,18 +104,25 @@ void unwind_read_registers(const uint64_t *registers, struct unwind_input *input
 
 /* ---- Code at an address ---- */
 
+/* Returns NULL if the file has no table, or not yet. */
+static const struct unwind_file *file_of(const struct unwind_lane *lane,
+					 const struct mapping *mapping)
+{
+	return mapping->image->kind == PROF_IMAGE_VDSO ? unwind_tables_vdso(lane->unwind->tables)
+						       : mapping->image->unwind;
+}
+
 static void resolve_file(struct unwind_lane *lane, const struct mapping *mapping, uint64_t pc,
 			 struct walk_code *ret_code)
 {
 	struct unwind *unwind = lane->unwind;
 	struct image *image = mapping->image;
-	const struct unwind_file *file = image->unwind;
+	const struct unwind_file *file;
 
-	if (image->kind == PROF_IMAGE_VDSO) {
-		file = unwind_tables_vdso(unwind->tables);
-	} else if (image->unwind_state == IMAGE_UNWIND_UNREQUESTED && !image->requested) {
+	if (image->kind != PROF_IMAGE_VDSO && image->unwind_state == IMAGE_UNWIND_UNREQUESTED &&
+	    !image->requested)
 		unwind->request_image(image, mapping, lane->pid, unwind->data);
-	}
+	file = file_of(lane, mapping);
 	ret_code->kind = WALK_CODE_FP;
 	if (file) {
 		if (unwind_file_address(file, pc - mapping->start + mapping->file_offset,
@@ -412,6 +423,7 @@ static void prepare(struct unwind *unwind, struct unwind_lane *lane, const struc
 		.stack = input->stack,
 		.stack_start = input->registers.sp,
 		.stack_size = input->stack_bytes,
+		.fp_unknown = input->only_pc_sp,
 		.finds_contexts = true,
 		.resolve = resolve,
 		.find_replaced = find_replaced,
@@ -426,17 +438,56 @@ static void prepare(struct unwind *unwind, struct unwind_lane *lane, const struc
 	};
 }
 
-/* Turns the result into a stack, unless the walk must wait. */
-static void conclude(struct unwind_lane *lane, const struct walk_result *result,
-		     struct unwind_job *job)
+/* Returns the fp of a frame whose rule needs it, from the sp in that frame. */
+static bool compute_fp(struct unwind_lane *lane, const struct walk_frame *frame, uint64_t *ret_fp)
 {
+	const uint64_t pc = frame->flags & WALK_FRAME_EXACT ? frame->pc : frame->pc - 1;
+	const struct mapping *mapping = maps_find(lane->maps, pc);
+	const struct unwind_file *file = mapping && mapping->image ? file_of(lane, mapping) : NULL;
+	uint64_t address;
+	uint32_t bytes;
+
+	return file &&
+	       unwind_file_address(file, pc - mapping->start + mapping->file_offset, &address) &&
+	       table_get(&file->table, address)->cfa == CFI_CFA_FP &&
+	       unwind_file_frame_bytes(file, address, &bytes) && add_u64(frame->sp, bytes, ret_fp);
+}
+
+/* Repeats a walk that ended because fp was unknown, with an fp that is computed from sp. Returns
+ * whether it reached the root, each step by CFI. Frames are the lane's, also if it did not. */
+static bool walk_from_sp(struct unwind_lane *lane, struct walk_job *job)
+{
+	const struct walk_frame *last = &lane->frames[job->result.n - 1];
+	struct walk_job repeated = *job;
+	uint64_t fp;
+
+	if (job->result.stop != WALK_NO_RULE || !compute_fp(lane, last, &fp))
+		return false;
+	repeated.walk.fp_unknown = false;
+	repeated.registers.fp = fp;
+	walk_run(&repeated.walk, &repeated.registers, &repeated.result);
+	if (repeated.result.stop == WALK_ROOT && repeated.result.n > job->result.n &&
+	    !(repeated.result.flags & (WALK_FRAME_FP | WALK_FRAME_JIT))) {
+		*job = repeated;
+		return true;
+	}
+	walk_run(&job->walk, &job->registers, &job->result);
+	return false;
+}
+
+/* Turns the result into a stack, unless the walk must wait. */
+static void conclude(struct unwind_lane *lane, struct walk_job *walk, struct unwind_job *job)
+{
+	const struct walk_result *result = &walk->result;
 	static const enum prof_user_stop stops[] = {
 		[WALK_ROOT] = PROF_STOP_ROOT,           [WALK_COPY_END] = PROF_STOP_COPY_END,
 		[WALK_NO_TABLE] = PROF_STOP_NO_TABLE,   [WALK_NO_RULE] = PROF_STOP_NO_RULE,
 		[WALK_BAD_FRAME] = PROF_STOP_BAD_FRAME, [WALK_DEPTH] = PROF_STOP_DEPTH,
 	};
+	bool is_repaired;
 	size_t i;
 
+	is_repaired = job->input.only_pc_sp && !lane->pending && walk_from_sp(lane, walk);
 	job->done = !lane->pending || lane->last_chance;
 	job->missing = lane->missing;
 	if (!job->done)
@@ -453,6 +504,7 @@ static void conclude(struct unwind_lane *lane, const struct walk_result *result,
 		.n_sps = result->n,
 		.method = result->flags & WALK_FRAME_JIT  ? PROF_METHOD_JIT_FP
 			  : result->flags & WALK_FRAME_FP ? PROF_METHOD_FP
+			  : is_repaired                   ? PROF_METHOD_FP_REPAIRED
 							  : PROF_METHOD_CFI,
 		.stop = lane->pending ? PROF_STOP_NO_TABLE : stops[result->stop],
 	};
@@ -474,7 +526,7 @@ void unwind_run_together(struct unwind *unwind, struct unwind_job *jobs, size_t 
 		prepare(unwind, &unwind->lanes[i], &jobs[i], false, &walks[i]);
 	walk_run_together(walks, n);
 	for (i = 0; i < n; i++)
-		conclude(&unwind->lanes[i], &walks[i].result, &jobs[i]);
+		conclude(&unwind->lanes[i], &walks[i], &jobs[i]);
 }
 
 bool unwind_run(struct unwind *unwind, const struct unwind_input *input, const struct maps *maps,
@@ -486,7 +538,7 @@ bool unwind_run(struct unwind *unwind, const struct unwind_input *input, const s
 
 	prepare(unwind, unwind->lanes, &job, last_chance, &walk);
 	walk_run(&walk.walk, &walk.registers, &walk.result);
-	conclude(unwind->lanes, &walk.result, &job);
+	conclude(unwind->lanes, &walk, &job);
 	if (job.done)
 		*ret_stack = job.stack;
 	else

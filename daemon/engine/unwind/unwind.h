@@ -36,6 +36,7 @@ struct unwind_input {
 	uint32_t thread; /* id of the thread's row */
 	int32_t pid;
 	bool in_kernel;
+	bool only_pc_sp; /* the other registers are unknown */
 };
 
 /* A walk that runs in parallel with others, and its result. */

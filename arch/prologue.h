@@ -1,0 +1,24 @@
+/* SPDX-License-Identifier: BSD-2-Clause-Patent */
+/*
+ * Prologue - finds the size of a frame from the first instructions of its function
+ *
+ * CFI that computes the CFA from fp does not contain the frame's size, so it leads from fp to the
+ * frame, but not from sp. The prologue, which allocates the frame, contains the size. Allocates
+ * nothing and is async-signal-safe. The code may be hostile: every read is within its bounds.
+ */
+#pragma once
+
+#include "arch/regs.h"
+
+#include <stddef.h>
+
+/* Maximum size of a prologue, from the instruction that sets fp on. */
+#define PROLOGUE_MAX_BYTES 128u
+
+/*
+ * Returns by how many bytes sp is below fp after the prologue. `code`: the `size` bytes after the
+ * instruction that copies sp to fp. Returns false if that is not certain: the frame is aligned or
+ * has a variable size, an instruction is unknown, or the code ends before the prologue.
+ */
+bool prologue_frame_bytes(enum regs_arch arch, const uint8_t *code, size_t size,
+			  uint32_t *ret_bytes);
