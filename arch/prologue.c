@@ -158,14 +158,22 @@ static bool writes_sp(const struct insn *insn)
 	return rm_is_sp;
 }
 
+static bool is_push(const struct insn *insn)
+{
+	return !insn->is_two_byte &&
+	       ((insn->opcode >= 0x50 && insn->opcode <= 0x57) || insn->opcode == 0x68 ||
+		insn->opcode == 0x6a || (insn->opcode == 0xff && (insn->modrm & 0x38) == 0x30));
+}
+
 /* Returns whether a push saves a register, or aligns the stack by pushing any value of rax. Other
- * pushes pass arguments, which are not part of the frame. */
+ * pushes pass arguments to the first call. */
 static bool is_save(const struct insn *insn)
 {
-	static const uint8_t saved = 1 << 3 | 1 << 0,
-			     saved_high = 1 << 4 | 1 << 5 | 1 << 6 | 1 << 7;
+	static const uint8_t saved = 1 << 3 | 1 << 0;
+	static const uint8_t saved_high = 1 << 4 | 1 << 5 | 1 << 6 | 1 << 7;
 
-	return (insn->rex & REX_B ? saved_high : saved) >> (insn->opcode & 7) & 1;
+	return insn->opcode <= 0x57 &&
+	       (insn->rex & REX_B ? saved_high : saved) >> (insn->opcode & 7) & 1;
 }
 
 /* Applies an instruction to the size of the frame. Returns false if the size is unknown. */
@@ -173,25 +181,24 @@ static bool apply(const struct insn *insn, int64_t *bytes)
 {
 	const uint8_t opcode = insn->opcode;
 
-	if (!insn->is_two_byte && opcode >= 0x50 && opcode <= 0x57) {
+	if (is_push(insn)) {
 		*bytes += 8;
-		return !insn->is_short && is_save(insn);
+		return !insn->is_short;
 	}
-	if (!insn->is_two_byte &&
-	    ((opcode >= 0x58 && opcode <= 0x5f) || opcode == 0x68 || opcode == 0x6a ||
-	     opcode == 0x9c || opcode == 0x9d || opcode == 0x94 || opcode == 0xff))
+	if (insn->is_two_byte)
+		return !writes_sp(insn);
+	/* pop, pushf, popf, xchg with rsp */
+	if ((opcode >= 0x58 && opcode <= 0x5f) || opcode == 0x9c || opcode == 0x9d ||
+	    opcode == 0x94)
 		return false;
 	/* add or sub of a constant */
-	if (!insn->is_two_byte && (opcode == 0x81 || opcode == 0x83) &&
-	    (insn->modrm == 0xc4 || insn->modrm == 0xec) &&
+	if ((opcode == 0x81 || opcode == 0x83) && (insn->modrm == 0xc4 || insn->modrm == 0xec) &&
 	    (insn->rex & (REX_W | REX_B)) == REX_W) {
 		*bytes += insn->modrm == 0xec ? insn->immediate : -insn->immediate;
 		return true;
 	}
 	/* A comparison does not write its operand. */
-	if (!insn->is_two_byte && (opcode & 0xfc) == 0x80 && (insn->modrm & 0x38) == 0x38)
-		return true;
-	return !writes_sp(insn);
+	return ((opcode & 0xfc) == 0x80 && (insn->modrm & 0x38) == 0x38) || !writes_sp(insn);
 }
 
 bool prologue_frame_bytes(enum regs_arch arch, const uint8_t *code, size_t size,
@@ -214,7 +221,7 @@ bool prologue_frame_bytes(enum regs_arch arch, const uint8_t *code, size_t size,
 			(void)take(&reader, 1);
 			continue;
 		}
-		if (insn.kind == 'e')
+		if (insn.kind == 'e' || (is_push(&insn) && !is_save(&insn)))
 			break;
 		if (!insn.is_two_byte && insn.opcode == 0x8d && insn.rex == 0x4c &&
 		    (insn.modrm & 0x38) == 0x18 && insn.is_on_sp)

@@ -39,6 +39,8 @@
 #define LINK_AGREED 8 /* seen this often, a caller is assumed to stay the same */
 #define LINK_SPLIT UINT32_MAX
 #define MAX_SEARCHED_BYTES (size_t)16384
+#define FRAME_ALIGN 16 /* alignment of fp: x86_64 psABI, 3.2.2 */
+#define MAX_ARGUMENT_BYTES 64
 #define DUMP_STRIDE 0x9e3779b1u /* far larger than any version of mappings */
 
 struct place {
@@ -453,20 +455,27 @@ static bool compute_fp(struct unwind_lane *lane, const struct walk_frame *frame,
 	       unwind_file_frame_bytes(file, address, &bytes) && add_u64(frame->sp, bytes, ret_fp);
 }
 
-/* Repeats a walk that ended because fp was unknown, with an fp that is computed from sp. Returns
- * whether it reached the root, each step by CFI. Frames are the lane's, also if it did not. */
+/* Repeats a walk that ended because fp was unknown, with an fp that is computed from sp. It is
+ * aligned, and higher if the call has arguments on the stack: the lowest one that leads to code is
+ * used. Returns whether the walk then reached the root, each step by CFI; if not, the frames are
+ * the same as before. */
 static bool walk_from_sp(struct unwind_lane *lane, struct walk_job *job)
 {
-	const struct walk_frame *last = &lane->frames[job->result.n - 1];
 	struct walk_job repeated = *job;
-	uint64_t fp;
+	uint64_t least, fp;
 
-	if (job->result.stop != WALK_NO_RULE || !compute_fp(lane, last, &fp))
+	if (job->result.stop != WALK_NO_RULE ||
+	    !compute_fp(lane, &lane->frames[job->result.n - 1], &least))
 		return false;
+	least = (least + FRAME_ALIGN - 1) & ~(uint64_t)(FRAME_ALIGN - 1);
 	repeated.walk.fp_unknown = false;
-	repeated.registers.fp = fp;
-	walk_run(&repeated.walk, &repeated.registers, &repeated.result);
-	if (repeated.result.stop == WALK_ROOT && repeated.result.n > job->result.n &&
+	for (fp = least; fp - least <= MAX_ARGUMENT_BYTES; fp += FRAME_ALIGN) {
+		repeated.registers.fp = fp;
+		walk_run(&repeated.walk, &repeated.registers, &repeated.result);
+		if (repeated.result.n > job->result.n)
+			break;
+	}
+	if (repeated.result.n > job->result.n && repeated.result.stop == WALK_ROOT &&
 	    !(repeated.result.flags & (WALK_FRAME_FP | WALK_FRAME_JIT))) {
 		*job = repeated;
 		return true;
