@@ -12,6 +12,7 @@ import pytest
 import schema
 from captures import make, unprintable
 from format_reader import Capture
+from slices import SANITIZED
 
 SLOW = 7
 SOURCE = Path(os.environ["PROF_SOURCE_DIR"]) / "tests/tools/mix.c"
@@ -286,12 +287,12 @@ def made(tmp_path_factory):
 
 
 def test_made_up(profcapture, made):
-    for options in [], ["--paths"], ["--no-inline"], ["--normalise", "time"], ["--memory"], ["--memory=calls", "--paths"], ["--memory=peak"]:
+    for options in [], ["--paths"], ["--no-inline"], ["--normalise", "time"], ["--memory"], ["--memory", "--no-inline"], ["--memory=calls", "--paths"], ["--memory=peak"]:
         data = diff(profcapture, made, made, *options)
         assert data["significant"] == 0 and all(row["delta"] == 0 for row in data["rows"])
         assert ("processes" in data) == any("memory" in option for option in options)
         profcapture("diff", made, made, *options)
-    for wrong in ["--memory", "--inline"], ["--memory", "--no-inline"], ["--memory=peak", "--paths"], ["--memory=peek"], ["--memory=peak", "--normalise", "time"]:
+    for wrong in ["--memory", "--mode", "user"], ["--memory", "--focus", "f"], ["--memory=peak", "--paths"], ["--memory=peek"], ["--memory=peak", "--normalise", "time"]:
         profcapture("diff", made, made, *wrong, check=2)
 
 
@@ -337,3 +338,60 @@ def test_memory(profcapture, tmp_path):
     done = profcapture("diff", *captures, "--memory=calls", "--fail-over", "50%", check=7)
     assert done.stderr.startswith("The whole run grew by ") and "The whole run uses more (+" in done.stdout
     profcapture("diff", *reversed(captures), "--memory=calls", "--fail-over", "0%")
+
+
+GROWING = r"""
+#include <cstdlib>
+#include <vector>
+static inline char *copy(int size) { char *made = (char *)malloc(size); asm volatile("" : : "r"(made) : "memory"); return made; }
+__attribute__((noinline)) static void parse(int n) {
+	for (int i = 0; i < n; i++)
+		copy(100 + i % 3);
+}
+__attribute__((noinline)) static void keep(std::vector<char *> &all, int n) {
+	for (int i = 0; i < n; i++)
+		all.push_back(nullptr);
+}
+int main(int, char **argv) {
+	parse(2000);
+	for (int i = 0; i < 200; i++) {
+		std::vector<char *> all, more;
+		keep(all, atoi(argv[1]));
+		for (int k = 0; k < 200; k++)
+			more.push_back(nullptr);
+	}
+}
+"""
+
+
+def test_memory_callers(profctl, profcapture, require, tmp_path):
+    """A row is a function and the program's function that called it, with the line of the call, and
+    inlined functions are functions."""
+    if SANITIZED:
+        pytest.skip("the collector is not loaded into sanitized programs")
+    require("g++")
+    (tmp_path / "growing.cpp").write_text(GROWING)
+    subprocess.run(["g++", "-O2", "-g", "-o", tmp_path / "growing", tmp_path / "growing.cpp"], check=True)
+    captures = [tmp_path / "a.cap", tmp_path / "b.cap"]
+    for capture, n in zip(captures, (100, 1000)):
+        profctl("record", "-q", "--memory", "-F", 0, "-o", capture, "--", tmp_path / "growing", str(n))
+    line = 1 + GROWING[:GROWING.index("all.push_back")].count("\n")
+    push = r"std::vector<char\*>::push_back"
+    for kind in "bytes", "calls", "peak":
+        text = profcapture("diff", f"--memory={kind}", "--all", *captures).stdout
+        assert re.search(rf" (more|new) +{push} < keep +growing\.cpp:{line}$", text, re.M), text
+        if kind != "peak":
+            assert re.search(rf" (same|unclear) +{push} < main +growing\.cpp:{line + 8}$", text, re.M), text
+        assert re.search(r" (same|unclear) +copy( \(inlined\))? +growing\.cpp:4$", text, re.M), text
+        assert re.search(r"^ *change .* function < own caller$", text, re.M)
+    assert "push_back < keep" in profcapture("diff", "--memory", *captures).stdout.splitlines()[0]
+    rows = diff(profcapture, *captures, "--memory")["rows"]
+    grown = next(row for row in rows if row["significant"])
+    assert "push_back" in grown["name"] and grown["caller"].startswith("keep(") and grown["call_line"] == line
+    assert grown["caller_image"].endswith("/growing") and grown["call_file"].endswith("growing.cpp")
+    copied = next(row for row in rows if row["name"].startswith("copy"))
+    assert copied["caller"] is None and copied["call_line"] == 4 and copied["significant"] is False
+    plain = profcapture("diff", "--memory", "--all", "--no-inline", *captures).stdout
+    assert re.search(r" parse +growing\.cpp:7$", plain, re.M) and "copy" not in plain
+    whole = profcapture("diff", "--memory", "--all", "--full-names", *captures).stdout
+    assert re.search(r"std::vector<char\*, std::allocator<char\*> ?>::push_back\(.*\) < keep\(.*\)", whole), whole

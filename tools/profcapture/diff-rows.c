@@ -178,6 +178,8 @@ static bool read_memory(struct diff_run *run, const char *file, GError **error)
 	struct memory *memory = &run->memory;
 
 	memory->within_ns = UINT64_MAX;
+	memory->inlined = run->diff->inlined;
+	memory->by_caller = !run->diff->paths;
 	memory->watch = allocated;
 	memory->watch_data = run;
 	if (!memory_run(memory, file, error))
@@ -679,10 +681,14 @@ static uint32_t add_row(struct diff *diff, const struct diff_row *row)
 	return diff->rows->len;
 }
 
-/* Returns index + 1 of the row. Adds the row if needed. */
-static uint32_t row_of(struct diff *diff, const struct diff_run *run, uint32_t parent,
-		       uint32_t function, const struct diff_identity *id)
+/* Returns index + 1 of the row. Adds the row if needed. `identities`: those of the run's
+ * functions that are known, by function. */
+static uint32_t row_of(struct diff *diff, const struct diff_run *run,
+		       const struct diff_identity **identities, uint32_t parent, uint32_t function)
 {
+	const struct diff_identity *id =
+		identities[function] ? identities[function]
+				     : (identities[function] = identity_of(diff, run, function));
 	uint32_t *known = number_map_at(&diff->by_path, (uint64_t)parent << 32 | id->number);
 	struct diff_row new = { .parent = parent, .id = id }, *row;
 
@@ -692,6 +698,7 @@ static uint32_t row_of(struct diff *diff, const struct diff_run *run, uint32_t p
 	if (!row->functions || row->side != run->side) {
 		row->functions = run->functions;
 		row->function = function;
+		row->place = 0;
 		row->side = run->side;
 	}
 	return *known;
@@ -700,32 +707,40 @@ static uint32_t row_of(struct diff *diff, const struct diff_run *run, uint32_t p
 static void add_run(struct diff *diff, guint index)
 {
 	struct diff_run *run = diff_run_at(diff, index);
-	g_autofree const struct diff_identity **known =
+	g_autofree const struct diff_identity **identities =
 		g_new0(const struct diff_identity *, run->functions->all->len);
+	bool is_memory = diff->measure != DIFF_SAMPLES;
 
 	g_array_set_size(run->rows, run->counts->len);
 	for (uint32_t key = diff->paths; key < run->counts->len; key++) {
 		const struct diff_count *count =
 			&g_array_index(run->counts, struct diff_count, key);
-		uint32_t parent = 0, function = key, row;
+		uint32_t parent = 0, function = key, place = 0, row;
+		struct diff_row *at;
 
 		if (!diff->paths && count->events == 0 && count->count == 0)
 			continue;
-		if (diff->paths && diff->measure == DIFF_SAMPLES) {
-			parent = node_at(run, key)->parent;
-			function = node_at(run, key)->entity;
-		} else if (diff->paths) {
-			parent = memory_node_at(&run->memory.tree, key)->parent;
-			function = memory_node_at(&run->memory.tree, key)->function;
-		}
-		if (diff->paths)
+		if (diff->paths) {
+			parent = is_memory ? memory_node_at(&run->memory.tree, key)->parent
+					   : node_at(run, key)->parent;
 			parent = g_array_index(run->rows, uint32_t, parent);
-		if (!known[function])
-			known[function] = identity_of(diff, run, function);
-		row = row_of(diff, run, parent, function, known[function]);
+			function = is_memory ? memory_node_at(&run->memory.tree, key)->function
+					     : node_at(run, key)->entity;
+		} else if (is_memory) {
+			const struct memory_site *site = memory_site_at(&run->memory.tree, key);
+
+			function = site->callee ? site->callee : site->own;
+			place = site->place;
+			if (site->callee && site->own)
+				parent = row_of(diff, run, identities, 0, site->own);
+		}
+		row = row_of(diff, run, identities, parent, function);
 		g_array_index(run->rows, uint32_t, key) = row;
-		add_count(&g_array_index(diff->rows, struct diff_row, row - 1).counts[run->side],
-			  count);
+		at = &g_array_index(diff->rows, struct diff_row, row - 1);
+		if (at->functions == run->functions)
+			at->place = at->counts[run->side].count == 0 || at->place == place ? place
+											   : 0;
+		add_count(&at->counts[run->side], count);
 		per_run(diff, row - 1)[index] += count->count;
 	}
 }

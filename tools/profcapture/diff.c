@@ -107,10 +107,10 @@ static int check_options(struct diff_verb *verb)
 	if (!memory_measures[i])
 		return cli_unknown_value("--memory", verb->memory, memory_measures);
 	diff->measure = (enum diff_measure)(DIFF_BYTES + i);
-	if (verb->wants_inline || verb->no_inline || diff->mode != PROFILE_ANY_MODE ||
-	    frame_filters_any(&diff->filters) || diff->options.cpus)
+	if (diff->mode != PROFILE_ANY_MODE || frame_filters_any(&diff->filters) ||
+	    diff->options.cpus)
 		return cli_usage_error(
-			_("--inline, --mode, --cpu and filters of frames do not go with --memory"));
+			_("--mode, --cpu and filters of frames do not go with --memory"));
 	if (diff->measure == DIFF_PEAK && (diff->paths || diff->norm != DIFF_BY_RUN))
 		return cli_usage_error(_("--paths and --normalize do not go with --memory=peak"));
 	return CLI_CONTINUE;
@@ -121,6 +121,10 @@ static int check_options(struct diff_verb *verb)
 enum field {
 	INLINED = FN_FIELDS,
 	PATH,
+	CALLER,
+	CALLER_IMAGE,
+	CALL_FILE,
+	CALL_LINE,
 	A,
 	B,
 	DELTA,
@@ -151,6 +155,14 @@ static const struct table_member members[] = {
 static const struct table_member path_members[] = {
 	FN_MEMBERS, { "inlined", INLINED }, { "path", PATH }, CHANGE_MEMBERS, { NULL }
 };
+static const struct table_member memory_members[] = { FN_MEMBERS,
+						      { "inlined", INLINED },
+						      { "caller", CALLER },
+						      { "caller_image", CALLER_IMAGE },
+						      { "call_file", CALL_FILE },
+						      { "call_line", CALL_LINE },
+						      CHANGE_MEMBERS,
+						      { NULL } };
 
 static const struct {
 	const char *name, *title, *whole;
@@ -208,6 +220,20 @@ static struct cell path_cell(const struct diff *diff, const struct diff_row *row
 	return cell_own_list(names);
 }
 
+/* Returns where the program allocates the memory of a row. */
+static struct cell caller_cell(const struct diff *diff, const struct diff_row *row,
+			       enum field field)
+{
+	const struct diff_row *caller = caller_of(diff, row);
+
+	if (field == CALL_FILE || field == CALL_LINE)
+		return row->place ? functions_cell(row->functions, row->place,
+						   field == CALL_FILE ? FN_FILE : FN_LINE)
+				  : cell_unknown();
+	return caller ? function_cell(caller, field == CALLER ? FN_NAME : FN_IMAGE)
+		      : cell_unknown();
+}
+
 static struct cell change_cell(const struct diff *diff, const struct diff_row *row, unsigned field)
 {
 	uint64_t needed;
@@ -237,6 +263,7 @@ static void get_cell(const void *data, size_t place, unsigned field, struct cell
 	*ret_cell = field < FN_FIELDS  ? function_cell(row, field)
 		    : field == INLINED ? cell_bool(row->id->is_inlined)
 		    : field == PATH    ? path_cell(diff, row)
+		    : field < A        ? caller_cell(diff, row, field)
 				       : change_cell(diff, row, field);
 }
 
@@ -282,20 +309,22 @@ static char *name_of(const struct diff_verb *verb, const struct diff_row *row,
 	return verb->full_names ? g_strdup(name) : shorten(name, raw_name);
 }
 
-/* Finds short names that several of the shown rows have. */
+/* Finds short names that several of the shown rows have. With memory, their callers are in the
+ * text, too. */
 static void note_names(struct diff_verb *verb, size_t shown)
 {
-	for (size_t i = 0; i < shown; i++) {
-		const struct diff_row *row = verb->diff.order->pdata[i];
-		const struct diff_identity *id = row->id;
-		char *name = name_of(verb, row, function_name_for_people);
-		const struct diff_identity *other = g_hash_table_lookup(verb->names, name);
+	for (size_t i = 0; i < shown; i++)
+		for (const struct diff_row *row = verb->diff.order->pdata[i]; row;
+		     row = verb->diff.paths ? NULL : caller_of(&verb->diff, row)) {
+			const struct diff_identity *id = row->id;
+			char *name = name_of(verb, row, function_name_for_people);
+			const struct diff_identity *other = g_hash_table_lookup(verb->names, name);
 
-		if (other && (other == &ambiguous || other->is_inlined != id->is_inlined ||
-			      strcmp(other->name, id->name) != 0))
-			id = &ambiguous;
-		g_hash_table_replace(verb->names, name, (gpointer)id);
-	}
+			if (other && (other == &ambiguous || other->is_inlined != id->is_inlined ||
+				      strcmp(other->name, id->name) != 0))
+				id = &ambiguous;
+			g_hash_table_replace(verb->names, name, (gpointer)id);
+		}
 }
 
 /* Returns the short name, or the whole name if shown rows with other names share the short one. */
@@ -328,12 +357,22 @@ static char *path_text(const struct diff_verb *verb, const struct diff_row *row)
 	return g_string_free(text, FALSE);
 }
 
-/* Returns a cell such as "shop.cpp:26", or the image. */
-static struct cell place_cell(const struct diff_row *row)
+/* Returns the name of a row in a sentence, where the rest of a call path would be too long. */
+static char *sentence_name(const struct diff_verb *verb, const struct diff_row *row)
 {
-	const struct diff_identity *id = row->id;
-	const struct function *function = id->has_name ? functions_at(row->functions, row->function)
-						       : NULL;
+	return (verb->diff.paths ? short_name : path_text)(verb, row);
+}
+
+/* Returns a cell such as "shop.cpp:26", or the image. With memory, this is the program's line that
+ * allocates. */
+static struct cell place_cell(const struct diff *diff, const struct diff_row *row)
+{
+	const struct diff_row *own = diff->paths || !row->parent ? row : caller_of(diff, row);
+	const struct diff_identity *id = own->id;
+	const struct function *function = row->place ? functions_at(row->functions, row->place)
+					  : id->has_name
+						  ? functions_at(own->functions, own->function)
+						  : NULL;
 	g_autofree char *file = function && function->file && function->line
 					? g_path_get_basename(function->file)
 					: NULL;
@@ -360,11 +399,9 @@ static struct cell row_cell(const struct diff_verb *verb, const struct diff_row 
 	case VERDICT_TEXT:
 		return cell_text(verdict ? _(verdict) : NULL);
 	case SHORT_NAME:
-		return is_whole      ? cell_text(_("(whole run)"))
-		       : diff->paths ? cell_own_text(path_text(verb, row))
-				     : cell_own_text(short_name(verb, row));
+		return is_whole ? cell_text(_("(whole run)")) : cell_own_text(path_text(verb, row));
 	case PLACE:
-		return is_whole ? cell_none : place_cell(row);
+		return is_whole ? cell_none : place_cell(diff, row);
 	}
 	if ((is_whole && !diff->has_events) || (field == CHANGE_NOISE && !row->has_noise))
 		return cell_unknown();
@@ -465,7 +502,9 @@ static void write_all(struct diff_verb *verb, const struct reader *reader)
 	const struct table table = { .rows = diff->order->len,
 				     .get = get_cell,
 				     .data = diff,
-				     .members = diff->paths ? path_members : members };
+				     .members = diff->paths                     ? path_members
+						: diff->measure == DIFF_SAMPLES ? members
+										: memory_members };
 	struct json *json = &verb->json;
 
 	reader_begin(reader, json, "diff", reader_shown(reader, table.rows) < table.rows,
@@ -493,7 +532,7 @@ static char *changes_text(const struct diff_verb *verb, enum diff_verdict verdic
 
 		if (diff_verdict_of(diff, row) != verdict || n++ >= most)
 			continue;
-		name = short_name(verb, row);
+		name = sentence_name(verb, row);
 		escaped = text_escape(name);
 		value = value_text(diff->unit, change, change < 0 ? "-" : "+");
 		g_string_append_printf(text, "%s%s", n == 1 ? "" : ", ", escaped);
@@ -714,9 +753,10 @@ static struct table table_of(const struct diff_verb *verb, bool is_processes)
 	if (!is_processes)
 		table_add_column(&table, VERDICT_TEXT, COLUMN_WORD, _("verdict"));
 	table_add_column(&table, SHORT_NAME, COLUMN_NAME,
-			 is_processes  ? _("process")
-			 : diff->paths ? _("function < its callers")
-				       : _("function"));
+			 is_processes                    ? _("process")
+			 : diff->paths                   ? _("function < its callers")
+			 : diff->measure == DIFF_SAMPLES ? _("function")
+							 : _("function < own caller"));
 	if (!is_processes)
 		table_add_column(&table, PLACE, COLUMN_PLACE, NULL);
 	return table;
@@ -771,7 +811,7 @@ static bool exceeds(const struct diff_verb *verb)
 	/* Significant rows come first. */
 	for (guint i = 0; i <= diff->significant; i++) {
 		const struct diff_row *row = i ? diff->order->pdata[i - 1] : &diff->all;
-		g_autofree char *name = i ? short_name(verb, row) : g_strdup(_("The whole run"));
+		g_autofree char *name = i ? sentence_name(verb, row) : g_strdup(_("The whole run"));
 		double percent = diff_percent(row);
 
 		if (!row->is_significant || row->b <= row->a || percent <= most ||

@@ -7,8 +7,9 @@
  * noise is estimated from the variation within the runs.
  *
  * A row is a function that occurs in at least one capture; with `paths`, a function and its
- * callers. Its counts are self counts: a sample counts in one row, and a block of memory in the row
- * of its allocator.
+ * callers. Its counts are self counts: a sample counts in one row. A block of memory counts in the
+ * row of the function of a library through which the program allocated it and of the program's
+ * function that called it, or of the latter alone if that allocates itself (memory-tree.h).
  */
 #pragma once
 
@@ -83,11 +84,12 @@ struct diff_identity {
 struct diff_row {
 	const struct diff_identity *id;
 	const char *comm; /* rows of processes: the name of all processes of the row */
-	uint32_t parent;  /* with `paths`: index + 1 of the caller's row */
+	uint32_t parent;  /* index + 1 of the caller's row; 0: no caller is compared */
 	/* A function with this identity, from B if B has one; NULL: the row is not a function. */
 	const struct functions *functions;
 	uint32_t function;
-	unsigned side; /* side of `function` */
+	uint32_t place; /* with memory: the program's line that allocates; 0: several, or unknown */
+	unsigned side;  /* side of `function` and `place` */
 	struct diff_count counts[DIFF_SIDES];
 	double *blocks[DIFF_SIDES]; /* counts by block; tested rows, with one run per side */
 	double a, b, noise;
