@@ -124,7 +124,7 @@ def test_own_callers(profctl, profcapture, require, tmp_path):
     subprocess.run(["g++", "-O1", "-g", source, "-o", program], check=True, timeout=120)
     profctl("record", "-q", "-F", 999, "-o", capture, "--", program)
     text = profcapture("report", capture, "--callers", "is_less").stdout
-    assert re.search(r"^ +\d.*  sort_all  \+\d+(-\d+)?\b", text, re.M), text
+    assert re.search(r"^\d.*  sort_all  \+\d+(-\d+)?\b", text, re.M), text
 
 
 def test_newest_capture(profcapture, whole, tmp_path):

@@ -236,7 +236,7 @@ def test_info_lists_events(profcapture, two):
     assert sum(source["samples"] for source in sources.values()) == output["capture"]["samples"]
     lines = [line.split() for line in profcapture("info", "--verbose", two).stdout.splitlines()]
     for name, source in sources.items():
-        assert [str(number) for number in (source["samples"], source["weight"]) if number] + [source["unit"], name] in lines
+        assert [str(number) for number in (source["samples"], source["weight"])] + [source["unit"], name] in lines
     summary = next(line for line in profcapture("info", two).stdout.splitlines() if line.startswith("Samples "))
     assert all(f"{source['samples']} of {name}" in summary for name, source in sources.items())
     assert report(profcapture, two, "--event", "emulation-faults")["rows"] == []

@@ -154,6 +154,7 @@ static void test_every_width(void)
 	const struct table flat = report_table();
 	struct table tree = table_of(&wide), nameless = table_of(&report);
 
+	tree.is_tree = true;
 	table_add_column(&tree, FIRST, COLUMN_COUNT, "n");
 	table_add_column(&tree, NAME, COLUMN_NAME, "name");
 	table_add_column(&tree, PLACE, COLUMN_PLACE, NULL);
@@ -246,15 +247,31 @@ static void test_apart(void)
 	check_print(&table, 20, "function\n:find1\n:find2\n:find2\nmain\n");
 }
 
+/* In a pipe, rows do not depend on each other, and all have the same number of columns. */
 static void test_pipe(void)
 {
 	const struct table table = report_table();
 
 	check_print(&table, 0,
-		    "self %  samples  0-1 s   function  place\n"
-		    "  41.8     1281    ++##  memcmp  libc.so.6\n"
-		    "  <0.1           ##      std::map<std::string, double>::find  map.h:1\n"
-		    "     -                   main\n");
+		    "self %  samples  0-1 s  function  place\n"
+		    "41.8  1281    ++##  memcmp  libc.so.6\n"
+		    "<0.1  0  ##      std::map<std::string, double>::find  map.h:1\n"
+		    "-  -          main\n");
+}
+
+/* On a terminal, numbers are padded even if names are shown whole. */
+static void test_whole_names(void)
+{
+	const struct table table = report_table();
+	struct out out;
+
+	out_init(&out, -1);
+	table_print(&table, &(struct table_style){ .out = &out, .is_padded = true }, 2);
+	CHECK_STR(out.text->str,
+		  "self %  samples  0-1 s   function  place\n"
+		  "  41.8     1281    ++##  memcmp  libc.so.6\n"
+		  "  <0.1           ##      std::map<std::string, double>::find  map.h:1\n");
+	out_done(&out);
 }
 
 static void test_hostile(void)
@@ -304,7 +321,7 @@ static void check_number(const struct number *number, bool is_signed, bool is_co
 	table.is_coarse = is_coarse;
 	table_add_column(&table, FIRST, number->format, NULL);
 	table.columns[0].is_signed = is_signed;
-	check_print(&table, 0, want);
+	check_print(&table, 80, want);
 }
 
 #define UINT_CELL(n)                             \
@@ -411,9 +428,17 @@ static void test_tree(void)
 	};
 	struct table table = table_of(&sheet);
 
-	table_add_column(&table, FIRST, COLUMN_COUNT, "n");
+	table.is_tree = true;
+	table_add_column(&table, FIRST, COLUMN_COUNT, "all");
 	table_add_column(&table, NAME, COLUMN_NAME, "function");
 	table_add_column(&table, PLACE, COLUMN_PLACE, NULL);
+	/* The lines of a tree meet also in a pipe. */
+	check_print(&table, 0,
+		    "all  function\n"
+		    "  9  main  a.c:1\n"
+		    "  5  ├─ shop::Statistics::add_all_orders  b.c:22\n"
+		    "  5  │  └─ memcmp  libc.so.6\n");
+	table.columns[0].title = "n";
 	check_print(&table, 60,
 		    "n  function\n"
 		    "9  main  a.c:1\n"
@@ -593,6 +618,7 @@ int main(void)
 	RUN(test_fit);
 	RUN(test_apart);
 	RUN(test_pipe);
+	RUN(test_whole_names);
 	RUN(test_hostile);
 	RUN(test_numbers);
 	RUN(test_tree);

@@ -158,7 +158,6 @@ static char *format_cell(const struct table *table, const struct table_column *c
 struct layout {
 	unsigned widths[TABLE_MAX_COLUMNS];
 	bool hidden[TABLE_MAX_COLUMNS];
-	bool is_tree; /* names have prefixes: places follow them directly, each row is cut alone */
 	/* on a terminal, by row: the name as it fits, and whether its place is left out */
 	char **names;
 	bool *is_bare;
@@ -215,7 +214,7 @@ static void fit_columns(const struct table *table, struct layout *layout, unsign
 	place += place ? GAP : 0;
 	if (fixed_width(table, layout) + MIN_OF(*width, MIN_NAME) + place > columns)
 		hide(table, layout, COLUMN_SPARKLINE);
-	if (layout->is_tree)
+	if (table->is_tree)
 		return;
 	*width = fit_width(*width, place, columns - MIN_OF(columns, fixed_width(table, layout)),
 			   &has_place);
@@ -232,10 +231,20 @@ static bool has_long_title(const struct table *table, const struct table_column 
 	return column->format == COLUMN_NAME && columns > 0 && !(place && place->title);
 }
 
-static void measure(const struct table *table, size_t shown, unsigned columns,
+/* Returns whether numbers are padded to the width of their column. */
+static bool pads_numbers(const struct table *table, const struct table_style *style)
+{
+	return style->columns > 0 || style->is_padded || table->is_tree;
+}
+
+static void measure(const struct table *table, size_t shown, const struct table_style *style,
 		    struct layout *ret_layout)
 {
+	unsigned columns = style->columns;
+
 	*ret_layout = (struct layout){ 0 };
+	if (!pads_numbers(table, style))
+		return;
 	for (unsigned i = 0; i < table->n_columns; i++) {
 		const struct table_column *column = &table->columns[i];
 
@@ -250,7 +259,6 @@ static void measure(const struct table *table, size_t shown, unsigned columns,
 			unsigned width = text_width(text) + prefix_width(&cell);
 
 			ret_layout->widths[i] = MAX_OF(ret_layout->widths[i], width);
-			ret_layout->is_tree = ret_layout->is_tree || cell.prefix;
 			cell_done(&cell);
 		}
 	}
@@ -312,9 +320,9 @@ static struct fitting fitting_of(const struct table *table, const struct layout 
 		cell_done(&cell);
 	}
 	fitting.has_place = place > 0;
-	fitting.with_place = !place             ? fitting.alone
-			     : !layout->is_tree ? layout->widths[column - table->columns]
-						: fitting.alone - MIN_OF(fitting.alone, place);
+	fitting.with_place = !place            ? fitting.alone
+			     : !table->is_tree ? layout->widths[column - table->columns]
+					       : fitting.alone - MIN_OF(fitting.alone, place);
 	return fitting;
 }
 
@@ -419,11 +427,19 @@ static void put_cell(const struct table *table, const struct table_style *style,
 	bool is_name = column->format == COLUMN_NAME && layout->names;
 	struct cell cell = get_cell(table, row, column->field);
 	g_autofree char *text = is_name ? NULL : format_cell(table, column, &cell);
+	bool is_missing = text && !*text && column->format < COLUMN_PLACE &&
+			  !pads_numbers(table, style);
+	bool is_number = cell.kind == CELL_UINT || cell.kind == CELL_INT ||
+			 cell.kind == CELL_DOUBLE;
 	g_autofree char *whole = g_strconcat(cell.prefix ? cell.prefix : "",
-					     is_name ? layout->names[row] : text, NULL);
+					     is_name       ? layout->names[row]
+					     : !is_missing ? text
+					     : is_number   ? "0"
+							   : "-",
+					     NULL);
 	unsigned width = layout->widths[i];
 
-	if (column->format >= COLUMN_NAME && (style->columns == 0 || layout->is_tree))
+	if (column->format >= COLUMN_NAME && (style->columns == 0 || table->is_tree))
 		width = 0;
 	if (column->format != COLUMN_PLACE ||
 	    (*whole && !(layout->is_bare && layout->is_bare[row])))
@@ -437,7 +453,7 @@ static void print_titles(const struct table *table, const struct table_style *st
 	for (unsigned i = 0; i < table->n_columns; i++) {
 		const struct table_column *column = &table->columns[i];
 		bool is_padded = column->format < COLUMN_NAME ||
-				 (style->columns > 0 && !layout->is_tree);
+				 (style->columns > 0 && !table->is_tree);
 		unsigned used = fixed_width(table, layout);
 		unsigned room = style->columns > used ? style->columns - used : 1;
 		unsigned width = has_long_title(table, column, style->columns) ? room
@@ -465,7 +481,7 @@ void table_print(const struct table *table, const struct table_style *style, siz
 
 	if (shown == 0)
 		return;
-	measure(table, shown, style->columns, &layout);
+	measure(table, shown, style, &layout);
 	if (style->columns > 0 && find_column(table, COLUMN_NAME))
 		fit_names(table, &layout, shown, style->columns);
 	print_titles(table, style, &layout, line);

@@ -10,10 +10,15 @@
  * In text, numbers come first, right-aligned, then the name, then the place. If a row is too wide
  * for the terminal, template arguments are left out, then its place, then the scopes of its name;
  * numbers are never cut. Names that would become equal keep a part that differs. If names had less
- * than 24 columns, the sparkline is left out, then all places. Text for a pipe is not cut,
- * and not padded after the numbers. A tree is a table whose names have a prefix: places directly
- * follow the names, and each row is cut independently. Rows are read twice, so that they need not
- * be stored.
+ * than 24 columns, the sparkline is left out, then all places. Rows are read twice, so that they
+ * need not be stored.
+ *
+ * Text for a pipe is neither cut nor padded, so that a row does not depend on other rows: two
+ * answers differ only in the lines of rows that differ, and cut finds the columns. Empty cells are
+ * "0" or "-" there, so that each row has the same number of columns, of which only the place at
+ * the end may be missing. A tree is a table whose names have a prefix: places directly follow the
+ * names, each row is cut independently, and numbers are always padded, because its lines would not
+ * meet without it.
  *                                                                    [test-present-table: *]
  */
 #pragma once
@@ -109,6 +114,7 @@ struct table {
 	void (*write)(const void *data, size_t row, struct json *json);
 	/* Text only */
 	bool is_coarse; /* there are fewer than 1,000 samples: shares without decimals */
+	bool is_tree;   /* names may have prefixes */
 	const struct table_fit *fit; /* NULL: cut the end of names */
 	/* Returns whether a row is printed in bold; or NULL. */
 	bool (*is_bold)(const void *data, size_t row);
@@ -123,7 +129,9 @@ struct table {
 struct table_style {
 	struct out *out;
 	bool is_colored;
-	unsigned columns; /* width of the terminal; 0: not a terminal, nothing is cut or padded */
+	unsigned columns; /* width of the terminal; 0: nothing is cut */
+	bool is_padded;   /* pad numbers also without `columns`: names are shown whole on a
+			   * terminal, or the rows are source text */
 };
 
 /* Returns a number in the format of a column; a new string. */

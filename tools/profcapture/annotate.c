@@ -628,7 +628,8 @@ static void print_listing(struct listing *listing, struct out *out)
 	const struct reader *reader = &listing->annotate->reader;
 	const struct table_style style = { .out = out,
 					   .is_colored = reader->colored,
-					   .columns = reader->columns };
+					   .columns = reader->columns,
+					   .is_padded = true };
 
 	out_char(out, '\n');
 	table_print(&listing->table, &style, listing->table.rows);

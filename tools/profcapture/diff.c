@@ -405,9 +405,10 @@ static struct cell row_cell(const struct diff_verb *verb, const struct diff_row 
 	}
 	if ((is_whole && !diff->has_events) || (field == CHANGE_NOISE && !row->has_noise))
 		return cell_unknown();
+	if (value == 0)
+		return cell_uint(0);
 	/* If the share in A is 0, the change equals the share in B, so show it only once. */
-	if (value == 0 ||
-	    (row->a == 0 && field <= CHANGE_NOISE && g_str_has_prefix(unit, "percent")))
+	if (row->a == 0 && field <= CHANGE_NOISE && g_str_has_prefix(unit, "percent"))
 		return cell_none;
 	return cell_own_text(
 		field == CHANGE ? change_text(verb, row, unit, value, value < 0 ? "-" : "+")

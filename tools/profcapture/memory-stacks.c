@@ -299,7 +299,7 @@ void memory_print_stacks(struct memory *memory, struct out *out)
 								(unsigned long)blocks),
 						       count));
 		g_ptr_array_add(cells, g_strdup_printf("%s %%", share));
-		for (unsigned c = 0; c < 3; c++)
+		for (unsigned c = 0; c < 3 && memory->reader.is_padded; c++)
 			widths[c] = MAX_OF(widths[c], text_width(cells->pdata[i * 3 + c]));
 	}
 	for (guint i = 0; i < shown; i++) {
@@ -309,7 +309,10 @@ void memory_print_stacks(struct memory *memory, struct out *out)
 		for (unsigned c = 0; c < 3; c++) {
 			const char *text = cells->pdata[i * 3 + c];
 
-			out_printf(out, "%*s%s  ", (int)(widths[c] - text_width(text)), "", text);
+			g_autofree char *padded =
+				text_fit(text, MAX_OF(widths[c], text_width(text)), TEXT_RIGHT);
+
+			out_printf(out, "%s  ", padded);
 		}
 		sites = stack->sites > 1 ? g_strdup_printf(ngettext("  (%u site)", "  (%u sites)",
 								    stack->sites),

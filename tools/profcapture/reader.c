@@ -481,6 +481,7 @@ bool reader_open(struct reader *reader, const char *file, GError **error)
 	reader->colored = reader->format == READER_TEXT &&
 			  cli_color_wanted((enum cli_color)reader->color, out_stdout()->fd);
 	reader->columns = reader->format == READER_TEXT ? cli_columns(out_stdout()->fd) : 0;
+	reader->is_padded = reader->columns > 0;
 	reader->verdicts = g_byte_array_new();
 	reader->capture = capture_open(file, reader->redacts, error);
 	if (!reader->capture)
@@ -670,7 +671,8 @@ void reader_print_table(const struct reader *reader, struct out *out, const stru
 {
 	const struct table_style style = { .out = out,
 					   .is_colored = reader->colored,
-					   .columns = reader->columns };
+					   .columns = reader->columns,
+					   .is_padded = reader->is_padded };
 	size_t shown = reader_shown(reader, table->rows), more = table->rows - shown;
 
 	table_print(table, &style, shown);

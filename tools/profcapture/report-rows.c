@@ -336,9 +336,10 @@ static struct cell cell_of(const struct report_rows *rows, const struct report_l
 	case TOTAL_PCT:
 		return cell_double(report_percent(report, line->count.total));
 	case SELF_WEIGHT:
-		if (report->reader.format == READER_TEXT && line->count.self.weight == 0)
-			return (struct cell){ .kind = CELL_NONE };
-		return cell_uint(line->count.self.weight);
+		/* Durations show 0 as a number, but a weight of 0 is an empty cell. */
+		return (struct cell){ .kind = CELL_UINT,
+				      .number = line->count.self.weight,
+				      .format = line->count.self.weight ? 0 : COLUMN_COUNT };
 	case TOTAL_WEIGHT:
 		return cell_uint(line->count.total.weight);
 	case SHARE:

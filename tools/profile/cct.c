@@ -573,6 +573,7 @@ void cct_print(const GArray *nodes, const struct cct_options *options, struct ta
 	table->get = get_cell;
 	table->data = &rows;
 	table->is_bold = is_bold;
+	table->is_tree = true;
 	table_add_column(table, CCT_NAME, COLUMN_NAME,
 			 options->is_inverted ? _("function < caller") : _("function"));
 	table_add_column(table, CCT_PLACE, COLUMN_PLACE, NULL);
