@@ -727,23 +727,39 @@ double capture_lost_percent(const struct capture *capture, uint64_t lost)
 	return all > 0 ? 100 * (double)lost / all : 0;
 }
 
-/* Prints "Lost: 6 (1.4 %): a perf ring was full (cpu1, perf-ring), at 0.46 s". */
+char *capture_lost_text(const struct capture *capture)
+{
+	g_autofree char *count = text_count(capture->lost);
+	g_autofree char *share = text_percent(capture_lost_percent(capture, capture->lost), true);
+
+	return g_strdup_printf(capture->lost_incomplete
+				       ? ngettext("at least %s record (%s %% of all)",
+						  "at least %s records (%s %% of all)",
+						  capture->lost)
+				       : ngettext("%s record (%s %% of all)",
+						  "%s records (%s %% of all)", capture->lost),
+			       count, share);
+}
+
+/* Prints "  6 records (1.4 %): a perf ring was full (cpu1, perf-ring), at 0.46 s". */
 static void print_loss(const struct capture *capture, const struct capture_loss *loss,
 		       struct out *out)
 {
-	g_autofree char *stream = text_escape(loss->stream ? loss->stream : "-");
+	g_autofree char *stream = text_escape(loss->stream && *loss->stream ? loss->stream : "-");
 	g_autofree char *cause = text_escape(loss->cause);
 	g_autofree char *words = text_escape(describe_cause(loss->cause));
-	g_autofree char *count = loss->count ? text_count(loss->count)
-					     : g_strdup(_("an unknown number"));
+	g_autofree char *count = text_count(loss->count);
 	g_autofree char *bytes = text_bytes(loss->bytes);
 	g_autofree char *share = text_percent(capture_lost_percent(capture, loss->count), true);
 	g_autofree char *from = g_strdup_printf("%.2f", (double)loss->from_ns / 1e9);
 	g_autofree char *to = g_strdup_printf("%.2f", (double)loss->to_ns / 1e9);
 
-	out_printf(out, _("Lost: %s"), count);
+	out_text(out, "  ");
 	if (loss->count)
-		out_printf(out, " (%s %%", share);
+		out_printf(out, ngettext("%s record (%s %%", "%s records (%s %%", loss->count),
+			   count, share);
+	else
+		out_text(out, _("an unknown number of records"));
 	if (loss->bytes)
 		out_printf(out, "%s%s", loss->count ? ", " : " (", bytes);
 	if (loss->count || loss->bytes)
@@ -769,6 +785,7 @@ void capture_print_losses(const struct capture *capture, struct out *out, uint64
 {
 	g_autoptr(GPtrArray) losses = g_ptr_array_new();
 	uint64_t left_out = 0;
+	g_autofree char *lost = NULL;
 	bool is_unknown = false;
 	guint shown;
 
@@ -778,8 +795,12 @@ void capture_print_losses(const struct capture *capture, struct out *out, uint64
 		if (!is_missed_tick(loss))
 			g_ptr_array_add(losses, loss);
 	}
+	if (losses->len == 0)
+		return;
 	g_ptr_array_sort(losses, compare_losses);
 	shown = most && most < losses->len ? (guint)most : losses->len;
+	lost = capture_lost_text(capture);
+	out_printf(out, _("Lost: %s:\n"), lost);
 	for (guint i = 0; i < shown; i++)
 		print_loss(capture, losses->pdata[i], out);
 	for (guint i = shown; i < losses->len; i++) {
@@ -790,11 +811,10 @@ void capture_print_losses(const struct capture *capture, struct out *out, uint64
 		g_autofree char *count = text_count(left_out);
 
 		out_printf(out,
-			   is_unknown
-				   ? _("Lost: at least %s for %u other reasons ('profcapture info "
-				       "--limit 0' lists them)\n")
-				   : _("Lost: %s for %u other reasons ('profcapture info --limit "
-				       "0' lists them)\n"),
+			   is_unknown ? _("  at least %s for %u other reasons ('profcapture info "
+					  "--limit 0' lists them)\n")
+				      : _("  %s for %u other reasons ('profcapture info --limit "
+					  "0' lists them)\n"),
 			   count, losses->len - shown);
 	}
 }

@@ -126,6 +126,8 @@ void capture_write_losses(const struct capture *capture, struct json *json, cons
 void capture_print_losses(const struct capture *capture, struct out *out, uint64_t most);
 /* Returns the share of lost records among those that were read and those that were lost. */
 double capture_lost_percent(const struct capture *capture, uint64_t lost);
+/* Returns how many records were lost, "6 records (1.4 % of all)". */
+char *capture_lost_text(const struct capture *capture) MUST_CHECK;
 void capture_print_missed_ticks(const struct capture *capture, struct out *out, double least_pct);
 /* Prints the recorded command, quoted for a shell; nothing if no command was recorded. */
 void capture_print_command(const struct capture *capture, struct out *out);

@@ -390,11 +390,11 @@ static void note_run(struct diff *diff, const struct diff_run *run)
 	bool is_samples = diff->measure == DIFF_SAMPLES;
 	bool waits = is_samples && run->reader->metric == READER_OFF_CPU;
 	double events = run->all.events, evidence = evidence_of(diff, &run->all);
-	g_autofree char *lost = text_count(capture->lost), *count = text_count((uint64_t)events);
+	g_autofree char *lost = capture_lost_text(capture), *count = text_count((uint64_t)events);
 
 	note_state(diff, capture);
 	if ((double)capture->lost > LOSS_SHARE * events)
-		note(diff, "loss", false, _("'%s' lost %s events, which may look like a change"),
+		note(diff, "loss", false, _("'%s' lost %s, which may look like a change"),
 		     capture->file, lost);
 	if (diff->measure != DIFF_PEAK && evidence < DIFF_LEAST_ALL) {
 		if (events >= DIFF_LEAST_ALL)

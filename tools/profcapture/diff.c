@@ -693,13 +693,11 @@ static void print_head(const struct diff_verb *verb, const struct reader *reader
 	for (guint i = 0; i < diff->runs->len; i++) {
 		const struct capture *capture = diff_run_at(diff, i)->reader->capture;
 		g_autofree char *file = text_escape(capture->file);
-		g_autofree char *count = text_count(capture->lost);
+		g_autofree char *lost = capture_lost_text(capture);
 
 		is_complete &= reader_is_complete(diff_run_at(diff, i)->reader);
 		if (capture->lost)
-			out_printf(out,
-				   _("Lost: %s%s events of %s, which may look like a change.\n"),
-				   capture->lost_incomplete ? text_sign(TEXT_AT_LEAST) : "", count,
+			out_printf(out, _("Lost: %s of %s, which may look like a change.\n"), lost,
 				   file);
 	}
 	reader_style(reader, out, READER_PLAIN);

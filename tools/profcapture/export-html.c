@@ -168,6 +168,8 @@ static void write_losses(struct html *html, const struct html_side *side)
 		const struct capture_loss *loss = &g_array_index(losses, struct capture_loss, i);
 		g_autofree char *count = loss->count ? text_count(loss->count)
 						     : g_strdup(_("an unknown number"));
+		g_autofree char *share = text_percent(
+			capture_lost_percent(side->export->reader.capture, loss->count), true);
 		const char *stream = loss->stream ? loss->stream : "-";
 		bool is_tick = strcmp(loss->cause, "ticks-missed") == 0;
 		double from_s = (double)loss->from_ns / 1e9, to_s = (double)loss->to_ns / 1e9;
@@ -175,6 +177,10 @@ static void write_losses(struct html *html, const struct html_side *side)
 			is_tick ? g_strdup_printf(_("%s: %s timer ticks were never reported by the "
 						    "kernel, from %.3f to %.3f s."),
 						  stream, count, from_s, to_s)
+			: loss->count
+				? g_strdup_printf(_("%s: %s lost (%s %% of all), from %.3f to "
+						    "%.3f s (%s)."),
+						  stream, count, share, from_s, to_s, loss->cause)
 				: g_strdup_printf(_("%s: %s lost, from %.3f to %.3f s (%s)."),
 						  stream, count, from_s, to_s, loss->cause);
 		g_autofree char *whose =

@@ -410,6 +410,9 @@ void memory_append_sentences(const struct memory *memory, GString *text)
 
 static void print_loss(const struct memory *memory, struct out *out)
 {
+	g_autofree char *share =
+		text_percent(capture_lost_percent(memory->reader.capture, memory->lost), true);
+
 	if (!memory->is_incomplete)
 		return;
 	reader_style(&memory->reader, out, READER_WARNING);
@@ -417,8 +420,9 @@ static void print_loss(const struct memory *memory, struct out *out)
 		out_text(out, _("A part of the capture cannot be read: "));
 	else
 		out_printf(out,
-			   ngettext("%s record was lost: ", "%s records were lost: ", memory->lost),
-			   memory_count_text(memory, (double)memory->lost));
+			   ngettext("%s record was lost (%s %% of all): ",
+				    "%s records were lost (%s %% of all): ", memory->lost),
+			   memory_count_text(memory, (double)memory->lost), share);
 	if (memory_reads_all(memory))
 		out_text(out, _("calls and bytes are too low by these; as many blocks may be shown "
 				"as not freed that were freed, or be missing, and the peak may be "

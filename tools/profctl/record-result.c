@@ -249,14 +249,17 @@ static void append_losses(const struct record_result *result, GString *line)
 {
 	g_autoptr(GVariant) losses = losses_of(result);
 	uint64_t lost = record_result_number(result, "lost");
+	double all = (double)lost + (double)record_result_number(result, "events");
 	g_autofree char *lost_text = text_count(lost);
+	g_autofree char *share = text_percent(100 * (double)lost / MAX_OF(all, 1.0), true);
 	g_autofree char *by_cause = causes(losses);
 
 	if (is_incomplete(losses))
-		g_string_append_printf(line, _(" Lost: at least %s records (%s)."), lost_text,
-				       by_cause);
+		g_string_append_printf(line, _(" Lost: at least %s records (%s %% of all: %s)."),
+				       lost_text, share, by_cause);
 	else if (lost)
-		g_string_append_printf(line, _(" Lost: %s records (%s)."), lost_text, by_cause);
+		g_string_append_printf(line, _(" Lost: %s records (%s %% of all: %s)."), lost_text,
+				       share, by_cause);
 	else if (result->summary)
 		g_string_append(line, _(" Lost: nothing."));
 }

@@ -62,6 +62,10 @@ static char *title_of(const struct top *top)
 	g_autofree char *processes = record_options_target(&top->options.record, false);
 	g_autofree char *samples = text_count(top->samples);
 	g_autofree char *lost = text_count(top->live.lost);
+	g_autofree char *share = text_percent(
+		100 * (double)top->live.lost /
+			MAX_OF((double)top->live.lost + (double)top->live.samples, 1.0),
+		true);
 	GString *title = g_string_new(top->options.record.system ? _("system") : processes);
 
 	g_string_append_printf(title, _(", last %u s: %s samples"), top->seconds, samples);
@@ -69,7 +73,7 @@ static char *title_of(const struct top *top)
 		g_string_append_printf(title, _(", CPU %.0f %%"),
 				       100.0 * (double)top->samples / cpu_samples);
 	if (top->live.lost)
-		g_string_append_printf(title, _(". Lost: %s records."), lost);
+		g_string_append_printf(title, _(". Lost: %s records (%s %%)."), lost, share);
 	else if (prof_stream_lost(top->stream))
 		g_string_append(title, _(". Some of the recording was damaged."));
 	else
