@@ -130,6 +130,7 @@ def test_rates(recorded):
     assert 0.8 * os.cpu_count() < total / 1e9 < 1.1 * os.cpu_count() or found["cpu/steal"]["rate"] > 0
     for row in rows:
         assert (row["rate"] is not None) == (row["kind"] == "sum")
+        assert row["growth"] == (pytest.approx(row["last"] - row["first"]) if row["kind"] == "sum" else None)
 
 
 def test_intervals(profcapture, recorded):
@@ -264,7 +265,7 @@ def test_views(profcapture, recorded, tmp_path):
     counters = json.loads((tmp_path / "firefox.json").read_text())["counters"]
     assert any((counter["category"], counter["name"]) == ("memory", "page faults") for counter in counters)
     table = profcapture("counters", capture, "--format", "csv", "--limit", 0).stdout.splitlines()
-    assert table[0].endswith(",rate") and len(table) == len(rows) + 1
+    assert table[0].endswith(",rate,growth") and len(table) == len(rows) + 1
 
 
 def cpu_ns(pid):

@@ -265,9 +265,18 @@ int main(void)
     # a sum always grows, so it is not named as the counter that grew most
     assert lines[:3] == ["shop/queue grew most: 1.00 to 8.00 MiB.", "Lost: nothing.", ""]
     header, *table = lines[3:]
-    assert re.fullmatch(r"first  last  mean  max  per second  0-[\d.]+ s  counter", header)
+    assert re.fullmatch(r"first  last  mean  max  growth  per second  0-[\d.]+ s  counter", header)
     drawn = {name: bars for line in table for bars, name in re.findall(r"  (.{24})  shop/(\w+)", line)}
     assert set(drawn) == {"queue", "level", "sum"} and all(line.endswith(f"  grows {json_pid(profcapture, capture)}") for line in table)
+    # a sum has its growth, and no values, which are since its start
+    cells = {re.search(r"shop/(\w+)", line)[1]: line.split("  ") for line in table}
+    assert cells["sum"][:5] == ["-"] * 4 + ["7000"] and float(cells["sum"][5].replace(" ", "")) > 0
+    assert cells["queue"][4:6] == ["-", "-"] and cells["level"][:4] == ["7"] * 4
+    only = profcapture("counters", capture, "--counter", "shop/sum").stdout.splitlines()
+    assert re.fullmatch(r"shop/sum grew most: by 7000, \d+ per second\.", only[0])
+    assert re.fullmatch(r"growth  per second  0-[\d.]+ s  counter", only[3])
+    rows = {row["name"]: row for row in profcapture.json("counters", capture)["data"]["rows"]}
+    assert (rows["sum"]["first"], rows["sum"]["growth"], rows["queue"]["growth"]) == (1000, 7000, None)
     assert set(drawn["level"].strip()) == {"█"}
     bars = drawn["queue"].strip()
     assert list(bars) == sorted(bars) and {"▁", "▃", "▆", "█"} <= set(bars)

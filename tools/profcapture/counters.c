@@ -4,7 +4,8 @@
  *
  * A row is a counter of a process. A counter keeps a value until its next one, or until the
  * process, the segment or the capture ends. The value at the start of the time range is the
- * counter's first value, but is not counted as a value set in the range.
+ * counter's first value, but is not counted as a value set in the range. A sum began when the
+ * machine or the process did, so text shows only how much it grew in the range.
  *
  * Memory: one block for each counter; with --timeline, 32 bytes for each value.
  */
@@ -284,15 +285,16 @@ enum field {
 	COUNT,
 	OVER_TIME,
 	RATE,
+	GROWTH,
 	TIME,
 	VALUE
 };
 
 static const struct table_member members[] = {
-	{ "group", GROUP }, { "name", NAME },   { "unit", UNIT },      { "kind", KIND },
-	{ "pid", PID },     { "count", COUNT }, { "first", AT_FIRST }, { "last", AT_LAST },
-	{ "min", AT_MIN },  { "max", AT_MAX },  { "mean", AT_MEAN },   { "rate", RATE },
-	{ NULL },
+	{ "group", GROUP },   { "name", NAME },   { "unit", UNIT },      { "kind", KIND },
+	{ "pid", PID },       { "count", COUNT }, { "first", AT_FIRST }, { "last", AT_LAST },
+	{ "min", AT_MIN },    { "max", AT_MAX },  { "mean", AT_MEAN },   { "rate", RATE },
+	{ "growth", GROWTH }, { NULL },
 };
 
 static const struct table_member timeline_members[] = {
@@ -311,12 +313,18 @@ static char *describe(const struct counter *counter)
 			       has_unit ? counter->unit : "", has_unit ? "]" : "");
 }
 
+/* Returns how much a sum grew; NAN: unknown. */
+static double growth_of_sum(const struct counter *counter, const struct series *series)
+{
+	return counter->kind == PROF_COUNTER_SUM && series->known ? series->grown : (double)NAN;
+}
+
 /* Returns the growth of a sum per second of the time in which it had a value; NAN: unknown. */
 static double rate_of(const struct counter *counter, const struct series *series)
 {
-	if (counter->kind != PROF_COUNTER_SUM || !series->known || series->weight_ns == 0)
-		return NAN;
-	return series->grown / ((double)series->weight_ns / 1e9);
+	return series->weight_ns
+		       ? growth_of_sum(counter, series) / ((double)series->weight_ns / 1e9)
+		       : (double)NAN;
 }
 
 /* Fills in the heights of the sparkline: a gauge's mean values, or a sum's growth. Returns the
@@ -379,16 +387,18 @@ static void get_cell(const void *data, size_t row, unsigned field, struct cell *
 	const struct counters *counters = data;
 	const struct series *series = counters->all->pdata[row];
 	const struct counter *counter = counter_of(counters, series);
+	bool is_of_gauges = field < N_NUMBERS, is_of_sums = field == RATE || field == GROWTH;
 	double heights[SPARKLINE_COLUMNS], most;
 
-	if (field == AT_MEAN && counter->kind == PROF_COUNTER_SUM &&
-	    counters->reader.format == READER_TEXT) {
-		/* A sum begins when the machine or the process did, so its mean says nothing. */
+	if (counters->reader.format == READER_TEXT &&
+	    (counter->kind == PROF_COUNTER_SUM ? is_of_gauges : is_of_sums)) {
 		*ret_cell = (struct cell){ 0 };
 	} else if (field < N_NUMBERS) {
 		*ret_cell = real_cell(counter, series->known ? series->numbers[field] : NAN);
 	} else if (field == RATE) {
 		*ret_cell = real_cell(counter, rate_of(counter, series));
+	} else if (field == GROWTH) {
+		*ret_cell = real_cell(counter, growth_of_sum(counter, series));
 	} else if (field == COUNT) {
 		*ret_cell = cell_uint(series->count);
 	} else if (field == OVER_TIME) {
@@ -433,12 +443,12 @@ static struct table timeline_of(const struct counters *counters)
 	return table;
 }
 
-/* Returns whether any row is a sum. Only sums have a rate, so without any, the column is
- * omitted. */
-static bool has_sums(const struct counters *counters)
+/* Returns whether any row is a sum, or is not. Columns that apply to no row are omitted. */
+static bool has_any(const struct counters *counters, bool is_sum)
 {
 	for (guint i = 0; i < counters->all->len; i++)
-		if (counter_of(counters, counters->all->pdata[i])->kind == PROF_COUNTER_SUM)
+		if ((counter_of(counters, counters->all->pdata[i])->kind == PROF_COUNTER_SUM) ==
+		    is_sum)
 			return true;
 	return false;
 }
@@ -452,12 +462,16 @@ static struct table table_of(const void *data)
 
 	if (counters->timeline)
 		return timeline_of(counters);
-	table_add_column(&table, AT_FIRST, COLUMN_REAL, _("first"));
-	table_add_column(&table, AT_LAST, COLUMN_REAL, _("last"));
-	table_add_column(&table, AT_MEAN, COLUMN_REAL, _("mean"));
-	table_add_column(&table, AT_MAX, COLUMN_REAL, _("max"));
-	if (has_sums(counters))
+	if (has_any(counters, false)) {
+		table_add_column(&table, AT_FIRST, COLUMN_REAL, _("first"));
+		table_add_column(&table, AT_LAST, COLUMN_REAL, _("last"));
+		table_add_column(&table, AT_MEAN, COLUMN_REAL, _("mean"));
+		table_add_column(&table, AT_MAX, COLUMN_REAL, _("max"));
+	}
+	if (has_any(counters, true)) {
+		table_add_column(&table, GROWTH, COLUMN_REAL, _("growth"));
 		table_add_column(&table, RATE, COLUMN_REAL, _("per second"));
+	}
 	if (counters->bins_to_ns > counters->bins_from_ns)
 		table_add_column(&table, OVER_TIME, COLUMN_SPARKLINE, counters->range);
 	table_add_column(&table, GROUP_AND_NAME, COLUMN_NAME, _("counter"));
@@ -475,8 +489,9 @@ static double growth_of(const struct series *series)
 	return series->known && most > 0 ? (numbers[AT_LAST] - numbers[AT_FIRST]) / most : 0;
 }
 
-/* Prints a line such as "memory/rss (shop 25425) grew most: 9.27 to 20.8 MiB." Counters that are
- * sums always grow, so they are considered only if there are no others. */
+/* Prints a line such as "memory/rss grew most: 9.27 to 20.8 MiB.", or for a sum "disk/read grew
+ * most: by 1.20 MiB, 312 KiB per second." Sums always grow, so they are considered only if there
+ * are no others. */
 static void print_verdict(const void *data, struct out *out)
 {
 	const struct counters *counters = data;
@@ -512,6 +527,12 @@ static void print_verdict(const void *data, struct out *out)
 	counter = counter_of(counters, found);
 	name = describe(counter);
 	escaped = text_escape(name);
+	if (is_sum) {
+		first = table_number(unit_format(counter), found->grown);
+		last = table_number(unit_format(counter), rate_of(counter, found));
+		out_printf(out, _("%s grew most: by %s, %s per second.\n"), escaped, first, last);
+		return;
+	}
 	first = table_number(unit_format(counter), found->numbers[AT_FIRST]);
 	last = table_number(unit_format(counter), found->numbers[AT_LAST]);
 	first_unit = strchr(first, ' ');
