@@ -127,6 +127,21 @@ def test_own_callers(profctl, profcapture, require, tmp_path):
     assert re.search(r"^\d.*  sort_all  \+\d+(-\d+)?\b", text, re.M), text
 
 
+def test_one_row(profcapture, whole, tmp_path):
+    """If everything is in one row, text says so, and which option divides it."""
+    one = make(tmp_path / "one.cap", "--only", "sample", "--rows", 1)
+    ends = {"image": "--by function divides them.", "process": "--by thread or --by function divides them.",
+            "thread": "--by function divides them.", "cgroup": "--by process or --by function divides them."}
+    seen = 0
+    for capture in one, whole:
+        for by, end in ends.items():
+            rows = profcapture.json("report", capture, "--by", by, "--limit", 0)["data"]["rows"]
+            last = profcapture("report", capture, "--by", by, "--limit", 0).stdout.splitlines()[-1]
+            seen += len(rows) == 1
+            assert (last.startswith("All samples are ") and last.endswith(end)) == (len(rows) == 1), (by, last)
+    assert seen
+
+
 def test_newest_capture(profcapture, whole, tmp_path):
     """report without FILE reads the newest capture of the folder, and names it."""
     done = profcapture("report", cwd=tmp_path, check=2)

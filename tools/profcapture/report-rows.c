@@ -548,6 +548,29 @@ static void add_times(const struct report_rows *rows, struct table *table)
 		table_add_column(table, LIFE, COLUMN_SECONDS, _("life s"));
 }
 
+/* Says why there is only one row, and what divides it. */
+static void print_only_row(const struct report_rows *rows, struct out *out)
+{
+	static const char *const formats[] = {
+		[PROFILE_FUNCTION] = N_("All %s are in this function; 'profcapture annotate' shows "
+					"its lines.\n"),
+		[PROFILE_LINE] = N_("All %s are in this line.\n"),
+		[PROFILE_IMAGE] = N_("All %s are in this image; --by function divides them.\n"),
+		[PROFILE_THREAD] = N_("All %s are of this thread; --by function divides them.\n"),
+		[PROFILE_PROCESS] = N_("All %s are of this process; --by thread or --by function "
+				       "divides them.\n"),
+		[PROFILE_CGROUP] = N_("All %s are of processes in this cgroup; --by process or "
+				      "--by function divides them.\n"),
+	};
+	const struct report *report = rows->report;
+	bool is_unknown = report->profile.by == PROFILE_CGROUP && !line_at(rows, 0)->name;
+
+	out_printf(out,
+		   is_unknown ? _("The cgroups of all %s are unknown.\n")
+			      : _(formats[report->profile.by]),
+		   report_count_title(report));
+}
+
 static void print_rows(struct report_rows *rows, struct out *out)
 {
 	static const char *const titles[] = { N_("function"), N_("line"),    N_("image"),
@@ -580,6 +603,8 @@ static void print_rows(struct report_rows *rows, struct out *out)
 	if (rows->labels)
 		table_add_column(&table, PLACE, COLUMN_PLACE, NULL);
 	reader_print_table(&report->reader, out, &table);
+	if (rows->kind == ROWS_ENTITIES && rows->lines->len == 1 && profile->all.samples > 0)
+		print_only_row(rows, out);
 }
 
 /* ---- the programs of a system ---------------------------------------------------------------- */
