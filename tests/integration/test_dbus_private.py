@@ -485,7 +485,7 @@ def test_waits_are_limited(rights, profd, file, spawn, limit):
     path = profd.create({"pids": variant("au", [target.pid]), "off-cpu": variant("b", True), "off-cpu-max-rate": variant("u", limit)}, file)
     profd.session(path, "Start")
     if limit == 1:
-        assert "threads sleep" in profd.wait("Warning", path, first="off-cpu")[1]
+        assert "threads wait " in profd.wait("Warning", path, first="off-cpu")[1]
     time.sleep(1.5)
     profd.session(path, "Stop")
     ok, _, summary = profd.wait("Finished", path)

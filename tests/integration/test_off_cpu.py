@@ -448,6 +448,47 @@ def test_default(profctl, require, tmp_path):
     assert found["recorded"] == "own" and found["late_ns"] > 0 and "short waits need root" in said
 
 
+PING = r"""
+#include <time.h>
+#include <unistd.h>
+int main(void)
+{
+	struct timespec now, nap = { 0, 1000 };
+	int to[2], back[2];
+	char c = 0;
+	time_t end;
+
+	clock_gettime(CLOCK_MONOTONIC, &now);
+	end = now.tv_sec + 3;
+	if (pipe(to) || pipe(back))
+		return 1;
+	if (fork() == 0) {
+		close(to[1]);
+		while (read(to[0], &c, 1) == 1 && write(back[1], &c, 1) == 1)
+			;
+		return 0;
+	}
+	for (; clock_gettime(CLOCK_MONOTONIC, &now), now.tv_sec < end; nanosleep(&nap, 0))
+		for (int i = 0; i < 100; i++)
+			if (write(to[1], &c, 1) != 1 || read(back[0], &c, 1) != 1)
+				return 1;
+	return 0;
+}
+"""
+
+
+def test_too_many_waits(profctl, compile_c, tmp_path):
+    """A program that waits too often keeps only the times of its waits, and is told so, except with
+    --quiet, which prints errors only."""
+    program = compile_c("ping", PING)
+    record = ["record", "--json", "--bus", "private", "--force", "--no-symbols", "-o", tmp_path / "x.cap"]
+    loud, quiet = profctl(*record, "--", program), profctl(*record, "-q", "--", program)
+    for done in loud, quiet:
+        assert json.loads(done.stdout.splitlines()[-1])["data"]["off_cpu"]["recorded"] == "stopped"
+    assert re.search(r"^profctl: warning: threads wait \d+ times a second, and .* waits have times but no stacks \(--off-cpu records them\)$", loud.stderr, re.M)
+    assert "they waited too often" in loud.stderr and quiet.stderr == ""
+
+
 def test_wakers(profctl, profcapture, require, tmp_path):
     """Each wait for a lock was ended by a thread that released it, and each sleep by a timer."""
     require(root=True)

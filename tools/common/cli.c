@@ -83,10 +83,19 @@ void cli_error(const char *format, ...)
 	va_end(arguments);
 }
 
+static bool is_quiet;
+
+void cli_be_quiet(void)
+{
+	is_quiet = true;
+}
+
 void cli_warning(const char *format, ...)
 {
 	va_list arguments;
 
+	if (is_quiet)
+		return;
 	va_start(arguments, format);
 	cli_message(_("warning: "), format, arguments);
 	va_end(arguments);

@@ -142,6 +142,8 @@ int cli_parse(const struct cli_spec *spec, const struct cli_group *groups, int *
 /* Prints "profctl: …" on stderr. Escapes hostile names. Further lines of a message begin with two
  * spaces: "…:\n  …". */
 void cli_error(const char *format, ...) PRINTF_LIKE(1, 2);
+/* Makes cli_warning() print nothing, for --quiet. */
+void cli_be_quiet(void);
 void cli_warning(const char *format, ...) PRINTF_LIKE(1, 2);
 /* Like cli_error(), followed by how to get help. Returns CLI_USAGE. */
 int cli_usage_error(const char *format, ...) PRINTF_LIKE(1, 2);

@@ -501,6 +501,8 @@ int profctl_record(int argc, char **argv)
 		record_options_done(&recording.options);
 		return status;
 	}
+	if (recording.options.quiet)
+		cli_be_quiet();
 	recording.loop = g_main_loop_new(NULL, FALSE);
 	progress_init(&recording.progress, &recording.options);
 	if (begin(&recording, &recording.error))

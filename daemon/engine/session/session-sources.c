@@ -505,7 +505,7 @@ static void pace_waits(struct session *session, uint64_t now_ns)
 {
 	uint64_t elapsed_ns = now_ns - session->start_ns, sleeps = 0;
 	uint32_t max_rate = session->config.off_cpu_max_rate;
-	char text[160];
+	char text[200];
 	double rate;
 
 	for (guint i = 0; i < session->cpus.all->len; i++) {
@@ -525,11 +525,10 @@ static void pace_waits(struct session *session, uint64_t now_ns)
 		cpu_stop_sleeps(g_ptr_array_index(session->cpus.all, i));
 	if (session->interpreted && session->interpreted->is_expected)
 		send_interpreted(session, (struct message_interpreted){ 0 });
-	snprintf(
-		text, sizeof(text),
-		"threads sleep %.0f times a second: after the first second, where they wait is not "
-		"recorded (--off-cpu records it)",
-		rate);
+	snprintf(text, sizeof(text),
+		 "threads wait %.0f times a second, and copying each stack would slow them down: "
+		 "after the first second, waits have times but no stacks (--off-cpu records them)",
+		 rate);
 	channel_warn(&session->channel, "off-cpu", text);
 }
 
