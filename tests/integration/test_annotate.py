@@ -81,6 +81,21 @@ def test_hot_line(profcapture, work):
     assert (row["self"], row["total"], row["offset"]) == tuple(data["function"][key] for key in ("self", "total", "offset"))
 
 
+def test_no_inline(profcapture, work):
+    """With --no-inline, inlined code counts at the line that calls it."""
+    usual, data = annotate(profcapture, work / "run.cap", "spin"), annotate(profcapture, work / "run.cap", "spin", "--no-inline")
+    assert data["function"]["self"] == usual["function"]["self"] == sum(line["self"] for line in data["lines"])
+    assert not any(line["inlined"] or line["function"] != "spin" for line in data["lines"])
+    assert not any(each["inlined"] for each in data["instructions"])
+    mixed = sum(line["self"] for line in usual["lines"] if line["function"] == "mix")
+    line = max(data["lines"], key=lambda line: line["self"])
+    assert "mix(" in line["text"] and line["self"] >= 0.9 * mixed > 0
+    assert sum(each["self"] for each in data["instructions"] if each["line"] == line["line"]) == line["self"]
+    text = profcapture("annotate", work / "run.cap", "spin", "--no-inline").stdout
+    assert "mix" in profcapture("annotate", work / "run.cap", "spin").stdout and not re.search(r"\+\d+ mix|  mix$", text, re.M)
+    profcapture("annotate", work / "run.cap", "mix", "--no-inline", check=2)
+
+
 def test_sums(profcapture, work):
     data = annotate(profcapture, work / "run.cap", "spin")
     assert sum(line["self"] for line in data["lines"]) == data["function"]["self"]

@@ -282,7 +282,7 @@ static void join_inlined(struct annotate_code *code)
 	g_autofree char *plain = function_name_plain(shown->name);
 	guint overloads = 0;
 
-	code->has_inlined = !annotate_code_is_generated(code);
+	code->has_inlined = !annotate_code_is_generated(code) && !code->no_inline;
 	for (uint32_t i = FUNCTION_LOST + 1; i < functions->all->len; i++) {
 		const struct function *at = functions_at(functions, i);
 		g_autofree char *other = NULL;
@@ -415,6 +415,10 @@ static struct seen_place place_at(const struct annotate_code *code, uint64_t off
 		place.own.file = intern(code, all[shown].file);
 		place.own.line = all[shown].line;
 		place.callee = name_callee(code, &all[shown - 1]);
+	}
+	if (code->no_inline) {
+		place.at = place.own;
+		place.callee = NULL;
 	}
 	return place;
 }

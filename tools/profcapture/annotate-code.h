@@ -85,13 +85,14 @@ struct inline_site {
 struct annotate_code {
 	/* options; the first four are borrowed */
 	struct reader *reader;   /* an open reader */
-	struct profile *profile; /* by function, with `inlined` and `joins_inlined` */
+	struct profile *profile; /* by function; `inlined` and `joins_inlined` unless no_inline */
 	struct debug_files *debug_files;
 	const struct sampled_frames *sampled; /* sampled frames of the image; NULL: count them */
 	const char *image;   /* choose only functions of this image; NULL: any image */
 	bool merges_callees; /* one line for each class or function inlined at a line */
 	bool full_names;     /* do not shorten names of sites */
 	bool wants_total;    /* compute the totals of lines */
+	bool no_inline;      /* inlined code is code of the function that contains it */
 	uint32_t function;   /* index in the profile */
 	/* which function */
 	struct function shown;

@@ -42,6 +42,8 @@ static const struct cli_option options[] = {
 	  annotate_by_names },
 	{ "total", 0, CLI_FLAG, offsetof(struct annotate, code.wants_total), NULL,
 	  N_("Add the time of the functions that a line called (text always does)") },
+	{ "no-inline", 0, CLI_FLAG, offsetof(struct annotate, code.no_inline), NULL,
+	  N_("Attribute inlined functions to the lines that call them") },
 	{ "image", 0, CLI_STRING, offsetof(struct annotate, code.image), N_("PATH"),
 	  N_("Use the function of this image, a path or a file name") },
 	{ "full-names", 0, CLI_FLAG, offsetof(struct annotate, code.full_names), NULL,
@@ -753,7 +755,7 @@ static bool read_code(struct annotate *annotate, char **operands, GError **error
 {
 	struct annotate_code *code = &annotate->code;
 
-	annotate->profile.inlined = annotate->profile.joins_inlined = true;
+	annotate->profile.inlined = annotate->profile.joins_inlined = !code->no_inline;
 	if (!code_files_open(&annotate->files, error) ||
 	    !reader_open(&annotate->reader, operands[0], error))
 		return false;
@@ -766,7 +768,8 @@ static bool read_code(struct annotate *annotate, char **operands, GError **error
 	if (is_of_interpreter(annotate)) {
 		annotate->reader.capture->names->native_frames = true;
 		profile_done(&annotate->profile);
-		annotate->profile = (struct profile){ .inlined = true, .joins_inlined = true };
+		annotate->profile = (struct profile){ .inlined = !code->no_inline,
+						      .joins_inlined = !code->no_inline };
 		if (!choose_function(annotate, operands[1], error))
 			return false;
 	}
