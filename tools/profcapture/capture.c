@@ -202,8 +202,8 @@ static void read_metadata_batch(struct capture *capture, const struct prof_batch
 			continue;
 		from = value->bytes + value->offsets[i];
 		length = value->offsets[i + 1] - value->offsets[i];
-		bytes = capture->names->redact ? redact_metadata(key, from, length)
-					       : g_bytes_new(from, length);
+		bytes = capture->redactor ? redact_metadata(capture->redactor, key, from, length)
+					  : g_bytes_new(from, length);
 		if (!bytes)
 			continue;
 		g_hash_table_replace(capture->metadata, (char *)key, bytes);
@@ -271,7 +271,15 @@ static bool open_reader(struct capture *capture, bool redacts, GError **error)
 	budget_add_capture(capture->reader, capture->file);
 	capture->segments = prof_reader_segments(capture->reader, &capture->n_segments);
 	capture->names = names_new(capture->reader);
-	capture->names->redact = redacts ? redact_text : NULL;
+	if (!redacts)
+		return true;
+	/* names are learned from all texts before the first one is shown */
+	capture->redactor = redactor_new();
+	r = redactor_learn_capture(capture->redactor, capture->reader);
+	if (r != 0)
+		return capture_error(error, r, _("cannot read capture '%s'"), capture->file);
+	capture->names->redact = redact_text;
+	capture->names->redactor = capture->redactor;
 	return true;
 }
 
@@ -324,10 +332,10 @@ struct capture *capture_open(const char *file, bool redacts, GError **error)
 	    read_small_table(capture, PROF_TABLE_METADATA, read_metadata_batch, error) &&
 	    capture_refuse_nothing(capture, error)) {
 		if (redacts) { /* of the name of the file, too, only the last part is shown */
-			char *name = g_path_get_basename(file);
+			g_autofree char *name = g_path_get_basename(file);
 
 			g_free(capture->file);
-			capture->file = name;
+			capture->file = redact_text(capture->redactor, name);
 		}
 		return capture;
 	}
@@ -339,6 +347,7 @@ void capture_free(struct capture *capture)
 {
 	if (!capture)
 		return;
+	redactor_free(capture->redactor);
 	g_hash_table_unref(capture->metadata);
 	g_hash_table_unref(capture->metadata_of);
 	g_array_unref(capture->losses);

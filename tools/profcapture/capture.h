@@ -27,6 +27,7 @@ static inline uint64_t capture_loss_least(const struct capture_loss *loss)
 
 struct capture {
 	char *file; /* path as given; "-" is standard input; if redacted, its last part */
+	struct redactor *redactor; /* NULL: texts are not redacted */
 	struct prof_reader *reader;
 	struct names *names;
 	struct sampled_events *sampled; /* sampled_events_read() fills them in */

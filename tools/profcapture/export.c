@@ -781,15 +781,37 @@ static bool read_to_fit(struct export *export, const char *file, GError **error)
 	return ok;
 }
 
+/* Returns "shop.html" for "runs/shop.cap". */
+static char *page_name(const char *capture)
+{
+	g_autofree char *name = strcmp(capture, "-") == 0 ? g_strdup("report")
+							  : g_path_get_basename(capture);
+	char *dot = strrchr(name, '.');
+
+	if (dot && dot != name)
+		*dot = '\0';
+	return g_strconcat(name, ".html", NULL);
+}
+
+static bool refuse_inputs(const struct export *export, const char *file, GError **error)
+{
+	return result_file_refuse_input(export->output, file, error) &&
+	       (!export->compare ||
+		result_file_refuse_input(export->output, export->compare, error));
+}
+
 static bool export_query(void *data, char **operands, GError **error)
 {
 	struct export *export = data;
 
-	if (!result_file_refuse_input(export->output, operands[0], error) ||
-	    (export->compare &&
-	     !result_file_refuse_input(export->output, export->compare, error)) ||
+	if ((export->output && !refuse_inputs(export, operands[0], error)) ||
 	    !read_to_fit(export, operands[0], error))
 		return false;
+	if (!export->output) { /* the name of a capture is redacted when it is opened */
+		export->output = export->name = page_name(export->reader.capture->file);
+		if (!refuse_inputs(export, operands[0], error))
+			return false;
+	}
 	if (export->compared)
 		warn_event(export);
 	return write_result(export, error);
@@ -808,6 +830,7 @@ static void export_done(struct export *export)
 	g_free(export->files);
 	if (export->page)
 		g_string_free(export->page, TRUE);
+	g_free(export->name);
 	profile_done(&export->waits);
 	wait_places_done(&export->waiting);
 	profile_done(&export->profile);
@@ -911,18 +934,6 @@ static const struct cli_option html_options[] = {
 	{ NULL },
 };
 
-/* Returns "shop.html" for "runs/shop.cap". */
-static char *page_name(const char *capture)
-{
-	g_autofree char *name = strcmp(capture, "-") == 0 ? g_strdup("report")
-							  : g_path_get_basename(capture);
-	char *dot = strrchr(name, '.');
-
-	if (dot && dot != name)
-		*dot = '\0';
-	return g_strconcat(name, ".html", NULL);
-}
-
 /* --with-source needs one capture, and neither redacts nor filters. */
 static int check_source(void *data)
 {
@@ -939,16 +950,6 @@ static int check_source(void *data)
 	return CLI_CONTINUE;
 }
 
-static bool html_query(void *data, char **operands, GError **error)
-{
-	struct export *export = data;
-	g_autofree char *name = page_name(operands[0]);
-
-	if (!export->output)
-		export->output = name;
-	return export_query(data, operands, error);
-}
-
 int verb_html(int argc, char **argv)
 {
 	static const struct reader_verb verb = {
@@ -956,7 +957,7 @@ int verb_html(int argc, char **argv)
 			  N_("Write a report as one page for a browser. It needs no network and no other file."),
 			  1, 1 },
 		.check = check_source,
-		.query = html_query,
+		.query = export_query,
 	};
 	CLEANUP(export_done) struct export export = { .format = HTML, .reader.writes_empty = true };
 	const struct cli_group groups[] = {

@@ -35,8 +35,9 @@ struct export
 	const char *file;    /* as given: with --redact, the capture has only its last part */
 	const char *compare; /* file of `compared` */
 	int format;
-	int value; /* enum export_value, for a format with only one value */
-	const char *output;
+	int value;          /* enum export_value, for a format with only one value */
+	const char *output; /* NULL: `name`, after the capture */
+	char *name;
 	const char *table; /* for row formats only: name of the table */
 	bool force, is_quiet, wants_inline, no_inline;
 	bool with_source; /* html: with source and assembly, from `code` */

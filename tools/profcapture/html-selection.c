@@ -48,9 +48,11 @@ static void add_frames(GString *text, const struct export *export)
 			add_word(text, frame_filter_options[i].name, export->filters.pattern[i]);
 }
 
-static void write_list(struct json *json, const char *key, GString *text)
+/* Patterns and names of threads may name users, too. */
+static void write_list(struct json *json, const char *key, GString *text,
+		       const struct export *export)
 {
-	json_string(json, key, text->str);
+	json_string(json, key, names_intern(export->reader.capture->names, text->str, text->len));
 	g_string_truncate(text, 0);
 }
 
@@ -77,13 +79,13 @@ bool html_selection_write(const struct html_sides *sides, struct json *json, GEr
 
 	json_begin_object(json, "filters");
 	add_threads(text, &export->reader);
-	write_list(json, "threads", text);
+	write_list(json, "threads", text, export);
 	add_numbers(text, "tid", export->reader.tids);
-	write_list(json, "tids", text);
+	write_list(json, "tids", text, export);
 	add_samples(text, export);
-	write_list(json, "samples", text);
+	write_list(json, "samples", text, export);
 	add_frames(text, export);
-	write_list(json, "frames", text);
+	write_list(json, "frames", text, export);
 	json_string(json, "interpreter",
 		    export->reader.interpreter_frames ? "--interpreter-frames" : "");
 	json_begin_array(json, "ranges");

@@ -3,58 +3,531 @@
 
 #include "tools/profcapture/redact.h"
 
-#include "tools/profile/function-names.h"
-
 #include <string.h>
 
-/* Folders that are the same on all machines. */
-static const char *const shared[] = { "/usr/",  "/lib/", "/lib32/", "/lib64/", "/bin/",
-				      "/sbin/", "/opt/", "/snap/",  "/nix/",   "/gnu/",
-				      "/proc/", "/sys/", "/dev/",   NULL };
+static const char user_text[] = "USER", host_text[] = "HOST";
 
-/* Returns whether an absolute path starts at `at`. The '/' may also be an operator, or in the
- * middle of a relative path. */
-static bool begins_path(const char *text, const char *at)
+#define LONGEST_NAME 256u
+
+struct redactor {
+	GHashTable *names; /* name in lower case → the text that replaces it */
+	size_t longest;    /* length of the longest name */
+};
+
+struct redactor *redactor_new(void)
 {
-	return *at == '/' && (at == text || !(g_ascii_isalnum(at[-1]) || strchr("._-", at[-1])));
+	struct redactor *redactor = g_new0(struct redactor, 1);
+
+	redactor->names = g_hash_table_new_full(g_str_hash, g_str_equal, g_free, NULL);
+	return redactor;
 }
 
-char *redact_text(const char *text)
+void redactor_free(struct redactor *redactor)
+{
+	if (redactor)
+		g_hash_table_unref(redactor->names);
+	g_free(redactor);
+}
+
+/* ---- characters ------------------------------------------------------------------------------ */
+
+/* strchr() also finds the end of the string. */
+static bool is_any_of(char c, const char *characters)
+{
+	return c && strchr(characters, c);
+}
+
+static bool is_slash(char c)
+{
+	return c == '/' || c == '\\';
+}
+
+/* Returns whether a character may be in a relative path. */
+static bool is_of_token(char c)
+{
+	return g_ascii_isalnum(c) || (signed char)c < 0 || is_any_of(c, "._-+@~$/\\");
+}
+
+/* A '/' may also be an operator, or in the middle of a relative path. */
+static bool begins_token(const char *text, const char *at)
+{
+	return at == text || !is_of_token(at[-1]) || (*at == '/' && is_any_of(at[-1], "@$"));
+}
+
+static bool is_drive(const char *at)
+{
+	return g_ascii_isalpha(at[0]) && at[1] == ':' && is_slash(at[2]);
+}
+
+/* Returns the length of a compiler's option before its path, as in -I/usr/include; 0: none. */
+static size_t option_length(const char *at)
+{
+	size_t n = 1;
+
+	if (*at != '-')
+		return 0;
+	while (g_ascii_isalpha(at[n]))
+		n++;
+	return n > 1 && (is_any_of(at[n], "/\\~") || (n == 2 && (at[n] == '.' || is_drive(at + n))))
+		       ? n
+		       : 0;
+}
+
+/* ---- names that are learned ------------------------------------------------------------------ */
+
+static void learn_name(struct redactor *redactor, const char *name, size_t length,
+		       const char *instead)
+{
+	/* names that many machines have, so that they identify nobody */
+	static const char *const common[] = {
+		"root",   "user",      "users",         "home",      "host",    "localhost",
+		"nobody", "admin",     "administrator", "guest",     "public",  "default",
+		"shared", "all users", "lost+found",    "linuxbrew", "ubuntu",  "debian",
+		"fedora", "vagrant",   "runner",        "build",     "builder", "main",
+		"test",   "none",      "(none)",        NULL
+	};
+	g_autofree char *lower = g_ascii_strdown(name, (gssize)length);
+	bool has_letter = false;
+
+	for (size_t i = 0; i < length; i++)
+		has_letter |= g_ascii_isalpha(name[i]) || (signed char)name[i] < 0;
+	if (length < 2 || length > LONGEST_NAME || !has_letter || *name == '.' ||
+	    g_strv_contains(common, lower) || g_hash_table_contains(redactor->names, lower))
+		return;
+	g_hash_table_insert(redactor->names, g_steal_pointer(&lower), (char *)instead);
+	redactor->longest = MAX_OF(redactor->longest, length);
+}
+
+/* Returns the end of a prefix in which each '/' stands for any number of slashes or backslashes;
+ * NULL: the text does not begin with it. */
+static const char *skip_folders(const char *at, const char *folders)
+{
+	for (; *folders; folders++) {
+		if (*folders != '/' && g_ascii_tolower(*at) != g_ascii_tolower(*folders))
+			return NULL;
+		if (*folders == '/' && !is_slash(*at))
+			return NULL;
+		at++;
+		while (*folders == '/' && is_slash(*at))
+			at++;
+	}
+	return at;
+}
+
+/* Learns the name of a user from a path at `at`, if it is below the user's folder. */
+static void learn_path(struct redactor *redactor, const char *at)
+{
+	static const char *const parents[] = { "/home/",
+					       "/homes/",
+					       "/usr/home/",
+					       "/var/home/",
+					       "/export/home/",
+					       "/data/home/",
+					       "/media/",
+					       "/run/media/",
+					       "/var/mail/",
+					       "/var/spool/mail/",
+					       "/documents and settings/",
+					       "/users/",
+					       NULL };
+	size_t length = strcspn(at, "/\\ \t\n\"'<>|:()");
+	const char *name = NULL, *drive = skip_folders(at, "/mnt/"); /* of Windows, in WSL */
+	bool is_windows = is_drive(at) || (drive && g_ascii_isalpha(*drive) && is_slash(drive[1]));
+
+	if (*at == '~' && is_slash(at[length]))
+		name = at + 1;
+	else if (is_windows)
+		at = is_drive(at) ? at + 2 : drive + 1;
+	while (strncmp(at, "..", 2) == 0 && is_slash(at[2]))
+		at += strncmp(at + 3, "..", 2) == 0 ? 3 : 2;
+	for (size_t i = 0; !name && parents[i]; i++)
+		name = skip_folders(at, parents[i]);
+	/* "/users/" is frequent in URLs; macOS has "/Users/" */
+	if (!name ||
+	    (!is_windows && is_slash(*at) && strncmp(at + strspn(at, "/\\"), "users", 5) == 0))
+		return;
+	length = strcspn(name, "/\\\"'<>|:\t\n");
+	if (!is_slash(name[length]) || name[length - 1] == ' ')
+		length = strcspn(name, "/\\\"'<>|:\t\n ,;)]");
+	learn_name(redactor, name, length, user_text);
+}
+
+static void learn_variable(struct redactor *redactor, const char *at)
+{
+	static const struct {
+		const char *name, *instead;
+	} variables[] = {
+		{ "USER=", user_text },       { "LOGNAME=", user_text },
+		{ "USERNAME=", user_text },   { "SUDO_USER=", user_text },
+		{ "USERDOMAIN=", host_text }, { "HOSTNAME=", host_text },
+		{ "HOST=", host_text },       { "COMPUTERNAME=", host_text },
+	};
+
+	for (size_t i = 0; i < ARRAY_SIZE(variables); i++) {
+		const char *value = at + strlen(variables[i].name);
+
+		if (!g_str_has_prefix(at, variables[i].name))
+			continue;
+		value += is_any_of(*value, "\"'");
+		learn_name(redactor, value, strcspn(value, " \t\n\"';,:)/\\"),
+			   variables[i].instead);
+	}
+}
+
+void redactor_learn(struct redactor *redactor, const char *text)
+{
+	for (const char *at = text; *at; at++) {
+		size_t option = option_length(at);
+		bool is_first = at == text || is_any_of(at[-1], "=:;\"'(");
+
+		if (!is_first && !is_any_of(at[-1], " \t\n"))
+			continue;
+		learn_variable(redactor, at);
+		/* after a space or in a URL, a path is rather one of a web server */
+		if (option > 0 || *at == '~' || is_drive(at) || strncmp(at, "..", 2) == 0 ||
+		    (is_first && strncmp(at, "//", 2) != 0))
+			learn_path(redactor, at + option);
+	}
+}
+
+static char *text_of(const struct prof_array *column, size_t row)
+{
+	size_t length = column->offsets[row + 1] - column->offsets[row];
+	char *text = g_strndup("", length);
+
+	for (size_t i = 0; i < length; i++) {
+		char c = (char)column->bytes[column->offsets[row] + i];
+
+		text[i] = c ? c : ' ';
+	}
+	return text;
+}
+
+static void learn_batch(struct redactor *redactor, bool has_keys, const struct prof_batch *batch)
+{
+	for (size_t i = 0; batch->columns->offsets && i < batch->rows; i++) {
+		g_autofree char *text = text_of(batch->columns, i);
+		g_autofree char *key = NULL;
+
+		redactor_learn(redactor, text);
+		if (!has_keys || !batch->columns[1].offsets)
+			continue;
+		key = text_of(&batch->columns[1], i);
+		if (strcmp(key, "host") != 0)
+			continue;
+		learn_name(redactor, text, strlen(text), host_text);
+		learn_name(redactor, text, strcspn(text, "."), host_text);
+	}
+}
+
+int redactor_learn_capture(struct redactor *redactor, const struct prof_reader *reader)
+{
+	size_t n_tables;
+	const struct prof_table_def *const *tables = prof_reader_tables(reader, &n_tables);
+
+	for (size_t i = 0; i < n_tables; i++) {
+		for (unsigned c = 0; c < tables[i]->n_columns; c++) {
+			const struct prof_column_def *column = &tables[i]->columns[c];
+			const uint16_t columns[] = { column->id, PROF_METADATA_KEY };
+			bool has_keys = tables[i]->id == PROF_TABLE_METADATA &&
+					column->id == PROF_METADATA_VALUE;
+			const struct prof_cursor_options options = { .table = tables[i]->id,
+								     .columns = columns,
+								     .n_columns = has_keys ? 2
+											   : 1 };
+			struct prof_cursor *cursor = NULL;
+			struct prof_batch batch;
+			int r;
+
+			if (column->type != PROF_TYPE_TEXT)
+				continue;
+			r = prof_cursor_new(reader, &options, &cursor);
+			while (r == 0 && (r = prof_cursor_next(cursor, &batch)) == 0)
+				learn_batch(redactor, has_keys, &batch);
+			prof_cursor_free(cursor);
+			if (r != PROF_END && r != PROF_NO_TABLE)
+				return r;
+		}
+	}
+	return 0;
+}
+
+/* ---- syntax: each function returns how much of the text it replaced; 0: nothing -------------- */
+
+static size_t redact_url(const char *at, GString *out)
+{
+	size_t scheme = 0, rest;
+
+	while (g_ascii_isalnum(at[scheme]) || (scheme && is_any_of(at[scheme], "+-.")))
+		scheme++;
+	if (scheme < 2 || strncmp(at + scheme, "://", 3) != 0)
+		return 0;
+	rest = strcspn(at + scheme + 3, " \t\n\"'<>|)]");
+	g_string_append_len(out, at, (gssize)scheme + 3);
+	if (rest > 0)
+		g_string_append(out, host_text);
+	return scheme + 3 + rest;
+}
+
+/* Returns whether a path begins, after the option of a compiler. */
+static bool begins_path(const char *at)
+{
+	at += option_length(at);
+	return is_any_of(*at, "/\\~") || is_drive(at) || strncmp(at, "..", 2) == 0;
+}
+
+/* Values of variables stay if they are numbers. Those that are paths are redacted as such. */
+static size_t redact_variable(const char *at, GString *out)
+{
+	size_t name = 0, value;
+	char quote;
+
+	while (g_ascii_isupper(at[name]) ||
+	       (name && (g_ascii_isdigit(at[name]) || at[name] == '_')))
+		name++;
+	if (name < 2 || at[name] != '=' || is_any_of(at[name + 1], "=\n\t "))
+		return 0;
+	g_string_append_len(out, at, (gssize)++name);
+	at += name;
+	quote = *at;
+	if (begins_path(at + is_any_of(quote, "\"'")) || g_ascii_isdigit(*at) || !*at)
+		return name;
+	value = is_any_of(quote, "\"'") ? 1 + strcspn(at + 1, quote == '"' ? "\"\n" : "'\n")
+					: strcspn(at, " \t\n\"';,)]");
+	value += value && is_any_of(quote, "\"'") && at[value] == quote;
+	if (value > 0)
+		g_string_append(out, "…");
+	return name + value;
+}
+
+/* Returns the length of an IPv4 address, which is no part of a longer version; 0: there is none. */
+static size_t address_length(const char *at)
+{
+	size_t length = 0;
+
+	for (unsigned part = 0; part < 4; part++) {
+		size_t digits = strspn(at + length, "0123456789");
+
+		if (digits < 1 || digits > 3 || g_ascii_strtoull(at + length, NULL, 10) > 255 ||
+		    (part < 3 && at[length + digits] != '.'))
+			return 0;
+		length += digits + (part < 3);
+	}
+	return is_of_token(at[length]) && at[length] != '/' ? 0 : length;
+}
+
+/* Returns the length of a host name at `at`. Versions of symbols (memcpy@GLIBC_2.2.5), entries of
+ * a linkage table (memcpy@plt) and versions of modules (yaml@v3.0.1) are none. */
+static size_t host_length(const char *at)
+{
+	size_t length = address_length(at);
+
+	if (length || !g_ascii_isalpha(*at) || (*at == 'v' && g_ascii_isdigit(at[1])))
+		return length;
+	while (g_ascii_isalnum(at[length]) ||
+	       (is_any_of(at[length], ".-") && g_ascii_isalnum(at[length + 1])))
+		length++;
+	return is_any_of(at[length], "_@") || (length == 3 && strncmp(at, "plt", 3) == 0) ? 0
+											  : length;
+}
+
+static size_t redact_address(const char *at, GString *out)
+{
+	size_t user = 0, host;
+
+	if ((host = address_length(at))) {
+		g_string_append(out, host_text);
+		return host;
+	}
+	while (g_ascii_isalnum(at[user]) || is_any_of(at[user], "._%+-"))
+		user++;
+	host = user && at[user] == '@' ? host_length(at + user + 1) : 0;
+	if (!host)
+		return 0;
+	g_string_append_printf(out, "%s@%s", user_text, host_text);
+	return user + 1 + host;
+}
+
+static size_t component_length(const char *at, size_t length)
+{
+	size_t n = 0;
+
+	while (n < length && !is_slash(at[n]))
+		n++;
+	return n;
+}
+
+/* Returns whether one of the folders of a path leads out of the folder above it. */
+static bool has_folder(const char *at, size_t length, const char *const *folders)
+{
+	for (size_t i = 0, n; i < length; i += n + 1) {
+		n = component_length(at + i, length - i);
+		for (size_t k = 0; folders[k] && i + n < length; k++)
+			if (strlen(folders[k]) == n && strncmp(at + i, folders[k], n) == 0)
+				return true;
+	}
+	return false;
+}
+
+/* Returns whether an absolute path is below a folder that is the same on all machines. */
+static bool is_shared(const char *at)
+{
+	static const char *const shared[] = { "/usr/bin/",
+					      "/usr/sbin/",
+					      "/usr/lib/",
+					      "/usr/lib32/",
+					      "/usr/lib64/",
+					      "/usr/libx32/",
+					      "/usr/libexec/",
+					      "/usr/include/",
+					      "/usr/share/",
+					      "/usr/src/",
+					      "/usr/local/bin/",
+					      "/usr/local/sbin/",
+					      "/usr/local/lib/",
+					      "/usr/local/lib64/",
+					      "/usr/local/include/",
+					      "/usr/local/share/",
+					      "/lib/",
+					      "/lib32/",
+					      "/lib64/",
+					      "/bin/",
+					      "/sbin/",
+					      "/snap/",
+					      "/nix/store/",
+					      "/gnu/store/",
+					      NULL };
+	static const char *const leaving[] = { "..", "home", "Users", "root", "cwd", NULL };
+
+	size_t length = strcspn(at, " \t\n\"'<>|:;,)]");
+	bool is_below = false;
+
+	for (size_t i = 0; shared[i] && !is_below; i++) {
+		size_t n = strlen(shared[i]);
+
+		is_below = strncmp(at, shared[i], n) == 0 ||
+			   (length == n - 1 && strncmp(at, shared[i], length) == 0);
+	}
+	return is_below && !has_folder(at, length, leaving);
+}
+
+/* Skips the folders of a path. A path of a user's folder becomes "~". */
+static size_t redact_path(const char *text, const char *at, GString *out)
+{
+	static const char *const leaving[] = { "..", "home", "Users", NULL };
+	static const char *const homes[] = { "home", "homes", "Users", NULL };
+	bool is_network = at[0] == '\\' && at[1] == '\\';
+	size_t token = 0, length, end, last, above;
+	const char *next;
+
+	while (is_of_token(at[token]))
+		token++;
+	if (*at == '/' ? is_shared(at)
+		       : !is_network && !is_drive(at) &&
+				 !(*at == '~' && component_length(at, token) < token) &&
+				 !has_folder(at, token, leaving))
+		return 0;
+	/* folders may have spaces, and a text that starts with a path is only a path or a list */
+	length = is_drive(at) ? 2 : 0;
+	length += strcspn(at + length, at == text ? "\n" : "\t\n\"'<>|:)]");
+	next = at == text ? g_strstr_len(at, (gssize)length, ":/") : NULL;
+	length = next && !is_drive(at) ? (size_t)(next - at) : length;
+	for (end = length; end > 0 && is_slash(at[end - 1]);)
+		end--;
+	for (last = end; last > 0 && !is_slash(at[last - 1]);)
+		last--;
+	for (above = last; above > 0 && is_slash(at[above - 1]);)
+		above--;
+	if (above == 0) { /* one name without a folder */
+		if (!is_network || last == end)
+			return 0;
+		g_string_append(out, host_text);
+		return length;
+	}
+	end = above;
+	while (above > 0 && !is_slash(at[above - 1]))
+		above--;
+	for (size_t i = 0; homes[i]; i++) {
+		if (strlen(homes[i]) == end - above &&
+		    strncmp(at + above, homes[i], end - above) == 0) {
+			g_string_append_c(out, '~');
+			return length;
+		}
+	}
+	return last;
+}
+
+/* Returns the text that replaces a name at `at`, and its length; NULL: no name begins there. */
+static const char *replacement_at(const struct redactor *redactor, const char *text, const char *at,
+				  size_t *ret_length)
+{
+	char name[LONGEST_NAME + 1], before = at == text ? ' ' : at[-1];
+	size_t length = strnlen(at, redactor->longest);
+
+	if (g_ascii_isalpha(before))
+		return NULL;
+	for (size_t i = 0; i < length; i++)
+		name[i] = g_ascii_tolower(at[i]);
+	for (; length >= 2; length--) {
+		const char around[] = { before, at[length] };
+		const char *instead;
+		bool is_word = !g_ascii_isalpha(at[length]);
+
+		/* as a part of an identifier, a short name is rather another word */
+		for (size_t k = 0; length < 4 && k < sizeof(around); k++)
+			is_word &= !g_ascii_isdigit(around[k]) && around[k] != '_';
+		name[length] = '\0';
+		instead = is_word ? g_hash_table_lookup(redactor->names, name) : NULL;
+		if (instead) {
+			*ret_length = length;
+			return instead;
+		}
+	}
+	return NULL;
+}
+
+char *redact_text(const struct redactor *redactor, const char *text)
 {
 	GString *out = g_string_new(NULL);
+	bool begins = true; /* what was before was replaced */
 
 	for (const char *at = text; *at;) {
-		bool is_path = begins_path(text, at);
-		bool is_shared = is_path && skip_any_prefix(at, shared);
-		/* folders may have spaces, and a text that starts with a path is only a path */
-		size_t length = !is_path     ? 1
-				: is_shared  ? strcspn(at, " \t\n")
-				: at == text ? strcspn(at, "\n")
-					     : strcspn(at, "\t\n\"'<>|:)]");
-		const char *slash = g_strrstr_len(at, (gssize)length, "/");
+		const char *instead;
+		size_t done = 0, option;
 
-		if (!is_path || is_shared || slash == at) {
-			g_string_append_len(out, at, (gssize)length);
-		} else if (g_str_has_prefix(at, "/home/") && slash == at + strlen("/home")) {
-			g_string_append_c(out, '~'); /* the folder has the user's name */
-		} else {
-			slash++;
-			g_string_append_len(out, slash, at + length - slash);
+		if (begins || begins_token(text, at)) {
+			if ((option = option_length(at))) {
+				g_string_append_len(out, at, (gssize)option);
+				at += option;
+			}
+			if (!(done = redact_url(at, out)) && !(done = redact_variable(at, out)) &&
+			    !(done = redact_address(at, out)))
+				done = redact_path(text, at, out);
 		}
-		at += length;
+		begins = done > 0;
+		if (!begins && (instead = replacement_at(redactor, text, at, &done)))
+			g_string_append(out, instead);
+		else if (!begins)
+			g_string_append_c(out, *at);
+		at += done ? done : 1;
 	}
 	return g_string_free(out, FALSE);
 }
 
-GBytes *redact_metadata(const char *key, const void *value, size_t length)
+GBytes *redact_metadata(const struct redactor *redactor, const char *key, const void *value,
+			size_t length)
 {
+	g_autofree char *text = g_strndup(value, length);
+	char *shown;
+
 	if (strcmp(key, "host") == 0 || strcmp(key, "options") == 0)
 		return NULL;
-	if (strcmp(key, "command") == 0) {
-		g_autofree char *program = g_strndup(value, length);
-		char *name = g_path_get_basename(program);
+	if (strcmp(key, "command") == 0) { /* its words end with NUL */
+		g_autofree char *name = g_path_get_basename(text);
 
-		return g_bytes_new_take(name, strlen(name));
+		shown = redact_text(redactor, name);
+	} else {
+		shown = redact_text(redactor, text);
 	}
-	return g_bytes_new(value, length);
+	return g_bytes_new_take(shown, strlen(shown));
 }

@@ -2,18 +2,37 @@
 /*
  * Redact - removes what identifies the machine and its users from the texts of a capture
  *
- * Every text passes through these functions when it is read (capture_open()), so no format can
- * forget one  [test_html: redact]
+ * Every text of a capture passes through redact_text() when it is read (capture_open()), so no
+ * format can forget one  [test_html: redact_everything]. Two rules apply to each text:
+ *
+ * (1) Syntax: paths lose their folders, unless the folder is a system folder; URLs lose all but
+ *     their scheme; user@host, IPv4 addresses and the values of environment variables are
+ *     replaced  [test-redact: syntax]
+ * (2) Names: the names of the host and of users occur in texts that have no syntax. They are
+ *     learned from the metadata, and from home folders and variables in all texts of the capture,
+ *     and are replaced wherever they are words  [test-redact: names]
+ *
+ * Limits: a name that no home folder, variable or metadata gives away is not recognized; neither
+ * is one inside a longer word. Account names that many machines have, such as root, stay.
  */
 #pragma once
 
 #include <glib.h>
 
 #include "arch/base.h"
+#include "libcapture/prof-capture.h"
 
-/* Returns a text in which paths have no folders, except system folders, because home folders have
- * the names of users. A path may be only a part of the text. */
-char *redact_text(const char *text) MUST_CHECK;
+struct redactor;
+
+struct redactor *redactor_new(void);
+void redactor_free(struct redactor *redactor);
+/* Adds the names that a text gives away. */
+void redactor_learn(struct redactor *redactor, const char *text);
+/* Learns from all texts of a capture. Returns 0, or an error of prof_cursor_next(). */
+int redactor_learn_capture(struct redactor *redactor, const struct prof_reader *reader) MUST_CHECK;
+
+char *redact_text(const struct redactor *redactor, const char *text) MUST_CHECK;
 /* Returns the value of a metadata key. The command loses its arguments. Returns NULL for the host
  * name and the options of the recording. */
-GBytes *redact_metadata(const char *key, const void *value, size_t length) MUST_CHECK;
+GBytes *redact_metadata(const struct redactor *redactor, const char *key, const void *value,
+			size_t length) MUST_CHECK;

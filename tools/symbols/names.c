@@ -186,7 +186,7 @@ const char *names_intern(struct names *names, const void *bytes, size_t length)
 	if (names->redact) {
 		char *whole = text;
 
-		text = names->redact(whole);
+		text = names->redact(names->redactor, whole);
 		g_free(whole);
 	}
 	if (g_hash_table_lookup_extended(names->texts, text, (gpointer *)&known, NULL)) {

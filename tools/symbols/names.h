@@ -27,6 +27,8 @@
 #define NAMES_LOST 1u
 #define NAMES_LOST_TEXT "<lost>"
 
+struct redactor;
+
 struct names_image {
 	const char *path;     /* NULL = none */
 	const char *build_id; /* lower-case hex, NULL = none */
@@ -78,7 +80,8 @@ struct names {
 	uint64_t removed_epochs; /* when it changes, texts of an epoch may have been freed */
 	uint64_t lost;           /* number of lookups with the result "<lost>" */
 	/* returns the text to use in place of each text; NULL: use texts as they are */
-	char *(*redact)(const char *text);
+	char *(*redact)(const struct redactor *redactor, const char *text);
+	const struct redactor *redactor;
 	/* show the interpreter's own frames in the stacks of interpreted programs */
 	bool interpreter_frames;
 	/* stacks have no interpreted functions */
