@@ -392,8 +392,13 @@ const boxAt = (event) => {
 
 const activate = (box) => {
 	if (!box || box.node < 0) return;
-	const fn = shown.stacks.func[box.node];
-	if (box.length > 1) return update({ unfolded: new Set(state.unfolded).add(box.node), fn });
+	const { func, parent } = shown.stacks;
+	const fn = func[box.node];
+	if (box.length > 1) {
+		const unfolded = new Set(state.unfolded).add(box.node);
+		for (let i = box.end; i !== box.node; i = parent[i]) unfolded.add(i);
+		return update({ unfolded, fn });
+	}
 	if (state.inverted) return update({ zoom: { inverted: true, path: box.path }, fn });
 	return update({ zoom: state.zoom?.node === box.node ? null : { node: box.node }, fn });
 };

@@ -8,7 +8,7 @@ import { byId, hideTip, showTip } from './dom.js';
 import { bytes, count, duration } from './format.js';
 import { onGrid, state, threadChanges, timeOf, toggled, update, view } from './state.js';
 import { amount, layout, numberOf, rowAt, toTime, toX } from './rows.js';
-import { cursor, drawTimeline, heatCells } from './timeline.js';
+import { cellAt, cellOf, cursor, drawTimeline } from './timeline.js';
 
 const ordered = (a, b) => (a < b ? [a, b] : [b, a]);
 
@@ -44,14 +44,11 @@ const longestWait = (lane, from, to) => {
 };
 
 const heatLines = (at) => {
-	const { data } = state;
-	const { columns, parts } = heatCells();
-	const [from, to] = view();
-	const width = (to - from) / (columns * parts);
-	const begin = from + Math.floor((at - from) / width) * width;
-	const scope = { from: begin, to: begin + width, thread: state.thread };
-	const [sum] = partSums(data, scope, 1);
-	return [data.capture.is_time ? `${duration(sum)} in ${duration(width)}` : count(sum)];
+	const { data, thread } = state;
+	const { from, to } = cellOf(at);
+	// what is at the very end of the capture counts, too
+	const [sum] = partSums(data, { from, to: to + (to > data.duration - 1), thread }, 1);
+	return [data.capture.is_time ? `${duration(sum)} in ${duration(to - from)}` : count(sum)];
 };
 
 const lineLines = (row, at) => {
@@ -113,7 +110,8 @@ const describe = (event, canvas) => {
 	const x = event.clientX - box.left;
 	const row = rowAt(event.clientY - box.top);
 	if (!row || x < layout.gutter) return hideTip();
-	return showTip(event, tipOf(row, toTime(x)));
+	const cell = row.kind === 'heat' && cellAt(x, event.clientY - box.top);
+	return showTip(event, tipOf(row, cell ? (cell.from + cell.to) / 2 : toTime(x)));
 };
 
 // ---- ranges

@@ -185,7 +185,7 @@ const sizesTable = (sizes) => {
 		columns: [...SUM_COLUMNS, { title: 'Bytes of a block', class: 'wide' }],
 		cells: (i) => [
 			...sumCells(sizes[i], most),
-			sizes[i].key ? `from ${bytes(2 ** (sizes[i].key - 1))}` : '0',
+			sizes[i].key ? `from ${bytes(2 ** (sizes[i].key - 1))}` : bytes(0),
 		],
 	});
 };

@@ -178,9 +178,12 @@ export const numberOf = (row) => {
 		if (!data.capture.is_time || data.capture.metric) return '';
 		const [low, high] = madeOf([from, to]);
 		const sum = data.lanes.reduce((all, lane) => all + laneRun(lane), 0);
-		return `${significant(sum / (high - low))} of ${data.capture.cpus} CPUs`;
+		const { cpus } = data.capture; // 0: unknown
+		return `${significant(sum / (high - low))}${cpus ? ` of ${cpus}` : ''} CPUs`;
 	}
 	if (row.kind === 'lane') {
+		// samples of another event, or of waits, do not tell how long a thread ran
+		if (!data.hasSlices && (!data.capture.is_time || data.capture.metric)) return 'unknown';
 		return duration(row.lanes.reduce((all, lane) => all + laneRun(lane), 0));
 	}
 	if (row.kind === 'live' || row.kind === 'counter') {
@@ -223,6 +226,17 @@ export const amount = ({ unit }, x) =>
 	/^bytes/.test(unit || '')
 		? bytes(x) + unit.slice(5)
 		: `${significantOrCount(x)} ${unit || ''}`.trim();
+
+// Returns the times that a thread ran, was ready and waited, in words. If wake-ups were not
+// recorded, a thread that was woken counts as waiting until it runs.
+export const stateTexts = ([run, ready, wait]) => {
+	const { has_wakeups: isExact } = state.data;
+	return [
+		duration(run),
+		isExact ? duration(ready) : ready ? `≥ ${duration(ready)}` : 'unknown',
+		(isExact || !wait ? '' : '≤ ') + duration(wait),
+	];
+};
 
 // Returns how long the lane's thread ran in the range.
 let weights = { of: null, sums: null };

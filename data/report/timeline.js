@@ -8,7 +8,7 @@ import { eachWait, laneSums, partSums, pausesOf } from './profile.js';
 import { byId, color, el, fill, fontFamily, rem, sizeCanvas } from './dom.js';
 import { count, duration, tickStep } from './format.js';
 import { cpuTitle, REST_MS, range, sideName, spanOf, state, timeOf, view } from './state.js';
-import { laneRun, layout, makeRows, numberOf, toX } from './rows.js';
+import { layout, makeRows, numberOf, stateTexts, toX } from './rows.js';
 
 const background = { canvas: document.createElement('canvas'), key: '' };
 
@@ -32,11 +32,36 @@ const mix = (a, b, share) => {
 	);
 };
 
-export const heatCells = () => {
+const heatCells = () => {
 	const cell = Math.max(4, Math.round(rem() * 0.36));
 	const columns = Math.floor(layout.width / cell);
 	const parts = Math.max(4, Math.floor((Math.round(rem() * 3) - 2) / cell));
-	return { cell, columns, parts };
+	return { cell, columns, parts, wide: layout.width / columns };
+};
+
+// Returns the part of the time that a cell stands for.
+const cellTimes = (column, part) => {
+	const { columns, parts } = heatCells();
+	const [from, to] = view();
+	const width = (to - from) / (columns * parts);
+	const begin = from + (column * parts + part) * width;
+	return { from: begin, to: begin + width };
+};
+
+// Returns the times of the cell at a place of the canvas, and those of the cell that has a time.
+export const cellAt = (x, y) => {
+	const { cell, columns, parts, wide } = heatCells();
+	const { y: top } = layout.rows.find(({ kind }) => kind === 'heat');
+	const within = (n, most) => Math.max(0, Math.min(most - 1, Math.floor(n)));
+	return cellTimes(
+		within((x - layout.gutter) / wide, columns),
+		within((y - top - 1) / cell, parts),
+	);
+};
+export const cellOf = (at) => {
+	const { columns, parts } = heatCells();
+	const [from, to] = view();
+	return cellTimes(0, Math.floor(((at - from) / (to - from)) * columns * parts));
 };
 
 // A column is a part of the time; its cells, from the top down, are parts of the column's time.
@@ -44,16 +69,17 @@ const drawHeat = (g, row, c) => {
 	const { data } = state;
 	const s = data.samples;
 	const [from, to] = view();
-	const { cell, columns, parts } = heatCells();
+	const { cell, columns, parts, wide } = heatCells();
 	const bins = new Float64Array(columns * parts);
 	const width = (to - from) / bins.length;
 	const unit = data.sample_unit_ns;
 	const begin = lowerBound(s.time, Math.floor(from / unit), s.rows);
-	const end = lowerBound(s.time, Math.ceil(to / unit), s.rows);
+	// what is at the very end of the capture counts, too
+	const end = to === data.duration ? s.rows : lowerBound(s.time, Math.ceil(to / unit), s.rows);
 	for (let i = begin; i < end; i++) {
 		if (state.thread !== null && s.thread[i] !== state.thread) continue;
 		const bin = Math.floor((s.time[i] * unit - from) / width);
-		if (bin >= 0 && bin < bins.length) bins[bin] += s.weight[i];
+		if (bin >= 0) bins[Math.min(bin, bins.length - 1)] += s.weight[i];
 	}
 	const full =
 		data.capture.is_time && !data.capture.metric
@@ -65,7 +91,7 @@ const drawHeat = (g, row, c) => {
 	for (let x = 0; x < columns; x++) {
 		for (let k = 0; k < parts; k++) {
 			g.fillStyle = shades[Math.round(Math.min(1, bins[x * parts + k] / full) * 32)];
-			g.fillRect(layout.gutter + x * cell, row.y + 1 + k * cell, cell - 0.5, cell - 0.5);
+			g.fillRect(layout.gutter + x * wide, row.y + 1 + k * cell, wide - 0.5, cell - 0.5);
 		}
 	}
 };
@@ -194,7 +220,8 @@ const drawLogs = (g, row, c) => {
 	g.fillStyle = c.warn;
 	g.textAlign = 'left';
 	g.font = `${rem() * 0.85}px ${fontFamily()}`;
-	for (const log of state.data.logs) {
+	const { logs } = state.data;
+	for (const [i, log] of logs.entries()) {
 		const x = toX(log.time_ns);
 		if (x < layout.gutter || x > layout.gutter + layout.width) continue;
 		g.beginPath();
@@ -204,7 +231,9 @@ const drawLogs = (g, row, c) => {
 		g.fill();
 		const text = (log.text || '').slice(0, 60);
 		const width = g.measureText(text).width;
-		if (x + 8 < free || x + 8 + width > layout.gutter + layout.width) continue;
+		// the triangle of the next log must not hide the text
+		const end = i + 1 < logs.length ? toX(logs[i + 1].time_ns) - 6 : Infinity;
+		if (x + 8 < free || x + 8 + width > Math.min(end, layout.gutter + layout.width)) continue;
 		g.fillText(text, x + 8, row.y + row.height / 2);
 		free = x + 16 + width;
 	}
@@ -504,14 +533,14 @@ const drawTwin = () => {
 	const [from, to] = range();
 	const { data } = state;
 	const rows = data.lanes.slice(0, 50).map((lane) => {
-		const sums = data.hasSlices ? laneSums(lane, from, to) : [laneRun(lane)];
+		const texts = data.hasSlices
+			? stateTexts(laneSums(lane, from, to))
+			: [numberOf({ kind: 'lane', lanes: [lane] })];
 		return el(
 			'tr',
 			{},
 			el('th', { scope: 'row' }, `${lane.name} ${lane.tid}`),
-			KINDS.map((_, kind) =>
-				el('td', {}, sums[kind] === undefined ? 'unknown' : duration(sums[kind])),
-			),
+			KINDS.map((_, kind) => el('td', {}, texts[kind] ?? 'unknown')),
 		);
 	});
 	fill(

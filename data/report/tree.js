@@ -54,13 +54,13 @@ const treeRows = ({ stacks, sums }) => {
 		const size = children.length;
 		children.forEach((i, k) => work.push({ i, level: row.level + 1, place: size - k, size }));
 	}
-	return rows;
+	return { rows, left: work.length };
 };
 
 export const treePanel = (shown) => {
 	const { stacks, sums, functions, format } = shown;
 	if (!(sums.sum > 0)) return nothing(nothingHere());
-	const rows = treeRows(shown);
+	const { rows, left } = treeRows(shown);
 	const nameCell = (row) => {
 		const f = functions[stacks.func[row.i]];
 		const found = shown.matches?.[stacks.func[row.i]] ? ' found' : '';
@@ -108,10 +108,13 @@ export const treePanel = (shown) => {
 			];
 		},
 	});
-	if (rows.length < MOST_TREE_ROWS) return table;
-	const most = count(MOST_TREE_ROWS);
+	if (!left) return table;
 	return column(
-		note(`Only the first ${most} rows are shown. Close branches, or run the copied command.`),
+		note(
+			`Only the first ${count(MOST_TREE_ROWS)} rows are shown; `,
+			`${count(left)} or more are not. `,
+			'Close branches, or run the copied command.',
+		),
 		table,
 	);
 };

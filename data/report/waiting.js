@@ -20,6 +20,7 @@ import {
 import { count, duration, percent } from './format.js';
 import { absence, countedRange, madeOf, pathCommand, range, state } from './state.js';
 import { threadChanges, toggled, update } from './state.js';
+import { stateTexts } from './rows.js';
 
 const CAUSE_COLORS = { futex: 'lock', file: 'io', network: 'io', pipe: 'io', fault: 'io' };
 
@@ -211,18 +212,19 @@ const threadsTable = () => {
 		cells: (i) => {
 			const { lane, sums } = rows[i];
 			const life = sums.reduce((all, v) => all + v, 0);
+			const [ran, ready, waited] = stateTexts(sums);
 			return [
-				duration(sums[2]),
-				sums[1] ? duration(sums[1]) : '–',
-				duration(sums[0]),
+				waited,
+				sums[1] || !data.has_wakeups ? ready : '–',
+				ran,
 				percent(sums[0] / life, 1e6),
 				el('span', { class: 'stack' }, stack(sums, life)),
 				`${lane.name} ${lane.tid}`,
 			];
 		},
 	});
-	const ready = data.has_wakeups
+	const meaning = data.has_wakeups
 		? 'Ready: able to run, but no CPU was free.'
 		: 'Wake-ups were not recorded: a thread that was woken counts as waiting until it runs.';
-	return column(table, note(ready));
+	return column(table, note(meaning));
 };
