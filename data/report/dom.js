@@ -104,6 +104,8 @@ export const note = (...text) => el('p', { class: 'note' }, text);
 export const muted = (...text) => el('span', { class: 'muted' }, text);
 export const column = (...parts) => el('div', { class: 'column' }, parts);
 export const split = (...parts) => el('div', { class: 'split' }, parts);
+// The first part is wider.
+export const lead = (...parts) => el('div', { class: 'split lead' }, parts);
 
 // Returns the file and the line of a function, for the place after its name.
 export const fileOf = (f) => (f.file ? f.file.split('/').pop() + (f.line ? ':' + f.line : '') : '');

@@ -3,7 +3,17 @@
 
 import { histograms, MOST_HISTOGRAMS, neighbors } from './profile.js';
 import { isNoise } from './flame.js';
-import { bar, el, nothing, originColor, paper, refreshTable, swatch, virtualTable } from './dom.js';
+import {
+	bar,
+	el,
+	lead,
+	nothing,
+	originColor,
+	paper,
+	refreshTable,
+	swatch,
+	virtualTable,
+} from './dom.js';
 import { count, percent, signed } from './format.js';
 import { nothingHere, range, REST_MS, state, update } from './state.js';
 import { hasSource } from './source.js';
@@ -264,10 +274,5 @@ export const butterfly = (shown) => {
 
 export const functionsPanel = (shown) => {
 	if (!(shown.sums.sum > 0) && !shown.base) return nothing(nothingHere());
-	return el(
-		'div',
-		{ class: 'split lead' },
-		shown.base ? changesTable(shown) : functionTable(shown),
-		butterfly(shown),
-	);
+	return lead(shown.base ? changesTable(shown) : functionTable(shown), butterfly(shown));
 };

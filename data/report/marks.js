@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-2-Clause-Patent
 // The lengths of marks, and the longest ones over time.
 
-import { column, el, note, nothing, split, virtualTable } from './dom.js';
+import { column, el, lead, note, nothing, virtualTable } from './dom.js';
 import { count, duration } from './format.js';
 import { absence, countedRange, onGrid, range, state, timeOf, update } from './state.js';
 
@@ -30,6 +30,7 @@ const markCells = ({ lengths, name, total }) => {
 	const { data } = state;
 	const mark = data.mark_names[name];
 	const longest = lengths[lengths.length - 1];
+	const title = (mark.group ? mark.group + ': ' : '') + mark.name;
 	// marks without an end are instants
 	const took = (ns) => (longest ? duration(ns) : '–');
 	// the longest marks of each name are here, so without the others the numbers are limits
@@ -39,7 +40,7 @@ const markCells = ({ lengths, name, total }) => {
 		least + took(total),
 		...[0.5, 0.95, 0.99].map((q) => most + took(quantile(lengths, q))),
 		took(longest),
-		(mark.group ? mark.group + ': ' : '') + mark.name,
+		el('span', { title }, title),
 	];
 };
 
@@ -130,7 +131,7 @@ export const marksPanel = () => {
 		longest.length < chosen.list.length
 			? ` the longest ${count(longest.length)} of ${count(chosen.list.length)}`
 			: ' by length; click: its time becomes the range';
-	return split(
+	return lead(
 		cut ? column(cut, marksTable(rows)) : marksTable(rows),
 		column(
 			el('h2', {}, data.mark_names[chosen.name].name, el('small', {}, order)),

@@ -586,7 +586,9 @@ def test_programs(profcapture, page_of, drive, program_capture):
     """The pages of a compiler, a program with very many marks, Python, and four threads of C++ with
     allocations have the numbers of the commands."""
     steps = [{"open": "tab=functions"}, {"text": "#command"}, {"eval": ROWS}, {"text": "#sum"}, {"drag": ["#timeline-canvas", 300, 900, 60]}, {"text": "#command"}, {"eval": ROWS}, {"text": "#sum"}]
-    results = drive(page_of(program_capture), *steps)
+    page = page_of(program_capture)
+    results = drive(page, *steps)
+    assert all(sentence["figure"] in sentence["text"] for sentence in read_page(page)[0]["verdict"] if sentence["color"] in ("idle", "ready"))
     assert sum(check_functions(profcapture, command, rows, total) for (command,), rows, (total,) in zip(results[::3], results[1::3], results[2::3])) > 20
 
 

@@ -466,13 +466,15 @@ static void write_first(struct html *html, const struct summary *summary)
 
 static void write_waiting(struct html *html, const struct summary *summary)
 {
-	g_autofree char *waited = text_duration(summary_waited_ns(summary));
+	uint64_t waited_ns = summary_waited_ns(summary);
+	g_autofree char *figure = text_duration(waited_ns ? waited_ns : summary_ready_ns(summary));
 	struct out text;
 
 	out_init(&text, -1);
 	summary_print_waiting(summary, &text);
 	if (text.text->len) {
-		begin_sentence(html, waited, g_strchomp(text.text->str), "idle", "waiting",
+		begin_sentence(html, figure, g_strchomp(text.text->str),
+			       waited_ns ? "idle" : "ready", "waiting",
 			       summary->waits ? "wait" : NULL);
 		end_sentence(html);
 	}
