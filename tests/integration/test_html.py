@@ -33,6 +33,8 @@ __attribute__((noinline)) static void *keep(void) { return calloc(1, 3000); }
 static void *work(void *data)
 {
 	for (int i = 0; i < 60; i++) {
+		void *volatile brief = malloc(8ul << i % 8);
+
 		prof_mark_begin(0, "shop", "turn", NULL, 0);
 		heavy(2000000);
 		light(800000);
@@ -41,6 +43,7 @@ static void *work(void *data)
 			free(keep());
 		else
 			sink += (unsigned long)keep();
+		free(brief);
 		prof_mark_end(0, "shop", "turn", NULL, 0);
 		if (i % 10 == 0)
 			usleep(3000);
@@ -203,6 +206,58 @@ def test_same_numbers(profcapture, page_of, drive, capture):
     commands = [command for (command,) in results[::3]]
     assert len(set(commands)) == 5 and "--from" in commands[1] and "--tid" in commands[4]
     assert compared >= 50
+
+
+def seconds(ns):
+    return f"{ns / 1e9:.9f}s"
+
+
+def test_same_numbers_of_panels(profcapture, page_of, chromium, capture):
+    """The sum of a search is that of report --focus, and each function on a stack counts once. The
+    open path of the call tree has the times of report --tree. Sizes of blocks are those of memory
+    --sizes. The changes between two ranges are those between two reports."""
+    page = page_of(capture)
+    header, _ = read_page(page)
+    half = header["capture"]["duration_ns"] // 2 // header["grid_ns"] * header["grid_ns"]
+    patterns = ["^(deep|heavy)$", "ight$", "^(deep|heavy)$"]
+    steps = [{"open": "tab=tree"}, {"eval": ROWS.replace(":not([aria-hidden])", ":has(.strong)")}, {"open": "tab=memory"}, {"eval": in_panel("Sizes")}, {"open": f"tab=functions&base=0-{half}&range={half}-{2 * half}"}, {"eval": in_panel("Changes")}]
+    for pattern, link in zip(patterns, ("", "inverted=true", f"range={half}-{2 * half}")):
+        steps += [{"open": link}, {"type": ["#search", pattern]}, {"text": "#found"}]
+    path, sizes, changes, *found = chromium(page, *steps, size=(1280, 4000))
+    limits = [[], [], ["--from", seconds(half), "--to", seconds(2 * half - 1)]]
+    for pattern, limit, (said,) in zip(patterns, limits, found):
+        sum_, off = value(said.split(",")[0])
+        data = profcapture.json("report", capture, "--focus", pattern, *limit)["data"]
+        assert abs(sum_ - data["self_total_weight"]) <= off and 0 < sum_ < data["total_weight"] * 0.99, (pattern, said)
+    node, wanted = profcapture.json("report", capture, "--tree", "--limit", 0)["data"]["root"], []
+    while node["children"]:
+        hottest = max(node["children"], key=lambda child: child["total_weight"])
+        if wanted and 2 * hottest["total_weight"] < node["total_weight"]:
+            break
+        node = hottest
+        wanted.append((node["name"], node["total_weight"]))
+    assert len(path) == len(wanted) > 3
+    for cells, (name, weight) in zip(path, wanted):
+        total, off = value(cells[2])
+        assert cells[4] == name and abs(total - weight) <= off, (cells, name, weight)
+    data = profcapture.json("memory", capture, "--sizes", "--limit", 0)["data"]
+    wanted = [(row["allocated_bytes"], row["allocations"]) for row in data["rows"] if row["allocations"]]
+    assert len(sizes) == len(wanted) > 7
+    for (_, _, *texts, _, _), numbers in zip(sizes, wanted):
+        assert all(abs(value(text)[0] - number) <= value(text)[1] for text, number in zip(texts, numbers)), (texts, numbers)
+    assert [row[0].replace("\u00a0", " ") for row in sizes if row[0] != "–"] == [not_freed(profcapture, capture)[0]]
+    sums = []
+    for begin in 0, half:
+        rows = profcapture.json("report", capture, "--limit", 0, "--from", seconds(begin), "--to", seconds(begin + half - 1))["data"]["rows"]
+        sums.append({})
+        for row in rows:
+            sums[-1].setdefault(row["name"], []).append(row["self_weight"])
+    assert changes
+    for change, _, *cells, name in changes:
+        before, after = [value(cell) if cell not in ("new", "vanished") else (0, 0) for cell in cells]
+        for (shown, off), weights in zip((before, after), sums):
+            assert any(abs(shown - weight) <= off for weight in [*weights.get(name, []), 0]), (name, cells)
+        assert change[0] == ("+" if after[0] > before[0] else "\u2212")
 
 
 def test_empty_range(page_of, drive, capture):
@@ -582,12 +637,12 @@ def program_capture(request, profctl, compile_c, require, tmp_path_factory):
     return path
 
 
-def test_programs(profcapture, page_of, drive, program_capture):
+def test_programs(profcapture, page_of, chromium, program_capture):
     """The pages of a compiler, a program with very many marks, Python, and four threads of C++ with
     allocations have the numbers of the commands."""
     steps = [{"open": "tab=functions"}, {"text": "#command"}, {"eval": ROWS}, {"text": "#sum"}, {"drag": ["#timeline-canvas", 300, 900, 60]}, {"text": "#command"}, {"eval": ROWS}, {"text": "#sum"}]
     page = page_of(program_capture)
-    results = drive(page, *steps)
+    results = chromium(page, *steps)
     assert all(sentence["figure"] in sentence["text"] for sentence in read_page(page)[0]["verdict"] if sentence["color"] in ("idle", "ready"))
     assert sum(check_functions(profcapture, command, rows, total) for (command,), rows, (total,) in zip(results[::3], results[1::3], results[2::3])) > 20
 
@@ -1171,3 +1226,24 @@ def test_compare_panels(page_of, chromium, two):
     results = chromium(page, *steps)
     assert results[:-1] == [[]] * 13
     assert "--tid" in results[-1][0] and "&&" not in results[-1][0]
+
+
+PIXELS = """(() => {
+	const { width, height } = document.querySelector('#flame'), copy = new OffscreenCanvas(width, height).getContext('2d');
+	copy.drawImage(document.querySelector('#flame'), 0, 0);
+	const { data } = copy.getImageData(0, 0, width, height);
+	return ['more', 'less'].map((name) => {
+		const [red, green, blue] = [1, 3, 5].map((at) => parseInt(getComputedStyle(document.documentElement).getPropertyValue('--' + name).trim().slice(at, at + 2), 16));
+		return data.filter((n, i) => i % 4 === 0 && n === red && data[i + 1] === green && data[i + 2] === blue).length > 100;
+	});
+})()"""
+
+
+def test_compare_colors(page_of, chromium, two):
+    """In the differential flame graph, functions that grew or are new have one color, those that shrank
+    or vanished have another, and a capture against itself has none. A search pales all others."""
+    steps = [{"open": "theme=light"}, {"eval": PIXELS}]
+    for name in "work1", "work2", "young", "old":
+        steps += [{"type": ["#search", f"^{name}$"]}, {"eval": PIXELS}]
+    assert chromium(page_of(two[0], "--compare", two[1]), *steps) == [[True, True], [True, False], [False, True], [True, False], [False, True]]
+    assert chromium(page_of(two[0], "--compare", two[0]), *steps[:2]) == [[False, False]]
