@@ -30,6 +30,11 @@ enum interp_family { INTERP_NONE, INTERP_PYTHON, INTERP_RUBY, INTERP_FAMILIES };
 	{                                                           \
 		[INTERP_PYTHON] = "Python", [INTERP_RUBY] = "Ruby", \
 	}
+/* A version is MAJOR.minor. */
+#define INTERP_FAMILY_MAJORS                            \
+	{                                               \
+		[INTERP_PYTHON] = 3, [INTERP_RUBY] = 3, \
+	}
 
 /* The addresses that are known of a process. */
 enum interp_python_address {
@@ -49,7 +54,7 @@ enum interp_ruby_address {
 /* A process whose interpreter is known; by its pid. */
 struct interp_process {
 	__u32 family; /* enum interp_family; 0: no interpreter */
-	__u32 minor;
+	__u32 minor;  /* of INTERP_FAMILY_MAJORS */
 	__u64 addresses[INTERP_ADDRESSES];
 	__u64 start_stack; /* its mm's; the same in a forked child, another one after exec */
 };

@@ -81,15 +81,20 @@ struct walkers {
 	struct bpf_program *sample, *sleep;
 };
 
+#define WALKERS(family)                                                         \
+	{                                                                       \
+		program->maps.family##_layouts, program->progs.family##_sample, \
+			program->progs.family##_sleep                           \
+	}
 static struct walkers walkers_of(const struct interpreters_bpf *program, enum interp_family family)
 {
-	return family == INTERP_PYTHON
-		       ? (struct walkers){ program->maps.cpython_layouts,
-					   program->progs.cpython_sample,
-					   program->progs.cpython_sleep }
-		       : (struct walkers){ program->maps.ruby_layouts, program->progs.ruby_sample,
-					   program->progs.ruby_sleep };
+	const struct walkers walkers[INTERP_FAMILIES] = {
+		[INTERP_PYTHON] = WALKERS(cpython), [INTERP_RUBY] = WALKERS(ruby)
+	};
+
+	return walkers[family];
 }
+#undef WALKERS
 
 /* Tells the programs of a family's walkers and versions. Returns false, with errno, on failure. */
 static bool add_family(const struct interpreters_bpf *program, enum interp_family family)
@@ -308,7 +313,7 @@ bool interpreters_set_process(struct interpreters *interpreters, int32_t pid,
 
 	if (!layout_of(process->family, process->minor))
 		return broker_fail(error, BROKER_ERROR_NOT_SUPPORTED,
-				   "version 3.%u of interpreter %u is not supported",
+				   "minor version %u of interpreter %u is not supported",
 				   process->minor, process->family);
 	if (interpreters->refused[process->family])
 		return broker_fail(error, BROKER_ERROR_NOT_SUPPORTED, "%s",

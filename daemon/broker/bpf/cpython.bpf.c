@@ -256,7 +256,6 @@ static __always_inline void walk_thread(struct cpython_walk *walk)
 	walk->common.flags |= INTERP_WALKED;
 }
 
-/* Returns false if the version has no layout. */
 static __always_inline bool read_python(struct cpython_walk *walk, void *ctx)
 {
 	struct scratch *scratch = get_scratch();
@@ -276,20 +275,4 @@ static __always_inline bool read_python(struct cpython_walk *walk, void *ctx)
 	return true;
 }
 
-SEC("perf_event")
-int cpython_sample(struct bpf_perf_event_data *ctx)
-{
-	struct cpython_walk walk;
-
-	return !read_python(&walk, ctx) || write_sample(ctx, &walk.common);
-}
-
-SEC("tracepoint")
-int cpython_sleep(struct sched_switch *ctx)
-{
-	struct cpython_walk walk;
-
-	return !read_python(&walk, ctx) || write_sleep(ctx, &walk.common);
-}
-
-char cpython_license[] SEC("license") = "Dual BSD/GPL";
+INTERP_WALKER(cpython, read_python);

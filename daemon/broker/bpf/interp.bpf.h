@@ -293,3 +293,20 @@ static __always_inline int write_sleep(struct sched_switch *ctx, const struct wa
 	bpf_perf_event_output(ctx, &code_outputs, BPF_F_CURRENT_CPU, sample, bytes);
 	return 1;
 }
+
+/* The programs of a family. `read`: fills in a struct FAMILY_walk, which begins with a struct walk.
+ * It returns false if the version has no layout. */
+#define INTERP_WALKER(family, read)                                            \
+	SEC("perf_event") int family##_sample(struct bpf_perf_event_data *ctx) \
+	{                                                                      \
+		struct family##_walk walk;                                     \
+                                                                               \
+		return !read(&walk, ctx) || write_sample(ctx, &walk.common);   \
+	}                                                                      \
+	SEC("tracepoint") int family##_sleep(struct sched_switch *ctx)         \
+	{                                                                      \
+		struct family##_walk walk;                                     \
+                                                                               \
+		return !read(&walk, ctx) || write_sleep(ctx, &walk.common);    \
+	}                                                                      \
+	char family##_license[] SEC("license") = "Dual BSD/GPL"

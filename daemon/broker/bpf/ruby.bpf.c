@@ -518,7 +518,6 @@ static __always_inline void walk_thread(struct ruby_walk *walk)
 	walk->common.flags |= INTERP_WALKED;
 }
 
-/* Returns false if the version has no layout. */
 static __always_inline bool read_ruby(struct ruby_walk *walk, void *ctx)
 {
 	struct scratch *scratch = get_scratch();
@@ -540,20 +539,4 @@ static __always_inline bool read_ruby(struct ruby_walk *walk, void *ctx)
 	return true;
 }
 
-SEC("perf_event")
-int ruby_sample(struct bpf_perf_event_data *ctx)
-{
-	struct ruby_walk walk;
-
-	return !read_ruby(&walk, ctx) || write_sample(ctx, &walk.common);
-}
-
-SEC("tracepoint")
-int ruby_sleep(struct sched_switch *ctx)
-{
-	struct ruby_walk walk;
-
-	return !read_ruby(&walk, ctx) || write_sleep(ctx, &walk.common);
-}
-
-char ruby_license[] SEC("license") = "Dual BSD/GPL";
+INTERP_WALKER(ruby, read_ruby);

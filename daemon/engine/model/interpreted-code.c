@@ -54,6 +54,7 @@ struct image *interpreted_code_program(struct interpreted_code *code, const stru
 				       enum interp_family family, unsigned minor)
 {
 	static const char *const names[] = INTERP_FAMILY_NAMES;
+	static const unsigned majors[] = INTERP_FAMILY_MAJORS;
 	/* No file has such an address. */
 	gconstpointer key = file ? (gconstpointer)file
 				 : GUINT_TO_POINTER(family * 256 + minor % 256 + 1);
@@ -63,7 +64,7 @@ struct image *interpreted_code_program(struct interpreted_code *code, const stru
 	if (program)
 		return program;
 	name = g_ascii_strdown(names[family], -1);
-	path = g_strdup_printf("[%s 3.%u]", name, minor % 256);
+	path = g_strdup_printf("[%s %u.%u]", name, majors[family], minor % 256);
 	program = images_new(code->images, PROF_IMAGE_INTERPRETER, path, NULL);
 	if (file)
 		identify(program, file);

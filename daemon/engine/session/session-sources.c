@@ -324,32 +324,37 @@ bool session_receive_image(struct session *session, struct channel_message *mess
 	return true;
 }
 
+/* Returns the name and version of an interpreter, such as "Ruby 3.1". */
+static char *name_interpreter(const struct interp_runtime *runtime)
+{
+	static const char *const names[] = INTERP_FAMILY_NAMES;
+	static const unsigned majors[] = INTERP_FAMILY_MAJORS;
+
+	return runtime->minor ? g_strdup_printf("%s %u.%u", names[runtime->family],
+						majors[runtime->family], runtime->minor)
+			      : g_strdup_printf("this version of %s", names[runtime->family]);
+}
+
 /* Tells readers once why frames of an interpreter are not read. */
 static void note_unread(struct session *session, const struct interp_runtime *runtime)
 {
-	static const char *const names[] = INTERP_FAMILY_NAMES;
 	uint32_t *noted = &session->unread_versions[runtime->family];
-	const char *name = names[runtime->family];
-	g_autofree char *text = NULL;
+	g_autofree char *name = name_interpreter(runtime), *text = NULL;
 
 	if (*noted & 1u << runtime->minor % 32)
 		return;
 	*noted |= 1u << runtime->minor % 32;
-	text = runtime->found == INTERP_OTHER_BUILD
-		       ? g_strdup_printf("this build of %s 3.%u is not supported", name,
-					 runtime->minor)
-	       : runtime->minor ? g_strdup_printf("%s 3.%u is not supported", name, runtime->minor)
-				: g_strdup_printf("this version of %s is not supported", name);
+	text = g_strdup_printf("%s%s is not supported",
+			       runtime->found == INTERP_OTHER_BUILD ? "this build of " : "", name);
 	session_add_metadata(session, "interpreters.missing", text, strlen(text));
 }
 
 static void on_unread(const struct process *process, const struct interp_runtime *runtime,
 		      void *data)
 {
-	static const char *const names[] = INTERP_FAMILY_NAMES;
-	const struct interp_runtime *read = process->interpreter->runtime;
 	struct session *session = data;
-	g_autofree char *text = NULL;
+	g_autofree char *name = name_interpreter(runtime), *text = NULL;
+	g_autofree char *read = name_interpreter(process->interpreter->runtime);
 
 	if (runtime->found != INTERP_FOUND) {
 		note_unread(session, runtime);
@@ -358,9 +363,7 @@ static void on_unread(const struct process *process, const struct interp_runtime
 	if (session->noted_two_interpreters)
 		return;
 	session->noted_two_interpreters = true;
-	text = g_strdup_printf("%s 3.%u is not read in a process that also has %s 3.%u",
-			       names[runtime->family], runtime->minor, names[read->family],
-			       read->minor);
+	text = g_strdup_printf("%s is not read in a process that also has %s", name, read);
 	session_add_metadata(session, "interpreters.missing", text, strlen(text));
 }
 
