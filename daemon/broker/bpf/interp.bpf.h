@@ -67,11 +67,16 @@ struct described_key {
 	__u32 id;
 };
 
+/* A power of two. */
+#define RECENT_CODES 512u
+
 /* What the programs keep while they read a sample, on each CPU. */
 struct scratch {
 	struct interp_sample sample;
 	struct interp_code code;
 	__u8 frame[128], object[256], staged[1024];
+	/* Code objects that were described, by their ids. Faster than the map of all. */
+	struct described_key recent[RECENT_CODES];
 	/* of the current process */
 	struct interp_process process;
 	__u64 begin_ns;
@@ -198,9 +203,14 @@ static __always_inline void end_run(struct walk *walk, __u64 at)
 static __always_inline bool is_new_code(struct walk *walk, const struct interp_frame *frame)
 {
 	const struct described_key key = { frame->code, walk->memory, frame->id };
+	struct described_key *recent = &walk->scratch->recent[masked(frame->id, RECENT_CODES - 1)];
 
-	if (bpf_map_lookup_elem(&described, &key))
+	if (recent->code == key.code && recent->memory == key.memory && recent->id == key.id)
 		return false;
+	if (bpf_map_lookup_elem(&described, &key)) {
+		*recent = key;
+		return false;
+	}
 	if (walk->n_described >= INTERP_MAX_NEW_CODES) {
 		walk->scratch->sample.n_undescribed++;
 		return false;
