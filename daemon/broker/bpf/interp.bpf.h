@@ -74,7 +74,7 @@ struct described_key {
 struct scratch {
 	struct interp_sample sample;
 	struct interp_code code;
-	__u8 frame[128], object[256], staged[1024];
+	__u8 frame[512], object[256], staged[1024], window[512];
 	/* Code objects that were described, by their ids. Faster than the map of all. */
 	struct described_key recent[RECENT_CODES];
 	/* of the current process */
@@ -82,9 +82,12 @@ struct scratch {
 	__u64 begin_ns;
 	__u32 memory; /* as in struct described_key */
 	__u32 flags;  /* enum interp_flags */
-	/* Counters of loops, whose values the verifier would follow if they were on the stack. */
+	/* Values that loops change, which the verifier would follow if they were on the stack. */
 	__u32 runs, activations;
 	__s32 skipped; /* activations without a run */
+	/* Where the bytes of `frame` and of `window` are from, if they are of many frames. */
+	__u64 frames_at, window_at;
+	__u32 frames_bytes, window_bytes;
 };
 
 /* The events, by CPU, that write samples and code objects into the CPU's ring. */

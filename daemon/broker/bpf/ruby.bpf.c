@@ -37,7 +37,11 @@
 #define FRAME_FINISH 0x20
 #define FRAME_IS_LOCAL 2
 
-#define FRAME_BYTES 64
+#define FRAMES_AT_ONCE 7 /* control frames */
+#define FRAMES_MASK 511
+#define ENVIRONMENT_BYTES 24
+#define WINDOW_BYTES 504
+#define WINDOW_MASK 511
 #define BODY_BYTES 160
 #define ENTRY_BYTES 12
 #define ENTRIES_AT_ONCE 60u
@@ -72,7 +76,7 @@ struct {
 struct ruby_walk {
 	struct walk common;
 	const struct interp_ruby *layout;
-	__u64 frame, end, tag, eval, eval_end;
+	__u64 stack, frame, end, tag, eval, eval_end;
 	__u64 sp; /* of the thread */
 };
 
@@ -315,9 +319,35 @@ static __always_inline void identify(struct ruby_walk *walk, struct interp_frame
 			   describe(walk, frame->code, frame->id, first_line, owner));
 }
 
+/* Reads the words up to the one at which an `ep` points: the method, the environment that the block
+ * is in, and flags. Those of callers follow towards the start of the stack, unless a block outlived
+ * its method, so the words before a frame's own are copied with them. Returns false on failure. */
+static __always_inline bool read_environment(struct ruby_walk *walk, __u64 ep, __u64 *ret_words)
+{
+	struct scratch *scratch = walk->common.scratch;
+	const __u64 at = ep - ENVIRONMENT_BYTES + 8;
+	__u64 offset = at - scratch->window_at;
+
+	if (offset >= scratch->window_bytes || offset + ENVIRONMENT_BYTES > scratch->window_bytes) {
+		if (at < walk->stack || ep >= walk->end)
+			return !read_user(ret_words, ENVIRONMENT_BYTES, at);
+		scratch->window_at = walk->stack;
+		if (ep + 8 - walk->stack > WINDOW_BYTES)
+			scratch->window_at = ep + 8 - WINDOW_BYTES;
+		scratch->window_bytes = masked(ep + 8 - scratch->window_at, WINDOW_MASK);
+		if (read_user(scratch->window, scratch->window_bytes, scratch->window_at)) {
+			scratch->window_bytes = 0;
+			return false;
+		}
+		offset = at - scratch->window_at;
+	}
+	for (int i = 0; i < ENVIRONMENT_BYTES / 8; i++)
+		ret_words[i] = word_at(scratch->window, offset + 8 * i, WINDOW_MASK & ~7ull);
+	return true;
+}
+
 /* Returns the class of the method that a frame executes, or in which its block is; 0: not known.
- * `environment`: the words up to the one at which the frame's `ep` points: the method, the
- * environment that the block is in, and flags. */
+ * `environment`: the frame's own environment. */
 static __always_inline __u64 find_owner(const __u64 *environment)
 {
 	__u64 words[3] = { environment[0], environment[1], environment[2] }, method[5] = {};
@@ -331,22 +361,20 @@ static __always_inline __u64 find_owner(const __u64 *environment)
 				return method[4];
 		}
 		if (words[2] & FRAME_IS_LOCAL ||
-		    read_user(words, sizeof(words), (words[1] & ~3ull) - 16))
+		    read_user(words, sizeof(words), (words[1] & ~3ull) - ENVIRONMENT_BYTES + 8))
 			return 0;
 	}
 	return 0;
 }
 
-/* Reads the iseq and the flags of a control frame that has one. */
-static __always_inline int step_iseq(struct ruby_walk *walk, __u64 iseq)
+/* Reads the iseq and the flags of a control frame that has an iseq. */
+static __always_inline int step_iseq(struct ruby_walk *walk, __u64 iseq, __u64 pc, __u64 ep)
 {
-	const struct interp_ruby *layout = walk->layout;
 	struct scratch *scratch = walk->common.scratch;
-	__u64 head[3] = {}, environment[3] = {};
+	__u64 head[3] = {}, environment[ENVIRONMENT_BYTES / 8] = {};
 	struct interp_frame *frame;
 
-	if (read_user(environment, sizeof(environment),
-		      word_at(scratch->frame, layout->frame_ep, 0x78) - 16)) {
+	if (!read_environment(walk, ep, environment)) {
 		walk->common.flags |= INTERP_FAULT;
 		return 1;
 	}
@@ -366,8 +394,7 @@ static __always_inline int step_iseq(struct ruby_walk *walk, __u64 iseq)
 	}
 	*frame = (struct interp_frame){ .code = head[2] };
 	walk->common.n++;
-	identify(walk, frame, word_at(scratch->frame, layout->frame_pc, 0x78),
-		 find_owner(environment));
+	identify(walk, frame, pc, find_owner(environment));
 	if (environment[2] & FRAME_FINISH)
 		end_run(&walk->common, 0);
 	return 0;
@@ -378,16 +405,29 @@ static long step(__u32 index, struct ruby_walk *walk)
 {
 	const struct interp_ruby *layout = walk->layout;
 	struct scratch *scratch = walk->common.scratch;
-	__u64 iseq;
+	__u64 offset = walk->frame - scratch->frames_at, iseq, pc;
 
 	if (walk->frame >= walk->end)
 		return 1;
-	if (read_user(scratch->frame, FRAME_BYTES, walk->frame)) {
-		walk->common.flags |= INTERP_FAULT;
-		return 1;
+	if (offset >= scratch->frames_bytes) {
+		__u64 bytes = FRAMES_AT_ONCE * layout->frame_bytes;
+
+		if (bytes > walk->end - walk->frame)
+			bytes = walk->end - walk->frame;
+		if (bytes < layout->frame_bytes ||
+		    read_user(scratch->frame, masked(bytes, FRAMES_MASK), walk->frame)) {
+			walk->common.flags |= INTERP_FAULT;
+			return 1;
+		}
+		scratch->frames_at = walk->frame;
+		scratch->frames_bytes = bytes - bytes % layout->frame_bytes;
+		offset = 0;
 	}
-	iseq = word_at(scratch->frame, layout->frame_iseq, 0x78);
-	if (iseq && word_at(scratch->frame, layout->frame_pc, 0x78) && step_iseq(walk, iseq))
+	iseq = word_at(scratch->frame, offset + layout->frame_iseq, FRAMES_MASK & ~7ull);
+	pc = word_at(scratch->frame, offset + layout->frame_pc, FRAMES_MASK & ~7ull);
+	if (iseq && pc &&
+	    step_iseq(walk, iseq, pc,
+		      word_at(scratch->frame, offset + layout->frame_ep, FRAMES_MASK & ~7ull)))
 		return 1;
 	walk->frame += layout->frame_bytes;
 	return 0;
@@ -486,14 +526,14 @@ static __always_inline void walk_thread(struct ruby_walk *walk)
 	const struct pt_regs___kernel *regs =
 		(const struct pt_regs___kernel *)bpf_task_pt_regs(bpf_get_current_task_btf());
 	const struct interp_ruby *layout = walk->layout;
-	__u64 thread, stack = 0, words = 0;
+	__u64 thread, words = 0;
 
 	thread = find_thread(&walk->common.scratch->process, BPF_CORE_READ(task, thread.fsbase));
 	if (!thread) {
 		walk->common.flags |= INTERP_NO_THREAD;
 		return;
 	}
-	if (read_user(&stack, 8, thread + layout->thread_stack) ||
+	if (read_user(&walk->stack, 8, thread + layout->thread_stack) ||
 	    read_user(&words, 8, thread + layout->thread_stack_words) ||
 	    read_user(&walk->frame, 8, thread + layout->thread_frame) ||
 	    read_user(&walk->tag, 8, thread + layout->thread_tag)) {
@@ -501,13 +541,13 @@ static __always_inline void walk_thread(struct ruby_walk *walk)
 		return;
 	}
 	/* A thread that begins or ends. */
-	if (!stack || !walk->frame) {
+	if (!walk->stack || !walk->frame) {
 		walk->common.flags |= INTERP_NO_THREAD;
 		return;
 	}
-	walk->end = stack + 8 * words;
+	walk->end = walk->stack + 8 * words;
 	walk->sp = BPF_CORE_READ(regs, sp);
-	if (walk->frame < stack || walk->frame > walk->end ||
+	if (walk->frame < walk->stack || walk->frame > walk->end ||
 	    !is_on_its_stack(layout, thread, walk->sp)) {
 		walk->common.flags |= INTERP_TORN;
 		return;
@@ -527,6 +567,7 @@ static __always_inline bool read_ruby(struct ruby_walk *walk, void *ctx)
 		return false;
 	minor = scratch->process.minor;
 	scratch->runs = scratch->activations = 0;
+	scratch->frames_bytes = scratch->window_bytes = 0;
 	*walk = (struct ruby_walk){
 		.common = begin_walk(ctx, scratch),
 		.layout = bpf_map_lookup_elem(&ruby_layouts, &minor),
