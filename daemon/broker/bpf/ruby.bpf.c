@@ -245,27 +245,31 @@ static __always_inline __u32 read_lines(const struct interp_ruby *layout, struct
 	return done + positions;
 }
 
-/* Writes a description of the iseq whose body is in scratch->object. */
-static __noinline int describe(struct ruby_walk *walk, __u64 body, __u32 id, __u32 first_line,
-			       __u64 owner)
+/* Describes the iseq whose body is in scratch->object in scratch->code. Returns the size of the
+ * record, or 0. Not static: the kernel verifies such a function once, but a static one for each state
+ * of its callers, which would be most of the time until the first sample can be read. */
+__noinline __u32 ruby_describe(__u64 body, __u32 id, __u32 first_line, __u64 owner)
 {
+	struct scratch *scratch = get_scratch();
 	const struct interp_ruby *layout;
 	struct interp_code *code;
-	struct scratch *scratch;
 	bool cut = false;
+	__u32 minor;
 
-	if (!walk)
-		return -1;
-	scratch = walk->common.scratch;
-	layout = walk->layout;
+	if (!scratch)
+		return 0;
+	minor = scratch->process.minor;
+	layout = bpf_map_lookup_elem(&ruby_layouts, &minor);
+	if (!layout)
+		return 0;
 	code = &scratch->code;
 	code->record = INTERP_RECORD_CODE;
-	code->pid = walk->common.pid;
+	code->pid = bpf_get_current_pid_tgid() >> 32;
 	code->code = body;
 	code->id = id;
 	code->first_line = first_line;
 	code->family = INTERP_RUBY;
-	code->minor = layout->minor;
+	code->minor = minor;
 	code->flags = 0;
 	code->name_width = code->file_width = INTERP_UTF_8;
 	code->name_bytes = read_string(layout, word_at(scratch->object, layout->body_label, 0xf8),
@@ -280,9 +284,21 @@ static __noinline int describe(struct ruby_walk *walk, __u64 body, __u32 id, __u
 	if (cut)
 		code->flags |= INTERP_CODE_FILE_CUT;
 	code->lines_bytes = read_lines(layout, scratch);
-	return bpf_perf_event_output(walk->common.ctx, &code_outputs, BPF_F_CURRENT_CPU, code,
-				     __builtin_offsetof(struct interp_code, lines) +
-					     masked(code->lines_bytes, INTERP_MAX_LINES));
+	return __builtin_offsetof(struct interp_code, lines) +
+	       masked(code->lines_bytes, INTERP_MAX_LINES);
+}
+
+/* Writes a description of the frame's iseq. Returns 0, or an error. */
+static __always_inline long describe(struct ruby_walk *walk, const struct interp_frame *frame,
+				     __u32 first_line, __u64 owner)
+{
+	__u64 bytes = ruby_describe(frame->code, frame->id, first_line, owner);
+
+	asm volatile("" : "+r"(bytes));
+	if (bytes == 0 || bytes > sizeof(struct interp_code))
+		return -EINVAL;
+	return bpf_perf_event_output(walk->common.ctx, &code_outputs, BPF_F_CURRENT_CPU,
+				     &walk->common.scratch->code, bytes);
 }
 
 /* Sets the frame's position and id, and describes its iseq if that is new. */
@@ -315,8 +331,7 @@ static __always_inline void identify(struct ruby_walk *walk, struct interp_frame
 	hash ^= (owner >> 3) * 0xc4ceb9fe1a85ec53ull;
 	frame->id = (__u32)(hash >> 32) ^ (__u32)hash;
 	if (is_new_code(&walk->common, frame))
-		count_code(&walk->common, frame,
-			   describe(walk, frame->code, frame->id, first_line, owner));
+		count_code(&walk->common, frame, describe(walk, frame, first_line, owner));
 }
 
 /* Reads the words up to the one at which an `ep` points: the method, the environment that the block
@@ -347,10 +362,10 @@ static __always_inline bool read_environment(struct ruby_walk *walk, __u64 ep, _
 }
 
 /* Returns the class of the method that a frame executes, or in which its block is; 0: not known.
- * `environment`: the frame's own environment. */
-static __always_inline __u64 find_owner(const __u64 *environment)
+ * The arguments are the words of the frame's environment. Not static, as ruby_describe(). */
+__noinline __u64 ruby_find_owner(__u64 method_of, __u64 parent, __u64 flags)
 {
-	__u64 words[3] = { environment[0], environment[1], environment[2] }, method[5] = {};
+	__u64 words[ENVIRONMENT_BYTES / 8] = { method_of, parent, flags }, method[5] = {};
 
 	for (int i = 0; i < MAX_NESTED; i++) {
 		if (words[0] && !(words[0] & 7) && !read_user(method, sizeof(method), words[0])) {
@@ -394,7 +409,7 @@ static __always_inline int step_iseq(struct ruby_walk *walk, __u64 iseq, __u64 p
 	}
 	*frame = (struct interp_frame){ .code = head[2] };
 	walk->common.n++;
-	identify(walk, frame, pc, find_owner(environment));
+	identify(walk, frame, pc, ruby_find_owner(environment[0], environment[1], environment[2]));
 	if (environment[2] & FRAME_FINISH)
 		end_run(&walk->common, 0);
 	return 0;
