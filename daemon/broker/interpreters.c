@@ -32,6 +32,7 @@ struct interpreters {
 	struct interpreters_bpf *program;
 	/* perf event on sched:sched_switch, with the BPF program attached; -1: not attached */
 	int sleeps;
+	bool reads_sleeps;              /* the programs for sleeps are loaded */
 	char *refused[INTERP_FAMILIES]; /* why the kernel refuses its programs; NULL: it does not */
 };
 
@@ -100,7 +101,7 @@ static struct walkers walkers_of(const struct interpreters_bpf *program, enum in
 static bool add_family(const struct interpreters_bpf *program, enum interp_family family)
 {
 	const struct walkers walkers = walkers_of(program, family);
-	const int fds[] = { bpf_program__fd(walkers.sample), bpf_program__fd(walkers.sleep) };
+	const int sample = bpf_program__fd(walkers.sample), sleep = bpf_program__fd(walkers.sleep);
 	const uint32_t key = family;
 
 	for (uint32_t minor = 0; minor < bpf_map__max_entries(walkers.layouts); minor++)
@@ -108,10 +109,10 @@ static bool add_family(const struct interpreters_bpf *program, enum interp_famil
 		    bpf_map_update_elem(bpf_map__fd(walkers.layouts), &minor,
 					layout_of(family, minor), BPF_ANY) != 0)
 			return false;
-	return bpf_map_update_elem(bpf_map__fd(program->maps.sample_walkers), &key, &fds[0],
+	return bpf_map_update_elem(bpf_map__fd(program->maps.sample_walkers), &key, &sample,
 				   BPF_ANY) == 0 &&
-	       bpf_map_update_elem(bpf_map__fd(program->maps.sleep_walkers), &key, &fds[1],
-				   BPF_ANY) == 0;
+	       (sleep < 0 || bpf_map_update_elem(bpf_map__fd(program->maps.sleep_walkers), &key,
+						 &sleep, BPF_ANY) == 0);
 }
 
 static bool has_family(unsigned families, enum interp_family family)
@@ -120,7 +121,7 @@ static bool has_family(unsigned families, enum interp_family family)
 }
 
 /* Loads the programs of some families. Returns NULL, with errno, on failure. */
-static struct interpreters_bpf *load(unsigned families)
+static struct interpreters_bpf *load(unsigned families, bool sleeps)
 {
 	struct interpreters_bpf *program = interpreters_bpf__open();
 	bool ok;
@@ -128,9 +129,12 @@ static struct interpreters_bpf *load(unsigned families)
 
 	if (!program)
 		return NULL;
+	/* Verifying the programs takes most of the time until the first sample can be read. */
+	bpf_program__set_autoload(program->progs.interp_sleep, sleeps);
 	for (unsigned i = INTERP_NONE + 1; i < INTERP_FAMILIES; i++) {
 		bpf_program__set_autoload(walkers_of(program, i).sample, has_family(families, i));
-		bpf_program__set_autoload(walkers_of(program, i).sleep, has_family(families, i));
+		bpf_program__set_autoload(walkers_of(program, i).sleep,
+					  sleeps && has_family(families, i));
 	}
 	ok = bpf_map__set_max_entries(program->maps.sample_outputs, ALL_CPUS) == 0 &&
 	     bpf_map__set_max_entries(program->maps.code_outputs, ALL_CPUS) == 0 &&
@@ -151,7 +155,7 @@ static void load_some(struct interpreters *interpreters)
 	unsigned loaded = 0;
 
 	for (unsigned i = INTERP_NONE + 1; i < INTERP_FAMILIES; i++) {
-		struct interpreters_bpf *more = load(loaded | 1u << i);
+		struct interpreters_bpf *more = load(loaded | 1u << i, interpreters->reads_sleeps);
 
 		if (!more) {
 			interpreters->refused[i] =
@@ -165,14 +169,15 @@ static void load_some(struct interpreters *interpreters)
 	}
 }
 
-struct interpreters *interpreters_new(GError **error)
+struct interpreters *interpreters_new(bool sleeps, GError **error)
 {
 	struct interpreters *interpreters = g_new0(struct interpreters, 1);
 	int failed;
 
 	interpreters->sleeps = -1;
+	interpreters->reads_sleeps = sleeps;
 	libbpf_set_print(print_nothing);
-	interpreters->program = load(~0u);
+	interpreters->program = load(~0u, sleeps);
 	failed = errno;
 	if (!interpreters->program)
 		load_some(interpreters);
@@ -350,7 +355,7 @@ struct interp_counts interpreters_count(const struct interpreters *interpreters)
 
 #else /* nothing is read */
 
-struct interpreters *interpreters_new(GError **error)
+struct interpreters *interpreters_new(bool sleeps, GError **error)
 {
 	broker_fail(error, BROKER_ERROR_NOT_SUPPORTED,
 		    "profd was built without libbpf, bpftool or clang");
@@ -366,19 +371,19 @@ bool interpreters_open_outputs(struct interpreters *interpreters,
 			       const struct perf_event_attr *source, int ring, unsigned cpu,
 			       struct interpreter_outputs *ret_outputs, GError **error)
 {
-	return interpreters_new(error);
+	return interpreters_new(false, error);
 }
 
 bool interpreters_attach(const struct interpreters *interpreters, const struct event *event, int fd,
 			 GError **error)
 {
-	return interpreters_new(error);
+	return interpreters_new(false, error);
 }
 
 bool interpreters_attach_sleeps(struct interpreters *interpreters, uint64_t tracepoint,
 				GError **error)
 {
-	return interpreters_new(error);
+	return interpreters_new(false, error);
 }
 
 void interpreters_detach_sleeps(struct interpreters *interpreters)
@@ -399,7 +404,7 @@ bool interpreters_has_process(const struct interpreters *interpreters, int32_t p
 bool interpreters_set_process(struct interpreters *interpreters, int32_t pid,
 			      const struct interp_process *process, GError **error)
 {
-	return interpreters_new(error);
+	return interpreters_new(false, error);
 }
 
 struct interp_counts interpreters_count(const struct interpreters *interpreters)

@@ -25,9 +25,9 @@
 
 struct interpreters;
 
-/* Loads the programs. Fails if the kernel, its type information or the rights do not suffice for
+/* Loads the programs; `sleeps`: also those for sleeps. Fails if the kernel, its type information or the rights do not suffice for
  * those of any family. */
-struct interpreters *interpreters_new(GError **error);
+struct interpreters *interpreters_new(bool sleeps, GError **error);
 void interpreters_free(struct interpreters *interpreters); /* NULL is allowed */
 
 /* The events that the program writes to on one CPU. The caller owns the descriptors. */
@@ -45,7 +45,7 @@ bool interpreters_open_outputs(struct interpreters *interpreters,
  * kind. */
 bool interpreters_attach(const struct interpreters *interpreters, const struct event *event, int fd,
 			 GError **error);
-/* Also reads frames when a thread is about to sleep. `tracepoint`: the id of sched:sched_switch. */
+/* Also reads frames when a thread is about to sleep, which the programs were loaded for. `tracepoint`: the id of sched:sched_switch. */
 bool interpreters_attach_sleeps(struct interpreters *interpreters, uint64_t tracepoint,
 				GError **error);
 void interpreters_detach_sleeps(struct interpreters *interpreters);

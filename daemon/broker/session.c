@@ -541,7 +541,7 @@ static gpointer load_interpreters(gpointer data)
 {
 	struct session *session = data;
 
-	session->loaded = interpreters_new(&session->load_error);
+	session->loaded = interpreters_new(session->plan.sleep_id != 0, &session->load_error);
 	session->loaded_watch =
 		g_idle_add_full(G_PRIORITY_DEFAULT, on_interpreters_loaded, session, NULL);
 	return NULL;
