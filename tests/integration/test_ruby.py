@@ -353,6 +353,26 @@ def test_report(profctl, profcapture, capture, ruby, tmp_path):
     assert key["self"] > 0.5 * sum(row["self"] for row in shown.values())
 
 
+SHORT = """
+def turn
+  i = 0
+  i += 1 while i < 1000
+end
+turn while Process.clock_gettime(Process::CLOCK_PROCESS_CPUTIME_ID) < 1
+"""
+
+
+def test_first_second(profctl, profcapture, capture, ruby, tmp_path):
+    """Few samples are from before the interpreter was found, even on a busy machine."""
+    program = tmp_path / "short.rb"
+    program.write_text(SHORT)
+    recorded(profctl, "-F", 999, "-o", capture, "--", ruby, program)
+    found = Capture(profcapture, capture, "ruby")
+    verdicts = collections.Counter(sample["interpreter"] for sample in found.samples)
+    print(verdicts)
+    assert verdicts["missing"] + verdicts["none"] < 0.1 * sum(verdicts.values())
+
+
 BOTH = """
 {ruby} -e 'def turn; i = 0; i += 1 while i < 1000; end
 finish = Process.clock_gettime(Process::CLOCK_PROCESS_CPUTIME_ID) + 2

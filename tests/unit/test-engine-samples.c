@@ -355,6 +355,49 @@ static void test_interpreted(void)
 	program_done(&program);
 }
 
+/* Before the interpreter was found, a thread whose stack has none of its activations is idle. */
+static void test_before(void)
+{
+	static const uint64_t below[] = { 0x400110 | UNWIND_EXACT, 0x400100 },
+			      above[] = { 0x400110 | UNWIND_EXACT, 0x400051, 0x400120 },
+			      inside[] = { 0x400110 | UNWIND_EXACT, 0x400150 },
+			      last[] = { 0x400140 | UNWIND_EXACT };
+	const struct {
+		const uint64_t *ips;
+		size_t n;
+		enum prof_sample_interpreter expected;
+	} cases[] = {
+		{ below, 2, PROF_INTERPRETER_IDLE },     { above, 3, PROF_INTERPRETER_IDLE },
+		{ inside, 2, PROF_INTERPRETER_MISSING }, { last, 1, PROF_INTERPRETER_MISSING },
+		{ last, 0, PROF_INTERPRETER_MISSING },
+	};
+	struct interpreted_program program;
+	struct process *process = program_init(&program);
+
+	program.python.eval = 0x140;
+	program.python.eval_size = 0x10;
+	process->maps->mappings[0].image->runtime = &program.python;
+	interpreted_look(program.interpreted, process);
+	program.sample.is_interpreted = false;
+	for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
+		program.sample.user.ips = cases[i].ips;
+		program.sample.user.n = cases[i].n;
+		program.sample.user.stop = PROF_STOP_ROOT;
+		CHECK_INT(interpreted_merge(program.interpreted, &program.sample),
+			  cases[i].expected);
+		program.sample.user.stop = PROF_STOP_NO_RULE;
+		CHECK_INT(interpreted_merge(program.interpreted, &program.sample),
+			  PROF_INTERPRETER_MISSING);
+	}
+	program.python.minor = 14;
+	program.sample.user.ips = below;
+	program.sample.user.n = 2;
+	program.sample.user.stop = PROF_STOP_ROOT;
+	CHECK_INT(interpreted_merge(program.interpreted, &program.sample),
+		  PROF_INTERPRETER_MISSING);
+	program_done(&program);
+}
+
 static struct image *map_runtime(struct process *process, struct interpreted_program *program,
 				 uint64_t start, const struct interp_runtime *runtime)
 {
@@ -983,6 +1026,7 @@ int main(void)
 	RUN(test_refused);
 	RUN(test_two_interpreters);
 	RUN(test_full);
+	RUN(test_before);
 	RUN(test_cgroup);
 	RUN(test_regions);
 	RUN(test_symbols);

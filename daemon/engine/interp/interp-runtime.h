@@ -23,7 +23,7 @@ struct interp_runtime {
 	enum interp_family family;
 	unsigned minor;                       /* of INTERP_FAMILY_MAJORS; 0: not known */
 	uint64_t addresses[INTERP_ADDRESSES]; /* as in struct interp_process */
-	uint64_t eval, eval_size;             /* Python: _PyEval_EvalFrameDefault() */
+	uint64_t eval, eval_size;             /* the function that executes frames */
 	uint64_t code_bias;                   /* address of code, less its offset in the file */
 	enum interp_found found;
 };

@@ -62,6 +62,8 @@ bool ruby_file_describe(const struct interp_elf *elf, struct interp_runtime *ret
 		.minor = find_minor(elf),
 		.addresses = { [INTERP_RUBY_EVAL] = exec->st_value,
 			       [INTERP_RUBY_EVAL_END] = exec->st_value + exec->st_size },
+		.eval = exec->st_value,
+		.eval_size = exec->st_size,
 		.code_bias = interp_elf_code_bias(elf, exec->st_value),
 	};
 	ret_runtime->found = !ruby_layout(ret_runtime->minor)  ? INTERP_OTHER_VERSION

@@ -8,6 +8,9 @@
  *                 [test-engine-samples: two_interpreters]
  *             (3) samples without a function for which there was no room are counted
  *                 [test-engine-samples: full]
+ *             (4) samples before a program's frames are read are only missing if the native stack
+ *                 may have an activation of the interpreter
+ *                 [test-engine-samples: before]
  * Runs on the drain thread only.
  */
 #include "daemon/engine/perf/interpreted.h"
@@ -174,6 +177,28 @@ static bool place_runs(struct interpreted *interpreted, const struct sample *sam
 	return true;
 }
 
+/* Returns whether the native stack shows that the thread executes no function of the program: its
+ * frames are all known, and none is of the function that executes them. Builds of Python from 3.14
+ * on may have one such function for each instruction. */
+static bool is_idle(const struct sample *sample)
+{
+	const struct unwind_stack *user = &sample->user;
+	const struct process *process = sample->thread->process;
+	const struct interp_runtime *file = process->interpreter->runtime;
+	const uint64_t eval = file->eval + process->interpreter_bias;
+
+	if (file->eval_size == 0 || user->n == 0 || user->stop != PROF_STOP_ROOT ||
+	    process->has_unread_interpreter || (file->family == INTERP_PYTHON && file->minor >= 14))
+		return false;
+	for (size_t i = 0; i < user->n; i++) {
+		const uint64_t pc = (user->ips[i] & ~UNWIND_EXACT) - !(user->ips[i] & UNWIND_EXACT);
+
+		if (pc - eval < file->eval_size)
+			return false;
+	}
+	return true;
+}
+
 enum prof_sample_interpreter interpreted_merge(struct interpreted *interpreted,
 					       const struct sample *sample)
 {
@@ -187,9 +212,11 @@ enum prof_sample_interpreter interpreted_merge(struct interpreted *interpreted,
 	/* during exec and exit */
 	if (sample->user.stop == PROF_STOP_NO_MEMORY)
 		return PROF_INTERPRETER_IDLE;
+	/* Before the interpreter was found. */
+	if (!sample->is_interpreted)
+		return is_idle(sample) ? PROF_INTERPRETER_IDLE : PROF_INTERPRETER_MISSING;
 	/* Before the process changed to another interpreter, that one was read. */
-	if (!sample->is_interpreted ||
-	    !interp_record_sample(sample->raw, sample->raw_bytes, chain) ||
+	if (!interp_record_sample(sample->raw, sample->raw_bytes, chain) ||
 	    chain->family != process->interpreter->runtime->family ||
 	    chain->minor != process->interpreter->runtime->minor)
 		return PROF_INTERPRETER_MISSING;
