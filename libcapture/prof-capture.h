@@ -481,7 +481,7 @@ enum prof_stack_source {
 	PROF_STACK_RACED,
 	PROF_STACK_SOURCES
 };
-/* What woke the thread. INTERRUPT: an interrupt of a device, a timer or another CPU, whatever
+/* The cause of a wakeup. INTERRUPT: an interrupt of a device, a timer or another CPU, whatever
  * thread it interrupted. OUTSIDE: a thread that the session does not record. */
 enum prof_waker {
 	PROF_WAKER_UNKNOWN,
