@@ -62,7 +62,7 @@ struct python_chain {
 	struct python_frame frames[PYTHON_MAX_FRAMES]; /* innermost first */
 };
 
-/* What the interpreter is, if there is one whose functions are not read; else NULL. */
+/* The reason why the functions of the process's interpreter cannot be read, or NULL. */
 extern const char *python_unread __attribute__((visibility("hidden")));
 
 /* Looks for an interpreter. Takes the loader's lock, and may allocate. */
