@@ -70,7 +70,8 @@ struct files_snapshot {
 struct files_image {
 	struct message_image_request request; /* the path, of path_bytes bytes, follows */
 	uint64_t copy_bytes;                  /* maximum size of a copy */
-	uint32_t careful; /* 1: open by path only, and on no filesystem with a server */
+	/* 1: open by path only, and refuse filesystems that a server answers for (FUSE, NFS) */
+	uint32_t careful;
 	uint32_t pad;
 };
 

@@ -22,10 +22,11 @@
 #define INTERP_MAX_NAME 511u /* bytes; each is a power of two less one */
 #define INTERP_MAX_FILE 1023u
 #define INTERP_MAX_LINES 8191u
-#define INTERP_MAX_NEW_CODES 24u /* described before one sample; the others later */
+/* Maximum number of code objects described before a sample; later samples describe the rest. */
+#define INTERP_MAX_NEW_CODES 24u
 
 enum interp_family { INTERP_NONE, INTERP_PYTHON, INTERP_RUBY, INTERP_FAMILIES };
-/* For messages, by family. */
+/* The names for messages, by family. */
 #define INTERP_FAMILY_NAMES                                         \
 	{                                                           \
 		[INTERP_PYTHON] = "Python", [INTERP_RUBY] = "Ruby", \
@@ -116,11 +117,11 @@ struct interp_sample {
 #define INTERP_CODE_FILE_CUT 2u
 #define INTERP_CODE_LINES_CUT 4u
 
-/* Width of a character in bytes: 1, 2, 4; or this. */
+/* A width of a character is 1, 2 or 4 bytes, or this value: UTF-8. */
 #define INTERP_UTF_8 0u
 
-/* Of Ruby, the name of the method's class or module, in UTF-8, is here in `name`; both names are
- * shorter than this. */
+/* Ruby: `name` has the name of the method's class or module, in UTF-8, at this offset; both names
+ * are shorter than this. */
 #define INTERP_RUBY_OWNER 256u
 
 /* Ruby's `lines` begin with this. The line numbers follow, as __u32, then the set of positions, as
@@ -149,7 +150,7 @@ struct interp_code {
 	__u8 name[INTERP_MAX_NAME + 1], file[INTERP_MAX_FILE + 1], lines[INTERP_MAX_LINES + 1];
 };
 
-/* What the program counts, on each CPU. */
+/* The program's counts on one CPU. */
 struct interp_counts {
 	__u64 samples, walked, lost, codes, codes_lost;
 	__u64 walk_ns;

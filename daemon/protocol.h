@@ -130,7 +130,7 @@ struct message {
 
 enum engine_call_graph { ENGINE_CALL_GRAPH_NONE, ENGINE_CALL_GRAPH_FP, ENGINE_CALL_GRAPH_DWARF };
 
-/* What a collector does when its ring is full. */
+/* The behavior of a collector whose ring is full. */
 enum engine_policy {
 	ENGINE_POLICY_DEFAULT, /* lossless for collectors that record allocations */
 	ENGINE_POLICY_DROP,

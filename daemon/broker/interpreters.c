@@ -97,7 +97,8 @@ static struct walkers walkers_of(const struct interpreters_bpf *program, enum in
 }
 #undef WALKERS
 
-/* Tells the programs of a family's walkers and versions. Returns false, with errno, on failure. */
+/* Stores a family's walkers and layouts in the programs' maps. Returns false, with errno, on
+ * failure. */
 static bool add_family(const struct interpreters_bpf *program, enum interp_family family)
 {
 	const struct walkers walkers = walkers_of(program, family);

@@ -34,7 +34,7 @@ struct requests {
 	struct files_config config;
 	struct files *usage; /* NULL: not requested yet */
 	bool measuring;
-	struct files *stacks; /* a third process, likewise; NULL: not requested yet */
+	struct files *stacks; /* a third process, for stacks; NULL: not requested yet */
 	bool reading_stacks;
 	unsigned tasks;
 	bool scanned; /* the engine has requested its first snapshot */

@@ -19,7 +19,7 @@
 #define KEY_BYTES 16
 #define KEY_VALUE 8
 
-/* By minor version. */
+/* The layouts by minor version. */
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
 	__uint(max_entries, 32);

@@ -18,7 +18,7 @@
 
 #include "daemon/interp-protocol.h"
 
-/* Empty where the maps are defined. */
+/* Empty in the file that defines the maps. */
 #ifndef SHARED
 #define SHARED extern
 #endif
@@ -63,14 +63,15 @@ struct task_struct___kernel {
 
 struct described_key {
 	__u64 code;
-	__u32 memory; /* the process's memory: changes with exec, and differs after fork */
+	/* identifies the process's memory: changes with exec, and differs after fork */
+	__u32 memory;
 	__u32 id;
 };
 
 /* A power of two. */
 #define RECENT_CODES 512u
 
-/* What the programs keep while they read a sample, on each CPU. */
+/* The programs' state while they read a sample; each CPU has its own. */
 struct scratch {
 	struct interp_sample sample;
 	struct interp_code code;
@@ -127,7 +128,7 @@ struct sched_switch {
 	long prev_state;
 };
 
-/* What all walks need. */
+/* The data that all walks share. */
 struct walk {
 	void *ctx;
 	struct scratch *scratch;
@@ -222,7 +223,7 @@ static __always_inline bool is_new_code(struct walk *walk, const struct interp_f
 	return true;
 }
 
-/* Counts a description; `error`: it was not written. */
+/* Counts a description. `error` is not 0 if it was not written. */
 static __always_inline void count_code(const struct walk *walk, const struct interp_frame *frame,
 				       int error)
 {

@@ -65,7 +65,7 @@
 #define VARIABLE_BYTES 24
 #define NAME_SCOPE 0xe
 
-/* By minor version. */
+/* The layouts by minor version. */
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
 	__uint(max_entries, 32);
@@ -86,7 +86,7 @@ static __always_inline __u32 read_string(const struct interp_ruby *layout, __u64
 {
 	__u64 head[4] = {}, bytes, from;
 
-	/* Immediate objects are no addresses. */
+	/* Immediate objects are not addresses. */
 	if (object & 7 || read_user(head, sizeof(head), object) ||
 	    (head[0] & TYPE_MASK) != TYPE_STRING)
 		return 0;
@@ -448,7 +448,7 @@ static long step(__u32 index, struct ruby_walk *walk)
 	return 0;
 }
 
-/* Looks at one tag. Returns 1 to end the loop. */
+/* Checks one tag. Returns 1 to end the loop. */
 static long step_tag(__u32 index, struct ruby_walk *walk)
 {
 	const struct interp_ruby *layout = walk->layout;

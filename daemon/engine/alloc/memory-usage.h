@@ -4,7 +4,7 @@
 #include "daemon/engine/model/tasks.h"
 #include "daemon/protocol.h"
 
-/* What is recorded. */
+/* The values to record. */
 struct memory_usage_options {
 	bool memory;     /* memory of processes with expected allocations */
 	bool counters;   /* counters of all processes in the tables */

@@ -21,7 +21,7 @@
 struct code_key {
 	uint64_t code;
 	uint32_t process, id;
-	uint64_t seed; /* of the hash; the same in all keys */
+	uint64_t seed; /* seed of the hash; equal in all keys */
 };
 
 struct known_function {
@@ -32,7 +32,7 @@ struct known_function {
 struct interp_functions {
 	GHashTable *by_code;    /* struct code_key → struct known_function, borrowed */
 	GHashTable *by_content; /* set of struct known_function */
-	GPtrArray *by_number;   /* the same, borrowed; number N is at N - 1 */
+	GPtrArray *by_number;   /* the functions, borrowed; number N is at N - 1 */
 	uint64_t bytes, max_bytes;
 	uint64_t seed;
 	bool is_full;

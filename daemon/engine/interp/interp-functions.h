@@ -15,7 +15,7 @@
 #define INTERP_FUNCTION_LINES (UINT64_C(1) << 20)
 
 struct interp_function {
-	uint64_t number; /* from 1 */
+	uint64_t number; /* counted from 1 */
 	/* "module.Class.method"; Ruby: "block in Class#method", "<main> (file.rb)" */
 	char *name;
 	char *file;

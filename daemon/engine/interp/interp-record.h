@@ -16,7 +16,7 @@
 /* The frames of a thread, innermost first. */
 struct interp_chain {
 	uint64_t period;
-	uint64_t event; /* id of the sampled one */
+	uint64_t event; /* id of the sampled event */
 	enum interp_family family;
 	unsigned minor;
 	unsigned flags; /* enum interp_flags */
@@ -36,7 +36,7 @@ struct interp_code_text {
 	unsigned minor;
 	bool has_owner; /* the name has a class: "block in Class#method" */
 	char name[3 * INTERP_MAX_NAME + 4], file[3 * INTERP_MAX_FILE + 4];
-	const uint8_t *lines; /* within the record */
+	const uint8_t *lines; /* points into the record */
 	size_t lines_bytes;
 };
 

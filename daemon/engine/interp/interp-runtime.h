@@ -21,7 +21,7 @@ enum interp_found {
 /* Addresses are those of the file. */
 struct interp_runtime {
 	enum interp_family family;
-	unsigned minor;                       /* of INTERP_FAMILY_MAJORS; 0: not known */
+	unsigned minor;                       /* of INTERP_FAMILY_MAJORS; 0: unknown */
 	uint64_t addresses[INTERP_ADDRESSES]; /* as in struct interp_process */
 	uint64_t eval, eval_size;             /* the function that executes frames */
 	uint64_t code_bias;                   /* address of code, less its offset in the file */

@@ -28,7 +28,7 @@ static unsigned find_minor(const struct interp_elf *elf)
 		       : 0;
 }
 
-/* Finds the thread-local variable. Returns false if the way to it is not known. */
+/* Finds the thread-local variable. Returns false if its location cannot be determined. */
 static bool find_variable(const struct interp_elf *elf, struct interp_runtime *runtime)
 {
 	const uint64_t value = elf->found[RUBY_CURRENT_EC].st_value;

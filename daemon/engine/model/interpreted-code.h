@@ -11,7 +11,7 @@
 #include "daemon/engine/interp/interp-functions.h"
 #include "daemon/engine/model/images.h"
 
-/* The number of functions that were not described, in places. */
+/* The function number in places whose function was not described. */
 #define INTERPRETED_UNKNOWN UINT64_C(0)
 
 struct interpreted_code {
@@ -31,7 +31,7 @@ void interpreted_code_done(struct interpreted_code *code);
  * that is not known. Borrowed. */
 struct image *interpreted_code_program(struct interpreted_code *code, const struct image *file,
 				       enum interp_family family, unsigned minor);
-/* Called when more is known of a file. */
+/* Called when the broker has described a file. */
 void interpreted_code_opened(struct interpreted_code *code, const struct image *file);
 /* Writes the name and the line of a place whose frame is new. */
 void interpreted_code_write(struct interpreted_code *code, const struct row *program,

@@ -28,7 +28,7 @@
 #define MAX_COUNTERS 4096u
 #define MAX_VALUES 65536u
 
-/* What a number in a file means. */
+/* The meaning of a number in a file. */
 struct counter_spec {
 	const char *key; /* the word before the number, in files of names and numbers */
 	/* counter's name; for a device, the part after the device's name (NULL: no such part) */

@@ -73,7 +73,7 @@ struct snapshot_usage {
 bool snapshot_parse_rollup(const char *text, size_t length, struct snapshot_usage *ret);
 bool snapshot_parse_statm(const char *text, size_t length, struct snapshot_usage *ret);
 
-/* What a process has done so far. */
+/* The totals of a process since its start. */
 struct snapshot_counts {
 	/* from /proc/PID/stat, without its children */
 	uint64_t minor_faults, major_faults, threads, rss_bytes;

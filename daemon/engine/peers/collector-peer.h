@@ -91,7 +91,7 @@ enum peer_state {
 struct collectors;
 struct peer;
 
-/* What differs between the protocols by which processes record: profd's own (collectors.c) and
+/* The differences between the protocols by which processes record: profd's own (collectors.c) and
  * sysprof's (sysprof-peer.c). Optional functions may be NULL. */
 struct peer_type {
 	/* A peer is one program: an exec or another registration ends it. Otherwise it is a process

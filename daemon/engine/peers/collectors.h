@@ -9,7 +9,7 @@
 #define COLLECTORS_MAX_BYTES (UINT64_C(256) << 20)      /* all arenas together */
 #define COLLECTORS_MAX_PEER_BYTES (UINT64_C(128) << 20) /* the arenas of a process */
 #define COLLECTORS_MAX_SYSPROF_BYTES \
-	(UINT64_C(1) << 30)                 /* all sysprof rings; half of it for one process */
+	(UINT64_C(1) << 30) /* limit for all sysprof rings; one process may use half of it */
 #define COLLECTORS_BUFFER_BYTES (64u << 10) /* small, to stay in caches until rows are written */
 #define COLLECTORS_MAX_QUEUED (UINT64_C(48) << 20)     /* queued records of all processes */
 #define COLLECTORS_MODEST (COLLECTORS_MAX_QUEUED / 16) /* limit for a process with few records */

@@ -16,14 +16,14 @@
 
 struct interpreted {
 	struct interpreted_code *code;
-	uint32_t generation; /* changes when processes must be looked at again */
+	uint32_t generation; /* changes when all processes must be checked again */
 	/* Called once, when a process maps a file that has the name of an interpreter, before the
 	 * file is read. */
 	void (*expected)(void *data);
 	bool is_expected;
 	/* Called when an interpreter is found in a process, and again in each generation. */
 	void (*found)(const struct process *process, void *data);
-	/* Called whenever a process has another interpreter, too, which is not read. */
+	/* Called whenever a process also has another interpreter, which is not read. */
 	void (*unread)(const struct process *process, const struct interp_runtime *runtime,
 		       void *data);
 	void *data;

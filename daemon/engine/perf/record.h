@@ -114,7 +114,7 @@ struct record {
 	};
 };
 
-/* What samples contain in addition to ENGINE_SAMPLE_TYPE. */
+/* Further contents of samples, besides ENGINE_SAMPLE_TYPE. */
 #define RECORD_STACKS 1u /* PERF_SAMPLE_REGS_USER, PERF_SAMPLE_STACK_USER */
 #define RECORD_FIELDS 2u /* PERF_SAMPLE_RAW */
 

@@ -82,7 +82,7 @@ struct wait_stratum {
 /* The code in which a thread slept, or woke another one. */
 struct wait_code {
 	unsigned int refs;
-	bool is_waker;         /* it is in a struct waker, else in a struct wait */
+	bool is_waker;         /* part of a struct waker; otherwise of a struct wait */
 	struct thread *thread; /* referenced; NULL: no thread, or one that is not recorded */
 	bool has_registers;
 	bool is_pending; /* its stack is being read or walked */
@@ -92,7 +92,7 @@ struct wait_code {
 	uint8_t *chain;
 	uint32_t chain_bytes, chain_hash;
 	struct maps *maps;    /* mappings of the stack; NULL: it has no stack */
-	struct sample sample; /* its arrays are copies, or `chain` */
+	struct sample sample; /* its arrays are copies, or point to `chain` */
 	/* its own stack, which others share; the stack of another code at its place, which it
 	 * shares */
 	struct wait_stratum own, shared;
@@ -567,7 +567,7 @@ static uint32_t hash_chain(const uint8_t *bytes, size_t size)
 {
 	uint64_t hash = size;
 
-	/* how it was read, and how many frames it has */
+	/* hash the flags and the number of frames */
 	for (size_t at = 0; at < offsetof(struct interp_sample, period) && at < size; at++)
 		hash = (hash ^ bytes[at]) * UINT64_C(0x100000001b3);
 	for (size_t at = offsetof(struct interp_sample, frames);

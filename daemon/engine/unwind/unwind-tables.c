@@ -70,9 +70,9 @@ struct unwind_tables {
 	GQueue todo, done; /* struct file */
 	bool ending, ended;
 	int event_fd;
-	uint64_t bytes;    /* bytes of all tables; the worker's */
-	GHashTable *files; /* struct file by its identity; the drain thread's */
-	GPtrArray *dumps;  /* files with generated code; the drain thread's */
+	uint64_t bytes;    /* bytes of all tables; used by the worker only */
+	GHashTable *files; /* struct file by its identity; used by the drain thread only */
+	GPtrArray *dumps;  /* files with generated code; used by the drain thread only */
 	uint32_t dump_version;
 	unsigned int n_waiting;
 	bool only_programs;
