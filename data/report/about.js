@@ -15,7 +15,7 @@ const stacks = {
 const items = (list) => [list].flat().join(', ');
 const choice = (yes, no) => (value) => (value ? yes : no);
 
-// What each option of the recorder means; docs/dbus.md has all of them.
+// Meaning of each option of the recorder; docs/dbus.md describes all of them.
 const OPTIONS = {
 	system: choice('the whole system', ''),
 	pids: (pids) => `process ${items(pids)} and its children`,

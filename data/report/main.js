@@ -378,7 +378,7 @@ const setTheme = () =>
 	(document.documentElement.dataset.theme =
 		state.theme || (matchMedia('(prefers-color-scheme: dark)').matches ? 'dark' : 'light'));
 
-// What is on the screen.
+// The view that the screen shows.
 let drawn = null;
 
 const render = () => {

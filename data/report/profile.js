@@ -145,8 +145,9 @@ const addWaits = (data, rowsOf, scope, self) => {
 	return events;
 };
 
-// What became of a block: freed, not freed, likewise in a pool of the runtime, which `memory`
-// leaves out; or it was allocated before the time that the page was made of.
+// The fate of a block that was not freed in the time of the page: KEPT: it was never freed.
+// RUNTIME: it was never freed, and is in a pool of the runtime, which `memory` omits. EARLIER:
+// it was allocated before that time.
 const [KEPT, RUNTIME, EARLIER] = [1, 2, 3];
 
 // Calls `add` with each row of blocks that were allocated in [from, to), and whether they were not

@@ -12,7 +12,7 @@ import { layout, makeRows, numberOf, stateTexts, toX } from './rows.js';
 
 const background = { canvas: document.createElement('canvas'), key: '' };
 
-// Where the keyboard is: a row, and a time or, before its first use, null.
+// The position of the keyboard: a row, and a time, which is null before the first use.
 export const cursor = { row: 1, at: null };
 
 // ---- rows that do not depend on the selection
@@ -599,7 +599,7 @@ const drawBusiest = () => {
 	);
 };
 
-// What the tips say of counters, the heap and logs.
+// The texts of the tips about counters, the heap and logs.
 const drawLines = () => {
 	const { data } = state;
 	const [from, to] = range();
