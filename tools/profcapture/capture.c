@@ -287,7 +287,7 @@ static bool open_reader(struct capture *capture, bool redacts, GError **error)
  * but a forged schema may not. Columns that an older file lacks read as absent. */
 static bool check_schema(const struct capture *capture, GError **error)
 {
-	/* tables that got columns after version 1 was fixed, and the first of these */
+	/* tables that got columns after version 1 was fixed, and the first such column */
 	static const uint16_t added[][2] = { { PROF_TABLE_FREE, PROF_FREE_YOUNGER },
 					     { PROF_TABLE_SOURCE, PROF_SOURCE_FIELDS },
 					     { PROF_TABLE_SYMBOL, PROF_SYMBOL_DECLARED_FILE },
@@ -331,7 +331,8 @@ struct capture *capture_open(const char *file, bool redacts, GError **error)
 	    read_small_table(capture, PROF_TABLE_LOSS, read_loss_batch, error) &&
 	    read_small_table(capture, PROF_TABLE_METADATA, read_metadata_batch, error) &&
 	    capture_refuse_nothing(capture, error)) {
-		if (redacts) { /* of the name of the file, too, only the last part is shown */
+		/* the path of the file may be private, too, so only its last part is shown */
+		if (redacts) {
 			g_autofree char *name = g_path_get_basename(file);
 
 			g_free(capture->file);

@@ -91,7 +91,8 @@ struct diff_row {
 	uint32_t place; /* with memory: the program's line that allocates; 0: several, or unknown */
 	unsigned side;  /* side of `function` and `place` */
 	struct diff_count counts[DIFF_SIDES];
-	double *blocks[DIFF_SIDES]; /* counts by block; tested rows, with one run per side */
+	/* counts by block; set only for tested rows, with one run per side */
+	double *blocks[DIFF_SIDES];
 	double a, b, noise;
 	bool is_tested, has_noise, is_significant;
 	bool is_unjudged; /* shown, but without a verdict on the program */

@@ -37,7 +37,7 @@ static const struct {
 };
 #define RETURN "%return" /* suffix of a probe of a function's return */
 
-/* The field that --by names, in the rows of one source. */
+/* The field that --by selects, in the rows of one source. */
 struct by_field {
 	uint32_t position; /* in the source's list of fields */
 	uint32_t kind;     /* enum prof_argument_kind */
@@ -48,7 +48,7 @@ struct event_series {
 	uint32_t kind;  /* enum prof_argument_kind of `value` */
 	bool has_value;
 	uint64_t value;
-	const char *text; /* interned; NULL: none, or empty. Without a value: why not */
+	const char *text; /* interned; NULL: none, or empty. If has_value is false, the reason. */
 	uint64_t count, no_begin, no_end;
 	struct durations durations;
 };

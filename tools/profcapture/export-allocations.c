@@ -14,7 +14,7 @@
 #include <string.h>
 
 #define MOST_LIVES 1000000u
-#define LEAST_STEPS 1024 /* of the duration, however many lives there are */
+#define LEAST_STEPS 1024 /* minimum number of units of time in the duration */
 #define HEAP_PARTS 1024
 
 struct reading {
@@ -24,7 +24,7 @@ struct reading {
 	struct memory_heaps heaps;
 	struct number_map sum_of; /* thread and node → index + 1 */
 	GHashTable *lives;        /* set of struct allocation_life, equal except in sums; or NULL */
-	struct suppressions suppressions; /* of the runtime's pools */
+	struct suppressions suppressions; /* suppressions of the runtime's pools */
 	double live_bytes;
 };
 
@@ -176,7 +176,7 @@ static void add_life(struct reading *reading, const struct memory_live *live, in
 		.size = (uint8_t)memory_size_class(live->block.size),
 	};
 
-	/* the replay goes on after the range */
+	/* the replay continues after the range */
 	if (start_ns > reading->export->reader.to_ns)
 		return;
 	life.blocks = live->blocks;
@@ -367,7 +367,7 @@ bool allocations_replay(const struct export *export, struct memory_heaps *heaps,
 
 	replay->heaps = heaps;
 	replay->from_ns = export->reader.from_ns;
-	/* which blocks are not freed is known at the end */
+	/* read up to the end, because only then the blocks that are not freed are known */
 	replay->to_ns = replay->ends_all ? INT64_MAX : export->reader.to_ns;
 	ok = memory_replay_run(replay, error);
 	memory_replay_done(replay);

@@ -32,14 +32,15 @@ struct allocation_sum {
 
 enum allocation_kind {
 	ALLOCATION_FREED,
-	ALLOCATION_KEPT,    /* not freed before its process or the recording ended */
-	ALLOCATION_RUNTIME, /* likewise, in a pool of the runtime, which `memory` suppresses */
+	ALLOCATION_KEPT, /* not freed before its process or the recording ended */
+	/* also not freed, but in a pool of the runtime, which `memory` suppresses */
+	ALLOCATION_RUNTIME,
 	ALLOCATION_EARLIER, /* allocated before the time range */
 };
 
 /* Blocks that are equal in all but the sums. Times are in units of `unit_ns`. */
 struct allocation_life {
-	uint32_t time; /* of allocation */
+	uint32_t time; /* time of the allocation */
 	/* 1 + the time at which it was freed or its process ended; 0: live at the end */
 	uint32_t freed;
 	uint32_t thread, node;
@@ -52,7 +53,7 @@ struct allocation_life {
 
 /* The largest live heap in a part of the time. */
 struct allocation_most {
-	int64_t time_ns; /* of the part's start; of a peak, its time */
+	int64_t time_ns; /* time of the part's start, or of the peak */
 	double bytes;
 };
 

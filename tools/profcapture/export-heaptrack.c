@@ -39,7 +39,7 @@
 
 #define PAGE_BYTES 4096 /* the unit of RSS */
 #define MOST_ROWS 65536u
-#define MOST_PIDS 8u /* that a message lists */
+#define MOST_PIDS 8u /* maximum number of pids in a message */
 
 /* One of heaptrack's instruction pointers: a frame's function, and the callers that it is inlined
  * into. */

@@ -100,7 +100,8 @@ static void write_threads(struct html *html)
 {
 	const struct html_sides *sides = &html->rows.sides;
 	const GArray *list = html->rows.threads.all;
-	struct html_keys processes; /* the later side's are numbered after the first's */
+	/* the later side's processes are numbered after the first side's */
+	struct html_keys processes;
 	uint32_t first = sides->each[HTML_FIRST].export->reader.capture->names->processes->len;
 
 	html_keys_init(&processes);
@@ -625,7 +626,7 @@ static bool write_path(struct html *html, GError **error)
 	return true;
 }
 
-/* Writes for how much of the waiting time the stack is known. */
+/* Writes the part of the waiting time whose stacks are known. */
 static void write_wait_stacks(struct html *html)
 {
 	const struct html_sides *sides = &html->rows.sides;

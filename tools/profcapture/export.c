@@ -764,7 +764,7 @@ static bool read_to_fit(struct export *export, const char *file, GError **error)
 		struct export *again = copy_options(given);
 
 		again->merges = export->merges + 1;
-		again->reader.judges_damage = true; /* it was warned of */
+		again->reader.judges_damage = true; /* the first try has already warned of damage */
 		export_done(export);
 		*export = *again;
 		g_free(again);

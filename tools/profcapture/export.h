@@ -42,7 +42,7 @@ struct export
 	bool force, is_quiet, wants_inline, no_inline;
 	bool with_source; /* html: with source and assembly, from `code` */
 	struct code_files code;
-	GString *page;   /* html: the text */
+	GString *page;   /* html: the text of the page */
 	unsigned merges; /* html: how often the page was too large; each time, more is merged */
 };
 

@@ -222,7 +222,7 @@ static void write_causes(struct html_rows *rows)
 				index = GUINT_TO_POINTER(g_hash_table_size(known) + 1);
 				g_hash_table_insert(known, g_steal_pointer(&key), index);
 			}
-			/* a stack that others were folded into keeps its own */
+			/* a stack keeps its own cause if other stacks were folded into it */
 			if (g_array_index(causes, uint32_t, side->wait_stacks[i]) == 0)
 				g_array_index(causes, uint32_t, side->wait_stacks[i]) =
 					GPOINTER_TO_UINT(index);
@@ -273,7 +273,7 @@ static void write_stacks(struct html_rows *rows)
 	GArray *nodes = rows->sides.nodes;
 	g_autoptr(GArray) functions = g_array_sized_new(FALSE, TRUE, sizeof(uint32_t), nodes->len);
 
-	g_array_set_size(functions, nodes->len); /* the root has none */
+	g_array_set_size(functions, nodes->len); /* start at 1: the root has no function */
 	for (guint i = 1; i < nodes->len; i++)
 		g_array_index(functions, uint32_t, i) = html_index(
 			&rows->functions, g_array_index(nodes, struct profile_node, i).entity);
@@ -287,7 +287,7 @@ enum slice_kind { SLICE_RUN, SLICE_READY, SLICE_WAIT, SLICE_KINDS };
 
 struct page_slice {
 	int64_t from_ns, to_ns;
-	uint64_t ns[SLICE_KINDS]; /* in bins: the time of each kind */
+	uint64_t ns[SLICE_KINDS]; /* if slices were merged into bins: the time of each kind */
 	uint32_t thread;
 	uint32_t gap, length; /* units after the thread's previous slice; units of this one */
 	uint8_t kind;
@@ -298,7 +298,7 @@ struct slices {
 	struct html_rows *rows;
 	GArray *all;    /* struct page_slice; those of a thread are in order */
 	GArray *newest; /* uint32_t: index of its last bin + 1, by thread of the page */
-	int64_t bin_ns; /* 0: there are no bins yet */
+	int64_t bin_ns; /* length of a bin; 0: slices are not merged yet */
 };
 
 /* Returns the bin in which a time of a thread counts: the thread's newest one or a new one. Earlier
@@ -454,10 +454,10 @@ static bool write_slices(struct html_rows *rows, GError **error)
 
 struct page_marks {
 	struct html_rows *rows;
-	GArray *all;       /* struct html_mark */
-	guint most;        /* of `all` */
-	uint64_t n;        /* also those that were left out */
-	GArray *counts;    /* uint64_t by name: likewise */
+	GArray *all;    /* struct html_mark */
+	guint most;     /* maximum length of `all` */
+	uint64_t n;     /* number of marks, including those that were left out */
+	GArray *counts; /* uint64_t by name: number of marks, including those that were left out */
 	GHashTable *names; /* length of the group, group and name → index + 1 */
 };
 
@@ -646,16 +646,16 @@ struct page_point {
 };
 
 struct counter_line {
-	GArray *points;         /* struct page_point; of a sum, its growth */
+	GArray *points;         /* struct page_point; for a sum, the values are its growth */
 	struct page_point last; /* the counter's last value */
-	bool is_there;          /* it has a value */
+	bool is_there;          /* `last` is set */
 	bool does_change;
 };
 
 struct counter_lines {
 	struct html_rows *rows;
 	struct counter_values counters;
-	guint most;  /* points of a counter */
+	guint most;  /* maximum number of points of a counter */
 	GArray *all; /* struct counter_line by counter */
 };
 

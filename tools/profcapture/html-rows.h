@@ -26,7 +26,7 @@ void html_keys_done(struct html_keys *keys);
 uint32_t html_index(struct html_keys *keys, uint32_t key);
 
 struct html_mark {
-	int64_t start_ns; /* on the axis, as all times here */
+	int64_t start_ns; /* time on the page's axis, like all times here */
 	uint64_t length_ns;
 	uint64_t time; /* start_ns in units */
 	uint32_t thread, name;
@@ -41,7 +41,7 @@ struct html_rows {
 	int64_t grid_ns;
 	uint64_t sample_unit, place_unit;     /* ns; 0: no rows were added yet */
 	uint64_t slice_unit, allocation_unit; /* ns */
-	uint64_t wait_unit;                   /* ns, too */
+	uint64_t wait_unit;                   /* in ns */
 	uint64_t sample_weight;               /* mean weight of a sample */
 	struct html_keys threads, functions;  /* keys: the numbers of html-sides.h */
 	GPtrArray *mark_names;                /* for each mark name: its group, then the name */

@@ -18,13 +18,14 @@ enum { HTML_FIRST, HTML_LATER, HTML_SIDES };
 
 struct html_side {
 	struct export *export;
-	int64_t from_ns, to_ns; /* its place on the axis */
+	int64_t from_ns, to_ns; /* the range of the axis that the side covers */
 	/* The page's numbers of threads and functions are their indexes plus these, except that a
 	 * function of both sides has one number. */
 	uint32_t first_thread, first_function;
-	uint32_t *functions;   /* number by index; NULL: they are the same */
-	uint32_t *stacks;      /* node of the merged tree by node; NULL: they are the same */
-	uint32_t *wait_stacks; /* the same for the tree of waits; NULL: it has none */
+	uint32_t *functions; /* number by index; NULL: numbers equal indexes */
+	uint32_t *stacks;    /* node of the merged tree by node of the side; NULL: they are equal */
+	/* like `stacks`, for the tree of waits; NULL: the side has no waits */
+	uint32_t *wait_stacks;
 	/* weight of its samples, and of its waits, outside of interrupts */
 	uint64_t compared, compared_waits;
 };
@@ -32,8 +33,9 @@ struct html_side {
 struct html_sides {
 	struct html_side each[HTML_SIDES];
 	unsigned n;
-	int64_t grid_ns;     /* the step of the times at which ranges begin and end */
-	GArray *nodes;       /* struct profile_node: the stacks; the entities are such numbers */
+	int64_t grid_ns; /* the step of the times at which ranges begin and end */
+	/* struct profile_node: the merged stacks, whose entities are numbers of functions */
+	GArray *nodes;
 	guint folded;        /* how many stacks were folded into their callers */
 	uint32_t interrupts; /* number of the function that stands for interrupts */
 	GHashTable *unnamed; /* numbers that stand for all code of an image without a symbol */

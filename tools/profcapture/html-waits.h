@@ -15,7 +15,8 @@ struct html_wait {
 	int64_t begin_ns;
 	uint64_t length_ns;
 	uint32_t thread, stack;
-	uint32_t time, rest; /* begin_ns in units, and the rest; filled in by html-rows.c */
+	/* begin_ns in whole units, and the remainder in ns; set by html-rows.c */
+	uint32_t time, rest;
 };
 
 struct html_waits {

@@ -448,7 +448,8 @@ static void add_samples(const struct info *info, struct out *line)
 	out_text(line, ", ");
 	if (unwind[UNWIND_COMPLETE] == user) {
 		out_text(line, _("all complete"));
-	} else if ((user - unwind[UNWIND_COMPLETE]) * 200 < user) { /* not "100 %" */
+	} else if ((user - unwind[UNWIND_COMPLETE]) * 200 < user) {
+		/* rounding would print "100 %" */
 		out_text(line, _("complete except for "));
 		add_count(line, user - unwind[UNWIND_COMPLETE]);
 	} else {

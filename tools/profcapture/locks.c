@@ -55,7 +55,7 @@ struct lock_pair {
 	GArray *stacks[2];
 };
 
-/* How the waits for futexes ended that count for no lock. */
+/* The ways in which the waits for futexes ended that count for no lock. */
 enum rest { REST_OTHER, REST_INTERRUPT, REST_OUTSIDE, REST_UNKNOWN, RESTS };
 static const char *const rest_keys[RESTS] = { "other_call", "interrupt", "outside", "unknown" };
 

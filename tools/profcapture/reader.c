@@ -284,7 +284,8 @@ bool reader_check_start(struct reader *reader, int64_t from_ns, GError **error)
 }
 
 struct column_values {
-	GHashTable *values; /* text of a number or a name → NULL, or the name of the number */
+	/* key: a number or a name, as text; value: the name of the number, or NULL */
+	GHashTable *values;
 	unsigned table;
 	bool is_text; /* the column refers to strings */
 };
@@ -465,7 +466,7 @@ static bool check_options(struct reader *reader, GError **error)
 			    error))
 		return false;
 	ok = check_values(reader, error);
-	/* Names that were lost here do not affect the answer. */
+	/* The check above may have counted lost names, which do not affect the answer. */
 	capture->names->lost = lost;
 	return ok;
 }

@@ -19,7 +19,7 @@
 enum { STATE, NS, PCT, WAITS, CALL, FUNCTION, PLACE, N_FIELDS };
 
 struct state_row {
-	const char *state; /* or the cause */
+	const char *state; /* name of the state, or of the cause of a wait */
 	uint64_t ns, waits;
 	const char *call;
 	uint32_t function;

@@ -204,7 +204,7 @@ static bool each_row_of_segment(struct rewrite *rewrite, const struct prof_segme
 struct scan {
 	GHashTable *alive; /* tid → struct alive */
 	uint64_t ordinal;
-	uint64_t before; /* clock value */
+	uint64_t before; /* time of the slice's start, as a clock value */
 };
 
 static bool scan_task(struct rewrite *rewrite, struct names_epoch *epoch,

@@ -34,7 +34,7 @@ struct begin {
 
 struct chain_key {
 	uint64_t id;
-	const char *group, *name; /* if id is 0 */
+	const char *group, *name; /* identify the chain if id is 0 */
 	uint32_t owner;           /* process, or thread if id is 0 */
 };
 

@@ -71,8 +71,9 @@ struct sql_column {
 /* CROSS JOIN prevents SQLite from changing the order of the tables. */
 static const struct {
 	const char *name, *before;
-	const char *between; /* after the text of the stack; NULL: the view has none */
-	const char *after;   /* after the text of the waker's stack, likewise */
+	const char *between; /* SQL after the text of the stack; NULL: the view has no stack */
+	/* SQL after the text of the waker's stack; NULL: the view has no waker */
+	const char *after;
 } views[] = {
 	{ "samples",
 	  "SELECT s.time_ns, s.event, s.pid, s.tid, s.comm, s.exe, s.cpu, s.mode, "

@@ -27,7 +27,7 @@ struct summary_where {
 };
 void summary_each_where(const struct summary *summary,
 			void (*each)(const struct summary_where *where, void *data), void *data);
-/* What threads waited for in one function of the program, and where. Valid during the call. */
+/* The waits of threads for one cause in one function of the program. Valid during the call. */
 struct summary_wait {
 	const char *cause, *call; /* the name of enum wait_cause; the system call, or the cause */
 	const char *name;         /* not escaped; NULL: unknown */

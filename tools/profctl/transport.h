@@ -19,7 +19,7 @@ struct transport {
 
 enum transport_kind {
 	TRANSPORT_PRIVATE, /* a private profd, which is started */
-	TRANSPORT_PROBES,  /* likewise, with the right to place probes in programs */
+	TRANSPORT_PROBES,  /* a private profd with the right to place probes in programs */
 	TRANSPORT_SYSTEM,  /* the system's profd, which is started if needed */
 	/* The system's profd, if it is running already. It gets no request, not even for its
 	 * version. */

@@ -375,8 +375,8 @@ static void read_lines(struct debug_unit *unit, Dwarf_Die *die, struct debug_bud
 			line.file = dwarf_linesrc(row, NULL, NULL);
 		}
 		last = lines->len ? &g_array_index(lines, struct debug_line, lines->len - 1) : NULL;
-		/* Of several rows with one address use the last, because the others cover no
-		 * code. */
+		/* If several rows have one address, use the last one, because the others cover
+		 * no code. */
 		if (last && last->start == line.start)
 			*last = line;
 		else if (!last || last->line != line.line || last->file != line.file)
@@ -414,7 +414,7 @@ static const char *get_file(struct debug_unit *of, Dwarf_Die *die, uint32_t file
 	return path && strcmp(path, "???") != 0 ? path : NULL;
 }
 
-/* Goes on to the DIE that the DIE refers to: its abstract origin or declaration. */
+/* Moves to the DIE that the DIE refers to: its abstract origin or declaration. */
 static bool follow(Dwarf_Die *die)
 {
 	Dwarf_Attribute next;
