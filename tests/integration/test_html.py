@@ -149,7 +149,7 @@ def test_same_bytes(page_of, capture, tmp_path):
     page_of(capture).rename(other)
     assert page_of(capture).read_bytes() == other.read_bytes()
     data = gzip.decompress(base64.b64decode(re.search(r'id="data">([^<]*)<', first.read_text(encoding="utf-8"))[1]))
-    assert str(capture).encode() in data  # as it was named
+    assert str(capture).encode() in data  # the path, as given on the command line
     for text in first.read_bytes(), data:
         assert str(tmp_path).encode() not in text and first.name.encode() not in text
 

@@ -151,7 +151,7 @@ def test_static_probes(profctl, profcapture, program, capture):
 
 
 def passed(stdout):
-    """What the program passed: {name: [[argument, …], …]}; None: an argument that no sample has."""
+    """Returns the arguments that the program passed: {name: [[argument, …], …]}; None: an argument that no sample has."""
     calls = {}
     for line in stdout.splitlines():
         name, *values = line.split()
@@ -161,7 +161,7 @@ def passed(stdout):
 
 
 def arguments(profcapture, capture):
-    """What was recorded: {name: [({argument: value}, [reason, …]), …]}."""
+    """Returns the recorded arguments: {name: [({argument: value}, [reason, …]), …]}."""
     query = "SELECT source, fields, texts FROM sample ORDER BY time_ns"
     names = {row["id"]: row["name"] for row in rows(profcapture, capture, "source")}
     found = {}

@@ -310,7 +310,7 @@ def test_handler(profctl, profcapture, capture, python, tmp_path):
 
 
 def test_sampled(profctl, profcapture, capture, python, tmp_path):
-    """What is chosen has the same callers."""
+    """Chosen allocations have the same callers as without sampling."""
     program = write(tmp_path, CALLERS)
     recorded(profctl, "--memory=sample:30000", "-F", 0, "-o", capture, "--", python, program)
     expected = {(size, functions) for size, (_, functions) in EXPECTED.items()}

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /*
- * What can be read from a damaged capture: every prefix, every flipped bit
+ * Checks the readable part of damaged captures: every prefix, every flipped bit
  *
  * A small capture with every table of version 1 and more than 20 chunks is cut at each length, and
  * each of its bits is flipped. The readable part is compared chunk by chunk with the original. For

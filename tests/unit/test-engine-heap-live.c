@@ -19,7 +19,7 @@ static void test_checkpoint(void)
 		    (struct ring_realloc){
 			    .prior = 9 * 16, .address = 16, .size = 100, .duration_ns = 50 });
 	output_end_epoch(&fixture.parts.output);
-	/* at the time of an existing row: written later */
+	/* rows of this time exist already, so the checkpoint is written later */
 	add_free(fixture.producer, &fixture, 28, 0);
 	add_free(fixture.producer, &fixture, 40, 10 * 16);
 	/* an epoch with too few events */

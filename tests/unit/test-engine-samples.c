@@ -763,8 +763,8 @@ static void test_events(void)
 	stage_done(&stage);
 }
 
-/* What a LOST record counts besides samples: copies of stacks in a ring of their own, or the first
- * ring without samples, and descriptions of interpreted functions. */
+/* A LOST record also counts other losses than samples: copies of stacks in a ring of their own, or
+ * the first ring without samples, and descriptions of interpreted functions. */
 static void test_lost_copies(void)
 {
 	const uint64_t first[] = { 0, 0, 5 }, second[] = { 0, 0, 9 };

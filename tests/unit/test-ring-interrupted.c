@@ -25,7 +25,8 @@
 #define SMALL 4096u
 #define N_QUIET 80  /* records without checks, until the ring is almost full */
 #define N_DEATHS 20 /* records to step through: some fit, some do not, and some begin another lap */
-#define STRIDE test_stride(PROF_SANITIZED ? 16 : 4) /* between tried instructions of a record */
+/* The tests interrupt every STRIDE-th instruction of a record. */
+#define STRIDE test_stride(PROF_SANITIZED ? 16 : 4)
 
 /* Shared by the tests and the process that is stepped through. */
 struct stage {
