@@ -28,7 +28,7 @@
 #include <link.h>
 #include <pthread.h>
 
-#define MAX_STEPS (8 * PYTHON_MAX_FRAMES) /* frames that are looked at */
+#define MAX_STEPS (8 * PYTHON_MAX_FRAMES) /* maximum number of frames that a walk examines */
 #define MAX_KEYS 1024u                    /* PTHREAD_KEYS_MAX of glibc */
 #define FRAME_BYTES 112u
 #define CODE_BYTES 144u
@@ -53,7 +53,7 @@ const char *python_unread;
 /* Returns the minor version; 0 if it is not known. */
 static unsigned find_minor(void)
 {
-	/* Functions tell the versions before 3.11. */
+	/* Versions before 3.11 are recognized by the functions that they have. */
 	static const struct {
 		const char *name;
 		unsigned minor;

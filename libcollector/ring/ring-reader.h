@@ -143,8 +143,8 @@ const char *ring_fault_name(enum ring_fault fault);
  * then FUTEX_WAIT on *ret_doorbell with the returned value and a timeout. */
 uint32_t ring_arena_arm(struct ring_arena_memory *memory, uint32_t **ret_doorbell);
 void ring_arena_disarm(struct ring_arena_memory *memory);
-/* Tells producers to stop, because records will no longer be read. Records that they publish before
- * they see this must still be drained. */
+/* Requests that producers stop, because records will no longer be read. Records that they publish
+ * before they see this must still be drained. */
 void ring_arena_end(struct ring_arena_memory *memory);
 /* Returns the number of unread bytes, limited to the ring's size. */
 uint64_t ring_reader_fill(const struct ring_reader *reader);
