@@ -50,7 +50,7 @@ bool interpreters_attach_sleeps(struct interpreters *interpreters, uint64_t trac
 				GError **error);
 void interpreters_detach_sleeps(struct interpreters *interpreters);
 /* Returns the start of the stack of a process, which changes with exec; 0: the process does not
- * exist, or may not be looked at. */
+ * exist, or may not be inspected. */
 uint64_t interpreters_start_stack(int32_t pid);
 /* Returns whether the process was added with these values. */
 bool interpreters_has_process(const struct interpreters *interpreters, int32_t pid,

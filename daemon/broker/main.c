@@ -5,7 +5,7 @@
  *     profd --system      serves everybody on the system bus, as far as polkit allows
  *     profd --system --control=PATH    the same, with another control socket: for tests
  *     profd --private=FD  serves one client on FD, one end of a SOCK_STREAM socketpair
- *     profd --private-probes=FD  likewise, and can place probes in programs
+ *     profd --private-probes=FD the same, and may place probes in programs
  *
  * --system: connect ▶ get polkit's authority ▶ register the objects ▶ own the name. This order
  * ensures that no client is ever served without authorization. If the bus or the name is lost, or

@@ -26,7 +26,7 @@ struct session {
 	struct requests *requests;         /* NULL without an engine */
 	struct interpreters *interpreters; /* NULL: not needed yet, or impossible */
 	GThread *loading;                  /* loads `loaded`; NULL: not now */
-	struct interpreters *loaded;       /* NULL: load_error says why */
+	struct interpreters *loaded;       /* NULL: load_error is the reason */
 	GError *load_error;
 	guint loaded_watch;
 	/* attaching the program for sleeps was tried, or is not wanted any more */

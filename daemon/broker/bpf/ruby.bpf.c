@@ -143,7 +143,8 @@ static __always_inline __u64 find_variable(const struct interp_ruby *layout, __u
 	return 0;
 }
 
-/* Reads the name of a class or module, or of that whose own methods a class has. */
+/* Reads the name of a class or module; for a singleton class, of the class or module that it
+ * belongs to. */
 static __always_inline void read_owner(const struct interp_ruby *layout, __u64 owner,
 				       struct interp_code *code)
 {

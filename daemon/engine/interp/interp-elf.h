@@ -15,8 +15,8 @@
 #define INTERP_ELF_MAX_SECTIONS 1024u
 #define INTERP_ELF_MAX_RELOCATIONS 16u
 
-/* The symbols that are looked up. Those since a version tell the versions of Python before 3.11,
- * which has Py_Version. */
+/* The symbols that are looked up. Python before 3.11 has no Py_Version: its version is
+ * recognized by the symbols that each version added (PYTHON_SINCE_*). */
 enum interp_symbol {
 	PYTHON_RUNTIME,
 	PYTHON_CODE_TYPE,

@@ -81,7 +81,7 @@ static char *put_utf_8(const uint8_t *from, size_t size, char *to)
 	return to;
 }
 
-/* A byte becomes at most three, as a 0 does. */
+/* A byte becomes at most three bytes: a 0 becomes three. */
 bool interp_record_text(const uint8_t *from, size_t size, unsigned width, bool is_cut,
 			char *ret_text)
 {

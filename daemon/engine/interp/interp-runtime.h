@@ -15,7 +15,7 @@ enum interp_found {
 	INTERP_FOUND_NONE, /* the file has no interpreter, or is no ELF file of this machine */
 	INTERP_FOUND,
 	INTERP_OTHER_VERSION,
-	INTERP_OTHER_BUILD, /* its state is in other places than in the builds that are known */
+	INTERP_OTHER_BUILD, /* its state is not where the known builds have it */
 };
 
 /* Addresses are those of the file. */

@@ -121,7 +121,7 @@ struct peer_type {
 	bool (*is_unclaimed)(const struct peer_arena *arena);
 	void (*lose_unclaimed)(struct peer *peer);
 
-	/* Tells producers to stop. Optional. */
+	/* Requests that producers stop. Optional. */
 	void (*stop)(struct peer_arena *arena);
 	/* Queues some of a ring's records; all of them if its process is dead. Returns their bytes.
 	 * *ret_fill: the bytes that the ring held. */

@@ -131,8 +131,8 @@ bool collector_process_reserve(struct collector_process *process, uint64_t bytes
 	return true;
 }
 
-/* Tells readers how many stacks are without functions, as the process's library tells them what it
- * does not record. */
+/* Logs how many stacks lack functions, in the same way in which the process's library logs what
+ * it does not record. */
 static void warn_of_unread(struct collector_process *process, uint64_t time_ns)
 {
 	struct output *output = process->rows->output;

@@ -7,7 +7,7 @@
  *
  * This file keeps the processes and the memory that they write into. collectors-merge.c decides
  * when a drain is due, drains that memory, and makes rows. A peer's type (collector-peer.h) defines
- * how its process records. What processes can cost is bounded: peers, arenas, bytes, the time to
+ * how its process records. The cost of processes is bounded: peers, arenas, bytes, the time to
  * make arenas, doorbells, and queues.
  * Invariants: (1) a peer gets an arena only if it is a target  [test-engine-collectors: stranger]
  *             (2) a dead producer's records are kept [test-engine-collectors: death]

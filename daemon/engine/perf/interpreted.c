@@ -53,8 +53,8 @@ static unsigned rank(const struct process *process, const struct image *image)
 	       (image == process->program);
 }
 
-/* Returns the first mapping of the interpreter to be read; NULL: none is known. Of equal ones, the
- * one at the highest address is usually the one that was mapped first. */
+/* Returns the first mapping of the interpreter to be read; NULL: none is known. If several are
+ * equal, the one at the highest address is usually the one that was mapped first. */
 static const struct mapping *choose(struct interpreted *interpreted, const struct process *process)
 {
 	const struct maps *maps = process->maps;

@@ -46,7 +46,7 @@ void interpreted_init(struct interpreted *interpreted, struct interpreted_code *
 
 /* Looks for an interpreter in a process, unless its mappings and those known are unchanged. */
 void interpreted_look(struct interpreted *interpreted, struct process *process);
-/* Lets all processes be looked at again, because more is known of files, or `found` can do more. */
+/* Checks all processes again, because a file was described, or because `found` can do more. */
 void interpreted_look_again(struct interpreted *interpreted);
 /* Receives a code object that a process executes. */
 void interpreted_add_code(struct interpreted *interpreted, const struct process *process,

@@ -335,7 +335,7 @@ static char *name_interpreter(const struct interp_runtime *runtime)
 			      : g_strdup_printf("this version of %s", names[runtime->family]);
 }
 
-/* Tells readers once why frames of an interpreter are not read. */
+/* Reports once, in the capture, why frames of an interpreter are not read. */
 static void note_unread(struct session *session, const struct interp_runtime *runtime)
 {
 	uint32_t *noted = &session->unread_versions[runtime->family];
@@ -367,7 +367,7 @@ static void on_unread(const struct process *process, const struct interp_runtime
 	session_add_metadata(session, "interpreters.missing", text, strlen(text));
 }
 
-/* Tells readers once that there is no room for another function. */
+/* Reports once, in the capture, that there is no room for another function. */
 static void note_full(struct session *session)
 {
 	static const char text[] = "there is no room for more functions of interpreted programs";
