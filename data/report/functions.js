@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause-Patent
-// The functions with their callers and callees, and the table of what changed between two ranges.
+// The functions with their callers and callees, and the table of changes between two ranges.
 
 import { histograms, MOST_HISTOGRAMS, neighbors } from './profile.js';
 import { isNoise } from './flame.js';

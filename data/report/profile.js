@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause-Patent
-// Sums over a range of time: by stack, by function, and by what a function calls.
+// Sums over a range of time: by stack, by function, and by callee of a function.
 
 import { indexStacks, lowerBound } from './data.js';
 
@@ -478,7 +478,8 @@ export const heapOf = ({ heap }) => {
 };
 
 // Returns the live bytes in equal parts of [from, to): the largest in each; and those at the end of
-// each part by owner, the innermost function of the program. Of a thread, the largest is unknown.
+// each part by owner, the innermost function of the program. For a single thread, the largest is
+// unknown.
 export const liveHeap = (data, { from, to, thread }, bins) => {
 	const a = data.allocations;
 	const { stacks, live } = data;

@@ -31,8 +31,8 @@ export const state = {
 export const cpuTitle = (data) =>
 	({ 'off-cpu': 'Waiting time', wall: 'Wall time' })[data.capture.metric] || 'CPU time';
 
-// Fill in what needs a pass over all samples when the selection has not changed for this time,
-// which is longer than the time between two mouse moves of a drag.
+// Fill in the parts that need a pass over all samples when the selection has not changed for this
+// time, which is longer than the time between two mouse moves of a drag.
 export const REST_MS = 200;
 
 const KEPT = [
@@ -224,8 +224,8 @@ export const filtersOf = ({ filters, capture }) =>
 		.filter(Boolean)
 		.join(' ');
 
-// The part of [from, to) that the page was made of: what threads did is known of the whole
-// recording.
+// Returns the part of [from, to) that the page was made of. The states of threads are known for
+// the whole recording.
 export const madeOf = ([from, to]) => {
 	const [low, high] = state.data.compare ? [null, null] : state.data.filters.ranges[0];
 	return [Math.max(from, low ?? from), Math.min(to, high ?? to)];

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-2-Clause-Patent
 // The timeline: one time axis for activity, threads, memory, counters, marks and logs. Dragging
-// selects the range that all panels count. What does not depend on the selection is drawn once
-// into a separate canvas; a drag only draws the selection over it.
+// selects the range that all panels count. Everything that does not depend on the selection is
+// drawn once into a separate canvas; a drag only draws the selection over it.
 
 import { lowerBound, KINDS } from './data.js';
 import { eachWait, laneSums, partSums, pausesOf } from './profile.js';
