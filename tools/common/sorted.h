@@ -46,7 +46,7 @@ static inline gint sorted_compare(gconstpointer left, gconstpointer right)
 	return (a > b) - (a < b);
 }
 
-/* Sorts the array. Of equal elements keeps only the last one. */
+/* Sorts the array. Keeps only the last of equal elements. */
 static inline void sorted_finalize(GArray *array, GCompareFunc compare)
 {
 	const size_t size = g_array_get_element_size(array);

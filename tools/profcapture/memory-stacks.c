@@ -41,8 +41,8 @@ static gint compare_stacks(gconstpointer left, gconstpointer right, gpointer dat
 				    : (a->callee > b->callee) - (a->callee < b->callee);
 }
 
-/* Numbers that are equal for functions that look equal: text does not tell apart the copies of an
- * inlined function, and overloads. */
+/* Numbers that are equal for functions that look equal: text does not distinguish the copies of
+ * an inlined function, or overloads. */
 struct looks {
 	const struct memory *memory;
 	GHashTable *numbers;      /* name and place → number */
@@ -239,7 +239,7 @@ static uint32_t outermost(const struct memory_tree *tree, uint32_t node)
 	return memory_node_at(tree, node)->own ? last : top;
 }
 
-/* Prints the callers. Of consecutive library functions, it prints only the outermost. */
+/* Prints the callers. Prints only the outermost of consecutive library functions. */
 static void print_callers(const struct memory *memory, struct out *out, uint32_t node)
 {
 	const struct memory_tree *tree = &memory->tree;

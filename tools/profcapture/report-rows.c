@@ -701,7 +701,7 @@ static guint *last_execution(const struct report *report, GHashTable *last, guin
 	return known;
 }
 
-/* In text, a thread has one row with what it did before it executed a program, unless that is a
+/* In text, a thread's row includes the time before it executed a program, unless that is a
  * considerable part. */
 static void join_executions(const struct report *report)
 {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /*
- * Result file - the destination of what is made from a capture
+ * Result file - the destination of a file that is made from a capture
  *
  * Invariants: (1) no incomplete capture remains under any name, except after SIGKILL
  *                 [test_result_files: interrupted]

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /*
- * Result file - the destination of what is made from a capture
+ * Result file - the destination of a file that is made from a capture
  *
  * The file is complete or does not exist: it is removed if writing fails or a signal ends the
  * program. With force, an existing file stays until the new one is complete. A destination that

@@ -34,7 +34,7 @@ struct suppressions {
 	GByteArray *pool_of_node;               /* by node: pool + 1; 0: not known yet */
 	/* uint32_t by function: index + 2 of the match; 1: no match; 0: not known yet */
 	GArray *of_function;
-	GArray *of_node; /* uint32_t by node: the same for its stack */
+	GArray *of_node; /* uint32_t by node: like of_function, for the node's stack */
 };
 
 /* Adds the suppressions of a file. Fails on an invalid line; the message has the line number. */

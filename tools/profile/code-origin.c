@@ -2,7 +2,7 @@
 /*
  * Code-origin - distinguishes a program's own functions from libraries, and charges samples to them
  *
- * Debug information does not tell who wrote a function, so the origin is derived from the name of
+ * Debug information does not record who wrote a function, so the origin is derived from the name of
  * the image, the namespace and the directory of the source. A program's own libraries count as its
  * own code.
  */

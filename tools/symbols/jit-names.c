@@ -213,7 +213,7 @@ static uint64_t shift_of(struct jit_dump dump)
 	return any ? ELF_HEADER_BYTES : 0;
 }
 
-/* Finds the loads of each address. Of the loads before from_ns, uses only the last one. Returns
+/* Finds the loads of each address. Uses only the last load before from_ns. Returns
  * false if there are too many. */
 static bool hold(struct search *search, struct jit_dump dump)
 {
