@@ -91,7 +91,7 @@ def browse(page, *steps, size=(1280, 800)):
 
 
 def places(n=60, left=200, right=1260):
-    """Where a drag goes: the range grows, shrinks, and has another length each time."""
+    """Returns the positions of a drag: the range grows, shrinks, and has another length each time."""
     return [left] + [left + 20 + (i * 389) % (right - left - 20) for i in range(n)]
 
 

@@ -19,7 +19,7 @@ def tolerance(samples, share, slack=0.0):
 
 
 def near(found, samples, share, slack=0.0):
-    """Whether found of samples agrees with a share of the time."""
+    """Checks that `found` of `samples` agree with a share of the time."""
     assert samples > 0, "no samples"
     off = abs(found / samples - share)
     assert off <= tolerance(samples, share, slack), (

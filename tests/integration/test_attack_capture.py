@@ -29,7 +29,7 @@ def sealed(seals):
 
 
 def works(profd, tmp_path, name="good.cap"):
-    """Whether the next session works."""
+    """Returns whether the next session works."""
     fd = os.open(tmp_path / name, os.O_RDWR | os.O_CREAT, 0o600)
     path = profd.create(SYSTEM, fd)
     profd.session(path, "Start")

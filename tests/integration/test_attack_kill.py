@@ -122,7 +122,7 @@ def form(request):
 
 
 def waited_ns(pid):
-    """How long the threads of a process have waited for a CPU so far."""
+    """Returns how long the threads of a process have waited for a CPU so far."""
     total = 0
     for thread in Path(f"/proc/{pid}/task").glob("*/schedstat"):
         with contextlib.suppress(OSError):

@@ -50,7 +50,7 @@ def limit(engine, size):
 
 
 def is_whole_up_to_its_end(profcapture, capture):
-    """Whether the capture can be read up to its end, or is empty."""
+    """Returns whether the capture can be read up to its end, or is empty."""
     output = profcapture("verify", capture, "--json", check=None).stdout
     return not output or all(row["reason"] == "cut" for row in json.loads(output)["data"]["damaged"])
 

@@ -114,18 +114,18 @@ def everybody(recording):
 
 
 def wide_rings(recording):
-    """Whether the rings are larger than the lock limit of everybody."""
+    """Returns whether the rings are larger than the lock limit of everybody."""
     free = int(Path("/proc/sys/kernel/perf_event_mlock_kb").read_text()) * 1024 * os.cpu_count()
     return recording.ring_bytes > 2 * free
 
 
 def mappings(recording):
-    """Whether mappings that another user's process made before the recording are known."""
+    """Returns whether mappings that another user's process made before the recording are known."""
     return recording.image(recording.target) is not None
 
 
 def opened(recording):
-    """Whether a file that only its owner may read can be opened."""
+    """Returns whether a file that only its owner may read can be opened."""
     image = recording.image(recording.target)
     try:
         recording.profd.call(recording.path, "org.profd.Profiler1.Session", "OpenImage", variant("(t)", (image or 0,)))

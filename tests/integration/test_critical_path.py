@@ -140,7 +140,7 @@ def child(node, kind, name=None):
 
 
 def ran(node, function):
-    """How long the function ran directly in the node, without its waits."""
+    """Returns how long the function ran directly in the node, without its waits."""
     return sum(each["total_ns"] for runs in children(node, "runs") for each in children(runs, "function", function))
 
 

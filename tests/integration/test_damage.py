@@ -127,7 +127,7 @@ def test_the_same_is_lost_to_all(profcapture, whole, chunks, tmp_path):
 
 @pytest.mark.parametrize("table, name", [("sample", "samples"), ("switch", "context switches"), ("wait", "waits")])
 def test_damage_is_said_in_numbers(profcapture, whole, chunks, tmp_path, table, name):
-    """report says how much of what is missing, and verify when it was."""
+    """report says how many rows of each table are missing, and verify says from when they were."""
     flipped = tmp_path / "flipped.cap"
     chunk = flip_in(chunks, whole, flipped, table)
     rows = {part["name"]: part["rows"] for part in profcapture.json("info", whole)["data"]["tables"]}[table]

@@ -42,7 +42,7 @@ class Profd:
     """A private profd, and a D-Bus connection to it that stores the signals it receives."""
 
     def __init__(self, before=None, **environment):
-        """before() runs in the new process."""
+        """Starts profd. before() runs in the new process."""
         ours, theirs = socket.socketpair()
         self.process = subprocess.Popen(
             [os.environ["PROFD"], f"--private={theirs.fileno()}"], pass_fds=[theirs.fileno()],

@@ -409,7 +409,7 @@ def test_go_tool_pprof(report, export, tmp_path):
     assert f" of {data['total']} total" in text
     flat = [int(match) for match in re.findall(r"^\s+(\d+)\s+[\d.]+%\s+[\d.]+%\s+\d+\s+[\d.]+%", text, re.MULTILINE)]
     assert sum(flat) == data["self_total"] and max(flat) == max(names(data["rows"], "self").values())
-    # without an index, it shows time, as what it is
+    # without an index, it shows the time, and names it off-cpu
     (tmp_path / "w.pb.gz").write_bytes(export("pprof", "--metric", "off-cpu"))
     done = subprocess.run([*command[:4], "-unit=ns", "-top", "w.pb.gz"], cwd=tmp_path, env=environment, capture_output=True, timeout=60, check=True)
     assert b"Type: off-cpu\n" in done.stdout and f" of {report('--metric', 'off-cpu')['total_weight']}ns total".encode() in done.stdout

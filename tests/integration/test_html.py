@@ -348,8 +348,8 @@ int main(int argc, char **argv)
 
 
 def test_heap(profctl, profcapture, compile_c, page_of, chromium, tmp_path):
-    """The peak is that of memory, however short it is and however many processes came before it. What
-    is not freed of a range is that of the copied command, also on a page of a range."""
+    """The peak equals that of `memory`, even a short one after many processes. The blocks of a
+    range that are not freed equal those of the copied command, also on a page of a range."""
     capture, label = tmp_path / "heap.cap", re.compile(r"peak (\S+\u00a0\S+) at")
     profctl("record", "-q", "-F", 199, "--memory", "-o", capture, "--", compile_c("heap", HEAP, "-g"), "3")
     wanted = profcapture.json("memory", capture, "--peak")["data"]["summary"]["peak_bytes"]
@@ -396,8 +396,8 @@ def test_nothing_selected(profcapture, capture, tmp_path, options):
 
 
 def test_about(profcapture, page_of, chromium, capture, tmp_path):
-    """The page says in words how the capture was recorded and by which versions. What the capture
-    does not say is unknown."""
+    """The page says in words how the capture was recorded and by which versions. Anything that
+    the capture lacks is shown as unknown."""
     made = make(tmp_path / "made.cap", "--rows", 20)
     for path, version in (capture, profcapture("--version").stdout.split()[1]), (made, "unknown"):
         keys, values = chromium(page_of(path), {"open": "tab=about"}, {"text": "#panel dt"}, {"text": "#panel dd"})
@@ -481,7 +481,7 @@ def said_by_rows(drive, page, *more):
 
 
 def test_tips_by_keyboard(profcapture, page_of, drive, capture, tmp_path):
-    """Each row says by keyboard what its tip says: states of threads, sizes of the heap, values of
+    """With the keyboard, each row has the text of its tip: states of threads, sizes of the heap, values of
     counters, lengths of marks, texts of logs."""
     labels, said = said_by_rows(drive, page_of(capture))
     assert labels[:2] == ["Time", "Activity"] and all(tip and tip[0].split("\n")[0] in text[0] for text, tip in said.values())

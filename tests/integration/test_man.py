@@ -66,7 +66,7 @@ def test_examples_work(profcapture, tmp_path):
     for example in EXAMPLES:
         name = "wakers.cap" if example.split()[1] in ("locks", "critical-path") else "system.cap"
         words = shlex.split(re.sub("FILE|OLD|NEW", name, example))
-        # A generated capture has no function of that name, which is said.
+        # A generated capture has no function of that name, and the message says so.
         done = profcapture(*words[1:], cwd=tmp_path, check=6 if "--focus" in words else 0)
         assert done.stdout or "matches these options" in done.stderr, example
 

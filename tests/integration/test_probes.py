@@ -172,7 +172,7 @@ def arguments(profcapture, capture):
 
 @pytest.mark.parametrize("call_graph", ["dwarf", "fp"])
 def test_arguments(profctl, profcapture, argued, capture, call_graph):
-    """Arguments have the values that the program passed. Those that a sample does not have say why."""
+    """Arguments have the values that the program passed. A sample has the reason for each missing one."""
     names = ["registers", "likes", "stack", "constants", "unread", "below"]
     done = profctl("record", "-q", "--no-off-cpu", "--call-graph", call_graph, "-e", ",".join(f"{argued}:demo:{name}" for name in names),
                    "-o", capture, "--", argued)

@@ -16,7 +16,7 @@ from recordings import recorded
 
 PYTHONS = ["/usr/bin/python3", *filter(None, os.environ.get("PROF_TEST_PYTHONS", "").split(":"))]
 
-# Sizes tell the blocks from others: each call has another one, and malloc() serves it.
+# Each call allocates another size, by which the test finds its block; malloc() serves these sizes.
 CALLERS = """
 import re, threading
 kept = []
@@ -291,7 +291,7 @@ def test_interpreters(profctl, profcapture, capture, python, tmp_path):
 
 
 def test_handler(profctl, profcapture, capture, python, tmp_path):
-    """What interrupts the interpreter while it changes its list shows a list that the program can have,
+    """A handler that interrupts the interpreter while it changes its list records a possible list,
     or says that it was not read."""
     program = write(tmp_path, HANDLER)
     recorded(profctl, "--memory", "-F", 0, "-o", capture, "--", python, program)

@@ -915,7 +915,7 @@ def test_signal_reaches_the_command(recorder, profcapture, capture, number):
 
 
 def of_process(pid, name, number):
-    """Whether a signal is in the set `name` of /proc/PID/status."""
+    """Returns whether a signal is in the set `name` of /proc/PID/status."""
     return int(re.search(rf"^{name}:\s*(\w+)", Path(f"/proc/{pid}/status").read_text(), re.M)[1], 16) >> number - 1 & 1
 
 

@@ -332,7 +332,7 @@ def test_two_interpreters(profctl, profcapture, capture, ruby, tmp_path):
     program = tmp_path / "two.rb"
     program.write_text(TWO)
     recorded(profctl, "-F", 499, "-o", capture, "--", ruby, program, library)
-    found = Capture.__new__(Capture)  # with metadata of what is not read
+    found = Capture.__new__(Capture)  # with metadata about the frames that are not read
     found.kind, found.samples = "ruby", rows(profcapture, capture, "sample", "--resolve")
     verdicts = collections.Counter(sample["interpreter"] for sample in found.samples)
     print(verdicts)

@@ -370,7 +370,7 @@ def test_hostile_queries(profcapture, capture, query):
     done = subprocess.run([os.environ["PEAK_MEMORY"], profcapture.path, "sql", capture, query, "--timeout", "2s"],
                           stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, timeout=100)
     assert time.monotonic() - begin < 60
-    # of one long step, too
+    # a query that consists of one long step also ends in time
     begin = time.monotonic()
     profcapture("sql", capture, query, "--timeout", "200ms", check=None)
     assert time.monotonic() - begin < 10

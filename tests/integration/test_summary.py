@@ -253,7 +253,7 @@ def test_start_functions(profcapture, shared_cpu):
 
 
 def test_a_thread_has_one_row(profcapture, shared_cpu):
-    """What profctl did before it executed the command belongs to the command's main thread."""
+    """The time before profctl executed the command belongs to the command's main thread."""
     head, table = profcapture("report", shared_cpu, "--by", "thread").stdout.split("\n\n")
     assert head.startswith("3 threads used ") and len(table.splitlines()) == 1 + 3 and "profctl" not in table
 

@@ -227,7 +227,7 @@ int main(void) { for (int i = 0; i < 60; i++) sink = fib(30); return 0; }
 
 
 def innermost(capture, program):
-    """How many samples hit each function of the program, inlined ones included, according to
+    """Returns how many samples hit each function of the program, inlined ones included, according to
     addr2line; and whether any function is inlined into itself."""
     known = {}
     for name in "string", "image", "frame", "stack":

@@ -645,7 +645,7 @@ def cpu_s(pid):
 
 
 def test_too_many_descriptors_on_their_way(capture, home, spawn):
-    """The kernel does not tell when there are fewer again: profd must not poll continuously, but
+    """The kernel does not report when there are fewer again: profd must not poll continuously, but
     must continue then."""
     uid, build = 65531, Path(os.environ["PROFD"]).parent
     (home / "profd").write_text(f'#!/bin/sh\nexec prlimit --nofile=256 {build}/profd "$@"\n')

@@ -84,7 +84,7 @@ int main(int argc, char **argv)
 	thread[1] = ARRAY_SIZE(stack);
 	thread[2] = strcmp(what, "nothing") == 0 ? 8 : address(stack);
 	thread[3] = address(tag);
-	/* a list that never ends, of activations; runs: one that ends, of something else */
+	/* an endless list of activations; with "runs", a finite list without activations */
 	if (strcmp(what, "runs") != 0) {
 		tag[3] = (uint64_t)(uintptr_t)rb_vm_exec;
 		tag[7] = address(tag);

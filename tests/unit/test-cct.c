@@ -213,7 +213,7 @@ static char *print(GArray *nodes, uint64_t rows)
 	return text;
 }
 
-/* The heaviest branches are shown, and what is left out is said. */
+/* The heaviest branches are shown, and lines sum up the hidden ones. */
 static void test_rows(void)
 {
 	GArray *nodes = begin();

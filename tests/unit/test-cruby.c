@@ -41,7 +41,7 @@ static void test_lines(void)
 	CHECK_INT(ruby_lines_find(table, sizeof(table), 0), 0);
 }
 
-/* One line for all positions has no set of them. */
+/* If all positions have one line, the table has no set of positions. */
 static void test_one_line(void)
 {
 	static const uint8_t table[] = { 1, 0, 0, 0, 1, 0, 0, 0, 42, 0, 0, 0 };
@@ -175,7 +175,7 @@ static void test_texts(void)
 	CHECK_INT(strlen(text.name), 3 * INTERP_MAX_NAME + 3);
 	code.family = INTERP_FAMILIES;
 	CHECK(!parse_ruby(&code, &text));
-	/* a class's name that would not be where it is said to be */
+	/* a name longer than INTERP_RUBY_OWNER leaves no room for a class's name */
 	code.family = INTERP_RUBY;
 	code.owner_bytes = 1;
 	CHECK(!parse_ruby(&code, &text));

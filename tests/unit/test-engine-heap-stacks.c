@@ -248,7 +248,7 @@ static void test_code(void)
 	CHECK_INT(rows_of(&fixture.parts, PROF_TABLE_SYMBOL), 3);
 	/* the stack without functions is counted */
 	CHECK_INT(rows_of(&fixture.parts, PROF_TABLE_LOG), 1);
-	/* without a table of lines, positions differ in nothing */
+	/* without a table of lines, positions are not distinguished */
 	CHECK_INT(parent_of(&fixture, parent_of(&fixture, stack_of(&fixture, 0))),
 		  stack_of(&fixture, 1));
 	CHECK_INT(parent_of(&fixture, stack_of(&fixture, 2)), stack_of(&fixture, 1));

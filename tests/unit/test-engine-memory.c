@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /*
- * Checks of what happens when the engine runs out of memory: it exits with a special status,
+ * Checks of an engine that runs out of memory: it exits with a special status,
  * whichever code allocates, and for blocks of any size.
  */
 #include "daemon/protocol.h"

@@ -444,8 +444,8 @@ static void test_refused(void)
 	program_done(&program);
 }
 
-/* An interpreter that is not supported hides none that is. Of two that are, one is read, and the
- * other is said to be unread. */
+/* An unsupported interpreter does not hide a supported one. If two are supported, one is read,
+ * and the other is reported as unread. */
 static void test_two_interpreters(void)
 {
 	static const struct interp_runtime old = { .family = INTERP_RUBY,
@@ -470,18 +470,18 @@ static void test_two_interpreters(void)
 	CHECK(process->interpreter == python);
 	CHECK_INT(program.calls.found, 2);
 	CHECK_INT(program.calls.unread, 2);
-	/* one that is read remains so */
+	/* an interpreter that is read is not replaced by another one */
 	high->runtime = &ruby;
 	interpreted_look_again(interpreted);
 	interpreted_look(interpreted, process);
 	CHECK(process->interpreter == python);
-	/* the program itself */
+	/* the program itself contains the interpreter */
 	process->interpreter = NULL;
 	process->program = python;
 	interpreted_look_again(interpreted);
 	interpreted_look(interpreted, process);
 	CHECK(process->interpreter == python);
-	/* the first one that was mapped */
+	/* of two libraries, the one that was mapped first is read: it is at the higher address */
 	process->interpreter = process->program = NULL;
 	interpreted_look_again(interpreted);
 	interpreted_look(interpreted, process);

@@ -66,7 +66,7 @@ static void test_strings(void)
 		"[\"a\\\"b\\\\c\\n\\u0009\\u001b\",\"x\357\277\275y\",\"n\\u0000l\",\"\344\270\255\"]\n");
 }
 
-/* Whether a character is escaped does not depend on its place in the text. */
+/* Characters are escaped at any place in the text. */
 static void test_places(void)
 {
 	for (int c = 0; c < 0x80; c++) {

@@ -149,7 +149,7 @@ static void test_no_thread(void)
 	CHECK(chain.n == 0 && chain.hash == 0 && !chain.is_unreadable);
 }
 
-/* Without the lock, or in a handler, what is not readable is no fault. */
+/* Without the lock, or in a handler, unreadable memory causes no fault. */
 static void test_unlocked(void)
 {
 	void *gone = mmap(NULL, 4096, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
@@ -166,7 +166,8 @@ static void test_unlocked(void)
 		walk(i == 0, true);
 		CHECK(!chain.memory.is_direct);
 		CHECK(chain.n == N_FRAMES && chain.hash == hash);
-		/* what was read is read at once the next time, unless it changed */
+		/* the ranges that a walk read are read together by the next one, unless they
+		 * changed */
 		CHECK_INT(chain.memory.n_ranges, 2 + 3 * N_FRAMES + 3);
 		walk(i == 0, true);
 		CHECK(chain.n == N_FRAMES && chain.hash == hash);
