@@ -32,7 +32,7 @@ struct jit_dump_line {
 
 struct jit_dump_entry {
 	enum jit_dump_kind kind;
-	uint64_t time_ns;            /* of CLOCK_MONOTONIC */
+	uint64_t time_ns;            /* in CLOCK_MONOTONIC */
 	uint64_t address;            /* address of the code; LINES: of a later LOAD; UNWINDING: 0 */
 	uint64_t size;               /* LINES, UNWINDING: 0 */
 	uint64_t from;               /* MOVE: the old address */

@@ -21,14 +21,14 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define MAX_TEXT 256 /* of one argument */
+#define MAX_TEXT 256 /* maximum length of one argument */
 #define AARCH64_SP 31
 #define RED_ZONE 128 /* bytes below the stack pointer that functions of x86_64 may use */
 
 /* Names of x86_64's registers by size, and perf's number (<asm/perf_regs.h>). */
 static const struct {
 	uint8_t number;
-	char names[4][5]; /* of 8, 4, 2 and 1 bytes */
+	char names[4][5]; /* names of the parts with 8, 4, 2 and 1 bytes */
 } x86_64_names[] = {
 	{ 0, { "rax", "eax", "ax", "al" } },       { 1, { "rbx", "ebx", "bx", "bl" } },
 	{ 2, { "rcx", "ecx", "cx", "cl" } },       { 3, { "rdx", "edx", "dx", "dl" } },

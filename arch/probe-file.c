@@ -27,7 +27,7 @@
 #define MAX_SECTION_BYTES (UINT64_C(256) << 20)
 #define MAX_BUILD_ID 64
 #define NOTE_STATIC_PROBE 3
-#define MAX_DESCRIPTION 4096 /* of the arguments of a static probe */
+#define MAX_DESCRIPTION 4096 /* bytes that describe the arguments of a static probe */
 #define NEAR_NAMES 3
 #define SYMBOL_IS_HIDDEN 0x8000 /* in .gnu.version: not the default version */
 

@@ -14,7 +14,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#define PROBE_MAX_PLACES 16 /* of one static probe, in a file */
+#define PROBE_MAX_PLACES 16 /* maximum for one static probe of a file */
 #define PROBE_MAX_NAME 256  /* bytes, with the NUL */
 #define PROBE_REASON_BYTES 512
 #define PROBE_RETURN "%return"

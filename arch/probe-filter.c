@@ -20,7 +20,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define MAX_DEPTH 64 /* of parentheses and negations */
+#define MAX_DEPTH 64 /* nesting limit of parentheses and negations */
 
 struct filter_parser {
 	const char *at;

@@ -12,7 +12,7 @@
 #include <stdint.h>
 
 struct probe_number {
-	uint64_t value; /* of a double, its bits */
+	uint64_t value; /* the bits of a double, else the number */
 	bool is_signed, is_float;
 	bool is_known;
 };
@@ -24,7 +24,7 @@ enum probe_verdict {
 	PROBE_FILTER_INVALID,
 };
 
-/* Evaluates a filter for arguments arg1, arg2, …; *ret_at: where an invalid one stops to make
- * sense. Whether a filter is invalid depends on n and is_float only. */
+/* Evaluates a filter for arguments arg1, arg2, …; *ret_at: position of the error in an invalid
+ * filter. Whether a filter is invalid depends on n and is_float only. */
 enum probe_verdict probe_filter_test(const char *filter, const struct probe_number *numbers,
 				     unsigned n, const char **ret_at);

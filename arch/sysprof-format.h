@@ -53,7 +53,7 @@ struct sysprof_frame {
 	uint16_t bytes;
 	int16_t cpu; /* -1: unknown */
 	int32_t pid;
-	int64_t time_ns; /* of CLOCK_MONOTONIC */
+	int64_t time_ns; /* in CLOCK_MONOTONIC */
 	uint8_t type;
 	uint8_t reserved[7];
 };
