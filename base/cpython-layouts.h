@@ -22,10 +22,10 @@
 
 /* Offsets in the structures of one version of CPython, in bytes. INTERP_ABSENT: no such field. */
 struct interp_cpython {
-	__u16 minor;           /* of version 3.MINOR */
+	__u16 minor;           /* MINOR of version 3.MINOR */
 	__u16 runtime_tss;     /* the key of the thread's state: {int is_set; int key} */
 	__u16 runtime_current; /* the thread that holds the GIL; ABSENT from 3.12 on */
-	__u16 thread_id;       /* of the thread's state */
+	__u16 thread_id;       /* field of the thread's state */
 	__u16 thread_frame;    /* innermost frame; or */
 	__u16 thread_cframe;   /* innermost activation, which holds it */
 	__u16 cframe_frame, cframe_previous;

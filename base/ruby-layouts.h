@@ -18,7 +18,7 @@
  * thread's state is its execution context, which has a stack of words, with the control frames at
  * its end. A code object is the body of an instruction sequence (iseq). */
 struct interp_ruby {
-	__u16 minor; /* of version 3.MINOR */
+	__u16 minor; /* MINOR of version 3.MINOR */
 	__u16 thread_stack, thread_stack_words, thread_frame, thread_tag;
 	__u16 thread_machine_stack, thread_machine_stack_bytes; /* its highest address; its size */
 	/* Places to which exceptions jump. Each activation of rb_vm_exec() has one. */
