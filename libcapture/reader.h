@@ -32,7 +32,7 @@ struct prof_reader {
 	uint64_t schema_budget;       /* limit for the bytes of schemas decoded from now on */
 	struct prof_segment *segments;
 	size_t n_segments;
-	struct entries entries;  /* of chunks of all kinds */
+	struct entries entries;  /* entries of chunks of all kinds */
 	struct gap_list holes;   /* ranges between entries of checkpoints; only while opening */
 	struct epoch_set epochs; /* epochs of data; only while opening */
 	uint64_t v1_tables;      /* bit n: version-1 table n has data */

@@ -11,7 +11,7 @@
 
 struct checker {
 	const struct prof_reader *reader;
-	struct chunk_decoder decoder; /* of `def` */
+	struct chunk_decoder decoder; /* decoder for `def` */
 	const struct prof_table_def *def;
 	struct buffer stored;
 };
