@@ -292,7 +292,7 @@ static INLINE bool end_entry(struct python_walk *walk, bool is_direct)
 }
 
 /* Identifies a code object as the BPF program does: the name is interned, so its hash is always
- * there. */
+ * stored. */
 static INLINE bool identify(struct python_walk *walk, bool is_direct, struct python_frame *frame)
 {
 	const struct interp_cpython *layout = python_interpreter.layout;

@@ -32,13 +32,13 @@ struct python_frame {
 	uint64_t identity; /* hash that distinguishes code objects, also at one address */
 	/* ends_run: an address in the frame of the C function that executes the run; 0: unknown */
 	uint64_t at;
-	uint32_t position;   /* of the instruction, as in struct interp_frame */
+	uint32_t position;   /* position of the instruction, as in struct interp_frame */
 	uint32_t first_line; /* 0: made by the interpreter, and not to be shown */
 	uint32_t native;     /* for the caller of python_walk() */
 	bool ends_run;       /* the frame is the outermost of an activation of the interpreter */
 };
 
-#define PYTHON_RANGES 192u /* of which a frame needs three */
+#define PYTHON_RANGES 192u /* maximum number of ranges; a frame needs three */
 
 struct python_memory {
 	struct safe_read safe;
@@ -58,7 +58,7 @@ struct python_chain {
 	uint32_t n; /* 0: the thread executes no Python function */
 	bool is_cut;
 	bool is_unreadable; /* the frames could not be read, or contradict themselves */
-	uint64_t hash;      /* of all frames */
+	uint64_t hash;      /* hash of all frames */
 	struct python_frame frames[PYTHON_MAX_FRAMES]; /* innermost first */
 };
 
