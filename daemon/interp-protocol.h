@@ -44,7 +44,8 @@ enum interp_python_address {
 };
 /* The variable that points to the thread's state is thread-local. */
 enum interp_ruby_address {
-	INTERP_RUBY_MODULE, /* of the word that has the number of its module; 0: the program */
+	/* address of the word that has the number of its module; 0: the program */
+	INTERP_RUBY_MODULE,
 	/* from the start of the module's block; in the program, from the thread pointer */
 	INTERP_RUBY_OFFSET,
 	INTERP_RUBY_EVAL, /* rb_vm_exec() */
@@ -57,7 +58,8 @@ struct interp_process {
 	__u32 family; /* enum interp_family; 0: no interpreter */
 	__u32 minor;  /* of INTERP_FAMILY_MAJORS */
 	__u64 addresses[INTERP_ADDRESSES];
-	__u64 start_stack; /* its mm's; the same in a forked child, another one after exec */
+	/* start of its memory map's stack: equal in a forked child, different after exec */
+	__u64 start_stack;
 };
 
 /* A program that is loaded at a fixed address; by its file. The value is a struct interp_process
@@ -92,8 +94,8 @@ struct interp_frame {
 	__u64 at;   /* ENDS_RUN: an address in the C function's frame; 0: not known */
 	/* distinguishes code objects that had the same address at different times */
 	__u32 id;
-	/* of the instruction; Python: bytes from the code object on, up to 3.10 f_lasti; Ruby:
-	 * index of a word in the iseq */
+	/* position of the instruction; Python: bytes from the code object on, up to 3.10 f_lasti;
+	 * Ruby: index of a word in the iseq */
 	__u32 position;
 	__u32 flags;
 	__u32 reserved;
@@ -144,7 +146,7 @@ struct interp_code {
 	__u8 name_width, file_width; /* INTERP_UTF_8, or bytes of a character */
 	__u8 flags;
 	__u8 family;       /* enum interp_family */
-	__u16 owner_bytes; /* Ruby: of the class's name; 0: not known */
+	__u16 owner_bytes; /* Ruby: bytes of the class's name; 0: unknown */
 	__u8 is_singleton; /* Ruby: the method is one of the class itself */
 	__u8 reserved;
 	__u8 name[INTERP_MAX_NAME + 1], file[INTERP_MAX_FILE + 1], lines[INTERP_MAX_LINES + 1];

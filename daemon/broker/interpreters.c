@@ -150,7 +150,8 @@ static struct interpreters_bpf *load(unsigned families, bool sleeps)
 	return NULL;
 }
 
-/* Loads the programs of each family with which those of the families before can be loaded. */
+/* Loads the programs of as many families as possible: adds a family if its programs can be loaded
+ * together with those of the earlier ones. */
 static void load_some(struct interpreters *interpreters)
 {
 	unsigned loaded = 0;

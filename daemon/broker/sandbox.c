@@ -255,8 +255,10 @@ static const struct filter_rule allowed_with[] = {
 	{ SCMP_SYS(ioctl), SCMP_A1_64(SCMP_CMP_EQ, NS_GET_OWNER_UID, 0) },
 	{ SCMP_SYS(ioctl), SCMP_A1_64(SCMP_CMP_EQ, TCGETS, 0) }, /* isatty() of stderr */
 	{ SCMP_SYS(ioctl), SCMP_A1_64(SCMP_CMP_EQ, FIONREAD, 0) },
-	{ SCMP_SYS(ioctl), SCMP_A1_64(SCMP_CMP_EQ, FIOCLEX, 0) }, /* as F_SETFD */
-	{ SCMP_SYS(ioctl), SCMP_A1_64(SCMP_CMP_EQ, FIONBIO, 0) }, /* as F_SETFL */
+	/* same effect as fcntl(F_SETFD) */
+	{ SCMP_SYS(ioctl), SCMP_A1_64(SCMP_CMP_EQ, FIOCLEX, 0) },
+	/* same effect as fcntl(F_SETFL) */
+	{ SCMP_SYS(ioctl), SCMP_A1_64(SCMP_CMP_EQ, FIONBIO, 0) },
 	{ SCMP_SYS(fcntl), SCMP_A1_64(SCMP_CMP_EQ, F_DUPFD, 0) },
 	{ SCMP_SYS(fcntl), SCMP_A1_64(SCMP_CMP_EQ, F_DUPFD_CLOEXEC, 0) },
 	{ SCMP_SYS(fcntl), SCMP_A1_64(SCMP_CMP_EQ, F_GETFD, 0) },

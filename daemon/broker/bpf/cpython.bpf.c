@@ -131,8 +131,8 @@ static __always_inline void identify(struct cpython_walk *walk, struct interp_fr
 		return;
 	}
 	first_line = *(const __u32 *)(scratch->object + masked(layout->code_first_line, 0x7c));
-	/* The name is interned, so its hash is always there: the identity includes what the name
-	 * is, not only where. */
+	/* The name is interned, so its hash is always stored, and the identity includes the name
+	 * itself, not only its address. */
 	if (read_user(&hash, sizeof(hash),
 		      word_at(scratch->object, layout->code_name, 0x78) + 24)) {
 		walk->common.flags |= INTERP_FAULT;

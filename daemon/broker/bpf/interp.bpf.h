@@ -78,7 +78,7 @@ struct scratch {
 	__u8 frame[512], object[256], staged[1024], window[512];
 	/* Code objects that were described, by their ids. Faster than the map of all. */
 	struct described_key recent[RECENT_CODES];
-	/* of the current process */
+	/* interpreter of the current process */
 	struct interp_process process;
 	__u64 begin_ns;
 	__u32 memory; /* as in struct described_key */

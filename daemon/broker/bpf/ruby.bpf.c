@@ -77,7 +77,7 @@ struct ruby_walk {
 	struct walk common;
 	const struct interp_ruby *layout;
 	__u64 stack, frame, end, tag, eval, eval_end;
-	__u64 sp; /* of the thread */
+	__u64 sp; /* stack pointer of the thread */
 };
 
 /* Reads at most `most` bytes of a String object. Returns their number. */
@@ -493,8 +493,8 @@ static long step_run(__u32 index, struct ruby_walk *walk)
 	return 0;
 }
 
-/* Finds out which activation executes each run; at most one is without the other. If not all of
- * either were read, no place is known. */
+/* Assigns an activation to each run; at most one run or activation has no counterpart. If not
+ * all runs and activations were read, no place is known. */
 static __always_inline void place_runs(struct ruby_walk *walk)
 {
 	bpf_loop(MAX_TAGS, step_tag, walk, 0);

@@ -18,8 +18,9 @@ struct events {
 	struct loss_table *losses;
 	struct event_source *sources[ENGINE_MAX_SOURCES];
 	uint32_t n_sources;
-	struct message_arguments arguments[ENGINE_MAX_SOURCES]; /* of static probes, by source */
-	unsigned parts;                                         /* RECORD_*: what samples contain */
+	/* arguments of static probes, by source */
+	struct message_arguments arguments[ENGINE_MAX_SOURCES];
+	unsigned parts;     /* RECORD_*: what samples contain */
 	bool build_ids;     /* build-ids were requested for MMAP2 records */
 	uint64_t n_samples; /* samples in the capture */
 	uint64_t begin_ns;  /* time at which the side band was enabled */

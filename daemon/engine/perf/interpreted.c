@@ -45,8 +45,8 @@ static bool is_named_interpreter(const struct image *image)
 	return false;
 }
 
-/* The frames of one interpreter of a process are read: one that is supported, and of these the one
- * that is read already, or that the program is itself. */
+/* A process may map several interpreters, but only one is read: a supported one, preferably the
+ * one that is already read, else the program itself. */
 static unsigned rank(const struct process *process, const struct image *image)
 {
 	return 4 * (image->runtime->found == INTERP_FOUND) + 2 * (image == process->interpreter) +
