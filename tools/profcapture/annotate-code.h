@@ -59,7 +59,7 @@ struct sampled_frame {
 
 /* The frames in some images, counted in one pass for all functions there. */
 struct sampled_frames {
-	const struct functions *functions; /* of a profile by function; borrowed */
+	const struct functions *functions; /* the functions of a profile by function; borrowed */
 	GHashTable *images; /* image → struct number_map: offset and kind → index + 1 */
 	GArray *all;        /* struct sampled_frame */
 };

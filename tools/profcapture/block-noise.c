@@ -21,7 +21,7 @@
 /* A recording's ratio, and the deviations of its blocks from it. */
 struct residuals {
 	double ratio, weight;
-	double squares;    /* sum */
+	double squares;    /* sum of the squared deviations */
 	double neighbours; /* sum of the products of consecutive deviations */
 };
 

@@ -35,7 +35,7 @@ struct series {
 	long double weighted; /* sum of value times ns */
 	uint64_t weight_ns;
 	double grown;                           /* growth, without pauses between recordings */
-	double bin_weighted[SPARKLINE_COLUMNS]; /* the same sum for each bin */
+	double bin_weighted[SPARKLINE_COLUMNS]; /* like `weighted`, for each bin */
 	double bin_ns[SPARKLINE_COLUMNS];
 	/* at the current row */
 	bool holds;

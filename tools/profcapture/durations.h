@@ -23,7 +23,7 @@ enum duration_field {
 };
 
 struct durations {
-	/* of uint64_t; NULL = none; durations_percentile() reorders them */
+	/* uint64_t; NULL = none; durations_percentile() reorders them */
 	GArray *values;
 	uint64_t total_ns, min_ns, max_ns; /* the total saturates at UINT64_MAX */
 };

@@ -75,7 +75,7 @@ bool export_folded(struct export *export, struct out *out, GError **error)
 {
 	g_autoptr(GArray) lines = NULL;
 	struct export_tree tree;
-	double before = 0, written = 0; /* sums */
+	double before = 0, written = 0; /* sums of the earlier counts: exact, and as written */
 
 	export_tree_init(&tree, export, true);
 	lines = folded_lines(&tree);

@@ -30,7 +30,7 @@ struct massif {
 	struct out *out;
 	struct memory_tree tree;
 	struct memory_heaps heaps;
-	double bytes;    /* now */
+	double bytes;    /* live bytes at the current event */
 	uint64_t n_rows; /* allocations so far */
 	uint64_t peak_rows;
 	GArray *live; /* struct memory_sum by node of the tree */

@@ -29,7 +29,7 @@ struct report {
 	GArray *times;
 	struct thread_starts starts;    /* for --by thread */
 	GPtrArray *process_comms;       /* text by process index; NULL if no answer needs it */
-	struct function_labels *labels; /* of a tree's functions, in text */
+	struct function_labels *labels; /* labels of a tree's functions, in text */
 	struct json json;
 };
 

@@ -20,7 +20,7 @@
 struct printf_caller {
 	sqlite3 *db;
 	sqlite3_stmt *call; /* NULL: none yet */
-	int argc;           /* of the call */
+	int argc;           /* number of arguments of the call */
 };
 
 static void caller_free(void *data)

@@ -55,12 +55,13 @@ struct sql_tables {
 	/* from the last row that needed them, because the next row mostly needs the same */
 	struct sql_owner last_owner;
 	struct sampled_event event;
-	ssize_t event_row;    /* of the event in `sources`; -1: none */
+	ssize_t event_row;    /* row of the event in `sources`; -1: none */
 	uint32_t event_epoch; /* 0: no row yet */
 	uint64_t event_source;
 	struct out list;  /* the last list, as JSON; kept, because it is filled for each row */
 	struct json json; /* writes to `list` */
-	uint64_t removed_epochs;     /* of names, when `valid` was last emptied */
+	/* value of names->removed_epochs when `valid` was last emptied */
+	uint64_t removed_epochs;
 	struct sql_text valid[1024]; /* texts that were found to be UTF-8, by address */
 };
 

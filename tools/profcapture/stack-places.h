@@ -19,7 +19,7 @@ struct stack_place {
 
 struct stack_places {
 	struct functions *functions; /* with inlined calls and lines */
-	struct stacks *stacks;       /* of the last epoch */
+	struct stacks *stacks;       /* stacks of the last epoch */
 	/* the rest is private */
 	uint32_t epoch;
 	struct number_map known; /* node of `stacks` → index in found + 1 */

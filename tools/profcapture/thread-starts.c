@@ -16,7 +16,7 @@ enum { THREAD, STACK, STOP, N_COLUMNS };
 struct pass {
 	struct thread_starts *starts;
 	struct names_epoch *epoch; /* NULL before the first row */
-	struct stacks *stacks;     /* of the epoch */
+	struct stacks *stacks;     /* stacks of the epoch */
 	/* thread → node of its first and last complete stack in the epoch; in the first one, the
 	 * dynamic linker may still run */
 	GHashTable *first, *last;

@@ -114,7 +114,7 @@ static const struct live_function *function_at(const struct page *page, size_t r
 	return LIVE_AT(page->browse->live->functions, live_function, row_at(page, row)->number);
 }
 
-/* Returns whether the row is of the places of all files whose names are still being read. */
+/* Returns whether the row sums up the places of all files whose names are still being read. */
 static bool is_pending(const struct page *page, size_t row)
 {
 	uint32_t number = row_at(page, row)->number;

@@ -416,8 +416,8 @@ static void set_call(struct function *function, const struct line_call *call)
 	function->offset = call->start;
 }
 
-/* Returns whether an inlined call is of another function than the symbol of its name, as static
- * functions of several files may be. */
+/* Returns whether an inlined call is of another function than the symbol with its name, because
+ * static functions of several files may have one name. */
 static bool is_other(const struct symbol_row *symbol, const struct line_call *call)
 {
 	return symbol->line && call->declared_line && symbol->line != call->declared_line;

@@ -76,7 +76,7 @@ static size_t next_symbol(const char *name, size_t at, size_t end, size_t *ret_o
 	case 'G':
 	case 'L':
 		return skip_number(name, at + 1);
-	case 'N': /* with a namespace, which is any letter */
+	case 'N': /* N: a path in a namespace, which is the next letter */
 		return next ? at + 2 : 0;
 	case 'K':
 		if (next == 'C') /* an ABI */

@@ -76,7 +76,7 @@ struct names_epoch {
 
 struct names {
 	const struct prof_reader *reader;
-	GPtrArray *epochs;       /* of struct names_epoch; the last used one is last */
+	GPtrArray *epochs;       /* struct names_epoch; the last used one is last */
 	uint64_t removed_epochs; /* when it changes, texts of an epoch may have been freed */
 	uint64_t lost;           /* number of lookups with the result "<lost>" */
 	/* returns the text to use in place of each text; NULL: use texts as they are */
@@ -87,9 +87,9 @@ struct names {
 	/* stacks have no interpreted functions */
 	bool native_frames;
 	GHashTable *texts; /* set of interned strings */
-	GArray *images;    /* of struct names_image */
-	GArray *processes; /* of struct names_process */
-	GArray *threads;   /* of struct names_thread */
+	GArray *images;    /* struct names_image */
+	GArray *processes; /* struct names_process */
+	GArray *threads;   /* struct names_thread */
 	GHashTable *keys;  /* identity → index, for all three */
 };
 
