@@ -56,7 +56,7 @@ thread = threading.Thread(target=worker)
 thread.start()
 thread.join()
 """
-HEADER = 33  # of a bytes object
+HEADER = 33  # bytes of a bytes object without its contents
 # By size: how many, and the callers with their lines, innermost first.
 EXPECTED = {
     30007: (100, "make:6 outer:8 <module>:31"),

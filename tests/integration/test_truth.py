@@ -7,7 +7,7 @@ import os
 from shares import near
 
 TRUTH = os.environ["TRUTH"]
-SECONDS = 1  # of CPU time
+SECONDS = 1  # seconds of CPU time
 
 
 def test_shares(profctl, profcapture, require, tmp_path):
