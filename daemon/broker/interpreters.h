@@ -25,8 +25,8 @@
 
 struct interpreters;
 
-/* Loads the programs; `sleeps`: also those for sleeps. Fails if the kernel, its type information or the rights do not suffice for
- * those of any family. */
+/* Loads the programs; `sleeps`: also those for sleeps. Fails if the kernel, its type information or
+ * the rights do not suffice for those of any family. */
 struct interpreters *interpreters_new(bool sleeps, GError **error);
 void interpreters_free(struct interpreters *interpreters); /* NULL is allowed */
 
@@ -45,7 +45,8 @@ bool interpreters_open_outputs(struct interpreters *interpreters,
  * kind. */
 bool interpreters_attach(const struct interpreters *interpreters, const struct event *event, int fd,
 			 GError **error);
-/* Also reads frames when a thread is about to sleep, which the programs were loaded for. `tracepoint`: the id of sched:sched_switch. */
+/* Also reads frames when a thread is about to sleep, for which the programs must have been loaded.
+ * `tracepoint`: the id of sched:sched_switch. */
 bool interpreters_attach_sleeps(struct interpreters *interpreters, uint64_t tracepoint,
 				GError **error);
 void interpreters_detach_sleeps(struct interpreters *interpreters);

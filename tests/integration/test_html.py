@@ -362,15 +362,18 @@ def test_heap(profctl, profcapture, compile_c, page_of, chromium, tmp_path):
         bytes_, blocks = not_freed(profcapture, *shlex.split(command)[2:])
         assert "--from" in command and "--to" in command
         assert total == bytes_.replace(" ", "\u00a0") and head.startswith(f"{total} not freed at exit"), (command, head, total)
-    verdict = {sentence["show"]["measure"]: sentence["figure"] for sentence in read_page(page_of(capture, "--from", "0.1s..0.3s"))[0]["verdict"] if "measure" in sentence["show"]}
-    assert verdict["live"] == not_freed(profcapture, capture, "--from", "0.1s..0.3s")[0]
+    middle = f"{end // 5}ns..{end * 3 // 4}ns"
+    verdict = {sentence["show"]["measure"]: sentence["figure"] for sentence in read_page(page_of(capture, "--from", middle))[0]["verdict"] if "measure" in sentence["show"]}
+    assert verdict["live"] == not_freed(profcapture, capture, "--from", middle)[0]
 
 
 def test_selection(profcapture, page_of, chromium, capture):
     """A page of a part of the capture names the options, and its commands have them. Its verdict is that of
     report, and it does not say that what they leave out was not recorded."""
     tid = max(profcapture.json("report", capture, "--by", "thread")["data"]["rows"], key=lambda row: row["self"])["tid"]
-    lists = [["--cpu", "0", "--focus", "heavy|light"], ["--from", "0.05s..0.15s"], ["--tid", str(tid), "--ignore", "a b"], ["--comm", "city"]]
+    times = profcapture.json("sql", capture, "SELECT min(time_ns) AS first, max(time_ns) AS last FROM sample")["data"]["rows"][0]
+    middle = [f"{(times['first'] * (4 - i) + times['last'] * i) / 4e9:.2f}s" for i in (1, 3)]
+    lists = [["--cpu", "0", "--focus", "heavy|light"], ["--from", "..".join(middle)], ["--tid", str(tid), "--ignore", "a b"], ["--comm", "city"]]
     for options in lists:
         page = page_of(capture, *options)
         steps = [{"open": "tab=functions"}, {"text": "#command"}, {"eval": ROWS}, {"text": "#sum"}, {"text": "#scope .only"}, {"text": "#meta"}, {"eval": "document.title"}, {"text": "#verdict"},
@@ -379,7 +382,7 @@ def test_selection(profcapture, page_of, chromium, capture):
         first, *_ = profcapture("report", capture, *options).stdout.splitlines()
         assert check_functions(profcapture, command, rows, total) > 2
         check_functions(profcapture, part, part_rows, part_total)
-        said = "--from 0.05s --to 0.15s" if "--from" in options else " ".join(shlex.quote(word) for word in options)
+        said = "--from {} --to {}".format(*middle) if "--from" in options else " ".join(shlex.quote(word) for word in options)
         assert all(text.count(said) == 1 for text in (chip, meta, title, about)), (chip, meta, title)
         assert "--from" in options or (command.endswith(said) and part.endswith(said))
         assert first in verdict

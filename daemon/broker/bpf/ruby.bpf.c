@@ -247,8 +247,8 @@ static __always_inline __u32 read_lines(const struct interp_ruby *layout, struct
 }
 
 /* Describes the iseq whose body is in scratch->object in scratch->code. Returns the size of the
- * record, or 0. Not static: the kernel verifies such a function once, but a static one for each state
- * of its callers, which would be most of the time until the first sample can be read. */
+ * record, or 0. Not static: the kernel verifies such a function once, but a static one for each
+ * state of its callers, which would be most of the time until the first sample can be read. */
 __noinline __u32 ruby_describe(__u64 body, __u32 id, __u32 first_line, __u64 owner)
 {
 	struct scratch *scratch = get_scratch();
