@@ -441,6 +441,7 @@ struct window {
 	const struct unwind_source *source;
 	uint64_t offset;
 	size_t size;
+	bool has_failed; /* the file is shorter than its headers say, or cannot be read */
 	uint8_t bytes[WINDOW_BYTES];
 };
 
@@ -454,7 +455,7 @@ static uint32_t read_frame(const struct unwind_file *file, struct window *window
 	while (segment < file->segments + file->n_segments &&
 	       address - segment->address >= segment->size)
 		segment++;
-	if (segment == file->segments + file->n_segments)
+	if (segment == file->segments + file->n_segments || window->has_failed)
 		return UINT32_MAX;
 	left = segment->size - (address - segment->address);
 	offset = segment->offset + (address - segment->address);
@@ -462,8 +463,10 @@ static uint32_t read_frame(const struct unwind_file *file, struct window *window
 	    window->size - (offset - window->offset) < MIN_OF(left, (uint64_t)PROLOGUE_MAX_BYTES)) {
 		window->offset = offset;
 		window->size = MIN_OF(left, (uint64_t)sizeof(window->bytes));
-		if (read_at(window->source, offset, window->bytes, window->size) != 0)
-			window->size = 0;
+		window->has_failed = read_at(window->source, offset, window->bytes, window->size) !=
+				     0;
+		if (window->has_failed)
+			return UINT32_MAX;
 	}
 	return prologue_frame_bytes(REGS_NATIVE, window->bytes + (offset - window->offset),
 				    window->size - (offset - window->offset), &frame_bytes)
@@ -485,6 +488,7 @@ static void add_frames(const struct loader *loader, struct unwind_file *file)
 		return;
 	window->source = loader->source;
 	window->offset = window->size = 0;
+	window->has_failed = false;
 	for (uint32_t page = 0; page < table->n_pages; page++) {
 		for (uint32_t row = table->pages[page]; row < table->pages[page + 1];
 		     row++, last = rule) {

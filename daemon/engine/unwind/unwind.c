@@ -521,7 +521,7 @@ static void conclude(struct unwind_lane *lane, struct walk_job *walk, struct unw
 	 * one. */
 	if (job->input.in_kernel && result->n == 1 && result->stop == WALK_BAD_FRAME)
 		job->stack = (struct unwind_stack){ .stop = PROF_STOP_NO_MEMORY };
-	else
+	else if (!is_repaired)
 		mend_deep(lane, &job->input, &job->stack);
 	cut(lane, &job->stack);
 }
