@@ -536,6 +536,7 @@ static bool run(struct self *self, const struct snapshot_of_self *snapshot, size
 /* If only pc and sp are known, the stack is the same as with all registers, or incomplete. */
 static void test_from_sp(void)
 {
+	const uint64_t words[][2] = { { 0, 0 }, { 0, (uintptr_t)stack_top } };
 	struct snapshot_of_self snapshot = { 0 };
 	struct unwind_stack stack;
 	g_autofree uint64_t *whole = NULL;
@@ -557,11 +558,14 @@ static void test_from_sp(void)
 	CHECK_INT(stack.stop, PROF_STOP_ROOT);
 	CHECK_INT(stack.method, FROM_SP);
 	REQUIRE(stack.n == n && memcmp(stack.ips, whole, n * sizeof(*whole)) == 0);
-	/* The words at fp are no frame. */
-	memset(snapshot.stack + MIN_OF(fp_at, snapshot.bytes - 16), 0, 16);
-	REQUIRE(run(&self, &snapshot, snapshot.bytes, 1, false, &stack, &missing));
-	CHECK(stack.method == PROF_METHOD_CFI);
-	CHECK(FROM_SP == PROF_METHOD_CFI || (stack.stop == PROF_STOP_NO_RULE && stack.n == 1));
+	/* The words at fp are no frame, but perhaps a pointer to a function. */
+	for (size_t i = 0; i < ARRAY_SIZE(words); i++) {
+		memcpy(snapshot.stack + MIN_OF(fp_at, snapshot.bytes - 16), words[i], 16);
+		REQUIRE(run(&self, &snapshot, snapshot.bytes, 1, false, &stack, &missing));
+		CHECK(stack.method == PROF_METHOD_CFI);
+		CHECK(FROM_SP == PROF_METHOD_CFI ||
+		      (stack.stop == PROF_STOP_NO_RULE && stack.n == 1));
+	}
 	free(snapshot.stack);
 	self_done(&self);
 }

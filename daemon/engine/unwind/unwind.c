@@ -455,10 +455,13 @@ static bool compute_fp(struct unwind_lane *lane, const struct walk_frame *frame,
 	       unwind_file_frame_bytes(file, address, &bytes) && add_u64(frame->sp, bytes, ret_fp);
 }
 
-/* Repeats a walk that ended because fp was unknown, with an fp that is computed from sp. It is
- * aligned, and higher if the call has arguments on the stack: the lowest one that leads to code is
- * used. Returns whether the walk then reached the root, each step by CFI; if not, the frames are
- * the same as before. */
+/*
+ * Repeats a walk that ended because fp was unknown, with an fp that is computed from sp. It is
+ * aligned, and higher if the call has arguments on the stack. Below fp are only arguments and saved
+ * registers, which are no frame, but above it may be the frame of an outer function. So the lowest
+ * fp is used from which the walk reaches the root, each step by CFI. Returns whether there is one;
+ * if not, the frames are the same as before.
+ */
 static bool walk_from_sp(struct unwind_lane *lane, struct walk_job *job)
 {
 	struct walk_job repeated = *job;
@@ -469,14 +472,14 @@ static bool walk_from_sp(struct unwind_lane *lane, struct walk_job *job)
 		return false;
 	least = (least + FRAME_ALIGN - 1) & ~(uint64_t)(FRAME_ALIGN - 1);
 	repeated.walk.fp_unknown = false;
+	/* It would end at the address of any function, as if that were the root. */
+	repeated.walk.finds_contexts = false;
 	for (fp = least; fp - least <= MAX_ARGUMENT_BYTES; fp += FRAME_ALIGN) {
 		repeated.registers.fp = fp;
 		walk_run(&repeated.walk, &repeated.registers, &repeated.result);
-		if (repeated.result.n > job->result.n)
-			break;
-	}
-	if (repeated.result.n > job->result.n && repeated.result.stop == WALK_ROOT &&
-	    !(repeated.result.flags & (WALK_FRAME_FP | WALK_FRAME_JIT))) {
+		if (repeated.result.stop != WALK_ROOT || repeated.result.n <= job->result.n ||
+		    repeated.result.flags & (WALK_FRAME_FP | WALK_FRAME_JIT))
+			continue;
 		*job = repeated;
 		return true;
 	}
