@@ -488,5 +488,5 @@ def test_no_samples(profcapture, work):
 def test_without_objdump(profcapture, work, monkeypatch):
     monkeypatch.setenv("PATH", "/nowhere")
     data = annotate(profcapture, work / "run.cap", "spin")
-    assert "binutils" in data["no_code"]
+    assert data["no_code"] == "objdump is not installed (package binutils)"
     assert max(data["lines"], key=lambda line: line["self"])["line"] == HOT

@@ -154,7 +154,7 @@ def test_timeline(profcapture, whole, view):
 @pytest.mark.parametrize(
     "arguments, said",
     [
-        (["--focus", "("], "--focus: '(' is not a regular expression"),
+        (["--focus", "("], "--focus: '(' is not a regular expression: missing"),
         (["--inverted", "--callers", "x"], "--inverted cannot be combined with"),
         (["--inverted", "--by", "thread"], "--by function or image"),
         (["--no-children", "--tree"], "--no-children applies to rows"),

@@ -83,6 +83,13 @@ void cli_error(const char *format, ...)
 	va_end(arguments);
 }
 
+const char *cli_reason(const GError *error)
+{
+	const char *colon = g_strrstr(error->message, ": ");
+
+	return colon ? colon + 2 : error->message;
+}
+
 static bool is_quiet;
 
 void cli_be_quiet(void)

@@ -142,6 +142,9 @@ int cli_parse(const struct cli_spec *spec, const struct cli_group *groups, int *
 /* Prints "profctl: …" on stderr. Escapes hostile names. Further lines of a message begin with two
  * spaces: "…:\n  …". */
 void cli_error(const char *format, ...) PRINTF_LIKE(1, 2);
+/* Returns why GLib failed, without what it did: "Permission denied" for "Failed to open file “x”:
+ * Permission denied". Our messages name the action and the object. */
+const char *cli_reason(const GError *error);
 /* Makes cli_warning() print nothing, for --quiet. */
 void cli_be_quiet(void);
 void cli_warning(const char *format, ...) PRINTF_LIKE(1, 2);

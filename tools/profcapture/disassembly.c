@@ -55,6 +55,8 @@ static GSubprocess *start(int fd, uint64_t from, uint64_t to, GError **error)
 				     "--demangle", "--no-show-raw-insn", first,
 				     last,         "/dev/fd/3",          NULL };
 	CLEANUP_CLOSE int copy = dup(fd);
+	g_autoptr(GError) failure = NULL;
+	GSubprocess *process;
 
 	if (copy < 0) {
 		g_set_error(error, CLI_ERROR, CLI_FAILURE, _("cannot run objdump: %s"),
@@ -65,7 +67,12 @@ static GSubprocess *start(int fd, uint64_t from, uint64_t to, GError **error)
 	g_subprocess_launcher_setenv(launcher, "LC_ALL", "C", TRUE);
 	g_subprocess_launcher_unsetenv(launcher, "DEBUGINFOD_URLS");
 	g_subprocess_launcher_set_child_setup(launcher, set_limits, NULL, NULL);
-	return g_subprocess_launcher_spawnv(launcher, argv, error);
+	process = g_subprocess_launcher_spawnv(launcher, argv, &failure);
+	if (g_error_matches(failure, G_SPAWN_ERROR, G_SPAWN_ERROR_NOENT))
+		cli_set_error(error, CLI_FAILURE, _("objdump is not installed (package binutils)"));
+	else if (!process)
+		cli_set_error(error, CLI_FAILURE, _("cannot run objdump: %s"), failure->message);
+	return process;
 }
 
 /* Reads all output of objdump. Returns false if that takes too long or the output is too long. */
@@ -126,10 +133,8 @@ GArray *disassembly_read(int fd, uint64_t start_address, uint64_t end, unsigned 
 	g_auto(GStrv) lines = NULL;
 	const char *said = NULL;
 
-	if (!process) {
-		g_prefix_error(error, "%s", _("instructions need objdump (package binutils): "));
+	if (!process)
 		return NULL;
-	}
 	if (!read_output(g_unix_input_stream_get_fd(
 				 G_UNIX_INPUT_STREAM(g_subprocess_get_stdout_pipe(process))),
 			 timeout_ms, text)) {

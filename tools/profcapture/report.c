@@ -687,7 +687,8 @@ void report_done(struct report *report)
 /* Returns the *.cap file in the current directory that was modified last, and prints its name. */
 static char *newest_capture(GError **error)
 {
-	g_autoptr(GDir) folder = g_dir_open(".", 0, error);
+	g_autoptr(GError) failure = NULL;
+	g_autoptr(GDir) folder = g_dir_open(".", 0, &failure);
 	g_autofree char *newest = NULL, *escaped = NULL;
 	const char *name;
 	int64_t newest_ns = 0;
@@ -706,13 +707,15 @@ static char *newest_capture(GError **error)
 		g_free(newest);
 		newest = g_strdup(name);
 	}
-	if (!newest) {
-		if (folder)
-			g_set_error(error, CLI_ERROR, CLI_USAGE,
-				    _("this folder has no capture (*.cap); name a FILE, or record "
-				      "one: profctl record -- COMMAND"));
+	if (failure)
+		g_set_error(error, CLI_ERROR, CLI_FAILURE, _("cannot read this folder: %s"),
+			    cli_reason(failure));
+	else if (!newest)
+		g_set_error(error, CLI_ERROR, CLI_USAGE,
+			    _("this folder has no capture (*.cap); name a FILE, or record "
+			      "one: profctl record -- COMMAND"));
+	if (!newest)
 		return NULL;
-	}
 	escaped = text_escape(newest);
 	fprintf(stderr, _("Reading '%s', the newest capture in this folder.\n"), escaped);
 	return g_steal_pointer(&newest);

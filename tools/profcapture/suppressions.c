@@ -87,8 +87,8 @@ bool suppressions_read(struct suppressions *suppressions, const char *file, GErr
 	g_autoptr(GError) why = NULL;
 
 	if (!g_file_get_contents(file, &text, NULL, &why)) {
-		g_set_error(error, CLI_ERROR, CLI_FAILURE, _("cannot read suppressions: %s"),
-			    why->message);
+		g_set_error(error, CLI_ERROR, CLI_FAILURE, _("cannot read suppressions '%s': %s"),
+			    file, cli_reason(why));
 		return false;
 	}
 	if (!suppressions->all) {

@@ -107,7 +107,9 @@ static void add_events(struct event_list *list)
 						    &error);
 	transport_close(&transport);
 	if (!reply) {
-		list->missing[KIND_EVENT] = g_strdup(error->message);
+		g_autoptr(GError) translated = transport_translate(error);
+
+		list->missing[KIND_EVENT] = g_strdup(translated->message);
 		return;
 	}
 	capabilities = g_variant_get_child_value(reply, 0);

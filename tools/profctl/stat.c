@@ -299,12 +299,12 @@ static GKeyFile *load(const char *path, GError **error)
 	g_autoptr(GError) failed = NULL;
 
 	if (!g_key_file_load_from_file(file, path, G_KEY_FILE_NONE, &failed)) {
-		bool is_missing = failed->domain == G_FILE_ERROR;
-
-		cli_set_error(error, is_missing ? CLI_FAILURE : CLI_UNREADABLE,
-			      is_missing ? _("cannot read '%s': %s")
-					 : _("'%s' was not written by 'profctl stat --save': %s"),
-			      path, failed->message);
+		if (failed->domain == G_FILE_ERROR)
+			cli_set_error(error, CLI_FAILURE, _("cannot read '%s': %s"), path,
+				      cli_reason(failed));
+		else
+			cli_set_error(error, CLI_UNREADABLE,
+				      _("'%s' was not written by 'profctl stat --save'"), path);
 		return NULL;
 	}
 	if (g_key_file_get_integer(file, FILE_GROUP, "version", NULL) != FILE_VERSION) {
@@ -371,7 +371,7 @@ static bool save(const struct stat_run *run, GError **error)
 	if (g_key_file_save_to_file(file, run->save, &failed))
 		return true;
 	return cli_set_error(error, CLI_FAILURE, _("cannot write '%s': %s"), run->save,
-			     failed->message);
+			     cli_reason(failed));
 }
 
 /* ---- Results --------------------------------------------------------------------------------- */

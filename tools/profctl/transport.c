@@ -124,7 +124,8 @@ static bool connect_to_own(struct transport *transport, const char *argument,
 			NULL, cancellable, &failure);
 	}
 	return transport->connection ||
-	       cli_set_error(error, CLI_NO_DAEMON, _("cannot talk to profd: %s"), failure->message);
+	       cli_set_error(error, CLI_NO_DAEMON, _("cannot talk to profd: %s"),
+			     cli_reason(failure));
 }
 
 static bool find_own(struct transport *transport, GCancellable *cancellable, GError **error)
@@ -176,9 +177,16 @@ static bool connect_to_bus(struct transport *transport, GCancellable *cancellabl
 			NULL, cancellable, &failure);
 	if (transport->connection)
 		return true;
-	transport->is_absent = true;
-	return cli_set_error(error, CLI_NO_DAEMON, _("there is no system bus (%s)"),
-			     failure->message);
+	transport->is_absent = !g_error_matches(failure, G_IO_ERROR, G_IO_ERROR_PERMISSION_DENIED);
+	if (!transport->is_absent)
+		return cli_set_error(error, CLI_NO_DAEMON,
+				     _("the system bus does not let this user connect"));
+	/* The variable names the bus of a container or of a test. */
+	return cli_set_error(
+		error, CLI_NO_DAEMON,
+		g_getenv("DBUS_SYSTEM_BUS_ADDRESS")
+			? _("there is no system bus where DBUS_SYSTEM_BUS_ADDRESS says")
+			: _("there is no system bus; 'systemctl start dbus' as root starts it"));
 }
 
 static GVariant *call_bus(const struct transport *transport, const char *method,

@@ -41,7 +41,7 @@ bool frame_filters_open(struct frame_filters *filters, GError **error)
 			g_set_error(error, CLI_ERROR, CLI_USAGE,
 				    _("--%s: '%s' is not a regular expression: %s"),
 				    frame_filter_options[i].name, filters->pattern[i],
-				    cause->message);
+				    cli_reason(cause));
 			return false;
 		}
 	}
