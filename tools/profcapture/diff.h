@@ -163,6 +163,16 @@ static inline bool diff_has_one_run(const struct diff *diff)
 bool diff_compare(struct diff *diff, const GPtrArray *files, guint n_a, GError **error);
 void diff_done(struct diff *diff);
 
+/* Adds the notes of all captures, which are read (diff-notes.c). */
+void diff_add_notes(struct diff *diff);
+void diff_note_free(gpointer note);
+/*
+ * Returns how many samples of equal weight would be equally good evidence (Kish's effective sample
+ * size). A few heavy samples can dominate a sum of weights, so the number of samples would
+ * overstate the evidence. If all weights are equal, the result is the number of samples.
+ */
+double diff_evidence_of(const struct diff *diff, const struct diff_count *count);
+
 enum diff_verdict diff_verdict_of(const struct diff *diff, const struct diff_row *row);
 /* Returns the change of a row in percent of its value in A; INFINITY if that value is 0. */
 double diff_percent(const struct diff_row *row);
