@@ -213,6 +213,7 @@ const boxColors = () =>
 			'none',
 			'box',
 			'bg',
+			'text',
 			'focus',
 			'muted',
 			'more',
@@ -308,7 +309,8 @@ function drawBoxes() {
 		const f = box.node >= 0 ? functions[stacks.func[box.node]] : null;
 		const isFound = f && shown.matches?.[stacks.func[box.node]];
 		const w = Math.max(1, box.w - 0.6);
-		g.globalAlpha = box.above ? 0.55 : shown.matches && !isFound ? 0.35 : 1;
+		const isPale = !box.above && shown.matches && !isFound;
+		g.globalAlpha = box.above ? 0.55 : isPale ? 0.35 : 1;
 		g.fillStyle = fillOf(box, shown, c);
 		g.fillRect(box.x, y, w, rowHeight - 1);
 		if (box.length > 1 && w > 6) {
@@ -329,7 +331,8 @@ function drawBoxes() {
 				: fitName(name, room);
 		const style = f?.inlined ? 'italic ' : '';
 		g.font = `${style}${small}px ui-monospace, "DejaVu Sans Mono", monospace`;
-		g.fillStyle = c.box;
+		// the background shows through pale boxes
+		g.fillStyle = box.above ? c.text : isPale ? c.muted : c.box;
 		g.fillText(label, box.x + (box.length > 1 ? 6 : 4), y + rowHeight / 2);
 	}
 	const box = boxes[selected];

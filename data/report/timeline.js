@@ -215,8 +215,16 @@ const drawMark = (g, row, c) => {
 	g.globalAlpha = 1;
 };
 
+// Cuts a text to a width: units and names come from the capture, and may have any length.
+const fit = (g, text, width) => {
+	const letters = [...text.slice(0, 60)];
+	const all = text.length > 60 ? Infinity : letters.length;
+	const shown = () => letters.join('') + (letters.length < all ? '…' : '');
+	while (letters.length > 1 && g.measureText(shown()).width > width) letters.pop();
+	return shown();
+};
+
 const drawLogs = (g, row, c) => {
-	let free = layout.gutter;
 	g.fillStyle = c.warn;
 	g.textAlign = 'left';
 	g.font = `${rem() * 0.85}px ${fontFamily()}`;
@@ -229,13 +237,11 @@ const drawLogs = (g, row, c) => {
 		g.lineTo(x + 4, row.y + row.height - 4);
 		g.lineTo(x - 4, row.y + row.height - 4);
 		g.fill();
-		const text = (log.text || '').slice(0, 60);
-		const width = g.measureText(text).width;
-		// the triangle of the next log must not hide the text
-		const end = i + 1 < logs.length ? toX(logs[i + 1].time_ns) - 6 : Infinity;
-		if (x + 8 < free || x + 8 + width > Math.min(end, layout.gutter + layout.width)) continue;
-		g.fillText(text, x + 8, row.y + row.height / 2);
-		free = x + 16 + width;
+		// up to the triangle of the next log
+		const next = i + 1 < logs.length ? toX(logs[i + 1].time_ns) - 6 : Infinity;
+		const room = Math.min(next, layout.gutter + layout.width) - x - 8;
+		if (room < 3 * rem()) continue;
+		g.fillText(fit(g, log.text || '', room), x + 8, row.y + row.height / 2);
 	}
 };
 
@@ -410,15 +416,6 @@ const drawCursor = (g, c) => {
 	const x = cursor.at === null ? 0 : toX(cursor.at);
 	if (x >= layout.gutter) g.strokeRect(x - 0.5, row.y, 1, row.height);
 	g.lineWidth = 1;
-};
-
-// Cuts a text to a width: units and names come from the capture, and may have any length.
-const fit = (g, text, width) => {
-	const letters = [...text.slice(0, 60)];
-	const all = text.length > 60 ? Infinity : letters.length;
-	const shown = () => letters.join('') + (letters.length < all ? '…' : '');
-	while (letters.length > 1 && g.measureText(shown()).width > width) letters.pop();
-	return shown();
 };
 
 const drawLabels = (g, c) => {
