@@ -4,12 +4,15 @@
 import { eachAllocation, liveHeap } from './profile.js';
 import {
 	bar,
+	byId,
 	column,
 	el,
 	fileOf,
 	muted,
 	note,
 	nothing,
+	paper,
+	rem,
 	split,
 	swatch,
 	virtualTable,
@@ -20,13 +23,24 @@ import { absence, countedRange, range, state, timeOf, update } from './state.js'
 const STACK_COLORS = 7;
 const HEAP_BINS = 480;
 
-// The curve's size and margins, in the units of its picture.
-const WIDTH = 640;
-const HEIGHT = 300;
-const LEFT = 70;
-const RIGHT = 8;
-const TOP = 24;
-const BOTTOM = 24;
+// Returns the size of the curve and its margins: half of the panel, so that its texts have the size
+// of all others.
+const curveBox = () => {
+	const size = rem();
+	const { clientWidth, clientHeight } = byId('panel');
+	const width = paper.isOn ? 48 * size : Math.max(24 * size, clientWidth / 2 - 2 * size);
+	const room = paper.isOn ? Infinity : Math.max(10 * size, clientHeight - 6.5 * size);
+	const height = Math.min(0.6 * width, room);
+	return {
+		size,
+		width,
+		height,
+		left: 5.4 * size,
+		right: width - 0.6 * size,
+		top: 1.9 * size,
+		bottom: height - 1.9 * size,
+	};
+};
 
 const svg = (tag, attributes, text) => {
 	const element = document.createElementNS('http://www.w3.org/2000/svg', tag);
@@ -54,22 +68,22 @@ const heapAreas = (live, x, y) => {
 	});
 };
 
-const heapPeak = (live, at) => {
+const heapPeak = (live, at, { size: em, width, top, bottom }) => {
 	const [from, to] = range();
 	const isAll = !state.range && state.thread === null;
 	const exact = isAll ? state.data.live.peak : null;
-	const { ns, bytes: size } = exact ?? {
+	const { ns, bytes: most } = exact ?? {
 		ns: from + live.peak * live.width,
 		bytes: live.all[live.peak],
 	};
 	const least = state.thread === null ? '' : 'at least ';
-	const anchor = at > WIDTH * 0.7 ? 'end' : at < WIDTH * 0.3 ? 'start' : 'middle';
+	const anchor = at > width * 0.7 ? 'end' : at < width * 0.3 ? 'start' : 'middle';
 	return [
-		svg('line', { x1: at, x2: at, y1: TOP - 6, y2: HEIGHT - BOTTOM, class: 'peak' }),
+		svg('line', { x1: at, x2: at, y1: top - 0.5 * em, y2: bottom, class: 'peak' }),
 		svg(
 			'text',
-			{ x: at, y: 12, 'text-anchor': anchor, class: 'strong' },
-			`peak ${least}${bytes(size)} at ${timeOf(ns, to - from)}`,
+			{ x: at, y: em, 'text-anchor': anchor, class: 'strong' },
+			`peak ${least}${bytes(most)} at ${timeOf(ns, to - from)}`,
 		),
 	];
 };
@@ -77,10 +91,12 @@ const heapPeak = (live, at) => {
 const heapCurve = (live) => {
 	const [from, to] = range();
 	const most = Math.max(1, live.all[live.peak]);
-	const x = (bin) => LEFT + (bin / live.bins) * (WIDTH - LEFT - RIGHT);
-	const y = (v) => TOP + (1 - v / most) * (HEIGHT - TOP - BOTTOM);
+	const box = curveBox();
+	const { size, width, height, left, right, top, bottom } = box;
+	const x = (bin) => left + (bin / live.bins) * (right - left);
+	const y = (v) => top + (1 - v / most) * (bottom - top);
 	const root = svg('svg', {
-		viewBox: `0 0 ${WIDTH} ${HEIGHT}`,
+		viewBox: `0 0 ${width} ${height}`,
 		class: 'heap',
 		role: 'img',
 		'aria-label': 'Live heap over time. The table shows the same by function.',
@@ -88,18 +104,22 @@ const heapCurve = (live) => {
 	for (let value = 0, step = byteStep(most, 5); value <= most; value += step) {
 		const at = y(value);
 		root.append(
-			svg('line', { x1: LEFT, x2: WIDTH - RIGHT, y1: at, y2: at, class: 'grid' }),
-			svg('text', { x: LEFT - 6, y: at + 4, 'text-anchor': 'end' }, bytes(value)),
+			svg('line', { x1: left, x2: right, y1: at, y2: at, class: 'grid' }),
+			svg(
+				'text',
+				{ x: left - size / 2, y: at + size / 3, 'text-anchor': 'end' },
+				bytes(value),
+			),
 		);
 	}
-	root.append(...heapAreas(live, x, y), ...heapPeak(live, x(live.peak)));
-	const step = tickStep(to - from, 6);
+	root.append(...heapAreas(live, x, y), ...heapPeak(live, x(live.peak), box));
+	const step = tickStep(to - from, width / (7 * size));
 	const first = Math.ceil(from / step) * step;
 	for (let t = first; t <= to; t += step) {
 		const anchor = t - from > 0.97 * (to - from) ? 'end' : 'middle';
 		const text = `${+(t / 1e9).toPrecision(6)}${t === first ? '\u00a0s' : ''}`;
 		const at = x((t - from) / live.width);
-		root.append(svg('text', { x: at, y: HEIGHT - 6, 'text-anchor': anchor }, text));
+		root.append(svg('text', { x: at, y: height - size / 2, 'text-anchor': anchor }, text));
 	}
 	return root;
 };

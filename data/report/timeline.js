@@ -254,6 +254,7 @@ const drawAxis = (g, row, c) => {
 	for (const { from_ns: start, to_ns: end } of state.data.compare?.sides || [
 		{ from_ns: 0, to_ns: to },
 	]) {
+		let unit = ' s'; // beside the first number
 		for (
 			let t = Math.max(0, Math.ceil((from - start) / step) * step);
 			t + start <= Math.min(to, end);
@@ -279,10 +280,11 @@ const drawAxis = (g, row, c) => {
 					rem()
 			) {
 				g.fillText(
-					(t / 1e9).toFixed(digits) + (t === 0 ? ' s' : ''),
+					(t / 1e9).toFixed(digits) + unit,
 					t === 0 && start > 0 ? x + 5 : x,
 					row.height / 2,
 				);
+				unit = '';
 			}
 		}
 	}
