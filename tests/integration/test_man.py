@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: BSD-2-Clause-Patent
 """The man pages have every verb and option, and explain the exit status."""
+import itertools
 import lzma
 import os
 import re
@@ -57,18 +58,30 @@ EXAMPLES = [
 
 
 def test_examples_work(profcapture, tmp_path):
-    """The examples that read a capture, in the pages and the README, work; test_record has those
-    that record."""
+    """The examples that read a capture, in the pages and the README, work."""
     assert len(EXAMPLES) >= 5
     make(tmp_path / "system.cap", "--rows", 500, "--all-tables")
     wakers = Path(os.environ["PROF_SOURCE_DIR"]) / "tests/data/wakers.cap.xz"
     (tmp_path / "wakers.cap").write_bytes(lzma.decompress(wakers.read_bytes()))
     for example in EXAMPLES:
         name = "wakers.cap" if example.split()[1] in ("locks", "critical-path") else "system.cap"
-        words = shlex.split(re.sub("FILE|OLD|NEW", name, example))
+        words = shlex.split(re.sub(r"FILE|OLD|NEW|(before|after|waits)\.cap", name, example))
         # A generated capture has no function of that name, and the message says so.
         done = profcapture(*words[1:], cwd=tmp_path, check=6 if "--focus" in words else 0)
         assert done.stdout or "matches these options" in done.stderr, example
+
+
+def test_examples_of_profctl(profctl):
+    """The examples that record, or control, use verbs and options that exist."""
+    code = "".join(re.sub(r"^(?!    ).*", "", path.read_text(encoding="utf-8"), flags=re.MULTILINE)
+                   for path in (SOURCE / "README.md", *(SOURCE / "docs").glob("*.md")))
+    code += "".join(block for path in PAGES for block in re.findall(r"^```\n(.*?)^```", path.read_text(encoding="utf-8"), re.MULTILINE | re.DOTALL))
+    examples = [shlex.split(line, comments=True) for line in re.findall(r"^ *(?:\$ )?(?:sudo |[A-Z]+=\w+ )?(profctl \w.*)", code, re.MULTILINE)]
+    assert len(examples) >= 15
+    for _, verb, *words in examples:
+        known = {word.split("=")[0] for word in profctl(verb, "--complete").stdout.split()}
+        options = itertools.takewhile(lambda word: word != "--", words)
+        assert known and [word for word in options if word.startswith("-") and word.split("=")[0] not in known] == [], words
 
 
 @pytest.mark.parametrize("path", PAGES, ids=lambda path: path.stem)
