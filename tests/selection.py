@@ -101,7 +101,7 @@ def used_outputs(build, test, targets):
             used = name in words or name.lower() in own_words or recording and re.fullmatch("PROFD|PROFCTL|LIB.*", name)
         else:
             folder = next(parent for parent in Path(output).parents if (ROOT / parent).is_dir())
-            used = "PROF_BUILD_DIR" in own_words or re.search(rf'"{folder}["/]', scenario)
+            used = "PROF_BUILD_DIR" in own_words or re.search(rf'"{re.escape(str(folder))}["/]', scenario)
         if used:
             found.append(output)
     return found
@@ -117,7 +117,7 @@ def affected(build, tests, targets, files):
         parts.append(built)
     read = set(files) - set().union(*parts)
     for test, built in zip(tests, parts):
-        text = text_of(frozenset(scripts_of(test) | {name for name in built if name.startswith("tests/unit/")}))
+        text = text_of(frozenset(scripts_of(test) | {name for name in built if re.fullmatch(r"tests/unit/.*\.[ch]", name)}))
         why = [name for name in files if "lint" in suites(test) or name in built or name in read
                and (Path(name).name in text or "/" in name and f'"{Path(name).parent}"' in text)]
         if why:
@@ -127,7 +127,7 @@ def affected(build, tests, targets, files):
 
 @functools.cache
 def text_of(names):
-    return "".join((ROOT / name).read_text(encoding="utf-8") for name in sorted(names))
+    return "".join((ROOT / name).read_text(encoding="utf-8") for name in sorted(names) if (ROOT / name).exists())
 
 
 def suites(test):
