@@ -5,7 +5,7 @@
 #include "daemon/broker/engine.h"
 #include "daemon/broker/images.h"
 
-/* The requests of an engine that may block. */
+/* The engine's requests whose answers may block. */
 struct requests;
 
 struct requests_options {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause-Patent
-// What the page knows about the recording.
+// The facts about the recording that the page shows.
 
 import { el, note } from './dom.js';
 import { bytes, count, duration } from './format.js';

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause-Patent
-// What the user selected. Every change goes through update(), which remembers it for undo() and
+// The selection of the user. Every change goes through update(), which remembers it for undo() and
 // stores it in the fragment of the address, so that a link shows a finding.
 
 import { moment, shellWord } from './format.js';

@@ -184,7 +184,7 @@ def test_firefox(profcapture, capture, report, export, options):
     check(report(*options), stacks)
     threads = report("--by", "thread", *options)["rows"]
     assert counts == {(str(row["pid"] or 0), row["tid"] or 0): row["self"] for row in threads if row["self"]}
-    # an end without a begin is not a mark in `marks`, but is one here
+    # unlike `marks`, the profile also has ends without a begin as marks
     table = profcapture.json("marks", capture, "--limit", 0)["data"]["rows"]
     assert marks == sum(row["count"] + row["unmatched_begin"] + row["unmatched_end"] for row in table) > 0
     assert profile["meta"]["symbolicated"] is True

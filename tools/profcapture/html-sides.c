@@ -163,7 +163,8 @@ static void compare(struct html_sides *sides)
 
 /* ---- folding --------------------------------------------------------------------------------- */
 
-/* Adds each node's weight to its callers. Raises each node's share to that of this measure. */
+/* Adds each node's weight to its callers. Raises each node's share to at least its share of these
+ * weights. */
 static void raise_shares(const GArray *nodes, double *weights, double *shares)
 {
 	for (guint i = nodes->len - 1; i > 0; i--)
