@@ -190,8 +190,8 @@ static bool has_room(const struct session_request *request, GError **error)
 				  false, error) &&
 	       (access_check_pending(request->access.uid) < MAX_LOOKS ||
 		broker_fail(error, BROKER_ERROR_LIMIT_EXCEEDED,
-			    "%d requests of this user already wait until it is known whose their "
-			    "processes are",
+			    "%d requests of this user already wait for a check of who owns their "
+			    "processes",
 			    MAX_LOOKS));
 }
 

@@ -325,7 +325,7 @@ static bool enqueue(struct engine *engine, const void *datagram, size_t bytes, c
 	if (g_queue_get_length(&engine->queue) >= MAX_QUEUED ||
 	    (engine->held && engine->held + held > MAX_HELD_BYTES))
 		return broker_fail(error, BROKER_ERROR_LIMIT_EXCEEDED,
-				   "the engine does not read what it is sent");
+				   "the engine does not read its messages");
 	message = g_malloc(sizeof(*message) + bytes);
 	message->bytes = bytes;
 	message->held = held;

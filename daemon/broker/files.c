@@ -99,7 +99,7 @@ static void finish(struct files *files, struct request *request, const struct fi
 		 fcntl(request->memfd, F_ADD_SEALS,
 		       F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_WRITE | F_SEAL_SEAL) < 0)
 		/* Seal the snapshot, cut to the bytes that were read. */
-		broker_fail(&error, BROKER_ERROR_FAILED, "passing on what /proc says: %s",
+		broker_fail(&error, BROKER_ERROR_FAILED, "passing on the contents of /proc: %s",
 			    ERRNO_TEXT(errno));
 	if (request->message.type == FILES_SNAPSHOT)
 		files->listener->snapshot(snapshot, request->tag,

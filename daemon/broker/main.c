@@ -166,7 +166,7 @@ static bool enter_sandbox(void)
 	event_dirs_prepare();
 	if (sandbox_enter(&error))
 		return true;
-	fprintf(stderr, _("profd: cannot give up what it does not need: %s\n"), error->message);
+	fprintf(stderr, _("profd: cannot drop privileges: %s\n"), error->message);
 	return false;
 }
 
@@ -224,7 +224,7 @@ static void on_authority(struct authority *authority, const GError *error, void 
 	g_autoptr(GError) failure = NULL;
 
 	if (!authority) {
-		fail(program, _("polkit cannot be asked, so nothing is served"), error);
+		fail(program, _("cannot query polkit"), error);
 		return;
 	}
 	program->authority = authority;

@@ -268,7 +268,7 @@ static bool open_process(struct perf_tasks *opening, pid_t pid, bool *ret_gone, 
 	return *ret_gone || owned ||
 	       broker_fail(error, BROKER_ERROR_NOT_AUTHORIZED,
 			   "process %d is not wholly your own: another user's, or it runs a setuid "
-			   "program, has capabilities or cannot be looked at",
+			   "program, has capabilities or cannot be inspected",
 			   pid);
 }
 

@@ -248,7 +248,8 @@ static void on_input(struct files_worker *worker, void *data)
 		return;
 	if (!is_valid(&answer, probes->at + 1, fd))
 		broker_fail(&error, BROKER_ERROR_FAILED,
-			    "event \"%s\": the process that looks for it answers wrongly", name);
+			    "event \"%s\": the process that searches for it sent an invalid answer",
+			    name);
 	else if (answer.error)
 		broker_fail(&error, BROKER_ERROR_INVALID_OPTION, "event \"%s\": %s", name,
 			    answer.reason[0] ? answer.reason : ERRNO_TEXT(answer.error));
@@ -266,7 +267,7 @@ static void on_ended(struct files_worker *worker, void *data)
 	g_autoptr(GError) error = NULL;
 
 	broker_fail(&error, BROKER_ERROR_FAILED,
-		    "event \"%s\": the process that looks for it ended",
+		    "event \"%s\": the process that searches for it ended",
 		    probes->options->events[probes->at].name);
 	finish(probes, error);
 }
@@ -310,7 +311,7 @@ static void request_next(struct probes *probes)
 	request.probe.text_bytes = (uint32_t)strlen(place);
 	if (files_worker_send(probes->worker, &request, place, -1, true))
 		return;
-	broker_fail(&error, BROKER_ERROR_FAILED, "event \"%s\": it cannot be looked for: %s", name,
+	broker_fail(&error, BROKER_ERROR_FAILED, "event \"%s\": cannot search for it: %s", name,
 		    ERRNO_TEXT(errno));
 	finish(probes, error);
 }

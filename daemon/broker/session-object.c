@@ -438,7 +438,7 @@ void session_object_handle(struct session_object *object, GDBusMethodInvocation 
 			continue;
 		if (methods[i].own_only && !own)
 			broker_fail(&error, BROKER_ERROR_NOT_AUTHORIZED,
-				    "%s is for the user who records alone", method);
+				    "%s may only be called by the owner of the session", method);
 		else
 			ok = methods[i].call(object, invocation, &error);
 		break;

@@ -295,7 +295,7 @@ static gboolean on_death_late(gpointer data)
 
 	session->patience = 0;
 	engine_abandon(session->engine, session->access.uid);
-	broker_fail(&error, BROKER_ERROR_FAILED, "the engine was ended, and is not gone");
+	broker_fail(&error, BROKER_ERROR_FAILED, "the engine was killed, but has not exited");
 	end_session(session, error);
 	return G_SOURCE_REMOVE;
 }

@@ -235,8 +235,8 @@ static void warn_of_deep(void)
 	if (!is_usable)
 		return;
 	heap_next_warn(
-		"what a module allocates and frees that was opened with RTLD_DEEPBIND is not recorded, "
-		"so that what it freed may read as leaked, as with ",
+		"calls of malloc and free in a module that was opened with RTLD_DEEPBIND are not recorded, "
+		"so blocks that it freed may look like leaks: ",
 		deep);
 }
 
@@ -257,11 +257,11 @@ void heap_next_warn_of_unseen(void)
 {
 	if (python_unread)
 		heap_next_warn(
-			"stacks of allocations do not show the functions of the program's Python, as it is ",
+			"stacks of allocations do not show the functions of the program's Python, because it is ",
 			python_unread);
 	if (operators)
 		heap_next_warn(
-			"what C++'s operator new allocates is not recorded, as it is that of ",
+			"allocations by C++'s operator new are not recorded, because it is that of ",
 			operators);
 	if (__atomic_load_n(&deep_state, __ATOMIC_ACQUIRE) == 2)
 		warn_of_deep();
@@ -392,7 +392,7 @@ static void set_up(void)
 		register_explain(register_start_reason);
 	first = is_first ? NULL : find_first("malloc");
 	if (!is_first)
-		heap_next_warn("no allocation is recorded, as the program's allocator is ",
+		heap_next_warn("no allocation is recorded, because the program's allocator is ",
 			       first && dladdr(first, &info) ? info.dli_fname : NULL);
 	heap_next_warn_of_unseen();
 }
@@ -416,6 +416,6 @@ __attribute__((constructor(102))) static void start(void)
 	if (!sanitizer)
 		return;
 	register_start();
-	heap_next_warn("no allocation is recorded, as the program has a sanitizer's runtime: ",
+	heap_next_warn("no allocation is recorded, because the program has a sanitizer's runtime: ",
 		       sanitizer);
 }

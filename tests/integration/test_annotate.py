@@ -125,7 +125,7 @@ def test_text(profcapture, work):
     data = annotate(profcapture, work / "run.cap", "spin", "--total")
     text = profcapture("annotate", work / "run.cap", "spin").stdout
     head, lines, code = text.split("\n\n")
-    assert re.match(r"spin at hot\.c:12 has [\d.]+ % of the CPU time itself, [\d.]+ % with what it calls\.\n", head)
+    assert re.match(r"spin at hot\.c:12 has [\d.]+ % of the CPU time itself, [\d.]+ % with its callees\.\n", head)
     lost = profcapture.json("info", work / "run.cap")["capture"]["lost"]
     assert lost > 0 or head.splitlines()[-1] == "Lost: nothing."
     percent = dict(zip(("self", "total"), map(float, re.findall(r"([\d.]+) %", head))))
@@ -227,7 +227,7 @@ def test_inlined_only(profcapture, work):
     assert [(each["address"], each["self"]) for each in data["instructions"]] == [(each["address"], each["self"]) for each in part]
     assert len(part) > 5
     text = profcapture("annotate", work / "run.cap", "mix").stdout
-    assert re.match(r"mix at hot\.c:2 has [\d.]+ % of the CPU time itself, [\d.]+ % with what it calls\.\nInlined once: < spin\.\n", text)
+    assert re.match(r"mix at hot\.c:2 has [\d.]+ % of the CPU time itself, [\d.]+ % with its callees\.\nInlined once: < spin\.\n", text)
     assert re.search(r"^ *100(\.0)? +100(\.0)? +\d+ +4 +return \(\(\(a \* 2654435761u", text, re.MULTILINE)
 
 
@@ -250,7 +250,7 @@ def test_inlined(profcapture, inlined):
     text = profcapture("annotate", inlined, "work").stdout
     assert re.match(r"shop::work at inlined\.cpp:\d+ has ", text)
     assert re.search(r"^Inlined at 3 places: .*< shop::only < shop::third \([\d.]+ %\)", text, re.MULTILINE)
-    assert "The numbers are of these and of its own code.\n" in text
+    assert "The numbers include these and its own code.\n" in text
     row = next(row for row in text.splitlines() if "line 8" in row).split()
     of_line = next(line["self"] for line in data["lines"] if line["line"] == 8)
     rounded = 0.05 if "." in row[0] else 0.5  # the text has a decimal only if there are enough samples

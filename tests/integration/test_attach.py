@@ -386,7 +386,7 @@ def test_nothing_there(start, record, profctl, capture):
     message says how to start it."""
     target = start(preload=None)
     said = profctl("record", "--bus", "private", "--memory", "-F", 0, "-o", capture, "--pid", target.pid, check=1).stderr
-    assert f"process {target.pid} has no collector" in said and f"LD_PRELOAD={os.environ['LIBPROFPRELOAD_MEMORY']}'" in said
+    assert f"process {target.pid} has no collector" in said and f"LD_PRELOAD={os.environ['LIBPROFPRELOAD_MEMORY']}," in said
     said = profctl("record", "--bus", "private", "--memory", "-F", 0, "-o", capture, "--pid", 2**22 - 3, check=1).stderr
     assert "there is no process 4194301" in said
     assert not capture.exists()

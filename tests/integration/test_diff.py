@@ -195,7 +195,7 @@ def test_no_verdict(profctl, profcapture, builds, runs, tmp_path):
     profctl("record", "-q", "-o", few, "--", builds[0], "0.03")
     profctl("record", "-q", "--no-symbols", "-F", "5000", "-e", "cpu-clock", "-o", unnamed, "--", builds[0], "0.4")
     cut.write_bytes(good.read_bytes()[:-100])
-    for file, needed, plain in (few, "; 128 are needed. Record longer or raise -F.", 8), (unnamed, "'profcapture symbolize ", 8), \
+    for file, needed, plain in (few, "; 128 are needed. Record longer or raise -F.", 8), (unnamed, f" Add the names that this machine has: profcapture symbolize {unnamed}", 8), \
             (cut, f"{cut} is unfinished. Record again.", 0):
         for files in [good, file], [file, good], [good, "--to", good, file]:
             done = profcapture("diff", *files, "--fail-over", "5%", check=8)

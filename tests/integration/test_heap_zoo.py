@@ -471,7 +471,7 @@ def allocator(request):
 def check_operators(recorded, allocator):
     """Checks that the log says that calls by the allocator's own names are not recorded."""
     (log,) = {log for log in recorded.logs if "RTLD_DEEPBIND" not in log}
-    assert log.startswith("what C++'s operator new allocates is not recorded, as it is that of /") and allocator in log
+    assert log.startswith("allocations by C++'s operator new are not recorded, because it is that of /") and allocator in log
 
 
 @pytest.mark.parametrize("mode", part(SOME, 4))
@@ -489,7 +489,7 @@ def test_before(run, allocator, mode):
     assert len(recorded.said) >= 3
     assert recorded.sum("allocs") == 0
     (log,) = set(recorded.logs)
-    assert log.startswith("no allocation is recorded, as the program's allocator is /") and allocator in log
+    assert log.startswith("no allocation is recorded, because the program's allocator is /") and allocator in log
 
 
 LINKED = r"""

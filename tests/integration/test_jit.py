@@ -386,7 +386,7 @@ def test_annotate(lined, profcapture):
         assert data["instructions"] == [] and "program made" in data["no_code"]
     place = f"{os.path.basename(report['lined']['image'])}+{hex(int(report['lined']['offset'], 16) + 1)}"
     text = profcapture("annotate", capture, place).stdout
-    assert re.match(rf"lined at {source.name}:3 has \d+\.?\d* % of the CPU time itself, \d+\.?\d* % with what it calls\.\n", text), text
+    assert re.match(rf"lined at {source.name}:3 has \d+\.?\d* % of the CPU time itself, \d+\.?\d* % with its callees\.\n", text), text
     assert "line 3 of the script" in text and "Without lines" not in text
     assert "Lines are unknown: no jitdump" in profcapture("annotate", capture, "bare").stdout
 
@@ -444,7 +444,7 @@ static void write_record(uint32_t id, const void *body, size_t n)
 		abort();
 }
 
-/* What stands at the first multiple of 8 behind the code. */
+/* Writes the unwinding data, which is at the first multiple of 8 after the code. */
 static size_t frame(uint8_t *to)
 {
 	uint8_t cie[] = { 20, 0, 0, 0, 0, 0, 0, 0, 1, 'z', 'R', 0, 1, 0x78, 16, 1, 0x1b, 0x0c, 7, 8, 0x90, 1, 0, 0 };

@@ -307,7 +307,7 @@ def test_sanitized_program(profctl, profcapture, capture, compile_c, sanitizer):
     # LeakSanitizer's process is also listed, for another reason
     assert {(name, why) for name, why in excluded(profcapture, capture) if why != "never-allocated"} == {("checked", "sanitizer")}
     warning, = profcapture.json("memory", capture)["data"]["warnings"]
-    assert "no allocation is recorded, as the program has a sanitizer's runtime: " in warning["text"]
+    assert "no allocation is recorded, because the program has a sanitizer's runtime: " in warning["text"]
 
 
 DEEP = "#include <stdlib.h>\nvoid *make(void) { return malloc(1009); }"
@@ -383,7 +383,7 @@ def test_other_sampling_appended(profctl, profcapture, capture, compile_c, tmp_p
     assert leaked(capture) == pytest.approx(2 * half, rel=0.3)
     folded = profcapture("export", "--to", "folded", "--value", "inuse-space", capture, "-o", "-").stdout
     assert sum(int(line.rpartition(" ")[2]) for line in folded.splitlines()) == pytest.approx(2 * half, rel=0.3)
-    assert "Sampled, by some of the recordings" in profcapture("memory", capture).stdout
+    assert "Some of its recordings sampled" in profcapture("memory", capture).stdout
     begin = max(row["time_ns"] for row in rows(profcapture, capture, "heap") if row["event"] == "begin")
     for name, stretch in ("before", ["--to", f"{begin - 1}ns"]), ("after", ["--from", f"{begin}ns"]):
         profcapture("cut", capture, "-o", tmp_path / name, *stretch)

@@ -86,6 +86,6 @@ def test_memory(tmp_path, kind):
         took, said = measure(path, verb, tmp_path)
         assert took["bytes"] <= (256 << 20) + 100 * path.stat().st_size, (kind, verb, took, said)
         assert took["status"] in (0, 1, 2, 3, 6, 8), (kind, verb, took, said)
-        assert took["status"] != 3 or " MiB, the most for a capture of this size" in said, (kind, verb, said)
+        assert took["status"] != 3 or "MiB, the limit for a capture of this size" in said, (kind, verb, said)
         if verb == too_much:
             assert took["status"] == 3 and f"the {state} of '{path}' need more than " in said, (kind, verb, took, said)

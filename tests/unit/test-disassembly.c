@@ -82,7 +82,7 @@ static void test_never_ends(void)
 {
 	check_fails("#!/bin/sh\nexec sleep 1000\n", "too long");
 	check_fails("#!/bin/sh\necho 'objdump: x: odd format'; exit 1\n", "x: odd format");
-	check_fails("#!/bin/sh\nkill -SEGV $$\n", "without a reason");
+	check_fails("#!/bin/sh\nkill -SEGV $$\n", "reported no reason");
 }
 
 static void test_no_objdump(void)

@@ -430,11 +430,11 @@ static void test_jit_maps(void)
 	put("/proc/14/root/tmp/perf-14.map", ""); /* in its container, the pid is 2 */
 	expect("jit-maps", DOCTOR_WARN, "node (14)", "--perf-basic-prof");
 	put("/proc/14/root/tmp/perf-2.map", "");
-	expect("jit-maps", DOCTOR_OK, "say what it is called (1", NULL);
+	expect("jit-maps", DOCTOR_OK, "generate code name it (1", NULL);
 	put_process("15", "/usr/lib/jvm/java-17/bin/java", 1000, NULL);
 	expect("jit-maps", DOCTOR_WARN, "java (15)", "jcmd 15 Compiler.perfmap");
 	put("/proc/15/maps", "7f00-7f01 r-xp 00000000 00:00 1 /var/tmp/jit-15.dump\n");
-	expect("jit-maps", DOCTOR_OK, "say what it is called (2", NULL);
+	expect("jit-maps", DOCTOR_OK, "generate code name it (2", NULL);
 	put_process("16", "/usr/bin/python3.13", 1000, NULL);
 	expect("jit-maps", DOCTOR_WARN, "1 of 3", "-X perf");
 	put("/proc/self/status", ROOT_USER);
@@ -454,7 +454,7 @@ static void test_jit_map_of_an_earlier_process(void)
 	put("/proc/20/stat", stat);
 	put(path, "");
 	put_time(path, start - 3);
-	expect("jit-maps", DOCTOR_OK, "say what it is called (1", NULL); /* its start is unknown */
+	expect("jit-maps", DOCTOR_OK, "generate code name it (1", NULL); /* its start is unknown */
 	put("/proc/stat", "cpu 1 2 3\nbtime 1700000000\nprocesses 9\n");
 	expect("jit-maps", DOCTOR_WARN, "node (20, whose map is older than it);",
 	       "--perf-basic-prof");
@@ -463,12 +463,12 @@ static void test_jit_map_of_an_earlier_process(void)
 	expect("jit-maps", DOCTOR_WARN, "2 of 2", "--perf-basic-prof");
 	put("/proc/21/maps", "7f00-7f01 r-xp 00000000 00:00 1 /var/tmp/jit-21.dump\n");
 	put_time(path, start - 2);
-	expect("jit-maps", DOCTOR_OK, "say what it is called (2", NULL);
+	expect("jit-maps", DOCTOR_OK, "generate code name it (2", NULL);
 	put_time(path, start + 1000);
-	expect("jit-maps", DOCTOR_OK, "say what it is called (2", NULL);
+	expect("jit-maps", DOCTOR_OK, "generate code name it (2", NULL);
 	put_time(path, start - 1000);
 	put("/proc/20/maps", "7f00-7f01 r-xp 00000000 00:00 1 /tmp/jit-20.dump\n");
-	expect("jit-maps", DOCTOR_OK, "say what it is called (2", NULL);
+	expect("jit-maps", DOCTOR_OK, "generate code name it (2", NULL);
 }
 
 /* In a container without /proc and /sys, every check has a result, and none crashes. */

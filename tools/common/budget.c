@@ -105,11 +105,10 @@ char *budget_describe(void)
 	for (unsigned i = 0; i <= PROF_TABLE_LAST; i++)
 		if (budget.grown[i] > budget.grown[most])
 			most = i;
-	return g_strdup_printf(_("the %s of '%s' need more than %" PRIu64
-				 " MiB, the most for a capture of this size; "
-				 "'profcapture cut' makes a capture of a part of it"),
-			       states[most] ? _(states[most]) : _("rows"), budget.file,
-			       budget_bytes() >> 20);
+	return g_strdup_printf(
+		_("the %s of '%s' need more than %" PRIu64
+		  " MiB, the limit for a capture of this size; 'profcapture cut' writes a part of it as a capture"),
+		states[most] ? _(states[most]) : _("rows"), budget.file, budget_bytes() >> 20);
 }
 
 /* Memory grows by at most about a megabyte in this time, and asking for its size takes as long as

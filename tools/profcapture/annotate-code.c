@@ -859,7 +859,7 @@ static void read_file(struct annotate_code *code)
 	if (image->kind != PROF_IMAGE_FILE && image->kind != PROF_IMAGE_VDSO) {
 		code->why_no_code = strcmp(code->shown.kind, "kernel") == 0
 					    ? _("kernel code cannot be read from a file")
-					    : _("code that a program made is in no file");
+					    : _("generated code is in no file");
 		return;
 	}
 	fd = image->kind == PROF_IMAGE_VDSO ? symbols_vdso_open()
@@ -951,7 +951,7 @@ static bool read_generated(struct annotate_code *code, GError **error)
 	struct profile profile = { .by = PROFILE_LINE };
 	bool ok = profile_run(&profile, code->reader, error);
 
-	code->why_no_code = _("code that a program made is in no file");
+	code->why_no_code = _("generated code is in no file");
 	for (uint32_t i = FUNCTION_LOST + 1; ok && i < profile.functions->all->len; i++) {
 		const struct function *at = functions_at(profile.functions, i);
 		struct profile_count count = profile_count_at(profile.counts, i);

@@ -378,8 +378,8 @@ static void print_verdict(const struct annotate *annotate, struct out *out)
 				      : g_strdup_printf(_("all %s"), profile_event_name(profile));
 
 	reader_style(code->reader, out, READER_BOLD);
-	say(annotate, out, _("%s has %s %% of %s itself, %s %% with what it calls."), function,
-	    self, of, total);
+	say(annotate, out, _("%s has %s %% of %s itself, %s %% with its callees."), function, self,
+	    of, total);
 	reader_style(code->reader, out, READER_PLAIN);
 }
 
@@ -410,7 +410,7 @@ static void print_sites(const struct annotate *annotate, struct out *out)
 		g_string_append_printf(text, _(", and %u more"), sites->len - MAX_SITES);
 	say(annotate, out, "%s.", text->str);
 	if (code->end > code->start)
-		say(annotate, out, _("The numbers are of these and of its own code."));
+		say(annotate, out, _("The numbers include these and its own code."));
 	if (code->unread_containers)
 		say(annotate, out,
 		    _("Instructions without samples of %u of the functions are left out."),
@@ -447,7 +447,7 @@ static void print_head(struct annotate *annotate, struct out *out, bool has_line
 	print_verdict(annotate, out);
 	print_sites(annotate, out);
 	if (code->self.samples == 0)
-		say(annotate, out, _("No sample hit its own code, only what it calls."));
+		say(annotate, out, _("No sample hit its own code, only its callees."));
 	/* Name the event if it is not obvious. */
 	if (profile_is_weighted(code->profile) || reader->capture->sampled->all->len > 1) {
 		out_printf(out, _("Samples of %s"), event);

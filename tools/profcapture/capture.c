@@ -503,9 +503,9 @@ static void warn_damaged(const struct capture *capture)
 			    capture->file);
 	if (lost.chunks == 0 && lost.stretches == 0 &&
 	    prof_reader_info(capture->reader)->second_at == 0)
-		cli_warning(_("capture '%s' is damaged, but no row is lost; 'profcapture verify' "
-			      "lists what is"),
-			    capture->file);
+		cli_warning(
+			_("capture '%s' is damaged, but no row is lost; 'profcapture verify' lists the damage"),
+			capture->file);
 }
 
 void capture_warn(struct capture *capture)
@@ -713,7 +713,7 @@ static const char *describe_cause(const char *cause)
 		{ "cpu-offline", N_("a CPU went offline") },
 		{ "late", N_("records came too late") },
 		{ "ring-full", N_("a program's ring was full") },
-		{ "ring-reentrant", N_("a program recorded while it recorded") },
+		{ "ring-reentrant", N_("a program's signal handler interrupted a record") },
 		{ "ring-refused", N_("profd refused records of a program") },
 		{ "ring-corrupt", N_("records of a program were invalid") },
 		{ "unwind-backlog", N_("unwinding was too slow") },

@@ -72,7 +72,7 @@ static void print_times(const struct critical_path *path, struct out *out)
 	} parts[] = {
 		{ path->all.run_ns, N_("%s running") },
 		{ path->all.wait_ns,
-		  N_("%s waiting for what no thread did, such as a disk or a timer") },
+		  N_("%s waiting for something other than a thread, such as a disk or a timer") },
 		{ path->all.ready_ns, N_("%s ready, without a CPU") },
 		{ path->all.unknown_ns, N_("%s not recorded") },
 	};
@@ -143,7 +143,7 @@ static void path_print(const void *data, struct out *out)
 	reader_print_losses(&verb->reader, out, READER_LOSSES);
 	reader_print_lost_names(&verb->reader, out);
 	if (verb->reader.is_incomplete)
-		out_text(out, _("Waits may be missing, in which another thread ran\n"));
+		out_text(out, _("Waits during which another thread ran may be missing\n"));
 	out_init(&text, -1);
 	if (path->mark) {
 		g_autofree char *mark = text_escape(path->mark);

@@ -565,10 +565,10 @@ static bool find_roots(struct critical_path *path, GError **error)
 	const struct capture *capture = reader->capture;
 
 	if (!path->mark && capture_is_system(capture) && !reader_filters_threads(reader)) {
-		g_set_error(error, CLI_ERROR, CLI_USAGE,
-			    _("'%s' has the whole system: say which thread with --tid, --pid or "
-			      "--comm, or what it did with --mark"),
-			    capture->file);
+		g_set_error(
+			error, CLI_ERROR, CLI_USAGE,
+			_("'%s' has the whole system: select a thread with --tid, --pid or --comm, or a mark with --mark"),
+			capture->file);
 		return false;
 	}
 	if (path->mark) {

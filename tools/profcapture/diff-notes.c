@@ -134,7 +134,7 @@ static void note_run(struct diff *diff, const struct diff_run *run)
 	if (is_samples && !is_symbolized(&run->profile) &&
 	    (double)run->profile.unresolved > MOST_UNNAMED * (double)run->profile.all.samples) {
 		note(diff, "unnamed", true,
-		     _("most samples of %s have no name. 'profcapture symbolize %s' adds those that this machine has."),
+		     _("most samples of %s have no name. Add the names that this machine has: profcapture symbolize %s"),
 		     capture->file, capture->file);
 		diff->is_few = true;
 	}

@@ -141,7 +141,7 @@ GArray *disassembly_read(int fd, uint64_t start_address, uint64_t end, unsigned 
 		g_subprocess_force_exit(process);
 		g_subprocess_wait(process, NULL, NULL);
 		g_set_error(error, CLI_ERROR, CLI_FAILURE,
-			    _("objdump was ended: it took too long or said too much"));
+			    _("objdump was killed: it took too long or printed too much"));
 		return NULL;
 	}
 	g_subprocess_wait(process, NULL, NULL);
@@ -152,6 +152,6 @@ GArray *disassembly_read(int fd, uint64_t start_address, uint64_t end, unsigned 
 		if (g_str_has_prefix(lines[i], "objdump: "))
 			said = lines[i] + strlen("objdump: ");
 	g_set_error(error, CLI_ERROR, CLI_FAILURE, _("objdump cannot read the file: %s"),
-		    said ? said : _("it ended without a reason"));
+		    said ? said : _("it reported no reason"));
 	return NULL;
 }

@@ -428,7 +428,7 @@ static bool check_processes(const struct heaptrack *heaptrack, GError **error)
 	if (heaptrack->n_processes > 1)
 		cli_warning(
 			"%s",
-			_("the process executed another program: what the first one had not freed counts until the end"));
+			_("the process executed another program: blocks that the first one had not freed count until the end"));
 	return true;
 }
 

@@ -695,7 +695,7 @@ static void write_units(struct html *html)
 	if (html->export->merges)
 		json_string(
 			&html->json, NULL,
-			_("The page would be larger than 32 MiB: rows are merged over longer times, and of marks, logs and counters fewer are here."));
+			_("The page would be larger than 32 MiB: rows are merged over longer times, and fewer marks, logs and counters are here."));
 	if (rows->sides.folded) {
 		g_autofree char *note = g_strdup_printf(
 			_("Of %u stacks, the %u with the most weight are here; the others count in their callers."),

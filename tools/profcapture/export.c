@@ -644,7 +644,7 @@ static void warn_lost(const struct export *export, const char *file)
 
 	if (export->reader.capture->lost && !formats[export->format].says_lost)
 		cli_warning(
-			_("the capture lost events, and this format cannot say so: 'profcapture info %s' lists them"),
+			_("the capture lost events, and this format cannot say so. List them: profcapture info %s"),
 			word);
 }
 
@@ -773,7 +773,7 @@ static bool read_to_fit(struct export *export, const char *file, GError **error)
 	if (ok && export->page && export->page->len > most) {
 		g_autofree char *size = text_bytes(export->page->len);
 
-		cli_warning(_("the page has %s; --from and --to make one of a part of the time"),
+		cli_warning(_("the page has %s; --from and --to limit it to a part of the time"),
 			    size);
 	}
 	export_done(given);

@@ -425,8 +425,11 @@ static void add_slices(struct html_rows *rows, struct slices *slices)
 		return;
 	}
 	report_page_add(rows->page, slices->all, parts, ARRAY_SIZE(parts));
-	g_ptr_array_add(rows->notes,
-			g_strdup_printf(_("When threads ran and waited has steps of %s."), step));
+	g_ptr_array_add(
+		rows->notes,
+		g_strdup_printf(
+			_("The times at which threads ran and waited are rounded to steps of %s."),
+			step));
 }
 
 static bool write_slices(struct html_rows *rows, GError **error)

@@ -357,11 +357,12 @@ static void append_running(const struct memory *memory, GString *text)
 	if (running && (memory->has_all & MEMORY_HAS_LEAKED))
 		g_string_append_printf(
 			text,
-			ngettext("%u process still ran when the recording ended: what it had then "
-				 "counts as not freed.\n",
-				 "%u processes still ran when the recording ended: what they had "
-				 "then counts as not freed.\n",
-				 running),
+			ngettext(
+				"%u process still ran when the recording ended: its live blocks "
+				"count as not freed.\n",
+				"%u processes still ran when the recording ended: their live blocks "
+				"count as not freed.\n",
+				running),
 			running);
 }
 
@@ -375,7 +376,7 @@ static void append_sampling(const struct memory *memory, GString *text)
 			text,
 			memory->is_sampled_alike
 				? _("Sampled, one allocation in about %s: numbers are estimates.\n")
-				: _("Sampled, by some of the recordings in it one allocation in about %s: numbers are estimates.\n"),
+				: _("Some of its recordings sampled one allocation in about %s: numbers are estimates.\n"),
 			memory_bytes_text(memory, memory->sampled_bytes));
 	if (least)
 		g_string_append_printf(
@@ -424,14 +425,16 @@ static void print_loss(const struct memory *memory, struct out *out)
 				    "%s records were lost (%s %% of all): ", memory->lost),
 			   memory_count_text(memory, (double)memory->lost), share);
 	if (memory_reads_all(memory))
-		out_text(out, _("calls and bytes are too low by these; as many blocks may be shown "
-				"as not freed that were freed, or be missing, and the peak may be "
-				"wrong by them\n"));
+		out_text(
+			out,
+			_("calls and bytes are too low by as many; up to as many blocks may be missing, or wrongly shown as not freed, and the peak may be wrong\n"));
 	else if (memory_query_of(memory)->filter == MEMORY_NOT_FREED)
-		out_text(out, _("as many blocks may be shown as not freed that were freed, or be "
-				"missing\n"));
+		out_text(out,
+			 _("up to as many blocks may be missing, or wrongly shown as not freed\n"));
 	else
-		out_text(out, _("as many blocks may be shown that were freed, or be missing\n"));
+		out_text(
+			out,
+			_("up to as many blocks may be missing, or shown although they were freed\n"));
 	reader_style(&memory->reader, out, READER_PLAIN);
 }
 

@@ -28,7 +28,7 @@ static const struct advice advices[] = {
 	{ "lossless", N_("record with --policy lossless, with which programs wait a little") },
 	{ "free-space", N_("record to a disk with more space, or for a shorter time") },
 	{ "quota", N_("record for a shorter time, or have the limits of profd raised") },
-	{ "verify", N_("'profcapture verify' lists what is damaged") },
+	{ "verify", N_("'profcapture verify' lists the damage") },
 	{ "info", N_("'profcapture info' says what was lost when") },
 	{ "frame-pointers", N_("programs that have frame pointers give whole stacks with "
 			       "--call-graph fp") },
@@ -43,8 +43,8 @@ static const struct advice advices[] = {
 	     "DIRECTORY FILE' where its symbols are") },
 	{ "node", N_("run node with --perf-basic-prof") },
 	{ "java", N_("run java with -XX:+UnlockDiagnosticVMOptions -XX:+DumpPerfMapAtExit") },
-	{ "perf-map", N_("the program makes code while it runs; let it say the names, in "
-			 "/tmp/perf-PID.map or a jitdump") },
+	{ "perf-map",
+	  N_("the program generates code; let it write the names to /tmp/perf-PID.map or a jitdump") },
 	{ "read-interpreters",
 	  N_("record as root or with the system service, on a kernel with BTF; or Python 3.12 and later with --python-perf") },
 	{ "python-perf", N_("Python 3.12 and later name them if recorded with --python-perf") },

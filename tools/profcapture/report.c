@@ -257,11 +257,12 @@ static void append_damage(const struct report *report, GString *line)
 						", in %" PRIu64 " damaged chunks.", chunks),
 				       chunks);
 	else
-		g_string_append(line, line->len > before
-					      ? _(", and more in damaged parts "
-						  "('profcapture verify' lists them).")
-					      : _("Lost: what was in damaged parts of the capture "
-						  "('profcapture verify' lists them)."));
+		g_string_append(
+			line,
+			line->len > before
+				? _(", and more in damaged parts "
+				    "('profcapture verify' lists them).")
+				: _("Lost: the content of damaged parts of the capture ('profcapture verify' lists them)."));
 }
 
 void report_print_losses(const struct report *report, struct out *out)
@@ -289,9 +290,9 @@ void report_print_losses(const struct report *report, struct out *out)
 		out_text(out, _("Waits could not be read: times are lower bounds\n"));
 	if (report->reader.metric != READER_OFF_CPU &&
 	    capture_lacks_rows(capture, PROF_TABLE_SAMPLE))
-		out_text(out,
-			 _("Samples could not be read: counts are lower bounds, and shares are "
-			   "of what is left\n"));
+		out_text(
+			out,
+			_("Samples could not be read: counts are lower bounds, and shares refer to the others\n"));
 	if (profile->by == PROFILE_THREAD && capture_lacks_rows(capture, PROF_TABLE_SWITCH))
 		out_text(out, _("Context switches could not be read: times are lower bounds\n"));
 	if (profile->bad_stacks)
@@ -455,15 +456,14 @@ static int check_options(const struct report *report)
 		  N_("--inline and --no-inline exclude each other") },
 		{ report->profile.wants_timeline &&
 			  (nested || by > PROFILE_IMAGE || format == READER_CSV),
-		  N_("--timeline is of rows by function, line or image, as text, json or "
-		     "ndjson") },
+		  N_("--timeline needs --by function, line or image, and text, json or ndjson") },
 		{ report->inside.scope != SPAN_OF_PROCESS && !report->inside.name,
 		  N_("--mark-scope needs --per-mark") },
 		{ by == PROFILE_STATE &&
 			  (nested || report->inside.name || report->profile.wants_timeline ||
 			   report->reader.cpus || report->profile.mode != PROFILE_ANY_MODE ||
 			   frame_filters_any(&report->filters)),
-		  N_("--by state takes no other view, CPU, mode, mark or filter of frames") },
+		  N_("--by state cannot be combined with another view, --cpu, --mode, --per-mark or frame filters") },
 		{ edges && by != PROFILE_FUNCTION,
 		  N_("--callers and --callees need --by function") },
 		{ nested && (format == READER_NDJSON || format == READER_CSV),

@@ -207,11 +207,12 @@ static bool fail(struct sql *sql, const char *query, GError **error)
 	if (code == SQLITE_NOMEM)
 		return cli_set_error(error, CLI_FAILURE,
 				     _("the query needs more than %" PRIu64
-				       " MiB, the most for a capture of this size"),
+				       " MiB, the limit for a capture of this size"),
 				     budget_bytes() >> 20);
 	if (code == SQLITE_AUTH)
 		return cli_set_error(error, CLI_USAGE,
-				     _("a query can only read: SELECT, and no file (%s)"), message);
+				     _("a query can only read the capture, with SELECT (%s)"),
+				     message);
 	if (is_unknown_table(sql, message))
 		return false;
 	if (offset >= 0)

@@ -132,7 +132,7 @@ static bool fail_to_open(int32_t pid, int failed, GError **error)
 		return cli_set_error(
 			error, CLI_NOT_PERMITTED,
 			_("process %" PRId32
-			  " may not be asked to record its allocations, as that takes the right to trace it (ptrace, kernel.yama.ptrace_scope); "
+			  ": recording its allocations needs the right to trace it (ptrace, kernel.yama.ptrace_scope); "
 			  "try as root"),
 			pid);
 	return cli_set_error(error, CLI_FAILURE,
@@ -153,20 +153,20 @@ static bool attach_open(struct attach_target *target, const char *library, GErro
 		return cli_set_error(
 			error, CLI_FAILURE,
 			_("process %" PRId32
-			  " has no collector, so its allocations cannot be recorded; start the program with 'LD_PRELOAD=%s', "
-			  "which records nothing until it is asked to, or by 'profctl record --memory -- COMMAND'"),
+			  " has no collector, so its allocations cannot be recorded; start the program with LD_PRELOAD=%s, "
+			  "which records nothing until requested, or with 'profctl record --memory -- COMMAND'"),
 			target->pid, library);
 	if (request.version != ATTACH_VERSION || request.bytes != sizeof(request))
 		return cli_set_error(
 			error, CLI_FAILURE,
 			_("the collector of process %" PRId32
-			  " is of another version of profd; start the program with 'LD_PRELOAD=%s'"),
+			  " is of another version of profd; start the program with LD_PRELOAD=%s"),
 			target->pid, library);
 	if (has_filter(target->pid))
 		return cli_set_error(
 			error, CLI_FAILURE,
 			_("process %" PRId32
-			  " has a seccomp filter, which could end it for what recording takes; "
+			  "has a seccomp filter, which could kill it for system calls that recording needs; "
 			  "record it from its start with 'profctl record --memory -- COMMAND'"),
 			target->pid);
 	return true;
@@ -248,9 +248,9 @@ static const char *reason_of(int32_t status)
 		{ -EALREADY, N_("they are recorded by another session already") },
 		{ -ENOTSUP, N_("its allocator comes before the library in LD_PRELOAD") },
 		{ -EACCES, N_("it has a seccomp filter") },
-		{ -ENOSPC, N_("it has been recorded too many times; start it anew") },
+		{ -ENOSPC, N_("it has been recorded too many times; restart it") },
 		{ -ENOENT,
-		  N_("it does not reach profd, as it may be in another network namespace or root") },
+		  N_("it does not reach profd: it may be in another network namespace or root") },
 		{ CONTROL_NOT_A_TARGET, N_("it is not a process of this recording") },
 		{ CONTROL_NO_SESSION, N_("the recording has ended, or has not begun") },
 		{ CONTROL_LIMIT,
@@ -263,7 +263,7 @@ static const char *reason_of(int32_t status)
 	for (size_t i = 0; i < ARRAY_SIZE(reasons); i++)
 		if (reasons[i].status == status)
 			return _(reasons[i].text);
-	return status < 0 ? g_strerror(-status) : _("profd failed to take it");
+	return status < 0 ? g_strerror(-status) : _("profd failed to register it");
 }
 
 void attachments_check(struct attachments *attachments)

@@ -166,7 +166,8 @@ static bool connect_private(struct client *client, const GError *why, GError **e
 	if (why && !client->request.quiet && geteuid() != 0) { /* root has the same privileges */
 		g_autofree char *text = text_escape(why->message);
 
-		fprintf(stderr, _("profctl: recording with a profd of its own, since %s\n"), text);
+		fprintf(stderr, _("profctl: recording with a profd of its own, because %s\n"),
+			text);
 	}
 	return connect_to(client, client->request.probes ? TRANSPORT_PROBES : TRANSPORT_PRIVATE,
 			  error);

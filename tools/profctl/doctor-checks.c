@@ -231,7 +231,7 @@ static void check_perf_mlock(const struct doctor_host *host, struct doctor_findi
 
 	if (fd < 0) {
 		found(finding, DOCTOR_WARN, NULL,
-		      _("rings could not be tried, since no event opens: see perf-paranoid"));
+		      _("rings could not be tried, because no event can be opened: see perf-paranoid"));
 		return;
 	}
 	while (i < ARRAY_SIZE(sizes) && host->probes->perf_ring(fd, sizes[i]) < 0)
@@ -276,7 +276,7 @@ static void check_pmu(const struct doctor_host *host, struct doctor_finding *fin
 		      _("the CPU's cycle counter works: samples are precise"));
 	else if (fd == -EACCES || fd == -EPERM)
 		found(finding, DOCTOR_WARN, NULL,
-		      _("the CPU's cycle counter could not be tried, since no event opens: see perf-paranoid"));
+		      _("the CPU's cycle counter could not be tried, because no event can be opened: see perf-paranoid"));
 	else /* No fix: only the host can give a virtual machine a cycle counter. */
 		found(finding, DOCTOR_WARN, NULL,
 		      _("the CPU has no cycle counter here, as in most virtual machines: sampling uses the "
@@ -762,11 +762,11 @@ static void check_jit_maps(const struct doctor_host *host, struct doctor_finding
 		if (runtimes.others > MAX_LISTED)
 			g_string_append_printf(listed, ", %s", text_sign(TEXT_ELLIPSIS));
 		found(finding, DOCTOR_WARN, fix,
-		      _("%u of %u running programs that make code do not say what it is called: %s; their functions will have no names"),
+		      _("%u of %u running programs that generate code do not name it: %s; their functions will have no names"),
 		      runtimes.others, runtimes.n, listed->str);
 	} else if (runtimes.n > 0) {
 		found(finding, DOCTOR_OK, NULL,
-		      _("the running programs that make code say what it is called (%u of node, java and Python)"),
+		      _("the running programs that generate code name it (%u of node, java and Python)"),
 		      runtimes.n);
 	} else {
 		found(finding, DOCTOR_OK, NULL,

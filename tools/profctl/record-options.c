@@ -51,7 +51,7 @@ const struct cli_option record_stack_options[] = {
 
 static const struct cli_option python_options[] = {
 	{ "python-perf", 0, CLI_FLAG, FIELD(python_perf), NULL,
-	  N_("Set PYTHONPERFSUPPORT=1: Python 3.12 and later then names its functions itself, where profctl cannot read them; slows the program down") },
+	  N_("Let Python 3.12 and later name its functions (PYTHONPERFSUPPORT=1), in case profctl cannot read them; slows the program down") },
 	{ NULL },
 };
 
@@ -59,7 +59,7 @@ static const char *const off_cpu_times[] = { "1ms", NULL };
 
 static const struct cli_option wait_options[] = {
 	{ "off-cpu", 0, CLI_OPTIONAL, FIELD(off_cpu), "[=TIME]",
-	  N_("Record where threads wait (default for COMMAND and --pid while it is cheap, except with --control). A wait that is longer than TIME and has no copy of its stack has the stack read (default: 1ms)"),
+	  N_("Record where threads wait (default for COMMAND and --pid while it is cheap, except with --control). If the stack of a wait was not copied, read it after TIME (default: 1ms)"),
 	  off_cpu_times },
 	{ "no-off-cpu", 0, CLI_FLAG, FIELD(no_off_cpu), NULL,
 	  N_("Do not record where threads wait") },
@@ -179,8 +179,7 @@ static int check_memory(struct record_options *options)
 			return cli_usage_error("--memory: %s", error->message);
 		if (memory->sample_bytes == 0 || memory->sample_bytes > INT64_MAX)
 			return cli_usage_error(
-				_("--memory: '%s': between two samples there is at least a byte; "
-				  "--memory=all records each allocation"),
+				_("--memory: '%s': BYTES must be at least 1; --memory=all records each allocation"),
 				mode);
 	} else if (strcmp(mode, memory_modes[0]) != 0) {
 		meant = cli_suggest(mode, memory_modes);

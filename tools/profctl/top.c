@@ -155,7 +155,7 @@ static gboolean on_rows(gint fd, GIOCondition condition, gpointer data)
 	if (r != PROF_END)
 		quit_with(top,
 			  g_error_new(CLI_ERROR, CLI_FAILURE,
-				      _("what profd sends cannot be read: %s"), prof_strerror(r)));
+				      _("cannot read the data from profd: %s"), prof_strerror(r)));
 	return G_SOURCE_REMOVE;
 }
 
