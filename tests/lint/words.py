@@ -1,7 +1,7 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: BSD-2-Clause-Patent
 """Rejects goto outside libcollector, libc's and GLib's message texts in the engine, markers of
-unfinished work, and paths and hosts of one machine."""
+unfinished work, paths and hosts of one machine, and some wordings of messages and comments."""
 import re
 import sys
 
@@ -15,6 +15,8 @@ RULES = [
     (r"\b(deb|archive|ports|security|snapshot|ftp)\.(debian|ubuntu)\.(org|com)\b", (), None, "a package host"),
     (r"\bhttps?://(?!localhost\b|127\.|[\w.-]*\.(org|com|net|dev|io|app|example)\b)[\w.-]+", (), None, "a host that not everybody reaches"),
     (r"\b(pypi\.org|registry\.npmjs|proxy\.golang|crates\.io)\b", (), None, "a registry host"),
+    (r"'(profctl|profcapture) [^'\"]*%s", (".c",), "tests", "a command in quotes whose file may need quotes itself"),
+    (r"(/\*|//|\"\"\")\s?(What|Of|Who|One that) [a-z]", (".c", ".h", ".js", ".py"), None, "a comment that stands for a noun: name the noun"),
     (r"[ \t]+$", (".c", ".h", ".py", ".sh", ".build", ".md"), None, "white space at the end of the line"),
 ]
 # (pattern, whether it applies to a path, message), for code only.
@@ -62,6 +64,8 @@ SELF_TEST = [
     ({"a.md": "see /wor" "k/main and /ro" "ot/x\nand /usr/lib and /proc/self/root/x\n"}, 1),
     ({"a.sh": "curl ht" "tp://deb.deb" "ian.org/x\n", "b.py": "url = 'htt" "ps://cache.internal:3142/'\n"}, 2),
     ({"a.py": "x = 1 \n"}, 1),
+    ({"a.c": "puts(\"try: profctl list %s\");\nputs(\"'profctl list' lists %s\");\n"}, 0),
+    ({"a.c": "puts(\"'profctl list %s' lists it\");\n", "b.h": "/* Wh" "at it is. */\nint a; /* the item that it is */\n"}, 2),
 ]
 
 if __name__ == "__main__":
