@@ -374,7 +374,7 @@ static void test_before(void)
 	struct interpreted_program program;
 	struct process *process = program_init(&program);
 
-	program.python.eval = 0x140;
+	program.python.eval = process->maps->mappings[0].file_offset + 0x140;
 	program.python.eval_size = 0x10;
 	process->maps->mappings[0].image->runtime = &program.python;
 	interpreted_look(program.interpreted, process);
