@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: BSD-2-Clause-Patent
-"""Compares the chains that walk-interpreted printed with those that python_oracle.py or ruby_oracle.rb
-recorded."""
+"""Compares the chains that walk-interpreted printed with those that python_oracle.py, ruby_oracle.rb or
+php_oracle.php recorded."""
 import collections
 import json
 import os
@@ -11,6 +11,23 @@ import time
 import pytest
 
 TORN = 0x14  # INTERP_FAULT | INTERP_TORN
+
+
+def programs(first, version, prefix, variable):
+    """An interpreter and those that an environment variable names, as parameters of tests, which skip
+    each that does not exist or has another version. `version`: arguments that make it print it."""
+
+    def parameter(program):
+        try:
+            done = subprocess.run([program, *version], stdout=subprocess.PIPE, encoding="utf-8", timeout=60)
+        except FileNotFoundError:
+            return pytest.param(program, marks=pytest.mark.skip(f"no {program}"))
+        if not done.stdout.startswith(prefix):
+            reason = f"{program} is of version {done.stdout}, which is not supported"
+            return pytest.param(program, marks=pytest.mark.skip(reason))
+        return program
+
+    return [parameter(program) for program in [first, *filter(None, os.environ.get(variable, "").split(":"))]]
 
 
 def walk(command, hz, seconds):
@@ -33,6 +50,13 @@ def walk(command, hz, seconds):
     return done.stdout.splitlines()
 
 
+@pytest.fixture(autouse=True)
+def rights(require):
+    require(root=True)
+    if "WALK_INTERPRETED" not in os.environ:
+        pytest.skip("built without libbpf, bpftool or clang")
+
+
 class Capture:
     """The samples of a capture, with their frames from the innermost outwards."""
 
@@ -50,7 +74,7 @@ class Capture:
         frame."""
         for frame in sample["frames"]:
             is_program = frame["kind"] == self.kind
-            yield f"{frame['name']}@{frame['line']}:{frame['at_line'] or 0}" if is_program else None
+            yield f"{frame['name']}@{frame['line'] or 0}:{frame['at_line'] or 0}" if is_program else None
 
     def printed(self):
         """Yields each sample as walk-interpreted would print it."""
@@ -86,8 +110,9 @@ def without_line(frame):
     return re.sub(r":\d+$", "", frame)
 
 
-def judge(recorded, lines, roots=("python_oracle.once",)):
-    """Counts by verdict, and the impossible chains. `roots`: functions at which chains begin."""
+def judge(recorded, lines, roots=("python_oracle.once",), has_c=False):
+    """Counts by verdict, and the impossible chains. `roots`: functions at which chains begin. `has_c`:
+    functions of the interpreter are among the frames, and the innermost were not recorded."""
     with open(recorded) as file:
         oracle = json.load(file)
     generators = set(oracle["generators"])
@@ -105,7 +130,10 @@ def judge(recorded, lines, roots=("python_oracle.once",)):
         flags = int(flags, 16)
         # without frames that the interpreter makes (Python: line 0)
         frames = [frame for frame in chain.split("|")
-                  if frame and "(<internal:" not in frame and ("@0:" not in frame or frame.startswith("?"))]
+                  if frame and "(<internal:" not in frame and (has_c or "@0:" not in frame or frame.startswith("?"))]
+        if has_c and len(frames) > 1:
+            user = (i for i, frame in enumerate(frames) if "@0:" not in frame)
+            frames = frames[next(user, 0):]
         ends = [i for i, frame in enumerate(frames) if frame.split("@")[0] in roots]
         counts["all"] += 1
         if flags & TORN:

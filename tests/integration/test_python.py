@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from captures import rows
-from interpreted_chains import Capture, check, settled
+from interpreted_chains import Capture, check, rights, settled
 from recordings import recorded
 
 HERE = Path(__file__).parent
@@ -38,13 +38,6 @@ if os.fork() == 0:
 parent_only()
 os.wait()
 """
-
-
-@pytest.fixture(autouse=True)
-def rights(require):
-    require(root=True)
-    if "WALK_INTERPRETED" not in os.environ:
-        pytest.skip("built without libbpf, bpftool or clang")
 
 
 @pytest.fixture(scope="module", params=PYTHONS)

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from captures import rows
-from interpreted_chains import Capture, check, settled
+from interpreted_chains import Capture, check, rights, settled
 from recordings import recorded
 from rubies import HERE, ROOTS, RUBIES
 
@@ -47,13 +47,6 @@ end
 parent_only
 Process.wait(child)
 """
-
-
-@pytest.fixture(autouse=True)
-def rights(require):
-    require(root=True)
-    if "WALK_INTERPRETED" not in os.environ:
-        pytest.skip("built without libbpf, bpftool or clang")
 
 
 @pytest.fixture(scope="module", params=RUBIES)
