@@ -16,6 +16,7 @@
 #pragma once
 
 #include "base/cpython-layouts.h"
+#include "base/php-layouts.h"
 #include "base/ruby-layouts.h"
 
 #define INTERP_MAX_FRAMES 128u
@@ -25,16 +26,16 @@
 /* Maximum number of code objects described before a sample; later samples describe the rest. */
 #define INTERP_MAX_NEW_CODES 24u
 
-enum interp_family { INTERP_NONE, INTERP_PYTHON, INTERP_RUBY, INTERP_FAMILIES };
+enum interp_family { INTERP_NONE, INTERP_PYTHON, INTERP_RUBY, INTERP_PHP, INTERP_FAMILIES };
 /* The names for messages, by family. */
-#define INTERP_FAMILY_NAMES                                         \
-	{                                                           \
-		[INTERP_PYTHON] = "Python", [INTERP_RUBY] = "Ruby", \
+#define INTERP_FAMILY_NAMES                                                               \
+	{                                                                                 \
+		[INTERP_PYTHON] = "Python", [INTERP_RUBY] = "Ruby", [INTERP_PHP] = "PHP", \
 	}
 /* A version is MAJOR.minor. */
-#define INTERP_FAMILY_MAJORS                            \
-	{                                               \
-		[INTERP_PYTHON] = 3, [INTERP_RUBY] = 3, \
+#define INTERP_FAMILY_MAJORS                                              \
+	{                                                                 \
+		[INTERP_PYTHON] = 3, [INTERP_RUBY] = 3, [INTERP_PHP] = 8, \
 	}
 
 /* The addresses that are known of a process. */
@@ -50,6 +51,9 @@ enum interp_ruby_address {
 	INTERP_RUBY_OFFSET,
 	INTERP_RUBY_EVAL, /* rb_vm_exec() */
 	INTERP_RUBY_EVAL_END,
+};
+enum interp_php_address {
+	INTERP_PHP_GLOBALS, /* executor_globals */
 };
 #define INTERP_ADDRESSES 4u
 
@@ -84,10 +88,14 @@ enum interp_flags {
 	INTERP_TORN = 1 << 4,      /* the list contradicts itself */
 	INTERP_FORKED = 1 << 5,    /* found by its parent's entry */
 	INTERP_BY_FILE = 1 << 6,
+	/* PHP: all frames are on another native stack than the thread */
+	INTERP_OTHER_STACK = 1 << 7,
 };
 
 /* The frame is the outermost of an activation: one C function that runs frames. */
 #define INTERP_FRAME_ENDS_RUN 1u
+/* PHP: the frames after it are on another native stack. */
+#define INTERP_FRAME_ENDS_STACK 2u
 
 struct interp_frame {
 	__u64 code; /* address of the code object */
@@ -95,11 +103,13 @@ struct interp_frame {
 	/* distinguishes code objects that had the same address at different times */
 	__u32 id;
 	/* position of the instruction; Python: bytes from the code object on, up to 3.10 f_lasti;
-	 * Ruby: index of a word in the iseq */
+	 * Ruby: index of a word in the iseq; PHP: its line, 0: unknown */
 	__u32 position;
 	__u32 flags;
 	__u32 reserved;
 };
+
+#define INTERP_RUNS_UNKNOWN 0xffffu
 
 /* Frames are innermost first. The record ends after frames[n - 1]. */
 struct interp_sample {
@@ -111,7 +121,7 @@ struct interp_sample {
 	__u16 minor;
 	__u16 n_undescribed; /* new code objects beyond INTERP_MAX_NEW_CODES */
 	__u16 family;        /* enum interp_family */
-	__u16 reserved;
+	__u16 n_more_runs;   /* PHP: activations that end after `frames` */
 	struct interp_frame frames[INTERP_MAX_FRAMES];
 };
 
@@ -122,9 +132,19 @@ struct interp_sample {
 /* A width of a character is 1, 2 or 4 bytes, or this value: UTF-8. */
 #define INTERP_UTF_8 0u
 
-/* Ruby: `name` has the name of the method's class or module, in UTF-8, at this offset; both names
- * are shorter than this. */
-#define INTERP_RUBY_OWNER 256u
+/* Ruby and PHP: `name` has the name of the method's class or module, in UTF-8, at this offset; both
+ * names are shorter than this. */
+#define INTERP_MAX_OWNER 256u
+#define INTERP_RUBY_OWNER INTERP_MAX_OWNER
+
+/* Kinds of functions of PHP; code of a file or text outside of functions has no name. */
+enum interp_php_kind {
+	INTERP_PHP_FUNCTION = 1,
+	INTERP_PHP_INTERNAL, /* a C function: without file and line */
+	INTERP_PHP_MAIN,     /* of the file that was executed first */
+	INTERP_PHP_INCLUDE,
+	INTERP_PHP_EVAL,
+};
 
 /* Ruby's `lines` begin with this. The line numbers follow, as __u32, then the set of positions, as
  * Ruby keeps it (ruby-lines.c). */
@@ -146,9 +166,9 @@ struct interp_code {
 	__u8 name_width, file_width; /* INTERP_UTF_8, or bytes of a character */
 	__u8 flags;
 	__u8 family;       /* enum interp_family */
-	__u16 owner_bytes; /* Ruby: bytes of the class's name; 0: unknown */
+	__u16 owner_bytes; /* bytes of the class's name; 0: unknown, or not a method */
 	__u8 is_singleton; /* Ruby: the method is one of the class itself */
-	__u8 reserved;
+	__u8 kind;         /* PHP: enum interp_php_kind */
 	__u8 name[INTERP_MAX_NAME + 1], file[INTERP_MAX_FILE + 1], lines[INTERP_MAX_LINES + 1];
 };
 

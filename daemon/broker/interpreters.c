@@ -18,6 +18,7 @@
 #include "arch/base.h"
 #include "arch/errno-text.h"
 #include "base/cpython-layouts.h"
+#include "base/php-layouts.h"
 #include "base/ruby-layouts.h"
 #include "daemon/broker/interpreters.skel.h"
 
@@ -72,6 +73,8 @@ static const void *layout_of(enum interp_family family, uint32_t minor)
 		return cpython_layout(minor);
 	case INTERP_RUBY:
 		return ruby_layout(minor);
+	case INTERP_PHP:
+		return php_layout(minor);
 	default:
 		return NULL;
 	}
@@ -89,9 +92,9 @@ struct walkers {
 	}
 static struct walkers walkers_of(const struct interpreters_bpf *program, enum interp_family family)
 {
-	const struct walkers walkers[INTERP_FAMILIES] = {
-		[INTERP_PYTHON] = WALKERS(cpython), [INTERP_RUBY] = WALKERS(ruby)
-	};
+	const struct walkers walkers[INTERP_FAMILIES] = { [INTERP_PYTHON] = WALKERS(cpython),
+							  [INTERP_RUBY] = WALKERS(ruby),
+							  [INTERP_PHP] = WALKERS(php) };
 
 	return walkers[family];
 }

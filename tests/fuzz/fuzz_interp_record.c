@@ -11,21 +11,33 @@
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
-static void place(const struct interp_chain *chain)
+static void check_place(const struct interp_chain *chain, const struct interp_native *native)
 {
-	struct walk_frame frames[8];
 	struct interp_run runs[INTERP_MAX_FRAMES];
-	const struct interp_native native = { frames, ARRAY_SIZE(frames), true, 0x1000, 0x2000 };
 	size_t n = 0;
 
-	for (size_t i = 0; i < ARRAY_SIZE(frames); i++)
-		frames[i] = (struct walk_frame){ .pc = 0x1000 + i, .sp = 0x7000 + 256 * i };
-	if (!interp_merge(chain, &native, runs, &n))
+	if (!interp_merge(chain, native, runs, &n))
 		return;
 	for (size_t i = 0; i < n; i++)
 		if (runs[i].first >= runs[i].end || runs[i].end > chain->n ||
-		    runs[i].native > native.n || (i > 0 && runs[i].native < runs[i - 1].native))
+		    runs[i].native > native->n || (i > 0 && runs[i].native < runs[i - 1].native))
 			abort();
+}
+
+/* Places the frames in stacks of each length. All native frames evaluate. */
+static void place(const struct interp_chain *chain)
+{
+	struct walk_frame frames[8];
+	struct interp_native native = { .frames = frames, .eval = 0x1000, .eval_end = 0x2000 };
+
+	for (size_t i = 0; i < ARRAY_SIZE(frames); i++)
+		frames[i] = (struct walk_frame){ .pc = 0x1001 + i, .sp = 0x7000 + 256 * i };
+	for (; native.n <= ARRAY_SIZE(frames); native.n++) {
+		native.has_root = true;
+		check_place(chain, &native);
+		native.has_root = false;
+		check_place(chain, &native);
+	}
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)

@@ -95,8 +95,8 @@ static void check_fit(const char *name, unsigned columns, const char *want)
 	CHECK_STR(fitted, want);
 }
 
-/* Names of Ruby have spaces, brackets and operators that are not those of C++. */
-static void test_ruby(void)
+/* Names of Ruby and PHP have spaces, brackets and operators that are not those of C++. */
+static void test_scripts(void)
 {
 	static const char *const names[] = {
 		"Shop::Till#sell",
@@ -105,6 +105,13 @@ static void test_ruby(void)
 		"Shop::Till#<=>",
 		"Shop::Till.made (eval)",
 		"block in <class:Shop::Till> (shop.rb)",
+		"Shop\\Till::sell",
+		"Shop\\Till::{closure} (till.php)",
+		"{closure} (till.php)",
+		"class@anonymous::sell (till.php)",
+		"Shop\\Till@anonymous::sell (till.php)",
+		"eval (till.php(3) : eval()'d code)",
+		"{main} (till.php)",
 	};
 
 	for (size_t i = 0; i < ARRAY_SIZE(names); i++) {
@@ -262,7 +269,7 @@ int main(void)
 	setlocale(LC_ALL, "C.UTF-8");
 	RUN(test_people);
 	RUN(test_not_mangled);
-	RUN(test_ruby);
+	RUN(test_scripts);
 	RUN(test_fit);
 	RUN(test_apart);
 	RUN(test_hostile);

@@ -50,6 +50,8 @@ static const struct advice advices[] = {
 	{ "python-perf", N_("Python 3.12 and later name them if recorded with --python-perf") },
 	{ "ruby-version",
 	  N_("of Ruby, profctl reads the functions of version 3.1 only, as Debian builds it") },
+	{ "php-version",
+	  N_("of PHP, profctl reads the functions of version 8.2 only, built without thread safety, as Debian builds it") },
 	{ "refused-program",
 	  N_("the functions of other programs are not affected; report it with the version of the kernel") },
 	{ "one-interpreter",
@@ -178,8 +180,10 @@ static struct report_hint of_interpreters(const struct profile *profile)
 	for (size_t i = 0; i < ARRAY_SIZE(by_cause); i++)
 		if (strstr(cause, by_cause[i][0]))
 			advice = by_cause[i][1];
-	if (strcmp(advice, "python-perf") == 0 && strstr(cause, "Ruby"))
-		advice = "ruby-version";
+	if (strcmp(advice, "python-perf") == 0)
+		advice = strstr(cause, "Ruby")  ? "ruby-version"
+			 : strstr(cause, "PHP") ? "php-version"
+						: advice;
 	return (struct report_hint){ "interpreted", advice, cause,
 				     profile->interpreter[PROF_INTERPRETER_MISSING], 0 };
 }

@@ -23,6 +23,7 @@
 #define MAX_LISTED 3
 #define SLACK_SECONDS 2 /* tolerated difference between clocks or file times */
 #define SUPPORTED_RUBY "3.1"
+#define SUPPORTED_PHP "8.2"
 #define FIRST_PYTHON 12 /* first minor version of Python 3 that has -X perf */
 #define MIB (UINT64_C(1) << 20)
 #define POLKIT_SERVICE "org.freedesktop.PolicyKit1"
@@ -536,19 +537,19 @@ static void check_reading(const struct doctor_host *host, struct doctor_finding 
 	if (!host->interpreters)
 		found(finding, DOCTOR_WARN,
 		      _("build profd with clang, libbpf 1.0 and bpftool, for x86-64"),
-		      _("this profd does not read the functions of Python and Ruby programs"));
+		      _("this profd does not read the functions of Python, Ruby and PHP programs"));
 	else if (access(types, F_OK) != 0)
 		found(finding, DOCTOR_WARN, _("run a kernel with CONFIG_DEBUG_INFO_BTF=y"),
-		      _("the functions of Python and Ruby programs cannot be read: there is no /sys/kernel/btf/vmlinux"));
+		      _("the functions of Python, Ruby and PHP programs cannot be read: there is no /sys/kernel/btf/vmlinux"));
 	else if (lockdown && strstr(lockdown, "[confidentiality]"))
 		found(finding, DOCTOR_WARN, _("boot with lockdown=integrity"),
-		      _("the functions of Python and Ruby programs cannot be read: the kernel is locked down"));
+		      _("the functions of Python, Ruby and PHP programs cannot be read: the kernel is locked down"));
 	else if (!host->superuser && host->probes->bus_service(PROFD_NAME) <= 0)
 		found(finding, DOCTOR_WARN, "sudo profctl record",
-		      _("only root and the profd service read the functions of Python and Ruby programs"));
+		      _("only root and the profd service read the functions of Python, Ruby and PHP programs"));
 	else
 		found(finding, DOCTOR_OK, NULL,
-		      _("the functions of programs for Python 3.8 to 3.14 and Ruby 3.1 are read"));
+		      _("the functions of programs for Python 3.8 to 3.14, Ruby 3.1 and PHP 8.2 are read"));
 }
 
 static bool are_interpreters_read(const struct doctor_host *host)
@@ -582,6 +583,32 @@ static char *ruby_of(const struct doctor_host *host, const char *pid)
 		       : NULL;
 }
 
+/* Returns the version of PHP that the process has in its name, such as "8.4" for php-fpm8.4; NULL:
+ * none. */
+static char *php_of(const struct doctor_host *host, const char *pid)
+{
+	g_autofree char *link = g_strdup_printf("%s/proc/%s/exe", host->root, pid);
+	g_autofree char *exe = g_file_read_link(link, NULL);
+	const char *name = exe ? strrchr(exe, '/') : NULL;
+	unsigned major, minor;
+
+	if (!name || !g_str_has_prefix(name, "/php"))
+		return NULL;
+	name += strcspn(name, "0123456789");
+	return sscanf(name, "%u.%u", &major, &minor) == 2 ? g_strdup_printf("%u.%u", major, minor)
+							  : NULL;
+}
+
+static void warn_of_version(struct doctor_finding *finding, const char *fix, const char *language,
+			    const char *version, const char *pid)
+{
+	doctor_finding_done(finding);
+	*finding = (struct doctor_finding){ 0 };
+	found(finding, DOCTOR_WARN, fix,
+	      _("%s %s is not supported: the functions of process %s cannot be read; those of programs for Python 3.8 to 3.14, Ruby 3.1 and PHP 8.2 are"),
+	      language, version, pid);
+}
+
 static void check_interpreters(const struct doctor_host *host, struct doctor_finding *finding)
 {
 	g_autofree char *proc = g_strconcat(host->root, "/proc", NULL);
@@ -594,14 +621,16 @@ static void check_interpreters(const struct doctor_host *host, struct doctor_fin
 	dir = g_dir_open(proc, 0, NULL);
 	while (dir && (pid = g_dir_read_name(dir))) {
 		g_autofree char *ruby = g_ascii_isdigit(pid[0]) ? ruby_of(host, pid) : NULL;
+		g_autofree char *php = g_ascii_isdigit(pid[0]) ? php_of(host, pid) : NULL;
 
-		if (!ruby || strcmp(ruby, SUPPORTED_RUBY) == 0)
+		if (ruby && strcmp(ruby, SUPPORTED_RUBY) != 0)
+			warn_of_version(finding, _("run the program with Ruby 3.1"), "Ruby", ruby,
+					pid);
+		else if (php && strcmp(php, SUPPORTED_PHP) != 0)
+			warn_of_version(finding, _("run the program with PHP 8.2"), "PHP", php,
+					pid);
+		else
 			continue;
-		doctor_finding_done(finding);
-		*finding = (struct doctor_finding){ 0 };
-		found(finding, DOCTOR_WARN, _("run the program with Ruby 3.1"),
-		      _("Ruby %s is not supported: the functions of process %s cannot be read; those of programs for Python 3.8 to 3.14 and Ruby 3.1 are"),
-		      ruby, pid);
 		return;
 	}
 }

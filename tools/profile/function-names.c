@@ -159,12 +159,14 @@ bool function_name_is_syscall(const char *raw_name)
 	return rest && *rest;
 }
 
-/* Returns whether the name is one of Ruby, such as "block in Shop::Till#sell (eval)". A name of C++
- * has a '#' only in a part such as "{lambda()#1}". */
-static bool is_ruby(const char *name)
+/* Returns whether the name is one of Ruby, such as "block in Shop::Till#sell (eval)", or of PHP,
+ * such as "Shop::{closure} (shop.php)" or "class@anonymous::sell (shop.php)". A name of C++ has a
+ * '#' only in a part such as "{lambda()#1}". */
+static bool is_of_script(const char *name)
 {
 	return strstr(name, " in ") || (strchr(name, '#') && !strchr(name, '{')) ||
-	       g_str_has_suffix(name, " (eval)");
+	       g_str_has_suffix(name, " (eval)") || strstr(name, "{closure} (") ||
+	       strstr(name, "@anonymous::");
 }
 
 /* Returns whether the name has the syntax of C++ or Rust: it was demangled, or debug information
@@ -176,7 +178,7 @@ static bool is_readable(const char *name, const char *raw_name)
 
 	return strcmp(name, raw_name) != 0
 		       ? rest && *rest
-		       : strstr(name, "::") != NULL && !strchr(name, '/') && !is_ruby(name);
+		       : strstr(name, "::") != NULL && !strchr(name, '/') && !is_of_script(name);
 }
 
 /* Returns where the name starts after the return type: after the last space outside of brackets

@@ -48,7 +48,7 @@ struct bpf_perf_event_data_kern___kernel {
 	struct perf_event___kernel *event;
 };
 struct pt_regs___kernel {
-	unsigned long sp;
+	unsigned long sp, r14, r15;
 };
 struct thread_struct___kernel {
 	unsigned long fsbase;
@@ -89,6 +89,9 @@ struct scratch {
 	/* Where the bytes of `frame` and of `window` are from, if they are of many frames. */
 	__u64 frames_at, window_at;
 	__u32 frames_bytes, window_bytes;
+	/* PHP: generators in `staged`, fibers whose frames end, and whether the last function is
+	 * not the outermost of an activation */
+	__u32 generators, fibers, is_open;
 };
 
 /* The events, by CPU, that write samples and code objects into the CPU's ring. */
@@ -171,7 +174,7 @@ static __always_inline struct interp_counts *get_counts(void)
 
 static __always_inline struct walk begin_walk(void *ctx, struct scratch *scratch)
 {
-	scratch->sample.n_undescribed = 0;
+	scratch->sample.n_undescribed = scratch->sample.n_more_runs = 0;
 	return (struct walk){ .ctx = ctx,
 			      .scratch = scratch,
 			      .pid = bpf_get_current_pid_tgid() >> 32,

@@ -15,6 +15,8 @@
 #define MAX_NAMES_BYTES (32u << 20)
 #define MAX_RELOCATIONS (1u << 20)
 #define ENTRIES_AT_ONCE 1024u
+#define MAX_TEXT_BYTES (64u << 20)
+#define TEXT_AT_ONCE (64u << 10)
 
 static const char *const names[INTERP_SYMBOLS] = {
 	[PYTHON_RUNTIME] = "_PyRuntime",
@@ -27,6 +29,9 @@ static const char *const names[INTERP_SYMBOLS] = {
 	[RUBY_CURRENT_EC] = "ruby_current_ec",
 	[RUBY_API_VERSION] = "ruby_api_version",
 	[RUBY_VM_EXEC] = "rb_vm_exec",
+	[PHP_GLOBALS] = "executor_globals",
+	[PHP_GLOBALS_OFFSET] = "executor_globals_offset",
+	[PHP_EXECUTE] = "execute_ex",
 };
 
 static bool read_at(int fd, void *to, size_t size, uint64_t offset)
@@ -62,6 +67,44 @@ bool interp_elf_address(const struct interp_elf *elf, void *to, size_t size, uin
 				       segment->p_offset + (address - segment->p_vaddr));
 	}
 	return false;
+}
+
+/* Returns the offset of the text in a part of the file; 0: it is not there. */
+static uint64_t find_text(int fd, const char *text, uint64_t offset, uint64_t bytes)
+{
+	const size_t length = strlen(text);
+	CLEANUP_FREE char *part = malloc(TEXT_AT_ONCE);
+
+	while (part && bytes >= length) {
+		const size_t n = MIN_OF(bytes, (uint64_t)TEXT_AT_ONCE);
+		const char *at;
+
+		if (!read_at(fd, part, n, offset))
+			return 0;
+		at = memmem(part, n, text, length);
+		if (at)
+			return offset + (uint64_t)(at - part);
+		/* The end of a part may be the beginning of the text. */
+		offset += n - length + 1;
+		bytes -= n - length + 1;
+	}
+	return 0;
+}
+
+bool interp_elf_after_text(const struct interp_elf *elf, const char *text, void *to, size_t size)
+{
+	uint64_t left = MAX_TEXT_BYTES, at = 0;
+
+	for (size_t i = 0; at == 0 && i < elf->n_segments; i++) {
+		const Elf64_Phdr *segment = &elf->segments[i];
+		const uint64_t bytes = MIN_OF(segment->p_filesz, left);
+
+		if (segment->p_type != PT_LOAD || segment->p_flags & PF_W)
+			continue;
+		left -= bytes;
+		at = find_text(elf->fd, text, segment->p_offset, bytes);
+	}
+	return at != 0 && read_at(elf->fd, to, size, at + strlen(text));
 }
 
 uint64_t interp_elf_code_bias(const struct interp_elf *elf, uint64_t address)
@@ -124,7 +167,7 @@ static void take_symbol(struct interp_elf *elf, const Elf64_Sym *symbol, size_t 
 
 	/* The last byte of `strings` is 0. */
 	if (symbol->st_name >= size || symbol->st_shndx == SHN_UNDEF ||
-	    (name[0] != 'P' && name[0] != '_' && name[0] != 'r'))
+	    (name[0] != 'P' && name[0] != '_' && name[0] != 'r' && name[0] != 'e'))
 		return;
 	for (size_t i = 0; i < INTERP_SYMBOLS; i++)
 		if (strcmp(name, names[i]) == 0) {

@@ -28,6 +28,9 @@ enum interp_symbol {
 	RUBY_CURRENT_EC,
 	RUBY_API_VERSION,
 	RUBY_VM_EXEC,
+	PHP_GLOBALS,
+	PHP_GLOBALS_OFFSET, /* of a build with thread safety */
+	PHP_EXECUTE,
 	INTERP_SYMBOLS
 };
 
@@ -48,6 +51,9 @@ bool interp_elf_has(const struct interp_elf *elf, enum interp_symbol symbol);
 bool interp_elf_address(const struct interp_elf *elf, void *to, size_t size, uint64_t address);
 /* Returns the difference for the segment with this code; 0 if it is unknown. */
 uint64_t interp_elf_code_bias(const struct interp_elf *elf, uint64_t address);
+/* Reads the bytes that follow the first such text in a segment that is only read. Returns false if
+ * there is none. The text has at most 16 bytes. */
+bool interp_elf_after_text(const struct interp_elf *elf, const char *text, void *to, size_t size);
 /* Returns a segment of this type, or NULL. */
 const Elf64_Phdr *interp_elf_segment(const struct interp_elf *elf, uint32_t type);
 /* Returns the address of a relocation of this type for the symbol, else of one for no symbol.

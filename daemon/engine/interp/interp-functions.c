@@ -115,6 +115,20 @@ static uint64_t hash_bytes(uint64_t hash, const void *bytes, size_t size)
 	return hash_words(hash, word ^ (uint64_t)size << 56);
 }
 
+static char *make_php_name(const struct interp_code_text *code)
+{
+	static const char *const unnamed[] = { [INTERP_PHP_MAIN] = "{main}",
+					       [INTERP_PHP_INCLUDE] = "include",
+					       [INTERP_PHP_EVAL] = "eval" };
+	const char *name = code->name, *slash = strrchr(code->file, '/');
+
+	if (code->kind < ARRAY_SIZE(unnamed) && unnamed[code->kind])
+		name = unnamed[code->kind];
+	else if (!g_str_has_suffix(name, "{closure}") && !strstr(name, "@anonymous::"))
+		return g_strdup(*name ? name : "?");
+	return g_strdup_printf("%s (%s)", name, slash ? slash + 1 : code->file);
+}
+
 static char *make_name(const struct interp_code_text *code)
 {
 	const char *name = *code->name ? code->name : "?", *slash;
@@ -122,6 +136,8 @@ static char *make_name(const struct interp_code_text *code)
 
 	if (code->family == INTERP_PYTHON)
 		return g_strconcat(python_module(code->file, module), ".", name, NULL);
+	if (code->family == INTERP_PHP)
+		return make_php_name(code);
 	if (code->file[0] == '(')
 		return g_strconcat(name, " ", code->file, NULL);
 	if (code->has_owner && code->file[0] != '<')
@@ -254,7 +270,8 @@ uint32_t interp_function_line(const struct interp_function *function,
 			      const struct interp_frame *frame)
 {
 	const uint32_t line =
-		function->family == INTERP_RUBY
+		function->family == INTERP_PHP ? frame->position
+		: function->family == INTERP_RUBY
 			? ruby_lines_find(function->lines, function->lines_bytes, frame->position)
 			: python_line(function, frame);
 

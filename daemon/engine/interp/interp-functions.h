@@ -16,7 +16,8 @@
 
 struct interp_function {
 	uint64_t number; /* counted from 1 */
-	/* "module.Class.method"; Ruby: "block in Class#method", "<main> (file.rb)" */
+	/* "module.Class.method"; Ruby: "block in Class#method", "<main> (file.rb)"; PHP:
+	 * "Class::method", "{closure} (file.php)" */
 	char *name;
 	char *file;
 	uint32_t first_line; /* 0: not known */

@@ -5,7 +5,8 @@
  * A run is the frames that one activation of the interpreter executes: one C function, whose own
  * frame holds the run's address. So a run belongs after the native frame in whose part of the stack
  * that address is. Symbols are not needed. In Python up to 3.10, a run is one frame without an
- * address, and the activations are the native frames in the function that evaluates.
+ * address, and the activations are the native frames in the function that evaluates. Runs of PHP
+ * have no address either.
  */
 #pragma once
 
@@ -23,7 +24,8 @@ struct interp_native {
 	const struct walk_frame *frames; /* innermost first */
 	size_t n;
 	bool has_root;           /* the outermost frame is known */
-	uint64_t eval, eval_end; /* code of the evaluating function; needed for Python up to 3.10 */
+	uint64_t eval, eval_end; /* code of the evaluating function; needed without addresses */
+	bool is_cut;             /* callers are missing, because the copy of the stack ended */
 };
 
 /* Returns whether the stack pointers are needed. */

@@ -38,6 +38,7 @@ bool interp_record_sample(const uint8_t *bytes, size_t size, struct interp_chain
 	ret_chain->minor = head.minor;
 	ret_chain->flags = head.flags;
 	ret_chain->n_undescribed = head.n_undescribed;
+	ret_chain->n_more_runs = head.n_more_runs;
 	ret_chain->n = head.n;
 	memcpy(ret_chain->frames, bytes + fixed, head.n * sizeof(struct interp_frame));
 	return true;
@@ -104,26 +105,33 @@ bool interp_record_text(const uint8_t *from, size_t size, unsigned width, bool i
 	return true;
 }
 
-/* Adds the class to a method's name: "block in method" becomes "block in Class#method". Other
- * names, such as "<main>", remain as they are. Returns false if the record is wrong. */
+/* Adds the class to a method's name: "block in method" becomes "block in Class#method", and
+ * "method" of PHP "Class::method". Other names, such as "<main>", remain as they are. Returns false
+ * if the record is wrong. */
 static bool add_owner(const struct interp_code *head, const uint8_t *owner,
 		      struct interp_code_text *code)
 {
-	char text[3 * INTERP_RUBY_OWNER + 4], *base = code->name, *in;
+	char text[3 * INTERP_MAX_OWNER + 4], *base = code->name, *in;
 	size_t n;
 
 	code->has_owner = false;
-	if (head->family != INTERP_RUBY || head->owner_bytes == 0)
+	if ((head->family != INTERP_RUBY && head->family != INTERP_PHP) || head->owner_bytes == 0)
 		return true;
-	if (head->owner_bytes >= INTERP_RUBY_OWNER || head->name_bytes >= INTERP_RUBY_OWNER ||
-	    !interp_record_text(owner, head->owner_bytes, INTERP_UTF_8, false, text))
+	if (head->owner_bytes >= INTERP_MAX_OWNER || head->name_bytes >= INTERP_MAX_OWNER)
 		return false;
-	while ((in = strstr(base, " in ")))
+	/* In PHP, the name of a class without one has a place after a 0: "class@anonymous". */
+	n = head->family == INTERP_PHP ? strnlen((const char *)owner, head->owner_bytes)
+				       : head->owner_bytes;
+	(void)interp_record_text(owner, n, INTERP_UTF_8, false, text);
+	while (head->family == INTERP_RUBY && (in = strstr(base, " in ")))
 		base = in + strlen(" in ");
+	/* A closure has the namespace of its class. */
+	if (head->family == INTERP_PHP && (in = strrchr(base, '\\')))
+		memmove(base, in + 1, strlen(in));
 	if (*base == '\0' || (*base == '<' && g_ascii_isalpha(base[1])))
 		return true;
+	strcat(text, head->family == INTERP_PHP ? "::" : head->is_singleton ? "." : "#");
 	n = strlen(text);
-	text[n++] = head->is_singleton ? '.' : '#';
 	memmove(base + n, base, strlen(base) + 1);
 	memcpy(base, text, n);
 	code->has_owner = true;
@@ -146,7 +154,7 @@ bool interp_record_code(const uint8_t *bytes, size_t size, struct interp_code_te
 				head.flags & INTERP_CODE_NAME_CUT, ret_code->name) ||
 	    !interp_record_text(file, head.file_bytes, head.file_width,
 				head.flags & INTERP_CODE_FILE_CUT, ret_code->file) ||
-	    !add_owner(&head, name + INTERP_RUBY_OWNER, ret_code))
+	    !add_owner(&head, name + INTERP_MAX_OWNER, ret_code))
 		return false;
 	ret_code->pid = head.pid;
 	ret_code->code = head.code;
@@ -154,6 +162,7 @@ bool interp_record_code(const uint8_t *bytes, size_t size, struct interp_code_te
 	ret_code->first_line = head.first_line;
 	ret_code->family = head.family;
 	ret_code->minor = head.minor;
+	ret_code->kind = head.kind;
 	ret_code->lines = bytes + offsetof(struct interp_code, lines);
 	ret_code->lines_bytes = head.lines_bytes;
 	return true;

@@ -9,6 +9,7 @@
 
 #include "daemon/engine/interp/cpython-file.h"
 #include "daemon/engine/interp/interp-elf.h"
+#include "daemon/engine/interp/php-file.h"
 #include "daemon/engine/interp/ruby-file.h"
 
 enum interp_found interp_runtime_find(int fd, struct interp_runtime *ret_runtime)
@@ -16,8 +17,9 @@ enum interp_found interp_runtime_find(int fd, struct interp_runtime *ret_runtime
 	struct interp_elf elf;
 
 	*ret_runtime = (struct interp_runtime){ .found = INTERP_FOUND_NONE };
-	if (interp_elf_read(&elf, fd) && !cpython_file_describe(&elf, ret_runtime))
-		ruby_file_describe(&elf, ret_runtime);
+	if (interp_elf_read(&elf, fd) && !cpython_file_describe(&elf, ret_runtime) &&
+	    !ruby_file_describe(&elf, ret_runtime))
+		php_file_describe(&elf, ret_runtime);
 	return ret_runtime->found;
 }
 
@@ -34,5 +36,7 @@ void interp_runtime_locate(const struct interp_runtime *runtime, uint64_t bias,
 			ret_addresses[INTERP_RUBY_MODULE] += bias;
 		ret_addresses[INTERP_RUBY_EVAL] += bias;
 		ret_addresses[INTERP_RUBY_EVAL_END] += bias;
+	} else if (runtime->family == INTERP_PHP) {
+		ret_addresses[INTERP_PHP_GLOBALS] += bias;
 	}
 }

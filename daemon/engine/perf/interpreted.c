@@ -36,7 +36,8 @@ void interpreted_init(struct interpreted *interpreted, struct interpreted_code *
 
 static bool is_named_interpreter(const struct image *image)
 {
-	static const char *const names[] = { "/python", "/libpython", "/ruby", "/libruby" };
+	static const char *const names[] = { "/python",  "/libpython", "/ruby",
+					     "/libruby", "/php",       "/libphp" };
 	const char *slash = image->path ? strrchr(image->path, '/') : NULL;
 
 	for (size_t i = 0; slash && i < ARRAY_SIZE(names); i++)
@@ -155,6 +156,7 @@ static bool place_runs(struct interpreted *interpreted, const struct sample *sam
 		.frames = interpreted->native,
 		.n = n,
 		.has_root = user->stop == PROF_STOP_ROOT && n == user->n,
+		.is_cut = user->stop == PROF_STOP_COPY_END || user->stop == PROF_STOP_DEPTH,
 		.eval = eval,
 		.eval_end = eval + file->eval_size,
 	};

@@ -1,0 +1,63 @@
+/* SPDX-License-Identifier: BSD-2-Clause-Patent */
+/*
+ * Php-layouts - where the builds of each version of PHP have what a walk needs
+ *
+ * For builds without thread safety, on 64-bit machines. profd gives these numbers to the BPF
+ * program, so that an engine cannot choose what is read.
+ *
+ * Included by BPF code, so without libc.
+ */
+#pragma once
+
+#include <linux/types.h>
+
+#define PHP_FIRST_MINOR 2u
+#define PHP_LAST_MINOR 2u
+
+/* Offsets in the structures of one version of PHP, in bytes. A frame is a zend_execute_data, and a
+ * function begins with a zend_function. */
+struct interp_php {
+	__u16 minor; /* of version 8.MINOR */
+	/* executor_globals; their size tells whether the build has the fields where it should */
+	__u16 globals_bytes, globals_bailout, globals_frame, globals_exception, globals_fiber;
+	__u16 frame_function, frame_this, frame_info, frame_previous;
+	__u16 function_name, function_scope, function_handler; /* of a C function: its code */
+	__u16 code_n, code_start, code_file, code_first_line;  /* of a function of PHP */
+	__u16 class_name;
+	__u16 generator_frame, generator_parent, generator_placeholder;
+	__u16 fiber_stack;
+};
+
+/* Returns NULL if the version 8.MINOR is not supported. */
+static inline const struct interp_php *php_layout(unsigned minor)
+{
+	static const struct interp_php layouts[] = {
+		{ .minor = 2,
+		  .globals_bytes = 1800,
+		  .globals_bailout = 416,
+		  .globals_frame = 488,
+		  .globals_exception = 880,
+		  .globals_fiber = 1672,
+		  .frame_function = 24,
+		  .frame_this = 32,
+		  .frame_info = 40,
+		  .frame_previous = 48,
+		  .function_name = 8,
+		  .function_scope = 16,
+		  .function_handler = 72,
+		  .code_n = 80,
+		  .code_start = 88,
+		  .code_file = 152,
+		  .code_first_line = 160,
+		  .class_name = 8,
+		  .generator_frame = 56,
+		  .generator_parent = 152,
+		  .generator_placeholder = 184,
+		  .fiber_stack = 32 },
+	};
+
+	for (unsigned i = 0; i < sizeof(layouts) / sizeof(layouts[0]); i++)
+		if (layouts[i].minor == minor)
+			return &layouts[i];
+	return 0;
+}

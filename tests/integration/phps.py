@@ -1,0 +1,17 @@
+# SPDX-License-Identifier: BSD-2-Clause-Patent
+"""The PHP programs that tests run. PROF_TEST_PHPS names further ones, separated by colons."""
+from pathlib import Path
+
+from interpreted_chains import programs
+
+HERE = Path(__file__).parent
+ROOTS = ("once",)
+PHPS = programs("/usr/bin/php", ["-r", "echo PHP_VERSION;"], "8.2.", "PROF_TEST_PHPS")
+
+
+def make_oracle(directory):
+    """Writes the program without ticks, which no other program has, and returns its file."""
+    for name in "php_oracle.php", "php_oracle_included.php":
+        text = (HERE / name).read_text()
+        (directory / name).write_text(text.replace("<?php declare(ticks=1);", "<?php"))
+    return directory / "php_oracle.php"

@@ -1,0 +1,98 @@
+# SPDX-License-Identifier: BSD-2-Clause-Patent
+"""The BPF program reads the frames of PHP programs: each chain is one that the program can have
+(php_oracle.php), the shares and lines are right, and hostile processes harm only themselves."""
+import collections
+import math
+import os
+import re
+import subprocess
+
+import pytest
+from interpreted_chains import TORN, judge, walk
+from phps import HERE, PHPS, ROOTS, make_oracle
+
+SHARES = """<?php
+function spin() {
+    $i = 0;
+    while ($i < 200) {
+        $i++;
+    }
+}
+function seventy() {
+    for ($i = 0; $i < 7; $i++) spin();
+}
+function thirty() {
+    for ($i = 0; $i < 3; $i++) spin();
+}
+while (true) {
+    seventy();
+    thirty();
+}
+"""
+
+LINES = """<?php
+function lines($n, $m) {
+    $a = 0;
+    for ($i = 0; $i < $n; $i++)
+        $a = $a * 3 & 255;
+    $b = 0;
+    for ($i = 0; $i < $m; $i++)
+        $b = $b * 3 & 255;
+    return $a + $b;
+}
+while (true)
+    lines(1000, 2000);
+"""
+
+
+@pytest.mark.parametrize("php", PHPS)
+def test_chains(php, tmp_path):
+    recorded = tmp_path / "chains.json"
+    subprocess.run([php, HERE / "php_oracle.php", "record", recorded], check=True, timeout=120)
+    lines = walk([php, make_oracle(tmp_path), "run", "60"], 4999, 4)
+    counts, impossible = judge(recorded, lines, ROOTS, has_c=True)
+    print(counts, lines[-1], impossible)
+    assert not impossible
+    assert counts["judged"] > 1000
+    assert counts["torn"] <= 2 + 0.005 * counts["all"]  # the program changes between fibers often
+    assert counts["missing"] + counts["without a name"] <= 5 + 0.005 * counts["all"]
+    assert counts["caller's line not recorded"] <= 0.001 * counts["judged"]
+
+
+@pytest.mark.parametrize("php", PHPS)
+def test_shares(php, tmp_path):
+    program = tmp_path / "shares.php"
+    program.write_text(SHARES)
+    lines = [line for line in walk([php, program], 2999, 3) if line[0] != "#"]
+    seventy = sum("seventy@" in line for line in lines)
+    both = seventy + sum("thirty@" in line for line in lines)
+    assert both > 500 and both > 0.97 * len(lines)
+    assert abs(seventy - 0.7 * both) < 3 * math.sqrt(0.7 * 0.3 * both)
+
+
+@pytest.mark.parametrize("php", PHPS)
+def test_lines(php, tmp_path):
+    """The innermost line is that of the operation that runs, which the frame itself does not have."""
+    program = tmp_path / "lines.php"
+    program.write_text(LINES)
+    found = collections.Counter()
+    for line in walk([php, program], 2999, 2):
+        match = re.match(r"1\tlines@2:(\d+)\|\{main\} \(lines.php\)@1:12\|", line)
+        if match:
+            found[int(match[1])] += 1
+    print(found)
+    first, second = found[4] + found[5], found[7] + found[8]
+    assert first + second > 0.99 * sum(found.values()) and min(found[5], found[8]) > 0.1 * sum(found.values())
+    assert abs(first - (first + second) / 3) < 5 * math.sqrt((first + second) * 2 / 9)
+
+
+@pytest.mark.parametrize("case", ["deep", "names", "nothing", "kind", "generators", "fiber", "open"])
+def test_hostile(case):
+    lines = [line for line in walk([os.environ["FAKE_PHP"], case], 999, 1) if line[0] != "#"]
+    assert lines
+    flags = {int(line.split("\t")[0], 16) for line in lines}
+    if case in ("deep", "names"):
+        assert all(flag & 0x8 for flag in flags), flags  # INTERP_DEEPER
+        assert all(line.count("|") == 128 for line in lines)
+    else:
+        assert all(flag & TORN for flag in flags), flags

@@ -1,0 +1,75 @@
+/* SPDX-License-Identifier: BSD-2-Clause-Patent */
+/*
+ * fake-php - a process that looks like PHP 8.2, with frames that are wrong
+ *
+ *     fake-php deep|names|nothing|kind|generators|fiber|open     burns CPU until it is killed
+ *
+ * deep: a list of frames that never ends. names: the same, with a name of 2^40 bytes, none of them
+ * UTF-8, and a file at a bad address. nothing: the frame is at a bad address. kind: its function is
+ * of a kind that does not exist. generators: a generator is its own parent. fiber: a fiber ends
+ * within an activation. open: the outermost frame belongs to no activation.
+ */
+#include "arch/base.h"
+
+#include <stdio.h>
+
+#define EXPORTED __attribute__((visibility("default")))
+
+/* Only the offsets of php_layout(2) matter. */
+EXPORTED const char zend_build[] = "API420220829,NTS";
+EXPORTED uint64_t executor_globals[1800 / 8];
+EXPORTED void execute_ex(void);
+
+static uint64_t frames[2][10], function[21], of_fiber[21], text[16], operation[4], generator[40];
+
+void execute_ex(void)
+{
+	for (volatile unsigned i = 0;; i++)
+		;
+}
+
+static uint64_t address(const void *of)
+{
+	return (uint64_t)(uintptr_t)of;
+}
+
+int main(int argc, char **argv)
+{
+	static const char *const cases[] = { "deep",       "names", "nothing", "kind",
+					     "generators", "fiber", "open" };
+	const char *what = NULL;
+
+	for (size_t i = 0; argc == 2 && i < ARRAY_SIZE(cases); i++)
+		if (strcmp(argv[1], cases[i]) == 0)
+			what = cases[i];
+	if (!what) {
+		fputs("Usage: fake-php deep|names|nothing|kind|generators|fiber|open\n", stderr);
+		return 2;
+	}
+	text[2] = strcmp(what, "names") == 0 ? UINT64_C(1) << 40 : 4;
+	memset(text + 3, strcmp(what, "names") == 0 ? 0xff : 'f', sizeof(text) - 24);
+	function[0] = strcmp(what, "kind") == 0 ? 9 : 2;
+	function[1] = address(text);
+	function[10] = 1;
+	function[11] = address(operation);
+	function[19] = strcmp(what, "names") == 0 ? address(text) - 16 : address(text);
+	function[20] = 7;
+	of_fiber[0] = 1;
+	frames[0][0] = address(operation);
+	frames[0][3] = address(function);
+	if (strcmp(what, "deep") == 0 || strcmp(what, "names") == 0) {
+		frames[0][5] = 1 << 17;
+		frames[0][6] = address(frames[0]);
+	} else if (strcmp(what, "generators") == 0) {
+		frames[0][5] = 1 << 17;
+		frames[0][6] = address(generator + 23);
+		generator[23 + 4] = generator[19] = address(generator);
+	} else if (strcmp(what, "fiber") == 0) {
+		frames[0][6] = address(frames[1]);
+		frames[1][3] = address(of_fiber);
+	}
+	executor_globals[488 / 8] = strcmp(what, "nothing") == 0 ? 8 : address(frames[0]);
+	executor_globals[416 / 8] = address(__builtin_frame_address(0));
+	execute_ex();
+	return 0;
+}
