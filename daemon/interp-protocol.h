@@ -54,6 +54,9 @@ enum interp_ruby_address {
 };
 enum interp_php_address {
 	INTERP_PHP_GLOBALS, /* executor_globals */
+	/* of the word that has their address; 0: no such word. A program that uses the globals of a
+	 * library has them in its own memory. */
+	INTERP_PHP_OF_GLOBALS,
 };
 #define INTERP_ADDRESSES 4u
 

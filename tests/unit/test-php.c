@@ -49,15 +49,17 @@ static void test_files(void)
 		const char *name;
 		enum interp_found found;
 		unsigned minor;
+		uint64_t of_globals;
 	} files[] = {
-		{ "php-program", INTERP_FOUND, 2 },
-		{ "php-far-text", INTERP_FOUND, 2 },
-		{ "php-threads", INTERP_OTHER_BUILD, 2 },
-		{ "php-other-size", INTERP_OTHER_BUILD, 2 },
-		{ "php-other-machine", INTERP_OTHER_BUILD, 2 },
-		{ "php-8.4", INTERP_OTHER_VERSION, 4 },
-		{ "php-7.4", INTERP_OTHER_VERSION, 0 },
-		{ "php-no-day", INTERP_OTHER_VERSION, 0 },
+		{ "php-program", INTERP_FOUND, 2, 0 },
+		{ "php-far-text", INTERP_FOUND, 2, 0 },
+		{ "php-library", INTERP_FOUND, 2, 0x50090 },
+		{ "php-threads", INTERP_OTHER_BUILD, 2, 0 },
+		{ "php-other-size", INTERP_OTHER_BUILD, 2, 0 },
+		{ "php-other-machine", INTERP_OTHER_BUILD, 2, 0 },
+		{ "php-8.4", INTERP_OTHER_VERSION, 4, 0 },
+		{ "php-7.4", INTERP_OTHER_VERSION, 0, 0 },
+		{ "php-no-day", INTERP_OTHER_VERSION, 0, 0 },
 	};
 	char path[512];
 
@@ -79,6 +81,8 @@ static void test_files(void)
 			continue;
 		interp_runtime_locate(&runtime, 0x1000, addresses);
 		CHECK_INT(addresses[INTERP_PHP_GLOBALS], 0x51100);
+		CHECK_INT(addresses[INTERP_PHP_OF_GLOBALS],
+			  files[i].of_globals ? files[i].of_globals + 0x1000 : 0);
 		CHECK_INT(runtime.eval, 0x40180);
 		CHECK_INT(runtime.code_bias, 0x40000);
 	}

@@ -410,16 +410,21 @@ static __always_inline void walk_thread(struct php_walk *walk)
 static __always_inline bool read_php(struct php_walk *walk, void *ctx)
 {
 	struct scratch *scratch = get_scratch();
+	__u64 globals, of_globals;
 	__u32 minor;
 
 	if (!scratch)
 		return false;
 	minor = scratch->process.minor;
+	globals = scratch->process.addresses[INTERP_PHP_GLOBALS];
+	of_globals = scratch->process.addresses[INTERP_PHP_OF_GLOBALS];
+	if (of_globals)
+		read_user(&globals, 8, of_globals);
 	scratch->runs = scratch->generators = scratch->fibers = scratch->is_open = 0;
 	*walk = (struct php_walk){
 		.common = begin_walk(ctx, scratch),
 		.layout = bpf_map_lookup_elem(&php_layouts, &minor),
-		.globals = scratch->process.addresses[INTERP_PHP_GLOBALS],
+		.globals = globals,
 	};
 	if (!walk->layout || walk->layout->minor != minor)
 		return false;

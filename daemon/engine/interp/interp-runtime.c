@@ -38,5 +38,7 @@ void interp_runtime_locate(const struct interp_runtime *runtime, uint64_t bias,
 		ret_addresses[INTERP_RUBY_EVAL_END] += bias;
 	} else if (runtime->family == INTERP_PHP) {
 		ret_addresses[INTERP_PHP_GLOBALS] += bias;
+		if (ret_addresses[INTERP_PHP_OF_GLOBALS] != 0)
+			ret_addresses[INTERP_PHP_OF_GLOBALS] += bias;
 	}
 }

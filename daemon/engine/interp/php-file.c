@@ -58,5 +58,8 @@ bool php_file_describe(const struct interp_elf *elf, struct interp_runtime *ret_
 					     globals->st_size == layout->globals_bytes
 				     ? INTERP_FOUND
 				     : INTERP_OTHER_BUILD;
+	if (ret_runtime->found == INTERP_FOUND)
+		ret_runtime->addresses[INTERP_PHP_OF_GLOBALS] =
+			interp_elf_relocation(elf, PHP_GLOBALS, R_X86_64_GLOB_DAT);
 	return true;
 }
