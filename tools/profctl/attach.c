@@ -211,8 +211,8 @@ void attachments_request(struct attachments *attachments, const char *control,
 		size_t n;
 
 		if (!read_request(target, &request)) {
-			cli_warning(_("process %" PRId32 " has ended, or executes another program"),
-				    target->pid);
+			cli_error(_("process %" PRId32 " has ended, or executes another program"),
+				  target->pid);
 			continue;
 		}
 		n = g_strlcpy(request.control, control, sizeof(request.control));
@@ -234,8 +234,8 @@ void attachments_request(struct attachments *attachments, const char *control,
 			if (write_all(target, (uintptr_t)request.mode, &mode, sizeof(mode)))
 				continue;
 		}
-		cli_warning(_("cannot ask process %" PRId32 " to record its allocations"),
-			    target->pid);
+		cli_error(_("cannot ask process %" PRId32 " to record its allocations"),
+			  target->pid);
 	}
 }
 
@@ -279,13 +279,13 @@ void attachments_check(struct attachments *attachments)
 			write_all(target,
 				  target->address + offsetof(struct attach_request, requested),
 				  &request.received, sizeof(request.received));
-			cli_warning(
+			cli_error(
 				_("process %" PRId32
 				  " allocated and freed nothing, so there is nothing of it in the recording"),
 				target->pid);
 		} else if (request.received == target->requested && request.status != 0) {
-			cli_warning(_("allocations of process %" PRId32 " were not recorded: %s"),
-				    target->pid, reason_of(request.status));
+			cli_error(_("allocations of process %" PRId32 " were not recorded: %s"),
+				  target->pid, reason_of(request.status));
 		}
 	}
 }

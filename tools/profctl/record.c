@@ -218,7 +218,7 @@ static void on_finished(bool ok, const char *reason, GVariant *summary, void *da
 	g_clear_handle_id(&recording->timer, g_source_remove);
 	if (strcmp(reason, "stopped") == 0 && !recording->stopping) {
 		progress_clear(&recording->progress);
-		cli_warning(_("somebody else stopped the session; nothing more is recorded"));
+		cli_error(_("somebody else stopped the session; nothing more is recorded"));
 	}
 	check_end(recording);
 }
