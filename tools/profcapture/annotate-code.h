@@ -17,8 +17,7 @@
  */
 #pragma once
 
-#include "tools/common/number-map.h"
-#include "tools/profcapture/profile.h"
+#include "tools/profcapture/sampled-frames.h"
 #include "tools/symbols/symbols.h"
 
 /* The samples at one place in the source. The first four fields identify the place. */
@@ -46,35 +45,6 @@ struct annotate_instruction {
 	struct annotate_place at;
 	uint32_t line; /* annotate_line.number of the line at which its samples count */
 };
-
-/* An address at which a frame was sampled. */
-struct sampled_frame {
-	uint64_t offset;
-	uint32_t image;
-	bool returns;
-	uint32_t container; /* index of the function that contains this code */
-	uint32_t entity;    /* profile entity: at first the frame's own, later its line's */
-	struct amount self, total;
-};
-
-/* The frames in some images, counted in one pass for all functions there. */
-struct sampled_frames {
-	const struct functions *functions; /* the functions of a profile by function; borrowed */
-	GHashTable *images; /* image → struct number_map: offset and kind → index + 1 */
-	GArray *all;        /* struct sampled_frame */
-};
-/* The entity of the first frame. The profile reserves smaller entities. */
-#define SAMPLED_FRAME_FIRST 2u
-void sampled_frames_init(struct sampled_frames *frames, const struct functions *functions);
-void sampled_frames_done(struct sampled_frames *frames);
-void sampled_frames_add_image(struct sampled_frames *frames, uint32_t image);
-/* Runs a profile whose entities are the frames. The caller sets further options, and frees it. */
-bool sampled_frames_count(struct sampled_frames *frames, struct profile *ret_profile,
-			  struct reader *reader, GError **error);
-static inline struct sampled_frame *sampled_frame_at(const GArray *frames, guint index)
-{
-	return &g_array_index(frames, struct sampled_frame, index);
-}
 
 /* Calls of the function that are inlined in the same way. */
 struct inline_site {
