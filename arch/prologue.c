@@ -97,8 +97,8 @@ static bool take_insn(struct code_reader *reader, struct insn *ret_insn)
 	do {
 		byte = (uint8_t)take(reader, 1);
 		insn.is_short |= byte == 0x66;
-	} while (!reader->is_cut && (byte == 0x66 || byte == 0xf2 || byte == 0xf3 || byte == 0x2e ||
-				     byte == 0x3e || byte == 0x64 || byte == 0x65));
+	} while (!reader->is_cut && (byte == 0x66 || byte == 0xf0 || byte == 0xf2 || byte == 0xf3 ||
+				     byte == 0x2e || byte == 0x3e || byte == 0x64 || byte == 0x65));
 	if ((byte & 0xf0) == 0x40) {
 		insn.rex = byte;
 		byte = (uint8_t)take(reader, 1);
