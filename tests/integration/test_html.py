@@ -523,11 +523,16 @@ int main(void)
 """
 
 
-def test_process_lanes(profctl, profcapture, compile_c, page_of, drive, tmp_path):
+@pytest.fixture(scope="module")
+def forks(profctl, compile_c, tmp_path_factory):
+    path = tmp_path_factory.mktemp("forks") / "forks.cap"
+    profctl("record", "-q", "-F", 999, "-o", path, "--", compile_c("forks", FORKS, "-O1", "-pthread"))
+    return path
+
+
+def test_process_lanes(profcapture, page_of, drive, forks):
     """A process has the sum of its threads, which unfold by mouse and by keyboard."""
-    capture = tmp_path / "forks.cap"
-    profctl("record", "-q", "-F", 999, "-o", capture, "--", compile_c("forks", FORKS, "-O1", "-pthread"))
-    page = page_of(capture)
+    page = page_of(forks)
     row = "document.querySelector('#timeline-canvas').focus()"
     steps = [{"open": ""}, {"eval": LABELS}, {"at": ["#timeline-canvas", 40, 85]}, {"eval": LABELS}, {"at": ["#timeline-canvas", 40, 85]}, {"eval": LABELS},
              {"eval": row}, {"key": "ArrowDown"}, {"key": "ArrowDown"}, {"key": "Enter"}, {"eval": LABELS}, {"key": "ArrowDown"}, {"text": "#announcement"}, {"key": "Enter"}, {"text": "#scope .chip"}, {"key": "u"}, {"key": "u"}, {"eval": LABELS}]
@@ -535,7 +540,7 @@ def test_process_lanes(profctl, profcapture, compile_c, page_of, drive, tmp_path
     assert folded == again == last and unfolded == opened and len(unfolded) == len(folded) + 4
     process = unfolded[3]
     pid = int(re.search(r"\((\d+)\)", process)[1])
-    tids = {row["tid"]: row for row in profcapture.json("report", capture, "--by", "thread", "--limit", 0)["data"]["rows"] if row["pid"] == pid}
+    tids = {row["tid"]: row for row in profcapture.json("report", forks, "--by", "thread", "--limit", 0)["data"]["rows"] if row["pid"] == pid}
     assert {int(re.search(r"\d+$", label)[0]) for label in unfolded[4:8]} >= set(tids) and thread.startswith(unfolded[4]) and unfolded[4] in chips[0]
 
 
@@ -753,7 +758,7 @@ def path_rows(node, level=1):
         yield from path_rows(child, level + 1)
 
 
-def test_critical_path_of_range(profctl, profcapture, page_of, drive, require, tmp_path):
+def test_critical_path_of_range(profctl, profcapture, page_of, chromium, require, tmp_path):
     """The tree has the times of critical-path of the selected range, for running, ready and waiting, down
     to functions."""
     require(root=True)
@@ -764,7 +769,7 @@ def test_critical_path_of_range(profctl, profcapture, page_of, drive, require, t
     steps = [{"open": "tab=waiting"}]
     for x0, x1 in (300, 600), (500, 1100), (700, 760):
         steps += [{"drag": ["#timeline-canvas", x0, x1, 40]}, {"eval": rows}, {"eval": "[...document.querySelectorAll('#panel .note code')].pop().textContent"}]
-    results, compared = drive(page, *steps), 0
+    results, compared = chromium(page, *steps), 0
     for shown, command in zip(results[::2], results[1::2]):
         data = profcapture.json(*shlex.split(command)[1:], "--limit", 0)["data"]
         wanted = {}

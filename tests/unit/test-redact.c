@@ -111,6 +111,8 @@ static void test_names(void)
 		"~jane/x",
 		"../.." HOME "/jane/x",
 		"lambda(" HOME "/jane/x.c:1)",
+		HOME "/jane failed, like a/b",
+		"C:\\Users\\Jane Doe\\x",
 	};
 	static const char *const harmless[] = {
 		HOME "/guest/x",
@@ -176,6 +178,28 @@ static void test_long_names(void)
 	redactor_free(redactor);
 }
 
+/* The time to learn from a text, and to redact it, is in proportion to its length. */
+static void test_long_texts(void)
+{
+	static const char *const parts[] = { "=~", "~=", "/a ",  "1.", "-x",   "../",
+					     "A=", "a@", "\\\\", "(",  "jane/" };
+	struct redactor *redactor = redactor_new();
+
+	redactor_learn(redactor,
+		       HOME "/0123456789abcdefghijklmnopqrstuvwxyz0123456789abcdefghijklmn/x");
+	for (size_t i = 0; i < ARRAY_SIZE(parts); i++) {
+		g_autoptr(GString) text = g_string_new(NULL);
+		g_autofree char *shown = NULL;
+
+		while (text->len < 1 << 18)
+			g_string_append(text, parts[i]);
+		redactor_learn(redactor, text->str);
+		shown = redact_text(redactor, text->str);
+		CHECK(strlen(shown) <= 4 * text->len);
+	}
+	redactor_free(redactor);
+}
+
 static void test_metadata(void)
 {
 	static const char command[] = "/srv/jane/city\0--password=hunter2";
@@ -198,6 +222,7 @@ int main(void)
 	RUN(test_names);
 	RUN(test_short_names);
 	RUN(test_long_names);
+	RUN(test_long_texts);
 	RUN(test_metadata);
 	return test_end();
 }

@@ -7,11 +7,12 @@
 
 static const char user_text[] = "USER", host_text[] = "HOST";
 
-#define LONGEST_NAME 256u
+#define LONGEST_NAME 64u /* as long as the name of a host may be */
 
 struct redactor {
 	GHashTable *names; /* name in lower case → the text that replaces it */
 	size_t longest;    /* length of the longest name */
+	bool first[256];   /* first letters of names */
 };
 
 struct redactor *redactor_new(void)
@@ -94,6 +95,7 @@ static void learn_name(struct redactor *redactor, const char *name, size_t lengt
 	if (length < 2 || length > LONGEST_NAME || !has_letter || *name == '.' ||
 	    g_strv_contains(common, lower) || g_hash_table_contains(redactor->names, lower))
 		return;
+	redactor->first[(uint8_t)*lower] = true;
 	g_hash_table_insert(redactor->names, g_steal_pointer(&lower), (char *)instead);
 	redactor->longest = MAX_OF(redactor->longest, length);
 }
@@ -130,11 +132,10 @@ static void learn_path(struct redactor *redactor, const char *at)
 					       "/documents and settings/",
 					       "/users/",
 					       NULL };
-	size_t length = strcspn(at, "/\\ \t\n\"'<>|:()");
 	const char *name = NULL, *drive = skip_folders(at, "/mnt/"); /* of Windows, in WSL */
 	bool is_windows = is_drive(at) || (drive && g_ascii_isalpha(*drive) && is_slash(drive[1]));
 
-	if (*at == '~' && is_slash(at[length]))
+	if (*at == '~' && is_slash(at[strcspn(at, "/\\ \t\n\"'<>|:()=;")]))
 		name = at + 1;
 	else if (is_windows)
 		at = is_drive(at) ? at + 2 : drive + 1;
@@ -146,10 +147,9 @@ static void learn_path(struct redactor *redactor, const char *at)
 	if (!name ||
 	    (!is_windows && is_slash(*at) && strncmp(at + strspn(at, "/\\"), "users", 5) == 0))
 		return;
-	length = strcspn(name, "/\\\"'<>|:\t\n");
-	if (!is_slash(name[length]) || name[length - 1] == ' ')
-		length = strcspn(name, "/\\\"'<>|:\t\n ,;)]");
-	learn_name(redactor, name, length, user_text);
+	/* a name may have spaces, or the path may end there */
+	learn_name(redactor, name, strcspn(name, "/\\\"'<>|:\t\n ,;)]"), user_text);
+	learn_name(redactor, name, strcspn(name, "/\\\"'<>|:\t\n"), user_text);
 }
 
 static void learn_variable(struct redactor *redactor, const char *at)
@@ -164,10 +164,11 @@ static void learn_variable(struct redactor *redactor, const char *at)
 	};
 
 	for (size_t i = 0; i < ARRAY_SIZE(variables); i++) {
-		const char *value = at + strlen(variables[i].name);
+		const char *value;
 
 		if (!g_str_has_prefix(at, variables[i].name))
 			continue;
+		value = at + strlen(variables[i].name);
 		value += is_any_of(*value, "\"'");
 		learn_name(redactor, value, strcspn(value, " \t\n\"';,:)/\\"),
 			   variables[i].instead);
@@ -464,7 +465,7 @@ static const char *replacement_at(const struct redactor *redactor, const char *t
 	char name[LONGEST_NAME + 1], before = at == text ? ' ' : at[-1];
 	size_t length = strnlen(at, redactor->longest);
 
-	if (g_ascii_isalpha(before))
+	if (g_ascii_isalpha(before) || !redactor->first[(uint8_t)g_ascii_tolower(*at)])
 		return NULL;
 	for (size_t i = 0; i < length; i++)
 		name[i] = g_ascii_tolower(at[i]);

@@ -13,7 +13,8 @@
  *     and are replaced wherever they are words  [test-redact: names]
  *
  * Limits: a name that no home folder, variable or metadata gives away is not recognized; neither
- * is one inside a longer word. Account names that many machines have, such as root, stay.
+ * is one inside a longer word, or of more than 64 letters. Account names that many machines have,
+ * such as root, stay.
  */
 #pragma once
 
