@@ -12,7 +12,7 @@
 #include "base/cpython-layouts.h"
 
 #define RUBY_FIRST_MINOR 1u
-#define RUBY_LAST_MINOR 1u
+#define RUBY_LAST_MINOR 3u
 
 /* Offsets in the structures of one version of Ruby, in bytes. INTERP_ABSENT: no such field. A
  * thread's state is its execution context, which has a stack of words, with the control frames at
@@ -23,6 +23,7 @@ struct interp_ruby {
 	__u16 thread_machine_stack, thread_machine_stack_bytes; /* its highest address; its size */
 	/* Places to which exceptions jump. Each activation of rb_vm_exec() has one. */
 	__u16 tag_resume, tag_previous;
+	__u16 is_resume_mangled; /* by glibc, because Ruby jumps with its _setjmp() */
 	__u16 frame_bytes, frame_pc, frame_iseq, frame_ep;
 	__u16 iseq_body;
 	__u16 body_size, body_code, body_path, body_label, body_first_line;
@@ -30,7 +31,14 @@ struct interp_ruby {
 	__u16 is_first_line_tagged; /* it is an Integer object */
 	__u16 text_embedded;        /* start of a short text's characters */
 	__u16 text_embedded_bytes;  /* ABSENT: their number is in the flags */
-	__u16 class_extension, extension_variables;
+	/* The variables of a class are in a table of its extension. From 3.2 on, they are in an
+	 * array, in the order of the class's shape. The VM has a list of all shapes. */
+	__u16 class_extension; /* 0: the extension is the class */
+	__u16 extension_variables;
+	__u16 thread_object; /* ABSENT: there is a table */
+	__u16 object_vm, vm_shapes;
+	/* The name of a class, and the object of a singleton class; ABSENT: they are variables. */
+	__u16 class_name, class_attached;
 };
 
 /* Returns NULL if the version 3.MINOR is not supported. */
@@ -48,7 +56,31 @@ static inline const struct interp_ruby *ruby_layout(unsigned minor)
 		  .body_first_line = 88, .body_lines = 120, .body_n_lines = 136, .body_positions = 144,
 		  .is_first_line_tagged = 1,
 		  .text_embedded = 16, .text_embedded_bytes = INTERP_ABSENT,
-		  .class_extension = 24, .extension_variables = 8 },
+		  .class_extension = 24, .extension_variables = 8,
+		  .thread_object = INTERP_ABSENT,
+		  .class_name = INTERP_ABSENT, .class_attached = INTERP_ABSENT },
+		{ .minor = 2,
+		  .thread_stack = 0, .thread_stack_words = 8, .thread_frame = 16, .thread_tag = 24,
+		  .thread_machine_stack = 152, .thread_machine_stack_bytes = 168,
+		  .tag_resume = 72, .tag_previous = 216, .is_resume_mangled = 1,
+		  .frame_bytes = 64, .frame_pc = 0, .frame_iseq = 16, .frame_ep = 32,
+		  .iseq_body = 16,
+		  .body_size = 4, .body_code = 8, .body_path = 64, .body_label = 80,
+		  .body_first_line = 88, .body_lines = 112, .body_n_lines = 128, .body_positions = 136,
+		  .text_embedded = 24, .text_embedded_bytes = 16,
+		  .extension_variables = 32,
+		  .thread_object = 48, .object_vm = 32, .vm_shapes = 376,
+		  .class_name = INTERP_ABSENT, .class_attached = INTERP_ABSENT },
+		{ .minor = 3,
+		  .thread_stack = 0, .thread_stack_words = 8, .thread_frame = 16, .thread_tag = 24,
+		  .thread_machine_stack = 152, .thread_machine_stack_bytes = 168,
+		  .tag_resume = 72, .tag_previous = 216, .is_resume_mangled = 1,
+		  .frame_bytes = 56, .frame_pc = 0, .frame_iseq = 16, .frame_ep = 32,
+		  .iseq_body = 16,
+		  .body_size = 4, .body_code = 8, .body_path = 64, .body_label = 80,
+		  .body_first_line = 88, .body_lines = 112, .body_n_lines = 128, .body_positions = 136,
+		  .text_embedded = 24, .text_embedded_bytes = 16,
+		  .class_name = 152, .class_attached = 128 },
 	};
 	/* clang-format on */
 

@@ -39,7 +39,8 @@ def test_chains(ruby, tmp_path):
     assert not impossible
     assert counts["judged"] > 1000
     assert counts["torn"] <= 2 + 0.002 * counts["all"]
-    assert counts["missing"] + counts["without a name"] <= 5 + 0.005 * counts["all"]
+    # Ruby 3.3 has no state while it switches threads.
+    assert counts["missing"] + counts["without a name"] <= 5 + 0.01 * counts["all"]
     assert counts["caller's line not recorded"] <= 0.001 * counts["judged"]
 
 

@@ -83,6 +83,7 @@ struct scratch {
 	__u64 begin_ns;
 	__u32 memory; /* as in struct described_key */
 	__u32 flags;  /* enum interp_flags */
+	__u64 thread; /* the interpreter's state of the current thread */
 	/* Values that loops change, which the verifier would follow if they were on the stack. */
 	__u32 runs, activations;
 	__s32 skipped; /* activations without a run */

@@ -65,6 +65,21 @@
 #define VARIABLE_BYTES 24
 #define NAME_SCOPE 0xe
 
+/* shape.h: struct rb_shape, of which each but the first adds a variable to its parent. A class's
+ * shape is in its flags. */
+#define SHAPE_BYTES 32
+#define SHAPE_OF(flags) ((flags) >> 32)
+#define SHAPE_NAME 1      /* word */
+#define SHAPE_VARIABLES 2 /* word; the lower half */
+#define SHAPE_TYPE 3      /* word; the lowest byte; the upper half is the parent */
+#define SHAPE_ROOT 0
+#define SHAPE_IS_VARIABLE 1
+#define MAX_SHAPES 16
+
+/* glibc on x86-64 combines addresses in a jmp_buf with this (sysdep.h, PTR_MANGLE) */
+#define THREAD_GUARD 0x30
+#define MANGLE_ROTATION 17
+
 /* The layouts by minor version. */
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
@@ -77,8 +92,21 @@ struct ruby_walk {
 	struct walk common;
 	const struct interp_ruby *layout;
 	__u64 stack, frame, end, tag, eval, eval_end;
-	__u64 sp; /* stack pointer of the thread */
+	__u64 sp;    /* stack pointer of the thread */
+	__u64 guard; /* of addresses in its tags */
 };
+
+/* Returns the layout of the current process's version, or NULL. */
+static __always_inline const struct interp_ruby *find_layout(void)
+{
+	struct scratch *scratch = get_scratch();
+	__u32 minor;
+
+	if (!scratch)
+		return 0;
+	minor = scratch->process.minor;
+	return bpf_map_lookup_elem(&ruby_layouts, &minor);
+}
 
 /* Reads at most `most` bytes of a String object. Returns their number. */
 static __always_inline __u32 read_string(const struct interp_ruby *layout, __u64 object, __u8 *to,
@@ -118,26 +146,70 @@ static __always_inline __u64 find_path(__u64 object)
 	return pair[1] & 7 || pair[1] < 4096 ? pair[0] : pair[1];
 }
 
-/* Returns the value of a class's variable that Ruby itself has set, and that has one of these types
- * of objects, or 0. */
-static __always_inline __u64 find_variable(const struct interp_ruby *layout, __u64 extension,
-					   __u64 type, __u64 other_type)
+static __always_inline bool has_type(__u64 object, __u64 type, __u64 other_type)
 {
-	__u64 table = 0, head[TABLE_BYTES / 8] = {}, variable[3] = {}, flags;
+	__u64 flags = 0;
 
-	if (read_user(&table, 8, extension + layout->extension_variables) || !table ||
-	    read_user(head, sizeof(head), table))
+	return !(object & 7) && !read_user(&flags, 8, object) &&
+	       ((flags & TYPE_MASK) == type || (flags & TYPE_MASK) == other_type);
+}
+
+/* As ruby_find_variable(), for a class with a shape. */
+static __always_inline __u64 find_by_shape(const struct interp_ruby *layout, __u64 number,
+					   __u64 values, __u64 type, __u64 other_type)
+{
+	__u64 at = 0, value = 0, shape[SHAPE_BYTES / 8] = {};
+	struct scratch *scratch = get_scratch();
+
+	if (!scratch || read_user(&at, 8, scratch->thread + layout->thread_object) ||
+	    read_user(&at, 8, at + layout->object_vm) || read_user(&at, 8, at + layout->vm_shapes))
+		return 0;
+	for (int i = 0; i < MAX_SHAPES; i++) {
+		if (read_user(shape, sizeof(shape), at + number * SHAPE_BYTES) ||
+		    (__u8)shape[SHAPE_TYPE] == SHAPE_ROOT)
+			return 0;
+		if ((__u8)shape[SHAPE_TYPE] == SHAPE_IS_VARIABLE &&
+		    !(shape[SHAPE_NAME] & NAME_SCOPE) &&
+		    !read_user(&value, 8, values + 8 * ((__u32)shape[SHAPE_VARIABLES] - 1ull)) &&
+		    has_type(value, type, other_type))
+			return value;
+		number = shape[SHAPE_TYPE] >> 32;
+	}
+	return 0;
+}
+
+/* Returns what Ruby itself has set as a class's name (TYPE_STRING), or as the object whose own
+ * methods it has, if that has one of these types; else 0. `flags`, `extension`: the class's first
+ * and fourth word. Not static, as ruby_describe(). */
+__noinline __u64 ruby_find_variable(__u64 class, __u64 flags, __u64 extension, __u64 type,
+				    __u64 other_type)
+{
+	__u64 table = 0, value = 0, head[TABLE_BYTES / 8] = {}, variable[3] = {};
+	const struct interp_ruby *layout = find_layout();
+	__u64 at;
+
+	if (!layout)
+		return 0;
+	at = type == TYPE_STRING ? layout->class_name : layout->class_attached;
+	if (at != INTERP_ABSENT)
+		return !read_user(&value, 8, class + at) && has_type(value, type, other_type)
+			       ? value
+			       : 0;
+	if (!layout->class_extension)
+		extension = class;
+	if (read_user(&table, 8, extension + layout->extension_variables) || !table)
+		return 0;
+	if (layout->thread_object != INTERP_ABSENT)
+		return find_by_shape(layout, SHAPE_OF(flags), table, type, other_type);
+	if (read_user(head, sizeof(head), table))
 		return 0;
 	for (int i = 0; i < MAX_VARIABLES; i++) {
 		if (i >= head[TABLE_BOUND] ||
 		    read_user(variable, sizeof(variable), head[TABLE_ENTRIES] + i * VARIABLE_BYTES))
 			return 0;
 		/* A variable that was removed has the hash ~0. */
-		if (!~variable[0] || variable[1] & NAME_SCOPE || variable[2] & 7)
-			continue;
-		flags = 0;
-		read_user(&flags, 8, variable[2]);
-		if ((flags & TYPE_MASK) == type || (flags & TYPE_MASK) == other_type)
+		if (~variable[0] && !(variable[1] & NAME_SCOPE) &&
+		    has_type(variable[2], type, other_type))
 			return variable[2];
 	}
 	return 0;
@@ -156,15 +228,15 @@ static __always_inline void read_owner(const struct interp_ruby *layout, __u64 o
 		return;
 	if (head[0] & CLASS_IS_SINGLETON) {
 		code->is_singleton = 1;
-		owner = find_variable(layout, head[3], TYPE_CLASS, TYPE_MODULE);
+		owner = ruby_find_variable(owner, head[0], head[3], TYPE_CLASS, TYPE_MODULE);
 		if (!owner || read_user(head, sizeof(head), owner))
 			return;
 	}
 	if ((head[0] & TYPE_MASK) != TYPE_CLASS && (head[0] & TYPE_MASK) != TYPE_MODULE)
 		return;
-	code->owner_bytes =
-		read_string(layout, find_variable(layout, head[3], TYPE_STRING, TYPE_STRING),
-			    code->name + INTERP_RUBY_OWNER, INTERP_RUBY_OWNER - 1, &cut);
+	code->owner_bytes = read_string(
+		layout, ruby_find_variable(owner, head[0], head[3], TYPE_STRING, TYPE_STRING),
+		code->name + INTERP_RUBY_OWNER, INTERP_RUBY_OWNER - 1, &cut);
 	if (cut)
 		code->flags |= INTERP_CODE_NAME_CUT;
 }
@@ -251,17 +323,12 @@ static __always_inline __u32 read_lines(const struct interp_ruby *layout, struct
  * state of its callers, which would be most of the time until the first sample can be read. */
 __noinline __u32 ruby_describe(__u64 body, __u32 id, __u32 first_line, __u64 owner)
 {
+	const struct interp_ruby *layout = find_layout();
 	struct scratch *scratch = get_scratch();
-	const struct interp_ruby *layout;
 	struct interp_code *code;
 	bool cut = false;
-	__u32 minor;
 
-	if (!scratch)
-		return 0;
-	minor = scratch->process.minor;
-	layout = bpf_map_lookup_elem(&ruby_layouts, &minor);
-	if (!layout)
+	if (!scratch || !layout)
 		return 0;
 	code = &scratch->code;
 	code->record = INTERP_RECORD_CODE;
@@ -270,7 +337,7 @@ __noinline __u32 ruby_describe(__u64 body, __u32 id, __u32 first_line, __u64 own
 	code->id = id;
 	code->first_line = first_line;
 	code->family = INTERP_RUBY;
-	code->minor = minor;
+	code->minor = layout->minor;
 	code->flags = 0;
 	code->name_width = code->file_width = INTERP_UTF_8;
 	code->name_bytes = read_string(layout, word_at(scratch->object, layout->body_label, 0xf8),
@@ -462,6 +529,9 @@ static long step_tag(__u32 index, struct ruby_walk *walk)
 		walk->common.flags |= INTERP_FAULT;
 		return 1;
 	}
+	if (layout->is_resume_mangled)
+		resume = (resume >> MANGLE_ROTATION | resume << (64 - MANGLE_ROTATION)) ^
+			 walk->guard;
 	if (resume >= walk->eval && resume < walk->eval_end) {
 		__u64 *at = (__u64 *)walk->common.scratch->staged;
 
@@ -542,14 +612,17 @@ static __always_inline void walk_thread(struct ruby_walk *walk)
 	const struct pt_regs___kernel *regs =
 		(const struct pt_regs___kernel *)bpf_task_pt_regs(bpf_get_current_task_btf());
 	const struct interp_ruby *layout = walk->layout;
+	const __u64 fsbase = BPF_CORE_READ(task, thread.fsbase);
 	__u64 thread, words = 0;
 
-	thread = find_thread(&walk->common.scratch->process, BPF_CORE_READ(task, thread.fsbase));
+	thread = find_thread(&walk->common.scratch->process, fsbase);
 	if (!thread) {
 		walk->common.flags |= INTERP_NO_THREAD;
 		return;
 	}
-	if (read_user(&walk->stack, 8, thread + layout->thread_stack) ||
+	walk->common.scratch->thread = thread;
+	if (read_user(&walk->guard, 8, fsbase + THREAD_GUARD) ||
+	    read_user(&walk->stack, 8, thread + layout->thread_stack) ||
 	    read_user(&words, 8, thread + layout->thread_stack_words) ||
 	    read_user(&walk->frame, 8, thread + layout->thread_frame) ||
 	    read_user(&walk->tag, 8, thread + layout->thread_tag)) {
@@ -577,20 +650,18 @@ static __always_inline void walk_thread(struct ruby_walk *walk)
 static __always_inline bool read_ruby(struct ruby_walk *walk, void *ctx)
 {
 	struct scratch *scratch = get_scratch();
-	__u32 minor;
 
 	if (!scratch)
 		return false;
-	minor = scratch->process.minor;
 	scratch->runs = scratch->activations = 0;
 	scratch->frames_bytes = scratch->window_bytes = 0;
 	*walk = (struct ruby_walk){
 		.common = begin_walk(ctx, scratch),
-		.layout = bpf_map_lookup_elem(&ruby_layouts, &minor),
+		.layout = find_layout(),
 		.eval = scratch->process.addresses[INTERP_RUBY_EVAL],
 		.eval_end = scratch->process.addresses[INTERP_RUBY_EVAL_END],
 	};
-	if (!walk->layout || walk->layout->minor != minor)
+	if (!walk->layout || walk->layout->minor != scratch->process.minor)
 		return false;
 	walk_thread(walk);
 	return true;

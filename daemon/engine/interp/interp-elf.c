@@ -10,6 +10,7 @@
 #include "arch/base.h"
 
 #include <errno.h>
+#include <string.h>
 
 #define MAX_SYMBOLS (1u << 19)
 #define MAX_NAMES_BYTES (32u << 20)
@@ -29,6 +30,9 @@ static const char *const names[INTERP_SYMBOLS] = {
 	[RUBY_CURRENT_EC] = "ruby_current_ec",
 	[RUBY_API_VERSION] = "ruby_api_version",
 	[RUBY_VM_EXEC] = "rb_vm_exec",
+	[RUBY_ERRINFO] = "rb_errinfo",
+	[RUBY_ISEQ_EVAL] = "rb_iseq_eval",
+	[RUBY_ISEQ_EVAL_MAIN] = "rb_iseq_eval_main",
 	[PHP_GLOBALS] = "executor_globals",
 	[PHP_GLOBALS_OFFSET] = "executor_globals_offset",
 	[PHP_EXECUTE] = "execute_ex",
@@ -127,8 +131,10 @@ const Elf64_Phdr *interp_elf_segment(const struct interp_elf *elf, uint32_t type
 	return NULL;
 }
 
-uint64_t interp_elf_relocation(const struct interp_elf *elf, enum interp_symbol symbol,
-			       uint32_t type)
+/* Returns the address of a relocation of this type: of that at `address`; or, if that is 0, of one
+ * for the symbol with this index, else of one for no symbol. Returns 0 if there is none. */
+static uint64_t find_relocation(const struct interp_elf *elf, uint32_t type, uint64_t address,
+				uint32_t symbol)
 {
 	CLEANUP_FREE Elf64_Rela *entries = malloc(ENTRIES_AT_ONCE * sizeof(*entries));
 	uint64_t of_none = 0;
@@ -148,15 +154,63 @@ uint64_t interp_elf_relocation(const struct interp_elf *elf, enum interp_symbol 
 			for (size_t j = 0; j < part; j++) {
 				if (ELF64_R_TYPE(entries[j].r_info) != type)
 					continue;
-				if (ELF64_R_SYM(entries[j].r_info) == elf->indexes[symbol])
+				if (address ? entries[j].r_offset == address
+					    : ELF64_R_SYM(entries[j].r_info) == symbol)
 					return entries[j].r_offset;
-				if (ELF64_R_SYM(entries[j].r_info) == 0)
+				if (!address && ELF64_R_SYM(entries[j].r_info) == 0)
 					of_none = entries[j].r_offset;
 			}
 			done += part;
 		}
 	}
 	return of_none;
+}
+
+uint64_t interp_elf_relocation(const struct interp_elf *elf, enum interp_symbol symbol,
+			       uint32_t type)
+{
+	return find_relocation(elf, type, 0, elf->indexes[symbol]);
+}
+
+bool interp_elf_is_relocated(const struct interp_elf *elf, uint64_t address, uint32_t type)
+{
+	return address != 0 && find_relocation(elf, type, address, 0) != 0;
+}
+
+/* The header of the unwind tables (Linux Standard Base, .eh_frame_hdr) has the start of each
+ * function, relative to the header's own, in ascending order. */
+uint64_t interp_elf_function_end(const struct interp_elf *elf, uint64_t address)
+{
+	static const uint8_t version_and_encodings[] = { 1, 0x1b, 0x03, 0x3b };
+	const Elf64_Phdr *segment = interp_elf_segment(elf, PT_GNU_EH_FRAME);
+	uint8_t head[12], entry[16];
+	uint32_t first = 0, n;
+
+	if (!segment || !interp_elf_address(elf, head, sizeof(head), segment->p_vaddr) ||
+	    memcmp(head, version_and_encodings, sizeof(version_and_encodings)) != 0)
+		return 0;
+	n = load_le32(head + 8);
+	/* The table has {start, entry} by function; the one at `first` is not after the address. */
+	while (n > 1) {
+		const uint32_t half = n / 2;
+
+		if (!interp_elf_address(elf, entry, 4,
+					segment->p_vaddr + sizeof(head) +
+						8 * ((uint64_t)first + half)))
+			return 0;
+		if (segment->p_vaddr + (uint64_t)(int64_t)(int32_t)load_le32(entry) <= address) {
+			first += half;
+			n -= half;
+		} else {
+			n = half;
+		}
+	}
+	if (!interp_elf_address(elf, entry, sizeof(entry),
+				segment->p_vaddr + sizeof(head) + 8 * (uint64_t)first) ||
+	    first + 1 >= load_le32(head + 8) ||
+	    segment->p_vaddr + (uint64_t)(int64_t)(int32_t)load_le32(entry) != address)
+		return 0;
+	return segment->p_vaddr + (uint64_t)(int64_t)(int32_t)load_le32(entry + 8);
 }
 
 /* Stores the symbol if its name is one that is looked up. */

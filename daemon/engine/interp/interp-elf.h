@@ -28,6 +28,9 @@ enum interp_symbol {
 	RUBY_CURRENT_EC,
 	RUBY_API_VERSION,
 	RUBY_VM_EXEC,
+	RUBY_ERRINFO,
+	RUBY_ISEQ_EVAL,
+	RUBY_ISEQ_EVAL_MAIN,
 	PHP_GLOBALS,
 	PHP_GLOBALS_OFFSET, /* of a build with thread safety */
 	PHP_EXECUTE,
@@ -60,3 +63,8 @@ const Elf64_Phdr *interp_elf_segment(const struct interp_elf *elf, uint32_t type
  * Returns 0 if the file has neither. */
 uint64_t interp_elf_relocation(const struct interp_elf *elf, enum interp_symbol symbol,
 			       uint32_t type);
+/* Returns whether there is a relocation of this type at the address. */
+bool interp_elf_is_relocated(const struct interp_elf *elf, uint64_t address, uint32_t type);
+/* Returns the end of the function that begins at the address, which is where the next one begins;
+ * 0: no function that has unwind tables begins there, or no other follows. */
+uint64_t interp_elf_function_end(const struct interp_elf *elf, uint64_t address);

@@ -5,8 +5,14 @@
  * Since 3.0, the variable `ruby_current_ec` of each thread points to the thread's state. In a
  * library, the variable's block is found by the number of the library, which the dynamic linker
  * stores at a relocation. A program's own block ends at the thread pointer.
+ *
+ * From 3.3 on, neither this variable nor rb_vm_exec() is exported. Code of exported functions has
+ * both: rb_errinfo() begins with the variable, in the sequence of instructions that linkers know
+ * (System V ABI, general dynamic model), and rb_iseq_eval() and rb_iseq_eval_main() end with a jump
+ * to rb_vm_exec().
  * Invariants: (1) a variable that is reached in another way is not used
  *                 [test-cruby: files]
+ *             (2) code that is not as expected is not guessed at  [test-cruby: files]
  * Pure functions of the file.
  */
 #include "daemon/engine/interp/ruby-file.h"
@@ -15,6 +21,8 @@
 #include "base/ruby-layouts.h"
 
 #define MAX_BLOCK_BYTES (UINT64_C(1) << 30)
+#define MAX_CODE_BYTES 1024u
+#define JUMP_BYTES 5u
 
 /* Returns the minor version; 0 if it is not known. */
 static unsigned find_minor(const struct interp_elf *elf)
@@ -28,17 +36,104 @@ static unsigned find_minor(const struct interp_elf *elf)
 		       : 0;
 }
 
-/* Finds the thread-local variable. Returns false if its location cannot be determined. */
-static bool find_variable(const struct interp_elf *elf, struct interp_runtime *runtime)
+/* Reads the code of a function. Returns its size; 0: it cannot be read. */
+static size_t read_code(const struct interp_elf *elf, enum interp_symbol symbol,
+			uint8_t code[MAX_CODE_BYTES])
+{
+	const Elf64_Sym *function = &elf->found[symbol];
+
+	return interp_elf_has(elf, symbol) && function->st_size <= MAX_CODE_BYTES &&
+			       interp_elf_address(elf, code, function->st_size, function->st_value)
+		       ? function->st_size
+		       : 0;
+}
+
+/* Returns the address of the words {module, offset} of the variable that the function gets first;
+ * 0: none is found. */
+static uint64_t find_first_variable(const struct interp_elf *elf, enum interp_symbol symbol)
+{
+	/* data16 lea words(%rip),%rdi; data16 data16 rex.W call __tls_get_addr; mov (%rax),%rax */
+	static const uint8_t lea[] = { 0x66, 0x48, 0x8d, 0x3d },
+			     call[] = { 0x66, 0x66, 0x48, 0xe8 }, load[] = { 0x48, 0x8b, 0x00 };
+	uint8_t code[MAX_CODE_BYTES];
+	const size_t size = read_code(elf, symbol, code);
+
+	for (size_t i = 0; i + 19 <= size; i++)
+		if (memcmp(code + i, lea, sizeof(lea)) == 0 &&
+		    memcmp(code + i + 8, call, sizeof(call)) == 0 &&
+		    memcmp(code + i + 16, load, sizeof(load)) == 0)
+			return elf->found[symbol].st_value + i + 8 +
+			       (uint64_t)(int64_t)(int32_t)load_le32(code + i + 4);
+	return 0;
+}
+
+/* Returns the address to which the instruction jumps; 0: it is none that ends a function. */
+static uint64_t find_target(const uint8_t *code, uint64_t address)
+{
+	return code[0] == 0xe9
+		       ? address + JUMP_BYTES + (uint64_t)(int64_t)(int32_t)load_le32(code + 1)
+		       : 0;
+}
+
+/* Returns the function to which both functions jump; 0: there is none, or several. */
+static uint64_t find_common_jump(const struct interp_elf *elf, enum interp_symbol one,
+				 enum interp_symbol other)
+{
+	uint8_t a[MAX_CODE_BYTES], b[MAX_CODE_BYTES];
+	const size_t a_size = read_code(elf, one, a), b_size = read_code(elf, other, b);
+	uint64_t found = 0;
+
+	for (size_t i = 0; i + JUMP_BYTES <= a_size; i++) {
+		const uint64_t target = find_target(a + i, elf->found[one].st_value + i);
+		bool is_common = false;
+
+		for (size_t j = 0; target && !is_common && j + JUMP_BYTES <= b_size; j++)
+			is_common = find_target(b + j, elf->found[other].st_value + j) == target;
+		if (!is_common || target == found || interp_elf_function_end(elf, target) == 0)
+			continue;
+		if (found)
+			return 0;
+		found = target;
+	}
+	return found;
+}
+
+static void set_exec(struct interp_runtime *runtime, uint64_t start, uint64_t end)
+{
+	runtime->addresses[INTERP_RUBY_EVAL] = runtime->eval = start;
+	runtime->addresses[INTERP_RUBY_EVAL_END] = end;
+	runtime->eval_size = end - start;
+}
+
+/* Finds the addresses that are not exported. Returns false if the code is another one. */
+static bool find_in_code(const struct interp_elf *elf, struct interp_runtime *runtime)
+{
+	const uint64_t module = find_first_variable(elf, RUBY_ERRINFO);
+	const uint64_t exec = find_common_jump(elf, RUBY_ISEQ_EVAL, RUBY_ISEQ_EVAL_MAIN);
+	uint64_t offset;
+
+	if (!interp_elf_is_relocated(elf, module, R_X86_64_DTPMOD64) ||
+	    !interp_elf_address(elf, &offset, sizeof(offset), module + 8) || exec == 0 ||
+	    offset > MAX_BLOCK_BYTES)
+		return false;
+	runtime->addresses[INTERP_RUBY_MODULE] = module;
+	runtime->addresses[INTERP_RUBY_OFFSET] = offset;
+	set_exec(runtime, exec, interp_elf_function_end(elf, exec));
+	return true;
+}
+
+/* Finds the addresses that are exported. Returns false if the variable's location cannot be
+ * determined. */
+static bool find_exported(const struct interp_elf *elf, struct interp_runtime *runtime)
 {
 	const uint64_t value = elf->found[RUBY_CURRENT_EC].st_value;
+	const Elf64_Sym *exec = &elf->found[RUBY_VM_EXEC];
 	const Elf64_Phdr *block = interp_elf_segment(elf, PT_TLS);
 	uint64_t module;
 
-	if (!interp_elf_has(elf, RUBY_CURRENT_EC) || !interp_elf_has(elf, RUBY_VM_EXEC) ||
-	    !elf->is_x86_64 || !block || block->p_memsz > MAX_BLOCK_BYTES ||
-	    value >= block->p_memsz || block->p_align > MAX_BLOCK_BYTES ||
-	    (block->p_align & (block->p_align - 1)) != 0)
+	if (!interp_elf_has(elf, RUBY_CURRENT_EC) || !interp_elf_has(elf, RUBY_VM_EXEC) || !block ||
+	    block->p_memsz > MAX_BLOCK_BYTES || value >= block->p_memsz ||
+	    block->p_align > MAX_BLOCK_BYTES || (block->p_align & (block->p_align - 1)) != 0)
 		return false;
 	module = interp_elf_relocation(elf, RUBY_CURRENT_EC, R_X86_64_DTPMOD64);
 	runtime->addresses[INTERP_RUBY_MODULE] = module;
@@ -48,26 +143,22 @@ static bool find_variable(const struct interp_elf *elf, struct interp_runtime *r
 
 		runtime->addresses[INTERP_RUBY_OFFSET] -= (block->p_memsz + align - 1) & -align;
 	}
+	set_exec(runtime, exec->st_value, exec->st_value + exec->st_size);
 	return module != 0 || interp_elf_segment(elf, PT_INTERP);
 }
 
 bool ruby_file_describe(const struct interp_elf *elf, struct interp_runtime *ret_runtime)
 {
-	const Elf64_Sym *exec = &elf->found[RUBY_VM_EXEC];
-
 	if (!interp_elf_has(elf, RUBY_API_VERSION))
 		return false;
-	*ret_runtime = (struct interp_runtime){
-		.family = INTERP_RUBY,
-		.minor = find_minor(elf),
-		.addresses = { [INTERP_RUBY_EVAL] = exec->st_value,
-			       [INTERP_RUBY_EVAL_END] = exec->st_value + exec->st_size },
-		.eval = exec->st_value,
-		.eval_size = exec->st_size,
-		.code_bias = interp_elf_code_bias(elf, exec->st_value),
-	};
-	ret_runtime->found = !ruby_layout(ret_runtime->minor)  ? INTERP_OTHER_VERSION
-			     : find_variable(elf, ret_runtime) ? INTERP_FOUND
-							       : INTERP_OTHER_BUILD;
+	*ret_runtime = (struct interp_runtime){ .family = INTERP_RUBY, .minor = find_minor(elf) };
+	if (!ruby_layout(ret_runtime->minor))
+		ret_runtime->found = INTERP_OTHER_VERSION;
+	else if (elf->is_x86_64 &&
+		 (find_exported(elf, ret_runtime) || find_in_code(elf, ret_runtime)))
+		ret_runtime->found = INTERP_FOUND;
+	else
+		ret_runtime->found = INTERP_OTHER_BUILD;
+	ret_runtime->code_bias = interp_elf_code_bias(elf, ret_runtime->eval);
 	return true;
 }
