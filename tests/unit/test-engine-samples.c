@@ -355,6 +355,33 @@ static void test_interpreted(void)
 	program_done(&program);
 }
 
+/* Compiled code of Ruby does not keep its frame's position up to date. */
+static void test_jit(void)
+{
+	static const uint64_t in_file[] = { 0x400010 | UNWIND_EXACT, 0x400020, 0x400030 },
+			      compiled[] = { 0x500010 | UNWIND_EXACT, 0x400020, 0x400030 };
+	struct interpreted_program program;
+	struct process *process = program_init(&program);
+
+	program.python.family = program.list.family = program.code.family = INTERP_RUBY;
+	program.python.minor = program.list.minor = program.code.minor = 1;
+	program.code.name_width = program.code.file_width = INTERP_UTF_8;
+	program.list.frames[0].position = 3;
+	process->maps->mappings[0].image->runtime = &program.python;
+	interpreted_look(program.interpreted, process);
+	interpreted_add_code(program.interpreted, process, (const uint8_t *)&program.code,
+			     sizeof(program.code));
+	program.sample.user.ips = in_file;
+	CHECK_INT(interpreted_merge(program.interpreted, &program.sample),
+		  PROF_INTERPRETER_COMPLETE);
+	CHECK_INT(program.interpreted->chain.frames[0].position, 3);
+	program.sample.user.ips = compiled;
+	CHECK_INT(interpreted_merge(program.interpreted, &program.sample),
+		  PROF_INTERPRETER_COMPLETE);
+	CHECK_INT(program.interpreted->chain.frames[0].position, UINT32_MAX);
+	program_done(&program);
+}
+
 /* Before the interpreter was found, a thread whose stack has none of its activations is idle. */
 static void test_before(void)
 {
@@ -1027,6 +1054,7 @@ int main(void)
 	RUN(test_two_interpreters);
 	RUN(test_full);
 	RUN(test_before);
+	RUN(test_jit);
 	RUN(test_cgroup);
 	RUN(test_regions);
 	RUN(test_symbols);

@@ -11,6 +11,8 @@
  *             (4) samples before a program's frames are read are only missing if the native stack
  *                 may have an activation of the interpreter
  *                 [test-engine-samples: before]
+ *             (5) a line that the interpreter does not keep up to date is not shown
+ *                 [test-engine-samples: jit]
  * Runs on the drain thread only.
  */
 #include "daemon/engine/perf/interpreted.h"
@@ -201,6 +203,20 @@ static bool is_idle(const struct sample *sample)
 	return true;
 }
 
+/* Returns whether the thread runs code that Ruby has compiled (YJIT), which stores the position of
+ * its frame only before it calls something. */
+static bool is_in_compiled_code(const struct sample *sample, const struct interp_chain *chain)
+{
+	const struct unwind_stack *user = &sample->user;
+	const struct mapping *mapping;
+
+	if (chain->family != INTERP_RUBY || user->n == 0)
+		return false;
+	mapping = maps_find(sample->thread->process->maps, user->ips[0] & ~UNWIND_EXACT);
+	return !mapping || !mapping->image || mapping->image->kind == PROF_IMAGE_ANON ||
+	       mapping->image->kind == PROF_IMAGE_JIT;
+}
+
 enum prof_sample_interpreter interpreted_merge(struct interpreted *interpreted,
 					       const struct sample *sample)
 {
@@ -238,6 +254,8 @@ enum prof_sample_interpreter interpreted_merge(struct interpreted *interpreted,
 		interpreted->n_runs = 0;
 		return PROF_INTERPRETER_MISSING;
 	}
+	if (is_in_compiled_code(sample, chain))
+		chain->frames[0].position = UINT32_MAX;
 	interpreted->program = interpreted_code_program(interpreted->code, process->interpreter,
 							process->interpreter->runtime->family,
 							process->interpreter->runtime->minor);
