@@ -185,6 +185,7 @@ uint64_t interp_elf_function_end(const struct interp_elf *elf, uint64_t address)
 	const Elf64_Phdr *segment = interp_elf_segment(elf, PT_GNU_EH_FRAME);
 	uint8_t head[12], entry[16];
 	uint32_t first = 0, n;
+	uint64_t end;
 
 	if (!segment || !interp_elf_address(elf, head, sizeof(head), segment->p_vaddr) ||
 	    memcmp(head, version_and_encodings, sizeof(version_and_encodings)) != 0)
@@ -210,7 +211,8 @@ uint64_t interp_elf_function_end(const struct interp_elf *elf, uint64_t address)
 	    first + 1 >= load_le32(head + 8) ||
 	    segment->p_vaddr + (uint64_t)(int64_t)(int32_t)load_le32(entry) != address)
 		return 0;
-	return segment->p_vaddr + (uint64_t)(int64_t)(int32_t)load_le32(entry + 8);
+	end = segment->p_vaddr + (uint64_t)(int64_t)(int32_t)load_le32(entry + 8);
+	return end > address ? end : 0;
 }
 
 /* Stores the symbol if its name is one that is looked up. */
