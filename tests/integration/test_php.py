@@ -10,6 +10,7 @@ import time
 
 import pytest
 
+import schema
 from captures import rows
 from interpreted_chains import Capture, check, rights, settled
 from phps import HERE, PHPS, ROOTS, make_oracle
@@ -271,6 +272,9 @@ def test_other_version(profctl, profcapture, capture, spawn, tmp_path):
     profcapture("symbolize", capture)  # without names, the first hint would be about them
     hint, = (line for line in profcapture("report", capture).stdout.splitlines() if line.startswith("Hint: "))
     assert "PHP 8.4 is not supported" in hint and "version 8.2 only" in hint
+    report = profcapture.json("report", capture)
+    schema.check(profcapture, "report", report)
+    assert report["data"]["hint"]["advice"] == "php-version"
 
 
 BOTH = """
