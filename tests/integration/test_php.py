@@ -82,7 +82,15 @@ def test_generated(profctl, profcapture, capture, php, chains, tmp_path):
     if subprocess.run([php, *options, "-r", code], stdout=subprocess.PIPE, timeout=60).stdout != b"1":
         pytest.skip("this PHP generates no code")
     recorded(profctl, "-F", 2999, "-o", capture, "--", php, *options, make_oracle(tmp_path), "run", 4)
-    check(Capture(profcapture, capture, "php"), chains, roots=ROOTS, has_c=True)
+    found = Capture.__new__(Capture)  # with metadata of what is not read
+    found.kind, found.samples = "php", rows(profcapture, capture, "sample", "--resolve")
+    check(found, chains, roots=ROOTS, has_c=True)
+    hidden = [sample for sample in settled(found.samples)
+              if sample["interpreter"] == "missing" and sample["user_stop"] == "no-table"
+              and "make_fcontext" not in str(sample["frames"])]
+    if hidden:
+        missing = [row["value"] for row in rows(profcapture, capture, "metadata") if row["key"] == "interpreters.missing"]
+        assert missing == ["code that PHP generates hides where some of its functions belong"]
 
 
 def test_callbacks(profctl, profcapture, capture, php, tmp_path):

@@ -148,6 +148,8 @@ static void test_interpreted(void)
 	} all[] = {
 		{ "Ruby 3.3 is not supported", "ruby-version" },
 		{ "this build of Ruby 3.1 is not supported", "ruby-version" },
+		{ "code that PHP generates hides where some of its functions belong",
+		  "no-generated-code" },
 		{ "PHP 8.4 is not supported", "php-version" },
 		{ "this build of PHP 8.2 is not supported", "php-version" },
 		{ "Python 3.7 is not supported", "python-perf" },

@@ -52,6 +52,8 @@ static const struct advice advices[] = {
 	  N_("profctl reads the functions of Ruby 3.1 to 3.3, as Debian and Ubuntu build it") },
 	{ "php-version",
 	  N_("profctl reads the functions of PHP 8.2, built without thread safety, as Debian builds it") },
+	{ "no-generated-code",
+	  N_("run PHP with -d opcache.jit=off, which is slower, to have the functions of all samples") },
 	{ "refused-program",
 	  N_("the functions of other programs are not affected; report it with the version of the kernel") },
 	{ "one-interpreter",
@@ -168,6 +170,7 @@ static struct report_hint of_interpreters(const struct profile *profile)
 {
 	static const char *const by_cause[][2] = {
 		{ "is not supported", "python-perf" },
+		{ "code that PHP generates", "no-generated-code" },
 		{ "the kernel refuses", "refused-program" },
 		{ "is not read in a process", "one-interpreter" },
 		{ "there is no room", "fewer-functions" },

@@ -217,6 +217,17 @@ static bool is_in_compiled_code(const struct sample *sample, const struct interp
 	       mapping->image->kind == PROF_IMAGE_JIT;
 }
 
+/* Returns whether the stack ends at code without tables, which is not the beginning of a fiber. */
+static bool is_hidden_by_code(const struct interp_chain *chain, const struct sample *sample)
+{
+	if (chain->family != INTERP_PHP || sample->user.stop != PROF_STOP_NO_TABLE)
+		return false;
+	for (size_t i = 0; i < chain->n; i++)
+		if (chain->frames[i].flags & INTERP_FRAME_ENDS_STACK)
+			return false;
+	return true;
+}
+
 enum prof_sample_interpreter interpreted_merge(struct interpreted *interpreted,
 					       const struct sample *sample)
 {
@@ -252,6 +263,7 @@ enum prof_sample_interpreter interpreted_merge(struct interpreted *interpreted,
 		return functions;
 	if (!place_runs(interpreted, sample)) {
 		interpreted->n_runs = 0;
+		interpreted->is_hidden_by_code |= is_hidden_by_code(chain, sample);
 		return PROF_INTERPRETER_MISSING;
 	}
 	if (is_in_compiled_code(sample, chain))

@@ -27,6 +27,8 @@ struct interpreted {
 	void (*unread)(const struct process *process, const struct interp_runtime *runtime,
 		       void *data);
 	void *data;
+	/* Code that PHP generated has hidden where the functions of a sample belong. */
+	bool is_hidden_by_code;
 	/* The current sample. */
 	struct interp_chain chain;
 	struct interp_run runs[INTERP_MAX_FRAMES];

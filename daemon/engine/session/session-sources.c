@@ -378,6 +378,19 @@ static void note_full(struct session *session)
 	session_add_metadata(session, "interpreters.missing", text, strlen(text));
 }
 
+/* Tells readers once that code that an interpreter generated hides functions. */
+static void note_code(struct session *session)
+{
+	static const char text[] =
+		"code that PHP generates hides where some of its functions belong";
+
+	if (session->noted_code || !session->interpreted ||
+	    !session->interpreted->is_hidden_by_code)
+		return;
+	session->noted_code = true;
+	session_add_metadata(session, "interpreters.missing", text, strlen(text));
+}
+
 static void send_interpreted(struct session *session, struct message_interpreted body)
 {
 	body.sleeps = !session->stopped_sleeps;
@@ -444,6 +457,7 @@ static uint64_t drain_samples(struct session *session, uint64_t limit_ns, uint64
 {
 	session_receive_tables(session);
 	note_full(session);
+	note_code(session);
 	sample_queue_run(&session->samples.queue, now_ns);
 	return limit_ns;
 }

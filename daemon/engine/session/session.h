@@ -79,7 +79,7 @@ struct session {
 	struct interpreted *interpreted; /* NULL: stacks are not copied */
 	/* sets of minor versions that were reported, by family */
 	uint32_t unread_versions[INTERP_FAMILIES];
-	bool noted_two_interpreters, noted_full; /* were reported */
+	bool noted_two_interpreters, noted_full, noted_code; /* were reported */
 	struct loss_table losses;
 	struct cpus cpus;
 	struct events events;
