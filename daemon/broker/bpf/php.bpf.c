@@ -308,6 +308,13 @@ static long step(__u32 index, struct php_walk *walk)
 			walk->generator = object;
 		return 0;
 	}
+	/* Frames beyond the limit matter if they end something. A fiber's last one is all 0. */
+	if (walk->common.flags & INTERP_DEEPER && !is_staged &&
+	    !(word_at(scratch->frame, layout->frame_info, 0x78) & INFO_TOP) &&
+	    word_at(scratch->frame, 0, 0x78)) {
+		scratch->is_open = 1;
+		return 0;
+	}
 	if (read_user(scratch->object, CODE_BYTES, function) &&
 	    read_user(scratch->object, FUNCTION_BYTES, function)) {
 		walk->common.flags |= INTERP_FAULT;
