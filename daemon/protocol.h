@@ -303,8 +303,10 @@ struct message_event {
 struct message_interpreted {
 	uint32_t sleeps; /* 0: stop reading frames before sleeps, for all processes */
 	int32_t pid;
-	uint32_t family; /* enum interp_family; 0: a process with an interpreter is expected soon */
-	uint32_t minor;  /* of INTERP_FAMILY_MAJORS */
+	uint32_t family; /* enum interp_family; 0: none is added now */
+	/* enum interp_family of a process that is expected soon, to load its programs; 0: none */
+	uint32_t expected;
+	uint32_t minor;        /* of INTERP_FAMILY_MAJORS */
 	uint64_t addresses[4]; /* as in struct interp_process */
 };
 

@@ -33,7 +33,10 @@ struct interpreters {
 	struct interpreters_bpf *program;
 	/* perf event on sched:sched_switch, with the BPF program attached; -1: not attached */
 	int sleeps;
-	bool reads_sleeps;              /* the programs for sleeps are loaded */
+	bool reads_sleeps; /* the programs for sleeps are loaded */
+	unsigned loaded;   /* bits 1 << enum interp_family: families that `program` has */
+	/* the programs of further families; their maps are those of `program` */
+	struct interpreters_bpf *families[INTERP_FAMILIES];
 	char *refused[INTERP_FAMILIES]; /* why the kernel refuses its programs; NULL: it does not */
 };
 
@@ -124,8 +127,26 @@ static bool has_family(unsigned families, enum interp_family family)
 	return families & 1u << family;
 }
 
-/* Loads the programs of some families. Returns NULL, with errno, on failure. */
-static struct interpreters_bpf *load(unsigned families, bool sleeps)
+/* Makes the programs use the maps of those that were loaded before. Returns false, with errno, on
+ * failure. */
+static bool share_maps(struct interpreters_bpf *program, const struct interpreters_bpf *first)
+{
+	const struct bpf_map *known;
+	struct bpf_map *map;
+
+	bpf_object__for_each_map(map, program->obj)
+	{
+		known = bpf_object__find_map_by_name(first->obj, bpf_map__name(map));
+		if (!known || bpf_map__reuse_fd(map, bpf_map__fd(known)) != 0)
+			return false;
+	}
+	return true;
+}
+
+/* Loads the programs of some families, and with `first`, whose maps they then use, no others.
+ * Returns NULL, with errno, on failure. */
+static struct interpreters_bpf *load(unsigned families, bool sleeps,
+				     const struct interpreters_bpf *first)
 {
 	struct interpreters_bpf *program = interpreters_bpf__open();
 	bool ok;
@@ -134,7 +155,8 @@ static struct interpreters_bpf *load(unsigned families, bool sleeps)
 	if (!program)
 		return NULL;
 	/* Verifying the programs takes most of the time until the first sample can be read. */
-	bpf_program__set_autoload(program->progs.interp_sleep, sleeps);
+	bpf_program__set_autoload(program->progs.interp_sample, !first);
+	bpf_program__set_autoload(program->progs.interp_sleep, !first && sleeps);
 	for (unsigned i = INTERP_NONE + 1; i < INTERP_FAMILIES; i++) {
 		bpf_program__set_autoload(walkers_of(program, i).sample, has_family(families, i));
 		bpf_program__set_autoload(walkers_of(program, i).sleep,
@@ -142,7 +164,7 @@ static struct interpreters_bpf *load(unsigned families, bool sleeps)
 	}
 	ok = bpf_map__set_max_entries(program->maps.sample_outputs, ALL_CPUS) == 0 &&
 	     bpf_map__set_max_entries(program->maps.code_outputs, ALL_CPUS) == 0 &&
-	     interpreters_bpf__load(program) == 0;
+	     (!first || share_maps(program, first)) && interpreters_bpf__load(program) == 0;
 	for (unsigned i = INTERP_NONE + 1; ok && i < INTERP_FAMILIES; i++)
 		ok = !has_family(families, i) || add_family(program, i);
 	if (ok)
@@ -153,39 +175,57 @@ static struct interpreters_bpf *load(unsigned families, bool sleeps)
 	return NULL;
 }
 
-/* Loads the programs of as many families as possible: adds a family if its programs can be loaded
- * together with those of the earlier ones. */
-static void load_some(struct interpreters *interpreters)
+unsigned interpreters_lacking(const struct interpreters *interpreters)
 {
-	unsigned loaded = 0;
+	unsigned lacking = ~interpreters->loaded;
 
+	for (unsigned i = INTERP_NONE + 1; i < INTERP_FAMILIES; i++)
+		if (interpreters->families[i] || interpreters->refused[i])
+			lacking &= ~(1u << i);
+	return lacking;
+}
+
+const char *interpreters_refusal(const struct interpreters *interpreters, enum interp_family family)
+{
+	return __atomic_load_n(&interpreters->refused[family], __ATOMIC_ACQUIRE);
+}
+
+void interpreters_add(struct interpreters *interpreters, unsigned families)
+{
 	for (unsigned i = INTERP_NONE + 1; i < INTERP_FAMILIES; i++) {
-		struct interpreters_bpf *more = load(loaded | 1u << i, interpreters->reads_sleeps);
+		char *refused = NULL;
 
-		if (!more) {
-			interpreters->refused[i] =
+		if (!has_family(families, i))
+			continue;
+		interpreters->families[i] =
+			load(1u << i, interpreters->reads_sleeps, interpreters->program);
+		if (!interpreters->families[i])
+			refused =
 				g_strdup_printf("the kernel refuses the program that reads %s: %s",
 						family_names[i], ERRNO_TEXT(errno));
-			continue;
-		}
-		interpreters_bpf__destroy(interpreters->program);
-		interpreters->program = more;
-		loaded |= 1u << i;
+		/* pairs with interpreters_refusal() */
+		__atomic_store_n(&interpreters->refused[i], refused, __ATOMIC_RELEASE);
 	}
 }
 
-struct interpreters *interpreters_new(bool sleeps, GError **error)
+struct interpreters *interpreters_new(unsigned families, bool sleeps, GError **error)
 {
 	struct interpreters *interpreters = g_new0(struct interpreters, 1);
 	int failed;
 
 	interpreters->sleeps = -1;
 	interpreters->reads_sleeps = sleeps;
+	interpreters->loaded = families;
 	libbpf_set_print(print_nothing);
-	interpreters->program = load(~0u, sleeps);
+	interpreters->program = load(families, sleeps, NULL);
 	failed = errno;
-	if (!interpreters->program)
-		load_some(interpreters);
+	/* If the kernel refuses the programs of one family, others may still be loaded. */
+	if (!interpreters->program && families) {
+		interpreters->loaded = 0;
+		interpreters->program = load(0, sleeps, NULL);
+		if (interpreters->program)
+			interpreters_add(interpreters, families);
+	}
 	if (interpreters->program)
 		return interpreters;
 	fail_load(failed, error);
@@ -205,8 +245,10 @@ void interpreters_free(struct interpreters *interpreters)
 		return;
 	interpreters_detach_sleeps(interpreters);
 	interpreters_bpf__destroy(interpreters->program);
-	for (size_t i = 0; i < ARRAY_SIZE(interpreters->refused); i++)
+	for (size_t i = 0; i < INTERP_FAMILIES; i++) {
+		interpreters_bpf__destroy(interpreters->families[i]);
 		g_free(interpreters->refused[i]);
+	}
 	g_free(interpreters);
 }
 
@@ -325,9 +367,9 @@ bool interpreters_set_process(struct interpreters *interpreters, int32_t pid,
 		return broker_fail(error, BROKER_ERROR_NOT_SUPPORTED,
 				   "minor version %u of interpreter %u is not supported",
 				   process->minor, process->family);
-	if (interpreters->refused[process->family])
+	if (interpreters_refusal(interpreters, process->family))
 		return broker_fail(error, BROKER_ERROR_NOT_SUPPORTED, "%s",
-				   interpreters->refused[process->family]);
+				   interpreters_refusal(interpreters, process->family));
 	if (process->start_stack == 0)
 		return broker_fail(error, BROKER_ERROR_FAILED,
 				   "process %d has ended, or may not be looked at", pid);
@@ -360,10 +402,24 @@ struct interp_counts interpreters_count(const struct interpreters *interpreters)
 
 #else /* nothing is read */
 
-struct interpreters *interpreters_new(bool sleeps, GError **error)
+struct interpreters *interpreters_new(unsigned families, bool sleeps, GError **error)
 {
 	broker_fail(error, BROKER_ERROR_NOT_SUPPORTED,
 		    "profd was built without libbpf, bpftool or clang");
+	return NULL;
+}
+
+void interpreters_add(struct interpreters *interpreters, unsigned families)
+{
+}
+
+unsigned interpreters_lacking(const struct interpreters *interpreters)
+{
+	return 0;
+}
+
+const char *interpreters_refusal(const struct interpreters *interpreters, enum interp_family family)
+{
 	return NULL;
 }
 
@@ -376,19 +432,19 @@ bool interpreters_open_outputs(struct interpreters *interpreters,
 			       const struct perf_event_attr *source, int ring, unsigned cpu,
 			       struct interpreter_outputs *ret_outputs, GError **error)
 {
-	return interpreters_new(false, error);
+	return interpreters_new(0, false, error);
 }
 
 bool interpreters_attach(const struct interpreters *interpreters, const struct event *event, int fd,
 			 GError **error)
 {
-	return interpreters_new(false, error);
+	return interpreters_new(0, false, error);
 }
 
 bool interpreters_attach_sleeps(struct interpreters *interpreters, uint64_t tracepoint,
 				GError **error)
 {
-	return interpreters_new(false, error);
+	return interpreters_new(0, false, error);
 }
 
 void interpreters_detach_sleeps(struct interpreters *interpreters)
@@ -409,7 +465,7 @@ bool interpreters_has_process(const struct interpreters *interpreters, int32_t p
 bool interpreters_set_process(struct interpreters *interpreters, int32_t pid,
 			      const struct interp_process *process, GError **error)
 {
-	return interpreters_new(false, error);
+	return interpreters_new(0, false, error);
 }
 
 struct interp_counts interpreters_count(const struct interpreters *interpreters)

@@ -6,9 +6,10 @@
  * Other programs read the frames before a thread sleeps. All describe each code object once, before
  * its first use, so nothing reads a running process later.
  *
- * A thread loads the programs when the engine first requests a process's frames, or when a file has
- * the name of an interpreter, so sessions of CPUs without interpreters pay nothing. Sessions by
- * task load them at once, because threads inherit events with their program.
+ * A thread loads the programs of a family when the engine first requests a process's frames, or
+ * when a file has the name of an interpreter, so sessions of CPUs without interpreters pay nothing.
+ * Sessions by task load those of all families at once, because threads inherit events with their
+ * program.
  *
  * profd's own tables determine what the programs read of a process: others choose only the family
  * and version, and addresses of the interpreter in a process that the session may record.
@@ -25,9 +26,20 @@
 
 struct interpreters;
 
-/* Loads the programs; `sleeps`: also those for sleeps. Fails if the kernel, its type information or
- * the rights do not suffice for those of any family. */
-struct interpreters *interpreters_new(bool sleeps, GError **error);
+/* Loads the programs that all families share, and those of `families` (bits 1 << enum
+ * interp_family). `sleeps`: also those for sleeps. Fails if the kernel, its type information or the
+ * rights do not suffice for the shared ones. */
+struct interpreters *interpreters_new(unsigned families, bool sleeps, GError **error);
+/* Loads the programs of further families, each of which takes about 50 ms. May run in a thread of
+ * its own, but not beside interpreters_lacking() or interpreters_free(). Processes of the families
+ * may have been added before. */
+void interpreters_add(struct interpreters *interpreters, unsigned families);
+/* Returns the families that are neither loaded nor refused; families that do not exist are among
+ * them. */
+unsigned interpreters_lacking(const struct interpreters *interpreters);
+/* Returns why the kernel refuses the programs of a family; NULL: it does not. */
+const char *interpreters_refusal(const struct interpreters *interpreters,
+				 enum interp_family family);
 void interpreters_free(struct interpreters *interpreters); /* NULL is allowed */
 
 /* The events that the program writes to on one CPU. The caller owns the descriptors. */

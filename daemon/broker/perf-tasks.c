@@ -315,8 +315,8 @@ static gpointer run(gpointer data)
 	/* Load the program first, because children inherit only programs that are already
 	 * attached. */
 	if (opening->wants_interpreters && !is_cancelled(opening))
-		opening->interpreters =
-			interpreters_new(opening->plan->sleep_id != 0, &opening->no_interpreters);
+		opening->interpreters = interpreters_new(~0u, opening->plan->sleep_id != 0,
+							 &opening->no_interpreters);
 	opening->ok = open_all(opening, &opening->error);
 	g_idle_add_full(G_PRIORITY_DEFAULT, on_done, opening, NULL);
 	return NULL;

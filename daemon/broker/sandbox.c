@@ -242,6 +242,7 @@ static const struct filter_rule allowed_with[] = {
 	{ SCMP_SYS(bpf), SCMP_A0_64(SCMP_CMP_EQ, BPF_MAP_UPDATE_ELEM, 0) },
 	{ SCMP_SYS(bpf), SCMP_A0_64(SCMP_CMP_EQ, BPF_PROG_LOAD, 0) },
 	{ SCMP_SYS(bpf), SCMP_A0_64(SCMP_CMP_EQ, BPF_LINK_CREATE, 0) },
+	{ SCMP_SYS(bpf), SCMP_A0_64(SCMP_CMP_EQ, BPF_OBJ_GET_INFO_BY_FD, 0) },
 	{ SCMP_SYS(clone), SCMP_A0_64(SCMP_CMP_MASKED_EQ, NAMESPACES, 0) },
 	/* executable memory is never writable as well */
 	{ SCMP_SYS(mmap), SCMP_A2_64(SCMP_CMP_MASKED_EQ, PROT_WRITE, 0) },

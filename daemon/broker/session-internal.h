@@ -25,8 +25,11 @@ struct session {
 	struct perf_plan plan;
 	struct requests *requests;         /* NULL without an engine */
 	struct interpreters *interpreters; /* NULL: not needed yet, or impossible */
-	GThread *loading;                  /* loads `loaded`; NULL: not now */
-	struct interpreters *loaded;       /* NULL: load_error is the reason */
+	/* loads `loaded` with `loading_families`, or adds these to `interpreters`; NULL: not now */
+	GThread *loading;
+	/* bits 1 << enum interp_family: families that processes need, and those loaded now */
+	unsigned wanted_families, loading_families;
+	struct interpreters *loaded; /* NULL: load_error is the reason */
 	GError *load_error;
 	guint loaded_watch;
 	/* attaching the program for sleeps was tried, or is not wanted any more */

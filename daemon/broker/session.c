@@ -523,39 +523,71 @@ static void end_interpreters(struct session *session, const GError *error)
 		    NULL, 0, NULL);
 }
 
+/* Sends the engine the reason once why frames of a family are not read. */
+static void note_refused(struct session *session, uint32_t family, const char *reason)
+{
+	if (!reason || session->refused_families & 1u << family % 32)
+		return;
+	session->refused_families |= 1u << family % 32;
+	engine_send(session->engine, MESSAGE_NO_OUTPUTS, reason, strlen(reason), NULL, 0, NULL);
+}
+
+static gboolean on_interpreters_loaded(gpointer data);
+
+static gpointer load_interpreters(gpointer data)
+{
+	struct session *session = data;
+
+	if (session->interpreters)
+		interpreters_add(session->interpreters, session->loading_families);
+	else
+		session->loaded = interpreters_new(session->loading_families,
+						   session->plan.sleep_id != 0,
+						   &session->load_error);
+	session->loaded_watch =
+		g_idle_add_full(G_PRIORITY_DEFAULT, on_interpreters_loaded, session, NULL);
+	return NULL;
+}
+
+/* Loads the programs that processes need and that are not loaded yet, unless some are being loaded.
+ * Returns false if the thread cannot be started. */
+static bool load_wanted(struct session *session, GError **error)
+{
+	unsigned families = session->wanted_families;
+
+	if (session->loading)
+		return true;
+	if (session->interpreters)
+		families &= interpreters_lacking(session->interpreters);
+	if (session->interpreters && families == 0)
+		return true;
+	session->loading_families = families;
+	session->loading = g_thread_try_new("interpreters", load_interpreters, session, error);
+	return session->loading;
+}
+
 static gboolean on_interpreters_loaded(gpointer data)
 {
 	struct session *session = data;
 	g_autoptr(GError) error = NULL;
 
 	g_thread_join(g_steal_pointer(&session->loading));
-	session->interpreters = g_steal_pointer(&session->loaded);
-	error = g_steal_pointer(&session->load_error);
-	if (session->state != SESSION_STOPPING &&
-	    (!session->interpreters || !read_all_interpreters(session, &error)))
-		end_interpreters(session, error);
+	if (session->state == SESSION_STOPPING)
+		return G_SOURCE_REMOVE;
+	if (!session->interpreters) {
+		session->interpreters = g_steal_pointer(&session->loaded);
+		error = g_steal_pointer(&session->load_error);
+		if (!session->interpreters || !read_all_interpreters(session, &error)) {
+			end_interpreters(session, error);
+			return G_SOURCE_REMOVE;
+		}
+	}
+	for (unsigned i = INTERP_NONE + 1; i < INTERP_FAMILIES; i++)
+		if (session->loading_families & 1u << i)
+			note_refused(session, i, interpreters_refusal(session->interpreters, i));
+	if (!load_wanted(session, &error))
+		session->listener->warning(session, "interpreters", error->message, session->data);
 	return G_SOURCE_REMOVE;
-}
-
-static gpointer load_interpreters(gpointer data)
-{
-	struct session *session = data;
-
-	session->loaded = interpreters_new(session->plan.sleep_id != 0, &session->load_error);
-	session->loaded_watch =
-		g_idle_add_full(G_PRIORITY_DEFAULT, on_interpreters_loaded, session, NULL);
-	return NULL;
-}
-
-/* Sends the engine the reason once why frames of a family are not read. */
-static void note_refused(struct session *session, uint32_t family, const GError *error)
-{
-	if (session->refused_families & 1u << family % 32 ||
-	    !g_error_matches(error, BROKER_ERROR, BROKER_ERROR_NOT_SUPPORTED))
-		return;
-	session->refused_families |= 1u << family % 32;
-	engine_send(session->engine, MESSAGE_NO_OUTPUTS, error->message, strlen(error->message),
-		    NULL, 0, NULL);
 }
 
 /* Makes the program read the frames of a process. If the process has ended meanwhile, nothing needs
@@ -586,7 +618,8 @@ static void set_interpreted(struct session *session, const struct message_interp
 	if (!is_allowed)
 		return;
 	if (!interpreters_set_process(session->interpreters, request->pid, &process, &error)) {
-		note_refused(session, request->family, error);
+		if (g_error_matches(error, BROKER_ERROR, BROKER_ERROR_NOT_SUPPORTED))
+			note_refused(session, request->family, error->message);
 		return;
 	}
 	if (session->tried_sleeps || !session->plan.sleep_id)
@@ -596,31 +629,33 @@ static void set_interpreted(struct session *session, const struct message_interp
 		session->listener->warning(session, "interpreters", error->message, session->data);
 }
 
-/* With CPU-wide events, the program is loaded only when a process may have an interpreter, and by a
- * thread, because loading takes 0.1 s. The engine repeats requests that it sent before the program
- * was attached. */
+/* With CPU-wide events, the programs of a family are loaded only when a process may have such an
+ * interpreter, and by a thread, because loading takes up to 0.1 s. The engine repeats requests that
+ * it sent before the program was attached. */
 static void receive_interpreted(struct session *session, const void *body, size_t bytes)
 {
 	const struct message_interpreted *request = body;
 	g_autoptr(GError) error = NULL;
 
-	if (session->no_interpreters || session->loading || session->state == SESSION_STOPPING)
+	if (session->no_interpreters || session->state == SESSION_STOPPING)
 		return;
-	if (session->interpreters) {
-		if (!request->sleeps) {
-			session->tried_sleeps = true;
-			interpreters_detach_sleeps(session->interpreters);
-		}
-		if (request->family)
-			set_interpreted(session, request);
-		return;
+	for (uint32_t i = INTERP_NONE + 1; i < INTERP_FAMILIES; i++)
+		if (i == request->family || i == request->expected)
+			session->wanted_families |= 1u << i;
+	if (session->interpreters && !request->sleeps) {
+		session->tried_sleeps = true;
+		interpreters_detach_sleeps(session->interpreters);
 	}
-	if (reads_interpreters(session))
-		session->loading =
-			g_thread_try_new("interpreters", load_interpreters, session, &error);
-	else if (session->plan.by_task)
+	if (session->interpreters && request->family)
+		set_interpreted(session, request);
+	if (session->interpreters || reads_interpreters(session)) {
+		if (!load_wanted(session, &error) && session->interpreters)
+			session->listener->warning(session, "interpreters", error->message,
+						   session->data);
+	} else if (session->plan.by_task) {
 		error = g_steal_pointer(&session->load_error);
-	if (error)
+	}
+	if (error && !session->interpreters)
 		end_interpreters(session, error);
 }
 

@@ -200,7 +200,7 @@ int main(int argc, char **argv)
 		return 2;
 	}
 	pid = atoi(argv[1]);
-	interpreters = interpreters_new(false, &error);
+	interpreters = interpreters_new(~0u, false, &error);
 	if (!interpreters) {
 		fprintf(stderr, "%s\n", error->message);
 		return 77;

@@ -225,8 +225,9 @@ struct interpreted_program {
 	} calls;
 };
 
-static void count_expected(void *data)
+static void count_expected(enum interp_family family, void *data)
 {
+	CHECK_INT(family, INTERP_PYTHON);
 	((struct interpreted_program *)data)->calls.expected++;
 }
 

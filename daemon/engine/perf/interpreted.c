@@ -36,16 +36,22 @@ void interpreted_init(struct interpreted *interpreted, struct interpreted_code *
 
 /* ---- Processes ------------------------------------------------------------------------------- */
 
-static bool is_named_interpreter(const struct image *image)
+static enum interp_family named_family(const struct image *image)
 {
-	static const char *const names[] = { "/python",  "/libpython", "/ruby",
-					     "/libruby", "/php",       "/libphp" };
+	static const struct {
+		const char *name;
+		enum interp_family family;
+	} names[] = {
+		{ "/python", INTERP_PYTHON }, { "/libpython", INTERP_PYTHON },
+		{ "/ruby", INTERP_RUBY },     { "/libruby", INTERP_RUBY },
+		{ "/php", INTERP_PHP },       { "/libphp", INTERP_PHP },
+	};
 	const char *slash = image->path ? strrchr(image->path, '/') : NULL;
 
 	for (size_t i = 0; slash && i < ARRAY_SIZE(names); i++)
-		if (g_str_has_prefix(slash, names[i]))
-			return true;
-	return false;
+		if (g_str_has_prefix(slash, names[i].name))
+			return names[i].family;
+	return INTERP_NONE;
 }
 
 /* A process may map several interpreters, but only one is read: a supported one, preferably the
@@ -67,9 +73,11 @@ static const struct mapping *choose(struct interpreted *interpreted, const struc
 		const struct mapping *mapping = &maps->mappings[i];
 		const struct image *image = mapping->image;
 
-		if (image && !interpreted->is_expected && is_named_interpreter(image)) {
-			interpreted->is_expected = true;
-			interpreted->expected(interpreted->data);
+		const enum interp_family named = image ? named_family(image) : INTERP_NONE;
+
+		if (named != INTERP_NONE && !(interpreted->expected_families & 1u << named)) {
+			interpreted->expected_families |= 1u << named;
+			interpreted->expected(named, interpreted->data);
 		}
 		if (image && image->runtime &&
 		    (!chosen || (image != chosen->image &&

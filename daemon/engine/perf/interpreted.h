@@ -17,10 +17,10 @@
 struct interpreted {
 	struct interpreted_code *code;
 	uint32_t generation; /* changes when all processes must be checked again */
-	/* Called once, when a process maps a file that has the name of an interpreter, before the
-	 * file is read. */
-	void (*expected)(void *data);
-	bool is_expected;
+	/* Called once for each family, when a process maps a file that has the name of such an
+	 * interpreter, before the file is read. */
+	void (*expected)(enum interp_family family, void *data);
+	unsigned expected_families; /* bits 1 << enum interp_family */
 	/* Called when an interpreter is found in a process, and again in each generation. */
 	void (*found)(const struct process *process, void *data);
 	/* Called whenever a process also has another interpreter, which is not read. */

@@ -397,9 +397,9 @@ static void send_interpreted(struct session *session, struct message_interpreted
 	channel_send(&session->channel, MESSAGE_INTERPRETED, &body, sizeof(body), NULL, 0);
 }
 
-static void on_interpreter_expected(void *data)
+static void on_interpreter_expected(enum interp_family family, void *data)
 {
-	send_interpreted(data, (struct message_interpreted){ 0 });
+	send_interpreted(data, (struct message_interpreted){ .expected = family });
 }
 
 static void on_interpreter(const struct process *process, void *data)
@@ -540,7 +540,7 @@ static void pace_waits(struct session *session, uint64_t now_ns)
 	session->stopped_sleeps = true;
 	for (guint i = 0; i < session->cpus.all->len; i++)
 		cpu_stop_sleeps(g_ptr_array_index(session->cpus.all, i));
-	if (session->interpreted && session->interpreted->is_expected)
+	if (session->interpreted && session->interpreted->expected_families)
 		send_interpreted(session, (struct message_interpreted){ 0 });
 	snprintf(text, sizeof(text),
 		 "threads wait %.0f times a second, and copying each stack would slow them down: "
