@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: BSD-2-Clause-Patent
-"""What reading the frames of an interpreted program costs a sample, by the clock of the BPF program
-that reads them. The kernel writes the record afterwards, which is not measured.
+"""Measures how long reading the frames of an interpreted program takes for each sample, by the clock
+of the BPF program that reads them. The kernel writes the record afterwards, which is not measured.
 
 Each frame is one of another function, as in real programs. The languages and depths are measured in
 turn, so that what else the machine does affects all. Needs root.

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-2-Clause-Patent
-"""What the page draws from numbers that are known: the folded boxes of the flame graph, the heat
+"""The page draws known numbers correctly: the folded boxes of the flame graph, the heat
 map, long trees, and what was not measured."""
 import re
 
@@ -109,7 +109,7 @@ def test_heat(empty, chromium, tmp_path):
 
 
 def test_unknown(profcapture, empty, chromium, tmp_path):
-    """What was not measured is unknown, not 0: the CPUs of the machine, when a woken thread was ready,
+    """Numbers that were not measured are unknown, not 0: the CPUs of the machine, when a woken thread was ready,
     and how long threads ran if only another event was recorded."""
     made = make(tmp_path / "made.cap", "--all-tables", "--rows", 300)
     profcapture("html", made, "-o", tmp_path / "made.html", "-q")

@@ -61,18 +61,20 @@ def chains(php, tmp_path_factory):
     subprocess.run([php, HERE / "php_oracle.php", "record", path], check=True, timeout=120)
     return path
 
+PHP = {"roots": ROOTS, "has_c": True, "most_torn": 0.005}  # the oracle changes between fibers often
+
 
 def test_command(profctl, profcapture, capture, php, chains, tmp_path):
     """From the start, with fibers."""
     recorded(profctl, "-F", 2999, "-o", capture, "--", php, make_oracle(tmp_path), "run", 4)
-    check(Capture(profcapture, capture, "php"), chains, roots=ROOTS, has_c=True)
+    check(Capture(profcapture, capture, "php"), chains, **PHP)
 
 
 def test_pid(profctl, profcapture, capture, php, chains, spawn, tmp_path):
     target = spawn(php, make_oracle(tmp_path), "run", 60)
     time.sleep(1)
     recorded(profctl, "-F", 2999, "-o", capture, "--pid", target.pid, "-d", 3)
-    check(Capture(profcapture, capture, "php"), chains, roots=ROOTS, has_c=True)
+    check(Capture(profcapture, capture, "php"), chains, **PHP)
 
 
 def test_generated(profctl, profcapture, capture, php, chains, tmp_path):
@@ -84,7 +86,7 @@ def test_generated(profctl, profcapture, capture, php, chains, tmp_path):
     recorded(profctl, "-F", 2999, "-o", capture, "--", php, *options, make_oracle(tmp_path), "run", 4)
     found = Capture.__new__(Capture)  # with metadata of what is not read
     found.kind, found.samples = "php", rows(profcapture, capture, "sample", "--resolve")
-    check(found, chains, roots=ROOTS, has_c=True)
+    check(found, chains, **PHP)
     hidden = [sample for sample in settled(found.samples)
               if sample["interpreter"] == "missing" and sample["user_stop"] == "no-table"
               and "make_fcontext" not in str(sample["frames"])]

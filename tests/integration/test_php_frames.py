@@ -67,7 +67,8 @@ def test_shares(php, tmp_path):
     seventy = sum("seventy@" in line for line in lines)
     both = seventy + sum("thirty@" in line for line in lines)
     assert both > 500 and both > 0.97 * len(lines)
-    assert abs(seventy - 0.7 * both) < 3 * math.sqrt(0.7 * 0.3 * both)
+    # calling the functions takes up to 1 %
+    assert abs(seventy - 0.7 * both) < 3 * math.sqrt(0.7 * 0.3 * both) + 0.01 * both
 
 
 @pytest.mark.parametrize("php", PHPS)
