@@ -712,6 +712,7 @@ def test_a_process_that_only_waits(profctl, profcapture, capture, spawn):
     assert data["samples"] == 0 and "Threads waited" in done.stderr and "nothing" not in done.stderr.replace("Lost: nothing", "")
     assert data["next"] == [f"profcapture report {capture} --metric off-cpu"]
     assert "nanosleep" in profcapture(*data["next"][0].split()[1:]).stdout
+    assert "Waited " in profcapture("report", capture).stdout
 
 
 def test_nobody_is_told_the_ways_out(profctl, tmp_path):

@@ -81,7 +81,7 @@ static void test_names(void)
 	static const struct lacks all[] = {
 		{ "/usr/bin/node", "[anon]", PROF_IMAGE_ANON, 60, 40, 0, 0, 0, "unresolved", "node",
 		  "[anon]",
-		  "60.0 % of the samples have no name, most in '[anon]': run node with --perf-basic-prof" },
+		  "60.0 % of the samples have no name, most in code that the program made while it ran: run node with --perf-basic-prof" },
 		{ "/opt/jdk/bin/java", "[anon]", PROF_IMAGE_ANON, 60, 40, 0, 0, 0, "unresolved",
 		  "java", "[anon]", "DumpPerfMapAtExit" },
 		{ "/usr/bin/luajit", "[anon]", PROF_IMAGE_ANON, 60, 40, 0, 0, 0, "unresolved",

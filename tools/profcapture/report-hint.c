@@ -251,6 +251,11 @@ void report_hint_print(const struct report_hint *hint, struct out *out)
 		out_printf(out,
 			   _("Hint: %.1f %% of the samples lack the program's functions (%s): "),
 			   hint->percent, subject);
+	else if (g_str_has_prefix(subject, "//anon") || strcmp(subject, "[anon]") == 0)
+		out_printf(out,
+			   _("Hint: %.1f %% of the samples have no name, most in code that the "
+			     "program made while it ran: "),
+			   hint->percent);
 	else
 		out_printf(out, _("Hint: %.1f %% of the samples have no name, most in '%s': "),
 			   hint->percent, subject);

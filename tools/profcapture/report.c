@@ -150,15 +150,20 @@ void report_write_head(const struct report *report, struct json *json)
 		write_per_mark(report, json);
 }
 
-bool report_is_all_cpu_time(const struct report *report)
+/* Returns whether the report covers the whole recording, by a clock of the CPU. */
+static bool is_whole(const struct report *report)
 {
 	const struct profile *profile = &report->profile;
 
 	return report->reader.metric == READER_CPU && strcmp(profile_unit(profile), "ns") == 0 &&
-	       profile->all.weight > 0 && profile->mode == PROFILE_ANY_MODE &&
-	       !report->inside.name && !report->reader.timed &&
+	       profile->mode == PROFILE_ANY_MODE && !report->inside.name && !report->reader.timed &&
 	       !reader_filters_threads(&report->reader) && report->reader.cpus == NULL &&
 	       report->reader.capture->duration_ns > 0;
+}
+
+bool report_is_all_cpu_time(const struct report *report)
+{
+	return is_whole(report) && report->profile.all.weight > 0;
 }
 
 /* Returns "8 %" or "25-27 %". */
@@ -367,7 +372,8 @@ void report_print_head(const struct report *report, struct out *out)
 	if (is_all && profile->by == PROFILE_THREAD &&
 	    !capture_lacks_rows(report->reader.capture, PROF_TABLE_SWITCH))
 		print_busiest(report, out);
-	if (is_all && profile->by != PROFILE_THREAD && !capture_is_system(report->reader.capture)) {
+	if (is_whole(report) && profile->by != PROFILE_THREAD &&
+	    !capture_is_system(report->reader.capture)) {
 		out_init(&line, -1);
 		summary_print_waiting(&summary, &line);
 		say(report, out, &line);
@@ -632,14 +638,12 @@ static bool report_run(struct report *report, const char *file, GError **error)
 	if (profile->by == PROFILE_THREAD && (!reader_load_names(reader, error) ||
 					      !thread_starts_read(&report->starts, reader, error)))
 		return false;
-	if (profile->by != PROFILE_THREAD &&
-	    (!is_text || profile->focus || !report_is_all_cpu_time(report)))
+	if (profile->by != PROFILE_THREAD && (!is_text || profile->focus || !is_whole(report)))
 		return true;
 	/* Run times are per thread and cannot be limited to spans. */
 	report->times = report->inside.name ? g_array_new(FALSE, TRUE, sizeof(struct run_time))
 					    : run_times_read(reader, error);
-	return report->times &&
-	       (!report_is_all_cpu_time(report) || report_read_waits(report, error));
+	return report->times && (!is_whole(report) || report_read_waits(report, error));
 }
 
 /* Fails if options select no sample. A capture without samples is an answer. */
