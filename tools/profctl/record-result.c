@@ -363,7 +363,7 @@ static void print_waits(const struct record_result *result)
 	double raced = percent * (double)record_result_number(result, slept_keys[SLEPT_RACED]);
 	double none = percent * (double)record_result_number(result, slept_keys[SLEPT_NONE]);
 
-	if (raced + none < 0.05 && strcmp(recorded, "full") == 0) {
+	if (raced + none < 0.05) {
 		fprintf(stderr, _("Threads waited %s.\n"), slept);
 		return;
 	}
