@@ -78,15 +78,7 @@ static __noinline int describe(struct cpython_walk *walk, __u64 object, __u32 id
 		return -1;
 	scratch = walk->common.scratch;
 	layout = walk->layout;
-	code = &scratch->code;
-	code->record = INTERP_RECORD_CODE;
-	code->pid = walk->common.pid;
-	code->code = object;
-	code->id = id;
-	code->first_line = first_line;
-	code->family = INTERP_PYTHON;
-	code->minor = layout->minor;
-	code->flags = 0;
+	code = begin_code(scratch, object, id, first_line, INTERP_PYTHON, layout->minor);
 	code->name_bytes = read_text(layout, word_at(scratch->object, layout->code_qualname, 0xf8),
 				     code->name, INTERP_MAX_NAME, &code->name_width, &cut);
 	if (cut)

@@ -183,6 +183,26 @@ static __always_inline struct walk begin_walk(void *ctx, struct scratch *scratch
 			      .flags = scratch->flags };
 }
 
+/* Begins to describe a code object, in scratch->code, as one without names. */
+static __always_inline struct interp_code *begin_code(struct scratch *scratch, __u64 object,
+						      __u32 id, __u32 first_line, __u8 family,
+						      __u8 minor)
+{
+	struct interp_code *code = &scratch->code;
+
+	code->record = INTERP_RECORD_CODE;
+	code->pid = bpf_get_current_pid_tgid() >> 32;
+	code->code = object;
+	code->id = id;
+	code->first_line = first_line;
+	code->family = family;
+	code->minor = minor;
+	code->flags = code->kind = code->is_singleton = 0;
+	code->name_width = code->file_width = INTERP_UTF_8;
+	code->name_bytes = code->file_bytes = code->lines_bytes = code->owner_bytes = 0;
+	return code;
+}
+
 /* Returns the walk's next frame, or NULL if there is no room. */
 static __always_inline struct interp_frame *add_frame(struct walk *walk)
 {

@@ -77,18 +77,8 @@ static __noinline int describe(struct php_walk *walk, __u64 code_at, __u32 id, _
 		return -1;
 	scratch = walk->common.scratch;
 	layout = walk->layout;
-	code = &scratch->code;
-	code->record = INTERP_RECORD_CODE;
-	code->pid = walk->common.pid;
-	code->code = code_at;
-	code->id = id;
-	code->first_line = first_line;
-	code->family = INTERP_PHP;
-	code->minor = layout->minor;
-	code->flags = 0;
+	code = begin_code(scratch, code_at, id, first_line, INTERP_PHP, layout->minor);
 	code->kind = kind;
-	code->name_width = code->file_width = INTERP_UTF_8;
-	code->lines_bytes = code->owner_bytes = code->file_bytes = 0;
 	code->name_bytes = read_string(word_at(scratch->object, layout->function_name, 0xf8),
 				       code->name, INTERP_MAX_OWNER - 1, &cut);
 	if (cut)

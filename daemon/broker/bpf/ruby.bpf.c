@@ -330,16 +330,7 @@ __noinline __u32 ruby_describe(__u64 body, __u32 id, __u32 first_line, __u64 own
 
 	if (!scratch || !layout)
 		return 0;
-	code = &scratch->code;
-	code->record = INTERP_RECORD_CODE;
-	code->pid = bpf_get_current_pid_tgid() >> 32;
-	code->code = body;
-	code->id = id;
-	code->first_line = first_line;
-	code->family = INTERP_RUBY;
-	code->minor = layout->minor;
-	code->flags = 0;
-	code->name_width = code->file_width = INTERP_UTF_8;
+	code = begin_code(scratch, body, id, first_line, INTERP_RUBY, layout->minor);
 	code->name_bytes = read_string(layout, word_at(scratch->object, layout->body_label, 0xf8),
 				       code->name, INTERP_RUBY_OWNER - 1, &cut);
 	if (cut)
