@@ -158,8 +158,8 @@ def test_timeline(profcapture, whole, view):
         (["--inverted", "--callers", "x"], "--inverted cannot be combined with"),
         (["--inverted", "--by", "thread"], "--by function or image"),
         (["--no-children", "--tree"], "--no-children applies to rows"),
-        (["--timeline", "--tree"], "--timeline is of rows"),
-        (["--timeline", "--by", "thread"], "--timeline is of rows"),
+        (["--timeline", "--tree"], "--timeline cannot be combined with --tree"),
+        (["--timeline", "--by", "thread"], "--timeline needs --by function, line or image"),
     ],
 )
 def test_usage_errors(profcapture, whole, arguments, said):

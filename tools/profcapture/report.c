@@ -460,8 +460,9 @@ static int check_options(const struct report *report)
 		{ report->inlined && by != PROFILE_FUNCTION, N_("--inline needs --by function") },
 		{ report->inlined && report->not_inlined,
 		  N_("--inline and --no-inline exclude each other") },
-		{ report->profile.wants_timeline &&
-			  (nested || by > PROFILE_IMAGE || format == READER_CSV),
+		{ report->profile.wants_timeline && nested,
+		  N_("--timeline cannot be combined with --tree, --callers or --callees") },
+		{ report->profile.wants_timeline && (by > PROFILE_IMAGE || format == READER_CSV),
 		  N_("--timeline needs --by function, line or image, and text, json or ndjson") },
 		{ report->inside.scope != SPAN_OF_PROCESS && !report->inside.name,
 		  N_("--mark-scope needs --per-mark") },
