@@ -10,6 +10,8 @@ import time
 
 import pytest
 
+from captures import rows
+
 TORN = 0x14  # INTERP_FAULT | INTERP_TORN
 
 
@@ -169,3 +171,14 @@ if __name__ == "__main__":
     print(dict(verdicts))
     for chain, n in wrong.most_common(5):
         print(n, chain)
+
+
+def check_refusal(profcapture, capture, language):
+    """Checks that the capture and the report say that the kernel refuses a family's programs."""
+    reason = f"the kernel refuses the program that reads {language}: Invalid argument"
+    missing, = (row["value"] for row in rows(profcapture, capture, "metadata") if row["key"] == "interpreters.missing")
+    assert missing.startswith(reason)
+    profcapture("symbolize", capture)  # without names, the hint would be about them
+    if profcapture.json("info", capture)["capture"]["lost"] == 0:  # or about losses
+        hint, = (line for line in profcapture("report", capture).stdout.splitlines() if line.startswith("Hint: "))
+        assert f"({reason}" in hint

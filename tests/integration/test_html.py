@@ -372,7 +372,7 @@ def test_selection(profcapture, page_of, chromium, capture):
     report, and it does not say that what they leave out was not recorded."""
     tid = max(profcapture.json("report", capture, "--by", "thread")["data"]["rows"], key=lambda row: row["self"])["tid"]
     times = profcapture.json("sql", capture, "SELECT min(time_ns) AS first, max(time_ns) AS last FROM sample")["data"]["rows"][0]
-    middle = [f"{(times['first'] * (4 - i) + times['last'] * i) / 4e9:.2f}s" for i in (1, 3)]
+    middle = [f"{round((times['first'] * (4 - i) + times['last'] * i) / 4e9, 2):g}s" for i in (1, 3)]
     lists = [["--cpu", "0", "--focus", "heavy|light"], ["--from", "..".join(middle)], ["--tid", str(tid), "--ignore", "a b"], ["--comm", "city"]]
     for options in lists:
         page = page_of(capture, *options)

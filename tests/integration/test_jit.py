@@ -383,7 +383,7 @@ def test_annotate(lined, profcapture):
         assert (row["function"], row["file"], row["line"], row["text"]) == (name, line and str(source), line, text)
         assert sum(row["self"] for row in data["lines"]) == report[name]["self"] and row["self"] > 0.9 * report[name]["self"]
         assert row["total"] >= row["self"]
-        assert data["instructions"] == [] and "program made" in data["no_code"]
+        assert data["instructions"] == [] and "generated code" in data["no_code"]
     place = f"{os.path.basename(report['lined']['image'])}+{hex(int(report['lined']['offset'], 16) + 1)}"
     text = profcapture("annotate", capture, place).stdout
     assert re.match(rf"lined at {source.name}:3 has \d+\.?\d* % of the CPU time itself, \d+\.?\d* % with its callees\.\n", text), text

@@ -186,7 +186,7 @@ def test_run_time_is_what_the_kernel_counts(profctl, profcapture, capture, compi
     # in text, the thread before and after exec is one row
     sums = [sum(each[key] for each in every if each["tid"] == row["tid"]) / 1e9 for key in ("run_ns", "wait_ns", "preempted_ns", "runnable_ns")]
     times = " +".join(re.escape(f"{seconds:.2f}") for seconds in sums)
-    assert re.search(rf"^ +[\d.]+ +{times} +[\d.]+  {row['tid']} sleeper\b", text, re.MULTILINE)
+    assert re.search(rf"^ *[\d.]+ +{times} +[\d.]+ +{row['tid']} sleeper\b", text, re.MULTILINE)
 
 
 # Each `brief` thread prints its lifetime. `sleeper` only pauses, so it is never switched while it

@@ -5,7 +5,7 @@
  * PHP exports its globals. No symbol has the version, but a constant text has the day of the
  * interface for extensions of Zend, which is another one in each minor version.
  * Invariants: (1) a build whose globals have another size is not used
- *                 [test-php: files]
+ *                 [test-zend: files]
  * Pure functions of the file.
  */
 #include "daemon/engine/interp/php-file.h"
