@@ -37,7 +37,7 @@ static void *work(void *data)
 
 		prof_mark_begin(0, "shop", "turn", NULL, 0);
 		heavy(2000000);
-		light(800000);
+		light(i < 30 ? 300000 : 1300000); /* takes longer in the second half */
 		deep(30);
 		if (i % 2)
 			free(keep());
