@@ -29,7 +29,8 @@ _Noreturn void _exit(int status)
 	abort();
 }
 
-/* Replaces libc's: on a busy machine, a step may wait for a CPU for longer than the verb's grace. */
+/* Replaces libc's, because on a busy machine a step may wait for a CPU for longer than the verb's
+ * grace. */
 int setitimer(__itimer_which_t which, const struct itimerval *value, struct itimerval *old)
 {
 	struct itimerval later = *value;
