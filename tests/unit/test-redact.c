@@ -183,6 +183,8 @@ static void test_long_texts(void)
 {
 	static const char *const parts[] = { "=~", "~=", "/a ",  "1.", "-x",   "../",
 					     "A=", "a@", "\\\\", "(",  "jane/" };
+	/* The sanitizer's strict_string_checks read a text to its end in each call. */
+	const size_t n_bytes = getenv("ASAN_OPTIONS") ? 1 << 13 : 1 << 18;
 	struct redactor *redactor = redactor_new();
 
 	redactor_learn(redactor,
@@ -191,7 +193,7 @@ static void test_long_texts(void)
 		g_autoptr(GString) text = g_string_new(NULL);
 		g_autofree char *shown = NULL;
 
-		while (text->len < 1 << 18)
+		while (text->len < n_bytes)
 			g_string_append(text, parts[i]);
 		redactor_learn(redactor, text->str);
 		shown = redact_text(redactor, text->str);
