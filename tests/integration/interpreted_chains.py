@@ -10,8 +10,6 @@ import time
 
 import pytest
 
-from captures import rows
-
 TORN = 0x14  # INTERP_FAULT | INTERP_TORN
 
 
@@ -88,12 +86,14 @@ class Capture:
 
 
 def settled(samples):
-    """Drops the samples of each process before its interpreter was found."""
-    begun, kept = set(), []
+    """Drops the samples of each process before its interpreter was found, and those of each CPU before
+    the programs were attached to its events."""
+    begun, attached, kept = set(), set(), []
     for sample in samples:
         if sample["interpreter"] == "complete":
             begun.add(sample["pid"])
-        if sample["pid"] in begun and sample["interpreter"] != "idle":
+            attached.add(sample["cpu"])
+        if sample["pid"] in begun and sample["cpu"] in attached and sample["interpreter"] != "idle":
             kept.append(sample)
     return kept
 
@@ -175,6 +175,8 @@ if __name__ == "__main__":
 
 def check_refusal(profcapture, capture, language):
     """Checks that the capture and the report say that the kernel refuses a family's programs."""
+    from captures import rows
+
     reason = f"the kernel refuses the program that reads {language}: Invalid argument"
     missing, = (row["value"] for row in rows(profcapture, capture, "metadata") if row["key"] == "interpreters.missing")
     assert missing.startswith(reason)
