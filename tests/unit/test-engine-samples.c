@@ -380,6 +380,7 @@ static void test_jit(void)
 	CHECK_INT(interpreted_merge(program.interpreted, &program.sample),
 		  PROF_INTERPRETER_COMPLETE);
 	CHECK_INT(program.interpreted->chain.frames[0].position, UINT32_MAX);
+	parts_finish(&program.stage.parts);
 	program_done(&program);
 }
 
@@ -423,6 +424,7 @@ static void test_before(void)
 	program.sample.user.stop = PROF_STOP_ROOT;
 	CHECK_INT(interpreted_merge(program.interpreted, &program.sample),
 		  PROF_INTERPRETER_MISSING);
+	parts_finish(&program.stage.parts);
 	program_done(&program);
 }
 

@@ -16,7 +16,8 @@ static uint32_t frame_bytes(const uint8_t *code, size_t size)
 
 	if (!copy)
 		abort();
-	memcpy(copy, code, size);
+	if (size)
+		memcpy(copy, code, size);
 	return prologue_frame_bytes(REGS_X86_64, copy, size, &bytes) ? bytes : UNKNOWN;
 }
 
