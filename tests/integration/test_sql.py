@@ -197,8 +197,11 @@ def test_waits_have_names(profctl, profcapture, compile_c, sql, database, tmp_pa
     """The view of waits says what threads waited for, where, and who woke them, as report and locks do."""
     if os.geteuid() != 0:
         pytest.skip("wakers are recorded for root only")
-    path = tmp_path / "sleeper.cap"
-    profctl("record", "-q", "-F", 199, "--off-cpu", "--wakers", "-o", path, "--", compile_c("sleeper", SLEEPER, "-g", "-O1", "-pthread"))
+    path, program = tmp_path / "sleeper.cap", compile_c("sleeper", SLEEPER, "-g", "-O1", "-pthread")
+    for _ in range(5):  # of a busy machine's wakers, not all are recorded with their stacks
+        profctl("record", "-q", "--force", "-F", 199, "--off-cpu", "--wakers", "-o", path, "--", program)
+        if sql(path, "SELECT count(*) FROM waits WHERE stack LIKE '%;run;block;%' AND waker_stack IS NOT NULL") == [(1,)]:
+            break
     states = profcapture.json("report", path, "--by", "state")["data"]
     causes = {row["cause"]: (row["time_ns"], row["waits"]) for row in states["causes"]}
     connection = database(path)
