@@ -480,7 +480,7 @@ int main(void)
 
 
 def test_too_many_waits(profctl, compile_c, tmp_path):
-    """A program that waits too often keeps only the times of its waits, and is told so, except with
+    """If a program waits too often, only the times of its waits are recorded. A warning says so, except with
     --quiet, which prints errors only."""
     program = compile_c("ping", PING)
     record = ["record", "--json", "--bus", "private", "--force", "--no-symbols", "-o", tmp_path / "x.cap"]

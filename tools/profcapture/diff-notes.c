@@ -2,9 +2,9 @@
 /*
  * Diff-notes - how captures differ in other ways than their program
  *
- * A note is on something that looks like a change of the program and is none, such as another
- * machine or lost events, or on something that samples of the CPU do not show, such as longer
- * waits. Damage and a lack of data prevent a verdict.
+ * A note names a difference that looks like a change of the program, but has another cause, such
+ * as another machine or lost events; or a change that samples of the CPU do not show, such as
+ * longer waits. Damage and a lack of data prevent a verdict.
  */
 #include "config.h"
 

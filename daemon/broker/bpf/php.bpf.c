@@ -234,7 +234,7 @@ static __always_inline void stage_generator(struct php_walk *walk)
 			.flags &= ~INTERP_FRAME_ENDS_RUN;
 }
 
-/* Returns the address of the next frame; 0: there is none. */
+/* Returns the address of the next frame; 0 after the last frame. */
 static __always_inline __u64 next_frame(struct php_walk *walk)
 {
 	struct scratch *scratch = walk->common.scratch;
@@ -250,7 +250,8 @@ static __always_inline __u64 next_frame(struct php_walk *walk)
 	return at;
 }
 
-/* Returns the kind of the function whose bytes are in scratch->object; 0: it is none. */
+/* Returns the kind of the function whose bytes are in scratch->object; 0 if the bytes are no
+ * function. */
 static __always_inline __u32 kind_of(const struct php_walk *walk)
 {
 	const __u8 *object = walk->common.scratch->object;

@@ -131,8 +131,9 @@ const Elf64_Phdr *interp_elf_segment(const struct interp_elf *elf, uint32_t type
 	return NULL;
 }
 
-/* Returns the address of a relocation of this type: of that at `address`; or, if that is 0, of one
- * for the symbol with this index, else of one for no symbol. Returns 0 if there is none. */
+/* Returns the address of a relocation of this type: the relocation at `address`; if `address` is 0,
+ * a relocation for the symbol with this index, else a relocation for no symbol. Returns 0 if the
+ * file lacks all of these. */
 static uint64_t find_relocation(const struct interp_elf *elf, uint32_t type, uint64_t address,
 				uint32_t symbol)
 {

@@ -55,7 +55,7 @@ bool interp_elf_address(const struct interp_elf *elf, void *to, size_t size, uin
 /* Returns the difference for the segment with this code; 0 if it is unknown. */
 uint64_t interp_elf_code_bias(const struct interp_elf *elf, uint64_t address);
 /* Reads the bytes that follow the first such text in a segment that is only read. Returns false if
- * there is none. The text has at most 16 bytes. */
+ * no such segment has the text, which has at most 16 bytes. */
 bool interp_elf_after_text(const struct interp_elf *elf, const char *text, void *to, size_t size);
 /* Returns a segment of this type, or NULL. */
 const Elf64_Phdr *interp_elf_segment(const struct interp_elf *elf, uint32_t type);

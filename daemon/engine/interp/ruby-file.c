@@ -67,7 +67,8 @@ static uint64_t find_first_variable(const struct interp_elf *elf, enum interp_sy
 	return 0;
 }
 
-/* Returns the address to which the instruction jumps; 0: it is none that ends a function. */
+/* Returns the address to which a jump that ends a function goes. Returns 0 if the instruction is
+ * another one. */
 static uint64_t find_target(const uint8_t *code, uint64_t address)
 {
 	return code[0] == 0xe9
@@ -75,7 +76,8 @@ static uint64_t find_target(const uint8_t *code, uint64_t address)
 		       : 0;
 }
 
-/* Returns the function to which both functions jump; 0: there is none, or several. */
+/* Returns the function to which both functions jump. Returns 0 if they have none or several in
+ * common. */
 static uint64_t find_common_jump(const struct interp_elf *elf, enum interp_symbol one,
 				 enum interp_symbol other)
 {
