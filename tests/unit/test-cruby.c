@@ -10,9 +10,8 @@
 #include "daemon/engine/interp/interp-runtime.h"
 #include "daemon/engine/interp/ruby-lines.h"
 #include "tests/unit/cruby-tables.h"
+#include "tests/unit/interp-files.h"
 #include "tests/unit/test.h"
-
-#include <fcntl.h>
 
 /* Each run is from a position to the next run's. */
 static void check_ruby_lines(const uint8_t *table, size_t size, const uint16_t (*runs)[2], size_t n,
@@ -95,25 +94,16 @@ static void test_files(void)
 		{ "ruby-code-far", INTERP_OTHER_BUILD, 3, 0, 0, 0, 0 },
 		{ "ruby-4.1", INTERP_OTHER_VERSION, 0, 0, 0, 0, 0 },
 	};
-	char path[512];
 
 	if (!getenv("PROF_SOURCE_DIR"))
 		SKIP("PROF_SOURCE_DIR is not set");
 	for (size_t i = 0; i < ARRAY_SIZE(files); i++) {
-		CLEANUP_CLOSE int fd = -1;
 		struct interp_runtime runtime;
 		uint64_t addresses[INTERP_ADDRESSES];
 
-		snprintf(path, sizeof(path), "%s/tests/fuzz/corpus/interp_runtime/%s",
-			 getenv("PROF_SOURCE_DIR"), files[i].name);
-		fd = open(path, O_RDONLY | O_CLOEXEC);
-		CHECK(fd >= 0);
-		CHECK_INT(interp_runtime_find(fd, &runtime), files[i].found);
-		CHECK_INT(runtime.family, INTERP_RUBY);
-		CHECK_INT(runtime.minor, files[i].minor);
-		if (runtime.found != INTERP_FOUND)
+		if (!check_interp_file(files[i].name, files[i].found, INTERP_RUBY, files[i].minor,
+				       &runtime, addresses))
 			continue;
-		interp_runtime_locate(&runtime, 0x1000, addresses);
 		CHECK_INT(addresses[INTERP_RUBY_MODULE],
 			  files[i].module ? files[i].module + 0x1000 : 0);
 		CHECK_INT(addresses[INTERP_RUBY_OFFSET], files[i].offset);

@@ -8,10 +8,8 @@
 #include "daemon/engine/interp/interp-functions.h"
 #include "daemon/engine/interp/interp-merge.h"
 #include "daemon/engine/interp/interp-runtime.h"
+#include "tests/unit/interp-files.h"
 #include "tests/unit/test.h"
-
-#include <fcntl.h>
-#include <stdio.h>
 
 static void test_layouts(void)
 {
@@ -61,25 +59,16 @@ static void test_files(void)
 		{ "php-7.4", INTERP_OTHER_VERSION, 0, 0 },
 		{ "php-no-day", INTERP_OTHER_VERSION, 0, 0 },
 	};
-	char path[512];
 
 	if (!getenv("PROF_SOURCE_DIR"))
 		SKIP("PROF_SOURCE_DIR is not set");
 	for (size_t i = 0; i < ARRAY_SIZE(files); i++) {
-		CLEANUP_CLOSE int fd = -1;
 		struct interp_runtime runtime;
 		uint64_t addresses[INTERP_ADDRESSES];
 
-		snprintf(path, sizeof(path), "%s/tests/fuzz/corpus/interp_runtime/%s",
-			 getenv("PROF_SOURCE_DIR"), files[i].name);
-		fd = open(path, O_RDONLY | O_CLOEXEC);
-		CHECK(fd >= 0);
-		CHECK_INT(interp_runtime_find(fd, &runtime), files[i].found);
-		CHECK_INT(runtime.family, INTERP_PHP);
-		CHECK_INT(runtime.minor, files[i].minor);
-		if (runtime.found != INTERP_FOUND)
+		if (!check_interp_file(files[i].name, files[i].found, INTERP_PHP, files[i].minor,
+				       &runtime, addresses))
 			continue;
-		interp_runtime_locate(&runtime, 0x1000, addresses);
 		CHECK_INT(addresses[INTERP_PHP_GLOBALS], 0x51100);
 		CHECK_INT(addresses[INTERP_PHP_OF_GLOBALS],
 			  files[i].of_globals ? files[i].of_globals + 0x1000 : 0);
