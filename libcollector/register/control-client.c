@@ -339,8 +339,9 @@ int control_connect(const struct control_addresses *addresses, const struct cont
 	for (uint32_t i = 0; i < addresses->n; i++) {
 		r = connect_one(&addresses->addresses[i], hello, deadline_ns, ret_connection,
 				ret_memfd);
-		/* A refusal is an answer. Try the next address only if there is no answer. */
-		if (r >= 0 || r == -ETIMEDOUT)
+		/* Try the next address only if nobody answers here. A refusal is an answer. A lack
+		 * of descriptors or memory is this process's own, and the reason to report. */
+		if (r >= 0 || r == -ETIMEDOUT || r == -EMFILE || r == -ENFILE || r == -ENOMEM)
 			break;
 	}
 	return r;

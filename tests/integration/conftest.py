@@ -38,6 +38,9 @@ MACHINE_IS_NOT_OURS = "changes this machine, and PROF_TEST_MACHINE=1 is not set"
 
 def pytest_configure(config):
     os.environ["PROF_TEST_RUN"] = str(os.getpid())
+    # A recording of the tests themselves: the programs of the tests belong to no other recording.
+    for name in "PROF_CONTROL", "SYSPROF_CONTROL_FD":
+        os.environ.pop(name, None)
     config.addinivalue_line("markers", "alone: the test needs the machine for itself; no other case runs beside it")
     config.addinivalue_line("markers", "changes_machine: alone, and skipped unless PROF_TEST_MACHINE=1 is set")
     # A starting run closes pytest's common folder to other users, but the tests of another run need

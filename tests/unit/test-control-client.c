@@ -7,6 +7,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <pthread.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/un.h>
 
@@ -268,6 +269,46 @@ static void test_late(void)
 	close(peer);
 }
 
+/* The descriptors with these numbers: those in use, and two that are free. */
+static rlim_t limit_with_two_free(void)
+{
+	int n = 0, fd = 0;
+
+	for (; n < 2; fd++)
+		n += fcntl(fd, F_GETFD) < 0;
+	return (rlim_t)fd;
+}
+
+/* A process that has no descriptor for its arena says so, and does not go to another session. */
+static void test_no_descriptor_is_left(void)
+{
+	struct control_connection connection = { .fd = -1 };
+	struct control_addresses addresses;
+	struct control_address absent;
+	struct reply reply = { .answer = good, .n_bytes = 64, .n_fds = 1 };
+	struct rlimit before, few;
+	pthread_t id;
+	int memfd = -1;
+
+	reply.listener = listen_here(&addresses, 8);
+	/* The other address, which nobody listens at, comes last. */
+	absent = addresses.addresses[0];
+	addresses.addresses[0] = addresses.addresses[1];
+	addresses.addresses[1] = absent;
+	CHECK(getrlimit(RLIMIT_NOFILE, &before) == 0);
+	few = (struct rlimit){ .rlim_cur = limit_with_two_free(), .rlim_max = before.rlim_max };
+	CHECK(setrlimit(RLIMIT_NOFILE, &few) == 0);
+	CHECK(pthread_create(&id, NULL, answer_once, &reply) == 0);
+	/* answer_once() holds one of the two, the connection has the other. */
+	CHECK_INT(control_connect(&addresses, &hello, clock_now() + UINT64_C(20000000000),
+				  &connection, &memfd),
+		  -EMFILE);
+	pthread_join(id, NULL);
+	CHECK(setrlimit(RLIMIT_NOFILE, &before) == 0);
+	close(reply.peer);
+	close(reply.listener);
+}
+
 int main(void)
 {
 	RUN(test_parse);
@@ -276,5 +317,6 @@ int main(void)
 	RUN(test_reused);
 	RUN(test_late);
 	RUN(test_left);
+	RUN(test_no_descriptor_is_left);
 	return test_end();
 }
