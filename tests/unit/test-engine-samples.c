@@ -597,17 +597,25 @@ static void test_regions(void)
 	images_done(&images);
 }
 
-static void test_symbols(void)
+static int fake_kallsyms(void)
 {
 	static const char kallsyms[] = "ffffffff81000000 T _stext\n"
 				       "ffffffff81000010 T first\n"
 				       "ffffffff81000100 t second\n"
 				       "ffffffff81000200 T third\n";
-	struct parts parts;
 	int fd = memfd_create("kallsyms", MFD_CLOEXEC);
+
+	if (write(fd, kallsyms, strlen(kallsyms)) != (ssize_t)strlen(kallsyms))
+		abort();
+	return fd;
+}
+
+static void test_symbols(void)
+{
+	struct parts parts;
+	int fd = fake_kallsyms();
 	const char *text;
 
-	REQUIRE(write(fd, kallsyms, strlen(kallsyms)) == (ssize_t)strlen(kallsyms));
 	parts_init(&parts);
 	kernel_read_text(&parts.kernel, fd);
 	CHECK(parts.kernel.text_start == STEXT);
@@ -621,6 +629,34 @@ static void test_symbols(void)
 	text = text_of(&parts, number_of(&parts, PROF_TABLE_SYMBOL, PROF_SYMBOL_NAME, 1));
 	CHECK_STR(text, "second");
 	close(fd);
+	parts_done(&parts);
+}
+
+/* A file has names of the kernel before the recording's end, a live view has them at once. */
+static void test_symbols_of_a_killed_recording(void)
+{
+	const uint64_t second = UINT64_C(1000000000), start = 100 * second;
+	struct parts parts;
+	int fd = fake_kallsyms();
+	uint64_t ns = start;
+
+	parts_init(&parts);
+	kernel_read_text(&parts.kernel, fd);
+	kernel_request(&parts.kernel, STEXT + 0x110, PROF_FRAME_EXACT);
+	for (; g_hash_table_size(parts.kernel.written) == 0 && ns < 200 * second; ns += second)
+		kernel_write_symbols_soon(&parts.kernel, fd, &parts.output, false, ns);
+	CHECK(ns > start + second && ns < start + 20 * second);
+	kernel_request(&parts.kernel, STEXT + 0x10, PROF_FRAME_EXACT);
+	kernel_write_symbols_soon(&parts.kernel, fd, &parts.output, false, ns);
+	CHECK_INT(g_hash_table_size(parts.kernel.written), 1);
+	kernel_write_symbols_soon(&parts.kernel, fd, &parts.output, false, ns + 20 * second);
+	CHECK_INT(g_hash_table_size(parts.kernel.written), 2);
+	parts.kernel.next_ns = 0;
+	kernel_request(&parts.kernel, STEXT + 0x200, PROF_FRAME_EXACT);
+	kernel_write_symbols_soon(&parts.kernel, fd, &parts.output, true, ns);
+	CHECK_INT(g_hash_table_size(parts.kernel.written), 3);
+	close(fd);
+	parts_finish(&parts);
 	parts_done(&parts);
 }
 
@@ -1061,6 +1097,7 @@ int main(void)
 	RUN(test_cgroup);
 	RUN(test_regions);
 	RUN(test_symbols);
+	RUN(test_symbols_of_a_killed_recording);
 	RUN(test_ticks);
 	RUN(test_ticks_grow);
 	RUN(test_list);

@@ -60,7 +60,7 @@ static const struct advice advices[] = {
 	  N_("the functions of one interpreter of a process are read; run the other one in a process of its own") },
 	{ "fewer-functions", N_("record fewer processes with --pid, or for a shorter time") },
 	{ "kernel-names", N_("'profctl doctor' says what hides the kernel's names") },
-	{ "unfinished", N_("the capture is unfinished, and the kernel's names would be at its end; "
+	{ "unfinished", N_("the capture is unfinished, so the kernel's last names are missing; "
 			   "'profcapture symbolize FILE' adds those of programs") },
 };
 

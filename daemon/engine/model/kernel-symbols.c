@@ -4,7 +4,8 @@
  *
  * A client that adds names to a capture later has no right to see kernel addresses, and may run on
  * a machine with another kernel. So the engine itself writes the symbols of kernel addresses that
- * samples hit: at the end of the recording, and for a live view during it.
+ * samples hit: at the end of the recording, and during it for a live view and in case that the
+ * recording is killed.
  * Invariant: a symbol is written once, even if many of its addresses were hit
  * [test-engine-samples: symbols]
  * Runs on the drain thread only.
@@ -12,8 +13,8 @@
 #include "daemon/engine/model/kallsyms.h"
 #include "daemon/engine/model/kernel.h"
 
-#define FIRST_WAIT_NS UINT64_C(1000000000)
-#define MAX_WAIT_NS (32 * FIRST_WAIT_NS)
+#define LIVE_WAIT_NS UINT64_C(1000000000)
+#define FILE_WAIT_NS (8 * LIVE_WAIT_NS)
 
 void kernel_read_text(struct kernel *kernel, int kallsyms)
 {
@@ -88,11 +89,15 @@ void kernel_write_symbols(struct kernel *kernel, int kallsyms, struct output *ou
 }
 
 void kernel_write_symbols_soon(struct kernel *kernel, int kallsyms, struct output *output,
-			       uint64_t now_ns)
+			       bool is_read_live, uint64_t now_ns)
 {
+	uint64_t first_ns = is_read_live ? LIVE_WAIT_NS : FILE_WAIT_NS;
+
+	if (kernel->next_ns == 0 && !is_read_live)
+		kernel->next_ns = now_ns + first_ns;
 	if (now_ns < kernel->next_ns || g_hash_table_size(kernel->requested) == 0)
 		return;
 	kernel_write_symbols(kernel, kallsyms, output);
-	kernel->wait_ns = CLAMP(2 * kernel->wait_ns, FIRST_WAIT_NS, MAX_WAIT_NS);
+	kernel->wait_ns = CLAMP(2 * kernel->wait_ns, first_ns, 32 * first_ns);
 	kernel->next_ns = now_ns + kernel->wait_ns;
 }

@@ -347,9 +347,9 @@ static void check(struct session *session, uint64_t now_ns)
 	    !sampling_repeat(&session->sampling, &session->failure))
 		session_fail(session);
 	tasks_sweep(&session->tasks, session->merge.last_ns);
-	if (session->is_read_live && session->kallsyms_fd >= 0)
+	if (session->kallsyms_fd >= 0)
 		kernel_write_symbols_soon(&session->kernel, session->kallsyms_fd, &session->output,
-					  now_ns);
+					  session->is_read_live, now_ns);
 }
 
 static uint64_t next_rescan(const struct session *session, uint64_t now_ns)
