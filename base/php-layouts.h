@@ -12,7 +12,7 @@
 #include <linux/types.h>
 
 #define PHP_FIRST_MINOR 2u
-#define PHP_LAST_MINOR 2u
+#define PHP_LAST_MINOR 5u
 
 /* Offsets in the structures of one version of PHP, in bytes. A frame is a zend_execute_data, and a
  * function begins with a zend_function. */
@@ -31,30 +31,46 @@ struct interp_php {
 /* Returns NULL if the version 8.MINOR is not supported. */
 static inline const struct interp_php *php_layout(unsigned minor)
 {
+	/* clang-format off */
 	static const struct interp_php layouts[] = {
 		{ .minor = 2,
-		  .globals_bytes = 1800,
-		  .globals_bailout = 416,
-		  .globals_frame = 488,
-		  .globals_exception = 880,
-		  .globals_fiber = 1672,
-		  .frame_function = 24,
-		  .frame_this = 32,
-		  .frame_info = 40,
-		  .frame_previous = 48,
-		  .function_name = 8,
-		  .function_scope = 16,
-		  .function_handler = 72,
-		  .code_n = 80,
-		  .code_start = 88,
-		  .code_file = 152,
-		  .code_first_line = 160,
+		  .globals_bytes = 1800, .globals_bailout = 416, .globals_frame = 488,
+		  .globals_exception = 880, .globals_fiber = 1672,
+		  .frame_function = 24, .frame_this = 32, .frame_info = 40, .frame_previous = 48,
+		  .function_name = 8, .function_scope = 16, .function_handler = 72,
+		  .code_n = 80, .code_start = 88, .code_file = 152, .code_first_line = 160,
 		  .class_name = 8,
-		  .generator_frame = 56,
-		  .generator_parent = 152,
-		  .generator_placeholder = 184,
+		  .generator_frame = 56, .generator_parent = 152, .generator_placeholder = 184,
+		  .fiber_stack = 32 },
+		{ .minor = 3,
+		  .globals_bytes = 1792, .globals_bailout = 416, .globals_frame = 488,
+		  .globals_exception = 880, .globals_fiber = 1656,
+		  .frame_function = 24, .frame_this = 32, .frame_info = 40, .frame_previous = 48,
+		  .function_name = 8, .function_scope = 16, .function_handler = 72,
+		  .code_n = 76, .code_start = 80, .code_file = 144, .code_first_line = 152,
+		  .class_name = 8,
+		  .generator_frame = 56, .generator_parent = 152, .generator_placeholder = 184,
+		  .fiber_stack = 32 },
+		{ .minor = 4,
+		  .globals_bytes = 1984, .globals_bailout = 416, .globals_frame = 488,
+		  .globals_exception = 952, .globals_fiber = 1744,
+		  .frame_function = 24, .frame_this = 32, .frame_info = 40, .frame_previous = 48,
+		  .function_name = 8, .function_scope = 16, .function_handler = 88,
+		  .code_n = 96, .code_start = 104, .code_file = 168, .code_first_line = 176,
+		  .class_name = 8,
+		  .generator_frame = 56, .generator_parent = 152, .generator_placeholder = 184,
+		  .fiber_stack = 32 },
+		{ .minor = 5,
+		  .globals_bytes = 1984, .globals_bailout = 416, .globals_frame = 512,
+		  .globals_exception = 976, .globals_fiber = 1768,
+		  .frame_function = 24, .frame_this = 32, .frame_info = 40, .frame_previous = 48,
+		  .function_name = 8, .function_scope = 16, .function_handler = 88,
+		  .code_n = 96, .code_start = 104, .code_file = 168, .code_first_line = 176,
+		  .class_name = 8,
+		  .generator_frame = 56, .generator_parent = 152, .generator_placeholder = 184,
 		  .fiber_stack = 32 },
 	};
+	/* clang-format on */
 
 	for (unsigned i = 0; i < sizeof(layouts) / sizeof(layouts[0]); i++)
 		if (layouts[i].minor == minor)

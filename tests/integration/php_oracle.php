@@ -432,10 +432,11 @@ function record($path)
             if ($i == 0) {
                 continue;
             }
-            $name = (isset($frame['class']) ? $frame['class'] . '::' : '') . $frame['function'];
+            $is_closure = str_starts_with($frame['function'], '{closure');
+            $name = (isset($frame['class']) ? $frame['class'] . '::' : '') . ($is_closure ? '{closure}' : $frame['function']);
             $line = $at[$i - 1]['line'] ?? 0;
             $first = $lines[$name] ?? 0;
-            if ($frame['function'] == '{closure}') {
+            if ($is_closure) {
                 foreach ($closures as [$from, $to]) {
                     $first = $from <= $line && $line <= $to ? $from : $first;
                 }

@@ -6,7 +6,7 @@ from interpreted_chains import programs
 
 HERE = Path(__file__).parent
 ROOTS = ("once",)
-PHPS = programs("/usr/bin/php", ["-r", "echo PHP_VERSION;"], "8.2.", "PROF_TEST_PHPS")
+PHPS = programs("/usr/bin/php", ["-r", "echo PHP_VERSION;"], ("8.2.", "8.3.", "8.4.", "8.5."), "PROF_TEST_PHPS")
 
 
 def make_oracle(directory):

@@ -271,17 +271,17 @@ def test_names(profctl, profcapture, capture, php, tmp_path):
 
 def test_other_version(profctl, profcapture, capture, spawn, tmp_path):
     """The hint names the version that is not supported."""
-    program = tmp_path / "php8.4"
+    program = tmp_path / "php8.6"
     fake = open(os.environ["FAKE_PHP"], "rb").read()
     assert fake.count(b"API420220829,NTS") == 1
-    program.write_bytes(fake.replace(b"API420220829,NTS", b"API420240924,NTS"))
+    program.write_bytes(fake.replace(b"API420220829,NTS", b"API420260924,NTS"))
     program.chmod(0o755)
     recorded(profctl, "-F", 499, "-d", 1, "-o", capture, "--pid", spawn(program, "deep").pid)
     missing = [row["value"] for row in rows(profcapture, capture, "metadata") if row["key"] == "interpreters.missing"]
-    assert missing == ["PHP 8.4 is not supported"]
+    assert missing == ["PHP 8.6 is not supported"]
     profcapture("symbolize", capture)  # without names, the first hint would be about them
     hint, = (line for line in profcapture("report", capture).stdout.splitlines() if line.startswith("Hint: "))
-    assert "PHP 8.4 is not supported" in hint and "functions of PHP 8.2" in hint
+    assert "PHP 8.6 is not supported" in hint and "functions of PHP 8.2 to 8.5" in hint
     report = profcapture.json("report", capture)
     schema.check(profcapture, "report", report)
     assert report["data"]["hint"]["advice"] == "php-version"

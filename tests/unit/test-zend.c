@@ -20,8 +20,8 @@ static void test_layouts(void)
 		CHECK_INT(layout->minor, minor);
 		/* what the BPF program reads of a frame and of a function */
 		CHECK(layout->frame_previous + 8 <= 56);
-		CHECK(layout->function_handler + 8 <= 80);
-		CHECK(layout->code_first_line + 4 <= 168);
+		CHECK(layout->function_handler + 8 <= 96);
+		CHECK(layout->code_first_line + 4 <= 184);
 	}
 	CHECK(!php_layout(PHP_FIRST_MINOR - 1));
 	CHECK(!php_layout(PHP_LAST_MINOR + 1));
@@ -55,7 +55,8 @@ static void test_files(void)
 		{ "php-threads", INTERP_OTHER_BUILD, 2, 0 },
 		{ "php-other-size", INTERP_OTHER_BUILD, 2, 0 },
 		{ "php-other-machine", INTERP_OTHER_BUILD, 2, 0 },
-		{ "php-8.4", INTERP_OTHER_VERSION, 4, 0 },
+		{ "php-8.4", INTERP_OTHER_BUILD, 4, 0 },
+		{ "php-8.6", INTERP_OTHER_VERSION, 6, 0 },
 		{ "php-7.4", INTERP_OTHER_VERSION, 0, 0 },
 		{ "php-no-day", INTERP_OTHER_VERSION, 0, 0 },
 	};
@@ -121,6 +122,10 @@ static void test_names(void)
 	check_php_name(INTERP_PHP_FUNCTION, "Shop\\{closure}", "", 0, file,
 		       "Shop\\{closure} (shop.php)");
 	check_php_name(INTERP_PHP_FUNCTION, "Shop\\{closure}", "Shop\\Till", 9, file,
+		       "Shop\\Till::{closure} (shop.php)");
+	check_php_name(INTERP_PHP_FUNCTION, "{closure:/srv/shop.php:3}", "", 0, file,
+		       "{closure} (shop.php)");
+	check_php_name(INTERP_PHP_FUNCTION, "{closure:Shop\\Till::sell():20}", "Shop\\Till", 9, file,
 		       "Shop\\Till::{closure} (shop.php)");
 	check_php_name(INTERP_PHP_FUNCTION, "sell", nameless, sizeof(nameless) - 1, file,
 		       "class@anonymous::sell (shop.php)");

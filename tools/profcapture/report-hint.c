@@ -51,7 +51,7 @@ static const struct advice advices[] = {
 	{ "ruby-version",
 	  N_("profctl reads the functions of Ruby 3.1 to 3.3, as Debian and Ubuntu build it") },
 	{ "php-version",
-	  N_("profctl reads the functions of PHP 8.2, built without thread safety, as Debian builds it") },
+	  N_("profctl reads the functions of PHP 8.2 to 8.5, built without thread safety, as Debian and Ubuntu build it") },
 	{ "no-generated-code",
 	  N_("run PHP with -d opcache.jit=off, which is slower, to have the functions of all samples") },
 	{ "refused-program",

@@ -6,6 +6,7 @@
 
 #include "tools/profctl/doctor.h"
 
+#include "base/php-layouts.h"
 #include "base/ruby-layouts.h"
 #include "tools/common/text.h"
 #include "tools/profctl/transport.h"
@@ -23,7 +24,6 @@
 #define URLS "DEBUGINFOD_URLS"
 #define MAX_LISTED 3
 #define SLACK_SECONDS 2 /* tolerated difference between clocks or file times */
-#define SUPPORTED_PHP "8.2"
 #define FIRST_PYTHON 12 /* first minor version of Python 3 that has -X perf */
 #define MIB (UINT64_C(1) << 20)
 #define POLKIT_SERVICE "org.freedesktop.PolicyKit1"
@@ -549,7 +549,7 @@ static void check_reading(const struct doctor_host *host, struct doctor_finding 
 		      _("only root and the profd service read the functions of Python, Ruby and PHP programs"));
 	else
 		found(finding, DOCTOR_OK, NULL,
-		      _("the functions of programs for Python 3.8 to 3.14, Ruby 3.1 to 3.3 and PHP 8.2 are read"));
+		      _("the functions of programs for Python 3.8 to 3.14, Ruby 3.1 to 3.3 and PHP 8.2 to 8.5 are read"));
 }
 
 static bool are_interpreters_read(const struct doctor_host *host)
@@ -583,12 +583,12 @@ static char *ruby_of(const struct doctor_host *host, const char *pid)
 		       : NULL;
 }
 
-static bool is_ruby_supported(const char *version)
+static bool is_in(const char *version, unsigned of_major, unsigned first, unsigned last)
 {
-	unsigned minor;
+	unsigned major, minor;
 
-	return sscanf(version, "3.%u", &minor) == 1 && minor >= RUBY_FIRST_MINOR &&
-	       minor <= RUBY_LAST_MINOR;
+	return sscanf(version, "%u.%u", &major, &minor) == 2 && major == of_major &&
+	       minor >= first && minor <= last;
 }
 
 /* Returns the version of PHP that the process has in its name, such as "8.4" for php-fpm8.4; NULL:
@@ -613,7 +613,7 @@ static void warn_of_version(struct doctor_finding *finding, const char *fix, con
 	doctor_finding_done(finding);
 	*finding = (struct doctor_finding){ 0 };
 	found(finding, DOCTOR_WARN, fix,
-	      _("%s %s is not supported: the functions of process %s cannot be read; those of programs for Python 3.8 to 3.14, Ruby 3.1 to 3.3 and PHP 8.2 are"),
+	      _("%s %s is not supported: the functions of process %s cannot be read; those of programs for Python 3.8 to 3.14, Ruby 3.1 to 3.3 and PHP 8.2 to 8.5 are"),
 	      language, version, pid);
 }
 
@@ -631,11 +631,11 @@ static void check_interpreters(const struct doctor_host *host, struct doctor_fin
 		g_autofree char *ruby = g_ascii_isdigit(pid[0]) ? ruby_of(host, pid) : NULL;
 		g_autofree char *php = g_ascii_isdigit(pid[0]) ? php_of(host, pid) : NULL;
 
-		if (ruby && !is_ruby_supported(ruby))
+		if (ruby && !is_in(ruby, 3, RUBY_FIRST_MINOR, RUBY_LAST_MINOR))
 			warn_of_version(finding, _("run the program with Ruby 3.1 to 3.3"), "Ruby",
 					ruby, pid);
-		else if (php && strcmp(php, SUPPORTED_PHP) != 0)
-			warn_of_version(finding, _("run the program with PHP 8.2"), "PHP", php,
+		else if (php && !is_in(php, 8, PHP_FIRST_MINOR, PHP_LAST_MINOR))
+			warn_of_version(finding, _("run the program with PHP 8.2 to 8.5"), "PHP", php,
 					pid);
 		else
 			continue;

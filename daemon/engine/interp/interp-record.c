@@ -105,6 +105,17 @@ bool interp_record_text(const uint8_t *from, size_t size, unsigned width, bool i
 	return true;
 }
 
+/* From 8.4 on, a closure of PHP is named after its place, such as "{closure:Shop\\sell():12}" or
+ * "{closure:/srv/shop.php:3}". Without it, the name is that of earlier versions, and remains the
+ * same if lines are added above. */
+static void drop_place(const struct interp_code *head, struct interp_code_text *code)
+{
+	static const char closure[] = "{closure:";
+
+	if (head->family == INTERP_PHP && g_str_has_prefix(code->name, closure))
+		memcpy(code->name + sizeof(closure) - 2, "}", sizeof("}"));
+}
+
 /* Adds the class to a method's name: "block in method" becomes "block in Class#method", and
  * "method" of PHP "Class::method". Other names, such as "<main>", remain as they are. Returns false
  * if the record is wrong. */
@@ -153,8 +164,10 @@ bool interp_record_code(const uint8_t *bytes, size_t size, struct interp_code_te
 	    !interp_record_text(name, head.name_bytes, head.name_width,
 				head.flags & INTERP_CODE_NAME_CUT, ret_code->name) ||
 	    !interp_record_text(file, head.file_bytes, head.file_width,
-				head.flags & INTERP_CODE_FILE_CUT, ret_code->file) ||
-	    !add_owner(&head, name + INTERP_MAX_OWNER, ret_code))
+				head.flags & INTERP_CODE_FILE_CUT, ret_code->file))
+		return false;
+	drop_place(&head, ret_code);
+	if (!add_owner(&head, name + INTERP_MAX_OWNER, ret_code))
 		return false;
 	ret_code->pid = head.pid;
 	ret_code->code = head.code;

@@ -21,11 +21,8 @@ static unsigned find_minor(const struct interp_elf *elf)
 	static const struct {
 		char day[DAY_DIGITS + 1];
 		unsigned minor;
-	} days[] = { { "20210902", 1 },
-		     { "20220829", 2 },
-		     { "20230831", 3 },
-		     { "20240924", 4 },
-		     { "20250925", 5 } };
+	} days[] = { { "20210902", 1 }, { "20220829", 2 }, { "20230831", 3 },
+		     { "20240924", 4 }, { "20250925", 5 }, { "20260924", 6 } };
 	char day[DAY_DIGITS];
 
 	if (!interp_elf_after_text(elf, "API4", day, sizeof(day)))
