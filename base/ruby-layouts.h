@@ -12,7 +12,7 @@
 #include "base/cpython-layouts.h"
 
 #define RUBY_FIRST_MINOR 1u
-#define RUBY_LAST_MINOR 3u
+#define RUBY_LAST_MINOR 4u
 
 /* Offsets in the structures of one version of Ruby, in bytes. INTERP_ABSENT: no such field. A
  * thread's state is its execution context, which has a stack of words, with the control frames at
@@ -39,6 +39,7 @@ struct interp_ruby {
 	__u16 object_vm, vm_shapes;
 	/* The name of a class, and the object of a singleton class; ABSENT: they are variables. */
 	__u16 class_name, class_attached;
+	__u16 singleton_bit; /* of a class's flags */
 };
 
 /* Returns NULL if the version 3.MINOR is not supported. */
@@ -58,7 +59,8 @@ static inline const struct interp_ruby *ruby_layout(unsigned minor)
 		  .text_embedded = 16, .text_embedded_bytes = INTERP_ABSENT,
 		  .class_extension = 24, .extension_variables = 8,
 		  .thread_object = INTERP_ABSENT,
-		  .class_name = INTERP_ABSENT, .class_attached = INTERP_ABSENT },
+		  .class_name = INTERP_ABSENT, .class_attached = INTERP_ABSENT,
+		  .singleton_bit = 12 },
 		{ .minor = 2,
 		  .thread_stack = 0, .thread_stack_words = 8, .thread_frame = 16, .thread_tag = 24,
 		  .thread_machine_stack = 152, .thread_machine_stack_bytes = 168,
@@ -70,7 +72,8 @@ static inline const struct interp_ruby *ruby_layout(unsigned minor)
 		  .text_embedded = 24, .text_embedded_bytes = 16,
 		  .extension_variables = 32,
 		  .thread_object = 48, .object_vm = 32, .vm_shapes = 376,
-		  .class_name = INTERP_ABSENT, .class_attached = INTERP_ABSENT },
+		  .class_name = INTERP_ABSENT, .class_attached = INTERP_ABSENT,
+		  .singleton_bit = 12 },
 		{ .minor = 3,
 		  .thread_stack = 0, .thread_stack_words = 8, .thread_frame = 16, .thread_tag = 24,
 		  .thread_machine_stack = 152, .thread_machine_stack_bytes = 168,
@@ -80,7 +83,19 @@ static inline const struct interp_ruby *ruby_layout(unsigned minor)
 		  .body_size = 4, .body_code = 8, .body_path = 64, .body_label = 80,
 		  .body_first_line = 88, .body_lines = 112, .body_n_lines = 128, .body_positions = 136,
 		  .text_embedded = 24, .text_embedded_bytes = 16,
-		  .class_name = 152, .class_attached = 128 },
+		  .class_name = 152, .class_attached = 128,
+		  .singleton_bit = 12 },
+		{ .minor = 4,
+		  .thread_stack = 0, .thread_stack_words = 8, .thread_frame = 16, .thread_tag = 24,
+		  .thread_machine_stack = 144, .thread_machine_stack_bytes = 160,
+		  .tag_resume = 72, .tag_previous = 216, .is_resume_mangled = 1,
+		  .frame_bytes = 56, .frame_pc = 0, .frame_iseq = 16, .frame_ep = 32,
+		  .iseq_body = 16,
+		  .body_size = 4, .body_code = 8, .body_path = 64, .body_label = 80,
+		  .body_first_line = 88, .body_lines = 112, .body_n_lines = 128, .body_positions = 136,
+		  .text_embedded = 24, .text_embedded_bytes = 16,
+		  .class_name = 152, .class_attached = 128,
+		  .singleton_bit = 13 },
 	};
 	/* clang-format on */
 

@@ -112,6 +112,17 @@ def without_line(frame):
     return re.sub(r":\d+$", "", frame)
 
 
+def without_clauses(frames):
+    """Replaces each frame of a rescue or ensure clause, and its caller, by the caller at the line of the
+    clause."""
+    kept = []
+    for frame in frames:
+        if kept and kept[-1].startswith(("rescue in ", "ensure in ")):
+            frame = without_line(frame) + ":" + kept.pop().rsplit(":", 1)[1]
+        kept.append(frame)
+    return kept
+
+
 def judge(recorded, lines, roots=("python_oracle.once",), has_c=False):
     """Counts by verdict, and the impossible chains. `roots`: functions at which chains begin. `has_c`:
     functions of the interpreter are among the frames, and the innermost were not recorded."""
@@ -136,6 +147,8 @@ def judge(recorded, lines, roots=("python_oracle.once",), has_c=False):
         if has_c and len(frames) > 1:
             user = (i for i, frame in enumerate(frames) if "@0:" not in frame)
             frames = frames[next(user, 0):]
+        if not oracle.get("clauses", True):
+            frames = without_clauses(frames)
         ends = [i for i, frame in enumerate(frames) if frame.split("@")[0] in roots]
         counts["all"] += 1
         if flags & TORN:

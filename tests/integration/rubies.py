@@ -6,4 +6,4 @@ from interpreted_chains import programs
 
 HERE = Path(__file__).parent
 ROOTS = ("Object#once", "Object#fiber_once")
-RUBIES = programs("/usr/bin/ruby", ["-e", "print RUBY_VERSION"], ("3.1.", "3.2.", "3.3."), "PROF_TEST_RUBIES")
+RUBIES = programs("/usr/bin/ruby", ["-e", "print RUBY_VERSION"], ("3.1.", "3.2.", "3.3.", "3.4."), "PROF_TEST_RUBIES")

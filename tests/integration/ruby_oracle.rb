@@ -250,12 +250,18 @@ def owners
   found
 end
 
+# From 3.4 on, backtraces have no frames of rescue and ensure clauses: their callers are at the lines of
+# these. Code of eval() has a label of its own.
+IS_3_4 = RUBY_VERSION >= "3.4"
+
 # The iseqs of this file, as [label, first line, lines, class].
-def iseqs_of(iseq, owners, owner = nil, found = [])
+def iseqs_of(iseq, owners, owner = nil, outer = nil, found = [])
   lines = iseq.to_a[13].grep(Integer)
-  owner = owners.fetch(iseq.first_lineno) if iseq.to_a[9] == :method
-  found << [iseq.label, iseq.first_lineno, lines, owner] unless lines.empty?
-  iseq.each_child { |child| iseqs_of(child, owners, owner, found) }
+  type = iseq.to_a[9]
+  owner = owners.fetch(iseq.first_lineno) if type == :method
+  outer = iseq unless IS_3_4 && %i[rescue ensure].include?(type)
+  found << [outer.label, outer.first_lineno, lines, owner] unless lines.empty?
+  iseq.each_child { |child| iseqs_of(child, owners, owner, outer, found) }
   found
 end
 
@@ -277,16 +283,18 @@ def record(path)
   trace = TracePoint.new(*events) do
     chain = []
     caller_locations(1).each do |at|
+      # From 3.4 on, the label has the class.
+      label = at.label.sub(/[^ ]+[#.](?=[^ ]+\z)/, "")
       # A frame of a C function has its caller's line, and its own label.
-      name = at.path == __FILE__ ? known[[at.label, at.lineno]] : at.path =~ /eval/ && "#{with_owner(at.label, "Object#", nil)} #{at.path}@1"
+      name = at.path == __FILE__ ? known[[label, at.lineno]] : at.path =~ /eval/ && "#{IS_3_4 ? "<compiled>" : with_owner(label, "Object#", nil)} #{at.path}@1"
       next unless name
       chain << "#{name}:#{at.lineno}"
-      break if at.label == "once" || at.label == "fiber_once"
+      break if label == "once" || label == "fiber_once"
     end
     chains[chain.join("|")] = true if chain.last =~ /\AObject#(fiber_)?once@/
   end
   trace.enable { 2.times { once } }
-  File.write(path, JSON.generate({ "chains" => chains.keys.sort, "generators" => [] }))
+  File.write(path, JSON.generate({ "chains" => chains.keys.sort, "generators" => [], "clauses" => !IS_3_4 }))
 end
 
 if ARGV[0] == "record"

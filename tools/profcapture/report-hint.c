@@ -49,7 +49,7 @@ static const struct advice advices[] = {
 	  N_("record as root or with the system service, on a kernel with BTF; or Python 3.12 and later with --python-perf") },
 	{ "python-perf", N_("Python 3.12 and later name them if recorded with --python-perf") },
 	{ "ruby-version",
-	  N_("profctl reads the functions of Ruby 3.1 to 3.3, as Debian and Ubuntu build it") },
+	  N_("profctl reads the functions of Ruby 3.1 to 3.4, as Debian and Ubuntu build it") },
 	{ "php-version",
 	  N_("profctl reads the functions of PHP 8.2 to 8.5, built without thread safety, as Debian and Ubuntu build it") },
 	{ "no-generated-code",

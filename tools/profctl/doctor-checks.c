@@ -549,7 +549,7 @@ static void check_reading(const struct doctor_host *host, struct doctor_finding 
 		      _("only root and the profd service read the functions of Python, Ruby and PHP programs"));
 	else
 		found(finding, DOCTOR_OK, NULL,
-		      _("the functions of programs for Python 3.8 to 3.14, Ruby 3.1 to 3.3 and PHP 8.2 to 8.5 are read"));
+		      _("the functions of programs for Python 3.8 to 3.14, Ruby 3.1 to 3.4 and PHP 8.2 to 8.5 are read"));
 }
 
 static bool are_interpreters_read(const struct doctor_host *host)
@@ -613,7 +613,7 @@ static void warn_of_version(struct doctor_finding *finding, const char *fix, con
 	doctor_finding_done(finding);
 	*finding = (struct doctor_finding){ 0 };
 	found(finding, DOCTOR_WARN, fix,
-	      _("%s %s is not supported: the functions of process %s cannot be read; those of programs for Python 3.8 to 3.14, Ruby 3.1 to 3.3 and PHP 8.2 to 8.5 are"),
+	      _("%s %s is not supported: the functions of process %s cannot be read; those of programs for Python 3.8 to 3.14, Ruby 3.1 to 3.4 and PHP 8.2 to 8.5 are"),
 	      language, version, pid);
 }
 
@@ -632,7 +632,7 @@ static void check_interpreters(const struct doctor_host *host, struct doctor_fin
 		g_autofree char *php = g_ascii_isdigit(pid[0]) ? php_of(host, pid) : NULL;
 
 		if (ruby && !is_in(ruby, 3, RUBY_FIRST_MINOR, RUBY_LAST_MINOR))
-			warn_of_version(finding, _("run the program with Ruby 3.1 to 3.3"), "Ruby",
+			warn_of_version(finding, _("run the program with Ruby 3.1 to 3.4"), "Ruby",
 					ruby, pid);
 		else if (php && !is_in(php, 8, PHP_FIRST_MINOR, PHP_LAST_MINOR))
 			warn_of_version(finding, _("run the program with PHP 8.2 to 8.5"), "PHP", php,

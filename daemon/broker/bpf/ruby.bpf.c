@@ -33,7 +33,6 @@
 #define STRING_NOT_EMBEDDED (1 << 13)
 #define STRING_BYTES(flags) ((flags) >> 14 & 0x1f)
 #define ARRAY_EMBEDDED (1 << 13)
-#define CLASS_IS_SINGLETON (1 << 12)
 #define FRAME_FINISH 0x20
 #define FRAME_IS_LOCAL 2
 
@@ -226,7 +225,7 @@ static __always_inline void read_owner(const struct interp_ruby *layout, __u64 o
 	code->owner_bytes = code->is_singleton = 0;
 	if (!owner || owner & 7 || read_user(head, sizeof(head), owner))
 		return;
-	if (head[0] & CLASS_IS_SINGLETON) {
+	if (head[0] >> (layout->singleton_bit & 63) & 1) {
 		code->is_singleton = 1;
 		owner = ruby_find_variable(owner, head[0], head[3], TYPE_CLASS, TYPE_MODULE);
 		if (!owner || read_user(head, sizeof(head), owner))
