@@ -2,12 +2,13 @@
 /*
  * fake-php - a process that looks like PHP 8.2, with frames that are wrong
  *
- *     fake-php deep|names|nothing|kind|generators|fiber|open     burns CPU until it is killed
+ *     fake-php CASE     burns CPU until it is killed
  *
  * deep: a list of frames that never ends. names: the same, with a name of 2^40 bytes, none of them
  * UTF-8, and a file at a bad address. nothing: the frame is at a bad address. kind: its function is
  * of a kind that does not exist. generators: a generator is its own parent. fiber: a fiber ends
- * within an activation. open: the outermost frame belongs to no activation.
+ * within an activation. open: the outermost frame belongs to no activation. suspended: nothing has
+ * resumed the fiber. unlinked: nothing has resumed the generator.
  */
 #include "arch/base.h"
 
@@ -21,6 +22,7 @@ EXPORTED uint64_t executor_globals[1800 / 8];
 EXPORTED void execute_ex(void);
 
 static uint64_t frames[2][10], function[21], of_fiber[21], text[16], operation[4], generator[40];
+static uint64_t fiber[5], stack[2];
 
 void execute_ex(void)
 {
@@ -35,15 +37,15 @@ static uint64_t address(const void *of)
 
 int main(int argc, char **argv)
 {
-	static const char *const cases[] = { "deep",       "names", "nothing", "kind",
-					     "generators", "fiber", "open" };
+	static const char *const cases[] = { "deep",  "names", "nothing",   "kind",    "generators",
+					     "fiber", "open",  "suspended", "unlinked" };
 	const char *what = NULL;
 
 	for (size_t i = 0; argc == 2 && i < ARRAY_SIZE(cases); i++)
 		if (strcmp(argv[1], cases[i]) == 0)
 			what = cases[i];
 	if (!what) {
-		fputs("Usage: fake-php deep|names|nothing|kind|generators|fiber|open\n", stderr);
+		fputs("Usage: fake-php CASE\n", stderr);
 		return 2;
 	}
 	text[2] = strcmp(what, "names") == 0 ? UINT64_C(1) << 40 : 4;
@@ -67,6 +69,17 @@ int main(int argc, char **argv)
 	} else if (strcmp(what, "fiber") == 0) {
 		frames[0][6] = address(frames[1]);
 		frames[1][3] = address(of_fiber);
+	} else if (strcmp(what, "suspended") == 0) {
+		frames[0][5] = 1 << 17;
+		frames[0][6] = address(frames[1]);
+		frames[1][3] = address(of_fiber);
+		stack[0] = address(__builtin_frame_address(0)) - 4096;
+		stack[1] = 8192;
+		fiber[4] = address(stack);
+		executor_globals[1672 / 8] = address(fiber);
+	} else if (strcmp(what, "unlinked") == 0) {
+		frames[0][5] = 1 << 17;
+		function[0] |= UINT64_C(1) << (32 + 24);
 	}
 	executor_globals[488 / 8] = strcmp(what, "nothing") == 0 ? 8 : address(frames[0]);
 	executor_globals[416 / 8] = address(__builtin_frame_address(0));

@@ -6,9 +6,9 @@
  * changes; the process's other threads have no frames. A frame is linked when it is complete. A
  * frame of a function of PHP with the flag TOP is the outermost of an activation of execute_ex(). A
  * fiber's list ends with a frame without a name, and continues with the frames of what resumed it,
- * which are on another native stack. While a thread changes to another fiber, its frames are those
- * of one fiber, and its native stack is the other one's: such samples are flagged. Reads are
- * bounded, and a process can harm only its own samples.
+ * which are on another native stack. A fiber that is suspended has no link to these frames, so
+ * samples in which a thread leaves a fiber are flagged. Reads are bounded, and a process can harm
+ * only its own samples.
  */
 #include "daemon/broker/bpf/interp.bpf.h"
 
@@ -19,6 +19,7 @@
 #define INFO_TOP (1 << 17)
 #define FUNCTION_FLAGS 4
 #define FLAG_TRAMPOLINE (1 << 18)
+#define FLAG_GENERATOR (1 << 24)
 #define OPERATION_BYTES 32
 #define OPERATION_LINE 24
 #define STRING_HASH 8
@@ -31,6 +32,9 @@
 
 #define MAX_FRAMES_AND_PLACEHOLDERS 1024
 #define MAX_GENERATORS 64u
+
+/* The first thread's stack has no other mapping so near to its start (Linux: mmap_base()). */
+#define FIRST_STACK_BYTES (128ull << 20)
 
 /* By minor version. */
 struct {
@@ -47,6 +51,7 @@ struct php_walk {
 	/* The registers in which execute_ex() has the current frame and operation. */
 	__u64 frame_register, operation_register;
 	__u64 generator; /* the next one to be staged */
+	bool is_fiber;   /* the thread is on a fiber's native stack */
 };
 
 /* Reads at most `most` bytes of a string. Returns their number. */
@@ -182,7 +187,7 @@ static __always_inline void end_activation(struct php_walk *walk)
 		end_run(&walk->common, 0);
 }
 
-/* The frames after this are on another native stack. */
+/* The frames after this are on another native stack; at least one follows. */
 static __always_inline void end_fiber(struct php_walk *walk)
 {
 	struct walk *common = &walk->common;
@@ -191,6 +196,10 @@ static __always_inline void end_fiber(struct php_walk *walk)
 		common->flags |= INTERP_TORN;
 		return;
 	}
+	common->scratch->is_open = 1;
+	/* The thread has just left a fiber that has ended. */
+	if (common->n == 0 && !walk->is_fiber)
+		return;
 	common->scratch->fibers++;
 	if (common->flags & INTERP_DEEPER)
 		return;
@@ -221,15 +230,15 @@ static __always_inline void stage_generator(struct php_walk *walk)
 		return;
 	}
 	walk->generator = 0;
-	if (parent || common->scratch->generators == 0 || common->n == 0 ||
-	    common->scratch->is_open) {
+	if (parent || common->scratch->generators == 0 || common->scratch->is_open) {
 		common->flags |= INTERP_TORN;
 		return;
 	}
-	/* The activation that executes the last generator also ends with the first one. */
+	/* The activation that executes the last generator also ends with the first one. Without any
+	 * frame, the last generator has just ended. */
 	if (common->flags & INTERP_DEEPER)
 		common->scratch->runs--;
-	else
+	else if (common->n > 0)
 		common->scratch->sample.frames[masked(common->n - 1, INTERP_MAX_FRAMES - 1)]
 			.flags &= ~INTERP_FRAME_ENDS_RUN;
 }
@@ -316,7 +325,9 @@ static long step(__u32 index, struct php_walk *walk)
 	    *(const __u32 *)(scratch->object + FUNCTION_FLAGS) & FLAG_TRAMPOLINE)
 		return 0;
 	kind = kind_of(walk);
-	if (kind == 0) {
+	/* A generator is not linked to its caller yet when it becomes the current frame. */
+	if (kind == 0 || (kind != INTERP_PHP_INTERNAL && !walk->frame && !is_staged &&
+			  *(const __u32 *)(scratch->object + FUNCTION_FLAGS) & FLAG_GENERATOR)) {
 		walk->common.flags |= INTERP_TORN;
 		return 1;
 	}
@@ -334,34 +345,34 @@ static long step(__u32 index, struct php_walk *walk)
 	return 0;
 }
 
-enum place { HERE, ELSEWHERE, BETWEEN };
-
-/* Finds out whether the current thread executes PHP: its native stack is that of the fiber, or has
- * the place to which a fatal error jumps. `ret_is_fiber` is set in the former case. */
-static __always_inline enum place find_place(const struct php_walk *walk, __u64 sp, __u64 fsbase,
-					     bool *ret_is_fiber)
+/* Returns whether the current thread executes PHP: its native stack is the fiber's, or has the place
+ * to which a fatal error jumps. Also finds out whether the stack is a fiber's. */
+static __always_inline bool find_stack(struct php_walk *walk, __u64 sp, __u64 fsbase)
 {
-	const __u64 id = bpf_get_current_pid_tgid();
+	const __u64 id = bpf_get_current_pid_tgid(),
+		    start_stack = walk->common.scratch->process.start_stack;
 	const bool is_first = (__u32)id == id >> 32;
 	const struct interp_php *layout = walk->layout;
-	__u64 fiber = 0, of_fiber = 0, stack[2] = {}, bailout = 0, end;
+	__u64 fiber = 0, of_fiber = 0, stack[2] = {}, bailout = 0;
 
 	if (read_user(&fiber, 8, walk->globals + layout->globals_fiber) ||
 	    read_user(&bailout, 8, walk->globals + layout->globals_bailout))
-		return ELSEWHERE;
-	if (fiber && !read_user(&of_fiber, 8, fiber + layout->fiber_stack) && of_fiber) {
-		*ret_is_fiber = true;
-		if (read_user(stack, sizeof(stack), of_fiber))
-			return BETWEEN;
-		if (sp - stack[0] <= stack[1])
-			return HERE;
-		return is_first ? BETWEEN : ELSEWHERE;
+		return false;
+	if (fiber && !read_user(&of_fiber, 8, fiber + layout->fiber_stack) && of_fiber)
+		read_user(stack, sizeof(stack), of_fiber);
+	if (sp - stack[0] < stack[1]) {
+		walk->is_fiber = true;
+		/* A fiber that begins or is resumed has the frames of what resumed it. */
+		if (bailout && bailout - stack[0] >= stack[1])
+			walk->common.flags |= INTERP_OTHER_STACK;
+		return true;
 	}
-	/* glibc has the data of a thread, except the first one, at the end of its stack. */
-	end = is_first ? walk->common.scratch->process.start_stack : fsbase;
+	/* The thread may be about to leave its stack for that of the fiber. */
+	walk->is_fiber = is_first && start_stack - sp > FIRST_STACK_BYTES;
 	if (!bailout)
-		return is_first ? HERE : ELSEWHERE;
-	return sp <= bailout && bailout <= end ? HERE : ELSEWHERE;
+		return is_first;
+	/* glibc has the data of a thread, except the first one, at the end of its stack. */
+	return sp <= bailout && bailout <= (is_first ? start_stack : fsbase);
 }
 
 /* Reads the frames of the current thread into the sample. */
@@ -370,15 +381,12 @@ static __always_inline void walk_thread(struct php_walk *walk)
 	struct task_struct___kernel *task = (struct task_struct___kernel *)bpf_get_current_task();
 	const struct pt_regs___kernel *regs =
 		(const struct pt_regs___kernel *)bpf_task_pt_regs(bpf_get_current_task_btf());
-	bool is_fiber = false;
-	enum place place;
+	const __u64 fsbase = BPF_CORE_READ(task, thread.fsbase);
 
 	walk->frame_register = BPF_CORE_READ(regs, r14);
 	walk->operation_register = BPF_CORE_READ(regs, r15);
-	place = find_place(walk, BPF_CORE_READ(regs, sp), BPF_CORE_READ(task, thread.fsbase),
-			   &is_fiber);
-	if (place != HERE) {
-		walk->common.flags |= place == BETWEEN ? INTERP_TORN : INTERP_NO_THREAD;
+	if (!find_stack(walk, BPF_CORE_READ(regs, sp), fsbase)) {
+		walk->common.flags |= INTERP_NO_THREAD;
 		return;
 	}
 	if (read_user(&walk->frame, 8, walk->globals + walk->layout->globals_frame)) {
@@ -396,9 +404,9 @@ static __always_inline void walk_thread(struct php_walk *walk)
 	} else {
 		walk->common.scratch->sample.n_more_runs = walk->common.scratch->runs;
 		/* A fiber that begins has no frames yet; those of what resumed it are known. */
-		if (is_fiber && walk->common.scratch->fibers == 0)
+		if (walk->is_fiber && walk->common.scratch->fibers == 0)
 			walk->common.flags |= INTERP_OTHER_STACK;
-		if ((!is_fiber && walk->common.scratch->fibers > 0) ||
+		if ((!walk->is_fiber && walk->common.scratch->fibers > 0) ||
 		    walk->common.scratch->is_open)
 			walk->common.flags |= INTERP_TORN;
 	}
