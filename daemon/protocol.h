@@ -176,7 +176,7 @@ struct message_config {
 	uint64_t max_rate;        /* samples per second, all CPUs together; 0: unlimited */
 	/* when the broker enabled the side band (CLOCK_MONOTONIC); 0: the engine enables it */
 	uint64_t begin_ns;
-	int32_t ignored_pids[4]; /* reserved, 0 */
+	uint32_t interpreters, pad; /* 1: interpreters are read, if stacks are walked */
 	/* bytes after this struct: struct message_metadata, key, value, …; become metadata rows */
 	uint32_t metadata_bytes;
 	/* 1: per-task events, which come with EVENTS; the events of CPU only own the rings */

@@ -272,7 +272,7 @@ void authorization_manage(const struct authorization *authorization, uid_t owner
 /* ---- Capabilities ---------------------------------------------------------------------------- */
 
 struct capabilities_request {
-	void (*done)(bool system, bool kernel, void *data);
+	void (*done)(struct client_rights rights, void *data);
 	void *data;
 };
 
@@ -280,22 +280,25 @@ static void on_capabilities(const struct authority_reply *reply, void *data)
 {
 	g_autofree struct capabilities_request *request = data;
 
-	request->done(reply->answers[0] != AUTHORITY_DENIED, reply->answers[1] != AUTHORITY_DENIED,
+	request->done((struct client_rights){ .system = reply->answers[0] != AUTHORITY_DENIED,
+					      .others = reply->answers[1] != AUTHORITY_DENIED,
+					      .kernel = reply->answers[2] != AUTHORITY_DENIED },
 		      request->data);
 }
 
 void authorization_capabilities(const struct authorization *authorization,
-				void (*done)(bool system, bool kernel, void *data), void *data)
+				void (*done)(struct client_rights rights, void *data), void *data)
 {
 	const struct authority_question question = {
 		.caller = authorization->caller,
-		.actions = { AUTHORITY_RECORD_SYSTEM, AUTHORITY_KERNEL_ADDRESSES },
-		.n_actions = 2,
+		.actions = { AUTHORITY_RECORD_SYSTEM, AUTHORITY_RECORD_OTHERS,
+			     AUTHORITY_KERNEL_ADDRESSES },
+		.n_actions = 3,
 	};
 	struct capabilities_request *request;
 
 	if (!authorization->authority) {
-		done(true, true, data);
+		done((struct client_rights){ true, true, true }, data);
 		return;
 	}
 	request = g_new(struct capabilities_request, 1);

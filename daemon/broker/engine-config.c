@@ -138,6 +138,7 @@ GByteArray *engine_config_new(const struct options *options, const struct perf_p
 		.session = session,
 		.memory = options->memory,
 		.memory_pid = options->memory_pid,
+		.interpreters = options->interpreters,
 		.off_cpu = options->off_cpu,
 		.off_cpu_max_rate = options->off_cpu_max_rate,
 		.off_cpu_threshold_ns = MAX_OF(options->off_cpu_threshold_ns, UINT64_C(1)),

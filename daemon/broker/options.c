@@ -14,6 +14,7 @@
 #include "arch/regs.h"
 #include "daemon/broker/counter-files.h"
 #include "daemon/broker/error.h"
+#include "daemon/broker/interpreters.h"
 #include "daemon/broker/limits.h"
 #include "daemon/broker/perf.h"
 #include "daemon/deferred-close.h"
@@ -27,6 +28,7 @@
 #define DEFAULT_FREQUENCY 999
 #define DEFAULT_THRESHOLD_NS 1000000
 #define MAX_COMMAND_BYTES 16384
+#define NO_STACKS "stacks are not unwound on this architecture"
 #define POSSIBLE_US (5 * G_USEC_PER_SEC)
 /* For "auto": DWARF, unless the unwinder does not support this architecture's registers. */
 #define BEST_CALL_GRAPH (REGS_NATIVE == REGS_NONE ? ENGINE_CALL_GRAPH_FP : ENGINE_CALL_GRAPH_DWARF)
@@ -233,6 +235,7 @@ static const struct {
 	{ "counters", "as", parse_counters },
 	{ "events", "as", keep_events },
 	{ "frequency", "u", parse_frequency },
+	{ "interpreters", "b", FIELD(interpreters) },
 	{ "kernel", "b", parse_kernel },
 	{ "lifetime", "h", parse_lifetime },
 	{ "max-bytes", "t", FIELD(max_bytes) },
@@ -398,7 +401,7 @@ bool options_parse(GVariant *variant, GUnixFDList *fds, struct options **ret_opt
 			"the options have %zu bytes, which is more than MaxOptionsBytes, %d",
 			g_variant_get_size(variant), LIMITS_OPTIONS_BYTES);
 	}
-	options->children = options->kernel = true;
+	options->children = options->kernel = options->interpreters = true;
 	options->frequency = DEFAULT_FREQUENCY;
 	options->call_graph = BEST_CALL_GRAPH;
 	options->lifetime_fd = options->switch_fd = -1;
@@ -470,17 +473,52 @@ void options_free(struct options *options)
 	g_free(options);
 }
 
-/* The events and rights that profd has, found by opening events. */
+/* The events and rights that profd has, found by opening events and loading programs. */
 struct possible {
 	GPtrArray *events; /* static names */
 	bool system, kernel, off_cpu;
-	gint64 until_us; /* time of the next check, because sysctls may change */
+	char *no_tracepoints;  /* why there are none; NULL: there are */
+	GStrv interpreters;    /* whose frames can be read, by the kinds of their functions */
+	char *no_interpreters; /* why others cannot be read; NULL: all can */
+	gint64 until_us;       /* time of the next check, because sysctls may change */
 };
+
+static void find_interpreters(struct possible *possible)
+{
+	static const char *const names[] = INTERP_FAMILY_NAMES;
+	g_autoptr(GStrvBuilder) readable = g_strv_builder_new();
+	g_autoptr(GPtrArray) reasons = g_ptr_array_new_with_free_func(g_free);
+	g_autoptr(GError) error = NULL;
+	struct interpreters *loaded = NULL;
+
+	if (BEST_CALL_GRAPH != ENGINE_CALL_GRAPH_DWARF)
+		g_ptr_array_add(reasons, g_strdup(NO_STACKS));
+	else if (!(loaded = interpreters_new(~0u, false, &error)))
+		g_ptr_array_add(reasons, g_strdup(error->message));
+	for (unsigned i = INTERP_NONE + 1; loaded && i < INTERP_FAMILIES; i++) {
+		const char *refused = interpreters_refusal(loaded, i);
+		g_autofree char *name = g_ascii_strdown(names[i], -1);
+
+		if (refused)
+			g_ptr_array_add(reasons, g_strdup(refused));
+		else
+			g_strv_builder_add(readable, name);
+	}
+	interpreters_free(loaded);
+	g_clear_pointer(&possible->interpreters, g_strfreev);
+	g_clear_pointer(&possible->no_interpreters, g_free);
+	possible->interpreters = g_strv_builder_end(readable);
+	if (reasons->len) {
+		g_ptr_array_add(reasons, NULL);
+		possible->no_interpreters = g_strjoinv("; ", (char **)reasons->pdata);
+	}
+}
 
 static const struct possible *find_possible(void)
 {
 	static struct possible possible;
 	gint64 now_us = g_get_monotonic_time();
+	g_autoptr(GError) error = NULL;
 	struct event event;
 
 	if (possible.events && now_us < possible.until_us)
@@ -492,16 +530,23 @@ static const struct possible *find_possible(void)
 			g_ptr_array_add(possible.events, (char *)*name);
 	perf_rights(&possible.system, &possible.kernel);
 	possible.off_cpu = perf_sleep_id(&event) != 0;
-	possible.until_us = now_us + POSSIBLE_US;
+	g_clear_pointer(&possible.no_tracepoints, g_free);
+	if (!perf_tracepoints_work(&error))
+		possible.no_tracepoints = g_strdup(error->message);
+	/* Loading takes 0.2 s. What was loaded once is not loaded again. */
+	if (!possible.interpreters || !possible.interpreters[0])
+		find_interpreters(&possible);
+	possible.until_us = g_get_monotonic_time() + POSSIBLE_US;
 	return &possible;
 }
 
-GVariant *options_capabilities(bool system, bool kernel)
+GVariant *options_capabilities(struct client_rights rights)
 {
 	static const char *const call_graphs[] = {
 		"none", "fp", BEST_CALL_GRAPH == ENGINE_CALL_GRAPH_DWARF ? "dwarf" : NULL, NULL
 	};
 	const struct possible *possible = find_possible();
+	const bool may_trace = rights.system || rights.others;
 	GVariantDict dict;
 
 	g_variant_dict_init(&dict, NULL);
@@ -511,16 +556,24 @@ GVariant *options_capabilities(bool system, bool kernel)
 	g_variant_dict_insert(&dict, "call-graphs", "^as", call_graphs);
 	g_variant_dict_insert(&dict, "max-frequency", "u", perf_max_frequency());
 	g_variant_dict_insert(&dict, "ring-bytes", "t", (guint64)PERF_RING_BUDGET);
-	g_variant_dict_insert(&dict, "kernel", "b", kernel && possible->kernel);
-	g_variant_dict_insert(&dict, "system", "b", system && possible->system);
+	g_variant_dict_insert(&dict, "kernel", "b", rights.kernel && possible->kernel);
+	g_variant_dict_insert(&dict, "system", "b", rights.system && possible->system);
 	g_variant_dict_insert(&dict, "off-cpu", "s",
 			      BEST_CALL_GRAPH != ENGINE_CALL_GRAPH_DWARF ? "none"
 			      : possible->off_cpu                        ? "full"
 									 : "own");
 	if (BEST_CALL_GRAPH != ENGINE_CALL_GRAPH_DWARF)
-		g_variant_dict_insert(&dict, "off-cpu-reason", "s",
-				      "stacks are not unwound on this architecture");
+		g_variant_dict_insert(&dict, "off-cpu-reason", "s", NO_STACKS);
 	else if (!possible->off_cpu)
 		g_variant_dict_insert(&dict, "off-cpu-reason", "s", PERF_NO_SLEEPS);
+	g_variant_dict_insert(&dict, "interpreters", "^as", possible->interpreters);
+	if (possible->no_interpreters)
+		g_variant_dict_insert(&dict, "interpreters-reason", "s", possible->no_interpreters);
+	g_variant_dict_insert(&dict, "tracepoints", "b", may_trace && !possible->no_tracepoints);
+	if (possible->no_tracepoints)
+		g_variant_dict_insert(&dict, "tracepoints-reason", "s", possible->no_tracepoints);
+	else if (!may_trace)
+		g_variant_dict_insert(&dict, "tracepoints-reason", "s",
+				      "tracepoints need \"org.profd.record-others\"");
 	return g_variant_dict_end(&dict);
 }

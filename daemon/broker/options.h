@@ -26,6 +26,7 @@ struct options {
 	int lifetime_fd;   /* -1: none */
 	int switch_fd;     /* passed on to the engine at the end; -1: none */
 	GStrv command;     /* NULL: none */
+	bool interpreters; /* read the frames of interpreters, where that is possible */
 	bool off_cpu;
 	uint64_t off_cpu_threshold_ns;
 	bool wakers;
@@ -43,6 +44,11 @@ struct options {
 	char *reduced;
 };
 
+/* A client may record these, perhaps after a password, if profd can. */
+struct client_rights {
+	bool system, others, kernel;
+};
+
 /* If this returns true, release *ret_options with options_free(). */
 bool options_parse(GVariant *variant, GUnixFDList *fds, struct options **ret_options,
 		   GError **error);
@@ -56,6 +62,5 @@ void options_set_reduced(struct options *options, bool kernel, const char *text)
 void options_deny_kernel(struct options *options);
 void options_free(struct options *options);
 
-/* Returns the answer to GetCapabilities, a{sv}. system, kernel: whether the client may record
- * these, if profd can. */
-GVariant *options_capabilities(bool system, bool kernel);
+/* Returns the answer to GetCapabilities, a{sv}, if the client has these rights. */
+GVariant *options_capabilities(struct client_rights rights);

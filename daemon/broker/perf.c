@@ -701,6 +701,28 @@ bool perf_event_works(const struct event *event)
 	return try_open(&attr, false) == 0;
 }
 
+bool perf_tracepoints_work(GError **error)
+{
+	struct perf_plan plan = { .frequency = 1, .kernel = true };
+	struct perf_event_attr attr;
+	struct event_dirs dirs;
+	struct event event;
+	bool is_there;
+	int failed;
+
+	event_dirs_open(&dirs);
+	is_there = event_parse(&dirs, "sched:sched_switch", &event, error);
+	event_dirs_done(&dirs);
+	if (!is_there)
+		return false;
+	/* Without the kernel, the event can be opened but never occurs. */
+	attr = perf_source_attr(&plan, &event);
+	failed = try_open(&attr, true);
+	if (failed)
+		failed = try_open(&attr, false);
+	return failed == 0 || perf_fail_open(&event, 0, failed, error);
+}
+
 uint64_t perf_wakeup_id(void)
 {
 	struct perf_event_attr attr;

@@ -66,6 +66,8 @@ bool perf_online_cpus(GArray **ret_cpus, GError **error);
 uint32_t perf_max_frequency(void);
 /* Returns cycles if it can actually be opened, else cpu-clock. */
 bool perf_default_event(struct event *ret_event, GError **error);
+/* Returns whether tracepoints can be recorded here: on all CPUs, or at least of own processes. */
+bool perf_tracepoints_work(GError **error);
 /* Returns whether the event can be opened here: on some CPU, or at least for this process. */
 bool perf_event_works(const struct event *event);
 /* Returns the id of the tracepoint that reports wake-ups of threads; 0 if it cannot be recorded

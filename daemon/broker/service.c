@@ -490,11 +490,11 @@ static void proceed_create_session(struct call *call)
 		authorization_session(&authorization, call->options, on_admitted, call);
 }
 
-static void on_capabilities(bool system, bool kernel, void *data)
+static void on_capabilities(struct client_rights rights, void *data)
 {
 	struct call *call = data;
 
-	call_return(call, g_variant_new("(@a{sv})", options_capabilities(system, kernel)));
+	call_return(call, g_variant_new("(@a{sv})", options_capabilities(rights)));
 }
 
 static void proceed_get_capabilities(struct call *call)

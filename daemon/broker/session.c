@@ -412,8 +412,9 @@ static bool start_requests(struct session *session, GError **error)
  * later, or will write into their rings. */
 static bool reads_interpreters(const struct session *session)
 {
-	return session->plan.by_task ? session->interpreters != NULL
-				     : session->plan.stack_bytes > 0;
+	return session->plan.by_task
+		       ? session->interpreters != NULL
+		       : session->plan.stack_bytes > 0 && session->options->interpreters;
 }
 
 static bool send_cpu(struct session *session, struct perf_cpu *cpu, GError **error)
@@ -1011,7 +1012,7 @@ static bool open_tasks(struct session *session, GError **error)
 		.targets = session->options->targets,
 		.pids = session->options->pids,
 		.n_pids = session->options->n_pids,
-		.interpreters = session->plan.stack_bytes > 0,
+		.interpreters = session->options->interpreters && session->plan.stack_bytes > 0,
 		.done = on_tasks_open,
 		.data = session,
 	};

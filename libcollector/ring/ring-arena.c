@@ -100,7 +100,7 @@ static void fill(const struct ring_arena_sizes *sizes, struct ring_arena_memory 
 		.n_rings = memory->n_places,
 		.directory_offset = sizeof(*header),
 		.clock = RING_CLOCK_MONOTONIC,
-		.n_types = RING_N_TYPES,
+		.n_types = sizes->n_types ? sizes->n_types : RING_N_TYPES,
 	};
 	for (size_t i = 0; i < RING_ARENA_MAX_SIZES && sizes->sizes[i].n > 0; i++)
 		for (uint32_t j = 0; j < sizes->sizes[i].n; j++, place++) {

@@ -17,6 +17,7 @@ struct ring_arena_size {
 /* Ascending by data_bytes. An entry with n of 0 ends the list. */
 struct ring_arena_sizes {
 	struct ring_arena_size sizes[RING_ARENA_MAX_SIZES];
+	uint32_t n_types; /* the consumer wants the types of records below this; 0: all */
 	uint32_t n_later; /* number of sizes, from the end, that ring_arena_grow() populates */
 };
 

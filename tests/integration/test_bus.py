@@ -84,7 +84,8 @@ def test_root_object(bus):
     client = bus.client(NOBODY)
     assert client.get(ROOT, "Version", PROFILER).count(".") == 2
     capabilities, = client.call(ROOT, PROFILER, "GetCapabilities")
-    assert set(capabilities) == {"events", "call-graphs", "max-frequency", "ring-bytes", "kernel", "system", "off-cpu"}
+    assert set(capabilities) == {"events", "call-graphs", "max-frequency", "ring-bytes", "kernel", "system", "off-cpu", "interpreters",
+                                 "tracepoints"}
     assert capabilities["system"] and capabilities["kernel"]
     assert client.objects() == {}
     text, = client.call(ROOT, "org.freedesktop.DBus.Introspectable", "Introspect")

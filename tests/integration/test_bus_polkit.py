@@ -620,7 +620,8 @@ def test_without_polkit_nothing_is_recorded(bus, file):
         assert refusal(client.create, pids(os.getpid()), file)[0] == "NotAuthorized"
         assert client.objects() == {}
         capabilities, = client.call(ROOT, PROFILER, "GetCapabilities")
-        assert not capabilities["system"] and not capabilities["kernel"]
+        assert not capabilities["system"] and not capabilities["kernel"] and not capabilities["tracepoints"]
+        assert "record-others" in capabilities["tracepoints-reason"]
     assert bus.engines() == []
 
 

@@ -112,6 +112,12 @@ class Profd:
         return self.process.wait(timeout=20)
 
 
+def as_nobody():
+    os.setgroups([])
+    os.setresgid(65534, 65534, 65534)
+    os.setresuid(65534, 65534, 65534)
+
+
 def engines_of(pid):
     found = []
     for stat in Path("/proc").glob("[0-9]*/stat"):
@@ -164,6 +170,11 @@ def refusal(call, *arguments):
     return name.removeprefix(ERROR), error.message.partition(": ")[2]
 
 
+def programs_of(pid):
+    """Returns how many BPF programs the process holds."""
+    return sum("bpf-prog" in os.readlink(fd) for fd in Path(f"/proc/{pid}/fd").iterdir())
+
+
 # ---- without a recording
 
 
@@ -182,9 +193,18 @@ def test_interfaces_are_those_of_the_xml(profd):
 def test_version_and_capabilities(profd):
     assert profd.get(ROOT, "Version", PROFILER).count(".") == 2
     capabilities, = profd.call(ROOT, PROFILER, "GetCapabilities")
-    assert set(capabilities) == {"events", "call-graphs", "max-frequency", "ring-bytes", "kernel", "system", "off-cpu"}
+    assert set(capabilities) == {"events", "call-graphs", "max-frequency", "ring-bytes", "kernel", "system", "off-cpu", "interpreters",
+                                 "tracepoints"}
     assert "fp" in capabilities["call-graphs"]
     assert capabilities["max-frequency"] > 0
+    assert ("interpreters-reason" in capabilities) == (capabilities["interpreters"] != ["python", "ruby", "php"])
+    assert ("tracepoints-reason" in capabilities) != capabilities["tracepoints"]
+    if os.geteuid() == 0:
+        assert bool(capabilities["interpreters"]) == ("WALK_INTERPRETED" in os.environ)
+        with running(as_nobody) as other:
+            capabilities, = other.call(ROOT, PROFILER, "GetCapabilities")
+        assert capabilities["interpreters"] == [] and "CAP_BPF" in capabilities["interpreters-reason"]
+        assert not capabilities["tracepoints"]
 
 
 @pytest.mark.parametrize(
@@ -458,6 +478,33 @@ def test_switch(rights, profd, file, capture, profcapture, busy):
     profd.wait("Finished", path)
     assert ours.recv(100) == b""
     assert_sampled(profcapture, capture, begin, end)
+
+
+@pytest.mark.parametrize("by_task", [False, True])
+def test_interpreters_are_left_out(rights, profd, tmp_path, spawn, by_task):
+    """Without the option "interpreters", no program that reads them is loaded."""
+    program = tmp_path / "spin.py"
+    program.write_text("while True:\n    pass\n")
+    target, held = spawn("/usr/bin/python3", program), {}
+    for wanted in (False, True):
+        ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        options = {"pids": variant("au", [target.pid]), "off-cpu": variant("b", True), "interpreters": variant("b", wanted)}
+        if by_task:
+            options["switch"] = variant("h", 1)
+        with open(tmp_path / f"{wanted}.cap", "wb") as file:
+            path = profd.create(options, file.fileno(), theirs.fileno())
+        profd.session(path, "Start")
+        if by_task:
+            ours.send(SWITCH.pack(SWITCH_MAGIC, 1, 1))
+        profd.wait_samples(path, 200)
+        if wanted and "WALK_INTERPRETED" in os.environ:
+            until(lambda: programs_of(profd.process.pid))
+        held[wanted] = programs_of(profd.process.pid)
+        profd.session(path, "Stop")
+        profd.wait("Finished", path)
+        theirs.close()
+        ours.close()
+    assert held[False] == 0 and bool(held[True]) == ("WALK_INTERPRETED" in os.environ)
 
 
 def test_waits_by_task(rights, profd, file, capture, profcapture, spawn):

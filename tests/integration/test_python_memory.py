@@ -247,6 +247,19 @@ def test_reader(profctl, profcapture, capture, python, tmp_path):
     assert ";program.sorting;program.key " in folded
 
 
+def test_left_out(profctl, profcapture, capture, python, tmp_path):
+    """With --no-interpreters neither samples nor waits nor allocations have functions of Python."""
+    program = write(tmp_path, CALLERS + "import time\nwhile time.process_time() < 0.5: pass\ntime.sleep(0.01)\n")
+    recorded(profctl, "--memory", "--no-interpreters", "-o", capture, "--", python, program)
+    assert {functions for _, _, functions in chains(profcapture, capture)} == {""}
+    assert not [row for row in rows(profcapture, capture, "image") if row["kind"] == "interpreter"]
+    for table in ("sample", "wait"):
+        assert {row["interpreter"] for row in rows(profcapture, capture, table)} == {"none"}
+    assert profcapture.json("report", capture)["data"]["interpreter"] is None
+    assert "functions of interpreted programs (--no-interpreters)" in " ".join(profcapture("info", capture).stdout.split())
+    assert profcapture.json("info", capture)["data"]["options"]["interpreters"] is False
+
+
 def test_locks(profctl, profcapture, capture, python, tmp_path):
     """The frames of a thread without the interpreter's lock are those that called what released it."""
     program = write(tmp_path, LOCKS)

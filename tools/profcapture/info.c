@@ -484,6 +484,7 @@ static const struct content {
 static void add_contents(const struct info *info, struct out *also, struct out *missing)
 {
 	const struct capture *capture = info->reader.capture;
+	const char *options = capture_metadata(capture, "options");
 
 	for (guint i = 0; i < info->tables->len; i++) {
 		const struct table_info *table = &g_array_index(info->tables, struct table_info, i);
@@ -515,6 +516,11 @@ static void add_contents(const struct info *info, struct out *also, struct out *
 			if (id == PROF_TABLE_ALLOC)
 				out_text(missing, " (--memory)");
 		}
+	}
+	if (options && strstr(options, "\"interpreters\":false")) {
+		separate(missing, ", ");
+		out_text(missing, _("functions of interpreted programs"));
+		out_text(missing, " (--no-interpreters)");
 	}
 }
 

@@ -46,6 +46,8 @@ const struct cli_option record_stack_options[] = {
 	  N_("How to find callers (default: auto; -g without a value: auto)"), call_graphs,
 	  .bare = true },
 	{ "no-kernel", 0, CLI_FLAG, FIELD(no_kernel), NULL, N_("Leave out kernel functions") },
+	{ "no-interpreters", 0, CLI_FLAG, FIELD(no_interpreters), NULL,
+	  N_("Do not read the functions of Python, Ruby and PHP programs") },
 	{ NULL },
 };
 
@@ -366,6 +368,8 @@ GVariant *record_options_session(const struct record_options *options, pid_t pid
 	/* without this option, profd excludes the kernel only if it must */
 	if (options->no_kernel)
 		g_variant_dict_insert(&dict, "kernel", "b", FALSE);
+	if (options->no_interpreters)
+		g_variant_dict_insert(&dict, "interpreters", "b", FALSE);
 	if (options->policy != RECORD_POLICY_DEFAULT)
 		g_variant_dict_insert(&dict, "policy", "s", policies[options->policy]);
 	/* Unless the user asks for waits, they are recorded only while they cost less than 1 % of a

@@ -13,7 +13,8 @@
 
 /* The command line of `profctl record`. */
 struct record_options {
-	bool system, force, append, no_kernel, no_symbols, no_sysprof, view, quiet, json;
+	bool system, force, append, no_kernel, no_interpreters, no_symbols, no_sysprof, view, quiet,
+		json;
 	bool python_perf;
 	const char *off_cpu; /* as given on the command line; NULL: the default */
 	uint64_t off_cpu_ns;
@@ -40,7 +41,8 @@ struct record_options {
 				  .memory_min = RECORD_NO_MIN,  \
 				  .policy = RECORD_POLICY_DEFAULT })
 
-/* Options that `profctl top` also has: --system and --pid; --call-graph and --no-kernel. */
+/* Options that `profctl top` also has: --system and --pid; --call-graph, --no-kernel and
+ * --no-interpreters. */
 extern const struct cli_option record_what_options[], record_stack_options[];
 extern const char *const record_buses[]; /* by enum client_bus */
 

@@ -179,6 +179,8 @@ static bool choose_sizes(const struct collectors *collectors, const struct peer 
 	for (size_t i = 0; i < RING_ARENA_MAX_SIZES; i++)
 		ret_sizes->sizes[i].policy = is_lossless(collectors, peer) ? RING_LOSSLESS
 									   : RING_DROP;
+	if (!collectors->options.code)
+		ret_sizes->n_types = RING_CODE;
 	return size->n > 0;
 }
 

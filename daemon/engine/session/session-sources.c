@@ -427,6 +427,10 @@ static void open_samples(struct session *session)
 	session->samples.keep_kernel = session->config.kernel;
 	if (session->config.stack_bytes) {
 		samples_unwind(&session->samples, session->tables, session->config.stack_bytes);
+	} else {
+		unwind_tables_only_programs(session->tables);
+	}
+	if (session->config.stack_bytes && session->config.interpreters) {
 		session->interpreted = g_new(struct interpreted, 1);
 		interpreted_init(session->interpreted, &session->interpreted_code);
 		session->interpreted->expected = on_interpreter_expected;
@@ -434,8 +438,6 @@ static void open_samples(struct session *session)
 		session->interpreted->unread = on_unread;
 		session->interpreted->data = session;
 		session->samples.interpreted = session->interpreted;
-	} else {
-		unwind_tables_only_programs(session->tables);
 	}
 	session->samples.first_hit = request_image;
 	session->samples.data = session;
@@ -589,23 +591,25 @@ static void warn(const char *code, const char *text, void *data)
 
 static void open_collectors(struct session *session)
 {
-	collectors_init(&session->collectors, &(struct collectors_options){
-						      .output = &session->output,
-						      .tasks = &session->tasks,
-						      .losses = &session->losses,
-						      .images = &session->images,
-						      .code = &session->interpreted_code,
-						      .request_image = request_image,
-						      .doorbells = session->doorbells,
-						      .ticks = session->tick_clock,
-						      .epoll_fd = session->epoll_fd,
-						      .session = session->config.session,
-						      .policy = session->config.policy,
-						      .query = query,
-						      .query_again = query_again,
-						      .warn = warn,
-						      .data = session,
-					      });
+	collectors_init(&session->collectors,
+			&(struct collectors_options){
+				.output = &session->output,
+				.tasks = &session->tasks,
+				.losses = &session->losses,
+				.images = &session->images,
+				.code = session->config.interpreters ? &session->interpreted_code
+								     : NULL,
+				.request_image = request_image,
+				.doorbells = session->doorbells,
+				.ticks = session->tick_clock,
+				.epoll_fd = session->epoll_fd,
+				.session = session->config.session,
+				.policy = session->config.policy,
+				.query = query,
+				.query_again = query_again,
+				.warn = warn,
+				.data = session,
+			});
 	if (session->sampling.paused)
 		all_heaps_pause(&session->collectors.rows->heaps, true, 0);
 }

@@ -76,7 +76,7 @@ struct session {
 	struct samples samples;
 	struct waits waits;
 	struct interpreted_code interpreted_code;
-	struct interpreted *interpreted; /* NULL: stacks are not copied */
+	struct interpreted *interpreted; /* NULL: interpreters are not read */
 	/* sets of minor versions that were reported, by family */
 	uint32_t unread_versions[INTERP_FAMILIES];
 	bool noted_two_interpreters, noted_full, noted_code; /* were reported */
