@@ -260,8 +260,12 @@ static void test_kptr(void)
 {
 	expect("kptr-restrict", DOCTOR_OK, "names", NULL);
 	put("/proc/kallsyms", "0000000000000000 T _stext\n0000000000000000 t f\n");
+	put("/proc/sys/kernel/perf_event_paranoid", "2\n");
 	expect("kptr-restrict", DOCTOR_WARN, "paranoid", "perf_event_paranoid=1");
 	put("/proc/sys/kernel/kptr_restrict", "1\n");
+	expect("kptr-restrict", DOCTOR_WARN, "is 1",
+	       "sudo sysctl kernel.kptr_restrict=0 kernel.perf_event_paranoid=1");
+	put("/proc/sys/kernel/perf_event_paranoid", "1\n");
 	expect("kptr-restrict", DOCTOR_WARN, "is 1", "kptr_restrict=0");
 	put("/proc/sys/kernel/kptr_restrict", "2\n");
 	expect("kptr-restrict", DOCTOR_WARN, "is 2", "kptr_restrict=0");
@@ -284,7 +288,12 @@ static void test_processes(void)
 	expect("ptrace-scope", DOCTOR_OK, "is 3", NULL);
 	expect("map-files", DOCTOR_OK, "deleted", NULL);
 	machine.map_file = -EPERM;
-	expect("map-files", DOCTOR_WARN, "by path", "sudo profctl");
+	expect("map-files", DOCTOR_WARN, "may not open", "--cap-add=CHECKPOINT_RESTORE");
+	put("/proc/self/status", PLAIN_USER);
+	expect("map-files", DOCTOR_WARN, "libraries that were deleted or replaced", "restart");
+	machine.bus_profd = 1;
+	expect("map-files", DOCTOR_OK, "service", NULL);
+	machine.bus_profd = 0;
 	machine.map_file = -ENOENT;
 	expect("map-files", DOCTOR_WARN, "by path", "mount");
 	expect("procmap-query", DOCTOR_OK, "PROCMAP_QUERY", NULL);
@@ -299,18 +308,31 @@ static void test_file_systems(void)
 	expect("tracefs", DOCTOR_OK, "/sys/kernel/tracing", NULL);
 	machine.own_kernel = -EACCES;
 	expect("tracefs", DOCTOR_WARN, "above 1", "perf_event_paranoid=1");
+	machine.bus_profd = 1;
+	expect("tracefs", DOCTOR_OK, "service", NULL);
+	machine.bus_profd = 0;
 	machine.own_kernel = 0;
 	drop("/sys/kernel/tracing/events/sched/sched_switch/id");
 	expect("tracefs", DOCTOR_OK, "for itself", NULL);
 	machine.tracepoint = -EPERM;
-	expect("tracefs", DOCTOR_WARN, "not mounted", "mount -t tracefs");
+	expect("tracefs", DOCTOR_WARN, "not mounted", "mount -t tracefs -o gid=$(id -g),mode=750");
+	machine.own_kernel = -EACCES;
+	expect("tracefs", DOCTOR_WARN, "not mounted",
+	       " && sudo sysctl kernel.perf_event_paranoid=1");
+	put("/proc/self/status", ROOT_USER);
+	expect("tracefs", DOCTOR_WARN, "not mounted",
+	       "sudo mount -t tracefs tracefs /sys/kernel/tracing");
+	put("/proc/self/status", PLAIN_USER);
+	machine.own_kernel = 0;
 	put("/sys/kernel/debug/tracing/events/sched/sched_switch/id", "316\n");
 	expect("tracefs", DOCTOR_OK, "/sys/kernel/debug/tracing", NULL);
 	expect("cgroup", DOCTOR_OK, "/sys/fs/cgroup", NULL);
 	put("/proc/self/mounts", "cgroup /sys/fs/cgroup/cpu cgroup rw,cpu 0 0\n");
 	expect("cgroup", DOCTOR_WARN, "no cgroup2", "mount -t cgroup2");
+	expect("cgroup", DOCTOR_WARN, "no cgroup2", "cgroup2 cgroup2 /sys/fs/cgroup");
+	put("/proc/self/mounts", "tmpfs /sys/fs/cgroup tmpfs rw 0 0\n");
+	expect("cgroup", DOCTOR_WARN, "no cgroup2", "mkdir -p /sys/fs/cgroup/unified");
 	drop("/proc/self/mounts");
-	expect("cgroup", DOCTOR_WARN, "no cgroup2", "mount -t cgroup2");
 	expect("clocksource", DOCTOR_OK, "tsc", NULL);
 	put("/sys/devices/system/clocksource/clocksource0/current_clocksource", "hpet\n");
 	expect("clocksource", DOCTOR_WARN, "hpet", "tsc=reliable");
@@ -323,8 +345,10 @@ static void test_surroundings(void)
 	g_autofree char *engine = g_strconcat(machine.root, "/libexec/profd-engine", NULL);
 	g_autofree char *profd = g_strconcat(machine.root, "/libexec/profd", NULL);
 	g_autofree char *files = g_strconcat(machine.root, "/libexec/profd-files", NULL);
+	g_autofree char *libexec = g_strconcat(machine.root, "/libexec", NULL);
 
 	expect("daemon", DOCTOR_FAIL, "profd", "PROF_LIBEXEC_DIR"); /* not executable */
+	expect("unwind-helper", DOCTOR_FAIL, "profd-files", "PROF_LIBEXEC_DIR");
 	g_chmod(engine, 0755);
 	g_chmod(profd, 0755);
 	g_chmod(files, 0755);
@@ -337,6 +361,11 @@ static void test_surroundings(void)
 	expect("polkit", DOCTOR_OK, "decides", NULL);
 	drop("/libexec/profd-engine");
 	expect("daemon", DOCTOR_FAIL, "profd-engine", "PROF_LIBEXEC_DIR");
+	expect("unwind-helper", DOCTOR_OK, "profd-files", NULL);
+	g_setenv("PROF_LIB_DIR", libexec, TRUE);
+	expect("collector", DOCTOR_WARN, "libprofpreload-memory.so", "PROF_LIB_DIR");
+	put("/libexec/libprofpreload-memory.so", "");
+	expect("collector", DOCTOR_OK, "--memory", NULL);
 
 	expect("container", DOCTOR_OK, "not in", NULL);
 	put("/.dockerenv", "");
@@ -354,6 +383,13 @@ static void test_surroundings(void)
 	expect("disk-space", DOCTOR_FAIL, "1.00 MiB", "-o");
 	machine.write = -EACCES;
 	expect("disk-space", DOCTOR_WARN, "cannot be written", "-o");
+}
+
+static void test_debug_files(void)
+{
+	expect("debuginfo", DOCTOR_OK, "not installed", NULL);
+	put("/usr/lib/debug/.build-id/00/11.debug", "");
+	expect("debuginfo", DOCTOR_OK, "/usr/lib/debug", NULL);
 }
 
 static void test_debuginfod(void)
@@ -400,6 +436,9 @@ static void test_interpreters(void)
 	machine.bus_profd = 1;
 	expect("interpreters", DOCTOR_OK, "3.8 to 3.14, Ruby 3.1 to 3.4 and PHP 8.2 to 8.5", NULL);
 	machine.bus_profd = 0;
+	put("/proc/self/status",
+	    "Name:\tx\nUid:\t0\t0\t0\t0\nCapEff:\t00000000a80425fb\n"); /* Docker's root */
+	expect("interpreters", DOCTOR_WARN, "not allowed", "--cap-add=BPF --cap-add=PERFMON");
 	put("/proc/self/status", ROOT_USER);
 	expect("interpreters", DOCTOR_OK, "3.8 to 3.14, Ruby 3.1 to 3.4 and PHP 8.2 to 8.5", NULL);
 	put_process("16", "/usr/bin/python3.13", 0, NULL);
@@ -510,6 +549,7 @@ int main(void)
 	RUN_ON_MACHINE(test_processes);
 	RUN_ON_MACHINE(test_file_systems);
 	RUN_ON_MACHINE(test_surroundings);
+	RUN_ON_MACHINE(test_debug_files);
 	RUN_ON_MACHINE(test_debuginfod);
 	RUN_ON_MACHINE(test_interpreters);
 	RUN_ON_MACHINE(test_jit_maps);

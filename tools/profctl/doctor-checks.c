@@ -6,11 +6,9 @@
 
 #include "tools/profctl/doctor.h"
 
-#include "base/php-layouts.h"
-#include "base/ruby-layouts.h"
 #include "tools/common/text.h"
+#include "tools/profctl/preload.h"
 #include "tools/profctl/transport.h"
-#include "tools/symbols/debuginfod.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -21,10 +19,6 @@
 
 #define PARANOID "/proc/sys/kernel/perf_event_paranoid"
 #define DEFAULT_FREQUENCY 999
-#define URLS "DEBUGINFOD_URLS"
-#define MAX_LISTED 3
-#define SLACK_SECONDS 2 /* tolerated difference between clocks or file times */
-#define FIRST_PYTHON 12 /* first minor version of Python 3 that has -X perf */
 #define MIB (UINT64_C(1) << 20)
 #define POLKIT_SERVICE "org.freedesktop.PolicyKit1"
 
@@ -49,63 +43,82 @@ static bool read_int(const struct doctor_host *host, const char *path, int64_t *
 	return true;
 }
 
-/* Sets a finding. `fix`: a command or a sentence, or NULL. */
-static void PRINTF_LIKE(4, 5) found(struct doctor_finding *finding, enum doctor_status status,
-				    const char *fix, const char *summary, ...)
-{
-	va_list arguments;
-
-	finding->status = status;
-	finding->fix = g_strdup(fix);
-	va_start(arguments, summary);
-	finding->summary = g_strdup_vprintf(summary, arguments);
-	va_end(arguments);
-}
-
 /* ---- Our own programs ------------------------------------------------------------------------ */
+
+/* Returns whether a program of profd can be run, else sets the finding. */
+static bool check_program(const struct doctor_host *host, const char *name,
+			  struct doctor_finding *finding)
+{
+	g_autofree char *path = g_build_filename(host->libexec_dir, name, NULL);
+	g_autofree char *fix = NULL;
+
+	if (access(path, X_OK) == 0)
+		return true;
+	fix = g_strdup_printf(
+		_("install profd completely, or set PROF_LIBEXEC_DIR to the folder that has %s"),
+		name);
+	doctor_found(finding, DOCTOR_FAIL, fix, _("'%s' cannot be run: %s"), path,
+		     g_strerror(errno));
+	return false;
+}
 
 /* Checks the programs for private use: profctl starts its own profd, which starts an engine. The
  * system's profd is optional. */
 static void check_daemon(const struct doctor_host *host, struct doctor_finding *finding)
 {
-	static const char *const programs[] = { "profd", "profd-engine", "profd-files" };
-
-	for (unsigned i = 0; i < ARRAY_SIZE(programs); i++) {
-		g_autofree char *path = g_build_filename(host->libexec_dir, programs[i], NULL);
-		g_autofree char *fix = NULL;
-		int failed = access(path, X_OK) == 0 ? 0 : errno;
-
-		if (!failed)
-			continue;
-		fix = g_strdup_printf(
-			_("install profd completely, or set PROF_LIBEXEC_DIR to the folder that has %s"),
-			programs[i]);
-		found(finding, DOCTOR_FAIL, fix, _("'%s' cannot be run: %s"), path,
-		      g_strerror(failed));
+	if (!check_program(host, "profd", finding) || !check_program(host, "profd-engine", finding))
 		return;
-	}
 	if (host->probes->bus_service(PROFD_NAME) > 0)
-		found(finding, DOCTOR_OK, NULL,
-		      _("profd, profd-engine and profd-files are in '%s', and the system bus has profd"),
-		      host->libexec_dir);
+		doctor_found(finding, DOCTOR_OK, NULL,
+			     _("profd and profd-engine are in '%s', and the system bus has profd"),
+			     host->libexec_dir);
 	else
-		found(finding, DOCTOR_OK, NULL,
-		      _("profd, profd-engine and profd-files are in '%s'; the system bus has no profd, so recordings have your own rights"),
-		      host->libexec_dir);
+		doctor_found(
+			finding, DOCTOR_OK, NULL,
+			_("profd and profd-engine are in '%s'; the system bus has no profd, so recordings have your own rights"),
+			host->libexec_dir);
+}
+
+static void check_unwind_helper(const struct doctor_host *host, struct doctor_finding *finding)
+{
+	if (check_program(host, "profd-files", finding))
+		doctor_found(
+			finding, DOCTOR_OK, NULL,
+			_("profd-files, which opens recorded programs to unwind their stacks, is in '%s'"),
+			host->libexec_dir);
+}
+
+static void check_collector(const struct doctor_host *host, struct doctor_finding *finding)
+{
+	const struct preload_memory memory = { .wanted = true };
+	g_autoptr(GError) error = NULL;
+	struct preload preload;
+
+	(void)host;
+	if (preload_init(&preload, &memory, &error))
+		doctor_found(finding, DOCTOR_OK, NULL, _("'%s' records allocations (--memory)"),
+			     preload.library);
+	else
+		doctor_found(
+			finding, DOCTOR_WARN,
+			_("install profd completely, or set PROF_LIB_DIR to the folder that has libprofpreload-memory.so"),
+			"%s", error->message);
+	preload_done(&preload);
 }
 
 static void check_polkit(const struct doctor_host *host, struct doctor_finding *finding)
 {
 	if (host->probes->bus_service(PROFD_NAME) <= 0)
-		found(finding, DOCTOR_OK, NULL,
-		      _("not needed: the system bus has no profd to ask it"));
+		doctor_found(finding, DOCTOR_OK, NULL,
+			     _("not needed: the system bus has no profd to ask it"));
 	else if (host->probes->bus_service(POLKIT_SERVICE) > 0)
-		found(finding, DOCTOR_OK, NULL,
-		      _("polkit decides what the system's profd records for whom"));
+		doctor_found(finding, DOCTOR_OK, NULL,
+			     _("polkit decides what the system's profd records for whom"));
 	else
-		found(finding, DOCTOR_WARN,
-		      _("install polkit (polkitd), or use 'profctl record --bus private'"),
-		      _("the system bus has no polkit, so the system's profd records for nobody, not even for root"));
+		doctor_found(
+			finding, DOCTOR_WARN,
+			_("install polkit (polkitd), or use 'profctl record --bus private'"),
+			_("the system bus has no polkit, so the system's profd records for nobody, not even for root"));
 }
 
 /* ---- Sampling -------------------------------------------------------------------------------- */
@@ -147,38 +160,43 @@ static void check_perf_paranoid(const struct doctor_host *host, struct doctor_fi
 	bool system = own == 0 && perf_allowed(host, true, kernel) == 0;
 
 	if (!read_int(host, PARANOID, &level)) {
-		found(finding, DOCTOR_FAIL, _("run a kernel with CONFIG_PERF_EVENTS=y"),
-		      _("this kernel has no perf events, or /proc is not mounted (no kernel.perf_event_paranoid)"));
+		doctor_found(
+			finding, DOCTOR_FAIL, _("run a kernel with CONFIG_PERF_EVENTS=y"),
+			_("this kernel has no perf events, or /proc is not mounted (no kernel.perf_event_paranoid)"));
 		return;
 	}
 	if (level > 2 && (own == -EACCES || own == -EPERM)) {
-		found(finding, DOCTOR_FAIL, "sudo sysctl kernel.perf_event_paranoid=2",
-		      _("kernel.perf_event_paranoid is %d: you may record nothing, not even your own processes"),
-		      (int)level);
+		doctor_found(
+			finding, DOCTOR_FAIL, "sudo sysctl kernel.perf_event_paranoid=2",
+			_("kernel.perf_event_paranoid is %d: you may record nothing, not even your own processes"),
+			(int)level);
 		return;
 	}
 	if (own < 0) {
-		found(finding, DOCTOR_FAIL,
-		      _("in a container: start it with --cap-add=PERFMON and a seccomp profile that allows perf_event_open"),
-		      _("perf_event_open is refused (%s) although kernel.perf_event_paranoid is %d: "
-			"a seccomp filter or a security module"),
-		      g_strerror(-own), (int)level);
+		doctor_found(
+			finding, DOCTOR_FAIL,
+			_("in a container: start it with --cap-add=PERFMON and a seccomp profile that allows perf_event_open"),
+			_("perf_event_open is refused (%s) although kernel.perf_event_paranoid is %d: "
+			  "a seccomp filter or a security module"),
+			g_strerror(-own), (int)level);
 		return;
 	}
 	if (system && kernel) {
-		found(finding, DOCTOR_OK, NULL,
-		      _("you may record the whole system, kernel included (kernel.perf_event_paranoid is %d)"),
-		      (int)level);
+		doctor_found(
+			finding, DOCTOR_OK, NULL,
+			_("you may record the whole system, kernel included (kernel.perf_event_paranoid is %d)"),
+			(int)level);
 		return;
 	}
-	found(finding, DOCTOR_WARN,
-	      level > 0 ? "sudo sysctl kernel.perf_event_paranoid=0"
-			: "sudo profctl record --system",
-	      system ? _("kernel.perf_event_paranoid is %d: you may record the whole system, but not the kernel's part")
-	      : kernel
-		      ? _("kernel.perf_event_paranoid is %d: you may record your own processes, kernel included, but not the whole system")
-		      : _("kernel.perf_event_paranoid is %d: you may record your own processes, but neither the whole system nor the kernel's part"),
-	      (int)level);
+	doctor_found(
+		finding, DOCTOR_WARN,
+		level > 0 ? "sudo sysctl kernel.perf_event_paranoid=0"
+			  : "sudo profctl record --system",
+		system ? _("kernel.perf_event_paranoid is %d: you may record the whole system, but not the kernel's part")
+		: kernel
+			? _("kernel.perf_event_paranoid is %d: you may record your own processes, kernel included, but not the whole system")
+			: _("kernel.perf_event_paranoid is %d: you may record your own processes, but neither the whole system nor the kernel's part"),
+		(int)level);
 	finding->verdict =
 		system ? _("You may record the system, but not the kernel's part.")
 		: host->probes->bus_service(PROFD_NAME) > 0
@@ -231,24 +249,28 @@ static void check_perf_mlock(const struct doctor_host *host, struct doctor_findi
 	unsigned i = 0;
 
 	if (fd < 0) {
-		found(finding, DOCTOR_WARN, NULL,
-		      _("rings could not be tried, because no event can be opened: see perf-paranoid"));
+		doctor_found(
+			finding, DOCTOR_WARN, NULL,
+			_("rings could not be tried, because no event can be opened: see perf-paranoid"));
 		return;
 	}
 	while (i < ARRAY_SIZE(sizes) && host->probes->perf_ring(fd, sizes[i]) < 0)
 		i++;
 	if (i == 0)
-		found(finding, DOCTOR_OK, NULL,
-		      _("rings of 512 KiB a CPU can be mapped; all rings of this user together: %s"),
-		      budget_text);
+		doctor_found(
+			finding, DOCTOR_OK, NULL,
+			_("rings of 512 KiB a CPU can be mapped; all rings of this user together: %s"),
+			budget_text);
 	else if (i < ARRAY_SIZE(sizes))
-		found(finding, DOCTOR_WARN, "sudo sysctl kernel.perf_event_mlock_kb=2048",
-		      _("only rings of %u KiB can be mapped: a busy machine will lose samples (budget %s)"),
-		      (unsigned)(sizes[i] / 1024), budget_text);
+		doctor_found(
+			finding, DOCTOR_WARN, "sudo sysctl kernel.perf_event_mlock_kb=2048",
+			_("only rings of %u KiB can be mapped: a busy machine will lose samples (budget %s)"),
+			(unsigned)(sizes[i] / 1024), budget_text);
 	else
-		found(finding, DOCTOR_FAIL, "sudo sysctl kernel.perf_event_mlock_kb=2048",
-		      _("no ring can be mapped: another recording of yours may hold the budget (%s)"),
-		      budget_text);
+		doctor_found(
+			finding, DOCTOR_FAIL, "sudo sysctl kernel.perf_event_mlock_kb=2048",
+			_("no ring can be mapped: another recording of yours may hold the budget (%s)"),
+			budget_text);
 }
 
 static void check_perf_max_rate(const struct doctor_host *host, struct doctor_finding *finding)
@@ -256,14 +278,18 @@ static void check_perf_max_rate(const struct doctor_host *host, struct doctor_fi
 	int64_t rate;
 
 	if (!read_int(host, "/proc/sys/kernel/perf_event_max_sample_rate", &rate)) {
-		found(finding, DOCTOR_FAIL, _("run a kernel with CONFIG_PERF_EVENTS=y"),
-		      _("this kernel has no perf events (no kernel.perf_event_max_sample_rate)"));
+		doctor_found(
+			finding, DOCTOR_FAIL, _("run a kernel with CONFIG_PERF_EVENTS=y"),
+			_("this kernel has no perf events (no kernel.perf_event_max_sample_rate)"));
 	} else if (rate < DEFAULT_FREQUENCY) {
-		found(finding, DOCTOR_WARN, "sudo sysctl kernel.perf_event_max_sample_rate=100000",
-		      _("the kernel allows only %d samples a second and CPU; the default is %d. It lowers the limit itself when sampling takes too long"),
-		      (int)rate, DEFAULT_FREQUENCY);
+		doctor_found(
+			finding, DOCTOR_WARN,
+			"sudo sysctl kernel.perf_event_max_sample_rate=100000",
+			_("the kernel allows only %d samples a second and CPU; the default is %d. It lowers the limit itself when sampling takes too long"),
+			(int)rate, DEFAULT_FREQUENCY);
 	} else {
-		found(finding, DOCTOR_OK, NULL, _("up to %d samples a second and CPU"), (int)rate);
+		doctor_found(finding, DOCTOR_OK, NULL, _("up to %d samples a second and CPU"),
+			     (int)rate);
 	}
 }
 
@@ -273,15 +299,17 @@ static void check_pmu(const struct doctor_host *host, struct doctor_finding *fin
 		open_event(host, PERF_TYPE_HARDWARE, PERF_COUNT_HW_CPU_CYCLES, false, false);
 
 	if (fd >= 0)
-		found(finding, DOCTOR_OK, NULL,
-		      _("the CPU's cycle counter works: samples are precise"));
+		doctor_found(finding, DOCTOR_OK, NULL,
+			     _("the CPU's cycle counter works: samples are precise"));
 	else if (fd == -EACCES || fd == -EPERM)
-		found(finding, DOCTOR_WARN, NULL,
-		      _("the CPU's cycle counter could not be tried, because no event can be opened: see perf-paranoid"));
+		doctor_found(
+			finding, DOCTOR_WARN, NULL,
+			_("the CPU's cycle counter could not be tried, because no event can be opened: see perf-paranoid"));
 	else /* No fix: only the host can give a virtual machine a cycle counter. */
-		found(finding, DOCTOR_WARN, NULL,
-		      _("the CPU has no cycle counter here, as in most virtual machines: sampling uses the "
-			"timer (cpu-clock), which sees kernel code with interrupts off late"));
+		doctor_found(
+			finding, DOCTOR_WARN, NULL,
+			_("the CPU has no cycle counter here, as in most virtual machines: sampling uses the "
+			  "timer (cpu-clock), which sees kernel code with interrupts off late"));
 }
 
 /* ---- What the kernel shows of itself and of processes ---------------------------------------- */
@@ -316,24 +344,30 @@ static void check_kptr_restrict(const struct doctor_host *host, struct doctor_fi
 {
 	bool readable;
 	bool shown = kernel_shows_addresses(host, &readable);
-	int64_t restricted = 0;
+	int64_t restricted = 0, paranoid = 0;
 
 	(void)read_int(host, "/proc/sys/kernel/kptr_restrict", &restricted);
+	(void)read_int(host, PARANOID, &paranoid);
 	if (!readable)
-		found(finding, DOCTOR_WARN,
-		      _("mount /proc, or run a kernel with CONFIG_KALLSYMS=y"),
-		      _("/proc/kallsyms cannot be read: kernel functions will have no names"));
+		doctor_found(
+			finding, DOCTOR_WARN,
+			_("mount /proc, or run a kernel with CONFIG_KALLSYMS=y"),
+			_("/proc/kallsyms cannot be read: kernel functions will have no names"));
 	else if (shown)
-		found(finding, DOCTOR_OK, NULL, _("kernel functions will have names"));
+		doctor_found(finding, DOCTOR_OK, NULL, _("kernel functions will have names"));
 	else if (restricted > 0)
-		found(finding, DOCTOR_WARN,
-		      host->capabilities & DOCTOR_SYSLOG ? "sudo sysctl kernel.kptr_restrict=1"
-							 : "sudo sysctl kernel.kptr_restrict=0",
-		      _("kernel.kptr_restrict is %d, which hides addresses from you: kernel functions will have no names"),
-		      (int)restricted);
+		doctor_found(
+			finding, DOCTOR_WARN,
+			host->capabilities & DOCTOR_SYSLOG ? "sudo sysctl kernel.kptr_restrict=1"
+			: paranoid > 1
+				? "sudo sysctl kernel.kptr_restrict=0 kernel.perf_event_paranoid=1"
+				: "sudo sysctl kernel.kptr_restrict=0",
+			_("kernel.kptr_restrict is %d, which hides addresses from you: kernel functions will have no names"),
+			(int)restricted);
 	else
-		found(finding, DOCTOR_WARN, "sudo sysctl kernel.perf_event_paranoid=1",
-		      _("kernel.perf_event_paranoid is above 1, which hides addresses from you: kernel functions will have no names"));
+		doctor_found(
+			finding, DOCTOR_WARN, "sudo sysctl kernel.perf_event_paranoid=1",
+			_("kernel.perf_event_paranoid is above 1, which hides addresses from you: kernel functions will have no names"));
 }
 
 enum mount_field { MOUNT_PATH = 1, MOUNT_TYPE, MOUNT_OPTIONS, MOUNT_FIELDS };
@@ -367,14 +401,16 @@ static void check_ptrace_scope(const struct doctor_host *host, struct doctor_fin
 
 	if (!host->superuser && options && strstr(options, "hidepid=") &&
 	    !strstr(options, "hidepid=0") && !strstr(options, "hidepid=off")) {
-		found(finding, DOCTOR_WARN, "sudo mount -o remount,hidepid=0 /proc",
-		      _("/proc hides other users' processes from you (hidepid): you can record your own"));
+		doctor_found(
+			finding, DOCTOR_WARN, "sudo mount -o remount,hidepid=0 /proc",
+			_("/proc hides other users' processes from you (hidepid): you can record your own"));
 	} else if (read_int(host, "/proc/sys/kernel/yama/ptrace_scope", &scope)) {
-		found(finding, DOCTOR_OK, NULL,
-		      _("kernel.yama.ptrace_scope is %d, which does not matter: the profiler attaches to nothing"),
-		      (int)scope);
+		doctor_found(
+			finding, DOCTOR_OK, NULL,
+			_("kernel.yama.ptrace_scope is %d, which does not matter: the profiler attaches to nothing"),
+			(int)scope);
 	} else {
-		found(finding, DOCTOR_OK, NULL, _("the kernel has no Yama restrictions"));
+		doctor_found(finding, DOCTOR_OK, NULL, _("the kernel has no Yama restrictions"));
 	}
 }
 
@@ -408,49 +444,79 @@ static int64_t kernel_tracepoint(const struct doctor_host *host, const char **re
 	return id;
 }
 
+/* The files of tracefs are for root and for the group that the mount names. */
 static void check_tracefs(const struct doctor_host *host, struct doctor_finding *finding)
 {
-	g_autofree char *fix = NULL;
-	const char *place;
+	const char *place, *also = "";
 	int64_t id = kernel_tracepoint(host, &place);
 	CLEANUP_CLOSE int fd = -1;
+	g_autofree char *fix = NULL;
 
 	if (id >= 0)
 		fd = open_event(host, PERF_TYPE_TRACEPOINT, (uint64_t)id, false, true);
-	if (id == -ENOENT) {
-		found(finding, DOCTOR_WARN, "sudo mount -t tracefs tracefs /sys/kernel/tracing",
-		      _("tracefs is not mounted: you can record samples, but no tracepoints"));
+	else if (!host->superuser && perf_allowed(host, false, true) < 0)
+		also = " && sudo sysctl kernel.perf_event_paranoid=1";
+	if (fd >= 0 && place) {
+		doctor_found(finding, DOCTOR_OK, NULL, _("you may record tracepoints (%s)"), place);
+	} else if (fd >= 0) {
+		doctor_found(
+			finding, DOCTOR_OK, NULL,
+			_("you may record tracepoints: tracefs is not mounted, so profd mounts it for itself"));
+	} else if (!host->superuser && host->probes->bus_service(PROFD_NAME) > 0) {
+		doctor_found(
+			finding, DOCTOR_OK, NULL,
+			_("the profd service records tracepoints for those whom polkit permits to record others"));
+	} else if (id == -ENOENT) {
+		fix = g_strdup_printf("sudo mount -t tracefs %stracefs /sys/kernel/tracing%s",
+				      host->superuser ? "" : "-o gid=$(id -g),mode=750 ", also);
+		doctor_found(
+			finding, DOCTOR_WARN, fix,
+			_("tracefs is not mounted: you can record samples, but no tracepoints"));
 	} else if (id < 0) {
-		fix = g_strdup_printf("sudo mount -o remount,mode=755 %s", place);
-		found(finding, DOCTOR_WARN, fix,
-		      _("you cannot read %s: you can record samples, but no tracepoints"), place);
-	} else if (fd < 0) {
-		/* All users can open the event with exclude_kernel, but then it never fires. */
-		found(finding, DOCTOR_WARN, "sudo sysctl kernel.perf_event_paranoid=1",
-		      _("you can record samples, but no tracepoints (%s): kernel.perf_event_paranoid is above 1"),
-		      g_strerror(-fd));
-	} else if (place) {
-		found(finding, DOCTOR_OK, NULL, _("you may record tracepoints (%s)"), place);
+		fix = g_strdup_printf("sudo mount -o remount,gid=$(id -g),mode=750 %s%s", place,
+				      also);
+		doctor_found(finding, DOCTOR_WARN, fix,
+			     _("you cannot read %s: you can record samples, but no tracepoints"),
+			     place);
 	} else {
-		found(finding, DOCTOR_OK, NULL,
-		      _("you may record tracepoints: tracefs is not mounted, so profd mounts it for itself"));
+		/* All users can open the event with exclude_kernel, but then it never fires. */
+		doctor_found(
+			finding, DOCTOR_WARN, "sudo sysctl kernel.perf_event_paranoid=1",
+			_("you can record samples, but no tracepoints (%s): kernel.perf_event_paranoid is above 1"),
+			g_strerror(-fd));
 	}
 }
 
+/* The program itself and files in containers are found without map_files. */
 static void check_map_files(const struct doctor_host *host, struct doctor_finding *finding)
 {
 	g_autofree char *directory = g_strconcat(host->root, "/proc/self/map_files", NULL);
 	int error = host->probes->map_file(directory);
+	bool denied = error == -EPERM || error == -EACCES;
 
 	if (error == 0)
-		found(finding, DOCTOR_OK, NULL,
-		      _("mapped files can be opened, deleted and replaced ones too"));
+		doctor_found(finding, DOCTOR_OK, NULL,
+			     _("mapped files can be opened, deleted and replaced ones too"));
+	else if (denied && host->superuser)
+		doctor_found(
+			finding, DOCTOR_WARN,
+			_("start the container with --cap-add=CHECKPOINT_RESTORE"),
+			_("root may not open mapped files here (%s): functions of libraries that were deleted or replaced will have no names"),
+			g_strerror(-error));
+	else if (denied && host->probes->bus_service(PROFD_NAME) > 0)
+		doctor_found(
+			finding, DOCTOR_OK, NULL,
+			_("the profd service opens mapped files, deleted and replaced ones too"));
+	else if (denied)
+		doctor_found(
+			finding, DOCTOR_WARN,
+			_("restart programs after their libraries were replaced, or record them as root"),
+			_("only root opens mapped files, you open them by path: functions of libraries that were deleted or replaced will have no names"));
 	else
-		found(finding, DOCTOR_WARN,
-		      error == -EPERM || error == -EACCES ? "sudo profctl record --system"
-							  : "sudo mount -t proc proc /proc",
-		      _("mapped files are opened by path (%s): functions of deleted, replaced and container files will have no names"),
-		      g_strerror(-error));
+		doctor_found(
+			finding, DOCTOR_WARN, "sudo mount -t proc proc /proc",
+			_("mapped files are opened by path (%s): functions of deleted and replaced libraries will have no names"),
+			g_strerror(-error));
 }
 
 static void check_procmap_query(const struct doctor_host *host, struct doctor_finding *finding)
@@ -459,28 +525,33 @@ static void check_procmap_query(const struct doctor_host *host, struct doctor_fi
 	int error = host->probes->procmap_query(path);
 
 	if (error == 0)
-		found(finding, DOCTOR_OK, NULL,
-		      _("the kernel answers queries for single mappings (PROCMAP_QUERY)"));
+		doctor_found(finding, DOCTOR_OK, NULL,
+			     _("the kernel answers queries for single mappings (PROCMAP_QUERY)"));
 	else if (error == -ENOTTY)
-		found(finding, DOCTOR_OK, NULL,
-		      _("the kernel is older than 6.11 and has no PROCMAP_QUERY: the text of /proc/PID/maps is read, which takes longer"));
+		doctor_found(
+			finding, DOCTOR_OK, NULL,
+			_("the kernel is older than 6.11 and has no PROCMAP_QUERY: the text of /proc/PID/maps is read, which takes longer"));
 	else
-		found(finding, DOCTOR_WARN, NULL,
-		      _("PROCMAP_QUERY is refused (%s): the text of /proc/PID/maps is read, which takes longer"),
-		      g_strerror(-error));
+		doctor_found(
+			finding, DOCTOR_WARN, NULL,
+			_("PROCMAP_QUERY is refused (%s): the text of /proc/PID/maps is read, which takes longer"),
+			g_strerror(-error));
 }
 
 static void check_cgroup(const struct doctor_host *host, struct doctor_finding *finding)
 {
 	g_autofree char *path = find_mount(host, MOUNT_TYPE, "cgroup2", MOUNT_PATH, false);
+	g_autofree char *above = find_mount(host, MOUNT_PATH, "/sys/fs/cgroup", MOUNT_TYPE, true);
 
 	if (path)
-		found(finding, DOCTOR_OK, NULL, _("samples name their cgroup (cgroup2 at %s)"),
-		      path);
+		doctor_found(finding, DOCTOR_OK, NULL,
+			     _("samples name their cgroup (cgroup2 at %s)"), path);
 	else
-		found(finding, DOCTOR_WARN,
-		      "sudo mkdir -p /sys/fs/cgroup/unified && sudo mount -t cgroup2 cgroup2 /sys/fs/cgroup/unified",
-		      _("no cgroup2 file system is mounted: samples will not name their cgroup"));
+		doctor_found(
+			finding, DOCTOR_WARN,
+			above ? "sudo mkdir -p /sys/fs/cgroup/unified && sudo mount -t cgroup2 cgroup2 /sys/fs/cgroup/unified"
+			      : "sudo mount -t cgroup2 cgroup2 /sys/fs/cgroup",
+			_("no cgroup2 file system is mounted: samples will not name their cgroup"));
 }
 
 static void check_clocksource(const struct doctor_host *host, struct doctor_finding *finding)
@@ -491,327 +562,18 @@ static void check_clocksource(const struct doctor_host *host, struct doctor_find
 		host, "/sys/devices/system/clocksource/clocksource0/current_clocksource");
 
 	if (!name)
-		found(finding, DOCTOR_WARN, "sudo mount -t sysfs sysfs /sys",
-		      _("the clocksource cannot be read (no /sys): whether reading the clock is cheap is unknown"));
+		doctor_found(
+			finding, DOCTOR_WARN, "sudo mount -t sysfs sysfs /sys",
+			_("the clocksource cannot be read (no /sys): whether reading the clock is cheap is unknown"));
 	else if (g_strv_contains(slow, name))
-		found(finding, DOCTOR_WARN,
-		      _("where the hardware allows it, boot with tsc=reliable on the kernel's command line"),
-		      _("the clock is read from %s, a system call and microseconds each time: marks and allocations cost more"),
-		      name);
+		doctor_found(
+			finding, DOCTOR_WARN,
+			_("where the hardware allows it, boot with tsc=reliable on the kernel's command line"),
+			_("the clock is read from %s, a system call and microseconds each time: marks and allocations cost more"),
+			name);
 	else
-		found(finding, DOCTOR_OK, NULL, _("the clock is read from %s, which is cheap"),
-		      name);
-}
-
-/* ---- Names that the recorded files lack ------------------------------------------------------ */
-
-static void check_debuginfod(const struct doctor_host *host, struct doctor_finding *finding)
-{
-	const char *urls = g_getenv(URLS);
-
-	if (!urls || urls[strspn(urls, " ")] == '\0') {
-		found(finding, DOCTOR_OK, NULL,
-		      _("not used: with your distribution's server in %s, 'profcapture symbolize --debuginfod' fetches debug files that are not here"),
-		      URLS);
-		finding->off = _("set DEBUGINFOD_URLS to fetch missing debug files");
-	} else if (host->probes->library(DEBUGINFOD_LIBRARY) < 0) {
-		found(finding, DOCTOR_WARN,
-		      _("install libdebuginfod (on Debian the package libdebuginfod1)"),
-		      _("%s is set, but the library '%s' cannot be loaded: debug files that are not here cannot be fetched"),
-		      URLS, DEBUGINFOD_LIBRARY);
-	} else {
-		found(finding, DOCTOR_OK, NULL,
-		      _("'profcapture symbolize --debuginfod' fetches debug files that are not here from %s"),
-		      urls);
-	}
-}
-
-/* ---- interpreters ---------------------------------------------------------------------------- */
-
-/* Whether the functions of any program can be read. */
-static void check_reading(const struct doctor_host *host, struct doctor_finding *finding)
-{
-	g_autofree char *types = g_strconcat(host->root, "/sys/kernel/btf/vmlinux", NULL);
-	g_autofree char *lockdown = doctor_read(host, "/sys/kernel/security/lockdown");
-
-	if (!host->interpreters)
-		found(finding, DOCTOR_WARN,
-		      _("build profd with clang, libbpf 1.0 and bpftool, for x86-64"),
-		      _("this profd does not read the functions of Python, Ruby and PHP programs"));
-	else if (access(types, F_OK) != 0)
-		found(finding, DOCTOR_WARN, _("run a kernel with CONFIG_DEBUG_INFO_BTF=y"),
-		      _("the functions of Python, Ruby and PHP programs cannot be read: there is no /sys/kernel/btf/vmlinux"));
-	else if (lockdown && strstr(lockdown, "[confidentiality]"))
-		found(finding, DOCTOR_WARN, _("boot with lockdown=integrity"),
-		      _("the functions of Python, Ruby and PHP programs cannot be read: the kernel is locked down"));
-	else if (!host->superuser && host->probes->bus_service(PROFD_NAME) <= 0)
-		found(finding, DOCTOR_WARN, "sudo profctl record",
-		      _("only root and the profd service read the functions of Python, Ruby and PHP programs"));
-	else
-		found(finding, DOCTOR_OK, NULL,
-		      _("the functions of programs for Python 3.8 to 3.14, Ruby 3.1 to 3.4 and PHP 8.2 to 8.5 are read"));
-}
-
-static bool are_interpreters_read(const struct doctor_host *host)
-{
-	struct doctor_finding finding = { 0 };
-	bool is_read;
-
-	check_reading(host, &finding);
-	is_read = finding.status == DOCTOR_OK;
-	doctor_finding_done(&finding);
-	return is_read;
-}
-
-/* Returns the version of Ruby whose library the process maps, such as "3.3"; NULL: none. */
-static char *ruby_of(const struct doctor_host *host, const char *pid)
-{
-	g_autofree char *link = g_strdup_printf("%s/proc/%s/exe", host->root, pid);
-	g_autofree char *path = g_strdup_printf("/proc/%s/maps", pid);
-	g_autofree char *exe = g_file_read_link(link, NULL);
-	const char *name = exe ? strrchr(exe, '/') : NULL, *at;
-	g_autofree char *maps = NULL;
-	unsigned major, minor;
-
-	if (!name || !g_str_has_prefix(name, "/ruby"))
-		return NULL;
-	maps = doctor_read(host, path);
-	at = maps ? strstr(maps, "/libruby") : NULL;
-	at = at ? strstr(at, ".so.") : NULL;
-	return at && sscanf(at, ".so.%u.%u", &major, &minor) == 2
-		       ? g_strdup_printf("%u.%u", major, minor)
-		       : NULL;
-}
-
-static bool is_in(const char *version, unsigned of_major, unsigned first, unsigned last)
-{
-	unsigned major, minor;
-
-	return sscanf(version, "%u.%u", &major, &minor) == 2 && major == of_major &&
-	       minor >= first && minor <= last;
-}
-
-/* Returns the version of PHP that the process has in its name, such as "8.4" for php-fpm8.4; NULL:
- * none. */
-static char *php_of(const struct doctor_host *host, const char *pid)
-{
-	g_autofree char *link = g_strdup_printf("%s/proc/%s/exe", host->root, pid);
-	g_autofree char *exe = g_file_read_link(link, NULL);
-	const char *name = exe ? strrchr(exe, '/') : NULL;
-	unsigned major, minor;
-
-	if (!name || !g_str_has_prefix(name, "/php"))
-		return NULL;
-	name += strcspn(name, "0123456789");
-	return sscanf(name, "%u.%u", &major, &minor) == 2 ? g_strdup_printf("%u.%u", major, minor)
-							  : NULL;
-}
-
-static void warn_of_version(struct doctor_finding *finding, const char *fix, const char *language,
-			    const char *version, const char *pid)
-{
-	doctor_finding_done(finding);
-	*finding = (struct doctor_finding){ 0 };
-	found(finding, DOCTOR_WARN, fix,
-	      _("%s %s is not supported: the functions of process %s cannot be read; those of programs for Python 3.8 to 3.14, Ruby 3.1 to 3.4 and PHP 8.2 to 8.5 are"),
-	      language, version, pid);
-}
-
-static void check_interpreters(const struct doctor_host *host, struct doctor_finding *finding)
-{
-	g_autofree char *proc = g_strconcat(host->root, "/proc", NULL);
-	g_autoptr(GDir) dir = NULL;
-	const char *pid;
-
-	check_reading(host, finding);
-	if (finding->status != DOCTOR_OK)
-		return;
-	dir = g_dir_open(proc, 0, NULL);
-	while (dir && (pid = g_dir_read_name(dir))) {
-		g_autofree char *ruby = g_ascii_isdigit(pid[0]) ? ruby_of(host, pid) : NULL;
-		g_autofree char *php = g_ascii_isdigit(pid[0]) ? php_of(host, pid) : NULL;
-
-		if (ruby && !is_in(ruby, 3, RUBY_FIRST_MINOR, RUBY_LAST_MINOR))
-			warn_of_version(finding, _("run the program with Ruby 3.1 to 3.4"), "Ruby",
-					ruby, pid);
-		else if (php && !is_in(php, 8, PHP_FIRST_MINOR, PHP_LAST_MINOR))
-			warn_of_version(finding, _("run the program with PHP 8.2 to 8.5"), "PHP", php,
-					pid);
-		else
-			continue;
-		return;
-	}
-}
-
-/* ---- programs that generate code ------------------------------------------------------------- */
-
-enum runtime { RUNTIME_NODE, RUNTIME_JAVA, RUNTIME_PYTHON, RUNTIMES };
-
-/* SAYS_ANOTHERS: the map was written by an earlier process with the same pid. */
-enum says { SAYS_NOTHING, SAYS_ANOTHERS, SAYS_NAMES };
-
-struct runtimes {
-	unsigned n, others;       /* n: all processes; others: processes without names */
-	GString *listed;          /* the first processes without names */
-	char *first_of[RUNTIMES]; /* by kind: pid of the first process */
-};
-
-static bool runtime_of(const char *name, enum runtime *ret_runtime)
-{
-	if (strcmp(name, "node") == 0 || strcmp(name, "nodejs") == 0)
-		*ret_runtime = RUNTIME_NODE;
-	else if (strcmp(name, "java") == 0)
-		*ret_runtime = RUNTIME_JAVA;
-	else if (g_str_has_prefix(name, "python3.") &&
-		 g_ascii_strtoull(name + strlen("python3."), NULL, 10) >= FIRST_PYTHON)
-		*ret_runtime = RUNTIME_PYTHON;
-	else
-		return false;
-	return true;
-}
-
-/* Reads the effective uid from "Uid:", and the last pid from "NSpid:", which the process uses in
- * file names. */
-static bool read_status(const struct doctor_host *host, const char *pid, uint64_t *ret_uid,
-			uint64_t *ret_own_pid)
-{
-	g_autofree char *path = g_strdup_printf("/proc/%s/status", pid);
-	g_autofree char *text = doctor_read(host, path);
-	const char *uid = text ? strstr(text, "\nUid:\t") : NULL;
-	const char *pids = text ? strstr(text, "\nNSpid:") : NULL;
-
-	uid = uid ? strchr(uid + strlen("\nUid:\t"), '\t') : NULL;
-	if (!uid)
-		return false;
-	*ret_uid = g_ascii_strtoull(uid, NULL, 10);
-	*ret_own_pid = g_ascii_strtoull(pid, NULL, 10);
-	if (pids) {
-		g_autofree char *line = g_strndup(pids + 1, strcspn(pids + 1, "\n"));
-
-		*ret_own_pid = g_ascii_strtoull(strrchr(line, ':') + 1, NULL, 10);
-		if (strrchr(line, '\t'))
-			*ret_own_pid = g_ascii_strtoull(strrchr(line, '\t'), NULL, 10);
-	}
-	return true;
-}
-
-/* Returns when the process started, in seconds of the wall clock; 0: unknown. */
-static int64_t read_start(const struct doctor_host *host, const char *pid)
-{
-	g_autofree char *path = g_strdup_printf("/proc/%s/stat", pid);
-	g_autofree char *text = doctor_read(host, path);
-	g_autofree char *machine = doctor_read(host, "/proc/stat");
-	const char *behind = text ? strrchr(text, ')') : NULL; /* the name may contain spaces */
-	const char *boot = machine ? strstr(machine, "\nbtime ") : NULL;
-	g_auto(GStrv) fields = behind ? g_strsplit(behind, " ", 22) : NULL;
-
-	if (!boot || !fields || g_strv_length(fields) < 21)
-		return 0;
-	return g_ascii_strtoll(boot + strlen("\nbtime "), NULL, 10) +
-	       g_ascii_strtoll(fields[20], NULL, 10) / sysconf(_SC_CLK_TCK);
-}
-
-/* Looks for a perf map in the process's own /tmp, or for a mapped jitdump. As in a recording,
- * ignores a map that is older than the process. */
-static enum says says_names(const struct doctor_host *host, const char *pid, uint64_t own_pid)
-{
-	g_autofree char *map = g_strdup_printf("%s/proc/%s/root/tmp/perf-%" G_GUINT64_FORMAT ".map",
-					       host->root, pid, own_pid);
-	g_autofree char *maps = g_strdup_printf("/proc/%s/maps", pid);
-	g_autofree char *dump = g_strdup_printf("/jit-%" G_GUINT64_FORMAT ".dump", own_pid);
-	g_autofree char *text = NULL;
-	struct stat status;
-	bool has_map = stat(map, &status) == 0;
-
-	if (has_map && status.st_mtim.tv_sec >= read_start(host, pid) - SLACK_SECONDS)
-		return SAYS_NAMES;
-	text = doctor_read(host, maps);
-	if (text && strstr(text, dump))
-		return SAYS_NAMES;
-	return has_map ? SAYS_ANOTHERS : SAYS_NOTHING;
-}
-
-static void look_at_process(const struct doctor_host *host, const char *pid, uint64_t own_uid,
-			    struct runtimes *runtimes)
-{
-	g_autofree char *link = g_strdup_printf("%s/proc/%s/exe", host->root, pid);
-	g_autofree char *exe = g_file_read_link(link, NULL);
-	const char *name = exe && strrchr(exe, '/') ? strrchr(exe, '/') + 1 : NULL;
-	char *deleted = exe ? strstr(exe, " (deleted)") : NULL;
-	enum runtime runtime;
-	uint64_t uid, own_pid;
-	enum says says;
-
-	if (deleted)
-		*deleted = '\0';
-	if (!name || !runtime_of(name, &runtime) || !read_status(host, pid, &uid, &own_pid) ||
-	    (uid != own_uid && !host->superuser) ||
-	    (runtime == RUNTIME_PYTHON && are_interpreters_read(host)))
-		return;
-	runtimes->n++;
-	says = says_names(host, pid, own_pid);
-	if (says == SAYS_NAMES)
-		return;
-	if (runtimes->others > 0 && runtimes->others < MAX_LISTED)
-		g_string_append(runtimes->listed, ", ");
-	if (runtimes->others++ < MAX_LISTED)
-		g_string_append_printf(runtimes->listed,
-				       says == SAYS_ANOTHERS
-					       ? _("%s (%s, whose map is older than it)")
-					       : "%s (%s)",
-				       name, pid);
-	if (!runtimes->first_of[runtime])
-		runtimes->first_of[runtime] = g_strdup(pid);
-}
-
-/* Returns the fixes for all kinds of runtimes that were found. */
-static char *fix_of(const struct runtimes *runtimes)
-{
-	g_autoptr(GPtrArray) fixes = g_ptr_array_new_with_free_func(g_free);
-
-	if (runtimes->first_of[RUNTIME_JAVA])
-		g_ptr_array_add(fixes, g_strdup_printf("jcmd %s Compiler.perfmap",
-						       runtimes->first_of[RUNTIME_JAVA]));
-	if (runtimes->first_of[RUNTIME_NODE])
-		g_ptr_array_add(fixes, g_strdup(_("start node with --perf-basic-prof")));
-	if (runtimes->first_of[RUNTIME_PYTHON])
-		g_ptr_array_add(fixes, g_strdup(_("start python3 with -X perf")));
-	g_ptr_array_add(fixes, NULL);
-	return g_strjoinv("; ", (char **)fixes->pdata);
-}
-
-static void check_jit_maps(const struct doctor_host *host, struct doctor_finding *finding)
-{
-	g_autoptr(GString) listed = g_string_new(NULL);
-	struct runtimes runtimes = { .listed = listed };
-	g_autofree char *proc = g_strconcat(host->root, "/proc", NULL);
-	g_autoptr(GDir) dir = g_dir_open(proc, 0, NULL);
-	uint64_t own_uid = 0, own_pid;
-	g_autofree char *fix = NULL;
-	const char *name;
-
-	if (dir && read_status(host, "self", &own_uid, &own_pid))
-		while ((name = g_dir_read_name(dir)))
-			if (g_ascii_isdigit(name[0]))
-				look_at_process(host, name, own_uid, &runtimes);
-	if (runtimes.others > 0) {
-		fix = fix_of(&runtimes);
-		if (runtimes.others > MAX_LISTED)
-			g_string_append_printf(listed, ", %s", text_sign(TEXT_ELLIPSIS));
-		found(finding, DOCTOR_WARN, fix,
-		      _("%u of %u running programs that generate code do not name it: %s; their functions will have no names"),
-		      runtimes.others, runtimes.n, listed->str);
-	} else if (runtimes.n > 0) {
-		found(finding, DOCTOR_OK, NULL,
-		      _("the running programs that generate code name it (%u of node, java and Python)"),
-		      runtimes.n);
-	} else {
-		found(finding, DOCTOR_OK, NULL,
-		      _("no node, java or Python from 3.%d on runs that you may record"),
-		      FIRST_PYTHON);
-	}
-	for (int i = 0; i < RUNTIMES; i++)
-		g_free(runtimes.first_of[i]);
+		doctor_found(finding, DOCTOR_OK, NULL,
+			     _("the clock is read from %s, which is cheap"), name);
 }
 
 /* ---- The container and the disk -------------------------------------------------------------- */
@@ -840,39 +602,42 @@ static void check_container(const struct doctor_host *host, struct doctor_findin
 	g_autofree char *name = system_container(host);
 
 	if (!name)
-		found(finding, DOCTOR_OK, NULL, _("not in a container"));
+		doctor_found(finding, DOCTOR_OK, NULL, _("not in a container"));
 	else if (!host->pid_namespace && !host->user_namespace)
-		found(finding, DOCTOR_OK, NULL,
-		      _("in a container (%s) that shares the host's processes"), name);
+		doctor_found(finding, DOCTOR_OK, NULL,
+			     _("in a container (%s) that shares the host's processes"), name);
 	else
-		found(finding, DOCTOR_WARN,
-		      _("record on the host, or start the container with --pid=host --cap-add=PERFMON"),
-		      host->user_namespace
-			      ? _("in a container (%s): capabilities count for nothing outside of it, so you record as a plain user, and only processes in it")
-			      : _("in a container (%s): processes outside of it have no names here"),
-		      name);
+		doctor_found(
+			finding, DOCTOR_WARN,
+			_("record on the host, or start the container with --pid=host --cap-add=PERFMON"),
+			host->user_namespace
+				? _("in a container (%s): capabilities count for nothing outside of it, so you record as a plain user, and only processes in it")
+				: _("in a container (%s): processes outside of it have no names here"),
+			name);
 }
 
 static void check_disk_space(const struct doctor_host *host, struct doctor_finding *finding)
 {
-	static const char elsewhere[] = "profctl record -o /var/tmp/profile.cap";
+	static const char elsewhere[] = "profctl record -o /var/tmp/profile.cap -- COMMAND";
 	uint64_t bytes = 0;
 	int error = host->probes->free_bytes(host->directory, &bytes);
 	g_autofree char *free_text = text_bytes(bytes);
 
 	if (error < 0) {
-		found(finding, DOCTOR_WARN, elsewhere,
-		      _("the current folder cannot be written: %s"), g_strerror(-error));
+		doctor_found(finding, DOCTOR_WARN, elsewhere,
+			     _("the current folder cannot be written: %s"), g_strerror(-error));
 	} else if (bytes < 16 * MIB) {
-		found(finding, DOCTOR_FAIL, elsewhere,
-		      _("only %s are free in the current folder: a capture will not fit"),
-		      free_text);
+		doctor_found(finding, DOCTOR_FAIL, elsewhere,
+			     _("only %s are free in the current folder: a capture will not fit"),
+			     free_text);
 	} else if (bytes < 256 * MIB) {
-		found(finding, DOCTOR_WARN, elsewhere,
-		      _("only %s are free in the current folder: enough for some minutes of samples"),
-		      free_text);
+		doctor_found(
+			finding, DOCTOR_WARN, elsewhere,
+			_("only %s are free in the current folder: enough for some minutes of samples"),
+			free_text);
 	} else {
-		found(finding, DOCTOR_OK, NULL, _("%s are free in the current folder"), free_text);
+		doctor_found(finding, DOCTOR_OK, NULL, _("%s are free in the current folder"),
+			     free_text);
 	}
 }
 
@@ -888,9 +653,12 @@ const struct doctor_check doctor_checks[DOCTOR_CHECKS] = {
 	{ "tracefs", check_tracefs },
 	{ "map-files", check_map_files },
 	{ "procmap-query", check_procmap_query },
-	{ "debuginfod", check_debuginfod },
-	{ "interpreters", check_interpreters },
-	{ "jit-maps", check_jit_maps },
+	{ "unwind-helper", check_unwind_helper },
+	{ "collector", check_collector },
+	{ "debuginfo", doctor_check_debuginfo },
+	{ "debuginfod", doctor_check_debuginfod },
+	{ "interpreters", doctor_check_interpreters },
+	{ "jit-maps", doctor_check_jit_maps },
 	{ "cgroup", check_cgroup },
 	{ "container", check_container },
 	{ "disk-space", check_disk_space },

@@ -53,7 +53,8 @@ void doctor_host_init(struct doctor_host *host, const char *root, const char *di
 		uint64_t set = g_ascii_strtoull(effective + strlen("\nCapEff:"), NULL, 16);
 
 		host->capabilities = (set >> CAP_IPC_LOCK & 1 ? DOCTOR_IPC_LOCK : 0) |
-				     (set >> CAP_SYSLOG & 1 ? DOCTOR_SYSLOG : 0);
+				     (set >> CAP_SYSLOG & 1 ? DOCTOR_SYSLOG : 0) |
+				     (set >> CAP_BPF & set >> CAP_PERFMON & 1 ? DOCTOR_BPF : 0);
 	}
 	/* "Uid:" has the real, effective, saved and file system uid. */
 	uids = strstr(status, "\nUid:");

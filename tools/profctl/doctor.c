@@ -15,6 +15,7 @@
 #include "tools/profctl/verbs.h"
 
 #include <glib/gi18n.h>
+#include <stdarg.h>
 
 static const struct {
 	const char *name;
@@ -31,6 +32,18 @@ void doctor_finding_done(struct doctor_finding *finding)
 	g_free(finding->summary);
 	g_free(finding->fix);
 	*finding = (struct doctor_finding){ 0 };
+}
+
+void doctor_found(struct doctor_finding *finding, enum doctor_status status, const char *fix,
+		  const char *summary, ...)
+{
+	va_list arguments;
+
+	finding->status = status;
+	finding->fix = g_strdup(fix);
+	va_start(arguments, summary);
+	finding->summary = g_strdup_vprintf(summary, arguments);
+	va_end(arguments);
 }
 
 bool doctor_run(const struct doctor_host *host, const char *id, struct doctor_finding *ret_finding)

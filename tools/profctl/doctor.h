@@ -42,6 +42,7 @@ struct doctor_probes {
 enum doctor_capability {
 	DOCTOR_IPC_LOCK = 1 << 0,
 	DOCTOR_SYSLOG = 1 << 1,
+	DOCTOR_BPF = 1 << 2, /* CAP_BPF and CAP_PERFMON */
 };
 
 struct doctor_host {
@@ -69,8 +70,14 @@ struct doctor_check {
 	void (*run)(const struct doctor_host *host, struct doctor_finding *finding);
 };
 
-#define DOCTOR_CHECKS 18
+#define DOCTOR_CHECKS 21
 extern const struct doctor_check doctor_checks[DOCTOR_CHECKS];
+
+/* The checks of doctor-names.c. */
+void doctor_check_debuginfo(const struct doctor_host *host, struct doctor_finding *finding);
+void doctor_check_debuginfod(const struct doctor_host *host, struct doctor_finding *finding);
+void doctor_check_interpreters(const struct doctor_host *host, struct doctor_finding *finding);
+void doctor_check_jit_maps(const struct doctor_host *host, struct doctor_finding *finding);
 
 /* The probes of the running kernel. */
 extern const struct doctor_probes doctor_live_probes;
@@ -82,6 +89,9 @@ void doctor_host_init(struct doctor_host *host, const char *root, const char *di
 /* Runs the check with an id. Returns false if the id is unknown. The caller frees the strings in
  * *ret_finding. */
 bool doctor_run(const struct doctor_host *host, const char *id, struct doctor_finding *ret_finding);
+/* Sets a finding. `fix`: a command or a sentence, or NULL. */
+void PRINTF_LIKE(4, 5) doctor_found(struct doctor_finding *finding, enum doctor_status status,
+				    const char *fix, const char *summary, ...);
 void doctor_finding_done(struct doctor_finding *finding);
 
 /* Returns the content of a file below the host's root, without trailing newlines; NULL if it cannot
