@@ -6,11 +6,13 @@ import csv
 import io
 import json
 import os
+import re
 import shutil
 import signal
 import sqlite3
 import subprocess
 import time
+from pathlib import Path
 
 import pytest
 import schema
@@ -380,6 +382,33 @@ def test_hostile_queries(profcapture, capture, query):
     took = json.loads(done.stdout.splitlines()[-1])
     assert took["status"] in (1, 2) and done.stderr.startswith("profcapture: "), (query, done.stderr, took)
     assert took["bytes"] < (256 << 20) + 100 * capture.stat().st_size
+
+
+FIVE = "WITH RECURSIVE a(x) AS (SELECT 1 UNION ALL SELECT x + 1 FROM a) SELECT x AS n{} FROM a WHERE x <= 5 OR x {}"
+STEPS = FIVE.format("", "< 0")
+ONE_STEP = FIVE.format(", CASE WHEN x > 5 THEN instr(zeroblob(6000000), CAST(zeroblob(2000000) || x AS BLOB)) END AS slow", "> 5")
+
+
+@pytest.mark.parametrize("query, format, number, more", [
+    (STEPS, "text", signal.SIGINT, []), (STEPS, "json", signal.SIGTERM, ["--limit", "9"]), (STEPS, "csv", None, []), (ONE_STEP, "text", signal.SIGTERM, ["--limit", "9"]),
+    (ONE_STEP, "json", signal.SIGHUP, []), (ONE_STEP, "ndjson", None, []), (ONE_STEP, "csv", None, ["--limit", "9"])])
+def test_partial_results(profcapture, capture, query, format, number, more):
+    """A query that ends early shows the rows that it found, and says that they are a part."""
+    child = subprocess.Popen([profcapture.path, "sql", capture, query, "--format", format, *more, *([] if number else ["--timeout", "300ms"])],
+                             stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    # the rows are found long before the query has used 200 ms of a CPU
+    while number and child.poll() is None and int(Path(f"/proc/{child.pid}/stat").read_text().rsplit(")", 1)[1].split()[11]) < 20:
+        time.sleep(0.01)
+    if number:
+        child.send_signal(number)
+    shown, said = child.communicate(timeout=100)
+    reason = "was interrupted" if number else "took longer than 300 ms; --timeout allows more"
+    assert said == f"profcapture: the query {reason} (partial result: 5 rows)\n" and child.returncode == (130 if number else 1)
+    if format == "json":
+        data = json.loads(shown)["data"]
+        assert data["partial"] is True and [row["n"] for row in data["rows"]] == [1, 2, 3, 4, 5]
+    else:
+        assert re.findall(r"^(?:\{\"n\":| *)(\d)", shown, re.MULTILINE) == list("12345"), shown
 
 
 def test_a_timeout_of_zero_is_none(sql, capture):

@@ -4,10 +4,13 @@
  *
  * The database is in memory and has virtual tables only (sql-tables.h). A query can do nothing but
  * read them: SQLite's authorizer refuses all else. Its memory is limited by the budget of the
- * capture, and its time by --timeout, which is checked between steps of SQLite's machine; a signal
- * ends a step that takes too long, such as a function of a long text  [test_sql: hostile_queries]
+ * capture, and its time by --timeout  [test_sql: hostile_queries]
  * Rows stream, unless they are limited: then one row more is read, to find out whether there are
- * more.
+ * more. A query that ends early shows the rows that it has found  [test_sql: partial_results]
+ *
+ * A signal (the first SIGINT, SIGTERM or SIGHUP; SIGALRM for --timeout) asks SQLite's machine to
+ * stop. If an instruction takes too long, such as a function of a long text, a second thread shows
+ * the rows and ends the program: the main thread holds `lock` except while it waits for a row.
  */
 #include "config.h"
 
@@ -18,7 +21,9 @@
 
 #include <glib/gi18n.h>
 #include <inttypes.h>
+#include <semaphore.h>
 #include <signal.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/time.h>
@@ -27,10 +32,10 @@
 /* Rows that a terminal shows by default. */
 #define TERMINAL_ROWS 1000
 #define DEFAULT_TIMEOUT_NS (UINT64_C(300) * 1000000000)
-/* Instructions of SQLite's machine between two checks of the clock. */
+/* Instructions of SQLite's machine between two checks of `stopped`. */
 #define STEPS_BETWEEN_CHECKS 100000
-/* From the timeout until the signal ends the program. */
-#define GRACE_NS UINT64_C(200000000)
+/* From the signal until the second thread ends the program. */
+#define GRACE_US 200000
 #define MAX_LENGTH (64 << 20) /* longest text in bytes: PROF_MAX_PAYLOAD */
 
 struct sql {
@@ -38,12 +43,19 @@ struct sql {
 	uint64_t timeout_ns;
 	sqlite3 *db;
 	struct sql_tables *tables;
-	int64_t deadline_us;
-	bool is_late;
-	GPtrArray *keys; /* unique names of the result's columns, NULL at the end */
-	GArray *kept;    /* struct cell, if rows are limited */
+	GPtrArray *keys;              /* unique names of the result's columns, NULL at the end */
+	uint64_t rows;                /* that were found */
+	bool keeps;                   /* the rows are shown at the end */
+	GArray *kept;                 /* struct cell */
+	int types[TABLE_MAX_COLUMNS]; /* of the first value of each kept column */
 	struct json json;
+	GThread *watch;
+	GMutex lock;
+	atomic_bool is_done;
 };
+
+static atomic_int stopped; /* number of the signal that ends the query */
+static sem_t wakes_watch;  /* the query was stopped or is done */
 
 static const struct cli_option options[] = {
 	{ "timeout", 0, CLI_DURATION, offsetof(struct sql, timeout_ns), N_("TIME"),
@@ -93,48 +105,10 @@ static int authorize(void *data, int action, const char *first, const char *seco
 	return action == SQLITE_PRAGMA && g_strv_contains(pragmas, first) ? SQLITE_OK : SQLITE_DENY;
 }
 
-static int check_time(void *data)
+static int must_stop(void *data)
 {
-	struct sql *sql = data;
-
-	sql->is_late = g_get_monotonic_time() > sql->deadline_us;
-	return sql->is_late || out_failed(out_stdout());
-}
-
-static char late_message[512];
-
-static char *describe_timeout(const struct sql *sql)
-{
-	g_autofree char *limit = text_duration(sql->timeout_ns);
-
-	return g_strdup_printf(_("the query took longer than %s; --timeout allows more"), limit);
-}
-
-static void on_alarm(int number)
-{
-	(void)number;
-	if (write(STDERR_FILENO, late_message, strlen(late_message)) >= 0)
-		_exit(CLI_FAILURE);
-	_exit(CLI_FAILURE);
-}
-
-static void start_clock(struct sql *sql)
-{
-	const struct sigaction action = { .sa_handler = on_alarm };
-	uint64_t ns = MIN_OF(sql->timeout_ns, (uint64_t)INT64_MAX) + GRACE_NS;
-	const struct itimerval timer = { .it_value = { (time_t)(ns / 1000000000),
-						       (suseconds_t)(ns % 1000000000 / 1000) } };
-	g_autofree char *message = describe_timeout(sql);
-
-	sql->deadline_us = INT64_MAX;
-	sqlite3_progress_handler(sql->db, STEPS_BETWEEN_CHECKS, check_time, sql);
-	if (sql->timeout_ns == 0)
-		return;
-	sql->deadline_us = g_get_monotonic_time() +
-			   (int64_t)MIN_OF(sql->timeout_ns / 1000, (uint64_t)INT64_MAX / 2);
-	(void)g_snprintf(late_message, sizeof(late_message), "%s: %s\n", cli_program(), message);
-	(void)sigaction(SIGALRM, &action, NULL);
-	(void)setitimer(ITIMER_REAL, &timer, NULL);
+	(void)data;
+	return stopped || out_failed(out_stdout());
 }
 
 static void set_limits(sqlite3 *db)
@@ -189,6 +163,18 @@ static char *point_at(const char *query, int offset)
 	return g_strdup_printf("\n  %s%s\n  %*s^", before, after, (int)text_width(before), "");
 }
 
+/* Returns false. */
+static bool set_stopped(const struct sql *sql, GError **error)
+{
+	g_autofree char *limit = text_duration(sql->timeout_ns);
+
+	if (stopped == SIGALRM)
+		return cli_set_error(error, CLI_FAILURE,
+				     _("the query took longer than %s; --timeout allows more"),
+				     limit);
+	return cli_set_error(error, CLI_INTERRUPTED, "%s", _("the query was interrupted"));
+}
+
 /* Returns false, with an error or a status. */
 static bool fail(struct sql *sql, const char *query, GError **error)
 {
@@ -199,11 +185,8 @@ static bool fail(struct sql *sql, const char *query, GError **error)
 		g_propagate_error(error, g_steal_pointer(&sql->tables->error));
 		return false;
 	}
-	if (sql->is_late) {
-		g_autofree char *late = describe_timeout(sql);
-
-		return cli_set_error(error, CLI_FAILURE, "%s", late);
-	}
+	if (stopped)
+		return set_stopped(sql, error);
 	if (code == SQLITE_NOMEM)
 		return cli_set_error(error, CLI_FAILURE,
 				     _("the query needs more than %" PRIu64
@@ -297,11 +280,10 @@ static void begin_rows(struct sql *sql, bool truncated)
 		  (const char *const *)sql->keys->pdata);
 }
 
-static void end_rows(struct sql *sql)
+static void write_end(struct sql *sql, bool is_partial)
 {
-	if (is_text(sql))
-		return;
-	rows_close(&sql->json);
+	if (sql->reader.format == READER_JSON)
+		json_bool(&sql->json, "partial", is_partial);
 	reader_end(&sql->reader, &sql->json);
 }
 
@@ -328,8 +310,8 @@ static void get_kept(const void *data, size_t row, unsigned field, struct cell *
 	ret_cell->owned = NULL;
 }
 
-/* `types`: by column, of its first value; `more`: there are more rows than these. */
-static void show_kept(struct sql *sql, const int *types, bool more)
+/* `more`: there are more rows than these. */
+static void show_kept(struct sql *sql, bool more, bool is_partial)
 {
 	unsigned n = sql->keys->len - 1, name = n;
 	struct table *table = g_new0(struct table, 1);
@@ -343,7 +325,7 @@ static void show_kept(struct sql *sql, const int *types, bool more)
 	for (unsigned i = 0; i < n; i++) {
 		g_ptr_array_add(titles, text_escape(sql->keys->pdata[i]));
 		members[i] = (struct table_member){ sql->keys->pdata[i], i };
-		if (types[i] == SQLITE_TEXT)
+		if (sql->types[i] == SQLITE_TEXT)
 			name = i;
 	}
 	*table = (struct table){
@@ -353,64 +335,166 @@ static void show_kept(struct sql *sql, const int *types, bool more)
 	for (unsigned i = 0; i < n; i++)
 		table_add_column(table, i,
 				 i == name ? COLUMN_NAME
-				 : types[i] == SQLITE_TEXT || types[i] == SQLITE_BLOB
+				 : sql->types[i] == SQLITE_TEXT || sql->types[i] == SQLITE_BLOB
 					 ? COLUMN_WORD
 					 : COLUMN_NUMBER,
 				 titles->pdata[i]);
 	if (is_text(sql)) {
 		table_print(table, &style, table->rows);
-		if (more)
+		if (more && !is_partial)
 			out_printf(out_stdout(), _("There are more rows (--limit 0)\n"));
 	} else {
 		reader_begin(&sql->reader, &sql->json, "sql", more,
 			     more ? READER_TOTAL_UNKNOWN : table->rows);
 		table_write(table, &sql->json, reader_json_format(&sql->reader), table->rows);
-		reader_end(&sql->reader, &sql->json);
+		write_end(sql, is_partial);
 	}
 	g_free(table);
 	g_free(members);
 }
 
+static void show_rows(struct sql *sql, bool more, bool is_partial)
+{
+	if (sql->keeps) {
+		show_kept(sql, more, is_partial);
+		return;
+	}
+	if (sql->rows == 0)
+		begin_rows(sql, false);
+	if (is_text(sql))
+		return;
+	rows_close(&sql->json);
+	write_end(sql, is_partial);
+}
+
+/* Shows the rows that a query found before it failed, and says so in its error. */
+static void show_partial(struct sql *sql, GError *error)
+{
+	char *message = error->message;
+
+	if (sql->rows == 0)
+		return;
+	show_rows(sql, true, true);
+	error->message = g_strdup_printf(ngettext("%s (partial result: %" PRIu64 " row)",
+						  "%s (partial result: %" PRIu64 " rows)",
+						  (gulong)sql->rows),
+					 message, sql->rows);
+	g_free(message);
+}
+
+/* ---- early ends ------------------------------------------------------------------------------ */
+
+static void on_signal(int number)
+{
+	int before = 0;
+
+	if (atomic_compare_exchange_strong(&stopped, &before, number))
+		(void)sem_post(&wakes_watch);
+}
+
+static gpointer watch_query(gpointer data)
+{
+	struct sql *sql = data;
+	GError *error = NULL;
+
+	while (sem_wait(&wakes_watch) < 0)
+		continue;
+	for (unsigned us = 0; us < GRACE_US && !sql->is_done; us += 5000)
+		g_usleep(5000);
+	g_mutex_lock(&sql->lock);
+	if (!sql->is_done) {
+		(void)set_stopped(sql, &error);
+		show_partial(sql, error);
+		(void)out_flush(out_stdout());
+		_exit(cli_fail(error));
+	}
+	g_mutex_unlock(&sql->lock);
+	return NULL;
+}
+
+/* The second signal of a kind ends the program. A signal that is ignored, as by nohup(1), stays
+ * ignored. */
+static void start_watch(struct sql *sql)
+{
+	static const int signals[] = { SIGINT, SIGTERM, SIGHUP, SIGALRM };
+	const struct sigaction action = { .sa_handler = on_signal,
+					  .sa_flags = SA_RESTART | (int)SA_RESETHAND };
+	uint64_t ns = MIN_OF(sql->timeout_ns, (uint64_t)INT64_MAX);
+	const struct itimerval timer = { .it_value = { (time_t)(ns / 1000000000),
+						       (suseconds_t)(ns % 1000000000 / 1000) } };
+	struct sigaction inherited;
+
+	sqlite3_progress_handler(sql->db, STEPS_BETWEEN_CHECKS, must_stop, NULL);
+	(void)sem_init(&wakes_watch, 0, 0);
+	g_mutex_init(&sql->lock);
+	g_mutex_lock(&sql->lock);
+	sql->watch = g_thread_new("watch", watch_query, sql);
+	for (size_t i = 0; i < ARRAY_SIZE(signals); i++)
+		if (sigaction(signals[i], NULL, &inherited) == 0 &&
+		    (inherited.sa_handler != SIG_IGN || signals[i] == SIGALRM))
+			(void)sigaction(signals[i], &action, NULL);
+	(void)setitimer(ITIMER_REAL, &timer, NULL);
+}
+
+static void stop_watch(struct sql *sql)
+{
+	(void)setitimer(ITIMER_REAL, &(const struct itimerval){ 0 }, NULL);
+	if (!sql->watch)
+		return;
+	sql->is_done = true;
+	g_mutex_unlock(&sql->lock);
+	(void)sem_post(&wakes_watch);
+	g_thread_join(sql->watch);
+	g_mutex_clear(&sql->lock);
+}
+
+/* ---- the query ------------------------------------------------------------------------------- */
+
+static int step(struct sql *sql, sqlite3_stmt *statement)
+{
+	int r;
+
+	g_mutex_unlock(&sql->lock);
+	r = sqlite3_step(statement);
+	g_mutex_lock(&sql->lock);
+	return r;
+}
+
 static bool run_statement(struct sql *sql, const char *query, sqlite3_stmt *statement,
 			  GError **error)
 {
-	uint64_t limit = sql->reader.limit, rows = 0;
-	int types[TABLE_MAX_COLUMNS] = { 0 };
-	/* Text for a terminal has to be measured. */
-	bool keeps = limit > 0 || (is_text(sql) && sql->reader.columns > 0);
+	uint64_t limit = sql->reader.limit;
 	int r;
 
+	/* Text for a terminal has to be measured. */
+	sql->keeps = limit > 0 || (is_text(sql) && sql->reader.columns > 0);
 	name_columns(sql, statement);
-	while ((r = sqlite3_step(statement)) == SQLITE_ROW && !(limit && rows == limit)) {
-		if (!keeps && rows == 0)
+	while ((r = step(sql, statement)) == SQLITE_ROW && !(limit && sql->rows == limit)) {
+		if (!sql->keeps && sql->rows == 0)
 			begin_rows(sql, false);
-		rows++;
-		if (!keeps) {
+		sql->rows++;
+		if (!sql->keeps) {
 			write_row(sql, statement);
 			continue;
 		}
 		for (int i = 0; i < sqlite3_column_count(statement); i++) {
 			struct cell cell = cell_of(sql, statement, i, true);
 
-			if (types[i] == 0 && cell.kind != CELL_UNKNOWN)
-				types[i] = sqlite3_column_type(statement, i);
+			if (sql->types[i] == 0 && cell.kind != CELL_UNKNOWN)
+				sql->types[i] = sqlite3_column_type(statement, i);
 			g_array_append_val(sql->kept, cell);
 		}
 	}
-	/* If the output failed, check_time() stopped the query, which is not an error. */
-	if (r != SQLITE_ROW && r != SQLITE_DONE && !out_failed(out_stdout()))
-		return fail(sql, query, error);
-	if (keeps) {
-		show_kept(sql, types, r == SQLITE_ROW);
-		return true;
+	/* If the output failed, must_stop() stopped the query, which is not an error. */
+	if (r != SQLITE_ROW && r != SQLITE_DONE && !out_failed(out_stdout())) {
+		(void)fail(sql, query, error);
+		if (*error)
+			show_partial(sql, *error);
+		return false;
 	}
-	if (rows == 0)
-		begin_rows(sql, false);
-	end_rows(sql);
+	show_rows(sql, r == SQLITE_ROW, false);
 	return true;
 }
-
-/* ---- the query ------------------------------------------------------------------------------- */
 
 static bool run_query(struct sql *sql, const char *query, GError **error)
 {
@@ -541,7 +625,7 @@ static bool sql_query(void *data, char **operands, GError **error)
 	    sql_printf_register(sql->db) != SQLITE_OK)
 		return fail(sql, "", error);
 	set_limits(sql->db);
-	start_clock(sql);
+	start_watch(sql);
 	prints_tables = !operands[1] && is_text(sql);
 	return prints_tables ? print_tables(sql, error)
 			     : run_query(sql, operands[1] ? operands[1] : QUERY_OF_COLUMNS, error);
@@ -549,7 +633,7 @@ static bool sql_query(void *data, char **operands, GError **error)
 
 static void sql_done(struct sql *sql)
 {
-	(void)setitimer(ITIMER_REAL, &(const struct itimerval){ 0 }, NULL);
+	stop_watch(sql);
 	for (guint i = 0; sql->kept && i < sql->kept->len; i++)
 		cell_done(&g_array_index(sql->kept, struct cell, i));
 	g_clear_pointer(&sql->kept, g_array_unref);
