@@ -1035,6 +1035,7 @@ def test_source_of_python(profctl, profcapture, chromium, tmp_path):
 
 
 def test_source_refusals(profcapture, page_of, capture, tmp_path):
+    assert "name its file" in profcapture("html", capture, "--compare", "-", "--redact", "-o", tmp_path / "x.html", check=2).stderr
     for options in ("--with-source", "--redact"), ("--with-source", "--compare", capture), ("--with-source", "--focus", "x"):
         assert "--with-source cannot be combined with" in profcapture("html", capture, "-o", tmp_path / "x.html", *options, check=2).stderr
     assert "require --with-source" in profcapture("html", capture, "-o", tmp_path / "x.html", "--source-dir", "/", check=2).stderr
@@ -1054,7 +1055,7 @@ def contents(path):
     return gzip.decompress(data) if data[:2] == b"\x1f\x8b" else data
 
 
-SECRETS = r"USER=jane HOST=moon jane@moon moon \\moon\s C:\Users\jane\x jane, /srv/jane/"
+SECRETS = r"USER=jane HOST=moon jane@moon moon \\moon\s C:\Users\jane\x jane, MOON.local [fe80::1] mary at sunny /srv/jane/"
 
 
 @pytest.fixture(scope="module")
@@ -1066,6 +1067,7 @@ def private(profctl, compile_c, tmp_path_factory):
     shutil.copy(compile_c("city", PROGRAM, "-g", "-pthread", f"-I{os.environ['PROF_SOURCE_DIR']}", os.environ["LIBPROFCOLLECTOR"]), program)
     profctl("record", "-q", "-F", 999, "--memory", "-o", home / "city.cap", "--", program, "--password=hunter2")
     make(home / "made-by-jane.cap", "--all-tables", "--rows", 1200, "--prefix", SECRETS)
+    make(home / "later.cap", "--all-tables", "--rows", 1200, "--prefix", "mary@sunny Jane Moon")
     return home
 
 
@@ -1086,7 +1088,11 @@ def test_redact(profcapture, private, tmp_path, to):
         assert facts["Command"] == "city" and not {"Host", "Options"} & set(facts)
     one = ("--pid", 1276) if to == "heaptrack" else ()  # this format has one process
     profcapture("export", made, "--to", to, *one, "-o", path, "--redact", "-q", "--force")
-    assert not re.search(rb"jane|moon", contents(path), re.IGNORECASE)
+    assert not re.search(rb"jane|moon|fe80", contents(path), re.IGNORECASE)
+    if to in ("folded", "speedscope", "svg", "html"):
+        # names that one capture gives away are in the texts of the other
+        profcapture("export", made, "--to", to, "--compare", private / "later.cap", "-o", path, "--redact", "-q", "--force")
+        assert not re.search(rb"jane|moon|sunny", contents(path), re.IGNORECASE)
     profcapture("export", made, "--to", to, *one, "-o", path, "-q", "--force")
     assert b"moon" in contents(path) or to in ("heaptrack", "massif")  # they have only allocations, without stacks here
 

@@ -63,6 +63,13 @@ static void test_syntax(void)
 		{ "jane@moon:/srv/jane/x", "USER@HOST:x" },
 		{ "jane@10.0.0.7", "USER@HOST" },
 		{ "connect 10.0.0.7:80", "connect HOST:80" },
+		{ "no answer from 10.0.0.7.", "no answer from HOST." },
+		{ "connect [2001:db8::7]:80 as jane@[fe80::7]",
+		  "connect [HOST]:80 as USER@[HOST]" },
+		{ "2001:DB8:0:1:2:3:4:5, ::ffff:10.0.0.7.", "HOST, HOST." },
+		{ "from fe80::be%eth0: lost fd00::/8", "from HOST: lost HOST/8" },
+		{ "dst=2001:db8::1: refused jane@2001:db8::2", "dst=HOST: refused USER@HOST" },
+		{ "ether 02:42:ac:11:00:02", "ether HOST" },
 		/* variables */
 		{ "PATH=/usr/bin:/opt/jane/bin", "PATH=/usr/bin:bin" },
 		{ "TOKEN=secret SIZE=12 MODE='a b' x", "TOKEN=… SIZE=12 MODE=… x" },
@@ -76,6 +83,10 @@ static void test_syntax(void)
 		{ "App\\Models\\Cart::find", "App\\Models\\Cart::find" },
 		{ "github.com/yaml/yaml@v3.0.1/decode.go",
 		  "github.com/yaml/yaml@v3.0.1/decode.go" },
+		{ "ad::Bed::add(fe::ed, be::d0)", "ad::Bed::add(fe::ed, be::d0)" },
+		{ "ad::be at 12:34:56, f<12>::bed, a::b::c",
+		  "ad::be at 12:34:56, f<12>::bed, a::b::c" },
+		{ "core::ops::add::hfe80abcd12345678", "core::ops::add::hfe80abcd12345678" },
 		{ "memcpy@plt", "memcpy@plt" },
 		{ "memcpy@GLIBC_2.2.5", "memcpy@GLIBC_2.2.5" },
 		{ "memcpy@@GLIBC_2.14", "memcpy@@GLIBC_2.14" },
@@ -152,6 +163,79 @@ static void test_names(void)
 	}
 }
 
+/* A host of the capture or of an address is replaced in any text, with its domain. */
+static void test_hosts(void)
+{
+	static const char *const sources[] = {
+		"HOST=moon",
+		"HOSTNAME=moon.corp.example",
+		"ssh jane@moon:/srv",
+		"GET https:"
+		"//jane:pw@moon.corp.example:8080/a",
+		"(redis:"
+		"//Moon)",
+	};
+	static const char *const texts[][2] = {
+		{ "lost MOON, Moon.local and moon.", "lost HOST, HOST and HOST." },
+		{ "moon.corp.example: MOON.CORP.EXAMPLE", "HOST: HOST" },
+		{ "from moon:80 (moon)", "from HOST:80 (HOST)" },
+		{ "moonlight, trimoon", "moonlight, trimoon" },
+	};
+	static const char *const names[] = {
+		"moon::Cart::add", "moon_add",   "shop.moon.add", "github.com/shop/moon.add",
+		"moon.Cart.add",   "moon.add()", "moon()",        "std::moon",
+		"moon-add",
+	};
+
+	for (size_t i = 0; i < ARRAY_SIZE(sources); i++) {
+		struct redactor *redactor = redactor_new();
+
+		redactor_learn(redactor, sources[i]);
+		for (size_t k = 0; k < ARRAY_SIZE(texts); k++)
+			check_text(redactor, texts[k][0], texts[k][1]);
+		/* an address may name a service, whose name is a word of programs, too */
+		for (size_t k = 0; i >= 2 && k < ARRAY_SIZE(names); k++)
+			check_text(redactor, names[k], names[k]);
+		if (strstr(sources[i], "corp"))
+			check_text(redactor, "sun.corp.example", "sun.HOST");
+		redactor_learn(redactor, "HOST=moon");
+		check_text(redactor, "moon::Cart::add", "HOST::Cart::add");
+		redactor_free(redactor);
+	}
+}
+
+/* Words after an '@' or "://" that are no hosts, and hosts that identify nobody. */
+static void test_no_hosts(void)
+{
+	static const char *const texts[] = {
+		"SSL_read@OPENSSL",
+		"memcpy@GLIBC_2.2.5",
+		"yaml@v3.0.1",
+		"memcpy@plt",
+		"@OPENSSL",
+		"getty@plt.service",
+		"file:"
+		"///OPENSSL/plt",
+		"https:"
+		"//plt:x@[::1]/",
+		"a://",
+		"https:"
+		"//github.com/plt",
+		"https:"
+		"//www.plt",
+		"x@",
+	};
+
+	for (size_t i = 0; i < ARRAY_SIZE(texts); i++) {
+		struct redactor *redactor = redactor_new();
+
+		redactor_learn(redactor, texts[i]);
+		check_text(redactor, "plt service openssl glibc github.com/a www v3",
+			   "plt service openssl glibc github.com/a www v3");
+		redactor_free(redactor);
+	}
+}
+
 static void test_short_names(void)
 {
 	struct redactor *redactor = redactor_new();
@@ -181,8 +265,9 @@ static void test_long_names(void)
 /* The time to learn from a text, and to redact it, is in proportion to its length. */
 static void test_long_texts(void)
 {
-	static const char *const parts[] = { "=~", "~=", "/a ",  "1.", "-x",   "../",
-					     "A=", "a@", "\\\\", "(",  "jane/" };
+	static const char *const parts[] = { "=~",  "~=",  "/a ",  "1.",    "-x",        "../",
+					     "A=",  "a@",  "\\\\", "(",     "jane/",     "1:",
+					     "a::", "a@b", "://",  "jane.", "host.moon." };
 	/* The sanitizer's strict_string_checks read a text to its end in each call. */
 	const size_t n_bytes = getenv("ASAN_OPTIONS") ? 1 << 13 : 1 << 18;
 	struct redactor *redactor = redactor_new();
@@ -222,6 +307,8 @@ int main(void)
 {
 	RUN(test_syntax);
 	RUN(test_names);
+	RUN(test_hosts);
+	RUN(test_no_hosts);
 	RUN(test_short_names);
 	RUN(test_long_names);
 	RUN(test_long_texts);

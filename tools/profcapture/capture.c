@@ -24,6 +24,9 @@
 /* Key of metadata_of: the segment number, and the name. */
 #define METADATA_KEY "%" PRIu32 "\n%s"
 
+/* Captures that are shown together are redacted together. NULL: none is redacted. */
+static struct redactor *redactor;
+
 bool capture_is_event_table(const struct prof_table_def *table)
 {
 	return (table->flags & PROF_TABLE_TIMED) && table->id != PROF_TABLE_LOSS &&
@@ -245,42 +248,49 @@ bool capture_refuse_nothing(const struct capture *capture, GError **error)
 	return false;
 }
 
-static bool open_reader(struct capture *capture, bool redacts, GError **error)
+static bool open_reader(const char *file, struct prof_reader **ret_reader, GError **error)
 {
 	static const int copy_errors[] = { ENOENT, ENOTDIR, EACCES,     EROFS,
 					   ENOSPC, EDQUOT,  EOPNOTSUPP, EFBIG };
 	CLEANUP_CLOSE int opened = -1;
-	bool standard_input = strcmp(capture->file, "-") == 0;
+	bool standard_input = strcmp(file, "-") == 0;
 	int r;
 
 	if (!standard_input) {
-		opened = open(capture->file, O_RDONLY | O_CLOEXEC | O_NOCTTY);
+		opened = open(file, O_RDONLY | O_CLOEXEC | O_NOCTTY);
 		if (opened < 0)
-			return capture_open_error(error, capture->file);
+			return capture_open_error(error, file);
 	}
-	r = prof_reader_open(standard_input ? STDIN_FILENO : opened, &capture->reader);
+	r = prof_reader_open(standard_input ? STDIN_FILENO : opened, ret_reader);
 	/* The capture itself is open, so these errors are from the temporary file for a pipe. */
 	for (size_t i = 0; i < ARRAY_SIZE(copy_errors); i++)
 		if (r == -copy_errors[i])
 			return capture_error(
 				error, r,
-				_("cannot copy capture '%s' into TMPDIR, by default /tmp"),
-				capture->file);
+				_("cannot copy capture '%s' into TMPDIR, by default /tmp"), file);
 	if (r != 0)
-		return capture_error(error, r, _("cannot read capture '%s'"), capture->file);
-	budget_add_capture(capture->reader, capture->file);
-	capture->segments = prof_reader_segments(capture->reader, &capture->n_segments);
-	capture->names = names_new(capture->reader);
-	if (!redacts)
-		return true;
-	/* names are learned from all texts before the first one is shown */
-	capture->redactor = redactor_new();
-	r = redactor_learn_capture(capture->redactor, capture->reader);
-	if (r != 0)
-		return capture_error(error, r, _("cannot read capture '%s'"), capture->file);
-	capture->names->redact = redact_text;
-	capture->names->redactor = capture->redactor;
+		return capture_error(error, r, _("cannot read capture '%s'"), file);
 	return true;
+}
+
+/* Learns names from all texts of a capture before the first one is shown. */
+static bool learn_names(const struct prof_reader *reader, const char *file, GError **error)
+{
+	int r;
+
+	if (!redactor)
+		redactor = redactor_new();
+	r = redactor_learn_capture(redactor, reader);
+	return r == 0 || capture_error(error, r, _("cannot read capture '%s'"), file);
+}
+
+bool capture_learn_names(const char *file, GError **error)
+{
+	struct prof_reader *reader = NULL;
+	bool ok = open_reader(file, &reader, error) && learn_names(reader, file, error);
+
+	prof_reader_free(reader);
+	return ok;
 }
 
 /* Checks the schema: the tools address columns of version 1 by position. Later versions keep it,
@@ -316,6 +326,7 @@ static bool check_schema(const struct capture *capture, GError **error)
 struct capture *capture_open(const char *file, bool redacts, GError **error)
 {
 	struct capture *capture = g_new0(struct capture, 1);
+	bool ok;
 
 	capture->file = g_strdup(file);
 	capture->sampled = g_new(struct sampled_events, 1);
@@ -326,7 +337,18 @@ struct capture *capture_open(const char *file, bool redacts, GError **error)
 		g_hash_table_new_full(g_str_hash, g_str_equal, NULL, (GDestroyNotify)g_bytes_unref);
 	capture->metadata_of = g_hash_table_new_full(g_str_hash, g_str_equal, g_free,
 						     (GDestroyNotify)g_bytes_unref);
-	if (open_reader(capture, redacts, error) && check_schema(capture, error) &&
+	ok = open_reader(file, &capture->reader, error);
+	if (ok) {
+		budget_add_capture(capture->reader, file);
+		capture->segments = prof_reader_segments(capture->reader, &capture->n_segments);
+		capture->names = names_new(capture->reader);
+	}
+	if (ok && redacts) {
+		ok = learn_names(capture->reader, file, error);
+		capture->names->redact = redact_text;
+		capture->names->redactor = capture->redactor = redactor;
+	}
+	if (ok && check_schema(capture, error) &&
 	    capture_each_chunk(capture, 0, count_chunk, capture, error) &&
 	    read_small_table(capture, PROF_TABLE_LOSS, read_loss_batch, error) &&
 	    read_small_table(capture, PROF_TABLE_METADATA, read_metadata_batch, error) &&
@@ -348,7 +370,6 @@ void capture_free(struct capture *capture)
 {
 	if (!capture)
 		return;
-	redactor_free(capture->redactor);
 	g_hash_table_unref(capture->metadata);
 	g_hash_table_unref(capture->metadata_of);
 	g_array_unref(capture->losses);

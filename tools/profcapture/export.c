@@ -804,7 +804,13 @@ static bool export_query(void *data, char **operands, GError **error)
 {
 	struct export *export = data;
 
+	bool learns = export->compare && export->reader.redacts;
+
+	if (learns && strcmp(export->compare, "-") == 0)
+		return cli_set_error(error, CLI_USAGE, "%s",
+				     _("--redact reads the later capture twice: name its file"));
 	if ((export->output && !refuse_inputs(export, operands[0], error)) ||
+	    (learns && !capture_learn_names(export->compare, error)) ||
 	    !read_to_fit(export, operands[0], error))
 		return false;
 	if (!export->output) { /* the name of a capture is redacted when it is opened */

@@ -6,6 +6,8 @@
 #include <string.h>
 
 static const char user_text[] = "USER", host_text[] = "HOST";
+/* replaces a host that only an address names: it is a service's as often, so a word of programs */
+static const char address_host_text[] = "HOST";
 
 #define LONGEST_NAME 64u /* as long as the name of a host may be */
 
@@ -74,6 +76,128 @@ static size_t option_length(const char *at)
 		       : 0;
 }
 
+/* ---- addresses ------------------------------------------------------------------------------- */
+
+/* Returns the length of an IPv4 address, which is no part of a longer version; 0: there is none. */
+static size_t ipv4_length(const char *at)
+{
+	size_t length = 0;
+
+	for (unsigned part = 0; part < 4; part++) {
+		size_t digits = strspn(at + length, "0123456789");
+
+		if (digits < 1 || digits > 3 || g_ascii_strtoull(at + length, NULL, 10) > 255 ||
+		    (part < 3 && at[length + digits] != '.'))
+			return 0;
+		length += digits + (part < 3);
+	}
+	if (at[length] == '.' && !is_of_token(at[length + 1]))
+		return length; /* the end of a sentence */
+	return is_of_token(at[length]) && at[length] != '/' ? 0 : length;
+}
+
+/*
+ * Returns the length of an IPv6 address, with its zone, or of an Ethernet address; 0: there is
+ * none. In C++, "ad::Bed" is a name. So an address with "::" has a group that begins with a digit,
+ * which no name does, or syntax around it.
+ */
+static size_t ipv6_length(const char *text, const char *at)
+{
+	unsigned groups = 0, pairs = 0;
+	bool has_gap = false, is_certain = false;
+	size_t n = 0, zone = 1;
+
+	if (at - text >= 2 && at[-1] == ':' && at[-2] == ':')
+		return 0;
+	for (size_t digits = 0, tail;; n += digits, groups++) {
+		if (at[n] == ':' && at[n + 1] == ':' && !has_gap) {
+			has_gap = true;
+			n += 2;
+		} else if (groups > 0 && at[n] == ':' && g_ascii_isxdigit(at[n + 1])) {
+			n++;
+		} else if (groups > 0) {
+			break;
+		}
+		for (digits = 0; digits < 5 && g_ascii_isxdigit(at[n + digits]);)
+			digits++;
+		if (digits == 0 || digits > 4)
+			break;
+		if (groups > 0 && (tail = ipv4_length(at + n))) {
+			n += tail;
+			groups += 2;
+			is_certain = true;
+			break;
+		}
+		is_certain |= g_ascii_isdigit(at[n]);
+		pairs += digits == 2;
+	}
+	if (at[n] == '%') {
+		while (g_ascii_isalnum(at[n + zone]) || is_any_of(at[n + zone], "_-."))
+			zone++;
+		n += zone > 1 ? zone : 0;
+		is_certain |= zone > 1;
+	}
+	if (g_ascii_isalnum(at[n]) || at[n] == '_' || groups == 0 ||
+	    (at[n] == ':' && (at[n + 1] == ':' || at[n - 1] == ':')))
+		return 0;
+	is_certain |= (at[n] == '/' && g_ascii_isdigit(at[n + 1])) ||
+		      (at[n] == ']' && at > text && at[-1] == '[');
+	if (has_gap)
+		return groups < 8 && is_certain ? n : 0;
+	return groups == 8 || (groups == 6 && pairs == 6) ? n : 0;
+}
+
+static size_t address_length(const char *text, const char *at)
+{
+	size_t length = ipv4_length(at);
+
+	return length ? length : ipv6_length(text, at);
+}
+
+/* Returns the length of a host name at `at`. Versions of symbols (memcpy@GLIBC_2.2.5), entries of
+ * a linkage table (memcpy@plt) and versions of modules (yaml@v3.0.1) are none. */
+static size_t host_length(const char *at)
+{
+	size_t length = 0;
+
+	if (!g_ascii_isalpha(*at) || (*at == 'v' && g_ascii_isdigit(at[1])))
+		return 0;
+	while (g_ascii_isalnum(at[length]) ||
+	       (is_any_of(at[length], ".-") && g_ascii_isalnum(at[length + 1])))
+		length++;
+	return is_any_of(at[length], "_@") || (length == 3 && strncmp(at, "plt", 3) == 0) ? 0
+											  : length;
+}
+
+/* Returns the length of the domain after the name of a host, as in ".corp.example". One label may
+ * also be a suffix of files, or a member. */
+static size_t domain_length(const char *at)
+{
+	static const char *const domains[] = { "local",       "lan",  "home",    "internal",
+					       "localdomain", "corp", "com",     "net",
+					       "org",         "edu",  "gov",     "mil",
+					       "example",     "test", "invalid", NULL };
+	size_t n = 0, label = 0;
+	unsigned labels = 0;
+	bool is_class = false;
+
+	while (labels < 8 && at[n] == '.' && g_ascii_isalnum(at[n + 1])) {
+		label = ++n;
+		while (g_ascii_isalnum(at[n]) || (at[n] == '-' && g_ascii_isalnum(at[n + 1])))
+			n++;
+		is_class |= g_ascii_isupper(at[label]) && g_ascii_islower(at[n - 1]);
+		labels++;
+	}
+	if (labels == 0 || is_class || !g_ascii_isalpha(at[label]) || is_any_of(at[n], "(_") ||
+	    strncmp(at + n, "::", 2) == 0)
+		return 0;
+	for (size_t i = 0; labels < 2 && domains[i]; i++)
+		if (strlen(domains[i]) == n - label &&
+		    g_ascii_strncasecmp(at + label, domains[i], n - label) == 0)
+			return n;
+	return labels < 2 ? 0 : n;
+}
+
 /* ---- names that are learned ------------------------------------------------------------------ */
 
 static void learn_name(struct redactor *redactor, const char *name, size_t length,
@@ -87,17 +211,42 @@ static void learn_name(struct redactor *redactor, const char *name, size_t lengt
 		"fedora", "vagrant",   "runner",        "build",     "builder", "main",
 		"test",   "none",      "(none)",        NULL
 	};
+	/* hosts that many machines talk to, and words of addresses */
+	static const char *const services[] = {
+		"www",      "api",        "mail",       "cdn",    "static", "raw",
+		"docs",     "git",        "data",       "cache",  "proxy",  "example",
+		"github",   "github.com", "gitlab",     "google", "golang", "k8s.io",
+		"gopkg.in", "golang.org", "gitlab.com", NULL
+	};
 	g_autofree char *lower = g_ascii_strdown(name, (gssize)length);
-	bool has_letter = false;
+	bool has_letter = false, is_weak = instead == address_host_text;
+	const char *known;
 
 	for (size_t i = 0; i < length; i++)
 		has_letter |= g_ascii_isalpha(name[i]) || (signed char)name[i] < 0;
+	known = g_hash_table_lookup(redactor->names, lower);
 	if (length < 2 || length > LONGEST_NAME || !has_letter || *name == '.' ||
-	    g_strv_contains(common, lower) || g_hash_table_contains(redactor->names, lower))
+	    g_strv_contains(common, lower) ||
+	    (is_weak && (length == 2 || g_strv_contains(services, lower))) ||
+	    (known && (known != address_host_text || is_weak)))
 		return;
 	redactor->first[(uint8_t)*lower] = true;
 	g_hash_table_insert(redactor->names, g_steal_pointer(&lower), (char *)instead);
 	redactor->longest = MAX_OF(redactor->longest, length);
+}
+
+/* Learns a host, its short name, and its domain if that has a dot. */
+static void learn_host(struct redactor *redactor, const char *name, size_t length,
+		       const char *instead)
+{
+	const char *dot = memchr(name, '.', length), *end = name + length;
+
+	learn_name(redactor, name, length, instead);
+	if (!dot)
+		return;
+	learn_name(redactor, name, (size_t)(dot - name), instead);
+	if (memchr(dot + 1, '.', (size_t)(end - dot) - 1))
+		learn_name(redactor, dot + 1, (size_t)(end - dot) - 1, address_host_text);
 }
 
 /* Returns the end of a prefix in which each '/' stands for any number of slashes or backslashes;
@@ -170,8 +319,32 @@ static void learn_variable(struct redactor *redactor, const char *at)
 			continue;
 		value = at + strlen(variables[i].name);
 		value += is_any_of(*value, "\"'");
-		learn_name(redactor, value, strcspn(value, " \t\n\"';,:)/\\"),
-			   variables[i].instead);
+		(variables[i].instead == host_text ? learn_host : learn_name)(
+			redactor, value, strcspn(value, " \t\n\"';,:)/\\"), variables[i].instead);
+	}
+}
+
+/* Learns the host of user@host or of a URL, if one of their separators is at `at`. Upper case is
+ * rather the version of a symbol, as in SSL_read@OPENSSL. */
+static void learn_address(struct redactor *redactor, const char *text, const char *at)
+{
+	const char *host;
+	size_t length;
+
+	if (at == text || !(g_ascii_isalnum(at[-1]) || is_any_of(at[-1], "._%+-")) ||
+	    (*at != '@' && strncmp(at, "://", 3) != 0))
+		return;
+	host = at + (*at == '@' ? 1 : 3);
+	length = host_length(host);
+	if ((length > 8 && strncmp(host + length - 8, ".service", 8) == 0) ||
+	    (*at == ':' &&
+	     (host[length] == '@' || (host[length] == ':' && !g_ascii_isdigit(host[length + 1])))))
+		return; /* a unit of systemd, or the user in a URL */
+	for (size_t i = 0; i < length; i++) {
+		if (g_ascii_islower(host[i])) {
+			learn_host(redactor, host, length, address_host_text);
+			return;
+		}
 	}
 }
 
@@ -181,6 +354,8 @@ void redactor_learn(struct redactor *redactor, const char *text)
 		size_t option = option_length(at);
 		bool is_first = at == text || is_any_of(at[-1], "=:;\"'(");
 
+		if (*at == '@' || *at == ':')
+			learn_address(redactor, text, at);
 		if (!is_first && !is_any_of(at[-1], " \t\n"))
 			continue;
 		learn_variable(redactor, at);
@@ -216,8 +391,7 @@ static void learn_batch(struct redactor *redactor, bool has_keys, const struct p
 		key = text_of(&batch->columns[1], i);
 		if (strcmp(key, "host") != 0)
 			continue;
-		learn_name(redactor, text, strlen(text), host_text);
-		learn_name(redactor, text, strcspn(text, "."), host_text);
+		learn_host(redactor, text, strlen(text), host_text);
 	}
 }
 
@@ -301,52 +475,27 @@ static size_t redact_variable(const char *at, GString *out)
 	return name + value;
 }
 
-/* Returns the length of an IPv4 address, which is no part of a longer version; 0: there is none. */
-static size_t address_length(const char *at)
+static size_t redact_address(const char *text, const char *at, GString *out)
 {
-	size_t length = 0;
+	size_t user = 0, host = address_length(text, at);
 
-	for (unsigned part = 0; part < 4; part++) {
-		size_t digits = strspn(at + length, "0123456789");
-
-		if (digits < 1 || digits > 3 || g_ascii_strtoull(at + length, NULL, 10) > 255 ||
-		    (part < 3 && at[length + digits] != '.'))
-			return 0;
-		length += digits + (part < 3);
-	}
-	return is_of_token(at[length]) && at[length] != '/' ? 0 : length;
-}
-
-/* Returns the length of a host name at `at`. Versions of symbols (memcpy@GLIBC_2.2.5), entries of
- * a linkage table (memcpy@plt) and versions of modules (yaml@v3.0.1) are none. */
-static size_t host_length(const char *at)
-{
-	size_t length = address_length(at);
-
-	if (length || !g_ascii_isalpha(*at) || (*at == 'v' && g_ascii_isdigit(at[1])))
-		return length;
-	while (g_ascii_isalnum(at[length]) ||
-	       (is_any_of(at[length], ".-") && g_ascii_isalnum(at[length + 1])))
-		length++;
-	return is_any_of(at[length], "_@") || (length == 3 && strncmp(at, "plt", 3) == 0) ? 0
-											  : length;
-}
-
-static size_t redact_address(const char *at, GString *out)
-{
-	size_t user = 0, host;
-
-	if ((host = address_length(at))) {
+	if (host) {
 		g_string_append(out, host_text);
 		return host;
 	}
 	while (g_ascii_isalnum(at[user]) || is_any_of(at[user], "._%+-"))
 		user++;
-	host = user && at[user] == '@' ? host_length(at + user + 1) : 0;
-	if (!host)
+	if (user == 0 || at[user] != '@')
 		return 0;
-	g_string_append_printf(out, "%s@%s", user_text, host_text);
-	return user + 1 + host;
+	if (at[++user] == '[' && ipv6_length(text, at + user + 1)) {
+		g_string_append_printf(out, "%s@", user_text);
+		return user;
+	}
+	host = address_length(text, at + user);
+	host = host ? host : host_length(at + user);
+	if (host)
+		g_string_append_printf(out, "%s@%s", user_text, host_text);
+	return host ? user + host : 0;
 }
 
 static size_t component_length(const char *at, size_t length)
@@ -458,12 +607,26 @@ static size_t redact_path(const char *text, const char *at, GString *out)
 	return last;
 }
 
+/* Returns whether a name is no part of an identifier, a path or a qualified name. A domain may be a
+ * part of a longer one. */
+static bool is_in_prose(const char *text, const char *at, const char *end)
+{
+	char before = at == text ? ' ' : at[-1];
+
+	if (before == '.' && memchr(at, '.', (size_t)(end - at)))
+		before = ' ';
+	return !g_ascii_isalnum(before) && !is_any_of(before, "_.-/\\$") &&
+	       !(at - text >= 2 && at[-1] == ':' && at[-2] == ':') && !g_ascii_isalnum(*end) &&
+	       !is_any_of(*end, "(_-/\\$") && strncmp(end, "::", 2) != 0 &&
+	       !(*end == '.' && g_ascii_isalnum(end[1]));
+}
+
 /* Returns the text that replaces a name at `at`, and its length; NULL: no name begins there. */
 static const char *replacement_at(const struct redactor *redactor, const char *text, const char *at,
 				  size_t *ret_length)
 {
 	char name[LONGEST_NAME + 1], before = at == text ? ' ' : at[-1];
-	size_t length = strnlen(at, redactor->longest);
+	size_t length = strnlen(at, redactor->longest), domain;
 
 	if (g_ascii_isalpha(before) || !redactor->first[(uint8_t)g_ascii_tolower(*at)])
 		return NULL;
@@ -479,8 +642,10 @@ static const char *replacement_at(const struct redactor *redactor, const char *t
 			is_word &= !g_ascii_isdigit(around[k]) && around[k] != '_';
 		name[length] = '\0';
 		instead = is_word ? g_hash_table_lookup(redactor->names, name) : NULL;
-		if (instead) {
-			*ret_length = length;
+		domain = instead && instead != user_text ? domain_length(at + length) : 0;
+		if (instead &&
+		    (instead != address_host_text || is_in_prose(text, at, at + length + domain))) {
+			*ret_length = length + domain;
 			return instead;
 		}
 	}
@@ -502,7 +667,7 @@ char *redact_text(const struct redactor *redactor, const char *text)
 				at += option;
 			}
 			if (!(done = redact_url(at, out)) && !(done = redact_variable(at, out)) &&
-			    !(done = redact_address(at, out)))
+			    !(done = redact_address(text, at, out)))
 				done = redact_path(text, at, out);
 		}
 		begins = done > 0;

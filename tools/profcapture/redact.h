@@ -3,18 +3,20 @@
  * Redact - removes what identifies the machine and its users from the texts of a capture
  *
  * Every text of a capture passes through redact_text() when it is read (capture_open()), so no
- * format can forget one  [test_html: redact_everything]. Two rules apply to each text:
+ * format can forget one  [test_html: redact]. Two rules apply to each text:
  *
  * (1) Syntax: paths lose their folders, unless the folder is a system folder; URLs lose all but
- *     their scheme; user@host, IPv4 addresses and the values of environment variables are
- *     replaced  [test-redact: syntax]
+ *     their scheme; user@host, IP and Ethernet addresses, and the values of environment variables
+ *     are replaced  [test-redact: syntax]
  * (2) Names: the names of the host and of users occur in texts that have no syntax. They are
- *     learned from the metadata, and from home folders and variables in all texts of the capture,
- *     and are replaced wherever they are words  [test-redact: names]
+ *     learned from the metadata, and from home folders, variables, URLs and user@host in all
+ *     texts of the captures that are opened together, and are replaced wherever they are words,
+ *     the host with its domain  [test-redact: names, hosts]. A host that only an address names is
+ *     a service's as often ("redis"), so there its name stays in identifiers and paths.
  *
- * Limits: a name that no home folder, variable or metadata gives away is not recognized; neither
- * is one inside a longer word, or of more than 64 letters. Account names that many machines have,
- * such as root, stay.
+ * Limits: a name that no home folder, variable, address or metadata gives away is not recognized;
+ * neither is one inside a longer word, or of more than 64 letters. Account names that many machines
+ * have, such as root, stay.
  */
 #pragma once
 
