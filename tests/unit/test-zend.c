@@ -125,8 +125,8 @@ static void test_names(void)
 		       "Shop\\Till::{closure} (shop.php)");
 	check_php_name(INTERP_PHP_FUNCTION, "{closure:/srv/shop.php:3}", "", 0, file,
 		       "{closure} (shop.php)");
-	check_php_name(INTERP_PHP_FUNCTION, "{closure:Shop\\Till::sell():20}", "Shop\\Till", 9, file,
-		       "Shop\\Till::{closure} (shop.php)");
+	check_php_name(INTERP_PHP_FUNCTION, "{closure:Shop\\Till::sell():20}", "Shop\\Till", 9,
+		       file, "Shop\\Till::{closure} (shop.php)");
 	check_php_name(INTERP_PHP_FUNCTION, "sell", nameless, sizeof(nameless) - 1, file,
 		       "class@anonymous::sell (shop.php)");
 	check_php_name(INTERP_PHP_INTERNAL, "array_map", "", 0, "", "array_map");

@@ -183,8 +183,8 @@ void doctor_check_interpreters(const struct doctor_host *host, struct doctor_fin
 			warn_of_version(finding, _("run the program with Ruby 3.1 to 3.4"), "Ruby",
 					ruby, pid);
 		else if (php && !is_in(php, 8, PHP_FIRST_MINOR, PHP_LAST_MINOR))
-			warn_of_version(finding, _("run the program with PHP 8.2 to 8.5"), "PHP", php,
-					pid);
+			warn_of_version(finding, _("run the program with PHP 8.2 to 8.5"), "PHP",
+					php, pid);
 		else
 			continue;
 		return;

@@ -345,8 +345,8 @@ static long step(__u32 index, struct php_walk *walk)
 	return 0;
 }
 
-/* Returns whether the current thread executes PHP: its native stack is the fiber's, or has the place
- * to which a fatal error jumps. Also finds out whether the stack is a fiber's. */
+/* Returns whether the current thread executes PHP: its native stack is the fiber's, or has the
+ * place to which a fatal error jumps. Also finds out whether the stack is a fiber's. */
 static __always_inline bool find_stack(struct php_walk *walk, __u64 sp, __u64 fsbase)
 {
 	const __u64 id = bpf_get_current_pid_tgid(),
