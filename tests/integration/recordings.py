@@ -117,7 +117,7 @@ def processes(name=None):
     found = set()
     for folder in Path("/proc").glob("[0-9]*"):
         try:
-            if name in (None, (folder / "comm").read_text().strip()) and RUN in (folder / "environ").read_bytes():
+            if name in (None, (folder / "comm").read_text(errors="replace").strip()) and RUN in (folder / "environ").read_bytes():
                 found.add(int(folder.name))
         except OSError:
             pass

@@ -359,7 +359,7 @@ def test_pid_namespace(recorder, profcapture, capture, compile_c, tmp_path, requ
 
     def threads():
         for folder in Path(f"/proc/{inside}/task").iterdir():
-            comm = (folder / "comm").read_text().strip()
+            comm = (folder / "comm").read_text(errors="replace").strip()
             yield comm, comm, int(folder.name)
 
     assert profctl.stdout.readline() == "ready\n"

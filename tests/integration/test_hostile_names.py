@@ -3,16 +3,19 @@
 at them."""
 import contextlib
 import csv
+import gzip
 import io
 import json
 import os
+import re
+import sqlite3
 import subprocess
 
 import pytest
 import schema
 from captures import MAKERS, command, make, unprintable
-from exports import perf_name, read_perf_script, read_pprof, read_svg
-from slices import part
+from exports import fields, perf_name, read_page, read_perf_script, read_pprof, read_svg
+from slices import SANITIZED, part
 
 # a formula, quotes of CSV and JSON, line ends, escapes, a terminal title, a bidi override, bytes
 # that are not UTF-8, C1's CSI
@@ -125,38 +128,62 @@ def test_in_messages(profctl, profcapture, hostile):
 
 
 NAMES = [b"\n\r\t\x1b[31m\x1b]0;x\x07\"quoted\";'\\", b"</script><b>&;,=1+1", b"\xff\xfe\xc2\xe2\x80\xae", b"a" + b"y\n" * 8000 + b"z"]
+THREAD = b"\"x\";\n\t\x1b[1m\xe2\x80\xae\xff"
+ESCAPED_THREAD = "\"x\";\\n\\t\\x1b[1m\\u{202e}\ufffd"
 
 
 def test_symbols_of_a_program(profctl, profcapture, compile_c, tmp_path):
-    """A program may name its functions in any bytes. Each function keeps its name, which is escaped
-    once, and so is the same in every format."""
+    """A program may name its functions and threads in any bytes. Each function keeps its name, which
+    is escaped once, and so is the same in every format. A thread's name is as it is in formats that
+    carry any text, and escaped in those that are text, or that a terminal shows."""
     marks = [bytes([0x41 + i]) * len(name) for i, name in enumerate(NAMES)]
-    program = compile_c("hostile", "static volatile unsigned long sink;\n" + "".join(
-        f"__attribute__((noinline)) void {mark.decode()}(void) {{ for (long i = 0; i < 60000000; i++) sink += i; }}\n" for mark in marks)
-        + "int main(void) { " + "".join(f"{mark.decode()}(); " for mark in marks) + "}\n")
+    program = compile_c("hostile", "#include <pthread.h>\n#include <stdlib.h>\n#include <sys/prctl.h>\nstatic volatile unsigned long sink;\nvoid *volatile kept;\n" + "".join(
+        f"__attribute__((noinline)) void {mark.decode()}(void) {{ kept = malloc(90000); for (long i = 0; i < 60000000; i++) sink += i; }}\n" for mark in marks)
+        + 'static void *work(void *data) { static const unsigned char name[] = { ' + ", ".join(map(str, THREAD)) + ", 0 }; prctl(PR_SET_NAME, name); "
+        + "".join(f"{mark.decode()}(); " for mark in marks) + "return data; }\nint main(void) { pthread_t thread; pthread_create(&thread, NULL, work, NULL); pthread_join(thread, NULL); }\n", "-pthread")
     image = program.read_bytes()
     for mark, name in zip(marks, NAMES):
         assert mark in image
         image = image.replace(mark, name)
     program.write_bytes(image)
-    path = tmp_path / "x.cap"
-    profctl("record", "-q", "-F", 999, "-o", path, "--", program)
+    path, new = tmp_path / "x.cap", tmp_path / "new"
+    profctl("record", "-q", "-F", 999, *([] if SANITIZED else ["--memory"]), "-o", path, "--", program)
     data = profcapture.json("report", path, "--limit", 0)["data"]
     rows = [row for row in data["rows"] if row["image"] == str(program) and row["name"] != "main" and row["self"] > 10]
     first = {row["name"][:12] for row in rows}
     assert len(rows) == 4 and first == {"\\n\\x0d\\t\\x1b", "</script><b>", "\ufffd\ufffd\ufffd\\u{202e}"[:12], "ay\\ny\\ny\\ny\\"}, first
     assert data["hint"] is None or data["hint"]["problem"] != "unresolved"
     assert not unprintable(profcapture("report", path, "--limit", 0).stdout)
-    known = {row["name"] for row in rows}
-    _, samples = read_pprof(profcapture("export", path, "--to", "pprof", text=False).stdout)
-    assert known <= {frame[0] for frames, _, _ in samples for frame in frames}
-    assert known <= {frame["name"] for frame in json.loads(profcapture("export", path, "--to", "speedscope").stdout)["shared"]["frames"]}
-    assert known <= set(json.loads(profcapture("export", path, "--to", "firefox").stdout)["shared"]["stringArray"])
-    _, boxes = read_svg(profcapture("export", path, "--to", "svg").stdout)
-    assert known <= {box[1] for box in boxes}
-    assert known <= {perf_name(frame) for *_, frames in read_perf_script(profcapture("export", path, "--to", "perf-script").stdout) for frame in frames}
-    for to in "folded", "callgrind":
-        text = profcapture("export", path, "--to", to).stdout
-        assert not unprintable(text) and all(name.replace(";", ":") in text or name in text for name in known), to
-    page, columns = profcapture("export", path, "--to", "html").stdout, None
+    known, thread = {row["name"] for row in rows}, THREAD.decode(errors="replace")
+    assert thread in {row["comm"] for row in profcapture.json("report", path, "--by", "thread")["data"]["rows"]}
+
+    def export(to, *options):
+        profcapture("export", path, "--to", to, "-o", new, "--force", "-q", *options)
+        return new.read_bytes()
+
+    types, samples = read_pprof(export("pprof"))
+    strings = [text.decode() for text in fields(gzip.decompress(new.read_bytes()))[6]]
+    assert known <= {frame[0] for frames, _, _ in samples for frame in frames} and ESCAPED_THREAD in strings and not any(map(unprintable, strings))
+    profile = json.loads(export("speedscope"))
+    assert known <= {frame["name"] for frame in profile["shared"]["frames"]} and any(each["name"].startswith(f"{thread} (") for each in profile["profiles"])
+    profile = json.loads(export("firefox"))
+    assert known <= set(profile["shared"]["stringArray"]) and thread in {each["name"] for each in profile["threads"]}
+    assert known | {ESCAPED_THREAD} <= {box[1] for box in read_svg(export("svg"))[1]}
+    samples = read_perf_script(export("perf-script").decode())
+    assert known <= {perf_name(frame) for *_, frames in samples for frame in frames} and ESCAPED_THREAD in {sample[0] for sample in samples}
+    lines = [line.rpartition(" ")[0].split(";") for line in export("folded").decode().splitlines()]
+    assert {name.replace(";", ":") for name in known | {ESCAPED_THREAD}} <= {name for line in lines for name in line}
+    text = export("callgrind").decode()
+    assert not unprintable(text) and known | {ESCAPED_THREAD} <= set(re.findall(r"^c?fn=\(\d+\) (.*)$", text, re.MULTILINE))
+    page = export("html").decode()
+    header, _ = read_page(new)
     assert page.count("<script") == page.count("</script>") and not unprintable(page)
+    assert known <= {function["name"] for function in header["functions"]} and thread in {each["name"] for each in header["threads"]}
+    export("sqlite")
+    with contextlib.closing(sqlite3.connect(new)) as database:
+        assert known <= {name for name, in database.execute("SELECT function FROM hot_functions")}
+        assert (thread,) in database.execute("SELECT DISTINCT comm FROM samples").fetchall()
+    assert all(name.encode() in export("syscap") for name in known | {ESCAPED_THREAD})
+    for to in () if SANITIZED else ("heaptrack", "massif"):
+        text = export(to).decode()
+        assert not unprintable(text) and all(name.replace("#", "") in text.replace("#", "") for name in known), to

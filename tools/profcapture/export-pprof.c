@@ -397,10 +397,10 @@ bool export_pprof(struct export *export, struct out *out, GError **error)
 	write_times(&pprof);
 	for (guint i = 0; i < pprof.strings.all->len; i++) {
 		const char *text = pprof.strings.all->pdata[i];
-		g_autoptr(GString) valid = g_string_new(NULL);
+		/* go tool pprof prints them to a terminal as they are */
+		g_autofree char *escaped = text_escape_utf8(text, strlen(text));
 
-		text_append_valid(valid, text, strlen(text));
-		write_bytes(&pprof, PPROF_STRING, valid->str, valid->len);
+		write_bytes(&pprof, PPROF_STRING, escaped, strlen(escaped));
 	}
 	number_map_done(&pprof.location_of);
 	g_array_unref(pprof.locations);
