@@ -33,8 +33,13 @@ HOSTILE = b"=1+1,\";'\\\n\r\t\x1b[31m\xe2\x80\xae\xff\xc2\x9b"
 @pytest.fixture(scope="module", params=["hostile"] if SANITIZED else ["plain", "hostile"])
 def capture(request, tmp_path_factory):
     """A capture with several epochs, threads and every table; in the second one all names are
-    harmful."""
+    harmful. "real": a compiler and an interpreter."""
     path = tmp_path_factory.mktemp("export") / "x.cap"
+    if request.param == "real":
+        (path.parent / "x.c").write_text("#include <stdio.h>\n" + "".join(f"long f{i}(long n) {{ long s = 0; for (long i = 0; i < n; i++) s += i * {i} ^ n; return s; }}\n" for i in range(250)))
+        script = "import json, re\nfor i in range(60):\n    json.loads(json.dumps({str(k): [k] * 9 for k in range(900)}))\n    re.search('(a+)+b', 'a' * 15)\n"
+        request.getfixturevalue("profctl")("record", "-q", "-e", "cpu-clock", "-F", 999, "--off-cpu", "-o", path, "--", "sh", "-c", f'cc -O2 -c x.c; /usr/bin/python3 -c "{script}"', cwd=path.parent)
+        return path
     prefix = ["--prefix", HOSTILE.decode(errors="surrogateescape")] if request.param == "hostile" else []
     return make(path, "--all-tables", "--epochs", 3, "--rows", 1200, "--chunk-rows", 200, *prefix)
 
@@ -395,20 +400,39 @@ def test_samples_without_allocations(export):
 
 # ---- the programs of the formats
 
+peers_captures = pytest.mark.parametrize("capture", ["hostile", "real"], indirect=True, scope="module")
 
+
+def check_functions(data, own, total):
+    """Functions of the same name are one in these programs, so a sample counts once in their total."""
+    rows, wanted = collections.Counter(row["name"] for row in data["rows"]), names(data["rows"], "total")
+    assert len(rows) > 10 and +own == names(data["rows"], "self") and set(+total) == set(wanted)
+    assert all(count == wanted[name] if rows[name] == 1 else 0 < count <= wanted[name] for name, count in (+total).items())
+
+
+@peers_captures
 @pytest.mark.skipif(not shutil.which("go"), reason="go is not installed: ./dev setup --peers")
 @by_peers
 def test_go_tool_pprof(report, export, tmp_path):
     (tmp_path / "x.pb.gz").write_bytes(export("pprof"))
-    command = ["go", "tool", "pprof", "-symbolize=none", "-sample_index=samples", "-nodecount=100000", "-nodefraction=0", "-top"]
+    command = ["go", "tool", "pprof", "-symbolize=none", "-sample_index=samples", "-nodecount=100000", "-nodefraction=0"]
     environment = {**os.environ, "HOME": str(tmp_path), "PPROF_TMPDIR": str(tmp_path)}
-    done = subprocess.run([*command, "x.pb.gz"], cwd=tmp_path, env=environment, capture_output=True, timeout=60, check=True)
+    done = subprocess.run([*command, "-top", "x.pb.gz"], cwd=tmp_path, env=environment, capture_output=True, timeout=60, check=True)
     assert done.stderr == b""
     text = done.stdout.decode("utf-8")
     data = report()
     assert f" of {data['total']} total" in text
-    flat = [int(match) for match in re.findall(r"^\s+(\d+)\s+[\d.]+%\s+[\d.]+%\s+\d+\s+[\d.]+%", text, re.MULTILINE)]
-    assert sum(flat) == data["self_total"] and max(flat) == max(names(data["rows"], "self").values())
+    own, total = collections.Counter(), collections.Counter()
+    for flat, cum, name in re.findall(r"^ +(\d+) +[\d.]+% +[\d.]+% +(\d+) +[\d.]+%  (.*?)(?: \((?:partial-)?inline\))?$", text, re.MULTILINE):
+        own[name] += int(flat)
+        total[name] += int(cum)
+    check_functions(data, own, total)
+    tags = subprocess.run([*command, "-tags", "x.pb.gz"], cwd=tmp_path, env=environment, capture_output=True, timeout=60, check=True).stdout.decode("utf-8")
+    sums = re.findall(r"^ +(\d+)\.0 \( *[\d.]+%\): \d+$", tags.partition(" tid: Total")[2].partition(": Total")[0], re.MULTILINE)
+    by_tid = collections.Counter()
+    for row in report("--by", "thread")["rows"]:
+        by_tid[row["tid"]] += row["self"]
+    assert sorted(filter(None, map(int, sums))) == sorted((+by_tid).values())
     # without an index, it shows the time, and names it off-cpu
     (tmp_path / "w.pb.gz").write_bytes(export("pprof", "--metric", "off-cpu"))
     done = subprocess.run([*command[:4], "-unit=ns", "-top", "w.pb.gz"], cwd=tmp_path, env=environment, capture_output=True, timeout=60, check=True)
@@ -427,12 +451,26 @@ def test_go_tool_pprof_allocations(profcapture, heap, tmp_path):
     assert done.stderr == "" and "Type: inuse_space" in done.stdout and f" of {want['leaked']['bytes']}B total" in done.stdout
 
 
+@peers_captures
 @pytest.mark.skipif(not FLAMEGRAPH.exists(), reason="flamegraph.pl is not installed: ./dev setup --peers")
 @by_peers
 def test_flamegraph(report, export, tmp_path):
     (tmp_path / "x.folded").write_bytes(export("folded"))
-    done = subprocess.run(["perl", FLAMEGRAPH, tmp_path / "x.folded"], capture_output=True, timeout=60, check=True)
-    assert done.stderr == b"" and f"all ({report()['total']:,} samples, 100%)".encode() in done.stdout
+    done = subprocess.run(["perl", FLAMEGRAPH, "--minwidth=0", "--width=1000000", tmp_path / "x.folded"], capture_output=True, timeout=60, check=True)
+    assert done.stderr == b"" and f">all ({report()['total']:,} samples, 100%)".encode() in done.stdout
+    boxes = re.findall(r'<title>(.*) \(([\d,]+) samples?, [\d.]+%\)</title><rect x="([\d.]+)" y="([\d.]+)"', done.stdout.decode("utf-8"))
+    own, path = collections.Counter(), []
+    for x, y, name, count in sorted((float(x), -float(y), name, int(count.replace(",", ""))) for name, count, x, y in boxes):
+        while path and path[-1][0] >= y:
+            path.pop()
+        if path:
+            own[path[-1][1]] -= count
+        path.append((y, html.unescape(name)))
+        own[path[-1][1]] += count
+    wanted = collections.Counter()
+    for name, count in names(report()["rows"], "self").items():
+        wanted[name.translate(str.maketrans("<>;", "():"))] += count  # flamegraph.pl has no '<'
+    assert +own == wanted
 
 
 NODE = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "profd-tests/node_modules"
@@ -447,6 +485,7 @@ def sockets():
 
 
 @needs_node
+@peers_captures
 @by_peers
 def test_profiler_cli(report, export, tmp_path, sockets):
     path = tmp_path / "x.json"
@@ -467,14 +506,17 @@ def test_profiler_cli(report, export, tmp_path, sockets):
             time.sleep(0.5)
         info = json.loads(done.stdout)
         counters = json.loads(run("counter", "list", "--session", "x", "--json").stdout)["counters"]
-        assert len(counters) == len(json.loads(path.read_bytes())["counters"]) > 0
+        profile, data = json.loads(path.read_bytes()), report()
+        assert len(counters) == len(profile["counters"])
         handles = [thread["threadHandle"] for process in info["processes"] for thread in process["threads"]]
         rows = report("--by", "thread")["rows"]
-        assert info["threadCount"] == len(json.loads(path.read_bytes())["threads"]) >= sum(row["self"] > 0 for row in rows)
-        counts = {row["self"] for row in rows}
-        for handle in handles[:5]:
-            answer = json.loads(run("thread", "functions", "--thread", handle, "--session", "x", "--json").stdout)
-            assert sum(function["selfSamples"] for function in answer["functions"]) in counts
+        assert info["threadCount"] == len(profile["threads"]) >= sum(row["self"] > 0 for row in rows)
+        answer = json.loads(run("thread", "functions", "--thread", ",".join(handles), "--limit", "0", "--session", "x", "--json").stdout)
+        own, total = collections.Counter(), collections.Counter()
+        for function in answer["functions"]:
+            own[function["name"]] += function["selfSamples"]
+            total[function["name"]] += function["totalSamples"]
+        assert +own == names(data["rows"], "self") and +total == names(data["rows"], "total")
     finally:
         run("stop", "--all")
 
@@ -490,10 +532,11 @@ CHROMIUM = shutil.which("chromium-headless-shell") or shutil.which("chromium")
 
 @needs_node
 @pytest.mark.skipif(not CHROMIUM, reason="no Chromium is installed: ./dev setup --peers")
+@peers_captures
 @by_peers
 def test_speedscope_page(report, export, tmp_path):
-    """speedscope's own page shows each thread with its weight, and the functions of the first one
-    with their times."""
+    """speedscope's own page shows each thread with its weight, and the hottest functions of the one
+    with the most."""
     data = export("speedscope")
     (tmp_path / "x.js").write_text(f"speedscope.loadFileFromBase64('x.json', '{base64.b64encode(data).decode()}');")
     page = f"file://{NODE}/speedscope/dist/release/index.html#localProfilePath={tmp_path}/x.js&view=sandwich"
@@ -503,14 +546,24 @@ def test_speedscope_page(report, export, tmp_path):
     text = done.stdout.decode("utf-8")
     profile = json.loads(data)
     assert f"<title>{html.escape(profile['name'], quote=False)} - speedscope</title>" in text
-    threads = re.findall(r'<tr title="([^"]*)"[^>]*><td[^>]*>\d+</td><td[^>]*>.*?</td><td[^>]*>(\d+)</td>', text, re.DOTALL)
-    shown = [(html.unescape(name), int(weight)) for name, weight in threads]
-    assert shown == [(thread["name"], thread["endValue"]) for thread in profile["profiles"]]
-    pid, tid = re.search(r"\((\d+)/(\d+)\)$", shown[0][0]).groups()
+    nanoseconds = profile["profiles"][0]["unit"] == "nanoseconds"
+
+    def text_of(weight):
+        scale, unit = next((10**power, unit) for power, unit in ((9, "s"), (6, "ms"), (3, "µs"), (0, "ns")) if weight >= 10**power or not power)
+        return f"{weight / scale:.2f}{unit}" if nanoseconds else f"{weight}"
+
+    threads = re.findall(r'<tr title="([^"]*)"[^>]*><td[^>]*>\d+</td><td[^>]*>.*?</td><td[^>]*>([^<]*)</td>', text, re.DOTALL)
+    shown = [(html.unescape(name), weight) for name, weight in threads]
+    assert shown == [(thread["name"], text_of(thread["endValue"])) for thread in profile["profiles"]]
+    most = max(profile["profiles"], key=lambda thread: thread["endValue"])
+    pid, tid = re.search(r"\((\d+)/(\d+)\)$", most["name"]).groups()
     rows = report("--pid", pid, "--tid", tid)["rows"]
-    functions = re.findall(r"<td[^>]*>(\d+) \((?:&lt;)?[\d.]+%\)", re.sub(r"</?(?!td)[^>]*>", "", text))
-    took = list(map(int, functions))
-    assert sorted(zip(took[::2], took[1::2])) == sorted((row["total"], row["self"]) for row in rows)
+    plain = html.unescape(re.sub(r"</?(?!td|/td)[^>]*>", "", text))
+    found = re.findall(r"<td[^>]*>([\d.]+[mnµs]*) \(<?[\d.]+%\)</td><td[^>]*>([\d.]+[mnµs]*) \(<?[\d.]+%\)</td><td[^>]*>(.*?)</td>", plain, re.DOTALL)
+    assert len(found) >= 10
+    wanted = sorted(((row["total_weight"], row["self_weight"], row["name"]) if nanoseconds else (row["total"], row["self"], row["name"]) for row in rows), key=lambda row: -row[1])
+    assert {(text_of(total), text_of(own), name) for total, own, name in wanted} >= set(found)
+    assert [own for _, own, _ in found[:10]] == [text_of(own) for _, own, _ in wanted[:10]]
 
 
 # ---- the command

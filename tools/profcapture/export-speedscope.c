@@ -35,10 +35,10 @@ static void write_frames(const struct export *export, struct json *json)
 	}
 }
 
-/* Writes a thread's stacks in their order. `side`: prefix of the thread's name. `first`: index of
- * the first frame that write_frames() wrote for the export. */
-static void write_thread(const struct export *export, struct json *json, uint32_t thread,
-			 const GArray *all, const char *side, guint first)
+/* Writes a thread's stacks in their order, and returns the sum of their weights. `side`: prefix of
+ * the thread's name. `first`: index of the first frame that write_frames() wrote for the export. */
+static uint64_t write_thread(const struct export *export, struct json *json, uint32_t thread,
+			     const GArray *all, const char *side, guint first)
 {
 	g_autoptr(GArray) path = g_array_new(FALSE, FALSE, sizeof(uint32_t));
 	const struct names *names = export->reader.capture->names;
@@ -83,36 +83,47 @@ static void write_thread(const struct export *export, struct json *json, uint32_
 	json_end(json);
 	json_uint(json, "endValue", sum);
 	json_end(json);
+	return sum;
 }
 
-static void write_threads(const struct export *export, struct json *json, const char *side,
-			  guint first)
+/* Returns the index of the thread with the largest weight. */
+static guint write_threads(const struct export *export, struct json *json, const char *side,
+			   guint first)
 {
 	bool ordered = export->value == EXPORT_SAMPLES && export->profile.each->len <= MAX_IN_ORDER;
 	g_autoptr(GArray) stacks = ordered ? export_samples(&export->profile)
 					   : export_stacks(export);
 	g_autoptr(GArray) threads = export_threads(export, stacks);
 	static const uint32_t none = NAMES_NONE;
+	uint64_t most = 0;
+	guint heaviest = 0;
 
 	/* speedscope rejects a file without a profile */
 	if (threads->len == 0)
 		g_array_append_val(threads, none);
-	for (guint i = 0; i < threads->len; i++)
-		write_thread(export, json, g_array_index(threads, uint32_t, i), stacks, side,
-			     first);
+	for (guint i = 0; i < threads->len; i++) {
+		uint64_t sum = write_thread(export, json, g_array_index(threads, uint32_t, i),
+					    stacks, side, first);
+
+		if (sum > most) {
+			most = sum;
+			heaviest = i;
+		}
+	}
+	return heaviest;
 }
 
 bool export_speedscope(struct export *export, struct out *out, GError **error)
 {
 	g_autofree char *title = export_title(export);
 	struct json json;
+	guint heaviest;
 
 	json_init(&json, out);
 	json_begin_object(&json, NULL);
 	json_string(&json, "$schema", "https://www.speedscope.app/file-format-schema.json");
 	json_string(&json, "exporter", "profcapture " PROF_VERSION);
 	json_string(&json, "name", title);
-	json_uint(&json, "activeProfileIndex", 0);
 	json_begin_object(&json, "shared");
 	json_begin_array(&json, "frames");
 	write_frames(export, &json);
@@ -121,11 +132,12 @@ bool export_speedscope(struct export *export, struct out *out, GError **error)
 	json_end(&json);
 	json_end(&json);
 	json_begin_array(&json, "profiles");
-	write_threads(export, &json, export->compared ? "before: " : "", 0);
+	heaviest = write_threads(export, &json, export->compared ? "before: " : "", 0);
 	if (export->compared)
-		write_threads(export->compared, &json,
-			      "after: ", export->profile.functions->all->len);
+		(void)write_threads(export->compared, &json,
+				    "after: ", export->profile.functions->all->len);
 	json_end(&json);
+	json_uint(&json, "activeProfileIndex", heaviest); /* the first profile may be a shell's */
 	json_end(&json);
 	json_done(&json);
 	return true;

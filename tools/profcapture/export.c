@@ -72,7 +72,6 @@ static const struct {
 	bool compressed;         /* even without ".gz" */
 	bool opens_gzip;         /* its program reads compressed files, too */
 	bool compares;           /* supports --compare */
-	bool joins_inlined;      /* counts inlined functions like report and memory */
 	bool says_lost;          /* reports losses */
 	bool has_tables;         /* the format has tables, no samples or allocations */
 	bool has_waits;          /* the format has waits beside samples */
@@ -92,14 +91,14 @@ static const struct {
 	[PERF_SCRIPT] = { export_perf_script, ADDRESSES, NO_ALLOCATIONS,
 			  N_("Open it in FlameScope, in speedscope or at profiler.firefox.com") },
 	[HTML] = { export_html, FUNCTIONS_ONLY, ALLOCATION_LIVES, N_("Open it in a browser: %s"),
-		   .compares = true, .joins_inlined = true, .says_lost = true, .has_waits = true },
+		   .compares = true, .says_lost = true, .has_waits = true },
 	[HEAPTRACK] = { export_heaptrack, PLACES, ONLY_ALLOCATIONS, N_("Open it: heaptrack_gui %s"),
-			.opens_gzip = true, .joins_inlined = true },
+			.opens_gzip = true },
 	[MASSIF] = { export_massif, PLACES, ONLY_ALLOCATIONS,
 		     N_("Print it: ms_print %s, or open it in massif-visualizer"),
-		     .joins_inlined = true, .says_lost = true },
+		     .says_lost = true },
 	[SYSCAP] = { export_syscap, FUNCTIONS_ONLY, ALLOCATION_ROWS, N_("Open it: sysprof %s"),
-		     .joins_inlined = true, .says_lost = true },
+		     .says_lost = true },
 	[SQLITE] = { export_sqlite, FUNCTIONS_ONLY, NO_ALLOCATIONS,
 		     N_("Query it: sqlite3 %s 'SELECT * FROM hot_functions LIMIT 10'"),
 		     .has_tables = true, .says_lost = true },
@@ -667,10 +666,9 @@ static bool read_capture(struct export *export, const char *file, GError **error
 	export->profile.places = formats[export->format].frames != FUNCTIONS_ONLY;
 	export->profile.addresses = formats[export->format].frames == ADDRESSES;
 	export->profile.inlined = !export->no_inline;
-	export->profile.joins_inlined = !export->no_inline && formats[export->format].joins_inlined;
+	/* as in report and memory; but diff has inlined copies of functions as rows of their own */
+	export->profile.joins_inlined = !export->no_inline && !export->compare;
 	if (export->format == HTML) {
-		/* diff has inlined copies of functions as rows of their own */
-		export->profile.joins_inlined = !export->no_inline && !export->compare;
 		export->profile.wants_threads = true;
 		export->profile.own = &export->own;
 		export->profile.take = html_samples_take;
