@@ -84,9 +84,12 @@ static size_t ipv4_length(const char *at)
 	size_t length = 0;
 
 	for (unsigned part = 0; part < 4; part++) {
-		size_t digits = strspn(at + length, "0123456789");
+		unsigned value = 0;
+		size_t digits = 0;
 
-		if (digits < 1 || digits > 3 || g_ascii_strtoull(at + length, NULL, 10) > 255 ||
+		for (; digits < 4 && g_ascii_isdigit(at[length + digits]); digits++)
+			value = 10 * value + (unsigned)(at[length + digits] - '0');
+		if (digits < 1 || digits > 3 || value > 255 ||
 		    (part < 3 && at[length + digits] != '.'))
 			return 0;
 		length += digits + (part < 3);
@@ -109,7 +112,7 @@ static size_t ipv6_length(const char *text, const char *at)
 
 	if (at - text >= 2 && at[-1] == ':' && at[-2] == ':')
 		return 0;
-	for (size_t digits = 0, tail;; n += digits, groups++) {
+	for (size_t digits = 0, tail; groups <= 8; n += digits, groups++) {
 		if (at[n] == ':' && at[n + 1] == ':' && !has_gap) {
 			has_gap = true;
 			n += 2;
