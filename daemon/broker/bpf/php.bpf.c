@@ -33,9 +33,6 @@
 #define MAX_FRAMES_AND_PLACEHOLDERS 1024
 #define MAX_GENERATORS 64u
 
-/* The first thread's stack has no other mapping so near to its start (Linux: mmap_base()). */
-#define FIRST_STACK_BYTES (128ull << 20)
-
 /* By minor version. */
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
@@ -51,7 +48,7 @@ struct php_walk {
 	/* The registers in which execute_ex() has the current frame and operation. */
 	__u64 frame_register, operation_register;
 	__u64 generator; /* the next one to be staged */
-	bool is_fiber;   /* the thread is on a fiber's native stack */
+	bool is_fiber;   /* the thread is on the native stack of the current fiber */
 };
 
 /* Reads at most `most` bytes of a string. Returns their number. */
@@ -349,8 +346,7 @@ static long step(__u32 index, struct php_walk *walk)
  * place to which a fatal error jumps. Also finds out whether the stack is a fiber's. */
 static __always_inline bool find_stack(struct php_walk *walk, __u64 sp, __u64 fsbase)
 {
-	const __u64 id = bpf_get_current_pid_tgid(),
-		    start_stack = walk->common.scratch->process.start_stack;
+	const __u64 id = bpf_get_current_pid_tgid();
 	const bool is_first = (__u32)id == id >> 32;
 	const struct interp_php *layout = walk->layout;
 	__u64 fiber = 0, of_fiber = 0, stack[2] = {}, bailout = 0;
@@ -367,12 +363,12 @@ static __always_inline bool find_stack(struct php_walk *walk, __u64 sp, __u64 fs
 			walk->common.flags |= INTERP_OTHER_STACK;
 		return true;
 	}
-	/* The thread may be about to leave its stack for that of the fiber. */
-	walk->is_fiber = is_first && start_stack - sp > FIRST_STACK_BYTES;
+	/* The thread may be about to leave its stack, whose frames it still has. */
 	if (!bailout)
 		return is_first;
 	/* glibc has the data of a thread, except the first one, at the end of its stack. */
-	return sp <= bailout && bailout <= (is_first ? start_stack : fsbase);
+	return sp <= bailout &&
+	       bailout <= (is_first ? walk->common.scratch->process.start_stack : fsbase);
 }
 
 /* Reads the frames of the current thread into the sample. */
@@ -406,8 +402,7 @@ static __always_inline void walk_thread(struct php_walk *walk)
 		/* A fiber that begins has no frames yet; those of what resumed it are known. */
 		if (walk->is_fiber && walk->common.scratch->fibers == 0)
 			walk->common.flags |= INTERP_OTHER_STACK;
-		if ((!walk->is_fiber && walk->common.scratch->fibers > 0) ||
-		    walk->common.scratch->is_open)
+		if (walk->common.scratch->is_open)
 			walk->common.flags |= INTERP_TORN;
 	}
 	walk->common.flags |= INTERP_WALKED;
