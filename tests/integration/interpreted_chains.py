@@ -6,9 +6,10 @@ import json
 import os
 import re
 import subprocess
-import time
 
 import pytest
+
+from recordings import until, whole_cpu_seconds
 
 TORN = 0x14  # INTERP_FAULT | INTERP_TORN
 
@@ -37,7 +38,7 @@ def walk(command, hz, seconds):
         pytest.skip("built without libbpf, bpftool or clang")
     with subprocess.Popen(command) as program:
         try:
-            time.sleep(1)
+            until(lambda: whole_cpu_seconds(program.pid) > 0.2)
             done = subprocess.run(
                 [tool, str(program.pid), str(hz), str(seconds)],
                 stdout=subprocess.PIPE, stderr=subprocess.PIPE, encoding="utf-8", timeout=60,
@@ -50,7 +51,7 @@ def walk(command, hz, seconds):
     return done.stdout.splitlines()
 
 
-@pytest.fixture(autouse=True)
+@pytest.fixture(scope="module", autouse=True)
 def rights(require):
     require(root=True)
     if "WALK_INTERPRETED" not in os.environ:

@@ -6,15 +6,13 @@ interpreters, separated by colons."""
 import collections
 import json
 import os
-import subprocess
-import time
 from pathlib import Path
 
 import pytest
 
 from captures import rows
-from interpreted_chains import Capture, check, rights, settled
-from recordings import recorded
+from interpreted_chains import check, rights
+from interpreted_programs import SOME, Programs, check_callbacks, check_pid, check_waits, record_chains
 
 HERE = Path(__file__).parent
 PYTHONS = ["/usr/bin/python3", *filter(None, os.environ.get("PROF_TEST_PYTHONS", "").split(":"))]
@@ -27,10 +25,10 @@ def key(x):
         total += i & 7
     return x
 def child_only():
-    while time.process_time() < 1:
+    while time.process_time() < 0.4:
         sorted(range(30), key=key)
 def parent_only():
-    while time.process_time() < 1:
+    while time.process_time() < 0.4:
         sorted(range(30), key=key)
 if os.fork() == 0:
     child_only()
@@ -47,46 +45,33 @@ def python(request):
 
 @pytest.fixture(scope="module")
 def chains(python, tmp_path_factory):
-    path = tmp_path_factory.mktemp("chains") / "chains.json"
-    subprocess.run([python, HERE / "python_oracle.py", "record", path], check=True, timeout=120)
-    return path
+    return record_chains(tmp_path_factory, python, HERE / "python_oracle.py")
 
 
-def test_command(profctl, profcapture, capture, python, chains):
+@pytest.fixture(scope="module")
+def programs(profctl, profcapture, python, tmp_path_factory):
+    folder = tmp_path_factory.mktemp("programs")
+    (folder / "callbacks.py").write_text(CALLBACKS)
+    return Programs(profctl, profcapture, folder, "python", {
+        "oracle": [python, HERE / "python_oracle.py", "run", 3],
+        "callbacks": [python, folder / "callbacks.py"],
+    })
+
+
+def test_command(programs, chains):
     """A command with three threads is recorded from its start."""
-    recorded(profctl, "-F", 2999, "-o", capture, "--", python, HERE / "python_oracle.py", "run", 4)
-    check(Capture(profcapture, capture), chains)
+    check(programs.part("oracle"), chains)
 
 
 def test_pid(profctl, profcapture, capture, python, chains, spawn):
-    target = spawn(python, HERE / "python_oracle.py", "run", 60)
-    time.sleep(1)
-    recorded(profctl, "-F", 2999, "-o", capture, "--pid", target.pid, "-d", 3)
-    check(Capture(profcapture, capture), chains)
+    check_pid(profctl, profcapture, capture, "python", chains, spawn(python, HERE / "python_oracle.py", "run", 60))
 
 
-def test_callbacks(profctl, profcapture, capture, python, tmp_path):
+def test_callbacks(programs):
     """The C function that sorts is between the function that calls it and the one that it calls,
     also in a forked child."""
-    program = tmp_path / "callbacks.py"
-    program.write_text(CALLBACKS)
-    recorded(profctl, "-F", 999, "-o", capture, "--", python, program)
-    found = Capture(profcapture, capture)
-    counts = collections.Counter()
-    for sample in settled(found.samples):
-        chain = [name and name.split("@")[0] for name in found.chain(sample)]
-        for caller in ("callbacks.child_only", "callbacks.parent_only"):
-            if caller not in chain:
-                continue
-            counts[caller, sample["pid"]] += 1
-            if "callbacks.key" in chain:
-                inside = chain[chain.index("callbacks.key") + 1:chain.index(caller)]
-                counts["right" if inside and not any(inside) else "wrong"] += 1
-    print(counts)
-    callers = [key for key in counts if isinstance(key, tuple)]
-    assert len(callers) == len({pid for _, pid in callers}) == 2
-    assert min(counts[key] for key in callers) > 100
-    assert counts["wrong"] <= 0.005 * counts["right"]
+    check_callbacks(programs.part("callbacks"), ["callbacks.child_only", "callbacks.parent_only"],
+                    lambda _: [("callbacks.key", SOME)])
 
 
 WAITS = """
@@ -119,25 +104,9 @@ print(json.dumps(spent))
 
 
 def test_waits(profctl, profcapture, capture, python, tmp_path):
-    """report shows the functions in which a program waits, for as long as the program measured. Two
-    callers of one function that have the same native stack are distinguished."""
     program = tmp_path / "waits.py"
     program.write_text(WAITS)
-    done = profctl("record", "--off-cpu", "-o", capture, "--", python, program)
-    Capture(profcapture, capture)
-    spent = json.loads(done.stdout.splitlines()[0])
-    shown = {row["name"]: row for row in profcapture.json("report", capture, "--metric", "off-cpu", "--limit", 0)["data"]["rows"]}
-    # The program measures until it runs again, so on a busy machine its times include those in
-    # which it was ready.
-    ready, = profcapture.json("sql", capture, "SELECT sum(duration_ns) / 1e9 AS s FROM thread_states WHERE tid = pid AND state NOT IN ('running', 'waiting')")["data"]["rows"]
-    for name, seconds in spent.items():
-        waited = shown[f"waits.{name}"]["total_weight"] / 1e9
-        assert 0.9 * (seconds - ready["s"]) <= waited <= 1.01 * seconds, (name, waited, seconds, ready)
-    counts = collections.Counter()
-    for row in rows(profcapture, capture, "wait"):
-        counts[row["interpreter"]] += row["duration"]
-    assert counts["complete"] > 0.8 * sum(counts.values())
-    assert "Stacks of waits have" not in profcapture("report", capture, "--metric", "off-cpu").stdout
+    check_waits(profctl, profcapture, capture, "python", [python, program], "waits.{}")
 
 
 FREQUENT = """
@@ -185,11 +154,8 @@ def test_frequent_waits(profctl, profcapture, capture, python, tmp_path):
     assert known["complete"] > 0.9 * sum(known.values()) and sum(known.values()) > 10000, known
 
 
-def test_report(profctl, profcapture, capture, python, tmp_path):
-    program = tmp_path / "callbacks.py"
-    program.write_text(CALLBACKS)
-    recorded(profctl, "-o", capture, "--", python, program)
-    Capture(profcapture, capture)
-    shown = {row["name"]: row for row in profcapture.json("report", capture)["data"]["rows"]}
-    assert (shown["callbacks.key"]["file"], shown["callbacks.key"]["kind"]) == (str(program), "python")
-    assert shown["callbacks.key"]["self"] > 0.5 * sum(row["self"] for row in shown.values())
+def test_report(profcapture, programs):
+    shown = programs.rows(profcapture, "callbacks")
+    key = shown["callbacks.key"]
+    assert (key["file"], key["kind"]) == (str(programs.folder / "callbacks.py"), "python")
+    assert key["self"] > 0.5 * sum(row["self"] for row in shown.values())

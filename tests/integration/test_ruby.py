@@ -3,16 +3,16 @@
 (ruby_oracle.rb), in threads, fibers and forked children, from the start or attached late, and frames
 of the program and of C functions that call it are in order."""
 import collections
-import json
-import os
-import subprocess
-import time
 from pathlib import Path
 
 import pytest
 
 from captures import rows
-from interpreted_chains import Capture, check, check_refusal, rights, settled
+from interpreted_chains import Capture, check, rights
+from interpreted_programs import (
+    ANY, SOME, Programs, check_callbacks, check_deep, check_first_second, check_names, check_pid, check_refused, check_waits,
+    record_chains,
+)
 from recordings import recorded
 from rubies import HERE, ROOTS, RUBIES
 
@@ -28,14 +28,14 @@ def key(x)
   x
 end
 def child_only
-  while cpu < 1
+  while cpu < 0.4
     (0..30).sort_by do |x|
       key(x)
     end
   end
 end
 def parent_only
-  while cpu < 1
+  while cpu < 0.4
     (0..30).sort_by do |x|
       key(x)
     end
@@ -56,48 +56,43 @@ def ruby(request):
 
 @pytest.fixture(scope="module")
 def chains(ruby, tmp_path_factory):
-    path = tmp_path_factory.mktemp("chains") / "chains.json"
-    subprocess.run([ruby, HERE / "ruby_oracle.rb", "record", path], check=True, timeout=120)
-    return path
+    return record_chains(tmp_path_factory, ruby, HERE / "ruby_oracle.rb")
 
 
-def test_command(profctl, profcapture, capture, ruby, chains):
+@pytest.fixture(scope="module")
+def programs(profctl, profcapture, ruby, tmp_path_factory):
+    folder = tmp_path_factory.mktemp("programs")
+    for name, text in ("names", NAMES), ("callbacks", CALLBACKS), ("deep", DEEP), ("template", TEMPLATE):
+        (folder / f"{name}.rb").write_text(text)
+    return Programs(profctl, profcapture, folder, "ruby", {
+        "names": [ruby, folder / "names.rb"],
+        "oracle": [ruby, HERE / "ruby_oracle.rb", "run", 3],
+        "callbacks": [ruby, folder / "callbacks.rb"],
+        "deep50": [ruby, folder / "deep.rb", 50],
+        "deep100": [ruby, folder / "deep.rb", 100],
+        "template": [ruby, folder / "template.rb"],
+    })
+
+
+def test_command(programs, chains):
     """Three threads, and fibers, from the start."""
-    recorded(profctl, "-F", 2999, "-o", capture, "--", ruby, HERE / "ruby_oracle.rb", "run", 4)
-    check(Capture(profcapture, capture, "ruby"), chains, roots=ROOTS)
+    check(programs.part("oracle"), chains, roots=ROOTS)
+
+
+def test_first_second(programs):
+    check_first_second(programs.part("names"))
 
 
 def test_pid(profctl, profcapture, capture, ruby, chains, spawn):
-    target = spawn(ruby, HERE / "ruby_oracle.rb", "run", 60)
-    time.sleep(1)
-    recorded(profctl, "-F", 2999, "-o", capture, "--pid", target.pid, "-d", 3)
-    check(Capture(profcapture, capture, "ruby"), chains, roots=ROOTS)
+    program = spawn(ruby, HERE / "ruby_oracle.rb", "run", 60)
+    check_pid(profctl, profcapture, capture, "ruby", chains, program, roots=ROOTS)
 
 
-def test_callbacks(profctl, profcapture, capture, ruby, tmp_path):
+def test_callbacks(programs):
     """The function that sorts is between the one that calls it and the block that it calls, also in
     a forked child."""
-    program = tmp_path / "callbacks.rb"
-    program.write_text(CALLBACKS)
-    recorded(profctl, "-F", 999, "-o", capture, "--", ruby, program)
-    found = Capture(profcapture, capture, "ruby")
-    counts = collections.Counter()
-    for sample in settled(found.samples):
-        chain = [name and name.split("@")[0] for name in found.chain(sample)]
-        for caller in ("Object#child_only", "Object#parent_only"):
-            if caller not in chain:
-                continue
-            counts[caller, sample["pid"]] += 1
-            if "Object#key" in chain:
-                block = f"block in {caller}"
-                assert [name for name in chain[:chain.index(block) + 1] if name] == ["Object#key", block]
-                inside = chain[chain.index(block) + 1:chain.index(caller)]
-                counts["right" if inside and not any(inside) else "wrong"] += 1
-    print(counts)
-    callers = [key for key in counts if isinstance(key, tuple)]
-    assert len(callers) == len({pid for _, pid in callers}) == 2
-    assert min(counts[key] for key in callers) > 100
-    assert counts["wrong"] <= 0.005 * counts["right"]
+    check_callbacks(programs.part("callbacks"), ["Object#child_only", "Object#parent_only"],
+                    lambda caller: [("Object#key", ANY), (f"block in {caller}", SOME)])
 
 
 DEEP = """
@@ -110,29 +105,16 @@ end
 def deep(n)
   n == 0 ? spin : [1].each { |x| deep(n - 1) }
 end
-finish = Process.clock_gettime(Process::CLOCK_PROCESS_CPUTIME_ID) + 2
+finish = Process.clock_gettime(Process::CLOCK_PROCESS_CPUTIME_ID) + 0.4
 deep(ARGV[0].to_i) while Process.clock_gettime(Process::CLOCK_PROCESS_CPUTIME_ID) < finish
 """
 
 
 @pytest.mark.parametrize("depth", [50, 100])
-def test_deep(profctl, profcapture, capture, ruby, tmp_path, depth):
-    """The native stack is longer than what is copied of it. With more frames than are read, the
-    outermost are missing, and this is said."""
-    program = tmp_path / "deep.rb"
-    program.write_text(DEEP)
-    recorded(profctl, "-F", 499, "-o", capture, "--", ruby, program, depth)
-    found = Capture(profcapture, capture, "ruby")
-    verdicts = collections.Counter()
-    for sample in settled(found.samples):
-        chain = [name.split("@")[0] for name in found.chain(sample) if name]
-        if chain[:1] != ["Object#spin"]:
-            continue
-        verdicts[sample["interpreter"]] += 1
-        expected = ["block in Object#deep", "Object#deep"] * depth
-        assert chain[1] == "Object#deep" and chain[2:2 + len(expected)] == expected[:len(chain) - 2]
-    print(verdicts)
-    assert verdicts["complete" if depth == 50 else "deeper"] == sum(verdicts.values()) > 100
+def test_deep(programs, depth):
+    """The native stack is longer than what is copied of it."""
+    callers = ["Object#deep", *["block in Object#deep", "Object#deep"] * depth]
+    check_deep(programs.part(f"deep{depth}"), "Object#spin", callers, "complete" if depth == 50 else "deeper")
 
 
 WAITS = """
@@ -168,26 +150,9 @@ puts JSON.generate($spent)
 
 
 def test_waits(profctl, profcapture, capture, ruby, tmp_path):
-    """The functions in which a program waits, for as long as it measures itself. Two callers of one
-    function, with one native stack, are told apart."""
     program = tmp_path / "waits.rb"
     program.write_text(WAITS)
-    done = profctl("record", "--off-cpu", "-o", capture, "--", ruby, program)
-    Capture(profcapture, capture, "ruby")
-    spent = json.loads(done.stdout.splitlines()[0])
-    shown = {row["name"]: row for row in profcapture.json("report", capture, "--metric", "off-cpu", "--limit", 0)["data"]["rows"]}
-    # The program measures until it runs again, so on a busy machine it counts that it is ready, too.
-    ready, = profcapture.json("sql", capture, "SELECT sum(duration_ns) / 1e9 AS s FROM thread_states WHERE tid = pid AND state NOT IN ('running', 'waiting')")["data"]["rows"]
-    for name, seconds in spent.items():
-        waited = shown[f"Object#{name}"]["total_weight"] / 1e9
-        assert 0.9 * (seconds - ready["s"]) <= waited <= 1.01 * seconds, (name, waited, seconds, ready)
-    counts = collections.Counter()
-    for row in rows(profcapture, capture, "wait"):
-        counts[row["interpreter"]] += row["duration"]
-    print(counts)
-    # Ruby has a thread of its own, which is idle.
-    assert counts["complete"] > 0.8 * (sum(counts.values()) - counts["idle"])
-    assert "Stacks of waits have" not in profcapture("report", capture, "--metric", "off-cpu").stdout
+    check_waits(profctl, profcapture, capture, "ruby", [ruby, program], "Object#{}")
 
 
 TEMPLATE = """
@@ -197,7 +162,7 @@ def spin
 end
 eval("def first\\nspin\\nend", nil, "/views/a.erb", 0)
 eval("\\n\\ndef second\\nspin\\nend", nil, "/views/b.erb", -3)
-finish = Process.clock_gettime(Process::CLOCK_PROCESS_CPUTIME_ID) + 1
+finish = Process.clock_gettime(Process::CLOCK_PROCESS_CPUTIME_ID) + 0.4
 while Process.clock_gettime(Process::CLOCK_PROCESS_CPUTIME_ID) < finish
   50.times { first }
   50.times { second }
@@ -205,13 +170,9 @@ end
 """
 
 
-def test_templates(profctl, profcapture, capture, ruby, tmp_path):
+def test_templates(profcapture, programs):
     """Code that is made from a template may begin at line 0, or before."""
-    program = tmp_path / "template.rb"
-    program.write_text(TEMPLATE)
-    recorded(profctl, "-F", 999, "-o", capture, "--", ruby, program)
-    Capture(profcapture, capture, "ruby")
-    shown = {row["name"]: row for row in profcapture.json("report", capture, "--limit", 0)["data"]["rows"]}
+    shown = programs.rows(profcapture, "template")
     for name, file in ("Object#first", "/views/a.erb"), ("Object#second", "/views/b.erb"):
         assert shown[name]["total"] > 50 and shown[name]["file"] == file
         assert not shown[name]["line"]
@@ -262,7 +223,7 @@ nameless = Class.new { def of_nameless = spin }
 single = Object.new
 def single.of_one = spin
 till, sub = Shop::Till.new(1), Shop::Sub.new(2)
-finish = Process.clock_gettime(Process::CLOCK_PROCESS_CPUTIME_ID) + 4
+finish = Process.clock_gettime(Process::CLOCK_PROCESS_CPUTIME_ID) + 1.5
 while Process.clock_gettime(Process::CLOCK_PROCESS_CPUTIME_ID) < finish
   till.shout; till.sell; Shop::Till.open; Shop::Till.close; [till, sub].min; till.risky; till.made; till.evaled
   sub.sell; First.new.shared; Second.new.shared; nameless.new.of_nameless; single.of_one
@@ -270,32 +231,24 @@ end
 """
 
 
-def test_names(profctl, profcapture, capture, ruby, tmp_path):
+def test_names(profcapture, programs):
     """A method has the name of its own class: not of a subclass, nor of another class whose method
-    has the same source. Each name is whole in each view, and its source is shown."""
-    program = tmp_path / "names.rb"
-    program.write_text(NAMES)
-    recorded(profctl, "-F", 1999, "-o", capture, "--", ruby, program)
-    Capture(profcapture, capture, "ruby")
-    rows_of = profcapture.json("report", capture, "--limit", 0)["data"]["rows"]
-    shown = {row["name"]: row for row in rows_of if row["file"] in (str(program), "(eval)")}
+    has the same source."""
+    program = str(programs.folder / "names.rb")
+    shown = {name: row for name, row in programs.rows(profcapture, "names").items()
+             if row["file"] == program or str(row["file"]).startswith("(eval")}
+    evaled, = (name for name in shown if name.startswith("Shop::Till#evaled (eval"))
     names = ["Object#spin", "Loud#shout", "Shop::Till#sell", "block in Shop::Till#sell",
              "block (2 levels) in Shop::Till#sell", "Shop::Till.open", "Shop::Till.close", "Shop::Till#<=>",
              "Shop::Till#risky", "rescue in Shop::Till#risky", "block in <class:Till> (names.rb)",
-             "Shop::Till#evaled (eval)", "Shop::Sub#sell", "First#shared", "Second#shared", "of_nameless (names.rb)",
+             evaled, "Shop::Sub#sell", "First#shared", "Second#shared", "of_nameless (names.rb)",
              "of_one (names.rb)", "<main> (names.rb)"]
     assert set(names) <= set(shown) and not [name for name in shown if "#" in name and name not in names
                                              and not name.endswith("initialize")], shown.keys()
-    report = profcapture("report", capture, "--limit", 0).stdout
-    folded = profcapture("export", capture, "--to", "folded").stdout
-    for name in names:
-        assert f"  {name}  " in report, name
-        assert f";{name};" in folded or f";{name} " in folded, name
-    assert "Object#spin  names.rb:2" in report
-    annotated = profcapture("annotate", capture, "Object#spin").stdout
-    assert "i += 1 while i < 300" in annotated
-    tree = profcapture("report", capture, "--limit", 0, "--tree").stdout
-    plain = profcapture("report", capture, "--limit", 0, "--tree", "--interpreter-frames").stdout
+    check_names(profcapture, programs, "names", names, ("Object#spin", "names.rb:2"), "i += 1 while i < 300")
+    only = ["report", programs.path, "--pid", programs.pid("names"), "--limit", 0, "--tree"]
+    tree = profcapture(*only).stdout
+    plain = profcapture(*only, "--interpreter-frames").stdout
     # Stacks whose functions of Ruby are not known show the interpreter's anyway.
     assert plain.count("rb_vm_exec") > tree.count("rb_vm_exec")
     assert "Object#spin" in tree and "Object#spin" in plain
@@ -306,12 +259,12 @@ require "fiddle"
 python = Fiddle.dlopen(ARGV[0])
 Fiddle::Function.new(python["Py_Initialize"], [], Fiddle::TYPE_VOID).call
 run = Fiddle::Function.new(python["PyRun_SimpleString"], [Fiddle::TYPE_VOIDP], Fiddle::TYPE_INT)
-run.call("import time\\nend = time.process_time() + 1\\nwhile time.process_time() < end: pass")
+run.call("import time\\nend = time.process_time() + 0.5\\nwhile time.process_time() < end: pass")
 def turn
   i = 0
   i += 1 while i < 1000
 end
-finish = Process.clock_gettime(Process::CLOCK_PROCESS_CPUTIME_ID) + 2
+finish = Process.clock_gettime(Process::CLOCK_PROCESS_CPUTIME_ID) + 1
 turn while Process.clock_gettime(Process::CLOCK_PROCESS_CPUTIME_ID) < finish
 """
 
@@ -335,55 +288,15 @@ def test_two_interpreters(profctl, profcapture, capture, ruby, tmp_path):
     assert missing == ["Python 3.11 is not read in a process that also has Ruby 3.1"]
 
 
-def test_report(profctl, profcapture, capture, ruby, tmp_path):
-    program = tmp_path / "callbacks.rb"
-    program.write_text(CALLBACKS)
-    recorded(profctl, "-o", capture, "--", ruby, program)
-    Capture(profcapture, capture, "ruby")
-    shown = {row["name"]: row for row in profcapture.json("report", capture)["data"]["rows"]}
+def test_report(profcapture, programs):
+    shown = programs.rows(profcapture, "callbacks")
     key = shown["Object#key"]
-    assert (key["file"], key["kind"], key["line"]) == (str(program), "ruby", 5)
+    assert (key["file"], key["kind"], key["line"]) == (str(programs.folder / "callbacks.rb"), "ruby", 5)
     assert key["self"] > 0.5 * sum(row["self"] for row in shown.values())
 
 
-SHORT = """
-def turn
-  i = 0
-  i += 1 while i < 1000
-end
-turn while Process.clock_gettime(Process::CLOCK_PROCESS_CPUTIME_ID) < 1
-"""
-
-
-def test_first_second(profctl, profcapture, capture, ruby, tmp_path):
-    """Few samples are from before the interpreter was found, even on a busy machine."""
-    program = tmp_path / "short.rb"
-    program.write_text(SHORT)
-    recorded(profctl, "-F", 999, "-o", capture, "--", ruby, program)
-    found = Capture(profcapture, capture, "ruby")
-    verdicts = collections.Counter(sample["interpreter"] for sample in found.samples)
-    print(verdicts)
-    assert verdicts["missing"] + verdicts["none"] < 0.1 * sum(verdicts.values())
-
-
-BOTH = """
-{ruby} -e 'def turn; i = 0; i += 1 while i < 1000; end
-finish = Process.clock_gettime(Process::CLOCK_PROCESS_CPUTIME_ID) + 2
-turn while Process.clock_gettime(Process::CLOCK_PROCESS_CPUTIME_ID) < finish'
-/usr/bin/python3 -c 'import time
-def turn():
-    for i in range(1000): pass
-finish = time.process_time() + 2
-while time.process_time() < finish: turn()'
-"""
-
-
-@pytest.mark.parametrize("refused", ["ruby", "cpython"])
+@pytest.mark.parametrize("refused", [("ruby", "Ruby"), ("cpython", "Python")], ids=["ruby", "cpython"])
 def test_refused(profctl, profcapture, capture, ruby, refused):
-    """If the kernel refuses the programs of one family, the other's are loaded."""
-    kinds = {"ruby": "Object#turn", "cpython": "<string>.turn"}
-    recorded(profctl, "-F", 499, "-o", capture, "--", "sh", "-c", BOTH.format(ruby=ruby),
-             env={"LD_PRELOAD": os.environ["REFUSE_BPF_MODULE"], "REFUSE_BPF": refused})
-    shown = {row["name"] for row in profcapture.json("report", capture, "--limit", 0)["data"]["rows"]}
-    assert shown & set(kinds.values()) == {name for kind, name in kinds.items() if kind != refused}
-    check_refusal(profcapture, capture, "Ruby" if refused == "ruby" else "Python")
+    turn = f"""{ruby} -e 'def turn; i = 0; i += 1 while i < 1000; end
+turn while Process.clock_gettime(Process::CLOCK_PROCESS_CPUTIME_ID) < 0.7'"""
+    check_refused(profctl, profcapture, capture, turn, {"ruby": "Object#turn"}, refused)
