@@ -59,6 +59,8 @@ enum cfi_place {
 
 #define CFI_SIGNAL 0x01    /* the caller was interrupted: its pc is not a return address */
 #define CFI_RA_SIGNED 0x02 /* the return address is signed at this pc (aarch64) */
+/* code of clone() between the system call and the return: only the parent has a caller */
+#define CFI_CLONE 0x04
 #define CFI_NUMBER_SHIFT 4 /* position of CFI_NUMBER() in `flags` */
 #define CFI_MAX_NUMBER 15
 #define CFI_NUMBER(flags) ((unsigned int)(flags) >> CFI_NUMBER_SHIFT)

@@ -34,8 +34,8 @@ struct regs {
 	uint16_t elf_machine; /* machine of a 64-bit little-endian ELF file */
 	/* DWARF numbers, from each psABI. `ra` is the column of the return address: not a register
 	 * on x86_64. */
-	uint8_t sp, fp, ra;
-	bool has_lr; /* calls leave the return address in a register */
+	uint8_t sp, fp, ra, result; /* result: of a system call, if n_numbered is not 0 */
+	bool has_lr;                /* calls leave the return address in a register */
 	/* Register to which prologues copy lr before they store it; CFI then says that the return
 	 * address is there, although lr still has it, too. REGS_NO_COPY: no such rows are known. */
 	uint8_t lr_copy;

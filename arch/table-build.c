@@ -5,13 +5,14 @@
  * First the FDEs' positions are collected and sorted, then each program is run once and its rows
  * are appended. Sections are mostly in order already. If FDEs overlap, the later one applies from
  * its start on, and no rule applies after its end until the next FDE, as in a search of
- * .eh_frame_hdr. If FDEs have the same start, the first one is used. A hash table numbers the rules
- * in order of appearance. Invariants: (1) rows ascend, and neighbors differ in their rule
- * [test-table: order]
+ * .eh_frame_hdr, except in a clone(). If FDEs have the same start, the first one is used. A hash
+ * table numbers the rules in order of appearance.
+ * Invariants: (1) rows ascend, and neighbors differ in their rule  [test-table: order]
  *             (2) time is linear in the sections: a search in the hash table ends after MAX_PROBES
- *                                                                       [test-table: hostile rules]
+ *                 [test-table: hostile rules]
  *             (3) memory comes only from the caller and is bounded by max_bytes; after a failure
  *                 none is left  [test-table: no memory]
+ *             (4) the parent in a clone() has a rule  [test-table: clone]
  */
 #include "arch/table-layout.h"
 
@@ -19,6 +20,7 @@
 
 #define RULE_GAP 0
 #define MAX_PROBES 64
+#define MAX_CLONE 16u /* bytes without CFI; glibc has 10 */
 #define MAX_ROWS (1u << 30)
 #define RADIX_BITS 11
 #define RADIX_SIZE (1u << RADIX_BITS)
@@ -291,21 +293,50 @@ static int add_row(struct build *build, uint32_t start, uint32_t id)
 	return 0;
 }
 
+/*
+ * Adds the rule for the gap before an FDE, whose first rule is `next`. A clone() has no CFI from
+ * its system call to the code of the child, which has no caller, because a rule would be wrong in
+ * the child. But the parent waits and returns in between, by the rule before the gap.
+ */
+static int add_gap(struct build *build, const struct place *place, const struct cfi_rule *next)
+{
+	const struct regs *regs = regs_get(build->source->sections[0].arch);
+	const struct row *rows = build->rows.items;
+	struct cfi_rule rule;
+	uint32_t id = RULE_GAP;
+	int r = 0;
+
+	/* Without the register that tells them apart, the child could be taken for the parent. */
+	if (regs && regs->result < regs->n_numbered && build->rows.n > 0 &&
+	    rows[build->rows.n - 1].id != RULE_GAP && next->ra == CFI_UNDEFINED &&
+	    next->cfa != CFI_CFA_UNSUPPORTED && place->start - build->end <= MAX_CLONE) {
+		rule = ((struct cfi_rule *)build->rules.items)[rows[build->rows.n - 1].id];
+		rule.flags |= CFI_CLONE;
+		r = get_id(build, &rule, &id);
+	}
+	return r == 0 ? add_row(build, build->end, id) : r;
+}
+
 static int add_fde(struct build *build, struct cfi_reader *reader, const struct place *place,
 		   uint32_t end)
 {
 	struct cfi_fde fde;
 	struct cfi_rows rows;
-	struct cfi_row row;
+	struct cfi_row row = { 0 };
+	bool is_whole = cfi_reader_get(reader, place->at, &fde), has_row = false;
 	uint32_t id;
 	int r = 0;
 
+	if (is_whole) {
+		cfi_rows_init(&rows, reader, &fde);
+		has_row = cfi_rows_next(&rows, &row);
+	}
 	if (build->end < place->start)
-		r = add_row(build, build->end, RULE_GAP);
-	if (!cfi_reader_get(reader, place->at, &fde))
+		r = add_gap(build, place, &row.rule);
+	if (!is_whole)
 		return r;
-	cfi_rows_init(&rows, reader, &fde);
-	while (r == 0 && cfi_rows_next(&rows, &row) && row.start - build->base < end) {
+	for (; r == 0 && has_row && row.start - build->base < end;
+	     has_row = cfi_rows_next(&rows, &row)) {
 		r = get_id(build, &row.rule, &id);
 		if (r == 0)
 			r = add_row(build, (uint32_t)(row.start - build->base), id);

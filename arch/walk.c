@@ -278,6 +278,14 @@ static inline enum walk_stop go(struct state *state, const struct walk_move *mov
 	return go_to(state, ra, move->cfa, 0);
 }
 
+/* Returns whether the thread is one that its clone() has just made. */
+static bool is_child(const struct state *state)
+{
+	const uint64_t *result = numbered(state, state->regs->result);
+
+	return result && *result == 0;
+}
+
 static enum walk_stop step_by_rule(struct state *state, const struct cfi_rule *rule)
 {
 	uint32_t flags = rule->flags & CFI_SIGNAL ? WALK_FRAME_EXACT : 0;
@@ -286,7 +294,7 @@ static enum walk_stop step_by_rule(struct state *state, const struct cfi_rule *r
 
 	if (rule->cfa == CFI_CFA_UNSUPPORTED)
 		return WALK_NO_RULE;
-	if (rule->ra == CFI_UNDEFINED)
+	if (rule->ra == CFI_UNDEFINED || (rule->flags & CFI_CLONE && is_child(state)))
 		return WALK_ROOT;
 	if (rule->ra == CFI_SAME && !state->lr_known)
 		return WALK_BAD_FRAME;
@@ -398,7 +406,7 @@ static_assert((CFI_CFA_SP ^ CFI_CFA_FP) == 1 && (CFI_SAME ^ CFI_AT_CFA) == 1,
  * walk_plan() needs no special case. */
 static uint8_t classify(struct cfi_rule *rule)
 {
-	if ((rule->flags & CFI_SIGNAL) || rule->cfa == CFI_CFA_NONE ||
+	if ((rule->flags & (CFI_SIGNAL | CFI_CLONE)) || rule->cfa == CFI_CFA_NONE ||
 	    rule->cfa == CFI_CFA_UNSUPPORTED)
 		return 0;
 	if (rule->ra == CFI_UNDEFINED)

@@ -1055,6 +1055,39 @@ def test_vfork(samples_of):
     expect(samples, r"(__)?(libc_)?vfork;spawner;" + MAIN)
 
 
+CLONING = r"""
+#include <sched.h>
+ALONE int child(void *data)
+{
+	_exit(data != NULL);
+}
+ALONE int cloner(void)
+{
+	static char stack[65536];
+	pid_t pid = clone(child, stack + sizeof(stack), CLONE_VM | CLONE_VFORK | SIGCHLD, NULL);
+
+	waitpid(pid, NULL, 0);
+	return pid;
+}
+int main(void)
+{
+	for (int i = 0; i < 4000; i++)
+		cloner();
+	BEHIND;
+}
+"""
+PROGRAMS.add_program("cloning", CLONING)
+
+
+def test_clone(samples_of):
+    """From its system call on, clone() has no CFI. The parent has a caller, and the child none."""
+    samples = samples_of("cloning")
+    expect([sample for sample in samples if "cloner" in sample.names], r"(.*;)?cloner;" + MAIN)
+    expect([sample for sample in samples if re.match(r"(__)?clone;", sample.chain)], r"(__)?clone;cloner;" + MAIN)
+    others = [sample for sample in samples if "cloner" not in sample.names and re.search("clone|child", sample.chain)]
+    expect(others, r"((_exit;)?child;)?(__)?clone")
+
+
 PROBED = r"""
 #include <dlfcn.h>
 #include <linux/perf_event.h>

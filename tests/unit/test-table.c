@@ -144,6 +144,31 @@ static void test_overlap(void)
 }
 
 /* If a function covers many pages, most of them have no row. */
+/* A short gap before a function without a caller, as in clone(), has the rule before it. */
+static void test_clone(void)
+{
+	CLEANUP_BUILDER struct builder b = { .n = 0 };
+	CLEANUP_MADE struct made made = { .bytes = NULL };
+	struct account account = { .left = SIZE_MAX };
+
+	build_x86_cie(&b);
+	build_plain(&b, 0x11000, 0x30, 1);
+	build_fde(&b, 0x1103a, 0x10, BYTES(OP_UNDEFINED, 16));
+	build_plain(&b, 0x12000, 0x30, 1);
+	build_plain(&b, 0x12032, 0x10, 2);
+	build_plain(&b, 0x13000, 0x30, 1);
+	build_fde(&b, 0x13041, 0x10, BYTES(OP_UNDEFINED, 16));
+	if (!CHECK_INT(make(&b, &account, 0, &made), 0))
+		return;
+	CHECK_INT(offset_at(&made, 0x11030), 8);
+	CHECK_INT(offset_at(&made, 0x11039), 8);
+	CHECK_INT(table_get(&made.table, 0x11039)->flags, CFI_CLONE);
+	CHECK_INT(table_get(&made.table, 0x1103a)->ra, CFI_UNDEFINED);
+	CHECK_INT(offset_at(&made, 0x1104a), -1);
+	CHECK_INT(offset_at(&made, 0x12031), -1); /* the next function has a caller */
+	CHECK_INT(offset_at(&made, 0x13030), -1); /* too far */
+}
+
 static void test_pages(void)
 {
 	CLEANUP_BUILDER struct builder b = { .n = 0 };
@@ -330,6 +355,7 @@ int main(void)
 {
 	RUN(test_order);
 	RUN(test_overlap);
+	RUN(test_clone);
 	RUN(test_pages);
 	RUN(test_two_sections);
 	RUN(test_limits);

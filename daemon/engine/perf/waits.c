@@ -49,6 +49,7 @@
 #include "daemon/engine/model/snapshot.h"
 #include "daemon/protocol.h"
 
+#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -706,6 +707,9 @@ static void walk_late(struct waits *waits, struct wait *wait, const struct snaps
 			registers[n] = stack->argument;
 		n++;
 	}
+	/* It does not begin: the walk must not take it for the child of a clone(). */
+	if (regs->result < regs->n_numbered && !registers[regs->perf_numbered[regs->result]])
+		registers[regs->perf_numbered[regs->result]] = (uint64_t)-ENOSYS;
 	registers[regs->perf_pc] = stack->pc;
 	registers[regs->perf_sp] = stack->sp;
 	wait->code.source = PROF_STACK_LATE;
