@@ -5,7 +5,9 @@ whether stacks that were read late are right, and what recording costs.
 A plain user's recording has no copied stacks: each was read late, while the thread slept, and
 counts as right only if no switch came in between. The oracle is a second recording of the same
 time, by root, in which the kernel copied each stack when the sleep began: the same wait must have
-the same frames in both. The cost is measured on a program that passes a byte to and fro at a given
+the same frames in both. For the recording by root, another one has each sleep's own stack: a
+sample at each switch. The waits' stacks must be those, and the time that waits without a stack of
+their own share must be where it was spent. The cost is measured on a program that passes a byte to and fro at a given
 rate: alternately without a recorder, with one that records no waits, with one that does, and with
 bpftrace and perf.
 """
@@ -238,6 +240,58 @@ def check(name, folder, command):
     return right, wrong
 
 
+def switches(capture):
+    """The sleeps of a recording of sched_switch: {tid: [(time, stop, frames)]}, by time."""
+    command = [bench.program("PROFCAPTURE", "profcapture"), "dump", str(capture), "--table", "sample", "--resolve", "--format", "ndjson", "--limit", "0"]
+    found = collections.defaultdict(list)
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as child:
+        start = json.loads(child.stdout.readline())["capture"]["start_monotonic_ns"]
+        for line in child.stdout:
+            row = json.loads(line)
+            frames = tuple((frame["image"], frame["offset"]) for frame in row["frames"] or () if frame["kind"] != "kernel" and not frame["inline"])
+            found[row["tid"]].append((row["time_ns"] + start, row["user_stop"], frames))
+    for sleeps in found.values():
+        sleeps.sort()
+    return found
+
+
+def compare(table, name, folder, command):
+    """Compares the waits of a recording by root with each sleep's own stack. Returns the numbers of
+    right and wrong stacks among those that a wait does not share."""
+    oracle, full = Path(folder, "oracle.cap"), Path(folder, "full.cap")
+    with subprocess.Popen(profctl("--system", "--no-interpreters", "-e", "sched:sched_switch/prev_state & 15/", "-o", oracle)) as recorder:
+        time.sleep(1.5)
+        bench.run(*profctl("--off-cpu", "--no-interpreters", "-F", 0, "-o", full), "--", *command)
+        recorder.send_signal(signal.SIGINT)
+        if recorder.wait(timeout=300) not in (0, 130):
+            sys.exit(f"bench: the oracle of {name} failed")
+    truth, counts, wrong = switches(oracle), collections.Counter(), collections.Counter()
+    shown, real, all_ns, rooted_ns, compared_ns = collections.Counter(), collections.Counter(), 0, 0, 0
+    for tid, begin, duration, source, stop, frames in dump(full):
+        all_ns += duration
+        rooted_ns += duration * (stop == "root" and source in ("copied", "late", "shared-out"))
+        sleeps = truth.get(tid, [])
+        at = bisect.bisect_left(sleeps, (begin,))
+        near = [sleep for sleep in sleeps[max(at - 1, 0):at + 1] if abs(sleep[0] - begin) <= NEAR_NS and sleep[1] == "root"]
+        if not near:
+            continue
+        own = min(near, key=lambda sleep: abs(sleep[0] - begin))[2]
+        compared_ns += duration
+        real[own] += duration
+        shown[frames if stop == "root" else None] += duration
+        if stop == "root":
+            counts[source] += own == frames
+            wrong[source] += own != frames
+    error = sum(abs(real[stack] - shown[stack]) for stack in real.keys() | shown.keys())
+    table.row(f"{name}: blocked time with a stack to the root, %", 100 * rooted_ns / all_ns, goal="99", met=rooted_ns >= 0.99 * all_ns)
+    table.row("  of it with its own stack in the other recording, %", 100 * compared_ns / all_ns)
+    table.row("  summed error of the time by stack, %", 100 * error / compared_ns, goal="1", met=error <= 0.01 * compared_ns)
+    for source in ("copied", "late", "shared-out"):
+        table.row(f"  {source}: right", counts[source])
+        table.row("    another stack of the thread" if source == "shared-out" else "    wrong", wrong[source])
+    return counts["copied"] + counts["late"], wrong["copied"] + wrong["late"]
+
+
 def measure_cost(folder, rate, prefix):
     """CPU time of a switch in ns, and of the recorder's processes in percent of a core."""
     with subprocess.Popen([*prefix, f"{folder}/pace", str(rate), str(COST_S)], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True) as child:
@@ -299,13 +353,16 @@ def main():
         print("bench: skipped: needs root")
         return 0
     table = bench.Table("Where threads wait")
-    wanted = sys.argv[1:] or ["cover", "late", "cost"]
+    wanted = sys.argv[1:] or ["cover", "late", "truth", "cost"]
     with bench.scratch() as folder:
         os.chmod(folder, 0o777)
-        right = wrong = 0
+        right = wrong = verified = refuted = 0
         for name in workloads(folder):
             if "cover" in wanted:
                 cover(table, name, folder, workloads(folder)[name])
+            if "truth" in wanted:
+                good, bad = compare(table, name, folder, workloads(folder)[name])
+                verified, refuted = verified + good, refuted + bad
             if "late" in wanted:
                 good, bad = check(name, folder, workloads(folder)[name])
                 table.row(f"{name}: late stacks that are right", good)
@@ -313,6 +370,9 @@ def main():
                 right, wrong = right + good, wrong + bad
         if "late" in wanted:
             table.row("all late stacks that are right", right, goal="3,000", met=right >= 3000 and wrong == 0)
+        if "truth" in wanted:
+            table.row("all own stacks that are right", verified, goal="3,000", met=verified >= 3000 and refuted == 0)
+            table.row("  wrong", refuted, goal="0", met=refuted == 0)
         for rate in [5000, 20000] if "cost" in wanted else []:
             cost(table, folder, rate)
         if "cost" in wanted:
