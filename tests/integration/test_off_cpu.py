@@ -9,12 +9,14 @@ import collections
 import json
 import os
 import re
+import signal
 import subprocess
 from pathlib import Path
 
 import pytest
 import schema
 from captures import rows
+from recordings import until
 
 SOURCE = Path(os.environ["PROF_SOURCE_DIR"]) / "tests/tools/waits.c"
 
@@ -345,16 +347,21 @@ def test_sleepers(profctl, profcapture, plain, pointers, require, tmp_path, spaw
     for folder in (tmp_path, *tmp_path.parents[:2]):
         folder.chmod(0o755)
     prefix = ["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups"] if plain else []
-    idle = spawn(*prefix, tmp_path / "idle", stdout=subprocess.PIPE)
+    idle, stopped = spawn(*prefix, tmp_path / "idle", stdout=subprocess.PIPE), spawn(*prefix, "sleep", 60)
     assert idle.stdout.read(1)
+    os.kill(stopped.pid, signal.SIGSTOP)
+    until(lambda: Path(f"/proc/{stopped.pid}/stat").read_text().rpartition(")")[2].split()[0] == "T")
     shared = tmp_path / "open"
     shared.mkdir(mode=0o777)
     shared.chmod(0o777)
     capture = shared / "idle.cap"
-    profctl("record", "-q", "--bus", "private", "--off-cpu", "-o", capture, "-p", idle.pid, "-d", 1, "-F", 0, prefix=prefix)
-    found = {row["stack_source"]: row for row in waits(profcapture, capture) if row["syscall"] == "read"}
+    profctl("record", "-q", "--bus", "private", "--off-cpu", "-o", capture, "-p", f"{idle.pid},{stopped.pid}", "-d", 1, "-F", 0, prefix=prefix)
+    rows = waits(profcapture, capture)
+    assert {row["state"] for row in rows if row["pid"] == stopped.pid} == {"stopped"}
+    found = {row["stack_source"]: row for row in rows if row["syscall"] == "read" and row["pid"] == idle.pid}
     row = found["late"]
     assert row["user_stop"] == "root" and row["object"].startswith("pipe:") and row["duration"] > 0.8e9
+    assert row["state"] == "sleeping"
     causes = profcapture.json("sql", capture, "SELECT cause FROM waits WHERE syscall = 'read'")["data"]["rows"]
     assert {row["cause"] for row in causes} == {"pipe"}
     tree = profcapture("report", capture, "--metric", "off-cpu", "--tree").stdout

@@ -58,7 +58,7 @@ static struct thread *add_thread(const struct application *application,
 		switches_note(scan->tasks, thread,
 			      stat->state == 'R' ? PROF_SWITCH_RUNNABLE : PROF_SWITCH_WAIT,
 			      MIN_OF(MAX_OF(scan->begin_ns, thread->start_ns), item->time_ns));
-	thread->may_run = stat->state == 'R';
+	thread->found_state = stat->state;
 	return thread;
 }
 

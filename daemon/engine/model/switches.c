@@ -44,7 +44,7 @@ static void write_row(struct tasks *tasks, struct thread *thread, uint32_t cpu, 
 		      enum prof_switch_state state, uint64_t time_ns)
 {
 	thread->has_state = true;
-	thread->may_run = false;
+	thread->found_state = 0;
 	thread->state = state;
 	thread->state_ns = time_ns;
 	tasks_need(tasks, thread);
@@ -85,7 +85,7 @@ void switches_note_all(struct tasks *tasks, bool all_known, uint64_t time_ns)
 		struct thread *thread = value;
 
 		if (thread->exit_ns || !thread->has_state || thread->state == PROF_SWITCH_RUNNING ||
-		    (thread->may_run && !all_known))
+		    (thread->found_state == 'R' && !all_known))
 			continue;
 		switches_note(tasks, thread, thread->state, time_ns);
 	}

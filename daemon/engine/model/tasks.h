@@ -64,7 +64,7 @@ struct thread {
 	uint32_t n_ns_tids;
 	uint32_t rank; /* highest rank of its per-task events; 0: unknown */
 	bool has_state;
-	bool may_run;                 /* was ready when the recording began, and has no later row */
+	char found_state; /* in /proc when the recording began; 0: unknown, or it has a later row */
 	enum prof_switch_state state; /* state in its last switch row */
 	uint64_t state_ns;            /* the time of that row */
 	struct wait *wait;            /* only for waits.c; NULL: none */

@@ -607,6 +607,24 @@ void waits_copy(struct waits *waits, struct thread *thread, const struct record 
 
 /* ---- stacks that are read while the thread sleeps -------------------------------------------- */
 
+/* Returns the state of a thread that sleeps since before the recording, as proc(5) has it. */
+static enum prof_wait_state state_found(const struct thread *thread)
+{
+	switch (thread->found_state) {
+	case 'S':
+		return PROF_WAIT_SLEEPING;
+	case 'D':
+	case 'I':
+		return PROF_WAIT_UNINTERRUPTIBLE;
+	case 'T':
+		return PROF_WAIT_STOPPED;
+	case 't':
+		return PROF_WAIT_TRACED;
+	default:
+		return PROF_WAIT_UNKNOWN;
+	}
+}
+
 /* Adds the waits that began before the recording. */
 static void begin_earlier(struct waits *waits)
 {
@@ -617,9 +635,11 @@ static void begin_earlier(struct waits *waits)
 	while (g_hash_table_iter_next(&iter, NULL, &value)) {
 		struct thread *thread = value;
 
-		if (!thread->exit_ns && thread->has_state && thread->state == PROF_SWITCH_WAIT &&
-		    !thread->wait)
-			waits_begin(waits, thread, PROF_SWITCH_NO_CPU, thread->state_ns);
+		if (thread->exit_ns || !thread->has_state || thread->state != PROF_SWITCH_WAIT ||
+		    thread->wait)
+			continue;
+		waits_begin(waits, thread, PROF_SWITCH_NO_CPU, thread->state_ns);
+		thread->wait->state = state_found(thread);
 	}
 }
 
@@ -936,6 +956,7 @@ void waits_end(struct waits *waits, struct thread *thread, uint64_t time_ns)
 		/* It sleeps since before the recording. */
 		wait = wait_new(thread);
 		wait->begin_ns = thread->state_ns;
+		wait->state = state_found(thread);
 		(void)g_hash_table_steal_extended(waits->early, thread, NULL,
 						  (gpointer *)&wait->waker);
 	} else {
