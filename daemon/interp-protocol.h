@@ -16,6 +16,7 @@
 #pragma once
 
 #include "base/cpython-layouts.h"
+#include "base/perl-layouts.h"
 #include "base/php-layouts.h"
 #include "base/ruby-layouts.h"
 
@@ -26,16 +27,24 @@
 /* Maximum number of code objects described before a sample; later samples describe the rest. */
 #define INTERP_MAX_NEW_CODES 24u
 
-enum interp_family { INTERP_NONE, INTERP_PYTHON, INTERP_RUBY, INTERP_PHP, INTERP_FAMILIES };
+enum interp_family {
+	INTERP_NONE,
+	INTERP_PYTHON,
+	INTERP_RUBY,
+	INTERP_PHP,
+	INTERP_PERL,
+	INTERP_FAMILIES
+};
 /* The names for messages, by family. */
 #define INTERP_FAMILY_NAMES                                                               \
 	{                                                                                 \
 		[INTERP_PYTHON] = "Python", [INTERP_RUBY] = "Ruby", [INTERP_PHP] = "PHP", \
+		[INTERP_PERL] = "Perl",                                                   \
 	}
 /* A version is MAJOR.minor. */
-#define INTERP_FAMILY_MAJORS                                              \
-	{                                                                 \
-		[INTERP_PYTHON] = 3, [INTERP_RUBY] = 3, [INTERP_PHP] = 8, \
+#define INTERP_FAMILY_MAJORS                                                                 \
+	{                                                                                    \
+		[INTERP_PYTHON] = 3, [INTERP_RUBY] = 3, [INTERP_PHP] = 8, [INTERP_PERL] = 5, \
 	}
 
 /* The addresses that are known of a process. */
@@ -57,6 +66,13 @@ enum interp_php_address {
 	/* of the word that has their address; 0: no such word. A program that uses the globals of a
 	 * library has them in its own memory. */
 	INTERP_PHP_OF_GLOBALS,
+};
+/* As in PHP, a program may have the variables of a library in its own memory. */
+enum interp_perl_address {
+	INTERP_PERL_KEY, /* PL_thr_key, the key of each thread's state */
+	INTERP_PERL_OF_KEY,
+	INTERP_PERL_FIRST, /* PL_curinterp, which points to the state that was made first */
+	INTERP_PERL_OF_FIRST,
 };
 #define INTERP_ADDRESSES 4u
 
@@ -93,12 +109,17 @@ enum interp_flags {
 	INTERP_BY_FILE = 1 << 6,
 	/* PHP: all frames are on another native stack than the thread */
 	INTERP_OTHER_STACK = 1 << 7,
+	/* Perl: the last frame is that of the main program. It ends a run if the program was
+	 * compiled, and has not ended. */
+	INTERP_MAIN = 1 << 8,
 };
 
 /* The frame is the outermost of an activation: one C function that runs frames. */
 #define INTERP_FRAME_ENDS_RUN 1u
 /* PHP: the frames after it are on another native stack. */
 #define INTERP_FRAME_ENDS_STACK 2u
+/* Perl: the activation executes the run again and again; in between, no activation has it. */
+#define INTERP_FRAME_REPEATS 4u
 
 struct interp_frame {
 	__u64 code; /* address of the code object */
@@ -106,7 +127,7 @@ struct interp_frame {
 	/* distinguishes code objects that had the same address at different times */
 	__u32 id;
 	/* position of the instruction; Python: bytes from the code object on, up to 3.10 f_lasti;
-	 * Ruby: index of a word in the iseq; PHP: its line, 0: unknown */
+	 * Ruby: index of a word in the iseq; PHP and Perl: its line, 0: unknown */
 	__u32 position;
 	__u32 flags;
 	__u32 reserved;
@@ -124,19 +145,20 @@ struct interp_sample {
 	__u16 minor;
 	__u16 n_undescribed; /* new code objects beyond INTERP_MAX_NEW_CODES */
 	__u16 family;        /* enum interp_family */
-	__u16 n_more_runs;   /* PHP: activations that end after `frames` */
+	__u16 n_more_runs;   /* PHP, Perl: activations that end after `frames` */
 	struct interp_frame frames[INTERP_MAX_FRAMES];
 };
 
 #define INTERP_CODE_NAME_CUT 1u
 #define INTERP_CODE_FILE_CUT 2u
 #define INTERP_CODE_LINES_CUT 4u
+#define INTERP_CODE_OWNER_LATIN_1 8u
 
 /* A width of a character is 1, 2 or 4 bytes, or this value: UTF-8. */
 #define INTERP_UTF_8 0u
 
-/* Ruby and PHP: `name` has the name of the method's class or module, in UTF-8, at this offset; both
- * names are shorter than this. */
+/* Ruby, PHP and Perl: `name` has the name of the method's class, module or package, in UTF-8, at
+ * this offset; both names are shorter than this. */
 #define INTERP_MAX_OWNER 256u
 #define INTERP_RUBY_OWNER INTERP_MAX_OWNER
 
@@ -147,6 +169,17 @@ enum interp_php_kind {
 	INTERP_PHP_MAIN,     /* of the file that was executed first */
 	INTERP_PHP_INCLUDE,
 	INTERP_PHP_EVAL,
+};
+
+/* Kinds of functions of Perl. Those from INTERP_PERL_EVAL on have no name of their own. */
+enum interp_perl_kind {
+	INTERP_PERL_SUB = 1,
+	INTERP_PERL_FORMAT,
+	INTERP_PERL_REQUIRE, /* the name is that of the file, as the program has it */
+	INTERP_PERL_EVAL,    /* of a text; file and line are where it is executed */
+	INTERP_PERL_SORT,    /* a block that compares; likewise */
+	INTERP_PERL_REGEX,   /* code in a pattern; likewise */
+	INTERP_PERL_MAIN,    /* of the file that is executed */
 };
 
 /* Ruby's `lines` begin with this. The line numbers follow, as __u32, then the set of positions, as
@@ -171,7 +204,7 @@ struct interp_code {
 	__u8 family;       /* enum interp_family */
 	__u16 owner_bytes; /* bytes of the class's name; 0: unknown, or not a method */
 	__u8 is_singleton; /* Ruby: the method is one of the class itself */
-	__u8 kind;         /* PHP: enum interp_php_kind */
+	__u8 kind;         /* enum interp_php_kind, enum interp_perl_kind */
 	__u8 name[INTERP_MAX_NAME + 1], file[INTERP_MAX_FILE + 1], lines[INTERP_MAX_LINES + 1];
 };
 

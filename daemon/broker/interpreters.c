@@ -18,6 +18,7 @@
 #include "arch/base.h"
 #include "arch/errno-text.h"
 #include "base/cpython-layouts.h"
+#include "base/perl-layouts.h"
 #include "base/php-layouts.h"
 #include "base/ruby-layouts.h"
 #include "daemon/broker/interpreters.skel.h"
@@ -78,6 +79,8 @@ static const void *layout_of(enum interp_family family, uint32_t minor)
 		return ruby_layout(minor);
 	case INTERP_PHP:
 		return php_layout(minor);
+	case INTERP_PERL:
+		return perl_layout(minor);
 	default:
 		return NULL;
 	}
@@ -97,7 +100,8 @@ static struct walkers walkers_of(const struct interpreters_bpf *program, enum in
 {
 	const struct walkers walkers[INTERP_FAMILIES] = { [INTERP_PYTHON] = WALKERS(cpython),
 							  [INTERP_RUBY] = WALKERS(ruby),
-							  [INTERP_PHP] = WALKERS(php) };
+							  [INTERP_PHP] = WALKERS(php),
+							  [INTERP_PERL] = WALKERS(perl) };
 
 	return walkers[family];
 }

@@ -22,6 +22,7 @@ GOAL_DEPTH = 32
 # The innermost function runs for ever, and the outermost frame is that of the file.
 PYTHON = "def f0():\n    print(flush=True)\n    i = 0\n    while True:\n        i = (i + 1) & 1023\n"
 RUBY = "$stdout.sync = true\ndef f0\n  puts\n  i = 0\n  while true\n    i = (i + 1) & 1023\n  end\nend\n"
+PERL = "$| = 1;\nsub f0 {\n  print qq(\\n);\n  my $i = 0;\n  while (1) { $i = ($i + 1) & 1023 }\n}\n"
 
 
 def python_program(frames):
@@ -31,6 +32,10 @@ def python_program(frames):
 def ruby_program(frames):
     """Ruby itself has a frame beyond that of the file."""
     return RUBY + "".join(f"def f{i}\n  f{i - 1}\nend\n" for i in range(1, frames - 2)) + f"f{frames - 3}\n"
+
+
+def perl_program(frames):
+    return PERL + "".join(f"sub f{i} {{\n  my $got = f{i - 1}();\n}}\n" for i in range(1, frames - 1)) + f"f{frames - 2}();\n"
 
 
 def measure(tool, pid, frames):
@@ -44,7 +49,8 @@ def measure(tool, pid, frames):
 
 def main():
     tool = bench.program("WALK_INTERPRETED", "walk-interpreted")
-    languages = {"CPython": ("/usr/bin/python3", python_program), "Ruby": ("/usr/bin/ruby", ruby_program)}
+    languages = {"CPython": ("/usr/bin/python3", python_program), "Ruby": ("/usr/bin/ruby", ruby_program),
+                 "Perl": ("/usr/bin/perl", perl_program)}
     table = bench.Table("Reading the frames of an interpreter, a sample")
     running, took = {}, {}
     try:
@@ -53,7 +59,7 @@ def main():
                 print(f"no {program}")
                 continue
             for frames in DEPTHS:
-                running[language, frames] = subprocess.Popen([program, "-e" if language == "Ruby" else "-c", make(frames)], stdout=subprocess.PIPE)
+                running[language, frames] = subprocess.Popen([program, "-c" if language == "CPython" else "-e", make(frames)], stdout=subprocess.PIPE)
         for process in running.values():
             process.stdout.readline()
             process.send_signal(bench.signal.SIGSTOP)

@@ -28,7 +28,14 @@ static void check_place(const struct interp_chain *chain, const struct interp_na
 static void place(const struct interp_chain *chain)
 {
 	struct walk_frame frames[8];
-	struct interp_native native = { .frames = frames, .eval = 0x1000, .eval_end = 0x2000 };
+	struct interp_native native = {
+		.frames = frames,
+		.eval = 0x1000,
+		.eval_end = 0x2000,
+		.again = { 0x1003, 2 },
+		.main = { 0x1007, 1 },
+		.callers = { { 0x1001, 2 } },
+	};
 
 	for (size_t i = 0; i < ARRAY_SIZE(frames); i++)
 		frames[i] = (struct walk_frame){ .pc = 0x1001 + i, .sp = 0x7000 + 256 * i };

@@ -197,7 +197,7 @@ def test_version_and_capabilities(profd):
                                  "tracepoints"}
     assert "fp" in capabilities["call-graphs"]
     assert capabilities["max-frequency"] > 0
-    assert ("interpreters-reason" in capabilities) == (capabilities["interpreters"] != ["python", "ruby", "php"])
+    assert ("interpreters-reason" in capabilities) == (capabilities["interpreters"] != ["python", "ruby", "php", "perl"])
     assert ("tracepoints-reason" in capabilities) != capabilities["tracepoints"]
     if os.geteuid() == 0:
         assert bool(capabilities["interpreters"]) == ("WALK_INTERPRETED" in os.environ)

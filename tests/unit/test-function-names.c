@@ -95,7 +95,7 @@ static void check_fit(const char *name, unsigned columns, const char *want)
 	CHECK_STR(fitted, want);
 }
 
-/* Names of Ruby and PHP have spaces, brackets and operators that are not those of C++. */
+/* Names of Ruby, PHP and Perl have spaces, brackets and operators that are not those of C++. */
 static void test_scripts(void)
 {
 	static const char *const names[] = {
@@ -112,6 +112,13 @@ static void test_scripts(void)
 		"Shop\\Till@anonymous::sell (till.php)",
 		"eval (till.php(3) : eval()'d code)",
 		"{main} (till.php)",
+		"Shop::Till::sell",
+		"Shop::Till::__ANON__ (till.pl)",
+		"Shop::__ANON__ (eval)",
+		"main::BEGIN (till.pl)",
+		"format main::STDOUT",
+		"require Shop/Till.pm",
+		"regex block (till.pl)",
 	};
 
 	for (size_t i = 0; i < ARRAY_SIZE(names); i++) {

@@ -152,6 +152,8 @@ static void test_interpreted(void)
 		  "no-generated-code" },
 		{ "PHP 8.4 is not supported", "php-version" },
 		{ "this build of PHP 8.2 is not supported", "php-version" },
+		{ "Perl 5.34 is not supported", "perl-version" },
+		{ "this build of Perl 5.36 is not supported", "perl-version" },
 		{ "Python 3.7 is not supported", "python-perf" },
 		{ "this kernel has no type information", "read-interpreters" },
 		{ "the kernel refuses the program that reads Ruby: Invalid argument",

@@ -52,6 +52,8 @@ static const struct advice advices[] = {
 	  N_("profctl reads the functions of Ruby 3.1 to 3.4, as Debian and Ubuntu build it") },
 	{ "php-version",
 	  N_("profctl reads the functions of PHP 8.2 to 8.5, built without thread safety, as Debian and Ubuntu build it") },
+	{ "perl-version",
+	  N_("profctl reads the functions of Perl 5.36, 5.38 and 5.40, built with threads, as Debian and Ubuntu build it") },
 	{ "no-generated-code",
 	  N_("run PHP with -d opcache.jit=off, which is slower, to have the functions of all samples") },
 	{ "refused-program",
@@ -184,9 +186,10 @@ static struct report_hint of_interpreters(const struct profile *profile)
 		if (strstr(cause, by_cause[i][0]))
 			advice = by_cause[i][1];
 	if (strcmp(advice, "python-perf") == 0)
-		advice = strstr(cause, "Ruby")  ? "ruby-version"
-			 : strstr(cause, "PHP") ? "php-version"
-						: advice;
+		advice = strstr(cause, "Ruby")   ? "ruby-version"
+			 : strstr(cause, "PHP")  ? "php-version"
+			 : strstr(cause, "Perl") ? "perl-version"
+						 : advice;
 	return (struct report_hint){ "interpreted", advice, cause,
 				     profile->interpreter[PROF_INTERPRETER_MISSING], 0 };
 }

@@ -6,6 +6,7 @@
 
 #include "tools/profctl/doctor.h"
 
+#include "base/perl-layouts.h"
 #include "base/php-layouts.h"
 #include "base/ruby-layouts.h"
 #include "tools/common/text.h"
@@ -75,28 +76,28 @@ static void check_reading(const struct doctor_host *host, struct doctor_finding 
 		doctor_found(
 			finding, DOCTOR_WARN,
 			_("build profd with clang, libbpf 1.0 and bpftool, for x86-64"),
-			_("this profd does not read the functions of Python, Ruby and PHP programs"));
+			_("this profd does not read the functions of Python, Ruby, PHP and Perl programs"));
 	else if (access(types, F_OK) != 0)
 		doctor_found(
 			finding, DOCTOR_WARN, _("run a kernel with CONFIG_DEBUG_INFO_BTF=y"),
-			_("the functions of Python, Ruby and PHP programs cannot be read: there is no /sys/kernel/btf/vmlinux"));
+			_("the functions of Python, Ruby, PHP and Perl programs cannot be read: there is no /sys/kernel/btf/vmlinux"));
 	else if (lockdown && strstr(lockdown, "[confidentiality]"))
 		doctor_found(
 			finding, DOCTOR_WARN, _("boot with lockdown=integrity"),
-			_("the functions of Python, Ruby and PHP programs cannot be read: the kernel is locked down"));
+			_("the functions of Python, Ruby, PHP and Perl programs cannot be read: the kernel is locked down"));
 	else if (host->superuser && !(host->capabilities & DOCTOR_BPF))
 		doctor_found(
 			finding, DOCTOR_WARN,
 			_("start the container with --cap-add=BPF --cap-add=PERFMON"),
-			_("the functions of Python, Ruby and PHP programs cannot be read: root is not allowed here to load the program that reads them (CAP_BPF, CAP_PERFMON)"));
+			_("the functions of Python, Ruby, PHP and Perl programs cannot be read: root is not allowed here to load the program that reads them (CAP_BPF, CAP_PERFMON)"));
 	else if (!(host->capabilities & DOCTOR_BPF) && host->probes->bus_service(PROFD_NAME) <= 0)
 		doctor_found(
 			finding, DOCTOR_WARN, "sudo profctl record",
-			_("only root and the profd service read the functions of Python, Ruby and PHP programs"));
+			_("only root and the profd service read the functions of Python, Ruby, PHP and Perl programs"));
 	else
 		doctor_found(
 			finding, DOCTOR_OK, NULL,
-			_("the functions of programs for Python 3.8 to 3.14, Ruby 3.1 to 3.4 and PHP 8.2 to 8.5 are read"));
+			_("the functions of programs for Python 3.8 to 3.14, Ruby 3.1 to 3.4, PHP 8.2 to 8.5 and Perl 5.36 to 5.40 are read"));
 }
 
 static bool are_interpreters_read(const struct doctor_host *host)
@@ -138,16 +139,16 @@ static bool is_in(const char *version, unsigned of_major, unsigned first, unsign
 	       minor >= first && minor <= last;
 }
 
-/* Returns the version of PHP that the process has in its name, such as "8.4" for php-fpm8.4; NULL:
- * none. */
-static char *php_of(const struct doctor_host *host, const char *pid)
+/* Returns the version that the process has in its name, if that begins with this, such as "8.4" for
+ * php-fpm8.4; NULL: none. */
+static char *version_in_name(const struct doctor_host *host, const char *pid, const char *prefix)
 {
 	g_autofree char *link = g_strdup_printf("%s/proc/%s/exe", host->root, pid);
 	g_autofree char *exe = g_file_read_link(link, NULL);
 	const char *name = exe ? strrchr(exe, '/') : NULL;
 	unsigned major, minor;
 
-	if (!name || !g_str_has_prefix(name, "/php"))
+	if (!name || !g_str_has_prefix(name, prefix))
 		return NULL;
 	name += strcspn(name, "0123456789");
 	return sscanf(name, "%u.%u", &major, &minor) == 2 ? g_strdup_printf("%u.%u", major, minor)
@@ -161,7 +162,7 @@ static void warn_of_version(struct doctor_finding *finding, const char *fix, con
 	*finding = (struct doctor_finding){ 0 };
 	doctor_found(
 		finding, DOCTOR_WARN, fix,
-		_("%s %s is not supported: the functions of process %s cannot be read; those of programs for Python 3.8 to 3.14, Ruby 3.1 to 3.4 and PHP 8.2 to 8.5 are"),
+		_("%s %s is not supported: the functions of process %s cannot be read; those of programs for Python 3.8 to 3.14, Ruby 3.1 to 3.4, PHP 8.2 to 8.5 and Perl 5.36 to 5.40 are"),
 		language, version, pid);
 }
 
@@ -177,7 +178,10 @@ void doctor_check_interpreters(const struct doctor_host *host, struct doctor_fin
 	dir = g_dir_open(proc, 0, NULL);
 	while (dir && (pid = g_dir_read_name(dir))) {
 		g_autofree char *ruby = g_ascii_isdigit(pid[0]) ? ruby_of(host, pid) : NULL;
-		g_autofree char *php = g_ascii_isdigit(pid[0]) ? php_of(host, pid) : NULL;
+		g_autofree char *php = g_ascii_isdigit(pid[0]) ? version_in_name(host, pid, "/php")
+							       : NULL;
+		g_autofree char *perl =
+			g_ascii_isdigit(pid[0]) ? version_in_name(host, pid, "/perl") : NULL;
 
 		if (ruby && !is_in(ruby, 3, RUBY_FIRST_MINOR, RUBY_LAST_MINOR))
 			warn_of_version(finding, _("run the program with Ruby 3.1 to 3.4"), "Ruby",
@@ -185,6 +189,9 @@ void doctor_check_interpreters(const struct doctor_host *host, struct doctor_fin
 		else if (php && !is_in(php, 8, PHP_FIRST_MINOR, PHP_LAST_MINOR))
 			warn_of_version(finding, _("run the program with PHP 8.2 to 8.5"), "PHP",
 					php, pid);
+		else if (perl && !is_in(perl, 5, PERL_FIRST_MINOR, PERL_LAST_MINOR))
+			warn_of_version(finding, _("run the program with Perl 5.36, 5.38 or 5.40"),
+					"Perl", perl, pid);
 		else
 			continue;
 		return;

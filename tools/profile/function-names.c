@@ -159,14 +159,17 @@ bool function_name_is_syscall(const char *raw_name)
 	return rest && *rest;
 }
 
-/* Returns whether the name is one of Ruby, such as "block in Shop::Till#sell (eval)", or of PHP,
- * such as "Shop::{closure} (shop.php)" or "class@anonymous::sell (shop.php)". A name of C++ has a
- * '#' only in a part such as "{lambda()#1}". */
+/* Returns whether the name is one of Ruby, such as "block in Shop::Till#sell (eval)", of PHP,
+ * such as "Shop::{closure} (shop.php)" or "class@anonymous::sell (shop.php)", or of Perl, such as
+ * "Shop::__ANON__ (shop.pl)" or "Shop::BEGIN (shop.pl)". A name of C++ has a '#' only in a part
+ * such as "{lambda()#1}". */
 static bool is_of_script(const char *name)
 {
 	return strstr(name, " in ") || (strchr(name, '#') && !strchr(name, '{')) ||
 	       g_str_has_suffix(name, " (eval)") || strstr(name, "{closure} (") ||
-	       strstr(name, "@anonymous::");
+	       strstr(name, "@anonymous::") || strstr(name, "__ANON__ (") ||
+	       strstr(name, "::BEGIN (") || strstr(name, "::END (") ||
+	       g_str_has_prefix(name, "format ");
 }
 
 /* Returns whether the name has the syntax of C++ or Rust: it was demangled, or debug information

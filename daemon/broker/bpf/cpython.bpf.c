@@ -13,12 +13,6 @@
 #define FRAME_BYTES 112
 #define CODE_BYTES 144
 
-/* glibc's struct pthread on x86-64: two levels of {sequence, value} pairs (nptl/descr.h) */
-#define PTHREAD_SPECIFIC 0x510
-#define KEYS_PER_BLOCK 32
-#define KEY_BYTES 16
-#define KEY_VALUE 8
-
 /* The layouts by minor version. */
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
@@ -205,20 +199,16 @@ static long step(__u32 index, struct cpython_walk *walk)
 static __always_inline __u64 find_thread(const struct interp_cpython *layout, __u64 runtime,
 					 __u64 fsbase)
 {
-	__u64 state = 0, id = 0, block = 0;
+	__u64 state = 0, id = 0;
 	__u32 key[2] = {};
 
 	if (layout->runtime_current != INTERP_ABSENT &&
 	    !read_user(&state, 8, runtime + layout->runtime_current) && state &&
 	    !read_user(&id, 8, state + layout->thread_id) && id == fsbase)
 		return state;
-	if (read_user(key, sizeof(key), runtime + layout->runtime_tss) || !key[0] ||
-	    key[1] >= KEYS_PER_BLOCK * KEYS_PER_BLOCK)
+	if (read_user(key, sizeof(key), runtime + layout->runtime_tss) || !key[0])
 		return 0;
-	if (read_user(&block, 8, fsbase + PTHREAD_SPECIFIC + 8 * (key[1] / KEYS_PER_BLOCK)) ||
-	    !block || read_user(&state, 8, block + key[1] % KEYS_PER_BLOCK * KEY_BYTES + KEY_VALUE))
-		return 0;
-	return state;
+	return read_specific(fsbase, key[1]);
 }
 
 /* Reads the frames of the current thread into the sample. */

@@ -159,6 +159,24 @@ static __always_inline long read_user(void *to, __u32 size, __u64 from)
 	return bpf_probe_read_user(to, size, (const void *)from);
 }
 
+/* glibc's struct pthread on x86-64: two levels of {sequence, value} pairs (nptl/descr.h) */
+#define PTHREAD_SPECIFIC 0x510
+#define KEYS_PER_BLOCK 32
+#define KEY_BYTES 16
+#define KEY_VALUE 8
+
+/* Returns the value that a key has in the thread (pthread_getspecific()); 0: none. */
+static __always_inline __u64 read_specific(__u64 fsbase, __u32 key)
+{
+	__u64 block = 0, value = 0;
+
+	if (key >= KEYS_PER_BLOCK * KEYS_PER_BLOCK ||
+	    read_user(&block, 8, fsbase + PTHREAD_SPECIFIC + 8 * (key / KEYS_PER_BLOCK)) ||
+	    !block || read_user(&value, 8, block + key % KEYS_PER_BLOCK * KEY_BYTES + KEY_VALUE))
+		return 0;
+	return value;
+}
+
 static __always_inline struct scratch *get_scratch(void)
 {
 	__u32 zero = 0;

@@ -36,6 +36,15 @@ static const char *const names[INTERP_SYMBOLS] = {
 	[PHP_GLOBALS] = "executor_globals",
 	[PHP_GLOBALS_OFFSET] = "executor_globals_offset",
 	[PHP_EXECUTE] = "execute_ex",
+	[PERL_VERSION_MINOR] = "PL_version",
+	[PERL_STATE_BYTES] = "PL_interp_size",
+	[PERL_KEY] = "PL_thr_key",
+	[PERL_FIRST] = "PL_curinterp",
+	[PERL_OPERATIONS] = "PL_ppaddr",
+	[PERL_RUNOPS] = "Perl_runops_standard",
+	[PERL_RUN] = "perl_run",
+	[PERL_CALL] = "Perl_call_sv",
+	[PERL_CALL_OPERATOR] = "Perl_amagic_call",
 };
 
 static bool read_at(int fd, void *to, size_t size, uint64_t offset)
@@ -131,14 +140,14 @@ const Elf64_Phdr *interp_elf_segment(const struct interp_elf *elf, uint32_t type
 	return NULL;
 }
 
-/* Returns the address of a relocation of this type: the relocation at `address`; if `address` is 0,
- * a relocation for the symbol with this index, else a relocation for no symbol. Returns 0 if the
+/* Returns a relocation of this type: the relocation at `address`; if `address` is 0, a relocation
+ * for the symbol with this index, else a relocation for no symbol. Returns one at address 0 if the
  * file lacks all of these. */
-static uint64_t find_relocation(const struct interp_elf *elf, uint32_t type, uint64_t address,
-				uint32_t symbol)
+static Elf64_Rela find_relocation(const struct interp_elf *elf, uint32_t type, uint64_t address,
+				  uint32_t symbol)
 {
 	CLEANUP_FREE Elf64_Rela *entries = malloc(ENTRIES_AT_ONCE * sizeof(*entries));
-	uint64_t of_none = 0;
+	Elf64_Rela of_none = { 0 };
 	size_t left = MAX_RELOCATIONS;
 
 	for (size_t i = 0; entries && i < elf->n_relocations; i++) {
@@ -157,9 +166,9 @@ static uint64_t find_relocation(const struct interp_elf *elf, uint32_t type, uin
 					continue;
 				if (address ? entries[j].r_offset == address
 					    : ELF64_R_SYM(entries[j].r_info) == symbol)
-					return entries[j].r_offset;
+					return entries[j];
 				if (!address && ELF64_R_SYM(entries[j].r_info) == 0)
-					of_none = entries[j].r_offset;
+					of_none = entries[j];
 			}
 			done += part;
 		}
@@ -170,12 +179,34 @@ static uint64_t find_relocation(const struct interp_elf *elf, uint32_t type, uin
 uint64_t interp_elf_relocation(const struct interp_elf *elf, enum interp_symbol symbol,
 			       uint32_t type)
 {
-	return find_relocation(elf, type, 0, elf->indexes[symbol]);
+	return find_relocation(elf, type, 0, elf->indexes[symbol]).r_offset;
 }
 
 bool interp_elf_is_relocated(const struct interp_elf *elf, uint64_t address, uint32_t type)
 {
-	return address != 0 && find_relocation(elf, type, address, 0) != 0;
+	return address != 0 && find_relocation(elf, type, address, 0).r_offset != 0;
+}
+
+uint64_t interp_elf_pointer(const struct interp_elf *elf, uint64_t address)
+{
+	const Elf64_Rela relative = address ? find_relocation(elf, R_X86_64_RELATIVE, address, 0)
+					    : (Elf64_Rela){ 0 };
+	const Elf64_Rela of_symbol = address ? find_relocation(elf, R_X86_64_64, address, 0)
+					     : (Elf64_Rela){ 0 };
+	const uint32_t index = (uint32_t)ELF64_R_SYM(of_symbol.r_info);
+	uint64_t pointer = 0;
+	Elf64_Sym symbol;
+
+	if (relative.r_offset != 0)
+		return (uint64_t)relative.r_addend;
+	if (of_symbol.r_offset != 0)
+		return index < elf->n_symbols &&
+				       read_at(elf->fd, &symbol, sizeof(symbol),
+					       elf->symbols_offset + index * sizeof(symbol)) &&
+				       symbol.st_shndx != SHN_UNDEF
+			       ? symbol.st_value + (uint64_t)of_symbol.r_addend
+			       : 0;
+	return interp_elf_address(elf, &pointer, sizeof(pointer), address) ? pointer : 0;
 }
 
 /* The header of the unwind tables (Linux Standard Base, .eh_frame_hdr) has the start of each
@@ -223,8 +254,7 @@ static void take_symbol(struct interp_elf *elf, const Elf64_Sym *symbol, size_t 
 	const char *name = strings + symbol->st_name;
 
 	/* The last byte of `strings` is 0. */
-	if (symbol->st_name >= size || symbol->st_shndx == SHN_UNDEF ||
-	    (name[0] != 'P' && name[0] != '_' && name[0] != 'r' && name[0] != 'e'))
+	if (symbol->st_name >= size || symbol->st_shndx == SHN_UNDEF || !strchr("P_rep", name[0]))
 		return;
 	for (size_t i = 0; i < INTERP_SYMBOLS; i++)
 		if (strcmp(name, names[i]) == 0) {
@@ -239,6 +269,8 @@ static bool read_symbols(struct interp_elf *elf, const Elf64_Shdr *table, const 
 	CLEANUP_FREE Elf64_Sym *symbols = NULL;
 	CLEANUP_FREE char *text = NULL;
 
+	elf->n_symbols = n;
+	elf->symbols_offset = table->sh_offset;
 	if (n > MAX_SYMBOLS || strings->sh_size == 0 || strings->sh_size > MAX_NAMES_BYTES)
 		return false;
 	symbols = malloc(ENTRIES_AT_ONCE * sizeof(*symbols));

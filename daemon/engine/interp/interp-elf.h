@@ -34,6 +34,15 @@ enum interp_symbol {
 	PHP_GLOBALS,
 	PHP_GLOBALS_OFFSET, /* of a build with thread safety */
 	PHP_EXECUTE,
+	PERL_VERSION_MINOR,
+	PERL_STATE_BYTES,
+	PERL_KEY, /* of a build with threads */
+	PERL_FIRST,
+	PERL_OPERATIONS,
+	PERL_RUNOPS,
+	PERL_RUN,
+	PERL_CALL,
+	PERL_CALL_OPERATOR,
 	INTERP_SYMBOLS
 };
 
@@ -45,6 +54,7 @@ struct interp_elf {
 	Elf64_Shdr relocations[INTERP_ELF_MAX_RELOCATIONS]; /* sections of kind RELA */
 	Elf64_Sym found[INTERP_SYMBOLS];                    /* st_shndx SHN_UNDEF: not found */
 	uint32_t indexes[INTERP_SYMBOLS];                   /* in the table of symbols */
+	uint64_t symbols_offset, n_symbols;                 /* of that table */
 };
 
 /* Returns false if the file cannot be read, or is no such file. */
@@ -65,6 +75,9 @@ uint64_t interp_elf_relocation(const struct interp_elf *elf, enum interp_symbol 
 			       uint32_t type);
 /* Returns whether there is a relocation of this type at the address. */
 bool interp_elf_is_relocated(const struct interp_elf *elf, uint64_t address, uint32_t type);
+/* Returns the pointer that the file's memory has at the address once it is loaded, as an address of
+ * the file; 0: none, or it points into another file. */
+uint64_t interp_elf_pointer(const struct interp_elf *elf, uint64_t address);
 /* Returns the end of the function that begins at the address, which is where the next one begins;
  * 0: no function that has unwind tables begins there, or no other follows. */
 uint64_t interp_elf_function_end(const struct interp_elf *elf, uint64_t address);

@@ -129,7 +129,47 @@ static char *make_php_name(const struct interp_code_text *code)
 	return g_strdup_printf("%s (%s)", name, slash ? slash + 1 : code->file);
 }
 
-static char *make_name(const struct interp_code_text *code)
+/* `file`: as in make_file() */
+static char *make_perl_name(const struct interp_code_text *code, const char *file)
+{
+	static const char *const unnamed[] = { [INTERP_PERL_EVAL] = "eval",
+					       [INTERP_PERL_SORT] = "sort block",
+					       [INTERP_PERL_REGEX] = "regex block",
+					       [INTERP_PERL_MAIN] = "<main>" };
+	static const char *const common[] = { "__ANON__", "BEGIN", "UNITCHECK",
+					      "CHECK",    "INIT",  "END" };
+	const char *name = *code->name ? code->name : "?", *slash = strrchr(file, '/');
+	const char *base = g_strrstr(name, "::");
+	bool has_file = false;
+
+	if (code->kind == INTERP_PERL_REQUIRE)
+		return g_strconcat("require ", name, NULL);
+	if (code->kind < ARRAY_SIZE(unnamed) && unnamed[code->kind]) {
+		name = unnamed[code->kind];
+		has_file = true;
+	}
+	base = base ? base + 2 : name;
+	for (size_t i = 0; i < ARRAY_SIZE(common) && !has_file; i++)
+		has_file = strcmp(base, common[i]) == 0;
+	if (!has_file)
+		return g_strconcat(code->kind == INTERP_PERL_FORMAT ? "format " : "", name, NULL);
+	/* A text has a name such as "(eval)". */
+	return g_strdup_printf(file[0] == '(' ? "%s %s" : "%s (%s)", name,
+			       slash ? slash + 1 : file);
+}
+
+/* Removes the number of a text that Perl compiled, such as "(eval 12)": each one has another. */
+static char *make_file(const struct interp_code_text *code)
+{
+	const char *digits = strstr(code->file, "eval ");
+
+	return code->family == INTERP_PERL && digits && code->file[0] == '(' &&
+			       g_str_has_suffix(code->file, ")")
+		       ? g_strdup_printf("%.*s)", (int)(digits + 4 - code->file), code->file)
+		       : g_strdup(code->file);
+}
+
+static char *make_name(const struct interp_code_text *code, const char *file)
 {
 	const char *name = *code->name ? code->name : "?", *slash;
 	char module[PYTHON_MODULE_BYTES];
@@ -138,6 +178,8 @@ static char *make_name(const struct interp_code_text *code)
 		return g_strconcat(python_module(code->file, module), ".", name, NULL);
 	if (code->family == INTERP_PHP)
 		return make_php_name(code);
+	if (code->family == INTERP_PERL)
+		return make_perl_name(code, file);
 	if (code->file[0] == '(')
 		return g_strconcat(name, " ", code->file, NULL);
 	if (code->has_owner && code->file[0] != '<')
@@ -154,8 +196,8 @@ static struct known_function *make_function(const struct interp_functions *funct
 	struct known_function *known = g_new0(struct known_function, 1);
 	struct interp_function *function = &known->function;
 
-	function->name = make_name(code);
-	function->file = g_strdup(code->file);
+	function->file = make_file(code);
+	function->name = make_name(code, function->file);
 	function->first_line = code->first_line <= INT32_MAX ? code->first_line : 0;
 	function->family = code->family;
 	function->minor = code->minor;
@@ -270,7 +312,7 @@ uint32_t interp_function_line(const struct interp_function *function,
 			      const struct interp_frame *frame)
 {
 	const uint32_t line =
-		function->family == INTERP_PHP ? frame->position
+		function->family >= INTERP_PHP ? frame->position
 		: function->family == INTERP_RUBY
 			? ruby_lines_find(function->lines, function->lines_bytes, frame->position)
 			: python_line(function, frame);

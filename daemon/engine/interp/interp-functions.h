@@ -17,7 +17,7 @@
 struct interp_function {
 	uint64_t number; /* counted from 1 */
 	/* "module.Class.method"; Ruby: "block in Class#method", "<main> (file.rb)"; PHP:
-	 * "Class::method", "{closure} (file.php)" */
+	 * "Class::method", "{closure} (file.php)"; Perl: "Package::sub", "require Module.pm" */
 	char *name;
 	char *file;
 	uint32_t first_line; /* 0: not known */

@@ -10,6 +10,8 @@
  */
 #include "daemon/engine/interp/interp-merge.h"
 
+#include <string.h>
+
 /* Splits the chain into runs. A chain that was cut ends without an end of a run. */
 static size_t split(const struct interp_chain *chain, struct interp_run *runs)
 {
@@ -52,11 +54,18 @@ static bool place_by_address(const struct interp_chain *chain, const struct inte
 	return true;
 }
 
+static bool is_in(const struct interp_native *native, size_t i, struct interp_range range)
+{
+	const struct walk_frame *frame = &native->frames[i];
+
+	return i < native->n &&
+	       frame->pc - !(frame->flags & WALK_FRAME_EXACT) - range.start < range.size;
+}
+
 static bool is_eval(const struct interp_native *native, size_t i)
 {
-	const uint64_t pc = native->frames[i].pc - !(native->frames[i].flags & WALK_FRAME_EXACT);
-
-	return pc >= native->eval && pc < native->eval_end;
+	return is_in(native, i,
+		     (struct interp_range){ native->eval, native->eval_end - native->eval });
 }
 
 /* Assigns runs to activations, counted from the root. If there is one activation more than runs,
@@ -122,6 +131,102 @@ static bool place_php(const struct interp_chain *chain, const struct interp_nati
 	return true;
 }
 
+/* Returns whether the frame begins an activation of Perl, and does not continue the one that it is
+ * called by. */
+static bool begins_activation(const struct interp_native *native, size_t i)
+{
+	return is_eval(native, i) && !is_in(native, i + 1, native->again);
+}
+
+/* Returns whether the outermost activation is that of the main program. */
+static bool has_main_activation(const struct interp_native *native)
+{
+	size_t at = native->n;
+
+	while (at > 0 && !is_eval(native, at - 1))
+		at--;
+	return at > 0 && (is_in(native, at, native->main) || is_in(native, at + 1, native->main));
+}
+
+static bool repeats(const struct interp_chain *chain, const struct interp_run *run)
+{
+	return chain->frames[run->end - 1].flags & INTERP_FRAME_REPEATS;
+}
+
+/* Finds the run without an activation, if there is one run more than activations. Returns its
+ * index; SIZE_MAX: it is not known which one it is. */
+static size_t find_resting(const struct interp_chain *chain, const struct interp_native *native,
+			   const struct interp_run *runs, size_t n)
+{
+	size_t found = 0, left, i = 0;
+
+	for (size_t run = 1; run < n; run++)
+		if (repeats(chain, &runs[run]) && !repeats(chain, &runs[run - 1])) {
+			if (found > 0)
+				return SIZE_MAX;
+			found = run;
+		}
+	/* Then the activation of the sub is called by one of these functions. */
+	for (left = found; left > 0 && i < native->n; i++)
+		left -= begins_activation(native, i);
+	for (size_t caller = 0; found > 0 && caller < INTERP_PERL_CALLERS; caller++)
+		if (is_in(native, i, native->callers[caller]))
+			return found;
+	return 0;
+}
+
+/* Assigns runs of Perl to activations, counted from the root. The main program has no activation
+ * while it is compiled, and after it has ended: then it is outside of what is known. If there is
+ * one activation more than runs, the innermost one begins or ends, or the compiler computes a
+ * constant. If there is one run more, the innermost one is not executed at present, and left out.
+ * Or it is one that repeats, and C has called a sub meanwhile: then it is shown with the run of
+ * that sub. */
+static bool place_perl(const struct interp_chain *chain, const struct interp_native *native,
+		       struct interp_run *runs, size_t *n)
+{
+	const bool is_open = *n > 0 &&
+			     !(chain->frames[runs[*n - 1].end - 1].flags & INTERP_FRAME_ENDS_RUN);
+	const bool is_unknown = chain->n_more_runs == INTERP_RUNS_UNKNOWN;
+	size_t activations = 0, n_runs = *n, inner = *n, at = native->n;
+
+	for (size_t i = 0; i < native->n; i++)
+		activations += begins_activation(native, i);
+	if (*n > 0)
+		runs[*n - 1].native = (uint32_t)native->n;
+	if (*n > 0 && chain->flags & INTERP_MAIN &&
+	    (is_open || (native->has_root && !has_main_activation(native))))
+		n_runs = --inner;
+	else if (!is_unknown)
+		n_runs += chain->n_more_runs - (is_open && chain->n_more_runs > 0);
+	if (native->has_root && !is_unknown ? activations + 1 < n_runs || activations > n_runs + 1
+					    : native->is_cut || activations != n_runs)
+		return false;
+	if (activations + 1 == n_runs) {
+		const size_t resting = find_resting(chain, native, runs, inner);
+
+		if (inner == 0 || n_runs != inner || resting >= inner)
+			return false;
+		if (resting > 0)
+			runs[resting - 1].end = runs[resting].end;
+		inner--;
+		n_runs--;
+		(*n)--;
+		memmove(runs + resting, runs + resting + 1, (*n - resting) * sizeof(*runs));
+	}
+	for (size_t run = n_runs; run > 0; run--) {
+		while (at > 0 && !begins_activation(native, at - 1))
+			at--;
+		at -= at > 0;
+		/* The frames are executed where it was continued last. */
+		for (size_t i = at; i > 0 && !begins_activation(native, i - 1); i--)
+			if (is_eval(native, i - 1))
+				at = i - 1;
+		if (run <= inner)
+			runs[run - 1].native = (uint32_t)at;
+	}
+	return true;
+}
+
 bool interp_merge_by_address(const struct interp_chain *chain)
 {
 	return chain->family == INTERP_RUBY ||
@@ -134,8 +239,8 @@ bool interp_merge_is_sound(const struct interp_chain *chain)
 		if (chain->frames[i].flags & INTERP_FRAME_ENDS_RUN && chain->frames[i].at == 0 &&
 		    interp_merge_by_address(chain))
 			return false;
-	/* The program that reads PHP compares frames and activations itself. */
-	return chain->n == 0 || chain->flags & INTERP_DEEPER || chain->family == INTERP_PHP ||
+	/* The programs that read PHP and Perl compare frames and activations themselves. */
+	return chain->n == 0 || chain->flags & INTERP_DEEPER || chain->family >= INTERP_PHP ||
 	       chain->frames[chain->n - 1].flags & INTERP_FRAME_ENDS_RUN;
 }
 
@@ -145,6 +250,8 @@ bool interp_merge(const struct interp_chain *chain, const struct interp_native *
 	*ret_n = split(chain, ret_runs);
 	if (chain->family == INTERP_PHP)
 		return place_php(chain, native, ret_runs, *ret_n);
+	if (chain->family == INTERP_PERL)
+		return place_perl(chain, native, ret_runs, ret_n);
 	return interp_merge_by_address(chain) ? place_by_address(chain, native, ret_runs, *ret_n)
 					      : place_by_function(native, ret_runs, *ret_n);
 }

@@ -6,12 +6,13 @@
  * frame holds the run's address. So a run belongs after the native frame in whose part of the stack
  * that address is. Symbols are not needed. In Python up to 3.10, a run is one frame without an
  * address, and the activations are the native frames in the function that evaluates. Runs of PHP
- * have no address either.
+ * and Perl have no address either.
  */
 #pragma once
 
 #include "arch/walk.h"
 #include "daemon/engine/interp/interp-record.h"
+#include "daemon/engine/interp/interp-runtime.h"
 
 /* Frames [first, end) of the chain, innermost first. */
 struct interp_run {
@@ -25,7 +26,9 @@ struct interp_native {
 	size_t n;
 	bool has_root;           /* the outermost frame is known */
 	uint64_t eval, eval_end; /* code of the evaluating function; needed without addresses */
-	bool is_cut;             /* callers are missing, because the copy of the stack ended */
+	/* Perl: as in struct interp_runtime */
+	struct interp_range again, main, callers[INTERP_PERL_CALLERS];
+	bool is_cut; /* callers are missing, because the copy of the stack ended */
 };
 
 /* Returns whether the stack pointers are needed. */

@@ -117,8 +117,8 @@ static void drop_place(const struct interp_code *head, struct interp_code_text *
 }
 
 /* Adds the class to a method's name: "block in method" becomes "block in Class#method", and
- * "method" of PHP "Class::method". Other names, such as "<main>", remain as they are. Returns false
- * if the record is wrong. */
+ * "method" of PHP and Perl "Class::method". Other names, such as "<main>", remain as they are.
+ * Returns false if the record is wrong. */
 static bool add_owner(const struct interp_code *head, const uint8_t *owner,
 		      struct interp_code_text *code)
 {
@@ -126,22 +126,24 @@ static bool add_owner(const struct interp_code *head, const uint8_t *owner,
 	size_t n;
 
 	code->has_owner = false;
-	if ((head->family != INTERP_RUBY && head->family != INTERP_PHP) || head->owner_bytes == 0)
+	if (head->family == INTERP_PYTHON || head->owner_bytes == 0)
 		return true;
 	if (head->owner_bytes >= INTERP_MAX_OWNER || head->name_bytes >= INTERP_MAX_OWNER)
 		return false;
 	/* In PHP, the name of a class without one has a place after a 0: "class@anonymous". */
 	n = head->family == INTERP_PHP ? strnlen((const char *)owner, head->owner_bytes)
 				       : head->owner_bytes;
-	(void)interp_record_text(owner, n, INTERP_UTF_8, false, text);
+	(void)interp_record_text(
+		owner, n, head->flags & INTERP_CODE_OWNER_LATIN_1 ? 1 : INTERP_UTF_8, false, text);
 	while (head->family == INTERP_RUBY && (in = strstr(base, " in ")))
 		base = in + strlen(" in ");
 	/* A closure has the namespace of its class. */
 	if (head->family == INTERP_PHP && (in = strrchr(base, '\\')))
 		memmove(base, in + 1, strlen(in));
-	if (*base == '\0' || (*base == '<' && g_ascii_isalpha(base[1])))
+	if (*base == '\0' ||
+	    (*base == '<' && g_ascii_isalpha(base[1]) && head->family != INTERP_PERL))
 		return true;
-	strcat(text, head->family == INTERP_PHP ? "::" : head->is_singleton ? "." : "#");
+	strcat(text, head->family != INTERP_RUBY ? "::" : head->is_singleton ? "." : "#");
 	n = strlen(text);
 	memmove(base + n, base, strlen(base) + 1);
 	memcpy(base, text, n);

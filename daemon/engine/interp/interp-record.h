@@ -21,7 +21,7 @@ struct interp_chain {
 	unsigned minor;
 	unsigned flags; /* enum interp_flags */
 	unsigned n_undescribed;
-	unsigned n_more_runs; /* PHP: activations that end after `frames` */
+	unsigned n_more_runs; /* PHP, Perl: activations that end after `frames` */
 	unsigned n;
 	struct interp_frame frames[INTERP_MAX_FRAMES];
 };
@@ -36,7 +36,7 @@ struct interp_code_text {
 	enum interp_family family;
 	unsigned minor;
 	bool has_owner; /* the name has a class: "block in Class#method", "Class::method" */
-	enum interp_php_kind kind; /* PHP */
+	unsigned kind;  /* enum interp_php_kind, enum interp_perl_kind */
 	char name[3 * INTERP_MAX_NAME + 4], file[3 * INTERP_MAX_FILE + 4];
 	const uint8_t *lines; /* points into the record */
 	size_t lines_bytes;

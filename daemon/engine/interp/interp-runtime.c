@@ -9,6 +9,7 @@
 
 #include "daemon/engine/interp/cpython-file.h"
 #include "daemon/engine/interp/interp-elf.h"
+#include "daemon/engine/interp/perl-file.h"
 #include "daemon/engine/interp/php-file.h"
 #include "daemon/engine/interp/ruby-file.h"
 
@@ -18,8 +19,8 @@ enum interp_found interp_runtime_find(int fd, struct interp_runtime *ret_runtime
 
 	*ret_runtime = (struct interp_runtime){ .found = INTERP_FOUND_NONE };
 	if (interp_elf_read(&elf, fd) && !cpython_file_describe(&elf, ret_runtime) &&
-	    !ruby_file_describe(&elf, ret_runtime))
-		php_file_describe(&elf, ret_runtime);
+	    !ruby_file_describe(&elf, ret_runtime) && !php_file_describe(&elf, ret_runtime))
+		perl_file_describe(&elf, ret_runtime);
 	return ret_runtime->found;
 }
 
@@ -40,5 +41,8 @@ void interp_runtime_locate(const struct interp_runtime *runtime, uint64_t bias,
 		ret_addresses[INTERP_PHP_GLOBALS] += bias;
 		if (ret_addresses[INTERP_PHP_OF_GLOBALS] != 0)
 			ret_addresses[INTERP_PHP_OF_GLOBALS] += bias;
+	} else if (runtime->family == INTERP_PERL) {
+		for (unsigned i = 0; i < INTERP_ADDRESSES; i++)
+			ret_addresses[i] += ret_addresses[i] != 0 ? bias : 0;
 	}
 }

@@ -18,13 +18,23 @@ enum interp_found {
 	INTERP_OTHER_BUILD, /* its state is not where the known builds have it */
 };
 
+/* Code of a function. */
+struct interp_range {
+	uint64_t start, size;
+};
+
+#define INTERP_PERL_CALLERS 2u
+
 /* Addresses are those of the file. */
 struct interp_runtime {
 	enum interp_family family;
 	unsigned minor;                       /* of INTERP_FAMILY_MAJORS; 0: unknown */
 	uint64_t addresses[INTERP_ADDRESSES]; /* as in struct interp_process */
 	uint64_t eval, eval_size;             /* the function that executes frames */
-	uint64_t code_bias;                   /* address of code, less its offset in the file */
+	/* Perl: the function that executes the frames of `eval` again, because an exception may
+	 * return to it; the one that executes the main program; those that call a sub from C */
+	struct interp_range again, main, callers[INTERP_PERL_CALLERS];
+	uint64_t code_bias; /* address of code, less its offset in the file */
 	enum interp_found found;
 };
 

@@ -45,6 +45,7 @@ static enum interp_family named_family(const struct image *image)
 		{ "/python", INTERP_PYTHON }, { "/libpython", INTERP_PYTHON },
 		{ "/ruby", INTERP_RUBY },     { "/libruby", INTERP_RUBY },
 		{ "/php", INTERP_PHP },       { "/libphp", INTERP_PHP },
+		{ "/perl", INTERP_PERL },     { "/libperl", INTERP_PERL },
 	};
 	const char *slash = image->path ? strrchr(image->path, '/') : NULL;
 
@@ -155,6 +156,11 @@ static enum prof_sample_interpreter find_functions(struct interpreted *interpret
 	return PROF_INTERPRETER_COMPLETE;
 }
 
+static struct interp_range moved(struct interp_range range, uint64_t bias)
+{
+	return (struct interp_range){ range.start + bias, range.size };
+}
+
 static bool place_runs(struct interpreted *interpreted, const struct sample *sample)
 {
 	const struct unwind_stack *user = &sample->user;
@@ -169,6 +175,10 @@ static bool place_runs(struct interpreted *interpreted, const struct sample *sam
 		.is_cut = user->stop == PROF_STOP_COPY_END || user->stop == PROF_STOP_DEPTH,
 		.eval = eval,
 		.eval_end = eval + file->eval_size,
+		.again = moved(file->again, process->interpreter_bias),
+		.main = moved(file->main, process->interpreter_bias),
+		.callers = { moved(file->callers[0], process->interpreter_bias),
+			     moved(file->callers[1], process->interpreter_bias) },
 	};
 
 	for (size_t i = 0; i < n; i++)

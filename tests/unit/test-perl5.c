@@ -1,0 +1,274 @@
+/* SPDX-License-Identifier: BSD-2-Clause-Patent */
+/*
+ * Finding Perl in files, the names of its functions, and where they belong in native stacks.
+ */
+#include "arch/base.h"
+#include "base/perl-layouts.h"
+#include "daemon/engine/interp/interp-functions.h"
+#include "daemon/engine/interp/interp-merge.h"
+#include "tests/unit/interp-files.h"
+#include "tests/unit/test.h"
+
+static void test_layouts(void)
+{
+	for (unsigned minor = PERL_FIRST_MINOR; minor <= PERL_LAST_MINOR; minor += 2) {
+		REQUIRE(perl_layout(minor));
+		CHECK_INT(perl_layout(minor)->minor, minor);
+		CHECK(!perl_layout(minor + 1));
+	}
+	CHECK(!perl_layout(PERL_FIRST_MINOR - 2));
+	CHECK(!perl_layout(PERL_LAST_MINOR + 2));
+}
+
+/* The machine's own Perl, in the program and in the library, if it is a supported one. */
+static void test_program(void)
+{
+	static const char *const paths[] = { "/usr/bin/perl",
+					     "/usr/lib/x86_64-linux-gnu/libperl.so.5.36" };
+
+	for (size_t i = 0; i < ARRAY_SIZE(paths); i++) {
+		CLEANUP_CLOSE int fd = open(paths[i], O_RDONLY | O_CLOEXEC);
+		struct interp_runtime runtime;
+
+		if (fd < 0 || interp_runtime_find(fd, &runtime) == INTERP_OTHER_VERSION)
+			continue;
+		CHECK_INT(runtime.found, INTERP_FOUND);
+		CHECK_INT(runtime.family, INTERP_PERL);
+		CHECK(runtime.eval_size > 0 && runtime.main.size > 0 && runtime.again.size > 0);
+		CHECK_INT(runtime.addresses[INTERP_PERL_OF_KEY] != 0, i == 1);
+		CHECK_INT(runtime.addresses[INTERP_PERL_OF_FIRST] != 0, i == 1);
+	}
+}
+
+static void test_files(void)
+{
+	static const struct {
+		const char *name;
+		enum interp_found found;
+		unsigned minor;
+		uint64_t of_key;
+	} files[] = {
+		{ "perl-program", INTERP_FOUND, 36, 0 },
+		{ "perl-library", INTERP_FOUND, 36, 0x51020 },
+		{ "perl-5.40", INTERP_FOUND, 40, 0 },
+		{ "perl-5.34", INTERP_OTHER_VERSION, 34, 0 },
+		{ "perl-no-threads", INTERP_OTHER_BUILD, 36, 0 },
+		{ "perl-debugging", INTERP_OTHER_BUILD, 36, 0 },
+		{ "perl-other-machine", INTERP_OTHER_BUILD, 36, 0 },
+		{ "perl-other-code", INTERP_OTHER_BUILD, 36, 0 },
+		{ "perl-undefined", INTERP_OTHER_BUILD, 36, 0 },
+		{ "perl-far-operations", INTERP_OTHER_BUILD, 36, 0 },
+	};
+
+	if (!getenv("PROF_SOURCE_DIR"))
+		SKIP("PROF_SOURCE_DIR is not set");
+	for (size_t i = 0; i < ARRAY_SIZE(files); i++) {
+		struct interp_runtime runtime;
+		uint64_t addresses[INTERP_ADDRESSES];
+
+		if (!check_interp_file(files[i].name, files[i].found, INTERP_PERL, files[i].minor,
+				       &runtime, addresses))
+			continue;
+		CHECK_INT(addresses[INTERP_PERL_KEY], 0x51100);
+		CHECK_INT(addresses[INTERP_PERL_OF_KEY], files[i].of_key);
+		CHECK_INT(addresses[INTERP_PERL_FIRST], 0x51108);
+		CHECK_INT(addresses[INTERP_PERL_OF_FIRST], files[i].of_key ? 0x51028 : 0);
+		CHECK_INT(runtime.eval, 0x40480);
+		CHECK_INT(runtime.again.start, 0x40440);
+		CHECK_INT(runtime.again.size, 0x40);
+		CHECK_INT(runtime.main.start, 0x404d0);
+		CHECK_INT(runtime.code_bias, 0x40000);
+	}
+}
+
+/* `flags`: of the record; in Latin-1, they are INTERP_CODE_OWNER_LATIN_1. */
+static void check_perl_name(enum interp_perl_kind kind, const char *name, const char *owner,
+			    unsigned flags, const char *file, const char *want,
+			    const char *want_file)
+{
+	struct interp_functions *functions = interp_functions_new(1u << 20, 5);
+	const struct interp_frame frame = { .code = 0x1000, .id = 3, .position = 12 };
+	struct interp_code code = { .record = INTERP_RECORD_CODE,
+				    .pid = 7,
+				    .code = 0x1000,
+				    .id = 3,
+				    .first_line = 10,
+				    .family = INTERP_PERL,
+				    .minor = 36,
+				    .kind = kind,
+				    .flags = flags,
+				    .name_width = flags ? 1 : INTERP_UTF_8,
+				    .name_bytes = (uint16_t)strlen(name),
+				    .file_bytes = (uint16_t)strlen(file),
+				    .owner_bytes = (uint16_t)strlen(owner) };
+	const struct interp_function *function;
+	struct interp_code_text text;
+
+	memcpy(code.name, name, strlen(name));
+	memcpy(code.file, file, strlen(file));
+	memcpy(code.name + INTERP_MAX_OWNER, owner, strlen(owner));
+	REQUIRE(interp_record_code((const uint8_t *)&code, offsetof(struct interp_code, lines),
+				   &text));
+	CHECK(interp_functions_add(functions, 1, &text));
+	function = interp_functions_find(functions, 1, &frame);
+	REQUIRE(function);
+	CHECK_STR(function->name, want);
+	CHECK_STR(function->file, want_file);
+	CHECK_INT(interp_function_line(function, &frame), 12);
+	interp_functions_free(functions);
+}
+
+static void test_names(void)
+{
+	static const char file[] = "/srv/shop.pl";
+
+	check_perl_name(INTERP_PERL_SUB, "sell", "Shop::Till", 0, file, "Shop::Till::sell", file);
+	check_perl_name(INTERP_PERL_SUB, "(+", "Shop::Sum", 0, file, "Shop::Sum::(+", file);
+	check_perl_name(INTERP_PERL_SUB, "<it>", "Shop", 0, file, "Shop::<it>", file);
+	check_perl_name(INTERP_PERL_SUB, "lexical", "", 0, file, "lexical", file);
+	check_perl_name(INTERP_PERL_SUB, "", "", 0, file, "?", file);
+	check_perl_name(INTERP_PERL_SUB, "\xe9t\xe9", "\xc9t\xe9", INTERP_CODE_OWNER_LATIN_1, file,
+			"\xc3\x89t\xc3\xa9::\xc3\xa9t\xc3\xa9", file);
+	check_perl_name(INTERP_PERL_SUB, "__ANON__", "Shop", 0, file, "Shop::__ANON__ (shop.pl)",
+			file);
+	check_perl_name(INTERP_PERL_SUB, "BEGIN", "Shop", 0, file, "Shop::BEGIN (shop.pl)", file);
+	check_perl_name(INTERP_PERL_SUB, "__ANON__", "Shop", 0, "(eval 12)",
+			"Shop::__ANON__ (eval)", "(eval)");
+	check_perl_name(INTERP_PERL_SUB, "made", "Shop", 0, "(eval 12)[x.pl:3]", "Shop::made",
+			"(eval 12)[x.pl:3]");
+	check_perl_name(INTERP_PERL_FORMAT, "STDOUT", "main", 0, file, "format main::STDOUT", file);
+	check_perl_name(INTERP_PERL_REQUIRE, "Shop/Till.pm", "", 0, "lib/Shop/Till.pm",
+			"require Shop/Till.pm", "lib/Shop/Till.pm");
+	check_perl_name(INTERP_PERL_EVAL, "", "", 0, file, "eval (shop.pl)", file);
+	check_perl_name(INTERP_PERL_EVAL, "", "", 0, "(re_eval 7)", "eval (re_eval)", "(re_eval)");
+	check_perl_name(INTERP_PERL_SORT, "", "", 0, "-e", "sort block (-e)", "-e");
+	check_perl_name(INTERP_PERL_REGEX, "", "", 0, file, "regex block (shop.pl)", file);
+	check_perl_name(INTERP_PERL_MAIN, "", "", 0, file, "<main> (shop.pl)", file);
+	check_perl_name((enum interp_perl_kind)200, "f\xff", "", 0, "", "f\xef\xbf\xbd", "");
+}
+
+/* The leaf, Perl_runops_standard(), Perl_call_sv(), Perl_runops_standard(), docatch(),
+ * Perl_runops_standard(), perl_run(), main() */
+static const struct walk_frame frames[] = {
+	{ .pc = 0x500, .flags = WALK_FRAME_EXACT },
+	{ .pc = 0x110 },
+	{ .pc = 0x700 },
+	{ .pc = 0x180 },
+	{ .pc = 0x310 },
+	{ .pc = 0x180 },
+	{ .pc = 0x410 },
+	{ .pc = 0x800 },
+};
+
+/* Returns the native frames of the runs as text; "-": cannot be placed. */
+static const char *place(const struct interp_chain *chain, struct interp_native native)
+{
+	static char text[128];
+	struct interp_run runs[INTERP_MAX_FRAMES];
+	char *to = text;
+	size_t n;
+
+	native.frames = frames;
+	native.eval = 0x100;
+	native.eval_end = 0x200;
+	native.again = (struct interp_range){ 0x300, 0x100 };
+	native.main = (struct interp_range){ 0x400, 0x100 };
+	if (!interp_merge(chain, &native, runs, &n))
+		return "-";
+	*to = '\0';
+	for (size_t i = 0; i < n; i++)
+		to += sprintf(to, "%u-%u@%u ", runs[i].first, runs[i].end, runs[i].native);
+	return text;
+}
+
+#define PLACE_IN(n_frames, ...) \
+	place(&chain, (struct interp_native){ .n = (n_frames), __VA_ARGS__ })
+#define PLACE(...) PLACE_IN(ARRAY_SIZE(frames), __VA_ARGS__)
+
+/* An activation that docatch() continues is one. */
+static void test_merge(void)
+{
+	struct interp_chain chain = {
+		.family = INTERP_PERL, .minor = 36, .n = 4, .flags = INTERP_MAIN
+	};
+
+	CHECK(!interp_merge_by_address(&chain));
+	CHECK(interp_merge_is_sound(&chain));
+	chain.frames[1].flags = chain.frames[3].flags = INTERP_FRAME_ENDS_RUN;
+	CHECK_STR(PLACE(.has_root = true), "0-2@1 2-4@3 ");
+	CHECK_STR(PLACE(), "0-2@1 2-4@3 ");
+	CHECK_STR(PLACE(.is_cut = true), "-");
+	/* the innermost one begins or ends */
+	chain.frames[1].flags = 0;
+	CHECK_STR(PLACE(.has_root = true), "0-4@3 ");
+	CHECK_STR(PLACE(), "-");
+	/* the innermost run is not executed */
+	chain.frames[0].flags = chain.frames[1].flags = INTERP_FRAME_ENDS_RUN;
+	CHECK_STR(PLACE(.has_root = true), "1-2@1 2-4@3 ");
+	chain.frames[0].flags |= INTERP_FRAME_REPEATS;
+	CHECK_STR(PLACE(.has_root = true), "1-2@1 2-4@3 ");
+	chain.frames[1].flags |= INTERP_FRAME_REPEATS;
+	CHECK_STR(PLACE(.has_root = true), "1-2@1 2-4@3 ");
+	/* C will call a sub, or has called it from the function at 0x6f0 */
+	chain.frames[0].flags = INTERP_FRAME_ENDS_RUN;
+	CHECK_STR(PLACE(.has_root = true), "1-2@1 2-4@3 ");
+	CHECK_STR(PLACE(.has_root = true, .callers = { { 0x6f0, 0x20 } }), "0-2@1 2-4@3 ");
+	/* several may be the one */
+	chain.frames[2].flags = INTERP_FRAME_ENDS_RUN;
+	CHECK_STR(PLACE(.has_root = true), "-");
+	chain.n = 5;
+	chain.frames[3].flags = INTERP_FRAME_ENDS_RUN | INTERP_FRAME_REPEATS;
+	CHECK_STR(PLACE(.has_root = true), "-");
+	chain.n = 0;
+	CHECK_STR(PLACE(.has_root = true), "-");
+	CHECK_STR(PLACE_IN(1, .has_root = true), "");
+}
+
+/* While the program is compiled, and after it has ended, it has no activation. */
+static void test_merge_of_main(void)
+{
+	struct interp_chain chain = {
+		.family = INTERP_PERL, .minor = 36, .n = 3, .flags = INTERP_MAIN
+	};
+
+	chain.frames[0].flags = chain.frames[1].flags = INTERP_FRAME_ENDS_RUN;
+	CHECK_STR(PLACE(.has_root = true), "0-1@1 1-2@3 2-3@8 ");
+	/* The program is embedded, and has ended. */
+	chain.frames[2].flags = INTERP_FRAME_ENDS_RUN;
+	CHECK_STR(PLACE_IN(6, .has_root = true), "0-1@1 1-2@3 2-3@6 ");
+	chain.n = 1;
+	CHECK_STR(PLACE_IN(1, .has_root = true), "0-1@1 ");
+}
+
+/* Activations beyond the frames that are shown are the outermost. */
+static void test_merge_of_part(void)
+{
+	struct interp_chain chain = {
+		.family = INTERP_PERL, .minor = 36, .n = 3, .flags = INTERP_DEEPER
+	};
+
+	chain.frames[1].flags = INTERP_FRAME_ENDS_RUN;
+	chain.n_more_runs = 1;
+	CHECK_STR(PLACE(.has_root = true), "0-2@1 2-3@3 ");
+	chain.n_more_runs = 3;
+	CHECK_STR(PLACE(.has_root = true), "-");
+	/* If the last frame shown is in the outermost activation, all are known. */
+	chain.n_more_runs = INTERP_RUNS_UNKNOWN;
+	CHECK_STR(PLACE(.has_root = true), "0-2@1 2-3@3 ");
+	chain.frames[0].flags = INTERP_FRAME_ENDS_RUN;
+	CHECK_STR(PLACE(.has_root = true), "-");
+	chain.frames[0].flags = chain.frames[1].flags = 0;
+	CHECK_STR(PLACE(.has_root = true), "-");
+}
+
+int main(void)
+{
+	RUN(test_layouts);
+	RUN(test_program);
+	RUN(test_files);
+	RUN(test_names);
+	RUN(test_merge);
+	RUN(test_merge_of_main);
+	RUN(test_merge_of_part);
+	return test_end();
+}
