@@ -150,6 +150,9 @@ const drawTables = () => {
 	for (const [table, top, room] of measured) drawRows(table, top, room);
 };
 
+const classOf = ({ number, class: own }) =>
+	[number && 'number', own].filter(Boolean).join(' ') || undefined;
+
 const rowOf = ({ columns, cells, attributes = () => ({}) }, i, own) =>
 	el(
 		'tr',
@@ -159,10 +162,7 @@ const rowOf = ({ columns, cells, attributes = () => ({}) }, i, own) =>
 				'td',
 				{
 					role: 'gridcell',
-					class:
-						[columns[c].number ? 'number' : '', columns[c].class || '']
-							.join(' ')
-							.trim() || undefined,
+					class: classOf(columns[c]),
 				},
 				cell,
 			),
@@ -269,7 +269,7 @@ const headOf = ({ columns, sorted, onSort }) =>
 			el(
 				'th',
 				{
-					class: spec.number ? 'number' : undefined,
+					class: classOf(spec),
 					scope: 'col',
 					role: 'columnheader',
 					'aria-sort': sorted && spec.sort === sorted ? 'descending' : undefined,

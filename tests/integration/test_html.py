@@ -804,14 +804,16 @@ TREE = """(() => {
 })()"""
 
 
-@pytest.mark.parametrize("size, theme", [((1280, 800), "light"), ((3840, 2160), "dark")])
+@pytest.mark.parametrize("size, theme", [((1280, 800), "light"), ((3840, 2160), "dark"), ((320, 640), "light")])
 def test_panels(page_of, chromium, capture, size, theme):
-    """Every panel draws, describes itself to those who do not see it, and fits into the window."""
+    """Every panel draws, describes itself to those who do not see it, and fits into the window. A
+    narrow page scrolls down, but not to the side, and clips no button."""
+    fits = "document.documentElement.scrollWidth <= innerWidth && [...document.querySelectorAll('button')].every((button) => button.getBoundingClientRect().right <= innerWidth) && [...document.querySelectorAll('#panel th.wide')].every((title) => title.offsetWidth > 80)"
     page = page_of(capture)
     steps = [{"open": f"theme={theme}"}]
     for key in range(1, 8):
         steps += [{"key": str(key)}, {"eval": TREE}, {"eval": "document.querySelector('#panel').textContent.length > 0 || document.querySelector('#panel canvas') !== null"},
-                  {"eval": "document.documentElement.scrollWidth <= innerWidth && document.documentElement.scrollHeight <= innerHeight"}]
+                  {"eval": f"{fits} && (innerWidth < 700 || document.documentElement.scrollHeight <= innerHeight)"}]
     results = chromium(page, *steps, size=size)
     assert results == [[], True, True] * 7
 
