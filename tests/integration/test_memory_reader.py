@@ -458,6 +458,9 @@ def test_own_code(profctl, profcapture, compile_c, tmp_path):
     assert re.search(r" std::vector<char\*>::push_back < parse  leaking\.cpp:9$", summary, re.M)
     assert re.search(r"^Not freed at exit: .* blocks\. \d+ runtime blocks? \(.*\) suppressed\.$", summary, re.M)
     assert "copy" not in profcapture("memory", "--no-inline", capture).stdout
+    # the pool of libstdc++ has more than 64 KiB
+    for options, size in ([], "0"), (["--no-suppressions"], r"\d\d\.\d KiB"):
+        assert re.search(rf"  {size}  65536 - 131071$", profcapture("memory", "--sizes", *options, capture).stdout.replace("\u00a0", " "), re.M), options
 
 
 def test_other_captures(profcapture, tmp_path):
