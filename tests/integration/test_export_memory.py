@@ -290,12 +290,16 @@ def test_massif_of_names(memory, export, capture):
 @by_peers
 @peer("ms_print")
 def test_ms_print(memory, export, heap):
-    done = subprocess.run(["ms_print", export(heap, "massif")], capture_output=True, text=True, timeout=60, check=True)
+    done = subprocess.run(["ms_print", "--threshold=0", export(heap, "massif")], capture_output=True, text=True, timeout=60, check=True)
     peak = memory(heap, "--peak")
     assert "Number of snapshots: 101" in done.stdout and re.search(r"\d+ \(peak\)", done.stdout)
-    assert f"100.00% ({peak['summary']['peak_bytes']:,}B) (heap allocation functions)" in done.stdout
-    top = max(functions(peak, "live_bytes").values())
-    assert f"({top:,}B) 0x" in done.stdout
+    tree = done.stdout.split(f"100.00% ({peak['summary']['peak_bytes']:,}B) (heap allocation functions)")[1].split("\n----")[0]
+    shown = collections.Counter()
+    for size, name in re.findall(r"^->[\d.]+% \(([\d,]+)B\) 0x[0-9A-F]+: (.*) \([^()]*\)$", tree, re.MULTILINE):
+        shown[name] += int(size.replace(",", ""))
+    wanted = functions(peak, "live_bytes")
+    assert len(shown) >= 10 and [n for _, n in shown.most_common(10)] == [n for _, n in wanted.most_common(10)]
+    assert all(wanted[name] == n for name, n in shown.most_common(10))
 
 
 # ---- Sysprof
