@@ -3,6 +3,7 @@
 needs, and no query or capture can use too much time or memory."""
 import collections
 import csv
+import fcntl
 import io
 import json
 import os
@@ -10,7 +11,9 @@ import re
 import shutil
 import signal
 import sqlite3
+import struct
 import subprocess
+import termios
 import time
 from pathlib import Path
 
@@ -18,6 +21,7 @@ import pytest
 import schema
 from captures import make, rows, unprintable
 from format_reader import Capture, Chunk
+from recordings import until
 from slices import SANITIZED
 
 HOSTILE = b"=1+1,\";'\\\n\r\t\x1b[31m\xe2\x80\xae\xff\xc2\x9b"
@@ -409,6 +413,18 @@ def test_partial_results(profcapture, capture, query, format, number, more):
         assert data["partial"] is True and [row["n"] for row in data["rows"]] == [1, 2, 3, 4, 5]
     else:
         assert re.findall(r"^(?:\{\"n\":| *)(\d)", shown, re.MULTILINE) == list("12345"), shown
+
+
+def test_the_second_signal_ends_it(profcapture, capture):
+    """A reader that stalls cannot keep the program: the first signal waits for it, the second does not."""
+    with subprocess.Popen([profcapture.path, "sql", capture, "WITH RECURSIVE a(x) AS (SELECT 1 UNION ALL SELECT x + 1 FROM a) SELECT x FROM a"],
+                          stdout=subprocess.PIPE, stderr=subprocess.PIPE) as child:
+        until(lambda: struct.unpack("i", fcntl.ioctl(child.stdout, termios.FIONREAD, bytes(4)))[0] > 60000, 60)  # the pipe is full
+        child.send_signal(signal.SIGINT)
+        until(lambda: int(re.search(r"^SigCgt:\t(.*)$", Path(f"/proc/{child.pid}/status").read_text(), re.MULTILINE)[1], 16) & 1 << signal.SIGINT - 1 == 0, 60)
+        assert child.poll() is None
+        child.send_signal(signal.SIGTERM)
+        assert child.wait(60) == -signal.SIGTERM
 
 
 def test_a_timeout_of_zero_is_none(sql, capture):

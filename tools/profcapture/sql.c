@@ -384,12 +384,15 @@ static void show_partial(struct sql *sql, GError *error)
 
 /* ---- early ends ------------------------------------------------------------------------------ */
 
+/* A signal restores its default action (SA_RESETHAND), so the second one ends the program. */
 static void on_signal(int number)
 {
 	int before = 0;
 
 	if (atomic_compare_exchange_strong(&stopped, &before, number))
 		(void)sem_post(&wakes_watch);
+	else if (number != SIGALRM)
+		(void)raise(number);
 }
 
 static gpointer watch_query(gpointer data)
@@ -412,8 +415,7 @@ static gpointer watch_query(gpointer data)
 	return NULL;
 }
 
-/* The second signal of a kind ends the program. A signal that is ignored, as by nohup(1), stays
- * ignored. */
+/* A signal that is ignored, as by nohup(1), stays ignored. */
 static void start_watch(struct sql *sql)
 {
 	static const int signals[] = { SIGINT, SIGTERM, SIGHUP, SIGALRM };
@@ -438,9 +440,13 @@ static void start_watch(struct sql *sql)
 
 static void stop_watch(struct sql *sql)
 {
+	int before = 0;
+
 	(void)setitimer(ITIMER_REAL, &(const struct itimerval){ 0 }, NULL);
 	if (!sql->watch)
 		return;
+	/* from now on, a signal ends the program: only the rest of the output is to be written */
+	(void)atomic_compare_exchange_strong(&stopped, &before, SIGALRM);
 	sql->is_done = true;
 	g_mutex_unlock(&sql->lock);
 	(void)sem_post(&wakes_watch);
