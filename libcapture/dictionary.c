@@ -10,6 +10,7 @@
  *                 [test-capture-writer: dictionary bomb]
  *             (2) the last row of an id wins  [test-capture-writer: hostile ids]
  */
+#include "base/order.h"
 #include "libcapture/reader.h"
 
 /* Largest range of ids for which n rows are found through an array. */
@@ -168,14 +169,7 @@ static int add_batch(struct prof_dictionary *dictionary, const struct prof_batch
 	return r;
 }
 
-static int compare_id_rows(const void *a, const void *b)
-{
-	const struct id_row *x = a, *y = b;
-
-	if (x->id != y->id)
-		return x->id < y->id ? -1 : 1;
-	return (x->row > y->row) - (x->row < y->row);
-}
+COMPARE_BY(compare_id_rows, struct id_row, ORDER(a->id, b->id), ORDER(a->row, b->row))
 
 static int index_sorted(struct prof_dictionary *dictionary)
 {

@@ -14,6 +14,7 @@
  *             (2) a way that fails leaves no state for the next
  *                 [by construction of index_forget()]
  */
+#include "base/order.h"
 #include "libcapture/reader.h"
 
 /* ---- Checkpoints ----------------------------------------------------------------------------- */
@@ -75,14 +76,7 @@ int reader_receive_checkpoint(struct prof_reader *reader, const struct checkpoin
 	return r > 0 ? PROF_DAMAGED : r;
 }
 
-static int compare_gaps(const void *a, const void *b)
-{
-	const struct gap *x = a, *y = b;
-
-	if (x->offset != y->offset)
-		return x->offset < y->offset ? -1 : 1;
-	return (x->bytes > y->bytes) - (x->bytes < y->bytes);
-}
+COMPARE_BY(compare_gaps, struct gap, ORDER(a->offset, b->offset), ORDER(a->bytes, b->bytes))
 
 /* Sorts by offset and removes duplicates. */
 static void reader_sort_gaps(struct prof_reader *reader)

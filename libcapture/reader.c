@@ -13,6 +13,7 @@
  *                 share a reader  [test-capture-threads]
  */
 #include "libcapture/reader.h"
+#include "base/order.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -51,12 +52,7 @@ void epoch_set_done(struct epoch_set *set)
 	*set = (struct epoch_set){ 0 };
 }
 
-static int compare_u32(const void *a, const void *b)
-{
-	uint32_t x = *(const uint32_t *)a, y = *(const uint32_t *)b;
-
-	return (x > y) - (x < y);
-}
+COMPARE_BY(compare_u32, uint32_t, ORDER(*a, *b))
 
 static void epoch_set_sort(struct epoch_set *set)
 {

@@ -23,6 +23,7 @@
 #include "arch/base.h"
 #include "arch/uapi.h"
 #include "base/clock.h"
+#include "base/order.h"
 #include "daemon/files/buffer.h"
 #include "daemon/files/cgroups.h"
 #include "daemon/files/stack.h"
@@ -64,12 +65,7 @@ static void free_numbers(struct numbers *numbers)
 	free(numbers->values);
 }
 
-static int compare_numbers(const void *a, const void *b)
-{
-	const pid_t *x = a, *y = b;
-
-	return (*x > *y) - (*x < *y);
-}
+COMPARE_BY(compare_numbers, pid_t, ORDER(*a, *b))
 
 static void add_number(struct numbers *numbers, pid_t number)
 {

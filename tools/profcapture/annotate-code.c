@@ -3,6 +3,7 @@
 
 #include "tools/profcapture/annotate-code.h"
 
+#include "base/order.h"
 #include "tools/common/capture-error.h"
 #include "tools/common/sorted.h"
 #include "tools/profcapture/disassembly.h"
@@ -95,11 +96,9 @@ static gint compare_hits(gconstpointer left, gconstpointer right, gpointer data)
 	uint32_t a = *(const uint32_t *)left, b = *(const uint32_t *)right;
 	struct profile_count x = profile_count_at(code->profile->counts, a);
 	struct profile_count y = profile_count_at(code->profile->counts, b);
-	int order = amount_compare(x.self, y.self);
 
-	if (order == 0)
-		order = amount_compare(x.total, y.total);
-	return order ? order : a < b ? -1 : a > b;
+	return ORDER_BY(amount_compare(x.self, y.self), amount_compare(x.total, y.total),
+			ORDER(a, b));
 }
 
 /* Returns the functions that match `text` best: by whole name, without parameters, or by last
@@ -580,21 +579,10 @@ bool annotate_code_count_totals(struct annotate_code *code, GError **error)
 
 /* ---- where it is inlined --------------------------------------------------------------------- */
 
-static gint compare_ranges(gconstpointer left, gconstpointer right)
-{
-	const struct code_range *a = left, *b = right;
-	int order = amount_compare(a->self, b->self);
+COMPARE_BY(compare_ranges, struct code_range, amount_compare(a->self, b->self),
+	   ORDER(a->start, b->start))
 
-	return order ? order : a->start < b->start ? -1 : a->start > b->start;
-}
-
-static gint compare_sites(gconstpointer left, gconstpointer right)
-{
-	const struct inline_site *a = *(const struct inline_site *const *)left;
-	const struct inline_site *b = *(const struct inline_site *const *)right;
-
-	return amount_compare(a->self, b->self);
-}
+COMPARE_AT(compare_sites, struct inline_site, amount_compare(a->self, b->self))
 
 static char *site_name(const struct annotate_code *code, const char *name, const char *raw_name)
 {

@@ -8,6 +8,7 @@
  */
 #include "config.h"
 
+#include "base/order.h"
 #include "tools/profcapture/annotate-code.h"
 #include "tools/profcapture/code-files.h"
 #include "tools/profcapture/verbs.h"
@@ -220,19 +221,8 @@ static void get_instruction_cell(const void *data, size_t row, unsigned field,
 
 /* ---- JSON and CSV ---------------------------------------------------------------------------- */
 
-static gint compare_lines(gconstpointer left, gconstpointer right)
-{
-	const struct annotate_place *a = *(const struct annotate_place *const *)left;
-	const struct annotate_place *b = *(const struct annotate_place *const *)right;
-	int order;
-
-	if (a->is_inlined != b->is_inlined)
-		return a->is_inlined ? 1 : -1;
-	order = strcmp(a->function, b->function);
-	if (order == 0)
-		order = g_strcmp0(a->file, b->file);
-	return order ? order : a->line < b->line ? -1 : a->line > b->line;
-}
+COMPARE_AT(compare_lines, struct annotate_place, ORDER(a->is_inlined, b->is_inlined),
+	   strcmp(a->function, b->function), g_strcmp0(a->file, b->file), ORDER(a->line, b->line))
 
 static void write_head(struct annotate *annotate)
 {
@@ -482,20 +472,9 @@ struct text_row {
 	bool is_title;
 };
 
-static gint compare_text_lines(gconstpointer left, gconstpointer right)
-{
-	const struct annotate_place *a = *(const struct annotate_place *const *)left;
-	const struct annotate_place *b = *(const struct annotate_place *const *)right;
-	int order = g_strcmp0(a->file, b->file);
-
-	if (order == 0)
-		order = a->line < b->line ? -1 : a->line > b->line;
-	if (order == 0 && a->is_inlined != b->is_inlined)
-		return a->is_inlined ? 1 : -1;
-	if (order == 0)
-		order = amount_compare(a->self, b->self);
-	return order ? order : strcmp(a->function, b->function);
-}
+COMPARE_AT(compare_text_lines, struct annotate_place, g_strcmp0(a->file, b->file),
+	   ORDER(a->line, b->line), ORDER(a->is_inlined, b->is_inlined),
+	   amount_compare(a->self, b->self), strcmp(a->function, b->function))
 
 /* Returns whether to show row i of n: all rows if --limit allows, else those near a sample. */
 static bool is_shown(const struct annotate *annotate, guint i, guint n, const uint8_t *is_hit)
@@ -640,14 +619,8 @@ static void print_listing(struct listing *listing, struct out *out)
 
 /* ---- instructions as text -------------------------------------------------------------------- */
 
-static gint compare_heat(gconstpointer left, gconstpointer right)
-{
-	const struct annotate_instruction *a = *(const struct annotate_instruction *const *)left;
-	const struct annotate_instruction *b = *(const struct annotate_instruction *const *)right;
-	int order = amount_compare(a->at.self, b->at.self);
-
-	return order ? order : a < b ? -1 : a > b;
-}
+COMPARE_AT(compare_heat, struct annotate_instruction, amount_compare(a->at.self, b->at.self),
+	   ORDER(a, b))
 
 /* Returns the instructions to show. NULL stands for a gap. */
 static GPtrArray *list_instructions(const struct annotate *annotate, bool hottest)

@@ -11,6 +11,7 @@
 
 #include "tools/profcapture/redact.h"
 
+#include "base/order.h"
 #include "tools/common/budget.h"
 #include "tools/common/capture-error.h"
 #include "tools/common/cli.h"
@@ -803,14 +804,8 @@ static void print_loss(const struct capture *capture, const struct capture_loss 
 }
 
 /* Sorts by count, greatest first, then by start. */
-static gint compare_losses(gconstpointer a, gconstpointer b)
-{
-	const struct capture_loss *const *left = a, *const *right = b;
-
-	if ((*left)->count != (*right)->count)
-		return (*left)->count < (*right)->count ? 1 : -1;
-	return ((*left)->from_ns > (*right)->from_ns) - ((*left)->from_ns < (*right)->from_ns);
-}
+COMPARE_AT(compare_losses, struct capture_loss, ORDER(b->count, a->count),
+	   ORDER(a->from_ns, b->from_ns))
 
 void capture_print_losses(const struct capture *capture, struct out *out, uint64_t most)
 {

@@ -11,6 +11,7 @@
  */
 #include "config.h"
 
+#include "base/order.h"
 #include "tools/present/sparkline.h"
 #include "tools/profcapture/counter-values.h"
 #include "tools/profcapture/reader.h"
@@ -230,15 +231,10 @@ static gint compare_series(gconstpointer left, gconstpointer right, gpointer dat
 {
 	const struct counter *a = counter_of(data, *(const struct series *const *)left);
 	const struct counter *b = counter_of(data, *(const struct series *const *)right);
-	int order = g_strcmp0(a->group, b->group);
 
-	if (order == 0)
-		order = g_strcmp0(a->name, b->name);
-	if (order == 0)
-		order = g_strcmp0(a->unit, b->unit);
-	if (order == 0 && a->kind != b->kind)
-		order = a->kind < b->kind ? -1 : 1;
-	return order ? order : a->process < b->process ? -1 : a->process > b->process;
+	return ORDER_BY(g_strcmp0(a->group, b->group), g_strcmp0(a->name, b->name),
+			g_strcmp0(a->unit, b->unit), ORDER(a->kind, b->kind),
+			ORDER(a->process, b->process));
 }
 
 static void list_series(struct counters *counters)

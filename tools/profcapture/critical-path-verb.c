@@ -4,6 +4,7 @@
  */
 #include "config.h"
 
+#include "base/order.h"
 #include "tools/profcapture/critical-path.h"
 #include "tools/profcapture/verbs.h"
 #include "tools/profile/function-names.h"
@@ -237,9 +238,9 @@ static gint compare_nodes(gconstpointer left, gconstpointer right, gpointer data
 {
 	const struct path_verb *verb = data;
 	uint32_t a = *(const uint32_t *)left, b = *(const uint32_t *)right;
-	double totals[] = { node_at(&verb->path, a)->total, node_at(&verb->path, b)->total };
 
-	return totals[0] != totals[1] ? (totals[0] > totals[1] ? -1 : 1) : a < b ? -1 : a > b;
+	return ORDER_BY(ORDER(node_at(&verb->path, b)->total, node_at(&verb->path, a)->total),
+			ORDER(a, b));
 }
 
 static void write_time(const struct path_time *time, struct json *json)

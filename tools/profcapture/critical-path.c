@@ -8,6 +8,7 @@
 
 #include "tools/profcapture/critical-path.h"
 
+#include "base/order.h"
 #include "tools/common/grown-array.h"
 #include "tools/profcapture/run-times.h"
 #include "tools/profcapture/spans.h"
@@ -496,14 +497,8 @@ static void add_span(const struct span *span, void *data)
 		g_array_append_val(path->spans_found, found);
 }
 
-static gint compare_spans(gconstpointer left, gconstpointer right)
-{
-	const struct path_span *a = left, *b = right;
-
-	if (a->thread != b->thread)
-		return a->thread < b->thread ? -1 : 1;
-	return a->from_ns < b->from_ns ? -1 : a->from_ns > b->from_ns;
-}
+COMPARE_BY(compare_spans, struct path_span, ORDER(a->thread, b->thread),
+	   ORDER(a->from_ns, b->from_ns))
 
 /* Spans of a thread may be inside each other; the time of their union counts once. */
 static void add_spans(struct critical_path *path)
@@ -601,12 +596,7 @@ static bool find_roots(struct critical_path *path, GError **error)
 
 /* ---- States and samples of the segments ------------------------------------------------------ */
 
-static gint compare_segments(gconstpointer left, gconstpointer right)
-{
-	const struct segment *a = left, *b = right;
-
-	return a->from_ns < b->from_ns ? -1 : a->from_ns > b->from_ns;
-}
+COMPARE_BY(compare_segments, struct segment, ORDER(a->from_ns, b->from_ns))
 
 /* Segments of spans in several threads may overlap. */
 static void sort_segments(struct critical_path *path)

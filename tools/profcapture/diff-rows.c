@@ -16,6 +16,7 @@
 
 #include "tools/profcapture/diff.h"
 
+#include "base/order.h"
 #include "tools/profcapture/spans.h"
 
 #include <glib/gi18n.h>
@@ -651,24 +652,9 @@ static void judge_all(struct diff *diff)
 	judge(diff, &diff->all, counts, is_tested);
 }
 
-static gint compare_rows(gconstpointer left, gconstpointer right)
-{
-	const struct diff_row *a = *(const struct diff_row *const *)left;
-	const struct diff_row *b = *(const struct diff_row *const *)right;
-	double by_a = fabs(a->b - a->a), by_b = fabs(b->b - b->a);
-	int order;
-
-	if (a->is_significant != b->is_significant)
-		return a->is_significant ? -1 : 1;
-	if (by_a != by_b)
-		return by_a > by_b ? -1 : 1;
-	if (a->a != b->a)
-		return a->a > b->a ? -1 : 1;
-	order = strcmp(a->id->name, b->id->name);
-	if (order == 0)
-		order = strcmp(a->id->image, b->id->image);
-	return order ? order : a < b ? -1 : a > b;
-}
+COMPARE_AT(compare_rows, struct diff_row, ORDER(b->is_significant, a->is_significant),
+	   ORDER(fabs(b->b - b->a), fabs(a->b - a->a)), ORDER(b->a, a->a),
+	   strcmp(a->id->name, b->id->name), strcmp(a->id->image, b->id->image), ORDER(a, b))
 
 static void compare_runs(struct diff *diff)
 {
@@ -693,16 +679,8 @@ static void compare_runs(struct diff *diff)
 
 /* ---- processes ------------------------------------------------------------------------------- */
 
-static gint compare_processes(gconstpointer left, gconstpointer right)
-{
-	const struct diff_row *a = *(const struct diff_row *const *)left;
-	const struct diff_row *b = *(const struct diff_row *const *)right;
-	double by_a = fabs(a->b - a->a), by_b = fabs(b->b - b->a);
-
-	if (by_a != by_b)
-		return by_a > by_b ? -1 : 1;
-	return g_strcmp0(a->comm, b->comm);
-}
+COMPARE_AT(compare_processes, struct diff_row, ORDER(fabs(b->b - b->a), fabs(a->b - a->a)),
+	   g_strcmp0(a->comm, b->comm))
 
 static void add_processes(struct diff *diff, const struct diff_run *run)
 {

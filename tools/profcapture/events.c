@@ -16,6 +16,7 @@
  */
 #include "config.h"
 
+#include "base/order.h"
 #include "tools/profcapture/durations.h"
 #include "tools/profcapture/reader.h"
 #include "tools/profcapture/verbs.h"
@@ -483,23 +484,9 @@ static bool add_batch(struct names_epoch *epoch, const struct prof_batch *batch,
 }
 
 /* Sorts by total duration, then count, then event and value. Two series are never equal. */
-static gint compare_series(gconstpointer left, gconstpointer right)
-{
-	const struct event_series *a = *(const struct event_series *const *)left;
-	const struct event_series *b = *(const struct event_series *const *)right;
-
-	if (a->durations.total_ns != b->durations.total_ns)
-		return a->durations.total_ns > b->durations.total_ns ? -1 : 1;
-	if (a->count != b->count)
-		return a->count > b->count ? -1 : 1;
-	if (a->event != b->event)
-		return a->event < b->event ? -1 : 1;
-	if (a->has_value != b->has_value)
-		return a->has_value ? -1 : 1;
-	if (a->value != b->value)
-		return (int64_t)a->value < (int64_t)b->value ? -1 : 1;
-	return g_strcmp0(a->text, b->text);
-}
+COMPARE_AT(compare_series, struct event_series, ORDER(b->durations.total_ns, a->durations.total_ns),
+	   ORDER(b->count, a->count), ORDER(a->event, b->event), ORDER(b->has_value, a->has_value),
+	   ORDER((int64_t)a->value, (int64_t)b->value), g_strcmp0(a->text, b->text))
 
 /* ---- Output ---------------------------------------------------------------------------------- */
 

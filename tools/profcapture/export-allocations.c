@@ -8,6 +8,7 @@
 
 #include "tools/profcapture/export-allocations.h"
 
+#include "base/order.h"
 #include "tools/profcapture/memory.h"
 #include "tools/profcapture/suppressions.h"
 
@@ -104,17 +105,9 @@ static void merge_life(struct reading *reading, const struct allocation_life *li
 	at->brief += life->brief;
 }
 
-static gint compare_lives(gconstpointer left, gconstpointer right)
-{
-	const struct allocation_life *a = left, *b = right;
-	const uint32_t one[] = { a->time, a->thread, a->node, a->freed, a->kind, a->size };
-	const uint32_t two[] = { b->time, b->thread, b->node, b->freed, b->kind, b->size };
-
-	for (size_t i = 0; i < ARRAY_SIZE(one); i++)
-		if (one[i] != two[i])
-			return one[i] < two[i] ? -1 : 1;
-	return 0;
-}
+COMPARE_BY(compare_lives, struct allocation_life, ORDER(a->time, b->time),
+	   ORDER(a->thread, b->thread), ORDER(a->node, b->node), ORDER(a->freed, b->freed),
+	   ORDER(a->kind, b->kind), ORDER(a->size, b->size))
 
 static GArray *sorted_lives(GHashTable *all)
 {

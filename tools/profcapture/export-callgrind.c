@@ -10,6 +10,7 @@
  */
 #include "config.h"
 
+#include "base/order.h"
 #include "tools/profcapture/export-tree.h"
 
 #include <inttypes.h>
@@ -169,17 +170,10 @@ static uint32_t line_of(const struct callgrind *callgrind, uint32_t frame)
 static gint compare_costs(gconstpointer left, gconstpointer right, gpointer data)
 {
 	const struct callgrind_cost *a = left, *b = right;
-	uint32_t one, two;
 
-	if (a->function != b->function)
-		return a->function < b->function ? -1 : 1;
-	one = line_of(data, a->frame);
-	two = line_of(data, b->frame);
-	if (one != two)
-		return one < two ? -1 : 1;
-	if (a->callee != b->callee)
-		return a->callee + 1 < b->callee + 1 ? -1 : 1;
-	return a->frame < b->frame ? -1 : a->frame > b->frame;
+	return ORDER_BY(ORDER(a->function, b->function),
+			ORDER(line_of(data, a->frame), line_of(data, b->frame)),
+			ORDER(a->callee + 1, b->callee + 1), ORDER(a->frame, b->frame));
 }
 
 /* The name of an event has only letters, digits and underscores. */

@@ -28,6 +28,7 @@
  */
 #include "config.h"
 
+#include "base/order.h"
 #include "tools/common/json-copy.h"
 #include "tools/profcapture/counter-values.h"
 #include "tools/profcapture/export-allocations.h"
@@ -357,16 +358,8 @@ static uint64_t length_of(const struct mark *mark)
 }
 
 /* Sorts the longest first; equally long waits by time. */
-static gint compare_waits(gconstpointer left, gconstpointer right)
-{
-	const struct mark *a = left, *b = right;
-
-	if (length_of(a) != length_of(b))
-		return length_of(a) > length_of(b) ? -1 : 1;
-	if (a->time_ns != b->time_ns)
-		return a->time_ns < b->time_ns ? -1 : 1;
-	return a->thread < b->thread ? -1 : a->thread > b->thread;
-}
+COMPARE_BY(compare_waits, struct mark, ORDER(length_of(b), length_of(a)),
+	   ORDER(a->time_ns, b->time_ns), ORDER(a->thread, b->thread))
 
 /* Keeps the longest waits. */
 static void limit_waits(struct firefox *firefox)
@@ -417,14 +410,10 @@ static gint compare_marks(gconstpointer left, gconstpointer right)
 	const struct span *b = &((const struct mark *)right)->span;
 	gint order = export_compare(left, right);
 
-	if (order == 0 && a->kind == SPAN_NO_END) {
-		order = (a->start_ns > b->start_ns) - (a->start_ns < b->start_ns);
-		if (order == 0)
-			order = g_strcmp0(a->group, b->group);
-		if (order == 0)
-			order = g_strcmp0(a->name, b->name);
-	}
-	return order;
+	return order || a->kind != SPAN_NO_END
+		       ? order
+		       : ORDER_BY(ORDER(a->start_ns, b->start_ns), g_strcmp0(a->group, b->group),
+				  g_strcmp0(a->name, b->name));
 }
 
 /* PHASE has the profiler's values: 0 instant, 1 span, 2 start of a span, 3 end of a span. */
@@ -600,12 +589,7 @@ static void add_point(const struct counter_value *value, void *data)
 	g_array_append_val(points, point);
 }
 
-static gint compare_points(gconstpointer left, gconstpointer right)
-{
-	const struct point *a = left, *b = right;
-
-	return a->time_ns < b->time_ns ? -1 : a->time_ns > b->time_ns;
-}
+COMPARE_BY(compare_points, struct point, ORDER(a->time_ns, b->time_ns))
 
 static struct cell get_point(struct firefox *firefox, size_t row, enum field field)
 {

@@ -8,6 +8,7 @@
  */
 #include "config.h"
 
+#include "base/order.h"
 #include "tools/profcapture/export-tree.h"
 
 #include <inttypes.h>
@@ -20,12 +21,7 @@ struct folded_line {
 	uint64_t now;
 };
 
-static gint compare_lines(gconstpointer left, gconstpointer right)
-{
-	const struct folded_line *a = left, *b = right;
-
-	return strcmp(a->stack, b->stack);
-}
+COMPARE_BY(compare_lines, struct folded_line, strcmp(a->stack, b->stack))
 
 static void free_line(gpointer data)
 {

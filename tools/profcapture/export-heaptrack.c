@@ -29,6 +29,7 @@
  */
 #include "config.h"
 
+#include "base/order.h"
 #include "tools/common/grown-array.h"
 #include "tools/profcapture/counter-values.h"
 #include "tools/profcapture/export-allocations.h"
@@ -392,12 +393,7 @@ static void keep_rss(const struct counter_value *value, void *data)
 		g_array_append_val(heaptrack->rss, rss);
 }
 
-static gint compare_rss(gconstpointer left, gconstpointer right)
-{
-	const struct rss *a = left, *b = right;
-
-	return a->time_ns < b->time_ns ? -1 : a->time_ns > b->time_ns;
-}
+COMPARE_BY(compare_rss, struct rss, ORDER(a->time_ns, b->time_ns))
 
 /* Fails if several processes allocated. A process that executed another program has one pid. */
 static bool check_processes(const struct heaptrack *heaptrack, GError **error)

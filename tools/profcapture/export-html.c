@@ -7,6 +7,7 @@
  */
 #include "config.h"
 
+#include "base/order.h"
 #include "tools/profcapture/critical-path.h"
 #include "tools/profcapture/diff.h"
 #include "tools/profcapture/export-allocations.h"
@@ -550,18 +551,8 @@ struct page_step {
 	uint32_t time, rest, node, part;
 };
 
-static gint compare_steps(gconstpointer left, gconstpointer right)
-{
-	const struct page_step *a = left, *b = right;
-
-	if (a->begin_ns != b->begin_ns)
-		return a->begin_ns < b->begin_ns ? -1 : 1;
-	if (a->part != b->part)
-		return a->part < b->part ? -1 : 1;
-	if (a->node != b->node)
-		return a->node < b->node ? -1 : 1;
-	return a->length_ns < b->length_ns ? -1 : a->length_ns > b->length_ns;
-}
+COMPARE_BY(compare_steps, struct page_step, ORDER(a->begin_ns, b->begin_ns),
+	   ORDER(a->part, b->part), ORDER(a->node, b->node), ORDER(a->length_ns, b->length_ns))
 
 static void write_path_steps(struct html *html, const struct critical_path *path,
 			     const uint32_t *numbers)

@@ -14,6 +14,7 @@
  */
 #include "config.h"
 
+#include "base/order.h"
 #include "tools/profcapture/export-allocations.h"
 
 #include <inttypes.h>
@@ -55,21 +56,10 @@ struct group {
 	double bytes;
 };
 
-static int compare_branches(const void *left, const void *right)
-{
-	const struct live_branch *a = left, *b = right;
+COMPARE_BY(compare_branches, struct live_branch, ORDER(a->entity, b->entity))
 
-	return a->entity < b->entity ? -1 : a->entity > b->entity;
-}
-
-static gint compare_groups(gconstpointer left, gconstpointer right)
-{
-	const struct group *a = left, *b = right;
-
-	if (a->bytes < b->bytes || a->bytes > b->bytes)
-		return a->bytes > b->bytes ? -1 : 1;
-	return a->first->entity < b->first->entity ? -1 : a->first->entity > b->first->entity;
-}
+COMPARE_BY(compare_groups, struct group, ORDER(b->bytes, a->bytes),
+	   ORDER(a->first->entity, b->first->entity))
 
 /* Advances each branch to its next frame. Groups the branches that have one, by frame. */
 static GArray *list_callers(const struct massif *massif, struct live_branch *branches, size_t n)

@@ -11,6 +11,7 @@
  */
 #include "config.h"
 
+#include "base/order.h"
 #include "tools/profcapture/export.h"
 
 #include <inttypes.h>
@@ -168,12 +169,7 @@ static void write_stack(struct script *script, uint32_t node)
 	out_write(script->out, text ? text->str : "\n", text ? text->len : 1);
 }
 
-static gint compare_times(gconstpointer left, gconstpointer right)
-{
-	const struct profile_sample *a = left, *b = right;
-
-	return a->time_ns < b->time_ns ? -1 : a->time_ns > b->time_ns;
-}
+COMPARE_BY(compare_times, struct profile_sample, ORDER(a->time_ns, b->time_ns))
 
 /* Returns whether the samples are in order, so need no sorting, which would double the memory. */
 static bool is_in_order(const GArray *each)

@@ -18,6 +18,7 @@
 #include "config.h"
 
 #include "arch/sysprof-format.h"
+#include "base/order.h"
 #include "tools/profcapture/counter-values.h"
 #include "tools/profcapture/export-allocations.h"
 #include "tools/profcapture/spans.h"
@@ -270,12 +271,7 @@ static void put_functions(struct syscap *syscap)
 	put_frame(syscap, &map, n_fixed, body->data, body->len);
 }
 
-static gint compare_symbols(gconstpointer left, gconstpointer right)
-{
-	uint64_t a = *(const uint64_t *)left, b = *(const uint64_t *)right;
-
-	return a < b ? -1 : a > b;
-}
+COMPARE_BY(compare_symbols, uint64_t, ORDER(*a, *b))
 
 static void put_symbols(struct syscap *syscap)
 {

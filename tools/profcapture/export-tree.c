@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 #include "config.h"
 
+#include "base/order.h"
 #include "tools/profcapture/export-tree.h"
 
 #include <string.h>
@@ -147,13 +148,11 @@ static gint compare_siblings(gconstpointer left, gconstpointer right, gpointer d
 	const struct export_node *a = export_node_at(tree, one), *b = export_node_at(tree, two);
 	double first = 0, second = 0;
 
-	if (a->parent != b->parent)
-		return a->parent < b->parent ? -1 : 1;
-	for (unsigned side = 0; side < EXPORT_SIDES; side++) {
+	for (unsigned side = 0; a->parent == b->parent && side < EXPORT_SIDES; side++) {
 		first += export_tree_value(tree, a->total, side);
 		second += export_tree_value(tree, b->total, side);
 	}
-	return first > second ? -1 : first < second ? 1 : one < two ? -1 : one > two;
+	return ORDER_BY(ORDER(a->parent, b->parent), ORDER(second, first), ORDER(one, two));
 }
 
 /* Computes the totals and orders the children. */

@@ -11,6 +11,7 @@
 #include "tools/profcapture/export.h"
 #include "tools/profcapture/html-sides.h"
 
+#include "base/order.h"
 #include "tools/common/capture-error.h"
 #include "tools/common/sorted.h"
 #include "tools/common/spool.h"
@@ -152,16 +153,8 @@ static const struct cli_option time_options[] = {
 
 /* ---- queries of the formats ------------------------------------------------------------------ */
 
-static gint compare_stacks(gconstpointer left, gconstpointer right)
-{
-	const struct export_stack *a = left, *b = right;
-	int order;
-
-	if (a->thread != b->thread)
-		return a->thread < b->thread ? -1 : 1;
-	order = a->name == b->name ? 0 : strcmp(a->name, b->name);
-	return order ? order : a->node < b->node ? -1 : a->node > b->node;
-}
+COMPARE_BY(compare_stacks, struct export_stack, ORDER(a->thread, b->thread),
+	   a->name == b->name ? 0 : strcmp(a->name, b->name), ORDER(a->node, b->node))
 
 static GArray *allocation_stacks(const struct export *export)
 {
@@ -287,16 +280,10 @@ static gint compare_threads(gconstpointer left, gconstpointer right, gpointer da
 	uint32_t a = *(const uint32_t *)left, b = *(const uint32_t *)right;
 	const struct names_thread *one = names_thread_at(names, a),
 				  *two = names_thread_at(names, b);
-	uint64_t one_pid = names_process_at(names, one->process)->pid;
-	uint64_t two_pid = names_process_at(names, two->process)->pid;
 
-	if (one_pid != two_pid)
-		return one_pid < two_pid ? -1 : 1;
-	if (one->process != two->process)
-		return one->process < two->process ? -1 : 1;
-	if (one->tid != two->tid)
-		return one->tid < two->tid ? -1 : 1;
-	return a < b ? -1 : a > b;
+	return ORDER_BY(ORDER(names_process_at(names, one->process)->pid,
+			      names_process_at(names, two->process)->pid),
+			ORDER(one->process, two->process), ORDER(one->tid, two->tid), ORDER(a, b));
 }
 
 GArray *export_threads(const struct export *export, const GArray *stacks)
@@ -554,14 +541,8 @@ bool export_has_waits(const struct export *export)
 }
 
 /* Orders by duration, longest first, then by time. */
-static gint compare_samples(gconstpointer left, gconstpointer right)
-{
-	const struct profile_sample *a = left, *b = right;
-
-	if (a->weight != b->weight)
-		return a->weight > b->weight ? -1 : 1;
-	return a->time_ns < b->time_ns ? -1 : a->time_ns > b->time_ns;
-}
+COMPARE_BY(compare_samples, struct profile_sample, ORDER(b->weight, a->weight),
+	   ORDER(a->time_ns, b->time_ns))
 
 static void keep_longest(const struct profile_sample *each, size_t n, void *data)
 {

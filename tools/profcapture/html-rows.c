@@ -3,6 +3,7 @@
 
 #include "tools/profcapture/html-rows.h"
 
+#include "base/order.h"
 #include "tools/common/grown-array.h"
 #include "tools/profcapture/counter-values.h"
 #include "tools/profcapture/export-allocations.h"
@@ -19,11 +20,6 @@
 #define MOST_LOGS 2000u
 #define MOST_POINTS 8000u
 #define MOST_COUNTERS 64u
-
-/* Orders by one member, unless it is equal in both. */
-#define ORDER_BY(left, right, member)          \
-	if ((left)->member != (right)->member) \
-	return (left)->member < (right)->member ? -1 : 1
 
 void html_keys_init(struct html_keys *keys)
 {
@@ -372,14 +368,8 @@ static void add_slice(const struct run_state *state, void *data)
 		widen_bins(slices);
 }
 
-static gint compare_slices(gconstpointer left, gconstpointer right)
-{
-	const struct page_slice *a = left, *b = right;
-
-	ORDER_BY(a, b, thread);
-	ORDER_BY(a, b, from_ns);
-	return 0;
-}
+COMPARE_BY(compare_slices, struct page_slice, ORDER(a->thread, b->thread),
+	   ORDER(a->from_ns, b->from_ns))
 
 /* Sets the gaps and lengths. A gap begins at the end of the thread's previous slice. */
 static void place_slices(GArray *all, int64_t unit_ns)
@@ -480,24 +470,11 @@ static uint32_t mark_name(struct page_marks *marks, const char *group, const cha
 	return GPOINTER_TO_UINT(at) - 1;
 }
 
-static gint compare_marks(gconstpointer left, gconstpointer right)
-{
-	const struct html_mark *a = left, *b = right;
+COMPARE_BY(compare_marks, struct html_mark, ORDER(a->start_ns, b->start_ns),
+	   ORDER(a->length_ns, b->length_ns), ORDER(a->thread, b->thread), ORDER(a->name, b->name))
 
-	ORDER_BY(a, b, start_ns);
-	ORDER_BY(a, b, length_ns);
-	ORDER_BY(a, b, thread);
-	ORDER_BY(a, b, name);
-	return 0;
-}
-
-static gint compare_lengths(gconstpointer left, gconstpointer right)
-{
-	const struct html_mark *a = left, *b = right;
-
-	ORDER_BY(b, a, length_ns);
-	return compare_marks(left, right);
-}
+COMPARE_BY(compare_lengths, struct html_mark, ORDER(b->length_ns, a->length_ns),
+	   compare_marks(a, b))
 
 /* Leaves out all but the longest marks. */
 static void keep_longest(GArray *marks, guint most)

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 #include "config.h"
 
+#include "base/order.h"
 #include "tools/profcapture/html-samples.h"
 
 #define MOST_SAMPLES 4000000u
@@ -21,17 +22,8 @@ void html_samples_done(struct html_samples *samples)
 	g_clear_pointer(&samples->all, g_array_unref);
 }
 
-static gint compare(gconstpointer left, gconstpointer right, gpointer data)
-{
-	const struct html_sample *a = left, *b = right;
-
-	(void)data;
-	if (a->time != b->time)
-		return a->time < b->time ? -1 : 1;
-	if (a->thread != b->thread)
-		return a->thread < b->thread ? -1 : 1;
-	return a->stack < b->stack ? -1 : a->stack > b->stack;
-}
+COMPARE_WITH(compare, struct html_sample, ORDER(a->time, b->time), ORDER(a->thread, b->thread),
+	     ORDER(a->stack, b->stack))
 
 static void sort(struct html_sample *all, size_t n)
 {

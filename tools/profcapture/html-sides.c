@@ -3,6 +3,7 @@
 
 #include "tools/profcapture/html-sides.h"
 
+#include "base/order.h"
 #include "tools/profcapture/diff.h"
 #include "tools/profcapture/export-allocations.h"
 
@@ -210,12 +211,7 @@ static double *shares_of(const struct html_sides *sides)
 	return shares;
 }
 
-static int compare_shares(const void *left, const void *right)
-{
-	const double *a = left, *b = right;
-
-	return *a > *b ? -1 : *a < *b;
-}
+COMPARE_BY(compare_shares, double, ORDER(*b, *a))
 
 static void map_stacks(uint32_t **stacks, guint n, const uint32_t *map)
 {

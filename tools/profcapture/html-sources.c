@@ -10,6 +10,7 @@
 
 #include "tools/profcapture/html-sources.h"
 
+#include "base/order.h"
 #include "tools/profcapture/annotate-code.h"
 
 #include <glib/gi18n.h>
@@ -304,12 +305,11 @@ static bool write_function(struct sources *sources, uint32_t function, GError **
 
 static gint compare_self(gconstpointer left, gconstpointer right, gpointer data)
 {
-	const GArray *counts = data;
 	uint32_t a = *(const uint32_t *)left, b = *(const uint32_t *)right;
-	int order =
-		amount_compare(profile_count_at(counts, a).self, profile_count_at(counts, b).self);
 
-	return order ? order : a < b ? -1 : a > b;
+	return ORDER_BY(amount_compare(profile_count_at(data, a).self,
+				       profile_count_at(data, b).self),
+			ORDER(a, b));
 }
 
 /* Returns the functions to show, hottest first. Skips the kernel's, whose code is in no file, and

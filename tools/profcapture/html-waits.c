@@ -3,6 +3,7 @@
 
 #include "tools/profcapture/html-waits.h"
 
+#include "base/order.h"
 #include "tools/profcapture/html-sides.h"
 
 #define MOST_WITHIN 1000000u
@@ -74,18 +75,8 @@ void html_waits_take(const struct profile_sample *each, size_t n, void *data)
 	}
 }
 
-static gint compare(gconstpointer left, gconstpointer right)
-{
-	const struct html_wait *a = left, *b = right;
-
-	if (a->begin_ns != b->begin_ns)
-		return a->begin_ns < b->begin_ns ? -1 : 1;
-	if (a->thread != b->thread)
-		return a->thread < b->thread ? -1 : 1;
-	if (a->stack != b->stack)
-		return a->stack < b->stack ? -1 : 1;
-	return a->length_ns < b->length_ns ? -1 : a->length_ns > b->length_ns;
-}
+COMPARE_BY(compare, struct html_wait, ORDER(a->begin_ns, b->begin_ns), ORDER(a->thread, b->thread),
+	   ORDER(a->stack, b->stack), ORDER(a->length_ns, b->length_ns))
 
 void html_waits_sort(struct html_waits *waits)
 {

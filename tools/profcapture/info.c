@@ -6,6 +6,7 @@
  */
 #include "config.h"
 
+#include "base/order.h"
 #include "tools/common/capture-error.h"
 #include "tools/common/json-copy.h"
 #include "tools/profcapture/profile.h"
@@ -107,14 +108,8 @@ static void note_exit(uint32_t process, int64_t time_ns, void *data)
 	subject->end_ns = MAX_OF(subject->end_ns, time_ns);
 }
 
-static gint compare_subjects(gconstpointer left, gconstpointer right)
-{
-	const struct subject *a = left, *b = right;
-
-	if (a->samples != b->samples)
-		return a->samples > b->samples ? -1 : 1;
-	return a->index < b->index ? -1 : a->index > b->index;
-}
+COMPARE_BY(compare_subjects, struct subject, ORDER(b->samples, a->samples),
+	   ORDER(a->index, b->index))
 
 static void gather_processes(struct info *info)
 {

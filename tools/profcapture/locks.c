@@ -15,6 +15,7 @@
  */
 #include "config.h"
 
+#include "base/order.h"
 #include "tools/profcapture/reader.h"
 #include "tools/profcapture/stack-places.h"
 #include "tools/profcapture/verbs.h"
@@ -218,24 +219,12 @@ static bool add_batch(struct names_epoch *epoch, const struct prof_batch *batch,
 	return true;
 }
 
-static gint compare_pairs(gconstpointer left, gconstpointer right)
-{
-	const struct lock_pair *a = *(const struct lock_pair *const *)left;
-	const struct lock_pair *b = *(const struct lock_pair *const *)right;
+COMPARE_BY(compare_locks, struct lock, ORDER(b->sum.ns, a->sum.ns), ORDER(a->process, b->process),
+	   ORDER(a->address, b->address))
 
-	if (a->lock != b->lock) {
-		if (a->lock->sum.ns != b->lock->sum.ns)
-			return a->lock->sum.ns > b->lock->sum.ns ? -1 : 1;
-		if (a->lock->process != b->lock->process)
-			return a->lock->process < b->lock->process ? -1 : 1;
-		return a->lock->address < b->lock->address ? -1 : 1;
-	}
-	if (a->sum.ns != b->sum.ns)
-		return a->sum.ns > b->sum.ns ? -1 : 1;
-	if (a->waiter != b->waiter)
-		return a->waiter < b->waiter ? -1 : 1;
-	return a->releaser < b->releaser ? -1 : a->releaser > b->releaser;
-}
+COMPARE_AT(compare_pairs, struct lock_pair,
+	   a->lock == b->lock ? 0 : compare_locks(a->lock, b->lock), ORDER(b->sum.ns, a->sum.ns),
+	   ORDER(a->waiter, b->waiter), ORDER(a->releaser, b->releaser))
 
 /* ---- Output ---------------------------------------------------------------------------------- */
 

@@ -11,6 +11,7 @@
  */
 #include "config.h"
 
+#include "base/order.h"
 #include "tools/profcapture/durations.h"
 #include "tools/profcapture/reader.h"
 #include "tools/profcapture/spans.h"
@@ -111,21 +112,9 @@ static void add_span(const struct span *span, void *data)
 }
 
 /* Sorts by total duration, then count, then name. Two series are never equal. */
-static gint compare_series(gconstpointer left, gconstpointer right)
-{
-	const struct series *a = *(const struct series *const *)left;
-	const struct series *b = *(const struct series *const *)right;
-	int order;
-
-	if (a->durations.total_ns != b->durations.total_ns)
-		return a->durations.total_ns > b->durations.total_ns ? -1 : 1;
-	if (a->count != b->count)
-		return a->count > b->count ? -1 : 1;
-	order = g_strcmp0(a->group, b->group);
-	if (order == 0)
-		order = g_strcmp0(a->name, b->name);
-	return order ? order : (int)a->instants - (int)b->instants;
-}
+COMPARE_AT(compare_series, struct series, ORDER(b->durations.total_ns, a->durations.total_ns),
+	   ORDER(b->count, a->count), g_strcmp0(a->group, b->group), g_strcmp0(a->name, b->name),
+	   ORDER(a->instants, b->instants))
 
 /* ---- output ---------------------------------------------------------------------------------- */
 

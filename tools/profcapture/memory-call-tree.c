@@ -10,6 +10,7 @@
  */
 #include "config.h"
 
+#include "base/order.h"
 #include "tools/profcapture/memory.h"
 #include "tools/profile/cct.h"
 #include "tools/profile/code-origin.h"
@@ -72,14 +73,7 @@ struct step {
 	uint32_t function; /* function of node `at` */
 };
 
-static gint compare_steps(gconstpointer left, gconstpointer right)
-{
-	const struct step *a = left, *b = right;
-
-	return a->function != b->function ? (a->function < b->function ? -1 : 1)
-	       : a->leaf < b->leaf        ? -1
-					  : a->leaf > b->leaf;
-}
+COMPARE_BY(compare_steps, struct step, ORDER(a->function, b->function), ORDER(a->leaf, b->leaf))
 
 /* Adds a branch for the steps, which are stacks whose frames are equal so far. */
 static void add_branch(struct tree *tree, uint32_t parent, const struct step *steps, size_t n)
@@ -257,13 +251,12 @@ static gint compare_branches(gconstpointer left, gconstpointer right, gpointer d
 	const struct written *written = data;
 	uint32_t a = *(const uint32_t *)left, b = *(const uint32_t *)right;
 	const struct functions *functions = written->tree.memory->tree.functions;
-	int order;
 
-	if (written->most[a] != written->most[b])
-		return written->most[a] > written->most[b] ? -1 : 1;
-	order = g_strcmp0(functions_at(functions, branch_at(&written->tree, a)->function)->name,
-			  functions_at(functions, branch_at(&written->tree, b)->function)->name);
-	return order ? order : a < b ? -1 : 1;
+	return ORDER_BY(
+		ORDER(written->most[b], written->most[a]),
+		g_strcmp0(functions_at(functions, branch_at(&written->tree, a)->function)->name,
+			  functions_at(functions, branch_at(&written->tree, b)->function)->name),
+		ORDER(a, b));
 }
 
 static void write_branch(struct json *json, uint32_t index, unsigned depth, const void *data)

@@ -20,6 +20,7 @@
  */
 #include "config.h"
 
+#include "base/order.h"
 #include "tools/profcapture/memory.h"
 
 #include <math.h>
@@ -328,25 +329,11 @@ static const struct stretch everything = { .to = UINT64_MAX };
 #define MOST_STRETCHES 10000
 #define MOST_WORK 20000000
 
-static gint compare_times(gconstpointer left, gconstpointer right)
-{
-	const struct stretch *a = left, *b = right;
-
-	if (a->segment != b->segment)
-		return a->segment < b->segment ? -1 : 1;
-	return a->to < b->to ? -1 : a->to > b->to;
-}
+COMPARE_BY(compare_times, struct stretch, ORDER(a->segment, b->segment), ORDER(a->to, b->to))
 
 /* Sorts by upper bound, greatest first. Only a tail (see add_tails()) may overlap other
  * stretches. */
-static gint compare_stretches(gconstpointer left, gconstpointer right)
-{
-	const struct stretch *a = left, *b = right;
-
-	if (a->most != b->most)
-		return a->most > b->most ? -1 : 1;
-	return compare_times(a, b);
-}
+COMPARE_BY(compare_stretches, struct stretch, ORDER(b->most, a->most), compare_times(a, b))
 
 static GArray *list_stretches(const struct memory *memory)
 {

@@ -9,6 +9,7 @@
 
 #include "tools/profcapture/memory-heaps.h"
 
+#include "base/order.h"
 #include "tools/common/capture-error.h"
 
 #include <glib/gi18n.h>
@@ -356,13 +357,10 @@ static bool live_rows(struct names_epoch *names, const struct prof_batch *batch,
 
 static gint compare_marks(gconstpointer left, gconstpointer right, gpointer data)
 {
-	const struct memory_heaps *heaps = data;
-	const struct memory_mark *a = memory_mark_at(heaps, *(const uint32_t *)left - 1);
-	const struct memory_mark *b = memory_mark_at(heaps, *(const uint32_t *)right - 1);
+	const struct memory_mark *a = memory_mark_at(data, *(const uint32_t *)left - 1);
+	const struct memory_mark *b = memory_mark_at(data, *(const uint32_t *)right - 1);
 
-	if (a->segment != b->segment)
-		return a->segment < b->segment ? -1 : 1;
-	return a->time < b->time ? -1 : a->time > b->time;
+	return ORDER_BY(ORDER(a->segment, b->segment), ORDER(a->time, b->time));
 }
 
 /* Reads the blocks of a mark's time; if `mark` is NULL, of all times. */

@@ -11,6 +11,7 @@
 
 #include "tools/profcapture/memory-replay.h"
 
+#include "base/order.h"
 #include "tools/common/capture-error.h"
 
 #include <glib/gi18n.h>
@@ -448,11 +449,8 @@ static bool load_bases(struct pass *pass, uint64_t *ret_start, bool *ret_broken,
 
 static gint compare_ends(gconstpointer left, gconstpointer right, gpointer data)
 {
-	const struct memory_heaps *heaps = data;
-	const struct memory_mark *a = memory_mark_at(heaps, *(const uint32_t *)left);
-	const struct memory_mark *b = memory_mark_at(heaps, *(const uint32_t *)right);
-
-	return a->time < b->time ? -1 : a->time > b->time;
+	return ORDER(memory_mark_at(data, *(const uint32_t *)left)->time,
+		     memory_mark_at(data, *(const uint32_t *)right)->time);
 }
 
 static void list_ends(struct pass *pass)

@@ -7,6 +7,7 @@
  */
 #include "config.h"
 
+#include "base/order.h"
 #include "tools/profcapture/memory.h"
 #include "tools/profile/function-labels.h"
 
@@ -51,22 +52,9 @@ double memory_key_of(const struct memory *memory, const struct memory_sum *sum)
 
 /* ---- rows ------------------------------------------------------------------------------------ */
 
-static gint compare_lines(gconstpointer left, gconstpointer right)
-{
-	const struct memory_line *a = left, *b = right;
-	int order;
-
-	if (a->is_first != b->is_first)
-		return a->is_first ? -1 : 1;
-	if (a->key != b->key)
-		return a->key > b->key ? -1 : 1;
-	if (a->total.bytes != b->total.bytes)
-		return a->total.bytes > b->total.bytes ? -1 : 1;
-	order = g_strcmp0(a->name, b->name);
-	if (order == 0)
-		order = g_strcmp0(a->image, b->image);
-	return order ? order : a->entity < b->entity ? -1 : a->entity > b->entity;
-}
+COMPARE_BY(compare_lines, struct memory_line, ORDER(b->is_first, a->is_first),
+	   ORDER(b->key, a->key), ORDER(b->total.bytes, a->total.bytes),
+	   g_strcmp0(a->name, b->name), g_strcmp0(a->image, b->image), ORDER(a->entity, b->entity))
 
 static bool is_nothing(const struct memory_sum *sum)
 {
@@ -603,14 +591,12 @@ static void get_process_cell(const void *data, size_t row, unsigned field, struc
 
 static gint compare_processes(gconstpointer left, gconstpointer right, gpointer data)
 {
-	const struct memory *memory = data;
+	const GArray *processes = ((const struct memory *)data)->processes;
 	uint32_t a = *(const uint32_t *)left, b = *(const uint32_t *)right;
-	double by_a = memory_counts_at(memory->processes, a)->allocated_bytes;
-	double by_b = memory_counts_at(memory->processes, b)->allocated_bytes;
 
-	if (by_a != by_b)
-		return by_a > by_b ? -1 : 1;
-	return a < b ? -1 : 1;
+	return ORDER_BY(ORDER(memory_counts_at(processes, b)->allocated_bytes,
+			      memory_counts_at(processes, a)->allocated_bytes),
+			ORDER(a, b));
 }
 
 static struct process_rows list_processes(const struct memory *memory)

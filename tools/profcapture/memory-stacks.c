@@ -7,6 +7,7 @@
  */
 #include "config.h"
 
+#include "base/order.h"
 #include "tools/profcapture/memory.h"
 #include "tools/profile/function-labels.h"
 #include "tools/profile/function-names.h"
@@ -30,16 +31,9 @@ static uint32_t whole_at(const struct memory_tree *tree, uint32_t node)
 	return functions_whole(tree->functions, memory_node_at(tree, node)->function);
 }
 
-static gint compare_stacks(gconstpointer left, gconstpointer right, gpointer data)
-{
-	const struct memory_stack *a = left, *b = right;
-	double by_a = memory_key_of(data, &a->sum), by_b = memory_key_of(data, &b->sum);
-
-	if (by_a != by_b)
-		return by_a > by_b ? -1 : 1;
-	return a->start != b->start ? (a->start < b->start ? -1 : 1)
-				    : (a->callee > b->callee) - (a->callee < b->callee);
-}
+COMPARE_WITH(compare_stacks, struct memory_stack,
+	     ORDER(memory_key_of(data, &b->sum), memory_key_of(data, &a->sum)),
+	     ORDER(a->start, b->start), ORDER(a->callee, b->callee))
 
 /* Numbers that are equal for functions that look equal: text does not distinguish the copies of
  * an inlined function, or overloads. */

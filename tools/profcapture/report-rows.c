@@ -8,6 +8,7 @@
  */
 #include "config.h"
 
+#include "base/order.h"
 #include "tools/common/grown-array.h"
 #include "tools/present/sparkline.h"
 #include "tools/profcapture/report.h"
@@ -819,13 +820,8 @@ static void print_focus(const struct report *report, struct out *out)
 	out_done(&line);
 }
 
-static gint compare_by_total(gconstpointer left, gconstpointer right)
-{
-	const struct report_line *a = left, *b = right;
-	int order = amount_compare(a->count.total, b->count.total);
-
-	return order ? order : report_compare_lines(left, right);
-}
+COMPARE_BY(compare_by_total, struct report_line, amount_compare(a->count.total, b->count.total),
+	   report_compare_lines(a, b))
 
 static void print_edges(struct report_rows *rows, struct out *out, const char *title)
 {

@@ -11,6 +11,7 @@
 
 #include "tools/profcapture/report.h"
 
+#include "base/order.h"
 #include "tools/profile/function-labels.h"
 
 #include <glib/gi18n.h>
@@ -38,12 +39,7 @@ static void add_row(GArray *rows, const char *state, uint64_t ns)
 		g_array_append_val(rows, ((struct state_row){ .state = state, .ns = ns }));
 }
 
-static gint compare_rows(gconstpointer left, gconstpointer right)
-{
-	const struct state_row *a = left, *b = right;
-
-	return a->ns != b->ns ? (a->ns > b->ns ? -1 : 1) : g_strcmp0(a->state, b->state);
-}
+COMPARE_BY(compare_rows, struct state_row, ORDER(b->ns, a->ns), g_strcmp0(a->state, b->state))
 
 /* Returns struct state_row for each state with a time. */
 static GArray *list_states(const struct report *report, uint64_t *ret_all_ns)

@@ -8,6 +8,7 @@
 
 #include "tools/profcapture/rewrite-heaps.h"
 
+#include "base/order.h"
 #include "tools/common/capture-error.h"
 
 #include <glib/gi18n.h>
@@ -220,15 +221,7 @@ static bool read_part(struct heaps *heaps, const struct rewrite_part *part, GErr
 
 /* ---- writing --------------------------------------------------------------------------------- */
 
-static gint compare_blocks(gconstpointer left, gconstpointer right)
-{
-	const struct block *a = *(const struct block *const *)left,
-			   *b = *(const struct block *const *)right;
-
-	if (a->process != b->process)
-		return a->process < b->process ? -1 : 1;
-	return a->number < b->number ? -1 : a->number > b->number;
-}
+COMPARE_AT(compare_blocks, struct block, ORDER(a->process, b->process), ORDER(a->number, b->number))
 
 static bool write_heap(const struct heaps *heaps, const struct heap *heap,
 		       struct row_copier *copier, GError **error)

@@ -14,6 +14,7 @@
 
 #include "tools/profcapture/rewrite.h"
 
+#include "base/order.h"
 #include "tools/common/sorted.h"
 #include "tools/profcapture/rewrite-heaps.h"
 #include "tools/profcapture/row-copier.h"
@@ -466,14 +467,8 @@ static void fit_row(const struct rewrite *rewrite, const struct prof_table_def *
 
 /* ---- losses from damage of the file ---------------------------------------------------------- */
 
-static gint compare_damages(gconstpointer left, gconstpointer right)
-{
-	const struct damage_row *a = left, *b = right;
-
-	if (a->segment != b->segment)
-		return a->segment < b->segment ? -1 : 1;
-	return a->time < b->time ? -1 : a->time > b->time;
-}
+COMPARE_BY(compare_damages, struct damage_row, ORDER(a->segment, b->segment),
+	   ORDER(a->time, b->time))
 
 /* The state of date_damages(), which reads chunks and damage in parallel. */
 struct dating {

@@ -8,6 +8,7 @@
 
 #include "tools/profcapture/span-set.h"
 
+#include "base/order.h"
 #include "tools/profcapture/spans.h"
 
 #include <string.h>
@@ -69,12 +70,7 @@ static void add_span(const struct span *span, void *data)
 	}
 }
 
-static gint compare_stretches(gconstpointer left, gconstpointer right)
-{
-	const struct stretch *a = left, *b = right;
-
-	return a->from_ns < b->from_ns ? -1 : a->from_ns > b->from_ns;
-}
+COMPARE_BY(compare_stretches, struct stretch, ORDER(a->from_ns, b->from_ns))
 
 /* Merges stretches that overlap. */
 static void merge_stretches(GArray *stretches)

@@ -3,6 +3,7 @@
 
 #include "tools/profcapture/sql-derived.h"
 
+#include "base/order.h"
 #include "tools/profcapture/memory-replay.h"
 #include "tools/profcapture/run-times.h"
 #include "tools/profcapture/spans.h"
@@ -380,16 +381,8 @@ static bool read_blocks(struct sql_derived *derived, GArray *blocks, GError **er
 	return ok;
 }
 
-static gint compare_intervals(gconstpointer left, gconstpointer right)
-{
-	const struct interval *a = left, *b = right;
-
-	if (a->begin_ns != b->begin_ns)
-		return a->begin_ns < b->begin_ns ? -1 : 1;
-	if (a->end_ns != b->end_ns)
-		return a->end_ns < b->end_ns ? -1 : 1;
-	return a->thread < b->thread ? -1 : a->thread > b->thread;
-}
+COMPARE_BY(compare_intervals, struct interval, ORDER(a->begin_ns, b->begin_ns),
+	   ORDER(a->end_ns, b->end_ns), ORDER(a->thread, b->thread))
 
 static struct cell interval_cell(const struct sql_derived *derived, const struct interval *at,
 				 const char *const *kinds, enum interval_field field)

@@ -13,6 +13,7 @@
 
 #include "arch/errno-text.h"
 #include "arch/probe-file.h"
+#include "base/order.h"
 #include "tools/common/cli.h"
 #include "tools/common/text.h"
 #include "tools/present/table.h"
@@ -210,12 +211,7 @@ static void listed_clear(gpointer pointer)
 	g_free(listed->arguments);
 }
 
-static gint compare_listed(gconstpointer left, gconstpointer right)
-{
-	const struct listed_event *a = left, *b = right;
-
-	return a->kind != b->kind ? (int)a->kind - (int)b->kind : strcmp(a->name, b->name);
-}
+COMPARE_BY(compare_listed, struct listed_event, ORDER(a->kind, b->kind), strcmp(a->name, b->name))
 
 /* Lists the probes of "FILE" or "FILE:PATTERN"; each once, although it may have several places. */
 static void add_file(struct event_list *list, const char *operand)

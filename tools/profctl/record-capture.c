@@ -15,6 +15,7 @@
 
 #include "tools/profctl/record-capture.h"
 
+#include "base/order.h"
 #include "tools/common/budget.h"
 #include "tools/profcapture/profile.h"
 #include "tools/profctl/worker.h"
@@ -207,12 +208,7 @@ static bool is_running(const struct process *process)
 	return llabs(started - (int64_t)process->start_ns) <= 2 * tick_ns;
 }
 
-static int compare_pids(const void *a, const void *b)
-{
-	const uint32_t *left = a, *right = b;
-
-	return (*left > *right) - (*left < *right);
-}
+COMPARE_BY(compare_pids, uint32_t, ORDER(*a, *b))
 
 GArray *record_capture_left(int fd, pid_t command)
 {

@@ -9,6 +9,7 @@
  */
 #include "config.h"
 
+#include "base/order.h"
 #include "tools/common/cli.h"
 #include "tools/present/table.h"
 #include "tools/profctl/transport.h"
@@ -58,13 +59,7 @@ static struct session_info *session_info_new(GVariant *properties)
 	return session;
 }
 
-static int compare(gconstpointer a, gconstpointer b)
-{
-	const struct session_info *one = *(const struct session_info *const *)a;
-	const struct session_info *other = *(const struct session_info *const *)b;
-
-	return one->id < other->id ? -1 : one->id > other->id;
-}
+COMPARE_AT(compare, struct session_info, ORDER(a->id, b->id))
 
 /* Returns the sessions that the caller may see: struct session_info by id; unref it. Waits at most
  * patience_ms. Fails with CLI_ERROR. */

@@ -15,6 +15,7 @@
 #include "tools/profctl/top-view.h"
 
 #include "arch/base.h"
+#include "base/order.h"
 #include "tools/profctl/top-screen.h"
 
 #include <glib/gi18n.h>
@@ -198,18 +199,15 @@ static const char *name_of(const struct top_view *view, const struct live *live,
 	}
 }
 
-static gint compare(gconstpointer a, gconstpointer b, gpointer data)
+static gint compare(gconstpointer left, gconstpointer right, gpointer data)
 {
-	const struct top_row *x = a, *y = b;
+	const struct top_row *a = left, *b = right;
 	enum top_sort sort = *(const enum top_sort *)data;
-	int order = sort == TOP_BY_SELF ? amount_compare(x->self, y->self)
-					: amount_compare(x->total, y->total);
-	int by_name;
 
-	if (sort != TOP_BY_NAME && order)
-		return order;
-	by_name = strcmp(x->name, y->name);
-	return by_name ? by_name : (x->number > y->number) - (x->number < y->number);
+	return ORDER_BY(sort == TOP_BY_NAME   ? 0
+			: sort == TOP_BY_SELF ? amount_compare(a->self, b->self)
+					      : amount_compare(a->total, b->total),
+			strcmp(a->name, b->name), ORDER(a->number, b->number));
 }
 
 GArray *top_view_rows(const struct top_view *view, const struct live *live, struct amount *ret_all)

@@ -3,6 +3,7 @@
 
 #include "tools/profile/cct.h"
 
+#include "base/order.h"
 #include "tools/common/number-map.h"
 #include "tools/common/text.h"
 
@@ -258,13 +259,11 @@ static gint compare_children(gconstpointer left, gconstpointer right, gpointer d
 	const struct lines *lines = data;
 	const struct cct_node *a = node_at(lines->nodes, *(const uint32_t *)left);
 	const struct cct_node *b = node_at(lines->nodes, *(const uint32_t *)right);
-	int order;
 
-	if (a->total != b->total)
-		return a->total > b->total ? -1 : 1;
-	order = g_strcmp0(lines->options->name_of(a->function, lines->options->data),
-			  lines->options->name_of(b->function, lines->options->data));
-	return order ? order : a->function < b->function ? -1 : a->function > b->function;
+	return ORDER_BY(ORDER(b->total, a->total),
+			g_strcmp0(lines->options->name_of(a->function, lines->options->data),
+				  lines->options->name_of(b->function, lines->options->data)),
+			ORDER(a->function, b->function));
 }
 
 /* Returns the children that get a line. Sums up the others in *ret_hidden. */
@@ -511,12 +510,7 @@ static bool is_bold(const void *data, size_t row)
 	return least > 0 && node && share_of(rows, node_at(rows->nodes, node)->self) >= 100 * least;
 }
 
-static gint compare_totals(gconstpointer left, gconstpointer right)
-{
-	const double a = *(const double *)left, b = *(const double *)right;
-
-	return (a < b) - (a > b);
-}
+COMPARE_BY(compare_totals, double, ORDER(*b, *a))
 
 /* Returns the lines of the heaviest branches: at most options->rows, unless branches of one weight
  * have more. Stores the share below which branches have no line. */

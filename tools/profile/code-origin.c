@@ -8,6 +8,7 @@
  */
 #include "tools/profile/code-origin.h"
 
+#include "base/order.h"
 #include "tools/profile/function-names.h"
 
 #include <string.h>
@@ -130,14 +131,8 @@ void own_weights_done(struct own_weights *own)
 	g_clear_pointer(&own->weights, g_hash_table_unref);
 }
 
-static gint compare_rows(gconstpointer left, gconstpointer right)
-{
-	const struct own_weight_row *a = left, *b = right;
-
-	if (a->weight != b->weight)
-		return a->weight > b->weight ? -1 : 1;
-	return a->function < b->function ? -1 : a->function > b->function;
-}
+COMPARE_BY(compare_rows, struct own_weight_row, ORDER(b->weight, a->weight),
+	   ORDER(a->function, b->function))
 
 GArray *own_weights_rows(const struct own_weights *own)
 {

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 #include "tools/profile/wait-causes.h"
 
+#include "base/order.h"
 #include "tools/profile/profile-tree.h"
 
 #include <string.h>
@@ -264,16 +265,8 @@ void wait_places_done(struct wait_places *places)
 	g_clear_pointer(&places->all, g_hash_table_unref);
 }
 
-static gint compare_places(gconstpointer left, gconstpointer right)
-{
-	const struct wait_place *a = left, *b = right;
-
-	if (a->weight != b->weight)
-		return a->weight > b->weight ? -1 : 1;
-	if (a->function != b->function)
-		return a->function < b->function ? -1 : 1;
-	return g_strcmp0(a->call, b->call);
-}
+COMPARE_BY(compare_places, struct wait_place, ORDER(b->weight, a->weight),
+	   ORDER(a->function, b->function), g_strcmp0(a->call, b->call))
 
 GArray *wait_places_rows(const struct wait_places *places)
 {

@@ -13,6 +13,7 @@
 
 #include "tools/symbols/code-names.h"
 
+#include "base/order.h"
 #include "tools/common/sorted.h"
 
 #include <glib/gi18n.h>
@@ -51,13 +52,7 @@ static struct code_name *name_at(const struct process_code *code, guint i)
 
 /* ---- Live names ------------------------------------------------------------------------------ */
 
-static gint compare_addresses(gconstpointer left, gconstpointer right, gpointer data)
-{
-	uint64_t a = *(const uint64_t *)left, b = *(const uint64_t *)right;
-
-	(void)data;
-	return a < b ? -1 : a > b;
-}
+COMPARE_WITH(compare_addresses, uint64_t, ORDER(*a, *b))
 
 static void end_name(struct process_code *code, const uint64_t *start, guint i, uint64_t time_ns)
 {
@@ -206,18 +201,8 @@ static void add_row(struct code_names *codes, struct names_epoch *epoch,
 	}
 }
 
-static gint compare_names(gconstpointer left, gconstpointer right)
-{
-	const struct code_name *a = left, *b = right;
-
-	if (a->start != b->start)
-		return a->start < b->start ? -1 : 1;
-	if (a->segment != b->segment)
-		return a->segment < b->segment ? -1 : 1;
-	if (a->from_ns != b->from_ns)
-		return a->from_ns < b->from_ns ? -1 : 1;
-	return a->to_ns < b->to_ns ? -1 : a->to_ns > b->to_ns;
-}
+COMPARE_BY(compare_names, struct code_name, ORDER(a->start, b->start),
+	   ORDER(a->segment, b->segment), ORDER(a->from_ns, b->from_ns), ORDER(a->to_ns, b->to_ns))
 
 static void settle(struct process_code *code)
 {

@@ -18,6 +18,7 @@
 #include "tools/symbols/debug-info.h"
 
 #include "arch/base.h"
+#include "base/order.h"
 #include "tools/common/sorted.h"
 #include "tools/symbols/debug-split.h"
 
@@ -261,14 +262,8 @@ static void walk_dies(struct walk *walk, Dwarf_Die *unit)
 
 /* ---- the deepest function -------------------------------------------------------------------- */
 
-static gint compare_extents(gconstpointer left, gconstpointer right)
-{
-	const struct extent *a = left, *b = right;
-
-	if (a->start != b->start)
-		return a->start < b->start ? -1 : 1;
-	return (a->function > b->function) - (a->function < b->function);
-}
+COMPARE_BY(compare_extents, struct extent, ORDER(a->start, b->start),
+	   ORDER(a->function, b->function))
 
 /* The heap's order. The heap has the extents that cover the current address, the deepest on top; of
  * equal depth the shorter one, which is more exact. */
@@ -706,14 +701,7 @@ static bool find_in_unit(struct debug_info *info, const struct unit_range *of, u
 
 /* ---- the file -------------------------------------------------------------------------------- */
 
-static gint compare_ranges(gconstpointer left, gconstpointer right)
-{
-	const struct unit_range *a = left, *b = right;
-
-	if (a->start != b->start)
-		return a->start < b->start ? -1 : 1;
-	return (a->end > b->end) - (a->end < b->end);
-}
+COMPARE_BY(compare_ranges, struct unit_range, ORDER(a->start, b->start), ORDER(a->end, b->end))
 
 static void list_units(struct debug_info *info)
 {

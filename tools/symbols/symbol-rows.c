@@ -16,6 +16,7 @@
 
 #include "tools/symbols/symbol-rows.h"
 
+#include "base/order.h"
 #include "tools/common/capture-error.h"
 #include "tools/common/sorted.h"
 #include "tools/symbols/clone-suffix.h"
@@ -98,14 +99,8 @@ static struct image_rows *append(struct symbol_rows *rows, uint32_t image, bool 
 
 /* Rows that compare equal are duplicates from different epochs; the later one may be more
  * complete. */
-static gint compare_symbols(gconstpointer left, gconstpointer right)
-{
-	const struct symbol_row *a = left, *b = right;
-
-	if (a->start != b->start)
-		return a->start < b->start ? -1 : 1;
-	return (a->length < b->length) - (a->length > b->length);
-}
+COMPARE_BY(compare_symbols, struct symbol_row, ORDER(a->start, b->start),
+	   ORDER(b->length, a->length))
 
 static const uint16_t symbol_columns[] = { PROF_SYMBOL_START,         PROF_SYMBOL_NAME,
 					   PROF_SYMBOL_RAW_NAME,      PROF_SYMBOL_FILE,

@@ -17,6 +17,7 @@
  * symbols.c checks and demangles names.
  */
 #include "arch/base.h"
+#include "base/order.h"
 #include "tools/common/sorted.h"
 #include "tools/symbols/symbols-source.h"
 
@@ -98,14 +99,7 @@ static int prefer(const struct candidate *a, const struct candidate *b)
 }
 
 /* Highest start first; for equal starts the preferred first. */
-static int compare_candidates(const void *a, const void *b)
-{
-	const struct candidate *left = a, *right = b;
-
-	if (left->start != right->start)
-		return left->start < right->start ? 1 : -1;
-	return prefer(left, right);
-}
+COMPARE_BY(compare_candidates, struct candidate, ORDER(b->start, a->start), prefer(a, b))
 
 static bool is_code_symbol(const GElf_Sym *symbol)
 {

@@ -20,6 +20,7 @@
 
 #include "arch/base.h"
 #include "arch/go-table.h"
+#include "base/order.h"
 #include "tools/common/sorted.h"
 #include "tools/common/text.h"
 #include "tools/symbols/clone-suffix.h"
@@ -203,16 +204,8 @@ struct elf_frames *symbols_query_frames(struct symbols_query *query)
 	return query->frames;
 }
 
-static int compare_row_pointers(const void *a, const void *b)
-{
-	const struct symbol *left = *(struct symbol *const *)a, *right = *(struct symbol *const *)b;
-
-	if (left->inline_depth != right->inline_depth)
-		return left->inline_depth < right->inline_depth ? -1 : 1;
-	if (left->start != right->start)
-		return left->start < right->start ? -1 : 1;
-	return (left->length < right->length) - (left->length > right->length);
-}
+COMPARE_AT(compare_row_pointers, struct symbol, ORDER(a->inline_depth, b->inline_depth),
+	   ORDER(a->start, b->start), ORDER(b->length, a->length))
 
 /* Moves the rows into the result, sorted, and renumbers all references to them. */
 static void finish_rows(struct symbols_query *query)

@@ -26,6 +26,7 @@
 #include "daemon/engine/alloc/heap-excluded.h"
 
 #include "arch/base.h"
+#include "base/order.h"
 #include "libcollector/control.h"
 
 #define LIBRARY "/libprofpreload-memory.so"
@@ -249,12 +250,7 @@ bool heap_excluded_waits(const struct heap_excluded *excluded)
 	return false;
 }
 
-static gint by_id(gconstpointer a, gconstpointer b)
-{
-	const struct process *x = *(struct process *const *)a, *y = *(struct process *const *)b;
-
-	return x->row.id < y->row.id ? -1 : x->row.id > y->row.id;
-}
+COMPARE_AT(by_id, struct process, ORDER(a->row.id, b->row.id))
 
 static void finish_running(struct heap_excluded *excluded, uint64_t now_ns)
 {

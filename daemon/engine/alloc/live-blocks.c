@@ -19,6 +19,7 @@
 #include "daemon/engine/alloc/live-blocks.h"
 
 #include "arch/base.h"
+#include "base/order.h"
 #include "daemon/engine/huge-pages.h"
 
 #include <string.h>
@@ -38,13 +39,7 @@
 #define DIGIT_BITS 11u
 #define DIGITS (1u << DIGIT_BITS)
 
-static gint by_address(gconstpointer a, gconstpointer b, gpointer data)
-{
-	uint64_t x = ((const struct live_block *)a)->address,
-		 y = ((const struct live_block *)b)->address;
-
-	return x < y ? -1 : x > y;
-}
+COMPARE_WITH(by_address, struct live_block, ORDER(a->address, b->address))
 
 void live_blocks_init(struct live_blocks *live, uint64_t seed, struct heap_budget *budget)
 {

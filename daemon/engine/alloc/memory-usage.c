@@ -22,6 +22,7 @@
 #include "daemon/engine/alloc/memory-usage.h"
 
 #include "arch/base.h"
+#include "base/order.h"
 
 #define INTERVAL_NS UINT64_C(100000000)
 #define SHARE 50                       /* reading pss takes at most 1/SHARE of the time */
@@ -172,12 +173,7 @@ uint64_t memory_usage_due_ns(const struct memory_usage *usage)
 	return usage->queried_ns + (usage->serial ? ANSWER_NS : usage->interval_ns);
 }
 
-static gint compare_pids(gconstpointer a, gconstpointer b)
-{
-	const int32_t *x = a, *y = b;
-
-	return (*x > *y) - (*x < *y);
-}
+COMPARE_BY(compare_pids, int32_t, ORDER(*a, *b))
 
 static gboolean is_gone(gpointer process, gpointer counters, gpointer data)
 {
@@ -365,12 +361,7 @@ static void receive_item(struct memory_usage *usage, const struct snapshot_item 
 		receive_counts(usage, item, process);
 }
 
-static gint compare_values(gconstpointer a, gconstpointer b)
-{
-	const struct usage_value *x = a, *y = b;
-
-	return (x->time_ns > y->time_ns) - (x->time_ns < y->time_ns);
-}
+COMPARE_BY(compare_values, struct usage_value, ORDER(a->time_ns, b->time_ns))
 
 void memory_usage_receive(struct memory_usage *usage, uint32_t serial, const void *bytes,
 			  size_t length)

@@ -10,6 +10,7 @@
  * [test-engine-samples: symbols]
  * Runs on the drain thread only.
  */
+#include "base/order.h"
 #include "daemon/engine/model/kallsyms.h"
 #include "daemon/engine/model/kernel.h"
 
@@ -24,12 +25,7 @@ void kernel_read_text(struct kernel *kernel, int kallsyms)
 		kernel_set_text(kernel, stext);
 }
 
-static gint by_address(gconstpointer a, gconstpointer b)
-{
-	uint64_t x = *(const uint64_t *)a, y = *(const uint64_t *)b;
-
-	return x < y ? -1 : x > y;
-}
+COMPARE_BY(by_address, uint64_t, ORDER(*a, *b))
 
 static uint64_t *sorted_addresses(const struct kernel *kernel, size_t *ret_n)
 {

@@ -17,6 +17,7 @@
 
 #include "arch/base.h"
 #include "base/clock.h"
+#include "base/order.h"
 
 #include <ctype.h>
 #include <string.h>
@@ -546,12 +547,7 @@ static void read_source(struct machine_counters *machine, struct counter_source 
 		machine_counters_parse(machine, source, machine->text, time_ns);
 }
 
-static gint compare_values(gconstpointer a, gconstpointer b)
-{
-	const struct machine_value *x = a, *y = b;
-
-	return (x->time_ns > y->time_ns) - (x->time_ns < y->time_ns);
-}
+COMPARE_BY(compare_values, struct machine_value, ORDER(a->time_ns, b->time_ns))
 
 void machine_counters_read(struct machine_counters *machine, uint64_t now_ns)
 {

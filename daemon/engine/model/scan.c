@@ -14,6 +14,7 @@
 #include "daemon/engine/model/scan.h"
 
 #include "arch/base.h"
+#include "base/order.h"
 #include "daemon/engine/model/snapshot.h"
 #include "daemon/engine/model/switches.h"
 #include "daemon/protocol.h"
@@ -144,12 +145,7 @@ static void apply_exe(struct application *application, const struct snapshot_ite
 		process_set_exe(process, item->text, item->length);
 }
 
-static gint by_start(gconstpointer a, gconstpointer b)
-{
-	const struct mapping *x = a, *y = b;
-
-	return x->start < y->start ? -1 : x->start > y->start;
-}
+COMPARE_BY(by_start, struct mapping, ORDER(a->start, b->start))
 
 /* Sorts the mappings and drops overlapping ones, because the snapshot is not trusted. */
 static void tidy_mappings(GArray *mappings)

@@ -13,6 +13,7 @@
 #include "daemon/engine/out/loss.h"
 
 #include "arch/base.h"
+#include "base/order.h"
 
 #include <stdio.h>
 
@@ -131,12 +132,7 @@ static void add_drops(struct loss_table *table, struct output *output)
 	}
 }
 
-static gint by_time(gconstpointer a, gconstpointer b)
-{
-	const struct loss *x = *(struct loss *const *)a, *y = *(struct loss *const *)b;
-
-	return x->from_ns < y->from_ns ? -1 : x->from_ns > y->from_ns;
-}
+COMPARE_AT(by_time, struct loss, ORDER(a->from_ns, b->from_ns))
 
 static GPtrArray *sorted(GHashTable *losses)
 {

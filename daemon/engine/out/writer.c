@@ -20,6 +20,7 @@
 #include "arch/base.h"
 #include "arch/errno-text.h"
 #include "base/clock.h"
+#include "base/order.h"
 
 #include <errno.h>
 #include <glib.h>
@@ -153,12 +154,7 @@ static void write_losses(struct writer *writer)
 	prof_block_free(block);
 }
 
-static gint compare_losses(gconstpointer a, gconstpointer b)
-{
-	const struct writer_loss *x = a, *y = b;
-
-	return x->from_ns < y->from_ns ? -1 : x->from_ns > y->from_ns;
-}
+COMPARE_BY(compare_losses, struct writer_loss, ORDER(a->from_ns, b->from_ns))
 
 static void finish(struct writer *writer)
 {

@@ -46,6 +46,7 @@
 #include "arch/base.h"
 #include "arch/regs.h"
 #include "base/hash.h"
+#include "base/order.h"
 #include "daemon/engine/model/snapshot.h"
 #include "daemon/protocol.h"
 
@@ -643,12 +644,7 @@ static void begin_earlier(struct waits *waits)
 	}
 }
 
-static int compare_tids(const void *a, const void *b)
-{
-	int32_t x = *(const int32_t *)a, y = *(const int32_t *)b;
-
-	return (x > y) - (x < y);
-}
+COMPARE_BY(compare_tids, int32_t, ORDER(*a, *b))
 
 static bool is_paused(const struct waits *waits, const struct wait *wait, uint64_t now_ns)
 {

@@ -20,6 +20,7 @@
 #include "daemon/engine/unwind/jit-frames.h"
 
 #include "arch/jit-dump.h"
+#include "base/order.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -243,14 +244,8 @@ static uint64_t receive_entries(struct jit_frames *frames, struct jit_dump *dump
 	return bytes;
 }
 
-static gint compare_functions(gconstpointer a, gconstpointer b)
-{
-	const struct jit_function *x = a, *y = b;
-
-	if (x->address != y->address)
-		return x->address < y->address ? -1 : 1;
-	return x->order < y->order ? -1 : x->order > y->order;
-}
+COMPARE_BY(compare_functions, struct jit_function, ORDER(a->address, b->address),
+	   ORDER(a->order, b->order))
 
 /* Adds functions, and removes older ones that they overlap. */
 static void merge(struct jit_frames *frames, const GArray *added)

@@ -21,6 +21,7 @@
 #include "arch/base.h"
 #include "arch/errno-text.h"
 #include "base/clock.h"
+#include "base/order.h"
 #include "daemon/engine/interp/interp-runtime.h"
 #include "daemon/engine/model/program.h"
 #include "daemon/engine/model/vdso.h"
@@ -272,12 +273,7 @@ static struct identity identity_of(const struct image *image)
 }
 
 /* Sorts small files first: many samples wait for them, and they compile fast. */
-static gint compare_sizes(gconstpointer a, gconstpointer b, gpointer data)
-{
-	const struct file *x = a, *y = b;
-
-	return x->identity.size < y->identity.size ? -1 : x->identity.size > y->identity.size;
-}
+COMPARE_WITH(compare_sizes, struct file, ORDER(a->identity.size, b->identity.size))
 
 static void hand_over(struct unwind_tables *tables, struct file *file)
 {
