@@ -12,14 +12,3 @@
 	for (type *at = NULL, **at##_slot = (type **)(pointers)->pdata;                          \
 	     at##_slot < (type **)(pointers)->pdata + (pointers)->len && ((at = *at##_slot), 1); \
 	     at##_slot++)
-
-/* Sets `at`, a variable, to each value of a GHashTable, or each element of a set. */
-#define VALUE_EACH(at, table)                              \
-	for (GHashTableIter at##_iter = EACH_BEGIN(table); \
-	     g_hash_table_iter_next(&at##_iter, NULL, (gpointer *)&(at));)
-#define EACH_BEGIN(table)                               \
-	({                                              \
-		GHashTableIter begin_;                  \
-		g_hash_table_iter_init(&begin_, table); \
-		begin_;                                 \
-	})

@@ -23,6 +23,7 @@
 #include "arch/base.h"
 #include "arch/regs.h"
 #include "base/clock.h"
+#include "base/each.h"
 #include "daemon/broker/error.h"
 
 #include <errno.h>
@@ -575,14 +576,11 @@ static bool begin(struct perf_plan *plan, const GArray *cpus, GError **error)
 	if (!plan->begun || plan->by_task || geteuid() != 0)
 		return true;
 	plan->begin_ns = clock_now();
-	for (unsigned i = 0; i < cpus->len; i++) {
-		const struct perf_cpu *cpu = &g_array_index(cpus, struct perf_cpu, i);
-
+	ARRAY_EACH(const struct perf_cpu, cpu, cpus)
 		if (ioctl(cpu->fds[0], PERF_EVENT_IOC_ENABLE, 0) < 0)
 			return broker_fail(error, BROKER_ERROR_FAILED,
 					   "enabling the events of CPU %u: %s", cpu->cpu,
 					   ERRNO_TEXT(errno));
-	}
 	plan->begun(plan->data);
 	return true;
 }

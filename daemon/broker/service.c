@@ -23,6 +23,7 @@
 #include "daemon/broker/service.h"
 
 #include "arch/base.h"
+#include "base/each.h"
 #include "daemon/broker/authorization.h"
 #include "daemon/broker/error.h"
 #include "daemon/broker/limits.h"
@@ -232,9 +233,7 @@ static struct limits_usage usage_of(const struct service *service, const uid_t *
 	struct limits_usage usage = { 0 };
 
 	for (size_t list = 0; list < ARRAY_SIZE(lists); list++)
-		for (guint i = 0; i < lists[list]->len; i++) {
-			const struct session_object *object = lists[list]->pdata[i];
-
+		POINTER_EACH(const struct session_object, object, lists[list]) {
 			if (uid && session_object_access(object)->uid != *uid)
 				continue;
 			/* Close was answered, and only the object is left: on_idle() frees it. */
@@ -273,15 +272,12 @@ static bool check_room(const struct call *call, GError **error)
 static bool check_capture(const struct session_object *object, const GPtrArray *others,
 			  GError **error)
 {
-	for (guint i = 0; i < others->len; i++) {
-		const struct session_object *other = others->pdata[i];
-
+	POINTER_EACH(const struct session_object, other, others)
 		if (other != object && session_object_is_active(other) &&
 		    session_object_shares_capture(object, other))
 			return broker_fail(error, BROKER_ERROR_FAILED,
 					   "session %u writes to the same capture",
 					   session_object_id(other));
-	}
 	return true;
 }
 
@@ -510,9 +506,7 @@ static void list_sessions(struct call *call, bool all)
 	GVariantBuilder builder;
 
 	g_variant_builder_init(&builder, G_VARIANT_TYPE("a{oa{sa{sv}}}"));
-	for (guint i = 0; i < service->sessions->len; i++) {
-		const struct session_object *object = service->sessions->pdata[i];
-
+	POINTER_EACH(const struct session_object, object, service->sessions) {
 		if (all || session_object_access(object)->uid == call->caller->uid)
 			g_variant_builder_add(&builder, "{o@a{sa{sv}}}",
 					      session_object_path(object), interfaces_of(object));

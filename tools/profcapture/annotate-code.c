@@ -3,6 +3,7 @@
 
 #include "tools/profcapture/annotate-code.h"
 
+#include "base/each.h"
 #include "base/order.h"
 #include "tools/common/capture-error.h"
 #include "tools/common/sorted.h"
@@ -630,8 +631,7 @@ static void find_ranges(struct annotate_code *code)
 	GArray *found = code->ranges;
 
 	number_map_init(&known);
-	for (guint i = 0; i < code->frames->len; i++) {
-		const struct sampled_frame *frame = frame_at(code, i);
+	ARRAY_EACH(const struct sampled_frame, frame, code->frames) {
 		uint32_t *index;
 
 		if (is_own_code(code, frame->offset))
@@ -786,12 +786,9 @@ static struct annotate_instruction *instruction_of(struct annotate_code *code, u
 	guint upto = (guint)sorted_upto(code->instructions->data, n_known, sizeof(new), offset);
 	uint64_t start = offset;
 
-	for (guint i = 0; i < code->ranges->len; i++) {
-		const struct code_range *range = &g_array_index(code->ranges, struct code_range, i);
-
+	ARRAY_EACH(const struct code_range, range, code->ranges)
 		if (offset >= range->start && offset < range->end)
 			start = range->start;
-	}
 	if (upto > 0 && annotate_instruction_at(code, upto - 1)->offset >= start)
 		return annotate_instruction_at(code, upto - 1);
 	g_array_append_val(code->instructions, new);
@@ -805,13 +802,10 @@ static void place_instructions(struct annotate_code *code)
 	guint n_known = code->instructions->len, kept = 0;
 
 	g_array_sort(code->instructions, sorted_compare);
-	for (guint i = 0; i < code->frames->len; i++) {
-		const struct sampled_frame *frame = frame_at(code, i);
-
+	ARRAY_EACH(const struct sampled_frame, frame, code->frames)
 		if (frame->self.samples > 0)
 			amount_add(&instruction_of(code, frame->offset, n_known)->at.self,
 				   frame->self);
-	}
 	g_array_sort(code->instructions, sorted_compare);
 	for (guint i = 0; i < code->instructions->len; i++) {
 		struct annotate_instruction at = *annotate_instruction_at(code, i);

@@ -8,6 +8,7 @@
  */
 #include "config.h"
 
+#include "base/each.h"
 #include "base/order.h"
 #include "tools/profcapture/annotate-code.h"
 #include "tools/profcapture/code-files.h"
@@ -248,9 +249,7 @@ static void write_head(struct annotate *annotate)
 	json_uint(json, "own_self", code->own_self.samples);
 	json_uint(json, "own_self_weight", code->own_self.weight);
 	json_begin_array(json, "inlined_into");
-	for (guint k = 0; k < code->sites->len; k++) {
-		const struct inline_site *site = code->sites->pdata[k];
-
+	POINTER_EACH(const struct inline_site, site, code->sites) {
 		json_begin_object(json, NULL);
 		json_begin_array(json, "callers");
 		for (guint i = 0; i < site->callers->len; i++)

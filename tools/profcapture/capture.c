@@ -11,6 +11,7 @@
 
 #include "tools/profcapture/redact.h"
 
+#include "base/each.h"
 #include "base/order.h"
 #include "tools/common/budget.h"
 #include "tools/common/capture-error.h"
@@ -701,10 +702,7 @@ void capture_write_json(const struct capture *capture, struct json *json, const 
 void capture_write_losses(const struct capture *capture, struct json *json, const char *key)
 {
 	json_begin_array(json, key);
-	for (guint i = 0; i < capture->losses->len; i++) {
-		const struct capture_loss *loss =
-			&g_array_index(capture->losses, struct capture_loss, i);
-
+	ARRAY_EACH(const struct capture_loss, loss, capture->losses) {
 		json_begin_object(json, NULL);
 		json_string(json, "stream", loss->stream);
 		json_string(json, "cause", loss->cause);
@@ -851,10 +849,7 @@ void capture_print_missed_ticks(const struct capture *capture, struct out *out, 
 	g_autofree char *count = text_count(capture->missed_ticks);
 	int64_t from = INT64_MAX, to = INT64_MIN;
 
-	for (guint i = 0; i < capture->losses->len; i++) {
-		const struct capture_loss *loss =
-			&g_array_index(capture->losses, struct capture_loss, i);
-
+	ARRAY_EACH(const struct capture_loss, loss, capture->losses) {
 		if (!is_missed_tick(loss))
 			continue;
 		from = MIN_OF(from, loss->from_ns);

@@ -11,6 +11,7 @@
  */
 #include "config.h"
 
+#include "base/each.h"
 #include "base/order.h"
 #include "tools/present/sparkline.h"
 #include "tools/profcapture/counter-values.h"
@@ -254,12 +255,9 @@ static void list_series(struct counters *counters)
 	}
 	g_ptr_array_sort_with_data(counters->all, compare_series, counters);
 	g_ptr_array_set_size(counters->comms, (gint)names->processes->len);
-	for (uint32_t i = 0; i < names->threads->len; i++) {
-		const struct names_thread *thread = names_thread_at(names, i);
-
+	ARRAY_EACH(const struct names_thread, thread, names->threads)
 		if (thread->tid == names_process_at(names, thread->process)->pid)
 			counters->comms->pdata[thread->process] = (gpointer)thread->comm;
-	}
 }
 
 static enum column_format unit_format(const struct counter *counter)
@@ -505,8 +503,7 @@ static void print_verdict(const void *data, struct out *out)
 	}
 	if (counters->timeline)
 		return;
-	for (guint i = 0; i < counters->all->len; i++) {
-		const struct series *series = counters->all->pdata[i];
+	POINTER_EACH(const struct series, series, counters->all) {
 		bool sum = counter_of(counters, series)->kind != PROF_COUNTER_GAUGE;
 
 		if (growth_of(series) > 0 &&

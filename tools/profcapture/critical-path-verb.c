@@ -4,6 +4,7 @@
  */
 #include "config.h"
 
+#include "base/each.h"
 #include "base/order.h"
 #include "tools/profcapture/critical-path.h"
 #include "tools/profcapture/verbs.h"
@@ -285,9 +286,7 @@ static void path_write(const void *data, struct json *json)
 	json_uint(json, "samples", path->samples);
 	json_bool(json, "is_deep", path->is_deep);
 	json_begin_array(json, "threads");
-	for (guint i = 0; i < path->threads->len; i++) {
-		const struct path_thread *at = &g_array_index(path->threads, struct path_thread, i);
-
+	ARRAY_EACH(const struct path_thread, at, path->threads) {
 		json_begin_object(json, NULL);
 		write_thread(path, json, at->thread);
 		write_time(&at->time, json);

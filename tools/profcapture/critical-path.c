@@ -8,6 +8,7 @@
 
 #include "tools/profcapture/critical-path.h"
 
+#include "base/each.h"
 #include "base/order.h"
 #include "tools/common/grown-array.h"
 #include "tools/profcapture/run-times.h"
@@ -608,11 +609,8 @@ static void sort_segments(struct critical_path *path)
 		if (!segments)
 			continue;
 		g_array_sort(segments, compare_segments);
-		for (guint i = 0; i < segments->len; i++) {
-			struct segment *at = &g_array_index(segments, struct segment, i);
-
+		ARRAY_EACH(struct segment, at, segments)
 			at->last_ns = last_ns = MAX_OF(last_ns, at->to_ns);
-		}
 	}
 }
 

@@ -16,6 +16,7 @@
 
 #include "tools/profcapture/diff.h"
 
+#include "base/each.h"
 #include "base/order.h"
 #include "tools/profcapture/spans.h"
 
@@ -513,9 +514,7 @@ static void choose_tested(struct diff *diff)
 {
 	bool can = can_test(diff);
 
-	for (guint i = 0; i < diff->rows->len; i++) {
-		struct diff_row *row = &g_array_index(diff->rows, struct diff_row, i);
-
+	ARRAY_EACH(struct diff_row, row, diff->rows) {
 		/* Use the sum of both sides, which is independent of their difference, so that the
 		 * selection is not biased. */
 		row->is_tested = can &&

@@ -9,6 +9,7 @@
 
 #include "tools/profcapture/diff.h"
 
+#include "base/each.h"
 #include "tools/profcapture/verbs.h"
 
 #include <glib/gi18n.h>
@@ -486,9 +487,7 @@ static void write_head(const struct diff *diff, struct json *json)
 	if (!diff->processes)
 		return;
 	json_begin_array(json, "processes");
-	for (guint i = 0; i < diff->processes->len; i++) {
-		const struct diff_row *row = diff->processes->pdata[i];
-
+	POINTER_EACH(const struct diff_row, row, diff->processes) {
 		json_begin_object(json, NULL);
 		json_string(json, "comm", row->comm);
 		write_change(diff, json, row, DELTA_PCT);
@@ -1008,8 +1007,7 @@ bool diff_each_sentence(const struct reader *select, const struct frame_filters 
 		return false;
 	if (!verb.diff.prevents_verdict)
 		take_sentences(&verb, take, data);
-	for (guint i = 0; i < verb.diff.notes->len; i++) {
-		const struct diff_note *note = note_at(&verb.diff, i);
+	POINTER_EACH(const struct diff_note, note, verb.diff.notes) {
 		const struct diff_sentence sentence = { DIFF_NO_VERDICT,
 							note->prevents_verdict ? _("No verdict")
 									       : _("Note"),

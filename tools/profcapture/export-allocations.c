@@ -8,6 +8,7 @@
 
 #include "tools/profcapture/export-allocations.h"
 
+#include "base/each.h"
 #include "base/order.h"
 #include "tools/profcapture/memory.h"
 #include "tools/profcapture/suppressions.h"
@@ -326,12 +327,8 @@ static void settle(struct reading *reading)
 		nodes[i] = profile_tree_get(&reading->export->profile.tree, nodes[node->parent],
 					    node->function);
 	}
-	for (guint i = 0; i < allocations->sums->len; i++) {
-		struct allocation_sum *sum =
-			&g_array_index(allocations->sums, struct allocation_sum, i);
-
+	ARRAY_EACH(struct allocation_sum, sum, allocations->sums)
 		sum->node = nodes[sum->node];
-	}
 	for (guint i = 0; allocations->events && i < allocations->events->len; i++) {
 		struct allocation_event *event =
 			&g_array_index(allocations->events, struct allocation_event, i);

@@ -7,6 +7,7 @@
  */
 #include "config.h"
 
+#include "base/each.h"
 #include "base/order.h"
 #include "tools/profcapture/critical-path.h"
 #include "tools/profcapture/diff.h"
@@ -356,10 +357,7 @@ static void write_not_freed(struct html *html)
 
 	if (!lives || lives->len == 0)
 		return;
-	for (guint i = 0; i < lives->len; i++) {
-		const struct allocation_life *life =
-			&g_array_index(lives, struct allocation_life, i);
-
+	ARRAY_EACH(const struct allocation_life, life, lives) {
 		bytes += life->kind == ALLOCATION_EARLIER ? 0 : life->bytes;
 		not_freed += life->kind == ALLOCATION_KEPT ? life->bytes : 0;
 	}
@@ -567,8 +565,7 @@ static void write_path_steps(struct html *html, const struct critical_path *path
 	uint64_t unit = html->rows.slice_unit;
 	g_autoptr(GArray) all = g_array_new(FALSE, FALSE, sizeof(struct page_step));
 
-	for (guint i = 0; i < path->steps->len; i++) {
-		const struct path_step *step = &g_array_index(path->steps, struct path_step, i);
+	ARRAY_EACH(const struct path_step, step, path->steps) {
 		uint64_t begin_ns = (uint64_t)MAX_OF(step->from_ns, INT64_C(0));
 		const struct page_step at = { .begin_ns = begin_ns,
 					      .length_ns = (uint64_t)(step->to_ns - step->from_ns),

@@ -8,6 +8,7 @@
 #include "config.h"
 
 #include "base/bytes.h"
+#include "base/each.h"
 #include "tools/profcapture/export-allocations.h"
 
 #include <math.h>
@@ -220,8 +221,7 @@ static void write_samples(struct pprof *pprof)
 	g_autoptr(GArray) stacks = export_stacks(export);
 	g_autoptr(GArray) path = g_array_new(FALSE, FALSE, sizeof(uint32_t));
 
-	for (guint i = 0; i < stacks->len; i++) {
-		const struct export_stack *stack = &g_array_index(stacks, struct export_stack, i);
+	ARRAY_EACH(const struct export_stack, stack, stacks) {
 		uint64_t values[MOST_VALUES] = { stack->amount.samples };
 
 		if (has_weights(export))

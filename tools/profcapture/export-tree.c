@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 #include "config.h"
 
+#include "base/each.h"
 #include "base/order.h"
 #include "tools/profcapture/export-tree.h"
 
@@ -100,8 +101,7 @@ static void add_stacks(struct export_tree *tree, const GArray *stacks, unsigned 
 	const char *name = NULL;
 
 	tree->known = g_new0(uint32_t, export->profile.functions->all->len);
-	for (guint i = 0; i < stacks->len; i++) {
-		const struct export_stack *stack = &g_array_index(stacks, struct export_stack, i);
+	ARRAY_EACH(const struct export_stack, stack, stacks) {
 		uint32_t at = stack->node, here;
 
 		if (stack->name != name) {

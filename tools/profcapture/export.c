@@ -11,6 +11,7 @@
 #include "tools/profcapture/export.h"
 #include "tools/profcapture/html-sides.h"
 
+#include "base/each.h"
 #include "base/order.h"
 #include "tools/common/capture-error.h"
 #include "tools/common/sorted.h"
@@ -161,8 +162,7 @@ static GArray *allocation_stacks(const struct export *export)
 	const GArray *sums = export->allocations->sums;
 	GArray *stacks = g_array_new(FALSE, FALSE, sizeof(struct export_stack));
 
-	for (guint i = 0; i < sums->len; i++) {
-		const struct allocation_sum *sum = &g_array_index(sums, struct allocation_sum, i);
+	ARRAY_EACH(const struct allocation_sum, sum, sums) {
 		const double values[] = {
 			[EXPORT_ALLOC_OBJECTS] = sum->objects,
 			[EXPORT_ALLOC_SPACE] = sum->bytes,
@@ -195,9 +195,7 @@ GArray *export_samples(const struct profile *profile)
 	const GArray *each = profile->each;
 	GArray *stacks = g_array_sized_new(FALSE, FALSE, sizeof(struct export_stack), each->len);
 
-	for (guint i = 0; i < each->len; i++) {
-		const struct profile_sample *sample =
-			&g_array_index(each, struct profile_sample, i);
+	ARRAY_EACH(const struct profile_sample, sample, each) {
 		struct export_stack stack = { .time_ns = sample->time_ns,
 					      .thread = sample->thread,
 					      .node = sample->node,
@@ -233,9 +231,7 @@ static GArray *sample_stacks(const struct export *export)
 	GHashTableIter iter;
 	gpointer at;
 
-	for (guint i = 0; i < export->profile.each->len; i++) {
-		const struct profile_sample *sample =
-			&g_array_index(export->profile.each, struct profile_sample, i);
+	ARRAY_EACH(const struct profile_sample, sample, export->profile.each) {
 		const char *name = reader_comm_at(&export->reader, sample->thread, sample->time_ns);
 		struct export_stack stack = {
 			.thread = sample->thread,

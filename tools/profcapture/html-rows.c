@@ -3,6 +3,7 @@
 
 #include "tools/profcapture/html-rows.h"
 
+#include "base/each.h"
 #include "base/order.h"
 #include "tools/common/grown-array.h"
 #include "tools/profcapture/counter-values.h"
@@ -93,8 +94,7 @@ static void add_samples(struct html_rows *rows, const struct html_samples *sampl
 static void convert_samples(struct html_rows *rows, struct html_samples *samples,
 			    const uint32_t *stacks)
 {
-	for (guint i = 0; i < samples->all->len; i++) {
-		struct html_sample *at = &g_array_index(samples->all, struct html_sample, i);
+	ARRAY_EACH(struct html_sample, at, samples->all) {
 		int64_t time_ns = (int64_t)(at->time * samples->unit_ns);
 
 		at->time = (uint32_t)((uint64_t)page_time(rows, time_ns) / samples->unit_ns);
@@ -172,8 +172,7 @@ static void write_across(struct html_rows *rows)
 		struct html_waits *waits = &side->export->html_waits;
 
 		html_waits_sort(waits);
-		for (guint i = 0; i < waits->across->len; i++) {
-			struct html_wait *at = &g_array_index(waits->across, struct html_wait, i);
+		ARRAY_EACH(struct html_wait, at, waits->across) {
 			uint64_t begin = (uint64_t)page_time(rows, at->begin_ns);
 
 			at->time = (uint32_t)(begin / rows->wait_unit);
@@ -334,8 +333,7 @@ static void widen_bins(struct slices *slices)
 	slices->all = g_array_new(FALSE, FALSE, sizeof(struct page_slice));
 	slices->bin_ns = are_bins ? slices->bin_ns * 2 : slices->rows->grid_ns;
 	g_array_set_size(slices->newest, 0);
-	for (guint i = 0; i < before->len; i++) {
-		const struct page_slice *at = &g_array_index(before, struct page_slice, i);
+	ARRAY_EACH(const struct page_slice, at, before) {
 		struct page_slice *bin = are_bins ? bin_at(slices, at->thread, at->from_ns) : NULL;
 
 		for (unsigned kind = 0; bin && kind < SLICE_KINDS; kind++)
@@ -854,9 +852,7 @@ static void write_allocations(struct html_rows *rows)
 		if (!allocations || !allocations->lives)
 			continue;
 		part = rows->allocation_unit / (uint64_t)allocations->unit_ns;
-		for (guint i = 0; i < allocations->lives->len; i++) {
-			const struct allocation_life *life =
-				&g_array_index(allocations->lives, struct allocation_life, i);
+		ARRAY_EACH(const struct allocation_life, life, allocations->lives) {
 			struct page_life row = {
 				(uint32_t)(from + life->time / part),
 				life->freed ? (uint32_t)(from + (life->freed - 1) / part + 1) : 0,

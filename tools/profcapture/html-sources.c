@@ -10,6 +10,7 @@
 
 #include "tools/profcapture/html-sources.h"
 
+#include "base/each.h"
 #include "base/order.h"
 #include "tools/profcapture/annotate-code.h"
 
@@ -157,9 +158,7 @@ static void write_files(struct sources *sources)
 	struct json *json = sources->rows->json;
 
 	json_begin_array(json, "files");
-	for (guint i = 0; i < sources->all->len; i++) {
-		const struct page_source *source = sources->all->pdata[i];
-
+	POINTER_EACH(const struct page_source, source, sources->all) {
 		json_begin_object(json, NULL);
 		json_string(json, "path", source->path);
 		if (source->text) {

@@ -6,6 +6,7 @@
  */
 #include "config.h"
 
+#include "base/each.h"
 #include "base/order.h"
 #include "tools/common/capture-error.h"
 #include "tools/common/json-copy.h"
@@ -57,9 +58,7 @@ static bool gather_chunk(const struct prof_chunk *chunk, void *data, GError **er
 	struct info *info = data;
 	const struct capture *capture = info->reader.capture;
 
-	for (guint i = 0; i < info->tables->len; i++) {
-		struct table_info *table = &g_array_index(info->tables, struct table_info, i);
-
+	ARRAY_EACH(struct table_info, table, info->tables) {
 		if (table->table->id != chunk->table)
 			continue;
 		table->rows += chunk->rows;
@@ -481,8 +480,7 @@ static void add_contents(const struct info *info, struct out *also, struct out *
 	const struct capture *capture = info->reader.capture;
 	const char *options = capture_metadata(capture, "options");
 
-	for (guint i = 0; i < info->tables->len; i++) {
-		const struct table_info *table = &g_array_index(info->tables, struct table_info, i);
+	ARRAY_EACH(const struct table_info, table, info->tables) {
 		unsigned id = table->table->id;
 		uint64_t lost = capture_unreadable(capture, id).rows;
 		uint64_t rows = table->rows - MIN_OF(lost, table->rows);
@@ -535,8 +533,7 @@ static void add_threads(const struct info *info, struct out *line)
 
 		g_hash_table_add(threads, GSIZE_TO_POINTER(pid << 32 | thread->tid));
 	}
-	for (guint i = 0; i < info->processes->len; i++) {
-		const struct subject *at = &g_array_index(info->processes, struct subject, i);
+	ARRAY_EACH(const struct subject, at, info->processes) {
 		uint64_t pid = names_process_at(names, at->index)->pid;
 
 		if (!g_hash_table_add(pids, GSIZE_TO_POINTER(pid)) ||

@@ -10,6 +10,7 @@
  */
 #include "config.h"
 
+#include "base/each.h"
 #include "base/order.h"
 #include "tools/profcapture/memory.h"
 #include "tools/profile/cct.h"
@@ -217,8 +218,7 @@ static GArray *nodes_of(const struct tree *tree, bool by_blocks)
 	GArray *nodes =
 		g_array_sized_new(FALSE, TRUE, sizeof(struct cct_node), tree->branches->len);
 
-	for (uint32_t i = 0; i < tree->branches->len; i++) {
-		const struct branch *b = branch_at(tree, i);
+	ARRAY_EACH(const struct branch, b, tree->branches) {
 		struct cct_node node = { .parent = b->parent,
 					 .function = b->function,
 					 .self = by_blocks ? b->self.blocks : b->self.bytes,

@@ -14,6 +14,7 @@
  */
 #include "config.h"
 
+#include "base/each.h"
 #include "tools/profcapture/memory.h"
 
 #include <string.h>
@@ -186,12 +187,9 @@ static void begin(struct count *count, int64_t time_ns)
 		return;
 	count->has_begun = true;
 	note_peak(count, time_ns);
-	for (guint i = 0; i < processes->len; i++) {
-		struct memory_counts *process = memory_counts_at(processes, i);
-
+	ARRAY_EACH(struct memory_counts, process, processes)
 		if (process->is_there)
 			note_process_peak(process, time_ns);
-	}
 }
 
 /* Adds or removes a live block. When a heap ends, its blocks leave now_bytes but stay in live_*. */

@@ -20,6 +20,7 @@
  */
 #include "config.h"
 
+#include "base/each.h"
 #include "base/order.h"
 #include "tools/profcapture/memory.h"
 
@@ -279,11 +280,8 @@ static void set_peak(struct memory *memory, const struct ledger *ledger)
 static void set_live(struct memory *memory, const GArray *processes)
 {
 	memory->all.live_bytes = memory->all.live_blocks = 0;
-	for (guint i = 0; i < memory->processes->len; i++) {
-		struct memory_counts *to = memory_counts_at(memory->processes, i);
-
+	ARRAY_EACH(struct memory_counts, to, memory->processes)
 		to->live_bytes = to->live_blocks = 0;
-	}
 	for (uint32_t i = 0; i < processes->len; i++) {
 		struct memory_sum sum = memory_sum_at(processes, i);
 		struct memory_counts *to;
@@ -340,8 +338,7 @@ static GArray *list_stretches(const struct memory *memory)
 	GArray *all = g_array_new(FALSE, FALSE, sizeof(struct stretch));
 	guint n = 0;
 
-	for (uint32_t i = 0; i < memory->heaps.marks->len; i++) {
-		const struct memory_mark *mark = memory_mark_at(&memory->heaps, i);
+	ARRAY_EACH(const struct memory_mark, mark, memory->heaps.marks) {
 		struct stretch stretch = { .segment = mark->segment, .to = mark->time };
 
 		if (memory_heaps_wants(&memory->heaps, mark->heap))
@@ -456,9 +453,7 @@ static bool search_sorted(struct memory *memory, const GArray *stretches, struct
 	if (!capture_each_chunk(capture, PROF_TABLE_ALLOC, add_rows, &all, error) ||
 	    !capture_each_chunk(capture, PROF_TABLE_FREE, add_rows, &all, error))
 		return false;
-	for (guint i = 0; i < stretches->len; i++) {
-		const struct stretch *stretch = &g_array_index(stretches, struct stretch, i);
-
+	ARRAY_EACH(const struct stretch, stretch, stretches) {
 		if (best->is_best && stretch->most < best->most)
 			break;
 		if (best->is_best && stretch->most <= best->most &&
@@ -499,8 +494,7 @@ static void set_process_peaks(struct memory *memory)
 	if (memory->sampled_bytes > 0 || memory->reader.timed || memory->reader.tids ||
 	    memory->reader.comms)
 		return;
-	for (uint32_t i = 0; i < memory->heaps.marks->len; i++) {
-		const struct memory_mark *mark = memory_mark_at(&memory->heaps, i);
+	ARRAY_EACH(const struct memory_mark, mark, memory->heaps.marks) {
 		struct memory_counts *to;
 
 		if (!memory_heaps_wants(&memory->heaps, mark->heap))
@@ -596,11 +590,8 @@ static void forget_leaks(struct memory *memory)
 	GArray *const arrays[] = { memory->entities, memory->processes };
 
 	for (size_t a = 0; a < ARRAY_SIZE(arrays); a++)
-		for (guint i = 0; i < arrays[a]->len; i++) {
-			struct memory_counts *counts = memory_counts_at(arrays[a], i);
-
+		ARRAY_EACH(struct memory_counts, counts, arrays[a])
 			counts->leaked_bytes = counts->leaked_blocks = 0;
-		}
 	memory->all.leaked_bytes = memory->all.leaked_blocks = 0;
 	if (memory_query_of(memory)->filter == MEMORY_NOT_FREED)
 		g_array_set_size(memory->sums, 0);

@@ -9,6 +9,7 @@
 
 #include "tools/profcapture/memory-heaps.h"
 
+#include "base/each.h"
 #include "base/order.h"
 #include "tools/common/capture-error.h"
 
@@ -269,11 +270,8 @@ static bool read_ends(struct memory_heaps *heaps, GError **error)
 		if (*left_of(left, i) > 0)
 			set_end(heaps, i, MEMORY_RUNNING);
 	find_execs(heaps);
-	for (uint32_t i = 0; i < heaps->heaps->len; i++) {
-		struct memory_heap *heap = memory_heap_at(heaps, i);
-
+	ARRAY_EACH(struct memory_heap, heap, heaps->heaps)
 		heap->has_ended = memory_heaps_end(heaps, heap->process) != MEMORY_RUNNING;
-	}
 	return true;
 }
 

@@ -11,6 +11,7 @@
 
 #include "tools/profcapture/memory-replay.h"
 
+#include "base/each.h"
 #include "base/order.h"
 #include "tools/common/capture-error.h"
 
@@ -457,8 +458,7 @@ static void list_ends(struct pass *pass)
 {
 	const struct memory_heaps *heaps = pass->replay->heaps;
 
-	for (uint32_t i = 0; i < heaps->heaps->len; i++) {
-		const struct memory_heap *heap = memory_heap_at(heaps, i);
+	ARRAY_EACH(const struct memory_heap, heap, heaps->heaps) {
 		uint32_t mark = heap->end - 1;
 
 		if (heap->segment == pass->segment && heap->end && heap->has_ended)

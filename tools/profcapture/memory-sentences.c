@@ -6,6 +6,7 @@
  */
 #include "config.h"
 
+#include "base/each.h"
 #include "tools/present/sparkline.h"
 #include "tools/profcapture/memory.h"
 
@@ -271,9 +272,7 @@ static void describe_classes(const struct memory *memory, GString *text)
 	enum memory_key by = memory_query_of(memory)->key;
 	double all = 0;
 
-	for (guint i = 0; i < memory->lines->len; i++) {
-		const struct memory_line *line = memory_line_at(memory, i);
-
+	ARRAY_EACH(const struct memory_line, line, memory->lines) {
 		all += line->counts->allocations;
 		if (!most || line->counts->allocations > most->counts->allocations)
 			most = line;
@@ -294,8 +293,7 @@ static void describe_pairs(const struct memory *memory, GString *text)
 {
 	double crossed = 0, all = 0;
 
-	for (guint i = 0; i < memory->lines->len; i++) {
-		const struct memory_line *line = memory_line_at(memory, i);
+	ARRAY_EACH(const struct memory_line, line, memory->lines) {
 		const struct memory_pair *pair = memory_pair_at(memory, line->entity);
 
 		all += line->counts->allocations;
@@ -447,10 +445,7 @@ void memory_print_warnings(const struct memory *memory, struct out *out)
 	if (memory->warnings->len == 0)
 		return;
 	reader_style(&memory->reader, out, READER_WARNING);
-	for (guint i = 0; i < memory->warnings->len; i++) {
-		const struct memory_warning *warning =
-			&g_array_index(memory->warnings, struct memory_warning, i);
-
+	ARRAY_EACH(const struct memory_warning, warning, memory->warnings) {
 		out_printf(out,
 			   ngettext("In %u process, ", "In %u processes, ", warning->processes),
 			   warning->processes);

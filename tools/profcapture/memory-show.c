@@ -7,6 +7,7 @@
  */
 #include "config.h"
 
+#include "base/each.h"
 #include "base/order.h"
 #include "tools/profcapture/memory.h"
 #include "tools/profile/function-labels.h"
@@ -528,8 +529,7 @@ void memory_describe(struct memory *memory)
 
 	g_array_set_size(memory->about, names->processes->len);
 	all = (struct memory_about *)(void *)memory->about->data;
-	for (uint32_t i = 0; i < memory->heaps.heaps->len; i++) {
-		const struct memory_heap *heap = memory_heap_at(&memory->heaps, i);
+	ARRAY_EACH(const struct memory_heap, heap, memory->heaps.heaps) {
 		struct memory_about *about = &all[heap->process];
 
 		about->has_heap |= heap->last != 0;
@@ -709,10 +709,7 @@ static void write_suppressed(const struct memory *memory, struct json *json)
 
 	if (all) {
 		json_begin_array(json, "suppressed");
-		for (guint i = 0; i < all->len; i++) {
-			const struct suppression *suppression =
-				&g_array_index(all, struct suppression, i);
-
+		ARRAY_EACH(const struct suppression, suppression, all) {
 			json_begin_object(json, NULL);
 			json_string(json, "pattern", suppression->pattern);
 			json_uint(json, "bytes", memory_integer(suppression->bytes));
@@ -760,10 +757,7 @@ static void write_head(struct memory *memory, struct json *json)
 	table_write(&processes, json, JSON_FORMAT_JSON, processes.rows);
 	g_array_unref(rows.all);
 	json_begin_array(json, "warnings");
-	for (guint i = 0; i < memory->warnings->len; i++) {
-		const struct memory_warning *warning =
-			&g_array_index(memory->warnings, struct memory_warning, i);
-
+	ARRAY_EACH(const struct memory_warning, warning, memory->warnings) {
 		json_begin_object(json, NULL);
 		json_string(json, "text", warning->text);
 		json_uint(json, "processes", warning->processes);

@@ -3,6 +3,7 @@
 
 #include "tools/profcapture/reader.h"
 
+#include "base/each.h"
 #include "tools/common/capture-error.h"
 #include "tools/common/pager.h"
 #include "tools/profcapture/spans.h"
@@ -621,9 +622,7 @@ uint64_t reader_lost_rows(const struct reader *reader, const char *const *tables
 	const struct capture *capture = reader->capture;
 	uint64_t lost = 0;
 
-	for (guint i = 0; i < capture->losses->len; i++) {
-		const struct capture_loss *loss =
-			&g_array_index(capture->losses, struct capture_loss, i);
+	ARRAY_EACH(const struct capture_loss, loss, capture->losses) {
 		const char *const *table = tables;
 
 		if (loss->from_ns > reader->to_ns || loss->to_ns < reader->from_ns ||

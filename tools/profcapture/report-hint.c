@@ -10,6 +10,7 @@
  */
 #include "config.h"
 
+#include "base/each.h"
 #include "tools/profcapture/report-hint.h"
 
 #include <glib/gi18n.h>
@@ -96,10 +97,7 @@ static struct report_hint of_losses(const struct profile *profile)
 	uint64_t most = 0;
 
 	hint.percent = capture_lost_percent(capture, capture->lost);
-	for (guint i = 0; i < capture->losses->len; i++) {
-		const struct capture_loss *loss =
-			&g_array_index(capture->losses, struct capture_loss, i);
-
+	ARRAY_EACH(const struct capture_loss, loss, capture->losses) {
 		if (strcmp(loss->cause, "ticks-missed") == 0 || capture_loss_least(loss) <= most)
 			continue;
 		most = capture_loss_least(loss);

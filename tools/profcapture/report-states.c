@@ -11,6 +11,7 @@
 
 #include "tools/profcapture/report.h"
 
+#include "base/each.h"
 #include "base/order.h"
 #include "tools/profile/function-labels.h"
 
@@ -50,9 +51,7 @@ static GArray *list_states(const struct report *report, uint64_t *ret_all_ns)
 	struct run_time sum = { 0 };
 	uint64_t known_ns = 0;
 
-	for (guint i = 0; i < report->times->len; i++) {
-		const struct run_time *time = &g_array_index(report->times, struct run_time, i);
-
+	ARRAY_EACH(const struct run_time, time, report->times) {
 		sum.run_ns += time->run_ns;
 		sum.runnable_ns += time->runnable_ns;
 		sum.preempted_ns += time->preempted_ns;
@@ -81,8 +80,7 @@ static GArray *list_waits(const struct report *report, bool by_place)
 	g_autoptr(GArray) places = wait_places_rows(&report->waiting);
 	struct state_row causes[WAIT_CAUSES] = { 0 };
 
-	for (guint i = 0; i < places->len; i++) {
-		const struct wait_place *place = &g_array_index(places, struct wait_place, i);
+	ARRAY_EACH(const struct wait_place, place, places) {
 		const struct state_row row = { wait_cause_names[place->cause], place->weight,
 					       place->n, place->call, place->function };
 

@@ -7,6 +7,7 @@
  */
 #include "config.h"
 
+#include "base/each.h"
 #include "tools/profcapture/report.h"
 #include "tools/profile/cct.h"
 #include "tools/profile/function-names.h"
@@ -190,8 +191,7 @@ void report_show_tree(struct report *report, struct out *out)
 	g_array_index(from, struct profile_node, 0).count = (struct profile_count){
 		.total = amount_less(report->profile.all, report->profile.filtered)
 	};
-	for (uint32_t i = 0; i < from->len; i++) {
-		const struct profile_node *node = node_at(report, i);
+	ARRAY_EACH(const struct profile_node, node, from) {
 		const struct cct_node copy = {
 			.parent = node->parent,
 			.function = node->entity,

@@ -8,6 +8,7 @@
 
 #include "tools/profcapture/rewrite-heaps.h"
 
+#include "base/each.h"
 #include "base/order.h"
 #include "tools/common/capture-error.h"
 
@@ -299,11 +300,8 @@ bool rewrite_heaps_copy(struct capture *from, uint32_t segment, uint64_t start, 
 	g_autoptr(GArray) all = g_array_new(FALSE, TRUE, sizeof(struct heap));
 	struct heaps heaps = { from, start, blocks, all };
 
-	for (guint i = 0; i < parts->len; i++) {
-		const struct rewrite_part *part = &g_array_index(parts, struct rewrite_part, i);
-
+	ARRAY_EACH(const struct rewrite_part, part, parts)
 		if (part->segment == segment && !read_part(&heaps, part, error))
 			return false;
-	}
 	return write_heaps(&heaps, copier, error);
 }

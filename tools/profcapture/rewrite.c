@@ -14,6 +14,7 @@
 
 #include "tools/profcapture/rewrite.h"
 
+#include "base/each.h"
 #include "base/order.h"
 #include "tools/common/sorted.h"
 #include "tools/profcapture/rewrite-heaps.h"
@@ -191,14 +192,10 @@ static bool each_row(struct rewrite *rewrite, const struct rewrite_part *part, u
 static bool each_row_of_segment(struct rewrite *rewrite, const struct prof_segment *segment,
 				unsigned table, each_row_function *row, void *data, GError **error)
 {
-	for (guint i = 0; i < rewrite->parts->len; i++) {
-		const struct rewrite_part *part =
-			&g_array_index(rewrite->parts, struct rewrite_part, i);
-
+	ARRAY_EACH(const struct rewrite_part, part, rewrite->parts)
 		if (part->segment == segment->number &&
 		    !each_row(rewrite, part, table, row, data, error))
 			return false;
-	}
 	return true;
 }
 
@@ -727,10 +724,7 @@ static bool copy_symbols(struct rewrite *rewrite, GError **error)
 
 	if (!next_epoch(rewrite, error))
 		return false;
-	for (guint i = 0; i < rewrite->parts->len; i++) {
-		const struct rewrite_part *part =
-			&g_array_index(rewrite->parts, struct rewrite_part, i);
-
+	ARRAY_EACH(const struct rewrite_part, part, rewrite->parts) {
 		row_copier_use(&rewrite->copier, part->epoch);
 		for (size_t j = 0; j < ARRAY_SIZE(tables); j++)
 			if (!each_row(rewrite, part, tables[j], copy_if_used, &tables[j], error))

@@ -3,6 +3,7 @@
 
 #include "tools/profcapture/run-times.h"
 
+#include "base/each.h"
 #include "tools/common/capture-error.h"
 #include "tools/common/grown-array.h"
 
@@ -156,11 +157,8 @@ GArray *run_times_each_state(struct reader *reader,
 
 	if (!read_switches(&walk, error))
 		return NULL;
-	for (guint i = 0; i < times->len; i++) {
-		struct run_time *at = &g_array_index(times, struct run_time, i);
-
+	ARRAY_EACH(struct run_time, at, times)
 		at->known = at->run_ns || at->wait_ns || at->preempted_ns || at->runnable_ns;
-	}
 	return g_steal_pointer(&times);
 }
 

@@ -10,6 +10,7 @@
 
 #include "tools/profcapture/sql-tables.h"
 
+#include "base/each.h"
 #include "tools/common/capture-error.h"
 #include "tools/profile/wait-causes.h"
 
@@ -1320,12 +1321,9 @@ static bool count_rows(const struct prof_chunk *chunk, void *data, GError **erro
 	const struct sql_tables *tables = data;
 
 	(void)error;
-	for (guint i = 0; i < tables->all->len; i++) {
-		struct sql_table *table = tables->all->pdata[i];
-
+	POINTER_EACH(struct sql_table, table, tables->all)
 		if (table->def && table->def->id == chunk->table)
 			table->rows += chunk->rows;
-	}
 	return true;
 }
 
@@ -1359,12 +1357,9 @@ static void table_free(gpointer data)
 
 static bool has_rows(const struct sql_tables *tables, unsigned id)
 {
-	for (guint i = 0; i < tables->all->len; i++) {
-		const struct sql_table *table = tables->all->pdata[i];
-
+	POINTER_EACH(const struct sql_table, table, tables->all)
 		if (table->def && table->def->id == id)
 			return table->rows > 0;
-	}
 	return false;
 }
 

@@ -14,6 +14,7 @@
  */
 #include "config.h"
 
+#include "base/each.h"
 #include "tools/common/budget.h"
 #include "tools/profcapture/sql-printf.h"
 #include "tools/profcapture/sql-tables.h"
@@ -534,23 +535,17 @@ static bool run_query(struct sql *sql, const char *query, GError **error)
 
 static bool has_no_rows(const struct sql *sql, const char *name)
 {
-	for (guint i = 0; i < sql->tables->all->len; i++) {
-		const struct sql_table *table = sql->tables->all->pdata[i];
-
+	POINTER_EACH(const struct sql_table, table, sql->tables->all)
 		if (strcmp(table->name, name) == 0)
 			return table->rows == 0;
-	}
 	return false;
 }
 
 static uint64_t rows_of(const struct sql *sql, unsigned id)
 {
-	for (guint i = 0; i < sql->tables->all->len; i++) {
-		const struct sql_table *table = sql->tables->all->pdata[i];
-
+	POINTER_EACH(const struct sql_table, table, sql->tables->all)
 		if (table->def && table->def->id == id)
 			return table->rows;
-	}
 	return 0;
 }
 

@@ -3,6 +3,7 @@
 
 #include "tools/profcapture/summary.h"
 
+#include "base/each.h"
 #include "tools/profile/function-labels.h"
 #include "tools/profile/function-names.h"
 
@@ -360,11 +361,8 @@ uint64_t summary_ready_ns(const struct summary *summary)
 {
 	uint64_t ns = 0;
 
-	for (guint i = 0; i < summary->times->len; i++) {
-		const struct run_time *time = &g_array_index(summary->times, struct run_time, i);
-
+	ARRAY_EACH(const struct run_time, time, summary->times)
 		ns += time->preempted_ns + time->runnable_ns;
-	}
 	return ns;
 }
 

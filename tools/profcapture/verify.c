@@ -4,6 +4,7 @@
  */
 #include "config.h"
 
+#include "base/each.h"
 #include "tools/common/capture-error.h"
 #include "tools/profcapture/reader.h"
 #include "tools/profcapture/verbs.h"
@@ -119,9 +120,7 @@ static bool find_effect(struct verify *verify, GError **error)
 			(struct gap){ .first = UINT64_MAX,
 				      .to_ns = verify->reader.capture->duration_ns,
 				      .next_ns = verify->reader.capture->duration_ns };
-	for (guint i = 0; i < verify->damages->len; i++) {
-		const struct prof_damage *damage =
-			&g_array_index(verify->damages, struct prof_damage, i);
+	ARRAY_EACH(const struct prof_damage, damage, verify->damages) {
 		/* Without a known table, rows of any table may be lost. */
 		unsigned first = damage->table ? damage->table : 1;
 		unsigned last = damage->table ? damage->table : PROF_TABLE_LAST;

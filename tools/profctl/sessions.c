@@ -9,6 +9,7 @@
  */
 #include "config.h"
 
+#include "base/each.h"
 #include "base/order.h"
 #include "tools/common/cli.h"
 #include "tools/present/table.h"
@@ -376,8 +377,7 @@ static bool choose(const struct transport *transport, uint32_t *ret_id, GError *
 
 	if (!sessions)
 		return false;
-	for (guint i = 0; i < sessions->len; i++) {
-		const struct session_info *session = sessions->pdata[i];
+	POINTER_EACH(const struct session_info, session, sessions) {
 		g_autofree char *target = session_target(session);
 
 		if (is_over(session))

@@ -14,6 +14,7 @@
 
 #include "arch/errno-text.h"
 #include "base/clock.h"
+#include "base/each.h"
 #include "daemon/broker/events.h"
 #include "tools/common/cli.h"
 #include "tools/common/json.h"
@@ -329,8 +330,7 @@ static bool compare_with(struct stat_run *run, GError **error)
 
 	if (!file)
 		return false;
-	for (guint i = 0; i < run->measures->len; i++) {
-		struct measure *measure = run->measures->pdata[i];
+	POINTER_EACH(struct measure, measure, run->measures) {
 		g_autofree char *group = group_of(measure);
 		gsize n = 0;
 		double *values = g_key_file_get_double_list(file, group, "values", &n, NULL);
@@ -357,8 +357,7 @@ static bool save(const struct stat_run *run, GError **error)
 	g_key_file_set_integer(file, FILE_GROUP, "version", FILE_VERSION);
 	g_key_file_set_string_list(file, FILE_GROUP, "command", (const char *const *)run->command,
 				   g_strv_length(run->command));
-	for (guint i = 0; i < run->measures->len; i++) {
-		const struct measure *measure = run->measures->pdata[i];
+	POINTER_EACH(const struct measure, measure, run->measures) {
 		g_autofree char *group = group_of(measure);
 
 		if (measure->values->len == 0)
@@ -433,9 +432,7 @@ static const struct table_member members[] = {
 /* Stores the mean of the event with this name. Returns false if it was not counted. */
 static bool find_mean(const struct stat_run *run, const char *name, double *ret_mean)
 {
-	for (guint i = 0; i < run->measures->len; i++) {
-		const struct measure *measure = run->measures->pdata[i];
-
+	POINTER_EACH(const struct measure, measure, run->measures) {
 		if (strcmp(measure->event.name, name) == 0 && measure->values->len > 0) {
 			*ret_mean = measure_mean(measure);
 			return *ret_mean > 0;
@@ -610,11 +607,8 @@ static void print_text(const struct stat_run *run)
 	table_add_column(&table, LABEL, COLUMN_NAME, _("event"));
 	table_add_column(&table, NOTE, COLUMN_PLACE, NULL);
 	table_print(&table, &style, table.rows);
-	for (guint i = 0; i < run->measures->len; i++) {
-		const struct measure *measure = run->measures->pdata[i];
-
+	POINTER_EACH(const struct measure, measure, run->measures)
 		is_refused |= measure->state == STATE_NOT_PERMITTED || measure->user_only;
-	}
 	if (is_refused)
 		out_text(
 			&out,

@@ -3,6 +3,7 @@
 
 #include "tools/profile/own-memory.h"
 
+#include "base/each.h"
 #include "tools/common/sorted.h"
 
 #include <glib/gi18n.h>
@@ -82,11 +83,8 @@ struct own_memory *own_memory_load(struct names *names, GError **error)
 		uint64_t reach = 0;
 
 		g_array_sort(ranges, sorted_compare);
-		for (guint i = 0; i < ranges->len; i++) {
-			struct range *range = &g_array_index(ranges, struct range, i);
-
+		ARRAY_EACH(struct range, range, ranges)
 			range->reach = reach = MAX_OF(reach, range->end);
-		}
 	}
 	return memory;
 }

@@ -7,6 +7,7 @@
 
 #include "tools/profile/sampled-events.h"
 
+#include "base/each.h"
 #include "tools/common/capture-error.h"
 #include "tools/common/cli.h"
 #include "tools/common/text.h"
@@ -197,9 +198,7 @@ uint64_t sampled_event_weight(const struct sampled_event *event, uint64_t record
 void sampled_events_write(const struct sampled_events *events, struct json *json, const char *key)
 {
 	json_begin_array(json, key);
-	for (uint32_t i = 0; i < events->all->len; i++) {
-		const struct sampled_event *event = sampled_event_at(events, i);
-
+	ARRAY_EACH(const struct sampled_event, event, events->all) {
 		json_begin_object(json, NULL);
 		json_string(json, "name", event->name);
 		json_string(json, "unit", event->unit);

@@ -15,6 +15,7 @@
 
 #include "tools/symbols/names.h"
 
+#include "base/each.h"
 #include "tools/common/capture-error.h"
 #include "tools/symbols/clone-suffix.h"
 
@@ -83,9 +84,7 @@ size_t names_identities(const struct names *names)
 
 void names_forget(struct names *names)
 {
-	for (guint i = 0; i < names->epochs->len; i++) {
-		struct names_epoch *epoch = names->epochs->pdata[i];
-
+	POINTER_EACH(struct names_epoch, epoch, names->epochs) {
 		for (size_t j = 0; j < NAMES_TABLES; j++)
 			g_clear_pointer(&epoch->indexes[j], g_free);
 		g_clear_pointer(&epoch->frame_functions, g_free);

@@ -16,6 +16,7 @@
 
 #include "tools/symbols/symbol-rows.h"
 
+#include "base/each.h"
 #include "base/order.h"
 #include "tools/common/capture-error.h"
 #include "tools/common/sorted.h"
@@ -334,9 +335,7 @@ struct symbol_rows *symbol_rows_load(struct names *names, GError **error)
 		symbol_rows_free(rows);
 		return NULL;
 	}
-	for (guint i = 0; i < rows->images->len; i++) {
-		struct image_rows *of = rows_of(rows, i);
-
+	ARRAY_EACH(struct image_rows, of, rows->images) {
 		if (of->symbols)
 			sorted_finalize(of->symbols, compare_symbols);
 		if (of->lines)
@@ -378,8 +377,7 @@ struct symbol_row *symbol_rows_named(const struct symbol_rows *rows, uint32_t im
 	if (of->by_name)
 		return g_hash_table_lookup(of->by_name, name);
 	of->by_name = g_hash_table_new(NULL, NULL);
-	for (guint i = 0; i < of->symbols->len; i++) {
-		struct symbol_row *row = &g_array_index(of->symbols, struct symbol_row, i);
+	ARRAY_EACH(struct symbol_row, row, of->symbols) {
 		gpointer key = (gpointer)row->name;
 
 		if (!row->raw_name[clone_suffix_skip(row->raw_name)])

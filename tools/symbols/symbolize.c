@@ -11,6 +11,7 @@
 #include "tools/symbols/symbolize.h"
 
 #include "arch/jit-dump.h"
+#include "base/each.h"
 #include "tools/common/budget.h"
 #include "tools/common/capture-error.h"
 #include "tools/common/sorted.h"
@@ -597,8 +598,7 @@ static void write_names(struct run *run, const struct names_image *image, const 
 	if (!lines)
 		return;
 	id = add_image(added, image, no_build_id, process);
-	for (guint i = 0; i < lines->len; i++) {
-		const struct jit_line *from = &g_array_index(lines, struct jit_line, i);
+	ARRAY_EACH(const struct jit_line, from, lines) {
 		const struct symbol_line line = { .start = from->address,
 						  .length = 1,
 						  .file = from->file,

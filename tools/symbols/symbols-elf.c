@@ -17,6 +17,7 @@
  * symbols.c checks and demangles names.
  */
 #include "arch/base.h"
+#include "base/each.h"
 #include "base/order.h"
 #include "tools/common/sorted.h"
 #include "tools/symbols/symbols-source.h"
@@ -215,9 +216,7 @@ static void name_sized(struct search *search, size_t *next)
 	struct symbols_query *query = search->query;
 
 	g_array_sort(search->sized, compare_candidates);
-	for (guint i = 0; i < search->sized->len; i++) {
-		const struct candidate *candidate =
-			&g_array_index(search->sized, struct candidate, i);
+	ARRAY_EACH(const struct candidate, candidate, search->sized) {
 		size_t place =
 			next_open(next, sorted_below(query->places, query->n_places,
 						     sizeof(*query->places), candidate->start));

@@ -18,6 +18,7 @@
 #include "daemon/engine/alloc/heap-forks.h"
 
 #include "arch/base.h"
+#include "base/each.h"
 
 #define MAX_FORKS 1024u
 #define LOOK_EVERY 4096u /* ends between two checks for ended children */
@@ -52,9 +53,7 @@ static void update(const struct heap_forks *forks, struct heap_parent *parent)
 {
 	parent->fork_ns = UINT64_MAX;
 	parent->log_to = 0;
-	for (guint i = 0; i < forks->forks->len; i++) {
-		const struct heap_fork *fork = fork_at(forks, i);
-
+	ARRAY_EACH(const struct heap_fork, fork, forks->forks) {
 		if (fork->parent != parent->process)
 			continue;
 		if (fork->number == NOT_REACHED)
@@ -166,9 +165,7 @@ void heap_forks_done(struct heap_forks *forks)
 
 void heap_forks_reach(struct heap_forks *forks, struct heap_parent *parent, uint64_t time_ns)
 {
-	for (guint i = 0; i < forks->forks->len; i++) {
-		struct heap_fork *fork = fork_at(forks, i);
-
+	ARRAY_EACH(struct heap_fork, fork, forks->forks) {
 		if (fork->parent != parent->process || fork->number != NOT_REACHED ||
 		    fork->time_ns >= time_ns)
 			continue;

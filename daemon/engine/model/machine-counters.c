@@ -17,6 +17,7 @@
 
 #include "arch/base.h"
 #include "base/clock.h"
+#include "base/each.h"
 #include "base/order.h"
 
 #include <ctype.h>
@@ -551,9 +552,7 @@ COMPARE_BY(compare_values, struct machine_value, ORDER(a->time_ns, b->time_ns))
 
 void machine_counters_read(struct machine_counters *machine, uint64_t now_ns)
 {
-	for (guint i = 0; i < machine->files->len; i++) {
-		struct counter_source *source = machine->files->pdata[i];
-
+	POINTER_EACH(struct counter_source, source, machine->files) {
 		if (source->failed || (source->idle > 0 && source->idle-- > 0))
 			continue;
 		read_source(machine, source);

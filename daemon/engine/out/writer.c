@@ -20,6 +20,7 @@
 #include "arch/base.h"
 #include "arch/errno-text.h"
 #include "base/clock.h"
+#include "base/each.h"
 #include "base/order.h"
 
 #include <errno.h>
@@ -131,9 +132,7 @@ static void write_losses(struct writer *writer)
 
 	if (writer->losses->len == 0 || prof_block_new(def, &block) != 0)
 		return;
-	for (guint i = 0; i < writer->losses->len; i++) {
-		const struct writer_loss *loss =
-			&g_array_index(writer->losses, struct writer_loss, i);
+	ARRAY_EACH(const struct writer_loss, loss, writer->losses) {
 		const char *stream = prof_table_v1(loss->table)->name;
 		const struct prof_value row[PROF_LOSS_COLUMNS] = {
 			[PROF_LOSS_TIME] = PROF_NUMBER(loss->from_ns),

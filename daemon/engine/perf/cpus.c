@@ -16,6 +16,7 @@
 #include "daemon/engine/perf/cpus.h"
 
 #include "arch/base.h"
+#include "base/each.h"
 
 #include <errno.h>
 #include <glib.h>
@@ -50,9 +51,7 @@ void cpus_done(struct cpus *cpus)
 {
 	if (!cpus->all)
 		return;
-	for (guint i = 0; i < cpus->all->len; i++) {
-		struct cpu *cpu = g_ptr_array_index(cpus->all, i);
-
+	POINTER_EACH(struct cpu, cpu, cpus->all) {
 		cpu_close(cpu);
 		switches_done(&cpu->switches);
 		g_free(cpu);

@@ -16,6 +16,7 @@
 #include "daemon/engine/perf/ticks.h"
 
 #include "arch/base.h"
+#include "base/each.h"
 
 #include <stdio.h>
 
@@ -117,9 +118,7 @@ void ticks_compare(struct ticks *ticks, struct cpus *cpus, struct loss_table *lo
 
 	if (!ticks->running || !ticks->is_read)
 		return;
-	for (guint i = 0; i < cpus->all->len; i++) {
-		struct cpu *cpu = g_ptr_array_index(cpus->all, i);
-
+	POINTER_EACH(struct cpu, cpu, cpus->all) {
 		cpu_count_lost(cpu, ticks->period_ns);
 		if (cpu->busy_ns == UINT64_MAX || !cpu->open) {
 			ticks_begin_cpu(cpu, busy_ns, now_ns);

@@ -17,6 +17,7 @@
 #include "daemon/engine/session/session.h"
 
 #include "arch/base.h"
+#include "base/each.h"
 
 #include <glib.h>
 #include <stdio.h>
@@ -258,9 +259,7 @@ static void close_cpus(struct session *session)
 	for (guint i = 0; i < session->cpus.all->len; i++)
 		cpu_add_lost(g_ptr_array_index(session->cpus.all, i), &session->losses, now_ns);
 	sampling_add_missed(&session->sampling, now_ns);
-	for (guint i = 0; i < session->cpus.all->len; i++) {
-		struct cpu *cpu = g_ptr_array_index(session->cpus.all, i);
-
+	POINTER_EACH(struct cpu, cpu, session->cpus.all) {
 		if (cpu->gone_ns)
 			loss_add_cpu(&session->losses, cpu->number, false, PROF_LOSS_CPU_OFFLINE, 1,
 				     cpu->gone_ns, now_ns);
@@ -527,9 +526,7 @@ static void pace_waits(struct session *session, uint64_t now_ns)
 	char text[200];
 	double rate;
 
-	for (guint i = 0; i < session->cpus.all->len; i++) {
-		struct cpu *cpu = g_ptr_array_index(session->cpus.all, i);
-
+	POINTER_EACH(struct cpu, cpu, session->cpus.all) {
 		cpu_pace_copies(cpu, now_ns);
 		sleeps += cpu->n_sleeps;
 	}

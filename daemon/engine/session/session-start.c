@@ -14,6 +14,7 @@
 
 #include "arch/base.h"
 #include "arch/regular-file.h"
+#include "base/each.h"
 
 #include <errno.h>
 #include <glib.h>
@@ -313,12 +314,9 @@ bool session_start_sampling(struct session *session, GError **error)
 	for (size_t i = 0; i < SESSION_SOURCES; i++)
 		if (session_sources[i].enable && !session_sources[i].enable(session, error))
 			return false;
-	for (guint i = 0; i < session->cpus.all->len; i++) {
-		struct cpu *cpu = g_ptr_array_index(session->cpus.all, i);
-
+	POINTER_EACH(struct cpu, cpu, session->cpus.all)
 		if (cpu->open && !cpu->samples.control && !map_samples(session, cpu, error))
 			return false;
-	}
 	if (session->kallsyms_fd >= 0)
 		kernel_read_text(&session->kernel, session->kallsyms_fd);
 	for (enum session_job job = JOB_CLOSE; job < SESSION_JOBS; job++)

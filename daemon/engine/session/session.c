@@ -22,6 +22,7 @@
 #include "daemon/engine/session/session.h"
 
 #include "arch/base.h"
+#include "base/each.h"
 
 #include <errno.h>
 #include <glib.h>
@@ -464,8 +465,7 @@ static void add_writer_losses(struct session *session)
 {
 	const GArray *losses = writer_losses(session->writer);
 
-	for (guint i = 0; i < losses->len; i++) {
-		const struct writer_loss *lost = &g_array_index(losses, struct writer_loss, i);
+	ARRAY_EACH(const struct writer_loss, lost, losses) {
 		struct loss loss = {
 			.key.cause = writer_loss_cause(session->writer),
 			.count = lost->rows,

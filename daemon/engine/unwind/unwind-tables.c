@@ -21,6 +21,7 @@
 #include "arch/base.h"
 #include "arch/errno-text.h"
 #include "base/clock.h"
+#include "base/each.h"
 #include "base/order.h"
 #include "daemon/engine/interp/interp-runtime.h"
 #include "daemon/engine/model/program.h"
@@ -313,8 +314,7 @@ void unwind_tables_add(struct unwind_tables *tables, struct image *image, int fd
 /* Queues each dump in which requested code was not found yet, so that its next part is read. */
 static void read_on(struct unwind_tables *tables)
 {
-	for (guint i = 0; i < tables->dumps->len; i++) {
-		struct file *file = g_ptr_array_index(tables->dumps, i);
+	POINTER_EACH(struct file, file, tables->dumps) {
 		uint64_t now_ns;
 
 		if (!file->is_requested || file->is_read)
@@ -331,11 +331,8 @@ static void read_on(struct unwind_tables *tables)
 
 void unwind_tables_request_more(const struct unwind_tables *tables, const struct image *dump)
 {
-	for (guint i = 0; i < tables->dumps->len; i++) {
-		struct file *file = g_ptr_array_index(tables->dumps, i);
-
+	POINTER_EACH(struct file, file, tables->dumps)
 		file->is_requested |= file->jit == dump->jit;
-	}
 }
 
 uint32_t unwind_tables_dump_version(const struct unwind_tables *tables)
