@@ -119,7 +119,7 @@ static bool take_and_load(struct names_epoch *epoch, const struct prof_batch *ba
 	for (uint32_t i = 7; i < 10; i++)
 		(void)load(epoch->names, batch->epoch + i);
 	if ((*depth)++ == 0 &&
-	    !names_each_batch(epoch->names, &options, take_and_load, depth, "failed", error))
+	    !names_each_batch(epoch->names, &options, take_and_load, depth, error))
 		return false;
 	for (uint32_t i = 7; i < 10; i++)
 		(void)load(epoch->names, batch->epoch + i);
@@ -140,7 +140,7 @@ static void test_each_batch(void)
 	two_epochs(&build);
 	reader = open_reader(&build);
 	names = names_new(reader);
-	CHECK(names_each_batch(names, &options, take_and_load, &depth, "failed", NULL));
+	CHECK(names_each_batch(names, &options, take_and_load, &depth, NULL));
 	CHECK_INT(depth, 4);
 	/* Afterwards, only the two epochs used last are kept. */
 	(void)load(names, chunks_first_epoch(reader) + 20);

@@ -6,6 +6,7 @@
 #include "base/each.h"
 #include "base/order.h"
 #include "tools/common/capture-error.h"
+#include "tools/common/keyed.h"
 #include "tools/common/sorted.h"
 #include "tools/profcapture/disassembly.h"
 #include "tools/symbols/symbols-source.h"
@@ -425,21 +426,8 @@ static struct seen_place place_at(const struct annotate_code *code, uint64_t off
 
 /* ---- lines ----------------------------------------------------------------------------------- */
 
-static guint place_hash(gconstpointer key)
-{
-	const struct annotate_place *place = key;
-
-	return g_direct_hash(place->function) ^ g_direct_hash(place->file) * 31 ^
-	       place->line * 0x9e3779b1u;
-}
-
-static gboolean place_equal(gconstpointer left, gconstpointer right)
-{
-	const struct annotate_place *a = left, *b = right;
-
-	return a->function == b->function && a->file == b->file && a->line == b->line &&
-	       a->is_inlined == b->is_inlined;
-}
+KEYED_BY(place, struct annotate_place, (uintptr_t)a->function, (uintptr_t)a->file,
+	 (uint64_t)a->line << 1 | a->is_inlined)
 
 static struct annotate_line *find_line(struct annotate_code *code,
 				       const struct annotate_place *place)

@@ -344,6 +344,7 @@ struct capture *capture_open(const char *file, bool redacts, GError **error)
 		budget_add_capture(capture->reader, file);
 		capture->segments = prof_reader_segments(capture->reader, &capture->n_segments);
 		capture->names = names_new(capture->reader);
+		capture->names->file = capture->file;
 	}
 	if (ok && redacts) {
 		ok = learn_names(capture->reader, file, error);
@@ -360,7 +361,7 @@ struct capture *capture_open(const char *file, bool redacts, GError **error)
 			g_autofree char *name = g_path_get_basename(file);
 
 			g_free(capture->file);
-			capture->file = redact_text(capture->redactor, name);
+			capture->names->file = capture->file = redact_text(capture->redactor, name);
 		}
 		return capture;
 	}
@@ -891,12 +892,10 @@ bool capture_each_exit(const struct capture *capture,
 		       void (*ended)(uint32_t process, int64_t time_ns, void *data), void *data,
 		       GError **error)
 {
-	static const uint16_t columns[] = { PROF_TASK_TIME, PROF_TASK_THREAD, PROF_TASK_EVENT };
-	const struct prof_cursor_options options = { .table = PROF_TABLE_TASK,
-						     .columns = columns,
-						     .n_columns = ARRAY_SIZE(columns) };
 	struct exits exits = { capture, ended, data };
-	g_autofree char *failure = g_strdup_printf(_("cannot read tasks of '%s'"), capture->file);
 
-	return names_each_batch(capture->names, &options, add_exits, &exits, failure, error);
+	return names_each_batch(capture->names,
+				NAMES_COLUMNS(PROF_TABLE_TASK, PROF_TASK_TIME, PROF_TASK_THREAD,
+					      PROF_TASK_EVENT),
+				add_exits, &exits, error);
 }

@@ -4,29 +4,15 @@
 #include "tools/profcapture/counter-values.h"
 
 #include "tools/common/capture-error.h"
+#include "tools/common/keyed.h"
 
 #include <glib/gi18n.h>
 #include <string.h>
 
 enum { PROCESS, GROUP, NAME, UNIT, KIND, N_COUNTER_COLUMNS };
 
-static guint counter_hash(gconstpointer pointer)
-{
-	const struct counter *counter = pointer;
-
-	return ((g_direct_hash(counter->group) * 31 ^ g_direct_hash(counter->name)) * 31 ^
-		counter->process) *
-		       2 +
-	       (guint)counter->kind;
-}
-
-static gboolean counter_equal(gconstpointer left, gconstpointer right)
-{
-	const struct counter *a = left, *b = right;
-
-	return a->group == b->group && a->name == b->name && a->unit == b->unit &&
-	       a->kind == b->kind && a->process == b->process;
-}
+KEYED_BY(counter, struct counter, (uintptr_t)a->group, (uintptr_t)a->name, (uintptr_t)a->unit,
+	 a->kind, a->process)
 
 static void epoch_done(struct counter_values *values)
 {
@@ -61,7 +47,6 @@ static uint32_t find_counter(struct counter_values *values, struct names_epoch *
 {
 	uint64_t number[N_COUNTER_COLUMNS];
 	struct counter counter = { 0 };
-	gpointer known;
 
 	for (size_t i = 0; i < N_COUNTER_COLUMNS; i++)
 		number[i] = array_number_or(prof_dictionary_column(values->rows, i), row, 0);
@@ -70,12 +55,7 @@ static uint32_t find_counter(struct counter_values *values, struct names_epoch *
 	counter.name = names_text(names, number[NAME]);
 	counter.unit = names_text(names, number[UNIT]);
 	counter.kind = number[KIND];
-	if (g_hash_table_lookup_extended(values->indexes, &counter, NULL, &known))
-		return GPOINTER_TO_UINT(known);
-	g_array_append_val(values->all, counter);
-	g_hash_table_insert(values->indexes, g_memdup2(&counter, sizeof(counter)),
-			    GUINT_TO_POINTER(values->all->len - 1));
-	return values->all->len - 1;
+	return keyed_index(values->indexes, values->all, &counter);
 }
 
 /* Returns false if the counter is not defined. */
@@ -92,62 +72,50 @@ static bool index_of(struct counter_values *values, struct names_epoch *names, u
 	return true;
 }
 
-static bool read_rows(struct counter_values *values, struct prof_cursor *cursor,
-		      void (*found)(const struct counter_value *value, void *data), void *data,
-		      GError **error)
+struct value_reading {
+	struct counter_values *values;
+	void (*found)(const struct counter_value *value, void *data);
+	void *data;
+};
+
+static bool add_values(struct names_epoch *names, const struct prof_batch *batch, void *data,
+		       GError **error)
 {
-	const struct capture *capture = values->capture;
-	struct prof_batch batch;
-	int r;
+	const struct value_reading *reading = data;
+	struct counter_values *values = reading->values;
 
-	while ((r = prof_cursor_next(cursor, &batch)) == 0) {
-		struct names_epoch *names = names_epoch(capture->names, batch.epoch, error);
+	if (!epoch_load(values, batch->epoch, error))
+		return false;
+	for (size_t i = 0; i < batch->rows; i++) {
+		uint64_t id = array_number_or(&batch->columns[1], i, 0);
+		uint64_t bits = array_number_or(&batch->columns[2], i, 0);
+		struct counter_value value = { .segment = batch->segment };
 
-		if (!names || !names_load_identities(names, error) ||
-		    !epoch_load(values, batch.epoch, error))
-			return false;
-		for (size_t i = 0; i < batch.rows; i++) {
-			uint64_t id = array_number_or(&batch.columns[1], i, 0);
-			uint64_t bits = array_number_or(&batch.columns[2], i, 0);
-			struct counter_value value = { .segment = batch.segment };
-
-			if (!index_of(values, names, id, &value.counter)) {
-				values->unknown++;
-				capture->names->lost++;
-				continue;
-			}
-			value.time_ns = capture_time(capture, batch.segment,
-						     array_number_or(&batch.columns[0], i, 0));
-			memcpy(&value.value, &bits, sizeof(bits));
-			found(&value, data);
+		if (!index_of(values, names, id, &value.counter)) {
+			values->unknown++;
+			names->names->lost++;
+			continue;
 		}
+		value.time_ns = capture_time(values->capture, batch->segment,
+					     array_number_or(&batch->columns[0], i, 0));
+		memcpy(&value.value, &bits, sizeof(bits));
+		reading->found(&value, reading->data);
 	}
-	return r == PROF_END ||
-	       capture_error(error, r, _("cannot read counters of '%s'"), capture->file);
+	return true;
 }
 
 bool counter_values_read(struct counter_values *values,
 			 void (*found)(const struct counter_value *value, void *data), void *data,
 			 GError **error)
 {
-	static const uint16_t columns[] = { PROF_COUNTER_VALUE_TIME, PROF_COUNTER_VALUE_COUNTER,
-					    PROF_COUNTER_VALUE_VALUE };
-	const struct prof_cursor_options options = { .table = PROF_TABLE_COUNTER_VALUE,
-						     .columns = columns,
-						     .n_columns = ARRAY_SIZE(columns) };
-	struct capture *capture = values->capture;
-	struct prof_cursor *cursor;
-	bool ok;
-	int r = prof_cursor_new(capture->reader, &options, &cursor);
+	struct value_reading reading = { values, found, data };
 
 	values->all = g_array_new(FALSE, FALSE, sizeof(struct counter));
 	values->indexes = g_hash_table_new_full(counter_hash, counter_equal, g_free, NULL);
-	if (r != 0)
-		return r == PROF_NO_TABLE ||
-		       capture_error(error, r, _("cannot read counters of '%s'"), capture->file);
-	ok = read_rows(values, cursor, found, data, error);
-	prof_cursor_free(cursor);
-	return ok;
+	return names_each_batch(values->capture->names,
+				NAMES_COLUMNS(PROF_TABLE_COUNTER_VALUE, PROF_COUNTER_VALUE_TIME,
+					      PROF_COUNTER_VALUE_COUNTER, PROF_COUNTER_VALUE_VALUE),
+				add_values, &reading, error);
 }
 
 void counter_values_done(struct counter_values *values)

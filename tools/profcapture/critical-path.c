@@ -11,6 +11,7 @@
 #include "base/each.h"
 #include "base/order.h"
 #include "tools/common/grown-array.h"
+#include "tools/common/keyed.h"
 #include "tools/profcapture/run-times.h"
 #include "tools/profcapture/spans.h"
 #include "tools/profile/function-names.h"
@@ -63,19 +64,7 @@ struct thread_name {
 	const char *comm, *exe;
 };
 
-static guint name_hash(gconstpointer pointer)
-{
-	const struct thread_name *name = pointer;
-
-	return g_direct_hash(name->comm) * 31 + g_direct_hash(name->exe);
-}
-
-static gboolean name_equal(gconstpointer left, gconstpointer right)
-{
-	const struct thread_name *a = left, *b = right;
-
-	return a->comm == b->comm && a->exe == b->exe;
-}
+KEYED_BY(name, struct thread_name, (uintptr_t)a->comm, (uintptr_t)a->exe)
 
 /* Returns the first thread with the same name and executable. Keeps the result of the first call
  * for each thread, because reading an epoch again can change the thread's name. */
@@ -97,40 +86,15 @@ static uint32_t first_of(struct critical_path *path, uint32_t thread)
 	return *first;
 }
 
-/* A random odd factor, so that a file cannot choose labels that collide. */
-static uint64_t hash_factor;
-
-static guint label_hash(gconstpointer pointer)
-{
-	const struct path_label *label = pointer;
-	uint64_t hash = ((uint64_t)label->thread << 32 | label->place) * hash_factor;
-
-	hash ^= (uint64_t)label->kind << 8 ^ (uint64_t)label->cause << 4 ^ label->waker ^
-		g_direct_hash(label->call);
-	return (guint)(hash * hash_factor >> 32);
-}
-
-static gboolean label_equal(gconstpointer left, gconstpointer right)
-{
-	const struct path_label *a = left, *b = right;
-
-	return a->kind == b->kind && a->place == b->place && a->cause == b->cause &&
-	       a->call == b->call && a->waker == b->waker && a->thread == b->thread;
-}
+KEYED_BY(label, struct path_label, (uint64_t)a->kind << 32 | a->place,
+	 (uint64_t)a->cause << 32 | a->waker, (uintptr_t)a->call, a->thread)
 
 static uint32_t label_of(struct critical_path *path, const struct path_label *label)
 {
 	struct path_label key = *label;
-	gpointer known;
 
 	key.thread = first_of(path, label->thread);
-	known = g_hash_table_lookup(path->label_indexes, &key);
-	if (!known) {
-		g_array_append_val(path->labels, key);
-		known = GUINT_TO_POINTER(path->labels->len);
-		g_hash_table_insert(path->label_indexes, g_memdup2(&key, sizeof(key)), known);
-	}
-	return GPOINTER_TO_UINT(known) - 1;
+	return keyed_index(path->label_indexes, path->labels, &key);
 }
 
 static uint32_t child_of(struct critical_path *path, uint32_t parent, uint32_t label)
@@ -249,15 +213,10 @@ static bool add_births(struct names_epoch *epoch, const struct prof_batch *batch
 
 static bool read_births(struct critical_path *path, GError **error)
 {
-	static const uint16_t columns[] = { PROF_TASK_TIME, PROF_TASK_THREAD, PROF_TASK_EVENT,
-					    PROF_TASK_PARENT };
-	const struct prof_cursor_options options = { .table = PROF_TABLE_TASK,
-						     .columns = columns,
-						     .n_columns = ARRAY_SIZE(columns) };
-	struct capture *capture = path->reader->capture;
-	g_autofree char *failure = g_strdup_printf(_("cannot read tasks of '%s'"), capture->file);
-
-	return names_each_batch(capture->names, &options, add_births, path, failure, error);
+	return names_each_batch(path->reader->capture->names,
+				NAMES_COLUMNS(PROF_TABLE_TASK, PROF_TASK_TIME, PROF_TASK_THREAD,
+					      PROF_TASK_EVENT, PROF_TASK_PARENT),
+				add_births, path, error);
 }
 
 /* Returns the array of a thread, whose elements have `size` bytes. */
@@ -325,17 +284,12 @@ static bool add_waits(struct names_epoch *epoch, const struct prof_batch *batch,
 
 static bool read_waits(struct critical_path *path, GError **error)
 {
-	static const uint16_t columns[] = {
-		PROF_WAIT_TIME,    PROF_WAIT_THREAD, PROF_WAIT_DURATION,     PROF_WAIT_STACK,
-		PROF_WAIT_SYSCALL, PROF_WAIT_WAKER,  PROF_WAIT_WAKER_THREAD,
-	};
-	const struct prof_cursor_options options = { .table = PROF_TABLE_WAIT,
-						     .columns = columns,
-						     .n_columns = ARRAY_SIZE(columns) };
-	struct capture *capture = path->reader->capture;
-	g_autofree char *failure = g_strdup_printf(_("cannot read waits of '%s'"), capture->file);
-
-	return names_each_batch(capture->names, &options, add_waits, path, failure, error);
+	return names_each_batch(path->reader->capture->names,
+				NAMES_COLUMNS(PROF_TABLE_WAIT, PROF_WAIT_TIME, PROF_WAIT_THREAD,
+					      PROF_WAIT_DURATION, PROF_WAIT_STACK,
+					      PROF_WAIT_SYSCALL, PROF_WAIT_WAKER,
+					      PROF_WAIT_WAKER_THREAD),
+				add_waits, path, error);
 }
 
 /* ---- The walk back --------------------------------------------------------------------------- */
@@ -729,13 +683,7 @@ static bool add_samples(struct names_epoch *epoch, const struct prof_batch *batc
  * went. */
 static bool read_samples(struct critical_path *path, GError **error)
 {
-	static const uint16_t columns[] = { PROF_SAMPLE_TIME, PROF_SAMPLE_THREAD, PROF_SAMPLE_STACK,
-					    PROF_SAMPLE_SOURCE };
-	const struct prof_cursor_options options = { .table = PROF_TABLE_SAMPLE,
-						     .columns = columns,
-						     .n_columns = ARRAY_SIZE(columns) };
 	struct capture *capture = path->reader->capture;
-	g_autofree char *failure = g_strdup_printf(_("cannot read samples of '%s'"), capture->file);
 
 	if (!sampled_events_read(capture->sampled, capture->reader, capture->names, error))
 		return false;
@@ -743,8 +691,11 @@ static bool read_samples(struct critical_path *path, GError **error)
 		const struct sampled_event *event = sampled_event_at(capture->sampled, path->event);
 
 		if (sampled_event_is_clock(event) || g_strcmp0(event->name, "cycles") == 0)
-			return names_each_batch(capture->names, &options, add_samples, path,
-						failure, error);
+			return names_each_batch(capture->names,
+						NAMES_COLUMNS(PROF_TABLE_SAMPLE, PROF_SAMPLE_TIME,
+							      PROF_SAMPLE_THREAD, PROF_SAMPLE_STACK,
+							      PROF_SAMPLE_SOURCE),
+						add_samples, path, error);
 	}
 	return true;
 }
@@ -984,7 +935,6 @@ bool critical_path_find(struct critical_path *path, struct reader *reader, GErro
 	path->threads = g_array_new(FALSE, TRUE, sizeof(struct path_thread));
 	if (path->most_steps)
 		path->steps = g_array_new(FALSE, FALSE, sizeof(struct path_step));
-	hash_factor = (uint64_t)g_random_int() << 32 | g_random_int() | 1;
 	path->label_indexes = g_hash_table_new_full(label_hash, label_equal, g_free, NULL);
 	path->firsts = g_hash_table_new_full(name_hash, name_equal, g_free, NULL);
 	path->first_of = g_array_new(FALSE, TRUE, sizeof(uint32_t));

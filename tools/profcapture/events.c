@@ -17,6 +17,7 @@
 #include "config.h"
 
 #include "base/order.h"
+#include "tools/common/keyed.h"
 #include "tools/profcapture/durations.h"
 #include "tools/profcapture/reader.h"
 #include "tools/profcapture/verbs.h"
@@ -79,33 +80,9 @@ struct events_verb {
 
 /* ---- Gathering ------------------------------------------------------------------------------- */
 
-/* A random odd factor, so that a file cannot choose values that collide. */
-static uint64_t hash_factor;
-
-static guint mix(uint64_t number)
-{
-	return (guint)(number * hash_factor >> 32);
-}
-
-static guint open_hash(gconstpointer pointer)
-{
-	return mix(*(const uint64_t *)pointer);
-}
-
-static guint series_hash(gconstpointer pointer)
-{
-	const struct event_series *series = pointer;
-
-	return mix(series->value) ^ (g_direct_hash(series->text) * 31 + series->event);
-}
-
-static gboolean series_equal(gconstpointer left, gconstpointer right)
-{
-	const struct event_series *a = left, *b = right;
-
-	return a->event == b->event && a->value == b->value && a->text == b->text &&
-	       a->has_value == b->has_value && a->kind == b->kind;
-}
+KEYED_BY(open, struct open_interval, a->key)
+KEYED_BY(series, struct event_series, (uint64_t)a->event << 32 | a->kind, a->has_value, a->value,
+	 (uintptr_t)a->text)
 
 static void series_free(gpointer pointer)
 {
@@ -233,17 +210,12 @@ static bool add_sources(struct names_epoch *epoch, const struct prof_batch *batc
 
 static bool read_fields(struct events_verb *verb, GError **error)
 {
-	static const uint16_t columns[] = { PROF_SOURCE_ID, PROF_SOURCE_FIELDS,
-					    PROF_SOURCE_FIELD_KINDS };
-	const struct prof_cursor_options options = { .table = PROF_TABLE_SOURCE,
-						     .columns = columns,
-						     .n_columns = G_N_ELEMENTS(columns) };
-	g_autofree char *failure =
-		g_strdup_printf(_("cannot read the events of '%s'"), verb->reader.capture->file);
 	g_autofree char *valid = NULL;
 
-	if (!names_each_batch(verb->reader.capture->names, &options, add_sources, verb, failure,
-			      error))
+	if (!names_each_batch(verb->reader.capture->names,
+			      NAMES_COLUMNS(PROF_TABLE_SOURCE, PROF_SOURCE_ID, PROF_SOURCE_FIELDS,
+					    PROF_SOURCE_FIELD_KINDS),
+			      add_sources, verb, error))
 		return false;
 	if (!verb->by || verb->places->len > 0)
 		return true;
@@ -284,7 +256,6 @@ static struct event_series *series_of(struct events_verb *verb, struct names_epo
 {
 	const struct prof_array *c = batch->columns;
 	struct event_series key = { .event = event };
-	struct event_series *series;
 
 	if (verb->by) {
 		uint32_t index = number_map_get(
@@ -306,13 +277,7 @@ static struct event_series *series_of(struct events_verb *verb, struct names_epo
 		if (key.has_value && place->kind != PROF_ARGUMENT_STRING)
 			key.value = item_of(&c[VALUES], row, place->position);
 	}
-	series = g_hash_table_lookup(verb->by_value, &key);
-	if (!series) {
-		series = g_new(struct event_series, 1);
-		*series = key;
-		g_hash_table_add(verb->by_value, series);
-	}
-	return series;
+	return keyed_at(verb->by_value, &key, sizeof(key));
 }
 
 static void open_free(gpointer pointer)
@@ -658,14 +623,8 @@ static const struct cli_option what_options[] = {
 
 static bool events_query(void *data, char **operands, GError **error)
 {
-	const struct prof_cursor_options options = { .table = PROF_TABLE_SAMPLE,
-						     .columns = sample_columns,
-						     .n_columns = N_COLUMNS };
 	struct events_verb *verb = data;
 	struct reader *reader = &verb->reader;
-	g_autofree char *failure = NULL;
-	GHashTableIter iter;
-	gpointer series;
 
 	if (!reader_open_rows(reader, operands[0], PROF_TABLE_SAMPLE,
 			      _("capture '%s' has no events. 'profctl record -e "
@@ -679,23 +638,19 @@ static bool events_query(void *data, char **operands, GError **error)
 	if (reader->event && !sampled_events_find(reader->capture->sampled, reader->event,
 						  reader->capture->file, &verb->only, error))
 		return false;
-	hash_factor = (uint64_t)g_random_int() << 32 | g_random_int() | 1;
 	pair_events(verb);
 	verb->places = g_array_new(FALSE, FALSE, sizeof(struct by_field));
 	verb->names = g_ptr_array_new();
 	number_map_init(&verb->fields);
 	verb->by_value = g_hash_table_new_full(series_hash, series_equal, series_free, NULL);
-	verb->open = g_hash_table_new_full(open_hash, g_int64_equal, open_free, NULL);
-	verb->all = g_ptr_array_new();
-	failure = g_strdup_printf(_("cannot read the samples of '%s'"), reader->capture->file);
+	verb->open = g_hash_table_new_full(open_hash, open_equal, open_free, NULL);
 	if (!read_fields(verb, error) ||
-	    !names_each_batch(reader->capture->names, &options, add_batch, verb, failure, error))
+	    !names_each_batch(reader->capture->names,
+			      NAMES_COLUMNS_OF(PROF_TABLE_SAMPLE, sample_columns), add_batch, verb,
+			      error))
 		return false;
 	end_segment(verb);
-	g_hash_table_iter_init(&iter, verb->by_value);
-	while (g_hash_table_iter_next(&iter, &series, NULL))
-		g_ptr_array_add(verb->all, series);
-	g_ptr_array_sort(verb->all, compare_series);
+	verb->all = keyed_sorted(verb->by_value, compare_series);
 	reader->is_incomplete = reader_misses_rows(reader, "sample");
 	return true;
 }

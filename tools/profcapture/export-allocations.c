@@ -10,6 +10,7 @@
 
 #include "base/each.h"
 #include "base/order.h"
+#include "tools/common/keyed.h"
 #include "tools/profcapture/memory.h"
 #include "tools/profcapture/suppressions.h"
 
@@ -76,22 +77,8 @@ static void add_event(struct reading *reading, const struct allocation_event *ev
 		allocations->left_out++;
 }
 
-static guint hash_life(gconstpointer key)
-{
-	const struct allocation_life *life = key;
-	uint64_t hash = ((uint64_t)life->node << 32 | life->time) * UINT64_C(0x9e3779b97f4a7c15);
-
-	return (guint)(hash >> 32) ^ (life->freed * 31) ^ (life->thread << 20) ^
-	       (guint)(life->size << 8 | life->kind);
-}
-
-static gboolean same_life(gconstpointer left, gconstpointer right)
-{
-	const struct allocation_life *a = left, *b = right;
-
-	return a->time == b->time && a->freed == b->freed && a->thread == b->thread &&
-	       a->node == b->node && a->kind == b->kind && a->size == b->size;
-}
+KEYED_BY(life, struct allocation_life, (uint64_t)a->node << 32 | a->time,
+	 (uint64_t)a->freed << 32 | a->thread, (uint64_t)a->size << 32 | a->kind)
 
 static void merge_life(struct reading *reading, const struct allocation_life *life)
 {
@@ -110,24 +97,12 @@ COMPARE_BY(compare_lives, struct allocation_life, ORDER(a->time, b->time),
 	   ORDER(a->thread, b->thread), ORDER(a->node, b->node), ORDER(a->freed, b->freed),
 	   ORDER(a->kind, b->kind), ORDER(a->size, b->size))
 
-static GArray *sorted_lives(GHashTable *all)
-{
-	GArray *lives = g_array_new(FALSE, FALSE, sizeof(struct allocation_life));
-	GHashTableIter iter;
-	gpointer at;
-
-	g_hash_table_iter_init(&iter, all);
-	while (g_hash_table_iter_next(&iter, &at, NULL))
-		g_array_append_vals(lives, at, 1);
-	g_array_sort(lives, compare_lives);
-	return lives;
-}
-
 /* Doubles the unit of the lives, so that more of them are equal. The sums are added in the order of
  * the lives, so that they do not depend on addresses. */
 static void widen_unit(struct reading *reading)
 {
-	g_autoptr(GArray) lives = sorted_lives(reading->lives);
+	g_autoptr(GArray)
+		lives = keyed_copies(reading->lives, sizeof(struct allocation_life), compare_lives);
 
 	g_hash_table_remove_all(reading->lives);
 	reading->allocations->unit_ns *= 2;
@@ -437,7 +412,7 @@ bool allocations_read(struct allocations *allocations, struct export *export, bo
 	bool ok;
 
 	if (allocations->unit_ns > 0) {
-		reading.lives = g_hash_table_new_full(hash_life, same_life, g_free, NULL);
+		reading.lives = g_hash_table_new_full(life_hash, life_equal, g_free, NULL);
 		allocations->heap = g_array_new(FALSE, FALSE, sizeof(struct allocation_most));
 	}
 	allocations->sums = g_array_new(FALSE, FALSE, sizeof(struct allocation_sum));
@@ -448,7 +423,8 @@ bool allocations_read(struct allocations *allocations, struct export *export, bo
 	     allocations_replay(export, &reading.heaps, &replay, error);
 	if (ok && reading.lives) {
 		(void)add_parts(&reading, INT64_MAX);
-		allocations->lives = sorted_lives(reading.lives);
+		allocations->lives =
+			keyed_copies(reading.lives, sizeof(struct allocation_life), compare_lives);
 	}
 	if (ok)
 		settle(&reading);

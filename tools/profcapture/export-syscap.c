@@ -556,20 +556,10 @@ static void put_processes(struct syscap *syscap)
 	}
 }
 
-static bool put_table(struct syscap *syscap, unsigned table, const uint16_t *columns,
-		      size_t n_columns, names_take_batch *put, GError **error)
-{
-	const struct prof_cursor_options options = { .table = table,
-						     .columns = columns,
-						     .n_columns = n_columns };
-
-	return names_each_batch(syscap->export->reader.capture->names, &options, put, syscap,
-				_("cannot read '%s'"), error);
-}
-
 bool export_syscap(struct export *export, struct out *out, GError **error)
 {
 	struct capture *capture = export->reader.capture;
+	struct names *names = capture->names;
 	struct syscap syscap = {
 		.export = export,
 		.out = out,
@@ -583,12 +573,15 @@ bool export_syscap(struct export *export, struct out *out, GError **error)
 	number_map_init(&syscap.known_nodes);
 	number_map_init(&syscap.known_symbols);
 	put_header(&syscap);
-	ok = put_table(&syscap, PROF_TABLE_TASK, task_columns, N_TASK, put_tasks, error) &&
+	ok = names_each_batch(names, NAMES_COLUMNS_OF(PROF_TABLE_TASK, task_columns), put_tasks,
+			      &syscap, error) &&
 	     capture_each_exit(capture, put_exit, &syscap, error) &&
-	     put_table(&syscap, PROF_TABLE_MAPPING, map_columns, N_MAP, put_maps, error) &&
+	     names_each_batch(names, NAMES_COLUMNS_OF(PROF_TABLE_MAPPING, map_columns), put_maps,
+			      &syscap, error) &&
 	     spans_read(capture, put_mark, &syscap, error) &&
 	     (export->reader.redacts ||
-	      put_table(&syscap, PROF_TABLE_LOG, log_columns, N_LOG, put_logs, error)) &&
+	      names_each_batch(names, NAMES_COLUMNS_OF(PROF_TABLE_LOG, log_columns), put_logs,
+			       &syscap, error)) &&
 	     counter_values_read(&syscap.counters, put_counter, &syscap, error);
 	/* Sysprof reads allocations in one pass, so processes come first. */
 	if (ok)

@@ -14,6 +14,7 @@
 #include "base/each.h"
 #include "base/order.h"
 #include "tools/common/capture-error.h"
+#include "tools/common/keyed.h"
 #include "tools/common/sorted.h"
 #include "tools/common/spool.h"
 #include "tools/profcapture/dump.h"
@@ -178,6 +179,7 @@ static GArray *allocation_stacks(const struct export *export)
 		if (value > 0)
 			g_array_append_val(stacks, stack);
 	}
+	g_array_sort(stacks, compare_stacks);
 	return stacks;
 }
 
@@ -207,58 +209,32 @@ GArray *export_samples(const struct profile *profile)
 	return stacks;
 }
 
-static guint hash_stack(gconstpointer key)
-{
-	const struct export_stack *stack = key;
-	uint64_t hash = (stack->thread << 32 | stack->node) * UINT64_C(0x9e3779b97f4a7c15);
-
-	return (guint)(hash >> 32) ^ g_direct_hash(stack->name);
-}
-
-static gboolean same_stack(gconstpointer left, gconstpointer right)
-{
-	const struct export_stack *a = left, *b = right;
-
-	return a->thread == b->thread && a->node == b->node && a->name == b->name;
-}
+KEYED_BY(stack, struct export_stack, a->thread, a->node, (uintptr_t)a->name)
 
 /* Returns one stack for each thread, name and node. Looks up each sample's stack, which is faster
  * than sorting all samples. */
 static GArray *sample_stacks(const struct export *export)
 {
-	GArray *stacks = g_array_new(FALSE, FALSE, sizeof(struct export_stack));
-	g_autoptr(GHashTable) known = g_hash_table_new_full(hash_stack, same_stack, g_free, NULL);
-	GHashTableIter iter;
-	gpointer at;
+	g_autoptr(GHashTable) known = g_hash_table_new_full(stack_hash, stack_equal, g_free, NULL);
 
 	ARRAY_EACH(const struct profile_sample, sample, export->profile.each) {
 		const char *name = reader_comm_at(&export->reader, sample->thread, sample->time_ns);
-		struct export_stack stack = {
+		const struct export_stack stack = {
 			.thread = sample->thread,
 			.node = sample->node,
 			.name = name ? name : export_thread_name(export, sample->thread)
 		};
 
-		if (!g_hash_table_lookup_extended(known, &stack, &at, NULL)) {
-			at = g_memdup2(&stack, sizeof(stack));
-			g_hash_table_add(known, at);
-		}
-		amount_add(&((struct export_stack *)at)->amount,
-			   (struct amount){ 1, sample->weight });
+		struct export_stack *at = keyed_at(known, &stack, sizeof(stack));
+
+		amount_add(&at->amount, (struct amount){ 1, sample->weight });
 	}
-	g_hash_table_iter_init(&iter, known);
-	while (g_hash_table_iter_next(&iter, &at, NULL))
-		g_array_append_vals(stacks, at, 1);
-	return stacks;
+	return keyed_copies(known, sizeof(struct export_stack), compare_stacks);
 }
 
 GArray *export_stacks(const struct export *export)
 {
-	GArray *stacks = export->value == EXPORT_SAMPLES ? sample_stacks(export)
-							 : allocation_stacks(export);
-
-	g_array_sort(stacks, compare_stacks);
-	return stacks;
+	return export->value == EXPORT_SAMPLES ? sample_stacks(export) : allocation_stacks(export);
 }
 
 const void *export_of_thread(const GArray *all, uint32_t thread, size_t *ret_n)

@@ -590,11 +590,6 @@ static bool take_logs(struct names_epoch *epoch, const struct prof_batch *batch,
 
 static bool write_logs(struct html_rows *rows, GError **error)
 {
-	static const uint16_t columns[N_LOG_COLUMNS] = { PROF_LOG_TIME, PROF_LOG_THREAD,
-							 PROF_LOG_LEVEL, PROF_LOG_TEXT };
-	const struct prof_cursor_options options = { .table = PROF_TABLE_LOG,
-						     .columns = columns,
-						     .n_columns = N_LOG_COLUMNS };
 	struct page_logs logs = { rows, 0,
 				  export_most(rows->sides.each[HTML_FIRST].export, MOST_LOGS) };
 	bool ok = true;
@@ -604,8 +599,10 @@ static bool write_logs(struct html_rows *rows, GError **error)
 		rows->side = &rows->sides.each[i];
 		/* --redact omits log lines, because they may contain anything */
 		ok = rows->side->export->reader.redacts ||
-		     names_each_batch(rows->side->export->reader.capture->names, &options,
-				      take_logs, &logs, _("cannot read logs of '%s'"), error);
+		     names_each_batch(rows->side->export->reader.capture->names,
+				      NAMES_COLUMNS(PROF_TABLE_LOG, PROF_LOG_TIME, PROF_LOG_THREAD,
+						    PROF_LOG_LEVEL, PROF_LOG_TEXT),
+				      take_logs, &logs, error);
 	}
 	json_end(rows->json);
 	if (logs.n > logs.most)

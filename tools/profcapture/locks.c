@@ -16,6 +16,7 @@
 #include "config.h"
 
 #include "base/order.h"
+#include "tools/common/keyed.h"
 #include "tools/profcapture/reader.h"
 #include "tools/profcapture/stack-places.h"
 #include "tools/profcapture/verbs.h"
@@ -72,37 +73,8 @@ struct locks_verb {
 
 /* ---- Gathering ------------------------------------------------------------------------------- */
 
-/* A random odd factor, so that a file cannot choose values that collide. */
-static uint64_t hash_factor;
-
-static guint lock_hash(gconstpointer pointer)
-{
-	const struct lock *lock = pointer;
-
-	return (guint)((lock->address ^ (uint64_t)lock->process << 48) * hash_factor >> 32);
-}
-
-static gboolean lock_equal(gconstpointer left, gconstpointer right)
-{
-	const struct lock *a = left, *b = right;
-
-	return a->address == b->address && a->process == b->process;
-}
-
-static guint pair_hash(gconstpointer pointer)
-{
-	const struct lock_pair *pair = pointer;
-	uint64_t places = (uint64_t)pair->waiter << 32 | pair->releaser;
-
-	return lock_hash(pair->lock) ^ (guint)(places * hash_factor >> 32);
-}
-
-static gboolean pair_equal(gconstpointer left, gconstpointer right)
-{
-	const struct lock_pair *a = left, *b = right;
-
-	return a->lock == b->lock && a->waiter == b->waiter && a->releaser == b->releaser;
-}
+KEYED_BY(lock, struct lock, a->address, a->process)
+KEYED_BY(pair, struct lock_pair, (uintptr_t)a->lock, (uint64_t)a->waiter << 32 | a->releaser)
 
 static void pair_free(gpointer pointer)
 {
@@ -138,21 +110,13 @@ static void add_to_pair(struct locks_verb *verb, uint32_t process, uint64_t addr
 			const uint32_t *nodes, uint64_t ns)
 {
 	struct lock lock_key = { .address = address, .process = process };
-	struct lock *lock = g_hash_table_lookup(verb->locks, &lock_key);
+	struct lock *lock = keyed_at(verb->locks, &lock_key, sizeof(lock_key));
 	struct lock_pair key = { .waiter = stack_places_find(&verb->places, nodes[0]).place,
 				 .releaser = stack_places_find(&verb->places, nodes[1]).place };
 	struct lock_pair *pair;
 
-	if (!lock) {
-		lock = g_memdup2(&lock_key, sizeof(lock_key));
-		g_hash_table_add(verb->locks, lock);
-	}
 	key.lock = lock;
-	pair = g_hash_table_lookup(verb->pairs, &key);
-	if (!pair) {
-		pair = g_memdup2(&key, sizeof(key));
-		g_hash_table_add(verb->pairs, pair);
-	}
+	pair = keyed_at(verb->pairs, &key, sizeof(key));
 	for (unsigned i = 0; verb->wants_stacks && i < 2; i++)
 		if (pair->sum.waits == 0 || ns > pair->sum.max_ns)
 			keep_stack(verb, &pair->stacks[i], nodes[i]);
@@ -541,18 +505,11 @@ static const struct cli_option what_options[] = {
 
 static bool locks_query(void *data, char **operands, GError **error)
 {
-	const struct prof_cursor_options options = { .table = PROF_TABLE_WAIT,
-						     .columns = wait_columns,
-						     .n_columns = ARRAY_SIZE(wait_columns) };
 	struct locks_verb *verb = data;
 	struct reader *reader = &verb->reader;
-	g_autofree char *failure = NULL;
-	GHashTableIter iter;
-	gpointer pair;
 
 	if (!reader_open_wakers(reader, operands[0], error))
 		return false;
-	hash_factor = (uint64_t)g_random_int() << 32 | g_random_int() | 1;
 	if (!stack_places_init(&verb->places, reader->capture->names, error))
 		return false;
 	verb->places.functions->inlined = !verb->no_inline;
@@ -560,25 +517,20 @@ static bool locks_query(void *data, char **operands, GError **error)
 		reader->columns = 0;
 	verb->locks = g_hash_table_new_full(lock_hash, lock_equal, g_free, NULL);
 	verb->pairs = g_hash_table_new_full(pair_hash, pair_equal, pair_free, NULL);
-	verb->all = g_ptr_array_new();
-	failure = g_strdup_printf(_("cannot read waits of '%s'"), reader->capture->file);
-	if (!names_each_batch(reader->capture->names, &options, add_batch, verb, failure, error))
+	if (!names_each_batch(reader->capture->names,
+			      NAMES_COLUMNS_OF(PROF_TABLE_WAIT, wait_columns), add_batch, verb,
+			      error))
 		return false;
-	g_hash_table_iter_init(&iter, verb->pairs);
-	while (g_hash_table_iter_next(&iter, &pair, NULL))
-		g_ptr_array_add(verb->all, pair);
-	g_ptr_array_sort(verb->all, compare_pairs);
+	verb->all = keyed_sorted(verb->pairs, compare_pairs);
 	reader->is_incomplete = reader_misses_rows(reader, "wait");
 	return true;
 }
 
 static void locks_done(struct locks_verb *verb)
 {
-	if (verb->all) {
-		g_ptr_array_unref(verb->all);
-		g_hash_table_unref(verb->pairs);
-		g_hash_table_unref(verb->locks);
-	}
+	g_clear_pointer(&verb->all, g_ptr_array_unref);
+	g_clear_pointer(&verb->pairs, g_hash_table_unref);
+	g_clear_pointer(&verb->locks, g_hash_table_unref);
 	stack_places_done(&verb->places);
 	reader_done(&verb->reader);
 }

@@ -12,6 +12,7 @@
 #include "config.h"
 
 #include "base/order.h"
+#include "tools/common/keyed.h"
 #include "tools/profcapture/durations.h"
 #include "tools/profcapture/reader.h"
 #include "tools/profcapture/spans.h"
@@ -40,20 +41,7 @@ struct marks {
 
 /* ---- gathering ------------------------------------------------------------------------------- */
 
-static guint series_hash(gconstpointer pointer)
-{
-	const struct series *series = pointer;
-
-	return (g_direct_hash(series->group) * 31 ^ g_direct_hash(series->name)) * 2 +
-	       series->instants;
-}
-
-static gboolean series_equal(gconstpointer left, gconstpointer right)
-{
-	const struct series *a = left, *b = right;
-
-	return a->group == b->group && a->name == b->name && a->instants == b->instants;
-}
+KEYED_BY(series, struct series, (uintptr_t)a->group, (uintptr_t)a->name, a->instants)
 
 static void series_free(gpointer pointer)
 {
@@ -69,14 +57,8 @@ static struct series *series_of(struct marks *marks, const struct span *span)
 	const struct series key = { .group = span->group,
 				    .name = span->name,
 				    .instants = span->kind == SPAN_INSTANT };
-	struct series *series = g_hash_table_lookup(marks->by_name, &key);
 
-	if (!series) {
-		series = g_new(struct series, 1);
-		*series = key;
-		g_hash_table_add(marks->by_name, series);
-	}
-	return series;
+	return keyed_at(marks->by_name, &key, sizeof(key));
 }
 
 static void add_span(const struct span *span, void *data)
@@ -235,8 +217,6 @@ static bool marks_query(void *data, char **operands, GError **error)
 {
 	struct marks *marks = data;
 	struct reader *reader = &marks->reader;
-	GHashTableIter iter;
-	gpointer series;
 
 	if (!reader_open_rows(reader, operands[0], PROF_TABLE_MARK,
 			      _("capture '%s' has no marks. Programs that 'profctl record' starts "
@@ -245,13 +225,9 @@ static bool marks_query(void *data, char **operands, GError **error)
 	    !capture_check(reader->capture, PROF_TABLE_MARK, error))
 		return false;
 	marks->by_name = g_hash_table_new_full(series_hash, series_equal, series_free, NULL);
-	marks->all = g_ptr_array_new();
 	if (!spans_read(reader->capture, add_span, marks, error))
 		return false;
-	g_hash_table_iter_init(&iter, marks->by_name);
-	while (g_hash_table_iter_next(&iter, &series, NULL))
-		g_ptr_array_add(marks->all, series);
-	g_ptr_array_sort(marks->all, compare_series);
+	marks->all = keyed_sorted(marks->by_name, compare_series);
 	reader->is_incomplete = reader_misses_rows(reader, "mark");
 	return true;
 }

@@ -12,6 +12,7 @@
 #include "base/each.h"
 #include "base/order.h"
 #include "tools/common/capture-error.h"
+#include "tools/common/keyed.h"
 
 #include <glib/gi18n.h>
 #include <math.h>
@@ -158,16 +159,6 @@ static bool heap_rows(struct names_epoch *names, const struct prof_batch *batch,
 	return true;
 }
 
-static bool read_table(struct memory_heaps *heaps, const struct prof_cursor_options *options,
-		       names_take_batch *take, void *data, GError **error)
-{
-	const struct capture *capture = heaps->reader->capture;
-	g_autofree char *failure =
-		g_strdup_printf(_("cannot read allocations of '%s'"), capture->file);
-
-	return names_each_batch(capture->names, options, take, data, failure, error);
-}
-
 /* ---- how processes ended --------------------------------------------------------------------- */
 
 const char *const memory_end_names[] = { "running", "exit", "killed", "exec" };
@@ -217,27 +208,13 @@ static bool task_rows(struct names_epoch *names, const struct prof_batch *batch,
 	return true;
 }
 
-static guint same_process_hash(gconstpointer key)
-{
-	const struct names_process *process = key;
-
-	return (guint)(process->pid * 2654435761u ^ process->start_time ^
-		       (process->exec_generation << 7));
-}
-
-static gboolean same_process(gconstpointer left, gconstpointer right)
-{
-	const struct names_process *a = left, *b = right;
-
-	return a->pid == b->pid && a->start_time == b->start_time &&
-	       a->exec_generation == b->exec_generation;
-}
+KEYED_BY(process, struct names_process, a->pid, a->start_time, a->exec_generation)
 
 /* Finds processes that called exec: their successor differs only in its generation. */
 static void find_execs(struct memory_heaps *heaps)
 {
 	const struct names *names = heaps->reader->capture->names;
-	g_autoptr(GHashTable) all = g_hash_table_new(same_process_hash, same_process);
+	g_autoptr(GHashTable) all = g_hash_table_new(process_hash, process_equal);
 
 	for (uint32_t i = NAMES_LOST + 1; i < names->processes->len; i++)
 		g_hash_table_add(all, (gpointer)names_process_at(names, i));
@@ -261,7 +238,7 @@ static bool read_ends(struct memory_heaps *heaps, GError **error)
 	g_autoptr(GArray) left = g_array_new(FALSE, TRUE, sizeof(int));
 	struct ends ends = { heaps, left };
 
-	if (!read_table(heaps, &options, task_rows, &ends, error))
+	if (!names_each_batch(heaps->reader->capture->names, &options, task_rows, &ends, error))
 		return false;
 	/* A process runs as long as any of its threads. */
 	for (uint32_t i = NAMES_LOST + 1; i < names->threads->len; i++)
@@ -284,7 +261,8 @@ bool memory_heaps_init(struct memory_heaps *heaps, struct memory_tree *tree, GEr
 	heaps->marks = g_array_new(FALSE, FALSE, sizeof(struct memory_mark));
 	heaps->heaps = g_array_new(FALSE, FALSE, sizeof(struct memory_heap));
 	heaps->ends = g_byte_array_new();
-	return read_table(heaps, &options, heap_rows, heaps, error) && read_ends(heaps, error);
+	return names_each_batch(heaps->reader->capture->names, &options, heap_rows, heaps, error) &&
+	       read_ends(heaps, error);
 }
 
 void memory_heaps_done(struct memory_heaps *heaps)
@@ -375,7 +353,8 @@ static bool read_at(struct live_pass *pass, const struct memory_mark *mark, GErr
 	};
 
 	pass->only = mark;
-	return read_table(pass->heaps, &options, live_rows, pass, error);
+	return names_each_batch(pass->heaps->reader->capture->names, &options, live_rows, pass,
+				error);
 }
 
 bool memory_heaps_read_live(struct memory_heaps *heaps, const uint32_t *marks, size_t n,

@@ -62,16 +62,12 @@ bool memory_read_warnings(struct memory *memory, GError **error)
 		[SAYS_WHO] = PROF_LOG_DOMAIN,
 		[TEXT] = PROF_LOG_TEXT,
 	};
-	const struct prof_cursor_options options = { .table = PROF_TABLE_LOG,
-						     .columns = columns,
-						     .n_columns = N_COLUMNS };
-	const struct capture *capture = memory->reader.capture;
-	g_autofree char *failure = g_strdup_printf(_("cannot read '%s'"), capture->file);
 	struct log_reading reading = { .memory = memory };
 	bool ok;
 
 	number_map_init(&reading.known);
-	ok = names_each_batch(capture->names, &options, add_rows, &reading, failure, error);
+	ok = names_each_batch(memory->reader.capture->names,
+			      NAMES_COLUMNS_OF(PROF_TABLE_LOG, columns), add_rows, &reading, error);
 	number_map_done(&reading.known);
 	return ok;
 }

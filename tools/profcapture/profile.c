@@ -677,9 +677,6 @@ static bool read_table(struct pass *pass, bool waits, GError **error)
 		.columns = waits ? wait_columns : sample_columns,
 		.n_columns = waits ? N_WAIT_COLUMNS : N_COLUMNS,
 	};
-	g_autofree char *failure = g_strdup_printf(waits ? _("cannot read waits of '%s'")
-							 : _("cannot read samples of '%s'"),
-						   reader->capture->file);
 
 	/* With several segments, one relative time may be several clock values. A wait that began
 	 * in the range may have ended after it. */
@@ -689,7 +686,7 @@ static bool read_table(struct pass *pass, bool waits, GError **error)
 	if (waits && options.t_to)
 		options.t_to = UINT64_MAX;
 	pass->reads_waits = waits;
-	if (!names_each_batch(reader->capture->names, &options, count_batch, pass, failure, error))
+	if (!names_each_batch(reader->capture->names, &options, count_batch, pass, error))
 		return false;
 	finish_epoch(pass);
 	pass->epoch = NULL;

@@ -331,10 +331,9 @@ static bool read_columns(const struct capture *capture, struct column_values *of
 	const struct prof_cursor_options options = { .table = of->table,
 						     .columns = columns,
 						     .n_columns = n };
-	g_autofree char *failure = g_strdup_printf(_("cannot read capture '%s'"), capture->file);
 
 	return names_each_batch(capture->names, &options, n > 1 ? name_values : add_values, of,
-				failure, error);
+				error);
 }
 
 static gint compare_values(gconstpointer left, gconstpointer right, gpointer data)
@@ -741,15 +740,10 @@ static bool find_waker(struct names_epoch *epoch, const struct prof_batch *batch
  * because metadata may be lost. */
 static bool has_wakers(const struct capture *capture, bool *ret_has, GError **error)
 {
-	static const uint16_t columns[] = { PROF_WAIT_WAKER };
-	const struct prof_cursor_options options = { .table = PROF_TABLE_WAIT,
-						     .columns = columns,
-						     .n_columns = ARRAY_SIZE(columns) };
-	g_autofree char *failure = g_strdup_printf(_("cannot read waits of '%s'"), capture->file);
-
 	*ret_has = capture_metadata(capture, "wakers");
 	return *ret_has ||
-	       names_each_batch(capture->names, &options, find_waker, ret_has, failure, error);
+	       names_each_batch(capture->names, NAMES_COLUMNS(PROF_TABLE_WAIT, PROF_WAIT_WAKER),
+				find_waker, ret_has, error);
 }
 
 bool reader_open_wakers(struct reader *reader, const char *file, GError **error)

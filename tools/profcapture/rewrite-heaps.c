@@ -11,6 +11,7 @@
 #include "base/each.h"
 #include "base/order.h"
 #include "tools/common/capture-error.h"
+#include "tools/common/keyed.h"
 
 #include <glib/gi18n.h>
 
@@ -36,22 +37,7 @@ struct heaps {
 	GArray *heaps;      /* struct heap */
 };
 
-static guint hash_block(gconstpointer data)
-{
-	static uint64_t seed;
-	const struct block *block = data;
-
-	if (seed == 0)
-		seed = (uint64_t)g_random_int() << 32 | g_random_int() | 1;
-	return (guint)(((block->number ^ (uint64_t)block->process << 40) * seed) >> 32);
-}
-
-static gboolean same_block(gconstpointer left, gconstpointer right)
-{
-	const struct block *a = left, *b = right;
-
-	return a->number == b->number && a->process == b->process;
-}
+KEYED_BY(block, struct block, a->number, a->process)
 
 static struct heap *heap_of(struct heaps *heaps, uint32_t process)
 {
@@ -296,7 +282,7 @@ static bool write_heaps(struct heaps *heaps, struct row_copier *copier, GError *
 bool rewrite_heaps_copy(struct capture *from, uint32_t segment, uint64_t start, const GArray *parts,
 			struct row_copier *copier, GError **error)
 {
-	g_autoptr(GHashTable) blocks = g_hash_table_new_full(hash_block, same_block, g_free, NULL);
+	g_autoptr(GHashTable) blocks = g_hash_table_new_full(block_hash, block_equal, g_free, NULL);
 	g_autoptr(GArray) all = g_array_new(FALSE, TRUE, sizeof(struct heap));
 	struct heaps heaps = { from, start, blocks, all };
 

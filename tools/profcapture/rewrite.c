@@ -27,7 +27,6 @@
 struct rewrite {
 	struct capture *from;
 	const struct rewrite_options *options;
-	char *cannot_read; /* a message */
 	struct new_capture to;
 	struct row_copier copier;
 	GArray *parts; /* struct rewrite_part, in order */
@@ -185,8 +184,7 @@ static bool each_row(struct rewrite *rewrite, const struct rewrite_part *part, u
 						     .epoch = part->epoch };
 	struct each_row each = { rewrite, row, data };
 
-	return names_each_batch(rewrite->from->names, &options, each_row_of_batch, &each,
-				rewrite->cannot_read, error);
+	return names_each_batch(rewrite->from->names, &options, each_row_of_batch, &each, error);
 }
 
 static bool each_row_of_segment(struct rewrite *rewrite, const struct prof_segment *segment,
@@ -772,7 +770,6 @@ bool rewrite_capture(struct capture *from, int fd, const struct rewrite_options 
 	struct rewrite rewrite = { .from = from, .options = options };
 	bool ok;
 
-	rewrite.cannot_read = g_strdup_printf(_("cannot read '%s'"), from->file);
 	rewrite.alive_rows = g_hash_table_new(NULL, NULL);
 	rewrite.alive_processes = g_hash_table_new(NULL, NULL);
 	rewrite.alive_threads = g_hash_table_new(NULL, NULL);
@@ -791,7 +788,6 @@ bool rewrite_capture(struct capture *from, int fd, const struct rewrite_options 
 	g_hash_table_unref(rewrite.exited_threads);
 	g_hash_table_unref(rewrite.states);
 	g_array_unref(rewrite.parts);
-	g_free(rewrite.cannot_read);
 	if (rewrite.damages)
 		g_array_unref(rewrite.damages);
 	return ok;

@@ -13,6 +13,7 @@
  */
 #include "config.h"
 
+#include "tools/common/keyed.h"
 #include "tools/profcapture/spans.h"
 
 #include <glib/gi18n.h>
@@ -53,31 +54,7 @@ struct pairing {
 
 /* ---- chains ---------------------------------------------------------------------------------- */
 
-static uint64_t mix(uint64_t x)
-{
-	x = (x ^ x >> 30) * UINT64_C(0xbf58476d1ce4e5b9);
-	x = (x ^ x >> 27) * UINT64_C(0x94d049bb133111eb);
-	return x ^ x >> 31;
-}
-
-static uint64_t hash_seed;
-
-static guint chain_hash(gconstpointer pointer)
-{
-	const struct chain_key *key = pointer;
-	uint64_t hash = mix(hash_seed ^ key->id);
-
-	hash = mix(hash ^ key->owner);
-	hash = mix(hash ^ (uintptr_t)key->group);
-	return (guint)mix(hash ^ (uintptr_t)key->name);
-}
-
-static gboolean chain_equal(gconstpointer left, gconstpointer right)
-{
-	const struct chain_key *a = left, *b = right;
-
-	return a->id == b->id && a->owner == b->owner && a->group == b->group && a->name == b->name;
-}
+KEYED_BY(chain, struct chain_key, a->id, a->owner, (uintptr_t)a->group, (uintptr_t)a->name)
 
 static void chain_free(gpointer pointer)
 {
@@ -237,17 +214,12 @@ static bool add_batch(struct names_epoch *epoch, const struct prof_batch *batch,
 bool spans_read(const struct capture *capture, void (*found)(const struct span *span, void *data),
 		void *data, GError **error)
 {
-	const struct prof_cursor_options options = { .table = PROF_TABLE_MARK,
-						     .columns = mark_columns,
-						     .n_columns = N_COLUMNS };
 	struct pairing pairing = { .capture = capture, .found = found, .data = data };
-	g_autofree char *failure = g_strdup_printf(_("cannot read marks of '%s'"), capture->file);
 	bool ok;
 
-	/* Ids come from the file. Without a seed, a file could force hash collisions. */
-	hash_seed = (uint64_t)g_random_int() << 32 | g_random_int();
 	pairing.chains = g_hash_table_new_full(chain_hash, chain_equal, chain_free, NULL);
-	ok = names_each_batch(capture->names, &options, add_batch, &pairing, failure, error);
+	ok = names_each_batch(capture->names, NAMES_COLUMNS_OF(PROF_TABLE_MARK, mark_columns),
+			      add_batch, &pairing, error);
 	if (ok)
 		end_segment(&pairing);
 	g_hash_table_unref(pairing.chains);

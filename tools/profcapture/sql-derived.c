@@ -208,13 +208,9 @@ static bool refers_to_stack(const struct prof_table_def *def, unsigned column)
 static bool find_calls_of(struct sql_derived *derived, const struct prof_table_def *def,
 			  unsigned column, GError **error)
 {
-	const uint16_t columns[] = { def->columns[0].id, def->columns[column].id };
-	const struct prof_cursor_options options = { .table = def->id,
-						     .columns = columns,
-						     .n_columns = ARRAY_SIZE(columns) };
-
-	return names_each_batch(derived->reader->capture->names, &options, find_calls, derived,
-				_("cannot read the stacks of the capture"), error);
+	return names_each_batch(derived->reader->capture->names,
+				NAMES_COLUMNS(def->id, def->columns[0].id, def->columns[column].id),
+				find_calls, derived, error);
 }
 
 /* Adds the calls of all stacks to which rows of the capture refer. */

@@ -12,6 +12,7 @@
  */
 #include "config.h"
 
+#include "tools/common/keyed.h"
 #include "tools/profcapture/thread-names.h"
 
 #include <glib/gi18n.h>
@@ -21,7 +22,6 @@ enum { TIME, THREAD, EVENT, COMM, N_COLUMNS };
 static const uint16_t columns[N_COLUMNS] = { PROF_TASK_TIME, PROF_TASK_THREAD, PROF_TASK_EVENT,
 					     PROF_TASK_COMM };
 
-/* Must not have padding, because it is hashed and compared as bytes. */
 struct identity {
 	uint64_t pid, exec_generation, process_start, tid, start;
 };
@@ -39,19 +39,7 @@ struct thread_names {
 	bool are_known; /* the first read is done */
 };
 
-static guint hash_identity(gconstpointer key)
-{
-	const struct identity *identity = key;
-	uint64_t hash = identity->pid * UINT64_C(0x9e3779b97f4a7c15) + identity->tid +
-			identity->start * 31 + identity->exec_generation;
-
-	return (guint)(hash ^ hash >> 32);
-}
-
-static gboolean same_identity(gconstpointer left, gconstpointer right)
-{
-	return memcmp(left, right, sizeof(struct identity)) == 0;
-}
+KEYED_BY(identity, struct identity, a->pid, a->exec_generation, a->process_start, a->tid, a->start)
 
 static struct identity identity_of(const struct names *names, uint32_t index)
 {
@@ -94,13 +82,8 @@ static bool add_rows(struct names_epoch *epoch, const struct prof_batch *batch, 
 
 static bool read_rows(struct thread_names *names, GError **error)
 {
-	const struct prof_cursor_options options = { .table = PROF_TABLE_TASK,
-						     .columns = columns,
-						     .n_columns = N_COLUMNS };
-	g_autofree char *failure =
-		g_strdup_printf(_("cannot read the threads of '%s'"), names->capture->file);
-
-	return names_each_batch(names->capture->names, &options, add_rows, names, failure, error);
+	return names_each_batch(names->capture->names, NAMES_COLUMNS_OF(PROF_TABLE_TASK, columns),
+				add_rows, names, error);
 }
 
 struct thread_names *thread_names_read(struct capture *capture, GError **error)
@@ -110,7 +93,7 @@ struct thread_names *thread_names_read(struct capture *capture, GError **error)
 	bool ok;
 
 	names->capture = capture;
-	names->threads = g_hash_table_new_full(hash_identity, same_identity, g_free,
+	names->threads = g_hash_table_new_full(identity_hash, identity_equal, g_free,
 					       (GDestroyNotify)g_array_unref);
 	ok = read_rows(names, error);
 	names->are_known = true;

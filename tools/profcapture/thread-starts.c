@@ -113,8 +113,6 @@ bool thread_starts_read(struct thread_starts *starts, struct reader *reader, GEr
 	};
 	struct names *names = reader->capture->names;
 	struct pass pass = { .starts = starts };
-	g_autofree char *failure =
-		g_strdup_printf(_("cannot read the samples of '%s'"), reader->capture->file);
 	uint64_t lost = names->lost;
 	bool ok = true;
 
@@ -125,11 +123,8 @@ bool thread_starts_read(struct thread_starts *starts, struct reader *reader, GEr
 	pass.first = g_hash_table_new(NULL, NULL);
 	pass.last = g_hash_table_new(NULL, NULL);
 	for (size_t i = 0; ok && i < ARRAY_SIZE(tables); i++) {
-		const struct prof_cursor_options options = { .table = tables[i].table,
-							     .columns = tables[i].columns,
-							     .n_columns = N_COLUMNS };
-
-		ok = names_each_batch(names, &options, add_batch, &pass, failure, error);
+		ok = names_each_batch(names, NAMES_COLUMNS_OF(tables[i].table, tables[i].columns),
+				      add_batch, &pass, error);
 		if (ok)
 			finish_epoch(&pass);
 		pass.epoch = NULL;

@@ -17,6 +17,7 @@
 #include "tools/profile/function-names.h"
 
 #include "base/python-module.h"
+#include "tools/common/keyed.h"
 #include "tools/common/text.h"
 #include "tools/symbols/clone-suffix.h"
 
@@ -43,34 +44,14 @@ const char *functions_basename(const char *path)
 	return slash && slash[1] ? slash + 1 : path;
 }
 
-/*
- * Hashes the key of a function: its name (or offset, if it has no name or is the place at an
- * address), kind and image, and its line and place if set. Generated code has only its name and
- * process (`whole`), so that it remains one function when it is moved or loaded again. Texts are
- * interned.
- */
-static guint key_hash(gconstpointer key)
-{
-	const struct function *f = key;
-	uint64_t mixed = (f->name ? (uintptr_t)f->name : f->offset) ^ (uint64_t)f->image << 40;
-
-	mixed += f->is_address ? f->offset * UINT64_C(0x9e3779b97f4a7c15) : 0;
-	mixed = mixed * UINT64_C(0x9e3779b97f4a7c15) ^ (uintptr_t)f->file;
-	mixed = mixed * UINT64_C(0x9e3779b97f4a7c15) ^ ((uint64_t)f->whole << 32 | f->line);
-	mixed = (mixed ^ f->depth) * UINT64_C(0x9e3779b97f4a7c15);
-	return (guint)(mixed >> 32);
-}
-
-static gboolean key_equal(gconstpointer left, gconstpointer right)
-{
-	const struct function *a = left, *b = right;
-
-	return a->image == b->image && a->line == b->line && a->file == b->file &&
-	       a->name == b->name && a->kind == b->kind && a->is_line == b->is_line &&
-	       a->is_inlined == b->is_inlined && a->whole == b->whole && a->depth == b->depth &&
-	       a->is_address == b->is_address &&
-	       ((a->name && !a->is_address) || a->offset == b->offset);
-}
+/* The key of a function: its name (or offset, if it has no name or is the place at an address),
+ * kind and image, and its line and place if set. Generated code has only its name and process
+ * (`whole`), so that it remains one function when it is moved or loaded again. Texts are
+ * interned. */
+KEYED_BY(key, struct function, (uintptr_t)a->name, (uintptr_t)a->kind, (uintptr_t)a->file,
+	 (uint64_t)a->image << 32 | a->line, (uint64_t)a->whole << 32 | a->depth,
+	 (uint64_t)a->is_line | (uint64_t)a->is_inlined << 1 | (uint64_t)a->is_address << 2,
+	 a->name && !a->is_address ? 0 : a->offset)
 
 static uint32_t add(struct functions *functions, const struct function *function)
 {

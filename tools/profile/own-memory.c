@@ -65,16 +65,13 @@ static bool add_rows(struct names_epoch *epoch, const struct prof_batch *batch, 
 
 struct own_memory *own_memory_load(struct names *names, GError **error)
 {
-	const struct prof_cursor_options options = { .table = PROF_TABLE_MAPPING,
-						     .columns = columns,
-						     .n_columns = ARRAY_SIZE(columns) };
 	struct own_memory *memory = g_new0(struct own_memory, 1);
 	GHashTableIter iter;
 	GArray *ranges;
 
 	memory->ranges = g_hash_table_new_full(g_direct_hash, g_direct_equal, NULL, free_ranges);
-	if (!names_each_batch(names, &options, add_rows, memory, _("cannot read the capture"),
-			      error)) {
+	if (!names_each_batch(names, NAMES_COLUMNS_OF(PROF_TABLE_MAPPING, columns), add_rows,
+			      memory, error)) {
 		own_memory_free(memory);
 		return NULL;
 	}

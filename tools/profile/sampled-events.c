@@ -105,17 +105,6 @@ static void count_samples(struct sampled_events *events, const struct prof_batch
 bool sampled_events_read(struct sampled_events *events, const struct prof_reader *reader,
 			 struct names *names, GError **error)
 {
-	static const uint16_t source_columns[] = { PROF_SOURCE_ID, PROF_SOURCE_NAME,
-						   PROF_SOURCE_UNIT, PROF_SOURCE_PERIOD,
-						   PROF_SOURCE_FREQUENCY };
-	static const uint16_t sample_columns[] = { PROF_SAMPLE_SOURCE, PROF_SAMPLE_WEIGHT };
-	const struct prof_cursor_options sources = { .table = PROF_TABLE_SOURCE,
-						     .columns = source_columns,
-						     .n_columns = ARRAY_SIZE(source_columns) };
-	const struct prof_cursor_options samples = { .table = PROF_TABLE_SAMPLE,
-						     .columns = sample_columns,
-						     .n_columns = ARRAY_SIZE(sample_columns) };
-	const char *failure = _("cannot read the events of the capture");
 	struct prof_cursor *cursor = NULL;
 	struct prof_batch batch;
 	int r;
@@ -123,16 +112,22 @@ bool sampled_events_read(struct sampled_events *events, const struct prof_reader
 	if (events->is_read)
 		return true;
 	events->is_read = true;
-	if (!names_each_batch(names, &sources, add_sources, events, failure, error))
+	if (!names_each_batch(names,
+			      NAMES_COLUMNS(PROF_TABLE_SOURCE, PROF_SOURCE_ID, PROF_SOURCE_NAME,
+					    PROF_SOURCE_UNIT, PROF_SOURCE_PERIOD,
+					    PROF_SOURCE_FREQUENCY),
+			      add_sources, events, error))
 		return false;
 	/* No names are needed for samples. */
-	r = prof_cursor_new(reader, &samples, &cursor);
+	r = prof_cursor_new(
+		reader, NAMES_COLUMNS(PROF_TABLE_SAMPLE, PROF_SAMPLE_SOURCE, PROF_SAMPLE_WEIGHT),
+		&cursor);
 	if (r == PROF_NO_TABLE)
 		return true;
 	while (r == 0 && (r = prof_cursor_next(cursor, &batch)) == 0)
 		count_samples(events, &batch);
 	prof_cursor_free(cursor);
-	return r == PROF_END || capture_error(error, r, "%s", failure);
+	return r == PROF_END || capture_error(error, r, _("cannot read the events of the capture"));
 }
 
 uint32_t sampled_events_of(const struct sampled_events *events, uint32_t epoch, uint64_t source)

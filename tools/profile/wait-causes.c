@@ -2,6 +2,7 @@
 #include "tools/profile/wait-causes.h"
 
 #include "base/order.h"
+#include "tools/common/keyed.h"
 #include "tools/profile/profile-tree.h"
 
 #include <string.h>
@@ -159,31 +160,15 @@ const char *wait_call_name(const char *call, const char *object)
 static const struct wait_place unknown_place = { .function = FUNCTION_NO_STACK,
 						 .cause = WAIT_UNKNOWN };
 
-static guint hash_place(gconstpointer key)
-{
-	const struct wait_place *place = key;
-
-	return g_direct_hash(place->call) * 31 + place->function;
-}
-
-static gboolean equal_places(gconstpointer left, gconstpointer right)
-{
-	const struct wait_place *a = left, *b = right;
-
-	return a->function == b->function && a->cause == b->cause && a->call == b->call;
-}
+KEYED_BY(place, struct wait_place, (uint64_t)a->function << 32 | a->cause, (uintptr_t)a->call)
 
 static void add(struct wait_places *places, const struct wait_place *key, struct amount amount)
 {
 	struct wait_place *place;
 
 	if (!places->all)
-		places->all = g_hash_table_new_full(hash_place, equal_places, g_free, NULL);
-	place = g_hash_table_lookup(places->all, key);
-	if (!place) {
-		place = g_memdup2(key, sizeof(*key));
-		g_hash_table_add(places->all, place);
-	}
+		places->all = g_hash_table_new_full(place_hash, place_equal, g_free, NULL);
+	place = keyed_at(places->all, key, sizeof(*key));
 	place->weight += amount.weight;
 	place->n += amount.samples;
 }
@@ -270,15 +255,6 @@ COMPARE_BY(compare_places, struct wait_place, ORDER(b->weight, a->weight),
 
 GArray *wait_places_rows(const struct wait_places *places)
 {
-	GArray *rows = g_array_new(FALSE, FALSE, sizeof(struct wait_place));
-	GHashTableIter iter;
-	gpointer place;
-
-	if (!places->all)
-		return rows;
-	g_hash_table_iter_init(&iter, places->all);
-	while (g_hash_table_iter_next(&iter, &place, NULL))
-		g_array_append_vals(rows, place, 1);
-	g_array_sort(rows, compare_places);
-	return rows;
+	return places->all ? keyed_copies(places->all, sizeof(struct wait_place), compare_places)
+			   : g_array_new(FALSE, FALSE, sizeof(struct wait_place));
 }

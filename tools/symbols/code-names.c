@@ -240,17 +240,14 @@ static bool add_rows(struct names_epoch *epoch, const struct prof_batch *batch, 
 
 struct code_names *code_names_load(struct names *names, GError **error)
 {
-	const struct prof_cursor_options options = { .table = PROF_TABLE_JIT,
-						     .columns = columns,
-						     .n_columns = ARRAY_SIZE(columns) };
 	struct code_names *codes = g_new0(struct code_names, 1);
 	GHashTableIter iter;
 	gpointer code;
 
 	codes->names = names;
 	codes->processes = g_hash_table_new_full(g_direct_hash, g_direct_equal, NULL, free_code);
-	if (!names_each_batch(names, &options, add_rows, codes,
-			      _("cannot read the generated code of the capture"), error)) {
+	if (!names_each_batch(names, NAMES_COLUMNS_OF(PROF_TABLE_JIT, columns), add_rows, codes,
+			      error)) {
 		code_names_free(codes);
 		return NULL;
 	}

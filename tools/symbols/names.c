@@ -19,6 +19,7 @@
 #include "tools/common/capture-error.h"
 #include "tools/symbols/clone-suffix.h"
 
+#include <glib/gi18n.h>
 #include <inttypes.h>
 #include <string.h>
 
@@ -246,8 +247,9 @@ bool names_load_identities(struct names_epoch *epoch, GError **error)
 }
 
 bool names_each_batch(struct names *names, const struct prof_cursor_options *options,
-		      names_take_batch *take, void *data, const char *failure, GError **error)
+		      names_take_batch *take, void *data, GError **error)
 {
+	const struct prof_table_def *table;
 	struct prof_cursor *cursor = NULL;
 	struct prof_batch batch;
 	bool ok = true;
@@ -261,8 +263,11 @@ bool names_each_batch(struct names *names, const struct prof_cursor_options *opt
 		epoch->pins--;
 	}
 	prof_cursor_free(cursor);
-	return ok &&
-	       (r == PROF_END || r == PROF_NO_TABLE || capture_error(error, r, "%s", failure));
+	if (!ok || r == PROF_END || r == PROF_NO_TABLE)
+		return ok;
+	table = prof_reader_table(names->reader, options->table);
+	return capture_error(error, r, _("cannot read table '%s' of '%s'"),
+			     table ? table->name : "-", names->file ? names->file : "-");
 }
 
 /* Adds or replaces the entry of an identity, and returns its index. Takes ownership of `key`. */

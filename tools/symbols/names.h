@@ -76,6 +76,7 @@ struct names_epoch {
 
 struct names {
 	const struct prof_reader *reader;
+	const char *file;        /* name of the capture in messages; NULL: not named */
 	GPtrArray *epochs;       /* struct names_epoch; the last used one is last */
 	uint64_t removed_epochs; /* when it changes, texts of an epoch may have been freed */
 	uint64_t lost;           /* number of lookups with the result "<lost>" */
@@ -113,11 +114,17 @@ bool names_number(const struct names_epoch *epoch, enum names_table table, unsig
 
 /* Calls `take` for each batch of a table, with the identities of its epoch loaded, until it returns
  * false. The epoch stays valid while `take` runs, even if that uses other epochs. A missing table
- * has no batches. `failure`: message for read errors. */
+ * has no batches. */
 typedef bool names_take_batch(struct names_epoch *epoch, const struct prof_batch *batch, void *data,
 			      GError **error);
 bool names_each_batch(struct names *names, const struct prof_cursor_options *options,
-		      names_take_batch *take, void *data, const char *failure, GError **error);
+		      names_take_batch *take, void *data, GError **error);
+/* Options: all rows of these columns of a table. */
+#define NAMES_COLUMNS(id, ...) NAMES_COLUMNS_OF(id, ((const uint16_t[]){ __VA_ARGS__ }))
+#define NAMES_COLUMNS_OF(id, array)                               \
+	(&(const struct prof_cursor_options){ .table = (id),      \
+					      .columns = (array), \
+					      .n_columns = sizeof(array) / sizeof(uint16_t) })
 
 /* Returns a text that is valid as long as `names`: NULL for id 0, NAMES_LOST_TEXT for an undefined
  * id. NUL bytes are replaced by spaces. */

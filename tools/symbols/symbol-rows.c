@@ -308,10 +308,8 @@ static bool read_epoch(struct epoch_calls *calls, struct names *names, uint32_t 
 						   .n_columns = ARRAY_SIZE(line_columns),
 						   .epoch = epoch };
 
-	return names_each_batch(names, &symbols, add_symbols, calls->rows,
-				_("cannot read the symbols of the capture"), error) &&
-	       names_each_batch(names, &lines, add_lines, calls,
-				_("cannot read the lines of the capture"), error);
+	return names_each_batch(names, &symbols, add_symbols, calls->rows, error) &&
+	       names_each_batch(names, &lines, add_lines, calls, error);
 }
 
 struct symbol_rows *symbol_rows_load(struct names *names, GError **error)

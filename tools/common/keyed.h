@@ -1,0 +1,52 @@
+/* SPDX-License-Identifier: BSD-2-Clause-Patent */
+/*
+ * Keyed - structs in GLib's hash tables, whose keys are some of their members
+ *
+ *     KEYED_BY(series, struct series, a->instants, (uintptr_t)a->name)
+ *
+ * defines series_hash() and series_equal(), which use these numbers of a struct `a`. A seed of the
+ * process prevents that a file chooses keys that collide.
+ */
+#pragma once
+
+#include "arch/base.h"
+#include "base/hash.h"
+
+#include <glib.h>
+
+#define KEYED_BY(name, type, ...)                                                                \
+	static guint name##_hash(gconstpointer pointer)                                          \
+	{                                                                                        \
+		const type *a = pointer;                                                         \
+		const uint64_t numbers[] = { __VA_ARGS__ };                                      \
+                                                                                                 \
+		return keyed_hash(numbers, ARRAY_SIZE(numbers));                                 \
+	}                                                                                        \
+	static gboolean name##_equal(gconstpointer left, gconstpointer right)                    \
+	{                                                                                        \
+		const type *a = left;                                                            \
+		const uint64_t numbers[] = { __VA_ARGS__ };                                      \
+                                                                                                 \
+		a = right;                                                                       \
+		return memcmp(numbers, (const uint64_t[]){ __VA_ARGS__ }, sizeof(numbers)) == 0; \
+	}
+
+extern uint64_t keyed_seed; /* odd, and does not change */
+
+static inline guint keyed_hash(const uint64_t *numbers, size_t n)
+{
+	uint64_t hash = keyed_seed;
+
+	for (size_t i = 0; i < n; i++)
+		hash = hash_multiply(hash ^ numbers[i], keyed_seed);
+	return hash_fold(hash);
+}
+
+/* Returns the struct of a set that is equal to `key`. If there is none, adds a copy of `key`. */
+void *keyed_at(GHashTable *set, const void *key, size_t size);
+/* Returns the index of `key` in an array of structs, or adds it. `indexes`: copy of the struct to
+ * index, with g_free() for keys. */
+uint32_t keyed_index(GHashTable *indexes, GArray *all, const void *key);
+/* Returns the structs of a set, sorted: pointers to them, or copies. */
+GPtrArray *keyed_sorted(GHashTable *set, GCompareFunc compare);
+GArray *keyed_copies(GHashTable *set, size_t size, GCompareFunc compare);
