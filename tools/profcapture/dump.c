@@ -15,6 +15,7 @@
 
 #include "tools/common/capture-error.h"
 #include "tools/profcapture/dump.h"
+#include "tools/profcapture/stored-cell.h"
 #include "tools/profcapture/verbs.h"
 #include "tools/profile/functions.h"
 #include "tools/profile/stacks.h"
@@ -115,76 +116,14 @@ static bool is_wanted(struct dump *dump, const struct dump_stream *stream)
 
 /* ---- values ---------------------------------------------------------------------------------- */
 
-static struct cell enum_cell(const struct prof_column_def *column, uint64_t value)
+static struct stored_row row_of(const struct dump *dump, const struct dump_stream *stream)
 {
-	for (uint64_t i = 0; column->values && column->values[i]; i++)
-		if (i == value)
-			return cell_text(column->values[i]);
-	/* A later version defines this value: write its number, as a string. */
-	return cell_own_text(g_strdup_printf("%" PRIu64, value));
-}
-
-static struct cell double_cell(uint64_t bits)
-{
-	double value;
-
-	memcpy(&value, &bits, sizeof(value));
-	return cell_double(value);
-}
-
-static struct cell number_cell(const struct dump *dump, const struct dump_stream *stream,
-			       const struct prof_column_def *column, uint64_t value)
-{
-	struct cell cell = cell_uint(value);
-
-	switch (column->type) {
-	case PROF_TYPE_ENUM:
-		return enum_cell(column, value);
-	case PROF_TYPE_BOOL:
-		return cell_bool(value != 0);
-	case PROF_TYPE_INT:
-		return cell_int((int64_t)value);
-	case PROF_TYPE_FLOAT:
-		return double_cell(value);
-	case PROF_TYPE_TIME:
-		cell = cell_int(capture_time(dump->reader.capture, stream->batch.segment, value));
-		cell.format = COLUMN_SECONDS;
-		return cell;
-	case PROF_TYPE_REF:
-		if (column->ref == PROF_TABLE_STRING)
-			return cell_text(names_text(dump->epoch, value));
-		return value ? cell : cell_unknown();
-	default:
-		if (column->unit == PROF_UNIT_ADDRESS)
-			cell.kind = CELL_HEX;
-		return cell;
-	}
+	return (struct stored_row){ dump->reader.capture, dump->epoch, stream->batch.segment };
 }
 
 static bool is_list(const struct prof_column_def *column, const struct prof_array *array)
 {
 	return (column->flags & PROF_COLUMN_LIST) && array->numbers && array->offsets;
-}
-
-static struct cell cell_of(const struct dump *dump, const struct dump_stream *stream,
-			   unsigned column)
-{
-	const struct prof_column_def *def = &stream->table->columns[column];
-	const struct prof_array *array = &stream->batch.columns[column];
-	bool is_binary = def->type == PROF_TYPE_BINARY;
-	size_t row = stream->row;
-	struct cell cell = { .kind = is_binary ? CELL_BYTES : CELL_SLICE };
-
-	if (array->nulls && array->nulls[row])
-		return cell_unknown();
-	if (array->bytes && array->offsets) {
-		cell.text = (const char *)array->bytes + array->offsets[row];
-		cell.number = array->offsets[row + 1] - array->offsets[row];
-		return is_binary && cell.number == 0 ? cell_unknown() : cell;
-	}
-	if (!array->numbers || (def->flags & PROF_COLUMN_LIST))
-		return cell_unknown();
-	return number_cell(dump, stream, def, array->numbers[row]);
 }
 
 /* ---- text: written by hand, because most of a dump's time is here ---------------------------- */
@@ -292,6 +231,7 @@ static void put_list(struct dump *dump, const struct dump_stream *stream, unsign
 	const struct prof_column_def *def = &stream->table->columns[column];
 	const struct prof_array *array = &stream->batch.columns[column];
 	uint64_t first = array->offsets[stream->row], end = array->offsets[stream->row + 1];
+	const struct stored_row at = row_of(dump, stream);
 
 	if (!is_text(dump))
 		json_begin_array(&dump->json, def->name);
@@ -303,7 +243,7 @@ static void put_list(struct dump *dump, const struct dump_stream *stream, unsign
 					       &stream->batch.columns[PROF_SAMPLE_TEXTS],
 					       stream->row, i - first)
 				 ? cell_unknown()
-				 : number_cell(dump, stream, def, array->numbers[i]));
+				 : stored_number(&at, def, array->numbers[i]));
 	}
 	if (!is_text(dump))
 		json_end(&dump->json);
@@ -340,26 +280,16 @@ static uint64_t argument_number(const struct dump_stream *stream, unsigned colum
 static struct cell argument_cell(const struct dump *dump, const struct dump_stream *stream,
 				 uint64_t i)
 {
-	uint64_t value = argument_number(stream, PROF_MARK_ARGUMENT_VALUES, i);
-
-	switch (argument_number(stream, PROF_MARK_ARGUMENT_KINDS, i)) {
-	case PROF_ARGUMENT_S64:
-		return cell_int((int64_t)value);
-	case PROF_ARGUMENT_U64:
-		return cell_uint(value);
-	case PROF_ARGUMENT_DOUBLE:
-		return double_cell(value);
-	case PROF_ARGUMENT_STRING:
-		return cell_text(names_text(dump->epoch,
-					    argument_number(stream, PROF_MARK_ARGUMENT_TEXTS, i)));
-	default: /* an address, or a value of a kind that a later version defines */
-		return (struct cell){ .kind = CELL_HEX, .number = value };
-	}
+	return stored_argument(argument_number(stream, PROF_MARK_ARGUMENT_KINDS, i),
+			       argument_number(stream, PROF_MARK_ARGUMENT_VALUES, i),
+			       names_text(dump->epoch,
+					  argument_number(stream, PROF_MARK_ARGUMENT_TEXTS, i)));
 }
 
 static void put_arguments(struct dump *dump, const struct dump_stream *stream)
 {
 	const struct prof_column_def *kinds = &stream->table->columns[PROF_MARK_ARGUMENT_KINDS];
+	const struct stored_row at = row_of(dump, stream);
 	struct json *json = &dump->json;
 	uint64_t n = count_arguments(stream);
 
@@ -379,7 +309,8 @@ static void put_arguments(struct dump *dump, const struct dump_stream *stream)
 		json_begin_object(json, NULL);
 		put_cell(dump, "name", name);
 		put_cell(dump, "kind",
-			 enum_cell(kinds, argument_number(stream, PROF_MARK_ARGUMENT_KINDS, i)));
+			 stored_number(&at, kinds,
+				       argument_number(stream, PROF_MARK_ARGUMENT_KINDS, i)));
 		put_cell(dump, "value", argument_cell(dump, stream, i));
 		json_end(json);
 	}
@@ -493,6 +424,7 @@ static void write_row_head(struct dump *dump, const struct dump_stream *stream)
 static void put_row(struct dump *dump, const struct dump_stream *stream)
 {
 	const struct prof_table_def *table = stream->table;
+	const struct stored_row at = row_of(dump, stream);
 
 	if (is_text(dump))
 		print_row_head(dump, stream);
@@ -516,7 +448,9 @@ static void put_row(struct dump *dump, const struct dump_stream *stream)
 		if (is_list(&table->columns[i], &stream->batch.columns[i]))
 			put_list(dump, stream, i);
 		else
-			put_cell(dump, name, cell_of(dump, stream, i));
+			put_cell(dump, name,
+				 stored_cell(&at, &table->columns[i], &stream->batch.columns[i],
+					     stream->row));
 		if (i == stream->stack && dump->resolve && !is_text(dump)) {
 			json_begin_array(&dump->json, "frames");
 			put_frames(dump, stream);

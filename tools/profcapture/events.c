@@ -20,6 +20,7 @@
 #include "tools/common/keyed.h"
 #include "tools/profcapture/durations.h"
 #include "tools/profcapture/reader.h"
+#include "tools/profcapture/stored-cell.h"
 #include "tools/profcapture/verbs.h"
 
 #include <glib/gi18n.h>
@@ -497,30 +498,11 @@ static const char *event_name(const struct events_verb *verb, const struct event
 	return name ? name : NAMES_LOST_TEXT;
 }
 
-static double as_double(uint64_t bits)
-{
-	double real;
-
-	memcpy(&real, &bits, sizeof(real));
-	return real;
-}
-
 static struct cell value_cell(const struct event_series *series)
 {
-	if (!series->has_value)
-		return cell_unknown();
-	switch (series->kind) {
-	case PROF_ARGUMENT_S64:
-		return cell_int((int64_t)series->value);
-	case PROF_ARGUMENT_DOUBLE:
-		return cell_double(as_double(series->value));
-	case PROF_ARGUMENT_STRING:
-		return cell_text(series->text ? series->text : "");
-	case PROF_ARGUMENT_ADDRESS:
-		return (struct cell){ .kind = CELL_HEX, .number = series->value };
-	default:
-		return cell_uint(series->value);
-	}
+	return series->has_value ? stored_argument(series->kind, series->value,
+						   series->text ? series->text : "")
+				 : cell_unknown();
 }
 
 /* Returns text such as "syscalls:sys_enter_read fd=3 (1 without an end)". */
@@ -533,7 +515,7 @@ static char *describe(const struct events_verb *verb, const struct event_series 
 		if (!series->has_value)
 			g_string_append_printf(text, series->text ? "? (%s)" : "?", series->text);
 		else if (series->kind == PROF_ARGUMENT_DOUBLE)
-			g_string_append_printf(text, "%.17g", as_double(series->value));
+			g_string_append_printf(text, "%.17g", value_cell(series).real);
 		else if (series->kind == PROF_ARGUMENT_STRING)
 			g_string_append(text, series->text ? series->text : "\"\"");
 		else

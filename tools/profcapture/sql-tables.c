@@ -12,6 +12,7 @@
 
 #include "base/each.h"
 #include "tools/common/capture-error.h"
+#include "tools/profcapture/stored-cell.h"
 #include "tools/profile/wait-causes.h"
 
 #include <glib/gi18n.h>
@@ -113,7 +114,7 @@ static const struct {
 	"NULL AS waker_pid, NULL AS waker_tid, NULL AS waker_comm, NULL AS waker_function, "     \
 	"NULL AS waker_stack, NULL AS waker_call FROM thread_states WHERE state <> 'running'"
 
-/* Returns whether a value means unknown: 0 in these columns, or PROF_SWITCH_NO_CPU. */
+/* Returns whether a value means unknown: 0 in these columns and in times, or PROF_SWITCH_NO_CPU. */
 static bool is_unknown(const struct prof_table_def *def, unsigned position, uint64_t value)
 {
 	static const uint16_t zeros[][2] = {
@@ -126,6 +127,8 @@ static bool is_unknown(const struct prof_table_def *def, unsigned position, uint
 		{ PROF_TABLE_SOURCE, PROF_SOURCE_FREQUENCY },
 	};
 
+	if (value == 0 && def->columns[position].type == PROF_TYPE_TIME)
+		return true;
 	for (size_t i = 0; value == 0 && i < ARRAY_SIZE(zeros); i++)
 		if (def->id == zeros[i][0] && position == zeros[i][1])
 			return true;
@@ -184,19 +187,47 @@ static void put_uint(sqlite3_context *context, uint64_t value)
 	put_text_n(context, text, strlen(text));
 }
 
-static void put_cell(struct sql_tables *tables, sqlite3_context *context, struct cell cell)
+static void put_bytes(sqlite3_context *context, const struct cell *cell)
 {
-	if (cell.kind == CELL_TEXT && cell.owned)
-		put_text_n(context, cell.text, strlen(cell.text));
-	else if (cell.kind == CELL_TEXT)
-		put_text(tables, context, cell.text);
-	else if (cell.kind == CELL_UINT || cell.kind == CELL_HEX)
-		put_uint(context, cell.number);
-	else if (cell.kind == CELL_INT)
-		sqlite3_result_int64(context, (int64_t)cell.number);
-	else if (cell.kind == CELL_DOUBLE)
-		sqlite3_result_double(context, cell.real);
-	cell_done(&cell);
+	g_autoptr(GString) hex = g_string_new(NULL);
+
+	for (uint64_t i = 0; i < cell->number; i++)
+		g_string_append_printf(hex, "%02x", (uint8_t)cell->text[i]);
+	put_text_n(context, hex->str, hex->len);
+}
+
+/* Frees the data of the cell. */
+static void put_cell(struct sql_tables *tables, sqlite3_context *context, struct cell *cell)
+{
+	switch (cell->kind) {
+	case CELL_UINT:
+	case CELL_HEX:
+	case CELL_BOOL:
+		put_uint(context, cell->number);
+		break;
+	case CELL_INT:
+		sqlite3_result_int64(context, (int64_t)cell->number);
+		break;
+	case CELL_DOUBLE:
+		sqlite3_result_double(context, cell->real);
+		break;
+	case CELL_TEXT:
+		if (cell->owned)
+			put_text_n(context, cell->text, strlen(cell->text));
+		else
+			put_text(tables, context, cell->text);
+		break;
+	case CELL_SLICE:
+		put_text_n(context, cell->text, cell->number);
+		break;
+	case CELL_BYTES:
+		put_bytes(context, cell);
+		break;
+	default:
+		break;
+	}
+	if (cell->owned)
+		cell_done(cell);
 }
 
 /* ---- errors ---------------------------------------------------------------------------------- */
@@ -405,8 +436,6 @@ static void choose_columns(struct row_cursor *cursor, uint64_t mask, bool has_ow
 		      : column->field == SQL_WAKER_CALL ? PROF_WAIT_WAKER_STACK
 		      : column->field == SQL_EVENT      ? MIN_OF(table->source, def->n_columns)
 							: 0] = true;
-		if (column->field == SQL_CAUSE)
-			reads[PROF_WAIT_SYSCALL] = reads[PROF_WAIT_OBJECT] = true;
 		if (column->field == SQL_CAUSE)
 			reads[PROF_WAIT_SYSCALL] = reads[PROF_WAIT_OBJECT] = true;
 		if (column->field == SQL_AMOUNT)
@@ -660,54 +689,25 @@ static int next_found(sqlite3_vtab_cursor *base)
 
 /* ---- the values of a row --------------------------------------------------------------------- */
 
-static void put_number(const struct row_cursor *cursor, sqlite3_context *context,
-		       struct names_epoch *epoch, unsigned position, uint64_t value)
+/* Puts the JSON in tables->list, which is UTF-8, without its newline. */
+static void put_json(const struct sql_tables *tables, sqlite3_context *context)
 {
-	const struct prof_table_def *table = vtab_of(cursor)->table->def;
-	const struct prof_column_def *column = &table->columns[position];
-	char digits[24];
-	uint64_t i = 0;
-	double real;
+	sqlite3_result_text64(context, tables->list.text->str, tables->list.text->len - 1,
+			      SQLITE_TRANSIENT, SQLITE_UTF8);
+}
 
-	if (is_unknown(table, position, value))
-		return;
-	switch (column->type) {
-	case PROF_TYPE_ENUM:
-		while (column->values && column->values[i] && i < value)
-			i++;
-		if (column->values && column->values[i]) {
-			put_text(vtab_of(cursor)->tables, context, column->values[i]);
-			return;
-		}
-		(void)g_snprintf(digits, sizeof(digits), "%" PRIu64, value);
-		put_text_n(context, digits, strlen(digits));
-		return;
-	case PROF_TYPE_INT:
-		sqlite3_result_int64(context, (int64_t)value);
-		return;
-	case PROF_TYPE_FLOAT:
-		memcpy(&real, &value, sizeof(real));
-		sqlite3_result_double(context, real);
-		return;
-	case PROF_TYPE_TIME:
-		if (value)
-			sqlite3_result_int64(context, capture_time(capture_of(cursor),
-								   cursor->segment, value));
-		return;
-	case PROF_TYPE_REF:
-		if (column->ref == PROF_TABLE_STRING)
-			put_text(vtab_of(cursor)->tables, context, names_text(epoch, value));
-		else if (value)
-			put_uint(context, value);
-		return;
-	default:
-		put_uint(context, value);
-	}
+/* Writes a cell in JSON, in which addresses are numbers. */
+static void write_cell(struct json *json, const char *key, struct cell cell)
+{
+	if (cell.kind == CELL_HEX)
+		cell.kind = CELL_UINT;
+	cell_write(json, key, &cell);
+	cell_done(&cell);
 }
 
 /* Puts a list as JSON, which SQLite's json_each() can read. */
 static void put_list(const struct row_cursor *cursor, sqlite3_context *context,
-		     struct names_epoch *epoch, unsigned position)
+		     const struct stored_row *at, unsigned position)
 {
 	const struct prof_column_def *column = &vtab_of(cursor)->table->def->columns[position];
 	const struct prof_array *array = &cursor->columns[position];
@@ -721,66 +721,43 @@ static void put_list(const struct row_cursor *cursor, sqlite3_context *context,
 	g_string_truncate(tables->list.text, 0);
 	json_begin_array(json, NULL);
 	for (uint64_t i = array->offsets[cursor->row]; i < array->offsets[cursor->row + 1]; i++) {
-		uint64_t value = array->numbers[i], n = 0;
 		bool no_number = capture_has_no_number(vtab_of(cursor)->table->def, position,
 						       &cursor->columns[PROF_SAMPLE_TEXTS],
 						       cursor->row,
 						       i - array->offsets[cursor->row]);
 
-		while (column->values && column->values[n] && n < value)
-			n++;
-		if (no_number)
-			json_null(json, NULL);
-		else if (column->type == PROF_TYPE_REF && column->ref == PROF_TABLE_STRING)
-			json_string(json, NULL, names_text(epoch, value));
-		else if (column->type == PROF_TYPE_ENUM && column->values && column->values[n])
-			json_string(json, NULL, column->values[n]);
-		else if (column->type == PROF_TYPE_INT)
-			json_int(json, NULL, (int64_t)value);
-		else
-			json_uint(json, NULL, value);
+		write_cell(json, NULL,
+			   no_number ? cell_unknown()
+				     : stored_number(at, column, array->numbers[i]));
 	}
 	json_end(json);
-	/* JSON is UTF-8; without its newline */
-	sqlite3_result_text64(context, tables->list.text->str, tables->list.text->len - 1,
-			      SQLITE_TRANSIENT, SQLITE_UTF8);
+	put_json(tables, context);
 }
 
 static bool put_stored(const struct row_cursor *cursor, sqlite3_context *context, unsigned position,
 		       GError **error)
 {
-	const struct prof_column_def *column = &vtab_of(cursor)->table->def->columns[position];
+	const struct prof_table_def *table = vtab_of(cursor)->table->def;
+	const struct prof_column_def *column = &table->columns[position];
 	const struct prof_array *array = &cursor->columns[position];
-	size_t row = cursor->row;
-	struct names_epoch *epoch = NULL;
+	struct stored_row at = { capture_of(cursor), NULL, cursor->segment };
+	struct cell cell;
 
-	if (array->nulls && array->nulls[row])
-		return true;
-	if (array->bytes && array->offsets) {
-		const uint8_t *bytes = array->bytes + array->offsets[row];
-		size_t length = array->offsets[row + 1] - array->offsets[row];
-		g_autoptr(GString) hex = NULL;
-
-		if (column->type != PROF_TYPE_BINARY) {
-			put_text_n(context, (const char *)bytes, length);
-			return true;
-		}
-		hex = g_string_new(NULL);
-		for (size_t i = 0; i < length; i++)
-			g_string_append_printf(hex, "%02x", bytes[i]);
-		if (length)
-			put_text_n(context, hex->str, hex->len);
-		return true;
-	}
-	if (!array->numbers)
-		return true;
-	if (column->type == PROF_TYPE_REF && column->ref == PROF_TABLE_STRING &&
-	    !(epoch = names_of(cursor, error)))
+	if (array->numbers && column->type == PROF_TYPE_REF && column->ref == PROF_TABLE_STRING &&
+	    !(at.epoch = names_of(cursor, error)))
 		return false;
-	if (!(column->flags & PROF_COLUMN_LIST))
-		put_number(cursor, context, epoch, position, array->numbers[row]);
-	else if (array->offsets)
-		put_list(cursor, context, epoch, position);
+	if (array->numbers && (column->flags & PROF_COLUMN_LIST)) {
+		if (array->offsets && !(array->nulls && array->nulls[cursor->row]))
+			put_list(cursor, context, &at, position);
+	} else if (array->numbers && is_unknown(table, position, array->numbers[cursor->row])) {
+		return true;
+	} else if (array->numbers && !array->nulls && column->type == PROF_TYPE_UINT) {
+		put_uint(context,
+			 array->numbers[cursor->row]); /* most values; faster than a cell */
+	} else {
+		cell = stored_cell(&at, column, array, cursor->row);
+		put_cell(vtab_of(cursor)->tables, context, &cell);
+	}
 	return true;
 }
 
@@ -841,8 +818,7 @@ static bool put_fields(const struct row_cursor *cursor, sqlite3_context *context
 	const struct prof_array *values = &cursor->columns[PROF_SAMPLE_VALUES],
 				*texts = &cursor->columns[PROF_SAMPLE_TEXTS], *names, *kinds;
 	struct names_epoch *epoch = names_of(cursor, error);
-	struct json json;
-	struct out out;
+	struct json *json = &vtab_of(cursor)->tables->json;
 	uint64_t first, n;
 
 	if (!epoch)
@@ -861,9 +837,8 @@ static bool put_fields(const struct row_cursor *cursor, sqlite3_context *context
 	n = MIN_OF(n, kinds->offsets[tables->event_row + 1] - kinds->offsets[tables->event_row]);
 	if (n == 0)
 		return true;
-	out_init(&out, -1);
-	json_init(&json, &out);
-	json_begin_object(&json, NULL);
+	g_string_truncate(vtab_of(cursor)->tables->list.text, 0);
+	json_begin_object(json, NULL);
 	for (uint64_t i = 0; i < n; i++) {
 		const char *name =
 			names_text(epoch, names->numbers[names->offsets[tables->event_row] + i]);
@@ -871,32 +846,14 @@ static bool put_fields(const struct row_cursor *cursor, sqlite3_context *context
 			names_text(epoch, texts->numbers[texts->offsets[cursor->row] + i]);
 		uint64_t value = values->numbers[first + i];
 		uint64_t kind = kinds->numbers[kinds->offsets[tables->event_row] + i];
-		double real;
 
-		name = name ? name : "";
-		if (text && kind != PROF_ARGUMENT_STRING) {
-			json_null(&json, name);
-			continue;
-		}
-		switch (kind) {
-		case PROF_ARGUMENT_STRING:
-			json_string(&json, name, text ? text : "");
-			break;
-		case PROF_ARGUMENT_DOUBLE:
-			memcpy(&real, &value, sizeof(real));
-			json_double(&json, name, real);
-			break;
-		case PROF_ARGUMENT_S64:
-			json_int(&json, name, (int64_t)value);
-			break;
-		default:
-			json_uint(&json, name, value);
-		}
+		write_cell(json, name ? name : "",
+			   text && kind != PROF_ARGUMENT_STRING
+				   ? cell_unknown()
+				   : stored_argument(kind, value, text ? text : ""));
 	}
-	json_end(&json);
-	put_text_n(context, out.text->str, out.text->len - 1); /* without its newline */
-	json_done(&json);
-	out_done(&out);
+	json_end(json);
+	put_json(tables, context);
 	return true;
 }
 
@@ -995,7 +952,7 @@ static int put_row_column(sqlite3_vtab_cursor *base, sqlite3_context *context, i
 				     is_timed(table) ? &time_ns : NULL, column->field, &cell,
 				     &error))
 			return fail(base->pVtab, error);
-		put_cell(tables, context, cell);
+		put_cell(tables, context, &cell);
 	}
 	return SQLITE_OK;
 }
@@ -1064,7 +1021,7 @@ static int put_derived_column(sqlite3_vtab_cursor *base, sqlite3_context *contex
 	if (!sql_derived_cell(vtab->tables->derived, vtab->table->derived, cursor->at,
 			      column_at(vtab->table, index)->field, &cell, &error))
 		return fail(base->pVtab, error);
-	put_cell(vtab->tables, context, cell);
+	put_cell(vtab->tables, context, &cell);
 	return SQLITE_OK;
 }
 

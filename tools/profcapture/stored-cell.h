@@ -1,0 +1,103 @@
+/* SPDX-License-Identifier: BSD-2-Clause-Patent */
+/*
+ * Stored-cell - values of a capture's rows as cells: texts and enums by name, times relative
+ *
+ * Inline, because most of the time of `dump` and `sql` is here.
+ */
+#pragma once
+
+#include "tools/present/table.h"
+#include "tools/profcapture/capture.h"
+
+#include <inttypes.h>
+
+/* Where a row is. `epoch` may be NULL if no column of the row refers to texts. */
+struct stored_row {
+	const struct capture *capture;
+	struct names_epoch *epoch;
+	uint32_t segment;
+};
+
+static inline struct cell stored_enum(const struct prof_column_def *column, uint64_t value)
+{
+	for (uint64_t i = 0; column->values && column->values[i]; i++)
+		if (i == value)
+			return cell_text(column->values[i]);
+	/* A later version defines this value: write its number, as a string. */
+	return cell_own_text(g_strdup_printf("%" PRIu64, value));
+}
+
+static inline struct cell stored_double(uint64_t bits)
+{
+	double value;
+
+	memcpy(&value, &bits, sizeof(value));
+	return cell_double(value);
+}
+
+/* Returns a number of a column, or of an item of its list. */
+static inline struct cell stored_number(const struct stored_row *at,
+					const struct prof_column_def *column, uint64_t value)
+{
+	struct cell cell = cell_uint(value);
+
+	switch (column->type) {
+	case PROF_TYPE_ENUM:
+		return stored_enum(column, value);
+	case PROF_TYPE_BOOL:
+		return cell_bool(value != 0);
+	case PROF_TYPE_INT:
+		return cell_int((int64_t)value);
+	case PROF_TYPE_FLOAT:
+		return stored_double(value);
+	case PROF_TYPE_TIME:
+		cell = cell_int(capture_time(at->capture, at->segment, value));
+		cell.format = COLUMN_SECONDS;
+		return cell;
+	case PROF_TYPE_REF:
+		if (column->ref == PROF_TABLE_STRING)
+			return cell_text(names_text(at->epoch, value));
+		return value ? cell : cell_unknown();
+	default:
+		if (column->unit == PROF_UNIT_ADDRESS)
+			cell.kind = CELL_HEX;
+		return cell;
+	}
+}
+
+/* Returns the value of a row. Does not read lists. */
+static inline struct cell stored_cell(const struct stored_row *at,
+				      const struct prof_column_def *column,
+				      const struct prof_array *array, size_t row)
+{
+	bool is_binary = column->type == PROF_TYPE_BINARY;
+	struct cell cell = { .kind = is_binary ? CELL_BYTES : CELL_SLICE };
+
+	if (array->nulls && array->nulls[row])
+		return cell_unknown();
+	if (array->bytes && array->offsets) {
+		cell.text = (const char *)array->bytes + array->offsets[row];
+		cell.number = array->offsets[row + 1] - array->offsets[row];
+		return is_binary && cell.number == 0 ? cell_unknown() : cell;
+	}
+	if (!array->numbers || (column->flags & PROF_COLUMN_LIST))
+		return cell_unknown();
+	return stored_number(at, column, array->numbers[row]);
+}
+
+/* Returns the argument of a mark or the field of an event. `kind`: enum prof_argument_kind */
+static inline struct cell stored_argument(uint64_t kind, uint64_t value, const char *text)
+{
+	switch (kind) {
+	case PROF_ARGUMENT_S64:
+		return cell_int((int64_t)value);
+	case PROF_ARGUMENT_U64:
+		return cell_uint(value);
+	case PROF_ARGUMENT_DOUBLE:
+		return stored_double(value);
+	case PROF_ARGUMENT_STRING:
+		return cell_text(text);
+	default: /* an address, or a value of a kind that a later version defines */
+		return (struct cell){ .kind = CELL_HEX, .number = value };
+	}
+}
