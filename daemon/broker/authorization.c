@@ -22,7 +22,6 @@
 
 #include "daemon/broker/authorization.h"
 
-#include "arch/base.h"
 #include "daemon/broker/access-check.h"
 #include "daemon/broker/error.h"
 

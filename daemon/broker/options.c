@@ -210,7 +210,6 @@ static bool parse_memory_pid(struct parse *parse, GVariant *value, GError **erro
 
 static bool parse_max_sleeps(struct parse *parse, GVariant *value, GError **error)
 {
-	(void)error;
 	parse->options->off_cpu_max_rate = g_variant_get_uint32(value);
 	return true;
 }
@@ -468,8 +467,7 @@ void options_free(struct options *options)
 	g_free(options->reduced);
 	g_free(options->counters_missing);
 	targets_free(options->targets);
-	if (options->given)
-		g_variant_unref(options->given);
+	g_clear_pointer(&options->given, g_variant_unref);
 	g_free(options);
 }
 

@@ -10,7 +10,6 @@
  */
 #include "daemon/broker/session-internal.h"
 
-#include "daemon/broker/error.h"
 #include "daemon/broker/target.h"
 
 #define MAX_CHECKED_THREADS 2000

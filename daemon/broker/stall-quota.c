@@ -19,8 +19,6 @@
 
 #include "daemon/broker/stall-quota.h"
 
-#include "arch/base.h"
-
 #include <stdio.h>
 #include <sys/stat.h>
 

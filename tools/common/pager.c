@@ -21,7 +21,6 @@ static GPid running; /* 0: none */
 
 static void set_up_child(gpointer unused)
 {
-	(void)unused;
 	cli_restore_signals();
 }
 

@@ -5,13 +5,11 @@
 
 #include "base/each.h"
 #include "base/order.h"
-#include "tools/common/capture-error.h"
 #include "tools/common/keyed.h"
 #include "tools/common/sorted.h"
 #include "tools/profcapture/disassembly.h"
 #include "tools/symbols/symbols-source.h"
 
-#include <errno.h>
 #include <glib/gi18n.h>
 #include <inttypes.h>
 #include <string.h>

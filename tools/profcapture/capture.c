@@ -243,11 +243,11 @@ bool capture_refuse_nothing(const struct capture *capture, GError **error)
 	if (capture_state(capture) == PROF_STATE_FINISHED ||
 	    (n > 0 && capture_unreadable(capture, 0).chunks < n))
 		return true;
-	g_set_error(error, CLI_ERROR, CLI_UNREADABLE,
-		    _("nothing in capture '%s' can be read: it is %s and has no whole chunk; "
-		      "record again"),
-		    capture->file, capture_state_name(capture));
-	return false;
+	return cli_set_error(
+		error, CLI_UNREADABLE,
+		_("nothing in capture '%s' can be read: it is %s and has no whole chunk; "
+		  "record again"),
+		capture->file, capture_state_name(capture));
 }
 
 static bool open_reader(const char *file, struct prof_reader **ret_reader, GError **error)

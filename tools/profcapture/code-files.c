@@ -35,10 +35,8 @@ bool code_files_open(struct code_files *files, GError **error)
 
 void code_files_done(struct code_files *files)
 {
-	if (files->debug_folders)
-		g_ptr_array_unref(files->debug_folders);
-	if (files->source_folders)
-		g_ptr_array_unref(files->source_folders);
+	g_clear_pointer(&files->debug_folders, g_ptr_array_unref);
+	g_clear_pointer(&files->source_folders, g_ptr_array_unref);
 	g_clear_pointer(&files->sources, g_hash_table_unref);
 	debug_files_free(files->debug);
 }

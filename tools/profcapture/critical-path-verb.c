@@ -60,8 +60,6 @@ static const char *name_of(uint32_t index, const void *data)
 
 static enum cct_kind kind_of(uint32_t index, const void *data)
 {
-	(void)index;
-	(void)data;
 	return CCT_OWN;
 }
 
@@ -207,7 +205,6 @@ static void write_node(struct json *json, uint32_t index, unsigned depth, const 
 	const struct cct_node *node = node_at(path, index);
 	const struct path_label *label = label_at(path, node->function);
 
-	(void)depth;
 	json_string(json, "kind", index ? kinds[label->kind] : "root");
 	json_uint(json, "total_ns", critical_path_ns(node->total));
 	json_uint(json, "self_ns", critical_path_ns(node->self));

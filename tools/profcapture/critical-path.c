@@ -179,7 +179,6 @@ static bool add_births(struct names_epoch *epoch, const struct prof_batch *batch
 	struct critical_path *path = data;
 	const struct prof_array *c = batch->columns;
 
-	(void)error;
 	for (size_t i = 0; i < batch->rows; i++) {
 		uint32_t thread = names_thread(epoch, array_number_or(&c[THREAD], i, 0));
 		uint32_t parent = names_thread(epoch, array_number_or(&c[PARENT], i, 0));
@@ -917,8 +916,7 @@ char *critical_path_place(const struct critical_path *path, uint32_t index)
 
 static void free_array(gpointer pointer)
 {
-	if (pointer)
-		g_array_unref(pointer);
+	g_clear_pointer(&pointer, g_array_unref);
 }
 
 bool critical_path_find(struct critical_path *path, struct reader *reader, GError **error)

@@ -277,8 +277,7 @@ static void run_free(gpointer data)
 	g_array_unref(run->counts);
 	g_array_unref(run->buckets);
 	g_array_unref(run->rows);
-	if (run->builds)
-		g_hash_table_unref(run->builds);
+	g_clear_pointer(&run->builds, g_hash_table_unref);
 	profile_done(&run->profile);
 	frame_filters_done(&run->filters);
 	memory_done(&run->memory);
@@ -753,10 +752,10 @@ static bool read_all(struct diff *diff, const GPtrArray *files, guint n_a, GErro
 	if (diff->chooses_norm)
 		diff->norm = has_whole_runs && diff->has_events ? DIFF_BY_RUN : DIFF_BY_SAMPLES;
 	if (!diff->has_events && diff->norm != DIFF_BY_SAMPLES) {
-		g_set_error(error, CLI_ERROR, CLI_USAGE,
-			    _("%s; only their shares can be compared: --normalize samples"),
-			    ((const struct diff_note *)diff->notes->pdata[0])->text);
-		return false;
+		return cli_set_error(
+			error, CLI_USAGE,
+			_("%s; only their shares can be compared: --normalize samples"),
+			((const struct diff_note *)diff->notes->pdata[0])->text);
 	}
 	for (guint i = 0; i < diff->runs->len; i++)
 		if (!weigh(diff_run_at(diff, i), error))
@@ -793,8 +792,7 @@ void diff_done(struct diff *diff)
 	if (!diff->runs)
 		return;
 	g_ptr_array_unref(diff->notes);
-	if (diff->processes)
-		g_ptr_array_unref(diff->processes);
+	g_clear_pointer(&diff->processes, g_ptr_array_unref);
 	g_hash_table_unref(diff->identities);
 	number_map_done(&diff->by_path);
 	g_array_unref(diff->rows);

@@ -39,7 +39,6 @@ static void set_limits(gpointer unused)
 	const struct rlimit memory = { MAX_MEMORY, MAX_MEMORY };
 	const struct rlimit seconds = { MAX_CPU_SECONDS, MAX_CPU_SECONDS };
 
-	(void)unused;
 	cli_restore_signals();
 	setrlimit(RLIMIT_AS, &memory);
 	setrlimit(RLIMIT_CPU, &seconds);

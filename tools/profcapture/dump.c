@@ -690,7 +690,6 @@ static bool count_chunk(const struct prof_chunk *chunk, void *data, GError **err
 {
 	struct dump *dump = data;
 
-	(void)error;
 	for (size_t i = 0; i < dump->n_streams; i++)
 		if (dump->streams[i].table->id == chunk->table)
 			dump->counted += chunk->rows;

@@ -15,8 +15,7 @@
 
 void durations_done(struct durations *durations)
 {
-	if (durations->values)
-		g_array_unref(durations->values);
+	g_clear_pointer(&durations->values, g_array_unref);
 	*durations = (struct durations){ 0 };
 }
 

@@ -221,18 +221,17 @@ static bool read_fields(struct events_verb *verb, GError **error)
 	if (!verb->by || verb->places->len > 0)
 		return true;
 	if (verb->names->len == 0) {
-		g_set_error(error, CLI_ERROR, CLI_USAGE,
-			    _("--by: the events of '%s' have no fields. Tracepoints and static "
-			      "probes have some"),
-			    verb->reader.capture->file);
-		return false;
+		return cli_set_error(
+			error, CLI_USAGE,
+			_("--by: the events of '%s' have no fields. Tracepoints and static "
+			  "probes have some"),
+			verb->reader.capture->file);
 	}
 	g_ptr_array_add(verb->names, NULL);
 	valid = g_strjoinv(", ", (char **)verb->names->pdata);
-	g_set_error(error, CLI_ERROR, CLI_USAGE,
-		    _("--by: no event of '%s' has a field '%s'. Recorded: %s"),
-		    verb->reader.capture->file, verb->by, valid);
-	return false;
+	return cli_set_error(error, CLI_USAGE,
+			     _("--by: no event of '%s' has a field '%s'. Recorded: %s"),
+			     verb->reader.capture->file, verb->by, valid);
 }
 
 enum { TIME, THREAD, CPU, SOURCE, WEIGHT, VALUES, TEXTS, N_COLUMNS };
@@ -285,8 +284,7 @@ static void open_free(gpointer pointer)
 {
 	struct open_interval *open = pointer;
 
-	if (open->outer)
-		g_array_unref(open->outer);
+	g_clear_pointer(&open->outer, g_array_unref);
 	g_free(open);
 }
 

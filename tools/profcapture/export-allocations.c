@@ -35,8 +35,6 @@ static bool note_chunk(const struct prof_chunk *chunk, void *data, GError **erro
 {
 	bool *any = data;
 
-	(void)chunk;
-	(void)error;
 	*any = true;
 	return false;
 }
@@ -277,7 +275,6 @@ static void released(const struct memory_event *event, const struct memory_live 
 	};
 	struct allocation_sum *sum;
 
-	(void)how;
 	if (!reader_wants_thread(reader, live->block.thread))
 		return;
 	if (reading->lives)
@@ -376,8 +373,6 @@ static void peak_ended(const struct memory_live *live, void *data)
 static void peak_released(const struct memory_event *event, const struct memory_live *live,
 			  enum memory_release how, void *data)
 {
-	(void)event;
-	(void)how;
 	peak_ended(live, data);
 }
 
@@ -432,19 +427,14 @@ bool allocations_read(struct allocations *allocations, struct export *export, bo
 	memory_tree_done(&reading.tree);
 	suppressions_done(&reading.suppressions);
 	number_map_done(&reading.sum_of);
-	if (reading.lives)
-		g_hash_table_unref(reading.lives);
+	g_clear_pointer(&reading.lives, g_hash_table_unref);
 	return ok;
 }
 
 void allocations_done(struct allocations *allocations)
 {
-	if (allocations->events)
-		g_array_unref(allocations->events);
-	if (allocations->sums)
-		g_array_unref(allocations->sums);
-	if (allocations->lives)
-		g_array_unref(allocations->lives);
-	if (allocations->heap)
-		g_array_unref(allocations->heap);
+	g_clear_pointer(&allocations->events, g_array_unref);
+	g_clear_pointer(&allocations->sums, g_array_unref);
+	g_clear_pointer(&allocations->lives, g_array_unref);
+	g_clear_pointer(&allocations->heap, g_array_unref);
 }

@@ -740,7 +740,6 @@ static struct cell get_function(struct firefox *firefox, size_t row, enum field 
 
 static struct cell get_source(struct firefox *firefox, size_t row, enum field field)
 {
-	(void)field;
 	return cell_uint(listed(&firefox->sources, row));
 }
 

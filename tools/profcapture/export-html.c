@@ -707,7 +707,6 @@ static void write_units(struct html *html)
 
 bool export_html(struct export *export, struct out *out, GError **error)
 {
-	(void)error;
 	out_write(out, export->page->str, export->page->len);
 	return true;
 }

@@ -249,7 +249,6 @@ static void allocated(const struct memory_event *event, const struct memory_live
 static void released(const struct memory_event *event, const struct memory_live *live,
 		     enum memory_release how, void *data)
 {
-	(void)how;
 	write_until(data, MAX_OF(event->time_ns, INT64_C(1)) - 1);
 	change(data, live, -1);
 }

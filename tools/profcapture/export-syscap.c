@@ -215,7 +215,6 @@ static void allocated(const struct memory_event *event, const struct memory_live
 static void released(const struct memory_event *event, const struct memory_live *live,
 		     enum memory_release how, void *data)
 {
-	(void)how;
 	put_allocation(data, live, event->time_ns, event->thread, true);
 }
 
@@ -323,7 +322,6 @@ static bool put_tasks(struct names_epoch *epoch, const struct prof_batch *batch,
 	const struct capture *capture = syscap->export->reader.capture;
 	const struct prof_array *c = batch->columns;
 
-	(void)error;
 	for (size_t i = 0; i < batch->rows; i++) {
 		uint32_t thread = names_thread(epoch, array_number_or(&c[TASK_THREAD], i, 0));
 		uint32_t parent = names_thread(epoch, array_number_or(&c[TASK_PARENT], i, 0));
@@ -363,7 +361,6 @@ static bool put_maps(struct names_epoch *epoch, const struct prof_batch *batch, 
 	const struct capture *capture = syscap->export->reader.capture;
 	const struct prof_array *c = batch->columns;
 
-	(void)error;
 	for (size_t i = 0; i < batch->rows; i++) {
 		uint32_t process = names_process(epoch, array_number_or(&c[MAP_PROCESS], i, 0));
 		const struct names_image *image = names_image_at(
@@ -428,7 +425,6 @@ static bool put_logs(struct names_epoch *epoch, const struct prof_batch *batch, 
 	struct reader *reader = &syscap->export->reader;
 	const struct prof_array *c = batch->columns, *texts = &c[LOG_TEXT];
 
-	(void)error;
 	for (size_t i = 0; i < batch->rows; i++) {
 		uint32_t thread = names_thread(epoch, array_number_or(&c[LOG_THREAD], i, 0));
 		int64_t time_ns = capture_time(reader->capture, batch->segment,

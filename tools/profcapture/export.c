@@ -13,7 +13,6 @@
 
 #include "base/each.h"
 #include "base/order.h"
-#include "tools/common/capture-error.h"
 #include "tools/common/keyed.h"
 #include "tools/common/sorted.h"
 #include "tools/common/spool.h"

@@ -568,7 +568,6 @@ static bool take_logs(struct names_epoch *epoch, const struct prof_batch *batch,
 	struct json *json = logs->rows->json;
 	struct reader *reader = &logs->rows->side->export->reader;
 
-	(void)error;
 	for (size_t i = 0; i < batch->rows; i++) {
 		uint32_t thread =
 			names_thread(epoch, array_number_or(&batch->columns[LOG_THREAD], i, 0));

@@ -198,8 +198,7 @@ static void write_lines(struct sources *sources, const struct annotate_code *cod
 
 static void free_numbers(gpointer numbers)
 {
-	if (numbers)
-		g_array_unref(numbers);
+	g_clear_pointer(&numbers, g_array_unref);
 }
 
 /* Numbers the places of a function. Returns an array of places (NULL: none) by instruction. Stores

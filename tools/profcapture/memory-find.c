@@ -228,7 +228,6 @@ static void released(const struct memory_event *event, const struct memory_live 
 {
 	struct ledger *ledger = data;
 
-	(void)how;
 	add_points(ledger, event->time_ns);
 	if (event->is_counted)
 		note_peak(ledger, event->time_ns);
@@ -438,7 +437,6 @@ static bool add_rows(const struct prof_chunk *chunk, void *data, GError **error)
 {
 	uint64_t *rows = data;
 
-	(void)error;
 	*rows += chunk->rows;
 	return true;
 }

@@ -11,10 +11,8 @@
 
 #include "base/each.h"
 #include "base/order.h"
-#include "tools/common/capture-error.h"
 #include "tools/common/keyed.h"
 
-#include <glib/gi18n.h>
 #include <math.h>
 
 /* Up to this many different times are looked up one by one; for more, the whole table is read. */
@@ -137,7 +135,6 @@ static bool heap_rows(struct names_epoch *names, const struct prof_batch *batch,
 {
 	const struct prof_array *c = batch->columns;
 
-	(void)error;
 	for (size_t i = 0; i < batch->rows; i++) {
 		struct memory_mark mark = {
 			.time = array_number_or(&c[PROF_HEAP_TIME], i, 0),
@@ -187,7 +184,6 @@ static bool task_rows(struct names_epoch *names, const struct prof_batch *batch,
 	const struct prof_array *c = batch->columns;
 	struct ends *ends = data;
 
-	(void)error;
 	for (size_t i = 0; i < batch->rows; i++) {
 		uint32_t thread = names_thread(names, array_number_or(&c[0], i, 0));
 		uint32_t process = names_thread_at(names->names, thread)->process;

@@ -673,7 +673,6 @@ static void get_summary_cell(const void *data, size_t row, unsigned field, struc
 	const struct memory_counts *counts = &memory->all;
 	struct memory_counts all;
 
-	(void)row;
 	/* only from text; the cell of CALLS refers to its counts */
 	if (memory->hides_runtime && (field == LEAKED_BYTES || field == LEAKED_BLOCKS)) {
 		const struct memory_sum runtime = memory_runtime_sum(memory);

@@ -6,8 +6,6 @@
 
 #include "tools/profcapture/memory.h"
 
-#include <glib/gi18n.h>
-
 #define DOMAIN "profd"
 #define MOST 16u /* limit on different texts, because any program can log in this domain */
 
@@ -48,7 +46,6 @@ static void add_row(struct log_reading *reading, struct names_epoch *names,
 static bool add_rows(struct names_epoch *names, const struct prof_batch *batch, void *data,
 		     GError **error)
 {
-	(void)error;
 	for (size_t i = 0; i < batch->rows; i++)
 		add_row(data, names, batch->columns, i);
 	return true;

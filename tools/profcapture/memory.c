@@ -207,9 +207,8 @@ static bool resolve_times(struct memory *memory, GError **error)
 		return at->kind == UNITS_TIME_UNSET ||
 		       reader_check_start(reader, is_diff ? memory->before_ns : memory->at_ns,
 					  error);
-	g_set_error(error, CLI_ERROR, CLI_USAGE, _("--diff: %.3f s is after %.3f s"),
-		    (double)memory->before_ns / 1e9, (double)memory->at_ns / 1e9);
-	return false;
+	return cli_set_error(error, CLI_USAGE, _("--diff: %.3f s is after %.3f s"),
+			     (double)memory->before_ns / 1e9, (double)memory->at_ns / 1e9);
 }
 
 /* ---- missing rows ---------------------------------------------------------------------------- */
@@ -238,7 +237,6 @@ static bool find_end(const struct prof_chunk *chunk, void *data, GError **error)
 {
 	struct table_end *end = data;
 
-	(void)error;
 	end->time_ns =
 		MAX_OF(end->time_ns, capture_time(end->capture, chunk->segment, chunk->t_max));
 	return true;

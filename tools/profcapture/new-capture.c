@@ -11,7 +11,6 @@
 #include "base/bytes.h"
 #include "tools/common/capture-error.h"
 
-#include <errno.h>
 #include <glib/gi18n.h>
 #include <string.h>
 
@@ -257,7 +256,6 @@ void new_capture_done(struct new_capture *to)
 	}
 	g_free(to->tables);
 	prof_writer_free(to->writer);
-	if (to->scratch)
-		g_byte_array_unref(to->scratch);
+	g_clear_pointer(&to->scratch, g_byte_array_unref);
 	*to = (struct new_capture){ 0 };
 }

@@ -784,10 +784,9 @@ static bool choose_event(struct profile *profile, uint32_t *ret_event, GError **
 	}
 	if (reader->metric == READER_WALL && *ret_event != SAMPLED_NO_EVENT &&
 	    !sampled_event_is_clock(sampled_event_at(capture->sampled, *ret_event))) {
-		g_set_error(error, CLI_ERROR, CLI_USAGE,
-			    _("--metric wall needs samples of a clock; 'profctl record -e "
-			      "cpu-clock' takes them"));
-		return false;
+		return cli_set_error(error, CLI_USAGE,
+				     _("--metric wall needs samples of a clock; 'profctl record -e "
+				       "cpu-clock' takes them"));
 	}
 	if (profile->wants_all_events || *ret_event == SAMPLED_NO_EVENT)
 		return true;

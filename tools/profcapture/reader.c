@@ -4,7 +4,6 @@
 #include "tools/profcapture/reader.h"
 
 #include "base/each.h"
-#include "tools/common/capture-error.h"
 #include "tools/common/pager.h"
 #include "tools/profcapture/spans.h"
 
@@ -107,10 +106,9 @@ static void search_mark(const struct span *span, void *data)
 
 bool reader_no_mark(const struct reader *reader, const char *name, GError **error)
 {
-	g_set_error(error, CLI_ERROR, CLI_USAGE,
-		    _("capture '%s' has no mark '%s'; 'profcapture marks' lists them"),
-		    reader->capture->file, name);
-	return false;
+	return cli_set_error(error, CLI_USAGE,
+			     _("capture '%s' has no mark '%s'; 'profcapture marks' lists them"),
+			     reader->capture->file, name);
 }
 
 bool reader_resolve_time(const struct reader *reader, const struct units_time *time, bool end,
@@ -149,9 +147,8 @@ static bool resolve_range(struct reader *reader, GError **error)
 		return false;
 	if (reader->from_ns <= reader->to_ns)
 		return true;
-	g_set_error(error, CLI_ERROR, CLI_USAGE, _("--from %.3f s is after --to %.3f s"),
-		    (double)reader->from_ns / 1e9, (double)reader->to_ns / 1e9);
-	return false;
+	return cli_set_error(error, CLI_USAGE, _("--from %.3f s is after --to %.3f s"),
+			     (double)reader->from_ns / 1e9, (double)reader->to_ns / 1e9);
 }
 
 void reader_clock_range(const struct reader *reader, uint32_t segment, uint64_t *ret_from,
@@ -650,7 +647,6 @@ static bool note_chunk(const struct prof_chunk *chunk, void *data, GError **erro
 {
 	bool *has = data;
 
-	(void)error;
 	*has |= chunk->rows > 0;
 	return true;
 }
@@ -728,8 +724,6 @@ static bool find_waker(struct names_epoch *epoch, const struct prof_batch *batch
 {
 	bool *found = data;
 
-	(void)epoch;
-	(void)error;
 	for (size_t i = 0; i < batch->rows && !*found; i++)
 		*found = array_number_or(&batch->columns[0], i, PROF_WAKER_UNKNOWN) !=
 			 PROF_WAKER_UNKNOWN;
@@ -754,11 +748,11 @@ bool reader_open_wakers(struct reader *reader, const char *file, GError **error)
 		return false;
 	if (!has) {
 		capture_warn(reader->capture);
-		g_set_error(error, CLI_ERROR, CLI_NOTHING_CAPTURED,
-			    _("capture '%s' does not say who woke threads; 'profctl record "
-			      "--wakers' records it, as root or with the profd service"),
-			    file);
-		return false;
+		return cli_set_error(
+			error, CLI_NOTHING_CAPTURED,
+			_("capture '%s' does not say who woke threads; 'profctl record "
+			  "--wakers' records it, as root or with the profd service"),
+			file);
 	}
 	return capture_check(reader->capture, PROF_TABLE_WAIT, error);
 }

@@ -48,7 +48,6 @@ static void write_node(struct json *json, uint32_t index, unsigned depth, const 
 	const struct profile_node *node = node_at(report, index);
 	const struct profile_node *parent = index ? node_at(report, node->parent) : node;
 
-	(void)depth;
 	if (index == 0) {
 		json_string(json, "name", "<root>");
 		json_string(json, "raw_name", "<root>");

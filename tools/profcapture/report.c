@@ -226,7 +226,6 @@ static bool count_rows(const struct prof_chunk *chunk, void *data, GError **erro
 {
 	uint64_t *rows = data;
 
-	(void)error;
 	*rows += chunk->rows;
 	return true;
 }
@@ -552,10 +551,9 @@ static bool refuse_several(const struct report *report, GHashTable *names, GErro
 		g_string_append_printf(list, "%s%s (%" PRIu64 ")", list->len ? ", " : "", simple,
 				       match->samples);
 	}
-	g_set_error(error, CLI_ERROR, CLI_USAGE,
-		    _("'%s' matches %u functions (samples); name one: %s"), report->profile.focus,
-		    g_hash_table_size(names), list->str);
-	return false;
+	return cli_set_error(error, CLI_USAGE,
+			     _("'%s' matches %u functions (samples); name one: %s"),
+			     report->profile.focus, g_hash_table_size(names), list->str);
 }
 
 /* Counts the callers and callees of the selected function, or of the only best match for a part of
@@ -674,10 +672,8 @@ static bool check_found(const struct report *report, GError **error)
 void report_done(struct report *report)
 {
 	json_done(&report->json);
-	if (report->times)
-		g_array_unref(report->times);
-	if (report->process_comms)
-		g_ptr_array_unref(report->process_comms);
+	g_clear_pointer(&report->times, g_array_unref);
+	g_clear_pointer(&report->process_comms, g_ptr_array_unref);
 	profile_done(&report->profile);
 	profile_done(&report->waits);
 	wait_places_done(&report->waiting);

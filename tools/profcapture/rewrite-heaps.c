@@ -186,7 +186,6 @@ static bool read_streams(struct heaps *heaps, const struct rewrite_part *part,
 
 static gboolean has_ended(gpointer key, gpointer value, gpointer data)
 {
-	(void)value;
 	return heap_of(data, ((const struct block *)key)->process)->has_ended;
 }
 

@@ -89,8 +89,7 @@ static bool write_result(struct remake *remake, GError **error)
 
 static void remake_done(struct remake *remake)
 {
-	if (remake->damages)
-		g_array_unref(remake->damages);
+	g_clear_pointer(&remake->damages, g_array_unref);
 	reader_done(&remake->reader);
 }
 

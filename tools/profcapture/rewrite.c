@@ -22,8 +22,6 @@
 
 #include <assert.h>
 
-#include <glib/gi18n.h>
-
 struct rewrite {
 	struct capture *from;
 	const struct rewrite_options *options;
@@ -313,7 +311,6 @@ static bool write_states(struct rewrite *rewrite, uint64_t time, GError **error)
 
 static gboolean is_not_alive(gpointer key, gpointer value, gpointer data)
 {
-	(void)value;
 	return !g_hash_table_contains(((struct rewrite *)data)->alive_threads, key);
 }
 
@@ -788,7 +785,6 @@ bool rewrite_capture(struct capture *from, int fd, const struct rewrite_options 
 	g_hash_table_unref(rewrite.exited_threads);
 	g_hash_table_unref(rewrite.states);
 	g_array_unref(rewrite.parts);
-	if (rewrite.damages)
-		g_array_unref(rewrite.damages);
+	g_clear_pointer(&rewrite.damages, g_array_unref);
 	return ok;
 }

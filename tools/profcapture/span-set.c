@@ -89,8 +89,7 @@ static void merge_stretches(GArray *stretches)
 
 static void free_stretches(gpointer pointer)
 {
-	if (pointer)
-		g_array_unref(pointer);
+	g_clear_pointer(&pointer, g_array_unref);
 }
 
 bool span_set_read(struct span_set *set, const struct reader *reader, GError **error)
@@ -107,8 +106,7 @@ bool span_set_read(struct span_set *set, const struct reader *reader, GError **e
 
 void span_set_done(struct span_set *set)
 {
-	if (set->stretches)
-		g_ptr_array_unref(set->stretches);
+	g_clear_pointer(&set->stretches, g_ptr_array_unref);
 	*set = (struct span_set){ 0 };
 }
 

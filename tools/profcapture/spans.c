@@ -16,8 +16,6 @@
 #include "tools/common/keyed.h"
 #include "tools/profcapture/spans.h"
 
-#include <glib/gi18n.h>
-
 /* An end mark is compared with at most this many begin marks, because one id may be open with many
  * names. */
 #define MOST_LOOKED_AT 64

@@ -9,8 +9,6 @@
 #include "tools/profcapture/spans.h"
 #include "tools/profile/wait-causes.h"
 
-#include <glib/gi18n.h>
-
 /* A mark, a block or a state of a thread, from its begin to its end. Each allocation may have
  * one. */
 struct interval {
@@ -118,10 +116,8 @@ void sql_derived_free(struct sql_derived *derived)
 	if (!derived)
 		return;
 	for (size_t i = 0; i < ARRAY_SIZE(derived->intervals); i++)
-		if (derived->intervals[i])
-			g_array_unref(derived->intervals[i]);
-	if (derived->waits)
-		g_array_unref(derived->waits);
+		g_clear_pointer(&derived->intervals[i], g_array_unref);
+	g_clear_pointer(&derived->waits, g_array_unref);
 	if (derived->heaps)
 		memory_heaps_done(derived->heaps);
 	g_free(derived->heaps);

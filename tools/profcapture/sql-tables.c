@@ -620,7 +620,6 @@ static int filter_rows(sqlite3_vtab_cursor *base, int number, const char *plan, 
 	bool has_id = false;
 	int r;
 
-	(void)number;
 	cursor->from_ns = INT64_MIN;
 	cursor->to_ns = INT64_MAX;
 	cursor->has_pid = cursor->has_tid = cursor->is_done = false;
@@ -981,8 +980,6 @@ static int filter_derived(sqlite3_vtab_cursor *base, int number, const char *pla
 	struct sql_derived *derived = ((struct sql_vtab *)base->pVtab)->tables->derived;
 	GError *error = NULL;
 
-	(void)number;
-	(void)plan;
 	cursor->at = cursor->end = 0;
 	if (argc > 0 && sqlite3_value_numeric_type(argv[0]) == SQLITE_NULL)
 		return SQLITE_OK;
@@ -1035,8 +1032,6 @@ static int connect_table(sqlite3 *db, void *data, int argc, const char *const *a
 	g_autofree char *create = NULL;
 	int r;
 
-	(void)argc;
-	(void)ret_error;
 	vtab = sqlite3_malloc(sizeof(*vtab));
 	if (!vtab)
 		return SQLITE_NOMEM;
@@ -1060,7 +1055,6 @@ static int open_row_cursor(sqlite3_vtab *vtab, sqlite3_vtab_cursor **ret_cursor)
 {
 	struct row_cursor *cursor = g_new0(struct row_cursor, 1);
 
-	(void)vtab;
 	*ret_cursor = &cursor->base;
 	return SQLITE_OK;
 }
@@ -1097,7 +1091,6 @@ static int open_derived_cursor(sqlite3_vtab *vtab, sqlite3_vtab_cursor **ret_cur
 {
 	struct derived_cursor *cursor = g_new0(struct derived_cursor, 1);
 
-	(void)vtab;
 	*ret_cursor = &cursor->base;
 	return SQLITE_OK;
 }
@@ -1277,7 +1270,6 @@ static bool count_rows(const struct prof_chunk *chunk, void *data, GError **erro
 {
 	const struct sql_tables *tables = data;
 
-	(void)error;
 	POINTER_EACH(struct sql_table, table, tables->all)
 		if (table->def && table->def->id == chunk->table)
 			table->rows += chunk->rows;

@@ -96,9 +96,6 @@ static int authorize(void *data, int action, const char *first, const char *seco
 		"collation_list", "compile_options", NULL
 	};
 
-	(void)data;
-	(void)schema;
-	(void)trigger;
 	if (action == SQLITE_SELECT || action == SQLITE_READ || action == SQLITE_RECURSIVE)
 		return SQLITE_OK;
 	if (action == SQLITE_FUNCTION)
@@ -108,7 +105,6 @@ static int authorize(void *data, int action, const char *first, const char *seco
 
 static int must_stop(void *data)
 {
-	(void)data;
 	return stopped || out_failed(out_stdout());
 }
 

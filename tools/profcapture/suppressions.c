@@ -12,9 +12,6 @@
 
 #include "tools/profcapture/suppressions.h"
 
-#include "tools/common/capture-error.h"
-
-#include <errno.h>
 #include <glib/gi18n.h>
 #include <string.h>
 
@@ -69,10 +66,9 @@ static bool add_line(struct suppressions *suppressions, const char *file, unsign
 		g_array_append_val(suppressions->all, suppression);
 		return true;
 	}
-	g_set_error(error, CLI_ERROR, CLI_USAGE,
-		    _("cannot read line %u of '%s': a suppression is 'leak:PATTERN'"), number,
-		    file);
-	return false;
+	return cli_set_error(error, CLI_USAGE,
+			     _("cannot read line %u of '%s': a suppression is 'leak:PATTERN'"),
+			     number, file);
 }
 
 static void free_pattern(gpointer pointer)
@@ -87,9 +83,8 @@ bool suppressions_read(struct suppressions *suppressions, const char *file, GErr
 	g_autoptr(GError) why = NULL;
 
 	if (!g_file_get_contents(file, &text, NULL, &why)) {
-		g_set_error(error, CLI_ERROR, CLI_FAILURE, _("cannot read suppressions '%s': %s"),
-			    file, cli_reason(why));
-		return false;
+		return cli_set_error(error, CLI_FAILURE, _("cannot read suppressions '%s': %s"),
+				     file, cli_reason(why));
 	}
 	if (!suppressions->all) {
 		suppressions->all = g_array_new(FALSE, FALSE, sizeof(struct suppression));

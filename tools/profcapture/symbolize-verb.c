@@ -172,8 +172,7 @@ int verb_symbolize(int argc, char **argv)
 		return status;
 	}
 	ok = run(argv[0], &verb, &result, &counts, &error);
-	if (verb.debug_folders)
-		g_ptr_array_unref(verb.debug_folders);
+	g_clear_pointer(&verb.debug_folders, g_ptr_array_unref);
 	if (!ok)
 		return cli_fail(error);
 	print_paths(out, result.changed, _("changed since the recording, no names taken"));

@@ -15,7 +15,6 @@
 #include "tools/common/keyed.h"
 #include "tools/profcapture/thread-names.h"
 
-#include <glib/gi18n.h>
 #include <string.h>
 
 enum { TIME, THREAD, EVENT, COMM, N_COLUMNS };

@@ -7,7 +7,6 @@
 #include "tools/profile/code-origin.h"
 #include "tools/profile/stacks.h"
 
-#include <glib/gi18n.h>
 #include <string.h>
 
 enum { THREAD, STACK, STOP, N_COLUMNS };

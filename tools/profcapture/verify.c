@@ -95,7 +95,6 @@ static bool note_chunk(const struct prof_chunk *chunk, void *data, GError **erro
 	int64_t to = capture_time(capture, chunk->segment, chunk->t_max);
 	struct gap *gap;
 
-	(void)error;
 	verify->rows += chunk->rows;
 	if (chunk->table > PROF_TABLE_LAST)
 		return true;

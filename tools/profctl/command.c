@@ -21,7 +21,6 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <glib/gi18n.h>
-#include <signal.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
 

@@ -346,7 +346,6 @@ static void print_json(const struct event_list *list)
 
 static void complete(const char *verb)
 {
-	(void)verb;
 	for (size_t i = 0; i < KIND_USDT; i++)
 		out_printf(out_stdout(), "%s\n", kinds[i]);
 }

@@ -31,9 +31,6 @@
 /* Reading the tasks is what makes their threads and processes known. */
 static void ignore_exit(uint32_t process, int64_t time_ns, void *data)
 {
-	(void)process;
-	(void)time_ns;
-	(void)data;
 }
 
 /* Counts samples, threads and processes in the same way as `profcapture info`. */

@@ -38,11 +38,10 @@ bool frame_filters_open(struct frame_filters *filters, GError **error)
 		filters->regex[i] =
 			g_regex_new(filters->pattern[i], G_REGEX_RAW | G_REGEX_OPTIMIZE, 0, &cause);
 		if (!filters->regex[i]) {
-			g_set_error(error, CLI_ERROR, CLI_USAGE,
-				    _("--%s: '%s' is not a regular expression: %s"),
-				    frame_filter_options[i].name, filters->pattern[i],
-				    cli_reason(cause));
-			return false;
+			return cli_set_error(error, CLI_USAGE,
+					     _("--%s: '%s' is not a regular expression: %s"),
+					     frame_filter_options[i].name, filters->pattern[i],
+					     cli_reason(cause));
 		}
 	}
 	filters->matches = g_byte_array_new();
@@ -52,10 +51,8 @@ bool frame_filters_open(struct frame_filters *filters, GError **error)
 void frame_filters_done(struct frame_filters *filters)
 {
 	for (size_t i = 0; i < FRAME_FILTERS; i++)
-		if (filters->regex[i])
-			g_regex_unref(filters->regex[i]);
-	if (filters->matches)
-		g_byte_array_unref(filters->matches);
+		g_clear_pointer(&filters->regex[i], g_regex_unref);
+	g_clear_pointer(&filters->matches, g_byte_array_unref);
 	*filters = (struct frame_filters){ 0 };
 }
 

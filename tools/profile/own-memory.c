@@ -6,8 +6,6 @@
 #include "base/each.h"
 #include "tools/common/sorted.h"
 
-#include <glib/gi18n.h>
-
 enum { START, LENGTH, IMAGE, N_COLUMNS };
 static const uint16_t columns[N_COLUMNS] = { PROF_MAPPING_START, PROF_MAPPING_LENGTH,
 					     PROF_MAPPING_IMAGE };

@@ -162,11 +162,10 @@ bool sampled_events_find(const struct sampled_events *events, const char *name, 
 		}
 	}
 	all = sampled_events_others(events, SAMPLED_NO_EVENT);
-	g_set_error(error, CLI_ERROR, CLI_USAGE,
-		    all ? _("capture '%s' has no samples of event '%s'. Recorded: %s")
-			: _("capture '%s' has no samples of event '%s', nor of any other"),
-		    file, name, all);
-	return false;
+	return cli_set_error(error, CLI_USAGE,
+			     all ? _("capture '%s' has no samples of event '%s'. Recorded: %s")
+				 : _("capture '%s' has no samples of event '%s', nor of any other"),
+			     file, name, all);
 }
 
 bool sampled_event_is_clock(const struct sampled_event *event)

@@ -16,8 +16,6 @@
 #include "base/order.h"
 #include "tools/common/sorted.h"
 
-#include <glib/gi18n.h>
-
 #define MAX_PARENTS 16
 
 /* The names that begin at one address. */
@@ -132,8 +130,7 @@ static void free_code(gpointer data)
 	g_array_unref(code->names);
 	g_array_unref(code->places);
 	g_array_unref(code->times);
-	if (code->live)
-		g_tree_unref(code->live);
+	g_clear_pointer(&code->live, g_tree_unref);
 	g_free(code);
 }
 

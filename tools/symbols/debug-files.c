@@ -19,7 +19,6 @@
 #include "tools/symbols/debug-split.h"
 
 #include <elfutils/libdwelf.h>
-#include <errno.h>
 #include <fcntl.h>
 #include <glib.h>
 #include <lzma.h>

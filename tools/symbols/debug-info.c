@@ -650,8 +650,7 @@ static void clear_unit(gpointer data)
 	g_array_unref(unit->ranges);
 	g_array_unref(unit->lines);
 	g_array_unref(unit->scopes);
-	if (unit->names)
-		g_string_chunk_free(unit->names);
+	g_clear_pointer(&unit->names, g_string_chunk_free);
 	debug_half_free(unit->half);
 }
 

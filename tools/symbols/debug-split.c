@@ -330,8 +330,7 @@ void debug_half_free(struct debug_half *half)
 		return;
 	dwarf_end(half->dwarf);
 	elf_end(half->elf);
-	if (half->bytes)
-		g_byte_array_unref(half->bytes);
+	g_clear_pointer(&half->bytes, g_byte_array_unref);
 	g_free(half);
 }
 

@@ -49,7 +49,6 @@ static void on_end(int number)
 {
 	char link[32], path[PATH_MAX];
 
-	(void)number;
 	for (int fd = STDERR_FILENO + 1; fd < MAX_FILES; fd++) {
 		ssize_t n;
 		char *name;
@@ -118,7 +117,6 @@ static int on_progress(void *client, long done, long total)
 					  .total = total };
 	int64_t now_us = g_get_monotonic_time();
 
-	(void)client;
 	if (now_us - child.told_us >= PROGRESS_US) {
 		child.told_us = now_us;
 		(void)send_reply(&reply, -1, MSG_DONTWAIT);

@@ -53,7 +53,6 @@ static void on_interrupt(int number)
 	const uint64_t one = 1;
 	int before = errno;
 
-	(void)number;
 	(void)!write(interrupted_fd, &one, sizeof(one));
 	errno = before;
 }
@@ -264,10 +263,10 @@ static bool start(struct debuginfod *servers, GError **error)
 
 	interrupted_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
 	if (interrupted_fd < 0 || !fork_child(servers)) {
-		g_set_error(error, CLI_ERROR, CLI_FAILURE,
-			    _("cannot start the process that asks debuginfod's servers: %s"),
-			    g_strerror(errno));
-		return false;
+		return cli_set_error(
+			error, CLI_FAILURE,
+			_("cannot start the process that asks debuginfod's servers: %s"),
+			g_strerror(errno));
 	}
 	if (wait_for(servers, g_get_monotonic_time() + START_US, &reply, &fd) ==
 		    DEBUGINFOD_GOES_ON &&

@@ -476,7 +476,6 @@ static void read_image(gpointer data, gpointer unused)
 	struct job *job = data;
 	g_autoptr(GError) unreadable = NULL;
 
-	(void)unused;
 	(void)symbols_read(&job->identity, job->fd,
 			   (const uint64_t *)(void *)job->wanted->offsets->data,
 			   job->wanted->offsets->len, &job->symbols, &unreadable);

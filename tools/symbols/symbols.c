@@ -43,8 +43,7 @@ void symbols_free(struct symbols *symbols)
 	g_free(symbols->rows);
 	g_free(symbols->row_of);
 	g_free(symbols->lines);
-	if (symbols->strings)
-		g_string_chunk_free(symbols->strings);
+	g_clear_pointer(&symbols->strings, g_string_chunk_free);
 	g_free(symbols);
 }
 

@@ -25,7 +25,6 @@
  */
 #include "daemon/engine/alloc/heap-excluded.h"
 
-#include "arch/base.h"
 #include "base/order.h"
 #include "libcollector/control.h"
 

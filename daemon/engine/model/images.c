@@ -92,10 +92,8 @@ void images_init(struct images *images)
 
 void images_done(struct images *images)
 {
-	if (images->by_key)
-		g_hash_table_destroy(images->by_key);
-	if (images->by_id)
-		g_hash_table_destroy(images->by_id);
+	g_clear_pointer(&images->by_key, g_hash_table_destroy);
+	g_clear_pointer(&images->by_id, g_hash_table_destroy);
 	*images = (struct images){ 0 };
 }
 

@@ -8,8 +8,6 @@
  */
 #include "daemon/engine/model/interpreted-code.h"
 
-#include "arch/base.h"
-
 #include <sys/random.h>
 
 #define MAX_FUNCTIONS_BYTES (UINT64_C(64) << 20)

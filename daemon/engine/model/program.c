@@ -7,7 +7,6 @@
  */
 #include "daemon/engine/model/program.h"
 
-#include "arch/base.h"
 #include "arch/regs.h"
 
 #include <elf.h>

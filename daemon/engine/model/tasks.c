@@ -64,15 +64,13 @@ static void free_process(struct row *row)
 {
 	struct process *process = (struct process *)row;
 
-	if (process->cmdline)
-		g_bytes_unref(process->cmdline);
+	g_clear_pointer(&process->cmdline, g_bytes_unref);
 	if (process->exe)
 		g_ref_string_release(process->exe);
 	if (process->cgroup)
 		g_ref_string_release(process->cgroup);
 	g_free(process->ns_pids);
-	if (process->inner)
-		g_hash_table_destroy(process->inner);
+	g_clear_pointer(&process->inner, g_hash_table_destroy);
 	maps_unref(process->maps);
 	g_free(process);
 }
@@ -601,8 +599,7 @@ void process_set_cgroup(struct process *process, const char *path, size_t length
 
 void process_set_cmdline(struct process *process, const char *bytes, size_t length)
 {
-	if (process->cmdline)
-		g_bytes_unref(process->cmdline);
+	g_clear_pointer(&process->cmdline, g_bytes_unref);
 	process->cmdline = length ? g_bytes_new(bytes, MIN_OF(length, (size_t)MAX_CMDLINE)) : NULL;
 }
 

@@ -43,10 +43,8 @@ void loss_init(struct loss_table *table)
 
 void loss_done(struct loss_table *table)
 {
-	if (table->pending)
-		g_hash_table_destroy(table->pending);
-	if (table->total)
-		g_hash_table_destroy(table->total);
+	g_clear_pointer(&table->pending, g_hash_table_destroy);
+	g_clear_pointer(&table->total, g_hash_table_destroy);
 	*table = (struct loss_table){ 0 };
 }
 

@@ -20,6 +20,7 @@
  *                 [test-engine-collectors: quiet]
  * Runs on the drain thread only.
  */
+#include "base/each.h"
 #include "base/pqueue.h"
 #include "daemon/engine/peers/collectors-internal.h"
 
@@ -132,9 +133,7 @@ static void note_drain(struct collectors *collectors, struct peer_ring *ring)
 static void wake_producers(struct collectors *collectors, uint64_t now_ns)
 {
 	collectors->woke_ns = now_ns;
-	for (guint i = 0; i < collectors->peers->len; i++) {
-		struct peer *peer = peer_at(collectors, i);
-
+	POINTER_EACH(struct peer, peer, collectors->peers) {
 		if (peer->state != PEER_ACTIVE || !peer->type->has_doorbells)
 			continue;
 		for (uint32_t k = 0; k < peer->n_arenas; k++)
@@ -200,9 +199,7 @@ static void begin_drain(struct collectors *collectors)
 
 void collectors_sort(struct collectors *collectors, uint64_t now_ns)
 {
-	for (guint i = 0; i < collectors->peers->len; i++) {
-		struct peer *peer = peer_at(collectors, i);
-
+	POINTER_EACH(struct peer, peer, collectors->peers) {
 		if (peer->type->sort)
 			peer->type->sort(collectors, peer, now_ns);
 	}
@@ -218,9 +215,7 @@ void collectors_drain(struct collectors *collectors, uint64_t now_ns)
 	collectors->drained_ns = now_ns;
 	begin_drain(collectors);
 	collectors_sort(collectors, now_ns);
-	for (guint i = 0; i < collectors->peers->len; i++) {
-		struct peer *peer = peer_at(collectors, i);
-
+	POINTER_EACH(struct peer, peer, collectors->peers) {
 		for (uint32_t k = 0; peer->state == PEER_ACTIVE && k < peer->n_arenas; k++) {
 			struct peer_arena *arena = peer->arenas[k];
 
@@ -242,9 +237,7 @@ void collectors_drain(struct collectors *collectors, uint64_t now_ns)
 static void drain_more(struct collectors *collectors)
 {
 	begin_drain(collectors);
-	for (guint i = 0; i < collectors->peers->len; i++) {
-		struct peer *peer = peer_at(collectors, i);
-
+	POINTER_EACH(struct peer, peer, collectors->peers) {
 		for (uint32_t k = 0; peer->state == PEER_ACTIVE && k < peer->n_arenas; k++)
 			for (uint32_t n = 0; n < peer->arenas[k]->memory.n_rings &&
 					     find_share(collectors, peer) > 0;
@@ -268,9 +261,7 @@ void collectors_keep_up(struct collectors *collectors, uint64_t now_ns)
 
 	if (now_ns < collectors->keep_up_ns)
 		return;
-	for (guint i = 0; i < collectors->peers->len; i++) {
-		struct peer *peer = peer_at(collectors, i);
-
+	POINTER_EACH(struct peer, peer, collectors->peers) {
 		if (peer->state != PEER_ACTIVE || !peer->type->has_doorbells)
 			continue;
 		for (uint32_t k = 0; k < peer->n_arenas; k++) {
@@ -314,9 +305,7 @@ static void fill_heap(struct collectors *collectors)
 		collectors->heap =
 			g_renew(struct peer_ring *, collectors->heap, collectors->heap_room);
 	}
-	for (guint i = 0; i < collectors->peers->len; i++) {
-		struct peer *peer = peer_at(collectors, i);
-
+	POINTER_EACH(struct peer, peer, collectors->peers) {
 		/* A process has no rows before it is identified. */
 		if (!peer->process.process && peer->state != PEER_GONE)
 			continue;
@@ -493,9 +482,7 @@ static bool listen_to_all(struct collectors *collectors, uint64_t now_ns)
 	bool is_full = false;
 	size_t n = 0;
 
-	for (guint i = 0; i < collectors->peers->len; i++) {
-		struct peer *peer = peer_at(collectors, i);
-
+	POINTER_EACH(struct peer, peer, collectors->peers) {
 		for (uint32_t k = 0; k < peer->n_arenas && n < DOORBELLS_MAX; k++) {
 			struct peer_arena *arena = peer->arenas[k];
 
@@ -553,9 +540,7 @@ static uint64_t poll_rings(struct collectors *collectors, uint64_t now_ns)
 
 	if (now_ns < collectors->poll_ns)
 		return collectors->poll_ns;
-	for (guint i = 0; i < collectors->peers->len; i++) {
-		const struct peer *peer = peer_at(collectors, i);
-
+	POINTER_EACH(const struct peer, peer, collectors->peers) {
 		if (!peer->type->poll || peer->state != PEER_ACTIVE)
 			continue;
 		for (uint32_t k = 0; k < peer->n_arenas; k++) {
@@ -582,9 +567,7 @@ bool collectors_are_quiet(const struct collectors *collectors, uint64_t now_ns)
 	    collectors->rung || collectors->interval_ms < COLLECTORS_MAX_INTERVAL_MS ||
 	    !collectors->options.doorbells || !doorbells_are_heard(collectors->options.doorbells))
 		return false;
-	for (guint i = 0; i < collectors->peers->len; i++) {
-		const struct peer *peer = peer_at(collectors, i);
-
+	POINTER_EACH(const struct peer, peer, collectors->peers) {
 		if (is_waiting(peer))
 			return false;
 		for (uint32_t k = 0; peer->state == PEER_ACTIVE && k < peer->n_arenas; k++)

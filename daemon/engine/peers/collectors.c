@@ -17,6 +17,7 @@
  *                 [test-engine-collectors: no_room, refused]
  * Runs on the drain thread only.
  */
+#include "base/each.h"
 #include "daemon/deferred-close.h"
 #include "daemon/engine/peers/collectors-internal.h"
 #include "daemon/engine/peers/sysprof-peer.h"
@@ -282,9 +283,7 @@ static struct peer *add_peer(struct collectors *collectors, const struct message
 
 bool collectors_miss_requests(const struct collectors *collectors)
 {
-	for (guint i = 0; i < collectors->peers->len; i++) {
-		const struct peer *peer = peer_at(collectors, i);
-
+	POINTER_EACH(const struct peer, peer, collectors->peers) {
 		if (peer->type->misses_request && peer->type->misses_request(collectors, peer))
 			return true;
 	}
@@ -370,9 +369,7 @@ static void end_peer(struct collectors *collectors, struct peer *peer)
  * Returns false if the earlier peer is still in use. */
 static bool supersede(struct collectors *collectors, int32_t pid)
 {
-	for (guint i = 0; i < collectors->peers->len; i++) {
-		struct peer *peer = peer_at(collectors, i);
-
+	POINTER_EACH(struct peer, peer, collectors->peers) {
 		if (peer->process.pid != pid || peer->state == PEER_GONE ||
 		    !peer->type->is_program || peer->is_refused)
 			continue;
@@ -387,9 +384,7 @@ static bool supersede(struct collectors *collectors, int32_t pid)
 static bool add_request(struct collectors *collectors, const struct message_peer *message,
 			uint64_t now_ns)
 {
-	for (guint i = 0; i < collectors->peers->len; i++) {
-		struct peer *peer = peer_at(collectors, i);
-
+	POINTER_EACH(struct peer, peer, collectors->peers) {
 		if (peer->type->is_program || peer->process.pid != message->pid || peer->ended ||
 		    peer->is_refused || peer->state == PEER_GONE)
 			continue;
@@ -639,9 +634,7 @@ void collectors_finish(struct collectors *collectors, uint64_t until_ns)
 	bool known;
 
 	collectors->is_finishing = true;
-	for (guint i = 0; i < collectors->peers->len; i++) {
-		struct peer *peer = peer_at(collectors, i);
-
+	POINTER_EACH(struct peer, peer, collectors->peers) {
 		if (peer->state != PEER_WAITING)
 			continue;
 		/* The process may already use a ring, due to another process's answer. */
@@ -658,16 +651,12 @@ void collectors_finish(struct collectors *collectors, uint64_t until_ns)
 	for (guint i = 0; i < collectors->peers->len; i++)
 		stop_producers(peer_at(collectors, i));
 	collectors_drain_rest(collectors, until_ns);
-	for (guint i = 0; i < collectors->peers->len; i++) {
-		struct peer *peer = peer_at(collectors, i);
-
+	POINTER_EACH(struct peer, peer, collectors->peers) {
 		peer->is_late = collectors_unread(peer) > COLLECTORS_MODEST;
 		if (peer->state == PEER_ACTIVE)
 			end_peer(collectors, peer);
 	}
-	for (guint i = 0; i < collectors->peers->len; i++) {
-		struct peer *peer = peer_at(collectors, i);
-
+	POINTER_EACH(struct peer, peer, collectors->peers) {
 		if (peer->type->lose_unclaimed)
 			peer->type->lose_unclaimed(peer);
 	}

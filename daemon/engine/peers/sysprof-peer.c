@@ -21,6 +21,7 @@
 
 #include "arch/packet.h"
 #include "base/clock.h"
+#include "base/each.h"
 
 #include <errno.h>
 #include <poll.h>
@@ -297,9 +298,7 @@ static void give_ring(struct collectors *collectors, struct peer *peer)
 /* Returns the peer whose number is in the frames of a ring, or NULL. */
 static struct peer *find_peer(const struct collectors *collectors, int32_t number)
 {
-	for (guint i = 0; i < collectors->peers->len; i++) {
-		struct peer *peer = peer_at(collectors, i);
-
+	POINTER_EACH(struct peer, peer, collectors->peers) {
 		if (peer->type == &sysprof_type && peer->state != PEER_GONE &&
 		    peer_number(peer) == number)
 			return peer;

@@ -120,8 +120,7 @@ void session_done(struct session *session)
 	loss_done(&session->losses);
 	for (uint32_t i = 0; i < session->events.n_sources; i++)
 		row_unref(&session->events.sources[i]->row);
-	if (session->metadata)
-		g_bytes_unref(session->metadata);
+	g_clear_pointer(&session->metadata, g_bytes_unref);
 	g_clear_error(&session->failure);
 	channel_done(&session->channel);
 	writer_free(session->writer);
