@@ -235,8 +235,10 @@ static void test_merge_of_main(void)
 	CHECK_STR(PLACE(.has_root = true), "0-1@1 1-2@3 2-3@8 ");
 	/* The program is embedded, and has ended. */
 	chain.frames[2].flags = INTERP_FRAME_ENDS_RUN;
-	CHECK_STR(PLACE_IN(6, .has_root = true), "0-1@1 1-2@3 2-3@6 ");
+	CHECK_STR(PLACE_IN(6, .has_root = true), "0-1@1 1-2@3 ");
 	chain.n = 1;
+	CHECK_STR(PLACE_IN(1, .has_root = true), "");
+	chain.frames[0].flags = 0;
 	CHECK_STR(PLACE_IN(1, .has_root = true), "0-1@1 ");
 }
 

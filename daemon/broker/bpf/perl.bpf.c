@@ -443,8 +443,10 @@ static __always_inline int read_sub(struct perl_walk *walk, __u32 type)
 	__u64 head[2] = {};
 	__s32 depth;
 
-	if (!cv || read_user(head, sizeof(head), cv) ||
-	    read_user(scratch->object, CV_BYTES, head[0]))
+	/* A sub that is freed while it returns; destructors are called meanwhile. */
+	if (!cv)
+		return word_at(scratch->frame, CONTEXT_RETURN, 0x78) ? 0 : -1;
+	if (read_user(head, sizeof(head), cv) || read_user(scratch->object, CV_BYTES, head[0]))
 		return -1;
 	if (type == TYPE_FORMAT)
 		return VALUE_TYPE(head[1]) == VALUE_FORMAT ? 1 : -1;

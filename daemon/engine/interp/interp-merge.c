@@ -148,6 +148,14 @@ static bool has_main_activation(const struct interp_native *native)
 	return at > 0 && (is_in(native, at, native->main) || is_in(native, at + 1, native->main));
 }
 
+static bool is_in_main(const struct interp_native *native)
+{
+	for (size_t i = 0; i < native->n; i++)
+		if (is_in(native, i, native->main))
+			return true;
+	return false;
+}
+
 static bool repeats(const struct interp_chain *chain, const struct interp_run *run)
 {
 	return chain->frames[run->end - 1].flags & INTERP_FRAME_REPEATS;
@@ -176,11 +184,11 @@ static size_t find_resting(const struct interp_chain *chain, const struct interp
 }
 
 /* Assigns runs of Perl to activations, counted from the root. The main program has no activation
- * while it is compiled, and after it has ended: then it is outside of what is known. If there is
- * one activation more than runs, the innermost one begins or ends, or the compiler computes a
- * constant. If there is one run more, the innermost one is not executed at present, and left out.
- * Or it is one that repeats, and C has called a sub meanwhile: then it is shown with the run of
- * that sub. */
+ * while it is compiled, and while it ends: then it is outside of what is known. In a program that
+ * Perl is embedded in, it may have ended, and is left out. If there is one activation more than
+ * runs, the innermost one begins or ends, or the compiler computes a constant. If there is one run
+ * more, the innermost one is not executed at present, and left out. Or it is one that repeats, and
+ * C has called a sub meanwhile: then it is shown with the run of that sub. */
 static bool place_perl(const struct interp_chain *chain, const struct interp_native *native,
 		       struct interp_run *runs, size_t *n)
 {
@@ -194,10 +202,12 @@ static bool place_perl(const struct interp_chain *chain, const struct interp_nat
 	if (*n > 0)
 		runs[*n - 1].native = (uint32_t)native->n;
 	if (*n > 0 && chain->flags & INTERP_MAIN &&
-	    (is_open || (native->has_root && !has_main_activation(native))))
+	    (is_open || (native->has_root && !has_main_activation(native)))) {
 		n_runs = --inner;
-	else if (!is_unknown)
+		*n -= !is_open && !is_in_main(native);
+	} else if (!is_unknown) {
 		n_runs += chain->n_more_runs - (is_open && chain->n_more_runs > 0);
+	}
 	if (native->has_root && !is_unknown ? activations + 1 < n_runs || activations > n_runs + 1
 					    : native->is_cut || activations != n_runs)
 		return false;
