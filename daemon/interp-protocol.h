@@ -62,10 +62,16 @@ enum interp_ruby_address {
 	INTERP_RUBY_EVAL_END,
 };
 enum interp_php_address {
-	INTERP_PHP_GLOBALS, /* executor_globals */
-	/* of the word that has their address; 0: no such word. A program that uses the globals of a
+	/* executor_globals; with thread safety, the word that has their offset in the memory of a
+	 * thread, for which the thread has a pointer */
+	INTERP_PHP_GLOBALS,
+	/* of the word that has this address; 0: no such word. A program that uses the globals of a
 	 * library has them in its own memory. */
 	INTERP_PHP_OF_GLOBALS,
+	/* offset of the pointer from the thread pointer, or address of the word that has it; both
+	 * are 0 without thread safety */
+	INTERP_PHP_POINTER,
+	INTERP_PHP_OF_POINTER,
 };
 /* As in PHP, a program may have the variables of a library in its own memory. */
 enum interp_perl_address {

@@ -79,6 +79,12 @@ def test_lines(php, tmp_path):
     assert abs(first - (first + second) / 3) < 5 * math.sqrt((first + second) * 2 / 9)
 
 
+def test_threads():
+    """With thread safety, the frames are found by a pointer of the thread."""
+    lines = check_hostile([os.environ["FAKE_PHP_THREADS"], "deep"], is_refused=False)
+    assert all(line.count("|") == 128 for line in lines)
+
+
 @pytest.mark.parametrize("case", ["deep", "names", "nothing", "kind", "generators", "fiber", "open", "suspended", "unlinked"])
 def test_hostile(case):
     lines = check_hostile([os.environ["FAKE_PHP"], case], is_refused=case not in ("deep", "names"))

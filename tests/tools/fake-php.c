@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /*
- * fake-php - a process that looks like PHP 8.2, with frames that are wrong
+ * fake-php - a process that looks like PHP 8.2, with frames that are wrong; fake-php-threads - one
+ * that was built with thread safety
  *
  *     fake-php CASE     burns CPU until it is killed
  *
@@ -17,8 +18,23 @@
 #define EXPORTED __attribute__((visibility("default")))
 
 /* Only the offsets of php_layout(2) matter. */
+#ifdef THREAD_SAFE
+EXPORTED const char zend_build[] = "API420220829,TS";
+EXPORTED uint64_t executor_globals_offset = 64;
+EXPORTED size_t tsrm_get_ls_cache_tcb_offset(void);
+
+static uint64_t of_thread[(64 + 1968) / 8], *const executor_globals = of_thread + 64 / 8;
+static _Thread_local __attribute__((used)) void *pointer = of_thread;
+
+/* The program has no other thread-local variable. */
+size_t tsrm_get_ls_cache_tcb_offset(void)
+{
+	return -sizeof(pointer);
+}
+#else
 EXPORTED const char zend_build[] = "API420220829,NTS";
 EXPORTED uint64_t executor_globals[1800 / 8];
+#endif
 EXPORTED void execute_ex(void);
 
 static uint64_t frames[2][10], function[21], of_fiber[21], text[16], operation[4], generator[40];

@@ -78,6 +78,39 @@ static void test_files(void)
 	}
 }
 
+/* Builds with thread safety: the place of the thread's pointer is in code. */
+static void test_threads(void)
+{
+	static const struct {
+		const char *name;
+		enum interp_found found;
+		int64_t pointer;
+		uint64_t of_pointer;
+	} files[] = {
+		{ "php-ts-constant", INTERP_FOUND, -16, 0 },
+		{ "php-ts-word", INTERP_FOUND, 0, 0x51200 },
+		{ "php-ts-word-not-relocated", INTERP_OTHER_BUILD, 0, 0 },
+		{ "php-ts-positive", INTERP_OTHER_BUILD, 0, 0 },
+		{ "php-ts-other-code", INTERP_OTHER_BUILD, 0, 0 },
+		{ "php-ts-long-code", INTERP_OTHER_BUILD, 0, 0 },
+		{ "php-ts-debug", INTERP_OTHER_BUILD, 0, 0 },
+	};
+
+	if (!getenv("PROF_SOURCE_DIR"))
+		SKIP("PROF_SOURCE_DIR is not set");
+	for (size_t i = 0; i < ARRAY_SIZE(files); i++) {
+		struct interp_runtime runtime;
+		uint64_t addresses[INTERP_ADDRESSES];
+
+		if (!check_interp_file(files[i].name, files[i].found, INTERP_PHP, 4, &runtime,
+				       addresses))
+			continue;
+		CHECK_INT(addresses[INTERP_PHP_GLOBALS], 0x51100);
+		CHECK_INT((int64_t)addresses[INTERP_PHP_POINTER], files[i].pointer);
+		CHECK_INT(addresses[INTERP_PHP_OF_POINTER], files[i].of_pointer);
+	}
+}
+
 /* `n_owner`: bytes, of which some may be 0. */
 static void check_php_name(enum interp_php_kind kind, const char *name, const char *owner,
 			   size_t n_owner, const char *file, const char *want)
@@ -249,6 +282,7 @@ int main(void)
 	RUN(test_layouts);
 	RUN(test_program);
 	RUN(test_files);
+	RUN(test_threads);
 	RUN(test_names);
 	RUN(test_merge);
 	RUN(test_merge_without_activation);

@@ -52,7 +52,7 @@ static const struct advice advices[] = {
 	{ "ruby-version",
 	  N_("profctl reads the functions of Ruby 3.1 to 3.4, as Debian and Ubuntu build it") },
 	{ "php-version",
-	  N_("profctl reads the functions of PHP 8.2 to 8.5, built without thread safety, as Debian and Ubuntu build it") },
+	  N_("profctl reads the functions of PHP 8.2 to 8.5, as Debian and Ubuntu build it, also with thread safety") },
 	{ "perl-version",
 	  N_("profctl reads the functions of Perl 5.36, 5.38 and 5.40, built with threads, as Debian and Ubuntu build it") },
 	{ "no-generated-code",

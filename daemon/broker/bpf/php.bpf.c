@@ -3,12 +3,12 @@
  * Php.bpf - reads the frames of a PHP program at the moment of a sample, or before a sleep
  *
  * A PHP without thread safety has one list of frames, which only the thread that executes PHP
- * changes; the process's other threads have no frames. A frame is linked when it is complete. A
- * frame of a function of PHP with the flag TOP is the outermost of an activation of execute_ex(). A
- * fiber's list ends with a frame without a name, and continues with the frames of what resumed it,
- * which are on another native stack. A fiber that is suspended has no link to these frames, so
- * samples in which a thread leaves a fiber are flagged. Reads are bounded, and a process can harm
- * only its own samples.
+ * changes; the process's other threads have no frames. With thread safety, each thread has a list
+ * of its own. A frame is linked when it is complete. A frame of a function of PHP with the flag TOP
+ * is the outermost of an activation of execute_ex(). A fiber's list ends with a frame without a
+ * name, and continues with the frames of what resumed it, which are on another native stack. A
+ * fiber that is suspended has no link to these frames, so samples in which a thread leaves a fiber
+ * are flagged. Reads are bounded, and a process can harm only its own samples.
  */
 #include "daemon/broker/bpf/interp.bpf.h"
 
@@ -49,6 +49,7 @@ struct php_walk {
 	__u64 frame_register, operation_register;
 	__u64 generator; /* the next one to be staged */
 	bool is_fiber;   /* the thread is on the native stack of the current fiber */
+	bool has_own_globals;
 };
 
 /* Reads at most `most` bytes of a string. Returns their number. */
@@ -365,10 +366,29 @@ static __always_inline bool find_stack(struct php_walk *walk, __u64 sp, __u64 fs
 	}
 	/* The thread may be about to leave its stack, whose frames it still has. */
 	if (!bailout)
-		return is_first;
+		return is_first || walk->has_own_globals;
 	/* glibc has the data of a thread, except the first one, at the end of its stack. */
 	return sp <= bailout &&
 	       bailout <= (is_first ? walk->common.scratch->process.start_stack : fsbase);
+}
+
+/* Finds the globals of the current thread. Returns false if it has none. */
+static __always_inline bool find_globals(struct php_walk *walk, __u64 fsbase)
+{
+	const __u64 *addresses = walk->common.scratch->process.addresses;
+	__u64 pointer = addresses[INTERP_PHP_POINTER], own = 0, offset = 0;
+
+	walk->globals = addresses[INTERP_PHP_GLOBALS];
+	if (addresses[INTERP_PHP_OF_GLOBALS])
+		read_user(&walk->globals, 8, addresses[INTERP_PHP_OF_GLOBALS]);
+	if (!pointer && !addresses[INTERP_PHP_OF_POINTER])
+		return true;
+	if ((!pointer && read_user(&pointer, 8, addresses[INTERP_PHP_OF_POINTER])) ||
+	    read_user(&own, 8, fsbase + pointer) || !own || read_user(&offset, 8, walk->globals))
+		return false;
+	walk->globals = own + offset;
+	walk->has_own_globals = true;
+	return true;
 }
 
 /* Reads the frames of the current thread into the sample. */
@@ -381,7 +401,7 @@ static __always_inline void walk_thread(struct php_walk *walk)
 
 	walk->frame_register = BPF_CORE_READ(regs, r14);
 	walk->operation_register = BPF_CORE_READ(regs, r15);
-	if (!find_stack(walk, BPF_CORE_READ(regs, sp), fsbase)) {
+	if (!find_globals(walk, fsbase) || !find_stack(walk, BPF_CORE_READ(regs, sp), fsbase)) {
 		walk->common.flags |= INTERP_NO_THREAD;
 		return;
 	}
@@ -411,21 +431,15 @@ static __always_inline void walk_thread(struct php_walk *walk)
 static __always_inline bool read_php(struct php_walk *walk, void *ctx)
 {
 	struct scratch *scratch = get_scratch();
-	__u64 globals, of_globals;
 	__u32 minor;
 
 	if (!scratch)
 		return false;
 	minor = scratch->process.minor;
-	globals = scratch->process.addresses[INTERP_PHP_GLOBALS];
-	of_globals = scratch->process.addresses[INTERP_PHP_OF_GLOBALS];
-	if (of_globals)
-		read_user(&globals, 8, of_globals);
 	scratch->runs = scratch->generators = scratch->fibers = scratch->is_open = 0;
 	*walk = (struct php_walk){
 		.common = begin_walk(ctx, scratch),
 		.layout = bpf_map_lookup_elem(&php_layouts, &minor),
-		.globals = globals,
 	};
 	if (!walk->layout || walk->layout->minor != minor)
 		return false;

@@ -35,6 +35,7 @@ static const char *const names[INTERP_SYMBOLS] = {
 	[RUBY_ISEQ_EVAL_MAIN] = "rb_iseq_eval_main",
 	[PHP_GLOBALS] = "executor_globals",
 	[PHP_GLOBALS_OFFSET] = "executor_globals_offset",
+	[PHP_POINTER] = "tsrm_get_ls_cache_tcb_offset",
 	[PHP_EXECUTE] = "execute_ex",
 	[PERL_VERSION_MINOR] = "PL_version",
 	[PERL_STATE_BYTES] = "PL_interp_size",
@@ -80,6 +81,18 @@ bool interp_elf_address(const struct interp_elf *elf, void *to, size_t size, uin
 				       segment->p_offset + (address - segment->p_vaddr));
 	}
 	return false;
+}
+
+size_t interp_elf_code(const struct interp_elf *elf, enum interp_symbol symbol,
+		       uint8_t ret_code[INTERP_ELF_MAX_CODE])
+{
+	const Elf64_Sym *function = &elf->found[symbol];
+
+	return interp_elf_has(elf, symbol) && function->st_size <= INTERP_ELF_MAX_CODE &&
+			       interp_elf_address(elf, ret_code, function->st_size,
+						  function->st_value)
+		       ? function->st_size
+		       : 0;
 }
 
 /* Returns the offset of the text in a part of the file; 0: it is not there. */
@@ -254,7 +267,7 @@ static void take_symbol(struct interp_elf *elf, const Elf64_Sym *symbol, size_t 
 	const char *name = strings + symbol->st_name;
 
 	/* The last byte of `strings` is 0. */
-	if (symbol->st_name >= size || symbol->st_shndx == SHN_UNDEF || !strchr("P_rep", name[0]))
+	if (symbol->st_name >= size || symbol->st_shndx == SHN_UNDEF || !strchr("P_rept", name[0]))
 		return;
 	for (size_t i = 0; i < INTERP_SYMBOLS; i++)
 		if (strcmp(name, names[i]) == 0) {

@@ -14,6 +14,7 @@
 #define INTERP_ELF_MAX_SEGMENTS 64u
 #define INTERP_ELF_MAX_SECTIONS 1024u
 #define INTERP_ELF_MAX_RELOCATIONS 16u
+#define INTERP_ELF_MAX_CODE 1024u
 
 /* The symbols that are looked up. Python before 3.11 has no Py_Version: its version is
  * recognized by the symbols that each version added (PYTHON_SINCE_*). */
@@ -33,6 +34,7 @@ enum interp_symbol {
 	RUBY_ISEQ_EVAL_MAIN,
 	PHP_GLOBALS,
 	PHP_GLOBALS_OFFSET, /* of a build with thread safety */
+	PHP_POINTER,        /* function that returns where a thread has its pointer */
 	PHP_EXECUTE,
 	PERL_VERSION_MINOR,
 	PERL_STATE_BYTES,
@@ -62,6 +64,9 @@ bool interp_elf_read(struct interp_elf *elf, int fd);
 bool interp_elf_has(const struct interp_elf *elf, enum interp_symbol symbol);
 /* Reads bytes of the file by their address. */
 bool interp_elf_address(const struct interp_elf *elf, void *to, size_t size, uint64_t address);
+/* Reads the code of a function. Returns its size; 0: it cannot be read, or is longer than this. */
+size_t interp_elf_code(const struct interp_elf *elf, enum interp_symbol symbol,
+		       uint8_t ret_code[INTERP_ELF_MAX_CODE]);
 /* Returns the difference for the segment with this code; 0 if it is unknown. */
 uint64_t interp_elf_code_bias(const struct interp_elf *elf, uint64_t address);
 /* Reads the bytes that follow the first such text in a segment that is only read. Returns false if

@@ -41,6 +41,8 @@ void interp_runtime_locate(const struct interp_runtime *runtime, uint64_t bias,
 		ret_addresses[INTERP_PHP_GLOBALS] += bias;
 		if (ret_addresses[INTERP_PHP_OF_GLOBALS] != 0)
 			ret_addresses[INTERP_PHP_OF_GLOBALS] += bias;
+		if (ret_addresses[INTERP_PHP_OF_POINTER] != 0)
+			ret_addresses[INTERP_PHP_OF_POINTER] += bias;
 	} else if (runtime->family == INTERP_PERL) {
 		for (unsigned i = 0; i < INTERP_ADDRESSES; i++)
 			ret_addresses[i] += ret_addresses[i] != 0 ? bias : 0;

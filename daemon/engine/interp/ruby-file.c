@@ -21,7 +21,6 @@
 #include "base/ruby-layouts.h"
 
 #define MAX_BLOCK_BYTES (UINT64_C(1) << 30)
-#define MAX_CODE_BYTES 1024u
 #define JUMP_BYTES 5u
 
 /* Returns the minor version; 0 if it is not known. */
@@ -36,18 +35,6 @@ static unsigned find_minor(const struct interp_elf *elf)
 		       : 0;
 }
 
-/* Reads the code of a function. Returns its size; 0: it cannot be read. */
-static size_t read_code(const struct interp_elf *elf, enum interp_symbol symbol,
-			uint8_t code[MAX_CODE_BYTES])
-{
-	const Elf64_Sym *function = &elf->found[symbol];
-
-	return interp_elf_has(elf, symbol) && function->st_size <= MAX_CODE_BYTES &&
-			       interp_elf_address(elf, code, function->st_size, function->st_value)
-		       ? function->st_size
-		       : 0;
-}
-
 /* Returns the address of the words {module, offset} of the variable that the function gets first;
  * 0: none is found. */
 static uint64_t find_first_variable(const struct interp_elf *elf, enum interp_symbol symbol)
@@ -55,8 +42,8 @@ static uint64_t find_first_variable(const struct interp_elf *elf, enum interp_sy
 	/* data16 lea words(%rip),%rdi; data16 data16 rex.W call __tls_get_addr; mov (%rax),%rax */
 	static const uint8_t lea[] = { 0x66, 0x48, 0x8d, 0x3d },
 			     call[] = { 0x66, 0x66, 0x48, 0xe8 }, load[] = { 0x48, 0x8b, 0x00 };
-	uint8_t code[MAX_CODE_BYTES];
-	const size_t size = read_code(elf, symbol, code);
+	uint8_t code[INTERP_ELF_MAX_CODE];
+	const size_t size = interp_elf_code(elf, symbol, code);
 
 	for (size_t i = 0; i + 19 <= size; i++)
 		if (memcmp(code + i, lea, sizeof(lea)) == 0 &&
@@ -81,8 +68,8 @@ static uint64_t find_target(const uint8_t *code, uint64_t address)
 static uint64_t find_common_jump(const struct interp_elf *elf, enum interp_symbol one,
 				 enum interp_symbol other)
 {
-	uint8_t a[MAX_CODE_BYTES], b[MAX_CODE_BYTES];
-	const size_t a_size = read_code(elf, one, a), b_size = read_code(elf, other, b);
+	uint8_t a[INTERP_ELF_MAX_CODE], b[INTERP_ELF_MAX_CODE];
+	const size_t a_size = interp_elf_code(elf, one, a), b_size = interp_elf_code(elf, other, b);
 	uint64_t found = 0;
 
 	for (size_t i = 0; i + JUMP_BYTES <= a_size; i++) {
