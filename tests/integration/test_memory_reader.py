@@ -372,6 +372,7 @@ def test_timeline(profcapture, heap):
     capture, want = heap
     points = ask(profcapture, capture, "--timeline")["series"]
     assert len(points) == 240 and points == sorted(points, key=lambda point: point["time_ns"])
+    assert {point["rss_bytes"] for point in points} == {None}  # not recorded
     for point in points[::40] + points[-1:]:
         then = ask(profcapture, capture, "--at", f"{point['time_ns']}ns")
         assert (point["live_bytes"], point["live_blocks"]) == (then["summary"]["live_bytes"], then["summary"]["live_blocks"])

@@ -127,6 +127,43 @@ void counter_values_done(struct counter_values *values)
 	g_hash_table_unref(values->indexes);
 }
 
+struct rss_query {
+	const struct counter_values *values;
+	const struct reader *reader;
+	GArray *found; /* struct counter_rss */
+};
+
+static void keep_rss(const struct counter_value *value, void *data)
+{
+	struct rss_query *query = data;
+	const struct counter *counter = counter_at(query->values, value->counter);
+	struct counter_rss rss = { value->time_ns, value->counter, value->value };
+
+	if (g_strcmp0(counter->group, "memory") == 0 && g_strcmp0(counter->name, "rss") == 0 &&
+	    counter->process && value->value >= 0 && value->value < 0x1p53 &&
+	    value->time_ns <= query->reader->to_ns && counter_is_wanted(counter, query->reader))
+		g_array_append_val(query->found, rss);
+}
+
+GArray *counter_values_read_rss(struct counter_values *values, const struct reader *reader,
+				GError **error)
+{
+	struct rss_query query = { values, reader,
+				   g_array_new(FALSE, FALSE, sizeof(struct counter_rss)) };
+
+	if (counter_values_read(values, keep_rss, &query, error))
+		return query.found;
+	g_array_unref(query.found);
+	return NULL;
+}
+
+gint counter_rss_compare(gconstpointer left, gconstpointer right)
+{
+	const struct counter_rss *a = left, *b = right;
+
+	return a->time_ns < b->time_ns ? -1 : a->time_ns > b->time_ns;
+}
+
 bool counter_is_wanted(const struct counter *counter, const struct reader *reader)
 {
 	const struct names *names = reader->capture->names;

@@ -39,6 +39,18 @@ bool counter_values_read(struct counter_values *values,
 			 GError **error);
 void counter_values_done(struct counter_values *values);
 
+/* A value of a process's resident memory. */
+struct counter_rss {
+	int64_t time_ns;
+	uint32_t counter; /* index */
+	double bytes;
+};
+/* Reads the resident memory of the processes that --pid selects, until --to. Returns an array of
+ * struct counter_rss; NULL on failure. Sort it with counter_rss_compare(). */
+GArray *counter_values_read_rss(struct counter_values *values, const struct reader *reader,
+				GError **error);
+gint counter_rss_compare(gconstpointer left, gconstpointer right); /* by time */
+
 /* Returns whether --pid selects the counter. Counters of the whole machine have no process. */
 bool counter_is_wanted(const struct counter *counter, const struct reader *reader);
 

@@ -75,12 +75,6 @@ struct last_row {
 	uint32_t row; /* index + 1 */
 };
 
-struct rss {
-	int64_t time_ns;
-	uint32_t counter;
-	double bytes;
-};
-
 struct heaptrack {
 	struct export *export;
 	struct out *out;
@@ -102,7 +96,7 @@ struct heaptrack {
 	uint64_t n_rows, peak_rows; /* allocations so far, and up to the peak */
 	int64_t now_ms;             /* time of the last "c" */
 	struct counter_values counters;
-	GArray *rss;      /* struct rss by time */
+	GArray *rss;      /* struct counter_rss by time */
 	GArray *rss_last; /* double by counter */
 	guint rss_next;
 	double rss_bytes;
@@ -302,8 +296,8 @@ static void put_rows(struct heaptrack *heaptrack)
 static void put_rss(struct heaptrack *heaptrack, int64_t until_ns)
 {
 	for (; heaptrack->rss_next < heaptrack->rss->len; heaptrack->rss_next++) {
-		const struct rss *rss =
-			&g_array_index(heaptrack->rss, struct rss, heaptrack->rss_next);
+		const struct counter_rss *rss =
+			&g_array_index(heaptrack->rss, struct counter_rss, heaptrack->rss_next);
 		double *last = GROWN_AT(heaptrack->rss_last, double, rss->counter);
 
 		if (rss->time_ns > until_ns)
@@ -380,21 +374,6 @@ static void released(const struct memory_event *event, const struct memory_live 
 
 /* ---- the file -------------------------------------------------------------------------------- */
 
-static void keep_rss(const struct counter_value *value, void *data)
-{
-	struct heaptrack *heaptrack = data;
-	const struct counter *counter = counter_at(&heaptrack->counters, value->counter);
-	struct rss rss = { value->time_ns, value->counter, value->value };
-
-	if (g_strcmp0(counter->group, "memory") == 0 && g_strcmp0(counter->name, "rss") == 0 &&
-	    counter->process && value->value >= 0 && value->value < 0x1p53 &&
-	    value->time_ns <= heaptrack->export->reader.to_ns &&
-	    counter_is_wanted(counter, &heaptrack->export->reader))
-		g_array_append_val(heaptrack->rss, rss);
-}
-
-COMPARE_BY(compare_rss, struct rss, ORDER(a->time_ns, b->time_ns))
-
 /* Fails if several processes allocated. A process that executed another program has one pid. */
 static bool check_processes(const struct heaptrack *heaptrack, GError **error)
 {
@@ -443,9 +422,10 @@ static bool put_all(struct heaptrack *heaptrack, GError **error)
 		return cli_set_error(
 			error, CLI_FAILURE, "%s",
 			_("heaptrack's format needs every allocation, and this capture has samples of them. Use --to massif or --to pprof"));
-	if (!counter_values_read(&heaptrack->counters, keep_rss, heaptrack, error))
+	heaptrack->rss = counter_values_read_rss(&heaptrack->counters, reader, error);
+	if (!heaptrack->rss)
 		return false;
-	g_array_sort(heaptrack->rss, compare_rss);
+	g_array_sort(heaptrack->rss, counter_rss_compare);
 	out_printf(heaptrack->out, "v 10400 3\nX %s\nI %x 0\n# profcapture " PROF_VERSION "\n",
 		   title, PAGE_BYTES);
 	if (reader->capture->lost)
@@ -470,7 +450,6 @@ bool export_heaptrack(struct export *export, struct out *out, GError **error)
 		.kinds = g_array_new(FALSE, FALSE, sizeof(struct kind)),
 		.rows = g_array_new(FALSE, FALSE, sizeof(struct row)),
 		.last_rows = g_array_new(FALSE, TRUE, sizeof(struct last_row)),
-		.rss = g_array_new(FALSE, FALSE, sizeof(struct rss)),
 		.rss_last = g_array_new(FALSE, TRUE, sizeof(double)),
 		.counters.capture = export->reader.capture,
 		.has_process = g_byte_array_new(),
@@ -499,7 +478,7 @@ bool export_heaptrack(struct export *export, struct out *out, GError **error)
 	g_array_unref(heaptrack.kinds);
 	g_array_unref(heaptrack.rows);
 	g_array_unref(heaptrack.last_rows);
-	g_array_unref(heaptrack.rss);
+	g_clear_pointer(&heaptrack.rss, g_array_unref);
 	g_array_unref(heaptrack.rss_last);
 	return ok;
 }

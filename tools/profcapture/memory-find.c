@@ -24,6 +24,9 @@
 #include "base/order.h"
 #include "tools/profcapture/memory.h"
 
+#include "tools/common/grown-array.h"
+#include "tools/profcapture/counter-values.h"
+
 #include <math.h>
 #include <string.h>
 
@@ -676,6 +679,71 @@ bool memory_find_leaks(struct memory *memory, GError **error)
 
 /* ---- over time ------------------------------------------------------------------------------- */
 
+/* Returns when each process's heap ended with it, by process: INT64_MAX: later; 0: it has none. */
+static GArray *find_heap_ends(const struct memory *memory)
+{
+	GArray *ends = g_array_new(FALSE, TRUE, sizeof(int64_t));
+
+	for (uint32_t i = 0; i < memory->heaps.heaps->len; i++) {
+		const struct memory_heap *heap = memory_heap_at(&memory->heaps, i);
+		int64_t *end = GROWN_AT(ends, int64_t, heap->process);
+
+		if (heap->excluded)
+			continue;
+		*end = INT64_MAX;
+		if (heap->end && heap->has_ended) {
+			const struct memory_mark *mark =
+				memory_mark_at(&memory->heaps, heap->end - 1);
+
+			*end = capture_time(memory->reader.capture, mark->segment, mark->time);
+		}
+	}
+	return ends;
+}
+
+/* Sets the resident memory of each point, of the processes that have a heap then. */
+static bool find_rss(struct memory *memory, GError **error)
+{
+	struct counter_values values = { .capture = memory->reader.capture };
+	g_autoptr(GArray) all = counter_values_read_rss(&values, &memory->reader, error);
+	g_autoptr(GArray) ends = find_heap_ends(memory);
+	g_autoptr(GArray) last = g_array_new(FALSE, TRUE, sizeof(double)); /* by counter */
+	double bytes = 0;
+	guint next = 0;
+
+	for (guint i = 0; all && values.all && i < values.all->len; i++) {
+		const struct counter_rss end = {
+			*GROWN_AT(ends, int64_t, counter_at(&values, i)->process), i, 0
+		};
+
+		if (end.time_ns > 0 && end.time_ns < INT64_MAX)
+			g_array_append_val(all, end);
+	}
+	if (all)
+		g_array_sort(all, counter_rss_compare);
+	for (guint i = 0; all && i < memory->points->len; i++) {
+		struct memory_point *point = &g_array_index(memory->points, struct memory_point, i);
+
+		for (; next < all->len; next++) {
+			const struct counter_rss *rss =
+				&g_array_index(all, struct counter_rss, next);
+			const struct counter *counter = counter_at(&values, rss->counter);
+			const int64_t end = g_array_index(ends, int64_t, counter->process);
+			double *before = GROWN_AT(last, double, rss->counter);
+
+			if (rss->time_ns > point->time_ns)
+				break;
+			if (end == 0 || rss->time_ns > end)
+				continue;
+			bytes += rss->bytes - *before;
+			*before = rss->bytes;
+		}
+		point->rss_bytes = next > 0 ? bytes : -1;
+	}
+	counter_values_done(&values);
+	return all != NULL;
+}
+
 static bool find_timeline(struct memory *memory, GError **error)
 {
 	const struct reader *reader = &memory->reader;
@@ -694,6 +762,7 @@ static bool find_timeline(struct memory *memory, GError **error)
 	ledger.functions = g_array_new(FALSE, TRUE, sizeof(double));
 	ok = ledger_run(&ledger, 0, ledger.from_ns, ledger.to_ns, error);
 	add_points(&ledger, INT64_MAX);
+	ok = ok && find_rss(memory, error);
 	g_array_unref(ledger.functions);
 	ledger_done(&ledger);
 	set_peak(memory, &ledger);

@@ -31,7 +31,7 @@ enum memory_field {
 	SELF_BYTES, SELF_BLOCKS, TOTAL_BYTES, TOTAL_BLOCKS, BEFORE_BYTES, BEFORE_BLOCKS,
 	DELTA_BYTES, DELTA_BLOCKS,
 	/* only for points of the timeline */
-	LARGEST, LARGEST_BYTES,
+	LARGEST, LARGEST_BYTES, RSS_BYTES,
 	/* only in text */
 	ROW, PLACE, SHARE, OF_OWN, LIVED_BYTES, LIVED_BLOCKS,
 };
@@ -342,6 +342,9 @@ static struct cell point_cell(const struct memory *memory, uint32_t index, enum 
 				: NULL);
 	case LARGEST_BYTES:
 		return cell_uint(memory_integer(point->largest_bytes));
+	case RSS_BYTES:
+		return point->rss_bytes < 0 ? cell_unknown()
+					    : cell_uint(memory_integer(point->rss_bytes));
 	default:
 		if (point->largest_bytes <= 0)
 			return (struct cell){ 0 };
@@ -642,7 +645,7 @@ MEMBERS(thread, { "pid", PID }, { "tid", TID }, { "comm", COMM }, MEM);
 MEMBERS(pair, { "pid", PID }, { "alloc_tid", TID }, { "alloc_comm", COMM },
 	{ "free_tid", FREE_TID }, { "free_comm", FREE_COMM }, MEM);
 MEMBERS(point, { "time_ns", TIME }, { "live_bytes", LIVE_BYTES }, { "live_blocks", LIVE_BLOCKS },
-	{ "largest", LARGEST }, { "largest_bytes", LARGEST_BYTES });
+	{ "rss_bytes", RSS_BYTES }, { "largest", LARGEST }, { "largest_bytes", LARGEST_BYTES });
 MEMBERS(process, { "pid", PID }, { "ppid", PPID }, { "comm", COMM }, { "end", END },
 	{ "excluded", EXCLUDED }, MEM);
 MEMBERS(node, NODE);

@@ -129,6 +129,7 @@ struct memory_line {
 struct memory_point { /* a row of --timeline */
 	int64_t time_ns;
 	double bytes, blocks;
+	double rss_bytes; /* resident memory of the processes; negative: unknown */
 	/* function with the most live bytes at this time; FUNCTION_NO_STACK: nothing was live */
 	uint32_t largest;
 	double largest_bytes;
