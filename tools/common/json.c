@@ -542,3 +542,18 @@ void rows_close(struct json *json)
 		g_string_free(json->row, TRUE);
 	json->row = NULL;
 }
+
+void json_begin_envelope(struct json *json, const char *schema)
+{
+	json_begin_object(json, NULL);
+	json_string(json, "schema", schema);
+	json_null(json, "capture");
+	json_bool(json, "truncated", false);
+	json_begin_object(json, "data");
+}
+
+void json_end_envelope(struct json *json)
+{
+	json_end(json);
+	json_end(json);
+}

@@ -72,6 +72,11 @@ void json_raw(struct json *json, const char *key, const char *text);
 /* Writes an array of strings; null for NULL. */
 void json_strings(struct json *json, const char *key, const char *const *values);
 
+/* Begin and end the object "data" in the object with the name of its schema that the answers of
+ * profctl are. */
+void json_begin_envelope(struct json *json, const char *schema);
+void json_end_envelope(struct json *json);
+
 /* `columns` ends with NULL. It is borrowed until rows_close(); only CSV uses it. */
 void rows_open(struct json *json, enum json_format format, const char *const *columns);
 /* Like rows_open(), with another name for the array. */

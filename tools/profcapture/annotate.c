@@ -762,9 +762,7 @@ int verb_annotate(int argc, char **argv)
 	struct reader *reader = &annotate.reader;
 	const struct cli_group groups[] = { { NULL, options, &annotate },
 					    { NULL, code_files_options, &annotate.files },
-					    { N_("Select"), reader_time_options, reader },
-					    { NULL, reader_process_options, reader },
-					    { NULL, reader_thread_options, reader },
+					    READER_SELECT(N_("Select"), reader),
 					    { NULL, reader_cpu_options, reader },
 					    { NULL, reader_event_options, reader },
 					    { N_("Output"), reader_output_options, reader },

@@ -351,9 +351,7 @@ int verb_critical_path(int argc, char **argv)
 	struct path_verb verb = { .reader.limit = READER_LIMIT_UNSET,
 				  .reader.text_limit = DEFAULT_LIMIT };
 	const struct cli_group groups[] = { { N_("Select"), what_options, &verb },
-					    { NULL, reader_time_options, &verb.reader },
-					    { NULL, reader_process_options, &verb.reader },
-					    { NULL, reader_thread_options, &verb.reader },
+					    READER_SELECT(NULL, &verb.reader),
 					    { N_("Output"), name_options, &verb },
 					    { NULL, reader_output_options, &verb.reader },
 					    { NULL, reader_pager_options, &verb.reader },

@@ -919,9 +919,7 @@ int verb_diff(int argc, char **argv)
 	struct reader *shared = &verb.diff.options;
 	const struct cli_group groups[] = {
 		{ NULL, options, &verb },
-		{ N_("Select"), reader_time_options, shared },
-		{ NULL, reader_process_options, shared },
-		{ NULL, reader_thread_options, shared },
+		READER_SELECT(N_("Select"), shared),
 		{ NULL, reader_cpu_options, shared },
 		{ NULL, reader_event_options, shared },
 		{ N_("Frames (regular expressions on function, file or image, as in pprof)"),

@@ -793,9 +793,7 @@ int verb_dump(int argc, char **argv)
 	};
 	CLEANUP(dump_done) struct dump dump = { .out = out_stdout() };
 	const struct cli_group groups[] = { { NULL, options, &dump },
-					    { N_("Select"), reader_time_options, &dump.reader },
-					    { NULL, reader_process_options, &dump.reader },
-					    { NULL, reader_thread_options, &dump.reader },
+					    READER_SELECT(N_("Select"), &dump.reader),
 					    { NULL, reader_cpu_options, &dump.reader },
 					    { N_("Output"), reader_output_options, &dump.reader },
 					    { NULL } };

@@ -667,9 +667,7 @@ int verb_events(int argc, char **argv)
 	struct events_verb events = { .reader.limit = READER_LIMIT_UNSET,
 				      .reader.text_limit = DEFAULT_LIMIT };
 	const struct cli_group groups[] = { { N_("Select"), what_options, &events },
-					    { NULL, reader_time_options, &events.reader },
-					    { NULL, reader_process_options, &events.reader },
-					    { NULL, reader_thread_options, &events.reader },
+					    READER_SELECT(NULL, &events.reader),
 					    { NULL, reader_cpu_options, &events.reader },
 					    { N_("Output"), reader_output_options, &events.reader },
 					    { NULL } };

@@ -923,9 +923,7 @@ int verb_html(int argc, char **argv)
 		{ NULL, reader_redact_options, &export.reader },
 		{ NULL, source_options, &export },
 		{ NULL, code_files_options, &export.code },
-		{ N_("Select"), reader_time_options, &export.reader },
-		{ NULL, reader_process_options, &export.reader },
-		{ NULL, reader_thread_options, &export.reader },
+		READER_SELECT(N_("Select"), &export.reader),
 		{ NULL, reader_cpu_options, &export.reader },
 		{ NULL, reader_event_options, &export.reader },
 		{ N_("Frames (regular expressions on function, file or image, as in pprof)"),
@@ -987,9 +985,7 @@ int verb_view(int argc, char **argv)
 	const struct cli_group groups[] = { { NULL, compare_options, &export },
 					    { NULL, source_options, &export },
 					    { NULL, code_files_options, &export.code },
-					    { N_("Select"), reader_time_options, &export.reader },
-					    { NULL, reader_process_options, &export.reader },
-					    { NULL, reader_thread_options, &export.reader },
+					    READER_SELECT(N_("Select"), &export.reader),
 					    { NULL, reader_event_options, &export.reader },
 					    { NULL } };
 

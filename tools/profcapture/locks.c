@@ -549,9 +549,7 @@ int verb_locks(int argc, char **argv)
 	struct locks_verb locks = { .reader.limit = READER_LIMIT_UNSET,
 				    .reader.text_limit = DEFAULT_LIMIT };
 	const struct cli_group groups[] = { { N_("Names"), name_options, &locks },
-					    { N_("Select"), reader_time_options, &locks.reader },
-					    { NULL, reader_process_options, &locks.reader },
-					    { NULL, reader_thread_options, &locks.reader },
+					    READER_SELECT(N_("Select"), &locks.reader),
 					    { N_("Output"), what_options, &locks },
 					    { NULL, reader_output_options, &locks.reader },
 					    { NULL } };

@@ -257,9 +257,7 @@ int verb_marks(int argc, char **argv)
 	CLEANUP(marks_done)
 	struct marks marks = { .reader.limit = READER_LIMIT_UNSET,
 			       .reader.text_limit = DEFAULT_LIMIT };
-	const struct cli_group groups[] = { { N_("Select"), reader_time_options, &marks.reader },
-					    { NULL, reader_process_options, &marks.reader },
-					    { NULL, reader_thread_options, &marks.reader },
+	const struct cli_group groups[] = { READER_SELECT(N_("Select"), &marks.reader),
 					    { N_("Output"), reader_output_options, &marks.reader },
 					    { NULL } };
 

@@ -406,9 +406,7 @@ int verb_memory(int argc, char **argv)
 				 .threshold = THRESHOLD_UNSET,
 				 .within_ns = UINT64_MAX };
 	const struct cli_group groups[] = { { N_("Views"), options, &memory },
-					    { N_("Select"), reader_time_options, &memory.reader },
-					    { NULL, reader_process_options, &memory.reader },
-					    { NULL, reader_thread_options, &memory.reader },
+					    READER_SELECT(N_("Select"), &memory.reader),
 					    { NULL, reader_interpreter_options, &memory.reader },
 					    { N_("Output"), reader_output_options, &memory.reader },
 					    { NULL } };

@@ -69,6 +69,12 @@ extern const struct cli_option reader_output_options[];      /* --limit --format
 extern const struct cli_option reader_pager_options[];       /* --no-pager */
 extern const struct cli_option reader_redact_options[];      /* --redact */
 extern const struct cli_option reader_interpreter_options[]; /* --interpreter-frames */
+/* The groups that select rows by time and thread. */
+#define READER_SELECT(title, reader)                                                      \
+	{ title, reader_time_options, reader }, { NULL, reader_process_options, reader }, \
+	{                                                                                 \
+		NULL, reader_thread_options, reader                                       \
+	}
 extern const char *const reader_formats[];
 extern const char *const reader_metrics[];
 

@@ -733,9 +733,7 @@ int verb_report(int argc, char **argv)
 				 .reader.text_limit = DEFAULT_LIMIT };
 	const struct cli_group groups[] = {
 		{ N_("Views"), options, &report },
-		{ N_("Select"), reader_time_options, &report.reader },
-		{ NULL, reader_process_options, &report.reader },
-		{ NULL, reader_thread_options, &report.reader },
+		READER_SELECT(N_("Select"), &report.reader),
 		{ NULL, reader_cpu_options, &report.reader },
 		{ NULL, reader_event_options, &report.reader },
 		{ N_("Frames (regular expressions on function, file or image, as in pprof)"),

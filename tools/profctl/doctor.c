@@ -60,11 +60,7 @@ bool doctor_run(const struct doctor_host *host, const char *id, struct doctor_fi
 
 static void doctor_print_json(struct json *json, const struct doctor_finding *findings)
 {
-	json_begin_object(json, NULL);
-	json_string(json, "schema", "profctl.doctor/1");
-	json_null(json, "capture");
-	json_bool(json, "truncated", false);
-	json_begin_object(json, "data");
+	json_begin_envelope(json, "profctl.doctor/1");
 	json_begin_array(json, "checks");
 	for (unsigned i = 0; i < DOCTOR_CHECKS; i++) {
 		json_begin_object(json, NULL);
@@ -75,8 +71,7 @@ static void doctor_print_json(struct json *json, const struct doctor_finding *fi
 		json_end(json);
 	}
 	json_end(json);
-	json_end(json);
-	json_end(json);
+	json_end_envelope(json);
 }
 
 struct doctor_values {

@@ -323,11 +323,7 @@ static void print_json(const struct event_list *list)
 	struct json json;
 
 	json_init(&json, out_stdout());
-	json_begin_object(&json, NULL);
-	json_string(&json, "schema", "profctl.list/1");
-	json_null(&json, "capture");
-	json_bool(&json, "truncated", false);
-	json_begin_object(&json, "data");
+	json_begin_envelope(&json, "profctl.list/1");
 	table_write_array(&table, &json, "events", table.rows);
 	json_begin_array(&json, "unreadable");
 	for (size_t i = 0; i < KINDS; i++) {
@@ -339,8 +335,7 @@ static void print_json(const struct event_list *list)
 		json_end(&json);
 	}
 	json_end(&json);
-	json_end(&json);
-	json_end(&json);
+	json_end_envelope(&json);
 	json_done(&json);
 }
 

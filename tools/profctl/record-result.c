@@ -528,11 +528,7 @@ void record_result_print_json(const struct record_result *result)
 	struct json json;
 
 	json_init(&json, out_stdout());
-	json_begin_object(&json, NULL);
-	json_string(&json, "schema", "profctl.record/1");
-	json_null(&json, "capture");
-	json_bool(&json, "truncated", false);
-	json_begin_object(&json, "data");
+	json_begin_envelope(&json, "profctl.record/1");
 	json_string(&json, "file", result->file);
 	json_string(&json, "transport", result->system ? "system" : "private");
 	write_command(result, &json);
@@ -567,7 +563,6 @@ void record_result_print_json(const struct record_result *result)
 	json_end(&json);
 	json_bool(&json, "symbols", result->symbols);
 	json_strings(&json, "next", (const char *const *)steps);
-	json_end(&json);
-	json_end(&json);
+	json_end_envelope(&json);
 	json_done(&json);
 }

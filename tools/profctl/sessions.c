@@ -195,17 +195,12 @@ static void print_json(const GPtrArray *sessions)
 	struct json json;
 
 	json_init(&json, out_stdout());
-	json_begin_object(&json, NULL);
-	json_string(&json, "schema", "profctl.status/1");
-	json_null(&json, "capture");
-	json_bool(&json, "truncated", false);
-	json_begin_object(&json, "data");
+	json_begin_envelope(&json, "profctl.status/1");
 	json_begin_array(&json, "sessions");
 	for (guint i = 0; i < sessions->len; i++)
 		write_session(&json, sessions->pdata[i]);
 	json_end(&json);
-	json_end(&json);
-	json_end(&json);
+	json_end_envelope(&json);
 	json_done(&json);
 }
 

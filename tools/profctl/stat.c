@@ -626,17 +626,12 @@ static void print_json(const struct stat_run *run)
 	struct json json;
 
 	json_init(&json, out_stdout());
-	json_begin_object(&json, NULL);
-	json_string(&json, "schema", "profctl.stat/1");
-	json_null(&json, "capture");
-	json_bool(&json, "truncated", false);
-	json_begin_object(&json, "data");
+	json_begin_envelope(&json, "profctl.stat/1");
 	json_strings(&json, "command", (const char *const *)run->command);
 	json_uint(&json, "runs", run->runs);
 	json_int(&json, "exit", run->status);
 	table_write_array(&table, &json, "rows", table.rows);
-	json_end(&json);
-	json_end(&json);
+	json_end_envelope(&json);
 	json_done(&json);
 }
 
