@@ -266,8 +266,10 @@ bool names_each_batch(struct names *names, const struct prof_cursor_options *opt
 	if (!ok || r == PROF_END || r == PROF_NO_TABLE)
 		return ok;
 	table = prof_reader_table(names->reader, options->table);
-	return capture_error(error, r, _("cannot read table '%s' of '%s'"),
-			     table ? table->name : "-", names->file ? names->file : "-");
+	if (!table || !names->file)
+		return capture_error(error, r, _("cannot read the capture"));
+	return capture_error(error, r, _("cannot read table '%s' of '%s'"), table->name,
+			     names->file);
 }
 
 /* Adds or replaces the entry of an identity, and returns its index. Takes ownership of `key`. */
