@@ -4,6 +4,7 @@
  */
 #include "arch/base.h"
 #include "base/perl-layouts.h"
+#include "daemon/engine/interp/interp-elf.h"
 #include "daemon/engine/interp/interp-functions.h"
 #include "daemon/engine/interp/interp-merge.h"
 #include "tests/unit/interp-files.h"
@@ -29,8 +30,10 @@ static void test_program(void)
 	for (size_t i = 0; i < ARRAY_SIZE(paths); i++) {
 		CLEANUP_CLOSE int fd = open(paths[i], O_RDONLY | O_CLOEXEC);
 		struct interp_runtime runtime;
+		struct interp_elf elf;
 
-		if (fd < 0 || interp_runtime_find(fd, &runtime) == INTERP_OTHER_VERSION)
+		if (fd < 0 || !interp_elf_read(&elf, fd) || !elf.is_x86_64 ||
+		    interp_runtime_find(fd, &runtime) == INTERP_OTHER_VERSION)
 			continue;
 		CHECK_INT(runtime.found, INTERP_FOUND);
 		CHECK_INT(runtime.family, INTERP_PERL);
@@ -257,6 +260,7 @@ static void test_merge_of_part(void)
 	/* If the last frame shown is in the outermost activation, all are known. */
 	chain.n_more_runs = INTERP_RUNS_UNKNOWN;
 	CHECK_STR(PLACE(.has_root = true), "0-2@1 2-3@3 ");
+	CHECK_STR(PLACE(), "-");
 	chain.frames[0].flags = INTERP_FRAME_ENDS_RUN;
 	CHECK_STR(PLACE(.has_root = true), "-");
 	chain.frames[0].flags = chain.frames[1].flags = 0;

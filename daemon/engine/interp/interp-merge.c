@@ -208,8 +208,9 @@ static bool place_perl(const struct interp_chain *chain, const struct interp_nat
 	} else if (!is_unknown) {
 		n_runs += chain->n_more_runs - (is_open && chain->n_more_runs > 0);
 	}
-	if (native->has_root && !is_unknown ? activations + 1 < n_runs || activations > n_runs + 1
-					    : native->is_cut || activations != n_runs)
+	if (native->has_root && !is_unknown
+		    ? activations + 1 < n_runs || activations > n_runs + 1
+		    : native->is_cut || (is_unknown && !native->has_root) || activations != n_runs)
 		return false;
 	if (activations + 1 == n_runs) {
 		const size_t resting = find_resting(chain, native, runs, inner);
