@@ -370,6 +370,19 @@ def test_sleepers(profctl, profcapture, plain, pointers, require, tmp_path, spaw
     assert {("wait_long", "pipe"), ("fork_long", "vfork")} <= {(row["function"], row["call"]) for row in data["places"]}
 
 
+def test_sleep_after_a_quiet_time(profctl, profcapture, require, tmp_path):
+    """A plain user's waits are read while they last, also if nothing happened for a while."""
+    require(root=True)
+    tmp_path.chmod(0o777)
+    for folder in tmp_path.parents[:2]:
+        folder.chmod(0o755)
+    capture = tmp_path / "quiet.cap"
+    profctl("record", "-q", "--bus", "private", "--off-cpu", "-o", capture, "-F", 0, "--", "sh", "-c", "sleep 1.2; sleep 0.4",
+            prefix=["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups"])
+    found = [row["stack_source"] for row in waits(profcapture, capture) if row["comm"] == "sleep" and row["duration"] > 0.3e9]
+    assert found == ["late", "late"]
+
+
 STORM = """
 import os, signal, time
 pipes = os.pipe(), os.pipe()

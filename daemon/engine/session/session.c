@@ -271,11 +271,21 @@ static bool is_quiet(const struct session *session, uint64_t now_ns)
 	return proc_queries_are_quiet(&session->queries);
 }
 
+/* Returns whether stacks of waits are only read, which has to happen before they end. */
+static bool reads_waits(const struct session *session)
+{
+	for (uint32_t i = 0; i < session->config.n_sources; i++)
+		if (session->config.sources[i].off_cpu)
+			return false;
+	return session->config.off_cpu && session->config.off_cpu_threshold_ns;
+}
+
 static uint64_t round_period(const struct session *session, uint64_t now_ns)
 {
 	if (now_ns - session->start_ns < SECOND_NS)
 		return FIRST_ROUND_NS;
-	return now_ns - session->found_ns < SECOND_NS ? ROUND_NS : QUIET_ROUND_NS;
+	return now_ns - session->found_ns < SECOND_NS || reads_waits(session) ? ROUND_NS
+									      : QUIET_ROUND_NS;
 }
 
 static uint64_t next_round(const struct session *session, uint64_t now_ns)
