@@ -702,19 +702,32 @@ static bool read_samples(struct critical_path *path, GError **error)
 /* ---- The result ------------------------------------------------------------------------------ */
 
 /* Divides the running time of each node among the functions that its samples hit. */
+/* The order of the map differs between runs, and equal children would keep it. */
+struct path_hits {
+	uint64_t key;
+	uint32_t samples;
+};
+
+COMPARE_BY(compare_hits, struct path_hits, ORDER(a->key, b->key))
+
 static void add_functions(struct critical_path *path)
 {
+	g_autoptr(GArray) all = g_array_new(FALSE, FALSE, sizeof(struct path_hits));
+	struct path_hits next;
 	size_t at = 0;
-	uint64_t key;
-	uint32_t hits;
 
-	while (number_map_next(&path->hits, &at, &key, &hits)) {
-		uint32_t node = (uint32_t)(key >> 32);
+	while (number_map_next(&path->hits, &at, &next.key, &next.samples))
+		g_array_append_val(all, next);
+	g_array_sort(all, compare_hits);
+	ARRAY_EACH(struct path_hits, hits, all) {
+		uint32_t node = (uint32_t)(hits->key >> 32);
 		struct node_sum sum = *GROWN_AT(path->sums, struct node_sum, node);
-		const struct path_label label = { .kind = PATH_FUNCTION, .place = (uint32_t)key };
+		const struct path_label label = { .kind = PATH_FUNCTION,
+						  .place = (uint32_t)hits->key };
 
 		add_leaf(path, child_of(path, node, label_of(path, &running)), &label,
-			 (double)sum.time.run_ns * hits / (double)sum.samples, hits);
+			 (double)sum.time.run_ns * hits->samples / (double)sum.samples,
+			 hits->samples);
 	}
 }
 
