@@ -85,7 +85,8 @@ def test_threads():
     assert all(line.count("|") == 128 for line in lines)
 
 
-@pytest.mark.parametrize("case", ["deep", "names", "nothing", "kind", "generators", "fiber", "open", "suspended", "unlinked"])
+@pytest.mark.parametrize("case", ["deep", "names", "nothing", "kind", "generators", "fiber", "open", "suspended", "unlinked",
+                                  "released"])
 def test_hostile(case):
     lines = check_hostile([os.environ["FAKE_PHP"], case], is_refused=case not in ("deep", "names"))
     if case in ("deep", "names"):

@@ -5,11 +5,11 @@
  *
  *     fake-php CASE     burns CPU until it is killed
  *
- * deep: a list of frames that never ends. names: the same, with a name of 2^40 bytes, none of them
- * UTF-8, and a file at a bad address. nothing: the frame is at a bad address. kind: its function is
- * of a kind that does not exist. generators: a generator is its own parent. fiber: a fiber ends
- * within an activation. open: the outermost frame belongs to no activation. suspended: nothing has
- * resumed the fiber. unlinked: nothing has resumed the generator.
+ * deep: a list of frames that never ends. names: the same, with a name and a file of 2^40 bytes,
+ * none of them UTF-8. nothing: the frame is at a bad address. kind: its function is of a kind that
+ * does not exist. generators: a generator is its own parent. fiber: a fiber ends within an
+ * activation. open: the outermost frame belongs to no activation. suspended: nothing has resumed
+ * the fiber. unlinked: nothing has resumed the generator. released: the file's name was released.
  */
 #include "arch/base.h"
 
@@ -38,7 +38,7 @@ EXPORTED uint64_t executor_globals[1800 / 8];
 EXPORTED void execute_ex(void);
 
 static uint64_t frames[2][10], function[21], of_fiber[21], text[16], operation[4], generator[40];
-static uint64_t fiber[5], stack[2];
+static uint64_t fiber[5], stack[2], released[4];
 
 void execute_ex(void)
 {
@@ -53,8 +53,9 @@ static uint64_t address(const void *of)
 
 int main(int argc, char **argv)
 {
-	static const char *const cases[] = { "deep",  "names", "nothing",   "kind",    "generators",
-					     "fiber", "open",  "suspended", "unlinked" };
+	static const char *const cases[] = { "deep",       "names",   "nothing", "kind",
+					     "generators", "fiber",   "open",    "suspended",
+					     "unlinked",   "released" };
 	const char *what = NULL;
 
 	for (size_t i = 0; argc == 2 && i < ARRAY_SIZE(cases); i++)
@@ -64,13 +65,14 @@ int main(int argc, char **argv)
 		fputs("Usage: fake-php CASE\n", stderr);
 		return 2;
 	}
+	text[0] = UINT64_C(0x16) << 32 | 1;
 	text[2] = strcmp(what, "names") == 0 ? UINT64_C(1) << 40 : 4;
 	memset(text + 3, strcmp(what, "names") == 0 ? 0xff : 'f', sizeof(text) - 24);
 	function[0] = strcmp(what, "kind") == 0 ? 9 : 2;
 	function[1] = address(text);
 	function[10] = 1;
 	function[11] = address(operation);
-	function[19] = strcmp(what, "names") == 0 ? address(text) - 16 : address(text);
+	function[19] = address(text);
 	function[20] = 7;
 	of_fiber[0] = 1;
 	frames[0][0] = address(operation);
@@ -93,6 +95,10 @@ int main(int argc, char **argv)
 		stack[1] = 8192;
 		fiber[4] = address(stack);
 		executor_globals[1672 / 8] = address(fiber);
+	} else if (strcmp(what, "released") == 0) {
+		frames[0][5] = 1 << 17;
+		released[0] = address(released);
+		function[19] = address(released);
 	} else if (strcmp(what, "unlinked") == 0) {
 		frames[0][5] = 1 << 17;
 		function[0] |= UINT64_C(1) << (32 + 24);

@@ -22,7 +22,9 @@
 #define FLAG_GENERATOR (1 << 24)
 #define OPERATION_BYTES 32
 #define OPERATION_LINE 24
-#define STRING_HASH 8
+#define STRING_HASH 1                                 /* word */
+#define STRING_TYPE(head) ((head) >> 32 & 0xfffffc0f) /* without flags */
+#define TYPE_STRING 6
 #define STRING_LENGTH 16
 #define STRING_BYTES 24
 
@@ -51,6 +53,24 @@ struct php_walk {
 	bool is_fiber;   /* the thread is on the native stack of the current fiber */
 	bool has_own_globals;
 };
+
+/* Reads the hash of a string, which is 0 if it was not computed yet. Returns false if the string
+ * was released: the code of eval() is current until it is destroyed. */
+static __always_inline bool read_hash(struct php_walk *walk, __u64 object, __u64 *ret_hash)
+{
+	__u64 head[2] = {};
+
+	if (read_user(head, sizeof(head), object)) {
+		walk->common.flags |= INTERP_FAULT;
+		return false;
+	}
+	if (STRING_TYPE(head[0]) != TYPE_STRING) {
+		walk->common.flags |= INTERP_TORN;
+		return false;
+	}
+	*ret_hash = head[STRING_HASH];
+	return true;
+}
 
 /* Reads at most `most` bytes of a string. Returns their number. */
 static __always_inline __u32 read_string(__u64 object, __u8 *to, __u64 most, bool *ret_cut)
@@ -146,11 +166,8 @@ static __always_inline long add_function(struct php_walk *walk, __u64 at, __u32 
 				0xf8),
 	};
 	walk->common.n++;
-	/* The hash of a string may be 0, if it was not computed yet. */
-	if (name && read_user(&name_hash, 8, name + STRING_HASH)) {
-		walk->common.flags |= INTERP_FAULT;
+	if (name && !read_hash(walk, name, &name_hash))
 		return 1;
-	}
 	hash = name_hash ^ (name >> 3) * 0x9e3779b97f4a7c15ull;
 	hash ^= (word_at(scratch->object, layout->function_scope, 0xf8) >> 3) *
 		0xc4ceb9fe1a85ec53ull;
@@ -160,10 +177,8 @@ static __always_inline long add_function(struct php_walk *walk, __u64 at, __u32 
 
 		first_line =
 			*(const __u32 *)(scratch->object + masked(layout->code_first_line, 0xfc));
-		if (read_user(&file_hash, 8, file + STRING_HASH)) {
-			walk->common.flags |= INTERP_FAULT;
+		if (!read_hash(walk, file, &file_hash))
 			return 1;
-		}
 		frame->position = read_line(walk, at, word_at(scratch->frame, 0, 0x78));
 		hash ^= file_hash * 0xff51afd7ed558ccdull ^ (file >> 3) * 0xc2b2ae3d27d4eb4full;
 		hash ^= first_line * 0xff51afd7ed558ccdull;
