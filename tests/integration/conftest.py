@@ -16,6 +16,7 @@ its samples (see shares.py). A test that cannot share the machine is marked with
 marked with `@pytest.mark.changes_machine`.
 """
 import contextlib
+import ctypes
 import fcntl
 import json
 import os
@@ -36,7 +37,13 @@ MAY_CHANGE_MACHINE = os.environ.get("PROF_TEST_MACHINE") == "1"
 MACHINE_IS_NOT_OURS = "changes this machine, and PROF_TEST_MACHINE=1 is not set"
 
 
+M_PERTURB = -6  # of <malloc.h>
+
+
 def pytest_configure(config):
+    # MALLOC_PERTURB_, which meson sets, is for our programs. Here it would fill the rest of a free
+    # block each time that a list grows into it, for minutes if the block is large.
+    ctypes.CDLL(None).mallopt(M_PERTURB, 0)
     os.environ["PROF_TEST_RUN"] = str(os.getpid())
     # A recording of the tests themselves: the programs of the tests belong to no other recording.
     for name in "PROF_CONTROL", "SYSPROF_CONTROL_FD":
