@@ -19,6 +19,7 @@
 #include "base/perl-layouts.h"
 #include "base/php-layouts.h"
 #include "base/ruby-layouts.h"
+#include "base/v8-layouts.h"
 
 #define INTERP_MAX_FRAMES 128u
 #define INTERP_MAX_NAME 511u /* bytes; each is a power of two less one */
@@ -33,18 +34,26 @@ enum interp_family {
 	INTERP_RUBY,
 	INTERP_PHP,
 	INTERP_PERL,
+	INTERP_V8,
 	INTERP_FAMILIES
 };
 /* The names for messages, by family. */
 #define INTERP_FAMILY_NAMES                                                               \
 	{                                                                                 \
 		[INTERP_PYTHON] = "Python", [INTERP_RUBY] = "Ruby", [INTERP_PHP] = "PHP", \
-		[INTERP_PERL] = "Perl",                                                   \
+		[INTERP_PERL] = "Perl", [INTERP_V8] = "V8",                               \
+	}
+/* The kinds that readers give to the functions. */
+#define INTERP_FAMILY_KINDS                                                               \
+	{                                                                                 \
+		[INTERP_PYTHON] = "python", [INTERP_RUBY] = "ruby", [INTERP_PHP] = "php", \
+		[INTERP_PERL] = "perl", [INTERP_V8] = "javascript",                       \
 	}
 /* A version is MAJOR.minor. */
 #define INTERP_FAMILY_MAJORS                                                                 \
 	{                                                                                    \
 		[INTERP_PYTHON] = 3, [INTERP_RUBY] = 3, [INTERP_PHP] = 8, [INTERP_PERL] = 5, \
+		[INTERP_V8] = V8_MAJOR,                                                      \
 	}
 
 /* The addresses that are known of a process. */
@@ -79,6 +88,12 @@ enum interp_perl_address {
 	INTERP_PERL_OF_KEY,
 	INTERP_PERL_FIRST, /* PL_curinterp, which points to the state that was made first */
 	INTERP_PERL_OF_FIRST,
+};
+/* The variable that points to the thread's isolate is thread-local. */
+enum interp_v8_address {
+	/* address of the word that has the variable's offset; 0: INTERP_V8_OFFSET is it */
+	INTERP_V8_OF_OFFSET,
+	INTERP_V8_OFFSET, /* from the thread pointer */
 };
 #define INTERP_ADDRESSES 4u
 
@@ -133,7 +148,7 @@ struct interp_frame {
 	/* distinguishes code objects that had the same address at different times */
 	__u32 id;
 	/* position of the instruction; Python: bytes from the code object on, up to 3.10 f_lasti;
-	 * Ruby: index of a word in the iseq; PHP and Perl: its line, 0: unknown */
+	 * Ruby: index of a word in the iseq; PHP and Perl: its line, 0: unknown; V8: 0 */
 	__u32 position;
 	__u32 flags;
 	__u32 reserved;
@@ -188,6 +203,14 @@ enum interp_perl_kind {
 	INTERP_PERL_MAIN,    /* of the file that is executed */
 };
 
+/* Kinds of functions of JavaScript; anonymous ones and code outside of functions have no name, and
+ * code that eval() compiles has no file. */
+enum interp_v8_kind {
+	INTERP_V8_FUNCTION = 1,
+	INTERP_V8_NATIVE, /* of V8 or in C++: without file and line */
+	INTERP_V8_MODULE, /* code of a file outside of functions */
+};
+
 /* Ruby's `lines` begin with this. The line numbers follow, as __u32, then the set of positions, as
  * Ruby keeps it (ruby-lines.c). */
 struct interp_ruby_lines {
@@ -210,7 +233,7 @@ struct interp_code {
 	__u8 family;       /* enum interp_family */
 	__u16 owner_bytes; /* bytes of the class's name; 0: unknown, or not a method */
 	__u8 is_singleton; /* Ruby: the method is one of the class itself */
-	__u8 kind;         /* enum interp_php_kind, enum interp_perl_kind */
+	__u8 kind;         /* enum interp_php_kind, enum interp_perl_kind, enum interp_v8_kind */
 	__u8 name[INTERP_MAX_NAME + 1], file[INTERP_MAX_FILE + 1], lines[INTERP_MAX_LINES + 1];
 };
 

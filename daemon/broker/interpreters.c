@@ -21,6 +21,7 @@
 #include "base/perl-layouts.h"
 #include "base/php-layouts.h"
 #include "base/ruby-layouts.h"
+#include "base/v8-layouts.h"
 #include "daemon/broker/interpreters.skel.h"
 
 #include <bpf/bpf.h>
@@ -81,6 +82,8 @@ static const void *layout_of(enum interp_family family, uint32_t minor)
 		return php_layout(minor);
 	case INTERP_PERL:
 		return perl_layout(minor);
+	case INTERP_V8:
+		return v8_layout(minor);
 	default:
 		return NULL;
 	}
@@ -101,7 +104,8 @@ static struct walkers walkers_of(const struct interpreters_bpf *program, enum in
 	const struct walkers walkers[INTERP_FAMILIES] = { [INTERP_PYTHON] = WALKERS(cpython),
 							  [INTERP_RUBY] = WALKERS(ruby),
 							  [INTERP_PHP] = WALKERS(php),
-							  [INTERP_PERL] = WALKERS(perl) };
+							  [INTERP_PERL] = WALKERS(perl),
+							  [INTERP_V8] = WALKERS(v8) };
 
 	return walkers[family];
 }

@@ -483,7 +483,7 @@ struct possible {
 
 static void find_interpreters(struct possible *possible)
 {
-	static const char *const names[] = INTERP_FAMILY_NAMES;
+	static const char *const kinds[] = INTERP_FAMILY_KINDS;
 	g_autoptr(GStrvBuilder) readable = g_strv_builder_new();
 	g_autoptr(GPtrArray) reasons = g_ptr_array_new_with_free_func(g_free);
 	g_autoptr(GError) error = NULL;
@@ -495,12 +495,11 @@ static void find_interpreters(struct possible *possible)
 		g_ptr_array_add(reasons, g_strdup(error->message));
 	for (unsigned i = INTERP_NONE + 1; loaded && i < INTERP_FAMILIES; i++) {
 		const char *refused = interpreters_refusal(loaded, i);
-		g_autofree char *name = g_ascii_strdown(names[i], -1);
 
 		if (refused)
 			g_ptr_array_add(reasons, g_strdup(refused));
 		else
-			g_strv_builder_add(readable, name);
+			g_strv_builder_add(readable, kinds[i]);
 	}
 	interpreters_free(loaded);
 	g_clear_pointer(&possible->interpreters, g_strfreev);

@@ -197,7 +197,8 @@ def test_version_and_capabilities(profd):
                                  "tracepoints"}
     assert "fp" in capabilities["call-graphs"]
     assert capabilities["max-frequency"] > 0
-    assert ("interpreters-reason" in capabilities) == (capabilities["interpreters"] != ["python", "ruby", "php", "perl"])
+    assert ("interpreters-reason" in capabilities) == (
+        capabilities["interpreters"] != ["python", "ruby", "php", "perl", "javascript"])
     assert ("tracepoints-reason" in capabilities) != capabilities["tracepoints"]
     if os.geteuid() == 0:
         assert bool(capabilities["interpreters"]) == ("WALK_INTERPRETED" in os.environ)

@@ -384,6 +384,54 @@ static void test_jit(void)
 	program_done(&program);
 }
 
+/* A function of JavaScript replaces code that was generated for it, unless the process describes
+ * that code. */
+static void test_generated(void)
+{
+	static const uint64_t ips[] = { 0x400010 | UNWIND_EXACT, 0x500020, 0x400030 };
+	struct interpreted_program program;
+	struct process *process = program_init(&program);
+	struct output_place places[8];
+	struct mapping first;
+
+	program.python.family = program.list.family = program.code.family = INTERP_V8;
+	program.python.minor = program.list.minor = program.code.minor = 3;
+	process->maps->mappings[0].image->runtime = &program.python;
+	/* V8 maps a part of its file a second time. */
+	first = process->maps->mappings[0];
+	maps_insert(&process->maps, &(struct mapping){ .start = 0x200000,
+						       .end = 0x201000,
+						       .file_offset = first.file_offset + 0x8000,
+						       .image = first.image });
+	interpreted_look(program.interpreted, process);
+	CHECK_INT(process->interpreter_bias, first.start - first.file_offset);
+	interpreted_add_code(program.interpreted, process, (const uint8_t *)&program.code,
+			     sizeof(program.code));
+	program.sample.user.ips = ips;
+	CHECK_INT(interpreted_merge(program.interpreted, &program.sample),
+		  PROF_INTERPRETER_COMPLETE);
+	CHECK(!interpreted_replaces(program.interpreted, &program.sample, 2));
+	CHECK(interpreted_replaces(program.interpreted, &program.sample, 1));
+	CHECK_INT(interpreted_add_places(program.interpreted, 1, places, 0), 1);
+	CHECK_INT(places[0].offset % INTERP_FUNCTION_LINES, 0);
+	CHECK(!interpreted_replaces(program.interpreted, &program.sample, 0));
+	process->describes_code = true;
+	CHECK_INT(interpreted_merge(program.interpreted, &program.sample),
+		  PROF_INTERPRETER_COMPLETE);
+	CHECK(!interpreted_replaces(program.interpreted, &program.sample, 1));
+	CHECK_INT(interpreted_add_places(program.interpreted, 1, places, 0), 0);
+	/* Generated code has no unwind tables. */
+	program.sample.is_interpreted = false;
+	program.sample.user.stop = PROF_STOP_ROOT;
+	program.sample.user.method = PROF_METHOD_JIT_FP;
+	CHECK_INT(interpreted_merge(program.interpreted, &program.sample),
+		  PROF_INTERPRETER_MISSING);
+	program.sample.user.method = PROF_METHOD_CFI;
+	CHECK_INT(interpreted_merge(program.interpreted, &program.sample), PROF_INTERPRETER_IDLE);
+	parts_finish(&program.stage.parts);
+	program_done(&program);
+}
+
 /* Before the interpreter was found, a thread whose stack has none of its activations is idle. */
 static void test_before(void)
 {
@@ -1092,6 +1140,7 @@ int main(void)
 	RUN(test_refused);
 	RUN(test_two_interpreters);
 	RUN(test_full);
+	RUN(test_generated);
 	RUN(test_before);
 	RUN(test_jit);
 	RUN(test_cgroup);

@@ -154,6 +154,8 @@ static void test_interpreted(void)
 		{ "this build of PHP 8.2 is not supported", "php-version" },
 		{ "Perl 5.34 is not supported", "perl-version" },
 		{ "this build of Perl 5.36 is not supported", "perl-version" },
+		{ "this version of V8 is not supported", "node-version" },
+		{ "this build of V8 11.3 is not supported", "node-version" },
 		{ "Python 3.7 is not supported", "python-perf" },
 		{ "this kernel has no type information", "read-interpreters" },
 		{ "the kernel refuses the program that reads Ruby: Invalid argument",

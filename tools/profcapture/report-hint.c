@@ -55,6 +55,8 @@ static const struct advice advices[] = {
 	  N_("profctl reads the functions of PHP 8.2 to 8.5, as Debian and Ubuntu build it, also with thread safety") },
 	{ "perl-version",
 	  N_("profctl reads the functions of Perl 5.36, 5.38 and 5.40, built with threads, as Debian and Ubuntu build it") },
+	{ "node-version",
+	  N_("profctl reads the functions of Node.js 20; run another version with --perf-basic-prof") },
 	{ "no-generated-code",
 	  N_("run PHP with -d opcache.jit=off, which is slower, to have the functions of all samples") },
 	{ "refused-program",
@@ -187,6 +189,7 @@ static struct report_hint of_interpreters(const struct profile *profile)
 		advice = strstr(cause, "Ruby")   ? "ruby-version"
 			 : strstr(cause, "PHP")  ? "php-version"
 			 : strstr(cause, "Perl") ? "perl-version"
+			 : strstr(cause, "V8")   ? "node-version"
 						 : advice;
 	return (struct report_hint){ "interpreted", advice, cause,
 				     profile->interpreter[PROF_INTERPRETER_MISSING], 0 };
@@ -206,6 +209,10 @@ struct report_hint report_hint_find(const struct profile *profile)
 	/* Missing names matter only if rows are functions or lines. */
 	if (profile->by == PROFILE_FUNCTION || profile->by == PROFILE_LINE)
 		found[3] = of_names(profile);
+	/* The functions of another version of Node.js have no names for the same reason. */
+	if (g_strcmp0(found[2].advice, "node-version") == 0 &&
+	    g_strcmp0(found[3].advice, "node") == 0)
+		found[3].advice = NULL;
 	for (size_t i = 0; i < ARRAY_SIZE(found); i++) {
 		if (i > 0 && profile->all.samples)
 			found[i].percent = 100.0 * (double)found[i].count /

@@ -76,28 +76,28 @@ static void check_reading(const struct doctor_host *host, struct doctor_finding 
 		doctor_found(
 			finding, DOCTOR_WARN,
 			_("build profd with clang, libbpf 1.0 and bpftool, for x86-64"),
-			_("this profd does not read the functions of Python, Ruby, PHP and Perl programs"));
+			_("this profd does not read the functions of Python, Ruby, PHP, Perl and Node.js programs"));
 	else if (access(types, F_OK) != 0)
 		doctor_found(
 			finding, DOCTOR_WARN, _("run a kernel with CONFIG_DEBUG_INFO_BTF=y"),
-			_("the functions of Python, Ruby, PHP and Perl programs cannot be read: there is no /sys/kernel/btf/vmlinux"));
+			_("the functions of Python, Ruby, PHP, Perl and Node.js programs cannot be read: there is no /sys/kernel/btf/vmlinux"));
 	else if (lockdown && strstr(lockdown, "[confidentiality]"))
 		doctor_found(
 			finding, DOCTOR_WARN, _("boot with lockdown=integrity"),
-			_("the functions of Python, Ruby, PHP and Perl programs cannot be read: the kernel is locked down"));
+			_("the functions of Python, Ruby, PHP, Perl and Node.js programs cannot be read: the kernel is locked down"));
 	else if (host->superuser && !(host->capabilities & DOCTOR_BPF))
 		doctor_found(
 			finding, DOCTOR_WARN,
 			_("start the container with --cap-add=BPF --cap-add=PERFMON"),
-			_("the functions of Python, Ruby, PHP and Perl programs cannot be read: root is not allowed here to load the program that reads them (CAP_BPF, CAP_PERFMON)"));
+			_("the functions of Python, Ruby, PHP, Perl and Node.js programs cannot be read: root is not allowed here to load the program that reads them (CAP_BPF, CAP_PERFMON)"));
 	else if (!(host->capabilities & DOCTOR_BPF) && host->probes->bus_service(PROFD_NAME) <= 0)
 		doctor_found(
 			finding, DOCTOR_WARN, "sudo profctl record",
-			_("only root and the profd service read the functions of Python, Ruby, PHP and Perl programs"));
+			_("only root and the profd service read the functions of Python, Ruby, PHP, Perl and Node.js programs"));
 	else
 		doctor_found(
 			finding, DOCTOR_OK, NULL,
-			_("the functions of programs for Python 3.8 to 3.14, Ruby 3.1 to 3.4, PHP 8.2 to 8.5 and Perl 5.36 to 5.40 are read"));
+			_("the functions of programs for Python 3.8 to 3.14, Ruby 3.1 to 3.4, PHP 8.2 to 8.5, Perl 5.36 to 5.40 and Node.js 20 are read"));
 }
 
 static bool are_interpreters_read(const struct doctor_host *host)
@@ -162,7 +162,7 @@ static void warn_of_version(struct doctor_finding *finding, const char *fix, con
 	*finding = (struct doctor_finding){ 0 };
 	doctor_found(
 		finding, DOCTOR_WARN, fix,
-		_("%s %s is not supported: the functions of process %s cannot be read; those of programs for Python 3.8 to 3.14, Ruby 3.1 to 3.4, PHP 8.2 to 8.5 and Perl 5.36 to 5.40 are"),
+		_("%s %s is not supported: the functions of process %s cannot be read; those of programs for Python 3.8 to 3.14, Ruby 3.1 to 3.4, PHP 8.2 to 8.5, Perl 5.36 to 5.40 and Node.js 20 are"),
 		language, version, pid);
 }
 
@@ -301,7 +301,7 @@ static void look_at_process(const struct doctor_host *host, const char *pid, uin
 		*deleted = '\0';
 	if (!name || !runtime_of(name, &runtime) || !read_status(host, pid, &uid, &own_pid) ||
 	    (uid != own_uid && !host->superuser) ||
-	    (runtime == RUNTIME_PYTHON && are_interpreters_read(host)))
+	    (runtime != RUNTIME_JAVA && are_interpreters_read(host)))
 		return;
 	runtimes->n++;
 	says = says_names(host, pid, own_pid);

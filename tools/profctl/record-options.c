@@ -47,7 +47,7 @@ const struct cli_option record_stack_options[] = {
 	  .bare = true },
 	{ "no-kernel", 0, CLI_FLAG, FIELD(no_kernel), NULL, N_("Leave out kernel functions") },
 	{ "no-interpreters", 0, CLI_FLAG, FIELD(no_interpreters), NULL,
-	  N_("Do not read the functions of Python, Ruby, PHP and Perl programs") },
+	  N_("Do not read the functions of Python, Ruby, PHP, Perl and Node.js programs") },
 	{ NULL },
 };
 

@@ -48,7 +48,7 @@ struct bpf_perf_event_data_kern___kernel {
 	struct perf_event___kernel *event;
 };
 struct pt_regs___kernel {
-	unsigned long sp, r14, r15;
+	unsigned long sp, bp, r14, r15;
 };
 struct thread_struct___kernel {
 	unsigned long fsbase;
@@ -93,6 +93,10 @@ struct scratch {
 	/* PHP: generators in `staged`, fibers whose frames end, and whether the last function is
 	 * not the outermost of an activation */
 	__u32 generators, fibers, is_open;
+	/* V8: maps of objects that have the type, and parts of texts that may still be counted */
+	__u64 info_map, script_map;
+	__u64 script; /* distinguishes it from others of the process */
+	__u32 parts;
 };
 
 /* The events, by CPU, that write samples and code objects into the CPU's ring. */

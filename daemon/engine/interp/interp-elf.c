@@ -46,6 +46,35 @@ static const char *const names[INTERP_SYMBOLS] = {
 	[PERL_RUN] = "perl_run",
 	[PERL_CALL] = "Perl_call_sv",
 	[PERL_CALL_OPERATOR] = "Perl_amagic_call",
+	[V8_ISOLATE] = "_ZN2v88internal18g_current_isolate_E",
+	[V8_MAJOR_NUMBER] = "_ZN2v88internal7Version6major_E",
+	[V8_MINOR_NUMBER] = "_ZN2v88internal7Version6minor_E",
+	[V8_TAGGED_SIZE] = "v8dbg_TaggedSize",
+	[V8_FRAME_TYPE] = "v8dbg_off_fp_context_or_frame_type",
+	[V8_FRAME_FUNCTION] = "v8dbg_off_fp_function",
+	[V8_ENTRY] = "v8dbg_frametype_EntryFrame",
+	[V8_CONSTRUCT_ENTRY] = "v8dbg_frametype_ConstructEntryFrame",
+	[V8_BUILTIN_EXIT] = "v8dbg_frametype_BuiltinExitFrame",
+	[V8_MAP_TYPE] = "v8dbg_class_Map__instance_type__uint16_t",
+	[V8_TYPE_FUNCTION_INFO] = "v8dbg_type_SharedFunctionInfo__SHARED_FUNCTION_INFO_TYPE",
+	[V8_TYPE_SCRIPT] = "v8dbg_type_Script__SCRIPT_TYPE",
+	[V8_TYPE_SCOPE_INFO] = "v8dbg_type_ScopeInfo__SCOPE_INFO_TYPE",
+	[V8_TYPE_DEBUG_INFO] = "v8dbg_type_DebugInfo__DEBUG_INFO_TYPE",
+	[V8_TYPE_ODDBALL] = "v8dbg_type_Oddball__ODDBALL_TYPE",
+	[V8_TYPES_OF_STRINGS] = "v8dbg_FirstNonstringType",
+	[V8_FUNCTION_INFO] = "v8dbg_class_JSFunction__shared__SharedFunctionInfo",
+	[V8_INFO_DATA] = "v8dbg_class_SharedFunctionInfo__function_data__Object",
+	[V8_INFO_NAME] = "v8dbg_class_SharedFunctionInfo__name_or_scope_info__Object",
+	[V8_INFO_SCRIPT] = "v8dbg_class_SharedFunctionInfo__script_or_debug_info__HeapObject",
+	[V8_INFO_FLAGS] = "v8dbg_class_SharedFunctionInfo__flags__int",
+	[V8_SCRIPT_SOURCE] = "v8dbg_class_Script__source__Object",
+	[V8_SCRIPT_NAME] = "v8dbg_class_Script__name__Object",
+	[V8_STRING_LENGTH] = "v8dbg_class_String__length__int32_t",
+	[V8_STRING_BYTES] = "v8dbg_class_SeqOneByteString__chars__char",
+	[V8_STRING_FIRST] = "v8dbg_class_ConsString__first__String",
+	[V8_STRING_SECOND] = "v8dbg_class_ConsString__second__String",
+	[V8_STRING_PARENT] = "v8dbg_class_SlicedString__parent__String",
+	[V8_STRING_OFFSET] = "v8dbg_class_SlicedString__offset__SMI",
 };
 
 static bool read_at(int fd, void *to, size_t size, uint64_t offset)
@@ -267,7 +296,7 @@ static void take_symbol(struct interp_elf *elf, const Elf64_Sym *symbol, size_t 
 	const char *name = strings + symbol->st_name;
 
 	/* The last byte of `strings` is 0. */
-	if (symbol->st_name >= size || symbol->st_shndx == SHN_UNDEF || !strchr("P_rept", name[0]))
+	if (symbol->st_name >= size || symbol->st_shndx == SHN_UNDEF || !strchr("P_reptv", name[0]))
 		return;
 	for (size_t i = 0; i < INTERP_SYMBOLS; i++)
 		if (strcmp(name, names[i]) == 0) {

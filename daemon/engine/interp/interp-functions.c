@@ -158,15 +158,39 @@ static char *make_perl_name(const struct interp_code_text *code, const char *fil
 			       slash ? slash + 1 : file);
 }
 
-/* Removes the number of a text that Perl compiled, such as "(eval 12)": each one has another. */
+/* Removes the number of a text that Perl compiled, such as "(eval 12)": each one has another.
+ * Modules of JavaScript have URLs. */
 static char *make_file(const struct interp_code_text *code)
 {
 	const char *digits = strstr(code->file, "eval ");
 
+	if (code->family == INTERP_V8 && g_str_has_prefix(code->file, "file://"))
+		return g_strdup(code->file + strlen("file://"));
 	return code->family == INTERP_PERL && digits && code->file[0] == '(' &&
 			       g_str_has_suffix(code->file, ")")
 		       ? g_strdup_printf("%.*s)", (int)(digits + 4 - code->file), code->file)
 		       : g_strdup(code->file);
+}
+
+/* `file`: as in make_file(); Node.js names its own files. */
+static char *make_v8_name(const struct interp_code_text *code, const char *file)
+{
+	const bool is_native = code->kind == INTERP_V8_NATIVE;
+	const char *slash = strrchr(file, '/');
+	const char *name = *code->name                      ? code->name
+			   : code->kind == INTERP_V8_MODULE ? "<module>"
+							    : "<anonymous>";
+
+	if (is_native)
+		file = "native";
+	else if (slash && !g_str_has_prefix(file, "node:"))
+		file = slash + 1;
+	if (*file == '\0')
+		file = "eval";
+	/* A file may have several anonymous functions. */
+	return *code->name || code->kind == INTERP_V8_MODULE || is_native || code->first_line == 0
+		       ? g_strdup_printf("%s (%s)", name, file)
+		       : g_strdup_printf("%s (%s:%u)", name, file, code->first_line);
 }
 
 static char *make_name(const struct interp_code_text *code, const char *file)
@@ -180,6 +204,8 @@ static char *make_name(const struct interp_code_text *code, const char *file)
 		return make_php_name(code);
 	if (code->family == INTERP_PERL)
 		return make_perl_name(code, file);
+	if (code->family == INTERP_V8)
+		return make_v8_name(code, file);
 	if (code->file[0] == '(')
 		return g_strconcat(name, " ", code->file, NULL);
 	if (code->has_owner && code->file[0] != '<')

@@ -17,7 +17,8 @@
 struct interp_function {
 	uint64_t number; /* counted from 1 */
 	/* "module.Class.method"; Ruby: "block in Class#method", "<main> (file.rb)"; PHP:
-	 * "Class::method", "{closure} (file.php)"; Perl: "Package::sub", "require Module.pm" */
+	 * "Class::method", "{closure} (file.php)"; Perl: "Package::sub", "require Module.pm";
+	 * JavaScript: "function (file.js)" */
 	char *name;
 	char *file;
 	uint32_t first_line; /* 0: not known */

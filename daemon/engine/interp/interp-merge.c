@@ -240,7 +240,7 @@ static bool place_perl(const struct interp_chain *chain, const struct interp_nat
 
 bool interp_merge_by_address(const struct interp_chain *chain)
 {
-	return chain->family == INTERP_RUBY ||
+	return chain->family == INTERP_RUBY || chain->family == INTERP_V8 ||
 	       (chain->family == INTERP_PYTHON && chain->minor > 10);
 }
 
@@ -251,7 +251,8 @@ bool interp_merge_is_sound(const struct interp_chain *chain)
 		    interp_merge_by_address(chain))
 			return false;
 	/* The programs that read PHP and Perl compare frames and activations themselves. */
-	return chain->n == 0 || chain->flags & INTERP_DEEPER || chain->family >= INTERP_PHP ||
+	return chain->n == 0 || chain->flags & INTERP_DEEPER || chain->family == INTERP_PHP ||
+	       chain->family == INTERP_PERL ||
 	       chain->frames[chain->n - 1].flags & INTERP_FRAME_ENDS_RUN;
 }
 

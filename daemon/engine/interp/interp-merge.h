@@ -6,7 +6,7 @@
  * frame holds the run's address. So a run belongs after the native frame in whose part of the stack
  * that address is. Symbols are not needed. In Python up to 3.10, a run is one frame without an
  * address, and the activations are the native frames in the function that evaluates. Runs of PHP
- * and Perl have no address either.
+ * and Perl have no address either. In V8, each frame is a run.
  */
 #pragma once
 

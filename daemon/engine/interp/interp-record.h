@@ -36,7 +36,7 @@ struct interp_code_text {
 	enum interp_family family;
 	unsigned minor;
 	bool has_owner; /* the name has a class: "block in Class#method", "Class::method" */
-	unsigned kind;  /* enum interp_php_kind, enum interp_perl_kind */
+	unsigned kind;  /* enum interp_php_kind, enum interp_perl_kind, enum interp_v8_kind */
 	char name[3 * INTERP_MAX_NAME + 4], file[3 * INTERP_MAX_FILE + 4];
 	const uint8_t *lines; /* points into the record */
 	size_t lines_bytes;

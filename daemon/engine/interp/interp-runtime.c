@@ -12,6 +12,7 @@
 #include "daemon/engine/interp/perl-file.h"
 #include "daemon/engine/interp/php-file.h"
 #include "daemon/engine/interp/ruby-file.h"
+#include "daemon/engine/interp/v8-file.h"
 
 enum interp_found interp_runtime_find(int fd, struct interp_runtime *ret_runtime)
 {
@@ -19,8 +20,9 @@ enum interp_found interp_runtime_find(int fd, struct interp_runtime *ret_runtime
 
 	*ret_runtime = (struct interp_runtime){ .found = INTERP_FOUND_NONE };
 	if (interp_elf_read(&elf, fd) && !cpython_file_describe(&elf, ret_runtime) &&
-	    !ruby_file_describe(&elf, ret_runtime) && !php_file_describe(&elf, ret_runtime))
-		perl_file_describe(&elf, ret_runtime);
+	    !ruby_file_describe(&elf, ret_runtime) && !php_file_describe(&elf, ret_runtime) &&
+	    !perl_file_describe(&elf, ret_runtime))
+		v8_file_describe(&elf, ret_runtime);
 	return ret_runtime->found;
 }
 
@@ -46,5 +48,7 @@ void interp_runtime_locate(const struct interp_runtime *runtime, uint64_t bias,
 	} else if (runtime->family == INTERP_PERL) {
 		for (unsigned i = 0; i < INTERP_ADDRESSES; i++)
 			ret_addresses[i] += ret_addresses[i] != 0 ? bias : 0;
+	} else if (runtime->family == INTERP_V8 && ret_addresses[INTERP_V8_OF_OFFSET] != 0) {
+		ret_addresses[INTERP_V8_OF_OFFSET] += bias;
 	}
 }

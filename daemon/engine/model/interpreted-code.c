@@ -51,18 +51,17 @@ static void identify(struct image *program, const struct image *file)
 struct image *interpreted_code_program(struct interpreted_code *code, const struct image *file,
 				       enum interp_family family, unsigned minor)
 {
-	static const char *const names[] = INTERP_FAMILY_NAMES;
+	static const char *const kinds[] = INTERP_FAMILY_KINDS;
 	static const unsigned majors[] = INTERP_FAMILY_MAJORS;
 	/* No file has such an address. */
 	gconstpointer key = file ? (gconstpointer)file
 				 : GUINT_TO_POINTER(family * 256 + minor % 256 + 1);
 	struct image *program = g_hash_table_lookup(code->programs, key);
-	g_autofree char *name = NULL, *path = NULL;
+	g_autofree char *path = NULL;
 
 	if (program)
 		return program;
-	name = g_ascii_strdown(names[family], -1);
-	path = g_strdup_printf("[%s %u.%u]", name, majors[family], minor % 256);
+	path = g_strdup_printf("[%s %u.%u]", kinds[family], majors[family], minor % 256);
 	program = images_new(code->images, PROF_IMAGE_INTERPRETER, path, NULL);
 	if (file)
 		identify(program, file);

@@ -34,6 +34,7 @@ struct process {
 	uint64_t interpreter_bias, interpreter_maps;
 	uint32_t interpreter_generation;
 	bool has_unread_interpreter; /* it maps another one, which is not read */
+	bool describes_code;         /* it maps a dump of the code that it generates */
 	bool has_chains;             /* the frames of its interpreter were read before a sleep */
 	uint64_t stat_ns, maps_ns;   /* when stat and maps in /proc were read; 0: never */
 	bool kernel;

@@ -11,7 +11,9 @@
  *             (4) samples before a program's frames are read are only missing if the native stack
  *                 may have an activation of the interpreter
  *                 [test-engine-samples: before]
- *             (5) a line that the interpreter does not keep up to date is not shown
+ *             (5) code that V8 generated for a function is not shown beside the function
+ *                 [test-engine-samples: generated]
+ *             (6) a line that the interpreter does not keep up to date is not shown
  *                 [test-engine-samples: jit]
  * Runs on the drain thread only.
  */
@@ -46,6 +48,7 @@ static enum interp_family named_family(const struct image *image)
 		{ "/ruby", INTERP_RUBY },     { "/libruby", INTERP_RUBY },
 		{ "/php", INTERP_PHP },       { "/libphp", INTERP_PHP },
 		{ "/perl", INTERP_PERL },     { "/libperl", INTERP_PERL },
+		{ "/node", INTERP_V8 },       { "/libnode", INTERP_V8 },
 	};
 	const char *slash = image->path ? strrchr(image->path, '/') : NULL;
 
@@ -63,8 +66,9 @@ static unsigned rank(const struct process *process, const struct image *image)
 	       (image == process->program);
 }
 
-/* Returns the first mapping of the interpreter to be read; NULL: none is known. If several are
- * equal, the one at the highest address is usually the one that was mapped first. */
+/* Returns the first part of the interpreter to be read; NULL: none is known. If several are equal,
+ * the one at the highest address is usually the one that was mapped first. V8 maps a part of its
+ * file a second time. */
 static const struct mapping *choose(struct interpreted *interpreted, const struct process *process)
 {
 	const struct maps *maps = process->maps;
@@ -81,8 +85,9 @@ static const struct mapping *choose(struct interpreted *interpreted, const struc
 			interpreted->expected(named, interpreted->data);
 		}
 		if (image && image->runtime &&
-		    (!chosen || (image != chosen->image &&
-				 rank(process, image) >= rank(process, chosen->image))))
+		    (!chosen || (image == chosen->image
+					 ? mapping->file_offset < chosen->file_offset
+					 : rank(process, image) >= rank(process, chosen->image))))
 			chosen = mapping;
 	}
 	return chosen;
@@ -109,14 +114,17 @@ void interpreted_look(struct interpreted *interpreted, struct process *process)
 		process->interpreter_bias = bias;
 		interpreted->found(process, interpreted->data);
 	}
-	process->has_unread_interpreter = false;
-	for (uint32_t i = 0; i < maps->n; i++)
+	process->has_unread_interpreter = process->describes_code = false;
+	for (uint32_t i = 0; i < maps->n; i++) {
+		process->describes_code |= maps->mappings[i].image &&
+					   maps->mappings[i].image->is_jit_dump;
 		if (maps->mappings[i].image && maps->mappings[i].image->runtime &&
 		    maps->mappings[i].image != process->interpreter) {
 			process->has_unread_interpreter = true;
 			interpreted->unread(process, maps->mappings[i].image->runtime,
 					    interpreted->data);
 		}
+	}
 }
 
 void interpreted_look_again(struct interpreted *interpreted)
@@ -209,8 +217,12 @@ static bool is_idle(const struct sample *sample)
 	const struct interp_runtime *file = process->interpreter->runtime;
 	const uint64_t eval = file->eval + process->interpreter_bias;
 
-	if (file->eval_size == 0 || user->n == 0 || user->stop != PROF_STOP_ROOT ||
-	    process->has_unread_interpreter || (file->family == INTERP_PYTHON && file->minor >= 14))
+	if (user->n == 0 || user->stop != PROF_STOP_ROOT || process->has_unread_interpreter)
+		return false;
+	/* V8's own code has no unwind tables, like the code that it generates. */
+	if (file->family == INTERP_V8)
+		return user->method == PROF_METHOD_CFI;
+	if (file->eval_size == 0 || (file->family == INTERP_PYTHON && file->minor >= 14))
 		return false;
 	for (size_t i = 0; i < user->n; i++) {
 		const uint64_t pc = (user->ips[i] & ~UNWIND_EXACT) - !(user->ips[i] & UNWIND_EXACT);
@@ -221,18 +233,35 @@ static bool is_idle(const struct sample *sample)
 	return true;
 }
 
+/* Returns whether a native frame is in code that was generated. */
+static bool is_generated(const struct sample *sample, size_t native)
+{
+	const uint64_t tagged = sample->user.ips[native];
+	const struct mapping *mapping = maps_find(
+		sample->thread->process->maps, (tagged & ~UNWIND_EXACT) - !(tagged & UNWIND_EXACT));
+
+	return !mapping || !mapping->image || mapping->image->kind == PROF_IMAGE_ANON ||
+	       mapping->image->kind == PROF_IMAGE_JIT;
+}
+
 /* Returns whether the thread runs code that Ruby has compiled (YJIT), which stores the position of
  * its frame only before it calls something. */
 static bool is_in_compiled_code(const struct sample *sample, const struct interp_chain *chain)
 {
-	const struct unwind_stack *user = &sample->user;
-	const struct mapping *mapping;
+	return chain->family == INTERP_RUBY && sample->user.n > 0 && is_generated(sample, 0);
+}
 
-	if (chain->family != INTERP_RUBY || user->n == 0)
-		return false;
-	mapping = maps_find(sample->thread->process->maps, user->ips[0] & ~UNWIND_EXACT);
-	return !mapping || !mapping->image || mapping->image->kind == PROF_IMAGE_ANON ||
-	       mapping->image->kind == PROF_IMAGE_JIT;
+/* Drops the runs in generated code that the process describes: its description has lines and
+ * inlined functions. */
+static void drop_described(struct interpreted *interpreted, const struct sample *sample)
+{
+	size_t n = 0;
+
+	for (size_t i = 0; i < interpreted->n_runs; i++)
+		if (interpreted->runs[i].native == UINT32_MAX ||
+		    !is_generated(sample, interpreted->runs[i].native))
+			interpreted->runs[n++] = interpreted->runs[i];
+	interpreted->n_runs = n;
 }
 
 /* Returns whether the stack ends at code without tables, which is not the beginning of a fiber. */
@@ -284,12 +313,22 @@ enum prof_sample_interpreter interpreted_merge(struct interpreted *interpreted,
 		interpreted->is_hidden_by_code |= is_hidden_by_code(chain, sample);
 		return PROF_INTERPRETER_MISSING;
 	}
+	if (chain->family == INTERP_V8 && process->describes_code)
+		drop_described(interpreted, sample);
 	if (is_in_compiled_code(sample, chain))
 		chain->frames[0].position = UINT32_MAX;
 	interpreted->program = interpreted_code_program(interpreted->code, process->interpreter,
 							process->interpreter->runtime->family,
 							process->interpreter->runtime->minor);
 	return chain->flags & INTERP_DEEPER ? PROF_INTERPRETER_DEEPER : PROF_INTERPRETER_COMPLETE;
+}
+
+bool interpreted_replaces(const struct interpreted *interpreted, const struct sample *sample,
+			  size_t native)
+{
+	return interpreted->chain.family == INTERP_V8 && interpreted->n_runs > 0 &&
+	       interpreted->runs[interpreted->n_runs - 1].native == native &&
+	       is_generated(sample, native);
 }
 
 size_t interpreted_add_places(struct interpreted *interpreted, size_t native,

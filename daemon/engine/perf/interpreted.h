@@ -57,6 +57,9 @@ void interpreted_add_code(struct interpreted *interpreted, const struct process 
 /* Finds out where the frames of a sample belong. The next functions apply to this sample. */
 enum prof_sample_interpreter interpreted_merge(struct interpreted *interpreted,
 					       const struct sample *sample);
+/* Returns whether a native frame is code that V8 generated for the function that comes after it. */
+bool interpreted_replaces(const struct interpreted *interpreted, const struct sample *sample,
+			  size_t native);
 /* Appends the places of the runs that belong after this native frame (SIZE_MAX: before all), root
  * first. Call it from the root on. Returns the number of places. */
 size_t interpreted_add_places(struct interpreted *interpreted, size_t native,

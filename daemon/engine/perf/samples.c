@@ -151,8 +151,10 @@ static size_t add_user_places(struct samples *samples, const struct sample *samp
 		if (user->n_cut && user->n - i == user->cut_at)
 			samples->places[n++] =
 				missing_place(samples, &samples->cut, "[cut]", user->n_cut);
-		samples->places[n++] =
-			user_place(samples, sample, maps, user->ips[user->n - 1 - i]);
+		if (!is_interpreted ||
+		    !interpreted_replaces(samples->interpreted, sample, user->n - 1 - i))
+			samples->places[n++] =
+				user_place(samples, sample, maps, user->ips[user->n - 1 - i]);
 		if (is_interpreted)
 			n = interpreted_add_places(samples->interpreted, user->n - 1 - i,
 						   samples->places, n);

@@ -1,0 +1,91 @@
+/* SPDX-License-Identifier: BSD-2-Clause-Patent */
+/*
+ * V8-layouts - where the builds of each version of V8 have what a walk needs
+ *
+ * For builds without pointer compression, as Node.js is built, on x86-64. profd gives these numbers
+ * to the BPF program, so that an engine cannot choose what is read.
+ *
+ * Included by BPF code, so without libc.
+ */
+#pragma once
+
+#include <linux/types.h>
+
+#define V8_MAJOR 11u
+#define V8_FIRST_MINOR 3u
+#define V8_LAST_MINOR 3u
+
+/* Offsets in the structures of one version of V8, in bytes from the start of an object; those in a
+ * frame are from the frame pointer downwards. Pointers to objects have the lowest bit set; small
+ * integers have their value in the upper half. */
+struct interp_v8 {
+	__u16 minor; /* of version V8_MAJOR.MINOR */
+	/* Innermost frame of code in C++ that generated code called: by way of a frame of its own,
+	 * or directly; outermost frame of generated code. 0: no such frame. */
+	__u16 isolate_exit_frame, isolate_fast_call_frame, isolate_entry_frame;
+	__u16 frame_type, frame_function; /* an object is no type, and means a function's frame */
+	__u16 entry_exit_frame;           /* the isolate's, when the entry began */
+	__u16 entry_type, construct_entry_type, builtin_exit_type;
+	__u16 map_type;
+	__u16 type_function_info, type_script, type_scope_info, type_debug_info, type_oddball;
+	__u16 types_of_strings; /* types below this are strings */
+	__u16 function_info;    /* from here on, functions are SharedFunctionInfos */
+	__u16 info_data, info_name, info_script, info_flags, info_number;
+	__u16 script_source, script_name, script_line, script_id;
+	__u16 debug_info_script;
+	__u16 string_hash, string_length, string_bytes, string_external_bytes;
+	__u16 string_first, string_second, string_parent, string_offset;
+	/* ScopeInfo: its first words, and the number of names from which on they are elsewhere */
+	__u16 scope_flags, scope_names, scope_most_names;
+};
+
+/* Returns NULL if the version V8_MAJOR.MINOR is not supported. */
+static inline const struct interp_v8 *v8_layout(unsigned minor)
+{
+	static const struct interp_v8 layouts[] = {
+		{ .minor = 3,
+		  .isolate_exit_frame = 0x180,
+		  .isolate_fast_call_frame = 0xe8,
+		  .isolate_entry_frame = 0x1a0,
+		  .frame_type = 8,
+		  .frame_function = 16,
+		  .entry_exit_frame = 64,
+		  .entry_type = 1,
+		  .construct_entry_type = 2,
+		  .builtin_exit_type = 25,
+		  .map_type = 12,
+		  .type_function_info = 262,
+		  .type_script = 167,
+		  .type_scope_info = 261,
+		  .type_debug_info = 153,
+		  .type_oddball = 131,
+		  .types_of_strings = 128,
+		  .function_info = 24,
+		  .info_data = 8,
+		  .info_name = 16,
+		  .info_script = 32,
+		  .info_flags = 48,
+		  .info_number = 52,
+		  .script_source = 8,
+		  .script_name = 16,
+		  .script_line = 24,
+		  .script_id = 64,
+		  .debug_info_script = 24,
+		  .string_hash = 8,
+		  .string_length = 12,
+		  .string_bytes = 16,
+		  .string_external_bytes = 24,
+		  .string_first = 16,
+		  .string_second = 24,
+		  .string_parent = 16,
+		  .string_offset = 24,
+		  .scope_flags = 8,
+		  .scope_names = 32,
+		  .scope_most_names = 75 },
+	};
+
+	for (unsigned i = 0; i < sizeof(layouts) / sizeof(layouts[0]); i++)
+		if (layouts[i].minor == minor)
+			return &layouts[i];
+	return 0;
+}

@@ -1,0 +1,136 @@
+/* SPDX-License-Identifier: BSD-2-Clause-Patent */
+/*
+ * V8-file - finds V8 in an ELF file
+ *
+ * Node.js exports the variables and functions of the V8 that it contains, and the offsets and types
+ * that debuggers need.
+ * Invariants: (1) a build that differs from the known ones in one of these is not used
+ *                 [test-v8: files]
+ * Pure functions of the file.
+ */
+#include "daemon/engine/interp/v8-file.h"
+
+#include "arch/base.h"
+#include "base/v8-layouts.h"
+
+#define MAX_BLOCK_BYTES (UINT64_C(1) << 30)
+#define TAGGED_BYTES 8
+
+static bool read_number(const struct interp_elf *elf, enum interp_symbol symbol,
+			int32_t *ret_number)
+{
+	uint8_t bytes[4];
+
+	if (!interp_elf_has(elf, symbol) ||
+	    !interp_elf_address(elf, bytes, sizeof(bytes), elf->found[symbol].st_value))
+		return false;
+	*ret_number = (int32_t)load_le32(bytes);
+	return true;
+}
+
+/* Returns the minor version; 0 if it is not known, or the major version is another one. */
+static unsigned find_minor(const struct interp_elf *elf)
+{
+	int32_t major, minor;
+
+	return read_number(elf, V8_MAJOR_NUMBER, &major) && major == (int32_t)V8_MAJOR &&
+			       read_number(elf, V8_MINOR_NUMBER, &minor) && minor > 0
+		       ? (unsigned)minor
+		       : 0;
+}
+
+static bool is_known_build(const struct interp_elf *elf, const struct interp_v8 *layout)
+{
+	static const struct {
+		enum interp_symbol symbol;
+		size_t field;
+	} constants[] = {
+		{ V8_FRAME_TYPE, offsetof(struct interp_v8, frame_type) },
+		{ V8_FRAME_FUNCTION, offsetof(struct interp_v8, frame_function) },
+		{ V8_ENTRY, offsetof(struct interp_v8, entry_type) },
+		{ V8_CONSTRUCT_ENTRY, offsetof(struct interp_v8, construct_entry_type) },
+		{ V8_BUILTIN_EXIT, offsetof(struct interp_v8, builtin_exit_type) },
+		{ V8_MAP_TYPE, offsetof(struct interp_v8, map_type) },
+		{ V8_TYPE_FUNCTION_INFO, offsetof(struct interp_v8, type_function_info) },
+		{ V8_TYPE_SCRIPT, offsetof(struct interp_v8, type_script) },
+		{ V8_TYPE_SCOPE_INFO, offsetof(struct interp_v8, type_scope_info) },
+		{ V8_TYPE_DEBUG_INFO, offsetof(struct interp_v8, type_debug_info) },
+		{ V8_TYPE_ODDBALL, offsetof(struct interp_v8, type_oddball) },
+		{ V8_TYPES_OF_STRINGS, offsetof(struct interp_v8, types_of_strings) },
+		{ V8_FUNCTION_INFO, offsetof(struct interp_v8, function_info) },
+		{ V8_INFO_DATA, offsetof(struct interp_v8, info_data) },
+		{ V8_INFO_NAME, offsetof(struct interp_v8, info_name) },
+		{ V8_INFO_SCRIPT, offsetof(struct interp_v8, info_script) },
+		{ V8_INFO_FLAGS, offsetof(struct interp_v8, info_flags) },
+		{ V8_SCRIPT_SOURCE, offsetof(struct interp_v8, script_source) },
+		{ V8_SCRIPT_NAME, offsetof(struct interp_v8, script_name) },
+		{ V8_STRING_LENGTH, offsetof(struct interp_v8, string_length) },
+		{ V8_STRING_BYTES, offsetof(struct interp_v8, string_bytes) },
+		{ V8_STRING_FIRST, offsetof(struct interp_v8, string_first) },
+		{ V8_STRING_SECOND, offsetof(struct interp_v8, string_second) },
+		{ V8_STRING_PARENT, offsetof(struct interp_v8, string_parent) },
+		{ V8_STRING_OFFSET, offsetof(struct interp_v8, string_offset) },
+	};
+	int32_t number;
+
+	if (!read_number(elf, V8_TAGGED_SIZE, &number) || number != TAGGED_BYTES)
+		return false;
+	for (size_t i = 0; i < ARRAY_SIZE(constants); i++) {
+		const uint16_t want =
+			*(const uint16_t *)((const char *)layout + constants[i].field);
+		const bool is_below = constants[i].symbol == V8_FRAME_TYPE ||
+				      constants[i].symbol == V8_FRAME_FUNCTION;
+
+		if (!read_number(elf, constants[i].symbol, &number) ||
+		    number != (is_below ? -(int32_t)want : (int32_t)want))
+			return false;
+	}
+	return true;
+}
+
+/* Finds the variable of each thread that points to its isolate. Returns false if its location
+ * cannot be determined. */
+static bool find_isolate(const struct interp_elf *elf, struct interp_runtime *runtime)
+{
+	const uint64_t value = elf->found[V8_ISOLATE].st_value;
+	const Elf64_Phdr *block = interp_elf_segment(elf, PT_TLS);
+
+	if (!block || block->p_memsz > MAX_BLOCK_BYTES || value >= block->p_memsz ||
+	    block->p_align > MAX_BLOCK_BYTES || (block->p_align & (block->p_align - 1)) != 0)
+		return false;
+	/* A program's own block ends at the thread pointer. */
+	if (interp_elf_segment(elf, PT_INTERP)) {
+		const uint64_t align = MAX_OF(block->p_align, UINT64_C(1));
+
+		runtime->addresses[INTERP_V8_OFFSET] = value -
+						       ((block->p_memsz + align - 1) & -align);
+		return true;
+	}
+	runtime->addresses[INTERP_V8_OF_OFFSET] =
+		interp_elf_relocation(elf, V8_ISOLATE, R_X86_64_TPOFF64);
+	return runtime->addresses[INTERP_V8_OF_OFFSET] != 0;
+}
+
+bool v8_file_describe(const struct interp_elf *elf, struct interp_runtime *ret_runtime)
+{
+	const struct interp_v8 *layout;
+
+	if (!interp_elf_has(elf, V8_MAJOR_NUMBER))
+		return false;
+	*ret_runtime = (struct interp_runtime){
+		.family = INTERP_V8,
+		.minor = find_minor(elf),
+	};
+	layout = v8_layout(ret_runtime->minor);
+	ret_runtime->found = !layout ? INTERP_OTHER_VERSION
+			     : elf->is_x86_64 && interp_elf_has(elf, V8_ISOLATE) &&
+					     is_known_build(elf, layout) &&
+					     find_isolate(elf, ret_runtime)
+				     ? INTERP_FOUND
+				     : INTERP_OTHER_BUILD;
+	for (size_t i = 0; i < elf->n_segments && ret_runtime->code_bias == 0; i++)
+		if (elf->segments[i].p_type == PT_LOAD && elf->segments[i].p_flags & PF_X)
+			ret_runtime->code_bias = elf->segments[i].p_vaddr -
+						 elf->segments[i].p_offset;
+	return true;
+}

@@ -1,0 +1,11 @@
+/* SPDX-License-Identifier: BSD-2-Clause-Patent */
+/*
+ * V8-file - finds V8 in an ELF file
+ */
+#pragma once
+
+#include "daemon/engine/interp/interp-elf.h"
+#include "daemon/engine/interp/interp-runtime.h"
+
+/* Returns false, and changes nothing, if the file has no V8. */
+bool v8_file_describe(const struct interp_elf *elf, struct interp_runtime *ret_runtime);

@@ -1,0 +1,59 @@
+# SPDX-License-Identifier: BSD-2-Clause-Patent
+"""The BPF program reads the frames of Node.js programs: each chain is one that the program can have
+(node_oracle.mjs), and hostile processes harm only themselves."""
+import os
+import re
+import subprocess
+
+import pytest
+from interpreted_chains import TORN, judge, walk
+from nodes import HERE, NODES, judge_inlined, make_oracle
+
+ROOTS = tuple(f"{name} (node_oracle.mjs)" for name in ("once", "awaiting", "resumed"))
+
+
+@pytest.fixture(scope="module", params=NODES)
+def node(request):
+    return request.param
+
+
+@pytest.fixture(scope="module")
+def chains(node, tmp_path_factory):
+    path = tmp_path_factory.mktemp("chains") / "chains.json"
+    subprocess.run([node, HERE / "node_oracle.mjs", "record", path], check=True, timeout=60)
+    return path
+
+
+@pytest.mark.parametrize("option", ["--no-opt", "--stress-compaction"])
+def test_chains(node, chains, tmp_path, option):
+    """Code that is interpreted and compiled has each function. Code that is optimized lacks those that
+    are inlined, also while the garbage collector moves all objects."""
+    lines = walk([node, option, make_oracle(tmp_path), "run", "60"], 2999, 2)
+    if option == "--no-opt":
+        counts, impossible = judge(chains, lines, ROOTS, has_c=True)
+        print(counts, lines[-1], impossible)
+        possible, torn, missing = counts["right"], counts["torn"], counts["missing"] + counts["without a name"]
+        assert counts["judged"] == possible + counts["without a name"]
+    else:
+        possible, torn, missing, impossible = judge_inlined(chains, lines)
+    print(possible, torn, missing)
+    assert not impossible
+    assert possible > 200
+    assert torn <= 2 + 0.005 * len(lines)
+    assert missing <= 5 + 0.005 * len(lines)
+
+
+@pytest.mark.parametrize("case", ["deep", "names", "text", "nothing", "loop", "type", "entry"])
+def test_hostile(case):
+    lines = [line for line in walk([os.environ["FAKE_NODE"], case], 499, 1) if line[0] != "#"]
+    assert lines
+    flags = {int(line.split("\t")[0], 16) for line in lines}
+    if case in ("deep", "names"):
+        assert all(flag & 0x8 for flag in flags), flags  # INTERP_DEEPER
+        assert all(line.count("|") == 128 for line in lines)
+    elif case == "text":
+        # the samples that count the lines of 1 MiB have no names
+        assert sum(line.split("\t")[1].startswith("?") for line in lines) <= 9
+        assert re.fullmatch(r"1\t(ffff \(f.js\)@1048577:0\|){3}", lines[-1])
+    else:
+        assert all(flag & TORN for flag in flags), flags

@@ -1,0 +1,150 @@
+/* SPDX-License-Identifier: BSD-2-Clause-Patent */
+/*
+ * Finding V8 in files, and the names of functions of JavaScript.
+ */
+#include "arch/base.h"
+#include "base/v8-layouts.h"
+#include "daemon/engine/interp/interp-functions.h"
+#include "daemon/engine/interp/interp-merge.h"
+#include "daemon/engine/interp/interp-runtime.h"
+#include "tests/unit/interp-files.h"
+#include "tests/unit/test.h"
+
+static void test_layouts(void)
+{
+	for (unsigned minor = V8_FIRST_MINOR; minor <= V8_LAST_MINOR; minor++) {
+		const struct interp_v8 *layout = v8_layout(minor);
+
+		REQUIRE(layout);
+		CHECK_INT(layout->minor, minor);
+		/* what the BPF program reads of a frame, of a function and of a script */
+		CHECK_INT(layout->frame_function, layout->frame_type + 8);
+		CHECK(layout->info_number + 4 <= 56);
+		CHECK(layout->script_id + 8 <= 88);
+	}
+	CHECK(!v8_layout(V8_FIRST_MINOR - 1));
+	CHECK(!v8_layout(V8_LAST_MINOR + 1));
+}
+
+static void test_files(void)
+{
+	static const struct {
+		const char *name;
+		enum interp_found found;
+		unsigned minor;
+		uint64_t of_offset, offset;
+	} files[] = {
+		{ "v8-program", INTERP_FOUND, 3, 0, (uint64_t)(0xb0 - 0x100) },
+		{ "v8-library", INTERP_FOUND, 3, 0x51090, 0 },
+		{ "v8-not-relocated", INTERP_OTHER_BUILD, 3, 0, 0 },
+		{ "v8-12.4", INTERP_OTHER_VERSION, 0, 0, 0 },
+		{ "v8-11.8", INTERP_OTHER_VERSION, 8, 0, 0 },
+		{ "v8-other-number", INTERP_OTHER_BUILD, 3, 0, 0 },
+		{ "v8-no-number", INTERP_OTHER_BUILD, 3, 0, 0 },
+		{ "v8-compressed", INTERP_OTHER_BUILD, 3, 0, 0 },
+		{ "v8-other-machine", INTERP_OTHER_BUILD, 3, 0, 0 },
+		{ "v8-no-isolate", INTERP_OTHER_BUILD, 3, 0, 0 },
+		{ "v8-no-block", INTERP_OTHER_BUILD, 3, 0, 0 },
+		{ "v8-odd-block", INTERP_OTHER_BUILD, 3, 0, 0 },
+	};
+
+	if (!getenv("PROF_SOURCE_DIR"))
+		SKIP("PROF_SOURCE_DIR is not set");
+	for (size_t i = 0; i < ARRAY_SIZE(files); i++) {
+		struct interp_runtime runtime;
+		uint64_t addresses[INTERP_ADDRESSES];
+
+		if (!check_interp_file(files[i].name, files[i].found, INTERP_V8, files[i].minor,
+				       &runtime, addresses))
+			continue;
+		CHECK_INT(addresses[INTERP_V8_OF_OFFSET], files[i].of_offset);
+		CHECK_INT(addresses[INTERP_V8_OFFSET], files[i].offset);
+		CHECK_INT(runtime.code_bias, 0x40000);
+	}
+}
+
+static void check_v8_name(enum interp_v8_kind kind, const char *name, const char *file,
+			  uint32_t line, const char *want, const char *want_file)
+{
+	struct interp_functions *functions = interp_functions_new(1u << 20, 5);
+	const struct interp_frame frame = { .code = 5, .id = 3 };
+	struct interp_code code = { .record = INTERP_RECORD_CODE,
+				    .pid = 7,
+				    .code = 5,
+				    .id = 3,
+				    .first_line = line,
+				    .family = INTERP_V8,
+				    .minor = 3,
+				    .kind = kind,
+				    .name_width = 1,
+				    .file_width = 1,
+				    .name_bytes = (uint16_t)strlen(name),
+				    .file_bytes = (uint16_t)strlen(file) };
+	const struct interp_function *function;
+	struct interp_code_text text;
+
+	memcpy(code.name, name, strlen(name));
+	memcpy(code.file, file, strlen(file));
+	REQUIRE(interp_record_code((const uint8_t *)&code, offsetof(struct interp_code, lines),
+				   &text));
+	CHECK(interp_functions_add(functions, 1, &text));
+	function = interp_functions_find(functions, 1, &frame);
+	REQUIRE(function);
+	CHECK_STR(function->name, want);
+	CHECK_STR(function->file, want_file);
+	CHECK_INT(function->first_line, line);
+	CHECK_INT(interp_function_line(function, &frame), 0);
+	CHECK(!interp_function_is_hidden(function));
+	interp_functions_free(functions);
+}
+
+static void test_names(void)
+{
+	check_v8_name(INTERP_V8_FUNCTION, "sell", "/srv/shop.js", 7, "sell (shop.js)",
+		      "/srv/shop.js");
+	check_v8_name(INTERP_V8_FUNCTION, "", "file:///srv/shop.mjs", 7, "<anonymous> (shop.mjs:7)",
+		      "/srv/shop.mjs");
+	check_v8_name(INTERP_V8_FUNCTION, "", "/srv/shop.js", 0, "<anonymous> (shop.js)",
+		      "/srv/shop.js");
+	check_v8_name(INTERP_V8_FUNCTION, "Module._load", "node:internal/modules/cjs/loader", 9,
+		      "Module._load (node:internal/modules/cjs/loader)",
+		      "node:internal/modules/cjs/loader");
+	check_v8_name(INTERP_V8_MODULE, "", "/srv/shop.js", 1, "<module> (shop.js)",
+		      "/srv/shop.js");
+	check_v8_name(INTERP_V8_NATIVE, "map", "", 0, "map (native)", "");
+	check_v8_name(INTERP_V8_NATIVE, "", "", 0, "<anonymous> (native)", "");
+	check_v8_name(INTERP_V8_FUNCTION, "sell", "", 2, "sell (eval)", "");
+	check_v8_name(INTERP_V8_FUNCTION, "", "", 2, "<anonymous> (eval:2)", "");
+	check_v8_name(INTERP_V8_MODULE, "", "", 1, "<module> (eval)", "");
+}
+
+/* Each frame has a place of its own in the native stack; without an address it has none. */
+static void test_frames(void)
+{
+	static const struct walk_frame frames[] = { { .pc = 1, .sp = 0x100 },
+						    { .pc = 2, .sp = 0x140 },
+						    { .pc = 3, .sp = 0x180 } };
+	const struct interp_native native = { .frames = frames, .n = 3, .has_root = true };
+	struct interp_chain chain = { .family = INTERP_V8, .minor = 3, .n = 2 };
+	struct interp_run runs[INTERP_MAX_FRAMES];
+	size_t n;
+
+	chain.frames[0] = (struct interp_frame){ .at = 0x130, .flags = INTERP_FRAME_ENDS_RUN };
+	chain.frames[1] = (struct interp_frame){ .at = 0x1b0, .flags = INTERP_FRAME_ENDS_RUN };
+	CHECK(interp_merge_is_sound(&chain));
+	CHECK(interp_merge(&chain, &native, runs, &n));
+	CHECK_INT(n, 2);
+	CHECK_INT(runs[0].native, 0);
+	CHECK_INT(runs[1].native, 2);
+	chain.frames[1].at = 0;
+	CHECK(!interp_merge_is_sound(&chain));
+}
+
+int main(void)
+{
+	RUN(test_layouts);
+	RUN(test_files);
+	RUN(test_names);
+	RUN(test_frames);
+	return test_end();
+}
