@@ -478,7 +478,7 @@ static const struct content {
 static void add_contents(const struct info *info, struct out *also, struct out *missing)
 {
 	const struct capture *capture = info->reader.capture;
-	const char *options = capture_metadata(capture, "options");
+	const char *recorded_with = capture_metadata(capture, "options");
 
 	ARRAY_EACH(const struct table_info, table, info->tables) {
 		unsigned id = table->table->id;
@@ -510,7 +510,7 @@ static void add_contents(const struct info *info, struct out *also, struct out *
 				out_text(missing, " (--memory)");
 		}
 	}
-	if (options && strstr(options, "\"interpreters\":false")) {
+	if (recorded_with && strstr(recorded_with, "\"interpreters\":false")) {
 		separate(missing, ", ");
 		out_text(missing, _("functions of interpreted programs"));
 		out_text(missing, " (--no-interpreters)");
