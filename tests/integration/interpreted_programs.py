@@ -16,6 +16,7 @@ import os
 import shlex
 import subprocess
 
+import schema
 from captures import rows
 from interpreted_chains import TORN, Capture, check, check_refusal, judge, settled, walk
 from recordings import recorded, until, whole_cpu_seconds
@@ -161,6 +162,24 @@ def check_names(profcapture, programs, part, names, top, annotated):
         assert f";{name};" in folded or f";{name} " in folded, name
     assert "  ".join(top) in report
     assert annotated in profcapture("annotate", *only, top[0]).stdout
+
+
+def check_other_version(profctl, profcapture, capture, program, spawn, fake, reason, advice):
+    """The hint names the version that is not supported. `program`: the path of a copy. `fake`: the fake
+    program to copy, what is in it once, and what replaces that. `advice`: its name, and a part of it."""
+    name, before, after = fake
+    data = open(os.environ[name], "rb").read()
+    assert data.count(before) == 1
+    program.write_bytes(data.replace(before, after))
+    program.chmod(0o755)
+    recorded(profctl, "-F", 499, "-d", 1, "-o", capture, "--pid", spawn(program, "deep").pid)
+    assert [row["value"] for row in rows(profcapture, capture, "metadata") if row["key"] == "interpreters.missing"] == [reason]
+    profcapture("symbolize", capture)  # without names, the first hint would be about them
+    hint, = (line for line in profcapture("report", capture).stdout.splitlines() if line.startswith("Hint: "))
+    assert reason in hint and advice[1] in hint
+    report = profcapture.json("report", capture)
+    schema.check(profcapture, "report", report)
+    assert report["data"]["hint"]["advice"] == advice[0]
 
 
 def check_refused(profctl, profcapture, capture, program, functions, refused):

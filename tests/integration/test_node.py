@@ -8,9 +8,8 @@ import subprocess
 
 import pytest
 
-import schema
-from captures import rows
 from interpreted_chains import Capture, check_refusal, rights, settled
+from interpreted_programs import check_other_version
 from nodes import HERE, NODES, judge_inlined, make_oracle
 from recordings import recorded
 
@@ -134,20 +133,9 @@ def test_names(profctl, profcapture, capture, node, tmp_path):
 
 
 def test_other_version(profctl, profcapture, capture, spawn, tmp_path):
-    """The hint names the version that is not supported."""
-    program = tmp_path / "node"
-    fake = open(os.environ["FAKE_NODE"], "rb").read()
-    assert fake.count(b"\x0b\0\0\0major_") == 1
-    program.write_bytes(fake.replace(b"\x0b\0\0\0major_", b"\x0c\0\0\0major_"))
-    program.chmod(0o755)
-    recorded(profctl, "-F", 499, "-d", 1, "-o", capture, "--pid", spawn(program, "deep").pid)
-    missing = [row["value"] for row in rows(profcapture, capture, "metadata") if row["key"] == "interpreters.missing"]
-    assert missing == ["this version of V8 is not supported"]
-    hint, = (line for line in profcapture("report", capture).stdout.splitlines() if line.startswith("Hint: "))
-    assert "this version of V8 is not supported" in hint and "functions of Node.js 20" in hint
-    report = profcapture.json("report", capture)
-    schema.check(profcapture, "report", report)
-    assert report["data"]["hint"]["advice"] == "node-version"
+    check_other_version(profctl, profcapture, capture, tmp_path / "node", spawn,
+                        ("FAKE_NODE", b"\x0b\0\0\0major_", b"\x0c\0\0\0major_"),
+                        "this version of V8 is not supported", ("node-version", "functions of Node.js 20"))
 
 
 def test_refused(profctl, profcapture, capture, node, tmp_path):

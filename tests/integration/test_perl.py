@@ -8,9 +8,8 @@ import subprocess
 
 import pytest
 
-import schema
-from captures import rows
 from interpreted_chains import Capture, check, check_refusal, rights, settled
+from interpreted_programs import check_other_version
 from perls import HERE, ORACLE, PERLS, ROOTS, without_first_lines
 from recordings import recorded
 
@@ -176,21 +175,9 @@ def test_deep(profctl, profcapture, capture, perl, tmp_path):
 
 
 def test_other_version(profctl, profcapture, capture, spawn, tmp_path):
-    """The hint names the version that is not supported."""
-    program = tmp_path / "perl5.34"
-    fake = open(os.environ["FAKE_PERL"], "rb").read()
-    assert fake.count(b"version: \x24") == 1
-    program.write_bytes(fake.replace(b"version: \x24", b"version: \x22"))
-    program.chmod(0o755)
-    recorded(profctl, "-F", 499, "-d", 1, "-o", capture, "--pid", spawn(program, "deep").pid)
-    missing = [row["value"] for row in rows(profcapture, capture, "metadata") if row["key"] == "interpreters.missing"]
-    assert missing == ["Perl 5.34 is not supported"]
-    profcapture("symbolize", capture)  # without names, the first hint would be about them
-    hint, = (line for line in profcapture("report", capture).stdout.splitlines() if line.startswith("Hint: "))
-    assert "Perl 5.34 is not supported" in hint and "functions of Perl 5.36" in hint
-    report = profcapture.json("report", capture)
-    schema.check(profcapture, "report", report)
-    assert report["data"]["hint"]["advice"] == "perl-version"
+    check_other_version(profctl, profcapture, capture, tmp_path / "perl5.34", spawn,
+                        ("FAKE_PERL", b"version: \x24", b"version: \x22"),
+                        "Perl 5.34 is not supported", ("perl-version", "functions of Perl 5.36"))
 
 
 def test_refused(profctl, profcapture, capture, perl):

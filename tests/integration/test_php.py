@@ -2,17 +2,15 @@
 """Recordings of PHP programs show their functions: each chain is one that the program can have
 (php_oracle.php), in fibers, generated code and forked children, from the start or attached late, and
 frames of the program and of C functions that call it are in order."""
-import os
 import subprocess
 
 import pytest
 
-import schema
 from captures import rows
 from interpreted_chains import Capture, check, rights, settled
 from interpreted_programs import (
-    ANY, NONE, Programs, check_callbacks, check_deep, check_first_second, check_names, check_pid, check_refused, check_waits,
-    record_chains,
+    ANY, NONE, Programs, check_callbacks, check_deep, check_first_second, check_names, check_other_version, check_pid,
+    check_refused, check_waits, record_chains,
 )
 from phps import HERE, PHPS, ROOTS, make_oracle
 from recordings import recorded
@@ -225,21 +223,9 @@ def test_names(profcapture, programs):
 
 
 def test_other_version(profctl, profcapture, capture, spawn, tmp_path):
-    """The hint names the version that is not supported."""
-    program = tmp_path / "php8.6"
-    fake = open(os.environ["FAKE_PHP"], "rb").read()
-    assert fake.count(b"API420220829,NTS") == 1
-    program.write_bytes(fake.replace(b"API420220829,NTS", b"API420260924,NTS"))
-    program.chmod(0o755)
-    recorded(profctl, "-F", 499, "-d", 1, "-o", capture, "--pid", spawn(program, "deep").pid)
-    missing = [row["value"] for row in rows(profcapture, capture, "metadata") if row["key"] == "interpreters.missing"]
-    assert missing == ["PHP 8.6 is not supported"]
-    profcapture("symbolize", capture)  # without names, the first hint would be about them
-    hint, = (line for line in profcapture("report", capture).stdout.splitlines() if line.startswith("Hint: "))
-    assert "PHP 8.6 is not supported" in hint and "functions of PHP 8.2 to 8.5" in hint
-    report = profcapture.json("report", capture)
-    schema.check(profcapture, "report", report)
-    assert report["data"]["hint"]["advice"] == "php-version"
+    check_other_version(profctl, profcapture, capture, tmp_path / "php8.6", spawn,
+                        ("FAKE_PHP", b"API420220829,NTS", b"API420260924,NTS"),
+                        "PHP 8.6 is not supported", ("php-version", "functions of PHP 8.2 to 8.5"))
 
 
 def test_refused(profctl, profcapture, capture, php):
