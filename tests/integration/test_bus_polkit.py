@@ -272,7 +272,7 @@ def test_end_with_open_questions(bus, polkit, file, process):
     client.begin(ROOT, PROFILER, "GetCapabilities")
     client.begin(ROOT, buses.MANAGER, "GetManagedObjects")
     client.begin(made.reply[0], buses.SESSION, "Start")
-    polkit.wait(*OWN[1:], *OWN, "record-system", "kernel-addresses", "manage-others", "manage-others")
+    polkit.wait(*OWN[1:], *OWN, "record-system", "record-others", "kernel-addresses", "manage-others", "manage-others")
     assert bus.end(bus.profd) == 0
     assert os.fstat(file).st_size == 0
 
