@@ -435,7 +435,8 @@ struct snapshot_stack {
 	uint64_t done_ns; /* CLOCK_MONOTONIC just after the stack was read */
 	int64_t number;   /* number of the system call; -1: none */
 	uint64_t argument, sp, pc;
-	uint32_t bytes, pad;
+	uint32_t bytes;
+	uint32_t is_preempted; /* the reader lost its CPU meanwhile */
 	char syscall[32], object[160]; /* NUL-terminated, perhaps empty */
 };
 

@@ -109,6 +109,7 @@ static const int allowed_for_client[] = {
 
 static const struct filter_rule allowed_with[] = {
 	{ SCMP_SYS(openat), NO_WRITING },
+	{ SCMP_SYS(getrusage), SCMP_A0_32(SCMP_CMP_EQ, RUSAGE_THREAD, 0) },
 	{ SCMP_SYS(ioctl), SCMP_A1_64(SCMP_CMP_EQ, UAPI_PROCMAP_QUERY, 0) },
 	{ SCMP_SYS(ioctl), SCMP_A1_64(SCMP_CMP_EQ, FS_IOC_GETVERSION, 0) },
 	{ SCMP_SYS(ioctl), SCMP_A1_64(SCMP_CMP_EQ, NS_GET_PARENT, 0) },

@@ -15,6 +15,7 @@
 #include <inttypes.h>
 #include <seccomp.h>
 #include <stdio.h>
+#include <sys/resource.h>
 
 #define MAX_BYTES 65536u
 
@@ -55,6 +56,13 @@ static void name_call(int dir, struct snapshot_stack *stack)
 	stack->object[MAX_OF(n, (ssize_t)0)] = '\0';
 }
 
+static long count_preemptions(void)
+{
+	struct rusage usage;
+
+	return getrusage(RUSAGE_THREAD, &usage) == 0 ? usage.ru_nivcsw : 0;
+}
+
 void stack_add(struct buffer *buffer, int dir, pid_t tid)
 {
 	static uint8_t bytes[MAX_BYTES];
@@ -62,6 +70,7 @@ void stack_add(struct buffer *buffer, int dir, pid_t tid)
 	struct snapshot_stack stack = { 0 };
 	CLEANUP_CLOSE int fd = openat(dir, "syscall", O_RDONLY | O_CLOEXEC);
 	CLEANUP_CLOSE int memory = -1;
+	long preemptions = count_preemptions();
 	char text[256];
 	ssize_t n;
 
@@ -89,6 +98,7 @@ void stack_add(struct buffer *buffer, int dir, pid_t tid)
 	name_call(dir, &stack);
 	/* if the thread has not run by now, all of this is from one sleep */
 	stack.done_ns = clock_now();
+	stack.is_preempted = count_preemptions() != preemptions;
 	stack.bytes = (uint32_t)n;
 	record.length = (uint32_t)sizeof(stack);
 	buffer_add(buffer, &record, &stack, bytes, stack.bytes);

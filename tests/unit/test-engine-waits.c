@@ -374,20 +374,29 @@ static void test_late(void)
 }
 
 /* Another thread of the process is not read soon after a reading that took 2 ms. */
-static void test_pause(void)
+/* After a slow reading, no stacks of the process are read for a while, unless it was slow because
+ * the reader had no CPU. */
+static void check_pause(bool is_preempted)
 {
 	struct unwind_tables *tables = unwind_tables_new(NULL);
+	const uint32_t preempted = is_preempted;
 	int32_t tids[WAITS_MAX_REQUESTED];
 	uint8_t bytes[1024] = { 0 };
 	struct stage stage;
+	size_t length;
 
 	stage_init(&stage);
 	samples_unwind(&stage.parts.samples, tables, 4096);
 	leave(&stage, 0, 0x400010, 0x7000, 5000);
 	REQUIRE(CHECK_INT(waits_request(&stage.waits, 6000, 1000, tids), 1));
-	waits_receive(&stage.waits, bytes, put_stack(bytes, 6000, 2006000, 0x400010));
+	length = put_stack(bytes, 6000, 2006000, 0x400010);
+	memcpy(bytes + sizeof(struct snapshot_record) +
+		       offsetof(struct snapshot_stack, is_preempted),
+	       &preempted, sizeof(preempted));
+	waits_receive(&stage.waits, bytes, length);
 	leave(&stage, 1, 0x400010, 0x8000, 2000000);
-	CHECK_INT(waits_request(&stage.waits, 200000000, 1000, tids), 0);
+	CHECK_INT(waits_request(&stage.waits, 200000000, 1000, tids), is_preempted);
+	waits_give_up(&stage.waits);
 	CHECK_INT(waits_request(&stage.waits, 203000000, 1000, tids), 1);
 	waits_give_up(&stage.waits);
 	CHECK_INT(waits_request(&stage.waits, 203000000, 1000, tids), 1);
@@ -399,6 +408,12 @@ static void test_pause(void)
 	CHECK_INT(rows_of(&stage.parts, PROF_TABLE_WAIT), 2);
 	stage_done(&stage);
 	unwind_tables_free(tables);
+}
+
+static void test_pause(void)
+{
+	check_pause(false);
+	check_pause(true);
 }
 
 /* A thread that sleeps in a page fault is in no system call, so it has no argument. */

@@ -65,8 +65,9 @@
  * still leaves its CPU. Older wakers are dropped. */
 #define LEAVING_NS UINT64_C(200000)
 #define SAME_WAKER_NS UINT64_C(20000)
-/* Reading a stack takes the lock of the process's memory. If that took longer than SLOW_NS, the
- * next stacks of the process are not read for PAUSE times as long. */
+/* Reading a stack takes the lock of the process's memory. If that took longer than SLOW_NS, and not
+ * because the reader had no CPU, the next stacks of the process are not read for PAUSE times as
+ * long. */
 #define SLOW_NS UINT64_C(1000000)
 #define PAUSE 100
 
@@ -741,7 +742,7 @@ static bool receive(struct waits *waits, struct wait *wait, const struct snapsho
 	if (item->kind != SNAPSHOT_STACK || item->length < sizeof(stack))
 		return false;
 	memcpy(&stack, item->text, sizeof(stack));
-	if (stack.done_ns > item->time_ns + SLOW_NS) {
+	if (stack.done_ns > item->time_ns + SLOW_NS && !stack.is_preempted) {
 		struct wait_pause *pause = g_new(struct wait_pause, 1);
 
 		pause->until_ns = stack.done_ns + PAUSE * (stack.done_ns - item->time_ns);
