@@ -1,14 +1,16 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
-/* Each - loops over GLib's containers, to which the body must not add elements */
+/* Each - loops over GLib's containers, to which the body must not add elements. An empty one may
+ * have no memory, and no address can be computed from NULL. */
 #pragma once
 
 /* at: a pointer to each element of a GArray, in order */
 #define ARRAY_EACH(type, at, array)                    \
 	for (type *at = (type *)(void *)(array)->data; \
-	     at < (type *)(void *)(array)->data + (array)->len; at++)
+	     (array)->len > 0 && at < (type *)(void *)(array)->data + (array)->len; at++)
 
 /* at: each pointer of a GPtrArray, in order */
-#define POINTER_EACH(type, at, pointers)                                                         \
-	for (type *at = NULL, **at##_slot = (type **)(pointers)->pdata;                          \
-	     at##_slot < (type **)(pointers)->pdata + (pointers)->len && ((at = *at##_slot), 1); \
+#define POINTER_EACH(type, at, pointers)                                                        \
+	for (type *at = NULL, **at##_slot = (type **)(pointers)->pdata;                         \
+	     (pointers)->len > 0 && at##_slot < (type **)(pointers)->pdata + (pointers)->len && \
+	     ((at = *at##_slot), 1);                                                            \
 	     at##_slot++)
