@@ -436,7 +436,7 @@ struct snapshot_stack {
 	int64_t number;   /* number of the system call; -1: none */
 	uint64_t argument, sp, pc;
 	uint32_t bytes;
-	uint32_t is_preempted; /* the reader lost its CPU meanwhile */
+	uint32_t is_preempted;         /* the reader lost its CPU meanwhile */
 	char syscall[32], object[160]; /* NUL-terminated, perhaps empty */
 };
 

@@ -349,6 +349,7 @@ def test_sleepers(profctl, profcapture, plain, pointers, require, tmp_path, spaw
     prefix = ["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups"] if plain else []
     idle, stopped = spawn(*prefix, tmp_path / "idle", stdout=subprocess.PIPE), spawn(*prefix, "sleep", 60)
     assert idle.stdout.read(1)
+    until(lambda: Path(f"/proc/{stopped.pid}/comm").read_text() == "sleep\n")  # else it may still be root's
     os.kill(stopped.pid, signal.SIGSTOP)
     until(lambda: Path(f"/proc/{stopped.pid}/stat").read_text().rpartition(")")[2].split()[0] == "T")
     shared = tmp_path / "open"
