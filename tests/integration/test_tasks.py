@@ -601,12 +601,12 @@ def test_target_that_enters_namespaces(profcapture, capture, spawn, program):
 
 
 def test_target_that_is_gone(profctl, capture, spawn):
-    """If the target ends between the request and the opening of events, there is an error or an
-    empty recording."""
+    """If the target ends between the request and the opening of events, there is an error, an empty
+    recording, or one of its last wait."""
     for delay in (0, 0.001, 0.003, 0.01, 0.03, 0.1):
         target = spawn(*as_user("sleep", delay, refuse=None))
         done = profctl("record", "-p", target.pid, "-d", 1, "-o", capture, "--force", check=None, prefix=as_user())
-        assert done.returncode in (1, 4, 6), done.stderr
+        assert done.returncode in (1, 4, 6) or (done.returncode == 0 and "\nThreads waited " in done.stderr), done.stderr
         assert done.stderr.strip()
 
 
