@@ -41,8 +41,8 @@ def test_command(profctl, profcapture, capture, perl, chains):
     check(found, chains, roots=ROOTS)
     for sample in found.samples:
         if sample["interpreter"] == "complete":
-            chain = [name for name in found.chain(sample) if name]
-            assert chain[-1].split("@")[0] == f"<main> ({ORACLE.name})", chain
+            chain = [name for name in found.chain(sample) if name]  # check() counts those without a function
+            assert not chain or chain[-1].split("@")[0] == f"<main> ({ORACLE.name})", chain
 
 
 def test_pid(profctl, profcapture, capture, perl, chains, spawn):
