@@ -42,7 +42,7 @@ static inline guint keyed_hash(const uint64_t *numbers, size_t n)
 	return hash_fold(hash);
 }
 
-/* Returns the struct of a set that is equal to `key`. If there is none, adds a copy of `key`. */
+/* Returns the struct of a set that is equal to `key`. Adds a copy of `key` if the set lacks it. */
 void *keyed_at(GHashTable *set, const void *key, size_t size);
 /* Returns the index of `key` in an array of structs, or adds it. `indexes`: copy of the struct to
  * index, with g_free() for keys. */

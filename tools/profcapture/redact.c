@@ -78,7 +78,8 @@ static size_t option_length(const char *at)
 
 /* ---- addresses ------------------------------------------------------------------------------- */
 
-/* Returns the length of an IPv4 address, which is no part of a longer version; 0: there is none. */
+/* Returns the length of the IPv4 address that begins at `at`, or 0 if what begins there is another
+ * text, such as a longer version number. */
 static size_t ipv4_length(const char *at)
 {
 	size_t length = 0;
@@ -157,8 +158,9 @@ static size_t address_length(const char *text, const char *at)
 	return length ? length : ipv6_length(text, at);
 }
 
-/* Returns the length of a host name at `at`. Versions of symbols (memcpy@GLIBC_2.2.5), entries of
- * a linkage table (memcpy@plt) and versions of modules (yaml@v3.0.1) are none. */
+/* Returns the length of the host name that begins at `at`, or 0 if what begins there is another
+ * text. The version of a symbol (memcpy@GLIBC_2.2.5), the mark of an entry in a linkage table
+ * (memcpy@plt) and the version of a module (yaml@v3.0.1) are such other texts. */
 static size_t host_length(const char *at)
 {
 	size_t length = 0;
