@@ -33,8 +33,8 @@
 #include <sys/syscall.h>
 #include <time.h>
 
-/* holds 0.2 s of 100 000 switches per second up to the watermark */
-#define SIDE_BAND_BYTES (1u << 20)
+/* holds 0.2 s of 200 000 switches per second */
+#define SIDE_BAND_BYTES (2u << 20)
 #define SAMPLE_BYTES (1u << 20)
 #define SAMPLE_MAX_BYTES (64u << 20)
 #define RING_MIN_BYTES (32u << 10)
