@@ -223,12 +223,15 @@ static void test_help(void)
 static void test_suggest(void)
 {
 	static const char *const verbs[] = { "record", "report", "doctor", "schema", NULL };
+	static const char *const names[] = { "", "main", "EvalFrameDefault", NULL };
 
 	CHECK_STR(cli_suggest("recrod", verbs), "record");
 	CHECK_STR(cli_suggest("reprot", verbs), "report");
 	CHECK_STR(cli_suggest("RECORD", verbs), "record");
 	CHECK_STR(cli_suggest("docter", verbs), "doctor");
 	CHECK_STR(cli_suggest("sch", verbs), "schema");
+	CHECK_STR(cli_suggest("evalFramedefualt", names), "EvalFrameDefault");
+	CHECK_STR(cli_suggest("evalf", names), "EvalFrameDefault");
 	CHECK_STR(cli_suggest("zzz", verbs), NULL);
 	CHECK_STR(cli_suggest("", verbs), NULL);
 	CHECK_STR(cli_suggest("x", verbs), NULL);

@@ -186,8 +186,13 @@ int cli_unknown_value(const char *option, const char *text, const char *const *v
 	return CLI_USAGE;
 }
 
+static bool is_same_letter(char a, char b)
+{
+	return g_ascii_tolower(a) == g_ascii_tolower(b);
+}
+
 /* Returns the optimal string alignment distance: each insertion, deletion, substitution or swap of
- * neighboring characters costs 1. */
+ * neighboring characters costs 1, and a change of case costs nothing. */
 static unsigned cli_distance(const char *a, const char *b)
 {
 	enum { LONGEST = 40 };
@@ -204,10 +209,11 @@ static unsigned cli_distance(const char *a, const char *b)
 				cost[i][j] = (unsigned)(i + j);
 				continue;
 			}
-			best = cost[i - 1][j - 1] + (a[i - 1] != b[j - 1]);
+			best = cost[i - 1][j - 1] + !is_same_letter(a[i - 1], b[j - 1]);
 			best = MIN_OF(best, cost[i - 1][j] + 1);
 			best = MIN_OF(best, cost[i][j - 1] + 1);
-			if (i > 1 && j > 1 && a[i - 1] == b[j - 2] && a[i - 2] == b[j - 1])
+			if (i > 1 && j > 1 && is_same_letter(a[i - 1], b[j - 2]) &&
+			    is_same_letter(a[i - 2], b[j - 1]))
 				best = MIN_OF(best, cost[i - 2][j - 2] + 1);
 			cost[i][j] = best;
 		}
@@ -218,12 +224,11 @@ static unsigned cli_distance(const char *a, const char *b)
 const char *cli_suggest(const char *word, const char *const *candidates)
 {
 	const char *best = NULL;
-	g_autofree char *lower = g_ascii_strdown(word, -1);
-	size_t length = strlen(lower);
+	size_t length = strlen(word);
 	unsigned limit = (unsigned)MAX_OF(1u, MIN_OF(length, 12u) / 3);
 
 	for (unsigned i = 0; candidates[i]; i++) {
-		unsigned distance = cli_distance(lower, candidates[i]);
+		unsigned distance = cli_distance(word, candidates[i]);
 
 		/* At least one letter must match. */
 		if (distance <= limit && distance < strlen(candidates[i])) {
@@ -234,8 +239,9 @@ const char *cli_suggest(const char *word, const char *const *candidates)
 		}
 	}
 	for (unsigned i = 0; !best && length >= 2 && candidates[i]; i++)
-		if (g_str_has_prefix(candidates[i], lower) ||
-		    g_str_has_prefix(lower, candidates[i]))
+		if (candidates[i][0] &&
+		    g_ascii_strncasecmp(candidates[i], word,
+					MIN_OF(length, strlen(candidates[i]))) == 0)
 			best = candidates[i];
 	return best;
 }
