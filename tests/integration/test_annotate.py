@@ -323,6 +323,21 @@ def test_python(profcapture, work, tmp_path):
     assert len(text.splitlines()) < 2500 and "cannot be read; --source-dir" in text
 
 
+def test_only_interpreted(profcapture, work):
+    """The interpreter's functions are found also if all selected samples count for interpreted ones."""
+    file = work / "run.cap"
+    rows = profcapture.json("dump", file, "-t", "sample", "--resolve", "--comm", "python3", "--limit", 0)["data"]["rows"]
+    time = next(row["time_ns"] for row in rows if row["frames"] and row["frames"][0]["name"] == "loop.<module>")
+    one = "--from", f"{time}ns", "--to", f"{time + 1}ns"
+    assert annotate(profcapture, file, "loop.<module>", *one)["function"]["self"] == 1
+    assert annotate(profcapture, file, "_PyEval_EvalFrameDefault", *one)["function"]["self"] == 1
+    assert "Did you mean" in profcapture("annotate", file, "EvalFrameDef", *one, check=2).stderr
+    assert "Did you mean 'loop.<module>'" in profcapture("annotate", file, "loop.modul", *one, check=2).stderr
+    callers = "report", file, "--callers", "_PyEval_EvalFrameDefault", *one
+    assert "need --interpreter-frames" in profcapture(*callers, check=2).stderr
+    assert profcapture.json(*callers, "--interpreter-frames")["data"]["function"]["total"] == 1
+
+
 def test_other_file(profcapture, work, tmp_path):
     """If the file has another build-id, none of its code is shown, and the lines are those in the
     capture."""

@@ -175,8 +175,9 @@ static void refuse_none(struct annotate_code *code, const char *text, GError **e
 	meant = cli_suggest(text, (const char *const *)names->pdata);
 	lacks_names = code->profile->unresolved > 0 &&
 		      !functions_have_names(code->profile->functions);
-	if (!lacks_names)
+	if (!lacks_names && similar->len > 0)
 		list_candidates(code, similar);
+	code->has_hint = lacks_names || similar->len > 0 || meant;
 	if (code->profile->all.samples == 0)
 		g_set_error(
 			error, CLI_ERROR, CLI_USAGE,
@@ -212,6 +213,7 @@ static void refuse_several(struct annotate_code *code, const char *text, GArray 
 	g_autoptr(GHashTable) names = g_hash_table_new_full(g_str_hash, g_str_equal, g_free, NULL);
 	g_autoptr(GString) list = g_string_new(NULL);
 
+	code->has_hint = true;
 	g_array_sort_with_data(found, compare_hits, code);
 	for (guint i = 0; i < found->len; i++) {
 		uint32_t index = g_array_index(found, uint32_t, i);

@@ -67,6 +67,7 @@ struct annotate_code {
 	/* which function */
 	struct function shown;
 	uint64_t start, end; /* range of the function's own code; empty if it is only inlined */
+	bool has_hint;       /* after a refusal: the message or the candidates name functions */
 	GString *candidates; /* escaped lines of text, if the function is ambiguous; or NULL */
 	/* its code */
 	const char *why_no_code; /* NULL: the code is known */

@@ -723,6 +723,29 @@ static bool choose_function(struct annotate *annotate, const char *name, GError 
 	       annotate_code_choose(code, name, error);
 }
 
+/* Looks among the interpreted functions first, then among the interpreter's own, whose samples
+ * count for the interpreted functions in the first look. */
+static bool choose_in_either(struct annotate *annotate, const char *name, GError **error)
+{
+	struct annotate_code *code = &annotate->code;
+	struct names *names = annotate->reader.capture->names;
+	GError *refusal = NULL;
+	bool found = choose_function(annotate, name, &refusal);
+
+	if (found && !is_of_interpreter(annotate))
+		return true;
+	if (!found && (code->has_hint || !annotate->profile.functions->has_interpreter)) {
+		g_propagate_error(error, refusal);
+		return false;
+	}
+	g_clear_error(&refusal);
+	names->native_frames = true;
+	profile_done(&annotate->profile);
+	annotate->profile =
+		(struct profile){ .inlined = !code->no_inline, .joins_inlined = !code->no_inline };
+	return choose_function(annotate, name, error);
+}
+
 static bool read_code(struct annotate *annotate, char **operands, GError **error)
 {
 	struct annotate_code *code = &annotate->code;
@@ -735,17 +758,8 @@ static bool read_code(struct annotate *annotate, char **operands, GError **error
 	code->profile = &annotate->profile;
 	code->debug_files = annotate->files.debug;
 	code->merges_callees = annotate->reader.format == READER_TEXT;
-	if (!choose_function(annotate, operands[1], error))
-		return false;
-	if (is_of_interpreter(annotate)) {
-		annotate->reader.capture->names->native_frames = true;
-		profile_done(&annotate->profile);
-		annotate->profile = (struct profile){ .inlined = !code->no_inline,
-						      .joins_inlined = !code->no_inline };
-		if (!choose_function(annotate, operands[1], error))
-			return false;
-	}
-	return annotate_code_read(code, error) && annotate_code_count_totals(code, error);
+	return choose_in_either(annotate, operands[1], error) && annotate_code_read(code, error) &&
+	       annotate_code_count_totals(code, error);
 }
 
 int verb_annotate(int argc, char **argv)

@@ -846,14 +846,14 @@ static int say_not_found(const struct report *report)
 {
 	const char *focus = report->profile.focus, *file = report->reader.capture->file;
 	const GArray *all = report->profile.functions->all;
-	g_autoptr(GPtrArray) names = g_ptr_array_new();
+	g_autoptr(GPtrArray) known = g_ptr_array_new();
 	g_autofree char *message = NULL;
 	const char *meant;
 
 	for (guint i = FUNCTION_LOST + 1; i < all->len; i++)
-		g_ptr_array_add(names, (gpointer)functions_at(report->profile.functions, i)->name);
-	g_ptr_array_add(names, NULL);
-	meant = cli_suggest(focus, (const char *const *)names->pdata);
+		g_ptr_array_add(known, (gpointer)functions_at(report->profile.functions, i)->name);
+	g_ptr_array_add(known, NULL);
+	meant = cli_suggest(focus, (const char *const *)known->pdata);
 	if (report->profile.unresolved > 0 && !functions_have_names(report->profile.functions))
 		message = g_strdup_printf(_("no function named '%s' in %s. Names are missing. Add "
 					    "them: profcapture symbolize %s"),
@@ -861,6 +861,11 @@ static int say_not_found(const struct report *report)
 	else if (meant)
 		message = g_strdup_printf(_("no function named '%s' in %s. Did you mean '%s'?"),
 					  focus, file, meant);
+	else if (report->profile.functions->has_interpreter &&
+		 !report->reader.capture->names->interpreter_frames)
+		message = g_strdup_printf(_("no function named '%s' in %s. The interpreter's own "
+					    "functions need --interpreter-frames"),
+					  focus, file);
 	else
 		message = g_strdup_printf(_("no function named '%s' in %s"), focus, file);
 	if (reader_fails_empty(&report->reader) && report->profile.all.samples > 0)
