@@ -187,6 +187,19 @@ const rowsBy = (keys, rows, n) => {
 	return Array.from({ length: n }, (_, k) => all.subarray(ends[k], ends[k + 1]));
 };
 
+// Returns the sum of counters of processes over time.
+export const sumOf = (counters) => {
+	if (counters.length < 2) return counters[0];
+	const steps = [];
+	for (const { times, values, end_ns: end } of counters) {
+		times.forEach((time, i) => steps.push([time, values[i] - (i ? values[i - 1] : 0)]));
+		if (end !== undefined) steps.push([end, -values.at(-1)]);
+	}
+	steps.sort((a, b) => a[0] - b[0]);
+	let sum = 0;
+	return { times: steps.map(([time]) => time), values: steps.map(([, step]) => (sum += step)) };
+};
+
 // A counter of the later capture continues the counter of the same name in the earlier one.
 const joinCounters = (counters) => {
 	const joined = counters.filter((counter) => !counter.is_later);
@@ -201,6 +214,7 @@ const joinCounters = (counters) => {
 			Object.assign(same, {
 				times: [...same.times, ...counter.times],
 				values: [...same.values, ...counter.values],
+				end_ns: counter.end_ns,
 			});
 		}
 	}
@@ -211,7 +225,7 @@ const joinCounters = (counters) => {
 const matchTasks = (data) => {
 	const first = new Map();
 	data.processes.forEach((process, i) => {
-		process.name = process.program || process.name.replace(/ \(\d+\)$/, '');
+		process.name = process.name.replace(/ \(\d+\)$/, '');
 		process.same = first.get(process.name) ?? i;
 		first.set(process.name, process.same);
 	});
@@ -241,10 +255,11 @@ const prepare = (data) => {
 		f.image = data.images[f.image] || '';
 		f.library = f.image.split('/').pop();
 	}
-	for (const { process, name } of data.threads) {
+	for (const { process, tid, name } of data.threads) {
 		const p = data.processes[process];
-		p.name ||= `${p.program || name} (${p.pid})`; // kernel threads have no program
+		if (tid === p.pid || !p.name) p.name = name; // the main thread's last name
 	}
+	for (const p of data.processes) p.name += ` (${p.pid})`;
 	if (data.compare) {
 		matchTasks(data);
 		data.counters = joinCounters(data.counters);

@@ -52,9 +52,10 @@ const heatLines = (at) => {
 };
 
 const lineLines = (row, at) => {
-	const { times, values } = row.kind === 'live' ? state.data.live : row.counter;
+	const { times, values, end_ns: end } = row.kind === 'live' ? state.data.live : row.counter;
 	const value = values[lowerBound(times, at + 1) - 1];
 	if (value === undefined) return ['no value yet'];
+	if (at > end) return ['the process has ended'];
 	return [row.kind === 'live' ? bytes(value) : amount(row.counter, value)];
 };
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-2-Clause-Patent
 // Connects the parts of the page: the sums, the panels and the keyboard.
 
-import { load } from './data.js';
+import { load, sumOf } from './data.js';
 import { aggregate, GROUPS, heapOf, matchingSum, stacksOf } from './profile.js';
 import { byId, el, fill, paper, revealRow } from './dom.js';
 import { bytes, count, duration, percent, significant } from './format.js';
@@ -652,7 +652,7 @@ const start = async () => {
 	state.data = await load(byId('data'), paintHead);
 	const { data } = state;
 	if (data.allocations.rows) data.live = heapOf(data);
-	data.rss = data.counters.find((counter) => counter.is_rss);
+	data.rss = sumOf(data.counters.filter((counter) => counter.is_rss));
 	setDefaults({
 		...(data.compare ? comparison() : {}),
 		group: data.capture.is_system ? 'process' : 'merged',

@@ -18,17 +18,10 @@ export const toTime = (x) => {
 	return from + Math.max(0, Math.min(1, (x - layout.gutter) / layout.width)) * (to - from);
 };
 
-const countersShown = (data) => {
-	const most = innerHeight > 1000 ? 12 : 8;
-	const shown = data.counters.filter((counter) => !(data.live && counter === data.rss));
-	return shown.slice(0, shown.length > most ? most - 1 : most);
-};
-
-const counterLabel = (data, { group, name, pid }) => {
-	const of =
-		new Set(data.counters.map((counter) => counter.pid)).size > 1 &&
-		data.processes.find((process) => process.pid === pid);
-	return `${pid ? '' : group || ''} ${name || 'counter'} ${of ? of.name : ''}`.trim();
+const counterLabel = (data, { group, name, pid, comm }) => {
+	const several = new Set(data.counters.map((counter) => counter.pid)).size > 1;
+	const of = pid && several ? `${comm || ''} ${pid}` : '';
+	return `${pid ? '' : group || ''} ${name || 'counter'} ${of}`.trim();
 };
 
 const runOf = (lanes) => lanes.reduce((sum, lane) => sum + lane.sums[0], 0);
@@ -120,11 +113,13 @@ const markRows = (data) => {
 
 const counterRows = (data) => {
 	const rows = data.live ? [{ kind: 'live', label: data.rss ? 'Heap, RSS ┄' : 'Live heap' }] : [];
-	const counters = countersShown(data);
-	for (const counter of counters) {
+	const counters = data.counters.filter((counter) => !(data.live && counter === data.rss));
+	const most = innerHeight > 1000 ? 12 : 8;
+	const shown = counters.slice(0, counters.length > most ? most - 1 : most);
+	for (const counter of shown) {
 		rows.push({ kind: 'counter', counter, label: counterLabel(data, counter) });
 	}
-	const hidden = data.counters.length - counters.length - (data.live && data.rss ? 1 : 0);
+	const hidden = counters.length - shown.length;
 	if (hidden) {
 		rows.push({ kind: 'more', label: `+ ${count(hidden)} counters: profcapture counters` });
 	}
@@ -187,7 +182,8 @@ export const numberOf = (row) => {
 		return duration(row.lanes.reduce((all, lane) => all + laneRun(lane), 0));
 	}
 	if (row.kind === 'live' || row.kind === 'counter') {
-		const { times, values } = row.kind === 'live' ? data.live : row.counter;
+		const { times, values, end_ns: ended } = row.kind === 'live' ? data.live : row.counter;
+		if (from > ended) return '–';
 		const [begin, end] = rangeOf(times, from, to);
 		const part = Array.prototype.slice.call(
 			values,

@@ -146,7 +146,7 @@ const drawLane = (g, row, c) => {
 const drawLine = (g, row, c) => {
 	const { data } = state;
 	const live = row.kind === 'live';
-	const { times, values } = live ? data.live : row.counter;
+	const { times, values, end_ns: end = data.duration } = live ? data.live : row.counter;
 	const low = Math.min(0, ...values);
 	const high = Math.max(...values, low + 1e-9);
 	const height = row.height - 4;
@@ -164,11 +164,11 @@ const drawLine = (g, row, c) => {
 		g.lineTo(x, last);
 		g.lineTo(x, (last = y(values[i])));
 	}
-	g.lineTo(toX(data.duration), last);
+	g.lineTo(toX(end), last);
 	g.strokeStyle = shade;
 	g.lineWidth = 1;
 	g.stroke();
-	g.lineTo(toX(data.duration), y(low));
+	g.lineTo(toX(end), y(low));
 	g.lineTo(toX(times[0]), y(low));
 	g.globalAlpha = 0.25;
 	g.fillStyle = shade;

@@ -477,6 +477,21 @@ def test_keyboard_only(page_of, drive, capture, tmp_path):
     assert few == again and len(few) < len(more) and few[2:] != more[2:]
 
 
+def test_ended_processes(profctl, profcapture, page_of, chromium, tmp_path):
+    """The values of a process end with it, and have its last name."""
+    capture = tmp_path / "ended.cap"
+    profctl("record", "-q", "-F", 99, "--memory", "-o", capture, "--", "sh", "-c", "exec 3<&0; /usr/bin/python3 -c 'import time; time.sleep(0.4)'; sleep 0.5")
+    exits = {row["comm"]: row["time_ns"] for row in profcapture.json("dump", capture, "-t", "task", "--limit", 0)["data"]["rows"] if row["event"] == "exit"}
+    counters = [counter for counter in read_page(page_of(capture))[0]["counters"] if counter["is_rss"]]
+    assert sorted(exits.values())[0] in [counter["end_ns"] for counter in counters] and len(counters) >= 2
+    begin, end = int(exits["python3"]) + 20_000_000, int(exits["sleep"])
+    table = "new Promise((done) => setTimeout(() => done([...document.querySelectorAll('#lines-table tr')].map((row) => row.textContent)), 500))"
+    whole, late = chromium(page_of(capture), {"open": ""}, {"eval": table}, {"open": f"range={begin}-{end}"}, {"eval": table})
+    for name, held in ("rss python3 ", False), ("rss sh ", True):
+        assert any(row.startswith(name) and "max" in row for row in whole), whole
+        assert any(row.startswith(name) and ("max" in row) == held for row in late), late
+
+
 def said_by_rows(drive, page, *more):
     """Goes down the rows of the timeline by keyboard, to the first event of each. Returns the labels of the
     rows, and what was said at each."""

@@ -3,6 +3,7 @@
 
 #include "tools/profcapture/counter-values.h"
 
+#include "base/each.h"
 #include "tools/common/capture-error.h"
 #include "tools/common/keyed.h"
 
@@ -162,6 +163,48 @@ gint counter_rss_compare(gconstpointer left, gconstpointer right)
 	const struct counter_rss *a = left, *b = right;
 
 	return a->time_ns < b->time_ns ? -1 : a->time_ns > b->time_ns;
+}
+
+void latest_note(GArray *times, guint index, int64_t time_ns)
+{
+	static const int64_t unknown = INT64_MIN;
+
+	while (times->len <= index)
+		g_array_append_val(times, unknown);
+	g_array_index(times, int64_t, index) =
+		MAX_OF(g_array_index(times, int64_t, index), time_ns);
+}
+
+int64_t latest_or(const GArray *times, guint index, int64_t otherwise)
+{
+	int64_t at = index < times->len ? g_array_index(times, int64_t, index) : INT64_MIN;
+
+	return at == INT64_MIN ? otherwise : at;
+}
+
+static void note_exit(uint32_t process, int64_t time_ns, void *data)
+{
+	latest_note(data, process, time_ns);
+}
+
+GArray *counter_values_read_exits(const struct capture *capture, GError **error)
+{
+	GArray *exits = g_array_new(FALSE, FALSE, sizeof(int64_t));
+
+	if (capture_each_exit(capture, note_exit, exits, error))
+		return exits;
+	g_array_unref(exits);
+	return NULL;
+}
+
+const char **counter_values_comms(const struct names *names)
+{
+	const char **comms = g_new0(const char *, names->processes->len);
+
+	ARRAY_EACH(const struct names_thread, thread, names->threads)
+		if (thread->tid == names_process_at(names, thread->process)->pid)
+			comms[thread->process] = thread->comm;
+	return comms;
 }
 
 bool counter_is_wanted(const struct counter *counter, const struct reader *reader)

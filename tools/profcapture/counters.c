@@ -55,11 +55,11 @@ struct counter_point {
 struct counters {
 	struct reader reader;
 	struct counter_values values;
-	GPtrArray *series; /* struct series by counter */
-	GPtrArray *all;    /* struct series in the order of the answer */
-	GArray *exits;     /* int64_t by process: when it exited; INT64_MIN: unknown */
-	GArray *ends;      /* int64_t by segment: when it ended */
-	GPtrArray *comms;  /* by process: name of its main thread */
+	GPtrArray *series;  /* struct series by counter */
+	GPtrArray *all;     /* struct series in the order of the answer */
+	GArray *exits;      /* int64_t by process: when it exited; INT64_MIN: unknown */
+	GArray *ends;       /* int64_t by segment: when it ended */
+	const char **comms; /* counter_values_comms() */
 	uint32_t segment;
 	int64_t bins_from_ns, bins_to_ns;
 	char *range;    /* title of the sparklines */
@@ -70,23 +70,6 @@ struct counters {
 
 /* ---- when values end ------------------------------------------------------------------------- */
 
-static void note_time(GArray *times, guint index, int64_t time_ns)
-{
-	static const int64_t unknown = INT64_MIN;
-
-	while (times->len <= index)
-		g_array_append_val(times, unknown);
-	g_array_index(times, int64_t, index) =
-		MAX_OF(g_array_index(times, int64_t, index), time_ns);
-}
-
-static int64_t time_or(const GArray *times, uint32_t index, int64_t otherwise)
-{
-	int64_t at = index < times->len ? g_array_index(times, int64_t, index) : INT64_MIN;
-
-	return at == INT64_MIN ? otherwise : at;
-}
-
 static bool note_segment(const struct prof_chunk *chunk, void *data, GError **error)
 {
 	struct counters *counters = data;
@@ -94,14 +77,9 @@ static bool note_segment(const struct prof_chunk *chunk, void *data, GError **er
 	const struct prof_table_def *table = prof_reader_table(capture->reader, chunk->table);
 
 	if (table && (table->flags & PROF_TABLE_TIMED) && chunk->segment <= capture->n_segments)
-		note_time(counters->ends, chunk->segment,
-			  capture_time(capture, chunk->segment, chunk->t_max));
+		latest_note(counters->ends, chunk->segment,
+			    capture_time(capture, chunk->segment, chunk->t_max));
 	return true;
-}
-
-static void note_exit(uint32_t process, int64_t time_ns, void *data)
-{
-	note_time(((struct counters *)data)->exits, process, time_ns);
 }
 
 /* ---- one counter ----------------------------------------------------------------------------- */
@@ -155,13 +133,13 @@ static void hold(const struct counters *counters, struct series *series, int64_t
 /* Ends all values at the end of a segment, because their values before the next one are unknown. */
 static void end_segment(struct counters *counters)
 {
-	int64_t end = time_or(counters->ends, counters->segment, INT64_MIN);
+	int64_t end = latest_or(counters->ends, counters->segment, INT64_MIN);
 
 	for (guint i = 0; i < counters->series->len; i++) {
 		struct series *series = counters->series->pdata[i];
 		uint32_t process = counter_at(&counters->values, i)->process;
 
-		hold(counters, series, MIN_OF(end, time_or(counters->exits, process, INT64_MAX)));
+		hold(counters, series, MIN_OF(end, latest_or(counters->exits, process, INT64_MAX)));
 		series->holds = false;
 	}
 }
@@ -254,10 +232,7 @@ static void list_series(struct counters *counters)
 		g_ptr_array_add(counters->all, series);
 	}
 	g_ptr_array_sort_with_data(counters->all, compare_series, counters);
-	g_ptr_array_set_size(counters->comms, (gint)names->processes->len);
-	ARRAY_EACH(const struct names_thread, thread, names->threads)
-		if (thread->tid == names_process_at(names, thread->process)->pid)
-			counters->comms->pdata[thread->process] = (gpointer)thread->comm;
+	counters->comms = counter_values_comms(names);
 }
 
 static enum column_format unit_format(const struct counter *counter)
@@ -349,7 +324,7 @@ static void get_counter_cell(const struct counters *counters, const struct count
 	static const char *const kinds[] = { "gauge", "sum" };
 	bool has_process = counter->process > NAMES_LOST;
 	uint64_t pid = names_process_at(counters->reader.capture->names, counter->process)->pid;
-	const char *comm = counters->comms->pdata[counter->process];
+	const char *comm = counters->comms[counter->process];
 	const char *const texts[] = {
 		[GROUP] = counter->group,
 		[NAME] = counter->name,
@@ -553,14 +528,13 @@ static bool counters_query(void *data, char **operands, GError **error)
 	counters->all = g_ptr_array_new();
 	if (counters->timeline)
 		counters->points = g_array_new(FALSE, FALSE, sizeof(struct counter_point));
-	counters->exits = g_array_new(FALSE, FALSE, sizeof(int64_t));
 	counters->ends = g_array_new(FALSE, FALSE, sizeof(int64_t));
-	counters->comms = g_ptr_array_new();
 	counters->bins_from_ns = MAX_OF(reader->from_ns, 0);
 	counters->bins_to_ns = MIN_OF(reader->to_ns, reader->capture->duration_ns);
 	counters->range = sparkline_range(counters->bins_from_ns, counters->bins_to_ns);
-	if (!capture_each_chunk(reader->capture, 0, note_segment, counters, error) ||
-	    !capture_each_exit(reader->capture, note_exit, counters, error) ||
+	counters->exits = counter_values_read_exits(reader->capture, error);
+	if (!counters->exits ||
+	    !capture_each_chunk(reader->capture, 0, note_segment, counters, error) ||
 	    !counter_values_read(&counters->values, add_value, counters, error))
 		return false;
 	end_segment(counters);
@@ -576,9 +550,9 @@ static void counters_done(struct counters *counters)
 	if (counters->series) {
 		g_free(counters->range);
 		g_clear_pointer(&counters->points, g_array_unref);
-		g_ptr_array_unref(counters->comms);
+		g_free(counters->comms);
 		g_array_unref(counters->ends);
-		g_array_unref(counters->exits);
+		g_clear_pointer(&counters->exits, g_array_unref);
 		g_ptr_array_unref(counters->all);
 		g_ptr_array_unref(counters->series);
 	}

@@ -132,11 +132,8 @@ static void write_threads(struct html *html)
 		const struct names_process *process =
 			names_process_at(side->export->reader.capture->names,
 					 side == sides->each ? index : index - first);
-		g_autofree char *program = process->exe ? g_path_get_basename(process->exe) : NULL;
 
 		json_begin_object(&html->json, NULL);
-		if (program)
-			json_string(&html->json, "program", program);
 		json_uint(&html->json, "pid", process->pid);
 		json_end(&html->json);
 	}

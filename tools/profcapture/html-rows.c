@@ -631,6 +631,8 @@ struct counter_lines {
 	struct counter_values counters;
 	guint most;  /* maximum number of points of a counter */
 	GArray *all; /* struct counter_line by counter */
+	GArray *exits;
+	const char **comms;
 };
 
 /* Keeps the least and the most of each of equal parts of the time. */
@@ -715,6 +717,7 @@ static void add_counter(const struct counter_lines *lines, guint index)
 	const struct counter *counter = counter_at(&lines->counters, index);
 	const struct counter_line *line = &g_array_index(lines->all, struct counter_line, index);
 	GArray *points = line->points;
+	int64_t exit_ns = latest_or(lines->exits, counter->process, INT64_MIN);
 	bool is_sum = counter->kind == PROF_COUNTER_SUM;
 	bool is_ns = g_strcmp0(counter->unit, "ns") == 0;
 	g_autofree char *unit = is_sum ? g_strconcat(is_ns           ? "s"
@@ -734,7 +737,10 @@ static void add_counter(const struct counter_lines *lines, guint index)
 	json_string(json, "name", counter->name);
 	json_string(json, "unit", unit);
 	json_uint(json, "pid", names_process_at(capture->names, counter->process)->pid);
+	json_string(json, "comm", lines->comms[counter->process]);
 	json_bool(json, "is_rss", g_strcmp0(counter->name, "rss") == 0);
+	if (exit_ns != INT64_MIN)
+		json_int(json, "end_ns", page_time(lines->rows, exit_ns));
 	if (lines->rows->side != lines->rows->sides.each)
 		json_bool(json, "is_later", true);
 	json_begin_array(json, "times");
@@ -755,16 +761,19 @@ static void clear_line(gpointer pointer)
 
 static bool write_counters_of(struct html_rows *rows, GError **error)
 {
-	struct counter_lines lines = { .rows = rows,
-				       .most = export_most(rows->side->export, MOST_POINTS),
-				       .counters.capture = rows->side->export->reader.capture,
-				       .all = g_array_new(FALSE, TRUE,
-							  sizeof(struct counter_line)) };
+	struct counter_lines lines = {
+		.rows = rows,
+		.most = export_most(rows->side->export, MOST_POINTS),
+		.counters.capture = rows->side->export->reader.capture,
+		.all = g_array_new(FALSE, TRUE, sizeof(struct counter_line)),
+		.exits = counter_values_read_exits(rows->side->export->reader.capture, error)
+	};
 	bool ok;
 	guint n = 0;
 
 	g_array_set_clear_func(lines.all, clear_line);
-	ok = counter_values_read(&lines.counters, take_value, &lines, error);
+	ok = lines.exits && counter_values_read(&lines.counters, take_value, &lines, error);
+	lines.comms = counter_values_comms(lines.counters.capture->names);
 	/* Add counters of processes first, then those of the machine. Most of the kernel's counters
 	 * do not change, so they are left out. */
 	for (guint i = 0; ok && i < 2 * lines.all->len; i++) {
@@ -787,6 +796,8 @@ static bool write_counters_of(struct html_rows *rows, GError **error)
 				_("Of %u counters, the first %u are here; 'profcapture counters' lists all."),
 				n, MOST_COUNTERS));
 	g_array_unref(lines.all);
+	g_clear_pointer(&lines.exits, g_array_unref);
+	g_free(lines.comms);
 	counter_values_done(&lines.counters);
 	return ok;
 }
