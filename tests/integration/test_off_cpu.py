@@ -193,14 +193,14 @@ static char byte;
 
 __attribute__((noinline)) static void wait_timer(void)
 {
-	syscall(SYS_nanosleep, &(struct timespec){ .tv_nsec = 20000000 }, NULL);
+	syscall(SYS_nanosleep, &(struct timespec){ .tv_nsec = 100000000 }, NULL);
 	__asm__ volatile("");
 }
 __attribute__((noinline)) static void wait_futex(void)
 {
 	int word = 0;
 
-	syscall(SYS_futex, &word, FUTEX_WAIT_PRIVATE, 0, &(struct timespec){ .tv_nsec = 20000000 });
+	syscall(SYS_futex, &word, FUTEX_WAIT_PRIVATE, 0, &(struct timespec){ .tv_nsec = 100000000 });
 	__asm__ volatile("");
 }
 __attribute__((noinline)) static void wait_pipe(int fd)
@@ -215,16 +215,16 @@ __attribute__((noinline)) static void wait_network(int fd)
 }
 int main(void)
 {
-	int pipes[2], sockets[2], n = 20;
+	int pipes[2], sockets[2], n = 4;
 
 	if (pipe(pipes) || socketpair(AF_UNIX, SOCK_STREAM, 0, sockets))
 		return 1;
 	if (fork() == 0) {
 		for (int i = 0; i < n; i++) {
-			usleep(60000);
+			usleep(300000);
 			if (write(pipes[1], "x", 1) != 1)
 				return 1;
-			usleep(20000);
+			usleep(100000);
 			if (write(sockets[1], "x", 1) != 1)
 				return 1;
 		}
@@ -241,7 +241,8 @@ int main(void)
 
 
 def test_causes_without_names(profctl, profcapture, compile_c, capture, require):
-    """The system call and its object tell what a thread waits for if no function's name does."""
+    """The system call and its object tell what a thread waits for if no function's name does. The
+    sleeps are long enough to be read on a busy machine."""
     require(root=True)
     profctl("record", "-q", "--off-cpu", "-o", capture, "--", compile_c("bare", BARE, "-g"))
     causes, queried = collections.defaultdict(collections.Counter), collections.defaultdict(collections.Counter)

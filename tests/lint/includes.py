@@ -168,7 +168,7 @@ ALLOWED = {
 
 
 WHAT = {
-    "base": "clock, priority queue, hash, order, loops, bounded reads: header-only, for every folder",
+    "base": "clock, priority queue, hash, loops, bounded reads: header-only",
     "arch": "CPU-dependent code, the stack unwinder, helpers that every folder shares",
     "libcapture": "the capture file: writer, reader, cursor; no GLib, embeddable",
     "libcollector": "public headers, and the protocols between a profiled process and profd",

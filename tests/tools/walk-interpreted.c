@@ -92,6 +92,13 @@ static bool find_interpreter(int pid, struct interp_process *ret_process)
 	return found;
 }
 
+/* Prints a name without the characters that separate the fields of the output. */
+static void print_name(const char *name)
+{
+	for (; *name; name++)
+		putchar(*name == '|' || (unsigned char)*name < ' ' ? '?' : *name);
+}
+
 static void print_chain(const struct interp_functions *functions, const struct interp_chain *chain)
 {
 	printf("%x\t", chain->flags);
@@ -99,11 +106,9 @@ static void print_chain(const struct interp_functions *functions, const struct i
 		const struct interp_frame *frame = &chain->frames[i];
 		const struct interp_function *function = interp_functions_find(functions, 1, frame);
 
-		if (!function)
-			printf("?@0:0|");
-		else
-			printf("%s@%u:%u|", function->name, function->first_line,
-			       interp_function_line(function, frame));
+		print_name(function ? function->name : "?");
+		printf("@%u:%u|", function ? function->first_line : 0,
+		       function ? interp_function_line(function, frame) : 0);
 	}
 	putchar('\n');
 	n_printed++;
