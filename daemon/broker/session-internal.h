@@ -4,9 +4,9 @@
 
 #include "daemon/broker/engine.h"
 #include "daemon/broker/images.h"
-#include "daemon/broker/interpreters.h"
 #include "daemon/broker/perf.h"
 #include "daemon/broker/requests.h"
+#include "daemon/broker/session-interpreters.h"
 #include "daemon/broker/session.h"
 #include "daemon/broker/sysprof.h"
 
@@ -23,21 +23,9 @@ struct session {
 	GArray *events; /* struct perf_task_event, until they are sent; NULL: not per task */
 	struct perf_tasks *opening; /* while per-task events are being opened */
 	struct perf_plan plan;
-	struct requests *requests;         /* NULL without an engine */
-	struct interpreters *interpreters; /* NULL: not needed yet, or impossible */
-	/* loads `loaded` with `loading_families`, or adds these to `interpreters`; NULL: not now */
-	GThread *loading;
-	/* bits 1 << enum interp_family: families that processes need, and those loaded now */
-	unsigned wanted_families, loading_families;
-	struct interpreters *loaded; /* NULL: load_error is the reason */
-	GError *load_error;
-	guint loaded_watch;
-	/* attaching the program for sleeps was tried, or is not wanted any more */
-	bool tried_sleeps;
-	int64_t checks_us;         /* time that checks of processes with interpreters took */
-	bool no_interpreters;      /* interpreters cannot be read; the engine was sent the reason */
-	uint32_t refused_families; /* the engine was sent why these are not read */
-	GVariant *summary;         /* from MESSAGE_FINISHED */
+	struct requests *requests;                 /* NULL without an engine */
+	struct session_interpreters *interpreters; /* NULL: the events are not open */
+	GVariant *summary;                         /* from MESSAGE_FINISHED */
 	const char *reason;
 	char *failure; /* reason that the engine gave for its end; NULL: none */
 	struct message_progress counters;

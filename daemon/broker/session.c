@@ -31,7 +31,6 @@
 #include "daemon/broker/limits.h"
 #include "daemon/broker/probes.h"
 #include "daemon/broker/summary.h"
-#include "daemon/broker/target.h"
 #include "daemon/deferred-close.h"
 
 #include <errno.h>
@@ -53,9 +52,7 @@
 #define DEATH_PATIENCE_MS (1000 * SLOW)
 #define PROGRESS_INTERVAL_US 240000
 #define MAX_RETURNED_BYTES (8 * PERF_RING_BUDGET) /* rings of CPUs that came online again */
-#define MAX_CHECKS_US \
-	5000000         /* for checking processes with interpreters: an engine may name many */
-#define MAX_WARNINGS 64 /* maximum from the engine per second */
+#define MAX_WARNINGS 64                           /* maximum from the engine per second */
 
 /* ---- Accessors ------------------------------------------------------------------------------- */
 
@@ -114,7 +111,7 @@ static void set_state(struct session *session, enum session_state state)
 
 	session->state = state;
 	if (state == SESSION_STOPPING && session->interpreters)
-		interpreters_detach_sleeps(session->interpreters);
+		session_interpreters_stop(session->interpreters);
 	if (strcmp(before, session_state_name(session)) != 0)
 		session->listener->state_changed(session, session->data);
 }
@@ -258,13 +255,7 @@ static void release(struct session *session)
 	g_clear_handle_id(&session->lifetime_watch, g_source_remove);
 	g_clear_pointer(&session->engine, engine_free);
 	g_clear_pointer(&session->opening, perf_tasks_free);
-	if (session->loading) {
-		g_thread_join(g_steal_pointer(&session->loading));
-		g_source_remove(session->loaded_watch);
-	}
-	g_clear_pointer(&session->loaded, interpreters_free);
-	g_clear_error(&session->load_error);
-	g_clear_pointer(&session->interpreters, interpreters_free);
+	g_clear_pointer(&session->interpreters, session_interpreters_free);
 	g_clear_pointer(&session->cpus, g_array_unref);
 	g_clear_pointer(&session->events, g_array_unref);
 	deferred_close(steal_fd(&session->capture_fd));
@@ -408,15 +399,6 @@ static bool start_requests(struct session *session, GError **error)
 
 /* ---- CPUs and events ------------------------------------------------------------------------- */
 
-/* Returns whether the CPUs' events must stay open, because a BPF program may be attached to them
- * later, or will write into their rings. */
-static bool reads_interpreters(const struct session *session)
-{
-	return session->plan.by_task
-		       ? session->interpreters != NULL
-		       : session->plan.stack_bytes > 0 && session->options->interpreters;
-}
-
 static bool send_cpu(struct session *session, struct perf_cpu *cpu, GError **error)
 {
 	struct message_cpu body = {
@@ -437,7 +419,7 @@ static bool send_cpu(struct session *session, struct perf_cpu *cpu, GError **err
 	if (!engine_send(session->engine, MESSAGE_CPU, &body, sizeof(body), cpu->fds, cpu->n_fds,
 			 error))
 		return false;
-	if (!reads_interpreters(session))
+	if (!session_interpreters_need_events(session->interpreters))
 		perf_cpu_close_fds(cpu);
 	return true;
 }
@@ -476,188 +458,32 @@ static bool send_events(struct session *session, GError **error)
 	return ok;
 }
 
-/* Makes the program read interpreters' frames on a CPU. Sends the engine the program's events
- * first, because otherwise the engine could not identify their records. */
-static bool read_interpreters(struct session *session, const struct perf_cpu *cpu, bool is_last,
-			      GError **error)
-{
-	const struct perf_plan *plan = &session->plan;
-	const struct perf_event_attr attr = perf_source_attr(plan, &plan->events[0]);
-	struct message_outputs body = { .cpu = cpu->cpu, .is_last = is_last };
-	struct interpreter_outputs outputs;
-	int fds[2];
-	bool ok;
-
-	if (!interpreters_open_outputs(session->interpreters, &attr, cpu->fds[1], cpu->cpu,
-				       &outputs, error))
-		return false;
-	body.sample_id = outputs.sample_id;
-	body.code_id = outputs.code_id;
-	fds[0] = outputs.sample;
-	fds[1] = outputs.code;
-	ok = engine_send(session->engine, MESSAGE_OUTPUTS, &body, sizeof(body), fds,
-			 ARRAY_SIZE(fds), error);
-	for (size_t i = 0; i < ARRAY_SIZE(fds); i++)
-		close(fds[i]);
-	/* With per-task events, perf-tasks.c has attached the program. */
-	for (unsigned i = 0; ok && !plan->by_task && i < plan->n_events; i++)
-		ok = interpreters_attach(session->interpreters, &plan->events[i], cpu->fds[1 + i],
-					 error);
-	return ok;
-}
-
-static bool read_all_interpreters(struct session *session, GError **error)
-{
-	for (unsigned i = 0; i < session->cpus->len; i++)
-		if (!read_interpreters(session, &g_array_index(session->cpus, struct perf_cpu, i),
-				       i + 1 == session->cpus->len, error))
-			return false;
-	return true;
-}
-
-/* Stops reading interpreters, and sends the engine the reason. */
-static void end_interpreters(struct session *session, const GError *error)
-{
-	session->no_interpreters = true;
-	g_clear_pointer(&session->interpreters, interpreters_free);
-	engine_send(session->engine, MESSAGE_NO_OUTPUTS, error->message, strlen(error->message),
-		    NULL, 0, NULL);
-}
-
-/* Sends the engine the reason once why frames of a family are not read. */
-static void note_refused(struct session *session, uint32_t family, const char *reason)
-{
-	if (!reason || session->refused_families & 1u << family % 32)
-		return;
-	session->refused_families |= 1u << family % 32;
-	engine_send(session->engine, MESSAGE_NO_OUTPUTS, reason, strlen(reason), NULL, 0, NULL);
-}
-
-static gboolean on_interpreters_loaded(gpointer data);
-
-static gpointer load_interpreters(gpointer data)
+static void warn_of_interpreters(const char *text, void *data)
 {
 	struct session *session = data;
 
-	if (session->interpreters)
-		interpreters_add(session->interpreters, session->loading_families);
-	else
-		session->loaded = interpreters_new(session->loading_families,
-						   session->plan.sleep_id != 0,
-						   &session->load_error);
-	session->loaded_watch =
-		g_idle_add_full(G_PRIORITY_DEFAULT, on_interpreters_loaded, session, NULL);
-	return NULL;
+	session->listener->warning(session, "interpreters", text, session->data);
 }
 
-/* Loads the programs that processes need and that are not loaded yet, unless some are being loaded.
- * Returns false if the thread cannot be started. */
-static bool load_wanted(struct session *session, GError **error)
+static void start_interpreters(struct session *session)
 {
-	unsigned families = session->wanted_families;
-
-	if (session->loading)
-		return true;
-	if (session->interpreters)
-		families &= interpreters_lacking(session->interpreters);
-	if (session->interpreters && families == 0)
-		return true;
-	session->loading_families = families;
-	session->loading = g_thread_try_new("interpreters", load_interpreters, session, error);
-	return session->loading;
-}
-
-static gboolean on_interpreters_loaded(gpointer data)
-{
-	struct session *session = data;
-	g_autoptr(GError) error = NULL;
-
-	g_thread_join(g_steal_pointer(&session->loading));
-	if (session->state == SESSION_STOPPING)
-		return G_SOURCE_REMOVE;
-	if (!session->interpreters) {
-		session->interpreters = g_steal_pointer(&session->loaded);
-		error = g_steal_pointer(&session->load_error);
-		if (!session->interpreters || !read_all_interpreters(session, &error)) {
-			end_interpreters(session, error);
-			return G_SOURCE_REMOVE;
-		}
-	}
-	for (unsigned i = INTERP_NONE + 1; i < INTERP_FAMILIES; i++)
-		if (session->loading_families & 1u << i)
-			note_refused(session, i, interpreters_refusal(session->interpreters, i));
-	if (!load_wanted(session, &error))
-		session->listener->warning(session, "interpreters", error->message, session->data);
-	return G_SOURCE_REMOVE;
-}
-
-/* Makes the program read the frames of a process. If the process has ended meanwhile, nothing needs
- * to be read. */
-static void set_interpreted(struct session *session, const struct message_interpreted *request)
-{
-	struct interp_process process = {
-		.family = request->family,
-		.minor = request->minor,
-		.start_stack = interpreters_start_stack(request->pid),
+	const struct session_interpreters_options options = {
+		.engine = session->engine,
+		.plan = &session->plan,
+		.cpus = session->cpus,
+		.access = &session->access,
+		.is_wanted = session->options->interpreters,
+		.warn = warn_of_interpreters,
+		.data = session,
 	};
-	CLEANUP_CLOSE int pidfd = target_open(request->pid);
 
-	g_autoptr(GError) error = NULL;
-	int64_t begin_us = g_get_monotonic_time();
-	bool is_allowed;
-
-	for (unsigned i = 0; i < INTERP_ADDRESSES; i++)
-		process.addresses[i] = request->addresses[i];
-	if (interpreters_has_process(session->interpreters, request->pid, &process) ||
-	    session->checks_us > MAX_CHECKS_US)
-		return;
-	/* Check the owner, because the program for sleeps reads every process that it is given. Do
-	 * this after reading the address of the stack, which exec moves. */
-	is_allowed = pidfd >= 0 && (!session->access.own_only ||
-				    target_is_owned(pidfd, request->pid, session->access.uid));
-	session->checks_us += g_get_monotonic_time() - begin_us;
-	if (!is_allowed)
-		return;
-	if (!interpreters_set_process(session->interpreters, request->pid, &process, &error)) {
-		if (g_error_matches(error, BROKER_ERROR, BROKER_ERROR_NOT_SUPPORTED))
-			note_refused(session, request->family, error->message);
-		return;
-	}
-	if (session->tried_sleeps || !session->plan.sleep_id)
-		return;
-	session->tried_sleeps = true;
-	if (!interpreters_attach_sleeps(session->interpreters, session->plan.sleep_id, &error))
-		session->listener->warning(session, "interpreters", error->message, session->data);
+	session->interpreters = session_interpreters_new(&options);
 }
 
-/* With CPU-wide events, the programs of a family are loaded only when a process may have such an
- * interpreter, and by a thread, because loading takes up to 0.1 s. The engine repeats requests that
- * it sent before the program was attached. */
 static void receive_interpreted(struct session *session, const void *body, size_t bytes)
 {
-	const struct message_interpreted *request = body;
-	g_autoptr(GError) error = NULL;
-
-	if (session->no_interpreters || session->state == SESSION_STOPPING)
-		return;
-	for (uint32_t i = INTERP_NONE + 1; i < INTERP_FAMILIES; i++)
-		if (i == request->family || i == request->expected)
-			session->wanted_families |= 1u << i;
-	if (session->interpreters && !request->sleeps) {
-		session->tried_sleeps = true;
-		interpreters_detach_sleeps(session->interpreters);
-	}
-	if (session->interpreters && request->family)
-		set_interpreted(session, request);
-	if (session->interpreters || reads_interpreters(session)) {
-		if (!load_wanted(session, &error) && session->interpreters)
-			session->listener->warning(session, "interpreters", error->message,
-						   session->data);
-	} else if (session->plan.by_task) {
-		error = g_steal_pointer(&session->load_error);
-	}
-	if (error && !session->interpreters)
-		end_interpreters(session, error);
+	if (session->interpreters)
+		session_interpreters_receive(session->interpreters, body);
 }
 
 static bool is_online(unsigned number)
@@ -691,8 +517,8 @@ static void receive_cpu_request(struct session *session, const void *body, size_
 				session, "cpu-online",
 				"CPUs came online so often that those that come from now on are not recorded",
 				session->data);
-		if (send_cpu(session, &cpu, &error) && session->interpreters)
-			read_interpreters(session, &cpu, true, &error);
+		if (send_cpu(session, &cpu, &error))
+			session_interpreters_add_cpu(session->interpreters, &cpu, &error);
 		for (unsigned i = 0; i < session->cpus->len; i++)
 			if (g_array_index(session->cpus, struct perf_cpu, i).cpu == number)
 				g_array_remove_index_fast(session->cpus, i--);
@@ -973,8 +799,8 @@ static bool send_all(struct session *session, GError **error)
 	for (unsigned i = 0; ok && i < session->cpus->len; i++)
 		ok = send_cpu(session, &g_array_index(session->cpus, struct perf_cpu, i), error);
 	ok = ok && send_events(session, error);
-	if (ok && session->interpreters && !read_all_interpreters(session, &session->load_error))
-		g_clear_pointer(&session->interpreters, interpreters_free);
+	if (ok)
+		session_interpreters_start(session->interpreters);
 	/* Sampling begins only when the switch is turned on. */
 	if (ok && *switch_fd >= 0) {
 		ok = engine_send(session->engine, MESSAGE_SWITCH, NULL, 0, switch_fd, 1, error);
@@ -992,9 +818,13 @@ static void on_tasks_open(void *data)
 	bool ok = perf_tasks_steal(session->opening, options->pids, &options->n_pids,
 				   &session->events, &error);
 
-	if (ok)
-		session->interpreters =
-			perf_tasks_steal_interpreters(session->opening, &session->load_error);
+	if (ok) {
+		GError *reason = NULL;
+		struct interpreters *interpreters =
+			perf_tasks_steal_interpreters(session->opening, &reason);
+
+		session_interpreters_take(session->interpreters, interpreters, reason);
+	}
 	ok = ok && send_all(session, &error);
 	g_clear_pointer(&session->opening, perf_tasks_free);
 	if (!ok)
@@ -1026,6 +856,7 @@ static bool hand_over(struct session *session, GError **error)
 {
 	if (!start_requests(session, error) || !open_events(session, error))
 		return false;
+	start_interpreters(session);
 	if (session->plan.by_task)
 		return open_tasks(session, error);
 	/* Check the targets last, so that no pid was reused before it was used. */
@@ -1043,7 +874,7 @@ static void receive_started(struct session *session, const void *body, size_t by
 	/* The engine has its own mappings now. */
 	for (unsigned i = 0; i < session->cpus->len; i++)
 		perf_cpu_unmap(&g_array_index(session->cpus, struct perf_cpu, i));
-	if (!reads_interpreters(session))
+	if (!session_interpreters_need_events(session->interpreters))
 		g_array_set_size(session->cpus, 0);
 	session->start_ns = clock_now();
 	set_state(session, session->options->paused ? SESSION_PAUSED : SESSION_RUNNING);

@@ -1,0 +1,52 @@
+/* SPDX-License-Identifier: BSD-2-Clause-Patent */
+/*
+ * Session-interpreters - reads the functions of interpreted programs during a session
+ *
+ * Loads the programs of a family (interpreters.h) when the engine says that a process needs them,
+ * gives them the processes that it may read, and tells the engine what they cannot read.
+ */
+#pragma once
+
+#include "daemon/broker/access.h"
+#include "daemon/broker/engine.h"
+#include "daemon/broker/interpreters.h"
+#include "daemon/broker/perf.h"
+
+#include <glib.h>
+#include <stdbool.h>
+#include <stddef.h>
+
+struct session_interpreters;
+
+struct session_interpreters_options {
+	struct engine *engine;
+	const struct perf_plan *plan;
+	const GArray *cpus; /* struct perf_cpu */
+	const struct access *access;
+	bool is_wanted; /* false: nothing is read */
+	void (*warn)(const char *text, void *data);
+	void *data;
+};
+
+/* Copies the options. What they point to must live longer, except that `engine` is not used by
+ * session_interpreters_free(). */
+struct session_interpreters *session_interpreters_new(
+	const struct session_interpreters_options *options);
+void session_interpreters_free(struct session_interpreters *reading); /* NULL is allowed */
+/* With per-task events, which were opened together with the programs: takes over the programs, or
+ * the reason why there are none. */
+void session_interpreters_take(struct session_interpreters *reading,
+			       struct interpreters *interpreters, GError *error);
+/* Returns whether the CPUs' events must stay open, because a program may be attached to them later,
+ * or will write into their rings. */
+bool session_interpreters_need_events(const struct session_interpreters *reading);
+/* Attaches programs that were taken over to all CPUs. */
+void session_interpreters_start(struct session_interpreters *reading);
+/* Attaches the loaded programs to a CPU that came online. */
+bool session_interpreters_add_cpu(struct session_interpreters *reading, const struct perf_cpu *cpu,
+				  GError **error);
+/* Obeys a MESSAGE_INTERPRETED of the engine. */
+void session_interpreters_receive(struct session_interpreters *reading,
+				  const struct message_interpreted *request);
+/* Attaches nothing from now on, and stops reading before sleeps. */
+void session_interpreters_stop(struct session_interpreters *reading);
