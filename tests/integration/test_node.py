@@ -103,7 +103,9 @@ def test_names(profctl, profcapture, capture, node, tmp_path):
     chains = [[name and name.split(" ")[0] for name in found.chain(sample)] for sample in found.samples]
     between = [chain[chain.index("revives") + 1:chain.index("main")] for chain in chains if "revives" in chain]
     assert between and all(None in frames[:frames.index("parse")] for frames in between), between
-    everything = profcapture.json("report", capture, "--limit", 0)["data"]["rows"]
+    data = profcapture.json("report", capture, "--limit", 0)["data"]
+    assert data["unwind"]["guessed"] <= 2 + 0.02 * len(found.samples), data["unwind"]  # V8's records confirm the stacks
+    everything = data["rows"]
     shown = {row["name"]: row for row in everything if row["kind"] == "javascript"}
     at = lambda text: next(i + 1 for i, line in enumerate(NAMES.split("\n")) if text in line)
     for name, line in {

@@ -516,8 +516,12 @@ static bool is_in_kernel(const struct prof_batch *batch, size_t i, bool is_wait)
 	       array_number_or(&batch->columns[MODE], i, PROF_MODE_USER) == PROF_MODE_KERNEL;
 }
 
-static void count_unwind(struct profile *profile, uint64_t method, uint64_t stop)
+/* Frames of generated code are no guess if the interpreter's records gave the same functions. */
+static void count_unwind(struct profile *profile, uint64_t method, uint64_t stop,
+			 uint64_t interpreter)
 {
+	if (method == PROF_METHOD_JIT_FP && interpreter == PROF_INTERPRETER_COMPLETE)
+		method = PROF_METHOD_CFI;
 	/* A kernel thread has no user stack. Stop reasons of later versions count as guesses. */
 	if (stop == PROF_STOP_KERNEL_THREAD)
 		return;
@@ -546,11 +550,11 @@ static void count_sample(struct pass *pass, const struct prof_batch *batch, size
 	amount_add(&profile->all, hit->amount);
 	profile->least_weight = MIN_OF(profile->least_weight, hit->amount.weight);
 	profile->most_weight = MAX_OF(profile->most_weight, hit->amount.weight);
+	read = array_number_or(&c[INTERPRETER], i, PROF_INTERPRETER_NONE);
 	count_unwind(profile, array_number_or(&c[METHOD], i, PROF_METHOD_NONE),
-		     array_number_or(&c[STOP], i, PROF_STOP_UNKNOWN));
+		     array_number_or(&c[STOP], i, PROF_STOP_UNKNOWN), read);
 	if (is_in_kernel(batch, i, hit->is_wait))
 		amount_add(&profile->kernel, hit->amount);
-	read = array_number_or(&c[INTERPRETER], i, PROF_INTERPRETER_NONE);
 	/* States of later versions count as missing. */
 	profile->interpreter[read < PROF_INTERPRETERS ? read : PROF_INTERPRETER_MISSING]++;
 	if (hit->is_wait) {

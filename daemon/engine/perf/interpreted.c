@@ -275,6 +275,15 @@ static bool is_hidden_by_code(const struct interp_chain *chain, const struct sam
 	return true;
 }
 
+enum prof_user_method interpreted_method(const struct sample *sample,
+					 enum prof_sample_interpreter interpreter)
+{
+	return sample->user.method == PROF_METHOD_FP && interpreter == PROF_INTERPRETER_COMPLETE &&
+			       sample->thread->process->interpreter->runtime->family == INTERP_V8
+		       ? PROF_METHOD_JIT_FP
+		       : sample->user.method;
+}
+
 enum prof_sample_interpreter interpreted_merge(struct interpreted *interpreted,
 					       const struct sample *sample)
 {

@@ -57,6 +57,10 @@ void interpreted_add_code(struct interpreted *interpreted, const struct process 
 /* Finds out where the frames of a sample belong. The next functions apply to this sample. */
 enum prof_sample_interpreter interpreted_merge(struct interpreted *interpreted,
 					       const struct sample *sample);
+/* Returns how the sample's user stack was found, if interpreted_merge() returned `interpreter`.
+ * Built-in functions of V8 are generated code without unwind tables, too, but are in its file. */
+enum prof_user_method interpreted_method(const struct sample *sample,
+					 enum prof_sample_interpreter interpreter);
 /* Returns whether a native frame is code that V8 generated for the function that comes after it. */
 bool interpreted_replaces(const struct interpreted *interpreted, const struct sample *sample,
 			  size_t native);

@@ -257,15 +257,21 @@ static void receive_chain(struct samples *samples, struct chain *chain, struct s
 	};
 }
 
-static void count(struct samples *samples, const struct unwind_stack *user)
+/* Frames of generated code come from fp. They are no guess if the interpreter's own records gave
+ * the same functions. */
+static void count(struct samples *samples, const struct unwind_stack *user,
+		  enum prof_user_method method, enum prof_sample_interpreter interpreter)
 {
+	bool is_confirmed = method == PROF_METHOD_JIT_FP &&
+			    interpreter == PROF_INTERPRETER_COMPLETE;
+
 	if (user->stop == PROF_STOP_KERNEL_THREAD)
 		return;
 	if (user->stop == PROF_STOP_NO_MEMORY)
 		samples->no_memory++;
 	else if (user->n == 0)
 		samples->none++;
-	else if (user->method != PROF_METHOD_CFI)
+	else if (method != PROF_METHOD_CFI && !is_confirmed)
 		samples->guessed++;
 	else if (user->stop == PROF_STOP_ROOT)
 		samples->complete++;
@@ -281,6 +287,7 @@ static void emit(const struct sample *sample, struct maps **maps, void *data)
 	struct output *output = samples->output;
 	uint64_t values[ENGINE_MAX_FIELDS], texts[ENGINE_MAX_FIELDS];
 	enum prof_sample_interpreter interpreter = PROF_INTERPRETER_NONE;
+	enum prof_user_method method;
 	uint32_t kind;
 	size_t n_values;
 	uint32_t stack;
@@ -289,11 +296,12 @@ static void emit(const struct sample *sample, struct maps **maps, void *data)
 		samples->keep_wait(sample, maps, samples->wait_data);
 		return;
 	}
-	count(samples, &sample->user);
 	/* Tracepoints and probes do not read interpreters. */
 	kind = ((const struct event_source *)sample->source)->message.kind;
 	if (samples->interpreted && kind != PROF_SOURCE_TRACEPOINT && kind != PROF_SOURCE_PROBE)
 		interpreter = interpreted_merge(samples->interpreted, sample);
+	method = interpreted_method(sample, interpreter);
+	count(samples, &sample->user, method, interpreter);
 	stack = samples_add_stack(samples, sample, maps,
 				  interpreter == PROF_INTERPRETER_COMPLETE ||
 					  interpreter == PROF_INTERPRETER_DEEPER);
@@ -312,7 +320,7 @@ static void emit(const struct sample *sample, struct maps **maps, void *data)
 			   [PROF_SAMPLE_STACK] = PROF_NUMBER(stack),
 			   [PROF_SAMPLE_WEIGHT] = PROF_NUMBER(sample->period),
 			   [PROF_SAMPLE_SOURCE] = PROF_NUMBER(sample->source->id),
-			   [PROF_SAMPLE_USER_METHOD] = PROF_NUMBER(sample->user.method),
+			   [PROF_SAMPLE_USER_METHOD] = PROF_NUMBER(method),
 			   [PROF_SAMPLE_USER_STOP] = PROF_NUMBER(sample->user.stop),
 			   [PROF_SAMPLE_CGROUP] =
 				   PROF_NUMBER(tasks_cgroup(samples->tasks, sample->cgroup)),

@@ -308,7 +308,7 @@ static struct wait_stratum make_stratum(struct waits *waits, const struct wait_c
 						   interpreter == PROF_INTERPRETER_DEEPER),
 		.native_hash = is_interpreted(waits, code) ? hash_native(sample) : 0,
 		.interpreter = interpreter,
-		.method = sample->user.method,
+		.method = interpreted_method(sample, interpreter),
 		.stop = sample->user.stop,
 		.is_waker = code->is_waker,
 	};
