@@ -513,11 +513,12 @@ export const liveHeap = (data, { from, to, thread }, bins) => {
 	}
 	let peak = 0;
 	for (let i = 1; i < bins; i++) if (all[i] > all[peak]) peak = i;
+	const most = (line) => line.reduce((a, b) => Math.max(a, b));
 	return {
 		bins,
 		width,
 		all,
 		peak,
-		byOwner: [...byOwner].sort((x, y) => y[1][peak] - x[1][peak]),
+		byOwner: [...byOwner].sort((x, y) => most(y[1]) - most(x[1])),
 	};
 };
