@@ -1,14 +1,21 @@
 # SPDX-License-Identifier: BSD-2-Clause-Patent
-"""Measures how long reading the frames of an interpreted program takes for each sample, by the clock
-of the BPF program that reads them. The kernel writes the record afterwards, which is not measured.
+"""Measures what reading the functions of an interpreted program costs.
 
-Each frame is one of another function, as in real programs. The languages and depths are measured in
-turn, so that what else the machine does affects all. Needs root.
+The time of a walk is by the clock of the BPF program that reads the frames. The kernel writes the
+record afterwards, which is not measured. Each frame is one of another function, as in real
+programs. The languages and depths are measured in turn, so that what else the machine does affects
+all.
+
+The slowdown of a Python program is that of its CPU time for the same work, sampled with and without
+its functions in turn. Needs root.
 """
+import json
+import os
 import shutil
 import statistics
 import subprocess
 import sys
+import time
 
 import bench
 
@@ -18,6 +25,9 @@ HZ = 999
 SECONDS = 1
 GOAL_US = 20
 GOAL_DEPTH = 32
+TURNS_OF_WORK = 1200
+SECONDS_OF_SIZE = 30
+FIRST_SECOND = "import time\ndef work(n):\n    return sum(i * i for i in range(n))\nwhile time.process_time() < 1: work(1000)"
 
 # The innermost function runs for ever, and the outermost frame is that of the file.
 PYTHON = "def f0():\n    print(flush=True)\n    i = 0\n    while True:\n        i = (i + 1) & 1023\n"
@@ -47,11 +57,89 @@ def measure(tool, pid, frames):
     return int(counts.split()[-1]) / 1e3
 
 
+# Works as long as the argument says, and prints the CPU time that it took.
+TURNS = """
+import sys, time
+""" + bench.PYTHON_LOOP.replace("while True:", "begin = time.process_time()\nfor _ in range(int(sys.argv[1])):") + """
+print(time.process_time() - begin)
+"""
+
+
+def slowdown(folder, table):
+    """Compares sampling with and without functions, which profctl does in one process with both."""
+    program, capture = os.path.join(folder, "turns.py"), os.path.join(folder, "turns.cap")
+    profctl = bench.program("PROFCTL", "profctl")
+    with open(program, "w", encoding="utf-8") as out:
+        out.write(TURNS)
+    work = ["/usr/bin/python3", program, str(TURNS_OF_WORK)]
+    for hertz, goal in (99, 1), (999, 3):
+        took = {}
+        for _ in range(RUNS):
+            for option in ["--no-interpreters"], []:
+                command = [profctl, "record", "-q", "--force", "-F", hertz, "--no-off-cpu", *option, "-o", capture, "--", *work]
+                took.setdefault(len(option), []).append(float(bench.run(*command)))
+        ours, theirs = statistics.median(took[0]), statistics.median(took[1])
+        percent = 100 * (ours / theirs - 1)
+        table.row(f"slowdown of CPython at {hertz} Hz, %", percent, digits=2, goal=f"under {goal}", met=percent < goal)
+
+
+def size(folder, table):
+    capture = os.path.join(folder, "size.cap")
+    with bench.Work(folder) as work:
+        bench.run(bench.program("PROFCTL", "profctl"), "record", "-q", "-F", 999, "-d", SECONDS_OF_SIZE, "-o", capture, "--pid", work.python().pid)
+    samples = bench.run_json(bench.program("PROFCAPTURE", "profcapture"), "info", capture, "--json")["capture"]["samples"]
+    each = os.path.getsize(capture) / samples
+    table.row(f"bytes of a sample in {SECONDS_OF_SIZE} s of CPython, with names", each, digits=1, goal="at most 12", met=each <= 12)
+
+
+def first_second(folder, table):
+    """The share of the samples in the first second of a new program that have its functions."""
+    capture = os.path.join(folder, "first.cap")
+    named = []
+    for _ in range(RUNS):
+        bench.run(bench.program("PROFCTL", "profctl"), "record", "-q", "--force", "-o", capture, "--", "/usr/bin/python3", "-c", FIRST_SECOND)
+        read = bench.run_json(bench.program("PROFCAPTURE", "profcapture"), "report", capture, "--json")["data"]["interpreter"]
+        known = read["complete"] + read["deeper"]
+        named.append(100 * known / (known + read["torn"] + read["missing"]))
+    percent = statistics.median(named)
+    table.row("functions in the first second of CPython, % of samples", percent, digits=1, goal="at least 95", met=percent >= 95)
+
+
+def other_processes(folder, table):
+    """The time of the BPF program for a sample of another process, by the kernel's count."""
+    bpftool = shutil.which("bpftool") or "/usr/sbin/bpftool"
+    switch = "/proc/sys/kernel/bpf_stats_enabled"
+    if not (os.access(switch, os.W_OK) and os.path.exists(bpftool)):
+        print("no bpftool, or no right to count BPF programs")
+        return
+    with open(switch, encoding="ascii") as file:
+        before = file.read()
+    with bench.Work(folder) as work:
+        work.c()
+        with open(switch, "w", encoding="ascii") as file:
+            file.write("1")
+        try:
+            # The program is loaded because this process is Python's. It sleeps, so it has few samples.
+            recording = subprocess.Popen([bench.program("PROFCTL", "profctl"), "record", "--system", "-q", "-F", "9999", "-d", "5", "-o",
+                                          os.path.join(folder, "c.cap")], stdin=subprocess.DEVNULL)
+            time.sleep(3)
+            programs = json.loads(bench.run(bpftool, "prog", "show", "--json"))
+            recording.wait()
+        finally:
+            with open(switch, "w", encoding="ascii") as file:
+                file.write(before)
+    runs = [(each["run_time_ns"], each["run_cnt"]) for each in programs if each.get("name") == "interp_sample" and each.get("run_cnt")]
+    if not runs:
+        sys.exit("bench: the kernel counts no run of the BPF program")
+    ns = sum(run[0] for run in runs) / sum(run[1] for run in runs)
+    table.row("a sample of a process without interpreter, µs", ns / 1e3, digits=2, goal="under 1", met=ns < 1000)
+
+
 def main():
     tool = bench.program("WALK_INTERPRETED", "walk-interpreted")
     languages = {"CPython": ("/usr/bin/python3", python_program), "Ruby": ("/usr/bin/ruby", ruby_program),
                  "Perl": ("/usr/bin/perl", perl_program)}
-    table = bench.Table("Reading the frames of an interpreter, a sample")
+    table = bench.Table("Reading the functions of interpreted programs")
     running, took = {}, {}
     try:
         for language, (program, make) in languages.items():
@@ -76,6 +164,11 @@ def main():
         median = statistics.median(values)
         goal = {"goal": f"under {GOAL_US}", "met": median < GOAL_US} if frames == GOAL_DEPTH else {}
         table.row(f"{language}, {frames} frames, µs", median, digits=1, **goal)
+    with bench.scratch() as folder:
+        slowdown(folder, table)
+        size(folder, table)
+        first_second(folder, table)
+        other_processes(folder, table)
     return table.missed
 
 
