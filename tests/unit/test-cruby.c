@@ -69,47 +69,28 @@ static void test_library(void)
 
 static void test_files(void)
 {
-	static const struct {
-		const char *name;
-		enum interp_found found;
-		unsigned minor;
-		uint64_t module, offset, exec, exec_end;
-	} files[] = {
-		{ "ruby-library", INTERP_FOUND, 1, 0x40010, 8, 0x40500, 0x40600 },
-		{ "ruby-own-module", INTERP_FOUND, 1, 0x40020, 8, 0x40500, 0x40600 },
-		{ "ruby-program", INTERP_FOUND, 1, 0, UINT64_C(8) - 32, 0x40500, 0x40600 },
-		{ "ruby-other-access", INTERP_OTHER_BUILD, 1, 0, 0, 0, 0 },
-		{ "ruby-no-block", INTERP_OTHER_BUILD, 1, 0, 0, 0, 0 },
-		{ "ruby-odd-block", INTERP_OTHER_BUILD, 1, 0, 0, 0, 0 },
-		{ "ruby-part", INTERP_OTHER_BUILD, 1, 0, 0, 0, 0 },
-		{ "ruby-other-machine", INTERP_OTHER_BUILD, 1, 0, 0, 0, 0 },
-		{ "ruby-3.3", INTERP_OTHER_BUILD, 3, 0, 0, 0, 0 },
-		{ "ruby-3.2", INTERP_FOUND, 2, 0, UINT64_C(8) - 24, 0x40500, 0x40600 },
-		{ "ruby-code", INTERP_FOUND, 3, 0x300, 8, 0x700, 0x780 },
-		{ "ruby-code-other-jump", INTERP_OTHER_BUILD, 3, 0, 0, 0, 0 },
-		{ "ruby-code-two-jumps", INTERP_OTHER_BUILD, 3, 0, 0, 0, 0 },
-		{ "ruby-code-no-function", INTERP_OTHER_BUILD, 3, 0, 0, 0, 0 },
-		{ "ruby-code-not-relocated", INTERP_OTHER_BUILD, 3, 0, 0, 0, 0 },
-		{ "ruby-code-other-sequence", INTERP_OTHER_BUILD, 3, 0, 0, 0, 0 },
-		{ "ruby-code-far", INTERP_OTHER_BUILD, 3, 0, 0, 0, 0 },
-		{ "ruby-4.1", INTERP_OTHER_VERSION, 0, 0, 0, 0, 0 },
+	static const struct interp_file_case files[] = {
+		{ "ruby-library", INTERP_FOUND, 1, { 0x41010, 8, 0x41500, 0x41600 } },
+		{ "ruby-own-module", INTERP_FOUND, 1, { 0x41020, 8, 0x41500, 0x41600 } },
+		{ "ruby-program", INTERP_FOUND, 1, { 0, UINT64_C(8) - 32, 0x41500, 0x41600 } },
+		{ "ruby-other-access", INTERP_OTHER_BUILD, 1, { 0 } },
+		{ "ruby-no-block", INTERP_OTHER_BUILD, 1, { 0 } },
+		{ "ruby-odd-block", INTERP_OTHER_BUILD, 1, { 0 } },
+		{ "ruby-part", INTERP_OTHER_BUILD, 1, { 0 } },
+		{ "ruby-other-machine", INTERP_OTHER_BUILD, 1, { 0 } },
+		{ "ruby-3.3", INTERP_OTHER_BUILD, 3, { 0 } },
+		{ "ruby-3.2", INTERP_FOUND, 2, { 0, UINT64_C(8) - 24, 0x41500, 0x41600 } },
+		{ "ruby-code", INTERP_FOUND, 3, { 0x1300, 8, 0x1700, 0x1780 } },
+		{ "ruby-code-other-jump", INTERP_OTHER_BUILD, 3, { 0 } },
+		{ "ruby-code-two-jumps", INTERP_OTHER_BUILD, 3, { 0 } },
+		{ "ruby-code-no-function", INTERP_OTHER_BUILD, 3, { 0 } },
+		{ "ruby-code-not-relocated", INTERP_OTHER_BUILD, 3, { 0 } },
+		{ "ruby-code-other-sequence", INTERP_OTHER_BUILD, 3, { 0 } },
+		{ "ruby-code-far", INTERP_OTHER_BUILD, 3, { 0 } },
+		{ "ruby-4.1", INTERP_OTHER_VERSION, 0, { 0 } },
 	};
 
-	if (!getenv("PROF_SOURCE_DIR"))
-		SKIP("PROF_SOURCE_DIR is not set");
-	for (size_t i = 0; i < ARRAY_SIZE(files); i++) {
-		struct interp_runtime runtime;
-		uint64_t addresses[INTERP_ADDRESSES];
-
-		if (!check_interp_file(files[i].name, files[i].found, INTERP_RUBY, files[i].minor,
-				       &runtime, addresses))
-			continue;
-		CHECK_INT(addresses[INTERP_RUBY_MODULE],
-			  files[i].module ? files[i].module + 0x1000 : 0);
-		CHECK_INT(addresses[INTERP_RUBY_OFFSET], files[i].offset);
-		CHECK_INT(addresses[INTERP_RUBY_EVAL], files[i].exec + 0x1000);
-		CHECK_INT(addresses[INTERP_RUBY_EVAL_END], files[i].exec_end + 0x1000);
-	}
+	check_interp_files(INTERP_RUBY, files, ARRAY_SIZE(files), NULL);
 }
 
 static void test_layouts(void)

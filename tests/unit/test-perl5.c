@@ -43,45 +43,31 @@ static void test_program(void)
 	}
 }
 
+static void check_perl_file(const struct interp_runtime *runtime)
+{
+	CHECK_INT(runtime->eval, 0x40480);
+	CHECK_INT(runtime->again.start, 0x40440);
+	CHECK_INT(runtime->again.size, 0x40);
+	CHECK_INT(runtime->main.start, 0x404d0);
+	CHECK_INT(runtime->code_bias, 0x40000);
+}
+
 static void test_files(void)
 {
-	static const struct {
-		const char *name;
-		enum interp_found found;
-		unsigned minor;
-		uint64_t of_key;
-	} files[] = {
-		{ "perl-program", INTERP_FOUND, 36, 0 },
-		{ "perl-library", INTERP_FOUND, 36, 0x51020 },
-		{ "perl-5.40", INTERP_FOUND, 40, 0 },
-		{ "perl-5.34", INTERP_OTHER_VERSION, 34, 0 },
-		{ "perl-no-threads", INTERP_OTHER_BUILD, 36, 0 },
-		{ "perl-debugging", INTERP_OTHER_BUILD, 36, 0 },
-		{ "perl-other-machine", INTERP_OTHER_BUILD, 36, 0 },
-		{ "perl-other-code", INTERP_OTHER_BUILD, 36, 0 },
-		{ "perl-undefined", INTERP_OTHER_BUILD, 36, 0 },
-		{ "perl-far-operations", INTERP_OTHER_BUILD, 36, 0 },
+	static const struct interp_file_case files[] = {
+		{ "perl-program", INTERP_FOUND, 36, { 0x51100, 0, 0x51108, 0 } },
+		{ "perl-library", INTERP_FOUND, 36, { 0x51100, 0x51020, 0x51108, 0x51028 } },
+		{ "perl-5.40", INTERP_FOUND, 40, { 0x51100, 0, 0x51108, 0 } },
+		{ "perl-5.34", INTERP_OTHER_VERSION, 34, { 0 } },
+		{ "perl-no-threads", INTERP_OTHER_BUILD, 36, { 0 } },
+		{ "perl-debugging", INTERP_OTHER_BUILD, 36, { 0 } },
+		{ "perl-other-machine", INTERP_OTHER_BUILD, 36, { 0 } },
+		{ "perl-other-code", INTERP_OTHER_BUILD, 36, { 0 } },
+		{ "perl-undefined", INTERP_OTHER_BUILD, 36, { 0 } },
+		{ "perl-far-operations", INTERP_OTHER_BUILD, 36, { 0 } },
 	};
 
-	if (!getenv("PROF_SOURCE_DIR"))
-		SKIP("PROF_SOURCE_DIR is not set");
-	for (size_t i = 0; i < ARRAY_SIZE(files); i++) {
-		struct interp_runtime runtime;
-		uint64_t addresses[INTERP_ADDRESSES];
-
-		if (!check_interp_file(files[i].name, files[i].found, INTERP_PERL, files[i].minor,
-				       &runtime, addresses))
-			continue;
-		CHECK_INT(addresses[INTERP_PERL_KEY], 0x51100);
-		CHECK_INT(addresses[INTERP_PERL_OF_KEY], files[i].of_key);
-		CHECK_INT(addresses[INTERP_PERL_FIRST], 0x51108);
-		CHECK_INT(addresses[INTERP_PERL_OF_FIRST], files[i].of_key ? 0x51028 : 0);
-		CHECK_INT(runtime.eval, 0x40480);
-		CHECK_INT(runtime.again.start, 0x40440);
-		CHECK_INT(runtime.again.size, 0x40);
-		CHECK_INT(runtime.main.start, 0x404d0);
-		CHECK_INT(runtime.code_bias, 0x40000);
-	}
+	check_interp_files(INTERP_PERL, files, ARRAY_SIZE(files), check_perl_file);
 }
 
 /* `flags`: of the record; in Latin-1, they are INTERP_CODE_OWNER_LATIN_1. */
@@ -89,36 +75,13 @@ static void check_perl_name(enum interp_perl_kind kind, const char *name, const 
 			    unsigned flags, const char *file, const char *want,
 			    const char *want_file)
 {
-	struct interp_functions *functions = interp_functions_new(1u << 20, 5);
-	const struct interp_frame frame = { .code = 0x1000, .id = 3, .position = 12 };
-	struct interp_code code = { .record = INTERP_RECORD_CODE,
-				    .pid = 7,
-				    .code = 0x1000,
-				    .id = 3,
-				    .first_line = 10,
-				    .family = INTERP_PERL,
-				    .minor = 36,
-				    .kind = kind,
-				    .flags = flags,
-				    .name_width = flags ? 1 : INTERP_UTF_8,
-				    .name_bytes = (uint16_t)strlen(name),
-				    .file_bytes = (uint16_t)strlen(file),
-				    .owner_bytes = (uint16_t)strlen(owner) };
-	const struct interp_function *function;
-	struct interp_code_text text;
-
-	memcpy(code.name, name, strlen(name));
-	memcpy(code.file, file, strlen(file));
-	memcpy(code.name + INTERP_MAX_OWNER, owner, strlen(owner));
-	REQUIRE(interp_record_code((const uint8_t *)&code, offsetof(struct interp_code, lines),
-				   &text));
-	CHECK(interp_functions_add(functions, 1, &text));
-	function = interp_functions_find(functions, 1, &frame);
-	REQUIRE(function);
-	CHECK_STR(function->name, want);
-	CHECK_STR(function->file, want_file);
-	CHECK_INT(interp_function_line(function, &frame), 12);
-	interp_functions_free(functions);
+	check_interp_name((struct interp_code){ .family = INTERP_PERL,
+						.minor = 36,
+						.kind = kind,
+						.first_line = 10,
+						.flags = flags,
+						.name_width = flags ? 1 : INTERP_UTF_8 },
+			  name, owner, file, want, want_file);
 }
 
 static void test_names(void)

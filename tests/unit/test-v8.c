@@ -4,9 +4,7 @@
  */
 #include "arch/base.h"
 #include "base/v8-layouts.h"
-#include "daemon/engine/interp/interp-functions.h"
 #include "daemon/engine/interp/interp-merge.h"
-#include "daemon/engine/interp/interp-runtime.h"
 #include "tests/unit/interp-files.h"
 #include "tests/unit/test.h"
 
@@ -26,76 +24,44 @@ static void test_layouts(void)
 	CHECK(!v8_layout(V8_LAST_MINOR + 1));
 }
 
+static void check_v8_file(const struct interp_runtime *runtime)
+{
+	CHECK_INT(runtime->code_bias, 0x40000);
+}
+
 static void test_files(void)
 {
-	static const struct {
-		const char *name;
-		enum interp_found found;
-		unsigned minor;
-		uint64_t of_offset, offset;
-	} files[] = {
-		{ "v8-program", INTERP_FOUND, 3, 0, (uint64_t)(0xb0 - 0x100) },
-		{ "v8-library", INTERP_FOUND, 3, 0x51090, 0 },
-		{ "v8-not-relocated", INTERP_OTHER_BUILD, 3, 0, 0 },
-		{ "v8-12.4", INTERP_OTHER_VERSION, 0, 0, 0 },
-		{ "v8-11.8", INTERP_OTHER_VERSION, 8, 0, 0 },
-		{ "v8-other-number", INTERP_OTHER_BUILD, 3, 0, 0 },
-		{ "v8-no-number", INTERP_OTHER_BUILD, 3, 0, 0 },
-		{ "v8-compressed", INTERP_OTHER_BUILD, 3, 0, 0 },
-		{ "v8-other-machine", INTERP_OTHER_BUILD, 3, 0, 0 },
-		{ "v8-no-isolate", INTERP_OTHER_BUILD, 3, 0, 0 },
-		{ "v8-no-block", INTERP_OTHER_BUILD, 3, 0, 0 },
-		{ "v8-odd-block", INTERP_OTHER_BUILD, 3, 0, 0 },
+	static const struct interp_file_case files[] = {
+		{ "v8-program",
+		  INTERP_FOUND,
+		  3,
+		  { [INTERP_V8_OFFSET] = (uint64_t)(0xb0 - 0x100) } },
+		{ "v8-library", INTERP_FOUND, 3, { [INTERP_V8_OF_OFFSET] = 0x51090 } },
+		{ "v8-not-relocated", INTERP_OTHER_BUILD, 3, { 0 } },
+		{ "v8-12.4", INTERP_OTHER_VERSION, 0, { 0 } },
+		{ "v8-11.8", INTERP_OTHER_VERSION, 8, { 0 } },
+		{ "v8-other-number", INTERP_OTHER_BUILD, 3, { 0 } },
+		{ "v8-no-number", INTERP_OTHER_BUILD, 3, { 0 } },
+		{ "v8-compressed", INTERP_OTHER_BUILD, 3, { 0 } },
+		{ "v8-other-machine", INTERP_OTHER_BUILD, 3, { 0 } },
+		{ "v8-no-isolate", INTERP_OTHER_BUILD, 3, { 0 } },
+		{ "v8-no-block", INTERP_OTHER_BUILD, 3, { 0 } },
+		{ "v8-odd-block", INTERP_OTHER_BUILD, 3, { 0 } },
 	};
 
-	if (!getenv("PROF_SOURCE_DIR"))
-		SKIP("PROF_SOURCE_DIR is not set");
-	for (size_t i = 0; i < ARRAY_SIZE(files); i++) {
-		struct interp_runtime runtime;
-		uint64_t addresses[INTERP_ADDRESSES];
-
-		if (!check_interp_file(files[i].name, files[i].found, INTERP_V8, files[i].minor,
-				       &runtime, addresses))
-			continue;
-		CHECK_INT(addresses[INTERP_V8_OF_OFFSET], files[i].of_offset);
-		CHECK_INT(addresses[INTERP_V8_OFFSET], files[i].offset);
-		CHECK_INT(runtime.code_bias, 0x40000);
-	}
+	check_interp_files(INTERP_V8, files, ARRAY_SIZE(files), check_v8_file);
 }
 
 static void check_v8_name(enum interp_v8_kind kind, const char *name, const char *file,
 			  uint32_t line, const char *want, const char *want_file)
 {
-	struct interp_functions *functions = interp_functions_new(1u << 20, 5);
-	const struct interp_frame frame = { .code = 5, .id = 3 };
-	struct interp_code code = { .record = INTERP_RECORD_CODE,
-				    .pid = 7,
-				    .code = 5,
-				    .id = 3,
-				    .first_line = line,
-				    .family = INTERP_V8,
-				    .minor = 3,
-				    .kind = kind,
-				    .name_width = 1,
-				    .file_width = 1,
-				    .name_bytes = (uint16_t)strlen(name),
-				    .file_bytes = (uint16_t)strlen(file) };
-	const struct interp_function *function;
-	struct interp_code_text text;
-
-	memcpy(code.name, name, strlen(name));
-	memcpy(code.file, file, strlen(file));
-	REQUIRE(interp_record_code((const uint8_t *)&code, offsetof(struct interp_code, lines),
-				   &text));
-	CHECK(interp_functions_add(functions, 1, &text));
-	function = interp_functions_find(functions, 1, &frame);
-	REQUIRE(function);
-	CHECK_STR(function->name, want);
-	CHECK_STR(function->file, want_file);
-	CHECK_INT(function->first_line, line);
-	CHECK_INT(interp_function_line(function, &frame), 0);
-	CHECK(!interp_function_is_hidden(function));
-	interp_functions_free(functions);
+	check_interp_name((struct interp_code){ .family = INTERP_V8,
+						.minor = 3,
+						.kind = kind,
+						.first_line = line,
+						.name_width = 1,
+						.file_width = 1 },
+			  name, "", file, want, want_file);
 }
 
 static void test_names(void)

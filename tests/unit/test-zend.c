@@ -5,9 +5,7 @@
  */
 #include "arch/base.h"
 #include "base/php-layouts.h"
-#include "daemon/engine/interp/interp-functions.h"
 #include "daemon/engine/interp/interp-merge.h"
-#include "daemon/engine/interp/interp-runtime.h"
 #include "tests/unit/interp-files.h"
 #include "tests/unit/test.h"
 
@@ -41,108 +39,56 @@ static void test_program(void)
 	CHECK(runtime.eval != 0 && runtime.eval_size > 0);
 }
 
+static void check_php_file(const struct interp_runtime *runtime)
+{
+	CHECK_INT(runtime->eval, 0x40180);
+	CHECK_INT(runtime->code_bias, 0x40000);
+}
+
 static void test_files(void)
 {
-	static const struct {
-		const char *name;
-		enum interp_found found;
-		unsigned minor;
-		uint64_t of_globals;
-	} files[] = {
-		{ "php-program", INTERP_FOUND, 2, 0 },
-		{ "php-far-text", INTERP_FOUND, 2, 0 },
-		{ "php-library", INTERP_FOUND, 2, 0x50090 },
-		{ "php-threads", INTERP_OTHER_BUILD, 2, 0 },
-		{ "php-other-size", INTERP_OTHER_BUILD, 2, 0 },
-		{ "php-other-machine", INTERP_OTHER_BUILD, 2, 0 },
-		{ "php-8.4", INTERP_OTHER_BUILD, 4, 0 },
-		{ "php-8.6", INTERP_OTHER_VERSION, 6, 0 },
-		{ "php-7.4", INTERP_OTHER_VERSION, 0, 0 },
-		{ "php-no-day", INTERP_OTHER_VERSION, 0, 0 },
+	static const struct interp_file_case files[] = {
+		{ "php-program", INTERP_FOUND, 2, { 0x51100 } },
+		{ "php-far-text", INTERP_FOUND, 2, { 0x51100 } },
+		{ "php-library", INTERP_FOUND, 2, { 0x51100, 0x51090 } },
+		{ "php-threads", INTERP_OTHER_BUILD, 2, { 0 } },
+		{ "php-other-size", INTERP_OTHER_BUILD, 2, { 0 } },
+		{ "php-other-machine", INTERP_OTHER_BUILD, 2, { 0 } },
+		{ "php-8.4", INTERP_OTHER_BUILD, 4, { 0 } },
+		{ "php-8.6", INTERP_OTHER_VERSION, 6, { 0 } },
+		{ "php-7.4", INTERP_OTHER_VERSION, 0, { 0 } },
+		{ "php-no-day", INTERP_OTHER_VERSION, 0, { 0 } },
 	};
 
-	if (!getenv("PROF_SOURCE_DIR"))
-		SKIP("PROF_SOURCE_DIR is not set");
-	for (size_t i = 0; i < ARRAY_SIZE(files); i++) {
-		struct interp_runtime runtime;
-		uint64_t addresses[INTERP_ADDRESSES];
-
-		if (!check_interp_file(files[i].name, files[i].found, INTERP_PHP, files[i].minor,
-				       &runtime, addresses))
-			continue;
-		CHECK_INT(addresses[INTERP_PHP_GLOBALS], 0x51100);
-		CHECK_INT(addresses[INTERP_PHP_OF_GLOBALS],
-			  files[i].of_globals ? files[i].of_globals + 0x1000 : 0);
-		CHECK_INT(runtime.eval, 0x40180);
-		CHECK_INT(runtime.code_bias, 0x40000);
-	}
+	check_interp_files(INTERP_PHP, files, ARRAY_SIZE(files), check_php_file);
 }
 
 /* Builds with thread safety: the place of the thread's pointer is in code. */
 static void test_threads(void)
 {
-	static const struct {
-		const char *name;
-		enum interp_found found;
-		int64_t pointer;
-		uint64_t of_pointer;
-	} files[] = {
-		{ "php-ts-constant", INTERP_FOUND, -16, 0 },
-		{ "php-ts-word", INTERP_FOUND, 0, 0x51200 },
-		{ "php-ts-word-not-relocated", INTERP_OTHER_BUILD, 0, 0 },
-		{ "php-ts-positive", INTERP_OTHER_BUILD, 0, 0 },
-		{ "php-ts-other-code", INTERP_OTHER_BUILD, 0, 0 },
-		{ "php-ts-long-code", INTERP_OTHER_BUILD, 0, 0 },
-		{ "php-ts-debug", INTERP_OTHER_BUILD, 0, 0 },
+	static const struct interp_file_case files[] = {
+		{ "php-ts-constant", INTERP_FOUND, 4, { 0x51100, 0, (uint64_t)-16, 0 } },
+		{ "php-ts-word", INTERP_FOUND, 4, { 0x51100, 0, 0, 0x51200 } },
+		{ "php-ts-word-not-relocated", INTERP_OTHER_BUILD, 4, { 0 } },
+		{ "php-ts-positive", INTERP_OTHER_BUILD, 4, { 0 } },
+		{ "php-ts-other-code", INTERP_OTHER_BUILD, 4, { 0 } },
+		{ "php-ts-long-code", INTERP_OTHER_BUILD, 4, { 0 } },
+		{ "php-ts-debug", INTERP_OTHER_BUILD, 4, { 0 } },
 	};
 
-	if (!getenv("PROF_SOURCE_DIR"))
-		SKIP("PROF_SOURCE_DIR is not set");
-	for (size_t i = 0; i < ARRAY_SIZE(files); i++) {
-		struct interp_runtime runtime;
-		uint64_t addresses[INTERP_ADDRESSES];
-
-		if (!check_interp_file(files[i].name, files[i].found, INTERP_PHP, 4, &runtime,
-				       addresses))
-			continue;
-		CHECK_INT(addresses[INTERP_PHP_GLOBALS], 0x51100);
-		CHECK_INT((int64_t)addresses[INTERP_PHP_POINTER], files[i].pointer);
-		CHECK_INT(addresses[INTERP_PHP_OF_POINTER], files[i].of_pointer);
-	}
+	check_interp_files(INTERP_PHP, files, ARRAY_SIZE(files), NULL);
 }
 
 /* `n_owner`: bytes, of which some may be 0. */
 static void check_php_name(enum interp_php_kind kind, const char *name, const char *owner,
 			   size_t n_owner, const char *file, const char *want)
 {
-	struct interp_functions *functions = interp_functions_new(1u << 20, 5);
-	const struct interp_frame frame = { .code = 0x1000, .id = 3, .position = 12 };
-	struct interp_code code = { .record = INTERP_RECORD_CODE,
-				    .pid = 7,
-				    .code = 0x1000,
-				    .id = 3,
-				    .first_line = 10,
-				    .family = INTERP_PHP,
-				    .minor = 2,
-				    .kind = kind,
-				    .name_bytes = (uint16_t)strlen(name),
-				    .file_bytes = (uint16_t)strlen(file),
-				    .owner_bytes = (uint16_t)n_owner };
-	const struct interp_function *function;
-	struct interp_code_text text;
-
-	memcpy(code.name, name, strlen(name));
-	memcpy(code.file, file, strlen(file));
-	memcpy(code.name + INTERP_MAX_OWNER, owner, n_owner);
-	REQUIRE(interp_record_code((const uint8_t *)&code, offsetof(struct interp_code, lines),
-				   &text));
-	CHECK(interp_functions_add(functions, 1, &text));
-	function = interp_functions_find(functions, 1, &frame);
-	REQUIRE(function);
-	CHECK_STR(function->name, want);
-	CHECK_INT(interp_function_line(function, &frame), 12);
-	CHECK(!interp_function_is_hidden(function));
-	interp_functions_free(functions);
+	check_interp_name((struct interp_code){ .family = INTERP_PHP,
+						.minor = 2,
+						.kind = kind,
+						.first_line = 10,
+						.owner_bytes = (uint16_t)n_owner },
+			  name, owner, file, want, file);
 }
 
 static void test_names(void)
