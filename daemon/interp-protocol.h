@@ -49,12 +49,22 @@ enum interp_family {
 		[INTERP_PYTHON] = "python", [INTERP_RUBY] = "ruby", [INTERP_PHP] = "php", \
 		[INTERP_PERL] = "perl", [INTERP_V8] = "javascript",                       \
 	}
-/* A version is MAJOR.minor. */
-#define INTERP_FAMILY_MAJORS                                                                 \
-	{                                                                                    \
-		[INTERP_PYTHON] = 3, [INTERP_RUBY] = 3, [INTERP_PHP] = 8, [INTERP_PERL] = 5, \
-		[INTERP_V8] = V8_MAJOR,                                                      \
-	}
+
+/* A version is MAJOR.minor. V8 has several major versions, and minor ones of one digit: there
+ * `minor` has both, as V8_VERSION(). */
+static inline unsigned interp_major(enum interp_family family, unsigned minor)
+{
+	static const unsigned majors[INTERP_FAMILIES] = {
+		[INTERP_PYTHON] = 3, [INTERP_RUBY] = 3, [INTERP_PHP] = 8, [INTERP_PERL] = 5
+	};
+
+	return family == INTERP_V8 ? minor / 10 : majors[family];
+}
+
+static inline unsigned interp_minor(enum interp_family family, unsigned minor)
+{
+	return family == INTERP_V8 ? minor % 10 : minor;
+}
 
 /* The addresses that are known of a process. */
 enum interp_python_address {
@@ -89,18 +99,19 @@ enum interp_perl_address {
 	INTERP_PERL_FIRST, /* PL_curinterp, which points to the state that was made first */
 	INTERP_PERL_OF_FIRST,
 };
-/* The variable that points to the thread's isolate is thread-local. */
+/* The variable that points to the thread's isolate is thread-local, or V8 has a key for it. */
 enum interp_v8_address {
 	/* address of the word that has the variable's offset; 0: INTERP_V8_OFFSET is it */
 	INTERP_V8_OF_OFFSET,
 	INTERP_V8_OFFSET, /* from the thread pointer */
+	INTERP_V8_KEY, /* address of the word that has the key; 0: the variable is thread-local */
 };
 #define INTERP_ADDRESSES 4u
 
 /* A process whose interpreter is known; by its pid. */
 struct interp_process {
 	__u32 family; /* enum interp_family; 0: no interpreter */
-	__u32 minor;  /* of INTERP_FAMILY_MAJORS */
+	__u32 minor;  /* as in interp_major() */
 	__u64 addresses[INTERP_ADDRESSES];
 	/* start of its memory map's stack: equal in a forked child, different after exec */
 	__u64 start_stack;

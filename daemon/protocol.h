@@ -306,7 +306,7 @@ struct message_interpreted {
 	uint32_t family; /* enum interp_family; 0: none is added now */
 	/* enum interp_family of a process that is expected soon, to load its programs; 0: none */
 	uint32_t expected;
-	uint32_t minor;        /* of INTERP_FAMILY_MAJORS */
+	uint32_t minor;        /* as in interp_major() */
 	uint64_t addresses[4]; /* as in struct interp_process */
 };
 

@@ -1,12 +1,19 @@
 # SPDX-License-Identifier: BSD-2-Clause-Patent
 """The Node.js programs that tests run. PROF_TEST_NODES names further ones, separated by colons."""
 import json
+import subprocess
 from pathlib import Path
 
 from interpreted_chains import TORN, programs
 
 HERE = Path(__file__).parent
-NODES = programs("node", ["--version"], "v20.", "PROF_TEST_NODES")
+NODES = programs("node", ["--version"], ("v18.", "v20.", "v22.", "v24."), "PROF_TEST_NODES")
+
+
+def without_inlining(node):
+    """Returns the options with which no function is inlined. Versions before 20 have one compiler less."""
+    options = ["--no-opt", "--no-maglev"]
+    return options if subprocess.run([node, *options, "-e", ""], stderr=subprocess.DEVNULL).returncode == 0 else options[:1]
 
 
 def make_oracle(directory):

@@ -10,7 +10,7 @@ import pytest
 
 from interpreted_chains import Capture, check_refusal, rights, settled
 from interpreted_programs import check_other_version
-from nodes import HERE, NODES, judge_inlined, make_oracle
+from nodes import HERE, NODES, judge_inlined, make_oracle, without_inlining
 from recordings import recorded
 
 
@@ -97,7 +97,7 @@ def test_names(profctl, profcapture, capture, node, tmp_path):
     program = tmp_path / "names.js"
     program.write_text(NAMES)
     (tmp_path / "part.mjs").write_text("\n\nexport function imported(spin) { return spin(15); }\n")
-    recorded(profctl, "-F", 1999, "--off-cpu", "-o", capture, "--", node, "--no-opt", program)
+    recorded(profctl, "-F", 1999, "--off-cpu", "-o", capture, "--", node, *without_inlining(node), program)
     found = Capture(profcapture, capture, "javascript")
     # JSON.parse() calls a function of the program from C++
     chains = [[name and name.split(" ")[0] for name in found.chain(sample)] for sample in found.samples]
@@ -137,7 +137,7 @@ def test_names(profctl, profcapture, capture, node, tmp_path):
 def test_other_version(profctl, profcapture, capture, spawn, tmp_path):
     check_other_version(profctl, profcapture, capture, tmp_path / "node", spawn,
                         ("FAKE_NODE", b"\x0b\0\0\0major_", b"\x0c\0\0\0major_"),
-                        "this version of V8 is not supported", ("node-version", "functions of Node.js 20"))
+                        "V8 12.3 is not supported", ("node-version", "functions of Node.js 18, 20, 22 and 24"))
 
 
 def test_refused(profctl, profcapture, capture, node, tmp_path):

@@ -7,7 +7,7 @@ import subprocess
 
 import pytest
 from interpreted_chains import TORN, judge, walk
-from nodes import HERE, NODES, judge_inlined, make_oracle
+from nodes import HERE, NODES, judge_inlined, make_oracle, without_inlining
 
 ROOTS = tuple(f"{name} (node_oracle.mjs)" for name in ("once", "awaiting", "resumed"))
 
@@ -24,12 +24,15 @@ def chains(node, tmp_path_factory):
     return path
 
 
-@pytest.mark.parametrize("option", ["--no-opt", "--stress-compaction"])
-def test_chains(node, chains, tmp_path, option):
+@pytest.mark.parametrize("has_all", [True, False])
+def test_chains(node, chains, tmp_path, has_all):
     """Code that is interpreted and compiled has each function. Code that is optimized lacks those that
     are inlined, also while the garbage collector moves all objects."""
-    lines = walk([node, option, make_oracle(tmp_path), "run", "60"], 2999, 2)
-    if option == "--no-opt":
+    options = without_inlining(node) if has_all else ["--stress-compaction"]
+    lines = walk([node, *options, make_oracle(tmp_path), "run", "60"], 2999, 2)
+    # without V8's own threads (INTERP_NO_THREAD)
+    lines = [line for line in lines if not line.startswith("2\t")]
+    if has_all:
         counts, impossible = judge(chains, lines, ROOTS, has_c=True)
         print(counts, lines[-1], impossible)
         possible, torn, missing = counts["right"], counts["torn"], counts["missing"] + counts["without a name"]
@@ -43,7 +46,7 @@ def test_chains(node, chains, tmp_path, option):
     assert missing <= 5 + 0.005 * len(lines)
 
 
-@pytest.mark.parametrize("case", ["deep", "names", "text", "nothing", "loop", "type", "entry"])
+@pytest.mark.parametrize("case", ["deep", "names", "text", "nothing", "loop", "type", "entry", "thread"])
 def test_hostile(case):
     lines = [line for line in walk([os.environ["FAKE_NODE"], case], 499, 1) if line[0] != "#"]
     assert lines
@@ -51,6 +54,8 @@ def test_hostile(case):
     if case in ("deep", "names"):
         assert all(flag & 0x8 for flag in flags), flags  # INTERP_DEEPER
         assert all(line.count("|") == 128 for line in lines)
+    elif case == "thread":
+        assert flags == {0x2}  # INTERP_NO_THREAD
     elif case == "text":
         # the samples that count the lines of 1 MiB have no names
         assert sum(line.split("\t")[1].startswith("?") for line in lines) <= 9

@@ -2,15 +2,17 @@
 /*
  * fake-node - a process that looks like Node.js 20, with frames that are wrong
  *
- *     fake-node deep|names|text|nothing|loop|type|entry      burns CPU until it is killed
+ *     fake-node deep|names|text|nothing|loop|type|entry|thread     burns CPU until it is killed
  *
  * deep: more frames than are read. names: the same, with names of 2^32 - 1 bytes, and a file at a
  * bad address. text: the function begins after more text than a sample may read. nothing: the frame
  * is at a bad address. loop: a frame is its own caller. type: a function's description is of
- * another type. entry: the chain ends at an entry that is not the outermost.
+ * another type. entry: the chain ends at an entry that is not the outermost. thread: a thread has
+ * the isolate of another one, as threads that collect garbage do.
  */
 #include "arch/base.h"
 
+#include <pthread.h>
 #include <stdio.h>
 #include <sys/mman.h>
 
@@ -21,7 +23,7 @@
 #define TAGGED(object) ((uint64_t)(uintptr_t)(object) + 1)
 #define SMALL(number) ((uint64_t)(number) << 32)
 
-/* Only what v8_layout(3) has matters. The names are those of V8's variables in C++. */
+/* Only what v8_layout(113) has matters. The names are those of V8's variables in C++. */
 EXPORTED __thread uint64_t *current_isolate __asm__("_ZN2v88internal18g_current_isolate_E");
 /* A test finds the number in this file by the text after it, to change it. */
 EXPORTED struct {
@@ -100,31 +102,35 @@ static void make_objects(const char *what)
 }
 
 /* As in Node.js, a thread executes code that has no unwind tables. */
-static void spin(void)
+static void *spin(void *unused)
 {
 	/* push %rbp; mov %rsp, %rbp; jmp . */
 	static const uint8_t code[] = { 0x55, 0x48, 0x89, 0xe5, 0xeb, 0xfe };
 	void *generated = mmap(NULL, sizeof(code), PROT_READ | PROT_WRITE | PROT_EXEC,
 			       MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 
+	(void)unused;
 	if (generated == MAP_FAILED)
-		return;
+		return NULL;
 	memcpy(generated, code, sizeof(code));
+	current_isolate = isolate;
 	((void (*)(void))generated)();
+	return NULL;
 }
 
 int main(int argc, char **argv)
 {
-	static const char *const cases[] = { "deep", "names", "text", "nothing",
-					     "loop", "type",  "entry" };
+	static const char *const cases[] = { "deep", "names", "text",  "nothing",
+					     "loop", "type",  "entry", "thread" };
 	uint64_t frames[(FRAMES + 1) * FRAME_WORDS] = { 0 };
 	const char *what = NULL;
+	pthread_t thread;
 
 	for (size_t i = 0; argc == 2 && i < ARRAY_SIZE(cases); i++)
 		if (strcmp(argv[1], cases[i]) == 0)
 			what = cases[i];
 	if (!what) {
-		fputs("Usage: fake-node deep|names|text|nothing|loop|type|entry\n", stderr);
+		fputs("Usage: fake-node deep|names|text|nothing|loop|type|entry|thread\n", stderr);
 		return 2;
 	}
 	make_objects(what);
@@ -143,11 +149,12 @@ int main(int argc, char **argv)
 		frames[FRAME_WORDS + 7] = 2;
 	isolate[0x180 / 8] = (uint64_t)(uintptr_t)(frames + 8);
 	if (strcmp(what, "nothing") == 0)
-		isolate[0x1a0 / 8] = isolate[0x180 / 8] = UINT64_C(1) << 62;
+		isolate[0x180 / 8] = UINT64_C(1) << 62;
 	/* Few frames: the position of a function decides whether it has a name. */
 	if (strcmp(what, "text") == 0)
 		isolate[0x180 / 8] += 8 * FRAME_WORDS * (FRAMES - 3);
-	current_isolate = isolate;
-	spin();
+	if (strcmp(what, "thread") == 0 && pthread_create(&thread, NULL, spin, NULL) == 0)
+		pthread_join(thread, NULL);
+	spin(NULL);
 	return 0;
 }

@@ -435,21 +435,24 @@ static void test_interpreters(void)
 	expect("interpreters", DOCTOR_WARN, "only root", "sudo");
 	machine.bus_profd = 1;
 	expect("interpreters", DOCTOR_OK,
-	       "Ruby 3.1 to 3.4, PHP 8.2 to 8.5, Perl 5.36 to 5.40 and Node.js 20", NULL);
+	       "Ruby 3.1 to 3.4, PHP 8.2 to 8.5, Perl 5.36 to 5.40 and Node.js 18, 20, 22 and 24",
+	       NULL);
 	machine.bus_profd = 0;
 	put("/proc/self/status",
 	    "Name:\tx\nUid:\t0\t0\t0\t0\nCapEff:\t00000000a80425fb\n"); /* Docker's root */
 	expect("interpreters", DOCTOR_WARN, "not allowed", "--cap-add=BPF --cap-add=PERFMON");
 	put("/proc/self/status", ROOT_USER);
 	expect("interpreters", DOCTOR_OK,
-	       "Ruby 3.1 to 3.4, PHP 8.2 to 8.5, Perl 5.36 to 5.40 and Node.js 20", NULL);
+	       "Ruby 3.1 to 3.4, PHP 8.2 to 8.5, Perl 5.36 to 5.40 and Node.js 18, 20, 22 and 24",
+	       NULL);
 	put_process("16", "/usr/bin/python3.13", 0, NULL);
 	expect("jit-maps", DOCTOR_OK, "no node", NULL);
 	put_process("17", "/usr/bin/ruby3.1", 0, NULL);
 	put("/proc/17/maps", "7f00-7f01 r-xp 00000000 00:00 1 /usr/lib/libruby-3.1.so.3.1.2\n");
 	put_process("18", "/usr/bin/ruby", 0, NULL);
 	expect("interpreters", DOCTOR_OK,
-	       "Ruby 3.1 to 3.4, PHP 8.2 to 8.5, Perl 5.36 to 5.40 and Node.js 20", NULL);
+	       "Ruby 3.1 to 3.4, PHP 8.2 to 8.5, Perl 5.36 to 5.40 and Node.js 18, 20, 22 and 24",
+	       NULL);
 	put("/proc/18/maps", "7f00-7f01 r-xp 00000000 00:00 1 /usr/lib/libruby.so.3.5.1\n");
 	expect("interpreters", DOCTOR_WARN, "Ruby 3.5 is not supported", "Ruby 3.1 to 3.4");
 	expect("interpreters", DOCTOR_WARN, "process 18 ", "Ruby 3.1");
@@ -457,7 +460,8 @@ static void test_interpreters(void)
 	put_process("19", "/usr/bin/php8.2", 0, NULL);
 	put_process("20", "/usr/bin/php", 0, NULL);
 	expect("interpreters", DOCTOR_OK,
-	       "Ruby 3.1 to 3.4, PHP 8.2 to 8.5, Perl 5.36 to 5.40 and Node.js 20", NULL);
+	       "Ruby 3.1 to 3.4, PHP 8.2 to 8.5, Perl 5.36 to 5.40 and Node.js 18, 20, 22 and 24",
+	       NULL);
 	put_process("21", "/usr/sbin/php-fpm8.6", 0, NULL);
 	expect("interpreters", DOCTOR_WARN, "PHP 8.6 is not supported", "PHP 8.2 to 8.5");
 	expect("interpreters", DOCTOR_WARN, "process 21 ", "PHP 8.2");

@@ -10,18 +10,22 @@
 
 static void test_layouts(void)
 {
-	for (unsigned minor = V8_FIRST_MINOR; minor <= V8_LAST_MINOR; minor++) {
-		const struct interp_v8 *layout = v8_layout(minor);
+	static const unsigned versions[] = { 102, 113, 124, 136 };
+
+	for (size_t i = 0; i < ARRAY_SIZE(versions); i++) {
+		const struct interp_v8 *layout = v8_layout(versions[i]);
 
 		REQUIRE(layout);
-		CHECK_INT(layout->minor, minor);
+		CHECK_INT(layout->version, versions[i]);
 		/* what the BPF program reads of a frame, of a function and of a script */
 		CHECK_INT(layout->frame_function, layout->frame_type + 8);
-		CHECK(layout->info_number + 4 <= 56);
+		CHECK(layout->info_number + 4 <= 64);
 		CHECK(layout->script_id + 8 <= 88);
 	}
-	CHECK(!v8_layout(V8_FIRST_MINOR - 1));
-	CHECK(!v8_layout(V8_LAST_MINOR + 1));
+	CHECK(!v8_layout(V8_VERSION(12, 3)));
+	CHECK(!v8_layout(0));
+	CHECK_INT(interp_major(INTERP_V8, V8_VERSION(13, 6)), 13);
+	CHECK_INT(interp_minor(INTERP_V8, V8_VERSION(13, 6)), 6);
 }
 
 static void check_v8_file(const struct interp_runtime *runtime)
@@ -32,21 +36,25 @@ static void check_v8_file(const struct interp_runtime *runtime)
 static void test_files(void)
 {
 	static const struct interp_file_case files[] = {
-		{ "v8-program",
-		  INTERP_FOUND,
-		  3,
-		  { [INTERP_V8_OFFSET] = (uint64_t)(0xb0 - 0x100) } },
-		{ "v8-library", INTERP_FOUND, 3, { [INTERP_V8_OF_OFFSET] = 0x51090 } },
-		{ "v8-not-relocated", INTERP_OTHER_BUILD, 3, { 0 } },
-		{ "v8-12.4", INTERP_OTHER_VERSION, 0, { 0 } },
-		{ "v8-11.8", INTERP_OTHER_VERSION, 8, { 0 } },
-		{ "v8-other-number", INTERP_OTHER_BUILD, 3, { 0 } },
-		{ "v8-no-number", INTERP_OTHER_BUILD, 3, { 0 } },
-		{ "v8-compressed", INTERP_OTHER_BUILD, 3, { 0 } },
-		{ "v8-other-machine", INTERP_OTHER_BUILD, 3, { 0 } },
-		{ "v8-no-isolate", INTERP_OTHER_BUILD, 3, { 0 } },
-		{ "v8-no-block", INTERP_OTHER_BUILD, 3, { 0 } },
-		{ "v8-odd-block", INTERP_OTHER_BUILD, 3, { 0 } },
+		{ "v8-program", INTERP_FOUND, 113, { 0, (uint64_t)(0xb0 - 0x100) } },
+		{ "v8-library", INTERP_FOUND, 113, { 0x51090 } },
+		{ "v8-10.2", INTERP_FOUND, 102, { 0, 0, 0x4111c } },
+		{ "v8-12.4", INTERP_FOUND, 124, { 0, (uint64_t)(0xb0 - 0x100) } },
+		{ "v8-13.6", INTERP_FOUND, 136, { 0, (uint64_t)-0xa0 } },
+		{ "v8-13.6-other-code", INTERP_OTHER_BUILD, 136, { 0 } },
+		{ "v8-13.6-positive", INTERP_OTHER_BUILD, 136, { 0 } },
+		{ "v8-13.6-short-code", INTERP_OTHER_BUILD, 136, { 0 } },
+		{ "v8-not-relocated", INTERP_OTHER_BUILD, 113, { 0 } },
+		{ "v8-11.8", INTERP_OTHER_VERSION, 118, { 0 } },
+		{ "v8-14.1", INTERP_OTHER_VERSION, 141, { 0 } },
+		{ "v8-no-version", INTERP_OTHER_VERSION, 0, { 0 } },
+		{ "v8-other-number", INTERP_OTHER_BUILD, 113, { 0 } },
+		{ "v8-no-number", INTERP_OTHER_BUILD, 113, { 0 } },
+		{ "v8-compressed", INTERP_OTHER_BUILD, 113, { 0 } },
+		{ "v8-other-machine", INTERP_OTHER_BUILD, 113, { 0 } },
+		{ "v8-no-isolate", INTERP_OTHER_BUILD, 113, { 0 } },
+		{ "v8-no-block", INTERP_OTHER_BUILD, 113, { 0 } },
+		{ "v8-odd-block", INTERP_OTHER_BUILD, 113, { 0 } },
 	};
 
 	check_interp_files(INTERP_V8, files, ARRAY_SIZE(files), check_v8_file);
@@ -56,7 +64,7 @@ static void check_v8_name(enum interp_v8_kind kind, const char *name, const char
 			  uint32_t line, const char *want, const char *want_file)
 {
 	check_interp_name((struct interp_code){ .family = INTERP_V8,
-						.minor = 3,
+						.minor = 113,
 						.kind = kind,
 						.first_line = line,
 						.name_width = 1,
@@ -91,7 +99,7 @@ static void test_frames(void)
 						    { .pc = 2, .sp = 0x140 },
 						    { .pc = 3, .sp = 0x180 } };
 	const struct interp_native native = { .frames = frames, .n = 3, .has_root = true };
-	struct interp_chain chain = { .family = INTERP_V8, .minor = 3, .n = 2 };
+	struct interp_chain chain = { .family = INTERP_V8, .minor = 113, .n = 2 };
 	struct interp_run runs[INTERP_MAX_FRAMES];
 	size_t n;
 

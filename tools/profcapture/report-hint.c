@@ -56,7 +56,7 @@ static const struct advice advices[] = {
 	{ "perl-version",
 	  N_("profctl reads the functions of Perl 5.36, 5.38 and 5.40, built with threads, as Debian and Ubuntu build it") },
 	{ "node-version",
-	  N_("profctl reads the functions of Node.js 20; run another version with --perf-basic-prof") },
+	  N_("profctl reads the functions of Node.js 18, 20, 22 and 24; run another version with --perf-basic-prof") },
 	{ "no-generated-code",
 	  N_("run PHP with -d opcache.jit=off, which is slower, to have the functions of all samples") },
 	{ "refused-program",

@@ -31,9 +31,8 @@
 
 /* src/objects/scope-info.tq */
 #define SCOPE_KIND 15
-#define SCOPE_EVAL 1
-#define SCOPE_FUNCTION 2
-#define SCOPE_SCRIPT 4
+#define SCOPES_BEFORE_FUNCTION 1 /* kinds next to that of functions; these have a position, too */
+#define SCOPES_AFTER_FUNCTION 2
 #define SCOPE_HAS_CLASS_VARIABLE (1 << 10)
 #define SCOPE_HAS_FUNCTION_NAME (3 << 12)
 #define SCOPE_HAS_INFERRED_NAME (1 << 14)
@@ -44,7 +43,7 @@
 #define SYNTAX_WRAPPED 4
 
 #define MAX_FRAMES_OF_ALL_TYPES 1024
-#define INFO_BYTES 56
+#define INFO_BYTES 64
 #define SCRIPT_BYTES 88
 
 /* Lines are counted in parts of a text, of which each sample counts some. */
@@ -56,10 +55,9 @@
 #define WIDE_NEWLINES 0x000a000a000a000aull
 #define WIDE_LOW_BITS 0x7fff7fff7fff7fffull
 
-/* By minor version. */
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
-	__uint(max_entries, 32);
+	__uint(max_entries, V8_VERSIONS);
 	__type(key, __u32);
 	__type(value, struct interp_v8);
 } v8_layouts SEC(".maps");
@@ -374,16 +372,15 @@ struct v8_scope {
 static __always_inline void read_scope(const struct interp_v8 *layout, __u64 object,
 				       struct v8_scope *scope)
 {
-	__u64 head[3] = {}, tail[SCOPE_TAIL] = {}, at, n;
-	__u32 flags, kind, i = 0;
+	__u64 tail[SCOPE_TAIL] = {}, at;
+	__u32 flags = 0, kind, n = 0, position = 0, i = 0;
 
-	if (read_user(head, sizeof(head), object - TAG + layout->scope_flags))
+	if (read_user(&flags, 4, object - TAG + layout->scope_flags) ||
+	    read_user(&n, 4, object - TAG + layout->scope_n_names))
 		return;
-	flags = SMALL(head[0]);
-	kind = flags & SCOPE_KIND;
-	n = SMALL(head[2]);
+	kind = (flags & SCOPE_KIND) - (layout->scope_function - SCOPES_BEFORE_FUNCTION);
 	at = object - TAG + layout->scope_names;
-	at += 8 * (n + (n < layout->scope_most_names ? n : 1));
+	at += 8 * ((__u64)n + (n < layout->scope_most_names ? n : 1));
 	at += 8 * !!(flags & SCOPE_HAS_CLASS_VARIABLE);
 	if (read_user(tail, sizeof(tail), at))
 		return;
@@ -396,11 +393,17 @@ static __always_inline void read_scope(const struct interp_v8 *layout, __u64 obj
 			scope->name = i ? tail[2] : tail[0];
 		i++;
 	}
-	if (kind < SCOPE_EVAL || kind > SCOPE_SCRIPT)
-		return;
-	scope->start = SMALL(i == 0 ? tail[0] : i == 1 ? tail[1] : i == 2 ? tail[2] : tail[3]);
+	scope->is_function = kind == SCOPES_BEFORE_FUNCTION;
+	if (layout->scope_position) {
+		if (read_user(&position, 4, object - TAG + layout->scope_position + 4))
+			return;
+	} else {
+		if (kind > SCOPES_BEFORE_FUNCTION + SCOPES_AFTER_FUNCTION)
+			return;
+		position = SMALL(i == 0 ? tail[0] : i == 1 ? tail[1] : i == 2 ? tail[2] : tail[3]);
+	}
+	scope->start = position;
 	scope->has_start = true;
-	scope->is_function = kind == SCOPE_FUNCTION;
 }
 
 /* Describes the function whose SharedFunctionInfo is in scratch->object, and whose script is in
@@ -418,7 +421,7 @@ __noinline int v8_describe(__u64 number, __u32 id)
 
 	if (!scratch || !layout)
 		return -1;
-	code = begin_code(scratch, number, id, 0, INTERP_V8, layout->minor);
+	code = begin_code(scratch, number, id, 0, INTERP_V8, layout->version);
 	name = word_at(scratch->object, layout->info_name, 0xf8);
 	flags = *(const __u32 *)(scratch->object + masked(layout->info_flags, 0xfc));
 	if (type_of(layout, &name) == layout->type_scope_info) {
@@ -593,7 +596,9 @@ static long step(__u32 index, struct v8_walk *walk)
 		return add_function(walk, is_object ? words[0] : words[5], at);
 	if (type != layout->entry_type && type != layout->construct_entry_type)
 		return 0;
-	if (read_user(&walk->frame, 8, at - layout->entry_exit_frame)) {
+	if (read_user(&walk->frame, 8, at - layout->entry_exit_frame) ||
+	    (!walk->frame && layout->entry_fast_call_frame &&
+	     read_user(&walk->frame, 8, at - layout->entry_fast_call_frame))) {
 		walk->common.flags |= INTERP_FAULT;
 		return 1;
 	}
@@ -605,16 +610,37 @@ static long step(__u32 index, struct v8_walk *walk)
 	return 1;
 }
 
+static __always_inline __u64 get_fsbase(void)
+{
+	struct task_struct___kernel *task = (struct task_struct___kernel *)bpf_get_current_task();
+
+	return BPF_CORE_READ(task, thread.fsbase);
+}
+
+/* Returns whether an address is on the current thread's stack, if that is at `sp`. At the outer end
+ * of a stack is what fsbase points to; that of the main thread is above everything. */
+static __always_inline bool is_on_stack(__u64 address, __u64 sp)
+{
+	const __u64 fsbase = get_fsbase();
+
+	return address >= sp && (sp >= fsbase || address < fsbase);
+}
+
 /* Returns the isolate of the current thread, or 0. */
 static __always_inline __u64 find_isolate(const struct interp_process *process)
 {
-	struct task_struct___kernel *task = (struct task_struct___kernel *)bpf_get_current_task();
+	const __u64 fsbase = get_fsbase();
 	__u64 offset = process->addresses[INTERP_V8_OFFSET], isolate = 0;
+	__u32 key = 0;
 
+	if (process->addresses[INTERP_V8_KEY])
+		return read_user(&key, 4, process->addresses[INTERP_V8_KEY])
+			       ? 0
+			       : read_specific(fsbase, key);
 	if (process->addresses[INTERP_V8_OF_OFFSET] &&
 	    read_user(&offset, 8, process->addresses[INTERP_V8_OF_OFFSET]))
 		return 0;
-	return read_user(&isolate, 8, BPF_CORE_READ(task, thread.fsbase) + offset) ? 0 : isolate;
+	return read_user(&isolate, 8, fsbase + offset) ? 0 : isolate;
 }
 
 /* Reads the frames of the current thread into the sample. */
@@ -634,12 +660,17 @@ static __always_inline void walk_thread(struct v8_walk *walk)
 		walk->common.flags |= INTERP_FAULT;
 		return;
 	}
+	walk->sp = BPF_CORE_READ(regs, sp);
 	/* The thread executes no JavaScript. */
 	if (!walk->end) {
 		walk->common.flags |= INTERP_WALKED;
 		return;
 	}
-	walk->sp = BPF_CORE_READ(regs, sp);
+	/* It may collect garbage for the thread that the isolate belongs to. */
+	if (!is_on_stack(walk->end, walk->sp)) {
+		walk->common.flags |= INTERP_NO_THREAD;
+		return;
+	}
 	if (!walk->frame)
 		read_user(&walk->frame, 8, walk->isolate + layout->isolate_fast_call_frame);
 	/* A frame that ended is still known to the isolate for two instructions. */
@@ -665,7 +696,7 @@ static __always_inline bool read_v8(struct v8_walk *walk, void *ctx)
 		.common = begin_walk(ctx, scratch),
 		.layout = find_layout(),
 	};
-	if (!walk->layout || walk->layout->minor != scratch->process.minor)
+	if (!walk->layout || walk->layout->version != scratch->process.minor)
 		return false;
 	walk_thread(walk);
 	return true;

@@ -19,6 +19,7 @@
 #define MAX_TEXT_BYTES (64u << 20)
 #define TEXT_AT_ONCE (64u << 10)
 
+/* A name that ends with "_" is the beginning of one whose end differs between versions. */
 static const char *const names[INTERP_SYMBOLS] = {
 	[PYTHON_RUNTIME] = "_PyRuntime",
 	[PYTHON_CODE_TYPE] = "PyCode_Type",
@@ -47,6 +48,8 @@ static const char *const names[INTERP_SYMBOLS] = {
 	[PERL_CALL] = "Perl_call_sv",
 	[PERL_CALL_OPERATOR] = "Perl_amagic_call",
 	[V8_ISOLATE] = "_ZN2v88internal18g_current_isolate_E",
+	[V8_ISOLATE_KEY] = "_ZN2v88internal7Isolate12isolate_key_E",
+	[V8_CURRENT] = "_ZN2v87Isolate13TryGetCurrentEv",
 	[V8_MAJOR_NUMBER] = "_ZN2v88internal7Version6major_E",
 	[V8_MINOR_NUMBER] = "_ZN2v88internal7Version6minor_E",
 	[V8_TAGGED_SIZE] = "v8dbg_TaggedSize",
@@ -63,9 +66,8 @@ static const char *const names[INTERP_SYMBOLS] = {
 	[V8_TYPE_ODDBALL] = "v8dbg_type_Oddball__ODDBALL_TYPE",
 	[V8_TYPES_OF_STRINGS] = "v8dbg_FirstNonstringType",
 	[V8_FUNCTION_INFO] = "v8dbg_class_JSFunction__shared__SharedFunctionInfo",
-	[V8_INFO_DATA] = "v8dbg_class_SharedFunctionInfo__function_data__Object",
-	[V8_INFO_NAME] = "v8dbg_class_SharedFunctionInfo__name_or_scope_info__Object",
-	[V8_INFO_SCRIPT] = "v8dbg_class_SharedFunctionInfo__script_or_debug_info__HeapObject",
+	[V8_INFO_NAME] = "v8dbg_class_SharedFunctionInfo__name_or_scope_info_",
+	[V8_INFO_SCRIPT] = "v8dbg_class_SharedFunctionInfo__script_",
 	[V8_INFO_FLAGS] = "v8dbg_class_SharedFunctionInfo__flags__int",
 	[V8_SCRIPT_SOURCE] = "v8dbg_class_Script__source__Object",
 	[V8_SCRIPT_NAME] = "v8dbg_class_Script__name__Object",
@@ -298,11 +300,14 @@ static void take_symbol(struct interp_elf *elf, const Elf64_Sym *symbol, size_t 
 	/* The last byte of `strings` is 0. */
 	if (symbol->st_name >= size || symbol->st_shndx == SHN_UNDEF || !strchr("P_reptv", name[0]))
 		return;
-	for (size_t i = 0; i < INTERP_SYMBOLS; i++)
-		if (strcmp(name, names[i]) == 0) {
+	for (size_t i = 0; i < INTERP_SYMBOLS; i++) {
+		const size_t length = strlen(names[i]);
+
+		if (strncmp(name, names[i], length + (names[i][length - 1] != '_')) == 0) {
 			elf->found[i] = *symbol;
 			elf->indexes[i] = (uint32_t)index;
 		}
+	}
 }
 
 static bool read_symbols(struct interp_elf *elf, const Elf64_Shdr *table, const Elf64_Shdr *strings)

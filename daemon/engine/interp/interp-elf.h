@@ -45,7 +45,9 @@ enum interp_symbol {
 	PERL_RUN,
 	PERL_CALL,
 	PERL_CALL_OPERATOR,
-	V8_ISOLATE,
+	V8_ISOLATE,     /* thread-local variable that points to the thread's isolate */
+	V8_ISOLATE_KEY, /* up to 10.2: the key of each thread's isolate */
+	V8_CURRENT,     /* function that returns it */
 	V8_MAJOR_NUMBER,
 	V8_MINOR_NUMBER,
 	V8_TAGGED_SIZE, /* from here on, constants of V8 for debuggers */
@@ -62,7 +64,6 @@ enum interp_symbol {
 	V8_TYPE_ODDBALL,
 	V8_TYPES_OF_STRINGS,
 	V8_FUNCTION_INFO,
-	V8_INFO_DATA,
 	V8_INFO_NAME,
 	V8_INFO_SCRIPT,
 	V8_INFO_FLAGS,

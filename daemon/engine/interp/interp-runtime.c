@@ -48,7 +48,10 @@ void interp_runtime_locate(const struct interp_runtime *runtime, uint64_t bias,
 	} else if (runtime->family == INTERP_PERL) {
 		for (unsigned i = 0; i < INTERP_ADDRESSES; i++)
 			ret_addresses[i] += ret_addresses[i] != 0 ? bias : 0;
-	} else if (runtime->family == INTERP_V8 && ret_addresses[INTERP_V8_OF_OFFSET] != 0) {
-		ret_addresses[INTERP_V8_OF_OFFSET] += bias;
+	} else if (runtime->family == INTERP_V8) {
+		if (ret_addresses[INTERP_V8_OF_OFFSET] != 0)
+			ret_addresses[INTERP_V8_OF_OFFSET] += bias;
+		if (ret_addresses[INTERP_V8_KEY] != 0)
+			ret_addresses[INTERP_V8_KEY] += bias;
 	}
 }

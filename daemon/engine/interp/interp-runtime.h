@@ -28,7 +28,7 @@ struct interp_range {
 /* Addresses are those of the file. */
 struct interp_runtime {
 	enum interp_family family;
-	unsigned minor;                       /* of INTERP_FAMILY_MAJORS; 0: unknown */
+	unsigned minor;                       /* as in interp_major(); 0: unknown */
 	uint64_t addresses[INTERP_ADDRESSES]; /* as in struct interp_process */
 	uint64_t eval, eval_size;             /* the function that executes frames */
 	/* Perl: the function that executes the frames of `eval` again, because an exception may

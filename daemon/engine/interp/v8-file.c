@@ -3,9 +3,11 @@
  * V8-file - finds V8 in an ELF file
  *
  * Node.js exports the variables and functions of the V8 that it contains, and the offsets and types
- * that debuggers need.
+ * that debuggers need. A thread's isolate is the value of a key, or of a thread-local variable; if
+ * that is not exported, the code of an exported function returns its value.
  * Invariants: (1) a build that differs from the known ones in one of these is not used
  *                 [test-v8: files]
+ *             (2) code that is not as expected is not guessed at  [test-v8: files]
  * Pure functions of the file.
  */
 #include "daemon/engine/interp/v8-file.h"
@@ -15,6 +17,7 @@
 
 #define MAX_BLOCK_BYTES (UINT64_C(1) << 30)
 #define TAGGED_BYTES 8
+#define LOAD_BYTES 10u
 
 static bool read_number(const struct interp_elf *elf, enum interp_symbol symbol,
 			int32_t *ret_number)
@@ -28,14 +31,15 @@ static bool read_number(const struct interp_elf *elf, enum interp_symbol symbol,
 	return true;
 }
 
-/* Returns the minor version; 0 if it is not known, or the major version is another one. */
-static unsigned find_minor(const struct interp_elf *elf)
+/* Returns the version; 0 if it is not known. */
+static unsigned find_version(const struct interp_elf *elf)
 {
 	int32_t major, minor;
 
-	return read_number(elf, V8_MAJOR_NUMBER, &major) && major == (int32_t)V8_MAJOR &&
-			       read_number(elf, V8_MINOR_NUMBER, &minor) && minor > 0
-		       ? (unsigned)minor
+	return read_number(elf, V8_MAJOR_NUMBER, &major) && major > 0 &&
+			       major < (int32_t)V8_VERSIONS / 10 &&
+			       read_number(elf, V8_MINOR_NUMBER, &minor) && minor >= 0 && minor < 10
+		       ? V8_VERSION((unsigned)major, (unsigned)minor)
 		       : 0;
 }
 
@@ -58,7 +62,6 @@ static bool is_known_build(const struct interp_elf *elf, const struct interp_v8 
 		{ V8_TYPE_ODDBALL, offsetof(struct interp_v8, type_oddball) },
 		{ V8_TYPES_OF_STRINGS, offsetof(struct interp_v8, types_of_strings) },
 		{ V8_FUNCTION_INFO, offsetof(struct interp_v8, function_info) },
-		{ V8_INFO_DATA, offsetof(struct interp_v8, info_data) },
 		{ V8_INFO_NAME, offsetof(struct interp_v8, info_name) },
 		{ V8_INFO_SCRIPT, offsetof(struct interp_v8, info_script) },
 		{ V8_INFO_FLAGS, offsetof(struct interp_v8, info_flags) },
@@ -88,13 +91,35 @@ static bool is_known_build(const struct interp_elf *elf, const struct interp_v8 
 	return true;
 }
 
-/* Finds the variable of each thread that points to its isolate. Returns false if its location
- * cannot be determined. */
+/* Finds the variable in the code of a program's function that returns its value, and that ends with
+ * this: mov %fs:OFFSET,%rax; ret. Returns false if the code is another one. */
+static bool find_in_code(const struct interp_elf *elf, struct interp_runtime *runtime)
+{
+	static const uint8_t load[] = { 0x64, 0x48, 0x8b, 0x04, 0x25 };
+	uint8_t code[INTERP_ELF_MAX_CODE];
+	const size_t size = interp_elf_code(elf, V8_CURRENT, code);
+	const size_t at = size - LOAD_BYTES;
+	int64_t offset;
+
+	if (size < LOAD_BYTES || memcmp(code + at, load, sizeof(load)) != 0 ||
+	    code[size - 1] != 0xc3)
+		return false;
+	offset = (int32_t)load_le32(code + at + sizeof(load));
+	runtime->addresses[INTERP_V8_OFFSET] = (uint64_t)offset;
+	return offset < 0 && offset > -(int64_t)MAX_BLOCK_BYTES;
+}
+
+/* Finds the variable of each thread that points to its isolate, or the key of it. Returns false if
+ * its location cannot be determined. */
 static bool find_isolate(const struct interp_elf *elf, struct interp_runtime *runtime)
 {
 	const uint64_t value = elf->found[V8_ISOLATE].st_value;
 	const Elf64_Phdr *block = interp_elf_segment(elf, PT_TLS);
 
+	if (!interp_elf_has(elf, V8_ISOLATE)) {
+		runtime->addresses[INTERP_V8_KEY] = elf->found[V8_ISOLATE_KEY].st_value;
+		return runtime->addresses[INTERP_V8_KEY] != 0 || find_in_code(elf, runtime);
+	}
 	if (!block || block->p_memsz > MAX_BLOCK_BYTES || value >= block->p_memsz ||
 	    block->p_align > MAX_BLOCK_BYTES || (block->p_align & (block->p_align - 1)) != 0)
 		return false;
@@ -119,12 +144,11 @@ bool v8_file_describe(const struct interp_elf *elf, struct interp_runtime *ret_r
 		return false;
 	*ret_runtime = (struct interp_runtime){
 		.family = INTERP_V8,
-		.minor = find_minor(elf),
+		.minor = find_version(elf),
 	};
 	layout = v8_layout(ret_runtime->minor);
 	ret_runtime->found = !layout ? INTERP_OTHER_VERSION
-			     : elf->is_x86_64 && interp_elf_has(elf, V8_ISOLATE) &&
-					     is_known_build(elf, layout) &&
+			     : elf->is_x86_64 && is_known_build(elf, layout) &&
 					     find_isolate(elf, ret_runtime)
 				     ? INTERP_FOUND
 				     : INTERP_OTHER_BUILD;

@@ -52,7 +52,6 @@ struct image *interpreted_code_program(struct interpreted_code *code, const stru
 				       enum interp_family family, unsigned minor)
 {
 	static const char *const kinds[] = INTERP_FAMILY_KINDS;
-	static const unsigned majors[] = INTERP_FAMILY_MAJORS;
 	/* No file has such an address. */
 	gconstpointer key = file ? (gconstpointer)file
 				 : GUINT_TO_POINTER(family * 256 + minor % 256 + 1);
@@ -61,7 +60,8 @@ struct image *interpreted_code_program(struct interpreted_code *code, const stru
 
 	if (program)
 		return program;
-	path = g_strdup_printf("[%s %u.%u]", kinds[family], majors[family], minor % 256);
+	path = g_strdup_printf("[%s %u.%u]", kinds[family], interp_major(family, minor % 256),
+			       interp_minor(family, minor % 256));
 	program = images_new(code->images, PROF_IMAGE_INTERPRETER, path, NULL);
 	if (file)
 		identify(program, file);

@@ -327,22 +327,23 @@ bool session_receive_image(struct session *session, struct channel_message *mess
 static char *name_interpreter(const struct interp_runtime *runtime)
 {
 	static const char *const names[] = INTERP_FAMILY_NAMES;
-	static const unsigned majors[] = INTERP_FAMILY_MAJORS;
+	const enum interp_family family = runtime->family;
 
-	return runtime->minor ? g_strdup_printf("%s %u.%u", names[runtime->family],
-						majors[runtime->family], runtime->minor)
-			      : g_strdup_printf("this version of %s", names[runtime->family]);
+	return runtime->minor ? g_strdup_printf("%s %u.%u", names[family],
+						interp_major(family, runtime->minor),
+						interp_minor(family, runtime->minor))
+			      : g_strdup_printf("this version of %s", names[family]);
 }
 
 /* Reports once, in the capture, why frames of an interpreter are not read. */
 static void note_unread(struct session *session, const struct interp_runtime *runtime)
 {
-	uint32_t *noted = &session->unread_versions[runtime->family];
+	uint64_t *noted = &session->unread_versions[runtime->family];
 	g_autofree char *name = name_interpreter(runtime), *text = NULL;
 
-	if (*noted & 1u << runtime->minor % 32)
+	if (*noted & UINT64_C(1) << runtime->minor % 64)
 		return;
-	*noted |= 1u << runtime->minor % 32;
+	*noted |= UINT64_C(1) << runtime->minor % 64;
 	text = g_strdup_printf("%s%s is not supported",
 			       runtime->found == INTERP_OTHER_BUILD ? "this build of " : "", name);
 	session_add_metadata(session, "interpreters.missing", text, strlen(text));

@@ -78,7 +78,7 @@ struct session {
 	struct interpreted_code interpreted_code;
 	struct interpreted *interpreted; /* NULL: interpreters are not read */
 	/* sets of minor versions that were reported, by family */
-	uint32_t unread_versions[INTERP_FAMILIES];
+	uint64_t unread_versions[INTERP_FAMILIES];
 	bool noted_two_interpreters, noted_full, noted_code; /* were reported */
 	struct loss_table losses;
 	struct cpus cpus;
