@@ -300,14 +300,19 @@ static bool find_record(struct modules *modules, struct safe_read *memory,
 	return false;
 }
 
-/* Finds the FDE that may cover pc. */
+/* Finds the FDE that may cover pc. Distances are compared from the first entry's on, modulo 2^32,
+ * because some releases of lld sort negative ones (of code below .eh_frame_hdr) after all
+ * others. */
 static bool find_fde(struct modules *modules, struct safe_read *memory, const struct module *module,
 		     uint64_t pc, uint64_t *ret_at)
 {
 	uint32_t low = 0, high = module->n_entries;
+	uint64_t first;
 
 	if (module->records != 0)
 		return find_record(modules, memory, module, pc, ret_at);
+	if (!read_distance(modules, memory, module, module->table, &first))
+		return false;
 	while (low < high) {
 		uint32_t middle = low + (high - low) / 2;
 		uint64_t start;
@@ -315,7 +320,7 @@ static bool find_fde(struct modules *modules, struct safe_read *memory, const st
 		if (!read_distance(modules, memory, module,
 				   module->table + (uint64_t)middle * ENTRY_BYTES, &start))
 			return false;
-		if (start <= pc)
+		if ((uint32_t)(start - first) <= (uint32_t)(pc - first))
 			low = middle + 1;
 		else
 			high = middle;

@@ -5,6 +5,7 @@ import os
 import platform
 import re
 import shutil
+import struct
 import subprocess
 from collections import Counter
 
@@ -1160,18 +1161,36 @@ int main(int argc, char **argv)
 LONG_CFI = '-DLONG=".rept 6000\\n nop\\n .cfi_remember_state\\n .cfi_restore_state\\n .endr"'
 
 
-@pytest.mark.parametrize("flags", [
-    ["-Wl,--section-start=.far=0x800000"],
-    ["-no-pie", "-Wl,--section-start=.far=0x800000"],
-    ["-Wl,--no-eh-frame-hdr"],
-    ["-Wl,--section-start=.far=0x800000", LONG_CFI],
-], ids=["two segments", "two segments without pie", "no eh_frame_hdr", "long cfi"])
-def test_memory(profctl, profcapture, capture, tmp_path, flags):
+def sort_as_lld(program):
+    """Sorts the entries of .eh_frame_hdr by distances without a sign, as lld 14 does: those of the
+    code below it come last."""
+    data = bytearray(program.read_bytes())
+    (headers,), (n,) = struct.unpack_from("<Q", data, 32), struct.unpack_from("<H", data, 56)
+    found = [struct.unpack_from("<IIQ", data, headers + 56 * i) for i in range(n)]
+    header = next(offset for kind, _, offset in found if kind == 0x6474e550)  # PT_GNU_EH_FRAME
+    (n,) = struct.unpack_from("<I", data, header + 8)
+    entries = [struct.unpack_from("<II", data, header + 12 + 8 * i) for i in range(n)]
+    assert sorted(entries) != entries
+    for i, entry in enumerate(sorted(entries)):
+        struct.pack_into("<II", data, header + 12 + 8 * i, *entry)
+    program.write_bytes(data)
+
+
+@pytest.mark.parametrize("flags, change", [
+    (["-Wl,--section-start=.far=0x800000"], None),
+    (["-no-pie", "-Wl,--section-start=.far=0x800000"], None),
+    (["-Wl,--no-eh-frame-hdr"], None),
+    (["-Wl,--section-start=.far=0x800000", LONG_CFI], None),
+    (["-Wl,--section-start=.far=0x800000"], sort_as_lld),
+], ids=["two segments", "two segments without pie", "no eh_frame_hdr", "long cfi", "order of lld"])
+def test_memory(profctl, profcapture, capture, tmp_path, flags, change):
     """The stack of an allocation has the callers written in the program, up to its entry."""
     if LONG_CFI not in flags:
         flags = [*flags, "-DLONG=\"\""]
     place = [] if "-Wl,--no-eh-frame-hdr" in flags else ['-DIN=__attribute__((section(".far")))']
     program = build(tmp_path, "segments", SEGMENTS, *(place or ["-DIN="]), *flags)
+    if change:
+        change(program)
     recorded(profctl, "--memory", "-F", 19, "-o", capture, "--", program)
     allocations = profcapture.json("dump", capture, "--table", "alloc", "--resolve", "--limit", 0)["data"]["rows"]
     chains = [[frame["name"] for frame in row["frames"]] for row in allocations if 2000 <= row["size"] < 2100]
