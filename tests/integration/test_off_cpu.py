@@ -132,12 +132,17 @@ def test_wall(profcapture, recorded):
 
 
 def test_stopped(profctl, profcapture, require, tmp_path):
-    """The time in which a process is stopped has a state of its own."""
+    """The time in which a process is stopped has a state and a cause of its own, not those of the
+    call that it interrupts."""
     require(root=True)
     capture = tmp_path / "stopped.cap"
     profctl("record", "-q", "--off-cpu", "-o", capture, "--", "sh", "-c", "sleep 0.1 & kill -STOP $!; sleep 0.6; kill -CONT $!; wait")
-    found = {row["state"]: row["time_ns"] for row in profcapture.json("report", capture, "--by", "state")["data"]["rows"]}
+    data = profcapture.json("report", capture, "--by", "state")["data"]
+    found = {row["state"]: row["time_ns"] for row in data["rows"]}
     assert 0.5e9 < found["stopped"] and found["sleeping"] > 0.5e9
+    assert sum(row["time_ns"] for row in data["places"] if row["call"] == "stop") == found["stopped"]
+    for metric in "cpu", "off-cpu", "wall":
+        assert "not recorded" not in profcapture("report", capture, "--by", "state", "--metric", metric).stdout
 
 
 def test_ranges(profcapture, recorded):

@@ -320,8 +320,8 @@ struct summary report_summary(const struct report *report)
 /* Prints how much of the waiting time has a stack. */
 static void print_wait_stacks(const struct report *report, struct out *out)
 {
-	const struct profile *waits = report->reader.metric == READER_CPU ? &report->waits
-									  : &report->profile;
+	bool has_own = report->reader.metric == READER_CPU || report->profile.by == PROFILE_STATE;
+	const struct profile *waits = has_own ? &report->waits : &report->profile;
 
 	if (!waits->functions)
 		out_text(out, _("Where threads waited was not recorded ('profctl record "
