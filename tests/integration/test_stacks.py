@@ -271,21 +271,23 @@ ALONE int down(int left)
 }
 int main(int argc, char **argv)
 {
-	down(59);
+	down(argc > 1 ? 200 : 59);
 	BEHIND;
 }
 """
 PROGRAMS.add_program("repaired", DEEP, *KEEPS_FP)
+PROGRAMS.add_program("repaired-deep", DEEP, *KEEPS_FP, arguments=["deep"])
 PROGRAMS.add_program("not-repaired", DEEP)
 
 
 def test_repaired_by_frame_pointers(samples_of):
     """Programs with frame pointers have complete stacks even if those are deeper than a copy, up to
-    code in libc without frame pointers."""
+    code in libc without frame pointers, and to the number of frames that the kernel returns."""
     samples = at(samples_of("repaired"))
     stops = {sample.stop for sample in samples}
     assert stops in ({"unknown"}, {"root"})
     expect(samples, "spin;(down;){60}" + (MAIN if stops == {"root"} else CHAIN_END), method="fp-repaired", stop=stops.pop())
+    expect(at(samples_of("repaired-deep")), "spin(;down){90,126};<deeper>", method="fp-repaired", stop="depth")
     expect(at(samples_of("not-repaired")), "spin(;down){15,30};<deeper>", stop="copy-end")
 
 

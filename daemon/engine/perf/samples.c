@@ -216,11 +216,17 @@ uint32_t samples_add_stack(struct samples *samples, const struct sample *sample,
 	return n ? samples->stacks[n - 1] : parent;
 }
 
+/* Returns whether the kernel may have cut the chain. */
+static bool is_full(const struct chain *chain)
+{
+	return chain->n_user > 0 && chain->n_user + chain->n_kernel >= KERNEL_DEPTH;
+}
+
 /* Removes the implausible part of a frame-pointer chain. Returns why the chain ends. */
 static enum prof_user_stop judge(struct chain *chain, const struct thread *thread)
 {
 	const struct process *process = thread->process;
-	size_t depth = chain->n_user + chain->n_kernel, i;
+	size_t i;
 
 	/* Threads that the kernel adds to a process for its own work use the process's memory, but
 	 * have no user stack. */
@@ -235,9 +241,7 @@ static enum prof_user_stop judge(struct chain *chain, const struct thread *threa
 		chain->n_user = i;
 		return PROF_STOP_BAD_FRAME;
 	}
-	if (chain->n_user > 0 && depth >= KERNEL_DEPTH)
-		return PROF_STOP_DEPTH;
-	return PROF_STOP_UNKNOWN;
+	return is_full(chain) ? PROF_STOP_DEPTH : PROF_STOP_UNKNOWN;
 }
 
 /* Uses the kernel's chain as the user part. */
@@ -355,6 +359,7 @@ static void add_pending(struct samples *samples, const struct record_sample *rec
 			.full_bytes = samples->stack_bytes,
 			.chain = chain->user,
 			.n_chain = chain->n_user,
+			.chain_is_cut = is_full(chain),
 			.thread = sample->thread->row.id,
 			.pid = process->pid,
 			.in_kernel = sample->in_kernel,

@@ -336,11 +336,12 @@ static bool is_on_chain(struct unwind_lane *lane, uint64_t ip)
 }
 
 /* Appends the rest of the kernel's chain of frame pointers, if it can be trusted. */
-static void repair(struct unwind_lane *lane, const uint64_t *chain, size_t n,
+static void repair(struct unwind_lane *lane, const struct unwind_input *input,
 		   struct unwind_stack *stack)
 {
+	const uint64_t *chain = input->chain;
 	const struct cfi_rule *rule;
-	size_t i, from = 0;
+	size_t i, n = input->n_chain, from = 0;
 
 	/* The kernel's chains are never this deep. */
 	if (stack->n > UNWIND_MAX_FRAMES)
@@ -361,7 +362,9 @@ static void repair(struct unwind_lane *lane, const uint64_t *chain, size_t n,
 		lane->ips[stack->n++] = chain[i];
 	rule = rule_at(lane, chain[n - 1]);
 	stack->method = PROF_METHOD_FP_REPAIRED;
-	stack->stop = rule && rule->ra == CFI_UNDEFINED ? PROF_STOP_ROOT : PROF_STOP_UNKNOWN;
+	stack->stop = rule && rule->ra == CFI_UNDEFINED ? PROF_STOP_ROOT
+		      : input->chain_is_cut             ? PROF_STOP_DEPTH
+							: PROF_STOP_UNKNOWN;
 }
 
 static void mend_deep(struct unwind_lane *lane, const struct unwind_input *input,
@@ -380,7 +383,7 @@ static void mend_deep(struct unwind_lane *lane, const struct unwind_input *input
 		return;
 	stitch(lane, input->thread, stack);
 	if (stack->stop == PROF_STOP_COPY_END)
-		repair(lane, input->chain, input->n_chain, stack);
+		repair(lane, input, stack);
 }
 
 /* Keeps the innermost and the outermost frames of a stack that is too deep. */
