@@ -301,6 +301,27 @@ static void test_lost_switch(void)
 	stage_done(&stage);
 }
 
+/* If the kernel copies the stack of a sleep twice, the wait keeps what was reported before. */
+static void test_copied_twice(void)
+{
+	struct stage stage;
+
+	stage_init(&stage);
+	report(&stage, 0, 0x400010, 0x7000);
+	copy(&stage, 0, 0x400010);
+	copy(&stage, 0, 0x400010);
+	waits_begin(&stage.waits, stage.threads[0], 1, 5000);
+	waits_end(&stage.waits, stage.threads[0], 5100);
+	waits_end_all(&stage.waits, 9000);
+	waits_write(&stage.waits, UINT64_MAX);
+	parts_finish(&stage.parts);
+	REQUIRE(CHECK_INT(rows_of(&stage.parts, PROF_TABLE_WAIT), 1));
+	CHECK_INT(row(&stage, PROF_WAIT_STACK_SOURCE, 0), PROF_STACK_COPIED);
+	CHECK_INT(row(&stage, PROF_WAIT_STATE, 0), PROF_WAIT_SLEEPING);
+	CHECK_INT(row(&stage, PROF_WAIT_ARGUMENT, 0), 0x77);
+	stage_done(&stage);
+}
+
 /* Puts a snapshot with the stack of thread 0. */
 static size_t put_stack(uint8_t *bytes, uint64_t time_ns, uint64_t done_ns, uint64_t pc)
 {
@@ -626,6 +647,7 @@ int main(void)
 	RUN(test_late);
 	RUN(test_pause);
 	RUN(test_lost_switch);
+	RUN(test_copied_twice);
 	RUN(test_page_fault);
 	RUN(test_pile);
 	RUN(test_mappings);

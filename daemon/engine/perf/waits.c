@@ -599,11 +599,19 @@ void waits_interpret(struct waits *waits, struct thread *thread, const uint8_t *
 
 void waits_copy(struct waits *waits, struct thread *thread, const struct record *record)
 {
+	const struct regs *regs = regs_get(REGS_NATIVE);
+	const uint64_t *registers = record->sample.registers;
+	uint64_t pc = registers ? registers[regs->perf_pc] : samples_user_pc(&record->sample);
 	struct wait *wait = next_wait(waits, thread);
 
-	/* A sleep is copied once, so the wait is of an earlier sleep, whose switch was lost. */
-	if (wait->code.is_pending || wait->code.maps)
+	if (wait->code.is_pending || wait->code.maps) {
+		/* When the event's period is shortened, the kernel may copy a stack twice. */
+		if (wait->code.has_registers && wait->code.pc == pc &&
+		    (!registers || wait->code.sp == registers[regs->perf_sp]))
+			return;
+		/* Otherwise, the wait is of an earlier sleep, whose switch was lost. */
 		wait = add_wait(waits, thread);
+	}
 	copy_stack(waits, &wait->code, record);
 }
 
