@@ -48,14 +48,15 @@ static void write_row(struct tasks *tasks, struct thread *thread, uint32_t cpu, 
 	thread->state = state;
 	thread->state_ns = time_ns;
 	tasks_need(tasks, thread);
-	output_add(tasks->output, PROF_TABLE_SWITCH,
-		   (const struct prof_value[]){
-			   [PROF_SWITCH_TIME] = PROF_NUMBER(time_ns),
-			   [PROF_SWITCH_THREAD] = PROF_NUMBER(thread->row.id),
-			   [PROF_SWITCH_CPU] = PROF_NUMBER(cpu),
-			   [PROF_SWITCH_START] = PROF_NUMBER(start_ns),
-			   [PROF_SWITCH_STATE] = PROF_NUMBER(state),
-		   });
+	output_add_numbers(tasks->output, PROF_TABLE_SWITCH,
+			   (const uint64_t[PROF_SWITCH_COLUMNS]){
+				   [PROF_SWITCH_TIME] = time_ns,
+				   [PROF_SWITCH_THREAD] = thread->row.id,
+				   [PROF_SWITCH_CPU] = cpu,
+				   [PROF_SWITCH_START] = start_ns,
+				   [PROF_SWITCH_STATE] = state,
+			   },
+			   0);
 }
 
 static void add_row(struct switches *switches, struct tasks *tasks, uint32_t cpu,
@@ -122,7 +123,10 @@ void switches_apply(struct switches *switches, struct tasks *tasks,
 	uint64_t time_ns = event->time_ns;
 
 	if (!event->out) {
-		enter(switches, tasks, event->tid, time_ns);
+		/* The record of the thread that left has named this one. */
+		if (switches->tid != event->tid || !switches->thread)
+			enter(switches, tasks, event->tid, time_ns);
+		switches->start_ns = time_ns;
 		return;
 	}
 	/* An exiting task has lost its tid. It is the thread that entered last. */

@@ -286,10 +286,19 @@ static void on_task_exit(struct events *events, struct cpu *cpu, const struct re
 			      record->time_ns);
 }
 
-/* Begins or ends the wait of the thread that leaves or enters the CPU. */
-static void note_wait(struct events *events, const struct switch_event *event)
+/* Returns a thread that is probably the last one that entered the CPU. */
+static struct thread *thread_on(const struct events *events, const struct cpu *cpu, int32_t tid)
 {
-	struct thread *thread = tasks_thread(events->tasks, event->tid);
+	struct thread *thread = cpu->switches.tid == tid ? cpu->switches.thread : NULL;
+
+	return thread && !thread->exit_ns ? thread : tasks_thread(events->tasks, tid);
+}
+
+/* Begins or ends the wait of the thread that leaves or enters the CPU. */
+static void note_wait(struct events *events, const struct cpu *cpu,
+		      const struct switch_event *event)
+{
+	struct thread *thread = thread_on(events, cpu, event->tid);
 
 	if (!thread)
 		return;
@@ -303,7 +312,7 @@ static void note_wait(struct events *events, const struct switch_event *event)
 
 static void on_sleep(struct events *events, struct cpu *cpu, const struct record *record)
 {
-	struct thread *thread = tasks_thread(events->tasks, record->tid);
+	struct thread *thread = thread_on(events, cpu, record->tid);
 
 	if (!events->waits || events->too_late)
 		return;
@@ -334,7 +343,7 @@ static void on_switch(struct events *events, struct cpu *cpu, const struct recor
 	if (cpu->switches.start_ns == 0)
 		cpu->switches.start_ns = MIN_OF(events->begin_ns, record->time_ns);
 	if (events->waits && record->tid > 0)
-		note_wait(events, &event);
+		note_wait(events, cpu, &event);
 	switches_apply(&cpu->switches, events->tasks, &event);
 }
 

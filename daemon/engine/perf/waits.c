@@ -120,7 +120,7 @@ struct wait {
 	uint64_t registers[MAX_REGISTERS]; /* registers of regs->perf_sleep_mask */
 	char *syscall, *object;            /* NULL: unknown */
 	struct waker *waker;               /* referenced; NULL: unknown */
-	GList link;                        /* link in waits->begun */
+	GList link;                        /* in waits->begun or waits->ended */
 };
 
 struct wait_pause {
@@ -170,10 +170,11 @@ static void code_init(struct wait_code *code, struct thread *thread)
 
 static struct wait *wait_new(struct thread *thread)
 {
-	struct wait *wait = g_new0(struct wait, 1);
+	/* Unlike malloc(), calloc() of glibc 2.36 does not reuse memory that was just freed. */
+	struct wait *wait = g_new(struct wait, 1);
 
+	*wait = (struct wait){ .cpu = PROF_SWITCH_NO_CPU, .link.data = wait };
 	code_init(&wait->code, thread);
-	wait->cpu = PROF_SWITCH_NO_CPU;
 	return wait;
 }
 
@@ -219,7 +220,6 @@ static struct wait *add_wait(struct waits *waits, struct thread *thread)
 	(void)g_hash_table_steal_extended(waits->early, thread, NULL, (gpointer *)&wait->waker);
 	drop_wait(waits, thread);
 	thread->wait = wait;
-	wait->link.data = wait;
 	g_queue_push_tail_link(&waits->begun, &wait->link);
 	return wait;
 }
@@ -508,7 +508,7 @@ void waits_write(struct waits *waits, uint64_t now_ns)
 	struct wait *wait;
 
 	while ((wait = g_queue_peek_head(&waits->ended)) != NULL && is_due(waits, wait, now_ns)) {
-		g_queue_pop_head(&waits->ended);
+		g_queue_pop_head_link(&waits->ended);
 		write_row(waits, wait);
 		wait_unref(wait);
 	}
@@ -942,7 +942,7 @@ static void end(struct waits *waits, struct wait *wait, uint64_t time_ns)
 {
 	wait->end_ns = time_ns;
 	waits->now_ns = MAX_OF(waits->now_ns, time_ns);
-	g_queue_push_tail(&waits->ended, wait);
+	g_queue_push_tail_link(&waits->ended, &wait->link);
 	/* Rows are in order, so all of them may wait for one requested stack. */
 	if (waits->ended.length > WAITS_MAX_ENDED)
 		waits_give_up(waits);
@@ -1009,12 +1009,15 @@ void waits_init(struct waits *waits, struct samples *samples)
 
 void waits_done(struct waits *waits)
 {
+	GList *ended;
+
 	if (!waits->early)
 		return;
 	drop_waits(waits);
 	g_hash_table_destroy(waits->early);
 	g_hash_table_destroy(waits->pauses);
-	g_queue_clear_full(&waits->ended, wait_unref);
+	while ((ended = g_queue_pop_head_link(&waits->ended)) != NULL)
+		wait_unref(ended->data);
 	g_ptr_array_set_free_func(waits->requested, wait_unref);
 	g_ptr_array_unref(waits->requested);
 	for (size_t i = 0; i < ENGINE_MAX_CPUS; i++) {

@@ -176,6 +176,13 @@ static bool apply_snapshot(struct proc_queries *queries, const struct message_sn
 	return true;
 }
 
+uint64_t proc_queries_answered_ns(const struct proc_queries *queries)
+{
+	const struct answer *answer = g_queue_peek_head((GQueue *)&queries->answers);
+
+	return answer ? answer->received_ns : UINT64_MAX;
+}
+
 bool proc_queries_apply(struct proc_queries *queries, uint64_t drained_ns, GError **error)
 {
 	struct answer *answer;

@@ -141,16 +141,29 @@ static void open_side_band(struct session *session)
 	receive_sources(session);
 }
 
-static uint64_t drain_perf(struct session *session, uint64_t limit_ns, uint64_t now_ns)
+/* Returns false if the time for a round is over. */
+static bool drain_until(struct session *session, uint64_t limit_ns, uint64_t now_ns)
 {
 	session->behind = !ring_merge_run_until(&session->merge, limit_ns, now_ns + ROUND_MAX_NS);
-	if (session->behind) {
+	if (session->behind)
+		return false;
+	if (!session_apply_answers(session, limit_ns, &session->failure))
+		session_fail(session);
+	return true;
+}
+
+static uint64_t drain_perf(struct session *session, uint64_t limit_ns, uint64_t now_ns)
+{
+	uint64_t answered_ns = proc_queries_answered_ns(&session->queries);
+
+	/* Apply an answer as soon as possible: the rows of all later waits wait for the stack of
+	 * one that is in it. */
+	if ((answered_ns < limit_ns && !drain_until(session, answered_ns, now_ns)) ||
+	    !drain_until(session, limit_ns, now_ns)) {
 		ticks_drop(&session->sampling.ticks);
 		sampling_compare_ticks(&session->sampling, UINT64_MAX);
 		return session->merge.last_ns;
 	}
-	if (!session_apply_answers(session, limit_ns, &session->failure))
-		session_fail(session);
 	sampling_compare_ticks(&session->sampling, limit_ns);
 	return limit_ns;
 }
