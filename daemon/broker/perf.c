@@ -49,6 +49,7 @@
 #define STACK_HURRY_A_SECOND 16 /* a ring may hold 1/16 s, to copy STACK_GOOD_BYTES */
 #define SAMPLES_TO_SIDE_BAND 4
 #define INHERITED_COPIES_A_SECOND 1000u
+#define COPIES_BYTES (8u << 20) /* holds 1/8 s of a thousand copies a second */
 
 int perf_open_event(struct perf_event_attr *attr, pid_t pid, int cpu)
 {
@@ -192,7 +193,10 @@ struct perf_event_attr perf_source_attr(const struct perf_plan *plan, const stru
 	attr.inherit = plan->by_task;
 	attr.inherit_thread = plan->by_task && !plan->children;
 	attr.watermark = 1;
-	attr.wakeup_watermark = plan->sample_pages * (uint32_t)sysconf(_SC_PAGESIZE) / 4;
+	/* A lost copy costs less than a lost sample: its wait shares another stack. */
+	attr.wakeup_watermark = event->off_cpu && plan->copy_pages
+					? plan->copy_pages * (uint32_t)sysconf(_SC_PAGESIZE) / 2
+					: plan->sample_pages * (uint32_t)sysconf(_SC_PAGESIZE) / 4;
 	if (event->counts_ns)
 		attr.exclude_idle = 1; /* the clock also runs in the idle task */
 	if (!plan->kernel && !event->kernel_only)
@@ -525,7 +529,8 @@ static bool has_copies(const struct perf_plan *plan)
 /* Sets what follows from the size of the samples' ring. */
 static void choose_copies(struct perf_plan *plan)
 {
-	plan->copy_pages = has_copies(plan) ? plan->sample_pages : 0;
+	plan->copy_pages = has_copies(plan) ? MIN_OF(plan->sample_pages, ring_pages(COPIES_BYTES))
+					    : 0;
 	choose_stack_bytes(plan);
 }
 

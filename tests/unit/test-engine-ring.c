@@ -228,6 +228,31 @@ static void test_limit(void)
 	ring_merge_done(&merge);
 }
 
+/* Records fill a ring until they are handled. */
+static void test_filled(void)
+{
+	struct memory a, b;
+	struct ring_merge merge;
+	struct seen seen;
+
+	memory_init(&a, RING_BYTES - 8);
+	memory_init(&b, 0);
+	start_round(&merge, &seen);
+	CHECK(!ring_merge_is_filled(&merge));
+	ring_merge_add_ring(&merge, &a.ring, &a, false);
+	ring_merge_add_ring(&merge, &b.ring, &b, true);
+	while (b.control.data_head < RING_BYTES / 8) {
+		CHECK(!ring_merge_is_filled(&merge));
+		write_comm(&b, "B", 100);
+	}
+	CHECK(ring_merge_is_filled(&merge));
+	ring_merge_run(&merge, 50);
+	CHECK(ring_merge_is_filled(&merge));
+	ring_merge_run(&merge, UINT64_MAX);
+	CHECK(!ring_merge_is_filled(&merge));
+	ring_merge_done(&merge);
+}
+
 static void test_late(void)
 {
 	struct memory a, b;
@@ -348,6 +373,7 @@ int main(void)
 	RUN(test_hostile);
 	RUN(test_merge);
 	RUN(test_limit);
+	RUN(test_filled);
 	RUN(test_late);
 	RUN(test_corrupt);
 	RUN(test_finalize);

@@ -24,7 +24,7 @@
 
 #define COPY_INTERVAL_NS UINT64_C(1000000) /* mean time between copies of stacks */
 #define PACE_NS UINT64_C(50000000)
-#define PACE_SLEEPS 64 /* a quarter of the ring, at which the engine is woken */
+#define PACE_COPIES 64 /* half of the ring, at which the engine is woken */
 /* Copy the stacks of all of the first PACE_FIRST sleeps, so that most places get a copy, unless
  * they are so frequent that the copies would fill the ring. */
 #define PACE_FIRST 1000
@@ -285,11 +285,13 @@ void cpu_pace_copies(struct cpu *cpu, uint64_t now_ns)
 	const uint64_t n[] = { cpu->n_sleeps, cpu->n_wakings };
 	uint64_t elapsed_ns = now_ns - cpu->paced_ns;
 	uint32_t first = first_copies(cpu);
+	bool is_due = elapsed_ns >= PACE_NS;
 
-	/* Too few sleeps in too short a time do not show their rate. */
-	if (first >= cpu->n_sources || cpu->stopped ||
-	    (elapsed_ns < PACE_NS && n[0] - cpu->paced[0] < PACE_SLEEPS &&
-	     n[1] - cpu->paced[1] < PACE_SLEEPS))
+	for (uint32_t i = 0; i < ARRAY_SIZE(n); i++)
+		is_due |= n[i] - cpu->paced[i] >=
+			  PACE_COPIES * MAX_OF(cpu->copy_periods[i], UINT64_C(1));
+	/* Too few copies in too short a time do not show the rate of sleeps. */
+	if (first >= cpu->n_sources || cpu->stopped || !is_due)
 		return;
 	cpu->paced_ns = now_ns;
 	for (uint32_t i = 0; i < ARRAY_SIZE(n) && first + i < cpu->n_sources; i++) {

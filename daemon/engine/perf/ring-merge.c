@@ -11,7 +11,8 @@
  *                 [test-engine-ring: merge]
  *             (2) a record newer than the limit is not touched  [test-engine-ring: limit]
  *             (3) a corrupt ring does not stop the others  [test-engine-ring: corrupt]
- *             (4) records stay valid until finalize() was called, except corrupt ones
+ *             (4) a ring counts as filled until its records are handled  [test-engine-ring: filled]
+ *             (5) records stay valid until finalize() was called, except corrupt ones
  *                 [test-engine-ring: finalize]
  * Runs on the drain thread only. Parses nothing of a record but its time.
  */
@@ -97,6 +98,14 @@ static void load(struct ring_merge *merge)
 		if (advance(merge, &merge->inputs[i]))
 			merge->heap[merge->n_heap++] = &merge->inputs[i];
 	merge_order(merge->heap, merge->n_heap);
+}
+
+bool ring_merge_is_filled(const struct ring_merge *merge)
+{
+	for (size_t i = 0; i < merge->n_inputs; i++)
+		if (ring_used(merge->inputs[i].ring) >= merge->inputs[i].ring->size / 8)
+			return true;
+	return false;
 }
 
 bool ring_merge_run_until(struct ring_merge *merge, uint64_t limit_ns, uint64_t until_ns)

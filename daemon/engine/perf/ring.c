@@ -77,6 +77,11 @@ void ring_load(struct ring *ring)
 	ring->head = __atomic_load_n(&ring->control->data_head, __ATOMIC_ACQUIRE);
 }
 
+uint64_t ring_used(const struct ring *ring)
+{
+	return __atomic_load_n(&ring->control->data_head, __ATOMIC_RELAXED) - ring->released;
+}
+
 static enum ring_result drop_corrupt(struct ring *ring)
 {
 	ring->tail = ring->head;

@@ -29,6 +29,9 @@ void ring_done(struct ring *ring);
 /* Loads the kernel's data_head. */
 void ring_load(struct ring *ring);
 
+/* Returns how many bytes the kernel has written that are not released. */
+uint64_t ring_used(const struct ring *ring);
+
 enum ring_result { RING_EMPTY, RING_RECORD, RING_CORRUPT };
 /* Returns the next loaded record in one piece. It is valid until the next ring_peek() or, if
  * ring_skip() returns true, until ring_release_skipped(). RING_CORRUPT: all loaded records were

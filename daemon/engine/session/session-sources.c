@@ -35,6 +35,7 @@
  * to the broker. */
 #define ALLOCATIONS_NS (20000 * MS)
 #define PIECE_NS (50 * MS)
+#define STACKS_NS (100 * MS)     /* between two requests of the stacks of waits */
 #define LATE_VALUE_NS (100 * MS) /* time limit for an answer with values of processes */
 #define MAX_STILL 10             /* consecutive pieces without progress end the step */
 
@@ -568,7 +569,9 @@ static uint64_t drain_waits(struct session *session, uint64_t limit_ns, uint64_t
 		return limit_ns;
 	pace_waits(session, now_ns);
 	waits_write(&session->waits, now_ns);
-	if (!session->behind && !session->sampling.paused)
+	/* If stacks are copied, few need to be read. */
+	if (!session->behind && !session->sampling.paused &&
+	    (!session->cpus.copies || now_ns - session->queries.stacks_ns >= STACKS_NS))
 		proc_queries_stacks(&session->queries, now_ns,
 				    session->config.off_cpu_threshold_ns);
 	return limit_ns;

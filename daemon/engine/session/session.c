@@ -3,16 +3,16 @@
  * Session - one recording, from the broker's first message to FINISHED
  *
  * This is the main loop of the drain thread. A round drains the rings up to a millisecond ago; it
- * begins when a ring is a quarter full, or after 100 ms. In the first second a round begins after
- * 10 ms, because a target may exit soon after its exec and its file be deleted, and the broker must
- * open the file first. After a second without rows, messages or pending work the wait is 1.2 s:
- * this hardly delays the next row, because the round that writes the row also closes its block. A
- * message or table that arrives between two rounds starts no round, only the work that waits for
- * it. Blocks are closed every 850 ms, so that a killed engine leaves a file that lacks at most the
- * last second. CPUs are checked every 250 ms, and the broker receives the counters once a second.
- * The table `jobs` has these times, `messages` the messages that a state allows, and
- * session_sources what is recorded. If the broker exits, the session ends and its file is
- * completed.
+ * begins after 100 ms, or when a quarter of a ring was written, unless all rings were drained
+ * meanwhile. In the first second a round begins after 10 ms, because a target may exit soon after
+ * its exec and its file be deleted, and the broker must open the file first. After a second without
+ * rows, messages or pending work the wait is 1.2 s: this hardly delays the next row, because the
+ * round that writes the row also closes its block. A message or table that arrives between two
+ * rounds starts no round, only the work that waits for it. Blocks are closed every 850 ms, so that
+ * a killed engine leaves a file that lacks at most the last second. CPUs are checked every 250 ms,
+ * and the broker receives the counters once a second. The table `jobs` has these times, `messages`
+ * the messages that a state allows, and session_sources what is recorded. If the broker exits, the
+ * session ends and its file is completed.
  * Invariants: (1) the loop sleeps unless there is work  [test-engine-session: idle]
  *             (2) an idle session wakes less than once a second  [test-engine-session: quiet]
  *             (3) every session ends through finish()  [test-engine-session: broker_gone]
@@ -637,8 +637,9 @@ static bool handle_wakeup(struct session *session, const struct epoll_event *eve
 		return true;
 	else if (event->events & (EPOLLHUP | EPOLLERR))
 		(void)epoll_ctl(session->epoll_fd, EPOLL_CTL_DEL, event->data.fd, NULL);
-	else
-		return event->data.fd != unwind_tables_fd(session->tables);
+	else if (event->data.fd != unwind_tables_fd(session->tables))
+		/* The round for another ring may have drained this one. */
+		return ring_merge_is_filled(&session->merge);
 	return false;
 }
 
