@@ -513,7 +513,7 @@ export const liveHeap = (data, { from, to, thread }, bins) => {
 	}
 	let peak = 0;
 	for (let i = 1; i < bins; i++) if (all[i] > all[peak]) peak = i;
-	const most = (line) => line.reduce((a, b) => Math.max(a, b));
+	const most = (line) => line.reduce((x, y) => Math.max(x, y));
 	return {
 		bins,
 		width,

@@ -34,7 +34,7 @@ struct unwind_input {
 	const uint64_t *chain; /* the kernel's frame-pointer chain: leaf first, no PERF_CONTEXT_* */
 	size_t n_chain;
 	bool chain_is_cut; /* the kernel's chain has as many frames as the kernel returns */
-	uint32_t thread; /* id of the thread's row */
+	uint32_t thread;   /* id of the thread's row */
 	int32_t pid;
 	bool in_kernel;
 	bool only_pc_sp; /* the other registers are unknown */
