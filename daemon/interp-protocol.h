@@ -103,8 +103,10 @@ enum interp_perl_address {
 enum interp_v8_address {
 	/* address of the word that has the variable's offset; 0: INTERP_V8_OFFSET is it */
 	INTERP_V8_OF_OFFSET,
-	INTERP_V8_OFFSET, /* from the thread pointer */
+	INTERP_V8_OFFSET, /* from the thread pointer, or from the start of the module's block */
 	INTERP_V8_KEY, /* address of the word that has the key; 0: the variable is thread-local */
+	/* address of the word that has the module's number; 0: not from such a block */
+	INTERP_V8_OF_MODULE,
 };
 #define INTERP_ADDRESSES 4u
 

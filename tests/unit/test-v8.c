@@ -38,6 +38,7 @@ static void test_files(void)
 	static const struct interp_file_case files[] = {
 		{ "v8-program", INTERP_FOUND, 113, { 0, (uint64_t)(0xb0 - 0x100) } },
 		{ "v8-library", INTERP_FOUND, 113, { 0x51090 } },
+		{ "v8-module", INTERP_FOUND, 113, { 0, 0xb0, 0, 0x51090 } },
 		{ "v8-10.2", INTERP_FOUND, 102, { 0, 0, 0x4111c } },
 		{ "v8-12.4", INTERP_FOUND, 124, { 0, (uint64_t)(0xb0 - 0x100) } },
 		{ "v8-13.6", INTERP_FOUND, 136, { 0, (uint64_t)-0xa0 } },

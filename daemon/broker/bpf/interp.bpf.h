@@ -181,6 +181,24 @@ static __always_inline __u64 read_specific(__u64 fsbase, __u32 key)
 	return value;
 }
 
+/* glibc on x86-64: the thread's table of thread-local blocks, {address, to free} by module. */
+#define THREAD_BLOCKS 8
+#define BLOCK_BYTES 16
+#define MAX_MODULES 4096u
+#define NO_BLOCK (~0ull)
+
+/* Returns a thread's block of the module whose number is at this address; 0: none. */
+static __always_inline __u64 read_thread_block(__u64 fsbase, __u64 of_module)
+{
+	__u64 module = 0, blocks = 0, block = 0;
+
+	if (read_user(&module, 8, of_module) || module == 0 || module > MAX_MODULES ||
+	    read_user(&blocks, 8, fsbase + THREAD_BLOCKS) ||
+	    read_user(&block, 8, blocks + BLOCK_BYTES * module) || block == NO_BLOCK)
+		return 0;
+	return block;
+}
+
 static __always_inline struct scratch *get_scratch(void)
 {
 	__u32 zero = 0;

@@ -13,12 +13,6 @@
  */
 #include "daemon/broker/bpf/interp.bpf.h"
 
-/* glibc on x86-64: the thread's table of thread-local blocks, {address, to free} by module. */
-#define THREAD_BLOCKS 8
-#define BLOCK_BYTES 16
-#define MAX_MODULES 4096u
-#define NO_BLOCK (~0ull)
-
 /* include/ruby/internal: value_type.h, fl_type.h, core/rstring.h, core/rarray.h; internal/imemo.h;
  * vm_core.h */
 #define TYPE_MASK 0x1f
@@ -572,16 +566,12 @@ static __always_inline void place_runs(struct ruby_walk *walk)
 static __always_inline __u64 find_thread(const struct interp_process *process, __u64 fsbase)
 {
 	const __u64 of_module = process->addresses[INTERP_RUBY_MODULE];
-	__u64 module = 0, blocks = 0, block = fsbase, thread = 0;
+	const __u64 block = of_module ? read_thread_block(fsbase, of_module) : fsbase;
+	__u64 thread = 0;
 
-	if (of_module) {
-		if (read_user(&module, 8, of_module) || module == 0 || module > MAX_MODULES ||
-		    read_user(&blocks, 8, fsbase + THREAD_BLOCKS) ||
-		    read_user(&block, 8, blocks + BLOCK_BYTES * module) || block == 0 ||
-		    block == NO_BLOCK)
-			return 0;
-	}
-	return read_user(&thread, 8, block + process->addresses[INTERP_RUBY_OFFSET]) ? 0 : thread;
+	return !block || read_user(&thread, 8, block + process->addresses[INTERP_RUBY_OFFSET])
+		       ? 0
+		       : thread;
 }
 
 /* Returns whether the thread is on the native stack that belongs to its frames. */

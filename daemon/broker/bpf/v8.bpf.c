@@ -630,6 +630,8 @@ static __always_inline bool is_on_stack(__u64 address, __u64 sp)
 static __always_inline __u64 find_isolate(const struct interp_process *process)
 {
 	const __u64 fsbase = get_fsbase();
+	const __u64 of_module = process->addresses[INTERP_V8_OF_MODULE];
+	const __u64 block = of_module ? read_thread_block(fsbase, of_module) : fsbase;
 	__u64 offset = process->addresses[INTERP_V8_OFFSET], isolate = 0;
 	__u32 key = 0;
 
@@ -640,7 +642,7 @@ static __always_inline __u64 find_isolate(const struct interp_process *process)
 	if (process->addresses[INTERP_V8_OF_OFFSET] &&
 	    read_user(&offset, 8, process->addresses[INTERP_V8_OF_OFFSET]))
 		return 0;
-	return read_user(&isolate, 8, fsbase + offset) ? 0 : isolate;
+	return !block || read_user(&isolate, 8, block + offset) ? 0 : isolate;
 }
 
 /* Reads the frames of the current thread into the sample. */

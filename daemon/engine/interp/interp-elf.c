@@ -226,6 +226,34 @@ uint64_t interp_elf_relocation(const struct interp_elf *elf, enum interp_symbol 
 	return find_relocation(elf, type, 0, elf->indexes[symbol]).r_offset;
 }
 
+bool interp_elf_thread_local(const struct interp_elf *elf, enum interp_symbol symbol,
+			     struct interp_thread_local *ret_variable)
+{
+	const uint64_t value = elf->found[symbol].st_value;
+	const Elf64_Phdr *block = interp_elf_segment(elf, PT_TLS);
+
+	if (!interp_elf_has(elf, symbol) || !block || block->p_memsz > INTERP_ELF_MAX_BLOCK ||
+	    value >= block->p_memsz || block->p_align > INTERP_ELF_MAX_BLOCK ||
+	    (block->p_align & (block->p_align - 1)) != 0)
+		return false;
+	*ret_variable = (struct interp_thread_local){
+		.of_module = interp_elf_relocation(elf, symbol, R_X86_64_DTPMOD64),
+		.offset = value,
+	};
+	if (ret_variable->of_module != 0)
+		return true;
+	/* A program's own block ends at the thread pointer. */
+	if (interp_elf_segment(elf, PT_INTERP)) {
+		const uint64_t align = MAX_OF(block->p_align, UINT64_C(1));
+
+		ret_variable->offset -= (block->p_memsz + align - 1) & -align;
+		return true;
+	}
+	ret_variable->offset = 0;
+	ret_variable->of_offset = interp_elf_relocation(elf, symbol, R_X86_64_TPOFF64);
+	return ret_variable->of_offset != 0;
+}
+
 bool interp_elf_is_relocated(const struct interp_elf *elf, uint64_t address, uint32_t type)
 {
 	return address != 0 && find_relocation(elf, type, address, 0).r_offset != 0;

@@ -15,6 +15,7 @@
 #define INTERP_ELF_MAX_SECTIONS 1024u
 #define INTERP_ELF_MAX_RELOCATIONS 16u
 #define INTERP_ELF_MAX_CODE 1024u
+#define INTERP_ELF_MAX_BLOCK (UINT64_C(1) << 30) /* bytes of thread-local variables of a file */
 
 /* The symbols that are looked up. Python before 3.11 has no Py_Version: its version is
  * recognized by the symbols that each version added (PYTHON_SINCE_*). */
@@ -108,6 +109,16 @@ const Elf64_Phdr *interp_elf_segment(const struct interp_elf *elf, uint32_t type
  * Returns 0 if the file has neither. */
 uint64_t interp_elf_relocation(const struct interp_elf *elf, enum interp_symbol symbol,
 			       uint32_t type);
+/* Where each thread has a variable: at an offset from the thread pointer, or from the start of the
+ * block of a module. */
+struct interp_thread_local {
+	uint64_t of_module; /* address of the word that has the module's number; 0: no module */
+	uint64_t of_offset; /* of the word that has the offset; 0: `offset` is it */
+	uint64_t offset;
+};
+/* Finds an exported thread-local variable. Returns false if its location cannot be determined. */
+bool interp_elf_thread_local(const struct interp_elf *elf, enum interp_symbol symbol,
+			     struct interp_thread_local *ret_variable);
 /* Returns whether there is a relocation of this type at the address. */
 bool interp_elf_is_relocated(const struct interp_elf *elf, uint64_t address, uint32_t type);
 /* Returns the pointer that the file's memory has at the address once it is loaded, as an address of

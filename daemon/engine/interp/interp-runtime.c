@@ -49,9 +49,8 @@ void interp_runtime_locate(const struct interp_runtime *runtime, uint64_t bias,
 		for (unsigned i = 0; i < INTERP_ADDRESSES; i++)
 			ret_addresses[i] += ret_addresses[i] != 0 ? bias : 0;
 	} else if (runtime->family == INTERP_V8) {
-		if (ret_addresses[INTERP_V8_OF_OFFSET] != 0)
-			ret_addresses[INTERP_V8_OF_OFFSET] += bias;
-		if (ret_addresses[INTERP_V8_KEY] != 0)
-			ret_addresses[INTERP_V8_KEY] += bias;
+		for (unsigned i = 0; i < INTERP_ADDRESSES; i++)
+			if (i != INTERP_V8_OFFSET && ret_addresses[i] != 0)
+				ret_addresses[i] += bias;
 	}
 }

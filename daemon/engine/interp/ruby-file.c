@@ -20,7 +20,6 @@
 #include "arch/base.h"
 #include "base/ruby-layouts.h"
 
-#define MAX_BLOCK_BYTES (UINT64_C(1) << 30)
 #define JUMP_BYTES 5u
 
 /* Returns the minor version; 0 if it is not known. */
@@ -103,7 +102,7 @@ static bool find_in_code(const struct interp_elf *elf, struct interp_runtime *ru
 
 	if (!interp_elf_is_relocated(elf, module, R_X86_64_DTPMOD64) ||
 	    !interp_elf_address(elf, &offset, sizeof(offset), module + 8) || exec == 0 ||
-	    offset > MAX_BLOCK_BYTES)
+	    offset > INTERP_ELF_MAX_BLOCK)
 		return false;
 	runtime->addresses[INTERP_RUBY_MODULE] = module;
 	runtime->addresses[INTERP_RUBY_OFFSET] = offset;
@@ -115,25 +114,16 @@ static bool find_in_code(const struct interp_elf *elf, struct interp_runtime *ru
  * determined. */
 static bool find_exported(const struct interp_elf *elf, struct interp_runtime *runtime)
 {
-	const uint64_t value = elf->found[RUBY_CURRENT_EC].st_value;
 	const Elf64_Sym *exec = &elf->found[RUBY_VM_EXEC];
-	const Elf64_Phdr *block = interp_elf_segment(elf, PT_TLS);
-	uint64_t module;
+	struct interp_thread_local variable;
 
-	if (!interp_elf_has(elf, RUBY_CURRENT_EC) || !interp_elf_has(elf, RUBY_VM_EXEC) || !block ||
-	    block->p_memsz > MAX_BLOCK_BYTES || value >= block->p_memsz ||
-	    block->p_align > MAX_BLOCK_BYTES || (block->p_align & (block->p_align - 1)) != 0)
+	if (!interp_elf_has(elf, RUBY_VM_EXEC) ||
+	    !interp_elf_thread_local(elf, RUBY_CURRENT_EC, &variable) || variable.of_offset != 0)
 		return false;
-	module = interp_elf_relocation(elf, RUBY_CURRENT_EC, R_X86_64_DTPMOD64);
-	runtime->addresses[INTERP_RUBY_MODULE] = module;
-	runtime->addresses[INTERP_RUBY_OFFSET] = value;
-	if (module == 0) {
-		const uint64_t align = MAX_OF(block->p_align, UINT64_C(1));
-
-		runtime->addresses[INTERP_RUBY_OFFSET] -= (block->p_memsz + align - 1) & -align;
-	}
+	runtime->addresses[INTERP_RUBY_MODULE] = variable.of_module;
+	runtime->addresses[INTERP_RUBY_OFFSET] = variable.offset;
 	set_exec(runtime, exec->st_value, exec->st_value + exec->st_size);
-	return module != 0 || interp_elf_segment(elf, PT_INTERP);
+	return true;
 }
 
 bool ruby_file_describe(const struct interp_elf *elf, struct interp_runtime *ret_runtime)

@@ -15,7 +15,6 @@
 #include "arch/base.h"
 #include "base/v8-layouts.h"
 
-#define MAX_BLOCK_BYTES (UINT64_C(1) << 30)
 #define TAGGED_BYTES 8
 #define LOAD_BYTES 10u
 
@@ -106,34 +105,23 @@ static bool find_in_code(const struct interp_elf *elf, struct interp_runtime *ru
 		return false;
 	offset = (int32_t)load_le32(code + at + sizeof(load));
 	runtime->addresses[INTERP_V8_OFFSET] = (uint64_t)offset;
-	return offset < 0 && offset > -(int64_t)MAX_BLOCK_BYTES;
+	return offset < 0 && offset > -(int64_t)INTERP_ELF_MAX_BLOCK;
 }
 
 /* Finds the variable of each thread that points to its isolate, or the key of it. Returns false if
  * its location cannot be determined. */
 static bool find_isolate(const struct interp_elf *elf, struct interp_runtime *runtime)
 {
-	const uint64_t value = elf->found[V8_ISOLATE].st_value;
-	const Elf64_Phdr *block = interp_elf_segment(elf, PT_TLS);
+	struct interp_thread_local variable;
 
-	if (!interp_elf_has(elf, V8_ISOLATE)) {
-		runtime->addresses[INTERP_V8_KEY] = elf->found[V8_ISOLATE_KEY].st_value;
-		return runtime->addresses[INTERP_V8_KEY] != 0 || find_in_code(elf, runtime);
-	}
-	if (!block || block->p_memsz > MAX_BLOCK_BYTES || value >= block->p_memsz ||
-	    block->p_align > MAX_BLOCK_BYTES || (block->p_align & (block->p_align - 1)) != 0)
-		return false;
-	/* A program's own block ends at the thread pointer. */
-	if (interp_elf_segment(elf, PT_INTERP)) {
-		const uint64_t align = MAX_OF(block->p_align, UINT64_C(1));
-
-		runtime->addresses[INTERP_V8_OFFSET] = value -
-						       ((block->p_memsz + align - 1) & -align);
+	if (interp_elf_thread_local(elf, V8_ISOLATE, &variable)) {
+		runtime->addresses[INTERP_V8_OF_MODULE] = variable.of_module;
+		runtime->addresses[INTERP_V8_OF_OFFSET] = variable.of_offset;
+		runtime->addresses[INTERP_V8_OFFSET] = variable.offset;
 		return true;
 	}
-	runtime->addresses[INTERP_V8_OF_OFFSET] =
-		interp_elf_relocation(elf, V8_ISOLATE, R_X86_64_TPOFF64);
-	return runtime->addresses[INTERP_V8_OF_OFFSET] != 0;
+	runtime->addresses[INTERP_V8_KEY] = elf->found[V8_ISOLATE_KEY].st_value;
+	return runtime->addresses[INTERP_V8_KEY] != 0 || find_in_code(elf, runtime);
 }
 
 bool v8_file_describe(const struct interp_elf *elf, struct interp_runtime *ret_runtime)
