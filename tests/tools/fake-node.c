@@ -14,7 +14,9 @@
 
 #include <pthread.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <sys/mman.h>
+#include <unistd.h>
 
 #define EXPORTED __attribute__((visibility("default")))
 #define FRAMES 400u
@@ -63,7 +65,7 @@ CONSTANT(class_SlicedString__parent__String, 16);
 CONSTANT(class_SlicedString__offset__SMI, 24);
 
 static uint64_t isolate[64], map_of_info[2], map_of_script[2], map_of_scope[2], map_of_string[2];
-static uint64_t function[8], info[7], script[11], scope[8], name[72], file[4];
+static uint64_t function[8], script[11], *info, *scope, *name, *file;
 static uint64_t source[2 + TEXT_BYTES / 8];
 
 static void set_type(uint64_t map[2], uint32_t type)
@@ -71,17 +73,34 @@ static void set_type(uint64_t map[2], uint32_t type)
 	map[1] = (uint64_t)type << 32;
 }
 
+/* Returns memory for an object behind which no memory can be read. */
+static uint64_t *make_last(size_t words)
+{
+	const size_t page = (size_t)sysconf(_SC_PAGESIZE);
+	char *pages =
+		mmap(NULL, 2 * page, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+
+	if (pages == MAP_FAILED || mprotect(pages + page, page, PROT_NONE) < 0)
+		abort();
+	return (uint64_t *)(void *)(pages + page) - words;
+}
+
 static void make_objects(const char *what)
 {
 	const bool has_bad_names = strcmp(what, "names") == 0;
+	const size_t name_words = has_bad_names ? 72 : 3;
 
+	info = make_last(7);
+	scope = make_last(8);
+	name = make_last(name_words);
+	file = make_last(3);
 	set_type(map_of_info, strcmp(what, "type") == 0 ? 9 : 262);
 	set_type(map_of_script, 167);
 	set_type(map_of_scope, 261);
 	set_type(map_of_string, 8);
 	name[0] = file[0] = source[0] = TAGGED(map_of_string);
 	name[1] = SMALL(has_bad_names ? UINT32_MAX : 4);
-	memset(name + 2, has_bad_names ? 0xff : 'f', sizeof(name) - 16);
+	memset(name + 2, has_bad_names ? 0xff : 'f', 8 * (name_words - 2));
 	file[1] = SMALL(4);
 	memcpy(file + 2, "f.js", 4);
 	source[1] = SMALL(TEXT_BYTES);

@@ -19,8 +19,8 @@ static void test_layouts(void)
 		CHECK_INT(layout->version, versions[i]);
 		/* what the BPF program reads of a frame, of a function and of a script */
 		CHECK_INT(layout->frame_function, layout->frame_type + 8);
-		CHECK(layout->info_number + 4 <= 64);
-		CHECK(layout->script_id + 8 <= 88);
+		CHECK(layout->info_number + 4 <= 255);
+		CHECK(layout->script_id + 8 <= 72);
 	}
 	CHECK(!v8_layout(V8_VERSION(12, 3)));
 	CHECK(!v8_layout(0));

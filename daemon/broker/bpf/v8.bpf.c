@@ -10,7 +10,8 @@
  * not complete yet is left out: its function has not begun.
  *
  * The garbage collector moves objects, so functions are known by numbers: that of the script, and
- * in it that of the function. Reads are bounded, and a process can harm only its own samples.
+ * in it that of the function. Reads are bounded, and a process can harm only its own samples. Reads
+ * end with the object: memory behind it that was never used cannot be read.
  */
 #include "daemon/broker/bpf/interp.bpf.h"
 
@@ -20,6 +21,7 @@
 
 /* src/objects/string.h: instance types of strings */
 #define STRING_KIND 7
+#define STRING_SEQUENTIAL 0
 #define STRING_CONS 1
 #define STRING_EXTERNAL 2
 #define STRING_SLICED 3
@@ -36,15 +38,14 @@
 #define SCOPE_HAS_CLASS_VARIABLE (1 << 10)
 #define SCOPE_HAS_FUNCTION_NAME (3 << 12)
 #define SCOPE_HAS_INFERRED_NAME (1 << 14)
-#define SCOPE_TAIL 6 /* words after the names of variables */
+#define SCOPE_TAIL 4 /* words after the names of variables, up to the position */
 
 /* src/objects/shared-function-info.tq */
 #define FLAGS_SYNTAX(flags) ((flags) >> 7 & 7)
 #define SYNTAX_WRAPPED 4
 
 #define MAX_FRAMES_OF_ALL_TYPES 1024
-#define INFO_BYTES 64
-#define SCRIPT_BYTES 88
+#define SCRIPT_BYTES 72
 
 /* Lines are counted in parts of a text, of which each sample counts some. */
 #define PART_BYTES 1024
@@ -137,19 +138,25 @@ __noinline int v8_find_text(__u64 object, struct v8_text *text)
 	const struct interp_v8 *layout = find_layout();
 	__u64 words[4] = {}, offset = 0;
 	__u32 length = 0xffffffff;
-	__u16 type;
+	__u16 type, kind;
 
 	if (!layout || !text)
 		return -1;
 	text->length = text->is_cut = 0;
 	for (int i = 0; i < MAX_STRINGS; i++) {
 		type = type_of(layout, &object);
+		kind = type & STRING_KIND;
 		if (type >= layout->types_of_strings ||
-		    read_user(words, sizeof(words), object - TAG))
+		    (kind == STRING_EXTERNAL && type & STRING_UNCACHED) ||
+		    read_user(words,
+			      kind == STRING_SEQUENTIAL ? 16
+			      : kind == STRING_THIN     ? 24
+							: 32,
+			      object - TAG))
 			return -1;
 		if (length > words[1] >> 32)
 			length = words[1] >> 32;
-		switch (type & STRING_KIND) {
+		switch (kind) {
 		case STRING_CONS:
 			/* The second part of a string that was made flat is empty. */
 			if (read_user(words, 4, words[3] - TAG + layout->string_length))
@@ -165,8 +172,6 @@ __noinline int v8_find_text(__u64 object, struct v8_text *text)
 			offset += SMALL(words[3]);
 			continue;
 		case STRING_EXTERNAL:
-			if (type & STRING_UNCACHED)
-				return -1;
 			text->at = words[3];
 			break;
 		default:
@@ -372,7 +377,7 @@ struct v8_scope {
 static __always_inline void read_scope(const struct interp_v8 *layout, __u64 object,
 				       struct v8_scope *scope)
 {
-	__u64 tail[SCOPE_TAIL] = {}, at;
+	__u64 tail[SCOPE_TAIL] = {}, at, bytes;
 	__u32 flags = 0, kind, n = 0, position = 0, i = 0;
 
 	if (read_user(&flags, 4, object - TAG + layout->scope_flags) ||
@@ -382,7 +387,9 @@ static __always_inline void read_scope(const struct interp_v8 *layout, __u64 obj
 	at = object - TAG + layout->scope_names;
 	at += 8 * ((__u64)n + (n < layout->scope_most_names ? n : 1));
 	at += 8 * !!(flags & SCOPE_HAS_CLASS_VARIABLE);
-	if (read_user(tail, sizeof(tail), at))
+	bytes = 8 * (2 * !!(flags & SCOPE_HAS_FUNCTION_NAME) + !!(flags & SCOPE_HAS_INFERRED_NAME) +
+		     !layout->scope_position);
+	if (read_user(tail, bytes, at))
 		return;
 	if (flags & SCOPE_HAS_FUNCTION_NAME) {
 		scope->name = tail[0];
@@ -518,7 +525,7 @@ static __always_inline long add_function(struct v8_walk *walk, __u64 function, _
 		return 1;
 	if ((function & TAG_MASK) != TAG ||
 	    read_user(&info, 8, function - TAG + layout->function_info) ||
-	    read_object(scratch->object, INFO_BYTES, &info)) {
+	    read_object(scratch->object, masked(layout->info_number + 4, 0xff), &info)) {
 		walk->common.flags |= INTERP_FAULT;
 		return 1;
 	}
