@@ -7,9 +7,10 @@ counts as right only if no switch came in between. The oracle is a second record
 time, by root, in which the kernel copied each stack when the sleep began: the same wait must have
 the same frames in both. For the recording by root, another one has each sleep's own stack: a
 sample at each switch. The waits' stacks must be those, and the time that waits without a stack of
-their own share must be where it was spent. The cost is measured on a program that passes a byte to and fro at a given
-rate: alternately without a recorder, with one that records no waits, with one that does, and with
-bpftrace and perf.
+their own share must be where it was spent. The cost is measured on a program that passes a byte to
+and fro at a given rate: alternately without a recorder, with one that records no waits, with one
+that does, and with perf and bpftrace. perf copies the stack at each switch of the program; bpftrace
+sums up the waits of all programs by stack in the kernel.
 """
 
 import bisect
@@ -149,6 +150,16 @@ int main(int argc, char **argv)
 		pthread_join(thread, NULL);
 }
 """
+# The time of each wait by the stack of its user code.
+BPFTRACE = """
+tracepoint:sched:sched_switch /args->prev_state & 15/ { @begin[args->prev_pid] = nsecs; @stack[args->prev_pid] = ustack; }
+tracepoint:sched:sched_switch /@begin[args->next_pid]/ {
+	@waited[@stack[args->next_pid]] = sum(nsecs - @begin[args->next_pid]);
+	delete(@begin[args->next_pid]);
+}
+"""
+MOUNT_TRACEFS = "[ -d /sys/kernel/tracing/events ] || mount -t tracefs tracefs /sys/kernel/tracing || exit; "
+NO_CPU = 0xffffffff  # the CPU of a switch row of a thread that is on none
 PLAIN = ["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups"]
 NEAR_NS = 20_000
 COST_S = 3
@@ -271,11 +282,11 @@ def compare(table, name, folder, command):
         all_ns += duration
         rooted_ns += duration * (stop == "root" and source in ("copied", "late", "shared-out"))
         sleeps = truth.get(tid, [])
-        at = bisect.bisect_left(sleeps, (begin,))
-        near = [sleep for sleep in sleeps[max(at - 1, 0):at + 1] if abs(sleep[0] - begin) <= NEAR_NS and sleep[1] == "root"]
-        if not near:
+        # The tracepoint comes before the switch; a sample after it is of the next sleep.
+        at = bisect.bisect_left(sleeps, (begin,)) - 1
+        if at < 0 or begin - sleeps[at][0] > NEAR_NS or sleeps[at][1] != "root":
             continue
-        own = min(near, key=lambda sleep: abs(sleep[0] - begin))[2]
+        own = sleeps[at][2]
         compared_ns += duration
         real[own] += duration
         shown[frames if stop == "root" else None] += duration
@@ -292,45 +303,89 @@ def compare(table, name, folder, command):
     return counts["copied"] + counts["late"], wrong["copied"] + wrong["late"]
 
 
-def measure_cost(folder, rate, prefix):
-    """CPU time of a switch in ns, and of the recorder's processes in percent of a core."""
-    with subprocess.Popen([*prefix, f"{folder}/pace", str(rate), str(COST_S)], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True) as child:
-        time.sleep(COST_S - 0.5)
-        recorder = sum(bench.cpu_ns(pid) for pid in bench.descendants(child.pid) if bench.comm(pid) != "pace")
+def recorder_ns(child):
+    """CPU time of the recorder's processes so far, and whether the program has begun."""
+    comms = {pid: bench.comm(pid) for pid in bench.descendants(child.pid)}
+    return sum(bench.cpu_ns(pid) for pid, comm in comms.items() if comm != "pace"), "pace" in comms.values()
+
+
+def measure_cost(command):
+    """CPU time of a switch in ns, and of the recorder's processes in percent of a core: with its
+    start, and after the first second of the program."""
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True) as child:
+        while not recorder_ns(child)[1] and child.poll() is None:
+            time.sleep(0.01)
+        begin = time.monotonic()
+        time.sleep(1)
+        early, first = recorder_ns(child)[0], time.monotonic()
+        time.sleep(max(0, begin + COST_S - 0.5 - time.monotonic()))
+        late, last = recorder_ns(child)[0], time.monotonic()
         output = child.communicate(timeout=120)[0]
-    return float(output.split()[0]), recorder / (COST_S - 0.5) / 1e7 if prefix else 0.0
+    return float(output.split()[0]), late / (last - begin) / 1e7, (late - early) / (last - first) / 1e7
+
+
+def bpftrace(folder, program):
+    """The command that records a program's waits with bpftrace, in a mount namespace because the
+    system's tracefs need not be mounted; None if that does not work here."""
+    script, output = Path(folder, "waits.bt"), Path(folder, "waits.txt")
+    script.write_text(BPFTRACE)
+
+    def command(*program):
+        return ["unshare", "--mount", "sh", "-c", MOUNT_TRACEFS + 'exec bpftrace -o "$0" "$1" -c "$2"', output, script, " ".join(map(str, program))]
+
+    if not bench.peer("bpftrace"):
+        print("bench: bpftrace is not installed (./dev setup --peers)")
+        return None
+    done = subprocess.run(command("/bin/true"), capture_output=True, text=True, check=False, timeout=120)
+    if done.returncode != 0 or "@" not in output.read_text():
+        print(f"bench: bpftrace cannot run on this kernel: {(done.stderr.splitlines() or [done.returncode])[-1]}")
+        return None
+    return command(*program)
 
 
 def cost(table, folder, rate):
-    capture = f"{folder}/cost.cap"
-    prefixes = {
-        "none": [],
-        "no waits": [*profctl("--no-off-cpu", "-e", "cpu-clock", "-o", capture), "--"],
-        "waits": [*profctl("--off-cpu", "-e", "cpu-clock", "-o", capture), "--"],
-        "wakers": [*profctl("--wakers", "-e", "cpu-clock", "-o", capture), "--"],
-        "perf": ["perf", "record", "-q", "-B", "-N", "-e", "sched:sched_switch", "--call-graph", "dwarf", "-o", f"{folder}/perf.data", "--"],
+    capture, program = f"{folder}/cost.cap", [f"{folder}/pace", str(rate), str(COST_S)]
+    commands = {
+        "none": program,
+        "no waits": [*profctl("--no-off-cpu", "-e", "cpu-clock", "-o", capture), "--", *program],
+        "waits": [*profctl("--off-cpu", "-e", "cpu-clock", "-o", capture), "--", *program],
+        "wakers": [*profctl("--wakers", "-e", "cpu-clock", "-o", capture), "--", *program],
+        "perf": ["perf", "record", "-q", "-B", "-N", "-e", "sched:sched_switch", "--call-graph", "dwarf", "-o", f"{folder}/perf.data", "--", *program],
+        "bpftrace": bpftrace(folder, program),
     }
     if not bench.peer("perf"):
-        del prefixes["perf"]
+        del commands["perf"]
     found = collections.defaultdict(list)
     for _ in range(TURNS):
-        for name, prefix in prefixes.items():
-            found[name].append(measure_cost(folder, rate, prefix))
+        for name, command in commands.items():
+            if command:
+                found[name].append(measure_cost(command))
     medians = {name: [statistics.median(column) for column in zip(*values)] for name, values in found.items()}
     base = medians["none"][0]
-    perf = medians.get("perf")
     slower = {name: (values[0] - base) * rate / 1e7 for name, values in medians.items()}  # in % of a core
-    table.row(f"{rate:,} switches/s: slowdown by recording waits, % of a core", slower["waits"] - slower["no waits"],
-              perf and slower["perf"], goal="1" if rate <= 5000 else "-", met=slower["waits"] - slower["no waits"] <= 1 if rate <= 5000 else None)
-    table.row("  with samples and switches", slower["waits"])
-    table.row("  the recorder, % of a core", medians["waits"][1], perf and perf[1], goal="5", met=medians["waits"][1] <= 5)
-    table.row("  without waits", medians["no waits"][1])
+    waits = slower["waits"] - slower["no waits"]
+    table.row(f"{rate:,} switches/s: slowdown by recording waits, % of a core", waits, slower.get("perf"),
+              goal="1" if rate <= 5000 else "-", met=waits <= 1 if rate <= 5000 else None)
+    table.row("  next to bpftrace", waits, slower.get("bpftrace"))
+    table.row("  with samples and switches", slower["waits"], slower.get("perf"))
+    table.row("  next to bpftrace", slower["waits"], slower.get("bpftrace"))
+    recorder, peers = medians["waits"], {name: medians.get(name, [None] * 3) for name in ("perf", "bpftrace")}
+    table.row("  the recorder, with its start, % of a core", recorder[1], peers["perf"][1], goal="5", met=recorder[1] <= 5)
+    table.row("  next to bpftrace", recorder[1], peers["bpftrace"][1])
+    table.row("  the recorder, after a second, % of a core", recorder[2], peers["perf"][2])
+    table.row("  next to bpftrace", recorder[2], peers["bpftrace"][2])
+    table.row("  without waits, with the start", medians["no waits"][1])
+    table.row("  without waits, after a second", medians["no waits"][2])
     table.row("  slowdown by recording wakers as well, % of a core", slower["wakers"] - slower["waits"])
-    table.row("  the recorder, with wakers, % of a core", medians["wakers"][1])
-    bench.run(*prefixes["waits"], f"{folder}/pace", str(rate), str(COST_S))
+    table.row("  the recorder, with wakers and its start, % of a core", medians["wakers"][1])
+    bench.run(*commands["waits"])
     info = bench.run_json(bench.program("PROFCAPTURE", "profcapture"), "info", capture, "--json")
-    waits, = [one for one in info["data"]["tables"] if one["name"] == "wait"]
-    table.row("  bytes of a wait", waits["bytes"] / waits["rows"], goal="12", met=waits["bytes"] <= 12 * waits["rows"])
+    tables = {one["name"]: one for one in info["data"]["tables"]}
+    size, rows = tables["wait"]["bytes"], tables["wait"]["rows"]
+    table.row("  bytes of a wait", size / rows, goal="12", met=size <= 12 * rows)
+    switches, = sql(capture, f"SELECT count(*) AS n FROM switch WHERE cpu < {NO_CPU}")
+    size = sum(tables[name]["bytes"] for name in ("switch", "wait", "stack", "frame") if name in tables)
+    table.row("  bytes of a switch with its states, wait and stack", size / switches["n"], goal="12", met=size <= 12 * switches["n"])
     table.row("  lost", info["capture"]["lost"], goal="0", met=info["capture"]["lost"] == 0)
 
 
