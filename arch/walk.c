@@ -7,9 +7,9 @@
  * because a call may be the last instruction of its function; an interrupted pc is looked up as it
  * is. Without CFI, frame pointers are followed, and their values are used only if they are
  * plausible.
- * Invariants: (1) sp rises with every step, except out of a leaf that has its return address in lr
- *                 (possible for the innermost frame and interrupted ones), and out of at most
- *                 MAX_SWITCHES signal handlers, which may have had another stack. With
+ * Invariants: (1) sp rises with every step, except out of a leaf that has its return address in a
+ *                 register (possible for the innermost frame and interrupted ones), and out of at
+ *                 most MAX_SWITCHES signal handlers, which may have had another stack. With
  *                 WALK_MAX_STEPS every walk ends  [test-walk: random stacks, cycles; fuzz_walk]
  *             (2) a walk with a cache takes less than 100 us for any stack, because of
  *                 WALK_MAX_STEPS and WALK_LOOKUP_STEPS
@@ -278,6 +278,32 @@ static inline enum walk_stop go(struct state *state, const struct walk_move *mov
 	return go_to(state, ra, move->cfa, 0);
 }
 
+/*
+ * Finds the return address that vfork() has popped into a register, because the child overwrites
+ * the stack: rdx in musl, r12 in Go. Their CFI says that it is where it was, which is below sp now.
+ */
+static bool find_popped(const struct state *state, const struct cfi_rule *rule, uint64_t cfa,
+			uint64_t *ret_ra)
+{
+	static const uint8_t registers[] = { 1, 12 };
+
+	if (rule->ra != CFI_AT_CFA || rule->ra_offset != -8 || cfa != state->at.sp)
+		return false;
+	for (size_t i = 0; i < ARRAY_SIZE(registers); i++) {
+		const uint64_t *value = numbered(state, registers[i]);
+		struct walk_code code = { .kind = WALK_CODE_NONE };
+
+		if (!value || *value == 0)
+			continue;
+		state->walk->resolve(state->walk->data, *value - 1, &code);
+		if (code.kind != WALK_CODE_TABLE)
+			continue;
+		*ret_ra = *value;
+		return true;
+	}
+	return false;
+}
+
 /* Returns whether the thread is one that its clone() has just made. */
 static bool is_child(const struct state *state)
 {
@@ -301,12 +327,14 @@ static enum walk_stop step_by_rule(struct state *state, const struct cfi_rule *r
 	stop = get_cfa(state, rule, &cfa);
 	if (stop != WALK_GO)
 		return stop;
-	if (!may_go(state, rule, cfa))
-		return WALK_BAD_FRAME;
-	if (rule->ra != CFI_SAME)
-		stop = get_place(state, rule->ra, rule->ra_offset, cfa, &ra);
-	if (stop != WALK_GO)
-		return stop;
+	if (!find_popped(state, rule, cfa, &ra)) {
+		if (!may_go(state, rule, cfa))
+			return WALK_BAD_FRAME;
+		if (rule->ra != CFI_SAME)
+			stop = get_place(state, rule->ra, rule->ra_offset, cfa, &ra);
+		if (stop != WALK_GO)
+			return stop;
+	}
 	set_fp(state, rule, cfa);
 	return go_to(state, ra, cfa, flags);
 }

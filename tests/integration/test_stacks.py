@@ -1051,11 +1051,22 @@ int main(void)
 }
 """
 PROGRAMS.add_program("vfork", VFORK)
+# The one of musl, whose CFI says that the return address is below sp.
+POPPING = """
+__asm__(".type musl_vfork, @function\\n"
+	"musl_vfork: .cfi_startproc\\npop %rdx\\n.cfi_adjust_cfa_offset -8\\nmov $58, %eax\\nsyscall\\n"
+	"push %rdx\\n.cfi_adjust_cfa_offset 8\\nret\\n.cfi_endproc\\n.size musl_vfork, . - musl_vfork");
+extern int musl_vfork(void) __attribute__((returns_twice));
+#define vfork musl_vfork
+"""
+PROGRAMS.add_program("vfork-musl", POPPING + VFORK)
 
 
 def test_vfork(samples_of):
     samples = [sample for sample in samples_of("vfork") if re.search("vfork", sample.chain)]
     expect(samples, r"(__)?(libc_)?vfork;spawner;" + MAIN)
+    samples = [sample for sample in samples_of("vfork-musl") if "vfork" in sample.chain]
+    expect(samples, "musl_vfork;spawner;" + MAIN, share=0.95)
 
 
 CLONING = r"""

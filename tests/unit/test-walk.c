@@ -29,6 +29,7 @@
 #define FP_LOST 0x1a000u /* like LEAF, but fp is not known */
 #define ENDING 0x1b000u  /* like LEAF, after pop fp: the value was below sp */
 #define IN_RDI 0x1d000u  /* CFA = sp, return address in rdi, as in vfork */
+#define POPPED 0x1f000u  /* CFA = sp, return address below sp, as in musl's vfork */
 #define ENTRY 0x1c000u   /* like LEAF, at a program's entry */
 #define CONTEXT 0x1e800u /* like LEAF, with no function before it: glibc's __start_context */
 
@@ -81,6 +82,7 @@ static void build_x86(void)
 	build_fde(&b, ROOT, 0x1000, BYTES(OP_UNDEFINED, 16));
 	build_fde(&b, EXOTIC, 0x1000, BYTES(OP_DEF_CFA_REGISTER, 3));
 	build_fde(&b, IN_RDI, 0x1000, BYTES(OP_DEF_CFA_OFFSET, 0, OP_REGISTER, 16, 5));
+	build_fde(&b, POPPED, 0x1000, BYTES(OP_DEF_CFA_OFFSET, 0));
 	build_fde(&b, PLT, 0x1000,
 		  BYTES(OP_DEF_CFA_EXPRESSION, 11, 0x77, 8, 0x80, 0, 0x3f, 0x1a, 0x3b, 0x2a, 0x33,
 			0x24, 0x22));
@@ -365,6 +367,30 @@ static void test_registers(void)
 	world.words[21] = LEAF + 5;
 	walk_run(&walk, &registers, &result);
 	CHECK_CHAIN(&result, WALK_NO_RULE, FRAME + 2, EXOTIC + 5);
+}
+
+/* vfork() of musl and of Go pops its return address into a register. */
+static void test_popped(void)
+{
+	uint64_t numbered[REGS_MAX_NUMBERED] = { [0] = LEAF + 9, [1] = FRAME + 9, [12] = LEAF + 9 };
+	struct walk walk = a_walk();
+	struct walk_registers registers = { .pc = POPPED + 8, .sp = STACK };
+	struct walk_result result;
+
+	build_x86();
+	world.words[0] = ROOT + 1;
+	world.words[3] = ROOT + 1;
+	walk_run(&walk, &registers, &result);
+	CHECK_CHAIN(&result, WALK_BAD_FRAME, POPPED + 8);
+	walk.numbered = numbered;
+	walk_run(&walk, &registers, &result);
+	CHECK_CHAIN(&result, WALK_ROOT, POPPED + 8, FRAME + 9, ROOT + 1);
+	numbered[1] = 0;
+	walk_run(&walk, &registers, &result);
+	CHECK_CHAIN(&result, WALK_ROOT, POPPED + 8, LEAF + 9, ROOT + 1);
+	numbered[12] = HIGH + 9;
+	walk_run(&walk, &registers, &result);
+	CHECK_CHAIN(&result, WALK_BAD_FRAME, POPPED + 8);
 }
 
 static bool find_replaced(void *data, uint64_t slot, uint64_t *ret_pc)
@@ -832,6 +858,7 @@ int main(void)
 	RUN(test_entry);
 	RUN(test_zero_fp);
 	RUN(test_registers);
+	RUN(test_popped);
 	RUN(test_return_probe);
 	RUN(test_python);
 	RUN(test_signal);
