@@ -33,12 +33,14 @@ HOSTILE = b"=1+1,\";'\\\n\r\t\x1b[31m\xe2\x80\xae\xff\xc2\x9b"
 @pytest.fixture(scope="module", params=["hostile"] if SANITIZED else ["plain", "hostile"])
 def capture(request, tmp_path_factory):
     """A capture with several epochs, threads and every table; in the second one all names are
-    harmful. "real": a compiler and an interpreter."""
+    harmful. "real": a compiler and an interpreter; until it runs
+    the compiler, a shell has the same ids."""
     path = tmp_path_factory.mktemp("export") / "x.cap"
     if request.param == "real":
-        (path.parent / "x.c").write_text("#include <stdio.h>\n" + "".join(f"long f{i}(long n) {{ long s = 0; for (long i = 0; i < n; i++) s += i * {i} ^ n; return s; }}\n" for i in range(250)))
+        (path.parent / "x.c").write_text("".join(f"long f{i}(long n) {{ long s = 0; for (long i = 0; i < n; i++) s += i * {i} ^ n; return s; }}\n" for i in range(250)))
         script = "import json, re\nfor i in range(60):\n    json.loads(json.dumps({str(k): [k] * 9 for k in range(900)}))\n    re.search('(a+)+b', 'a' * 15)\n"
-        request.getfixturevalue("profctl")("record", "-q", "-e", "cpu-clock", "-F", 999, "--off-cpu", "-o", path, "--", "sh", "-c", f'cc -O2 -c x.c; /usr/bin/python3 -c "{script}"', cwd=path.parent)
+        request.getfixturevalue("profctl")("record", "-q", "-e", "cpu-clock", "-F", 999, "--off-cpu", "-o", path, "--", "sh", "-c",
+                                                f'(i=0; while [ $i -lt 9000 ]; do : < /dev/null; i=$((i+1)); done; exec $(cc -print-prog-name=cc1) -quiet -O2 -o x.s x.c); /usr/bin/python3 -c "{script}"', cwd=path.parent)
         return path
     prefix = ["--prefix", HOSTILE.decode(errors="surrogateescape")] if request.param == "hostile" else []
     return make(path, "--all-tables", "--epochs", 3, "--rows", 1200, "--chunk-rows", 200, *prefix)
@@ -556,8 +558,10 @@ def test_speedscope_page(report, export, tmp_path):
     shown = [(html.unescape(name), weight) for name, weight in threads]
     assert shown == [(thread["name"], text_of(thread["endValue"])) for thread in profile["profiles"]]
     most = max(profile["profiles"], key=lambda thread: thread["endValue"])
-    pid, tid = re.search(r"\((\d+)/(\d+)\)$", most["name"]).groups()
-    rows = report("--pid", pid, "--tid", tid)["rows"]
+    comm, pid, tid = re.search(r"(.*) \((\d+)/(\d+)\)$", most["name"], re.DOTALL).groups()
+    # what had the same ids before an exec is a thread of its own
+    shared = sum(thread["name"].endswith(f" ({pid}/{tid})") for thread in profile["profiles"]) > 1
+    rows = report("--pid", pid, "--tid", tid, *(("--comm", comm) if shared else ()))["rows"]
     plain = html.unescape(re.sub(r"</?(?!td|/td)[^>]*>", "", text))
     found = re.findall(r"<td[^>]*>([\d.]+[mnµs]*) \(<?[\d.]+%\)</td><td[^>]*>([\d.]+[mnµs]*) \(<?[\d.]+%\)</td><td[^>]*>(.*?)</td>", plain, re.DOTALL)
     assert len(found) >= 10
