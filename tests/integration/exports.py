@@ -113,6 +113,29 @@ def firefox_paths(profile):
     return paths
 
 
+def read_chrome(data):
+    """The events of a trace, and for each thread with samples: (pid, tid, [(frames, microseconds), …]),
+    frames from the root inwards. A thread that is not sampled has the frames ["(idle)"]."""
+    events, threads, nodes, at = json.loads(data)["traceEvents"], {}, {}, {}
+    for event in events:
+        assert {"name", "cat", "ph", "pid", "tid", "ts"} <= set(event) and event["ph"] in "MPXBiC"
+        key = event["pid"], event.get("id")
+        if event["name"] == "Profile":
+            assert key not in threads
+            at[key], nodes[key], threads[key] = event["args"]["data"]["startTime"], {}, (event["pid"], event["tid"], [])
+        elif event["ph"] == "P":
+            chunk = event["args"]["data"]
+            for node in chunk["cpuProfile"].get("nodes", []):
+                assert node["id"] not in nodes[key]
+                above = nodes[key][node["parent"]] if "parent" in node else None
+                nodes[key][node["id"]] = [] if above is None else above + [node["callFrame"]["functionName"]]
+            for number, delta in zip(chunk["cpuProfile"]["samples"], chunk["timeDeltas"], strict=True):
+                assert delta >= 0
+                at[key] += delta
+                threads[key][2].append((nodes[key][number], at[key]))
+    return events, list(threads.values())
+
+
 SAMPLE = re.compile(r"(\S.*?) +(\d+)/(\d+) +(?:\[(\d{3,})\] )?+ *(\d+\.\d{9}): +(\d+) (\S+): ?")
 FRAME = re.compile(r"\t *([0-9a-f]+) (.+?)(?:\+0x([0-9a-f]+))? \((\S+)\)")
 

@@ -20,7 +20,7 @@ from slices import part
 
 CHUNK_HEADER = 96
 ROWS = 300
-FORMATS = "folded", "firefox", "pprof", "speedscope", "svg", "callgrind", "perf-script", "heaptrack", "massif", "syscap", "html", "sqlite"
+FORMATS = "folded", "firefox", "pprof", "speedscope", "svg", "callgrind", "chrome", "perf-script", "heaptrack", "massif", "syscap", "html", "sqlite"
 # FLIPPED, WHOLE and NEW stand for the damaged capture, the original, and the output
 VERBS = [
     ["info", "FLIPPED", "--json"], ["dump", "FLIPPED", "--json"], ["dump", "FLIPPED", "--json", "--table", "sample", "--resolve"],

@@ -18,13 +18,13 @@ from pathlib import Path
 import jsonschema
 import pytest
 from captures import make, unprintable
-from exports import check, firefox_paths, names, read_perf_script, read_pprof, read_svg
+from exports import check, firefox_paths, names, read_chrome, read_perf_script, read_pprof, read_svg
 from slices import SANITIZED
 
 # With a sanitizer, no code of ours would run in these tests: the programs read files of the other
 # build.
 by_peers = pytest.mark.skipif(SANITIZED, reason="none of this is our code")
-FORMATS = ["folded", "firefox", "pprof", "speedscope", "svg", "callgrind", "perf-script"]
+FORMATS = ["folded", "firefox", "pprof", "speedscope", "svg", "callgrind", "chrome", "perf-script"]
 BY_NAME = ["folded", "svg", "callgrind"]  # formats in which threads of the same name are one
 FLAMEGRAPH = Path("/usr/share/perl5/Devel/NYTProf/flamegraph.pl")
 HOSTILE = b"=1+1,\";'\\\n\r\t\x1b[31m\xe2\x80\xae\xff\xc2\x9b"
@@ -263,6 +263,64 @@ def test_firefox_counters(profcapture, capture, export, options):
         assert have[:4] == want[:4] and have[5:] == pytest.approx(want[4:], abs=1e-3)
     if not options:
         assert sum(have[4] for have in shown) == sum(row["count"] for row in rows)
+
+
+# ---- Chrome's
+
+
+@pytest.mark.parametrize("options", [*FILTERS, ("--from", "200ms..500ms")], ids=" ".join)
+def test_chrome(profcapture, capture, report, export, options):
+    """Samples, marks, waits and counters are those of the other verbs, at their times."""
+    events, threads = read_chrome(export("chrome", *options))
+    times = ("--from", "200ms", "--to", "500ms") if "--from" in options else options
+    check(report(*times), [(path, 1) for *_, samples in threads for path, _ in samples if path != ["(idle)"]])
+    rows = report("--by", "thread", *times)["rows"]
+    have = collections.Counter()
+    for pid, tid, samples in threads:
+        have[pid, tid] += sum(path != ["(idle)"] for path, _ in samples)
+        assert samples[-1][0] == ["(idle)"]
+    assert have == {(row["pid"] or 0, row["tid"] or 0): row["self"] for row in rows if row["self"]}
+    if not options:
+        samples = profcapture.json("dump", capture, "--table", "sample", "--limit", 0)["data"]["rows"]
+        assert sorted(row["time_ns"] // 1000 for row in samples) == sorted(us for *_, all in threads for path, us in all if path != ["(idle)"])
+    if "--mode" in options or "--ignore" in options:
+        return
+    waits, marks = collections.Counter(), 0
+    for event in events:
+        if event.get("cat") == "wait":
+            assert event["ph"] == "X" and event["dur"] > 0
+            waits[event["name"], event["pid"], event["tid"]] += event["dur"]
+        else:
+            marks += event["ph"] in "XBi"
+    want = collections.Counter()
+    for row in rows:
+        for key, name in ("wait_ns", "Waiting"), ("preempted_ns", "Preempted"), ("runnable_ns", "Ready to run"):
+            want[name, row["pid"] or 0, row["tid"] or 0] += (row[key] or 0) / 1e3
+    assert waits and waits == pytest.approx({key: us for key, us in want.items() if us}, abs=1)
+    counters = collections.defaultdict(list)
+    for event in events:
+        if event["ph"] == "C":
+            (unit, value), = event["args"].items()
+            counters[event["pid"], event["name"], unit].append(value)
+    wanted = {(row["pid"] or 0, f"{row['group']} {row['name']}" if row["group"] else row["name"], row["unit"] or "value"): row
+              for row in profcapture.json("counters", capture, "--limit", 0, *times)["data"]["rows"] if row["last"] is not None}
+    assert wanted and counters.keys() == wanted.keys()
+    for key, values in counters.items():
+        row = wanted[key]
+        assert (values[0], values[-1], max(values)) == pytest.approx((row["first"], row["last"], row["max"]))
+    if not options:
+        table = profcapture.json("marks", capture, "--limit", 0)["data"]["rows"]
+        assert marks == sum(row["count"] + row["unmatched_begin"] + row["unmatched_end"] for row in table) > 0
+
+
+def test_chrome_waits_have_causes(profcapture, sleeper):
+    """A thread that sleeps is idle between two samples, and its wait has the function that slept."""
+    events, threads = read_chrome(profcapture("export", sleeper, "--to", "chrome").stdout)
+    naps = [event for event in events if event["ph"] == "X" and event["args"].get("cause") == "timer" and event["args"]["function"] == "main"]
+    assert len(naps) == 5 and all(event["dur"] >= 20000 for event in naps)
+    _, _, samples = max(threads, key=lambda thread: len(thread[2]))
+    at = [us for _, us in samples]
+    assert all(later - us < 20000 or path == ["(idle)"] for (path, us), later in zip(samples, at[1:]))
 
 
 # ---- allocations
@@ -607,6 +665,9 @@ def numbers_of(to, data):
         return boxes[0][2], sum(box[0] == 1 for box in boxes)
     if to == "callgrind":
         return int(re.search(rb"^events: samples\nsummary: (\d+)$|^events: \w+ samples\nsummary: \d+ (\d+)$", data, re.MULTILINE).expand(rb"\1\2")), 0
+    if to == "chrome":
+        threads = read_chrome(data)[1]
+        return sum(path != ["(idle)"] for *_, samples in threads for path, _ in samples), len(threads)
     if to == "perf-script":
         samples = read_perf_script(data.decode())
         return len(samples), len({sample[1:3] for sample in samples})
@@ -682,6 +743,7 @@ def test_filters(profcapture, capture, report, export, options):
 @pytest.mark.parametrize("to, how", [("folded", "Draw a flame graph: flamegraph.pl 'my {to}' > flame.svg"), ("firefox", "Open it at profiler.firefox.com"),
                                      ("pprof", "Open it: go tool pprof -http=: 'my {to}'"), ("speedscope", "Open it in speedscope"),
                                      ("svg", "Open it in a browser: 'my {to}'"), ("callgrind", "Open it: kcachegrind 'my {to}'"),
+                                     ("chrome", "Open it at ui.perfetto.dev"),
                                      ("perf-script", "Open it in FlameScope, in speedscope or at profiler.firefox.com"),
                                      ("syscap", "Open it: sysprof 'my {to}'")])
 def test_how_to_open_it(profcapture, tmp_path, to, how):
@@ -692,7 +754,7 @@ def test_how_to_open_it(profcapture, tmp_path, to, how):
     assert done.stderr == how.format(to=to) + "\n" and done.stdout == ""
     assert profcapture("export", path, "--to", to, "-o", f"my {to}", "--force", "--quiet", cwd=tmp_path).stderr == ""
     packed = profcapture("export", path, "--to", to, "-o", "-x.gz", cwd=tmp_path).stderr
-    unpack = "" if to in ("firefox", "pprof") else "Unpack it: gunzip ./-x.gz. "
+    unpack = "" if to in ("firefox", "pprof", "chrome") else "Unpack it: gunzip ./-x.gz. "
     assert packed == unpack + how.format(to=to).replace(f"'my {to}'", "./-x" if unpack else "./-x.gz") + "\n"
     for output in [], ["-o", "-"], ["-o", "/dev/null"]:
         assert profcapture("export", path, "--to", to, *output, text=False).stderr == b""

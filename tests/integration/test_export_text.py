@@ -16,7 +16,7 @@ import jsonschema
 import pytest
 from browsers import CHROMIUM, NODE
 from captures import make
-from exports import SVG, check, names, perf_name, read_perf_script, read_svg, svg_stacks
+from exports import SVG, check, names, perf_name, read_chrome, read_perf_script, read_svg, svg_stacks
 
 FLAMEGRAPH = Path("/usr/share/perl5/Devel/NYTProf/flamegraph.pl")
 needs_node = pytest.mark.skipif(
@@ -140,6 +140,16 @@ def test_perf_script_in_speedscope(profcapture, capture, tmp_path):
     # a thread that was renamed has two profiles
     wanted = {f"{comm} pid: {pid} tid: {tid}" for comm, pid, tid, *_ in read_perf_script(data.decode())}
     assert sorted(profiles) == sorted(wanted)
+
+
+@needs_node
+def test_chrome_in_speedscope(profcapture, capture, tmp_path):
+    data = profcapture("export", capture, "--to", "chrome", text=False).stdout
+    events, threads = read_chrome(data)
+    named = {(event["pid"], event["tid"]): event["args"]["name"] for event in events if event["name"] == "thread_name"}
+    assert {"turns", "own name"} <= set(named.values())
+    # what ran before an exec has the same ids, and so the same name
+    assert sorted(speedscope_profiles(tmp_path, "x.json", data)) == sorted(f"x.json - {named[pid, tid]}" for pid, tid, _ in threads)
 
 
 def test_perf_script_of_hostile_names(profcapture, hostile, report):

@@ -14,7 +14,7 @@ import subprocess
 import pytest
 import schema
 from captures import MAKERS, command, make, unprintable
-from exports import fields, perf_name, read_page, read_perf_script, read_pprof, read_svg
+from exports import fields, perf_name, read_chrome, read_page, read_perf_script, read_pprof, read_svg
 from slices import SANITIZED, part
 
 # a formula, quotes of CSV and JSON, line ends, escapes, a terminal title, a bidi override, bytes
@@ -168,6 +168,9 @@ def test_symbols_of_a_program(profctl, profcapture, compile_c, tmp_path):
     assert known <= {frame["name"] for frame in profile["shared"]["frames"]} and any(each["name"].startswith(f"{thread} (") for each in profile["profiles"])
     profile = json.loads(export("firefox"))
     assert known <= set(profile["shared"]["stringArray"]) and thread in {each["name"] for each in profile["threads"]}
+    events, threads = read_chrome(export("chrome"))
+    assert known <= {frame for *_, samples in threads for frames, _ in samples for frame in frames}
+    assert thread in {event["args"]["name"] for event in events if event["name"] == "thread_name"}
     assert known | {ESCAPED_THREAD} <= {box[1] for box in read_svg(export("svg"))[1]}
     samples = read_perf_script(export("perf-script").decode())
     assert known <= {perf_name(frame) for *_, frames in samples for frame in frames} and ESCAPED_THREAD in {sample[0] for sample in samples}

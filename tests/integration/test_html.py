@@ -1093,7 +1093,7 @@ def private(profctl, compile_c, tmp_path_factory):
     return home
 
 
-@pytest.mark.parametrize("to", ["folded", "firefox", "pprof", "speedscope", "svg", "callgrind", "perf-script", "heaptrack", "massif", "syscap", "html"])
+@pytest.mark.parametrize("to", ["folded", "firefox", "pprof", "speedscope", "svg", "callgrind", "chrome", "perf-script", "heaptrack", "massif", "syscap", "html"])
 def test_redact(profcapture, private, tmp_path, to):
     """--redact removes arguments, users, the host, log lines and folders from every text of every
     format; names remain."""

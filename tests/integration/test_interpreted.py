@@ -84,7 +84,7 @@ def test_annotate(profcapture, capture):
     assert "6      return bytes(n)" in profcapture("annotate", capture, "m.Shop.sell").stdout
 
 
-@pytest.mark.parametrize("format", ["html", "pprof", "firefox", "speedscope", "svg", "callgrind", "perf-script"])
+@pytest.mark.parametrize("format", ["html", "pprof", "firefox", "speedscope", "svg", "callgrind", "chrome", "perf-script"])
 def test_exports(profcapture, capture, tmp_path, format):
     made = tmp_path / "made"
     profcapture("export", "--to", format, capture, "-o", made)

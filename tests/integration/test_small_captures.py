@@ -35,6 +35,7 @@ VERBS = {
     "speedscope": ["export", "--to", "speedscope"],
     "svg": ["export", "--to", "svg"],
     "callgrind": ["export", "--to", "callgrind"],
+    "chrome": ["export", "--to", "chrome"],
     "perf-script": ["export", "--to", "perf-script"],
     "compare": ["export", None, "--to", "folded", "--compare", None],
     "page": ["export", "--to", "html"],

@@ -19,7 +19,7 @@ VERBS = [
     ["dump", "--table", "mark", "--resolve"], ["dump", "--table", "alloc", "--resolve"],
     ["export", "--to", "folded"], ["export", "--to", "pprof", "--force", "-o", "NEW"], ["export", "--to", "firefox", "--force", "-o", "NEW"],
     ["export", "--to", "speedscope", "--force", "-o", "NEW"], ["export", "--to", "folded", "--value", "inuse-space"],
-    ["export", "--to", "svg", "--compare", "OTHER"], ["export", "--to", "callgrind"], ["export", "--to", "perf-script"],
+    ["export", "--to", "svg", "--compare", "OTHER"], ["export", "--to", "callgrind"], ["export", "--to", "chrome"], ["export", "--to", "perf-script"],
     ["export", "--to", "heaptrack"], ["export", "--to", "massif"], ["export", "--to", "syscap", "--force", "-o", "NEW"],
     ["diff", "SAME", "--json"], ["diff", "OTHER", "--json"], ["annotate", "main"], ["verify", "--json"],
     ["compact", "--force", "-o", "NEW"], ["cut", "--from", "0.1s", "--to", "0.5s", "--force", "-o", "NEW"], ["cat", "OTHER", "--force", "-o", "NEW"],

@@ -4,10 +4,12 @@
 #include "tools/profcapture/counter-values.h"
 
 #include "base/each.h"
+#include "base/order.h"
 #include "tools/common/capture-error.h"
 #include "tools/common/keyed.h"
 
 #include <glib/gi18n.h>
+#include <math.h>
 #include <string.h>
 
 enum { PROCESS, GROUP, NAME, UNIT, KIND, N_COUNTER_COLUMNS };
@@ -117,6 +119,46 @@ bool counter_values_read(struct counter_values *values,
 				NAMES_COLUMNS(PROF_TABLE_COUNTER_VALUE, PROF_COUNTER_VALUE_TIME,
 					      PROF_COUNTER_VALUE_COUNTER, PROF_COUNTER_VALUE_VALUE),
 				add_values, &reading, error);
+}
+
+struct points_query {
+	const struct reader *reader;
+	GPtrArray *points;
+};
+
+static void add_point(const struct counter_value *value, void *data)
+{
+	const struct points_query *query = data;
+	struct ranged_value point = { MAX_OF(value->time_ns, query->reader->from_ns),
+				      value->value };
+	GArray *points;
+
+	while (query->points->len <= value->counter)
+		g_ptr_array_add(query->points,
+				g_array_new(FALSE, FALSE, sizeof(struct ranged_value)));
+	points = query->points->pdata[value->counter];
+	if (value->time_ns > query->reader->to_ns || !isfinite(value->value))
+		return;
+	if (value->time_ns < query->reader->from_ns)
+		g_array_set_size(points, 0);
+	g_array_append_val(points, point);
+}
+
+COMPARE_BY(compare_points, struct ranged_value, ORDER(a->time_ns, b->time_ns))
+
+GPtrArray *counter_values_of_range(struct counter_values *values, const struct reader *reader,
+				   GError **error)
+{
+	struct points_query query = { reader, g_ptr_array_new_with_free_func(
+						      (GDestroyNotify)g_array_unref) };
+
+	if (!counter_values_read(values, add_point, &query, error)) {
+		g_ptr_array_unref(query.points);
+		return NULL;
+	}
+	POINTER_EACH(GArray, points, query.points)
+		g_array_sort(points, compare_points);
+	return query.points;
 }
 
 void counter_values_done(struct counter_values *values)

@@ -39,6 +39,15 @@ bool counter_values_read(struct counter_values *values,
 			 GError **error);
 void counter_values_done(struct counter_values *values);
 
+struct ranged_value {
+	int64_t time_ns;
+	double value;
+};
+/* Returns an array of struct ranged_value, by time, for each counter: the values in the time range
+ * that are finite. The value at the start of the range is the first point. NULL on failure. */
+GPtrArray *counter_values_of_range(struct counter_values *values, const struct reader *reader,
+				   GError **error);
+
 /* A value of a process's resident memory. */
 struct counter_rss {
 	int64_t time_ns;

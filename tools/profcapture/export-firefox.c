@@ -32,8 +32,7 @@
 #include "tools/common/json-copy.h"
 #include "tools/profcapture/counter-values.h"
 #include "tools/profcapture/export-allocations.h"
-#include "tools/profcapture/run-times.h"
-#include "tools/profcapture/spans.h"
+#include "tools/profcapture/export-marks.h"
 
 #include <inttypes.h>
 #include <math.h>
@@ -41,23 +40,6 @@
 
 enum { FORMAT_VERSION = 66 };
 enum { CATEGORY_OTHER, CATEGORY_USER, CATEGORY_KERNEL, CATEGORY_JIT };
-
-struct mark {
-	uint64_t thread; /* the first two are a struct export_key */
-	int64_t time_ns; /* time of the end; INT64_MAX: none */
-	struct span span;
-	bool is_wait;
-};
-
-/* Waits that are not in the profile. */
-struct left_out {
-	uint64_t n, ns, longest_ns;
-};
-
-struct point {
-	int64_t time_ns;
-	double value;
-};
 
 /* A set of numbers, and the row of each. */
 struct row_list {
@@ -74,14 +56,10 @@ struct firefox {
 	struct row_list sources;   /* strings: the files of functions */
 	struct row_list threads;   /* at least one */
 	GArray *samples;           /* struct export_stack */
-	GArray *marks;             /* struct mark */
-	GArray *waits;             /* struct mark, before they are added to the marks */
-	GArray *sleeps;            /* struct export_stack: waits with stacks; NULL: none */
-	struct wait_place *places; /* by node of the tree of waits */
-	struct left_out left_out;
+	struct export_marks marks;
 	GArray *events; /* struct allocation_event; NULL: none */
 	struct counter_values counters;
-	GPtrArray *points; /* GArray of struct point, by counter */
+	GPtrArray *points; /* GArray of struct ranged_value, by counter */
 	const void *rows;  /* rows of the table that is being written, if it has an array */
 };
 
@@ -248,6 +226,7 @@ static void write_meta(struct firefox *firefox)
 	const struct profile *profile = &firefox->export->profile;
 	struct json *json = &firefox->json;
 	g_autofree char *title = export_title(firefox->export);
+	g_autofree char *left_out = export_marks_left_out(&firefox->marks);
 	/* The format has no unit for events, and does not say what a time is. */
 	bool is_named = export_counts_waits(firefox->export) ||
 			(profile_is_weighted(profile) && !export_is_time(firefox->export));
@@ -271,13 +250,7 @@ static void write_meta(struct firefox *firefox)
 	json_copy(json, "markerSchema", mark_schema);
 	json_copy(json, "sampleUnits", units);
 	json_copy(json, "extensions", "[]");
-	if (firefox->left_out.n) {
-		g_autofree char *text = g_strdup_printf("%" PRIu64
-							", none longer than %.3f ms, %.3f s in all",
-							firefox->left_out.n,
-							(double)firefox->left_out.longest_ns / 1e6,
-							(double)firefox->left_out.ns / 1e9);
-
+	if (left_out) {
 		json_begin_array(json, "extra");
 		json_begin_object(json, NULL);
 		json_string(json, "label", "Waiting");
@@ -285,7 +258,7 @@ static void write_meta(struct firefox *firefox)
 		json_begin_object(json, NULL);
 		json_string(json, "label", "Waits left out");
 		json_string(json, "format", "string");
-		json_string(json, "value", text);
+		json_string(json, "value", left_out);
 		json_end(json);
 		json_end(json);
 		json_end(json);
@@ -339,90 +312,13 @@ static void write_samples(struct firefox *firefox, uint32_t thread)
 
 /* ---- marks ----------------------------------------------------------------------------------- */
 
-static void keep_mark(const struct span *span, void *data)
-{
-	struct firefox *firefox = data;
-	struct reader *reader = &firefox->export->reader;
-	struct mark mark = { span->thread, span->kind == SPAN_NO_END ? INT64_MAX : span->end_ns,
-			     *span, false };
-
-	if (span->end_ns >= reader->from_ns && span->start_ns <= reader->to_ns &&
-	    reader_wants_thread_at(reader, span->thread, span->start_ns))
-		g_array_append_val(firefox->marks, mark);
-}
-
-/* A damaged file may have times that are further apart than an int64_t holds. */
-static uint64_t length_of(const struct mark *mark)
-{
-	return (uint64_t)mark->span.end_ns - (uint64_t)mark->span.start_ns;
-}
-
-/* Sorts the longest first; equally long waits by time. */
-COMPARE_BY(compare_waits, struct mark, ORDER(length_of(b), length_of(a)),
-	   ORDER(a->time_ns, b->time_ns), ORDER(a->thread, b->thread))
-
-/* Keeps the longest waits. */
-static void limit_waits(struct firefox *firefox)
-{
-	GArray *waits = firefox->waits;
-
-	if (waits->len <= EXPORT_MOST_WAITS)
-		return;
-	g_array_sort(waits, compare_waits);
-	for (guint i = EXPORT_MOST_WAITS; i < waits->len; i++)
-		firefox->left_out.ns += length_of(&g_array_index(waits, struct mark, i));
-	firefox->left_out.n += waits->len - EXPORT_MOST_WAITS;
-	firefox->left_out.longest_ns =
-		MAX_OF(firefox->left_out.longest_ns,
-		       length_of(&g_array_index(waits, struct mark, EXPORT_MOST_WAITS)));
-	g_array_set_size(waits, EXPORT_MOST_WAITS);
-}
-
-static void keep_wait(const struct run_state *state, void *data)
-{
-	static const char *const names[] = { [PROF_SWITCH_WAIT] = "Waiting",
-					     [PROF_SWITCH_PREEMPTED] = "Preempted",
-					     [PROF_SWITCH_RUNNABLE] = "Ready to run" };
-	struct firefox *firefox = data;
-	struct reader *reader = &firefox->export->reader;
-	struct mark mark = { .thread = state->thread, .is_wait = true };
-
-	if (state->state == PROF_SWITCH_RUNNING)
-		return;
-	mark.span = (struct span){ .kind = SPAN_WHOLE,
-				   .thread = state->thread,
-				   .name = names[state->state],
-				   .start_ns = MAX_OF(state->from_ns, reader->from_ns),
-				   .end_ns = MIN_OF(state->to_ns, reader->to_ns) };
-	mark.time_ns = mark.span.end_ns;
-	if (mark.span.start_ns >= mark.span.end_ns ||
-	    !reader_wants_thread_at(reader, state->thread, mark.span.start_ns))
-		return;
-	g_array_append_val(firefox->waits, mark);
-	if (firefox->waits->len == 2 * EXPORT_MOST_WAITS)
-		limit_waits(firefox);
-}
-
-/* Sorts by thread and end, because marks without an end were reported in no order. */
-static gint compare_marks(gconstpointer left, gconstpointer right)
-{
-	const struct span *a = &((const struct mark *)left)->span;
-	const struct span *b = &((const struct mark *)right)->span;
-	gint order = export_compare(left, right);
-
-	return order || a->kind != SPAN_NO_END
-		       ? order
-		       : ORDER_BY(ORDER(a->start_ns, b->start_ns), g_strcmp0(a->group, b->group),
-				  g_strcmp0(a->name, b->name));
-}
-
 /* PHASE has the profiler's values: 0 instant, 1 span, 2 start of a span, 3 end of a span. */
 static struct cell get_mark(struct firefox *firefox, size_t row, enum field field)
 {
 	static const unsigned phases[] = {
 		[SPAN_INSTANT] = 0, [SPAN_WHOLE] = 1, [SPAN_NO_END] = 2, [SPAN_NO_BEGIN] = 3
 	};
-	const struct span *span = &((const struct mark *)firefox->rows)[row].span;
+	const struct span *span = &((const struct export_mark *)firefox->rows)[row].span;
 
 	if (field == NAME)
 		return cell_string(firefox, span->name);
@@ -434,29 +330,6 @@ static struct cell get_mark(struct firefox *firefox, size_t row, enum field fiel
 								       : cell_unknown();
 }
 
-/* Writes what a thread waited for and, if its stack is known, the program's function that
- * waited. */
-static void write_cause(struct firefox *firefox, const struct span *wait)
-{
-	const struct export_key key = { wait->thread, wait->start_ns };
-	const GArray *sleeps = firefox->sleeps;
-	const struct export_stack *sleep =
-		sleeps && sleeps->len
-			? bsearch(&key, sleeps->data, sleeps->len, sizeof(*sleep), export_compare)
-			: NULL;
-	const struct wait_place *place = sleep ? &firefox->places[sleep->node] : NULL;
-	const struct functions *functions = firefox->export->profile.functions;
-
-	if (!place || place->cause == WAIT_UNKNOWN)
-		return;
-	json_string(&firefox->json, "cause", wait_cause_names[place->cause]);
-	if (place->call)
-		json_string(&firefox->json, "call", place->call);
-	if (place->function > FUNCTION_LOST)
-		json_string(&firefox->json, "function",
-			    functions_at(functions, place->function)->name);
-}
-
 static void write_marks(struct firefox *firefox, uint32_t thread)
 {
 	static const struct table_member members[] = {
@@ -464,7 +337,8 @@ static void write_marks(struct firefox *firefox, uint32_t thread)
 		{ "phase", PHASE }, { "category", ZERO },   { NULL },
 	};
 	struct columns columns = { .get = get_mark, .members = members };
-	const struct mark *marks = export_of_thread(firefox->marks, thread, &columns.rows);
+	const struct export_mark *marks =
+		export_of_thread(firefox->marks.all, thread, &columns.rows);
 	struct json *json = &firefox->json;
 
 	firefox->rows = marks;
@@ -476,8 +350,7 @@ static void write_marks(struct firefox *firefox, uint32_t thread)
 		json_string(json, "type", marks[i].is_wait ? "Wait" : "Mark");
 		if (!marks[i].is_wait)
 			json_string(json, "group", marks[i].span.group ? marks[i].span.group : "");
-		else if (strcmp(marks[i].span.name, "Waiting") == 0)
-			write_cause(firefox, &marks[i].span);
+		export_marks_write_cause(&firefox->marks, &marks[i], json);
 		json_end(json);
 	}
 	json_end(json);
@@ -543,7 +416,7 @@ static void write_thread(struct firefox *firefox, uint32_t thread)
 	json_uint(json, "registerTime", 0);
 	json_null(json, "unregisterTime");
 	json_copy(json, "pausedRanges", "[]");
-	(void)export_of_thread(firefox->marks, thread, &marks);
+	(void)export_of_thread(firefox->marks.all, thread, &marks);
 	json_bool(json, "showMarkersInTimeline", marks > 0);
 	write_samples(firefox, thread);
 	write_marks(firefox, thread);
@@ -560,7 +433,7 @@ static void list_threads(struct firefox *firefox)
 	for (guint i = 0; i < threads->len; i++)
 		(void)list(&firefox->threads, g_array_index(threads, uint32_t, i));
 	for (uint32_t i = 0; i < firefox->export->reader.capture->names->threads->len; i++) {
-		(void)export_of_thread(firefox->marks, i, &marks);
+		(void)export_of_thread(firefox->marks.all, i, &marks);
 		(void)export_of_thread(firefox->events, i, &events);
 		if (marks + events > 0)
 			(void)list(&firefox->threads, i);
@@ -571,29 +444,9 @@ static void list_threads(struct firefox *firefox)
 
 /* ---- counters -------------------------------------------------------------------------------- */
 
-/* Adds a value to its counter. The value at the start of the time range is the first point. */
-static void add_point(const struct counter_value *value, void *data)
-{
-	struct firefox *firefox = data;
-	const struct reader *reader = &firefox->export->reader;
-	struct point point = { MAX_OF(value->time_ns, reader->from_ns), value->value };
-	GArray *points;
-
-	while (firefox->points->len <= value->counter)
-		g_ptr_array_add(firefox->points, g_array_new(FALSE, FALSE, sizeof(struct point)));
-	points = firefox->points->pdata[value->counter];
-	if (value->time_ns > reader->to_ns || !isfinite(value->value))
-		return;
-	if (value->time_ns < reader->from_ns)
-		g_array_set_size(points, 0);
-	g_array_append_val(points, point);
-}
-
-COMPARE_BY(compare_points, struct point, ORDER(a->time_ns, b->time_ns))
-
 static struct cell get_point(struct firefox *firefox, size_t row, enum field field)
 {
-	const struct point *point = (const struct point *)firefox->rows + row;
+	const struct ranged_value *point = (const struct ranged_value *)firefox->rows + row;
 
 	return field == TIME ? cell_ms_between(row ? point[-1].time_ns : 0, point->time_ns)
 	       : row         ? cell_double(point->value - point[-1].value)
@@ -661,9 +514,10 @@ static void write_counter(struct firefox *firefox, const struct counter *counter
 	json_string(json, "pid", pid);
 	json_uint(json, "mainThreadIndex", at);
 	write_display(json, counter);
-	g_array_sort(points, compare_points);
 	if (counter->kind != PROF_COUNTER_SUM) {
-		const struct point zero = { g_array_index(points, struct point, 0).time_ns, 0 };
+		const struct ranged_value zero = {
+			g_array_index(points, struct ranged_value, 0).time_ns, 0
+		};
 
 		g_array_prepend_val(points, zero);
 	}
@@ -877,17 +731,14 @@ bool export_firefox(struct export *export, struct out *out, GError **error)
 	struct firefox firefox = {
 		.export = export,
 		.samples = export_samples(&export->profile),
-		.marks = g_array_new(FALSE, FALSE, sizeof(struct mark)),
-		.waits = g_array_new(FALSE, FALSE, sizeof(struct mark)),
 		.events = export->allocations ? export->allocations->events : NULL,
-		.points = g_ptr_array_new_with_free_func((GDestroyNotify)g_array_unref),
 		.counters.capture = export->reader.capture,
 	};
 	struct row_list *const lists[] = { &firefox.functions, &firefox.resources, &firefox.sources,
 					   &firefox.threads };
-	g_autoptr(GArray) times = run_times_each_state(&export->reader, keep_wait, &firefox, error);
-	bool ok = times && spans_read(export->reader.capture, keep_mark, &firefox, error) &&
-		  counter_values_read(&firefox.counters, add_point, &firefox, error);
+	bool ok = export_marks_read(&firefox.marks, export, error) &&
+		  (firefox.points =
+			   counter_values_of_range(&firefox.counters, &export->reader, error));
 
 	json_init(&firefox.json, out);
 	export_strings_init(&firefox.strings);
@@ -895,14 +746,6 @@ bool export_firefox(struct export *export, struct out *out, GError **error)
 		lists[i]->all = g_array_new(FALSE, FALSE, sizeof(uint32_t));
 		lists[i]->row_of = g_hash_table_new(NULL, NULL);
 	}
-	if (export_has_waits(export)) {
-		firefox.sleeps = export_samples(&export->waits);
-		firefox.places =
-			wait_places_of_nodes(export->waits.tree.nodes, export->profile.functions);
-	}
-	limit_waits(&firefox);
-	g_array_append_vals(firefox.marks, firefox.waits->data, firefox.waits->len);
-	g_array_sort(firefox.marks, compare_marks);
 	if (firefox.events)
 		g_array_sort(firefox.events, export_compare);
 	if (ok)
@@ -914,11 +757,8 @@ bool export_firefox(struct export *export, struct out *out, GError **error)
 	export_strings_done(&firefox.strings);
 	json_done(&firefox.json);
 	counter_values_done(&firefox.counters);
-	g_ptr_array_unref(firefox.points);
-	g_clear_pointer(&firefox.sleeps, g_array_unref);
-	g_free(firefox.places);
-	g_array_unref(firefox.waits);
-	g_array_unref(firefox.marks);
+	g_clear_pointer(&firefox.points, g_ptr_array_unref);
+	export_marks_done(&firefox.marks);
 	g_array_unref(firefox.samples);
 	return ok;
 }

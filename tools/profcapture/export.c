@@ -39,6 +39,7 @@ enum {
 	SPEEDSCOPE,
 	SVG,
 	CALLGRIND,
+	CHROME,
 	PERF_SCRIPT,
 	HTML,
 	HEAPTRACK,
@@ -48,10 +49,10 @@ enum {
 	CSV,
 	NDJSON
 };
-static const char *const format_names[] = { "folded",    "firefox",   "pprof",       "speedscope",
-					    "svg",       "callgrind", "perf-script", "html",
-					    "heaptrack", "massif",    "syscap",      "sqlite",
-					    "csv",       "ndjson",    NULL };
+static const char *const format_names[] = { "folded", "firefox",   "pprof",  "speedscope",
+					    "svg",    "callgrind", "chrome", "perf-script",
+					    "html",   "heaptrack", "massif", "syscap",
+					    "sqlite", "csv",       "ndjson", NULL };
 
 static bool write_rows(struct export *export, struct out *out, GError **error)
 {
@@ -90,6 +91,9 @@ static const struct {
 	[SVG] = { export_svg, FUNCTIONS_ONLY, ALLOCATION_VALUE, N_("Open it in a browser: %s"),
 		  .compares = true },
 	[CALLGRIND] = { export_callgrind, PLACES, ALLOCATION_VALUE, N_("Open it: kcachegrind %s") },
+	[CHROME] = { export_chrome, FUNCTIONS_ONLY, NO_ALLOCATIONS,
+		     N_("Open it at ui.perfetto.dev"), .opens_gzip = true, .says_lost = true,
+		     .has_waits = true },
 	[PERF_SCRIPT] = { export_perf_script, ADDRESSES, NO_ALLOCATIONS,
 			  N_("Open it in FlameScope, in speedscope or at profiler.firefox.com") },
 	[HTML] = { export_html, FUNCTIONS_ONLY, ALLOCATION_LIVES, N_("Open it in a browser: %s"),
@@ -117,7 +121,7 @@ static const char *const value_names[] = { "samples",       "alloc-objects", "al
 
 static const struct cli_option options[] = {
 	{ "to", 0, CLI_CHOICE, offsetof(struct export, format), N_("FORMAT"),
-	  N_("Write this format: folded (flamegraph.pl), firefox, pprof, speedscope, svg (a flame graph), callgrind (KCachegrind), perf-script (its text), html (a page), heaptrack or massif (allocations), syscap (Sysprof), sqlite (a database), csv or ndjson (rows of a table)"),
+	  N_("Write this format: folded (flamegraph.pl), firefox, pprof, speedscope, svg (a flame graph), callgrind (KCachegrind), chrome (Perfetto), perf-script (its text), html (a page), heaptrack or massif (allocations), syscap (Sysprof), sqlite (a database), csv or ndjson (rows of a table)"),
 	  format_names },
 	{ "table", 't', CLI_STRING, offsetof(struct export, table), N_("TABLE"),
 	  N_("In csv and ndjson, write the rows of this table") },

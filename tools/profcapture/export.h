@@ -135,6 +135,7 @@ bool export_folded(struct export *export, struct out *out, GError **error);
 bool export_pprof(struct export *export, struct out *out, GError **error);
 bool export_speedscope(struct export *export, struct out *out, GError **error);
 bool export_firefox(struct export *export, struct out *out, GError **error);
+bool export_chrome(struct export *export, struct out *out, GError **error);
 bool export_perf_script(struct export *export, struct out *out, GError **error);
 bool export_callgrind(struct export *export, struct out *out, GError **error);
 bool export_svg(struct export *export, struct out *out, GError **error);
