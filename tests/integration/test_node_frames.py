@@ -43,7 +43,7 @@ def test_chains(node, chains, tmp_path, has_all):
     assert not impossible
     assert possible > 200
     assert torn <= 2 + 0.005 * len(lines)
-    assert missing <= 5 + 0.01 * len(lines)
+    assert missing <= 5 + 0.005 * len(lines)
 
 
 @pytest.mark.parametrize("case", ["deep", "names", "text", "nothing", "loop", "type", "entry", "thread"])

@@ -157,8 +157,8 @@ static void put_fde(struct frames *frames, const struct regs *regs, const struct
 	}
 	go_rows_init(&rows, table, function);
 	while (!frames->error && go_rows_next(&rows, &row)) {
-		/* Only a damaged table has a negative distance. At 0 of a CPU whose calls push the
-		 * return address, it has been popped, as in syscall.rawVforkSyscall(). */
+		/* Where calls push the return address, syscall.rawVforkSyscall() pops it, so its
+		 * distance is that much below zero. Only a damaged table has a lower one. */
 		if (row.distance < regs->ra_from_cfa)
 			break;
 		put_row(frames, regs, &row, row.start - at, table->quantum);
