@@ -35,7 +35,7 @@
  * to the broker. */
 #define ALLOCATIONS_NS (20000 * MS)
 #define PIECE_NS (50 * MS)
-#define STACKS_NS (50 * MS)      /* between two requests of the stacks of waits */
+#define STACKS_NS (100 * MS)     /* between two requests of the stacks of waits */
 #define LATE_VALUE_NS (100 * MS) /* time limit for an answer with values of processes */
 #define MAX_STILL 10             /* consecutive pieces without progress end the step */
 
