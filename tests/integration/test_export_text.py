@@ -88,8 +88,12 @@ INLINE = pytest.mark.parametrize("options", [("--no-inline",), ()], ids=" ".join
 
 @INLINE
 def test_perf_script(profcapture, capture, report, options):
-    samples = read_perf_script(profcapture("export", capture, "--to", "perf-script", *options).stdout)
-    data = report(capture, *options)
+    text = profcapture("export", capture, "--to", "perf-script", *options).stdout
+    samples, data = read_perf_script(text), report(capture, *options)
+    # FlameScope searches for times in lines without a tab, and takes the rest of a sample for frames
+    heads = [line for line in text.splitlines() if line and line[0] != "\t"]
+    assert [float(re.search(r" +([0-9.]+): .+?:", head)[1]) for head in heads] == [sample[4] for sample in samples]
+    assert len(re.findall(r"^[\t ]*[0-9a-f]+ .+ \(.*?\)$", text, re.MULTILINE)) == sum(len(sample[-1]) for sample in samples)
     check(data, [([perf_name(frame) for frame in sample[-1]], 1) for sample in samples])
     assert [sample[4] for sample in samples] == sorted(sample[4] for sample in samples)
     assert sum(sample[5] for sample in samples) == data["total_weight"]
