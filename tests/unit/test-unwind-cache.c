@@ -149,8 +149,12 @@ static bool compare(const struct walk_registers *caller)
 	return true;
 }
 
+/* AddressSanitizer would keep locals outside of the stack, and drop those of functions that still
+ * run when one leaves a handler on another stack. */
+#define FRAME __attribute__((noinline, no_sanitize("address")))
+
 /* Not inlined, so that both walks have the same caller. */
-static __attribute__((noinline)) int see(void)
+FRAME static int see(void)
 {
 	struct walk_registers caller, here;
 	struct self_unwind_chain chain;
@@ -169,7 +173,7 @@ static __attribute__((noinline)) int see(void)
 
 static int descend(int depth);
 
-static __attribute__((noinline)) int plain(int depth)
+FRAME static int plain(int depth)
 {
 	volatile char room[24];
 
@@ -177,7 +181,7 @@ static __attribute__((noinline)) int plain(int depth)
 	return descend(depth) + room[0];
 }
 
-static __attribute__((noinline)) int wide(int depth)
+FRAME static int wide(int depth)
 {
 	volatile char room[3000];
 
@@ -185,7 +189,7 @@ static __attribute__((noinline)) int wide(int depth)
 	return descend(depth) + room[depth];
 }
 
-static __attribute__((noinline)) int with_alloca(int depth)
+FRAME static int with_alloca(int depth)
 {
 	volatile char *room = alloca(16 + get_random() % 400);
 
@@ -193,13 +197,13 @@ static __attribute__((noinline)) int with_alloca(int depth)
 	return descend(depth) + room[0];
 }
 
-static __attribute__((noinline)) int by_tail_call(int depth)
+FRAME static int by_tail_call(int depth)
 {
 	return descend(depth);
 }
 
 /* __builtin_frame_address() makes the compiler use a frame pointer. */
-static __attribute__((noinline)) int by_fp(int depth)
+FRAME static int by_fp(int depth)
 {
 	void *volatile room[5];
 
@@ -208,7 +212,7 @@ static __attribute__((noinline)) int by_fp(int depth)
 }
 
 /* Puts new values into every callee-saved register. */
-static __attribute__((noinline)) int in_registers(int depth)
+FRAME static int in_registers(int depth)
 {
 	uint64_t a = get_random(), b = get_random(), c = get_random(), d = get_random(),
 		 e = get_random(), f = get_random();
@@ -221,7 +225,7 @@ static __attribute__((noinline)) int in_registers(int depth)
 	return r + (int)((a ^ b ^ c ^ d ^ e ^ f) & 1);
 }
 
-static __attribute__((noinline)) int many_sites(int depth)
+FRAME static int many_sites(int depth)
 {
 	int r = 0;
 
@@ -243,7 +247,7 @@ static __attribute__((noinline)) int many_sites(int depth)
 
 static _Thread_local jmp_buf *target;
 
-static __attribute__((noinline)) int with_target(int depth)
+FRAME static int with_target(int depth)
 {
 	jmp_buf here, *volatile before = target;
 
@@ -255,7 +259,7 @@ static __attribute__((noinline)) int with_target(int depth)
 	return see();
 }
 
-static __attribute__((noinline)) int leave(int depth)
+FRAME static int leave(int depth)
 {
 	if (target && get_random() % 4 == 0)
 		longjmp(*target, 1);
@@ -269,7 +273,7 @@ static int compare_numbers(const void *a, const void *b)
 }
 
 /* Calls through code of libc. */
-static __attribute__((noinline)) int by_qsort(int depth)
+FRAME static int by_qsort(int depth)
 {
 	int numbers[] = { 3, 1, 2 };
 
@@ -285,7 +289,7 @@ static void handler(int number)
 	see();
 }
 
-static __attribute__((noinline)) int by_signal(int depth)
+FRAME static int by_signal(int depth)
 {
 	if (get_random() % 8 == 0)
 		raise(get_random() % 2 ? SIGUSR1 : SIGUSR2);
@@ -330,7 +334,7 @@ static int from_generated(void)
 	return descend(depth_of_generated) + see();
 }
 
-static __attribute__((noinline)) int by_generated(int depth)
+FRAME static int by_generated(int depth)
 {
 	char *code = generated_code + get_random() % N_GENERATED * sizeof(generated[0]);
 
@@ -356,7 +360,7 @@ static int (*const kinds[])(int) = { plain,        wide,       with_alloca,  by_
 
 static _Thread_local int64_t n_left;
 
-static __attribute__((noinline)) int descend(int depth)
+FRAME static int descend(int depth)
 {
 	if (n_left <= 0)
 		return 0;
@@ -367,7 +371,7 @@ static __attribute__((noinline)) int descend(int depth)
 	return kinds[get_random() % ARRAY_SIZE(kinds)](depth - 1) + 1;
 }
 
-static void *run_random(void *data)
+FRAME static void *run_random(void *data)
 {
 	stack_t stack = { .ss_sp = mmap(NULL, STACK_BYTES, PROT_READ | PROT_WRITE,
 					MAP_PRIVATE | MAP_ANONYMOUS, -1, 0),
@@ -441,7 +445,7 @@ static uint64_t bad_word(uint64_t before)
 }
 
 /* While see() walks, changes some of the words that were used to find its callers. */
-static __attribute__((noinline)) int mutate(void)
+FRAME static int mutate(void)
 {
 	struct self_unwind_word before[4];
 	uint32_t n, n_checks = state.calls->frames[state.calls->n - 1].end;
@@ -465,7 +469,7 @@ static __attribute__((noinline)) int mutate(void)
 	return see();
 }
 
-static __attribute__((noinline)) int descend_to_mutate(int depth)
+FRAME static int descend_to_mutate(int depth)
 {
 	volatile char room[24];
 	int r = 0;
@@ -481,7 +485,7 @@ static __attribute__((noinline)) int descend_to_mutate(int depth)
 	return r;
 }
 
-static __attribute__((noinline)) int descend_by_fp(int depth)
+FRAME static int descend_by_fp(int depth)
 {
 	void *volatile room[3];
 	int r;
@@ -585,7 +589,7 @@ static void switch_fibers(void)
 			    at_fiber == 2 ? &main_context : &fiber_contexts[at_fiber]);
 }
 
-static __attribute__((noinline)) int on_fiber(int depth)
+FRAME static int on_fiber(int depth)
 {
 	volatile char room[24];
 
@@ -631,7 +635,7 @@ static void test_fiber(void)
 
 /* ---- Deep ---- */
 
-static __attribute__((noinline)) int recurse(int n)
+FRAME static int recurse(int n)
 {
 	volatile char room[8];
 
