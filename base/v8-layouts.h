@@ -11,7 +11,7 @@
 
 #include <linux/types.h>
 
-/* A version in one number: minor versions have one digit. */
+/* Makes one number of a version, whose minor part has one digit. */
 #define V8_VERSION(major, minor) (10u * (major) + (minor))
 #define V8_VERSIONS 160u /* more than any known one */
 
@@ -20,26 +20,29 @@
  * integers have their value in the upper half. */
 struct interp_v8 {
 	__u16 version; /* V8_VERSION() */
-	/* Innermost frame of code in C++ that generated code called: by way of a frame of its own,
-	 * or directly; outermost frame of generated code. 0: no such frame. */
+	/* The isolate has the address of the innermost frame that called C++, by way of a frame of
+	 * its own or directly, and of the outermost frame of generated code. 0 means that there is
+	 * no such frame. */
 	__u16 isolate_exit_frame, isolate_fast_call_frame, isolate_entry_frame;
-	__u16 frame_type, frame_function; /* an object is no type, and means a function's frame */
-	/* Those of the isolate, when the entry began; 0: not there. */
+	/* A frame of a function has an object in place of its type. */
+	__u16 frame_type, frame_function;
+	/* An entry saves the isolate's two addresses of frames that called C++. A version with 0
+	 * does not save that one. */
 	__u16 entry_exit_frame, entry_fast_call_frame;
 	__u16 entry_type, construct_entry_type, builtin_exit_type;
 	__u16 map_type;
 	__u16 type_function_info, type_script, type_scope_info, type_debug_info, type_oddball;
 	__u16 types_of_strings; /* types below this are strings */
-	__u16 function_info;    /* from here on, functions are SharedFunctionInfos */
+	__u16 function_info;    /* of the SharedFunctionInfo in a function */
 	__u16 info_data, info_name, info_script, info_flags, info_number;
 	__u16 script_source, script_name, script_line, script_id;
 	__u16 debug_info_script;
 	__u16 string_hash, string_length, string_bytes, string_external_bytes;
 	__u16 string_first, string_second, string_parent, string_offset;
-	/* ScopeInfo: its first words, and the number of names from which on they are elsewhere; its
-	 * position, 0: after the names */
+	/* A ScopeInfo with more names than scope_most_names has them elsewhere. If scope_position
+	 * is 0, the position follows the names. */
 	__u16 scope_flags, scope_n_names, scope_position, scope_names, scope_most_names;
-	__u16 scope_function; /* the kind of a function's */
+	__u16 scope_function; /* the kind of a function's scope */
 };
 
 /* Numbers that are equal in all known versions. */

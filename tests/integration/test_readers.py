@@ -264,6 +264,7 @@ def test_times_of_a_dump_have_one_unit(profcapture, whole):
     row = rows(profcapture, whole, "--table", "switch", "--limit", 1)[0]
     line = profcapture("dump", whole, "--table", "switch", "--limit", 1).stdout.splitlines()[-2]
     assert re.search(r"\bstart=(\S+)", line)[1] == f"{row['start'] / 1e9:.9f}"
+    assert line.split()[0] == f"{row['time_ns'] / 1e9:.9f}"
 
 
 def test_dump_has_every_row_in_order(profcapture, whole):
