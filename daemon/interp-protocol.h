@@ -66,6 +66,31 @@ static inline unsigned interp_minor(enum interp_family family, unsigned minor)
 	return family == INTERP_V8 ? minor % 10 : minor;
 }
 
+/* Returns the family that the name of a program or library, without its folder, indicates. */
+static inline enum interp_family interp_family_of_name(const char *name)
+{
+	static const struct {
+		const char *prefix;
+		enum interp_family family;
+	} names[] = {
+		{ "python", INTERP_PYTHON }, { "libpython", INTERP_PYTHON },
+		{ "ruby", INTERP_RUBY },     { "libruby", INTERP_RUBY },
+		{ "php", INTERP_PHP },       { "libphp", INTERP_PHP },
+		{ "perl", INTERP_PERL },     { "libperl", INTERP_PERL },
+		{ "node", INTERP_V8 },       { "libnode", INTERP_V8 },
+	};
+	unsigned length;
+
+	for (unsigned i = 0; i < sizeof(names) / sizeof(*names); i++) {
+		for (length = 0;
+		     names[i].prefix[length] && name[length] == names[i].prefix[length];)
+			length++;
+		if (!names[i].prefix[length])
+			return names[i].family;
+	}
+	return INTERP_NONE;
+}
+
 /* The addresses that are known of a process. */
 enum interp_python_address {
 	INTERP_PYTHON_RUNTIME,   /* _PyRuntime */

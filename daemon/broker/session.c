@@ -851,6 +851,22 @@ static bool open_tasks(struct session *session, GError **error)
 	return session->opening != NULL;
 }
 
+/* Loads what reads the functions of the command before the command begins, because loading takes
+ * longer than many commands. */
+static void expect_command(struct session *session)
+{
+	g_autofree char *name = session->options->command
+					? g_path_get_basename(session->options->command[0])
+					: NULL;
+	const struct message_interpreted expected = {
+		.expected = name ? interp_family_of_name(name) : INTERP_NONE,
+		.sleeps = true,
+	};
+
+	if (expected.expected)
+		session_interpreters_receive(session->interpreters, &expected);
+}
+
 /* With per-task events, continues when the events of all threads are open. */
 static bool hand_over(struct session *session, GError **error)
 {
@@ -859,6 +875,7 @@ static bool hand_over(struct session *session, GError **error)
 	start_interpreters(session);
 	if (session->plan.by_task)
 		return open_tasks(session, error);
+	expect_command(session);
 	/* Check the targets last, so that no pid was reused before it was used. */
 	return (!session->options->targets ||
 		targets_check(session->options->targets, TARGETS_ANY_USER, error)) &&

@@ -38,26 +38,6 @@ void interpreted_init(struct interpreted *interpreted, struct interpreted_code *
 
 /* ---- Processes ------------------------------------------------------------------------------- */
 
-static enum interp_family named_family(const struct image *image)
-{
-	static const struct {
-		const char *name;
-		enum interp_family family;
-	} names[] = {
-		{ "/python", INTERP_PYTHON }, { "/libpython", INTERP_PYTHON },
-		{ "/ruby", INTERP_RUBY },     { "/libruby", INTERP_RUBY },
-		{ "/php", INTERP_PHP },       { "/libphp", INTERP_PHP },
-		{ "/perl", INTERP_PERL },     { "/libperl", INTERP_PERL },
-		{ "/node", INTERP_V8 },       { "/libnode", INTERP_V8 },
-	};
-	const char *slash = image->path ? strrchr(image->path, '/') : NULL;
-
-	for (size_t i = 0; slash && i < ARRAY_SIZE(names); i++)
-		if (g_str_has_prefix(slash, names[i].name))
-			return names[i].family;
-	return INTERP_NONE;
-}
-
 /* A process may map several interpreters, but only one is read: a supported one, preferably the
  * one that is already read, else the program itself. */
 static unsigned rank(const struct process *process, const struct image *image)
@@ -78,7 +58,9 @@ static const struct mapping *choose(struct interpreted *interpreted, const struc
 		const struct mapping *mapping = &maps->mappings[i];
 		const struct image *image = mapping->image;
 
-		const enum interp_family named = image ? named_family(image) : INTERP_NONE;
+		const char *slash = image && image->path ? strrchr(image->path, '/') : NULL;
+		const enum interp_family named = slash ? interp_family_of_name(slash + 1)
+						       : INTERP_NONE;
 
 		if (named != INTERP_NONE && !(interpreted->expected_families & 1u << named)) {
 			interpreted->expected_families |= 1u << named;
