@@ -164,13 +164,17 @@ def started(samples):
 
 
 def settled(samples):
-    """Drops samples that end at a page that was not in memory, and samples without a table in each
-    process's first second, because the tables of a large program may be late on a busy machine."""
-    first_ns = {}
+    """Drops samples that end at a page that was not in memory, and samples that end in an image
+    whose table no earlier sample of the process has used, because the tables of a large program may
+    be late on a busy machine."""
+    used, kept = set(), []
     for sample in samples:
-        first_ns.setdefault(sample.pid, sample.time_ns)
-    return [sample for sample in samples if sample.stop != "copy-end" and
-            (sample.stop != "no-table" or sample.time_ns > first_ns[sample.pid] + 1e9)]
+        if (sample.method, sample.stop) == ("cfi", "root"):
+            used.update((sample.pid, image) for image in sample.images)
+        is_early = sample.stop == "no-table" and (sample.pid, *sample.images[-1:]) not in used
+        if sample.stop != "copy-end" and not is_early:
+            kept.append(sample)
+    return kept
 
 
 def expect(samples, chain, method="cfi", stop="root", least=30, share=0.99):
