@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: BSD-2-Clause-Patent
 """Locks: who waits for which lock, and who releases it.
 
-The threads of a convoy measure with their own clock how long they wait for each mutex. This clock
-also counts the time in which a thread is ready and no CPU is free.
+The threads of a convoy measure with their own clock how long they wait for each mutex, and how long
+they hold it. This clock also counts the time in which a thread is ready and no CPU is free.
 """
 import collections
 import os
@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 import schema
+from recordings import info
 from test_terminal import shown
 
 SOURCE = Path(os.environ["PROF_SOURCE_DIR"]) / "tests/tools/convoy.c"
@@ -19,15 +20,20 @@ SOURCE = Path(os.environ["PROF_SOURCE_DIR"]) / "tests/tools/convoy.c"
 
 @pytest.fixture(scope="module")
 def convoy(profctl, tmp_path_factory):
-    """A capture, and what its threads measured for each mutex: {address: (name, waits, ns)}."""
+    """A capture, what its threads measured for each mutex, {address: (name, waits, ns)}, and their
+    holds: {name: [(tid, begin, end)]}."""
     if os.geteuid() != 0:
         pytest.skip("needs root")
     program = tmp_path_factory.mktemp("locks") / "convoy"
     subprocess.run(["gcc", "-O2", "-g", "-pthread", SOURCE, "-o", program], check=True)
     capture = program.with_name("convoy.cap")
-    done = profctl("record", "-q", "--wakers", "-F", 0, "-o", capture, "--", program)
+    done = profctl("record", "-q", "--wakers", "-F", 0, "-o", capture, "--", program, program.with_name("holds"))
     lines = [line.split() for line in done.stdout.splitlines()]
-    return capture, {address: (name, int(waits), int(ns)) for name, address, waits, ns in lines}
+    holds = collections.defaultdict(list)
+    for line in program.with_name("holds").read_text().splitlines():
+        name, *numbers = line.split()
+        holds[name].append(tuple(map(int, numbers)))
+    return capture, {address: (name, int(waits), int(ns)) for name, address, waits, ns in lines}, holds
 
 
 def by_lock(data):
@@ -40,7 +46,7 @@ def by_lock(data):
 def test_convoy(profcapture, convoy):
     """Each mutex has the waits and the time that its threads measured, and its two places: of
     acquiring and of releasing."""
-    capture, measured = convoy
+    capture, measured, _ = convoy
     output = profcapture.json("locks", capture, "--limit", 0)
     schema.check(profcapture, "locks", output)
     data = output["data"]
@@ -63,9 +69,35 @@ def test_convoy(profcapture, convoy):
     assert abs(waits - rest - sum(of["ns"] for of in found.values())) <= 0.01 * waits
 
 
+def test_holders(profcapture, convoy):
+    """Threads wait for a mutex while another thread holds it, or was woken by its release and has
+    not run yet."""
+    capture, measured, holds = convoy
+    start = info(profcapture, capture)["start_monotonic_ns"]
+    found = by_lock(profcapture.json("locks", capture, "--limit", 0)["data"])
+    ready = {}
+    for row in profcapture.json("sql", capture, "SELECT tid, time_ns, duration_ns FROM thread_states WHERE state = 'runnable'", "--limit", 0)["data"]["rows"]:
+        ready[row["tid"], row["time_ns"]] = row["time_ns"] + row["duration_ns"]
+    for address, (name, _, _) in measured.items():
+        query = f"SELECT tid, time_ns, duration FROM wait WHERE argument = {int(address, 16)} AND waker = 'thread'"
+        waits = profcapture.json("sql", capture, query, "--limit", 0)["data"]["rows"]
+        assert sum(row["duration"] for row in waits) == found[address]["ns"]
+        taken = [(tid, begin - start, end - start) for tid, begin, end in holds[name]]
+        taken += [(row["tid"], row["time_ns"], ready.get((row["tid"], row["time_ns"]), 0)) for row in waits]
+        taken.sort(key=lambda each: each[1])
+        covered = 0
+        for row in waits:
+            at, end = row["time_ns"] - row["duration"], row["time_ns"]
+            for tid, begin, last in taken:
+                if tid != row["tid"] and min(last, end) > max(begin, at):
+                    covered += min(last, end) - max(begin, at)
+                    at = min(last, end)
+        assert covered >= 0.97 * found[address]["ns"], (name, covered, found[address])  # a hold begins a few µs after its thread runs
+
+
 def test_stacks(profcapture, convoy):
     """The stacks show the callers of the two places, and the kernel's functions."""
-    capture, _ = convoy
+    capture, _, _ = convoy
     output = profcapture.json("locks", capture, "--stacks")
     schema.check(profcapture, "locks", output)
     found = 0
@@ -124,7 +156,7 @@ def test_names(profctl, profcapture, tmp_path):
 
 def test_ranges(profcapture, convoy):
     """A range counts the parts of waits that are in it; a capture cut from it has the same."""
-    capture, _ = convoy
+    capture, _, _ = convoy
     times = "SELECT time_ns FROM wait ORDER BY time_ns LIMIT 1 OFFSET 500"
     middle = f"{profcapture.json('sql', capture, times)['data']['rows'][0]['time_ns']}ns"
     whole = sum(row["total_ns"] for row in profcapture.json("locks", capture)["data"]["rows"])
