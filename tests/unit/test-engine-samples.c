@@ -831,6 +831,7 @@ static void rescan(void *data)
 static void test_events(void)
 {
 	struct stage stage;
+	struct waits waits;
 	struct bytes bytes = { .length = 0 };
 	struct cpu cpu = { .n_sources = 1, .source_ids = { 7 } };
 	const struct cpus cpus = { 0 };
@@ -850,6 +851,8 @@ static void test_events(void)
 	events.samples = &stage.parts.samples;
 	events.losses = &stage.parts.losses;
 	events.sources[0] = stage.source;
+	waits_init(&waits, &stage.parts.samples);
+	events.waits = &waits;
 	put_comm(&bytes, 10, "renamed", false, 2000);
 	put_sample(&bytes, PERF_RECORD_MISC_USER, 10, 10, 3000, ips, 2);
 	put_sample(&bytes, PERF_RECORD_MISC_USER, 77, 78, 3100, ips, 2);
@@ -872,6 +875,15 @@ static void test_events(void)
 	loss_sum(&stage.parts.losses, &lost, &missed);
 	CHECK_INT(lost, 13);
 	CHECK_INT(cpu.reported_lost[1], 12);
+	CHECK_INT(waits.lost_ns, 4000);
+	input.side_band = false;
+	output_tick(&stage.parts.output, 5000);
+	events_corrupt(&input, &events);
+	CHECK_INT(waits.lost_ns, 4000);
+	input.side_band = true;
+	events_corrupt(&input, &events);
+	CHECK_INT(waits.lost_ns, 5000);
+	waits_done(&waits);
 	parts_finish(&stage.parts);
 	CHECK_INT(rows_of(&stage.parts, PROF_TABLE_SAMPLE), 3);
 	stage_done(&stage);
@@ -1007,6 +1019,7 @@ static void test_too_late(void)
 		CHECK(events.too_late);
 	}
 	CHECK_INT(waits.begun.length, 0);
+	CHECK_INT(waits.lost_ns, 2000);
 	loss_sum(&stage.parts.losses, &lost, &missed);
 	CHECK_INT(lost, 1);
 	waits_done(&waits);

@@ -323,7 +323,8 @@ static void test_copied_twice(void)
 }
 
 /* Puts a snapshot with the stack of thread 0. */
-static size_t put_stack(uint8_t *bytes, uint64_t time_ns, uint64_t done_ns, uint64_t pc)
+static size_t put_stack_at(uint8_t *bytes, uint64_t time_ns, uint64_t done_ns, uint64_t pc,
+			   uint64_t sp)
 {
 	struct snapshot_record record = { .kind = SNAPSHOT_STACK,
 					  .length = sizeof(struct snapshot_stack) + 64,
@@ -332,7 +333,7 @@ static size_t put_stack(uint8_t *bytes, uint64_t time_ns, uint64_t done_ns, uint
 					  .time_ns = time_ns };
 	const struct snapshot_stack stack = { .done_ns = done_ns,
 					      .pc = pc,
-					      .sp = 0x7000,
+					      .sp = sp,
 					      .bytes = 64,
 					      .syscall = "read",
 					      .object = "pipe:[1]" };
@@ -346,19 +347,29 @@ static size_t put_stack(uint8_t *bytes, uint64_t time_ns, uint64_t done_ns, uint
 	return sizeof(record) + sizeof(stack) + 64 + sizeof(end);
 }
 
-/* A stack that was read is used only if the thread slept during the whole reading. */
+static size_t put_stack(uint8_t *bytes, uint64_t time_ns, uint64_t done_ns, uint64_t pc)
+{
+	return put_stack_at(bytes, time_ns, done_ns, pc, 0x7000);
+}
+
+/* A stack that was read is used only if the thread slept during the whole reading, and no switch
+ * was lost since it fell asleep. */
 static void test_late(void)
 {
 	static const struct {
-		uint64_t time_ns, done_ns, pc, end_ns;
+		uint64_t time_ns, pc, sp, end_ns, lost_ns;
 		enum prof_stack_source source;
 	} cases[] = {
-		{ 6000, 6100, 0x400010, 0, PROF_STACK_LATE },
-		{ 6000, 6100, 0x400010, 6200, PROF_STACK_LATE },
-		{ 6000, 6100, 0x400010, 6050, PROF_STACK_RACED },
-		{ 6000, 6100, 0x400010, 6100, PROF_STACK_RACED },
-		{ 4000, 6100, 0x400010, 0, PROF_STACK_NONE },
-		{ 6000, 6100, 0x400011, 0, PROF_STACK_NONE },
+		{ 6000, 0x400010, 0x7000, 0, 0, PROF_STACK_LATE },
+		{ 6000, 0x400010, 0x7000, 6200, 0, PROF_STACK_LATE },
+		{ 6000, 0x400010, 0x7000, 6050, 0, PROF_STACK_RACED },
+		{ 6000, 0x400010, 0x7000, 6100, 0, PROF_STACK_RACED },
+		{ 4000, 0x400010, 0x7000, 0, 0, PROF_STACK_NONE },
+		{ 6000, 0x400011, 0x7000, 0, 0, PROF_STACK_NONE },
+		{ 6000, 0x400010, 0x7008, 0, 0, PROF_STACK_NONE },
+		{ 6000, 0x400010, 0x7000, 0, 5000, PROF_STACK_LATE },
+		{ 6000, 0x400010, 0x7000, 0, 5001, PROF_STACK_NONE },
+		{ 6000, 0x400010, 0x7000, 6050, 6001, PROF_STACK_RACED },
 	};
 	uint8_t bytes[1024] = { 0 };
 
@@ -375,10 +386,13 @@ static void test_late(void)
 		REQUIRE(CHECK_INT(waits_request(&stage.waits, 6000, 1000, tids), 1));
 		CHECK_INT(tids[0], 10);
 		CHECK_INT(waits_request(&stage.waits, 6000, 1000, tids), 0);
+		if (cases[i].lost_ns)
+			waits_lose_switches(&stage.waits, cases[i].lost_ns);
 		if (cases[i].end_ns)
 			waits_end(&stage.waits, stage.threads[0], cases[i].end_ns);
 		waits_receive(&stage.waits, bytes,
-			      put_stack(bytes, cases[i].time_ns, cases[i].done_ns, cases[i].pc));
+			      put_stack_at(bytes, cases[i].time_ns, 6100, cases[i].pc,
+					   cases[i].sp));
 		waits_end_all(&stage.waits, 9000);
 		waits_write(&stage.waits, UINT64_MAX);
 		sample_queue_run(&stage.parts.samples.queue, UINT64_MAX);
@@ -394,7 +408,28 @@ static void test_late(void)
 	}
 }
 
-/* Another thread of the process is not read soon after a reading that took 2 ms. */
+/* After a loss of switches, only stacks of later waits are requested. */
+static void test_unverified(void)
+{
+	struct unwind_tables *tables = unwind_tables_new(NULL);
+	int32_t tids[WAITS_MAX_REQUESTED];
+	struct stage stage;
+
+	stage_init(&stage);
+	samples_unwind(&stage.parts.samples, tables, 4096);
+	leave(&stage, 0, 0x400010, 0x7000, 5000);
+	waits_lose_switches(&stage.waits, 5500);
+	leave(&stage, 1, 0x400010, 0x8000, 5500);
+	REQUIRE(CHECK_INT(waits_request(&stage.waits, 9000, 1000, tids), 1));
+	CHECK_INT(tids[0], 11);
+	waits_give_up(&stage.waits);
+	waits_end_all(&stage.waits, 9000);
+	waits_write(&stage.waits, UINT64_MAX);
+	parts_finish(&stage.parts);
+	stage_done(&stage);
+	unwind_tables_free(tables);
+}
+
 /* After a slow reading, no stacks of the process are read for a while, unless it was slow because
  * the reader had no CPU. */
 static void check_pause(bool is_preempted)
@@ -645,6 +680,7 @@ int main(void)
 	RUN(test_held_many);
 	RUN(test_interpreted);
 	RUN(test_late);
+	RUN(test_unverified);
 	RUN(test_pause);
 	RUN(test_lost_switch);
 	RUN(test_copied_twice);

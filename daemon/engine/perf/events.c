@@ -324,6 +324,15 @@ static void on_sleep(struct events *events, struct cpu *cpu, const struct record
 	waits_sleep(events->waits, thread, record);
 }
 
+/* Counts lost records of one of the CPU's rings. */
+static void lose(struct events *events, const struct cpu *cpu, bool side_band,
+		 enum prof_loss_cause cause, uint64_t count, uint64_t from_ns, uint64_t to_ns)
+{
+	loss_add_cpu(events->losses, cpu->number, side_band, cause, count, from_ns, to_ns);
+	if (side_band && events->waits)
+		waits_lose_switches(events->waits, to_ns);
+}
+
 static void on_switch(struct events *events, struct cpu *cpu, const struct record *record)
 {
 	const struct switch_event event = {
@@ -336,8 +345,7 @@ static void on_switch(struct events *events, struct cpu *cpu, const struct recor
 	};
 
 	if (is_too_late(events)) {
-		loss_add_cpu(events->losses, cpu->number, true, PROF_LOSS_SIDE_BAND, 1,
-			     record->time_ns, record->time_ns);
+		lose(events, cpu, true, PROF_LOSS_SIDE_BAND, 1, record->time_ns, record->time_ns);
 		return;
 	}
 	if (cpu->switches.start_ns == 0)
@@ -485,8 +493,8 @@ void events_record(const struct ring_merge_input *input, bool late, void *data)
 	    : is_output(cpu, input->record)
 		    ? !parse_output(events, cpu, input->record, &record)
 		    : !record_parse(input->record, events->parts, &record)) {
-		loss_add_cpu(events->losses, cpu->number, side_band, PROF_LOSS_RING_CORRUPT, 1,
-			     input->time_ns, input->time_ns);
+		lose(events, cpu, side_band, PROF_LOSS_RING_CORRUPT, 1, input->time_ns,
+		     input->time_ns);
 		return;
 	}
 	if (late)
@@ -504,9 +512,9 @@ void events_record(const struct ring_merge_input *input, bool late, void *data)
 
 		cpu->reported_lost[side_band] += lost;
 		if (lost > 0)
-			loss_add_cpu(events->losses, cpu->number, side_band,
-				     side_band ? PROF_LOSS_SIDE_BAND : PROF_LOSS_PERF_RING, lost,
-				     cpu->last_ns[side_band], record.time_ns);
+			lose(events, cpu, side_band,
+			     side_band ? PROF_LOSS_SIDE_BAND : PROF_LOSS_PERF_RING, lost,
+			     cpu->last_ns[side_band], record.time_ns);
 		if (side_band)
 			events->rescan(events->data);
 	} else if (record.kind < ARRAY_SIZE(handlers) && handlers[record.kind] &&
@@ -528,8 +536,8 @@ void events_corrupt(const struct ring_merge_input *input, void *data)
 	struct cpu *cpu = input->owner;
 	uint64_t from_ns = cpu->last_ns[input->side_band];
 
-	loss_add_cpu(events->losses, cpu->number, input->side_band, PROF_LOSS_RING_CORRUPT, 1,
-		     from_ns, MAX_OF(from_ns, events->tasks->output->now_ns));
+	lose(events, cpu, input->side_band, PROF_LOSS_RING_CORRUPT, 1, from_ns,
+	     MAX_OF(from_ns, events->tasks->output->now_ns));
 	if (input->side_band)
 		events->rescan(events->data);
 }

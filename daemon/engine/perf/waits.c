@@ -18,7 +18,8 @@
  * frames are.
  * If a thread still sleeps and its stack was not copied, its stack is requested
  * (daemon/files/stack.c). The stack is used if, according to the switches, the thread did not run
- * between the start of the wait and the reading. Threads that sleep since before the recording get
+ * between the start of the wait and the reading. If switches were lost since the start, on any CPU,
+ * it may have run, and the stack is not used. Threads that sleep since before the recording get
  * a stack in this way, too, and so do those of users who may not record the tracepoint.
  * A wait that a thread ends has a waker. Two events report it as they report sleeps: one has the
  * registers, the other, for some wakers, a copy of the stack. Their records are of one waking if no
@@ -32,8 +33,8 @@
  *             (3) a shared stack is of the same process, program counter and stack pointer, and, if
  *                 they were read, frames of the interpreter
  *                 [test-engine-waits: shared, interpreted]
- *             (4) a stack is used only if the thread slept while it was read
- *                 [test-engine-waits: late]
+ *             (4) a stack is used only if the thread slept while it was read and no switch was lost
+ *                 since it fell asleep  [test-engine-waits: late, unverified]
  *             (5) a waker's stack is of its own process, program counter and stack pointer
  *                 [test-engine-waits: wakers]
  *             (6) the times are those of the switch table  [test_off_cpu: test_times]
@@ -663,6 +664,12 @@ static bool is_paused(const struct waits *waits, const struct wait *wait, uint64
 	return pause && now_ns < pause->until_ns;
 }
 
+/* Returns whether the thread may have run since the wait began, because switches were lost. */
+static bool is_unverified(const struct waits *waits, const struct wait *wait)
+{
+	return wait->begin_ns < waits->lost_ns;
+}
+
 uint32_t waits_request(struct waits *waits, uint64_t now_ns, uint64_t threshold_ns,
 		       int32_t *ret_tids)
 {
@@ -687,7 +694,8 @@ uint32_t waits_request(struct waits *waits, uint64_t now_ns, uint64_t threshold_
 		if (!waits->samples->unwind || wait->begin_ns == 0 ||
 		    now_ns - MIN_OF(wait->begin_ns, now_ns) < threshold_ns || wait->code.maps ||
 		    wait->code.is_pending || wait->is_requested ||
-		    wait->code.thread->process->kernel || is_paused(waits, wait, now_ns) ||
+		    wait->code.thread->process->kernel || is_unverified(waits, wait) ||
+		    is_paused(waits, wait, now_ns) ||
 		    (wait->is_reported && !wait->code.has_registers))
 			continue;
 		wait->is_requested = wait->code.is_pending = true;
@@ -758,7 +766,7 @@ static bool receive(struct waits *waits, struct wait *wait, const struct snapsho
 				     GUINT_TO_POINTER(wait->code.thread->process->row.id), pause);
 	}
 	if (stack.bytes != item->length - sizeof(stack) || item->time_ns < wait->begin_ns ||
-	    (wait->end_ns && wait->end_ns <= stack.done_ns) ||
+	    is_unverified(waits, wait) || (wait->end_ns && wait->end_ns <= stack.done_ns) ||
 	    (wait->code.has_registers && (wait->code.pc != stack.pc || wait->code.sp != stack.sp)))
 		return false;
 	/* In a page fault, there is no call and no argument. */
@@ -936,6 +944,11 @@ void waits_begin(struct waits *waits, struct thread *thread, uint32_t cpu, uint6
 void waits_drop(struct waits *waits, struct thread *thread)
 {
 	drop_wait(waits, thread);
+}
+
+void waits_lose_switches(struct waits *waits, uint64_t until_ns)
+{
+	waits->lost_ns = MAX_OF(waits->lost_ns, until_ns);
 }
 
 static void end(struct waits *waits, struct wait *wait, uint64_t time_ns)

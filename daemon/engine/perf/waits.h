@@ -20,8 +20,9 @@ struct waits {
 	/* id of the process → struct wait_pause: its memory was locked for long, so the next stack
 	 * is read later */
 	GHashTable *pauses;
-	uint64_t now_ns; /* time at which the last wait ended */
-	bool has_begun;  /* threads that sleep since before the recording are in `begun` */
+	uint64_t now_ns;  /* time at which the last wait ended */
+	uint64_t lost_ns; /* time until which switches may have been lost; 0: none was lost */
+	bool has_begun;   /* threads that sleep since before the recording are in `begun` */
 	struct wait_stratum *strata;
 	/* referenced: the last code with its own stack at a place of an interpreted process, or
 	 * NULL */
@@ -53,6 +54,8 @@ void waits_copy_waker(struct waits *waits, uint32_t cpu, struct thread *thread,
 /* Called when the thread has left the CPU and sleeps, or was preempted after all. */
 void waits_begin(struct waits *waits, struct thread *thread, uint32_t cpu, uint64_t time_ns);
 void waits_drop(struct waits *waits, struct thread *thread);
+/* Called when switches on any CPU may have been lost, until this time. */
+void waits_lose_switches(struct waits *waits, uint64_t until_ns);
 /* Called when the thread was woken, or runs. Must be called before switches.h changes its state. */
 void waits_end(struct waits *waits, struct thread *thread, uint64_t time_ns);
 /* Writes the rows of ended waits that need not be held for a better stack any longer; with
