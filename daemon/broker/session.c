@@ -385,7 +385,8 @@ static bool start_requests(struct session *session, GError **error)
 			 (session->options->counters >> COUNTER_GROUP_PROCESS & 1
 				  ? FILES_USAGE_COUNTERS
 				  : 0),
-		.stacks = session->options->off_cpu,
+		.stacks = session->options->off_cpu &&
+			  session->options->call_graph == ENGINE_CALL_GRAPH_DWARF,
 		.targets = session->options->pids,
 		.n_targets = session->options->n_pids,
 		.failed = on_request_failed,

@@ -1,11 +1,14 @@
 # SPDX-License-Identifier: BSD-2-Clause-Patent
 """A compromised engine can only read from its descriptors, except for perf events and the
 capture."""
+import collections
 import contextlib
 import errno
 import fcntl
+import hashlib
 import json
 import os
+import re
 import signal
 import subprocess
 from pathlib import Path
@@ -20,11 +23,12 @@ MANY = 64  # messages that wait for an engine in addition to those in its socket
 CONFIG, CPU, SNAPSHOT, IMAGE, EVENTS, OUTPUTS = 1, 2, 7, 8, 9, 15
 SEALED = fcntl.F_SEAL_SEAL | fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW | fcntl.F_SEAL_WRITE
 SERIALS = 1, 2, 3  # the snapshots requested: read ahead, of all processes, of one
+STACKS, MAX_STACK = 4, 1 << 16  # the serial of the requested stacks; bytes of a stack
 PATH_IMAGE, MAPPED_IMAGE = 10, 11
 
 # An engine that reports the descriptors of each message, and requests everything that it can.
 TELL = """
-import fcntl, json
+import fcntl, hashlib, json
 def look(fd):
     try:
         seals = fcntl.fcntl(fd, fcntl.F_GET_SEALS)
@@ -38,7 +42,21 @@ def tell(datagram, fds):
 def ask_image(number, start, end, path):
     send(IMAGE, struct.pack("5QiI", number, start, end, 0, 0, who, len(path)) + path)
 who = %d or os.getpid()
+def ask_stacks(tids):
+    send(MEMORY_USAGE, struct.pack("III%%di" %% len(tids), 4, 1, len(tids), *tids))
+def tell_stacks(fd):
+    # Reports [(tid, sp, SHA-256 of the stack, its size)] of an answer.
+    answer, stacks = os.pread(fd, 1 << 24, 0), []
+    while answer:
+        kind, length, _, tid, _ = struct.unpack_from("IIiiQ", answer)
+        if kind == 14:  # SNAPSHOT_STACK
+            _, _, _, sp, _, size, _ = struct.unpack_from("QqQQQII", answer, 24)
+            stack = answer[24 + length - size:24 + length]
+            stacks.append((tid, sp, hashlib.sha256(stack).hexdigest(), size))
+        answer = answer[24 + length:]
+    send(WARNING, struct.pack("32s480s", b"stacks", json.dumps(stacks).encode()))
 def ask(path):
+    ask_stacks(%s)
     with open("/proc/" + str(who) + "/maps") as maps:
         library = next(line.split() for line in maps if ".so" in line and " r-xp " in line)
     for serial, pid in (1, 0), (2, 0), (3, who):
@@ -50,6 +68,8 @@ while True:
     if not datagram:
         break
     tell(datagram, fds)
+    if datagram[:4] == struct.pack("I", 7) and datagram[8:12] == struct.pack("I", 4):
+        tell_stacks(fds[0])
     if datagram[:4] == struct.pack("I", 3):  # MESSAGE_START
         started()
         ask(%r)
@@ -93,7 +113,7 @@ def told(hostile):  # noqa: F811
     wanted = {(SNAPSHOT, serial) for serial in SERIALS} | {(IMAGE, PATH_IMAGE), (IMAGE, MAPPED_IMAGE)}
 
     def record(capture, image, **options):
-        with hostile(TELL % (0, os.fsencode(image))) as profd:
+        with hostile(TELL % (0, "[os.getpid()]", os.fsencode(image))) as profd:
             path = profd.create({**SYSTEM, **options}, capture)
             profd.session(path, "Start")
             got = {}
@@ -197,28 +217,58 @@ def test_files_that_nobody_takes(hostile, capture):  # noqa: F811
 
 
 @pytest.fixture
-def own(tmp_path, spawn, capture):
-    """Records, and returns the descriptors that an engine gets in a session of its user's own
-    processes only, with events by thread."""
+def own_engine(tmp_path, spawn, capture):
+    """own_engine(off_cpu, call_graph) records the user's own sleeping process, in a session of own processes
+    only, with events by thread. Returns the messages of the engine by code, the process, and one of
+    another user, whose stacks the engine also requests."""
     target = spawn("sleep", 60, user=NOBODY, group=NOBODY, extra_groups=[])
+    other = spawn("sleep", 60)
     while "sleep" not in os.readlink(f"/proc/{target.pid}/exe") or ".so" not in Path(f"/proc/{target.pid}/maps").read_text():
         pass
     folder = tmp_path / "libexec"
     folder.mkdir()
-    (folder / "profd-engine").write_text(HOSTILE_ENGINE % (TELL % (target.pid, b"/etc/shadow")))
+    asked = sorted([target.pid, other.pid])
+    (folder / "profd-engine").write_text(HOSTILE_ENGINE % (TELL % (target.pid, asked, b"/etc/shadow")))
     (folder / "profd-engine").chmod(0o755)
     (folder / "profd-files").symlink_to(Path(os.environ["PROFD"]).parent / "profd-files")
-    done = subprocess.run(
-        [os.environ["DRIVE_ENGINE"], capture, "2", f"uid={NOBODY}", "own-only=true", f"pids={target.pid}", "call-graph=dwarf",
-         "events=cpu-clock,page-faults"],
-        env={**os.environ, "PROF_LIBEXEC_DIR": str(folder)}, stderr=subprocess.PIPE, encoding="utf-8", timeout=60, check=False)
-    lines = [line.partition("descriptors: ")[2] for line in done.stderr.splitlines()]
-    return {(kind, number): fds for kind, number, fds in (json.loads(line) for line in lines if line)}
+
+    def record(off_cpu, call_graph="dwarf"):
+        done = subprocess.run(
+            [os.environ["DRIVE_ENGINE"], capture, "2", f"uid={NOBODY}", "own-only=true", f"pids={target.pid}",
+             f"call-graph={call_graph}", "events=cpu-clock,page-faults", f"off-cpu={str(off_cpu).lower()}"],
+            env={**os.environ, "PROF_LIBEXEC_DIR": str(folder)}, stderr=subprocess.PIPE, encoding="utf-8", timeout=60, check=False)
+        told = collections.defaultdict(list)
+        for code, text in re.findall("^drive-engine: (descriptors|stacks): (.*)", done.stderr, re.M):
+            told[code].append(json.loads(text))
+        return told, target, other
+
+    return record
 
 
-def test_session_of_own_processes(own):
+def test_stacks_of_own_processes(own_engine):
+    """The engine gets the stacks of the user's threads only, and reads no other memory: it does not
+    choose the address."""
+    told, target, _ = own_engine(off_cpu=True)
+    ((tid, sp, digest, size),), = told["stacks"]
+    assert tid == target.pid and 0 < size <= MAX_STACK
+    assert sp == int(Path(f"/proc/{tid}/syscall").read_text().split()[-2], 16)
+    with open(f"/proc/{tid}/mem", "rb", buffering=0) as memory:
+        memory.seek(sp)
+        assert hashlib.sha256(memory.read(MAX_STACK)).hexdigest() == digest
+
+
+def test_stacks_that_are_not_walked(own_engine):
+    """The engine gets no stacks if it has no use for them."""
+    told, *_ = own_engine(off_cpu=True, call_graph="fp")
+    assert told["descriptors"] and not told["stacks"]
+
+
+def test_session_of_own_processes(own_engine):
     """The engine gets events of threads, only files that the user may read, and nothing that is
-    open for writing."""
+    open for writing. Where waits are not recorded, it gets no stacks."""
+    told, *_ = own_engine(off_cpu=False)
+    own = {(kind, number): fds for kind, number, fds in told["descriptors"]}
+    assert not told["stacks"] and (SNAPSHOT, STACKS) not in own
     assert_read_only(own[CONFIG, 0][1:], "/proc/stat", "/sys/devices/system/cpu/online", "/proc/kallsyms")
     for serial in SERIALS:
         assert_sealed(own[SNAPSHOT, serial])
