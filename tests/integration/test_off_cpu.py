@@ -99,6 +99,27 @@ def test_stacks(profcapture, recorded):
     assert rooted >= 0.99 * all_ns
 
 
+def nanoseconds(duration):
+    """The time in a text: "618 us", "2 min 05 s"."""
+    words = duration.split()
+    return sum(float(number) * {"us": 1e3, "ms": 1e6, "s": 1e9, "min": 60e9}[unit] for number, unit in zip(words[::2], words[1::2]))
+
+
+def assert_waiting(text, data):
+    """The first lines of a report have the waiting time and the longest waits of --by state."""
+    head = text.split("\n\n")[0]
+    found = re.search(r"^Waited (.*) in all threads: (.*?)(; .* ready, without a CPU)?\.$", head, re.M)
+    assert found, head
+    waited = sum(row["time_ns"] for row in data["rows"] if row["state"] not in ("running", "runnable", "preempted"))
+    assert nanoseconds(found[1]) == pytest.approx(waited, rel=0.006)
+    places = found[2].split(", ")
+    assert len(places) == min(len(data["places"]), 3)
+    for place, row in zip(places, data["places"]):
+        time, said = re.fullmatch(r"((?:\d+ min )?[\d.]+ \w+) (.*)", place).groups()
+        assert nanoseconds(time) == pytest.approx(row["time_ns"], rel=0.006), (place, row)
+        assert (said + " (").startswith((row["call"] or row["cause"]) + (f" in {row['function']} (" if row["function"] else " (")), (place, row)
+
+
 def test_states(profcapture, recorded):
     """The states add up to the lifetimes, the causes to the waiting time; each function waits for
     its own cause."""
@@ -113,8 +134,8 @@ def test_states(profcapture, recorded):
         causes[row["function"]][row["cause"]] += row["time_ns"]
     for function in {function for function, _ in measured.values()}:
         assert causes[function].most_common(1)[0][0] == function.removeprefix("wait_"), causes[function]
-    text = profcapture("report", capture).stdout
-    assert "Waited " in text and " in wait_" in text
+    for options in (), ("--by", "thread"), ("--by", "process"):
+        assert_waiting(profcapture("report", capture, *options).stdout, data)
 
 
 def test_wall(profcapture, recorded):
@@ -136,11 +157,12 @@ def test_stopped(profctl, profcapture, require, tmp_path):
     call that it interrupts."""
     require(root=True)
     capture = tmp_path / "stopped.cap"
-    profctl("record", "-q", "--off-cpu", "-o", capture, "--", "sh", "-c", "sleep 0.1 & kill -STOP $!; sleep 0.6; kill -CONT $!; wait")
+    profctl("record", "-q", "--off-cpu", "-e", "page-faults", "-o", capture, "--", "sh", "-c", "sleep 0.1 & kill -STOP $!; sleep 0.6; kill -CONT $!; wait")
     data = profcapture.json("report", capture, "--by", "state")["data"]
     found = {row["state"]: row["time_ns"] for row in data["rows"]}
     assert 0.5e9 < found["stopped"] and found["sleeping"] > 0.5e9
     assert sum(row["time_ns"] for row in data["places"] if row["call"] == "stop") == found["stopped"]
+    assert_waiting(profcapture("report", capture).stdout, data)  # whatever event was recorded
     for metric in "cpu", "off-cpu", "wall":
         assert "not recorded" not in profcapture("report", capture, "--by", "state", "--metric", metric).stdout
 
@@ -452,9 +474,9 @@ def test_copies_cost_no_samples(profctl, profcapture, require, tmp_path, spawn):
     assert {row["cause"] for row in rows(profcapture, capture, "loss")} <= {"ticks-missed"}
 
 
-def test_default(profctl, require, tmp_path):
+def test_default(profctl, profcapture, require, tmp_path):
     """By default, waits of commands are recorded, and those of the whole system are not. The
-    summary says which."""
+    summary says which, and the report says where threads waited."""
     require(root=True)
     tmp_path.chmod(0o777)
     for folder in (tmp_path, *tmp_path.parents[:2]):
@@ -471,6 +493,9 @@ def test_default(profctl, require, tmp_path):
     assert re.search(r"^Threads waited [\d.]+ m?s(; [\d.]+ % of that has a stack \([\d.]+ % read too late, [\d.]+ % not read\))?\.$", said, re.M)
     found, said = record("--system", "-d", "0.2")
     assert found["recorded"] == "none" and "(--off-cpu records it)" in said
+    assert "Waited" not in profcapture("report", tmp_path / "x.cap").stdout
+    record("--system", "--off-cpu", "-d", "0.2")
+    assert_waiting(profcapture("report", tmp_path / "x.cap").stdout, profcapture.json("report", tmp_path / "x.cap", "--by", "state")["data"])
     found, said = record("--", "sleep", "0.5", prefix=["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups"])
     missing, waited = found["raced_ns"] + found["none_ns"], sum(ns for name, ns in found.items() if name.endswith("_ns"))
     assert found["recorded"] == "own" and found["late_ns"] > 0

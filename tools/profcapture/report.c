@@ -150,20 +150,35 @@ void report_write_head(const struct report *report, struct json *json)
 		write_per_mark(report, json);
 }
 
-/* Returns whether the report covers the whole recording, by a clock of the CPU. */
+static bool is_of_clock(const struct report *report)
+{
+	return strcmp(profile_unit(&report->profile), "ns") == 0;
+}
+
+/* Returns whether the report covers the whole recording, by a clock of the CPU or the event that
+ * stands for it. */
 static bool is_whole(const struct report *report)
 {
-	const struct profile *profile = &report->profile;
+	const struct reader *reader = &report->reader;
 
-	return report->reader.metric == READER_CPU && strcmp(profile_unit(profile), "ns") == 0 &&
-	       profile->mode == PROFILE_ANY_MODE && !report->inside.name && !report->reader.timed &&
-	       !reader_filters_threads(&report->reader) && report->reader.cpus == NULL &&
-	       report->reader.capture->duration_ns > 0;
+	return reader->metric == READER_CPU && (is_of_clock(report) || !reader->event) &&
+	       report->profile.mode == PROFILE_ANY_MODE && !report->inside.name && !reader->timed &&
+	       !reader_filters_threads(reader) && reader->cpus == NULL &&
+	       reader->capture->duration_ns > 0;
 }
 
 bool report_is_all_cpu_time(const struct report *report)
 {
-	return is_whole(report) && report->profile.all.weight > 0;
+	return is_whole(report) && is_of_clock(report) && report->profile.all.weight > 0;
+}
+
+/* Returns whether the first lines say how long threads waited. Most threads of a system are idle,
+ * so their time alone is no answer: where they waited has to be known. */
+static bool says_waiting(const struct report *report)
+{
+	return is_whole(report) && (report->waits.functions ||
+				    (is_of_clock(report) && report->profile.by != PROFILE_THREAD &&
+				     !capture_is_system(report->reader.capture)));
 }
 
 /* Returns "8 %" or "25-27 %". */
@@ -371,8 +386,7 @@ void report_print_head(const struct report *report, struct out *out)
 	if (is_all && profile->by == PROFILE_THREAD &&
 	    !capture_lacks_rows(report->reader.capture, PROF_TABLE_SWITCH))
 		print_busiest(report, out);
-	if (is_whole(report) && profile->by != PROFILE_THREAD &&
-	    !capture_is_system(report->reader.capture)) {
+	if (says_waiting(report)) {
 		out_init(&line, -1);
 		summary_print_waiting(&summary, &line);
 		say(report, out, &line);
@@ -642,7 +656,7 @@ static bool report_run(struct report *report, const char *file, GError **error)
 	/* Run times are per thread and cannot be limited to spans. */
 	report->times = report->inside.name ? g_array_new(FALSE, TRUE, sizeof(struct run_time))
 					    : run_times_read(reader, error);
-	return report->times && (!is_whole(report) || report_read_waits(report, error));
+	return report->times && (!is_text || !is_whole(report) || report_read_waits(report, error));
 }
 
 /* Fails if options select no sample. A capture without samples is an answer. */
