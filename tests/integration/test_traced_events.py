@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: BSD-2-Clause-Patent
 """Tracepoints with their fields: counts and times, compared with programs that count their own
 calls."""
+import shlex
 import sys
 
 import pytest
@@ -8,6 +9,7 @@ import schema
 
 from captures import make, rows
 from recordings import recorded
+from test_terminal import shown
 
 pytestmark = pytest.mark.usefixtures("nothing_is_left")
 
@@ -101,6 +103,16 @@ def test_output(profcapture, whole):
     assert "sys_enter_write fd=77" in profcapture("events", whole, "--by", "fd").stdout
     refused = profcapture("events", whole, "--by", "nothing", check=2)
     assert "has a field 'nothing'. Recorded: __syscall_nr, fd, buf, count" in refused.stderr
+
+
+def test_next(profcapture, whole):
+    """On a terminal, the last line is the command that shows where the event with the most time came
+    from."""
+    last = shown(profcapture, "events", whole).splitlines()[-1]
+    command = last.removeprefix("Next: profcapture ")
+    assert command == shlex.join(["report", str(whole), "--event", SLEEP, "--tree"]) and command != last
+    assert "20 samples of" in profcapture(*shlex.split(command)).stdout
+    assert "Next: " not in profcapture("events", whole).stdout
 
 
 def test_filter(profctl, profcapture, capture):

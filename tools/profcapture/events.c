@@ -591,6 +591,20 @@ static void print_verdict(const void *data, struct out *out)
 	out_text(out, "\n");
 }
 
+/* Prints the command that shows where the event of this series came from. */
+static void print_next(const struct events_verb *verb, const struct event_series *series,
+		       struct out *out)
+{
+	const char *name = sampled_event_at(verb->reader.capture->sampled, series->event)->name;
+	const char *file = verb->reader.capture->file;
+	g_autofree char *file_word = text_shell_file(file), *file_text = text_escape(file_word);
+	g_autofree char *word = text_shell_word(name ? name : ""), *text = text_escape(word);
+
+	if (name && strcmp(file, "-") != 0)
+		out_printf(out, _("Next: profcapture report %s --event %s --tree\n"), file_text,
+			   text);
+}
+
 /* ---- The verb -------------------------------------------------------------------------------- */
 
 static const struct cli_option what_options[] = {
@@ -671,6 +685,9 @@ int verb_events(int argc, char **argv)
 					    { NULL, reader_cpu_options, &events.reader },
 					    { N_("Output"), reader_output_options, &events.reader },
 					    { NULL } };
+	int status = reader_run(&verb, groups, &events, argc, argv);
 
-	return reader_run(&verb, groups, &events, argc, argv);
+	if (status == CLI_OK && events.reader.columns > 0 && events.all->len > 0)
+		print_next(&events, events.all->pdata[0], out_stdout());
+	return status;
 }
