@@ -38,7 +38,7 @@ import { butterfly, changesTable, functionsPanel, functionTable, listed } from '
 import { treePanel } from './tree.js';
 import { waitingPanel } from './waiting.js';
 import { memoryPanel } from './memory.js';
-import { marksPanel } from './marks.js';
+import { markCount, marksPanel } from './marks.js';
 import { aboutPanel } from './about.js';
 import { sourcePanel } from './source.js';
 
@@ -98,31 +98,43 @@ const has = (measure) =>
 
 const formatTime = (value) => (state.data.capture.is_time ? duration(value) : count(value));
 const formats = { cpu: formatTime, wait: duration, alloc: bytes, live: bytes };
-const format = (value) => formats[state.measure](value);
-const unitTitle = () =>
-	({ cpu: state.data.capture.is_time ? 'Time' : 'Weight', wait: 'Time' })[state.measure] ||
-	'Bytes';
+const unitTitle = (measure) =>
+	({ cpu: state.data.capture.is_time ? 'Time' : 'Weight', wait: 'Time' })[measure] || 'Bytes';
 const EVENTS = { cpu: 'samples', wait: 'waits', alloc: 'blocks', live: 'blocks' };
+
+// The measures of the panels that do not show every measure. Marks are counted apart.
+const TAB_MEASURES = {
+	source: ['cpu'],
+	waiting: ['wait'],
+	memory: ['live', 'alloc'],
+	marks: [],
+};
+// Returns the measure of the panel, or the selected one if the panel shows it, or has nothing.
+const shownMeasure = () => {
+	const measures = (TAB_MEASURES[state.tab] || []).filter(has);
+	return measures.includes(state.measure) ? state.measure : (measures[0] ?? state.measure);
+};
 
 // Computes what the panels show: the sums of the range and of the range to compare with, the
 // matches of the search.
-const compute = () => {
+const compute = (measure) => {
 	const { data } = state;
+	const format = formats[measure];
 	const stacks = stacksOf(data, state.group);
 	const [from, to] = range();
 	const scope = { from, to: to === data.duration ? Infinity : to, thread: state.thread };
-	const sums = aggregate(data, stacks, state.measure, scope);
+	const sums = aggregate(data, stacks, measure, scope);
 	let base = null;
 	let baseScale = 1;
 	if (state.base) {
-		base = aggregate(data, stacks, state.measure, {
+		base = aggregate(data, stacks, measure, {
 			...scope,
 			from: state.base[0],
 			to: state.base[1],
 		});
 		// scale to the same duration; scale whole captures as `profcapture diff` does
 		baseScale = comparesAll()
-			? { cpu: data.compare.scale, wait: data.compare.wait_scale }[state.measure] || 1
+			? { cpu: data.compare.scale, wait: data.compare.wait_scale }[measure] || 1
 			: (to - from) / (state.base[1] - state.base[0]);
 		for (const key of ['self', 'total', 'fnSelf', 'fnTotal']) {
 			base[key] = base[key].map((v) => v * baseScale);
@@ -152,8 +164,9 @@ const compute = () => {
 		functions: data.functions,
 		format,
 		formatTime,
-		color: MEASURES[state.measure].color,
-		unitTitle: unitTitle(),
+		color: MEASURES[measure].color,
+		unitTitle: unitTitle(measure),
+		measure,
 	};
 };
 
@@ -187,6 +200,15 @@ const choice = (label, entries, current, onclick) =>
 		),
 	);
 
+// Returns what is counted, and how much of it.
+const quantityOf = ({ sums, format, measure }) =>
+	state.tab === 'marks'
+		? state.data.marks.rows > 0 && [el('b', { id: 'sum' }, markCount()), ' marks']
+		: [
+				el('b', { id: 'sum' }, format(sums.sum)),
+				el('span', {}, `in ${count(sums.events)} ${EVENTS[measure]}`),
+			];
+
 const drawScope = (shown) => {
 	const { data } = state;
 	const [from, to] = range();
@@ -201,11 +223,10 @@ const drawScope = (shown) => {
 				title,
 				has(key) ? '' : missing().filter(Boolean).join(' '),
 			]),
-			state.measure,
-			(measure) => update({ measure, zoom: null }),
+			state.tab === 'marks' ? null : shown.measure,
+			setMeasure,
 		),
-		el('b', { id: 'sum' }, format(shown.sums.sum)),
-		el('span', {}, `in ${count(shown.sums.events)} ${EVENTS[state.measure]}`),
+		quantityOf(shown),
 		filters ? el('span', { class: 'chip only' }, `only ${filters}`) : null,
 		state.range && !state.base ? chip(spanOf(state.range, span), { range: null }) : null,
 		state.base ? chip(compared(shown, span), { base: null }) : null,
@@ -243,14 +264,14 @@ const drawScope = (shown) => {
 };
 
 // Returns a text that says what is compared, and how.
-const compared = ({ baseScale }, span) => {
+const compared = ({ baseScale, measure }, span) => {
 	const { compare } = state.data;
 	if (comparesAll()) {
 		return (
 			`B ${compare.sides[1].name} against A ${compare.sides[0].name}, ` +
 			(baseScale === 1 || compare.is_by_run
 				? 'totals as they are'
-				: `A scaled by ${significant(baseScale)}: shares of all ${EVENTS[state.measure]}`)
+				: `A scaled by ${significant(baseScale)}: shares of all ${EVENTS[measure]}`)
 		);
 	}
 	const [b, a] = [state.range, state.base].map((part) => spanOf(part, span));
@@ -362,7 +383,7 @@ const drawPanel = (shown) => {
 	);
 };
 
-const matchesText = ({ stacks, sums, matches }) => {
+const matchesText = ({ stacks, sums, matches, format }) => {
 	const sum = matchingSum(stacks, sums, matches);
 	return `${format(sum)}, ${percent(sum / sums.sum, sums.events)}`;
 };
@@ -384,7 +405,7 @@ let drawn = null;
 const render = () => {
 	if (paper.isOn) return;
 	const start = performance.now();
-	const shown = (drawn = compute());
+	const shown = (drawn = compute(shownMeasure()));
 	const computed = performance.now();
 	setTheme();
 	drawTimeline();
@@ -519,9 +540,11 @@ const toggleTheme = () =>
 		{ remember: false },
 	);
 
-// If the measure was not recorded, opens the panel that says how to record it.
+// If the panel does not show the measure, opens the flame graph; if the measure was not recorded,
+// the panel that says how to record it.
 const setMeasure = (measure) => {
-	if (has(measure)) update({ measure, zoom: null });
+	const isShown = TAB_MEASURES[state.tab]?.includes(measure) ?? true;
+	if (has(measure)) update({ measure, tab: isShown ? state.tab : 'flame', zoom: null });
 	else if (measure !== 'cpu') update({ tab: measure === 'wait' ? 'waiting' : 'memory' });
 };
 
@@ -539,7 +562,7 @@ const findNext = (direction) => {
 	update({ fn });
 	if (state.tab === 'flame') showBox(fn);
 	else if (state.tab === 'functions') revealRow('Functions', next);
-	const total = format(drawn.sums.fnTotal[fn]);
+	const total = drawn.format(drawn.sums.fnTotal[fn]);
 	byId('announcement').textContent =
 		`${next + 1} of ${functions.length}: ${drawn.functions[fn].name}, ${total}`;
 };
@@ -614,7 +637,7 @@ const listen = () => {
 	// print all panels, one after the other
 	let theme = null;
 	addEventListener('beforeprint', () => {
-		const shown = compute();
+		const shown = compute(state.measure);
 		({ theme } = state);
 		state.theme = 'light';
 		paper.isOn = true;

@@ -11,14 +11,30 @@ const quantile = (sorted, q) =>
 	sorted[Math.min(sorted.length - 1, Math.max(0, Math.ceil(q * sorted.length) - 1))];
 
 // A mark counts, with its whole length, where it begins, as in `marks`.
-const marksInRange = () => {
+const insideRange = () => {
 	const { data, thread } = state;
 	const m = data.marks;
 	const { from, to } = countedRange();
-	const isInside = (i) => {
+	return (i) => {
 		const begin = m.time[i] * data.mark_unit_ns;
 		return begin >= from && begin < to && (thread === null || m.thread[i] === thread);
 	};
+};
+
+const isCut = (name) => state.data.marksOf[name].length < state.data.mark_names[name].count;
+
+export const markCount = () => {
+	const { marks, mark_names: names } = state.data;
+	const isInside = insideRange();
+	let n = 0;
+	for (let i = 0; i < marks.rows; i++) if (isInside(i)) n++;
+	return (names.some((mark, name) => isCut(name)) ? '≥ ' : '') + count(n);
+};
+
+const marksInRange = () => {
+	const { data } = state;
+	const m = data.marks;
+	const isInside = insideRange();
 	return data.marksOf.map((rows, name) => {
 		const list = Array.from(rows).filter(isInside);
 		const lengths = list.map((i) => m.length[i]).sort((a, b) => a - b);
@@ -34,7 +50,7 @@ const markCells = ({ lengths, name, total }) => {
 	// marks without an end are instants
 	const took = (ns) => (longest ? duration(ns) : '–');
 	// the longest marks of each name are here, so without the others the numbers are limits
-	const [least, most] = data.marksOf[name].length < mark.count ? ['≥ ', '≤ '] : ['', ''];
+	const [least, most] = isCut(name) ? ['≥ ', '≤ '] : ['', ''];
 	return [
 		least + count(lengths.length),
 		least + took(total),
@@ -102,7 +118,7 @@ const longestTable = (longest) => {
 // Says that only the longest marks are in the page, if so.
 const cutNote = () => {
 	const { data } = state;
-	if (!data.mark_names.some((mark, name) => data.marksOf[name].length < mark.count)) return null;
+	if (!data.mark_names.some((mark, name) => isCut(name))) return null;
 	const all = data.mark_names.reduce((sum, mark) => sum + mark.count, 0);
 	return note(
 		`Only the longest ${count(data.marks.rows)} of ${count(all)} marks are here: `,

@@ -213,7 +213,6 @@ const notesOf = (entry, counted) => {
 				'Its lines have the sums of the whole capture.',
 		);
 	} else if (entry.no_code) notes.push(`No instructions: ${entry.no_code}.`);
-	if (state.measure !== 'cpu') notes.push('Lines count samples, not allocations.');
 	return notes;
 };
 

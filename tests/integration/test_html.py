@@ -260,6 +260,28 @@ def test_same_numbers_of_panels(profcapture, page_of, chromium, capture):
         assert change[0] == ("+" if after[0] > before[0] else "\u2212")
 
 
+def test_scope_of_panels(profcapture, page_of, chromium, capture):
+    """The scope bar has the sum of what the panel shows: unfreed or allocated bytes above the memory, the number
+    of marks above the marks. A measure that the panel does not show opens the flame graph."""
+    page = page_of(capture)
+    half = read_page(page)[0]["capture"]["duration_ns"] // 2
+    shown = "['#scope [aria-pressed=true]', '#sum', '#sum + *', '#tabs [aria-selected=true]', '#command'].map((id) => document.querySelector(id)?.textContent)"
+    press = "[...document.querySelectorAll('#scope button')].find((button) => button.textContent === '%s').click()"
+    steps = [{"open": f"tab=memory&range=0-{half}"}, {"eval": shown}, {"eval": press % "Allocated"}, {"eval": shown}, {"eval": press % "CPU time"}, {"eval": shown},
+             {"open": f"tab=marks&range=0-{half}"}, {"eval": shown}, {"at": ["#timeline-canvas", 40, 75]}, {"eval": shown}]
+    live, _, allocated, _, cpu, marks, of_thread = chromium(page, *steps)
+    memory = profcapture.json(*shlex.split(live[4])[1:])["data"]["summary"]
+    assert live[0] == "Not freed" and live[1].replace("\u00a0", " ") == not_freed(profcapture, *shlex.split(live[4])[2:])[0] and live[2].endswith(" blocks")
+    amount, off = value(allocated[1])
+    assert allocated[0] == "Allocated" and allocated[3] == "Memory" and abs(amount - memory["allocated_bytes"]) <= off
+    assert allocated[2] == f"in {memory['allocations']} blocks"
+    assert cpu[0] == "CPU time" and cpu[2].endswith(" samples") and cpu[3] == "Flame graph"
+    for pressed, n, *_, command in marks, of_thread:
+        (turns,) = profcapture.json(*shlex.split(command)[1:])["data"]["rows"]
+        assert pressed is None and n == str(turns["count"])
+    assert 0 < int(of_thread[1]) < int(marks[1])
+
+
 def test_empty_range(page_of, drive, capture):
     """If a range has no samples, each panel says so, because an empty table would look like an error."""
     page = page_of(capture)
@@ -731,7 +753,7 @@ def test_waiting_panel(profcapture, page_of, chromium, waited):
     """The panel has the places of report --by state; a thread's lane says what the thread waits
     for."""
     page = page_of(waited)
-    places, (note,), (tip,) = chromium(page, {"open": "tab=waiting&measure=wait"}, {"eval": ROWS.replace("#panel table", "#panel table[aria-label=Places]")}, {"text": "#panel > div > .column + .column .note"}, {"at": ["#timeline-canvas", 40, 75]}, {"at": ["#timeline-canvas", 700, 92]}, {"text": "#tip"})
+    (total,), places, (note,), (tip,) = chromium(page, {"open": "tab=waiting"}, {"text": "#sum"}, {"eval": ROWS.replace("#panel table", "#panel table[aria-label=Places]")}, {"text": "#panel > div > .column + .column .note"}, {"at": ["#timeline-canvas", 40, 75]}, {"at": ["#timeline-canvas", 700, 92]}, {"text": "#tip"})
     wanted, shown = {}, {}
     for row in profcapture.json("report", waited, "--by", "state", "--limit", 0)["data"]["places"]:
         key = row["function"] or "no function of the program", row["call"] or {"other": "something else"}.get(row["cause"], row["cause"])
@@ -743,6 +765,8 @@ def test_waiting_panel(profcapture, page_of, chromium, waited):
             shown[key] = shown.get(key, 0) + amount
             wanted[key] -= amount
             assert wanted[key] >= -2 * off
+    sum_, off = value(total)
+    assert abs(sum_ - profcapture.json("report", waited, "--metric", "off-cpu")["data"]["total_weight"]) <= off
     assert set(shown) == set(wanted) and len(shown) >= 9 and (not note or "Stacks of waits: " in note)
     tid = int(re.match(r"waits (\d+)", tip)[1])
     time, ns = max(((row["time_ns"], row["duration"]) for row in rows_of(profcapture, waited, "wait") if row["tid"] == tid), key=lambda row: row[1])
