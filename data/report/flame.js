@@ -16,6 +16,8 @@ import {
 	sizeCanvas,
 } from './dom.js';
 import { count, fitName, percent, signed, uncertainty } from './format.js';
+import { branchWith, pathTo, treeOf } from './branches.js';
+import { isNoise } from './changes.js';
 import { nothingHere, state, update } from './state.js';
 
 const LEAST_WIDTH = 1.5; // pixels; smaller boxes are joined into one
@@ -28,178 +30,67 @@ let selected = 0;
 const canFold = (f) => f.origin !== 'own' && f.kind !== 'task';
 const folder = (f) => (f.origin === 'kernel' ? 'kernel' : f.kind === 'jit' ? 'jit' : 'library');
 
-// ---- icicle: boxes of the table of stacks
-
-const childrenOf = (stacks, weight, i) => {
-	const children = [];
-	for (let c = stacks.first[i]; c >= 0; c = stacks.next[c]) if (weight(c) > 0) children.push(c);
-	return children.sort((a, b) => weight(b) - weight(a) || a - b);
-};
-
-// A chain of library frames, or of kernel frames, is one box if nearly all samples go to one
-// callee.
-const foldedEnd = (stacks, weight, functions, i) => {
-	let end = i;
+// A chain of library frames, or of kernel frames, is one box if nearly all weight goes to one
+// branch.
+const foldedEnd = (first, functions) => {
+	const f = functions[first.fn];
+	let end = first;
 	let length = 1;
-	const first = functions[stacks.func[i]];
-	if (!canFold(first) || state.unfolded.has(i)) return [end, length];
+	if (!canFold(f) || state.unfolded.has(first.id)) return [end, length];
 	for (;;) {
-		let only = -1;
-		for (let c = stacks.first[end]; c >= 0; c = stacks.next[c]) {
-			if (weight(c) > FOLD_SHARE * weight(end)) only = c;
-		}
-		if (only < 0) break;
-		const f = functions[stacks.func[only]];
-		if (!canFold(f) || folder(f) !== folder(first)) break;
-		end = only;
+		const [next] = end.children();
+		if (!(next?.weight > FOLD_SHARE * end.weight)) break;
+		if (!canFold(functions[next.fn]) || folder(functions[next.fn]) !== folder(f)) break;
+		end = next;
 		length++;
 	}
 	return [end, length];
 };
 
-const icicle = (stacks, weight, functions, width) => {
+// Returns the boxes of the zoomed branch, or of all; a box without a branch is of small ones.
+const placeBoxes = (root, functions, width) => {
 	const list = [];
-	const root =
-		state.zoom && !state.zoom.inverted && weight(state.zoom.node) > 0 ? state.zoom.node : 0;
+	const zoomed = state.zoom && branchWith(root, state.zoom);
+	const top = zoomed ?? root;
 	// an explicit stack, because recorded stacks can be deeper than a script may recurse
 	const work = [];
-	const place = (i, x, w, row) => {
-		let end = i;
+	const place = (branch, x, w, row) => {
+		let end = branch;
 		let below = row;
-		if (i) {
+		if (branch !== root) {
 			let length;
-			[end, length] = foldedEnd(stacks, weight, functions, i);
-			list.push({ node: i, end, length, x, w, row });
+			[end, length] = foldedEnd(branch, functions);
+			list.push({ branch, end, length, x, w, row });
 			below = row + 1;
 		}
-		const scale = w / weight(end);
+		const scale = w / end.weight;
 		let at = x;
 		let hidden = 0;
 		let hiddenWidth = 0;
-		for (const c of childrenOf(stacks, weight, end)) {
-			const part = weight(c) * scale;
+		for (const child of end.children()) {
+			const part = child.weight * scale;
 			if (part < LEAST_WIDTH) {
 				hidden++;
 				hiddenWidth += part;
 				continue;
 			}
-			work.push([c, at, part, below]);
+			work.push([child, at, part, below]);
 			at += part;
 		}
 		if (hidden && hiddenWidth > LEAST_WIDTH * 2) {
-			list.push({ node: -1, hidden, x: at, w: hiddenWidth, row: below });
+			list.push({ branch: null, hidden, x: at, w: hiddenWidth, row: below });
 		}
 	};
 	let row = 0;
-	if (root) {
-		const path = [];
-		for (let p = stacks.parent[root]; p > 0; p = stacks.parent[p]) path.unshift(p);
-		for (const p of path.slice(-3)) {
-			list.push({ node: p, end: p, length: 1, x: 0, w: width, row: row++, above: true });
-		}
+	for (const branch of pathTo(top).slice(0, -1).slice(-3)) {
+		list.push({ branch, end: branch, length: 1, x: 0, w: width, row: row++, above: true });
 	}
-	if (weight(root) > 0) place(root, 0, width, row);
-	while (work.length) place(...work.pop());
-	return list;
-};
-
-// ---- inverted: groups of stacks by the function they end in, then by its callers
-
-const inverted = (stacks, sums, base, functions, width) => {
-	const list = [];
-	const leaves = [];
-	let all = 0;
-	for (let i = 1; i < stacks.n; i++) {
-		const v = sums.self[i];
-		const b = base ? base.self[i] : 0;
-		if (v + b <= 0) continue;
-		leaves.push([i, v, b]);
-		all += v + b;
-	}
-	const path = state.zoom?.inverted ? state.zoom.path : [];
-	const group = (entries) => {
-		const by = new Map();
-		for (const [node, v, b] of entries) {
-			if (node <= 0) continue;
-			const f = stacks.func[node];
-			let entry = by.get(f);
-			if (!entry) by.set(f, (entry = { f, v: 0, b: 0, node, entries: [] }));
-			entry.v += v;
-			entry.b += b;
-			entry.entries.push([stacks.parent[node], v, b]);
-		}
-		return [...by.values()].sort((x, y) => y.v + y.b - x.v - x.b || x.f - y.f);
-	};
-	const work = [];
-	const place = (entries, x, w, whole, row, above) => {
-		let at = x;
-		let hidden = 0;
-		let hiddenWidth = 0;
-		for (const entry of group(entries)) {
-			const part = (w * (entry.v + entry.b)) / whole;
-			if (part < LEAST_WIDTH) {
-				hidden++;
-				hiddenWidth += part;
-				continue;
-			}
-			const trail = [...above, entry.f];
-			list.push({
-				node: entry.node,
-				end: entry.node,
-				length: 1,
-				x: at,
-				w: part,
-				row,
-				value: entry.v,
-				baseValue: entry.b,
-				path: trail,
-			});
-			work.push([entry.entries, at, part, entry.v + entry.b, row + 1, trail]);
-			at += part;
-		}
-		if (hidden && hiddenWidth > LEAST_WIDTH * 2) {
-			list.push({ node: -1, hidden, x: at, w: hiddenWidth, row });
-		}
-	};
-	let entries = leaves;
-	let row = 0;
-	let whole = all;
-	for (const f of path) {
-		const entry = group(entries).find((e) => e.f === f);
-		if (!entry) break;
-		list.push({
-			node: entry.node,
-			end: entry.node,
-			length: 1,
-			x: 0,
-			w: width,
-			row: row++,
-			value: entry.v,
-			baseValue: entry.b,
-			above: row < path.length,
-			path: path.slice(0, row),
-		});
-		({ entries } = entry);
-		whole = entry.v + entry.b;
-	}
-	if (whole > 0) place(entries, 0, width, whole, row, path);
+	if (top.weight > 0) place(top, 0, width, row);
 	while (work.length) place(...work.pop());
 	return list;
 };
 
 // ---- drawing
-
-export const isNoise = (now, before, scale) => {
-	const { capture, sample_interval } = state.data;
-	// waits, and allocations unless they were sampled, are exact
-	const p =
-		state.measure === 'cpu'
-			? capture.sample_weight || 1
-			: state.measure === 'wait'
-				? 0
-				: sample_interval;
-	return Math.abs(now - before) <= 1.96 * Math.sqrt((now + scale * before) * p);
-};
 
 const boxColors = () =>
 	Object.fromEntries(
@@ -221,31 +112,24 @@ const boxColors = () =>
 		].map((name) => [name, color(name)]),
 	);
 
-const valueOf = (box, sums) => (box.value !== undefined ? box.value : sums.total[box.node]);
-const baseOf = (box, base) =>
-	box.baseValue !== undefined ? box.baseValue : base ? base.total[box.node] : 0;
-
-const boxText = (box, shown, value) => {
-	const { functions, stacks, base, baseScale } = shown;
-	if (box.node < 0) return `+${box.hidden} small`;
-	const name = functions[stacks.func[box.node]].name;
+const boxText = (box, shown) => {
+	const { functions, base, sums } = shown;
+	if (!box.branch) return `+${box.hidden} small`;
+	const { fn, value, before } = box.branch;
+	const { name } = functions[fn];
 	const folded =
-		box.length > 1 ? `${name} ⋯ ${functions[stacks.func[box.end]].name} (${box.length})` : name;
-	if (!base) return [folded, percent(value / shown.sums.sum, shown.sums.events)];
-	const change = value - baseOf(box, base);
-	return [
-		folded,
-		isNoise(value, baseOf(box, base), baseScale) ? '' : signed(shown.format(change), change),
-	];
+		box.length > 1 ? `${name} ⋯ ${functions[box.end.fn].name} (${box.length})` : name;
+	if (!base) return [folded, percent(value / sums.sum, sums.events)];
+	const change = value - before;
+	return [folded, isNoise(shown, value, before) ? '' : signed(shown.format(change), change)];
 };
 
-const fillOf = (box, shown, c) => {
-	if (box.node < 0) return c.none;
-	if (!shown.base) return c[originColor(shown.functions[shown.stacks.func[box.node]])];
-	const now = valueOf(box, shown.sums);
-	const before = baseOf(box, shown.base);
-	if (isNoise(now, before, shown.baseScale)) return c.none;
-	return now > before ? c.more : c.less;
+const fillOf = ({ branch }, shown, c) => {
+	if (!branch) return c.none;
+	const { fn, value, before } = branch;
+	if (!shown.base) return c[originColor(shown.functions[fn])];
+	if (isNoise(shown, value, before)) return c.none;
+	return value > before ? c.more : c.less;
 };
 
 // One frame with a canvas of the size of the window, which scrolls over the boxes; a canvas for all
@@ -279,12 +163,7 @@ export const flamePanel = (next) => {
 };
 
 export const layOut = () => {
-	const { stacks, sums, base, functions } = shown;
-	const width = frame.clientWidth;
-	const weight = base ? (i) => sums.total[i] + base.total[i] : (i) => sums.total[i];
-	boxes = state.inverted
-		? inverted(stacks, sums, base, functions, width)
-		: icicle(stacks, weight, functions, width);
+	boxes = placeBoxes(treeOf(shown), shown.functions, frame.clientWidth);
 	rowHeight = Math.round(rem() * 1.45);
 	selected = Math.min(selected, boxes.length - 1);
 	const rows = 1 + boxes.reduce((most, box) => Math.max(most, box.row), 0);
@@ -295,7 +174,7 @@ export const layOut = () => {
 };
 
 function drawBoxes() {
-	const { stacks, sums, functions } = shown;
+	const { functions } = shown;
 	const top = frame.scrollTop;
 	const height = frame.clientHeight;
 	const g = sizeCanvas(canvas, frame.clientWidth, height);
@@ -306,8 +185,8 @@ function drawBoxes() {
 	for (const box of boxes) {
 		const y = box.row * rowHeight - top;
 		if (y + rowHeight < 0 || y > height) continue;
-		const f = box.node >= 0 ? functions[stacks.func[box.node]] : null;
-		const isFound = f && shown.matches?.[stacks.func[box.node]];
+		const fn = box.branch?.fn;
+		const isFound = shown.matches?.[fn];
 		const w = Math.max(1, box.w - 0.6);
 		const isPale = !box.above && shown.matches && !isFound;
 		g.globalAlpha = box.above ? 0.55 : isPale ? 0.35 : 1;
@@ -319,17 +198,17 @@ function drawBoxes() {
 			g.fillRect(box.x + 2, y, 1, rowHeight - 1);
 		}
 		g.globalAlpha = 1;
-		if (f && stacks.func[box.node] === state.fn) outline(g, c.focus, 2, box, y);
+		if (box.branch && fn === state.fn) outline(g, c.focus, 2, box, y);
 		else if (isFound) outline(g, c.box, 1, box, y);
 		const room = Math.floor((w - 8) / letter);
 		if (room < 3) continue;
-		const text = boxText(box, shown, valueOf(box, sums));
+		const text = boxText(box, shown);
 		const [name, number] = Array.isArray(text) ? text : [text, ''];
 		const label =
 			number && name.length + 2 + number.length <= room
 				? `${name}  ${number}`
 				: fitName(name, room);
-		const style = f?.inlined ? 'italic ' : '';
+		const style = functions[fn]?.inlined ? 'italic ' : '';
 		g.font = `${style}${small}px ui-monospace, "DejaVu Sans Mono", monospace`;
 		// the background shows through pale boxes
 		g.fillStyle = box.above ? c.text : isPale ? c.muted : c.box;
@@ -353,27 +232,26 @@ const outline = (g, shade, width, box, y) => {
 };
 
 const describe = (box) => {
-	if (box.node < 0) return [`${count(box.hidden)} functions that are too small to draw`];
-	const { functions, stacks, sums, base, format } = shown;
-	const f = functions[stacks.func[box.node]];
-	const value = valueOf(box, sums);
+	if (!box.branch) return [`${count(box.hidden)} functions that are too small to draw`];
+	const { functions, sums, base, format } = shown;
+	const { fn, value, before, self } = box.branch;
+	const f = functions[fn];
 	const share = value / sums.sum;
 	const lines = [f.full || f.name];
 	if (box.length > 1) {
-		lines.push(`… ${count(box.length)} frames, to ${functions[stacks.func[box.end]].name}`);
+		lines.push(`… ${count(box.length)} frames, to ${functions[box.end.fn].name}`);
 	}
 	const off = (uncertainty(share, sums.events) * 100).toFixed(1);
-	const interval = state.measure === 'cpu' ? ` ± ${off}` : '';
+	const interval = shown.measure === 'cpu' ? ` ± ${off}` : '';
 	lines.push(
 		`${format(value)}, ${percent(share, sums.events)}${interval} of ${format(sums.sum)}`,
 	);
 	if (base) {
 		lines.push(
-			`before: ${format(baseOf(box, base))}` +
-				(isNoise(value, baseOf(box, base), shown.baseScale) ? ' (within noise)' : ''),
+			`before: ${format(before)}` + (isNoise(shown, value, before) ? ' (within noise)' : ''),
 		);
 	}
-	if (box.value === undefined) lines.push(`self ${format(sums.self[box.node])}`);
+	if (self !== undefined) lines.push(`self ${format(self)}`);
 	lines.push(
 		[
 			f.library,
@@ -394,16 +272,16 @@ const boxAt = (event) => {
 };
 
 const activate = (box) => {
-	if (!box || box.node < 0) return;
-	const { func, parent } = shown.stacks;
-	const fn = func[box.node];
-	if (box.length > 1) {
-		const unfolded = new Set(state.unfolded).add(box.node);
-		for (let i = box.end; i !== box.node; i = parent[i]) unfolded.add(i);
+	if (!box?.branch) return;
+	const { branch, end, length } = box;
+	const { id, fn } = branch;
+	if (length > 1) {
+		const folded = pathTo(end).slice(-length);
+		const unfolded = new Set([...state.unfolded, ...folded.map((each) => each.id)]);
 		return update({ unfolded, fn });
 	}
-	if (state.inverted) return update({ zoom: { inverted: true, path: box.path }, fn });
-	return update({ zoom: state.zoom?.node === box.node ? null : { node: box.node }, fn });
+	const zoom = pathTo(branch).map((each) => each.id);
+	return update({ zoom: state.zoom?.at(-1) === id ? null : zoom, fn });
 };
 
 // Moves to the nearest box of a neighboring row or place.
@@ -428,7 +306,7 @@ const step = (key) => {
 
 // Selects the widest box of a function, and scrolls to it.
 export const showBox = (fn) => {
-	const isOf = (box) => box.node >= 0 && shown.stacks.func[box.node] === fn;
+	const isOf = (box) => box.branch?.fn === fn;
 	const widest = boxes.reduce(
 		(most, box) => (isOf(box) && box.w > (most?.w ?? 0) ? box : most),
 		null,

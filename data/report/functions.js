@@ -2,7 +2,7 @@
 // The functions with their callers and callees, and the table of changes between two ranges.
 
 import { histograms, MOST_HISTOGRAMS, neighbors } from './profile.js';
-import { isNoise } from './flame.js';
+import { CHANGE_COLUMNS, changeCells, isNoise } from './changes.js';
 import {
 	bar,
 	el,
@@ -14,7 +14,7 @@ import {
 	swatch,
 	virtualTable,
 } from './dom.js';
-import { count, percent, signed } from './format.js';
+import { count, percent } from './format.js';
 import { nothingHere, range, REST_MS, state, update } from './state.js';
 import { hasSource } from './source.js';
 
@@ -143,12 +143,12 @@ export const functionTable = (shown, { side = false } = {}) => {
 
 // The largest changes of self time first. Marks functions that are in only one range.
 export const changesTable = (shown) => {
-	const { sums, base, functions, format, baseScale } = shown;
+	const { sums, base, functions } = shown;
 	const list = [];
 	let noise = 0;
 	for (let f = 0; f < functions.length; f++) {
 		if (functions[f].kind === 'task' || sums.fnSelf[f] === base.fnSelf[f]) continue;
-		if (isNoise(sums.fnSelf[f], base.fnSelf[f], baseScale)) noise++;
+		if (isNoise(shown, sums.fnSelf[f], base.fnSelf[f])) noise++;
 		else list.push({ f, change: sums.fnSelf[f] - base.fnSelf[f] });
 	}
 	list.sort((a, b) => Math.abs(b.change) - Math.abs(a.change) || a.f - b.f);
@@ -160,28 +160,15 @@ export const changesTable = (shown) => {
 		rows: list.length,
 		columns: [
 			{ title: 'Change of self', width: 9, number: true },
-			{ title: '', width: 6 },
-			{ title: 'A', width: 6, number: true },
-			{ title: 'B', width: 6, number: true },
+			...CHANGE_COLUMNS.slice(1),
 			{ title: 'Function', class: 'wide' },
 		],
 		onRow: (i) => update({ fn: list[i].f }),
 		attributes: (i) => ({ 'aria-selected': list[i].f === state.fn ? 'true' : 'false' }),
 		cells: (i) => {
-			const { f, change } = list[i];
-			const part = (50 * Math.abs(change)) / most;
+			const { f } = list[i];
 			return [
-				signed(format(change), change),
-				el('span', {
-					class: 'bar',
-					style: {
-						marginLeft: (change < 0 ? 50 - part : 50) + '%',
-						width: part + '%',
-						background: `var(--${change > 0 ? 'more' : 'less'})`,
-					},
-				}),
-				base.fnSelf[f] ? format(base.fnSelf[f]) : 'new',
-				sums.fnSelf[f] ? format(sums.fnSelf[f]) : 'vanished',
+				...changeCells(shown, sums.fnSelf[f], base.fnSelf[f], most),
 				nameCell(functions[f]),
 			];
 		},

@@ -310,7 +310,7 @@ const drawTabs = () =>
 						(group) => update({ group, zoom: null }),
 					)
 				: null,
-			state.tab === 'flame'
+			state.tab === 'flame' || state.tab === 'tree'
 				? choice(
 						'Direction',
 						[

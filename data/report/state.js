@@ -16,7 +16,7 @@ export const state = {
 	allThreads: false, // each process, or thread of the only process, has a row of its own
 	toggledProcesses: new Set(), // in the timeline, the user unfolded or folded them
 	fn: null,
-	zoom: null, // the path of functions to the zoomed box
+	zoom: null, // the ids of the branches to the zoomed box
 	inverted: false,
 	sort: 'self',
 	search: '',

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause-Patent
-// The call tree, in which the hottest path is open.
+// The call tree, in which the hottest path is open. With a range to compare with, its changes.
 
 import {
 	bar,
@@ -15,59 +15,71 @@ import {
 	twist,
 	virtualTable,
 } from './dom.js';
+import { treeOf } from './branches.js';
+import { CHANGE_COLUMNS, changeCells } from './changes.js';
 import { count, percent } from './format.js';
 import { nothingHere, state, toggled, update } from './state.js';
 
-// The hottest path ends at the last node that has most of the samples of the node above it.
-const hotPath = (stacks, sums) => {
-	const hot = new Set([0]);
-	for (let at = 0; ; ) {
-		let best = -1;
-		for (let c = stacks.first[at]; c >= 0; c = stacks.next[c]) {
-			if (best < 0 || sums.total[c] > sums.total[best]) best = c;
-		}
-		if (best < 0 || !(sums.total[best] > 0)) return hot;
-		if (at && sums.total[best] < 0.5 * sums.total[at]) return hot;
-		hot.add(best);
-		at = best;
+// The hottest path ends at the last branch that has most of the weight of the branch above it.
+const hotPath = (root) => {
+	const hot = new Set([root]);
+	for (let at = root; ; ) {
+		const [next] = at.children();
+		if (!next || (at !== root && next.weight < 0.5 * at.weight)) return hot;
+		hot.add(next);
+		at = next;
 	}
 };
 
 const MOST_TREE_ROWS = 20000;
 
-const treeRows = ({ stacks, sums }) => {
-	const hot = hotPath(stacks, sums);
+const treeRows = (root) => {
+	const hot = hotPath(root);
 	const rows = [];
-	const work = [{ i: 0, level: 0 }];
+	const work = [{ branch: root, level: 0 }];
 	while (work.length && rows.length < MOST_TREE_ROWS) {
 		const row = work.pop();
-		const children = [];
-		for (let c = stacks.first[row.i]; c >= 0; c = stacks.next[c]) {
-			if (sums.total[c] > 0) children.push(c);
-		}
-		row.isHot = hot.has(row.i);
-		row.isOpen = row.i === 0 || state.open.has(row.i) !== row.isHot;
-		row.hasChildren = children.length > 0;
-		if (row.i) rows.push(row);
+		const { branch, level } = row;
+		row.isHot = hot.has(branch);
+		row.isOpen = branch === root || state.open.has(branch.id) !== row.isHot;
+		row.hasChildren = branch.children().length > 0;
+		if (branch !== root) rows.push(row);
 		if (!row.isOpen) continue;
-		children.sort((a, b) => sums.total[a] - sums.total[b] || b - a);
-		const size = children.length;
-		children.forEach((i, k) => work.push({ i, level: row.level + 1, place: size - k, size }));
+		const size = branch.children().length;
+		for (let k = size; k > 0; k--) {
+			work.push({ branch: branch.children()[k - 1], level: level + 1, place: k, size });
+		}
 	}
 	return { rows, left: work.length };
 };
 
+const columnsOf = (base) => {
+	const number = (title) => ({ title, width: 6, number: true });
+	const sums = state.inverted ? [number('Self')] : [number('Total'), number('Self')];
+	const title = state.inverted ? 'Function, below it its callers' : 'Function';
+	return [
+		...(base ? CHANGE_COLUMNS : [number('% of all'), { title: '', width: 6 }, ...sums]),
+		{ title, class: 'wide' },
+	];
+};
+
 export const treePanel = (shown) => {
-	const { stacks, sums, functions, format } = shown;
-	if (!(sums.sum > 0)) return nothing(nothingHere());
-	const { rows, left } = treeRows(shown);
+	const { sums, base, functions, format } = shown;
+	if (!(sums.sum > 0) && !(base?.sum > 0)) return nothing(nothingHere());
+	const root = treeOf(shown);
+	const { rows, left } = treeRows(root);
+	const most = rows.reduce(
+		(high, { branch }) => Math.max(high, Math.abs(branch.value - branch.before)),
+		1e-9,
+	);
 	const nameCell = (row) => {
-		const f = functions[stacks.func[row.i]];
-		const found = shown.matches?.[stacks.func[row.i]] ? ' found' : '';
+		const { branch, isHot } = row;
+		const f = functions[branch.fn];
+		const found = shown.matches?.[branch.fn] ? ' found' : '';
 		return el(
 			'span',
 			{
-				class: `name${row.isHot ? ' strong' : ''}${found}`,
+				class: `name${isHot ? ' strong' : ''}${found}`,
 				title: f.full || f.name,
 				style: indent(row.level),
 			},
@@ -77,36 +89,30 @@ export const treePanel = (shown) => {
 			muted(`  ${f.library}${f.inlined ? ' · inlined' : ''}`),
 		);
 	};
+	const numberCells = ({ value, before, self }) =>
+		base
+			? changeCells(shown, value, before, most)
+			: [
+					percent(value / sums.sum, sums.events),
+					bar(value / sums.sum, shown.color),
+					format(value),
+					...(state.inverted ? [] : [self ? format(self) : '–']),
+				];
 	const table = virtualTable({
-		label: 'Call tree',
+		label: state.inverted ? 'Inverted call tree' : 'Call tree',
 		treegrid: true,
 		rows: rows.length,
-		columns: [
-			{ title: '% of all', width: 5.5, number: true },
-			{ title: '', width: 6 },
-			{ title: 'Total', width: 6, number: true },
-			{ title: 'Self', width: 6, number: true },
-			{ title: 'Function', class: 'wide' },
-		],
+		columns: columnsOf(base),
 		onRow: (k) => {
-			const { i, hasChildren } = rows[k];
-			const open = hasChildren ? toggled(state.open, i) : state.open;
-			update({ fn: stacks.func[i], open });
+			const { branch, hasChildren } = rows[k];
+			const open = hasChildren ? toggled(state.open, branch.id) : state.open;
+			update({ fn: branch.fn, open });
 		},
 		attributes: (k) => ({
 			...treeAttributes(rows[k]),
-			'aria-selected': stacks.func[rows[k].i] === state.fn ? 'true' : 'false',
+			'aria-selected': rows[k].branch.fn === state.fn ? 'true' : 'false',
 		}),
-		cells: (k) => {
-			const { i } = rows[k];
-			return [
-				percent(sums.total[i] / sums.sum, sums.events),
-				bar(sums.total[i] / sums.sum, shown.color),
-				format(sums.total[i]),
-				sums.self[i] ? format(sums.self[i]) : '–',
-				nameCell(rows[k]),
-			];
-		},
+		cells: (k) => [...numberCells(rows[k].branch), nameCell(rows[k])],
 	});
 	if (!left) return table;
 	return column(

@@ -214,32 +214,47 @@ def seconds(ns):
 
 def test_same_numbers_of_panels(profcapture, page_of, chromium, capture):
     """The sum of a search is that of report --focus, and each function on a stack counts once. The
-    open path of the call tree has the times of report --tree. Sizes of blocks are those of memory
+    open path of the call tree has the times of report --tree, also in two ranges, and that of the inverted
+    one those of report --inverted. Sizes of blocks are those of memory
     --sizes. The changes between two ranges are those between two reports."""
     page = page_of(capture)
     header, _ = read_page(page)
     half = header["capture"]["duration_ns"] // 2 // header["grid_ns"] * header["grid_ns"]
     patterns = ["^(deep|heavy)$", "ight$", "^(deep|heavy)$"]
-    steps = [{"open": "tab=tree"}, {"eval": ROWS.replace(":not([aria-hidden])", ":has(.strong)")}, {"open": "tab=memory"}, {"eval": in_panel("Sizes")}, {"open": f"tab=functions&base=0-{half}&range={half}-{2 * half}"}, {"eval": in_panel("Changes")}]
+    hot, both = ROWS.replace(":not([aria-hidden])", ":has(.strong)"), f"base=0-{half}&range={half}-{2 * half}"
+    steps = [{"open": "tab=tree"}, {"eval": hot}, {"key": "i"}, {"eval": hot}, {"text": "#command"}, {"open": f"tab=tree&{both}"}, {"eval": hot}, {"open": "tab=memory"}, {"eval": in_panel("Sizes")}, {"open": f"tab=functions&{both}"}, {"eval": in_panel("Changes")}]
     for pattern, link in zip(patterns, ("", "inverted=true", f"range={half}-{2 * half}")):
         steps += [{"open": link}, {"type": ["#search", pattern]}, {"text": "#found"}]
-    path, sizes, changes, *found = chromium(page, *steps, size=(1280, 4000))
-    limits = [[], [], ["--from", seconds(half), "--to", seconds(2 * half - 1)]]
+    path, inverted, (command,), compared, sizes, changes, *found = chromium(page, *steps, size=(1280, 4000))
+    first, second = (["--from", seconds(begin), "--to", seconds(begin + half - 1)] for begin in (0, half))
+    limits = [[], [], second]
     for pattern, limit, (said,) in zip(patterns, limits, found):
         sum_, off = value(said.split(",")[0])
         data = profcapture.json("report", capture, "--focus", pattern, *limit)["data"]
         assert abs(sum_ - data["self_total_weight"]) <= off and 0 < sum_ < data["total_weight"] * 0.99, (pattern, said)
-    node, wanted = profcapture.json("report", capture, "--tree", "--limit", 0)["data"]["root"], []
-    while node["children"]:
-        hottest = max(node["children"], key=lambda child: child["total_weight"])
-        if wanted and 2 * hottest["total_weight"] < node["total_weight"]:
-            break
-        node = hottest
-        wanted.append((node["name"], node["total_weight"]))
-    assert len(path) == len(wanted) > 3
-    for cells, (name, weight) in zip(path, wanted):
-        total, off = value(cells[2])
-        assert cells[4] == name and abs(total - weight) <= off, (cells, name, weight)
+    for rows, option in (path, "--tree"), (inverted, "--inverted"):
+        node, wanted = profcapture.json("report", capture, option, "--limit", 0)["data"]["root"], []
+        while node["children"]:
+            hottest = max(node["children"], key=lambda child: child["total_weight"])
+            if wanted and 2 * hottest["total_weight"] < node["total_weight"]:
+                break
+            node = hottest
+            wanted.append((node["name"], node["total_weight"]))
+        assert len(rows) == len(wanted) > 1
+        for cells, (name, weight) in zip(rows, wanted):
+            total, off = value(cells[2])
+            assert cells[-1] == name and abs(total - weight) <= off, (cells, name, weight)
+    assert len(path) > 3 and command.endswith(" --inverted")
+    nodes = [profcapture.json("report", capture, "--tree", "--limit", 0, *limit)["data"]["root"] for limit in (first, second)]
+    assert len(compared) > 3
+    for change, noise, _, before, after, name in compared:
+        nodes = [next(child for child in node["children"] if child["name"] == name) for node in nodes]
+        for cell, node in zip((before, after), nodes):
+            total, off = value(cell)
+            assert abs(total - node["total_weight"]) <= off, (cell, name)
+        (change, off), (noise, noise_off) = value(re.sub("[+\u2212]", "", change)), value(noise)
+        a, b = (node["total_weight"] for node in nodes)
+        assert abs(change - abs(b - a)) <= off and abs(noise - 1.96 * ((a + b) * header["capture"]["sample_weight"]) ** 0.5) <= noise_off
     data = profcapture.json("memory", capture, "--sizes", "--limit", 0)["data"]
     wanted = [(row["allocated_bytes"], row["allocations"]) for row in data["rows"] if row["allocations"]]
     assert len(sizes) == len(wanted) > 7
@@ -247,13 +262,13 @@ def test_same_numbers_of_panels(profcapture, page_of, chromium, capture):
         assert all(abs(value(text)[0] - number) <= value(text)[1] for text, number in zip(texts, numbers)), (texts, numbers)
     assert [row[0].replace("\u00a0", " ") for row in sizes if row[0] != "–"] == [not_freed(profcapture, capture)[0]]
     sums = []
-    for begin in 0, half:
-        rows = profcapture.json("report", capture, "--limit", 0, "--from", seconds(begin), "--to", seconds(begin + half - 1))["data"]["rows"]
+    for limit in first, second:
+        rows = profcapture.json("report", capture, "--limit", 0, *limit)["data"]["rows"]
         sums.append({})
         for row in rows:
             sums[-1].setdefault(row["name"], []).append(row["self_weight"])
     assert changes
-    for change, _, *cells, name in changes:
+    for change, _, _, *cells, name in changes:
         before, after = [value(cell) if cell not in ("new", "vanished") else (0, 0) for cell in cells]
         for (shown, off), weights in zip((before, after), sums):
             assert any(abs(shown - weight) <= off for weight in [*weights.get(name, []), 0]), (name, cells)
@@ -323,6 +338,16 @@ def test_mouse_and_keyboard(page_of, drive, capture):
 
 def in_panel(label):
     return ROWS.replace("#panel table", f'#panel table[aria-label="{label}"]')
+
+
+def test_inverted_allocations(page_of, chromium, capture):
+    """The inverted tree of allocations begins at functions of the program, with the bytes of the panel
+    Memory, and not at the allocator."""
+    steps = [{"open": "tab=tree&measure=alloc&inverted=true"}, {"eval": ROWS.replace(":not([aria-hidden])", '[aria-level="1"]')}, {"open": "tab=memory"}, {"eval": in_panel("Allocating functions")}]
+    tree, owners = chromium(page_of(capture), *steps, size=(1280, 4000))
+    assert {"keep", "work"} <= {row[-1] for row in tree}
+    assert sorted((row[-1], row[2]) for row in tree if row[-1] in ("keep", "work")) == sorted((row[-1], row[2]) for row in owners if row[-1] in ("keep", "work"))
+    assert not [row for row in tree if "alloc" in row[-1]]
 
 
 def test_neighbors(profcapture, page_of, chromium, capture):
@@ -1215,9 +1240,9 @@ def test_compare(profcapture, page_of, drive, two):
     assert shlex.split(apart) == ["profcapture", "report", str(later)]
     wanted = {row["name"]: (row["a"], row["b"]) for row in profcapture.json("diff", first, later, "--normalize", "run", "--limit", 0)["data"]["rows"] if row["image"].endswith("/many")}
     shown = {cells[-1]: cells for cells in rows if cells[-1] in wanted}
-    assert len(shown) >= 10 and shown["old"][3] == "vanished" and shown["young"][2] == "new"
+    assert len(shown) >= 10 and shown["old"][4] == "vanished" and shown["young"][3] == "new"
     for name, cells in shown.items():
-        for cell, number in zip(cells[2:4], wanted[name]):
+        for cell, number in zip(cells[3:5], wanted[name]):
             amount, off = value(cell) if cell not in ("new", "vanished") else (0, 0)
             assert abs(amount - number) <= off, (name, cells, wanted[name])
         change, off = value(cells[0].replace("\u2212", "").lstrip("+"))

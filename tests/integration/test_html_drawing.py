@@ -51,6 +51,11 @@ def test_folded(empty, chromium, tmp_path):
     assert chain.startswith("lib_a. … 3 frames, to lib_c. 120\u00a0ms, 60.0\u00a0% ± 6.8 of 200\u00a0ms. self 0\u00a0s")
     assert main.startswith("main. 200\u00a0ms, 100.0\u00a0%") and compute.startswith("compute. 120\u00a0ms")
     assert mouse[:2] == [9, 5] and mouse[2][0].startswith("zoomed")
+    #        clear trap | compute | lib_c lib_b lib_a | main; fault | copy | work | main
+    steps = [{"open": "inverted=true"}, boxes, {"eval": "document.querySelector('#flame').focus()"}, {"key": "ArrowLeft"}, said, {"key": "Enter"}, boxes, {"key": "ArrowDown"}, said, {"key": "Enter"}, boxes, chips]
+    folded, _, (chain,), unfolded, (trap,), zoomed, chip = chromium(page, *steps)
+    assert folded == 8 and chain.startswith("clear. … 2 frames, to trap. 120\u00a0ms") and unfolded == 9
+    assert trap.startswith("trap. 120\u00a0ms") and zoomed == 5 and chip[0].startswith("zoomed")
 
 
 def test_long_tree(empty, chromium, tmp_path):
