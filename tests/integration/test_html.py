@@ -124,9 +124,11 @@ def test_data(profcapture, page_of, capture):
     assert len(lengths) == turns["count"] == 240 and lengths[-1] == turns["max_ns"] and sum(lengths) == turns["total_ns"]
 
 
-def test_verdict(profcapture, page_of, capture):
-    """The page begins with the sentences of report, and with the numbers of memory and marks."""
-    header, _ = read_page(page_of(capture))
+def test_verdict(profcapture, page_of, chromium, capture):
+    """The page begins with the sentences of report, and with the numbers of memory and marks. The sentence on
+    the longest mark selects its time."""
+    page = page_of(capture)
+    header, columns = read_page(page)
     cost, *where, waited, freed, longest = header["verdict"]
     head = profcapture("report", capture).stdout.split("\n\n")[0].splitlines()
     assert cost["text"] == head[0] and cost["figure"] in head[0]
@@ -137,6 +139,12 @@ def test_verdict(profcapture, page_of, capture):
     (mark,) = profcapture.json("marks", capture)["data"]["rows"]
     length, off = value(longest["figure"].replace(" ", "\u00a0").replace("us", "µs"))
     assert abs(length - mark["max_ns"]) <= off and mark["name"] in longest["text"]
+    begin, end = longest["show"]["range"]
+    assert end - begin == mark["max_ns"] and begin // header["mark_unit_ns"] == dict(zip(columns["marks.length"], columns["marks.time"]))[mark["max_ns"]]
+    _, link, (first, *_) = chromium(page, {"open": ""}, {"eval": "[...document.querySelectorAll('#verdict a')].pop().click()"}, {"eval": "location.hash"}, {"eval": in_panel("Longest")})
+    low, high = map(float, re.search(r"range=([\d.]+)-([\d.]+)", link).groups())
+    assert begin - header["grid_ns"] < low <= begin and end <= high < end + header["grid_ns"] and "tab=marks" in link
+    assert value(first[1]) == (length, off)
 
 
 def test_same_bytes(page_of, capture, tmp_path):

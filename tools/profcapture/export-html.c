@@ -325,6 +325,15 @@ static void begin_sentence(struct html *html, const char *figure, const char *te
 		json_string(&html->json, "measure", measure);
 }
 
+/* Writes the range of the sentence. */
+static void write_range(struct html *html, int64_t from_ns, int64_t to_ns)
+{
+	json_begin_array(&html->json, "range");
+	json_int(&html->json, NULL, from_ns);
+	json_int(&html->json, NULL, to_ns);
+	json_end(&html->json);
+}
+
 static void end_sentence(struct html *html)
 {
 	json_end(&html->json);
@@ -378,6 +387,7 @@ static void write_longest_mark(struct html *html)
 			       (double)longest->start_ns / 1e9);
 	begin_sentence(html, figure, text, "mark", "marks", NULL);
 	json_uint(&html->json, "mark", longest->name);
+	write_range(html, longest->start_ns, longest->start_ns + (int64_t)longest->length_ns);
 	end_sentence(html);
 }
 
@@ -417,10 +427,7 @@ static bool write_comparison(struct html *html, GError **error)
 							i == HTML_FIRST ? "A" : "B", name);
 
 		begin_sentence(html, figure, text, "run", "functions", "cpu");
-		json_begin_array(&html->json, "range");
-		json_int(&html->json, NULL, side->from_ns);
-		json_int(&html->json, NULL, side->to_ns);
-		json_end(&html->json);
+		write_range(html, side->from_ns, side->to_ns);
 		end_sentence(html);
 	}
 	json_end(&html->json);
