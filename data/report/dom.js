@@ -230,6 +230,7 @@ export const revealRow = (label, i) => {
 };
 
 const moveSelection = (table, event) => {
+	if (event.target.localName === 'button' && !event.key.startsWith('Arrow')) return;
 	const { rows, onRow } = table.spec;
 	const step = { ArrowDown: 1, ArrowUp: -1, PageDown: 20, PageUp: -20 }[event.key];
 	if (step) {

@@ -382,47 +382,67 @@ export const pausesOf = (data) => {
 	return stacks.pauses;
 };
 
+const newPlace = ({ stacks, wait_calls: calls }, stack, pause) => {
+	const { cause, call } = calls[stacks.cause[stack] - 1] || { cause: 'unknown', call: null };
+	return {
+		cause,
+		call: pause ? `${call}, ${PAUSES[pause - 1][1]}` : call,
+		isIntended: !!pause || INTENDED.has(cause),
+		owner: stacks.owner[stack],
+		ns: 0,
+		waits: 0,
+		lengths: [], // of each row; the mean of its waits if it has several
+		counts: [], // waits of each row
+		longest: 0,
+		longestAt: null, // [begin, end] of the whole wait
+		mostMerged: 0, // the longest waits of rows with several waits are unknown, but at most this
+	};
+};
+
 // Returns the waits of the range by call and by the innermost function of the program, the longest
 // first. `isIntended`: a pause, timer, poll or process, which is usually intended.
 export const waitPlaces = (data, scope) => {
 	const { stacks } = data;
-	const self = new Float64Array(stacks.n);
-	const waits = new Float64Array(stacks.n);
 	const places = new Map();
+	const placeOf = new Array(stacks.n);
 	const pauses = pausesOf(data);
-	const { within } = data.waits;
+	const find = (stack) => {
+		const cause = stacks.cause[stack];
+		const pause = data.wait_calls[cause - 1]?.cause === 'futex' ? pauses[stack] : 0;
+		const key = `${cause} ${pause} ${stacks.owner[stack]}`;
+		if (!places.has(key)) places.set(key, newPlace(data, stack, pause));
+		return places.get(key);
+	};
+	const add = (stack, ns, n, begin, length) => {
+		const place = (placeOf[stack] ??= find(stack));
+		place.ns += ns;
+		place.waits += n;
+		place.lengths.push(ns / n);
+		place.counts.push(n);
+		if (n > 1) place.mostMerged = Math.max(place.mostMerged, ns);
+		if (ns / n <= place.longest) return;
+		place.longest = ns / n;
+		place.longestAt = [begin, begin + length];
+	};
+	const { within, across } = data.waits;
 	for (let i = rowAt(within, scope.from), end = rowAt(within, scope.to); i < end; i++) {
 		if (scope.thread !== null && within.thread[i] !== scope.thread) continue;
-		self[within.stack[i]] += within.weight[i];
-		waits[within.stack[i]] += within.count[i];
+		const { stack, weight, count, time, unit } = within;
+		add(stack[i], weight[i], count[i], time[i] * unit, weight[i]);
 	}
-	eachAcross(data, scope, (i, begin, end) => {
-		self[data.waits.across.stack[i]] += end - begin;
-		waits[data.waits.across.stack[i]]++;
-	});
-	for (let i = 1; i < stacks.n; i++) {
-		if (!(self[i] > 0)) continue;
-		const call = data.wait_calls[stacks.cause[i] - 1] || { cause: 'unknown', call: null };
-		const pause = call.cause === 'futex' ? pauses[i] : 0;
-		const key = `${stacks.cause[i]} ${pause} ${stacks.owner[i]}`;
-		let place = places.get(key);
-		if (!place) {
-			places.set(
-				key,
-				(place = {
-					cause: call.cause,
-					call: pause ? `${call.call}, ${PAUSES[pause - 1][1]}` : call.call,
-					isIntended: !!pause || INTENDED.has(call.cause),
-					owner: stacks.owner[i],
-					ns: 0,
-					waits: 0,
-				}),
-			);
-		}
-		place.ns += self[i];
-		place.waits += waits[i];
-	}
+	eachAcross(data, scope, (i, begin, end) =>
+		add(across.stack[i], end - begin, 1, across.begin[i], across.length[i]),
+	);
 	return [...places.values()].sort((a, b) => b.ns - a.ns || a.owner - b.owner);
+};
+
+// Returns the median of the lengths of a place's waits.
+export const medianWait = ({ lengths, counts, waits }) => {
+	const half = Math.ceil(waits / 2);
+	if (waits === lengths.length) return Float64Array.from(lengths).sort()[half - 1];
+	const order = lengths.map((ns, i) => i).sort((a, b) => lengths[a] - lengths[b]);
+	let n = 0;
+	return lengths[order.find((i) => (n += counts[i]) >= half)];
 };
 
 // The parts of steps of the critical path: see critical-path.h.

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-2-Clause-Patent
 // Where threads waited, the critical path, and the states of threads.
 
-import { laneSums, pathTimes, waitPlaces } from './profile.js';
+import { laneSums, medianWait, pathTimes, waitPlaces } from './profile.js';
 import {
 	bar,
 	column,
@@ -18,19 +18,34 @@ import {
 	virtualTable,
 } from './dom.js';
 import { count, duration, percent } from './format.js';
-import { absence, countedRange, madeOf, pathCommand, range, state } from './state.js';
+import { absence, countedRange, madeOf, onGrid, pathCommand, range, state } from './state.js';
 import { threadChanges, toggled, update } from './state.js';
 import { stateTexts } from './rows.js';
 
 const CAUSE_COLORS = { futex: 'lock', file: 'io', network: 'io', pipe: 'io', fault: 'io' };
 
-const placeCells = ({ ns, waits, cause, call, owner, isIntended }, most) => {
+const placeCells = (place, most) => {
+	const { ns, waits, cause, call, owner, isIntended, longest, longestAt, mostMerged } = place;
 	const f = owner >= 0 ? state.data.functions[owner] : null;
 	const color = (!isIntended && CAUSE_COLORS[cause]) || 'muted';
 	return [
 		duration(ns),
 		bar(ns / most, color),
 		count(waits),
+		(mostMerged ? '≈ ' : '') + duration(medianWait(place)),
+		el(
+			'button',
+			{
+				type: 'button',
+				class: 'link',
+				title: 'select its time',
+				onclick: (event) => {
+					event.stopPropagation();
+					update({ range: onGrid(longestAt) });
+				},
+			},
+			(mostMerged > longest ? '≥ ' : '') + duration(longest),
+		),
 		[swatch(color), call || (cause === 'other' ? 'something else' : cause)],
 		el(
 			'span',
@@ -55,16 +70,20 @@ const placesTable = () => {
 		rows: rows.length,
 		columns: [
 			{ title: 'Waited', width: 6.5, number: true },
-			{ title: '', width: 5 },
-			{ title: 'Waits', width: 6, number: true },
-			{ title: 'For', width: 11 },
+			{ title: '', width: 3 },
+			{ title: 'Waits', width: 5, number: true },
+			{ title: 'Median', width: 6, number: true },
+			{ title: 'Longest', width: 6.5, number: true },
+			{ title: 'For', width: 10 },
 			{ title: 'In', class: 'wide' },
 		],
 		onRow: (i) =>
 			rows[i]?.owner >= 0 &&
 			update({ fn: rows[i].owner, tab: 'functions', measure: 'wait', zoom: null }),
 		cells: (i) =>
-			rows[i] ? placeCells(rows[i], most) : ['', '', '', muted('usually intended:'), ''],
+			rows[i]
+				? placeCells(rows[i], most)
+				: ['', '', '', '', '', muted('usually intended:'), ''],
 	});
 };
 

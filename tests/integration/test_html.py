@@ -777,21 +777,35 @@ def test_interpreter_lock(profctl, require, page_of, chromium, tmp_path):
     (tmp_path / "gil.py").write_text(GIL)
     profctl("record", "-q", "--off-cpu", "-o", tmp_path / "gil.cap", "--", "/usr/bin/python3", tmp_path / "gil.py")
     (places,) = chromium(page_of(tmp_path / "gil.cap"), {"open": "tab=waiting&measure=wait"}, {"eval": ROWS.replace("#panel table", "#panel table[aria-label=Places]")})
-    kinds = [row[3] for row in places] + ["usually intended:"]
-    lock = [value(row[0])[0] for row in places[:kinds.index("usually intended:")] if row[3] == "futex" and row[4].startswith("gil.compute")]
+    kinds = [row[5] for row in places] + ["usually intended:"]
+    lock = [value(row[0])[0] for row in places[:kinds.index("usually intended:")] if row[5] == "futex" and row[6].startswith("gil.compute")]
     assert sum(lock) > 0.1e9, places
 
 
 def test_waiting_panel(profcapture, page_of, chromium, waited):
-    """The panel has the places of report --by state; a thread's lane says what the thread waits
-    for."""
+    """The panel has the places of report --by state, with the median and the longest of their waits, which selects
+    its time; a thread's lane says what the thread waits for."""
     page = page_of(waited)
-    (total,), places, (note,), (tip,) = chromium(page, {"open": "tab=waiting"}, {"text": "#sum"}, {"eval": ROWS.replace("#panel table", "#panel table[aria-label=Places]")}, {"text": "#panel > div > .column + .column .note"}, {"at": ["#timeline-canvas", 40, 75]}, {"at": ["#timeline-canvas", 700, 92]}, {"text": "#tip"})
+    choose = "[...document.querySelectorAll('#panel tr')].find((row) => row.cells[5]?.textContent === 'pipe' && row.cells[6].querySelector('.name').title === 'wait_pipe').querySelector('button').focus()"
+    (total,), places, (note,), (tip,), _, chosen = chromium(page, {"open": "tab=waiting"}, {"text": "#sum"}, {"eval": ROWS.replace("#panel table", "#panel table[aria-label=Places]")}, {"text": "#panel > div > .column + .column .note"}, {"at": ["#timeline-canvas", 40, 75]}, {"at": ["#timeline-canvas", 700, 92]}, {"text": "#tip"},
+                                                           {"open": "tab=waiting"}, {"eval": choose}, {"key": "Enter"}, {"eval": "location.hash"})
     wanted, shown = {}, {}
     for row in profcapture.json("report", waited, "--by", "state", "--limit", 0)["data"]["places"]:
         key = row["function"] or "no function of the program", row["call"] or {"other": "something else"}.get(row["cause"], row["cause"])
         wanted[key] = wanted.get(key, 0) + row["time_ns"]
-    for took, _, _, call, name in places:
+    rows = profcapture.json("sql", waited, "SELECT duration_ns AS ns, cause, stack FROM waits")["data"]["rows"]
+    for cause, name in ("timer", "wait_timer"), ("poll", "wait_poll"), ("pipe", "wait_pipe"):
+        waits = sorted((row for row in rows if row["cause"] == cause and name in row["stack"].split(";")), key=lambda row: row["ns"])
+        ((_, _, n, median, longest, *_),) = (cells for cells in places if cells[-1] == name and cells[5].startswith(cause))
+        for cell, row in (median, waits[(len(waits) - 1) // 2]), (longest, waits[-1]):
+            ns, off = value(cell)
+            assert abs(ns - row["ns"]) <= off, (name, cell, row)
+        assert n == str(len(waits)) and len(waits) > 50
+    link = re.search(r"range=([\d.]+)-([\d.]+)", chosen)
+    grid, ns = read_page(page)[0]["grid_ns"], waits[-1]["ns"]
+    (end,) = [row["time_ns"] for row in rows_of(profcapture, waited, "wait") if row["duration"] == ns]
+    assert end - ns - grid < float(link[1]) <= end - ns and end <= float(link[2]) < end + grid
+    for took, _, _, _, _, call, name in places:
         if took:
             key = name, call.split(",")[0]
             amount, off = value(took)
