@@ -117,6 +117,24 @@ def test_recording(bus, file, capture, profcapture, busy):
     assert profcapture.json("info", capture)["capture"]["state"] == "finished"
 
 
+def test_waits(bus, file, capture, profcapture, spawn):
+    """Short waits of a plain user's own processes have stacks, by the service's rights. Only waits
+    longer than off-cpu-threshold are read while they last."""
+    bus.start(OWN)
+    client = bus.client(NOBODY)
+    target = spawn("sh", "-c", "while :; do sleep 0.01; sleep 0.2; done", user=NOBODY, group=NOBODY, extra_groups=[])
+    path = client.create({**pids(target.pid), "off-cpu": variant("b", True), "off-cpu-threshold": variant("t", 10**11)}, file)
+    client.session(path, "Start")
+    client.sleep(1)
+    client.session(path, "Stop")
+    ok, _, summary = client.wait("Finished", path)
+    assert ok and summary["off-cpu"] == "full" and not [s for s in client.signals if s[2] == "Warning" and s[3][0] == "off-cpu"]
+    waits = profcapture.json("sql", capture, "SELECT stack_source, user_stop, duration FROM wait WHERE comm = 'sleep'")["data"]["rows"]
+    assert any(row["stack_source"] == "copied" and row["user_stop"] == "root" for row in waits), waits
+    # no wait was long enough to be read
+    assert summary["off-cpu-copied"] > 0 and summary["off-cpu-late"] == 0 and max(row["duration"] for row in waits) > 0.15e9
+
+
 def test_open_image(bus, file, capture, profcapture, compile_c, spawn):
     program = compile_c("spin", "int main(void) { for (volatile int i = 0;; i++) ; }")
     program = Path(shutil.copy(program, bus.folder))  # in this folder, no other user can reach it
