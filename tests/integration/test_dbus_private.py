@@ -512,8 +512,9 @@ def test_waits_by_task(rights, profd, file, capture, profcapture, spawn):
     """If events are opened for each thread, also for threads that start later, waits have stacks
     too."""
     ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-    target = spawn("sh", "-c", "while :; do sleep 0.02; sleep 0.3; done")
-    path = profd.create({"pids": variant("au", [target.pid]), "switch": variant("h", 1), "off-cpu": variant("b", True)}, file, theirs.fileno())
+    # the second one sleeps all the time, so there is time to read its stack
+    targets = spawn("sh", "-c", "while :; do sleep 0.02; sleep 0.3; done"), spawn("sleep", 60)
+    path = profd.create({"pids": variant("au", [target.pid for target in targets]), "switch": variant("h", 1), "off-cpu": variant("b", True)}, file, theirs.fileno())
     theirs.close()
     profd.session(path, "Start")
     ours.send(SWITCH.pack(SWITCH_MAGIC, 1, 1))
