@@ -912,6 +912,35 @@ static void test_lost_copies(void)
 	close(fds[1]);
 }
 
+/* About a thousand sleeps a second are copied, and as many wakers; all of the first thousand, unless
+ * they are very frequent. */
+static void test_pace(void)
+{
+	static const uint64_t rates[] = { 500, 5000, 20000, 100000, 300000 };
+
+	for (size_t i = 0; i < ARRAY_SIZE(rates); i++) {
+		struct cpu cpu = { .open = true, .n_sources = 2, .copies = 1 };
+		uint64_t copies[2] = { 0 };
+
+		cpu.source_fds[0] = cpu.source_fds[1] = -1; /* setting their periods fails */
+		for (uint64_t round = 0; round < 10000; round++) {
+			cpu.n_sleeps = rates[i] * round / 1000;
+			cpu.n_wakings = cpu.n_sleeps / 2;
+			cpu_pace_copies(&cpu, 1000000 * round);
+			if (rates[i] == 5000 && round < 200)
+				CHECK(cpu.copy_periods[0] <= 1);
+			for (int k = 0; k < 2 && round >= 1000; k++)
+				copies[k] += rates[i] / (k + 1) * 1000 / cpu.copy_periods[k];
+		}
+		for (int k = 0; k < 2; k++) {
+			uint64_t a_second = copies[k] / 9000000;
+
+			CHECK(a_second <= 1000);
+			CHECK(a_second >= MIN_OF(rates[i] / (k + 1), UINT64_C(400)));
+		}
+	}
+}
+
 /* Appends a wake-up to the side band's ring: a sample whose thread wakes `woken`. */
 static void put_wakeup(struct bytes *bytes, int32_t woken, uint64_t time_ns)
 {
@@ -1165,6 +1194,7 @@ int main(void)
 	RUN(test_list);
 	RUN(test_events);
 	RUN(test_lost_copies);
+	RUN(test_pace);
 	RUN(test_wakeups);
 	RUN(test_too_late);
 	RUN(test_reopened);

@@ -38,17 +38,22 @@ static void stage_done(struct stage *stage)
 	parts_done(&stage->parts);
 }
 
-/* Reports a sleep, without the switch that follows. */
-static void report(struct stage *stage, int thread, uint64_t pc, uint64_t sp)
+/* Reports a sleep in a state of the kernel, without the switch that follows. */
+static void report_state(struct stage *stage, int thread, uint64_t pc, uint64_t sp, uint64_t state)
 {
 	const struct regs *regs = regs_get(REGS_NATIVE);
 	uint64_t registers[64] = { 0 };
-	const struct record record = { .sleep = { .state = 1, .registers = registers } };
+	const struct record record = { .sleep = { .state = state, .registers = registers } };
 
 	registers[regs_sleep_position(regs, regs->perf_pc_bit)] = pc;
 	registers[regs_sleep_position(regs, regs->perf_sp_bit)] = sp;
 	registers[regs_sleep_position(regs, regs->perf_argument_bit)] = 0x77;
 	waits_sleep(&stage->waits, stage->threads[thread], &record);
+}
+
+static void report(struct stage *stage, int thread, uint64_t pc, uint64_t sp)
+{
+	report_state(stage, thread, pc, sp, 1);
 }
 
 static void leave(struct stage *stage, int thread, uint64_t pc, uint64_t sp, uint64_t time_ns)
@@ -105,6 +110,37 @@ static void test_rows(void)
 	CHECK(row(&stage, PROF_WAIT_STACK, 0) != 0);
 	CHECK_INT(row(&stage, PROF_WAIT_DURATION, 1), 500);
 	CHECK_INT(row(&stage, PROF_WAIT_STACK_SOURCE, 1), PROF_STACK_NONE);
+	stage_done(&stage);
+}
+
+/* The states of <linux/sched.h>, which the kernel combines with flags. */
+static void test_states(void)
+{
+	static const struct {
+		uint64_t state;
+		enum prof_wait_state known;
+	} cases[] = {
+		{ 0x1, PROF_WAIT_SLEEPING },
+		{ 0x2, PROF_WAIT_UNINTERRUPTIBLE },
+		{ 0x4, PROF_WAIT_STOPPED },
+		{ 0x8, PROF_WAIT_TRACED },
+		{ 0x2102, PROF_WAIT_UNINTERRUPTIBLE },
+		{ 0x104, PROF_WAIT_STOPPED },
+		{ 0x10, PROF_WAIT_UNKNOWN },
+	};
+	struct stage stage;
+
+	stage_init(&stage);
+	for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
+		report_state(&stage, 0, 0x400010, 0x7000, cases[i].state);
+		waits_begin(&stage.waits, stage.threads[0], 1, 5000 + 100 * i);
+		waits_end(&stage.waits, stage.threads[0], 5050 + 100 * i);
+	}
+	waits_write(&stage.waits, UINT64_MAX);
+	parts_finish(&stage.parts);
+	REQUIRE(CHECK_INT(rows_of(&stage.parts, PROF_TABLE_WAIT), ARRAY_SIZE(cases)));
+	for (size_t i = 0; i < ARRAY_SIZE(cases); i++)
+		CHECK_INT(row(&stage, PROF_WAIT_STATE, i), cases[i].known);
 	stage_done(&stage);
 }
 
@@ -408,6 +444,30 @@ static void test_late(void)
 	}
 }
 
+/* A request has a limit; the next one has the other threads. */
+static void test_request_limit(void)
+{
+	enum { N = WAITS_MAX_REQUESTED + 10 };
+	struct unwind_tables *tables = unwind_tables_new(NULL);
+	int32_t tids[WAITS_MAX_REQUESTED];
+	struct stage stage;
+
+	stage_init(&stage);
+	samples_unwind(&stage.parts.samples, tables, 4096);
+	for (int i = 0; i < N; i++)
+		waits_begin(&stage.waits, tasks_found(&stage.parts.tasks, 10, 200 - i, 1), 1, 5000);
+	REQUIRE(CHECK_INT(waits_request(&stage.waits, 9000, 1000, tids), WAITS_MAX_REQUESTED));
+	for (unsigned i = 0; i < WAITS_MAX_REQUESTED; i++)
+		CHECK_INT(tids[i], 201 - WAITS_MAX_REQUESTED + i);
+	REQUIRE(CHECK_INT(waits_request(&stage.waits, 9000, 1000, tids), N - WAITS_MAX_REQUESTED));
+	CHECK_INT(tids[0], 201 - N);
+	waits_end_all(&stage.waits, 9000);
+	waits_write(&stage.waits, UINT64_MAX);
+	parts_finish(&stage.parts);
+	stage_done(&stage);
+	unwind_tables_free(tables);
+}
+
 /* After a loss of switches, only stacks of later waits are requested. */
 static void test_unverified(void)
 {
@@ -673,6 +733,7 @@ static void test_wakers(void)
 int main(void)
 {
 	RUN(test_rows);
+	RUN(test_states);
 	RUN(test_order);
 	RUN(test_shared);
 	RUN(test_held);
@@ -680,6 +741,7 @@ int main(void)
 	RUN(test_held_many);
 	RUN(test_interpreted);
 	RUN(test_late);
+	RUN(test_request_limit);
 	RUN(test_unverified);
 	RUN(test_pause);
 	RUN(test_lost_switch);
