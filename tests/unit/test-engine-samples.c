@@ -912,8 +912,8 @@ static void test_lost_copies(void)
 	close(fds[1]);
 }
 
-/* About a thousand sleeps a second are copied, and as many wakers; all of the first thousand, unless
- * they are very frequent. */
+/* About a thousand sleeps a second are copied, and as many wakers; all of the first thousand,
+ * unless they are very frequent. */
 static void test_pace(void)
 {
 	static const uint64_t rates[] = { 500, 5000, 20000, 100000, 300000 };
