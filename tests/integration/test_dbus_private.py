@@ -527,6 +527,26 @@ def test_waits_by_task(rights, profd, file, capture, profcapture, spawn):
     assert {"copied", "late"} <= found, rows
 
 
+def test_preempted_threads_do_not_sleep(rights, profd, file, capture, profcapture, spawn):
+    """The kernel reports no sleep of a thread that only loses its CPU to another one."""
+    ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    cpu = min(os.sched_getaffinity(0))
+    targets = [spawn("taskset", "-c", cpu, "sh", "-c", "while :; do :; done") for _ in range(2)]
+    until(lambda: all(Path(f"/proc/{target.pid}/comm").read_text() == "sh\n" for target in targets))
+    # the events of these threads only, and a limit that the first second of preemptions would exceed
+    path = profd.create({"pids": variant("au", [target.pid for target in targets]), "switch": variant("h", 1), "off-cpu": variant("b", True),
+                         "off-cpu-max-rate": variant("u", 10), "frequency": variant("u", 999)}, file, theirs.fileno())
+    theirs.close()
+    profd.session(path, "Start")
+    ours.send(SWITCH.pack(SWITCH_MAGIC, 1, 1))
+    profd.wait_samples(path, 1500)
+    profd.session(path, "Stop")
+    _, _, summary = profd.wait("Finished", path)
+    assert summary["off-cpu"] == "full"
+    preempted, = profcapture.json("sql", capture, "SELECT count(*) AS n FROM thread_states WHERE state = 'preempted'")["data"]["rows"]
+    assert preempted["n"] > 50
+
+
 @pytest.mark.parametrize("limit", [1, 1 << 30])
 def test_waits_are_limited(rights, profd, file, spawn, limit):
     """If threads sleep too often in the first second, the stacks of later waits are not copied."""

@@ -320,10 +320,13 @@ def test_slower_by_waiting(profctl, profcapture, require, compile_c, tmp_path):
 IDLE = """
 #include <pthread.h>
 #include <signal.h>
+#include <stdio.h>
 #include <sys/prctl.h>
+#include <sys/ptrace.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
-static int pipes[2];
+static int pipes[2], size = 100;
 
 __attribute__((noinline)) static void wait_long(void)
 {
@@ -337,6 +340,36 @@ static void *run(void *data)
 {
 	wait_long();
 	return data;
+}
+
+/* The frame has a size that only the frame pointer shows. */
+static __attribute__((noinline)) void wait_cut(int size)
+{
+	char bytes[size];
+
+	__asm__ volatile("" : : "r"(bytes) : "memory");
+	pause();
+	__asm__ volatile("" : : : "memory");
+}
+
+static void *run_cut(void *data)
+{
+	wait_cut(*(volatile int *)data);
+	return data;
+}
+
+/* Starts a process that is traced, and stops. */
+static pid_t trace(void)
+{
+	pid_t pid = fork();
+
+	if (pid == 0) {
+		prctl(PR_SET_PDEATHSIG, SIGKILL);
+		ptrace(PTRACE_TRACEME, 0, NULL, NULL);
+		raise(SIGSTOP);
+		_exit(0);
+	}
+	return waitpid(pid, NULL, 0);
 }
 
 /* While the child runs, the return address of vfork() is in a register only. */
@@ -356,9 +389,10 @@ int main(void)
 {
 	pthread_t thread;
 
-	if (pipe(pipes) != 0 || pthread_create(&thread, NULL, run, NULL) != 0)
+	if (pipe(pipes) != 0 || pthread_create(&thread, NULL, run, NULL) != 0 ||
+	    pthread_create(&thread, NULL, run_cut, &size) != 0)
 		return 1;
-	return write(1, "x", 1) != 1 || fork_long();
+	return dprintf(1, "%d\\n", trace()) < 0 || fork_long();
 }
 """
 
@@ -368,7 +402,7 @@ int main(void)
 def test_sleepers(profctl, profcapture, plain, pointers, require, tmp_path, spawn):
     """A thread that sleeps during the whole recording has a stack too, also if recorded without
     privilege. Only its program counter and stack pointer are known, so a function with a frame
-    pointer gets that from its prologue."""
+    pointer gets that from its prologue. Its state is that of /proc."""
     require(root=True)
     (tmp_path / "idle.c").write_text(IDLE)
     subprocess.run(["gcc", "-O2", pointers, "-g", "-pthread", tmp_path / "idle.c", "-o", tmp_path / "idle"], check=True)
@@ -376,7 +410,7 @@ def test_sleepers(profctl, profcapture, plain, pointers, require, tmp_path, spaw
         folder.chmod(0o755)
     prefix = ["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups"] if plain else []
     idle, stopped = spawn(*prefix, tmp_path / "idle", stdout=subprocess.PIPE), spawn(*prefix, "sleep", 60)
-    assert idle.stdout.read(1)
+    traced = int(idle.stdout.readline())
     until(lambda: Path(f"/proc/{stopped.pid}/comm").read_text() == "sleep\n")  # else it may still be root's
     os.kill(stopped.pid, signal.SIGSTOP)
     until(lambda: Path(f"/proc/{stopped.pid}/stat").read_text().rpartition(")")[2].split()[0] == "T")
@@ -384,9 +418,11 @@ def test_sleepers(profctl, profcapture, plain, pointers, require, tmp_path, spaw
     shared.mkdir(mode=0o777)
     shared.chmod(0o777)
     capture = shared / "idle.cap"
-    profctl("record", "-q", "--bus", "private", "--off-cpu", "-o", capture, "-p", f"{idle.pid},{stopped.pid}", "-d", 1, "-F", 0, prefix=prefix)
+    profctl("record", "-q", "--bus", "private", "--off-cpu", "-o", capture, "-p", f"{idle.pid},{stopped.pid},{traced}", "-d", 1, "-F", 0, prefix=prefix)
     rows = waits(profcapture, capture)
-    assert {row["state"] for row in rows if row["pid"] == stopped.pid} == {"stopped"}
+    states_of = lambda pid: {row["state"] for row in rows if row["pid"] == pid}
+    assert states_of(stopped.pid) == {"stopped"} and states_of(traced) == {"traced"}
+    assert {row["state"] for row in rows if row["tid"] == idle.pid} == {"uninterruptible"}  # until its child of vfork() ends
     found = {row["stack_source"]: row for row in rows if row["syscall"] == "read" and row["pid"] == idle.pid}
     row = found["late"]
     assert row["user_stop"] == "root" and row["object"].startswith("pipe:") and row["duration"] > 0.8e9
@@ -396,7 +432,9 @@ def test_sleepers(profctl, profcapture, plain, pointers, require, tmp_path, spaw
     tree = profcapture("report", capture, "--metric", "off-cpu", "--tree").stdout
     assert "kernel: read of a pipe" in tree
     data = profcapture.json("report", capture, "--by", "state", "--limit", 0)["data"]
-    assert {("wait_long", "pipe"), ("fork_long", "vfork")} <= {(row["function"], row["call"]) for row in data["places"]}
+    assert {("wait_long", "pipe"), ("fork_long", "vfork"), ("wait_cut", "signal")} <= {(row["function"], row["call"]) for row in data["places"]}
+    # where the frame pointer is needed and unknown, the stack is cut, and says so
+    assert {row["user_stop"] for row in rows if row["syscall"] == "pause" and row["pid"] == idle.pid} == {"no-rule"}
 
 
 def test_sleep_after_a_quiet_time(profctl, profcapture, require, tmp_path):
