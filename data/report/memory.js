@@ -17,11 +17,13 @@ import {
 	swatch,
 	virtualTable,
 } from './dom.js';
-import { bytes, byteStep, count, duration, percent, tickStep } from './format.js';
+import { bytes, byteStep, count, duration, fitName, percent, tickStep } from './format.js';
 import { absence, countedRange, range, state, timeOf, update } from './state.js';
 
 const STACK_COLORS = 7;
 const HEAP_BINS = 480;
+const LABEL_LETTERS = 16;
+const NO_OWNER = 'no function of the program';
 
 // Returns the size of the curve and its margins: half of the panel, so that its texts have the size
 // of all others.
@@ -36,7 +38,7 @@ const curveBox = () => {
 		width,
 		height,
 		left: 5.4 * size,
-		right: width - 0.6 * size,
+		right: width - 0.5 * LABEL_LETTERS * size,
 		top: 1.9 * size,
 		bottom: height - 1.9 * size,
 	};
@@ -49,12 +51,20 @@ const svg = (tag, attributes, text) => {
 	return element;
 };
 
-// Returns the areas of the largest owners, one on the other, and that of all others.
-const heapAreas = (live, x, y) => {
+// Returns the areas of the largest owners, one on the other, and that of all others. Beside their
+// right ends are the names of those that are high enough there.
+const heapAreas = (live, x, y, { size }) => {
+	const { functions } = state.data;
 	const owners = live.byOwner.slice(0, STACK_COLORS - 1);
 	const below = new Float64Array(live.bins);
-	const others = live.all.map((v, i) => v - owners.reduce((sum, [, line]) => sum + line[i], 0));
-	return [...owners, [-2, others]].map(([, line], k) => {
+	const known = live.all.map((v, i) => owners.reduce((sum, [, line]) => sum + line[i], 0));
+	const others = live.all.map((v, i) => v - known[i]);
+	// the last process may end before the range does
+	const last = Math.max(
+		0,
+		known.findLastIndex((v) => v > 0),
+	);
+	return [...owners, [-2, others]].flatMap(([owner, line], k) => {
 		const up = [];
 		const down = [];
 		for (let i = 0; i < live.bins; i++) {
@@ -64,7 +74,12 @@ const heapAreas = (live, x, y) => {
 		}
 		const area = svg('path', { d: `M${up.join('L')}L${down.reverse().join('L')}Z` });
 		area.style.fill = `var(--stack${k})`;
-		return area;
+		const top = y(below[last]);
+		const height = y(below[last] - Math.max(0, line[last])) - top;
+		if (height < size) return [area];
+		const name = owner >= 0 ? functions[owner].name : owner === -2 ? 'others' : NO_OWNER;
+		const at = { x: x(last + 1) + size / 2, y: top + height / 2 + size / 3 };
+		return [area, svg('text', at, fitName(name, LABEL_LETTERS))];
 	});
 };
 
@@ -112,7 +127,7 @@ const heapCurve = (live) => {
 			),
 		);
 	}
-	root.append(...heapAreas(live, x, y), ...heapPeak(live, x(live.peak), box));
+	root.append(...heapAreas(live, x, y, box), ...heapPeak(live, x(live.peak), box));
 	const step = tickStep(to - from, width / (7 * size));
 	const first = Math.ceil(from / step) * step;
 	for (let t = first; t <= to; t += step) {
@@ -189,7 +204,7 @@ const ownersTable = (owners, live) => {
 				'span',
 				{ class: 'name', title: f?.full || f?.name },
 				swatch('stack' + (order.get(row.key) ?? STACK_COLORS - 1)),
-				f ? f.name : 'no function of the program',
+				f ? f.name : NO_OWNER,
 				muted(f ? `  ${fileOf(f)}` : ''),
 			);
 			return [...sumCells(row, most), name];

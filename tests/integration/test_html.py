@@ -410,7 +410,13 @@ def test_heap(profctl, profcapture, compile_c, page_of, chromium, tmp_path):
     wanted = profcapture.json("memory", capture, "--peak")["data"]["summary"]["peak_bytes"]
     end = profcapture.json("info", capture)["capture"]["duration_ns"]
     part = [{"open": f"tab=memory&measure=live&range={end // 5}-{end * 3 // 4}"}, {"text": "#panel h2"}, {"text": "#command"}, {"text": "#sum"}]
-    (text,), *rest = chromium(page_of(capture), {"open": "tab=memory"}, {"text": ".heap .strong"}, *part)
+    labels = """(() => {
+        const areas = [...document.querySelectorAll('.heap path')].map((area) => [area.style.fill, area.nextElementSibling.localName === 'text' && area.nextElementSibling.textContent]);
+        const rows = [...document.querySelectorAll('#panel table[aria-label="Allocating functions"] .name')].map((name) => [name.firstChild.style.background, name.title]);
+        return [areas.filter(([, text]) => text), rows];
+    })()"""
+    (text,), (labeled, owners), *rest = chromium(page_of(capture), {"open": "tab=memory"}, {"text": ".heap .strong"}, {"eval": labels}, *part)
+    assert labeled == [[color, name] for color, name in owners if name == "keep"]  # at the end, main and spike have freed all
     size, off = value(label.search(text)[1])
     assert abs(size - wanted) <= off and wanted < 10 << 20, text
     for (_, head, *_), (command,), (total,) in rest, chromium(page_of(capture, "--from", "0.01s"), *part):
