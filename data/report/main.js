@@ -7,11 +7,14 @@ import { byId, el, fill, paper, revealRow } from './dom.js';
 import { bytes, count, duration, percent, significant } from './format.js';
 import {
 	absence,
+	canFilter,
 	command,
 	comparesAll,
 	comparison,
 	cpuTitle,
+	FILTERS,
 	filtersOf,
+	fullName,
 	onChange,
 	onGrid,
 	range,
@@ -74,6 +77,7 @@ const KEYS = [
 	['c w a l', 'measure: CPU time, waiting, allocated, not freed'],
 	['g', 'flame graph: all, by process, by thread'],
 	['/', 'search (a regular expression)'],
+	['f x h', 'focus on stacks with the selected function, ignore these stacks, hide the function'],
 	['n N', 'next and previous function that matches the search'],
 	['i', 'callers first, or hottest functions first'],
 	['← →', 'move the range (Shift: only its end)'],
@@ -115,12 +119,32 @@ const shownMeasure = () => {
 	return measures.includes(state.measure) ? state.measure : (measures[0] ?? state.measure);
 };
 
+// Returns the names of the functions of each filter, or null without a filter.
+const filtersByName = () =>
+	canFilter() && FILTERS.some((key) => state[key].length)
+		? Object.fromEntries(FILTERS.map((key) => [key, new Set(state[key].map(fullName))]))
+		: null;
+
+// Changes the filters; rows of the stacks then are others.
+const setFilter = (key, list) =>
+	update({ [key]: list, zoom: null, unfolded: new Set(), open: new Set() });
+
+const addFilter = (key) => {
+	if (canFilter() && state.fn !== null) {
+		if (!state[key].includes(state.fn)) setFilter(key, [...state[key], state.fn]);
+		return;
+	}
+	byId('announcement').textContent = canFilter()
+		? 'select a function first'
+		: 'only for functions in samples and waits, on a page without frame filters';
+};
+
 // Computes what the panels show: the sums of the range and of the range to compare with, the
 // matches of the search.
 const compute = (measure) => {
 	const { data } = state;
 	const format = formats[measure];
-	const stacks = stacksOf(data, state.group);
+	const stacks = stacksOf(data, state.group, filtersByName());
 	const [from, to] = range();
 	const scope = { from, to: to === data.duration ? Infinity : to, thread: state.thread };
 	const sums = aggregate(data, stacks, measure, scope);
@@ -170,16 +194,12 @@ const compute = (measure) => {
 	};
 };
 
-const chip = (text, changes) =>
+const chip = (text, remove) =>
 	el(
 		'span',
 		{ class: 'chip' },
 		text,
-		el(
-			'button',
-			{ type: 'button', 'aria-label': `remove ${text}`, onclick: () => update(changes) },
-			'✕',
-		),
+		el('button', { type: 'button', 'aria-label': `remove ${text}`, onclick: remove }, '✕'),
 	);
 const choice = (label, entries, current, onclick) =>
 	el(
@@ -228,8 +248,10 @@ const drawScope = (shown) => {
 		),
 		quantityOf(shown),
 		filters ? el('span', { class: 'chip only' }, `only ${filters}`) : null,
-		state.range && !state.base ? chip(spanOf(state.range, span), { range: null }) : null,
-		state.base ? chip(compared(shown, span), { base: null }) : null,
+		state.range && !state.base
+			? chip(spanOf(state.range, span), () => update({ range: null }))
+			: null,
+		state.base ? chip(compared(shown, span), () => update({ base: null })) : null,
 		data.compare && !comparesAll()
 			? el(
 					'button',
@@ -241,11 +263,21 @@ const drawScope = (shown) => {
 				)
 			: null,
 		state.thread !== null
-			? chip(`${data.threads[state.thread].name} ${data.threads[state.thread].tid}`, {
-					thread: null,
-				})
+			? chip(`${data.threads[state.thread].name} ${data.threads[state.thread].tid}`, () =>
+					update({ thread: null }),
+				)
 			: null,
-		state.zoom ? chip('zoomed', { zoom: null }) : null,
+		FILTERS.filter(canFilter).map((key) =>
+			state[key].map((fn) =>
+				chip(`${key} ${data.functions[fn].name}`, () =>
+					setFilter(
+						key,
+						state[key].filter((other) => other !== fn),
+					),
+				),
+			),
+		),
+		state.zoom ? chip('zoomed', () => update({ zoom: null })) : null,
 		state.range
 			? null
 			: el(
@@ -577,6 +609,9 @@ const ACTIONS = {
 	'/': () => byId('search').focus(),
 	n: () => findNext(1),
 	N: () => findNext(-1),
+	f: () => addFilter('focus'),
+	x: () => addFilter('ignore'),
+	h: () => addFilter('hide'),
 	i: () => update({ inverted: !state.inverted, zoom: null }),
 	g: () => update({ group: nextGroup(), zoom: null }),
 	ArrowLeft: ({ shiftKey }) => moveRange(-1, shiftKey),

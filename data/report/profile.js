@@ -63,8 +63,62 @@ const splitStacks = (data, keyOf, labelOf) => {
 
 export const GROUPS = ['merged', 'process', 'thread'];
 
+// Returns the table without the stacks and functions that filters leave out, as report does: the
+// self time of a hidden function counts for its caller. `place` has the new row of each old one;
+// -1: left out.
+const filterStacks = (table, functions, filters) => {
+	const { focus, ignore, hide } = filters;
+	const isFocus = functions.map((f) => focus.has(f.full || f.name));
+	const isIgnored = functions.map((f) => ignore.has(f.full || f.name));
+	const isHidden = functions.map((f) => hide.has(f.full || f.name));
+	const [parent, func] = [[0], [0]];
+	const known = new Map();
+	const place = new Int32Array(table.n);
+	const isKept = new Uint8Array(table.n);
+	isKept[0] = focus.size ? 0 : 1;
+	const below = (above, f) => {
+		const key = above * functions.length + f;
+		if (!known.has(key)) {
+			known.set(key, parent.length);
+			parent.push(above);
+			func.push(f);
+		}
+		return known.get(key);
+	};
+	const isLeftOut = new Uint8Array(table.n);
+	for (let i = 1; i < table.n; i++) {
+		const above = table.parent[i];
+		const f = table.func[i];
+		isLeftOut[i] = isLeftOut[above] || isIgnored[f] ? 1 : 0;
+		isKept[i] = isKept[above] || isFocus[f] ? 1 : 0;
+		place[i] = isHidden[f] ? place[above] : below(place[above], f);
+	}
+	for (let i = 0; i < table.n; i++) {
+		if (isLeftOut[i] || !isKept[i] || (i && !place[i])) place[i] = -1;
+	}
+	return {
+		...indexStacks(Uint32Array.from(parent), Uint32Array.from(func), functions),
+		rowsOf: table.rowsOf,
+		place,
+	};
+};
+
+let filtered = { key: '' };
+// Returns the table of stacks of a group. `filters`: sets of names by kind, or null.
+export const stacksOf = (data, group, filters) => {
+	const table = groupedStacks(data, group);
+	if (!filters) return table;
+	const key = [group, ...Object.values(filters).map((names) => [...names].join('\n'))].join(
+		'\n\n',
+	);
+	if (filtered.key !== key) {
+		filtered = { key, table: filterStacks(table, data.functions, filters) };
+	}
+	return filtered.table;
+};
+
 const cache = new Map();
-export const stacksOf = (data, group) => {
+const groupedStacks = (data, group) => {
 	if (cache.has(group)) return cache.get(group);
 	let table;
 	if (group === 'merged') {
@@ -102,11 +156,11 @@ export const stacksOf = (data, group) => {
 const rowAt = (s, ns) => lowerBound(s.time, Math.ceil(ns / s.unit), s.rows);
 
 // Adds the samples of [from, to) in a table to `self`, whose values are 0. Returns their number.
-const addSamples = (s, rows, { from, to, thread }, self) => {
+const addSamples = (s, rows, { from, to, thread, place }, self) => {
 	const begin = rowAt(s, from);
 	const end = rowAt(s, to);
 	let events = 0;
-	if (s.each && thread === null) {
+	if (s.each && thread === null && !place) {
 		// half as much memory to read
 		for (let i = begin; i < end; i++) {
 			self[rows[i]] += s.count[i];
@@ -116,7 +170,7 @@ const addSamples = (s, rows, { from, to, thread }, self) => {
 		return events;
 	}
 	for (let i = begin; i < end; i++) {
-		if (thread !== null && s.thread[i] !== thread) continue;
+		if ((thread !== null && s.thread[i] !== thread) || place?.[rows[i]] < 0) continue;
 		self[rows[i]] += s.weight[i];
 		events += s.count[i];
 	}
@@ -139,6 +193,7 @@ const eachAcross = (data, { from, to, thread }, add) => {
 const addWaits = (data, rowsOf, scope, self) => {
 	let events = addSamples(data.waits.within, rowsOf.within, scope, self);
 	eachAcross(data, scope, (i, begin, end) => {
+		if (scope.place?.[rowsOf.across[i]] < 0) return;
 		self[rowsOf.across[i]] += end - begin;
 		events++;
 	});
@@ -182,8 +237,10 @@ const addAllocations = (data, rows, scope, self, live) => {
 
 // Returns { self, total } by stack, { fnSelf, fnTotal } by function, their sum, and the number of
 // samples or blocks. A recursive function counts once.
-export const aggregate = (data, stacks, measure, scope) => {
-	const self = new Float64Array(stacks.n);
+export const aggregate = (data, stacks, measure, range) => {
+	const { place } = stacks;
+	const scope = { ...range, place };
+	let self = new Float64Array(place ? place.length : stacks.n);
 	const total = new Float64Array(stacks.n);
 	const fnSelf = new Float64Array(data.functions.length);
 	const fnTotal = new Float64Array(data.functions.length);
@@ -193,6 +250,11 @@ export const aggregate = (data, stacks, measure, scope) => {
 			: measure === 'wait'
 				? addWaits(data, stacks.rowsOf, scope, self)
 				: addAllocations(data, stacks.rowsOf.allocations, scope, self, measure === 'live');
+	if (place) {
+		const old = self;
+		self = new Float64Array(stacks.n);
+		for (let i = 0; i < old.length; i++) if (place[i] >= 0) self[place[i]] += old[i];
+	}
 	total.set(self);
 	for (let i = stacks.n - 1; i > 0; i--) total[stacks.parent[i]] += total[i];
 	for (let i = 1; i < stacks.n; i++) {
@@ -244,7 +306,8 @@ export const MOST_HISTOGRAMS = 31; // each function is a bit of a 32-bit number
 export const histograms = (data, stacks, functions, measure, { from, to, thread }, bins) => {
 	const s = measure === 'wait' ? data.waits.within : data.samples;
 	const rows = measure === 'wait' ? stacks.rowsOf.within : stacks.rowsOf.samples;
-	const { parent, func } = stacks;
+	const { parent, func, place } = stacks;
+	const rowOf = (old) => (place ? place[old] : old);
 	const bit = new Int32Array(data.functions.length);
 	functions.forEach((f, k) => (bit[f] = 1 << k));
 	const setOf = new Int32Array(stacks.n);
@@ -264,14 +327,17 @@ export const histograms = (data, stacks, functions, measure, { from, to, thread 
 	const start = from / s.unit;
 	const perUnit = (s.unit * bins) / (to - from);
 	for (let i = begin; i < end; i++) {
-		if (thread !== null && s.thread[i] !== thread) continue;
-		sums[idOf[rows[i]] * bins + Math.min(bins - 1, ((s.time[i] - start) * perUnit) | 0)] +=
+		const row = rowOf(rows[i]);
+		if ((thread !== null && s.thread[i] !== thread) || row < 0) continue;
+		sums[idOf[row] * bins + Math.min(bins - 1, ((s.time[i] - start) * perUnit) | 0)] +=
 			s.weight[i];
 	}
 	if (measure === 'wait') {
 		const width = (to - from) / bins;
 		eachAcross(data, { from, to, thread }, (i, low, high) => {
-			const at = idOf[stacks.rowsOf.across[i]] * bins;
+			const row = rowOf(stacks.rowsOf.across[i]);
+			if (row < 0) return;
+			const at = idOf[row] * bins;
 			let bin = Math.floor((low - from) / width);
 			for (let now = low; now < high && bin < bins; bin++) {
 				const until = bin === bins - 1 ? high : Math.min(high, from + (bin + 1) * width);

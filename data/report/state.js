@@ -18,6 +18,9 @@ export const state = {
 	fn: null,
 	zoom: null, // the ids of the branches to the zoomed box
 	inverted: false,
+	focus: [], // only stacks with one of these functions count
+	ignore: [], // only stacks without these functions
+	hide: [], // these functions are removed from stacks
 	sort: 'self',
 	search: '',
 	mark: null,
@@ -30,6 +33,18 @@ export const state = {
 // Returns the title of the time that samples represent.
 export const cpuTitle = (data) =>
 	({ 'off-cpu': 'Waiting time', wall: 'Wall time' })[data.capture.metric] || 'CPU time';
+
+// The filters that the user adds are options of report. The commands on memory, and panels without
+// stacks, do not have them.
+export const FILTERS = ['focus', 'ignore', 'hide'];
+export const canFilter = () =>
+	['flame', 'functions', 'tree'].includes(state.tab) &&
+	['cpu', 'wait'].includes(state.measure) &&
+	!state.data.filters.frames;
+export const fullName = (fn) => {
+	const { full, name } = state.data.functions[fn];
+	return full || name;
+};
 
 // Fill in the parts that need a pass over all samples when the selection has not changed for this
 // time, which is longer than the time between two mouse moves of a drag.
@@ -45,6 +60,9 @@ const KEPT = [
 	'thread',
 	'fn',
 	'inverted',
+	'focus',
+	'ignore',
+	'hide',
 	'sort',
 	'search',
 	'mark',
@@ -81,6 +99,12 @@ const numbers = (text) => {
 const indexIn = (list, text, before) =>
 	/^\d+$/.test(text) && Number(text) < list.length ? Number(text) : before;
 
+const indicesIn = (list, text) =>
+	text
+		.split('-')
+		.map((part) => indexIn(list, part, -1))
+		.filter((index) => index >= 0);
+
 const decode = (text) => {
 	try {
 		return decodeURIComponent(text);
@@ -98,6 +122,7 @@ export const restore = (fragment, data) => {
 		else if (key === 'thread') state.thread = indexIn(data.threads, text, state.thread);
 		else if (key === 'fn') state.fn = indexIn(data.functions, text, state.fn);
 		else if (key === 'mark') state.mark = indexIn(data.mark_names, text, state.mark);
+		else if (FILTERS.includes(key)) state[key] = indicesIn(data.functions, text);
 		else if (key === 'inverted') state.inverted = text === 'true';
 		else if (key === 'theme') state.theme = text === 'dark' ? 'dark' : 'light';
 		else if (['tab', 'measure', 'group', 'sort', 'search'].includes(key)) state[key] = text;
@@ -250,15 +275,14 @@ const verbOf = () => {
 	const { data, tab, fn } = state;
 	const { filters, capture } = data;
 	const waits = state.measure === 'wait';
-	const name = fn === null ? '' : shellWord(data.functions[fn].full || data.functions[fn].name);
+	const name = fn === null ? '' : shellWord(fullName(fn));
 	const samples = { frames: true, metric: waits ? 'off-cpu' : capture.metric };
 	if (tab === 'marks') return { verb: 'marks', words: [] };
 	if (tab === 'memory') return { verb: 'memory', words: [] };
 	if (tab === 'source' && data.sources.functions.length) {
-		const shown = data.functions[fn ?? data.sources.functions[0].fn];
 		return {
 			verb: 'annotate',
-			words: [shellWord(shown.full || shown.name)],
+			words: [shellWord(fullName(fn ?? data.sources.functions[0].fn))],
 			metric: capture.metric,
 			samples: true,
 		};
@@ -283,6 +307,12 @@ const verbOf = () => {
 	};
 };
 
+const filterOptions = () =>
+	FILTERS.filter((key) => canFilter() && state[key].length).map((key) => {
+		const names = state[key].map((fn) => fullName(fn).replace(/[\\^$.*+?()[\]{}|]/g, '\\$&'));
+		return `--${key} ${shellWord(`^(${names.join('|')})$`)}`;
+	});
+
 const commandOf = (file, [from, end], whole, limits, spec = verbOf()) => {
 	const { data } = state;
 	const { filters } = data;
@@ -300,7 +330,7 @@ const commandOf = (file, [from, end], whole, limits, spec = verbOf()) => {
 			: `--tid ${data.threads[state.thread].tid}`,
 	);
 	if (frames || takes.samples) options.push(filters.samples);
-	if (frames) options.push(filters.frames);
+	if (frames) options.push(filters.frames, ...filterOptions());
 	if (frames || takes.interpreter) options.push(filters.interpreter);
 	return ['profcapture', verb, file, ...words, ...options]
 		.filter((word) => word !== '')
@@ -339,6 +369,7 @@ export const command = () => {
 			tids,
 			samples,
 			frames,
+			...filterOptions(),
 			interpreter,
 		]
 			.filter(Boolean)

@@ -283,6 +283,33 @@ def test_same_numbers_of_panels(profcapture, page_of, chromium, capture):
         assert change[0] == ("+" if after[0] > before[0] else "\u2212")
 
 
+def test_filters(profcapture, page_of, chromium, capture):
+    """f, x and h focus on the selected function, ignore its stacks or hide it. The numbers are those of the copied
+    command, of samples and of waits; chips remove the filters."""
+    page = page_of(capture)
+    names = [function["name"] for function in read_page(page)[0]["functions"]]
+    deep, light, heavy = (names.index(name) for name in ("deep", "light", "heavy"))
+    shown, steps = [{"text": "#command"}, {"eval": ROWS}, {"text": "#sum"}, {"text": "#sum + *"}, {"text": "#scope .chip"}], []
+    for link in f"focus={deep}", f"ignore={deep}", f"hide={deep}", f"focus={deep}-{light}&hide={heavy}", f"ignore={light}&hide={deep}&range=0-1000000000&group=thread":
+        steps += [{"open": "tab=functions&" + link}, *shown]
+    results, compared = chromium(page, *steps), 0
+    chips = [["focus deep✕"], ["ignore deep✕"], ["hide deep✕"], ["focus deep✕", "focus light✕", "hide heavy✕"], ["ignore light✕", "hide deep✕"]]
+    for (command,), rows, (total,), (events,), texts, wanted in zip(*(results[i::5] for i in range(5)), chips, strict=True):
+        compared += check_functions(profcapture, command, rows, total)
+        assert events.replace("\u202f", "") == f"in {profcapture.json(*shlex.split(command)[1:])['data']['self_total']} samples"
+        assert [text for text in texts if text.split()[0] in ("focus", "ignore", "hide")] == wanted
+    assert compared > 30
+    steps = [{"open": f"hide={heavy}"}, {"key": "f"}, {"text": "#announcement"}, {"click": "#scope .chip button"}, {"text": "#command"}, {"open": f"tab=memory&hide={heavy}"}, {"text": "#command"}, {"text": "#scope .chip"},
+             {"open": f"tab=tree&fn={deep}"}, {"key": "f"}, {"text": "#command"}, {"eval": ROWS.replace(":not([aria-hidden])", ":has(.strong)")}]
+    (said,), (whole,), (memory,), none, (tree,), rows = chromium(page, *steps)
+    assert said == "select a function first" and whole.endswith("report " + str(capture)) and memory.endswith("memory " + str(capture)) and none == []
+    node = profcapture.json(*shlex.split(tree)[1:], "--limit", 0)["data"]["root"]
+    for cells in rows:
+        node = max(node["children"], key=lambda child: child["total_weight"])
+        total, off = value(cells[2])
+        assert cells[-1] == node["name"] and abs(total - node["total_weight"]) <= off, (cells, node["name"])
+
+
 def test_scope_of_panels(profcapture, page_of, chromium, capture):
     """The scope bar has the sum of what the panel shows: unfreed or allocated bytes above the memory, the number
     of marks above the marks. A measure that the panel does not show opens the flame graph."""
@@ -749,19 +776,21 @@ def waited(profctl, tmp_path_factory):
 
 def test_waits(profcapture, page_of, drive, waited):
     """The measure "Waiting" has the counts of report --metric off-cpu: for the whole capture, for
-    ranges and for a thread."""
+    ranges, for a thread, and with filters."""
     page = page_of(waited)
+    pipe, network = ([function["name"] for function in read_page(page)[0]["functions"]].index(name) for name in ("wait_pipe", "wait_network"))
     steps = [{"open": "tab=functions"}, {"key": "w"}, {"text": "#command"}, {"eval": ROWS}, {"text": "#scope"}]
     for x0, x1 in (300, 700), (250, 1000), (480, 530):
         steps += [{"drag": ["#timeline-canvas", x0, x1, 60]}, {"text": "#command"}, {"eval": ROWS}, {"text": "#scope"}]
     steps += [{"at": ["#timeline-canvas", 40, 75]}, {"at": ["#timeline-canvas", 40, 92]}, {"text": "#command"}, {"eval": ROWS}, {"text": "#scope"}]
+    steps += [{"open": f"tab=functions&measure=wait&ignore={pipe}&hide={network}"}, {"text": "#command"}, {"eval": ROWS}, {"text": "#scope"}]
     results, compared = drive(page, *steps), 0
     for (command,), rows, (scope,) in zip(results[::3], results[1::3], results[2::3]):
         total, waits = re.search(r"Not freed(.+?)in ([\d\u202f]+) waits", scope).groups()
         assert "--metric off-cpu" in command
         compared += check_functions(profcapture, command, rows, total)
-        assert int(waits.replace("\u202f", "")) == profcapture.json(*shlex.split(command)[1:])["data"]["total"]
-    assert compared >= 50 and len({command for (command,) in results[::3]}) == 5
+        assert int(waits.replace("\u202f", "")) == profcapture.json(*shlex.split(command)[1:])["data"]["self_total"]
+    assert compared >= 50 and len({command for (command,) in results[::3]}) == 6
 
 
 GIL = """
