@@ -9,6 +9,13 @@
 #include "tools/profcapture/verbs.h"
 
 #include <glib/gi18n.h>
+#include <malloc.h>
+
+/* Each chunk is decoded into blocks of similar sizes. They are kept between chunks, because the
+ * kernel clears each page that it gives again. */
+#define KEPT_BYTES (64 << 20)
+/* Larger blocks grow without a copy, and are given back. */
+#define MAPPED_BYTES (4 << 20)
 
 static const struct cli_verb profcapture_verbs[] = {
 	{ "summary", N_("Say where time and memory went, and what to run next"), verb_summary,
@@ -58,5 +65,7 @@ static const struct cli_tool profcapture = {
 
 int main(int argc, char **argv)
 {
+	(void)mallopt(M_TRIM_THRESHOLD, KEPT_BYTES);
+	(void)mallopt(M_MMAP_THRESHOLD, MAPPED_BYTES);
 	return cli_main(&profcapture, argc, argv);
 }
