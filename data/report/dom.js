@@ -304,7 +304,7 @@ const paperTable = (spec) =>
 			),
 		),
 		spec.rows > paper.rows &&
-			el('p', { class: 'note' }, `the first ${paper.rows} of ${spec.rows}`),
+			note(`the first ${paper.rows} of ${spec.rows}; the command with --limit 0 prints all`),
 	);
 
 // Returns a table of which only the visible rows are in the document. All rows have the same

@@ -3,7 +3,7 @@
 
 import { load, sumOf } from './data.js';
 import { aggregate, GROUPS, heapOf, matchingSum, stacksOf } from './profile.js';
-import { byId, el, fill, paper, revealRow } from './dom.js';
+import { byId, el, fill, note, paper, revealRow } from './dom.js';
 import { bytes, count, duration, percent, significant } from './format.js';
 import {
 	absence,
@@ -670,10 +670,9 @@ const listen = () => {
 	matchMedia('(prefers-color-scheme: dark)').addEventListener('change', render);
 	listenTimeline();
 	// print all panels, one after the other
-	let theme = null;
+	let [theme, tab] = [null, null];
 	addEventListener('beforeprint', () => {
-		const shown = compute(state.measure);
-		({ theme } = state);
+		({ theme, tab } = state);
 		state.theme = 'light';
 		paper.isOn = true;
 		setTheme();
@@ -681,10 +680,18 @@ const listen = () => {
 		fill(byId('panel'));
 		fill(
 			byId('paper'),
-			Object.entries(TABS).map(([key, title]) =>
-				el('section', {}, el('h1', {}, title), panels[key](shown)),
-			),
+			Object.entries(TABS).map(([key, title]) => {
+				state.tab = key;
+				return el(
+					'section',
+					{},
+					el('h1', {}, title),
+					key === 'about' ? null : note(el('code', {}, command())),
+					panels[key](compute(shownMeasure())),
+				);
+			}),
 		);
+		state.tab = tab;
 		if (byId('flame')) layOut();
 	});
 	addEventListener('afterprint', () => {

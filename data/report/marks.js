@@ -2,8 +2,17 @@
 // The lengths of marks, and the longest ones over time.
 
 import { column, el, lead, note, nothing, virtualTable } from './dom.js';
-import { count, duration } from './format.js';
-import { absence, countedRange, onGrid, range, state, timeOf, update } from './state.js';
+import { count, duration, shellWord } from './format.js';
+import {
+	absence,
+	countedRange,
+	onGrid,
+	range,
+	state,
+	timeOf,
+	update,
+	wholeCommand,
+} from './state.js';
 
 const MOST_LONGEST = 500;
 
@@ -122,7 +131,7 @@ const cutNote = () => {
 	const all = data.mark_names.reduce((sum, mark) => sum + mark.count, 0);
 	return note(
 		`Only the longest ${count(data.marks.rows)} of ${count(all)} marks are here: `,
-		'counts are too low (≥), and lengths too high (≤). profcapture marks counts all.',
+		'counts are too low (≥), and lengths too high (≤). The copied command counts all.',
 	);
 };
 
@@ -143,15 +152,20 @@ export const marksPanel = () => {
 		.sort((a, b) => m.length[b] - m.length[a] || m.time[a] - m.time[b])
 		.slice(0, MOST_LONGEST);
 	const cut = cutNote();
-	const order =
-		longest.length < chosen.list.length
-			? ` the longest ${count(longest.length)} of ${count(chosen.list.length)}`
-			: ' by length; click: its time becomes the range';
+	const { name } = data.mark_names[chosen.name];
+	const query =
+		`SELECT * FROM marks WHERE name = '${name.replaceAll("'", "''")}' ` +
+		'ORDER BY duration_ns DESC';
+	const rest = longest.length < chosen.list.length && [
+		`The longest ${count(longest.length)} of ${count(chosen.list.length)}. All: `,
+		el('code', {}, wholeCommand('sql', shellWord(query))),
+	];
 	return lead(
 		cut ? column(cut, marksTable(rows)) : marksTable(rows),
 		column(
-			el('h2', {}, data.mark_names[chosen.name].name, el('small', {}, order)),
+			el('h2', {}, name, el('small', {}, ' by length; click: its time becomes the range')),
 			longestTable(longest),
+			rest && note(rest),
 		),
 	);
 };

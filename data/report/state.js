@@ -313,6 +313,12 @@ const filterOptions = () =>
 		return `--${key} ${shellWord(`^(${names.join('|')})$`)}`;
 	});
 
+// Returns the command that prints something for each capture of the page, whatever is selected.
+export const wholeCommand = (verb, ...words) =>
+	(state.data.compare?.sides || [state.data.capture])
+		.map(({ file_word: file }) => ['profcapture', verb, file, ...words].join(' '))
+		.join(' && ');
+
 const commandOf = (file, [from, end], whole, limits, spec = verbOf()) => {
 	const { data } = state;
 	const { filters } = data;

@@ -7,7 +7,17 @@ import { lowerBound, KINDS } from './data.js';
 import { eachWait, laneSums, partSums, pausesOf } from './profile.js';
 import { byId, color, el, fill, fontFamily, rem, sizeCanvas } from './dom.js';
 import { count, duration, tickStep } from './format.js';
-import { cpuTitle, REST_MS, range, sideName, spanOf, state, timeOf, view } from './state.js';
+import {
+	cpuTitle,
+	REST_MS,
+	range,
+	sideName,
+	spanOf,
+	state,
+	timeOf,
+	view,
+	wholeCommand,
+} from './state.js';
 import { layout, makeRows, numberOf, stateTexts, toX } from './rows.js';
 
 const background = { canvas: document.createElement('canvas'), key: '' };
@@ -548,7 +558,10 @@ const drawTwin = () => {
 			'caption',
 			{},
 			'Threads in the selected range' +
-				(data.lanes.length > 50 ? `: the first 50 of ${count(data.lanes.length)}` : ''),
+				(data.lanes.length > 50
+					? `: the first 50 of ${count(data.lanes.length)}; CPU time of all: ` +
+						wholeCommand('report', '--by', 'thread', '--limit', '0')
+					: ''),
 		),
 		el(
 			'tr',
@@ -621,7 +634,8 @@ const drawLines = () => {
 			{},
 			'Logs in the selected range' +
 				(shown.length < logs.length
-					? `: the first ${shown.length} of ${count(logs.length)}`
+					? `: the first ${shown.length} of ${count(logs.length)}; all: ` +
+						wholeCommand('dump', '-t', 'log', '--limit', '0')
 					: ''),
 		),
 		...shown.map((log) =>

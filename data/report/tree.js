@@ -119,7 +119,7 @@ export const treePanel = (shown) => {
 		note(
 			`Only the first ${count(MOST_TREE_ROWS)} rows are shown; `,
 			`${count(left)} or more are not. `,
-			'Close branches, or run the copied command.',
+			'Close branches, or add --limit 0 to the copied command.',
 		),
 		table,
 	);

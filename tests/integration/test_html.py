@@ -230,10 +230,10 @@ def test_same_numbers_of_panels(profcapture, page_of, chromium, capture):
     half = header["capture"]["duration_ns"] // 2 // header["grid_ns"] * header["grid_ns"]
     patterns = ["^(deep|heavy)$", "ight$", "^(deep|heavy)$"]
     hot, both = ROWS.replace(":not([aria-hidden])", ":has(.strong)"), f"base=0-{half}&range={half}-{2 * half}"
-    steps = [{"open": "tab=tree"}, {"eval": hot}, {"key": "i"}, {"eval": hot}, {"text": "#command"}, {"open": f"tab=tree&{both}"}, {"eval": hot}, {"open": "tab=memory"}, {"eval": in_panel("Sizes")}, {"open": f"tab=functions&{both}"}, {"eval": in_panel("Changes")}]
+    steps = [{"open": "tab=tree"}, {"eval": hot}, {"key": "i"}, {"eval": hot}, {"text": "#command"}, {"open": f"tab=tree&{both}"}, {"eval": hot}, {"open": "tab=memory"}, {"eval": in_panel("Sizes")}, {"open": f"tab=functions&{both}"}, {"eval": in_panel("Changes")}, {"text": "#panel .note"}]
     for pattern, link in zip(patterns, ("", "inverted=true", f"range={half}-{2 * half}")):
         steps += [{"open": link}, {"type": ["#search", pattern]}, {"text": "#found"}]
-    path, inverted, (command,), compared, sizes, changes, *found = chromium(page, *steps, size=(1280, 4000))
+    path, inverted, (command,), compared, sizes, changes, (within, *_), *found = chromium(page, *steps, size=(1280, 4000))
     first, second = (["--from", seconds(begin), "--to", seconds(begin + half - 1)] for begin in (0, half))
     limits = [[], [], second]
     for pattern, limit, (said,) in zip(patterns, limits, found):
@@ -269,17 +269,22 @@ def test_same_numbers_of_panels(profcapture, page_of, chromium, capture):
     for (_, _, *texts, _, _), numbers in zip(sizes, wanted):
         assert all(abs(value(text)[0] - number) <= value(text)[1] for text, number in zip(texts, numbers)), (texts, numbers)
     assert [row[0].replace("\u00a0", " ") for row in sizes if row[0] != "–"] == [not_freed(profcapture, capture)[0]]
-    sums = []
-    for limit in first, second:
+    sums, functions = [], {}
+    for side, limit in enumerate((first, second)):
         rows = profcapture.json("report", capture, "--limit", 0, *limit)["data"]["rows"]
         sums.append({})
         for row in rows:
             sums[-1].setdefault(row["name"], []).append(row["self_weight"])
+            functions.setdefault((row["name"], row["image"], row["file"], row["line"]), [0, 0])[side] += row["self_weight"]
+    small = [(a, b) for a, b in functions.values() if a != b and abs(b - a) <= 1.96 * ((a + b) * header["capture"]["sample_weight"]) ** 0.5]
+    assert small and within == f"{len(small)} more changes are within noise."
     assert changes
-    for change, _, _, *cells, name in changes:
+    for change, noise, _, *cells, name in changes:
         before, after = [value(cell) if cell not in ("new", "vanished") else (0, 0) for cell in cells]
         for (shown, off), weights in zip((before, after), sums):
             assert any(abs(shown - weight) <= off for weight in [*weights.get(name, []), 0]), (name, cells)
+        (noise, off), both = value(noise), before[0] + after[0]
+        assert abs(noise - 1.96 * (both * header["capture"]["sample_weight"]) ** 0.5) <= off + 0.01 * noise and value(re.sub("[+\u2212]", "", change))[0] > noise
         assert change[0] == ("+" if after[0] > before[0] else "\u2212")
 
 
@@ -947,7 +952,7 @@ def test_panels(page_of, chromium, capture, size, theme):
 PRINTED = """(() => {
 	const sections = [...document.querySelectorAll('#paper section')], canvas = document.querySelector('#paper canvas');
 	return [sections.map((section) => section.querySelector('h1').textContent), sections.map((section) => section.offsetHeight > 40), !!canvas && canvas.height > 50,
-		document.querySelectorAll('#paper .scroll table').length, document.documentElement.dataset.theme, document.querySelectorAll('#paper table').length > 5, document.querySelectorAll('#panel > *').length];
+		document.querySelectorAll('#paper .scroll table').length, document.documentElement.dataset.theme, document.querySelectorAll('#paper table').length > 5, document.querySelectorAll('#panel > *').length, [...document.querySelectorAll('#paper h1 + .note code')].map((code) => code.textContent)];
 })()"""
 
 
@@ -957,7 +962,8 @@ def test_print(page_of, chromium, capture):
     steps = [{"open": "tab=functions&theme=dark"}, {"eval": f"{ROWS}.length"}, {"eval": "dispatchEvent(new Event('beforeprint'))"}, {"media": {"media": "print"}}, {"eval": PRINTED},
              {"media": {"media": "screen"}}, {"eval": "dispatchEvent(new Event('afterprint'))"}, {"eval": f"{ROWS}.length"}, {"eval": "[document.documentElement.dataset.theme, document.querySelectorAll('#paper *').length]"}]
     before, _, printed, _, after, restored = chromium(page_of(capture), *steps)
-    titles, tall, has_flame, scrolling, theme, has_tables, rest = printed
+    titles, tall, has_flame, scrolling, theme, has_tables, rest, commands = printed
+    assert [shlex.split(command)[1] for command in commands] == ["report", "report", "report", "report", "memory", "marks"]
     assert titles == ["Flame graph", "Functions", "Call tree", "Waiting", "Memory", "Marks", "About"] and all(tall) and has_flame
     assert (scrolling, theme, has_tables, rest) == (0, "light", True, 0)
     assert before == after and restored == ["dark", 0]

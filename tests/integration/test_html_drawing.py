@@ -2,6 +2,7 @@
 """The page draws known numbers correctly: the folded boxes of the flame graph, the heat
 map, long trees, and what was not measured."""
 import re
+import shlex
 
 import pytest
 from captures import make
@@ -67,6 +68,22 @@ def test_long_tree(empty, chromium, tmp_path):
     (note,), rows, _, (small,) = chromium(page, *steps)
     assert rows == "20001" and "Only the first 20\u202f000 rows are shown; 5\u202f001 or more are not." in note
     assert small == "25\u202f000 functions that are too small to draw"
+
+
+def test_cut_lists(profcapture, empty, chromium, tmp_path):
+    """Each list that is cut names the command that prints all of it."""
+    page = page_with(empty, tmp_path / "cut.html", [("none", OWN), ("main", OWN)], [(0, 1)], [1] * 700)
+    header, columns = read_page(page)
+    header.update(mark_names=[{"name": "it's", "group": "", "count": 600}], mark_unit_ns=SAMPLE_NS, logs=[{"time_ns": i * SAMPLE_NS, "text": f"log {i}"} for i in range(60)],
+                  threads=[{"name": "shop", "tid": 7 + i, "process": 0} for i in range(55)])
+    columns = {name: [int(n) for n in numbers] for name, numbers in columns.items() if name != "places.weight"}
+    columns.update({"marks.time": range(600), "marks.length": [SAMPLE_NS] * 600, "marks.name": [0] * 600, "marks.thread": [0] * 600})
+    steps = [{"open": "tab=marks"}, {"text": "#panel .note"}, {"eval": REST}, {"text": "#logs-table caption"}, {"text": "#timeline-table caption"}]
+    (marks,), _, (logs,), (threads,) = chromium(write_page(empty, page, header, columns), *steps)
+    for said, start, verb in (marks, "The longest 500 of 600. All: ", "sql"), (logs, "Logs in the selected range: the first 50 of 60; all: ", "dump"), (threads, "Threads in the selected range: the first 50 of 55; CPU time of all: ", "report"):
+        assert said.startswith(start + "profcapture " + verb), said
+        profcapture(*shlex.split(said[len(start):])[1:], check=None if verb == "report" else 0)  # the capture has no sample
+    assert "WHERE name = 'it''s' ORDER BY" in shlex.split(marks)[-1]
 
 
 HEAT = """(async () => {
