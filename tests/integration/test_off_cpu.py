@@ -451,6 +451,58 @@ def test_sleep_after_a_quiet_time(profctl, profcapture, require, tmp_path):
     assert len(found) == 3 and found[0] != "late" and found[1:] == ["late", "late"]
 
 
+LOCKED = """
+#include <pthread.h>
+#include <sys/mman.h>
+#include <sys/prctl.h>
+#include <time.h>
+#include <unistd.h>
+
+#define SIZE (256u << 20)
+
+/* Holds the lock of the process's memory most of the time. */
+static void *protect(void *memory)
+{
+	for (int i = 0;; i++)
+		mprotect(memory, SIZE, i & 1 ? PROT_READ : PROT_READ | PROT_WRITE);
+	return NULL;
+}
+
+int main(void)
+{
+	char *memory = mmap(NULL, SIZE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	pthread_t thread;
+
+	madvise(memory, SIZE, MADV_NOHUGEPAGE);
+	for (size_t i = 0; i < SIZE; i += 4096)
+		memory[i] = 1;
+	if (fork() == 0) {
+		prctl(PR_SET_NAME, "free");
+		munmap(memory, SIZE);
+	} else if (pthread_create(&thread, NULL, protect, memory) != 0) {
+		return 1;
+	}
+	for (int i = 0; i < 80; i++)
+		nanosleep(&(struct timespec){ .tv_nsec = 30000000 }, NULL);
+}
+"""
+
+
+def test_locked_memory(profctl, profcapture, compile_c, require, tmp_path):
+    """The stacks of a process that locks its memory for long are read rarely, those of others as
+    often as before. A plain user's waits have no stacks that are copied."""
+    require(root=True)
+    program = compile_c("locked", LOCKED, "-pthread")
+    for folder in (tmp_path, *tmp_path.parents[:2], program.parent, *program.parent.parents[:2]):
+        folder.chmod(folder.stat().st_mode | 0o755)
+    tmp_path.chmod(0o777)
+    capture = tmp_path / "locked.cap"
+    profctl("record", "-q", "--bus", "private", "--off-cpu", "-o", capture, "-F", 0, "--", program,
+            prefix=["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups"])
+    read = collections.Counter(row["comm"] for row in waits(profcapture, capture) if row["duration"] > 0.02e9 and row["stack_source"] in ("late", "raced"))
+    assert read["locked"] < read["free"] / 2, read
+
+
 STORM = """
 import os, signal, time
 pipes = os.pipe(), os.pipe()
