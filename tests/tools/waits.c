@@ -4,7 +4,7 @@
  *
  *     waits FILE    prints a line "FUNCTION TID NANOSECONDS" for each thread
  *
- * The measured time includes the wait and the time until the thread ran again.
+ * The measured time includes the waits and the time until the thread ran again.
  */
 #define _GNU_SOURCE
 #include <fcntl.h>
@@ -34,6 +34,7 @@ static int faults = -1;
 struct waiter {
 	const char *name;
 	void (*wait)(void);
+	void (*pause)(void); /* not measured; or NULL */
 	pthread_t thread;
 	int tid;
 	uint64_t ns;
@@ -71,6 +72,10 @@ __attribute__((noinline)) static void wait_futex(void)
 	for (uint64_t end = now() + 2000000; now() < end;)
 		continue;
 	pthread_mutex_unlock(&mutex);
+}
+
+static void let_lock(void)
+{
 	nap(100000);
 }
 
@@ -160,12 +165,16 @@ static void watch_faults(void)
 static void *run(void *data)
 {
 	struct waiter *waiter = data;
-	uint64_t begin = now();
 
 	waiter->tid = (int)syscall(SYS_gettid);
-	for (int i = 0; i < TURNS; i++)
+	for (int i = 0; i < TURNS; i++) {
+		uint64_t begin = now();
+
 		waiter->wait();
-	waiter->ns = now() - begin;
+		waiter->ns += now() - begin;
+		if (waiter->pause)
+			waiter->pause();
+	}
 	return NULL;
 }
 
@@ -183,8 +192,8 @@ int main(int argc, char **argv)
 {
 	struct waiter waiters[] = {
 		{ .name = "wait_timer", .wait = wait_timer },
-		{ .name = "wait_futex", .wait = wait_futex },
-		{ .name = "wait_futex", .wait = wait_futex },
+		{ .name = "wait_futex", .wait = wait_futex, .pause = let_lock },
+		{ .name = "wait_futex", .wait = wait_futex, .pause = let_lock },
 		{ .name = "wait_pipe", .wait = wait_pipe },
 		{ .name = "wait_network", .wait = wait_network },
 		{ .name = "wait_poll", .wait = wait_poll },
