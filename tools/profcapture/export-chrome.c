@@ -30,7 +30,7 @@ struct chrome {
 	struct export *export;
 	struct json json;
 	struct export_marks marks;
-	GArray *samples; /* struct export_stack */
+	struct export_samples *samples;
 	/* of the thread that is being written */
 	uint32_t *seen;  /* 1 + the last thread that has the node, by node and for "(idle)" */
 	GArray *nodes;   /* uint32_t: nodes that are new in this event */
@@ -199,13 +199,13 @@ static void add_sample(struct chrome *chrome, uint32_t thread, uint32_t node, in
 }
 
 /* Returns how long a sample stands for its stack, in ns; 0: unknown. */
-static int64_t length_of(const struct chrome *chrome, const struct export_stack *sample)
+static int64_t length_of(const struct chrome *chrome, const struct profile_sample *sample)
 {
 	const struct export *export = chrome->export;
 	const uint64_t frequency = export->profile.event ? export->profile.event->frequency : 0;
 
 	if (export_is_time(export) || export_counts_waits(export))
-		return (int64_t)MIN_OF(sample->amount.weight, (uint64_t)INT64_MAX / 4);
+		return (int64_t)MIN_OF(sample->weight, (uint64_t)INT64_MAX / 4);
 	return frequency ? (int64_t)(1000000000 / frequency) : 0;
 }
 
@@ -215,19 +215,26 @@ static void write_samples(struct chrome *chrome, uint32_t thread)
 	 * not. */
 	const int64_t periods = export_counts_waits(chrome->export) ? 1 : 2;
 	size_t n;
-	const struct export_stack *samples = export_of_thread(chrome->samples, thread, &n);
+	const struct export_thread_samples *of =
+		export_of_thread(chrome->samples->threads, thread, &n);
+	struct profile_sample sample, after = { 0 };
 
-	if (n == 0)
+	if (!of)
 		return;
 	begin_profile(chrome, "Profile", thread, 0);
 	json_uint(&chrome->json, "startTime", 0);
 	end_profile(chrome);
 	chrome->last_us = 0;
-	for (size_t i = 0; i < n; i++) {
-		const int64_t length = length_of(chrome, &samples[i]), at = samples[i].time_ns;
-		int64_t next = i + 1 < n ? samples[i + 1].time_ns : INT64_MAX, end, most;
+	sample = export_samples_at(chrome->samples, of->first);
+	for (uint64_t i = 1; i <= of->n; i++, sample = after) {
+		const int64_t length = length_of(chrome, &sample), at = sample.time_ns;
+		int64_t next = INT64_MAX, end, most;
 
-		add_sample(chrome, thread, samples[i].node, at);
+		if (i < of->n) {
+			after = export_samples_at(chrome->samples, of->first + i);
+			next = after.time_ns;
+		}
+		add_sample(chrome, thread, sample.node, at);
 		/* a damaged file may have times at the limits */
 		if (__builtin_add_overflow(at, length, &end) ||
 		    __builtin_add_overflow(at, periods * length, &most))
@@ -324,7 +331,7 @@ static void write_threads(struct chrome *chrome, GHashTable *shown)
 		const struct export_mark *mark =
 			export_of_thread(chrome->marks.all, thread, &marks);
 
-		(void)export_of_thread(chrome->samples, thread, &samples);
+		(void)export_of_thread(chrome->samples->threads, thread, &samples);
 		if (samples + marks == 0)
 			continue;
 		g_hash_table_add(shown, GUINT_TO_POINTER(names_thread_at(names, thread)->process));
@@ -358,7 +365,7 @@ bool export_chrome(struct export *export, struct out *out, GError **error)
 	struct counter_values counters = { .capture = export->reader.capture };
 	struct chrome chrome = {
 		.export = export,
-		.samples = export_samples(&export->profile),
+		.samples = &export->ordered,
 		.seen = g_new0(uint32_t, export->profile.tree.nodes->len + 1),
 		.nodes = g_array_new(FALSE, FALSE, sizeof(uint32_t)),
 		.ids = g_array_new(FALSE, FALSE, sizeof(uint32_t)),
@@ -378,6 +385,9 @@ bool export_chrome(struct export *export, struct out *out, GError **error)
 	g_array_unref(chrome.ids);
 	g_array_unref(chrome.nodes);
 	g_free(chrome.seen);
-	g_array_unref(chrome.samples);
+	if (ok && chrome.samples->error) {
+		g_propagate_error(error, g_steal_pointer(&chrome.samples->error));
+		ok = false;
+	}
 	return ok;
 }

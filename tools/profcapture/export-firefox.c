@@ -55,7 +55,8 @@ struct firefox {
 	struct row_list resources; /* images */
 	struct row_list sources;   /* strings: the files of functions */
 	struct row_list threads;   /* at least one */
-	GArray *samples;           /* struct export_stack */
+	struct export_samples *samples;
+	uint64_t first_sample; /* of the thread that is being written */
 	struct export_marks marks;
 	GArray *events; /* struct allocation_event; NULL: none */
 	struct counter_values counters;
@@ -271,12 +272,16 @@ static void write_meta(struct firefox *firefox)
 
 static struct cell get_sample(struct firefox *firefox, size_t row, enum field field)
 {
-	const struct export_stack *stack = (const struct export_stack *)firefox->rows + row;
+	const uint64_t index = firefox->first_sample + row;
+	/* the one before comes first: a file is read forwards */
+	const int64_t before_ns =
+		field == TIME && row ? export_samples_at(firefox->samples, index - 1).time_ns : 0;
+	const struct profile_sample sample = export_samples_at(firefox->samples, index);
 
-	return field == STACK   ? cell_uint(stack->node - 1)
-	       : field == LASTS ? cell_ms((int64_t)stack->amount.weight)
-	       : field == TIME  ? cell_ms_between(row ? stack[-1].time_ns : 0, stack->time_ns)
-				: cell_uint(stack->amount.weight);
+	return field == STACK   ? cell_uint(sample.node - 1)
+	       : field == LASTS ? cell_ms((int64_t)sample.weight)
+	       : field == TIME  ? cell_ms_between(before_ns, sample.time_ns)
+				: cell_uint(sample.weight);
 }
 
 static void write_samples(struct firefox *firefox, uint32_t thread)
@@ -290,10 +295,13 @@ static void write_samples(struct firefox *firefox, uint32_t thread)
 	bool is_time = export_is_time(firefox->export);
 	bool is_weighted = export_counts_waits(firefox->export) ||
 			   profile_is_weighted(&firefox->export->profile);
-	struct columns columns = { .get = get_sample, .members = members };
 	struct json *json = &firefox->json;
+	size_t n;
+	const struct export_thread_samples *of =
+		export_of_thread(firefox->samples->threads, thread, &n);
+	struct columns columns = { of ? of->n : 0, get_sample, members };
 
-	firefox->rows = export_of_thread(firefox->samples, thread, &columns.rows);
+	firefox->first_sample = of ? of->first : 0;
 	json_begin_object(json, "samples");
 	write_columns(firefox, &columns);
 	/* a sample of a CPU clock stands for the CPU time since the previous one */
@@ -427,7 +435,7 @@ static void write_thread(struct firefox *firefox, uint32_t thread)
 /* Threads with only marks or allocations come last. The profiler needs at least one thread. */
 static void list_threads(struct firefox *firefox)
 {
-	g_autoptr(GArray) threads = export_threads(firefox->export, firefox->samples);
+	g_autoptr(GArray) threads = export_threads(firefox->export, firefox->samples->threads);
 	size_t marks, events;
 
 	for (guint i = 0; i < threads->len; i++)
@@ -730,7 +738,7 @@ bool export_firefox(struct export *export, struct out *out, GError **error)
 {
 	struct firefox firefox = {
 		.export = export,
-		.samples = export_samples(&export->profile),
+		.samples = &export->ordered,
 		.events = export->allocations ? export->allocations->events : NULL,
 		.counters.capture = export->reader.capture,
 	};
@@ -759,6 +767,9 @@ bool export_firefox(struct export *export, struct out *out, GError **error)
 	counter_values_done(&firefox.counters);
 	g_clear_pointer(&firefox.points, g_ptr_array_unref);
 	export_marks_done(&firefox.marks);
-	g_array_unref(firefox.samples);
+	if (ok && firefox.samples->error) {
+		g_propagate_error(error, g_steal_pointer(&firefox.samples->error));
+		ok = false;
+	}
 	return ok;
 }

@@ -78,12 +78,13 @@ static const struct {
 	bool says_lost;          /* reports losses */
 	bool has_tables;         /* the format has tables, no samples or allocations */
 	bool has_waits;          /* the format has waits beside samples */
+	bool has_threads;        /* the format has the samples of each thread together */
 } formats[] = {
 	[FOLDED] = { export_folded, FUNCTIONS_ONLY, ALLOCATION_VALUE,
 		     N_("Draw a flame graph: flamegraph.pl %s > flame.svg"), .compares = true },
 	[FIREFOX] = { export_firefox, PLACES, ALLOCATION_EVENTS,
-		      N_("Open it at profiler.firefox.com"), .opens_gzip = true,
-		      .has_waits = true },
+		      N_("Open it at profiler.firefox.com"), .opens_gzip = true, .has_waits = true,
+		      .has_threads = true },
 	[PPROF] = { export_pprof, PLACES, ALLOCATION_SUMS, N_("Open it: go tool pprof -http=: %s"),
 		    .compressed = true, .opens_gzip = true },
 	[SPEEDSCOPE] = { export_speedscope, FUNCTIONS_ONLY, ALLOCATION_VALUE,
@@ -93,7 +94,7 @@ static const struct {
 	[CALLGRIND] = { export_callgrind, PLACES, ALLOCATION_VALUE, N_("Open it: kcachegrind %s") },
 	[CHROME] = { export_chrome, FUNCTIONS_ONLY, NO_ALLOCATIONS,
 		     N_("Open it at ui.perfetto.dev"), .opens_gzip = true, .says_lost = true,
-		     .has_waits = true },
+		     .has_waits = true, .has_threads = true },
 	[PERF_SCRIPT] = { export_perf_script, ADDRESSES, NO_ALLOCATIONS,
 			  N_("Open it in FlameScope, in speedscope or at profiler.firefox.com") },
 	[HTML] = { export_html, FUNCTIONS_ONLY, ALLOCATION_LIVES, N_("Open it in a browser: %s"),
@@ -261,15 +262,18 @@ static gint compare_threads(gconstpointer left, gconstpointer right, gpointer da
 			ORDER(one->process, two->process), ORDER(one->tid, two->tid), ORDER(a, b));
 }
 
-GArray *export_threads(const struct export *export, const GArray *stacks)
+GArray *export_threads(const struct export *export, const GArray *items)
 {
 	const struct names *names = export->reader.capture->names;
+	const size_t size = g_array_get_element_size((GArray *)items);
 	GArray *threads = g_array_new(FALSE, FALSE, sizeof(uint32_t));
 
-	for (guint i = 0; i < stacks->len; i++) {
-		uint32_t thread = (uint32_t)g_array_index(stacks, struct export_stack, i).thread;
+	for (guint i = 0; i < items->len; i++) {
+		uint64_t key;
+		uint32_t thread;
 
-		/* stacks are ordered by thread */
+		memcpy(&key, items->data + i * size, sizeof(key));
+		thread = (uint32_t)key;
 		if (i == 0 || thread != g_array_index(threads, uint32_t, threads->len - 1))
 			g_array_append_val(threads, thread);
 	}
@@ -624,6 +628,11 @@ static bool read_capture(struct export *export, const char *file, GError **error
 	export->profile.inlined = !export->no_inline;
 	/* as in report and memory; but diff has inlined copies of functions as rows of their own */
 	export->profile.joins_inlined = !export->no_inline && !export->compare;
+	if (formats[export->format].has_threads) {
+		export->profile.take = export_samples_take;
+		export->profile.taker = &export->ordered;
+		export_samples_init(&export->ordered);
+	}
 	if (export->format == HTML) {
 		export->profile.wants_threads = true;
 		export->profile.own = &export->own;
@@ -637,6 +646,8 @@ static bool read_capture(struct export *export, const char *file, GError **error
 	if (frame_filters_any(&export->filters))
 		export->profile.filters = &export->filters;
 	if (!profile_run(&export->profile, &export->reader, error))
+		return false;
+	if (formats[export->format].has_threads && !export_samples_sort(&export->ordered, error))
 		return false;
 	capture_warn(export->reader.capture);
 	if (!read_allocations(export, error) || !read_waits(export, error))
@@ -786,6 +797,8 @@ static void export_done(struct export *export)
 		allocations_done(export->allocations);
 	g_free(export->allocations);
 	html_samples_done(&export->samples);
+	if (export->ordered.run)
+		export_samples_done(&export->ordered);
 	html_waits_done(&export->html_waits);
 	g_free(export->files);
 	if (export->page)

@@ -11,6 +11,7 @@
 #pragma once
 
 #include "tools/profcapture/code-files.h"
+#include "tools/profcapture/export-samples.h"
 #include "tools/profcapture/html-waits.h"
 #include "tools/profcapture/profile.h"
 
@@ -19,8 +20,9 @@ struct export
 	struct reader reader;
 	struct profile profile; /* by function, with the whole tree and each sample */
 	struct frame_filters filters;
-	struct own_weights own;      /* for the page's verdict */
-	struct html_samples samples; /* for the page, instead of profile.each */
+	struct own_weights own;        /* for the page's verdict */
+	struct html_samples samples;   /* for the page, instead of profile.each */
+	struct export_samples ordered; /* for firefox and chrome, instead of profile.each */
 	/* The waits, with the functions of `profile`; without results if the capture has none, or
 	 * if they are not wanted. */
 	struct profile waits;
@@ -85,9 +87,9 @@ struct export_stack {
 GArray *export_stacks(const struct export *export);
 /* Returns each sample of a profile as a stack without a name, ordered by thread and time. */
 GArray *export_samples(const struct profile *profile);
-/* Returns the threads (uint32_t) that have a stack, ordered by pid and tid. `stacks` must be
- * ordered by thread. */
-GArray *export_threads(const struct export *export, const GArray *stacks);
+/* Returns the threads (uint32_t) that have an item, ordered by pid and tid. The items are ordered
+ * by thread, their first member. */
+GArray *export_threads(const struct export *export, const GArray *items);
 /* Fills `path`, of uint32_t, with the functions from the root to a node (0: none); empties it
  * first. */
 void export_path(const struct export *export, uint32_t node, GArray *path);
