@@ -169,6 +169,9 @@ const rowOf = ({ columns, cells, attributes = () => ({}) }, i, own) =>
 		),
 	);
 
+const isFocused = ({ moved, selected }, i) => moved && i === selected;
+const focusedId = ({ label }) => `${label.replaceAll(' ', '-')}-row`;
+
 const drawRows = (table, top, room) => {
 	const {
 		spec,
@@ -191,7 +194,8 @@ const drawRows = (table, top, room) => {
 		list.push(
 			rowOf(spec, i, {
 				style: { height: height + 'px' },
-				class: table.moved && i === table.selected ? 'focused' : undefined,
+				class: isFocused(table, i) ? 'focused' : undefined,
+				id: isFocused(table, i) ? focusedId(spec) : undefined,
 				onclick: () => {
 					table.selected = i;
 					onRow?.(i);
@@ -248,7 +252,8 @@ const newTable = () => {
 	const body = make(el('tbody', { role: 'rowgroup' }));
 	const head = make(el('thead', { role: 'rowgroup' }));
 	const grid = make(el('table', {}, head, body));
-	const box = make(el('div', { class: 'scroll', tabindex: 0 }, grid));
+	// the grid has the focus; Firefox would stop at its box, too
+	const box = make(el('div', { class: 'scroll', tabindex: -1 }, grid));
 	const table = { box, grid, head, body, selected: 0, moved: false };
 	box.addEventListener(
 		'scroll',
@@ -324,6 +329,8 @@ export const virtualTable = (spec) => {
 			'table',
 			{
 				role: treegrid ? 'treegrid' : 'grid',
+				tabindex: 0,
+				'aria-activedescendant': focusedId(spec),
 				'aria-label': label,
 				'aria-rowcount': rows + 1,
 			},

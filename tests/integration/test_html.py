@@ -926,10 +926,11 @@ def test_waits_not_recorded(profctl, page_of, chromium, tmp_path):
 
 TREE = """(() => {
 	const bad = [];
-	for (const canvas of document.querySelectorAll('canvas')) if (!canvas.getAttribute('aria-label') && !canvas.getAttribute('aria-describedby')) bad.push(canvas.id);
+	for (const canvas of document.querySelectorAll('canvas')) if (!canvas.getAttribute('aria-label')) bad.push(canvas.id);
 	for (const button of document.querySelectorAll('button, input, a')) if (!(button.textContent.trim() || button.getAttribute('aria-label') || button.placeholder)) bad.push(button.outerHTML);
 	for (const grid of document.querySelectorAll('[role=grid], [role=treegrid]')) if (!grid.getAttribute('aria-label') || !grid.getAttribute('aria-rowcount')) bad.push(grid.outerHTML.slice(0, 80));
 	for (const row of document.querySelectorAll('[role=treegrid] tbody [role=row]')) for (const key of ['level', 'setsize', 'posinset']) if (!row.getAttribute('aria-' + key)) bad.push(key);
+	for (const stop of document.querySelectorAll('[tabindex="0"]')) if (!stop.role && stop.localName !== 'button') bad.push('a stop without a role: ' + stop.outerHTML.slice(0, 80));
 	if (/undefined|NaN/.test(document.querySelector('#panel').textContent)) bad.push('undefined');
 	return bad;
 })()"""
