@@ -6,7 +6,7 @@ import { lowerBound } from './data.js';
 import { eachWait, laneSums, partSums } from './profile.js';
 import { byId, hideTip, showTip } from './dom.js';
 import { bytes, count, duration } from './format.js';
-import { onGrid, state, threadChanges, timeOf, toggled, update, view } from './state.js';
+import { onGrid, state, threadChanges, timeOf, toggled, undo, update, view } from './state.js';
 import { amount, layout, numberOf, rowAt, toTime, toX } from './rows.js';
 import { cellAt, cellOf, cursor, drawTimeline } from './timeline.js';
 
@@ -285,5 +285,11 @@ export const listenTimeline = () => {
 		update(moved ? now : { range: null, base: null });
 	});
 	canvas.addEventListener('pointerleave', hideTip);
-	canvas.addEventListener('dblclick', zoomToRange);
+	canvas.addEventListener('dblclick', (event) => {
+		if (event.clientX - canvas.getBoundingClientRect().left < layout.gutter) return;
+		// each of the two clicks has removed the range
+		undo();
+		undo();
+		zoomToRange();
+	});
 };

@@ -49,7 +49,7 @@ async function drive(context, page, steps) {
 			await tab.waitForTimeout(200);
 		},
 		click: (selector) => tab.click(selector),
-		at: ([selector, x, y]) => tab.click(selector, { position: { x, y } }),
+		at: ([selector, x, y, options]) => tab.click(selector, { position: { x, y }, ...options }),
 		drag: async ([selector, x0, x1, y, key]) => {
 			const box = await tab.locator(selector).boundingBox();
 			if (key) await tab.keyboard.down(key);
@@ -100,6 +100,18 @@ async function drive(context, page, steps) {
 				),
 			),
 		eval: async (code) => results.push(await tab.evaluate(code)),
+		// The nodes of Chromium's accessibility tree, which assistive technology sees.
+		accessibility: async () => {
+			const session = await context.newCDPSession(tab);
+			const { nodes } = await session.send('Accessibility.getFullAXTree');
+			const isFocusable = ({ properties }) =>
+				!!properties?.find(({ name }) => name === 'focusable')?.value.value;
+			results.push(
+				nodes
+					.filter(({ ignored }) => !ignored)
+					.map((node) => [node.role.value, node.name?.value || '', isFocusable(node)]),
+			);
+		},
 		media: (media) => tab.emulateMedia(media),
 		shot: (path) => tab.screenshot({ path }),
 	};

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: BSD-2-Clause-Patent
 """The page draws known numbers correctly: the folded boxes of the flame graph, the heat
 map, long trees, and what was not measured."""
+import collections
 import re
 import shlex
 
@@ -22,16 +23,18 @@ def empty(profcapture, tmp_path_factory):
     return folder / "none.html"
 
 
-def page_with(empty, path, functions, stacks, samples, times=None, **changes):
+def page_with(empty, path, functions, stacks, samples, times=None, more=None, columns=None, **changes):
     """A page with functions (name, origin), stacks (parent, function) after the root, and samples of
-    a list of stacks: one in each millisecond, or at the given ones."""
+    a list of stacks: one in each millisecond, or at the given ones. more and columns have other parts
+    of the header and other columns."""
     header, _ = read_page(empty)
     times = times or range(len(samples))
     header["capture"].update({"duration_ns": (times[-1] + 1) * SAMPLE_NS, "is_time": True, "sample_weight": SAMPLE_NS, "cpus": 1, **changes})
     header.update(sample_unit_ns=SAMPLE_NS, grid_ns=SAMPLE_NS, images=["/bin/shop"], threads=[{"name": "shop", "tid": 7, "process": 0}], processes=[{"program": "shop", "pid": 7}],
                   functions=[{"name": name, "kind": "kernel" if origin == KERNEL else "user", "origin": origin, "image": 0} for name, origin in functions])
+    header.update(more or {})
     columns = {"samples.time": times, "samples.thread": [0] * len(samples), "samples.stack": samples, "samples.count": [1] * len(samples),
-               "stacks.parent": [0, *(parent for parent, _ in stacks)], "stacks.function": [0, *(function for _, function in stacks)], "stacks.cause": [0] * (1 + len(stacks))}
+               "stacks.parent": [0, *(parent for parent, _ in stacks)], "stacks.function": [0, *(function for _, function in stacks)], "stacks.cause": [0] * (1 + len(stacks)), **(columns or {})}
     return write_page(empty, path, header, columns)
 
 
@@ -145,3 +148,197 @@ def test_unknown(profcapture, empty, chromium, tmp_path):
     assert ran == ["unknown"] * 3
     ((activity,),) = chromium(page_with(empty, tmp_path / "cpus.html", names, stacks, [1] * 50, cpus=0), {"open": ""}, {"key": "]"}, {"text": "#announcement"})
     assert activity.endswith(". 1.00 CPUs")
+
+
+BOXES = """(() => {
+	const canvas = document.querySelector('#flame'), area = canvas.getBoundingClientRect(), tip = document.querySelector('#tip'), found = [];
+	const height = Math.round(1.45 * parseFloat(getComputedStyle(document.documentElement).fontSize));
+	for (let row = 0; row < 6; row++) for (let x = 2; x < area.width; x += 6) {
+		canvas.dispatchEvent(new PointerEvent('pointermove', { clientX: area.x + x, clientY: area.y + (row + 0.5) * height }));
+		const last = found.at(-1);
+		if (tip.hidden) continue;
+		if (last && last[0] === row && last[1] === tip.textContent && last[2] + last[3] === x) last[3] += 6;
+		else found.push([row, tip.textContent, x, 6]);
+	}
+	return [area.width, found];
+})()"""
+
+
+def boxes_of(width, found, whole):
+    """The boxes by row, name, value and value before; the width of each is its share of the whole. Adjacent boxes may be alike."""
+    boxes = collections.Counter()
+    for row, tip, _, wide in found:
+        name, amount, *rest = tip.split("\n")
+        now, before = round(float(amount.split("\u00a0")[0])), [re.fullmatch(r"before: ([\d.]+)\u00a0\w+(?: \(within noise\))?", line) for line in rest]
+        before = sum(round(float(said[1])) for said in before if said)
+        one = width * (now + before) / whole
+        alike = round(wide / one)
+        assert abs(wide - alike * one) <= 12 and alike, (tip, wide, width)
+        boxes[row, name, now, before] += alike
+    return boxes
+
+
+def boxes_by(samples, path_of):
+    """The boxes of samples, each [is before, thread, functions from the root]."""
+    sums = collections.Counter()
+    for is_before, *sample in samples:
+        path = path_of(*sample)
+        for end in range(len(path)):
+            sums[tuple(path[:end + 1]), is_before] += 1
+    paths = {path for path, _ in sums}
+    return collections.Counter((len(path) - 1, path[-1], sums[path, False], sums[path, True]) for path in paths)
+
+
+def test_boxes(empty, chromium, tmp_path):
+    """Each box has the sum of its samples: callers first and hottest first, for all, by process and by thread,
+    and of two ranges."""
+    names = ["none", "main", "serve", "bake", "knead", "wait"]
+    paths = [("main", "serve", "knead"), ("main", "bake", "knead"), ("main", "bake"), ("main", "bake", "knead", "wait"), ("main", "serve", "main", "wait")]
+    stacks, number = [], {(): 0}
+    for path in paths:
+        for end in range(1, len(path) + 1):
+            if path[:end] not in number:
+                number[path[:end]] = len(number)
+                stacks.append((number[path[:end - 1]], names.index(path[end - 1])))
+    chosen = [paths[i] for i, (first, second) in enumerate([(60, 20), (30, 50), (20, 40), (50, 60), (40, 30)]) for _ in range(first)]
+    chosen += [paths[i] for i, (first, second) in enumerate([(60, 20), (30, 50), (20, 40), (50, 60), (40, 30)]) for _ in range(second)]
+    threads, task = [i % 3 // 2 for i in range(400)], ["shop", "till"]
+    tasks = {"threads": [{"name": name, "tid": 7 + i, "process": i} for i, name in enumerate(task)], "processes": [{"program": name, "pid": 7 + i} for i, name in enumerate(task)]}
+    page = page_with(empty, tmp_path / "boxes.html", [(name, OWN) for name in names], stacks, [number[path] for path in chosen], more=tasks, columns={"samples.thread": threads})
+    samples = list(zip(threads, chosen))
+    modes = {"": lambda thread, path: path, "inverted=true": lambda thread, path: path[::-1],
+             "group=thread": lambda thread, path: (f"{task[thread]} ({7 + thread})", *path), "group=process&inverted=true": lambda thread, path: (*path[::-1], f"{task[thread]} ({7 + thread})")}
+    steps = [step for mode in modes for step in ({"open": mode}, {"eval": BOXES})]
+    differences = [f"base=0-{200 * SAMPLE_NS}&range={200 * SAMPLE_NS}-{400 * SAMPLE_NS}{mode}" for mode in ("", "&inverted=true")]
+    steps += [step for link in differences for step in ({"open": link}, {"eval": BOXES})]
+    results = chromium(page, *steps)
+    for (mode, path_of), (width, found) in zip(modes.items(), results):
+        assert boxes_of(width, found, 400) == boxes_by([(False, *sample) for sample in samples], path_of), mode
+    for path_of, (width, found) in zip((lambda thread, path: path, lambda thread, path: path[::-1]), results[-2:]):
+        assert boxes_of(width, found, 400) == boxes_by([(i < 200, *sample) for i, sample in enumerate(samples)], path_of)
+
+
+RECORD = """(() => {
+	globalThis.drawn = [];
+	const { fillText } = CanvasRenderingContext2D.prototype;
+	CanvasRenderingContext2D.prototype.fillText = function (text, x, y) {
+		globalThis.drawn.push([text, x, y, this.font]);
+		return fillText.call(this, text, x, y);
+	};
+	return 0;
+})()"""
+DRAWN = "globalThis.drawn.splice(0)"
+# The colors of each column of pixels from y to y + height in the timeline.
+COLUMNS = """((y, height, names) => {
+	const { width } = document.querySelector('#timeline-canvas'), copy = new OffscreenCanvas(width, height).getContext('2d');
+	const style = getComputedStyle(document.documentElement), colors = names.map((name) => style.getPropertyValue('--' + name).trim().slice(1));
+	copy.drawImage(document.querySelector('#timeline-canvas'), 0, -y);
+	const { data } = copy.getImageData(0, 0, width, height), hex = (at) => [0, 1, 2].map((i) => data[at + i].toString(16).padStart(2, '0')).join('');
+	return Array.from({ length: width - 186 }, (_, x) => names.map((name, k) => Array.from({ length: height }, (_, row) => hex(4 * (row * width + x + 176))).filter((color) => color === colors[k]).length));
+})"""
+
+
+def test_lanes(empty, chromium, tmp_path):
+    """A lane's column of pixels has the shares of its time: whole states, and states shorter than a pixel. The
+    time beside it, and the table of threads, are their sums."""
+    unit, slices = 1000, []  # 100 ms: running, ready, waiting; then 900 times 0.1 ms of each
+    for n, repeat in ((100_000, 1), (100, 900)):
+        slices += [(n, kind) for _ in range(repeat) for kind in (0, 1, 2)]
+    columns = {"slices.thread": [0] * len(slices), "slices.gap": [0] * len(slices), "slices.length": [n for n, _ in slices], "slices.kind": [kind for _, kind in slices]}
+    page = page_with(empty, tmp_path / "lanes.html", [("none", OWN), ("main", OWN)], [(0, 1)], [1] * 570, more={"slice_unit_ns": unit, "has_wakeups": True}, columns=columns)
+    lane = f"{COLUMNS}(60, 16, ['run', 'ready', 'idle'])"
+    pixels, _, sums = chromium(page, {"open": "theme=light"}, {"eval": lane}, {"eval": REST}, {"text": "#timeline-table td"})
+    height, n = 14, len(pixels)
+    assert n == 1094 and sums[:3] == ["190\u00a0ms"] * 3
+    for x, counts in enumerate(pixels):
+        begin, end = (at * 570 / n for at in (x, x + 1))
+        if end < 300 and int(begin // 100) == int(end // 100):
+            assert counts == [height if kind == begin // 100 else 0 for kind in range(3)], (x, counts)
+        elif begin > 300:
+            assert all(abs(count - height / 3) < 3 for count in counts), (x, counts)
+
+
+def test_axis(empty, chromium, tmp_path):
+    """The texts of the axis are beside the lines of their times, at round times, at each zoom."""
+    page = page_with(empty, tmp_path / "axis.html", [("none", OWN), ("main", OWN)], [(0, 1)], [1] * 700)
+    for level, drawn in zip((8, 64, 1), chromium(page, {"open": ""}, {"eval": RECORD}, *(step for level in (8, 64, 1) for step in ({"click": f"[data-level='{level}']"}, {"eval": f"[{DRAWN}, /view=([\\d.]+)-([\\d.]+)/.exec(location.hash)?.slice(1)]"})))[1:]):
+        texts, view = drawn
+        begin, end = map(float, view or (0, 700 * SAMPLE_NS))
+        ticks = [(float(text.split()[0]), x) for text, x, *_ in texts if re.fullmatch(r"\d+\.?\d*( s)?", text)]
+        steps = {round(1e9 * (b[0] - a[0])) for a, b in zip(ticks, ticks[1:])}
+        assert len(ticks) > 3 and len(steps) == 1 and re.fullmatch("[125]0*", str(steps.pop())), ticks
+        assert all(abs(x - 176 - (seconds * 1e9 - begin) / (end - begin) * 1094) <= 1 for seconds, x in ticks), (level, ticks)
+
+
+def test_hatch(empty, chromium, tmp_path):
+    """Losses hatch their time in all rows, with their number; ticks that the kernel missed do not. The banner has their texts."""
+    losses = [{"is_tick": False, "count": 42, "from_ns": 200 * SAMPLE_NS, "to_ns": 300 * SAMPLE_NS, "text": "42 records were lost."}, {"is_tick": False, "count": 0, "from_ns": 600 * SAMPLE_NS, "to_ns": 650 * SAMPLE_NS, "text": "Some were lost."},
+              {"is_tick": True, "count": 5, "from_ns": 0, "to_ns": 100 * SAMPLE_NS, "text": "5 ticks."}]
+    page = page_with(empty, tmp_path / "hatch.html", [("none", OWN), ("main", OWN)], [(0, 1)], [1] * 1000, losses=losses)
+    clear = f"{COLUMNS}(24, 30, ['heat2']).map(([n]) => n)"  # the CPU was busy all the time
+    _, texts, pixels, (banner,), (meta,), (about,) = chromium(page, {"open": "theme=light"}, {"eval": RECORD}, {"key": "z"}, {"click": "#theme"}, {"click": "#theme"}, {"eval": DRAWN}, {"eval": clear}, {"text": "#loss"}, {"text": "#meta"}, {"key": "7"}, {"text": "#panel"})
+    lost = {text: x for text, x, *_ in texts if text.endswith("lost")}
+    assert list(lost) == ["42 lost", "some lost"] and abs(lost["42 lost"] - 176 - 0.25 * 1094) <= 1 and "nothing lost" not in meta
+    inside = [n for x, n in enumerate(pixels) if 0.205 < x / 1094 < 0.295 or 0.605 < x / 1094 < 0.645]
+    outside = [n for x, n in enumerate(pixels) if not (0.199 < x / 1094 < 0.301 or 0.599 < x / 1094 < 0.651)]
+    assert sum(inside) == 0 and sum(n > 9 for n in outside) > len(outside) / 2
+    assert "42 records were lost." in banner and "5 ticks." not in banner and "5 ticks." in about
+
+
+def test_inlined(empty, chromium, tmp_path):
+    """Inlined functions are in italics, and the tip and the call tree say so."""
+    more = {"functions": [{"name": name, "kind": "user", "origin": OWN, "image": 0, "inlined": name == "inner"} for name in ("none", "main", "inner")]}
+    page = page_with(empty, tmp_path / "inlined.html", [], [(0, 1), (1, 2)], [2] * 300, more=more)
+    _, drawn, (_, found), tree = chromium(page, {"open": ""}, {"eval": RECORD}, {"key": "i"}, {"eval": DRAWN}, {"eval": BOXES}, {"open": "tab=tree"}, {"eval": ROWS})
+    fonts = {text.split()[0]: font.startswith("italic") for text, *_, font in drawn if text.startswith(("main", "inner"))}
+    assert fonts == {"main": False, "inner": True}
+    assert {tip.split("\n")[0]: tip.endswith("inlined") for _, tip, *_ in found} == fonts and [cells[-1].endswith("inlined") for cells in tree] == [False, True]
+
+
+def test_sampled_heap(empty, chromium, tmp_path):
+    """If only some allocations were recorded, the sums say that they are estimates."""
+    columns = {f"allocations.{name}": numbers for name, numbers in {"time": [10, 20], "freed": [30, 0], "thread": [0, 0], "stack": [1, 1], "kind": [0, 1], "size": [10, 10], "bytes": [8192, 16384], "blocks": [9, 18], "brief": [0, 0]}.items()}
+    more = {"sample_interval": 8192, "allocation_unit_ns": SAMPLE_NS, "heap": [{"peak_ns": 20 * SAMPLE_NS, "peak_bytes": 24576, "points": [[10 * SAMPLE_NS, 8192], [20 * SAMPLE_NS, 24576], [30 * SAMPLE_NS, 16384]]}]}
+    page = page_with(empty, tmp_path / "sampled.html", [("none", OWN), ("main", OWN)], [(0, 1)], [1] * 50, more=more, columns=columns)
+    titles, rows = chromium(page, {"open": "tab=memory"}, {"text": "#panel h2"}, {"eval": ROWS})
+    assert titles[1] == "16.0\u00a0KiB not freed at exit of 24.0\u00a0KiB in 27 blocks; estimated, 1 sample per 8.00\u00a0KiB"
+    assert rows[0][0] == "16.0\u00a0KiB" and rows[0][2:4] == ["24.0\u00a0KiB", "27"]
+
+
+def test_not_recorded(empty, chromium):
+    """A panel of something that was not recorded says so, and how to record it."""
+    steps = [step for key in "4567" for step in ({"key": key}, {"text": "#panel .empty"})]
+    *panels, buttons = chromium(empty, {"open": ""}, *steps, {"eval": "[...document.querySelectorAll('#scope button')].map((button) => [button.textContent, button.disabled, button.title])"})
+    assert panels == [["When threads ran and waited was not recorded.profctl record (without --no-switches)", "Where threads waited was not recorded.profctl record --off-cpu"],
+                      ["Allocations were not recorded.profctl record --memory -- COMMAND"], ["Marks were not recorded.prof_mark_begin() in the program, see the manual"], []]
+    assert buttons == [["CPU time", True, "Samples were not recorded."], ["Waiting", True, "Where threads waited was not recorded. profctl record --off-cpu"],
+                       *([name, True, "Allocations were not recorded. profctl record --memory"] for name in ("Allocated", "Not freed"))]
+
+
+def test_selecting(empty, chromium, tmp_path):
+    """Rows of tables, ends of ranges, double clicks, chips, and the links of the verdict select what they say. A
+    window of at least 1700 pixels has the functions beside the flame graph: those of the range, callers and callees, or
+    the changes."""
+    names = [("none", OWN), ("main", OWN), ("bake", OWN), ("serve", OWN)]
+    verdict = [{"figure": "60 %", "text": "in bake", "color": "own", "show": {"tab": "functions", "measure": "cpu", "fn": 2}}, {"figure": "1", "text": "early", "color": "run", "show": {"range": [0, 100 * SAMPLE_NS], "tab": "tree"}}]
+    page = page_with(empty, tmp_path / "select.html", names, [(0, 1), (1, 2), (1, 3)], [2] * 600 + [3] * 400, more={"verdict": verdict})
+    link, chosen = "Object.fromEntries(new URLSearchParams(location.hash.slice(1)))", {"text": "#panel .focus .name"}
+    table, side = "(document.querySelector('#panel table').focus(), 0)", "[...document.querySelectorAll('#side table')].map((table) => table.getAttribute('aria-label'))"
+    steps = [{"open": "tab=functions"}, {"eval": table}, {"key": "ArrowDown"}, {"eval": "document.getElementById(document.activeElement.getAttribute('aria-activedescendant')).cells[5].textContent"}, {"key": "Enter"}, chosen, {"key": "ArrowUp"}, {"key": "Enter"}, chosen,
+             {"open": f"range={100 * SAMPLE_NS}-{200 * SAMPLE_NS}"}, {"key": "Shift+ArrowRight"}, {"eval": link}, {"key": "Shift+ArrowLeft"}, {"key": "ArrowLeft"}, {"eval": link},
+             {"click": "#verdict li:nth-child(2) a"}, {"eval": link}, {"click": "#verdict a"}, {"eval": link}, chosen]
+    _, focused, serve, bake, longer, moved, early, first, (shown,) = chromium(page, *steps)
+    assert (focused.split()[0], serve, bake) == ("serve", ["serve"], ["bake"]), (focused, serve, bake)
+    assert longer["range"] == "100000000-210000000" and moved["range"] == "90000000-190000000", (longer, moved)
+    assert early == {"tab": "tree", "range": "0-100000000"} and first == {"tab": "functions", "fn": "2"} and shown == "bake"
+    steps = [{"open": f"thread=0&range={100 * SAMPLE_NS}-{700 * SAMPLE_NS}"}, {"eval": side}, {"text": "#side tbody tr"}, {"click": "#side tbody tr"}, {"eval": side}, {"at": ["#timeline-canvas", 700, 60, {"clickCount": 2}]}, {"eval": link}]
+    steps += [{"open": f"thread=0&range={100 * SAMPLE_NS}-{300 * SAMPLE_NS}&base={600 * SAMPLE_NS}-{800 * SAMPLE_NS}"}, {"eval": side}, {"text": "#scope .chip"}, {"accessibility": None}]
+    for _ in range(2):
+        steps += [{"click": "#scope .chip button"}, {"eval": link}]
+    functions, rows, neighbors, twice, changes, chips, nodes, *removed = chromium(page, *steps, size=(1700, 900))
+    assert (functions, neighbors, changes) == (["Functions"], ["Called by"], ["Changes"])
+    assert rows == ["500\u00a0ms500\u00a0msbake", "100\u00a0ms100\u00a0msserve", "–600\u00a0msmain"]
+    selected = f"{100 * SAMPLE_NS}-{700 * SAMPLE_NS}"
+    assert {("list", "Verdict", False), ("link", "in bake", True), ("complementary", "Functions", False), ("image", "Timeline", True), ("grid", "Changes", True)} <= set(map(tuple, nodes))
+    assert twice == {"thread": "0", "fn": "2", "range": selected, "view": selected}
+    assert len(chips) == 2 and removed == [{"range": f"{100 * SAMPLE_NS}-{300 * SAMPLE_NS}", "thread": "0"}, {"thread": "0"}]
