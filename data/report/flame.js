@@ -199,7 +199,7 @@ function drawBoxes() {
 		}
 		g.globalAlpha = 1;
 		if (box.branch && fn === state.fn) outline(g, c.focus, 2, box, y);
-		else if (isFound) outline(g, c.box, 1, box, y);
+		else if (isFound) outline(g, c.text, 1, box, y);
 		const room = Math.floor((w - 8) / letter);
 		if (room < 3) continue;
 		const text = boxText(box, shown);

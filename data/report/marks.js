@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-2-Clause-Patent
 // The lengths of marks, and the longest ones over time.
 
-import { column, el, lead, note, nothing, virtualTable } from './dom.js';
+import { column, el, note, nothing, split, virtualTable } from './dom.js';
 import { count, duration, shellWord } from './format.js';
 import {
 	absence,
@@ -160,7 +160,7 @@ export const marksPanel = () => {
 		`The longest ${count(longest.length)} of ${count(chosen.list.length)}. All: `,
 		el('code', {}, wholeCommand('sql', shellWord(query))),
 	];
-	return lead(
+	return split(
 		cut ? column(cut, marksTable(rows)) : marksTable(rows),
 		column(
 			el('h2', {}, name, el('small', {}, ' by length; click: its time becomes the range')),

@@ -157,7 +157,7 @@ export const makeRows = () => {
 	}
 	layout.rows = rows;
 	layout.height = y + 4;
-	layout.gutter = Math.round(size * 13.5);
+	layout.gutter = Math.round(size * (innerWidth < 1700 ? 13.5 : 18));
 	layout.width = Math.max(50, document.body.clientWidth - layout.gutter - 10);
 };
 
