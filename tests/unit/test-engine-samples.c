@@ -912,6 +912,26 @@ static void test_lost_copies(void)
 	close(fds[1]);
 }
 
+/* A loss of the side band is known before the LOST record, which comes with a later record. */
+static void test_lost_side_band(void)
+{
+	static const struct {
+		uint64_t lost;
+		bool is_new;
+	} steps[] = { { 0, false }, { 5, true }, { 5, false }, { 6, true } };
+	struct cpu cpu = { .open = true, .wakeup_fd = -1, .sleep_fd = -1, .waking_fd = -1 };
+	int fds[2];
+
+	REQUIRE(pipe(fds) == 0);
+	cpu.side_band_fd = fds[0];
+	for (size_t i = 0; i < ARRAY_SIZE(steps); i++) {
+		write_lost(fds[1], steps[i].lost);
+		CHECK_INT(cpu_has_lost(&cpu), steps[i].is_new);
+	}
+	close(fds[0]);
+	close(fds[1]);
+}
+
 /* About a thousand sleeps a second are copied, and as many wakers; all of the first thousand,
  * unless they are very frequent. */
 static void test_pace(void)
@@ -1194,6 +1214,7 @@ int main(void)
 	RUN(test_list);
 	RUN(test_events);
 	RUN(test_lost_copies);
+	RUN(test_lost_side_band);
 	RUN(test_pace);
 	RUN(test_wakeups);
 	RUN(test_too_late);

@@ -121,7 +121,7 @@ struct cpu *cpus_open(struct cpus *cpus, const struct message_cpu *message, int 
 		return NULL;
 	}
 	memset(cpu->reported_lost, 0, sizeof(cpu->reported_lost));
-	cpu->lost_code = 0;
+	cpu->lost_code = cpu->noticed_lost = 0;
 	cpu->counted_lost = 0;
 	cpu->throttled_ns = 0;
 	/* The new events have their initial periods. */
@@ -352,6 +352,17 @@ static bool add_lost(int fd, void *sum)
 {
 	*(uint64_t *)sum += read_lost(fd);
 	return true;
+}
+
+bool cpu_has_lost(struct cpu *cpu)
+{
+	uint64_t lost = 0, noticed = cpu->noticed_lost;
+
+	if (!cpu->open || cpu->events)
+		return false;
+	for_each_event(cpu, KIND_SIDE_BAND, add_lost, &lost);
+	cpu->noticed_lost = lost;
+	return lost > noticed;
 }
 
 void cpu_count_lost(struct cpu *cpu, uint64_t period_ns)

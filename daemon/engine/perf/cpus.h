@@ -43,6 +43,7 @@ struct cpu {
 	uint32_t sample_pages, copy_pages;
 	struct switches switches;
 	uint64_t reported_lost[2]; /* losses reported so far: samples without copies, side band */
+	uint64_t noticed_lost;     /* losses of the side band that cpu_has_lost() has seen */
 	uint64_t lost_code;        /* code objects in LOST records so far */
 	uint64_t counted_lost;     /* lost samples of the first source that sampled_ns includes */
 	uint64_t last_ns[2];       /* time of the last record: samples, side band */
@@ -100,6 +101,10 @@ int cpu_copies_fd(const struct cpu *cpu);
  * sample: its wait has a stack of another kind, or none, and says so. Nor is a lost description of
  * an interpreted function. */
 uint64_t cpu_lost_samples(struct cpu *cpu, const struct ring *ring, uint64_t lost);
+/* Returns whether the kernel has lost records of the side band since the last call. It writes the
+ * LOST record before the next record, which may come much later. False with per-task events, which
+ * are too many to read. */
+bool cpu_has_lost(struct cpu *cpu);
 /* Counts records that the kernel lost without a LOST record. */
 void cpu_add_lost(struct cpu *cpu, struct loss_table *losses, uint64_t now_ns);
 /* Counts samples that found no room in the ring as sampled time, so that their ticks do not also

@@ -142,12 +142,24 @@ static void open_side_band(struct session *session)
 	receive_sources(session);
 }
 
+/* Notes losses of switches before answers until limit_ns are applied: they may have stacks of
+ * waits. */
+static void note_lost_switches(struct session *session, uint64_t limit_ns)
+{
+	if (!session->events.waits || proc_queries_answered_ns(&session->queries) > limit_ns)
+		return;
+	POINTER_EACH(struct cpu, cpu, session->cpus.all)
+		if (cpu_has_lost(cpu))
+			waits_lose_switches(&session->waits, clock_now());
+}
+
 /* Returns false if the time for a round is over. */
 static bool drain_until(struct session *session, uint64_t limit_ns, uint64_t now_ns)
 {
 	session->behind = !ring_merge_run_until(&session->merge, limit_ns, now_ns + ROUND_MAX_NS);
 	if (session->behind)
 		return false;
+	note_lost_switches(session, limit_ns);
 	if (!session_apply_answers(session, limit_ns, &session->failure))
 		session_fail(session);
 	return true;
@@ -267,6 +279,7 @@ static void close_cpus(struct session *session)
 	sampling_read_ticks(&session->sampling);
 	session->events.until_ns = session->end_ns + DRAIN_NS;
 	ring_merge_run(&session->merge, UINT64_MAX);
+	note_lost_switches(session, UINT64_MAX);
 	if (!session_apply_answers(session, UINT64_MAX,
 				   session->failure ? NULL : &session->failure))
 		session->reason = ENGINE_REASON_INTERNAL;
