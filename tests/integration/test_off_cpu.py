@@ -557,6 +557,10 @@ def test_sleepers(profctl, profcapture, plain, pointers, require, tmp_path, spaw
     tree = profcapture("report", capture, "--metric", "off-cpu", "--tree").stdout
     assert "kernel: read of a pipe" in tree
     data = profcapture.json("report", capture, "--by", "state", "--limit", 0)["data"]
+    for state, call in ("stopped", "stop"), ("traced", "trace stop"):
+        assert sum(row["time_ns"] for row in data["places"] if row["call"] == call) == sum(row["time_ns"] for row in data["rows"] if row["state"] == state) > 0.8e9
+    causes = profcapture.json("sql", capture, "SELECT cause FROM waits WHERE state IN ('stopped', 'traced')")["data"]["rows"]
+    assert len(causes) == 2 and {row["cause"] for row in causes} == {"other"}
     assert {("wait_long", "pipe"), ("fork_long", "vfork"), ("wait_cut", "signal")} <= {(row["function"], row["call"]) for row in data["places"]}
     # where the frame pointer is needed and unknown, the stack is cut, and says so
     assert {row["user_stop"] for row in rows if row["syscall"] == "pause" and row["pid"] == idle.pid} == {"no-rule"}

@@ -564,7 +564,8 @@ static void count_sample(struct pass *pass, const struct prof_batch *batch, size
 		const char *call = names_text(pass->epoch, array_number_or(&c[SYSCALL], i, 0));
 		const char *object = names_text(pass->epoch, array_number_or(&c[OBJECT], i, 0));
 
-		hit->call = call ? wait_call_name(call, object) : NULL;
+		hit->call = call || source == PROF_STACK_LATE ? wait_call_name(state, call, object)
+							      : NULL;
 		profile->wait_ns[MIN_OF(state, (uint64_t)PROF_WAIT_TRACED)] += hit->amount.weight;
 		if (source < PROF_STACK_SOURCES)
 			profile->stack_ns[source] += hit->amount.weight;

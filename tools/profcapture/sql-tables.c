@@ -437,7 +437,8 @@ static void choose_columns(struct row_cursor *cursor, uint64_t mask, bool has_ow
 		      : column->field == SQL_EVENT      ? MIN_OF(table->source, def->n_columns)
 							: 0] = true;
 		if (column->field == SQL_CAUSE)
-			reads[PROF_WAIT_SYSCALL] = reads[PROF_WAIT_OBJECT] = true;
+			reads[PROF_WAIT_STATE] = reads[PROF_WAIT_STACK_SOURCE] =
+				reads[PROF_WAIT_SYSCALL] = reads[PROF_WAIT_OBJECT] = true;
 		if (column->field == SQL_AMOUNT)
 			reads[table->source] = reads[table->weight] = true;
 		if (column->field == SQL_FIELDS)
@@ -871,18 +872,21 @@ static bool put_cause(const struct row_cursor *cursor, sqlite3_context *context,
 {
 	struct sql_tables *tables = vtab_of(cursor)->tables;
 	struct names_epoch *names = names_of(cursor, error);
-	const char *syscall, *object, *label;
+	const char *syscall, *object, *name, *label;
 	enum wait_cause cause;
 
 	if (!names)
 		return false;
 	syscall = names_text(names, number_of(cursor, PROF_WAIT_SYSCALL));
 	object = names_text(names, number_of(cursor, PROF_WAIT_OBJECT));
-	if (!syscall) {
+	name = syscall || number_of(cursor, PROF_WAIT_STACK_SOURCE) == PROF_STACK_LATE
+		       ? wait_call_name(number_of(cursor, PROF_WAIT_STATE), syscall, object)
+		       : NULL;
+	if (!name) {
 		put_text(tables, context, sql_derived_cause(tables->derived, call));
 		return true;
 	}
-	cause = wait_cause_of(wait_call_name(syscall, object), &label);
+	cause = wait_cause_of(name, &label);
 	put_text(tables, context, wait_cause_names[cause == WAIT_UNKNOWN ? WAIT_OTHER : cause]);
 	return true;
 }

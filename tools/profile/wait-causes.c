@@ -88,9 +88,11 @@ static const struct known table[] = {
 	{ "sendto", WAIT_NETWORK, "send" },
 	{ "sock_read_iter", WAIT_NETWORK, "read of a socket" },
 	{ "sock_write_iter", WAIT_NETWORK, "write to a socket" },
+	{ "stop", WAIT_OTHER, NULL },
 	{ "sync", WAIT_FILE, NULL },
 	{ "sync_file_range", WAIT_FILE, NULL },
 	{ "syncfs", WAIT_FILE, NULL },
+	{ "trace stop", WAIT_OTHER, NULL },
 	{ "truncate", WAIT_FILE, NULL },
 	{ "tty_read", WAIT_OTHER, "terminal" },
 	{ "unlink", WAIT_FILE, NULL },
@@ -133,7 +135,7 @@ enum wait_cause wait_cause_of(const char *name, const char **ret_call)
 	return known ? known->cause : WAIT_UNKNOWN;
 }
 
-const char *wait_call_name(const char *call, const char *object)
+const char *wait_call_name(uint64_t state, const char *call, const char *object)
 {
 	static const struct {
 		const char *object, *read, *write;
@@ -147,7 +149,10 @@ const char *wait_call_name(const char *call, const char *object)
 	const char *known;
 	bool reads;
 
-	if (wait_cause_of(call, &known) != WAIT_FILE ||
+	/* The call is the one that the stop interrupts. */
+	if (state == PROF_WAIT_STOPPED || state == PROF_WAIT_TRACED)
+		return state == PROF_WAIT_STOPPED ? "stop" : "trace stop";
+	if (!call || wait_cause_of(call, &known) != WAIT_FILE ||
 	    (strcmp(known, "read") != 0 && strcmp(known, "write") != 0))
 		return call;
 	reads = strcmp(known, "read") == 0;

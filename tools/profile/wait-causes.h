@@ -41,9 +41,10 @@ struct wait_places {
 
 /* Returns the cause for a function's name, or WAIT_UNKNOWN. *ret_call: a static text. */
 enum wait_cause wait_cause_of(const char *name, const char **ret_call);
-/* Returns a name for wait_cause_of() for a wait of which only the system call and its object, as in
- * the table wait, are known. `object` may be NULL. The result is `call`, or static. */
-const char *wait_call_name(const char *call, const char *object);
+/* Returns a name for wait_cause_of() for a wait whose stack has no kernel frames, from its state,
+ * system call and object in the table wait. `call` and `object` may be NULL. The result is `call`,
+ * which may be NULL, or static. */
+const char *wait_call_name(uint64_t state, const char *call, const char *object);
 /* Returns the place of a wait whose innermost frame is `function`. `caller`: the place of a wait in
  * its caller; NULL: it has none. */
 struct wait_place wait_place_below(const struct wait_place *caller,
