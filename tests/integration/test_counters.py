@@ -12,6 +12,7 @@ import pytest
 import schema
 
 from captures import rows as dumped
+from exports import read_page
 
 MIB = 1 << 20
 TICK = 10**9 // os.sysconf("SC_CLK_TCK")
@@ -260,7 +261,16 @@ def test_views(profcapture, recorded, tmp_path):
     assert float(answer[-1]) == faults["last"]
     page = tmp_path / "page.html"
     profcapture("html", capture, "-o", page)
-    assert page.stat().st_size > 0
+    lanes = {(lane["group"], lane["name"], lane["pid"] or None): lane for lane in read_page(page)[0]["counters"]}
+    named = {(row["group"], row["name"], row["pid"]): row for row in rows}
+    load = next(row["pid"] for row in rows if row["name"] == "threads" and row["max"] == THREADS + 1)
+    wanted = {("cpu", "context switches", None), ("memory", "page faults", None), ("memory", "free", None)} | \
+        {("process", name, load) for name in ("written", "threads", "open files")}
+    assert wanted <= set(lanes) <= set(named)
+    for key, lane in lanes.items():
+        assert lane["unit"] == (named[key]["unit"] or "").replace("ns", "s") + "/s" * (named[key]["kind"] == "sum"), lane
+        if named[key]["kind"] == "gauge":
+            assert named[key]["min"] <= min(lane["values"]) and max(lane["values"]) <= named[key]["max"], lane
     profcapture("export", "--to", "firefox", "-o", tmp_path / "firefox.json", capture)
     counters = json.loads((tmp_path / "firefox.json").read_text())["counters"]
     assert any((counter["category"], counter["name"]) == ("memory", "page faults") for counter in counters)
