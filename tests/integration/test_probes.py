@@ -131,6 +131,17 @@ def test_children(profctl, profcapture, capture, tmp_path):
     assert events(profcapture, capture)["hit"]["count"] == 3
 
 
+@pytest.fixture
+def callers(spawn):
+    """Two processes that call getpgid() all the time."""
+    code = "import ctypes, time; c = ctypes.CDLL(None); c.getpgid(0); print(flush=True)\nwhile True: c.getpgid(0); time.sleep(0.001)"
+    processes = [spawn(sys.executable, "-S", "-c", code, stdout=subprocess.PIPE) for _ in range(2)]
+    assert all(process.stdout.read(1) for process in processes)
+    yield processes
+    assert all(process.poll() is None for process in processes)
+
+
+@pytest.mark.usefixtures("callers")
 def test_library(profctl, profcapture, capture):
     """A library is found by its name, and probed only in the command's processes. So many calls in
     a millisecond may fill a ring: the rest is counted as lost."""
@@ -138,6 +149,13 @@ def test_library(profctl, profcapture, capture):
     lost = recorded(profctl, "--no-off-cpu", "-e", "libc.so.6:getpgid", "-o", capture, "--", sys.executable, "-S", "-c", code)["lost"]
     count = events(profcapture, capture)["getpgid"]["count"]
     assert count + lost == 321 and count > 100
+
+
+def test_pid(profctl, profcapture, capture, callers):
+    """With --pid, a library is probed only in that process."""
+    profctl("record", "-q", "--no-off-cpu", "-e", "libc.so.6:getpgid", "-o", capture, "-p", callers[0].pid, "-d", 1)
+    found = profcapture.json("sql", capture, "SELECT pid, count(*) AS n FROM samples GROUP BY pid")["data"]["rows"]
+    assert [row["pid"] for row in found] == [callers[0].pid] and found[0]["n"] > 10
 
 
 def test_static_probes(profctl, profcapture, program, capture):

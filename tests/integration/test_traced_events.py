@@ -1,8 +1,10 @@
 # SPDX-License-Identifier: BSD-2-Clause-Patent
 """Tracepoints with their fields: counts and times, compared with programs that count their own
 calls."""
+import os
 import shlex
 import sys
+from pathlib import Path
 
 import pytest
 import schema
@@ -119,6 +121,32 @@ def test_filter(profctl, profcapture, capture):
     recorded(profctl, "-e", f"{WRITE}/fd == 77 && count == 9/", "-o", capture, "--", sys.executable, "-S", "-c", PROGRAM)
     row, = events(profcapture, capture, "--by", "count")
     assert (row["event"], row["value"], row["count"]) == (f"{WRITE}/fd == 77 && count == 9/", 9, 200)
+
+
+SYNC = """
+import os, sys
+fd = os.open(sys.argv[1], os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
+for i in range(10):
+    os.pwrite(fd, os.urandom(8192), i * 8192)
+    os.fsync(fd)
+os.unlink(sys.argv[1])
+"""
+
+
+def test_block_requests(profctl, profcapture, capture):
+    """Each fsync() of new data issues requests to the device of its file, which write that data."""
+    folder = next((path for path in map(Path, ("/var/tmp", "/root", "/")) if os.major(path.stat().st_dev)), None)
+    device = folder and f"{os.major(folder.stat().st_dev)}:{os.minor(folder.stat().st_dev)}"
+    if not device or not Path("/sys/dev/block", device).exists():
+        pytest.skip("no file system here is on a block device")
+    recorded(profctl, "-a", "--no-off-cpu", "-e", "block:block_rq_issue", "-o", capture, "--", sys.executable, "-S", "-c", SYNC,
+             folder / f"profd-sync-{os.getpid()}")
+    query = "SELECT fields->>'bytes' AS bytes, fields->>'rwbs' AS rwbs FROM sample WHERE event = 'block:block_rq_issue'"
+    found = profcapture.json("sql", capture, query, "--limit", 0)["data"]["rows"]
+    written = [row["bytes"] for row in found if "W" in row["rwbs"]]
+    assert len(written) >= 10 and sum(written) >= 10 * 8192
+    by = events(profcapture, capture, "--by", "rwbs")
+    assert sum(row["count"] for row in by) == len(found)
 
 
 @pytest.mark.parametrize("event, message", [
