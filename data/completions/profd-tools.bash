@@ -26,17 +26,26 @@ _profd_tools_command() {
 	done
 }
 
-# Completes the value of -e or --event, a list, of whose colons bash makes words. Fails elsewhere.
+# Completes the value of -e or --event, a list, or an operand of the verb list. bash makes words of their colons. Fails
+# elsewhere.
 _profd_tools_event() {
 	local program=$1 i text=${COMP_WORDS[COMP_CWORD]} last
 	for ((i = COMP_CWORD - 1; i > 1; i--)); do
 		case ${COMP_WORDS[i]} in
 		-e | --event) break ;;
 		=) [[ ${COMP_WORDS[i - 1]} == --event ]] || return 1 ;;
-		*) [[ ${COMP_WORDS[i]} == : || ${COMP_WORDS[i + 1]} == : ]] && text=${COMP_WORDS[i]}$text || return 1 ;;
+		*)
+			if [[ ${COMP_WORDS[i]} == : || ${COMP_WORDS[i + 1]} == : ]]; then
+				text=${COMP_WORDS[i]}$text
+			elif [[ ${COMP_WORDS[1]} == list ]]; then
+				break
+			else
+				return 1
+			fi
+			;;
 		esac
 	done
-	((i > 1)) || return 1
+	((i > 1)) || [[ ${COMP_WORDS[1]} == list ]] || return 1
 	last=${text##*,}
 	mapfile -t COMPREPLY < <("$program" list "$last*" 2>/dev/null | sed 's/  .*//')
 	if [[ $last != *:* ]]; then
@@ -63,7 +72,9 @@ _profd_tools() {
 	fi
 	options=$("$program" "$verb" --complete 2>/dev/null)
 
-	if [[ $verb == record || $verb == stat ]]; then
+	if [[ $verb == list && $cur != -* ]]; then
+		_profd_tools_event "$program" && return
+	elif [[ $verb == record || $verb == stat ]]; then
 		_profd_tools_event "$program" && return
 		command=$(_profd_tools_command "$options")
 		if [[ $command ]]; then

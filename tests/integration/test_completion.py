@@ -57,3 +57,13 @@ def test_events(complete):
     assert "getpgid" in complete("record", "-e", "libc.so.6", ":", "getpg")
     assert complete("record", "-e", "page-faults", "--fre") == ["--frequency"]
     assert complete("record", "--event", "page-faults", "tru")[0] == "true"
+
+
+def test_tracepoints(complete, require):
+    """Tracepoints are offered to those who may read tracefs, also to `profctl list`."""
+    require(root=True)
+    assert complete("record", "-e", "sched", ":", "sched_swi") == ["sched_switch"]
+    assert complete("record", "-e", "page-faults,sched", ":", "sched_swi") == ["sched_switch"]
+    assert "sched_process_exec" in complete("list", "sched", ":", "sched_process_e")
+    assert complete("list", "page-fa") == ["page-faults"]
+    assert complete("list", "--js") == ["--json"]
