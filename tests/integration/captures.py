@@ -29,5 +29,15 @@ def unprintable(text):
     return [c for c in text if (ord(c) < 32 and c not in "\n\t") or 0x7f <= ord(c) < 0xa0 or ord(c) in (0x202e, 0x2066, 0xfeff)]
 
 
+def check_cut(profcapture, *command):
+    """A list of more than one row that --limit cuts says so, how long it is if it has a total, and how to get the rest."""
+    whole, cut = (profcapture.json(*command, "--limit", limit) for limit in (0, 1))
+    assert not whole["truncated"] and cut["truncated"], command
+    if "rows" in whole["data"]:
+        assert len(whole["data"]["rows"]) > len(cut["data"]["rows"]) and cut["total_rows"] in (None, len(whole["data"]["rows"]))
+    few, all_rows = (profcapture(*command, "--limit", limit).stdout for limit in (1, 0))
+    assert "(--limit 0" in few and "(--limit 0" not in all_rows, command
+
+
 def rows(profcapture, capture, table, *options):
     return profcapture.json("dump", capture, "--table", table, "--limit", 0, *options)["data"]["rows"]

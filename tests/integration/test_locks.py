@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 import schema
+from captures import check_cut
 from recordings import info
 from test_terminal import shown
 
@@ -49,6 +50,7 @@ def test_convoy(profcapture, convoy):
     capture, measured, _ = convoy
     output = profcapture.json("locks", capture, "--limit", 0)
     schema.check(profcapture, "locks", output)
+    check_cut(profcapture, "locks", capture)
     data = output["data"]
     query = "SELECT sum(duration_ns) AS ns FROM thread_states WHERE state = 'runnable'"
     ready = profcapture.json("sql", capture, query)["data"]["rows"][0]["ns"]

@@ -20,7 +20,7 @@ from pathlib import Path
 import pytest
 import schema
 from captures import make, rows, unprintable
-from format_reader import Capture, Chunk
+from format_reader import Capture, Chunk, xxh3
 from recordings import until
 from slices import SANITIZED
 
@@ -279,6 +279,32 @@ def test_damage_elsewhere(profcapture, tmp_path):
     assert done.stderr.count("is damaged: 1 unreadable chunk with 100 rows (sample) was left out") == 1
     assert done.stdout.splitlines()[1] == "1900"
     assert profcapture.json("sql", flipped, "SELECT 1")["capture"]["state"] == "damaged"
+
+
+def test_reads_only_the_columns_it_needs(profcapture, tmp_path):
+    """A column that cannot be decoded, whose bytes are those that were written, damages only queries that need it."""
+    whole = make(tmp_path / "whole.cap", "--rows", 2000, "--chunk-rows", 100)
+    capture, data = Capture(whole.read_bytes()), bytearray(whole.read_bytes())
+    broken = next(column["id"] for column in capture.table("sample")["columns"] if column["name"] == "cgroup")
+    at = 256
+    while at < len(data):
+        chunk = Chunk(bytes(data), at, capture.salt)
+        if chunk.table == 16:
+            parts, = struct.unpack_from("<I", data, at + 96 + 4)
+            for part in range(at + 96 + 32, at + 96 + 32 + 24 * parts, 24):
+                if struct.unpack_from("<H", data, part)[0] == broken:
+                    data[part + 3] = 9  # no number has nine bytes
+            struct.pack_into("<Q", data, at + 72, xxh3(capture.salt, bytes(data[at + 96:at + 96 + chunk.stored])))
+            struct.pack_into("<Q", data, at + 8, xxh3(capture.salt, bytes(data[at + 16:at + 96])))
+        at = chunk.end
+    path = tmp_path / "broken.cap"
+    path.write_bytes(data)
+    for query in ("SELECT count(*) FROM sample", "SELECT sum(weight) FROM samples WHERE time_ns < 50000000 AND tid > 0",
+                  "SELECT function, self FROM hot_functions", "SELECT comm, stack, mode FROM samples"):
+        done = profcapture("sql", path, query)
+        assert (done.stdout, done.stderr) == (profcapture("sql", whole, query).stdout, ""), query
+    done = profcapture("sql", path, "SELECT count(cgroup) FROM sample", check=None)
+    assert "2000 rows (sample)" in done.stderr, done
 
 
 def test_functions_that_are_tables(profcapture, capture, sql):

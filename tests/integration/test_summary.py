@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 import schema
-from captures import make
+from captures import check_cut, make
 
 PROGRAM = r"""
 #include "libcollector/prof-collector.h"
@@ -168,6 +168,44 @@ def test_cut_lists(profcapture, recorded, command):
     few, all_rows = profcapture(*operands, "--limit", 1).stdout, profcapture(*operands, "--limit", 0).stdout
     assert ("(--limit 0" in few) == (few != all_rows)
     assert "(--limit 0" not in all_rows
+
+
+def test_cut_lists_of_many_rows(profcapture, recorded, tmp_path):
+    made = make(tmp_path / "made.cap", "--all-tables", "--rows", 300)
+    for command in (["marks", made], ["counters", made], ["critical-path", made], ["diff", made, recorded, "--all"],
+                    ["sql", made, "SELECT time_ns, function FROM samples"]):
+        check_cut(profcapture, *command)
+
+
+# ---- times
+
+
+SECONDS = {"s": 1, "ms": 1e-3, "us": 1e-6, "ns": 1e-9}
+
+
+def test_text_and_json_have_the_same_times(profcapture, recorded):
+    """Both count from the start of the capture, also in a range; the times are those of the rows."""
+    marks = [row["time_ns"] for row in profcapture.json("sql", recorded, "SELECT time_ns FROM marks WHERE name = 'turn' ORDER BY 1")["data"]["rows"]]
+    start, end = marks[10], marks[30]
+    options = ["--from", f"{start}ns..{end}ns"]
+    heading = f"{start / 1e9:.2f}-{end / 1e9:.2f} s"
+    peak = profcapture.json("memory", recorded)["data"]["summary"]["peak_ns"]
+    number, unit = re.search(r"largest at ([\d.]+) (\w+),", profcapture("memory", recorded).stdout).groups()
+    assert float(number) * SECONDS[unit] == pytest.approx(peak / 1e9, rel=0.01)
+    series = profcapture.json("memory", recorded, "--timeline", *options)["data"]["series"]
+    text = profcapture("memory", recorded, "--timeline", *options).stdout
+    said = [float(number) * SECONDS[unit] * 1e9 for number, unit in re.findall(r"^([\d.]+) (\w+)  ", text, re.MULTILINE)]
+    assert heading in text and said and series
+    assert all(0.99 * start <= time <= 1.01 * end for time in [*said, *(point["time_ns"] for point in series)])
+    timeline = profcapture.json("report", recorded, "--timeline", *options)["data"]["timeline"]
+    assert timeline["from_ns"] == start and heading in profcapture("report", recorded, "--timeline", *options).stdout
+    level = next(row for row in profcapture.json("counters", recorded, *options)["data"]["rows"] if row["name"] == "level")
+    query = f"SELECT value FROM counters WHERE name = 'level' AND time_ns <= {end} ORDER BY time_ns DESC LIMIT 1"
+    assert level["last"] == profcapture.json("sql", recorded, query)["data"]["rows"][0]["value"]
+    text = profcapture("counters", recorded, *options).stdout
+    assert heading in text and re.search(rf"^{level['first']:g}  {level['last']:g}  .*shop/level", text, re.MULTILINE)
+    count = profcapture.json("marks", recorded, *options)["data"]["rows"][0]["count"]
+    assert 0 < count < len(marks) and re.search(rf"^{count}  .*shop/turn", profcapture("marks", recorded, *options).stdout, re.MULTILINE)
 
 
 # ---- help agent

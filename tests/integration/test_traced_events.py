@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 import schema
 
-from captures import make, rows
+from captures import check_cut, make, rows
 from recordings import recorded
 from test_terminal import shown
 
@@ -57,6 +57,7 @@ def events(profcapture, capture, *options):
 
 
 def test_counts(profcapture, whole):
+    check_cut(profcapture, "events", whole)
     by_fd = {(row["event"], row["value"]): row for row in events(profcapture, whole, "--by", "fd")}
     assert set(event for event, _ in by_fd) == {WRITE}  # the other events have no such field
     assert by_fd[WRITE, 77]["count"] == by_fd[WRITE, 77]["intervals"] == 500
