@@ -5,6 +5,7 @@ A program of a few threads measures with its own clock how long each step took. 
 the one before it, so the path must go through all of them.
 """
 import os
+import re
 import subprocess
 
 import pytest
@@ -229,6 +230,11 @@ def test_text(profcapture, relay):
     capture, _, _ = relay
     text = profcapture("critical-path", capture).stdout
     assert "Critical path of relay (thread " in text and "Threads: " in text
+    threads = profcapture.json("critical-path", capture)["data"]["threads"]
+    some, every = (re.search(r"Threads: (.*?)\.(?:\s|$)", profcapture("critical-path", capture, *options).stdout, re.DOTALL)[1]
+                   for options in ([], ["--limit", 0]))
+    assert len(threads) > 3 and len(every.split(", ")) == len(threads) and len(some.split(", ")) == 4
+    assert re.fullmatch(r"and \d+ others?\s+\(--limit 0\)", some.split(", ")[-1])
     assert "waits for supplier in receive" in text and "is created by starter" in text
     assert "waits in deliver: nanosleep" in text or "waits in deliver: timer" in text
     assert "text or json" in profcapture("critical-path", capture, "--format", "csv", check=2).stderr

@@ -96,21 +96,23 @@ static uint64_t sum_of(const struct path_time *time)
 }
 
 /* Prints text such as "Threads: worker 1.2 s, main 0.3 s." */
-static void print_threads(const struct critical_path *path, struct out *out)
+static void print_threads(const struct critical_path *path, bool all, struct out *out)
 {
-	guint n = path->threads->len;
+	guint n = path->threads->len, shown = all ? n : MIN_OF(n, (guint)TEXT_THREADS);
 
 	out_text(out, _("Threads: "));
-	for (guint i = 0; i < n && i < TEXT_THREADS; i++) {
+	for (guint i = 0; i < shown; i++) {
 		const struct path_thread *at = &g_array_index(path->threads, struct path_thread, i);
 		g_autofree char *time = text_duration(sum_of(&at->time));
 		g_autofree char *comm = text_escape(critical_path_comm(path, at->thread));
 
 		out_printf(out, "%s%s %s", i ? ", " : "", comm, time);
 	}
-	if (n > TEXT_THREADS)
-		out_printf(out, ngettext(", and %u other", ", and %u others", n - TEXT_THREADS),
-			   n - TEXT_THREADS);
+	if (n > shown)
+		out_printf(out,
+			   ngettext(", and %u other (--limit 0)", ", and %u others (--limit 0)",
+				    n - shown),
+			   n - shown);
 	out_text(out, ".\n");
 }
 
@@ -163,7 +165,7 @@ static void path_print(const void *data, struct out *out)
 	}
 	out_text(&text, _(", of which "));
 	print_times(path, &text);
-	print_threads(path, &text);
+	print_threads(path, all, &text);
 	if (path->samples)
 		out_printf(&text,
 			   ngettext("Which functions ran is estimated from %s sample.\n",
