@@ -138,6 +138,21 @@ def speedscope_profiles(tmp_path, name, data):
 
 
 @needs_node
+def test_perf_script_collapsed(profcapture, capture):
+    """A script such as those that make flame graphs of perf's text finds the stacks of --to folded."""
+    collapsed, stack = collections.Counter(), []
+    for line in profcapture("export", capture, "--to", "perf-script").stdout.splitlines():
+        if sample := re.match(r"(\S.*?) +\d+/\d+ +(?:\[\d+\] +)?\d+\.\d+: ", line):
+            stack = [sample[1]]
+        elif frame := re.match(r"\s+([0-9a-f]+) (.*) \((.*)\)$", line):
+            name = re.sub(r"\+0x[0-9a-f]+$", "", frame[2])
+            stack.insert(1, perf_name((name, int(frame[1], 16), None, frame[3])).replace(";", ":"))
+        else:
+            collapsed[";".join(stack)] += 1
+    folded = (line.rsplit(" ", 1) for line in profcapture("export", capture, "--to", "folded").stdout.splitlines())
+    assert collapsed == {stack: int(count) for stack, count in folded}
+
+
 def test_perf_script_in_speedscope(profcapture, capture, tmp_path):
     data = profcapture("export", capture, "--to", "perf-script", text=False).stdout
     profiles = speedscope_profiles(tmp_path, "x.txt", data)

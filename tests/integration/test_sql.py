@@ -523,6 +523,13 @@ def test_full_disk(profcapture, capture, tmp_path):
 
 
 def test_rows_of_a_table(profcapture, capture):
+    for table in (table["name"] for table in profcapture.json("info", capture)["data"]["tables"]):
+        whole = rows(profcapture, capture, table)
+        lines = profcapture("export", capture, "--to", "ndjson", "--table", table).stdout.splitlines()
+        assert [json.loads(line) for line in lines[1:]] == whole, table
+        text = profcapture("export", capture, "--to", "csv", "--table", table).stdout
+        records = list(csv.DictReader(io.StringIO(text, newline=""), strict=True))
+        assert [record["time_ns"] for record in records] == ["" if row["time_ns"] is None else str(row["time_ns"]) for row in whole], table
     for to in ("csv", "ndjson"):
         for options in ([], ["--from", "1ms..2ms"], ["--tid", "3"]):
             assert (profcapture("export", capture, "--to", to, "--table", "mark", *options).stdout
