@@ -107,6 +107,7 @@ def measure(table, title, folder, capture, **goals):
         most = goals.get(goal)
         table.row(f"{title}: {what}", value, goal=most and f"at most {most}", met=None if most is None else value <= most, **options)
 
+    row("samples", bench.run_json(profcapture, "info", capture, "--json")["capture"]["samples"], digits=0)
     row("write the page, s", bench.median_seconds(command, 1 if goals["is_long"] else 5), "write_s")
     row("its memory, MB", bench.run_json(bench.program("PEAK_MEMORY", "peak-memory"), *command)["bytes"] / 1e6, "write_mb", digits=0)
     row("size, MB", os.path.getsize(page) / 1e6, "page_mb")
