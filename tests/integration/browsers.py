@@ -63,6 +63,13 @@ class Marionette:
     def run(self, script, *args):
         return self.call("WebDriver:ExecuteScript", script=script, args=list(args))
 
+    def controls(self):
+        """The role and the name of each control, as assistive technology sees them, and that it can have
+        the focus."""
+        elements = self.run("return [...document.querySelectorAll('button, a, input, [tabindex]')].filter((element) => element.checkVisibility());")
+        of = [[self.call(f"WebDriver:GetComputed{what}", id=next(iter(element.values()))) for what in ("Role", "Label")] for element in elements]
+        return [[role, name, True] for role, name in of]
+
     def settle(self):
         self.call("WebDriver:ExecuteAsyncScript", script=SETTLE, args=[])
 
@@ -171,6 +178,7 @@ def drive_tab(browser, url, steps):
         "drag": lambda value: browser.drag(value[0], value[1], value[2], value[3], *value[4:]),
         "text": lambda selector: results.append(browser.run("return [...document.querySelectorAll(arguments[0])].map((e) => e.textContent);", selector)),
         "eval": lambda code: results.append(browser.run(f"return ({code});")),
+        "accessibility": lambda _: results.append(browser.controls()),
     }
     in_chrome(browser, "Services.console.reset();")
     browser.call("WebDriver:SwitchToWindow", handle=browser.call("WebDriver:NewWindow", type="tab")["handle"])
