@@ -28,13 +28,10 @@ const inflate = async function* (base64) {
 	for (let part = await reader.read(); !part.done; part = await reader.read()) yield part.value;
 };
 
-const join = (parts, size) => {
+// Returns an array of another size that begins with the same bytes.
+const resized = (bytes, size) => {
 	const all = new Uint8Array(size);
-	let at = 0;
-	for (const part of parts) {
-		all.set(part, at);
-		at += part.length;
-	}
+	all.set(bytes.subarray(0, size));
 	return all;
 };
 
@@ -240,6 +237,7 @@ const matchTasks = (data) => {
 // length instead. Returns both tables, and the rows of each by thread.
 const prepareWaits = (data, within = { rows: 0, thread: [] }, across = { rows: 0, thread: [] }) => {
 	within.unit = across.unit = data.wait_unit_ns;
+	within.each = 1;
 	across.begin = Float64Array.from(
 		{ length: across.rows },
 		(_, i) => across.time[i] * across.unit + across.rest[i],
@@ -274,10 +272,8 @@ const prepare = (data) => {
 	data.places.unit = data.place_unit_ns;
 	data.places.size = data.places.place.reduce((most, place) => Math.max(most, place + 1), 0);
 	for (const table of [samples, data.places]) {
-		if (table.weight || !table.rows) continue;
-		table.each = data.capture.sample_weight;
-		table.weight = new Float64Array(table.rows);
-		for (let i = 0; i < table.rows; i++) table.weight[i] = table.count[i] * table.each;
+		table.each = table.weight ? 1 : data.capture.sample_weight;
+		table.weight ||= table.count;
 	}
 	data.allocations = allocations || { rows: 0 };
 	data.marks = marks || { rows: 0 };
@@ -288,29 +284,30 @@ const prepare = (data) => {
 	if (!data.hasSlices) {
 		// without slices, only samples show when a thread ran
 		for (let i = 0; i < samples.rows; i++) {
-			data.lanes[samples.thread[i]].sums[0] += samples.weight[i];
+			data.lanes[samples.thread[i]].sums[0] += samples.weight[i] * samples.each;
 		}
 	}
 	data.lanes.sort((a, b) => b.sums[0] - a.sums[0] || a.index - b.index);
 	return data;
 };
 
-// Calls `paint` with the header as soon as the header is read, long before the columns are.
+// Calls `paint` with the header as soon as the header is read, long before the columns are. The
+// header has the size of all data, so that the parts of the stream need not be kept.
 export const load = async (element, paint) => {
-	const parts = [];
+	let raw = new Uint8Array(0);
 	let size = 0;
 	let header = null;
-	let raw = null;
 	for await (const part of inflate(element.textContent.trim())) {
-		parts.push(part);
+		if (size + part.length > raw.length) raw = resized(raw, size + part.length);
+		raw.set(part, size);
 		size += part.length;
-		if (header) continue;
-		raw = join(parts, size);
-		if (size < 4 || size < 4 + headerLength(raw)) continue;
+		if (header || size < 4 || size < 4 + headerLength(raw)) continue;
 		header = decodeHeader(raw);
+		const columns = header.columns.reduce((sum, { rows, bytes }) => sum + rows * bytes, 0);
+		raw = resized(raw, 4 + headerLength(raw) + columns);
 		await paint(header);
 	}
-	return prepare(decode(header, join(parts, size)));
+	return prepare(decode(header, raw));
 };
 
 // Returns the index of the first element of a sorted array that is not below the value.

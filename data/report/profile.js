@@ -159,20 +159,12 @@ const rowAt = (s, ns) => lowerBound(s.time, Math.ceil(ns / s.unit), s.rows);
 const addSamples = (s, rows, { from, to, thread, place }, self) => {
 	const begin = rowAt(s, from);
 	const end = rowAt(s, to);
+	const { weight, count, each } = s;
 	let events = 0;
-	if (s.each && thread === null && !place) {
-		// half as much memory to read
-		for (let i = begin; i < end; i++) {
-			self[rows[i]] += s.count[i];
-			events += s.count[i];
-		}
-		for (let k = 0; k < self.length; k++) self[k] *= s.each;
-		return events;
-	}
 	for (let i = begin; i < end; i++) {
 		if ((thread !== null && s.thread[i] !== thread) || place?.[rows[i]] < 0) continue;
-		self[rows[i]] += s.weight[i];
-		events += s.count[i];
+		self[rows[i]] += weight[i] * each;
+		events += count[i];
 	}
 	return events;
 };
@@ -330,7 +322,7 @@ export const histograms = (data, stacks, functions, measure, { from, to, thread 
 		const row = rowOf(rows[i]);
 		if ((thread !== null && s.thread[i] !== thread) || row < 0) continue;
 		sums[idOf[row] * bins + Math.min(bins - 1, ((s.time[i] - start) * perUnit) | 0)] +=
-			s.weight[i];
+			s.weight[i] * s.each;
 	}
 	if (measure === 'wait') {
 		const width = (to - from) / bins;
@@ -382,7 +374,7 @@ export const partSums = (data, { from, to, thread }, parts) => {
 		for (let i = at(0), end = at(parts), width = (to - from) / parts; i < end; i++) {
 			if (s.thread[i] === thread) {
 				sums[Math.min(parts - 1, Math.floor((s.time[i] * s.unit - from) / width))] +=
-					s.weight[i];
+					s.weight[i] * s.each;
 			}
 		}
 		return sums;
@@ -390,7 +382,7 @@ export const partSums = (data, { from, to, thread }, parts) => {
 	if (!s.before) {
 		// the sum before each row, so that a range needs no pass over its rows
 		s.before = new Float64Array(s.rows + 1);
-		for (let i = 0; i < s.rows; i++) s.before[i + 1] = s.before[i] + s.weight[i];
+		for (let i = 0; i < s.rows; i++) s.before[i + 1] = s.before[i] + s.weight[i] * s.each;
 	}
 	for (let part = 0; part < parts; part++) {
 		sums[part] = s.before[at(part + 1)] - s.before[at(part)];
@@ -402,7 +394,9 @@ export const partSums = (data, { from, to, thread }, parts) => {
 export const threadWeights = (data, from, to) => {
 	const s = data.samples;
 	const sums = new Float64Array(data.threads.length);
-	for (let i = rowAt(s, from), end = rowAt(s, to); i < end; i++) sums[s.thread[i]] += s.weight[i];
+	for (let i = rowAt(s, from), end = rowAt(s, to); i < end; i++) {
+		sums[s.thread[i]] += s.weight[i] * s.each;
+	}
 	return sums;
 };
 

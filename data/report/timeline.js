@@ -89,7 +89,7 @@ const drawHeat = (g, row, c) => {
 	for (let i = begin; i < end; i++) {
 		if (state.thread !== null && s.thread[i] !== state.thread) continue;
 		const bin = Math.floor((s.time[i] * unit - from) / width);
-		if (bin >= 0) bins[Math.min(bin, bins.length - 1)] += s.weight[i];
+		if (bin >= 0) bins[Math.min(bin, bins.length - 1)] += s.weight[i] * s.each;
 	}
 	const full =
 		data.capture.is_time && !data.capture.metric
