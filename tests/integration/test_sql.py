@@ -215,6 +215,8 @@ def test_waits_have_names(profctl, profcapture, compile_c, sql, database, tmp_pa
         assert {cause: (ns, n) for cause, ns, n in run("SELECT cause, sum(duration_ns), count(*) FROM waits GROUP BY 1")} == causes
         assert run("SELECT cause, count(*) FROM wait GROUP BY 1 ORDER BY 1") == run("SELECT cause, count(*) FROM waits GROUP BY 1 ORDER BY 1")
         assert run("SELECT count(*) FROM waits WHERE stack LIKE '%;run;doze;%' AND cause = 'timer' AND end_ns - time_ns > 25000000") == [(4,)]
+        assert run("SELECT count(*) FROM waits AS w JOIN thread_states AS s ON s.tid = w.tid AND s.time_ns = w.time_ns AND s.end_ns = w.end_ns "
+                   "WHERE w.stack LIKE '%;run;doze;%' AND s.state = 'waiting'") == [(4,)]
         (waker,) = run("SELECT waker_pid = pid, waker_tid = pid, waker_comm, waker_stack LIKE '%main;release;%', waker_function IS NOT NULL "
                        "FROM waits WHERE stack LIKE '%;run;block;%' AND cause = 'futex'")
         assert waker == (1, 1, "sleeper", 1, 1)

@@ -97,8 +97,8 @@ static const struct {
 	  "s.size, s.blocks, s.bytes, s.ended, " PLACE_COLUMNS,
 	  " AS stack, s.call FROM blocks AS s" },
 	{ "waits",
-	  "SELECT s.time_ns, s.time_ns + s.duration AS end_ns, s.duration AS duration_ns, s.pid, "
-	  "s.tid, s.comm, s.exe, s.state, s.cpu, s.cause, " PLACE_COLUMNS,
+	  "SELECT s.time_ns - s.duration AS time_ns, s.time_ns AS end_ns, "
+	  "s.duration AS duration_ns, s.pid, s.tid, s.comm, s.exe, s.state, s.cpu, s.cause, " PLACE_COLUMNS,
 	  " AS stack, s.call, s.syscall, s.object, " WAKER_COLUMNS,
 	  " AS waker_stack, s.waker_call FROM wait AS s" },
 	{ "counters", "SELECT v.time_ns, c.pid, c.\"group\", c.name, c.unit, c.kind, v.value "
