@@ -39,6 +39,7 @@ struct parts {
 	struct scan scan;
 	struct prof_reader *reader;
 	unsigned int first_hits;
+	bool is_finished;
 };
 
 static inline void parts_first_hit(struct image *image, const struct mapping *mapping, int32_t pid,
@@ -83,6 +84,7 @@ static inline void parts_finish(struct parts *parts)
 		abort();
 	if (prof_reader_open(parts->fd, &parts->reader) != 0)
 		parts->reader = NULL;
+	parts->is_finished = true;
 }
 
 /* Does what the session does for collectors in one iteration. */
@@ -103,6 +105,10 @@ static inline void parts_finish_collectors(struct parts *parts, struct collector
 
 static inline void parts_done(struct parts *parts)
 {
+	/* A writer that is not finished goes on, and the number of its descriptor may be another
+	 * test's by then. */
+	if (!parts->is_finished)
+		parts_finish(parts);
 	samples_done(&parts->samples);
 	output_done(&parts->output);
 	tasks_done(&parts->tasks);
