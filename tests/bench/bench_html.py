@@ -3,7 +3,8 @@
 opened in a browser, and counted again for ranges that a mouse drags.
 
 Times in the browser are those of headless Chromium without a frame limit: a drag is measured from
-each move of the mouse to the end of the second frame after it. No peer's page counts a range again.
+each move of the mouse to the end of the second frame after it. The peer is flamegraph.pl with the
+same stacks; no peer's page counts a range again.
 """
 
 import json
@@ -17,6 +18,7 @@ from pathlib import Path
 import bench
 
 ROOT = Path(__file__).resolve().parents[2]
+FLAMEGRAPH = Path("/usr/share/perl5/Devel/NYTProf/flamegraph.pl")
 DRIVER = ROOT / "tests/integration/drive_page.mjs"
 NODE = Path(os.environ.get("XDG_CACHE_HOME", Path.home() / ".cache")) / "profd-tests/node_modules"
 CHROMIUM = shutil.which("chromium-headless-shell") or shutil.which("chromium")
@@ -99,25 +101,46 @@ def quantile(values, share):
     return sorted(values)[min(len(values) - 1, int(len(values) * share))]
 
 
+def flamegraph(folder, capture):
+    """Draws the folded stacks with flamegraph.pl. Returns the seconds that it takes, without those of
+    counting the samples, and the URL of a page with its picture."""
+    if not FLAMEGRAPH.exists():
+        print("flamegraph.pl is not installed: ./dev setup --peers")
+        return None, None
+    folded, picture, page = (Path(folder, "peer" + end) for end in (".folded", ".svg", ".html"))
+    bench.run(bench.program("PROFCAPTURE", "profcapture"), "export", capture, "--to", "folded", "-o", folded, "--force", "-q")
+    seconds = bench.median_seconds(["sh", "-c", 'perl "$0" "$1" > "$2"', FLAMEGRAPH, folded, picture])
+    drawn = "requestAnimationFrame(() => requestAnimationFrame(() => { const { dataset } = document.documentElement; dataset.painted = dataset.ready = performance.now(); }))"
+    svg = picture.read_text(encoding="utf-8").partition("<svg")
+    page.write_text(f'<!doctype html><meta charset="utf-8">{svg[1]}{svg[2]}<script>{drawn}</script>', encoding="utf-8")
+    return seconds, page.as_uri()
+
+
 def measure(table, title, folder, capture, **goals):
     profcapture, page = bench.program("PROFCAPTURE", "profcapture"), os.path.join(folder, "page.html")
     command = [profcapture, "html", capture, "-o", page, "--force", "-q"]
+    peer_seconds, peer_url = flamegraph(folder, capture)
 
-    def row(what, value, goal=None, **options):
+    def row(what, value, goal=None, peer=None, **options):
         most = goals.get(goal)
-        table.row(f"{title}: {what}", value, goal=most and f"at most {most}", met=None if most is None else value <= most, **options)
+        table.row(f"{title}: {what}", value, peer, goal=most and f"at most {most}", met=None if most is None else value <= most, **options)
 
     row("samples", bench.run_json(profcapture, "info", capture, "--json")["capture"]["samples"], digits=0)
-    row("write the page, s", bench.median_seconds(command, 1 if goals["is_long"] else 5), "write_s")
+    row("write the page, s", bench.median_seconds(command, 1 if goals["is_long"] else 5), "write_s", peer_seconds)
     row("its memory, MB", bench.run_json(bench.program("PEAK_MEMORY", "peak-memory"), *command)["bytes"] / 1e6, "write_mb", digits=0)
     row("size, MB", os.path.getsize(page) / 1e6, "page_mb")
     if not (CHROMIUM and (NODE / "playwright-core").is_dir()):
         print("no browser to drive is installed: ./dev setup --peers")
         return
     url, data = Path(page).as_uri(), "{ ...document.documentElement.dataset }"
-    opens = [browse(url, {"open": ""}, {"eval": f"({data})"})[0] for _ in range(7)]
+    opens, peers = [], []
+    for _ in range(7):
+        opens += browse(url, {"open": ""}, {"eval": f"({data})"})
+        if peer_url:
+            peers += browse(peer_url, {"open": ""}, {"eval": f"({data})"})
+    painted = statistics.median(float(data["painted"]) for data in peers) if peers else None
     row("rows of the table of stacks", int(opens[0]["stacks"]))
-    row("first paint, ms", statistics.median(float(data["painted"]) for data in opens), "paint_ms", digits=0)
+    row("first paint, ms", statistics.median(float(data["painted"]) for data in opens), "paint_ms", painted, digits=0)
     row("all panels work, ms", statistics.median(float(data["ready"]) for data in opens), "open_ms", digits=0)
     for tab in "flame", "functions", "tree":
         (frames,) = browse(url, {"open": f"tab={tab}"}, {"latency": ["#timeline-canvas", 60, places()]})
