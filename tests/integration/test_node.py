@@ -104,7 +104,8 @@ def test_names(profctl, profcapture, capture, node, tmp_path):
     between = [chain[chain.index("revives") + 1:chain.index("main")] for chain in chains if "revives" in chain]
     assert between and all(None in frames[:frames.index("parse")] for frames in between), between
     data = profcapture.json("report", capture, "--limit", 0)["data"]
-    assert data["unwind"]["guessed"] <= 2 + 0.02 * len(found.samples), data["unwind"]  # V8's records confirm the stacks
+    late = sum(sample["user_stop"] == "no-table" for sample in found.samples)  # on a busy machine, tables are late
+    assert data["unwind"]["guessed"] <= 2 + 0.02 * len(found.samples) + late, data["unwind"]  # V8's records confirm the stacks
     everything = data["rows"]
     shown = {row["name"]: row for row in everything if row["kind"] == "javascript"}
     at = lambda text: next(i + 1 for i, line in enumerate(NAMES.split("\n")) if text in line)
