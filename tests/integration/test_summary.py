@@ -285,7 +285,10 @@ def test_start_functions(profcapture, shared_cpu):
     """The threads of a program differ by the functions with which they began."""
     answer = profcapture.json("report", shared_cpu, "--by", "thread")
     schema.check(profcapture, "report", answer)
-    assert sorted(row["start"] for row in answer["data"]["rows"] if row["comm"] == "ready" and row["start"]) == ["burn", "drink", "main"]
+    threads = [row for row in answer["data"]["rows"] if row["comm"] == "ready" and row["start"]]
+    assert sorted(row["start"] for row in threads if row["tid"] != row["pid"]) == ["burn", "drink"]
+    (first,) = (row["start"] for row in threads if row["tid"] == row["pid"])
+    assert first == "main" or first.startswith("_")  # its samples may all be from before or after main()
     table = profcapture("report", shared_cpu, "--by", "thread").stdout.split("\n\n")[1].splitlines()
     assert table[0].endswith("  start") and sorted(line.split()[-1] for line in table[1:]) == ["burn", "drink", "main"]
 
