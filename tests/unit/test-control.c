@@ -46,20 +46,26 @@ static void on_refused(const struct control_peer *peer, void *data)
 	seen->peer = *peer;
 }
 
+/* Returns -1 with EAGAIN if too many connections wait to be accepted. */
 static int connect_to(const struct control *control)
 {
 	const char *address = control_address(control);
 	bool is_abstract = g_str_has_prefix(address, "unix-abstract:");
 	const char *path = strchr(address, ':') + 1;
 	struct sockaddr_un name = { .sun_family = AF_UNIX };
-	int fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
+	int fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+	int failed;
 
 	g_strlcpy(name.sun_path + is_abstract, path, sizeof(name.sun_path) - is_abstract);
 	if (connect(fd, (const struct sockaddr *)&name,
 		    (socklen_t)(offsetof(struct sockaddr_un, sun_path) + is_abstract +
-				strlen(path))) == 0)
+				strlen(path))) == 0) {
+		CHECK(fcntl(fd, F_SETFL, 0) == 0);
 		return fd;
+	}
+	failed = errno;
 	close(fd);
+	errno = failed;
 	return -1;
 }
 
@@ -263,13 +269,19 @@ static void test_crowd(void)
 
 static int connect_as(const struct control *control, uid_t uid)
 {
-	int fd = -1;
+	int fd, failed;
 
-	/* change only this thread's uid, which is the uid that the connection gets */
-	if (syscall(SYS_setresuid, -1, uid, -1) == 0)
+	do {
+		/* change only this thread's uid, which is the uid that the connection gets */
+		CHECK(syscall(SYS_setresuid, -1, uid, -1) == 0);
 		fd = connect_to(control);
-	CHECK(syscall(SYS_setresuid, -1, getuid(), -1) == 0);
-	serve_some();
+		failed = errno;
+		CHECK(syscall(SYS_setresuid, -1, getuid(), -1) == 0);
+		if (fd < 0 && failed == EAGAIN)
+			serve();
+		else
+			serve_some();
+	} while (fd < 0 && failed == EAGAIN);
 	return fd;
 }
 
