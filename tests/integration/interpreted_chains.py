@@ -86,14 +86,18 @@ class Capture:
                 yield f"{TORN if sample['interpreter'] == 'torn' else 0:x}\t"
 
 
+KINDS = {"python", "ruby", "php", "perl", "javascript"}
+
+
 def settled(samples):
-    """Drops the samples of each process before its interpreter was found, and those of each CPU before
-    the programs were attached to its events."""
+    """Drops the samples of each process before its interpreter was found and ran a function, and those
+    of each CPU before the programs were attached to its events."""
     begun, attached, kept = set(), set(), []
     for sample in samples:
         if sample["interpreter"] == "complete":
-            begun.add(sample["pid"])
             attached.add(sample["cpu"])
+            if any(frame["kind"] in KINDS for frame in sample["frames"]):
+                begun.add(sample["pid"])
         if sample["pid"] in begun and sample["cpu"] in attached and sample["interpreter"] != "idle":
             kept.append(sample)
     return kept
