@@ -3,8 +3,8 @@
  * Session-interpreters - reads the functions of interpreted programs during a session
  *
  * With CPU-wide events, the programs of a family are loaded only when a process may have such an
- * interpreter, and by a thread, because loading takes up to 0.1 s. The engine repeats requests that
- * it sent before the programs were attached.
+ * interpreter, or when the command is one by its name, and by a thread, because loading takes up to
+ * 0.2 s. The engine repeats requests that it sent before the programs were attached.
  */
 #include "config.h"
 

@@ -856,9 +856,8 @@ static bool open_tasks(struct session *session, GError **error)
  * longer than many commands. */
 static void expect_command(struct session *session)
 {
-	g_autofree char *name = session->options->command
-					? g_path_get_basename(session->options->command[0])
-					: NULL;
+	const char *command = session->options->command ? session->options->command[0] : NULL;
+	g_autofree char *name = command ? g_path_get_basename(command) : NULL;
 	const struct message_interpreted expected = {
 		.expected = name ? interp_family_of_name(name) : INTERP_NONE,
 		.sleeps = true,

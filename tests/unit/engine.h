@@ -105,8 +105,8 @@ static inline void parts_finish_collectors(struct parts *parts, struct collector
 
 static inline void parts_done(struct parts *parts)
 {
-	/* A writer that is not finished goes on, and the number of its descriptor may be another
-	 * test's by then. */
+	/* Finish the writer, because its thread would go on writing to a descriptor whose number
+	 * another test may get. */
 	if (!parts->is_finished)
 		parts_finish(parts);
 	samples_done(&parts->samples);
