@@ -606,8 +606,8 @@ def test_cut_of_the_second_segment(profcapture, whole, tmp_path):
 # ---- size
 
 
-# each chunk has 4 rows
-EPOCHS = (10,) if SANITIZED else (10, 40)
+# each chunk has 8 rows; the shorter capture has enough of them to fill the blocks of compact
+EPOCHS = (20,) if SANITIZED else (20, 80)
 BY_LENGTH = [(verb, state) for verb in ("dump", "report", "info", "memory", "marks", "counters", "verify", "compact", "recover", "cut")
              for state in ("finished", "unfinished")]
 
@@ -617,7 +617,7 @@ def lengths(tmp_path_factory):
     """Captures of 12,000 and of 47,000 chunks, both finished and as after a crash. With a
     sanitizer, memory is not compared, so only the smaller ones are made."""
     folder = tmp_path_factory.mktemp("lengths")
-    return {state: [make(folder / f"{state}{epochs}.cap", "--epochs", epochs, "--rows", 4000 * epochs, "--chunk-rows", 4, *options)
+    return {state: [make(folder / f"{state}{epochs}.cap", "--epochs", epochs, "--rows", 4000 * epochs, "--chunk-rows", 8, *options)
                     for epochs in EPOCHS]
             for state, options in (("finished", []), ("unfinished", ["--crash"]))}
 
@@ -628,7 +628,7 @@ def test_memory_by_length(tmp_path, lengths, verb, state):
     unpacked in pieces. compact keeps 20 bytes (measured) of each chunk in memory until its new file
     is complete, here of 35,000 more chunks; the rest is memory that the C library keeps after
     free()."""
-    more = 5e6 if verb == "compact" else 0.75e6
+    more = 2e6 if verb == "compact" else 0.75e6
     options = {"compact": ["-o"], "recover": ["-o"], "cut": ["--from", "1s", "-o"]}.get(verb, [])
     took = []
     for path in lengths[state]:
