@@ -454,7 +454,7 @@ struct snapshot_of_self {
 	struct walk_registers registers;
 	uint8_t *stack;
 	size_t bytes;
-	bool only_pc_sp;
+	bool only_pc_sp, in_kernel;
 };
 
 static uintptr_t stack_top(void)
@@ -528,6 +528,7 @@ static bool run(struct self *self, const struct snapshot_of_self *snapshot, size
 		.thread = thread,
 		.pid = 1,
 		.only_pc_sp = snapshot->only_pc_sp,
+		.in_kernel = snapshot->in_kernel,
 	};
 
 	return unwind_run(self->unwind, &input, self->maps, true, last_chance, stack, missing);
@@ -573,7 +574,7 @@ static void test_from_sp(void)
 
 static void test_waits(void)
 {
-	struct snapshot_of_self snapshot = { 0 };
+	struct snapshot_of_self snapshot = { 0 }, other;
 	struct image *missing = NULL;
 	struct unwind_stack stack;
 	struct self self;
@@ -587,6 +588,15 @@ static void test_waits(void)
 	CHECK(run(&self, &snapshot, snapshot.bytes, 1, true, &stack, &missing));
 	CHECK_INT(stack.stop, PROF_STOP_NO_TABLE);
 	CHECK(stack.n >= 1 && stack.ips[0] == (snapshot.registers.pc | UNWIND_EXACT));
+	/* also in a system call, and if the frame pointer points to words that are no frame */
+	other = snapshot;
+	other.stack = g_memdup2(snapshot.stack, snapshot.bytes);
+	other.in_kernel = true;
+	other.registers.fp = snapshot.registers.sp + 16;
+	memcpy(other.stack + 16, (const uint64_t[]){ snapshot.registers.sp + 64, 1 }, 16);
+	CHECK(run(&self, &other, other.bytes, 1, true, &stack, &missing));
+	CHECK_INT(stack.stop, PROF_STOP_NO_TABLE);
+	g_free(other.stack);
 	make_tables(&self);
 	REQUIRE(run(&self, &snapshot, snapshot.bytes, 1, false, &stack, &missing));
 	CHECK_INT(stack.stop, PROF_STOP_ROOT);
