@@ -471,7 +471,8 @@ enum prof_wait_state {
 	PROF_WAIT_TRACED
 };
 /* How a wait's stack was obtained. COPIED: copied at the switch. LATE: read while the thread slept.
- * SHARED: taken from another wait of the thread at the same program counter and stack pointer.
+ * SHARED: taken from another wait of the process at the same program counter and stack pointer, or
+ * place of the stack pointer in its page.
  * RACED: no stack, because the thread ran before its stack was read. */
 enum prof_stack_source {
 	PROF_STACK_NONE,

@@ -96,7 +96,7 @@ static void test_rows(void)
 	waits_drop(&stage.waits, stage.threads[0]);
 	waits_end(&stage.waits, stage.threads[0], 6000);
 	/* sleeps at the end */
-	leave(&stage, 1, 0x400010, 0x8000, 7000);
+	leave(&stage, 1, 0x400010, 0x8008, 7000);
 	waits_end_all(&stage.waits, 7500);
 	waits_write(&stage.waits, UINT64_MAX);
 	parts_finish(&stage.parts);
@@ -171,6 +171,9 @@ static void test_shared(void)
 	} cases[] = {
 		{ 0, 0x400010, 0x7000, PROF_STACK_SHARED },
 		{ 0, 0x400010, 0x7008, PROF_STACK_NONE },
+		{ 0, 0x400010, 0x9000, PROF_STACK_SHARED },
+		{ 0, 0x400011, 0x9000, PROF_STACK_NONE },
+		{ 2, 0x400010, 0x9000, PROF_STACK_NONE },
 		{ 0, 0x400011, 0x7000, PROF_STACK_NONE },
 		{ 1, 0x400010, 0x7000, PROF_STACK_SHARED },
 		{ 2, 0x400010, 0x7000, PROF_STACK_NONE },
@@ -198,6 +201,30 @@ static void test_shared(void)
 	stage_done(&stage);
 }
 
+/* A wait shares the stack of its own stack pointer, even if another with the same place in its page
+ * is newer. */
+static void test_in_page(void)
+{
+	const uint64_t sps[] = { 0x7000, 0x9000, 0x7000, 0xa000 };
+	struct stage stage;
+
+	stage_init(&stage);
+	for (size_t i = 0; i < ARRAY_SIZE(sps); i++) {
+		if (i < 2)
+			copy_from(&stage, i, 0x400010, 0x400020 + i);
+		leave(&stage, i & 1, 0x400010, sps[i], 5000 + 100 * i);
+		waits_end(&stage.waits, stage.threads[i & 1], 5050 + 100 * i);
+	}
+	waits_write(&stage.waits, UINT64_MAX);
+	parts_finish(&stage.parts);
+	REQUIRE(CHECK_INT(rows_of(&stage.parts, PROF_TABLE_WAIT), ARRAY_SIZE(sps)));
+	CHECK(row(&stage, PROF_WAIT_STACK, 0) != row(&stage, PROF_WAIT_STACK, 1));
+	CHECK_INT(row(&stage, PROF_WAIT_STACK, 2), row(&stage, PROF_WAIT_STACK, 0));
+	CHECK_INT(row(&stage, PROF_WAIT_STACK, 3), row(&stage, PROF_WAIT_STACK, 1));
+	CHECK_INT(row(&stage, PROF_WAIT_STACK_SOURCE, 3), PROF_STACK_SHARED);
+	stage_done(&stage);
+}
+
 /* A wait without a stack shares the stack of a later wait, but not of a much later one. */
 static void test_held(void)
 {
@@ -209,7 +236,7 @@ static void test_held(void)
 
 	stage_init(&stage);
 	for (size_t i = 0; i < ARRAY_SIZE(begins_ns); i++) {
-		const uint64_t sp = i < 3 ? 0x7000 : 0x8000;
+		const uint64_t sp = i < 3 ? 0x7000 : 0x8008;
 
 		if (sources[i] == PROF_STACK_COPIED)
 			copy(&stage, 0, 0x400010);
@@ -238,7 +265,7 @@ static void test_behind(void)
 	for (size_t i = 0; i < ARRAY_SIZE(sources); i++) {
 		if (sources[i] == PROF_STACK_COPIED)
 			copy_from(&stage, 0, 0x400010, 0x400020 + i);
-		leave(&stage, 0, 0x400010, sources[i] == PROF_STACK_NONE ? 0x8000 : 0x7000,
+		leave(&stage, 0, 0x400010, sources[i] == PROF_STACK_NONE ? 0x8008 : 0x7000,
 		      5000 + 100 * i);
 		waits_end(&stage.waits, stage.threads[0], 5050 + 100 * i);
 	}
@@ -739,6 +766,7 @@ int main(void)
 	RUN(test_states);
 	RUN(test_order);
 	RUN(test_shared);
+	RUN(test_in_page);
 	RUN(test_held);
 	RUN(test_behind);
 	RUN(test_held_many);

@@ -3,14 +3,16 @@
  * Waits - records where threads sleep, and for how long
  *
  * The kernel reports each sleep twice before the thread leaves its CPU: RECORD_SLEEP has the
- * registers of the user code, and, for about a thousand sleeps a second on each CPU, a sample has a
- * copy of the stack and the kernel's chain. The switch that follows begins the wait, and a wake-up
+ * registers of the user code, and, for about 250 sleeps a second on each CPU, a sample has a copy of
+ * the stack and the kernel's chain. The switch that follows begins the wait, and a wake-up
  * or the next switch to the thread ends it. So the time of each wait is exact, and many waits have
  * their own stack. Any other wait shares the stack of the last wait of the same process that began
  * at the same program counter and stack pointer, or of the first one in the second after it. That
  * wait is usually of the same thread, or of an earlier thread whose stack was in the same memory:
- * servers start a thread for each request. Different callers may lead to one such place, so a
- * shared stack may show another caller; but every Nth sleep is copied, whatever its stack is.
+ * servers start a thread for each request. Without such a wait, it shares the stack of one whose
+ * stack pointer is at the same place in its page: stacks of threads are mapped at whole pages, so
+ * threads that make the same calls have it there. Different callers may lead to one such place, so
+ * a shared stack may show another caller; but every Nth sleep is copied, whatever its stack is.
  * Without such a wait, the stack is unknown.
  * In an interpreted program, a place includes the interpreter's frames, which are merged into the
  * native frames of any wait with that program counter and stack pointer. They are not read for each
@@ -30,13 +32,13 @@
  * Invariants: (1) each sleep of a thread becomes one row, with its stack or without
  *                 [test-engine-waits: rows]
  *             (2) rows are in the order of their ends  [test-engine-waits: order]
- *             (3) a shared stack is of the same process, program counter and stack pointer, and, if
- *                 they were read, frames of the interpreter
- *                 [test-engine-waits: shared, interpreted]
+ *             (3) a shared stack is of the same process, program counter and, at least within its
+ *                 page, stack pointer, and, if they were read, frames of the interpreter
+ *                 [test-engine-waits: shared, in_page, interpreted]
  *             (4) a stack is used only if the thread slept while it was read and no switch was lost
  *                 since it fell asleep  [test-engine-waits: late, unverified]
- *             (5) a waker's stack is of its own process, program counter and stack pointer
- *                 [test-engine-waits: wakers]
+ *             (5) a waker's stack is of its own process, program counter and, at least within its
+ *                 page, stack pointer  [test-engine-waits: wakers]
  *             (6) the times are those of the switch table  [test_off_cpu: test_times]
  *             (7) a process whose memory is locked for long is read rarely
  *                 [test-engine-waits: pause]
@@ -234,11 +236,18 @@ static struct wait *next_wait(struct waits *waits, struct thread *thread)
 
 /* ---- rows ------------------------------------------------------------------------------------ */
 
-static struct wait_stratum *stratum_of(const struct waits *waits, const struct wait_code *code,
-				       uint32_t chain_hash)
+/* Returns where the stack pointer is in its page. It identifies the place in threads whose stacks
+ * are mapped alike. It is no stack pointer, because nothing is mapped at the first page. */
+static uint64_t sp_in_page(const struct wait_code *code)
 {
-	uint64_t hash = code->pc * UINT64_C(0x9e3779b97f4a7c15) ^ code->sp ^ code->is_waker ^
-			chain_hash;
+	return code->sp % 4096;
+}
+
+/* `sp`: the code's, or sp_in_page(). */
+static struct wait_stratum *stratum_of(const struct waits *waits, const struct wait_code *code,
+				       uint64_t sp, uint32_t chain_hash)
+{
+	uint64_t hash = code->pc * UINT64_C(0x9e3779b97f4a7c15) ^ sp ^ code->is_waker ^ chain_hash;
 
 	hash = (hash ^ code->thread->process->row.id) * UINT64_C(0x9e3779b97f4a7c15);
 	return &waits->strata[hash >> 40 & (N_STRATA - 1)];
@@ -267,14 +276,14 @@ static bool is_poor(const struct waits *waits, const struct wait_code *code,
 
 /* Returns the last stack at the code's place, or one with epoch 0 if the place has no stack. */
 static struct wait_stratum find_stratum(const struct waits *waits, const struct wait_code *code,
-					uint32_t chain_hash)
+					uint64_t sp, uint32_t chain_hash)
 {
 	const struct wait_stratum *stratum;
 
 	if (!code->thread || !code->has_registers)
 		return (struct wait_stratum){ 0 };
-	stratum = stratum_of(waits, code, chain_hash);
-	return is_current(waits, stratum) && stratum->pc == code->pc && stratum->sp == code->sp &&
+	stratum = stratum_of(waits, code, sp, chain_hash);
+	return is_current(waits, stratum) && stratum->pc == code->pc && stratum->sp == sp &&
 			       stratum->chain_hash == chain_hash &&
 			       stratum->process == code->thread->process->row.id &&
 			       stratum->is_waker == code->is_waker
@@ -301,7 +310,6 @@ static struct wait_stratum make_stratum(struct waits *waits, const struct wait_c
 {
 	return (struct wait_stratum){
 		.pc = code->pc,
-		.sp = code->sp,
 		.process = code->thread->process->row.id,
 		.epoch = waits->samples->output->epoch,
 		.stack = samples_add_stack(waits->samples, sample, maps,
@@ -320,19 +328,25 @@ static struct wait_stratum make_stratum(struct waits *waits, const struct wait_c
 static void share_stratum(struct waits *waits, const struct wait_code *code,
 			  struct wait_stratum stratum)
 {
-	struct wait_stratum any = find_stratum(waits, code, 0);
+	const uint64_t sps[] = { code->sp, sp_in_page(code) };
 
-	stratum.chain_hash = 0;
-	if (!is_poor(waits, code, &stratum) || is_poor(waits, code, &any))
-		*stratum_of(waits, code, 0) = stratum;
-	stratum.chain_hash = code->chain_hash;
-	if (code->chain_hash)
-		*stratum_of(waits, code, code->chain_hash) = stratum;
+	for (size_t i = 0; i < ARRAY_SIZE(sps); i++) {
+		struct wait_stratum any = find_stratum(waits, code, sps[i], 0);
+
+		stratum.sp = sps[i];
+		stratum.chain_hash = 0;
+		if (!is_poor(waits, code, &stratum) || is_poor(waits, code, &any))
+			*stratum_of(waits, code, sps[i], 0) = stratum;
+		stratum.chain_hash = code->chain_hash;
+		if (code->chain_hash)
+			*stratum_of(waits, code, sps[i], code->chain_hash) = stratum;
+	}
 }
 
 static struct wait_code **native_of(const struct waits *waits, const struct wait_code *code)
 {
-	return &waits->natives[(size_t)(stratum_of(waits, code, 0) - waits->strata) % N_NATIVES];
+	return &waits->natives[(size_t)(stratum_of(waits, code, code->sp, 0) - waits->strata) %
+			       N_NATIVES];
 }
 
 /* Adds the code's own stack, and lets others share it. */
@@ -395,7 +409,7 @@ static void offer_stack(struct waits *waits, struct wait_code *code)
 	if (!code->has_registers)
 		return;
 	if (is_poor(waits, code, &code->shared))
-		code->shared = find_stratum(waits, code, code->chain_hash);
+		code->shared = find_stratum(waits, code, code->sp, code->chain_hash);
 	if (code->maps) {
 		add_own_stack(waits, code);
 	} else if (code->chain && waits->samples->interpreted) {
@@ -416,7 +430,7 @@ static enum prof_stack_source find_stack(struct waits *waits, struct wait_code *
 	if (!code->thread)
 		return PROF_STACK_NONE;
 	if (is_poor(waits, code, &code->shared))
-		code->shared = find_stratum(waits, code, code->chain_hash);
+		code->shared = find_stratum(waits, code, code->sp, code->chain_hash);
 	if (code->maps) {
 		add_own_stack(waits, code);
 		*ret_found = code->own;
@@ -425,6 +439,8 @@ static enum prof_stack_source find_stack(struct waits *waits, struct wait_code *
 		    code->own.native_hash != code->shared.native_hash)
 			return code->source;
 	}
+	if (!is_current(waits, &code->shared))
+		code->shared = find_stratum(waits, code, sp_in_page(code), code->chain_hash);
 	if (is_current(waits, &code->shared)) {
 		*ret_found = code->shared;
 		return PROF_STACK_SHARED;
@@ -488,8 +504,9 @@ static bool may_improve(const struct waits *waits, const struct wait_code *code)
 	if (!code->has_registers || (code->maps && (code->source != PROF_STACK_COPIED ||
 						    !is_poor(waits, code, &code->own))))
 		return false;
-	found = is_poor(waits, code, &code->shared) ? find_stratum(waits, code, code->chain_hash)
-						    : code->shared;
+	found = is_poor(waits, code, &code->shared)
+			? find_stratum(waits, code, code->sp, code->chain_hash)
+			: code->shared;
 	return is_poor(waits, code, &found) &&
 	       (code->thread->process->has_chains || !(code->maps || is_current(waits, &found)));
 }
