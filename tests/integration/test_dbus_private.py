@@ -389,8 +389,8 @@ def test_example_of_the_documentation(rights, capture, profcapture, busy):
 
 
 def test_progress_is_about_one_a_second(rights, profd, file, busy):
-    """The first Progress comes soon, and others follow."""
-    path = profd.create({"pids": variant("au", [busy.pid])}, file)
+    """The first Progress comes soon, and others follow; also with a command that has no words."""
+    path = profd.create({"pids": variant("au", [busy.pid]), "command": variant("aay", [])}, file)
     began = time.monotonic()
     profd.session(path, "Start")
     while sum(s[2] == "Progress" for s in profd.signals) < 3:

@@ -3,9 +3,9 @@
  * Waits - records where threads sleep, and for how long
  *
  * The kernel reports each sleep twice before the thread leaves its CPU: RECORD_SLEEP has the
- * registers of the user code, and, for about 250 sleeps a second on each CPU, a sample has a copy of
- * the stack and the kernel's chain. The switch that follows begins the wait, and a wake-up
- * or the next switch to the thread ends it. So the time of each wait is exact, and many waits have
+ * registers of the user code, and, for about 250 sleeps a second on each CPU, a sample has a copy
+ * of the stack and the kernel's chain. The switch that follows begins the wait, and a wake-up or
+ * the next switch to the thread ends it. So the time of each wait is exact, and many waits have
  * their own stack. Any other wait shares the stack of the last wait of the same process that began
  * at the same program counter and stack pointer, or of the first one in the second after it. That
  * wait is usually of the same thread, or of an earlier thread whose stack was in the same memory:
