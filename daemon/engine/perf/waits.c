@@ -6,18 +6,7 @@
  * registers of the user code, and, for about 250 sleeps a second on each CPU, a sample has a copy
  * of the stack and the kernel's chain. The switch that follows begins the wait, and a wake-up or
  * the next switch to the thread ends it. So the time of each wait is exact, and many waits have
- * their own stack. Any other wait shares the stack of the last wait of the same process that began
- * at the same program counter and stack pointer, or of the first one in the second after it. That
- * wait is usually of the same thread, or of an earlier thread whose stack was in the same memory:
- * servers start a thread for each request. Without such a wait, it shares the stack of one whose
- * stack pointer is at the same place in its page: stacks of threads are mapped at whole pages, so
- * threads that make the same calls have it there. Different callers may lead to one such place, so
- * a shared stack may show another caller; but every Nth sleep is copied, whatever its stack is.
- * Without such a wait, the stack is unknown.
- * In an interpreted program, a place includes the interpreter's frames, which are merged into the
- * native frames of any wait with that program counter and stack pointer. They are not read for each
- * of the most frequent sleeps; a wait without them gets the last stack, whatever its interpreter's
- * frames are.
+ * their own stack; the others share one of those (wait-stacks.h).
  * If a thread still sleeps and its stack was not copied, its stack is requested
  * (daemon/files/stack.c). The stack is used if, according to the switches, the thread did not run
  * between the start of the wait and the reading. If switches were lost since the start, on any CPU,
@@ -32,15 +21,10 @@
  * Invariants: (1) each sleep of a thread becomes one row, with its stack or without
  *                 [test-engine-waits: rows]
  *             (2) rows are in the order of their ends  [test-engine-waits: order]
- *             (3) a shared stack is of the same process, program counter and, at least within its
- *                 page, stack pointer, and, if they were read, frames of the interpreter
- *                 [test-engine-waits: shared, in_page, interpreted]
- *             (4) a stack is used only if the thread slept while it was read and no switch was lost
+ *             (3) a stack is used only if the thread slept while it was read and no switch was lost
  *                 since it fell asleep  [test-engine-waits: late, unverified]
- *             (5) a waker's stack is of its own process, program counter and, at least within its
- *                 page, stack pointer  [test-engine-waits: wakers]
- *             (6) the times are those of the switch table  [test_off_cpu: test_times]
- *             (7) a process whose memory is locked for long is read rarely
+ *             (4) the times are those of the switch table  [test_off_cpu: test_times]
+ *             (5) a process whose memory is locked for long is read rarely
  *                 [test-engine-waits: pause]
  * Runs on the drain thread only.
  */
@@ -57,9 +41,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define N_STRATA 16384u /* a power of two */
-#define N_NATIVES 256u
-#define MAX_REGISTERS 16
 #define EXITED_NS UINT64_C(1000000000)
 /* How long a wait without a stack may wait for one to share, and how many rows wait with it. */
 #define HOLD_NS UINT64_C(1000000000)
@@ -74,58 +55,6 @@
 #define SLOW_NS UINT64_C(1000000)
 #define PAUSE 100
 
-/* The last stack with which threads of a process slept, or woke another thread, at a place: the
- * program counter, the stack pointer and, if read, the frames of the interpreter. */
-struct wait_stratum {
-	uint64_t pc, sp;
-	uint32_t chain_hash;            /* 0: with any frames */
-	uint32_t native_hash;           /* interpreted processes: hash of the other frames */
-	uint32_t process, epoch, stack; /* ids; epoch 0: empty */
-	uint8_t method, stop, interpreter;
-	bool is_waker;
-};
-
-/* The code in which a thread slept, or woke another one. */
-struct wait_code {
-	unsigned int refs;
-	bool is_waker;         /* part of a struct waker; otherwise of a struct wait */
-	struct thread *thread; /* referenced; NULL: no thread, or one that is not recorded */
-	bool has_registers;
-	bool is_pending; /* its stack is being read or walked */
-	enum prof_stack_source source;
-	uint64_t pc, sp, argument;
-	/* frames of its interpreter, and their hash; NULL, 0: unknown */
-	uint8_t *chain;
-	uint32_t chain_bytes, chain_hash;
-	struct maps *maps;    /* mappings of the stack; NULL: it has no stack */
-	struct sample sample; /* its arrays are copies, or point to `chain` */
-	/* its own stack, which others share; the stack of another code at its place, which it
-	 * shares */
-	struct wait_stratum own, shared;
-};
-
-struct waker {
-	struct wait_code code; /* first member */
-	enum prof_waker kind;  /* PROF_WAKER_UNKNOWN: only its copied stack is known so far */
-	uint64_t time_ns;
-};
-
-struct wait {
-	struct wait_code code; /* first member */
-	uint64_t begin_ns;     /* 0: the thread has not left its CPU yet */
-	uint64_t end_ns;
-	uint32_t cpu;
-	enum prof_wait_state state;
-	bool is_reported;  /* RECORD_SLEEP has reported the sleep */
-	bool is_requested; /* its stack was requested once */
-	/* when an answer lacked its stack; 0: no answer lacked it */
-	uint64_t missed_ns;
-	uint64_t registers[MAX_REGISTERS]; /* registers of regs->perf_sleep_mask */
-	char *syscall, *object;            /* NULL: unknown */
-	struct waker *waker;               /* referenced; NULL: unknown */
-	GList link;                        /* in waits->begun or waits->ended */
-};
-
 struct wait_pause {
 	uint64_t until_ns;
 };
@@ -135,69 +64,6 @@ struct wait_pause {
 struct last_wakers {
 	struct waker *recorded, *copied;
 };
-
-static void code_unref(struct wait_code *code)
-{
-	if (--code->refs > 0)
-		return;
-	if (code->thread)
-		row_unref(&code->thread->row);
-	maps_unref(code->maps);
-	g_free((void *)code->sample.user.ips);
-	g_free((void *)code->sample.user.sps);
-	g_free(code->chain);
-	g_free((void *)code->sample.kernel);
-	if (!code->is_waker) {
-		struct wait *wait = (struct wait *)code;
-
-		if (wait->waker)
-			code_unref(&wait->waker->code);
-		g_free(wait->syscall);
-		g_free(wait->object);
-	}
-	g_free(code);
-}
-
-static void wait_unref(void *data)
-{
-	code_unref(data);
-}
-
-static void code_init(struct wait_code *code, struct thread *thread)
-{
-	code->refs = 1;
-	code->thread = thread;
-	if (thread)
-		row_ref(&thread->row);
-}
-
-static struct wait *wait_new(struct thread *thread)
-{
-	/* Unlike malloc(), calloc() of glibc 2.36 does not reuse memory that was just freed. */
-	struct wait *wait = g_new(struct wait, 1);
-
-	*wait = (struct wait){ .cpu = PROF_SWITCH_NO_CPU, .link.data = wait };
-	code_init(&wait->code, thread);
-	return wait;
-}
-
-static struct waker *waker_new(struct thread *thread, uint64_t time_ns)
-{
-	struct waker *waker = g_new0(struct waker, 1);
-
-	code_init(&waker->code, thread);
-	waker->code.is_waker = true;
-	waker->time_ns = time_ns;
-	return waker;
-}
-
-/* Replaces a referenced waker. Takes over the reference of the new one. */
-static void set_waker(struct waker **place, struct waker *waker)
-{
-	if (*place)
-		code_unref(&(*place)->code);
-	*place = waker;
-}
 
 /* Removes the wait of a thread. The caller takes over the reference. */
 static struct wait *take_wait(struct waits *waits, struct thread *thread)
@@ -236,224 +102,10 @@ static struct wait *next_wait(struct waits *waits, struct thread *thread)
 
 /* ---- rows ------------------------------------------------------------------------------------ */
 
-/* Returns where the stack pointer is in its page. It identifies the place in threads whose stacks
- * are mapped alike. It is no stack pointer, because nothing is mapped at the first page. */
-static uint64_t sp_in_page(const struct wait_code *code)
-{
-	return code->sp % 4096;
-}
-
-/* `sp`: the code's, or sp_in_page(). */
-static struct wait_stratum *stratum_of(const struct waits *waits, const struct wait_code *code,
-				       uint64_t sp, uint32_t chain_hash)
-{
-	uint64_t hash = code->pc * UINT64_C(0x9e3779b97f4a7c15) ^ sp ^ code->is_waker ^ chain_hash;
-
-	hash = (hash ^ code->thread->process->row.id) * UINT64_C(0x9e3779b97f4a7c15);
-	return &waits->strata[hash >> 40 & (N_STRATA - 1)];
-}
-
-/* Returns whether the code's process has an interpreter, whose frames may be unknown. */
-static bool is_interpreted(const struct waits *waits, const struct wait_code *code)
-{
-	return waits->samples->interpreted && !code->is_waker && code->thread->process->interpreter;
-}
-
-static bool is_current(const struct waits *waits, const struct wait_stratum *stratum)
-{
-	return stratum->epoch == waits->samples->output->epoch;
-}
-
-/* Returns whether there is no stack, or one without the frames of the code's interpreter. */
-static bool is_poor(const struct waits *waits, const struct wait_code *code,
-		    const struct wait_stratum *stratum)
-{
-	return !is_current(waits, stratum) ||
-	       (is_interpreted(waits, code) && stratum->interpreter != PROF_INTERPRETER_COMPLETE &&
-		stratum->interpreter != PROF_INTERPRETER_DEEPER &&
-		stratum->interpreter != PROF_INTERPRETER_IDLE);
-}
-
-/* Returns the last stack at the code's place, or one with epoch 0 if the place has no stack. */
-static struct wait_stratum find_stratum(const struct waits *waits, const struct wait_code *code,
-					uint64_t sp, uint32_t chain_hash)
-{
-	const struct wait_stratum *stratum;
-
-	if (!code->thread || !code->has_registers)
-		return (struct wait_stratum){ 0 };
-	stratum = stratum_of(waits, code, sp, chain_hash);
-	return is_current(waits, stratum) && stratum->pc == code->pc && stratum->sp == sp &&
-			       stratum->chain_hash == chain_hash &&
-			       stratum->process == code->thread->process->row.id &&
-			       stratum->is_waker == code->is_waker
-		       ? *stratum
-		       : (struct wait_stratum){ 0 };
-}
-
-/* Identifies the addresses of a stack, without the interpreter's frames. */
-static uint32_t hash_native(const struct sample *sample)
-{
-	uint64_t hash = sample->n_kernel;
-
-	for (size_t i = 0; i < sample->user.n; i++)
-		hash = hash_words(hash, sample->user.ips[i]);
-	for (size_t i = 0; i < sample->n_kernel; i++)
-		hash = hash_words(hash, sample->kernel[i]);
-	return (uint32_t)(hash >> 32);
-}
-
-/* Adds a stack at the code's place. `maps`: the mappings of that stack. */
-static struct wait_stratum make_stratum(struct waits *waits, const struct wait_code *code,
-					const struct sample *sample, struct maps **maps,
-					enum prof_sample_interpreter interpreter)
-{
-	return (struct wait_stratum){
-		.pc = code->pc,
-		.process = code->thread->process->row.id,
-		.epoch = waits->samples->output->epoch,
-		.stack = samples_add_stack(waits->samples, sample, maps,
-					   interpreter == PROF_INTERPRETER_COMPLETE ||
-						   interpreter == PROF_INTERPRETER_DEEPER),
-		.native_hash = is_interpreted(waits, code) ? hash_native(sample) : 0,
-		.interpreter = interpreter,
-		.method = interpreted_method(sample, interpreter),
-		.stop = sample->user.stop,
-		.is_waker = code->is_waker,
-	};
-}
-
-/* Lets codes at this place share the stack: codes with the same interpreter frames, and codes whose
- * interpreter frames are unknown. */
-static void share_stratum(struct waits *waits, const struct wait_code *code,
-			  struct wait_stratum stratum)
-{
-	const uint64_t sps[] = { code->sp, sp_in_page(code) };
-
-	for (size_t i = 0; i < ARRAY_SIZE(sps); i++) {
-		struct wait_stratum any = find_stratum(waits, code, sps[i], 0);
-
-		stratum.sp = sps[i];
-		stratum.chain_hash = 0;
-		if (!is_poor(waits, code, &stratum) || is_poor(waits, code, &any))
-			*stratum_of(waits, code, sps[i], 0) = stratum;
-		stratum.chain_hash = code->chain_hash;
-		if (code->chain_hash)
-			*stratum_of(waits, code, sps[i], code->chain_hash) = stratum;
-	}
-}
-
-static struct wait_code **native_of(const struct waits *waits, const struct wait_code *code)
-{
-	return &waits->natives[(size_t)(stratum_of(waits, code, code->sp, 0) - waits->strata) %
-			       N_NATIVES];
-}
-
-/* Adds the code's own stack, and lets others share it. */
-static void add_own_stack(struct waits *waits, struct wait_code *code)
-{
-	enum prof_sample_interpreter interpreter = PROF_INTERPRETER_NONE;
-	struct process *process = code->thread->process;
-	struct wait_code **native;
-
-	/* Do nothing if the stack is up to date: the interpreter may have been found since it was
-	 * added. */
-	if (is_current(waits, &code->own) && code->own.pc == code->pc &&
-	    (code->own.interpreter != PROF_INTERPRETER_NONE || !is_interpreted(waits, code)))
-		return;
-	if (waits->samples->interpreted && !code->is_waker)
-		interpreter = interpreted_merge(waits->samples->interpreted, &code->sample);
-	/* The current mappings note which of them have a row. */
-	code->own = make_stratum(waits, code, &code->sample,
-				 code->maps == process->maps ? &process->maps : &code->maps,
-				 interpreter);
-	if (!code->has_registers)
-		return;
-	share_stratum(waits, code, code->own);
-	if (code->sample.user.n_sps == 0)
-		return;
-	native = native_of(waits, code);
-	code->refs++;
-	if (*native)
-		code_unref(*native);
-	*native = code;
-}
-
-/* Makes a stack for a code whose interpreter frames are known, from the native frames of another
- * code at the same place. Returns an empty one if the two do not fit together. */
-static struct wait_stratum borrow_native(struct waits *waits, const struct wait_code *code)
-{
-	const struct wait_code *native = *native_of(waits, code);
-	struct process *process = code->thread->process;
-	enum prof_sample_interpreter interpreter;
-	struct wait_stratum stratum = { 0 };
-	struct sample sample;
-
-	if (!native || native->thread->process != process || native->maps != process->maps ||
-	    native->pc != code->pc || native->sp != code->sp)
-		return stratum;
-	sample = native->sample;
-	sample.raw = code->chain;
-	sample.raw_bytes = code->chain_bytes;
-	sample.is_interpreted = true;
-	interpreter = interpreted_merge(waits->samples->interpreted, &sample);
-	if (interpreter == PROF_INTERPRETER_COMPLETE || interpreter == PROF_INTERPRETER_DEEPER)
-		stratum = make_stratum(waits, code, &sample, &process->maps, interpreter);
-	return stratum;
-}
-
-/* Chooses the stack that the code shares, and lets others share the code's. Rows are written much
- * later, for many codes at once, so the choice is made now. */
-static void offer_stack(struct waits *waits, struct wait_code *code)
-{
-	if (!code->has_registers)
-		return;
-	if (is_poor(waits, code, &code->shared))
-		code->shared = find_stratum(waits, code, code->sp, code->chain_hash);
-	if (code->maps) {
-		add_own_stack(waits, code);
-	} else if (code->chain && waits->samples->interpreted) {
-		if (is_poor(waits, code, &code->shared))
-			code->shared = borrow_native(waits, code);
-		if (!is_poor(waits, code, &code->shared))
-			share_stratum(waits, code, code->shared);
-	}
-}
-
-/* Finds the code's stack. Sets `stack`, `method`, `stop` and `interpreter` of *ret_found. A copied
- * stack without interpreter frames is replaced by the shared one if that has them, and equal native
- * frames. */
-static enum prof_stack_source find_stack(struct waits *waits, struct wait_code *code,
-					 struct wait_stratum *ret_found)
-{
-	*ret_found = (struct wait_stratum){ .stop = PROF_STOP_UNKNOWN };
-	if (!code->thread)
-		return PROF_STACK_NONE;
-	if (is_poor(waits, code, &code->shared))
-		code->shared = find_stratum(waits, code, code->sp, code->chain_hash);
-	if (code->maps) {
-		add_own_stack(waits, code);
-		*ret_found = code->own;
-		if (code->source != PROF_STACK_COPIED || !is_poor(waits, code, &code->own) ||
-		    is_poor(waits, code, &code->shared) ||
-		    code->own.native_hash != code->shared.native_hash)
-			return code->source;
-	}
-	if (!is_current(waits, &code->shared))
-		code->shared = find_stratum(waits, code, sp_in_page(code), code->chain_hash);
-	if (is_current(waits, &code->shared)) {
-		*ret_found = code->shared;
-		return PROF_STACK_SHARED;
-	}
-	if (is_interpreted(waits, code))
-		ret_found->interpreter = PROF_INTERPRETER_MISSING;
-	return PROF_STACK_NONE;
-}
-
 static void write_row(struct waits *waits, struct wait *wait)
 {
 	struct wait_stratum found, waker_found = { 0 };
-	enum prof_stack_source source = find_stack(waits, &wait->code, &found);
+	enum prof_stack_source source = wait_stacks_find(&waits->stacks, &wait->code, &found);
 	enum prof_stack_source waker_source = PROF_STACK_NONE;
 	struct output *output = waits->samples->output;
 	struct wait_code *waker = wait->waker ? &wait->waker->code : NULL;
@@ -463,7 +115,7 @@ static void write_row(struct waits *waits, struct wait *wait)
 	if (source == PROF_STACK_NONE && wait->missed_ns && wait->end_ns <= wait->missed_ns)
 		source = PROF_STACK_RACED;
 	if (waker)
-		waker_source = find_stack(waits, waker, &waker_found);
+		waker_source = wait_stacks_find(&waits->stacks, waker, &waker_found);
 	waits->slept_ns[source] += duration_ns;
 	tasks_need(waits->samples->tasks, wait->code.thread);
 	if (waker && waker->thread)
@@ -496,21 +148,6 @@ static void write_row(struct waits *waits, struct wait *wait)
 						       : UINT64_C(1) << PROF_WAIT_WAKER_ARGUMENT));
 }
 
-/* Returns whether a better stack for the code may still come. */
-static bool may_improve(const struct waits *waits, const struct wait_code *code)
-{
-	struct wait_stratum found;
-
-	if (!code->has_registers || (code->maps && (code->source != PROF_STACK_COPIED ||
-						    !is_poor(waits, code, &code->own))))
-		return false;
-	found = is_poor(waits, code, &code->shared)
-			? find_stratum(waits, code, code->sp, code->chain_hash)
-			: code->shared;
-	return is_poor(waits, code, &found) &&
-	       (code->thread->process->has_chains || !(code->maps || is_current(waits, &found)));
-}
-
 static bool is_due(const struct waits *waits, const struct wait *wait, uint64_t now_ns)
 {
 	const struct wait_code *waker = wait->waker ? &wait->waker->code : NULL;
@@ -518,7 +155,8 @@ static bool is_due(const struct waits *waits, const struct wait *wait, uint64_t 
 	if (wait->code.is_pending || (waker && waker->is_pending))
 		return false;
 	return wait->end_ns + HOLD_NS <= now_ns || waits->ended.length > MAX_HELD ||
-	       (!may_improve(waits, &wait->code) && !(waker && may_improve(waits, waker)));
+	       (!wait_stacks_may_improve(&waits->stacks, &wait->code) &&
+		!(waker && wait_stacks_may_improve(&waits->stacks, waker)));
 }
 
 void waits_write(struct waits *waits, uint64_t now_ns)
@@ -555,15 +193,15 @@ static void keep_stack(const struct sample *sample, struct maps **maps, void *da
 	code->sample.kernel = g_memdup2(sample->kernel, sample->n_kernel * sizeof(*sample->kernel));
 	code->sample.raw = code->chain;
 	code->maps = maps_ref(*maps);
-	offer_stack(waits, code);
-	code_unref(code);
+	wait_stacks_offer(&waits->stacks, code);
+	wait_code_unref(code);
 	waits_write(waits, waits->now_ns);
 }
 
 void waits_lose(struct waits *waits, struct wait_code *code)
 {
 	code->is_pending = false;
-	code_unref(code);
+	wait_code_unref(code);
 	waits_write(waits, waits->now_ns);
 }
 
@@ -596,8 +234,7 @@ static uint32_t hash_chain(const uint8_t *bytes, size_t size)
 		struct interp_frame frame;
 
 		memcpy(&frame, bytes + at, sizeof(frame));
-		hash = (hash ^ frame.code ^ (uint64_t)frame.position << 32 ^ frame.id) *
-		       UINT64_C(0x9e3779b97f4a7c15);
+		hash = (hash ^ frame.code ^ (uint64_t)frame.position << 32 ^ frame.id) * HASH_ODD;
 		hash ^= hash >> 29;
 	}
 	return (uint32_t)(hash >> 32) | 1;
@@ -873,18 +510,18 @@ void waits_wake(struct waits *waits, uint32_t cpu, struct thread *thread, struct
 		copied->code.has_registers = waker->code.has_registers;
 		copied->code.sp = waker->code.sp;
 		copied->code.argument = waker->code.argument;
-		code_unref(&waker->code);
+		wait_code_unref(&waker->code);
 		waker = copied;
 	}
-	set_waker(&last->copied, NULL);
-	offer_stack(waits, &waker->code);
+	waker_set(&last->copied, NULL);
+	wait_stacks_offer(&waits->stacks, &waker->code);
 	if (thread)
 		waker->code.refs++;
 	if (wait)
-		set_waker(&wait->waker, waker);
+		waker_set(&wait->waker, waker);
 	else if (thread)
 		g_hash_table_replace(waits->early, thread, waker);
-	set_waker(&last->recorded, waker);
+	waker_set(&last->recorded, waker);
 }
 
 void waits_copy_waker(struct waits *waits, uint32_t cpu, struct thread *thread,
@@ -902,11 +539,11 @@ void waits_copy_waker(struct waits *waits, uint32_t cpu, struct thread *thread,
 	}
 	if (recorded && !recorded->code.is_pending && !recorded->code.maps &&
 	    recorded->code.thread && is_same(recorded, waker)) {
-		code_unref(&waker->code);
+		wait_code_unref(&waker->code);
 		copy_stack(waits, &recorded->code, record);
 		return;
 	}
-	set_waker(&last->copied, waker);
+	waker_set(&last->copied, waker);
 	copy_stack(waits, &waker->code, record);
 }
 
@@ -944,7 +581,7 @@ void waits_sleep(struct waits *waits, struct thread *thread, const struct record
 	wait->code.pc = registers[regs_sleep_position(regs, regs->perf_pc_bit)];
 	wait->code.sp = registers[regs_sleep_position(regs, regs->perf_sp_bit)];
 	wait->code.argument = registers[regs_sleep_position(regs, regs->perf_argument_bit)];
-	offer_stack(waits, &wait->code);
+	wait_stacks_offer(&waits->stacks, &wait->code);
 }
 
 void waits_begin(struct waits *waits, struct thread *thread, uint32_t cpu, uint64_t time_ns)
@@ -953,7 +590,7 @@ void waits_begin(struct waits *waits, struct thread *thread, uint32_t cpu, uint6
 
 	/* Drop a waker that is too old: it cannot have ended this wait. */
 	if (wait->waker && wait->waker->time_ns + LEAVING_NS < time_ns)
-		set_waker(&wait->waker, NULL);
+		waker_set(&wait->waker, NULL);
 	wait->begin_ns = time_ns;
 	wait->cpu = cpu;
 }
@@ -1027,12 +664,11 @@ void waits_init(struct waits *waits, struct samples *samples)
 		.early = g_hash_table_new_full(NULL, NULL, NULL, wait_unref),
 		.requested = g_ptr_array_new(),
 		.pauses = g_hash_table_new_full(NULL, NULL, NULL, g_free),
-		.strata = g_new0(struct wait_stratum, N_STRATA),
-		.natives = g_new0(struct wait_code *, N_NATIVES),
 		.last_wakers = g_new0(struct last_wakers, ENGINE_MAX_CPUS),
 	};
 	g_queue_init(&waits->begun);
 	g_queue_init(&waits->ended);
+	wait_stacks_init(&waits->stacks, samples);
 	samples->keep_wait = keep_stack;
 	samples->wait_data = waits;
 }
@@ -1051,14 +687,10 @@ void waits_done(struct waits *waits)
 	g_ptr_array_set_free_func(waits->requested, wait_unref);
 	g_ptr_array_unref(waits->requested);
 	for (size_t i = 0; i < ENGINE_MAX_CPUS; i++) {
-		set_waker(&waits->last_wakers[i].recorded, NULL);
-		set_waker(&waits->last_wakers[i].copied, NULL);
+		waker_set(&waits->last_wakers[i].recorded, NULL);
+		waker_set(&waits->last_wakers[i].copied, NULL);
 	}
 	g_free(waits->last_wakers);
-	g_free(waits->strata);
-	for (size_t i = 0; i < N_NATIVES; i++)
-		if (waits->natives[i])
-			code_unref(waits->natives[i]);
-	g_free(waits->natives);
+	wait_stacks_done(&waits->stacks);
 	*waits = (struct waits){ 0 };
 }

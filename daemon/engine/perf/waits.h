@@ -4,11 +4,9 @@
 #include "daemon/engine/model/tasks.h"
 #include "daemon/engine/perf/record.h"
 #include "daemon/engine/perf/samples.h"
+#include "daemon/engine/perf/wait-stacks.h"
 
-struct wait;
-struct wait_code;
 struct last_wakers;
-struct wait_stratum;
 
 struct waits {
 	struct samples *samples;
@@ -23,10 +21,7 @@ struct waits {
 	uint64_t now_ns;  /* time at which the last wait ended */
 	uint64_t lost_ns; /* time until which switches may have been lost; 0: none was lost */
 	bool has_begun;   /* threads that sleep since before the recording are in `begun` */
-	struct wait_stratum *strata;
-	/* referenced: the last code with its own stack at a place of an interpreted process, or
-	 * NULL */
-	struct wait_code **natives;
+	struct wait_stacks stacks;
 	struct last_wakers *last_wakers;       /* by CPU */
 	uint64_t slept_ns[PROF_STACK_SOURCES]; /* sums over the rows, by enum prof_stack_source */
 };

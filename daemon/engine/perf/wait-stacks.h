@@ -1,0 +1,26 @@
+/* SPDX-License-Identifier: BSD-2-Clause-Patent */
+/* Wait-stacks - which stack each wait shares, if it has none of its own */
+#pragma once
+
+#include "daemon/engine/perf/wait.h"
+
+struct wait_stacks {
+	struct samples *samples;
+	struct wait_stratum *strata;
+	/* referenced: the last code with its own stack at a place of an interpreted process, or
+	 * NULL */
+	struct wait_code **natives;
+};
+
+void wait_stacks_init(struct wait_stacks *stacks, struct samples *samples);
+void wait_stacks_done(struct wait_stacks *stacks);
+/* Chooses the stack that the code shares, and lets others share the code's. Rows are written much
+ * later, for many codes at once, so the choice is made now. */
+void wait_stacks_offer(struct wait_stacks *stacks, struct wait_code *code);
+/* Finds the code's stack. Sets `stack`, `method`, `stop` and `interpreter` of *ret_found. A copied
+ * stack without interpreter frames is replaced by the shared one if that has them, and equal native
+ * frames. */
+enum prof_stack_source wait_stacks_find(struct wait_stacks *stacks, struct wait_code *code,
+					struct wait_stratum *ret_found);
+/* Returns whether a better stack for the code may still come. */
+bool wait_stacks_may_improve(const struct wait_stacks *stacks, const struct wait_code *code);
