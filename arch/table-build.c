@@ -15,6 +15,7 @@
  *             (4) the parent in a clone() has a rule  [test-table: clone]
  */
 #include "arch/table-layout.h"
+#include "base/hash.h"
 
 #include <errno.h>
 
@@ -114,8 +115,7 @@ static uint32_t *find_slot(const struct build *build, uint32_t *slots, size_t n_
 	uint64_t words[2], hash;
 
 	memcpy(words, rule, sizeof(words));
-	hash = (words[0] ^ (words[1] * UINT64_C(0x9e3779b97f4a7c15))) *
-	       UINT64_C(0xff51afd7ed558ccd);
+	hash = (words[0] ^ (words[1] * HASH_ODD)) * UINT64_C(0xff51afd7ed558ccd);
 	hash ^= hash >> 32;
 	for (size_t probe = 0; probe < MAX_PROBES; probe++) {
 		uint32_t *slot = &slots[(hash + probe) & (n_slots - 1)];

@@ -462,9 +462,7 @@ static void look_up(const struct walk *walk, uint64_t pc, struct walk_slot *ret_
 	if (code.kind == WALK_CODE_TABLE) {
 		ret_slot->rule = *table_get(code.table, code.address);
 		/* Two tables have the same origin with a probability of 1 in 32 768. */
-		ret_slot->origin =
-			(uint16_t)(((uintptr_t)code.table * UINT64_C(0x9e3779b97f4a7c15)) >> 48) |
-			1;
+		ret_slot->origin = (uint16_t)(((uintptr_t)code.table * HASH_ODD) >> 48) | 1;
 	}
 	if (code.kind == WALK_CODE_RULE) {
 		ret_slot->kind = WALK_CODE_TABLE;

@@ -12,6 +12,8 @@
  */
 #include "libcapture/lost.h"
 
+#include "base/hash.h"
+
 #include <errno.h>
 #include <pthread.h>
 
@@ -51,7 +53,7 @@ void lost_free(struct lost *lost)
 /* Returns the chunk's slot, or a free one for it. */
 static struct lost_chunk *find_slot(struct lost_chunk *slots, size_t capacity, uint64_t offset)
 {
-	size_t i = (size_t)(offset * UINT64_C(0x9e3779b97f4a7c15) >> 32);
+	size_t i = (size_t)(offset * HASH_ODD >> 32);
 
 	while (slots[i & (capacity - 1)].offset != 0 && slots[i & (capacity - 1)].offset != offset)
 		i++;

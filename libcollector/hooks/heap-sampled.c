@@ -108,7 +108,7 @@ static uint64_t throw_distance(struct heap_chance *chance)
 		chance->random = hash_words((uintptr_t)chance, clock_now()) | 1;
 	}
 	/* splitmix64 (Steele, Lea, Flood: Fast splittable pseudorandom number generators, 2014) */
-	one = chance->random += UINT64_C(0x9e3779b97f4a7c15);
+	one = chance->random += HASH_ODD;
 	one = (one ^ one >> 30) * UINT64_C(0xbf58476d1ce4e5b9);
 	one = (one ^ one >> 27) * UINT64_C(0x94d049bb133111eb);
 	one = ((one ^ one >> 31) >> (64 - ONE_BITS)) + 1;

@@ -12,6 +12,7 @@
 #pragma once
 
 #include "arch/base.h"
+#include "base/hash.h"
 
 #define HEAP_FILTER_BITS 14
 
@@ -54,7 +55,7 @@ bool heap_sampled_add(const void *address);
 
 static inline __attribute__((always_inline)) uint64_t heap_sampled_hash(const void *address)
 {
-	return ((uintptr_t)address >> 4) * UINT64_C(0x9e3779b97f4a7c15);
+	return ((uintptr_t)address >> 4) * HASH_ODD;
 }
 
 /* Returns true, and counts the bytes, if the allocation is not chosen; otherwise call

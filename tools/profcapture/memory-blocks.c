@@ -10,6 +10,8 @@
 
 #include "tools/profcapture/memory-blocks.h"
 
+#include "base/hash.h"
+
 #include <glib.h>
 
 #define FIRST_RECENT 256
@@ -59,7 +61,7 @@ void memory_blocks_done(struct memory_blocks *blocks)
  * together, so they are kept adjacent to avoid cache misses. */
 static size_t home_of(const struct memory_blocks *blocks, uint64_t number)
 {
-	uint64_t mixed = (number / TOGETHER ^ blocks->seed) * UINT64_C(0x9e3779b97f4a7c15);
+	uint64_t mixed = (number / TOGETHER ^ blocks->seed) * HASH_ODD;
 
 	mixed = (mixed ^ mixed >> 32) * UINT64_C(0xd6e8feb86659fd93);
 	return ((mixed ^ mixed >> 32) * TOGETHER + number % TOGETHER) & (blocks->old.n - 1);

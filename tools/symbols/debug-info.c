@@ -19,6 +19,7 @@
 
 #include "arch/base.h"
 #include "base/order.h"
+#include "base/pqueue.h"
 #include "tools/common/sorted.h"
 #include "tools/symbols/debug-split.h"
 
@@ -265,8 +266,8 @@ static void walk_dies(struct walk *walk, Dwarf_Die *unit)
 COMPARE_BY(compare_extents, struct extent, ORDER(a->start, b->start),
 	   ORDER(a->function, b->function))
 
-/* The heap's order. The heap has the extents that cover the current address, the deepest on top; of
- * equal depth the shorter one, which is more exact. */
+/* The order of the extents that cover the current address: the deepest is first; of equal depth the
+ * shorter one, which is more exact. */
 static bool is_above(const struct extent *left, const struct extent *right)
 {
 	if (left->depth != right->depth)
@@ -274,25 +275,14 @@ static bool is_above(const struct extent *left, const struct extent *right)
 	return left->end - left->start < right->end - right->start;
 }
 
-/* Removes extents that end at or before an address. Returns the top, or NULL if none is left. */
-static const struct extent *heap_top(GPtrArray *heap, uint64_t address)
-{
-	while (heap->len > 0 && ((struct extent *)heap->pdata[0])->end <= address) {
-		struct extent *moved = g_ptr_array_steal_index_fast(heap, heap->len - 1);
-		guint at = 0, child;
+PQUEUE_DEFINE(covering, const struct extent *, is_above)
 
-		for (; (child = 2 * at + 1) < heap->len; at = child) {
-			if (child + 1 < heap->len &&
-			    is_above(heap->pdata[child + 1], heap->pdata[child]))
-				child++;
-			if (!is_above(heap->pdata[child], moved))
-				break;
-			heap->pdata[at] = heap->pdata[child];
-		}
-		if (heap->len > 0)
-			heap->pdata[at] = moved;
-	}
-	return heap->len > 0 ? heap->pdata[0] : NULL;
+/* Removes extents that end at or before an address. Returns the first, or NULL if none is left. */
+static const struct extent *first_after(const struct extent **covering, size_t *n, uint64_t address)
+{
+	while (*n > 0 && covering[0]->end <= address)
+		covering_pop(covering, n);
+	return *n > 0 ? covering[0] : NULL;
 }
 
 static void add_range(GArray *ranges, uint64_t start, uint32_t function)
@@ -311,36 +301,30 @@ static void add_range(GArray *ranges, uint64_t start, uint32_t function)
  * deepest one. */
 static void sweep(struct debug_unit *unit, GArray *extents)
 {
-	g_autoptr(GPtrArray) covering = g_ptr_array_new();
+	g_autofree const struct extent **covering = g_new(const struct extent *, extents->len);
 	GArray *ranges = g_array_new(FALSE, FALSE, sizeof(struct debug_range));
+	size_t n_covering = 0;
 	uint64_t at = 0;
 	guint next = 0;
 
 	g_array_sort(extents, compare_extents);
-	while (next < extents->len || covering->len > 0) {
-		const struct extent *top = heap_top(covering, at);
+	while (next < extents->len || n_covering > 0) {
+		const struct extent *top = first_after(covering, &n_covering, at);
 
 		if (!top && next == extents->len)
 			break;
 		if (!top)
 			at = g_array_index(extents, struct extent, next).start;
 		while (next < extents->len &&
-		       g_array_index(extents, struct extent, next).start == at) {
-			struct extent *extent = &g_array_index(extents, struct extent, next++);
-			guint i = covering->len;
-
-			g_ptr_array_add(covering, extent);
-			for (; i > 0 && is_above(extent, covering->pdata[(i - 1) / 2]);
-			     i = (i - 1) / 2)
-				covering->pdata[i] = covering->pdata[(i - 1) / 2];
-			covering->pdata[i] = extent;
-		}
-		top = heap_top(covering, at);
+		       g_array_index(extents, struct extent, next).start == at)
+			covering_push(covering, &n_covering,
+				      &g_array_index(extents, struct extent, next++));
+		top = first_after(covering, &n_covering, at);
 		add_range(ranges, at, top->function);
 		at = top->end;
 		if (next < extents->len)
 			at = MIN_OF(at, g_array_index(extents, struct extent, next).start);
-		if (!heap_top(covering, at))
+		if (!first_after(covering, &n_covering, at))
 			add_range(ranges, at, NO_FUNCTION);
 	}
 	unit->ranges = ranges;

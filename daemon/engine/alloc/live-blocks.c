@@ -19,6 +19,7 @@
 #include "daemon/engine/alloc/live-blocks.h"
 
 #include "arch/base.h"
+#include "base/hash.h"
 #include "base/order.h"
 #include "daemon/engine/huge-pages.h"
 
@@ -200,7 +201,7 @@ static inline uint32_t hash_of(const struct live_blocks *live, uint64_t address)
 {
 	uint64_t place = address / UNIT % WINDOW;
 	unsigned __int128 product = (unsigned __int128)((address - place * UNIT) ^ live->seed) *
-				    0x9e3779b97f4a7c15u;
+				    HASH_ODD;
 	uint32_t mixed = (uint32_t)((uint64_t)product >> 32) ^ (uint32_t)(product >> 64);
 
 	return mixed / WINDOW * WINDOW + (uint32_t)place;

@@ -31,17 +31,11 @@ PQUEUE_DEFINE(pending, struct pending_alloc, is_earlier)
 
 void pending_allocs_push(struct pending_allocs *pending, const struct pending_alloc *item)
 {
-	size_t i = pending->n++, parent;
-
-	if (pending->n > pending->room) {
+	if (pending->n == pending->room) {
 		pending->room = MAX_OF(pending->room * 2, (size_t)16);
 		pending->items = g_renew(struct pending_alloc, pending->items, pending->room);
 	}
-	while (i > 0 && is_earlier(*item, pending->items[parent = (i - 1) / 2])) {
-		pending->items[i] = pending->items[parent];
-		i = parent;
-	}
-	pending->items[i] = *item;
+	pending_push(pending->items, &pending->n, *item);
 }
 
 bool pending_allocs_pop(struct pending_allocs *pending, uint64_t time_ns,

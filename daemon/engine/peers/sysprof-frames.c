@@ -20,6 +20,7 @@
 #include "daemon/engine/peers/sysprof-frames.h"
 
 #include "arch/base.h"
+#include "base/hash.h"
 
 #include <string.h>
 
@@ -138,7 +139,7 @@ static uint32_t hash_of(const char *field, size_t n)
 		memcpy(&word, field + i, sizeof(word));
 		if (n - i < sizeof(word))
 			word &= (UINT64_C(1) << 8 * (n - i)) - 1;
-		hash = (hash ^ word) * UINT64_C(0x9e3779b97f4a7c15);
+		hash = (hash ^ word) * HASH_ODD;
 		hash ^= hash >> 32;
 	}
 	return (uint32_t)hash;

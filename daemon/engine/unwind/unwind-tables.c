@@ -22,6 +22,7 @@
 #include "arch/errno-text.h"
 #include "base/clock.h"
 #include "base/each.h"
+#include "base/hash.h"
 #include "base/order.h"
 #include "daemon/engine/interp/interp-runtime.h"
 #include "daemon/engine/model/program.h"
@@ -84,7 +85,7 @@ struct unwind_tables {
 static guint hash_identity(gconstpointer data)
 {
 	const struct identity *identity = data;
-	uint64_t hash = identity->inode * UINT64_C(0x9e3779b97f4a7c15) ^ identity->dev;
+	uint64_t hash = identity->inode * HASH_ODD ^ identity->dev;
 
 	return (guint)(hash >> 32) ^ (guint)hash ^ (guint)identity->ctime_ns;
 }
