@@ -269,12 +269,13 @@ static const struct peer_type own_type = {
 };
 
 /* Makes a peer, which takes ownership of the descriptors. */
-static struct peer *add_peer(struct collectors *collectors, const struct message_peer *message,
-			     int connection, int pidfd, uint64_t now_ns)
+static struct peer *add_peer(struct collectors *collectors, const struct peer_type *type,
+			     const struct message_peer *message, int connection, int pidfd,
+			     uint64_t now_ns)
 {
 	struct peer *peer = peer_new(collectors->rows, message, connection, pidfd, now_ns);
 
-	peer->type = message->protocol == PEER_SYSPROF ? &sysprof_type : &own_type;
+	peer->type = type;
 	peer->type->begin(collectors, peer);
 	collectors->hold_ns = MAX_OF(collectors->hold_ns, peer->type->hold_ns);
 	g_ptr_array_add(collectors->peers, peer);
@@ -398,20 +399,22 @@ static bool add_request(struct collectors *collectors, const struct message_peer
 void collectors_add_peer(struct collectors *collectors, const struct message_peer *message,
 			 int connection, int pidfd, uint64_t now_ns)
 {
+	const struct peer_type *type = message->protocol == PEER_SYSPROF ? &sysprof_type
+									 : &own_type;
 	bool is_first, has_room = collectors->peers->len < COLLECTORS_MAX_PEERS;
 	struct pollfd end = { .events = POLLIN };
 	struct peer *peer;
 
 	collectors->due_ns = 0;
-	if (message->protocol == PEER_SYSPROF && add_request(collectors, message, now_ns)) {
+	if (!type->is_program && add_request(collectors, message, now_ns)) {
 		deferred_close(connection);
 		if (pidfd >= 0)
 			close(pidfd);
 		return;
 	}
-	is_first = !has_room || message->protocol != PEER_OWN ||
+	is_first = !has_room || message->protocol == PEER_REFUSED || !type->is_program ||
 		   supersede(collectors, message->pid);
-	peer = add_peer(collectors, message, connection, pidfd, now_ns);
+	peer = add_peer(collectors, type, message, connection, pidfd, now_ns);
 	/* If requests come through the broker, the broker reads the connection. */
 	if (peer->type->is_program && connection >= 0)
 		watch(collectors, peer, peer->connection);
@@ -525,7 +528,7 @@ static void follow_exec(struct collectors *collectors, struct peer *peer, uint64
 		.inner_pid = peer->process.inner_pid,
 		.protocol = PEER_SYSPROF,
 	};
-	struct peer *next = add_peer(collectors, &message, steal_fd(&peer->connection),
+	struct peer *next = add_peer(collectors, peer->type, &message, steal_fd(&peer->connection),
 				     steal_fd(&peer->pidfd), now_ns);
 
 	next->n_unanswered = peer->n_unanswered;

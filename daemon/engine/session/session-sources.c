@@ -656,6 +656,8 @@ bool session_add_peer(struct session *session, struct channel_message *message, 
 			    "The broker sent a collector that cannot be");
 		return false;
 	}
+	if (session->collectors.is_finishing)
+		return true;
 	collectors_add_peer(&session->collectors, &peer,
 			    message->n_fds > 0 ? steal_fd(&message->fds[0]) : -1,
 			    message->n_fds == 2 ? steal_fd(&message->fds[1]) : -1, clock_now());

@@ -205,6 +205,7 @@ void session_notify_progress(struct session *session)
 }
 
 #define IN(state) (1u << SESSION_##state)
+#define AT_END (1u << 31) /* while the recording is completed; then a wrong message is no failure */
 
 static const struct {
 	const char *name;
@@ -223,11 +224,11 @@ static const struct {
 	[MESSAGE_SWITCH] = { "SWITCH", IN(NEW) | IN(CONFIGURED), on_switch },
 	[MESSAGE_START] = { "START", IN(CONFIGURED), session_start },
 	[MESSAGE_SNAPSHOT] = { "SNAPSHOT", IN(SCANNING) | IN(RUNNING), on_snapshot },
-	[MESSAGE_IMAGE] = { "IMAGE", IN(SCANNING) | IN(RUNNING), session_receive_image },
-	[MESSAGE_PEER] = { "PEER", IN(SCANNING) | IN(RUNNING), session_add_peer },
+	[MESSAGE_IMAGE] = { "IMAGE", IN(SCANNING) | IN(RUNNING) | AT_END, session_receive_image },
+	[MESSAGE_PEER] = { "PEER", IN(SCANNING) | IN(RUNNING) | AT_END, session_add_peer },
 	[MESSAGE_PAUSE] = { "PAUSE", IN(CONFIGURED) | IN(SCANNING) | IN(RUNNING), on_pause },
 	[MESSAGE_RESUME] = { "RESUME", IN(CONFIGURED) | IN(SCANNING) | IN(RUNNING), on_pause },
-	[MESSAGE_STOP] = { "STOP", ~0u, on_stop },
+	[MESSAGE_STOP] = { "STOP", ~AT_END, on_stop },
 };
 
 static bool handle(struct session *session, struct channel_message *message, GError **error)
@@ -561,10 +562,8 @@ bool session_receive_answers(struct session *session)
 	if (poll(wait, ARRAY_SIZE(wait), ANSWER_WAIT_MS) <= 0)
 		return true;
 	while ((result = channel_receive(&session->channel, &message)) == CHANNEL_MESSAGE) {
-		if (message.type == MESSAGE_IMAGE)
-			session_receive_image(session, &message, NULL);
-		else if (message.type == MESSAGE_PEER && !session->collectors.is_finishing)
-			session_add_peer(session, &message, NULL);
+		if (message.type < ARRAY_SIZE(messages) && messages[message.type].states & AT_END)
+			messages[message.type].handle(session, &message, NULL);
 		channel_message_done(&message);
 	}
 	return result != CHANNEL_CLOSED;
