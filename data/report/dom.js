@@ -197,7 +197,7 @@ const drawRows = (table, top, room) => {
 				class: isFocused(table, i) ? 'focused' : undefined,
 				id: isFocused(table, i) ? focusedId(spec) : undefined,
 				onclick: () => {
-					table.selected = i;
+					Object.assign(table, { selected: i, moved: true });
 					onRow?.(i);
 				},
 			}),
@@ -238,7 +238,8 @@ const moveSelection = (table, event) => {
 	const { rows, onRow } = table.spec;
 	const step = { ArrowDown: 1, ArrowUp: -1, PageDown: 20, PageUp: -20 }[event.key];
 	if (step) {
-		selectRow(table, Math.max(0, Math.min(rows - 1, table.selected + step)));
+		const next = table.selected + (table.moved ? step : 0);
+		selectRow(table, Math.max(0, Math.min(rows - 1, next)));
 	} else if (event.key === 'Enter' || event.key === ' ') {
 		onRow?.(table.selected);
 	} else {

@@ -633,7 +633,9 @@ const ACTIONS = {
 const onKey = (event) => {
 	if (event.ctrlKey || event.metaKey || event.altKey || byId('keys').open) return;
 	if (event.target.id === 'search') {
-		if (event.key === 'Escape' || event.key === 'Enter') event.target.blur();
+		if (event.key !== 'Escape' && event.key !== 'Enter') return;
+		event.target.blur();
+		event.preventDefault(); // Escape would clear it
 		return;
 	}
 	const tab = Object.keys(TABS)[Number(event.key) - 1];

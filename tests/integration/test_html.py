@@ -971,12 +971,12 @@ def test_kinds_of_captures(profcapture, page_of, drive, kind_of_capture, request
     if has_samples:
         row = "document.querySelector('#panel table[aria-label=Functions] [aria-selected=true] .name').title"
         neighbors = "['Called by', 'Calls'].map((label) => document.querySelectorAll(`#panel table[aria-label=\"${label}\"] tbody [role=row]`).length)"
-        (found,), listed, (again,), zoomed, _, (shown_name,), name, (callers, callees) = drive(
-            page, {"open": "tab=functions"}, {"type": ["#search", "[a-z]"]}, {"text": "#found"}, {"eval": f"{ROWS}.length"}, {"key": "Enter"}, {"key": "n"}, {"text": "#announcement"},
-            {"open": ""}, {"eval": ZOOM}, {"open": "tab=functions"}, {"eval": "(document.querySelector('#panel table').focus(), 0)"}, {"key": "ArrowDown"}, {"key": "ArrowUp"}, {"key": "Enter"},
+        (found,), listed, kept, (again,), zoomed, first, (shown_name,), name, (callers, callees) = drive(
+            page, {"open": "tab=functions"}, {"type": ["#search", "[a-z]"]}, {"text": "#found"}, {"eval": f"{ROWS}.length"}, {"key": "Escape"}, {"eval": "document.querySelector('#search').value"}, {"key": "n"}, {"text": "#announcement"},
+            {"open": ""}, {"eval": ZOOM}, {"open": "tab=functions"}, {"eval": "(document.querySelector('#panel table').focus(), document.querySelector('#panel table tbody .name').title)"}, {"key": "ArrowDown"}, {"key": "Enter"},
             {"text": "#panel .focus .name"}, {"eval": row}, {"eval": neighbors})
         assert re.search(r", [\d.]+\u00a0%$", found) and listed > 0 and again.startswith("1 of ") and zoomed
-        assert shown_name == name and callers + callees > 0
+        assert kept == "[a-z]" and shown_name == name == first and callers + callees > 0
     keys = "1234567cwalcig+-bz[]tuy?"
     steps = [{"open": ""}]
     for key in keys:
