@@ -23,13 +23,17 @@
 #include "base/ruby-layouts.h"
 #include "base/v8-layouts.h"
 #include "daemon/broker/interpreters.skel.h"
+#include "daemon/broker/kernel-types.h"
 
 #include <bpf/bpf.h>
+#include <bpf/btf.h>
 #include <errno.h>
 #include <sys/ioctl.h>
+#include <sys/mman.h>
 #include <sys/syscall.h>
 
 #define ALL_CPUS 4096
+#define KERNEL_TYPES "/sys/kernel/btf/vmlinux"
 
 struct interpreters {
 	struct interpreters_bpf *program;
@@ -65,7 +69,7 @@ static bool fail_load(int failed, GError **error)
 	if (failed == ESRCH || failed == ENOENT)
 		return broker_fail(error, BROKER_ERROR_NOT_SUPPORTED,
 				   "this kernel has no type information for BPF programs "
-				   "(/sys/kernel/btf/vmlinux, CONFIG_DEBUG_INFO_BTF)");
+				   "(" KERNEL_TYPES ", CONFIG_DEBUG_INFO_BTF)");
 	return broker_fail(error, BROKER_ERROR_NOT_SUPPORTED,
 			   "loading the program that reads interpreters: %s; Linux 5.17 is needed",
 			   ERRNO_TEXT(failed));
@@ -151,12 +155,47 @@ static bool share_maps(struct interpreters_bpf *program, const struct interprete
 	return true;
 }
 
+/* Writes the programs' types to a file, with the kernel's offsets. Returns false if these are not
+ * certain. */
+static bool write_types(const struct interpreters_bpf *program, int to)
+{
+	g_autoptr(GMappedFile) mapped = g_mapped_file_new(KERNEL_TYPES, FALSE, NULL);
+	g_autofree char *copy = NULL;
+	uint32_t own_bytes = 0;
+	const void *data = btf__raw_data(bpf_object__btf(program->obj), &own_bytes);
+	g_autofree void *own = g_memdup2(data, own_bytes);
+	size_t bytes = mapped ? g_mapped_file_get_length(mapped) : 0;
+
+	/* Before Linux 6.16, the file could not be mapped. */
+	if (!own || (!mapped && !g_file_get_contents(KERNEL_TYPES, &copy, &bytes, NULL)))
+		return false;
+	return kernel_types_apply(own, own_bytes,
+				  mapped ? g_mapped_file_get_contents(mapped) : copy, bytes) &&
+	       write(to, own, own_bytes) == (ssize_t)own_bytes;
+}
+
+/* Opens the programs, which find the kernel's offsets in the file `types` if possible, because
+ * libbpf needs longer to read the kernel's own file than to load the programs. */
+static struct interpreters_bpf *open_programs(int types)
+{
+	g_autofree char *path = g_strdup_printf("/proc/self/fd/%d", types);
+	const struct bpf_object_open_opts options = { .sz = sizeof(options),
+						      .btf_custom_path = path };
+	struct interpreters_bpf *program = interpreters_bpf__open_opts(&options);
+
+	if (!program || write_types(program, types))
+		return program;
+	interpreters_bpf__destroy(program);
+	return interpreters_bpf__open();
+}
+
 /* Loads the programs of some families, and with `first`, whose maps they then use, no others.
  * Returns NULL, with errno, on failure. */
 static struct interpreters_bpf *load(unsigned families, bool sleeps,
 				     const struct interpreters_bpf *first)
 {
-	struct interpreters_bpf *program = interpreters_bpf__open();
+	CLEANUP_CLOSE int types = memfd_create("prof-types", MFD_CLOEXEC);
+	struct interpreters_bpf *program = open_programs(types);
 	bool ok;
 	int failed;
 
