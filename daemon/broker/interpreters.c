@@ -149,7 +149,8 @@ static bool share_maps(struct interpreters_bpf *program, const struct interprete
 	bpf_object__for_each_map(map, program->obj)
 	{
 		known = bpf_object__find_map_by_name(first->obj, bpf_map__name(map));
-		if (!known || bpf_map__reuse_fd(map, bpf_map__fd(known)) != 0)
+		if (!known ||
+		    (bpf_map__autocreate(known) && bpf_map__reuse_fd(map, bpf_map__fd(known)) != 0))
 			return false;
 	}
 	return true;
@@ -209,6 +210,7 @@ static struct interpreters_bpf *load(unsigned families, bool sleeps,
 		bpf_program__set_autoload(walkers_of(program, i).sleep,
 					  sleeps && has_family(families, i));
 	}
+	bpf_map__set_autocreate(program->maps.v8_lines, has_family(families, INTERP_V8));
 	ok = bpf_map__set_max_entries(program->maps.sample_outputs, ALL_CPUS) == 0 &&
 	     bpf_map__set_max_entries(program->maps.code_outputs, ALL_CPUS) == 0 &&
 	     (!first || share_maps(program, first)) && interpreters_bpf__load(program) == 0;

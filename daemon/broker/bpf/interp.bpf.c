@@ -37,6 +37,41 @@ struct {
 	__uint(value_size, sizeof(__u32));
 } sample_walkers SEC(".maps"), sleep_walkers SEC(".maps");
 
+/* Returns the set in which a code object is if it was described. */
+static __always_inline struct described_set *find_set(__u64 code, __u32 memory, __u32 id)
+{
+	const __u64 mixed = (code ^ (__u64)memory << 32 ^ id) * 0x9e3779b97f4a7c15ull;
+	const __u32 set = mixed >> (64 - DESCRIBED_BITS);
+
+	return bpf_map_lookup_elem(&described, &set);
+}
+
+/* These are not static, because the kernel verifies such a function once, but a static one for each
+ * state of its callers. */
+__noinline int is_described(__u64 code, __u32 memory, __u32 id)
+{
+	const struct described_set *set = find_set(code, memory, id);
+
+	for (__u32 i = 0; set && i < SET_KEYS; i++)
+		if (set->keys[i].code == code && set->keys[i].memory == memory &&
+		    set->keys[i].id == id)
+			return 1;
+	return 0;
+}
+
+__noinline int set_described(__u64 code, __u32 memory, __u32 id)
+{
+	struct described_set *set = find_set(code, memory, id);
+	__u32 place = bpf_get_prandom_u32();
+
+	for (__u32 i = 0; set && i < SET_KEYS; i++)
+		if (set->keys[i].code == 0)
+			place = i;
+	if (set)
+		set->keys[masked(place, SET_KEYS - 1)] = (struct described_key){ code, memory, id };
+	return 0;
+}
+
 /* Returns the interpreter of the current process: its own entry, that of the process that it was
  * forked from, or that of the file that it executes. */
 static __always_inline struct interp_process *find_process(__u32 *memory, __u32 *flags)

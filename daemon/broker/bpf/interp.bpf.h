@@ -68,16 +68,18 @@ struct described_key {
 	__u32 id;
 };
 
-/* A power of two. */
-#define RECENT_CODES 512u
+/* Keys that have one hash. The keys that are not used are 0. */
+#define SET_KEYS 4u
+struct described_set {
+	struct described_key keys[SET_KEYS];
+};
+#define DESCRIBED_BITS 14
 
 /* The programs' state while they read a sample; each CPU has its own. */
 struct scratch {
 	struct interp_sample sample;
 	struct interp_code code;
 	__u8 frame[512], object[256], staged[1024], window[512];
-	/* Code objects that were described, by their ids. Faster than the map of all. */
-	struct described_key recent[RECENT_CODES];
 	/* interpreter of the current process */
 	struct interp_process process;
 	__u64 begin_ns;
@@ -106,12 +108,14 @@ SHARED struct {
 	__uint(value_size, sizeof(__u32));
 } sample_outputs SEC(".maps"), code_outputs SEC(".maps");
 
-/* Code objects that were described. */
+/* Code objects that were described. A new one replaces any of its set if that is full. (An LRU hash
+ * takes 20 times as long to make.) A key that two CPUs write at once may have the code of one and
+ * the id of the other, which no code object has. */
 SHARED struct {
-	__uint(type, BPF_MAP_TYPE_LRU_HASH);
-	__uint(max_entries, 65536);
-	__type(key, struct described_key);
-	__type(value, __u8);
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, 1 << DESCRIBED_BITS);
+	__type(key, __u32);
+	__type(value, struct described_set);
 } described SEC(".maps");
 
 SHARED struct {
@@ -267,18 +271,16 @@ static __always_inline void end_run(struct walk *walk, __u64 at)
 	last->at = at;
 }
 
+/* Returns 1 if the code object was described. */
+int is_described(__u64 code, __u32 memory, __u32 id);
+/* Makes is_described() return 1, until many others were described. */
+int set_described(__u64 code, __u32 memory, __u32 id);
+
 /* Returns whether the frame's code object must be described now. */
 static __always_inline bool is_new_code(struct walk *walk, const struct interp_frame *frame)
 {
-	const struct described_key key = { frame->code, walk->memory, frame->id };
-	struct described_key *recent = &walk->scratch->recent[masked(frame->id, RECENT_CODES - 1)];
-
-	if (recent->code == key.code && recent->memory == key.memory && recent->id == key.id)
+	if (is_described(frame->code, walk->memory, frame->id))
 		return false;
-	if (bpf_map_lookup_elem(&described, &key)) {
-		*recent = key;
-		return false;
-	}
 	if (walk->n_described >= INTERP_MAX_NEW_CODES) {
 		walk->scratch->sample.n_undescribed++;
 		return false;
@@ -291,9 +293,7 @@ static __always_inline bool is_new_code(struct walk *walk, const struct interp_f
 static __always_inline void count_code(const struct walk *walk, const struct interp_frame *frame,
 				       int error)
 {
-	const struct described_key key = { frame->code, walk->memory, frame->id };
 	struct interp_counts *count = get_counts();
-	const __u8 one = 1;
 
 	if (!count)
 		return;
@@ -302,7 +302,7 @@ static __always_inline void count_code(const struct walk *walk, const struct int
 		return;
 	}
 	count->codes++;
-	bpf_map_update_elem(&described, &key, &one, BPF_ANY);
+	set_described(frame->code, walk->memory, frame->id);
 }
 
 /* Ends a walk. Returns the size of the record. */

@@ -257,12 +257,9 @@ static __always_inline void add(struct perl_walk *walk)
 	*frame = (struct interp_frame){ .code = list->code, .position = list->line };
 	frame->id = (__u32)(hash >> 32) ^ (__u32)hash;
 	/* The path of a file that is required may become known later. */
-	if (kind == INTERP_PERL_REQUIRE && !list->file) {
-		const struct described_key key = { frame->code, common->memory, frame->id };
-
-		if (!bpf_map_lookup_elem(&described, &key))
-			frame->id ^= 1;
-	}
+	if (kind == INTERP_PERL_REQUIRE && !list->file &&
+	    !is_described(frame->code, common->memory, frame->id))
+		frame->id ^= 1;
 	common->n++;
 	if (is_new_code(common, frame))
 		count_code(common, frame, describe(walk, frame->code, frame->id, first_line, kind));
