@@ -86,20 +86,25 @@ static __always_inline __u32 read_string(__u64 object, __u8 *to, __u64 most, boo
 	return read_user(to, bytes, object + STRING_BYTES) ? 0 : bytes;
 }
 
-/* Writes a description of the function whose bytes are in scratch->object. */
-static __noinline int describe(struct php_walk *walk, __u64 code_at, __u32 id, __u32 first_line,
-			       __u32 kind)
+static __always_inline const struct interp_php *find_layout(const struct scratch *scratch)
 {
-	const struct interp_php *layout;
+	const __u32 minor = scratch->process.minor;
+
+	return bpf_map_lookup_elem(&php_layouts, &minor);
+}
+
+/* Describes the function whose bytes are in scratch->object in scratch->code. Returns 0, or an
+ * error. Not static, as is_described(). */
+__noinline int php_describe(__u64 code_at, __u32 id, __u32 first_line, __u32 kind)
+{
+	struct scratch *scratch = get_scratch();
+	const struct interp_php *layout = scratch ? find_layout(scratch) : 0;
 	struct interp_code *code;
-	struct scratch *scratch;
 	__u64 class_name = 0;
 	bool cut = false;
 
-	if (!walk)
-		return -1;
-	scratch = walk->common.scratch;
-	layout = walk->layout;
+	if (!layout)
+		return -EINVAL;
 	code = begin_code(scratch, code_at, id, first_line, INTERP_PHP, layout->minor);
 	code->kind = kind;
 	code->name_bytes = read_string(word_at(scratch->object, layout->function_name, 0xf8),
@@ -120,8 +125,20 @@ static __noinline int describe(struct php_walk *walk, __u64 code_at, __u32 id, _
 					       code->file, INTERP_MAX_FILE, &cut);
 	if (cut)
 		code->flags |= INTERP_CODE_FILE_CUT;
-	return bpf_perf_event_output(walk->common.ctx, &code_outputs, BPF_F_CURRENT_CPU, code,
-				     __builtin_offsetof(struct interp_code, lines));
+	return 0;
+}
+
+/* Writes a description of the function whose bytes are in scratch->object. Returns 0, or an
+ * error. */
+static __always_inline long describe(struct php_walk *walk, const struct interp_frame *frame,
+				     __u32 first_line, __u32 kind)
+{
+	const int error = php_describe(frame->code, frame->id, first_line, kind);
+
+	return error ? error
+		     : bpf_perf_event_output(walk->common.ctx, &code_outputs, BPF_F_CURRENT_CPU,
+					     &walk->common.scratch->code,
+					     __builtin_offsetof(struct interp_code, lines));
 }
 
 /* Returns the line at which the frame with the function in scratch->object is; 0: not known. */
@@ -185,8 +202,7 @@ static __always_inline long add_function(struct php_walk *walk, __u64 at, __u32 
 	}
 	frame->id = (__u32)(hash >> 32) ^ (__u32)hash;
 	if (is_new_code(&walk->common, frame))
-		count_code(&walk->common, frame,
-			   describe(walk, frame->code, frame->id, first_line, kind));
+		count_code(&walk->common, frame, describe(walk, frame, first_line, kind));
 	return 0;
 }
 
@@ -454,7 +470,7 @@ static __always_inline bool read_php(struct php_walk *walk, void *ctx)
 	scratch->runs = scratch->generators = scratch->fibers = scratch->is_open = 0;
 	*walk = (struct php_walk){
 		.common = begin_walk(ctx, scratch),
-		.layout = bpf_map_lookup_elem(&php_layouts, &minor),
+		.layout = find_layout(scratch),
 	};
 	if (!walk->layout || walk->layout->minor != minor)
 		return false;

@@ -272,14 +272,32 @@ struct line_count {
 	bool has_failed;
 };
 
+/* Counts the newlines in scratch->staged. `wide`: characters have 2 bytes. Not static, as
+ * v8_find_text(). */
+__noinline __u32 v8_count_newlines(__u32 wide)
+{
+	const struct scratch *scratch = get_scratch();
+	const __u64 newlines = wide ? WIDE_NEWLINES : NEWLINES;
+	const __u64 low = wide ? WIDE_LOW_BITS : LOW_BITS;
+	__u64 sum = 0, word;
+
+	if (!scratch)
+		return 0;
+	/* A character becomes 0 if it is a newline, and then the highest bit of it is set. */
+	for (int i = 0; i < PART_BYTES / 8; i++) {
+		word = ((const __u64 *)scratch->staged)[i] ^ newlines;
+		sum += ~(((word & low) + low) | word | low) >> (wide ? 15 : 7);
+	}
+	/* Each byte of the sum is at most 128. */
+	sum = (sum & 0x00ff00ff00ff00ffull) + (sum >> 8 & 0x00ff00ff00ff00ffull);
+	return sum * 0x0001000100010001ull >> 48;
+}
+
 /* Counts the lines of a part of the text, which has `bytes` bytes left. Returns 1 to end the
  * loop. */
 static long count_part(__u32 index, struct line_count *count)
 {
-	const __u64 *words = (const __u64 *)count->scratch->staged;
-	const __u64 newlines = count->wide ? WIDE_NEWLINES : NEWLINES;
-	const __u64 low = count->wide ? WIDE_LOW_BITS : LOW_BITS;
-	__u64 bytes = count->bytes - count->done, sum = 0, word;
+	__u64 bytes = count->bytes - count->done;
 	__u32 lines, part;
 
 	if (bytes == 0 || count->scratch->parts == 0)
@@ -295,14 +313,7 @@ static long count_part(__u32 index, struct line_count *count)
 		count->has_failed = true;
 		return 1;
 	}
-	/* A character becomes 0 if it is a newline, and then the highest bit of it is set. */
-	for (int i = 0; i < PART_BYTES / 8; i++) {
-		word = words[i] ^ newlines;
-		sum += ~(((word & low) + low) | word | low) >> (count->wide ? 15 : 7);
-	}
-	/* Each byte of the sum is at most 128. */
-	sum = (sum & 0x00ff00ff00ff00ffull) + (sum >> 8 & 0x00ff00ff00ff00ffull);
-	count->lines += sum * 0x0001000100010001ull >> 48;
+	count->lines += v8_count_newlines(count->wide);
 	count->done += bytes;
 	if (bytes == PART_BYTES && count->done % (PART_BYTES * PARTS_OF_CHECKPOINT) == 0) {
 		part = count->done / (PART_BYTES * PARTS_OF_CHECKPOINT);
