@@ -37,11 +37,13 @@ def test_functions(profcapture, capture, source):
     found, data = rows(profcapture, capture)
     assert {name: (row["self"], row["total"]) for name, row in found.items()} == {
         "memcpy": (70, 70), "m.price": (30, 30), "main": (5, 5), "m.<module>": (0, 100), "m.Shop.sell": (0, 70),
+        "json.dumps": (0, 70),
     }
     sell = found["m.Shop.sell"]
     assert (sell["kind"], sell["file"], sell["line"], sell["image"]) == ("python", str(source), 5, "[python 3.11]")
     assert data["interpreter"] == {"complete": 100, "deeper": 0, "torn": 2, "missing": 0, "idle": 3}
     text = profcapture("report", capture).stdout
+    assert "Most in m.Shop.sell 67 % (memcpy 67 %), m.price 29 %." in text
     assert "m.Shop.sell  m.py:5" in text and "Interpreted functions unreadable: 1.9 %." in text
 
 
@@ -49,19 +51,19 @@ def test_interpreter_frames(profcapture, capture):
     found, _ = rows(profcapture, capture, "--interpreter-frames")
     assert {name: (row["self"], row["total"]) for name, row in found.items()} == {
         "memcpy": (70, 70), "m.price": (30, 30), "main": (5, 105), "m.<module>": (0, 100), "m.Shop.sell": (0, 70),
-        "_PyEval_EvalFrameDefault": (0, 100),
+        "_PyEval_EvalFrameDefault": (0, 100), "json.dumps": (0, 70),
     }
 
 
 def test_lines(profcapture, capture):
     found = profcapture.json("report", capture, "--by", "line")["data"]["rows"]
-    assert {(row["name"], row["line"], row["total"]) for row in found if row["kind"] == "python"} == {
+    assert {(row["name"], row["line"], row["total"]) for row in found if row["kind"] == "python" and row["line"]} == {
         ("m.<module>", 20, 100), ("m.Shop.sell", 6, 70), ("m.price", 12, 30),
     }
 
 
 def test_filters(profcapture, capture):
-    found, data = rows(profcapture, capture, "--focus", r"m\.py", "--hide", "memcpy")
+    found, data = rows(profcapture, capture, "--focus", r"m\.py", "--hide", "memcpy|dumps")
     assert {name: row["self"] for name, row in found.items()} == {"m.Shop.sell": 70, "m.price": 30, "m.<module>": 0}
     assert data["self_total"] == 100
 
@@ -69,7 +71,7 @@ def test_filters(profcapture, capture):
 def test_stacks(profcapture, capture):
     folded = profcapture("export", "--to", "folded", capture).stdout.splitlines()
     assert sorted(folded) == [
-        "python3;m.<module>;m.Shop.sell;memcpy 70", "python3;m.<module>;m.price 30", "python3;main 5",
+        "python3;m.<module>;m.Shop.sell;json.dumps;memcpy 70", "python3;m.<module>;m.price 30", "python3;main 5",
     ]
     whole = profcapture("export", "--to", "folded", "--interpreter-frames", capture).stdout
     assert "main;_PyEval_EvalFrameDefault;m.<module>;_PyEval_EvalFrameDefault;m.price 30\n" in whole

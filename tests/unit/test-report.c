@@ -7,6 +7,7 @@
 #include "tests/unit/test.h"
 #include "tools/profcapture/profile.h"
 #include "tools/profcapture/run-times.h"
+#include "tools/profile/code-origin.h"
 #include "tools/profile/function-labels.h"
 #include "tools/profile/stacks.h"
 
@@ -245,6 +246,104 @@ static void test_interpreter(void)
 	CHECK_COUNT(answer.profile.counts, "c", 4, 4);
 	done(&answer);
 	build_done(&build);
+}
+
+/* Functions of interpreted languages, of interpreters and of their modules. */
+static const struct origin_case {
+	const char *image, *file;
+	enum code_origin origin;
+} origin_cases[] = {
+	{ "[python 3.11]", "/srv/shop/json.py", CODE_ORIGIN_OWN },
+	{ "[python 3.11]", "<string>", CODE_ORIGIN_OWN },
+	{ "[python 3.11]", "/srv/lib/python/own.py", CODE_ORIGIN_OWN },
+	{ "[python 3.11]", "/usr/lib/python3.11/json/__init__.py", CODE_ORIGIN_LIBRARY },
+	{ "[python 3.11]", "<frozen importlib._bootstrap>", CODE_ORIGIN_LIBRARY },
+	{ "[python 3.11]", "/srv/venv/lib64/python3.11/site-packages/a/b.py", CODE_ORIGIN_LIBRARY },
+	{ "[python 3.11]", "/usr/lib/python3/dist-packages/a.py", CODE_ORIGIN_LIBRARY },
+	{ "[ruby 3.1]", "/srv/shop/gems/own/lib/own.rb", CODE_ORIGIN_OWN },
+	{ "[ruby 3.1]", "/usr/lib/ruby/3.1.0/set.rb", CODE_ORIGIN_LIBRARY },
+	{ "[ruby 3.1]", "/usr/lib/ruby/vendor_ruby/rubygems.rb", CODE_ORIGIN_LIBRARY },
+	{ "[ruby 3.1]", "/var/lib/gems/3.1.0/gems/rack-3.0/lib/rack.rb", CODE_ORIGIN_LIBRARY },
+	{ "[ruby 3.1]", "<internal:kernel>", CODE_ORIGIN_LIBRARY },
+	{ "[ruby 3.1]", "ruby", CODE_ORIGIN_LIBRARY },
+	{ "[php 8.2]", "/srv/shop/src/vendors.php", CODE_ORIGIN_OWN },
+	{ "[php 8.2]", "/srv/shop/vendor/a/b/c.php", CODE_ORIGIN_LIBRARY },
+	{ "[php 8.2]", NULL, CODE_ORIGIN_LIBRARY },
+	{ "[perl 5.36]", "shop.pl", CODE_ORIGIN_OWN },
+	{ "[perl 5.36]", "/usr/share/perl/5.36/Carp.pm", CODE_ORIGIN_LIBRARY },
+	{ "[javascript 11.3]", "/srv/shop/internal/main.js", CODE_ORIGIN_OWN },
+	{ "[javascript 11.3]", "node:internal/util", CODE_ORIGIN_LIBRARY },
+	{ "[javascript 11.3]", "/srv/shop/node_modules/a/index.js", CODE_ORIGIN_LIBRARY },
+	{ "[javascript 11.3]", NULL, CODE_ORIGIN_LIBRARY },
+	{ "/usr/bin/python3.11", NULL, CODE_ORIGIN_LIBRARY },
+	{ "/usr/bin/node", NULL, CODE_ORIGIN_LIBRARY },
+	{ "/usr/lib/libruby-3.1.so.3.1.2", NULL, CODE_ORIGIN_LIBRARY },
+	{ "/usr/lib/python3.11/lib-dynload/_json.cpython-311.so", NULL, CODE_ORIGIN_LIBRARY },
+	{ "/srv/shop/_fast.cpython-311.so", NULL, CODE_ORIGIN_OWN },
+	{ "/usr/bin/node_exporter", NULL, CODE_ORIGIN_OWN },
+	{ "/usr/bin/shop", NULL, CODE_ORIGIN_OWN },
+};
+
+/* Each case is a function named by its number, with one sample. */
+static void write_origins(struct build *build, unsigned first)
+{
+	build_begin(build);
+	build_text(build, 8, "comm");
+	BUILD(build, PROF_TABLE_PROCESS, N(1), N(100), N(1), N(5));
+	for (unsigned i = 1; i <= 2; i++)
+		BUILD(build, PROF_TABLE_THREAD, N(i), N(1), N(100 + i), N(5), N(8));
+	for (unsigned i = first; i < ARRAY_SIZE(origin_cases); i++) {
+		const struct origin_case *at = &origin_cases[i];
+		unsigned id = 100 + i;
+		char name[16];
+
+		snprintf(name, sizeof(name), "%u", i);
+		build_text(build, id, name);
+		build_text(build, id + 100, at->image);
+		if (at->file)
+			build_text(build, id + 200, at->file);
+		BUILD(build, PROF_TABLE_IMAGE, N(id), N(id + 100), PROF_BYTES(NULL, 0), N(10), N(1),
+		      N(id), N(*at->image == '[' ? PROF_IMAGE_INTERPRETER : PROF_IMAGE_FILE));
+		BUILD(build, PROF_TABLE_SYMBOL, N(id), N(id), N(0), N(10), N(id), N(id),
+		      N(at->file ? id + 200 : 0));
+		BUILD(build, PROF_TABLE_FRAME, N(id), N(id), N(1), N(PROF_FRAME_EXACT));
+		stack(build, id, 0, id);
+		samples(build, 1, id);
+	}
+	build_finish(build);
+}
+
+static void check_origins(unsigned first, enum code_origin native)
+{
+	struct build build;
+	struct answer answer = { 0 };
+	unsigned n = 0;
+
+	write_origins(&build, first);
+	REQUIRE(run(&answer, &build));
+	for (uint32_t i = FUNCTION_LOST + 1; i < answer.profile.functions->all->len; i++) {
+		const char *name = functions_at(answer.profile.functions, i)->name;
+		const struct origin_case *at = &origin_cases[atoi(name)];
+		enum code_origin origin = code_origin_of(answer.profile.functions, i);
+
+		n++;
+		if (!CHECK_INT(origin, native == CODE_ORIGIN_OWN ? native : at->origin))
+			printf("# %s, %s\n", at->image, at->file ? at->file : "no file");
+	}
+	CHECK_INT(n, ARRAY_SIZE(origin_cases) - first);
+	done(&answer);
+	build_done(&build);
+}
+
+static void test_origins(void)
+{
+	unsigned native = 0;
+
+	check_origins(0, CODE_ORIGIN_LIBRARY);
+	/* Without interpreted functions, an interpreter is a program like others. */
+	while (*origin_cases[native].image == '[')
+		native++;
+	check_origins(native, CODE_ORIGIN_OWN);
 }
 
 /* Two functions run one after the other, in two epochs. Samples without a stack also count. */
@@ -937,6 +1036,7 @@ int main(void)
 	RUN(test_events);
 	RUN(test_recursion);
 	RUN(test_interpreter);
+	RUN(test_origins);
 	RUN(test_timeline);
 	RUN(test_callers);
 	RUN(test_return);

@@ -13,7 +13,8 @@
 /* Origin of a function's code. */
 enum code_origin {
 	CODE_ORIGIN_OWN,
-	/* library of C++ or Rust, including templates instantiated in the program */
+	/* library of C++ or Rust, including templates instantiated in the program; an interpreter,
+	 * and the installed modules of its language */
 	CODE_ORIGIN_LIBRARY,
 	CODE_ORIGIN_LIBC, /* including the dynamic linker and the vDSO */
 	CODE_ORIGIN_KERNEL,

@@ -74,56 +74,6 @@ static uint32_t known_or_added(struct functions *functions, const struct functio
 	return index;
 }
 
-struct functions *functions_new(struct names *names, GError **error)
-{
-	static const struct function first[] = {
-		{ .name = "<no stack>", .raw_name = "<no stack>", .kind = "unresolved" },
-		{ .name = NAMES_LOST_TEXT,
-		  .raw_name = NAMES_LOST_TEXT,
-		  .kind = "unresolved",
-		  .image = NAMES_LOST },
-	};
-	struct functions *functions = g_new0(struct functions, 1);
-
-	functions->names = names;
-	functions->all = g_array_new(FALSE, FALSE, sizeof(struct function));
-	functions->known = g_hash_table_new_full(key_hash, key_equal, g_free, NULL);
-	functions->symbols = symbol_rows_load(names, error);
-	if (functions->symbols)
-		functions->codes = code_names_load(names, error);
-	if (functions->codes)
-		functions->memory = own_memory_load(names, error);
-	if (!functions->memory) {
-		functions_free(functions);
-		return NULL;
-	}
-	/* Loaded epochs may have indexes of an earlier struct functions: drop these. */
-	for (guint i = 0; i < names->epochs->len; i++)
-		g_clear_pointer(&((struct names_epoch *)names->epochs->pdata[i])->frame_functions,
-				g_free);
-	/* `names` has the images of all symbols, because they were loaded above. */
-	for (uint32_t i = 0; i < names->images->len; i++) {
-		functions->has_interpreter |= names_image_at(names, i)->kind ==
-					      PROF_IMAGE_INTERPRETER;
-		if (names_image_at(names, i)->kind == PROF_IMAGE_KERNEL)
-			functions->kernel = i;
-	}
-	g_array_append_vals(functions->all, first, ARRAY_SIZE(first));
-	return functions;
-}
-
-void functions_free(struct functions *functions)
-{
-	if (!functions)
-		return;
-	symbol_rows_free(functions->symbols);
-	code_names_free(functions->codes);
-	own_memory_free(functions->memory);
-	g_array_unref(functions->all);
-	g_hash_table_unref(functions->known);
-	g_free(functions);
-}
-
 /* Returns the language of an interpreter's image, whose path is "[python 3.11]". */
 static const char *language_of(const char *path)
 {
@@ -154,6 +104,64 @@ static const char *kind_of(const struct names_image *image)
 	default:
 		return "user";
 	}
+}
+
+struct functions *functions_new(struct names *names, GError **error)
+{
+	static const struct function first[] = {
+		{ .name = "<no stack>", .raw_name = "<no stack>", .kind = "unresolved" },
+		{ .name = NAMES_LOST_TEXT,
+		  .raw_name = NAMES_LOST_TEXT,
+		  .kind = "unresolved",
+		  .image = NAMES_LOST },
+	};
+	struct functions *functions = g_new0(struct functions, 1);
+
+	functions->names = names;
+	functions->all = g_array_new(FALSE, FALSE, sizeof(struct function));
+	functions->known = g_hash_table_new_full(key_hash, key_equal, g_free, NULL);
+	functions->languages = g_hash_table_new(g_str_hash, g_str_equal);
+	functions->symbols = symbol_rows_load(names, error);
+	if (functions->symbols)
+		functions->codes = code_names_load(names, error);
+	if (functions->codes)
+		functions->memory = own_memory_load(names, error);
+	if (!functions->memory) {
+		functions_free(functions);
+		return NULL;
+	}
+	/* Loaded epochs may have indexes of an earlier struct functions: drop these. */
+	for (guint i = 0; i < names->epochs->len; i++)
+		g_clear_pointer(&((struct names_epoch *)names->epochs->pdata[i])->frame_functions,
+				g_free);
+	/* `names` has the images of all symbols, because they were loaded above. */
+	for (uint32_t i = 0; i < names->images->len; i++) {
+		const struct names_image *image = names_image_at(names, i);
+
+		if (image->kind == PROF_IMAGE_INTERPRETER) {
+			functions->has_interpreter = true;
+			g_hash_table_add(functions->languages, (gpointer)kind_of(image));
+		}
+		if (image->kind == PROF_IMAGE_KERNEL)
+			functions->kernel = i;
+	}
+	if (code_names_any_with(functions->codes, PYTHON_PREFIX))
+		g_hash_table_add(functions->languages, (gpointer) "python");
+	g_array_append_vals(functions->all, first, ARRAY_SIZE(first));
+	return functions;
+}
+
+void functions_free(struct functions *functions)
+{
+	if (!functions)
+		return;
+	symbol_rows_free(functions->symbols);
+	code_names_free(functions->codes);
+	own_memory_free(functions->memory);
+	g_array_unref(functions->all);
+	g_hash_table_unref(functions->known);
+	g_hash_table_unref(functions->languages);
+	g_free(functions);
 }
 
 /*

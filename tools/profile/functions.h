@@ -53,10 +53,11 @@ struct functions {
 	struct symbol_rows *symbols;
 	struct code_names *codes;
 	struct own_memory *memory;
-	GArray *all;          /* struct function by index */
-	GHashTable *known;    /* struct function by key_equal() → index */
-	bool has_interpreter; /* functions were read from an interpreter */
-	uint32_t kernel;      /* index of the kernel's image in names; 0: none */
+	GArray *all;           /* struct function by index */
+	GHashTable *known;     /* struct function by key_equal() → index */
+	bool has_interpreter;  /* functions were read from an interpreter */
+	GHashTable *languages; /* languages of interpreted functions, as in `kind` */
+	uint32_t kernel;       /* index of the kernel's image in names; 0: none */
 };
 
 struct functions *functions_new(struct names *names, GError **error); /* borrows names */

@@ -261,6 +261,19 @@ bool code_names_any(const struct code_names *codes)
 	return g_hash_table_size(codes->processes) > 0;
 }
 
+bool code_names_any_with(const struct code_names *codes, const char *prefix)
+{
+	GHashTableIter iter;
+	gpointer code;
+
+	g_hash_table_iter_init(&iter, codes->processes);
+	while (g_hash_table_iter_next(&iter, NULL, &code))
+		for (guint i = 0; i < ((struct process_code *)code)->names->len; i++)
+			if (g_str_has_prefix(name_at(code, i)->name, prefix))
+				return true;
+	return false;
+}
+
 bool code_names_has(const struct code_names *codes, uint32_t process)
 {
 	return g_hash_table_contains(codes->processes, GUINT_TO_POINTER(process));
