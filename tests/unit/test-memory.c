@@ -1596,9 +1596,10 @@ static void test_patterns(void)
  * the program's innermost function, not on the loader or setlocale() calling the program. */
 static void test_runtime_pools(void)
 {
-	enum { OWN, LIBC, LOADER, CPLUSPLUS, N_IMAGES };
+	enum { OWN, LIBC, LOADER, CPLUSPLUS, PYTHON, N_IMAGES };
 	static const char *const images[] = { "/bin/own", "/lib/libc.so.6",
-					      "/lib/ld-linux-x86-64.so.2", "/lib/libstdc++.so.6" };
+					      "/lib/ld-linux-x86-64.so.2", "/lib/libstdc++.so.6",
+					      "/usr/bin/python3.11" };
 	static const struct {
 		unsigned image;
 		const char *name;
@@ -1610,7 +1611,11 @@ static void test_runtime_pools(void)
 			  { LOADER, "allocate_dtv" },
 			  { LOADER, "other" },
 			  { CPLUSPLUS, "init" },
-			  { LIBC, "operator new(unsigned long)" } };
+			  { LIBC, "operator new(unsigned long)" },
+			  { PYTHON, "PyObject_Malloc" },
+			  { PYTHON, "new_arena.lto_priv.0" },
+			  { PYTHON, "list_resize" },
+			  { OWN, "new_arena" } };
 	/* functions from the root down, by index + 1 */
 	static const struct {
 		unsigned stack[4];
@@ -1627,6 +1632,10 @@ static void test_runtime_pools(void)
 		{ { 1, 6 }, RUNTIME_POOL_DTV },
 		{ { 1, 7 }, RUNTIME_POOL_LOADER },
 		{ { 8 }, RUNTIME_POOLS },
+		{ { 1, 10, 11, 9 }, RUNTIME_POOL_PYTHON },
+		{ { 11, 1, 10 }, RUNTIME_POOLS },
+		{ { 10, 12 }, RUNTIME_POOLS },
+		{ { 1, 13 }, RUNTIME_POOLS },
 	};
 	struct build build;
 

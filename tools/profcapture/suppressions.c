@@ -183,12 +183,23 @@ const char *runtime_pool_name(enum runtime_pool pool)
 		[RUNTIME_POOL_DTV] = N_("thread vectors"),
 		[RUNTIME_POOL_LOCALE] = N_("locale"),
 		[RUNTIME_POOL_LOADER] = N_("dynamic loader"),
+		[RUNTIME_POOL_PYTHON] = N_("Python arenas"),
 	};
 
 	return names[pool];
 }
 
-static enum runtime_pool pool_by_name(const char *name)
+/* Aliases differ in leading underscores, and compilers add suffixes: "name.part.0". */
+static char *plain_name(const struct memory_tree *tree, uint32_t node)
+{
+	const char *name =
+		functions_at(tree->functions, memory_node_at(tree, node)->function)->name;
+	const char *start = name + strspn(name, "_");
+
+	return g_strndup(start, strcspn(start, "."));
+}
+
+static enum runtime_pool pool_by_name(const char *plain)
 {
 	/* iconv_open() and newlocale() are not listed, because the caller frees their result. */
 	static const char *const functions[RUNTIME_POOLS][12] = {
@@ -205,9 +216,6 @@ static enum runtime_pool pool_by_name(const char *name)
 					  "dl_map_object_deps", "dl_important_hwcaps",
 					  "add_to_global_resize" },
 	};
-	/* Aliases differ in leading underscores, and compilers add suffixes: "name.part.0". */
-	const char *start = name + strspn(name, "_");
-	g_autofree char *plain = g_strndup(start, strcspn(start, "."));
 
 	for (unsigned pool = 0; pool < RUNTIME_POOLS; pool++)
 		if (g_strv_contains(functions[pool], plain))
@@ -224,6 +232,25 @@ static bool is_in(const struct memory_tree *tree, uint32_t node, const char *con
 		if (g_str_has_prefix(slash ? slash + 1 : path, *prefixes))
 			return true;
 	return false;
+}
+
+/* Returns whether CPython allocates memory to manage its arenas. If the capture has no functions of
+ * the Python program, CPython's functions are the program's own. */
+static bool is_python_arena(struct memory_tree *tree, uint32_t node)
+{
+	static const char *const python[] = { "python", "libpython", NULL };
+	static const char *const functions[] = { "new_arena", "arena_map_get", NULL };
+	bool found = false;
+
+	while (node && memory_tree_is_allocator(tree, memory_node_at(tree, node)->function))
+		node = memory_node_at(tree, node)->parent;
+	for (; node && !found && is_in(tree, node, python);
+	     node = memory_node_at(tree, node)->parent) {
+		g_autofree char *plain = plain_name(tree, node);
+
+		found = g_strv_contains(functions, plain);
+	}
+	return found;
 }
 
 /* Returns the pool of a stack from its images, because the loader and libstdc++ may have no
@@ -261,11 +288,15 @@ enum runtime_pool suppressions_pool(struct suppressions *suppressions, struct me
 	if (*known)
 		return *known - 1u;
 	for (uint32_t up = node; up && up != own && pool == RUNTIME_POOLS;
-	     up = memory_node_at(tree, up)->parent)
-		pool = pool_by_name(
-			functions_at(tree->functions, memory_node_at(tree, up)->function)->name);
+	     up = memory_node_at(tree, up)->parent) {
+		g_autofree char *plain = plain_name(tree, up);
+
+		pool = pool_by_name(plain);
+	}
 	if (pool == RUNTIME_POOLS && node != own)
 		pool = pool_by_image(tree, node);
+	if (pool == RUNTIME_POOLS && is_python_arena(tree, node))
+		pool = RUNTIME_POOL_PYTHON;
 	*known = (uint8_t)(pool + 1);
 	return pool;
 }

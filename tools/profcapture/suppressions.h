@@ -16,7 +16,7 @@ struct suppression {
 };
 
 /*
- * Memory that the C and C++ runtimes allocate once and keep until exit. It is recognized by the
+ * Memory that the C, C++ and Python runtimes allocate once and keep until exit. It is recognized by the
  * functions between the allocation and the first function of the program itself.
  */
 enum runtime_pool {
@@ -25,6 +25,7 @@ enum runtime_pool {
 	RUNTIME_POOL_DTV,
 	RUNTIME_POOL_LOCALE,
 	RUNTIME_POOL_LOADER,
+	RUNTIME_POOL_PYTHON,
 	RUNTIME_POOLS
 };
 
