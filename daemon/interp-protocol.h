@@ -162,7 +162,7 @@ enum interp_flags {
 	INTERP_WALKED = 1 << 0,    /* the list was read up to its end, or to the limit */
 	INTERP_NO_THREAD = 1 << 1, /* the thread has no state of the interpreter */
 	INTERP_FAULT = 1 << 2,     /* memory could not be read */
-	INTERP_DEEPER = 1 << 3,    /* more than INTERP_MAX_FRAMES */
+	INTERP_DEEPER = 1 << 3,    /* more than INTERP_MAX_FRAMES, or callers are missing */
 	INTERP_TORN = 1 << 4,      /* the list contradicts itself */
 	INTERP_FORKED = 1 << 5,    /* found by its parent's entry */
 	INTERP_BY_FILE = 1 << 6,

@@ -12,7 +12,7 @@ import pytest
 
 from captures import rows
 from interpreted_chains import check, rights
-from interpreted_programs import SOME, Programs, check_callbacks, check_pid, check_waits, record_chains
+from interpreted_programs import SOME, Programs, check_callbacks, check_pid, check_waits, named, record_chains
 
 HERE = Path(__file__).parent
 PYTHONS = ["/usr/bin/python3", *filter(None, os.environ.get("PROF_TEST_PYTHONS", "").split(":"))]
@@ -39,6 +39,28 @@ parent_only()
 os.wait()
 """
 
+SUB = """
+try:
+    import _interpreters as interpreters
+    run = interpreters.exec
+except ImportError:
+    import _xxsubinterpreters as interpreters
+    run = interpreters.run_string
+def outer():
+    run(interpreters.create(), '''
+import time
+def key(x):
+    total = 0
+    for i in range(100):
+        total += i & 7
+    return x
+finish = time.process_time() + 0.4
+while time.process_time() < finish:
+    sorted(range(30), key=key)
+''')
+outer()
+"""
+
 
 @pytest.fixture(scope="module", params=PYTHONS)
 def python(request):
@@ -54,9 +76,11 @@ def chains(python, tmp_path_factory):
 def programs(profctl, profcapture, python, tmp_path_factory):
     folder = tmp_path_factory.mktemp("programs")
     (folder / "callbacks.py").write_text(CALLBACKS)
+    (folder / "sub.py").write_text(SUB)
     return Programs(profctl, profcapture, folder, "python", {
         "oracle": [python, HERE / "python_oracle.py", "run", 3],
         "callbacks": [python, folder / "callbacks.py"],
+        "sub": [python, folder / "sub.py"],
     })
 
 
@@ -74,6 +98,21 @@ def test_callbacks(programs):
     also in a forked child."""
     check_callbacks(programs.part("callbacks"), ["callbacks.child_only", "callbacks.parent_only"],
                     lambda _: [("callbacks.key", SOME)])
+
+
+def test_subinterpreter(programs):
+    """The functions of a sub-interpreter are where they belong. Those of the interpreter that calls it
+    are missing, and this is said."""
+    part, counts = programs.part("sub"), collections.Counter()
+    for sample in part.samples:
+        chain = [name and name.rsplit(".", 1)[-1] for name in named(part.chain(sample))]
+        if "key" in chain:
+            counts[sample["interpreter"]] += 1
+            counts["executes"] += chain[0] == "key"
+            counts["has outer"] += "outer" in chain
+    print(counts)
+    assert counts["deeper"] > 100 and not counts["complete"]
+    assert counts["executes"] > 0.5 * counts["deeper"] and not counts["has outer"]
 
 
 WAITS = """

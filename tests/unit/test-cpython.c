@@ -332,6 +332,12 @@ static void test_merge(void)
 	CHECK_INT(n, 2);
 	CHECK(runs[0].first == 0 && runs[0].end == 2 && runs[0].native == 2);
 	CHECK(runs[1].first == 2 && runs[1].end == 3 && runs[1].native == 4);
+	/* the outer activation has its functions, then not */
+	native.eval = 0x100;
+	native.eval_end = 0x200;
+	CHECK(!interp_merge_lacks_callers(&chain, &native, runs, n));
+	CHECK(interp_merge_lacks_callers(&chain, &native, runs, 1));
+	CHECK(!interp_merge_lacks_callers(&chain, &native, runs, 0));
 	/* an address below the stack; then, runs in the wrong order */
 	chain = chain_of(12, 0x6f00, 0x7440);
 	CHECK(!interp_merge(&chain, &native, runs, &n));

@@ -340,6 +340,11 @@ static void test_interpreted(void)
 	CHECK_INT(places[0].offset, INTERP_FUNCTION_LINES + 5);
 	interpreted_write(interpreted, is_new);
 	interpreted_write(interpreted, is_new);
+	/* the outermost native frame is another activation of the interpreter */
+	program.python.eval = 0x400028 - process->interpreter_bias;
+	program.python.eval_size = 8;
+	CHECK_INT(interpreted_merge(interpreted, &program.sample), PROF_INTERPRETER_DEEPER);
+	program.python.eval_size = 0;
 	program.list.frames[0].at = 0x100; /* above the stack's top */
 	CHECK_INT(interpreted_merge(interpreted, &program.sample), PROF_INTERPRETER_MISSING);
 	program.list.flags |= INTERP_TORN;

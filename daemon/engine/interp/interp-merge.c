@@ -267,3 +267,15 @@ bool interp_merge(const struct interp_chain *chain, const struct interp_native *
 	return interp_merge_by_address(chain) ? place_by_address(chain, native, ret_runs, *ret_n)
 					      : place_by_function(native, ret_runs, *ret_n);
 }
+
+bool interp_merge_lacks_callers(const struct interp_chain *chain,
+				const struct interp_native *native, const struct interp_run *runs,
+				size_t n)
+{
+	if (chain->family != INTERP_PYTHON || n == 0)
+		return false;
+	for (size_t i = (size_t)runs[n - 1].native + 1; i < native->n; i++)
+		if (is_eval(native, i))
+			return true;
+	return false;
+}

@@ -15,6 +15,8 @@
  *                 [test-engine-samples: generated]
  *             (6) a line that the interpreter does not keep up to date is not shown
  *                 [test-engine-samples: jit]
+ *             (7) no stack is complete that shows an activation without its functions
+ *                 [test-engine-samples: interpreted]
  * Runs on the drain thread only.
  */
 #include "daemon/engine/perf/interpreted.h"
@@ -151,6 +153,7 @@ static struct interp_range moved(struct interp_range range, uint64_t bias)
 	return (struct interp_range){ range.start + bias, range.size };
 }
 
+/* Flags the chain as deeper if the native stack shows that callers are missing. */
 static bool place_runs(struct interpreted *interpreted, const struct sample *sample)
 {
 	const struct unwind_stack *user = &sample->user;
@@ -179,6 +182,9 @@ static bool place_runs(struct interpreted *interpreted, const struct sample *sam
 		};
 	if (!interp_merge(&interpreted->chain, &native, interpreted->runs, &interpreted->n_runs))
 		return false;
+	if (interp_merge_lacks_callers(&interpreted->chain, &native, interpreted->runs,
+				       interpreted->n_runs))
+		interpreted->chain.flags |= INTERP_DEEPER;
 	for (size_t i = 0; i < interpreted->n_runs; i++) {
 		/* Callers that were appended without their stack pointer may be in between. */
 		if (interpreted->runs[i].native >= n && n < user->n)
