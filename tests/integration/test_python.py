@@ -108,11 +108,11 @@ def test_subinterpreter(programs):
         chain = [name and name.rsplit(".", 1)[-1] for name in named(part.chain(sample))]
         if "key" in chain:
             counts[sample["interpreter"]] += 1
-            counts["executes"] += chain[0] == "key"
+            counts["executes"] += chain[0] == "key"  # in the innermost activation, which calls nothing
             counts["has outer"] += "outer" in chain
     print(counts)
     assert counts["deeper"] > 100 and not counts["complete"]
-    assert counts["executes"] > 0.5 * counts["deeper"] and not counts["has outer"]
+    assert counts["executes"] > 0.1 * counts["deeper"] and not counts["has outer"]
 
 
 WAITS = """

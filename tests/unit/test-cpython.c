@@ -353,9 +353,17 @@ static void test_merge(void)
 	CHECK(!interp_merge(&chain, &native, runs, &n));
 }
 
-/* Up to 3.10, activations are counted from the root. */
+/* Up to 3.10, activations are counted. */
 static void test_merge_by_function(void)
 {
+	static const struct walk_frame nested[] = {
+		{ .pc = 0x120, .flags = WALK_FRAME_EXACT },
+		{ .pc = 0x700 },
+		{ .pc = 0x110 },
+		{ .pc = 0x700 },
+		{ .pc = 0x180 },
+		{ .pc = 0x800 },
+	};
 	struct interp_native native = { native_frames, ARRAY_SIZE(native_frames), true, 0x100,
 					0x200 };
 	struct interp_chain chain = chain_of(10, 0, 0);
@@ -366,10 +374,25 @@ static void test_merge_by_function(void)
 	chain.n = 2;
 	REQUIRE(interp_merge(&chain, &native, runs, &n));
 	CHECK(n == 2 && runs[0].native == 2 && runs[1].native == 4);
-	/* the innermost activation has no frame yet */
+	CHECK(!interp_merge_lacks_callers(&chain, &native, runs, n));
+	/* the outer activation is another interpreter's, because the inner one calls too deep to be
+	 * without a frame */
 	chain.n = 1;
 	REQUIRE(interp_merge(&chain, &native, runs, &n));
-	CHECK(n == 1 && runs[0].native == 4);
+	CHECK(n == 1 && runs[0].native == 2);
+	CHECK(interp_merge_lacks_callers(&chain, &native, runs, n));
+	/* the innermost activation has no frame yet */
+	native.frames += 2;
+	native.n -= 2;
+	REQUIRE(interp_merge(&chain, &native, runs, &n));
+	CHECK(n == 1 && runs[0].native == 2);
+	CHECK(!interp_merge_lacks_callers(&chain, &native, runs, n));
+	/* two activations of another interpreter */
+	native.frames = nested;
+	native.n = ARRAY_SIZE(nested);
+	REQUIRE(interp_merge(&chain, &native, runs, &n));
+	CHECK(n == 1 && runs[0].native == 0);
+	CHECK(interp_merge_lacks_callers(&chain, &native, runs, n));
 	native.has_root = false;
 	CHECK(!interp_merge(&chain, &native, runs, &n));
 }

@@ -69,17 +69,30 @@ static bool is_eval(const struct interp_native *native, size_t i)
 }
 
 /* Assigns runs to activations, counted from the root. If there is one activation more than runs,
- * the innermost activation is about to begin or has ended. */
+ * the innermost activation is about to begin or has ended, and calls at most one function in C.
+ * Other surplus activations are outermost: the chain was cut, or they belong to another interpreter
+ * or greenlet, and are left out. */
 static bool place_by_function(const struct interp_native *native, struct interp_run *runs, size_t n)
 {
-	size_t run = n;
+	size_t activations = 0, innermost = 0, n_outer, run = n;
 
-	if (!native->has_root)
+	for (size_t i = native->n; i > 0; i--)
+		if (is_eval(native, i - 1)) {
+			activations++;
+			innermost = i - 1;
+		}
+	if (!native->has_root || activations < n)
 		return false;
-	for (size_t i = native->n; i > 0 && run > 0; i--)
-		if (is_eval(native, i - 1))
+	n_outer = activations > n + (innermost <= 1) ? activations - n : 0;
+	for (size_t i = native->n; run > 0; i--) {
+		if (!is_eval(native, i - 1))
+			continue;
+		if (n_outer > 0)
+			n_outer--;
+		else
 			runs[--run].native = (uint32_t)(i - 1);
-	return run == 0;
+	}
+	return true;
 }
 
 /* Assigns runs of PHP to activations. Those of functions in C, at the end, have no activation, and
