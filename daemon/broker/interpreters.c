@@ -28,9 +28,11 @@
 #include <bpf/bpf.h>
 #include <bpf/btf.h>
 #include <errno.h>
+#include <linux/capability.h>
 #include <sys/ioctl.h>
 #include <sys/mman.h>
 #include <sys/syscall.h>
+#include <unistd.h>
 
 #define ALL_CPUS 4096
 #define KERNEL_TYPES "/sys/kernel/btf/vmlinux"
@@ -58,14 +60,29 @@ static int print_nothing(enum libbpf_print_level level, const char *format, va_l
 	return 0;
 }
 
+/* Returns what keeps this process from loading programs. */
+static const char *missing_right(void)
+{
+	const uint32_t needed = CAP_TO_MASK(CAP_BPF) | CAP_TO_MASK(CAP_PERFMON);
+	struct __user_cap_header_struct header = { .version = _LINUX_CAPABILITY_VERSION_3 };
+	struct __user_cap_data_struct sets[2] = { 0 };
+
+	_Static_assert(CAP_TO_INDEX(CAP_BPF) == 1 && CAP_TO_INDEX(CAP_PERFMON) == 1, "sets[1]");
+	if (syscall(SYS_capget, &header, sets) == 0 &&
+	    (sets[0].effective & CAP_TO_MASK(CAP_SYS_ADMIN) ||
+	     (sets[1].effective & needed) == needed))
+		return "the kernel is locked down, or CAP_BPF and CAP_PERFMON are those of a user "
+		       "namespace";
+	return geteuid() == 0 ? "root lacks CAP_BPF or CAP_PERFMON"
+			      : "CAP_BPF and CAP_PERFMON are needed";
+}
+
 static bool fail_load(int failed, GError **error)
 {
 	if (failed == EPERM || failed == EACCES)
-		return broker_fail(
-			error, BROKER_ERROR_NOT_AUTHORIZED,
-			"loading the program that reads interpreters: %s; CAP_BPF and CAP_PERFMON "
-			"are needed, and the kernel must not be locked down",
-			ERRNO_TEXT(failed));
+		return broker_fail(error, BROKER_ERROR_NOT_AUTHORIZED,
+				   "loading the program that reads interpreters: %s; %s",
+				   ERRNO_TEXT(failed), missing_right());
 	if (failed == ESRCH || failed == ENOENT)
 		return broker_fail(error, BROKER_ERROR_NOT_SUPPORTED,
 				   "this kernel has no type information for BPF programs "

@@ -47,7 +47,12 @@ static const struct advice advices[] = {
 	{ "perf-map",
 	  N_("the program generates code; let it write the names to /tmp/perf-PID.map or a jitdump") },
 	{ "read-interpreters",
-	  N_("record as root or with the system service, on a kernel with BTF; or Python 3.12 and later with --python-perf") },
+	  N_("record as root or with the system service; or Python 3.12 and later with --python-perf") },
+	{ "container", N_("start the container with --cap-add=BPF --cap-add=PERFMON") },
+	{ "lockdown", N_("boot with lockdown=integrity, or record outside of the container") },
+	{ "kernel-types", N_("run a kernel with CONFIG_DEBUG_INFO_BTF=y") },
+	{ "newer-kernel", N_("run Linux 5.17 or later") },
+	{ "build-profd", N_("build profd with clang, libbpf 1.0 and bpftool, for x86-64") },
 	{ "python-perf", N_("Python 3.12 and later name them if recorded with --python-perf") },
 	{ "ruby-version",
 	  N_("profctl reads the functions of Ruby 3.1 to 3.4, as Debian and Ubuntu build it") },
@@ -171,6 +176,11 @@ static struct report_hint of_names(const struct profile *profile)
 static struct report_hint of_interpreters(const struct profile *profile)
 {
 	static const char *const by_cause[][2] = {
+		{ "root lacks CAP_BPF", "container" },
+		{ "kernel is locked down", "lockdown" },
+		{ "no type information", "kernel-types" },
+		{ "Linux 5.17 is needed", "newer-kernel" },
+		{ "profd was built without", "build-profd" },
 		{ "is not supported", "python-perf" },
 		{ "code that PHP generates", "no-generated-code" },
 		{ "the kernel refuses", "refused-program" },
