@@ -471,6 +471,24 @@ static void test_interpreters(void)
 	expect("interpreters", DOCTOR_OK, "Perl 5.36 to 5.40", NULL);
 	put_process("24", "/opt/bin/perl5.34.0", 0, NULL);
 	expect("interpreters", DOCTOR_WARN, "Perl 5.34 is not supported", "Perl 5.36, 5.38");
+	put_process("24", "/usr/bin/perl", 0, NULL);
+	put_process("25", "/opt/bin/python2.7", 0, NULL);
+	expect("interpreters", DOCTOR_WARN, "Python 2.7 is not supported", "Python 3.8 to 3.14");
+	put_process("25", "/opt/bin/python3.7", 0, NULL);
+	expect("interpreters", DOCTOR_WARN, "Python 3.7 is not supported", "Python 3.8 to 3.14");
+	put_process("25", "/opt/bin/python3.14", 0, NULL);
+	put_process("26", "/usr/bin/node", 0, NULL);
+	put_process("27", "/root/.nvm/versions/node/v22.11.0/bin/node", 0, NULL);
+	expect("interpreters", DOCTOR_OK, "Python 3.8 to 3.14", NULL);
+	put_process("27", "/root/.nvm/versions/node/v16.20.2/bin/node", 0, NULL);
+	expect("interpreters", DOCTOR_WARN, "Node.js 16 is not supported", "--perf-basic-prof");
+	put_process("27", "/opt/node-v21.1.0/bin/node", 0, NULL);
+	expect("interpreters", DOCTOR_WARN, "Node.js 21 is not supported", "--perf-basic-prof");
+	for (int pid = 25; pid <= 27; pid++) {
+		g_autofree char *text = g_strdup_printf("%d", pid);
+
+		put_process(text, "/usr/bin/other", 0, NULL);
+	}
 	expect("jit-maps", DOCTOR_OK, "no node", NULL);
 	put("/sys/kernel/security/lockdown", "none integrity [confidentiality]\n");
 	expect("interpreters", DOCTOR_WARN, "locked down", "lockdown=integrity");

@@ -6,6 +6,8 @@
 
 #include "tools/profctl/doctor.h"
 
+#include "arch/base.h"
+#include "base/cpython-layouts.h"
 #include "base/perl-layouts.h"
 #include "base/php-layouts.h"
 #include "base/ruby-layouts.h"
@@ -155,7 +157,28 @@ static char *version_in_name(const struct doctor_host *host, const char *pid, co
 							  : NULL;
 }
 
-static void warn_of_version(struct doctor_finding *finding, const char *fix, const char *language,
+/* Returns the version of Node.js that is in the path of the process's program, such as "22" for
+ * v22.11.0/bin/node; NULL: none. */
+static char *version_of_node(const struct doctor_host *host, const char *pid)
+{
+	g_autofree char *link = g_strdup_printf("%s/proc/%s/exe", host->root, pid);
+	g_autofree char *exe = g_file_read_link(link, NULL);
+	const char *at = exe && g_str_has_suffix(exe, "/bin/node") ? g_strrstr(exe, "/v") : NULL;
+	unsigned major;
+
+	if (exe && !at && g_str_has_suffix(exe, "/bin/node"))
+		at = g_strrstr(exe, "-v");
+	return at && sscanf(at + 2, "%u.", &major) == 1 ? g_strdup_printf("%u", major) : NULL;
+}
+
+static bool is_node_read(const char *version)
+{
+	static const char *const read[] = { "18", "20", "22", "24", NULL };
+
+	return g_strv_contains(read, version);
+}
+
+static bool warn_of_version(struct doctor_finding *finding, const char *fix, const char *language,
 			    const char *version, const char *pid)
 {
 	doctor_finding_done(finding);
@@ -164,6 +187,43 @@ static void warn_of_version(struct doctor_finding *finding, const char *fix, con
 		finding, DOCTOR_WARN, fix,
 		_("%s %s is not supported: the functions of process %s cannot be read; those of programs for Python 3.8 to 3.14, Ruby 3.1 to 3.4, PHP 8.2 to 8.5, Perl 5.36 to 5.40 and Node.js 18, 20, 22 and 24 are"),
 		language, version, pid);
+	return true;
+}
+
+/* Warns if the process runs a version whose functions are not read. Returns whether it does. */
+static bool check_version(const struct doctor_host *host, const char *pid,
+			  struct doctor_finding *finding)
+{
+	static const struct {
+		const char *prefix, *language;
+		unsigned major, first, last;
+		const char *fix;
+	} named[] = {
+		{ "/python", "Python", 3, CPYTHON_FIRST_MINOR, CPYTHON_LAST_MINOR,
+		  N_("run the program with Python 3.8 to 3.14") },
+		{ "/php", "PHP", 8, PHP_FIRST_MINOR, PHP_LAST_MINOR,
+		  N_("run the program with PHP 8.2 to 8.5") },
+		{ "/perl", "Perl", 5, PERL_FIRST_MINOR, PERL_LAST_MINOR,
+		  N_("run the program with Perl 5.36, 5.38 or 5.40") },
+	};
+	g_autofree char *ruby = ruby_of(host, pid), *node = version_of_node(host, pid);
+
+	if (ruby && !is_in(ruby, 3, RUBY_FIRST_MINOR, RUBY_LAST_MINOR))
+		return warn_of_version(finding, _("run the program with Ruby 3.1 to 3.4"), "Ruby",
+				       ruby, pid);
+	if (node && !is_node_read(node))
+		return warn_of_version(
+			finding,
+			_("run the program with Node.js 18, 20, 22 or 24, or with --perf-basic-prof"),
+			"Node.js", node, pid);
+	for (size_t i = 0; i < ARRAY_SIZE(named); i++) {
+		g_autofree char *version = version_in_name(host, pid, named[i].prefix);
+
+		if (version && !is_in(version, named[i].major, named[i].first, named[i].last))
+			return warn_of_version(finding, _(named[i].fix), named[i].language, version,
+					       pid);
+	}
+	return false;
 }
 
 void doctor_check_interpreters(const struct doctor_host *host, struct doctor_finding *finding)
@@ -176,26 +236,9 @@ void doctor_check_interpreters(const struct doctor_host *host, struct doctor_fin
 	if (finding->status != DOCTOR_OK)
 		return;
 	dir = g_dir_open(proc, 0, NULL);
-	while (dir && (pid = g_dir_read_name(dir))) {
-		g_autofree char *ruby = g_ascii_isdigit(pid[0]) ? ruby_of(host, pid) : NULL;
-		g_autofree char *php = g_ascii_isdigit(pid[0]) ? version_in_name(host, pid, "/php")
-							       : NULL;
-		g_autofree char *perl =
-			g_ascii_isdigit(pid[0]) ? version_in_name(host, pid, "/perl") : NULL;
-
-		if (ruby && !is_in(ruby, 3, RUBY_FIRST_MINOR, RUBY_LAST_MINOR))
-			warn_of_version(finding, _("run the program with Ruby 3.1 to 3.4"), "Ruby",
-					ruby, pid);
-		else if (php && !is_in(php, 8, PHP_FIRST_MINOR, PHP_LAST_MINOR))
-			warn_of_version(finding, _("run the program with PHP 8.2 to 8.5"), "PHP",
-					php, pid);
-		else if (perl && !is_in(perl, 5, PERL_FIRST_MINOR, PERL_LAST_MINOR))
-			warn_of_version(finding, _("run the program with Perl 5.36, 5.38 or 5.40"),
-					"Perl", perl, pid);
-		else
-			continue;
-		return;
-	}
+	while (dir && (pid = g_dir_read_name(dir)))
+		if (g_ascii_isdigit(pid[0]) && check_version(host, pid, finding))
+			return;
 }
 
 /* ---- programs that generate code ------------------------------------------------------------- */
