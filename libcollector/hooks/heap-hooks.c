@@ -497,9 +497,10 @@ HOOK int dlclose(void *handle)
 }
 
 /*
- * Warns about calls that the hooks cannot see. A new namespace has its own libc with another heap,
- * and a module opened with RTLD_DEEPBIND gets libc's names from libc itself. The result of dlopen()
- * depends on its caller, so the hook must jump to the next dlopen().
+ * Warns about calls and functions that the hooks cannot see. A new namespace has its own libc with
+ * another heap, and a module opened with RTLD_DEEPBIND gets libc's names from libc itself. The
+ * result of dlopen() depends on its caller, so the hook must jump to the next dlopen(), and cannot
+ * look at the module.
  */
 OUTLINE void note_module(long space, const char *file, int mode)
 {
@@ -509,6 +510,8 @@ OUTLINE void note_module(long space, const char *file, int mode)
 		heap_next_warn("no allocation is recorded of a namespace of its own, with ", file);
 	else if (file && (mode & RTLD_DEEPBIND))
 		heap_next_note_deep(file);
+	else if (file && !(mode & RTLD_NOLOAD))
+		heap_next_note_python(file);
 }
 
 #if defined(__clang__)

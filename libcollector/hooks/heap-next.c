@@ -253,12 +253,36 @@ void heap_next_note_deep(const char *file)
 	warn_of_deep();
 }
 
-void heap_next_warn_of_unseen(void)
+static void warn_of_python(void)
 {
-	if (python_unread)
+	const char *why = __atomic_load_n(&python_unread, __ATOMIC_RELAXED);
+
+	if (why)
 		heap_next_warn(
 			"stacks of allocations do not show the functions of the program's Python, because it is ",
-			python_unread);
+			why);
+}
+
+void heap_next_note_python(const char *file)
+{
+	static const char prefix[] = "libpython";
+	const char *name = file, *none = NULL;
+	size_t n = 0;
+
+	for (; *file; file++)
+		if (*file == '/')
+			name = file + 1;
+	while (prefix[n] && name[n] == prefix[n])
+		n++;
+	if (!prefix[n] && !python_is_known() &&
+	    __atomic_compare_exchange_n(&python_unread, &none, "opened with dlopen()", false,
+					__ATOMIC_RELAXED, __ATOMIC_RELAXED))
+		warn_of_python();
+}
+
+void heap_next_warn_of_unseen(void)
+{
+	warn_of_python();
 	if (operators)
 		heap_next_warn(
 			"allocations by C++'s operator new are not recorded, because it is that of ",

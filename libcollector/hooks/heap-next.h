@@ -63,6 +63,9 @@ void heap_next_warn(const char *why, const char *what);
 /* Called when a module is opened that gets libc's names from libc itself (RTLD_DEEPBIND). Warns
  * about the first such module, and repeats the warning in each later recording. */
 void heap_next_note_deep(const char *file);
+/* Called when a module is opened. Warns if it is the first one that is a Python, which is not read
+ * because it may be unloaded at any time; repeats the warning in each later recording. */
+void heap_next_note_python(const char *file);
 /* Warns about calls that a foreign allocator does not pass on, and about the first module with deep
  * binding. */
 void heap_next_warn_of_unseen(void);

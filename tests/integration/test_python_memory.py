@@ -366,10 +366,28 @@ def test_unreadable(profctl, profcapture, capture, compile_c):
     assert "<functions not read>" in text
 
 
-@pytest.mark.parametrize("version, what", [("0x03630000", "another version"), ("0x030d00f0", "another build")])
+LOADS = """
+#include <dlfcn.h>
+int main(int argc, char **argv)
+{
+    void *library = dlopen(argv[1], RTLD_NOW);
+
+    if (!dlopen(argv[1], RTLD_NOW)) /* once more: it is said once */
+        return 1;
+    return ((int (*)(void))dlsym(library, "main"))();
+}
+"""
+
+
+@pytest.mark.parametrize("version, what", [("0x03630000", "another version"), ("0x030d00f0", "another build"),
+                                           ("0x030c00f0", "opened with dlopen()")])
 def test_unsupported(profctl, profcapture, capture, compile_c, version, what):
     """The reader says first that the functions of an interpreter were not read, and why."""
-    recorded(profctl, "--memory", "-F", 0, "-o", capture, "--", fake(compile_c, version))
+    program = [fake(compile_c, version)]
+    if "dlopen" in what:
+        library = compile_c("libpython3.12.so", FAKE.replace("VERSION", version), "-shared", "-fPIC")
+        program = [compile_c("loads", LOADS), library]
+    recorded(profctl, "--memory", "-F", 0, "-o", capture, "--", *program)
     warning, = profcapture.json("memory", capture)["data"]["warnings"]
     assert "do not show the functions of the program's Python" in warning["text"] and what in warning["text"]
     assert warning["text"] in profcapture("memory", capture).stdout.splitlines()[0]
