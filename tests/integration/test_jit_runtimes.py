@@ -60,7 +60,8 @@ HAS_JAVA = shutil.which("java") is not None and shutil.which("javac") is not Non
 
 def new_python():
     """A Python that can write its functions' names for perf, or None."""
-    for name in "python3.13", "python3.12", "/usr/bin/python3":
+    built = sorted(Path.home().glob(".pyenv/versions/3.*/bin/python3"), reverse=True)
+    for name in "python3.13", "python3.12", "/usr/bin/python3", *built:
         path = shutil.which(name)
         if path and subprocess.run([path, "-X", "perf", "-c", "import sys; assert sys.version_info >= (3, 12)"],
                                    stderr=subprocess.DEVNULL, check=False).returncode == 0:
