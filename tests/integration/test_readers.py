@@ -241,7 +241,7 @@ def test_losses_are_in_words(profcapture, whole):
     loss = max((loss for loss in profcapture.json("info", whole)["data"]["loss"] if loss["cause"] == "perf-ring"), key=lambda loss: loss["count"])
     share = 100 * loss["count"] / (capture["lost"] + capture["events"])
     line = next(line for line in profcapture("info", whole).stdout.splitlines() if re.match(rf"  {loss['count']} records? \(", line))
-    found = re.search(r"^  \d+ records? \(([\d.]+) %, [^)]*\): a perf ring was full \(.*, perf-ring\), (at|[\d.]+ s to) [\d.]+ s$", line)
+    found = re.search(r"^  \d+ records? \(([\d.]+) %, [^)]*\): a perf ring was full \(.*, perf-ring\), (at|from [\d.]+ [num]?s to) [\d.]+ [num]?s$", line)
     assert float(found[1]) == pytest.approx(share, abs=0.06)
 
 
@@ -250,14 +250,23 @@ def test_missed_ticks_are_no_loss(profcapture, whole):
     than one percent of all ticks."""
     missed = profcapture.json("info", whole)["capture"]["missed_ticks"]
     assert missed > 0
+    function = profcapture.json("report", whole, "--limit", 1)["data"]["rows"][0]["name"]
     for verb, *more in ["info", "--verbose"], ["info"], ["report"], ["dump"]:
         lines = profcapture(verb, *more, whole, "--limit", 1).stdout.splitlines()
         assert not [line for line in lines if "ticks-missed" in line]
         found = [line for line in lines if line.startswith("Missed: ")]
         if more or (verb != "dump" and missed > 0.01 * (missed + ROWS)):
             assert len(found) == 1 and found[0].replace(" ", "").startswith(f"Missed:{missed}timerticks")
+            assert re.search(r" from [\d.]+ [num]?s to [\d.]+ [num]?s\.$", found[0])
         else:
             assert not found
+    # The verdict comes first, then what was lost.
+    assert missed > 0.01 * (missed + ROWS)
+    for verb, *more in ["report"], ["report", "--callers", function], ["annotate", function]:
+        arguments = [verb, whole, *more] if verb == "annotate" else [verb, *more, whole]
+        head = profcapture(*arguments).stdout.split("\n\n")[0].splitlines()
+        starts = [line.split(":")[0] for line in head if re.match(r"Lost: |Missed: ", line)]
+        assert starts == ["Lost", "Missed"] and not re.match(r"Lost: |Missed: ", head[0])
 
 
 def test_times_of_a_dump_have_one_unit(profcapture, whole):

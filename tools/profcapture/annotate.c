@@ -457,9 +457,9 @@ static void print_head(struct annotate *annotate, struct out *out, bool has_line
 		    _("Without lines: no debug information of it was found; 'apt install' its "
 		      "-dbgsym package, or see --debug-dir."));
 	reader_print_losses(reader, out, READER_LOSSES);
-	reader_print_missed_ticks(reader, out);
 	if (reader_is_complete(reader))
 		out_text(out, _("Lost: nothing.\n"));
+	reader_print_missed_ticks(reader, out);
 }
 
 /* ---- lines as text --------------------------------------------------------------------------- */

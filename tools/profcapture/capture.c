@@ -772,7 +772,16 @@ char *capture_lost_text(const struct capture *capture)
 			       count, share);
 }
 
-/* Prints "  6 records (1.4 %): a perf ring was full (cpu1, perf-ring), at 0.46 s". */
+char *capture_describe_span(int64_t from_ns, int64_t to_ns)
+{
+	g_autofree char *from = text_duration((uint64_t)MAX_OF(from_ns, INT64_C(0)));
+	g_autofree char *to = text_duration((uint64_t)MAX_OF(to_ns, INT64_C(0)));
+
+	return strcmp(from, to) == 0 ? g_strdup_printf(_("at %s"), from)
+				     : g_strdup_printf(_("from %s to %s"), from, to);
+}
+
+/* Prints "  6 records (1.4 %): a perf ring was full (cpu1, perf-ring), at 463 ms". */
 static void print_loss(const struct capture *capture, const struct capture_loss *loss,
 		       struct out *out)
 {
@@ -782,8 +791,7 @@ static void print_loss(const struct capture *capture, const struct capture_loss 
 	g_autofree char *count = text_count(loss->count);
 	g_autofree char *bytes = text_bytes(loss->bytes);
 	g_autofree char *share = text_percent(capture_lost_percent(capture, loss->count), true);
-	g_autofree char *from = g_strdup_printf("%.2f", (double)loss->from_ns / 1e9);
-	g_autofree char *to = g_strdup_printf("%.2f", (double)loss->to_ns / 1e9);
+	g_autofree char *span = capture_describe_span(loss->from_ns, loss->to_ns);
 
 	out_text(out, "  ");
 	if (loss->count)
@@ -795,11 +803,7 @@ static void print_loss(const struct capture *capture, const struct capture_loss 
 		out_printf(out, "%s%s", loss->count ? ", " : " (", bytes);
 	if (loss->count || loss->bytes)
 		out_char(out, ')');
-	out_printf(out, ": %s (%s, %s)", words, stream, cause);
-	if (strcmp(from, to) == 0)
-		out_printf(out, _(", at %s s\n"), from);
-	else
-		out_printf(out, _(", %s s to %s s\n"), from, to);
+	out_printf(out, ": %s (%s, %s), %s\n", words, stream, cause, span);
 }
 
 /* Sorts by count, greatest first, then by start. */
@@ -847,7 +851,6 @@ void capture_print_losses(const struct capture *capture, struct out *out, uint64
 void capture_print_missed_ticks(const struct capture *capture, struct out *out, double least_pct)
 {
 	double expected = (double)capture->missed_ticks + (double)capture_samples(capture);
-	g_autofree char *count = text_count(capture->missed_ticks);
 	int64_t from = INT64_MAX, to = INT64_MIN;
 
 	ARRAY_EACH(const struct capture_loss, loss, capture->losses) {
@@ -856,11 +859,13 @@ void capture_print_missed_ticks(const struct capture *capture, struct out *out, 
 		from = MIN_OF(from, loss->from_ns);
 		to = MAX_OF(to, loss->to_ns);
 	}
-	if (capture->missed_ticks && 100 * (double)capture->missed_ticks > least_pct * expected)
-		out_printf(out,
-			   _("Missed: %s timer ticks that the kernel never reported, "
-			     "from %.3f s to %.3f s\n"),
-			   count, (double)from / 1e9, (double)to / 1e9);
+	if (capture->missed_ticks && 100 * (double)capture->missed_ticks > least_pct * expected) {
+		g_autofree char *count = text_count(capture->missed_ticks);
+		g_autofree char *span = capture_describe_span(from, to);
+
+		out_printf(out, _("Missed: %s timer ticks that the kernel never reported, %s.\n"),
+			   count, span);
+	}
 }
 
 struct exits {

@@ -172,17 +172,15 @@ static void write_losses(struct html *html, const struct html_side *side)
 			capture_lost_percent(side->export->reader.capture, loss->count), true);
 		const char *stream = loss->stream ? loss->stream : "-";
 		bool is_tick = strcmp(loss->cause, "ticks-missed") == 0;
-		double from_s = (double)loss->from_ns / 1e9, to_s = (double)loss->to_ns / 1e9;
+		g_autofree char *span = capture_describe_span(loss->from_ns, loss->to_ns);
 		g_autofree char *text =
 			is_tick ? g_strdup_printf(_("%s: %s timer ticks were never reported by the "
-						    "kernel, from %.3f to %.3f s."),
-						  stream, count, from_s, to_s)
-			: loss->count
-				? g_strdup_printf(_("%s: %s lost (%s %% of all), from %.3f to "
-						    "%.3f s (%s)."),
-						  stream, count, share, from_s, to_s, loss->cause)
-				: g_strdup_printf(_("%s: %s lost, from %.3f to %.3f s (%s)."),
-						  stream, count, from_s, to_s, loss->cause);
+						    "kernel, %s."),
+						  stream, count, span)
+			: loss->count ? g_strdup_printf(_("%s: %s lost (%s %% of all), %s (%s)."),
+							stream, count, share, span, loss->cause)
+				      : g_strdup_printf(_("%s: %s lost, %s (%s)."), stream, count,
+							span, loss->cause);
 		g_autofree char *whose =
 			html->rows.sides.n > 1
 				? g_strdup_printf("%s: %s",

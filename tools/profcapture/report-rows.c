@@ -791,7 +791,7 @@ static void print_focus(const struct report *report, struct out *out)
 	g_autofree char *count = text_count(total.samples);
 	g_autofree char *percent = text_percent(report_percent(report, total),
 						profile->all.samples >= REPORT_FINE_SAMPLES);
-	struct out line;
+	struct out line, losses;
 
 	function_labels_add(labels, function);
 	name = function_labels_name(labels, function);
@@ -815,7 +815,17 @@ static void print_focus(const struct report *report, struct out *out)
 		   count);
 	if (reader_is_complete(&report->reader))
 		out_text(&line, _(" Lost: nothing."));
-	out_text(&line, report->callers ? _(" Its callers:") : _(" Its callees:"));
+	out_init(&losses, -1);
+	report_print_losses(report, &losses);
+	if (losses.text->len) {
+		text_wrap(out, line.text->str, 0, 2, report->reader.columns);
+		out_text(out, losses.text->str);
+		g_string_truncate(line.text, 0);
+	} else {
+		out_char(&line, ' ');
+	}
+	out_done(&losses);
+	out_text(&line, report->callers ? _("Its callers:") : _("Its callees:"));
 	text_wrap(out, line.text->str, 0, 2, report->reader.columns);
 	out_done(&line);
 }
@@ -912,7 +922,6 @@ int report_show_edges(struct report *report, struct out *out)
 		reader_end(&report->reader, json);
 		return status;
 	}
-	report_print_losses(report, out);
 	if (!profile->focus_found)
 		return status;
 	print_focus(report, out);

@@ -16,8 +16,8 @@ struct suppression {
 };
 
 /*
- * Memory that the C, C++ and Python runtimes allocate once and keep until exit. It is recognized by the
- * functions between the allocation and the first function of the program itself.
+ * Memory that the C, C++ and Python runtimes allocate once and keep until exit. It is recognized by
+ * the functions between the allocation and the first function of the program itself.
  */
 enum runtime_pool {
 	RUNTIME_POOL_EXCEPTIONS,
