@@ -592,7 +592,8 @@ enum function_name_match function_name_match(const char *name, const char *raw_n
 					     const char *text)
 {
 	g_autofree char *plain = function_name_plain(name), *simple = NULL, *people = NULL;
-	g_autofree char *cut = NULL, *first = NULL, *empty = NULL;
+	g_autofree char *cut = NULL, *first = NULL, *empty = NULL, *bare = NULL;
+	g_auto(GStrv) parts = NULL;
 	const char *component;
 	size_t length;
 
@@ -611,8 +612,9 @@ enum function_name_match function_name_match(const char *name, const char *raw_n
 	cut = cut_arguments(people, text_sign(TEXT_ELLIPSIS), false);
 	first = cut_arguments(people, text_sign(TEXT_ELLIPSIS), true);
 	empty = cut_arguments(plain, "", false);
-	return g_strv_contains((const char *const[]){ simple, people, cut, first, empty, NULL },
-			       text)
-		       ? FUNCTION_NAME_PLAIN
-		       : FUNCTION_NAME_DIFFERS;
+	if (g_strv_contains((const char *const[]){ simple, people, cut, first, empty, NULL }, text))
+		return FUNCTION_NAME_PLAIN;
+	parts = g_strsplit(empty, "<>", -1);
+	bare = g_strjoinv(NULL, parts);
+	return strcmp(bare, text) == 0 ? FUNCTION_NAME_COMPONENT : FUNCTION_NAME_DIFFERS;
 }
