@@ -276,6 +276,8 @@ def test_formats(profcapture, recordings):
     assert rows[0]["significant"] == "true" and len(rows) == 3
     assert len(profcapture("diff", *files, "--format", "ndjson").stdout.splitlines()) == 4
     assert rows[0]["verdict"] == "slower" and rows[0]["samples_needed"] == ""
+    colored = profcapture("diff", *files, "--color", "always").stdout
+    assert "\x1b[" in colored and not re.search("\x1b\\[[0-9;]*m\x1b\\[0?m", colored)
 
 
 # ---- generated captures

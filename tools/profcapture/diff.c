@@ -668,6 +668,7 @@ static void print_head(const struct diff_verb *verb, const struct reader *reader
 	g_autofree char *a = side_text(verb, DIFF_A), *b = side_text(verb, DIFF_B);
 	unsigned columns = reader->columns ? reader->columns : LINE_COLUMNS;
 	bool is_complete = true;
+	struct out warnings;
 
 	for (guint i = 0; i < diff->notes->len; i++) {
 		g_autofree char *text = text_escape(note_at(diff, i)->text);
@@ -681,13 +682,13 @@ static void print_head(const struct diff_verb *verb, const struct reader *reader
 	if (diff->measure == DIFF_SAMPLES)
 		profile_print_other_events(&diff_run_at(diff, 0)->profile, out);
 	out_char(out, '\n');
-	reader_style(reader, out, READER_WARNING);
+	out_init(&warnings, -1);
 	for (guint i = 0; i < diff->notes->len; i++) {
 		g_autofree char *text = text_escape(note_at(diff, i)->text);
 
 		if (!note_at(diff, i)->prevents_verdict &&
 		    strcmp(note_at(diff, i)->code, "loss") != 0)
-			out_printf(out, _("Note: %s\n"), text);
+			out_printf(&warnings, _("Note: %s\n"), text);
 	}
 	for (guint i = 0; i < diff->runs->len; i++) {
 		const struct capture *capture = diff_run_at(diff, i)->reader->capture;
@@ -696,10 +697,15 @@ static void print_head(const struct diff_verb *verb, const struct reader *reader
 
 		is_complete &= reader_is_complete(diff_run_at(diff, i)->reader);
 		if (capture->lost)
-			out_printf(out, _("Lost: %s of %s, which may look like a change.\n"), lost,
-				   file);
+			out_printf(&warnings, _("Lost: %s of %s, which may look like a change.\n"),
+				   lost, file);
 	}
-	reader_style(reader, out, READER_PLAIN);
+	if (warnings.text->len) {
+		reader_style(reader, out, READER_WARNING);
+		out_text(out, warnings.text->str);
+		reader_style(reader, out, READER_PLAIN);
+	}
+	out_done(&warnings);
 	if (is_complete)
 		out_text(out, _("Lost: nothing.\n"));
 }
