@@ -1,18 +1,20 @@
 # SPDX-License-Identifier: BSD-2-Clause-Patent
 """Recordings of Python programs show their functions: each chain is one that the program can have
-(python_oracle.py), in threads and forked children, from the start or attached late, and frames of
-the program and of C functions that call it are in order. PROF_TEST_PYTHONS names further
+(python_oracle.py), in threads and forked children, from the start or attached late, embedded, and in
+another PID namespace, and frames of the program and of C functions that call it are in order. PROF_TEST_PYTHONS names further
 interpreters, separated by colons."""
 import collections
 import json
 import os
+import subprocess
 from pathlib import Path
 
 import pytest
 
 from captures import rows
-from interpreted_chains import check, rights
+from interpreted_chains import check, rights, settled
 from interpreted_programs import SOME, Programs, check_callbacks, check_pid, check_waits, named, record_chains
+from shares import near
 
 HERE = Path(__file__).parent
 PYTHONS = ["/usr/bin/python3", *filter(None, os.environ.get("PROF_TEST_PYTHONS", "").split(":"))]
@@ -61,6 +63,64 @@ while time.process_time() < finish:
 outer()
 """
 
+# Py_Initialize() and PyRun_SimpleString() of a library that is opened when the program already runs.
+EMBEDDED = """
+#include <dlfcn.h>
+#include <time.h>
+int main(int argc, char **argv)
+{
+    void *library;
+
+    while (clock() < CLOCKS_PER_SEC / 5)
+        ;
+    library = dlopen(argv[1], RTLD_NOW | RTLD_GLOBAL);
+    if (!library)
+        return 1;
+    ((void (*)(void))dlsym(library, "Py_Initialize"))();
+    return ((int (*)(const char *))dlsym(library, "PyRun_SimpleString"))(argv[2]);
+}
+"""
+LATE = """
+import time
+def inner():
+    for i in range(20000): pass
+def late():
+    finish = time.process_time() + 0.6
+    while time.process_time() < finish: inner()
+late()
+"""
+
+# tottime of cProfile is the time in a function without those that it calls.
+PROFILED = """
+import cProfile, json, os, sys, time
+def first():
+    for i in range(350000): pass
+def second():
+    for i in range(250000): pass
+def third():
+    for i in range(180000): pass
+def fourth():
+    for i in range(130000): pass
+def fifth():
+    for i in range(90000): pass
+profile = cProfile.Profile(time.process_time)
+profile.enable()
+while time.process_time() < 1:
+    first(); second(); third(); fourth(); fifth()
+profile.disable()
+profile.create_stats()
+spent = {name: stats[2] for (_, line, name), stats in profile.stats.items() if line > 0 and name != "<module>"}
+json.dump([os.getpid(), spent], open(sys.argv[1], "w"))
+"""
+HAS_NAMESPACES = subprocess.run(["unshare", "-m", "-p", "--fork", "true"], capture_output=True, check=False).returncode == 0
+
+
+def library_of(python):
+    """The library that has the interpreter, or None."""
+    code = "import sysconfig as s, os; print(os.path.join(s.get_config_var('LIBDIR'), s.get_config_var('INSTSONAME') or ''))"
+    path = Path(subprocess.run([python, "-c", code], stdout=subprocess.PIPE, text=True, check=True).stdout.strip())
+    return path if ".so" in path.name and path.exists() else None
+
 
 @pytest.fixture(scope="module", params=PYTHONS)
 def python(request):
@@ -73,14 +133,20 @@ def chains(python, tmp_path_factory):
 
 
 @pytest.fixture(scope="module")
-def programs(profctl, profcapture, python, tmp_path_factory):
+def programs(profctl, profcapture, python, compile_c, tmp_path_factory):
     folder = tmp_path_factory.mktemp("programs")
+    library = library_of(python)
     (folder / "callbacks.py").write_text(CALLBACKS)
     (folder / "sub.py").write_text(SUB)
+    (folder / "profiled.py").write_text(PROFILED)
     return Programs(profctl, profcapture, folder, "python", {
         "oracle": [python, HERE / "python_oracle.py", "run", 3],
         "callbacks": [python, folder / "callbacks.py"],
         "sub": [python, folder / "sub.py"],
+        "profiled": ["sh", "-c", '"$0" nothing & "$@"; kill $!', os.environ["FAKE_PYTHON"], python,
+                     folder / "profiled.py", folder / "profiled.json"],
+        **({"embedded": [compile_c("embedded", EMBEDDED), library, LATE]} if library else {}),
+        **({"namespace": ["unshare", "-m", "-p", "--fork", python, folder / "callbacks.py"]} if HAS_NAMESPACES else {}),
     })
 
 
@@ -98,6 +164,49 @@ def test_callbacks(programs):
     also in a forked child."""
     check_callbacks(programs.part("callbacks"), ["callbacks.child_only", "callbacks.parent_only"],
                     lambda _: [("callbacks.key", SOME)])
+
+
+@pytest.mark.skipif(not HAS_NAMESPACES, reason="no PID namespace can be made")
+def test_namespace(programs):
+    """In another PID namespace, the same as test_callbacks."""
+    check_callbacks(programs.part("namespace"), ["callbacks.child_only", "callbacks.parent_only"],
+                    lambda _: [("callbacks.key", SOME)])
+
+
+def test_embedded(programs, python):
+    """A program that opens the interpreter's library late shows the functions from then on."""
+    if not library_of(python):
+        pytest.skip("this Python has no library")
+    counts = collections.Counter()
+    for sample in settled(programs.part("embedded").samples):
+        functions = [frame["name"] for frame in sample["frames"] if frame["kind"] == "python"]
+        counts[sample["interpreter"]] += 1
+        counts["late"] += functions[-2:] == ["<string>.late", "<string>.<module>"]
+        counts["inner"] += functions == ["<string>.inner", "<string>.late", "<string>.<module>"]
+    print(counts)
+    assert counts["complete"] > 200 and counts["late"] > 0.9 * counts["complete"]
+    assert counts["inner"] > 0.9 * counts["late"]
+    assert counts["torn"] + counts["missing"] <= 5 + 0.01 * counts["complete"]
+
+
+def test_agrees_with_cprofile(programs):
+    """The five functions have the shares of time that cProfile measures, next to a process whose
+    frames cannot be read. That one has none, and all of its samples say so."""
+    pid, spent = json.loads((programs.folder / "profiled.json").read_text())
+    part, counts, others = programs.part("profiled"), collections.Counter(), collections.Counter()
+    for sample in settled(part.samples):
+        functions = [frame["name"] for frame in sample["frames"] if frame["kind"] == "python"]
+        if sample["pid"] == pid and functions[1:] == ["profiled.<module>"]:
+            counts[functions[0].removeprefix("profiled.")] += 1
+            assert sample["interpreter"] == "complete"
+    for sample in part.samples:
+        others[sample["interpreter"]] += sample["pid"] != pid
+    total, seconds = sum(counts[name] for name in spent), sum(spent.values())
+    print(counts, spent, others)
+    assert total > 1000 and others["torn"] > 100 and not others["complete"]
+    assert counts.keys() >= spent.keys() == {"first", "second", "third", "fourth", "fifth"}
+    for name, time in spent.items():
+        assert near(counts[name], total, time / seconds, slack=0.01)
 
 
 def test_subinterpreter(programs):
