@@ -211,7 +211,7 @@ def test_what_cannot_be_read_is_said_once(profcapture, recorded):
 
 def test_lists(profctl, profcapture, capture):
     """Only the listed groups are recorded; an unknown word is refused."""
-    profctl("record", "-q", "-F", 0, "--counters=memory,process", "-o", capture, "--", "sleep", 0.5)
+    profctl("record", "-q", "--no-symbols", "-F", 0, "--counters=memory,process", "-o", capture, "--", "sleep", 0.5)
     rows = profcapture.json("counters", capture, "--limit", 0)["data"]["rows"]
     assert {row["group"] for row in rows} == {"memory", "process"}
     assert "Did you mean 'memory'?" in profctl("record", "--counters=memroy", "--", "true", check=2).stderr
@@ -221,7 +221,7 @@ def test_lists(profctl, profcapture, capture):
 def test_system(profctl, profcapture, capture, require):
     """A recording of the whole system has no counters of processes or a cgroup, and says so."""
     require(root=True)
-    done = profctl("record", "-a", "-F", 0, "--counters=cpu,process,cgroup", "-d", 0.5, "-o", capture)
+    done = profctl("record", "--no-symbols", "-a", "-F", 0, "--counters=cpu,process,cgroup", "-d", 0.5, "-o", capture)
     assert "cannot be read here: cgroup, process" in done.stderr
     rows = profcapture.json("counters", capture, "--limit", 0)["data"]["rows"]
     assert {row["group"] for row in rows} == {"cpu"} and all(row["pid"] is None for row in rows)
@@ -238,7 +238,7 @@ def test_cgroup(profctl, profcapture, capture, require):
     try:
         spin = "import time\nend = time.monotonic() + 1\nwhile time.monotonic() < end: pass"
         join = ["sh", "-c", 'echo $$ > "$0" && exec "$@"', str(group / "cgroup.procs")]
-        profctl("record", "-q", "-F", 0, "--counters=cgroup", "-o", capture, "--", "python3", "-c", spin, prefix=join)
+        profctl("record", "-q", "--no-symbols", "-F", 0, "--counters=cgroup", "-o", capture, "--", "python3", "-c", spin, prefix=join)
         used = words(group / "cpu.stat")["user_usec"][0] * 1000
         rows = by_name(profcapture.json("counters", capture, "--limit", 0)["data"]["rows"])
         row = rows[f"cgroup /{group.name}/user"]

@@ -32,7 +32,7 @@ def test_engine_that_stands_still(recorder, spawn, capture):
     for _ in range(os.cpu_count()):
         spawn("sh", "-c", "while :; do :; done")
     stolen = stolen_ns()
-    recording = recorder("--json", "-a", "-F", 20000, "-o", capture)
+    recording = recorder("--json", "--no-symbols", "-a", "-F", 20000, "-o", capture)
     wait_for_samples(capture, 0)
     engine = engine_of(recording)
     os.kill(engine, signal.SIGSTOP)
@@ -122,7 +122,7 @@ def test_reader_that_is_slow(recorder, profcapture, capture, spawn):
 
 
 def test_rights_of_the_engine(recorder, busy, capture):
-    recording = recorder("-p", busy.pid, "-o", capture)
+    recording = recorder("--no-symbols", "-p", busy.pid, "-o", capture)
     wait_for_samples(capture, 0)
     status = dict(line.split(":\t", 1) for line in
                   Path(f"/proc/{engine_of(recording)}/status").read_text().splitlines())

@@ -282,7 +282,7 @@ def test_absent(profctl, profcapture, require, tmp_path):
     --tid."""
     require(root=True)
     capture = tmp_path / "none.cap"
-    profctl("record", "-q", "--off-cpu", "-o", capture, "--", "sleep", "0.1")
+    profctl("record", "-q", "--no-symbols", "--off-cpu", "-o", capture, "--", "sleep", "0.1")
     assert "--wakers" in profcapture("critical-path", capture, check=6).stderr
-    profctl("record", "-q", "--system", "--wakers", "-d", "0.3s", "-o", capture, "--force")
+    profctl("record", "-q", "--no-symbols", "--system", "--wakers", "-d", "0.3s", "-o", capture, "--force")
     assert "--tid" in profcapture("critical-path", capture, check=2).stderr

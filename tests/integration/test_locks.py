@@ -173,7 +173,7 @@ def test_absent(profctl, profcapture, require, tmp_path):
     """If wakers were not recorded, the message says how to record them."""
     require(root=True)
     capture = tmp_path / "none.cap"
-    profctl("record", "-q", "--off-cpu", "-o", capture, "--", "sleep", "0.1")
+    profctl("record", "-q", "--no-symbols", "--off-cpu", "-o", capture, "--", "sleep", "0.1")
     assert "--wakers" in profcapture("locks", capture, check=6).stderr
     done = profctl("record", "--wakers", "--no-off-cpu", "--", "true", check=2)
     assert "exclude" in done.stderr

@@ -786,7 +786,7 @@ def test_wakers(profctl, profcapture, require, tmp_path):
 def test_absent(profctl, profcapture, program, tmp_path):
     """If waits were not recorded, the message says how to record them."""
     capture = tmp_path / "none.cap"
-    profctl("record", "-q", "--no-off-cpu", "-o", capture, "--", "sleep", "0.1")
+    profctl("record", "-q", "--no-symbols", "--no-off-cpu", "-o", capture, "--", "sleep", "0.1")
     done = profcapture("report", capture, "--metric", "off-cpu", check=6)
     assert "--off-cpu" in done.stderr
     assert rows(profcapture, capture, "wait") == []

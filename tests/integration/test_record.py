@@ -507,7 +507,7 @@ def test_tracepoint(profctl, profcapture, capture):
 
 
 def test_no_sampling(profctl, profcapture, capture):
-    data = recorded(profctl, "-F", 0, "-o", capture, "--", "sh", "-c", "sleep 0.1; true")
+    data = recorded(profctl, "--no-symbols", "-F", 0, "-o", capture, "--", "sh", "-c", "sleep 0.1; true")
     assert data["samples"] == 0
     assert data["events"] > 0
 
@@ -550,7 +550,7 @@ def cgroup():
 def test_cgroup(profctl, profcapture, capture, require, cgroup, busy):
     require(machine=True)
     (cgroup / "cgroup.procs").write_text(str(busy.pid))
-    profctl("record", "-a", "-d", 1, "-o", capture)
+    profctl("record", "--no-symbols", "-a", "-d", 1, "-o", capture)
     rows = profcapture.json("report", capture, "--by", "cgroup", "--pid", busy.pid)["data"]["rows"]
     assert [row["cgroup"] for row in rows] == [f"/{cgroup.name}"]
 
@@ -814,7 +814,7 @@ def test_pipe_without_a_reader_can_be_interrupted(recorder, tmp_path):
 
 def test_target_that_exits(profctl, capture, spawn):
     busy = spawn("timeout", 0.7, "sh", "-c", SPIN)
-    data = recorded(profctl, "-p", busy.pid, "-F", 4999, "-o", capture, check=None)
+    data = recorded(profctl, "--no-symbols", "-p", busy.pid, "-F", 4999, "-o", capture, check=None)
     assert data["reason"] == "target-exited"
 
 

@@ -175,7 +175,7 @@ def test_pid_that_becomes_a_strangers(recorder, profcapture, capture, spawn):
     is reused."""
     last_pid = Path("/proc/sys/kernel/ns_last_pid")
     keeper, target = spawn("sleep", 60), spawn("sleep", 1)
-    recording = recorder("-p", keeper.pid, "-p", target.pid, "-d", 2.5, "-o", capture)
+    recording = recorder("--no-symbols", "-p", keeper.pid, "-p", target.pid, "-d", 2.5, "-o", capture)
     target.wait()
     for _ in range(100):
         last_pid.write_text(str(target.pid - 1))
