@@ -30,7 +30,7 @@ struct interpreters;
  * interp_family). `sleeps`: also those for sleeps. Fails if the kernel, its type information or the
  * rights do not suffice for the shared ones. */
 struct interpreters *interpreters_new(unsigned families, bool sleeps, GError **error);
-/* Loads the programs of further families, each of which takes about 50 ms. May run in a thread of
+/* Loads the programs of further families, each of which takes 10 to 30 ms. May run in a thread of
  * its own, but not beside interpreters_lacking() or interpreters_free(). Processes of the families
  * may have been added before. */
 void interpreters_add(struct interpreters *interpreters, unsigned families);
