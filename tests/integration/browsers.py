@@ -88,7 +88,8 @@ class Marionette:
         self.call("WebDriver:PerformActions", actions=[{"type": "pointer", "id": "mouse", "parameters": {"pointerType": "mouse"}, "actions": steps}])
 
     def open(self, url):
-        self.call("WebDriver:Navigate", url="about:blank")
+        if self.call("WebDriver:GetCurrentURL") != "about:blank":
+            self.call("WebDriver:Navigate", url="about:blank")
         self.call("WebDriver:Navigate", url=url)
         deadline = time.monotonic() + 60
         while not self.run("const d = document.documentElement.dataset; return !!(d.ready || d.failed);"):

@@ -24,11 +24,17 @@ async function drive(context, page, steps) {
 	tab.on('pageerror', (error) => errors.push(String(error.stack || error)));
 	tab.on('request', (request) => requests.push(request.url()));
 
+	// Not waitForFunction, because that would compile playwright's whole script in each page.
 	const ready = () =>
-		tab.waitForFunction(
-			() => document.documentElement.dataset.ready || document.documentElement.dataset.failed,
-			null,
-			{ timeout: 60000 },
+		tab.evaluate(
+			() =>
+				new Promise((done, fail) => {
+					const { dataset } = document.documentElement;
+					const look = () =>
+						dataset.ready || dataset.failed ? done() : requestAnimationFrame(look);
+					setTimeout(fail, 60000, Error('the page does not become ready'));
+					look();
+				}),
 		);
 	const settle = () =>
 		tab.evaluate(
@@ -39,7 +45,7 @@ async function drive(context, page, steps) {
 		);
 	const verbs = {
 		open: async (fragment) => {
-			await tab.goto('about:blank');
+			if (tab.url() !== 'about:blank') await tab.goto('about:blank');
 			await tab.goto(page + '#' + fragment);
 			await ready();
 		},

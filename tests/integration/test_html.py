@@ -80,12 +80,17 @@ def capture(profctl, compile_c, tmp_path_factory):
     return path
 
 
-@pytest.fixture
-def page_of(profcapture, tmp_path):
+@pytest.fixture(scope="module")
+def page_of(profcapture, tmp_path_factory):
+    """Writes the page of a capture, once for the same capture, options and limit of size."""
+    pages = {}
+
     def write(path, *options):
-        page = tmp_path / (path.stem + ".html")
-        profcapture("export", path, "--to", "html", "-o", page, "-q", "--force", *options)
-        return page
+        key = path, path.stat().st_mtime_ns, os.environ.get("PROF_PAGE_BYTES"), *options
+        if key not in pages:
+            pages[key] = tmp_path_factory.mktemp("page") / (path.stem + ".html")
+            profcapture("export", path, "--to", "html", "-o", pages[key], "-q", *options)
+        return pages[key]
 
     return write
 
@@ -357,10 +362,9 @@ HEAP_TIPS = """[400, 600, 800].map((x) => {
 
 
 @pytest.fixture(scope="module")
-def of_range(profcapture, chromium, capture, tmp_path_factory):
+def of_range(page_of, chromium, capture):
     """The tables and the command of each panel for one range, and the numbers in the timeline."""
-    page = tmp_path_factory.mktemp("range") / "city.html"
-    profcapture("html", capture, "-o", page, "-q")
+    page = page_of(capture)
     header, _ = read_page(page)
     grid, duration = header["grid_ns"], header["capture"]["duration_ns"]
     limits = [duration * tenths // 10 // grid * grid for tenths in (3, 7)]
@@ -1255,7 +1259,6 @@ def test_verbs(profcapture, page_of, capture, tmp_path, monkeypatch):
     a new one."""
     monkeypatch.chdir(tmp_path)
     same = page_of(capture).read_bytes()
-    (tmp_path / "city.html").unlink()
     assert "Open it in a browser: city.html" in profcapture("html", capture).stderr
     assert (tmp_path / "city.html").read_bytes() == same
     assert "city.html" in profcapture("html", capture, check=1).stderr
@@ -1295,10 +1298,10 @@ def annotated(profcapture, capture, name, *options):
     return {int(row["address"], 16): row["self_weight"] for row in data["instructions"]}, data
 
 
-def test_with_source(profcapture, page_of, drive, capture):
+def test_with_source(profcapture, drive, capture, tmp_path):
     """The page's data has for each instruction and each source line the time that annotate gives;
     the panel shows the time in the selected range."""
-    page = Path(page_of(capture).with_name("source.html"))
+    page = tmp_path / "source.html"
     profcapture("html", capture, "--with-source", "-o", page, "-q")
     header, columns = read_page(page)
     sums = {}
