@@ -316,8 +316,10 @@ static void write_origins(struct build *build, unsigned first)
 static void check_origins(unsigned first, enum code_origin native)
 {
 	struct build build;
-	struct answer answer = { 0 };
-	unsigned n = 0;
+	struct own_weights own = { 0 };
+	struct answer answer = { .profile.own = &own };
+	g_autoptr(GArray) counted = NULL;
+	unsigned n = 0, n_counted = 0;
 
 	write_origins(&build, first);
 	REQUIRE(run(&answer, &build));
@@ -329,8 +331,13 @@ static void check_origins(unsigned first, enum code_origin native)
 		n++;
 		if (!CHECK_INT(origin, native == CODE_ORIGIN_OWN ? native : at->origin))
 			printf("# %s, %s\n", at->image, at->file ? at->file : "no file");
+		n_counted += origin == CODE_ORIGIN_OWN || *at->image == '[';
 	}
 	CHECK_INT(n, ARRAY_SIZE(origin_cases) - first);
+	/* Stacks without own functions count for interpreted ones. */
+	counted = own_weights_rows(&own);
+	CHECK_INT(counted->len, n_counted);
+	own_weights_done(&own);
 	done(&answer);
 	build_done(&build);
 }

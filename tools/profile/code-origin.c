@@ -169,8 +169,10 @@ enum cct_kind code_origin_cct_kind(const struct functions *functions, uint32_t f
 void own_weights_count(struct own_weights *own, const struct functions *functions,
 		       const struct stacks *stacks)
 {
-	/* by node: the innermost own function at or above it, or FUNCTION_NO_STACK */
+	/* by node: the innermost own function at or above it, and the innermost interpreted one;
+	 * FUNCTION_NO_STACK: there is none */
 	g_autofree uint32_t *owners = g_new0(uint32_t, stacks->n);
+	g_autofree uint32_t *interpreted = g_new0(uint32_t, stacks->n);
 	g_autofree uint8_t *origins = g_new0(uint8_t, functions->all->len); /* origin + 1 */
 
 	if (!own->weights)
@@ -178,8 +180,11 @@ void own_weights_count(struct own_weights *own, const struct functions *function
 	for (size_t i = 0; i < stacks->n; i++) {
 		uint32_t row = stacks->order[i], parent = stacks->parent[row];
 		uint32_t function = functions_whole(functions, stacks->entity[row]);
+		uint32_t owner;
 		uint64_t key, *weight;
 
+		interpreted[row] = parent == STACKS_NO_ROW ? FUNCTION_NO_STACK
+							   : interpreted[parent];
 		owners[row] = parent == STACKS_NO_ROW ? FUNCTION_NO_STACK : owners[parent];
 		if (stacks->total[row].weight == 0)
 			continue;
@@ -187,9 +192,13 @@ void own_weights_count(struct own_weights *own, const struct functions *function
 			origins[function] = (uint8_t)code_origin_of(functions, function) + 1;
 		if (function > FUNCTION_LOST && origins[function] == CODE_ORIGIN_OWN + 1)
 			owners[row] = function;
-		if (stacks->self[row].weight == 0 || owners[row] == FUNCTION_NO_STACK)
+		if (g_hash_table_contains(functions->languages,
+					  functions_at(functions, function)->kind))
+			interpreted[row] = function;
+		owner = owners[row] != FUNCTION_NO_STACK ? owners[row] : interpreted[row];
+		if (stacks->self[row].weight == 0 || owner == FUNCTION_NO_STACK)
 			continue;
-		key = (uint64_t)owners[row] << 32 | function;
+		key = (uint64_t)owner << 32 | function;
 		weight = g_hash_table_lookup(own->weights, &key);
 		if (!weight) {
 			weight = g_new0(uint64_t, 1);

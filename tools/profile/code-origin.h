@@ -28,11 +28,12 @@ enum cct_kind code_origin_cct_kind(const struct functions *functions, uint32_t f
 bool code_origin_is_library(const char *name);
 
 struct own_weights {
-	GHashTable *weights; /* uint64_t: own function << 32 | innermost function → uint64_t * */
+	GHashTable *weights; /* uint64_t: counted function << 32 | innermost one → uint64_t * */
 };
 
-/* Counts each sample for the innermost own function on its stack. Must be called for each epoch,
- * after stacks_settle() with functions as entities. The first call allocates. */
+/* Counts each sample for the innermost own function on its stack; without one, for the innermost
+ * function of an interpreted language, because all of a program may be installed. Must be called
+ * for each epoch, after stacks_settle() with functions as entities. The first call allocates. */
 void own_weights_count(struct own_weights *own, const struct functions *functions,
 		       const struct stacks *stacks);
 void own_weights_done(struct own_weights *own);
