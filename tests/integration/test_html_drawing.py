@@ -324,7 +324,7 @@ def test_selecting(empty, chromium, tmp_path):
     page = page_with(empty, tmp_path / "select.html", names, [(0, 1), (1, 2), (1, 3)], [2] * 600 + [3] * 400, more={"verdict": verdict})
     link, chosen = "Object.fromEntries(new URLSearchParams(location.hash.slice(1)))", {"text": "#panel .focus .name"}
     table, side = "(document.querySelector('#panel table').focus(), 0)", "[...document.querySelectorAll('#side table')].map((table) => table.getAttribute('aria-label'))"
-    steps = [{"open": "tab=functions"}, {"eval": table}, {"key": "ArrowDown"}, {"eval": "document.getElementById(document.activeElement.getAttribute('aria-activedescendant')).cells[5].textContent"}, {"key": "Enter"}, chosen, {"key": "ArrowUp"}, {"key": "Enter"}, chosen,
+    steps = [{"open": "tab=functions"}, {"eval": table}, {"key": "ArrowDown"}, {"key": "ArrowDown"}, {"eval": "document.getElementById(document.activeElement.getAttribute('aria-activedescendant')).cells[5].textContent"}, {"key": "Enter"}, chosen, {"key": "ArrowUp"}, {"key": "Enter"}, chosen,
              {"open": f"range={100 * SAMPLE_NS}-{200 * SAMPLE_NS}"}, {"key": "Shift+ArrowRight"}, {"eval": link}, {"key": "Shift+ArrowLeft"}, {"key": "ArrowLeft"}, {"eval": link},
              {"click": "#verdict li:nth-child(2) a"}, {"eval": link}, {"click": "#verdict a"}, {"eval": link}, chosen]
     _, focused, serve, bake, longer, moved, early, first, (shown,) = chromium(page, *steps)

@@ -148,7 +148,8 @@ def test_library(profctl, profcapture, capture):
     code = "import ctypes; c = ctypes.CDLL(None)\nfor i in range(321): c.getpgid(i)"
     lost = recorded(profctl, "--no-off-cpu", "-e", "libc.so.6:getpgid", "-o", capture, "--", sys.executable, "-S", "-c", code)["lost"]
     count = events(profcapture, capture)["getpgid"]["count"]
-    assert count + lost == 321 and count > 100
+    # other records may be lost, too
+    assert 100 < count <= 321 <= count + lost
 
 
 def test_pid(profctl, profcapture, capture, callers):

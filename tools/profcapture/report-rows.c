@@ -23,7 +23,9 @@
 /* A longer event name is not used as a column title. */
 #define MOST_EVENT_COLUMNS 14u
 
-/* The time of a thread before it executed a program has a row of its own from this share on. */
+/* The time of a thread before it executed a program has a row of its own if it has more samples and
+ * at least this share. */
+#define JOINED_SAMPLES 3
 #define JOINED_PCT 1.0
 
 /* Rows with at least this share are bold. */
@@ -726,7 +728,8 @@ static void join_executions(const struct report *report)
 				continue;
 			joined = *last_execution(report, last, i);
 			if (pass == 0 || joined == i ||
-			    report_percent(report, from->self) >= JOINED_PCT)
+			    (from->self.samples > JOINED_SAMPLES &&
+			     report_percent(report, from->self) >= JOINED_PCT))
 				continue;
 			to = &g_array_index(counts, struct profile_entity, joined).count;
 			amount_add(&to->self, from->self);
