@@ -148,7 +148,7 @@ def test_library(profctl, profcapture, capture):
     code = "import ctypes; c = ctypes.CDLL(None)\nfor i in range(321): c.getpgid(i)"
     lost = recorded(profctl, "--no-off-cpu", "-e", "libc.so.6:getpgid", "-o", capture, "--", sys.executable, "-S", "-c", code)["lost"]
     count = events(profcapture, capture)["getpgid"]["count"]
-    # other records may be lost, too
+    # calls of the other processes count as lost, too, while the ring is full
     assert 100 < count <= 321 <= count + lost
 
 
