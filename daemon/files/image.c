@@ -382,9 +382,9 @@ static int finish(const struct target *target, uint64_t copy_bytes, int *fd,
 	return 0;
 }
 
-int image_open(const struct files_config *config, const struct client *client,
-	       const struct files_image *request, const char *path, struct files_answer *answer,
-	       int *ret_fd)
+static int open_of_process(const struct files_config *config, const struct client *client,
+			   const struct files_image *request, const char *path,
+			   struct files_answer *answer, int *ret_fd)
 {
 	struct target target = {
 		.config = config,
@@ -421,4 +421,22 @@ int image_open(const struct files_config *config, const struct client *client,
 		return failed;
 	*ret_fd = steal_fd(&fd);
 	return 0;
+}
+
+/* Returns whether the process has ended: it has no program any more. */
+static bool has_ended(int32_t pid)
+{
+	char name[32], program[1];
+
+	snprintf(name, sizeof(name), "/proc/%d/exe", pid);
+	return readlink(name, program, sizeof(program)) < 0 && (errno == ENOENT || errno == ESRCH);
+}
+
+int image_open(const struct files_config *config, const struct client *client,
+	       const struct files_image *request, const char *path, struct files_answer *answer,
+	       int *ret_fd)
+{
+	int failed = open_of_process(config, client, request, path, answer, ret_fd);
+
+	return failed && has_ended(request->request.pid) ? ESRCH : failed;
 }

@@ -575,15 +575,24 @@ static void test_from_sp(void)
 static void test_waits(void)
 {
 	struct snapshot_of_self snapshot = { 0 }, other;
-	struct image *missing = NULL;
+	struct image *missing = NULL, *file;
 	struct unwind_stack stack;
 	struct self self;
 
 	REQUIRE(self_init(&self));
 	dive(20, &snapshot);
 	CHECK(!run(&self, &snapshot, snapshot.bytes, 1, false, &stack, &missing));
-	CHECK(missing && missing->requested);
+	REQUIRE(missing && missing->requested);
 	CHECK_INT(self.wanted, 1);
+	/* The process ended before the file was open. Another process requests it again. */
+	file = missing;
+	file->requested = false;
+	file->ended_pid = 1;
+	CHECK(!run(&self, &snapshot, snapshot.bytes, 1, false, &stack, &missing));
+	CHECK(missing == file && !file->requested);
+	file->ended_pid = 2;
+	CHECK(!run(&self, &snapshot, snapshot.bytes, 1, false, &stack, &missing));
+	CHECK(file->requested);
 	/* a walk that may not wait returns the frames so far and the reason no-table */
 	CHECK(run(&self, &snapshot, snapshot.bytes, 1, true, &stack, &missing));
 	CHECK_INT(stack.stop, PROF_STOP_NO_TABLE);

@@ -50,6 +50,10 @@ struct image {
 	enum image_program program;
 	struct row *process; /* anonymous memory: the process that it belongs to; referenced */
 	bool requested;      /* the broker was asked to open the file */
+	/* The process by which the file was requested last; one that ended before the file was
+	 * open, and how many did. */
+	int32_t requested_pid, ended_pid;
+	uint8_t n_ended;
 	enum image_unwind unwind_state;
 	const struct unwind_file *unwind; /* when READY; lives as long as the session's tables */
 	bool is_jit_dump;                 /* has the name of a dump that describes generated code */
@@ -82,6 +86,11 @@ void images_done(struct images *images);
 /* Returns the image of a mapping; NULL for anonymous memory, whose image its process keeps. */
 struct image *images_of_mapping(struct images *images, const struct image_key *key);
 struct image *images_by_id(const struct images *images, uint64_t id);
+/* Returns whether the file is not requested, and may be by a process with this pid. */
+static inline bool image_may_request(const struct image *image, int32_t pid)
+{
+	return !image->requested && image->ended_pid != pid;
+}
 /* Updates the image with the broker's findings. */
 void image_opened(struct image *image, const struct message_image *answer);
 /* Makes an image that is not in the tables. `path` is copied. The caller owns the first

@@ -117,7 +117,7 @@ static struct output_place user_place(struct samples *samples, const struct samp
 		offset = ip - mapping->start + mapping->file_offset;
 	else
 		image = process_anon_image(process, samples->images);
-	if (image->kind == PROF_IMAGE_FILE && !image->requested)
+	if (image->kind == PROF_IMAGE_FILE && image_may_request(image, process->pid))
 		request_image(image, mapping, process->pid, samples);
 	if (mapping->row_process != process->row.id)
 		add_mapping_row(samples, process, maps, mapping, image, sample->time_ns);

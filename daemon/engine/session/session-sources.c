@@ -314,6 +314,7 @@ static void request_image(struct image *image, const struct mapping *mapping, in
 		.path_bytes = strlen(image->path),
 	};
 
+	image->requested_pid = pid;
 	channel_send(&session->channel, MESSAGE_IMAGE_REQUEST, &request, sizeof(request),
 		     image->path, request.path_bytes);
 }
@@ -333,6 +334,13 @@ bool session_receive_image(struct session *session, struct channel_message *mess
 	/* The broker opens only a few files at a time. The next hit requests this one again. */
 	if (answer.error == EAGAIN) {
 		image->requested = false;
+		return true;
+	}
+	/* The next hit by another process requests it again. */
+	if (answer.error == ESRCH && image->n_ended < UINT8_MAX) {
+		image->requested = false;
+		image->ended_pid = image->requested_pid;
+		image->n_ended++;
 		return true;
 	}
 	if (answer.error == 0) {

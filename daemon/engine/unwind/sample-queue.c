@@ -130,7 +130,8 @@ static bool can_resume(const struct queued_sample *item)
 		return item->sample.thread->process->maps_known;
 	return missing->unwind_state == IMAGE_UNWIND_READY ||
 	       missing->unwind_state == IMAGE_UNWIND_NONE ||
-	       (missing->unwind_state == IMAGE_UNWIND_UNREQUESTED && !missing->requested);
+	       (missing->unwind_state == IMAGE_UNWIND_UNREQUESTED &&
+		image_may_request(missing, item->input.pid));
 }
 
 static void walk_again(struct sample_queue *queue, struct queued_sample *item, bool last_chance)

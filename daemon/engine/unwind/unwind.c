@@ -122,7 +122,7 @@ static void resolve_file(struct unwind_lane *lane, const struct mapping *mapping
 	const struct unwind_file *file;
 
 	if (image->kind != PROF_IMAGE_VDSO && image->unwind_state == IMAGE_UNWIND_UNREQUESTED &&
-	    !image->requested)
+	    image_may_request(image, lane->pid))
 		unwind->request_image(image, mapping, lane->pid, unwind->data);
 	file = file_of(lane, mapping);
 	ret_code->kind = WALK_CODE_FP;
@@ -218,7 +218,7 @@ void unwind_request_all(struct unwind *unwind, const struct unwind_input *input,
 		mapping = word > low && word < high ? maps_find(maps, word - 1) : NULL;
 		if (mapping && mapping->image && mapping->image->kind == PROF_IMAGE_FILE &&
 		    mapping->image->unwind_state == IMAGE_UNWIND_UNREQUESTED &&
-		    !mapping->image->requested)
+		    image_may_request(mapping->image, input->pid))
 			unwind->request_image(mapping->image, mapping, input->pid, unwind->data);
 	}
 }
