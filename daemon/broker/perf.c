@@ -49,7 +49,7 @@
 #define STACK_HURRY_A_SECOND 16 /* a ring may hold 1/16 s, to copy STACK_GOOD_BYTES */
 #define SAMPLES_TO_SIDE_BAND 4
 #define INHERITED_COPIES_A_SECOND 1000u
-#define COPIES_BYTES (8u << 20) /* holds half a second of 250 copies a second, or the start */
+#define COPIES_BYTES (8u << 20) /* holds 1/4 s of 500 copies a second */
 
 int perf_open_event(struct perf_event_attr *attr, pid_t pid, int cpu)
 {

@@ -35,7 +35,7 @@ def recordings(profctl, profcapture, program):
     is the last one."""
     if os.geteuid() != 0:
         pytest.skip("needs root")
-    # On each CPU, the stacks of 250 sleeps a second are copied, whichever process sleeps: of
+    # On each CPU, the stacks of 500 sleeps a second are copied, whichever process sleeps: of
     # at most five recordings, the one that knows most stacks is the best.
     made = []
     for i in range(5):

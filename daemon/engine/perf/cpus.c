@@ -11,7 +11,7 @@
  * Invariants: (1) each descriptor belongs to one struct cpu and is closed once
  *             (2) a list of CPUs never sets a byte beyond the caller's array
  *                 [test-engine-samples: list]
- *             (3) of each CPU's sleeps, at most about 250 stacks a second are copied, and as
+ *             (3) of each CPU's sleeps, at most about 500 stacks a second are copied, and as
  *                 many of wakers  [test-engine-samples: pace]
  * Runs on the drain thread only.
  */
@@ -24,13 +24,13 @@
 #include <glib.h>
 #include <sys/ioctl.h>
 
-#define COPY_INTERVAL_NS UINT64_C(4000000) /* mean time between copies of stacks */
+#define COPY_INTERVAL_NS UINT64_C(2000000) /* mean time between copies of stacks */
 #define PACE_NS UINT64_C(50000000)
 #define PACE_COPIES 64 /* half of the ring, at which the engine is woken */
 /* Copy the stacks of all of the first PACE_FIRST sleeps, so that most places get a copy, unless
  * they are so frequent that the copies would fill the ring. */
 #define PACE_FIRST 1000
-#define PACE_FIRST_PERIOD 29
+#define PACE_FIRST_PERIOD 11
 #define SILENT_NS UINT64_C(300000000) /* busy time in which hundreds of samples are due */
 
 static void free_event(void *data)
@@ -266,7 +266,7 @@ static uint32_t first_copies(const struct cpu *cpu)
 	return !cpu->open || cpu->events || cpu->copies == 0 ? cpu->n_sources : cpu->copies - 1;
 }
 
-/* Returns the period that gives about 250 copies a second. `last`: the current period. */
+/* Returns the period that gives about 500 copies a second. `last`: the current period. */
 static uint64_t choose_period(uint64_t n, uint64_t elapsed_ns, uint64_t last)
 {
 	/* Sleeps often follow a pattern of few threads, in which one period could always copy the

@@ -88,7 +88,7 @@ const struct task_event *cpus_find_event(const struct cpus *cpus, uint64_t event
 /* With per-task events: adds a CPU that was offline when the events were opened. From now_ns to the
  * end, its samples count as lost. */
 void cpus_add_missing(struct cpus *cpus, uint32_t number, uint64_t now_ns);
-/* Sets the period of the sources that copy stacks, so that there are about 250 copies of
+/* Sets the period of the sources that copy stacks, so that there are about 500 copies of
  * sleeping threads a second, and as many of wakers. Must be called in each round. */
 void cpu_pace_copies(struct cpu *cpu, uint64_t now_ns);
 /* Disables the events that report sleeps and copy their stacks, for good. */

@@ -3,7 +3,7 @@
  * Waits - records where threads sleep, and for how long
  *
  * The kernel reports each sleep twice before the thread leaves its CPU: RECORD_SLEEP has the
- * registers of the user code, and, for about 250 sleeps a second on each CPU, a sample has a copy
+ * registers of the user code, and, for about 500 sleeps a second on each CPU, a sample has a copy
  * of the stack and the kernel's chain. The switch that follows begins the wait, and a wake-up or
  * the next switch to the thread ends it. So the time of each wait is exact, and many waits have
  * their own stack; the others share one of those (wait-stacks.h).
