@@ -204,7 +204,7 @@ static bool read_kernel(struct search *search)
 	return true;
 }
 
-/* Returns a type of the kernel; NULL: there is none. */
+/* Returns the type of the kernel with this id; NULL if the kernel has no such type. */
 static const struct btf_type *find_type(const struct search *search, uint32_t id)
 {
 	const struct btf_type *type = NULL;

@@ -169,8 +169,8 @@ enum cct_kind code_origin_cct_kind(const struct functions *functions, uint32_t f
 void own_weights_count(struct own_weights *own, const struct functions *functions,
 		       const struct stacks *stacks)
 {
-	/* by node: the innermost own function at or above it, and the innermost interpreted one;
-	 * FUNCTION_NO_STACK: there is none */
+	/* by node: the innermost own function at or above it, and the innermost interpreted one.
+	 * Nodes without such a function have FUNCTION_NO_STACK. */
 	g_autofree uint32_t *owners = g_new0(uint32_t, stacks->n);
 	g_autofree uint32_t *interpreted = g_new0(uint32_t, stacks->n);
 	g_autofree uint8_t *origins = g_new0(uint8_t, functions->all->len); /* origin + 1 */

@@ -50,8 +50,8 @@ struct image {
 	enum image_program program;
 	struct row *process; /* anonymous memory: the process that it belongs to; referenced */
 	bool requested;      /* the broker was asked to open the file */
-	/* The process by which the file was requested last; one that ended before the file was
-	 * open, and how many did. */
+	/* The process by which the file was requested last; the last process that ended before the
+	 * file was open, and the number of such processes. */
 	int32_t requested_pid, ended_pid;
 	uint8_t n_ended;
 	enum image_unwind unwind_state;
