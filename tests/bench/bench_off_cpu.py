@@ -59,7 +59,7 @@ server.shutdown()
 SLEEPS = """
 import random, threading, time
 def run():
-    for _ in range(300):
+    for _ in range(450):
         time.sleep(random.uniform(0.0003, 0.02))
 threads = [threading.Thread(target=run) for _ in range(4)]
 [t.start() for t in threads], [t.join() for t in threads]
@@ -436,10 +436,10 @@ def cost(table, folder, rate, bpftrace):
     table.row("  next to bpftrace", waits, trace)
     table.row("  with samples and switches", whole, perf)
     table.row("  next to bpftrace", whole, trace)
-    recorder, most = median(1, "waits"), 1 if rate <= DEFAULT_RATE else 5
-    table.row("  the recorder, % of a core", recorder, median(1, "perf"), goal=f"{most}", met=recorder <= most)
+    recorder, more = median(1, "waits"), median(1, "waits", "no waits")
+    table.row("  the recorder, % of a core", recorder, median(1, "perf"), goal="5", met=recorder <= 5)
     table.row("  next to bpftrace", recorder, median(1, "bpftrace"))
-    table.row("  more than without waits", median(1, "waits", "no waits"))
+    table.row("  more than without waits", more, goal="1" if rate <= DEFAULT_RATE else "-", met=more <= 1 if rate <= DEFAULT_RATE else None)
     table.row("  the recorder's start, ms of CPU time", median(2, "waits"), median(2, "perf"))
     table.row("  next to bpftrace", median(2, "waits"), median(2, "bpftrace"))
     table.row("  more than without waits", median(2, "waits", "no waits"))
