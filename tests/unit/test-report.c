@@ -282,17 +282,24 @@ static const struct origin_case {
 	{ "/srv/shop/_fast.cpython-311.so", NULL, CODE_ORIGIN_OWN },
 	{ "/usr/bin/node_exporter", NULL, CODE_ORIGIN_OWN },
 	{ "/usr/bin/shop", NULL, CODE_ORIGIN_OWN },
+	/* libraries of the system, and a program that is not part of it */
+	{ "/usr/lib/x86_64-linux-gnu/libcrypto.so.3", NULL, CODE_ORIGIN_LIBRARY },
+	{ "/lib64/libz.so.1.3", NULL, CODE_ORIGIN_LIBRARY },
+	{ "/usr/local/lib/libown.so", NULL, CODE_ORIGIN_OWN },
+	{ "/srv/shop/lib/libshop.so", NULL, CODE_ORIGIN_OWN },
+	{ "/srv/shop/bin/shop", NULL, CODE_ORIGIN_OWN },
 };
+#define N_ORIGINS ARRAY_SIZE(origin_cases)
 
 /* Each case is a function named by its number, with one sample. */
-static void write_origins(struct build *build, unsigned first)
+static void write_origins(struct build *build, unsigned first, unsigned end)
 {
 	build_begin(build);
 	build_text(build, 8, "comm");
 	BUILD(build, PROF_TABLE_PROCESS, N(1), N(100), N(1), N(5));
 	for (unsigned i = 1; i <= 2; i++)
 		BUILD(build, PROF_TABLE_THREAD, N(i), N(1), N(100 + i), N(5), N(8));
-	for (unsigned i = first; i < ARRAY_SIZE(origin_cases); i++) {
+	for (unsigned i = first; i < end; i++) {
 		const struct origin_case *at = &origin_cases[i];
 		unsigned id = 100 + i;
 		char name[16];
@@ -313,7 +320,7 @@ static void write_origins(struct build *build, unsigned first)
 	build_finish(build);
 }
 
-static void check_origins(unsigned first, enum code_origin native)
+static void check_origins(unsigned first, unsigned end, enum code_origin native)
 {
 	struct build build;
 	struct own_weights own = { 0 };
@@ -321,7 +328,7 @@ static void check_origins(unsigned first, enum code_origin native)
 	g_autoptr(GArray) counted = NULL;
 	unsigned n = 0, n_counted = 0;
 
-	write_origins(&build, first);
+	write_origins(&build, first, end);
 	REQUIRE(run(&answer, &build));
 	for (uint32_t i = FUNCTION_LOST + 1; i < answer.profile.functions->all->len; i++) {
 		const char *name = functions_at(answer.profile.functions, i)->name;
@@ -333,7 +340,7 @@ static void check_origins(unsigned first, enum code_origin native)
 			printf("# %s, %s\n", at->image, at->file ? at->file : "no file");
 		n_counted += origin == CODE_ORIGIN_OWN || *at->image == '[';
 	}
-	CHECK_INT(n, ARRAY_SIZE(origin_cases) - first);
+	CHECK_INT(n, end - first);
 	/* Stacks without own functions count for interpreted ones. */
 	counted = own_weights_rows(&own);
 	CHECK_INT(counted->len, n_counted);
@@ -346,11 +353,13 @@ static void test_origins(void)
 {
 	unsigned native = 0;
 
-	check_origins(0, CODE_ORIGIN_LIBRARY);
+	check_origins(0, N_ORIGINS - 1, CODE_ORIGIN_LIBRARY);
 	/* Without interpreted functions, an interpreter is a program like others. */
 	while (*origin_cases[native].image == '[')
 		native++;
-	check_origins(native, CODE_ORIGIN_OWN);
+	check_origins(native, N_ORIGINS - 1, CODE_ORIGIN_OWN);
+	/* Libraries of the system are the own code only of its own programs. */
+	check_origins(N_ORIGINS - 5, N_ORIGINS, CODE_ORIGIN_LIBRARY);
 }
 
 /* Two functions run one after the other, in two epochs. Samples without a stack also count. */

@@ -356,6 +356,7 @@ struct capture *capture_open(const char *file, bool redacts, GError **error)
 	    read_small_table(capture, PROF_TABLE_LOSS, read_loss_batch, error) &&
 	    read_small_table(capture, PROF_TABLE_METADATA, read_metadata_batch, error) &&
 	    capture_refuse_nothing(capture, error)) {
+		capture->names->of_system = capture_is_system(capture);
 		/* the path of the file may be private, too, so only its last part is shown */
 		if (redacts) {
 			g_autofree char *name = g_path_get_basename(file);

@@ -106,6 +106,22 @@ static const char *kind_of(const struct names_image *image)
 	}
 }
 
+/* Returns whether an image is a program that does not belong to the system. */
+static bool is_foreign(const struct names_image *image)
+{
+	static const char *const system[] = { "/usr/", "/bin/", "/sbin/", "/memfd:", NULL };
+	const char *path = image->path, *name;
+
+	if (image->kind == PROF_IMAGE_INTERPRETER)
+		return true; /* an interpreted program */
+	if (image->kind != PROF_IMAGE_FILE || !path || *path != '/' ||
+	    skip_any_prefix(path, system))
+		return false;
+	name = functions_basename(path);
+	/* Until it executes the command, a child of profctl has samples there. */
+	return !strstr(name, ".so") && strcmp(name, "profctl") != 0;
+}
+
 struct functions *functions_new(struct names *names, GError **error)
 {
 	static const struct function first[] = {
@@ -144,6 +160,7 @@ struct functions *functions_new(struct names *names, GError **error)
 		}
 		if (image->kind == PROF_IMAGE_KERNEL)
 			functions->kernel = i;
+		functions->is_foreign |= !names->of_system && is_foreign(image);
 	}
 	if (code_names_any_with(functions->codes, PYTHON_PREFIX))
 		g_hash_table_add(functions->languages, (gpointer) "python");

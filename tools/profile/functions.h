@@ -57,7 +57,8 @@ struct functions {
 	GHashTable *known;     /* struct function by key_equal() → index */
 	bool has_interpreter;  /* functions were read from an interpreter */
 	GHashTable *languages; /* languages of interpreted functions, as in `kind` */
-	uint32_t kernel;       /* index of the kernel's image in names; 0: none */
+	bool is_foreign; /* the recorded program is not part of the system, see code-origin.c */
+	uint32_t kernel; /* index of the kernel's image in names; 0: none */
 };
 
 struct functions *functions_new(struct names *names, GError **error); /* borrows names */

@@ -87,6 +87,7 @@ struct names {
 	bool interpreter_frames;
 	/* stacks have no interpreted functions */
 	bool native_frames;
+	bool of_system;    /* the capture is of the whole system, not of one program */
 	GHashTable *texts; /* set of interned strings */
 	GArray *images;    /* struct names_image */
 	GArray *processes; /* struct names_process */
