@@ -158,7 +158,7 @@ ALLOWED = {
     ),
     "tools/common": (["tools/common", "libcapture/prof-capture.h", "base", "arch"], ["glib", "gio", "stdio"]),
     "tools/symbols": (["tools/symbols", "tools/common", "libcapture/prof-capture.h", "base", "arch"], ["glib", "gio", "elf", "dw", "stdio"]),
-    "tools/present": (["tools/present", "tools/common/json.h", "tools/common/text.h", "tools/common/out.h", "base", "arch"], ["glib", "zlib"]),
+    "tools/present": (["tools/present", "tools/common/cct.h", "tools/common/json.h", "tools/common/text.h", "tools/common/out.h", "base", "arch"], ["glib", "zlib"]),
     "tools/profile": (["tools/profile", "tools/symbols", "tools/common", "tools/present/table.h", "libcapture/prof-capture.h", "base", "arch"], ["glib"]),
     "tools/profctl": (["tools", "daemon/broker/events.h", "libcapture/prof-capture.h", "libcollector/control.h", "libcollector/attach.h", "base", "arch"], ["glib", "gio", "elf", "dw", "stdio"]),
     "tools/profcapture": (["tools", "libcapture/prof-capture.h", "base", "arch"], ["glib", "gio", "elf", "dw", "sqlite", "stdio"]),

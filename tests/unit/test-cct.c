@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 #include "tests/unit/test.h"
-#include "tools/profile/cct.h"
+#include "tools/present/tree.h"
+#include "tools/profile/cct-fold.h"
 
 #include <locale.h>
 
@@ -32,14 +33,14 @@ static const char *name_of(uint32_t function, const void *data)
 	return functions[function].name;
 }
 
-static const struct cct_options down = {
+static const struct tree_options down = {
 	.kind_of = kind_of, .name_of = name_of, .folds = true, .min_share = 0.01
 };
-static const struct cct_options up = { .kind_of = kind_of,
-				       .name_of = name_of,
-				       .folds = true,
-				       .min_share = 0.01,
-				       .is_inverted = true };
+static const struct tree_options up = { .kind_of = kind_of,
+					.name_of = name_of,
+					.folds = true,
+					.min_share = 0.01,
+					.is_inverted = true };
 
 /* Adds a node. finish() sums up the totals. */
 static uint32_t add(GArray *nodes, uint32_t parent, uint32_t function, double self)
@@ -76,16 +77,18 @@ static void finish(GArray *nodes)
 }
 
 /* Writes lines such as "├─ sort+1=60/10": folded frames, total, and self if it is not 0. */
-static char *draw(GArray *nodes, const struct cct_options *options)
+static char *draw(GArray *nodes, const struct tree_options *options)
 {
-	g_autoptr(GArray) folded = options->folds ? cct_fold(nodes, options) : NULL;
+	g_autoptr(GArray) folded =
+		options->folds ? cct_fold(nodes, options->kind_of, NULL, options->is_inverted)
+			       : NULL;
 	GArray *shown = folded ? folded : nodes;
 	bool hides;
-	g_autoptr(GArray) lines = cct_lines(shown, options, &hides);
+	g_autoptr(GArray) lines = tree_find_lines(shown, options, &hides);
 	GString *text = g_string_new(NULL);
 
 	for (guint i = 0; i < lines->len; i++) {
-		const struct cct_line *line = &g_array_index(lines, struct cct_line, i);
+		const struct tree_line *line = &g_array_index(lines, struct tree_line, i);
 		const struct cct_node *node = at(shown, line->node);
 
 		g_string_append_printf(text, "%s%s", i ? "\n" : "", line->prefix);
@@ -108,7 +111,7 @@ static char *draw(GArray *nodes, const struct cct_options *options)
 	return g_string_free(text, FALSE);
 }
 
-static void check(GArray *nodes, const struct cct_options *options, const char *want)
+static void check(GArray *nodes, const struct tree_options *options, const char *want)
 {
 	g_autofree char *drawn = NULL;
 
@@ -196,10 +199,11 @@ static char *place_of(uint32_t function, const void *data)
 
 static char *print(GArray *nodes, uint64_t rows)
 {
-	struct cct_options options = down;
+	struct tree_options options = down;
 	struct table table = { 0 };
 	struct out out;
 	struct table_style style = { .out = &out };
+	g_autoptr(GArray) folded = cct_fold(nodes, kind_of, NULL, false);
 	char *text;
 
 	options.shown_name = shown_name;
@@ -207,7 +211,7 @@ static char *print(GArray *nodes, uint64_t rows)
 	options.rows = rows;
 	options.whole = 100;
 	out_init(&out, -1);
-	cct_print(nodes, &options, &table, &style, false);
+	tree_print(folded, &options, &table, &style, false);
 	text = g_strdup(out.text->str);
 	out_done(&out);
 	return text;
@@ -300,7 +304,7 @@ static void test_inverted(void)
 /* Lost frames remain, recursion ends, and deep lines are numbered. */
 static void test_deep(void)
 {
-	struct cct_options options = down;
+	struct tree_options options = down;
 	GArray *nodes = begin();
 	uint32_t deepest = 0;
 	g_autofree char *drawn = NULL;

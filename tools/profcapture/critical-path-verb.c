@@ -6,6 +6,7 @@
 
 #include "base/each.h"
 #include "base/order.h"
+#include "tools/present/tree.h"
 #include "tools/profcapture/critical-path.h"
 #include "tools/profcapture/verbs.h"
 #include "tools/profile/function-names.h"
@@ -90,11 +91,6 @@ static void print_times(const struct critical_path *path, struct out *out)
 	out_text(out, ".\n");
 }
 
-static uint64_t sum_of(const struct path_time *time)
-{
-	return time->run_ns + time->ready_ns + time->wait_ns + time->unknown_ns;
-}
-
 /* Prints text such as "Threads: worker 1.2 s, main 0.3 s." */
 static void print_threads(const struct critical_path *path, bool all, struct out *out)
 {
@@ -103,7 +99,7 @@ static void print_threads(const struct critical_path *path, bool all, struct out
 	out_text(out, _("Threads: "));
 	for (guint i = 0; i < shown; i++) {
 		const struct path_thread *at = &g_array_index(path->threads, struct path_thread, i);
-		g_autofree char *time = text_duration(sum_of(&at->time));
+		g_autofree char *time = text_duration(path_time_sum(&at->time));
 		g_autofree char *comm = text_escape(critical_path_comm(path, at->thread));
 
 		out_printf(out, "%s%s %s", i ? ", " : "", comm, time);
@@ -121,7 +117,7 @@ static void path_print(const void *data, struct out *out)
 	const struct path_verb *verb = data;
 	const struct critical_path *path = &verb->path;
 	bool all = verb->reader.limit == 0;
-	const struct cct_options options = {
+	const struct tree_options options = {
 		.kind_of = kind_of,
 		.name_of = name_of,
 		.shown_name = shown_name,
@@ -179,9 +175,9 @@ static void path_print(const void *data, struct out *out)
 		text_wrap(out, *line, 0, 2, verb->reader.columns);
 	out_done(&text);
 	out_char(out, '\n');
-	table_add_column(&table, CCT_TOTAL_SHARE, COLUMN_PERCENT, _("total %"));
-	table_add_column(&table, CCT_TOTAL, COLUMN_DURATION, _("time"));
-	cct_print(path->nodes, &options, &table, &style, false);
+	table_add_column(&table, TREE_TOTAL_SHARE, COLUMN_PERCENT, _("total %"));
+	table_add_column(&table, TREE_TOTAL, COLUMN_DURATION, _("time"));
+	tree_print(path->nodes, &options, &table, &style, false);
 	if (path->is_deep)
 		out_printf(out, _("Waits for waits are followed through at most %d threads.\n"),
 			   CCT_MAX_DEPTH / 2);
@@ -257,16 +253,16 @@ static void path_write(const void *data, struct json *json)
 	const struct critical_path *path = &verb->path;
 	const struct names *names = verb->reader.capture->names;
 	g_autofree double *totals = g_new(double, path->nodes->len);
-	const struct cct_writer writer = { .nodes = path->nodes,
-					   .keys = totals,
-					   .most = verb->reader.limit,
-					   .compare = compare_nodes,
-					   .write = write_node,
-					   .data = verb };
+	const struct tree_writer writer = { .nodes = path->nodes,
+					    .keys = totals,
+					    .most = verb->reader.limit,
+					    .compare = compare_nodes,
+					    .write = write_node,
+					    .data = verb };
 
 	for (guint i = 0; i < path->nodes->len; i++)
 		totals[i] = node_at(path, i)->total > 0 ? node_at(path, i)->total : -1;
-	reader_begin(&verb->reader, json, "critical-path", cct_is_cut(&writer),
+	reader_begin(&verb->reader, json, "critical-path", tree_is_cut(&writer),
 		     READER_TOTAL_UNKNOWN);
 	json_bool(json, "incomplete", verb->reader.is_incomplete);
 	json_string(json, "mark", path->mark);
@@ -292,7 +288,7 @@ static void path_write(const void *data, struct json *json)
 		json_end(json);
 	}
 	json_end(json);
-	cct_write(&writer, json);
+	tree_write(&writer, json);
 	reader_end(&verb->reader, json);
 }
 

@@ -97,23 +97,6 @@ static uint32_t label_of(struct critical_path *path, const struct path_label *la
 	return keyed_index(path->label_indexes, path->labels, &key);
 }
 
-static uint32_t child_of(struct critical_path *path, uint32_t parent, uint32_t label)
-{
-	uint32_t *node = number_map_at(&path->children, (uint64_t)parent << 32 | label);
-
-	if (*node == 0) {
-		*node = path->nodes->len;
-		g_array_append_val(path->nodes,
-				   ((struct cct_node){ .parent = parent, .function = label }));
-	}
-	return *node;
-}
-
-static void add_self(struct critical_path *path, uint32_t node, uint64_t ns)
-{
-	g_array_index(path->nodes, struct cct_node, node).self += (double)ns;
-}
-
 static void add_step(struct critical_path *path, const struct path_step *step)
 {
 	if (!path->steps || step->to_ns < step->from_ns)
@@ -132,7 +115,7 @@ static void add_leaf(struct critical_path *path, uint32_t parent, const struct p
 
 	if (!(ns > 0))
 		return;
-	index = child_of(path, parent, label_of(path, label));
+	index = cct_child(path->nodes, &path->children, parent, label_of(path, label));
 	node = &g_array_index(path->nodes, struct cct_node, index);
 	node->self += ns;
 	node->self_count += samples;
@@ -366,7 +349,8 @@ static void follow(struct critical_path *path, uint32_t thread, const struct pat
 			MIN_OF(MAX_OF(waits_since(path, wait->waker, wait->to_ns), from_ns), to_ns);
 	if (from_ns < until_ns)
 		walk(path, wait->waker, from_ns, until_ns, node, depth + 1);
-	add_self(path, node, (uint64_t)to_ns - (uint64_t)until_ns);
+	g_array_index(path->nodes, struct cct_node, node).self +=
+		(double)((uint64_t)to_ns - (uint64_t)until_ns);
 	add_step(path,
 		 &(struct path_step){
 			 .from_ns = until_ns, .to_ns = to_ns, .part = PATH_OWN, .node = node });
@@ -389,7 +373,9 @@ static void walk(struct critical_path *path, uint32_t thread, int64_t from_ns, i
 			add_segment(path, thread, node, from_ns, until_ns);
 		else
 			walk(path, birth.creator, from_ns, until_ns,
-			     birth.is_exec ? node : child_of(path, node, label_of(path, &label)),
+			     birth.is_exec ? node
+					   : cct_child(path->nodes, &path->children, node,
+						       label_of(path, &label)),
 			     depth + 1);
 		from_ns = until_ns;
 	}
@@ -405,7 +391,7 @@ static void walk(struct critical_path *path, uint32_t thread, int64_t from_ns, i
 		if (begin_ns >= end_ns)
 			continue;
 		add_segment(path, thread, node, from_ns, begin_ns);
-		child = child_of(path, node, wait->label);
+		child = cct_child(path->nodes, &path->children, node, wait->label);
 		g_array_index(path->nodes, struct cct_node, child).total_count++;
 		follow(path, thread, wait, begin_ns, end_ns, child, depth);
 		from_ns = end_ns;
@@ -440,7 +426,8 @@ static void add_root(struct critical_path *path, uint32_t thread, int64_t from_n
 		to_ns = MIN_OF(to_ns, birth->end_ns);
 	to_ns = MIN_OF(to_ns, path->reader->capture->duration_ns);
 	if (from_ns < to_ns)
-		walk(path, thread, from_ns, to_ns, child_of(path, 0, label_of(path, &label)), 0);
+		walk(path, thread, from_ns, to_ns,
+		     cct_child(path->nodes, &path->children, 0, label_of(path, &label)), 0);
 }
 
 static void add_span(const struct span *span, void *data)
@@ -732,8 +719,9 @@ static void add_functions(struct critical_path *path)
 		const struct path_label label = { .kind = PATH_FUNCTION,
 						  .place = (uint32_t)hits->key };
 
-		add_leaf(path, child_of(path, node, label_of(path, &running)), &label,
-			 (double)sum.time.run_ns * hits->samples / (double)sum.samples,
+		add_leaf(path,
+			 cct_child(path->nodes, &path->children, node, label_of(path, &running)),
+			 &label, (double)sum.time.run_ns * hits->samples / (double)sum.samples,
 			 hits->samples);
 	}
 }
@@ -812,15 +800,8 @@ static void resolve_steps(struct critical_path *path)
 		g_array_set_size(path->steps, kept);
 }
 
-static gint compare_threads(gconstpointer left, gconstpointer right)
-{
-	const struct path_time *a = &((const struct path_thread *)left)->time;
-	const struct path_time *b = &((const struct path_thread *)right)->time;
-	uint64_t sums[] = { a->run_ns + a->ready_ns + a->wait_ns + a->unknown_ns,
-			    b->run_ns + b->ready_ns + b->wait_ns + b->unknown_ns };
-
-	return sums[0] != sums[1] ? (sums[0] > sums[1] ? -1 : 1) : 0;
-}
+COMPARE_BY(compare_threads, struct path_thread,
+	   ORDER(path_time_sum(&b->time), path_time_sum(&a->time)))
 
 static void add_time(struct path_time *to, const struct path_time *time)
 {

@@ -13,6 +13,7 @@
  */
 #pragma once
 
+#include "tools/common/cct.h"
 #include "tools/profcapture/reader.h"
 #include "tools/profcapture/stack-places.h"
 
@@ -42,6 +43,11 @@ struct path_label {
 struct path_time {
 	uint64_t run_ns, ready_ns, wait_ns, unknown_ns;
 };
+
+static inline uint64_t path_time_sum(const struct path_time *time)
+{
+	return time->run_ns + time->ready_ns + time->wait_ns + time->unknown_ns;
+}
 
 /* The time that all threads with one name spent on the path. */
 struct path_thread {

@@ -45,13 +45,13 @@
 /* One of heaptrack's instruction pointers: a frame's function, and the callers that it is inlined
  * into. */
 struct inline_chain {
-	uint32_t outer; /* index + 1 of the caller; 0: this is the frame's own function */
+	uint32_t outer; /* the caller's chain; 0: this is the frame's own function */
 	uint32_t entity;
 	uint32_t written; /* the index in the file, or 0 */
 };
 
 struct place_of_node {
-	uint32_t chain; /* index + 1, or 0: not known yet */
+	uint32_t chain; /* 0: not known yet */
 	uint32_t trace; /* the index in the file, or 0: not written yet */
 };
 
@@ -81,8 +81,8 @@ struct heaptrack {
 	struct memory_tree tree;
 	struct memory_heaps heaps;
 	struct export_strings strings; /* 0 is "", which is not written */
-	GArray *chains;                /* struct inline_chain */
-	struct number_map chain_of;    /* `outer` and entity → index + 1 */
+	GArray *chains;                /* struct inline_chain: a cct; 0 is none */
+	struct number_map chain_of;    /* `outer` and entity → chain */
 	GArray *nodes;                 /* struct place_of_node by node of the tree */
 	GArray *path;                  /* uint32_t */
 	struct number_map size_of;     /* size → number */
@@ -125,26 +125,21 @@ static const struct function *function_of(const struct heaptrack *heaptrack, uin
 	return functions_at(heaptrack->tree.functions, entity);
 }
 
-/* Returns a node's chain: index + 1. Recursion is not deep: few calls are inlined into a frame. */
+/* Returns a node's chain. Recursion is not deep: few calls are inlined into a frame. */
 static uint32_t chain_at(struct heaptrack *heaptrack, uint32_t node)
 {
 	const struct memory_node *at = memory_node_at(&heaptrack->tree, node);
-	struct inline_chain chain = { .entity = at->function };
-	uint32_t *known;
+	uint32_t outer = 0, chain;
 
 	if (node == 0)
 		return 0;
 	if (GROWN_AT(heaptrack->nodes, struct place_of_node, node)->chain)
 		return g_array_index(heaptrack->nodes, struct place_of_node, node).chain;
 	if (function_of(heaptrack, at->function)->depth > 0)
-		chain.outer = chain_at(heaptrack, at->parent);
-	known = number_map_at(&heaptrack->chain_of, (uint64_t)chain.outer << 32 | chain.entity);
-	if (*known == 0) {
-		g_array_append_val(heaptrack->chains, chain);
-		*known = heaptrack->chains->len;
-	}
-	g_array_index(heaptrack->nodes, struct place_of_node, node).chain = *known;
-	return *known;
+		outer = chain_at(heaptrack, at->parent);
+	chain = cct_child(heaptrack->chains, &heaptrack->chain_of, outer, at->function);
+	g_array_index(heaptrack->nodes, struct place_of_node, node).chain = chain;
+	return chain;
 }
 
 static void put_function(struct heaptrack *heaptrack, GString *line, uint32_t entity)
@@ -160,8 +155,7 @@ static void put_function(struct heaptrack *heaptrack, GString *line, uint32_t en
 static uint32_t pointer_at(struct heaptrack *heaptrack, uint32_t node)
 {
 	uint32_t first = chain_at(heaptrack, node);
-	struct inline_chain *chain =
-		&g_array_index(heaptrack->chains, struct inline_chain, first - 1);
+	struct inline_chain *chain = &g_array_index(heaptrack->chains, struct inline_chain, first);
 	const struct function *function = function_of(heaptrack, chain->entity);
 	g_autoptr(GString) line = NULL;
 
@@ -169,9 +163,9 @@ static uint32_t pointer_at(struct heaptrack *heaptrack, uint32_t node)
 		return chain->written;
 	line = g_string_new(NULL);
 	for (uint32_t i = first; i;
-	     i = g_array_index(heaptrack->chains, struct inline_chain, i - 1).outer)
+	     i = g_array_index(heaptrack->chains, struct inline_chain, i).outer)
 		put_function(heaptrack, line,
-			     g_array_index(heaptrack->chains, struct inline_chain, i - 1).entity);
+			     g_array_index(heaptrack->chains, struct inline_chain, i).entity);
 	out_printf(heaptrack->out, "i %" PRIx64 " %x%s\n", function->offset,
 		   string_at(heaptrack, functions_image(heaptrack->tree.functions, chain->entity)),
 		   line->str);
@@ -444,7 +438,7 @@ bool export_heaptrack(struct export *export, struct out *out, GError **error)
 	struct heaptrack heaptrack = {
 		.export = export,
 		.out = out,
-		.chains = g_array_new(FALSE, FALSE, sizeof(struct inline_chain)),
+		.chains = g_array_new(FALSE, TRUE, sizeof(struct inline_chain)),
 		.nodes = g_array_new(FALSE, TRUE, sizeof(struct place_of_node)),
 		.path = g_array_new(FALSE, FALSE, sizeof(uint32_t)),
 		.kinds = g_array_new(FALSE, FALSE, sizeof(struct kind)),
@@ -459,6 +453,7 @@ bool export_heaptrack(struct export *export, struct out *out, GError **error)
 
 	export_strings_init(&heaptrack.strings);
 	(void)export_string(&heaptrack.strings, NULL);
+	g_array_set_size(heaptrack.chains, 1);
 	number_map_init(&heaptrack.chain_of);
 	number_map_init(&heaptrack.size_of);
 	number_map_init(&heaptrack.kind_of);

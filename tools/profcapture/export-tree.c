@@ -56,18 +56,6 @@ static uint32_t frame_of_entity(struct export_tree *tree, const struct export *e
 	return tree->known[entity] - 1;
 }
 
-static uint32_t child_of(struct export_tree *tree, uint32_t parent, uint32_t frame)
-{
-	const struct export_node node = { .parent = parent, .frame = frame };
-	uint32_t *known = number_map_at(&tree->of, (uint64_t)parent << 32 | frame);
-
-	if (*known == 0) {
-		*known = tree->nodes->len;
-		g_array_append_val(tree->nodes, node);
-	}
-	return *known;
-}
-
 /* Returns the names of threads that both sides have. */
 static GHashTable *common_names(GArray *const *stacks)
 {
@@ -107,8 +95,8 @@ static void add_stacks(struct export_tree *tree, const GArray *stacks, unsigned 
 		if (stack->name != name) {
 			name = stack->name;
 			round[0] = ++now;
-			of[0] = child_of(
-				tree, 0,
+			of[0] = cct_child(
+				tree->nodes, &tree->of, 0,
 				frame_of_text(tree,
 					      common && !g_hash_table_contains(common, name)
 						      ? EXPORT_RENAMED
@@ -121,8 +109,8 @@ static void add_stacks(struct export_tree *tree, const GArray *stacks, unsigned 
 		here = of[at];
 		for (guint k = path->len; k > 0; k--) {
 			at = g_array_index(path, uint32_t, k - 1);
-			here = child_of(tree, here,
-					frame_of_entity(tree, export, nodes[at].entity));
+			here = cct_child(tree->nodes, &tree->of, here,
+					 frame_of_entity(tree, export, nodes[at].entity));
 			of[at] = here;
 			round[at] = now;
 		}
@@ -195,7 +183,7 @@ void export_tree_init(struct export_tree *tree, const struct export *export, boo
 		.scale = 1,
 		.merges_texts = merges_texts,
 		.frames = g_ptr_array_new_with_free_func(free_frame),
-		.nodes = g_array_new(FALSE, FALSE, sizeof(struct export_node)),
+		.nodes = g_array_new(FALSE, TRUE, sizeof(struct export_node)),
 		.texts = g_hash_table_new_full(g_str_hash, g_str_equal, g_free, NULL),
 	};
 	number_map_init(&tree->of);

@@ -61,19 +61,6 @@ static void match_functions(struct html_sides *sides, struct html_side *side,
 	}
 }
 
-static uint32_t merged_node(struct html_sides *sides, struct number_map *known, uint32_t parent,
-			    uint32_t function)
-{
-	const struct profile_node node = { .parent = parent, .entity = function };
-	uint32_t *at = number_map_at(known, (uint64_t)parent << 32 | function);
-
-	if (*at == 0) {
-		*at = sides->nodes->len;
-		g_array_append_val(sides->nodes, node);
-	}
-	return *at;
-}
-
 /* Adds the stacks of a side's profile. Returns the merged node of each node of the profile. */
 static uint32_t *merge_stacks(struct html_sides *sides, const struct html_side *side,
 			      const struct profile *profile, struct number_map *known,
@@ -94,11 +81,10 @@ static uint32_t *merge_stacks(struct html_sides *sides, const struct html_side *
 				  sides->interrupts) ||
 			 diff_is_interrupt(functions_at(profile->functions, node->entity)));
 
-		stacks[i] = is_interrupt
-				    ? merged_node(sides, known, 0, sides->interrupts)
-				    : merged_node(sides, known, parent,
-						  side->functions ? side->functions[node->entity]
-								  : node->entity);
+		stacks[i] = is_interrupt ? cct_child(sides->nodes, known, 0, sides->interrupts)
+					 : cct_child(sides->nodes, known, parent,
+						     side->functions ? side->functions[node->entity]
+								     : node->entity);
 		if (!is_interrupt)
 			*ret_compared += node->count.self.weight;
 	}
@@ -144,7 +130,7 @@ static void compare(struct html_sides *sides)
 	/* as in diff, a function that both have is described as in the later capture */
 	match_functions(sides, later, first, known);
 	match_functions(sides, first, later, known);
-	sides->nodes = g_array_new(FALSE, FALSE, sizeof(struct profile_node));
+	sides->nodes = g_array_new(FALSE, TRUE, sizeof(struct profile_node));
 	g_array_append_val(sides->nodes, root);
 	number_map_init(&nodes);
 	for (unsigned i = 0; i < sides->n; i++) {

@@ -12,8 +12,9 @@
 
 #include "base/each.h"
 #include "base/order.h"
+#include "tools/present/tree.h"
 #include "tools/profcapture/memory.h"
-#include "tools/profile/cct.h"
+#include "tools/profile/cct-fold.h"
 #include "tools/profile/code-origin.h"
 #include "tools/profile/function-names.h"
 
@@ -279,7 +280,7 @@ static bool write_tree(struct memory *memory, struct json *json)
 	const struct tree *tree = &written.tree;
 	g_autoptr(GArray) nodes = nodes_of(tree, false);
 	g_autofree double *most = written.most = g_new0(double, nodes->len);
-	const struct cct_writer writer = {
+	const struct tree_writer writer = {
 		.nodes = nodes,
 		.keys = most,
 		.least = memory->reader.limit ? tree->all * MIN_SHARE : 0,
@@ -299,9 +300,9 @@ static bool write_tree(struct memory *memory, struct json *json)
 			most[i] = -1;
 	}
 	if (json)
-		cct_write(&writer, json);
+		tree_write(&writer, json);
 	else
-		cut = cct_is_cut(&writer);
+		cut = tree_is_cut(&writer);
 	g_array_unref(tree->branches);
 	return cut;
 }
@@ -369,7 +370,7 @@ void memory_print_tree(struct memory *memory, struct out *out)
 	bool by_blocks = memory_key_of(memory, &one_block) > 0;
 	struct tree tree = tree_new(memory);
 	g_autoptr(GArray) nodes = nodes_of(&tree, by_blocks);
-	const struct cct_options options = {
+	const struct tree_options options = {
 		.kind_of = kind_of,
 		.name_of = name_of,
 		.shown_name = shown_name,
@@ -388,20 +389,23 @@ void memory_print_tree(struct memory *memory, struct out *out)
 					   .columns = memory->full_names ? 0
 									 : memory->reader.columns };
 	struct table table = { .fit = memory->full_names ? NULL : &function_name_fits };
+	g_autoptr(GArray) folded = NULL;
 
 	g_array_unref(tree.branches);
 	if (!memory->no_fold && !memory->is_inverted)
 		move_to_outermost(memory, nodes);
-	table_add_column(&table, CCT_TOTAL_SHARE, COLUMN_PERCENT, _("total %"));
+	table_add_column(&table, TREE_TOTAL_SHARE, COLUMN_PERCENT, _("total %"));
 	if (memory->before) {
-		table_add_column(&table, CCT_CHANGE, by_blocks ? COLUMN_COUNT : COLUMN_SIZE,
+		table_add_column(&table, TREE_CHANGE, by_blocks ? COLUMN_COUNT : COLUMN_SIZE,
 				 _("change"));
 		table.columns[1].is_signed = true;
 	} else {
-		table_add_column(&table, by_blocks ? CCT_COUNT : CCT_TOTAL, COLUMN_SIZE,
+		table_add_column(&table, by_blocks ? TREE_COUNT : TREE_TOTAL, COLUMN_SIZE,
 				 _("bytes"));
-		table_add_column(&table, by_blocks ? CCT_TOTAL : CCT_COUNT, COLUMN_COUNT,
+		table_add_column(&table, by_blocks ? TREE_TOTAL : TREE_COUNT, COLUMN_COUNT,
 				 _("blocks"));
 	}
-	cct_print(nodes, &options, &table, &style, false);
+	if (options.folds)
+		folded = cct_fold(nodes, kind_of, memory, options.is_inverted);
+	tree_print(folded ? folded : nodes, &options, &table, &style, false);
 }

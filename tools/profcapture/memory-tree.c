@@ -32,7 +32,7 @@ void memory_tree_init_with(struct memory_tree *tree, struct reader *reader,
 				      .is_borrowed = true };
 	number_map_init(&tree->index);
 	number_map_init(&tree->site_index);
-	tree->nodes = g_array_new(FALSE, FALSE, sizeof(struct memory_node));
+	tree->nodes = g_array_new(FALSE, TRUE, sizeof(struct memory_node));
 	tree->sites = g_array_new(FALSE, FALSE, sizeof(struct memory_site));
 	tree->kinds = g_byte_array_new();
 	tree->path = g_array_new(FALSE, FALSE, sizeof(uint32_t));
@@ -168,28 +168,26 @@ static void set_site(struct memory_tree *tree, uint32_t index)
 
 static uint32_t get_node(struct memory_tree *tree, uint32_t parent, uint32_t function)
 {
-	struct memory_node node = { .parent = parent, .function = function };
-	uint32_t *known = number_map_at(&tree->index, (uint64_t)parent << 32 | function);
-	uint32_t whole = functions_whole(tree->functions, function);
+	guint known = tree->nodes->len;
+	uint32_t index = cct_child(tree->nodes, &tree->index, parent, function);
+	struct memory_node *node = &g_array_index(tree->nodes, struct memory_node, index);
+	const struct memory_node *above = memory_node_at(tree, parent);
 	unsigned kind;
 
-	if (*known)
-		return *known;
-	*known = tree->nodes->len;
+	if (index < known)
+		return index;
 	kind = kind_of(tree, function);
 	if (kind & KIND_OWN) {
-		node.own = *known;
-	} else if (parent) {
-		node.own = memory_node_at(tree, parent)->own;
-		node.callee = memory_node_at(tree, parent)->callee;
-		if (node.callee == 0 && node.own)
-			node.callee = *known;
+		node->own = index;
+	} else {
+		node->own = above->own;
+		node->callee = above->own && !above->callee ? index : above->callee;
 	}
-	node.site = parent && (kind & KIND_ALLOCATOR) ? memory_node_at(tree, parent)->site : whole;
+	node->site = parent && (kind & KIND_ALLOCATOR) ? above->site
+						       : functions_whole(tree->functions, function);
 	if (tree->by_caller)
-		node.site = SITE_UNKNOWN;
-	g_array_append_val(tree->nodes, node);
-	return tree->nodes->len - 1;
+		node->site = SITE_UNKNOWN;
+	return index;
 }
 
 struct memory_epoch *memory_tree_epoch(struct memory_tree *tree, struct names_epoch *names,
@@ -294,14 +292,12 @@ void memory_tree_by_function(const struct memory_tree *tree, const GArray *sums,
 			     GArray *total)
 {
 	g_autoptr(GArray) totals = memory_tree_totals(tree, sums);
-	guint n = tree->nodes->len;
-	g_autofree uint32_t *first = g_new0(uint32_t, n), *next = g_new0(uint32_t, n);
+	struct cct_children children = cct_children_new(tree->nodes);
 	g_autofree uint32_t *above = g_new0(uint32_t, tree->functions->all->len + 1);
 
 	g_array_set_size(self, tree->by_caller ? tree->sites->len : tree->functions->all->len);
 	g_array_set_size(total, tree->functions->all->len);
-	for (uint32_t i = n; i-- > 1;) {
-		uint32_t parent = memory_node_at(tree, i)->parent;
+	for (uint32_t i = tree->nodes->len; i-- > 1;) {
 		uint32_t site = memory_node_at(tree, i)->site;
 
 		if (site != SITE_UNKNOWN) {
@@ -309,10 +305,8 @@ void memory_tree_by_function(const struct memory_tree *tree, const GArray *sums,
 
 			memory_sum_add(memory_sum_of(self, site), sum.bytes, sum.blocks);
 		}
-		next[i] = first[parent];
-		first[parent] = i;
 	}
-	for (uint32_t node = first[0]; node;) {
+	for (uint32_t node = children.first[0]; node;) {
 		uint32_t function = whole_at(tree, node);
 
 		if (above[function]++ == 0) {
@@ -320,17 +314,18 @@ void memory_tree_by_function(const struct memory_tree *tree, const GArray *sums,
 
 			memory_sum_add(memory_sum_of(total, function), sum.bytes, sum.blocks);
 		}
-		if (first[node]) {
-			node = first[node];
+		if (children.first[node]) {
+			node = children.first[node];
 			continue;
 		}
 		while (node) {
 			above[whole_at(tree, node)]--;
-			if (next[node]) {
-				node = next[node];
+			if (children.next[node]) {
+				node = children.next[node];
 				break;
 			}
 			node = memory_node_at(tree, node)->parent;
 		}
 	}
+	cct_children_done(&children);
 }

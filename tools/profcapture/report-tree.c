@@ -3,13 +3,14 @@
  * Report-tree - the call tree: from the roots to their callees, or from the hottest functions to
  * their callers
  *
- * JSON has every frame. Text is folded (cct.h) unless --no-fold is given.
+ * JSON has every frame. Text is folded (cct-fold.h) unless --no-fold is given.
  */
 #include "config.h"
 
 #include "base/each.h"
+#include "tools/present/tree.h"
 #include "tools/profcapture/report.h"
-#include "tools/profile/cct.h"
+#include "tools/profile/cct-fold.h"
 #include "tools/profile/function-names.h"
 
 #include <glib/gi18n.h>
@@ -67,7 +68,7 @@ static void write_node(struct json *json, uint32_t index, unsigned depth, const 
 static void write_tree(struct report *report, const GArray *nodes)
 {
 	g_autofree double *shares = g_new(double, nodes->len);
-	const struct cct_writer writer = {
+	const struct tree_writer writer = {
 		.nodes = nodes,
 		.keys = shares,
 		.least = report->reader.limit ? REPORT_TREE_MIN_PCT : 0,
@@ -83,9 +84,9 @@ static void write_tree(struct report *report, const GArray *nodes)
 		shares[i] = total.samples ? report_percent(report, total) : -1;
 	}
 	reader_begin(&report->reader, &report->json, "report",
-		     report->profile.tree.cut || cct_is_cut(&writer), READER_TOTAL_UNKNOWN);
+		     report->profile.tree.cut || tree_is_cut(&writer), READER_TOTAL_UNKNOWN);
 	report_write_head(report, &report->json);
-	cct_write(&writer, &report->json);
+	tree_write(&writer, &report->json);
 	reader_end(&report->reader, &report->json);
 }
 
@@ -147,7 +148,7 @@ static struct function_labels *labels_of(const struct report *report, const GArr
 static void print_tree(struct report *report, const GArray *nodes, struct out *out)
 {
 	bool all = report->reader.limit == 0;
-	const struct cct_options options = {
+	const struct tree_options options = {
 		.kind_of = kind_of,
 		.name_of = name_of,
 		.shown_name = shown_name,
@@ -168,16 +169,20 @@ static void print_tree(struct report *report, const GArray *nodes, struct out *o
 					   .is_colored = report->reader.colored,
 					   .columns = report->full_names ? 0
 									 : report->reader.columns };
+	g_autoptr(GArray) folded = NULL;
 
+	if (options.folds)
+		folded = cct_fold(nodes, kind_of, report, options.is_inverted);
 	if (report->profile.by == PROFILE_FUNCTION)
 		report->labels = labels_of(report, nodes, options.min_share);
 	report_print_head(report, out);
-	table_add_column(&table, CCT_TOTAL_SHARE, COLUMN_PERCENT,
+	table_add_column(&table, TREE_TOTAL_SHARE, COLUMN_PERCENT,
 			 report->profile.inverted ? _("self %") : _("total %"));
 	if (!report->profile.inverted)
-		table_add_column(&table, CCT_SELF_SHARE, COLUMN_PERCENT, _("self %"));
-	table_add_column(&table, CCT_COUNT, COLUMN_COUNT, report_count_title(report));
-	cct_print(nodes, &options, &table, &style, !all && report->profile.tree.cut);
+		table_add_column(&table, TREE_SELF_SHARE, COLUMN_PERCENT, _("self %"));
+	table_add_column(&table, TREE_COUNT, COLUMN_COUNT, report_count_title(report));
+	tree_print(folded ? folded : nodes, &options, &table, &style,
+		   !all && report->profile.tree.cut);
 	g_clear_pointer(&report->labels, function_labels_free);
 }
 

@@ -373,18 +373,11 @@ static void add_frame(struct live *live, const struct prof_batch *batch, size_t 
 static void add_stack(struct live *live, const struct prof_batch *batch, size_t row)
 {
 	const struct prof_array *columns = batch->columns;
-	const struct live_node node = {
-		.parent = refer(live, LIVE_STACKS, &columns[PROF_STACK_PARENT], row),
-		.place = refer(live, LIVE_FRAMES, &columns[PROF_STACK_FRAME], row),
-	};
-	uint32_t *slot =
-		number_map_at(&live->node_numbers, (uint64_t)node.parent << 32 | node.place);
+	uint32_t node = cct_child(live->nodes, &live->node_numbers,
+				  refer(live, LIVE_STACKS, &columns[PROF_STACK_PARENT], row),
+				  refer(live, LIVE_FRAMES, &columns[PROF_STACK_FRAME], row));
 
-	if (*slot == 0) {
-		*slot = live->nodes->len;
-		g_array_append_val(live->nodes, node);
-	}
-	define(live, LIVE_STACKS, &columns[PROF_STACK_ID], row, *slot);
+	define(live, LIVE_STACKS, &columns[PROF_STACK_ID], row, node);
 }
 
 static void add_process(struct live *live, const struct prof_batch *batch, size_t row)

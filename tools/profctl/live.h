@@ -10,7 +10,7 @@
 #pragma once
 
 #include "libcapture/prof-capture.h"
-#include "tools/common/number-map.h"
+#include "tools/common/cct.h"
 #include "tools/profile/amount.h"
 
 #include <glib.h>

@@ -7,7 +7,7 @@
  */
 #pragma once
 
-#include "tools/profile/cct.h"
+#include "tools/common/cct.h"
 #include "tools/profile/stacks.h"
 
 /* Origin of a function's code. */

@@ -37,18 +37,6 @@ void profile_tree_done(struct profile_tree *tree)
 	*tree = (struct profile_tree){ 0 };
 }
 
-static uint32_t get_node(GArray *nodes, struct number_map *index, uint32_t parent, uint32_t entity)
-{
-	struct profile_node node = { .parent = parent, .entity = entity };
-	uint32_t *known = number_map_at(index, (uint64_t)parent << 32 | entity);
-
-	if (*known == 0) {
-		*known = nodes->len;
-		g_array_append_val(nodes, node);
-	}
-	return *known;
-}
-
 static void add_count(GArray *nodes, uint32_t index, struct profile_count count)
 {
 	struct profile_node *node = &g_array_index(nodes, struct profile_node, index);
@@ -74,7 +62,7 @@ static void merge(struct profile_tree *tree, GArray *nodes, struct number_map *i
 		if (stacks->total[row].samples == 0)
 			continue;
 		if (grow)
-			node_of[row] = get_node(nodes, index, parent, stacks->entity[row]);
+			node_of[row] = cct_child(nodes, index, parent, stacks->entity[row]);
 		else if (parent != NO_NODE)
 			node_of[row] =
 				number_map_get(index, (uint64_t)parent << 32 | stacks->entity[row]);
@@ -107,7 +95,7 @@ static void add_heavy(struct profile_tree *tree, const struct stacks *stacks, do
 			tree->cut = true;
 			continue;
 		}
-		kept[i] = get_node(tree->nodes, &tree->index, kept[node->parent], node->entity);
+		kept[i] = cct_child(tree->nodes, &tree->index, kept[node->parent], node->entity);
 		add_count(tree->nodes, kept[i], node->count);
 	}
 }
@@ -126,7 +114,7 @@ uint32_t profile_tree_get(struct profile_tree *tree, uint32_t parent, uint32_t e
 	/* FUNCTION_NO_STACK and FUNCTION_LOST are always nodes 1 and 2, outside the index. */
 	if (parent == 0 && entity <= FUNCTION_LOST)
 		return 1 + entity;
-	return get_node(tree->nodes, &tree->index, parent, entity);
+	return cct_child(tree->nodes, &tree->index, parent, entity);
 }
 
 bool profile_tree_again(struct profile_tree *tree)

@@ -9,7 +9,7 @@
  */
 #pragma once
 
-#include "tools/common/number-map.h"
+#include "tools/common/cct.h"
 #include "tools/profile/stacks.h"
 
 struct profile_count {
