@@ -11,6 +11,7 @@
 #include "base/each.h"
 #include "base/order.h"
 #include "tools/common/keyed.h"
+#include "tools/profcapture/memory-peak.h"
 #include "tools/profcapture/memory.h"
 #include "tools/profcapture/suppressions.h"
 
@@ -28,7 +29,7 @@ struct reading {
 	struct number_map sum_of; /* thread and node → index + 1 */
 	GHashTable *lives;        /* set of struct allocation_life, equal except in sums; or NULL */
 	struct suppressions suppressions; /* suppressions of the runtime's pools */
-	double live_bytes;
+	struct memory_peak heap;
 };
 
 static bool note_chunk(const struct prof_chunk *chunk, void *data, GError **error)
@@ -170,7 +171,7 @@ static struct allocation_most *add_parts(struct reading *reading, int64_t time_n
 		struct allocation_most part = {
 			.time_ns = (int64_t)((double)reader->capture->duration_ns / HEAP_PARTS *
 					     heap->len),
-			.bytes = reading->live_bytes
+			.bytes = reading->heap.bytes
 		};
 
 		part.time_ns = MAX_OF(part.time_ns, MAX_OF(reader->from_ns, INT64_C(0)));
@@ -185,20 +186,17 @@ static struct allocation_most *add_parts(struct reading *reading, int64_t time_n
 static void change_heap(struct reading *reading, int64_t time_ns, double bytes)
 {
 	const struct reader *reader = &reading->export->reader;
-	struct allocation_most *peak = &reading->allocations->peak, *part;
+	bool is_shown = reading->lives && time_ns >= reader->from_ns && time_ns <= reader->to_ns;
 
-	if (reading->lives && time_ns >= reader->from_ns && time_ns <= reader->to_ns) {
-		part = add_parts(reading, time_ns);
-		part->bytes = MAX_OF(part->bytes, reading->live_bytes + bytes);
-		for (unsigned i = 0; i < 2; i++) {
-			double now = reading->live_bytes + (i ? bytes : 0);
+	if (is_shown) {
+		struct allocation_most *part = add_parts(reading, time_ns);
 
-			if (now > peak->bytes)
-				*peak = (struct allocation_most){ MAX_OF(time_ns, INT64_C(0)),
-								  now };
-		}
+		part->bytes = MAX_OF(part->bytes, reading->heap.bytes + bytes);
+		(void)memory_peak_note(&reading->heap, MAX_OF(time_ns, INT64_C(0)));
 	}
-	reading->live_bytes += bytes;
+	reading->heap.bytes += bytes;
+	if (is_shown)
+		(void)memory_peak_note(&reading->heap, MAX_OF(time_ns, INT64_C(0)));
 }
 
 static void ended(const struct memory_live *live, void *data)
@@ -337,17 +335,13 @@ bool allocations_replay(const struct export *export, struct memory_heaps *heaps,
 }
 
 struct peak {
-	double bytes, most_bytes;
+	struct memory_peak heap;
 	uint64_t rows, most_rows;
 };
 
 static void peak_loaded(const struct memory_live *live, void *data)
 {
-	struct peak *peak = data;
-
-	peak->bytes += live->bytes;
-	if (peak->rows == 0)
-		peak->most_bytes = peak->bytes;
+	((struct peak *)data)->heap.bytes += live->bytes;
 }
 
 static void peak_allocated(const struct memory_event *event, const struct memory_live *live,
@@ -355,19 +349,17 @@ static void peak_allocated(const struct memory_event *event, const struct memory
 {
 	struct peak *peak = data;
 
-	peak->bytes += live->bytes;
-	if (!event->is_counted)
-		return;
-	peak->rows++;
-	if (peak->bytes <= peak->most_bytes)
-		return;
-	peak->most_bytes = peak->bytes;
-	peak->most_rows = peak->rows;
+	if (event->is_counted && !peak->heap.has_begun)
+		(void)memory_peak_note(&peak->heap, event->time_ns);
+	peak->heap.bytes += live->bytes;
+	peak->rows += event->is_counted;
+	if (event->is_counted && memory_peak_note(&peak->heap, event->time_ns))
+		peak->most_rows = peak->rows;
 }
 
 static void peak_ended(const struct memory_live *live, void *data)
 {
-	((struct peak *)data)->bytes -= live->bytes;
+	((struct peak *)data)->heap.bytes -= live->bytes;
 }
 
 static void peak_released(const struct memory_event *event, const struct memory_live *live,
@@ -418,6 +410,8 @@ bool allocations_read(struct allocations *allocations, struct export *export, bo
 	     allocations_replay(export, &reading.heaps, &replay, error);
 	if (ok && reading.lives) {
 		(void)add_parts(&reading, INT64_MAX);
+		allocations->peak =
+			(struct allocation_most){ reading.heap.most_ns, reading.heap.most_bytes };
 		allocations->lives =
 			keyed_copies(reading.lives, sizeof(struct allocation_life), compare_lives);
 	}

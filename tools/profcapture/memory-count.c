@@ -15,6 +15,7 @@
 #include "config.h"
 
 #include "base/each.h"
+#include "tools/profcapture/memory-peak.h"
 #include "tools/profcapture/memory.h"
 
 #include <string.h>
@@ -28,11 +29,10 @@ struct split {
 
 struct count {
 	struct memory *memory;
-	double now_bytes;        /* bytes in all heaps that have not ended */
-	GArray *changed;         /* uint32_t: entities that changed since the peak */
-	struct number_map pairs; /* allocator and freer → index + 1 */
+	struct memory_peak heap;   /* of the heaps that have not ended */
+	struct memory_parts parts; /* the same by row */
+	struct number_map pairs;   /* allocator and freer → index + 1 */
 	struct split split;
-	bool has_begun;
 };
 
 /* ---- classes --------------------------------------------------------------------------------- */
@@ -154,19 +154,8 @@ static struct count_targets targets_of(struct count *count, uint32_t heap, uint3
 
 static void note_peak(struct count *count, int64_t time_ns)
 {
-	struct memory *memory = count->memory;
-
-	memory->all.peak_bytes = count->now_bytes;
-	memory->all.peak_ns = time_ns;
-	memory->all.has_peak_time = true;
-	for (guint i = 0; i < count->changed->len; i++) {
-		struct memory_counts *of = memory_counts_at(
-			memory->entities, g_array_index(count->changed, uint32_t, i));
-
-		of->peak_bytes = of->now_bytes;
-		of->is_changed = false;
-	}
-	g_array_set_size(count->changed, 0);
+	if (memory_peak_note(&count->heap, time_ns))
+		memory_parts_note(&count->parts);
 }
 
 static void note_process_peak(struct memory_counts *process, int64_t time_ns)
@@ -183,32 +172,29 @@ static void begin(struct count *count, int64_t time_ns)
 {
 	GArray *processes = count->memory->processes;
 
-	if (count->has_begun)
+	if (count->heap.has_begun)
 		return;
-	count->has_begun = true;
 	note_peak(count, time_ns);
 	ARRAY_EACH(struct memory_counts, process, processes)
 		if (process->is_there)
 			note_process_peak(process, time_ns);
 }
 
-/* Adds or removes a live block. When a heap ends, its blocks leave now_bytes but stay in live_*. */
+/* Adds or removes a live block. When a heap ends, its blocks leave the current
+ * heap but stay in live_*. */
 static void change(struct count *count, const struct memory_live *live, double sign, bool ends)
 {
 	uint32_t index = memory_entity_of(count->memory, &live->block);
 	const struct count_targets to = targets_of(count, live->heap, index);
 
-	count->now_bytes += sign * live->bytes;
+	count->heap.bytes += sign * live->bytes;
 	for (unsigned i = 0; i < to.n && !ends; i++) {
 		to.each[i]->live_blocks += sign * live->blocks;
 		to.each[i]->live_bytes += sign * live->bytes;
 	}
-	if (!to.row)
-		return;
-	to.row->now_bytes += sign * live->bytes;
-	if (!to.row->is_changed)
-		g_array_append_val(count->changed, index);
-	to.row->is_changed = true;
+	if (to.row)
+		memory_parts_add(&count->parts, index, sign * live->bytes, sign * live->blocks,
+				 true);
 }
 
 /* ---- rows ------------------------------------------------------------------------------------ */
@@ -335,8 +321,7 @@ static void allocated(const struct memory_event *event, const struct memory_live
 	else
 		count_allocation(count, event, live);
 	process = targets_of(count, event->heap, MEMORY_NOBODY).process;
-	if (count->now_bytes > count->memory->all.peak_bytes)
-		note_peak(count, event->time_ns);
+	note_peak(count, event->time_ns);
 	if (process->live_bytes > process->peak_bytes)
 		note_process_peak(process, event->time_ns);
 }
@@ -425,13 +410,19 @@ bool memory_count(struct memory *memory, GError **error)
 	bool ok;
 
 	number_map_init(&count.pairs);
-	count.changed = g_array_new(FALSE, FALSE, sizeof(uint32_t));
+	memory_parts_init(&count.parts);
 	ok = memory_replay_run(&replay, error);
 	memory->unknown = replay.unknown;
 	begin(&count, MAX_OF(memory->reader.from_ns, INT64_C(0)));
+	memory->all.peak_bytes = count.heap.most_bytes;
+	memory->all.peak_ns = count.heap.most_ns;
+	memory->all.has_peak_time = count.heap.most_bytes > 0;
+	for (uint32_t i = 0; i < count.parts.most->len && i < memory->entities->len; i++)
+		memory_counts_at(memory->entities, i)->peak_bytes =
+			memory_sum_at(count.parts.most, i).bytes;
 	memory_replay_done(&replay);
 	number_map_done(&count.pairs);
-	g_array_unref(count.changed);
+	memory_parts_done(&count.parts);
 	if (!ok)
 		return false;
 	for (guint p = 0; p < memory->processes->len; p++) {

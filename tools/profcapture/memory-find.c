@@ -22,6 +22,7 @@
 
 #include "base/each.h"
 #include "base/order.h"
+#include "tools/profcapture/memory-peak.h"
 #include "tools/profcapture/memory.h"
 
 #include "tools/common/grown-array.h"
@@ -35,18 +36,11 @@
 
 /* ---- ledger: live blocks by node and by process, now and at the peak ------------------------- */
 
-struct account {
-	GArray *now, *most; /* struct memory_sum by index: now, and at the peak */
-	GArray *changed;    /* uint32_t: indices that changed since `most` */
-	GByteArray *flags;  /* by index: whether it is in `changed` */
-};
-
 struct ledger {
 	struct memory *memory;
-	struct account nodes, processes;
-	double bytes, blocks, most;
-	int64_t most_ns;
-	bool wants_most, has_begun, is_best;
+	struct memory_peak heap;
+	struct memory_parts nodes, processes;
+	bool wants_most, is_best;
 	/* for a timeline */
 	GArray *functions; /* double by function of the program: live bytes; or NULL */
 	int64_t from_ns, to_ns;
@@ -55,61 +49,17 @@ struct ledger {
 	guint n_points, step; /* step: every step-th point becomes a row */
 };
 
-static void account_init(struct account *account)
-{
-	account->now = g_array_new(FALSE, TRUE, sizeof(struct memory_sum));
-	account->most = g_array_new(FALSE, TRUE, sizeof(struct memory_sum));
-	account->changed = g_array_new(FALSE, FALSE, sizeof(uint32_t));
-	account->flags = g_byte_array_new();
-}
-
-static void account_done(struct account *account)
-{
-	g_array_unref(account->now);
-	g_array_unref(account->most);
-	g_array_unref(account->changed);
-	g_byte_array_unref(account->flags);
-}
-
-static void account_add(struct account *account, uint32_t index, double bytes, double blocks,
-			bool wants_most)
-{
-	uint8_t *is_changed;
-
-	memory_sum_add(memory_sum_of(account->now, index), bytes, blocks);
-	if (!wants_most)
-		return;
-	is_changed = memory_byte_at(account->flags, index);
-	if (!*is_changed)
-		g_array_append_val(account->changed, index);
-	*is_changed = 1;
-}
-
-static void account_note(struct account *account)
-{
-	if (account->most->len < account->now->len)
-		g_array_set_size(account->most, account->now->len);
-	for (guint i = 0; i < account->changed->len; i++) {
-		uint32_t index = g_array_index(account->changed, uint32_t, i);
-
-		g_array_index(account->most, struct memory_sum, index) =
-			memory_sum_at(account->now, index);
-		account->flags->data[index] = 0;
-	}
-	g_array_set_size(account->changed, 0);
-}
-
 static void ledger_init(struct ledger *ledger, struct memory *memory, bool wants_most)
 {
 	*ledger = (struct ledger){ .memory = memory, .wants_most = wants_most };
-	account_init(&ledger->nodes);
-	account_init(&ledger->processes);
+	memory_parts_init(&ledger->nodes);
+	memory_parts_init(&ledger->processes);
 }
 
 static void ledger_done(struct ledger *ledger)
 {
-	account_done(&ledger->nodes);
-	account_done(&ledger->processes);
+	memory_parts_done(&ledger->nodes);
+	memory_parts_done(&ledger->processes);
 }
 
 static void ledger_add(struct ledger *ledger, const struct memory_live *live, double sign)
@@ -118,8 +68,8 @@ static void ledger_add(struct ledger *ledger, const struct memory_live *live, do
 	uint32_t node = live->block.node, process;
 	double bytes = sign * live->bytes, blocks = sign * live->blocks;
 
-	ledger->bytes += bytes;
-	ledger->blocks += blocks;
+	ledger->heap.bytes += bytes;
+	ledger->heap.blocks += blocks;
 	if (ledger->functions) {
 		uint32_t own = memory_node_at(tree, node)->own;
 		uint32_t function = functions_whole(
@@ -131,20 +81,16 @@ static void ledger_add(struct ledger *ledger, const struct memory_live *live, do
 		return;
 	}
 	process = memory_heap_at(&ledger->memory->heaps, live->heap)->process;
-	account_add(&ledger->nodes, node, bytes, blocks, ledger->wants_most);
-	account_add(&ledger->processes, process, bytes, blocks, ledger->wants_most);
+	memory_parts_add(&ledger->nodes, node, bytes, blocks, ledger->wants_most);
+	memory_parts_add(&ledger->processes, process, bytes, blocks, ledger->wants_most);
 }
 
-/* Records a new peak. The first peak is the state at the start of the stretch. */
 static void note_peak(struct ledger *ledger, int64_t time_ns)
 {
-	if (!ledger->wants_most || (ledger->has_begun && ledger->bytes <= ledger->most))
+	if (!ledger->wants_most || !memory_peak_note(&ledger->heap, time_ns))
 		return;
-	ledger->has_begun = true;
-	ledger->most = ledger->bytes;
-	ledger->most_ns = time_ns;
-	account_note(&ledger->nodes);
-	account_note(&ledger->processes);
+	memory_parts_note(&ledger->nodes);
+	memory_parts_note(&ledger->processes);
 }
 
 static int64_t point_time(const struct ledger *ledger, guint point)
@@ -194,8 +140,8 @@ static void add_points(struct ledger *ledger, int64_t before_ns)
 
 	while (points->len < ledger->n_points && point_time(ledger, points->len) < before_ns) {
 		struct memory_point point = { .time_ns = point_time(ledger, points->len),
-					      .bytes = ledger->bytes,
-					      .blocks = ledger->blocks };
+					      .bytes = ledger->heap.bytes,
+					      .blocks = ledger->heap.blocks };
 		bool is_row = point_is_row(ledger, points->len);
 
 		for (uint32_t i = 0; is_row && i < ledger->functions->len; i++) {
@@ -272,9 +218,9 @@ static bool ledger_run(struct ledger *ledger, uint32_t segment, int64_t from_ns,
 
 static void set_peak(struct memory *memory, const struct ledger *ledger)
 {
-	memory->all.peak_bytes = ledger->most;
-	memory->all.peak_ns = ledger->most_ns;
-	memory->all.has_peak_time = ledger->most > 0;
+	memory->all.peak_bytes = ledger->heap.most_bytes;
+	memory->all.peak_ns = ledger->heap.most_ns;
+	memory->all.has_peak_time = ledger->heap.most_bytes > 0;
 }
 
 /* ---- at a time ------------------------------------------------------------------------------- */
@@ -425,8 +371,9 @@ static bool search_stretch(struct memory *memory, const struct stretch *stretch,
 	ledger_init(&ledger, memory, true);
 	ok = ledger_run(&ledger, stretch->segment, from, to, error);
 	ledger.is_best = true;
-	if (ok && (!best->is_best || ledger.most > best->most ||
-		   (ledger.most == best->most && ledger.most_ns < best->most_ns))) {
+	if (ok && (!best->is_best || ledger.heap.most_bytes > best->heap.most_bytes ||
+		   (ledger.heap.most_bytes == best->heap.most_bytes &&
+		    ledger.heap.most_ns < best->heap.most_ns))) {
 		struct ledger other = *best;
 
 		*best = ledger;
@@ -455,10 +402,10 @@ static bool search_sorted(struct memory *memory, const GArray *stretches, struct
 	    !capture_each_chunk(capture, PROF_TABLE_FREE, add_rows, &all, error))
 		return false;
 	ARRAY_EACH(const struct stretch, stretch, stretches) {
-		if (best->is_best && stretch->most < best->most)
+		if (best->is_best && stretch->most < best->heap.most_bytes)
 			break;
-		if (best->is_best && stretch->most <= best->most &&
-		    capture_time(capture, stretch->segment, stretch->from) >= best->most_ns)
+		if (best->is_best && stretch->most <= best->heap.most_bytes &&
+		    capture_time(capture, stretch->segment, stretch->from) >= best->heap.most_ns)
 			continue;
 		if (memory->heaps.n_rows - before > all)
 			return search_stretch(memory, &everything, best, error);
@@ -766,8 +713,8 @@ static bool find_timeline(struct memory *memory, GError **error)
 	g_array_unref(ledger.functions);
 	ledger_done(&ledger);
 	set_peak(memory, &ledger);
-	memory->all.live_bytes = ledger.bytes;
-	memory->all.live_blocks = ledger.blocks;
+	memory->all.live_bytes = ledger.heap.bytes;
+	memory->all.live_blocks = ledger.heap.blocks;
 	memory->has_all = MEMORY_HAS_LIVE | MEMORY_HAS_PEAK | MEMORY_HAS_LOST;
 	memory->has_processes = MEMORY_HAS_LOST;
 	for (uint32_t i = 0; i < memory->points->len && memory->lines->len < rows; i++) {
@@ -814,7 +761,6 @@ bool memory_find(struct memory *memory, GError **error)
 	default:
 		if (!memory_count(memory, error) || !memory_find_leaks(memory, error))
 			return false;
-		memory->all.has_peak_time = memory->all.peak_bytes > 0;
 		return true;
 	}
 }

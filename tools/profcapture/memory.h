@@ -84,8 +84,7 @@ struct memory_counts {
 	double live_bytes, live_blocks, leaked_bytes, leaked_blocks;
 	double peak_bytes; /* peak of a process; of other rows, the value at the overall peak */
 	int64_t peak_ns;   /* set for processes and for the total */
-	double now_bytes;  /* bytes in heaps that have not ended; its maximum is the peak */
-	bool is_there, has_peak_time, is_changed;
+	bool is_there, has_peak_time;
 	uint32_t longest_chain; /* longest chain of reallocs; not known if sampled */
 };
 
