@@ -10,6 +10,7 @@
 #include "tools/profcapture/export.h"
 
 #include "tools/profcapture/sql-tables.h"
+#include "tools/profcapture/sql-views.h"
 
 #include <glib/gi18n.h>
 #include <stdio.h>
@@ -63,7 +64,8 @@ static bool write_tables(sqlite3 *db, struct sql_tables *tables, const char *out
 		r = copy_table(db, table);
 	}
 	if (r == SQLITE_OK)
-		r = sql_tables_create_views(tables, db, "main", false);
+		r = sql_views_create(db, "main", false,
+				     sql_tables_rows(tables, PROF_TABLE_WAIT) > 0);
 	if (r == SQLITE_OK)
 		r = sqlite3_exec(db, "COMMIT", NULL, NULL, NULL);
 	if (r == SQLITE_OK)

@@ -194,21 +194,6 @@ static bool find_calls(struct names_epoch *epoch, const struct prof_batch *batch
 	return true;
 }
 
-static bool refers_to_stack(const struct prof_table_def *def, unsigned column)
-{
-	return (def->flags & PROF_TABLE_TIMED) && def->columns[column].type == PROF_TYPE_REF &&
-	       def->columns[column].ref == PROF_TABLE_STACK &&
-	       !(def->columns[column].flags & PROF_COLUMN_LIST);
-}
-
-static bool find_calls_of(struct sql_derived *derived, const struct prof_table_def *def,
-			  unsigned column, GError **error)
-{
-	return names_each_batch(derived->reader->capture->names,
-				NAMES_COLUMNS(def->id, def->columns[0].id, def->columns[column].id),
-				find_calls, derived, error);
-}
-
 /* Adds the calls of all stacks to which rows of the capture refer. */
 static bool find_all_calls(struct sql_derived *derived, GError **error)
 {
@@ -219,10 +204,18 @@ static bool find_all_calls(struct sql_derived *derived, GError **error)
 	if (!load_tree(derived, error))
 		return false;
 	for (size_t i = 0; !derived->has_all_calls && i < n; i++)
-		for (unsigned c = 0; c < defs[i]->n_columns; c++)
-			if (refers_to_stack(defs[i], c) &&
-			    !find_calls_of(derived, defs[i], c, error))
+		for (unsigned c = 0; c < defs[i]->n_columns; c++) {
+			const struct prof_column_def *column = &defs[i]->columns[c];
+
+			if ((defs[i]->flags & PROF_TABLE_TIMED) && column->type == PROF_TYPE_REF &&
+			    column->ref == PROF_TABLE_STACK &&
+			    !(column->flags & PROF_COLUMN_LIST) &&
+			    !names_each_batch(capture->names,
+					      NAMES_COLUMNS(defs[i]->id, defs[i]->columns[0].id,
+							    column->id),
+					      find_calls, derived, error))
 				return false;
+		}
 	derived->has_all_calls = true;
 	return true;
 }

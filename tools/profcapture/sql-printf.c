@@ -32,14 +32,6 @@ static void caller_free(void *data)
 	g_free(caller);
 }
 
-/* Returns the magnitude of a value that stands for '*'. */
-static uint64_t star_of(sqlite3_value *value)
-{
-	int64_t number = sqlite3_value_int64(value);
-
-	return number < 0 ? -(uint64_t)number : (uint64_t)number;
-}
-
 static uint64_t add_bounded(uint64_t a, uint64_t b)
 {
 	return b > UINT32_MAX || a + b > UINT32_MAX ? UINT32_MAX : a + b;
@@ -52,8 +44,10 @@ static uint64_t longest_result(const char *format, int argc, sqlite3_value **arg
 
 	/* Any argument may be for a '*' or be a text, of which quotes are doubled. */
 	for (int i = 1; i < argc; i++) {
+		int64_t star = sqlite3_value_int64(argv[i]);
+
 		if (strchr(format, '*'))
-			bytes = add_bounded(bytes, star_of(argv[i]));
+			bytes = add_bounded(bytes, star < 0 ? -(uint64_t)star : (uint64_t)star);
 		bytes = add_bounded(bytes, 2 * (uint64_t)sqlite3_value_bytes(argv[i]));
 	}
 	while ((format = strchr(format, '%'))) {

@@ -6,17 +6,36 @@
  * columns of `dump`: refs to texts are texts, enums are names, times are relative, lists are JSON.
  * A table that refers to threads also has pid, tid, comm and exe. Ids are scoped to an epoch, so
  * each table ends with segment and epoch. Further tables have values that need more than one row
- * (sql-derived.h). Views over both answer common questions. An unknown value is NULL. An unsigned
- * number above INT64_MAX is the text 0x and 16 digits, which sorts after all numbers.
- *
- * A query reads only the chunks of its time range (constraints on time_ns) and of its epoch, and
- * decodes only the columns that it uses. Rows of a dictionary are found by epoch and id.
+ * (sql-derived.h). An unknown value is NULL. An unsigned number above INT64_MAX is the text 0x and
+ * 16 digits, which sorts after all numbers.
  */
 #pragma once
 
 #include "tools/profcapture/sql-derived.h"
 
 #include <sqlite3.h>
+
+/* Sources of the values in a table of the capture, together with enum sql_thread_field. Derived
+ * tables have the fields of sql-derived.h. */
+enum sql_field {
+	SQL_STORED = SQL_THREAD_FIELDS, /* a column of the capture */
+	SQL_TIME,
+	SQL_CALL,
+	SQL_CAUSE,
+	SQL_WAKER_CALL,
+	SQL_EVENT,
+	SQL_AMOUNT,
+	SQL_FIELDS,
+	SQL_SEGMENT,
+	SQL_EPOCH,
+};
+
+struct sql_column {
+	char *name;
+	const char *type;
+	unsigned field;
+	unsigned position; /* position of the capture's column, if SQL_STORED */
+};
 
 struct sql_table {
 	char *name;
@@ -69,7 +88,15 @@ struct sql_tables {
  * free the result after closing the database. Returns NULL on error. */
 struct sql_tables *sql_tables_new(struct reader *reader, sqlite3 *db, GError **error);
 void sql_tables_free(struct sql_tables *tables);
-/* Creates the views in a schema. `has_stacks`: the schema's table of calls is the virtual one,
- * which has a hidden column with the stack as text. Returns a result code of SQLite. */
-int sql_tables_create_views(const struct sql_tables *tables, sqlite3 *db, const char *schema,
-			    bool has_stacks);
+/* Returns the number of rows of a table of the capture. */
+uint64_t sql_tables_rows(const struct sql_tables *tables, unsigned id);
+
+static inline const struct sql_column *sql_column_at(const struct sql_table *table, int index)
+{
+	return &g_array_index(table->columns, struct sql_column, index);
+}
+
+static inline bool sql_table_is_timed(const struct sql_table *table)
+{
+	return table->def->flags & PROF_TABLE_TIMED;
+}

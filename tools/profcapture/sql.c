@@ -18,6 +18,7 @@
 #include "tools/common/budget.h"
 #include "tools/profcapture/sql-printf.h"
 #include "tools/profcapture/sql-tables.h"
+#include "tools/profcapture/sql-views.h"
 #include "tools/profcapture/verbs.h"
 
 #include <glib/gi18n.h>
@@ -60,7 +61,7 @@ static sem_t wakes_watch;  /* the query was stopped or is done */
 
 static const struct cli_option options[] = {
 	{ "timeout", 0, CLI_DURATION, offsetof(struct sql, timeout_ns), N_("TIME"),
-	  N_("End a query that takes longer (default: 5m, 0: no limit)") },
+	  N_("Stop the query after TIME (default: 5m, 0: no limit)") },
 	{ NULL },
 };
 
@@ -537,14 +538,6 @@ static bool has_no_rows(const struct sql *sql, const char *name)
 	return false;
 }
 
-static uint64_t rows_of(const struct sql *sql, unsigned id)
-{
-	POINTER_EACH(const struct sql_table, table, sql->tables->all)
-		if (table->def && table->def->id == id)
-			return table->rows;
-	return 0;
-}
-
 /* Prints the tables that have rows, with their columns, and queries of this capture. */
 static bool print_tables(struct sql *sql, GError **error)
 {
@@ -591,7 +584,7 @@ static bool print_tables(struct sql *sql, GError **error)
 		 _("\nTimes are nanoseconds since the start. Quote names that SQL uses itself, "
 		   "such as \"group\".\n\nExamples\n"));
 	for (size_t i = 0; shown < 3 && i < ARRAY_SIZE(examples); i++) {
-		if (rows_of(sql, examples[i].table) == 0)
+		if (sql_tables_rows(sql->tables, examples[i].table) == 0)
 			continue;
 		shown++;
 		out_printf(out, "  profcapture sql %s \\\n    \"%s\"\n", word, examples[i].query);
@@ -617,7 +610,8 @@ static bool sql_query(void *data, char **operands, GError **error)
 	sql->tables = sql_tables_new(reader, sql->db, error);
 	if (!sql->tables)
 		return false;
-	if (sql_tables_create_views(sql->tables, sql->db, "temp", true) != SQLITE_OK ||
+	if (sql_views_create(sql->db, "temp", true,
+			     sql_tables_rows(sql->tables, PROF_TABLE_WAIT) > 0) != SQLITE_OK ||
 	    sqlite3_exec(sql->db, QUERY_OF_FUNCTIONS, NULL, NULL, NULL) != SQLITE_OK ||
 	    sql_printf_register(sql->db) != SQLITE_OK)
 		return fail(sql, "", error);
@@ -645,7 +639,8 @@ int verb_sql(int argc, char **argv)
 {
 	static const struct reader_verb verb = {
 		.spec = { N_("FILE [QUERY]"),
-			  N_("Answer a query in SQL, or list the tables and examples."), 1, 2 },
+			  N_("Run an SQL query on a capture, or list its tables and examples."), 1,
+			  2 },
 		.query = sql_query,
 	};
 	CLEANUP(sql_done)
