@@ -656,7 +656,7 @@ def test_an_empty_range(profcapture, capture):
 
 @pytest.mark.parametrize("options, said", [
     (["--pid", 4000000], "no process 4000000 in "), (["--tid", 4000000], "no thread 4000000 in "), (["--cpu", 7777], "nothing of CPU 7777 in "),
-    (["--from", "900s"], "nothing from 900.000 s on"), (["--focus", "no such function"], "the options leave out all samples")])
+    (["--from", "900s"], "nothing from 900.0 s on"), (["--focus", "no such function"], "the options leave out all samples")])
 def test_nothing_is_said_once(profcapture, tmp_path, options, said):
     path = make(tmp_path / "x.cap", "--rows", 100)
     done = profcapture("export", path, "--to", "folded", *options)

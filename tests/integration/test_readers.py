@@ -8,6 +8,7 @@ import json
 import os
 import re
 import subprocess
+from decimal import Decimal
 
 import pytest
 import schema
@@ -340,7 +341,8 @@ def test_options_that_nothing_passes_are_said(profcapture, whole, tmp_path, verb
         return done.stderr
 
     end = profcapture.json("info", whole)["capture"]["duration_ns"] + 10**9
-    assert f"nothing from {end / 1e9:.3f} s on: '{whole}' is " in said("--from", f"{end}ns")
+    (time,) = re.findall(rf"nothing from ([0-9.]+) s on: '{re.escape(str(whole))}' is ", said("--from", f"{end}ns"))
+    assert Decimal(time) * 10**9 == end
     assert not (tmp_path / "new.cap").exists()
     assert "nothing from" not in said("--from", "0", check=None)
     if verb == ["cut"]:
@@ -445,7 +447,7 @@ def test_color(profcapture, whole):
 
 
 def test_the_range_is_said(profcapture, whole):
-    assert "in 250 ms, from 0.500 s to 0.750 s" in profcapture("report", whole, "--from", "0.5s..0.75s").stdout.splitlines()[0]
+    assert "in 250 ms, from 0.5 s to 0.75 s" in profcapture("report", whole, "--from", "0.5s..0.75s").stdout.splitlines()[0]
     assert ", from " not in profcapture("report", whole).stdout.splitlines()[0]
 
 

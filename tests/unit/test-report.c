@@ -335,6 +335,13 @@ static void check_origins(unsigned first, unsigned end, enum code_origin native)
 		const struct origin_case *at = &origin_cases[atoi(name)];
 		enum code_origin origin = code_origin_of(answer.profile.functions, i);
 
+		/* A file without a name on disk is a place, too. */
+		if (g_strcmp0(at->file, "<string>") == 0) {
+			g_autofree char *place =
+				functions_place(answer.profile.functions, i, false);
+
+			CHECK_STR(place ? place : "none", "<string>");
+		}
 		n++;
 		if (!CHECK_INT(origin, native == CODE_ORIGIN_OWN ? native : at->origin))
 			printf("# %s, %s\n", at->image, at->file ? at->file : "no file");

@@ -127,6 +127,55 @@ static void test_people(void)
 	CHECK_STR(zero, "0");
 }
 
+static void check_share(double percent, bool fine, const char *want)
+{
+	g_autofree char *text = text_percent(percent, fine);
+
+	CHECK_STR(text, want);
+}
+
+/* Only nothing is 0 %, and only the whole is 100 %. */
+static void test_shares(void)
+{
+	check_share(0, true, "0.0");
+	check_share(0.04, true, "<0.1");
+	check_share(0.4, false, "<1");
+	check_share(12.74, true, "12.7");
+	check_share(99.4, false, "99");
+	check_share(99.8, false, ">99");
+	check_share(99.94, true, "99.9");
+	check_share(99.96, true, ">99.9");
+	check_share(100 - 1e-12, true, "100.0");
+	check_share(100, false, "100");
+	check_share(250, false, "250");
+}
+
+static void check_seconds(int64_t ns, const char *want)
+{
+	g_autofree char *text = text_seconds(ns);
+
+	CHECK_STR(text, want);
+}
+
+/* No digit is lost. */
+static void test_seconds(void)
+{
+	check_seconds(0, "0.0");
+	check_seconds(500000000, "0.5");
+	check_seconds(674840865, "0.674840865");
+	check_seconds(-1, "-0.000000001");
+	check_seconds(INT64_MAX, "9223372036.854775807");
+	check_seconds(INT64_MIN, "-9223372036.854775808");
+}
+
+static void test_hex(void)
+{
+	g_autofree char *hex = text_hex("\001\377\012", 3), *none = text_hex(NULL, 0);
+
+	CHECK_STR(hex, "01ff0a");
+	CHECK_STR(none, "");
+}
+
 /* The locale has only ASCII. */
 static void test_ascii(void)
 {
@@ -179,6 +228,9 @@ int main(void)
 	RUN(test_fit);
 	RUN(test_wrap);
 	RUN(test_people);
+	RUN(test_shares);
+	RUN(test_seconds);
+	RUN(test_hex);
 	RUN(test_ascii);
 	RUN(test_shell);
 	return test_end();

@@ -262,6 +262,30 @@ char *text_duration(uint64_t ns)
 			       (unsigned)(ns / second % 60));
 }
 
+char *text_seconds(int64_t ns)
+{
+	const uint64_t second = UINT64_C(1000000000);
+	uint64_t absolute = ns < 0 ? -(uint64_t)ns : (uint64_t)ns;
+	char *text = g_strdup_printf("%s%" G_GUINT64_FORMAT ".%09" G_GUINT64_FORMAT,
+				     ns < 0 ? "-" : "", absolute / second, absolute % second);
+	size_t length = strlen(text);
+
+	while (text[length - 1] == '0' && text[length - 2] != '.')
+		text[--length] = '\0';
+	return text;
+}
+
+char *text_hex(const void *bytes, uint64_t n)
+{
+	GString *hex = g_string_new(NULL);
+
+	for (uint64_t i = 0; i < n; i++) {
+		g_string_append_c(hex, "0123456789abcdef"[((const uint8_t *)bytes)[i] >> 4]);
+		g_string_append_c(hex, "0123456789abcdef"[((const uint8_t *)bytes)[i] & 15]);
+	}
+	return g_string_free(hex, FALSE);
+}
+
 char *text_count(uint64_t count)
 {
 	/* The apostrophe groups digits as in the locale. */
@@ -272,5 +296,8 @@ char *text_percent(double percent, bool fine)
 {
 	if (percent > 0 && percent < (fine ? 0.05 : 0.5))
 		return g_strdup(fine ? "<0.1" : "<1");
+	/* The margin is for sums whose parts were rounded. */
+	if (percent >= (fine ? 99.95 : 99.5) && percent < 100 - 1e-9)
+		return g_strdup(fine ? ">99.9" : ">99");
 	return g_strdup_printf("%.*f", fine ? 1 : 0, percent);
 }

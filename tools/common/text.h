@@ -55,7 +55,11 @@ void text_wrap(struct out *out, const char *text, unsigned column, unsigned inde
 char *text_bytes(uint64_t bytes) MUST_CHECK;
 char *text_duration(uint64_t ns) MUST_CHECK;
 char *text_count(uint64_t count) MUST_CHECK;
-/* Returns "12.7" or, if not `fine`, "13"; "<0.1" or "<1" for a smaller share that is not 0. */
+/* Returns all digits of a time, as time options accept them in every locale: "0.5". */
+char *text_seconds(int64_t ns) MUST_CHECK;
+/* Returns two hexadecimal digits for each byte. */
+char *text_hex(const void *bytes, uint64_t n) MUST_CHECK;
+/* Returns "12.7" or, if not `fine`, "13". Rounds no other share to 0 or 100: "<0.1", ">99". */
 char *text_percent(double percent, bool fine) MUST_CHECK;
 
 /* Signs; ASCII replacements are used if the locale has only ASCII. */

@@ -88,11 +88,6 @@ static char *format_magnitude(enum column_format format, bool is_coarse, struct 
 	}
 }
 
-static bool is_empty_zero(enum column_format format)
-{
-	return format == COLUMN_COUNT || format == COLUMN_SIZE || format == COLUMN_PERCENT;
-}
-
 static char *format_number(const struct table *table, const struct table_column *column,
 			   const struct cell *cell)
 {
@@ -106,14 +101,17 @@ static char *format_number(const struct table *table, const struct table_column 
 		return g_strdup_printf("0x%" PRIx64, cell->number);
 	if (!isfinite(size.real))
 		return g_strdup("-");
-	if (size.real == 0 && is_empty_zero(format) && !cell->is_least)
+	if (size.real == 0 && !cell->is_least &&
+	    (format == COLUMN_COUNT || format == COLUMN_SIZE || format == COLUMN_PERCENT))
 		return g_strdup("");
 	text = format_magnitude(format, table->is_coarse, size);
 	/* "At least less than 0.1" would say nothing: show 0 as the lower bound. */
 	if (cell->is_least && *text == '<')
 		return g_strconcat(text_sign(TEXT_AT_LEAST), sign, table->is_coarse ? "0" : "0.0",
 				   NULL);
-	return g_strconcat(cell->is_least ? text_sign(TEXT_AT_LEAST) : "", sign, text, NULL);
+	/* ">99.9" is a lower bound already. */
+	return g_strconcat(cell->is_least ? text_sign(TEXT_AT_LEAST) : "", sign,
+			   text + (cell->is_least && *text == '>'), NULL);
 }
 
 char *table_number(enum column_format format, double value)
@@ -123,15 +121,6 @@ char *table_number(enum column_format format, double value)
 	const struct cell cell = cell_double(value);
 
 	return format_number(&none, &column, &cell);
-}
-
-static char *format_bytes(const struct cell *cell)
-{
-	GString *digits = g_string_new(NULL);
-
-	for (uint64_t i = 0; i < cell->number; i++)
-		g_string_append_printf(digits, "%02x", (uint8_t)cell->text[i]);
-	return g_string_free(digits, FALSE);
 }
 
 /* Returns the escaped text of a cell, without its prefix. */
@@ -149,7 +138,7 @@ static char *format_cell(const struct table *table, const struct table_column *c
 	case CELL_SLICE:
 		return text_escape_n(cell->text, cell->number);
 	case CELL_BYTES:
-		return format_bytes(cell);
+		return text_hex(cell->text, cell->number);
 	default:
 		return format_number(table, column, cell);
 	}
@@ -194,13 +183,6 @@ static void hide(const struct table *table, struct layout *layout, enum column_f
 			layout->hidden[i] = true;
 }
 
-/* Returns the width that a name of `width` gets in `room`. Stores whether the place also fits. */
-static unsigned fit_width(unsigned width, unsigned place, unsigned room, bool *ret_has_place)
-{
-	*ret_has_place = MIN_OF(width, MIN_NAME) + place <= room;
-	return MAX_OF(MIN_OF(width, *ret_has_place ? room - place : room), 1u);
-}
-
 /* Fits the columns into a terminal. The sparkline or the place is left out before the name is cut
  * below MIN_NAME columns. */
 static void fit_columns(const struct table *table, struct layout *layout, unsigned columns)
@@ -208,7 +190,7 @@ static void fit_columns(const struct table *table, struct layout *layout, unsign
 	const struct table_column *name = find_column(table, COLUMN_NAME);
 	const struct table_column *at = find_column(table, COLUMN_PLACE);
 	unsigned nothing = 0, *width = name ? &layout->widths[name - table->columns] : &nothing;
-	unsigned place = at ? layout->widths[at - table->columns] : 0;
+	unsigned place = at ? layout->widths[at - table->columns] : 0, room;
 	bool has_place;
 
 	place += place ? GAP : 0;
@@ -216,8 +198,9 @@ static void fit_columns(const struct table *table, struct layout *layout, unsign
 		hide(table, layout, COLUMN_SPARKLINE);
 	if (table->is_tree)
 		return;
-	*width = fit_width(*width, place, columns - MIN_OF(columns, fixed_width(table, layout)),
-			   &has_place);
+	room = columns - MIN_OF(columns, fixed_width(table, layout));
+	has_place = MIN_OF(*width, MIN_NAME) + place <= room;
+	*width = MAX_OF(MIN_OF(*width, has_place ? room - place : room), 1u);
 	if (!has_place)
 		hide(table, layout, COLUMN_PLACE);
 }
@@ -291,7 +274,7 @@ static void end_line(const struct table_style *style, GString *line, bool is_bol
 	g_string_truncate(line, 0);
 }
 
-/* A row's name, and the columns that it has with and without its place. */
+/* A row's name, and the number of columns for it beside its place, and without it. */
 struct fitting {
 	char *name; /* escaped */
 	unsigned with_place, alone;

@@ -499,13 +499,14 @@ static bool read_allocations(struct export *export, GError **error)
 	if (!allocations_read(export->allocations, export, wants_events, error))
 		return false;
 	events = export->allocations->events;
-	if (export->allocations->left_out)
+	if (export->allocations->left_out) {
+		g_autofree char *last = text_seconds(
+			g_array_index(events, struct allocation_event, events->len - 1).time_ns);
+
 		cli_warning(
-			_("only allocations and frees up to %.3f s are exported, the first %u; --from selects a later range"),
-			(double)g_array_index(events, struct allocation_event, events->len - 1)
-					.time_ns /
-				1e9,
-			ALLOCATIONS_MOST_EVENTS);
+			_("only allocations and frees up to %s s are exported, the first %u; --from selects a later range"),
+			last, ALLOCATIONS_MOST_EVENTS);
+	}
 	return true;
 }
 
@@ -686,15 +687,6 @@ static struct export *copy_options(const struct export *export)
 	return copy;
 }
 
-static void warn_event(const struct export *export)
-{
-	const char *event = profile_event_name(&export->profile);
-	const char *other = profile_event_name(&export->compared->profile);
-
-	if (export->value == EXPORT_SAMPLES && strcmp(event, other) != 0)
-		cli_warning(_("the event differs: '%s' and '%s'"), event, other);
-}
-
 static bool read_captures(struct export *export, const char *file, GError **error)
 {
 	export->file = file;
@@ -708,20 +700,13 @@ static bool read_captures(struct export *export, const char *file, GError **erro
 
 static void export_done(struct export *export);
 
-/* Returns the most bytes of a page. Tests set fewer. */
-static uint64_t most_page_bytes(void)
-{
-	const char *text = g_getenv("PROF_PAGE_BYTES");
-
-	return text ? g_ascii_strtoull(text, NULL, 10) : MOST_PAGE_BYTES;
-}
-
 /* Reads the captures, for a page as often as it is too large. Standard input can be read once. */
 static bool read_to_fit(struct export *export, const char *file, GError **error)
 {
 	struct export *given = copy_options(export);
 	bool is_once = strcmp(file, "-") == 0 || g_strcmp0(export->compare, "-") == 0;
-	uint64_t most = most_page_bytes();
+	const char *set = g_getenv("PROF_PAGE_BYTES"); /* by tests */
+	uint64_t most = set ? g_ascii_strtoull(set, NULL, 10) : MOST_PAGE_BYTES;
 	bool ok = read_captures(export, file, error);
 
 	while (ok && export->page && export->page->len > most && !is_once &&
@@ -783,8 +768,13 @@ static bool export_query(void *data, char **operands, GError **error)
 		if (!refuse_inputs(export, operands[0], error))
 			return false;
 	}
-	if (export->compared)
-		warn_event(export);
+	if (export->compared && export->value == EXPORT_SAMPLES) {
+		const char *event = profile_event_name(&export->profile);
+		const char *other = profile_event_name(&export->compared->profile);
+
+		if (strcmp(event, other) != 0)
+			cli_warning(_("the event differs: '%s' and '%s'"), event, other);
+	}
 	return write_result(export, error);
 }
 

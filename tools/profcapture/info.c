@@ -443,9 +443,13 @@ static void add_samples(const struct info *info, struct out *line)
 	if (unwind[UNWIND_COMPLETE] == user) {
 		out_text(line, _("all complete"));
 	} else if ((user - unwind[UNWIND_COMPLETE]) * 200 < user) {
-		/* rounding would print "100 %" */
-		out_text(line, _("complete except for "));
-		add_count(line, user - unwind[UNWIND_COMPLETE]);
+		g_autofree char *rest = text_count(user - unwind[UNWIND_COMPLETE]);
+
+		out_printf(line,
+			   ngettext("complete in all but %s sample",
+				    "complete in all but %s samples",
+				    (unsigned long)(user - unwind[UNWIND_COMPLETE])),
+			   rest);
 	} else {
 		add_percent(line, unwind[UNWIND_COMPLETE], user);
 		out_printf(line, " %s", _(kinds[UNWIND_COMPLETE]));

@@ -48,17 +48,6 @@ static const char *amount_text(const struct memory *memory, double bytes, double
 					    memory_blocks_text(memory, blocks)));
 }
 
-/* Returns a time in the format of --at, such as "0.5" or "0.674840865". */
-static const char *seconds_text(const struct memory *memory, int64_t ns)
-{
-	char *text = g_strdup_printf("%.9f", (double)ns / 1e9);
-	size_t length = strlen(text);
-
-	while (text[length - 1] == '0' && text[length - 2] != '.')
-		text[--length] = '\0';
-	return keep(memory, text);
-}
-
 static const char *duration_text(const struct memory *memory, uint64_t ns)
 {
 	return keep(memory, text_duration(ns));
@@ -236,14 +225,14 @@ static void describe_peak(const struct memory *memory, GString *text)
 static void describe_at(const struct memory *memory, GString *text)
 {
 	g_string_append_printf(
-		text, _("At %s s the heap had %s.\n"), seconds_text(memory, memory->at_ns),
+		text, _("At %s s the heap had %s.\n"), keep(memory, text_seconds(memory->at_ns)),
 		amount_text(memory, memory->all.live_bytes, memory->all.live_blocks));
 }
 
 static void describe_diff(const struct memory *memory, GString *text)
 {
-	const char *from = seconds_text(memory, memory->before_ns);
-	const char *to = seconds_text(memory, memory->at_ns);
+	const char *from = keep(memory, text_seconds(memory->before_ns));
+	const char *to = keep(memory, text_seconds(memory->at_ns));
 	const char *live = memory_bytes_text(memory, memory->all.live_bytes);
 	struct memory_sum before = { 0 };
 	double bytes, count;

@@ -199,6 +199,7 @@ static bool resolve_times(struct memory *memory, GError **error)
 	struct reader *reader = &memory->reader;
 	bool is_diff = memory_query_of(memory)->filter == MEMORY_LIVE_SINCE;
 	const struct units_time *at = is_diff ? &memory->diff.to : &memory->at;
+	g_autofree char *before = NULL, *then = NULL;
 
 	if (!reader_resolve_time(reader, at, is_diff, 0, &memory->at_ns, error) ||
 	    !reader_resolve_time(reader, &memory->diff.from, false, 0, &memory->before_ns, error))
@@ -207,8 +208,9 @@ static bool resolve_times(struct memory *memory, GError **error)
 		return at->kind == UNITS_TIME_UNSET ||
 		       reader_check_start(reader, is_diff ? memory->before_ns : memory->at_ns,
 					  error);
-	return cli_set_error(error, CLI_USAGE, _("--diff: %.3f s is after %.3f s"),
-			     (double)memory->before_ns / 1e9, (double)memory->at_ns / 1e9);
+	before = text_seconds(memory->before_ns);
+	then = text_seconds(memory->at_ns);
+	return cli_set_error(error, CLI_USAGE, _("--diff: %s s is after %s s"), before, then);
 }
 
 /* ---- missing rows ---------------------------------------------------------------------------- */

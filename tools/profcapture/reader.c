@@ -139,6 +139,8 @@ bool reader_resolve_time(const struct reader *reader, const struct units_time *t
 
 static bool resolve_range(struct reader *reader, GError **error)
 {
+	g_autofree char *from = NULL, *to = NULL;
+
 	reader->timed = reader->range.from.kind != UNITS_TIME_UNSET ||
 			reader->range.to.kind != UNITS_TIME_UNSET;
 	if (!reader_resolve_time(reader, &reader->range.from, false, INT64_MIN, &reader->from_ns,
@@ -147,8 +149,9 @@ static bool resolve_range(struct reader *reader, GError **error)
 		return false;
 	if (reader->from_ns <= reader->to_ns)
 		return true;
-	return cli_set_error(error, CLI_USAGE, _("--from %.3f s is after --to %.3f s"),
-			     (double)reader->from_ns / 1e9, (double)reader->to_ns / 1e9);
+	from = text_seconds(reader->from_ns);
+	to = text_seconds(reader->to_ns);
+	return cli_set_error(error, CLI_USAGE, _("--from %s s is after --to %s s"), from, to);
 }
 
 void reader_clock_range(const struct reader *reader, uint32_t segment, uint64_t *ret_from,
@@ -272,12 +275,13 @@ bool reader_check_start(struct reader *reader, int64_t from_ns, GError **error)
 {
 	const struct capture *capture = reader->capture;
 	g_autofree char *length = text_duration((uint64_t)MAX_OF(capture->duration_ns, 0));
+	g_autofree char *from = text_seconds(from_ns);
 
 	if (from_ns <= capture->duration_ns)
 		return true;
 	return select_nothing(reader,
-			      g_strdup_printf(_("nothing from %.3f s on: '%s' is %s long"),
-					      (double)from_ns / 1e9, capture->file, length),
+			      g_strdup_printf(_("nothing from %s s on: '%s' is %s long"), from,
+					      capture->file, length),
 			      error);
 }
 
@@ -452,14 +456,15 @@ static bool check_options(struct reader *reader, GError **error)
 {
 	const struct capture *capture = reader->capture;
 	uint64_t lost = capture->names->lost;
+	g_autofree char *to = text_seconds(reader->to_ns);
 	bool ok;
 
 	if (!reader_check_start(reader, reader->from_ns, error))
 		return false;
 	if (reader->to_ns < 0 &&
 	    !select_nothing(reader,
-			    g_strdup_printf(_("nothing up to %.3f s: '%s' starts at 0 s"),
-					    (double)reader->to_ns / 1e9, capture->file),
+			    g_strdup_printf(_("nothing up to %s s: '%s' starts at 0 s"), to,
+					    capture->file),
 			    error))
 		return false;
 	ok = check_values(reader, error);

@@ -119,6 +119,9 @@ void summary_print_samples(const struct summary *summary, struct out *out)
 	const struct profile *profile = summary->profile;
 	int64_t from = MAX_OF(reader->from_ns, 0), end = reader->capture->duration_ns;
 	int64_t to = MIN_OF(reader->to_ns, end);
+	g_autofree char *first = text_seconds(from);
+	g_autofree char *last = text_seconds(to);
+	g_autofree char *whole = text_seconds(end);
 	g_autofree char *samples = text_count(profile->all.samples);
 	g_autofree char *duration = text_duration((uint64_t)MAX_OF(to - from, INT64_C(0)));
 	g_autofree char *event = text_escape(profile_event_name(profile));
@@ -126,9 +129,8 @@ void summary_print_samples(const struct summary *summary, struct out *out)
 	if (from >= to && profile->all.samples == 0) {
 		/* If no row has a time, the length of the recording is unknown. */
 		out_printf(out,
-			   end > 0 ? _("No samples: the capture ends at %.3f s.")
-				   : _("No samples."),
-			   (double)end / 1e9);
+			   end > 0 ? _("No samples: the capture ends at %s s.") : _("No samples."),
+			   whole);
 	} else if (reader->metric != READER_CPU) {
 		g_autofree char *weight = text_duration(profile->all.weight);
 
@@ -139,16 +141,14 @@ void summary_print_samples(const struct summary *summary, struct out *out)
 				       "in %s"),
 			   weight, samples, duration);
 		if (reader->timed)
-			out_printf(out, _(", from %.3f s to %.3f s"), (double)from / 1e9,
-				   (double)to / 1e9);
+			out_printf(out, _(", from %s s to %s s"), first, last);
 		out_char(out, '.');
 	} else if (profile->all.samples == 0 && !profile->event) {
 		out_printf(out, _("No samples in %s."), duration);
 	} else {
 		out_printf(out, _("%s samples of %s in %s"), samples, event, duration);
 		if (reader->timed)
-			out_printf(out, _(", from %.3f s to %.3f s"), (double)from / 1e9,
-				   (double)to / 1e9);
+			out_printf(out, _(", from %s s to %s s"), first, last);
 		profile_print_sum(profile, out);
 		profile_print_other_events(profile, out);
 		out_char(out, '.');

@@ -603,9 +603,10 @@ char *functions_place(const struct functions *functions, uint32_t index, bool ha
 	const struct function *function = functions_at(functions, index);
 	const char *path = functions_path(functions, index), *base = functions_basename(path);
 
-	/* "<deeper>" has no image. A function without a symbol has its place in its name:
-	 * "libc.so.6+0x26000". */
-	if (!path || *path == '<' || strcmp(function->kind, "unresolved") == 0 ||
+	/* "<deeper>" has no image, but a file of Python may be named "<string>". A function
+	 * without a symbol has its place in its name: "libc.so.6+0x26000". */
+	if (!path || (*path == '<' && !function->file) ||
+	    strcmp(function->kind, "unresolved") == 0 ||
 	    (g_str_has_prefix(function->name, base) && function->name[strlen(base)] == '+'))
 		return NULL;
 	path = functions_short_path(path, has_folder);

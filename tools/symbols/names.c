@@ -17,6 +17,7 @@
 
 #include "base/each.h"
 #include "tools/common/capture-error.h"
+#include "tools/common/text.h"
 #include "tools/symbols/clone-suffix.h"
 
 #include <glib/gi18n.h>
@@ -313,16 +314,14 @@ static const char *build_id_text(struct names_epoch *epoch, size_t row)
 {
 	const struct prof_array *column =
 		prof_dictionary_column(epoch->tables[NAMES_IMAGE], PROF_IMAGE_BUILD_ID);
-	g_autoptr(GString) hex = g_string_new(NULL);
+	g_autofree char *hex = NULL;
 
 	if (!column->bytes || !column->offsets || (column->nulls && column->nulls[row]) ||
 	    column->offsets[row] == column->offsets[row + 1])
 		return NULL;
-	for (uint64_t i = column->offsets[row]; i < column->offsets[row + 1]; i++) {
-		g_string_append_c(hex, "0123456789abcdef"[column->bytes[i] >> 4]);
-		g_string_append_c(hex, "0123456789abcdef"[column->bytes[i] & 15]);
-	}
-	return names_intern(epoch->names, hex->str, hex->len);
+	hex = text_hex(column->bytes + column->offsets[row],
+		       column->offsets[row + 1] - column->offsets[row]);
+	return names_intern(epoch->names, hex, strlen(hex));
 }
 
 uint32_t names_process(struct names_epoch *epoch, uint64_t id)
