@@ -249,13 +249,6 @@ static void put_list(struct dump *dump, const struct dump_stream *stream, unsign
 		json_end(&dump->json);
 }
 
-/* Returns whether the column is one of the four parallel lists with the arguments of a mark. */
-static bool is_argument_list(const struct dump_stream *stream, unsigned column)
-{
-	return stream->table->id == PROF_TABLE_MARK && column >= PROF_MARK_ARGUMENTS &&
-	       column <= PROF_MARK_ARGUMENT_TEXTS;
-}
-
 static uint64_t count_arguments(const struct dump_stream *stream)
 {
 	uint64_t n = UINT64_MAX;
@@ -431,7 +424,9 @@ static void put_row(struct dump *dump, const struct dump_stream *stream)
 	else
 		write_row_head(dump, stream);
 	for (unsigned i = stream->timed ? 1 : 0; i < table->n_columns; i++) {
-		bool is_argument = is_argument_list(stream, i);
+		/* one of the four parallel lists with the arguments of a mark */
+		bool is_argument = table->id == PROF_TABLE_MARK && i >= PROF_MARK_ARGUMENTS &&
+				   i <= PROF_MARK_ARGUMENT_TEXTS;
 		const char *name = table->columns[i].name;
 
 		if (is_text(dump) && is_argument && i != PROF_MARK_ARGUMENTS)

@@ -367,11 +367,6 @@ static void end_segment(struct events_verb *verb)
 	g_hash_table_remove_all(verb->open);
 }
 
-static bool has_fixed_period(const struct sampled_event *event)
-{
-	return !sampled_event_is_clock(event) && !event->frequency;
-}
-
 /* Returns whether an event is the shown one, or begins or ends intervals with it. */
 static bool concerns_only(const struct events_verb *verb, uint32_t event)
 {
@@ -413,7 +408,8 @@ static bool add_batch(struct names_epoch *epoch, const struct prof_batch *batch,
 		uint64_t where;
 
 		if (event == SAMPLED_NO_EVENT ||
-		    !has_fixed_period(sampled_event_at(sampled, event)))
+		    sampled_event_is_clock(sampled_event_at(sampled, event)) ||
+		    sampled_event_at(sampled, event)->frequency)
 			continue;
 		end = g_array_index(verb->ends, uint32_t, event);
 		begin = g_array_index(verb->begins, uint32_t, event);

@@ -22,32 +22,6 @@ static void add_numbers(GString *text, const char *option, const GArray *numbers
 	}
 }
 
-/* Appends the options that select threads, without --tid, which the page may replace. */
-static void add_threads(GString *text, const struct reader *reader)
-{
-	add_numbers(text, "pid", reader->pids);
-	for (guint i = 0; reader->comms && i < reader->comms->len; i++)
-		add_word(text, "comm", reader->comms->pdata[i]);
-}
-
-/* Appends the options that select samples. --metric is not among them: the page has it. */
-static void add_samples(GString *text, const struct export *export)
-{
-	add_numbers(text, "cpu", export->reader.cpus);
-	if (export->reader.event)
-		add_word(text, "event", export->reader.event);
-}
-
-/* Appends the options that select frames, and samples by their frames. */
-static void add_frames(GString *text, const struct export *export)
-{
-	if (export->profile.mode != PROFILE_ANY_MODE)
-		add_word(text, "mode", profile_modes[export->profile.mode]);
-	for (size_t i = 0; i < FRAME_FILTERS; i++)
-		if (export->filters.pattern[i])
-			add_word(text, frame_filter_options[i].name, export->filters.pattern[i]);
-}
-
 /* Patterns and names of threads may name users, too. */
 static void write_list(struct json *json, const char *key, GString *text,
 		       const struct export *export)
@@ -78,13 +52,23 @@ bool html_selection_write(const struct html_sides *sides, struct json *json, GEr
 	g_autoptr(GString) text = g_string_new(NULL);
 
 	json_begin_object(json, "filters");
-	add_threads(text, &export->reader);
+	/* without --tid, which the page may replace */
+	add_numbers(text, "pid", export->reader.pids);
+	for (guint i = 0; export->reader.comms && i < export->reader.comms->len; i++)
+		add_word(text, "comm", export->reader.comms->pdata[i]);
 	write_list(json, "threads", text, export);
 	add_numbers(text, "tid", export->reader.tids);
 	write_list(json, "tids", text, export);
-	add_samples(text, export);
+	/* without --metric, which the page has */
+	add_numbers(text, "cpu", export->reader.cpus);
+	if (export->reader.event)
+		add_word(text, "event", export->reader.event);
 	write_list(json, "samples", text, export);
-	add_frames(text, export);
+	if (export->profile.mode != PROFILE_ANY_MODE)
+		add_word(text, "mode", profile_modes[export->profile.mode]);
+	for (size_t i = 0; i < FRAME_FILTERS; i++)
+		if (export->filters.pattern[i])
+			add_word(text, frame_filter_options[i].name, export->filters.pattern[i]);
 	write_list(json, "frames", text, export);
 	json_string(json, "interpreter",
 		    export->reader.interpreter_frames ? "--interpreter-frames" : "");

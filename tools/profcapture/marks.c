@@ -52,24 +52,18 @@ static void series_free(gpointer pointer)
 	g_free(series);
 }
 
-static struct series *series_of(struct marks *marks, const struct span *span)
-{
-	const struct series key = { .group = span->group,
-				    .name = span->name,
-				    .instants = span->kind == SPAN_INSTANT };
-
-	return keyed_at(marks->by_name, &key, sizeof(key));
-}
-
 static void add_span(const struct span *span, void *data)
 {
 	struct marks *marks = data;
+	const struct series key = { .group = span->group,
+				    .name = span->name,
+				    .instants = span->kind == SPAN_INSTANT };
 	struct series *series;
 
 	if (span->start_ns < marks->reader.from_ns || span->start_ns > marks->reader.to_ns ||
 	    !reader_wants_thread_at(&marks->reader, span->thread, span->start_ns))
 		return;
-	series = series_of(marks, span);
+	series = keyed_at(marks->by_name, &key, sizeof(key));
 	switch (span->kind) {
 	case SPAN_WHOLE:
 		durations_add(&series->durations,

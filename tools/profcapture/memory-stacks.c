@@ -43,19 +43,6 @@ struct looks {
 	struct number_map number; /* function → number */
 };
 
-static void looks_init(struct looks *looks, const struct memory *memory)
-{
-	looks->memory = memory;
-	looks->numbers = g_hash_table_new_full(g_str_hash, g_str_equal, g_free, NULL);
-	number_map_init(&looks->number);
-}
-
-static void looks_done(struct looks *looks)
-{
-	g_hash_table_unref(looks->numbers);
-	number_map_done(&looks->number);
-}
-
 static uint32_t look_of(struct looks *looks, uint32_t function)
 {
 	const struct memory *memory = looks->memory;
@@ -109,9 +96,12 @@ void memory_list_stacks(struct memory *memory)
 	struct memory_tree *tree = &memory->tree;
 	g_autofree uint32_t *trails = NULL;
 	struct number_map known;
-	struct looks looks;
+	struct looks looks = {
+		.memory = memory,
+		.numbers = g_hash_table_new_full(g_str_hash, g_str_equal, g_free, NULL),
+	};
 
-	looks_init(&looks, memory);
+	number_map_init(&looks.number);
 	trails = trails_of(tree, &looks);
 	number_map_init(&known);
 	for (uint32_t i = 1; i < tree->nodes->len; i++) {
@@ -148,7 +138,8 @@ void memory_list_stacks(struct memory *memory)
 		same->sites++;
 	}
 	number_map_done(&known);
-	looks_done(&looks);
+	g_hash_table_unref(looks.numbers);
+	number_map_done(&looks.number);
 	g_array_sort_with_data(memory->stacks, compare_stacks, memory);
 }
 

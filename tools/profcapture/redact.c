@@ -51,12 +51,6 @@ static bool is_of_token(char c)
 	return g_ascii_isalnum(c) || (signed char)c < 0 || is_any_of(c, "._-+@~$/\\");
 }
 
-/* A '/' may also be an operator, or in the middle of a relative path. */
-static bool begins_token(const char *text, const char *at)
-{
-	return at == text || !is_of_token(at[-1]) || (*at == '/' && is_any_of(at[-1], "@$"));
-}
-
 static bool is_drive(const char *at)
 {
 	return g_ascii_isalpha(at[0]) && at[1] == ':' && is_slash(at[2]);
@@ -666,7 +660,9 @@ char *redact_text(const struct redactor *redactor, const char *text)
 		const char *instead;
 		size_t done = 0, option;
 
-		if (begins || begins_token(text, at)) {
+		/* A '/' may also be an operator, or in the middle of a relative path. */
+		if (begins || at == text || !is_of_token(at[-1]) ||
+		    (*at == '/' && is_any_of(at[-1], "@$"))) {
 			if ((option = option_length(at))) {
 				g_string_append_len(out, at, (gssize)option);
 				at += option;

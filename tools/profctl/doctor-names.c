@@ -171,13 +171,6 @@ static char *version_of_node(const struct doctor_host *host, const char *pid)
 	return at && sscanf(at + 2, "%u.", &major) == 1 ? g_strdup_printf("%u", major) : NULL;
 }
 
-static bool is_node_read(const char *version)
-{
-	static const char *const read[] = { "18", "20", "22", "24", NULL };
-
-	return g_strv_contains(read, version);
-}
-
 static bool warn_of_version(struct doctor_finding *finding, const char *fix, const char *language,
 			    const char *version, const char *pid)
 {
@@ -206,12 +199,13 @@ static bool check_version(const struct doctor_host *host, const char *pid,
 		{ "/perl", "Perl", 5, PERL_FIRST_MINOR, PERL_LAST_MINOR,
 		  N_("run the program with Perl 5.36, 5.38 or 5.40") },
 	};
+	static const char *const node_versions[] = { "18", "20", "22", "24", NULL };
 	g_autofree char *ruby = ruby_of(host, pid), *node = version_of_node(host, pid);
 
 	if (ruby && !is_in(ruby, 3, RUBY_FIRST_MINOR, RUBY_LAST_MINOR))
 		return warn_of_version(finding, _("run the program with Ruby 3.1 to 3.4"), "Ruby",
 				       ruby, pid);
-	if (node && !is_node_read(node))
+	if (node && !g_strv_contains(node_versions, node))
 		return warn_of_version(
 			finding,
 			_("run the program with Node.js 18, 20, 22 or 24, or with --perf-basic-prof"),

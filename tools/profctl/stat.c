@@ -133,11 +133,6 @@ static bool add_events(struct stat_run *run, GError **error)
 	return ok;
 }
 
-static enum measure_state state_of(int failed)
-{
-	return failed == EACCES || failed == EPERM ? STATE_NOT_PERMITTED : STATE_UNSUPPORTED;
-}
-
 /* Fails only if the event's filter is wrong. */
 static bool open_event(struct measure *measure, pid_t pid, GError **error)
 {
@@ -158,7 +153,8 @@ static bool open_event(struct measure *measure, pid_t pid, GError **error)
 		return cli_set_error(error, CLI_USAGE,
 				     _("event '%s': the kernel refuses the filter '%s': %s"),
 				     measure->event.name, measure->event.filter, ERRNO_TEXT(errno));
-	measure->state = state_of(errno);
+	measure->state = errno == EACCES || errno == EPERM ? STATE_NOT_PERMITTED
+							   : STATE_UNSUPPORTED;
 	/* An event that only the kernel causes would be 0 in user mode. */
 	if (measure->state == STATE_NOT_PERMITTED && !measure->without_kernel &&
 	    !measure->event.attr.exclude_user && !measure->event.kernel_only &&
@@ -489,14 +485,6 @@ static double extreme(const struct measure *measure, bool largest)
 	return found;
 }
 
-static struct cell shown_value(const struct measure *measure)
-{
-	struct cell cell = cell_double(measure_mean(measure));
-
-	cell.format = measure->event.counts_ns ? COLUMN_DURATION : COLUMN_REAL;
-	return cell;
-}
-
 /* The cells that compare with the saved run. */
 static void get_comparison(const struct stat_run *run, const struct measure *measure,
 			   unsigned field, struct cell *ret_cell)
@@ -568,7 +556,8 @@ static void get_cell(const void *data, size_t row, unsigned field, struct cell *
 		} else if (field == MEAN) {
 			*ret_cell = cell_double(mean_of(values, n));
 		} else if (field == VALUE_TEXT) {
-			*ret_cell = shown_value(measure);
+			*ret_cell = cell_double(measure_mean(measure));
+			ret_cell->format = measure->event.counts_ns ? COLUMN_DURATION : COLUMN_REAL;
 		} else if (field == DEVIATION && n > 1) {
 			*ret_cell = cell_double(deviation_of(values, n));
 		} else if (field == DEVIATION_PCT && n > 1 && mean_of(values, n) > 0) {

@@ -297,7 +297,8 @@ static const struct cli_option bus_options[] = {
 };
 
 static const struct cli_option view_options[] = {
-	{ "by", 0, CLI_CHOICE, FIELD(by), N_("WHAT"), N_("First view (default: function)"), kinds },
+	{ "by", 0, CLI_CHOICE, FIELD(by), N_("WHAT"),
+	  N_("Show this view first (default: function)"), kinds },
 	{ "window", 0, CLI_UINT, FIELD(window), N_("SECONDS"),
 	  N_("Show the samples of the last SECONDS (default: 10)"), NULL, 1, MAX_WINDOW },
 	{ "interval", 0, CLI_DURATION, FIELD(interval_ns), N_("TIME"),

@@ -399,12 +399,6 @@ static const char *skip_component(const char *name)
 	return NULL;
 }
 
-/* Returns whether "::operator()" at `at` belongs to a lambda, without which it says nothing. */
-static bool is_call_of_lambda(const char *name, const char *at)
-{
-	return at > name && at[-1] == '}' && strcmp(at, "::operator()") == 0;
-}
-
 /* Replaces template arguments, then outer scopes, with an ellipsis. */
 static char *fit_scopes(const char *name, unsigned columns)
 {
@@ -420,7 +414,8 @@ static char *fit_scopes(const char *name, unsigned columns)
 			from += ellipsis + (from[ellipsis] == '.' ? 1 : 2);
 		next = skip_component(from);
 		if (!next || (*next == ':' && next > last_component(fitted, &length)) ||
-		    is_call_of_lambda(fitted, next))
+		    /* "::operator()" of a lambda says nothing without the lambda */
+		    (next > fitted && next[-1] == '}' && strcmp(next, "::operator()") == 0))
 			break;
 		shorter = g_strconcat(text_sign(TEXT_ELLIPSIS), next, NULL);
 		g_free(fitted);
