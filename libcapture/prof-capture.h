@@ -636,7 +636,7 @@ struct prof_segment {
 
 enum prof_writer_mode {
 	PROF_WRITE_NEW, /* an empty regular file, or a pipe */
-	/* a capture, finished, cut or crashed; open it with O_RDWR. Continues in a new segment */
+	/* a capture that is open with O_RDWR, finished or not: rows are added in a new segment */
 	PROF_WRITE_APPEND,
 	/* like APPEND, but without a new segment: same boot and clock, only a new epoch */
 	PROF_WRITE_EXTEND,

@@ -43,7 +43,7 @@ struct authority {
 	bool ended;
 };
 
-/* One action of a question. */
+/* The check of one action. A query asks polkit about several. */
 struct check {
 	struct pending_query *query;
 	enum authority_action action;

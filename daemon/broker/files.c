@@ -232,8 +232,8 @@ static bool was_stuck(const struct files *files, pid_t pid)
 	return g_hash_table_contains(files->stuck, GINT_TO_POINTER(pid));
 }
 
-/* Retries a request without the likely cause. The second time nothing is left to omit: an image or
- * a single target fails, and a snapshot of all skips the target. */
+/* Retries a request without the part that probably failed. If that fails, too, the request for an
+ * image or for one process fails, and a snapshot of the system skips the process. */
 static void retry(struct files *files, struct request *request, pid_t pid, uint64_t bytes)
 {
 	struct files_snapshot *snapshot = &request->message.snapshot;

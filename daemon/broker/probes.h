@@ -12,7 +12,7 @@
 void probes_find(const struct access *access, struct options *options,
 		 void (*done)(const GError *error, void *data), void *data);
 
-/* Returns a field, struct message_field, for each argument of the static probe events[first], which
- * any of its places has. A field is signed if the argument is signed at some place, and has the
- * argument's maximum width. */
+/* Returns an array of struct message_field: one for each argument that the static probe
+ * events[first] has at any of its places. A field is signed if the argument is signed at some
+ * place, and has the argument's maximum width. */
 GArray *probes_fields(const struct event *events, unsigned n_events, unsigned first);

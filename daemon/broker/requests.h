@@ -10,7 +10,7 @@ struct requests;
 
 struct requests_options {
 	const struct access *access;
-	bool gives_files;       /* the engine gets the files themselves */
+	bool gives_files;       /* the engine also receives the open files */
 	bool kernel;            /* files with kernel addresses may be read */
 	unsigned usage;         /* FILES_USAGE_*: the engine may request this of processes */
 	bool stacks;            /* the engine may request stacks of threads */

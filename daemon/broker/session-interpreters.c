@@ -2,9 +2,10 @@
 /*
  * Session-interpreters - reads the functions of interpreted programs during a session
  *
- * With CPU-wide events, the programs of a family are loaded only when a process may have such an
- * interpreter, or when the command is one by its name, and by a thread, because loading takes up to
- * 0.2 s. The engine repeats requests that it sent before the programs were attached.
+ * A family of interpreters has its own BPF programs. With CPU-wide events, they are loaded only
+ * when a process may have such an interpreter, or when the name of the command is that of one.
+ * Loading takes up to 0.2 s, so a thread does it. The engine repeats requests that it sent before
+ * the programs were attached.
  */
 #include "config.h"
 
@@ -152,7 +153,7 @@ void session_interpreters_stop(struct session_interpreters *reading)
 
 /* ---- Loading --------------------------------------------------------------------------------- */
 
-/* Sends the engine the reason once why frames of a family are not read. */
+/* Sends the engine, once for each family, the reason why its frames are not read. */
 static void note_refused(struct session_interpreters *reading, uint32_t family, const char *reason)
 {
 	if (!reason || reading->refused_families & 1u << family % 32)

@@ -49,7 +49,7 @@ struct call_tree_frame {
 
 /* The node of a stack with Python functions. */
 struct call_tree_known {
-	uint64_t native, python; /* hashes of the frames of both */
+	uint64_t native, python; /* hashes of the native and of the Python frames */
 	uint32_t node, generation;
 };
 

@@ -279,9 +279,9 @@ static bool has_outer(const struct visit *visit)
 	       (!is_own(visit, visit->frame) || (is_own(visit, outer) && outer > visit->frame));
 }
 
-/* Returns whether the walk of this thread that holds the cache will never continue. Frames deeper
- * than the current one have ended, and so have those on other stacks if the thread runs on its own
- * stack again. */
+/* An earlier walk of this thread holds the cache. Returns whether that walk was abandoned, because
+ * its frame has ended: frames deeper than the current one have ended, and so have those on other
+ * stacks if the thread runs on its own stack again. */
 static bool is_abandoned(const struct cache *cache, const struct visit *visit)
 {
 	uint64_t sp = cache->holder_sp;

@@ -51,7 +51,7 @@ struct lock {
 /* A place that waits for a lock, and one that releases it. */
 struct lock_pair {
 	struct lock *lock;
-	uint32_t waiter, releaser; /* places in functions */
+	uint32_t waiter, releaser; /* functions that wait and release, with their lines */
 	struct lock_sum sum;
 	/* with --stacks: uint32_t, the functions of the longest wait's stacks, innermost first */
 	GArray *stacks[2];

@@ -25,9 +25,9 @@ static const struct cli_option options[] = {
 	{ "by", 0, CLI_CHOICE, offsetof(struct report, profile.by), N_("KEY"),
 	  N_("Group by (default: function)"), profile_by_names },
 	{ "tree", 0, CLI_FLAG, offsetof(struct report, tree), NULL,
-	  N_("Call tree, callers first") },
+	  N_("Show the call tree, callers first") },
 	{ "inverted", 0, CLI_FLAG, offsetof(struct report, profile.inverted), NULL,
-	  N_("Call tree from the hottest functions up to their callers") },
+	  N_("Show the call tree, hottest functions first") },
 	{ "no-inline", 0, CLI_FLAG, offsetof(struct report, not_inlined), NULL,
 	  N_("Attribute inlined functions to their callers") },
 	{ "inline", 0, CLI_FLAG, offsetof(struct report, inlined), NULL,
@@ -181,13 +181,6 @@ static bool says_waiting(const struct report *report)
 				     !capture_is_system(report->reader.capture)));
 }
 
-/* Returns "8 %" or "25-27 %". */
-static char *range_text(double least, double most)
-{
-	return round(least) < round(most) ? g_strdup_printf("%.0f-%.0f %%", least, most)
-					  : g_strdup_printf("%.0f %%", most);
-}
-
 /* Prints a sentence such as "The busiest 4 ran 25-27 % of their lives, waited 68-69 % and were
  * without a CPU 5-6 %." */
 static void print_busiest(const struct report *report, struct out *out)
@@ -221,7 +214,9 @@ static void print_busiest(const struct report *report, struct out *out)
 	if (n == 0)
 		return;
 	for (unsigned k = 0; k < N_SHARES; k++)
-		ranges[k] = range_text(least[k], most[k]);
+		ranges[k] = round(least[k]) < round(most[k])
+				    ? g_strdup_printf("%.0f-%.0f %%", least[k], most[k])
+				    : g_strdup_printf("%.0f %%", most[k]);
 	out_init(&line, -1);
 	if (n == 1)
 		out_printf(&line,

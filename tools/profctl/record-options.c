@@ -29,7 +29,7 @@ static const char *const memory_modes[] = { "all", "sample:", NULL };
 const struct cli_option record_what_options[] = {
 	{ "system", 'a', CLI_FLAG, FIELD(system), NULL, N_("Every process") },
 	{ "pid", 'p', CLI_NUMBERS, FIELD(pids), N_("PID"),
-	  N_("This process, its threads and later children; repeatable") },
+	  N_("Record this process, its threads and later children; repeatable") },
 	{ NULL },
 };
 
@@ -61,7 +61,7 @@ static const char *const off_cpu_times[] = { "1ms", NULL };
 
 static const struct cli_option wait_options[] = {
 	{ "off-cpu", 0, CLI_OPTIONAL, FIELD(off_cpu), "[=TIME]",
-	  N_("Record where threads wait (default for COMMAND and --pid while it is cheap, except with --control). If the stack of a wait was not copied, read it after TIME (default: 1ms)"),
+	  N_("Record where threads wait (default for COMMAND and --pid while it is cheap, except with --control). When a wait without a stack lasts longer than TIME, read its stack (default: 1ms)"),
 	  off_cpu_times },
 	{ "no-off-cpu", 0, CLI_FLAG, FIELD(no_off_cpu), NULL,
 	  N_("Do not record where threads wait") },

@@ -29,7 +29,7 @@ struct heap_fork {
 	struct process *parent, *child; /* referenced */
 	uint64_t time_ns;
 	uint64_t number; /* the parent's last block number at the fork, or NOT_REACHED */
-	size_t log_at;   /* index in the parent's log of the first end after the fork */
+	size_t log_at;   /* index in the parent's log: the first block that ended after the fork */
 };
 
 struct heap_end {

@@ -55,7 +55,7 @@ struct file {
 	bool only_program;
 	enum image_program program;
 	bool done;
-	struct interp_runtime runtime; /* found is INTERP_FOUND_NONE: none */
+	struct interp_runtime runtime; /* runtime.found is INTERP_FOUND_NONE: no interpreter */
 	struct unwind_file *table;     /* NULL: unusable, or not made yet */
 	struct jit_frames *jit;        /* tables of generated code, instead of `table` */
 	/* The next three belong to the drain thread. is_read: queued to be read again. */
