@@ -3,7 +3,7 @@
 
 import { load, sumOf } from './data.js';
 import { aggregate, GROUPS, heapOf, matchingSum, stacksOf } from './profile.js';
-import { byId, el, fill, note, paper, revealRow } from './dom.js';
+import { byId, el, fill, note, originColor, paper, revealRow } from './dom.js';
 import { bytes, count, duration, percent, significant } from './format.js';
 import {
 	absence,
@@ -357,6 +357,24 @@ const drawTabs = () =>
 		),
 	);
 
+// Returns what the colors of boxes mean: only those of the page's functions, to leave room for tabs.
+const boxLegend = (data) => {
+	data.colors ||= new Set(
+		data.functions
+			.filter((f) => f.kind !== 'task')
+			.map((f) => originColor(f).replace(/\d/, '')),
+	);
+	return [
+		['own', 'program'],
+		['lib', 'libraries'],
+		['kernel', 'kernel'],
+		['jit', 'generated'],
+		['none', 'no name'],
+	]
+		.filter(([name]) => data.colors.has(name))
+		.map(([name, title]) => [name === 'lib' ? 'lib0' : name, title]);
+};
+
 const legend = () =>
 	el(
 		'span',
@@ -367,13 +385,7 @@ const legend = () =>
 					['less', 'less'],
 					['none', 'within noise'],
 				]
-			: [
-					['own', 'program'],
-					['lib0', 'libraries'],
-					['kernel', 'kernel'],
-					['jit', 'generated'],
-					['none', 'no name'],
-				]
+			: boxLegend(state.data)
 		).map(([name, title]) =>
 			el(
 				'span',
@@ -449,6 +461,8 @@ const render = () => {
 	document.documentElement.dataset.drawn = (performance.now() - start).toFixed(1);
 };
 
+const MOST_LETTERS = 72; // of a sentence in one of the columns
+
 // Each sentence is a link to its evidence.
 const drawVerdict = () => {
 	fill(
@@ -464,7 +478,7 @@ const drawVerdict = () => {
 			};
 			return el(
 				'li',
-				{},
+				{ class: text.length > MOST_LETTERS ? 'whole' : undefined },
 				el('span', { class: 'swatch', style: { background: `var(--${color})` } }),
 				el('b', {}, figure),
 				el(

@@ -111,9 +111,13 @@ const markRows = (data) => {
 	return rows;
 };
 
-const counterRows = (data) => {
-	const rows = data.live ? [{ kind: 'live', label: data.rss ? 'Heap, RSS ┄' : 'Live heap' }] : [];
-	const counters = data.counters.filter((counter) => !(data.live && counter === data.rss));
+// Returns whether a counter is how much memory a process uses, which profd records of each process.
+const isUsage = ({ group, name }) => group === 'memory' && ['rss', 'pss'].includes(name);
+
+const heapRow = (data) => ({ kind: 'live', label: data.rss ? 'Heap, RSS ┄' : 'Live heap' });
+
+const counterRows = (data, counters) => {
+	const rows = [];
 	const most = innerHeight > 1000 ? 12 : 8;
 	const shown = counters.slice(0, counters.length > most ? most - 1 : most);
 	for (const counter of shown) {
@@ -141,13 +145,20 @@ const HEIGHTS = {
 export const makeRows = () => {
 	const { data } = state;
 	const size = rem();
+	const counters = data.counters.filter((counter) => !(data.live && counter === data.rss));
+	// The memory of processes comes last, because many processes would leave no room for the rest.
 	const rows = [
 		{ kind: 'axis', label: 'Time' },
 		{ kind: 'heat', label: 'Activity' },
 		...laneRows(data),
-		...counterRows(data),
+		...(data.live ? [heapRow(data)] : []),
+		...counterRows(
+			data,
+			counters.filter((counter) => !isUsage(counter)),
+		),
 		...markRows(data),
 		...(data.logs.length ? [{ kind: 'log', label: 'Logs' }] : []),
+		...counterRows(data, counters.filter(isUsage)),
 	];
 	let y = 0;
 	for (const row of rows) {

@@ -5,7 +5,7 @@
 import { placeSums } from './profile.js';
 import { bar, el, nothing, originColor, swatch, virtualTable } from './dom.js';
 import { percent } from './format.js';
-import { nothingHere, range, state, update } from './state.js';
+import { firstSource, nothingHere, range, state, update } from './state.js';
 
 const CONTEXT = 5; // lines shown around a line with code; the same as in html-sources.c
 
@@ -220,7 +220,7 @@ export const sourcePanel = (shown) => {
 	const { data } = state;
 	const { functions } = data.sources;
 	if (!functions.length) return nothing('No function has enough samples.');
-	const fn = state.fn ?? functions[0].fn;
+	const fn = state.fn ?? firstSource(data);
 	const entry = functions.find((each) => each.fn === fn);
 	const f = data.functions[fn];
 	const chooser = el(

@@ -270,6 +270,12 @@ export const absence = (kind, what, command) => {
 
 // ---- the command
 
+// Returns the function whose source is shown first: the hottest one of the program.
+export const firstSource = ({ sources, functions }) => {
+	const own = sources.functions.find(({ fn }) => functions[fn].origin === 'own');
+	return (own ?? sources.functions[0]).fn;
+};
+
 // Returns the verb that prints the numbers of the panel, its options, and which filters it takes.
 const verbOf = () => {
 	const { data, tab, fn } = state;
@@ -282,7 +288,7 @@ const verbOf = () => {
 	if (tab === 'source' && data.sources.functions.length) {
 		return {
 			verb: 'annotate',
-			words: [shellWord(fullName(fn ?? data.sources.functions[0].fn))],
+			words: [shellWord(fullName(fn ?? firstSource(data)))],
 			metric: capture.metric,
 			samples: true,
 		};

@@ -133,6 +133,27 @@ def test_heat(empty, chromium, tmp_path):
         assert len(order) > 1 and order == sorted(order, reverse=True), shades
 
 
+def test_order_of_rows(empty, chromium, tmp_path):
+    """The memory of many processes comes after marks and logs, which are visible without scrolling."""
+    usage = [{"group": "memory", "name": name, "unit": "bytes", "pid": pid, "comm": "shop", "is_rss": name == "rss", "times": [0], "values": [pid]} for pid in (7, 8, 9) for name in ("rss", "pss")]
+    own = {"group": "shop", "name": "level", "unit": "", "pid": 7, "comm": "shop", "is_rss": False, "times": [0], "values": [1]}
+    page = page_with(empty, tmp_path / "rows.html", [("none", OWN), ("main", OWN)], [(0, 1)], [1] * 50, more={"counters": [*usage, own], "mark_names": [{"name": "turn", "group": "", "count": 1}], "mark_unit_ns": SAMPLE_NS, "logs": [{"time_ns": 1, "text": "a log"}]},
+                     columns={"marks.time": [1], "marks.length": [SAMPLE_NS], "marks.name": [0], "marks.thread": [0]})
+    labels, bottom = chromium(page, {"open": ""}, {"eval": "JSON.parse(document.querySelector('#timeline').dataset.rows)"}, {"eval": "document.querySelector('#timeline').clientHeight"})
+    assert labels == ["Time", "Activity", "shop", "level shop 7", "turn", "Logs", *(f"{name} shop {pid}" for pid in (7, 8, 9) for name in ("rss", "pss"))]
+    assert bottom > 200  # the rows from the time to the logs have 166 pixels
+
+
+def test_legend(empty, chromium, tmp_path):
+    """The legend names the colors that the page has, in a window of 1280 pixels too, and hides no button."""
+    names = [("none", OWN), ("main", OWN), ("copy", LIBC), ("trap", KERNEL)]
+    page = page_with(empty, tmp_path / "legend.html", names, [(0, 1), (1, 2), (1, 3)], [2, 3] * 50)
+    fits = "[...document.querySelectorAll('#tabs button, .legend > *')].every((each) => { const { left, right } = each.getBoundingClientRect(), area = each.parentElement.getBoundingClientRect(); return right > left && right <= innerWidth && right <= area.right + 1; })"
+    for width in 1280, 1000, 3840:
+        legend, all_fit = chromium(page, {"open": ""}, {"text": ".legend > *"}, {"eval": fits}, size=(width, 800))
+        assert legend == ["program", "libraries", "kernel", "inlined"] and all_fit, width
+
+
 def test_unknown(profcapture, empty, chromium, tmp_path):
     """Numbers that were not measured are unknown, not 0: the CPUs of the machine, when a woken thread was ready,
     and how long threads ran if only another event was recorded."""
