@@ -225,3 +225,4 @@ def test_terminal(profcapture, whole, maker):
 def test_where_streams_wait(profcapture, whole, tmp_path, maker):
     done = profcapture(*command(maker, whole, "-"), env={"TMPDIR": tmp_path / "missing"}, check=1)
     assert f"'{tmp_path / 'missing'}'" in done.stderr and "TMPDIR" in done.stderr and done.stdout == ""
+    profcapture(*command(maker, whole, "/dev/null"), env={"TMPDIR": tmp_path / "missing"})

@@ -87,7 +87,7 @@ bool export_sqlite(struct export *export, struct out *out, GError **error)
 	bool ok = false;
 
 	/* The temporary file of a destination that cannot seek has no name. */
-	if (fstat(out->fd, &status) != 0 || status.st_nlink == 0)
+	if (fstat(out->fd, &status) != 0 || status.st_nlink == 0 || !S_ISREG(status.st_mode))
 		return cli_set_error(
 			error, CLI_USAGE, "%s",
 			_("a database cannot be written to a pipe, to standard output or compressed; name a new file with -o"));

@@ -22,6 +22,7 @@
 #include <signal.h>
 #include <stdio.h>
 #include <sys/stat.h>
+#include <sys/sysmacros.h>
 
 /* The file to remove if a signal ends the program. There is only one at a time. */
 static const char *volatile unfinished;
@@ -53,10 +54,23 @@ static bool fail(GError **error, const char *what, const char *path)
 	return capture_error(error, -errno, what, path);
 }
 
+/* Returns whether the file is /dev/null. It gets the result at once: nobody can see a part of it. */
+static bool is_null(int fd)
+{
+	struct stat status;
+
+	return fstat(fd, &status) == 0 && S_ISCHR(status.st_mode) &&
+	       status.st_rdev == makedev(1, 3);
+}
+
 /* Takes ownership of fd, which must be open for writing. */
 static bool use_stream(struct result_file *file, int fd, GError **error)
 {
 	file->stream_fd = fd;
+	if (is_null(fd)) {
+		file->fd = fcntl(fd, F_DUPFD_CLOEXEC, 3);
+		return file->fd >= 0 || fail(error, _("cannot write '%s'"), file->path);
+	}
 	if (isatty(fd))
 		return cli_set_error(
 			error, CLI_USAGE,
@@ -140,7 +154,8 @@ bool result_file_open(const char *path, bool force, struct result_file *ret_file
 
 bool result_file_commit(struct result_file *file, GError **error)
 {
-	int r = file->stream_fd >= 0 ? spool_copy(file->fd, file->stream_fd) : 0;
+	bool is_copied = file->stream_fd >= 0 && !is_null(file->stream_fd);
+	int r = is_copied ? spool_copy(file->fd, file->stream_fd) : 0;
 
 	if (r != 0)
 		return capture_error(error, r, _("cannot write '%s'"), file->path);

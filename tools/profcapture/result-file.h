@@ -5,7 +5,7 @@
  * The file is complete or does not exist: it is removed if writing fails or a signal ends the
  * program. With force, an existing file stays until the new one is complete. A destination that
  * cannot seek (standard output, a pipe, a device) gets the whole capture at the end, from a
- * temporary file.
+ * temporary file; /dev/null needs none.
  */
 #pragma once
 
