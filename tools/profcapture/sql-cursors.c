@@ -570,13 +570,19 @@ static void put_json(const struct sql_tables *tables, sqlite3_context *context)
 			      SQLITE_TRANSIENT, SQLITE_UTF8);
 }
 
-/* Writes a cell in JSON, in which addresses are numbers. */
-static void write_cell(struct json *json, const char *key, struct cell cell)
+/* Writes a cell in JSON, in which addresses are numbers. Frees the data of the cell. */
+static void write_cell(struct json *json, const char *key, struct cell *cell)
 {
-	if (cell.kind == CELL_HEX)
-		cell.kind = CELL_UINT;
-	cell_write(json, key, &cell);
-	cell_done(&cell);
+	if (cell->kind == CELL_HEX)
+		cell->kind = CELL_UINT;
+	cell_write(json, key, cell);
+	if (cell->owned)
+		cell_done(cell);
+}
+
+static bool is_name_column(const struct prof_column_def *column)
+{
+	return column->type == PROF_TYPE_REF && column->ref == PROF_TABLE_STRING;
 }
 
 /* Puts a list as JSON, which SQLite's json_each() can read. */
@@ -595,14 +601,18 @@ static void put_list(const struct row_cursor *cursor, sqlite3_context *context,
 	g_string_truncate(tables->list.text, 0);
 	json_begin_array(json, NULL);
 	for (uint64_t i = array->offsets[cursor->row]; i < array->offsets[cursor->row + 1]; i++) {
-		bool no_number = capture_has_no_number(vtab_of(cursor)->table->def, position,
-						       &cursor->columns[PROF_SAMPLE_TEXTS],
-						       cursor->row,
-						       i - array->offsets[cursor->row]);
+		struct cell cell;
 
-		write_cell(json, NULL,
-			   no_number ? cell_unknown()
-				     : stored_number(at, column, array->numbers[i]));
+		if (capture_has_no_number(vtab_of(cursor)->table->def, position,
+					  &cursor->columns[PROF_SAMPLE_TEXTS], cursor->row,
+					  i - array->offsets[cursor->row])) {
+			json_null(json, NULL);
+		} else if (is_name_column(column)) {
+			json_string(json, NULL, names_text(at->epoch, array->numbers[i]));
+		} else {
+			cell = stored_number(at, column, array->numbers[i]);
+			write_cell(json, NULL, &cell);
+		}
 	}
 	json_end(json);
 	put_json(tables, context);
@@ -615,19 +625,30 @@ static bool put_stored(const struct row_cursor *cursor, sqlite3_context *context
 	const struct prof_column_def *column = &table->columns[position];
 	const struct prof_array *array = &cursor->columns[position];
 	struct stored_row at = { capture_of(cursor), NULL, cursor->segment };
+	const bool is_list = column->flags & PROF_COLUMN_LIST;
+	const bool is_name = array->numbers && is_name_column(column);
+	/* most values are known texts or numbers, which need no cell */
+	const bool is_usual = array->numbers && !array->nulls && !is_list;
+	const uint64_t value = is_usual ? array->numbers[cursor->row] : 0;
+	const char *text = NULL;
 	struct cell cell;
 
-	if (array->numbers && column->type == PROF_TYPE_REF && column->ref == PROF_TABLE_STRING &&
-	    !(at.epoch = names_of(cursor, error)))
+	if (is_name && !(at.epoch = names_of(cursor, error)))
 		return false;
-	if (array->numbers && (column->flags & PROF_COLUMN_LIST)) {
+	if (is_usual && is_name)
+		text = names_text(at.epoch, value);
+	else if (is_usual && column->type == PROF_TYPE_ENUM)
+		text = stored_enum_name(column, value);
+	if (text) {
+		put_text(vtab_of(cursor)->tables, context, text);
+	} else if (array->numbers && is_list) {
 		if (array->offsets && !(array->nulls && array->nulls[cursor->row]))
 			put_list(cursor, context, &at, position);
 	} else if (array->numbers && is_unknown(table, position, array->numbers[cursor->row])) {
 		return true;
-	} else if (array->numbers && !array->nulls && column->type == PROF_TYPE_UINT) {
-		put_uint(context,
-			 array->numbers[cursor->row]); /* most values; faster than a cell */
+	} else if (is_usual && (column->type == PROF_TYPE_UINT ||
+				(column->type == PROF_TYPE_REF && !is_name && value > 0))) {
+		put_uint(context, value);
 	} else {
 		cell = stored_cell(&at, column, array, cursor->row);
 		put_cell(vtab_of(cursor)->tables, context, &cell);
@@ -721,10 +742,14 @@ static bool put_fields(const struct row_cursor *cursor, sqlite3_context *context
 		uint64_t value = values->numbers[first + i];
 		uint64_t kind = kinds->numbers[kinds->offsets[tables->event_row] + i];
 
-		write_cell(json, name ? name : "",
-			   text && kind != PROF_ARGUMENT_STRING
-				   ? cell_unknown()
-				   : stored_argument(kind, value, text ? text : ""));
+		struct cell cell;
+
+		if (text && kind != PROF_ARGUMENT_STRING) {
+			json_null(json, name ? name : "");
+			continue;
+		}
+		cell = stored_argument(kind, value, text ? text : "");
+		write_cell(json, name ? name : "", &cell);
 	}
 	json_end(json);
 	put_json(tables, context);

@@ -18,13 +18,21 @@ struct stored_row {
 	uint32_t segment;
 };
 
-static inline struct cell stored_enum(const struct prof_column_def *column, uint64_t value)
+/* Returns the name of an enum's value; NULL if a later version defines it. */
+static inline const char *stored_enum_name(const struct prof_column_def *column, uint64_t value)
 {
 	for (uint64_t i = 0; column->values && column->values[i]; i++)
 		if (i == value)
-			return cell_text(column->values[i]);
-	/* A later version defines this value: write its number, as a string. */
-	return cell_own_text(g_strdup_printf("%" PRIu64, value));
+			return column->values[i];
+	return NULL;
+}
+
+/* Returns the name of an enum's value, or its number as a string. */
+static inline struct cell stored_enum(const struct prof_column_def *column, uint64_t value)
+{
+	const char *name = stored_enum_name(column, value);
+
+	return name ? cell_text(name) : cell_own_text(g_strdup_printf("%" PRIu64, value));
 }
 
 static inline struct cell stored_double(uint64_t bits)

@@ -117,6 +117,11 @@ struct names_epoch *names_epoch(struct names *names, uint32_t number, GError **e
 	struct names_epoch *epoch = NULL;
 	bool keep = true; /* keep the last used epoch that is not pinned */
 
+	if (epochs->len > 0)
+		epoch = epochs->pdata[epochs->len - 1];
+	if (epoch && epoch->epoch == number) /* so it is for nearly every value of a table */
+		return epoch;
+	epoch = NULL;
 	for (guint i = epochs->len; !epoch && i-- > 0;)
 		if (((struct names_epoch *)epochs->pdata[i])->epoch == number)
 			epoch = g_ptr_array_steal_index(epochs, i);
