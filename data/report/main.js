@@ -357,7 +357,7 @@ const drawTabs = () =>
 		),
 	);
 
-// Returns what the colors of boxes mean: only those of the page's functions, to leave room for tabs.
+// Returns what the colors of boxes mean; only those of the page, which leaves room for the tabs.
 const boxLegend = (data) => {
 	data.colors ||= new Set(
 		data.functions

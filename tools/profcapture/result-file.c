@@ -54,7 +54,7 @@ static bool fail(GError **error, const char *what, const char *path)
 	return capture_error(error, -errno, what, path);
 }
 
-/* Returns whether the file is /dev/null. It gets the result at once: nobody can see a part of it. */
+/* Returns whether the file is /dev/null: nobody can see a part of the result. */
 static bool is_null(int fd)
 {
 	struct stat status;
