@@ -195,7 +195,7 @@ struct message_config {
 	uint32_t off_cpu_max_rate;
 	/* 1: samples are of ENGINE_STACK_SAMPLE_TYPE, even if no stack is walked */
 	uint32_t has_stacks;
-	/* read the stacks of waits longer than this, unless they were copied; 0: read none */
+	/* read what waits longer than this wait for, and their stacks if not copied; 0: nothing */
 	uint64_t off_cpu_threshold_ns;
 };
 

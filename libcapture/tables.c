@@ -337,6 +337,7 @@ static const struct prof_column_def wait_columns[] = {
 	COLUMN(PROF_WAIT_WAKER_ARGUMENT, "waker_argument", UINT, .unit = PROF_UNIT_ADDRESS,
 	       .flags = PROF_COLUMN_NULLABLE),
 	ENUM(PROF_WAIT_INTERPRETER, "interpreter", sample_interpreters),
+	REF(PROF_WAIT_CGROUP, "cgroup", STRING),
 };
 
 #define TABLE(i, n, f)                                                        \

@@ -46,8 +46,13 @@ static void name_call(int dir, struct snapshot_stack *stack)
 	char path[32];
 	ssize_t n;
 
-	if (!name)
+	if (stack->number < 0)
 		return;
+	if (!name) {
+		snprintf(stack->syscall, sizeof(stack->syscall), "system call %" PRIi64,
+			 stack->number);
+		return;
+	}
 	snprintf(stack->syscall, sizeof(stack->syscall), "%s", name);
 	if (!has_descriptor(name) || stack->argument > INT32_MAX)
 		return;

@@ -24,6 +24,7 @@ make --rows 14 --all-tables "$to/interpreter.cap"
 make --rows 14 --all-tables "$to/wakers.cap"
 make --rows 14 --all-tables "$to/sleeps.cap"
 make --rows 14 --all-tables "$to/declared.cap"
+make --rows 14 --all-tables "$to/groups.cap"
 
 # A real program, with samples and allocations: the build folder's path has no part of this
 # machine's paths.

@@ -143,8 +143,7 @@ def test_states(profcapture, recorded, by_state):
     data = by_state["data"]
     assert sum(row["time_ns"] for row in data["rows"]) == data["total_ns"]
     assert sum(row["time_ns"] for row in data["causes"]) == data["waited_ns"]
-    # a stack that is read during a page fault has no system call
-    unknown = sum(row["time_ns"] for row in data["places"] if row["cause"] == "unknown" and row["function"] != "wait_fault")
+    unknown = sum(row["time_ns"] for row in data["places"] if row["cause"] == "unknown")
     assert unknown <= 0.01 * data["waited_ns"]
     for options in (), ("--by", "thread"), ("--by", "process"):
         assert_waiting(profcapture("report", recorded[0], *options).stdout, data)
@@ -165,7 +164,7 @@ def test_causes(profcapture, recorded, by_state, cause):
         if row["function"] == f"wait_{cause}":
             found[row["cause"]] += row["time_ns"]
             # the kernel also waits on behalf of a thread: for pages that a fork shares, and on its
-            # way back; and a stack that is read during a page fault has no system call
+            # way back
             aside += row["time_ns"] * (row["cause"] != cause and (row["cause"] == "fault" or row["call"] is None))
     assert 0.99 * (sum(own.values()) - rest) <= found[cause] + aside + 1e6 and found[cause] <= sum(own.values()), (found, own, rest)
     assert found[cause] >= 0.75 * found.total() and found[cause] + aside >= 0.99 * found.total(), found
@@ -257,6 +256,8 @@ def test_metrics_by(profcapture, recorded, reports, by):
             sums[tuple(row[key] for key in keys)] += row["self_weight"]
         assert sums.total() == output["data"]["total_weight"] == reports[metric]["total_weight"]
     assert found["wall"] == found["cpu"] + found["off-cpu"]
+    if by == "cgroup":
+        assert set(found["cpu"]) == set(found["off-cpu"]) and (None,) not in found["off-cpu"], found
 
 
 @pytest.mark.parametrize("metric", ["off-cpu", "wall"])
@@ -290,8 +291,10 @@ def test_metrics_exports(profcapture, recorded, reports, metric, tmp_path):
     diff = profcapture.json("diff", capture, capture, "--metric", metric, "--limit", 0, check=8)  # too few waits for a verdict
     schema.check(profcapture, "diff", diff)
     assert diff["data"]["metric"] == metric
-    shares = {row["name"]: row["a"] for row in diff["data"]["rows"] if row["name"] != "<interrupts>"}
-    assert all(row["delta"] == 0 for row in diff["data"]["rows"]) and sum(shares.values()) == pytest.approx(100)
+    shares = collections.Counter()
+    for row in diff["data"]["rows"]:
+        shares[row["name"]] += row["a"] * (row["name"] != "<interrupts>")  # some have the name of a system call, too
+    assert all(row["delta"] == 0 for row in diff["data"]["rows"]) and shares.total() == pytest.approx(100)
     # it leaves out what has no stack
     most = max(reports[metric]["rows"], key=lambda row: row["self_weight"])
     assert shares[most["name"]] == pytest.approx(100 * most["self_weight"] / reports[metric]["total_weight"], rel=0.02)
@@ -395,6 +398,21 @@ int main(int argc, char **argv)
 	}
 }
 """
+
+
+def test_names_of_long_waits(profctl, profcapture, capture, require):
+    """A long wait has the names of its system call and of its descriptor's object, also if its stack
+    was copied when it began."""
+    require(root=True)
+    for attempt in range(4):  # on a busy machine, this sleep may be one of those whose stacks are not copied
+        profctl("record", "-q", "--off-cpu", "-F", 0, "--force", "-o", capture, "--", "sh", "-c", "sleep 0.7 | cat")
+        row, = (row for row in waits(profcapture, capture) if row["comm"] == "cat" and row["duration"] > 0.5e9)
+        assert row["syscall"] == "read" and row["object"].startswith("pipe:"), row
+        if row["stack_source"] == "copied":
+            break
+    assert row["stack_source"] == "copied"
+    places = profcapture.json("report", capture, "--by", "state", "--limit", 0)["data"]["places"]
+    assert any(place["cause"] == "pipe" and place["time_ns"] >= row["duration"] for place in places)
 
 
 def test_slower_by_waiting(profctl, profcapture, require, compile_c, tmp_path):
@@ -697,9 +715,9 @@ def test_copies_cost_no_samples(profctl, profcapture, require, tmp_path, spawn):
     assert {row["cause"] for row in rows(profcapture, capture, "loss")} <= {"ticks-missed"}
 
 
-def test_default(profctl, profcapture, require, tmp_path):
-    """By default, waits of commands are recorded, and those of the whole system are not. The
-    summary says which, and the report says where threads waited."""
+def test_default(profctl, profcapture, require, tmp_path, spawn):
+    """By default, waits of commands and processes are recorded, and those of the whole system are
+    not. The summary says which, and the report says where threads waited."""
     require(root=True)
     tmp_path.chmod(0o777)
     for folder in (tmp_path, *tmp_path.parents[:2]):
@@ -714,6 +732,7 @@ def test_default(profctl, profcapture, require, tmp_path):
     found, said = record("--", "sleep", "0.3")
     assert found["recorded"] == "full" and found["copied_ns"] + found["late_ns"] > 0.25e9
     assert re.search(r"^Threads waited [\d.]+ m?s(; [\d.]+ % of that has a stack \([\d.]+ % read too late, [\d.]+ % not read\))?\.$", said, re.M)
+    assert record("--pid", spawn("sleep", 60).pid, "-d", "0.3")[0]["recorded"] == "full"
     found, said = record("--system", "-d", "0.2")
     assert found["recorded"] == "none" and "(--off-cpu records it)" in said
     assert "Waited" not in profcapture("report", tmp_path / "x.cap").stdout

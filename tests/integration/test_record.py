@@ -555,6 +555,17 @@ def test_cgroup(profctl, profcapture, capture, require, cgroup, busy):
     assert [row["cgroup"] for row in rows] == [f"/{cgroup.name}"]
 
 
+def test_cgroup_of_waits(profctl, profcapture, capture, require, cgroup):
+    """Waits count for the cgroup in which the thread was then, also if it was moved while recorded."""
+    require(root=True, machine=True)
+    nap, move = "for i in $(seq 20); do sleep 0.02; done", f"echo $$ >{cgroup}/cgroup.procs"
+    profctl("record", "-q", "--no-symbols", "--off-cpu", "-o", capture, "--", "sh", "-c", f"{nap}; {move}; {nap}")
+    report = profcapture.json("report", capture, "--metric", "off-cpu", "--by", "cgroup", "--comm", "sleep")["data"]
+    found = {row["cgroup"]: row["total_weight"] for row in report["rows"]}
+    assert None not in found and len(found) == 2
+    assert found[f"/{cgroup.name}"] == pytest.approx(report["total_weight"] / 2, rel=0.2)
+
+
 @pytest.mark.changes_machine
 def test_cpu_that_goes_and_comes_back(recorder, profcapture, capture, spawn):
     switch = Path("/sys/devices/system/cpu/cpu1/online")

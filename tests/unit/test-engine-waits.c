@@ -588,11 +588,144 @@ static void test_page_fault(void)
 	parts_finish(&stage.parts);
 	REQUIRE(CHECK_INT(rows_of(&stage.parts, PROF_TABLE_WAIT), 1));
 	CHECK_INT(row(&stage, PROF_WAIT_STACK_SOURCE, 0), PROF_STACK_LATE);
-	CHECK_INT(row(&stage, PROF_WAIT_SYSCALL, 0), 0);
+	CHECK(row(&stage, PROF_WAIT_SYSCALL, 0) != 0);
 	CHECK_INT(row(&stage, PROF_WAIT_OBJECT, 0), 0);
 	CHECK_INT(row(&stage, PROF_WAIT_ARGUMENT, 0), 0);
 	stage_done(&stage);
 	unwind_tables_free(tables);
+}
+
+/* A stack that was read has no kernel frames, so those who share it have the name of its call. */
+static void test_shared_call(void)
+{
+	struct unwind_tables *tables = unwind_tables_new(NULL);
+	int32_t tids[WAITS_MAX_REQUESTED];
+	uint8_t bytes[1024] = { 0 };
+	struct stage stage;
+
+	stage_init(&stage);
+	samples_unwind(&stage.parts.samples, tables, 4096);
+	leave(&stage, 0, 0x400010, 0x7000, 5000);
+	REQUIRE(CHECK_INT(waits_request(&stage.waits, 6000, 1000, tids), 1));
+	waits_receive(&stage.waits, bytes, put_stack(bytes, 6000, 6100, 0x400010));
+	sample_queue_run(&stage.parts.samples.queue, UINT64_MAX);
+	waits_end(&stage.waits, stage.threads[0], 6200);
+	leave(&stage, 0, 0x400010, 0x7000, 7000);
+	waits_end(&stage.waits, stage.threads[0], 7200);
+	/* as before, but the stack that is shared has kernel frames */
+	copy(&stage, 0, 0x400010);
+	leave(&stage, 0, 0x400010, 0x7000, 8000);
+	waits_end(&stage.waits, stage.threads[0], 8200);
+	leave(&stage, 0, 0x400010, 0x7000, 9000);
+	waits_end(&stage.waits, stage.threads[0], 9200);
+	waits_write(&stage.waits, UINT64_MAX);
+	parts_finish(&stage.parts);
+	REQUIRE(CHECK_INT(rows_of(&stage.parts, PROF_TABLE_WAIT), 4));
+	CHECK_INT(row(&stage, PROF_WAIT_STACK_SOURCE, 0), PROF_STACK_LATE);
+	CHECK(row(&stage, PROF_WAIT_SYSCALL, 0) != 0);
+	CHECK_INT(row(&stage, PROF_WAIT_STACK_SOURCE, 1), PROF_STACK_SHARED);
+	CHECK_INT(row(&stage, PROF_WAIT_SYSCALL, 1), row(&stage, PROF_WAIT_SYSCALL, 0));
+	CHECK_INT(row(&stage, PROF_WAIT_STACK_SOURCE, 3), PROF_STACK_SHARED);
+	CHECK_INT(row(&stage, PROF_WAIT_SYSCALL, 3), 0);
+	stage_done(&stage);
+	unwind_tables_free(tables);
+}
+
+/* A process shares the stacks of the one that it was forked from, until it executes a program. */
+static void test_forked(void)
+{
+	const struct task_ids ids = { .pid = 40, .ppid = 10, .tid = 40, .ptid = 10 };
+	struct stage stage;
+
+	stage_init(&stage);
+	copy(&stage, 0, 0x400010);
+	leave(&stage, 0, 0x400010, 0x7000, 5000);
+	waits_end(&stage.waits, stage.threads[0], 5100);
+	tasks_fork(&stage.parts.tasks, &ids, 5200);
+	for (int i = 0; i < 2; i++) {
+		stage.threads[2] = tasks_thread(&stage.parts.tasks, 40);
+		leave(&stage, 2, 0x400010, 0x7000, 6000 + 1000 * i);
+		waits_end(&stage.waits, stage.threads[2], 6100 + 1000 * i);
+		tasks_exec(&stage.parts.tasks, 40, "x", 6500);
+	}
+	waits_write(&stage.waits, UINT64_MAX);
+	parts_finish(&stage.parts);
+	REQUIRE(CHECK_INT(rows_of(&stage.parts, PROF_TABLE_WAIT), 3));
+	CHECK_INT(row(&stage, PROF_WAIT_STACK_SOURCE, 1), PROF_STACK_SHARED);
+	CHECK_INT(row(&stage, PROF_WAIT_STACK, 1), row(&stage, PROF_WAIT_STACK, 0));
+	CHECK_INT(row(&stage, PROF_WAIT_STACK_SOURCE, 2), PROF_STACK_NONE);
+	stage_done(&stage);
+}
+
+/* A long wait with a copied stack gets the names of its call and object, if there is room for them
+ * after the stacks that are requested. */
+static void test_names(void)
+{
+	struct unwind_tables *tables = unwind_tables_new(NULL);
+	int32_t tids[WAITS_MAX_REQUESTED];
+	uint8_t bytes[1024] = { 0 };
+	struct stage stage;
+	size_t length;
+
+	stage_init(&stage);
+	samples_unwind(&stage.parts.samples, tables, 4096);
+	copy(&stage, 0, 0x400010);
+	leave(&stage, 0, 0x400010, 0x7000, 5000);
+	sample_queue_run(&stage.parts.samples.queue, UINT64_MAX);
+	for (int32_t i = 0; i < (int32_t)WAITS_MAX_REQUESTED; i++)
+		waits_begin(&stage.waits, tasks_found(&stage.parts.tasks, 30, 30 + i, 1), 1, 5000);
+	REQUIRE(CHECK_INT(waits_request(&stage.waits, 7000, 1000, tids), WAITS_MAX_REQUESTED));
+	CHECK_INT(tids[0], 30);
+	waits_receive(&stage.waits, bytes, 0);
+	REQUIRE(CHECK_INT(waits_request(&stage.waits, 7000, 1000, tids), 1));
+	CHECK_INT(tids[0], 10);
+	length = put_stack(bytes, 7000, 7100, 0x400010);
+	waits_receive(&stage.waits, bytes, length);
+	waits_end(&stage.waits, stage.threads[0], 9000);
+	waits_write(&stage.waits, UINT64_MAX);
+	parts_finish(&stage.parts);
+	REQUIRE(CHECK_INT(rows_of(&stage.parts, PROF_TABLE_WAIT), 1));
+	CHECK_INT(row(&stage, PROF_WAIT_STACK_SOURCE, 0), PROF_STACK_COPIED);
+	CHECK(row(&stage, PROF_WAIT_SYSCALL, 0) != 0);
+	CHECK(row(&stage, PROF_WAIT_OBJECT, 0) != 0);
+	stage_done(&stage);
+	unwind_tables_free(tables);
+}
+
+/* A wait is in the cgroup in which its thread, or the thread's creator, was sampled last; else in
+ * that of its process. */
+static void test_cgroups(void)
+{
+	struct stage stage;
+
+	stage_init(&stage);
+	tasks_set_cgroup(&stage.parts.tasks, 7, "/a", 2);
+	tasks_set_cgroup(&stage.parts.tasks, 8, "/b", 2);
+	process_set_cgroup(stage.threads[2]->process, "/a", 2);
+	stage.threads[0]->cgroup = 7;
+	tasks_fork(&stage.parts.tasks,
+		   &(struct task_ids){ .pid = 40, .ppid = 10, .tid = 40, .ptid = 10 }, 3000);
+	tasks_exec(&stage.parts.tasks, 40, "x", 4000);
+	waits_begin(&stage.waits, tasks_thread(&stage.parts.tasks, 40), 1, 5000);
+	waits_begin(&stage.waits, stage.threads[0], 1, 5000);
+	waits_begin(&stage.waits, stage.threads[2], 1, 5000);
+	stage.threads[0]->cgroup = 8;
+	waits_end(&stage.waits, tasks_thread(&stage.parts.tasks, 40), 6000);
+	waits_end(&stage.waits, stage.threads[0], 6001);
+	waits_end(&stage.waits, stage.threads[2], 6002);
+	waits_begin(&stage.waits, stage.threads[0], 1, 7000);
+	waits_end(&stage.waits, stage.threads[0], 8000);
+	waits_begin(&stage.waits, stage.threads[1], 1, 7000);
+	waits_end(&stage.waits, stage.threads[1], 8000);
+	waits_write(&stage.waits, UINT64_MAX);
+	parts_finish(&stage.parts);
+	REQUIRE(CHECK_INT(rows_of(&stage.parts, PROF_TABLE_WAIT), 5));
+	CHECK(row(&stage, PROF_WAIT_CGROUP, 0) != 0);
+	for (size_t i = 1; i < 3; i++)
+		CHECK_INT(row(&stage, PROF_WAIT_CGROUP, i), row(&stage, PROF_WAIT_CGROUP, 0));
+	CHECK(row(&stage, PROF_WAIT_CGROUP, 3) != row(&stage, PROF_WAIT_CGROUP, 0));
+	CHECK_INT(row(&stage, PROF_WAIT_CGROUP, 4), 0);
+	stage_done(&stage);
 }
 
 /* If too many rows wait for an earlier row's requested stack, the request is abandoned. */
@@ -778,6 +911,10 @@ int main(void)
 	RUN(test_lost_switch);
 	RUN(test_copied_twice);
 	RUN(test_page_fault);
+	RUN(test_shared_call);
+	RUN(test_forked);
+	RUN(test_names);
+	RUN(test_cgroups);
 	RUN(test_pile);
 	RUN(test_mappings);
 	RUN(test_wakers);

@@ -219,7 +219,18 @@ static const GArray *array_at(const GPtrArray *arrays, uint32_t thread)
 static bool add_waits(struct names_epoch *epoch, const struct prof_batch *batch, void *data,
 		      GError **error)
 {
-	enum { TIME, THREAD, DURATION, STACK, STATE, SYSCALL, OBJECT, WAKER, WAKER_THREAD };
+	enum {
+		TIME,
+		THREAD,
+		DURATION,
+		STACK,
+		STACK_SOURCE,
+		STATE,
+		SYSCALL,
+		OBJECT,
+		WAKER,
+		WAKER_THREAD
+	};
 	struct critical_path *path = data;
 	struct stack_places *places = &path->places;
 	const struct prof_array *c = batch->columns;
@@ -240,10 +251,12 @@ static bool add_waits(struct names_epoch *epoch, const struct prof_batch *batch,
 			.call = found.call,
 			.waker = (uint32_t)array_number_or(&c[WAKER], i, PROF_WAKER_UNKNOWN),
 		};
-		const char *call =
-			wait_call_name(array_number_or(&c[STATE], i, PROF_WAIT_UNKNOWN),
-				       names_text(epoch, array_number_or(&c[SYSCALL], i, 0)),
-				       names_text(epoch, array_number_or(&c[OBJECT], i, 0)));
+		const char *call = wait_call_name(&(struct wait_call){
+			.source = array_number_or(&c[STACK_SOURCE], i, PROF_STACK_NONE),
+			.state = array_number_or(&c[STATE], i, PROF_WAIT_UNKNOWN),
+			.call = names_text(epoch, array_number_or(&c[SYSCALL], i, 0)),
+			.object = names_text(epoch, array_number_or(&c[OBJECT], i, 0)),
+		});
 		const char *name = NULL;
 		enum wait_cause cause = call ? wait_cause_of(call, &name) : WAIT_UNKNOWN;
 		struct path_wait wait = {
@@ -275,7 +288,8 @@ static bool read_waits(struct critical_path *path, GError **error)
 {
 	return names_each_batch(path->reader->capture->names,
 				NAMES_COLUMNS(PROF_TABLE_WAIT, PROF_WAIT_TIME, PROF_WAIT_THREAD,
-					      PROF_WAIT_DURATION, PROF_WAIT_STACK, PROF_WAIT_STATE,
+					      PROF_WAIT_DURATION, PROF_WAIT_STACK,
+					      PROF_WAIT_STACK_SOURCE, PROF_WAIT_STATE,
 					      PROF_WAIT_SYSCALL, PROF_WAIT_OBJECT, PROF_WAIT_WAKER,
 					      PROF_WAIT_WAKER_THREAD),
 				add_waits, path, error);

@@ -41,18 +41,19 @@ struct pass {
 	GArray *node_timelines; /* struct profile_timeline by node of the epoch */
 };
 
-enum { TIME, THREAD, CPU, STACK, METHOD, STOP, WEIGHT, INTERPRETER, N_COMMON };
-enum { SOURCE = N_COMMON, CGROUP, MODE, N_COLUMNS };
+enum { TIME, THREAD, CPU, STACK, METHOD, STOP, WEIGHT, INTERPRETER, CGROUP, N_COMMON };
+enum { SOURCE = N_COMMON, MODE, N_COLUMNS };
 enum { STATE = N_COMMON, STACK_SOURCE, SYSCALL, OBJECT, N_WAIT_COLUMNS };
 static const uint16_t sample_columns[N_COLUMNS] = {
 	PROF_SAMPLE_TIME,        PROF_SAMPLE_THREAD,    PROF_SAMPLE_CPU,    PROF_SAMPLE_STACK,
 	PROF_SAMPLE_USER_METHOD, PROF_SAMPLE_USER_STOP, PROF_SAMPLE_WEIGHT, PROF_SAMPLE_INTERPRETER,
-	PROF_SAMPLE_SOURCE,      PROF_SAMPLE_CGROUP,    PROF_SAMPLE_MODE,
+	PROF_SAMPLE_CGROUP,      PROF_SAMPLE_SOURCE,    PROF_SAMPLE_MODE,
 };
 static const uint16_t wait_columns[N_WAIT_COLUMNS] = {
-	PROF_WAIT_TIME,        PROF_WAIT_THREAD,       PROF_WAIT_CPU,      PROF_WAIT_STACK,
-	PROF_WAIT_USER_METHOD, PROF_WAIT_USER_STOP,    PROF_WAIT_DURATION, PROF_WAIT_INTERPRETER,
-	PROF_WAIT_STATE,       PROF_WAIT_STACK_SOURCE, PROF_WAIT_SYSCALL,  PROF_WAIT_OBJECT,
+	PROF_WAIT_TIME,        PROF_WAIT_THREAD,    PROF_WAIT_CPU,          PROF_WAIT_STACK,
+	PROF_WAIT_USER_METHOD, PROF_WAIT_USER_STOP, PROF_WAIT_DURATION,     PROF_WAIT_INTERPRETER,
+	PROF_WAIT_CGROUP,      PROF_WAIT_STATE,     PROF_WAIT_STACK_SOURCE, PROF_WAIT_SYSCALL,
+	PROF_WAIT_OBJECT,
 };
 
 /* ---- entities -------------------------------------------------------------------------------- */
@@ -561,11 +562,12 @@ static void count_sample(struct pass *pass, const struct prof_batch *batch, size
 		uint64_t state = array_number_or(&c[STATE], i, PROF_WAIT_UNKNOWN);
 		uint64_t source = array_number_or(&c[STACK_SOURCE], i, PROF_STACK_NONE);
 
-		const char *call = names_text(pass->epoch, array_number_or(&c[SYSCALL], i, 0));
-		const char *object = names_text(pass->epoch, array_number_or(&c[OBJECT], i, 0));
-
-		hit->call = call || source == PROF_STACK_LATE ? wait_call_name(state, call, object)
-							      : NULL;
+		hit->call = wait_call_name(&(struct wait_call){
+			.source = source,
+			.state = state,
+			.call = names_text(pass->epoch, array_number_or(&c[SYSCALL], i, 0)),
+			.object = names_text(pass->epoch, array_number_or(&c[OBJECT], i, 0)),
+		});
 		profile->wait_ns[MIN_OF(state, (uint64_t)PROF_WAIT_TRACED)] += hit->amount.weight;
 		if (source < PROF_STACK_SOURCES)
 			profile->stack_ns[source] += hit->amount.weight;
@@ -580,7 +582,7 @@ static void count_sample(struct pass *pass, const struct prof_batch *batch, size
 		entity = names_thread_at(profile->functions->names, hit->thread)->process;
 		break;
 	case PROFILE_CGROUP:
-		entity = hit->is_wait ? 0 : cgroup_entity(pass, array_number_or(&c[CGROUP], i, 0));
+		entity = cgroup_entity(pass, array_number_or(&c[CGROUP], i, 0));
 		break;
 	default:
 		entity = hit->stack == 0 ? FUNCTION_NO_STACK : FUNCTION_LOST;

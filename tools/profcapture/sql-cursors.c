@@ -756,23 +756,24 @@ static bool put_fields(const struct row_cursor *cursor, sqlite3_context *context
 	return true;
 }
 
-/* Stores the name of the cause of a wait: that of its system call, if recorded, else of its stack,
- * which ends in `call`. */
+/* Stores the name of the cause of a wait: that of its stack, which ends in `call`, or of its system
+ * call, if the stack lacks that. */
 static bool put_cause(const struct row_cursor *cursor, sqlite3_context *context, uint32_t call,
 		      GError **error)
 {
 	struct sql_tables *tables = vtab_of(cursor)->tables;
 	struct names_epoch *names = names_of(cursor, error);
-	const char *syscall, *object, *name, *label;
+	const char *name, *label;
 	enum wait_cause cause;
 
 	if (!names)
 		return false;
-	syscall = names_text(names, number_of(cursor, PROF_WAIT_SYSCALL));
-	object = names_text(names, number_of(cursor, PROF_WAIT_OBJECT));
-	name = syscall || number_of(cursor, PROF_WAIT_STACK_SOURCE) == PROF_STACK_LATE
-		       ? wait_call_name(number_of(cursor, PROF_WAIT_STATE), syscall, object)
-		       : NULL;
+	name = wait_call_name(&(struct wait_call){
+		.source = number_of(cursor, PROF_WAIT_STACK_SOURCE),
+		.state = number_of(cursor, PROF_WAIT_STATE),
+		.call = names_text(names, number_of(cursor, PROF_WAIT_SYSCALL)),
+		.object = names_text(names, number_of(cursor, PROF_WAIT_OBJECT)),
+	});
 	if (!name) {
 		put_text(tables, context, sql_derived_cause(tables->derived, call));
 		return true;

@@ -24,36 +24,62 @@ static const struct known table[] = {
 	{ "anon_pipe_read", WAIT_PIPE, "pipe" },
 	{ "anon_pipe_write", WAIT_PIPE, "pipe" },
 	{ "asm_exc_page_fault", WAIT_FAULT, "page fault" },
+	{ "chmod", WAIT_FILE, NULL },
+	{ "chown", WAIT_FILE, NULL },
 	{ "clock_nanosleep", WAIT_TIMER, "timer" },
 	{ "close", WAIT_FILE, NULL },
 	{ "connect", WAIT_NETWORK, NULL },
 	{ "copy_file_range", WAIT_FILE, NULL },
+	{ "creat", WAIT_FILE, "open" },
 	{ "do_mem_abort", WAIT_FAULT, "page fault" },
 	{ "do_signal_stop", WAIT_OTHER, "stop" },
 	{ "epoll_pwait", WAIT_POLL, "epoll" },
 	{ "epoll_pwait2", WAIT_POLL, "epoll" },
 	{ "epoll_wait", WAIT_POLL, "epoll" },
+	{ "eventfd_read", WAIT_OTHER, "eventfd" },
 	{ "exc_page_fault", WAIT_FAULT, "page fault" },
 	{ "execve", WAIT_FILE, NULL },
+	{ "execveat", WAIT_FILE, "execve" },
+	{ "faccessat", WAIT_FILE, "access" },
+	{ "faccessat2", WAIT_FILE, "access" },
 	{ "fallocate", WAIT_FILE, NULL },
+	{ "fchmod", WAIT_FILE, "chmod" },
+	{ "fchmodat", WAIT_FILE, "chmod" },
+	{ "fchown", WAIT_FILE, "chown" },
+	{ "fchownat", WAIT_FILE, "chown" },
+	{ "fcntl", WAIT_FILE, NULL },
 	{ "fdatasync", WAIT_FILE, NULL },
+	{ "flock", WAIT_FILE, NULL },
+	{ "fstat", WAIT_FILE, "stat" },
+	{ "fstatfs", WAIT_FILE, "statfs" },
 	{ "fsync", WAIT_FILE, NULL },
 	{ "ftruncate", WAIT_FILE, NULL },
 	{ "futex", WAIT_FUTEX, NULL },
 	{ "futex_abstimed_wait_common", WAIT_FUTEX, "futex" },
+	{ "futex_wait", WAIT_FUTEX, "futex" },
 	{ "futex_waitv", WAIT_FUTEX, "futex" },
 	{ "getdents64", WAIT_FILE, NULL },
+	{ "inotify_read", WAIT_OTHER, "inotify" },
 	{ "io_getevents", WAIT_FILE, NULL },
 	{ "io_uring_enter", WAIT_FILE, NULL },
+	{ "link", WAIT_FILE, NULL },
+	{ "linkat", WAIT_FILE, "link" },
 	{ "lll_lock_wait", WAIT_FUTEX, "futex" },
 	{ "lll_lock_wait_private", WAIT_FUTEX, "futex" },
+	{ "lstat", WAIT_FILE, "stat" },
 	{ "mkdir", WAIT_FILE, NULL },
+	{ "mkdirat", WAIT_FILE, "mkdir" },
 	{ "msync", WAIT_FILE, NULL },
 	{ "n_tty_read", WAIT_OTHER, "terminal" },
 	{ "nanosleep", WAIT_TIMER, "timer" },
+	{ "newfstat", WAIT_FILE, "stat" },
 	{ "newfstatat", WAIT_FILE, "stat" },
+	{ "newlstat", WAIT_FILE, "stat" },
+	{ "newstat", WAIT_FILE, "stat" },
 	{ "open", WAIT_FILE, NULL },
 	{ "openat", WAIT_FILE, "open" },
+	{ "openat2", WAIT_FILE, "open" },
+	{ "page fault", WAIT_FAULT, NULL },
 	{ "pause", WAIT_OTHER, "signal" },
 	{ "pipe_read", WAIT_PIPE, "pipe" },
 	{ "pipe_write", WAIT_PIPE, "pipe" },
@@ -61,44 +87,67 @@ static const struct known table[] = {
 	{ "ppoll", WAIT_POLL, "poll" },
 	{ "pread64", WAIT_FILE, "read" },
 	{ "preadv", WAIT_FILE, "read" },
+	{ "preadv2", WAIT_FILE, "read" },
 	{ "pselect6", WAIT_POLL, "select" },
 	{ "ptrace_stop", WAIT_OTHER, "trace stop" },
 	{ "pwrite64", WAIT_FILE, "write" },
 	{ "pwritev", WAIT_FILE, "write" },
+	{ "pwritev2", WAIT_FILE, "write" },
 	{ "read", WAIT_FILE, NULL },
 	{ "read of a pipe", WAIT_PIPE, "pipe" },
 	{ "read of a socket", WAIT_NETWORK, NULL },
 	{ "read of a terminal", WAIT_OTHER, "terminal" },
+	{ "read of a timer", WAIT_TIMER, "timer" },
 	{ "read of another object", WAIT_OTHER, "read" },
+	{ "readahead", WAIT_FILE, NULL },
 	{ "readlink", WAIT_FILE, NULL },
+	{ "readlinkat", WAIT_FILE, "readlink" },
 	{ "readv", WAIT_FILE, "read" },
 	{ "recv", WAIT_NETWORK, NULL },
 	{ "recvfrom", WAIT_NETWORK, "recv" },
 	{ "recvmmsg", WAIT_NETWORK, "recv" },
 	{ "recvmsg", WAIT_NETWORK, "recv" },
 	{ "rename", WAIT_FILE, NULL },
+	{ "renameat", WAIT_FILE, "rename" },
 	{ "renameat2", WAIT_FILE, "rename" },
+	{ "rmdir", WAIT_FILE, NULL },
 	{ "rt_sigsuspend", WAIT_OTHER, "signal" },
 	{ "rt_sigtimedwait", WAIT_OTHER, "signal" },
 	{ "select", WAIT_POLL, NULL },
 	{ "send", WAIT_NETWORK, NULL },
+	{ "sendfile", WAIT_FILE, NULL },
 	{ "sendfile64", WAIT_FILE, "sendfile" },
 	{ "sendmmsg", WAIT_NETWORK, "send" },
 	{ "sendmsg", WAIT_NETWORK, "send" },
 	{ "sendto", WAIT_NETWORK, "send" },
+	{ "signalfd_read", WAIT_OTHER, "signal" },
+	{ "signalfd_read_iter", WAIT_OTHER, "signal" },
 	{ "sock_read_iter", WAIT_NETWORK, "read of a socket" },
 	{ "sock_write_iter", WAIT_NETWORK, "write to a socket" },
+	{ "splice", WAIT_PIPE, NULL },
+	{ "stat", WAIT_FILE, NULL },
+	{ "statfs", WAIT_FILE, NULL },
+	{ "statx", WAIT_FILE, "stat" },
 	{ "stop", WAIT_OTHER, NULL },
+	{ "symlink", WAIT_FILE, NULL },
+	{ "symlinkat", WAIT_FILE, "symlink" },
 	{ "sync", WAIT_FILE, NULL },
 	{ "sync_file_range", WAIT_FILE, NULL },
 	{ "syncfs", WAIT_FILE, NULL },
+	{ "tee", WAIT_PIPE, NULL },
+	{ "timerfd_read", WAIT_TIMER, "timer" },
+	{ "timerfd_read_iter", WAIT_TIMER, "timer" },
 	{ "trace stop", WAIT_OTHER, NULL },
 	{ "truncate", WAIT_FILE, NULL },
 	{ "tty_read", WAIT_OTHER, "terminal" },
+	{ "umount", WAIT_FILE, NULL },
+	{ "umount2", WAIT_FILE, "umount" },
 	{ "unlink", WAIT_FILE, NULL },
 	{ "unlinkat", WAIT_FILE, "unlink" },
 	{ "userfaultfd_read", WAIT_OTHER, "userfaultfd" },
+	{ "utimensat", WAIT_FILE, NULL },
 	{ "vfork", WAIT_PROCESS, NULL },
+	{ "vmsplice", WAIT_PIPE, "splice" },
 	{ "wait4", WAIT_PROCESS, "wait" },
 	{ "wait_for_vfork_done", WAIT_PROCESS, "vfork" },
 	{ "waitid", WAIT_PROCESS, "wait" },
@@ -135,7 +184,7 @@ enum wait_cause wait_cause_of(const char *name, const char **ret_call)
 	return known ? known->cause : WAIT_UNKNOWN;
 }
 
-const char *wait_call_name(uint64_t state, const char *call, const char *object)
+const char *wait_call_name(const struct wait_call *wait)
 {
 	static const struct {
 		const char *object, *read, *write;
@@ -144,20 +193,29 @@ const char *wait_call_name(uint64_t state, const char *call, const char *object)
 		{ "socket:", "read of a socket", "write to a socket" },
 		{ "/dev/pts/", "read of a terminal", "write to a terminal" },
 		{ "/dev/tty", "read of a terminal", "write to a terminal" },
+		{ "anon_inode:[timerfd]", "read of a timer", "write to another object" },
 		{ "/", "read", "write" },
 	};
 	const char *known;
 	bool reads;
 
+	if (wait->source == PROF_STACK_COPIED)
+		return NULL;
 	/* The call is the one that the stop interrupts. */
-	if (state == PROF_WAIT_STOPPED || state == PROF_WAIT_TRACED)
-		return state == PROF_WAIT_STOPPED ? "stop" : "trace stop";
-	if (!call || wait_cause_of(call, &known) != WAIT_FILE ||
+	if (wait->state == PROF_WAIT_STOPPED || wait->state == PROF_WAIT_TRACED)
+		return wait->state == PROF_WAIT_STOPPED ? "stop" : "trace stop";
+	/* Captures of earlier versions have no name for page faults. */
+	if (!wait->call)
+		return wait->source == PROF_STACK_LATE ? "page fault" : NULL;
+	/* Only a wait for a child of vfork(), as of posix_spawn(), lasts until it is read. */
+	if (strcmp(wait->call, "clone") == 0 || strcmp(wait->call, "clone3") == 0)
+		return "vfork";
+	if (wait_cause_of(wait->call, &known) != WAIT_FILE ||
 	    (strcmp(known, "read") != 0 && strcmp(known, "write") != 0))
-		return call;
+		return wait->call;
 	reads = strcmp(known, "read") == 0;
-	for (size_t i = 0; object && i < ARRAY_SIZE(kinds); i++)
-		if (g_str_has_prefix(object, kinds[i].object))
+	for (size_t i = 0; wait->object && i < ARRAY_SIZE(kinds); i++)
+		if (g_str_has_prefix(wait->object, kinds[i].object))
 			return reads ? kinds[i].read : kinds[i].write;
 	return reads ? "read of another object" : "write to another object";
 }

@@ -41,10 +41,14 @@ struct wait_places {
 
 /* Returns the cause for a function's name, or WAIT_UNKNOWN. *ret_call: a static text. */
 enum wait_cause wait_cause_of(const char *name, const char **ret_call);
-/* Returns a name for wait_cause_of() for a wait whose stack has no kernel frames, from its state,
- * system call and object in the table wait. `call` and `object` may be NULL. The result is `call`,
- * which may be NULL, or static. */
-const char *wait_call_name(uint64_t state, const char *call, const char *object);
+/* The columns of a wait's row that name the call in which it waited. */
+struct wait_call {
+	uint64_t source, state;    /* enum prof_stack_source, enum prof_wait_state */
+	const char *call, *object; /* the system call, and what its descriptor refers to, or NULL */
+};
+/* Returns a name for wait_cause_of(): `call`, or a static text. NULL: the stack has it, in the
+ * kernel's frames, or it is unknown. */
+const char *wait_call_name(const struct wait_call *wait);
 /* Returns the place of a wait whose innermost frame is `function`. `caller`: the place of a wait in
  * its caller; NULL: it has none. */
 struct wait_place wait_place_below(const struct wait_place *caller,

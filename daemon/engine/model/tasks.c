@@ -271,6 +271,7 @@ static struct process *new_process(struct tasks *tasks, int32_t pid, uint64_t st
 	if (before)
 		end_process(tasks, before, start_ns);
 	row_init(&process->row, ++tasks->last_process, write_process, free_process);
+	process->origin = process->row.id;
 	process->pid = pid;
 	process->start_ns = start_ns;
 	process->maps = maps_new();
@@ -402,6 +403,7 @@ void tasks_add_status(struct tasks *tasks, struct thread *leader, int32_t status
 
 static void inherit(struct process *child, const struct process *parent)
 {
+	child->origin = parent->origin;
 	child->uid = parent->uid;
 	child->kernel = parent->kernel;
 	child->program = parent->program;
@@ -452,6 +454,7 @@ void tasks_fork(struct tasks *tasks, const struct task_ids *task, uint64_t time_
 	}
 	child = new_thread(tasks, process, task->tid, parent ? parent->comm : "", time_ns);
 	child->rank = parent ? parent->rank : 0;
+	child->cgroup = parent ? parent->cgroup : 0;
 	tasks_add_row(tasks, child, PROF_TASK_FORK, parent, time_ns);
 }
 
@@ -496,6 +499,7 @@ struct process *tasks_exec(struct tasks *tasks, int32_t pid, const char *comm, u
 	struct thread *thread = tasks_thread(tasks, pid);
 	bool target = tasks->filtered && tasks_is_target(tasks, pid);
 	uint32_t rank = thread ? thread->rank : 0;
+	uint64_t cgroup = thread ? thread->cgroup : 0;
 
 	if (!before && thread)
 		before = thread->process;
@@ -530,6 +534,7 @@ struct process *tasks_exec(struct tasks *tasks, int32_t pid, const char *comm, u
 		g_hash_table_add(tasks->targets, GINT_TO_POINTER(pid));
 	thread = new_thread(tasks, process, pid, comm, time_ns);
 	thread->rank = rank;
+	thread->cgroup = cgroup;
 	tasks_add_row(tasks, thread, PROF_TASK_EXEC, NULL, time_ns);
 	return process;
 }

@@ -14,6 +14,7 @@ struct process {
 	int32_t pid, ppid;
 	uint64_t start_ns; /* when the pid began */
 	uint64_t begin_ns; /* time of its fork or exec; 0: before the recording */
+	uint32_t origin;   /* id of the process that it was forked from, without an exec since */
 	uint32_t exec_generation;
 	uint32_t uid;
 	unsigned int n_threads; /* not exited */
@@ -69,6 +70,7 @@ struct thread {
 	enum prof_switch_state state; /* state in its last switch row */
 	uint64_t state_ns;            /* the time of that row */
 	struct wait *wait;            /* only for waits.c; NULL: none */
+	uint64_t cgroup;              /* id in the last sample of it, or of a creator; 0: unknown */
 	char comm[SNAPSHOT_COMM_BYTES];
 };
 

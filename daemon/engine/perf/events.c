@@ -175,6 +175,8 @@ static void on_sample(struct events *events, struct cpu *cpu, const struct recor
 	if (position < 0 || (uint32_t)position >= events->n_sources)
 		return;
 	source = events->sources[position];
+	if (thread && record->sample.cgroup)
+		thread->cgroup = record->sample.cgroup;
 	if (source->message.off_cpu) {
 		if (is_too_late(events) || !thread || !events->waits)
 			return;

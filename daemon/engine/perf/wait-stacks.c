@@ -2,20 +2,20 @@
 /*
  * Wait-stacks - which stack each wait shares, if it has none of its own
  *
- * A wait without its own stack shares that of the last wait of the same process that began at the
- * same program counter and stack pointer, or of the first one in the second after it. That wait is
- * usually of the same thread, or of an earlier thread whose stack was in the same memory: servers
- * start a thread for each request. Without such a wait, it shares the stack of one whose stack
- * pointer is at the same place in its page: stacks of threads are mapped at whole pages, so threads
- * that make the same calls have it there. Different callers may lead to one such place, so a shared
- * stack may show another caller; but every Nth sleep is copied, whatever its stack is. Without such
- * a wait, the stack is unknown.
+ * A wait without its own stack shares that of the last wait of the same process, or of one that was
+ * forked from the same, that began at the same program counter and stack pointer, or of the first
+ * one in the second after it. That wait is usually of the same thread, or of an earlier thread or
+ * process whose stack was in the same memory: servers start one for each request. Without such a
+ * wait, it shares the stack of one whose stack pointer is at the same place in its page: stacks of
+ * threads are mapped at whole pages, so threads that make the same calls have it there. Different
+ * callers may lead to one such place, so a shared stack may show another caller; but every Nth
+ * sleep is copied, whatever its stack is. Without such a wait, the stack is unknown.
  * In an interpreted program, a place includes the interpreter's frames, which are merged into the
  * native frames of any wait with that program counter and stack pointer. They are not read for each
  * of the most frequent sleeps; a wait without them gets the last stack, whatever its interpreter's
  * frames are.
  * Wakers have stacks in the same way.
- * Invariants: (1) a shared stack is of the same process, program counter and, at least within its
+ * Invariants: (1) a shared stack is of the same program, program counter and, at least within its
  *                 page, stack pointer, and, if they were read, frames of the interpreter
  *                 [test-engine-waits: shared, in_page, interpreted, wakers]
  * Runs on the drain thread only.
@@ -42,7 +42,7 @@ static struct wait_stratum *stratum_of(const struct wait_stacks *stacks,
 {
 	uint64_t hash = code->pc * HASH_ODD ^ sp ^ code->is_waker ^ chain_hash;
 
-	hash = (hash ^ code->thread->process->row.id) * HASH_ODD;
+	hash = (hash ^ code->thread->process->origin) * HASH_ODD;
 	return &stacks->strata[hash >> 40 & (N_STRATA - 1)];
 }
 
@@ -80,7 +80,7 @@ static struct wait_stratum find_stratum(const struct wait_stacks *stacks,
 	stratum = stratum_of(stacks, code, sp, chain_hash);
 	return is_current(stacks, stratum) && stratum->pc == code->pc && stratum->sp == sp &&
 			       stratum->chain_hash == chain_hash &&
-			       stratum->process == code->thread->process->row.id &&
+			       stratum->origin == code->thread->process->origin &&
 			       stratum->is_waker == code->is_waker
 		       ? *stratum
 		       : (struct wait_stratum){ 0 };
@@ -98,6 +98,14 @@ static uint32_t hash_native(const struct sample *sample)
 	return (uint32_t)(hash >> 32);
 }
 
+/* Returns the string that names the call in which a stack without kernel frames was read, or 0. */
+static uint32_t call_of(const struct wait_stacks *stacks, const struct wait_code *code)
+{
+	return code->source == PROF_STACK_LATE && !code->is_waker
+		       ? output_text(stacks->samples->output, ((const struct wait *)code)->syscall)
+		       : 0;
+}
+
 /* Adds a stack at the code's place. `maps`: the mappings of that stack. */
 static struct wait_stratum make_stratum(struct wait_stacks *stacks, const struct wait_code *code,
 					const struct sample *sample, struct maps **maps,
@@ -105,11 +113,12 @@ static struct wait_stratum make_stratum(struct wait_stacks *stacks, const struct
 {
 	return (struct wait_stratum){
 		.pc = code->pc,
-		.process = code->thread->process->row.id,
+		.origin = code->thread->process->origin,
 		.epoch = stacks->samples->output->epoch,
 		.stack = samples_add_stack(stacks->samples, sample, maps,
 					   interpreter == PROF_INTERPRETER_COMPLETE ||
 						   interpreter == PROF_INTERPRETER_DEEPER),
+		.call = call_of(stacks, code),
 		.native_hash = is_interpreted(stacks, code) ? hash_native(sample) : 0,
 		.interpreter = interpreter,
 		.method = interpreted_method(sample, interpreter),

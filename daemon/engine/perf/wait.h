@@ -7,13 +7,14 @@
 
 #define WAIT_MAX_REGISTERS 16
 
-/* The last stack with which threads of a process slept, or woke another thread, at a place: the
- * program counter, the stack pointer and, if read, the frames of the interpreter. */
+/* The last stack with which threads of a process, or of its forks, slept or woke another thread at
+ * a place: the program counter, the stack pointer and, if read, the frames of the interpreter. */
 struct wait_stratum {
 	uint64_t pc, sp;
-	uint32_t chain_hash;            /* 0: with any frames */
-	uint32_t native_hash;           /* interpreted processes: hash of the other frames */
-	uint32_t process, epoch, stack; /* ids; epoch 0: empty */
+	uint32_t chain_hash;           /* 0: with any frames */
+	uint32_t native_hash;          /* interpreted processes: hash of the other frames */
+	uint32_t origin, epoch, stack; /* ids; epoch 0: empty */
+	uint32_t call; /* string: what a stack without kernel frames was read in; 0: it has them */
 	uint8_t method, stop, interpreter;
 	bool is_waker;
 };
@@ -48,12 +49,14 @@ struct wait {
 	uint64_t begin_ns;     /* 0: the thread has not left its CPU yet */
 	uint64_t end_ns;
 	uint32_t cpu;
+	uint64_t cgroup; /* id; 0: unknown */
 	enum prof_wait_state state;
 	bool is_reported;  /* RECORD_SLEEP has reported the sleep */
 	bool is_requested; /* its stack was requested once */
 	/* when an answer lacked its stack; 0: no answer lacked it */
 	uint64_t missed_ns;
 	uint64_t registers[WAIT_MAX_REGISTERS]; /* registers of regs->perf_sleep_mask */
+	bool has_argument;                      /* known although there are no registers */
 	char *syscall, *object;                 /* NULL: unknown */
 	struct waker *waker;                    /* referenced; NULL: unknown */
 	GList link;                             /* in waits->begun or waits->ended */

@@ -11,7 +11,9 @@
  * (daemon/files/stack.c). The stack is used if, according to the switches, the thread did not run
  * between the start of the wait and the reading. If switches were lost since the start, on any CPU,
  * it may have run, and the stack is not used. Threads that sleep since before the recording get
- * a stack in this way, too, and so do those of users who may not record the tracepoint.
+ * a stack in this way, too, and so do those of users who may not record the tracepoint. With the
+ * stack come the names of the system call and of its descriptor's object, which are requested for
+ * long waits with a copied stack, too, if there is room.
  * A wait that a thread ends has a waker. Two events report it as they report sleeps: one has the
  * registers, the other, for some wakers, a copy of the stack. Their records are of one waking if no
  * other waking on the CPU is between them. If an interrupt wakes a thread, the interrupted thread
@@ -102,6 +104,17 @@ static struct wait *next_wait(struct waits *waits, struct thread *thread)
 
 /* ---- rows ------------------------------------------------------------------------------------ */
 
+/* Returns the cgroup's path as a string of the output; 0: unknown. A thread without a sample is
+ * where its process was when /proc was read. */
+static uint32_t cgroup_of(const struct waits *waits, const struct wait *wait)
+{
+	const struct thread *thread = wait->code.thread;
+	uint64_t id = wait->cgroup ? wait->cgroup : thread->cgroup;
+
+	return id ? tasks_cgroup(waits->samples->tasks, id)
+		  : output_text(waits->samples->output, thread->process->cgroup);
+}
+
 static void write_row(struct waits *waits, struct wait *wait)
 {
 	struct wait_stratum found, waker_found = { 0 };
@@ -109,7 +122,7 @@ static void write_row(struct waits *waits, struct wait *wait)
 	enum prof_stack_source waker_source = PROF_STACK_NONE;
 	struct output *output = waits->samples->output;
 	struct wait_code *waker = wait->waker ? &wait->waker->code : NULL;
-	bool has_argument = wait->code.has_registers || wait->syscall;
+	bool has_argument = wait->code.has_registers || wait->has_argument;
 	uint64_t duration_ns = wait->end_ns - MIN_OF(wait->begin_ns, wait->end_ns);
 
 	if (source == PROF_STACK_NONE && wait->missed_ns && wait->end_ns <= wait->missed_ns)
@@ -133,7 +146,9 @@ static void write_row(struct waits *waits, struct wait *wait)
 			[PROF_WAIT_USER_METHOD] = found.method,
 			[PROF_WAIT_USER_STOP] = found.stop,
 			[PROF_WAIT_ARGUMENT] = wait->code.argument,
-			[PROF_WAIT_SYSCALL] = output_text(output, wait->syscall),
+			[PROF_WAIT_SYSCALL] = source == PROF_STACK_SHARED
+						      ? found.call
+						      : output_text(output, wait->syscall),
 			[PROF_WAIT_OBJECT] = output_text(output, wait->object),
 			[PROF_WAIT_WAKER] = waker ? wait->waker->kind : PROF_WAKER_UNKNOWN,
 			[PROF_WAIT_WAKER_THREAD] = waker && waker->thread ? waker->thread->row.id
@@ -142,6 +157,7 @@ static void write_row(struct waits *waits, struct wait *wait)
 			[PROF_WAIT_WAKER_STACK_SOURCE] = waker_source,
 			[PROF_WAIT_WAKER_ARGUMENT] = waker ? waker->argument : 0,
 			[PROF_WAIT_INTERPRETER] = found.interpreter,
+			[PROF_WAIT_CGROUP] = cgroup_of(waits, wait),
 		},
 		(has_argument ? 0 : UINT64_C(1) << PROF_WAIT_ARGUMENT) |
 			(waker && waker->has_registers ? 0
@@ -324,10 +340,20 @@ static bool is_unverified(const struct waits *waits, const struct wait *wait)
 	return wait->begin_ns < waits->lost_ns;
 }
 
+/* Requests the stack of a thread, or the names of what it waits for. Takes a reference. */
+static int32_t request(struct waits *waits, struct wait *wait)
+{
+	wait->is_requested = wait->code.is_pending = true;
+	wait->code.refs++;
+	g_ptr_array_add(waits->requested, wait);
+	return wait->code.thread->tid;
+}
+
 uint32_t waits_request(struct waits *waits, uint64_t now_ns, uint64_t threshold_ns,
 		       int32_t *ret_tids)
 {
-	uint32_t n = 0;
+	struct wait *copied[WAITS_MAX_REQUESTED];
+	uint32_t n_copied = 0, n = 0;
 
 	/* A waker that is still in `early` belongs to no wait. */
 	g_hash_table_remove_all(waits->early);
@@ -346,23 +372,26 @@ uint32_t waits_request(struct waits *waits, uint64_t now_ns, uint64_t threshold_
 			continue;
 		}
 		if (!waits->samples->unwind || wait->begin_ns == 0 ||
-		    now_ns - MIN_OF(wait->begin_ns, now_ns) < threshold_ns || wait->code.maps ||
+		    now_ns - MIN_OF(wait->begin_ns, now_ns) < threshold_ns ||
 		    wait->code.is_pending || wait->is_requested ||
 		    wait->code.thread->process->kernel || is_unverified(waits, wait) ||
 		    is_paused(waits, wait, now_ns) ||
 		    (wait->is_reported && !wait->code.has_registers))
 			continue;
-		wait->is_requested = wait->code.is_pending = true;
-		wait->code.refs++;
-		g_ptr_array_add(waits->requested, wait);
-		ret_tids[n++] = wait->code.thread->tid;
+		if (!wait->code.maps)
+			ret_tids[n++] = request(waits, wait);
+		else if (n_copied < WAITS_MAX_REQUESTED)
+			copied[n_copied++] = wait;
 	}
+	for (uint32_t i = 0; i < n_copied && n < WAITS_MAX_REQUESTED; i++)
+		ret_tids[n++] = request(waits, copied[i]);
 	qsort(ret_tids, n, sizeof(*ret_tids), compare_tids);
 	return n;
 }
 
-/* Walks a stack that was read. Without a report of the sleep, only the program counter, the stack
- * pointer and the call's first argument are known, where vfork() has its return address. */
+/* Walks a stack that was read. Takes over a reference. Without a report of the sleep, only the
+ * program counter, the stack pointer and the call's first argument are known, where vfork() has its
+ * return address. */
 static void walk_late(struct waits *waits, struct wait *wait, const struct snapshot_stack *stack,
 		      const uint8_t *bytes)
 {
@@ -423,11 +452,16 @@ static bool receive(struct waits *waits, struct wait *wait, const struct snapsho
 	    is_unverified(waits, wait) || (wait->end_ns && wait->end_ns <= stack.done_ns) ||
 	    (wait->code.has_registers && (wait->code.pc != stack.pc || wait->code.sp != stack.sp)))
 		return false;
-	/* In a page fault, there is no call and no argument. */
-	if (stack.syscall[0])
-		wait->syscall = g_strndup(stack.syscall, sizeof(stack.syscall));
+	/* A page fault is no system call, and has no argument. */
+	wait->has_argument = stack.syscall[0];
+	wait->syscall = wait->has_argument ? g_strndup(stack.syscall, sizeof(stack.syscall))
+					   : g_strdup("page fault");
 	if (stack.object[0])
 		wait->object = g_strndup(stack.object, sizeof(stack.object));
+	if (wait->code.maps) {
+		waits_lose(waits, &wait->code);
+		return true;
+	}
 	if (!wait->code.has_registers)
 		wait->code.argument = stack.argument;
 	walk_late(waits, wait, &stack, (const uint8_t *)item->text + sizeof(stack));
@@ -593,6 +627,7 @@ void waits_begin(struct waits *waits, struct thread *thread, uint32_t cpu, uint6
 		waker_set(&wait->waker, NULL);
 	wait->begin_ns = time_ns;
 	wait->cpu = cpu;
+	wait->cgroup = thread->cgroup;
 }
 
 void waits_drop(struct waits *waits, struct thread *thread)

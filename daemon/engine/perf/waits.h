@@ -64,7 +64,8 @@ void waits_end_all(struct waits *waits, uint64_t time_ns);
  * stacks. */
 #define WAITS_MAX_ENDED 32768u
 /* Fills in the sorted tids of threads that have slept for threshold_ns, and whose stacks are
- * unknown and not requested yet; at most WAITS_MAX_REQUESTED. The answer is a snapshot, for
+ * unknown and not requested yet, and if there is room, those whose stacks were copied; at most
+ * WAITS_MAX_REQUESTED. The answer is a snapshot, for
  * waits_receive(), or never comes: waits_give_up(), which allows to request them again. Must be
  * called in each round. */
 uint32_t waits_request(struct waits *waits, uint64_t now_ns, uint64_t threshold_ns,
