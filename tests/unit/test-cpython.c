@@ -92,6 +92,7 @@ static void test_offsets_of_the_file(void)
 		{ "version-14", INTERP_FOUND, 14 },
 		{ "free-threaded", INTERP_OTHER_BUILD, 13 },
 		{ "no-cookie", INTERP_OTHER_BUILD, 13 },
+		{ "version-11-musl", INTERP_OTHER_BUILD, 11 },
 		{ "version-2", INTERP_OTHER_VERSION, 0 },
 		{ "none", INTERP_FOUND_NONE, 0 },
 	};

@@ -73,6 +73,8 @@ static void test_files(void)
 		{ "ruby-library", INTERP_FOUND, 1, { 0x41010, 8, 0x41500, 0x41600 } },
 		{ "ruby-own-module", INTERP_FOUND, 1, { 0x41020, 8, 0x41500, 0x41600 } },
 		{ "ruby-program", INTERP_FOUND, 1, { 0, UINT64_C(8) - 32, 0x41500, 0x41600 } },
+		{ "ruby-program-musl", INTERP_FOUND, 1, { 0, UINT64_C(8) - 32, 0x41500, 0x41600 } },
+		{ "ruby-library-musl", INTERP_OTHER_BUILD, 1, { 0 } },
 		{ "ruby-other-access", INTERP_OTHER_BUILD, 1, { 0 } },
 		{ "ruby-no-block", INTERP_OTHER_BUILD, 1, { 0 } },
 		{ "ruby-odd-block", INTERP_OTHER_BUILD, 1, { 0 } },

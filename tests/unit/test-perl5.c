@@ -63,6 +63,7 @@ static void test_files(void)
 		{ "perl-debugging", INTERP_OTHER_BUILD, 36, { 0 } },
 		{ "perl-other-machine", INTERP_OTHER_BUILD, 36, { 0 } },
 		{ "perl-other-code", INTERP_OTHER_BUILD, 36, { 0 } },
+		{ "perl-program-musl", INTERP_OTHER_BUILD, 36, { 0 } },
 		{ "perl-undefined", INTERP_OTHER_BUILD, 36, { 0 } },
 		{ "perl-far-operations", INTERP_OTHER_BUILD, 36, { 0 } },
 	};

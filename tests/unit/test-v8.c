@@ -42,6 +42,8 @@ static void test_files(void)
 		{ "v8-10.2", INTERP_FOUND, 102, { 0, 0, 0x4111c } },
 		{ "v8-12.4", INTERP_FOUND, 124, { 0, (uint64_t)(0xb0 - 0x100) } },
 		{ "v8-13.6", INTERP_FOUND, 136, { 0, (uint64_t)-0xa0 } },
+		{ "v8-10.2-musl", INTERP_OTHER_BUILD, 102, { 0 } },
+		{ "v8-module-musl", INTERP_OTHER_BUILD, 113, { 0 } },
 		{ "v8-13.6-other-code", INTERP_OTHER_BUILD, 136, { 0 } },
 		{ "v8-13.6-positive", INTERP_OTHER_BUILD, 136, { 0 } },
 		{ "v8-13.6-short-code", INTERP_OTHER_BUILD, 136, { 0 } },

@@ -18,6 +18,9 @@
 #define ENTRIES_AT_ONCE 1024u
 #define MAX_TEXT_BYTES (64u << 20)
 #define TEXT_AT_ONCE (64u << 10)
+/* Names that musl's library has, also as that of Alpine. glibc's is libc.so.6. */
+#define MUSL "\0libc.so"
+#define MUSL_OF_MACHINE "\0libc.musl-"
 
 /* A name that ends with "_" is the beginning of one whose end differs between versions. */
 static const char *const names[INTERP_SYMBOLS] = {
@@ -353,6 +356,10 @@ static bool read_symbols(struct interp_elf *elf, const Elf64_Shdr *table, const 
 	if (!symbols || !text || !read_at(elf->fd, text, strings->sh_size, strings->sh_offset))
 		return false;
 	text[strings->sh_size - 1] = '\0';
+	/* The names of the libraries that the file needs are among those of its symbols. */
+	elf->needs_musl =
+		memmem(text, strings->sh_size, MUSL, sizeof(MUSL)) ||
+		memmem(text, strings->sh_size, MUSL_OF_MACHINE, sizeof(MUSL_OF_MACHINE) - 1);
 	for (size_t done = 0; done < n;) {
 		const size_t part = MIN_OF(n - done, (size_t)ENTRIES_AT_ONCE);
 

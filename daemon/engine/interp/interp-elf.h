@@ -82,6 +82,7 @@ enum interp_symbol {
 struct interp_elf {
 	int fd;
 	bool is_x86_64;
+	bool needs_musl; /* or another C library whose name is not glibc's */
 	size_t n_segments, n_relocations;
 	Elf64_Phdr segments[INTERP_ELF_MAX_SEGMENTS];
 	Elf64_Shdr relocations[INTERP_ELF_MAX_RELOCATIONS]; /* sections of kind RELA */

@@ -3,6 +3,8 @@
  * Interp-runtime - the interpreter in an ELF file
  *
  * Invariants: (1) memory and work are bounded, whatever the file says  [fuzz_interp_runtime]
+ *             (2) a build whose threads have their data where glibc's threads do not is not used
+ *                 [test-cpython: offsets of the file]
  * Pure functions of the file.
  */
 #include "daemon/engine/interp/interp-runtime.h"
@@ -14,6 +16,23 @@
 #include "daemon/engine/interp/ruby-file.h"
 #include "daemon/engine/interp/v8-file.h"
 
+/* Returns whether the BPF program finds the state of a thread by what glibc has of the thread. */
+static bool needs_glibc(const struct interp_runtime *runtime)
+{
+	const uint64_t *addresses = runtime->addresses;
+
+	switch (runtime->family) {
+	case INTERP_RUBY:
+		return addresses[INTERP_RUBY_MODULE] != 0;
+	case INTERP_PHP:
+		return false;
+	case INTERP_V8:
+		return addresses[INTERP_V8_KEY] != 0 || addresses[INTERP_V8_OF_MODULE] != 0;
+	default:
+		return true;
+	}
+}
+
 enum interp_found interp_runtime_find(int fd, struct interp_runtime *ret_runtime)
 {
 	struct interp_elf elf;
@@ -23,6 +42,8 @@ enum interp_found interp_runtime_find(int fd, struct interp_runtime *ret_runtime
 	    !ruby_file_describe(&elf, ret_runtime) && !php_file_describe(&elf, ret_runtime) &&
 	    !perl_file_describe(&elf, ret_runtime))
 		v8_file_describe(&elf, ret_runtime);
+	if (ret_runtime->found == INTERP_FOUND && elf.needs_musl && needs_glibc(ret_runtime))
+		ret_runtime->found = INTERP_OTHER_BUILD;
 	return ret_runtime->found;
 }
 
