@@ -461,7 +461,13 @@ const render = () => {
 	document.documentElement.dataset.drawn = (performance.now() - start).toFixed(1);
 };
 
-const MOST_LETTERS = 72; // of a sentence in one of the columns
+// Gives the whole width to sentences that are longer than a column.
+const fitVerdict = () => {
+	const items = [...byId('verdict').children];
+	for (const item of items) item.classList.remove('whole');
+	const isCut = ({ lastChild: text }) => text.scrollWidth > text.clientWidth;
+	for (const item of items.filter(isCut)) item.classList.add('whole');
+};
 
 // Each sentence is a link to its evidence.
 const drawVerdict = () => {
@@ -478,7 +484,7 @@ const drawVerdict = () => {
 			};
 			return el(
 				'li',
-				{ class: text.length > MOST_LETTERS ? 'whole' : undefined },
+				{},
 				el('span', { class: 'swatch', style: { background: `var(--${color})` } }),
 				el('b', {}, figure),
 				el(
@@ -509,6 +515,7 @@ const drawVerdict = () => {
 			),
 		),
 	);
+	fitVerdict();
 };
 
 const SHOWN_LOSSES = 8;
@@ -683,6 +690,7 @@ const listen = () => {
 	});
 	addEventListener('keydown', onKey);
 	addEventListener('resize', render);
+	addEventListener('resize', fitVerdict);
 	matchMedia('(prefers-color-scheme: dark)').addEventListener('change', render);
 	listenTimeline();
 	// print all panels, one after the other

@@ -8,10 +8,10 @@ import {
 	el,
 	fileOf,
 	indent,
+	lead,
 	muted,
 	note,
 	nothing,
-	split,
 	swatch,
 	treeAttributes,
 	twist,
@@ -177,26 +177,21 @@ const pathTable = () => {
 	];
 };
 
-const waitsColumn = () => {
+const places = () => {
 	const { data } = state;
-	if (data.has_waits) {
-		return column(
-			placesTable(),
-			data.wait_notes.map((text) => note(text)),
-			data.path ? pathTable() : null,
-		);
-	}
-	if (data.capture.metric) {
-		return column(nothing('The waits are part of all numbers of this page.'));
-	}
-	return column(
-		nothing(...absence('wait', 'Where threads waited was', 'profctl record --off-cpu')),
-	);
+	if (data.has_waits) return [placesTable(), data.wait_notes.map((text) => note(text))];
+	return data.capture.metric
+		? nothing('The waits are part of all numbers of this page.')
+		: nothing(...absence('wait', 'Where threads waited was', 'profctl record --off-cpu'));
 };
 
-export const waitingPanel = () => split(threadsTable(), waitsColumn());
+export const waitingPanel = () =>
+	lead(
+		column(places()),
+		column(threads(), state.data.has_waits && state.data.path ? pathTable() : null),
+	);
 
-const threadsTable = () => {
+const threads = () => {
 	const { data } = state;
 	const [from, to] = madeOf(range());
 	if (!data.hasSlices) {
@@ -217,11 +212,11 @@ const threadsTable = () => {
 		label: 'Threads',
 		rows: rows.length,
 		columns: [
-			{ title: [swatch('idle'), 'Waited'], width: 7, number: true },
-			{ title: [swatch('ready'), 'Ready'], width: 7, number: true },
-			{ title: [swatch('run'), 'Ran'], width: 7, number: true },
-			{ title: '% ran', width: 6, number: true },
-			{ title: '', width: data.has_waits ? 6 : 12 },
+			{ title: [swatch('idle'), 'Waited'], width: 6, number: true },
+			{ title: [swatch('ready'), 'Ready'], width: 6, number: true },
+			{ title: [swatch('run'), 'Ran'], width: 6, number: true },
+			{ title: '% ran', width: 5, number: true },
+			{ title: '', width: 4 },
 			{ title: 'Thread', class: 'wide' },
 		],
 		onRow: (i) => update(threadChanges(rows[i].lane.index)),
@@ -245,5 +240,5 @@ const threadsTable = () => {
 	const meaning = data.has_wakeups
 		? 'Ready: able to run, but no CPU was free.'
 		: 'Wake-ups were not recorded: a thread that was woken counts as waiting until it runs.';
-	return column(table, note(meaning));
+	return [table, note(meaning)];
 };

@@ -1067,7 +1067,7 @@ def test_waiting_panel(profcapture, page_of, chromium, waited):
     its time; a thread's lane says what the thread waits for."""
     page = page_of(waited)
     choose = "[...document.querySelectorAll('#panel tr')].find((row) => row.cells[5]?.textContent === 'pipe' && row.cells[6].querySelector('.name').title === 'wait_pipe').querySelector('button').focus()"
-    (total,), places, (note,), (tip,), _, chosen = chromium(page, {"open": "tab=waiting"}, {"text": "#sum"}, {"eval": ROWS.replace("#panel table", "#panel table[aria-label=Places]")}, {"text": "#panel > div > .column + .column .note"}, {"at": ["#timeline-canvas", 40, 75]}, {"at": ["#timeline-canvas", 700, 92]}, {"text": "#tip"},
+    (total,), places, (note,), (tip,), _, chosen = chromium(page, {"open": "tab=waiting"}, {"text": "#sum"}, {"eval": ROWS.replace("#panel table", "#panel table[aria-label=Places]")}, {"text": "#panel > div > .column:first-child .note"}, {"at": ["#timeline-canvas", 40, 75]}, {"at": ["#timeline-canvas", 700, 92]}, {"text": "#tip"},
                                                            {"open": "tab=waiting"}, {"eval": choose}, {"key": "Enter"}, {"eval": "location.hash"})
     rows = profcapture.json("sql", waited, "SELECT duration_ns AS ns, cause, stack FROM waits")["data"]["rows"]
     for cause, name in ("timer", "wait_timer"), ("poll", "wait_poll"), ("pipe", "wait_pipe"):

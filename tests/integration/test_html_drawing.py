@@ -148,7 +148,7 @@ def test_legend(empty, chromium, tmp_path):
     """The legend names the colors that the page has, in a window of 1280 pixels too, and hides no button."""
     names = [("none", OWN), ("main", OWN), ("copy", LIBC), ("trap", KERNEL)]
     page = page_with(empty, tmp_path / "legend.html", names, [(0, 1), (1, 2), (1, 3)], [2, 3] * 50)
-    fits = "[...document.querySelectorAll('#tabs button, .legend > *')].every((each) => { const { left, right } = each.getBoundingClientRect(), area = each.parentElement.getBoundingClientRect(); return right > left && right <= innerWidth && right <= area.right + 1; })"
+    fits = "[...document.querySelectorAll('#tabs button, .legend > *')].every((each) => { const { left, right, bottom } = each.getBoundingClientRect(), area = each.parentElement.getBoundingClientRect(); return right > left && right <= innerWidth && right <= area.right + 1 && bottom <= area.bottom + 1; })"
     for width in 1280, 1000, 3840:
         legend, all_fit = chromium(page, {"open": ""}, {"text": ".legend > *"}, {"eval": fits}, size=(width, 800))
         assert legend == ["program", "libraries", "kernel", "inlined"] and all_fit, width
