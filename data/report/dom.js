@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: BSD-2-Clause-Patent
 // Elements, tables and canvases. Names become text nodes: they are never parsed as HTML.
 
+import { inOrder } from './format.js';
+
 export const byId = (id) => document.getElementById(id);
 
 // Describes an element. fill() makes the element, or changes an existing one to match. If only a
@@ -42,6 +44,7 @@ export const fill = (element, ...children) => {
 	let at = element.firstChild;
 	for (const child of children.flat(3)) {
 		if (!isSet(child) || child === '') continue;
+		const text = child instanceof Node || child.tag ? '' : inOrder(String(child));
 		if (child === at) {
 			at = at.nextSibling;
 		} else if (child instanceof Node) {
@@ -54,10 +57,10 @@ export const fill = (element, ...children) => {
 			filled.add(made);
 			element.insertBefore(made, at);
 		} else if (at?.nodeType === Node.TEXT_NODE) {
-			if (at.data !== String(child)) at.data = child;
+			if (at.data !== text) at.data = text;
 			at = at.nextSibling;
 		} else {
-			element.insertBefore(document.createTextNode(child), at);
+			element.insertBefore(document.createTextNode(text), at);
 		}
 	}
 	while (at) {
@@ -364,7 +367,7 @@ export const nothing = (sentence, command) =>
 const tip = () => byId('tip');
 export const showTip = (event, lines) => {
 	const box = tip();
-	box.textContent = lines.join('\n');
+	fill(box, lines.join('\n'));
 	box.hidden = false;
 	const { width, height } = box.getBoundingClientRect();
 	box.style.left = Math.max(4, Math.min(innerWidth - width - 4, event.clientX + 14)) + 'px';

@@ -15,7 +15,7 @@ import {
 	showTip,
 	sizeCanvas,
 } from './dom.js';
-import { count, fitName, percent, signed, uncertainty } from './format.js';
+import { count, fitName, inOrder, percent, signed, uncertainty } from './format.js';
 import { branchWith, pathTo, treeOf } from './branches.js';
 import { isNoise } from './changes.js';
 import { nothingHere, state, update } from './state.js';
@@ -212,7 +212,7 @@ function drawBoxes() {
 		g.font = `${style}${small}px ui-monospace, "DejaVu Sans Mono", monospace`;
 		// the background shows through pale boxes
 		g.fillStyle = box.above ? c.text : isPale ? c.muted : c.box;
-		g.fillText(label, box.x + (box.length > 1 ? 6 : 4), y + rowHeight / 2);
+		g.fillText(inOrder(label), box.x + (box.length > 1 ? 6 : 4), y + rowHeight / 2);
 	}
 	const box = boxes[selected];
 	if (box && document.activeElement === canvas) {

@@ -4,7 +4,7 @@
 import { load, sumOf } from './data.js';
 import { aggregate, GROUPS, heapOf, matchingSum, stacksOf } from './profile.js';
 import { byId, el, fill, note, originColor, paper, revealRow } from './dom.js';
-import { bytes, count, duration, percent, significant } from './format.js';
+import { bytes, count, duration, inOrder, percent, significant } from './format.js';
 import {
 	absence,
 	canFilter,
@@ -524,15 +524,18 @@ const drawHead = () => {
 	const { capture, compare } = state.data;
 	const lost = capture.losses.filter((loss) => !loss.is_tick);
 	const filters = filtersOf(state.data);
-	document.title = capture.title + (filters ? ` · only ${filters}` : '');
-	byId('title').textContent = capture.title;
-	byId('meta').textContent = [
-		capture.summary,
-		filters ? `only ${filters}` : '',
-		lost.length || capture.state !== 'finished' ? '' : 'nothing lost',
-	]
-		.filter(Boolean)
-		.join(' · ');
+	document.title = inOrder(capture.title + (filters ? ` · only ${filters}` : ''));
+	fill(byId('title'), capture.title);
+	fill(
+		byId('meta'),
+		[
+			capture.summary,
+			filters ? `only ${filters}` : '',
+			lost.length || capture.state !== 'finished' ? '' : 'nothing lost',
+		]
+			.filter(Boolean)
+			.join(' · '),
+	);
 	const said = lost.length
 		? [
 				...lost.slice(0, SHOWN_LOSSES).map((loss) => loss.text),
@@ -548,7 +551,7 @@ const drawHead = () => {
 		}
 	}
 	byId('loss').hidden = !said.length;
-	byId('loss').textContent = said.join(' ');
+	fill(byId('loss'), said.join(' '));
 };
 
 const copyCommand = async () => {

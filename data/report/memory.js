@@ -17,7 +17,7 @@ import {
 	swatch,
 	virtualTable,
 } from './dom.js';
-import { bytes, byteStep, count, duration, fitName, percent, tickStep } from './format.js';
+import { bytes, byteStep, count, duration, fitName, inOrder, percent, tickStep } from './format.js';
 import { absence, countedRange, range, state, timeOf, update } from './state.js';
 
 const STACK_COLORS = 7;
@@ -47,7 +47,7 @@ const curveBox = () => {
 const svg = (tag, attributes, text) => {
 	const element = document.createElementNS('http://www.w3.org/2000/svg', tag);
 	for (const [key, value] of Object.entries(attributes)) element.setAttribute(key, value);
-	if (text) element.textContent = text;
+	if (text) element.textContent = inOrder(text);
 	return element;
 };
 

@@ -6,7 +6,7 @@
 import { lowerBound, KINDS } from './data.js';
 import { eachWait, laneSums, partSums, pausesOf } from './profile.js';
 import { byId, color, el, fill, fontFamily, rem, sizeCanvas } from './dom.js';
-import { count, duration, tickStep } from './format.js';
+import { count, duration, inOrder, tickStep } from './format.js';
 import {
 	cpuTitle,
 	REST_MS,
@@ -227,7 +227,7 @@ const drawMark = (g, row, c) => {
 
 // Cuts a text to a width: units and names come from the capture, and may have any length.
 const fit = (g, text, width) => {
-	const letters = [...text.slice(0, 60)];
+	const letters = [...inOrder(text.slice(0, 60))];
 	const all = text.length > 60 ? Infinity : letters.length;
 	const shown = () => letters.join('') + (letters.length < all ? '…' : '');
 	while (letters.length > 1 && g.measureText(shown()).width > width) letters.pop();

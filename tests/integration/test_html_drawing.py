@@ -154,6 +154,24 @@ def test_legend(empty, chromium, tmp_path):
         assert legend == ["program", "libraries", "kernel", "inlined"] and all_fit, width
 
 
+def test_names_do_not_reorder_texts(empty, chromium, tmp_path):
+    """A name with characters that reorder text cannot reverse the sentence, the number or the tip beside it."""
+    name = "shop\u202ereversed\u2067"
+    page = page_with(empty, tmp_path / "order.html", [("none", OWN), (name, OWN)], [(0, 1)], [1] * 50, title=name, summary=name, losses=[{"text": f"{name}: 3 lost", "count": 3, "from_ns": 0, "to_ns": 1}],
+                     more={"verdict": [{"figure": "1 s", "text": f"in {name} of all", "color": "run", "show": {}}], "mark_names": [{"name": name, "group": name, "count": 1}], "mark_unit_ns": SAMPLE_NS,
+                           "threads": [{"name": name, "tid": 7, "process": 0}], "processes": [{"program": name, "pid": 7}], "logs": [{"time_ns": 1, "text": name}]},
+                     columns={"marks.time": [1], "marks.length": [SAMPLE_NS], "marks.name": [0], "marks.thread": [0]})
+    said = "[document.title, document.body.textContent.replace(document.querySelector('#data').textContent, '')].map((text) => [/[\\u202a-\\u202e\\u2066-\\u2069]/.test(text), text.includes('shop\\\\u{202e}reversed\\\\u{2067}')])"
+    steps = [{"open": ""}, {"eval": RECORD}]
+    for key in "1234567":
+        steps += [{"key": key}, {"eval": REST}, {"eval": said}]
+    *shown, drawn = chromium(page, *steps, {"eval": "document.querySelector('#timeline-canvas').focus()"}, {"key": "ArrowDown"}, {"key": "]"}, {"text": "#tip"}, {"eval": DRAWN})[1:]
+    texts = [text for text in shown if text is not None]
+    (tip,), tabs = texts.pop(), texts
+    assert tabs == [[[False, True]] * 2] * 7 and "\\u{202e}" in tip
+    assert drawn and not [text for text, *_ in drawn if "\u202e" in text]
+
+
 def test_unknown(profcapture, empty, chromium, tmp_path):
     """Numbers that were not measured are unknown, not 0: the CPUs of the machine, when a woken thread was ready,
     and how long threads ran if only another event was recorded."""
