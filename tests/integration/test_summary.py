@@ -14,6 +14,7 @@ from captures import check_cut, make
 PROGRAM = r"""
 #include "libcollector/prof-collector.h"
 #include <stdlib.h>
+#include <unistd.h>
 static volatile unsigned long sink;
 __attribute__((noinline)) static void heavy(unsigned long n) { for (unsigned long i = 0; i < n; i++) sink += i; }
 int main(void)
@@ -22,6 +23,7 @@ int main(void)
 	for (int i = 0; i < 40; i++) {
 		prof_mark_begin(0, "shop", "turn", NULL, 0);
 		heavy(3000000);
+		usleep(1000); // without a wait, there is nothing to say about waits
 		sink += (unsigned long)malloc(3000);
 		prof_mark_end(0, "shop", "turn", NULL, 0);
 		prof_counter_set(level, i);
@@ -94,6 +96,9 @@ def test_summary_has_the_numbers_of_its_sentences(profctl, profcapture, compile_
     heavy = data["top"][0]
     assert heavy["name"] == "heavy" and heavy["file"].endswith("waiter.c") and heavy["image"] == rows["heavy"]["image"]
     assert heavy["pct"] == data["functions"][0]["pct"] >= rows["heavy"]["self_pct"]
+    threads = profcapture.json("report", path, "--by", "thread")["data"]["rows"]
+    assert data["waited_ns"] == sum(row["wait_ns"] for row in threads) > 0.15e9
+    assert data["ready_ns"] == sum(row["preempted_ns"] + (row["runnable_ns"] or 0) for row in threads)
     states = profcapture.json("report", path, "--by", "state")["data"]
     places = {(row["cause"], row["function"]): row["time_ns"] for row in states["places"] or []}
     if profcapture("report", path, "--metric", "off-cpu", check=None).returncode == 0:
@@ -102,8 +107,9 @@ def test_summary_has_the_numbers_of_its_sentences(profctl, profcapture, compile_
 
 
 def test_summary_without_waits_has_no_list_of_them(profcapture, tmp_path):
-    made = make(tmp_path / "made.cap", "--rows", 300)
+    made = make(tmp_path / "made.cap", "--only", "sample", "--rows", 300)
     data = profcapture.json("summary", made)["data"]
+    assert data["waited_ns"] is None and data["ready_ns"] is None
     assert data["waiting"] is None and data["memory"] is None and data["runtime"] is None
 
 

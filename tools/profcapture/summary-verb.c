@@ -6,6 +6,7 @@
  */
 #include "config.h"
 
+#include "base/each.h"
 #include "tools/profcapture/memory.h"
 #include "tools/profcapture/report-hint.h"
 #include "tools/profcapture/report.h"
@@ -159,22 +160,29 @@ static void write_sentences(char **lines, struct json *json)
 	json_end(json);
 }
 
+static void write_ns(struct json *json, const char *key, bool is_known, uint64_t ns)
+{
+	if (is_known)
+		json_uint(json, key, ns);
+	else
+		json_null(json, key);
+}
+
 static void write_numbers(const struct summary *summary, struct json *json)
 {
 	struct top_writer top = { summary->profile->functions, json };
 	int64_t wall_ns = summary->reader->capture->duration_ns;
 	unsigned threads, processes;
 	uint64_t cpu_ns;
+	bool has_times = false, has_cpu = summary_cpu_ns(summary, &cpu_ns);
 
 	summary_count_tasks(summary, &threads, &processes);
-	if (summary_cpu_ns(summary, &cpu_ns))
-		json_uint(json, "cpu_ns", cpu_ns);
-	else
-		json_null(json, "cpu_ns");
-	if (wall_ns > 0)
-		json_int(json, "wall_ns", wall_ns);
-	else
-		json_null(json, "wall_ns");
+	ARRAY_EACH(const struct run_time, time, summary->times)
+		has_times |= time->known;
+	write_ns(json, "cpu_ns", has_cpu, has_cpu ? cpu_ns : 0);
+	write_ns(json, "wall_ns", wall_ns > 0, (uint64_t)wall_ns);
+	write_ns(json, "waited_ns", has_times, summary_waited_ns(summary));
+	write_ns(json, "ready_ns", has_times, summary_ready_ns(summary));
 	json_uint(json, "threads", threads);
 	json_begin_array(json, "top");
 	if (summary->profile->all.weight > 0)
@@ -204,7 +212,6 @@ static void summary_write(const void *data, struct json *json)
 	json_uint(json, "total", report->profile.all.samples);
 	json_uint(json, "total_weight", report->profile.all.weight);
 	write_numbers(&summary, json);
-	json_uint(json, "waited_ns", summary_waited_ns(&summary));
 	json_begin_array(json, "functions");
 	if (report->profile.all.weight > 0)
 		summary_each_where(&summary, write_where, json);
