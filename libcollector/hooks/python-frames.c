@@ -32,6 +32,7 @@
 #define MAX_KEYS 1024u                    /* PTHREAD_KEYS_MAX of glibc */
 #define FRAME_BYTES 112u
 #define CODE_BYTES 144u
+#define CODE_SIZE 16 /* offset of the number of instructions; up to 3.10, of parameters */
 #define MAX_NAME 511u
 #define MAX_FILE 1023u
 #define MAX_LINES 8191u
@@ -291,8 +292,9 @@ static INLINE bool end_entry(struct python_walk *walk, bool is_direct)
 	return true;
 }
 
-/* Identifies a code object as the BPF program does: the name is interned, so its hash is always
- * stored. */
+/* Identifies a code object by what the BPF program uses: the name is interned, so its hash is
+ * always stored. A program's own module may be at the address of an earlier one, with its name,
+ * first line and table of lines, but has another file, and usually another size. */
 static INLINE bool identify(struct python_walk *walk, bool is_direct, struct python_frame *frame)
 {
 	const struct interp_cpython *layout = python_interpreter.layout;
@@ -307,6 +309,7 @@ static INLINE bool identify(struct python_walk *walk, bool is_direct, struct pyt
 		return fail(walk);
 	frame->first_line = half_at(code, layout->code_first_line);
 	lines = word_at(code, layout->code_lines);
+	hash = hash_words(hash ^ word_at(code, CODE_SIZE), word_at(code, layout->code_file));
 	frame->identity = hash_words(frame->code ^ hash, lines ^ (uint64_t)frame->first_line << 48);
 	return true;
 }

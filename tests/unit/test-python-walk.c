@@ -130,11 +130,20 @@ static void test_list(void)
 	set(&frames[3], layout->frame_position, address_of(&codes[3]) + layout->code_start);
 	walk(true, false);
 	CHECK(chain.hash != hash);
-	/* another code object at the same address */
-	make_list();
-	names[1].words[3] = 7;
-	walk(true, false);
-	CHECK(chain.hash != hash);
+	/* another code object at the same address: of another name, file, or size */
+	for (int i = 0; i < 3; i++) {
+		make_list();
+		walk(true, false);
+		hash = chain.hash;
+		if (i == 0)
+			names[1].words[3] = 7;
+		else if (i == 1)
+			set(&codes[1], layout->code_file, address_of(&names[1]));
+		else
+			codes[1].words[2] = 40;
+		walk(true, false);
+		CHECK(chain.hash != hash);
+	}
 }
 
 static void test_no_thread(void)

@@ -12,6 +12,7 @@
 
 #define FRAME_BYTES 112
 #define CODE_BYTES 144
+#define CODE_SIZE 16 /* offset of the number of instructions; up to 3.10, of parameters */
 
 /* The layouts by minor version. */
 struct {
@@ -106,7 +107,7 @@ static __always_inline void identify(struct cpython_walk *walk, struct interp_fr
 	const struct interp_cpython *layout = walk->layout;
 	struct scratch *scratch = walk->common.scratch;
 	__u32 first_line;
-	__u64 hash = 0;
+	__u64 hash = 0, size;
 
 	if (read_user(scratch->object, CODE_BYTES, frame->code)) {
 		walk->common.flags |= INTERP_FAULT;
@@ -117,15 +118,18 @@ static __always_inline void identify(struct cpython_walk *walk, struct interp_fr
 		return;
 	}
 	first_line = *(const __u32 *)(scratch->object + masked(layout->code_first_line, 0x7c));
+	size = *(const __u32 *)(scratch->object + CODE_SIZE);
 	/* The name is interned, so its hash is always stored, and the identity includes the name
-	 * itself, not only its address. */
+	 * itself, not only its address. The file and the size distinguish modules: all have one
+	 * name, and two may have had one address and one table of lines. */
 	if (read_user(&hash, sizeof(hash),
 		      word_at(scratch->object, layout->code_name, 0x78) + 24)) {
 		walk->common.flags |= INTERP_FAULT;
 		return;
 	}
 	hash ^= (word_at(scratch->object, layout->code_lines, 0xf8) >> 3) * 0x9e3779b97f4a7c15ull;
-	hash ^= first_line * 0xff51afd7ed558ccdull;
+	hash ^= (word_at(scratch->object, layout->code_file, 0xf8) >> 3) * 0xc4ceb9fe1a85ec53ull;
+	hash ^= (first_line | size << 32) * 0xff51afd7ed558ccdull;
 	frame->id = (__u32)(hash >> 32) ^ (__u32)hash;
 	if (is_new_code(&walk->common, frame))
 		count_code(&walk->common, frame,
