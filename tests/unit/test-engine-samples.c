@@ -361,6 +361,31 @@ static void test_interpreted(void)
 	program_done(&program);
 }
 
+/* Only frames that are not finished have CPython's own code, which begins at line 0 or 1. */
+static void test_trampoline(void)
+{
+	static const char name[] = "<interpreter trampoline>", file[] = "<shim>";
+
+	for (uint32_t line = 0; line < 2; line++) {
+		struct interpreted_program program;
+		struct process *process = program_init(&program);
+
+		memcpy(program.code.name, name, sizeof(name));
+		memcpy(program.code.file, file, sizeof(file));
+		program.code.name_bytes = sizeof(name) - 1;
+		program.code.file_bytes = sizeof(file) - 1;
+		program.code.first_line = line;
+		process->maps->mappings[0].image->runtime = &program.python;
+		interpreted_look(program.interpreted, process);
+		interpreted_add_code(program.interpreted, process, (const uint8_t *)&program.code,
+				     sizeof(program.code));
+		CHECK_INT(interpreted_merge(program.interpreted, &program.sample),
+			  PROF_INTERPRETER_TORN);
+		parts_finish(&program.stage.parts);
+		program_done(&program);
+	}
+}
+
 /* Compiled code of Ruby does not keep its frame's position up to date. */
 static void test_jit(void)
 {
@@ -1204,6 +1229,7 @@ int main(void)
 	RUN(test_unknown);
 	RUN(test_counts);
 	RUN(test_interpreted);
+	RUN(test_trampoline);
 	RUN(test_refused);
 	RUN(test_two_interpreters);
 	RUN(test_full);

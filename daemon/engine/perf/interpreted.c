@@ -17,6 +17,8 @@
  *                 [test-engine-samples: jit]
  *             (7) no stack is complete that shows an activation without its functions
  *                 [test-engine-samples: interpreted]
+ *             (8) frames that CPython has not finished are not shown
+ *                 [test-engine-samples: trampoline]
  * Runs on the drain thread only.
  */
 #include "daemon/engine/perf/interpreted.h"
@@ -138,8 +140,7 @@ static enum prof_sample_interpreter find_functions(struct interpreted *interpret
 		const struct interp_function *function = interp_functions_find(
 			interpreted->code->functions, process->row.id, &chain->frames[i]);
 
-		if (function && function->first_line == 0 &&
-		    strstr(function->name, "<interpreter trampoline>"))
+		if (function && strcmp(function->name, "<shim>.<interpreter trampoline>") == 0)
 			return PROF_INTERPRETER_TORN;
 		if (!function && interp_functions_are_full(interpreted->code->functions))
 			return PROF_INTERPRETER_MISSING;
