@@ -167,13 +167,19 @@ def check_names(profcapture, programs, part, names, top, annotated):
 
 def check_other_version(profctl, profcapture, capture, program, spawn, fake, reason, advice):
     """The hint names the version that is not supported. `program`: the path of a copy. `fake`: the fake
-    program to copy, what is in it once, and what replaces that. `advice`: its name, and a part of it."""
+    program to copy, what is in it once, and what replaces that."""
     name, before, after = fake
     data = open(os.environ[name], "rb").read()
     assert data.count(before) == 1
     program.write_bytes(data.replace(before, after))
     program.chmod(0o755)
-    recorded(profctl, "-F", 499, "-d", 1, "-o", capture, "--pid", spawn(program, "deep").pid)
+    check_unsupported(profctl, profcapture, capture, spawn(program, "deep"), reason, advice)
+
+
+def check_unsupported(profctl, profcapture, capture, target, reason, advice):
+    """The hint says why the process's functions are not read, and what to do. `advice`: its name, and a
+    part of it."""
+    recorded(profctl, "-F", 499, "-d", 1, "-o", capture, "--pid", target.pid)
     assert [row["value"] for row in rows(profcapture, capture, "metadata") if row["key"] == "interpreters.missing"] == [reason]
     profcapture("symbolize", capture)  # without names, the first hint would be about them
     hint, = (line for line in profcapture("report", capture).stdout.splitlines() if line.startswith("Hint: "))

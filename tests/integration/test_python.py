@@ -1,8 +1,7 @@
 # SPDX-License-Identifier: BSD-2-Clause-Patent
 """Recordings of Python programs show their functions: each chain is one that the program can have
 (python_oracle.py), in threads and forked children, from the start or attached late, embedded, and in
-another PID namespace, and frames of the program and of C functions that call it are in order. PROF_TEST_PYTHONS names further
-interpreters, separated by colons."""
+another PID namespace, and frames of the program and of C functions that call it are in order."""
 import collections
 import json
 import os
@@ -13,11 +12,14 @@ import pytest
 
 from captures import rows
 from interpreted_chains import check, rights, settled
-from interpreted_programs import SOME, Programs, check_callbacks, check_pid, check_waits, named, record_chains
+from interpreted_programs import (
+    SOME, Programs, check_callbacks, check_pid, check_unsupported, check_waits, named, record_chains,
+)
+from pythons import pythons
 from shares import near
 
 HERE = Path(__file__).parent
-PYTHONS = ["/usr/bin/python3", *filter(None, os.environ.get("PROF_TEST_PYTHONS", "").split(":"))]
+PYTHONS = pythons(0)
 
 CALLBACKS = """
 import os, time
@@ -309,3 +311,12 @@ def test_report(profcapture, programs):
     key = shown["callbacks.key"]
     assert (key["file"], key["kind"]) == (str(programs.folder / "callbacks.py"), "python")
     assert key["self"] > 0.5 * shown["callbacks.parent_only"]["total"]
+
+
+def test_other_libc(profctl, profcapture, capture, require, spawn, tmp_path):
+    """The data of a thread is not where glibc has it, so nothing is read, and a hint says so."""
+    require("musl-gcc")
+    source, program = Path(os.environ["PROF_SOURCE_DIR"]), tmp_path / "python3.12"
+    subprocess.run(["musl-gcc", "-rdynamic", "-I", source, "-o", program, source / "tests/tools/fake-python.c"], check=True)
+    check_unsupported(profctl, profcapture, capture, spawn(program, "cycle"),
+                      "this build of Python 3.12 is not supported", ("python-perf", "--python-perf"))

@@ -1,8 +1,7 @@
 # SPDX-License-Identifier: BSD-2-Clause-Patent
 """Allocations of Python programs show the functions that made them: each block of a known size has
 exactly its callers and lines, also through C functions that call back, in threads, forked children and
-a program that is joined while it runs, with and without the interpreter's lock, whoever records.
-PROF_TEST_PYTHONS names further interpreters, separated by colons."""
+a program that is joined while it runs, with and without the interpreter's lock, whoever records."""
 import collections
 import os
 import signal
@@ -12,9 +11,10 @@ import time
 import pytest
 
 from captures import rows
+from pythons import pythons
 from recordings import recorded
 
-PYTHONS = ["/usr/bin/python3", *filter(None, os.environ.get("PROF_TEST_PYTHONS", "").split(":"))]
+PYTHONS = pythons(4)
 
 # Each call allocates another size, by which the test finds its block; malloc() serves these sizes.
 CALLERS = """

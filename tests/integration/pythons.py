@@ -1,0 +1,20 @@
+# SPDX-License-Identifier: BSD-2-Clause-Patent
+"""The Python programs that tests run: Debian's, and of those that pyenv built, one that the commit
+chooses, or all in a soak. PROF_TEST_PYTHONS names further ones, separated by colons.
+
+    PYTHONS = pythons(0)    # another number in each scenario, so that together they run more of them
+"""
+import os
+import re
+from pathlib import Path
+
+from slices import part
+
+SUPPORTED = range(8, 15)  # minor versions
+
+
+def pythons(turn):
+    built = [path for path in sorted(Path.home().glob(".pyenv/versions/3.*/bin/python3"))
+             if int(re.match(r"3\.(\d+)", path.parts[-3])[1]) in SUPPORTED]
+    named = filter(None, os.environ.get("PROF_TEST_PYTHONS", "").split(":"))
+    return ["/usr/bin/python3", *map(str, part(built, 1, turn)), *named]
