@@ -18,7 +18,7 @@ import subprocess
 
 import schema
 from captures import rows
-from interpreted_chains import TORN, Capture, check, check_refusal, judge, settled, walk
+from interpreted_chains import DEEPER, TORN, Capture, check, check_refusal, judge, settled, walk
 from recordings import recorded, until, whole_cpu_seconds
 
 FREQUENCY = 2999
@@ -223,11 +223,12 @@ def check_shares(command, seventy, thirty, slack=0.0):
     assert abs(in_seventy - 0.7 * both) < 3 * math.sqrt(0.7 * 0.3 * both) + slack * both
 
 
-def check_hostile(command, is_refused):
-    """A process with frames that are wrong harms only its own samples: they are flagged, or their
-    chains end at the limit."""
+def check_hostile(command, flag=TORN):
+    """A process with frames that are wrong harms only its own samples: each has the flag. With DEEPER,
+    the chains end at the limit."""
     lines = [line for line in walk(command, 999, 0.5) if line[0] != "#"]
     assert lines
     flags = {int(line.split("\t")[0], 16) for line in lines}
-    assert all(flag & (TORN if is_refused else 0x8) for flag in flags), flags  # or INTERP_DEEPER
-    return lines
+    assert all(found & flag for found in flags), flags
+    if flag == DEEPER:
+        assert all(line.count("|") == 128 for line in lines)

@@ -4,12 +4,13 @@
 program are in order with those of V8."""
 import collections
 import os
+import shlex
 import subprocess
 
 import pytest
 
 from interpreted_chains import Capture, check_refusal, rights, settled
-from interpreted_programs import check_other_version
+from interpreted_programs import ANY, SOME, check_callbacks, check_other_version
 from nodes import HERE, NODES, judge_inlined, make_oracle, without_inlining
 from recordings import recorded
 
@@ -133,6 +134,27 @@ def test_names(profctl, profcapture, capture, node, tmp_path):
     plain = profcapture.json("report", capture, "--limit", 0, "--interpreter-frames")["data"]["rows"]
     native = sum(row["total"] for row in plain if row["name"] == "node::Start" or row["image"] == "node")
     assert native >= sum(row["total"] for row in everything if row["image"] == "node")
+
+
+CALLBACKS = """
+function revives(key, value) { let i = 0; while (i < 200) i++; return value; }
+function parses() { JSON.parse("[1, 2, 3, 4, 5, 6, 7, 8]", revives); }
+function first() { parses(); }
+function second() { parses(); }
+const caller = process.argv[2] == 'first' ? first : second;
+while (process.cpuUsage().user < 6e5) caller();
+"""
+
+
+def test_callbacks(profctl, profcapture, capture, node, tmp_path):
+    """The functions in C++ that parse are between the function that they call back and the one that
+    calls them."""
+    program = tmp_path / "callbacks.js"
+    program.write_text(CALLBACKS)
+    command = shlex.join([node, *without_inlining(node), str(program)])
+    recorded(profctl, "-F", 2999, "-o", capture, "--", "sh", "-c", f"{command} first; {command} second")
+    check_callbacks(Capture(profcapture, capture, "javascript"), ["first (callbacks.js)", "second (callbacks.js)"],
+                    lambda _: [("revives (callbacks.js)", SOME), ("parse (native)", ANY), ("parses (callbacks.js)", ANY)])
 
 
 def test_other_version(profctl, profcapture, capture, spawn, tmp_path):

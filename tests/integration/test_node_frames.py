@@ -1,14 +1,21 @@
 # SPDX-License-Identifier: BSD-2-Clause-Patent
 """The BPF program reads the frames of Node.js programs: each chain is one that the program can have
-(node_oracle.mjs), and hostile processes harm only themselves."""
+(node_oracle.mjs), the shares are right, and hostile processes harm only themselves."""
 import os
 import re
 import subprocess
 
 import pytest
-from interpreted_chains import TORN, judge, walk
+from interpreted_chains import DEEPER, NO_THREAD, TORN, judge, walk
+from interpreted_programs import check_hostile, check_shares
 from nodes import HERE, NODES, judge_inlined, make_oracle, without_inlining
 
+SHARES = """
+function spin() { let i = 0; while (i < 2000) i++; return i; }
+function seventy() { for (let i = 0; i < 7; i++) spin(); }
+function thirty() { for (let i = 0; i < 3; i++) spin(); }
+for (;;) { seventy(); thirty(); }
+"""
 ROOTS = tuple(f"{name} (node_oracle.mjs)" for name in ("once", "awaiting", "resumed"))
 
 
@@ -46,19 +53,19 @@ def test_chains(node, chains, tmp_path, has_all):
     assert missing <= 5 + 0.005 * len(lines)
 
 
-@pytest.mark.parametrize("case", ["deep", "names", "text", "nothing", "loop", "type", "entry", "thread"])
+def test_shares(node, tmp_path):
+    program = tmp_path / "shares.js"
+    program.write_text(SHARES)
+    check_shares([node, *without_inlining(node), program], "seventy (shares.js)", "thirty (shares.js)", slack=0.01)
+
+
+@pytest.mark.parametrize("case", ["deep", "names", "nothing", "loop", "type", "entry", "thread"])
 def test_hostile(case):
-    lines = [line for line in walk([os.environ["FAKE_NODE"], case], 499, 1) if line[0] != "#"]
-    assert lines
-    flags = {int(line.split("\t")[0], 16) for line in lines}
-    if case in ("deep", "names"):
-        assert all(flag & 0x8 for flag in flags), flags  # INTERP_DEEPER
-        assert all(line.count("|") == 128 for line in lines)
-    elif case == "thread":
-        assert flags == {0x2}  # INTERP_NO_THREAD
-    elif case == "text":
-        # the samples that count the lines of 1 MiB have no names
-        assert sum(line.split("\t")[1].startswith("?") for line in lines) <= 9
-        assert re.fullmatch(r"1\t(ffff \(f.js\)@1048577:0\|){3}", lines[-1])
-    else:
-        assert all(flag & TORN for flag in flags), flags
+    check_hostile([os.environ["FAKE_NODE"], case], {"deep": DEEPER, "names": DEEPER, "thread": NO_THREAD}.get(case, TORN))
+
+
+def test_long_text():
+    """The samples that count the lines of 1 MiB have no names."""
+    lines = [line for line in walk([os.environ["FAKE_NODE"], "text"], 499, 1) if line[0] != "#"]
+    assert sum(line.split("\t")[1].startswith("?") for line in lines) <= 9
+    assert re.fullmatch(r"1\t(ffff \(f.js\)@1048577:0\|){3}", lines[-1])

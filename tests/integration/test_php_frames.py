@@ -7,7 +7,7 @@ import os
 import re
 
 import pytest
-from interpreted_chains import walk
+from interpreted_chains import DEEPER, TORN, walk
 from interpreted_programs import check_hostile, check_shares, check_walk, record_chains
 from phps import HERE, PHPS, ROOTS, make_oracle
 
@@ -81,13 +81,10 @@ def test_lines(php, tmp_path):
 
 def test_threads():
     """With thread safety, the frames are found by a pointer of the thread."""
-    lines = check_hostile([os.environ["FAKE_PHP_THREADS"], "deep"], is_refused=False)
-    assert all(line.count("|") == 128 for line in lines)
+    check_hostile([os.environ["FAKE_PHP_THREADS"], "deep"], DEEPER)
 
 
 @pytest.mark.parametrize("case", ["deep", "names", "nothing", "kind", "generators", "fiber", "open", "suspended", "unlinked",
                                   "released"])
 def test_hostile(case):
-    lines = check_hostile([os.environ["FAKE_PHP"], case], is_refused=case not in ("deep", "names"))
-    if case in ("deep", "names"):
-        assert all(line.count("|") == 128 for line in lines)
+    check_hostile([os.environ["FAKE_PHP"], case], DEEPER if case in ("deep", "names") else TORN)

@@ -4,6 +4,7 @@
 import os
 
 import pytest
+from interpreted_chains import DEEPER, TORN
 from interpreted_programs import check_hostile, check_shares, check_walk, record_chains
 from rubies import HERE, ROOTS, RUBIES
 
@@ -44,7 +45,4 @@ def test_shares(ruby, tmp_path):
 
 @pytest.mark.parametrize("case", ["deep", "names", "nothing", "text", "lines", "position", "runs"])
 def test_hostile(case):
-    is_refused = case in ("nothing", "text", "position", "runs")
-    lines = check_hostile([os.environ["FAKE_RUBY"], case], is_refused)
-    if not is_refused:
-        assert all(line.count("|") == 128 for line in lines)
+    check_hostile([os.environ["FAKE_RUBY"], case], DEEPER if case in ("deep", "names", "lines") else TORN)

@@ -4,13 +4,14 @@
  *
  *     fake-node deep|names|text|nothing|loop|type|entry|thread     burns CPU until it is killed
  *
- * deep: more frames than are read. names: the same, with names of 2^32 - 1 bytes, and a file at a
- * bad address. text: the function begins after more text than a sample may read. nothing: the frame
- * is at a bad address. loop: a frame is its own caller. type: a function's description is of
- * another type. entry: the chain ends at an entry that is not the outermost. thread: a thread has
- * the isolate of another one, as threads that collect garbage do.
+ * deep: more frames than are read. names: the same, with names of 2^32 - 1 hostile bytes, and a
+ * file at a bad address. text: the function begins after more text than a sample may read.
+ * nothing: the frame is at a bad address. loop: a frame is its own caller. type: a function's
+ * description is of another type. entry: the chain ends at an entry that is not the outermost.
+ * thread: a thread has the isolate of another one, as threads that collect garbage do.
  */
 #include "arch/base.h"
+#include "tests/tools/hostile-name.h"
 
 #include <pthread.h>
 #include <stdio.h>
@@ -100,7 +101,9 @@ static void make_objects(const char *what)
 	set_type(map_of_string, 8);
 	name[0] = file[0] = source[0] = TAGGED(map_of_string);
 	name[1] = SMALL(has_bad_names ? UINT32_MAX : 4);
-	memset(name + 2, has_bad_names ? 0xff : 'f', 8 * (name_words - 2));
+	memset(name + 2, 'f', 8 * (name_words - 2));
+	if (has_bad_names)
+		hostile_name(name + 2, 8 * (name_words - 2));
 	file[1] = SMALL(4);
 	memcpy(file + 2, "f.js", 4);
 	source[1] = SMALL(TEXT_BYTES);

@@ -4,12 +4,13 @@
  *
  *     fake-perl deep|names|nothing|type|index|sub|depth|code     burns CPU until it is killed
  *
- * deep: a list of stacks that never ends. names: the same, with a name of 2^30 bytes, none of them
- * UTF-8, and a file at a bad address. nothing: the stack is at a bad address. type: a context is of
+ * deep: a list of stacks that never ends. names: the same, with a name of 2^30 hostile bytes, and a
+ * file at a bad address. nothing: the stack is at a bad address. type: a context is of
  * a type that no sub has. index: a context's outer one is itself. sub: a sub is at a bad address.
  * depth: a sub was never entered. code: a sub is no code.
  */
 #include "arch/base.h"
+#include "tests/tools/hostile-name.h"
 
 #include <pthread.h>
 #include <stdio.h>
@@ -77,7 +78,9 @@ int main(int argc, char **argv)
 		return 2;
 	}
 	key[0] = (strcmp(what, "names") == 0 ? UINT64_C(1) << 30 : 4) << 32;
-	memset(key + 1, strcmp(what, "names") == 0 ? 0xff : 'f', sizeof(key) - 8);
+	memset(key + 1, 'f', sizeof(key) - 8);
+	if (strcmp(what, "names") == 0)
+		hostile_name(key + 1, sizeof(key) - 8);
 	cop[4] = UINT64_C(7) << 32 | 195;
 	cop[6] = strcmp(what, "names") == 0 ? 8 : address("fake.pl");
 	of_package[4] = of_glob[4] = address(key);

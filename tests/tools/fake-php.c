@@ -5,13 +5,14 @@
  *
  *     fake-php CASE     burns CPU until it is killed
  *
- * deep: a list of frames that never ends. names: the same, with a name and a file of 2^40 bytes,
- * none of them UTF-8. nothing: the frame is at a bad address. kind: its function is of a kind that
+ * deep: a list of frames that never ends. names: the same, with a name and a file of 2^40 hostile
+ * bytes. nothing: the frame is at a bad address. kind: its function is of a kind that
  * does not exist. generators: a generator is its own parent. fiber: a fiber ends within an
  * activation. open: the outermost frame belongs to no activation. suspended: nothing has resumed
  * the fiber. unlinked: nothing has resumed the generator. released: the file's name was released.
  */
 #include "arch/base.h"
+#include "tests/tools/hostile-name.h"
 
 #include <stdio.h>
 
@@ -67,7 +68,9 @@ int main(int argc, char **argv)
 	}
 	text[0] = UINT64_C(0x16) << 32 | 1;
 	text[2] = strcmp(what, "names") == 0 ? UINT64_C(1) << 40 : 4;
-	memset(text + 3, strcmp(what, "names") == 0 ? 0xff : 'f', sizeof(text) - 24);
+	memset(text + 3, 'f', sizeof(text) - 24);
+	if (strcmp(what, "names") == 0)
+		hostile_name(text + 3, sizeof(text) - 24);
 	function[0] = strcmp(what, "kind") == 0 ? 9 : 2;
 	function[1] = address(text);
 	function[10] = 1;

@@ -1,14 +1,16 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /*
- * fake-python - a process that looks like Python 3.12, with frames that never end
+ * fake-python - a process that looks like Python 3.12, with frames that are wrong
  *
- *     fake-python cycle|names|nothing     burns CPU until it is killed
+ *     fake-python cycle|names|nothing|key|thread|type     burns CPU until it is killed
  *
- * cycle: a frame is its own caller. names: like cycle, with a name of 2^40 characters, control
- * characters, and other texts at bad addresses. nothing: the list of frames begins at a bad
- * address.
+ * cycle: a frame is its own caller. names: like cycle, with a name of 2^40 hostile characters, and
+ * other texts at bad addresses. nothing: the list of frames begins at a bad address. key:
+ * _PyRuntime has a key that no thread can have. thread: the thread's state is in the kernel's
+ * memory. type: a frame's code is no code object.
  */
 #include "arch/base.h"
+#include "tests/tools/hostile-name.h"
 
 #include <pthread.h>
 #include <stdio.h>
@@ -36,28 +38,37 @@ static void put(uint8_t *object, size_t offset, const void *address)
 
 int main(int argc, char **argv)
 {
-	const char *what = argc == 2 ? argv[1] : "";
-	const bool has_names = strcmp(what, "names") == 0;
-	const uint64_t huge = has_names ? UINT64_C(1) << 40 : 4;
+	static const char *const cases[] = { "cycle", "names", "nothing", "key", "thread", "type" };
+	const char *what = NULL;
+	bool has_names;
+	uint64_t huge;
 	const uint32_t state = 1u << 2 | 1u << 5 | 1u << 6; /* one byte a character, ASCII */
 	const uint32_t first_line = 7;
 	pthread_key_t key;
 	uint32_t tss[2] = { 1, 0 };
 
-	if (strcmp(what, "cycle") != 0 && strcmp(what, "nothing") != 0 && !has_names) {
-		fputs("Usage: fake-python cycle|names|nothing\n", stderr);
+	for (size_t i = 0; argc == 2 && i < ARRAY_SIZE(cases); i++)
+		if (strcmp(argv[1], cases[i]) == 0)
+			what = cases[i];
+	if (!what) {
+		fputs("Usage: fake-python cycle|names|nothing|key|thread|type\n", stderr);
 		return 2;
 	}
-	if (pthread_key_create(&key, NULL) != 0 || pthread_setspecific(key, thread) != 0)
+	has_names = strcmp(what, "names") == 0;
+	huge = has_names ? UINT64_C(1) << 40 : 4;
+	if (pthread_key_create(&key, NULL) != 0 ||
+	    pthread_setspecific(key, strcmp(what, "thread") == 0
+					     ? (void *)(uintptr_t)0xffff888000000000
+					     : thread) != 0)
 		return 1;
-	tss[1] = key;
+	tss[1] = strcmp(what, "key") == 0 ? UINT32_MAX : key;
 	memcpy(_PyRuntime + 1544, tss, sizeof(tss));
 	put(thread, 56, activation);
 	put(activation, 0, strcmp(what, "nothing") == 0 ? (void *)8 : frame);
 	put(frame, 0, code);
 	put(frame, 8, frame);
 	put(frame, 56, code + 192);
-	put(code, 8, PyCode_Type);
+	put(code, 8, strcmp(what, "type") == 0 ? (void *)name : PyCode_Type);
 	memcpy(code + 68, &first_line, sizeof(first_line));
 	put(code, 112, has_names ? (void *)16 : name);
 	put(code, 120, name);
@@ -65,7 +76,9 @@ int main(int argc, char **argv)
 	put(code, 136, has_names ? (void *)24 : lines);
 	memcpy(name + 16, &huge, sizeof(huge));
 	memcpy(name + 32, &state, sizeof(state));
-	memset(name + 40, has_names ? 0x1b : 'f', sizeof(name) - 40);
+	memset(name + 40, 'f', sizeof(name) - 40);
+	if (has_names)
+		hostile_name(name + 40, sizeof(name) - 40);
 	_PyEval_EvalFrameDefault();
 	return 0;
 }

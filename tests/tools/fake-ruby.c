@@ -5,12 +5,13 @@
  *     fake-ruby deep|names|lines|text|nothing|position|runs     burns CPU until it is killed
  *
  * deep: more frames than are read, and activations without end. names: the same, with a name of
- * 2^40 bytes, none of them UTF-8, and a path at a bad address. lines: the same, with a table of
+ * 2^40 hostile bytes, and a path at a bad address. lines: the same, with a table of
  * 2^32 - 1 lines of 2^32 - 1 words. text: a frame's iseq is not one. nothing: the frames are not on
  * the stack. position: an instruction is after the end of its iseq. runs: each frame is in
  * an activation of its own, but the stack has no activation.
  */
 #include "arch/base.h"
+#include "tests/tools/hostile-name.h"
 
 #include <stdio.h>
 
@@ -50,6 +51,8 @@ static void make_code(const char *what)
 	path[2] = 0x2e2e2e2e;
 	path[4] = 8;
 	memset(table, 0xff, sizeof(table));
+	if (has_names)
+		hostile_name(table, sizeof(table));
 	body[0] = n << 32;
 	body[1] = address(table);
 	body[8] = address(path);

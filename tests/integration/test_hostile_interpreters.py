@@ -1,0 +1,68 @@
+# SPDX-License-Identifier: BSD-2-Clause-Patent
+"""Processes that look like interpreters, with states, lists, types and names that are wrong, affect only
+their own rows: programs of each language beside them have all of their functions, and no terminal obeys
+the names."""
+import collections
+import os
+import shlex
+import shutil
+
+import pytest
+
+from captures import unprintable
+from interpreted_chains import Capture, rights, settled
+from recordings import recorded
+from slices import part
+
+FAKES = {
+    "FAKE_PYTHON": ["cycle", "nothing", "key", "thread", "type"],
+    "FAKE_RUBY": ["deep", "lines", "text", "nothing", "position", "runs"],
+    "FAKE_PHP": ["deep", "nothing", "kind", "generators", "fiber", "open", "suspended", "unlinked", "released"],
+    "FAKE_PERL": ["deep", "nothing", "type", "index", "sub", "depth", "code"],
+    "FAKE_NODE": ["deep", "text", "nothing", "loop", "type", "entry", "thread"],
+}
+# In each round a process of each family, with the next one of its cases.
+ROUNDS = [{name: cases[i % len(cases)] for name, cases in FAKES.items()} for i in range(max(map(len, FAKES.values())))]
+TURNING = {
+    "python": ["/usr/bin/python3", "-c", "import time\ndef turn():\n for i in range(1000): pass\n"
+               "while time.process_time() < 0.6: turn()"],
+    "ruby": ["ruby", "-e", "def turn\n i = 0\n i += 1 while i < 1000\nend\n"
+             "turn while Process.clock_gettime(Process::CLOCK_PROCESS_CPUTIME_ID) < 0.6"],
+    "php": ["php", "-r", "function turn() { for ($i = 0; $i < 1000; $i++); }\nwhile (getrusage()['ru_utime.tv_usec'] < 6e5) turn();"],
+    "perl": ["perl", "-e", "sub turn { for (1 .. 1000) { } } turn() while times < 0.6"],
+    "javascript": ["node", "--no-opt", "-e", "function turn() { for (let i = 0; i < 1000; i++); }\n"
+                   "while (process.cpuUsage().user < 6e5) turn();"],
+}
+
+
+@pytest.mark.parametrize("cases", [dict.fromkeys(FAKES, "names"), *part(ROUNDS, 1)], ids=lambda cases: "-".join(cases.values()))
+def test_neighbors(profctl, profcapture, capture, tmp_path, cases):
+    kinds = [kind for kind, command in TURNING.items() if shutil.which(command[0])]
+    # The programs are on one CPU, so that few of the samples are those of the fakes.
+    fakes = [f'nice {os.environ[name]} {case} & fakes="$fakes $!"' for name, case in cases.items()]
+    programs = [f"sh -c 'echo $$ > \"$0\"; exec \"$@\"' {tmp_path / kind} {shlex.join(TURNING[kind])}" for kind in kinds]
+    recorded(profctl, "-F", 499, "-o", capture, "--", "taskset", "-c", min(os.sched_getaffinity(0)),
+             "sh", "-c", "\n".join([*fakes, *programs, "kill $fakes"]))
+    pids = {int((tmp_path / kind).read_text()): kind for kind in kinds}
+    samples, others = collections.defaultdict(list), collections.defaultdict(set)
+    for sample in Capture(profcapture, capture).samples:
+        samples[sample["pid"]].append(sample)
+        if sample["pid"] not in pids:
+            others[sample["pid"]] |= {frame["kind"] for frame in sample["frames"]}
+            assert not any("turn" in frame["name"] for frame in sample["frames"] if frame["kind"] in kinds)
+    assert len(others) >= len(cases)
+    if "names" in cases.values():  # these have activations for their functions, so that their names are shown
+        assert set().union(*others.values()) >= {"python", "ruby", "javascript"}
+    for pid, kind in pids.items():
+        counts = collections.Counter()
+        for sample in settled(samples[pid]):
+            counts[sample["interpreter"]] += 1
+            names = [frame["name"] for frame in sample["frames"] if frame["kind"] == kind]
+            counts["turn"] += any("turn" in name for name in names)
+            assert not any("ffff" in name or "[31m" in name for name in names), names
+        print(kind, counts)
+        assert counts["turn"] > 100 and counts["turn"] > 0.7 * counts["complete"]  # without its start
+        assert counts["torn"] + counts["missing"] <= 5 + 0.01 * counts["complete"]
+    texts = [profcapture(*verb, capture).stdout for verb in
+             (["report", "--limit", 0], ["report", "--tree", "--limit", 0], ["export", "--to", "folded"])]
+    assert not any(map(unprintable, texts)) and ("\\x1b[31m" in texts[0]) == ("names" in cases.values())

@@ -1,0 +1,19 @@
+/* SPDX-License-Identifier: BSD-2-Clause-Patent */
+/*
+ * Hostile-name - bytes of a name that terminals and parsers might obey
+ *
+ * Escapes, a terminal's title, the end of a line, separators of formats, markup, bytes that are not
+ * UTF-8, C1's CSI and an override of the direction.
+ */
+#pragma once
+
+#include <stddef.h>
+
+static inline void hostile_name(void *to, size_t size)
+{
+	static const char text[] =
+		"\x1b[31m\x1b]0;x\x07\n\r\t|;,\"</script>\xff\xc2\x9b\xe2\x80\xae";
+
+	for (size_t i = 0; i < size; i++)
+		((char *)to)[i] = text[i % (sizeof(text) - 1)];
+}
