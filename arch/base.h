@@ -89,7 +89,7 @@ static inline bool mul_u64(uint64_t a, uint64_t b, uint64_t *ret_product)
 }
 
 /* Prefetches the cache line at an address, which need not be valid. The empty asm keeps the call:
- * gcc would drop calls of a function without another effect [lint-prefetch]. */
+ * gcc would drop calls of a function without side effects [lint-prefetch]. */
 static inline void prefetch_line(const void *at)
 {
 	__builtin_prefetch(at);

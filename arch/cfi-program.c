@@ -46,7 +46,7 @@ enum cfa_op {
 	OP_NEGATE_RA_STATE = 0x2d,
 	OP_ARGS_SIZE = 0x2e,
 	OP_NEGATIVE_OFFSET_EXTENDED = 0x2f,
-	/* The low six bits of these hold the first operand. */
+	/* The low six bits of the next three opcodes hold the first operand. */
 	OP_ADVANCE_LOC = 0x40,
 	OP_OFFSET = 0x80,
 	OP_RESTORE = 0xc0,
@@ -112,7 +112,7 @@ struct instruction {
 	struct byte_reader block;
 };
 
-/* Stores the operand in *set; for a block, stores *block and its size. */
+/* Stores the operand in *set. For a block, sets *block and stores its size in *set. */
 static void read_operand(const struct cfi_rows *rows, const struct cfi_cie *cie,
 			 struct byte_reader *bytes, uint8_t kind, uint64_t *set,
 			 struct byte_reader *block)
@@ -282,8 +282,8 @@ static struct cfi_value value_at_cfa(const struct cfi_cie *cie, uint64_t factore
 /*
  * ppc64le: after `mflr r0`, until r0 is stored, CFI says that the return address is in r0. The
  * address is also still in lr, which only a call changes. In the files of Debian's libc6 and gcc
- * packages, the only call in between is in the linker's __glink_PLTresolve: for two instructions lr
- * holds its own address, and a walk ends there as at a bad frame.
+ * packages, the only call in between is in the linker's __glink_PLTresolve. For two instructions,
+ * lr then holds an address in that function, and a walk ends with WALK_BAD_FRAME.
  */
 static struct cfi_value value_in_register(const struct regs *regs, bool is_ra, uint64_t reg)
 {
@@ -403,7 +403,7 @@ static bool run_state(struct cfi_rows *rows, const struct instruction *instructi
 	return true;
 }
 
-/* Computes the pc after an instruction that moves. Returns false if it moves back. */
+/* Computes the pc after an instruction that advances it. Returns false if the pc would decrease. */
 static bool move(const struct cfi_rows *rows, const struct cfi_cie *cie,
 		 const struct instruction *instruction, uint64_t *ret_pc)
 {
@@ -421,7 +421,7 @@ static bool move(const struct cfi_rows *rows, const struct cfi_cie *cie,
 	return true;
 }
 
-/* Runs an instruction that does not move. */
+/* Runs an instruction that does not advance the pc. */
 static bool run(struct cfi_rows *rows, const struct cfi_cie *cie,
 		const struct instruction *instruction)
 {
@@ -500,7 +500,7 @@ static bool set_places(const struct regs *regs, const struct cfi_state *state,
 	return true;
 }
 
-/* Returns whether sp is the CFA, possibly according to a signal frame's own expression. */
+/* Returns whether the caller's sp is the CFA. Some signal frames say so by an expression. */
 static bool sp_is_cfa(const struct cfi_state *state)
 {
 	switch (state->sp.place) {

@@ -97,8 +97,8 @@ struct cfi_value {
 
 /* The state of a CFI program. */
 struct cfi_state {
-	uint8_t cfa;    /* enum cfi_cfa; CFI_CFA_SP: cfa_register, whichever it is */
-	uint8_t number; /* number in an expression */
+	uint8_t cfa;    /* enum cfi_cfa; CFI_CFA_SP: relative to cfa_register, even if not sp */
+	uint8_t number; /* CFI_NUMBER() of an expression */
 	bool ra_signed;
 	int64_t expression_offset;
 	/* kept while an expression gives the CFA, because a later def_cfa_register uses the
@@ -148,8 +148,8 @@ struct cfi_rows {
 struct cfi_reader {
 	const struct cfi_section *section;
 	const struct regs *regs;
-	struct cfi_cie cies[CFI_READER_CIES]; /* cache by offset */
-	struct cfi_rows rows; /* current run: not on the stack, because the stack may be small */
+	struct cfi_cie cies[CFI_READER_CIES]; /* cache, by offset of the CIE */
+	struct cfi_rows rows; /* of the current FDE; not a local, because the stack may be small */
 };
 
 /* The section's `arch` must be set. */

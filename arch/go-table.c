@@ -15,7 +15,7 @@
 #define MAGIC_1_18 0xfffffff0u
 #define MAGIC_1_20 0xfffffff1u
 #define HEADER_BYTES 8
-#define RECORD_NAME 0 /* indexes of 32-bit words of a record, after its start */
+#define RECORD_NAME 0 /* indexes of the 32-bit words that follow the start in a record */
 #define RECORD_DISTANCES 3
 #define FLAG_OUTERMOST 0x01
 #define RELOCATION_BYTES 24 /* Elf64_Rela */

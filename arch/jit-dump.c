@@ -8,13 +8,13 @@
  *       load (0)   pid u32, tid u32, vma u64, address u64, size u64, index u64, name, 0, code
  *       move (1)   pid u32, tid u32, vma u64, old address u64, new address u64, size u64, index u64
  *       lines (2)  address u64, number of lines u64, then for each: address u64, line u32,
- *                  discriminator u32, file, 0; the file "\xff" stands for that of the line before
+ *                  discriminator u32, file, 0; the file "\xff" means the previous line's file
  *       unwinding (4)  bytes u64, bytes of .eh_frame_hdr u64, bytes that are mapped u64, .eh_frame,
  *                  .eh_frame_hdr: for the next load, as if .eh_frame were at the first multiple of
  *                  8 after its code
- *     all others (the end) are skipped by their length.
+ *     Other records, such as the one at the end, are skipped by their length.
  * Invariants: (1) nothing outside of the bytes is read  [test-jit-names: dump, fuzz_jit_dump]
- *             (2) each step advances by at least a record's header, so it ends
+ *             (2) each step advances by at least a record's header, so a loop over records ends
  */
 #include "arch/jit-dump.h"
 
@@ -30,7 +30,7 @@
 #define MOVE_BYTES 48u
 #define LINES_BYTES 16u
 #define UNWINDING_BYTES 24u
-#define LINE_BYTES 16u /* bytes before the file */
+#define LINE_BYTES 16u /* bytes of a line before its file */
 #define SAME_FILE "\xff"
 #define FLAG_ARCH_TIMESTAMP 1u
 

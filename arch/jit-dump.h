@@ -66,6 +66,6 @@ static inline uint64_t jit_dump_eh_frame_address(uint64_t code, uint64_t size)
 /* Returns the next load, move, lines or unwinding. Returns false at the end, or if the next record
  * is invalid. */
 bool jit_dump_next(struct jit_dump *dump, struct jit_dump_entry *ret_entry);
-/* Returns the next line; lines are in any order. Returns false at the end; a lines->n that is not 0
- * then means that the record is cut. */
+/* Returns the next line; lines are in any order. Returns false at the end. If lines->n is not 0
+ * then, the record is cut. */
 bool jit_dump_next_line(struct jit_dump_lines *lines, struct jit_dump_line *ret_line);

@@ -8,9 +8,9 @@
  *     x86_64     -4@%edi   8@-16(%rbp)   4@$5   -8@8(%rax,%rbx,4)   8@name(%rip)   8f@%xmm0
  *     aarch64    -4@w0     8@[sp, 12]    4@5    -8@[x19, x0, lsl 3]
  *
- * Without a size, as in assembler code of older libraries, that of the register counts.
+ * An item without a size, as in assembler code of older libraries, has the size of its register.
  * Invariants: (1) the text may be anything  [fuzz_probe_arguments]
- *             (2) reading is within the registers and the copied stack  [fuzz_probe_arguments]
+ *             (2) only the registers and the copied stack are read  [fuzz_probe_arguments]
  * Pure.
  */
 #include "arch/probe-arguments.h"
@@ -64,7 +64,7 @@ static bool skip(const char **at, const char *prefix)
 	return true;
 }
 
-/* Parses "-16", "0x10" or a sum such as "8+4". Returns false without a number, or if one does not
+/* Parses "-16", "0x10" or a sum such as "8+4". Returns false if a number is missing or does not
  * fit. */
 static bool parse_sum(const char **at, int64_t *ret_sum)
 {
@@ -274,7 +274,7 @@ unsigned probe_arguments_parse(enum regs_arch arch, const char *text,
 		for (; text[length] && (depth > 0 || (text[length] != ' ' && text[length] != '\t'));
 		     length++)
 			depth += (text[length] == '[') - (text[length] == ']');
-		/* A text that is too long for an operand becomes one that is not supported. */
+		/* An argument that is too long is parsed as an unsupported operand. */
 		memcpy(one, text, MIN_OF(length, sizeof(one) - 1));
 		one[MIN_OF(length, sizeof(one) - 1)] = '\0';
 		parse_argument(arch, length < sizeof(one) ? one : "", &ret_arguments[n++]);
@@ -294,7 +294,7 @@ bool probe_argument_is_valid(const struct probe_argument *argument)
 	       (argument->index < 64 || argument->index == PROBE_NO_REGISTER);
 }
 
-/* Reads a register, 0 for none. Returns false if samples do not have it. */
+/* Reads a register; PROBE_NO_REGISTER is read as 0. Returns false if samples lack it. */
 static bool read_register(const struct regs *regs, const uint64_t *registers, uint8_t number,
 			  uint64_t *ret_value)
 {
@@ -327,7 +327,7 @@ static enum probe_unread read_memory(const struct regs *regs, const struct probe
 	return PROBE_READ;
 }
 
-/* Returns the value that the lowest bytes of a number have. */
+/* Extends the lowest argument->bytes bytes of a value to 64 bits; a float becomes a double. */
 static uint64_t extend(const struct probe_argument *argument, uint64_t value)
 {
 	unsigned unused = 64 - 8 * (unsigned)argument->bytes;

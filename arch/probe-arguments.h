@@ -4,13 +4,12 @@
  *
  * The note of a static probe describes where the compiler put each argument: a constant, a
  * register, or memory. The description is text from an untrusted file. A sample at the probe has
- * registers and a copy of the stack; memory elsewhere is not in it. Such an argument has a reason
- * instead of a value. On a machine with Java, PostgreSQL, Python, Ruby and GCC, 97 % of the
- * arguments of all static probes were constants, in registers, or relative to the stack or frame
- * pointer.
+ * registers and a copy of the stack. An argument in other memory has a reason instead of a value.
+ * On a machine with Java, PostgreSQL, Python, Ruby and GCC, 97 % of the arguments of all static
+ * probes were constants, in registers, or relative to the stack or frame pointer.
  *
- * The alternative is a probe that the kernel reads arguments for, through tracefs. That probe
- * outlives a profd that crashes, and a failed read there looks like 0.
+ * The alternative is a tracefs probe, whose arguments the kernel reads. But a tracefs probe remains
+ * if profd crashes, and an argument that could not be read looks like 0.
  */
 #pragma once
 
@@ -54,7 +53,7 @@ enum probe_unread {
 };
 
 struct probe_value {
-	uint64_t value;  /* extended to 64 bits; of a double, its bits; 0: not known */
+	uint64_t value;  /* extended to 64 bits; for a float, the bits of a double; 0: not known */
 	uint32_t unread; /* enum probe_unread */
 	uint32_t pad;
 };
@@ -69,7 +68,7 @@ struct probe_state {
 /* Parses a description such as "-4@%edi 8@-16(%rbp)". Returns the number of arguments. */
 unsigned probe_arguments_parse(enum regs_arch arch, const char *text,
 			       struct probe_argument ret_arguments[PROBE_MAX_ARGUMENTS]);
-/* Returns whether the numbers are such as the parser returns. */
+/* Returns whether the parser could have returned this argument. */
 bool probe_argument_is_valid(const struct probe_argument *argument);
 struct probe_value probe_argument_read(const struct regs *regs,
 				       const struct probe_argument *argument,

@@ -391,7 +391,7 @@ static const char *name_of(const struct symbol_table *table, const Elf64_Sym *sy
 	return strnlen(name, PROBE_MAX_NAME) < PROBE_MAX_NAME ? name : "";
 }
 
-/* Returns whether the symbol is a version for old programs, like the older of two named
+/* Returns whether the symbol is a version for old programs, such as the older one of two symbols
  * "memcpy". */
 static bool is_old_version(const struct symbol_table *table, size_t index)
 {
@@ -588,7 +588,7 @@ static bool keeps_caller(const struct probe_file *file, uint64_t address)
 	return false;
 }
 
-/* A probe of a function's return replaces the return address on the stack by one of the kernel's.
+/* A probe of a function's return replaces the return address on the stack by the kernel's own.
  * Returns why this would end the program, or NULL. */
 static const char *refuse_return(const struct probe_file *file, uint64_t address)
 {
@@ -609,8 +609,8 @@ static const char *refuse_return(const struct probe_file *file, uint64_t address
 }
 
 /* Returns why a probe at this place would harm the program, or NULL. The kernel replaces a 5-byte
- * nop by a call, which writes below the stack pointer, where a function may have data, except at
- * its start. */
+ * nop by a call, which writes below the stack pointer. There a function may have data, except at
+ * the function's start. */
 static const char *refuse_place(const struct probe_file *file, uint64_t address, uint64_t offset,
 				bool optimizes_nops)
 {

@@ -20,7 +20,7 @@
 #define PROBE_RETURN "%return"
 
 struct probe_place {
-	uint64_t offset;    /* in the file */
+	uint64_t offset;    /* file offset */
 	uint64_t semaphore; /* file offset of the probe's counter of users; 0: none */
 	uint32_t n_arguments;
 	uint32_t pad;

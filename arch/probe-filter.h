@@ -12,7 +12,7 @@
 #include <stdint.h>
 
 struct probe_number {
-	uint64_t value; /* the bits of a double, else the number */
+	uint64_t value; /* is_float: the bits of a double; else an integer */
 	bool is_signed, is_float;
 	bool is_known;
 };
@@ -20,7 +20,7 @@ struct probe_number {
 enum probe_verdict {
 	PROBE_FILTER_NO,
 	PROBE_FILTER_YES,
-	PROBE_FILTER_UNKNOWN, /* it depends on an argument that is not known */
+	PROBE_FILTER_UNKNOWN, /* the verdict depends on an argument that is not known */
 	PROBE_FILTER_INVALID,
 };
 

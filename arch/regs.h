@@ -34,7 +34,7 @@ struct regs {
 	uint16_t elf_machine; /* machine of a 64-bit little-endian ELF file */
 	/* DWARF numbers, from each psABI. `ra` is the column of the return address: not a register
 	 * on x86_64. */
-	uint8_t sp, fp, ra, result; /* result: of a system call, if n_numbered is not 0 */
+	uint8_t sp, fp, ra, result; /* result: of a system call; valid if n_numbered > 0 */
 	bool has_lr;                /* calls leave the return address in a register */
 	/* Register to which prologues copy lr before they store it; CFI then says that the return
 	 * address is there, although lr still has it, too. REGS_NO_COPY: no such rows are known. */
@@ -46,14 +46,14 @@ struct regs {
 	int8_t ra_from_cfa; /* without lr: offset at which a call stores the return address */
 	uint64_t perf_mask; /* for perf_event_attr.sample_regs_user, from <asm/perf_regs.h> */
 	/* The registers needed to unwind a thread that sleeps in a system call, and the call's
-	 * first argument. The bits below are those of three of these registers. */
+	 * first argument. Three of these registers have their bit numbers below. */
 	uint64_t perf_sleep_mask;
 	uint8_t perf_pc_bit, perf_sp_bit, perf_argument_bit;
 	/* Positions in a sample, which has registers in the order of perf_mask. UINT8_MAX: no
 	 * lr. */
 	uint8_t perf_sp, perf_fp, perf_lr, perf_pc, perf_n;
-	/* Positions in the sample of DWARF's registers 0, 1, …; n_numbered: count; 0: only the
-	 * registers above are sampled. */
+	/* Positions in the sample of DWARF's registers 0, 1, …, n_numbered - 1. n_numbered 0: only
+	 * the registers above are sampled. */
 	uint8_t perf_numbered[REGS_MAX_NUMBERED], n_numbered;
 	/* The code to which a signal handler returns, and the offsets of the interrupted registers
 	 * from its sp. */

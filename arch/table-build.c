@@ -294,9 +294,9 @@ static int add_row(struct build *build, uint32_t start, uint32_t id)
 }
 
 /*
- * Adds the rule for the gap before an FDE, whose first rule is `next`. A clone() has no CFI from
- * its system call to the code of the child, which has no caller, because a rule would be wrong in
- * the child. But the parent waits and returns in between, by the rule before the gap.
+ * Adds the rule for the gap before an FDE, whose first rule is `next`. Between its system call and
+ * the child's code, a clone() has no CFI: parent and child both run there, and the child has no
+ * caller. The rule before the gap is right for the parent.
  */
 static int add_gap(struct build *build, const struct place *place, const struct cfi_rule *next)
 {
@@ -306,7 +306,7 @@ static int add_gap(struct build *build, const struct place *place, const struct 
 	uint32_t id = RULE_GAP;
 	int r = 0;
 
-	/* Without the register that tells them apart, the child could be taken for the parent. */
+	/* Only the register with the result of clone() distinguishes the child from the parent. */
 	if (regs && regs->result < regs->n_numbered && build->rows.n > 0 &&
 	    rows[build->rows.n - 1].id != RULE_GAP && next->ra == CFI_UNDEFINED &&
 	    next->cfa != CFI_CFA_UNSUPPORTED && place->start - build->end <= MAX_CLONE) {

@@ -27,14 +27,14 @@
 #define MAX_ARGUMENTS (UINT64_C(1) << 20)
 #define MAX_FP_FRAME (UINT64_C(1) << 20) /* a frame pointer is never further above sp */
 #define RED_ZONE 128         /* bytes below sp that a leaf may use (x86_64 psABI, 3.2.2) */
-#define WALK_GO WALK_N_STOPS /* no reason to stop yet */
+#define WALK_GO WALK_N_STOPS /* the walk continues */
 
 struct state {
 	const struct walk *walk;
 	const struct regs *regs;
 	struct walk_registers at;
 	bool fp_known, lr_known, exact;
-	/* makecontext() made the frame: see find_place() */
+	/* pc is the start of a function that was passed to makecontext(): see find_place() */
 	bool is_made;
 	uint32_t flags;                 /* flags of the next frame to be stored */
 	uint16_t origin, callee_origin; /* walk_slot.origin of this frame and of its callee */
@@ -158,8 +158,8 @@ static enum walk_stop go_to(struct state *state, uint64_t pc, uint64_t sp, uint3
 	return WALK_GO;
 }
 
-/* Returns a register by DWARF number, or NULL: all registers are known only for the innermost
- * frame. */
+/* Returns a register by DWARF number. Returns NULL outside of the innermost frame, because most
+ * registers of its callers are unknown. */
 static const uint64_t *numbered(const struct state *state, uint64_t number)
 {
 	if (state->n != 1 || !state->exact || number >= state->regs->n_numbered ||
@@ -280,7 +280,7 @@ static inline enum walk_stop go(struct state *state, const struct walk_move *mov
 
 /*
  * Finds the return address that vfork() has popped into a register, because the child overwrites
- * the stack: rdx in musl, r12 in Go. Their CFI says that it is where it was, which is below sp now.
+ * the stack: rdx in musl, r12 in Go. Their CFI still gives the old place, which is now below sp.
  */
 static bool find_popped(const struct state *state, const struct cfi_rule *rule, uint64_t cfa,
 			uint64_t *ret_ra)
@@ -304,7 +304,7 @@ static bool find_popped(const struct state *state, const struct cfi_rule *rule, 
 	return false;
 }
 
-/* Returns whether the thread is one that its clone() has just made. */
+/* Returns whether this is the new thread that a clone() has just created, not its parent. */
 static bool is_child(const struct state *state)
 {
 	const uint64_t *result = numbered(state, state->regs->result);
@@ -378,8 +378,8 @@ static enum walk_stop step_by_fp(struct state *state)
 
 	if (!is_chain && !state->fp_known)
 		return WALK_NO_TABLE;
-	/* A chain ends with a 0, except in a function that has only begun. In code without frame
-	 * pointers, the register may hold any value, also 0. */
+	/* A chain ends with a 0. But the innermost function may not have linked its frame yet, and
+	 * in code without frame pointers, the register may hold any value, also 0. */
 	next = state->at.fp;
 	if (is_chain ? state->n > 1 && read_word(state, state->at.sp, &next) && next == 0
 		     : next == 0 && ((state->flags & WALK_FRAME_FP) || is_entry(state)))
@@ -506,8 +506,8 @@ static inline const struct walk_slot *find_slot(struct state *state, uint64_t pc
 	return fill_slot(state, pc, own);
 }
 
-/* Returns whether pc is in a signal trampoline, recognized by its code, that has no rule, or one
- * that finds everything except lr. */
+/* Returns whether pc is in a signal trampoline, which is recognized by its code, and its rule is
+ * missing or does not restore lr. */
 static bool is_signal_trampoline(const struct state *state, const struct cfi_rule *rule)
 {
 	if (rule && (!(rule->flags & CFI_SIGNAL) || !state->regs->has_lr))
@@ -656,7 +656,7 @@ static enum walk_stop step_any(struct state *state, const struct walk_slot *slot
 	return !rule || (stop == WALK_NO_RULE && may_follow_fp(state)) ? step_by_fp(state) : stop;
 }
 
-/* Plans a step by a plain rule. Returns false if the case is not the common one. */
+/* Plans a step by a plain rule. Returns false if step_any() must make the step. */
 static inline bool plan_step(const struct state *state, const struct walk_slot *slot,
 			     struct walk_move *ret_move)
 {
@@ -741,8 +741,7 @@ void walk_run(const struct walk *walk, const struct walk_registers *registers,
 	finish(&state);
 }
 
-/* `frames` has room for two frames, the innermost and the latest, because their content is not
- * used. */
+/* Room for the innermost and the latest frame is enough, because nothing reads the frames. */
 bool walk_step(const struct walk *walk, struct walk_place *place, struct walk_slot *ret_slot,
 	       enum walk_stop *ret_stop)
 {

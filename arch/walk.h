@@ -25,7 +25,7 @@
 enum walk_stop {
 	WALK_ROOT,      /* the outermost frame was reached */
 	WALK_COPY_END,  /* the stack continues in a part that cannot be read */
-	WALK_NO_TABLE,  /* no frame pointers, and no CFI or none yet */
+	WALK_NO_TABLE,  /* no frame pointers, and the CFI is missing or not ready */
 	WALK_NO_RULE,   /* CFI that no rule can express */
 	WALK_BAD_FRAME, /* the values found cannot be a frame */
 	WALK_DEPTH,     /* more frames than there is room for, or than WALK_MAX_STEPS */
@@ -67,7 +67,7 @@ struct walk_frame {
 };
 
 #define WALK_SLOT_PLAIN 0x01u /* walk_plan() can apply the rule; its words are aligned */
-#define WALK_SLOT_ROOT 0x02u  /* by its rule, the frame has no caller */
+#define WALK_SLOT_ROOT 0x02u  /* the rule says that the frame has no caller */
 /* Set by the cache's user, valid until the slot is filled again: a walk followed a frame pointer
  * from this pc to its caller (CHAIN), or from a callee to this pc (CALLED). */
 #define WALK_SLOT_CHAIN 0x04u
