@@ -3,9 +3,8 @@
  * Cpython-layouts - where the builds of each version of CPython have what a walk needs
  *
  * For builds with the interpreter's lock, on 64-bit machines. profd gives these numbers to the BPF
- * program, so that an engine cannot choose what is read. The engine and the collector compare them
- * with what an interpreter says of itself, where it does (3.13 and later), and ignore interpreters
- * that differ.
+ * program, so that an engine cannot choose what is read. Interpreters since 3.13 contain their own
+ * offsets: the engine and the collector compare them, and ignore interpreters that differ.
  *
  * Included by BPF code, so without libc.
  */

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
-/* Each - loops over GLib's containers, to which the body must not add elements. An empty one may
- * have no memory, and no address can be computed from NULL. */
+/* Each - loops over GLib's containers, to which the body must not add elements. The array of an
+ * empty container may be NULL, to which C permits no addition, so the loops check `len` first. */
 #pragma once
 
 /* at: a pointer to each element of a GArray, in order */

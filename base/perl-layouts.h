@@ -17,7 +17,7 @@
 
 struct interp_perl {
 	__u16 minor; /* of version 5.MINOR */
-	/* size of the interpreter's state, which tells whether its build has these offsets */
+	/* size of the interpreter's state; builds with another size have other offsets */
 	__u16 state_bytes;
 	__u16 state_compiling, state_phase, state_script; /* offsets in the state */
 	__u16 op_nextstate, op_require, op_entertry;      /* types of operations */

@@ -18,11 +18,11 @@
  * function begins with a zend_function. */
 struct interp_php {
 	__u16 minor; /* of version 8.MINOR */
-	/* executor_globals; their size tells whether the build has the fields where it should */
+	/* executor_globals; builds in which their size differs have other offsets */
 	__u16 globals_bytes, globals_bailout, globals_frame, globals_exception, globals_fiber;
 	__u16 frame_function, frame_this, frame_info, frame_previous;
-	__u16 function_name, function_scope, function_handler; /* of a C function: its code */
-	__u16 code_n, code_start, code_file, code_first_line;  /* of a function of PHP */
+	__u16 function_name, function_scope, function_handler; /* handler: code of a C function */
+	__u16 code_n, code_start, code_file, code_first_line;  /* functions of PHP only */
 	__u16 class_name;
 	__u16 generator_frame, generator_parent, generator_placeholder;
 	__u16 fiber_stack;

@@ -23,23 +23,24 @@ struct interp_ruby {
 	__u16 thread_machine_stack, thread_machine_stack_bytes; /* its highest address; its size */
 	/* Places to which exceptions jump. Each activation of rb_vm_exec() has one. */
 	__u16 tag_resume, tag_previous;
-	__u16 is_resume_mangled; /* by glibc, because Ruby jumps with its _setjmp() */
+	__u16 is_resume_mangled; /* glibc's _setjmp(), which Ruby uses, mangles the address */
 	__u16 frame_bytes, frame_pc, frame_iseq, frame_ep;
 	__u16 iseq_body;
 	__u16 body_size, body_code, body_path, body_label, body_first_line;
 	__u16 body_lines, body_n_lines, body_positions;
-	__u16 is_first_line_tagged; /* it is an Integer object */
+	__u16 is_first_line_tagged; /* the line is an Integer object */
 	__u16 text_embedded;        /* start of a short text's characters */
-	__u16 text_embedded_bytes;  /* ABSENT: their number is in the flags */
+	__u16 text_embedded_bytes;  /* length of a short text; ABSENT: it is in the flags */
 	/* The variables of a class are in a table of its extension. From 3.2 on, they are in an
 	 * array, in the order of the class's shape. The VM has a list of all shapes. */
-	__u16 class_extension; /* 0: the extension is the class */
+	__u16 class_extension; /* 0: the class itself has the fields of the extension */
 	__u16 extension_variables;
-	__u16 thread_object; /* ABSENT: there is a table */
+	__u16 thread_object; /* ABSENT: the extension has a table, not an array */
 	__u16 object_vm, vm_shapes;
-	/* The name of a class, and the object of a singleton class; ABSENT: they are variables. */
+	/* The name of a class, and the object of a singleton class. ABSENT: they are variables of
+	 * the class. */
 	__u16 class_name, class_attached;
-	__u16 singleton_bit; /* of a class's flags */
+	__u16 singleton_bit; /* bit in a class's flags */
 };
 
 /* Returns NULL if the version 3.MINOR is not supported. */

@@ -13,27 +13,27 @@
 
 /* Makes one number of a version, whose minor part has one digit. */
 #define V8_VERSION(major, minor) (10u * (major) + (minor))
-#define V8_VERSIONS 160u /* more than any known one */
+#define V8_VERSIONS 160u /* above all known versions */
 
-/* Offsets in the structures of one version of V8, in bytes from the start of an object; those in a
- * frame are from the frame pointer downwards. Pointers to objects have the lowest bit set; small
+/* Offsets in the structures of one version of V8, in bytes from the start of an object; in a frame,
+ * downwards from the frame pointer. Pointers to objects have the lowest bit set; small
  * integers have their value in the upper half. */
 struct interp_v8 {
 	__u16 version; /* V8_VERSION() */
-	/* The isolate has the address of the innermost frame that called C++, by way of a frame of
-	 * its own or directly, and of the outermost frame of generated code. 0 means that there is
-	 * no such frame. */
+	/* Fields of the isolate: the address of the innermost frame that called C++, either through
+	 * an exit frame or directly (a fast call), and of the outermost frame of generated code. An
+	 * address of 0 means that there is no such frame. */
 	__u16 isolate_exit_frame, isolate_fast_call_frame, isolate_entry_frame;
-	/* A frame of a function has an object in place of its type. */
+	/* The frame of a function has an object where other frames have their type. */
 	__u16 frame_type, frame_function;
-	/* An entry saves the isolate's two addresses of frames that called C++. A version with 0
-	 * does not save that one. */
+	/* Where an entry frame saves the isolate's two addresses of frames that called C++. 0: this
+	 * version does not save the address. */
 	__u16 entry_exit_frame, entry_fast_call_frame;
 	__u16 entry_type, construct_entry_type, builtin_exit_type;
 	__u16 map_type;
 	__u16 type_function_info, type_script, type_scope_info, type_debug_info, type_oddball;
 	__u16 types_of_strings; /* types below this are strings */
-	__u16 function_info;    /* of the SharedFunctionInfo in a function */
+	__u16 function_info;    /* the SharedFunctionInfo of a function */
 	__u16 info_data, info_name, info_script, info_flags, info_number;
 	__u16 script_source, script_name, script_line, script_id;
 	__u16 debug_info_script;
@@ -42,7 +42,7 @@ struct interp_v8 {
 	/* A ScopeInfo with more names than scope_most_names has them elsewhere. If scope_position
 	 * is 0, the position follows the names. */
 	__u16 scope_flags, scope_n_names, scope_position, scope_names, scope_most_names;
-	__u16 scope_function; /* the kind of a function's scope */
+	__u16 scope_function; /* number of the kind of a function's scope */
 };
 
 /* Numbers that are equal in all known versions. */
