@@ -456,8 +456,8 @@ static int decode_scalars(struct chunk_decoder *decoder, struct chunk_column *co
 	return 0;
 }
 
-/* Decodes lengths, and converts them to positions. *ret_items: the last position. Skips lengths
- * that are all 0 if the positions of the previous group are too. */
+/* Decodes lengths, and converts them to positions. *ret_items: the last position. Does nothing
+ * if all lengths are 0 and the positions of the previous group are 0, too. */
 static int decode_offsets(struct chunk_decoder *decoder, struct chunk_column *column,
 			  const struct column_parts *parts, size_t rows, size_t item_size,
 			  bool has_nulls, size_t *ret_items)

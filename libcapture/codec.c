@@ -132,7 +132,7 @@ static bool fit_distance(const uint64_t *values, size_t n, const uint64_t *first
 	return true;
 }
 
-/* Two numbers at once: a vector type on every x86_64 and aarch64; compilers split it elsewhere. */
+/* Two numbers: a vector type of every x86_64 and aarch64; elsewhere, compilers split it. */
 typedef uint64_t pair __attribute__((vector_size(16)));
 
 static pair pair_bytes(const uint64_t *values, uint64_t base, unsigned int shift)

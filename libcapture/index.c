@@ -5,7 +5,7 @@
  * There are three ways; if one fails, the next one is tried:
  *   1. The trailer at the end names the index of the whole file.
  *   2. Without a trailer, the last valid checkpoint is searched for from the end. Its links lead
- *      back to the first one (or to an index), and headers are walked from it on.
+ *      back to the first one (or to an index). After the last one, headers are walked.
  *   3. All headers are walked (recover.c).
  * Entries of 1 and 2 are used if they do not overlap, are inside the file, and leave out only known
  * gaps. An entry is compared with its chunk's header when the chunk is read (load.c).
@@ -232,7 +232,7 @@ static int reader_receive_entries(struct prof_reader *reader, struct chunk_decod
 	struct entry_receiver receiver = { .receive = receive_listed, .data = reader };
 
 	if (full && entries_can_adopt(&reader->entries, view)) {
-		/* The view's pointers stay valid, because the memory is the same. */
+		/* The view's pointers stay valid: entries_adopt() moves no bytes. */
 		entries_adopt(&reader->entries, payload);
 		receiver.receive = receive_adopted;
 		receiver.group = receive_adopted_group;

@@ -357,7 +357,7 @@ enum {
 	PROF_HEAP_INHERITED,
 	PROF_HEAP_COLUMNS
 };
-/* blocks that were live at a heap row of event checkpoint, paused or end, with that row's time */
+/* blocks that were live at a heap row whose event is checkpoint, paused or end; with its time */
 enum {
 	PROF_LIVE_TIME,
 	PROF_LIVE_THREAD,
@@ -472,8 +472,8 @@ enum prof_wait_state {
 	PROF_WAIT_TRACED
 };
 /* How a wait's stack was obtained. COPIED: copied at the switch. LATE: read while the thread slept.
- * SHARED: taken from another wait of the process at the same program counter and stack pointer, or
- * place of the stack pointer in its page.
+ * SHARED: taken from another wait of the process with the same program counter and the same stack
+ * pointer, or at least the same offset of the stack pointer in its page.
  * RACED: no stack, because the thread ran before its stack was read. */
 enum prof_stack_source {
 	PROF_STACK_NONE,

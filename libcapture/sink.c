@@ -22,7 +22,7 @@
 #include <sys/file.h>
 #include <sys/stat.h>
 
-/* Limits for the space reserved ahead: an eighth of the position, within these. */
+/* The space reserved ahead is an eighth of the position, but within these limits. */
 #define AHEAD_MIN (UINT64_C(256) << 10)
 #define AHEAD_MAX (UINT64_C(8) << 20)
 #define STREAM_PIECE ((size_t)4096)

@@ -225,8 +225,8 @@ PROF_PUBLIC int prof_reader_scan(const struct prof_reader *reader,
 		} else if (entry.kind != CHUNK_DATA) {
 			r = check_entry(&checker, &entry, &damage);
 		} else if (!wanted || wanted(&entry.chunk, data)) {
-			/* A chunk whose bytes are unchanged can be decoded, unless the writer was
-			 * wrong, which only decoding detects. */
+			/* A valid checksum is enough: decoding would detect only errors of the
+			 * writer. */
 			r = load_chunk(reader, &entry.chunk, &checker.stored, &header, &payload,
 				       &reason);
 			r = note_result(reader, &entry.chunk, entry.chunk.rows, r);
@@ -248,7 +248,7 @@ struct report {
 	void *data;
 	uint64_t chunks, good;
 	struct checker checker;
-	struct entries_cursor known; /* chunks of the index; advanced as far as holes needed */
+	struct entries_cursor known; /* chunks of the index; advanced up to the last hole */
 	struct entry next_known;
 	bool has_known;
 	size_t next_hole; /* index in the walk's damage */
