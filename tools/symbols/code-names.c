@@ -279,7 +279,7 @@ bool code_names_has(const struct code_names *codes, uint32_t process)
 	return g_hash_table_contains(codes->processes, GUINT_TO_POINTER(process));
 }
 
-/* Returns the name of a place that is valid at time_ns. */
+/* Returns the name that a place has at time_ns, or NULL. */
 static struct code_name *find_in_place(const struct process_code *code, const struct place *place,
 				       uint32_t segment, uint64_t time_ns)
 {

@@ -81,8 +81,8 @@ struct debug_unit {
 	GArray *lines;       /* struct debug_line, by start */
 	GArray *scopes;      /* struct debug_scope, by start */
 	GStringChunk *names; /* names that the file does not have in one piece; NULL: none */
-	Dwarf_Die die;       /* the unit's DIE, or that of its other half if that was split off */
-	Dwarf_Die skeleton;  /* the half in the program or its debug file */
+	Dwarf_Die die; /* the unit's DIE; of a split unit, the DIE of the half that was split off */
+	Dwarf_Die skeleton;      /* the half in the program or its debug file */
 	struct debug_half *half; /* the half that was split off; NULL: none, or not found */
 };
 
@@ -186,7 +186,8 @@ static bool add_extents(struct walk *walk, Dwarf_Die *die, struct debug_info_fun
 	return any;
 }
 
-/* Returns the index + 1 of the DIE's function, or `outer`, that of the enclosing function. */
+/* Returns the index + 1 of the DIE's function, or 0 if the function has no code. Other DIEs, and
+ * inlined calls without code, belong to the enclosing function, `outer`. */
 static size_t add_function(struct walk *walk, Dwarf_Die *die, size_t outer, uint32_t depth)
 {
 	bool inlined = dwarf_tag(die) == DW_TAG_inlined_subroutine;
@@ -393,7 +394,7 @@ static const char *get_file(struct debug_unit *of, Dwarf_Die *die, uint32_t file
 	return path && strcmp(path, "???") != 0 ? path : NULL;
 }
 
-/* Moves to the DIE that the DIE refers to: its abstract origin or declaration. */
+/* Replaces a DIE by the one that it refers to: its abstract origin or declaration. */
 static bool follow(Dwarf_Die *die)
 {
 	Dwarf_Attribute next;
@@ -403,7 +404,7 @@ static bool follow(Dwarf_Die *die)
 	       dwarf_formref_die(&next, die);
 }
 
-/* Appends the type of a parameter as C++ has it, with "…" for what has no name. */
+/* Appends the type of a parameter in the syntax of C++, with "…" for a type without a name. */
 static void append_type(GString *text, Dwarf_Die *of)
 {
 	g_autoptr(GString) suffix = g_string_new(NULL);
@@ -436,7 +437,7 @@ static void append_type(GString *text, Dwarf_Die *of)
 	g_string_append(text, "…");
 }
 
-/* Returns "{lambda(int, double)}" for the function that a lambda's class has. */
+/* Returns "{lambda(int, double)}" for the operator() of a lambda's class. */
 static char *lambda_name(Dwarf_Die *function)
 {
 	GString *text = g_string_new("{lambda(");
@@ -470,7 +471,7 @@ static uint32_t scope_of(const struct debug_unit *unit, Dwarf_Die *die)
 	return at;
 }
 
-/* Returns whether a function is that of a lambda, whose class is *ret_class. */
+/* Returns whether a function is the operator() of a lambda. Sets *ret_class to its class. */
 static bool is_lambda(const struct debug_unit *unit, Dwarf_Die *function, const char *name,
 		      Dwarf_Die *ret_class)
 {
@@ -539,7 +540,8 @@ static const char *scoped_name(struct debug_unit *unit, const char *name, Dwarf_
 	return g_string_chunk_insert_const(unit->names, text->str);
 }
 
-/* Takes the position of the declaration from a DIE that has it. Returns whether it is known. */
+/* Reads the position of the declaration from a DIE unless it is known. Returns whether it is now
+ * known. */
 static bool read_declaration(struct debug_unit *unit, struct debug_info_function *function,
 			     Dwarf_Die *die)
 {
@@ -554,8 +556,8 @@ static bool read_declaration(struct debug_unit *unit, struct debug_info_function
 	return *line != 0;
 }
 
-/* Also reads declarations to which the DIE with the plain name refers: they may have the linkage
- * name. */
+/* Follows the DIE's references even after a name is found, because the linkage name may be only in
+ * a declaration to which the DIE with the plain name refers. */
 static void read_name(struct debug_unit *unit, struct debug_info_function *function, Dwarf_Die *die)
 {
 	const char *plain = NULL, *linkage = NULL;

@@ -107,7 +107,7 @@ enum part { INFO, ABBREV, LINE, STR_OFFSETS, RNGLISTS, STR, N_PARTS };
 
 static const struct {
 	const char *name;
-	uint32_t id[2]; /* ids of its column in an index of version 2 and of version 5 */
+	uint32_t id[2]; /* ids of the part's column in an index of version 2 and of version 5 */
 } parts[] = {
 	[INFO] = { ".debug_info.dwo", { 1, 1 } },
 	[ABBREV] = { ".debug_abbrev.dwo", { 3, 3 } },

@@ -44,7 +44,7 @@ static struct {
 } child;
 
 /* Removes a partial file. The library downloads to debuginfo.XXXXXX in a folder of its cache, and
- * renames that when it is complete. Async-signal-safe: glibc's snprintf() is, for numbers. */
+ * renames the file when it is complete. Async-signal-safe, like glibc's snprintf() of numbers. */
 static void on_end(int number)
 {
 	char link[32], path[PATH_MAX];
@@ -63,7 +63,7 @@ static void on_end(int number)
 			continue;
 		(void)unlink(path);
 		*name = '\0';
-		(void)rmdir(path); /* if it is empty */
+		(void)rmdir(path); /* fails if the folder has other files */
 	}
 	_exit(0);
 }
@@ -95,7 +95,7 @@ static void set_up(pid_t parent)
 	(void)setrlimit(RLIMIT_FSIZE, &limit);
 	g_setenv("DEBUGINFOD_MAXSIZE", text, TRUE);
 	/* Version 0.188 also retries files that are too large, and may then report that no server
-	 * has one. */
+	 * has the file. */
 	g_setenv("DEBUGINFOD_RETRY_LIMIT", "0", FALSE);
 	if (null >= 0) {
 		(void)dup2(null, STDIN_FILENO);

@@ -30,7 +30,7 @@ static void add_piece(const char *text, size_t length, void *data)
 
 	if (length >= sizeof(readable->name) - readable->length)
 		longjmp(readable->too_long, 1);
-	if (length > 0) /* otherwise `text` may be NULL */
+	if (length > 0) /* if it is 0, `text` may be NULL */
 		memcpy(readable->name + readable->length, text, length);
 	readable->length += length;
 }
@@ -76,7 +76,7 @@ static size_t next_symbol(const char *name, size_t at, size_t end, size_t *ret_o
 	case 'G':
 	case 'L':
 		return skip_number(name, at + 1);
-	case 'N': /* N: a path in a namespace, which is the next letter */
+	case 'N': /* a path in the namespace that the next letter gives */
 		return next ? at + 2 : 0;
 	case 'K':
 		if (next == 'C') /* an ABI */

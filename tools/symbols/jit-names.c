@@ -7,8 +7,9 @@
  * than one load held gets no line. V8 adds the size of an ELF header to line addresses, because
  * 'perf inject' puts code after one. A dump in which no function has a line in its first
  * ELF_HEADER_BYTES is assumed to be V8's. V8 of node 20 frees the name of a script file before it
- * writes it, so those bytes are garbage of any length. But each line has its full number of bytes,
- * and the function's name ends in the file name, so both can be recovered.
+ * writes it, so the file of each line is garbage, with a NUL anywhere. But all lines of a record
+ * have the same length, and the function's name ends in the file's name, so the lines can be
+ * recovered: see repair().
  * Invariants: (1) rows are sorted by time; those with the same time keep the order of the file
  *                 [test-jit-names: map, dump]
  *             (2) a name is valid UTF-8 without control characters  [test-jit-names: hostile]
@@ -50,8 +51,7 @@
 #define MAX_LINES (UINT64_C(1) << 20) /* per function */
 #define MAX_STEPS (UINT64_C(1) << 28) /* limit for pairs of a load and an address that it held */
 
-/* Returns the index of the first of n sorted addresses that is not below `address`; n if all
- * are. */
+/* Returns the index of the first of n sorted addresses that is not below `address`, or n. */
 static size_t first_at(const uint64_t *addresses, size_t n, uint64_t address)
 {
 	return sorted_below(addresses, n, sizeof(*addresses), address);
@@ -108,7 +108,7 @@ GArray *jit_names_of_map(const char *text, size_t bytes, const uint64_t *address
 			 uint64_t time_ns, GStringChunk *texts)
 {
 	g_autofree size_t *lines =
-		g_new0(size_t, n + 1); /* for each address: end of its last line, or 0 */
+		g_new0(size_t, n + 1); /* by address: end of the last line for it, or 0 */
 	GArray *rows = g_array_new(FALSE, FALSE, sizeof(struct jit_name));
 	struct perf_map_entry entry;
 	size_t at = 0;
@@ -184,7 +184,7 @@ GArray *jit_names_of_dump(const void *bytes, size_t size, const uint64_t *addres
 /* The loads that held an address. */
 struct held {
 	uint32_t loads; /* number of loads; at the end, 1 means that only `load` held it */
-	size_t load;    /* position in the dump after the load */
+	size_t load;    /* position in the dump after the last load */
 };
 
 struct search {
@@ -213,8 +213,8 @@ static uint64_t shift_of(struct jit_dump dump)
 	return any ? ELF_HEADER_BYTES : 0;
 }
 
-/* Finds the loads of each address. Uses only the last load before from_ns. Returns
- * false if there are too many. */
+/* Finds the loads that held each address. Of the loads before from_ns, only the last one counts.
+ * Returns false after MAX_STEPS steps. */
 static bool hold(struct search *search, struct jit_dump dump)
 {
 	struct jit_dump_entry entry;

@@ -115,11 +115,11 @@ struct names_epoch *names_epoch(struct names *names, uint32_t number, GError **e
 {
 	GPtrArray *epochs = names->epochs;
 	struct names_epoch *epoch = NULL;
-	bool keep = true; /* keep the last used epoch that is not pinned */
+	bool keep = true; /* do not free the most recently used epoch that is not pinned */
 
 	if (epochs->len > 0)
 		epoch = epochs->pdata[epochs->len - 1];
-	if (epoch && epoch->epoch == number) /* so it is for nearly every value of a table */
+	if (epoch && epoch->epoch == number) /* the usual case */
 		return epoch;
 	epoch = NULL;
 	for (guint i = epochs->len; !epoch && i-- > 0;)

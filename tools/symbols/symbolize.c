@@ -419,7 +419,7 @@ static GByteArray *hex_bytes(const char *hex)
 	GByteArray *bytes = g_byte_array_new();
 
 	for (; hex && hex[0] && hex[1]; hex += *hex == '-' ? 1 : 2) {
-		/* The value of a '-' is -1, but this byte is not used. */
+		/* If *hex is '-', this is not a byte, and is not appended. */
 		uint8_t byte =
 			(uint8_t)(g_ascii_xdigit_value(hex[0]) * 16 + g_ascii_xdigit_value(hex[1]));
 
@@ -631,8 +631,8 @@ static bool name_process(struct run *run, const struct names_image *image,
 	return epoch_ok(&run->added, error);
 }
 
-/* Names only code of the last segment, the one that an append adds. Skips processes whose code
- * already has names, from a collector or an earlier run. */
+/* Names only code of the last segment, which is the new one after an append. Skips processes whose
+ * code already has names, from a collector or an earlier run. */
 static bool name_generated(struct run *run, const GPtrArray *images, GHashTable *dumps,
 			   const struct code_names *codes, GError **error)
 {
