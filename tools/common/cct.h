@@ -39,7 +39,7 @@ static inline bool cct_is_kernel(enum cct_kind kind)
 }
 
 /* Returns the child of a node for a function. If the node has none, appends one; `nodes` must clear
- * new elements. `index` (parent and function → node) has only the nodes that were added here. */
+ * new elements. `index` (parent and function → node) has only nodes that this function added. */
 uint32_t cct_child(GArray *nodes, struct number_map *index, uint32_t parent, uint32_t function);
 
 /* The children of each node, in lists in the order of the nodes. */

@@ -40,13 +40,13 @@ static const struct {
 	void (*handler)(int);
 } dispositions[] = { { SIGPIPE, SIG_IGN }, { SIGXFSZ, SIG_IGN }, { SIGCHLD, SIG_DFL } };
 
-/* Signals that verbs wait for. A parent that reads them from a signalfd has blocked them. */
+/* Signals that verbs wait for. Unblocked at start, because a parent may have blocked them. */
 static const int awaited_signals[] = { SIGCHLD, SIGINT, SIGTERM, SIGHUP, SIGWINCH };
 
 static struct {
 	const struct cli_tool *tool; /* NULL before cli_main() */
 	const char *program;
-	const char *verb; /* NULL until one is chosen */
+	const char *verb; /* NULL before the verb is known */
 	struct sigaction inherited[ARRAY_SIZE(dispositions)];
 	sigset_t inherited_mask;
 } cli = { .program = "profctl" };
@@ -634,7 +634,7 @@ static void set_up_process(void)
 	/*
 	 * If the caller closed a standard stream, the next opened file would get its number and
 	 * receive messages. Open /dev/null there in the opposite direction, so that reading and
-	 * writing still fail; started commands inherit that.
+	 * writing still fail. Started commands inherit this descriptor.
 	 */
 	for (int fd = 0; fd < (int)ARRAY_SIZE(directions); fd++)
 		if (fcntl(fd, F_GETFD) < 0 && open("/dev/null", directions[fd]) < 0)

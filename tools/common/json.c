@@ -72,7 +72,7 @@ static size_t json_is_control(const char *bytes)
 		       : 0;
 }
 
-/* Bytes that are compared at once, because large tables spend most of their time here. */
+/* A vector of bytes, compared at once: large tables spend most of their time here. */
 typedef int8_t json_block __attribute__((vector_size(16)));
 
 /* Returns 0 for each byte that is printable ASCII and needs no escape, else -1. Non-ASCII bytes are
@@ -223,7 +223,8 @@ static void json_end_value(struct json *json)
 }
 
 /* Writes a value, with its key and quotes if any, in one step, because tables have millions of
- * values. Returns false, and writes nothing, if a part is unusual. Text in quotes must be plain. */
+ * values. Returns false, and writes nothing, at the top level, in a CSV cell, or if the key needs
+ * escapes. Text in quotes must be plain. */
 static bool json_put_usual(struct json *json, const char *key, const char *text, size_t length,
 			   bool is_quoted)
 {

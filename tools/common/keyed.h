@@ -4,8 +4,8 @@
  *
  *     KEYED_BY(series, struct series, a->instants, (uintptr_t)a->name)
  *
- * defines series_hash() and series_equal(), which use these numbers of a struct `a`. A seed of the
- * process prevents that a file chooses keys that collide.
+ * defines series_hash() and series_equal(), which use these numbers of a struct `a`. Hashes depend
+ * on a per-process seed, so that a file cannot choose keys that collide.
  */
 #pragma once
 
@@ -31,7 +31,7 @@
 		return memcmp(numbers, (const uint64_t[]){ __VA_ARGS__ }, sizeof(numbers)) == 0; \
 	}
 
-extern uint64_t keyed_seed; /* odd, and does not change */
+extern uint64_t keyed_seed; /* odd; constant in a process */
 
 static inline guint keyed_hash(const uint64_t *numbers, size_t n)
 {

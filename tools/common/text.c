@@ -296,7 +296,7 @@ char *text_percent(double percent, bool fine)
 {
 	if (percent > 0 && percent < (fine ? 0.05 : 0.5))
 		return g_strdup(fine ? "<0.1" : "<1");
-	/* The margin is for sums whose parts were rounded. */
+	/* The margin lets a sum of rounded parts be 100. */
 	if (percent >= (fine ? 99.95 : 99.5) && percent < 100 - 1e-9)
 		return g_strdup(fine ? ">99.9" : ">99");
 	return g_strdup_printf("%.*f", fine ? 1 : 0, percent);

@@ -59,7 +59,8 @@ char *text_count(uint64_t count) MUST_CHECK;
 char *text_seconds(int64_t ns) MUST_CHECK;
 /* Returns two hexadecimal digits for each byte. */
 char *text_hex(const void *bytes, uint64_t n) MUST_CHECK;
-/* Returns "12.7" or, if not `fine`, "13". Rounds no other share to 0 or 100: "<0.1", ">99". */
+/* Returns "12.7" or, if not `fine`, "13". Shares that only round to 0 or 100 are shown as "<0.1",
+ * ">99.9", "<1" or ">99". */
 char *text_percent(double percent, bool fine) MUST_CHECK;
 
 /* Signs; ASCII replacements are used if the locale has only ASCII. */
