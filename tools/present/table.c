@@ -274,12 +274,12 @@ static void end_line(const struct table_style *style, GString *line, bool is_bol
 	g_string_truncate(line, 0);
 }
 
-/* A row's name, and the number of columns for it beside its place, and without it. */
+/* A row's name, and the number of columns that it may have: if the place is shown, or alone. */
 struct fitting {
 	char *name; /* escaped */
 	unsigned with_place, alone;
 	bool has_place;
-	const char *twin; /* another name that would look the same; NULL: none */
+	const char *twin; /* name of another row that would look the same; NULL: none */
 };
 
 static struct fitting fitting_of(const struct table *table, const struct layout *layout, size_t row,

@@ -17,8 +17,8 @@
  * answers differ only in the lines of rows that differ, and cut finds the columns. Empty cells are
  * "0" or "-" there, so that each row has the same number of columns, of which only the place at
  * the end may be missing. A tree is a table whose names have a prefix: places directly follow the
- * names, each row is cut independently, and numbers are always padded, because its lines would not
- * meet without it.
+ * names, each row is cut independently, and numbers are always padded, because otherwise the lines
+ * of the tree would not meet.
  *                                                                    [test-present-table: *]
  */
 #pragma once

@@ -13,7 +13,8 @@
 
 /* A frame joins its only callee if all but this share of the whole goes through the callee. */
 #define CHAIN_SHARE 0.005
-/* A hit function shares its line with a caller that has all but this share of its samples. */
+/* Inverted: a function shares its line with a caller that all but this share of the function's
+ * samples have. */
 #define ONLY_CALLER_SHARE 0.005
 
 static struct cct_node *node_at(const GArray *nodes, uint32_t index)
@@ -93,14 +94,15 @@ static uint32_t joined_callee(const struct lines *lines, uint32_t index, const G
 		return 0;
 	kind = kind_of(options, node_at(lines->nodes, index)->function);
 	kind_of_child = kind_of(options, node_at(lines->nodes, child)->function);
-	/* Hide neither a function of the program behind one of a library, nor missing frames. */
+	/* Do not hide missing frames, or a function of the program behind one of a library. */
 	return (kind_of_child == CCT_OWN && kind != CCT_UNKNOWN) ||
 			       (kind == CCT_LIBRARY && kind_of_child == CCT_LIBRARY)
 		       ? child
 		       : 0;
 }
 
-/* Returns the line-drawing characters before a node. `outer` are those of its siblings' parent. */
+/* Returns the line-drawing characters before a node. `outer`: those that all lines below its parent
+ * begin with. */
 static char *prefix_of(const struct lines *lines, const char *outer, unsigned depth, bool is_last)
 {
 	g_autofree char *prefix = NULL;
@@ -296,8 +298,8 @@ static bool is_bold(const void *data, size_t row)
 
 COMPARE_BY(compare_totals, double, ORDER(*b, *a))
 
-/* Returns the lines of the heaviest branches: at most options->rows, unless branches of one weight
- * have more. Stores the share below which branches have no line. */
+/* Returns the lines of the heaviest branches: at most options->rows, or all of the greatest weight
+ * if those need more. Stores the share below which branches have no line. */
 static GArray *heaviest_lines(const GArray *nodes, const struct tree_options *options,
 			      double *ret_share, bool *ret_hides)
 {
@@ -319,7 +321,7 @@ static GArray *heaviest_lines(const GArray *nodes, const struct tree_options *op
 	g_array_unref(lines);
 	stricter.sum_share = options->min_share;
 	g_array_sort(totals, compare_totals);
-	/* Find how many of the heaviest nodes fit, with the lines that sum up hidden ones. */
+	/* Find how many of the heaviest nodes fit, including the lines that sum up hidden nodes. */
 	for (high = (guint)MIN_OF(options->rows, (uint64_t)totals->len); low < high;) {
 		guint middle = low + (high - low + 1) / 2;
 		g_autoptr(GArray) some = NULL;

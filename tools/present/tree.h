@@ -28,12 +28,12 @@ struct tree_options {
 	uint64_t most;    /* at most this many children of a node get a line; 0 = all */
 	uint64_t rows;    /* text: at most this many lines, of the heaviest branches; 0 = all */
 	unsigned columns; /* width of the output; indentation stops at two thirds; 0 = no limit */
-	double bold_share; /* smallest self share of the whole for bold lines; 0: none */
+	double bold_share; /* lines with at least this self share of the whole are bold; 0: none */
 };
 
 struct tree_line {
 	uint32_t node;   /* 0: the line sums up the hidden children of a node */
-	uint32_t folded; /* like cct_node.folded */
+	uint32_t folded; /* number of functions that share the line and are not named on it */
 	uint32_t caller; /* inverted: node of the only caller, shown on the same line; 0 = none */
 	double hidden, hidden_count; /* if node is 0: totals of the hidden branches */
 	/* number of hidden branches; 0 = unknown: the caller of tree_find_lines() left some out */
@@ -42,7 +42,7 @@ struct tree_line {
 };
 
 /* Returns struct tree_line in the order of printing. Free with g_array_unref(). Stores in
- * *ret_hides whether a node has no line, other than those that joined others. */
+ * *ret_hides whether any node is hidden, that is, neither has a line nor shares another node's. */
 GArray *tree_find_lines(const GArray *nodes, const struct tree_options *options, bool *ret_hides)
 	MUST_CHECK;
 
