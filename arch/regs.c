@@ -157,8 +157,7 @@ enum regs_arch regs_of_elf(uint16_t elf_machine)
 struct call {
 	enum regs_arch arch;
 	uint8_t size;
-	uint32_t mask,
-		bits; /* for the call's first four bytes, little-endian; a shorter call has fewer */
+	uint32_t mask, bits; /* of the first min(size, 4) bytes of the call, little-endian */
 };
 
 static const struct call calls[] = {

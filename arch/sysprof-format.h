@@ -116,7 +116,7 @@ struct sysprof_part {
 static_assert(offsetof(struct sysprof_part, path) + 256 == SYSPROF_PART_BYTES, "part");
 
 /* The embedded file SYSPROF_SYMBOLS has the names of addresses, ordered by pid and address. An
- * entry of zeros ends them, and the texts follow. */
+ * entry of zeros ends the entries; the texts follow. */
 #define SYSPROF_SYMBOLS "__symbols__"
 struct sysprof_symbol {
 	uint64_t first, last;
