@@ -277,7 +277,7 @@ static void get_cell(const void *data, size_t row, unsigned field, struct cell *
 		ret_cell->prefix = g_strdup(line->prefix);
 		break;
 	case TREE_PLACE:
-		/* "kernel: futex" has its place in its name. */
+		/* A name such as "kernel: futex" contains its place. */
 		place = line->caller || is_kernel_run(rows->options, node->function)
 				? NULL
 				: rows->options->place_of(node->function, rows->options->data);

@@ -58,7 +58,7 @@ bool debug_files_can_hold(const struct elf_image *elf);
 struct debug_split;
 
 struct debug_file {
-	const struct debug_files *files; /* where it was found */
+	const struct debug_files *files; /* the root in which the file was found */
 	struct elf_image *elf;           /* separate file; NULL: the image itself has the DWARF */
 	Dwarf *dwarf;                    /* NULL: no usable DWARF */
 	char *path;                      /* path of the separate file */

@@ -80,7 +80,7 @@ struct debug_unit {
 	GArray *ranges;      /* struct debug_range, by start */
 	GArray *lines;       /* struct debug_line, by start */
 	GArray *scopes;      /* struct debug_scope, by start */
-	GStringChunk *names; /* names that the file does not have in one piece; NULL: none */
+	GStringChunk *names; /* names composed from several DIEs; NULL: none */
 	Dwarf_Die die; /* the unit's DIE; of a split unit, the DIE of the half that was split off */
 	Dwarf_Die skeleton;      /* the half in the program or its debug file */
 	struct debug_half *half; /* the half that was split off; NULL: none, or not found */

@@ -3,11 +3,11 @@
  * Names - what the ids of a capture mean
  *
  * Ids are valid in one epoch, so a tool that reads a whole capture needs two things: the
- * dictionaries of the epoch whose rows it is reading (names_epoch(), loaded on demand; two are
- * kept, and those whose batches are being taken), and numbers that mean the same image, process and
- * thread in all epochs ("indexes" below, into names->images, ->processes and ->threads). Index 0 is
- * "none", index 1 is "<lost>": an id that the capture does not define. A lookup with that result is
- * counted in names->lost and is never an error.
+ * dictionaries of the epoch whose rows it is reading (names_epoch() loads them on demand and keeps
+ * two epochs, plus those that names_each_batch() is reading), and numbers that mean the same image,
+ * process and thread in all epochs ("indexes" below, into names->images, ->processes and
+ * ->threads). Index 0 is "none", index 1 is "<lost>": an id that the capture does not define. A
+ * lookup with that result is counted in names->lost and is never an error.
  *
  * Identity: image = (build-id, dev, inode, path, kind, process instance if anonymous), and the size
  *           if there is no build-id. Device and inode may be unknown: an image with only build-id
@@ -63,7 +63,7 @@ enum names_table {
 
 struct names_epoch {
 	uint32_t epoch;
-	unsigned int pins; /* number of running names_take_batch calls that keep the epoch loaded */
+	unsigned int pins; /* running names_take_batch calls; above 0, the epoch stays loaded */
 	struct names *names;
 	struct prof_dictionary *tables[NAMES_TABLES]; /* NULL = not loaded */
 	bool loaded[NAMES_TABLES];
@@ -77,7 +77,7 @@ struct names_epoch {
 struct names {
 	const struct prof_reader *reader;
 	const char *file;        /* name of the capture in messages; NULL: not named */
-	GPtrArray *epochs;       /* struct names_epoch; the last used one is last */
+	GPtrArray *epochs;       /* struct names_epoch; the most recently used one is last */
 	uint64_t removed_epochs; /* when it changes, texts of an epoch may have been freed */
 	uint64_t lost;           /* number of lookups with the result "<lost>" */
 	/* returns the text to use in place of each text; NULL: use texts as they are */
