@@ -19,7 +19,7 @@
 #define MAX_CODE_BYTES (4u << 20)
 #define TIMEOUT_MS 20000
 
-/* The code of the function itself, or of a function with inlined copies of it. */
+/* The code of the shown function, or of a function that inlines it. */
 struct code_range {
 	uint64_t start, end;
 	struct amount self;
@@ -205,7 +205,7 @@ static void refuse_none(struct annotate_code *code, const char *text, GError **e
 			    file);
 }
 
-/* Equal names do not say which function is meant, but places do. */
+/* Fails with the names of the functions or, if some names are equal, with their places. */
 static void refuse_several(struct annotate_code *code, const char *text, GArray *found,
 			   GError **error)
 {

@@ -22,7 +22,7 @@
 
 /* The samples at one place in the source. The first four fields identify the place. */
 struct annotate_place {
-	const char *function; /* the innermost one; all text is interned */
+	const char *function; /* the innermost function; all text is interned */
 	const char *file;     /* NULL = unknown */
 	uint32_t line;        /* 0 = unknown */
 	bool is_inlined;      /* belongs to a function other than the one shown */
@@ -54,8 +54,9 @@ struct inline_site {
 
 struct annotate_code {
 	/* options; the first four are borrowed */
-	struct reader *reader;   /* an open reader */
-	struct profile *profile; /* by function; `inlined` and `joins_inlined` unless no_inline */
+	struct reader *reader; /* an open reader */
+	/* by function; with `inlined` and `joins_inlined`, unless no_inline is set */
+	struct profile *profile;
 	struct debug_files *debug_files;
 	const struct sampled_frames *sampled; /* sampled frames of the image; NULL: count them */
 	const char *image;   /* choose only functions of this image; NULL: any image */
@@ -64,20 +65,20 @@ struct annotate_code {
 	bool wants_total;    /* compute the totals of lines */
 	bool no_inline;      /* inlined code is code of the function that contains it */
 	uint32_t function;   /* index in the profile */
-	/* which function */
+	/* results: the function */
 	struct function shown;
 	uint64_t start, end; /* range of the function's own code; empty if it is only inlined */
-	bool has_hint;       /* after a refusal: the message or the candidates name functions */
+	bool has_hint;       /* after a failure: the message or `candidates` suggests functions */
 	GString *candidates; /* escaped lines of text, if the function is ambiguous; or NULL */
-	/* its code */
+	/* results: the function's code */
 	const char *why_no_code; /* NULL: the code is known */
-	guint unread_containers; /* functions that inline it, and whose code is not read */
+	guint unread_containers; /* number of inlining functions whose code is not read */
 	GPtrArray *sites;        /* struct inline_site, most samples first */
 	GArray *instructions; /* struct annotate_instruction, by offset; empty for generated code */
 	GPtrArray *lines;     /* struct annotate_line */
 	bool has_callee_totals; /* lines of inlined calls have totals, too */
-	struct amount self;     /* all instructions */
-	struct amount own_self; /* without inlined copies of the function */
+	struct amount self;     /* sum of all instructions */
+	struct amount own_self; /* the same without inlined copies of the function */
 	struct amount total;
 	/* the rest is private */
 	struct symbols *symbols; /* symbols of the file; NULL if the lines come from the capture */

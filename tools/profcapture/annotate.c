@@ -174,7 +174,7 @@ static char *shorten_instruction(const char *shown, const char *text)
 	operand = g_strndup(at + 1, (gsize)(end - at - 2));
 	if (g_str_has_prefix(operand, shown) && g_str_has_prefix(operand + strlen(shown), "+0x"))
 		return g_strchomp(g_string_free(to, FALSE));
-	/* A name with parameters is demangled C++ or Rust: pass any mangled name with it. */
+	/* A name with parameters was demangled: pass any mangled name as its raw name. */
 	is_plt = g_str_has_suffix(operand, "@plt");
 	operand[strlen(operand) - (is_plt ? strlen("@plt") : 0)] = '\0';
 	name = function_name_for_people(operand, strchr(operand, '(') ? "_Z1f" : operand);
@@ -723,8 +723,8 @@ static bool choose_function(struct annotate *annotate, const char *name, GError 
 	       annotate_code_choose(code, name, error);
 }
 
-/* Looks among the interpreted functions first, then among the interpreter's own, whose samples
- * count for the interpreted functions in the first look. */
+/* Looks among the interpreted functions first. The interpreter's own functions need a second run,
+ * because in the first one their samples count for the interpreted functions. */
 static bool choose_in_either(struct annotate *annotate, const char *name, GError **error)
 {
 	struct annotate_code *code = &annotate->code;

@@ -3,7 +3,8 @@
  * Invariants: (1) losses are reported before anything else           [test_readers: loss first]
  *             (2) a capture without readable data is an error
  *                 [test_readers: test_a_lost_dictionary]
- * Reads no samples (sampled-events.c, profile.c), and reads only the names in losses (names.c).
+ * Does not read samples (sampled-events.c and profile.c do). Reads only those
+ * names (names.c) that losses refer to.
  */
 #include "config.h"
 

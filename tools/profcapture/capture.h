@@ -65,8 +65,9 @@ int64_t capture_time(const struct capture *capture, uint32_t segment, uint64_t t
 /* Converts a relative time to a segment's clock value, clamped to the clock's range. */
 uint64_t capture_clock(const struct capture *capture, uint32_t segment, int64_t relative);
 
-/* Return the text of a metadata key, or NULL: the last one in the file, or the one of a segment.
- * They may differ, because segments may come from recordings with different options. */
+/* Return the text of a metadata key: the last one in the file, or the one of a segment; NULL if
+ * there is none. They may differ, because segments may come from recordings with different
+ * options. */
 const char *capture_metadata(const struct capture *capture, const char *key);
 const char *capture_metadata_of(const struct capture *capture, uint32_t segment, const char *key);
 

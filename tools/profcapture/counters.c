@@ -39,7 +39,7 @@ struct series {
 	double grown;                           /* growth, without pauses between recordings */
 	double bin_weighted[SPARKLINE_COLUMNS]; /* like `weighted`, for each bin */
 	double bin_ns[SPARKLINE_COLUMNS];
-	/* at the current row */
+	/* the counter's state at the current row */
 	bool holds;
 	double value;
 	int64_t since_ns;
@@ -412,7 +412,8 @@ static struct table timeline_of(const struct counters *counters)
 	return table;
 }
 
-/* Returns whether any row is a sum, or is not. Columns that apply to no row are omitted. */
+/* Returns whether any row is a sum or, without is_sum, is of another kind. Columns that apply to no
+ * row are omitted. */
 static bool has_any(const struct counters *counters, bool is_sum)
 {
 	for (guint i = 0; i < counters->all->len; i++)
@@ -459,8 +460,8 @@ static double growth_of(const struct series *series)
 }
 
 /* Prints a line such as "memory/rss grew most: 9.27 to 20.8 MiB.", or for a sum "disk/read grew
- * most: by 1.20 MiB, 312 KiB per second." Sums always grow, so they are considered only if there
- * are no others. */
+ * most: by 1.20 MiB, 312 KiB per second." Sums always grow, so they are considered only if no gauge
+ * grew. */
 static void print_verdict(const void *data, struct out *out)
 {
 	const struct counters *counters = data;

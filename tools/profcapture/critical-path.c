@@ -21,7 +21,7 @@
 
 /* A path through more waiting threads than this is cut: their waits have no children. */
 #define MAX_WALK (CCT_MAX_DEPTH / 2)
-/* Only hostile files, and marks of very many threads at once, have more. */
+/* Limits that only hostile files, or marks of very many threads at once, exceed. */
 #define MOST_SEGMENTS 8000000u
 #define MOST_NODES 2000000u
 
@@ -483,8 +483,8 @@ static void add_spans(struct critical_path *path)
 	path->spans = spans->len;
 }
 
-/* Returns whether to prefer a thread to another one: a main thread, then one of an older process,
- * then one of the process's last program. */
+/* Returns whether to prefer a thread to another one. Prefers main threads, then threads of older
+ * processes, then threads of a process's later programs, then older threads. */
 static bool is_better(const struct names *names, uint32_t index, uint32_t than)
 {
 	const struct names_thread *a = names_thread_at(names, index),
@@ -709,8 +709,8 @@ static bool read_samples(struct critical_path *path, GError **error)
 
 /* ---- The result ------------------------------------------------------------------------------ */
 
-/* Divides the running time of each node among the functions that its samples hit. */
-/* The order of the map differs between runs, and equal children would keep it. */
+/* Sorted by key, because the order of the map differs between runs, and equal children would keep
+ * that order. */
 struct path_hits {
 	uint64_t key;
 	uint32_t samples;
@@ -718,6 +718,7 @@ struct path_hits {
 
 COMPARE_BY(compare_hits, struct path_hits, ORDER(a->key, b->key))
 
+/* Divides the running time of each node among the functions that its samples hit. */
 static void add_functions(struct critical_path *path)
 {
 	g_autoptr(GArray) all = g_array_new(FALSE, FALSE, sizeof(struct path_hits));

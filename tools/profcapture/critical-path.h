@@ -19,12 +19,12 @@
 
 enum path_kind {
 	PATH_THREAD,   /* the root of a tree */
-	PATH_RUN,      /* the parent of functions; without samples, it has none */
+	PATH_RUN,      /* running: the parent of functions; has no children without samples */
 	PATH_FUNCTION, /* a function of the program ran */
 	PATH_READY,    /* ready, without a CPU */
-	PATH_WAIT,     /* a place that waited */
+	PATH_WAIT,     /* a wait at one place of the program */
 	PATH_CREATED,  /* what the creator did before a thread began */
-	PATH_UNKNOWN,  /* it is not recorded what the thread did */
+	PATH_UNKNOWN,  /* what the thread did was not recorded */
 	PATH_KINDS
 };
 
@@ -64,8 +64,8 @@ enum path_part {
 	PATH_SAMPLE,  /* a function that a sample hit: a child of "runs" */
 };
 
-/* A time at which a node was on the path. The times of a path may be cut to a part of its time, and
- * then add up to the path of that part, because another time on the path does not change them. */
+/* A time during which a node was on the path. Steps that are cut to a time range add up to the path
+ * of that range, because no step depends on the path outside of the range. */
 struct path_step {
 	int64_t from_ns, to_ns; /* PATH_SAMPLE: equal */
 	enum path_part part;

@@ -7,9 +7,9 @@
  * noise is estimated from the variation within the runs.
  *
  * A row is a function that occurs in at least one capture; with `paths`, a function and its
- * callers. Its counts are self counts: a sample counts in one row. A block of memory counts in the
- * row of the function of a library through which the program allocated it and of the program's
- * function that called it, or of the latter alone if that allocates itself (memory-tree.h).
+ * callers. Its counts are self counts: a sample counts in one row. With memory, a row is a function
+ * of the program together with the library function through which it allocated. If the program's
+ * function allocates itself, it is the row alone (memory-tree.h).
  */
 #pragma once
 
@@ -183,7 +183,7 @@ uint64_t diff_samples_needed(const struct diff *diff, const struct diff_row *row
 /* A sentence on what changed. */
 struct diff_sentence {
 	enum diff_verdict verdict; /* DIFF_NO_VERDICT: not about functions */
-	const char *figure; /* the verdict, the change of the whole run, "Note"…; or NULL */
+	const char *figure;        /* a verdict, the change of the whole run, "Note"…; or NULL */
 	const char *text;
 };
 /* Compares two captures as the verb does by default, and passes the sentences of its summary and

@@ -113,7 +113,8 @@ static GArray *parse(GString *text)
 		const char *at;
 		char *colon;
 
-		*after = 0; /* first: the address sanitizer's strspn() reads up to the 0 */
+		/* End the line first: the address sanitizer's strspn() reads up to the 0. */
+		*after = 0;
 		at = line_at + strspn(line_at, " ");
 		line.address = g_ascii_strtoull(at, &colon, 16);
 		if (colon == at || at == line_at || colon[0] != ':' || colon[1] != '\t')

@@ -41,7 +41,7 @@ struct dump_stream {
 	bool timed;
 	/* positions of these columns, or CAPTURE_NO_COLUMN */
 	unsigned thread, process, cpu, stack;
-	bool own_pid, own_tid, own_comm; /* the table itself has a column of this name */
+	bool own_pid, own_tid, own_comm; /* the table has its own column of this name */
 	uint32_t of_thread, of_process;  /* the row's thread and process */
 };
 
@@ -215,7 +215,7 @@ static bool is_text(const struct dump *dump)
 	return dump->reader.format == READER_TEXT;
 }
 
-/* Writes a cell. Text has no keys here. */
+/* Writes a cell. Text does not use the key. */
 static void put_cell(struct dump *dump, const char *key, struct cell cell)
 {
 	if (is_text(dump))

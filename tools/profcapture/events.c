@@ -51,7 +51,8 @@ struct event_series {
 	uint32_t kind;  /* enum prof_argument_kind of `value` */
 	bool has_value;
 	uint64_t value;
-	const char *text; /* interned; NULL: none, or empty. If has_value is false, the reason. */
+	/* interned; NULL: none, or empty. If has_value is false: why the value is unknown. */
+	const char *text;
 	uint64_t count, no_begin, no_end;
 	struct durations durations;
 };
@@ -271,7 +272,7 @@ static struct event_series *series_of(struct events_verb *verb, struct names_epo
 					c[VALUES].offsets[row + 1] - c[VALUES].offsets[row];
 		key.kind = place->kind;
 		key.text = names_text(epoch, item_of(&c[TEXTS], row, place->position));
-		/* A number with a text could not be read. */
+		/* If a number could not be read, its text says why. */
 		if (place->kind != PROF_ARGUMENT_STRING)
 			key.has_value &= key.text == NULL;
 		if (key.has_value && place->kind != PROF_ARGUMENT_STRING)

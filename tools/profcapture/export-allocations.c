@@ -18,7 +18,7 @@
 #include <string.h>
 
 #define MOST_LIVES 1000000u
-#define LEAST_STEPS 1024 /* minimum number of units of time in the duration */
+#define LEAST_STEPS 1024 /* the unit stops growing at the duration divided by this */
 #define HEAP_PARTS 1024
 
 struct reading {
@@ -27,7 +27,7 @@ struct reading {
 	struct memory_tree tree;
 	struct memory_heaps heaps;
 	struct number_map sum_of; /* thread and node → index + 1 */
-	GHashTable *lives;        /* set of struct allocation_life, equal except in sums; or NULL */
+	GHashTable *lives;        /* set of struct allocation_life by all but the sums; or NULL */
 	struct suppressions suppressions; /* suppressions of the runtime's pools */
 	struct memory_peak heap;
 };
@@ -144,7 +144,7 @@ static void add_life(struct reading *reading, const struct memory_live *live, in
 		.size = (uint8_t)memory_size_class(live->block.size),
 	};
 
-	/* the replay continues after the range */
+	/* ignore blocks after the range, where the replay continues */
 	if (start_ns > reading->export->reader.to_ns)
 		return;
 	life.blocks = live->blocks;

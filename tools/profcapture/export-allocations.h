@@ -61,8 +61,8 @@ struct allocations {
 	/* a power of two, which grows if there are too many lives; 0: lives are not wanted */
 	int64_t unit_ns;
 	GArray *lives; /* struct allocation_life by time of allocation */
-	GArray *heap;  /* with lives: struct allocation_most of equal parts of the time */
-	struct allocation_most peak; /* with lives */
+	GArray *heap;  /* only with lives: struct allocation_most of equal parts of the time */
+	struct allocation_most peak; /* only with lives */
 	GArray *events; /* struct allocation_event in the order of the capture; NULL: not wanted */
 	uint64_t left_out;
 	GArray *sums; /* struct allocation_sum */

@@ -113,7 +113,8 @@ static void write_node(struct chrome *chrome, uint32_t node)
 	json_string(json, "scriptId", "0");
 	json_string(json, "url", file ? file : "");
 	if (function && function->file && function->line)
-		json_uint(json, "lineNumber", function->line - 1); /* the format counts from 0 */
+		/* the format counts lines from 0 */
+		json_uint(json, "lineNumber", function->line - 1);
 	json_end(json);
 	json_end(json);
 }
@@ -211,8 +212,8 @@ static int64_t length_of(const struct chrome *chrome, const struct profile_sampl
 
 static void write_samples(struct chrome *chrome, uint32_t thread)
 {
-	/* The time between two samples of a thread that runs varies; the length of a wait does
-	 * not. */
+	/* While a thread runs, its next sample may be up to two periods later. The length of a wait
+	 * is exact. */
 	const int64_t periods = export_counts_waits(chrome->export) ? 1 : 2;
 	size_t n;
 	const struct export_thread_samples *of =
@@ -251,7 +252,7 @@ static void write_samples(struct chrome *chrome, uint32_t thread)
 COMPARE_BY(compare_starts, struct export_mark, ORDER(a->thread, b->thread),
 	   ORDER(a->span.start_ns, b->span.start_ns), ORDER(b->time_ns, a->time_ns))
 
-/* A mark that began before the recording is an instant at its end. */
+/* A mark that began before the recording is written as an instant at the mark's end. */
 static void write_mark(struct chrome *chrome, const struct export_mark *mark)
 {
 	static const char *const phases[] = {

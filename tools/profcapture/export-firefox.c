@@ -228,7 +228,7 @@ static void write_meta(struct firefox *firefox)
 	struct json *json = &firefox->json;
 	g_autofree char *title = export_title(firefox->export);
 	g_autofree char *left_out = export_marks_left_out(&firefox->marks);
-	/* The format has no unit for events, and does not say what a time is. */
+	/* The format has no unit for events and no kinds of time, so the name says what counts. */
 	bool is_named = export_counts_waits(firefox->export) ||
 			(profile_is_weighted(profile) && !export_is_time(firefox->export));
 	g_autofree char *counted =
@@ -273,7 +273,7 @@ static void write_meta(struct firefox *firefox)
 static struct cell get_sample(struct firefox *firefox, size_t row, enum field field)
 {
 	const uint64_t index = firefox->first_sample + row;
-	/* the one before comes first: a file is read forwards */
+	/* read the previous sample first, because the file is read forwards */
 	const int64_t before_ns =
 		field == TIME && row ? export_samples_at(firefox->samples, index - 1).time_ns : 0;
 	const struct profile_sample sample = export_samples_at(firefox->samples, index);

@@ -97,7 +97,7 @@ struct heaptrack {
 	int64_t now_ms;             /* time of the last "c" */
 	struct counter_values counters;
 	GArray *rss;      /* struct counter_rss by time */
-	GArray *rss_last; /* double by counter */
+	GArray *rss_last; /* double by counter: its last value */
 	guint rss_next;
 	double rss_bytes;
 	GByteArray *has_process; /* by process: true if it allocated */

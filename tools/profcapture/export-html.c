@@ -323,7 +323,7 @@ static void begin_sentence(struct html *html, const char *figure, const char *te
 		json_string(&html->json, "measure", measure);
 }
 
-/* Writes the range of the sentence. */
+/* Writes the time range that the sentence is about. */
 static void write_range(struct html *html, int64_t from_ns, int64_t to_ns)
 {
 	json_begin_array(&html->json, "range");

@@ -54,7 +54,7 @@ struct pprof {
 };
 
 struct location {
-	uint32_t frame;  /* the innermost */
+	uint32_t frame;  /* the innermost frame */
 	uint32_t caller; /* if `frame` is inlined: the location without that frame; else 0 */
 	bool is_used;
 };

@@ -158,8 +158,8 @@ struct sorted_run {
 	struct profile_sample next;
 	uint64_t at, end; /* in the file */
 	GArray *read;
-	guint used;   /* of `read` */
-	guint number; /* equal samples stay in the order of the capture */
+	guint used;   /* number of items of `read` that were used */
+	guint number; /* orders equal samples as in the capture */
 };
 
 static bool is_before(const struct sorted_run *one, const struct sorted_run *other)

@@ -12,8 +12,8 @@
 /* A single capture has the values EXPORT_NOW; of two, the earlier one has EXPORT_BEFORE. */
 enum { EXPORT_NOW, EXPORT_BEFORE, EXPORT_SIDES };
 
-/* In a comparison, the frame of all threads with a name that only one of the captures has, because
- * a program may have been renamed. */
+/* In a comparison, this frame stands for all threads whose name only one of the captures has,
+ * because a program may have been renamed. */
 #define EXPORT_RENAMED "<renamed>"
 
 struct export_frame {

@@ -28,7 +28,7 @@
 #include <string.h>
 #include <unistd.h>
 
-/* The page's size, and how often it is made again with fewer rows. */
+/* Limits on the page's size, and on how often it is made again with fewer rows. */
 #define MOST_PAGE_BYTES (UINT64_C(32) << 20)
 #define MOST_MERGES 8
 
@@ -64,7 +64,7 @@ static const struct {
 	enum { FUNCTIONS_ONLY, PLACES, ADDRESSES } frames; /* PLACES: with lines of frames */
 	enum {
 		NO_ALLOCATIONS,
-		ALLOCATION_VALUE, /* with --value instead of samples */
+		ALLOCATION_VALUE, /* allocations instead of samples, with --value */
 		ALLOCATION_SUMS,
 		ALLOCATION_EVENTS,
 		ALLOCATION_LIVES,
@@ -73,10 +73,10 @@ static const struct {
 	} allocations;
 	const char *how_to_open; /* what to do with the file; %s: its quoted name */
 	bool compressed;         /* even without ".gz" */
-	bool opens_gzip;         /* its program reads compressed files, too */
+	bool opens_gzip;         /* the program for the format reads compressed files, too */
 	bool compares;           /* supports --compare */
 	bool says_lost;          /* reports losses */
-	bool has_tables;         /* the format has tables, no samples or allocations */
+	bool has_tables;         /* the format has tables instead of samples and allocations */
 	bool has_waits;          /* the format has waits beside samples */
 	bool has_threads;        /* the format has the samples of each thread together */
 } formats[] = {
@@ -484,7 +484,7 @@ static bool read_allocations(struct export *export, GError **error)
 	if (!allocations_are_there(export)) {
 		if (!is_only)
 			return true;
-		/* With this key, allocations were recorded, even if none can be read. */
+		/* This key shows that allocations were recorded, even if none can be read. */
 		if (!capture_metadata(export->reader.capture, "memory.mode"))
 			return cli_set_error(
 				error, CLI_NOTHING_CAPTURED, "%s",
@@ -705,7 +705,7 @@ static bool read_to_fit(struct export *export, const char *file, GError **error)
 {
 	struct export *given = copy_options(export);
 	bool is_once = strcmp(file, "-") == 0 || g_strcmp0(export->compare, "-") == 0;
-	const char *set = g_getenv("PROF_PAGE_BYTES"); /* by tests */
+	const char *set = g_getenv("PROF_PAGE_BYTES"); /* set by tests */
 	uint64_t most = set ? g_ascii_strtoull(set, NULL, 10) : MOST_PAGE_BYTES;
 	bool ok = read_captures(export, file, error);
 
@@ -897,7 +897,7 @@ static const struct cli_option html_options[] = {
 	{ NULL },
 };
 
-/* --with-source needs one capture, and neither redacts nor filters. */
+/* --with-source needs a single capture, without redaction and without frame filters. */
 static int check_source(void *data)
 {
 	const struct export *export = data;

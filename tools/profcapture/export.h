@@ -48,7 +48,8 @@ struct export
 	unsigned merges; /* html: how often the page was too large; each time, more is merged */
 };
 
-/* Returns how many rows of a kind a page may have: a quarter, each time that it was too large. */
+/* Returns how many rows of a kind a page may have: `most`, divided by 4 each time that the page was
+ * too large. */
 static inline guint export_most(const struct export *export, guint most)
 {
 	return MAX_OF(most >> 2 * export->merges, 2u);

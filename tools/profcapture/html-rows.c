@@ -284,7 +284,8 @@ struct page_slice {
 	int64_t from_ns, to_ns;
 	uint64_t ns[SLICE_KINDS]; /* if slices were merged into bins: the time of each kind */
 	uint32_t thread;
-	uint32_t gap, length; /* units after the thread's previous slice; units of this one */
+	/* in units: time since the thread's previous slice; length of this one */
+	uint32_t gap, length;
 	uint8_t kind;
 };
 

@@ -43,7 +43,7 @@ struct html_rows {
 	uint64_t slice_unit, allocation_unit; /* ns */
 	uint64_t wait_unit;                   /* in ns */
 	uint64_t sample_weight;               /* mean weight of a sample */
-	struct html_keys threads, functions;  /* keys: the numbers of html-sides.h */
+	struct html_keys threads, functions;  /* keys: the page's numbers (html-sides.h) */
 	GPtrArray *mark_names;                /* for each mark name: its group, then the name */
 	struct html_mark longest;             /* its length is 0 if the page has no mark */
 	GArray *times;                        /* result of run_times_read() for the last side */

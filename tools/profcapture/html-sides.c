@@ -12,7 +12,7 @@
 #define GRID_STEPS 16384u
 /* No unit of time is longer than this part of the axis, however many samples there are. */
 #define BOUNDARY_STEPS 256u
-/* Stacks of a page that was once too large. */
+/* Maximum number of stacks, if the page was too large once. */
 #define MOST_STACKS 400000u
 
 static int64_t grid_of(int64_t duration_ns, uint32_t steps)
@@ -160,8 +160,8 @@ static void raise_shares(const GArray *nodes, double *weights, double *shares)
 		shares[i] = MAX_OF(shares[i], weights[i] / weights[0]);
 }
 
-/* Returns the largest share that a node has of samples, waits or allocated bytes. No node has a
- * larger one than its caller. */
+/* Returns each node's largest share of samples, waits or allocated bytes. No node has a larger
+ * share than its caller. */
 static double *shares_of(const struct html_sides *sides)
 {
 	double *shares = g_new0(double, sides->nodes->len);

@@ -5,10 +5,10 @@
  * A lock is the address of a futex in a process: a mutex, a condition variable or a semaphore. A
  * wait is for a lock if the thread that ended it made a system call with the same first argument,
  * the futex's address. This needs no stack. A descriptor is not an address, so a wait in read()
- * that is ended by a write() to the same number is not for a lock. Waits that are known by their
- * stack or system call to be for a futex, but ended otherwise, are counted by how they ended. Each
- * lock has a row for each pair of a place that waited and a place that released it. A place is the
- * innermost frame of the program itself, else of its user code.
+ * that is ended by a write() to the same number is not for a lock. Other waits may be known to be
+ * for a futex by their stack or system call: these are counted by how they ended. Each lock has a
+ * row for each pair of a place that waited and a place that released it. A place is the innermost
+ * frame of the program itself, else of its user code.
  * Invariants: (1) rows and the rest include every wait known to be for a futex
  *                 [test_locks: test_convoy]
  *             (2) times are those that threads measure themselves  [test_locks: test_convoy]
@@ -57,7 +57,7 @@ struct lock_pair {
 	GArray *stacks[2];
 };
 
-/* The ways in which the waits for futexes ended that count for no lock. */
+/* How those waits for futexes ended that count for no lock. */
 enum rest { REST_OTHER, REST_INTERRUPT, REST_OUTSIDE, REST_UNKNOWN, RESTS };
 static const char *const rest_keys[RESTS] = { "other_call", "interrupt", "outside", "unknown" };
 

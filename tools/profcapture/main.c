@@ -11,10 +11,10 @@
 #include <glib/gi18n.h>
 #include <malloc.h>
 
-/* Each chunk is decoded into blocks of similar sizes. They are kept between chunks, because the
- * kernel clears each page that it gives again. */
+/* Each chunk is decoded into blocks of similar sizes. malloc() keeps freed blocks for the next
+ * chunk, because the kernel would have to clear their pages again. */
 #define KEPT_BYTES (64 << 20)
-/* Larger blocks grow without a copy, and are given back. */
+/* Larger blocks are mapped, so they grow without a copy and return to the kernel when freed. */
 #define MAPPED_BYTES (4 << 20)
 
 static const struct cli_verb profcapture_verbs[] = {

@@ -29,8 +29,8 @@ struct split {
 
 struct count {
 	struct memory *memory;
-	struct memory_peak heap;   /* of the heaps that have not ended */
-	struct memory_parts parts; /* the same by row */
+	struct memory_peak heap;   /* sum of the heaps that have not ended */
+	struct memory_parts parts; /* the same, by row */
 	struct number_map pairs;   /* allocator and freer → index + 1 */
 	struct split split;
 };

@@ -112,8 +112,8 @@ static bool point_is_row(const struct ledger *ledger, guint point)
 	return (ledger->before + point + 1) % ledger->step == 0 || point + 1 == ledger->n_points;
 }
 
-/* Puts the rows at the multiples of 1, 2 or 5 times a power of ten nanoseconds: the smallest of
- * which at most `rows` are in the range. */
+/* Puts the rows at the multiples of a step: the smallest 1, 2 or 5 times a power of ten nanoseconds
+ * with at most `rows` multiples in the range. */
 static void round_points(struct ledger *ledger, guint rows)
 {
 	static const int64_t factors[] = { 1, 2, 5 };
@@ -626,7 +626,8 @@ bool memory_find_leaks(struct memory *memory, GError **error)
 
 /* ---- over time ------------------------------------------------------------------------------- */
 
-/* Returns when each process's heap ended with it, by process: INT64_MAX: later; 0: it has none. */
+/* Returns when each process's heap ended together with the process; INT64_MAX: it did not; 0: there
+ * is no heap. */
 static GArray *find_heap_ends(const struct memory *memory)
 {
 	GArray *ends = g_array_new(FALSE, TRUE, sizeof(int64_t));
@@ -648,7 +649,7 @@ static GArray *find_heap_ends(const struct memory *memory)
 	return ends;
 }
 
-/* Sets the resident memory of each point, of the processes that have a heap then. */
+/* Sets each point's resident memory: that of the processes that have a heap at the time. */
 static bool find_rss(struct memory *memory, GError **error)
 {
 	struct counter_values values = { .capture = memory->reader.capture };

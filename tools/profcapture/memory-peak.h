@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /*
- * Memory-peak - what is live now, and at the time when most bytes were
+ * Memory-peak - what is live now, and what was live when the heap was largest
  *
  * A caller that replays allocations adds and subtracts blocks, and calls memory_peak_note() at each
  * time at which the heap may be the largest so far. The first peak is the state at the first call.

@@ -587,7 +587,7 @@ static void get_process_cell(const void *data, size_t row, unsigned field, struc
 			excluded ? g_strdup_printf(_("%s  (not recorded: %s)"), shown, excluded)
 				 : g_strdup(shown));
 	else if (rows->is_text && excluded)
-		*ret_cell = cell_unknown(); /* it was not recorded, so it is not 0 */
+		*ret_cell = cell_unknown(); /* not recorded, so unknown instead of 0 */
 	else
 		*ret_cell = counts_cell(counts, counts, memory->has_processes, lost, field);
 }
@@ -676,7 +676,8 @@ static void get_summary_cell(const void *data, size_t row, unsigned field, struc
 	const struct memory_counts *counts = &memory->all;
 	struct memory_counts all;
 
-	/* only from text; the cell of CALLS refers to its counts */
+	/* Only text leaves out the runtimes' pools. The cell of CALLS refers to its counts, so it
+	 * must not get the local copy. */
 	if (memory->hides_runtime && (field == LEAKED_BYTES || field == LEAKED_BLOCKS)) {
 		const struct memory_sum runtime = memory_runtime_sum(memory);
 

@@ -110,12 +110,12 @@ struct profile {
 	int64_t bins_from_ns; /* relative */
 	uint64_t bin_ns;
 	GPtrArray *cgroups;                /* interned paths; 0 is NULL: none */
-	const struct sampled_event *event; /* NULL: the capture has none, or all count */
+	const struct sampled_event *event; /* NULL: the capture has none, or all events count */
 	struct amount all;                 /* samples that pass all filters except frame filters */
 	struct amount filtered;            /* part of `all`: removed by frame filters */
 	struct amount kernel;              /* part of `all`: taken in the kernel */
 	uint64_t wait_ns[PROF_WAIT_TRACED + 1]; /* waits by enum prof_wait_state */
-	uint64_t stack_ns[PROF_STACK_SOURCES];  /* and by enum prof_stack_source */
+	uint64_t stack_ns[PROF_STACK_SOURCES];  /* waits by enum prof_stack_source */
 	uint64_t unresolved;                    /* part of `all`: samples whose leaf has no name */
 	uint64_t least_weight, most_weight;     /* extremes of a sample in `all` */
 	uint64_t unwind[UNWIND_KINDS];

@@ -368,7 +368,7 @@ static char *list_values(GHashTable *values, bool are_numbers)
 	return g_string_free(text, FALSE);
 }
 
-/* Says which of the requested numbers or strings no row has. Fails if that is all of them. */
+/* Reports requested numbers or strings that no row has. Fails if no row has any of them. */
 static bool check_absent(struct reader *reader, const GArray *numbers, const GPtrArray *texts,
 			 GHashTable *values, const char *format, GError **error)
 {

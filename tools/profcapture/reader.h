@@ -39,10 +39,10 @@ struct reader {
 	bool no_pager;
 	/* the verb reports damage itself: do not warn, and accept unreadable captures */
 	bool judges_damage;
-	bool writes_empty; /* if the options select nothing, the file says so: only warn */
+	bool writes_empty; /* if the options select nothing, only warn: the written file shows it */
 	/* the verb reads a small part of the capture, so damage is known only after reading it */
 	bool finds_damage_late;
-	bool redacts; /* capture_open() */
+	bool redacts; /* see capture_open() */
 	bool interpreter_frames;
 	/* after reader_open() */
 	struct capture *capture;
@@ -104,9 +104,9 @@ bool reader_filters_threads(const struct reader *reader);
  * with `end`, its end. For an unset time, it is `otherwise`. */
 bool reader_resolve_time(const struct reader *reader, const struct units_time *time, bool end,
 			 int64_t otherwise, int64_t *ret_ns, GError **error);
-/* Returns whether an answer without rows is an error: text without rows looks like good news. A
- * program gets a valid answer and a warning, and so does everybody if the capture lacks rows that
- * may have matched. */
+/* Returns whether an answer without rows is an error, because text without rows looks like good
+ * news. Formats for programs get a valid answer and a warning instead. So does text if the capture
+ * lacks rows that may have matched. */
 bool reader_fails_empty(const struct reader *reader);
 /* Fails, or in formats for programs warns, if a relative time is after the end of the capture. */
 bool reader_check_start(struct reader *reader, int64_t from_ns, GError **error);

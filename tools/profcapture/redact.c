@@ -6,10 +6,10 @@
 #include <string.h>
 
 static const char user_text[] = "USER", host_text[] = "HOST";
-/* replaces a host that only an address names: it is a service's as often, so a word of programs */
+/* replaces a host that only addresses name: often a service, whose name is also a common word */
 static const char address_host_text[] = "HOST";
 
-#define LONGEST_NAME 64u /* as long as the name of a host may be */
+#define LONGEST_NAME 64u /* maximum length of a host name */
 
 struct redactor {
 	GHashTable *names; /* name in lower case → the text that replaces it */
@@ -168,8 +168,8 @@ static size_t host_length(const char *at)
 											  : length;
 }
 
-/* Returns the length of the domain after the name of a host, as in ".corp.example". One label may
- * also be a suffix of files, or a member. */
+/* Returns the length of the domain after the name of a host, as in ".corp.example". A single label
+ * must be a known domain, because it may also be a file's suffix or a member. */
 static size_t domain_length(const char *at)
 {
 	static const char *const domains[] = { "local",       "lan",  "home",    "internal",
@@ -295,7 +295,7 @@ static void learn_path(struct redactor *redactor, const char *at)
 	if (!name ||
 	    (!is_windows && is_slash(*at) && strncmp(at + strspn(at, "/\\"), "users", 5) == 0))
 		return;
-	/* a name may have spaces, or the path may end there */
+	/* learn both: a space may be part of the name, or end the path */
 	learn_name(redactor, name, strcspn(name, "/\\\"'<>|:\t\n ,;)]"), user_text);
 	learn_name(redactor, name, strcspn(name, "/\\\"'<>|:\t\n"), user_text);
 }
@@ -323,8 +323,8 @@ static void learn_variable(struct redactor *redactor, const char *at)
 	}
 }
 
-/* Learns the host of user@host or of a URL, if one of their separators is at `at`. Upper case is
- * rather the version of a symbol, as in SSL_read@OPENSSL. */
+/* Learns the host of user@host or of a URL, if one of their separators is at `at`. A host without
+ * lower case is ignored, because it is probably the version of a symbol, as in SSL_read@OPENSSL. */
 static void learn_address(struct redactor *redactor, const char *text, const char *at)
 {
 	const char *host;
@@ -358,7 +358,7 @@ void redactor_learn(struct redactor *redactor, const char *text)
 		if (!is_first && !is_any_of(at[-1], " \t\n"))
 			continue;
 		learn_variable(redactor, at);
-		/* after a space or in a URL, a path is rather one of a web server */
+		/* after a space or in a URL, a path is probably one of a web server */
 		if (option > 0 || *at == '~' || is_drive(at) || strncmp(at, "..", 2) == 0 ||
 		    (is_first && strncmp(at, "//", 2) != 0))
 			learn_path(redactor, at + option);
@@ -587,7 +587,7 @@ static size_t redact_path(const char *text, const char *at, GString *out)
 		last--;
 	for (above = last; above > 0 && is_slash(at[above - 1]);)
 		above--;
-	if (above == 0) { /* one name without a folder */
+	if (above == 0) { /* the path is one name without a folder */
 		if (!is_network || last == end)
 			return 0;
 		g_string_append(out, host_text);
@@ -636,7 +636,7 @@ static const char *replacement_at(const struct redactor *redactor, const char *t
 		const char *instead;
 		bool is_word = !g_ascii_isalpha(at[length]);
 
-		/* as a part of an identifier, a short name is rather another word */
+		/* A short name inside an identifier is probably another word. */
 		for (size_t k = 0; length < 4 && k < sizeof(around); k++)
 			is_word &= !g_ascii_isdigit(around[k]) && around[k] != '_';
 		name[length] = '\0';
@@ -654,7 +654,7 @@ static const char *replacement_at(const struct redactor *redactor, const char *t
 char *redact_text(const struct redactor *redactor, const char *text)
 {
 	GString *out = g_string_new(NULL);
-	bool begins = true; /* what was before was replaced */
+	bool begins = true; /* at the start, or directly after replaced text */
 
 	for (const char *at = text; *at;) {
 		const char *instead;
@@ -689,7 +689,7 @@ GBytes *redact_metadata(const struct redactor *redactor, const char *key, const 
 
 	if (strcmp(key, "host") == 0 || strcmp(key, "options") == 0)
 		return NULL;
-	if (strcmp(key, "command") == 0) { /* its words end with NUL */
+	if (strcmp(key, "command") == 0) { /* its words end with NUL: keep only the first */
 		g_autofree char *name = g_path_get_basename(text);
 
 		shown = redact_text(redactor, name);

@@ -219,7 +219,7 @@ struct report_hint report_hint_find(const struct profile *profile)
 	/* Missing names matter only if rows are functions or lines. */
 	if (profile->by == PROFILE_FUNCTION || profile->by == PROFILE_LINE)
 		found[3] = of_names(profile);
-	/* The functions of another version of Node.js have no names for the same reason. */
+	/* The advice on the version of Node.js also explains why its functions have no names. */
 	if (g_strcmp0(found[2].advice, "node-version") == 0 &&
 	    g_strcmp0(found[3].advice, "node") == 0)
 		found[3].advice = NULL;

@@ -155,8 +155,8 @@ static bool is_of_clock(const struct report *report)
 	return strcmp(profile_unit(&report->profile), "ns") == 0;
 }
 
-/* Returns whether the report covers the whole recording, by a clock of the CPU or the event that
- * stands for it. */
+/* Returns whether the report covers the whole recording, and counts a CPU clock or the default
+ * event. */
 static bool is_whole(const struct report *report)
 {
 	const struct reader *reader = &report->reader;

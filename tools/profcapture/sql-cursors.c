@@ -153,7 +153,7 @@ static int fail(sqlite3_vtab *base, GError *error)
 struct row_cursor {
 	sqlite3_vtab_cursor base;
 	struct prof_cursor *cursor;
-	size_t segments_done; /* if each segment is read by a cursor of its own */
+	size_t segments_done; /* number of segments read, if each has its own cursor */
 	/* the columns that are read */
 	uint16_t ids[PROF_MAX_COLUMNS];
 	unsigned positions[PROF_MAX_COLUMNS];

@@ -9,8 +9,8 @@
 #include "tools/profcapture/spans.h"
 #include "tools/profile/wait-causes.h"
 
-/* A mark, a block or a state of a thread, from its begin to its end. Each allocation may have
- * one. */
+/* A mark, a block or a state of a thread, from its begin to its end. A capture may have one for
+ * each allocation. */
 struct interval {
 	int64_t begin_ns, end_ns;
 	union {

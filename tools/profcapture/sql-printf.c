@@ -2,7 +2,7 @@
 /*
  * SQL printf - SQLite's printf() and format(), which fail if their result is too long
  *
- * A connection of its own has SQLite's functions and calls them.
+ * The replacements call SQLite's own functions in a second connection, which still has them.
  */
 #include "config.h"
 
@@ -14,7 +14,7 @@
 #include <stdint.h>
 #include <string.h>
 
-/* The most bytes of a number or of the quotes around a text. %f of a double has up to 310. */
+/* Maximum bytes of a number, or of the quotes around a text. %f of a double has up to 310. */
 #define CONVERSION_BYTES 512
 
 struct printf_caller {
@@ -37,12 +37,12 @@ static uint64_t add_bounded(uint64_t a, uint64_t b)
 	return b > UINT32_MAX || a + b > UINT32_MAX ? UINT32_MAX : a + b;
 }
 
-/* Returns the most bytes that the result may have; at most UINT32_MAX. */
+/* Returns an upper bound for the bytes of the result; at most UINT32_MAX. */
 static uint64_t longest_result(const char *format, int argc, sqlite3_value **argv)
 {
 	uint64_t bytes = strlen(format);
 
-	/* Any argument may be for a '*' or be a text, of which quotes are doubled. */
+	/* Any argument may be the width for a '*', or a text whose quotes are doubled. */
 	for (int i = 1; i < argc; i++) {
 		int64_t star = sqlite3_value_int64(argv[i]);
 

@@ -2,7 +2,8 @@
 /*
  * SQL printf - SQLite's printf() and format(), which fail if their result is too long
  *
- * SQLite returns NULL then, like for an unknown value, and only after it has counted to any width.
+ * SQLite's own functions then return NULL, which looks like an unknown value. They also take long,
+ * because they count to the requested width first.
  */
 #pragma once
 

@@ -71,11 +71,11 @@ struct sql_tables {
 	struct sql_derived *derived;
 	struct prof_dictionary *sources; /* the sources of one epoch, or NULL */
 	uint32_t sources_epoch;
-	/* from the last row that needed them, because the next row mostly needs the same */
+	/* values of the last row that needed them; the next row usually needs the same ones */
 	struct sql_owner last_owner;
 	struct sampled_event event;
 	ssize_t event_row;    /* row of the event in `sources`; -1: none */
-	uint32_t event_epoch; /* 0: no row yet */
+	uint32_t event_epoch; /* 0: no row has needed an event yet */
 	uint64_t event_source;
 	struct out list;  /* the last list, as JSON; kept, because it is filled for each row */
 	struct json json; /* writes to `list` */

@@ -72,7 +72,7 @@ static const struct {
 		      "CROSS JOIN counter AS c ON c.epoch = v.epoch AND c.id = v.counter" },
 };
 
-/* The view of waits in a capture without rows of that table: context switches tell when threads did
+/* The view of waits in a capture without rows of that table: context switches show when threads did
  * not run. A UNION of both would have SQLite compute all columns of each row. */
 #define WAITS_BY_SWITCHES                                                                        \
 	"SELECT *, NULL AS cause, NULL AS function, NULL AS image, NULL AS file, NULL AS line, " \

@@ -46,10 +46,10 @@ struct sql {
 	sqlite3 *db;
 	struct sql_tables *tables;
 	GPtrArray *keys;              /* unique names of the result's columns, NULL at the end */
-	uint64_t rows;                /* that were found */
+	uint64_t rows;                /* number of rows found so far */
 	bool keeps;                   /* the rows are shown at the end */
 	GArray *kept;                 /* struct cell */
-	int types[TABLE_MAX_COLUMNS]; /* of the first value of each kept column */
+	int types[TABLE_MAX_COLUMNS]; /* type of each kept column's first value */
 	struct json json;
 	GThread *watch;
 	GMutex lock;

@@ -15,7 +15,7 @@
 #define COMMAND_COLUMNS 60u
 #define NAME_COLUMNS 60u
 
-/* Time without a CPU is said if it is at least this share of the recording's length. */
+/* Time without a CPU is mentioned if it is at least this share of the recording's length. */
 #define READY_MIN_PCT 1.0
 
 /* Limits of the sentence that says where most time went. */

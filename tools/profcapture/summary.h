@@ -12,8 +12,9 @@ struct summary {
 	const struct reader *reader;
 	const struct profile *profile; /* by function, with wants_threads */
 	const struct own_weights *own;
-	const GArray *times;         /* struct run_time by thread */
-	const struct profile *waits; /* with `waiting`; NULL: where threads waited is unknown */
+	const GArray *times; /* struct run_time by thread */
+	/* profiled with `waiting`; NULL: where threads waited is unknown */
+	const struct profile *waits;
 	bool full_names;
 };
 
@@ -22,7 +23,7 @@ struct summary {
 struct summary_where {
 	uint32_t function;
 	const char *name, *callee; /* not escaped */
-	const char *place;         /* "libc.so.6", if another of them has this name; else NULL */
+	const char *place;         /* "libc.so.6", if another function has this name; else NULL */
 	double pct, callee_pct;
 };
 void summary_each_where(const struct summary *summary,
@@ -31,11 +32,11 @@ void summary_each_where(const struct summary *summary,
 struct summary_wait {
 	const char *cause, *call; /* the name of enum wait_cause; the system call, or the cause */
 	const char *name;         /* not escaped; NULL: unknown */
-	const char *place;        /* as above */
+	const char *place;        /* like `place` of struct summary_where */
 	uint64_t ns;
 };
-/* Calls `each` for at most `most` (0: all) that have a share, longest first; for none if it is
- * unknown where threads waited. */
+/* Calls `each` for the waits that have a share, longest first: at most `most` (0: all). Calls it
+ * for none if it is unknown where threads waited. */
 void summary_each_wait(const struct summary *summary, unsigned most,
 		       void (*each)(const struct summary_wait *wait, void *data), void *data);
 /* Counts the threads and processes that ran, waited or have samples. */
