@@ -152,7 +152,7 @@ enum code_origin code_origin_of(const struct functions *functions, uint32_t func
 
 enum cct_kind code_origin_cct_kind(const struct functions *functions, uint32_t function)
 {
-	/* through which the kernel is entered for every system call */
+	/* functions through which every system call enters the kernel */
 	static const char *const entries[] = { "entry_SYSCALL", "entry_SYSENTER", "do_syscall_64",
 					       "x64_sys_call",  "el0t_64_sync",   "el0_svc",
 					       "do_el0_svc",    "invoke_syscall", NULL };

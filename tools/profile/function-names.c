@@ -199,7 +199,6 @@ static const char *skip_return_type(const char *name)
 		if (n > 0)
 			at += n - 1;
 		else if (strchr("<({[", *at))
-			/* Only parameters follow a name directly. */
 			depth++;
 		else if (strchr(">)}]", *at))
 			depth -= depth > 0 && (*at != '>' || at == name || at[-1] != '-');

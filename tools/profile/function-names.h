@@ -42,8 +42,8 @@ char *function_name_plain(const char *name) MUST_CHECK;
 /* How well a text matches a function's name, the weakest match first. */
 enum function_name_match {
 	FUNCTION_NAME_DIFFERS,
-	/* its last component, or it without template arguments: "find" or "std::map::find" of
-	 * "std::map<int>::find(int)" */
+	/* its last component, or the whole name without template arguments: "find" or
+	 * "std::map::find" of "std::map<int>::find(int)" */
 	FUNCTION_NAME_COMPONENT,
 	FUNCTION_NAME_PLAIN, /* without parameters or return type, or as shortened */
 	FUNCTION_NAME_WHOLE, /* the readable or the raw name */

@@ -118,7 +118,7 @@ static bool is_foreign(const struct names_image *image)
 	    skip_any_prefix(path, system))
 		return false;
 	name = functions_basename(path);
-	/* Until it executes the command, a child of profctl has samples there. */
+	/* profctl's child has samples there until it executes the command. */
 	return !strstr(name, ".so") && strcmp(name, "profctl") != 0;
 }
 

@@ -201,13 +201,14 @@ const char *wait_call_name(const struct wait_call *wait)
 
 	if (wait->source == PROF_STACK_COPIED)
 		return NULL;
-	/* The call is the one that the stop interrupts. */
+	/* A stop only interrupts the call, so the stop is the cause. */
 	if (wait->state == PROF_WAIT_STOPPED || wait->state == PROF_WAIT_TRACED)
 		return wait->state == PROF_WAIT_STOPPED ? "stop" : "trace stop";
 	/* Captures of earlier versions have no name for page faults. */
 	if (!wait->call)
 		return wait->source == PROF_STACK_LATE ? "page fault" : NULL;
-	/* Only a wait for a child of vfork(), as of posix_spawn(), lasts until it is read. */
+	/* clone() waits long enough for its call to be read only in vfork(), as posix_spawn() uses
+	 * it. */
 	if (strcmp(wait->call, "clone") == 0 || strcmp(wait->call, "clone3") == 0)
 		return "vfork";
 	if (wait_cause_of(wait->call, &known) != WAIT_FILE ||

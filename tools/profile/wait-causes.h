@@ -4,8 +4,8 @@
  * own functions
  *
  * The innermost function with a known name decides: a kernel function, or a function of the C
- * library if the kernel's frames were not recorded. If they were not, but the system call was, the
- * readers add a frame for it to the stack.
+ * library if the kernel's frames were not recorded. If only the system call was recorded instead of
+ * the kernel's frames, the readers add a frame for the call to the stack.
  */
 #pragma once
 
@@ -46,8 +46,8 @@ struct wait_call {
 	uint64_t source, state;    /* enum prof_stack_source, enum prof_wait_state */
 	const char *call, *object; /* the system call, and what its descriptor refers to, or NULL */
 };
-/* Returns a name for wait_cause_of(): `call`, or a static text. NULL: the stack has it, in the
- * kernel's frames, or it is unknown. */
+/* Returns a name for wait_cause_of(): `call`, or a static text. NULL: the name is unknown, or the
+ * kernel's frames in the stack have it. */
 const char *wait_call_name(const struct wait_call *wait);
 /* Returns the place of a wait whose innermost frame is `function`. `caller`: the place of a wait in
  * its caller; NULL: it has none. */
