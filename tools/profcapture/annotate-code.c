@@ -854,7 +854,7 @@ static bool read_generated(struct annotate_code *code, GError **error)
 	return ok;
 }
 
-/* ---- all of it ------------------------------------------------------------------------------- */
+/* ---- all of the code ------------------------------------------------------------------------- */
 
 static void free_line(gpointer pointer)
 {

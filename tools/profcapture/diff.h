@@ -8,8 +8,8 @@
  *
  * A row is a function that occurs in at least one capture; with `paths`, a function and its
  * callers. Its counts are self counts: a sample counts in one row. With memory, a row is a function
- * of the program together with the library function through which it allocated. If the program's
- * function allocates itself, it is the row alone (memory-tree.h).
+ * of the program together with the library function through which it allocated. A function of the
+ * program that allocates itself is a row alone (memory-tree.h).
  */
 #pragma once
 

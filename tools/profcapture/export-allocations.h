@@ -16,7 +16,7 @@
 /* The allocation of a block, or, if `bytes` is negative, its release. */
 struct allocation_event {
 	uint64_t thread; /* index in names of the thread that allocated the block */
-	int64_t time_ns; /* the first two are a struct export_key */
+	int64_t time_ns; /* the first two members form a struct export_key */
 	double bytes;    /* scaled up if blocks are sampled */
 	uint64_t block;  /* block number, unique in its process and below 2^53 */
 	uint32_t by;     /* the thread that called malloc() or free(), as an index in names */

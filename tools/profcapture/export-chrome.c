@@ -32,10 +32,10 @@ struct chrome {
 	struct export_marks marks;
 	struct export_samples *samples;
 	/* of the thread that is being written */
-	uint32_t *seen;  /* 1 + the last thread that has the node, by node and for "(idle)" */
+	uint32_t *seen;  /* by node, then for "(idle)": 1 + the last thread that has it */
 	GArray *nodes;   /* uint32_t: nodes that are new in this event */
-	GArray *ids;     /* uint32_t: the samples of this event */
-	GArray *deltas;  /* int64_t: microseconds since the sample before */
+	GArray *ids;     /* uint32_t: the node ids of the samples in this event */
+	GArray *deltas;  /* int64_t: microseconds since the previous sample */
 	int64_t last_us; /* time of the last sample */
 };
 

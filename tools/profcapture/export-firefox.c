@@ -53,7 +53,7 @@ struct firefox {
 	struct export_strings strings;
 	struct row_list functions; /* whole functions, not places in them */
 	struct row_list resources; /* images */
-	struct row_list sources;   /* strings: the files of functions */
+	struct row_list sources;   /* indexes of strings: the files of functions */
 	struct row_list threads;   /* at least one */
 	struct export_samples *samples;
 	uint64_t first_sample; /* of the thread that is being written */

@@ -11,7 +11,7 @@
 #include "tools/profcapture/spans.h"
 
 struct export_mark {
-	uint64_t thread; /* the first two are a struct export_key */
+	uint64_t thread; /* the first two members form a struct export_key */
 	int64_t time_ns; /* time of the end; INT64_MAX: none */
 	struct span span;
 	bool is_wait;

@@ -23,7 +23,7 @@
 
 /* The beginning of a sample's line: "COMM PID/TID ". */
 struct beginning {
-	const char *comm; /* name at the last sample; interned */
+	const char *comm; /* the thread's name at its last sample; interned */
 	GString *text;    /* NULL: not made yet */
 };
 

@@ -156,7 +156,7 @@ static void count(struct export_samples *samples, const struct profile_sample *s
 /* A run that is merged. */
 struct sorted_run {
 	struct profile_sample next;
-	uint64_t at, end; /* in the file */
+	uint64_t at, end; /* places in the file */
 	GArray *read;
 	guint used;   /* number of items of `read` that were used */
 	guint number; /* orders equal samples as in the capture */

@@ -17,15 +17,15 @@ struct export_thread_samples {
 };
 
 struct export_samples {
-	guint most;      /* samples that are sorted in memory */
-	GArray *run;     /* struct profile_sample: new ones, and all if there is no file */
+	guint most;      /* maximum number of samples that are sorted in memory */
+	GArray *run;     /* struct profile_sample: the new ones; without a file, all */
 	struct out runs; /* a file with the earlier runs, each in order */
 	GArray *ends;    /* uint64_t: the number of samples up to the end of each run in the file */
 	struct out file; /* all samples in order */
 	GArray *threads; /* struct export_thread_samples, by thread */
-	GArray *window;  /* struct profile_sample: those of the file that were read last */
+	GArray *window;  /* struct profile_sample: those read last from `file` */
 	uint64_t window_first;
-	GError *error; /* the first one */
+	GError *error; /* the first error */
 };
 
 void export_samples_init(struct export_samples *samples);

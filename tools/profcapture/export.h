@@ -38,7 +38,7 @@ struct export
 	const char *compare; /* file of `compared` */
 	int format;
 	int value;          /* enum export_value, for a format with only one value */
-	const char *output; /* NULL: `name`, after the capture */
+	const char *output; /* NULL: `name`, made from the capture's name */
 	char *name;
 	const char *table; /* for row formats only: name of the table */
 	bool force, is_quiet, wants_inline, no_inline;
@@ -77,7 +77,7 @@ const void *export_of_thread(const GArray *all, uint32_t thread, size_t *ret_n);
 /* The self value of a node in a thread, which is not 0. A value of allocations is in
  * amount.weight. */
 struct export_stack {
-	uint64_t thread; /* the first two are a struct export_key */
+	uint64_t thread; /* the first two members form a struct export_key */
 	int64_t time_ns; /* time of a single sample */
 	uint32_t node;
 	struct amount amount;

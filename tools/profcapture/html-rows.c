@@ -623,7 +623,7 @@ struct page_point {
 struct counter_line {
 	GArray *points;         /* struct page_point; for a sum, the values are its growth */
 	struct page_point last; /* the counter's last value */
-	bool is_there;          /* `last` is set */
+	bool is_there;          /* whether `last` is set */
 	bool does_change;
 };
 
@@ -919,7 +919,7 @@ static void write_heap(struct html_rows *rows)
 	json_end(json);
 }
 
-/* ---- all ------------------------------------------------------------------------------------- */
+/* ---- all rows -------------------------------------------------------------------------------- */
 
 void html_rows_init(struct html_rows *rows, struct export *export, struct report_page *page,
 		    struct json *json)

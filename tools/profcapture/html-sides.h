@@ -26,7 +26,7 @@ struct html_side {
 	uint32_t *stacks;    /* node of the merged tree by node of the side; NULL: they are equal */
 	/* like `stacks`, for the tree of waits; NULL: the side has no waits */
 	uint32_t *wait_stacks;
-	/* weight of its samples, and of its waits, outside of interrupts */
+	/* weight of the side's samples and waits, without those in interrupts */
 	uint64_t compared, compared_waits;
 };
 

@@ -5,8 +5,8 @@
  * A lock is the address of a futex in a process: a mutex, a condition variable or a semaphore. A
  * wait is for a lock if the thread that ended it made a system call with the same first argument,
  * the futex's address. This needs no stack. A descriptor is not an address, so a wait in read()
- * that is ended by a write() to the same number is not for a lock. Other waits may be known to be
- * for a futex by their stack or system call: these are counted by how they ended. Each lock has a
+ * that is ended by a write() to the same number is not for a lock. If the stack or system call of
+ * another wait shows that it is for a futex, the wait is counted by how it ended. Each lock has a
  * row for each pair of a place that waited and a place that released it. A place is the innermost
  * frame of the program itself, else of its user code.
  * Invariants: (1) rows and the rest include every wait known to be for a futex

@@ -143,7 +143,7 @@ struct memory {
 		no_fold;
 	struct units_time at;
 	struct units_range diff;
-	uint64_t threshold; /* number of other allocations of the thread, by default: */
+	uint64_t threshold; /* number of other allocations of the thread; the default: */
 #define MEMORY_THRESHOLD 1
 	uint64_t within_ns; /* UINT64_MAX: use the threshold */
 	GPtrArray *suppression_files, *through;

@@ -96,8 +96,8 @@ static size_t ipv4_length(const char *at)
 
 /*
  * Returns the length of an IPv6 address, with its zone, or of an Ethernet address; 0: there is
- * none. In C++, "ad::Bed" is a name. So an address with "::" has a group that begins with a digit,
- * which no name does, or syntax around it.
+ * none. In C++, "ad::Bed" is a name. So text with "::" is an address only if a group begins with a
+ * digit, which no name does, or if there is syntax around it.
  */
 static size_t ipv6_length(const char *text, const char *at)
 {
@@ -280,7 +280,7 @@ static void learn_path(struct redactor *redactor, const char *at)
 					       "/documents and settings/",
 					       "/users/",
 					       NULL };
-	const char *name = NULL, *drive = skip_folders(at, "/mnt/"); /* of Windows, in WSL */
+	const char *name = NULL, *drive = skip_folders(at, "/mnt/"); /* drive of Windows in WSL */
 	bool is_windows = is_drive(at) || (drive && g_ascii_isalpha(*drive) && is_slash(drive[1]));
 
 	if (*at == '~' && is_slash(at[strcspn(at, "/\\ \t\n\"'<>|:()=;")]))
@@ -450,7 +450,7 @@ static bool begins_path(const char *at)
 	return is_any_of(*at, "/\\~") || is_drive(at) || strncmp(at, "..", 2) == 0;
 }
 
-/* Values of variables stay if they are numbers. Those that are paths are redacted as such. */
+/* Values of variables stay if they are numbers. If they are paths, only their folders go. */
 static size_t redact_variable(const char *at, GString *out)
 {
 	size_t name = 0, value;

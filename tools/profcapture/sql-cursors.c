@@ -756,8 +756,8 @@ static bool put_fields(const struct row_cursor *cursor, sqlite3_context *context
 	return true;
 }
 
-/* Stores the name of the cause of a wait: that of its stack, which ends in `call`, or of its system
- * call, if the stack lacks that. */
+/* Stores the name of a wait's cause. The cause comes from the system call if the stack lacks it,
+ * else from the stack, which ends in `call`. */
 static bool put_cause(const struct row_cursor *cursor, sqlite3_context *context, uint32_t call,
 		      GError **error)
 {

@@ -210,7 +210,7 @@ static char *name_in_sentence(const struct summary *summary, const struct functi
 	return fitting;
 }
 
-/* Returns the place of a function whose name another one has, too; else NULL. */
+/* Returns the function's place if another function has the same name; else NULL. */
 static char *place_in_sentence(const struct function_labels *labels, uint32_t function)
 {
 	return function > FUNCTION_LOST && function_labels_is_shared(labels, function)
