@@ -39,7 +39,7 @@ static enum cct_kind kind_of(const struct fold *fold, uint32_t function)
 	return fold->kind_of(function, fold->data);
 }
 
-/* Returns whether a kernel frame says more about its run than the one that represents it. */
+/* Returns whether a kernel frame says more about its run than the frame that represents the run. */
 static bool says_more(enum cct_kind kind, enum cct_kind known)
 {
 	return (kind == CCT_SYSCALL && known != CCT_SYSCALL) ||

@@ -11,9 +11,9 @@
 struct function_labels {
 	const struct functions *functions;
 	bool full_names;
-	/* short text → the full text; NULL if several full texts have it */
+	/* short text → its full text; NULL if several full texts have this short one */
 	GHashTable *names, *paths;
-	GHashTable *known; /* full name → index of the function + 1; 0: several have it */
+	GHashTable *known; /* full name → index of the function + 1; 0: several functions have it */
 };
 
 struct function_labels *function_labels_new(const struct functions *functions, bool full_names)

@@ -540,7 +540,7 @@ static char *fit_difference(const char *name, const char *other, unsigned column
 	other = g_strndup(name, (gsize)(bracket - name));
 	before = cut_arguments(other, sign, false);
 	g_free((char *)other);
-	/* the scopes, then only the class */
+	/* first with the scopes, then only with the class */
 	for (scope = before; scope; scope = skip_component(scope + 2)) {
 		char *fitted = g_strconcat(scope > before ? sign : "", scope, inside, tail, NULL);
 
@@ -600,7 +600,7 @@ enum function_name_match function_name_match(const char *name, const char *raw_n
 	component = last_component(plain, &length);
 	if (strlen(text) == length && memcmp(component, text, length) == 0)
 		return FUNCTION_NAME_COMPONENT;
-	/* Names as they are shown, and with "<>" for arguments. */
+	/* Names in each form that is shown, and with "<>" for template arguments. */
 	simple = function_name_simplify(name, raw_name);
 	people = function_name_for_people(name, raw_name);
 	cut = cut_arguments(people, text_sign(TEXT_ELLIPSIS), false);
