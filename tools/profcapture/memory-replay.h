@@ -35,8 +35,8 @@ static inline struct memory_block memory_event_block(const struct memory_event *
 				      .is_mapping = event->kind >= PROF_ALLOC_MMAP };
 }
 
-/* Returns whether the prior block became this one. Otherwise, the prior block is one whose free was
- * not recorded, or a mapping that was partly unmapped. */
+/* Returns whether the event moved its prior block. Otherwise, the free of the prior block was not
+ * recorded, or the prior block is a mapping that was partly unmapped. */
 static inline bool memory_event_moves(const struct memory_event *event)
 {
 	return event->kind == PROF_ALLOC_REALLOC || event->kind == PROF_ALLOC_REALLOCARRAY ||

@@ -450,7 +450,7 @@ static bool begins_path(const char *at)
 	return is_any_of(*at, "/\\~") || is_drive(at) || strncmp(at, "..", 2) == 0;
 }
 
-/* Values of variables stay if they are numbers. If they are paths, only their folders go. */
+/* Values of variables stay if they are numbers. Values that are paths are redacted like paths. */
 static size_t redact_variable(const char *at, GString *out)
 {
 	size_t name = 0, value;

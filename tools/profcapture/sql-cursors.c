@@ -350,7 +350,7 @@ static bool by_segment(const struct row_cursor *cursor)
 	return cursor->from_ns != INT64_MIN || cursor->to_ns != INT64_MAX;
 }
 
-/* Opens the rows of the capture, or of its next segment. PROF_END: there is none. */
+/* Opens the rows of the capture, or of its next segment. Returns PROF_END if no segment is left. */
 static int open_rows(struct row_cursor *cursor)
 {
 	const struct capture *capture = capture_of(cursor);

@@ -35,8 +35,8 @@ void sql_derived_free(struct sql_derived *derived);
 
 /* Reads all rows of a table, unless this has been done. */
 bool sql_derived_read(struct sql_derived *derived, enum sql_derived_table table, GError **error);
-/* Call this when all rows of the capture have been read, and so all calls and functions added:
- * sql_derived_read() then does not read the capture for them. */
+/* Call this after all rows of the capture were read. All calls and functions are then known, so
+ * sql_derived_read() does not read the capture for them. */
 void sql_derived_complete(struct sql_derived *derived);
 /* Returns the number of a table's rows that have been read. */
 uint32_t sql_derived_rows(const struct sql_derived *derived, enum sql_derived_table table);
