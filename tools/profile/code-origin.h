@@ -2,7 +2,7 @@
 /*
  * Code-origin - distinguishes a program's own functions from libraries, and charges samples to them
  *
- * A sample in memcmp() does not tell which code to improve; the innermost own function on its stack
+ * A sample in memcmp() does not show which code to improve; the innermost own function on its stack
  * does. Not thread-safe.
  */
 #pragma once

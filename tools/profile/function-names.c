@@ -386,7 +386,7 @@ static char *fit_arguments(const char *name, unsigned columns)
 static const char *skip_component(const char *name)
 {
 	bool has_scopes = strstr(name, "::") != NULL;
-	/* Neither paths nor "libc.so.6+0x26000" have components. */
+	/* Paths, and names such as "libc.so.6+0x26000", have no components. */
 	bool has_dots = !has_scopes && !strpbrk(name, " /+:@-");
 
 	for (const char *at = name; *at;) {
