@@ -9,7 +9,7 @@ struct call_node {
 	uint64_t offset;
 	uint32_t parent; /* number of the caller's node; 0: a root */
 	uint32_t image : 18, kind : 1, depth : 12;
-	uint32_t is_unread : 1; /* functions of an interpreter could not be read: inherited */
+	uint32_t is_unread : 1; /* an interpreter's functions could not be read; inherited */
 	uint32_t epoch, stack;  /* last epoch that wrote the node, and its stack id in that epoch */
 };
 

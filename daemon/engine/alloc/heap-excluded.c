@@ -66,9 +66,9 @@ static bool get_library_reason(const struct process *process, enum engine_exclud
 	return is_mapped;
 }
 
-/* Returns whether the process should have reported allocations: not if it was forked and uses its
- * parent's collector, which registers at the child's first allocation, or was replaced by an
- * exec. */
+/* Returns whether the process should have reported allocations. A forked process should not if an
+ * exec replaced it, or if it uses its parent's collector, which registers at the child's first
+ * allocation. */
 static bool is_expected(const struct process *process)
 {
 	enum engine_excluded reason;
@@ -86,7 +86,7 @@ static void on_ended(struct process *process, void *data)
 {
 	struct heap_excluded *excluded = data;
 
-	/* Even a registered process may turn out to have had no room for its arena. */
+	/* Includes registered processes: one may turn out to have had no room for its arena. */
 	if (is_expected(process))
 		g_queue_push_tail(&excluded->ended, row_ref(&process->row));
 }

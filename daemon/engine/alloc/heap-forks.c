@@ -21,7 +21,7 @@
 #include "base/each.h"
 
 #define MAX_FORKS 1024u
-#define LOOK_EVERY 4096u /* ends between two checks for ended children */
+#define LOOK_EVERY 4096u /* ends of blocks between two checks for ended children */
 #define NOT_REACHED UINT64_MAX
 #define LATE_NS UINT64_C(100000000) /* records of an ended process may still come for this long */
 

@@ -482,8 +482,8 @@ static void add(struct heap_rows *rows, struct live_block *block, uint64_t prior
 	write_alloc(rows, block, prior);
 }
 
-/* Returns whether the end of a block must not be written, because the block was allocated in a
- * pause (then removes it), or is unknown during a pause. */
+/* Returns whether the end of a block must not be written: the block was allocated in a pause (then
+ * removes it), or there is a pause and the block is unknown. */
 static bool has_passed(struct heap_rows *rows, uint64_t address)
 {
 	struct live_block block;
@@ -696,7 +696,7 @@ void all_heaps_apply(struct all_heaps *all, uint64_t time_ns)
 void all_heaps_pause(struct all_heaps *all, bool is_paused, uint64_t time_ns)
 {
 	const struct pending_alloc pause = {
-		.due_ns = MAX_OF(time_ns, all->last_ns), /* not before a deferred pause */
+		.due_ns = MAX_OF(time_ns, all->last_ns), /* not due before a deferred pause */
 		.time_ns = time_ns,
 		.is_paused = is_paused,
 	};

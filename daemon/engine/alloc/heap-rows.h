@@ -26,8 +26,8 @@ struct all_heaps {
 /* `output` and `tasks` are borrowed. */
 void all_heaps_init(struct all_heaps *all, struct output *output, struct tasks *tasks);
 void all_heaps_done(struct all_heaps *all);
-/* Begins or ends a pause at time_ns. In a pause, allocations are not written as rows; the end of a
- * block is written if the block was. */
+/* Begins or ends a pause at time_ns. In a pause, allocations are not written as rows. The end of a
+ * block is written only if its allocation was. */
 void all_heaps_pause(struct all_heaps *all, bool is_paused, uint64_t time_ns);
 /* Called before a record of time_ns is added. Applies all pending events that are due. */
 void all_heaps_apply(struct all_heaps *all, uint64_t time_ns);
@@ -57,7 +57,7 @@ void heap_rows_end_producer(struct heap_rows *rows, uint32_t number);
 
 /* Returns whether there is a pause. A block that is allocated in a pause needs no `calls`. */
 bool heap_rows_are_paused(const struct heap_rows *rows);
-/* The label of `block` has no number yet and gets one; `calls` is a node of heap_rows_nodes(). */
+/* Gives the block a number, which its label lacks. Its `calls` is a node of heap_rows_nodes(). */
 void heap_rows_alloc(struct heap_rows *rows, struct live_block *block, uint64_t time_ns);
 void heap_rows_free_block(struct heap_rows *rows, uint32_t thread, uint64_t address,
 			  enum prof_free_kind kind, uint64_t time_ns);

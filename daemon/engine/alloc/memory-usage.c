@@ -3,11 +3,11 @@
  * Memory usage - RSS and PSS of the processes whose allocations are recorded; the counters of
  * processes
  *
- * Both are read ten times a second. RSS and PSS supplement the allocation records: a process may
+ * All are read ten times a second. RSS and PSS supplement the allocation records: a process may
  * use memory that no allocator reports, and keep memory that it has freed. The counters are what
  * the kernel counts for each target: bytes read and written, faults, threads, descriptors. A sum of
- * the kernel continues over an exec, so each program begins with the last value of the one before;
- * the first program of a process that began in the recording begins with 0.
+ * the kernel continues over an exec, so each program of a process begins with the last value of the
+ * program before; if the process began in the recording, its first program begins with 0.
  * The broker lets a separate process read /proc, because this may block. For pss the kernel walks
  * the page tables, and meanwhile the process cannot change its mappings. So pss of large processes
  * is read less often: for at most a fiftieth of the time, but at least every ten seconds. In
@@ -65,7 +65,7 @@ struct usage_counter {
 	struct row row;
 	struct process *process; /* referenced */
 	unsigned int what;       /* USAGE_* */
-	double value;            /* the last one */
+	double value;            /* the last value */
 	/* latest reading of an unchanged `value`, not written yet; 0: none */
 	uint64_t held_ns;
 };
@@ -74,7 +74,7 @@ struct process_usage {
 	struct usage_counter *counters[USAGE_COUNTERS]; /* NULL: no value yet */
 };
 
-/* The last sums of a pid, which a next program of the process continues. */
+/* The last sums of a pid, from which the process's next program continues. */
 struct pid_sums {
 	uint64_t start_ns;                /* start time of the process */
 	uint64_t time_ns[USAGE_COUNTERS]; /* 0: not known */
@@ -218,7 +218,7 @@ uint32_t memory_usage_request(struct memory_usage *usage, uint32_t serial, uint6
 		memcpy(ret_pids, all + first, n * sizeof(*all));
 	usage->last_pid = n > 0 ? ret_pids[n - 1] : 0;
 	usage->queried_ns = now_ns;
-	/* Decide once per pass over all processes, so that each one's pss is read. */
+	/* Decide at the start of a pass over all processes, so that it reads the pss of each. */
 	if (first == 0)
 		usage->is_whole = now_ns >= usage->whole_ns;
 	for (uint32_t i = 0; !usage->is_whole && i < n; i++)
@@ -289,7 +289,7 @@ static struct pid_sums *find_sums(struct memory_usage *usage, const struct proce
 	return sums;
 }
 
-/* A sum has a difference only from its second value, so the first one is kept until then. */
+/* Adds a reading of a sum. A difference needs two values, so the first one is kept until then. */
 static void add_sum(struct memory_usage *usage, struct process *process, unsigned int what,
 		    uint64_t number, uint64_t time_ns)
 {

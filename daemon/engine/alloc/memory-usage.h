@@ -13,7 +13,7 @@ struct memory_usage_options {
 
 /* The counters of processes, and of the memory that they use. */
 struct memory_usage {
-	struct tasks *tasks; /* NULL: neither is recorded */
+	struct tasks *tasks; /* NULL: nothing is recorded */
 	struct memory_usage_options options;
 	uint32_t *last_counter; /* last id of a counter; shared with collector-rows.c */
 	GHashTable *counters;   /* struct process_usage by struct process */

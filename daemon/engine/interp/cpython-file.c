@@ -28,7 +28,8 @@ static unsigned find_minor(const struct interp_elf *elf)
 						       : 0;
 }
 
-/* Returns whether the file's own offsets, if it has some, are those of the layout. */
+/* Returns whether the offsets that the file contains match the layout. True for versions that
+ * contain none. */
 static bool offsets_agree(const struct interp_elf *elf, const struct interp_cpython *layout)
 {
 	__u64 words[CPYTHON_DEBUG_WORDS];

@@ -11,7 +11,7 @@
 
 #include "base/bytes.h"
 
-/* Kinds of entries in the table of locations; the rest have no change of line. */
+/* Kinds of entries in the table of locations; the other kinds do not change the line. */
 enum { ONE_LINE_0 = 10, ONE_LINE_2 = 12, NO_COLUMNS = 13, LONG = 14, NO_LOCATION = 15 };
 
 static uint32_t to_line(int64_t line)
@@ -57,7 +57,7 @@ static uint32_t find_location(const struct cpython_lines *lines, int64_t positio
 	return 0;
 }
 
-/* 3.10: pairs of a length and a change of line that comes before it; -128: no line. */
+/* 3.10: pairs of a length and a line change, which applies to this length; -128: it has no line. */
 static uint32_t find_pep626(const struct cpython_lines *lines, int64_t position)
 {
 	int64_t line = lines->first_line, end = 0;
@@ -73,7 +73,7 @@ static uint32_t find_pep626(const struct cpython_lines *lines, int64_t position)
 	return 0;
 }
 
-/* 3.8, 3.9: pairs of a length and a change of line that comes after it. */
+/* 3.8, 3.9: pairs of a length and a line change, which applies after this length. */
 static uint32_t find_lnotab(const struct cpython_lines *lines, int64_t position)
 {
 	int64_t line = lines->first_line, end = 0;

@@ -18,11 +18,11 @@
 #define ENTRIES_AT_ONCE 1024u
 #define MAX_TEXT_BYTES (64u << 20)
 #define TEXT_AT_ONCE (64u << 10)
-/* Names that musl's library has, also as that of Alpine. glibc's is libc.so.6. */
+/* Names of musl's library; the second is Alpine's. glibc's is libc.so.6. */
 #define MUSL "\0libc.so"
 #define MUSL_OF_MACHINE "\0libc.musl-"
 
-/* A name that ends with "_" is the beginning of one whose end differs between versions. */
+/* A name that ends with "_" is a prefix: its rest differs between versions. */
 static const char *const names[INTERP_SYMBOLS] = {
 	[PYTHON_RUNTIME] = "_PyRuntime",
 	[PYTHON_CODE_TYPE] = "PyCode_Type",
@@ -144,7 +144,7 @@ static uint64_t find_text(int fd, const char *text, uint64_t offset, uint64_t by
 		at = memmem(part, n, text, length);
 		if (at)
 			return offset + (uint64_t)(at - part);
-		/* The end of a part may be the beginning of the text. */
+		/* The text may begin in one part and end in the next. */
 		offset += n - length + 1;
 		bytes -= n - length + 1;
 	}
@@ -187,9 +187,9 @@ const Elf64_Phdr *interp_elf_segment(const struct interp_elf *elf, uint32_t type
 	return NULL;
 }
 
-/* Returns a relocation of this type: the relocation at `address`; if `address` is 0, a relocation
- * for the symbol with this index, else a relocation for no symbol. Returns one at address 0 if the
- * file lacks all of these. */
+/* Returns the relocation of this type at `address`. If `address` is 0, returns one for the symbol
+ * with this index or, if there is none, one for no symbol. Returns one at address 0 if no
+ * relocation matches. */
 static Elf64_Rela find_relocation(const struct interp_elf *elf, uint32_t type, uint64_t address,
 				  uint32_t symbol)
 {
@@ -285,7 +285,7 @@ uint64_t interp_elf_pointer(const struct interp_elf *elf, uint64_t address)
 }
 
 /* The header of the unwind tables (Linux Standard Base, .eh_frame_hdr) has the start of each
- * function, relative to the header's own, in ascending order. */
+ * function, relative to the header's address, in ascending order. */
 uint64_t interp_elf_function_end(const struct interp_elf *elf, uint64_t address)
 {
 	static const uint8_t version_and_encodings[] = { 1, 0x1b, 0x03, 0x3b };
@@ -298,7 +298,7 @@ uint64_t interp_elf_function_end(const struct interp_elf *elf, uint64_t address)
 	    memcmp(head, version_and_encodings, sizeof(version_and_encodings)) != 0)
 		return 0;
 	n = load_le32(head + 8);
-	/* The table has {start, entry} by function; the one at `first` is not after the address. */
+	/* The table has {start, entry} for each function. Find the last start up to the address. */
 	while (n > 1) {
 		const uint32_t half = n / 2;
 
@@ -356,7 +356,7 @@ static bool read_symbols(struct interp_elf *elf, const Elf64_Shdr *table, const 
 	if (!symbols || !text || !read_at(elf->fd, text, strings->sh_size, strings->sh_offset))
 		return false;
 	text[strings->sh_size - 1] = '\0';
-	/* The names of the libraries that the file needs are among those of its symbols. */
+	/* The names of the needed libraries are in the string table of the symbols. */
 	elf->needs_musl =
 		memmem(text, strings->sh_size, MUSL, sizeof(MUSL)) ||
 		memmem(text, strings->sh_size, MUSL_OF_MACHINE, sizeof(MUSL_OF_MACHINE) - 1);

@@ -34,12 +34,12 @@ enum interp_symbol {
 	RUBY_ISEQ_EVAL,
 	RUBY_ISEQ_EVAL_MAIN,
 	PHP_GLOBALS,
-	PHP_GLOBALS_OFFSET, /* of a build with thread safety */
-	PHP_POINTER,        /* function that returns where a thread has its pointer */
+	PHP_GLOBALS_OFFSET, /* only in builds with thread safety */
+	PHP_POINTER,        /* function that returns the place of the thread's pointer */
 	PHP_EXECUTE,
 	PERL_VERSION_MINOR,
 	PERL_STATE_BYTES,
-	PERL_KEY, /* of a build with threads */
+	PERL_KEY, /* only in builds with threads */
 	PERL_FIRST,
 	PERL_OPERATIONS,
 	PERL_RUNOPS,
@@ -48,7 +48,7 @@ enum interp_symbol {
 	PERL_CALL_OPERATOR,
 	V8_ISOLATE,     /* thread-local variable that points to the thread's isolate */
 	V8_ISOLATE_KEY, /* up to 10.2: the key of each thread's isolate */
-	V8_CURRENT,     /* function that returns it */
+	V8_CURRENT,     /* function that returns the isolate */
 	V8_MAJOR_NUMBER,
 	V8_MINOR_NUMBER,
 	V8_TAGGED_SIZE, /* from here on, constants of V8 for debuggers */
@@ -82,39 +82,39 @@ enum interp_symbol {
 struct interp_elf {
 	int fd;
 	bool is_x86_64;
-	bool needs_musl; /* or another C library whose name is not glibc's */
+	bool needs_musl; /* or another C library with musl's name */
 	size_t n_segments, n_relocations;
 	Elf64_Phdr segments[INTERP_ELF_MAX_SEGMENTS];
 	Elf64_Shdr relocations[INTERP_ELF_MAX_RELOCATIONS]; /* sections of kind RELA */
 	Elf64_Sym found[INTERP_SYMBOLS];                    /* st_shndx SHN_UNDEF: not found */
-	uint32_t indexes[INTERP_SYMBOLS];                   /* in the table of symbols */
-	uint64_t symbols_offset, n_symbols;                 /* of that table */
+	uint32_t indexes[INTERP_SYMBOLS];                   /* indexes in the symbol table */
+	uint64_t symbols_offset, n_symbols;                 /* of the symbol table */
 };
 
-/* Returns false if the file cannot be read, or is no such file. */
+/* Returns false if the file cannot be read, or is not an ELF file of this machine. */
 bool interp_elf_read(struct interp_elf *elf, int fd);
 bool interp_elf_has(const struct interp_elf *elf, enum interp_symbol symbol);
 /* Reads bytes of the file by their address. */
 bool interp_elf_address(const struct interp_elf *elf, void *to, size_t size, uint64_t address);
-/* Reads the code of a function. Returns its size; 0: it cannot be read, or is longer than this. */
+/* Reads the code of a function. Returns its size; 0: the code cannot be read or does not fit. */
 size_t interp_elf_code(const struct interp_elf *elf, enum interp_symbol symbol,
 		       uint8_t ret_code[INTERP_ELF_MAX_CODE]);
-/* Returns the difference for the segment with this code; 0 if it is unknown. */
+/* Returns the address minus the file offset of the segment with this code; 0: unknown. */
 uint64_t interp_elf_code_bias(const struct interp_elf *elf, uint64_t address);
-/* Reads the bytes that follow the first such text in a segment that is only read. Returns false if
- * no such segment has the text, which has at most 16 bytes. */
+/* Reads the bytes after the first occurrence of a text in the read-only segments. The text has at
+ * most 16 bytes. Returns false if no segment has it. */
 bool interp_elf_after_text(const struct interp_elf *elf, const char *text, void *to, size_t size);
 /* Returns a segment of this type, or NULL. */
 const Elf64_Phdr *interp_elf_segment(const struct interp_elf *elf, uint32_t type);
-/* Returns the address of a relocation of this type for the symbol, else of one for no symbol.
- * Returns 0 if the file has neither. */
+/* Returns the address of a relocation of this type for the symbol or, if there is none, of one for
+ * no symbol. Returns 0 if the file has neither. */
 uint64_t interp_elf_relocation(const struct interp_elf *elf, enum interp_symbol symbol,
 			       uint32_t type);
 /* Where each thread has a variable: at an offset from the thread pointer, or from the start of the
  * block of a module. */
 struct interp_thread_local {
 	uint64_t of_module; /* address of the word that has the module's number; 0: no module */
-	uint64_t of_offset; /* of the word that has the offset; 0: `offset` is it */
+	uint64_t of_offset; /* address of the word that has the offset; 0: see `offset` */
 	uint64_t offset;
 };
 /* Finds an exported thread-local variable. Returns false if its location cannot be determined. */
@@ -122,9 +122,9 @@ bool interp_elf_thread_local(const struct interp_elf *elf, enum interp_symbol sy
 			     struct interp_thread_local *ret_variable);
 /* Returns whether there is a relocation of this type at the address. */
 bool interp_elf_is_relocated(const struct interp_elf *elf, uint64_t address, uint32_t type);
-/* Returns the pointer that the file's memory has at the address once it is loaded, as an address of
- * the file; 0: none, or it points into another file. */
+/* Returns the pointer that is at the address once the file is loaded, as an address of the file; 0:
+ * none, or it points into another file. */
 uint64_t interp_elf_pointer(const struct interp_elf *elf, uint64_t address);
-/* Returns the end of the function that begins at the address, which is where the next one begins;
- * 0: no function that has unwind tables begins there, or no other follows. */
+/* Returns the end of the function that begins at the address: the start of the next function. 0: no
+ * function with unwind tables begins there, or none follows. */
 uint64_t interp_elf_function_end(const struct interp_elf *elf, uint64_t address);

@@ -153,13 +153,13 @@ static char *make_perl_name(const struct interp_code_text *code, const char *fil
 		has_file = strcmp(base, common[i]) == 0;
 	if (!has_file)
 		return g_strconcat(code->kind == INTERP_PERL_FORMAT ? "format " : "", name, NULL);
-	/* A text has a name such as "(eval)". */
+	/* A string that Perl compiled has a file such as "(eval)". */
 	return g_strdup_printf(file[0] == '(' ? "%s %s" : "%s (%s)", name,
 			       slash ? slash + 1 : file);
 }
 
-/* Removes the number of a text that Perl compiled, such as "(eval 12)": each one has another.
- * Modules of JavaScript have URLs. */
+/* Returns the file of a function. Drops the number of a string that Perl compiled, such as
+ * "(eval 12)", because each compiled string has another one. Modules of JavaScript have URLs. */
 static char *make_file(const struct interp_code_text *code)
 {
 	const char *digits = strstr(code->file, "eval ");
@@ -172,7 +172,7 @@ static char *make_file(const struct interp_code_text *code)
 		       : g_strdup(code->file);
 }
 
-/* `file`: as in make_file(); Node.js names its own files. */
+/* `file`: as in make_file(). Node.js's own files, such as "node:fs", keep their whole name. */
 static char *make_v8_name(const struct interp_code_text *code, const char *file)
 {
 	const bool is_native = code->kind == INTERP_V8_NATIVE;
@@ -227,7 +227,7 @@ static struct known_function *make_function(const struct interp_functions *funct
 	function->first_line = code->first_line <= INT32_MAX ? code->first_line : 0;
 	function->family = code->family;
 	function->minor = code->minor;
-	/* Not NULL, from which no end could be computed. */
+	/* One byte more, so that the pointer is never NULL: an end is computed from it. */
 	function->lines = g_malloc(code->lines_bytes + 1);
 	memcpy(function->lines, code->lines, code->lines_bytes);
 	function->lines_bytes = (uint32_t)code->lines_bytes;

@@ -2,17 +2,17 @@
 /*
  * Interp-merge - where the frames of an interpreted program belong in the native stack
  *
- * Invariants: (1) runs keep their order: none is placed above one that is outside of it
+ * Invariants: (1) runs keep their order: an inner run is never placed above an outer one
  *                 [test-cpython: merge]
- *             (2) no run without an activation is taken for a whole one
+ *             (2) a run without an activation is never shown as a complete run
  *                 [test-cruby: unsound]
- *             (3) the work is linear in the frames of both
+ *             (3) the work is linear in the number of interpreted and native frames
  */
 #include "daemon/engine/interp/interp-merge.h"
 
 #include <string.h>
 
-/* Splits the chain into runs. A chain that was cut ends without an end of a run. */
+/* Splits the chain into runs. The last run of a cut chain has no end. */
 static size_t split(const struct interp_chain *chain, struct interp_run *runs)
 {
 	size_t n = 0, first = 0;
@@ -28,8 +28,7 @@ static size_t split(const struct interp_chain *chain, struct interp_run *runs)
 	return n;
 }
 
-/* The address of the last run of a cut chain is not known, but no native frame above the others
- * can be taken for it. */
+/* The last run of a cut chain has no known address, so it is placed above all known frames. */
 static bool place_by_address(const struct interp_chain *chain, const struct interp_native *native,
 			     struct interp_run *runs, size_t n)
 {
@@ -95,10 +94,10 @@ static bool place_by_function(const struct interp_native *native, struct interp_
 	return true;
 }
 
-/* Assigns runs of PHP to activations. Those of functions in C, at the end, have no activation, and
- * those after the end of a stack are on another one. If there is one run more than activations, the
- * innermost one is about to begin. Where code that PHP generated hides all activations, the runs
- * are outside of what is known. */
+/* Assigns runs of PHP to activations. Functions in C at the end of a stack form a run without
+ * an activation. Runs after the end of a stack are on another stack. If there is one run more than
+ * activations, the innermost activation is about to begin. If code that PHP generated hides all
+ * activations, the runs are placed above all known frames. */
 static bool place_php(const struct interp_chain *chain, const struct interp_native *native,
 		      struct interp_run *runs, size_t n)
 {
@@ -118,7 +117,7 @@ static bool place_php(const struct interp_chain *chain, const struct interp_nati
 		return true;
 	n_runs = inner;
 	if (!is_fiber && chain->n_more_runs > 0) {
-		/* The last run is one of these, if it does not end before. */
+		/* A last run without an end is one of these. */
 		n_runs += chain->n_more_runs;
 		n_runs -= inner > 0 &&
 			  !(chain->frames[runs[inner - 1].end - 1].flags & INTERP_FRAME_ENDS_RUN);
@@ -144,8 +143,8 @@ static bool place_php(const struct interp_chain *chain, const struct interp_nati
 	return true;
 }
 
-/* Returns whether the frame begins an activation of Perl, and does not continue the one that it is
- * called by. */
+/* Returns whether the frame begins an activation of Perl. If `again` called it, it continues an
+ * earlier activation instead. */
 static bool begins_activation(const struct interp_native *native, size_t i)
 {
 	return is_eval(native, i) && !is_in(native, i + 1, native->again);
@@ -174,8 +173,8 @@ static bool repeats(const struct interp_chain *chain, const struct interp_run *r
 	return chain->frames[run->end - 1].flags & INTERP_FRAME_REPEATS;
 }
 
-/* Finds the run without an activation, if there is one run more than activations. Returns its
- * index; SIZE_MAX: it is not known which one it is. */
+/* If there is one run more than activations, finds the run without an activation. Returns its
+ * index; SIZE_MAX: several runs may be the one. */
 static size_t find_resting(const struct interp_chain *chain, const struct interp_native *native,
 			   const struct interp_run *runs, size_t n)
 {
@@ -187,7 +186,7 @@ static size_t find_resting(const struct interp_chain *chain, const struct interp
 				return SIZE_MAX;
 			found = run;
 		}
-	/* Then the activation of the sub is called by one of these functions. */
+	/* If so, one of `callers` calls the activation of the sub. */
 	for (left = found; left > 0 && i < native->n; i++)
 		left -= begins_activation(native, i);
 	for (size_t caller = 0; found > 0 && caller < INTERP_PERL_CALLERS; caller++)
@@ -197,11 +196,12 @@ static size_t find_resting(const struct interp_chain *chain, const struct interp
 }
 
 /* Assigns runs of Perl to activations, counted from the root. The main program has no activation
- * while it is compiled, and while it ends: then it is outside of what is known. In a program that
- * Perl is embedded in, it may have ended, and is left out. If there is one activation more than
- * runs, the innermost one begins or ends, or the compiler computes a constant. If there is one run
- * more, the innermost one is not executed at present, and left out. Or it is one that repeats, and
- * C has called a sub meanwhile: then it is shown with the run of that sub. */
+ * while it is compiled, and while it ends: its run is then placed above all known frames. In a
+ * program that embeds Perl, the main program may have ended, and its run is left out. If there is
+ * one activation more than runs, the innermost activation begins or ends, or the compiler computes
+ * a constant. If there is one run more, usually the innermost run is not executed at present, and
+ * is left out. But if C called a sub from a run that repeats, that run is shown with the sub's
+ * run. */
 static bool place_perl(const struct interp_chain *chain, const struct interp_native *native,
 		       struct interp_run *runs, size_t *n)
 {
@@ -241,7 +241,7 @@ static bool place_perl(const struct interp_chain *chain, const struct interp_nat
 		while (at > 0 && !begins_activation(native, at - 1))
 			at--;
 		at -= at > 0;
-		/* The frames are executed where it was continued last. */
+		/* The innermost continuation of an activation executes its frames. */
 		for (size_t i = at; i > 0 && !begins_activation(native, i - 1); i--)
 			if (is_eval(native, i - 1))
 				at = i - 1;
@@ -263,7 +263,7 @@ bool interp_merge_is_sound(const struct interp_chain *chain)
 		if (chain->frames[i].flags & INTERP_FRAME_ENDS_RUN && chain->frames[i].at == 0 &&
 		    interp_merge_by_address(chain))
 			return false;
-	/* The programs that read PHP and Perl compare frames and activations themselves. */
+	/* The BPF programs for PHP and Perl compare frames and activations themselves. */
 	return chain->n == 0 || chain->flags & INTERP_DEEPER || chain->family == INTERP_PHP ||
 	       chain->family == INTERP_PERL ||
 	       chain->frames[chain->n - 1].flags & INTERP_FRAME_ENDS_RUN;

@@ -2,9 +2,9 @@
 /*
  * Interp-merge - where the frames of an interpreted program belong in the native stack
  *
- * A run is the frames that one activation of the interpreter executes: one C function, whose own
- * frame holds the run's address. So a run belongs after the native frame in whose part of the stack
- * that address is. Symbols are not needed. In Python up to 3.10, a run is one frame without an
+ * A run is the frames that one activation of the interpreter, a call of a C function, executes. The
+ * run's address is in that function's part of the native stack, so the run belongs after that
+ * native frame. Symbols are not needed. In Python up to 3.10, a run is one frame without an
  * address, and the activations are the native frames in the function that evaluates. Runs of PHP
  * and Perl have no address either. In V8, each frame is a run.
  */
@@ -17,7 +17,8 @@
 /* Frames [first, end) of the chain, innermost first. */
 struct interp_run {
 	uint16_t first, end;
-	/* index of the native frame that executes the run; n_native: above all that are known */
+	/* index of the native frame that executes the run; interp_native.n: above all known
+	 * frames */
 	uint32_t native;
 };
 

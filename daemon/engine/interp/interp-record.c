@@ -105,9 +105,9 @@ bool interp_record_text(const uint8_t *from, size_t size, unsigned width, bool i
 	return true;
 }
 
-/* From 8.4 on, a closure of PHP is named after its place, such as "{closure:Shop\\sell():12}" or
- * "{closure:/srv/shop.php:3}". Without it, the name is that of earlier versions, and remains the
- * same if lines are added above. */
+/* Drops the place from the name of a PHP closure. PHP 8.4 and later add it, as in
+ * "{closure:Shop\\sell():12}" or "{closure:/srv/shop.php:3}". The name is then that of earlier
+ * versions, and remains the same if lines are added above. */
 static void drop_place(const struct interp_code *head, struct interp_code_text *code)
 {
 	static const char closure[] = "{closure:";
@@ -116,9 +116,9 @@ static void drop_place(const struct interp_code *head, struct interp_code_text *
 		memcpy(code->name + sizeof(closure) - 2, "}", sizeof("}"));
 }
 
-/* Adds the class to a method's name: "block in method" becomes "block in Class#method", and
- * "method" of PHP and Perl "Class::method". Other names, such as "<main>", remain as they are.
- * Returns false if the record is wrong. */
+/* Adds the class to a method's name: "block in method" of Ruby becomes "block in Class#method", and
+ * "method" of PHP or Perl becomes "Class::method". Other names, such as "<main>", remain as they
+ * are. Returns false if the record is wrong. */
 static bool add_owner(const struct interp_code *head, const uint8_t *owner,
 		      struct interp_code_text *code)
 {
@@ -130,14 +130,14 @@ static bool add_owner(const struct interp_code *head, const uint8_t *owner,
 		return true;
 	if (head->owner_bytes >= INTERP_MAX_OWNER || head->name_bytes >= INTERP_MAX_OWNER)
 		return false;
-	/* In PHP, the name of a class without one has a place after a 0: "class@anonymous". */
+	/* PHP names an anonymous class "class@anonymous", followed by a NUL and a place. */
 	n = head->family == INTERP_PHP ? strnlen((const char *)owner, head->owner_bytes)
 				       : head->owner_bytes;
 	(void)interp_record_text(
 		owner, n, head->flags & INTERP_CODE_OWNER_LATIN_1 ? 1 : INTERP_UTF_8, false, text);
 	while (head->family == INTERP_RUBY && (in = strstr(base, " in ")))
 		base = in + strlen(" in ");
-	/* A closure has the namespace of its class. */
+	/* A closure's name repeats the namespace of its class. */
 	if (head->family == INTERP_PHP && (in = strrchr(base, '\\')))
 		memmove(base, in + 1, strlen(in));
 	if (*base == '\0' ||

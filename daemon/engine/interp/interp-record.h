@@ -31,7 +31,7 @@ struct interp_code_text {
 	uint32_t pid;
 	uint64_t code;
 	uint32_t id;
-	/* Python: 0 if the interpreter made it. Ruby: templates may begin at 0, or before. */
+	/* Python: 0 if the interpreter made the object. Ruby: templates may begin at 0 or below. */
 	uint32_t first_line;
 	enum interp_family family;
 	unsigned minor;

@@ -3,7 +3,7 @@
  * Interp-runtime - the interpreter in an ELF file
  *
  * Invariants: (1) memory and work are bounded, whatever the file says  [fuzz_interp_runtime]
- *             (2) a build whose threads have their data where glibc's threads do not is not used
+ *             (2) a build without glibc is not used if its threads are found through glibc's data
  *                 [test-cpython: offsets of the file]
  * Pure functions of the file.
  */
@@ -16,7 +16,7 @@
 #include "daemon/engine/interp/ruby-file.h"
 #include "daemon/engine/interp/v8-file.h"
 
-/* Returns whether the BPF program finds the state of a thread by what glibc has of the thread. */
+/* Returns whether the BPF program finds a thread's state through glibc's data of the thread. */
 static bool needs_glibc(const struct interp_runtime *runtime)
 {
 	const uint64_t *addresses = runtime->addresses;

@@ -2,8 +2,8 @@
 /*
  * Interp-runtime - the interpreter in an ELF file
  *
- * Interpreters export what is needed to find their state, also from stripped programs and from
- * programs that they are embedded in. The file's bytes are not trusted.
+ * Interpreters export the symbols that are needed to find their state, even from stripped programs
+ * and from programs that embed them. The file's bytes are not trusted.
  */
 #pragma once
 
@@ -15,7 +15,7 @@ enum interp_found {
 	INTERP_FOUND_NONE, /* the file has no interpreter, or is no ELF file of this machine */
 	INTERP_FOUND,
 	INTERP_OTHER_VERSION,
-	INTERP_OTHER_BUILD, /* its state is not where the known builds have it */
+	INTERP_OTHER_BUILD, /* the interpreter's state is not where the known builds have it */
 };
 
 /* Code of a function. */
@@ -31,8 +31,8 @@ struct interp_runtime {
 	unsigned minor;                       /* as in interp_major(); 0: unknown */
 	uint64_t addresses[INTERP_ADDRESSES]; /* as in struct interp_process */
 	uint64_t eval, eval_size;             /* the function that executes frames */
-	/* Perl: the function that executes the frames of `eval` again, because an exception may
-	 * return to it; the one that executes the main program; those that call a sub from C */
+	/* Perl: `again` executes the frames of `eval` again, because an exception may return to it;
+	 * `main` executes the main program; `callers` call a sub from C */
 	struct interp_range again, main, callers[INTERP_PERL_CALLERS];
 	uint64_t code_bias; /* address of code, less its offset in the file */
 	enum interp_found found;
@@ -40,6 +40,6 @@ struct interp_runtime {
 
 /* Fills in `family` and `minor` also if the version is not supported. Also returns `found`. */
 enum interp_found interp_runtime_find(int fd, struct interp_runtime *ret_runtime);
-/* Fills in the addresses of a process which has the file's addresses at this distance. */
+/* Fills in the addresses in a process. `bias`: an address in the process minus the file's. */
 void interp_runtime_locate(const struct interp_runtime *runtime, uint64_t bias,
 			   uint64_t ret_addresses[INTERP_ADDRESSES]);

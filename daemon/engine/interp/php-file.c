@@ -2,12 +2,12 @@
 /*
  * Php-file - finds PHP in an ELF file
  *
- * PHP exports its globals. No symbol has the version, but a constant text has the day of the
- * interface for extensions of Zend, which is another one in each minor version. A build with thread
- * safety has globals for each thread, at an exported offset from a thread-local pointer. The code
- * of an exported function returns the place of the pointer.
- * Invariants: (1) a build whose globals have another size, and one with thread safety and checks
- *                 for debugging, is not used      [test-zend: files, threads]
+ * PHP exports its globals. No symbol has the version, but a constant text has the date of the
+ * interface for Zend extensions, and each minor version has another date. A build with thread
+ * safety has globals for each thread, at an exported offset from a thread-local pointer. The place
+ * of this pointer is read from the code of an exported function that returns it.
+ * Invariants: (1) a build is not used if its globals have another size, or if it has both thread
+ *                 safety and checks for debugging  [test-zend: files, threads]
  *             (2) code that is not as expected is not guessed at  [test-zend: threads]
  * Pure functions of the file.
  */
@@ -21,8 +21,8 @@
 #define POINTER_CODE_MOST 24u            /* the function returns one number */
 #define POINTER_MOST INT64_C(0x40000000) /* bytes of thread-local variables */
 
-/* Returns the minor version; 0 if it is not known. There is no layout for 8.0. `ret_mode`: what
- * follows, such as ",TS". */
+/* Returns the minor version; 0 if it is not known. There is no layout for 8.0. `ret_mode`: the text
+ * after the date, such as ",TS". */
 static unsigned find_minor(const struct interp_elf *elf, char ret_mode[MODE_BYTES])
 {
 	static const struct {
@@ -41,7 +41,7 @@ static unsigned find_minor(const struct interp_elf *elf, char ret_mode[MODE_BYTE
 	return 0;
 }
 
-/* Finds where a thread has its pointer. Returns false if the code is another one. */
+/* Finds the place of a thread's pointer. Returns false if the code is different. */
 static bool find_pointer(const struct interp_elf *elf, struct interp_runtime *runtime)
 {
 	static const uint8_t constant[] = { 0x48, 0xc7, 0xc0 }, /* mov $OFFSET,%rax */

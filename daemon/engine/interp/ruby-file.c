@@ -6,11 +6,11 @@
  * library, the variable's block is found by the number of the library, which the dynamic linker
  * stores at a relocation. A program's own block ends at the thread pointer.
  *
- * From 3.3 on, neither this variable nor rb_vm_exec() is exported. Code of exported functions has
- * both: rb_errinfo() begins with the variable, in the sequence of instructions that linkers know
- * (System V ABI, general dynamic model), and rb_iseq_eval() and rb_iseq_eval_main() end with a jump
- * to rb_vm_exec().
- * Invariants: (1) a variable that is reached in another way is not used
+ * From 3.3 on, neither this variable nor rb_vm_exec() is exported. Both are found in the code of
+ * exported functions: rb_errinfo() begins by getting the variable, with the instructions that
+ * linkers expect (System V ABI, general dynamic model), and rb_iseq_eval() and rb_iseq_eval_main()
+ * end with a jump to rb_vm_exec().
+ * Invariants: (1) a variable that the code gets in another way is not used
  *                 [test-cruby: files]
  *             (2) code that is not as expected is not guessed at  [test-cruby: files]
  * Pure functions of the file.
@@ -25,7 +25,7 @@
 /* Returns the minor version; 0 if it is not known. */
 static unsigned find_minor(const struct interp_elf *elf)
 {
-	uint32_t version[3]; /* {major, minor, teeny} of the interface; minor versions are equal */
+	uint32_t version[3]; /* {major, minor, teeny} of the interface; its minor is Ruby's */
 
 	return interp_elf_address(elf, version, sizeof(version),
 				  elf->found[RUBY_API_VERSION].st_value) &&
@@ -35,7 +35,7 @@ static unsigned find_minor(const struct interp_elf *elf)
 }
 
 /* Returns the address of the words {module, offset} of the variable that the function gets first;
- * 0: none is found. */
+ * 0: no variable is found. */
 static uint64_t find_first_variable(const struct interp_elf *elf, enum interp_symbol symbol)
 {
 	/* data16 lea words(%rip),%rdi; data16 data16 rex.W call __tls_get_addr; mov (%rax),%rax */
@@ -53,8 +53,7 @@ static uint64_t find_first_variable(const struct interp_elf *elf, enum interp_sy
 	return 0;
 }
 
-/* Returns the address to which a jump that ends a function goes. Returns 0 if the instruction is
- * another one. */
+/* Returns the target of a jump at the end of a function; 0: the instruction is no such jump. */
 static uint64_t find_target(const uint8_t *code, uint64_t address)
 {
 	return code[0] == 0xe9
@@ -62,8 +61,7 @@ static uint64_t find_target(const uint8_t *code, uint64_t address)
 		       : 0;
 }
 
-/* Returns the function to which both functions jump. Returns 0 if they have none or several in
- * common. */
+/* Returns the only function to which both functions jump; 0: there is none, or several. */
 static uint64_t find_common_jump(const struct interp_elf *elf, enum interp_symbol one,
 				 enum interp_symbol other)
 {
@@ -93,7 +91,7 @@ static void set_exec(struct interp_runtime *runtime, uint64_t start, uint64_t en
 	runtime->eval_size = end - start;
 }
 
-/* Finds the addresses that are not exported. Returns false if the code is another one. */
+/* Finds the addresses that are not exported. Returns false if the code is different. */
 static bool find_in_code(const struct interp_elf *elf, struct interp_runtime *runtime)
 {
 	const uint64_t module = find_first_variable(elf, RUBY_ERRINFO);

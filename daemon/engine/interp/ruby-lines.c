@@ -2,10 +2,10 @@
 /*
  * Ruby-lines - the source line of a position in a Ruby iseq
  *
- * An iseq has an entry for each word at which the line changes, and a set of these words. The entry
- * of a position is as far from the first one as there are words in the set before the position.
- * The set, Ruby's succ_index_table (iseq.c), has these numbers for the first 54 positions, and then
- * blocks of 512 bits with the numbers of those before the block and before each word of bits.
+ * An iseq has an entry for each word at which the line changes, and a set of these words. The
+ * number of these words up to a position gives the position's entry. The set is Ruby's
+ * succ_index_table (iseq.c). It has this number for each of the first 54 positions, then blocks of
+ * 512 bits, each with the numbers of words before the block and before each 64 of its bits.
  * Invariants: (1) nothing after the table is read  [fuzz_interp_record]
  *             (2) lines are those of RubyVM::InstructionSequence#to_a
  *                 [test-cruby: lines]
@@ -17,13 +17,13 @@
 #include "daemon/interp-protocol.h"
 
 enum {
-	FIXED = 54, /* positions with a number of 7 bits, 9 in each word */
+	FIXED = 54, /* positions with a number of 7 bits each; 9 numbers in 64 bits */
 	FIXED_BYTES = 48,
 	BLOCK = 512,
-	BLOCK_BYTES = 80, /* {u32 before it, u32 pad, u64 before the words 1 to 7, u64 bits [8]} */
+	BLOCK_BYTES = 80, /* {u32 before it, u32 pad, u64 before bits 64, 128, …, u64 bits [8]} */
 };
 
-/* Returns the number of words up to the position at which an entry begins; 0: not known. */
+/* Returns the number of entries that begin at or before the position; 0: unknown. */
 static uint32_t count_entries(const uint8_t *set, size_t size, uint32_t position)
 {
 	const uint32_t at = position - FIXED, word = at / 64 % 8;

@@ -3,9 +3,9 @@
  * V8-file - finds V8 in an ELF file
  *
  * Node.js exports the variables and functions of the V8 that it contains, and the offsets and types
- * that debuggers need. A thread's isolate is the value of a key, or of a thread-local variable; if
- * that is not exported, the code of an exported function returns its value.
- * Invariants: (1) a build that differs from the known ones in one of these is not used
+ * that debuggers need. A thread's isolate is the value of a key or of a thread-local variable. If
+ * the variable is not exported, it is found in the code of an exported function that returns it.
+ * Invariants: (1) a build with another offset, type or size than the known ones is not used
  *                 [test-v8: files]
  *             (2) code that is not as expected is not guessed at  [test-v8: files]
  * Pure functions of the file.
@@ -90,8 +90,8 @@ static bool is_known_build(const struct interp_elf *elf, const struct interp_v8 
 	return true;
 }
 
-/* Finds the variable in the code of a program's function that returns its value, and that ends with
- * this: mov %fs:OFFSET,%rax; ret. Returns false if the code is another one. */
+/* Finds the variable in the code of a program's function that returns it. The code must end with
+ * mov %fs:OFFSET,%rax; ret. Returns false if it does not. */
 static bool find_in_code(const struct interp_elf *elf, struct interp_runtime *runtime)
 {
 	static const uint8_t load[] = { 0x64, 0x48, 0x8b, 0x04, 0x25 };
@@ -108,8 +108,8 @@ static bool find_in_code(const struct interp_elf *elf, struct interp_runtime *ru
 	return offset < 0 && offset > -(int64_t)INTERP_ELF_MAX_BLOCK;
 }
 
-/* Finds the variable of each thread that points to its isolate, or the key of it. Returns false if
- * its location cannot be determined. */
+/* Finds the variable of each thread that points to its isolate, or the isolate's key. Returns false
+ * if its location cannot be determined. */
 static bool find_isolate(const struct interp_elf *elf, struct interp_runtime *runtime)
 {
 	struct interp_thread_local variable;

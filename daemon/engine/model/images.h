@@ -86,7 +86,7 @@ void images_done(struct images *images);
 /* Returns the image of a mapping; NULL for anonymous memory, whose image its process keeps. */
 struct image *images_of_mapping(struct images *images, const struct image_key *key);
 struct image *images_by_id(const struct images *images, uint64_t id);
-/* Returns whether the file is not requested, and may be by a process with this pid. */
+/* Returns whether the file was not requested yet, and a process with this pid may request it. */
 static inline bool image_may_request(const struct image *image, int32_t pid)
 {
 	return !image->requested && image->ended_pid != pid;

@@ -384,7 +384,7 @@ static void parse_network(struct counter_reading *reading, const char *text)
 	}
 }
 
-/* "8:0 rbytes=1 wbytes=2 …", one line for each device; the counters are for all together */
+/* "8:0 rbytes=1 wbytes=2 …", one line for each device; each counter sums all devices */
 static void parse_cgroup_io(struct counter_reading *reading, const char *text)
 {
 	for (const struct counter_spec *spec = cgroup_io; spec->key; spec++) {

@@ -8,7 +8,7 @@
  * between two threads of the session the CPU counts as idle.
  * A thread's row also gives its state until its next row: waiting, or ready. So that the state is
  * always known, a thread that is not on a CPU gets rows of length 0, on CPU PROF_SWITCH_NO_CPU: at
- * the start of the recording (from /proc), at its fork, and at the end. A command has none at the
+ * the start of the recording (from /proc), at its fork, and at the end. A command has no row at the
  * start, because it waits for the recording before its exec.
  * Invariants: (1) rows of one CPU do not overlap                    [test-engine-tasks: switches]
  *             (2) a thread that runs at the end of the recording or at its exec has a row with
@@ -123,7 +123,7 @@ void switches_apply(struct switches *switches, struct tasks *tasks,
 	uint64_t time_ns = event->time_ns;
 
 	if (!event->out) {
-		/* The record of the thread that left has named this one. */
+		/* Usually the record of the thread that left has already named this one. */
 		if (switches->tid != event->tid || !switches->thread)
 			enter(switches, tasks, event->tid, time_ns);
 		switches->start_ns = time_ns;

@@ -34,8 +34,8 @@ struct process {
 	struct image *interpreter;
 	uint64_t interpreter_bias, interpreter_maps;
 	uint32_t interpreter_generation;
-	bool has_unread_interpreter; /* it maps another one, which is not read */
-	bool describes_code;         /* it maps a dump of the code that it generates */
+	bool has_unread_interpreter; /* the process maps another interpreter, which is not read */
+	bool describes_code;         /* the process maps a dump of the code that it generates */
 	bool has_chains;             /* the frames of its interpreter were read before a sleep */
 	uint64_t stat_ns, maps_ns;   /* when stat and maps in /proc were read; 0: never */
 	bool kernel;
@@ -44,7 +44,7 @@ struct process {
 	bool maps_known; /* mappings are known from its parent, its exec, or /proc */
 	bool executed;   /* began by an exec */
 	bool replaced;   /* ended by an exec */
-	/* allocations of it, or of an ancestor, are to be recorded */
+	/* its allocations, or those of an ancestor, are to be recorded */
 	bool expects_heap;
 	bool has_heap;     /* has registered to record allocations */
 	bool forked_heap;  /* forked from a registered process, so it is expected to register */
@@ -70,7 +70,7 @@ struct thread {
 	enum prof_switch_state state; /* state in its last switch row */
 	uint64_t state_ns;            /* the time of that row */
 	struct wait *wait;            /* only for waits.c; NULL: none */
-	uint64_t cgroup;              /* id in the last sample of it, or of a creator; 0: unknown */
+	uint64_t cgroup;              /* id in the thread's or its creator's last sample; 0: none */
 	char comm[SNAPSHOT_COMM_BYTES];
 };
 
@@ -85,7 +85,7 @@ struct tasks {
 	GQueue exited;         /* struct thread, in order of exit */
 	struct output *output;
 	uint32_t last_process, last_thread;
-	unsigned int n_alive; /* processes */
+	unsigned int n_alive; /* processes that have a thread */
 	bool filtered, children;
 	/* pids; with a filter, only targets and their descendants are in the tables */
 	GHashTable *targets;

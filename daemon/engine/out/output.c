@@ -170,7 +170,7 @@ void output_add_numbers(struct output *output, enum prof_table table, const uint
 	}
 	output->last_ns[table] = time_ns;
 	output->rows[table]++;
-	/* No table of numbers has enough columns for BLOCK_ROWS rows to exceed BLOCK_BYTES. */
+	/* BLOCK_ROWS rows never exceed BLOCK_BYTES: tables of numbers have too few columns. */
 	if (++output->n_numbers[table] == BLOCK_ROWS)
 		output_flush(output);
 }

@@ -310,7 +310,7 @@ static void bind(struct collectors *collectors, struct peer *peer)
 		collectors->options.query(peer->process.process, collectors->options.data);
 }
 
-/* Returns whether the process mapped the arena. A producer that does not say so has used a ring. */
+/* Returns whether the process mapped the arena: it says so, or has used a ring. */
 static bool is_used(const struct peer_arena *arena)
 {
 	bool is_used = ring_arena_is_joined(&arena->memory);
@@ -321,8 +321,8 @@ static bool is_used(const struct peer_arena *arena)
 	return is_used;
 }
 
-/* The process recorded nothing, because it could not map the arena or no longer waited for it. It
- * reports why it has no heap, so that affects only what the capture says about the process. */
+/* The process recorded nothing, because it could not map the arena or no longer waited for it. The
+ * process itself reports the reason, but a lie affects only what the capture says about it. */
 static void note_unused(struct peer *peer, uint64_t now_ns)
 {
 	if (peer->wants & CONTROL_WANTS_ALLOCATIONS) {
@@ -438,8 +438,8 @@ static bool is_target(const struct collectors *collectors, const struct peer *pe
 	const struct thread *leader = tasks_thread(tasks, peer->process.pid);
 
 	*ret_known = leader && leader->process->pid == peer->process.pid;
-	/* The process may end before this check. If it ended long before the peer came, the pid is
-	 * now another process's. */
+	/* The process may end before this check. If it ended long before the peer came, the pid now
+	 * belongs to another process. */
 	if (*ret_known && (leader->process->gone || (peer->ended && !peer->type->is_program)))
 		return *ret_known = leader->exit_ns == 0 ||
 				    leader->exit_ns + UNCLAIMED_NS > peer->came_ns;

@@ -48,7 +48,7 @@ struct collectors {
 	uint64_t arena_bytes, queued_bytes;
 	/* bytes and maximum of sysprof's rings; not in arena_bytes */
 	uint64_t sysprof_bytes, sysprof_max_bytes;
-	uint64_t bound_ns; /* no later record is older than this, except late ones */
+	uint64_t bound_ns; /* records that come from now on are not older, except late ones */
 	uint64_t emitted_ns;
 	uint64_t reached_ns;     /* all records before this time are rows */
 	uint64_t arena_until_ns; /* no arena is made before this time */

@@ -242,8 +242,9 @@ static enum sysprof_result add_log(struct sysprof_frames *frames, struct sysprof
 	return SYSPROF_ADDED;
 }
 
-/* A definition has only 24 bits of the counter number, a value has 32. The library counts from 1 or
- * from its pid shifted by 16, of which the low 24 bits may be 0. Ids in a ring must not be 0. */
+/* A definition has only the low 24 bits of the counter number, a value has all 32. The library
+ * counts from 1, or from its pid shifted left by 16, so the low 24 bits may be 0. Ids in a ring
+ * must not be 0. */
 static uint32_t counter_number(uint32_t id)
 {
 	return (id & 0xffffff) | 1u << 24;

@@ -260,7 +260,7 @@ void cpu_disable(struct cpu *cpu)
 }
 
 /* Returns the first of the CPU's sources that copy stacks; n_sources if no source does. Per-task
- * events are not the CPU's. */
+ * events do not belong to the CPU. */
 static uint32_t first_copies(const struct cpu *cpu)
 {
 	return !cpu->open || cpu->events || cpu->copies == 0 ? cpu->n_sources : cpu->copies - 1;

@@ -95,11 +95,12 @@ void cpu_pace_copies(struct cpu *cpu, uint64_t now_ns);
 void cpu_stop_sleeps(struct cpu *cpu);
 /* Disables the events. The rings can still be read. */
 void cpu_disable(struct cpu *cpu);
-/* Returns the event whose ring contains the copies of stacks: without copy_pages, the samples'. */
+/* Returns the event whose ring contains the copies of stacks. Without copy_pages, this is the ring
+ * of the samples. */
 int cpu_copies_fd(const struct cpu *cpu);
-/* Returns how many samples a LOST record in this ring stands for. A lost copy of a stack is no lost
- * sample: its wait has a stack of another kind, or none, and says so. Nor is a lost description of
- * an interpreted function. */
+/* Returns how many lost samples a LOST record in this ring reports. Lost copies of stacks do not
+ * count: their waits show another kind of stack, or none. Lost descriptions of interpreted
+ * functions do not count, either. */
 uint64_t cpu_lost_samples(struct cpu *cpu, const struct ring *ring, uint64_t lost);
 /* Returns whether the kernel has lost records of the side band since the last call. It writes the
  * LOST record before the next record, which may come much later. False with per-task events, which

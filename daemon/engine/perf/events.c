@@ -154,7 +154,7 @@ static bool is_excluded(const struct events *events, int position, const struct 
 	for (unsigned i = 0; i < n; i++)
 		numbers[i] = (struct probe_number){
 			.value = values[i].value,
-			/* of this place: at others the argument may have another type */
+			/* the sign at this place of the probe; the type may differ at others */
 			.is_signed = i < arguments->n ? arguments->arguments[i].is_signed
 						      : source->fields[i].is_signed,
 			.is_float = source->fields[i].kind == PROF_ARGUMENT_DOUBLE,

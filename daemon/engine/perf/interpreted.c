@@ -4,18 +4,18 @@
  *
  * Invariants: (1) frames that contradict themselves, or have no position in the stack, are not
  *                 shown  [test-engine-samples: interpreted, refused]
- *             (2) an interpreter that is not supported hides none that is
+ *             (2) an unsupported interpreter does not hide a supported one
  *                 [test-engine-samples: two_interpreters]
- *             (3) samples without a function for which there was no room are counted
+ *             (3) samples that lack a function for which there was no room are counted
  *                 [test-engine-samples: full]
- *             (4) samples before a program's frames are read are only missing if the native stack
- *                 may have an activation of the interpreter
+ *             (4) a sample from before a program's frames are read lacks functions only if its
+ *                 native stack may have an activation of the interpreter
  *                 [test-engine-samples: before]
  *             (5) code that V8 generated for a function is not shown beside the function
  *                 [test-engine-samples: generated]
  *             (6) a line that the interpreter does not keep up to date is not shown
  *                 [test-engine-samples: jit]
- *             (7) no stack is complete that shows an activation without its functions
+ *             (7) a stack that shows an activation without its functions is not complete
  *                 [test-engine-samples: interpreted]
  *             (8) frames that CPython has not finished are not shown
  *                 [test-engine-samples: trampoline]
@@ -27,7 +27,7 @@
 
 #include <string.h>
 
-/* Code objects that were not described, because a record was lost. */
+/* The function of code objects whose description was lost. */
 static char unknown_name[] = "?";
 static const struct interp_function unknown_function = {
 	.number = INTERPRETED_UNKNOWN,
@@ -50,9 +50,9 @@ static unsigned rank(const struct process *process, const struct image *image)
 	       (image == process->program);
 }
 
-/* Returns the first part of the interpreter to be read; NULL: none is known. If several are equal,
- * the one at the highest address is usually the one that was mapped first. V8 maps a part of its
- * file a second time. */
+/* Returns the first part of the interpreter to be read; NULL: none is known. Of interpreters with
+ * the same rank, the one at the highest address was usually mapped first. The file offset decides
+ * between parts, because V8 maps a part of its file a second time. */
 static const struct mapping *choose(struct interpreted *interpreted, const struct process *process)
 {
 	const struct maps *maps = process->maps;
@@ -129,8 +129,8 @@ void interpreted_add_code(struct interpreted *interpreted, const struct process 
 
 /* ---- Samples --------------------------------------------------------------------------------- */
 
-/* Gets the functions of the chain. Returns TORN if the interpreter's own code is among them, which
- * only frames have that are not finished, and MISSING if there was no room for one. */
+/* Gets the functions of the chain. Returns TORN if one is the interpreter's own code, which only
+ * unfinished frames have; MISSING if there was no room for a function. */
 static enum prof_sample_interpreter find_functions(struct interpreted *interpreted,
 						   const struct process *process)
 {
@@ -187,7 +187,8 @@ static bool place_runs(struct interpreted *interpreted, const struct sample *sam
 				       interpreted->n_runs))
 		interpreted->chain.flags |= INTERP_DEEPER;
 	for (size_t i = 0; i < interpreted->n_runs; i++) {
-		/* Callers that were appended without their stack pointer may be in between. */
+		/* The run is above all frames with a stack pointer, so its place among the appended
+		 * callers, which have none, is unknown. */
 		if (interpreted->runs[i].native >= n && n < user->n)
 			return false;
 		if (interpreted->runs[i].native >= user->n)
@@ -196,9 +197,9 @@ static bool place_runs(struct interpreted *interpreted, const struct sample *sam
 	return true;
 }
 
-/* Returns whether the native stack shows that the thread executes no function of the program: its
- * frames are all known, and none is of the function that executes them. Builds of Python from 3.14
- * on may have one such function for each instruction. */
+/* Returns whether the native stack shows that the thread executes no function of the program: all
+ * frames are known, and none is in the function that executes the program's functions. From 3.14
+ * on, builds of Python may have one such function for each instruction. */
 static bool is_idle(const struct sample *sample)
 {
 	const struct unwind_stack *user = &sample->user;
@@ -208,7 +209,7 @@ static bool is_idle(const struct sample *sample)
 
 	if (user->n == 0 || user->stop != PROF_STOP_ROOT || process->has_unread_interpreter)
 		return false;
-	/* V8's own code has no unwind tables, like the code that it generates. */
+	/* Neither V8's own code nor the code that it generates has unwind tables. */
 	if (file->family == INTERP_V8)
 		return user->method == PROF_METHOD_CFI;
 	if (file->eval_size == 0 || (file->family == INTERP_PYTHON && file->minor >= 14))
@@ -240,8 +241,8 @@ static bool is_in_compiled_code(const struct sample *sample, const struct interp
 	return chain->family == INTERP_RUBY && sample->user.n > 0 && is_generated(sample, 0);
 }
 
-/* Drops the runs in generated code that the process describes: its description has lines and
- * inlined functions. */
+/* Drops the runs in generated code of a process that describes this code, because the description
+ * has lines and inlined functions. */
 static void drop_described(struct interpreted *interpreted, const struct sample *sample)
 {
 	size_t n = 0;
@@ -253,7 +254,7 @@ static void drop_described(struct interpreted *interpreted, const struct sample 
 	interpreted->n_runs = n;
 }
 
-/* Returns whether the stack ends at code without tables, which is not the beginning of a fiber. */
+/* Returns whether the stack ends at code without tables, but not at the beginning of a fiber. */
 static bool is_hidden_by_code(const struct interp_chain *chain, const struct sample *sample)
 {
 	if (chain->family != INTERP_PHP || sample->user.stop != PROF_STOP_NO_TABLE)
@@ -286,17 +287,17 @@ enum prof_sample_interpreter interpreted_merge(struct interpreted *interpreted,
 	/* during exec and exit */
 	if (sample->user.stop == PROF_STOP_NO_MEMORY)
 		return PROF_INTERPRETER_IDLE;
-	/* Before the interpreter was found. */
+	/* The sample was taken before the interpreter was found. */
 	if (!sample->is_interpreted)
 		return is_idle(sample) ? PROF_INTERPRETER_IDLE : PROF_INTERPRETER_MISSING;
-	/* Before the process changed to another interpreter, that one was read. */
+	/* The frames may be those of the interpreter that the process had before. */
 	if (!interp_record_sample(sample->raw, sample->raw_bytes, chain) ||
 	    chain->family != process->interpreter->runtime->family ||
 	    chain->minor != process->interpreter->runtime->minor)
 		return PROF_INTERPRETER_MISSING;
 	if (chain->flags & (INTERP_FAULT | INTERP_TORN))
 		return PROF_INTERPRETER_TORN;
-	/* Functions of the other interpreter may be on the stack. */
+	/* Functions of the unread interpreter may be on the stack. */
 	if (chain->n == 0)
 		return process->has_unread_interpreter ? PROF_INTERPRETER_MISSING
 						       : PROF_INTERPRETER_IDLE;

@@ -34,7 +34,7 @@ struct interpreted {
 	struct interp_run runs[INTERP_MAX_FRAMES];
 	size_t n_runs;
 	struct image *program;
-	const struct interp_function *frames[INTERP_MAX_FRAMES]; /* as in chain */
+	const struct interp_function *frames[INTERP_MAX_FRAMES]; /* in the order of `chain` */
 	struct interpreted_place {
 		uint64_t offset;
 		size_t place; /* index in the sample's places */
@@ -46,9 +46,10 @@ struct interpreted {
 /* The struct is large: allocate it on the heap. */
 void interpreted_init(struct interpreted *interpreted, struct interpreted_code *code);
 
-/* Looks for an interpreter in a process, unless its mappings and those known are unchanged. */
+/* Looks for an interpreter in a process if its mappings or the generation have changed. */
 void interpreted_look(struct interpreted *interpreted, struct process *process);
-/* Checks all processes again, because a file was described, or because `found` can do more. */
+/* Makes interpreted_look() check all processes again, because a file was described, or because
+ * `found` can do more. */
 void interpreted_look_again(struct interpreted *interpreted);
 /* Receives a code object that a process executes. */
 void interpreted_add_code(struct interpreted *interpreted, const struct process *process,

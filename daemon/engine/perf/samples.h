@@ -79,10 +79,10 @@ void samples_add(struct samples *samples, const struct record *record, struct th
  * NULL: none. */
 void samples_add_wait(struct samples *samples, const struct record *record, struct thread *thread,
 		      struct wait_code *wait, const uint8_t *frames, uint32_t frames_bytes);
-/* Returns where a sample's user code was, by its chain; 0: unknown. */
+/* Returns the program counter of a sample's user code, from its chain; 0: unknown. */
 uint64_t samples_user_pc(const struct record_sample *sample);
 /* Returns the stack of a walked sample, in the current epoch; 0 if it has none. is_interpreted:
- * with the functions that interpreted_merge() has placed. */
+ * include the functions that interpreted_merge() has placed. */
 uint32_t samples_add_stack(struct samples *samples, const struct sample *sample, struct maps **maps,
 			   bool is_interpreted);
 /* Walks and writes the added samples. */

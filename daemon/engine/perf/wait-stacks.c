@@ -2,21 +2,22 @@
 /*
  * Wait-stacks - which stack each wait shares, if it has none of its own
  *
- * A wait without its own stack shares that of the last wait of the same process, or of one that was
- * forked from the same, that began at the same program counter and stack pointer, or of the first
- * one in the second after it. That wait is usually of the same thread, or of an earlier thread or
- * process whose stack was in the same memory: servers start one for each request. Without such a
- * wait, it shares the stack of one whose stack pointer is at the same place in its page: stacks of
- * threads are mapped at whole pages, so threads that make the same calls have it there. Different
- * callers may lead to one such place, so a shared stack may show another caller; but every Nth
- * sleep is copied, whatever its stack is. Without such a wait, the stack is unknown.
+ * A wait without its own stack shares the stack of another wait at the same program counter and
+ * stack pointer, in the same process or in one that is related by forks without an exec since. It
+ * shares that of the last such wait, or else of the first one in the second after it. That wait is
+ * usually of the same thread, or of an earlier thread or process whose stack was in the same
+ * memory, because servers start one for each request. Otherwise, it shares the stack of a wait
+ * whose stack pointer is at the same place in its page: stacks of threads are mapped at whole
+ * pages, so the stack pointers of threads that make the same calls are at the same place.
+ * Otherwise, the stack is unknown. Different callers may lead to one place, so a shared stack may
+ * show another caller; but every Nth sleep is copied, whatever its stack is.
  * In an interpreted program, a place includes the interpreter's frames, which are merged into the
  * native frames of any wait with that program counter and stack pointer. They are not read for each
  * of the most frequent sleeps; a wait without them gets the last stack, whatever its interpreter's
  * frames are.
- * Wakers have stacks in the same way.
- * Invariants: (1) a shared stack is of the same program, program counter and, at least within its
- *                 page, stack pointer, and, if they were read, frames of the interpreter
+ * Wakers share stacks in the same way.
+ * Invariants: (1) a shared stack has the same program, program counter, stack pointer (at least
+ *                 within its page) and, if they were read, frames of the interpreter
  *                 [test-engine-waits: shared, in_page, interpreted, wakers]
  * Runs on the drain thread only.
  */
@@ -28,8 +29,9 @@
 #define N_STRATA 16384u /* a power of two */
 #define N_NATIVES 256u
 
-/* Returns where the stack pointer is in its page. It identifies the place in threads whose stacks
- * are mapped alike. It is no stack pointer, because nothing is mapped at the first page. */
+/* Returns where the stack pointer is in its page. This identifies the place in threads whose stacks
+ * are mapped alike. No stack pointer has this value, because nothing is mapped at the first
+ * page. */
 static uint64_t sp_in_page(const struct wait_code *code)
 {
 	return code->sp % 4096;
@@ -58,7 +60,7 @@ static bool is_current(const struct wait_stacks *stacks, const struct wait_strat
 	return stratum->epoch == stacks->samples->output->epoch;
 }
 
-/* Returns whether there is no stack, or one without the frames of the code's interpreter. */
+/* Returns whether the place has no stack, or one without the frames of the code's interpreter. */
 static bool is_poor(const struct wait_stacks *stacks, const struct wait_code *code,
 		    const struct wait_stratum *stratum)
 {
@@ -68,7 +70,7 @@ static bool is_poor(const struct wait_stacks *stacks, const struct wait_code *co
 		stratum->interpreter != PROF_INTERPRETER_IDLE);
 }
 
-/* Returns the last stack at the code's place, or one with epoch 0 if the place has no stack. */
+/* Returns the last stack at the code's place; its epoch is 0 if the place has no stack. */
 static struct wait_stratum find_stratum(const struct wait_stacks *stacks,
 					const struct wait_code *code, uint64_t sp,
 					uint32_t chain_hash)
@@ -98,7 +100,8 @@ static uint32_t hash_native(const struct sample *sample)
 	return (uint32_t)(hash >> 32);
 }
 
-/* Returns the string that names the call in which a stack without kernel frames was read, or 0. */
+/* If the stack was read late, so without kernel frames: returns the string that names the system
+ * call in which it was read. Otherwise returns 0. */
 static uint32_t call_of(const struct wait_stacks *stacks, const struct wait_code *code)
 {
 	return code->source == PROF_STACK_LATE && !code->is_waker
@@ -160,14 +163,14 @@ static void add_own_stack(struct wait_stacks *stacks, struct wait_code *code)
 	struct process *process = code->thread->process;
 	struct wait_code **native;
 
-	/* Do nothing if the stack is up to date: the interpreter may have been found since it was
+	/* Do nothing if this epoch has the stack, unless the interpreter was found after it was
 	 * added. */
 	if (is_current(stacks, &code->own) && code->own.pc == code->pc &&
 	    (code->own.interpreter != PROF_INTERPRETER_NONE || !is_interpreted(stacks, code)))
 		return;
 	if (stacks->samples->interpreted && !code->is_waker)
 		interpreter = interpreted_merge(stacks->samples->interpreted, &code->sample);
-	/* The current mappings note which of them have a row. */
+	/* Prefer the process's mappings: they record which of them have a row. */
 	code->own = make_stratum(stacks, code, &code->sample,
 				 code->maps == process->maps ? &process->maps : &code->maps,
 				 interpreter);

@@ -7,7 +7,7 @@
 struct wait_stacks {
 	struct samples *samples;
 	struct wait_stratum *strata;
-	/* referenced: the last code with its own stack at a place of an interpreted process, or
+	/* by place: the last code of an interpreted process that has its own stack; referenced, or
 	 * NULL */
 	struct wait_code **natives;
 };

@@ -7,14 +7,15 @@
 
 #define WAIT_MAX_REGISTERS 16
 
-/* The last stack with which threads of a process, or of its forks, slept or woke another thread at
- * a place: the program counter, the stack pointer and, if read, the frames of the interpreter. */
+/* The last stack at a place where threads of a process or of its forks slept, or woke another
+ * thread. A place is the program counter, the stack pointer and, if read, the interpreter's
+ * frames. */
 struct wait_stratum {
 	uint64_t pc, sp;
-	uint32_t chain_hash;           /* 0: with any frames */
+	uint32_t chain_hash;           /* hash of the interpreter's frames; 0: any frames */
 	uint32_t native_hash;          /* interpreted processes: hash of the other frames */
 	uint32_t origin, epoch, stack; /* ids; epoch 0: empty */
-	uint32_t call; /* string: what a stack without kernel frames was read in; 0: it has them */
+	uint32_t call; /* string: call in which a stack without kernel frames was read; 0: none */
 	uint8_t method, stop, interpreter;
 	bool is_waker;
 };
@@ -33,8 +34,8 @@ struct wait_code {
 	uint32_t chain_bytes, chain_hash;
 	struct maps *maps;    /* mappings of the stack; NULL: it has no stack */
 	struct sample sample; /* its arrays are copies, or point to `chain` */
-	/* its own stack, which others share; the stack of another code at its place, which it
-	 * shares */
+	/* `own`: its own stack, which others share; `shared`: the stack of another code at its
+	 * place */
 	struct wait_stratum own, shared;
 };
 
@@ -53,10 +54,10 @@ struct wait {
 	enum prof_wait_state state;
 	bool is_reported;  /* RECORD_SLEEP has reported the sleep */
 	bool is_requested; /* its stack was requested once */
-	/* when an answer lacked its stack; 0: no answer lacked it */
+	/* when an answer came without its stack; 0: never */
 	uint64_t missed_ns;
 	uint64_t registers[WAIT_MAX_REGISTERS]; /* registers of regs->perf_sleep_mask */
-	bool has_argument;                      /* known although there are no registers */
+	bool has_argument;                      /* the argument is known without registers */
 	char *syscall, *object;                 /* NULL: unknown */
 	struct waker *waker;                    /* referenced; NULL: unknown */
 	GList link;                             /* in waits->begun or waits->ended */
@@ -69,5 +70,5 @@ void wait_unref(void *wait);
 struct waker *waker_new(struct thread *thread, uint64_t time_ns);
 /* Replaces a referenced waker. Takes over the reference of the new one. */
 void waker_set(struct waker **place, struct waker *waker);
-/* For codes of both kinds */
+/* For the code of a wait or of a waker. */
 void wait_code_unref(struct wait_code *code);

@@ -2,22 +2,22 @@
 /*
  * Waits - records where threads sleep, and for how long
  *
- * The kernel reports each sleep twice before the thread leaves its CPU: RECORD_SLEEP has the
- * registers of the user code, and, for about 500 sleeps a second on each CPU, a sample has a copy
- * of the stack and the kernel's chain. The switch that follows begins the wait, and a wake-up or
- * the next switch to the thread ends it. So the time of each wait is exact, and many waits have
- * their own stack; the others share one of those (wait-stacks.h).
+ * The kernel reports each sleep before the thread leaves its CPU: RECORD_SLEEP has the registers of
+ * the user code. For about 500 sleeps a second on each CPU, a sample also has a copy of the stack
+ * and the kernel's chain. The switch that follows begins the wait, and a wake-up or the next switch
+ * to the thread ends it. So the time of each wait is exact. Many waits have their own stack; the
+ * others share one (wait-stacks.h).
  * If a thread still sleeps and its stack was not copied, its stack is requested
  * (daemon/files/stack.c). The stack is used if, according to the switches, the thread did not run
  * between the start of the wait and the reading. If switches were lost since the start, on any CPU,
- * it may have run, and the stack is not used. Threads that sleep since before the recording get
- * a stack in this way, too, and so do those of users who may not record the tracepoint. With the
- * stack come the names of the system call and of its descriptor's object, which are requested for
- * long waits with a copied stack, too, if there is room.
- * A wait that a thread ends has a waker. Two events report it as they report sleeps: one has the
- * registers, the other, for some wakers, a copy of the stack. Their records are of one waking if no
- * other waking on the CPU is between them. If an interrupt wakes a thread, the interrupted thread
- * is not the waker.
+ * it may have run, and the stack is not used. Threads that have slept since before the recording
+ * get a stack in this way, too. So do all threads if the user may not record the tracepoint. The
+ * answer also has the names of the system call and of its descriptor's object. These are requested
+ * for long waits with a copied stack, too, if there is room.
+ * A thread that ends a wait is its waker. Two events report it, as they report sleeps: one with the
+ * registers and, for some wakers, one with a copy of the stack. Two such records belong to one
+ * waking if no other waking on the CPU is between them. If an interrupt wakes a thread, the
+ * interrupted thread is not the waker.
  * A row is written when its wait has ended and its stacks are walked. Stacks are kept as addresses
  * until then, because their ids end with the epoch.
  * Invariants: (1) each sleep of a thread becomes one row, with its stack or without
@@ -61,8 +61,8 @@ struct wait_pause {
 	uint64_t until_ns;
 };
 
-/* The last wakers on a CPU, referenced: of the last record, and of a copy without its record yet.
- * NULL: none. */
+/* The last wakers on a CPU, referenced; NULL: none. `recorded` is from the last record; `copied`
+ * has a copied stack, but its record has not come yet. */
 struct last_wakers {
 	struct waker *recorded, *copied;
 };
@@ -104,8 +104,8 @@ static struct wait *next_wait(struct waits *waits, struct thread *thread)
 
 /* ---- rows ------------------------------------------------------------------------------------ */
 
-/* Returns the cgroup's path as a string of the output; 0: unknown. A thread without a sample is
- * where its process was when /proc was read. */
+/* Returns the cgroup's path as a string of the output; 0: unknown. If a thread has no sample, it is
+ * the cgroup of its process when /proc was read. */
 static uint32_t cgroup_of(const struct waits *waits, const struct wait *wait)
 {
 	const struct thread *thread = wait->code.thread;
@@ -288,7 +288,8 @@ void waits_copy(struct waits *waits, struct thread *thread, const struct record 
 
 /* ---- stacks that are read while the thread sleeps -------------------------------------------- */
 
-/* Returns the state of a thread that sleeps since before the recording, as proc(5) has it. */
+/* Returns the state, from /proc, of a thread that has slept since before the recording
+ * (proc(5)). */
 static enum prof_wait_state state_found(const struct thread *thread)
 {
 	switch (thread->found_state) {
@@ -365,7 +366,8 @@ uint32_t waits_request(struct waits *waits, uint64_t now_ns, uint64_t threshold_
 
 		next = link->next;
 
-		/* A thread that has exited may sleep once more, but its last switch is no sleep. */
+		/* A thread that has exited may sleep once more, but its last switch does not begin
+		 * a sleep. */
 		if (wait->code.thread->exit_ns) {
 			if (now_ns > wait->begin_ns + EXITED_NS)
 				drop_wait(waits, wait->code.thread);
@@ -389,9 +391,9 @@ uint32_t waits_request(struct waits *waits, uint64_t now_ns, uint64_t threshold_
 	return n;
 }
 
-/* Walks a stack that was read. Takes over a reference. Without a report of the sleep, only the
- * program counter, the stack pointer and the call's first argument are known, where vfork() has its
- * return address. */
+/* Walks a stack that was read. Takes over a reference. If the sleep was not reported, only the
+ * program counter, the stack pointer and the system call's first argument are known. In vfork(),
+ * the argument's register has the return address. */
 static void walk_late(struct waits *waits, struct wait *wait, const struct snapshot_stack *stack,
 		      const uint8_t *bytes)
 {
@@ -423,7 +425,8 @@ static void walk_late(struct waits *waits, struct wait *wait, const struct snaps
 			registers[n] = stack->argument;
 		n++;
 	}
-	/* It does not begin: the walk must not take it for the child of a clone(). */
+	/* Avoid a result of 0, by which the walk would take the thread for the child of a
+	 * clone(). */
 	if (regs->result < regs->n_numbered && !registers[regs->perf_numbered[regs->result]])
 		registers[regs->perf_numbered[regs->result]] = (uint64_t)-ENOSYS;
 	registers[regs->perf_pc] = stack->pc;
@@ -660,7 +663,7 @@ void waits_end(struct waits *waits, struct thread *thread, uint64_t time_ns)
 			return;
 		}
 	} else if (thread->has_state && thread->state == PROF_SWITCH_WAIT) {
-		/* It sleeps since before the recording. */
+		/* The thread has slept since before the recording. */
 		wait = wait_new(thread);
 		wait->begin_ns = thread->state_ns;
 		wait->state = state_found(thread);

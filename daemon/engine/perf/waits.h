@@ -15,12 +15,12 @@ struct waits {
 	GHashTable *early;
 	GQueue ended;         /* struct wait, in order of their ends; not written yet */
 	GPtrArray *requested; /* struct wait; their stacks are being read */
-	/* id of the process → struct wait_pause: its memory was locked for long, so the next stack
-	 * is read later */
+	/* struct wait_pause by process id: stacks of these processes are not read for a while,
+	 * because their memory was locked for long */
 	GHashTable *pauses;
 	uint64_t now_ns;  /* time at which the last wait ended */
 	uint64_t lost_ns; /* time until which switches may have been lost; 0: none was lost */
-	bool has_begun;   /* threads that sleep since before the recording are in `begun` */
+	bool has_begun;   /* threads that have slept since before the recording are in `begun` */
 	struct wait_stacks stacks;
 	struct last_wakers *last_wakers;       /* by CPU */
 	uint64_t slept_ns[PROF_STACK_SOURCES]; /* sums over the rows, by enum prof_stack_source */
@@ -37,9 +37,9 @@ void waits_interpret(struct waits *waits, struct thread *thread, const uint8_t *
 /* Like waits_sleep(), with a copy of the thread's stack. As in samples_add(), nothing that the
  * record points to may change until samples_finalize(). */
 void waits_copy(struct waits *waits, struct thread *thread, const struct record *record);
-/* Called when a thread is woken on a CPU. `thread`: NULL if it is not recorded. `by`: NULL if an
- * interrupt wakes the thread, or a thread that is not recorded. `cpu` is below ENGINE_MAX_CPUS.
- * Must be called before waits_end(). */
+/* Called when a thread is woken on a CPU. `thread`: NULL if it is not recorded. `by`: the waker;
+ * NULL: an interrupt, or a thread that is not recorded. `cpu` is below ENGINE_MAX_CPUS. Must be
+ * called before waits_end(). */
 void waits_wake(struct waits *waits, uint32_t cpu, struct thread *thread, struct thread *by,
 		const struct record *record);
 /* Like waits_copy(), for a thread that wakes another one. The waking is that of the CPU's last
@@ -63,11 +63,10 @@ void waits_end_all(struct waits *waits, uint64_t time_ns);
  * interpreter frames and 16 KiB of copied stack. Beyond it, waits_give_up() abandons the requested
  * stacks. */
 #define WAITS_MAX_ENDED 32768u
-/* Fills in the sorted tids of threads that have slept for threshold_ns, and whose stacks are
- * unknown and not requested yet, and if there is room, those whose stacks were copied; at most
- * WAITS_MAX_REQUESTED. The answer is a snapshot, for
- * waits_receive(), or never comes: waits_give_up(), which allows to request them again. Must be
- * called in each round. */
+/* Stores the sorted tids of threads that have slept for threshold_ns, at most WAITS_MAX_REQUESTED:
+ * those whose stacks are unknown and not requested yet and, if there is room, those whose stacks
+ * were copied. The answer is a snapshot for waits_receive(). If it never comes, waits_give_up()
+ * allows them to be requested again. Must be called in each round. */
 uint32_t waits_request(struct waits *waits, uint64_t now_ns, uint64_t threshold_ns,
 		       int32_t *ret_tids);
 /* Must be called when the switches until the snapshot's arrival have been applied. */

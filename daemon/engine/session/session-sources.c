@@ -142,8 +142,8 @@ static void open_side_band(struct session *session)
 	receive_sources(session);
 }
 
-/* Notes losses of switches before answers until limit_ns are applied: they may have stacks of
- * waits. */
+/* Notes lost switches before the answers up to limit_ns are applied, because these may have stacks
+ * of waits. */
 static void note_lost_switches(struct session *session, uint64_t limit_ns)
 {
 	if (!session->events.waits || proc_queries_answered_ns(&session->queries) > limit_ns)
@@ -169,8 +169,8 @@ static uint64_t drain_perf(struct session *session, uint64_t limit_ns, uint64_t 
 {
 	uint64_t answered_ns = proc_queries_answered_ns(&session->queries);
 
-	/* Apply an answer as soon as possible: the rows of all later waits wait for the stack of
-	 * one that is in it. */
+	/* Apply an answer as soon as possible: if it has the stack of a wait, the rows of all later
+	 * waits wait for it. */
 	if ((answered_ns < limit_ns && !drain_until(session, answered_ns, now_ns)) ||
 	    !drain_until(session, limit_ns, now_ns)) {
 		ticks_drop(&session->sampling.ticks);
@@ -792,7 +792,7 @@ static void open_machine(struct session *session)
 }
 
 /* Writes the values of processes and of the machine in the order of their times: a row that is
- * older than the last one would get that one's time, and rates would be wrong. */
+ * older than the last row would get the last row's time, and rates would be wrong. */
 static void write_values(struct session *session, uint64_t limit_ns)
 {
 	struct memory_usage *usage = &session->memory_usage;

@@ -79,7 +79,7 @@ struct session {
 	struct interpreted *interpreted; /* NULL: interpreters are not read */
 	/* sets of minor versions that were reported, by family */
 	uint64_t unread_versions[INTERP_FAMILIES];
-	bool noted_two_interpreters, noted_full, noted_code; /* were reported */
+	bool noted_two_interpreters, noted_full, noted_code; /* already reported */
 	struct loss_table losses;
 	struct cpus cpus;
 	struct events events;
@@ -103,8 +103,8 @@ struct session {
 	bool behind; /* the last round ran out of time */
 	bool ending;
 	bool warned_rate;    /* the warning about max_rate was sent */
-	bool checked_sleeps; /* their rate was compared with off_cpu_max_rate */
-	bool stopped_sleeps; /* their rate was higher, so they are not recorded any more */
+	bool checked_sleeps; /* the rate of sleeps was compared with off_cpu_max_rate */
+	bool stopped_sleeps; /* that rate was higher, so sleeps are not recorded any more */
 	uint64_t end_ns;     /* when the end was decided */
 	enum engine_reason reason;
 	GError *failure; /* the error that ended the session; NULL: none */

@@ -158,7 +158,8 @@ static void put_fde(struct frames *frames, const struct regs *regs, const struct
 	go_rows_init(&rows, table, function);
 	while (!frames->error && go_rows_next(&rows, &row)) {
 		/* Where calls push the return address, syscall.rawVforkSyscall() pops it, so its
-		 * distance is that much below zero. Only a damaged table has a lower one. */
+		 * distance is ra_from_cfa, which is negative. Only a damaged table has a lower
+		 * distance. */
 		if (row.distance < regs->ra_from_cfa)
 			break;
 		put_row(frames, regs, &row, row.start - at, table->quantum);

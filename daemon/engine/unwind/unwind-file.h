@@ -51,6 +51,6 @@ void unwind_file_free(struct unwind_file *file); /* NULL is allowed */
 bool unwind_file_address(const struct unwind_file *file, uint64_t offset, uint64_t *ret_address);
 
 /* Finds the distance from sp to fp in a function whose CFI computes the CFA from fp. `address`: in
- * its body. During a call with arguments on the stack, it is greater. Returns false if it is
- * unknown. */
+ * the function's body. During a call with arguments on the stack, the distance is greater. Returns
+ * false if it is unknown. */
 bool unwind_file_frame_bytes(const struct unwind_file *file, uint64_t address, uint32_t *ret_bytes);

@@ -459,11 +459,11 @@ static bool compute_fp(struct unwind_lane *lane, const struct walk_frame *frame,
 }
 
 /*
- * Repeats a walk that ended because fp was unknown, with an fp that is computed from sp. It is
- * aligned, and higher if the call has arguments on the stack. Below fp are only arguments and saved
- * registers, which are no frame, but above it may be the frame of an outer function. So the lowest
- * fp is used from which the walk reaches the root, each step by CFI. Returns whether there is one;
- * if not, the frames are the same as before.
+ * Repeats a walk that ended because fp was unknown, with an fp that is computed from sp. fp is
+ * aligned, and higher if the call has arguments on the stack. An address below the right fp is that
+ * of an argument or a saved register, not of a frame; one above it may be the frame of an outer
+ * function. So the lowest fp is used from which the walk reaches the root, each step by CFI.
+ * Returns whether there is one; if not, the frames are the same as before.
  */
 static bool walk_from_sp(struct unwind_lane *lane, struct walk_job *job)
 {
@@ -475,7 +475,8 @@ static bool walk_from_sp(struct unwind_lane *lane, struct walk_job *job)
 		return false;
 	least = (least + FRAME_ALIGN - 1) & ~(uint64_t)(FRAME_ALIGN - 1);
 	repeated.walk.fp_unknown = false;
-	/* It would end at the address of any function, as if that were the root. */
+	/* With this set, the walk would end at the address of any function, as if that were the
+	 * root. */
 	repeated.walk.finds_contexts = false;
 	for (fp = least; fp - least <= MAX_ARGUMENT_BYTES; fp += FRAME_ALIGN) {
 		repeated.registers.fp = fp;
