@@ -141,8 +141,8 @@ static bool is_in(const char *version, unsigned of_major, unsigned first, unsign
 	       minor >= first && minor <= last;
 }
 
-/* Returns the version that the process has in its name, if that begins with this, such as "8.4" for
- * php-fpm8.4; NULL: none. */
+/* Returns the version in the name of the process's program, if the name begins with `prefix`, such
+ * as "8.4" for php-fpm8.4; NULL: none. */
 static char *version_in_name(const struct doctor_host *host, const char *pid, const char *prefix)
 {
 	g_autofree char *link = g_strdup_printf("%s/proc/%s/exe", host->root, pid);

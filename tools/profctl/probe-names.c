@@ -306,7 +306,7 @@ static char *complete_name(const struct event_dirs *dirs, const char *text, char
 			      path);
 		return NULL;
 	}
-	/* A static probe of the file, or of the program that is recorded. */
+	/* The text may name a static probe of the file, or of the recorded program. */
 	colon = strchr(rest, ':');
 	if (path && colon && colon[1] != ':')
 		return g_strdup_printf("%s:%s", path, rest);

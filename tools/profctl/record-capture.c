@@ -26,9 +26,9 @@
 
 #define NS_PER_S INT64_C(1000000000)
 #define MAX_ANCESTORS 1000
-#define START_FIELD 20 /* index in /proc/PID/stat, where the state is 0 */
+#define START_FIELD 20 /* index of the start time in /proc/PID/stat; the state's is 0 */
 
-/* Reading the tasks is what makes their threads and processes known. */
+/* Ignores exits: the tasks are read only because this makes threads and processes known. */
 static void ignore_exit(uint32_t process, int64_t time_ns, void *data)
 {
 }
@@ -62,7 +62,7 @@ static bool count_samples(int fd, struct record_samples *ret_samples, GError **e
 		const struct names_process *process =
 			names_process_at(capture->names, thread->process);
 
-		/* the names are those of all segments */
+		/* `names` has the threads of all segments */
 		if (reader.timed &&
 		    (i >= profile.counts->len || !profile_count_at(profile.counts, i).self.samples))
 			continue;

@@ -333,7 +333,7 @@ static void print_stacks(const struct record_result *result)
 		fprintf(stderr, _("Without a name: %s samples\n"), unresolved);
 }
 
-/* Returns the word for which waits have stacks; NULL if profd does not say. */
+/* Returns the word that says which waits have stacks; NULL if profd does not say. */
 static const char *off_cpu_of(const struct record_result *result)
 {
 	const char *recorded = NULL;

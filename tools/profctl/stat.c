@@ -47,11 +47,11 @@ struct measure {
 	struct event event; /* only `name` and `counts_ns` for a time */
 	bool is_event;
 	bool without_kernel; /* exclude_kernel is set, because the kernel's part is not permitted */
-	bool user_only;      /* `without_kernel`, and not a clock: user mode only */
+	bool user_only;      /* `without_kernel`, and not a clock: only user mode is counted */
 	enum measure_state state;
 	int fd;
 	double counted; /* smallest share of a run's time in which the event was counted */
-	GArray *values; /* double by run; empty if a run has none */
+	GArray *values; /* double by run; empty if a run has no value */
 	double *before; /* values of the saved run; NULL: none */
 	unsigned n_before;
 };

@@ -83,7 +83,8 @@ static void count_function(struct counting *counting, uint32_t function, struct 
 	amount_add(&counting->rows[function].total, amount);
 }
 
-/* Counts callers of the view's function. A caller's self: samples with that function innermost. */
+/* Counts callers of the view's function. A caller's self: samples in which the view's function is
+ * innermost. */
 static void count_callers(struct counting *counting, uint32_t node, struct amount amount)
 {
 	const struct step *steps = counting->steps;
