@@ -39,7 +39,7 @@ void call_nodes_init(struct call_nodes *nodes, uint64_t seed, struct heap_budget
 	};
 }
 
-/* Returns the memory for n_nodes nodes, and twice as many slots. */
+/* Returns the bytes of n_nodes nodes and of twice as many slots. */
 static uint64_t bytes_of(uint32_t n_nodes)
 {
 	return (uint64_t)n_nodes * (sizeof(struct call_node) + 2 * sizeof(struct call_slot));

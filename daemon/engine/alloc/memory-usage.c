@@ -3,11 +3,12 @@
  * Memory usage - RSS and PSS of the processes whose allocations are recorded; the counters of
  * processes
  *
- * All are read ten times a second. RSS and PSS supplement the allocation records: a process may
- * use memory that no allocator reports, and keep memory that it has freed. The counters are what
- * the kernel counts for each target: bytes read and written, faults, threads, descriptors. A sum of
- * the kernel continues over an exec, so each program of a process begins with the last value of the
- * program before; if the process began in the recording, its first program begins with 0.
+ * They are read ten times a second, PSS less often. RSS and PSS supplement the allocation records:
+ * a process may use memory that no allocator reports, and keep memory that it has freed. The
+ * counters are what the kernel counts for each target: bytes read and written, faults, threads,
+ * descriptors. A sum of the kernel continues over an exec, so each program of a process begins with
+ * the last value of the program before; if the process began in the recording, its first program
+ * begins with 0.
  * The broker lets a separate process read /proc, because this may block. For pss the kernel walks
  * the page tables, and meanwhile the process cannot change its mappings. So pss of large processes
  * is read less often: for at most a fiftieth of the time, but at least every ten seconds. In

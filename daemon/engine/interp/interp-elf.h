@@ -35,7 +35,7 @@ enum interp_symbol {
 	RUBY_ISEQ_EVAL_MAIN,
 	PHP_GLOBALS,
 	PHP_GLOBALS_OFFSET, /* only in builds with thread safety */
-	PHP_POINTER,        /* function that returns the place of the thread's pointer */
+	PHP_POINTER,        /* function that returns the place of the thread-local pointer */
 	PHP_EXECUTE,
 	PERL_VERSION_MINOR,
 	PERL_STATE_BYTES,

@@ -11,7 +11,7 @@
 #include <sys/random.h>
 
 #define MAX_FUNCTIONS_BYTES (UINT64_C(64) << 20)
-#define FIRST_SYMBOL (UINT32_C(1) << 30) /* above those of the kernel */
+#define FIRST_SYMBOL (UINT32_C(1) << 30) /* above the ids of the kernel's symbols */
 
 void interpreted_code_init(struct interpreted_code *code, struct output *output,
 			   struct images *images)
@@ -52,7 +52,7 @@ struct image *interpreted_code_program(struct interpreted_code *code, const stru
 				       enum interp_family family, unsigned minor)
 {
 	static const char *const kinds[] = INTERP_FAMILY_KINDS;
-	/* No file has such an address. */
+	/* Without a file, the key is a small number, which is never the address of a file. */
 	gconstpointer key = file ? (gconstpointer)file
 				 : GUINT_TO_POINTER(family * 256 + minor % 256 + 1);
 	struct image *program = g_hash_table_lookup(code->programs, key);

@@ -15,7 +15,7 @@ struct machine_counters {
 	char *text;             /* contents of one file */
 	unsigned int n_counters;
 	uint64_t read_ns, interval_ns;
-	uint64_t n_rows; /* written so far */
+	uint64_t n_rows; /* rows written so far */
 };
 
 void machine_counters_init(struct machine_counters *machine, struct output *output,

@@ -95,7 +95,7 @@ static void write_thread(struct row *row, struct output *output)
 		   });
 }
 
-/* The key in process->inner of a thread with its own tid in its PID namespace. */
+/* Returns the key in process->inner of a thread with ns_tids: its tid in its own PID namespace. */
 static gpointer inner_key(const struct thread *thread)
 {
 	return GUINT_TO_POINTER(thread->ns_tids[thread->n_ns_tids - 1]);

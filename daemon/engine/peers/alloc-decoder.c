@@ -2,9 +2,9 @@
 /*
  * Alloc decoder - checks a producer's allocation records
  *
- * A `calls` record adds call nodes under the ids that the producer chose for them, and a `code`
- * record a function that an interpreter executes, to which such nodes refer. Alloc, free and
- * realloc records go to heap-rows.c.
+ * A `calls` record adds call nodes under the ids that the producer chose for them. A `code` record
+ * adds a function that an interpreter executes, to which call nodes refer. Alloc, free and realloc
+ * records go to heap-rows.c.
  *
  * Invariants: (1) an impossible record is a fault of the ring, and has no effect
  *                 [test-engine-heap: lies]

@@ -68,7 +68,7 @@ void collector_process_done(struct collector_process *process);
 /* Binds `process` to the struct process that had its pid at time_ns, as far as the side band shows.
  * Returns false if no process had the pid. */
 bool collector_process_bind(struct collector_process *process, uint64_t time_ns);
-/* Called when all of its records are rows and no more will come, because the process or the session
+/* Called when all records of the process are rows and no more will come, because it or the session
  * ended. */
 void collector_process_end(struct collector_process *process, uint64_t time_ns);
 

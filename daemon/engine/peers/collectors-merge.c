@@ -622,8 +622,8 @@ static void lose_peer(struct collectors *collectors, struct peer *peer)
 		}
 }
 
-/* Drops the queued records of each peer that has more than that many bytes, because there is no
- * time left to write them. */
+/* Drops the queued records of each peer that has more bytes than this, because there is no time
+ * left to write them. */
 static void lose_queued(struct collectors *collectors, uint64_t more_than)
 {
 	for (guint i = 0; i < collectors->peers->len; i++)

@@ -120,5 +120,5 @@ bool collectors_miss_requests(const struct collectors *collectors);
 uint64_t collectors_finish_some(struct collectors *collectors, uint64_t until_ns);
 /* Stops the producers and writes rows of their records. Records that are not rows when the clock
  * reaches until_ns are lost. After half of that time, if processes with few queued records still
- * wait, the records of processes with many are lost. */
+ * wait, the queued records of processes with many are lost. */
 void collectors_finish(struct collectors *collectors, uint64_t until_ns);

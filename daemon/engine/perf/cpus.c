@@ -26,7 +26,7 @@
 
 #define COPY_INTERVAL_NS UINT64_C(2000000) /* mean time between copies of stacks */
 #define PACE_NS UINT64_C(50000000)
-#define PACE_COPIES 64 /* half of the ring, at which the engine is woken */
+#define PACE_COPIES 64 /* half of the ring; when it is half full, the engine is woken */
 /* Copy the stacks of all of the first PACE_FIRST sleeps, so that most places get a copy, unless
  * they are so frequent that the copies would fill the ring. */
 #define PACE_FIRST 1000

@@ -95,8 +95,8 @@ void cpu_pace_copies(struct cpu *cpu, uint64_t now_ns);
 void cpu_stop_sleeps(struct cpu *cpu);
 /* Disables the events. The rings can still be read. */
 void cpu_disable(struct cpu *cpu);
-/* Returns the event whose ring contains the copies of stacks. Without copy_pages, this is the ring
- * of the samples. */
+/* Returns the event whose ring contains the copies of stacks. Without copy_pages, they are in the
+ * ring of the samples. */
 int cpu_copies_fd(const struct cpu *cpu);
 /* Returns how many lost samples a LOST record in this ring reports. Lost copies of stacks do not
  * count: their waits show another kind of stack, or none. Lost descriptions of interpreted

@@ -272,7 +272,8 @@ static bool is_quiet(const struct session *session, uint64_t now_ns)
 	return proc_queries_are_quiet(&session->queries);
 }
 
-/* Returns whether stacks of waits are only read, which has to happen before they end. */
+/* Returns whether stacks of waits are only read, not copied: they must be read before a wait
+ * ends. */
 static bool reads_waits(const struct session *session)
 {
 	for (uint32_t i = 0; i < session->config.n_sources; i++)

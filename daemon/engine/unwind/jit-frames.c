@@ -38,7 +38,7 @@ struct made_table {
 
 struct jit_function {
 	uint64_t address, size;
-	uint64_t made_at; /* address for which its table was made */
+	uint64_t made_at; /* address for which `table` was made */
 	uint64_t order;   /* position in the file */
 	const struct made_table *table;
 };
