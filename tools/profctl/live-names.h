@@ -7,7 +7,7 @@
 /* Finds names for the code that a running recording hits. */
 struct live_names;
 
-/* Borrows both. */
+/* Borrows its arguments. */
 struct live_names *live_names_new(struct live *live, struct client *client);
 /* Waits until the thread has finished the current file. */
 void live_names_free(struct live_names *names);

@@ -60,7 +60,7 @@ static void remove_watches(struct record_control *control)
 		g_clear_handle_id(&control->watches[i], g_source_remove);
 }
 
-/* Handles any event on the socket as the end, because the program sends nothing on it. */
+/* Handles the program's exit, and any event on the socket, on which the program sends nothing. */
 static gboolean on_end(gint fd, GIOCondition condition, gpointer data)
 {
 	struct record_control *control = data;
@@ -79,7 +79,8 @@ void record_control_watch(struct record_control *control, void (*gone)(void *dat
 		control->watches[1] = g_unix_fd_add(control->pidfd, G_IO_IN, on_end, control);
 }
 
-/* Sends a report. A program that does not receive it has exited or ignores it. `text`: or NULL. */
+/* Sends a report. A program that does not receive it has exited or ignores it. `text` may be
+ * NULL. */
 static void send_report(const struct record_control *control, struct control_report report,
 			const char *text, int fd)
 {
