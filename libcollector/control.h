@@ -38,7 +38,7 @@ struct control_hello {
 	uint64_t magic;
 	uint32_t version;
 	uint32_t bytes;                     /* CONTROL_BYTES */
-	uint8_t token[CONTROL_TOKEN_BYTES]; /* zeros: none */
+	uint8_t token[CONTROL_TOKEN_BYTES]; /* zeros: no token */
 	uint32_t wants;                     /* CONTROL_WANTS_* */
 	/* PID, in its own namespace, of the process that forked this one; 0: none */
 	uint32_t parent_tgid;

@@ -263,8 +263,9 @@ enum prof_recorder_status {
 	PROF_RECORDER_NO_COLLECTOR,   /* prof_collector_connect() would fail, too */
 	/* another session already records this process, and gets its marks */
 	PROF_RECORDER_RECORDED,
-	PROF_RECORDER_OPEN,     /* a recorder is open, or another thread is opening one */
-	PROF_RECORDER_NOT_OPEN, /* also in a forked process whose parent has an open recorder */
+	PROF_RECORDER_OPEN, /* a recorder is open, or another thread is opening one */
+	/* no recorder is open; also in a forked process whose parent has one */
+	PROF_RECORDER_NOT_OPEN,
 	PROF_RECORDER_NO_BLOCK, /* no open block has that name */
 	PROF_RECORDER_TOO_MANY, /* too many blocks are open */
 	/* paused by `profctl pause` or another client; the block was not begun */

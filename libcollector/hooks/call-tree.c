@@ -13,7 +13,7 @@
  * In a Python program, the functions that the interpreter executes are frames, too, after the frame
  * of the C function that executes them, as in daemon/engine/interp/interp-merge.h. These frames
  * change without a change of the native stack. So they are read each time, and the node is found by
- * the hashes of both.
+ * the hashes of the native and of the Python frames.
  * Invariants: (1) an id is sent in its epoch, by the same owner, before the first record that uses
  *                 it
  *                 [test-call-tree: stacks, epochs, bigger]
@@ -186,7 +186,7 @@ static struct ring_frame make_frame(const struct self_maps *code,
 		};
 	range = code ? self_maps_find(code, place_of(from)) : NULL;
 	/* A reader looks up a frame without an image by its address alone. Set NO_FILE if another
-	 * module may be there by then: if any was ever unloaded. */
+	 * module may be there by then, which is possible once any module was unloaded. */
 	if (range && range->image == 0 && (!range->was_loaded || self_unwind_generation() != 0))
 		frame.kind |= RING_FRAME_NO_FILE;
 	if (range && range->image != 0) {
@@ -421,8 +421,8 @@ static enum message_outcome find_or_define(struct producer *producer, uint32_t *
 
 /* ---- Stacks with Python functions ---- */
 
-/* Finds the native frame that executes each run, by the address that the run has in its part of the
- * stack. Returns false if a run has no such frame. */
+/* Finds the native frame that executes each run: the frame whose part of the stack contains the
+ * run's address. Returns false if a run has no such frame. */
 static bool place_by_address(struct python_chain *chain, const struct unwind_cache_frame *native,
 			     uint32_t n)
 {
@@ -440,8 +440,8 @@ static bool place_by_address(struct python_chain *chain, const struct unwind_cac
 				at--;
 			if (last->at < native[at].sp)
 				return false;
-			/* The end of the outermost known frame is not known. A root evaluates
-			 * nothing: the run belongs to another stack. */
+			/* The outermost known frame may end below the address. If it is the root,
+			 * it evaluates nothing: the run belongs to another stack. */
 			if (at == 0 && has_root)
 				return false;
 			place = at > 0 ? at : ABOVE_ALL;
@@ -452,8 +452,8 @@ static bool place_by_address(struct python_chain *chain, const struct unwind_cac
 	return true;
 }
 
-/* Up to 3.10, a run is one frame, and the native frames of the function that evaluates are counted
- * from the root. */
+/* Like place_by_address(), for versions up to 3.10, where each run is one frame. Matches runs and
+ * native frames of the function that evaluates one by one, from the root. */
 static bool place_by_function(struct python_chain *chain, const struct unwind_cache_frame *native,
 			      uint32_t n)
 {
@@ -470,7 +470,8 @@ static bool place_by_function(struct python_chain *chain, const struct unwind_ca
 	return left == 0;
 }
 
-/* Appends the functions that this native frame executes, from the outermost of the *n_left. */
+/* Appends the Python functions that this native frame executes, outermost first. *n_left: number of
+ * Python frames that are not appended yet. */
 static uint32_t add_functions(struct call_tree *tree, uint32_t n, uint32_t native, uint32_t *n_left)
 {
 	const struct python_chain *chain = &tree->python;
@@ -505,8 +506,8 @@ static uint32_t cut_merged(struct call_tree *tree, uint32_t n)
 	return n_outer + CALL_TREE_INNER;
 }
 
-/* Merges both stacks. If that is not possible, the first frame says so. Returns the number of
- * frames. */
+/* Merges the native and the Python frames. If the Python frames cannot be placed, the first frame
+ * is UNREADABLE. Returns the number of frames. */
 static uint32_t merge(struct call_tree *tree)
 {
 	struct python_chain *chain = &tree->python;
@@ -546,7 +547,7 @@ static enum message_outcome find_or_define_merged(struct producer *producer, uin
 	uint32_t n = merge(tree), n_known;
 	enum message_outcome outcome = MESSAGE_WRITTEN;
 
-	/* Each frame may be of another code object. */
+	/* Each frame may need an id for its node, and one for its code object. */
 	make_room(tree, 2 * CALL_TREE_MAX_DEPTH);
 	for (n_known = n; n_known > 0; n_known--) {
 		definition.parent = find(tree, tree->merged[n_known - 1].hash);

@@ -14,7 +14,7 @@
 #define HEAP_ALL 0x01u         /* every call is recorded */
 #define HEAP_SAMPLED 0x02u     /* some calls are recorded: see heap-sampled.h */
 #define HEAP_MAPPINGS 0x04u    /* mmap() and related calls are recorded, too */
-#define HEAP_FOREIGN 0x08u     /* copy of heap_is_foreign, so that one load gets both */
+#define HEAP_FOREIGN 0x08u     /* copy of heap_is_foreign, to get it in the same load */
 #define HEAP_ATTACH 0x40u      /* a recording is requested: attach.h */
 #define HEAP_UNSET 0x80u       /* not set up yet */
 #define HEAP_GENERATION 0x100u /* lowest bit of the recording's number */
@@ -63,8 +63,8 @@ void heap_next_warn(const char *why, const char *what);
 /* Called when a module is opened that gets libc's names from libc itself (RTLD_DEEPBIND). Warns
  * about the first such module, and repeats the warning in each later recording. */
 void heap_next_note_deep(const char *file);
-/* Called when a module is opened. Warns if it is the first one that is a Python, which is not read
- * because it may be unloaded at any time; repeats the warning in each later recording. */
+/* Called when a module is opened. Warns about the first one that is a Python interpreter: it is not
+ * read, because it may be unloaded at any time. Repeats the warning in each later recording. */
 void heap_next_note_python(const char *file);
 /* Warns about calls that a foreign allocator does not pass on, and about the first module with deep
  * binding. */

@@ -20,7 +20,7 @@
 struct heap_chance {
 	/* bytes until the next choice; a larger allocation is chosen */
 	uint64_t left;
-	uint32_t generation; /* caller's number of the settings for which `left` was drawn */
+	uint32_t generation; /* generation of the settings for which `left` was drawn */
 	uint64_t random;     /* state of the generator; 0: not seeded */
 };
 

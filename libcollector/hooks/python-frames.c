@@ -206,9 +206,9 @@ static INLINE bool read_word(struct python_memory *memory, bool is_direct, uint6
 
 /* ---- The list -------------------------------------------------------------------------------- */
 
-/* Returns the interpreter's state of this thread, and whether the thread holds the lock; 0: the
- * thread has none. In a handler the interpreter is not asked, because the loader may allocate the
- * thread's variable. */
+/* Returns the interpreter's state of this thread, or 0 if the thread has none. Sets is_direct if
+ * the thread holds the lock. Does not call the interpreter in a handler, because the loader may
+ * then allocate the thread's variable. */
 static uint64_t find_thread(struct python_memory *memory, const struct python_stack *stack)
 {
 	const struct interp_cpython *layout = python_interpreter.layout;
@@ -229,10 +229,10 @@ static uint64_t find_thread(struct python_memory *memory, const struct python_st
 	if (!state || python_interpreter.get_thread)
 		return state;
 	current = word_at(runtime, layout->runtime_current);
-	/* Another thread may have taken this state over, but not while this one evaluates. */
+	/* Another thread may hold the lock with this state, but not while this thread evaluates. */
 	memory->is_direct = current == state && stack && stack->evaluates;
-	/* The thread may hold the lock for another interpreter. The state of another thread may be
-	 * released meanwhile. */
+	/* The thread may hold the lock for another interpreter, with the state `current`. Read that
+	 * through safe-read.c, because another thread's state may be released meanwhile. */
 	if (current == state || !current || !memory->may_call ||
 	    !safe_read(&memory->safe, current + layout->thread_id, &id, sizeof(id)) ||
 	    id != cpu_thread_pointer())
@@ -273,8 +273,8 @@ static INLINE void end_run(struct python_walk *walk, uint64_t at)
 	chain->hash = hash_words(chain->hash, at);
 }
 
-/* 3.11: the frame is the outermost of an activation; the activation before it must be that of its
- * caller. */
+/* 3.11: the frame is the outermost of its activation. Its caller must be the current frame of the
+ * activation before. */
 static INLINE bool end_entry(struct python_walk *walk, bool is_direct)
 {
 	const struct interp_cpython *layout = python_interpreter.layout;
@@ -416,7 +416,7 @@ void python_walk(struct python_chain *chain, const struct python_stack *stack, b
 	else if (walk.thread)
 		read_carefully(&walk);
 	errno = error;
-	/* Frames of no use must not look like another list. */
+	/* An unreadable list must not have the hash of another list. */
 	if (chain->is_unreadable) {
 		chain->n = 0;
 		chain->hash = 1;

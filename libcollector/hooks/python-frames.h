@@ -46,9 +46,9 @@ struct python_memory {
 	bool may_call;
 	/* The ranges that the last walk without the lock read, in its order. They are likely to be
 	 * needed again, and are read at once. */
-	uint32_t n_ranges, n_used; /* n_used: by this walk */
-	uint32_t n_valid;          /* ranges that were read */
-	uint32_t n_read;           /* bytes of the used ones */
+	uint32_t n_ranges, n_used; /* n_used: used by this walk */
+	uint32_t n_valid;          /* number of ranges that were read */
+	uint32_t n_read;           /* bytes of the used ranges */
 	struct iovec ranges[PYTHON_RANGES];
 	uint8_t bytes[PYTHON_RANGES * 96];
 };
@@ -76,7 +76,7 @@ static inline bool python_is_known(void)
 /* The thread's native stack. */
 struct python_stack {
 	uint64_t low, high; /* addresses of the frames that are known */
-	bool evaluates;     /* it has a frame of the function that evaluates */
+	bool evaluates;     /* the stack has a frame of the function that evaluates */
 };
 
 /* `stack`: NULL if a handler that interrupted the thread may still run. may_call: system calls are

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /*
- * Register process - registers this process: when it starts, when it forks, or on request; its
- * arenas, and the choice of rings for its threads
+ * Register process - registers this process when it starts, has forked, or is asked to; has its
+ * arenas, and chooses rings for its threads
  *
  * The process's state is in a page that the kernel zeroes in a forked child (MADV_WIPEONFORK). So
  * every fork, with or without libc, creates a child that is not registered. The child's first

@@ -45,7 +45,7 @@ struct register_thread {
 	uint32_t last_skip;
 	bool is_inside;
 	bool no_syscall;
-	bool is_done; /* its destructors have run; they may run again */
+	bool is_done; /* the thread's destructors have run; they may run again */
 };
 
 extern __thread struct register_thread register_self
@@ -104,8 +104,8 @@ void register_restore_signals(uint64_t before);
 
 void register_count_lost(void);
 
-/* Returns whether the thread has a seccomp filter, which may kill it for a system call, or whether
- * that is unknown. The check is itself a system call. */
+/* Returns true if the thread has a seccomp filter, which may kill it for a system call, or if that
+ * is unknown. The check is itself a system call. */
 bool register_is_filtered(void);
 
 /* Call this when the session is over. Stops recording. */

@@ -9,7 +9,7 @@
 
 #include <time.h>
 
-#define RING_MAX_OPEN 4 /* a record, and nested signal handlers */
+#define RING_MAX_OPEN 4 /* a record, and those of nested signal handlers */
 
 #define RING_LOAD(p) __atomic_load_n(p, __ATOMIC_RELAXED)
 #define RING_STORE(p, v) __atomic_store_n(p, v, __ATOMIC_RELAXED)
@@ -52,10 +52,11 @@ struct ring {
 	struct ring_arena *arena;
 	struct ring *bigger; /* larger ring that the thread has moved to */
 	uint64_t full_tail;  /* tail + 1 at the time when full_bytes did not fit; 0: not full */
-	uint32_t full_bytes; /* size of a payload, in a ring whose policy is to drop */
+	/* size of the payload that did not fit; set only if the policy is to drop */
+	uint32_t full_bytes;
 	uint64_t lap_head, lap_ns; /* start of the current lap */
 	bool is_fast;              /* fills too fast for its size, so look for a larger ring */
-	uint64_t stuck_tail;       /* value of tail + 1 at which no record waits any more */
+	uint64_t stuck_tail;       /* while tail + 1 has this value, no record waits */
 	bool is_waiting;           /* stays set if siglongjmp() left the wait */
 	uint64_t owner;            /* generation << 32 | tid; 0: none, or being closed */
 	uint32_t flags;

@@ -8,7 +8,7 @@
  * Invariants: (1) tail does not pass head, and neither goes back  [test-ring-reader: positions]
  *             (2) returned records are whole and checked
  *                 [test-ring-reader: hostile, changing; fuzz_ring_reader]
- *             (3) a ring that lies is quarantined, no other            [test-ring-reader: hostile]
+ *             (3) a ring that lies is quarantined, other rings are not [test-ring-reader: hostile]
  *             (4) records before a returned bound are marked late    [test-ring: busy]; whatever
  *                 times the producer writes, the bound follows the clock
  *                 [test-engine-collectors-rows: past]

@@ -354,8 +354,8 @@ void ring_abandon(struct ring *ring, size_t level)
 	}
 }
 
-/* Recovers after the outermost record was left. From the first store of sp on, this call counts as
- * the open record. */
+/* Recovers after siglongjmp() left the outermost record. From the first store of sp on, this call
+ * counts as the open record. */
 static void recover(struct ring *ring, struct ring_header *shared, uint64_t sp)
 {
 	if (ring->is_waiting)

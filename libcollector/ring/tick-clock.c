@@ -9,17 +9,19 @@
  *      └──────────────────▶ ticks
  *
  * The map consists of straight lines (stretches). Counter and clock are read together when ticks
- * after the last one are requested. The next stretch leads from its end to the clock's value 1 ms
- * later, at the average rate since the first reading. So the map has no steps. Its error is the
- * error of a reading, some 20 ns, plus the clock's rate changes since then: 0.5 us at 500 ppm, the
- * kernel's maximum.
+ * after the last stretch are requested. The next stretch leads from the last one's end to the
+ * clock's value 1 ms later, at the average rate since the first reading. So the map has no steps.
+ * Its error is the error of a reading, some 20 ns, plus the changes of the clock's rate since that
+ * reading: 0.5 us at 500 ppm, the kernel's maximum.
  * After the machine slept, the counter may have restarted: the mapping then restarts, too.
  *
  * Only the kernel knows whether the clock is derived from the counter, and whether the counter is
  * the same on all processors. If both are true, it lets programs read the clock without a system
- * call: on x86 the counter is the only source for that, whatever the clocksource is called (tsc,
- * kvm-clock, Hyper-V's). Invariants: (1) the same ticks have the same ns, until MANY stretches were
- * added [test-tick-clock: same]
+ * call: on x86 the counter is the only source that allows this, whatever the clocksource is called
+ * (tsc, kvm-clock, Hyper-V's).
+ *
+ * Invariants: (1) the same ticks have the same ns, until MANY stretches were added
+ *                 [test-tick-clock: same]
  *             (2) later ticks do not have an earlier time             [test-tick-clock: same, rate]
  *             (3) the result is off by less than 1 us  [test-tick-clock: real, rate, pauses]
  *             (4) any number of ticks has a result, at most 1 ms after now

@@ -4,8 +4,8 @@
  * process has ended
  *
  * A range is the line of /proc/self/maps for the first pc in it. A change is detected by the bytes
- * of the module's build-id, or, if the range belongs to no module, by asking the loader whether it
- * has one there now. So dlclose() need not be intercepted. If the file does not list a module, or
+ * of the module's build-id, or, if the range belongs to no module, by asking the loader whether a
+ * module is there now. So dlclose() need not be intercepted. If the file does not list a module, or
  * lists it as several mappings, as when text was moved to other pages, frames are sent as
  * addresses; changes are still detected.
  * For one thread and its handlers.

@@ -294,7 +294,7 @@ static bool is_abandoned(const struct cache *cache, const struct visit *visit)
 static bool claim_abandoned(struct claim *claim, struct cache *cache, uintptr_t before,
 			    const struct visit *visit)
 {
-	/* The holder was a child that shared this memory, and has exited; or it will never
+	/* The holder was a child that shared this memory and has exited, or a walk that will never
 	 * continue. */
 	bool is_gone = (!visit->is_quiet && (before & 1) &&
 			syscall(SYS_kill, (pid_t)(before >> 1), 0) < 0 && errno == ESRCH) ||

@@ -108,8 +108,8 @@ static inline uint64_t unwind_cache_differs(const struct self_unwind_word *guard
 	return unwind_cache_load(guard->at) ^ guard->value;
 }
 
-/* Returns the position, counted from 1, of the last of the first n guards whose word has changed;
- * 0: none has. */
+/* Finds the last of the first n guards whose word has changed. Returns its number, counted from 1;
+ * 0 if no word has changed. */
 static inline uint32_t unwind_cache_find_changed(const struct self_unwind_word *guards, uint32_t n)
 {
 	for (; n >= 4; n -= 4) {
