@@ -4,9 +4,10 @@
  *
  * The interrupted thread does not run meanwhile, so its frames change only if another thread
  * changes them, which the interpreter's lock prevents. But the thread may be interrupted between
- * two instructions that link a frame. A list that shows this is flagged, and never looks whole:
- * each activation's entry frame must be the next activation's caller, and each code object must
- * be one. Reads are bounded, and a process can harm only its own samples.
+ * two instructions that link a frame. Such a list never looks whole, and is flagged: the caller of
+ * each activation's entry frame must be the current frame of the next activation, and each code
+ * object must have the type of code objects. Reads are bounded, and a process can harm only its own
+ * samples.
  */
 #include "daemon/broker/bpf/interp.bpf.h"
 
@@ -136,8 +137,8 @@ static __always_inline void identify(struct cpython_walk *walk, struct interp_fr
 			   describe(walk, frame->code, frame->id, first_line));
 }
 
-/* 3.11: the frame is the outermost of an activation; the activation before it must be that of its
- * caller. */
+/* 3.11: the frame is the outermost of its activation. Its caller must be the current frame of the
+ * activation before. */
 static __always_inline void end_entry(struct cpython_walk *walk)
 {
 	const struct interp_cpython *layout = walk->layout;
@@ -197,9 +198,9 @@ static long step(__u32 index, struct cpython_walk *walk)
 	return 0;
 }
 
-/* Returns the interpreter's state of the current thread, or 0. Up to 3.11 this is the state of the
- * thread that holds the lock, if it is this thread; else the value of the runtime's key in the
- * thread's own data. */
+/* Returns the interpreter's state of the current thread, or 0. Up to 3.11, the runtime has the
+ * state of the thread that holds the lock, which may be this thread. Otherwise, the state is the
+ * value of the runtime's key in the thread's own data. */
 static __always_inline __u64 find_thread(const struct interp_cpython *layout, __u64 runtime,
 					 __u64 fsbase)
 {
@@ -235,7 +236,7 @@ static __always_inline void walk_thread(struct cpython_walk *walk)
 		walk->common.flags |= INTERP_FAULT;
 		return;
 	}
-	/* Entry frames do not count as frames, so there may be twice as many. */
+	/* The list also has entry frames, which are not counted, so it may be twice as long. */
 	bpf_loop(2 * INTERP_MAX_FRAMES + 1, step, walk, 0);
 	if (walk->frame && !(walk->common.flags & (INTERP_FAULT | INTERP_DEEPER)))
 		walk->common.flags |= INTERP_DEEPER;

@@ -7,14 +7,15 @@
 #define SHARED
 #include "daemon/broker/bpf/interp.bpf.h"
 
-/* Walks before sleeps take about a fiftieth of the time. The chance of each adapts to it. */
+/* Walks before sleeps are limited to about a fiftieth of the time, by adapting the chance that a
+ * sleep is walked. */
 #define SLEEPS_INTERVAL_NS 10000000ull
 #define SLEEPS_BUDGET_NS (SLEEPS_INTERVAL_NS / 50)
 #define SLEEPS_ALL 65536ull /* the chance at which every sleep is walked */
 #define SLEEPS_FEWEST 64ull
 
-/* An entry is only used for the memory that it was made for, so that ended processes may remain
- * until others need the room. */
+/* An entry is used only for the process memory that it was made for, so entries of ended processes
+ * may stay until others need the room. */
 struct {
 	__uint(type, BPF_MAP_TYPE_LRU_HASH);
 	__uint(max_entries, 8192);
@@ -46,8 +47,8 @@ static __always_inline struct described_set *find_set(__u64 code, __u32 memory, 
 	return bpf_map_lookup_elem(&described, &set);
 }
 
-/* These are not static, because the kernel verifies such a function once, but a static one for each
- * state of its callers. */
+/* These are not static, because the kernel verifies a global function once, but a static one for
+ * each state of its callers. */
 __noinline int is_described(__u64 code, __u32 memory, __u32 id)
 {
 	const struct described_set *set = find_set(code, memory, id);
@@ -72,8 +73,8 @@ __noinline int set_described(__u64 code, __u32 memory, __u32 id)
 	return 0;
 }
 
-/* Returns the interpreter of the current process: its own entry, that of the process that it was
- * forked from, or that of the file that it executes. */
+/* Returns the interpreter of the current process, from the entry of the process, of the process
+ * that it was forked from, or of the file that it executes. */
 static __always_inline struct interp_process *find_process(__u32 *memory, __u32 *flags)
 {
 	struct task_struct___kernel *task = (struct task_struct___kernel *)bpf_get_current_task();
@@ -122,7 +123,7 @@ static __always_inline __u32 prepare(struct scratch *scratch)
 	return scratch->process.family;
 }
 
-/* Returns 1, which lets the kernel write the sample, if no walker does so. */
+/* Returns 1 if no walker writes the sample, so that the kernel writes it. */
 SEC("perf_event")
 int interp_sample(struct bpf_perf_event_data *ctx)
 {
@@ -161,8 +162,8 @@ static __always_inline bool is_chosen(struct interp_counts *count, __u64 now_ns)
 }
 
 /* A thread may sleep very often, so the time of the walks is limited. Returns 1, because 0 would
- * hide the event from all others. While this runs, the kernel drops the samples of events whose
- * interrupts cannot be masked, hardware events on most machines. */
+ * hide the event from everybody else who traces it. While this runs, the kernel drops the samples
+ * of events whose interrupts cannot be masked, hardware events on most machines. */
 SEC("tracepoint")
 int interp_sleep(struct sched_switch *ctx)
 {

@@ -23,7 +23,7 @@
 #define SHARED extern
 #endif
 
-/* The kernel's structures, as far as they are used; libbpf finds the offsets, and ignores the
+/* The members of the kernel's structures that are used. libbpf finds their offsets, and ignores the
  * suffix. */
 #pragma clang attribute push(__attribute__((preserve_access_index)), apply_to = record)
 struct super_block___kernel {
@@ -68,7 +68,7 @@ struct described_key {
 	__u32 id;
 };
 
-/* Keys that have one hash. The keys that are not used are 0. */
+/* Keys with the same hash. Unused keys are 0. */
 #define SET_KEYS 4u
 struct described_set {
 	struct described_key keys[SET_KEYS];
@@ -88,17 +88,17 @@ struct scratch {
 	__u64 thread; /* the interpreter's state of the current thread */
 	/* Values that loops change, which the verifier would follow if they were on the stack. */
 	__u32 runs, activations;
-	__s32 skipped; /* activations without a run */
-	/* Where the bytes of `frame` and of `window` are from, if they are of many frames. */
+	__s32 skipped; /* index of the activation of the next run; negative: the run has none */
+	/* Source addresses of the bytes in `frame` and `window`, if these hold several frames. */
 	__u64 frames_at, window_at;
 	__u32 frames_bytes, window_bytes;
-	/* PHP: generators in `staged`, fibers whose frames end, and whether the last function is
-	 * not the outermost of an activation */
+	/* PHP: number of generators in `staged`; number of fibers whose last frame was read;
+	 * whether the last function is not the outermost of its activation */
 	__u32 generators, fibers, is_open;
-	/* V8: maps of objects that have the type, and parts of texts that may still be counted */
+	/* V8: maps that are known to be those of a SharedFunctionInfo and of a Script */
 	__u64 info_map, script_map;
-	__u64 script; /* distinguishes it from others of the process */
-	__u32 parts;
+	__u64 script; /* V8: identifies the function's script in the process */
+	__u32 parts;  /* V8: parts of texts that may still be counted */
 };
 
 /* The events, by CPU, that write samples and code objects into the CPU's ring. */
@@ -108,9 +108,9 @@ SHARED struct {
 	__uint(value_size, sizeof(__u32));
 } sample_outputs SEC(".maps"), code_outputs SEC(".maps");
 
-/* Code objects that were described. A new one replaces any of its set if that is full. (An LRU hash
- * takes 20 times as long to make.) A key that two CPUs write at once may have the code of one and
- * the id of the other, which no code object has. */
+/* Code objects that were described. If its set is full, a new key replaces any other one. (An LRU
+ * hash takes 20 times as long to make.) If two CPUs write a key at once, it may have the code of
+ * one and the id of the other; no code object has such a key. */
 SHARED struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
 	__uint(max_entries, 1 << DESCRIBED_BITS);
@@ -185,13 +185,14 @@ static __always_inline __u64 read_specific(__u64 fsbase, __u32 key)
 	return value;
 }
 
-/* glibc on x86-64: the thread's table of thread-local blocks, {address, to free} by module. */
+/* glibc on x86-64: the thread's table of thread-local blocks, {address, address to free} by
+ * module. */
 #define THREAD_BLOCKS 8
 #define BLOCK_BYTES 16
 #define MAX_MODULES 4096u
 #define NO_BLOCK (~0ull)
 
-/* Returns a thread's block of the module whose number is at this address; 0: none. */
+/* Returns the thread's block of a module; 0: none. `of_module`: address of the module's number. */
 static __always_inline __u64 read_thread_block(__u64 fsbase, __u64 of_module)
 {
 	__u64 module = 0, blocks = 0, block = 0;
@@ -227,7 +228,7 @@ static __always_inline struct walk begin_walk(void *ctx, struct scratch *scratch
 			      .flags = scratch->flags };
 }
 
-/* Begins to describe a code object, in scratch->code, as one without names. */
+/* Begins the description of a code object in scratch->code, without names. */
 static __always_inline struct interp_code *begin_code(struct scratch *scratch, __u64 object,
 						      __u32 id, __u32 first_line, __u8 family,
 						      __u8 minor)
@@ -349,11 +350,11 @@ static __always_inline int write_sample(struct bpf_perf_event_data *ctx, const s
 	error = bpf_perf_event_output(ctx, &sample_outputs, BPF_F_CURRENT_CPU, sample, bytes);
 	if (error)
 		count->lost++;
-	/* A full ring counts what it loses; the kernel's own record would be lost, too. */
+	/* A full ring counts the lost sample; the kernel's own sample would be lost, too. */
 	return error && error != -ENOSPC;
 }
 
-/* Returns 1, because 0 would hide the event from all others. */
+/* Returns 1, because 0 would hide the event from everybody else who traces it. */
 static __always_inline int write_sleep(struct sched_switch *ctx, const struct walk *walk)
 {
 	struct interp_sample *sample = &walk->scratch->sample;

@@ -10,9 +10,9 @@
  * activation of Perl_runops_standard().
  *
  * The innermost context may be incomplete: the depth of a sub is increased after its context is
- * linked, and decreased before it is unlinked. So a context that contradicts the depth is not
- * shown, if it is the innermost. Any other one shows that the list is torn. Reads are bounded, and
- * a process can harm only its own samples.
+ * linked, and decreased before it is unlinked. So if the innermost context contradicts the depth,
+ * it is not shown; if another one does, the list is torn. Reads are bounded, and a process can harm
+ * only its own samples.
  */
 #include "daemon/broker/bpf/interp.bpf.h"
 
@@ -102,19 +102,20 @@ struct perl_walk {
 /* The values that the steps of a walk change. They are in scratch->staged, because the verifier
  * would follow them if they were on the stack. */
 struct perl_list {
-	__u64 interpreter, first_interpreter; /* states; of the current thread, and made first */
-	__u64 contexts, previous; /* of the current stack, and the stack after it; 0: none */
+	/* states: the current thread's, and the first one made */
+	__u64 interpreter, first_interpreter;
+	__u64 contexts, previous; /* contexts of the current stack; the stack after it, 0: none */
 	__u64 cop;                /* the statement at which the next frame is; 0: unknown */
-	__s32 context, top;       /* index of the next sub's context, and of the innermost one */
+	__s32 context, top;       /* index of the next sub's context; of the innermost context */
 	__u32 kind, ended;
 	__u32 leaf_line; /* first line of the innermost function, if it has executed no statement */
 	bool is_innermost, is_open, has_begun, has_compiling, has_main, has_ended;
-	/* The frame that the current step adds, and whether it ends a run that repeats. */
+	/* The frame that the current step adds; whether it ends a run; whether that run repeats. */
 	__u32 frame_kind, line, first_line; /* enum interp_perl_kind; 0: none */
 	bool ends, repeats;
 	__u64 code, hash;
-	__u64 file; /* of the function; 0: unknown */
-	__u64 name; /* text of the name of a file that is required */
+	__u64 file; /* file of the function; 0: unknown */
+	__u64 name; /* address of the name of a required file */
 };
 
 static __always_inline struct perl_list *list_of(const struct perl_walk *walk)
@@ -228,8 +229,8 @@ static __always_inline __u32 read_cop(__u64 cop, __u32 *ret_line, __u64 *ret_fil
 	return words[0] & OPERATION_TYPE;
 }
 
-/* Reads the line and the file of the next frame; 0: not known. What is compiled is always at the
- * same statement, so only that of the innermost file is known. */
+/* Reads the line and the file of the next frame; 0: unknown. Perl has one statement for all files
+ * that are being compiled, so only the place in the innermost of these is known. */
 static __always_inline void read_place(struct perl_walk *walk, __u32 *ret_line, __u64 *ret_file)
 {
 	struct perl_list *list = list_of(walk);
@@ -256,7 +257,8 @@ static __always_inline void add(struct perl_walk *walk)
 	hash = mixed(list->hash, (__u64)first_line << 8 | kind << 3);
 	*frame = (struct interp_frame){ .code = list->code, .position = list->line };
 	frame->id = (__u32)(hash >> 32) ^ (__u32)hash;
-	/* The path of a file that is required may become known later. */
+	/* The path of a required file may become known later. Until then, use another id, so that
+	 * the file is described again. */
 	if (kind == INTERP_PERL_REQUIRE && !list->file &&
 	    !is_described(frame->code, common->memory, frame->id))
 		frame->id ^= 1;
@@ -265,7 +267,7 @@ static __always_inline void add(struct perl_walk *walk)
 		count_code(common, frame, describe(walk, frame->code, frame->id, first_line, kind));
 }
 
-/* The frames so far belong to one activation. */
+/* Ends a run: the last frames belong to one activation. */
 static __always_inline void end_activation(struct perl_walk *walk)
 {
 	struct perl_list *list = list_of(walk);
@@ -284,8 +286,9 @@ static __always_inline void end_activation(struct perl_walk *walk)
 			.flags |= INTERP_FRAME_REPEATS;
 }
 
-/* Prepares the frame of a block whose code has no sub: it is executed by an activation that is also
- * that of the sub that it called last, which has no operation to return to either. */
+/* Prepares the frame of a block that has no sub. The activation that executes the block also
+ * executes the sub that the block called last, which has no operation to return to either. So the
+ * run does not end at that sub. */
 static __always_inline void take_block(struct perl_walk *walk, __u32 kind, __u64 cop)
 {
 	struct perl_list *list = list_of(walk);
@@ -339,7 +342,7 @@ static __always_inline void take_main(struct perl_walk *walk)
 		walk->common.flags |= INTERP_FAULT;
 		return;
 	}
-	/* Later, the statement is the last one that was compiled. */
+	/* After the run phase, the statement is the last one that was compiled. */
 	if (phase <= PHASE_RUN)
 		read_place(walk, &list->line, &file);
 	list->frame_kind = INTERP_PERL_MAIN;
@@ -349,8 +352,8 @@ static __always_inline void take_main(struct perl_walk *walk)
 	list->ends = phase == PHASE_RUN;
 }
 
-/* Ends the current stack, and begins the one after it. A frame that has no context is prepared
- * before, in a step of its own. Returns 1 after the last stack. */
+/* Ends the current stack, and begins the next one. If there is a frame without a context, prepares
+ * that frame first, in a separate step. Returns 1 after the last stack. */
 static __always_inline long end_stack(struct perl_walk *walk)
 {
 	struct perl_list *list = list_of(walk);
@@ -376,7 +379,7 @@ static __always_inline long end_stack(struct perl_walk *walk)
 	return 0;
 }
 
-/* Prepares the frame of a file that is required. */
+/* Prepares the frame of a required file. */
 static __always_inline void take_require(struct perl_walk *walk, __u64 value)
 {
 	struct perl_list *list = list_of(walk);
@@ -412,7 +415,7 @@ static __always_inline void take_sub(struct perl_walk *walk, __u32 kind, __u64 c
 
 	read_place(walk, &list->line, &file);
 	type = read_cop(start, &list->first_line, &list->file);
-	/* A statement, also in a debugger. */
+	/* `start` is neither a statement nor a debugger's statement. */
 	if (type - walk->layout->op_nextstate > 1) {
 		list->first_line = 0;
 		list->file = word_at(object, CV_FILE, 0xf8);
@@ -423,14 +426,15 @@ static __always_inline void take_sub(struct perl_walk *walk, __u32 kind, __u64 c
 	}
 	hash = mixed(start, word_at(object, CV_GLOB, 0xf8));
 	hash = mixed(hash, word_at(object, CV_STASH, 0xf8));
-	/* Without a statement, each closure has its own copy of the name. */
+	/* Without a statement, `file` is the sub's own copy of the name, which differs between
+	 * closures. */
 	list->hash = list->first_line ? mixed(hash, list->file) : hash;
 	list->frame_kind = kind;
 	list->code = word_at(object, CV_ROOT, 0xf8);
 }
 
-/* Reads the sub of a context in scratch->frame. Returns 1 if it is to be shown; 0 if it is not;
- * -1 if the list is wrong. */
+/* Reads the sub of a context in scratch->frame. Returns 1 if the sub is to be shown; 0 if it is
+ * not; -1 if the list is wrong. */
 static __always_inline int read_sub(struct perl_walk *walk, __u32 type)
 {
 	struct perl_list *list = list_of(walk);
@@ -440,7 +444,7 @@ static __always_inline int read_sub(struct perl_walk *walk, __u32 type)
 	__u64 head[2] = {};
 	__s32 depth;
 
-	/* A sub that is freed while it returns; destructors are called meanwhile. */
+	/* The sub is being freed on its return; destructors are called meanwhile. */
 	if (!cv)
 		return word_at(scratch->frame, CONTEXT_RETURN, 0x78) ? 0 : -1;
 	if (read_user(head, sizeof(head), cv) || read_user(scratch->object, CV_BYTES, head[0]))
@@ -458,8 +462,8 @@ static __always_inline int read_sub(struct perl_walk *walk, __u32 type)
 	return 1;
 }
 
-/* Leaves out a context that begins or ends, which only the innermost one can. The statement is that
- * of its function, or already that of the caller. */
+/* Omits an incomplete context, which must be the innermost one. If the current statement is not yet
+ * the caller's, it belongs to the omitted function, and the caller's is unknown. */
 static __always_inline void skip_innermost(struct perl_walk *walk, __u64 cop)
 {
 	struct perl_list *list = list_of(walk);
@@ -470,7 +474,7 @@ static __always_inline void skip_innermost(struct perl_walk *walk, __u64 cop)
 		list->cop = 0;
 }
 
-/* Takes the context of a sub or format, which is in scratch->frame. */
+/* Handles the context of a sub or format in scratch->frame. */
 static __always_inline void take_sub_context(struct perl_walk *walk, __u32 type, __u64 cop)
 {
 	struct perl_list *list = list_of(walk);
@@ -502,7 +506,7 @@ static __always_inline void take_sub_context(struct perl_walk *walk, __u32 type,
 	list->cop = cop;
 }
 
-/* Takes the context of an eval, which is in scratch->frame. A block of code is no function. */
+/* Handles the context of an eval in scratch->frame. An eval of a block is no function. */
 static __always_inline void take_eval_context(struct perl_walk *walk, __u64 cop)
 {
 	struct perl_list *list = list_of(walk);
@@ -516,7 +520,7 @@ static __always_inline void take_eval_context(struct perl_walk *walk, __u64 cop)
 
 	if (scratch->frame[0] & EVAL_BLOCK)
 		return;
-	/* Only a file has a name. */
+	/* Only the context of a required file has a name. */
 	if (requires != (name != 0) ||
 	    (!requires && operation != walk->layout->op_require + EVAL_AFTER_REQUIRE)) {
 		skip_innermost(walk, cop);
@@ -527,7 +531,8 @@ static __always_inline void take_eval_context(struct perl_walk *walk, __u64 cop)
 	if (requires) {
 		take_require(walk, name);
 	} else {
-		/* The line in the text would be taken for one of the file. */
+		/* Use the line of the eval, because a line of its text would look like a line of
+		 * the file. */
 		read_place(walk, &list->line, &file);
 		read_cop(cop, &list->first_line, &list->file);
 		list->line = list->first_line;
@@ -539,7 +544,7 @@ static __always_inline void take_eval_context(struct perl_walk *walk, __u64 cop)
 	list->ends = !returns;
 }
 
-/* Takes the next context. */
+/* Reads and handles the next context. */
 static __always_inline void take_context(struct perl_walk *walk)
 {
 	struct perl_list *list = list_of(walk);
@@ -594,7 +599,8 @@ static long step(__u32 index, struct perl_walk *walk)
 	return 0;
 }
 
-/* Reads the address of a variable, which may be in the memory of the program. */
+/* Returns the address of a variable; the program may have a library's variable in its own
+ * memory. */
 static __always_inline __u64 find_variable(const struct interp_process *process, __u32 address,
 					   __u32 of_address)
 {
@@ -632,7 +638,7 @@ static __always_inline void walk_thread(struct perl_walk *walk)
 		return;
 	}
 	list->cop = word_at(scratch->frame, STATE_COP, 0x1f8);
-	/* An interpreter that begins or ends has no stack. */
+	/* An interpreter has no stack while it starts or ends. */
 	if (!word_at(scratch->frame, STATE_STACK, 0x1f8)) {
 		walk->common.flags |= INTERP_NO_THREAD;
 		return;
@@ -649,8 +655,8 @@ static __always_inline void walk_thread(struct perl_walk *walk)
 		walk->common.flags |= INTERP_DEEPER;
 		scratch->sample.n_more_runs = INTERP_RUNS_UNKNOWN;
 	}
-	/* A sub that is about to execute its first statement is not at that of its caller, unless
-	 * it calls itself. */
+	/* If the current statement is the caller's, the innermost sub has not begun, and is at its
+	 * first line. But a sub that calls itself may be at the same statement. */
 	if (!list->has_begun && (walk->common.n < 2 ||
 				 scratch->sample.frames[0].code != scratch->sample.frames[1].code))
 		scratch->sample.frames[0].position = list->leaf_line;

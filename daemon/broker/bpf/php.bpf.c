@@ -2,13 +2,13 @@
 /*
  * Php.bpf - reads the frames of a PHP program at the moment of a sample, or before a sleep
  *
- * A PHP without thread safety has one list of frames, which only the thread that executes PHP
+ * Without thread safety, PHP has one list of frames, which only the thread that executes PHP
  * changes; the process's other threads have no frames. With thread safety, each thread has a list
  * of its own. A frame is linked when it is complete. A frame of a function of PHP with the flag TOP
  * is the outermost of an activation of execute_ex(). A fiber's list ends with a frame without a
- * name, and continues with the frames of what resumed it, which are on another native stack. A
- * fiber that is suspended has no link to these frames, so samples in which a thread leaves a fiber
- * are flagged. Reads are bounded, and a process can harm only its own samples.
+ * name, and continues with the frames of the code that resumed it, which are on another native
+ * stack. A fiber that is suspended has no link to these frames, so samples in which a thread leaves
+ * a fiber are flagged. Reads are bounded, and a process can harm only its own samples.
  */
 #include "daemon/broker/bpf/interp.bpf.h"
 
@@ -49,13 +49,13 @@ struct php_walk {
 	__u64 globals, frame;
 	/* The registers in which execute_ex() has the current frame and operation. */
 	__u64 frame_register, operation_register;
-	__u64 generator; /* the next one to be staged */
+	__u64 generator; /* next generator to stage */
 	bool is_fiber;   /* the thread is on the native stack of the current fiber */
 	bool has_own_globals;
 };
 
 /* Reads the hash of a string, which is 0 if it was not computed yet. Returns false if the string
- * was released: the code of eval() is current until it is destroyed. */
+ * was released: the code of an eval() stays current until it is destroyed. */
 static __always_inline bool read_hash(struct php_walk *walk, __u64 object, __u64 *ret_hash)
 {
 	__u64 head[2] = {};
@@ -93,8 +93,8 @@ static __always_inline const struct interp_php *find_layout(const struct scratch
 	return bpf_map_lookup_elem(&php_layouts, &minor);
 }
 
-/* Describes the function whose bytes are in scratch->object in scratch->code. Returns 0, or an
- * error. Not static, as is_described(). */
+/* Describes, in scratch->code, the function whose bytes are in scratch->object. Returns 0, or an
+ * error. Not static, like is_described(). */
 __noinline int php_describe(__u64 code_at, __u32 id, __u32 first_line, __u32 kind)
 {
 	struct scratch *scratch = get_scratch();
@@ -151,10 +151,12 @@ static __always_inline __u32 read_line(struct php_walk *walk, __u64 at, __u64 op
 			    (const __u32 *)(object + masked(layout->code_n, 0xfc));
 	__u32 line = 0;
 
-	/* The frame has the operation only if the operation calls something, or may fail. */
+	/* PHP stores the operation in the frame only if the operation calls something, or may fail;
+	 * the register always has it. */
 	if (at == walk->frame_register && walk->operation_register - start < bytes)
 		operation = walk->operation_register;
-	/* After an exception, a frame is at an operation of the globals. */
+	/* After an exception, the frame is at an operation in the globals, which also have the
+	 * address of the operation that failed. */
 	if (operation - walk->globals < layout->globals_bytes &&
 	    read_user(&operation, 8, walk->globals + layout->globals_exception))
 		return 0;
@@ -206,7 +208,7 @@ static __always_inline long add_function(struct php_walk *walk, __u64 at, __u32 
 	return 0;
 }
 
-/* Counts an activation, whose frames are shown up to the limit. */
+/* Ends the run of an activation. Beyond the limit of frames, only counts it. */
 static __always_inline void end_activation(struct php_walk *walk)
 {
 	walk->common.scratch->is_open = 0;
@@ -216,7 +218,8 @@ static __always_inline void end_activation(struct php_walk *walk)
 		end_run(&walk->common, 0);
 }
 
-/* The frames after this are on another native stack; at least one follows. */
+/* Called after the last frame of a fiber. The next frames are on another native stack; at least one
+ * follows. */
 static __always_inline void end_fiber(struct php_walk *walk)
 {
 	struct walk *common = &walk->common;
@@ -240,9 +243,9 @@ static __always_inline void end_fiber(struct php_walk *walk)
 		INTERP_FRAME_ENDS_STACK;
 }
 
-/* A generator that executes `yield from` has a placeholder instead of its frame: the last generator
- * is executed for it. The frames of those in between come first, so all are staged, one in each
- * step. */
+/* A generator that executes `yield from` has a placeholder instead of its frame, because the last
+ * generator of the chain is executed for it. The frames of the generators in between come first, so
+ * all are staged, one in each step. */
 static __always_inline void stage_generator(struct php_walk *walk)
 {
 	struct walk *common = &walk->common;
@@ -263,8 +266,8 @@ static __always_inline void stage_generator(struct php_walk *walk)
 		common->flags |= INTERP_TORN;
 		return;
 	}
-	/* The activation that executes the last generator also ends with the first one. Without any
-	 * frame, the last generator has just ended. */
+	/* One activation executes all staged generators, so its run ends at the first one, not at
+	 * the last. If there is no frame, the last generator has just ended. */
 	if (common->flags & INTERP_DEEPER)
 		common->scratch->runs--;
 	else if (common->n > 0)
@@ -337,7 +340,8 @@ static long step(__u32 index, struct php_walk *walk)
 			walk->generator = object;
 		return 0;
 	}
-	/* Frames beyond the limit matter if they end something. A fiber's last one is all 0. */
+	/* Beyond the limit, only frames that end a run or a fiber matter. A fiber's last frame is
+	 * all zeros. */
 	if (walk->common.flags & INTERP_DEEPER && !is_staged &&
 	    !(word_at(scratch->frame, layout->frame_info, 0x78) & INFO_TOP) &&
 	    word_at(scratch->frame, 0, 0x78)) {
@@ -349,7 +353,7 @@ static long step(__u32 index, struct php_walk *walk)
 		walk->common.flags |= INTERP_FAULT;
 		return 1;
 	}
-	/* A method that does not exist is about to become __call() or __callStatic(). */
+	/* A call of a missing method is about to become a call of __call() or __callStatic(). */
 	if (scratch->object[0] == TYPE_USER &&
 	    *(const __u32 *)(scratch->object + FUNCTION_FLAGS) & FLAG_TRAMPOLINE)
 		return 0;
@@ -374,8 +378,8 @@ static long step(__u32 index, struct php_walk *walk)
 	return 0;
 }
 
-/* Returns whether the current thread executes PHP: its native stack is the fiber's, or has the
- * place to which a fatal error jumps. Also finds out whether the stack is a fiber's. */
+/* Returns whether the current thread executes PHP: its native stack is the current fiber's, or has
+ * the place to which a fatal error jumps (bailout). Sets is_fiber in the first case. */
 static __always_inline bool find_stack(struct php_walk *walk, __u64 sp, __u64 fsbase)
 {
 	const __u64 id = bpf_get_current_pid_tgid();
@@ -390,15 +394,16 @@ static __always_inline bool find_stack(struct php_walk *walk, __u64 sp, __u64 fs
 		read_user(stack, sizeof(stack), of_fiber);
 	if (sp - stack[0] < stack[1]) {
 		walk->is_fiber = true;
-		/* A fiber that begins or is resumed has the frames of what resumed it. */
+		/* A fiber that starts or is resumed has the frames of the code that resumed it. */
 		if (bailout && bailout - stack[0] >= stack[1])
 			walk->common.flags |= INTERP_OTHER_STACK;
 		return true;
 	}
-	/* The thread may be about to leave its stack, whose frames it still has. */
+	/* Without such a place, the thread may be about to leave the stack whose frames it still
+	 * has. */
 	if (!bailout)
 		return is_first || walk->has_own_globals;
-	/* glibc has the data of a thread, except the first one, at the end of its stack. */
+	/* glibc puts a thread's data at the end of its stack, except for the first thread. */
 	return sp <= bailout &&
 	       bailout <= (is_first ? walk->common.scratch->process.start_stack : fsbase);
 }
@@ -450,7 +455,8 @@ static __always_inline void walk_thread(struct php_walk *walk)
 		walk->common.scratch->sample.n_more_runs = INTERP_RUNS_UNKNOWN;
 	} else {
 		walk->common.scratch->sample.n_more_runs = walk->common.scratch->runs;
-		/* A fiber that begins has no frames yet; those of what resumed it are known. */
+		/* A fiber that is starting has no frames yet; the known frames are those of the
+		 * code that resumed it. */
 		if (walk->is_fiber && walk->common.scratch->fibers == 0)
 			walk->common.flags |= INTERP_OTHER_STACK;
 		if (walk->common.scratch->is_open)

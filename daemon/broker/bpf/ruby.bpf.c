@@ -6,10 +6,10 @@
  * Only the thread itself changes them. Frames of C functions have no iseq, and are left out: the
  * native stack has them. A frame with the flag FINISH is the outermost of an activation of
  * rb_vm_exec(). Each activation has a tag in its C frame, to which exceptions jump, so the tags
- * whose code is in rb_vm_exec() are the activations. Both are counted from the root: the innermost
- * frame may not be executed yet, or no more. While a thread changes to another fiber, its frames
- * are those of one fiber, and its native stack is the other one's: such samples are flagged. Reads
- * are bounded, and a process can harm only its own samples.
+ * whose code is in rb_vm_exec() are the activations. Frames and tags are matched from the root,
+ * because the innermost frame may not be executed yet, or no longer. While a thread changes to
+ * another fiber, its frames belong to one fiber, and its native stack to the other: such samples
+ * are flagged. Reads are bounded, and a process can harm only its own samples.
  */
 #include "daemon/broker/bpf/interp.bpf.h"
 
@@ -46,11 +46,11 @@
 /* Frames beyond those that are shown are only counted. */
 #define MAX_CONTROL_FRAMES 1024
 #define MAX_TAGS 512
-#define MAX_NESTED 8 /* blocks, of which the outermost one's method is found */
+#define MAX_NESTED 8 /* maximum nesting of blocks for which the method is found */
 
-/* Variables that a class has of its own are few. st.c: struct st_table has `entries_bound` and
- * `entries` here, and an entry is {hash, key, value}. A program cannot give a variable of a class
- * a name in which these bits are 0 (id.h). */
+/* A class has few variables of its own. In struct st_table (st.c), these words are `entries_bound`
+ * and `entries`; an entry is {hash, key, value}. Only Ruby itself can give a variable of a class a
+ * name in which the NAME_SCOPE bits are 0 (id.h). */
 #define MAX_VARIABLES 8
 #define TABLE_BYTES 56
 #define TABLE_BOUND 5
@@ -58,7 +58,7 @@
 #define VARIABLE_BYTES 24
 #define NAME_SCOPE 0xe
 
-/* shape.h: struct rb_shape, of which each but the first adds a variable to its parent. A class's
+/* shape.h: struct rb_shape. Each shape except the first adds a variable to its parent. A class's
  * shape is in its flags. */
 #define SHAPE_BYTES 32
 #define SHAPE_OF(flags) ((flags) >> 32)
@@ -86,7 +86,7 @@ struct ruby_walk {
 	const struct interp_ruby *layout;
 	__u64 stack, frame, end, tag, eval, eval_end;
 	__u64 sp;    /* stack pointer of the thread */
-	__u64 guard; /* of addresses in its tags */
+	__u64 guard; /* glibc mangles addresses in the thread's tags with this */
 };
 
 /* Returns the layout of the current process's version, or NULL. */
@@ -147,7 +147,7 @@ static __always_inline bool has_type(__u64 object, __u64 type, __u64 other_type)
 	       ((flags & TYPE_MASK) == type || (flags & TYPE_MASK) == other_type);
 }
 
-/* As ruby_find_variable(), for a class with a shape. */
+/* Like ruby_find_variable(), for a class with a shape. */
 static __always_inline __u64 find_by_shape(const struct interp_ruby *layout, __u64 number,
 					   __u64 values, __u64 type, __u64 other_type)
 {
@@ -171,9 +171,9 @@ static __always_inline __u64 find_by_shape(const struct interp_ruby *layout, __u
 	return 0;
 }
 
-/* Returns what Ruby itself has set as a class's name (TYPE_STRING), or as the object whose own
- * methods it has, if that has one of these types; else 0. `flags`, `extension`: the class's first
- * and fourth word. Not static, as ruby_describe(). */
+/* Returns a variable that Ruby itself has set in a class: its name (TYPE_STRING), or the object
+ * whose singleton class it is. Returns 0 if the variable has neither of the types. `flags`,
+ * `extension`: the class's first and fourth word. Not static, like ruby_describe(). */
 __noinline __u64 ruby_find_variable(__u64 class, __u64 flags, __u64 extension, __u64 type,
 				    __u64 other_type)
 {
@@ -311,9 +311,9 @@ static __always_inline __u32 read_lines(const struct interp_ruby *layout, struct
 	return done + positions;
 }
 
-/* Describes the iseq whose body is in scratch->object in scratch->code. Returns the size of the
- * record, or 0. Not static: the kernel verifies such a function once, but a static one for each
- * state of its callers, which would be most of the time until the first sample can be read. */
+/* Describes, in scratch->code, the iseq whose body is in scratch->object. Returns the size of the
+ * record, or 0. Not static: the kernel verifies a global function once, but a static one for each
+ * state of its callers, which would take most of the time until the first sample can be read. */
 __noinline __u32 ruby_describe(__u64 body, __u32 id, __u32 first_line, __u64 owner)
 {
 	const struct interp_ruby *layout = find_layout();
@@ -373,22 +373,22 @@ static __always_inline void identify(struct ruby_walk *walk, struct interp_frame
 		walk->common.flags |= INTERP_TORN;
 		return;
 	}
-	/* The counter is after the instruction that runs. */
+	/* The program counter is after the instruction that runs. */
 	frame->position = pc > code ? (pc - code) / 8 - 1 : 0;
 	hash = (word_at(scratch->object, layout->body_label, 0xf8) >> 3) * 0x9e3779b97f4a7c15ull;
 	hash ^= (code >> 3) * 0xc2b2ae3d27d4eb4full;
 	hash ^= (word_at(scratch->object, layout->body_lines, 0xf8) >> 3) * 0x165667b19e3779f9ull;
 	hash ^= first_line * 0xff51afd7ed558ccdull;
-	/* Classes may have a method from the same source. */
+	/* Different classes may have methods from the same source. */
 	hash ^= (owner >> 3) * 0xc4ceb9fe1a85ec53ull;
 	frame->id = (__u32)(hash >> 32) ^ (__u32)hash;
 	if (is_new_code(&walk->common, frame))
 		count_code(&walk->common, frame, describe(walk, frame, first_line, owner));
 }
 
-/* Reads the words up to the one at which an `ep` points: the method, the environment that the block
- * is in, and flags. Those of callers follow towards the start of the stack, unless a block outlived
- * its method, so the words before a frame's own are copied with them. Returns false on failure. */
+/* Reads the three words that end at `ep`: the method, the environment around the block, and flags.
+ * The words of callers are before these on the stack, unless a block outlived its method, so copies
+ * the words before them, too. Returns false on failure. */
 static __always_inline bool read_environment(struct ruby_walk *walk, __u64 ep, __u64 *ret_words)
 {
 	struct scratch *scratch = walk->common.scratch;
@@ -414,7 +414,7 @@ static __always_inline bool read_environment(struct ruby_walk *walk, __u64 ep, _
 }
 
 /* Returns the class of the method that a frame executes, or in which its block is; 0: not known.
- * The arguments are the words of the frame's environment. Not static, as ruby_describe(). */
+ * The arguments are the words of the frame's environment. Not static, like ruby_describe(). */
 __noinline __u64 ruby_find_owner(__u64 method_of, __u64 parent, __u64 flags)
 {
 	__u64 words[ENVIRONMENT_BYTES / 8] = { method_of, parent, flags }, method[5] = {};
@@ -547,8 +547,8 @@ static long step_run(__u32 index, struct ruby_walk *walk)
 	return 0;
 }
 
-/* Assigns an activation to each run; at most one run or activation has no counterpart. If not
- * all runs and activations were read, no place is known. */
+/* Assigns an activation to each run, from the root; at most one run or activation has no
+ * counterpart. Assigns none if not all runs and activations were read. */
 static __always_inline void place_runs(struct ruby_walk *walk)
 {
 	bpf_loop(MAX_TAGS, step_tag, walk, 0);
@@ -609,7 +609,7 @@ static __always_inline void walk_thread(struct ruby_walk *walk)
 		walk->common.flags |= INTERP_FAULT;
 		return;
 	}
-	/* A thread that begins or ends. */
+	/* The thread is starting or ending. */
 	if (!walk->stack || !walk->frame) {
 		walk->common.flags |= INTERP_NO_THREAD;
 		return;

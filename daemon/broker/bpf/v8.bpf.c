@@ -3,15 +3,15 @@
  * V8.bpf - reads the frames of a JavaScript program at the moment of a sample, or before a sleep
  *
  * Frames of code that V8 generated are linked by their frame pointers. A frame has the type of its
- * code, or an object, and then its function. Code in C++ may use the register, so an isolate has
- * the frame in which generated code called C++ last. The outermost frames of generated code are
- * entries, which C++ calls: they have the frame in which generated code had called that C++. The
- * outermost of all is known to the isolate, so a chain that ends elsewhere is torn. A frame that is
- * not complete yet is left out: its function has not begun.
+ * code, or an object, and then its function. C++ code may use the frame pointer's register for
+ * other values, so the isolate has the frame in which generated code called C++ last. When C++
+ * calls generated code, the outermost frame of that code is an entry: it has the frame in which
+ * generated code had called that C++. The isolate has the outermost entry, so a chain that ends
+ * elsewhere is torn. A frame that is not complete yet is left out: its function has not begun.
  *
- * The garbage collector moves objects, so functions are known by numbers: that of the script, and
- * in it that of the function. Reads are bounded, and a process can harm only its own samples. Reads
- * end with the object: memory behind it that was never used cannot be read.
+ * The garbage collector moves objects, so a function is identified by the number of its script and
+ * by its own number in the script. Reads are bounded, and a process can harm only its own samples.
+ * Reads end with the object: memory after it that was never used cannot be read.
  */
 #include "daemon/broker/bpf/interp.bpf.h"
 
@@ -28,12 +28,12 @@
 #define STRING_THIN 5
 #define STRING_ONE_BYTE 8
 #define STRING_UNCACHED 16
-#define MAX_STRINGS 5 /* that a string refers to */
-#define MAX_PARTS 8   /* of a name; a power of two */
+#define MAX_STRINGS 5 /* maximum length of a chain of strings that refer to each other */
+#define MAX_PARTS 8   /* maximum number of parts of a name; a power of two */
 
 /* src/objects/scope-info.tq */
 #define SCOPE_KIND 15
-#define SCOPES_BEFORE_FUNCTION 1 /* kinds next to that of functions; these have a position, too */
+#define SCOPES_BEFORE_FUNCTION 1 /* kinds next to that of functions, which also have a position */
 #define SCOPES_AFTER_FUNCTION 2
 #define SCOPE_HAS_CLASS_VARIABLE (1 << 10)
 #define SCOPE_HAS_FUNCTION_NAME (3 << 12)
@@ -63,7 +63,8 @@ struct {
 	__type(value, struct interp_v8);
 } v8_layouts SEC(".maps");
 
-/* Lines before a part of a script's text, and the last part of which they are known. */
+/* The number of lines before a part of a script's text. For LAST_PART: the number of the last part
+ * for which this is known. */
 #define LAST_PART 0xffffffffu
 struct v8_checkpoint {
 	__u64 script;
@@ -97,8 +98,8 @@ static __always_inline const struct interp_v8 *find_layout(void)
 	return bpf_map_lookup_elem(&v8_layouts, &minor);
 }
 
-/* Reads an object. While the garbage collector runs, an object that was moved has its new address
- * instead of its map: `object` is then changed to it. */
+/* Reads an object. While the garbage collector runs, a moved object has its new address instead of
+ * its map: then changes `object` to that address, and reads there. */
 static __always_inline long read_object(void *to, __u32 size, __u64 *object)
 {
 	__u64 map;
@@ -112,7 +113,7 @@ static __always_inline long read_object(void *to, __u32 size, __u64 *object)
 	return read_user(to, size, map);
 }
 
-/* Returns the type of an object; 0xffff: it has none. `object` is changed as by read_object(). */
+/* Returns the type of an object; 0xffff: it has none. Changes `object` like read_object(). */
 static __always_inline __u16 type_of(const struct interp_v8 *layout, __u64 *object)
 {
 	__u64 map = 0;
@@ -127,12 +128,13 @@ static __always_inline __u16 type_of(const struct interp_v8 *layout, __u64 *obje
 /* The characters of a string. */
 struct v8_text {
 	__u64 at;
-	__u32 length, width; /* in characters; 0: not a string, or unknown. Bytes of a character */
+	/* number of characters, 0: not a string, or unknown; bytes of a character */
+	__u32 length, width;
 	__u32 is_cut;
 };
 
-/* Finds the characters of a string: those of the first part, if it has several. Not static: the
- * kernel verifies such a function once. */
+/* Finds the characters of a string, or of its first part, if it has several. Not static: the kernel
+ * verifies a global function once. */
 __noinline int v8_find_text(__u64 object, struct v8_text *text)
 {
 	const struct interp_v8 *layout = find_layout();
@@ -203,8 +205,8 @@ static __always_inline __u32 read_string(__u64 object, __u8 *to, __u64 most, __u
 	return read_user(to, bytes, text.at) ? 0 : bytes;
 }
 
-/* Appends a string to the name in scratch->code. Overwrites what follows it. Returns 1 if the name
- * is cut after it. Not static, as v8_find_text(). */
+/* Appends a string to the name in scratch->code. Overwrites the bytes after the name. Returns 1 if
+ * the name is cut there. Not static, like v8_find_text(). */
 __noinline int v8_append_name(__u64 object)
 {
 	struct scratch *scratch = get_scratch();
@@ -233,7 +235,7 @@ __noinline int v8_append_name(__u64 object)
 }
 
 /* Reads the name of a function into scratch->code: names such as {{"Till", "."}, "sell"} have
- * several parts. Not static, as v8_find_text(). */
+ * several parts. Not static, like v8_find_text(). */
 __noinline int v8_read_name(__u64 object)
 {
 	const struct interp_v8 *layout = find_layout();
@@ -272,7 +274,7 @@ struct line_count {
 	bool has_failed;
 };
 
-/* Counts the newlines in scratch->staged. `wide`: characters have 2 bytes. Not static, as
+/* Counts the newlines in scratch->staged. `wide`: characters have 2 bytes. Not static, like
  * v8_find_text(). */
 __noinline __u32 v8_count_newlines(__u32 wide)
 {
@@ -283,7 +285,7 @@ __noinline __u32 v8_count_newlines(__u32 wide)
 
 	if (!scratch)
 		return 0;
-	/* A character becomes 0 if it is a newline, and then the highest bit of it is set. */
+	/* A newline becomes 0, and then the highest bit of its character is set. */
 	for (int i = 0; i < PART_BYTES / 8; i++) {
 		word = ((const __u64 *)scratch->staged)[i] ^ newlines;
 		sum += ~(((word & low) + low) | word | low) >> (wide ? 15 : 7);
@@ -326,8 +328,9 @@ static long count_part(__u32 index, struct line_count *count)
 	return 0;
 }
 
-/* Counts the lines of a script's text up to that of a character; 0: they cannot be counted. Returns
- * 1 if a later sample has to continue, and -1 on errors. Not static, as v8_find_text(). */
+/* Counts the lines of a script's text up to that of the character at `position`. *ret_lines is 0 if
+ * they cannot be counted. Returns 1 if a later sample has to continue, and -1 on errors. Not
+ * static, like v8_find_text(). */
 __noinline int v8_count_lines(__u64 source, __u32 position, __u64 script, __u32 *ret_lines)
 {
 	struct scratch *scratch = get_scratch();
@@ -424,9 +427,9 @@ static __always_inline void read_scope(const struct interp_v8 *layout, __u64 obj
 	scope->has_start = true;
 }
 
-/* Describes the function whose SharedFunctionInfo is in scratch->object, and whose script is in
- * scratch->frame, in scratch->code. Returns 1 if its line is not known yet, and -1 on errors. Not
- * static, as v8_find_text(). */
+/* Describes, in scratch->code, the function whose SharedFunctionInfo is in scratch->object, and
+ * whose script is in scratch->frame. Returns 1 if its line is not known yet, and -1 on errors. Not
+ * static, like v8_find_text(). */
 __noinline int v8_describe(__u64 number, __u32 id)
 {
 	const struct interp_v8 *layout = find_layout();
@@ -485,8 +488,8 @@ static __always_inline bool has_type(const struct interp_v8 *layout, __u64 map, 
 }
 
 /* Reads the script of the function in scratch->object into scratch->frame. Returns its number, 0 if
- * it has none, -EFAULT if it cannot be read, and -EINVAL if the object is no script. Not static, as
- * v8_find_text(). */
+ * it has none, -EFAULT if it cannot be read, and -EINVAL if the object is no script. Not static,
+ * like v8_find_text(). */
 __noinline __s64 v8_read_script(void)
 {
 	const struct interp_v8 *layout = find_layout();
@@ -511,8 +514,8 @@ __noinline __s64 v8_read_script(void)
 	return type == layout->type_oddball ? 0 : -EINVAL;
 }
 
-/* Returns the hash and the length of a string, which do not change when it moves. V8 may compute
- * the hash later, so that functions are described again. */
+/* Returns the hash and the length of a string, which do not change when the string moves. If V8
+ * computes the hash later, functions are described again. */
 static __always_inline __u64 hash_of(const struct interp_v8 *layout, __u64 object)
 {
 	__u64 word = 0;
@@ -592,7 +595,7 @@ static long step(__u32 index, struct v8_walk *walk)
 	__u64 words[6] = {}, at = walk->frame, type;
 	bool is_object;
 
-	/* Frames that are not on the stack, or not outside of the one before. */
+	/* The frame is not on the stack, or not outside of the one before. */
 	if (at & 7 || at < walk->sp || at > walk->end) {
 		walk->common.flags |= INTERP_TORN;
 		return 1;
@@ -635,8 +638,8 @@ static __always_inline __u64 get_fsbase(void)
 	return BPF_CORE_READ(task, thread.fsbase);
 }
 
-/* Returns whether an address is on the current thread's stack, if that is at `sp`. At the outer end
- * of a stack is what fsbase points to; that of the main thread is above everything. */
+/* Returns whether an address is on the current thread's stack, which is at `sp`. A thread's data,
+ * at fsbase, is at the outer end of its stack; the main thread's stack is above all such data. */
 static __always_inline bool is_on_stack(__u64 address, __u64 sp)
 {
 	const __u64 fsbase = get_fsbase();
@@ -686,7 +689,7 @@ static __always_inline void walk_thread(struct v8_walk *walk)
 		walk->common.flags |= INTERP_WALKED;
 		return;
 	}
-	/* It may collect garbage for the thread that the isolate belongs to. */
+	/* The thread may collect garbage for the thread that the isolate belongs to. */
 	if (!is_on_stack(walk->end, walk->sp)) {
 		walk->common.flags |= INTERP_NO_THREAD;
 		return;
