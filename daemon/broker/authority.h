@@ -25,7 +25,7 @@ enum authority_answer {
 
 #define AUTHORITY_MAX_ACTIONS 3
 
-/* A query to polkit about all these actions at once. */
+/* A query to polkit about several actions at once. */
 struct authority_question {
 	struct bus_peer *caller;
 	enum authority_action actions[AUTHORITY_MAX_ACTIONS];

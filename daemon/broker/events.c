@@ -342,7 +342,7 @@ static bool parse_probe(const char *name, struct event *event, GError **error)
 	event->every_one = true;
 	if (!name[length])
 		return true;
-	/* "/filter/", of at least one slash */
+	/* the text is "/filter/", or at least its first slash */
 	g_strlcpy(event->filter, name + length + 1, sizeof(event->filter));
 	if (event->filter[0])
 		event->filter[strlen(event->filter) - 1] = '\0';

@@ -27,7 +27,7 @@ struct event {
 	/* probes: path at which the kernel finds the file of probe_fd (-1: none) */
 	char probe_path[32];
 	int probe_fd;
-	/* 1 + index of the probe's first place, if this is a further place of it; else 0 */
+	/* for a further place of a probe: 1 + index of the probe's first place; else 0 */
 	unsigned same_as;
 	unsigned n_arguments; /* arguments of a static probe at this place */
 	struct probe_argument arguments[PROBE_MAX_ARGUMENTS];

@@ -45,7 +45,8 @@ struct interpreters {
 	unsigned loaded;   /* bits 1 << enum interp_family: families that `program` has */
 	/* the programs of further families; their maps are those of `program` */
 	struct interpreters_bpf *families[INTERP_FAMILIES];
-	char *refused[INTERP_FAMILIES]; /* why the kernel refuses its programs; NULL: it does not */
+	/* why the kernel refuses a family's programs; NULL: it does not */
+	char *refused[INTERP_FAMILIES];
 };
 
 static const char *const family_names[] = INTERP_FAMILY_NAMES;
@@ -156,7 +157,7 @@ static bool has_family(unsigned families, enum interp_family family)
 	return families & 1u << family;
 }
 
-/* Makes the programs use the maps of those that were loaded before. Returns false, with errno, on
+/* Makes the programs use the maps of `first`, which is loaded. Returns false, with errno, on
  * failure. */
 static bool share_maps(struct interpreters_bpf *program, const struct interpreters_bpf *first)
 {
@@ -173,8 +174,8 @@ static bool share_maps(struct interpreters_bpf *program, const struct interprete
 	return true;
 }
 
-/* Writes the programs' types to a file, with the kernel's offsets. Returns false if these are not
- * certain. */
+/* Writes the programs' types to a file, with the kernel's offsets. Returns false if an offset is
+ * not certain. */
 static bool write_types(const struct interpreters_bpf *program, int to)
 {
 	g_autoptr(GMappedFile) mapped = g_mapped_file_new(KERNEL_TYPES, FALSE, NULL);
@@ -207,8 +208,8 @@ static struct interpreters_bpf *open_programs(int types)
 	return interpreters_bpf__open();
 }
 
-/* Loads the programs of some families, and with `first`, whose maps they then use, no others.
- * Returns NULL, with errno, on failure. */
+/* Loads the programs of some families. Without `first`, also loads the shared programs; otherwise
+ * uses the maps of `first`. Returns NULL, with errno, on failure. */
 static struct interpreters_bpf *load(unsigned families, bool sleeps,
 				     const struct interpreters_bpf *first)
 {
@@ -219,7 +220,8 @@ static struct interpreters_bpf *load(unsigned families, bool sleeps,
 
 	if (!program)
 		return NULL;
-	/* Verifying the programs takes most of the time until the first sample can be read. */
+	/* Load only what is needed: verifying the programs takes most of the time until the first
+	 * sample can be read. */
 	bpf_program__set_autoload(program->progs.interp_sample, !first);
 	bpf_program__set_autoload(program->progs.interp_sleep, !first && sleeps);
 	for (unsigned i = INTERP_NONE + 1; i < INTERP_FAMILIES; i++) {

@@ -3,13 +3,13 @@
  * Interpreters - makes a BPF program read the frames of interpreted programs at each sample
  *
  * Owns the BPF programs, their maps and the events that they write to (daemon/interp-protocol.h).
- * Other programs read the frames before a thread sleeps. All describe each code object once, before
- * its first use, so nothing reads a running process later.
+ * Other programs read the frames before a thread sleeps. All programs describe each code object
+ * once, before its first use, so nothing reads a running process later.
  *
  * A thread loads the programs of a family when the engine first requests a process's frames, or
- * when a file has the name of an interpreter, so sessions of CPUs without interpreters pay nothing.
- * Sessions by task load those of all families at once, because threads inherit events with their
- * program.
+ * when a file has the name of an interpreter, so CPU-wide sessions without interpreters pay
+ * nothing. Sessions with per-task events load the programs of all families at once, because threads
+ * inherit events with their program.
  *
  * profd's own tables determine what the programs read of a process: others choose only the family
  * and version, and addresses of the interpreter in a process that the session may record.
@@ -31,8 +31,8 @@ struct interpreters;
  * rights do not suffice for the shared ones. */
 struct interpreters *interpreters_new(unsigned families, bool sleeps, GError **error);
 /* Loads the programs of further families, each of which takes 10 to 30 ms. May run in a thread of
- * its own, but not beside interpreters_lacking() or interpreters_free(). Processes of the families
- * may have been added before. */
+ * its own, but not at the same time as interpreters_lacking() or interpreters_free(). Processes of
+ * the families may have been added before. */
 void interpreters_add(struct interpreters *interpreters, unsigned families);
 /* Returns the families that are neither loaded nor refused; families that do not exist are among
  * them. */
@@ -69,8 +69,8 @@ uint64_t interpreters_start_stack(int32_t pid);
 bool interpreters_has_process(const struct interpreters *interpreters, int32_t pid,
 			      const struct interp_process *process);
 /* Adds or replaces a process, as long as its stack starts at process->start_stack. Fails with
- * NOT_SUPPORTED if the version is not supported, or if the kernel refuses the family's programs,
- * and also if start_stack is 0. */
+ * NOT_SUPPORTED if the version is not supported, if the kernel refuses the family's programs, or if
+ * start_stack is 0. */
 bool interpreters_set_process(struct interpreters *interpreters, int32_t pid,
 			      const struct interp_process *process, GError **error);
 /* Returns the sum of the counters over all CPUs. */

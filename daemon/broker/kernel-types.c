@@ -44,11 +44,12 @@ struct search {
 	struct types own, kernel;
 	struct structure structures[MAX_STRUCTURES];
 	unsigned n_structures;
-	GArray *places;  /* size_t; the first type of the kernel, and each STRIDEth after it */
+	/* size_t: the places of the kernel's first type, and of each STRIDEth type after it */
+	GArray *places;
 	GArray *unnamed; /* struct unnamed */
 };
 
-/* Returns false if the bytes do not have a header and what it names. */
+/* Returns false if the bytes have no valid header, or lack the parts that the header describes. */
 static bool open_types(struct types *types, void *bytes, size_t n)
 {
 	const struct btf_header *header = bytes;
@@ -69,8 +70,8 @@ static bool open_types(struct types *types, void *bytes, size_t n)
 	return types->names[types->names_bytes - 1] == '\0';
 }
 
-/* Returns the type at `place`, and sets it to the next one's; NULL: the type is not valid, or of an
- * unknown kind. */
+/* Returns the type at `place`, and sets `place` to that of the next type. Returns NULL if the type
+ * is not valid, or of an unknown kind. */
 static struct btf_type *next_type(const struct types *types, size_t *place)
 {
 	struct btf_type *type = (struct btf_type *)(types->at + *place);
@@ -141,7 +142,8 @@ static bool find_own(struct search *search)
 	return true;
 }
 
-/* Sets the offsets of members that a type of the kernel has, which is at `bits` in a structure. */
+/* Sets the offsets of the members of `in` that this type of the kernel has. The type is at the
+ * offset `bits` in the kernel's structure. */
 static bool take_members(struct search *search, const struct btf_type *type,
 			 const struct structure *in, uint32_t bits)
 {

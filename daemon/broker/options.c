@@ -475,10 +475,11 @@ void options_free(struct options *options)
 struct possible {
 	GPtrArray *events; /* static names */
 	bool system, kernel, off_cpu;
-	char *no_tracepoints;  /* why tracepoints cannot be recorded; NULL: they can */
-	GStrv interpreters;    /* whose frames can be read, by the kinds of their functions */
-	char *no_interpreters; /* why others cannot be read; NULL: all can */
-	gint64 until_us;       /* time of the next check, because sysctls may change */
+	char *no_tracepoints; /* why tracepoints cannot be recorded; NULL: they can */
+	GStrv interpreters;   /* whose frames can be read: the kinds of their functions */
+	/* why the frames of other interpreters cannot be read; NULL: all can */
+	char *no_interpreters;
+	gint64 until_us; /* time of the next check, because sysctls may change */
 };
 
 static void find_interpreters(struct possible *possible)

@@ -40,11 +40,11 @@ struct options {
 	char *counters_missing;  /* groups that cannot be read here; NULL: none */
 	struct targets *targets; /* holds `pids`, if their owner must be checked; else NULL */
 	GVariant *given;         /* a{sv}, for the property Options */
-	/* text that says what the session has less than requested; NULL: nothing */
+	/* text about what was requested, but is not recorded; NULL: nothing */
 	char *reduced;
 };
 
-/* A client may record these, perhaps after a password, if profd can. */
+/* Recordings that a client may make, perhaps after a password, if profd can make them. */
 struct client_rights {
 	bool system, others, kernel;
 };

@@ -331,7 +331,7 @@ static bool cpu_open_side_band(const struct perf_plan *plan, unsigned number, st
 static bool cpu_open_sources(const struct perf_plan *plan, struct perf_cpu *cpu, bool *ret_too_big,
 			     GError **error)
 {
-	int rings[] = { -1, -1 }; /* events with the rings of samples and of copies */
+	int rings[] = { -1, -1 }; /* events that own the rings of samples and of copies */
 
 	for (unsigned i = 0; !plan->by_task && i < plan->n_events; i++) {
 		struct perf_event_attr attr = perf_source_attr(plan, &plan->events[i]);
@@ -526,7 +526,7 @@ static bool has_copies(const struct perf_plan *plan)
 	return plan->sleep_id && !plan->events[0].off_cpu;
 }
 
-/* Sets what follows from the size of the samples' ring. */
+/* Sets the sizes that depend on the size of the sample ring. */
 static void choose_copies(struct perf_plan *plan)
 {
 	plan->copy_pages = has_copies(plan) ? MIN_OF(plan->sample_pages, ring_pages(COPIES_BYTES))
@@ -756,8 +756,8 @@ static void make_copying(struct event *event, const char *filter)
 	g_strlcpy(event->filter, filter, sizeof(event->filter));
 }
 
-/* Makes an event of a scheduler's tracepoint that has the field where the engine reads it. Returns
- * false if there is no such tracepoint, or if it may not be recorded. */
+/* Makes an event of a scheduler tracepoint. Returns false if there is no such tracepoint, if its
+ * field is not where the engine reads it, or if it may not be recorded. */
 static bool find_tracepoint(const char *name, const char *field, unsigned offset, unsigned bytes,
 			    struct event *ret_event)
 {

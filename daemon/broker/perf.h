@@ -34,8 +34,9 @@ struct perf_plan {
 	 * (copy_bytes), and the same if stacks are walked, else 0 (stack_bytes). It also clears
 	 * `kernel` if per-task events may not record the kernel. */
 	uint32_t side_band_pages, sample_pages, stack_bytes, copy_bytes;
-	/* Copies of the stacks of waits are in a ring of their own, because they come in bursts,
-	 * also from processes that are not recorded, which must not cost samples. 0: none. */
+	/* Pages of the separate ring for copies of the stacks of waits; 0: there is no such ring.
+	 * It is separate because copies come in bursts, also from processes that are not recorded,
+	 * and must not cost samples. */
 	uint32_t copy_pages;
 	/* When perf_open_all() enabled the side bands of all CPUs; 0: it did not. When it does, it
 	 * calls `begun`; and again if it must open everything with smaller rings, because the
@@ -76,7 +77,7 @@ uint64_t perf_wakeup_id(void);
 /* Finds the tracepoint that reports sleeps. *ret_event: its event, to append to the plan's events.
  * Returns the tracepoint's id; 0 if it cannot be recorded here. */
 uint64_t perf_sleep_id(struct event *ret_event);
-/* The same for the tracepoint that reports who wakes threads. */
+/* Like perf_sleep_id(), for the tracepoint that reports which threads wake others. */
 uint64_t perf_waking_id(struct event *ret_event);
 #define PERF_NO_SLEEPS \
 	"the tracepoint sched:sched_switch needs root or the system service, and tracefs"
@@ -115,10 +116,10 @@ struct perf_tasks_options {
 	const struct perf_plan *plan;
 	const GArray *cpus; /* from perf_open_all() with by_task */
 	const struct access *access;
-	const struct targets *targets; /* NULL: need no check */
+	const struct targets *targets; /* NULL: no check is needed */
 	const int32_t *pids;
 	unsigned n_pids;
-	bool interpreters;        /* read the frames of interpreters at the events */
+	bool interpreters;        /* attach the programs that read interpreters' frames */
 	void (*done)(void *data); /* called once, from the main loop */
 	void *data;
 };

@@ -8,10 +8,10 @@
  * maps the file. So profd maps the code once, never executed, with a probe on itself.
  *
  * The events are CPU-wide, and the engine ignores hits in other processes, which the probe slows
- * down too. Per-task events would not, but the kernel cannot inherit a probe: to open it for a new
- * thread, it reads the path of the file again at the address that profd gave, but in the memory of
- * the program that creates the thread. clone() and fork() then fail there, with EFAULT. Several
- * places of a static probe are several events, and one source in the capture.
+ * down too. Per-task events would not slow them down, but threads cannot inherit a probe: to open
+ * it for a new thread, the kernel reads the path of the file again at the address that profd gave,
+ * but in the memory of the program that creates the thread. clone() and fork() then fail there,
+ * with EFAULT. Several places of a static probe are several events, and one source in the capture.
  *
  * Invariants: (1) the probe is placed in the file that was examined, through its descriptor
  *             (2) a place that the kernel refuses is refused here, not silently omitted
@@ -125,7 +125,7 @@ GArray *probes_fields(const struct event *events, unsigned n_events, unsigned fi
 			if (k == fields->len)
 				g_array_set_size(fields, k + 1);
 			field = &g_array_index(fields, struct message_field, k);
-			/* As long as places are added, `element` is the size. */
+			/* Until all places are added, `element` is the size. */
 			field->element = MAX_OF(field->element, argument->bytes);
 			field->is_signed |= argument->is_signed;
 			if (argument->is_float)

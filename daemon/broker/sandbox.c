@@ -137,7 +137,7 @@ static const int allowed_calls[] = {
 	SCMP_SYS(epoll_wait),
 	SCMP_SYS(epoll_pwait),
 	SCMP_SYS(epoll_ctl),
-	/* the engine's, on the capture */
+	/* calls of the engine for the capture */
 	SCMP_SYS(fallocate),
 	SCMP_SYS(fdatasync),
 	SCMP_SYS(fsync),

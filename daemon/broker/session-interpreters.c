@@ -3,7 +3,7 @@
  * Session-interpreters - reads the functions of interpreted programs during a session
  *
  * A family of interpreters has its own BPF programs. With CPU-wide events, they are loaded only
- * when a process may have such an interpreter, or when the name of the command is that of one.
+ * when a process may have such an interpreter, or when the command has the name of one.
  * Loading takes up to 0.2 s, so a thread does it. The engine repeats requests that it sent before
  * the programs were attached.
  */
@@ -18,14 +18,14 @@
 #include <string.h>
 #include <unistd.h>
 
-#define MAX_CHECKS_US 5000000 /* for checking processes, because an engine may name many */
+#define MAX_CHECKS_US 5000000 /* limit for checks of processes, because an engine may name many */
 
 struct session_interpreters {
 	struct session_interpreters_options options;
 	struct interpreters *interpreters; /* NULL: not needed yet, or impossible */
-	/* loads `loaded` with `loading_families`, or adds these to `interpreters`; NULL: not now */
+	/* loads `loaded`, or adds loading_families to `interpreters`; NULL: not running */
 	GThread *loading;
-	/* bits 1 << enum interp_family: families that processes need, and those loaded now */
+	/* bits 1 << enum interp_family: families that processes need; families being loaded */
 	unsigned wanted_families, loading_families;
 	struct interpreters *loaded; /* NULL: load_error is the reason */
 	GError *load_error;

@@ -28,8 +28,8 @@ struct session_interpreters_options {
 	void *data;
 };
 
-/* Copies the options. What they point to must live longer, except that `engine` is not used by
- * session_interpreters_free(). */
+/* Copies the options. The objects that they point to must outlive the result, except `engine`,
+ * which session_interpreters_free() does not use. */
 struct session_interpreters *session_interpreters_new(
 	const struct session_interpreters_options *options);
 void session_interpreters_free(struct session_interpreters *reading); /* NULL is allowed */

@@ -51,8 +51,9 @@
 #define STOP_LIMIT_MS (60000 * SLOW)
 #define DEATH_PATIENCE_MS (1000 * SLOW)
 #define PROGRESS_INTERVAL_US 240000
-#define MAX_RETURNED_BYTES (8 * PERF_RING_BUDGET) /* rings of CPUs that came online again */
-#define MAX_WARNINGS 64                           /* maximum from the engine per second */
+/* limit for the rings of CPUs that came online again */
+#define MAX_RETURNED_BYTES (8 * PERF_RING_BUDGET)
+#define MAX_WARNINGS 64 /* maximum from the engine per second */
 
 /* ---- Accessors ------------------------------------------------------------------------------- */
 
@@ -852,8 +853,8 @@ static bool open_tasks(struct session *session, GError **error)
 	return session->opening != NULL;
 }
 
-/* Loads what reads the functions of the command before the command begins, because loading takes
- * longer than many commands. */
+/* Loads the programs that read the command's functions before the command begins, because loading
+ * takes longer than many commands. */
 static void expect_command(struct session *session)
 {
 	const char *command = session->options->command ? session->options->command[0] : NULL;
