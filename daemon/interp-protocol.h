@@ -22,7 +22,7 @@
 #include "base/v8-layouts.h"
 
 #define INTERP_MAX_FRAMES 128u
-#define INTERP_MAX_NAME 511u /* bytes; each is a power of two less one */
+#define INTERP_MAX_NAME 511u /* bytes; these sizes are powers of two minus one */
 #define INTERP_MAX_FILE 1023u
 #define INTERP_MAX_LINES 8191u
 /* Maximum number of code objects described before a sample; later samples describe the rest. */
@@ -50,8 +50,8 @@ enum interp_family {
 		[INTERP_PERL] = "perl", [INTERP_V8] = "javascript",                       \
 	}
 
-/* A version is MAJOR.minor. V8 has several major versions, and minor ones of one digit: there
- * `minor` has both, as V8_VERSION(). */
+/* A version is MAJOR.minor. V8 has several major versions, and minor ones of one digit, so its
+ * `minor` has both (V8_VERSION()). */
 static inline unsigned interp_major(enum interp_family family, unsigned minor)
 {
 	static const unsigned majors[INTERP_FAMILIES] = {
@@ -98,22 +98,23 @@ enum interp_python_address {
 };
 /* The variable that points to the thread's state is thread-local. */
 enum interp_ruby_address {
-	/* address of the word that has the number of its module; 0: the program */
+	/* address of the word that has the number of the variable's module; 0: the program */
 	INTERP_RUBY_MODULE,
-	/* from the start of the module's block; in the program, from the thread pointer */
+	/* the variable's offset from the start of the module's block; in the program, from the
+	 * thread pointer */
 	INTERP_RUBY_OFFSET,
 	INTERP_RUBY_EVAL, /* rb_vm_exec() */
 	INTERP_RUBY_EVAL_END,
 };
 enum interp_php_address {
-	/* executor_globals; with thread safety, the word that has their offset in the memory of a
-	 * thread, for which the thread has a pointer */
+	/* address of executor_globals; with thread safety, of the word that has the offset of the
+	 * globals in the thread's memory (INTERP_PHP_POINTER) */
 	INTERP_PHP_GLOBALS,
-	/* of the word that has this address; 0: no such word. A program that uses the globals of a
-	 * library has them in its own memory. */
+	/* address of a word that has the address INTERP_PHP_GLOBALS; 0: no such word. A program
+	 * that uses the globals of a library has them in its own memory. */
 	INTERP_PHP_OF_GLOBALS,
-	/* offset of the pointer from the thread pointer, or address of the word that has it; both
-	 * are 0 without thread safety */
+	/* offset from the thread pointer of the pointer to the thread's memory, or, as OF_POINTER,
+	 * the address of the word that has this offset; both are 0 without thread safety */
 	INTERP_PHP_POINTER,
 	INTERP_PHP_OF_POINTER,
 };
@@ -126,25 +127,28 @@ enum interp_perl_address {
 };
 /* The variable that points to the thread's isolate is thread-local, or V8 has a key for it. */
 enum interp_v8_address {
-	/* address of the word that has the variable's offset; 0: INTERP_V8_OFFSET is it */
+	/* address of the word that has the variable's offset; 0: use INTERP_V8_OFFSET */
 	INTERP_V8_OF_OFFSET,
-	INTERP_V8_OFFSET, /* from the thread pointer, or from the start of the module's block */
+	/* the variable's offset from the thread pointer, or from the start of the module's block */
+	INTERP_V8_OFFSET,
 	INTERP_V8_KEY, /* address of the word that has the key; 0: the variable is thread-local */
-	/* address of the word that has the module's number; 0: not from such a block */
+	/* address of the word that has the module's number; 0: INTERP_V8_OFFSET is from the thread
+	 * pointer */
 	INTERP_V8_OF_MODULE,
 };
 #define INTERP_ADDRESSES 4u
 
-/* A process whose interpreter is known; by its pid. */
+/* A process with a known interpreter. The map's key is the pid. */
 struct interp_process {
 	__u32 family; /* enum interp_family; 0: no interpreter */
 	__u32 minor;  /* as in interp_major() */
 	__u64 addresses[INTERP_ADDRESSES];
-	/* start of its memory map's stack: equal in a forked child, different after exec */
+	/* start of the process's stack (mm_struct.start_stack): equal in a forked child, different
+	 * after exec */
 	__u64 start_stack;
 };
 
-/* A program that is loaded at a fixed address; by its file. The value is a struct interp_process
+/* The key of a program that is loaded at a fixed address. The value is a struct interp_process
  * whose start_stack is ignored. */
 struct interp_file {
 	__u64 inode;
@@ -164,7 +168,7 @@ enum interp_flags {
 	INTERP_FAULT = 1 << 2,     /* memory could not be read */
 	INTERP_DEEPER = 1 << 3,    /* more than INTERP_MAX_FRAMES, or callers are missing */
 	INTERP_TORN = 1 << 4,      /* the list contradicts itself */
-	INTERP_FORKED = 1 << 5,    /* found by its parent's entry */
+	INTERP_FORKED = 1 << 5,    /* the process was found by its parent's entry */
 	INTERP_BY_FILE = 1 << 6,
 	/* PHP: all frames are on another native stack than the thread */
 	INTERP_OTHER_STACK = 1 << 7,
@@ -177,7 +181,7 @@ enum interp_flags {
 #define INTERP_FRAME_ENDS_RUN 1u
 /* PHP: the frames after it are on another native stack. */
 #define INTERP_FRAME_ENDS_STACK 2u
-/* Perl: the activation executes the run again and again; in between, no activation has it. */
+/* Perl: the run is executed again and again; between two executions, no activation has it. */
 #define INTERP_FRAME_REPEATS 4u
 
 struct interp_frame {
@@ -186,7 +190,7 @@ struct interp_frame {
 	/* distinguishes code objects that had the same address at different times */
 	__u32 id;
 	/* position of the instruction; Python: bytes from the code object on, up to 3.10 f_lasti;
-	 * Ruby: index of a word in the iseq; PHP and Perl: its line, 0: unknown; V8: 0 */
+	 * Ruby: index of a word in the iseq; PHP and Perl: the line, 0: unknown; V8: 0 */
 	__u32 position;
 	__u32 flags;
 	__u32 reserved;
@@ -213,11 +217,11 @@ struct interp_sample {
 #define INTERP_CODE_LINES_CUT 4u
 #define INTERP_CODE_OWNER_LATIN_1 8u
 
-/* A width of a character is 1, 2 or 4 bytes, or this value: UTF-8. */
+/* The width of a character is 1, 2 or 4 bytes, or this value for UTF-8. */
 #define INTERP_UTF_8 0u
 
-/* Ruby, PHP and Perl: `name` has the name of the method's class, module or package, in UTF-8, at
- * this offset; both names are shorter than this. */
+/* Ruby, PHP and Perl: the offset in `name` of the name of the method's class, module or package, in
+ * UTF-8 (Perl: or Latin-1, see INTERP_CODE_OWNER_LATIN_1). Both names are shorter than this. */
 #define INTERP_MAX_OWNER 256u
 #define INTERP_RUBY_OWNER INTERP_MAX_OWNER
 
@@ -225,7 +229,7 @@ struct interp_sample {
 enum interp_php_kind {
 	INTERP_PHP_FUNCTION = 1,
 	INTERP_PHP_INTERNAL, /* a C function: without file and line */
-	INTERP_PHP_MAIN,     /* of the file that was executed first */
+	INTERP_PHP_MAIN,     /* code of the file that was executed first */
 	INTERP_PHP_INCLUDE,
 	INTERP_PHP_EVAL,
 };
@@ -235,28 +239,29 @@ enum interp_perl_kind {
 	INTERP_PERL_SUB = 1,
 	INTERP_PERL_FORMAT,
 	INTERP_PERL_REQUIRE, /* the name is that of the file, as the program has it */
-	INTERP_PERL_EVAL,    /* of a text; file and line are where it is executed */
-	INTERP_PERL_SORT,    /* a block that compares; likewise */
-	INTERP_PERL_REGEX,   /* code in a pattern; likewise */
-	INTERP_PERL_MAIN,    /* of the file that is executed */
+	INTERP_PERL_EVAL,    /* code of a text; file and line are where the text is executed */
+	INTERP_PERL_SORT,    /* block that compares for sort(); file and line likewise */
+	INTERP_PERL_REGEX,   /* code in a pattern; file and line likewise */
+	INTERP_PERL_MAIN,    /* code of the file that is executed */
 };
 
 /* Kinds of functions of JavaScript; anonymous ones and code outside of functions have no name, and
  * code that eval() compiles has no file. */
 enum interp_v8_kind {
 	INTERP_V8_FUNCTION = 1,
-	INTERP_V8_NATIVE, /* of V8 or in C++: without file and line */
+	INTERP_V8_NATIVE, /* function of V8 or in C++: without file and line */
 	INTERP_V8_MODULE, /* code of a file outside of functions */
 };
 
 /* Ruby's `lines` begin with this. The line numbers follow, as __u32, then the set of positions, as
  * Ruby keeps it (ruby-lines.c). */
 struct interp_ruby_lines {
-	__u32 n; /* line numbers that the iseq has */
+	__u32 n; /* number of line numbers that the iseq has */
 	__u32 n_read;
 };
 #define INTERP_RUBY_MAX_LINES 1500u
-#define INTERP_RUBY_MAX_POSITIONS 2047u /* bytes; both fit in `lines` */
+/* bytes; line numbers and positions together fit in `lines` */
+#define INTERP_RUBY_MAX_POSITIONS 2047u
 
 /* The record ends after lines[lines_bytes - 1]. */
 struct interp_code {

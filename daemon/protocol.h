@@ -66,9 +66,9 @@ enum message_type {
 	/* before START: struct message_arguments; one for each place of a probe */
 	MESSAGE_ARGUMENTS,
 	/* OUTPUTS: struct message_outputs for each CPU, fds: the events that write samples and code
-	 * objects. NO_OUTPUTS: text that says why frames are not read. Answers to the first
-	 * INTERPRETED, or, for a family that the kernel refuses, to the first of that; with
-	 * per-task events, OUTPUTS come before START. */
+	 * objects. NO_OUTPUTS: text that says why frames are not read. Either one answers the first
+	 * INTERPRETED; NO_OUTPUTS also answers the first INTERPRETED of a family that the kernel
+	 * refuses. With per-task events, OUTPUTS come before START. */
 	MESSAGE_OUTPUTS,
 	MESSAGE_NO_OUTPUTS,
 	/* engine to broker */
@@ -98,9 +98,9 @@ struct message {
 /* sample_type with copied stacks: registers and stack precede the cgroup */
 #define ENGINE_STACK_SAMPLE_TYPE \
 	(ENGINE_SAMPLE_TYPE | PERF_SAMPLE_REGS_USER | PERF_SAMPLE_STACK_USER)
-/* The same for the event that copies the stacks of sleeping threads. With a period in the sample,
- * the kernel would ignore a fixed period of a tracepoint, so the stream id takes the place of the
- * CPU, and the CPU that of the period. Each record is parsed like other samples. */
+/* sample_type of the event that copies the stacks of sleeping threads. If its samples had a period,
+ * the kernel would ignore the tracepoint's fixed period. So the stream id takes the place of the
+ * CPU, and the CPU that of the period, and records are parsed like other samples. */
 #define ENGINE_COPY_TYPE(type) (((type) & ~(uint64_t)PERF_SAMPLE_PERIOD) | PERF_SAMPLE_STREAM_ID)
 /* With has_fields, every sample has PERF_SAMPLE_RAW in addition, after the call chain. */
 /* sample_type of side-band events; every record ends with tid, time, cpu, identifier */
@@ -122,7 +122,7 @@ struct message {
 
 /* Records of sched:sched_waking are of ENGINE_SLEEP_TYPE too, in the side band's ring, with the
  * registers of the thread that wakes another (regs_waking_mask()), and the fields of sched_wakeup.
- * That event occurs where the woken thread will run, and this one in the waker. */
+ * sched_wakeup occurs where the woken thread will run, sched_waking in the waker. */
 #define ENGINE_FLAGS_OFFSET \
 	2 /* offset of the context's flags, a byte, in any tracepoint's fields */
 /* from TRACE_FLAG_HARDIRQ, _SOFTIRQ and _NMI of <linux/trace_events.h> */
@@ -150,8 +150,8 @@ struct message_source {
 	/* Not 0: not a source of samples; its samples are stacks of threads that are about to sleep
 	 * (1), or that wake another thread (2). Such sources come last. */
 	uint32_t off_cpu;
-	/* a further place of a probe: 1 + the position of the probe's first source, whose samples
-	 * these are; 0: a source of its own */
+	/* for a further place of a probe: 1 + the position of the probe's first source, which its
+	 * samples belong to; 0: a source of its own */
 	uint32_t same_as;
 	uint32_t pad;
 };
@@ -195,7 +195,8 @@ struct message_config {
 	uint32_t off_cpu_max_rate;
 	/* 1: samples are of ENGINE_STACK_SAMPLE_TYPE, even if no stack is walked */
 	uint32_t has_stacks;
-	/* read what waits longer than this wait for, and their stacks if not copied; 0: nothing */
+	/* if a wait lasts longer than this, read what it waits for, and its stack if that was not
+	 * copied; 0: read nothing */
 	uint64_t off_cpu_threshold_ns;
 };
 
@@ -268,10 +269,10 @@ struct message_metadata {
 	uint32_t key_bytes, value_bytes;
 };
 
-/* A ring is mapped with 1 + ring_pages pages; the broker has mapped each ring once before. All
- * sources write into the first source's ring, except those that copy stacks of waits, which write
- * into the ring of the first one of their own, if copy_pages is not 0 (PERF_EVENT_IOC_SET_OUTPUT is
- * done). With per-task events, the events deliver nothing, and there is one for each ring. */
+/* A ring is mapped with 1 + ring_pages pages; the broker has mapped each ring once before. The
+ * sources write into the first source's ring. But if copy_pages is not 0, those that copy stacks of
+ * waits write into a separate ring, that of the first of them. (PERF_EVENT_IOC_SET_OUTPUT is done.)
+ * With per-task events, the events deliver nothing, and there is one for each ring. */
 struct message_cpu {
 	uint32_t cpu;
 	uint32_t side_band_pages;
@@ -310,8 +311,8 @@ struct message_interpreted {
 	uint64_t addresses[4]; /* as in struct interp_process */
 };
 
-/* Two further events that write into the ring of a CPU's sources. Samples of processes with an
- * interpreter are written by the first one instead of their source. */
+/* Two further events that write into the ring of a CPU's sources. The first one writes the samples
+ * of processes with an interpreter, instead of their source. */
 struct message_outputs {
 	uint32_t cpu;
 	uint32_t is_last; /* 1: all CPUs have their events now */

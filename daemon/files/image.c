@@ -203,7 +203,7 @@ static int open_path(const struct target *target, int *ret_fd)
 	if (!is_same_file(fd, target->mapping))
 		return ESTALE;
 	if (!target->client->is_self && (fstat(fd, &status) < 0 || !(status.st_mode & S_IROTH)) &&
-	    /* nor do inode and generation prove that it is the mapped file */
+	    /* and inode and generation do not prove that it is the mapped file */
 	    (!target->mapping->inode || !(uint32_t)target->mapping->inode_generation ||
 	     ioctl(fd, FS_IOC_GETVERSION, &generation) < 0 ||
 	     (uint32_t)generation != (uint32_t)target->mapping->inode_generation))
