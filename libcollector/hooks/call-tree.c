@@ -627,8 +627,8 @@ static enum message_outcome find_merged(struct producer *producer, uint32_t *ret
 
 /* ---- Nodes of stacks ---- */
 
-/* Uses the completed walk if `is_walked`. Walks again if a handler or an unloaded module made it
- * invalid. */
+/* Uses the completed walk if `is_walked`. Walks again if a handler or an unloaded module made that
+ * walk invalid. */
 static __attribute__((noinline)) uint32_t get_slowly(struct producer *producer,
 						     const struct walk_registers *caller,
 						     bool is_walked)

@@ -89,8 +89,8 @@ struct python_code {
 	uint64_t name, file, lines; /* addresses of the bytes */
 };
 
-/* Finds out how the code object of a frame is described. `room`: bytes for all texts; longer ones
- * are cut. */
+/* Finds the texts that describe the code object of a frame. `room`: bytes for all texts; longer
+ * ones are cut. */
 void python_measure(struct python_chain *chain, const struct python_frame *frame, size_t room,
 		    struct python_code *ret_code);
 /* Writes the texts, head.n_bytes bytes. */

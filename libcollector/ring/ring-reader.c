@@ -210,8 +210,8 @@ static uint64_t ns_of(struct ring_reader *reader, uint64_t time, bool has_ticks)
 	return has_ticks ? tick_clock_ns(reader->ticks, time) : time;
 }
 
-/* Computes when the new block of a realloc that began at `time` existed: not after the drain, and
- * not before the realloc's own record. */
+/* For a realloc that began at `time`, returns when its new block came to exist: not after the
+ * drain, and not before the realloc's own record. */
 static void finalize_realloc(struct ring_reader *reader, const struct ring_batch *batch,
 			     struct ring_realloc *moved, uint64_t time, bool has_ticks)
 {

@@ -293,7 +293,7 @@ static bool wait_for_room(struct ring *ring, uint64_t from, uint32_t bytes, uint
 	return found;
 }
 
-/* Maps all pages of a ring that will be written soon. Reads, because a read maps as many pages as
+/* Maps all pages of a ring that will be written soon, by reading them: a read maps as many pages as
  * the kernel's fault-around, while a write maps only its own page. */
 static void map_pages(const struct ring *ring)
 {

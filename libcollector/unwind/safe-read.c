@@ -84,8 +84,8 @@ static void choose_way(struct safe_read *memory)
 			      : SAFE_READ_BY_KERNEL;
 }
 
-/* Returns the number of bytes before the first unreadable one. If the kernel refuses the call, sets
- * the way to probes. */
+/* Returns the number of bytes before the first unreadable one. If the kernel refuses the call,
+ * later reads use probes. */
 static size_t read_by_kernel(struct safe_read *memory, void *buffer, size_t size,
 			     const struct iovec *remote, size_t n)
 {

@@ -62,10 +62,11 @@ struct claim {
 };
 
 struct cache {
-	uint64_t holder_sp;     /* frame of the walk that holds the cache; 0: between two stores */
-	uint64_t holder_thread; /* thread pointer of that walk; both survive fork() */
-	uintptr_t holder;       /* copy of claim.holder */
-	uint32_t generation;    /* generation of `slots`; 0: never used */
+	uint64_t holder_sp; /* frame of the walk that holds the cache; 0: between two stores */
+	/* thread pointer of that walk; like the frame, it survives fork() */
+	uint64_t holder_thread;
+	uintptr_t holder;    /* copy of claim.holder */
+	uint32_t generation; /* generation of `slots`; 0: never used */
 	/* value of self_unwind_generation() when filled */
 	uint32_t own_generation;
 	struct walk_cache slots;
