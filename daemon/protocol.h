@@ -385,8 +385,8 @@ struct message_snapshot_request {
 	uint32_t pad;
 };
 
-/* Requests the memory usage and the counters of processes, whichever the session records; or the
- * stacks of sleeping threads. Further requests of the kind are dropped until this one is
+/* Requests the memory usage and the counters of processes, as far as the session records them; or
+ * the stacks of sleeping threads. Further requests of the same kind are dropped until this one is
  * answered. */
 struct message_usage_request {
 	uint32_t serial;

@@ -11,6 +11,7 @@ struct access {
 	bool own_only; /* no data of other users' processes may get into the session */
 	/* OpenImage may return any file of the session, not only those that the user may read */
 	bool any_image;
-	/* the per-user limits (limits.c) apply: not root, and the broker serves others too */
+	/* the per-user limits (limits.c) apply: the user is not root, and the broker serves others,
+	 * too */
 	bool limited;
 };

@@ -27,8 +27,8 @@
 struct interpreters;
 
 /* Loads the programs that all families share, and those of `families` (bits 1 << enum
- * interp_family). `sleeps`: also those for sleeps. Fails if the kernel, its type information or the
- * rights do not suffice for the shared ones. */
+ * interp_family). `sleeps`: also loads the programs for sleeps. Fails if the kernel, its type
+ * information or the rights do not suffice for the shared programs. */
 struct interpreters *interpreters_new(unsigned families, bool sleeps, GError **error);
 /* Loads the programs of further families, each of which takes 10 to 30 ms. May run in a thread of
  * its own, but not at the same time as interpreters_lacking() or interpreters_free(). Processes of

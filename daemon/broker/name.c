@@ -59,7 +59,7 @@ static void on_requested(GObject *source, GAsyncResult *result, gpointer data)
 	struct name *name = data;
 	guint32 owner = 0;
 
-	if (g_error_matches(error, G_IO_ERROR, G_IO_ERROR_CANCELLED)) /* freed */
+	if (g_error_matches(error, G_IO_ERROR, G_IO_ERROR_CANCELLED)) /* the name was freed */
 		return;
 	if (reply)
 		g_variant_get(reply, "(u)", &owner);

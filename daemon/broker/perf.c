@@ -43,7 +43,7 @@
 #define STACK_MIN_BYTES 1024u
 #define STACK_GOOD_BYTES 32768u        /* nearly all stacks are smaller */
 #define ARGUMENT_STACK_BYTES 2048      /* copied for arguments if stacks are not walked */
-#define ARGUMENT_RING_BYTES (8u << 20) /* holds 0.2 s of 20 000 such samples a second */
+#define ARGUMENT_RING_BYTES (8u << 20) /* holds 0.2 s of 20 000 samples with arguments a second */
 #define STACK_RINGS_A_SECOND 2         /* a ring holds at most 1/2 s of samples */
 #define STACK_WAIT_A_SECOND 4   /* a ring holds at least 1/4 s: the engine wakes at 1/4 full */
 #define STACK_HURRY_A_SECOND 16 /* a ring may hold 1/16 s, to copy STACK_GOOD_BYTES */

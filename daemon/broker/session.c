@@ -614,7 +614,8 @@ static bool send_fields(struct session *session, GError **error)
 	return ok;
 }
 
-/* Reports to the capture and to the client that an unprivileged user gets less. */
+/* Notes in the capture, and warns the client, that without privilege less is recorded than was
+ * requested. */
 static void notify_reduced(struct session *session)
 {
 	const struct perf_plan *plan = &session->plan;

@@ -374,8 +374,8 @@ static void add_counters(struct snapshot *snapshot, int dir, pid_t pid)
 	buffer_add(&snapshot->buffer, &record, &n, NULL, 0);
 }
 
-/* `number`: the pid; if negative, the memory usage of process -number is read in the bare way. A
- * thread has a directory like a process. */
+/* Adds the records of a process, or of a thread, which has such a directory, too. `number`: the pid
+ * or tid; if negative, the memory usage of process -number is read in the bare way. */
 static int add_process(struct snapshot *snapshot, int proc, int32_t number)
 {
 	const pid_t pid = abs(number);

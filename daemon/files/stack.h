@@ -3,7 +3,7 @@
 
 #include "daemon/files/buffer.h"
 
-/* Adds the stack of a thread that sleeps, and what it waits for: SNAPSHOT_STACK. `dir`: the
- * thread's directory in /proc. Adds nothing if the thread runs, or may not be read. Takes about
- * 20 us, or forever. */
+/* Adds a SNAPSHOT_STACK: the stack of a sleeping thread, and what the thread waits for. `dir`: the
+ * thread's directory in /proc. Adds nothing if the thread runs, or may not be read. Takes about 20
+ * us, or forever. */
 void stack_add(struct buffer *buffer, int dir, pid_t tid);
