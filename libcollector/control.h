@@ -72,7 +72,7 @@ struct control_request {
 	uint64_t magic;
 	uint32_t version;
 	uint32_t bytes;          /* CONTROL_BYTES */
-	uint64_t min_data_bytes; /* for each ring; 0: as in the first arena */
+	uint64_t min_data_bytes; /* minimum data size of each ring; 0: as in the first arena */
 	uint32_t n_rings;
 	uint8_t reserved[36];
 };

@@ -93,7 +93,7 @@ struct prof_arg {
 	} value;
 };
 
-#define PROF_MAX_ARGS 32 /* maximum for each mark; further arguments are dropped */
+#define PROF_MAX_ARGS 32 /* maximum number for each mark; further arguments are dropped */
 
 /* Records an instant, at the current time. args may be NULL if n_args is 0. */
 PROF_PUBLIC bool prof_mark_instant(const char *group, const char *name, const struct prof_arg *args,

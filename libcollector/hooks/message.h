@@ -19,7 +19,8 @@
 #include "libcollector/hooks/stack.h"
 #include "libcollector/register/register.h"
 
-#define MESSAGE_TRIES 8 /* tries for a message, if handlers interfere or the ring is replaced */
+/* maximum tries for a message, if handlers interfere or the ring is replaced */
+#define MESSAGE_TRIES 8
 #define MESSAGE_MAX_TEXTS 66u
 
 struct message {

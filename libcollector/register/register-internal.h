@@ -12,7 +12,7 @@
 
 struct arena_entry {
 	struct ring_arena *arena;
-	struct producer **producers; /* one for each ring; NULL: never owned */
+	struct producer **producers; /* the producer of each ring; NULL: the ring was never owned */
 };
 
 /* Zeroed in a forked child. */
@@ -22,7 +22,7 @@ struct process {
 	uint64_t generation;
 	uint64_t lost; /* records lost before the first arena */
 	struct control_connection connection;
-	struct ring_budget budget; /* for all waits except the first */
+	struct ring_budget budget; /* limits all waits except the first */
 	uint32_t growing;          /* 1: a thread requests an arena */
 	uint32_t sweeping;
 	uint32_t answering; /* 1: a thread answers an attach request */

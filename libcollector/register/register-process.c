@@ -582,7 +582,8 @@ bool register_read_variable(const char *name, char *ret_value, size_t n_bytes)
 
 /* ---- The beginning ---- */
 
-/* Once for each process image. A forked child inherits everything except the page's content. */
+/* Called once for each process image. A forked child inherits everything except the page's
+ * content. */
 static int set_up(void)
 {
 	struct process *page = register_map_memory(RING_PAGE);

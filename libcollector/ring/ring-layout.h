@@ -335,7 +335,7 @@ static_assert(sizeof(struct ring_calls) == 16, "calls");
 #define RING_CODE_FILE_CUT 0x02u
 
 struct ring_code {
-	uint32_t id;      /* from the same numbers as those of RING_CALLS */
+	uint32_t id;      /* ids of RING_CODE and of RING_CALLS are from the same sequence */
 	uint32_t n_bytes; /* number of bytes that follow; those after name and file are the lines */
 	uint64_t interpreter; /* an address in the code of the interpreter */
 	uint32_t first_line;
