@@ -147,8 +147,8 @@ struct message_source {
 	uint64_t period;
 	uint64_t frequency; /* 0: fixed period */
 	uint32_t counts_ns; /* the period is in ns of CPU time, so missed ticks can be computed */
-	/* Not 0: not a source of samples; its samples are stacks of threads that are about to sleep
-	 * (1), or that wake another thread (2). Such sources come last. */
+	/* 0: a source of samples. Otherwise, the samples are stacks of threads that are about to
+	 * sleep (1), or that wake another thread (2). Such sources come last. */
 	uint32_t off_cpu;
 	/* for a further place of a probe: 1 + the position of the probe's first source, which its
 	 * samples belong to; 0: a source of its own */
@@ -177,7 +177,8 @@ struct message_config {
 	/* when the broker enabled the side band (CLOCK_MONOTONIC); 0: the engine enables it */
 	uint64_t begin_ns;
 	uint32_t interpreters, pad; /* 1: interpreters are read, if stacks are walked */
-	/* bytes after this struct: struct message_metadata, key, value, …; become metadata rows */
+	/* bytes after this struct, which become metadata rows: struct message_metadata, key, value,
+	 * … */
 	uint32_t metadata_bytes;
 	/* 1: per-task events, which come with EVENTS; the events of CPU only own the rings */
 	uint32_t by_task;

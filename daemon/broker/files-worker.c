@@ -198,7 +198,7 @@ bool files_worker_receive(struct files_worker *worker, struct files_answer *ret_
 	} while (n < 0 && errno == ECONNRESET);
 	if (n < 0 && errno == EAGAIN)
 		return false;
-	if (n <= 0) { /* end; handled by on_child_exit() */
+	if (n <= 0) { /* the socket's end, which on_child_exit() handles */
 		g_clear_handle_id(&worker->input_watch, g_source_remove);
 		return false;
 	}

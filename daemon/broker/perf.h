@@ -29,7 +29,8 @@ struct perf_plan {
 	/* id of tracepoint sched_waking; 0: wakers are not recorded; else the last event copies
 	 * their stacks */
 	uint64_t waking_id;
-	uint64_t ring_bytes; /* all sample rings together, without those of copies; 0: automatic */
+	/* size of all sample rings together, without the rings of copies; 0: automatic */
+	uint64_t ring_bytes;
 	/* Set by perf_open_all(): the ring sizes of a CPU, the maximum bytes copied of a stack
 	 * (copy_bytes), and the same if stacks are walked, else 0 (stack_bytes). It also clears
 	 * `kernel` if per-task events may not record the kernel. */

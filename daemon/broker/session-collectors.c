@@ -13,7 +13,7 @@
 #include "daemon/broker/target.h"
 
 #define MAX_CHECKED_THREADS 2000
-#define MAX_REFUSED 64 /* maximum reported to the engine per REFUSED_MS */
+#define MAX_REFUSED 64 /* maximum number of peers reported to the engine per REFUSED_MS */
 #define REFUSED_MS 20  /* short, because an engine drops processes that have ended */
 
 const uint8_t *session_token(const struct session *session)

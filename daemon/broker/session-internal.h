@@ -20,8 +20,8 @@ struct session {
 	struct engine *engine;
 	struct images *images;
 	GArray *cpus;   /* struct perf_cpu; mapped until the engine has mapped them, too */
-	GArray *events; /* struct perf_task_event, until they are sent; NULL: not per task */
-	struct perf_tasks *opening; /* while per-task events are being opened */
+	GArray *events; /* struct perf_task_event, until they are sent; NULL: no per-task events */
+	struct perf_tasks *opening; /* not NULL while per-task events are being opened */
 	struct perf_plan plan;
 	struct requests *requests;                 /* NULL without an engine */
 	struct session_interpreters *interpreters; /* NULL: the events are not open */

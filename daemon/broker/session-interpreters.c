@@ -30,10 +30,11 @@ struct session_interpreters {
 	struct interpreters *loaded; /* NULL: load_error is the reason */
 	GError *load_error;
 	guint loaded_watch;
-	uint32_t refused_families; /* the engine was sent why these are not read */
-	int64_t checks_us;         /* time that checks of processes took */
-	bool tried_sleeps;         /* reading before sleeps was tried, or is not wanted any more */
-	bool has_failed;           /* nothing can be read; the engine was sent the reason */
+	/* families for which the engine was sent the reason of the refusal */
+	uint32_t refused_families;
+	int64_t checks_us; /* time that checks of processes took */
+	bool tried_sleeps; /* reading before sleeps was tried, or is not wanted any more */
+	bool has_failed;   /* nothing can be read; the engine was sent the reason */
 	bool has_stopped;
 };
 

@@ -35,7 +35,7 @@
 #endif
 
 #define MAX_MEMORY (UINT64_C(1) << 30)
-#define MAX_WRITTEN (UINT64_C(1) << 30) /* bytes of a snapshot or of a copied file */
+#define MAX_WRITTEN (UINT64_C(1) << 30) /* maximum size of a snapshot, or of a copied file */
 
 /* ---- Capabilities ---------------------------------------------------------------------------- */
 

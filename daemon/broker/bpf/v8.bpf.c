@@ -38,7 +38,7 @@
 #define SCOPE_HAS_CLASS_VARIABLE (1 << 10)
 #define SCOPE_HAS_FUNCTION_NAME (3 << 12)
 #define SCOPE_HAS_INFERRED_NAME (1 << 14)
-#define SCOPE_TAIL 4 /* words after the names of variables, up to the position */
+#define SCOPE_TAIL 4 /* number of words from the end of the variables' names to the position */
 
 /* src/objects/shared-function-info.tq */
 #define FLAGS_SYNTAX(flags) ((flags) >> 7 & 7)
