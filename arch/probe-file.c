@@ -557,14 +557,16 @@ static void fail_unknown(const struct probe_file *file, const struct search *sea
 		       "than 256 MiB");
 }
 
-/* Returns whether some symbol, even one that another file defines, has this name. */
-static bool mentions(const struct probe_file *file, const char *name)
+/* Returns whether some symbol, even one that another file defines, has this name. `imported`: only
+ * one that another file defines. */
+static bool mentions(const struct probe_file *file, const char *name, bool imported)
 {
 	Elf64_Sym symbol;
 
 	for (size_t t = 0; t < ARRAY_SIZE(file->tables); t++)
 		for (size_t i = 0; get_symbol(&file->tables[t], i, &symbol); i++)
-			if (is_name(name_of(&file->tables[t], &symbol), name))
+			if ((!imported || symbol.st_shndx == SHN_UNDEF) &&
+			    is_name(name_of(&file->tables[t], &symbol), name))
 				return true;
 	return false;
 }
@@ -600,8 +602,14 @@ static const char *refuse_return(const struct probe_file *file, uint64_t address
 	if (keeps_caller(file, address))
 		return "it keeps its caller's address for later, which a probe of its return "
 		       "replaces";
+	/* C has this if a thread that ends by pthread_exit() or pthread_cancel() cleans up. libc's
+	 * own, which it defines, serves others. */
+	if (mentions(file, "__gcc_personality_v0", true))
+		return "a probe of a function's return stops the cleanup of a thread that ends in "
+		       "that function, and this file cleans up (C with -fexceptions); its entry can "
+		       "be probed";
 	for (size_t i = 0; i < ARRAY_SIZE(throwers); i++)
-		if (mentions(file, throwers[i]))
+		if (mentions(file, throwers[i], false))
 			return "a probe of a function's return ends the program if an exception "
 			       "passes that function, and this file uses exceptions (C++ or Rust); "
 			       "its entry can be probed";

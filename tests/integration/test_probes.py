@@ -385,8 +385,18 @@ def test_refused_returns(profctl, program, capture, tmp_path):
     throws = tmp_path / "throws"
     subprocess.run(["g++", "-O1", source, "-o", throws], check=True)
     assert "exception" in refused(profctl, capture, f"{throws}:thrower%return", throws)
+    # C that cleans up when a thread is cancelled
+    source = tmp_path / "cancelled.c"
+    source.write_text("#include <pthread.h>\n#include <stdio.h>\nstatic void undo(void *p) { puts(p); }\n"
+                      "__attribute__((noinline)) void leave(int n) { if (n) pthread_exit(NULL); __asm__ volatile(\"\"); }\n"
+                      "int main(int n, char **a) { pthread_cleanup_push(undo, a[0]); leave(n - 1); pthread_cleanup_pop(0); return 0; }\n")
+    cancelled = tmp_path / "cancelled"
+    subprocess.run(["gcc", "-O1", "-pthread", "-fexceptions", source, "-o", cancelled], check=True)
+    assert "the cleanup of a thread" in refused(profctl, capture, f"{cancelled}:leave%return", cancelled)
+    subprocess.run(["gcc", "-O1", "-pthread", source, "-o", cancelled], check=True)
+    profctl("record", "-q", "--no-off-cpu", "--force", "-e", f"{cancelled}:leave%return", "-o", capture, "--", cancelled)
     # the function's entry can be probed, by its readable name
-    done = profctl("record", "-q", "--no-off-cpu", "-e", f"{throws}:thrower", "-o", capture, "--", throws)
+    done = profctl("record", "-q", "--no-off-cpu", "--force", "-e", f"{throws}:thrower", "-o", capture, "--", throws)
     assert done.returncode == 0
 
 
