@@ -150,7 +150,19 @@ def test_block_requests(profctl, profcapture, capture):
     assert sum(row["count"] for row in by) == len(found)
 
 
+def test_filter_of_a_text(profctl, profcapture, capture):
+    """A filter may compare a text with slashes and commas; another event may follow."""
+    done = recorded(profctl, "-e", f'{EXEC}/filename=="/bin/true,"/,{EXEC}/filename=="/bin/true"/,page-faults', "-o", capture, "--",
+                    sys.executable, "-S", "-c", PROGRAM)
+    assert done["samples"] > 1
+    assert {row["name"] for row in rows(profcapture, capture, "source")} == \
+        {f'{EXEC}/filename=="/bin/true,"/', f'{EXEC}/filename=="/bin/true"/', "page-faults"}
+    row, = (row for row in events(profcapture, capture, "--by", "filename") if row["event"] == f'{EXEC}/filename=="/bin/true"/')
+    assert (row["value"], row["count"]) == ("/bin/true", 1)
+
+
 @pytest.mark.parametrize("event, message", [
+    (os.fsdecode(WRITE.encode() + b'/buf == "\xff"/'), "is not UTF-8"),
     (f"{WRITE}/nothing == 1/", "the kernel refuses the filter \"nothing == 1\": Invalid argument; it compares fields as in "
      "pid==1 && comm~\"x*\", and this event has __syscall_nr, fd, buf, count"),
     (f"{WRITE}/fd ==/", "the kernel refuses the filter"),

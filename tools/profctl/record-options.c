@@ -145,12 +145,17 @@ int record_split_events(GPtrArray **list)
 			g_autofree char *event = NULL;
 			bool is_path = *start == '/' || *start == '.'; /* path of a probe's file */
 			bool in_terms = false; /* between the slashes of "pmu/term,term/" */
+			bool in_quotes = false;
 
-			for (end = start; *end && (*end != ',' || in_terms); end++)
-				in_terms ^= *end == '/' && !is_path;
+			for (end = start; *end && (*end != ',' || in_terms || in_quotes); end++) {
+				in_quotes ^= *end == '"';
+				in_terms ^= *end == '/' && !is_path && !in_quotes;
+			}
 			event = g_strndup(start, (gsize)(end - start));
 			if (!*event)
 				return cli_usage_error(_("--event: '%s' has an empty name"), given);
+			if (!g_utf8_validate(event, -1, NULL))
+				return cli_usage_error(_("--event: '%s' is not UTF-8"), event);
 			if (!g_ptr_array_find_with_equal_func(events, event, g_str_equal, NULL))
 				g_ptr_array_add(events, g_steal_pointer(&event));
 			start = end + 1;
