@@ -116,6 +116,12 @@ def test_status_and_output(profctl, load, tmp_path):
     done = profctl("stat", "--", "sh", "-c", "echo out; echo err >&2; exit 3", check=3)
     assert done.stdout == "out\n" and done.stderr.startswith("err\n") and "elapsed" in done.stderr
     assert profctl("stat", "-r", 2, "--", "sh", "-c", "kill -TERM $$", check=128 + signal.SIGTERM)
+    script = "n=$(($(cat n 2>/dev/null) + 1)); echo $n >n; test $n != 2"
+    failing = "sh", "-c", f"cd {tmp_path}; {script}"
+    assert re.search(r": 3 runs, the mean of them\. 1 failed, exit status 1\.$", profctl("stat", "-r", 3, "--", *failing, check=1).stderr, re.M)
+    (tmp_path / "n").unlink()
+    data, _ = stat(profctl, "-r", 2, "--", *failing, check=1)
+    assert (data["runs"], data["failed"], data["exit"]) == (2, 1, 1) and stat(profctl, "--", "true")[0]["failed"] == 0
     assert "command not found" in profctl("stat", "--", "no-such-command", check=127).stderr
     assert "Permission denied" in profctl("stat", "--", str(tmp_path), check=126).stderr
     assert "did you mean \"page-faults\"" in profctl("stat", "-e", "page-fault", "--", "true", check=2).stderr
@@ -156,6 +162,7 @@ def test_bad_files(profctl, load, tmp_path):
         for option in "--compare", "--save":
             assert "'profctl stat --save'" in profctl("stat", option, path, "--", "touch", ran, check=3).stderr
         assert path.read_text() == text and not ran.exists()
+    assert "cannot write" in profctl("stat", "--save", tmp_path / "none" / "x", "--", "touch", ran, check=1).stderr and not ran.exists()
     assert "No such file" in profctl("stat", "--compare", tmp_path / "none", "--", "touch", ran, check=1).stderr
     hostile = tmp_path / "hostile"
     hostile.write_text("[profctl stat]\nversion=1\n[page-faults]\nvalues=nan;inf;-1;x;\n[elapsed]\nvalues=1e999;\n[user]\nvalues=;;;\n")

@@ -26,6 +26,7 @@
 
 #include <errno.h>
 #include <glib/gi18n.h>
+#include <glib/gstdio.h>
 #include <math.h>
 #include <signal.h>
 #include <stdio.h>
@@ -66,7 +67,8 @@ struct stat_run {
 	char **command;
 	GPtrArray *measures; /* struct measure: the times, then the events */
 	unsigned runs;
-	int status; /* exit status of the first run that failed, else of the last run */
+	int status;      /* exit status of the first run that failed, else of the last run */
+	unsigned failed; /* number of runs that failed */
 };
 
 static volatile sig_atomic_t interrupted;
@@ -265,6 +267,7 @@ static bool run_once(struct stat_run *run, const struct preload *preload, GError
 	for (unsigned i = TIMES; i < run->measures->len; i++)
 		read_event(run->measures->pdata[i]);
 	run->runs++;
+	run->failed += command_exit_status(&command) != 0;
 	if (run->status == 0)
 		run->status = command_exit_status(&command);
 	return true;
@@ -581,9 +584,11 @@ static void print_text(const struct stat_run *run)
 
 	out_init(&out, STDERR_FILENO);
 	style.out = &out;
-	out_printf(&out,
-		   ngettext("%s: %u run.\n\n", "%s: %u runs, the mean of them.\n\n", run->runs),
+	out_printf(&out, ngettext("%s: %u run.", "%s: %u runs, the mean of them.", run->runs),
 		   target, run->runs);
+	if (run->failed)
+		out_printf(&out, _(" %u failed, exit status %d."), run->failed, run->status);
+	out_text(&out, "\n\n");
 	table_add_column(&table, VALUE_TEXT, COLUMN_REAL, run->runs > 1 ? _("mean") : _("count"));
 	if (run->runs > 1)
 		table_add_column(&table, DEVIATION_PCT, COLUMN_PERCENT, _("± %"));
@@ -619,6 +624,7 @@ static void print_json(const struct stat_run *run)
 	json_strings(&json, "command", (const char *const *)run->command);
 	json_uint(&json, "runs", run->runs);
 	json_int(&json, "exit", run->status);
+	json_uint(&json, "failed", run->failed);
 	table_write_array(&table, &json, "rows", table.rows);
 	json_end_envelope(&json);
 	json_done(&json);
@@ -638,7 +644,13 @@ static bool stat_command(struct stat_run *run, GError **error)
 	/* Find these faults before the command has run for hours. */
 	if (run->compare && !(saved = load(run->compare, error)))
 		return false;
-	if (run->save && g_file_test(run->save, G_FILE_TEST_EXISTS)) {
+	if (run->save && !g_file_test(run->save, G_FILE_TEST_EXISTS)) {
+		g_autofree char *folder = g_path_get_dirname(run->save);
+
+		if (g_access(folder, W_OK | X_OK) != 0)
+			return cli_set_error(error, CLI_FAILURE, _("cannot write '%s': %s"),
+					     run->save, ERRNO_TEXT(errno));
+	} else if (run->save) {
 		g_clear_pointer(&saved, g_key_file_unref);
 		/* Overwrite only what stat wrote. */
 		saved = load(run->save, error);
