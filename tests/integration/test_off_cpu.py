@@ -17,7 +17,9 @@ import pytest
 import schema
 from captures import rows
 from exports import read_chrome, read_page
+from format_reader import Capture
 from recordings import until
+from test_damage import flip_in
 
 SOURCE = Path(os.environ["PROF_SOURCE_DIR"]) / "tests/tools/waits.c"
 
@@ -182,6 +184,12 @@ def test_wall(profcapture, recorded):
     for tid, times in lived.items():
         wall = times["exit"] - times["fork"]
         assert abs(sum(sums[tid].values()) - wall) <= 0.005 * wall
+
+
+def test_wall_of_lost_events(profcapture, recorded, tmp_path):
+    """Damage is not taken for samples of an event that is no clock."""
+    flip_in(Capture(recorded[0].read_bytes()), recorded[0], tmp_path / "flipped.cap", "source")
+    assert "what the samples count is lost" in profcapture("report", tmp_path / "flipped.cap", "--metric", "wall", check=3).stderr
 
 
 def test_stopped(profctl, profcapture, require, tmp_path):

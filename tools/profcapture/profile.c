@@ -791,6 +791,9 @@ static bool choose_event(struct profile *profile, uint32_t *ret_event, GError **
 	}
 	if (reader->metric == READER_WALL && *ret_event != SAMPLED_NO_EVENT &&
 	    !sampled_event_is_clock(sampled_event_at(capture->sampled, *ret_event))) {
+		if (!sampled_event_at(capture->sampled, *ret_event)->name)
+			return cli_set_error(error, CLI_UNREADABLE,
+					     _("--metric wall: what the samples count is lost"));
 		return cli_set_error(error, CLI_USAGE,
 				     _("--metric wall needs samples of a clock; 'profctl record -e "
 				       "cpu-clock' takes them"));
