@@ -408,6 +408,52 @@ int main(int argc, char **argv)
 """
 
 
+SPAWNER = """
+#include <fcntl.h>
+#include <spawn.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+extern char **environ;
+
+/* The child opens a pipe before its exec, and waits for a writer; vfork() waits for the exec. */
+__attribute__((noinline)) static int start(char *fifo)
+{
+	char *words[] = { "true", NULL };
+	posix_spawn_file_actions_t actions;
+	pid_t pid;
+
+	posix_spawn_file_actions_init(&actions);
+	posix_spawn_file_actions_addopen(&actions, 0, fifo, O_RDONLY, 0);
+	return posix_spawnp(&pid, "true", &actions, NULL, words, environ) == 0 && waitpid(pid, NULL, 0) == pid;
+}
+int main(int argc, char **argv)
+{
+	for (int i = 0; i < 6; i++) {
+		if (fork() == 0) {
+			usleep(150000);
+			return close(open(argv[argc - 1], O_WRONLY));
+		}
+		if (!start(argv[argc - 1]) || wait(NULL) < 0)
+			return 1;
+	}
+	return 0;
+}
+"""
+
+
+def test_spawn(profctl, profcapture, compile_c, capture, require, tmp_path):
+    """posix_spawn() waits for its child as vfork() does, in another system call."""
+    require(root=True)
+    os.mkfifo(tmp_path / "fifo")
+    profctl("record", "-q", "--off-cpu", "-o", capture, "--", compile_c("spawner", SPAWNER, "-g"), tmp_path / "fifo")
+    data = profcapture.json("report", capture, "--by", "state", "--limit", 0)["data"]
+    found = collections.Counter()
+    for row in data["places"]:
+        found[row["cause"], row["call"]] += row["time_ns"] * (row["function"] == "start")
+    assert found["process", "vfork"] > 6 * 0.13e9, found
+
+
 def test_names_of_long_waits(profctl, profcapture, capture, require):
     """A long wait has the names of its system call and of its descriptor's object, also if its stack
     was copied when it began."""

@@ -17,10 +17,12 @@ struct known {
 };
 
 /* Sorted by name. Names of system calls lack the kernel's prefix. Names of C library functions,
- * which are often the same, lack leading underscores. */
+ * which are often the same, lack leading underscores. A wait in kernel_clone() itself is for a
+ * child of vfork(); one in copy_process(), which it calls, is not. */
 static const struct known table[] = {
 	{ "accept", WAIT_NETWORK, NULL },
 	{ "accept4", WAIT_NETWORK, NULL },
+	{ "access", WAIT_FILE, NULL },
 	{ "anon_pipe_read", WAIT_PIPE, "pipe" },
 	{ "anon_pipe_write", WAIT_PIPE, "pipe" },
 	{ "asm_exc_page_fault", WAIT_FAULT, "page fault" },
@@ -30,7 +32,9 @@ static const struct known table[] = {
 	{ "close", WAIT_FILE, NULL },
 	{ "connect", WAIT_NETWORK, NULL },
 	{ "copy_file_range", WAIT_FILE, NULL },
+	{ "copy_process", WAIT_OTHER, "fork" },
 	{ "creat", WAIT_FILE, "open" },
+	{ "do_exit", WAIT_OTHER, "exit" },
 	{ "do_mem_abort", WAIT_FAULT, "page fault" },
 	{ "do_signal_stop", WAIT_OTHER, "stop" },
 	{ "epoll_pwait", WAIT_POLL, "epoll" },
@@ -62,6 +66,8 @@ static const struct known table[] = {
 	{ "inotify_read", WAIT_OTHER, "inotify" },
 	{ "io_getevents", WAIT_FILE, NULL },
 	{ "io_uring_enter", WAIT_FILE, NULL },
+	{ "kernel_clone", WAIT_PROCESS, "vfork" },
+	{ "kernel_wait4", WAIT_PROCESS, "wait" },
 	{ "link", WAIT_FILE, NULL },
 	{ "linkat", WAIT_FILE, "link" },
 	{ "lll_lock_wait", WAIT_FUTEX, "futex" },
@@ -122,6 +128,7 @@ static const struct known table[] = {
 	{ "sendto", WAIT_NETWORK, "send" },
 	{ "signalfd_read", WAIT_OTHER, "signal" },
 	{ "signalfd_read_iter", WAIT_OTHER, "signal" },
+	{ "sigsuspend", WAIT_OTHER, "signal" },
 	{ "sock_read_iter", WAIT_NETWORK, "read of a socket" },
 	{ "sock_write_iter", WAIT_NETWORK, "write to a socket" },
 	{ "splice", WAIT_PIPE, NULL },
@@ -168,8 +175,8 @@ enum wait_cause wait_cause_of(const char *name, const char **ret_call)
 {
 	static const char *const prefixes[] = { "__x64_sys_", "__arm64_sys_", "__riscv_sys_",
 						"__do_sys_",  "__se_sys_",    "__ia32_sys_",
-						"__libc_",    "__GI_",        "sys_",
-						NULL };
+						"__sys_",     "ksys_",        "__libc_",
+						"__GI_",      "sys_",         NULL };
 	const struct known *known;
 
 	for (size_t i = 0; prefixes[i]; i++) {

@@ -204,8 +204,10 @@ static struct wait_stratum borrow_native(struct wait_stacks *stacks, const struc
 	sample.raw_bytes = code->chain_bytes;
 	sample.is_interpreted = true;
 	interpreter = interpreted_merge(stacks->samples->interpreted, &sample);
-	if (interpreter == PROF_INTERPRETER_COMPLETE || interpreter == PROF_INTERPRETER_DEEPER)
+	if (interpreter == PROF_INTERPRETER_COMPLETE || interpreter == PROF_INTERPRETER_DEEPER) {
 		stratum = make_stratum(stacks, code, &sample, &process->maps, interpreter);
+		stratum.call = call_of(stacks, native);
+	}
 	return stratum;
 }
 
