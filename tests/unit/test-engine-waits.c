@@ -618,15 +618,26 @@ static void test_shared_call(void)
 	waits_end(&stage.waits, stage.threads[0], 8200);
 	leave(&stage, 0, 0x400010, 0x7000, 9000);
 	waits_end(&stage.waits, stage.threads[0], 9200);
+	/* a later one without them does not replace it */
+	leave(&stage, 0, 0x400010, 0x7000, 10000);
+	REQUIRE(CHECK_INT(waits_request(&stage.waits, 11000, 1000, tids), 1));
+	waits_receive(&stage.waits, bytes, put_stack(bytes, 11000, 11100, 0x400010));
+	sample_queue_run(&stage.parts.samples.queue, UINT64_MAX);
+	waits_end(&stage.waits, stage.threads[0], 11200);
+	leave(&stage, 0, 0x400010, 0x7000, 12000);
+	waits_end(&stage.waits, stage.threads[0], 12200);
 	waits_write(&stage.waits, UINT64_MAX);
 	parts_finish(&stage.parts);
-	REQUIRE(CHECK_INT(rows_of(&stage.parts, PROF_TABLE_WAIT), 4));
+	REQUIRE(CHECK_INT(rows_of(&stage.parts, PROF_TABLE_WAIT), 6));
 	CHECK_INT(row(&stage, PROF_WAIT_STACK_SOURCE, 0), PROF_STACK_LATE);
 	CHECK(row(&stage, PROF_WAIT_SYSCALL, 0) != 0);
 	CHECK_INT(row(&stage, PROF_WAIT_STACK_SOURCE, 1), PROF_STACK_SHARED);
 	CHECK_INT(row(&stage, PROF_WAIT_SYSCALL, 1), row(&stage, PROF_WAIT_SYSCALL, 0));
-	CHECK_INT(row(&stage, PROF_WAIT_STACK_SOURCE, 3), PROF_STACK_SHARED);
-	CHECK_INT(row(&stage, PROF_WAIT_SYSCALL, 3), 0);
+	CHECK_INT(row(&stage, PROF_WAIT_STACK_SOURCE, 4), PROF_STACK_LATE);
+	for (size_t i = 3; i < 6; i += 2) {
+		CHECK_INT(row(&stage, PROF_WAIT_STACK_SOURCE, i), PROF_STACK_SHARED);
+		CHECK_INT(row(&stage, PROF_WAIT_SYSCALL, i), 0);
+	}
 	stage_done(&stage);
 	unwind_tables_free(tables);
 }

@@ -6,11 +6,12 @@
  * stack pointer, in the same process or in one that is related by forks without an exec since. It
  * shares that of the last such wait, or else of the first one in the second after it. That wait is
  * usually of the same thread, or of an earlier thread or process whose stack was in the same
- * memory, because servers start one for each request. Otherwise, it shares the stack of a wait
- * whose stack pointer is at the same place in its page: stacks of threads are mapped at whole
- * pages, so the stack pointers of threads that make the same calls are at the same place.
- * Otherwise, the stack is unknown. Different callers may lead to one place, so a shared stack may
- * show another caller; but every Nth sleep is copied, whatever its stack is.
+ * memory, because servers start one for each request. A stack that was copied goes before one that
+ * was read, which has no kernel frames. Otherwise, the wait shares the stack of a wait whose stack
+ * pointer is at the same place in its page: stacks of threads are mapped at whole pages, so the
+ * stack pointers of threads that make the same calls are at the same place. Otherwise, the stack
+ * is unknown. Different callers may lead to one place, so a shared stack may show another caller;
+ * but every Nth sleep is copied, whatever its stack is.
  * In an interpreted program, a place includes the interpreter's frames, which are merged into the
  * native frames of any wait with that program counter and stack pointer. They are not read for each
  * of the most frequent sleeps; a wait without them gets the last stack, whatever its interpreter's
@@ -130,6 +131,18 @@ static struct wait_stratum make_stratum(struct wait_stacks *stacks, const struct
 	};
 }
 
+/* Replaces the stack that codes at a place share, unless the new one lacks more: the frames of the
+ * interpreter, or those of the kernel. */
+static void replace_stratum(struct wait_stacks *stacks, const struct wait_code *code,
+			    const struct wait_stratum *stratum)
+{
+	struct wait_stratum old = find_stratum(stacks, code, stratum->sp, stratum->chain_hash);
+
+	if (is_poor(stacks, code, &old) ||
+	    (!is_poor(stacks, code, stratum) && (old.call || !stratum->call)))
+		*stratum_of(stacks, code, stratum->sp, stratum->chain_hash) = *stratum;
+}
+
 /* Lets codes at this place share the stack: codes with the same interpreter frames, and codes whose
  * interpreter frames are unknown. */
 static void share_stratum(struct wait_stacks *stacks, const struct wait_code *code,
@@ -138,15 +151,12 @@ static void share_stratum(struct wait_stacks *stacks, const struct wait_code *co
 	const uint64_t sps[] = { code->sp, sp_in_page(code) };
 
 	for (size_t i = 0; i < ARRAY_SIZE(sps); i++) {
-		struct wait_stratum any = find_stratum(stacks, code, sps[i], 0);
-
 		stratum.sp = sps[i];
 		stratum.chain_hash = 0;
-		if (!is_poor(stacks, code, &stratum) || is_poor(stacks, code, &any))
-			*stratum_of(stacks, code, sps[i], 0) = stratum;
+		replace_stratum(stacks, code, &stratum);
 		stratum.chain_hash = code->chain_hash;
 		if (code->chain_hash)
-			*stratum_of(stacks, code, sps[i], code->chain_hash) = stratum;
+			replace_stratum(stacks, code, &stratum);
 	}
 }
 
