@@ -186,6 +186,18 @@ def test_wall(profcapture, recorded):
         assert abs(sum(sums[tid].values()) - wall) <= 0.005 * wall
 
 
+def test_nothing_matches(profctl, profcapture, capture, require):
+    """Options that leave out all waits are an error in a capture without samples, too, and exports
+    warn."""
+    require(root=True)
+    profctl("record", "-q", "--off-cpu", "-F", 0, "-o", capture, "--", "sleep", 0.2)
+    assert re.search(r" in (1 wait|[2-9] waits), in ", profcapture("report", capture, "--metric", "off-cpu", "--comm", "sleep").stdout)
+    for metric, word in ("off-cpu", "wait"), ("wall", "sample"):
+        done = profcapture("report", capture, "--metric", metric, "--focus", "nothing", check=6)
+        assert done.stdout == "" and f"no {word} in '{capture}' matches these options" in done.stderr
+        assert "leave out all samples" in profcapture("export", capture, "--to", "folded", "--metric", metric, "--focus", "nothing").stderr
+
+
 def test_wall_of_lost_events(profcapture, recorded, tmp_path):
     """Damage is not taken for samples of an event that is no clock."""
     flip_in(Capture(recorded[0].read_bytes()), recorded[0], tmp_path / "flipped.cap", "source")

@@ -658,8 +658,9 @@ static bool read_capture(struct export *export, const char *file, GError **error
 	    allocations_are_there(export))
 		cli_warning(_(
 			"the capture has no samples, but allocations: use --value alloc-space, or inuse-space for those not freed"));
-	if (capture_samples(export->reader.capture) > 0 && export->profile.wants_tree &&
-	    export->value == EXPORT_SAMPLES && !export->reader.has_warned &&
+	if ((capture_samples(export->reader.capture) > 0 || export->reader.metric != READER_CPU) &&
+	    export->profile.wants_tree && export->value == EXPORT_SAMPLES &&
+	    !export->reader.has_warned &&
 	    export->profile.all.samples == export->profile.filtered.samples)
 		cli_warning(_("the options leave out all samples of capture '%s'"),
 			    export->reader.capture->file);

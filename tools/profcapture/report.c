@@ -654,7 +654,8 @@ static bool report_run(struct report *report, const char *file, GError **error)
 	return report->times && (!is_text || !is_whole(report) || report_read_waits(report, error));
 }
 
-/* Fails if options select no sample. A capture without samples is an answer. */
+/* Fails if options select no sample or wait. A capture without samples is an answer; one without
+ * waits has none for their metrics. */
 static bool check_found(const struct report *report, GError **error)
 {
 	const struct reader *reader = &report->reader;
@@ -663,18 +664,20 @@ static bool check_found(const struct report *report, GError **error)
 	g_autofree char *samples = text_count(recorded);
 	g_autofree char *duration = text_duration((uint64_t)reader->capture->duration_ns);
 
-	if (!reader_fails_empty(reader) || recorded == 0 || profile->by == PROFILE_STATE ||
-	    profile->by == PROFILE_THREAD || profile->all.samples > profile->filtered.samples)
+	if (!reader_fails_empty(reader) || (recorded == 0 && reader->metric == READER_CPU) ||
+	    profile->by == PROFILE_STATE || profile->by == PROFILE_THREAD ||
+	    profile->all.samples > profile->filtered.samples)
 		return true;
 	if (!reader->timed && !reader_filters_threads(reader) && !reader->cpus &&
 	    !profile->filters && !profile->inside && profile->mode == PROFILE_ANY_MODE)
 		return true;
+	if (reader->metric == READER_OFF_CPU)
+		return cli_set_error(error, CLI_NOTHING_CAPTURED,
+				     _("no wait in '%s' matches these options. Recorded: %s"),
+				     reader->capture->file, duration);
 	return cli_set_error(error, CLI_NOTHING_CAPTURED,
-			     reader->metric == READER_OFF_CPU
-				     ? _("no wait in '%s' matches these options. Recorded: %s "
-					 "samples in %s")
-				     : _("no sample in '%s' matches these options. Recorded: %s "
-					 "samples in %s"),
+			     _("no sample in '%s' matches these options. Recorded: %s "
+			       "samples in %s"),
 			     reader->capture->file, samples, duration);
 }
 

@@ -136,7 +136,9 @@ void summary_print_samples(const struct summary *summary, struct out *out)
 
 		out_printf(out,
 			   reader->metric == READER_OFF_CPU
-				   ? _("Threads waited %s in %s waits, in %s")
+				   ? ngettext("Threads waited %s in %s wait, in %s",
+					      "Threads waited %s in %s waits, in %s",
+					      profile->all.samples)
 				   : _("Threads computed and waited %s, in %s samples and waits, "
 				       "in %s"),
 			   weight, samples, duration);
