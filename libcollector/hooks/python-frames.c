@@ -16,6 +16,7 @@
  *                 [test-python-walk: unlocked]
  *             (2) the work is bounded, whatever the list says  [test-python-walk: endless]
  *             (3) a list that contradicts itself is not returned  [test-python-walk: torn]
+ *             (4) without the lock, nothing faults, whatever the memory has  [fuzz_python_frames]
  */
 #include "libcollector/hooks/python-frames.h"
 
