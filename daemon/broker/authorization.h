@@ -25,6 +25,6 @@ void authorization_session(const struct authorization *authorization, struct opt
 void authorization_manage(const struct authorization *authorization, uid_t owner,
 			  void (*done)(bool allowed, const GError *error, void *data), void *data);
 
-/* Reports what the caller may record, if necessary with a password. Never prompts. */
+/* Reports what the caller may record, including what needs a password. Never asks for one. */
 void authorization_capabilities(const struct authorization *authorization,
 				void (*done)(struct client_rights rights, void *data), void *data);

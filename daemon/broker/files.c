@@ -341,7 +341,8 @@ static gboolean on_tick(gpointer data)
 
 /* ---- Requests -------------------------------------------------------------------------------- */
 
-/* Returns whether this target, or too many targets of its user, make a process wait now. */
+/* Returns whether a worker waits for this target, or too many workers wait for targets of its
+ * user. */
 static bool is_set_aside(const struct files *files, pid_t pid, uid_t uid)
 {
 	unsigned n = 0;

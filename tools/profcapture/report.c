@@ -155,8 +155,8 @@ static bool is_of_clock(const struct report *report)
 	return strcmp(profile_unit(&report->profile), "ns") == 0;
 }
 
-/* Returns whether the report covers the whole recording, and counts a CPU clock or the default
- * event. */
+/* Returns whether the report covers the whole recording, measured by a clock of the CPU or by the
+ * event that replaces it. */
 static bool is_whole(const struct report *report)
 {
 	const struct reader *reader = &report->reader;
