@@ -348,7 +348,7 @@ def test_not_recorded(empty, chromium):
     """A panel of something that was not recorded says so, and how to record it."""
     steps = [step for key in "4567" for step in ({"key": key}, {"text": "#panel .empty"})]
     *panels, buttons = chromium(empty, {"open": ""}, *steps, {"eval": "[...document.querySelectorAll('#scope button')].map((button) => [button.textContent, button.disabled, button.title])"})
-    assert panels == [["When threads ran and waited was not recorded.profctl record (without --no-switches)", "Where threads waited was not recorded.profctl record --off-cpu"],
+    assert panels == [["Where threads waited was not recorded.profctl record --off-cpu", "When threads ran and waited was not recorded.profctl record (without --no-switches)"],
                       ["Allocations were not recorded.profctl record --memory -- COMMAND"], ["Marks were not recorded.prof_mark_begin() in the program, see the manual"], []]
     assert buttons == [["CPU time", True, "Samples were not recorded."], ["Waiting", True, "Where threads waited was not recorded. profctl record --off-cpu"],
                        *([name, True, "Allocations were not recorded. profctl record --memory"] for name in ("Allocated", "Not freed"))]

@@ -92,7 +92,9 @@ bool export_sqlite(struct export *export, struct out *out, GError **error)
 			error, CLI_USAGE, "%s",
 			_("a database cannot be written to a pipe, to standard output or compressed; name a new file with -o"));
 	(void)g_snprintf(path, sizeof(path), "/proc/self/fd/%d", out->fd);
-	if (sqlite3_open_v2(path, &db, SQLITE_OPEN_READWRITE, NULL) != SQLITE_OK)
+	/* Without locks, because only this thread uses the database. */
+	if (sqlite3_open_v2(path, &db, SQLITE_OPEN_READWRITE | SQLITE_OPEN_NOMUTEX, NULL) !=
+	    SQLITE_OK)
 		cli_set_error(error, CLI_FAILURE, _("cannot write '%s': %s"), export->output,
 			      sqlite3_errmsg(db));
 	else
