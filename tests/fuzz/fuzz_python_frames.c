@@ -133,8 +133,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	make(data);
 	if (data[1] & WITHOUT_CALLS)
 		walk(&chain, NULL, false);
-	/* The first walk has no ranges to read at once, the second one those of the input before, and
-	 * the third one its own. */
+	/* The first walk has no ranges to read at once, the second one those of the input before,
+	 * and the third one its own. */
 	other.memory.n_ranges = 0;
 	walk(&other, NULL, true);
 	walk(&chain, NULL, true);
