@@ -1601,7 +1601,7 @@ def test_compare_panels(page_of, chromium, two):
     steps = [{"open": ""}]
     for key in "1gg234567calz":
         steps += [{"key": key}, {"eval": TREE}]
-    steps += [{"open": "tab=waiting"}, {"click": "#panel tbody [role=row]"}, {"text": "#command"}]
+    steps += [{"open": "tab=waiting"}, {"click": "#panel table[aria-label=Threads] tbody [role=row]"}, {"text": "#command"}]
     results = chromium(page, *steps)
     assert results[:-1] == [[]] * 13
     assert "--tid" in results[-1][0] and "&&" not in results[-1][0]
