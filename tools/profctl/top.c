@@ -342,6 +342,7 @@ static int parse(struct top_options *options, int argc, char **argv)
 	if (options->interval_ns < 100000000 || options->interval_ns > UINT64_C(3600000000000))
 		return cli_usage_error(_("--interval: 100ms to 1h are possible"));
 	options->record.system = !options->record.pids;
+	options->record.no_off_cpu = true; /* no view shows waits */
 	if (!isatty(STDIN_FILENO) || !isatty(STDOUT_FILENO)) {
 		cli_error(_(
 			"a live view needs a terminal; 'profctl record' writes what 'profcapture report' prints"));
