@@ -734,7 +734,9 @@ static bool choose_in_either(struct annotate *annotate, const char *name, GError
 
 	if (found && !is_of_interpreter(annotate))
 		return true;
-	if (!found && (code->has_hint || !annotate->profile.functions->has_interpreter)) {
+	/* Without functions, the capture could not be read. */
+	if (!found && (code->has_hint || !annotate->profile.functions ||
+		       !annotate->profile.functions->has_interpreter)) {
 		g_propagate_error(error, refusal);
 		return false;
 	}
