@@ -99,6 +99,7 @@ def tracefs(elsewhere):
     elsewhere(["-m"], f"{UNMOUNT}; {ROOTS}")
 
 
+@pytest.mark.alone  # the mode of tracefs decides what others can read
 def test_tracefs_is_not_mounted(elsewhere, tracefs):
     """Root's profctl finds tracefs without a mount. Other users' fix is the mount, or a remount,
     so that their group can read it."""
@@ -114,6 +115,7 @@ def test_tracefs_is_not_mounted(elsewhere, tracefs):
         assert second["tracefs"]["fix"] == (also.removeprefix(" && ") or None)
 
 
+@pytest.mark.alone
 @pytest.mark.parametrize("user", [[], NOBODY])
 def test_tracepoints(elsewhere, tracefs, profctl, tmp_path, user):
     """doctor predicts whether a tracepoint can be recorded."""

@@ -1045,7 +1045,7 @@ ALONE int spawner(void)
 }
 int main(void)
 {
-	for (int i = 0; i < 4000; i++)
+	while (cpu_ms() < 1000)
 		spawner();
 	BEHIND;
 }
@@ -1085,7 +1085,7 @@ ALONE int cloner(void)
 }
 int main(void)
 {
-	for (int i = 0; i < 4000; i++)
+	while (cpu_ms() < 1000)
 		cloner();
 	BEHIND;
 }
