@@ -10,6 +10,7 @@ import subprocess
 import pytest
 
 from recordings import until, whole_cpu_seconds
+from shares import tolerance
 
 NO_THREAD, DEEPER, TORN = 0x2, 0x8, 0x14  # enum interp_flags; TORN: INTERP_FAULT, too
 # The code that Ruby was built with, and its frame before and after the program. Where a page fault takes
@@ -112,7 +113,8 @@ def check(capture, chains, most_torn=0.002, **options):
     print(dict(counts), impossible.most_common(3))
     assert not impossible
     assert counts["judged"] > 200
-    assert counts["torn"] <= 2 + most_torn * counts["all"]
+    # a share of 0.2 % exceeds itself by chance: PHP's generated code has 0.14 %, and had 11 of 4 308
+    assert counts["torn"] <= counts["all"] * (most_torn + tolerance(counts["all"], most_torn))
     assert counts["missing"] + counts["without a name"] <= 5 + 0.01 * counts["all"]
 
 
