@@ -66,7 +66,7 @@ int64_t capture_time(const struct capture *capture, uint32_t segment, uint64_t t
 uint64_t capture_clock(const struct capture *capture, uint32_t segment, int64_t relative);
 
 /* Return the text of a metadata key: the last one in the file, or the one of a segment; NULL if
- * there is none. They may differ, because segments may come from recordings with different
+ * the key is missing. Both may differ, because segments may come from recordings with different
  * options. */
 const char *capture_metadata(const struct capture *capture, const char *key);
 const char *capture_metadata_of(const struct capture *capture, uint32_t segment, const char *key);

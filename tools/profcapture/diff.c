@@ -518,7 +518,7 @@ static void write_all(struct diff_verb *verb, const struct reader *reader)
 /* ---- text ------------------------------------------------------------------------------------ */
 
 /* Returns text such as "f by 11 % (+1.10 s), g by 8 % (+12 ms)", of the functions with this
- * verdict. Returns NULL if there are none. Names at most *left functions, and subtracts them. */
+ * verdict, or NULL if no function has it. Names at most *left functions, and subtracts them. */
 static char *changes_text(const struct diff_verb *verb, enum diff_verdict verdict, guint *left)
 {
 	const struct diff *diff = &verb->diff;

@@ -81,7 +81,7 @@ struct heaptrack {
 	struct memory_tree tree;
 	struct memory_heaps heaps;
 	struct export_strings strings; /* 0 is "", which is not written */
-	GArray *chains;                /* struct inline_chain: a cct; 0 is none */
+	GArray *chains;                /* struct inline_chain: a cct; index 0: no chain */
 	struct number_map chain_of;    /* `outer` and entity → chain */
 	GArray *nodes;                 /* struct place_of_node by node of the tree */
 	GArray *path;                  /* uint32_t */

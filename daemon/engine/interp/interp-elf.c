@@ -188,8 +188,8 @@ const Elf64_Phdr *interp_elf_segment(const struct interp_elf *elf, uint32_t type
 }
 
 /* Returns the relocation of this type at `address`. If `address` is 0, returns one for the symbol
- * with this index or, if there is none, one for no symbol. Returns one at address 0 if no
- * relocation matches. */
+ * with this index or, if the symbol has no relocation, one without a symbol. If no relocation
+ * matches, returns one at address 0. */
 static Elf64_Rela find_relocation(const struct interp_elf *elf, uint32_t type, uint64_t address,
 				  uint32_t symbol)
 {

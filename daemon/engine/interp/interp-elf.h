@@ -106,8 +106,8 @@ uint64_t interp_elf_code_bias(const struct interp_elf *elf, uint64_t address);
 bool interp_elf_after_text(const struct interp_elf *elf, const char *text, void *to, size_t size);
 /* Returns a segment of this type, or NULL. */
 const Elf64_Phdr *interp_elf_segment(const struct interp_elf *elf, uint32_t type);
-/* Returns the address of a relocation of this type for the symbol or, if there is none, of one for
- * no symbol. Returns 0 if the file has neither. */
+/* Returns the address of a relocation of this type for the symbol or, if the symbol has no
+ * relocation, of one without a symbol. Returns 0 if the file has neither. */
 uint64_t interp_elf_relocation(const struct interp_elf *elf, enum interp_symbol symbol,
 			       uint32_t type);
 /* Where each thread has a variable: at an offset from the thread pointer, or from the start of the

@@ -61,7 +61,7 @@ static uint64_t find_target(const uint8_t *code, uint64_t address)
 		       : 0;
 }
 
-/* Returns the only function to which both functions jump; 0: there is none, or several. */
+/* Returns the only function to which both functions jump; 0 if they share no or several targets. */
 static uint64_t find_common_jump(const struct interp_elf *elf, enum interp_symbol one,
 				 enum interp_symbol other)
 {
