@@ -558,12 +558,15 @@ def test_neighbors(profcapture, page_of, chromium, capture):
         data = profcapture.json("report", capture, "--callers", name, "--limit", 0)["data"]
         amount, off = value(re.match(r"total (.*?) \(", total)[1])
         assert abs(amount - data["function"]["total_weight"]) <= off
-        wanted = {row["name"]: row["total_weight"] for row in data[key] if row["name"]}
+        wanted = {}  # the libraries of the program have more than one free()
+        for row in data[key]:
+            if row["name"]:
+                wanted.setdefault(row["name"], []).append(row["total_weight"])
         assert len(shown) > 1 and len([cells for cells in shown if cells[-1] in wanted]) > 1
         for cells in shown:
             if cells[-1] in wanted:
                 amount, off = value(cells[0])
-                assert abs(amount - wanted[cells[-1]]) <= off, cells
+                assert min(abs(amount - weight) for weight in wanted[cells[-1]]) <= off, cells
 
 
 HEAP = r"""

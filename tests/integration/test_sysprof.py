@@ -17,7 +17,7 @@ import pytest
 
 import schema
 from captures import rows
-from recordings import processes, until
+from recordings import children, until
 
 LOAD = os.environ.get("SYSPROF_LOAD")
 N = 500
@@ -198,7 +198,7 @@ if child == 0:
 os.waitpid(child, 0)
 """)
     pid = int(recording.stdout.readline())
-    broker, = processes("profd")
+    broker = children(recording.pid)["profd"]
     os.kill(broker, signal.SIGSTOP)
     go.write_text("")
     until(lambda: not os.path.exists(f"/proc/{pid}"))
