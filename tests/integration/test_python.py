@@ -284,7 +284,7 @@ time.sleep(0.5)
 while sum(spent.values()) < 3:
     timed(often)
     timed(seldom)
-print(json.dumps(spent))
+print(json.dumps(spent), flush=True)
 os._exit(0)
 """
 
