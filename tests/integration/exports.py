@@ -4,6 +4,7 @@ comparison with report."""
 import base64
 import collections
 import gzip
+import itertools
 import json
 import re
 import struct
@@ -199,12 +200,13 @@ def read_page(page):
         if "value" in column:
             columns[column["name"]] = [column["value"] / column["scale"]] * rows
             continue
-        planes = [raw[at + k * rows:at + (k + 1) * rows] for k in range(column["bytes"])]
+        packed = bytearray(8 * rows)
+        for k in range(column["bytes"]):
+            packed[k::8] = raw[at + k * rows:at + (k + 1) * rows]
         at += rows * column["bytes"]
-        numbers = [sum(plane[i] << 8 * k for k, plane in enumerate(planes)) for i in range(rows)]
+        numbers = struct.unpack(f"<{rows}Q", packed)
         if column["delta"]:
-            for i in range(1, rows):
-                numbers[i] += numbers[i - 1]
+            numbers = itertools.accumulate(numbers)
         columns[column["name"]] = [n / column["scale"] for n in numbers]
     assert at == len(raw)
     for table in "samples", "places":
@@ -217,7 +219,7 @@ def write_page(like, page, header, columns):
     the name of their column."""
     listed = [{"name": name, "rows": len(numbers), "bytes": 4, "delta": False, "scale": 1} for name, numbers in columns.items()]
     text = json.dumps({**header, "columns": listed}).encode()
-    planes = b"".join(bytes(n >> 8 * k & 255 for n in numbers) for numbers in columns.values() for k in range(4))
+    planes = b"".join(struct.pack(f"<{len(numbers)}I", *numbers)[k::4] for numbers in columns.values() for k in range(4))
     data = base64.b64encode(gzip.compress(struct.pack("<I", len(text)) + text + planes, 1)).decode()
     page.write_text(re.sub(r'(id="data">)[^<]*', lambda found: found[1] + data, like.read_text(encoding="utf-8")), encoding="utf-8")
     return page
