@@ -13,11 +13,14 @@ from pathlib import Path
 import pytest
 
 import fuse
-from recordings import children, cpu_seconds, let_run, processes, until, wait_for_samples
+from recordings import children, cpu_seconds, let_run, processes, until
 
 pytestmark = pytest.mark.usefixtures("nothing_is_left")
 
 SPIN = "int spin(void); int spin(void) { for (volatile int i = 0;; i++) ; } int main(void) { return spin(); }"
+
+# A program that leaves most of the CPU time to others, for a recording that takes seconds.
+NAP = "#include <unistd.h>\nint main(void) { for (;; usleep(10000)) for (volatile int i = 0; i < 1000000; i++) ; }"
 
 # A program whose memory cannot be inspected: one thread waits for a page of a file; another one
 # maps the file without its cached pages, and holds the lock of all mappings while it waits for that
@@ -54,8 +57,9 @@ int main(int argc, char **argv)
 		return 1;
 	pthread_create(&a, 0, read_page, 0);
 	pthread_create(&b, 0, map_page, 0);
-	for (volatile int i = 0;; i++)
-		;
+	for (;; usleep(10000))
+		for (volatile int i = 0; i < 1000000; i++)
+			;
 }
 """
 
@@ -84,6 +88,11 @@ def spin(compile_c):
 
 
 @pytest.fixture
+def nap(compile_c):
+    return compile_c("nap", NAP)
+
+
+@pytest.fixture
 def public():
     """A folder that everybody can reach, unlike pytest's."""
     with tempfile.TemporaryDirectory(prefix="prof-test-") as folder:
@@ -106,22 +115,26 @@ def served(public, spin, spawn, recorder):
 
 
 class Recording:
-    """profctl record of the whole system; `end` returns its messages. (If it recorded only a
-    process that waits for a file, it would wait forever.)"""
+    """profctl record of the whole system, while a command sleeps; `end` returns its messages. (If it
+    recorded only a process that waits for a file, it would wait forever.)"""
 
     def __init__(self, recorder, capture, *arguments):
-        self.capture = capture
-        self.process = recorder("--system", "--no-symbols", "-o", capture, *arguments)
+        self.process = recorder("--system", "--no-symbols", "-o", capture, *arguments, "--", "sleep", 100)
 
     def wait(self, *processes):
-        """Waits until there are rows, and then until each process has run long enough to have
-        samples."""
-        wait_for_samples(self.capture, 0)
+        """Waits until the recording has begun, and then until each process has run long enough to
+        have samples; then they need no more CPU time."""
+        until(lambda: "sleep" in children(self.process.pid))
         for process in processes:
-            let_run(process.pid)
+            process.send_signal(signal.SIGCONT)
+            let_run(process.pid, 0.2)
+            process.send_signal(signal.SIGSTOP)
+
+    def end_command(self):
+        os.kill(children(self.process.pid)["sleep"], signal.SIGINT)
 
     def end(self):
-        self.process.send_signal(signal.SIGINT)
+        self.end_command()
         status = self.process.wait(timeout=30)
         # Do not read to EOF, because a stuck, sanitized profd-files also has stderr open.
         errors = os.read(self.process.stderr.fileno(), 65536).decode()
@@ -134,12 +147,12 @@ def record(recorder, capture):
     return lambda *arguments: Recording(recorder, capture, *arguments)
 
 
-def rows(profcapture, capture, table):
-    return profcapture.json("dump", capture, "--table", table, "--format", "json")["data"]["rows"]
+def rows(profcapture, capture, table, *options):
+    return profcapture.json("dump", capture, "--table", table, *options)["data"]["rows"]
 
 
 def samples_of(profcapture, capture, pid):
-    return [row for row in rows(profcapture, capture, "sample") if row["pid"] == pid]
+    return rows(profcapture, capture, "sample", "--pid", pid)
 
 
 def assert_recorded(profcapture, capture, pid):
@@ -177,8 +190,7 @@ def test_file_that_begins_to_hang(served, spin, spawn, record, profcapture, capt
     server.hang()
     late = spawn("sh", "-c", 'exec "$0"', server.file)
     until(lambda: state_of(late) in "SD")  # the late process waits for the server
-    let_run(victim.pid)
-    let_run(other.pid)
+    recording.wait(victim, other)
     recording.end()
     # the engine had a copy of the file, and did not read it again
     assert_recorded(profcapture, capture, victim.pid)
@@ -211,17 +223,17 @@ def state_of(process, tid=None):
     return Path(f"/proc/{process.pid}/task/{tid or process.pid}/stat").read_text().rpartition(")")[2].split()[0]
 
 
-def test_locked_memory(locked, spin, spawn, profctl, profcapture, capture):
-    other = spawn(spin)
+def test_locked_memory(locked, nap, spawn, profctl, profcapture, capture):
+    other = spawn(nap)
     victim, = locked(0)
-    late = spawn(spin)
+    late = spawn(nap)
     errors = profctl("record", "--system", "--no-symbols", "-d", 1, "-o", capture).stderr
     assert f"process {victim.pid} did not let itself be read" in errors
     found = {row["pid"]: row for row in rows(profcapture, capture, "process")}
     assert not found[victim.pid]["cmdline"]
     # processes started before and after the victim, each known once
     for process in (other, late):
-        assert found[process.pid]["cmdline"] == [str(spin)]
+        assert found[process.pid]["cmdline"] == [str(nap)]
         assert_recorded(profcapture, capture, process.pid)
         told = [row for row in rows(profcapture, capture, "task")
                 if row["event"] == "exists" and row["tid"] == process.pid]
@@ -231,10 +243,10 @@ def test_locked_memory(locked, spin, spawn, profctl, profcapture, capture):
 PATIENCE = 4  # hangs that one user may cause (stall-quota.c); each takes a second
 
 
-def test_many_that_hang(locked, spin, spawn, profctl, profcapture, capture):
+def test_many_that_hang(locked, nap, spawn, profctl, profcapture, capture):
     """One user cannot block a recording for longer than a few seconds."""
     victims = locked(*[65534] * 8)
-    other = spawn(spin)
+    other = spawn(nap)
     errors = profctl("record", "--system", "--no-symbols", "-d", 1, "-o", capture).stderr
     hung = [victim for victim in victims if f"process {victim.pid} did not let itself be read" in errors]
     assert 0 < len(hung) <= PATIENCE
@@ -253,30 +265,36 @@ def put_socket(path):
         listener.bind(path.name)
 
 
-@pytest.mark.parametrize("put", [
-    put_link,
-    os.mkfifo,
-    lambda path: os.mknod(path, 0o20666, os.makedev(1, 5)),
-    lambda path: path.mkdir(),
-    put_socket,
-    lambda path: path.symlink_to("/proc/kcore"),
-], ids=["link", "fifo", "device", "folder", "socket", "proc"])
-def test_replaced(put, spin, tmp_path, spawn, record, profcapture, capture):
+PUTS = {
+    "link": put_link,
+    "fifo": os.mkfifo,
+    "device": lambda path: os.mknod(path, 0o20666, os.makedev(1, 5)),
+    "folder": lambda path: path.mkdir(),
+    "socket": put_socket,
+    "proc": lambda path: path.symlink_to("/proc/kcore"),
+}
+
+
+def test_replaced(spin, tmp_path, spawn, record, profcapture, capture):
     """The path of a mapping leads to other content than the mapping has, or to none."""
-    program = tmp_path / "program"
-    shutil.copy2(spin, program)
-    victim = spawn(program)
+    victims = {}
+    for name in PUTS:
+        shutil.copy2(spin, tmp_path / name)
+        victims[name] = spawn(tmp_path / name)
     other = spawn(spin)
-    let_run(victim.pid, 0.01)
-    program.unlink()
-    put(program)
+    for name, put in PUTS.items():
+        let_run(victims[name].pid, 0.01)
+        victims[name].send_signal(signal.SIGSTOP)
+        (tmp_path / name).unlink()
+        put(tmp_path / name)
     recording = record()
-    recording.wait(victim, other)
+    recording.wait(*victims.values(), other)
     recording.end()
-    assert_recorded(profcapture, capture, victim.pid)
     assert_recorded(profcapture, capture, other.pid)
-    sizes = {row["size"] for row in rows(profcapture, capture, "image") if (row["path"] or "").startswith(str(program))}
-    assert sizes <= {spin.stat().st_size, 0, None}
+    for name, victim in victims.items():
+        assert_recorded(profcapture, capture, victim.pid)
+        sizes = {row["size"] for row in rows(profcapture, capture, "image") if (row["path"] or "").startswith(str(tmp_path / name))}
+        assert sizes <= {spin.stat().st_size, 0, None}, name
 
 
 def test_sparse(spin, tmp_path, spawn, record, profcapture, capture):
@@ -386,4 +404,5 @@ def test_helper_ends_with_profd(spin, spawn, record):
     recording.wait()
     os.kill(children(recording.process.pid)["profd"], signal.SIGKILL)
     until(lambda: not processes("profd-files"))
+    recording.end_command()
     recording.process.communicate(timeout=20)
