@@ -43,15 +43,20 @@ def ninja_inputs(build):
     return inputs
 
 
+@functools.cache
+def source_of(build, name):
+    """The file of the source tree that ninja calls `name`, as a set; an output of the build is none."""
+    path = os.path.normpath(os.path.join(build, name))
+    is_source = path.startswith(f"{ROOT}/") and not path.startswith(f"{build}/")
+    return {path.removeprefix(f"{ROOT}/")} if is_source else set()
+
+
 def sources(build, target, inputs, known):
     """The files of the source tree that the target is built from."""
     if target not in known:
         known[target] = set()
         for name in inputs.get(target, []):
-            path = os.path.normpath(os.path.join(build, name))
-            if path.startswith(f"{ROOT}/") and not path.startswith(f"{build}/"):
-                known[target].add(path.removeprefix(f"{ROOT}/"))
-            known[target] |= sources(build, name, inputs, known)
+            known[target] |= source_of(build, name) | (sources(build, name, inputs, known) if name in inputs else set())
     return known[target]
 
 
@@ -89,10 +94,10 @@ def used_outputs(build, test, targets):
     scripts = frozenset(name for name in scripts_of(test) if not name.endswith("/conftest.py"))
     if not scripts or "lint" in suites(test):
         return outputs
-    words = set(re.findall(r"\w+", text_of(scripts)))
+    words = set().union(*map(words_of, scripts))
     variables = {str(Path(value).relative_to(build)): name for name, value in test["env"].items() if value.startswith(f"{build}/")}
-    scenario = text_of(frozenset(name for name in scripts if Path(name).name.startswith("test_")))
-    own_words = set(re.findall(r"\w+", scenario))
+    own = frozenset(name for name in scripts if Path(name).name.startswith("test_"))
+    scenario, own_words = text_of(own), set().union(*map(words_of, own))
     recording = re.search(r"def \w+\([^)]*\b(profctl|recorder|bus|profd)\b", scenario)
     found = []
     for output in outputs:
@@ -128,6 +133,11 @@ def affected(build, tests, targets, files):
 @functools.cache
 def text_of(names):
     return "".join((ROOT / name).read_text(encoding="utf-8") for name in sorted(names) if (ROOT / name).exists())
+
+
+@functools.cache
+def words_of(name):
+    return set(re.findall(r"\w+", text_of(frozenset([name]))))
 
 
 def suites(test):

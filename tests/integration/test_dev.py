@@ -205,7 +205,7 @@ def test_demo_of_a_plain_user(require):
     nobody = ["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups"]
     if subprocess.run([*nobody, "test", "-r", build / "meson-private/coredata.dat"], check=False).returncode:
         pytest.skip("the build tree cannot be read by others")
-    script = "source ./dev; verb_setup() { :; }; verb_build() { :; }; command() { [ \"$2\" != sudo ] && builtin command \"$@\"; }; verb_demo"
+    script = "source ./dev; demo_seconds=1; verb_setup() { :; }; verb_build() { :; }; command() { [ \"$2\" != sudo ] && builtin command \"$@\"; }; verb_demo"
     with tempfile.TemporaryDirectory(prefix="profd-demo-", ignore_cleanup_errors=True) as folder:
         os.chmod(folder, 0o777)
         Path(folder, "dev").write_text((SOURCE / "dev").read_text())
