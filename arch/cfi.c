@@ -123,8 +123,8 @@ uint64_t cfi_read_pointer(const struct cfi_section *section, struct byte_reader 
 	return base + read_number(bytes, encoding);
 }
 
-/* Reads the record at `at`. Returns false if there is no whole record. A length of 0 is treated as
- * an empty record, because linkers leave the one that ends an input file in the middle. */
+/* Reads the record at `at`. Returns false if there is no whole record. A record of length 0, which
+ * ends an input file, counts as empty, because linkers leave it in the middle of their output. */
 static bool read_record(const struct cfi_section *section, size_t at, struct record *ret_record)
 {
 	struct byte_reader bytes = { section->bytes + MIN_OF(at, section->size),

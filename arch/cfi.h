@@ -149,7 +149,8 @@ struct cfi_reader {
 	const struct cfi_section *section;
 	const struct regs *regs;
 	struct cfi_cie cies[CFI_READER_CIES]; /* cache, by offset of the CIE */
-	struct cfi_rows rows; /* of the current FDE; not a local, because the stack may be small */
+	/* rows of the current FDE; not a local variable, because the stack may be small */
+	struct cfi_rows rows;
 };
 
 /* The section's `arch` must be set. */

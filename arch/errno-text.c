@@ -100,8 +100,8 @@ static bool append_full(char *buffer, const char *root, const char *path)
 	}
 }
 
-/* Cgroups v1 have a separate tree for pids. V2 has one tree, with another mount point if v1 is also
- * mounted. */
+/* In cgroups v1, the pids controller has a tree of its own. V2 has one tree, which is mounted
+ * elsewhere if v1 is mounted, too. */
 static bool append_cgroup(char *buffer)
 {
 	char text[2 * PATH_MAX], *line, *next = text;

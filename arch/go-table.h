@@ -23,7 +23,8 @@ struct go_table {
 	uint8_t quantum;  /* lengths of instructions are multiples of this */
 	uint8_t number;   /* size in bytes of a start, and of a record offset */
 	uint8_t flags_at; /* offset of the flags in a record; 0: none */
-	/* offset of {start, record offset} pairs, sorted by start, and of the start after them */
+	/* offset of the {start, record offset} pairs, sorted by start; one more start follows
+	 * them */
 	size_t functions;
 	size_t names, numbers; /* bases of the offsets in a record */
 	uint64_t n_functions;

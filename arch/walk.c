@@ -506,8 +506,8 @@ static inline const struct walk_slot *find_slot(struct state *state, uint64_t pc
 	return fill_slot(state, pc, own);
 }
 
-/* Returns whether pc is in a signal trampoline, which is recognized by its code, and its rule is
- * missing or does not restore lr. */
+/* Returns whether pc is in a signal trampoline (recognized by its code) whose rule is missing or
+ * does not restore lr. */
 static bool is_signal_trampoline(const struct state *state, const struct cfi_rule *rule)
 {
 	if (rule && (!(rule->flags & CFI_SIGNAL) || !state->regs->has_lr))

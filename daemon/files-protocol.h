@@ -42,7 +42,7 @@ struct files_status {
 
 enum files_type { FILES_SNAPSHOT = 1, FILES_IMAGE, FILES_PROBE };
 
-/* Processes to read in the bare way: without the files whose reading they can block. */
+/* Processes to read bare: without the files whose reading they can block. */
 struct files_bare {
 	uint32_t uid;
 	int32_t pid; /* 0: all processes of the user */
@@ -53,15 +53,15 @@ struct files_bare {
 struct files_snapshot {
 	int32_t pid; /* 0: all processes */
 	int32_t from_pid;
-	/* process to read in the bare way; 0: none */
+	/* a process to read bare; 0: none */
 	int32_t bare_pid;
 	uint32_t n_bare;
-	struct files_bare bare[FILES_MAX_BARE]; /* further processes to read in the bare way */
+	struct files_bare bare[FILES_MAX_BARE]; /* further processes to read bare */
 	uint32_t targets_only;                  /* 1: with pid 0, read only the config's targets */
 	uint32_t maps_known;                    /* 1: omit the mappings */
 	uint64_t offset;
-	/* not 0: read only the usage of these processes. Sorted by absolute value; negative: read
-	 * that process in the bare way. */
+	/* not 0: read only the usage of these processes, which are sorted by absolute value. A
+	 * negative one is read bare. */
 	uint32_t n_usage_pids;
 	uint32_t usage; /* FILES_USAGE_* */
 	int32_t usage_pids[ENGINE_MAX_USAGE_PIDS];
@@ -90,8 +90,8 @@ struct files_request {
 	};
 };
 
-/* If an image was opened, sent with the file or a copy of it, open for reading; if places of a
- * probe were found, with the file that has them. */
+/* Sent with a descriptor for reading: that of an opened image (the file or a copy), or of the file
+ * in which the places of a probe were found. */
 struct files_answer {
 	uint32_t serial;
 	int32_t error;        /* errno */

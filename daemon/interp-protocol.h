@@ -113,8 +113,8 @@ enum interp_php_address {
 	/* address of a word that has the address INTERP_PHP_GLOBALS; 0: no such word. A program
 	 * that uses the globals of a library has them in its own memory. */
 	INTERP_PHP_OF_GLOBALS,
-	/* offset from the thread pointer of the pointer to the thread's memory, or, as OF_POINTER,
-	 * the address of the word that has this offset; both are 0 without thread safety */
+	/* offset from the thread pointer at which the thread has the pointer to its memory;
+	 * OF_POINTER: address of a word that has this offset. Both are 0 without thread safety. */
 	INTERP_PHP_POINTER,
 	INTERP_PHP_OF_POINTER,
 };
@@ -220,8 +220,9 @@ struct interp_sample {
 /* The width of a character is 1, 2 or 4 bytes, or this value for UTF-8. */
 #define INTERP_UTF_8 0u
 
-/* Ruby, PHP and Perl: the offset in `name` of the name of the method's class, module or package, in
- * UTF-8 (Perl: or Latin-1, see INTERP_CODE_OWNER_LATIN_1). Both names are shorter than this. */
+/* Ruby, PHP and Perl: at this offset, `name` has the name of the method's class, module or package,
+ * in UTF-8 (Perl: or Latin-1, see INTERP_CODE_OWNER_LATIN_1). Both names are shorter than this
+ * number of bytes. */
 #define INTERP_MAX_OWNER 256u
 #define INTERP_RUBY_OWNER INTERP_MAX_OWNER
 

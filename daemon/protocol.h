@@ -150,8 +150,8 @@ struct message_source {
 	/* 0: a source of samples. Otherwise, the samples are stacks of threads that are about to
 	 * sleep (1), or that wake another thread (2). Such sources come last. */
 	uint32_t off_cpu;
-	/* for a further place of a probe: 1 + the position of the probe's first source, which its
-	 * samples belong to; 0: a source of its own */
+	/* another place of a probe: 1 + the position of the probe's first source, to which the
+	 * samples belong; 0: not such a place */
 	uint32_t same_as;
 	uint32_t pad;
 };
@@ -272,8 +272,8 @@ struct message_metadata {
 
 /* A ring is mapped with 1 + ring_pages pages; the broker has mapped each ring once before. The
  * sources write into the first source's ring. But if copy_pages is not 0, those that copy stacks of
- * waits write into a separate ring, that of the first of them. (PERF_EVENT_IOC_SET_OUTPUT is done.)
- * With per-task events, the events deliver nothing, and there is one for each ring. */
+ * waits write into a second ring, which belongs to the first of them. (PERF_EVENT_IOC_SET_OUTPUT is
+ * done.) With per-task events, the events deliver nothing, and there is one event for each ring. */
 struct message_cpu {
 	uint32_t cpu;
 	uint32_t side_band_pages;

@@ -53,7 +53,8 @@ struct chunk_decoder {
 	struct chunk_column *columns;
 	struct prof_array *arrays;
 	size_t n_columns;
-	size_t budget; /* limit for the bytes of items that the rest of the group may decode to */
+	/* limit for the bytes of the items that are still to be decoded from the group */
+	size_t budget;
 };
 
 /* Decodes the columns `ids`, in that order; NULL: all of the table's. */

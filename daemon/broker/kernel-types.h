@@ -13,6 +13,6 @@
 /* Sets the offsets of members in `own`, which is BTF, to the kernel's offsets, in structures whose
  * names end with ___kernel. So libbpf finds them there instead of in the kernel's information.
  * Returns false if either BTF is not valid, or if a member's offset is not certain: the member is
- * missing, a bit-field, or elsewhere in another structure of the same name. `own` must not be used
- * then. */
+ * missing, a bit-field, or at another offset in another structure of the same name. `own` must not
+ * be used then. */
 bool kernel_types_apply(void *own, size_t own_bytes, const void *kernel, size_t kernel_bytes);

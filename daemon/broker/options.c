@@ -476,7 +476,7 @@ struct possible {
 	GPtrArray *events; /* static names */
 	bool system, kernel, off_cpu;
 	char *no_tracepoints; /* why tracepoints cannot be recorded; NULL: they can */
-	GStrv interpreters;   /* whose frames can be read: the kinds of their functions */
+	GStrv interpreters;   /* kinds of functions of the interpreters whose frames can be read */
 	/* why the frames of other interpreters cannot be read; NULL: all can */
 	char *no_interpreters;
 	gint64 until_us; /* time of the next check, because sysctls may change */

@@ -46,7 +46,7 @@
 #define ARGUMENT_RING_BYTES (8u << 20) /* holds 0.2 s of 20 000 samples with arguments a second */
 #define STACK_RINGS_A_SECOND 2         /* a ring holds at most 1/2 s of samples */
 #define STACK_WAIT_A_SECOND 4   /* a ring holds at least 1/4 s: the engine wakes at 1/4 full */
-#define STACK_HURRY_A_SECOND 16 /* a ring may hold 1/16 s, to copy STACK_GOOD_BYTES */
+#define STACK_HURRY_A_SECOND 16 /* a ring holds only 1/16 s if STACK_GOOD_BYTES need it */
 #define SAMPLES_TO_SIDE_BAND 4
 #define INHERITED_COPIES_A_SECOND 1000u
 #define COPIES_BYTES (8u << 20) /* holds 1/4 s of 500 copies a second */

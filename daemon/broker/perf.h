@@ -129,7 +129,7 @@ struct perf_tasks_options {
  * each process must be entirely the user's before and afterwards. */
 struct perf_tasks;
 struct perf_tasks *perf_tasks_new(const struct perf_tasks_options *options, GError **error);
-/* Stops opening events, so that `done` is called soon. perf_tasks_steal() then returns none. */
+/* Stops opening events, so that `done` is called soon. perf_tasks_steal() then stores no events. */
 void perf_tasks_cancel(struct perf_tasks *opening);
 /* Gets the result, once, after `done`. Removes processes that have ended from `pids`; fails with
  * BROKER_ERROR_FAILED if none is left. *ret_events: items are struct perf_task_event; freeing the

@@ -8,7 +8,7 @@
 
 /* Finds the places of all probes among the events, and adds an event for each further place. Calls
  * `done` once, perhaps before it returns; `error` is NULL if all were found. The options must stay
- * until then. */
+ * valid until then. */
 void probes_find(const struct access *access, struct options *options,
 		 void (*done)(const GError *error, void *data), void *data);
 

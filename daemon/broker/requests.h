@@ -31,8 +31,8 @@ void requests_free(struct requests *requests);
 /* Begins to read the first snapshot before the engine requests it. Call it when the side band
  * begins to report changes. A further call drops what was read before. */
 void requests_read_ahead(struct requests *requests);
-/* Call this if the side band has not begun after all: the snapshot is then read when the engine
- * requests it. */
+/* Call this if the side band has not begun after all. The snapshot is then read again when the
+ * engine requests it. */
 void requests_drop_ahead(struct requests *requests);
 
 /* Handle the bodies of MESSAGE_SNAPSHOT_REQUEST and MESSAGE_IMAGE_REQUEST. Each is answered by a

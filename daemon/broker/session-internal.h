@@ -50,8 +50,9 @@ struct session {
 	bool ok;
 	uint64_t n_pauses, n_obeyed; /* requests sent to the engine; requests obeyed by it */
 	bool given_up;               /* the engine was killed, and the reason reported */
-	bool reduced;                /* the session has less than requested */
-	bool stop_early;             /* stop with stop_reason once the engine was sent START */
+	bool reduced;                /* the session records less than requested */
+	/* stop, with stop_reason, once START has been sent to the engine */
+	bool stop_early;
 	enum engine_reason stop_reason;
 };
 

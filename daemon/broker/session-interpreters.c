@@ -27,7 +27,7 @@ struct session_interpreters {
 	GThread *loading;
 	/* bits 1 << enum interp_family: families that processes need; families being loaded */
 	unsigned wanted_families, loading_families;
-	struct interpreters *loaded; /* NULL: load_error is the reason */
+	struct interpreters *loaded; /* NULL: loading failed because of load_error */
 	GError *load_error;
 	guint loaded_watch;
 	/* families for which the engine was sent the reason of the refusal */

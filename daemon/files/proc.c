@@ -368,14 +368,14 @@ static void add_counters(struct snapshot *snapshot, int dir, pid_t pid)
 	if (n == 0) {
 		list_numbers(dir, "fd", &numbers);
 		first = openat(fds, "0", O_PATH | O_NOFOLLOW | O_CLOEXEC);
-		n = numbers.n + (first >= 0); /* 0 is not in the list */
+		n = numbers.n + (first >= 0); /* list_numbers() omits descriptor 0 */
 		free_numbers(&numbers);
 	}
 	buffer_add(&snapshot->buffer, &record, &n, NULL, 0);
 }
 
-/* Adds the records of a process, or of a thread, which has such a directory, too. `number`: the pid
- * or tid; if negative, the memory usage of process -number is read in the bare way. */
+/* Adds the records of a process or of a thread; their directories are alike. `number`: the pid or
+ * tid; if it is negative, the memory usage of process -number is read bare. */
 static int add_process(struct snapshot *snapshot, int proc, int32_t number)
 {
 	const pid_t pid = abs(number);

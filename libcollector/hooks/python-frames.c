@@ -442,7 +442,7 @@ static uint16_t measure_text(struct python_memory *memory, uint64_t object, size
 		return 0;
 	n = word_at(head, 16);
 	state = half_at(head, 32);
-	/* Two bits precede the width, or 16 in newer sources; a width is never 0. */
+	/* Two bits precede the width; in newer versions of CPython, 16 do. A width is never 0. */
 	if ((state >> 2 & 7) == 0)
 		state >>= 14;
 	width = state >> 2 & 7;

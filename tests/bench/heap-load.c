@@ -60,7 +60,8 @@ static OUTLINE void *run_thread(void *data)
 {
 	uint64_t *ret_ns = data, start = cpu_ns();
 
-	/* go_deep(n) adds n + 1 frames to this function's, its caller's and allocate_all()'s. */
+	/* go_deep(n) adds n + 1 frames; this function, its caller and allocate_all() have one
+	 * each */
 	go_deep(n_deep > 4 ? n_deep - 4 : 0);
 	*ret_ns = cpu_ns() - start;
 	return NULL;

@@ -30,7 +30,7 @@ EXPORTED pthread_key_t PL_thr_key;
 EXPORTED void *PL_curinterp;
 EXPORTED void Perl_runops_standard(void), perl_run(void);
 
-/* pp_entertry(), which calls docatch(). Others follow them. */
+/* Like pp_entertry(), which calls docatch(). Other functions follow both of them, as in Perl. */
 void fake_entertry(void);
 __asm__(".text\n"
 	".type fake_entertry, @function\n"

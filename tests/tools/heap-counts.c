@@ -50,7 +50,8 @@ struct process {
 	uint64_t allocs[PROF_ALLOC_KINDS], frees[PROF_FREE_UNTOLD];
 	uint64_t failed, bytes, freed_bytes, live, peak, n_live;
 	uint64_t free_null, foreign, free_aligned, cross, temporary, untold, wrong;
-	uint64_t inherited, inherited_ends; /* highest inherited block number; number of ends */
+	/* highest number of an inherited block; number of inherited blocks that ended */
+	uint64_t inherited, inherited_ends;
 	uint64_t heap_time, heap_bytes, heap_blocks, heap_peak, live_rows, live_bytes;
 	unsigned int begins, ends, event;
 	struct block *blocks; /* indexed by number */
@@ -350,7 +351,8 @@ static void take_free(struct names *names, const struct stream *stream)
 	end_block(process, number);
 }
 
-/* Returns whether the free is next. At equal times, a block is allocated before it is freed. */
+/* Returns whether the next row is of a free, not of an allocation. At equal times, a block is
+ * allocated before it is freed. */
 static bool is_free_next(struct names *names, const struct stream *allocs,
 			 const struct stream *frees)
 {

@@ -73,7 +73,8 @@ __asm__(".text\n.globl probed_locked\n.type probed_locked, @function\n"
 /* Has data in the red zone below the stack pointer while it executes a static probe of 5 bytes. */
 KEPT long probed_red_zone(long a)
 {
-	volatile long data[15]; /* fills the 128 bytes below it, except for a margin */
+	/* fills the 128 bytes below the stack pointer, except for a margin */
+	volatile long data[15];
 	long sum = 0;
 
 	for (int i = 0; i < 15; i++)

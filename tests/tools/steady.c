@@ -2,16 +2,20 @@
 /*
  * Steady - writes marks on request, and measures how long the calls take
  *
- * Each letter on standard input requests an action, which ends with a line on standard output: s
- *     some marks m    many marks, more than fit into all rings of a first arena t    300 threads,
- *     one after another c    40 threads at once f    a child that writes some k    a child that
- *     writes in four threads and is killed meanwhile r    many marks in a SCHED_FIFO thread; o: in
- *     a SCHED_RR thread a    40 threads at once, while the process gets no more memory The line is
- *     "TRUE FALSE WAITS WAITED LONGEST": marks reported as recorded, marks reported as not
- *     recorded, how many of these calls waited, and for how many microseconds, in total and at
- *     most. The program exits at the end of its input. The first argument is a file in which every
- *     process counts its marks before and after each call, as two numbers of 8 bytes, so that the
- *     counts survive a kill.
+ * Each letter on standard input requests an action, which ends with a line on standard output:
+ *     s    some marks
+ *     m    many marks, more than fit into all rings of a first arena
+ *     t    300 threads, one after another
+ *     c    40 threads at once
+ *     f    a child that writes some
+ *     k    a child that writes in four threads and is killed meanwhile
+ *     r    many marks in a SCHED_FIFO thread; o: in a SCHED_RR thread
+ *     a    40 threads at once, while the process gets no more memory
+ * The line is "TRUE FALSE WAITS WAITED LONGEST": marks reported as recorded, marks reported as not
+ * recorded, how many of these calls waited, and for how many microseconds, in total and at most.
+ * The program exits at the end of its input. The first argument is a file in which every process
+ * counts its marks before and after each call, as two numbers of 8 bytes, so that the counts
+ * survive a kill.
  */
 #include "libcollector/prof-collector.h"
 

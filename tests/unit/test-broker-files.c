@@ -282,7 +282,7 @@ static void test_aside(void)
 		ask(i, EASY);
 	await(4);
 	CHECK_STR(told->str, "2:tried 3:tried 4:tried stuck 1:careful ");
-	/* a second request for the same process uses the careful way at once */
+	/* a second request for the same process is careful at once */
 	ask(5, HANGS);
 	await(5);
 	CHECK(g_str_has_suffix(told->str, "1:careful 5:careful "));

@@ -379,7 +379,8 @@ static void test_dictionary_bomb(void)
 	CHECK_INT(r, PROF_LIMIT);
 	prof_block_set_epoch(block, 2);
 	CHECK_INT(prof_writer_write(writer, block), 0);
-	/* Another writer might write it. Alternate epochs, to circumvent the writer's count. */
+	/* Another writer might write such a dictionary. Alternate epochs, because this writer
+	 * counts only the rows of the current one. */
 	for (size_t i = 0; i < 40; i++) {
 		prof_block_set_epoch(block, 3 + i % 2);
 		CHECK_INT(prof_writer_write(writer, block), 0);

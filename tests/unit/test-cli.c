@@ -67,7 +67,8 @@ static int parse(bool command, const char *line)
 	options_done();
 	strings = g_strsplit(line, " ", -1);
 	n_operands = (int)g_strv_length(strings);
-	argv = g_memdup2(strings, sizeof(*argv) * ((size_t)n_operands + 1)); /* is reordered */
+	/* a copy, because parsing reorders it */
+	argv = g_memdup2(strings, sizeof(*argv) * ((size_t)n_operands + 1));
 	operands = argv;
 	return cli_parse(&spec, groups, &n_operands, &operands);
 }

@@ -299,7 +299,7 @@ static void test_no_descriptor_is_left(void)
 	few = (struct rlimit){ .rlim_cur = limit_with_two_free(), .rlim_max = before.rlim_max };
 	CHECK(setrlimit(RLIMIT_NOFILE, &few) == 0);
 	CHECK(pthread_create(&id, NULL, answer_once, &reply) == 0);
-	/* answer_once() holds one of the two, the connection has the other. */
+	/* answer_once() holds one of the two free descriptors, and the connection the other one */
 	CHECK_INT(control_connect(&addresses, &hello, clock_now() + UINT64_C(20000000000),
 				  &connection, &memfd),
 		  -EMFILE);

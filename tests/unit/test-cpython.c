@@ -333,7 +333,7 @@ static void test_merge(void)
 	CHECK_INT(n, 2);
 	CHECK(runs[0].first == 0 && runs[0].end == 2 && runs[0].native == 2);
 	CHECK(runs[1].first == 2 && runs[1].end == 3 && runs[1].native == 4);
-	/* the outer activation has its functions, then not */
+	/* the outer activation is known to execute functions of the chain; then, it is not */
 	native.eval = 0x100;
 	native.eval_end = 0x200;
 	CHECK(!interp_merge_lacks_callers(&chain, &native, runs, n));
@@ -376,8 +376,8 @@ static void test_merge_by_function(void)
 	REQUIRE(interp_merge(&chain, &native, runs, &n));
 	CHECK(n == 2 && runs[0].native == 2 && runs[1].native == 4);
 	CHECK(!interp_merge_lacks_callers(&chain, &native, runs, n));
-	/* the outer activation is another interpreter's, because the inner one calls too deep to be
-	 * without a frame */
+	/* the outer activation belongs to another interpreter: the inner one has called more than
+	 * one function in C, so it must have a frame */
 	chain.n = 1;
 	REQUIRE(interp_merge(&chain, &native, runs, &n));
 	CHECK(n == 1 && runs[0].native == 2);

@@ -13,7 +13,7 @@
 #include "tests/unit/interp-files.h"
 #include "tests/unit/test.h"
 
-/* Each run is from a position to the next run's. */
+/* Each run extends from its position to the position of the next run. */
 static void check_ruby_lines(const uint8_t *table, size_t size, const uint16_t (*runs)[2], size_t n,
 			     unsigned end)
 {

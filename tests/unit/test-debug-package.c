@@ -14,7 +14,7 @@
 #define SLOTS 4
 #define COLUMNS 3
 
-/* An index with one unit; its rows are as wide as in that version. */
+/* An index with one unit. Its rows are as wide as those of its version. */
 struct index {
 	uint32_t version, columns, units, slots;
 	uint64_t ids[SLOTS];

@@ -236,7 +236,8 @@ static void test_mlock(void)
 	machine.largest_ring = 1 << 20;
 	put("/proc/self/status", ROOT_USER);
 	expect("perf-mlock", DOCTOR_OK, "no limit", NULL);
-	put_link("/proc/self/ns/user", "user:[4026532000]"); /* a container's root, not mapped */
+	/* the user namespace of a container, whose root is not the host's */
+	put_link("/proc/self/ns/user", "user:[4026532000]");
 	expect("perf-mlock", DOCTOR_OK, "64.0 KiB", NULL);
 	machine.own = -EACCES;
 	expect("perf-mlock", DOCTOR_WARN, "see perf-paranoid", NULL);

@@ -196,7 +196,7 @@ static void test_realloc(void)
 	fixture_init(&fixture);
 	add_realloc(fixture.producer, &fixture, 100,
 		    (struct ring_realloc){ .address = 0x1000, .size = 10, .duration_ns = 5 });
-	/* the block moves, stays, the call fails, the block is freed */
+	/* in turn: the block moves, the block stays, the call fails, the block is freed */
 	add_realloc(fixture.producer, &fixture, 110,
 		    (struct ring_realloc){
 			    .prior = 0x1000, .address = 0x2000, .size = 20, .duration_ns = 5 });
@@ -388,8 +388,8 @@ static void test_ties_at_end(void)
 #define ADDRESSES 6u
 #define TIES 4000u
 
-/* The expected result. Sizes are unique and identify blocks: which thread freed each block, and
- * which block it replaced. */
+/* The expected result: which thread freed each block, and which block it replaced. Blocks are
+ * identified by their sizes, which are unique. */
 struct story {
 	uint64_t sizes[ADDRESSES]; /* size of the live block; 0: none */
 	uint64_t freed_by[2 * TIES], prior[2 * TIES];

@@ -298,8 +298,8 @@ static void test_copies_lost(void)
 	}
 }
 
-/* If several events receive it, a record of a kernel symbol has old contents of the ring at its
- * end. */
+/* If several events receive a record of a kernel symbol, old contents of the ring are at the
+ * record's end. */
 static void test_long_ksymbol(void)
 {
 	struct bytes bytes = { .length = 0 };

@@ -53,7 +53,7 @@ static void test_maps_overlap(void)
 	maps_unref(maps);
 }
 
-/* An anonymous mapping does not replace the program's code, but everything else. */
+/* An anonymous mapping does not replace the program's code, but it replaces every other mapping. */
 static void test_maps_copied(void)
 {
 	struct image program = { .kind = PROF_IMAGE_FILE, .path = (char *)"/bin/x" };
@@ -274,7 +274,7 @@ static void test_inner(void)
 	tasks_need(&parts.tasks, unknown);
 	CHECK(unknown != thread && unknown->tid == 0);
 	g_strlcpy(thread->comm, "name", sizeof(thread->comm));
-	/* No effect: the numbers of the leader, and of a thread of another process. */
+	/* The numbers of the leader, and of a thread of another process, have no effect. */
 	tasks_set_inner(&parts.tasks, process, 10, numbers, 2);
 	tasks_set_inner(&parts.tasks, tasks_found(&parts.tasks, 11, 11, 1)->process, 20, numbers,
 			2);
@@ -505,7 +505,8 @@ static void test_switches(void)
 	switch_to(&parts, &switches, 11, 0, false, 3000);
 	switch_to(&parts, &switches, 0, 99, false, 4000);
 	switch_to(&parts, &switches, 99, 10, false, 5000);
-	switch_to(&parts, &switches, -1, 11, false, 6000); /* tid -1: exiting; the latest one */
+	/* tid -1: an exiting thread, which is the one that entered last */
+	switch_to(&parts, &switches, -1, 11, false, 6000);
 	switches_end(&switches, &parts.tasks, 3, 7000);
 	switches_end(&switches, &parts.tasks, 3, 8000);
 	parts_finish(&parts);

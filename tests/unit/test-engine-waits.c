@@ -471,7 +471,7 @@ static void test_late(void)
 	}
 }
 
-/* A request has a limit; the next one has the other threads. */
+/* A request names a limited number of threads; the next request names the others. */
 static void test_request_limit(void)
 {
 	enum { N = WAITS_MAX_REQUESTED + 10 };
@@ -618,7 +618,7 @@ static void test_shared_call(void)
 	waits_end(&stage.waits, stage.threads[0], 8200);
 	leave(&stage, 0, 0x400010, 0x7000, 9000);
 	waits_end(&stage.waits, stage.threads[0], 9200);
-	/* a later one without them does not replace it */
+	/* a later stack without kernel frames does not replace it */
 	leave(&stage, 0, 0x400010, 0x7000, 10000);
 	REQUIRE(CHECK_INT(waits_request(&stage.waits, 11000, 1000, tids), 1));
 	waits_receive(&stage.waits, bytes, put_stack(bytes, 11000, 11100, 0x400010));

@@ -264,7 +264,7 @@ static void test_match(void)
 			  cases[i].match);
 }
 
-/* Names that are shown can be pasted. */
+/* A name can be selected as it is shown. */
 static void test_match_shown(void)
 {
 	const char *name = "std::map<" STRING ", double>::operator[](" STRING "&&)";

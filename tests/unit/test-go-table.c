@@ -61,7 +61,8 @@ static void put_record(const struct layout *layout, uint64_t start, uint32_t nam
 
 static void build(const struct layout *layout)
 {
-	static const uint8_t rows[] = { 0, 2, 4, 32, 0x3c, 0 }; /* 0 for 4 bytes, 16 for 60 */
+	/* distance 0 for 4 bytes of code, 16 for 60 bytes */
+	static const uint8_t rows[] = { 0, 2, 4, 32, 0x3c, 0 };
 	static const char first[] = "main.first", second[] = "main.second";
 	size_t number = layout->has_text ? 4 : 8, parts[3], pairs, header;
 	uint64_t base = layout->has_text ? 0 : TEXT;

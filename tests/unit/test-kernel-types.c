@@ -48,7 +48,7 @@ static void add_second(struct fixture *f)
 	btf__add_field(f->kernel, NULL, f->nested, 96, 0);
 }
 
-/* Returns the members' offsets that were found as a text; NULL: none. */
+/* Returns the offsets that were found, as text; NULL: none */
 static char *apply(struct fixture *f)
 {
 	uint32_t own_bytes, kernel_bytes;
@@ -77,7 +77,8 @@ static void test_nested(void)
 	struct fixture f = fixture_new();
 	g_autofree char *found = NULL;
 
-	/* more types than from one remembered place to the next, before and after the structure */
+	/* add more types, before and after the structure, than there are between two remembered
+	 * places */
 	for (int i = 0; i < 300; i++)
 		btf__add_ptr(f.kernel, f.number);
 	add_thing(&f, 64, 0);

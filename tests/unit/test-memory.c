@@ -124,7 +124,7 @@ static bool ask_view(struct memory *memory, enum memory_view view, const struct 
 static bool ask_at(struct memory *memory, uint64_t time, const struct build *build)
 {
 	ask(memory, MEMORY_AT);
-	memory->reader.writes_empty = true; /* after the end, too */
+	memory->reader.writes_empty = true; /* a time after the capture's end is no error */
 	memory->at = (struct units_time){ .kind = UNITS_TIME_START, .ns = time };
 	return answer(memory, build);
 }
@@ -1057,8 +1057,8 @@ static void test_many_processes(void)
 	build_done(&build);
 }
 
-/* The peak is the 100 bytes that the first process has from 10 on. From 65 on, there could be more,
- * but there are not. */
+/* The peak is the 100 bytes that the first process has from 10 on. From 65 on, the marks would
+ * allow more, but there is not more. */
 static void test_equal_peaks(void)
 {
 	struct memory memory;

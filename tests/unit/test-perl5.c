@@ -152,7 +152,7 @@ static const char *place(const struct interp_chain *chain, struct interp_native 
 	place(&chain, (struct interp_native){ .n = (n_frames), __VA_ARGS__ })
 #define PLACE(...) PLACE_IN(ARRAY_SIZE(frames), __VA_ARGS__)
 
-/* An activation that docatch() continues is one. */
+/* An activation that docatch() continues counts as one. */
 static void test_merge(void)
 {
 	struct interp_chain chain = {
@@ -165,7 +165,7 @@ static void test_merge(void)
 	CHECK_STR(PLACE(.has_root = true), "0-2@1 2-4@3 ");
 	CHECK_STR(PLACE(), "0-2@1 2-4@3 ");
 	CHECK_STR(PLACE(.is_cut = true), "-");
-	/* the innermost one begins or ends */
+	/* the innermost activation begins or ends */
 	chain.frames[1].flags = 0;
 	CHECK_STR(PLACE(.has_root = true), "0-4@3 ");
 	CHECK_STR(PLACE(), "-");
@@ -180,7 +180,7 @@ static void test_merge(void)
 	chain.frames[0].flags = INTERP_FRAME_ENDS_RUN;
 	CHECK_STR(PLACE(.has_root = true), "1-2@1 2-4@3 ");
 	CHECK_STR(PLACE(.has_root = true, .callers = { { 0x6f0, 0x20 } }), "0-2@1 2-4@3 ");
-	/* several may be the one */
+	/* several runs may be the one without an activation */
 	chain.frames[2].flags = INTERP_FRAME_ENDS_RUN;
 	CHECK_STR(PLACE(.has_root = true), "-");
 	chain.n = 5;

@@ -87,7 +87,7 @@ static void test_widths(void)
 		    "  41.8     1281    ++##  memcmp                               libc.so.6\n"
 		    "  <0.1           ##      std::map<std::string, double>::find  map.h:1\n"
 		    "     -                   main\n");
-	/* A name that does not fit beside the places has none. */
+	/* A row whose name does not fit beside its place has no place. */
 	check_print(&table, 66,
 		    "self %  samples  0-1 s   function                        place\n"
 		    "  41.8     1281    ++##  memcmp                          libc.so.6\n"

@@ -108,7 +108,7 @@ static void test_unknown(void)
 	CHECK_INT(frame_bytes(NULL, 0), UNKNOWN);
 }
 
-/* Any bytes have an unknown size or a plausible one. */
+/* For any bytes, the size of the frame is unknown or plausible. */
 static void test_hostile(void)
 {
 	uint8_t code[32];

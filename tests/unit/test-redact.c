@@ -73,7 +73,7 @@ static void test_syntax(void)
 		/* variables */
 		{ "PATH=/usr/bin:/opt/jane/bin", "PATH=/usr/bin:bin" },
 		{ "TOKEN=secret SIZE=12 MODE='a b' x", "TOKEN=… SIZE=12 MODE=… x" },
-		/* what stays */
+		/* texts that stay as they are */
 		{ "/usr/lib/gcc/x86_64-linux-gnu/12/cc1", "/usr/lib/gcc/x86_64-linux-gnu/12/cc1" },
 		{ "/usr/include/c++/12/bits/stl.h", "/usr/include/c++/12/bits/stl.h" },
 		{ "src/main.c", "src/main.c" },

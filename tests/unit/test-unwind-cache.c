@@ -722,8 +722,8 @@ static __attribute__((noinline)) void recall_by_turns(bool with_modules)
 	}
 }
 
-/* No node is recalled if there was no walk before, its result may have changed although no word
- * did, modules were unloaded, or nodes are invalid. */
+/* No node is recalled before the first walk, after modules were unloaded, or if nodes are invalid;
+ * nor if the walk's result may have changed although no word did. */
 static void test_recalled(void)
 {
 	REQUIRE(make_ready());

@@ -63,7 +63,7 @@ static void test_files(void)
 	check_interp_files(INTERP_PHP, files, ARRAY_SIZE(files), check_php_file);
 }
 
-/* Builds with thread safety: the place of the thread's pointer is in code. */
+/* In builds with thread safety, the place of the thread's pointer is found in code. */
 static void test_threads(void)
 {
 	static const struct interp_file_case files[] = {
@@ -167,13 +167,13 @@ static void test_merge(void)
 	CHECK_STR(PLACE(), "-");
 	chain.frames[0].flags = chain.frames[1].flags = 0;
 	CHECK_STR(PLACE(.has_root = true), "0-4@4 ");
-	/* two activations more than runs, and runs more than activations */
+	/* there are two activations more than runs; then, more runs than activations */
 	chain.frames[3].flags = 0;
 	chain.n_more_runs = 4;
 	CHECK_STR(PLACE(.has_root = true), "-");
 	chain.n_more_runs = INTERP_RUNS_UNKNOWN;
 	CHECK_STR(PLACE(.has_root = true), "-");
-	/* those that are not shown are the outermost */
+	/* the runs that are not shown are the outermost */
 	chain.n_more_runs = 1;
 	chain.frames[0].flags = INTERP_FRAME_ENDS_RUN;
 	CHECK_STR(PLACE(.has_root = true), "0-1@1 1-4@4 ");
@@ -192,7 +192,7 @@ static void test_merge_without_activation(void)
 	CHECK_STR(PLACE(.has_root = true), "0-1@1 1-2@4 2-3@6 ");
 }
 
-/* Frames of what resumed a fiber are on another native stack. */
+/* The frames of the code that resumed a fiber are on another native stack. */
 static void test_merge_of_fibers(void)
 {
 	struct interp_chain chain = { .family = INTERP_PHP, .minor = 2, .n = 4 };

@@ -18,7 +18,7 @@
 #include <string.h>
 
 #define MOST_LIVES 1000000u
-#define LEAST_STEPS 1024 /* the unit stops growing at the duration divided by this */
+#define LEAST_STEPS 1024 /* the unit is at most the duration divided by this */
 #define HEAP_PARTS 1024
 
 struct reading {

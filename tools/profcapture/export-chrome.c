@@ -31,7 +31,7 @@ struct chrome {
 	struct json json;
 	struct export_marks marks;
 	struct export_samples *samples;
-	/* of the thread that is being written */
+	/* State of the thread that is being written. */
 	uint32_t *seen;  /* by node, then for "(idle)": 1 + the last thread that has it */
 	GArray *nodes;   /* uint32_t: nodes that are new in this event */
 	GArray *ids;     /* uint32_t: the node ids of the samples in this event */

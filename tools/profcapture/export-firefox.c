@@ -56,7 +56,7 @@ struct firefox {
 	struct row_list sources;   /* indexes of strings: the files of functions */
 	struct row_list threads;   /* at least one */
 	struct export_samples *samples;
-	uint64_t first_sample; /* of the thread that is being written */
+	uint64_t first_sample; /* first sample of the thread that is being written */
 	struct export_marks marks;
 	GArray *events; /* struct allocation_event; NULL: none */
 	struct counter_values counters;

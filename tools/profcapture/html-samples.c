@@ -5,7 +5,7 @@
 #include "tools/profcapture/html-samples.h"
 
 #define MOST_SAMPLES 4000000u
-#define LEAST_STEPS 1024u  /* the unit stops growing at the duration divided by this */
+#define LEAST_STEPS 1024u  /* the unit is at most the duration divided by this */
 #define LEAST_NEW 0x10000u /* at least this many new rows are sorted at once */
 
 void html_samples_init(struct html_samples *samples, uint64_t unit_ns, int64_t duration_ns)

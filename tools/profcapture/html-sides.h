@@ -43,7 +43,8 @@ struct html_sides {
 
 void html_sides_init(struct html_sides *sides, struct export *export);
 void html_sides_done(struct html_sides *sides);
-/* Returns the side that has a function or thread, and its index there; NULL: interrupts. */
+/* Returns the side that has the function or thread with this number, and its index there. Returns
+ * NULL for the function that stands for interrupts. */
 const struct html_side *html_function_side(const struct html_sides *sides, uint32_t number,
 					   uint32_t *ret_index);
 const struct html_side *html_thread_side(const struct html_sides *sides, uint32_t number,

@@ -6,7 +6,8 @@
 #include <string.h>
 
 static const char user_text[] = "USER", host_text[] = "HOST";
-/* replaces a host that only addresses name: often a service, whose name is also a common word */
+/* replaces a host that is known only from addresses: such a host is often a service, whose name is
+ * also a common word */
 static const char address_host_text[] = "HOST";
 
 #define LONGEST_NAME 64u /* maximum length of a host name */

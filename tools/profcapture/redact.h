@@ -11,8 +11,8 @@
  * (2) Names: the names of the host and of users occur in texts that have no syntax. They are
  *     learned from the metadata, and from home folders, variables, URLs and user@host in all
  *     texts of the captures that are opened together, and are replaced wherever they are words,
- *     the host with its domain  [test-redact: names, hosts]. A host that only addresses name is
- *     often a service ("redis"), so its name stays in identifiers and paths.
+ *     the host with its domain  [test-redact: names, hosts]. A host that is known only
+ *     from addresses is often a service ("redis"), so its name stays in identifiers and paths.
  *
  * Limits: a name is recognized only if a home folder, a variable, an address or the metadata gives
  * it away, and not inside a longer word. Names of more than 64 letters stay. So do account names

@@ -654,8 +654,8 @@ static bool report_run(struct report *report, const char *file, GError **error)
 	return report->times && (!is_text || !is_whole(report) || report_read_waits(report, error));
 }
 
-/* Fails if options select no sample or wait. A capture without samples is an answer; one without
- * waits has none for their metrics. */
+/* Fails if the options select none of the recorded samples or waits. If the capture has no samples
+ * at all, that is an answer for the metric cpu, but a failure for the others. */
 static bool check_found(const struct report *report, GError **error)
 {
 	const struct reader *reader = &report->reader;

@@ -17,8 +17,9 @@
 
 /* ---- patterns -------------------------------------------------------------------------------- */
 
-/* Returns whether the rest of a pattern matches. The part before the next * may be anywhere in
- * `text`, or only at its start if `is_here`. A part before $ must be at the end. */
+/* Returns whether the rest of a pattern matches a text. The pattern's part before the next * may
+ * match anywhere in the text or, with `is_here`, only at its start. A part before $ must match at
+ * the end. */
 static bool matches_rest(const char *pattern, const char *text, bool is_here)
 {
 	for (;;) {

@@ -68,7 +68,7 @@ void doctor_check_debuginfod(const struct doctor_host *host, struct doctor_findi
 
 /* ---- interpreters ---------------------------------------------------------------------------- */
 
-/* Whether the functions of any program can be read. */
+/* Checks whether the functions of any interpreted program can be read. */
 static void check_reading(const struct doctor_host *host, struct doctor_finding *finding)
 {
 	g_autofree char *types = g_strconcat(host->root, "/sys/kernel/btf/vmlinux", NULL);

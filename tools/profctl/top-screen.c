@@ -3,7 +3,7 @@
  * Top-screen - draws a live view on a terminal, with ncurses
  *
  *     title                       what is recorded, how busy it is, and what is lost
- *     status                      filters, a pause, the end; missing without any of these
+ *     status                      filters, a pause, the end; missing if there is none of these
  *     self %  total %  function
  *     rows                        scrolled so that the selected row is visible
  *     keys

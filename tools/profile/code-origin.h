@@ -31,9 +31,10 @@ struct own_weights {
 	GHashTable *weights; /* uint64_t: counted function << 32 | innermost one → uint64_t * */
 };
 
-/* Counts each sample for the innermost own function on its stack; without one, for the innermost
- * function of an interpreted language, because all of a program may be installed. Must be called
- * for each epoch, after stacks_settle() with functions as entities. The first call allocates. */
+/* Counts each sample for the innermost own function on its stack. Without one, counts it for the
+ * innermost function of an interpreted language, because a whole program may consist of installed
+ * modules. Must be called for each epoch, after stacks_settle() with functions as entities. The
+ * first call allocates. */
 void own_weights_count(struct own_weights *own, const struct functions *functions,
 		       const struct stacks *stacks);
 void own_weights_done(struct own_weights *own);

@@ -214,8 +214,8 @@ const char *wait_call_name(const struct wait_call *wait)
 	/* Captures of earlier versions have no name for page faults. */
 	if (!wait->call)
 		return wait->source == PROF_STACK_LATE ? "page fault" : NULL;
-	/* clone() waits long enough for its call to be read only in vfork(), as posix_spawn() uses
-	 * it. */
+	/* A wait in clone() is long enough for its call to be read only if the call is a vfork(),
+	 * as in posix_spawn(). */
 	if (strcmp(wait->call, "clone") == 0 || strcmp(wait->call, "clone3") == 0)
 		return "vfork";
 	if (wait_cause_of(wait->call, &known) != WAIT_FILE ||

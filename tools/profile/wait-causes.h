@@ -41,7 +41,7 @@ struct wait_places {
 
 /* Returns the cause for a function's name, or WAIT_UNKNOWN. *ret_call: a static text. */
 enum wait_cause wait_cause_of(const char *name, const char **ret_call);
-/* The columns of a wait's row that name the call in which it waited. */
+/* The columns of a wait's row that name the call in which the thread waited. */
 struct wait_call {
 	uint64_t source, state;    /* enum prof_stack_source, enum prof_wait_state */
 	const char *call, *object; /* the system call, and what its descriptor refers to, or NULL */

@@ -92,7 +92,7 @@ struct names {
 	GArray *images;    /* struct names_image */
 	GArray *processes; /* struct names_process */
 	GArray *threads;   /* struct names_thread */
-	GHashTable *keys;  /* identity → index, for all three */
+	GHashTable *keys;  /* index by identity, for images, processes and threads */
 };
 
 struct names *names_new(const struct prof_reader *reader); /* borrows the reader */

@@ -24,7 +24,7 @@
 
 #include <glib/gi18n.h>
 
-/* Maximum number of functions, from the nearest one back, that a lookup checks. */
+/* A lookup checks at most this many functions, beginning with the nearest one. */
 #define SYMBOL_NESTING 16
 
 /* A list of functions is sorted when it has this length, and again whenever it has doubled. */

@@ -40,7 +40,7 @@ static __always_inline __u32 read_text(const struct interp_cpython *layout, __u6
 	if (read_user(head, sizeof(head), object))
 		return 0;
 	state = (__u32)head[4];
-	/* Two bits precede the width, or 16 in newer sources; a width is never 0. */
+	/* Two bits precede the width; in newer versions of CPython, 16 do. A width is never 0. */
 	if (!(state >> 2 & 7))
 		state >>= 14;
 	*ret_width = state >> 2 & 7;
@@ -121,8 +121,8 @@ static __always_inline void identify(struct cpython_walk *walk, struct interp_fr
 	first_line = *(const __u32 *)(scratch->object + masked(layout->code_first_line, 0x7c));
 	size = *(const __u32 *)(scratch->object + CODE_SIZE);
 	/* The name is interned, so its hash is always stored, and the identity includes the name
-	 * itself, not only its address. The file and the size distinguish modules: all have one
-	 * name, and two may have had one address and one table of lines. */
+	 * itself, not only its address. The file and the size distinguish modules, which all have
+	 * the same name and may have had the same address and table of lines. */
 	if (read_user(&hash, sizeof(hash),
 		      word_at(scratch->object, layout->code_name, 0x78) + 24)) {
 		walk->common.flags |= INTERP_FAULT;

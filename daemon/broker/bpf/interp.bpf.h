@@ -145,8 +145,8 @@ struct walk {
 	void *ctx;
 	struct scratch *scratch;
 	__u32 pid, n, n_described, flags;
-	/* As in struct described_key. Not next to `n`: the compiler would set both at once, and the
-	 * verifier would lose track of `n`. */
+	/* as in struct described_key; not next to `n`, because the compiler would then set both at
+	 * once, and the verifier would lose track of `n` */
 	__u32 memory;
 };
 

@@ -286,9 +286,9 @@ static __always_inline void end_activation(struct perl_walk *walk)
 			.flags |= INTERP_FRAME_REPEATS;
 }
 
-/* Prepares the frame of a block that has no sub. The activation that executes the block also
- * executes the sub that the block called last, which has no operation to return to either. So the
- * run does not end at that sub. */
+/* Prepares the frame of a block that has no sub. The sub that the block called last has no
+ * operation to return to, so it was recorded as the end of a run. But one activation executes the
+ * block and that sub, so this end is undone. */
 static __always_inline void take_block(struct perl_walk *walk, __u32 kind, __u64 cop)
 {
 	struct perl_list *list = list_of(walk);

@@ -266,8 +266,9 @@ static __always_inline void stage_generator(struct php_walk *walk)
 		common->flags |= INTERP_TORN;
 		return;
 	}
-	/* One activation executes all staged generators, so its run ends at the first one, not at
-	 * the last. If there is no frame, the last generator has just ended. */
+	/* One activation executes all staged generators. So its run ends at the generator that was
+	 * staged first, not at the frame that was added last. If there is no frame yet, the chain's
+	 * last generator has just ended. */
 	if (common->flags & INTERP_DEEPER)
 		common->scratch->runs--;
 	else if (common->n > 0)
@@ -340,8 +341,8 @@ static long step(__u32 index, struct php_walk *walk)
 			walk->generator = object;
 		return 0;
 	}
-	/* Beyond the limit, only frames that end a run or a fiber matter. A fiber's last frame is
-	 * all zeros. */
+	/* Beyond the limit of frames, only those that end a run or a fiber matter. A fiber's last
+	 * frame is all zeros. */
 	if (walk->common.flags & INTERP_DEEPER && !is_staged &&
 	    !(word_at(scratch->frame, layout->frame_info, 0x78) & INFO_TOP) &&
 	    word_at(scratch->frame, 0, 0x78)) {
@@ -399,7 +400,7 @@ static __always_inline bool find_stack(struct php_walk *walk, __u64 sp, __u64 fs
 			walk->common.flags |= INTERP_OTHER_STACK;
 		return true;
 	}
-	/* Without such a place, the thread may be about to leave the stack whose frames it still
+	/* Without a bailout, the thread may be about to leave the stack whose frames it still
 	 * has. */
 	if (!bailout)
 		return is_first || walk->has_own_globals;

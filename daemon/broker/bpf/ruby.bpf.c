@@ -63,8 +63,8 @@
 #define SHAPE_BYTES 32
 #define SHAPE_OF(flags) ((flags) >> 32)
 #define SHAPE_NAME 1      /* word */
-#define SHAPE_VARIABLES 2 /* word; the lower half */
-#define SHAPE_TYPE 3      /* word; the lowest byte; the upper half is the parent */
+#define SHAPE_VARIABLES 2 /* index of the word; its lower half is the number */
+#define SHAPE_TYPE 3      /* index of the word; lowest byte: the type; upper half: the parent */
 #define SHAPE_ROOT 0
 #define SHAPE_IS_VARIABLE 1
 #define MAX_SHAPES 16
@@ -125,7 +125,7 @@ static __always_inline __u32 read_string(const struct interp_ruby *layout, __u64
 	return read_user(to, bytes, from) ? 0 : bytes;
 }
 
-/* Returns the String of a path: the real one, if the object is a pair of both. */
+/* Returns the String of a path; if the object is a pair of paths, that of the real one. */
 static __always_inline __u64 find_path(__u64 object)
 {
 	__u64 head[5] = {}, pair[2] = {};
@@ -387,8 +387,8 @@ static __always_inline void identify(struct ruby_walk *walk, struct interp_frame
 }
 
 /* Reads the three words that end at `ep`: the method, the environment around the block, and flags.
- * The words of callers are before these on the stack, unless a block outlived its method, so copies
- * the words before them, too. Returns false on failure. */
+ * Usually the words of callers come right before them on the stack, so copies those, too. A block
+ * that outlived its method has its words elsewhere. Returns false on failure. */
 static __always_inline bool read_environment(struct ruby_walk *walk, __u64 ep, __u64 *ret_words)
 {
 	struct scratch *scratch = walk->common.scratch;

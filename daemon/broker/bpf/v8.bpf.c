@@ -33,7 +33,8 @@
 
 /* src/objects/scope-info.tq */
 #define SCOPE_KIND 15
-#define SCOPES_BEFORE_FUNCTION 1 /* kinds next to that of functions, which also have a position */
+/* number of kinds, right before and after that of functions, whose scopes also have a position */
+#define SCOPES_BEFORE_FUNCTION 1
 #define SCOPES_AFTER_FUNCTION 2
 #define SCOPE_HAS_CLASS_VARIABLE (1 << 10)
 #define SCOPE_HAS_FUNCTION_NAME (3 << 12)

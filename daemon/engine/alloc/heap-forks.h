@@ -6,7 +6,7 @@
 
 struct heap_rows;
 
-/* A process with blocks: the data that its children need. */
+/* A process with blocks, and the data about it that its children need. */
 struct heap_parent {
 	struct process *process;
 	struct heap_rows *rows;

@@ -57,7 +57,8 @@ void heap_rows_end_producer(struct heap_rows *rows, uint32_t number);
 
 /* Returns whether there is a pause. A block that is allocated in a pause needs no `calls`. */
 bool heap_rows_are_paused(const struct heap_rows *rows);
-/* Gives the block a number, which its label lacks. Its `calls` is a node of heap_rows_nodes(). */
+/* Adds an allocated block, and gives it a number, which its label does not have yet. Its `calls` is
+ * a node of heap_rows_nodes(). */
 void heap_rows_alloc(struct heap_rows *rows, struct live_block *block, uint64_t time_ns);
 void heap_rows_free_block(struct heap_rows *rows, uint32_t thread, uint64_t address,
 			  enum prof_free_kind kind, uint64_t time_ns);

@@ -11,8 +11,8 @@ struct live_block {
 	uint64_t size;
 	uint64_t since_ns;
 	uint64_t label;  /* number << 16 | kind << 8 | alignment, log2; 0: no block */
-	uint32_t thread; /* not used here */
-	uint32_t calls;  /* not used here */
+	uint32_t thread; /* for the caller's use */
+	uint32_t calls;  /* for the caller's use */
 };
 
 static inline uint64_t live_block_label(uint64_t number, uint8_t kind, uint8_t alignment_log2)

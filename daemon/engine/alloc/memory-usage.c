@@ -67,7 +67,7 @@ struct usage_counter {
 	struct process *process; /* referenced */
 	unsigned int what;       /* USAGE_* */
 	double value;            /* the last value */
-	/* latest reading of an unchanged `value`, not written yet; 0: none */
+	/* time of the latest reading of the unchanged `value`, if it is not written yet; else 0 */
 	uint64_t held_ns;
 };
 

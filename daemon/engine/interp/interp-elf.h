@@ -82,13 +82,14 @@ enum interp_symbol {
 struct interp_elf {
 	int fd;
 	bool is_x86_64;
-	bool needs_musl; /* or another C library with musl's name */
+	bool needs_musl; /* the file needs musl, or another C library of the same name */
 	size_t n_segments, n_relocations;
 	Elf64_Phdr segments[INTERP_ELF_MAX_SEGMENTS];
 	Elf64_Shdr relocations[INTERP_ELF_MAX_RELOCATIONS]; /* sections of kind RELA */
 	Elf64_Sym found[INTERP_SYMBOLS];                    /* st_shndx SHN_UNDEF: not found */
 	uint32_t indexes[INTERP_SYMBOLS];                   /* indexes in the symbol table */
-	uint64_t symbols_offset, n_symbols;                 /* of the symbol table */
+	/* file offset of the symbol table, and the number of its entries */
+	uint64_t symbols_offset, n_symbols;
 };
 
 /* Returns false if the file cannot be read, or is not an ELF file of this machine. */

@@ -129,7 +129,7 @@ static char *make_php_name(const struct interp_code_text *code)
 	return g_strdup_printf("%s (%s)", name, slash ? slash + 1 : code->file);
 }
 
-/* `file`: as in make_file() */
+/* `file`: as returned by make_file() */
 static char *make_perl_name(const struct interp_code_text *code, const char *file)
 {
 	static const char *const unnamed[] = { [INTERP_PERL_EVAL] = "eval",
@@ -172,7 +172,8 @@ static char *make_file(const struct interp_code_text *code)
 		       : g_strdup(code->file);
 }
 
-/* `file`: as in make_file(). Node.js's own files, such as "node:fs", keep their whole name. */
+/* `file`: as returned by make_file(). Node.js's own files, such as "node:fs", keep their whole
+ * name. */
 static char *make_v8_name(const struct interp_code_text *code, const char *file)
 {
 	const bool is_native = code->kind == INTERP_V8_NATIVE;

@@ -117,7 +117,7 @@ static bool place_php(const struct interp_chain *chain, const struct interp_nati
 		return true;
 	n_runs = inner;
 	if (!is_fiber && chain->n_more_runs > 0) {
-		/* A last run without an end is one of these. */
+		/* n_more_runs includes a last run that has no end. */
 		n_runs += chain->n_more_runs;
 		n_runs -= inner > 0 &&
 			  !(chain->frames[runs[inner - 1].end - 1].flags & INTERP_FRAME_ENDS_RUN);
@@ -186,7 +186,8 @@ static size_t find_resting(const struct interp_chain *chain, const struct interp
 				return SIZE_MAX;
 			found = run;
 		}
-	/* If so, one of `callers` calls the activation of the sub. */
+	/* The run has no activation if one of `callers`, in C, called the activation of the run
+	 * before it. */
 	for (left = found; left > 0 && i < native->n; i++)
 		left -= begins_activation(native, i);
 	for (size_t caller = 0; found > 0 && caller < INTERP_PERL_CALLERS; caller++)

@@ -126,7 +126,8 @@ struct machine_counter {
 	char *device; /* NULL: none */
 	char *group, *name;
 	double value;
-	uint64_t held_ns; /* latest reading of an unchanged `value`, not written yet; 0: none */
+	/* time of the latest reading of the unchanged `value`, if it is not written yet; else 0 */
+	uint64_t held_ns;
 };
 
 struct counter_source {

@@ -66,7 +66,8 @@ struct thread {
 	uint32_t n_ns_tids;
 	uint32_t rank; /* highest rank of its per-task events; 0: unknown */
 	bool has_state;
-	char found_state; /* in /proc when the recording began; 0: unknown, or it has a later row */
+	/* state in /proc when the recording began; 0: unknown, or a later row has the state */
+	char found_state;
 	enum prof_switch_state state; /* state in its last switch row */
 	uint64_t state_ns;            /* the time of that row */
 	struct wait *wait;            /* only for waits.c; NULL: none */

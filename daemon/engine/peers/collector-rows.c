@@ -762,7 +762,7 @@ enum ring_fault collector_producer_add(struct collector_producer *producer,
 		return RING_FAULT_TID;
 	if (!adders[record->type])
 		return RING_FAULT_NONE;
-	/* Allocations do this for each thread that a row names. */
+	/* For allocations, the rows do this, for each thread that they name. */
 	if (record->type != RING_ALLOC && record->type != RING_FREE_BLOCK)
 		tasks_need(process->rows->tasks, producer->thread);
 	return adders[record->type](producer, record);

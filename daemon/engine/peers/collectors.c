@@ -473,7 +473,8 @@ static void serve_waiting(struct collectors *collectors, struct peer *peer, uint
 	bool known, is_ours;
 
 	if (peer->is_refused || (peer->ended && peer->type->is_program)) {
-		/* The side band must reach the registration to show whether it was a target. */
+		/* The side band must reach the registration to show whether the process was a
+		 * target. */
 		if (limit_ns > peer->came_ns) {
 			lose_target(collectors, peer);
 			refuse(collectors, peer, CONTROL_FAILED);

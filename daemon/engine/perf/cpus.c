@@ -26,7 +26,7 @@
 
 #define COPY_INTERVAL_NS UINT64_C(2000000) /* mean time between copies of stacks */
 #define PACE_NS UINT64_C(50000000)
-#define PACE_COPIES 64 /* half of the ring; when it is half full, the engine is woken */
+#define PACE_COPIES 64 /* copies that fill half of the ring, at which the engine wakes up */
 /* Copy the stacks of all of the first PACE_FIRST sleeps, so that most places get a copy, unless
  * they are so frequent that the copies would fill the ring. */
 #define PACE_FIRST 1000
@@ -340,7 +340,7 @@ uint64_t cpu_lost_samples(struct cpu *cpu, const struct ring *ring, uint64_t los
 {
 	uint64_t code = cpu->open && cpu->sample_id ? read_lost(cpu->output_fds[1]) : 0;
 
-	/* Without a samples' source, the first ring contains copies only. */
+	/* Without a source of samples, the first ring contains copies only. */
 	if (ring == &cpu->copied || cpu->copies == 1)
 		return 0;
 	code = MIN_OF(code - MIN_OF(cpu->lost_code, code), lost);

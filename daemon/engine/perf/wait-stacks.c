@@ -4,14 +4,14 @@
  *
  * A wait without its own stack shares the stack of another wait at the same program counter and
  * stack pointer, in the same process or in one that is related by forks without an exec since. It
- * shares that of the last such wait, or else of the first one in the second after it. That wait is
- * usually of the same thread, or of an earlier thread or process whose stack was in the same
- * memory, because servers start one for each request. A stack that was copied goes before one that
- * was read, which has no kernel frames. Otherwise, the wait shares the stack of a wait whose stack
- * pointer is at the same place in its page: stacks of threads are mapped at whole pages, so the
- * stack pointers of threads that make the same calls are at the same place. Otherwise, the stack
- * is unknown. Different callers may lead to one place, so a shared stack may show another caller;
- * but every Nth sleep is copied, whatever its stack is.
+ * shares that of the last such wait or, without one, of the first one within a second after it.
+ * That wait is usually of the same thread, or of an earlier thread or process whose stack was in
+ * the same memory, because servers start one for each request. A stack that was copied goes before
+ * one that was read, which has no kernel frames. Otherwise, the wait shares the stack of a wait
+ * whose stack pointer is at the same place in its page: stacks of threads are mapped at whole
+ * pages, so the stack pointers of threads that make the same calls are at the same place.
+ * Otherwise, the stack is unknown. Different callers may lead to one place, so a shared stack may
+ * show another caller; but every Nth sleep is copied, whatever its stack is.
  * In an interpreted program, a place includes the interpreter's frames, which are merged into the
  * native frames of any wait with that program counter and stack pointer. They are not read for each
  * of the most frequent sleeps; a wait without them gets the last stack, whatever its interpreter's

@@ -79,7 +79,7 @@ struct session {
 	struct interpreted *interpreted; /* NULL: interpreters are not read */
 	/* sets of minor versions that were reported, by family */
 	uint64_t unread_versions[INTERP_FAMILIES];
-	bool noted_two_interpreters, noted_full, noted_code; /* already reported */
+	bool noted_two_interpreters, noted_full, noted_code; /* already noted in the capture */
 	struct loss_table losses;
 	struct cpus cpus;
 	struct events events;
@@ -95,7 +95,7 @@ struct session {
 	uint64_t begin_ns;             /* start of the segment */
 	uint64_t start_ns, stop_ns;    /* when sampling was first enabled and finally disabled */
 	uint64_t ran_ns[SESSION_JOBS]; /* last run of each job */
-	bool is_round_due;             /* a ring cannot wait */
+	bool is_round_due;             /* a ring cannot wait for the next round */
 	uint64_t found_ns,
 		found_rows; /* last time with rows, messages or pending work; the row count then */
 	struct message_progress notified;

@@ -436,7 +436,8 @@ static int compile(const struct loader *loader, struct unwind_file *file)
 
 /* ---- Frames ---- */
 
-/* A part of the file's code, as functions are read in ascending order. */
+/* The part of the file's code that is in memory. It only moves forward, because functions are read
+ * in ascending order. */
 struct window {
 	const struct unwind_source *source;
 	uint64_t offset;

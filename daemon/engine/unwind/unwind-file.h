@@ -30,7 +30,7 @@ struct unwind_file {
 	struct unwind_frame *frames; /* ascending */
 	size_t n_frames;
 	void *bytes; /* memory of `table` */
-	size_t size; /* of `table` and `frames` */
+	size_t size; /* size of `table` and `frames` in bytes */
 };
 
 /* The bytes of an ELF file. */

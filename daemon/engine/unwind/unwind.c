@@ -346,8 +346,8 @@ static void repair(struct unwind_lane *lane, const struct unwind_input *input,
 	/* The kernel's chains are never this deep. */
 	if (stack->n > UNWIND_MAX_FRAMES)
 		return;
-	/* Find the last frame of the stack on the chain: each function before it that has a frame
-	 * pointer has one address on the chain. */
+	/* Find the stack's last frame that is on the chain: each function before it that has a
+	 * frame pointer has one address on the chain. */
 	for (i = 0; i + 1 < stack->n; i++)
 		from += is_on_chain(lane, stack->ips[i]);
 	if (from + 1 >= n || chain[from] != stack->ips[stack->n - 1] ||
