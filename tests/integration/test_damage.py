@@ -72,9 +72,10 @@ def flip(source, target, offset):
     return target
 
 
-def flip_in(chunks, source, target, table):
-    """Flips a bit of the payload of the table's first chunk; returns the chunk."""
-    chunk = next(chunk for chunk in chunks.chunks if chunk.table == chunks.table(table)["id"])
+def flip_in(chunks, source, target, table, number=0):
+    """Flips a bit of the payload of the table's first chunk, or that of a number; returns the
+    chunk."""
+    chunk = [chunk for chunk in chunks.chunks if chunk.table == chunks.table(table)["id"]][number]
     flip(source, target, chunk.offset + CHUNK_HEADER + chunk.stored // 2)
     return chunk
 
@@ -130,13 +131,19 @@ def test_the_same_is_lost_to_all(profcapture, whole, chunks, tmp_path):
 
 @pytest.mark.parametrize("table, name", [("sample", "samples"), ("switch", "context switches"), ("wait", "waits")])
 def test_damage_is_said_in_numbers(profcapture, whole, chunks, tmp_path, table, name):
-    """report says how many rows of each table are missing, and verify says from when they were."""
+    """report says how many rows of each table are missing. verify says from when they were, as --from
+    and --to take it: no row is missing outside of that range."""
     flipped = tmp_path / "flipped.cap"
-    chunk = flip_in(chunks, whole, flipped, table)
+    chunk = flip_in(chunks, whole, flipped, table, 1)
     rows = {part["name"]: part["rows"] for part in profcapture.json("info", whole)["data"]["tables"]}[table]
     found = re.search(rf"^Lost: {chunk.rows} of {rows} {name} \((\d+) %\), in 1 damaged\s+chunk\.", profcapture("report", flipped).stdout, re.MULTILINE)
     assert int(found[1]) == round(100 * chunk.rows / rows)
-    assert re.search(r"^Affected: .*, [\d.]+ (ns|us|ms|s) to [\d.]+ (us|ms|s)\.", profcapture("verify", flipped, check=3).stdout, re.MULTILINE)
+    start, end = re.search(r"^Affected: .*, (\d+\.\d+) s to (\d+\.\d+) s\.", profcapture("verify", flipped, check=3).stdout, re.MULTILINE).groups()
+    rows_of = lambda file, *part: profcapture.json("dump", "--table", table, file, "--limit", 0, *part)["data"]["rows"]
+    for part, lost in (["--from", start, "--to", end], chunk.rows), (["--to", start], 0), (["--from", end], 0):
+        assert len(rows_of(whole, *part)) == len(rows_of(flipped, *part)) + lost, part
+    lost = profcapture.json("verify", flipped, check=3)["data"]
+    assert float(start) <= lost["lost_from_ns"] / 1e9 < lost["lost_to_ns"] / 1e9 < float(end)
 
 
 def test_verify_says_which_answers_are_affected(profcapture, whole, chunks, tmp_path):
@@ -146,6 +153,7 @@ def test_verify_says_which_answers_are_affected(profcapture, whole, chunks, tmp_
     number = profcapture.json("verify", whole)["data"]["chunks"]
     losses = re.search(r"^Lost: .*\n(?:  .*\n)*", profcapture("report", whole).stdout, re.MULTILINE)[0]
     assert profcapture("verify", whole).stdout == f"{whole} is complete: {number} chunks, all whole.\n{losses}"
+    assert profcapture.json("verify", whole)["data"]["lost_from_ns"] is None
     for table, affected, others in ("mark", "marks, ", ("report", "counters")), ("sample", "report, annotate, ", ("marks", "memory")), \
             ("symbol", "names in report, annotate, places of waiting, memory.", ("marks", "counters")), ("alloc", "memory, ", ("report", "annotate")):
         chunk = flip_in(chunks, whole, flipped, table)
@@ -158,10 +166,15 @@ def test_verify_says_which_answers_are_affected(profcapture, whole, chunks, tmp_
         affects, _, not_affected = last.removeprefix("Affected: ").partition(" Not affected: ")
         assert affects.startswith(affected) and set(others) <= set(not_affected.rstrip(".").split(", ")), last
         assert (" to " in affects) == (table != "symbol")
+        times = profcapture.json("verify", flipped, check=3)["data"]
+        assert (times["lost_from_ns"] is None) == (times["lost_to_ns"] is None) == (table == "symbol")
     # now the file's end is missing
     flipped.write_bytes(whole.read_bytes()[: whole.stat().st_size * 2 // 3])
     last = profcapture("verify", flipped, check=3).stdout.splitlines()[-1]
-    assert last.startswith("Affected: ") and "everything after " in last and "Not affected" not in last
+    assert last.startswith("Affected: ") and "Not affected" not in last
+    end, = re.search(r"everything after (\d+\.\d+) s\.", last).groups()
+    capture = profcapture.json("info", flipped)["capture"]
+    assert float(end) <= capture["duration_ns"] / 1e9 < float(end) + 0.001
 
 
 def test_what_lies_outside_of_the_range(profcapture, whole, chunks, tmp_path):

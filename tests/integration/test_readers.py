@@ -242,8 +242,11 @@ def test_losses_are_in_words(profcapture, whole):
     loss = max((loss for loss in profcapture.json("info", whole)["data"]["loss"] if loss["cause"] == "perf-ring"), key=lambda loss: loss["count"])
     share = 100 * loss["count"] / (capture["lost"] + capture["events"])
     line = next(line for line in profcapture("info", whole).stdout.splitlines() if re.match(rf"  {loss['count']} records? \(", line))
-    found = re.search(r"^  \d+ records? \(([\d.]+) %, [^)]*\): a perf ring was full \(.*, perf-ring\), (at|from [\d.]+ [num]?s to) [\d.]+ [num]?s$", line)
+    found = re.search(r"^  \d+ records? \(([\d.]+) %, [^)]*\): a perf ring was full \(.*, perf-ring\), from (\d+\.\d+) s to (\d+\.\d+) s$", line)
     assert float(found[1]) == pytest.approx(share, abs=0.06)
+    # The range can be pasted behind --from and --to, and has the whole loss in it.
+    assert float(found[2]) <= loss["from_ns"] / 1e9 <= loss["to_ns"] / 1e9 < float(found[3]) <= loss["to_ns"] / 1e9 + 0.002
+    assert profcapture.json("report", whole, "--from", found[2], "--to", found[3])["capture"]["state"] == "finished"
 
 
 def test_missed_ticks_are_no_loss(profcapture, whole):
@@ -258,7 +261,7 @@ def test_missed_ticks_are_no_loss(profcapture, whole):
         found = [line for line in lines if line.startswith("Missed: ")]
         if more or (verb != "dump" and missed > 0.01 * (missed + ROWS)):
             assert len(found) == 1 and found[0].replace(" ", "").startswith(f"Missed:{missed}timerticks")
-            assert re.search(r" from [\d.]+ [num]?s to [\d.]+ [num]?s\.$", found[0])
+            assert re.search(r" from \d+\.\d+ s to \d+\.\d+ s\.$", found[0])
         else:
             assert not found
     # The verdict comes first, then what was lost.

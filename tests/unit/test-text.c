@@ -168,6 +168,28 @@ static void test_seconds(void)
 	check_seconds(INT64_MIN, "-9223372036.854775808");
 }
 
+static void check_bound(int64_t ns, bool up, const char *want)
+{
+	g_autofree char *text = text_bound(ns, up);
+
+	CHECK_STR(text, want);
+}
+
+/* A range of two bounds contains the times that it was made of. The end of a range is not part of
+ * it, so that an upper bound is always greater than the time. */
+static void test_bounds(void)
+{
+	check_bound(463721004, false, "0.463");
+	check_bound(463721004, true, "0.464");
+	check_bound(463000000, false, "0.463");
+	check_bound(463000000, true, "0.464");
+	check_bound(999999999, true, "1.0");
+	check_bound(0, false, "0.0");
+	check_bound(-5, false, "0.0");
+	check_bound(-5, true, "0.001");
+	check_bound(INT64_MAX, true, "9223372036.854775807");
+}
+
 static void test_hex(void)
 {
 	g_autofree char *hex = text_hex("\001\377\012", 3), *none = text_hex(NULL, 0);
@@ -230,6 +252,7 @@ int main(void)
 	RUN(test_people);
 	RUN(test_shares);
 	RUN(test_seconds);
+	RUN(test_bounds);
 	RUN(test_hex);
 	RUN(test_ascii);
 	RUN(test_shell);

@@ -275,6 +275,17 @@ char *text_seconds(int64_t ns)
 	return text;
 }
 
+char *text_bound(int64_t ns, bool is_end)
+{
+	const int64_t unit = 1000000;
+	int64_t units = MAX_OF(ns, INT64_C(0)) / unit;
+
+	/* The end of a range is not part of it. */
+	if (is_end)
+		units++;
+	return text_seconds(units > INT64_MAX / unit ? INT64_MAX : units * unit);
+}
+
 char *text_hex(const void *bytes, uint64_t n)
 {
 	GString *hex = g_string_new(NULL);

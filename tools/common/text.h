@@ -57,6 +57,9 @@ char *text_duration(uint64_t ns) MUST_CHECK;
 char *text_count(uint64_t count) MUST_CHECK;
 /* Returns all digits of a time, as time options accept them in every locale: "0.5". */
 char *text_seconds(int64_t ns) MUST_CHECK;
+/* Returns a bound of a time range in the same form, with at most three decimals: rounded down or,
+ * if `is_end`, up, so that the range with this bound contains `ns`. */
+char *text_bound(int64_t ns, bool is_end) MUST_CHECK;
 /* Returns two hexadecimal digits for each byte. */
 char *text_hex(const void *bytes, uint64_t n) MUST_CHECK;
 /* Returns "12.7" or, if not `fine`, "13". Shares that only round to 0 or 100 are shown as "<0.1",

@@ -776,14 +776,13 @@ char *capture_lost_text(const struct capture *capture)
 
 char *capture_describe_span(int64_t from_ns, int64_t to_ns)
 {
-	g_autofree char *from = text_duration((uint64_t)MAX_OF(from_ns, INT64_C(0)));
-	g_autofree char *to = text_duration((uint64_t)MAX_OF(to_ns, INT64_C(0)));
+	g_autofree char *from = text_bound(from_ns, false);
+	g_autofree char *to = text_bound(to_ns, true);
 
-	return strcmp(from, to) == 0 ? g_strdup_printf(_("at %s"), from)
-				     : g_strdup_printf(_("from %s to %s"), from, to);
+	return g_strdup_printf(_("from %s s to %s s"), from, to);
 }
 
-/* Prints "  6 records (1.4 %): a perf ring was full (cpu1, perf-ring), at 463 ms". */
+/* Prints "  6 records (1.4 %): a perf ring was full (cpu1, perf-ring), from 0.463 s to 0.464 s". */
 static void print_loss(const struct capture *capture, const struct capture_loss *loss,
 		       struct out *out)
 {

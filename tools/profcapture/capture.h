@@ -133,7 +133,7 @@ void capture_print_losses(const struct capture *capture, struct out *out, uint64
 double capture_lost_percent(const struct capture *capture, uint64_t lost);
 /* Returns how many records were lost, "6 records (1.4 % of all)". */
 char *capture_lost_text(const struct capture *capture) MUST_CHECK;
-/* Returns "at 463 ms" or "from 24.0 ms to 3.54 s". */
+/* Returns "from 0.024 s to 3.54 s", whose numbers can be given to --from and --to. */
 char *capture_describe_span(int64_t from_ns, int64_t to_ns) MUST_CHECK;
 void capture_print_missed_ticks(const struct capture *capture, struct out *out, double least_pct);
 /* Prints the recorded command, quoted for a shell; nothing if no command was recorded. */

@@ -31,6 +31,7 @@ struct verify {
 	uint64_t present, lost; /* bit sets of tables: with rows, and with lost rows */
 	uint64_t rows;          /* rows of the capture, according to the headers */
 	struct gap gaps[PROF_TABLE_LAST + 1];
+	int64_t from_ns, to_ns; /* when rows were lost; from_ns > to_ns: not known or none */
 };
 
 /* Returns whether the damage is in a second capture that was joined to this one. */
@@ -112,6 +113,26 @@ static bool note_chunk(const struct prof_chunk *chunk, void *data, GError **erro
 	return true;
 }
 
+/* Finds when rows were lost: the range that contains the gaps of all tables with times. */
+static void find_lost_time(struct verify *verify)
+{
+	verify->from_ns = INT64_MAX;
+	verify->to_ns = 0;
+	for (unsigned table = 1; table <= PROF_TABLE_LAST; table++) {
+		const struct prof_table_def *def =
+			prof_reader_table(verify->reader.capture->reader, table);
+		const struct gap *gap = &verify->gaps[table];
+
+		if (!(verify->lost & verify->present & BIT(table)) || !def ||
+		    !(def->flags & PROF_TABLE_TIMED))
+			continue;
+		verify->from_ns = MIN_OF(verify->from_ns, MAX_OF(gap->from_ns, INT64_C(0)));
+		/* A wait is stored at its end, so the chunks before and after may overlap. */
+		verify->to_ns = MAX_OF(verify->to_ns,
+				       gap->from_ns <= gap->to_ns ? gap->to_ns : gap->next_ns);
+	}
+}
+
 static bool find_effect(struct verify *verify, GError **error)
 {
 	for (unsigned table = 0; table <= PROF_TABLE_LAST; table++)
@@ -135,7 +156,10 @@ static bool find_effect(struct verify *verify, GError **error)
 			gap->last = MAX_OF(gap->last, damage->offset);
 		}
 	}
-	return capture_each_chunk(verify->reader.capture, 0, note_chunk, verify, error);
+	if (!capture_each_chunk(verify->reader.capture, 0, note_chunk, verify, error))
+		return false;
+	find_lost_time(verify);
+	return true;
 }
 
 /* Appends a clause and frees it. */
@@ -152,7 +176,6 @@ static void print_effect(const struct verify *verify, struct out *out)
 	g_autoptr(GString) events = g_string_new(NULL);
 	g_autoptr(GString) names = g_string_new(NULL);
 	g_autoptr(GString) others = g_string_new(NULL);
-	int64_t from_ns = INT64_MAX, to_ns = 0;
 	struct out line;
 
 	for (size_t i = 0; i < ARRAY_SIZE(answers); i++) {
@@ -165,29 +188,18 @@ static void print_effect(const struct verify *verify, struct out *out)
 							  : others,
 			   ", ", g_strdup(_(answer->name)));
 	}
-	for (unsigned table = 1; table <= PROF_TABLE_LAST; table++) {
-		const struct prof_table_def *def = prof_reader_table(capture->reader, table);
-		const struct gap *gap = &verify->gaps[table];
+	if (events->len && verify->from_ns <= verify->to_ns) {
+		g_autofree char *from = text_bound(verify->from_ns, false);
+		g_autofree char *to = text_bound(verify->to_ns, true);
 
-		if (!(verify->lost & verify->present & BIT(table)) || !def ||
-		    !(def->flags & PROF_TABLE_TIMED))
-			continue;
-		from_ns = MIN_OF(from_ns, gap->from_ns);
-		/* A wait is stored at its end, so the chunks before and after may overlap. */
-		to_ns = MAX_OF(to_ns, gap->from_ns <= gap->to_ns ? gap->to_ns : gap->next_ns);
-	}
-	if (events->len && from_ns <= to_ns) {
-		g_autofree char *from = text_duration((uint64_t)MAX_OF(from_ns, 0));
-		g_autofree char *to = text_duration((uint64_t)to_ns);
-
-		g_string_append_printf(events, _(", %s to %s"), from, to);
+		g_string_append_printf(events, _(", %s s to %s s"), from, to);
 	}
 	if (names->len)
 		add_clause(events, "; ", g_strdup_printf(_("names in %s"), names->str));
 	if (verify->cut_chunks > 0 || verify->state == PROF_STATE_UNFINISHED) {
-		g_autofree char *end = text_duration((uint64_t)capture->duration_ns);
+		g_autofree char *end = text_bound(capture->duration_ns, false);
 
-		add_clause(events, "; ", g_strdup_printf(_("everything after %s"), end));
+		add_clause(events, "; ", g_strdup_printf(_("everything after %s s"), end));
 		g_string_truncate(others, 0);
 	}
 	out_init(&line, -1);
@@ -269,7 +281,10 @@ static void write_verify(const void *data, struct json *json)
 	const struct prof_reader_info *info = prof_reader_info(verify->reader.capture->reader);
 	const struct table table = table_of(verify);
 	size_t shown = reader_shown(&verify->reader, table.rows);
+	bool is_time_known = verify->from_ns <= verify->to_ns;
 	struct cell cut_at = cell_known(info->cut_at);
+	struct cell from = is_time_known ? cell_int(verify->from_ns) : cell_unknown();
+	struct cell to = is_time_known ? cell_int(verify->to_ns) : cell_unknown();
 
 	reader_begin(&verify->reader, json, "verify", shown < table.rows, table.rows);
 	json_string(json, "state", capture_state_name(verify->reader.capture));
@@ -280,6 +295,8 @@ static void write_verify(const void *data, struct json *json)
 	table_write_array(&table, json, "damaged", shown);
 	json_uint(json, "rows_lost", verify->rows_lost);
 	json_bool(json, "rows_lost_is_least", !verify->is_rows_known);
+	cell_write(json, "lost_from_ns", &from);
+	cell_write(json, "lost_to_ns", &to);
 	reader_end(&verify->reader, json);
 }
 
