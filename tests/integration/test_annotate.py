@@ -250,7 +250,7 @@ def test_inlined(profcapture, inlined):
     text = profcapture("annotate", inlined, "work").stdout
     assert re.match(r"shop::work at inlined\.cpp:\d+ has ", text)
     assert re.search(r"^Inlined at 3 places: .*< shop::only < shop::third \([\d.]+ %\)", text, re.MULTILINE)
-    assert "The numbers include these and its own code.\n" in text
+    assert "The numbers include these places and the function's own code.\n" in text
     row = next(row for row in text.splitlines() if "line 8" in row).split()
     of_line = next(line["self"] for line in data["lines"] if line["line"] == 8)
     rounded = 0.05 if "." in row[0] else 0.5  # the text has a decimal only if there are enough samples

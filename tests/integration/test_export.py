@@ -759,7 +759,7 @@ def test_filters(profcapture, capture, report, export, options):
                                      ("html", "Open it in a browser: 'my {to}'"), ("syscap", "Open it: sysprof 'my {to}'"),
                                      ("heaptrack", "Open it: heaptrack_gui 'my {to}'"), ("massif", "Print it: ms_print 'my {to}', or open it in massif-visualizer"),
                                      ("csv", "Read it with any program for tables: 'my {to}'"),
-                                     ("ndjson", "Each line is a row, after one of the capture: tail -n +2 'my {to}' | jq .")])
+                                     ("ndjson", "The first line is about the capture, each other line is a row: tail -n +2 'my {to}' | jq .")])
 def test_how_to_open_it(profcapture, tmp_path, to, how):
     """For a file, a line says how to open it; for a pipe or a device, which another program reads,
     nothing does."""

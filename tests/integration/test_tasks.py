@@ -188,7 +188,7 @@ def test_all_time_is_known(profctl, profcapture, capture, program):
     found = profcapture.json("report", "--by", "thread", capture)["data"]["rows"]
     assert {row["runnable_ns"] for row in found} == {None}
     text = profcapture("report", "--by", "thread", capture).stdout
-    assert "runnable" not in text and "when it was woken was not recorded" in text
+    assert "runnable" not in text and "because wake-ups were not recorded" in text
 
 
 def test_without_children(profcapture, capture, program, spawn):

@@ -399,10 +399,11 @@ static void print_sites(const struct annotate *annotate, struct out *out)
 		g_string_append_printf(text, _(", and %u more"), sites->len - MAX_SITES);
 	say(annotate, out, "%s.", text->str);
 	if (code->end > code->start)
-		say(annotate, out, _("The numbers include these and its own code."));
+		say(annotate, out,
+		    _("The numbers include these places and the function's own code."));
 	if (code->unread_containers)
 		say(annotate, out,
-		    _("Instructions without samples of %u of the functions are left out."),
+		    _("In %u of the functions that contain it, instructions without samples are left out."),
 		    code->unread_containers);
 }
 

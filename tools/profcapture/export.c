@@ -112,7 +112,7 @@ static const struct {
 	[CSV] = { write_rows, FUNCTIONS_ONLY, NO_ALLOCATIONS,
 		  N_("Read it with any program for tables: %s"), .has_tables = true },
 	[NDJSON] = { write_rows, FUNCTIONS_ONLY, NO_ALLOCATIONS,
-		     N_("Each line is a row, after one of the capture: tail -n +2 %s | jq ."),
+		     N_("The first line is about the capture, each other line is a row: tail -n +2 %s | jq ."),
 		     .has_tables = true, .says_lost = true },
 };
 
@@ -122,7 +122,7 @@ static const char *const value_names[] = { "samples",       "alloc-objects", "al
 
 static const struct cli_option options[] = {
 	{ "to", 0, CLI_CHOICE, offsetof(struct export, format), N_("FORMAT"),
-	  N_("Write this format: folded (flamegraph.pl), firefox, pprof, speedscope, svg (a flame graph), callgrind (KCachegrind), chrome (Perfetto), perf-script (its text), html (a page), heaptrack or massif (allocations), syscap (Sysprof), sqlite (a database), csv or ndjson (rows of a table)"),
+	  N_("Write this format: folded (flamegraph.pl), firefox, pprof, speedscope, svg (a flame graph), callgrind (KCachegrind), chrome (Perfetto), perf-script (text like that of perf), html (a page), heaptrack or massif (allocations), syscap (Sysprof), sqlite (a database), csv or ndjson (rows of a table)"),
 	  format_names },
 	{ "table", 't', CLI_STRING, offsetof(struct export, table), N_("TABLE"),
 	  N_("In csv and ndjson, write the rows of this table") },

@@ -414,14 +414,11 @@ static void print_loss(const struct memory *memory, struct out *out)
 	if (memory_reads_all(memory))
 		out_text(
 			out,
-			_("calls and bytes are too low by as many; up to as many blocks may be missing, or wrongly shown as not freed, and the peak may be wrong\n"));
+			_("calls, bytes and the peak may be wrong, and blocks may be missing or wrongly shown as not freed\n"));
 	else if (memory_query_of(memory)->filter == MEMORY_NOT_FREED)
-		out_text(out,
-			 _("up to as many blocks may be missing, or wrongly shown as not freed\n"));
+		out_text(out, _("blocks may be missing, or wrongly shown as not freed\n"));
 	else
-		out_text(
-			out,
-			_("up to as many blocks may be missing, or shown although they were freed\n"));
+		out_text(out, _("blocks may be missing, or shown although they were freed\n"));
 	reader_style(&memory->reader, out, READER_PLAIN);
 }
 

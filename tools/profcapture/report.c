@@ -400,8 +400,9 @@ void report_print_head(const struct report *report, struct out *out)
 	report_print_losses(report, out);
 	if (profile->by == PROFILE_THREAD && report->times->len &&
 	    !run_times_have_wakeups(report->reader.capture))
-		out_text(out, _("A thread waits until it runs again: when it was woken was not "
-				"recorded.\n"));
+		out_text(
+			out,
+			_("Waits end when the thread runs again, because wake-ups were not recorded.\n"));
 	out_char(out, '\n');
 }
 

@@ -61,7 +61,7 @@ static const char *const off_cpu_times[] = { "1ms", NULL };
 
 static const struct cli_option wait_options[] = {
 	{ "off-cpu", 0, CLI_OPTIONAL, FIELD(off_cpu), "[=TIME]",
-	  N_("Record where threads wait (default for COMMAND and --pid while it is cheap, except with --control). When a wait without a stack lasts longer than TIME, read its stack (default: 1ms)"),
+	  N_("Record where threads wait (default for COMMAND and --pid while it is cheap, except with --control). If the kernel gave no stack of a wait and the wait lasts longer than TIME, the stack is read (default: 1ms)"),
 	  off_cpu_times },
 	{ "no-off-cpu", 0, CLI_FLAG, FIELD(no_off_cpu), NULL,
 	  N_("Do not record where threads wait") },

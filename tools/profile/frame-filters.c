@@ -23,7 +23,7 @@ const struct cli_option frame_filter_options[] = {
 	{ "hide", 0, PATTERN(FRAME_HIDE), N_("Remove matching frames") },
 	{ "show", 0, PATTERN(FRAME_SHOW), N_("Keep only matching frames") },
 	{ "show-from", 0, PATTERN(FRAME_SHOW_FROM),
-	  N_("Remove callers above the outermost match, and samples without one") },
+	  N_("Remove callers above the outermost match, and samples without a match") },
 	{ NULL },
 };
 
