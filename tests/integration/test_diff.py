@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: BSD-2-Clause-Patent
 """profcapture diff finds equal rows of two captures, changes, and noise among them."""
+import collections
 import csv
 import io
 import json
@@ -393,6 +394,15 @@ def test_memory_callers(profctl, profcapture, require, tmp_path):
     assert grown["caller_image"].endswith("/growing") and grown["call_file"].endswith("growing.cpp")
     copied = next(row for row in rows if row["name"].startswith("copy"))
     assert copied["caller"] is None and copied["call_line"] == 4 and copied["significant"] is False
+    # The rows of a function add up to what it allocated.
+    allocated = collections.Counter()
+    for row in profcapture.json("dump", "--table", "alloc", "--resolve", "--limit", 0, captures[1])["data"]["rows"]:
+        frame = next(frame for frame in row["frames"] if not frame["inline"] and not frame["name"].startswith("operator new"))
+        allocated[frame["name"], frame["image"]] += row["size"]
+    rows, found = diff(profcapture, *captures, "--memory", "--no-inline")["rows"], collections.Counter()
+    for row in rows:
+        found[row["name"], row["image"]] += row["b"]
+    assert +found == +allocated and len(rows) > len(found)
     plain = profcapture("diff", "--memory", "--all", "--no-inline", *captures).stdout
     assert re.search(r" parse +growing\.cpp:7$", plain, re.M) and "copy" not in plain
     whole = profcapture("diff", "--memory", "--all", "--full-names", *captures).stdout
