@@ -222,7 +222,8 @@ struct ring_argument {
 };
 static_assert(sizeof(struct ring_argument) == 16, "argument");
 
-/* ring_counter.kind: values are s64 without DOUBLE, and current values without SUM */
+/* ring_counter.kind. If DOUBLE is not set, values are s64; if SUM is not set, they are current
+ * values. */
 #define RING_COUNTER_DOUBLE 0x01u
 #define RING_COUNTER_SUM 0x02u /* values are the sum so far, which never shrinks */
 

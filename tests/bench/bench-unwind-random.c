@@ -4,10 +4,10 @@
  *
  *     bench-unwind-random [WALKS] [SEED]      default: a million
  *
- * A stack has 64 KiB of words. Some of them, more or less in each stack, are return addresses; a
- * rule's probability is proportional to the code that it covers. Each walk starts with an empty
- * cache. A walk that took longer than LIMIT_NS is repeated before it counts, because the thread or
- * the virtual machine may have been preempted.
+ * A stack has 64 KiB of words. A share of them, which differs from stack to stack, are return
+ * addresses; a rule's probability is proportional to the code that it covers. Each walk starts with
+ * an empty cache. A walk that took longer than LIMIT_NS is repeated before it counts, because the
+ * thread or the virtual machine may have been preempted.
  */
 #include "arch/walk.h"
 #include "tests/oracle/elf-cfi.h"

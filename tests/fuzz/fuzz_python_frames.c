@@ -5,8 +5,9 @@
  *     u8 minor version, u8 flags, u16 room for texts, u32 key, u64 address of the thread's state,
  *     the memory at MEMORY
  *
- * A list that can be read without the interpreter's lock is the same with it. With the lock, the
- * sanitizer checks loads, so the memory must not have an address of other memory of the program.
+ * If a list can be read without the interpreter's lock, the walk with the lock must give the same
+ * list. With the lock, the sanitizer checks loads, so the memory must not have an address of other
+ * memory of the program.
  */
 #include "libcollector/hooks/python-frames.h"
 

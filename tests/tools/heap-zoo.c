@@ -300,7 +300,7 @@ __attribute__((section(".preinit_array"),
 static void run_early(void)
 {
 	if (early) {
-		/* The test counts both sizes, posix_memalign() and realloc() as allocations. */
+		/* `early` was allocated before main(). It counts, whichever function allocated it. */
 		atomic_fetch_add(&n_allocs, 1);
 		memset(early, 0x5a, SIZE);
 		give(early);
@@ -831,7 +831,7 @@ static void run_siglongjmp(void)
 	set_timer(0);
 	/* An abandoned record is detected only from a frame that is not deeper; use() is deeper. */
 	free(NULL);
-	/* The reader empties the ring, unless a record waits for the abandoned one. */
+	/* The reader empties the ring, unless it waits for the end of the abandoned record. */
 	for (int i = 0; i < 10; i++) {
 		usleep(50000);
 		use(10);

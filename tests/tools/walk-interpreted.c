@@ -187,7 +187,7 @@ static uint64_t now_ns(void)
 	return (uint64_t)now.tv_sec * 1000000000 + (uint64_t)now.tv_nsec;
 }
 
-/* Leaves out samples of other processes, which are the kernel's own records. */
+/* Leaves out samples of other processes: the kernel writes these, not the BPF programs. */
 int main(int argc, char **argv)
 {
 	static struct ring rings[MAX_CPUS];

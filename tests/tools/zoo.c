@@ -645,7 +645,7 @@ static void run_siglongjmp(void)
 	set_once(200);
 	mark_while(500);
 	set_timer(0);
-	/* There is room as soon as the reader runs, unless the reader waits for the abandoned
+	/* There is room as soon as the reader runs, unless it waits for the end of the abandoned
 	 * record. */
 	for (uint64_t n = 0, start = now_ns(); n < 10 && now_ns() - start < UINT64_C(20000000000);)
 		if (mark("behind", n))

@@ -224,7 +224,7 @@ static void test_replaced(void)
 	CHECK_INT(open_image(&request, path, &fd), ESTALE);
 }
 
-/* A file that only root may read is opened by path only if it must be the mapped file. */
+/* A file that only root may read is opened by path only if it is certainly the mapped file. */
 static void test_unreadable(void)
 {
 	g_autofree char *path = put("secret", "secret");

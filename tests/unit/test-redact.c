@@ -102,7 +102,8 @@ static void test_syntax(void)
 	redactor_free(redactor);
 }
 
-/* Each text gives a name away, which other texts have without any syntax. */
+/* Each text shows by its syntax which word is a name. The name is then removed from other texts,
+ * which have it without such syntax. */
 static void test_names(void)
 {
 	static const char *const users[] = {

@@ -348,7 +348,7 @@ static void check_origins(unsigned first, unsigned end, enum code_origin native)
 		n_counted += origin == CODE_ORIGIN_OWN || *at->image == '[';
 	}
 	CHECK_INT(n, end - first);
-	/* Stacks without own functions count for interpreted ones. */
+	/* If a stack has no own function, its samples count for an interpreted function. */
 	counted = own_weights_rows(&own);
 	CHECK_INT(counted->len, n_counted);
 	own_weights_done(&own);
@@ -365,7 +365,7 @@ static void test_origins(void)
 	while (*origin_cases[native].image == '[')
 		native++;
 	check_origins(native, N_ORIGINS - 1, CODE_ORIGIN_OWN);
-	/* Libraries of the system are the own code only of its own programs. */
+	/* Libraries of the system count as own code only in programs of the system. */
 	check_origins(N_ORIGINS - 5, N_ORIGINS, CODE_ORIGIN_LIBRARY);
 }
 

@@ -440,7 +440,7 @@ static const char *rest_format(const struct report_rows *rows, unsigned long n)
 {
 	if (rows->kind == ROWS_PROGRAMS)
 		return ngettext("%s more program, %s %%", "%s more programs, %s %%", n);
-	if (rows->kind != ROWS_ENTITIES) /* there is no sum, because their shares overlap */
+	if (rows->kind != ROWS_ENTITIES) /* no sum: the shares of callers and callees overlap */
 		return ngettext("%s more function", "%s more functions", n);
 	switch (rows->report->profile.by) {
 	case PROFILE_LINE:

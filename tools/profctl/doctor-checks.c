@@ -487,7 +487,8 @@ static void check_tracefs(const struct doctor_host *host, struct doctor_finding 
 	}
 }
 
-/* The program itself and files in containers are found without map_files. */
+/* Checks whether deleted and replaced files can be opened, which only map_files leads to. All other
+ * files are found without it, also the program itself and files in containers. */
 static void check_map_files(const struct doctor_host *host, struct doctor_finding *finding)
 {
 	g_autofree char *directory = g_strconcat(host->root, "/proc/self/map_files", NULL);

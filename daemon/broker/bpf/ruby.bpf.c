@@ -547,8 +547,10 @@ static long step_run(__u32 index, struct ruby_walk *walk)
 	return 0;
 }
 
-/* Assigns an activation to each run, from the root; at most one run or activation has no
- * counterpart. Assigns none if not all runs and activations were read. */
+/* Assigns an activation to each run, the outermost one to the outermost run. If there is one run
+ * more, the innermost run gets the stack pointer; if there is one activation more, the innermost
+ * activation is left out. Assigns nothing if the numbers differ by more, or if not all runs and
+ * activations were read. */
 static __always_inline void place_runs(struct ruby_walk *walk)
 {
 	bpf_loop(MAX_TAGS, step_tag, walk, 0);

@@ -33,7 +33,7 @@
 #define DEAF_NS (1000 * MS)
 #define TURN_BYTES (1u << 20) /* drained from one ring before the next ring */
 #define KEEP_UP_NS (2 * MS)
-#define WAKE_NS (4 * MS) /* a producer waits 10 ms for room before it checks again */
+#define WAKE_NS (4 * MS) /* a producer without room checks again only after 10 ms */
 #define PATIENT_NS \
 	(500 * MS) /* a thread that a busy machine preempts may get no CPU for this long */
 #define MODEST_NS (100 * MS) /* extra time at the end, for processes with few queued records */

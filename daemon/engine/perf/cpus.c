@@ -26,7 +26,7 @@
 
 #define COPY_INTERVAL_NS UINT64_C(2000000) /* mean time between copies of stacks */
 #define PACE_NS UINT64_C(50000000)
-#define PACE_COPIES 64 /* copies that fill half of the ring, at which the engine wakes up */
+#define PACE_COPIES 64 /* this many copies fill half of the ring; the engine wakes up then */
 /* Copy the stacks of all of the first PACE_FIRST sleeps, so that most places get a copy, unless
  * they are so frequent that the copies would fill the ring. */
 #define PACE_FIRST 1000

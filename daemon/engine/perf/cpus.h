@@ -114,7 +114,7 @@ void cpu_count_lost(struct cpu *cpu, uint64_t period_ns);
 void cpu_close(struct cpu *cpu);
 bool cpu_enable_side_band(struct cpu *cpu, GError **error);
 bool cpu_enable_sampling(struct cpu *cpu, bool enable, GError **error);
-/* Returns whether the CPU was busy for a while without a record. It was then offline, too briefly
+/* Returns whether the CPU was busy for a while without a record. If so, it was offline, too briefly
  * to be noticed, and its events are gone. */
 bool cpu_is_silent(const struct cpu *cpu);
 /* Returns the position of the source that an event id belongs to, or -1. */

@@ -5,7 +5,7 @@
 #include "daemon/engine/perf/ticks.h"
 #include "daemon/engine/session/channel.h"
 
-/* When the sampling events are enabled, and the ticks missed meanwhile. */
+/* Enables and disables the sampling events, and counts the ticks missed while they are enabled. */
 struct sampling {
 	struct cpus *cpus;
 	struct ring_merge *merge;
