@@ -300,7 +300,7 @@ __attribute__((section(".preinit_array"),
 static void run_early(void)
 {
 	if (early) {
-		/* `early` was allocated before main(). It counts, whichever function allocated it. */
+		/* `early` was allocated before main(), and counts like any other block. */
 		atomic_fetch_add(&n_allocs, 1);
 		memset(early, 0x5a, SIZE);
 		give(early);

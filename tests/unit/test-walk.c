@@ -234,9 +234,9 @@ static void test_frame_pointers(void)
 	struct walk_result result;
 
 	build_x86();
-	world.words[2] = STACK + 64; /* for generated code */
+	world.words[2] = STACK + 64; /* the frame of generated code */
 	world.words[3] = NO_CFI + 8;
-	world.words[8] = 0; /* for code without CFI */
+	world.words[8] = 0; /* the frame of code without CFI */
 	world.words[9] = JIT + 8;
 	result = run(JIT + 1, STACK + 16);
 	CHECK_CHAIN(&result, WALK_ROOT, JIT + 1, NO_CFI + 8, JIT + 8);
