@@ -51,7 +51,7 @@ enum interp_family {
 	}
 
 /* A version is MAJOR.minor. V8 has several major versions, and minor ones of one digit, so its
- * `minor` has both (V8_VERSION()). */
+ * `minor` has both (V8_VERSION()). That of CPython also has CPYTHON_FREE_THREADED. */
 static inline unsigned interp_major(enum interp_family family, unsigned minor)
 {
 	static const unsigned majors[INTERP_FAMILIES] = {
@@ -63,7 +63,15 @@ static inline unsigned interp_major(enum interp_family family, unsigned minor)
 
 static inline unsigned interp_minor(enum interp_family family, unsigned minor)
 {
-	return family == INTERP_V8 ? minor % 10 : minor;
+	return family == INTERP_V8       ? minor % 10
+	       : family == INTERP_PYTHON ? minor % CPYTHON_FREE_THREADED
+					 : minor;
+}
+
+/* Returns what follows the version in the names of a build's files: "t" if it is free-threaded. */
+static inline const char *interp_suffix(enum interp_family family, unsigned minor)
+{
+	return family == INTERP_PYTHON && minor >= CPYTHON_FREE_THREADED ? "t" : "";
 }
 
 /* Returns the family that the name of a program or library, without its folder, indicates. */

@@ -6,8 +6,10 @@
  * samples does (daemon/broker/bpf/cpython.bpf.c).
  *
  * If the thread holds the interpreter's lock, the list is what the interpreter itself would follow
- * now, and is loaded directly; tracemalloc does the same at each allocation. The list may be in the
- * middle of a change only if a signal interrupted that change. A thread without the lock reads the
+ * now, and is loaded directly; tracemalloc does the same at each allocation. In a free-threaded
+ * build, each thread that executes Python does as if it had a lock of its own: its list is changed
+ * by nobody else, and keeps its code objects alive. The list may be in the middle of a change only
+ * if a signal interrupted that change. A thread without the lock reads the
  * same list through safe-read.c, because its state may have been released at the interpreter's
  * end. The ranges that the last such walk read are read with one system call, since most are needed
  * again.
@@ -32,8 +34,7 @@
 #define MAX_STEPS (8 * PYTHON_MAX_FRAMES) /* maximum number of frames that a walk examines */
 #define MAX_KEYS 1024u                    /* PTHREAD_KEYS_MAX of glibc */
 #define FRAME_BYTES 112u
-#define CODE_BYTES 144u
-#define CODE_SIZE 16 /* offset of the number of instructions; up to 3.10, of parameters */
+#define CODE_BYTES 160u
 #define MAX_NAME 511u
 #define MAX_FILE 1023u
 #define MAX_LINES 8191u
@@ -82,24 +83,27 @@ void python_find(void)
 	};
 	const struct interp_cpython *layout;
 	const ElfW(Sym) *symbol = NULL;
+	unsigned minor = find_minor();
 	Dl_info info;
 	void *eval, *get_thread;
 
 	if (found.runtime == 0)
 		return;
+	if (minor >= CPYTHON_FIRST_DEBUG_MINOR)
+		minor = cpython_build(minor, (const __u64 *)(uintptr_t)found.runtime);
 	found.code_type = (uintptr_t)dlsym(RTLD_DEFAULT, "PyCode_Type");
 	eval = dlsym(RTLD_DEFAULT, "_PyEval_EvalFrameDefault");
 	get_thread = dlsym(RTLD_DEFAULT, "PyThreadState_GetUnchecked");
 	if (!get_thread)
 		get_thread = dlsym(RTLD_DEFAULT, "_PyThreadState_UncheckedGet");
-	layout = cpython_layout(find_minor());
+	layout = cpython_layout(minor);
 	python_unread = layout ? "another build than is supported"
 			       : "another version than is supported";
 	/* The layouts are those of builds for this CPU. */
 	if (!layout || REGS_NATIVE != REGS_X86_64 || found.code_type == 0 || !eval ||
 	    !dladdr1(eval, &info, (void **)&symbol, RTLD_DL_SYMENT) || !symbol)
 		return;
-	if (layout->minor >= CPYTHON_FIRST_DEBUG_MINOR &&
+	if (minor >= CPYTHON_FIRST_DEBUG_MINOR &&
 	    !cpython_offsets_agree(layout, (const __u64 *)(uintptr_t)found.runtime))
 		return;
 	found.eval = (uintptr_t)eval;
@@ -293,10 +297,38 @@ static INLINE bool end_entry(struct python_walk *walk, bool is_direct)
 	return true;
 }
 
+/* An object without references is being freed. If the build is free-threaded, 32 bits count those
+ * of the thread that made it, and the next word, above two flags, those of others. */
+static INLINE bool is_referenced(const struct interp_cpython *layout, const uint8_t *object)
+{
+	return layout->minor < CPYTHON_FREE_THREADED
+		       ? word_at(object, 0) != 0
+		       : half_at(object, 12) != 0 || word_at(object, 16) >> 2 != 0;
+}
+
+/* Changes the position in the thread's copy of the bytecode to that in the code object, which has
+ * `size` instructions. A handler may interrupt the thread between the changes of a frame's copy and
+ * of its position. */
+static INLINE bool leave_copy(struct python_walk *walk, bool is_direct, struct python_frame *frame,
+			      uint32_t index, uint64_t size)
+{
+	const struct interp_cpython *layout = python_interpreter.layout;
+	struct python_memory *memory = &walk->chain->memory;
+	uint64_t copies, copy = frame->code + layout->code_start;
+
+	if (index != 0 &&
+	    (!read_word(memory, is_direct, frame->code + layout->code_copies, &copies) ||
+	     !read_word(memory, is_direct, copies + 8 + UINT64_C(8) * index, &copy)))
+		return false;
+	frame->position -= (uint32_t)copy - (uint32_t)frame->code - layout->code_start;
+	return frame->position - layout->code_start < 2 * size;
+}
+
 /* Identifies a code object by what the BPF program uses: the name is interned, so its hash is
  * always stored. A program's own module may be at the address of an earlier one, with its name,
  * first line and table of lines, but has another file, and usually another size. */
-static INLINE bool identify(struct python_walk *walk, bool is_direct, struct python_frame *frame)
+static INLINE bool identify(struct python_walk *walk, bool is_direct, struct python_frame *frame,
+			    uint32_t copy)
 {
 	const struct interp_cpython *layout = python_interpreter.layout;
 	struct python_memory *memory = &walk->chain->memory;
@@ -304,13 +336,18 @@ static INLINE bool identify(struct python_walk *walk, bool is_direct, struct pyt
 	const uint8_t *code = view(memory, is_direct, frame->code, sizeof(buffer), buffer);
 	uint64_t hash, lines;
 
-	/* A code object without references is being freed. */
-	if (!code || word_at(code, 0) == 0 || word_at(code, 8) != python_interpreter.code_type ||
-	    !read_word(memory, is_direct, word_at(code, layout->code_name) + 24, &hash))
+	if (!code || !is_referenced(layout, code) ||
+	    word_at(code, layout->object_type) != python_interpreter.code_type ||
+	    !read_word(memory, is_direct,
+		       word_at(code, layout->code_name) + CPYTHON_TEXT_HASH(layout), &hash))
+		return fail(walk);
+	if (layout->frame_copy != INTERP_ABSENT &&
+	    !leave_copy(walk, is_direct, frame, copy, word_at(code, CPYTHON_SIZE(layout))))
 		return fail(walk);
 	frame->first_line = half_at(code, layout->code_first_line);
 	lines = word_at(code, layout->code_lines);
-	hash = hash_words(hash ^ word_at(code, CODE_SIZE), word_at(code, layout->code_file));
+	hash = hash_words(hash ^ word_at(code, CPYTHON_SIZE(layout)),
+			  word_at(code, layout->code_file));
 	frame->identity = hash_words(frame->code ^ hash, lines ^ (uint64_t)frame->first_line << 48);
 	return true;
 }
@@ -344,13 +381,14 @@ static INLINE bool step(struct python_walk *walk, bool is_direct)
 		return !chain->frames[chain->n - 1].ends_run;
 	}
 	frame = &chain->frames[chain->n];
-	/* 3.14 keeps a tag in the lowest bits. */
+	/* The lowest bits may be a tag. */
 	frame->code = word_at(bytes, layout->frame_code) & ~UINT64_C(3);
 	frame->ends_run = false;
 	frame->position = half_at(bytes, layout->frame_position);
 	if (layout->code_start != INTERP_ABSENT)
 		frame->position -= (uint32_t)frame->code;
-	if (!identify(walk, is_direct, frame))
+	if (!identify(walk, is_direct, frame,
+		      layout->frame_copy != INTERP_ABSENT ? half_at(bytes, layout->frame_copy) : 0))
 		return false;
 	chain->hash = hash_words(chain->hash ^ frame->identity, frame->position);
 	chain->n++;
@@ -431,8 +469,9 @@ static uint16_t measure_text(struct python_memory *memory, uint64_t object, size
 			     uint64_t *ret_at, uint8_t *ret_width, bool *ret_is_cut)
 {
 	const struct interp_cpython *layout = python_interpreter.layout;
-	uint8_t buffer[40];
-	const uint8_t *head = view(memory, memory->is_direct, object, sizeof(buffer), buffer);
+	uint8_t buffer[32]; /* type, length, hash, state */
+	const uint8_t *head = view(memory, memory->is_direct, object + layout->object_type,
+				   sizeof(buffer), buffer);
 	uint32_t state, width;
 	uint64_t n;
 
@@ -440,20 +479,17 @@ static uint16_t measure_text(struct python_memory *memory, uint64_t object, size
 	*ret_is_cut = false;
 	if (!head)
 		return 0;
-	n = word_at(head, 16);
-	state = half_at(head, 32);
-	/* Two bits precede the width; in newer versions of CPython, 16 do. A width is never 0. */
-	if ((state >> 2 & 7) == 0)
-		state >>= 14;
-	width = state >> 2 & 7;
+	n = word_at(head, 8);
+	state = cpython_text_state(half_at(head, 24));
+	width = state & 7;
 	/* The characters of a subclass's text are elsewhere. */
-	if ((state >> 5 & 1) == 0)
+	if ((state >> 3 & 1) == 0)
 		return 0;
 	if (width != 1 && width != 2 && width != 4)
 		return 0;
 	*ret_width = (uint8_t)width;
 	*ret_is_cut = n > max / width;
-	*ret_at = object + (state >> 6 & 1 ? layout->text_ascii : layout->text_other);
+	*ret_at = object + (state >> 4 & 1 ? layout->text_ascii : layout->text_other);
 	return (uint16_t)(MIN_OF(n, (uint64_t)(max / width)) * width);
 }
 
@@ -485,10 +521,9 @@ void python_measure(struct python_chain *chain, const struct python_frame *frame
 	head->flags |= is_cut ? RING_CODE_FILE_CUT : 0;
 	lines = word_at(code, layout->code_lines);
 	max = MIN_OF(room - head->name_bytes - head->file_bytes, (size_t)MAX_LINES);
-	/* a bytes object: reference count, type, size, hash, bytes */
-	if (!read_word(memory, memory->is_direct, lines + 16, &n_lines))
+	if (!read_word(memory, memory->is_direct, lines + CPYTHON_SIZE(layout), &n_lines))
 		n_lines = 0;
-	ret_code->lines = lines + 32;
+	ret_code->lines = lines + CPYTHON_BYTES(layout);
 	head->n_bytes = head->name_bytes + head->file_bytes + (uint32_t)MIN_OF(n_lines, max);
 }
 

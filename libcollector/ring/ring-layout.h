@@ -340,7 +340,7 @@ struct ring_code {
 	uint32_t n_bytes; /* number of bytes that follow; those after name and file are the lines */
 	uint64_t interpreter; /* an address in the code of the interpreter */
 	uint32_t first_line;
-	uint16_t minor; /* MINOR of version 3.MINOR */
+	uint16_t minor; /* MINOR of version 3.MINOR; 32 is added for a free-threaded build */
 	uint16_t name_bytes, file_bytes;
 	uint8_t name_width, file_width; /* bytes of a character: 1, 2, 4 */
 	uint8_t flags;                  /* RING_CODE_* */

@@ -2,7 +2,7 @@
 /*
  * Fuzz target of the collector's walk of a Python program's own frames: the bytes of its memory.
  *
- *     u8 minor version, u8 flags, u16 room for texts, u32 key, u64 address of the thread's state,
+ *     u8 version, u8 flags, u16 room for texts, u32 key, u64 address of the thread's state,
  *     the memory at MEMORY
  *
  * If a list can be read without the interpreter's lock, the walk with the lock must give the same
@@ -51,8 +51,12 @@ static void start(void)
 static void make(const uint8_t *data)
 {
 	static uint8_t runtime[4096] __attribute__((aligned(8)));
+	const unsigned n_minors = CPYTHON_LAST_MINOR - CPYTHON_FIRST_MINOR + 1,
+		       version = data[0] % (n_minors + 2);
 	const struct interp_cpython *layout = cpython_layout(
-		CPYTHON_FIRST_MINOR + data[0] % (CPYTHON_LAST_MINOR - CPYTHON_FIRST_MINOR + 1));
+		version < n_minors
+			? CPYTHON_FIRST_MINOR + version
+			: CPYTHON_FIRST_DEBUG_MINOR + version - n_minors + CPYTHON_FREE_THREADED);
 	const uint64_t state = load_le64(data + 8);
 	uint32_t tss[2] = { 1, data[1] & HAS_KEY ? load_le32(data + 4) : key };
 

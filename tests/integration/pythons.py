@@ -6,6 +6,7 @@ chooses, or all in a soak. PROF_TEST_PYTHONS names further ones, separated by co
 """
 import os
 import re
+import subprocess
 from pathlib import Path
 
 from slices import part
@@ -18,3 +19,8 @@ def pythons(turn):
              if int(re.match(r"3\.(\d+)", path.parts[-3])[1]) in SUPPORTED]
     named = filter(None, os.environ.get("PROF_TEST_PYTHONS", "").split(":"))
     return ["/usr/bin/python3", *map(str, part(built, 1, turn)), *named]
+
+
+def is_free_threaded(python):
+    code = "import sysconfig; print(sysconfig.get_config_var('Py_GIL_DISABLED'))"
+    return subprocess.run([python, "-c", code], stdout=subprocess.PIPE, text=True, check=True).stdout == "1\n"

@@ -16,6 +16,7 @@ from slices import part
 
 FAKES = {
     "FAKE_PYTHON": ["cycle", "nothing", "key", "thread", "type"],
+    "FAKE_PYTHON_THREADS": ["lock", "copy", "copies", "cycle", "nothing", "thread"],
     "FAKE_RUBY": ["deep", "lines", "text", "nothing", "position", "runs"],
     "FAKE_PHP": ["deep", "nothing", "kind", "generators", "fiber", "open", "suspended", "unlinked", "released"],
     "FAKE_PERL": ["deep", "nothing", "type", "index", "sub", "depth", "code"],

@@ -114,6 +114,20 @@ profile.create_stats()
 spent = {name: stats[2] for (_, line, name), stats in profile.stats.items() if line > 0 and name != "<module>"}
 json.dump([os.getpid(), spent], open(sys.argv[1], "w"))
 """
+# Each thread has its own function and caller. In a free-threaded build, they execute at once.
+THREADS = """
+import sys, threading, time
+def first(): return 1
+def second(): return 2
+def third(): return 3
+def work(function):
+    while time.monotonic() < finish:
+        for i in range(1000): function()
+finish = time.monotonic() + 1.5
+threads = [threading.Thread(target=work, args=(function,)) for function in (first, second, third)]
+for thread in threads: thread.start()
+for thread in threads: thread.join()
+"""
 HAS_NAMESPACES = subprocess.run(["unshare", "-m", "-p", "--fork", "true"], capture_output=True, check=False).returncode == 0
 
 
@@ -140,11 +154,13 @@ def programs(profctl, profcapture, python, compile_c, tmp_path_factory):
     library = library_of(python)
     (folder / "callbacks.py").write_text(CALLBACKS)
     (folder / "sub.py").write_text(SUB)
+    (folder / "threads.py").write_text(THREADS)
     (folder / "profiled.py").write_text(PROFILED)
     return Programs(profctl, profcapture, folder, "python", {
         "oracle": [python, HERE / "python_oracle.py", "run", 3],
         "callbacks": [python, folder / "callbacks.py"],
         "sub": [python, folder / "sub.py"],
+        "threads": [python, folder / "threads.py"],
         "profiled": ["sh", "-c", '"$0" nothing & "$@"; kill $!', os.environ["FAKE_PYTHON"], python,
                      folder / "profiled.py", folder / "profiled.json"],
         **({"embedded": [compile_c("embedded", EMBEDDED), library, LATE]} if library else {}),
@@ -224,6 +240,20 @@ def test_subinterpreter(programs):
     print(counts)
     assert counts["deeper"] > 100 and not counts["complete"]
     assert counts["executes"] > 0.1 * counts["deeper"] and not counts["has outer"]
+
+
+def test_threads(programs):
+    """Each thread has the functions that it executes itself."""
+    part, functions, counts = programs.part("threads"), collections.defaultdict(set), collections.Counter()
+    for sample in settled(part.samples):
+        chain = [name for name in named(part.chain(sample)) if name]
+        if "threads.work" in chain:
+            functions[sample["tid"]] |= set(chain[:chain.index("threads.work")])
+            counts[sample["tid"]] += 1
+            assert sample["interpreter"] == "complete"
+    print(counts)
+    assert sorted(functions.values(), key=str) == [{"threads.first"}, {"threads.second"}, {"threads.third"}]
+    assert min(counts.values()) > 100
 
 
 WAITS = """

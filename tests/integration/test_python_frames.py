@@ -5,7 +5,7 @@ import os
 from pathlib import Path
 
 import pytest
-from interpreted_chains import DEEPER, NO_THREAD, TORN
+from interpreted_chains import DEEPER, NO_THREAD, TORN, walk
 from interpreted_programs import check_hostile, check_shares, check_walk, record_chains
 from pythons import pythons
 
@@ -38,6 +38,19 @@ def test_shares(python, tmp_path):
     check_shares([python, program], "shares.seventy", "shares.thirty", slack=0.01)
 
 
-@pytest.mark.parametrize("case", ["cycle", "names", "nothing", "key", "thread", "type"])
-def test_hostile(case):
-    check_hostile([os.environ["FAKE_PYTHON"], case], {"cycle": DEEPER, "names": DEEPER, "key": NO_THREAD}.get(case, TORN))
+CASES = ["cycle", "names", "nothing", "key", "thread", "type"]
+
+
+@pytest.mark.parametrize("program, case", [
+    *(("FAKE_PYTHON", case) for case in CASES),
+    *(("FAKE_PYTHON_THREADS", case) for case in [*CASES, "lock", "copy", "copies"]),
+])
+def test_hostile(program, case):
+    check_hostile([os.environ[program], case], {"cycle": DEEPER, "names": DEEPER, "key": NO_THREAD}.get(case, TORN))
+
+
+def test_copy():
+    """A thread may execute a copy of a function's bytecode. The line is that of its position there."""
+    frames = {frame for line in walk([os.environ["FAKE_PYTHON_THREADS"], "moved"], 999, 0.5) if line[0] != "#"
+              for frame in line.split("\t")[1].split("|") if frame}
+    assert frames == {"ffff.ffff@7:8"}

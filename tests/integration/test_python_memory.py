@@ -4,6 +4,7 @@ exactly its callers and lines, also through C functions that call back, in threa
 a program that is joined while it runs, with and without the interpreter's lock, whoever records."""
 import collections
 import os
+import re
 import signal
 import subprocess
 import time
@@ -11,7 +12,7 @@ import time
 import pytest
 
 from captures import rows
-from pythons import pythons
+from pythons import is_free_threaded, pythons
 from recordings import recorded
 
 PYTHONS = pythons(4)
@@ -57,6 +58,8 @@ thread.start()
 thread.join()
 """
 HEADER = 33  # bytes of a bytes object without its contents
+# Makes a block as large as the object, in a build whose objects are not in memory of malloc().
+BLOCK = "import ctypes; block = ctypes.PyDLL(None).malloc; block.restype = ctypes.c_void_p"
 # By size: how many, and the callers with their lines, innermost first.
 EXPECTED = {
     30007: (100, "make:6 outer:8 <module>:31"),
@@ -213,14 +216,17 @@ def python(request):
     return request.param
 
 
-def write(folder, text):
+def write(folder, text, python):
     path = folder / "program.py"
+    if is_free_threaded(python):
+        text = BLOCK + re.sub(r"bytes\(([^()]*)\)", rf"block(\1 + {HEADER})", text)
+        text = text.replace("names = {}", "names = {'block': block}").replace('"def inside', f'"{BLOCK}\\ndef inside')
     path.write_text(text)
     return path
 
 
 def test_callers(profctl, profcapture, capture, python, tmp_path):
-    program = write(tmp_path, CALLERS)
+    program = write(tmp_path, CALLERS, python)
     recorded(profctl, "--memory", "-F", 0, "-o", capture, "--", python, program)
     found = collections.Counter()
     for (size, _, functions), n in chains(profcapture, capture).items():
@@ -230,7 +236,7 @@ def test_callers(profctl, profcapture, capture, python, tmp_path):
 
 def test_reader(profctl, profcapture, capture, python, tmp_path):
     """The functions are rows of the tables, the interpreter's own only on request, and sums agree."""
-    program = write(tmp_path, CALLERS)
+    program = write(tmp_path, CALLERS, python)
     recorded(profctl, "--memory", "-F", 0, "-o", capture, "--", python, program)
     data = profcapture.json("memory", capture, "--limit", 0)["data"]
     functions = {row["name"]: row for row in data["rows"]}
@@ -249,7 +255,7 @@ def test_reader(profctl, profcapture, capture, python, tmp_path):
 
 def test_left_out(profctl, profcapture, capture, python, tmp_path):
     """With --no-interpreters neither samples nor waits nor allocations have functions of Python."""
-    program = write(tmp_path, CALLERS + "import time\nwhile time.process_time() < 0.5: pass\ntime.sleep(0.01)\n")
+    program = write(tmp_path, CALLERS + "import time\nwhile time.process_time() < 0.5: pass\ntime.sleep(0.01)\n", python)
     recorded(profctl, "--memory", "--no-interpreters", "-o", capture, "--", python, program)
     assert {functions for _, _, functions in chains(profcapture, capture)} == {""}
     assert not [row for row in rows(profcapture, capture, "image") if row["kind"] == "interpreter"]
@@ -262,7 +268,7 @@ def test_left_out(profctl, profcapture, capture, python, tmp_path):
 
 def test_locks(profctl, profcapture, capture, python, tmp_path):
     """The frames of a thread without the interpreter's lock are those that called what released it."""
-    program = write(tmp_path, LOCKS)
+    program = write(tmp_path, LOCKS, python)
     recorded(profctl, "--memory", "-F", 0, "-o", capture, "--", python, program)
     found, pids = collections.Counter(), collections.defaultdict(set)
     for (size, pid, functions), n in chains(profcapture, capture).items():
@@ -285,7 +291,7 @@ def test_locks(profctl, profcapture, capture, python, tmp_path):
 
 def test_redefined(profctl, profcapture, capture, python, tmp_path):
     """A code object at the address of an earlier one is another function."""
-    program = write(tmp_path, REDEFINED)
+    program = write(tmp_path, REDEFINED, python)
     recorded(profctl, "--memory", "-F", 0, "-o", capture, "--", python, program)
     found = chains(profcapture, capture)
     assert {(size, functions) for size, _, functions in found} >= {
@@ -295,7 +301,7 @@ def test_redefined(profctl, profcapture, capture, python, tmp_path):
 
 def test_interpreters(profctl, profcapture, capture, python, tmp_path):
     """A thread that runs another interpreter shows what that one executes."""
-    program = write(tmp_path, INTERPRETERS)
+    program = write(tmp_path, INTERPRETERS, python)
     recorded(profctl, "--memory", "-F", 0, "-o", capture, "--", python, program)
     found = collections.Counter()
     for (size, _, functions), n in chains(profcapture, capture).items():
@@ -306,7 +312,7 @@ def test_interpreters(profctl, profcapture, capture, python, tmp_path):
 def test_handler(profctl, profcapture, capture, python, tmp_path):
     """A handler that interrupts the interpreter while it changes its list records a possible list,
     or says that it was not read."""
-    program = write(tmp_path, HANDLER)
+    program = write(tmp_path, HANDLER, python)
     recorded(profctl, "--memory", "-F", 0, "-o", capture, "--", python, program)
     found = collections.Counter()
     for row in rows(profcapture, capture, "alloc", "--resolve"):
@@ -324,7 +330,7 @@ def test_handler(profctl, profcapture, capture, python, tmp_path):
 
 def test_sampled(profctl, profcapture, capture, python, tmp_path):
     """Chosen allocations have the same callers as without sampling."""
-    program = write(tmp_path, CALLERS)
+    program = write(tmp_path, CALLERS, python)
     recorded(profctl, "--memory=sample:30000", "-F", 0, "-o", capture, "--", python, program)
     expected = {(size, functions) for size, (_, functions) in EXPECTED.items()}
     found = {(size, functions) for size, _, functions in chains(profcapture, capture)}
@@ -333,7 +339,7 @@ def test_sampled(profctl, profcapture, capture, python, tmp_path):
 
 def test_joined(profcapture, profctl, capture, python, tmp_path, spawn):
     """A program that is joined while it runs."""
-    program = write(tmp_path, FOREVER)
+    program = write(tmp_path, FOREVER, python)
     environment = {name: value for name, value in os.environ.items() if not name.startswith("PROF_")}
     environment["LD_PRELOAD"] = os.environ["LIBPROFPRELOAD_MEMORY"]
     target = spawn(python, program, env=environment)

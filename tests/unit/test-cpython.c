@@ -90,7 +90,10 @@ static void test_offsets_of_the_file(void)
 		{ "version-11", INTERP_FOUND, 11 },
 		{ "version-13", INTERP_FOUND, 13 },
 		{ "version-14", INTERP_FOUND, 14 },
-		{ "free-threaded", INTERP_OTHER_BUILD, 13 },
+		{ "version-13t", INTERP_FOUND, 13 + CPYTHON_FREE_THREADED },
+		{ "version-14t", INTERP_FOUND, 14 + CPYTHON_FREE_THREADED },
+		{ "free-threaded", INTERP_OTHER_BUILD, 13 + CPYTHON_FREE_THREADED },
+		{ "other-copies", INTERP_OTHER_BUILD, 14 + CPYTHON_FREE_THREADED },
 		{ "no-cookie", INTERP_OTHER_BUILD, 13 },
 		{ "version-11-musl", INTERP_OTHER_BUILD, 11 },
 		{ "version-2", INTERP_OTHER_VERSION, 0 },
@@ -118,21 +121,33 @@ static void test_no_interpreter(void)
 	CHECK_INT(interp_runtime_find(-1, &file), INTERP_FOUND_NONE);
 }
 
+static void check_layout(unsigned minor)
+{
+	const struct interp_cpython *layout = cpython_layout(minor);
+
+	REQUIRE(layout);
+	CHECK_INT(layout->minor, minor);
+	/* The BPF program reads this much of a frame and of a code object. */
+	CHECK(layout->frame_previous <= 104 && layout->frame_code <= 104 &&
+	      layout->frame_position <= 104);
+	CHECK(layout->code_lines <= 152 && layout->code_qualname <= 152 &&
+	      layout->code_first_line <= 156);
+}
+
 static void test_layouts(void)
 {
-	for (unsigned minor = CPYTHON_FIRST_MINOR; minor <= CPYTHON_LAST_MINOR; minor++) {
-		const struct interp_cpython *layout = cpython_layout(minor);
-
-		REQUIRE(layout);
-		CHECK_INT(layout->minor, minor);
-		/* The BPF program reads this much of a frame and of a code object. */
-		CHECK(layout->frame_previous <= 104 && layout->frame_code <= 104 &&
-		      layout->frame_position <= 104);
-		CHECK(layout->code_lines <= 136 && layout->code_qualname <= 136 &&
-		      layout->code_first_line <= 140);
-	}
+	for (unsigned minor = CPYTHON_FIRST_MINOR; minor <= CPYTHON_LAST_MINOR; minor++)
+		check_layout(minor);
+	for (unsigned minor = CPYTHON_FIRST_DEBUG_MINOR; minor <= CPYTHON_LAST_MINOR; minor++)
+		check_layout(minor + CPYTHON_FREE_THREADED);
 	CHECK(!cpython_layout(CPYTHON_FIRST_MINOR - 1));
 	CHECK(!cpython_layout(CPYTHON_LAST_MINOR + 1));
+	CHECK(!cpython_layout(CPYTHON_FIRST_DEBUG_MINOR - 1 + CPYTHON_FREE_THREADED));
+	CHECK(!cpython_layout(CPYTHON_LAST_MINOR + 1 + CPYTHON_FREE_THREADED));
+	CHECK_INT(interp_minor(INTERP_PYTHON, 13 + CPYTHON_FREE_THREADED), 13);
+	CHECK_STR(interp_suffix(INTERP_PYTHON, 13 + CPYTHON_FREE_THREADED), "t");
+	CHECK_STR(interp_suffix(INTERP_PYTHON, 13), "");
+	CHECK_STR(interp_suffix(INTERP_PERL, 36), "");
 }
 
 static void make_code(struct interp_code *code, const void *name, unsigned name_bytes,

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /*
  * Checks of libcollector/hooks/python-frames: a made-up interpreter of version 3.11, whose lists
- * are whole, contradict themselves, have no end or are not readable.
+ * are whole, contradict themselves, have no end or are not readable; and a free-threaded one of
+ * 3.14.
  */
 #include "libcollector/hooks/python-frames.h"
 
@@ -262,6 +263,98 @@ static void test_endless(void)
 	CHECK(chain.is_cut && chain.n > 0 && chain.n < PYTHON_MAX_FRAMES);
 }
 
+static void *get_thread(void)
+{
+	return &thread;
+}
+
+static void set_references(struct object *code, uint32_t own, uint64_t others)
+{
+	memcpy((uint8_t *)code + 12, &own, sizeof(own));
+	code->words[2] = others;
+}
+
+/* An activation executes frames 0 to 2. Frame 1 executes a copy of its bytecode. */
+static void make_free_threaded(void)
+{
+	static uint8_t copy[40];
+	static uint64_t copies[3];
+	const uint32_t tss[2] = { 1, key }, index = 1;
+
+	copies[2] = address_of(copy);
+	memcpy(state_of_runtime() + layout->runtime_tss, tss, sizeof(tss));
+	set(&thread, layout->thread_frame, address_of(&frames[0]));
+	memset(frames, 0, sizeof(frames));
+	memset(codes, 0, sizeof(codes));
+	memset(names, 0, sizeof(names));
+	for (size_t i = 0; i < 3; i++) {
+		set(&frames[i], layout->frame_previous, address_of(&frames[i + 1]));
+		set(&frames[i], layout->frame_code, address_of(&codes[i]) | 1); /* tagged */
+		set(&frames[i], layout->frame_position,
+		    i == 1 ? copies[2] + 6 : address_of(&codes[i]) + layout->code_start + 2 * i);
+		set_references(&codes[i], 1, 0);
+		set(&codes[i], layout->object_type, code_type);
+		set(&codes[i], CPYTHON_SIZE(layout), sizeof(copy) / 2);
+		set(&codes[i], layout->code_name, address_of(&names[0]));
+		set(&codes[i], layout->code_qualname, address_of(&names[0]));
+		set(&codes[i], layout->code_file, address_of(&names[0]));
+		set(&codes[i], layout->code_lines, address_of(&lines));
+		set(&codes[i], layout->code_copies, address_of(copies));
+	}
+	memcpy((uint8_t *)&frames[1] + layout->frame_copy, &index, sizeof(index));
+	set_byte(&frames[3], layout->frame_owner, 3);
+	set(&names[0], CPYTHON_SIZE(layout), 4);
+	/* a byte that says whether the text is interned, then as in other versions */
+	set(&names[0], layout->object_type + 24, 1 | 1 << 8 | 1 << 11 | 1 << 12);
+	memcpy((uint8_t *)&names[0] + layout->text_ascii, "name", 4);
+	set(&lines, CPYTHON_SIZE(layout), 3);
+	pthread_setspecific(key, &thread);
+}
+
+static void test_free_threaded(void)
+{
+	const struct python_interpreter other = python_interpreter;
+	struct python_code code;
+	uint8_t texts[64];
+
+	layout = cpython_layout(14 + CPYTHON_FREE_THREADED);
+	REQUIRE(layout);
+	python_interpreter.layout = layout;
+	python_interpreter.get_thread = get_thread;
+	make_free_threaded();
+	for (int is_direct = 0; is_direct < 2; is_direct++) {
+		walk(is_direct, !is_direct);
+		CHECK(chain.memory.is_direct == is_direct);
+		REQUIRE(chain.n == 3 && !chain.is_unreadable);
+		CHECK_INT(chain.frames[0].position, layout->code_start);
+		CHECK_INT(chain.frames[1].position, layout->code_start + 6);
+		CHECK_INT(chain.frames[2].position, layout->code_start + 4);
+		CHECK(chain.frames[2].ends_run && chain.frames[2].at == address_of(&frames[3]));
+		python_measure(&chain, &chain.frames[1], 1000, &code);
+		CHECK_INT(code.head.minor, 14 + CPYTHON_FREE_THREADED);
+		CHECK_INT(code.head.n_bytes, 4 + 4 + 3);
+		python_copy(&chain, &code, texts);
+		CHECK(memcmp(texts, "namename", 8) == 0);
+	}
+	/* the references of other threads; then none, with a flag */
+	set_references(&codes[2], 0, 1 << 2);
+	walk(true, true);
+	CHECK_INT(chain.n, 3);
+	set_references(&codes[2], 0, 3);
+	walk(true, true);
+	CHECK(chain.n == 0 && chain.is_unreadable);
+	/* a position beyond the copy, and one that is not in it */
+	make_free_threaded();
+	set(&codes[1], CPYTHON_SIZE(layout), 3);
+	walk(true, true);
+	CHECK(chain.n == 0 && chain.is_unreadable);
+	make_free_threaded();
+	set(&frames[1], layout->frame_position, address_of(&codes[1]) + layout->code_start);
+	walk(true, true);
+	CHECK(chain.n == 0 && chain.is_unreadable);
+	python_interpreter = other;
+}
+
 int main(void)
 {
 	layout = cpython_layout(11);
@@ -278,5 +371,6 @@ int main(void)
 	RUN(test_torn);
 	RUN(test_gone);
 	RUN(test_endless);
+	RUN(test_free_threaded);
 	return test_end();
 }

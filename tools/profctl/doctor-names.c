@@ -99,7 +99,7 @@ static void check_reading(const struct doctor_host *host, struct doctor_finding 
 	else
 		doctor_found(
 			finding, DOCTOR_OK, NULL,
-			_("the functions of programs for Python 3.8 to 3.14, Ruby 3.1 to 3.4, PHP 8.2 to 8.5, Perl 5.36 to 5.40 and Node.js 18, 20, 22 and 24 are read"));
+			_("the functions of programs for Python 3.8 to 3.14, 3.13t and 3.14t, Ruby 3.1 to 3.4, PHP 8.2 to 8.5, Perl 5.36 to 5.40 and Node.js 18, 20, 22 and 24 are read"));
 }
 
 static bool are_interpreters_read(const struct doctor_host *host)
@@ -178,7 +178,7 @@ static bool warn_of_version(struct doctor_finding *finding, const char *fix, con
 	*finding = (struct doctor_finding){ 0 };
 	doctor_found(
 		finding, DOCTOR_WARN, fix,
-		_("%s %s is not supported: the functions of process %s cannot be read. Supported: Python 3.8 to 3.14, Ruby 3.1 to 3.4, PHP 8.2 to 8.5, Perl 5.36 to 5.40, and Node.js 18, 20, 22 and 24"),
+		_("%s %s is not supported: the functions of process %s cannot be read. Supported: Python 3.8 to 3.14, 3.13t and 3.14t, Ruby 3.1 to 3.4, PHP 8.2 to 8.5, Perl 5.36 to 5.40, and Node.js 18, 20, 22 and 24"),
 		language, version, pid);
 	return true;
 }

@@ -2,9 +2,9 @@
 /*
  * Cpython.bpf - reads the frames of a Python program at the moment of a sample, or before a sleep
  *
- * The interrupted thread does not run meanwhile, so its frames change only if another thread
- * changes them, which the interpreter's lock prevents. But the thread may be interrupted between
- * two instructions that link a frame. Such a list never looks whole, and is flagged: the caller of
+ * The interrupted thread does not run meanwhile, and no other thread changes its frames, also in
+ * builds without the interpreter's lock. But the thread may be interrupted between two instructions
+ * that link a frame. Such a list never looks whole, and is flagged: the caller of
  * each activation's entry frame must be the current frame of the next activation, and each code
  * object must have the type of code objects. Reads are bounded, and a process can harm only its own
  * samples.
@@ -12,13 +12,12 @@
 #include "daemon/broker/bpf/interp.bpf.h"
 
 #define FRAME_BYTES 112
-#define CODE_BYTES 144
-#define CODE_SIZE 16 /* offset of the number of instructions; up to 3.10, of parameters */
+#define CODE_BYTES 160
 
 /* The layouts by minor version. */
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
-	__uint(max_entries, 32);
+	__uint(max_entries, 2 * CPYTHON_FREE_THREADED);
 	__type(key, __u32);
 	__type(value, struct interp_cpython);
 } cpython_layouts SEC(".maps");
@@ -33,29 +32,26 @@ struct cpython_walk {
 static __always_inline __u32 read_text(const struct interp_cpython *layout, __u64 object, __u8 *to,
 				       __u64 most, __u8 *ret_width, bool *ret_cut)
 {
-	__u64 head[5] = {}, bytes;
+	__u64 head[4] = {}, bytes; /* type, length, hash, state */
 	__u32 state;
 
 	*ret_width = 1;
-	if (read_user(head, sizeof(head), object))
+	if (read_user(head, sizeof(head), object + layout->object_type))
 		return 0;
-	state = (__u32)head[4];
-	/* Two bits precede the width; in newer versions of CPython, 16 do. A width is never 0. */
-	if (!(state >> 2 & 7))
-		state >>= 14;
-	*ret_width = state >> 2 & 7;
+	state = cpython_text_state((__u32)head[3]);
+	*ret_width = state & 7;
 	/* The characters of a subclass's text are elsewhere. */
-	if (!(state >> 5 & 1))
+	if (!(state >> 3 & 1))
 		return 0;
-	if (head[2] > 1u << 24)
-		head[2] = 1u << 24;
-	bytes = head[2] * *ret_width;
+	if (head[1] > 1u << 24)
+		head[1] = 1u << 24;
+	bytes = head[1] * *ret_width;
 	*ret_cut = bytes > most;
 	if (bytes > most)
 		bytes = most;
 	bytes = masked(bytes, most);
 	if (read_user(to, bytes,
-		      object + (state >> 6 & 1 ? layout->text_ascii : layout->text_other)))
+		      object + (state >> 4 & 1 ? layout->text_ascii : layout->text_other)))
 		return 0;
 	return bytes;
 }
@@ -86,20 +82,38 @@ static __noinline int describe(struct cpython_walk *walk, __u64 object, __u32 id
 		code->flags |= INTERP_CODE_FILE_CUT;
 	lines = word_at(scratch->object, layout->code_lines, 0xf8);
 	code->lines_bytes = 0;
-	/* a bytes object: reference count, type, size, hash, bytes */
-	if (read_user(&size, sizeof(size), lines + 16))
+	if (read_user(&size, sizeof(size), lines + CPYTHON_SIZE(layout)))
 		size = 0;
 	if (size > INTERP_MAX_LINES) {
 		code->flags |= INTERP_CODE_LINES_CUT;
 		size = INTERP_MAX_LINES;
 	}
 	size = masked(size, INTERP_MAX_LINES);
-	if (!read_user(code->lines, size, lines + 32))
+	if (!read_user(code->lines, size, lines + CPYTHON_BYTES(layout)))
 		code->lines_bytes = size;
 	bytes = __builtin_offsetof(struct interp_code, lines) +
 		masked(code->lines_bytes, INTERP_MAX_LINES);
 	return bpf_perf_event_output(walk->common.ctx, &code_outputs, BPF_F_CURRENT_CPU, code,
 				     bytes);
+}
+
+/* Changes the position in a thread's copy of the bytecode to that in the code object, which has
+ * `size` instructions. A thread may be interrupted between the changes of a frame's copy and of its
+ * position. */
+static __always_inline void leave_copy(struct cpython_walk *walk, struct interp_frame *frame,
+				       __u32 size)
+{
+	const struct interp_cpython *layout = walk->layout;
+	const __u32 index =
+		*(const __u32 *)(walk->common.scratch->frame + masked(layout->frame_copy, 0x7c));
+	__u64 copies = 0, copy = frame->code + layout->code_start;
+
+	if (index != 0 && (read_user(&copies, 8, frame->code + layout->code_copies) ||
+			   read_user(&copy, 8, copies + 8 + 8 * (__u64)index)))
+		walk->common.flags |= INTERP_FAULT;
+	frame->position -= (__u32)copy - (__u32)frame->code - layout->code_start;
+	if (frame->position - layout->code_start >= 2 * size)
+		walk->common.flags |= INTERP_TORN;
 }
 
 /* Sets the frame's id, and describes its code object if that is new. */
@@ -114,17 +128,18 @@ static __always_inline void identify(struct cpython_walk *walk, struct interp_fr
 		walk->common.flags |= INTERP_FAULT;
 		return;
 	}
-	if (*(const __u64 *)(scratch->object + 8) != walk->code_type) {
+	if (word_at(scratch->object, layout->object_type, 0x78) != walk->code_type) {
 		walk->common.flags |= INTERP_TORN;
 		return;
 	}
 	first_line = *(const __u32 *)(scratch->object + masked(layout->code_first_line, 0x7c));
-	size = *(const __u32 *)(scratch->object + CODE_SIZE);
+	size = *(const __u32 *)(scratch->object + masked(CPYTHON_SIZE(layout), 0x7c));
 	/* The name is interned, so its hash is always stored, and the identity includes the name
 	 * itself, not only its address. The file and the size distinguish modules, which all have
 	 * the same name and may have had the same address and table of lines. */
 	if (read_user(&hash, sizeof(hash),
-		      word_at(scratch->object, layout->code_name, 0x78) + 24)) {
+		      word_at(scratch->object, layout->code_name, 0xf8) +
+			      CPYTHON_TEXT_HASH(layout))) {
 		walk->common.flags |= INTERP_FAULT;
 		return;
 	}
@@ -132,6 +147,8 @@ static __always_inline void identify(struct cpython_walk *walk, struct interp_fr
 	hash ^= (word_at(scratch->object, layout->code_file, 0xf8) >> 3) * 0xc4ceb9fe1a85ec53ull;
 	hash ^= (first_line | size << 32) * 0xff51afd7ed558ccdull;
 	frame->id = (__u32)(hash >> 32) ^ (__u32)hash;
+	if (layout->frame_copy != INTERP_ABSENT)
+		leave_copy(walk, frame, (__u32)size);
 	if (is_new_code(&walk->common, frame))
 		count_code(&walk->common, frame,
 			   describe(walk, frame->code, frame->id, first_line));
@@ -181,7 +198,7 @@ static long step(__u32 index, struct cpython_walk *walk)
 	frame = add_frame(&walk->common);
 	if (!frame)
 		return 1;
-	/* 3.14 keeps a tag in the lowest bits. */
+	/* The lowest bits may be a tag. */
 	*frame = (struct interp_frame){
 		.code = word_at(scratch->frame, layout->frame_code, 0x78) & ~3ull,
 	};

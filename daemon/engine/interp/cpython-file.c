@@ -28,21 +28,11 @@ static unsigned find_minor(const struct interp_elf *elf)
 						       : 0;
 }
 
-/* Returns whether the offsets that the file contains match the layout. True for versions that
- * contain none. */
-static bool offsets_agree(const struct interp_elf *elf, const struct interp_cpython *layout)
-{
-	__u64 words[CPYTHON_DEBUG_WORDS];
-
-	if (layout->minor < CPYTHON_FIRST_DEBUG_MINOR)
-		return true;
-	return interp_elf_address(elf, words, sizeof(words), elf->found[PYTHON_RUNTIME].st_value) &&
-	       cpython_offsets_agree(layout, words);
-}
-
 bool cpython_file_describe(const struct interp_elf *elf, struct interp_runtime *ret_runtime)
 {
 	const struct interp_cpython *layout;
+	__u64 words[CPYTHON_DEBUG_WORDS];
+	bool has_words;
 
 	if (!interp_elf_has(elf, PYTHON_RUNTIME) || !interp_elf_has(elf, PYTHON_CODE_TYPE))
 		return false;
@@ -55,9 +45,16 @@ bool cpython_file_describe(const struct interp_elf *elf, struct interp_runtime *
 		.eval_size = elf->found[PYTHON_EVAL].st_size,
 		.code_bias = interp_elf_code_bias(elf, elf->found[PYTHON_EVAL].st_value),
 	};
+	has_words = ret_runtime->minor >= CPYTHON_FIRST_DEBUG_MINOR;
+	if (has_words &&
+	    !interp_elf_address(elf, words, sizeof(words), elf->found[PYTHON_RUNTIME].st_value))
+		memset(words, 0, sizeof(words));
+	if (has_words)
+		ret_runtime->minor = cpython_build(ret_runtime->minor, words);
 	layout = cpython_layout(ret_runtime->minor);
-	ret_runtime->found = !layout                      ? INTERP_OTHER_VERSION
-			     : offsets_agree(elf, layout) ? INTERP_FOUND
-							  : INTERP_OTHER_BUILD;
+	ret_runtime->found = !layout ? INTERP_OTHER_VERSION
+			     : !has_words || cpython_offsets_agree(layout, words)
+				     ? INTERP_FOUND
+				     : INTERP_OTHER_BUILD;
 	return true;
 }

@@ -60,8 +60,9 @@ struct image *interpreted_code_program(struct interpreted_code *code, const stru
 
 	if (program)
 		return program;
-	path = g_strdup_printf("[%s %u.%u]", kinds[family], interp_major(family, minor % 256),
-			       interp_minor(family, minor % 256));
+	path = g_strdup_printf("[%s %u.%u%s]", kinds[family], interp_major(family, minor % 256),
+			       interp_minor(family, minor % 256),
+			       interp_suffix(family, minor % 256));
 	program = images_new(code->images, PROF_IMAGE_INTERPRETER, path, NULL);
 	if (file)
 		identify(program, file);

@@ -212,7 +212,8 @@ static bool is_idle(const struct sample *sample)
 	/* Neither V8's own code nor the code that it generates has unwind tables. */
 	if (file->family == INTERP_V8)
 		return user->method == PROF_METHOD_CFI;
-	if (file->eval_size == 0 || (file->family == INTERP_PYTHON && file->minor >= 14))
+	if (file->eval_size == 0 ||
+	    (file->family == INTERP_PYTHON && interp_minor(file->family, file->minor) >= 14))
 		return false;
 	for (size_t i = 0; i < user->n; i++) {
 		const uint64_t pc = (user->ips[i] & ~UNWIND_EXACT) - !(user->ips[i] & UNWIND_EXACT);

@@ -364,9 +364,10 @@ static char *name_interpreter(const struct interp_runtime *runtime)
 	static const char *const names[] = INTERP_FAMILY_NAMES;
 	const enum interp_family family = runtime->family;
 
-	return runtime->minor ? g_strdup_printf("%s %u.%u", names[family],
+	return runtime->minor ? g_strdup_printf("%s %u.%u%s", names[family],
 						interp_major(family, runtime->minor),
-						interp_minor(family, runtime->minor))
+						interp_minor(family, runtime->minor),
+						interp_suffix(family, runtime->minor))
 			      : g_strdup_printf("this version of %s", names[family]);
 }
 
