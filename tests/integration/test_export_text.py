@@ -137,7 +137,6 @@ def speedscope_profiles(tmp_path, name, data):
     return list(map(html.unescape, re.findall(r'<tr title="([^"]*)"', done.stdout.decode("utf-8"))))
 
 
-@needs_node
 def test_perf_script_collapsed(profcapture, capture):
     """A script such as those that make flame graphs of perf's text finds the stacks of --to folded."""
     collapsed, stack = collections.Counter(), []
@@ -153,6 +152,7 @@ def test_perf_script_collapsed(profcapture, capture):
     assert collapsed == {stack: int(count) for stack, count in folded}
 
 
+@needs_node
 def test_perf_script_in_speedscope(profcapture, capture, tmp_path):
     data = profcapture("export", capture, "--to", "perf-script", text=False).stdout
     profiles = speedscope_profiles(tmp_path, "x.txt", data)

@@ -686,7 +686,8 @@ void all_heaps_apply(struct all_heaps *all, uint64_t time_ns)
 		} else if (all->last_ns < time_ns) {
 			apply_pause(all, &item);
 		} else {
-			/* Defer the pause: other records of the last row's time may follow, and come first. */
+			/* Defer the pause, because other records of the last row's time may follow,
+			 * and come first. */
 			item.due_ns = all->last_ns;
 			pending_allocs_push(&all->pending, &item);
 		}
