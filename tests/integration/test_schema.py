@@ -1,10 +1,12 @@
 # SPDX-License-Identifier: BSD-2-Clause-Patent
 """The schemas are valid, keep the promises of the interfaces, and are printed by their program."""
+import collections
 import copy
 
 import jsonschema
 import pytest
 import schema
+from captures import make
 
 VERBS = {
     "profctl": ["doctor", "record", "status"],
@@ -80,3 +82,31 @@ def test_doctor_is_held_to_its_schema(profctl):
     output["data"]["checks"][0]["news"] = 1
     with pytest.raises(AssertionError, match="news"):
         schema.check(profctl, "doctor", output)
+
+
+def broken(value):
+    """Yields copies of a document with a change at each place of it."""
+    for other in (None, True, -1, 0.5, "x", [], {}):
+        yield other
+    if isinstance(value, dict):
+        yield {**value, "news": 1}
+        for key in value:
+            yield {name: part for name, part in value.items() if name != key}
+            yield from ({**value, key: part} for part in broken(value[key]))
+    elif isinstance(value, list):
+        yield [*value, *value]
+        for i, item in enumerate(value):
+            yield from ([*value[:i], part, *value[i + 1:]] for part in broken(item))
+
+
+@pytest.mark.parametrize("verb, part", [("info", "capture"), ("marks", "data"), ("report", "data")])
+def test_compiled_agrees(profcapture, capture, verb, part):
+    """schema.matches() accepts a document if and only if jsonschema accepts it."""
+    document = profcapture.json(verb, make(capture, "--rows", 20, "--all-tables"), "--limit", 1)
+    accepts, validator = schema.matches(profcapture, verb), schema.validator(profcapture, verb, True)
+    counts = collections.Counter()
+    for changed in broken(document[part]):
+        right = validator.is_valid({**document, part: changed})
+        assert accepts({**document, part: changed}) == right, changed
+        counts[right] += 1
+    assert min(counts[True], counts[False]) > 10, counts
