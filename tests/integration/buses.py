@@ -90,6 +90,11 @@ def variant(kind, value):
     return GLib.Variant(kind, value)
 
 
+def from_bytes(kind, data):
+    """A variant of many elements. variant() makes one of each element, which takes seconds."""
+    return GLib.Variant.new_from_bytes(GLib.VariantType(kind), GLib.Bytes(data), True)
+
+
 SYSTEM = {"system": variant("b", True)}
 
 

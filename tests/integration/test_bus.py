@@ -7,13 +7,14 @@ import signal
 import subprocess
 import tempfile
 import time
+from array import array
 from pathlib import Path
 
 import pytest
 
 import buses
 from buses import (
-    DAEMON, MANAGER, NAME, NOBODY, PROFILER, PROPERTIES, ROOT, SESSION, SYSTEM, Gio, GLib, pids, refusal, variant,
+    DAEMON, MANAGER, NAME, NOBODY, PROFILER, PROPERTIES, ROOT, SESSION, SYSTEM, Gio, GLib, from_bytes, pids, refusal, variant,
 )
 from recordings import cpu_seconds, let_run, until, whole_cpu_seconds
 
@@ -480,8 +481,8 @@ def test_wrong_types_everywhere(bus, file, busy):
 @pytest.mark.parametrize("options", [
     {f"key{i}": variant("s", "x" * 100) for i in range(20000)},
     {"events": variant("as", ["x" * 100] * 20000)},
-    {"pids": variant("au", range(1, 200000))},
-    {"command": variant("aay", [b"x" * 1000] * 1000)},
+    {"pids": from_bytes("au", array("I", range(1, 200000)).tobytes())},
+    {"command": GLib.Variant.new_array(GLib.VariantType("ay"), [from_bytes("ay", b"x" * 1000)] * 1000)},
     {"call-graph": variant("s", "x" * 10**6)},
 ], ids=["keys", "events", "pids", "command", "text"])
 def test_giant_options(bus, file, options):

@@ -83,7 +83,7 @@ class Recording:
 
     def __init__(self, profd, file, capture, profcapture, target):
         self.profd, self.target = profd, target
-        self.tables, self.bounding, self.nice, self.ring_bytes = {}, None, None, 0
+        self.images, self.has_symbols, self.bounding, self.nice, self.ring_bytes = [], False, None, None, 0
         self.path = profd.create({**SYSTEM, "call-graph": variant("s", "fp")}, file)
         try:
             profd.session(self.path, "Start")
@@ -95,7 +95,8 @@ class Recording:
         self.look_at(*profd.engines())
         self.profd.session(self.path, "Stop")
         self.profd.wait("Finished", self.path)
-        self.tables = {name: rows(profcapture, capture, name) for name in ("image", "symbol")}
+        self.images = rows(profcapture, capture, "image")
+        self.has_symbols = len(profcapture.json("dump", capture, "--table", "symbol", "--limit", 1)["data"]["rows"]) > 0
 
     def look_at(self, engine):
         status = Path(f"/proc/{engine}/status").read_text()
@@ -106,7 +107,7 @@ class Recording:
         self.ring_bytes = sum(int(end, 16) - int(start, 16) for start, end in spans)
 
     def image(self, path):
-        return next((row["id"] for row in self.tables.get("image", ()) if (row["path"] or "").startswith(str(path))), None)
+        return next((row["id"] for row in self.images if (row["path"] or "").startswith(str(path))), None)
 
 
 def everybody(recording):
@@ -138,7 +139,7 @@ def opened(recording):
 
 
 def kernel_names(recording):
-    return len(recording.tables.get("symbol", ())) > 0
+    return recording.has_symbols
 
 
 def empty_bounding_set(recording):

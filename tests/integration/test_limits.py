@@ -4,14 +4,16 @@ as lost."""
 import os
 import socket
 import subprocess
+from array import array
 from pathlib import Path
 
 import pytest
 
+from buses import from_bytes
 from captures import rows
 from recordings import children, until
 from stacks import build, read
-from test_dbus_private import MANAGER, PROFILER, ROOT, SYSTEM, profd, refusal, variant  # noqa: F401 (fixtures)
+from test_dbus_private import MANAGER, PROFILER, ROOT, SYSTEM, GLib, profd, refusal, variant  # noqa: F401 (fixtures)
 from test_stacks import RECURSION
 from test_tasks import home  # noqa: F401 (fixture)
 
@@ -37,9 +39,9 @@ def test_properties(profd):
 
 
 @pytest.mark.parametrize("key, value", [
-    ("command", variant("aay", [b"x" * 100_000])),
-    ("unknown", variant("ay", b"x" * 1_000_000)),
-    ("pids", variant("au", range(1, 50_000))),
+    ("command", GLib.Variant.new_array(GLib.VariantType("ay"), [from_bytes("ay", b"x" * 100_000)])),
+    ("unknown", from_bytes("ay", b"x" * 1_000_000)),
+    ("pids", from_bytes("au", array("I", range(1, 50_000)).tobytes())),
 ])
 def test_giant_options(profd, file, key, value):
     name, message = refusal(profd.create, {**SYSTEM, key: value}, file)
@@ -49,10 +51,10 @@ def test_giant_options(profd, file, key, value):
 def test_giant_dictionary(profd, file):
     """GDBus reads the whole dictionary before profd can refuse it, but all of its memory is
     freed."""
-    many = {f"key-{n}": variant("u", n) for n in range(20_000)}
+    many = variant("(a{sv}h)", ({f"key-{n}": variant("u", n) for n in range(20_000)}, 0))
     seen = []
     for _ in range(4):
-        name, message = refusal(profd.create, many, file)
+        name, message = refusal(profd.call, ROOT, PROFILER, "CreateSession", many, [file])
         assert name == "LimitExceeded" and "MaxOptionsBytes" in message
         seen.append(rss(profd.process.pid))
     assert seen[-1] - seen[0] < 8 << 20

@@ -39,7 +39,7 @@ static void touch_slowly(char *pages, long size, int n)
 {
 	for (int i = 0; i < n; i++) {
 		pages[i * size] = 1;
-		for (int k = 0; k < 600000; k++)
+		for (int k = 0; k < 300000; k++)
 			sink += 1;
 	}
 }
