@@ -21,7 +21,7 @@ from captures import rows
 from interpreted_chains import DEEPER, TORN, Capture, check, check_refusal, judge, settled, walk
 from recordings import recorded, until, whole_cpu_seconds
 
-FREQUENCY = 2999
+FREQUENCY = 5999
 ANY, SOME, NONE = range(1000), range(1, 1000), range(1)
 # Each prints the functions of a Python program besides those of the interpreter that is tested.
 PYTHON_TURN = """/usr/bin/python3 -c 'import time
@@ -74,8 +74,8 @@ class Programs(Capture):
 
 def check_pid(profctl, profcapture, capture, kind, chains, program, **options):
     """A program that runs already is attached to."""
-    until(lambda: whole_cpu_seconds(program.pid) > 0.5)
-    recorded(profctl, "-F", 2999, "-o", capture, "--pid", program.pid, "-d", 3)
+    until(lambda: whole_cpu_seconds(program.pid) > 0.3)
+    recorded(profctl, "-F", FREQUENCY, "-o", capture, "--pid", program.pid, "-d", 1.5)
     check(Capture(profcapture, capture, kind), chains, **options)
 
 
@@ -203,7 +203,7 @@ def check_refused(profctl, profcapture, capture, program, functions, refused):
 
 def check_walk(command, recorded_chains, most_torn=0.002, most_missing=0.005, **options):
     """The chains that the BPF program reads of a program are those that it can have."""
-    lines = walk(command, 4999, 4)
+    lines = walk(command, 9999, 2)
     counts, impossible = judge(recorded_chains, lines, **options)
     print(counts, lines[-1], impossible)
     assert not impossible
@@ -216,7 +216,7 @@ def check_walk(command, recorded_chains, most_torn=0.002, most_missing=0.005, **
 def check_shares(command, seventy, thirty, slack=0.0):
     """A program spends 70 % of its time in one function, and 30 % in the other. `slack`: what calling
     them may take."""
-    lines = [line for line in walk(command, 2999, 3) if line[0] != "#"]
+    lines = [line for line in walk(command, 5999, 1.5) if line[0] != "#"]
     in_seventy = sum(f"{seventy}@" in line for line in lines)
     both = in_seventy + sum(f"{thirty}@" in line for line in lines)
     assert both > 500 and both > 0.97 * len(lines)

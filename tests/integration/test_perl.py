@@ -36,7 +36,7 @@ class PerlCapture(Capture):
 
 def test_command(profctl, profcapture, capture, perl, chains):
     """From the start, and a second thread, if this Perl has them."""
-    recorded(profctl, "-F", 2999, "-o", capture, "--", perl, f"-I{HERE}", ORACLE, "run", 2)
+    recorded(profctl, "-F", 5999, "-o", capture, "--", perl, f"-I{HERE}", ORACLE, "run", 1)
     found = PerlCapture(profcapture, capture)
     check(found, chains, roots=ROOTS)
     for sample in found.samples:
@@ -47,7 +47,7 @@ def test_command(profctl, profcapture, capture, perl, chains):
 
 def test_pid(profctl, profcapture, capture, perl, chains, spawn):
     target = spawn(perl, f"-I{HERE}", ORACLE, "run", 60, 2)
-    recorded(profctl, "-F", 2999, "-o", capture, "--pid", target.pid, "-d", 2)
+    recorded(profctl, "-F", 5999, "-o", capture, "--pid", target.pid, "-d", 1)
     found = PerlCapture(profcapture, capture)
     check(found, chains, roots=ROOTS)
     threads = {sample["tid"] for sample in found.samples if sample["interpreter"] == "complete"}

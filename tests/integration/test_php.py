@@ -25,7 +25,7 @@ function key_of($x) {
     return $x;
 }
 function child_only() {
-    while (cpu() < 0.4) {
+    while (cpu() < 0.3) {
         $data = range(30, 0);
         usort($data, function ($a, $b) {
             return key_of($a) - key_of($b);
@@ -33,7 +33,7 @@ function child_only() {
     }
 }
 function parent_only() {
-    while (cpu() < 0.4) {
+    while (cpu() < 0.3) {
         $data = range(30, 0);
         usort($data, function ($a, $b) {
             return key_of($a) - key_of($b);
@@ -66,7 +66,7 @@ def programs(profctl, profcapture, php, tmp_path_factory):
         (folder / f"{name}.php").write_text(text)
     return Programs(profctl, profcapture, folder, "php", {
         "names": [php, folder / "names.php"],
-        "oracle": [php, make_oracle(folder), "run", 3],
+        "oracle": [php, make_oracle(folder), "run", 1.5],
         "callbacks": [php, folder / "callbacks.php"],
         "deep50": [php, folder / "deep.php", 50],
         "deep300": [php, folder / "deep.php", 300],

@@ -28,7 +28,7 @@ def key(x)
   x
 end
 def child_only
-  finish = cpu + 0.4
+  finish = cpu + 0.3
   while cpu < finish
     (0..30).sort_by do |x|
       key(x)
@@ -36,7 +36,7 @@ def child_only
   end
 end
 def parent_only
-  finish = cpu + 0.4 # the start may have taken as long
+  finish = cpu + 0.3 # the start may have taken as long
   while cpu < finish
     (0..30).sort_by do |x|
       key(x)
@@ -68,7 +68,7 @@ def programs(profctl, profcapture, ruby, tmp_path_factory):
         (folder / f"{name}.rb").write_text(text)
     return Programs(profctl, profcapture, folder, "ruby", {
         "names": [ruby, folder / "names.rb"],
-        "oracle": [ruby, HERE / "ruby_oracle.rb", "run", 3],
+        "oracle": [ruby, HERE / "ruby_oracle.rb", "run", 1.5],
         "callbacks": [ruby, folder / "callbacks.rb"],
         "deep50": [ruby, folder / "deep.rb", 50],
         "deep100": [ruby, folder / "deep.rb", 100],
@@ -107,7 +107,7 @@ end
 def deep(n)
   n == 0 ? spin : [1].each { |x| deep(n - 1) }
 end
-finish = Process.clock_gettime(Process::CLOCK_PROCESS_CPUTIME_ID) + 0.4
+finish = Process.clock_gettime(Process::CLOCK_PROCESS_CPUTIME_ID) + 0.3
 deep(ARGV[0].to_i) while Process.clock_gettime(Process::CLOCK_PROCESS_CPUTIME_ID) < finish
 """
 
@@ -164,7 +164,7 @@ def spin
 end
 eval("def first\\nspin\\nend", nil, "/views/a.erb", 0)
 eval("\\n\\ndef second\\nspin\\nend", nil, "/views/b.erb", -3)
-finish = Process.clock_gettime(Process::CLOCK_PROCESS_CPUTIME_ID) + 0.4
+finish = Process.clock_gettime(Process::CLOCK_PROCESS_CPUTIME_ID) + 0.3
 while Process.clock_gettime(Process::CLOCK_PROCESS_CPUTIME_ID) < finish
   50.times { first }
   50.times { second }
@@ -225,7 +225,7 @@ nameless = Class.new { def of_nameless = spin }
 single = Object.new
 def single.of_one = spin
 till, sub = Shop::Till.new(1), Shop::Sub.new(2)
-finish = Process.clock_gettime(Process::CLOCK_PROCESS_CPUTIME_ID) + 1.5
+finish = Process.clock_gettime(Process::CLOCK_PROCESS_CPUTIME_ID) + 0.8
 while Process.clock_gettime(Process::CLOCK_PROCESS_CPUTIME_ID) < finish
   till.shout; till.sell; Shop::Till.open; Shop::Till.close; [till, sub].min; till.risky; till.made; till.evaled
   sub.sell; First.new.shared; Second.new.shared; nameless.new.of_nameless; single.of_one
