@@ -13,8 +13,6 @@ import functools
 import json
 import re
 
-import jsonschema
-
 
 def strict(node):
     """A copy of a schema that forbids unnamed properties in every object that does not allow them
@@ -53,13 +51,13 @@ Validator = jsonschema.validators.extend(jsonschema.Draft7Validator, {"items": i
 
 @functools.lru_cache(maxsize=None)
 def load(program, verb):
-    schema = json.loads(program("schema", verb).stdout)
-    jsonschema.Draft7Validator.check_schema(schema)
-    return schema
+    return json.loads(program("schema", verb).stdout)
 
 
 @functools.lru_cache(maxsize=None)
 def validator(program, verb, closed):
+    import jsonschema  # most tests need none, and importing it takes 0.1 s
+
     schema = load(program, verb)
     return Validator(strict(schema) if closed else schema)
 
@@ -118,11 +116,13 @@ def check(program, verb, output):
     """Fails, naming the place, if output (parsed JSON) does not match `PROGRAM schema VERB`."""
     if matches(program, verb)(output):
         return
+    from jsonschema.exceptions import best_match
+
     # Closing objects only shrinks the set of valid documents, so output that the closed schema
     # accepts needs no second check: see test_closing_takes_away.
     errors = sorted(validator(program, verb, True).iter_errors(output), key=lambda error: list(error.absolute_path))
     if errors:
         validator(program, verb, False).validate(output)
-        best = jsonschema.exceptions.best_match(errors)
+        best = best_match(errors)
         place = "/".join(map(str, best.absolute_path))
         raise AssertionError(f"{verb} --json, at '{place}': {best.message}")
