@@ -24,15 +24,16 @@ def rights(require):
     require("gcc", "g++", root=True)
 
 
-PROGRAMS = Together("-F", 1999)
-DEEP_PROGRAMS = Together("-F", 249)  # slower, because each sample has a thousand frames
+PROGRAMS = Together("-F", 3999)
+COPIED_PROGRAMS = Together("-F", 1999)  # more often, less would be copied of each stack
+DEEP_PROGRAMS = Together("-F", 499)  # slower, because each sample has a thousand frames
 
 
 @pytest.fixture(scope="module")
 def samples_of(profctl, profcapture, tmp_path_factory):
     """Returns the samples of a program by its name."""
     def find(name):
-        (batch,) = [batch for batch in (PROGRAMS, DEEP_PROGRAMS) if name in batch.makers]
+        (batch,) = [batch for batch in (PROGRAMS, COPIED_PROGRAMS, DEEP_PROGRAMS) if name in batch.makers]
         return batch.of(name, profctl, profcapture, tmp_path_factory)
 
     return find
@@ -46,7 +47,7 @@ RECURSION = r"""
 ALONE int down(int left)
 {
 	if (left == 0)
-		spin(200);
+		spin(100);
 	else
 		down(left - 1);
 	BEHIND;
@@ -84,7 +85,7 @@ def test_call_graph(profctl, profcapture, capture, tmp_path, way, method, stop, 
     """With fp, the kernel's chain of frame pointers ends in libc, except on Ubuntu, whose libc
     keeps frame pointers."""
     program = build(tmp_path, "recursion", RECURSION, *KEEPS_FP)
-    recorded(profctl, "--call-graph", way, "-F", 1999, "-o", capture, "--", program, 5)
+    recorded(profctl, "--call-graph", way, "-F", 3999, "-o", capture, "--", program, 5)
     expect(at(read(profcapture, capture)), chain, method=method, stop=stop)
 
 
@@ -123,7 +124,7 @@ int main(int argc, char **argv)
 	BEHIND;
 }
 """
-PROGRAMS.add_program("slowly", SLOWLY, "-DSIZE=2000", "-DEACH=1", arguments=[50, 5])
+COPIED_PROGRAMS.add_program("slowly", SLOWLY, "-DSIZE=2000", "-DEACH=1", arguments=[50, 5])
 DEEP_PROGRAMS.add_program("slowly-recursed", SLOWLY, "-DSIZE=8", "-DEACH=200", arguments=[5000, 25])
 
 
@@ -167,8 +168,8 @@ int main(int argc, char **argv)
 	BEHIND;
 }
 """
-PROGRAMS.add_program("ways", WAYS, "-DEVERY=8")
-PROGRAMS.add_program("ways-kept", WAYS, "-DEVERY=105", *KEEPS_FP)
+COPIED_PROGRAMS.add_program("ways", WAYS, "-DEVERY=8")
+COPIED_PROGRAMS.add_program("ways-kept", WAYS, "-DEVERY=105", *KEEPS_FP)
 
 
 def test_how_often_stitching_is_wrong(samples_of):
@@ -226,14 +227,14 @@ int main(int argc, char **argv)
 	BEHIND;
 }
 """
-PROGRAMS.add_program("callers", CALLERS, arguments=[60])
+COPIED_PROGRAMS.add_program("callers", CALLERS, arguments=[60])
 
 
 def test_stitching_favors_no_caller(samples_of):
     """If callers share a recursion that is deeper than a copy, each has its share by the program's
     own clock, or `<deeper>` has it."""
     samples = samples_of("callers")
-    spent = [float(each) for each in (PROGRAMS.capture.parent / "callers/callers.spent").read_text().split()]
+    spent = [float(each) for each in (COPIED_PROGRAMS.capture.parent / "callers/callers.spent").read_text().split()]
     deeper = sum(sample.names[-1:] == ["<deeper>"] for sample in samples)
     assert len(samples) > 1000
     shares = {}
@@ -275,9 +276,9 @@ int main(int argc, char **argv)
 	BEHIND;
 }
 """
-PROGRAMS.add_program("repaired", DEEP, *KEEPS_FP)
-PROGRAMS.add_program("repaired-deep", DEEP, *KEEPS_FP, arguments=["deep"])
-PROGRAMS.add_program("not-repaired", DEEP)
+COPIED_PROGRAMS.add_program("repaired", DEEP, *KEEPS_FP)
+COPIED_PROGRAMS.add_program("repaired-deep", DEEP, *KEEPS_FP, arguments=["deep"])
+COPIED_PROGRAMS.add_program("not-repaired", DEEP)
 
 
 def test_repaired_by_frame_pointers(samples_of):
@@ -300,7 +301,7 @@ ALONE void variable(int n)
 	char *more = (char *)alloca(n * 3);
 
 	__asm__ volatile("" ::"r"(room), "r"(more) : "memory");
-	spin(200);
+	spin(100);
 	BEHIND;
 }
 ALONE void aligned(int n) /* push %rbp; mov %rsp,%rbp; and $-32,%rsp */
@@ -376,7 +377,7 @@ ALONE void variable(int n)
 	char *room = (char *)alloca(n);
 
 	__asm__ volatile("" ::"r"(room) : "memory");
-	for (long end = cpu_ms() + 200; cpu_ms() < end;)
+	for (long end = cpu_ms() + 100; cpu_ms() < end;)
 		popped(1000000);
 }
 int main(int argc, char **argv)
@@ -398,7 +399,7 @@ __asm__(".text; .globl odd; .type odd,@function; odd: .cfi_startproc; sub $4,%rs
 	"jnz 1b; add $4,%rsp; .cfi_def_cfa_offset 8; ret; .cfi_endproc; .size odd,.-odd");
 int main(void)
 {
-	for (long end = cpu_ms() + 200; cpu_ms() < end;)
+	for (long end = cpu_ms() + 100; cpu_ms() < end;)
 		odd(1000000);
 }
 """
@@ -428,7 +429,7 @@ ALONE void handler(int number, siginfo_t *info, void *data)
 	if (--left > 0)
 		fault();
 	else
-		spin(200);
+		spin(100);
 	((ucontext_t *)data)->uc_mcontext.gregs[REG_RIP] += 2;
 }
 ALONE void worker(void)
@@ -500,7 +501,7 @@ ALONE void handler(int number)
 }
 ALONE void worker(void)
 {
-	spin(600);
+	spin(300);
 	BEHIND;
 }
 int main(void)
@@ -522,7 +523,7 @@ CONTEXT = r"""
 static ucontext_t here, there;
 static void inside(void)
 {
-	spin(200);
+	spin(100);
 	BEHIND;
 }
 int main(void)
@@ -602,7 +603,7 @@ ALONE void catcher(int n)
 }
 int main()
 {
-	for (long end = cpu_ms() + 300; cpu_ms() < end;)
+	for (long end = cpu_ms() + 150; cpu_ms() < end;)
 		for (int i = 0; i < 20; i++)
 			catcher(10);
 }
@@ -637,7 +638,7 @@ __asm__(".text; .globl with_fp; .type with_fp,@function; with_fp: push %rbp; mov
 	".cfi_adjust_cfa_offset -8; .cfi_restore %rbp; ret; .cfi_endproc; .size call,.-call");
 ALONE void work(void)
 {
-	spin(200);
+	spin(100);
 	BEHIND;
 }
 static const unsigned char jit_with_fp[] = { 0x55, 0x48, 0x89, 0xe5, 0xff, 0xd7, 0x5d, 0xc3 };
@@ -731,7 +732,7 @@ int main(void)
 		mprotect(code, 65536, PROT_READ | PROT_EXEC);
 		trampolines[function] = code;
 	}
-	for (long end = cpu_ms() + 300; cpu_ms() < end;) {
+	for (long end = cpu_ms() + 150; cpu_ms() < end;) {
 		call(TOP70, 100000);
 		call(TOP30, 100000);
 	}
@@ -793,7 +794,7 @@ __attribute__((aligned(4096))) ALONE void caller(int lazily)
 int main(int argc, char **argv)
 {
 	find_slot();
-	for (long end = cpu_ms() + 300; cpu_ms() < end;)
+	for (long end = cpu_ms() + 150; cpu_ms() < end;)
 		caller(argc > 1);
 }
 """
@@ -835,7 +836,7 @@ ALONE void caller(void)
 }
 int main(void)
 {
-	for (long end = cpu_ms() + 200; cpu_ms() < end;)
+	for (long end = cpu_ms() + 100; cpu_ms() < end;)
 		caller();
 }
 """
@@ -875,7 +876,7 @@ ALONE void top30(void)
 }
 int main(void)
 {
-	for (int i = 0; i < 15; i++) {
+	for (int i = 0; i < 8; i++) {
 		top70();
 		top30();
 	}
@@ -959,7 +960,7 @@ THREADS = r"""
 #include <pthread.h>
 ALONE void *work(void *data)
 {
-	spin(150);
+	spin(75);
 	BEHIND;
 	return data;
 }
@@ -984,13 +985,13 @@ CHILDREN = r"""
 extern char **environ;
 ALONE void forked(void)
 {
-	spin(250);
+	spin(125);
 	BEHIND;
 	_exit(0);
 }
 ALONE void spawned(void)
 {
-	spin(250);
+	spin(125);
 	BEHIND;
 	_exit(0);
 }
@@ -1045,7 +1046,7 @@ ALONE int spawner(void)
 }
 int main(void)
 {
-	while (cpu_ms() < 1000)
+	while (cpu_ms() < 500)
 		spawner();
 	BEHIND;
 }
@@ -1085,7 +1086,7 @@ ALONE int cloner(void)
 }
 int main(void)
 {
-	while (cpu_ms() < 1000)
+	while (cpu_ms() < 500)
 		cloner();
 	BEHIND;
 }
@@ -1108,7 +1109,7 @@ PROBED = r"""
 #include <sys/syscall.h>
 ALONE void probed(void)
 {
-	spin(300);
+	spin(150);
 	BEHIND;
 }
 ALONE void caller(void)
