@@ -29,7 +29,7 @@ from pathlib import Path
 
 import browsers
 import pytest
-from recordings import processes, until
+from recordings import compiled, processes, until
 
 BUILD = Path(os.environ["PROF_BUILD_DIR"])
 SOURCE = Path(os.environ["PROF_SOURCE_DIR"])
@@ -239,13 +239,8 @@ def spawn():
 def compile_c(tmp_path_factory):
     """Compiles C source text into a program: compile_c("spin", "int main(void){…}", "-O1")."""
 
-    def build(name, source, *flags):
-        folder = tmp_path_factory.mktemp(name)
-        (folder / f"{name}.c").write_text(source)
-        subprocess.run(
-            ["gcc", "-g", "-o", folder / name, folder / f"{name}.c", *flags], check=True, timeout=120
-        )
-        return folder / name
+    def build(name, source, *flags, **options):
+        return compiled(tmp_path_factory.mktemp(name) / f"{name}.c", source, "gcc", "-g", *flags, **options)
 
     return build
 

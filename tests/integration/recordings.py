@@ -1,8 +1,10 @@
 # SPDX-License-Identifier: BSD-2-Clause-Patent
 """Code that tests of recordings share: a program, waiting, the list of our processes, reading the
 result."""
+import hashlib
 import json
 import os
+import shutil
 import socket
 import subprocess
 import time
@@ -34,6 +36,28 @@ int main(void)
 		spin(); /* line 20 */
 }
 """
+
+
+def compiled(source, text, *command, anew=False):
+    """Writes a source file, compiles it into the program of its name without a suffix, and returns
+    that. A command without paths runs once for each build folder, unless `anew`: later calls copy
+    the program, whose debug information names the copied source."""
+    program = source.with_suffix("")
+    source.write_text(text)
+    if anew or any("/" in str(word) for word in command):
+        subprocess.run([*command[:1], "-o", program, source, *command[1:]], check=True, timeout=120)
+        return program
+    compiler = os.stat(shutil.which(command[0]))
+    key = hashlib.sha256(repr((source.name, text, command, compiler.st_mtime_ns)).encode()).hexdigest()
+    kept = Path(os.environ["PROF_BUILD_DIR"], "test-programs", key[:32], source.name)
+    if not kept.with_suffix("").exists():
+        kept.parent.mkdir(parents=True, exist_ok=True)
+        new = kept.with_name(f"{os.getpid()}.new")
+        new.write_text(text)
+        new.rename(kept)  # another run may read it
+        subprocess.run([*command[:1], "-o", new, kept, *command[1:]], check=True, timeout=120)
+        new.rename(kept.with_suffix(""))
+    return shutil.copy(kept.with_suffix(""), program)
 
 
 def stolen_ns(since=0):

@@ -12,7 +12,7 @@ from collections import Counter
 
 import pytest
 
-from recordings import recorded
+from recordings import compiled, recorded
 
 # The frames below main(): only the debug files of libc name its caller.
 MAIN = r"main(;libc\.so\.6\+\w+|;__libc_start_call_main)?;__libc_start_main\w*;_start"
@@ -73,12 +73,9 @@ def build(folder, name, source, *flags, head=HEAD):
     """Compiles C, C++ (name.cc) or assembly (name.s) without frame pointers into folder/name."""
     stem, _, suffix = name.partition(".")
     suffix = suffix or "c"
-    text = folder / f"{stem}.{suffix}"
-    text.write_text((head if suffix in ("c", "cc") else "") + source)
+    text = (head if suffix in ("c", "cc") else "") + source
     compiler = "g++" if suffix == "cc" else "gcc"
-    command = [compiler, "-O2", "-fomit-frame-pointer", "-w", "-o", folder / stem, text, *flags]
-    subprocess.run(command, check=True, timeout=120)
-    return folder / stem
+    return compiled(folder / f"{stem}.{suffix}", text, compiler, "-O2", "-fomit-frame-pointer", "-w", *flags)
 
 
 class Together:

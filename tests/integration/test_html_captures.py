@@ -466,7 +466,7 @@ int main(void) { for (int i = 0; i < 60; i++) { own(); for (volatile int k = 0; 
 
 def test_source_is_missing(profctl, profcapture, compile_c, page_of, chromium, tmp_path):
     """The panel says what is missing, and source text is not parsed as HTML."""
-    program = compile_c("gone", "volatile unsigned long sink; /* </script><b>bold</b> */\nint main(void) { for (unsigned long i = 0; i < 400000000; i++) sink += i; /* </script><i>x</i> */ }\n", "-O1")
+    program = compile_c("gone", "volatile unsigned long sink; /* </script><b>bold</b> */\nint main(void) { for (unsigned long i = 0; i < 400000000; i++) sink += i; /* </script><i>x</i> */ }\n", "-O1", anew=True)
     path, page = tmp_path / "gone.cap", tmp_path / "gone.html"
     profctl("record", "-q", "-F", 999, "-o", path, "--", program)
     source = program.with_suffix(".c")
