@@ -8,7 +8,6 @@
 The schemas allow unnamed properties, for readers of newer versions; here such a property is an
 error, so that the schema is changed together with the output.
 """
-import collections
 import functools
 import json
 import re
@@ -27,28 +26,6 @@ def strict(node):
     return closed
 
 
-def items(validator, rule, instance, schema):
-    """The keyword `items`, but an item that equals an earlier one of the same list is valid: outputs
-    repeat rows and frames, and validating takes longer than all else that the tests do with them."""
-    if not validator.is_type(instance, "array") or not validator.is_type(rule, "object"):
-        yield from jsonschema.Draft7Validator.VALIDATORS["items"](validator, rule, instance, schema)
-        return
-    valid = valid_items[id(rule)]
-    for index, item in enumerate(instance):
-        text = json.dumps(item)
-        if text in valid:
-            continue
-        errors = list(validator.descend(item, rule, path=index))
-        if not errors:
-            valid.add(text)
-        yield from errors
-
-
-# The texts of valid items by the identity of their schema, which validator() keeps alive.
-valid_items = collections.defaultdict(set)
-Validator = jsonschema.validators.extend(jsonschema.Draft7Validator, {"items": items})
-
-
 @functools.lru_cache(maxsize=None)
 def load(program, verb):
     return json.loads(program("schema", verb).stdout)
@@ -59,7 +36,7 @@ def validator(program, verb, closed):
     import jsonschema  # most tests need none, and importing it takes 0.1 s
 
     schema = load(program, verb)
-    return Validator(strict(schema) if closed else schema)
+    return jsonschema.Draft7Validator(strict(schema) if closed else schema)
 
 
 PYTHON = {"object": {dict}, "array": {list}, "string": {str}, "boolean": {bool}, "null": {type(None)}, "integer": {int}, "number": {int, float}}
