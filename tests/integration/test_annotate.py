@@ -35,7 +35,7 @@ __attribute__((noinline)) static void spin(void)
 }
 int main(void)
 {
-	while (clock() < CLOCKS_PER_SEC)
+	while (clock() < CLOCKS_PER_SEC / 2)
 		spin();
 }
 """
@@ -53,8 +53,8 @@ def work(profctl, require, tmp_path_factory):
     subprocess.run(["strip", "-o", "bare", "hot"], cwd=folder, check=True)
     names = [f"-D{name}=other_{name}" for name in ("spin", "mix", "leaf", "sink")]
     subprocess.run(["gcc", "-O2", "-include", "time.h", "-Wl,--build-id=sha1", *names, folder / "src" / "hot.c", "-o", "twin"], cwd=folder, check=True)
-    (folder / "loop.py").write_text("import time\nd = {}\nwhile time.process_time() < 1:\n for i in range(100): d[i % 7] = i * 3\n")
-    # each program uses a second of CPU time, however busy the machine is
+    (folder / "loop.py").write_text("import time\nd = {}\nwhile time.process_time() < 0.5:\n for i in range(100): d[i % 7] = i * 3\n")
+    # each program uses half a second of CPU time, however busy the machine is
     profctl("record", "-F", 1999, "-o", folder / "run.cap", "--", "sh", "-c", "./hot & ./bare & ./twin & /usr/bin/python3 loop.py; wait", cwd=folder)
     return folder
 
@@ -422,7 +422,7 @@ def test_where_in_generated_code(profctl, profcapture, compile_c, capture):
     program = compile_c("makes", """
 #include <string.h>
 #include <sys/mman.h>
-__attribute__((noinline)) static void loop(void) { for (volatile long i = 0; i < 300000000; i++) ; }
+__attribute__((noinline)) static void loop(void) { for (volatile long i = 0; i < 100000000; i++) ; }
 int main(void)
 {
 	void *page = mmap(NULL, 4096, PROT_READ | PROT_WRITE | PROT_EXEC, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
