@@ -23,6 +23,7 @@ import os
 import shutil
 import signal
 import subprocess
+import sys
 import tempfile
 import time
 from pathlib import Path
@@ -44,6 +45,8 @@ def pytest_configure(config):
     # MALLOC_PERTURB_, which meson sets, is for our programs. Here it would fill the rest of a free
     # block each time that a list grows into it, for minutes if the block is large.
     ctypes.CDLL(None).mallopt(M_PERTURB, 0)
+    # Tests are rewritten and compiled once for a build folder.
+    sys.pycache_prefix, sys.dont_write_bytecode = str(BUILD / "test-bytecode"), False
     os.environ["PROF_TEST_RUN"] = str(os.getpid())
     # A recording of the tests themselves: the programs of the tests belong to no other recording.
     for name in "PROF_CONTROL", "SYSPROF_CONTROL_FD":

@@ -795,7 +795,7 @@ def test_a_changed_option_is_signaled(rights, file, busy):
 
 # ---- a compromised engine
 
-HOSTILE_ENGINE = """#!/usr/bin/python3
+HOSTILE_ENGINE = """#!/usr/bin/python3 -SE
 import os, socket, struct, sys
 sock = socket.socket(fileno=3)
 def send(kind, body=b"", length=None):

@@ -310,7 +310,7 @@ asked, sink = os.pipe()
 source, answer = os.pipe()
 threading.Thread(target=answers, daemon=True).start()
 time.sleep(0.5)
-while sum(spent.values()) < 1.5:
+while sum(spent.values()) < 3:
     timed(often)
     timed(seldom)
 print(json.dumps(spent), flush=True)
