@@ -165,15 +165,20 @@ def check_names(profcapture, programs, part, names, top, annotated):
     assert annotated in profcapture("annotate", *only, top[0]).stdout
 
 
-def check_other_version(profctl, profcapture, capture, program, spawn, fake, reason, advice):
-    """The hint names the version that is not supported. `program`: the path of a copy. `fake`: the fake
-    program to copy, what is in it once, and what replaces that."""
+def changed_fake(fake, program):
+    """Copies a fake program. `fake`: the variable that names it, bytes that are once in it, and what
+    replaces them."""
     name, before, after = fake
     data = open(os.environ[name], "rb").read()
     assert data.count(before) == 1
     program.write_bytes(data.replace(before, after))
     program.chmod(0o755)
-    check_unsupported(profctl, profcapture, capture, spawn(program, "deep"), reason, advice)
+    return program
+
+
+def check_other_version(profctl, profcapture, capture, program, spawn, fake, reason, advice):
+    """The hint names the version that is not supported. `program`: the path of a copy."""
+    check_unsupported(profctl, profcapture, capture, spawn(changed_fake(fake, program), "deep"), reason, advice)
 
 
 def check_unsupported(profctl, profcapture, capture, target, reason, advice):

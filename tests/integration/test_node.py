@@ -10,7 +10,7 @@ import subprocess
 import pytest
 
 from interpreted_chains import Capture, check_refusal, rights, settled
-from interpreted_programs import ANY, SOME, check_callbacks, check_other_version
+from interpreted_programs import ANY, SOME, changed_fake, check_callbacks, check_other_version
 from nodes import HERE, NODES, judge_inlined, make_oracle, without_inlining
 from recordings import recorded
 
@@ -161,6 +161,17 @@ def test_other_version(profctl, profcapture, capture, spawn, tmp_path):
     check_other_version(profctl, profcapture, capture, tmp_path / "node", spawn,
                         ("FAKE_NODE", b"\x0b\0\0\0major_", b"\x0c\0\0\0major_"),
                         "V8 12.3 is not supported", ("node-version", "functions of Node.js 18, 20, 22 and 24"))
+
+
+def test_other_versions(profctl, profcapture, capture, spawn, tmp_path):
+    """The hint names each version that is not supported, and not one of them for all samples."""
+    fakes = ("FAKE_NODE", b"\x0b\0\0\0major_", b"\x0c\0\0\0major_"), ("FAKE_PERL", b"version: \x24", b"version: \x22")
+    programs = [spawn(changed_fake(fake, tmp_path / fake[0]), "deep") for fake in fakes]
+    recorded(profctl, "-F", 499, "-d", 1, "-o", capture, *(f"--pid={program.pid}" for program in programs))
+    profcapture("symbolize", capture)  # without names, the hint would be about them
+    hint = profcapture.json("report", capture)["data"]["hint"]
+    assert sorted(hint["subject"].split("; ")) == ["Perl 5.34 is not supported", "V8 12.3 is not supported"]
+    assert hint["advice"] == "interpreter-versions" and "'profctl doctor' lists" in profcapture("report", capture).stdout
 
 
 def test_refused(profctl, profcapture, capture, node, tmp_path):

@@ -63,6 +63,8 @@ static const struct advice advices[] = {
 	  N_("profctl reads the functions of Perl 5.36, 5.38 and 5.40, built with threads, as Debian and Ubuntu build it") },
 	{ "node-version",
 	  N_("profctl reads the functions of Node.js 18, 20, 22 and 24; run another version with --perf-basic-prof") },
+	{ "interpreter-versions",
+	  N_("'profctl doctor' lists the versions of interpreters that profctl reads") },
 	{ "no-generated-code",
 	  N_("run PHP with -d opcache.jit=off, which is slower, to have the functions of all samples") },
 	{ "refused-program",
@@ -172,9 +174,8 @@ static struct report_hint of_names(const struct profile *profile)
 	return hint;
 }
 
-/* Returns the hint about interpreted programs, if the recording says why they were not read. A few
- * samples may lack functions otherwise: before the interpreter was found, for example. */
-static struct report_hint of_interpreters(const struct profile *profile)
+/* Returns the name of the advice for one reason why interpreted programs were not read. */
+static const char *advice_for_unread(const char *cause)
 {
 	static const char *const by_cause[][2] = {
 		{ "root lacks CAP_BPF", "container" },
@@ -188,21 +189,41 @@ static struct report_hint of_interpreters(const struct profile *profile)
 		{ "is not read in a process", "one-interpreter" },
 		{ "there is no room", "fewer-functions" },
 	};
-	const char *cause = capture_metadata(profile->reader->capture, "interpreters.missing");
 	const char *advice = "read-interpreters";
 
-	if (!cause)
-		return (struct report_hint){ 0 };
 	for (size_t i = 0; i < ARRAY_SIZE(by_cause); i++)
 		if (strstr(cause, by_cause[i][0]))
 			advice = by_cause[i][1];
-	if (strcmp(advice, "python-perf") == 0)
-		advice = strstr(cause, "Ruby")   ? "ruby-version"
-			 : strstr(cause, "PHP")  ? "php-version"
-			 : strstr(cause, "Perl") ? "perl-version"
-			 : strstr(cause, "V8")   ? "node-version"
-						 : advice;
-	return (struct report_hint){ "interpreted", advice, cause,
+	if (strcmp(advice, "python-perf") != 0)
+		return advice;
+	return strstr(cause, "Ruby")   ? "ruby-version"
+	       : strstr(cause, "PHP")  ? "php-version"
+	       : strstr(cause, "Perl") ? "perl-version"
+	       : strstr(cause, "V8")   ? "node-version"
+				       : advice;
+}
+
+/* Returns the hint about interpreted programs, if the recording says why they were not read. A few
+ * samples may lack functions otherwise: before the interpreter was found, for example. */
+static struct report_hint of_interpreters(const struct profile *profile)
+{
+	const struct capture *capture = profile->reader->capture;
+	const char *text = capture_metadata(capture, "interpreters.missing"), *advice = NULL;
+	g_autofree char *joined = NULL;
+	g_auto(GStrv) causes = NULL;
+
+	if (!text)
+		return (struct report_hint){ 0 };
+	causes = g_strsplit(text, "\n", -1);
+	for (char **cause = causes; *cause; cause++) {
+		const char *each = advice_for_unread(*cause);
+
+		/* The capture does not say which of several reasons a sample has. */
+		advice = !advice || strcmp(advice, each) == 0 ? each : "interpreter-versions";
+	}
+	joined = g_strjoinv("; ", causes);
+	return (struct report_hint){ "interpreted", advice,
+				     names_intern(capture->names, joined, strlen(joined)),
 				     profile->interpreter[PROF_INTERPRETER_MISSING], 0 };
 }
 

@@ -371,18 +371,13 @@ static char *name_interpreter(const struct interp_runtime *runtime)
 			      : g_strdup_printf("this version of %s", names[family]);
 }
 
-/* Reports once, in the capture, why frames of an interpreter are not read. */
 static void note_unread(struct session *session, const struct interp_runtime *runtime)
 {
-	uint64_t *noted = &session->unread_versions[runtime->family];
 	g_autofree char *name = name_interpreter(runtime), *text = NULL;
 
-	if (*noted & UINT64_C(1) << runtime->minor % 64)
-		return;
-	*noted |= UINT64_C(1) << runtime->minor % 64;
 	text = g_strdup_printf("%s%s is not supported",
 			       runtime->found == INTERP_OTHER_BUILD ? "this build of " : "", name);
-	session_add_metadata(session, "interpreters.missing", text, strlen(text));
+	session_add_unread(session, text);
 }
 
 static void on_unread(const struct process *process, const struct interp_runtime *runtime,
@@ -396,35 +391,23 @@ static void on_unread(const struct process *process, const struct interp_runtime
 		note_unread(session, runtime);
 		return;
 	}
-	if (session->noted_two_interpreters)
-		return;
-	session->noted_two_interpreters = true;
 	text = g_strdup_printf("%s is not read in a process that also has %s", name, read);
-	session_add_metadata(session, "interpreters.missing", text, strlen(text));
+	session_add_unread(session, text);
 }
 
-/* Reports once, in the capture, that there is no room for another function. */
 static void note_full(struct session *session)
 {
-	static const char text[] = "there is no room for more functions of interpreted programs";
-
-	if (session->noted_full || !interp_functions_are_full(session->interpreted_code.functions))
-		return;
-	session->noted_full = true;
-	session_add_metadata(session, "interpreters.missing", text, strlen(text));
+	if (interp_functions_are_full(session->interpreted_code.functions))
+		session_add_unread(session,
+				   "there is no room for more functions of interpreted programs");
 }
 
-/* Tells readers once that code that an interpreter generated hides functions. */
 static void note_code(struct session *session)
 {
-	static const char text[] =
-		"code that PHP generates hides where some of its functions belong";
-
-	if (session->noted_code || !session->interpreted ||
-	    !session->interpreted->is_hidden_by_code)
-		return;
-	session->noted_code = true;
-	session_add_metadata(session, "interpreters.missing", text, strlen(text));
+	if (session->interpreted && session->interpreted->is_hidden_by_code)
+		session_add_unread(
+			session,
+			"code that PHP generates hides where some of its functions belong");
 }
 
 static void send_interpreted(struct session *session, struct message_interpreted body)

@@ -241,11 +241,25 @@ void session_add_metadata(struct session *session, const char *key, const char *
 	add_metadata(session, session->output.now_ns, key, strlen(key), value, value_bytes);
 }
 
+void session_add_unread(struct session *session, const char *text)
+{
+	enum { MAX_TEXTS = 16 };
+	g_autofree char *all = NULL;
+
+	if (session->unread->len > MAX_TEXTS ||
+	    g_strv_contains((const char *const *)session->unread->pdata, text))
+		return;
+	g_ptr_array_insert(session->unread, (int)session->unread->len - 1, g_strdup(text));
+	all = g_strjoinv("\n", (char **)session->unread->pdata);
+	session_add_metadata(session, "interpreters.missing", all, strlen(all));
+}
+
 bool session_receive_no_outputs(struct session *session, struct channel_message *message,
 				GError **error)
 {
-	session_add_metadata(session, "interpreters.missing", (const char *)message->body,
-			     message->length);
+	g_autofree char *text = g_strndup((const char *)message->body, message->length);
+
+	session_add_unread(session, text);
 	return true;
 }
 

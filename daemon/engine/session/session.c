@@ -89,6 +89,8 @@ void session_init(struct session *session, int socket, const struct session_thre
 	channel_init(&session->channel, socket);
 	proc_queries_init(&session->queries, &session->channel);
 	session->sampling.switch_fd = -1;
+	session->unread = g_ptr_array_new_with_free_func(g_free);
+	g_ptr_array_add(session->unread, NULL);
 	loss_init(&session->losses);
 }
 
@@ -109,6 +111,7 @@ void session_done(struct session *session)
 	waits_done(&session->waits);
 	samples_done(&session->samples);
 	g_free(session->interpreted);
+	g_ptr_array_unref(session->unread);
 	interpreted_code_done(&session->interpreted_code);
 	if (session->output.writer)
 		output_done(&session->output);

@@ -77,9 +77,7 @@ struct session {
 	struct waits waits;
 	struct interpreted_code interpreted_code;
 	struct interpreted *interpreted; /* NULL: interpreters are not read */
-	/* sets of minor versions that were reported, by family */
-	uint64_t unread_versions[INTERP_FAMILIES];
-	bool noted_two_interpreters, noted_full, noted_code; /* already noted in the capture */
+	GPtrArray *unread;               /* reasons why interpreters are not read, and NULL */
 	struct loss_table losses;
 	struct cpus cpus;
 	struct events events;
@@ -155,6 +153,8 @@ bool session_start(struct session *session, struct channel_message *message, GEr
 /* Adds a row of metadata, with the current time. */
 void session_add_metadata(struct session *session, const char *key, const char *value,
 			  size_t value_bytes);
+/* Adds a reason why an interpreter is not read, unless the capture already has it or 16 others. */
+void session_add_unread(struct session *session, const char *text);
 bool session_start_sampling(struct session *session, GError **error);
 
 /* session-sources.c */
