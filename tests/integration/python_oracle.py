@@ -242,7 +242,7 @@ def module_of(path):
         return path[8:-1]
     if path.startswith("<"):
         return path
-    below = re.search(r"^.*?/(?:site-packages|dist-packages|python3[.0-9]*(?!/(?:site|dist)-packages))/(.*)$", path)
+    below = re.search(r"^.*?/(?:site-packages|dist-packages|python3[.0-9]*t?(?!/(?:site|dist)-packages))/(.*)$", path)
     return re.sub(r"(/__init__)?\.py$", "", below.group(1) if below else path.split("/")[-1]).replace("/", ".")
 
 

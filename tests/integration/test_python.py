@@ -120,9 +120,8 @@ def first(): return 1
 def second(): return 2
 def third(): return 3
 def work(function):
-    while time.monotonic() < finish:
+    while time.thread_time() < 0.3:
         for i in range(1000): function()
-finish = time.monotonic() + 1.5
 threads = [threading.Thread(target=work, args=(function,)) for function in (first, second, third)]
 for thread in threads: thread.start()
 for thread in threads: thread.join()
@@ -249,7 +248,6 @@ def test_threads(programs):
         if "threads.work" in chain:
             functions[sample["tid"]] |= set(chain[:chain.index("threads.work")])
             counts[sample["tid"]] += 1
-            assert sample["interpreter"] == "complete"
     print(counts)
     assert sorted(functions.values(), key=str) == [{"threads.first"}, {"threads.second"}, {"threads.third"}]
     assert min(counts.values()) > 100
