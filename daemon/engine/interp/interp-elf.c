@@ -9,7 +9,9 @@
 
 #include "arch/base.h"
 
+#include <assert.h>
 #include <errno.h>
+#include <stdlib.h>
 #include <string.h>
 
 #define MAX_SYMBOLS (1u << 19)
@@ -22,65 +24,69 @@
 #define MUSL "\0libc.so"
 #define MUSL_OF_MACHINE "\0libc.musl-"
 
-/* A name that ends with "_" is a prefix: its rest differs between versions. */
-static const char *const names[INTERP_SYMBOLS] = {
-	[PYTHON_RUNTIME] = "_PyRuntime",
-	[PYTHON_CODE_TYPE] = "PyCode_Type",
-	[PYTHON_EVAL] = "_PyEval_EvalFrameDefault",
-	[PYTHON_VERSION] = "Py_Version",
-	[PYTHON_SINCE_3_8] = "PyConfig_InitPythonConfig",
-	[PYTHON_SINCE_3_9] = "PyObject_CallNoArgs",
-	[PYTHON_SINCE_3_10] = "Py_IsTrue",
-	[RUBY_CURRENT_EC] = "ruby_current_ec",
-	[RUBY_API_VERSION] = "ruby_api_version",
-	[RUBY_VM_EXEC] = "rb_vm_exec",
-	[RUBY_ERRINFO] = "rb_errinfo",
-	[RUBY_ISEQ_EVAL] = "rb_iseq_eval",
-	[RUBY_ISEQ_EVAL_MAIN] = "rb_iseq_eval_main",
-	[PHP_GLOBALS] = "executor_globals",
-	[PHP_GLOBALS_OFFSET] = "executor_globals_offset",
-	[PHP_POINTER] = "tsrm_get_ls_cache_tcb_offset",
-	[PHP_EXECUTE] = "execute_ex",
-	[PERL_VERSION_MINOR] = "PL_version",
-	[PERL_STATE_BYTES] = "PL_interp_size",
-	[PERL_KEY] = "PL_thr_key",
-	[PERL_FIRST] = "PL_curinterp",
-	[PERL_OPERATIONS] = "PL_ppaddr",
-	[PERL_RUNOPS] = "Perl_runops_standard",
-	[PERL_RUN] = "perl_run",
-	[PERL_CALL] = "Perl_call_sv",
-	[PERL_CALL_OPERATOR] = "Perl_amagic_call",
-	[V8_ISOLATE] = "_ZN2v88internal18g_current_isolate_E",
-	[V8_ISOLATE_KEY] = "_ZN2v88internal7Isolate12isolate_key_E",
-	[V8_CURRENT] = "_ZN2v87Isolate13TryGetCurrentEv",
-	[V8_MAJOR_NUMBER] = "_ZN2v88internal7Version6major_E",
-	[V8_MINOR_NUMBER] = "_ZN2v88internal7Version6minor_E",
-	[V8_TAGGED_SIZE] = "v8dbg_TaggedSize",
-	[V8_FRAME_TYPE] = "v8dbg_off_fp_context_or_frame_type",
-	[V8_FRAME_FUNCTION] = "v8dbg_off_fp_function",
-	[V8_ENTRY] = "v8dbg_frametype_EntryFrame",
-	[V8_CONSTRUCT_ENTRY] = "v8dbg_frametype_ConstructEntryFrame",
-	[V8_BUILTIN_EXIT] = "v8dbg_frametype_BuiltinExitFrame",
-	[V8_MAP_TYPE] = "v8dbg_class_Map__instance_type__uint16_t",
-	[V8_TYPE_FUNCTION_INFO] = "v8dbg_type_SharedFunctionInfo__SHARED_FUNCTION_INFO_TYPE",
-	[V8_TYPE_SCRIPT] = "v8dbg_type_Script__SCRIPT_TYPE",
-	[V8_TYPE_SCOPE_INFO] = "v8dbg_type_ScopeInfo__SCOPE_INFO_TYPE",
-	[V8_TYPE_DEBUG_INFO] = "v8dbg_type_DebugInfo__DEBUG_INFO_TYPE",
-	[V8_TYPE_ODDBALL] = "v8dbg_type_Oddball__ODDBALL_TYPE",
-	[V8_TYPES_OF_STRINGS] = "v8dbg_FirstNonstringType",
-	[V8_FUNCTION_INFO] = "v8dbg_class_JSFunction__shared__SharedFunctionInfo",
-	[V8_INFO_NAME] = "v8dbg_class_SharedFunctionInfo__name_or_scope_info_",
-	[V8_INFO_SCRIPT] = "v8dbg_class_SharedFunctionInfo__script_",
-	[V8_INFO_FLAGS] = "v8dbg_class_SharedFunctionInfo__flags__int",
-	[V8_SCRIPT_SOURCE] = "v8dbg_class_Script__source__Object",
-	[V8_SCRIPT_NAME] = "v8dbg_class_Script__name__Object",
-	[V8_STRING_LENGTH] = "v8dbg_class_String__length__int32_t",
-	[V8_STRING_BYTES] = "v8dbg_class_SeqOneByteString__chars__char",
-	[V8_STRING_FIRST] = "v8dbg_class_ConsString__first__String",
-	[V8_STRING_SECOND] = "v8dbg_class_ConsString__second__String",
-	[V8_STRING_PARENT] = "v8dbg_class_SlicedString__parent__String",
-	[V8_STRING_OFFSET] = "v8dbg_class_SlicedString__offset__SMI",
+/* Sorted by name. A name that ends with "_" is a prefix: its rest differs between versions. */
+static const struct symbol_name {
+	const char *name;
+	enum interp_symbol symbol;
+} names[] = {
+	{ "PL_curinterp", PERL_FIRST },
+	{ "PL_interp_size", PERL_STATE_BYTES },
+	{ "PL_ppaddr", PERL_OPERATIONS },
+	{ "PL_thr_key", PERL_KEY },
+	{ "PL_version", PERL_VERSION_MINOR },
+	{ "Perl_amagic_call", PERL_CALL_OPERATOR },
+	{ "Perl_call_sv", PERL_CALL },
+	{ "Perl_runops_standard", PERL_RUNOPS },
+	{ "PyCode_Type", PYTHON_CODE_TYPE },
+	{ "PyConfig_InitPythonConfig", PYTHON_SINCE_3_8 },
+	{ "PyObject_CallNoArgs", PYTHON_SINCE_3_9 },
+	{ "Py_IsTrue", PYTHON_SINCE_3_10 },
+	{ "Py_Version", PYTHON_VERSION },
+	{ "_PyEval_EvalFrameDefault", PYTHON_EVAL },
+	{ "_PyRuntime", PYTHON_RUNTIME },
+	{ "_ZN2v87Isolate13TryGetCurrentEv", V8_CURRENT },
+	{ "_ZN2v88internal18g_current_isolate_E", V8_ISOLATE },
+	{ "_ZN2v88internal7Isolate12isolate_key_E", V8_ISOLATE_KEY },
+	{ "_ZN2v88internal7Version6major_E", V8_MAJOR_NUMBER },
+	{ "_ZN2v88internal7Version6minor_E", V8_MINOR_NUMBER },
+	{ "execute_ex", PHP_EXECUTE },
+	{ "executor_globals", PHP_GLOBALS },
+	{ "executor_globals_offset", PHP_GLOBALS_OFFSET },
+	{ "perl_run", PERL_RUN },
+	{ "rb_errinfo", RUBY_ERRINFO },
+	{ "rb_iseq_eval", RUBY_ISEQ_EVAL },
+	{ "rb_iseq_eval_main", RUBY_ISEQ_EVAL_MAIN },
+	{ "rb_vm_exec", RUBY_VM_EXEC },
+	{ "ruby_api_version", RUBY_API_VERSION },
+	{ "ruby_current_ec", RUBY_CURRENT_EC },
+	{ "tsrm_get_ls_cache_tcb_offset", PHP_POINTER },
+	{ "v8dbg_FirstNonstringType", V8_TYPES_OF_STRINGS },
+	{ "v8dbg_TaggedSize", V8_TAGGED_SIZE },
+	{ "v8dbg_class_ConsString__first__String", V8_STRING_FIRST },
+	{ "v8dbg_class_ConsString__second__String", V8_STRING_SECOND },
+	{ "v8dbg_class_JSFunction__shared__SharedFunctionInfo", V8_FUNCTION_INFO },
+	{ "v8dbg_class_Map__instance_type__uint16_t", V8_MAP_TYPE },
+	{ "v8dbg_class_Script__name__Object", V8_SCRIPT_NAME },
+	{ "v8dbg_class_Script__source__Object", V8_SCRIPT_SOURCE },
+	{ "v8dbg_class_SeqOneByteString__chars__char", V8_STRING_BYTES },
+	{ "v8dbg_class_SharedFunctionInfo__flags__int", V8_INFO_FLAGS },
+	{ "v8dbg_class_SharedFunctionInfo__name_or_scope_info_", V8_INFO_NAME },
+	{ "v8dbg_class_SharedFunctionInfo__script_", V8_INFO_SCRIPT },
+	{ "v8dbg_class_SlicedString__offset__SMI", V8_STRING_OFFSET },
+	{ "v8dbg_class_SlicedString__parent__String", V8_STRING_PARENT },
+	{ "v8dbg_class_String__length__int32_t", V8_STRING_LENGTH },
+	{ "v8dbg_frametype_BuiltinExitFrame", V8_BUILTIN_EXIT },
+	{ "v8dbg_frametype_ConstructEntryFrame", V8_CONSTRUCT_ENTRY },
+	{ "v8dbg_frametype_EntryFrame", V8_ENTRY },
+	{ "v8dbg_off_fp_context_or_frame_type", V8_FRAME_TYPE },
+	{ "v8dbg_off_fp_function", V8_FRAME_FUNCTION },
+	{ "v8dbg_type_DebugInfo__DEBUG_INFO_TYPE", V8_TYPE_DEBUG_INFO },
+	{ "v8dbg_type_Oddball__ODDBALL_TYPE", V8_TYPE_ODDBALL },
+	{ "v8dbg_type_ScopeInfo__SCOPE_INFO_TYPE", V8_TYPE_SCOPE_INFO },
+	{ "v8dbg_type_Script__SCRIPT_TYPE", V8_TYPE_SCRIPT },
+	{ "v8dbg_type_SharedFunctionInfo__SHARED_FUNCTION_INFO_TYPE", V8_TYPE_FUNCTION_INFO },
 };
+static_assert(ARRAY_SIZE(names) == INTERP_SYMBOLS, "each symbol has a name");
 
 static bool read_at(int fd, void *to, size_t size, uint64_t offset)
 {
@@ -322,23 +328,33 @@ uint64_t interp_elf_function_end(const struct interp_elf *elf, uint64_t address)
 	return end > address ? end : 0;
 }
 
-/* Stores the symbol if its name is one that is looked up. */
-static void take_symbol(struct interp_elf *elf, const Elf64_Sym *symbol, size_t index,
+static int compare_names(const void *symbol, const void *entry)
+{
+	const char *a = symbol, *b = ((const struct symbol_name *)entry)->name;
+
+	while (*b && *a == *b) {
+		a++;
+		b++;
+	}
+	return !*b && b[-1] == '_' ? 0 : (uint8_t)*a - (uint8_t)*b;
+}
+
+/* Stores the symbol if its name is one that is looked up. Returns whether it is. */
+static bool take_symbol(struct interp_elf *elf, const Elf64_Sym *symbol, size_t index,
 			const char *strings, size_t size)
 {
-	const char *name = strings + symbol->st_name;
+	const struct symbol_name *found;
 
 	/* The last byte of `strings` is 0. */
-	if (symbol->st_name >= size || symbol->st_shndx == SHN_UNDEF || !strchr("P_reptv", name[0]))
-		return;
-	for (size_t i = 0; i < INTERP_SYMBOLS; i++) {
-		const size_t length = strlen(names[i]);
-
-		if (strncmp(name, names[i], length + (names[i][length - 1] != '_')) == 0) {
-			elf->found[i] = *symbol;
-			elf->indexes[i] = (uint32_t)index;
-		}
-	}
+	if (symbol->st_name >= size || symbol->st_shndx == SHN_UNDEF)
+		return false;
+	found = bsearch(strings + symbol->st_name, names, ARRAY_SIZE(names), sizeof(names[0]),
+			compare_names);
+	if (!found)
+		return false;
+	elf->found[found->symbol] = *symbol;
+	elf->indexes[found->symbol] = (uint32_t)index;
+	return true;
 }
 
 static bool read_symbols(struct interp_elf *elf, const Elf64_Shdr *table, const Elf64_Shdr *strings)
@@ -346,6 +362,7 @@ static bool read_symbols(struct interp_elf *elf, const Elf64_Shdr *table, const 
 	const size_t n = table->sh_size / sizeof(Elf64_Sym);
 	CLEANUP_FREE Elf64_Sym *symbols = NULL;
 	CLEANUP_FREE char *text = NULL;
+	bool has_any = false;
 
 	elf->n_symbols = n;
 	elf->symbols_offset = table->sh_offset;
@@ -356,10 +373,6 @@ static bool read_symbols(struct interp_elf *elf, const Elf64_Shdr *table, const 
 	if (!symbols || !text || !read_at(elf->fd, text, strings->sh_size, strings->sh_offset))
 		return false;
 	text[strings->sh_size - 1] = '\0';
-	/* The names of the needed libraries are in the string table of the symbols. */
-	elf->needs_musl =
-		memmem(text, strings->sh_size, MUSL, sizeof(MUSL)) ||
-		memmem(text, strings->sh_size, MUSL_OF_MACHINE, sizeof(MUSL_OF_MACHINE) - 1);
 	for (size_t done = 0; done < n;) {
 		const size_t part = MIN_OF(n - done, (size_t)ENTRIES_AT_ONCE);
 
@@ -367,9 +380,13 @@ static bool read_symbols(struct interp_elf *elf, const Elf64_Shdr *table, const 
 			     table->sh_offset + done * sizeof(*symbols)))
 			return false;
 		for (size_t i = 0; i < part; i++)
-			take_symbol(elf, &symbols[i], done + i, text, strings->sh_size);
+			has_any |= take_symbol(elf, &symbols[i], done + i, text, strings->sh_size);
 		done += part;
 	}
+	/* The names of the needed libraries are in the string table of the symbols. */
+	elf->needs_musl = has_any && (memmem(text, strings->sh_size, MUSL, sizeof(MUSL)) ||
+				      memmem(text, strings->sh_size, MUSL_OF_MACHINE,
+					     sizeof(MUSL_OF_MACHINE) - 1));
 	return true;
 }
 

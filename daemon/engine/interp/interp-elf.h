@@ -82,7 +82,8 @@ enum interp_symbol {
 struct interp_elf {
 	int fd;
 	bool is_x86_64;
-	bool needs_musl; /* the file needs musl, or another C library of the same name */
+	bool needs_musl; /* the file needs musl, or another C library of the same name; false if no
+			  * symbol was found */
 	size_t n_segments, n_relocations;
 	Elf64_Phdr segments[INTERP_ELF_MAX_SEGMENTS];
 	Elf64_Shdr relocations[INTERP_ELF_MAX_RELOCATIONS]; /* sections of kind RELA */
