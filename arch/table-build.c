@@ -162,7 +162,7 @@ static int add_rule(struct build *build, const struct cfi_rule *rule)
 	return 0;
 }
 
-static int get_id(struct build *build, const struct cfi_rule *rule, uint32_t *ret_id)
+static inline int get_id(struct build *build, const struct cfi_rule *rule, uint32_t *ret_id)
 {
 	uint32_t *slot;
 	int r = 0;

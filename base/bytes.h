@@ -95,6 +95,9 @@ static inline uint64_t byte_reader_uleb(struct byte_reader *bytes)
 	unsigned int shift;
 	uint8_t last;
 
+	/* Most numbers have one byte. */
+	if (bytes->at < bytes->end && *bytes->at < 0x80)
+		return *bytes->at++;
 	return byte_reader_leb(bytes, &shift, &last);
 }
 
