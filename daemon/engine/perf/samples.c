@@ -481,8 +481,7 @@ void samples_init(struct samples *samples, struct output *output, struct tasks *
 	sample_queue_init(&samples->queue, NULL, emit, samples);
 }
 
-void samples_unwind(struct samples *samples, const struct unwind_tables *tables,
-		    uint32_t stack_bytes)
+void samples_unwind(struct samples *samples, struct unwind_tables *tables, uint32_t stack_bytes)
 {
 	samples->unwind = g_new(struct unwind, 1);
 	unwind_init(samples->unwind, tables);

@@ -65,8 +65,7 @@ struct samples {
 void samples_init(struct samples *samples, struct output *output, struct tasks *tasks,
 		  struct images *images, struct kernel *kernel);
 /* Enables walking of copied stacks of at most stack_bytes. */
-void samples_unwind(struct samples *samples, const struct unwind_tables *tables,
-		    uint32_t stack_bytes);
+void samples_unwind(struct samples *samples, struct unwind_tables *tables, uint32_t stack_bytes);
 void samples_done(struct samples *samples);
 /* Returns room for the arguments of the next sample. */
 struct probe_value *samples_values(struct samples *samples);

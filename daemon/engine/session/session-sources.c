@@ -440,16 +440,21 @@ static void on_interpreter(const struct process *process, void *data)
 
 static void open_samples(struct session *session)
 {
+	unsigned int parts = 0;
+
 	interpreted_code_init(&session->interpreted_code, &session->output, &session->images);
 	samples_init(&session->samples, &session->output, &session->tasks, &session->images,
 		     &session->kernel);
 	session->samples.keep_kernel = session->config.kernel;
 	if (session->config.stack_bytes) {
+		parts = UNWIND_TABLES_TABLE;
 		samples_unwind(&session->samples, session->tables, session->config.stack_bytes);
-	} else {
-		unwind_tables_only_programs(session->tables);
+		/* Only the registers of sleeping threads may be unknown. */
+		if (session->config.off_cpu)
+			parts |= UNWIND_TABLES_FRAMES;
 	}
 	if (session->config.stack_bytes && session->config.interpreters) {
+		parts |= UNWIND_TABLES_INTERPRETER;
 		session->interpreted = g_new(struct interpreted, 1);
 		interpreted_init(session->interpreted, &session->interpreted_code);
 		session->interpreted->expected = on_interpreter_expected;
@@ -458,6 +463,7 @@ static void open_samples(struct session *session)
 		session->interpreted->data = session;
 		session->samples.interpreted = session->interpreted;
 	}
+	unwind_tables_limit(session->tables, parts);
 	session->samples.first_hit = request_image;
 	session->samples.data = session;
 }

@@ -6,8 +6,8 @@
  * read is short, but a mapping would raise SIGBUS. Section headers locate .eh_frame and
  * .debug_frame. Without them, PT_GNU_EH_FRAME locates .eh_frame, which is read up to the end of its
  * segment. Go's linker and `gcc -gz` compress .debug_frame. A Go program without .debug_frame gets
- * one from .gopclntab. Functions that keep a frame pointer get the sizes of their frames, from
- * their code (arch/prologue.h). The file may be hostile.
+ * one from .gopclntab. The sizes of frames of functions that keep a frame pointer are read from
+ * their code (arch/prologue.h), on request. The file may be hostile.
  * Invariants:
  *      (1) the file is not trusted: all lengths and offsets are checked, work is linear
  *          [fuzz_unwind_file]
@@ -31,9 +31,9 @@
 
 #define MAX_PROGRAM_HEADERS 256
 #define MAX_NAMES_BYTES (1u << 20)
-#define MAX_ZLIB_RATIO 1032 /* maximum compression ratio of deflate */
-#define PACKED_ZSTD 2       /* ELFCOMPRESS_ZSTD of newer <elf.h> */
-#define WINDOW_BYTES 65536u
+#define MAX_ZLIB_RATIO 1032     /* maximum compression ratio of deflate */
+#define PACKED_ZSTD 2           /* ELFCOMPRESS_ZSTD of newer <elf.h> */
+#define MAX_SEARCHED_ROWS 4096u /* between the start of a function and an address in it */
 #define PACKED_BY_GNU 12 /* bytes of the header: "ZLIB", and the size as 64 bits, big-endian */
 
 struct loader {
@@ -434,88 +434,6 @@ static int compile(const struct loader *loader, struct unwind_file *file)
 	return r;
 }
 
-/* ---- Frames ---- */
-
-/* The part of the file's code that is in memory. It only moves forward, because functions are read
- * in ascending order. */
-struct window {
-	const struct unwind_source *source;
-	uint64_t offset;
-	size_t size;
-	bool has_failed; /* the file is shorter than its headers say, or cannot be read */
-	uint8_t bytes[WINDOW_BYTES];
-};
-
-/* Finds the size of the frame of the function that sets fp before `address`. */
-static uint32_t read_frame(const struct unwind_file *file, struct window *window, uint64_t address)
-{
-	const struct unwind_segment *segment = file->segments;
-	uint64_t offset, left;
-	uint32_t frame_bytes;
-
-	while (segment < file->segments + file->n_segments &&
-	       address - segment->address >= segment->size)
-		segment++;
-	if (segment == file->segments + file->n_segments || window->has_failed)
-		return UINT32_MAX;
-	left = segment->size - (address - segment->address);
-	offset = segment->offset + (address - segment->address);
-	if (offset < window->offset || offset - window->offset > window->size ||
-	    window->size - (offset - window->offset) < MIN_OF(left, (uint64_t)PROLOGUE_MAX_BYTES)) {
-		window->offset = offset;
-		window->size = MIN_OF(left, (uint64_t)sizeof(window->bytes));
-		window->has_failed = read_at(window->source, offset, window->bytes, window->size) !=
-				     0;
-		if (window->has_failed)
-			return UINT32_MAX;
-	}
-	return prologue_frame_bytes(REGS_NATIVE, window->bytes + (offset - window->offset),
-				    window->size - (offset - window->offset), &frame_bytes)
-		       ? frame_bytes
-		       : UINT32_MAX;
-}
-
-/* Finds the functions that keep a frame pointer: where they copy sp to fp, the CFA is computed from
- * fp instead of sp. Their frames are optional, so lack of memory is no error. */
-static void add_frames(const struct loader *loader, struct unwind_file *file)
-{
-	const struct unwind_table *table = &file->table;
-	CLEANUP_FREE struct window *window = malloc(sizeof(*window));
-	const struct cfi_rule *last = table->rules, *rule;
-	size_t n_allocated = 0;
-	struct unwind_frame *grown;
-
-	if (!window)
-		return;
-	window->source = loader->source;
-	window->offset = window->size = 0;
-	window->has_failed = false;
-	for (uint32_t page = 0; page < table->n_pages; page++) {
-		for (uint32_t row = table->pages[page]; row < table->pages[page + 1];
-		     row++, last = rule) {
-			uint64_t start = (uint64_t)page * TABLE_PAGE + table->rows[row];
-
-			rule = table_get(table, table->base + start);
-			if (rule->cfa != CFI_CFA_FP || rule->fp != CFI_AT_CFA ||
-			    last->cfa != CFI_CFA_SP || last->fp != CFI_AT_CFA ||
-			    last->cfa_offset != rule->cfa_offset)
-				continue;
-			if (file->n_frames == n_allocated) {
-				n_allocated = MAX_OF(2 * n_allocated, (size_t)64);
-				grown = realloc(file->frames, n_allocated * sizeof(*grown));
-				if (!grown)
-					return;
-				file->frames = grown;
-			}
-			file->frames[file->n_frames++] = (struct unwind_frame){
-				.start = (uint32_t)start,
-				.sp_bytes = read_frame(file, window, table->base + start),
-			};
-		}
-	}
-	file->size += n_allocated * sizeof(*grown);
-}
-
 static int load(struct loader *loader, struct unwind_file *file)
 {
 	int r = read_headers(loader);
@@ -524,11 +442,7 @@ static int load(struct loader *loader, struct unwind_file *file)
 		r = add_by_sections(loader);
 	if (r == 0 && loader->n_sections == 0)
 		r = add_by_header(loader);
-	if (r == 0)
-		r = compile(loader, file);
-	if (r == 0)
-		add_frames(loader, file);
-	return r;
+	return r == 0 ? compile(loader, file) : r;
 }
 
 struct unwind_file *unwind_file_new(const struct unwind_source *source, uint64_t max_bytes,
@@ -553,7 +467,6 @@ void unwind_file_free(struct unwind_file *file)
 	if (!file)
 		return;
 	free(file->bytes);
-	free(file->frames);
 	free(file);
 }
 
@@ -569,21 +482,54 @@ bool unwind_file_address(const struct unwind_file *file, uint64_t offset, uint64
 	return false;
 }
 
-bool unwind_file_frame_bytes(const struct unwind_file *file, uint64_t address, uint32_t *ret_bytes)
-{
-	const uint64_t at = address - file->table.base;
-	size_t low = 0, high = file->n_frames, middle;
+/* ---- Frames ---- */
 
-	/* Find the last function that starts at or before the address. */
-	while (low < high) {
-		middle = low + (high - low) / 2;
-		if (file->frames[middle].start <= at)
-			low = middle + 1;
-		else
-			high = middle;
-	}
-	if (low == 0 || file->frames[low - 1].sp_bytes == UINT32_MAX)
+/* Returns whether a function sets fp before this address: from there on, the CFA is computed from
+ * fp instead of sp. */
+static bool sets_fp(const struct unwind_table *table, uint64_t address)
+{
+	const struct cfi_rule *rule = table_get(table, address);
+	const struct cfi_rule *before = table_get(table, address - 1);
+
+	return rule->cfa == CFI_CFA_FP && rule->fp == CFI_AT_CFA && before->cfa == CFI_CFA_SP &&
+	       before->fp == CFI_AT_CFA && before->cfa_offset == rule->cfa_offset;
+}
+
+/* Finds the last address up to this one before which a function sets fp. */
+static bool find_fp_set(const struct unwind_table *table, uint64_t address, uint64_t *ret_set)
+{
+	uint64_t page = MIN_OF((address - table->base) / TABLE_PAGE + 1, (uint64_t)table->n_pages);
+	unsigned int n = 0;
+
+	while (page-- > 0)
+		for (uint32_t row = table->pages[page + 1]; row-- > table->pages[page];) {
+			*ret_set = table->base + page * TABLE_PAGE + table->rows[row];
+			if (*ret_set <= address && sets_fp(table, *ret_set))
+				return true;
+			if (n++ == MAX_SEARCHED_ROWS)
+				return false;
+		}
+	return false;
+}
+
+bool unwind_file_frame_bytes(const struct unwind_file *file, const struct unwind_source *source,
+			     uint64_t address, uint32_t *ret_bytes)
+{
+	uint8_t code[PROLOGUE_MAX_BYTES];
+	uint64_t at, offset;
+	size_t size;
+
+	if (!find_fp_set(&file->table, address, &at))
 		return false;
-	*ret_bytes = file->frames[low - 1].sp_bytes;
-	return true;
+	for (size_t i = 0; i < file->n_segments; i++) {
+		const struct unwind_segment *segment = &file->segments[i];
+
+		offset = at - segment->address;
+		if (offset >= segment->size)
+			continue;
+		size = MIN_OF(segment->size - offset, (uint64_t)sizeof(code));
+		return read_at(source, segment->offset + offset, code, size) == 0 &&
+		       prologue_frame_bytes(REGS_NATIVE, code, size, ret_bytes);
+	}
+	return false;
 }

@@ -14,30 +14,21 @@ struct unwind_segment {
 	uint64_t offset, size, address;
 };
 
-/* A function that keeps a frame pointer. Its CFI computes the CFA from fp; its code contains the
- * distance to sp. */
-struct unwind_frame {
-	uint32_t start;    /* address after the instruction that sets fp, from unwind_table.base */
-	uint32_t sp_bytes; /* distance from sp to fp after the prologue; UINT32_MAX: unknown */
-};
-
 /* The parts of an ELF file that are needed to walk its frames. Immutable. */
 struct unwind_file {
 	struct unwind_segment segments[UNWIND_FILE_MAX_SEGMENTS];
 	size_t n_segments;
 	uint64_t entry; /* entry point of the program or loader; 0: none */
 	struct unwind_table table;
-	struct unwind_frame *frames; /* ascending */
-	size_t n_frames;
 	void *bytes; /* memory of `table` */
-	size_t size; /* size of `table` and `frames` in bytes */
+	size_t size; /* of `table`, in bytes */
 };
 
 /* The bytes of an ELF file. */
 struct unwind_source {
 	int fd; /* -1: use `bytes` */
 	const uint8_t *bytes;
-	size_t size;
+	size_t size; /* of `table`, in bytes */
 };
 
 /* Reads the file and compiles its CFI, with at most max_bytes of memory. On failure returns NULL,
@@ -50,7 +41,8 @@ void unwind_file_free(struct unwind_file *file); /* NULL is allowed */
 /* Converts a file offset to an ELF address. Returns false if there is no code at the offset. */
 bool unwind_file_address(const struct unwind_file *file, uint64_t offset, uint64_t *ret_address);
 
-/* Finds the distance from sp to fp in a function whose CFI computes the CFA from fp. `address`: in
- * the function's body. During a call with arguments on the stack, the distance is greater. Returns
- * false if it is unknown. */
-bool unwind_file_frame_bytes(const struct unwind_file *file, uint64_t address, uint32_t *ret_bytes);
+/* Reads the distance from sp to fp in a function whose CFI computes the CFA from fp. `source`: the
+ * file. `address`: in the function's body. During a call with arguments on the stack, the distance
+ * is greater. Returns false if it is unknown. */
+bool unwind_file_frame_bytes(const struct unwind_file *file, const struct unwind_source *source,
+			     uint64_t address, uint32_t *ret_bytes);

@@ -13,7 +13,8 @@
  *                 [test-engine-unwind: bad]
  *             (3) each identity is compiled once  [test-engine-unwind: shared]
  * A dump of generated code grows. Its next part is read when a frame is in code that was not read
- * yet. Threads: the worker uses only queued files; the drain thread calls every function in the
+ * yet. The frames of functions that keep a frame pointer are read from the code when a walk needs
+ * them. Threads: the worker uses only queued files; the drain thread calls every function in the
  * header. `lock` guards the two queues.
  */
 #include "daemon/engine/unwind/unwind-tables.h"
@@ -37,6 +38,7 @@
 
 /* Limit for a file's sections; compiling them may use the same amount again. */
 #define MAX_FILE_BYTES (UINT64_C(256) << 20)
+#define MAX_FRAMES 1024u /* frames of a file whose sizes are read */
 #define MAX_TABLES_BYTES (UINT64_C(256) << 20)
 #define END_PATIENCE_MS 100
 #define REREAD_NS UINT64_C(50000000)
@@ -48,17 +50,27 @@ struct identity {
 	uint8_t build_id[IMAGE_BUILD_ID_MAX];
 };
 
+/* The frame of a function that keeps a frame pointer, at an address of the function. */
+struct frame {
+	uint64_t address;
+	uint32_t sp_bytes;
+	enum unwind_frame_state state;
+};
+
 /* A file, from its first request to the end of the session. The worker owns queued files. */
 struct file {
 	struct identity identity;
-	int fd; /* -1: already read, or owned by `jit` */
-	bool only_program;
+	int fd;             /* -1: not needed any more, or owned by `jit` */
+	unsigned int parts; /* of enum unwind_tables_part */
 	enum image_program program;
 	bool done;
 	struct interp_runtime runtime; /* runtime.found is INTERP_FOUND_NONE: no interpreter */
 	struct unwind_file *table;     /* NULL: unusable, or not made yet */
 	struct jit_frames *jit;        /* tables of generated code, instead of `table` */
-	/* The next three belong to the drain thread. is_read: queued to be read again. */
+	GArray *reading;               /* struct frame: frames to be read; NULL: none */
+	/* The next five belong to the drain thread. is_read: queued to be read again. */
+	GArray *frames; /* struct frame: all that were requested; NULL: none */
+	guint n_read;   /* number of frames whose sizes were read; the first ones */
 	bool is_read;
 	bool is_requested; /* a frame is in code that `jit` lacks */
 	uint64_t read_ns;
@@ -78,7 +90,7 @@ struct unwind_tables {
 	GPtrArray *dumps;  /* files with generated code; used by the drain thread only */
 	uint32_t dump_version;
 	unsigned int n_waiting;
-	bool only_programs;
+	unsigned int parts; /* of enum unwind_tables_part */
 	struct unwind_file *vdso;
 };
 
@@ -107,6 +119,8 @@ static void free_file(gpointer data)
 		close(file->fd);
 	unwind_file_free(file->table);
 	jit_frames_free(file->jit);
+	g_clear_pointer(&file->frames, g_array_unref);
+	g_clear_pointer(&file->reading, g_array_unref);
 	g_ptr_array_free(file->images, TRUE);
 	g_free(file);
 }
@@ -117,7 +131,15 @@ static void make(struct unwind_tables *tables, struct file *file)
 {
 	const struct unwind_source source = { .fd = file->fd };
 
-	if (!file->jit && !file->only_program)
+	if (file->reading) {
+		ARRAY_EACH(struct frame, frame, file->reading)
+			frame->state = unwind_file_frame_bytes(file->table, &source, frame->address,
+							       &frame->sp_bytes)
+					       ? UNWIND_FRAME_KNOWN
+					       : UNWIND_FRAME_UNKNOWN;
+		return;
+	}
+	if (!file->jit && file->parts & UNWIND_TABLES_TABLE)
 		file->jit = jit_frames_new(file->fd);
 	if (file->jit) {
 		file->fd = -1;
@@ -127,19 +149,18 @@ static void make(struct unwind_tables *tables, struct file *file)
 		return;
 	}
 	file->program = program_read(file->fd);
-	if (!file->only_program) {
+	if (file->parts & UNWIND_TABLES_INTERPRETER)
 		(void)interp_runtime_find(file->fd, &file->runtime);
+	if (file->parts & UNWIND_TABLES_TABLE)
 		file->table = unwind_file_new(&source, MAX_FILE_BYTES, &file->error);
-	}
-	close(steal_fd(&file->fd));
-	if (!file->table)
-		return;
-	if (tables->bytes + file->table->size > MAX_TABLES_BYTES) {
+	if (file->table && tables->bytes + file->table->size > MAX_TABLES_BYTES) {
 		unwind_file_free(steal_ptr(&file->table));
 		file->error = E2BIG;
-		return;
 	}
-	tables->bytes += file->table->size;
+	if (file->table)
+		tables->bytes += file->table->size;
+	if (!file->table || !(file->parts & UNWIND_TABLES_FRAMES))
+		close(steal_fd(&file->fd));
 }
 
 static void *work(void *data)
@@ -185,6 +206,7 @@ struct unwind_tables *unwind_tables_new(GError **error)
 	pthread_condattr_destroy(&attributes);
 	tables->files = g_hash_table_new_full(hash_identity, same_identity, NULL, free_file);
 	tables->dumps = g_ptr_array_new();
+	tables->parts = UNWIND_TABLES_TABLE | UNWIND_TABLES_INTERPRETER | UNWIND_TABLES_FRAMES;
 	tables->event_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
 	r = tables->event_fd < 0 ? errno : pthread_create(&tables->thread, NULL, work, tables);
 	if (r == 0) {
@@ -241,9 +263,9 @@ void unwind_tables_free(struct unwind_tables *tables)
 	g_free(tables);
 }
 
-void unwind_tables_only_programs(struct unwind_tables *tables)
+void unwind_tables_limit(struct unwind_tables *tables, unsigned int parts)
 {
-	tables->only_programs = true;
+	tables->parts = parts;
 }
 
 int unwind_tables_fd(const struct unwind_tables *tables)
@@ -304,7 +326,7 @@ void unwind_tables_add(struct unwind_tables *tables, struct image *image, int fd
 	file = g_new0(struct file, 1);
 	file->identity = identity;
 	file->fd = fd;
-	file->only_program = tables->only_programs;
+	file->parts = tables->parts;
 	file->images = g_ptr_array_new_with_free_func((GDestroyNotify)row_unref);
 	g_ptr_array_add(file->images, row_ref(&image->row));
 	g_hash_table_insert(tables->files, &file->identity, file);
@@ -336,6 +358,55 @@ void unwind_tables_request_more(const struct unwind_tables *tables, const struct
 		file->is_requested |= file->jit == dump->jit;
 }
 
+/* Queues a file, unless it is queued, so that its requested frames are read. */
+static void read_frames(struct unwind_tables *tables, struct file *file)
+{
+	const guint n = file->frames ? file->frames->len - file->n_read : 0;
+
+	if (file->is_read || n == 0)
+		return;
+	file->reading = g_array_sized_new(FALSE, FALSE, sizeof(struct frame), n);
+	g_array_append_vals(file->reading, &g_array_index(file->frames, struct frame, file->n_read),
+			    n);
+	file->is_read = true;
+	hand_over(tables, file);
+}
+
+static void receive_frames(struct unwind_tables *tables, struct file *file)
+{
+	g_autoptr(GArray) read = g_steal_pointer(&file->reading);
+
+	for (guint i = 0; read && i < read->len; i++)
+		g_array_index(file->frames, struct frame, file->n_read++) =
+			g_array_index(read, struct frame, i);
+	read_frames(tables, file);
+}
+
+enum unwind_frame_state unwind_tables_frame_bytes(struct unwind_tables *tables,
+						  const struct image *image, uint64_t address,
+						  uint32_t *ret_bytes)
+{
+	const struct identity identity = identity_of(image);
+	struct file *file = g_hash_table_lookup(tables->files, &identity);
+	const struct frame added = { .address = address, .state = UNWIND_FRAME_PENDING };
+
+	if (!file || !file->done || !file->table || !(file->parts & UNWIND_TABLES_FRAMES))
+		return UNWIND_FRAME_UNKNOWN;
+	if (!file->frames)
+		file->frames = g_array_new(FALSE, FALSE, sizeof(struct frame));
+	ARRAY_EACH(const struct frame, frame, file->frames) {
+		if (frame->address != address)
+			continue;
+		*ret_bytes = frame->sp_bytes;
+		return frame->state;
+	}
+	if (file->frames->len == MAX_FRAMES)
+		return UNWIND_FRAME_UNKNOWN;
+	g_array_append_val(file->frames, added);
+	read_frames(tables, file);
+	return UNWIND_FRAME_PENDING;
+}
+
 uint32_t unwind_tables_dump_version(const struct unwind_tables *tables)
 {
 	return tables->dump_version;
@@ -343,6 +414,7 @@ uint32_t unwind_tables_dump_version(const struct unwind_tables *tables)
 
 bool unwind_tables_receive(struct unwind_tables *tables)
 {
+	GQueue done;
 	struct file *file;
 	uint64_t count;
 	bool any = false;
@@ -353,7 +425,10 @@ bool unwind_tables_receive(struct unwind_tables *tables)
 	if (read(tables->event_fd, &count, sizeof(count)) < 0 && tables->n_waiting == 0)
 		return false;
 	pthread_mutex_lock(&tables->lock);
-	while ((file = g_queue_pop_head(&tables->done)) != NULL) {
+	done = tables->done;
+	g_queue_init(&tables->done);
+	pthread_mutex_unlock(&tables->lock);
+	while ((file = g_queue_pop_head(&done)) != NULL) {
 		any = true;
 		if (!file->done) {
 			tables->n_waiting--;
@@ -365,10 +440,10 @@ bool unwind_tables_receive(struct unwind_tables *tables)
 			g_ptr_array_set_size(file->images, 0);
 		}
 		file->is_read = false;
+		receive_frames(tables, file);
 		if (file->jit && jit_frames_receive(file->jit))
 			tables->dump_version++;
 	}
-	pthread_mutex_unlock(&tables->lock);
 	return any;
 }
 

@@ -69,13 +69,13 @@ struct unwind_lane {
 	size_t chain_at;
 	uint64_t chain_fp;
 	bool maps_known, last_chance;
-	bool pending;          /* a table or the mappings were missing */
-	struct image *missing; /* file whose table was missing; NULL: the mappings */
+	bool pending;          /* a table, the size of a frame, or the mappings were missing */
+	struct image *missing; /* file whose table or frame was missing; NULL: the mappings */
 	struct walk_frame frames[UNWIND_MAX_WALKED];
 	uint64_t ips[UNWIND_MAX_WALKED], sps[UNWIND_MAX_WALKED];
 };
 
-void unwind_init(struct unwind *unwind, const struct unwind_tables *tables)
+void unwind_init(struct unwind *unwind, struct unwind_tables *tables)
 {
 	memset(unwind, 0, sizeof(*unwind));
 	unwind->tables = tables;
@@ -443,19 +443,25 @@ static void prepare(struct unwind *unwind, struct unwind_lane *lane, const struc
 	};
 }
 
-/* Returns the fp of a frame whose rule needs it, from the sp in that frame. */
+/* Computes the fp of a frame whose rule needs it, from the sp in that frame. Returns false if that
+ * is not possible; the lane is then pending if it may be possible later. */
 static bool compute_fp(struct unwind_lane *lane, const struct walk_frame *frame, uint64_t *ret_fp)
 {
 	const uint64_t pc = frame->flags & WALK_FRAME_EXACT ? frame->pc : frame->pc - 1;
 	const struct mapping *mapping = maps_find(lane->maps, pc);
-	const struct unwind_file *file = mapping && mapping->image ? file_of(lane, mapping) : NULL;
+	const struct unwind_file *file = mapping && mapping->image ? mapping->image->unwind : NULL;
+	enum unwind_frame_state state;
 	uint64_t address;
 	uint32_t bytes;
 
-	return file &&
-	       unwind_file_address(file, pc - mapping->start + mapping->file_offset, &address) &&
-	       table_get(&file->table, address)->cfa == CFI_CFA_FP &&
-	       unwind_file_frame_bytes(file, address, &bytes) && add_u64(frame->sp, bytes, ret_fp);
+	if (!file ||
+	    !unwind_file_address(file, pc - mapping->start + mapping->file_offset, &address) ||
+	    table_get(&file->table, address)->cfa != CFI_CFA_FP)
+		return false;
+	state = unwind_tables_frame_bytes(lane->unwind->tables, mapping->image, address, &bytes);
+	lane->pending = state == UNWIND_FRAME_PENDING;
+	lane->missing = mapping->image;
+	return state == UNWIND_FRAME_KNOWN && add_u64(frame->sp, bytes, ret_fp);
 }
 
 /*

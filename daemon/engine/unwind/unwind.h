@@ -55,7 +55,7 @@ struct unwind_links;
 struct unwind_lane;
 
 struct unwind {
-	const struct unwind_tables *tables;
+	struct unwind_tables *tables;
 	/* Called when a walk reaches a file that has not been requested. */
 	void (*request_image)(struct image *image, const struct mapping *mapping, int32_t pid,
 			      void *data);
@@ -66,7 +66,7 @@ struct unwind {
 };
 
 /* The struct is large: allocate it on the heap. */
-void unwind_init(struct unwind *unwind, const struct unwind_tables *tables);
+void unwind_init(struct unwind *unwind, struct unwind_tables *tables);
 void unwind_done(struct unwind *unwind);
 
 /* Requests the files of all possible return addresses on the stack, so that a walk waits for all of
