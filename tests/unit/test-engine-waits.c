@@ -62,6 +62,27 @@ static void leave(struct stage *stage, int thread, uint64_t pc, uint64_t sp, uin
 	waits_begin(&stage->waits, stage->threads[thread], 1, time_ns);
 }
 
+/* A whole wait, from begin_ns to end_ns. */
+static void rest(struct stage *stage, int thread, uint64_t pc, uint64_t sp, uint64_t begin_ns,
+		 uint64_t end_ns)
+{
+	leave(stage, thread, pc, sp, begin_ns);
+	waits_end(&stage->waits, stage->threads[thread], end_ns);
+}
+
+static void finish(struct stage *stage)
+{
+	waits_write(&stage->waits, UINT64_MAX);
+	parts_finish(&stage->parts);
+}
+
+/* Ends the waits that have not ended, and finishes. */
+static void end(struct stage *stage, uint64_t time_ns)
+{
+	waits_end_all(&stage->waits, time_ns);
+	finish(stage);
+}
+
 static void copy_from(struct stage *stage, int thread, uint64_t pc, uint64_t caller)
 {
 	const uint64_t ips[] = { USER, pc, caller };
@@ -89,17 +110,14 @@ static void test_rows(void)
 
 	stage_init(&stage);
 	copy(&stage, 0, 0x400010);
-	leave(&stage, 0, 0x400010, 0x7000, 5000);
-	waits_end(&stage.waits, stage.threads[0], 5600);
+	rest(&stage, 0, 0x400010, 0x7000, 5000, 5600);
 	/* preempted after all */
 	copy(&stage, 0, 0x400010);
 	waits_drop(&stage.waits, stage.threads[0]);
 	waits_end(&stage.waits, stage.threads[0], 6000);
 	/* sleeps at the end */
 	leave(&stage, 1, 0x400010, 0x8008, 7000);
-	waits_end_all(&stage.waits, 7500);
-	waits_write(&stage.waits, UINT64_MAX);
-	parts_finish(&stage.parts);
+	end(&stage, 7500);
 	REQUIRE(CHECK_INT(rows_of(&stage.parts, PROF_TABLE_WAIT), 2));
 	CHECK_INT(row(&stage, PROF_WAIT_TIME, 0), 5600);
 	CHECK_INT(row(&stage, PROF_WAIT_DURATION, 0), 600);
@@ -136,8 +154,7 @@ static void test_states(void)
 		waits_begin(&stage.waits, stage.threads[0], 1, 5000 + 100 * i);
 		waits_end(&stage.waits, stage.threads[0], 5050 + 100 * i);
 	}
-	waits_write(&stage.waits, UINT64_MAX);
-	parts_finish(&stage.parts);
+	finish(&stage);
 	REQUIRE(CHECK_INT(rows_of(&stage.parts, PROF_TABLE_WAIT), ARRAY_SIZE(cases)));
 	for (size_t i = 0; i < ARRAY_SIZE(cases); i++)
 		CHECK_INT(row(&stage, PROF_WAIT_STATE, i), cases[i].known);
@@ -150,12 +167,9 @@ static void test_order(void)
 
 	stage_init(&stage);
 	leave(&stage, 0, 0x400010, 0x7000, 5000);
-	leave(&stage, 1, 0x400010, 0x8000, 5100);
-	waits_end(&stage.waits, stage.threads[1], 5200);
+	rest(&stage, 1, 0x400010, 0x8000, 5100, 5200);
 	waits_end(&stage.waits, stage.threads[0], 5300);
-	waits_end_all(&stage.waits, 5400);
-	waits_write(&stage.waits, UINT64_MAX);
-	parts_finish(&stage.parts);
+	end(&stage, 5400);
 	REQUIRE(CHECK_INT(rows_of(&stage.parts, PROF_TABLE_WAIT), 2));
 	CHECK_INT(row(&stage, PROF_WAIT_DURATION, 0), 100);
 	CHECK_INT(row(&stage, PROF_WAIT_DURATION, 1), 300);
@@ -182,15 +196,12 @@ static void test_shared(void)
 
 	stage_init(&stage);
 	copy(&stage, 0, 0x400010);
-	leave(&stage, 0, 0x400010, 0x7000, 5000);
-	waits_end(&stage.waits, stage.threads[0], 5100);
+	rest(&stage, 0, 0x400010, 0x7000, 5000, 5100);
 	for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
-		leave(&stage, cases[i].thread, cases[i].pc, cases[i].sp, 6000 + 100 * i);
-		waits_end(&stage.waits, stage.threads[cases[i].thread], 6050 + 100 * i);
+		rest(&stage, cases[i].thread, cases[i].pc, cases[i].sp, 6000 + 100 * i,
+		     6050 + 100 * i);
 	}
-	waits_end_all(&stage.waits, 9000);
-	waits_write(&stage.waits, UINT64_MAX);
-	parts_finish(&stage.parts);
+	end(&stage, 9000);
 	REQUIRE(CHECK_INT(rows_of(&stage.parts, PROF_TABLE_WAIT), 1 + ARRAY_SIZE(cases)));
 	for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
 		CHECK_INT(row(&stage, PROF_WAIT_STACK_SOURCE, 1 + i), cases[i].source);
@@ -212,11 +223,9 @@ static void test_in_page(void)
 	for (size_t i = 0; i < ARRAY_SIZE(sps); i++) {
 		if (i < 2)
 			copy_from(&stage, i, 0x400010, 0x400020 + i);
-		leave(&stage, i & 1, 0x400010, sps[i], 5000 + 100 * i);
-		waits_end(&stage.waits, stage.threads[i & 1], 5050 + 100 * i);
+		rest(&stage, i & 1, 0x400010, sps[i], 5000 + 100 * i, 5050 + 100 * i);
 	}
-	waits_write(&stage.waits, UINT64_MAX);
-	parts_finish(&stage.parts);
+	finish(&stage);
 	REQUIRE(CHECK_INT(rows_of(&stage.parts, PROF_TABLE_WAIT), ARRAY_SIZE(sps)));
 	CHECK(row(&stage, PROF_WAIT_STACK, 0) != row(&stage, PROF_WAIT_STACK, 1));
 	CHECK_INT(row(&stage, PROF_WAIT_STACK, 2), row(&stage, PROF_WAIT_STACK, 0));
@@ -240,8 +249,7 @@ static void test_held(void)
 
 		if (sources[i] == PROF_STACK_COPIED)
 			copy(&stage, 0, 0x400010);
-		leave(&stage, 0, 0x400010, sp, begins_ns[i]);
-		waits_end(&stage.waits, stage.threads[0], begins_ns[i] + 100);
+		rest(&stage, 0, 0x400010, sp, begins_ns[i], begins_ns[i] + 100);
 		if (sources[i] == PROF_STACK_NONE)
 			waits_write(&stage.waits, begins_ns[i] + 1200000000);
 	}
@@ -269,8 +277,7 @@ static void test_behind(void)
 		      5000 + 100 * i);
 		waits_end(&stage.waits, stage.threads[0], 5050 + 100 * i);
 	}
-	waits_write(&stage.waits, UINT64_MAX);
-	parts_finish(&stage.parts);
+	finish(&stage);
 	REQUIRE(CHECK_INT(rows_of(&stage.parts, PROF_TABLE_WAIT), ARRAY_SIZE(sources)));
 	for (size_t i = 0; i < ARRAY_SIZE(sources); i++)
 		CHECK_INT(row(&stage, PROF_WAIT_STACK_SOURCE, i), sources[i]);
@@ -286,8 +293,7 @@ static void test_held_many(void)
 
 	stage_init(&stage);
 	for (uint64_t i = 0; i < WAITS_MAX_ENDED; i++) {
-		leave(&stage, 0, 0x400010, 0x7000, 5000 + 2 * i);
-		waits_end(&stage.waits, stage.threads[0], 5001 + 2 * i);
+		rest(&stage, 0, 0x400010, 0x7000, 5000 + 2 * i, 5001 + 2 * i);
 	}
 	CHECK(stage.waits.ended.length > 0 && stage.waits.ended.length < WAITS_MAX_ENDED);
 	waits_write(&stage.waits, 2000000000);
@@ -314,25 +320,21 @@ static void test_interpreted(void)
 	stage_init(&stage);
 	waits_interpret(&stage.waits, stage.threads[0], bytes, size);
 	copy(&stage, 0, 0x400010);
-	leave(&stage, 0, 0x400010, 0x7000, 5000);
-	waits_end(&stage.waits, stage.threads[0], 5100);
+	rest(&stage, 0, 0x400010, 0x7000, 5000, 5100);
 	for (uint32_t i = 0; i < 3; i++) {
 		const uint64_t begin_ns = 6000 + i * 1000;
 
 		chain.frames[0].position = i == 1 ? 5 : 4;
 		if (i < 2)
 			waits_interpret(&stage.waits, stage.threads[0], bytes, size);
-		leave(&stage, 0, 0x400010, 0x7000, begin_ns);
-		waits_end(&stage.waits, stage.threads[0], begin_ns + 10);
+		rest(&stage, 0, 0x400010, 0x7000, begin_ns, begin_ns + 10);
 	}
 	/* a switch was lost, so the frames do not belong to the next sleep */
 	waits_interpret(&stage.waits, stage.threads[1], bytes, size);
 	waits_interpret(&stage.waits, stage.threads[1], bytes, size);
 	leave(&stage, 1, 0x400010, 0x7000, 10000);
 	waits_interpret(&stage.waits, stage.threads[1], bytes, size);
-	waits_end_all(&stage.waits, 11000);
-	waits_write(&stage.waits, UINT64_MAX);
-	parts_finish(&stage.parts);
+	end(&stage, 11000);
 	CHECK_INT(row(&stage, PROF_WAIT_STACK_SOURCE, 1), PROF_STACK_SHARED);
 	CHECK_INT(row(&stage, PROF_WAIT_STACK_SOURCE, 2), PROF_STACK_NONE);
 	CHECK_INT(row(&stage, PROF_WAIT_STACK_SOURCE, 3), PROF_STACK_SHARED);
@@ -347,17 +349,13 @@ static void test_lost_switch(void)
 	stage_init(&stage);
 	copy(&stage, 0, 0x400010);
 	report(&stage, 0, 0x400010, 0x7000);
-	leave(&stage, 0, 0x400011, 0x7000, 5000);
-	waits_end(&stage.waits, stage.threads[0], 5100);
+	rest(&stage, 0, 0x400011, 0x7000, 5000, 5100);
 	copy(&stage, 0, 0x400010);
 	report(&stage, 0, 0x400010, 0x7000);
 	samples_finalize(&stage.parts.samples);
 	copy(&stage, 0, 0x400012);
-	leave(&stage, 0, 0x400012, 0x7000, 6000);
-	waits_end(&stage.waits, stage.threads[0], 6100);
-	waits_end_all(&stage.waits, 9000);
-	waits_write(&stage.waits, UINT64_MAX);
-	parts_finish(&stage.parts);
+	rest(&stage, 0, 0x400012, 0x7000, 6000, 6100);
+	end(&stage, 9000);
 	REQUIRE(CHECK_INT(rows_of(&stage.parts, PROF_TABLE_WAIT), 2));
 	CHECK_INT(row(&stage, PROF_WAIT_STACK_SOURCE, 0), PROF_STACK_NONE);
 	CHECK_INT(row(&stage, PROF_WAIT_STACK_SOURCE, 1), PROF_STACK_COPIED);
@@ -375,9 +373,7 @@ static void test_copied_twice(void)
 	copy(&stage, 0, 0x400010);
 	waits_begin(&stage.waits, stage.threads[0], 1, 5000);
 	waits_end(&stage.waits, stage.threads[0], 5100);
-	waits_end_all(&stage.waits, 9000);
-	waits_write(&stage.waits, UINT64_MAX);
-	parts_finish(&stage.parts);
+	end(&stage, 9000);
 	REQUIRE(CHECK_INT(rows_of(&stage.parts, PROF_TABLE_WAIT), 1));
 	CHECK_INT(row(&stage, PROF_WAIT_STACK_SOURCE, 0), PROF_STACK_COPIED);
 	CHECK_INT(row(&stage, PROF_WAIT_STATE, 0), PROF_WAIT_SLEEPING);
@@ -488,9 +484,7 @@ static void test_request_limit(void)
 		CHECK_INT(tids[i], 201 - WAITS_MAX_REQUESTED + i);
 	REQUIRE(CHECK_INT(waits_request(&stage.waits, 9000, 1000, tids), N - WAITS_MAX_REQUESTED));
 	CHECK_INT(tids[0], 201 - N);
-	waits_end_all(&stage.waits, 9000);
-	waits_write(&stage.waits, UINT64_MAX);
-	parts_finish(&stage.parts);
+	end(&stage, 9000);
 	stage_done(&stage);
 	unwind_tables_free(tables);
 }
@@ -510,9 +504,7 @@ static void test_unverified(void)
 	REQUIRE(CHECK_INT(waits_request(&stage.waits, 9000, 1000, tids), 1));
 	CHECK_INT(tids[0], 11);
 	waits_give_up(&stage.waits);
-	waits_end_all(&stage.waits, 9000);
-	waits_write(&stage.waits, UINT64_MAX);
-	parts_finish(&stage.parts);
+	end(&stage, 9000);
 	stage_done(&stage);
 	unwind_tables_free(tables);
 }
@@ -610,24 +602,19 @@ static void test_shared_call(void)
 	waits_receive(&stage.waits, bytes, put_stack(bytes, 6000, 6100, 0x400010));
 	sample_queue_run(&stage.parts.samples.queue, UINT64_MAX);
 	waits_end(&stage.waits, stage.threads[0], 6200);
-	leave(&stage, 0, 0x400010, 0x7000, 7000);
-	waits_end(&stage.waits, stage.threads[0], 7200);
+	rest(&stage, 0, 0x400010, 0x7000, 7000, 7200);
 	/* as before, but the stack that is shared has kernel frames */
 	copy(&stage, 0, 0x400010);
-	leave(&stage, 0, 0x400010, 0x7000, 8000);
-	waits_end(&stage.waits, stage.threads[0], 8200);
-	leave(&stage, 0, 0x400010, 0x7000, 9000);
-	waits_end(&stage.waits, stage.threads[0], 9200);
+	rest(&stage, 0, 0x400010, 0x7000, 8000, 8200);
+	rest(&stage, 0, 0x400010, 0x7000, 9000, 9200);
 	/* a later stack without kernel frames does not replace it */
 	leave(&stage, 0, 0x400010, 0x7000, 10000);
 	REQUIRE(CHECK_INT(waits_request(&stage.waits, 11000, 1000, tids), 1));
 	waits_receive(&stage.waits, bytes, put_stack(bytes, 11000, 11100, 0x400010));
 	sample_queue_run(&stage.parts.samples.queue, UINT64_MAX);
 	waits_end(&stage.waits, stage.threads[0], 11200);
-	leave(&stage, 0, 0x400010, 0x7000, 12000);
-	waits_end(&stage.waits, stage.threads[0], 12200);
-	waits_write(&stage.waits, UINT64_MAX);
-	parts_finish(&stage.parts);
+	rest(&stage, 0, 0x400010, 0x7000, 12000, 12200);
+	finish(&stage);
 	REQUIRE(CHECK_INT(rows_of(&stage.parts, PROF_TABLE_WAIT), 6));
 	CHECK_INT(row(&stage, PROF_WAIT_STACK_SOURCE, 0), PROF_STACK_LATE);
 	CHECK(row(&stage, PROF_WAIT_SYSCALL, 0) != 0);
@@ -650,17 +637,14 @@ static void test_forked(void)
 
 	stage_init(&stage);
 	copy(&stage, 0, 0x400010);
-	leave(&stage, 0, 0x400010, 0x7000, 5000);
-	waits_end(&stage.waits, stage.threads[0], 5100);
+	rest(&stage, 0, 0x400010, 0x7000, 5000, 5100);
 	tasks_fork(&stage.parts.tasks, &ids, 5200);
 	for (int i = 0; i < 2; i++) {
 		stage.threads[2] = tasks_thread(&stage.parts.tasks, 40);
-		leave(&stage, 2, 0x400010, 0x7000, 6000 + 1000 * i);
-		waits_end(&stage.waits, stage.threads[2], 6100 + 1000 * i);
+		rest(&stage, 2, 0x400010, 0x7000, 6000 + 1000 * i, 6100 + 1000 * i);
 		tasks_exec(&stage.parts.tasks, 40, "x", 6500);
 	}
-	waits_write(&stage.waits, UINT64_MAX);
-	parts_finish(&stage.parts);
+	finish(&stage);
 	REQUIRE(CHECK_INT(rows_of(&stage.parts, PROF_TABLE_WAIT), 3));
 	CHECK_INT(row(&stage, PROF_WAIT_STACK_SOURCE, 1), PROF_STACK_SHARED);
 	CHECK_INT(row(&stage, PROF_WAIT_STACK, 1), row(&stage, PROF_WAIT_STACK, 0));
@@ -693,8 +677,7 @@ static void test_names(void)
 	length = put_stack(bytes, 7000, 7100, 0x400010);
 	waits_receive(&stage.waits, bytes, length);
 	waits_end(&stage.waits, stage.threads[0], 9000);
-	waits_write(&stage.waits, UINT64_MAX);
-	parts_finish(&stage.parts);
+	finish(&stage);
 	REQUIRE(CHECK_INT(rows_of(&stage.parts, PROF_TABLE_WAIT), 1));
 	CHECK_INT(row(&stage, PROF_WAIT_STACK_SOURCE, 0), PROF_STACK_COPIED);
 	CHECK(row(&stage, PROF_WAIT_SYSCALL, 0) != 0);
@@ -728,8 +711,7 @@ static void test_cgroups(void)
 	waits_end(&stage.waits, stage.threads[0], 8000);
 	waits_begin(&stage.waits, stage.threads[1], 1, 7000);
 	waits_end(&stage.waits, stage.threads[1], 8000);
-	waits_write(&stage.waits, UINT64_MAX);
-	parts_finish(&stage.parts);
+	finish(&stage);
 	REQUIRE(CHECK_INT(rows_of(&stage.parts, PROF_TABLE_WAIT), 5));
 	CHECK(row(&stage, PROF_WAIT_CGROUP, 0) != 0);
 	for (size_t i = 1; i < 3; i++)
@@ -752,13 +734,10 @@ static void test_pile(void)
 	REQUIRE(CHECK_INT(waits_request(&stage.waits, 6000, 1000, tids), 1));
 	waits_end(&stage.waits, stage.threads[0], 6001);
 	for (uint64_t i = 0; i <= WAITS_MAX_ENDED; i++) {
-		leave(&stage, 1, 0x400010, 0x8000, 7000 + 2 * i);
-		waits_end(&stage.waits, stage.threads[1], 7001 + 2 * i);
+		rest(&stage, 1, 0x400010, 0x8000, 7000 + 2 * i, 7001 + 2 * i);
 	}
 	CHECK(stage.waits.ended.length < WAITS_MAX_ENDED);
-	waits_end_all(&stage.waits, 900000);
-	waits_write(&stage.waits, UINT64_MAX);
-	parts_finish(&stage.parts);
+	end(&stage, 900000);
 	CHECK_INT(rows_of(&stage.parts, PROF_TABLE_WAIT), WAITS_MAX_ENDED + 2);
 	stage_done(&stage);
 	unwind_tables_free(tables);
@@ -873,13 +852,10 @@ static void check_wakers(bool has_registers)
 	}
 	/* Thread 0 is woken while it leaves its CPU. */
 	wake(&stage, stage.threads[1], false, 0x400010, 80000000);
-	leave(&stage, 0, 0x400010, 0x7000, 80000100);
-	waits_end(&stage.waits, stage.threads[0], 80000200);
+	rest(&stage, 0, 0x400010, 0x7000, 80000100, 80000200);
 	/* No thread wakes thread 0 before the end. */
 	leave(&stage, 0, 0x400010, 0x7000, 90000000);
-	waits_end_all(&stage.waits, 90001000);
-	waits_write(&stage.waits, UINT64_MAX);
-	parts_finish(&stage.parts);
+	end(&stage, 90001000);
 	REQUIRE(CHECK_INT(rows_of(&stage.parts, PROF_TABLE_WAIT), ARRAY_SIZE(cases) + 2));
 	for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
 		bool is_thread = cases[i].waker == PROF_WAKER_THREAD;
