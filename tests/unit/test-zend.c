@@ -52,6 +52,8 @@ static void test_files(void)
 		{ "php-far-text", INTERP_FOUND, 2, { 0x51100 } },
 		{ "php-library", INTERP_FOUND, 2, { 0x51100, 0x51090 } },
 		{ "php-threads", INTERP_OTHER_BUILD, 2, { 0 } },
+		{ "php-larger", INTERP_FOUND, 2, { 0x51100 } },
+		{ "php-debug", INTERP_OTHER_BUILD, 2, { 0 } },
 		{ "php-other-size", INTERP_OTHER_BUILD, 2, { 0 } },
 		{ "php-other-machine", INTERP_OTHER_BUILD, 2, { 0 } },
 		{ "php-8.4", INTERP_OTHER_BUILD, 4, { 0 } },

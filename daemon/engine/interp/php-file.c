@@ -6,8 +6,8 @@
  * interface for Zend extensions, and each minor version has another date. A build with thread
  * safety has globals for each thread, at an exported offset from a thread-local pointer. The place
  * of this pointer is read from the code of an exported function that returns it.
- * Invariants: (1) a build is not used if its globals have another size, or if it has both thread
- *                 safety and checks for debugging  [test-zend: files, threads]
+ * Invariants: (1) a build is not used if its globals are smaller than its version's, and a debug
+ *                 build if they are larger, or if it has thread safety  [test-zend: files, threads]
  *             (2) code that is not as expected is not guessed at  [test-zend: threads]
  * Pure functions of the file.
  */
@@ -17,7 +17,7 @@
 #include "base/php-layouts.h"
 
 #define DAY_DIGITS 8u
-#define MODE_BYTES 4u
+#define MODE_BYTES 5u                    /* ",NTS" and its end */
 #define POINTER_CODE_MOST 24u            /* the function returns one number */
 #define POINTER_MOST INT64_C(0x40000000) /* bytes of thread-local variables */
 
@@ -65,6 +65,14 @@ static bool find_pointer(const struct interp_elf *elf, struct interp_runtime *ru
 	return false;
 }
 
+/* Returns whether the globals begin as those of the layout. Distributions add members at the end in
+ * security updates: extensions built before must still find the others. */
+static bool has_layout(const Elf64_Sym *globals, const struct interp_php *layout, const char *mode)
+{
+	return globals->st_size == layout->globals_bytes ||
+	       (globals->st_size > layout->globals_bytes && memcmp(mode, ",NTS", MODE_BYTES) == 0);
+}
+
 bool php_file_describe(const struct interp_elf *elf, struct interp_runtime *ret_runtime)
 {
 	const enum interp_symbol symbol = interp_elf_has(elf, PHP_GLOBALS) ? PHP_GLOBALS
@@ -87,8 +95,8 @@ bool php_file_describe(const struct interp_elf *elf, struct interp_runtime *ret_
 	if (!layout)
 		ret_runtime->found = INTERP_OTHER_VERSION;
 	else if (elf->is_x86_64 &&
-		 (symbol == PHP_GLOBALS ? globals->st_size == layout->globals_bytes
-					: memcmp(mode, ",TS", sizeof(mode)) == 0 &&
+		 (symbol == PHP_GLOBALS ? has_layout(globals, layout, mode)
+					: memcmp(mode, ",TS", sizeof(",TS")) == 0 &&
 						  find_pointer(elf, ret_runtime)))
 		ret_runtime->found = INTERP_FOUND;
 	else
