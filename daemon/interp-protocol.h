@@ -103,6 +103,7 @@ static inline enum interp_family interp_family_of_name(const char *name)
 enum interp_python_address {
 	INTERP_PYTHON_RUNTIME,   /* _PyRuntime */
 	INTERP_PYTHON_CODE_TYPE, /* PyCode_Type */
+	INTERP_PYTHON_MUSL,      /* no address: 1 if the C library is musl, 0 if it is glibc */
 };
 /* The variable that points to the thread's state is thread-local. */
 enum interp_ruby_address {

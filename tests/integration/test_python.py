@@ -340,10 +340,12 @@ def test_report(profcapture, programs):
     assert key["self"] > 0.5 * shown["callbacks.parent_only"]["total"]
 
 
-def test_other_libc(profctl, profcapture, capture, require, spawn, tmp_path):
-    """The data of a thread is not where glibc has it, so nothing is read, and a hint says so."""
-    require("musl-gcc")
-    source, program = Path(os.environ["PROF_SOURCE_DIR"]), tmp_path / "python3.12"
-    subprocess.run(["musl-gcc", "-rdynamic", "-I", source, "-o", program, source / "tests/tools/fake-python.c"], check=True)
+def test_other_build(profctl, profcapture, capture, spawn, tmp_path):
+    """Nothing is read of a build that does not say which offsets it has, and a hint says so."""
+    program = tmp_path / "python3.14t"
+    data = Path(os.environ["FAKE_PYTHON_THREADS"]).read_bytes()
+    assert data.count(b"xdebugpy") == 1
+    program.write_bytes(data.replace(b"xdebugpy", b"xdebugpx"))
+    program.chmod(0o755)
     check_unsupported(profctl, profcapture, capture, spawn(program, "cycle"),
-                      "this build of Python 3.12 is not supported", ("python-perf", "--python-perf"))
+                      "this build of Python 3.14t is not supported", ("python-perf", "--python-perf"))

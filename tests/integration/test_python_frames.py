@@ -2,6 +2,7 @@
 """The BPF program reads the frames of Python programs: each chain is one that the program can have
 (python_oracle.py), the shares are right, and hostile processes harm only themselves."""
 import os
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -49,8 +50,18 @@ def test_hostile(program, case):
     check_hostile([os.environ[program], case], {"cycle": DEEPER, "names": DEEPER, "key": NO_THREAD}.get(case, TORN))
 
 
+def frames_of(*command):
+    return {frame for line in walk(command, 999, 0.5) if line[0] != "#" for frame in line.split("\t")[1].split("|") if frame}
+
+
 def test_copy():
     """A thread may execute a copy of a function's bytecode. The line is that of its position there."""
-    frames = {frame for line in walk([os.environ["FAKE_PYTHON_THREADS"], "moved"], 999, 0.5) if line[0] != "#"
-              for frame in line.split("\t")[1].split("|") if frame}
-    assert frames == {"ffff.ffff@7:8"}
+    assert frames_of(os.environ["FAKE_PYTHON_THREADS"], "moved") == {"ffff.ffff@7:8"}
+
+
+def test_other_libc(require, tmp_path):
+    """musl has the data of a thread at another place."""
+    require("musl-gcc")
+    source, program = Path(os.environ["PROF_SOURCE_DIR"]), tmp_path / "python3.12"
+    subprocess.run(["musl-gcc", "-rdynamic", "-I", source, "-o", program, source / "tests/tools/fake-python.c"], check=True)
+    assert frames_of(program, "cycle") == {"ffff.ffff@7:7"}

@@ -59,20 +59,16 @@ static void test_file(void)
 	      file.eval_size > 0);
 }
 
-static enum interp_found find_in_corpus(const char *name, unsigned *ret_minor)
+static void find_in_corpus(const char *name, struct interp_runtime *ret_file)
 {
 	CLEANUP_CLOSE int fd = -1;
-	struct interp_runtime file;
-	enum interp_found found;
 	char path[512];
 
 	snprintf(path, sizeof(path), "%s/tests/fuzz/corpus/interp_runtime/%s",
 		 getenv("PROF_SOURCE_DIR"), name);
 	fd = open(path, O_RDONLY | O_CLOEXEC);
 	CHECK(fd >= 0);
-	found = interp_runtime_find(fd, &file);
-	*ret_minor = file.minor;
-	return found;
+	interp_runtime_find(fd, ret_file);
 }
 
 /* Since 3.13, a file says itself which offsets it has. */
@@ -82,6 +78,7 @@ static void test_offsets_of_the_file(void)
 		const char *name;
 		enum interp_found found;
 		unsigned minor;
+		bool uses_musl;
 	} files[] = {
 		{ "version-7", INTERP_OTHER_VERSION, 0 },
 		{ "version-8", INTERP_FOUND, 8 },
@@ -95,7 +92,7 @@ static void test_offsets_of_the_file(void)
 		{ "free-threaded", INTERP_OTHER_BUILD, 13 + CPYTHON_FREE_THREADED },
 		{ "other-copies", INTERP_OTHER_BUILD, 14 + CPYTHON_FREE_THREADED },
 		{ "no-cookie", INTERP_OTHER_BUILD, 13 },
-		{ "version-11-musl", INTERP_OTHER_BUILD, 11 },
+		{ "version-11-musl", INTERP_FOUND, 11, true },
 		{ "version-2", INTERP_OTHER_VERSION, 0 },
 		{ "none", INTERP_FOUND_NONE, 0 },
 	};
@@ -103,10 +100,12 @@ static void test_offsets_of_the_file(void)
 	if (!getenv("PROF_SOURCE_DIR"))
 		SKIP("PROF_SOURCE_DIR is not set");
 	for (size_t i = 0; i < ARRAY_SIZE(files); i++) {
-		unsigned minor;
+		struct interp_runtime file;
 
-		CHECK_INT(find_in_corpus(files[i].name, &minor), files[i].found);
-		CHECK_INT(minor, files[i].minor);
+		find_in_corpus(files[i].name, &file);
+		CHECK_INT(file.found, files[i].found);
+		CHECK_INT(file.minor, files[i].minor);
+		CHECK_INT(file.addresses[INTERP_PYTHON_MUSL], files[i].uses_musl);
 	}
 }
 

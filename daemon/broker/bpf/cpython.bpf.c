@@ -218,9 +218,10 @@ static long step(__u32 index, struct cpython_walk *walk)
 /* Returns the interpreter's state of the current thread, or 0. Up to 3.11, the runtime has the
  * state of the thread that holds the lock, which may be this thread. Otherwise, the state is the
  * value of the runtime's key in the thread's own data. */
-static __always_inline __u64 find_thread(const struct interp_cpython *layout, __u64 runtime,
-					 __u64 fsbase)
+static __always_inline __u64 find_thread(const struct interp_cpython *layout,
+					 const struct interp_process *process, __u64 fsbase)
 {
+	const __u64 runtime = process->addresses[INTERP_PYTHON_RUNTIME];
 	__u64 state = 0, id = 0;
 	__u32 key[2] = {};
 
@@ -230,7 +231,8 @@ static __always_inline __u64 find_thread(const struct interp_cpython *layout, __
 		return state;
 	if (read_user(key, sizeof(key), runtime + layout->runtime_tss) || !key[0])
 		return 0;
-	return read_specific(fsbase, key[1]);
+	return process->addresses[INTERP_PYTHON_MUSL] ? read_musl_specific(fsbase, key[1])
+						      : read_specific(fsbase, key[1]);
 }
 
 /* Reads the frames of the current thread into the sample. */
@@ -239,8 +241,7 @@ static __always_inline void walk_thread(struct cpython_walk *walk)
 	struct task_struct___kernel *task = (struct task_struct___kernel *)bpf_get_current_task();
 	const struct interp_process *process = &walk->common.scratch->process;
 	const struct interp_cpython *layout = walk->layout;
-	__u64 thread = find_thread(layout, process->addresses[INTERP_PYTHON_RUNTIME],
-				   BPF_CORE_READ(task, thread.fsbase));
+	__u64 thread = find_thread(layout, process, BPF_CORE_READ(task, thread.fsbase));
 
 	if (!thread) {
 		walk->common.flags |= INTERP_NO_THREAD;

@@ -185,6 +185,22 @@ static __always_inline __u64 read_specific(__u64 fsbase, __u32 key)
 	return value;
 }
 
+/* musl's struct pthread on x86-64, from 1.2 on: a pointer to the values
+ * (src/internal/pthread_impl.h) */
+#define MUSL_SPECIFIC 0x80
+#define MUSL_KEYS 128
+
+/* The same for musl. */
+static __always_inline __u64 read_musl_specific(__u64 fsbase, __u32 key)
+{
+	__u64 values = 0, value = 0;
+
+	if (key >= MUSL_KEYS || read_user(&values, 8, fsbase + MUSL_SPECIFIC) || !values ||
+	    read_user(&value, 8, values + 8 * (__u64)key))
+		return 0;
+	return value;
+}
+
 /* glibc on x86-64: the thread's table of thread-local blocks, {address, address to free} by
  * module. */
 #define THREAD_BLOCKS 8

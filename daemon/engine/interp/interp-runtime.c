@@ -3,8 +3,8 @@
  * Interp-runtime - the interpreter in an ELF file
  *
  * Invariants: (1) memory and work are bounded, whatever the file says  [fuzz_interp_runtime]
- *             (2) a build without glibc is not used if its threads are found through glibc's data
- *                 [test-cpython: offsets of the file]
+ *             (2) a build without glibc is not used if its threads are found through glibc's data,
+ *                 except for CPython with musl  [test-cpython: offsets of the file]
  * Pure functions of the file.
  */
 #include "daemon/engine/interp/interp-runtime.h"
@@ -24,6 +24,7 @@ static bool needs_glibc(const struct interp_runtime *runtime)
 	switch (runtime->family) {
 	case INTERP_RUBY:
 		return addresses[INTERP_RUBY_MODULE] != 0;
+	case INTERP_PYTHON:
 	case INTERP_PHP:
 		return false;
 	case INTERP_V8:
@@ -44,6 +45,8 @@ enum interp_found interp_runtime_find(int fd, struct interp_runtime *ret_runtime
 		v8_file_describe(&elf, ret_runtime);
 	if (ret_runtime->found == INTERP_FOUND && elf.needs_musl && needs_glibc(ret_runtime))
 		ret_runtime->found = INTERP_OTHER_BUILD;
+	if (ret_runtime->family == INTERP_PYTHON)
+		ret_runtime->addresses[INTERP_PYTHON_MUSL] = elf.needs_musl;
 	return ret_runtime->found;
 }
 
