@@ -390,6 +390,45 @@ static bool read_symbols(struct interp_elf *elf, const Elf64_Shdr *table, const 
 	return true;
 }
 
+/* Returns whether the file may export the name, according to the Bloom filter of its hash table
+ * (.gnu.hash). */
+static bool may_export(const struct interp_elf *elf, const Elf64_Shdr *table, const char *name)
+{
+	struct {
+		uint32_t n_buckets, first, n_words, shift;
+	} header;
+	uint32_t hash = 5381;
+	uint64_t word;
+
+	for (const char *at = name; *at; at++)
+		hash = hash * 33 + (uint8_t)*at;
+	if (!read_at(elf->fd, &header, sizeof(header), table->sh_offset) || header.n_words == 0 ||
+	    !read_at(elf->fd, &word, sizeof(word),
+		     table->sh_offset + sizeof(header) +
+			     sizeof(word) * (hash / 64 % header.n_words)))
+		return true;
+	return word >> hash % 64 & word >> (hash >> header.shift % 32) % 64 & 1;
+}
+
+/* Returns whether the file may export a symbol without which it has no interpreter. */
+static bool may_have_interpreter(const struct interp_elf *elf, const Elf64_Shdr *table)
+{
+	for (size_t i = 0; i < ARRAY_SIZE(names); i++)
+		switch (names[i].symbol) {
+		case PYTHON_RUNTIME:
+		case RUBY_API_VERSION:
+		case PHP_EXECUTE:
+		case PERL_RUNOPS:
+		case V8_MAJOR_NUMBER:
+			if (may_export(elf, table, names[i].name))
+				return true;
+			break;
+		default:
+			break;
+		}
+	return false;
+}
+
 bool interp_elf_read(struct interp_elf *elf, int fd)
 {
 	CLEANUP_FREE Elf64_Shdr *sections = NULL;
@@ -410,10 +449,13 @@ bool interp_elf_read(struct interp_elf *elf, int fd)
 		     header.e_phoff) ||
 	    !read_at(elf->fd, sections, header.e_shnum * sizeof(*sections), header.e_shoff))
 		return false;
-	for (size_t i = 0; i < header.e_shnum; i++)
+	for (size_t i = 0; i < header.e_shnum; i++) {
+		if (sections[i].sh_type == SHT_GNU_HASH && !may_have_interpreter(elf, &sections[i]))
+			return false;
 		if (sections[i].sh_type == SHT_RELA &&
 		    elf->n_relocations < INTERP_ELF_MAX_RELOCATIONS)
 			elf->relocations[elf->n_relocations++] = sections[i];
+	}
 	for (size_t i = 0; i < header.e_shnum; i++)
 		if (sections[i].sh_type == SHT_DYNSYM && sections[i].sh_link < header.e_shnum)
 			return read_symbols(elf, &sections[i], &sections[sections[i].sh_link]);

@@ -93,7 +93,8 @@ struct interp_elf {
 	uint64_t symbols_offset, n_symbols;
 };
 
-/* Returns false if the file cannot be read, or is not an ELF file of this machine. */
+/* Returns false if the file cannot be read, is not an ELF file of this machine, or exports no
+ * symbol of an interpreter. */
 bool interp_elf_read(struct interp_elf *elf, int fd);
 bool interp_elf_has(const struct interp_elf *elf, enum interp_symbol symbol);
 /* Reads bytes of the file by their address. */
