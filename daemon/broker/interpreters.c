@@ -43,6 +43,7 @@ struct interpreters {
 	int sleeps;
 	bool reads_sleeps; /* the programs for sleeps are loaded */
 	unsigned loaded;   /* bits 1 << enum interp_family: families that `program` has */
+	int types;         /* file of open_programs(); -1: none */
 	/* the programs of further families; their maps are those of `program` */
 	struct interpreters_bpf *families[INTERP_FAMILIES];
 	/* why the kernel refuses a family's programs; NULL: it does not */
@@ -193,28 +194,34 @@ static bool write_types(const struct interpreters_bpf *program, int to)
 	       write(to, own, own_bytes) == (ssize_t)own_bytes;
 }
 
-/* Opens the programs, which find the kernel's offsets in the file `types` if possible, because
- * libbpf needs longer to read the kernel's own file than to load the programs. */
-static struct interpreters_bpf *open_programs(int types)
+/* Opens the programs, which find the kernel's offsets in the file *types if possible, because
+ * libbpf needs longer to read the kernel's own file than to load the programs. Makes the file if
+ * *types is -1. */
+static struct interpreters_bpf *open_programs(int *types)
 {
-	g_autofree char *path = g_strdup_printf("/proc/self/fd/%d", types);
+	CLEANUP_CLOSE int made = *types < 0 ? memfd_create("prof-types", MFD_CLOEXEC) : -1;
+	g_autofree char *path = g_strdup_printf("/proc/self/fd/%d", made < 0 ? *types : made);
 	const struct bpf_object_open_opts options = { .sz = sizeof(options),
 						      .btf_custom_path = path };
 	struct interpreters_bpf *program = interpreters_bpf__open_opts(&options);
 
-	if (!program || write_types(program, types))
+	if (!program || *types >= 0)
 		return program;
+	if (write_types(program, made)) {
+		*types = steal_fd(&made);
+		return program;
+	}
 	interpreters_bpf__destroy(program);
 	return interpreters_bpf__open();
 }
 
-/* Loads the programs of some families. Without `first`, also loads the shared programs; otherwise
- * uses the maps of `first`. Returns NULL, with errno, on failure. */
-static struct interpreters_bpf *load(unsigned families, bool sleeps,
-				     const struct interpreters_bpf *first)
+/* Loads the programs of some families. The first call also loads the shared programs; further ones
+ * use its maps. Returns NULL, with errno, on failure. */
+static struct interpreters_bpf *load(struct interpreters *interpreters, unsigned families)
 {
-	CLEANUP_CLOSE int types = memfd_create("prof-types", MFD_CLOEXEC);
-	struct interpreters_bpf *program = open_programs(types);
+	const struct interpreters_bpf *first = interpreters->program;
+	const bool sleeps = interpreters->reads_sleeps;
+	struct interpreters_bpf *program = open_programs(&interpreters->types);
 	bool ok;
 	int failed;
 
@@ -265,8 +272,7 @@ void interpreters_add(struct interpreters *interpreters, unsigned families)
 
 		if (!has_family(families, i))
 			continue;
-		interpreters->families[i] =
-			load(1u << i, interpreters->reads_sleeps, interpreters->program);
+		interpreters->families[i] = load(interpreters, 1u << i);
 		if (!interpreters->families[i])
 			refused =
 				g_strdup_printf("the kernel refuses the program that reads %s: %s",
@@ -281,16 +287,16 @@ struct interpreters *interpreters_new(unsigned families, bool sleeps, GError **e
 	struct interpreters *interpreters = g_new0(struct interpreters, 1);
 	int failed;
 
-	interpreters->sleeps = -1;
+	interpreters->sleeps = interpreters->types = -1;
 	interpreters->reads_sleeps = sleeps;
 	interpreters->loaded = families;
 	libbpf_set_print(print_nothing);
-	interpreters->program = load(families, sleeps, NULL);
+	interpreters->program = load(interpreters, families);
 	failed = errno;
 	/* If the kernel refuses the programs of one family, others may still be loaded. */
 	if (!interpreters->program && families) {
 		interpreters->loaded = 0;
-		interpreters->program = load(0, sleeps, NULL);
+		interpreters->program = load(interpreters, 0);
 		if (interpreters->program)
 			interpreters_add(interpreters, families);
 	}
@@ -312,6 +318,8 @@ void interpreters_free(struct interpreters *interpreters)
 	if (!interpreters)
 		return;
 	interpreters_detach_sleeps(interpreters);
+	if (interpreters->types >= 0)
+		close(interpreters->types);
 	interpreters_bpf__destroy(interpreters->program);
 	for (size_t i = 0; i < INTERP_FAMILIES; i++) {
 		interpreters_bpf__destroy(interpreters->families[i]);
