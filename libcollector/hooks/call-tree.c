@@ -168,10 +168,13 @@ static uint64_t place_of(const struct call_tree_frame *frame)
 	return frame->pc - (frame->flags & UNWIND_CACHE_EXACT || frame->pc == 0 ? 0 : 1);
 }
 
+/* *range: the range of an earlier frame, often that of this frame, too; NULL: none. */
 static struct ring_frame make_frame(const struct self_maps *code,
-				    const struct call_tree_frame *from)
+				    const struct call_tree_frame *from,
+				    const struct self_maps_range **range)
 {
-	const struct self_maps_range *range;
+	const struct self_maps_range *found = *range;
+	const uint64_t place = place_of(from);
 	struct ring_frame frame = {
 		.offset = from->pc,
 		.kind = (from->flags & UNWIND_CACHE_EXACT ? 0 : RING_FRAME_RETURN) |
@@ -184,14 +187,15 @@ static struct ring_frame make_frame(const struct self_maps *code,
 			.image = (uint32_t)(from->pc >> 32),
 			.kind = RING_FRAME_CODE | (frame.kind & RING_FRAME_CUT),
 		};
-	range = code ? self_maps_find(code, place_of(from)) : NULL;
+	if (code && !(found && place >= found->start && place < found->end))
+		*range = found = self_maps_find(code, place);
 	/* A reader looks up a frame without an image by its address alone. Set NO_FILE if another
 	 * module may be there by then, which is possible once any module was unloaded. */
-	if (range && range->image == 0 && (!range->was_loaded || self_unwind_generation() != 0))
+	if (found && found->image == 0 && (!found->was_loaded || self_unwind_generation() != 0))
 		frame.kind |= RING_FRAME_NO_FILE;
-	if (range && range->image != 0) {
-		frame.offset = from->pc - range->start + range->file_offset;
-		frame.image = range->image;
+	if (found && found->image != 0) {
+		frame.offset = from->pc - found->start + found->file_offset;
+		frame.image = found->image;
 	}
 	return frame;
 }
@@ -211,6 +215,7 @@ static enum message_outcome write_some(const struct node_definition *definition,
 	uint32_t version = code ? code->version : 0;
 	size_t bytes = sizeof(struct ring_calls) + n * sizeof(struct ring_frame);
 	struct ring_calls *calls = ring_begin(ring, RING_CALLS, bytes);
+	const struct self_maps_range *range = NULL;
 	struct ring_frame *frames;
 
 	if (!calls)
@@ -228,7 +233,7 @@ static enum message_outcome write_some(const struct node_definition *definition,
 	frames = (struct ring_frame *)(calls + 1);
 	for (uint32_t i = 0; i < n; i++) {
 		tree->frames[from + i].id = ++tree->n_nodes;
-		frames[i] = make_frame(code, &tree->frames[from + i]);
+		frames[i] = make_frame(code, &tree->frames[from + i], &range);
 	}
 	ring_end(ring, calls);
 	*ret_to = from + n;
