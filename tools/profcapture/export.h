@@ -100,6 +100,9 @@ static inline uint32_t export_function(const struct export *export, uint32_t fra
 	return functions_whole(export->profile.functions, frame);
 }
 uint32_t export_line(const struct export *export, uint32_t frame);
+/* Finds the file of each function: the file of its declaration or, if unknown (as for inlined
+ * functions), of its first known place. Must be called before export_line(). */
+void export_find_files(struct export *export);
 /* The page has all waits. For other formats, at least this many of the longest are read. */
 #define EXPORT_MOST_WAITS 50000u
 /* Returns whether waits were read, and some have stacks. */

@@ -5,22 +5,17 @@
 
 #include "base/each.h"
 #include "base/order.h"
-#include "tools/common/grown-array.h"
-#include "tools/profcapture/counter-values.h"
 #include "tools/profcapture/export-allocations.h"
-#include "tools/profcapture/run-times.h"
+#include "tools/profcapture/html-counters.h"
+#include "tools/profcapture/html-slices.h"
 #include "tools/profcapture/spans.h"
 
 #include <glib/gi18n.h>
 #include <inttypes.h>
 #include <math.h>
 
-#define MOST_BINS 16384u /* longest bin of slices, in steps of the grid */
-#define MOST_SLICES 400000u
 #define MOST_MARKS 500000u
 #define MOST_LOGS 2000u
-#define MOST_POINTS 8000u
-#define MOST_COUNTERS 64u
 
 void html_keys_init(struct html_keys *keys)
 {
@@ -46,13 +41,12 @@ uint32_t html_index(struct html_keys *keys, uint32_t key)
 	return GPOINTER_TO_UINT(at) - 1;
 }
 
-static uint32_t page_thread(struct html_rows *rows, uint32_t thread)
+uint32_t html_rows_thread(struct html_rows *rows, uint32_t thread)
 {
 	return html_index(&rows->threads, rows->side->first_thread + thread);
 }
 
-/* Converts a time of the current side to the page's axis. */
-static int64_t page_time(const struct html_rows *rows, int64_t time_ns)
+int64_t html_rows_time(const struct html_rows *rows, int64_t time_ns)
 {
 	const struct html_side *side = rows->side;
 
@@ -97,8 +91,8 @@ static void convert_samples(struct html_rows *rows, struct html_samples *samples
 	ARRAY_EACH(struct html_sample, at, samples->all) {
 		int64_t time_ns = (int64_t)(at->time * samples->unit_ns);
 
-		at->time = (uint32_t)((uint64_t)page_time(rows, time_ns) / samples->unit_ns);
-		at->thread = page_thread(rows, at->thread);
+		at->time = (uint32_t)((uint64_t)html_rows_time(rows, time_ns) / samples->unit_ns);
+		at->thread = html_rows_thread(rows, at->thread);
 		if (stacks)
 			at->stack = stacks[at->stack];
 	}
@@ -173,11 +167,11 @@ static void write_across(struct html_rows *rows)
 
 		html_waits_sort(waits);
 		ARRAY_EACH(struct html_wait, at, waits->across) {
-			uint64_t begin = (uint64_t)page_time(rows, at->begin_ns);
+			uint64_t begin = (uint64_t)html_rows_time(rows, at->begin_ns);
 
 			at->time = (uint32_t)(begin / rows->wait_unit);
 			at->rest = (uint32_t)(begin % rows->wait_unit);
-			at->thread = page_thread(rows, at->thread);
+			at->thread = html_rows_thread(rows, at->thread);
 			at->stack = side->wait_stacks[at->stack];
 		}
 		g_array_append_vals(all, waits->across->data, waits->across->len);
@@ -276,172 +270,6 @@ static void write_stacks(struct html_rows *rows)
 	report_page_add(rows->page, functions, &function, 1);
 }
 
-/* ---- slices of threads ----------------------------------------------------------------------- */
-
-enum slice_kind { SLICE_RUN, SLICE_READY, SLICE_WAIT, SLICE_KINDS };
-
-struct page_slice {
-	int64_t from_ns, to_ns;
-	uint64_t ns[SLICE_KINDS]; /* if slices were merged into bins: the time of each kind */
-	uint32_t thread;
-	/* in units: time since the thread's previous slice; length of this one */
-	uint32_t gap, length;
-	uint8_t kind;
-};
-
-/* A slice is a state of a thread or, if there are too many states, a bin of the thread's time. */
-struct slices {
-	struct html_rows *rows;
-	GArray *all;    /* struct page_slice; those of a thread are in order */
-	GArray *newest; /* uint32_t: index of its last bin + 1, by thread of the page */
-	int64_t bin_ns; /* length of a bin; 0: slices are not merged yet */
-};
-
-/* Returns the bin in which a time of a thread counts: the thread's newest one or a new one. Earlier
- * times, which only damaged rows have, count in the newest one. */
-static struct page_slice *bin_at(struct slices *slices, uint32_t thread, int64_t time_ns)
-{
-	uint32_t *newest = GROWN_AT(slices->newest, uint32_t, thread);
-	const struct page_slice bin = { .from_ns = time_ns / slices->bin_ns * slices->bin_ns,
-					.to_ns = (time_ns / slices->bin_ns + 1) * slices->bin_ns,
-					.thread = thread };
-
-	if (*newest == 0 ||
-	    g_array_index(slices->all, struct page_slice, *newest - 1).from_ns < bin.from_ns) {
-		g_array_append_val(slices->all, bin);
-		*newest = slices->all->len;
-	}
-	return &g_array_index(slices->all, struct page_slice, *newest - 1);
-}
-
-static void add_to_bins(struct slices *slices, const struct page_slice *slice)
-{
-	for (int64_t from_ns = slice->from_ns; from_ns < slice->to_ns;) {
-		struct page_slice *bin = bin_at(slices, slice->thread, from_ns);
-		int64_t until_ns = MIN_OF(slice->to_ns, bin->to_ns);
-
-		bin->ns[slice->kind] += (uint64_t)(until_ns - from_ns);
-		from_ns = until_ns;
-	}
-}
-
-/* Replaces the slices by bins, or the bins by wider ones. */
-static void widen_bins(struct slices *slices)
-{
-	g_autoptr(GArray) before = slices->all;
-	bool are_bins = slices->bin_ns > 0;
-
-	slices->all = g_array_new(FALSE, FALSE, sizeof(struct page_slice));
-	slices->bin_ns = are_bins ? slices->bin_ns * 2 : slices->rows->grid_ns;
-	g_array_set_size(slices->newest, 0);
-	ARRAY_EACH(const struct page_slice, at, before) {
-		struct page_slice *bin = are_bins ? bin_at(slices, at->thread, at->from_ns) : NULL;
-
-		for (unsigned kind = 0; bin && kind < SLICE_KINDS; kind++)
-			bin->ns[kind] += at->ns[kind];
-		if (!bin)
-			add_to_bins(slices, at);
-	}
-}
-
-static void add_slice(const struct run_state *state, void *data)
-{
-	struct slices *slices = data;
-	struct html_rows *rows = slices->rows;
-	struct page_slice slice = { .from_ns = page_time(rows, state->from_ns),
-				    .to_ns = page_time(rows, state->to_ns),
-				    .kind = state->state == PROF_SWITCH_RUNNING ? SLICE_RUN
-					    : state->state == PROF_SWITCH_WAIT  ? SLICE_WAIT
-										: SLICE_READY };
-
-	guint most = export_most(rows->side->export, MOST_SLICES);
-
-	if (slice.from_ns >= slice.to_ns)
-		return;
-	slice.thread = page_thread(rows, state->thread);
-	if (slices->bin_ns)
-		add_to_bins(slices, &slice);
-	else
-		g_array_append_val(slices->all, slice);
-	while (slices->all->len > most && slices->bin_ns < rows->grid_ns * MOST_BINS)
-		widen_bins(slices);
-}
-
-COMPARE_BY(compare_slices, struct page_slice, ORDER(a->thread, b->thread),
-	   ORDER(a->from_ns, b->from_ns))
-
-/* Sets the gaps and lengths. A gap begins at the end of the thread's previous slice. */
-static void place_slices(GArray *all, int64_t unit_ns)
-{
-	int64_t end = 0;
-
-	for (guint i = 0; i < all->len; i++) {
-		struct page_slice *slice = &g_array_index(all, struct page_slice, i);
-
-		if (i == 0 || slice->thread != slice[-1].thread)
-			end = 0;
-		slice->gap = (uint32_t)MAX_OF(slice->from_ns / unit_ns - end, INT64_C(0));
-		end += slice->gap;
-		slice->length = (uint32_t)MAX_OF(slice->to_ns / unit_ns - end, INT64_C(0));
-		end += slice->length;
-	}
-}
-
-static void add_slices(struct html_rows *rows, struct slices *slices)
-{
-	static const struct report_column places[] = {
-		{ "slices.thread", REPORT_MEMBER(struct page_slice, thread), .delta = true },
-		{ "slices.gap", REPORT_MEMBER(struct page_slice, gap) },
-		{ "slices.length", REPORT_MEMBER(struct page_slice, length) },
-	};
-	static const struct report_column kind = { "slices.kind",
-						   REPORT_MEMBER(struct page_slice, kind) };
-	static const struct report_column parts[] = {
-		{ "slices.run", REPORT_MEMBER(struct page_slice, ns[SLICE_RUN]) },
-		{ "slices.ready", REPORT_MEMBER(struct page_slice, ns[SLICE_READY]) },
-		{ "slices.wait", REPORT_MEMBER(struct page_slice, ns[SLICE_WAIT]) },
-	};
-
-	g_autofree char *step = text_duration((uint64_t)slices->bin_ns);
-
-	if (slices->all->len == 0)
-		return;
-	g_array_sort(slices->all, compare_slices);
-	place_slices(slices->all, (int64_t)rows->slice_unit);
-	report_page_add(rows->page, slices->all, places, ARRAY_SIZE(places));
-	if (!slices->bin_ns) {
-		report_page_add(rows->page, slices->all, &kind, 1);
-		return;
-	}
-	report_page_add(rows->page, slices->all, parts, ARRAY_SIZE(parts));
-	g_ptr_array_add(
-		rows->notes,
-		g_strdup_printf(
-			_("The times at which threads ran and waited are rounded to steps of %s."),
-			step));
-}
-
-static bool write_slices(struct html_rows *rows, GError **error)
-{
-	struct slices slices = { .rows = rows,
-				 .all = g_array_new(FALSE, FALSE, sizeof(struct page_slice)),
-				 .newest = g_array_new(FALSE, TRUE, sizeof(uint32_t)) };
-	bool ok = true;
-
-	for (unsigned i = 0; ok && i < rows->sides.n; i++) {
-		rows->side = &rows->sides.each[i];
-		g_clear_pointer(&rows->times, g_array_unref);
-		rows->times = run_times_each_state(&rows->side->export->reader, add_slice, &slices,
-						   error);
-		ok = rows->times != NULL;
-	}
-	if (ok)
-		add_slices(rows, &slices);
-	g_array_unref(slices.all);
-	g_array_unref(slices.newest);
-	return ok;
-}
-
 /* ---- marks and logs -------------------------------------------------------------------------- */
 
 struct page_marks {
@@ -495,9 +323,9 @@ static void take_span(const struct span *span, void *data)
 	    !reader_wants_thread_at(reader, span->thread, span->start_ns))
 		return;
 	mark.length_ns = (uint64_t)(MAX_OF(end_ns, mark.start_ns) - mark.start_ns);
-	mark.start_ns = page_time(marks->rows, mark.start_ns);
+	mark.start_ns = html_rows_time(marks->rows, mark.start_ns);
 	mark.time = (uint64_t)mark.start_ns / marks->rows->sample_unit;
-	mark.thread = page_thread(marks->rows, span->thread);
+	mark.thread = html_rows_thread(marks->rows, span->thread);
 	mark.name = mark_name(marks, span->group, span->name);
 	g_array_index(marks->counts, uint64_t, mark.name)++;
 	g_array_append_val(marks->all, mark);
@@ -577,9 +405,10 @@ static bool take_logs(struct names_epoch *epoch, const struct prof_batch *batch,
 			continue;
 		json_begin_object(json, NULL);
 		json_int(json, "time_ns",
-			 page_time(logs->rows,
-				   capture_time(reader->capture, batch->segment,
-						array_number_or(&batch->columns[LOG_TIME], i, 0))));
+			 html_rows_time(
+				 logs->rows,
+				 capture_time(reader->capture, batch->segment,
+					      array_number_or(&batch->columns[LOG_TIME], i, 0))));
 		json_uint(json, "level", array_number_or(&batch->columns[LOG_LEVEL], i, 0));
 		json_string(json, "text",
 			    names_text_at(epoch->names, &batch->columns[LOG_TEXT], i));
@@ -610,209 +439,6 @@ static bool write_logs(struct html_rows *rows, GError **error)
 				g_strdup_printf(_("Of %" PRIu64 " log lines, the first %" PRIu64
 						  " are here."),
 						logs.n, logs.most));
-	return ok;
-}
-
-/* ---- counters -------------------------------------------------------------------------------- */
-
-struct page_point {
-	int64_t time_ns;
-	double value;
-};
-
-struct counter_line {
-	GArray *points;         /* struct page_point; for a sum, the values are its growth */
-	struct page_point last; /* the counter's last value */
-	bool is_there;          /* whether `last` is set */
-	bool does_change;
-};
-
-struct counter_lines {
-	struct html_rows *rows;
-	struct counter_values counters;
-	guint most;  /* maximum number of points of a counter */
-	GArray *all; /* struct counter_line by counter */
-	GArray *exits;
-	const char **comms;
-};
-
-/* Keeps the least and the most of each of equal parts of the time. */
-static void thin(GArray *points, guint limit, int64_t duration_ns)
-{
-	struct page_point *all = (struct page_point *)(void *)points->data;
-	guint bins = limit / 2, n = 0;
-
-	if (points->len <= limit)
-		return;
-	for (guint i = 0; i < points->len;) {
-		int64_t bin = (int64_t)((double)all[i].time_ns / (double)duration_ns * bins);
-		struct page_point least = all[i], most = all[i];
-
-		for (; i < points->len &&
-		       (int64_t)((double)all[i].time_ns / (double)duration_ns * bins) == bin;
-		     i++) {
-			if (all[i].value < least.value)
-				least = all[i];
-			if (all[i].value >= most.value)
-				most = all[i];
-		}
-		all[n++] = least.time_ns <= most.time_ns ? least : most;
-		if (least.time_ns != most.time_ns && n < i)
-			all[n++] = least.time_ns <= most.time_ns ? most : least;
-	}
-	g_array_set_size(points, n);
-}
-
-/* Replaces a sum by its growth per second since the previous sum, whose time the point gets.
- * Converts ns to s. Returns false if the growth is unknown: a program may set a sum twice at one
- * time, or start again at a lower value. */
-static bool find_growth(const struct page_point *before, const struct counter *counter,
-			struct page_point *point)
-{
-	double seconds = (double)(point->time_ns - before->time_ns) / 1e9;
-	double growth = point->value - before->value;
-
-	if (!(seconds > 0 && growth >= 0))
-		return false;
-	*point = (struct page_point){ before->time_ns, growth / seconds };
-	if (g_strcmp0(counter->unit, "ns") == 0)
-		point->value /= 1e9;
-	return true;
-}
-
-static void take_value(const struct counter_value *value, void *data)
-{
-	struct counter_lines *lines = data;
-	const struct counter *counter = counter_at(&lines->counters, value->counter);
-	struct page_point point = { page_time(lines->rows, value->time_ns), value->value };
-	struct page_point before;
-	struct counter_line *line;
-	bool has_point;
-
-	if (!counter_is_wanted(counter, &lines->rows->side->export->reader) ||
-	    !isfinite(value->value))
-		return;
-	line = GROWN_AT(lines->all, struct counter_line, value->counter);
-	if (!line->points)
-		line->points = g_array_new(FALSE, FALSE, sizeof(struct page_point));
-	if (line->is_there) /* damaged rows may be out of order */
-		point.time_ns = MAX_OF(point.time_ns, line->last.time_ns);
-	before = line->last;
-	line->does_change |= line->is_there && point.value != before.value;
-	has_point = counter->kind != PROF_COUNTER_SUM || line->is_there;
-	line->is_there = true;
-	line->last = point;
-	if (has_point && counter->kind == PROF_COUNTER_SUM)
-		has_point = find_growth(&before, counter, &point);
-	if (!has_point)
-		return;
-	g_array_append_val(line->points, point);
-	if (line->points->len >= 4 * lines->most)
-		thin(line->points, lines->most, lines->rows->side->to_ns);
-}
-
-static void add_counter(const struct counter_lines *lines, guint index)
-{
-	struct json *json = lines->rows->json;
-	const struct capture *capture = lines->rows->side->export->reader.capture;
-	const struct counter *counter = counter_at(&lines->counters, index);
-	const struct counter_line *line = &g_array_index(lines->all, struct counter_line, index);
-	GArray *points = line->points;
-	int64_t exit_ns = latest_or(lines->exits, counter->process, INT64_MIN);
-	bool is_sum = counter->kind == PROF_COUNTER_SUM;
-	bool is_ns = g_strcmp0(counter->unit, "ns") == 0;
-	g_autofree char *unit = is_sum ? g_strconcat(is_ns           ? "s"
-						     : counter->unit ? counter->unit
-								     : "",
-						     "/s", NULL)
-				       : g_strdup(counter->unit);
-
-	if (is_sum && points->len > 0) {
-		const struct page_point end = { line->last.time_ns, 0 };
-
-		g_array_append_val(points, end);
-	}
-	thin(points, lines->most, lines->rows->side->to_ns);
-	json_begin_object(json, NULL);
-	json_string(json, "group", counter->group);
-	json_string(json, "name", counter->name);
-	json_string(json, "unit", unit);
-	json_uint(json, "pid", names_process_at(capture->names, counter->process)->pid);
-	json_string(json, "comm", lines->comms[counter->process]);
-	json_bool(json, "is_rss", g_strcmp0(counter->name, "rss") == 0);
-	if (exit_ns != INT64_MIN)
-		json_int(json, "end_ns", page_time(lines->rows, exit_ns));
-	if (lines->rows->side != lines->rows->sides.each)
-		json_bool(json, "is_later", true);
-	json_begin_array(json, "times");
-	for (guint i = 0; i < points->len; i++)
-		json_int(json, NULL, g_array_index(points, struct page_point, i).time_ns);
-	json_end(json);
-	json_begin_array(json, "values");
-	for (guint i = 0; i < points->len; i++)
-		json_double(json, NULL, g_array_index(points, struct page_point, i).value);
-	json_end(json);
-	json_end(json);
-}
-
-static void clear_line(gpointer pointer)
-{
-	g_clear_pointer(&((struct counter_line *)pointer)->points, g_array_unref);
-}
-
-static bool write_counters_of(struct html_rows *rows, GError **error)
-{
-	struct counter_lines lines = {
-		.rows = rows,
-		.most = export_most(rows->side->export, MOST_POINTS),
-		.counters.capture = rows->side->export->reader.capture,
-		.all = g_array_new(FALSE, TRUE, sizeof(struct counter_line)),
-		.exits = counter_values_read_exits(rows->side->export->reader.capture, error)
-	};
-	bool ok;
-	guint n = 0;
-
-	g_array_set_clear_func(lines.all, clear_line);
-	ok = lines.exits && counter_values_read(&lines.counters, take_value, &lines, error);
-	lines.comms = counter_values_comms(lines.counters.capture->names);
-	/* Add counters of processes first, then those of the machine. Most of the kernel's counters
-	 * do not change, so they are left out. */
-	for (guint i = 0; ok && i < 2 * lines.all->len; i++) {
-		guint index = i % lines.all->len;
-		const struct counter_line *line =
-			&g_array_index(lines.all, struct counter_line, index);
-		const struct counter *counter = counter_at(&lines.counters, index);
-		bool has_process = counter->process > NAMES_LOST;
-
-		if (line->is_there && has_process == (i < lines.all->len) &&
-		    (line->does_change || (has_process && counter->kind != PROF_COUNTER_SUM &&
-					   g_strcmp0(counter->group, "process") != 0)) &&
-		    n++ < MOST_COUNTERS)
-			add_counter(&lines, index);
-	}
-	if (n > MOST_COUNTERS)
-		g_ptr_array_add(
-			rows->notes,
-			g_strdup_printf(
-				_("Of %u counters, the first %u are here; 'profcapture counters' lists all."),
-				n, MOST_COUNTERS));
-	g_array_unref(lines.all);
-	g_clear_pointer(&lines.exits, g_array_unref);
-	g_free(lines.comms);
-	counter_values_done(&lines.counters);
-	return ok;
-}
-
-static bool write_counters(struct html_rows *rows, GError **error)
-{
-	bool ok = true;
-
-	json_begin_array(rows->json, "counters");
-	for (unsigned i = 0; ok && i < rows->sides.n; i++) {
-		rows->side = &rows->sides.each[i];
-		ok = write_counters_of(rows, error);
-	}
-	json_end(rows->json);
 	return ok;
 }
 
@@ -864,7 +490,7 @@ static void write_allocations(struct html_rows *rows)
 			struct page_life row = {
 				(uint32_t)(from + life->time / part),
 				life->freed ? (uint32_t)(from + (life->freed - 1) / part + 1) : 0,
-				page_thread(rows, life->thread),
+				html_rows_thread(rows, life->thread),
 				html_stack(side, life->node),
 				life->kind,
 				life->size,
@@ -899,7 +525,7 @@ static void write_heap(struct html_rows *rows)
 			continue;
 		rows->side = &rows->sides.each[k];
 		json_begin_object(json, NULL);
-		json_int(json, "peak_ns", page_time(rows, allocations->peak.time_ns));
+		json_int(json, "peak_ns", html_rows_time(rows, allocations->peak.time_ns));
 		json_uint(json, "peak_bytes", (uint64_t)llround(allocations->peak.bytes));
 		json_begin_array(json, "points");
 		for (guint i = 0; i < allocations->heap->len; i++) {
@@ -909,7 +535,7 @@ static void write_heap(struct html_rows *rows)
 			if (i && llround(at->bytes) == llround(at[-1].bytes))
 				continue;
 			json_begin_array(json, NULL);
-			json_int(json, NULL, page_time(rows, at->time_ns));
+			json_int(json, NULL, html_rows_time(rows, at->time_ns));
 			json_uint(json, NULL, (uint64_t)llround(at->bytes));
 			json_end(json);
 		}
@@ -957,6 +583,6 @@ bool html_rows_write(struct html_rows *rows, GError **error)
 	write_stacks(rows);
 	write_allocations(rows);
 	write_heap(rows);
-	return write_slices(rows, error) && write_marks(rows, error) && write_logs(rows, error) &&
-	       write_counters(rows, error);
+	return html_slices_write(rows, error) && write_marks(rows, error) &&
+	       write_logs(rows, error) && html_counters_write(rows, error);
 }

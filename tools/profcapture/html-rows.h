@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /*
- * Html-rows - the rows that the page adds up: samples, slices of threads, allocations, marks, and
- * the points of counters
+ * Html-rows - the rows that the page adds up: samples, waits, allocations, marks and logs; slices
+ * of threads and points of counters have files of their own
  *
  * The page adds up rows again for each time range that its user selects, so it gets the rows, not
  * their sums. A unit of time is a power of two in nanoseconds. The page's ranges begin and end on a
@@ -55,6 +55,9 @@ void html_rows_done(struct html_rows *rows);
 /* Adds the columns to the page, and the members wait_calls, mark_names, logs and counters to the
  * JSON. */
 bool html_rows_write(struct html_rows *rows, GError **error);
+/* Return the page's index of a thread, and a time on the page's axis, for rows->side. */
+uint32_t html_rows_thread(struct html_rows *rows, uint32_t thread);
+int64_t html_rows_time(const struct html_rows *rows, int64_t time_ns);
 /* Adds the columns of the table `places`: samples of the first side, in which `stack` is the place.
  * Call this after html_rows_write(). */
 void html_rows_write_places(struct html_rows *rows, struct html_samples *samples);
