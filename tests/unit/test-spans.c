@@ -299,6 +299,24 @@ static void test_epochs_and_segments(void)
 	done(&build, capture);
 }
 
+/* Spans without an end come in the order in which they began, so that a page or an export of the
+ * same capture always is the same. */
+static void test_order_of_open_spans(void)
+{
+	struct build build;
+	struct capture *capture;
+	struct answer answer;
+
+	begin(&build);
+	for (uint64_t i = 0; i < 20; i++)
+		OPEN(i, 1 + i % 3, i % 5 ? 100 - i : 0, i % 2 ? A : B);
+	answer = read_spans(&build, &capture);
+	REQUIRE(CHECK_INT(answer.n, 20));
+	for (unsigned i = 0; i < 20; i++)
+		CHECK_INT(answer.spans[i].start_ns, i);
+	done(&build, capture);
+}
+
 /* Finds losses in the requested range that may have been marks. */
 static void test_losses(void)
 {
@@ -438,6 +456,7 @@ int main(void)
 	RUN(test_every_row);
 	RUN(test_lost);
 	RUN(test_epochs_and_segments);
+	RUN(test_order_of_open_spans);
 	RUN(test_losses);
 	RUN(test_sets);
 	RUN(test_percentiles);

@@ -10,11 +10,16 @@
  *             (2) the work for each row is bounded, whatever ids and names a file has: an end mark
  *                 looks at no more than MOST_LOOKED_AT begin marks [test-spans: same id]
  *             (3) a mark whose thread or process is unknown is not paired  [test-spans: lost]
+ *             (4) spans that are open at the end are reported in the order of their begin marks
+ *                 [test-spans: order of open spans]
  */
 #include "config.h"
 
 #include "tools/common/keyed.h"
 #include "tools/profcapture/spans.h"
+
+#include "base/each.h"
+#include "base/order.h"
 
 /* An end mark is compared with at most this many begin marks, because one id may be open with many
  * names. */
@@ -28,6 +33,7 @@ static const uint16_t mark_columns[N_COLUMNS] = {
 
 struct begin {
 	struct begin *below;
+	uint64_t number; /* of the begin marks so far */
 	struct span mark;
 };
 
@@ -47,6 +53,7 @@ struct pairing {
 	void (*found)(const struct span *span, void *data);
 	void *data;
 	GHashTable *chains; /* set of struct chain */
+	uint64_t n_begins;
 	uint32_t segment;
 };
 
@@ -118,7 +125,7 @@ static void add_begin(struct pairing *pairing, uint64_t id, const struct span *m
 		g_hash_table_add(pairing->chains, chain);
 	}
 	begin = g_slice_new(struct begin);
-	*begin = (struct begin){ chain->top, *mark };
+	*begin = (struct begin){ chain->top, pairing->n_begins++, *mark };
 	chain->top = begin;
 }
 
@@ -179,10 +186,13 @@ static void add_row(struct pairing *pairing, struct names_epoch *epoch,
 	}
 }
 
-/* Reports the spans that are open at the end of a segment. Their ends may be lost in the gap before
- * the next segment. */
+COMPARE_AT(compare_begins, struct begin, ORDER(a->number, b->number))
+
+/* Reports the spans that are open at the end of a segment, in the order in which they began. Their
+ * ends may be lost in the gap before the next segment. */
 static void end_segment(struct pairing *pairing)
 {
+	g_autoptr(GPtrArray) open = g_ptr_array_new();
 	GHashTableIter iter;
 	gpointer pointer;
 
@@ -190,9 +200,12 @@ static void end_segment(struct pairing *pairing)
 	while (g_hash_table_iter_next(&iter, &pointer, NULL)) {
 		const struct chain *chain = pointer;
 
-		for (const struct begin *begin = chain->top; begin; begin = begin->below)
-			hand_out(pairing, begin->mark, SPAN_NO_END);
+		for (struct begin *begin = chain->top; begin; begin = begin->below)
+			g_ptr_array_add(open, begin);
 	}
+	g_ptr_array_sort(open, compare_begins);
+	POINTER_EACH(const struct begin, begin, open)
+		hand_out(pairing, begin->mark, SPAN_NO_END);
 	g_hash_table_remove_all(pairing->chains);
 }
 
