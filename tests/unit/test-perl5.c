@@ -180,7 +180,7 @@ static void test_merge(void)
 	chain.frames[0].flags = INTERP_FRAME_ENDS_RUN;
 	CHECK_STR(PLACE(.has_root = true), "1-2@1 2-4@3 ");
 	CHECK_STR(PLACE(.has_root = true, .callers = { { 0x6f0, 0x20 } }), "0-2@1 2-4@3 ");
-	/* several runs may be the one without an activation */
+	/* any of several runs may be the one without an activation */
 	chain.frames[2].flags = INTERP_FRAME_ENDS_RUN;
 	CHECK_STR(PLACE(.has_root = true), "-");
 	chain.n = 5;

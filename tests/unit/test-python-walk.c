@@ -211,7 +211,7 @@ static void test_unlocked(void)
 	set(&other_thread, layout->thread_cframe, address_of(&cframes[1]));
 	walk(true, true);
 	CHECK(!chain.memory.is_direct && chain.n == 3);
-	/* another thread holds it */
+	/* another thread holds the lock */
 	set(&other_thread, layout->thread_id, 1);
 	walk(true, true);
 	CHECK(!chain.memory.is_direct && chain.n == N_FRAMES);

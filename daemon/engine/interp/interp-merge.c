@@ -174,7 +174,7 @@ static bool repeats(const struct interp_chain *chain, const struct interp_run *r
 }
 
 /* If there is one run more than activations, finds the run without an activation. Returns its
- * index; SIZE_MAX: several runs may be the one. */
+ * index; SIZE_MAX: it may be any of several. */
 static size_t find_resting(const struct interp_chain *chain, const struct interp_native *native,
 			   const struct interp_run *runs, size_t n)
 {

@@ -531,7 +531,7 @@ static void conclude(struct unwind_lane *lane, struct walk_job *walk, struct unw
 		.stop = lane->pending ? PROF_STOP_NO_TABLE : stops[result->stop],
 	};
 	/* During exec the registers are those of the old program, but the memory is that of the new
-	 * one. A wrong frame of a walk without tables shows nothing about the memory. */
+	 * one. Only a bad frame that was found with a table shows this. */
 	if (job->input.in_kernel && !lane->pending && result->n == 1 &&
 	    result->stop == WALK_BAD_FRAME)
 		job->stack = (struct unwind_stack){ .stop = PROF_STOP_NO_MEMORY };
