@@ -227,7 +227,7 @@ def test_locked_memory(locked, nap, spawn, profctl, profcapture, capture):
     other = spawn(nap)
     victim, = locked(0)
     late = spawn(nap)
-    errors = profctl("record", "--system", "--no-symbols", "-d", 1, "-o", capture).stderr
+    errors = profctl("record", "--system", "--no-symbols", "-F", 999, "-d", 1, "-o", capture).stderr
     assert f"process {victim.pid} did not let itself be read" in errors
     found = {row["pid"]: row for row in rows(profcapture, capture, "process")}
     assert not found[victim.pid]["cmdline"]

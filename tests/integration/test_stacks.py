@@ -614,6 +614,12 @@ PROGRAMS.add_program("throw", THROW, suffix="cc")
 def test_exception(samples_of):
     samples = samples_of("throw")
     throwing = [sample for sample in samples if "__cxa_throw" in sample.names]
+    # The last function of libgcc overwrites the registers that _Unwind_RaiseException saved with
+    # those of the handler. If __cxa_throw keeps a frame pointer, its frame is then unknown.
+    lost = [sample for sample in throwing
+            if sample.stop == "bad-frame" and re.fullmatch(r"libgcc_s\.so\.1\+\w+;_Unwind_RaiseException;__cxa_throw", sample.chain)]
+    assert len(lost) < 0.15 * len(throwing)
+    throwing = [sample for sample in throwing if sample not in lost]
     expect(throwing, "(.*;)?__cxa_throw;(thrower;){11}catcher;" + MAIN)
     unwinding = [sample for sample in samples if "_Unwind_Resume" in sample.names]
     # the last instructions of _Unwind_Resume load sp and fp from registers that no rule describes,
