@@ -36,8 +36,7 @@ struct state {
 	bool fp_known, lr_known, exact;
 	/* pc is the start of a function that was passed to makecontext(): see find_place() */
 	bool is_made;
-	uint32_t flags;                 /* flags of the next frame to be stored */
-	uint16_t origin, callee_origin; /* walk_slot.origin of this frame and of its callee */
+	uint32_t flags; /* flags of the next frame to be stored */
 	unsigned int n_switches;
 	size_t n, n_lookups;
 	size_t n_inner; /* number of frames that are stored in order */
@@ -97,17 +96,21 @@ static bool is_after_call(const struct state *state, uint64_t address)
 
 /* ---- Frames ---- */
 
-/* Stores a frame. Returns false if there is no room. The last n_roots slots are a ring buffer. */
+/* Returns the room for the frame `n`. The last n_roots slots are a ring buffer. */
+static struct walk_frame *frame_at(const struct state *state, size_t n)
+{
+	if (n >= state->n_inner)
+		n = state->n_inner + (n - state->n_inner) % state->walk->n_roots;
+	return &state->walk->frames[n];
+}
+
+/* Stores a frame. Returns false if there is no room. */
 static bool store(struct state *state)
 {
-	const struct walk *walk = state->walk;
-	size_t at = state->n;
-
-	if (at >= WALK_MAX_STEPS || (at >= state->n_inner && walk->n_roots == 0))
+	if (state->n >= WALK_MAX_STEPS || (state->n >= state->n_inner && state->walk->n_roots == 0))
 		return false;
-	if (at >= state->n_inner)
-		at = state->n_inner + (at - state->n_inner) % walk->n_roots;
-	walk->frames[at] = (struct walk_frame){ state->at.pc, state->at.sp, state->flags, 0 };
+	*frame_at(state, state->n) =
+		(struct walk_frame){ state->at.pc, state->at.sp, state->flags, 0 };
 	state->result->flags |= state->flags;
 	state->n++;
 	return true;
@@ -555,8 +558,10 @@ static bool may_follow_fp(struct state *state)
 static bool is_python_trampoline(struct state *state)
 {
 	const struct regs *regs = state->regs;
+	const struct walk_frame *callee;
 	const struct walk_slot *slot;
 	struct walk_slot own;
+	uint16_t origin;
 	uint64_t ra;
 
 	if (regs->trampoline_size == 0 || state->exact)
@@ -564,11 +569,15 @@ static bool is_python_trampoline(struct state *state)
 	if (state->walk->read_code)
 		return has_code(state, state->at.pc - regs->trampoline_return, regs->trampoline,
 				regs->trampoline_size);
-	if (state->callee_origin == 0 || state->at.sp % 16 != 0 ||
+	/* walk_step() does not keep the callee */
+	callee = state->n > 0 ? frame_at(state, state->n - 1) : NULL;
+	if (!callee || callee->pc == 0 || state->at.sp % 16 != 0 ||
 	    !read_word(state, state->at.sp + 8, &ra))
 		return false;
-	slot = find_slot(state, ra - 1, &own);
-	return slot && slot->origin == state->callee_origin && !has_frame(state);
+	slot = find_slot(state, callee->pc - (callee->flags & WALK_FRAME_EXACT ? 0 : 1), &own);
+	origin = slot ? slot->origin : 0;
+	slot = origin != 0 ? find_slot(state, ra - 1, &own) : NULL;
+	return slot && slot->origin == origin && !has_frame(state);
 }
 
 /* Returns whether a return probe replaced the return address by its own. If so, uses the original
@@ -621,10 +630,12 @@ static enum walk_stop step_over_made(struct state *state, const struct cfi_rule 
 static enum walk_stop step_any(struct state *state, const struct walk_slot *slot)
 {
 	const struct cfi_rule *rule = NULL;
+	const bool is_made = state->is_made;
 	bool is_trampoline;
 	enum walk_stop stop;
 	struct walk_move move;
 
+	state->is_made = false;
 	if ((slot->kind == WALK_CODE_JIT || slot->kind == WALK_CODE_NONE) && is_probed(state))
 		return WALK_GO;
 	if (slot->kind == WALK_CODE_NONE && state->n > 0)
@@ -646,11 +657,11 @@ static enum walk_stop step_any(struct state *state, const struct walk_slot *slot
 		return WALK_ROOT;
 	if (slot->kind == WALK_CODE_PENDING)
 		return WALK_NO_TABLE;
-	if (slot->flags & WALK_SLOT_PLAIN && !state->is_made && plan(state, rule, &move))
+	if (slot->flags & WALK_SLOT_PLAIN && !is_made && plan(state, rule, &move))
 		return go(state, &move);
 	if (is_trampoline)
 		return step_by_signal(state);
-	if (state->is_made)
+	if (is_made)
 		return step_over_made(state, rule);
 	stop = rule ? step_by_rule(state, rule) : WALK_NO_TABLE;
 	return !rule || (stop == WALK_NO_RULE && may_follow_fp(state)) ? step_by_fp(state) : stop;
@@ -687,9 +698,9 @@ static inline const struct walk_slot *find_place(struct state *state, struct wal
 	uint64_t pc = state->at.pc;
 	const struct walk_slot *slot = find_slot(state, pc - (state->exact ? 0 : 1), own);
 
-	state->is_made = false;
-	if (state->exact || !state->walk->finds_contexts || !slot ||
-	    slot->kind != WALK_CODE_TABLE || slot->rule.cfa != CFI_CFA_NONE)
+	if (!slot || slot->flags & WALK_SLOT_PLAIN || state->exact ||
+	    !state->walk->finds_contexts || slot->kind != WALK_CODE_TABLE ||
+	    slot->rule.cfa != CFI_CFA_NONE)
 		return slot;
 	slot = find_slot(state, pc, own);
 	if (!slot || slot->kind != WALK_CODE_TABLE || slot->rule.cfa == CFI_CFA_NONE)
@@ -697,12 +708,6 @@ static inline const struct walk_slot *find_place(struct state *state, struct wal
 	state->is_made = true;
 	state->flags |= WALK_FRAME_EXACT;
 	return slot;
-}
-
-static inline void arrive(struct state *state, const struct walk_slot *slot)
-{
-	state->callee_origin = state->origin;
-	state->origin = slot->origin;
 }
 
 static void begin(struct state *state, const struct walk *walk,
@@ -734,8 +739,6 @@ void walk_run(const struct walk *walk, const struct walk_registers *registers,
 	begin(&state, walk, registers, ret_result);
 	while (ret_result->stop == WALK_GO) {
 		slot = find_place(&state, &own);
-		if (slot)
-			arrive(&state, slot);
 		ret_result->stop = slot ? step(&state, slot) : WALK_DEPTH;
 	}
 	finish(&state);
@@ -745,7 +748,7 @@ void walk_run(const struct walk *walk, const struct walk_registers *registers,
 bool walk_step(const struct walk *walk, struct walk_place *place, struct walk_slot *ret_slot,
 	       enum walk_stop *ret_stop)
 {
-	struct walk_frame frames[2];
+	struct walk_frame frames[2] = { 0 };
 	struct walk_result result = { .stop = WALK_GO };
 	struct walk with_room = *walk;
 	struct state state = {
@@ -802,7 +805,6 @@ static inline enum walk_stop look_ahead(struct lane *lane)
 
 	if (!slot)
 		return WALK_DEPTH;
-	arrive(&lane->state, slot);
 	lane->is_planned = plan_step(&lane->state, slot, &lane->move);
 	if (lane->is_planned) {
 		prefetch_line(lane->state.walk->stack + lane->move.ra_at);
