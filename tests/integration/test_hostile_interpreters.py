@@ -15,13 +15,13 @@ from recordings import recorded
 from slices import part
 
 FAKES = {
-    "FAKE_PYTHON": ["cycle", "nothing", "key", "thread", "type"],
-    "FAKE_PYTHON_THREADS": ["lock", "copy", "copies", "cycle", "nothing", "thread"],
+    "FAKE_PYTHON": ["cycle", "lock", "nothing", "copy", "key", "copies", "thread", "type"],
     "FAKE_RUBY": ["deep", "lines", "text", "nothing", "position", "runs"],
     "FAKE_PHP": ["deep", "nothing", "kind", "generators", "fiber", "open", "suspended", "unlinked", "released"],
     "FAKE_PERL": ["deep", "nothing", "type", "index", "sub", "depth", "code"],
     "FAKE_NODE": ["deep", "text", "nothing", "loop", "type", "entry", "thread"],
 }
+FREE_THREADED = {"lock", "copy", "copies"}  # cases of the build of fake-python that is free-threaded
 # In each round a process of each family, with the next one of its cases.
 ROUNDS = [{name: cases[i % len(cases)] for name, cases in FAKES.items()} for i in range(max(map(len, FAKES.values())))]
 TURNING = {
@@ -40,7 +40,8 @@ TURNING = {
 def test_neighbors(profctl, profcapture, capture, tmp_path, cases):
     kinds = [kind for kind, command in TURNING.items() if shutil.which(command[0])]
     # The programs are on one CPU, so that few of the samples are those of the fakes.
-    fakes = [f'nice {os.environ[name]} {case} & fakes="$fakes $!"' for name, case in cases.items()]
+    fakes = [f'nice {os.environ[name + "_THREADS" * (case in FREE_THREADED)]} {case} & fakes="$fakes $!"'
+             for name, case in cases.items()]
     programs = [f"sh -c 'echo $$ > \"$0\"; exec \"$@\"' {tmp_path / kind} {shlex.join(TURNING[kind])}" for kind in kinds]
     recorded(profctl, "-F", 499, "-o", capture, "--", "taskset", "-c", min(os.sched_getaffinity(0)),
              "sh", "-c", "\n".join([*fakes, *programs, "kill $fakes"]))
