@@ -167,6 +167,7 @@ def test_file_that_hangs(served, spin, spawn, record, profcapture, capture):
     other = spawn(spin)
     victim = spawn(server.file)
     let_run(victim.pid, 0.01)
+    victim.send_signal(signal.SIGSTOP)  # a sample would make profd-files open the file
     server.hang()
     recording = record()
     until(lambda: processes("profd-files"))
@@ -223,11 +224,13 @@ def state_of(process, tid=None):
     return Path(f"/proc/{process.pid}/task/{tid or process.pid}/stat").read_text().rpartition(")")[2].split()[0]
 
 
-def test_locked_memory(locked, nap, spawn, profctl, profcapture, capture):
+def test_locked_memory(locked, nap, spawn, record, profcapture, capture):
     other = spawn(nap)
     victim, = locked(0)
     late = spawn(nap)
-    errors = profctl("record", "--system", "--no-symbols", "-F", 999, "-d", 1, "-o", capture).stderr
+    recording = record()
+    recording.wait(other, late)
+    errors = recording.end()
     assert f"process {victim.pid} did not let itself be read" in errors
     found = {row["pid"]: row for row in rows(profcapture, capture, "process")}
     assert not found[victim.pid]["cmdline"]
