@@ -45,7 +45,8 @@ def ninja_inputs(build):
 
 @functools.cache
 def source_of(build, name):
-    """The file of the source tree that ninja calls `name`, as a set; an output of the build is none."""
+    """The file of the source tree that ninja calls `name`, as a set, which is empty for an output of
+    the build."""
     path = os.path.normpath(os.path.join(build, name))
     is_source = path.startswith(f"{ROOT}/") and not path.startswith(f"{build}/")
     return {path.removeprefix(f"{ROOT}/")} if is_source else set()

@@ -3,7 +3,7 @@
  * Top-screen - draws a live view on a terminal, with ncurses
  *
  *     title                       what is recorded, how busy it is, and what is lost
- *     status                      filters, a pause, the end; missing if there is none of these
+ *     status                      filters, a pause, or the end; else this line is missing
  *     self %  total %  function
  *     rows                        scrolled so that the selected row is visible
  *     keys
