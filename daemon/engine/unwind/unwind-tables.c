@@ -39,6 +39,7 @@
 /* Limit for a file's sections; compiling them may use the same amount again. */
 #define MAX_FILE_BYTES (UINT64_C(256) << 20)
 #define MAX_FRAMES 1024u /* frames of a file whose sizes are read */
+#define MAX_OPEN 1024u   /* files that stay open for that */
 #define MAX_TABLES_BYTES (UINT64_C(256) << 20)
 #define END_PATIENCE_MS 100
 #define REREAD_NS UINT64_C(50000000)
@@ -85,9 +86,10 @@ struct unwind_tables {
 	GQueue todo, done; /* struct file */
 	bool ending, ended;
 	int event_fd;
-	uint64_t bytes;    /* bytes of all tables; used by the worker only */
-	GHashTable *files; /* struct file by its identity; used by the drain thread only */
-	GPtrArray *dumps;  /* files with generated code; used by the drain thread only */
+	uint64_t bytes;      /* bytes of all tables; used by the worker only */
+	unsigned int n_open; /* files that stay open; used by the worker only */
+	GHashTable *files;   /* struct file by its identity; used by the drain thread only */
+	GPtrArray *dumps;    /* files with generated code; used by the drain thread only */
 	uint32_t dump_version;
 	unsigned int n_waiting;
 	unsigned int parts; /* of enum unwind_tables_part */
@@ -159,8 +161,11 @@ static void make(struct unwind_tables *tables, struct file *file)
 	}
 	if (file->table)
 		tables->bytes += file->table->size;
-	if (!file->table || !(file->parts & UNWIND_TABLES_FRAMES))
+	/* Frames of a file that is closed are unknown. */
+	if (!file->table || !(file->parts & UNWIND_TABLES_FRAMES) || tables->n_open == MAX_OPEN)
 		close(steal_fd(&file->fd));
+	else
+		tables->n_open++;
 }
 
 static void *work(void *data)
