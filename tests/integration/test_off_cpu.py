@@ -677,7 +677,7 @@ LOCKED = """
 #include <time.h>
 #include <unistd.h>
 
-#define SIZE (256u << 20)
+#define SIZE (512u << 20)
 
 /* Holds the lock of the process's memory most of the time. */
 static void *protect(void *memory)
