@@ -3,6 +3,7 @@
 others continues."""
 import contextlib
 import os
+import re
 import shutil
 import signal
 import socket
@@ -120,6 +121,8 @@ class Recording:
 
     def __init__(self, recorder, capture, *arguments):
         self.process = recorder("--system", "--no-symbols", "-o", capture, *arguments, "--", "sleep", 100)
+        until(lambda: processes("profd-files"))
+        self.helpers = processes("profd-files")
 
     def wait(self, *processes):
         """Waits until the recording has begun, and then until each process has run long enough to
@@ -129,6 +132,10 @@ class Recording:
             process.send_signal(signal.SIGCONT)
             let_run(process.pid, 0.2)
             process.send_signal(signal.SIGSTOP)
+
+    def wait_for_stuck(self):
+        """Waits until profd has given up one of the profd-files processes of the beginning."""
+        until(lambda: any(is_killed(pid) for pid in self.helpers))
 
     def end_command(self):
         os.kill(children(self.process.pid)["sleep"], signal.SIGINT)
@@ -140,6 +147,16 @@ class Recording:
         errors = os.read(self.process.stderr.fileno(), 65536).decode()
         assert status == 130, errors
         return errors
+
+
+def is_killed(pid):
+    """Whether a process was sent SIGKILL, even if it is blocked and cannot end."""
+    try:
+        status = Path(f"/proc/{pid}/status").read_text()
+    except OSError:
+        return True
+    pending = re.findall(r"^S(?:ig|hd)Pnd:\t(\w+)$", status, re.MULTILINE)
+    return any(int(bits, 16) & 1 << signal.SIGKILL - 1 for bits in pending)
 
 
 @pytest.fixture
@@ -170,10 +187,9 @@ def test_file_that_hangs(served, spin, spawn, record, profcapture, capture):
     victim.send_signal(signal.SIGSTOP)  # a sample would make profd-files open the file
     server.hang()
     recording = record()
-    until(lambda: processes("profd-files"))
-    helpers = processes("profd-files")
     recording.wait(other, victim)
-    until(lambda: processes("profd-files") - helpers)  # a stuck profd-files is replaced
+    until(lambda: processes("profd-files") - recording.helpers)  # a stuck profd-files is replaced
+    recording.wait_for_stuck()
     errors = recording.end()
     assert f"process {victim.pid} " in errors
     assert_recorded(profcapture, capture, other.pid)
@@ -230,6 +246,7 @@ def test_locked_memory(locked, nap, spawn, record, profcapture, capture):
     late = spawn(nap)
     recording = record()
     recording.wait(other, late)
+    recording.wait_for_stuck()
     errors = recording.end()
     assert f"process {victim.pid} did not let itself be read" in errors
     found = {row["pid"]: row for row in rows(profcapture, capture, "process")}
