@@ -729,6 +729,55 @@ static void begin(struct state *state, const struct walk *walk,
 	state->lr_known = state->regs->has_lr;
 }
 
+/* Makes the next steps, like find_place() and step(), as long as their slots are cached and their
+ * rules plain. Each step waits for the previous one, so pc, sp and fp stay in registers. */
+static enum walk_stop step_cached(struct state *state)
+{
+	const struct walk *walk = state->walk;
+	uint64_t pc = state->at.pc, sp = state->at.sp, fp = state->at.fp, ra, saved_fp;
+	enum walk_stop stop = WALK_GO;
+	bool fp_known = state->fp_known;
+	struct walk_move move;
+	size_t n = state->n;
+
+	if (!walk->cache || state->exact || state->flags != 0)
+		return WALK_GO;
+	while (stop == WALK_GO && n < state->n_inner) {
+		const struct walk_slot *slot = walk_cache_at(walk->cache, pc - 1, walk->generation);
+
+		if (slot->pc != pc - 1 || slot->generation != walk->generation)
+			break;
+		if (!(slot->flags & WALK_SLOT_PLAIN)) {
+			if (!(slot->flags & WALK_SLOT_ROOT))
+				break;
+			walk->frames[n++] = (struct walk_frame){ pc, sp, 0, 0 };
+			stop = WALK_ROOT;
+			break;
+		}
+		if (!walk_plan(&slot->rule, sp, fp, fp_known, walk->stack_start, walk->stack_size,
+			       &move))
+			break;
+		walk->frames[n++] = (struct walk_frame){ pc, sp, 0, 0 };
+		memcpy(&ra, walk->stack + move.ra_at, 8);
+		memcpy(&saved_fp, walk->stack + move.fp_at, 8);
+		fp = move.has_fp ? saved_fp : fp;
+		fp_known |= move.has_fp;
+		ra &= ~walk->pac_mask;
+		if (ra == 0) {
+			stop = WALK_ROOT;
+		} else {
+			pc = ra;
+			sp = move.cfa;
+		}
+	}
+	state->at.pc = pc;
+	state->at.sp = sp;
+	state->at.fp = fp;
+	state->fp_known = fp_known;
+	state->n = n;
+	return stop;
+}
+
 void walk_run(const struct walk *walk, const struct walk_registers *registers,
 	      struct walk_result *ret_result)
 {
@@ -738,6 +787,9 @@ void walk_run(const struct walk *walk, const struct walk_registers *registers,
 
 	begin(&state, walk, registers, ret_result);
 	while (ret_result->stop == WALK_GO) {
+		ret_result->stop = step_cached(&state);
+		if (ret_result->stop != WALK_GO)
+			break;
 		slot = find_place(&state, &own);
 		ret_result->stop = slot ? step(&state, slot) : WALK_DEPTH;
 	}
