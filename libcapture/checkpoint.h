@@ -2,7 +2,7 @@
 /*
  * Checkpoint - encodes and decodes the payload of a checkpoint: segments, schema, entries, gaps
  *
- * format.h defines the bytes, under CHECKPOINT PAYLOAD.
+ * docs/format.md, section 6, defines the bytes.
  */
 #pragma once
 

@@ -2,8 +2,8 @@
 /*
  * Chunk - the payload of a data chunk: row groups to and from blocks and arrays
  *
- * format.h defines the bytes, under DATA PAYLOAD. A column becomes up to three parts, each encoded
- * by codec.c.
+ * docs/format.md, section 5, defines the bytes. A column becomes up to three parts, each encoded by
+ * codec.c.
  *
  * Invariants: (1) a group decodes to exactly the rows that its header states, or fails as a whole
  *                                                            [test-capture-codec: hostile payloads]

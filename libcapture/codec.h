@@ -2,8 +2,8 @@
 /*
  * Codec - encodes and decodes the parts of a column: numbers and bytes
  *
- * format.h defines the encodings, under PARTS. Encoders and decoders keep their zstd context and
- * scratch memory. Each may be used by one thread at a time.
+ * docs/format.md, "Orders", defines the encodings. Encoders and decoders keep their zstd context
+ * and scratch memory. Each may be used by one thread at a time.
  */
 #pragma once
 

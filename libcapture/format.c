@@ -2,9 +2,9 @@
 /*
  * Format - headers as bytes
  *
- * format.h defines the layouts. A chunk's header is valid if magic and checksum match. The checksum
- * is salted per file, so that bytes in a string of a profiled program cannot pass for a chunk
- * [test-capture-reader: forged]
+ * docs/format.md, sections 3 and 4, defines the layouts. A chunk's header is valid if magic and
+ * checksum match. The checksum is salted per file, so that bytes in a string of a profiled program
+ * cannot pass for a chunk  [test-capture-reader: forged]
  */
 #include "libcapture/format.h"
 

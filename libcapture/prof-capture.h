@@ -55,7 +55,7 @@ PROF_PUBLIC const char *prof_strerror(int result);
 #define PROF_MAX_ROWS (1u << 18)       /* rows of a chunk */
 #define PROF_MAX_GROUP_ROWS (1u << 16) /* rows of a row group */
 #define PROF_MAX_PAYLOAD \
-	(64u << 20) /* stored bytes of a chunk, and decoded bytes of one column of a row group */
+	(64u << 20) /* stored bytes of a chunk, and decoded lists and bytes of a row group */
 #define PROF_MAX_BLOCK_BYTES (16u << 20)     /* bytes and list items of a block's rows */
 #define PROF_MAX_DICTIONARY_ROWS (1u << 22)  /* rows of a dictionary table in one epoch */
 #define PROF_MAX_DICTIONARY_BYTES (1u << 28) /* bytes and list items of these rows */
@@ -81,8 +81,8 @@ enum prof_unit {
 	PROF_UNIT_HZ = 5,
 };
 
-/* How numbers are arranged before compression: docs/format.md, "Column encodings". The schema's
- * value is a hint to the writer: each column of each chunk stores the order that was used. */
+/* How numbers are arranged before compression: docs/format.md, "Orders". The schema's value is a
+ * hint to the writer: each column of each chunk stores the order that was used. */
 enum prof_order {
 	PROF_ORDER_OFFSET = 0,   /* v - min */
 	PROF_ORDER_DELTA = 1,    /* v - previous - min delta: rising numbers */

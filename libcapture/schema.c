@@ -2,11 +2,7 @@
 /*
  * Schema - table definitions: checked, encoded and decoded
  *
- * Bytes of an encoded schema (little-endian, nothing aligned):
- *     u16 tables, then for each table
- *         u16 id, u16 flags, u16 columns, u8 length of name, name, then for each column
- *             u16 id, u16 ref, u8 type, u8 unit, u8 order, u8 flags, u8 length of name, name,
- *             only for ENUM: u8 values, then for each: u8 length, name
+ * docs/format.md, section 7, defines the bytes of an encoded schema.
  *
  * Invariants: (1) a decoded definition satisfies schema_table_valid()
  *                 [test-capture-schema: hostile]
