@@ -114,7 +114,7 @@ int load_chunk(const struct prof_reader *reader, const struct prof_chunk *chunk,
 		*ret_reason = PROF_DAMAGE_CHECKSUM;
 		return PROF_DAMAGED;
 	}
-	if (header.rows > PROF_MAX_ROWS ||
+	if (header.rows == 0 || header.rows > PROF_MAX_ROWS ||
 	    !chunk_groups_valid(buffer->data + CHUNK_HEADER_BYTES, header.stored, header.groups,
 				header.rows)) {
 		*ret_reason = PROF_DAMAGE_PAYLOAD;

@@ -197,7 +197,7 @@ static int receive_data(struct prof_stream *stream, const uint8_t *payload)
 	r = find_decoder(stream, table, &stream->decoder);
 	if (r)
 		return r;
-	if (!stream->decoder || stream->chunk.rows > PROF_MAX_ROWS ||
+	if (!stream->decoder || stream->chunk.rows == 0 || stream->chunk.rows > PROF_MAX_ROWS ||
 	    !chunk_groups_valid(payload, stream->chunk.stored, stream->chunk.groups,
 				stream->chunk.rows)) {
 		stream->lost_chunks++;

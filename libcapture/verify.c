@@ -47,6 +47,9 @@ static int contradiction(const struct checker *checker, const struct prof_chunk 
 	uint64_t t_min = UINT64_MAX, t_max = 0;
 
 	if (def->flags & PROF_TABLE_TIMED && arrays[0].numbers) {
+		for (size_t i = 1; i < group->rows; i++)
+			if (arrays[0].numbers[i] < arrays[0].numbers[i - 1])
+				return PROF_DAMAGE_ORDER;
 		chunk_times(def, arrays, group->rows, &t_min, &t_max);
 		if (t_min != group->t_min || t_max != group->t_max || t_min < chunk->t_min ||
 		    t_max > chunk->t_max)

@@ -178,16 +178,19 @@ class Example:
             (1, LENGTHS, 0, 0, 5, 0, b"", "text lengths, width 0: 5"),
             (1, BYTES, 0, 1, 0, 0, b"hello", "text"),
         ], raw=13, link=1)
+        self.metadata()
+        self.checkpoint("full index", full=True, described_at=described)
+        self.chunk(3, "trailer", [], link=self.last_checkpoint)
+        return self
+
+    def metadata(self, first=START + 500, step=250):
         self.data_chunk("metadata", METADATA, 2, [
-            (0, VALUES, 1, 0, START + 500, 250, b"", "time, order 1: 1000000500, 250 more"),
+            (0, VALUES, 1, 0, first, step, b"", "time, order 1: 1000000500, 250 more"),
             (1, LENGTHS, 0, 0, 4, 0, b"", "key lengths, width 0: 4, 4"),
             (1, BYTES, 0, 1, 0, 0, b"hostarch", "key"),
             (2, LENGTHS, 0, 1, 6, 0, b"\x01\x00", "value lengths, width 1: 6 + 1, 6 + 0"),
             (2, BYTES, 0, 1, 0, 0, b"examplex86-64", "value"),
         ], t_min=START + 500, t_max=START + 750, raw=37)
-        self.checkpoint("full index", full=True, described_at=described)
-        self.chunk(3, "trailer", [], link=self.last_checkpoint)
-        return self
 
 
 if __name__ == "__main__":

@@ -8,7 +8,7 @@ import re
 import format_reader
 import pytest
 from conftest import SOURCE, Program
-from format_example import Example
+from format_example import METADATA, START, Example
 
 make_capture = Program(os.environ["MAKE_CAPTURE"])
 print_rows = Program(os.environ["PRINT_ROWS"])
@@ -69,6 +69,30 @@ def test_every_flip_in_the_example_is_noticed():
         except format_reader.Damage:
             continue
         assert at in padding and rows == 3, at
+
+
+class Descending(Example):
+    """Rows that are not in the order of their times."""
+    reason, used = "order", 2
+
+    def metadata(self):
+        super().metadata(first=START + 750, step=-250)
+
+
+class WithoutRows(Example):
+    reason, used = "payload", 0
+
+    def metadata(self):
+        self.chunk(1, "metadata", [], table=METADATA, epoch=1)
+
+
+@pytest.mark.parametrize("kind", [Descending, WithoutRows])
+def test_wrong_rows(kind, profcapture, tmp_path):
+    """No writer makes such a chunk, so it is damage."""
+    capture = tmp_path / "wrong.cap"
+    capture.write_bytes(kind().build().data)
+    assert [damage["reason"] for damage in profcapture.json("verify", capture, check=3)["data"]["damaged"]] == [kind.reason]
+    assert len(profcapture.json("dump", capture, "--table", "metadata", check=None)["data"]["rows"]) == kind.used
 
 
 # ---- captures of libcapture's writer --------------------------------------------------------------
