@@ -4,7 +4,9 @@ LLVM's where binutils errs. PROF_TEST_FULL=1 tries 10 000 addresses."""
 import collections
 import os
 import random
+import re
 import shutil
+import struct
 import subprocess
 from pathlib import Path
 
@@ -53,7 +55,7 @@ int main(int argc, char **argv) { int v[64]; for (int i = 0; i < 64; i++) v[i] =
 """
 # name: language, compiler options
 BUILT = {
-    "c": (C, ["-gdwarf-5"]),
+    "c": (C, ["-gdwarf-5", "-gz"]),
     "c-4": (C, ["-gdwarf-4"]),
     "c-split": (C, ["-gdwarf-5", "-gsplit-dwarf"]),
     "c-types": (C, ["-gdwarf-4", "-fdebug-types-section", "-gz"]),
@@ -241,6 +243,22 @@ def test_dwz(built, require, options):
     # compare with addr2line's output for the program before dwz
     lines, inlined = check(built / names[0], build(built, "cpp-4"), 100)
     assert lines > 20 and inlined > 20
+
+
+def test_unused_sections_are_not_unpacked(built):
+    """The places of variables, often a quarter of all DWARF, are not unpacked: a file that claims
+    that they have more bytes than may be read still has lines."""
+    whole = build(built, "c")
+    shown = subprocess.run(["readelf", "-SW", whole], stdout=subprocess.PIPE, encoding="utf-8", check=True).stdout
+    offset = int(re.search(r" \.debug_loclists +\w+ +\w+ (\w+) ", shown)[1], 16)
+    huge = shutil.copy(whole, built / "huge")
+    with huge.open("r+b") as file:
+        file.seek(offset + 8)  # ch_size of an Elf64_Chdr
+        file.write(struct.pack("<Q", 1 << 40))
+    addresses = pick(whole, 100)
+    places, _ = ours(whole, addresses)
+    assert ours(huge, addresses)[0] == places
+    assert sum(place(found[0][1])[1] > 0 for found in places) > 20
 
 
 def note(folder, name):

@@ -228,6 +228,33 @@ static struct elf_image *find_by_link(const struct debug_files *files,
 
 /* ---- DWARF ----------------------------------------------------------------------------------- */
 
+/* Hides the sections that no name or line needs, often a quarter of a file's DWARF, because libdw
+ * unpacks all sections. */
+static void hide_unused(const struct elf_image *elf)
+{
+	static const char *const unused[] = { ".debug_aranges",  ".debug_frame",
+					      ".debug_loc",      ".debug_loclists",
+					      ".debug_macinfo",  ".debug_macro",
+					      ".debug_pubnames", NULL };
+	Elf_Scn *section = NULL;
+	size_t names;
+
+	if (elf_getshdrstrndx(elf->elf, &names) != 0)
+		return;
+	while ((section = elf_nextscn(elf->elf, section))) {
+		const char *name;
+		GElf_Shdr header;
+
+		if (!gelf_getshdr(section, &header))
+			continue;
+		name = elf_image_get_string(elf, names, header.sh_name);
+		if (name && g_strv_contains(unused, name)) {
+			header.sh_type = SHT_NOBITS; /* in memory only */
+			gelf_update_shdr(section, &header);
+		}
+	}
+}
+
 /* Checks the sizes, because libdw reads whole sections into memory and unpacks compressed ones. */
 bool debug_files_can_hold(const struct elf_image *elf)
 {
@@ -260,6 +287,7 @@ static Dwarf *open_dwarf(const struct elf_image *elf)
 {
 	if (!has_dwarf(elf))
 		return NULL;
+	hide_unused(elf);
 	return debug_files_can_hold(elf) ? dwarf_begin_elf(elf->elf, DWARF_C_READ, NULL) : NULL;
 }
 
