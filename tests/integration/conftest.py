@@ -30,7 +30,7 @@ from pathlib import Path
 
 import browsers
 import pytest
-from recordings import compiled, processes, until
+from recordings import BUSY, compiled, processes, until
 
 BUILD = Path(os.environ["PROF_BUILD_DIR"])
 SOURCE = Path(os.environ["PROF_SOURCE_DIR"])
@@ -271,8 +271,8 @@ def require():
 
 
 @pytest.fixture
-def busy(spawn):
-    return spawn("sh", "-c", "while :; do :; done")
+def busy(spawn, compile_c):
+    return spawn(compile_c("busy", BUSY))
 
 
 def make_cgroup(controller, *names):

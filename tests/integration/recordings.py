@@ -37,6 +37,19 @@ int main(void)
 }
 """
 
+# Runs for about a fifth of the time: enough for samples, and the CPU is left to other tests.
+BUSY = """\
+#include <time.h>
+int main(void)
+{
+	for (;;) {
+		for (volatile int i = 0; i < 1000000; i++)
+			;
+		nanosleep(&(struct timespec){ .tv_nsec = 8000000 }, NULL);
+	}
+}
+"""
+
 
 def compiled(source, text, *command, anew=False):
     """Writes a source file, compiles it into the program of its name without a suffix, and returns

@@ -156,11 +156,6 @@ def rights():
         pytest.skip("records the whole system, which needs root")
 
 
-@pytest.fixture
-def busy(spawn):
-    return spawn("sh", "-c", "while :; do :; done")
-
-
 def refusal(call, *arguments):
     """The name and the message of the error that the call must return."""
     with pytest.raises(GLib.Error) as raised:
