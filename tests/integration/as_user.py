@@ -7,15 +7,14 @@
     --refuse all    all perf events are refused, as on Debian's and Ubuntu's kernels with 3 and 4
 
 Root has to start it: the filter is installed without no_new_privs, so that setuid programs work
-as usual.
+as usual. Tests start it often, so it imports little.
 """
-import argparse
 import ctypes
 import errno
 import os
-import platform
 import resource
 import struct
+import sys
 
 CALLS = {"x86_64": 298, "aarch64": 241, "riscv64": 241, "ppc64le": 319}
 PR_SET_SECCOMP, SECCOMP_MODE_FILTER = 22, 2
@@ -26,7 +25,7 @@ PID = 16 + 8  # offsetof(struct seccomp_data, args[1]), the lower half
 
 def refuse(what, error=errno.EACCES):
     """Makes perf_event_open(attr, pid, …) fail: for pid -1 if what is "cpu", else always."""
-    number = CALLS[platform.machine()]
+    number = CALLS[os.uname().machine]
     program = [(LOAD, 0, 0, 0), (EQUAL, 0, 3, number)]
     program += [(LOAD, 0, 0, PID), (EQUAL, 0, 1, 0xFFFFFFFF)] if what == "cpu" else [(EQUAL, 0, 1, number)] * 2
     program += [(RETURN, 0, 0, REFUSE | error), (RETURN, 0, 0, ALLOW)]
@@ -37,23 +36,26 @@ def refuse(what, error=errno.EACCES):
         raise OSError(ctypes.get_errno(), "seccomp")
 
 
-def main():
-    parser = argparse.ArgumentParser()
-    parser.add_argument("--uid", type=int, default=65534)
-    parser.add_argument("--refuse", choices=["cpu", "all"])
-    parser.add_argument("--limit", action="append", default=[])
-    parser.add_argument("command", nargs=argparse.REMAINDER)
-    options = parser.parse_args()
-    for limit in options.limit:
-        name, _, value = limit.partition("=")
-        resource.setrlimit(getattr(resource, f"RLIMIT_{name}"), (int(value), int(value)))
-    if options.refuse:
-        refuse(options.refuse)
+def main(words):
+    uid, refused = 65534, None
+    while words[0].startswith("--"):
+        option, value, *words = words
+        if option == "--uid":
+            uid = int(value)
+        elif option == "--refuse":
+            refused = value
+        elif option == "--limit":
+            name, _, value = value.partition("=")
+            resource.setrlimit(getattr(resource, f"RLIMIT_{name}"), (int(value), int(value)))
+        else:
+            raise ValueError(option)
+    if refused:
+        refuse(refused)
     os.setgroups([])
-    os.setresgid(options.uid, options.uid, options.uid)
-    os.setresuid(options.uid, options.uid, options.uid)
-    os.execvp(options.command[0], options.command)
+    os.setresgid(uid, uid, uid)
+    os.setresuid(uid, uid, uid)
+    os.execvp(words[0], words)
 
 
 if __name__ == "__main__":
-    main()
+    main(sys.argv[1:])

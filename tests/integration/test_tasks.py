@@ -2,12 +2,15 @@
 """Recording with events of tasks: by users without privilege, and in sessions that may show only a
 user's own processes.
 
+Targets end before their rows are read, because CPUs bound the time of the suite.
+
 Everything here runs as a plain user who is refused perf's CPU-wide events, for any value of
 kernel.perf_event_paranoid, unless noted otherwise.
 """
 import json
 import os
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
@@ -107,7 +110,7 @@ def rights(require):
 
 
 def as_user(*command, uid=NOBODY, refuse="cpu", limits=()):
-    prefix = [sys.executable, Path(__file__).with_name("as_user.py"), "--uid", uid]
+    prefix = [sys.executable, "-IS", Path(__file__).with_name("as_user.py"), "--uid", uid]
     prefix += ["--refuse", refuse] if refuse else []
     for limit in limits:
         prefix += ["--limit", limit]
@@ -123,10 +126,14 @@ def home():
     shutil.rmtree(folder)
 
 
-@pytest.fixture
-def capture(home):
+@pytest.fixture(scope="module")
+def runs_for_all():
     if subprocess.run(as_user(os.environ["PROFCTL"], "--version", refuse=None), capture_output=True).returncode:
         pytest.skip("nobody cannot run the programs of this build tree")
+
+
+@pytest.fixture
+def capture(runs_for_all, home):
     return home / "test.cap"
 
 
@@ -257,6 +264,7 @@ def test_threads_that_come_while_events_are_opened(profcapture, capture, program
     target = spawn(*as_user(program("storm", source), refuse=None))
     until(lambda: len(os.listdir(f"/proc/{target.pid}/task")) > 4)
     subprocess.run(as_user(DRIVE, capture, 1, f"pids={target.pid}", "call-graph=none"), check=True, timeout=60)
+    target.kill()
     ran = {}
     for row in rows(profcapture, capture, "switch"):
         ran[row["thread"]] = ran.get(row["thread"], 0) + row["time_ns"] - row["start"]
@@ -356,6 +364,7 @@ def test_many_threads_by_pid(profctl, profcapture, capture, spawn, program):
     target = spawn(*as_user(program("many", source), 200, 500, refuse=None))
     until(lambda: len(os.listdir(f"/proc/{target.pid}/task")) == 201)
     data = without_loss(lambda: recorded(profctl, "--no-symbols", "-p", target.pid, "-d", 1, "-o", capture, "--force", prefix=as_user()), lambda data: data["lost"])
+    target.kill()
     assert data["lost"] == 0, data["loss"]
     assert len(rows(profcapture, capture, "thread")) == 201
     ran = sum(row["time_ns"] - row["start"] for row in rows(profcapture, capture, "switch"))
@@ -430,6 +439,7 @@ def start_user(spawn, *command, uid=NOBODY, **options):
 def test_own_only_has_the_kernel_too(profcapture, capture, spawn):
     target = start_user(spawn, "dd", "if=/dev/zero", "of=/dev/null", "bs=1")
     drive(capture, 1, f"pids={target.pid}")
+    target.kill()
     assert {row["pid"] for row in rows(profcapture, capture, "sample")} == {target.pid}
     assert {row["mode"] for row in rows(profcapture, capture, "sample")} == {"kernel", "user"}
 
@@ -446,6 +456,7 @@ def test_own_only_opens_each_process_once(capture, spawn):
 def test_own_only_has_stacks(profcapture, capture, spawn, program):
     target = start_user(spawn, program("one", THREADS), 1, 60000)
     drive(capture, 1, f"pids={target.pid}")
+    target.kill()
     samples = settled([sample for sample in read(profcapture, capture) if sample.images[:1] == ["one"]])
     assert sum(sample.stop == "root" for sample in samples) > 0.95 * len(samples) > 20
 
@@ -495,13 +506,17 @@ def test_no_foreign_byte(profcapture, home, capture, spawn, program):
     marks = {NOBODY: "olmQ7", SOMEBODY: "axolotlQ7"}
     targets = {uid: start_user(spawn, program(f"file-{mark}", source.replace("MARK", mark)), f"argument-{mark}", uid=uid)
                for uid, mark in marks.items()}
-    spawn("sh", "-c", "while :; do /bin/echo root-newtQ7 >/dev/null; done")
+    running = [*targets.values(), spawn("sh", "-c", "while :; do /bin/echo root-newtQ7 >/dev/null; done")]
     texts = {}
     for seconds in 1, 4, 16:  # on a busy machine there may be no child within a second
+        for process in running:
+            os.killpg(process.pid, signal.SIGCONT)
         recordings = {uid: spawn(DRIVE, home / f"{uid}.cap", seconds, f"uid={uid}", "own-only=true", f"pids={target.pid}")
                       for uid, target in targets.items()}
-        for uid, recording in recordings.items():
-            assert recording.wait(timeout=60) == 0
+        assert {recording.wait(timeout=60) for recording in recordings.values()} == {0}
+        for process in running:
+            os.killpg(process.pid, signal.SIGSTOP)
+        for uid in targets:
             texts[uid] = everything(profcapture, os.environ["PRINT_ROWS"], home / f"{uid}.cap")
         if all(texts[uid].count(f"child-{mark}".encode()) > 1 for uid, mark in marks.items()):
             break
