@@ -78,7 +78,7 @@ def measure(path, verb, tmp_path):
     return json.loads(done.stdout), done.stderr
 
 
-@pytest.mark.parametrize("kind", part(KINDS, 10))
+@pytest.mark.parametrize("kind", part(KINDS, 6))
 def test_memory(tmp_path, kind):
     path = tmp_path / f"{kind}.cap"
     subprocess.run([os.environ["MAKE_DENSE"], kind, path], check=True, timeout=120)
