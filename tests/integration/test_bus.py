@@ -17,16 +17,17 @@ import buses
 from buses import (
     DAEMON, MANAGER, NAME, NOBODY, PROFILER, PROPERTIES, ROOT, SESSION, SYSTEM, Gio, GLib, from_bytes, pids, refusal, variant,
 )
-from recordings import cpu_seconds, let_run, until, whole_cpu_seconds
+from recordings import BUSY, cpu_seconds, let_run, until, whole_cpu_seconds
 
 EVERYTHING = "polkit.addRule(function(action, subject) { return polkit.Result.YES; });"
 OWN = buses.rules(allow={"record-own": ["nobody", "daemon"]})
 
 
 @pytest.fixture
-def busy(spawn):
+def busy(bus, spawn, compile_c):
     """Starts a process of a user that uses a CPU, by uid."""
-    return lambda uid=NOBODY: spawn("sh", "-c", "while :; do :; done", user=uid, group=uid, extra_groups=[])
+    program = shutil.copy(compile_c("busy", BUSY), bus.folder)
+    return lambda uid=NOBODY: spawn(program, user=uid, group=uid, extra_groups=[])
 
 
 @pytest.fixture
