@@ -20,8 +20,9 @@ import schema
 from captures import rows
 from interpreted_chains import DEEPER, TORN, Capture, check, check_refusal, judge, settled, walk
 from recordings import recorded, until, whole_cpu_seconds
+from slices import SOAK
 
-FREQUENCY = 5999
+FREQUENCY = 5999 if SOAK else 2999
 ANY, SOME, NONE = range(1000), range(1, 1000), range(1)
 # Each prints the functions of a Python program besides those of the interpreter that is tested.
 PYTHON_TURN = """/usr/bin/python3 -c 'import time
@@ -76,6 +77,7 @@ def check_pid(profctl, profcapture, capture, kind, chains, program, **options):
     """A program that runs already is attached to."""
     until(lambda: whole_cpu_seconds(program.pid) > 0.3)
     recorded(profctl, "-F", FREQUENCY, "-o", capture, "--pid", program.pid, "-d", 1.5)
+    program.kill()
     check(Capture(profcapture, capture, kind), chains, **options)
 
 
