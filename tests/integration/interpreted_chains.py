@@ -35,14 +35,15 @@ def programs(first, version, prefix, variable):
     return [parameter(program) for program in [first, *filter(None, os.environ.get(variable, "").split(":"))]]
 
 
-def walk(command, hz, seconds):
-    """Starts a program and returns the lines that walk-interpreted prints of it."""
+def walk(command, hz, seconds, begin=0.2):
+    """Starts a program and returns the lines that walk-interpreted prints of it after `begin` seconds of
+    its CPU time."""
     tool = os.environ.get("WALK_INTERPRETED")
     if not tool:
         pytest.skip("built without libbpf, bpftool or clang")
     with subprocess.Popen(command) as program:
         try:
-            until(lambda: whole_cpu_seconds(program.pid) > 0.2)
+            until(lambda: whole_cpu_seconds(program.pid) > begin)
             done = subprocess.run(
                 [tool, str(program.pid), str(hz), str(seconds)],
                 stdout=subprocess.PIPE, stderr=subprocess.PIPE, encoding="utf-8", timeout=60,

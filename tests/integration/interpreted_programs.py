@@ -233,7 +233,10 @@ def check_shares(command, seventy, thirty, slack=0.0):
 def check_hostile(command, flag=TORN):
     """A process with frames that are wrong harms only its own samples: each has the flag. With DEEPER,
     the chains end at the limit."""
-    lines = [line for line in walk(command, 999, 0.5) if line[0] != "#"]
+    for seconds in 0.2, 2:  # on a busy machine, a process may have no sample in a fifth of a second
+        lines = [line for line in walk(command, 999, seconds, begin=0) if line[0] != "#"]
+        if lines:
+            break
     assert lines
     flags = {int(line.split("\t")[0], 16) for line in lines}
     assert all(found & flag for found in flags), flags
