@@ -4,6 +4,7 @@
 
 Each program does a number of rounds, so that its start-up is a small part even on a busy machine.
 """
+import functools
 import os
 import re
 import shutil
@@ -58,14 +59,17 @@ UNREAD = {"LD_PRELOAD": os.environ["REFUSE_BPF_MODULE"], "REFUSE_BPF": "v8"} if 
 HAS_JAVA = shutil.which("java") is not None and shutil.which("javac") is not None
 
 
+@functools.cache
 def new_python():
     """A Python that can write its functions' names for perf, or None."""
     built = sorted(Path.home().glob(".pyenv/versions/3.*/bin/python3"), reverse=True)
     for name in "python3.13", "python3.12", "/usr/bin/python3", *built:
         path = shutil.which(name)
-        if path and subprocess.run([path, "-X", "perf", "-c", "import sys; assert sys.version_info >= (3, 12)"],
-                                   stderr=subprocess.DEVNULL, check=False).returncode == 0:
-            return path
+        if path:
+            done = subprocess.run([path, "-X", "perf", "-c", "import sys; assert sys.version_info >= (3, 12); print(sys.executable)"],
+                                  stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True, check=False)
+            if done.returncode == 0:
+                return done.stdout.strip()  # which pyenv's script, if it is `path`, takes 0.1 s to find
     return None
 
 
