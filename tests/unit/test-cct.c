@@ -210,7 +210,7 @@ static char *print(GArray *nodes, uint64_t rows)
 	options.place_of = place_of;
 	options.rows = rows;
 	options.whole = 100;
-	out_init(&out, -1);
+	out = out_buffer();
 	tree_print(folded, &options, &table, &style, false);
 	text = g_strdup(out.text->str);
 	out_done(&out);

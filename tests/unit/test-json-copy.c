@@ -10,7 +10,7 @@ static void check(const char *text, const char *want, const char *file, int line
 	struct out out;
 	struct json json;
 
-	out_init(&out, -1);
+	out = out_buffer();
 	json_init(&json, &out);
 	json_begin_object(&json, NULL);
 	json_copy(&json, "v", text);

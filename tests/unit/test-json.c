@@ -11,7 +11,7 @@ static struct json json;
 
 static void setup(void)
 {
-	out_init(&out, -1);
+	out = out_buffer();
 	json_init(&json, &out);
 }
 

@@ -279,7 +279,7 @@ static void test_by_blocks(void)
 		memory.reader.limit = 20;
 		REQUIRE(answer(&memory, &build));
 		CHECK_STR(g_array_index(memory.lines, struct memory_line, 0).name, rows[by_blocks]);
-		out_init(&out, -1);
+		out = out_buffer();
 		memory_print_tree(&memory, &out);
 		CHECK(strstr(out.text->str, by_blocks ? "\n   20.0    1000 B       1  `- b"
 						      : "\n   96.2    1000 B       1  `- b"));
@@ -744,7 +744,7 @@ static void test_tree_of_differences(void)
 		memory.is_inverted = inverted;
 		memory.reader.limit = 20;
 		REQUIRE(answer(&memory, &build));
-		out_init(&out, -1);
+		out = out_buffer();
 		memory_print_tree(&memory, &out);
 		for (size_t i = 0; i < ARRAY_SIZE(want[0]); i++)
 			if (!CHECK(strstr(out.text->str, want[inverted][i])))
@@ -772,7 +772,7 @@ static void test_deep_tree(void)
 		memory.is_tree = true;
 		memory.is_inverted = inverted;
 		REQUIRE(answer(&memory, &build));
-		out_init(&out, -1);
+		out = out_buffer();
 		json_init(&memory.json, &out);
 		json_begin_object(&memory.json, NULL);
 		memory_write_tree(&memory, &memory.json);

@@ -94,7 +94,7 @@ static void test_memory(void)
 {
 	struct out out;
 
-	out_init(&out, -1);
+	out = out_buffer();
 	out_text(&out, "ab");
 	out_char(&out, 'c');
 	out_printf(&out, "%d", 12);

@@ -18,14 +18,15 @@ struct sheet {
 
 enum field { FIRST, SECOND, SPARK, NAME, PLACE, OTHER };
 
-static void get_cell(const void *data, size_t row, unsigned field, struct cell *ret_cell)
+static struct cell get_cell(const void *data, size_t row, unsigned field)
 {
 	const struct sheet *sheet = data;
+	struct cell cell = sheet->cells[row][field];
 
-	*ret_cell = sheet->cells[row][field];
-	ret_cell->owned = ret_cell->kind == CELL_TEXT ? g_strdup(ret_cell->text) : NULL;
+	cell.owned = cell.kind == CELL_TEXT ? g_strdup(cell.text) : NULL;
 	if (field == NAME && sheet->prefixes[row])
-		ret_cell->prefix = g_strdup(sheet->prefixes[row]);
+		cell.prefix = g_strdup(sheet->prefixes[row]);
+	return cell;
 }
 
 static struct table table_of(const struct sheet *sheet)
@@ -38,7 +39,7 @@ static void check_print(const struct table *table, unsigned columns, const char 
 	struct table_style style = { .columns = columns };
 	struct out out;
 
-	out_init(&out, -1);
+	out = out_buffer();
 	style.out = &out;
 	table_print(table, &style, table->rows);
 	CHECK_STR(out.text->str, want);
@@ -126,7 +127,7 @@ static void check_lines(const struct table *table, unsigned least)
 		g_auto(GStrv) lines = NULL;
 		struct out out;
 
-		out_init(&out, -1);
+		out = out_buffer();
 		style.out = &out;
 		table_print(table, &style, table->rows);
 		lines = g_strsplit(out.text->str, "\n", -1);
@@ -265,7 +266,7 @@ static void test_whole_names(void)
 	const struct table table = report_table();
 	struct out out;
 
-	out_init(&out, -1);
+	out = out_buffer();
 	table_print(&table, &(struct table_style){ .out = &out, .is_padded = true }, 2);
 	CHECK_STR(out.text->str,
 		  "self %  samples  0-1 s   function  place\n"
@@ -500,7 +501,7 @@ static void test_bold(void)
 
 	table_add_column(&table, NAME, COLUMN_NAME, "function");
 	table.is_bold = is_first;
-	out_init(&out, -1);
+	out = out_buffer();
 	style.out = &out;
 	table_print(&table, &style, 3);
 	CHECK_STR(out.text->str, "\033[1mfunction\033[0m\n\033[1mmemcmp\033[0m\n"
@@ -556,7 +557,7 @@ static void check_write(const struct table *table, enum json_format format, cons
 	struct json json;
 	struct out out;
 
-	out_init(&out, -1);
+	out = out_buffer();
 	json_init(&json, &out);
 	if (format == JSON_FORMAT_JSON)
 		json_begin_object(&json, NULL);

@@ -66,7 +66,7 @@ static void check(const struct lacks *lacks, enum profile_by by)
 	CHECK_STR(hint.problem, lacks->problem);
 	CHECK_STR(hint.advice, lacks->advice);
 	CHECK_STR(hint.subject, lacks->subject);
-	out_init(&out, -1);
+	out = out_buffer();
 	report_hint_print(&hint, &out);
 	printf("# %s", out.text->len ? out.text->str : "-\n");
 	CHECK(lacks->says ? strstr(out.text->str, lacks->says) != NULL : out.text->len == 0);

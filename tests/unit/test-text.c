@@ -89,7 +89,7 @@ static void check_wrapped(const char *text, unsigned column, unsigned columns, c
 {
 	struct out out;
 
-	out_init(&out, -1);
+	out = out_buffer();
 	text_wrap(&out, text, column, 2, columns);
 	CHECK_STR(out.text->str, want);
 	out_done(&out);

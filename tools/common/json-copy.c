@@ -187,10 +187,9 @@ static bool copy_value(struct copy *copy, const char *key)
 void json_copy(struct json *json, const char *key, const char *text)
 {
 	struct copy copy = { .at = text ? text : "" };
-	struct out out;
+	CLEANUP_OUT struct out out = out_buffer();
 	bool ok;
 
-	out_init(&out, -1);
 	json_init(&copy.json, &out);
 	ok = copy_value(&copy, NULL);
 	skip_space(&copy);
@@ -202,5 +201,4 @@ void json_copy(struct json *json, const char *key, const char *text)
 		json_null(json, key);
 	}
 	json_done(&copy.json);
-	out_done(&out);
 }

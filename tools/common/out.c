@@ -13,9 +13,15 @@
 
 #define OUT_BUFFER_BYTES (64 * 1024)
 
+struct out out_buffer(void)
+{
+	return (struct out){ .fd = -1, .text = g_string_sized_new(256) };
+}
+
 void out_init(struct out *out, int fd)
 {
-	*out = (struct out){ .fd = fd, .text = g_string_sized_new(256) };
+	*out = out_buffer();
+	out->fd = fd;
 }
 
 void out_done(struct out *out)

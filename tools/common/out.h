@@ -48,10 +48,12 @@ static inline char *out_room(GString *to, size_t length)
 	return to->str + to->len;
 }
 
-/* Borrows fd. -1 makes a buffer in memory, whose bytes are out->text. */
-void out_init(struct out *out, int fd);
+void out_init(struct out *out, int fd); /* borrows fd */
 /* Does not flush: call out_flush() first. */
 void out_done(struct out *out);
+/* CLEANUP_OUT struct out line = out_buffer(); is in memory: its bytes are line.text. */
+struct out out_buffer(void);
+#define CLEANUP_OUT CLEANUP(out_done)
 
 /* Returns the struct out for standard output. cli_main() flushes and checks it after the verb. */
 struct out *out_stdout(void);

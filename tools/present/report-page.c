@@ -11,7 +11,7 @@
 void report_page_init(struct report_page *page)
 {
 	page->columns = g_byte_array_new();
-	out_init(&page->list, -1);
+	page->list = out_buffer();
 	json_init(&page->json, &page->list);
 	json_begin_array(&page->json, NULL);
 }

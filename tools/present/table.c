@@ -19,14 +19,6 @@ void table_add_column(struct table *table, unsigned field, enum column_format fo
 		(struct table_column){ .field = field, .format = format, .title = title };
 }
 
-static struct cell get_cell(const struct table *table, size_t row, unsigned field)
-{
-	struct cell cell = { .kind = CELL_NONE };
-
-	table->get(table->data, row, field, &cell);
-	return cell;
-}
-
 void cell_done(struct cell *cell)
 {
 	g_free(cell->owned);
@@ -237,7 +229,7 @@ static void measure(const struct table *table, size_t shown, const struct table_
 		if (column->format >= COLUMN_NAME && columns == 0)
 			continue;
 		for (size_t row = 0; row < shown; row++) {
-			struct cell cell = get_cell(table, row, column->field);
+			struct cell cell = table->get(table->data, row, column->field);
 			g_autofree char *text = format_cell(table, column, &cell);
 			unsigned width = text_width(text) + prefix_width(&cell);
 
@@ -287,7 +279,7 @@ static struct fitting fitting_of(const struct table *table, const struct layout 
 {
 	const struct table_column *column = find_column(table, COLUMN_NAME);
 	const struct table_column *at = find_column(table, COLUMN_PLACE);
-	struct cell cell = get_cell(table, row, column->field);
+	struct cell cell = table->get(table->data, row, column->field);
 	struct fitting fitting = { .name = format_cell(table, column, &cell) };
 	unsigned place = 0;
 
@@ -297,7 +289,7 @@ static struct fitting fitting_of(const struct table *table, const struct layout 
 	if (at && !layout->hidden[at - table->columns]) {
 		g_autofree char *text = NULL;
 
-		cell = get_cell(table, row, at->field);
+		cell = table->get(table->data, row, at->field);
 		text = format_cell(table, at, &cell);
 		place = *text ? text_width(text) + GAP : 0;
 		cell_done(&cell);
@@ -408,7 +400,7 @@ static void put_cell(const struct table *table, const struct table_style *style,
 {
 	const struct table_column *column = &table->columns[i];
 	bool is_name = column->format == COLUMN_NAME && layout->names;
-	struct cell cell = get_cell(table, row, column->field);
+	struct cell cell = table->get(table->data, row, column->field);
 	g_autofree char *text = is_name ? NULL : format_cell(table, column, &cell);
 	bool is_missing = text && !*text && column->format < COLUMN_PLACE &&
 			  !pads_numbers(table, style);
@@ -521,7 +513,7 @@ void cell_write(struct json *json, const char *key, const struct cell *cell)
 void table_write_row(const struct table *table, struct json *json, size_t row)
 {
 	for (const struct table_member *member = table->members; member->key; member++) {
-		struct cell cell = get_cell(table, row, member->field);
+		struct cell cell = table->get(table->data, row, member->field);
 
 		cell_write(json, member->key, &cell);
 		cell_done(&cell);

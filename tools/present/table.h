@@ -105,8 +105,8 @@ struct table_fit {
 
 struct table {
 	size_t rows;
-	/* Sets *ret_cell, which is initialized to CELL_NONE. */
-	void (*get)(const void *data, size_t row, unsigned field, struct cell *ret_cell);
+	/* Returns a cell that the caller frees by cell_done(). */
+	struct cell (*get)(const void *data, size_t row, unsigned field);
 	const void *data;
 	const struct table_member *members;
 	const char *key; /* key of the rows in JSON; NULL: "rows" */
@@ -193,4 +193,15 @@ static inline struct cell cell_own_list(const char **list)
 static inline struct cell cell_unknown(void)
 {
 	return (struct cell){ .kind = CELL_UNKNOWN };
+}
+
+static inline struct cell cell_none(void)
+{
+	return (struct cell){ .kind = CELL_NONE };
+}
+
+/* Takes ownership of the text. NULL does not apply to the row. */
+static inline struct cell cell_own_or_none(char *text)
+{
+	return text ? cell_own_text(text) : cell_none();
 }

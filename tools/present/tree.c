@@ -247,43 +247,36 @@ static struct cell rounded(double number)
 					   : UINT64_MAX);
 }
 
-static void get_cell(const void *data, size_t row, unsigned field, struct cell *ret_cell)
+static struct cell get_cell(const void *data, size_t row, unsigned field)
 {
 	const struct rows *rows = data;
 	const struct tree_line *line = &g_array_index(rows->lines, struct tree_line, row);
 	const struct cct_node *node = node_at(rows->nodes, line->node);
-	char *place;
+	struct cell name;
 
 	if (line->node == 0 && field != TREE_NAME)
-		return;
+		return cell_none();
 	switch ((enum tree_field)field) {
 	case TREE_TOTAL_SHARE:
-		*ret_cell = cell_double(share_of(rows, node->total));
-		break;
+		return cell_double(share_of(rows, node->total));
 	case TREE_SELF_SHARE:
-		*ret_cell = cell_double(share_of(rows, node->self));
-		break;
+		return cell_double(share_of(rows, node->self));
 	case TREE_TOTAL:
-		*ret_cell = rounded(node->total);
-		break;
+		return rounded(node->total);
 	case TREE_COUNT:
-		*ret_cell = rounded(node->total_count);
-		break;
+		return rounded(node->total_count);
 	case TREE_CHANGE:
-		*ret_cell = cell_int(llround(node->total_count));
-		break;
+		return cell_int(llround(node->total_count));
 	case TREE_NAME:
-		*ret_cell = cell_own_text(describe(rows, line));
-		ret_cell->prefix = g_strdup(line->prefix);
-		break;
-	case TREE_PLACE:
+		name = cell_own_text(describe(rows, line));
+		name.prefix = g_strdup(line->prefix);
+		return name;
+	default:
 		/* A name such as "kernel: futex" contains its place. */
-		place = line->caller || is_kernel_run(rows->options, node->function)
-				? NULL
-				: rows->options->place_of(node->function, rows->options->data);
-		if (place)
-			*ret_cell = cell_own_text(place);
-		break;
+		return line->caller || is_kernel_run(rows->options, node->function)
+			       ? cell_none()
+			       : cell_own_or_none(rows->options->place_of(node->function,
+									  rows->options->data));
 	}
 }
 

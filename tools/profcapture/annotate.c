@@ -142,7 +142,7 @@ struct listing {
 	struct table table;
 };
 
-static void get_line_cell(const void *data, size_t row, unsigned field, struct cell *ret_cell)
+static struct cell get_line_cell(const void *data, size_t row, unsigned field)
 {
 	const struct listing *listing = data;
 	const struct annotate_line *line = listing->rows->pdata[row];
@@ -150,10 +150,9 @@ static void get_line_cell(const void *data, size_t row, unsigned field, struct c
 		code_files_source(&listing->annotate->files, line->at.file);
 
 	if (field != TEXT)
-		*ret_cell = place_cell(listing->annotate, field, &line->at,
-				       listing->annotate->code.wants_total);
-	else if (source)
-		*ret_cell = cell_own_text(source_text_line(source, line->at.line));
+		return place_cell(listing->annotate, field, &line->at,
+				  listing->annotate->code.wants_total);
+	return source ? cell_own_text(source_text_line(source, line->at.line)) : cell_none();
 }
 
 /* Returns an instruction with short names, such as "call 2190 <std::string::append>". Removes the
@@ -182,8 +181,7 @@ static char *shorten_instruction(const char *shown, const char *text)
 	return g_string_free(to, FALSE);
 }
 
-static void get_instruction_cell(const void *data, size_t row, unsigned field,
-				 struct cell *ret_cell)
+static struct cell get_instruction_cell(const void *data, size_t row, unsigned field)
 {
 	const struct listing *listing = data;
 	const struct annotate_code *code = &listing->annotate->code;
@@ -191,32 +189,26 @@ static void get_instruction_cell(const void *data, size_t row, unsigned field,
 	const struct annotate_instruction *at = listing->rows ? listing->rows->pdata[row]
 							      : annotate_instruction_at(code, row);
 
-	if (!at) {
-		if (field == ADDRESS)
-			*ret_cell = cell_text("...");
-		return;
-	}
+	if (!at)
+		return field == ADDRESS ? cell_text("...") : cell_none();
 	switch ((enum field)field) {
 	case TEXT:
-		*ret_cell = at->text && is_text
-				    ? cell_own_text(shorten_instruction(code->shown.name, at->text))
-				    : cell_text(at->text);
-		break;
+		return at->text && is_text
+			       ? cell_own_text(shorten_instruction(code->shown.name, at->text))
+			       : cell_text(at->text);
 	case OFFSET:
-		*ret_cell = (struct cell){ .kind = CELL_HEX, .number = at->offset };
-		break;
+		return (struct cell){ .kind = CELL_HEX, .number = at->offset };
 	case ADDRESS:
-		*ret_cell = is_text ? cell_own_text(g_strdup_printf("%" PRIx64, at->address))
-				    : (struct cell){ .kind = CELL_HEX, .number = at->address };
-		break;
+		return is_text ? cell_own_text(g_strdup_printf("%" PRIx64, at->address))
+			       : (struct cell){ .kind = CELL_HEX, .number = at->address };
 	case WHERE: /* such as "shop.cpp:24  shop::poly" */
-		if (at->at.file)
-			*ret_cell = cell_own_text(g_strdup_printf(
-				"%s:%" PRIu32 "%s%s", annotate_base_name(at->at.file), at->at.line,
-				at->callee ? "  " : "", at->callee ? at->callee : ""));
-		break;
+		if (!at->at.file)
+			return cell_none();
+		return cell_own_text(g_strdup_printf(
+			"%s:%" PRIu32 "%s%s", annotate_base_name(at->at.file), at->at.line,
+			at->callee ? "  " : "", at->callee ? at->callee : ""));
 	default:
-		*ret_cell = place_cell(listing->annotate, field, &at->at, false);
+		return place_cell(listing->annotate, field, &at->at, false);
 	}
 }
 
@@ -531,22 +523,20 @@ static GPtrArray *list_text_rows(struct annotate *annotate)
 	return rows;
 }
 
-static void get_text_cell(const void *data, size_t row, unsigned field, struct cell *ret_cell)
+static struct cell get_text_cell(const void *data, size_t row, unsigned field)
 {
 	const struct listing *listing = data;
 	const struct text_row *at = listing->rows->pdata[row];
 	const struct annotate_line *line = at->line;
 	const struct source_text *source = code_files_source(&listing->annotate->files, at->file);
 	bool is_callee = line && line->at.is_inlined, is_source = !is_callee && !at->is_title;
-	g_autoptr(GString) text = NULL;
+	GString *text;
 
 	switch ((enum field)field) {
 	case LINE:
-		if (at->number && is_source)
-			*ret_cell = cell_uint(at->number);
-		else if (is_source)
-			*ret_cell = cell_text(line ? NULL : "...");
-		break;
+		return !is_source   ? cell_none()
+		       : at->number ? cell_uint(at->number)
+				    : cell_text(line ? NULL : "...");
 	case TEXT:
 		if (is_callee) { /* such as "+19 std::vector  vector.tcc:119" */
 			text = g_string_new(NULL);
@@ -557,28 +547,25 @@ static void get_text_cell(const void *data, size_t row, unsigned field, struct c
 				g_string_append_printf(text, "  %s:%" PRIu32,
 						       annotate_base_name(line->hottest.file),
 						       line->hottest.line);
-			*ret_cell = cell_own_text(g_string_free(g_steal_pointer(&text), FALSE));
-		} else if (at->is_title) {
-			*ret_cell = cell_own_text(g_strdup_printf(
-				"%s:", at->file ? annotate_base_name(at->file) : "-"));
-		} else if (source && at->number) {
-			*ret_cell = cell_own_text(source_text_line(source, at->number));
+			return cell_own_text(g_string_free(text, FALSE));
 		}
-		break;
+		if (at->is_title)
+			return cell_own_text(g_strdup_printf(
+				"%s:", at->file ? annotate_base_name(at->file) : "-"));
+		return source && at->number ? cell_own_text(source_text_line(source, at->number))
+					    : cell_none();
 	default:
-		if (line)
-			*ret_cell =
-				place_cell(listing->annotate, field, &line->at,
-					   !is_callee || listing->annotate->code.has_callee_totals);
+		return line ? place_cell(listing->annotate, field, &line->at,
+					 !is_callee || listing->annotate->code.has_callee_totals)
+			    : cell_none();
 	}
 }
 
 static bool is_hot(const void *data, size_t row)
 {
 	const struct listing *listing = data;
-	struct cell cell = { .kind = CELL_NONE };
+	struct cell cell = listing->table.get(data, row, SELF_PCT);
 
-	listing->table.get(data, row, SELF_PCT, &cell);
 	return cell.kind == CELL_DOUBLE && cell.real >= 10;
 }
 

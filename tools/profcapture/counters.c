@@ -317,9 +317,9 @@ static double fill_bins(const struct counter *counter, const struct series *seri
 	return most;
 }
 
-/* Fills in a cell that identifies the counter. */
-static void get_counter_cell(const struct counters *counters, const struct counter *counter,
-			     unsigned field, struct cell *ret_cell)
+/* Returns a cell that identifies the counter. */
+static struct cell counter_cell(const struct counters *counters, const struct counter *counter,
+				unsigned field)
 {
 	static const char *const kinds[] = { "gauge", "sum" };
 	bool has_process = counter->process > NAMES_LOST;
@@ -333,13 +333,13 @@ static void get_counter_cell(const struct counters *counters, const struct count
 	};
 
 	if (field < ARRAY_SIZE(texts))
-		*ret_cell = cell_text(texts[field]);
-	else if (field == GROUP_AND_NAME)
-		*ret_cell = cell_own_text(describe(counter));
-	else if (field == PROCESS && has_process)
-		*ret_cell = cell_own_text(g_strdup_printf("%s %" PRIu64, comm ? comm : "-", pid));
-	else if (field == PID && has_process)
-		*ret_cell = cell_uint(pid);
+		return cell_text(texts[field]);
+	if (field == GROUP_AND_NAME)
+		return cell_own_text(describe(counter));
+	if (!has_process)
+		return cell_none();
+	return field == PID ? cell_uint(pid)
+			    : cell_own_text(g_strdup_printf("%s %" PRIu64, comm ? comm : "-", pid));
 }
 
 static struct cell real_cell(const struct counter *counter, double value)
@@ -351,7 +351,7 @@ static struct cell real_cell(const struct counter *counter, double value)
 	return cell;
 }
 
-static void get_cell(const void *data, size_t row, unsigned field, struct cell *ret_cell)
+static struct cell get_cell(const void *data, size_t row, unsigned field)
 {
 	const struct counters *counters = data;
 	const struct series *series = counters->all->pdata[row];
@@ -360,25 +360,23 @@ static void get_cell(const void *data, size_t row, unsigned field, struct cell *
 	double heights[SPARKLINE_COLUMNS], most;
 
 	if (counters->reader.format == READER_TEXT &&
-	    (counter->kind == PROF_COUNTER_SUM ? is_of_gauges : is_of_sums)) {
-		*ret_cell = (struct cell){ 0 };
-	} else if (field < N_NUMBERS) {
-		*ret_cell = real_cell(counter, series->known ? series->numbers[field] : NAN);
-	} else if (field == RATE) {
-		*ret_cell = real_cell(counter, rate_of(counter, series));
-	} else if (field == GROWTH) {
-		*ret_cell = real_cell(counter, growth_of_sum(counter, series));
-	} else if (field == COUNT) {
-		*ret_cell = cell_uint(series->count);
-	} else if (field == OVER_TIME) {
-		most = fill_bins(counter, series, heights);
-		*ret_cell = cell_own_text(sparkline(heights, SPARKLINE_COLUMNS, most));
-	} else {
-		get_counter_cell(counters, counter, field, ret_cell);
-	}
+	    (counter->kind == PROF_COUNTER_SUM ? is_of_gauges : is_of_sums))
+		return cell_none();
+	if (field < N_NUMBERS)
+		return real_cell(counter, series->known ? series->numbers[field] : NAN);
+	if (field == RATE)
+		return real_cell(counter, rate_of(counter, series));
+	if (field == GROWTH)
+		return real_cell(counter, growth_of_sum(counter, series));
+	if (field == COUNT)
+		return cell_uint(series->count);
+	if (field != OVER_TIME)
+		return counter_cell(counters, counter, field);
+	most = fill_bins(counter, series, heights);
+	return cell_own_text(sparkline(heights, SPARKLINE_COLUMNS, most));
 }
 
-static void get_point_cell(const void *data, size_t row, unsigned field, struct cell *ret_cell)
+static struct cell get_point_cell(const void *data, size_t row, unsigned field)
 {
 	const struct counters *counters = data;
 	const struct counter_point *point =
@@ -386,14 +384,13 @@ static void get_point_cell(const void *data, size_t row, unsigned field, struct 
 	const struct counter *counter = counter_at(&counters->values, point->counter);
 
 	if (field == TIME)
-		*ret_cell = cell_int(point->time_ns);
-	else if (field == VALUE)
-		*ret_cell = real_cell(counter, point->value);
-	else if (field == RATE)
-		*ret_cell = real_cell(counter, counter->kind == PROF_COUNTER_SUM ? point->rate
-										 : (double)NAN);
-	else
-		get_counter_cell(counters, counter, field, ret_cell);
+		return cell_int(point->time_ns);
+	if (field == VALUE)
+		return real_cell(counter, point->value);
+	if (field == RATE)
+		return real_cell(counter,
+				 counter->kind == PROF_COUNTER_SUM ? point->rate : (double)NAN);
+	return counter_cell(counters, counter, field);
 }
 
 static struct table timeline_of(const struct counters *counters)

@@ -136,13 +136,12 @@ static void path_print(const void *data, struct out *out)
 	g_autofree char *whole = text_duration(critical_path_ns(node_at(path, 0)->total));
 	g_autofree char *samples = text_count(path->samples);
 	g_auto(GStrv) lines = NULL;
-	struct out text;
+	CLEANUP_OUT struct out text = out_buffer();
 
 	reader_print_losses(&verb->reader, out, READER_LOSSES);
 	reader_print_lost_names(&verb->reader, out);
 	if (verb->reader.is_incomplete)
 		out_text(out, _("Waits during which another thread ran may be missing\n"));
-	out_init(&text, -1);
 	if (path->mark) {
 		g_autofree char *mark = text_escape(path->mark);
 		g_autofree char *spans = text_count(path->spans);
@@ -173,7 +172,6 @@ static void path_print(const void *data, struct out *out)
 	lines = g_strsplit(g_strchomp(text.text->str), "\n", -1);
 	for (char **line = lines; *line; line++)
 		text_wrap(out, *line, 0, 2, verb->reader.columns);
-	out_done(&text);
 	out_char(out, '\n');
 	table_add_column(&table, TREE_TOTAL_SHARE, COLUMN_PERCENT, _("total %"));
 	table_add_column(&table, TREE_TOTAL, COLUMN_DURATION, _("time"));

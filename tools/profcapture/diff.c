@@ -69,7 +69,6 @@ static const struct cli_option options[] = {
 };
 
 static const struct diff_identity ambiguous;
-static const struct cell cell_none;
 
 /* ---- options --------------------------------------------------------------------------------- */
 
@@ -256,16 +255,16 @@ static struct cell change_cell(const struct diff *diff, const struct diff_row *r
 	}
 }
 
-static void get_cell(const void *data, size_t place, unsigned field, struct cell *ret_cell)
+static struct cell get_cell(const void *data, size_t place, unsigned field)
 {
 	const struct diff *diff = data;
 	const struct diff_row *row = diff->order->pdata[place];
 
-	*ret_cell = field < FN_FIELDS  ? function_cell(row, field)
-		    : field == INLINED ? cell_bool(row->id->is_inlined)
-		    : field == PATH    ? path_cell(diff, row)
-		    : field < A        ? caller_cell(diff, row, field)
-				       : change_cell(diff, row, field);
+	return field < FN_FIELDS  ? function_cell(row, field)
+	       : field == INLINED ? cell_bool(row->id->is_inlined)
+	       : field == PATH    ? path_cell(diff, row)
+	       : field < A        ? caller_cell(diff, row, field)
+				  : change_cell(diff, row, field);
 }
 
 /* Returns text such as "16.6 s", "2.15 MiB/s" or "9.8 %". */
@@ -380,7 +379,7 @@ static struct cell place_cell(const struct diff *diff, const struct diff_row *ro
 
 	return file ? cell_own_text(g_strdup_printf("%s:%" PRIu32, file, function->line))
 	       : strcmp(id->image, "-") != 0 ? cell_text(id->image)
-					     : cell_none;
+					     : cell_none();
 }
 
 static struct cell row_cell(const struct diff_verb *verb, const struct diff_row *row,
@@ -402,7 +401,7 @@ static struct cell row_cell(const struct diff_verb *verb, const struct diff_row 
 	case SHORT_NAME:
 		return is_whole ? cell_text(_("(whole run)")) : cell_own_text(path_text(verb, row));
 	case PLACE:
-		return is_whole ? cell_none : place_cell(diff, row);
+		return is_whole ? cell_none() : place_cell(diff, row);
 	}
 	if ((is_whole && !diff->has_events) || (field == CHANGE_NOISE && !row->has_noise))
 		return cell_unknown();
@@ -410,7 +409,7 @@ static struct cell row_cell(const struct diff_verb *verb, const struct diff_row 
 		return cell_uint(0);
 	/* If the share in A is 0, the change equals the share in B, so show it only once. */
 	if (row->a == 0 && field <= CHANGE_NOISE && g_str_has_prefix(unit, "percent"))
-		return cell_none;
+		return cell_none();
 	return cell_own_text(
 		field == CHANGE ? change_text(verb, row, unit, value, value < 0 ? "-" : "+")
 		: field == CHANGE_NOISE
@@ -418,20 +417,19 @@ static struct cell row_cell(const struct diff_verb *verb, const struct diff_row 
 			: value_text(unit, value, ""));
 }
 
-static void get_text(const void *data, size_t place, unsigned field, struct cell *ret_cell)
+static struct cell get_text(const void *data, size_t place, unsigned field)
 {
 	const struct diff_verb *verb = data;
 
-	*ret_cell =
-		row_cell(verb, place ? verb->diff.order->pdata[place - 1] : &verb->whole, field);
+	return row_cell(verb, place ? verb->diff.order->pdata[place - 1] : &verb->whole, field);
 }
 
-static void get_process(const void *data, size_t place, unsigned field, struct cell *ret_cell)
+static struct cell get_process(const void *data, size_t place, unsigned field)
 {
 	const struct diff_verb *verb = data;
 	const struct diff_row *row = verb->diff.processes->pdata[place];
 
-	*ret_cell = field == SHORT_NAME ? cell_text(row->comm) : row_cell(verb, row, field);
+	return field == SHORT_NAME ? cell_text(row->comm) : row_cell(verb, row, field);
 }
 
 /* ---- JSON and CSV ---------------------------------------------------------------------------- */
@@ -606,15 +604,13 @@ static void print_verdict(const struct diff_verb *verb, struct out *out, unsigne
 
 static char *command_text(const struct diff_run *run)
 {
-	struct out command;
+	CLEANUP_OUT struct out command = out_buffer();
 	char *text;
 
-	out_init(&command, -1);
 	capture_print_command(run->reader->capture, &command);
 	text = text_width(command.text->str) > COMMAND_COLUMNS
 		       ? text_fit(command.text->str, COMMAND_COLUMNS, TEXT_LEFT)
 		       : g_strdup(command.text->str);
-	out_done(&command);
 	return text;
 }
 
@@ -668,7 +664,7 @@ static void print_head(const struct diff_verb *verb, const struct reader *reader
 	g_autofree char *a = side_text(verb, DIFF_A), *b = side_text(verb, DIFF_B);
 	unsigned columns = reader->columns ? reader->columns : LINE_COLUMNS;
 	bool is_complete = true;
-	struct out warnings;
+	CLEANUP_OUT struct out warnings = out_buffer();
 
 	for (guint i = 0; i < diff->notes->len; i++) {
 		g_autofree char *text = text_escape(note_at(diff, i)->text);
@@ -682,7 +678,6 @@ static void print_head(const struct diff_verb *verb, const struct reader *reader
 	if (diff->measure == DIFF_SAMPLES)
 		profile_print_other_events(&diff_run_at(diff, 0)->profile, out);
 	out_char(out, '\n');
-	out_init(&warnings, -1);
 	for (guint i = 0; i < diff->notes->len; i++) {
 		g_autofree char *text = text_escape(note_at(diff, i)->text);
 
@@ -705,7 +700,6 @@ static void print_head(const struct diff_verb *verb, const struct reader *reader
 		out_text(out, warnings.text->str);
 		reader_style(reader, out, READER_PLAIN);
 	}
-	out_done(&warnings);
 	if (is_complete)
 		out_text(out, _("Lost: nothing.\n"));
 }

@@ -88,7 +88,7 @@ uint64_t durations_percentile(struct durations *durations, unsigned percent)
 			   (n * percent + 99) / 100 - 1);
 }
 
-void durations_cell(struct durations *durations, enum duration_field field, struct cell *ret_cell)
+struct cell durations_cell(struct durations *durations, enum duration_field field)
 {
 	const uint64_t numbers[] = { durations->total_ns, durations->min_ns, durations->max_ns };
 	static const unsigned percents[] = {
@@ -96,13 +96,11 @@ void durations_cell(struct durations *durations, enum duration_field field, stru
 	};
 
 	if (durations_count(durations) == 0)
-		return;
-	if (field < DURATION_MEAN)
-		*ret_cell = cell_uint(numbers[field]);
-	else
-		*ret_cell = cell_uint(field == DURATION_MEAN
-					      ? durations_mean(durations)
-					      : durations_percentile(durations, percents[field]));
+		return cell_none();
+	return cell_uint(field < DURATION_MEAN ? numbers[field]
+			 : field == DURATION_MEAN
+				 ? durations_mean(durations)
+				 : durations_percentile(durations, percents[field]));
 }
 
 void durations_add_columns(struct table *table, unsigned first)

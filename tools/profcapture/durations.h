@@ -37,7 +37,7 @@ uint64_t durations_mean(const struct durations *durations);
 /* Returns the percentile by nearest rank: the smallest value that `percent` (1 to 100) percent of
  * all values do not exceed. Takes linear time. */
 uint64_t durations_percentile(struct durations *durations, unsigned percent);
-/* Sets the cell. Does nothing if there are no durations. */
-void durations_cell(struct durations *durations, enum duration_field field, struct cell *ret_cell);
+/* Returns CELL_NONE if there are no durations. */
+struct cell durations_cell(struct durations *durations, enum duration_field field);
 /* Adds the columns of text. `first`: the verb's own field for DURATION_TOTAL. */
 void durations_add_columns(struct table *table, unsigned first);

@@ -528,7 +528,7 @@ static char *describe(const struct events_verb *verb, const struct event_series 
 	return g_string_free(text, FALSE);
 }
 
-static void get_cell(const void *data, size_t row, unsigned field, struct cell *ret_cell)
+static struct cell get_cell(const void *data, size_t row, unsigned field)
 {
 	const struct events_verb *verb = data;
 	struct event_series *series = verb->all->pdata[row];
@@ -539,15 +539,15 @@ static void get_cell(const void *data, size_t row, unsigned field, struct cell *
 				     [NO_BEGIN] = series->no_begin };
 
 	if (field == EVENT)
-		*ret_cell = cell_text(event_name(verb, series));
+		return cell_text(event_name(verb, series));
 	else if (field == VALUE)
-		*ret_cell = value_cell(series);
+		return value_cell(series);
 	else if (field == EVENT_AND_VALUE)
-		*ret_cell = cell_own_text(describe(verb, series));
+		return cell_own_text(describe(verb, series));
 	else if (field < TOTAL)
-		*ret_cell = cell_uint(numbers[field]);
+		return cell_uint(numbers[field]);
 	else
-		durations_cell(d, field - TOTAL, ret_cell);
+		return durations_cell(d, field - TOTAL);
 }
 
 static struct table table_of(const void *data)

@@ -284,16 +284,14 @@ static void write_capture(struct html *html)
 	json_begin_array(&html->json, "facts");
 	for (unsigned k = 0; k < sides->n; k++) {
 		const struct capture *side = sides->each[k].export->reader.capture;
-		struct out command;
+		CLEANUP_OUT struct out command = out_buffer();
 
 		if (sides->n > 1)
 			write_fact(&html->json, k == HTML_FIRST ? "A" : "B",
 				   names_intern(side->names, side->file, strlen(side->file)));
-		out_init(&command, -1);
 		capture_print_command(side, &command);
 		write_fact(&html->json, _("Command"),
 			   command.text->len ? g_strchomp(command.text->str) : NULL);
-		out_done(&command);
 		for (size_t i = 0; i < ARRAY_SIZE(facts); i++)
 			write_fact(&html->json, _(facts[i].title),
 				   capture_metadata(side, facts[i].key));
@@ -451,9 +449,8 @@ static void write_first(struct html *html, const struct summary *summary)
 	g_autofree char *figure = export_is_time(export) || export->reader.metric != READER_CPU
 					  ? text_duration(all.weight)
 					  : text_count(all.samples);
-	struct out text;
+	CLEANUP_OUT struct out text = out_buffer();
 
-	out_init(&text, -1);
 	if (is_all_cpu_time(export))
 		summary_print_cost(summary, &text);
 	else
@@ -463,16 +460,14 @@ static void write_first(struct html *html, const struct summary *summary)
 	summary_print_passed(&export->profile, &text);
 	begin_sentence(html, figure, text.text->str, "run", "tree", "cpu");
 	end_sentence(html);
-	out_done(&text);
 }
 
 static void write_waiting(struct html *html, const struct summary *summary)
 {
 	uint64_t waited_ns = summary_waited_ns(summary);
 	g_autofree char *figure = text_duration(waited_ns ? waited_ns : summary_ready_ns(summary));
-	struct out text;
+	CLEANUP_OUT struct out text = out_buffer();
 
-	out_init(&text, -1);
 	summary_print_waiting(summary, &text);
 	if (text.text->len) {
 		begin_sentence(html, figure, g_strchomp(text.text->str),
@@ -480,7 +475,6 @@ static void write_waiting(struct html *html, const struct summary *summary)
 			       summary->waits ? "wait" : NULL);
 		end_sentence(html);
 	}
-	out_done(&text);
 }
 
 static void write_verdict(struct html *html)
@@ -620,20 +614,18 @@ static bool write_path(struct html *html, GError **error)
 static void write_wait_stacks(struct html *html)
 {
 	const struct html_sides *sides = &html->rows.sides;
-	struct out text;
 
 	json_begin_array(&html->json, "wait_notes");
 	for (unsigned i = 0; i < sides->n && html_sides_have_waits(sides); i++) {
 		const struct export *side = sides->each[i].export;
+		CLEANUP_OUT struct out text = out_buffer();
 
-		out_init(&text, -1);
 		if (sides->n > 1)
 			out_text(&text, i == HTML_FIRST ? "A: " : "B: ");
 		profile_print_wait_stacks(&side->waits, &text);
 		if (capture_lacks_rows(side->reader.capture, PROF_TABLE_WAIT))
 			out_text(&text, _("Waits could not be read: times are lower bounds\n"));
 		json_string(&html->json, NULL, g_strchomp(text.text->str));
-		out_done(&text);
 	}
 	json_end(&html->json);
 }
@@ -717,11 +709,10 @@ bool export_html_make(struct export *export, GError **error)
 {
 	struct html html = { .export = export };
 	struct report_page page;
-	struct out members, text;
+	CLEANUP_OUT struct out members = out_buffer();
+	CLEANUP_OUT struct out text = out_buffer();
 	bool ok;
 
-	out_init(&members, -1);
-	out_init(&text, -1);
 	json_init(&html.json, &members);
 	report_page_init(&page);
 	html_rows_init(&html.rows, export, &page, &html.json);
@@ -749,7 +740,6 @@ bool export_html_make(struct export *export, GError **error)
 	html_rows_done(&html.rows);
 	report_page_done(&page);
 	json_done(&html.json);
-	out_done(&members);
 	export->page = g_steal_pointer(&text.text);
 	return ok;
 }

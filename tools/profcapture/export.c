@@ -217,13 +217,11 @@ const char *export_thread_name(const struct export *export, uint32_t thread)
 
 char *export_title(const struct export *export)
 {
-	struct out text;
+	CLEANUP_OUT struct out text = out_buffer();
 	char *title;
 
-	out_init(&text, -1);
 	capture_print_command(export->reader.capture, &text);
 	title = g_strdup(text.text->len ? g_strchomp(text.text->str) : "profd");
-	out_done(&text);
 	return title;
 }
 

@@ -178,7 +178,7 @@ static const struct table_member process_members[] = {
 	{ "end_ns", TO }, { "samples", SAMPLES }, { NULL },
 };
 
-static void get_table(const void *data, size_t row, unsigned field, struct cell *ret_cell)
+static struct cell get_table(const void *data, size_t row, unsigned field)
 {
 	const struct info *info = data;
 	const struct table_info *table = &g_array_index(info->tables, struct table_info, row);
@@ -188,38 +188,39 @@ static void get_table(const void *data, size_t row, unsigned field, struct cell 
 				     [RAW_BYTES] = table->raw_bytes };
 
 	if (field == NAME)
-		*ret_cell = cell_text(table->table->name);
+		return cell_text(table->table->name);
 	else if (field < ARRAY_SIZE(numbers))
-		*ret_cell = cell_uint(numbers[field]);
+		return cell_uint(numbers[field]);
 	else if (field == BYTES_A_ROW && table->rows)
-		*ret_cell = cell_double((double)table->bytes / (double)table->rows);
+		return cell_double((double)table->bytes / (double)table->rows);
 	else if ((table->table->flags & PROF_TABLE_TIMED) && table->chunks > 0)
-		*ret_cell = cell_int(field == FROM ? table->from_ns : table->to_ns);
+		return cell_int(field == FROM ? table->from_ns : table->to_ns);
+	return cell_none();
 }
 
-static void get_event(const void *data, size_t row, unsigned field, struct cell *ret_cell)
+static struct cell get_event(const void *data, size_t row, unsigned field)
 {
 	const struct info *info = data;
 	const struct sampled_event *event =
 		sampled_event_at(info->reader.capture->sampled, (uint32_t)row);
 
-	*ret_cell = field == SAMPLES  ? cell_uint(event->counted.samples)
-		    : field == WEIGHT ? cell_uint(event->counted.weight)
-				      : cell_text(field == UNIT ? event->unit : event->name);
+	return field == SAMPLES  ? cell_uint(event->counted.samples)
+	       : field == WEIGHT ? cell_uint(event->counted.weight)
+				 : cell_text(field == UNIT ? event->unit : event->name);
 }
 
-static void get_image(const void *data, size_t row, unsigned field, struct cell *ret_cell)
+static struct cell get_image(const void *data, size_t row, unsigned field)
 {
 	const struct info *info = data;
 	const struct subject *at = &g_array_index(info->images, struct subject, row);
 	const struct names_image *image = names_image_at(info->reader.capture->names, at->index);
 
-	*ret_cell = field == SAMPLES    ? cell_uint(at->samples)
-		    : field == BUILD_ID ? cell_text(image->build_id)
-					: cell_text(image->path);
+	return field == SAMPLES    ? cell_uint(at->samples)
+	       : field == BUILD_ID ? cell_text(image->build_id)
+				   : cell_text(image->path);
 }
 
-static void get_process(const void *data, size_t row, unsigned field, struct cell *ret_cell)
+static struct cell get_process(const void *data, size_t row, unsigned field)
 {
 	const struct info *info = data;
 	const struct capture *capture = info->reader.capture;
@@ -228,15 +229,16 @@ static void get_process(const void *data, size_t row, unsigned field, struct cel
 	uint32_t segment = capture->n_segments ? capture->segments[0].number : 0;
 
 	if (field == NAME)
-		*ret_cell = cell_text(at->comm);
+		return cell_text(at->comm);
 	else if (field == FROM && process->start_time)
-		*ret_cell = cell_int(capture_time(capture, segment, process->start_time));
+		return cell_int(capture_time(capture, segment, process->start_time));
 	else if (field == TO && at->end_ns != INT64_MIN)
-		*ret_cell = cell_int(at->end_ns);
+		return cell_int(at->end_ns);
 	else if (field == PID || field == PPID || field == SAMPLES)
-		*ret_cell = cell_uint(field == PID    ? process->pid
-				      : field == PPID ? process->ppid
-						      : at->samples);
+		return cell_uint(field == PID    ? process->pid
+				 : field == PPID ? process->ppid
+						 : at->samples);
+	return cell_none();
 }
 
 enum listing { TABLES, EVENTS, IMAGES, PROCESSES, LISTINGS };
@@ -354,11 +356,10 @@ static void add_verdict(const struct info *info, struct out *line)
 	g_autofree char *when = start ? g_date_time_format(start, "%-d %b %Y %H:%M:%S UTC") : NULL;
 	g_autofree char *duration = text_duration((uint64_t)capture->duration_ns);
 	g_autofree char *bytes = text_bytes(prof_reader_info(capture->reader)->bytes);
-	struct out command;
+	CLEANUP_OUT struct out command = out_buffer();
 
 	add_name(line, capture->file);
 	out_text(line, ": ");
-	out_init(&command, -1);
 	capture_print_command(capture, &command);
 	if (!capture_metadata(capture, "command")) {
 		out_text(line, capture_is_system(capture) ? _("the system") : _("processes"));
@@ -369,7 +370,6 @@ static void add_verdict(const struct info *info, struct out *line)
 
 		out_text(line, cut);
 	}
-	out_done(&command);
 	if (host) {
 		out_text(line, _(" on "));
 		add_name(line, host);
@@ -527,10 +527,9 @@ static void add_threads(const struct info *info, struct out *line)
 	const struct names *names = info->reader.capture->names;
 	g_autoptr(GHashTable) threads = g_hash_table_new(NULL, NULL);
 	g_autoptr(GHashTable) pids = g_hash_table_new(NULL, NULL);
-	struct out named;
+	CLEANUP_OUT struct out named = out_buffer();
 	guint n_pids;
 
-	out_init(&named, -1);
 	for (uint32_t i = NAMES_LOST + 1; i < names->threads->len; i++) {
 		const struct names_thread *thread = names_thread_at(names, i);
 		uint64_t pid = names_process_at(names, thread->process)->pid;
@@ -555,7 +554,6 @@ static void add_threads(const struct info *info, struct out *line)
 	}
 	if (n_pids > NAMED_MOST)
 		out_printf(line, ", %s", text_sign(TEXT_ELLIPSIS));
-	out_done(&named);
 }
 
 static char *share_of(uint64_t part, uint64_t whole)
@@ -684,7 +682,7 @@ static void print_info(const void *data, struct out *out)
 	unsigned width = 0;
 
 	for (size_t i = 0; i < LINES; i++) {
-		out_init(&lines[i], -1);
+		lines[i] = out_buffer();
 		if (i != HEAD)
 			width = MAX_OF(width, text_width(_(titles[i])));
 	}

@@ -237,7 +237,7 @@ static struct cell place_cell(const struct locks_verb *verb, uint32_t place, uns
 	return functions_cell(verb->places.functions, place, fields[field]);
 }
 
-static void get_cell(const void *data, size_t row, unsigned field, struct cell *ret_cell)
+static struct cell get_cell(const void *data, size_t row, unsigned field)
 {
 	const struct locks_verb *verb = data;
 	const struct lock_pair *pair = verb->all->pdata[row];
@@ -246,36 +246,26 @@ static void get_cell(const void *data, size_t row, unsigned field, struct cell *
 
 	switch (field) {
 	case ADDRESS:
-		*ret_cell = (struct cell){ .kind = CELL_HEX, .number = pair->lock->address };
-		break;
+		return (struct cell){ .kind = CELL_HEX, .number = pair->lock->address };
 	case PID:
-		*ret_cell = pair->lock->process > NAMES_LOST ? cell_uint(process->pid)
-							     : cell_unknown();
-		break;
+		return pair->lock->process > NAMES_LOST ? cell_uint(process->pid) : cell_unknown();
 	case EXE:
-		*ret_cell = cell_text(process->exe);
-		break;
+		return cell_text(process->exe);
 	case TOTAL:
-		*ret_cell = cell_uint(pair->sum.ns);
-		break;
+		return cell_uint(pair->sum.ns);
 	case WAITS:
-		*ret_cell = cell_uint(pair->sum.waits);
-		break;
+		return cell_uint(pair->sum.waits);
 	case MEAN:
-		*ret_cell = cell_uint(pair->sum.ns / pair->sum.waits);
-		break;
+		return cell_uint(pair->sum.ns / pair->sum.waits);
 	case LONGEST:
-		*ret_cell = cell_uint(pair->sum.max_ns);
-		break;
+		return cell_uint(pair->sum.max_ns);
 	case PAIR:
-		*ret_cell = cell_own_text(describe(verb, pair->waiter));
-		break;
+		return cell_own_text(describe(verb, pair->waiter));
 	case PLACE:
-		*ret_cell = cell_own_text(describe(verb, pair->releaser));
-		break;
+		return cell_own_text(describe(verb, pair->releaser));
 	default:
-		*ret_cell = field < RELEASER ? place_cell(verb, pair->waiter, field - WAITER)
-					     : place_cell(verb, pair->releaser, field - RELEASER);
+		return field < RELEASER ? place_cell(verb, pair->waiter, field - WAITER)
+					: place_cell(verb, pair->releaser, field - RELEASER);
 	}
 }
 
@@ -323,14 +313,12 @@ static struct table table_of(const struct locks_verb *verb, bool has_places)
 static char **lines_of(const struct reader *reader, const struct table *table)
 {
 	struct reader wide = *reader;
-	struct out out;
+	CLEANUP_OUT struct out out = out_buffer();
 	char **lines;
 
 	wide.columns = reader->columns ? UINT16_MAX : 0;
-	out_init(&out, -1);
 	reader_print_table(&wide, &out, table);
 	lines = g_strsplit(out.text->str, "\n", -1);
-	out_done(&out);
 	return lines;
 }
 
@@ -386,9 +374,8 @@ static void print_rest(const struct locks_verb *verb, struct out *out)
 		_("without a known end"),
 	};
 	const char *before = _("Not counted, waits for futexes: ");
-	struct out line;
+	CLEANUP_OUT struct out line = out_buffer();
 
-	out_init(&line, -1);
 	for (unsigned i = 0; i < RESTS; i++) {
 		g_autofree char *waits = text_count(verb->rest[i].waits);
 		g_autofree char *time = text_duration(verb->rest[i].ns);
@@ -402,7 +389,6 @@ static void print_rest(const struct locks_verb *verb, struct out *out)
 		out_char(&line, '.');
 		text_wrap(out, line.text->str, 0, 2, verb->reader.columns);
 	}
-	out_done(&line);
 }
 
 static void print_stacks(const struct locks_verb *verb, struct out *out)
@@ -441,12 +427,11 @@ static void locks_print(const void *data, struct out *out)
 		out_text(out, _("No thread waited until another one released a lock.\n"));
 	} else {
 		const struct lock_pair *first = verb->all->pdata[0];
-		struct out line;
+		CLEANUP_OUT struct out line = out_buffer();
 		g_autofree char *all = text_duration(verb->sum.ns);
 		g_autofree char *most = text_duration(first->lock->sum.ns);
 		g_autofree char *waits = text_count(verb->sum.waits);
 
-		out_init(&line, -1);
 		out_printf(&line,
 			   ngettext("Threads waited %s for %u lock, in %s waits",
 				    "Threads waited %s for %u locks, in %s waits", n),
@@ -454,7 +439,6 @@ static void locks_print(const void *data, struct out *out)
 		out_printf(&line, _("; longest for 0x%" PRIx64 ", %s."), first->lock->address,
 			   most);
 		text_wrap(out, line.text->str, 0, 2, verb->reader.columns);
-		out_done(&line);
 	}
 	print_rest(verb, out);
 	if (n == 0)

@@ -148,7 +148,7 @@ static char *describe(const struct series *series)
 	return g_string_free(text, FALSE);
 }
 
-static void get_cell(const void *data, size_t row, unsigned field, struct cell *ret_cell)
+static struct cell get_cell(const void *data, size_t row, unsigned field)
 {
 	const struct marks *marks = data;
 	struct series *series = marks->all->pdata[row];
@@ -158,15 +158,15 @@ static void get_cell(const void *data, size_t row, unsigned field, struct cell *
 	};
 
 	if (field == GROUP || field == NAME)
-		*ret_cell = cell_text(field == GROUP ? series->group : series->name);
+		return cell_text(field == GROUP ? series->group : series->name);
 	else if (field == GROUP_AND_NAME)
-		*ret_cell = cell_own_text(describe(series));
+		return cell_own_text(describe(series));
 	else if (field == KIND)
-		*ret_cell = cell_text(series->instants ? "instant" : "span");
+		return cell_text(series->instants ? "instant" : "span");
 	else if (field < TOTAL)
-		*ret_cell = cell_uint(numbers[field]);
+		return cell_uint(numbers[field]);
 	else
-		durations_cell(d, field - TOTAL, ret_cell);
+		return durations_cell(d, field - TOTAL);
 }
 
 static struct table table_of(const void *data)

@@ -126,15 +126,13 @@ static void describe_allocated(const struct memory *memory, GString *text)
 {
 	const struct memory_counts *all = &memory->all;
 	const char *amount = amount_text(memory, all->allocated_bytes, all->allocations);
-	struct out command;
+	CLEANUP_OUT struct out command = out_buffer();
 
-	out_init(&command, -1);
 	capture_print_command(memory->reader.capture, &command);
 	if (command.text->len > 0)
 		g_string_append_printf(text, _("%s allocated %s"), command.text->str, amount);
 	else
 		g_string_append_printf(text, _("Allocated: %s"), amount);
-	out_done(&command);
 	if (memory_knows_temporary(memory) && all->temporary > 0) {
 		g_string_append_printf(text, _("; %s %% of the blocks were "),
 				       memory_share_text(memory, all->temporary, all->allocations));

@@ -381,12 +381,11 @@ static struct cell place_cell(const struct memory *memory, uint32_t entity)
 			    : site->place      ? site->place
 			    : site->own        ? site->own
 					       : site->callee;
-	char *place = functions_place(memory->tree.functions, function, false);
 
-	return place ? cell_own_text(place) : (struct cell){ 0 };
+	return cell_own_or_none(functions_place(memory->tree.functions, function, false));
 }
 
-static void get_cell(const void *data, size_t row, unsigned field, struct cell *ret_cell)
+static struct cell get_cell(const void *data, size_t row, unsigned field)
 {
 	static const struct memory_counts nothing;
 	const struct show *show = data;
@@ -400,39 +399,38 @@ static void get_cell(const void *data, size_t row, unsigned field, struct cell *
 		     line->entity == MEMORY_NEVER_FREED;
 
 	if (memory_query_of(memory)->key == MEMORY_BY_TIME)
-		*ret_cell = point_cell(memory, line->entity, field);
+		return point_cell(memory, line->entity, field);
 	else if (field < FN_FIELDS)
-		*ret_cell = function_cell(memory, line->entity, field);
+		return function_cell(memory, line->entity, field);
 	else if (field <= LIFETIME_TO)
-		*ret_cell = class_cell(memory, line->entity,
-				       field == SIZE_FROM || field == LIFETIME_FROM);
+		return class_cell(memory, line->entity,
+				  field == SIZE_FROM || field == LIFETIME_FROM);
 	else if (field <= FREE_COMM)
-		*ret_cell = thread_cell(memory, line->entity, field);
+		return thread_cell(memory, line->entity, field);
 	else if (field >= CALLS && field <= COPIED)
-		*ret_cell = counts_cell(counts, &memory->all, show->has, 0, field);
+		return counts_cell(counts, &memory->all, show->has, 0, field);
 	else if (field == CHAIN)
-		*ret_cell = number_cell(memory->sampled_bytes <= 0, counts->longest_chain);
+		return number_cell(memory->sampled_bytes <= 0, counts->longest_chain);
 	else if (field <= BEFORE_BLOCKS)
-		*ret_cell = number_cell(true, sums[field - SELF_BYTES]);
+		return number_cell(true, sums[field - SELF_BYTES]);
 	else if (field == DELTA_BYTES)
-		*ret_cell = cell_int(llround(now->bytes - line->before.bytes));
+		return cell_int(llround(now->bytes - line->before.bytes));
 	else if (field == DELTA_BLOCKS)
-		*ret_cell = cell_int(llround(now->blocks - line->before.blocks));
+		return cell_int(llround(now->blocks - line->before.blocks));
 	else if (field == ROW)
-		*ret_cell = cell_own_text(memory_row_text(memory, line->entity));
+		return cell_own_text(memory_row_text(memory, line->entity));
 	else if (field == PLACE)
-		*ret_cell = place_cell(memory, line->entity);
+		return place_cell(memory, line->entity);
 	else if (field == SHARE)
-		*ret_cell = cell_double(show->all > 0 ? 100 * line->key / show->all : 0);
+		return cell_double(show->all > 0 ? 100 * line->key / show->all : 0);
 	else if (field == OF_OWN)
-		*ret_cell = cell_double(counts->allocations > 0
-						? 100 * line->self.blocks / counts->allocations
-						: 0);
+		return cell_double(counts->allocations > 0
+					   ? 100 * line->self.blocks / counts->allocations
+					   : 0);
 	else if (field == LIVED_BYTES)
-		*ret_cell =
-			number_cell(true, never ? counts->leaked_bytes : counts->allocated_bytes);
+		return number_cell(true, never ? counts->leaked_bytes : counts->allocated_bytes);
 	else
-		*ret_cell = number_cell(true, never ? counts->leaked_blocks : counts->allocations);
+		return number_cell(true, never ? counts->leaked_blocks : counts->allocations);
 }
 
 /* Returns text such as "11 more functions, 0.96 MiB of 175 MiB". */
@@ -554,7 +552,7 @@ struct process_rows {
 	bool is_text;
 };
 
-static void get_process_cell(const void *data, size_t row, unsigned field, struct cell *ret_cell)
+static struct cell get_process_cell(const void *data, size_t row, unsigned field)
 {
 	const struct process_rows *rows = data;
 	const struct memory *memory = rows->memory;
@@ -573,23 +571,23 @@ static void get_process_cell(const void *data, size_t row, unsigned field, struc
 		lost = reader_lost_rows(&reader, memory_tables, stream);
 	}
 	if (field == PID)
-		*ret_cell = known ? cell_uint(of->pid) : cell_unknown();
+		return known ? cell_uint(of->pid) : cell_unknown();
 	else if (field == PPID)
-		*ret_cell = known && of->ppid ? cell_uint(of->ppid) : cell_unknown();
+		return known && of->ppid ? cell_uint(of->ppid) : cell_unknown();
 	else if (field == COMM)
-		*ret_cell = cell_text(comm);
+		return cell_text(comm);
 	else if (field == END)
-		*ret_cell = cell_text(memory_end_names[memory_heaps_end(&memory->heaps, process)]);
+		return cell_text(memory_end_names[memory_heaps_end(&memory->heaps, process)]);
 	else if (field == EXCLUDED)
-		*ret_cell = cell_text(excluded);
+		return cell_text(excluded);
 	else if (field == ROW)
-		*ret_cell = cell_own_text(
+		return cell_own_text(
 			excluded ? g_strdup_printf(_("%s  (not recorded: %s)"), shown, excluded)
 				 : g_strdup(shown));
 	else if (rows->is_text && excluded)
-		*ret_cell = cell_unknown(); /* not recorded, so unknown instead of 0 */
+		return cell_unknown(); /* not recorded, so unknown instead of 0 */
 	else
-		*ret_cell = counts_cell(counts, counts, memory->has_processes, lost, field);
+		return counts_cell(counts, counts, memory->has_processes, lost, field);
 }
 
 static gint compare_processes(gconstpointer left, gconstpointer right, gpointer data)
@@ -670,7 +668,7 @@ void memory_write_node(struct memory *memory, struct json *json, struct memory_l
 	table_write_row(&table, json, 0);
 }
 
-static void get_summary_cell(const void *data, size_t row, unsigned field, struct cell *ret_cell)
+static struct cell get_summary_cell(const void *data, size_t row, unsigned field)
 {
 	const struct memory *memory = data;
 	const struct memory_counts *counts = &memory->all;
@@ -686,7 +684,7 @@ static void get_summary_cell(const void *data, size_t row, unsigned field, struc
 		all.leaked_blocks += runtime.blocks;
 		counts = &all;
 	}
-	*ret_cell = counts_cell(counts, &memory->all, memory->has_all, memory->lost, field);
+	return counts_cell(counts, &memory->all, memory->has_all, memory->lost, field);
 }
 
 void memory_write_runtime(const struct memory *memory, struct json *json)

@@ -562,18 +562,16 @@ void reader_style(const struct reader *reader, struct out *out, enum reader_styl
 void reader_print_losses(const struct reader *reader, struct out *out, uint64_t most)
 {
 	g_auto(GStrv) lines = NULL;
-	struct out text;
+	CLEANUP_OUT struct out text = out_buffer();
 
 	if (!reader->capture->lost)
 		return;
-	out_init(&text, -1);
 	capture_print_losses(reader->capture, &text, most);
 	lines = g_strsplit(g_strchomp(text.text->str), "\n", -1);
 	reader_style(reader, out, READER_WARNING);
 	for (char **line = lines; *line; line++)
 		text_wrap(out, *line, 0, 4, reader->columns);
 	reader_style(reader, out, READER_PLAIN);
-	out_done(&text);
 }
 
 void reader_print_missed_ticks(const struct reader *reader, struct out *out)

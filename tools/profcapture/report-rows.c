@@ -277,11 +277,6 @@ static char *name_of(const struct report_rows *rows, const struct report_line *l
 	return g_strdup_printf("%" PRIu64 " %s", line->offset, comm ? comm : "-");
 }
 
-static struct cell cell_or_none(char *text)
-{
-	return text ? cell_own_text(text) : (struct cell){ .kind = CELL_NONE };
-}
-
 static struct cell time_cell(const struct report_rows *rows, const struct report_line *line,
 			     enum field field)
 {
@@ -378,9 +373,9 @@ static struct cell cell_of(const struct report_rows *rows, const struct report_l
 	case PROCESSES:
 		return cell_uint(g_array_index(rows->processes, unsigned, entity));
 	case NAME:
-		return cell_or_none(name_of(rows, line));
+		return cell_own_or_none(name_of(rows, line));
 	case PLACE:
-		return cell_or_none(function_labels_place(rows->labels, entity));
+		return cell_own_or_none(function_labels_place(rows->labels, entity));
 	default:
 		return field < FN_FIELDS ? functions_cell(profile->functions, entity,
 							  (enum function_field)field)
@@ -388,9 +383,9 @@ static struct cell cell_of(const struct report_rows *rows, const struct report_l
 	}
 }
 
-static void get_cell(const void *data, size_t row, unsigned field, struct cell *ret_cell)
+static struct cell get_cell(const void *data, size_t row, unsigned field)
 {
-	*ret_cell = cell_of(data, line_at(data, row), field);
+	return cell_of(data, line_at(data, row), field);
 }
 
 /* ---- JSON and CSV ---------------------------------------------------------------------------- */
@@ -794,7 +789,8 @@ static void print_focus(const struct report *report, struct out *out)
 	g_autofree char *count = text_count(total.samples);
 	g_autofree char *percent = text_percent(report_percent(report, total),
 						profile->all.samples >= REPORT_FINE_SAMPLES);
-	struct out line, losses;
+	CLEANUP_OUT struct out line = out_buffer();
+	CLEANUP_OUT struct out losses = out_buffer();
 
 	function_labels_add(labels, function);
 	name = function_labels_name(labels, function);
@@ -802,7 +798,6 @@ static void print_focus(const struct report *report, struct out *out)
 	label = place ? g_strdup_printf("%s (%s)", name, place) : g_strdup(name);
 	label_text = text_escape(label);
 	function_labels_free(labels);
-	out_init(&line, -1);
 	out_printf(&line, _("%s: %s %% of "), label_text, percent);
 	if (strcmp(profile_unit(profile), "ns") == 0)
 		out_text(&line, metric == READER_CPU       ? _("CPU time")
@@ -818,7 +813,6 @@ static void print_focus(const struct report *report, struct out *out)
 		   count);
 	if (reader_is_complete(&report->reader))
 		out_text(&line, _(" Lost: nothing."));
-	out_init(&losses, -1);
 	report_print_losses(report, &losses);
 	if (losses.text->len) {
 		text_wrap(out, line.text->str, 0, 2, report->reader.columns);
@@ -827,10 +821,8 @@ static void print_focus(const struct report *report, struct out *out)
 	} else {
 		out_char(&line, ' ');
 	}
-	out_done(&losses);
 	out_text(&line, report->callers ? _("Its callers:") : _("Its callees:"));
 	text_wrap(out, line.text->str, 0, 2, report->reader.columns);
-	out_done(&line);
 }
 
 COMPARE_BY(compare_by_total, struct report_line, amount_compare(a->count.total, b->count.total),

@@ -98,42 +98,29 @@ static GArray *list_waits(const struct report *report, bool by_place)
 	return rows;
 }
 
-static void get_cell(const void *data, size_t row, unsigned field, struct cell *ret_cell)
+static struct cell get_cell(const void *data, size_t row, unsigned field)
 {
 	const struct state_table *table = data;
 	const struct state_row *at = &g_array_index(table->rows, struct state_row, row);
 
 	switch (field) {
 	case STATE:
-		*ret_cell = cell_text(at->state);
-		break;
+		return cell_text(at->state);
 	case NS:
-		*ret_cell = cell_uint(at->ns);
-		break;
+		return cell_uint(at->ns);
 	case PCT:
-		*ret_cell = cell_double(
-			table->all_ns ? 100.0 * (double)at->ns / (double)table->all_ns : 0);
-		break;
+		return cell_double(table->all_ns ? 100.0 * (double)at->ns / (double)table->all_ns
+						 : 0);
 	case WAITS:
-		*ret_cell = cell_uint(at->waits);
-		break;
+		return cell_uint(at->waits);
 	case CALL:
-		*ret_cell = cell_text(at->call);
-		break;
-	case PLACE:
-		if (at->function > FUNCTION_LOST)
-			*ret_cell =
-				cell_own_text(function_labels_place(table->labels, at->function));
-		else
-			*ret_cell = cell_unknown();
-		break;
-	case FUNCTION:
-		if (at->function > FUNCTION_LOST)
-			*ret_cell =
-				cell_own_text(function_labels_name(table->labels, at->function));
-		else
-			*ret_cell = cell_unknown();
-		break;
+		return cell_text(at->call);
+	default:
+		if (at->function <= FUNCTION_LOST)
+			return cell_unknown();
+		return cell_own_text(field == PLACE
+					     ? function_labels_place(table->labels, at->function)
+					     : function_labels_name(table->labels, at->function));
 	}
 }
 

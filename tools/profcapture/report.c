@@ -75,12 +75,12 @@ static void write_per_mark(const struct report *report, struct json *json)
 	json_end(json);
 }
 
-/* Prints a sentence and frees it. Wraps lines on a terminal. */
+/* Prints a sentence, wrapped on a terminal, and empties it. */
 static void say(const struct report *report, struct out *out, struct out *sentence)
 {
 	if (sentence->text->len > 0)
 		text_wrap(out, sentence->text->str, 0, 2, report->reader.columns);
-	out_done(sentence);
+	g_string_truncate(sentence->text, 0);
 }
 
 static void print_per_mark(const struct report *report, struct out *out)
@@ -88,9 +88,8 @@ static void print_per_mark(const struct report *report, struct out *out)
 	const struct span_set *set = &report->inside;
 	g_autofree char *total = text_duration(set->total_ns);
 	g_autofree char *name = text_escape(set->name);
-	struct out line;
+	CLEANUP_OUT struct out line = out_buffer();
 
-	out_init(&line, -1);
 	out_printf(&line, _("Inside of %" PRIu64 " spans of '%s', which take %s"), set->spans, name,
 		   total);
 	if (set->no_end)
@@ -191,7 +190,7 @@ static void print_busiest(const struct report *report, struct out *out)
 	char *ranges[N_SHARES];
 	uint64_t longest = 0;
 	unsigned n = 0;
-	struct out line;
+	CLEANUP_OUT struct out line = out_buffer();
 
 	for (guint i = 0; i < times->len; i++)
 		longest = MAX_OF(longest, g_array_index(times, struct run_time, i).run_ns);
@@ -217,7 +216,6 @@ static void print_busiest(const struct report *report, struct out *out)
 		ranges[k] = round(least[k]) < round(most[k])
 				    ? g_strdup_printf("%.0f-%.0f %%", least[k], most[k])
 				    : g_strdup_printf("%.0f %%", most[k]);
-	out_init(&line, -1);
 	if (n == 1)
 		out_printf(&line,
 			   _("The busiest ran %s of its life, waited %s and was without a CPU %s."),
@@ -343,9 +341,8 @@ static void print_wait_stacks(const struct report *report, struct out *out)
 void report_print_states_head(const struct report *report, struct out *out)
 {
 	const struct summary summary = report_summary(report);
-	struct out line;
+	CLEANUP_OUT struct out line = out_buffer();
 
-	out_init(&line, -1);
 	summary_print_waiting(&summary, &line);
 	say(report, out, &line);
 	reader_print_losses(&report->reader, out, READER_LOSSES);
@@ -367,22 +364,19 @@ void report_print_head(const struct report *report, struct out *out)
 	bool is_all = report_is_all_cpu_time(report);
 
 	const struct summary summary = report_summary(report);
-	struct out line;
+	CLEANUP_OUT struct out line = out_buffer();
 
-	out_init(&line, -1);
 	if (is_all)
 		summary_print_cost(&summary, &line);
 	else
 		summary_print_samples(&summary, &line);
 	say(report, out, &line);
-	out_init(&line, -1);
 	summary_print_where(&summary, &line);
 	say(report, out, &line);
 	if (is_all && profile->by == PROFILE_THREAD &&
 	    !capture_lacks_rows(report->reader.capture, PROF_TABLE_SWITCH))
 		print_busiest(report, out);
 	if (says_waiting(report)) {
-		out_init(&line, -1);
 		summary_print_waiting(&summary, &line);
 		say(report, out, &line);
 		if (summary_waited_ns(&summary) > 0)
@@ -392,7 +386,6 @@ void report_print_head(const struct report *report, struct out *out)
 		print_wait_stacks(report, out);
 	if (report->inside.name)
 		print_per_mark(report, out);
-	out_init(&line, -1);
 	summary_print_passed(profile, &line);
 	say(report, out, &line);
 	if (profile->mode != PROFILE_ANY_MODE)
@@ -412,9 +405,8 @@ static void print_tail(const struct report *report, struct out *out)
 	const char *file = report->reader.capture->file;
 	struct report_hint hint = report_hint_find(&report->profile);
 	g_autofree char *word = text_shell_file(file), *quoted = text_escape(word);
-	struct out line;
+	CLEANUP_OUT struct out line = out_buffer();
 
-	out_init(&line, -1);
 	report_hint_print(&hint, &line);
 	g_strchomp(line.text->str);
 	g_string_truncate(line.text, strlen(line.text->str));

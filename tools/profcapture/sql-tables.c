@@ -187,7 +187,7 @@ struct sql_tables *sql_tables_new(struct reader *reader, sqlite3 *db, GError **e
 	tables->reader = reader;
 	tables->derived = sql_derived_new(reader);
 	tables->all = g_ptr_array_new_with_free_func(table_free);
-	out_init(&tables->list, -1);
+	tables->list = out_buffer();
 	json_init(&tables->json, &tables->list);
 	for (unsigned i = 0; i < SQL_DERIVED_TABLES; i++) {
 		const struct sql_derived_def *def = &sql_derived_defs[i];

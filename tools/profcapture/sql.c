@@ -300,12 +300,15 @@ static void write_row(struct sql *sql, sqlite3_stmt *statement)
 	rows_end(&sql->json);
 }
 
-static void get_kept(const void *data, size_t row, unsigned field, struct cell *ret_cell)
+static struct cell get_kept(const void *data, size_t row, unsigned field)
 {
 	const struct sql *sql = data;
 
-	*ret_cell = g_array_index(sql->kept, struct cell, row * (sql->keys->len - 1) + field);
-	ret_cell->owned = NULL;
+	struct cell cell =
+		g_array_index(sql->kept, struct cell, row * (sql->keys->len - 1) + field);
+
+	cell.owned = NULL;
+	return cell;
 }
 
 /* `more`: there are more rows than these. */

@@ -54,7 +54,7 @@ static bool summary_query(void *data, char **operands, GError **error)
 	struct report *report = &verdict->report;
 	struct memory *memory = &verdict->memory;
 	GError *failure = NULL;
-	struct out text;
+	CLEANUP_OUT struct out text = out_buffer();
 
 	report->profile.own = &report->own;
 	report->profile.wants_threads = true;
@@ -65,7 +65,6 @@ static bool summary_query(void *data, char **operands, GError **error)
 	report->times = run_times_read(&report->reader, error);
 	if (!report->times || !report_read_waits(report, error))
 		return false;
-	out_init(&text, -1);
 	report_print_head(report, &text);
 	g_string_truncate(text.text, text.text->len - 1); /* remove the empty line below a head */
 	memory->reader = report->reader;
@@ -76,7 +75,6 @@ static bool summary_query(void *data, char **operands, GError **error)
 	verdict->hint = report_hint_find(&report->profile);
 	report_hint_print(&verdict->hint, &text);
 	verdict->lines = g_strsplit(g_strchomp(text.text->str), "\n", -1);
-	out_done(&text);
 	add_steps(verdict);
 	if (!failure || g_error_matches(failure, CLI_ERROR, CLI_NOTHING_CAPTURED)) {
 		g_clear_error(&failure);

@@ -79,14 +79,12 @@ void summary_print_cost(const struct summary *summary, struct out *out)
 	uint64_t n_cpus = metadata ? g_ascii_strtoull(metadata, NULL, 10) : 0;
 	g_autofree char *n_threads = NULL, *n_processes = NULL, *command = NULL;
 	unsigned threads, processes;
-	struct out line;
+	CLEANUP_OUT struct out line = out_buffer();
 
-	out_init(&line, -1);
 	capture_print_command(capture, &line);
 	command = summary->full_names || text_width(line.text->str) <= COMMAND_COLUMNS
 			  ? g_strdup(line.text->str)
 			  : text_fit(line.text->str, COMMAND_COLUMNS, TEXT_LEFT);
-	out_done(&line);
 	summary_count_tasks(summary, &threads, &processes);
 	n_threads = text_count(threads);
 	n_processes = text_count(processes);

@@ -176,7 +176,7 @@ static void print_effect(const struct verify *verify, struct out *out)
 	g_autoptr(GString) events = g_string_new(NULL);
 	g_autoptr(GString) names = g_string_new(NULL);
 	g_autoptr(GString) others = g_string_new(NULL);
-	struct out line;
+	CLEANUP_OUT struct out line = out_buffer();
 
 	for (size_t i = 0; i < ARRAY_SIZE(answers); i++) {
 		const struct verify_answer *answer = &answers[i];
@@ -202,7 +202,6 @@ static void print_effect(const struct verify *verify, struct out *out)
 		add_clause(events, "; ", g_strdup_printf(_("everything after %s s"), end));
 		g_string_truncate(others, 0);
 	}
-	out_init(&line, -1);
 	if (events->len)
 		out_printf(&line, _("Affected: %s."), events->str);
 	if (others->len)
@@ -210,7 +209,6 @@ static void print_effect(const struct verify *verify, struct out *out)
 			   others->str);
 	if (line.text->len)
 		text_wrap(out, line.text->str, 0, 2, verify->reader.columns);
-	out_done(&line);
 }
 
 /* ---- the damage, as a table ------------------------------------------------------------------ */
@@ -234,7 +232,7 @@ static struct cell cell_known(uint64_t number)
 	return number == UINT64_MAX ? cell_unknown() : cell_uint(number);
 }
 
-static void get_cell(const void *data, size_t row, unsigned field, struct cell *ret_cell)
+static struct cell get_cell(const void *data, size_t row, unsigned field)
 {
 	const struct verify *verify = data;
 	const struct prof_damage *damage = &g_array_index(verify->damages, struct prof_damage, row);
@@ -245,20 +243,22 @@ static void get_cell(const void *data, size_t row, unsigned field, struct cell *
 				     [STREAM] = damage->table ? damage->stream : UINT64_MAX,
 				     [SEQUENCE] = damage->sequence,
 				     [ROWS] = damage->rows };
+	struct cell cell;
 
-	if (field < ARRAY_SIZE(numbers))
-		*ret_cell = cell_known(numbers[field]);
-	else if (field == TABLE)
-		*ret_cell = cell_text(table ? table->name : NULL);
-	else if (field == REASON || damage->reason >= ARRAY_SIZE(descriptions))
-		*ret_cell = cell_text(prof_damage_reason_name(damage->reason));
-	else
-		*ret_cell = cell_text(_(descriptions[damage->reason]));
+	if (field < ARRAY_SIZE(numbers)) {
+		cell = cell_known(numbers[field]);
+		/* An offset of 0 must be visible; counts of 0 are left empty. */
+		if (field == OFFSET && damage->offset == 0)
+			cell.format = COLUMN_NUMBER;
+		return cell;
+	}
+	if (field == TABLE)
+		return cell_text(table ? table->name : NULL);
 	if (field == DESCRIPTION && belongs_to_second(verify, damage))
-		*ret_cell = cell_text(_("belongs to another capture"));
-	/* An offset of 0 must be visible; counts of 0 are left empty. */
-	if (field == OFFSET && damage->offset == 0)
-		ret_cell->format = COLUMN_NUMBER;
+		return cell_text(_("belongs to another capture"));
+	if (field == REASON || damage->reason >= ARRAY_SIZE(descriptions))
+		return cell_text(prof_damage_reason_name(damage->reason));
+	return cell_text(_(descriptions[damage->reason]));
 }
 
 static struct table table_of(const struct verify *verify)
@@ -307,13 +307,13 @@ static void print_damaged(const struct verify *verify, const char *file, struct 
 {
 	const struct capture *capture = verify->reader.capture;
 	bool are_events = true;
-	struct out line, *out = &line;
+	CLEANUP_OUT struct out line = out_buffer();
+	struct out *out = &line;
 	g_autofree char *chunks = text_count(verify->chunks),
 			*good = text_count(verify->good_chunks);
 	g_autofree char *bad = text_count(verify->chunks - verify->good_chunks);
 	g_autofree char *lost = text_count(verify->rows_lost), *all = NULL;
 
-	out_init(out, -1);
 	for (unsigned table = 1; table <= PROF_TABLE_LAST; table++)
 		are_events &= !(verify->lost & verify->present & BIT(table)) ||
 			      capture_is_event_table(prof_table_v1(table));
@@ -343,7 +343,6 @@ static void print_damaged(const struct verify *verify, const char *file, struct 
 	    verify->present & BIT(PROF_TABLE_SAMPLE))
 		out_text(out, _(" Samples are whole."));
 	text_wrap(to, line.text->str, 0, 2, verify->reader.columns);
-	out_done(out);
 }
 
 static void print_verify(const void *data, struct out *out)

@@ -302,17 +302,14 @@ static const struct table_member members[] = {
 	{ "name", NAME }, { "kind", KIND }, { "arguments", ARGUMENTS }, { NULL }
 };
 
-static void get_cell(const void *data, size_t row, unsigned field, struct cell *ret_cell)
+static struct cell get_cell(const void *data, size_t row, unsigned field)
 {
 	const struct event_list *list = data;
 	const struct listed_event *listed = &g_array_index(list->all, struct listed_event, row);
 
-	if (field == ARGUMENTS && !listed->arguments)
-		*ret_cell = cell_unknown();
-	else
-		*ret_cell = cell_text(field == NAME   ? listed->name
-				      : field == KIND ? kinds[listed->kind]
-						      : listed->arguments);
+	return cell_text(field == NAME   ? listed->name
+			 : field == KIND ? kinds[listed->kind]
+					 : listed->arguments);
 }
 
 static void print_json(const struct event_list *list)

@@ -221,7 +221,7 @@ static bool is_recording(const struct session_info *session)
 	return strcmp(session->state, "running") == 0;
 }
 
-static void get_cell(const void *data, size_t row, unsigned field, struct cell *ret_cell)
+static struct cell get_cell(const void *data, size_t row, unsigned field)
 {
 	const struct session_info *session = ((const GPtrArray *)data)->pdata[row];
 	const struct passwd *user;
@@ -229,28 +229,21 @@ static void get_cell(const void *data, size_t row, unsigned field, struct cell *
 
 	switch (field) {
 	case FIELD_ID:
-		*ret_cell = cell_uint(session->id);
-		break;
+		return cell_uint(session->id);
 	case FIELD_STATE:
-		*ret_cell = cell_text(is_recording(session) ? _("recording") : session->state);
-		break;
+		return cell_text(is_recording(session) ? _("recording") : session->state);
 	case FIELD_USER:
 		user = getpwuid(session->uid);
-		*ret_cell = cell_own_text(user ? g_strdup(user->pw_name)
-					       : g_strdup_printf("%u", session->uid));
-		break;
+		return cell_own_text(user ? g_strdup(user->pw_name)
+					  : g_strdup_printf("%u", session->uid));
 	case FIELD_ELAPSED:
-		*ret_cell = elapsed_ns(session, &elapsed) ? cell_uint(elapsed) : cell_unknown();
-		break;
+		return elapsed_ns(session, &elapsed) ? cell_uint(elapsed) : cell_unknown();
 	case FIELD_SAMPLES:
-		*ret_cell = cell_uint(session->samples);
-		break;
+		return cell_uint(session->samples);
 	case FIELD_LOST: /* show 0 losses, because users look for the number */
-		*ret_cell = cell_own_text(text_count(session->lost));
-		break;
+		return cell_own_text(text_count(session->lost));
 	default:
-		*ret_cell = cell_own_text(session_target(session));
-		break;
+		return cell_own_text(session_target(session));
 	}
 }
 

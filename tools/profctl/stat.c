@@ -489,86 +489,74 @@ static double extreme(const struct measure *measure, bool largest)
 }
 
 /* The cells that compare with the saved run. */
-static void get_comparison(const struct stat_run *run, const struct measure *measure,
-			   unsigned field, struct cell *ret_cell)
+static struct cell comparison_cell(const struct stat_run *run, const struct measure *measure,
+				   unsigned field)
 {
 	double before = mean_of(measure->before, measure->n_before), noise;
 	double change = measure_mean(measure) - before;
 	enum verdict verdict = judge(run, measure, &noise);
 
 	if (field == BEFORE)
-		*ret_cell = cell_double(before);
-	else if (field == CHANGE)
-		*ret_cell = cell_double(change);
-	else if (field == CHANGE_PCT && before > 0)
-		*ret_cell = cell_double(change / before * 100);
-	else if (field == NOISE_PCT && before > 0 && isfinite(noise))
-		*ret_cell = cell_double(noise / before * 100);
-	else if (field == NOISE && isfinite(noise))
-		*ret_cell = cell_double(noise);
-	else if (field == VERDICT)
-		*ret_cell = cell_text(verdicts[verdict]);
-	else
-		*ret_cell = cell_unknown();
+		return cell_double(before);
+	if (field == CHANGE)
+		return cell_double(change);
+	if (field == CHANGE_PCT && before > 0)
+		return cell_double(change / before * 100);
+	if (field == NOISE_PCT && before > 0 && isfinite(noise))
+		return cell_double(noise / before * 100);
+	if (field == NOISE && isfinite(noise))
+		return cell_double(noise);
+	return field == VERDICT ? cell_text(verdicts[verdict]) : cell_unknown();
 }
 
-static void get_cell(const void *data, size_t row, unsigned field, struct cell *ret_cell)
+static struct cell get_cell(const void *data, size_t row, unsigned field)
 {
 	const struct stat_run *run = data;
 	const struct measure *measure = run->measures->pdata[row];
 	const double *values = values_of(measure);
 	unsigned n = measure->values->len;
-	char *note;
+	struct cell mean;
 
 	switch ((enum field)field) {
 	case NAME:
-		*ret_cell = cell_text(measure->event.name);
-		break;
+		return cell_text(measure->event.name);
 	case UNIT:
-		*ret_cell = cell_text(measure->event.counts_ns ? "ns" : "events");
-		break;
+		return cell_text(measure->event.counts_ns ? "ns" : "events");
 	case STATE:
-		*ret_cell = cell_text(state_names[measure->state]);
-		break;
+		return cell_text(state_names[measure->state]);
 	case USER_ONLY:
-		*ret_cell = cell_bool(measure->user_only);
-		break;
+		return cell_bool(measure->user_only);
 	case LABEL:
-		*ret_cell = cell_own_text(g_strdup_printf(
-			"%s%s", measure->event.name, measure->user_only ? _(" (user mode)") : ""));
-		break;
+		return cell_own_text(g_strdup_printf("%s%s", measure->event.name,
+						     measure->user_only ? _(" (user mode)") : ""));
 	case NOTE:
-		note = note_of(run, measure);
-		if (note)
-			*ret_cell = cell_own_text(note);
-		break;
+		return cell_own_or_none(note_of(run, measure));
 	case VALUES:
-		*ret_cell = (struct cell){ .kind = CELL_WRITTEN,
-					   .write = write_values,
-					   .data = measure };
-		break;
+		return (struct cell){ .kind = CELL_WRITTEN,
+				      .write = write_values,
+				      .data = measure };
 	default:
-		*ret_cell = cell_unknown();
-		if (field >= BEFORE && field != VALUE_TEXT && field != DEVIATION_PCT) {
-			if (measure->before)
-				get_comparison(run, measure, field, ret_cell);
-		} else if (n == 0) {
-			break;
-		} else if (field == COUNTED) {
-			*ret_cell = cell_double(measure->counted * 100);
-		} else if (field == MEAN) {
-			*ret_cell = cell_double(mean_of(values, n));
-		} else if (field == VALUE_TEXT) {
-			*ret_cell = cell_double(measure_mean(measure));
-			ret_cell->format = measure->event.counts_ns ? COLUMN_DURATION : COLUMN_REAL;
-		} else if (field == DEVIATION && n > 1) {
-			*ret_cell = cell_double(deviation_of(values, n));
-		} else if (field == DEVIATION_PCT && n > 1 && mean_of(values, n) > 0) {
-			*ret_cell = cell_double(deviation_of(values, n) / mean_of(values, n) * 100);
-		} else if (field == LEAST || field == MOST) {
-			*ret_cell = cell_double(extreme(measure, field == MOST));
-		}
+		break;
 	}
+	if (field >= BEFORE && field != VALUE_TEXT && field != DEVIATION_PCT)
+		return measure->before ? comparison_cell(run, measure, field) : cell_unknown();
+	if (n == 0)
+		return cell_unknown();
+	if (field == COUNTED)
+		return cell_double(measure->counted * 100);
+	if (field == MEAN)
+		return cell_double(mean_of(values, n));
+	if (field == VALUE_TEXT) {
+		mean = cell_double(measure_mean(measure));
+		mean.format = measure->event.counts_ns ? COLUMN_DURATION : COLUMN_REAL;
+		return mean;
+	}
+	if (field == DEVIATION && n > 1)
+		return cell_double(deviation_of(values, n));
+	if (field == DEVIATION_PCT && n > 1 && mean_of(values, n) > 0)
+		return cell_double(deviation_of(values, n) / mean_of(values, n) * 100);
+	return field == LEAST || field == MOST ? cell_double(extreme(measure, field == MOST))
+					       : cell_unknown();
 }
 
 static void print_text(const struct stat_run *run)

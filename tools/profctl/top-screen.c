@@ -140,7 +140,7 @@ static struct cell share_of(uint64_t part, double whole)
 	return whole > 0 ? cell_double(100 * (double)part / whole) : cell_unknown();
 }
 
-static void get_cell(const void *data, size_t row, unsigned field, struct cell *ret_cell)
+static struct cell get_cell(const void *data, size_t row, unsigned field)
 {
 	const struct page *page = data;
 	const struct live *live = page->browse->live;
@@ -151,35 +151,28 @@ static void get_cell(const void *data, size_t row, unsigned field, struct cell *
 
 	switch (field) {
 	case FIELD_SELF:
-		*ret_cell = share_of(of->self.weight, all);
-		break;
+		return share_of(of->self.weight, all);
 	case FIELD_TOTAL:
-		*ret_cell = share_of(of->total.weight, all);
-		break;
+		return share_of(of->total.weight, all);
 	case FIELD_CPU:
-		*ret_cell = share_of(of->self.samples, page->content->cpu_samples);
-		break;
+		return share_of(of->self.samples, page->content->cpu_samples);
 	case FIELD_SAMPLES:
-		*ret_cell = cell_uint(of->total.samples);
-		break;
+		return cell_uint(of->total.samples);
 	case FIELD_NUMBER:
-		*ret_cell =
-			cell_uint(page->browse->view.kind == TOP_PROCESSES
-					  ? LIVE_AT(live->processes, live_process, of->number)->pid
-					  : LIVE_AT(live->threads, live_thread, of->number)->tid);
-		break;
+		return cell_uint(page->browse->view.kind == TOP_PROCESSES
+					 ? LIVE_AT(live->processes, live_process, of->number)->pid
+					 : LIVE_AT(live->threads, live_thread, of->number)->tid);
 	case FIELD_NAME:
-		*ret_cell = cell_text(shows_functions(page->browse) ? function_name(page, row)
-								    : of->name);
-		break;
+		return cell_text(shows_functions(page->browse) ? function_name(page, row)
+							       : of->name);
 	default:
 		image = function_at(page, row)->image;
 		base = image ? g_path_get_basename(LIVE_AT(live->images, live_image, image)->path)
 			     : NULL;
 		/* "libc.so.6+0x26000" has its place in its name. */
 		if (base && (!g_str_has_prefix(of->name, base) || of->name[strlen(base)] != '+'))
-			*ret_cell = cell_own_text(g_steal_pointer(&base));
-		break;
+			return cell_own_text(g_steal_pointer(&base));
+		return cell_none();
 	}
 }
 
@@ -193,9 +186,8 @@ static void draw_rows(const struct page *page, int line)
 			       .is_coarse = page->browse->all.samples < 1000,
 			       .fit = &function_name_fits };
 	g_auto(GStrv) lines = NULL;
-	struct out out;
+	CLEANUP_OUT struct out out = out_buffer();
 
-	out_init(&out, -1);
 	if (shows_functions(page->browse)) {
 		table_add_column(&table, FIELD_SELF, COLUMN_PERCENT, _("self %"));
 		table_add_column(&table, FIELD_TOTAL, COLUMN_PERCENT, _("total %"));
@@ -216,7 +208,6 @@ static void draw_rows(const struct page *page, int line)
 	table_print(&table, &(struct table_style){ .out = &out, .columns = (unsigned)COLS },
 		    page->n);
 	lines = g_strsplit(out.text->str, "\n", -1);
-	out_done(&out);
 	for (guint i = 0; i <= page->n && lines[i]; i++)
 		put_line(line + (int)i,
 			 i == 0                                          ? A_BOLD
