@@ -369,6 +369,14 @@ void json_uint(struct json *json, const char *key, uint64_t value)
 	json_number(json, key, false, value);
 }
 
+void json_uint_if(struct json *json, const char *key, bool is_known, uint64_t value)
+{
+	if (is_known)
+		json_uint(json, key, value);
+	else
+		json_null(json, key);
+}
+
 void json_int(struct json *json, const char *key, int64_t value)
 {
 	json_number(json, key, value < 0, value < 0 ? -(uint64_t)value : (uint64_t)value);

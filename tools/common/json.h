@@ -58,6 +58,8 @@ void json_end(struct json *json);
 void json_string(struct json *json, const char *key, const char *value); /* NULL: null */
 void json_string_n(struct json *json, const char *key, const char *value, size_t length);
 void json_uint(struct json *json, const char *key, uint64_t value);
+/* Writes null unless the value is known. */
+void json_uint_if(struct json *json, const char *key, bool is_known, uint64_t value);
 void json_int(struct json *json, const char *key, int64_t value);
 /* Writes the shortest text that reads back as the same number, or null if it is not finite. */
 void json_double(struct json *json, const char *key, double value);

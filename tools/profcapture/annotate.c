@@ -228,10 +228,7 @@ static void write_head(struct annotate *annotate)
 	json_uint(json, "weight", code->profile->all.weight);
 	json_begin_object(json, "function");
 	functions_write(code->profile->functions, code->function, json);
-	if (code->end > code->start)
-		json_uint(json, "length", code->end - code->start);
-	else
-		json_null(json, "length");
+	json_uint_if(json, "length", code->end > code->start, code->end - code->start);
 	json_uint(json, "self", code->self.samples);
 	json_uint(json, "total", code->total.samples);
 	json_double(json, "self_pct", amount_percent(code->self, code->profile->all));
@@ -761,7 +758,7 @@ int verb_annotate(int argc, char **argv)
 	};
 	CLEANUP(annotate_done)
 	struct annotate annotate = {
-		.reader = { .limit = READER_LIMIT_UNSET, .text_limit = DEFAULT_LIMIT },
+		.reader = READER_TEXT_ROWS(DEFAULT_LIMIT),
 	};
 	struct reader *reader = &annotate.reader;
 	const struct cli_group groups[] = { { NULL, options, &annotate },

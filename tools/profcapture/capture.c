@@ -624,18 +624,11 @@ static void write_wall_start(const struct capture *capture, struct json *json)
 	json_string(json, "wall_start", whole);
 }
 
-static void write_uint_or_null(struct json *json, const char *key, uint64_t value)
-{
-	if (value)
-		json_uint(json, key, value);
-	else
-		json_null(json, key);
-}
-
 /* Writes the damage by table. Where no chunk can be found, table and rows are unknown. */
 static void write_damage(const struct capture *capture, struct json *json)
 {
 	uint64_t stretches = capture_unreadable(capture, 0).stretches;
+	uint64_t second_at = prof_reader_info(capture->reader)->second_at;
 	size_t n;
 	const struct prof_table_def *const *tables = prof_reader_tables(capture->reader, &n);
 
@@ -659,7 +652,7 @@ static void write_damage(const struct capture *capture, struct json *json)
 		json_end(json);
 	}
 	json_end(json);
-	write_uint_or_null(json, "second_capture_at", prof_reader_info(capture->reader)->second_at);
+	json_uint_if(json, "second_capture_at", second_at > 0, second_at);
 }
 
 void capture_write_json(const struct capture *capture, struct json *json, const char *key)
@@ -667,7 +660,9 @@ void capture_write_json(const struct capture *capture, struct json *json, const 
 	static const uint8_t unknown[16];
 	const struct sampled_events *events = capture->sampled;
 	const char *event, *frequency = capture_metadata(capture, "frequency_hz");
-	uint64_t hz;
+	uint64_t hz = 0;
+	bool has_hz = frequency &&
+		      g_ascii_string_to_unsigned(frequency, 10, 0, G_MAXUINT64, &hz, NULL);
 
 	/* Events that cannot be read are left out. */
 	(void)sampled_events_read(capture->sampled, capture->reader, capture->names, NULL);
@@ -686,10 +681,7 @@ void capture_write_json(const struct capture *capture, struct json *json, const 
 	/* Readers count this event unless --event is given. */
 	event = events->all->len > 0 ? sampled_event_at(events, 0)->name : NULL;
 	json_string(json, "event", event ? event : capture_metadata(capture, "event"));
-	if (frequency && g_ascii_string_to_unsigned(frequency, 10, 0, G_MAXUINT64, &hz, NULL))
-		json_uint(json, "frequency_hz", hz);
-	else
-		json_null(json, "frequency_hz");
+	json_uint_if(json, "frequency_hz", has_hz, hz);
 	json_string(json, "call_graph", capture_metadata(capture, "call_graph"));
 	write_command(capture, json);
 	json_uint(json, "samples", capture_samples(capture));
@@ -709,7 +701,7 @@ void capture_write_losses(const struct capture *capture, struct json *json, cons
 		json_begin_object(json, NULL);
 		json_string(json, "stream", loss->stream);
 		json_string(json, "cause", loss->cause);
-		write_uint_or_null(json, "count", loss->count);
+		json_uint_if(json, "count", loss->count > 0, loss->count);
 		json_uint(json, "bytes", loss->bytes);
 		json_int(json, "from_ns", loss->from_ns);
 		json_int(json, "to_ns", loss->to_ns);

@@ -23,8 +23,6 @@
 #include <math.h>
 #include <string.h>
 
-#define DEFAULT_LIMIT 40
-
 /* Statistics of a counter, in the order of their fields. */
 enum { AT_FIRST, AT_LAST, AT_MIN, AT_MAX, AT_MEAN, N_NUMBERS };
 
@@ -583,8 +581,7 @@ int verb_counters(int argc, char **argv)
 		.empty = N_("no such counters of these processes at that time in '%s'"),
 	};
 	CLEANUP(counters_done)
-	struct counters counters = { .reader.limit = READER_LIMIT_UNSET,
-				     .reader.text_limit = DEFAULT_LIMIT };
+	struct counters counters = { .reader = READER_TEXT_ROWS(READER_USUAL_ROWS) };
 	const struct cli_group groups[] = { { N_("Select"), reader_time_options, &counters.reader },
 					    { NULL, process_options, &counters.reader },
 					    { NULL, counter_options, &counters },

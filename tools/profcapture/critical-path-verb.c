@@ -215,10 +215,7 @@ static void write_node(struct json *json, uint32_t index, unsigned depth, const 
 		json_uint(json, "samples", (uint64_t)node->self_count);
 	if (label->kind == PATH_WAIT) {
 		/* A wait that is known only from switches has no row to count. */
-		if (node->total_count > 0)
-			json_uint(json, "waits", (uint64_t)node->total_count);
-		else
-			json_null(json, "waits");
+		json_uint_if(json, "waits", node->total_count > 0, (uint64_t)node->total_count);
 		json_string(json, "cause", wait_cause_names[label->cause]);
 		json_string(json, "call", label->call);
 		json_string(json, "waker",
@@ -344,8 +341,7 @@ int verb_critical_path(int argc, char **argv)
 		.is_paged = true,
 	};
 	CLEANUP(path_done)
-	struct path_verb verb = { .reader.limit = READER_LIMIT_UNSET,
-				  .reader.text_limit = DEFAULT_LIMIT };
+	struct path_verb verb = { .reader = READER_TEXT_ROWS(DEFAULT_LIMIT) };
 	const struct cli_group groups[] = { { N_("Select"), what_options, &verb },
 					    READER_SELECT(NULL, &verb.reader),
 					    { N_("Output"), name_options, &verb },

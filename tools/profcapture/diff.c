@@ -18,7 +18,6 @@
 #include <stdio.h>
 #include <string.h>
 
-#define DEFAULT_LIMIT 40
 /* Number of changes named in the first sentence. */
 #define NAMED_CHANGES 3
 /* Number of functions listed if they exceed --fail-over. */
@@ -475,10 +474,7 @@ static void write_head(const struct diff *diff, struct json *json)
 	}
 	json_end(json);
 	json_uint(json, "compared", diff->tests);
-	if (diff->is_damaged)
-		json_null(json, "significant");
-	else
-		json_uint(json, "significant", diff->significant);
+	json_uint_if(json, "significant", !diff->is_damaged, diff->significant);
 	json_begin_object(json, "all");
 	write_change(diff, json, &diff->all, SAMPLES_NEEDED);
 	json_end(json);
@@ -914,8 +910,7 @@ static void verb_done(struct diff_verb *verb)
 int verb_diff(int argc, char **argv)
 {
 	CLEANUP(verb_done)
-	struct diff_verb verb = { .diff.options.limit = READER_LIMIT_UNSET,
-				  .diff.options.text_limit = DEFAULT_LIMIT };
+	struct diff_verb verb = { .diff.options = READER_TEXT_ROWS(READER_USUAL_ROWS) };
 	struct reader *shared = &verb.diff.options;
 	const struct cli_group groups[] = {
 		{ NULL, options, &verb },

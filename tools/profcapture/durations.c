@@ -12,6 +12,7 @@
 #include "arch/base.h"
 
 #include <glib/gi18n.h>
+#include <inttypes.h>
 
 void durations_done(struct durations *durations)
 {
@@ -95,6 +96,9 @@ struct cell durations_cell(struct durations *durations, enum duration_field fiel
 		[DURATION_MEDIAN] = 50, [DURATION_P95] = 95, [DURATION_P99] = 99
 	};
 
+	if (field >= DURATION_NO_END)
+		return cell_uint(field == DURATION_NO_END ? durations->no_end
+							  : durations->no_begin);
 	if (durations_count(durations) == 0)
 		return cell_none();
 	return cell_uint(field < DURATION_MEAN ? numbers[field]
@@ -103,11 +107,20 @@ struct cell durations_cell(struct durations *durations, enum duration_field fiel
 				 : durations_percentile(durations, percents[field]));
 }
 
-void durations_add_columns(struct table *table, unsigned first)
+void durations_append_unmatched(const struct durations *durations, GString *text)
 {
-	table_add_column(table, first + DURATION_TOTAL, COLUMN_DURATION, _("total"));
-	table_add_column(table, first + DURATION_MEDIAN, COLUMN_DURATION, _("median"));
-	table_add_column(table, first + DURATION_P95, COLUMN_DURATION, _("95 %"));
-	table_add_column(table, first + DURATION_P99, COLUMN_DURATION, _("99 %"));
-	table_add_column(table, first + DURATION_MAX, COLUMN_DURATION, _("max"));
+	if (durations->no_end)
+		g_string_append_printf(text, _(" (%" PRIu64 " without an end)"), durations->no_end);
+	if (durations->no_begin)
+		g_string_append_printf(text, _(" (%" PRIu64 " without a begin)"),
+				       durations->no_begin);
+}
+
+void durations_add_columns(struct table *table)
+{
+	table_add_column(table, DURATION_TOTAL, COLUMN_DURATION, _("total"));
+	table_add_column(table, DURATION_MEDIAN, COLUMN_DURATION, _("median"));
+	table_add_column(table, DURATION_P95, COLUMN_DURATION, _("95 %"));
+	table_add_column(table, DURATION_P99, COLUMN_DURATION, _("99 %"));
+	table_add_column(table, DURATION_MAX, COLUMN_DURATION, _("max"));
 }

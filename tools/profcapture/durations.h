@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /*
- * Durations - many durations, and their statistics
+ * Durations - the durations of intervals, and their statistics
  *
  * Keeps all durations, because exact percentiles need them: 8 bytes each, 16 during growth.
  */
@@ -11,7 +11,7 @@
 #include <glib.h>
 #include <stdint.h>
 
-/* Fields of a table. A verb's own fields of durations have the same order. */
+/* Fields of a table. A verb's own fields come after these. */
 enum duration_field {
 	DURATION_TOTAL,
 	DURATION_MIN,
@@ -20,12 +20,24 @@ enum duration_field {
 	DURATION_MEDIAN,
 	DURATION_P95,
 	DURATION_P99,
+	DURATION_NO_END,
+	DURATION_NO_BEGIN,
+	DURATION_FIELDS
 };
+#define DURATION_MEMBERS                                                                          \
+	{ "total_ns", DURATION_TOTAL }, { "min_ns", DURATION_MIN }, { "mean_ns", DURATION_MEAN }, \
+		{ "median_ns", DURATION_MEDIAN }, { "p95_ns", DURATION_P95 },                     \
+		{ "p99_ns", DURATION_P99 }, { "max_ns", DURATION_MAX },                           \
+		{ "unmatched_begin", DURATION_NO_END },                                           \
+	{                                                                                         \
+		"unmatched_end", DURATION_NO_BEGIN                                                \
+	}
 
 struct durations {
 	/* uint64_t; NULL = none; durations_percentile() reorders them */
 	GArray *values;
 	uint64_t total_ns, min_ns, max_ns; /* the total saturates at UINT64_MAX */
+	uint64_t no_begin, no_end;         /* ends without a begin, and begins without an end */
 };
 
 void durations_done(struct durations *durations);
@@ -37,7 +49,9 @@ uint64_t durations_mean(const struct durations *durations);
 /* Returns the percentile by nearest rank: the smallest value that `percent` (1 to 100) percent of
  * all values do not exceed. Takes linear time. */
 uint64_t durations_percentile(struct durations *durations, unsigned percent);
-/* Returns CELL_NONE if there are no durations. */
+/* Returns CELL_NONE for a statistic of no durations. */
 struct cell durations_cell(struct durations *durations, enum duration_field field);
-/* Adds the columns of text. `first`: the verb's own field for DURATION_TOTAL. */
-void durations_add_columns(struct table *table, unsigned first);
+/* Appends text such as " (2 without an end)" if a begin or an end has no counterpart. */
+void durations_append_unmatched(const struct durations *durations, GString *text);
+/* Adds the columns of text. */
+void durations_add_columns(struct table *table);

@@ -27,7 +27,6 @@
 #include <inttypes.h>
 #include <string.h>
 
-#define DEFAULT_LIMIT 40
 #define NO_COUNTERPART UINT32_MAX
 #define MAX_NAMES 256 /* number of field names listed in an error */
 
@@ -53,7 +52,7 @@ struct event_series {
 	uint64_t value;
 	/* interned; NULL: none, or empty. If has_value is false: why the value is unknown. */
 	const char *text;
-	uint64_t count, no_begin, no_end;
+	uint64_t count;
 	struct durations durations;
 };
 
@@ -311,7 +310,7 @@ static void begin_interval(struct events_verb *verb, uint64_t key, struct event_
 				open->outer = g_array_new(FALSE, FALSE, sizeof(*open));
 			g_array_append_val(open->outer, *open);
 		} else if (open->series) {
-			open->series->no_end++;
+			open->series->durations.no_end++;
 		}
 	}
 	open->series = series;
@@ -341,7 +340,7 @@ static void end_interval(struct events_verb *verb, uint64_t key, struct event_se
 			g_array_set_size(open->outer, open->outer->len - 1);
 		}
 	} else if (series) {
-		series->no_begin++;
+		series->durations.no_begin++;
 	}
 }
 
@@ -356,13 +355,13 @@ static void end_segment(struct events_verb *verb)
 		const struct open_interval *open = pointer;
 
 		if (open->series)
-			open->series->no_end++;
+			open->series->durations.no_end++;
 		for (guint i = 0; open->outer && i < open->outer->len; i++) {
 			const struct open_interval *outer =
 				&g_array_index(open->outer, struct open_interval, i);
 
 			if (outer->series)
-				outer->series->no_end++;
+				outer->series->durations.no_end++;
 		}
 	}
 	g_hash_table_remove_all(verb->open);
@@ -451,39 +450,17 @@ COMPARE_AT(compare_series, struct event_series, ORDER(b->durations.total_ns, a->
 
 /* ---- Output ---------------------------------------------------------------------------------- */
 
-/* Fields of durations come last, in the order of enum duration_field. */
 enum field {
-	EVENT,
+	EVENT = DURATION_FIELDS,
 	VALUE,
 	EVENT_AND_VALUE,
 	COUNT,
 	INTERVALS,
-	NO_END,
-	NO_BEGIN,
-	TOTAL,
-	MIN,
-	MAX,
-	MEAN,
-	MEDIAN,
-	P95,
-	P99,
 };
 
 static const struct table_member members[] = {
-	{ "event", EVENT },
-	{ "value", VALUE },
-	{ "count", COUNT },
-	{ "intervals", INTERVALS },
-	{ "total_ns", TOTAL },
-	{ "min_ns", MIN },
-	{ "mean_ns", MEAN },
-	{ "median_ns", MEDIAN },
-	{ "p95_ns", P95 },
-	{ "p99_ns", P99 },
-	{ "max_ns", MAX },
-	{ "unmatched_begin", NO_END },
-	{ "unmatched_end", NO_BEGIN },
-	{ NULL },
+	{ "event", EVENT },         { "value", VALUE }, { "count", COUNT },
+	{ "intervals", INTERVALS }, DURATION_MEMBERS,   { NULL },
 };
 
 static const char *event_name(const struct events_verb *verb, const struct event_series *series)
@@ -521,10 +498,7 @@ static char *describe(const struct events_verb *verb, const struct event_series 
 						       : "%" PRIu64,
 					       series->value);
 	}
-	if (series->no_end)
-		g_string_append_printf(text, _(" (%" PRIu64 " without an end)"), series->no_end);
-	if (series->no_begin)
-		g_string_append_printf(text, _(" (%" PRIu64 " without a begin)"), series->no_begin);
+	durations_append_unmatched(&series->durations, text);
 	return g_string_free(text, FALSE);
 }
 
@@ -532,22 +506,21 @@ static struct cell get_cell(const void *data, size_t row, unsigned field)
 {
 	const struct events_verb *verb = data;
 	struct event_series *series = verb->all->pdata[row];
-	struct durations *d = &series->durations;
-	const uint64_t numbers[] = { [COUNT] = series->count,
-				     [INTERVALS] = durations_count(d),
-				     [NO_END] = series->no_end,
-				     [NO_BEGIN] = series->no_begin };
 
-	if (field == EVENT)
+	switch ((enum field)field) {
+	case EVENT:
 		return cell_text(event_name(verb, series));
-	else if (field == VALUE)
+	case VALUE:
 		return value_cell(series);
-	else if (field == EVENT_AND_VALUE)
+	case EVENT_AND_VALUE:
 		return cell_own_text(describe(verb, series));
-	else if (field < TOTAL)
-		return cell_uint(numbers[field]);
-	else
-		return durations_cell(d, field - TOTAL);
+	case COUNT:
+		return cell_uint(series->count);
+	case INTERVALS:
+		return cell_uint(durations_count(&series->durations));
+	default:
+		return durations_cell(&series->durations, field);
+	}
 }
 
 static struct table table_of(const void *data)
@@ -559,9 +532,8 @@ static struct table table_of(const void *data)
 
 	table_add_column(&table, COUNT, COLUMN_COUNT, _("count"));
 	if (verb->all->len > 0 &&
-	    durations_count(&((struct event_series *)verb->all->pdata[0])->durations) > 0) {
-		durations_add_columns(&table, TOTAL);
-	}
+	    durations_count(&((struct event_series *)verb->all->pdata[0])->durations) > 0)
+		durations_add_columns(&table);
 	table_add_column(&table, EVENT_AND_VALUE, COLUMN_NAME, _("event"));
 	return table;
 }
@@ -675,8 +647,7 @@ int verb_events(int argc, char **argv)
 			"capture '%s' has no such events. 'profctl record -e NAME' records events; 'profctl list' shows their names"),
 	};
 	CLEANUP(events_done)
-	struct events_verb events = { .reader.limit = READER_LIMIT_UNSET,
-				      .reader.text_limit = DEFAULT_LIMIT };
+	struct events_verb events = { .reader = READER_TEXT_ROWS(READER_USUAL_ROWS) };
 	const struct cli_group groups[] = { { N_("Select"), what_options, &events },
 					    READER_SELECT(NULL, &events.reader),
 					    { NULL, reader_cpu_options, &events.reader },

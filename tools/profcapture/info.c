@@ -761,8 +761,7 @@ int verb_info(int argc, char **argv)
 		.write = write_info,
 	};
 	CLEANUP(info_done)
-	struct info info = { .reader.limit = READER_LIMIT_UNSET,
-			     .reader.text_limit = DEFAULT_LIMIT };
+	struct info info = { .reader = READER_TEXT_ROWS(DEFAULT_LIMIT) };
 	const struct cli_group groups[] = { { NULL, options, &info },
 					    { N_("Output"), reader_output_options, &info.reader },
 					    { NULL } };

@@ -26,7 +26,6 @@
 #include <inttypes.h>
 #include <string.h>
 
-#define DEFAULT_LIMIT 40
 #define MAX_FRAMES 256     /* frames kept of a stack, and all that are inlined into the last one */
 #define LEAST_ADDRESS 4096 /* smaller arguments are descriptors or numbers */
 
@@ -530,8 +529,7 @@ int verb_locks(int argc, char **argv)
 		.write = locks_write,
 	};
 	CLEANUP(locks_done)
-	struct locks_verb locks = { .reader.limit = READER_LIMIT_UNSET,
-				    .reader.text_limit = DEFAULT_LIMIT };
+	struct locks_verb locks = { .reader = READER_TEXT_ROWS(READER_USUAL_ROWS) };
 	const struct cli_group groups[] = { { N_("Names"), name_options, &locks },
 					    READER_SELECT(N_("Select"), &locks.reader),
 					    { N_("Output"), what_options, &locks },

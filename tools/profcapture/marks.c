@@ -22,12 +22,10 @@
 #include <inttypes.h>
 #include <string.h>
 
-#define DEFAULT_LIMIT 40
-
 struct series {
 	const char *group, *name; /* interned, so pointers can be compared; NULL = none */
 	bool instants;
-	uint64_t count, no_end, no_begin;
+	uint64_t count;
 	struct durations durations;
 	GHashTable *threads; /* set of threads that began spans; NULL = none */
 	uint32_t last_thread;
@@ -79,10 +77,10 @@ static void add_span(const struct span *span, void *data)
 		series->count++;
 		break;
 	case SPAN_NO_END:
-		series->no_end++;
+		series->durations.no_end++;
 		break;
 	case SPAN_NO_BEGIN:
-		series->no_begin++;
+		series->durations.no_begin++;
 		break;
 	}
 }
@@ -94,39 +92,17 @@ COMPARE_AT(compare_series, struct series, ORDER(b->durations.total_ns, a->durati
 
 /* ---- output ---------------------------------------------------------------------------------- */
 
-/* Fields of durations come last, in the order of enum duration_field. */
 enum field {
-	GROUP,
+	GROUP = DURATION_FIELDS,
 	NAME,
 	GROUP_AND_NAME,
 	KIND,
 	COUNT,
-	NO_END,
-	NO_BEGIN,
-	TOTAL,
-	MIN,
-	MAX,
-	MEAN,
-	MEDIAN,
-	P95,
-	P99,
 };
 
 static const struct table_member members[] = {
-	{ "group", GROUP },
-	{ "name", NAME },
-	{ "kind", KIND },
-	{ "count", COUNT },
-	{ "total_ns", TOTAL },
-	{ "min_ns", MIN },
-	{ "mean_ns", MEAN },
-	{ "median_ns", MEDIAN },
-	{ "p95_ns", P95 },
-	{ "p99_ns", P99 },
-	{ "max_ns", MAX },
-	{ "unmatched_begin", NO_END },
-	{ "unmatched_end", NO_BEGIN },
-	{ NULL },
+	{ "group", GROUP }, { "name", NAME }, { "kind", KIND },
+	{ "count", COUNT }, DURATION_MEMBERS, { NULL },
 };
 
 static char *full_name(const struct series *series)
@@ -141,10 +117,7 @@ static char *describe(const struct series *series)
 	g_autofree char *name = full_name(series);
 	GString *text = g_string_new(name);
 
-	if (series->no_end)
-		g_string_append_printf(text, _(" (%" PRIu64 " without an end)"), series->no_end);
-	if (series->no_begin)
-		g_string_append_printf(text, _(" (%" PRIu64 " without a begin)"), series->no_begin);
+	durations_append_unmatched(&series->durations, text);
 	return g_string_free(text, FALSE);
 }
 
@@ -152,21 +125,21 @@ static struct cell get_cell(const void *data, size_t row, unsigned field)
 {
 	const struct marks *marks = data;
 	struct series *series = marks->all->pdata[row];
-	struct durations *d = &series->durations;
-	const uint64_t numbers[] = {
-		[COUNT] = series->count, [NO_END] = series->no_end, [NO_BEGIN] = series->no_begin
-	};
 
-	if (field == GROUP || field == NAME)
-		return cell_text(field == GROUP ? series->group : series->name);
-	else if (field == GROUP_AND_NAME)
+	switch ((enum field)field) {
+	case GROUP:
+		return cell_text(series->group);
+	case NAME:
+		return cell_text(series->name);
+	case GROUP_AND_NAME:
 		return cell_own_text(describe(series));
-	else if (field == KIND)
+	case KIND:
 		return cell_text(series->instants ? "instant" : "span");
-	else if (field < TOTAL)
-		return cell_uint(numbers[field]);
-	else
-		return durations_cell(d, field - TOTAL);
+	case COUNT:
+		return cell_uint(series->count);
+	default:
+		return durations_cell(&series->durations, field);
+	}
 }
 
 static struct table table_of(const void *data)
@@ -177,7 +150,7 @@ static struct table table_of(const void *data)
 	};
 
 	table_add_column(&table, COUNT, COLUMN_COUNT, _("count"));
-	durations_add_columns(&table, TOTAL);
+	durations_add_columns(&table);
 	table_add_column(&table, GROUP_AND_NAME, COLUMN_NAME, _("group/name"));
 	return table;
 }
@@ -249,8 +222,7 @@ int verb_marks(int argc, char **argv)
 		.empty = N_("no marks of these threads at that time in '%s'"),
 	};
 	CLEANUP(marks_done)
-	struct marks marks = { .reader.limit = READER_LIMIT_UNSET,
-			       .reader.text_limit = DEFAULT_LIMIT };
+	struct marks marks = { .reader = READER_TEXT_ROWS(READER_USUAL_ROWS) };
 	const struct cli_group groups[] = { READER_SELECT(N_("Select"), &marks.reader),
 					    { N_("Output"), reader_output_options, &marks.reader },
 					    { NULL } };

@@ -746,10 +746,8 @@ static void write_head(struct memory *memory, struct json *json)
 
 	json_string(json, "view", memory_query_of(memory)->name);
 	json_bool(json, "incomplete", memory->is_incomplete);
-	if (memory->sampled_bytes > 0)
-		json_uint(json, "sampled_bytes", memory_integer(memory->sampled_bytes));
-	else
-		json_null(json, "sampled_bytes");
+	json_uint_if(json, "sampled_bytes", memory->sampled_bytes > 0,
+		     memory_integer(memory->sampled_bytes));
 	if (filter == MEMORY_LIVE_AT_TIME || filter == MEMORY_LIVE_SINCE)
 		json_int(json, "at_ns", memory->at_ns);
 	if (filter == MEMORY_LIVE_SINCE)

@@ -401,8 +401,7 @@ int verb_memory(int argc, char **argv)
 		1
 	};
 	CLEANUP(memory_done)
-	struct memory memory = { .reader.limit = READER_LIMIT_UNSET,
-				 .reader.text_limit = DEFAULT_LIMIT,
+	struct memory memory = { .reader = READER_TEXT_ROWS(DEFAULT_LIMIT),
 				 .threshold = THRESHOLD_UNSET,
 				 .within_ns = UINT64_MAX };
 	const struct cli_group groups[] = { { N_("Views"), options, &memory },

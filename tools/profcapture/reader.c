@@ -533,10 +533,7 @@ void reader_begin(const struct reader *reader, struct json *json, const char *ve
 	json_string(json, "schema", schema);
 	capture_write_json(reader->capture, json, "capture");
 	json_bool(json, "truncated", truncated);
-	if (total != READER_TOTAL_UNKNOWN)
-		json_uint(json, "total_rows", total);
-	else
-		json_null(json, "total_rows");
+	json_uint_if(json, "total_rows", total != READER_TOTAL_UNKNOWN, total);
 	if (reader->format == READER_NDJSON)
 		json_end(json);
 	else

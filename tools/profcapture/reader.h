@@ -18,6 +18,12 @@
 #include "tools/profcapture/thread-names.h"
 
 #define READER_LIMIT_UNSET UINT64_MAX
+/* Initializes a reader whose text has at most this many rows without --limit. */
+#define READER_TEXT_ROWS(n)                                    \
+	{                                                      \
+		.limit = READER_LIMIT_UNSET, .text_limit = (n) \
+	}
+#define READER_USUAL_ROWS 40
 
 enum reader_format { READER_TEXT, READER_JSON, READER_NDJSON, READER_CSV };
 

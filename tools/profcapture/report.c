@@ -19,8 +19,6 @@
 #include <string.h>
 #include <sys/stat.h>
 
-#define DEFAULT_LIMIT 40
-
 static const struct cli_option options[] = {
 	{ "by", 0, CLI_CHOICE, offsetof(struct report, profile.by), N_("KEY"),
 	  N_("Group by (default: function)"), profile_by_names },
@@ -127,10 +125,7 @@ void report_write_head(const struct report *report, struct json *json)
 	json_uint(json, "user", profile->all.weight - profile->kernel.weight);
 	json_uint(json, "kernel", profile->kernel.weight);
 	json_end(json);
-	if (profile->period_ns)
-		json_uint(json, "period_ns", profile->period_ns);
-	else
-		json_null(json, "period_ns");
+	json_uint_if(json, "period_ns", profile->period_ns, profile->period_ns);
 	json_bool(json, "incomplete",
 		  (report->reader.metric != READER_OFF_CPU &&
 		   capture_lacks_rows(report->reader.capture, PROF_TABLE_SAMPLE)) ||
@@ -597,7 +592,7 @@ static bool report_run(struct report *report, const char *file, GError **error)
 
 	/* A whole tree is rarely useful, in any format. */
 	if (report->tree && reader->limit == READER_LIMIT_UNSET)
-		reader->limit = DEFAULT_LIMIT;
+		reader->limit = READER_USUAL_ROWS;
 	else if (report->tree)
 		report->tree_lines = reader->limit;
 	if (!frame_filters_open(&report->filters, error) || !reader_open(reader, file, error))
@@ -734,8 +729,7 @@ int verb_report(int argc, char **argv)
 		N_("Show where the time went (default: the newest capture in this folder)."), 0, 1
 	};
 	CLEANUP(report_done)
-	struct report report = { .reader.limit = READER_LIMIT_UNSET,
-				 .reader.text_limit = DEFAULT_LIMIT };
+	struct report report = { .reader = READER_TEXT_ROWS(READER_USUAL_ROWS) };
 	const struct cli_group groups[] = {
 		{ N_("Views"), options, &report },
 		READER_SELECT(N_("Select"), &report.reader),

@@ -14,6 +14,7 @@
 #include "tools/profcapture/verbs.h"
 
 #include <glib/gi18n.h>
+#include <math.h>
 #include <string.h>
 
 struct verdict {
@@ -105,10 +106,7 @@ static void write_where(const struct summary_where *where, void *data)
 	json_string(json, "name", where->name);
 	json_double(json, "pct", where->pct);
 	json_string(json, "callee", where->callee);
-	if (where->callee)
-		json_double(json, "callee_pct", where->callee_pct);
-	else
-		json_null(json, "callee_pct");
+	json_double(json, "callee_pct", where->callee ? where->callee_pct : (double)NAN);
 	json_end(json);
 }
 
@@ -158,14 +156,6 @@ static void write_sentences(char **lines, struct json *json)
 	json_end(json);
 }
 
-static void write_ns(struct json *json, const char *key, bool is_known, uint64_t ns)
-{
-	if (is_known)
-		json_uint(json, key, ns);
-	else
-		json_null(json, key);
-}
-
 static void write_numbers(const struct summary *summary, struct json *json)
 {
 	struct top_writer top = { summary->profile->functions, json };
@@ -177,10 +167,10 @@ static void write_numbers(const struct summary *summary, struct json *json)
 	summary_count_tasks(summary, &threads, &processes);
 	ARRAY_EACH(const struct run_time, time, summary->times)
 		has_times |= time->known;
-	write_ns(json, "cpu_ns", has_cpu, has_cpu ? cpu_ns : 0);
-	write_ns(json, "wall_ns", wall_ns > 0, (uint64_t)wall_ns);
-	write_ns(json, "waited_ns", has_times, summary_waited_ns(summary));
-	write_ns(json, "ready_ns", has_times, summary_ready_ns(summary));
+	json_uint_if(json, "cpu_ns", has_cpu, has_cpu ? cpu_ns : 0);
+	json_uint_if(json, "wall_ns", wall_ns > 0, (uint64_t)wall_ns);
+	json_uint_if(json, "waited_ns", has_times, summary_waited_ns(summary));
+	json_uint_if(json, "ready_ns", has_times, summary_ready_ns(summary));
 	json_uint(json, "threads", threads);
 	json_begin_array(json, "top");
 	if (summary->profile->all.weight > 0)

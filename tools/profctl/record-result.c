@@ -489,10 +489,7 @@ static void write_losses(const struct record_result *result, struct json *json)
 		json_begin_object(json, NULL);
 		json_string(json, "stream", loss.stream);
 		json_string(json, "cause", loss.cause);
-		if (loss.count)
-			json_uint(json, "count", loss.count);
-		else
-			json_null(json, "count");
+		json_uint_if(json, "count", loss.count, loss.count);
 		json_uint(json, "bytes", loss.bytes);
 		json_uint(json, "from_ns", since_start(result, loss.from));
 		json_uint(json, "to_ns", since_start(result, loss.to));
@@ -544,10 +541,7 @@ void record_result_print_json(const struct record_result *result)
 	for (size_t i = 0; i < ARRAY_SIZE(unwind); i++)
 		json_uint(&json, unwind[i][0], record_result_number(result, unwind[i][1]));
 	json_end(&json);
-	if (result->symbols)
-		json_uint(&json, "unresolved_samples", result->samples.unresolved);
-	else
-		json_null(&json, "unresolved_samples");
+	json_uint_if(&json, "unresolved_samples", result->symbols, result->samples.unresolved);
 	write_memory(result, &json);
 	json_begin_object(&json, "off_cpu");
 	json_string(&json, "recorded", off_cpu_of(result));
@@ -555,10 +549,7 @@ void record_result_print_json(const struct record_result *result)
 		g_autofree char *key = g_strdelimit(
 			g_strdup_printf("%s_ns", slept_keys[i] + strlen("off-cpu-")), "-", '_');
 
-		if (has_waits)
-			json_uint(&json, key, record_result_number(result, slept_keys[i]));
-		else
-			json_null(&json, key);
+		json_uint_if(&json, key, has_waits, record_result_number(result, slept_keys[i]));
 	}
 	json_end(&json);
 	json_bool(&json, "symbols", result->symbols);

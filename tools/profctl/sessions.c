@@ -165,7 +165,8 @@ static void write_value(struct json *json, const char *key, GVariant *value)
 
 static void write_session(struct json *json, const struct session_info *session)
 {
-	uint64_t elapsed;
+	uint64_t elapsed = 0;
+	bool has_elapsed = elapsed_ns(session, &elapsed);
 	GVariantIter options;
 	const char *key;
 	GVariant *value;
@@ -179,10 +180,7 @@ static void write_session(struct json *json, const struct session_info *session)
 	while (g_variant_iter_loop(&options, "{&sv}", &key, &value))
 		write_value(json, key, value);
 	json_end(json);
-	if (elapsed_ns(session, &elapsed))
-		json_uint(json, "elapsed_ns", elapsed);
-	else
-		json_null(json, "elapsed_ns");
+	json_uint_if(json, "elapsed_ns", has_elapsed, elapsed);
 	json_uint(json, "samples", session->samples);
 	json_uint(json, "events", session->events);
 	json_uint(json, "lost", session->lost);

@@ -198,14 +198,8 @@ void sampled_events_write(const struct sampled_events *events, struct json *json
 		json_string(json, "unit", event->unit);
 		json_uint(json, "samples", event->counted.samples);
 		json_uint(json, "weight", event->counted.weight);
-		if (event->period)
-			json_uint(json, "period", event->period);
-		else
-			json_null(json, "period");
-		if (event->frequency)
-			json_uint(json, "frequency_hz", event->frequency);
-		else
-			json_null(json, "frequency_hz");
+		json_uint_if(json, "period", event->period, event->period);
+		json_uint_if(json, "frequency_hz", event->frequency, event->frequency);
 		json_end(json);
 	}
 	json_end(json);
