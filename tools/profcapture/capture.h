@@ -2,28 +2,15 @@
 /*
  * Capture - an open capture, as the verbs of profcapture see it
  *
- * Opens the file, gathers what every verb reports about it (the "capture" object in JSON, and the
- * losses) and converts times of any segment to nanoseconds since the first segment's start. Within
- * a boot, it uses the monotonic clock; across boots, the wall clock of the segments.
+ * Opens the file, gathers what every verb reports about it (the "capture" object in JSON; losses:
+ * capture-losses.h) and converts times of any segment to nanoseconds since the first segment's
+ * start. Within a boot, it uses the monotonic clock; across boots, the wall clock of the segments.
  */
 #pragma once
 
 #include "tools/common/json.h"
 #include "tools/profile/sampled-events.h"
 #include "tools/symbols/names.h"
-
-struct capture_loss {
-	const char *stream, *cause;
-	uint64_t count; /* 0: unknown, but at least one */
-	uint64_t bytes;
-	int64_t from_ns, to_ns; /* relative */
-};
-
-/* Returns the number of missing records; 1 if it is unknown. */
-static inline uint64_t capture_loss_least(const struct capture_loss *loss)
-{
-	return MAX_OF(loss->count, UINT64_C(1));
-}
 
 struct capture {
 	char *file; /* path as given; "-" is standard input; if redacted, its last part */
@@ -125,16 +112,5 @@ uint64_t capture_events(const struct capture *capture);
  * again if more damage is found later. */
 void capture_warn(struct capture *capture);
 void capture_write_json(const struct capture *capture, struct json *json, const char *key);
-void capture_write_losses(const struct capture *capture, struct json *json, const char *key);
-/* Print losses as text, the largest first: at most `most` lines (0: all), then a sum of the rest.
- * Print nothing if nothing was lost. Ticks that the kernel missed do not count as losses. */
-void capture_print_losses(const struct capture *capture, struct out *out, uint64_t most);
-/* Returns the share of lost records among those that were read and those that were lost. */
-double capture_lost_percent(const struct capture *capture, uint64_t lost);
-/* Returns how many records were lost, "6 records (1.4 % of all)". */
-char *capture_lost_text(const struct capture *capture) MUST_CHECK;
-/* Returns "from 0.024 s to 3.54 s", whose numbers can be given to --from and --to. */
-char *capture_describe_span(int64_t from_ns, int64_t to_ns) MUST_CHECK;
-void capture_print_missed_ticks(const struct capture *capture, struct out *out, double least_pct);
 /* Prints the recorded command, quoted for a shell; nothing if no command was recorded. */
 void capture_print_command(const struct capture *capture, struct out *out);

@@ -8,6 +8,7 @@
  */
 #include "config.h"
 
+#include "tools/profcapture/capture-losses.h"
 #include "tools/profcapture/diff.h"
 
 #include <glib/gi18n.h>

@@ -10,6 +10,7 @@
 #include "tools/profcapture/diff.h"
 
 #include "base/each.h"
+#include "tools/profcapture/capture-losses.h"
 #include "tools/profcapture/verbs.h"
 
 #include <glib/gi18n.h>

@@ -9,6 +9,7 @@
 
 #include "base/each.h"
 #include "base/order.h"
+#include "tools/profcapture/capture-losses.h"
 #include "tools/profcapture/critical-path.h"
 #include "tools/profcapture/diff.h"
 #include "tools/profcapture/export-allocations.h"

@@ -10,6 +10,7 @@
 #include "base/order.h"
 #include "tools/common/capture-error.h"
 #include "tools/common/json-copy.h"
+#include "tools/profcapture/capture-losses.h"
 #include "tools/profcapture/profile.h"
 #include "tools/profcapture/verbs.h"
 

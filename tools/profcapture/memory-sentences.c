@@ -8,6 +8,7 @@
 
 #include "base/each.h"
 #include "tools/present/sparkline.h"
+#include "tools/profcapture/capture-losses.h"
 #include "tools/profcapture/memory.h"
 
 #include <glib/gi18n.h>

@@ -5,6 +5,7 @@
 
 #include "base/each.h"
 #include "tools/common/pager.h"
+#include "tools/profcapture/capture-losses.h"
 #include "tools/profcapture/spans.h"
 
 #include <glib/gi18n.h>

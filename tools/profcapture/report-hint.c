@@ -13,6 +13,8 @@
 #include "base/each.h"
 #include "tools/profcapture/report-hint.h"
 
+#include "tools/profcapture/capture-losses.h"
+
 #include <glib/gi18n.h>
 #include <inttypes.h>
 #include <string.h>

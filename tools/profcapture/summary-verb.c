@@ -7,6 +7,7 @@
 #include "config.h"
 
 #include "base/each.h"
+#include "tools/profcapture/capture-losses.h"
 #include "tools/profcapture/memory.h"
 #include "tools/profcapture/report-hint.h"
 #include "tools/profcapture/report.h"
