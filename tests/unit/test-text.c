@@ -64,6 +64,13 @@ static void check_fit(const char *text, unsigned width, enum text_align align, c
 	CHECK_INT(text_width(fitted), width);
 }
 
+static void check_cut(const char *text, unsigned width, const char *want)
+{
+	g_autofree char *got = text_cut(text, width);
+
+	CHECK_STR(got, want);
+}
+
 static void test_fit(void)
 {
 	check_fit("abc", 5, TEXT_LEFT, "abc  ");
@@ -73,6 +80,9 @@ static void test_fit(void)
 	check_fit("/usr/lib/x", 5, TEXT_TAIL, "\342\200\246ib/x");
 	check_fit("abc", 1, TEXT_LEFT, "\342\200\246");
 	check_fit("abc", 0, TEXT_LEFT, "");
+	check_cut("abc", 5, "abc");
+	check_cut("abcdef", 4, "abc\342\200\246");
+	check_cut("abcdef", 0, "abcdef");
 	check_fit("", 2, TEXT_TAIL, "  ");
 	/* A wide character takes two columns and is not split. */
 	CHECK_INT(text_width("\344\270\255\346\226\207"), 4);

@@ -328,8 +328,8 @@ static void print_verbs(void)
 		g_autofree char *group = verb->group ? g_strconcat(_(verb->group), ":", NULL)
 						     : g_strdup("");
 
-		text_cell(out, group, indent, TEXT_LEFT);
-		text_cell(out, verb->name, columns, TEXT_LEFT);
+		text_cell(out, group, indent);
+		text_cell(out, verb->name, columns);
 		out_printf(out, "%s\n", _(verb->summary));
 	}
 	if (cli.tool->footer)

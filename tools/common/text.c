@@ -180,10 +180,16 @@ char *text_fit(const char *text, unsigned width, enum text_align align)
 			       (int)(width - cut - used), "");
 }
 
-void text_cell(struct out *out, const char *bytes, unsigned width, enum text_align align)
+char *text_cut(const char *text, unsigned width)
+{
+	return width > 0 && text_width(text) > width ? text_fit(text, width, TEXT_LEFT)
+						     : g_strdup(text);
+}
+
+void text_cell(struct out *out, const char *bytes, unsigned width)
 {
 	g_autofree char *escaped = text_escape(bytes);
-	g_autofree char *fitted = width > 0 ? text_fit(escaped, width, align) : NULL;
+	g_autofree char *fitted = width > 0 ? text_fit(escaped, width, TEXT_LEFT) : NULL;
 
 	out_text(out, fitted ? fitted : escaped);
 }

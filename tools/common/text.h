@@ -42,8 +42,12 @@ enum text_align {
  * `text` must be escaped. */
 char *text_fit(const char *text, unsigned width, enum text_align align) MUST_CHECK;
 
-/* Escapes, fits and writes one table cell. width 0: does not fit it. */
-void text_cell(struct out *out, const char *bytes, unsigned width, enum text_align align);
+/* Returns a copy of the text, cut at the end and marked if it is wider than `width` columns (0: no
+ * limit). `text` must be escaped. */
+char *text_cut(const char *text, unsigned width) MUST_CHECK;
+
+/* Escapes and writes text, padded or cut at the end. width 0: does not fit it. */
+void text_cell(struct out *out, const char *bytes, unsigned width);
 
 /* Writes escaped text and a newline. Breaks the text at spaces into lines of at most `columns` (0:
  * no limit); all lines but the first are indented. The cursor must be at `column`. */

@@ -494,21 +494,23 @@ void capture_warn(struct capture *capture)
 	capture->warned_of = warned_of;
 }
 
-void capture_print_command(const struct capture *capture, struct out *out)
+char *capture_command(const struct capture *capture, unsigned columns)
 {
 	GBytes *value = g_hash_table_lookup(capture->metadata, "command");
 	gsize length = 0;
 	const char *bytes = value ? g_bytes_get_data(value, &length) : NULL;
+	CLEANUP_OUT struct out text = out_buffer();
 
 	for (gsize start = 0; start < length;) {
 		g_autofree char *word = g_strndup(bytes + start, length - start);
 		g_autofree char *quoted = text_shell_word(word);
 
 		if (start > 0)
-			out_char(out, ' ');
-		text_cell(out, quoted, 0, TEXT_LEFT);
+			out_char(&text, ' ');
+		text_cell(&text, quoted, 0);
 		start += strlen(word) + 1;
 	}
+	return text_cut(text.text->str, columns);
 }
 
 static void write_command(const struct capture *capture, struct json *json)

@@ -112,5 +112,7 @@ uint64_t capture_events(const struct capture *capture);
  * again if more damage is found later. */
 void capture_warn(struct capture *capture);
 void capture_write_json(const struct capture *capture, struct json *json, const char *key);
-/* Prints the recorded command, quoted for a shell; nothing if no command was recorded. */
-void capture_print_command(const struct capture *capture, struct out *out);
+/* Returns the recorded command, escaped and quoted for a shell, cut at this number of columns (0:
+ * no limit); "" if no command was recorded. */
+#define CAPTURE_COMMAND_COLUMNS 60 /* in sentences */
+char *capture_command(const struct capture *capture, unsigned columns) MUST_CHECK;

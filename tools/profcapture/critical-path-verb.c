@@ -247,6 +247,7 @@ static void path_write(const void *data, struct json *json)
 	const struct path_verb *verb = data;
 	const struct critical_path *path = &verb->path;
 	const struct names *names = verb->reader.capture->names;
+	const struct names_thread *thread = names_thread_at(names, path->thread);
 	g_autofree double *totals = g_new(double, path->nodes->len);
 	const struct tree_writer writer = { .nodes = path->nodes,
 					    .keys = totals,
@@ -262,15 +263,8 @@ static void path_write(const void *data, struct json *json)
 	json_bool(json, "incomplete", verb->reader.is_incomplete);
 	json_string(json, "mark", path->mark);
 	json_uint(json, "spans", path->spans);
-	if (path->thread) {
-		const struct names_thread *thread = names_thread_at(names, path->thread);
-
-		json_uint(json, "pid", names_process_at(names, thread->process)->pid);
-		json_uint(json, "tid", thread->tid);
-	} else {
-		json_null(json, "pid");
-		json_null(json, "tid");
-	}
+	json_uint_if(json, "pid", path->thread, names_process_at(names, thread->process)->pid);
+	json_uint_if(json, "tid", path->thread, thread->tid);
 	json_uint(json, "total_ns", critical_path_ns(node_at(path, 0)->total));
 	write_time(&path->all, json);
 	json_uint(json, "samples", path->samples);

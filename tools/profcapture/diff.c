@@ -25,7 +25,6 @@
 #define NAMED_EXCEEDED 10
 /* Number of callers shown after a function, in text. */
 #define SHOWN_CALLERS 6
-#define COMMAND_COLUMNS 60
 #define LINE_COLUMNS 100u
 /* With fewer samples, shares have no decimal. */
 #define LEAST_FINE 1000
@@ -599,26 +598,15 @@ static void print_verdict(const struct diff_verb *verb, struct out *out, unsigne
 	text_wrap(out, text->str, 0, 2, columns);
 }
 
-static char *command_text(const struct diff_run *run)
-{
-	CLEANUP_OUT struct out command = out_buffer();
-	char *text;
-
-	capture_print_command(run->reader->capture, &command);
-	text = text_width(command.text->str) > COMMAND_COLUMNS
-		       ? text_fit(command.text->str, COMMAND_COLUMNS, TEXT_LEFT)
-		       : g_strdup(command.text->str);
-	return text;
-}
-
 /* Returns "A: ./shop 40000, 16.6 s of CPU". Names the files if both sides ran one command. */
 static char *side_text(const struct diff_verb *verb, unsigned side)
 {
 	const struct diff *diff = &verb->diff;
 	const struct diff_run *first = diff_first(diff, side);
+	const struct capture *of_other = diff_first(diff, !side)->reader->capture;
 	g_autofree char *file = text_escape(first->reader->capture->file);
-	g_autofree char *command = command_text(first);
-	g_autofree char *other = command_text(diff_first(diff, !side));
+	g_autofree char *command = capture_command(first->reader->capture, CAPTURE_COMMAND_COLUMNS);
+	g_autofree char *other = capture_command(of_other, CAPTURE_COMMAND_COLUMNS);
 	g_autofree char *value = NULL, *event = NULL, *more = NULL;
 	bool is_samples = diff->measure == DIFF_SAMPLES;
 	bool is_time = is_samples && strcmp(profile_unit(&first->profile), "ns") == 0;

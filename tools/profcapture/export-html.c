@@ -285,14 +285,12 @@ static void write_capture(struct html *html)
 	json_begin_array(&html->json, "facts");
 	for (unsigned k = 0; k < sides->n; k++) {
 		const struct capture *side = sides->each[k].export->reader.capture;
-		CLEANUP_OUT struct out command = out_buffer();
+		g_autofree char *command = capture_command(side, 0);
 
 		if (sides->n > 1)
 			write_fact(&html->json, k == HTML_FIRST ? "A" : "B",
 				   names_intern(side->names, side->file, strlen(side->file)));
-		capture_print_command(side, &command);
-		write_fact(&html->json, _("Command"),
-			   command.text->len ? g_strchomp(command.text->str) : NULL);
+		write_fact(&html->json, _("Command"), *command ? g_strchomp(command) : NULL);
 		for (size_t i = 0; i < ARRAY_SIZE(facts); i++)
 			write_fact(&html->json, _(facts[i].title),
 				   capture_metadata(side, facts[i].key));

@@ -217,12 +217,9 @@ const char *export_thread_name(const struct export *export, uint32_t thread)
 
 char *export_title(const struct export *export)
 {
-	CLEANUP_OUT struct out text = out_buffer();
-	char *title;
+	g_autofree char *command = capture_command(export->reader.capture, 0);
 
-	capture_print_command(export->reader.capture, &text);
-	title = g_strdup(text.text->len ? g_strchomp(text.text->str) : "profd");
-	return title;
+	return g_strdup(*command ? g_strchomp(command) : "profd");
 }
 
 void export_strings_init(struct export_strings *strings)

@@ -19,7 +19,6 @@
 #include <string.h>
 
 #define DEFAULT_LIMIT 20
-#define COMMAND_COLUMNS 60
 #define FINE_SAMPLES 1000 /* from this number on, shares have a decimal */
 #define NAMED_MOST 3      /* processes and images named in the summary */
 
@@ -315,10 +314,10 @@ static void write_info(const void *data, struct json *json)
 /* ---- text: the summary ----------------------------------------------------------------------- */
 
 /* Appends a separator, except before the first item. */
-static void separate(struct out *line, const char *separator)
+static void separate(struct out *line)
 {
 	if (line->text->len > 0)
-		out_text(line, separator);
+		out_text(line, ", ");
 }
 
 static void add_name(struct out *line, const char *name)
@@ -357,20 +356,14 @@ static void add_verdict(const struct info *info, struct out *line)
 	g_autofree char *when = start ? g_date_time_format(start, "%-d %b %Y %H:%M:%S UTC") : NULL;
 	g_autofree char *duration = text_duration((uint64_t)capture->duration_ns);
 	g_autofree char *bytes = text_bytes(prof_reader_info(capture->reader)->bytes);
-	CLEANUP_OUT struct out command = out_buffer();
+	g_autofree char *command =
+		capture_command(capture, info->is_verbose ? 0 : CAPTURE_COMMAND_COLUMNS);
 
 	add_name(line, capture->file);
 	out_text(line, ": ");
-	capture_print_command(capture, &command);
-	if (!capture_metadata(capture, "command")) {
-		out_text(line, capture_is_system(capture) ? _("the system") : _("processes"));
-	} else if (info->is_verbose || text_width(command.text->str) <= COMMAND_COLUMNS) {
-		out_text(line, command.text->str);
-	} else {
-		g_autofree char *cut = text_fit(command.text->str, COMMAND_COLUMNS, TEXT_LEFT);
-
-		out_text(line, cut);
-	}
+	out_text(line, capture_metadata(capture, "command") ? command
+		       : capture_is_system(capture)         ? _("the system")
+							    : _("processes"));
 	if (host) {
 		out_text(line, _(" on "));
 		add_name(line, host);
@@ -418,7 +411,7 @@ static void add_samples(const struct info *info, struct out *line)
 		const struct sampled_event *event = sampled_event_at(events, i);
 		uint64_t hz = frequency_of(event);
 
-		separate(line, ", ");
+		separate(line);
 		if (capture_lacks_rows(capture, PROF_TABLE_SAMPLE))
 			out_text(line, text_sign(TEXT_AT_LEAST));
 		add_count(line, event->counted.samples);
@@ -497,7 +490,7 @@ static void add_contents(const struct info *info, struct out *also, struct out *
 		while (content < end && content->table != id)
 			content++;
 		if (rows > 0 && (content < end || id >= PROF_TABLE_FIRST_FOREIGN)) {
-			separate(also, ", ");
+			separate(also);
 			if (content < end && lacks_rows)
 				out_text(also, text_sign(TEXT_AT_LEAST));
 			add_count(also, rows);
@@ -509,14 +502,14 @@ static void add_contents(const struct info *info, struct out *also, struct out *
 				add_name(also, table->table->name);
 			}
 		} else if (content < end && table->rows == 0 && !lacks_rows && content->missing) {
-			separate(missing, ", ");
+			separate(missing);
 			out_text(missing, _(content->missing));
 			if (id == PROF_TABLE_ALLOC)
 				out_text(missing, " (--memory)");
 		}
 	}
 	if (recorded_with && strstr(recorded_with, "\"interpreters\":false")) {
-		separate(missing, ", ");
+		separate(missing);
 		out_text(missing, _("functions of interpreted programs"));
 		out_text(missing, " (--no-interpreters)");
 	}
@@ -543,7 +536,7 @@ static void add_threads(const struct info *info, struct out *line)
 		if (!g_hash_table_add(pids, GSIZE_TO_POINTER(pid)) ||
 		    g_hash_table_size(pids) > NAMED_MOST)
 			continue;
-		separate(&named, ", ");
+		separate(&named);
 		add_name(&named, at->comm);
 		out_printf(&named, " (%" PRIu64 ")", pid);
 	}
@@ -582,7 +575,7 @@ static void add_code(const struct info *info, struct out *line)
 				path, names_image_at(names, other->index)->path);
 		}
 
-		separate(line, ", ");
+		separate(line);
 		add_name(line, g_strcmp0(path, "[kernel]") == 0 ? _("kernel")
 			       : path ? functions_short_path(path, has_twin)
 				      : NULL);
@@ -594,7 +587,7 @@ static void add_code(const struct info *info, struct out *line)
 	if (others * 200 >= samples) {
 		g_autofree char *share = share_of(others, samples);
 
-		separate(line, ", ");
+		separate(line);
 		out_printf(line, _("others %s %%"), share);
 	}
 	if (info->functions.unresolved == 0) {
@@ -620,11 +613,11 @@ static void add_host(const struct info *info, struct out *line)
 		add_name(line, kernel);
 	}
 	if (arch) {
-		separate(line, ", ");
+		separate(line);
 		add_name(line, arch);
 	}
 	if (n_cpus > 0) {
-		separate(line, ", ");
+		separate(line);
 		out_printf(line, ngettext("%" PRIu64 " CPU", "%" PRIu64 " CPUs", n_cpus), n_cpus);
 	}
 }
@@ -650,9 +643,9 @@ static void print_details(const struct info *info, struct out *out)
 		/* Skip the command: it is printed above, and its words are separated by zeros. */
 		if (strcmp(key->data, "command") == 0)
 			continue;
-		text_cell(out, key->data, 14, TEXT_LEFT);
+		text_cell(out, key->data, 14);
 		out_char(out, ' ');
-		text_cell(out, capture_metadata(capture, key->data), 0, TEXT_LEFT);
+		text_cell(out, capture_metadata(capture, key->data), 0);
 		out_char(out, '\n');
 	}
 	for (guint i = info->tables->len; i > 0; i--)

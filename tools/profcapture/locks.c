@@ -329,10 +329,10 @@ static void print_place(const struct locks_verb *verb, struct out *out, const ch
 	unsigned used = 4 + width + 2, columns = verb->reader.columns;
 	unsigned room = columns > used ? columns - used : 1;
 	g_autofree char *fitted = function_name_fit(escaped, room);
-	g_autofree char *cut = text_width(fitted) > room ? text_fit(fitted, room, TEXT_LEFT) : NULL;
+	g_autofree char *cut = text_cut(fitted, room);
 	g_autofree char *padded = text_fit(title, width, TEXT_LEFT);
 
-	out_printf(out, "    %s  %s\n", padded, cut ? cut : fitted);
+	out_printf(out, "    %s  %s\n", padded, cut);
 }
 
 /* Prints the rows. If they are wider than the terminal, the places follow each row's numbers. */

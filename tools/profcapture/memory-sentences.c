@@ -127,11 +127,10 @@ static void describe_allocated(const struct memory *memory, GString *text)
 {
 	const struct memory_counts *all = &memory->all;
 	const char *amount = amount_text(memory, all->allocated_bytes, all->allocations);
-	CLEANUP_OUT struct out command = out_buffer();
+	g_autofree char *command = capture_command(memory->reader.capture, 0);
 
-	capture_print_command(memory->reader.capture, &command);
-	if (command.text->len > 0)
-		g_string_append_printf(text, _("%s allocated %s"), command.text->str, amount);
+	if (*command)
+		g_string_append_printf(text, _("%s allocated %s"), command, amount);
 	else
 		g_string_append_printf(text, _("Allocated: %s"), amount);
 	if (memory_knows_temporary(memory) && all->temporary > 0) {
@@ -434,7 +433,7 @@ void memory_print_warnings(const struct memory *memory, struct out *out)
 		out_printf(out,
 			   ngettext("In %u process, ", "In %u processes, ", warning->processes),
 			   warning->processes);
-		text_cell(out, warning->text, 0, TEXT_LEFT);
+		text_cell(out, warning->text, 0);
 		out_char(out, '\n');
 	}
 	reader_style(&memory->reader, out, READER_PLAIN);

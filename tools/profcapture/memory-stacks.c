@@ -187,8 +187,7 @@ static void print_frame(const struct memory *memory, struct out *out, unsigned u
 			shorter = function_name_fit(name, room);
 		}
 		g_free(name);
-		name = text_width(shorter) > room ? text_fit(shorter, room, TEXT_LEFT)
-						  : g_strdup(shorter);
+		name = text_cut(shorter, room);
 		g_free(shorter);
 	}
 	out_printf(out, "%s%s", name, note);

@@ -287,7 +287,7 @@ static bool check_recorded(const struct memory *memory, GError **error)
 					   PROF_TABLE_LIVE };
 	const struct capture *capture = memory->reader.capture;
 	bool has_rows = false;
-	CLEANUP_OUT struct out command = out_buffer();
+	g_autofree char *command = capture_command(capture, 0);
 
 	for (size_t i = 0; i < ARRAY_SIZE(tables) && !has_rows; i++)
 		if (!reader_has_rows(&memory->reader, tables[i], &has_rows, error))
@@ -295,11 +295,10 @@ static bool check_recorded(const struct memory *memory, GError **error)
 	if (has_rows)
 		return true;
 	capture_warn(memory->reader.capture);
-	capture_print_command(capture, &command);
 	g_set_error(
 		error, CLI_ERROR, CLI_NOTHING_CAPTURED,
 		_("capture '%s' has no allocations. Record them: profctl record --memory -- %s"),
-		capture->file, command.text->len ? command.text->str : "COMMAND");
+		capture->file, *command ? command : "COMMAND");
 	return false;
 }
 

@@ -804,7 +804,7 @@ static void print_focus(const struct report *report, struct out *out)
 				: metric == READER_OFF_CPU ? _("the waiting time")
 							   : _("the threads' time"));
 	else
-		text_cell(&line, profile_event_name(profile), 0, TEXT_LEFT);
+		text_cell(&line, profile_event_name(profile), 0);
 	out_printf(&line,
 		   metric == READER_OFF_CPU
 			   ? ngettext(", %s wait.", ", %s waits.", (unsigned long)total.samples)

@@ -267,13 +267,13 @@ static void print_separated(struct sql *sql, sqlite3_stmt *statement, struct out
 	out_char(out, '\n');
 }
 
-static void begin_rows(struct sql *sql, bool truncated)
+static void begin_rows(struct sql *sql)
 {
 	if (is_text(sql)) {
 		print_separated(sql, NULL, out_stdout());
 		return;
 	}
-	reader_begin(&sql->reader, &sql->json, "sql", truncated, READER_TOTAL_UNKNOWN);
+	reader_begin(&sql->reader, &sql->json, "sql", false, READER_TOTAL_UNKNOWN);
 	rows_open(&sql->json, reader_json_format(&sql->reader),
 		  (const char *const *)sql->keys->pdata);
 }
@@ -361,7 +361,7 @@ static void show_rows(struct sql *sql, bool more, bool is_partial)
 		return;
 	}
 	if (sql->rows == 0)
-		begin_rows(sql, false);
+		begin_rows(sql);
 	if (is_text(sql))
 		return;
 	rows_close(&sql->json);
@@ -478,7 +478,7 @@ static bool run_statement(struct sql *sql, const char *query, sqlite3_stmt *stat
 	name_columns(sql, statement);
 	while ((r = step(sql, statement)) == SQLITE_ROW && !(limit && sql->rows == limit)) {
 		if (!sql->keeps && sql->rows == 0)
-			begin_rows(sql, false);
+			begin_rows(sql);
 		sql->rows++;
 		if (!sql->keeps) {
 			write_row(sql, statement);

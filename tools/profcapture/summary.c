@@ -12,7 +12,6 @@
 #include <math.h>
 #include <string.h>
 
-#define COMMAND_COLUMNS 60u
 #define NAME_COLUMNS 60u
 
 /* Time without a CPU is mentioned if it is at least this share of the recording's length. */
@@ -77,14 +76,11 @@ void summary_print_cost(const struct summary *summary, struct out *out)
 	g_autofree char *duration = text_duration((uint64_t)capture->duration_ns);
 	const char *metadata = capture_metadata(capture, "cpus");
 	uint64_t n_cpus = metadata ? g_ascii_strtoull(metadata, NULL, 10) : 0;
-	g_autofree char *n_threads = NULL, *n_processes = NULL, *command = NULL;
+	g_autofree char *command =
+		capture_command(capture, summary->full_names ? 0 : CAPTURE_COMMAND_COLUMNS);
+	g_autofree char *n_threads = NULL, *n_processes = NULL;
 	unsigned threads, processes;
-	CLEANUP_OUT struct out line = out_buffer();
 
-	capture_print_command(capture, &line);
-	command = summary->full_names || text_width(line.text->str) <= COMMAND_COLUMNS
-			  ? g_strdup(line.text->str)
-			  : text_fit(line.text->str, COMMAND_COLUMNS, TEXT_LEFT);
 	summary_count_tasks(summary, &threads, &processes);
 	n_threads = text_count(threads);
 	n_processes = text_count(processes);
@@ -220,11 +216,11 @@ static char *place_in_sentence(const struct function_labels *labels, uint32_t fu
 
 static void print_name(struct out *out, const char *name, const char *place)
 {
-	text_cell(out, name, 0, TEXT_LEFT);
+	text_cell(out, name, 0);
 	if (!place)
 		return;
 	out_text(out, " (");
-	text_cell(out, place, 0, TEXT_LEFT);
+	text_cell(out, place, 0);
 	out_char(out, ')');
 }
 
@@ -271,7 +267,7 @@ static void print_one_where(const struct summary_where *where, void *data)
 	if (!where->callee)
 		return;
 	out_text(out, " (");
-	text_cell(out, where->callee, 0, TEXT_LEFT);
+	text_cell(out, where->callee, 0);
 	out_printf(out, " %.0f %%)", where->callee_pct);
 }
 

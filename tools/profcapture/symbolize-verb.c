@@ -47,7 +47,7 @@ static int open_by_path(const struct names_image *image, void *data)
 static void print_paths(struct out *out, const GPtrArray *paths, const char *why)
 {
 	for (guint i = 0; i < paths->len; i++) {
-		text_cell(out, paths->pdata[i], 0, TEXT_LEFT);
+		text_cell(out, paths->pdata[i], 0);
 		out_printf(out, ": %s\n", why);
 	}
 }

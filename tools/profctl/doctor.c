@@ -95,7 +95,7 @@ static const struct cli_option doctor_options[] = {
 static void doctor_print_status(struct out *out, enum doctor_status status, bool color)
 {
 	out_text(out, color ? doctor_statuses[status].color : "");
-	text_cell(out, doctor_statuses[status].name, STATUS_COLUMNS, TEXT_LEFT);
+	text_cell(out, doctor_statuses[status].name, STATUS_COLUMNS);
 	out_text(out, color ? "\033[0m" : "");
 }
 
@@ -105,12 +105,12 @@ static void doctor_print_finding(struct out *out, const char *id, unsigned id_co
 	unsigned indent = STATUS_COLUMNS + id_columns;
 	g_autofree char *summary = text_escape(finding->summary);
 
-	text_cell(out, id, id_columns, TEXT_LEFT);
+	text_cell(out, id, id_columns);
 	text_wrap(out, summary, indent, indent, cli_columns(STDOUT_FILENO));
 	if (has_fix) {
 		/* Do not wrap the fix, because it may be a command to copy. */
 		out_printf(out, "%*s%s", (int)indent, "", _("fix: "));
-		text_cell(out, finding->fix, 0, TEXT_LEFT);
+		text_cell(out, finding->fix, 0);
 		out_char(out, '\n');
 	}
 }

@@ -456,6 +456,5 @@ char *record_options_target(const struct record_options *options, bool with_argu
 		g_string_append(text, _("the system"));
 	}
 	escaped = text_escape(text->str);
-	return text_width(escaped) > MAX_TARGET ? text_fit(escaped, MAX_TARGET, TEXT_LEFT)
-						: g_steal_pointer(&escaped);
+	return text_cut(escaped, MAX_TARGET);
 }

@@ -84,9 +84,7 @@ void progress_update(struct progress *progress, const struct client_counters *co
 	text = progress_line(progress, now, counters);
 	if (progress->terminal) {
 		unsigned columns = MAX_OF(cli_columns(STDERR_FILENO), 2u) - 1;
-		g_autofree char *fitting = text_width(text) > columns
-						   ? text_fit(text, columns, TEXT_LEFT)
-						   : g_strdup(text);
+		g_autofree char *fitting = text_cut(text, columns);
 
 		fprintf(stderr, "\r%s\033[K", fitting);
 		fflush(stderr);

@@ -633,7 +633,7 @@ void functions_print_line(const struct functions *functions, uint32_t index, str
 	if (!function->is_line || !function->line)
 		return;
 	out_text(out, "  ");
-	text_cell(out, function->file ? function->file : "-", 0, TEXT_LEFT);
+	text_cell(out, function->file ? function->file : "-", 0);
 	out_printf(out, ":%" PRIu32, function->line);
 }
 
