@@ -90,8 +90,10 @@ struct annotate_code {
 	GHashTable *known_lines; /* set of the lines, by place */
 };
 
-/* Sets `function` to the function that `text` names. */
+/* Sets `function` to the function that `text` names (annotate-choose.c). */
 bool annotate_code_choose(struct annotate_code *code, const char *text, GError **error);
+/* Returns the end of a function's code. A symbol without a length extends to the next symbol. */
+uint64_t annotate_code_end(const struct annotate_code *code, const struct function *function);
 /* Reads the code of `function`. The caller sets the options and zeroes the rest. Code that cannot
  * be read is not an error. */
 bool annotate_code_read(struct annotate_code *code, GError **error);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /*
- * Diff-rows - reads captures, matches their functions, and judges whether they changed
+ * Diff-rows - matches the functions of captures, and judges whether they changed
  *
  * Build-ids, offsets, library versions and processes differ between recordings. So a function is
  * identified by its name and its image's name without folder and version. Its inlined copies are a
@@ -14,11 +14,10 @@
  */
 #include "config.h"
 
-#include "tools/profcapture/diff.h"
+#include "tools/profcapture/diff-run.h"
 
 #include "base/each.h"
 #include "base/order.h"
-#include "tools/profcapture/spans.h"
 
 #include <glib/gi18n.h>
 #include <math.h>
@@ -26,264 +25,6 @@
 
 /* Two complete runs of the same program can differ by this share of the whole. */
 #define LEAST_CHANGE 0.001
-
-/* ---- one run --------------------------------------------------------------------------------- */
-
-static struct diff_count *count_of(GArray *counts, uint32_t index)
-{
-	if (counts->len <= index)
-		g_array_set_size(counts, index + 1);
-	return &((struct diff_count *)(void *)counts->data)[index];
-}
-
-static void add_count(struct diff_count *to, const struct diff_count *count)
-{
-	to->count += count->count;
-	to->events += count->events;
-	to->squares += count->squares;
-}
-
-static void set_range(struct diff_run *run)
-{
-	run->from_ns = MAX_OF(run->reader->from_ns, INT64_C(0));
-	run->to_ns =
-		MAX_OF(MIN_OF(run->reader->to_ns, run->reader->capture->duration_ns), run->from_ns);
-}
-
-static unsigned block_at(const struct diff_run *run, int64_t time_ns)
-{
-	int64_t in = MIN_OF(MAX_OF(time_ns, run->from_ns), run->to_ns) - run->from_ns;
-	double share = (double)in / (double)(run->to_ns - run->from_ns + 1);
-
-	return MIN_OF((unsigned)(share * NOISE_BLOCKS), NOISE_BLOCKS - 1u);
-}
-
-/* Counts one event. Returns the block that it is in. */
-static unsigned count_event(struct diff_run *run, uint32_t key, int64_t time_ns, double count)
-{
-	const struct diff_count one = { count, 1, count * count };
-	unsigned block = block_at(run, time_ns);
-
-	add_count(count_of(run->counts, key), &one);
-	add_count(&run->all, &one);
-	run->blocks[block] += count;
-	return block;
-}
-
-static const struct profile_node *node_at(const struct diff_run *run, uint32_t node)
-{
-	return &((const struct profile_node *)(void *)run->profile.tree.nodes->data)[node];
-}
-
-static uint32_t key_of(const struct diff_run *run, uint32_t node)
-{
-	return run->diff->paths                     ? node
-	       : run->diff->measure == DIFF_SAMPLES ? node_at(run, node)->entity
-						    : memory_node_at(&run->memory.tree, node)->site;
-}
-
-/*
- * Interrupts work for the machine, not for the interrupted program. The list has the entry points
- * of each architecture and the functions that they run. It does not have page faults and system
- * calls, because the program causes them.
- */
-bool diff_is_interrupt(const struct function *function)
-{
-	static const char *const prefixes[] = {
-		"asm_sysvec_",      "sysvec_",          "asm_common_interrupt",
-		"common_interrupt", "ret_from_intr",    "irqentry_exit",
-		"irq_exit",         "__irq_exit",       "__do_softirq",
-		"do_softirq",       "handle_softirqs",  "apic_timer_interrupt",
-		"el0t_64_irq",      "el1h_64_irq",      "el0_interrupt",
-		"el1_interrupt",    "do_IRQ",           "do_irq",
-		"timer_interrupt",  "handle_riscv_irq",
-	};
-
-	if (strcmp(function->kind, "kernel") != 0)
-		return false;
-	for (size_t i = 0; i < ARRAY_SIZE(prefixes); i++)
-		if (g_str_has_prefix(function->name, prefixes[i]))
-			return true;
-	return false;
-}
-
-/* Reads the samples. Drops those in interrupts, except with --mode kernel. */
-static bool read_samples(struct diff_run *run, const char *file, GError **error)
-{
-	const struct diff *diff = run->diff;
-	struct profile *profile = &run->profile;
-	g_autofree bool *is_interrupt = NULL;
-	guint kept = 0;
-
-	if (!reader_open(run->reader, file, error))
-		return false;
-	run->filters = diff->filters;
-	if (!frame_filters_open(&run->filters, error))
-		return false;
-	if (frame_filters_any(&run->filters))
-		profile->filters = &run->filters;
-	profile->mode = diff->mode;
-	profile->inlined = diff->inlined;
-	profile->wants_tree = profile->wants_samples = true;
-	if (!profile_run(profile, run->reader, error))
-		return false;
-	run->functions = profile->functions;
-	set_range(run);
-	is_interrupt = g_new0(bool, profile->tree.nodes->len);
-	for (uint32_t i = 1; diff->mode != PROFILE_KERNEL && i < profile->tree.nodes->len; i++) {
-		const struct profile_node *node = node_at(run, i);
-
-		is_interrupt[i] = is_interrupt[node->parent] ||
-				  diff_is_interrupt(functions_at(run->functions, node->entity));
-		run->interrupts += is_interrupt[i] ? (double)node->count.self.weight : 0;
-	}
-	for (guint i = 0; i < profile->each->len; i++) {
-		const struct profile_sample *sample =
-			&g_array_index(profile->each, struct profile_sample, i);
-
-		if (is_interrupt[sample->node])
-			continue;
-		count_event(run, key_of(run, sample->node), sample->time_ns,
-			    (double)sample->weight);
-		g_array_index(profile->each, struct profile_sample, kept++) = *sample;
-	}
-	g_array_set_size(profile->each, kept);
-	return true;
-}
-
-static void allocated(int64_t time_ns, const struct memory_block *block, double blocks, void *data)
-{
-	struct diff_run *run = data;
-	uint32_t key = key_of(run, block->node);
-	double count = run->diff->measure == DIFF_CALLS ? blocks : blocks * (double)block->size;
-	unsigned at;
-
-	/* The range is known only once the capture is open. */
-	set_range(run);
-	at = count_event(run, key, time_ns, count);
-	if (run->buckets->len < (key + 1) * NOISE_BLOCKS)
-		g_array_set_size(run->buckets, (key + 1) * NOISE_BLOCKS);
-	g_array_index(run->buckets, double, key *NOISE_BLOCKS + at) += count;
-}
-
-static bool read_memory(struct diff_run *run, const char *file, GError **error)
-{
-	struct memory *memory = &run->memory;
-
-	memory->within_ns = UINT64_MAX;
-	memory->inlined = run->diff->inlined;
-	memory->by_caller = !run->diff->paths;
-	memory->watch = allocated;
-	memory->watch_data = run;
-	if (!memory_run(memory, file, error))
-		return false;
-	run->functions = memory->tree.functions;
-	set_range(run);
-	if (run->diff->measure != DIFF_PEAK)
-		return true;
-	/* Use the bytes of each function at the overall peak, not all that it allocated. */
-	g_array_set_size(run->counts, 0);
-	for (uint32_t i = 0; i < memory->entities->len; i++) {
-		const struct memory_counts *counts =
-			&g_array_index(memory->entities, struct memory_counts, i);
-
-		if (counts->is_there)
-			*count_of(run->counts, i) =
-				(struct diff_count){ .count = counts->peak_bytes,
-						     .events = counts->allocations };
-	}
-	run->all.count = memory->all.peak_bytes;
-	return true;
-}
-
-static void count_mark(const struct span *span, void *data)
-{
-	struct diff_run *run = data;
-
-	if (span->kind == SPAN_NO_BEGIN || g_strcmp0(span->name, run->diff->mark) != 0 ||
-	    span->start_ns < run->reader->from_ns || span->start_ns > run->reader->to_ns ||
-	    !reader_wants_thread_at(run->reader, span->thread, span->start_ns))
-		return;
-	run->weights[block_at(run, span->start_ns)]++;
-	run->marks++;
-}
-
-static bool weigh(struct diff_run *run, GError **error)
-{
-	const struct diff *diff = run->diff;
-	double seconds = (double)(run->to_ns - run->from_ns) / 1e9;
-
-	if (diff->norm == DIFF_BY_MARK &&
-	    (!capture_check(run->reader->capture, PROF_TABLE_MARK, error) ||
-	     !spans_read(run->reader->capture, count_mark, run, error) ||
-	     (run->marks == 0 && !reader_no_mark(run->reader, diff->mark, error))))
-		return false;
-	/* Weight a block by its samples even for totals of a run: noise is how functions share the
-	 * block's CPU time, not how much CPU time the block had. */
-	for (unsigned i = 0; i < NOISE_BLOCKS; i++) {
-		if (diff->norm != DIFF_BY_MARK)
-			run->weights[i] = diff->norm == DIFF_BY_SAMPLES ? run->blocks[i]
-					  : diff->norm == DIFF_BY_TIME  ? seconds / NOISE_BLOCKS
-					  : diff->measure == DIFF_SAMPLES && run->all.count > 0
-						  ? run->blocks[i] / run->all.count
-						  : 1.0 / NOISE_BLOCKS;
-		run->weight += run->weights[i];
-	}
-	return true;
-}
-
-GHashTable *diff_builds(const struct names *names)
-{
-	GHashTable *builds = g_hash_table_new(g_str_hash, g_str_equal);
-
-	for (guint i = NAMES_LOST + 1; i < names->images->len; i++)
-		if (names_image_at(names, i)->build_id)
-			g_hash_table_add(builds, (gpointer)names_image_at(names, i)->build_id);
-	return builds;
-}
-
-/* Reads one capture. All runs have the same options; each run frees its own copy. */
-static bool read_run(struct diff *diff, unsigned side, const char *file, GError **error)
-{
-	struct diff_run *run = g_new0(struct diff_run, 1);
-	GArray *const shared[] = { diff->options.pids, diff->options.tids, diff->options.cpus };
-	bool is_memory = diff->measure != DIFF_SAMPLES;
-
-	g_ptr_array_add(diff->runs, run);
-	diff->n_runs[side]++;
-	run->diff = diff;
-	run->side = side;
-	run->reader = is_memory ? &run->memory.reader : &run->samples;
-	*run->reader = diff->options;
-	for (unsigned i = 0; i < ARRAY_SIZE(shared); i++)
-		if (shared[i])
-			g_array_ref(shared[i]);
-	if (run->reader->comms)
-		g_ptr_array_ref(run->reader->comms);
-	run->counts = g_array_new(FALSE, TRUE, sizeof(struct diff_count));
-	run->buckets = g_array_new(FALSE, TRUE, sizeof(double));
-	run->rows = g_array_new(FALSE, TRUE, sizeof(uint32_t));
-	if (!(is_memory ? read_memory : read_samples)(run, file, error))
-		return false;
-	run->builds = diff_builds(run->reader->capture->names);
-	capture_warn(run->reader->capture);
-	return true;
-}
-
-static void run_free(gpointer data)
-{
-	struct diff_run *run = data;
-
-	g_array_unref(run->counts);
-	g_array_unref(run->buckets);
-	g_array_unref(run->rows);
-	g_clear_pointer(&run->builds, g_hash_table_unref);
-	profile_done(&run->profile);
-	frame_filters_done(&run->filters);
-	memory_done(&run->memory);
-	reader_done(&run->samples);
-	g_free(run);
-}
 
 double diff_evidence_of(const struct diff *diff, const struct diff_count *count)
 {
@@ -452,10 +193,10 @@ static void add_run(struct diff *diff, guint index)
 			continue;
 		if (diff->paths) {
 			parent = is_memory ? memory_node_at(&run->memory.tree, key)->parent
-					   : node_at(run, key)->parent;
+					   : diff_run_node(run, key)->parent;
 			parent = g_array_index(run->rows, uint32_t, parent);
 			function = is_memory ? memory_node_at(&run->memory.tree, key)->function
-					     : node_at(run, key)->entity;
+					     : diff_run_node(run, key)->entity;
 		} else if (is_memory) {
 			const struct memory_site *site = memory_site_at(&run->memory.tree, key);
 
@@ -470,7 +211,7 @@ static void add_run(struct diff *diff, guint index)
 		if (at->functions == run->functions)
 			at->place = at->counts[run->side].count == 0 || at->place == place ? place
 											   : 0;
-		add_count(&at->counts[run->side], count);
+		diff_count_add(&at->counts[run->side], count);
 		per_run(diff, row - 1)[index] += count->count;
 	}
 }
@@ -541,10 +282,10 @@ static void fill_blocks(struct diff *diff, const struct diff_run *run)
 	for (guint i = 0; diff->measure == DIFF_SAMPLES && i < run->profile.each->len; i++) {
 		const struct profile_sample *sample =
 			&g_array_index(run->profile.each, struct profile_sample, i);
-		double *blocks = blocks_of_key(run, key_of(run, sample->node));
+		double *blocks = blocks_of_key(run, diff_run_key(run, sample->node));
 
 		if (blocks)
-			blocks[block_at(run, sample->time_ns)] += (double)sample->weight;
+			blocks[diff_run_block(run, sample->time_ns)] += (double)sample->weight;
 	}
 	for (guint i = 0; diff->measure != DIFF_SAMPLES && i < run->counts->len; i++) {
 		double *blocks = blocks_of_key(run, i);
@@ -640,7 +381,7 @@ static void judge_all(struct diff *diff)
 		const struct diff_run *run = diff_run_at(diff, i);
 
 		counts[i] = run->all.count;
-		add_count(&diff->all.counts[run->side], &run->all);
+		diff_count_add(&diff->all.counts[run->side], &run->all);
 	}
 	for (unsigned side = 0; side < DIFF_SIDES; side++)
 		diff->all.blocks[side] = diff_first(diff, side)->blocks;
@@ -742,7 +483,7 @@ static bool read_all(struct diff *diff, const GPtrArray *files, guint n_a, GErro
 	bool has_whole_runs = true;
 
 	for (guint i = 0; i < files->len; i++) {
-		if (!read_run(diff, i < n_a ? DIFF_A : DIFF_B, files->pdata[i], error))
+		if (!diff_run_read(diff, i < n_a ? DIFF_A : DIFF_B, files->pdata[i], error))
 			return false;
 		has_whole_runs &=
 			capture_metadata(diff_run_at(diff, i)->reader->capture, "command") != NULL;
@@ -758,14 +499,14 @@ static bool read_all(struct diff *diff, const GPtrArray *files, guint n_a, GErro
 			((const struct diff_note *)diff->notes->pdata[0])->text);
 	}
 	for (guint i = 0; i < diff->runs->len; i++)
-		if (!weigh(diff_run_at(diff, i), error))
+		if (!diff_run_weigh(diff_run_at(diff, i), error))
 			return false;
 	return true;
 }
 
 bool diff_compare(struct diff *diff, const GPtrArray *files, guint n_a, GError **error)
 {
-	diff->runs = g_ptr_array_new_with_free_func(run_free);
+	diff->runs = g_ptr_array_new_with_free_func(diff_run_free);
 	diff->notes = g_ptr_array_new_with_free_func(diff_note_free);
 	diff->identities = g_hash_table_new_full(g_str_hash, g_str_equal, g_free, g_free);
 	number_map_init(&diff->by_path);

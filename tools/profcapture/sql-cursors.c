@@ -8,11 +8,11 @@
 #include "tools/profcapture/sql-cursors.h"
 
 #include "tools/common/capture-error.h"
+#include "tools/profcapture/sql-vtab.h"
 #include "tools/profcapture/stored-cell.h"
 #include "tools/profile/wait-causes.h"
 
 #include <glib/gi18n.h>
-#include <inttypes.h>
 #include <math.h>
 #include <string.h>
 
@@ -37,115 +37,6 @@ static bool is_unknown(const struct prof_table_def *def, unsigned position, uint
 	return value == PROF_SWITCH_NO_CPU &&
 	       ((def->id == PROF_TABLE_SWITCH && position == PROF_SWITCH_CPU) ||
 		(def->id == PROF_TABLE_WAIT && position == PROF_WAIT_CPU));
-}
-
-/* ---- values ---------------------------------------------------------------------------------- */
-
-static void put_text_n(sqlite3_context *context, const char *text, size_t length)
-{
-	char *valid;
-
-	if (g_utf8_validate(text, (gssize)length, NULL)) {
-		sqlite3_result_text64(context, text, length, SQLITE_TRANSIENT, SQLITE_UTF8);
-		return;
-	}
-	valid = g_utf8_make_valid(text, (gssize)length);
-	sqlite3_result_text64(context, valid, strlen(valid), g_free, SQLITE_UTF8);
-}
-
-/* `text` must be interned or a constant, because SQLite does not copy it. NULL stays NULL. */
-static void put_text(struct sql_tables *tables, sqlite3_context *context, const char *text)
-{
-	const struct names *names = tables->reader->capture->names;
-	struct sql_text *known = &tables->valid[((uintptr_t)text >> 4) % ARRAY_SIZE(tables->valid)];
-	size_t length;
-
-	if (!text)
-		return;
-	if (tables->removed_epochs != names->removed_epochs) {
-		memset(tables->valid, 0, sizeof(tables->valid));
-		tables->removed_epochs = names->removed_epochs;
-	}
-	if (known->text != text) {
-		length = strlen(text);
-		if (!g_utf8_validate(text, (gssize)length, NULL)) {
-			put_text_n(context, text, length);
-			return;
-		}
-		*known = (struct sql_text){ text, length };
-	}
-	sqlite3_result_text64(context, text, known->length, SQLITE_STATIC, SQLITE_UTF8);
-}
-
-static void put_uint(sqlite3_context *context, uint64_t value)
-{
-	char text[20];
-
-	if (value <= INT64_MAX) {
-		sqlite3_result_int64(context, (sqlite3_int64)value);
-		return;
-	}
-	(void)g_snprintf(text, sizeof(text), "0x%016" PRIx64, value);
-	put_text_n(context, text, strlen(text));
-}
-
-/* Frees the data of the cell. */
-static void put_cell(struct sql_tables *tables, sqlite3_context *context, struct cell *cell)
-{
-	g_autofree char *hex = NULL;
-
-	switch (cell->kind) {
-	case CELL_UINT:
-	case CELL_HEX:
-	case CELL_BOOL:
-		put_uint(context, cell->number);
-		break;
-	case CELL_INT:
-		sqlite3_result_int64(context, (int64_t)cell->number);
-		break;
-	case CELL_DOUBLE:
-		sqlite3_result_double(context, cell->real);
-		break;
-	case CELL_TEXT:
-		if (cell->owned)
-			put_text_n(context, cell->text, strlen(cell->text));
-		else
-			put_text(tables, context, cell->text);
-		break;
-	case CELL_SLICE:
-		put_text_n(context, cell->text, cell->number);
-		break;
-	case CELL_BYTES:
-		hex = text_hex(cell->text, cell->number);
-		put_text_n(context, hex, strlen(hex));
-		break;
-	default:
-		break;
-	}
-	if (cell->owned)
-		cell_done(cell);
-}
-
-/* ---- errors ---------------------------------------------------------------------------------- */
-
-struct sql_vtab {
-	sqlite3_vtab base;
-	struct sql_tables *tables;
-	const struct sql_table *table;
-};
-
-/* Takes the error, which the caller of the query reports instead of SQLite's message. */
-static int fail(sqlite3_vtab *base, GError *error)
-{
-	struct sql_tables *tables = ((struct sql_vtab *)base)->tables;
-
-	sqlite3_free(base->zErrMsg);
-	base->zErrMsg = sqlite3_mprintf("%s", error->message);
-	if (tables->error)
-		g_error_free(error);
-	else
-		tables->error = error;
-	return SQLITE_ERROR;
 }
 
 /* ---- the cursor of a table of the capture ---------------------------------------------------- */
@@ -230,70 +121,7 @@ static bool find_owner(const struct row_cursor *cursor, uint32_t *ret_thread, ui
 	return true;
 }
 
-/* ---- planning -------------------------------------------------------------------------------- */
-
-/* A plan is a letter for each constraint that the cursor uses, a space, and the mask of columns. */
-enum { FROM = 'f', TO = 't', AT = '=', OF_EPOCH = 'e', OF_ID = 'i', OF_PID = 'p', OF_TID = 'd' };
-#define MAX_PLAN 16
-
-static char letter_of(const struct sql_table *table, int index, unsigned char op)
-{
-	const struct sql_column *column = index >= 0 ? sql_column_at(table, index) : NULL;
-	bool is_equal = op == SQLITE_INDEX_CONSTRAINT_EQ;
-	bool is_id = column && (table->def ? column->field == SQL_STORED && column->position == 0 &&
-						     (table->def->flags & PROF_TABLE_DICTIONARY)
-					   : strcmp(column->name, "id") == 0);
-
-	if (is_id && is_equal)
-		return OF_ID;
-	if (!column || !table->def)
-		return 0;
-	if (column->field == SQL_TIME)
-		return is_equal                                                               ? AT
-		       : op == SQLITE_INDEX_CONSTRAINT_GE || op == SQLITE_INDEX_CONSTRAINT_GT ? FROM
-		       : op == SQLITE_INDEX_CONSTRAINT_LE || op == SQLITE_INDEX_CONSTRAINT_LT ? TO
-											      : 0;
-	return !is_equal                    ? 0
-	       : column->field == SQL_EPOCH ? OF_EPOCH
-	       : column->field == SQL_PID   ? OF_PID
-	       : column->field == SQL_TID   ? OF_TID
-					    : 0;
-}
-
-static int plan_query(sqlite3_vtab *base, sqlite3_index_info *info)
-{
-	struct sql_vtab *vtab = (struct sql_vtab *)base;
-	char plan[MAX_PLAN + 1] = "";
-	double rows = (double)vtab->table->rows + 1, cost = rows;
-	uint32_t epochs = prof_reader_info(vtab->tables->reader->capture->reader)->epochs;
-	int n = 0;
-
-	for (int i = 0; i < info->nConstraint && n < MAX_PLAN; i++) {
-		char letter = info->aConstraint[i].usable
-				      ? letter_of(vtab->table, info->aConstraint[i].iColumn,
-						  info->aConstraint[i].op)
-				      : 0;
-
-		if (letter == 0)
-			continue;
-		plan[n++] = letter;
-		info->aConstraintUsage[i].argvIndex = n;
-	}
-	for (const char *at = plan; *at; at++) {
-		rows /= *at == OF_EPOCH ? MAX_OF(epochs, 1u) : *at == AT ? 1000 : 4;
-		if (*at != OF_PID && *at != OF_TID)
-			cost = rows;
-	}
-	info->estimatedCost = cost * (1 + 0.1 * __builtin_popcountll(info->colUsed));
-	info->estimatedRows = (sqlite3_int64)MAX_OF(rows, 1.0);
-	if (strchr(plan, OF_ID) && (!vtab->table->def || strchr(plan, OF_EPOCH))) {
-		info->estimatedCost = info->estimatedRows = 1;
-		info->idxFlags = SQLITE_INDEX_SCAN_UNIQUE;
-	}
-	info->idxStr = sqlite3_mprintf("%s %llx", plan, info->colUsed);
-	info->needToFreeIdxStr = 1;
-	return info->idxStr ? SQLITE_OK : SQLITE_NOMEM;
-}
+/* ---- the columns ----------------------------------------------------------------------------- */
 
 /* Chooses the columns of the capture from which the values of this query come. */
 static void choose_columns(struct row_cursor *cursor, uint64_t mask, bool has_owner)
@@ -444,7 +272,7 @@ static int next_row(sqlite3_vtab_cursor *base)
 			capture_error(&error, r, _("cannot read table '%s' of '%s'"), table->name,
 				      capture_of(cursor)->file);
 		if (r != 0 || !check_row(cursor, &passes, &error))
-			return fail(base->pVtab, error);
+			return sql_vtab_fail(base->pVtab, error);
 	}
 	return SQLITE_OK;
 }
@@ -465,7 +293,7 @@ static int find_row(struct row_cursor *cursor, uint64_t id)
 		if (r != 0) {
 			capture_error(&error, r, _("cannot read table '%s' of '%s'"), table->name,
 				      capture->file);
-			return fail(cursor->base.pVtab, error);
+			return sql_vtab_fail(cursor->base.pVtab, error);
 		}
 		prof_dictionary_free(cursor->dictionary);
 		cursor->dictionary = dictionary;
@@ -510,23 +338,23 @@ static int filter_rows(sqlite3_vtab_cursor *base, int number, const char *plan, 
 			cursor->is_done = true;
 		/* A real bound is rounded outwards: SQLite checks the row, too. */
 		if (type == SQLITE_FLOAT && fabs(sqlite3_value_double(argv[i])) < 9e18 &&
-		    (plan[i] == FROM || plan[i] == TO))
-			type = SQLITE_INTEGER, value += plan[i] == TO ? 1 : -1;
+		    (plan[i] == SQL_PLAN_FROM || plan[i] == SQL_PLAN_TO))
+			type = SQLITE_INTEGER, value += plan[i] == SQL_PLAN_TO ? 1 : -1;
 		if (type != SQLITE_INTEGER)
 			continue;
-		if (plan[i] == FROM || plan[i] == AT)
+		if (plan[i] == SQL_PLAN_FROM || plan[i] == SQL_PLAN_AT)
 			cursor->from_ns = MAX_OF(cursor->from_ns, value);
-		if (plan[i] == TO || plan[i] == AT)
+		if (plan[i] == SQL_PLAN_TO || plan[i] == SQL_PLAN_AT)
 			cursor->to_ns = MIN_OF(cursor->to_ns, value);
-		if (plan[i] == OF_PID)
+		if (plan[i] == SQL_PLAN_PID)
 			cursor->has_pid = true, cursor->pid = (uint64_t)value;
-		if (plan[i] == OF_TID)
+		if (plan[i] == SQL_PLAN_TID)
 			cursor->has_tid = true, cursor->tid = (uint64_t)value;
-		if (plan[i] == OF_ID)
+		if (plan[i] == SQL_PLAN_ID)
 			has_id = true, id = (uint64_t)value;
-		if (plan[i] == OF_EPOCH && (value < 0 || value > UINT32_MAX))
+		if (plan[i] == SQL_PLAN_EPOCH && (value < 0 || value > UINT32_MAX))
 			cursor->is_done = true;
-		if (plan[i] == OF_EPOCH)
+		if (plan[i] == SQL_PLAN_EPOCH)
 			cursor->only_epoch = (uint32_t)value;
 	}
 	/* A capture of version 1 may lack the table, or a dictionary may have no such row. */
@@ -546,7 +374,7 @@ static int filter_rows(sqlite3_vtab_cursor *base, int number, const char *plan, 
 
 		capture_error(&error, r, _("cannot read table '%s' of '%s'"), table->name,
 			      capture_of(cursor)->file);
-		return fail(base->pVtab, error);
+		return sql_vtab_fail(base->pVtab, error);
 	}
 	return next_row(base);
 }
@@ -595,7 +423,7 @@ static void put_list(const struct row_cursor *cursor, sqlite3_context *context,
 	struct json *json = &tables->json;
 
 	if (array->offsets[cursor->row] == array->offsets[cursor->row + 1]) {
-		put_text(tables, context, "[]");
+		sql_put_text(tables, context, "[]");
 		return;
 	}
 	g_string_truncate(tables->list.text, 0);
@@ -640,7 +468,7 @@ static bool put_stored(const struct row_cursor *cursor, sqlite3_context *context
 	else if (is_usual && column->type == PROF_TYPE_ENUM)
 		text = stored_enum_name(column, value);
 	if (text) {
-		put_text(vtab_of(cursor)->tables, context, text);
+		sql_put_text(vtab_of(cursor)->tables, context, text);
 	} else if (array->numbers && is_list) {
 		if (array->offsets && !(array->nulls && array->nulls[cursor->row]))
 			put_list(cursor, context, &at, position);
@@ -648,10 +476,10 @@ static bool put_stored(const struct row_cursor *cursor, sqlite3_context *context
 		return true;
 	} else if (is_usual && (column->type == PROF_TYPE_UINT ||
 				(column->type == PROF_TYPE_REF && !is_name && value > 0))) {
-		put_uint(context, value);
+		sql_put_uint(context, value);
 	} else {
 		cell = stored_cell(&at, column, array, cursor->row);
-		put_cell(vtab_of(cursor)->tables, context, &cell);
+		sql_put_cell(vtab_of(cursor)->tables, context, &cell);
 	}
 	return true;
 }
@@ -775,11 +603,11 @@ static bool put_cause(const struct row_cursor *cursor, sqlite3_context *context,
 		.object = names_text(names, number_of(cursor, PROF_WAIT_OBJECT)),
 	});
 	if (!name) {
-		put_text(tables, context, sql_derived_cause(tables->derived, call));
+		sql_put_text(tables, context, sql_derived_cause(tables->derived, call));
 		return true;
 	}
 	cause = wait_cause_of(name, &label);
-	put_text(tables, context, wait_cause_names[cause == WAIT_UNKNOWN ? WAIT_OTHER : cause]);
+	sql_put_text(tables, context, wait_cause_names[cause == WAIT_UNKNOWN ? WAIT_OTHER : cause]);
 	return true;
 }
 
@@ -798,7 +626,7 @@ static int put_row_column(sqlite3_vtab_cursor *base, sqlite3_context *context, i
 	switch (column->field) {
 	case SQL_STORED:
 		if (!put_stored(cursor, context, column->position, &error))
-			return fail(base->pVtab, error);
+			return sql_vtab_fail(base->pVtab, error);
 		break;
 	case SQL_TIME:
 		sqlite3_result_int64(context, time_of(cursor));
@@ -817,140 +645,48 @@ static int put_row_column(sqlite3_vtab_cursor *base, sqlite3_context *context, i
 			break;
 		if (!sql_derived_call(tables->derived, cursor->epoch, stack, cursor->segment,
 				      number_of(cursor, 0), &call, &error))
-			return fail(base->pVtab, error);
+			return sql_vtab_fail(base->pVtab, error);
 		if (column->field != SQL_CAUSE)
-			put_uint(context, call);
+			sql_put_uint(context, call);
 		else if (!put_cause(cursor, context, call, &error))
-			return fail(base->pVtab, error);
+			return sql_vtab_fail(base->pVtab, error);
 		break;
 	case SQL_EVENT:
 	case SQL_AMOUNT:
 	case SQL_FIELDS:
 		if (!find_event(cursor, &error))
-			return fail(base->pVtab, error);
+			return sql_vtab_fail(base->pVtab, error);
 		if (column->field == SQL_FIELDS && !put_fields(cursor, context, &error))
-			return fail(base->pVtab, error);
+			return sql_vtab_fail(base->pVtab, error);
 		if (column->field == SQL_FIELDS)
 			break;
 		if (column->field == SQL_EVENT)
-			put_text(tables, context, tables->event.name);
+			sql_put_text(tables, context, tables->event.name);
 		else
-			put_uint(context, sampled_event_weight(&tables->event,
-							       number_of(cursor, table->weight)));
+			sql_put_uint(context,
+				     sampled_event_weight(&tables->event,
+							  number_of(cursor, table->weight)));
 		break;
 	case SQL_SEGMENT:
-		put_uint(context, cursor->segment);
+		sql_put_uint(context, cursor->segment);
 		break;
 	case SQL_EPOCH:
-		put_uint(context, cursor->epoch);
+		sql_put_uint(context, cursor->epoch);
 		break;
 	default:
 		if (!find_owner(cursor, &thread, &process, &error))
-			return fail(base->pVtab, error);
+			return sql_vtab_fail(base->pVtab, error);
 		time_ns = sql_table_is_timed(table) ? time_of(cursor) : 0;
 		if (!sql_thread_cell(tables->reader, thread, process,
 				     sql_table_is_timed(table) ? &time_ns : NULL, column->field,
 				     &cell, &error))
-			return fail(base->pVtab, error);
-		put_cell(tables, context, &cell);
+			return sql_vtab_fail(base->pVtab, error);
+		sql_put_cell(tables, context, &cell);
 	}
 	return SQLITE_OK;
 }
 
-/* ---- the cursor of a derived table ----------------------------------------------------------- */
-
-struct derived_cursor {
-	sqlite3_vtab_cursor base;
-	uint32_t at, end;
-};
-
-static void skip_others(struct derived_cursor *cursor)
-{
-	const struct sql_vtab *vtab = (struct sql_vtab *)cursor->base.pVtab;
-
-	while (cursor->at < cursor->end &&
-	       !sql_derived_is_row(vtab->tables->derived, vtab->table->derived, cursor->at))
-		cursor->at++;
-}
-
-static int filter_derived(sqlite3_vtab_cursor *base, int number, const char *plan, int argc,
-			  sqlite3_value **argv)
-{
-	struct derived_cursor *cursor = (struct derived_cursor *)base;
-	const struct sql_table *table = ((struct sql_vtab *)base->pVtab)->table;
-	struct sql_derived *derived = ((struct sql_vtab *)base->pVtab)->tables->derived;
-	GError *error = NULL;
-
-	cursor->at = cursor->end = 0;
-	if (argc > 0 && sqlite3_value_numeric_type(argv[0]) == SQLITE_NULL)
-		return SQLITE_OK;
-	if (argc > 0 && sqlite3_value_numeric_type(argv[0]) == SQLITE_INTEGER) {
-		int64_t id = sqlite3_value_int64(argv[0]);
-
-		if (id >= 0 && id < sql_derived_rows(derived, table->derived)) {
-			cursor->at = (uint32_t)id;
-			cursor->end = cursor->at + 1;
-		}
-	} else {
-		if (!sql_derived_read(derived, table->derived, &error))
-			return fail(base->pVtab, error);
-		cursor->end = sql_derived_rows(derived, table->derived);
-	}
-	skip_others(cursor);
-	return SQLITE_OK;
-}
-
-static int next_derived(sqlite3_vtab_cursor *base)
-{
-	struct derived_cursor *cursor = (struct derived_cursor *)base;
-
-	cursor->at++;
-	skip_others(cursor);
-	return SQLITE_OK;
-}
-
-static int put_derived_column(sqlite3_vtab_cursor *base, sqlite3_context *context, int index)
-{
-	const struct derived_cursor *cursor = (struct derived_cursor *)base;
-	const struct sql_vtab *vtab = (struct sql_vtab *)base->pVtab;
-	GError *error = NULL;
-	struct cell cell;
-
-	if (!sql_derived_cell(vtab->tables->derived, vtab->table->derived, cursor->at,
-			      sql_column_at(vtab->table, index)->field, &cell, &error))
-		return fail(base->pVtab, error);
-	put_cell(vtab->tables, context, &cell);
-	return SQLITE_OK;
-}
-
-/* ---- the two modules of SQLite --------------------------------------------------------------- */
-
-static int connect_table(sqlite3 *db, void *data, int argc, const char *const *argv,
-			 sqlite3_vtab **ret_vtab, char **ret_error)
-{
-	struct sql_tables *tables = data;
-	struct sql_vtab *vtab;
-	g_autofree char *create = NULL;
-	int r;
-
-	vtab = sqlite3_malloc(sizeof(*vtab));
-	if (!vtab)
-		return SQLITE_NOMEM;
-	*vtab = (struct sql_vtab){ .tables = tables, .table = tables->all->pdata[atoi(argv[3])] };
-	create = g_strdup_printf("CREATE TABLE t %s", vtab->table->declaration);
-	r = sqlite3_declare_vtab(db, create);
-	if (r != SQLITE_OK)
-		sqlite3_free(vtab);
-	else
-		*ret_vtab = &vtab->base;
-	return r;
-}
-
-static int disconnect_table(sqlite3_vtab *vtab)
-{
-	sqlite3_free(vtab);
-	return SQLITE_OK;
-}
+/* ---- the module of SQLite -------------------------------------------------------------------- */
 
 static int open_row_cursor(sqlite3_vtab *vtab, sqlite3_vtab_cursor **ret_cursor)
 {
@@ -988,39 +724,12 @@ static int put_row_number(sqlite3_vtab_cursor *base, sqlite3_int64 *ret_row)
 	return SQLITE_OK;
 }
 
-static int open_derived_cursor(sqlite3_vtab *vtab, sqlite3_vtab_cursor **ret_cursor)
-{
-	struct derived_cursor *cursor = g_new0(struct derived_cursor, 1);
-
-	*ret_cursor = &cursor->base;
-	return SQLITE_OK;
-}
-
-static int close_derived_cursor(sqlite3_vtab_cursor *base)
-{
-	g_free(base);
-	return SQLITE_OK;
-}
-
-static int is_at_end_of_derived(sqlite3_vtab_cursor *base)
-{
-	const struct derived_cursor *cursor = (struct derived_cursor *)base;
-
-	return cursor->at >= cursor->end;
-}
-
-static int put_derived_number(sqlite3_vtab_cursor *base, sqlite3_int64 *ret_row)
-{
-	*ret_row = ((struct derived_cursor *)base)->at;
-	return SQLITE_OK;
-}
-
 const sqlite3_module sql_row_module = {
-	.xCreate = connect_table,
-	.xConnect = connect_table,
-	.xBestIndex = plan_query,
-	.xDisconnect = disconnect_table,
-	.xDestroy = disconnect_table,
+	.xCreate = sql_vtab_connect,
+	.xConnect = sql_vtab_connect,
+	.xBestIndex = sql_vtab_plan,
+	.xDisconnect = sql_vtab_disconnect,
+	.xDestroy = sql_vtab_disconnect,
 	.xOpen = open_row_cursor,
 	.xClose = close_row_cursor,
 	.xFilter = filter_rows,
@@ -1028,19 +737,4 @@ const sqlite3_module sql_row_module = {
 	.xEof = is_at_end_of_rows,
 	.xColumn = put_row_column,
 	.xRowid = put_row_number,
-};
-
-const sqlite3_module sql_derived_module = {
-	.xCreate = connect_table,
-	.xConnect = connect_table,
-	.xBestIndex = plan_query,
-	.xDisconnect = disconnect_table,
-	.xDestroy = disconnect_table,
-	.xOpen = open_derived_cursor,
-	.xClose = close_derived_cursor,
-	.xFilter = filter_derived,
-	.xNext = next_derived,
-	.xEof = is_at_end_of_derived,
-	.xColumn = put_derived_column,
-	.xRowid = put_derived_number,
 };
