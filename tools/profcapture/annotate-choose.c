@@ -23,7 +23,7 @@ static bool is_place_in(const struct annotate_code *code, const struct function 
 	char *end;
 	uint64_t offset;
 
-	if (!plus || !path || strcmp(image, annotate_base_name(path)) != 0 || function->is_inlined)
+	if (!plus || !path || strcmp(image, functions_basename(path)) != 0 || function->is_inlined)
 		return false;
 	offset = g_ascii_strtoull(plus + 3, &end, 16);
 	return end != plus + 3 && !*end && offset >= function->offset &&
@@ -37,7 +37,7 @@ static bool is_choosable(const struct annotate_code *code, uint32_t index)
 
 	return profile_count_at(code->profile->counts, index).total.samples > 0 &&
 	       (!code->image || (path && (strcmp(path, code->image) == 0 ||
-					  strcmp(annotate_base_name(path), code->image) == 0)));
+					  strcmp(functions_basename(path), code->image) == 0)));
 }
 
 static gint compare_hits(gconstpointer left, gconstpointer right, gpointer data)
@@ -94,7 +94,7 @@ static void list_candidates(struct annotate_code *code, GArray *found)
 				profile_count_at(code->profile->counts, index).self.samples);
 		if (!function->is_inlined && strcmp(function->kind, "unresolved") != 0)
 			g_string_append_printf(line, "%s+0x%" PRIx64 "  ",
-					       path ? annotate_base_name(path) : "-",
+					       path ? functions_basename(path) : "-",
 					       function->offset);
 		g_string_append_printf(line, "%s  [%s]", name, path ? path : "-");
 		escaped = text_escape(line->str);
@@ -102,7 +102,7 @@ static void list_candidates(struct annotate_code *code, GArray *found)
 	}
 }
 
-static void refuse_none(struct annotate_code *code, const char *text, GError **error)
+static bool refuse_none(struct annotate_code *code, const char *text, GError **error)
 {
 	g_autoptr(GArray) similar = g_array_new(FALSE, FALSE, sizeof(uint32_t));
 	g_autoptr(GPtrArray) names = g_ptr_array_new();
@@ -129,34 +129,33 @@ static void refuse_none(struct annotate_code *code, const char *text, GError **e
 		list_candidates(code, similar);
 	code->has_hint = lacks_names || similar->len > 0 || meant;
 	if (code->profile->all.samples == 0)
-		g_set_error(
-			error, CLI_ERROR, CLI_USAGE,
+		return cli_set_error(
+			error, CLI_USAGE,
 			_("there are no samples in capture '%s', or none that pass the filters"),
 			file);
-	else if (lacks_names)
-		g_set_error(error, CLI_ERROR, CLI_USAGE,
-			    _("no function named '%s' in %s. Names are missing. Add them: "
-			      "profcapture symbolize %s"),
-			    text, file, file);
-	else if (similar->len > 0)
-		g_set_error(error, CLI_ERROR, CLI_USAGE,
-			    _("no function named '%s' in %s. Did you mean one of these (samples)?"),
-			    text, file);
-	else if (meant)
-		g_set_error(error, CLI_ERROR, CLI_USAGE,
-			    _("no function named '%s' in %s. Did you mean '%s'?"), text, file,
-			    meant);
-	else if (code->image)
-		g_set_error(error, CLI_ERROR, CLI_USAGE,
-			    _("no function named '%s' of image '%s' in %s"), text, code->image,
-			    file);
-	else
-		g_set_error(error, CLI_ERROR, CLI_USAGE, _("no function named '%s' in %s"), text,
-			    file);
+	if (lacks_names)
+		return cli_set_error(error, CLI_USAGE,
+				     _("no function named '%s' in %s. Names are missing. Add them: "
+				       "profcapture symbolize %s"),
+				     text, file, file);
+	if (similar->len > 0)
+		return cli_set_error(
+			error, CLI_USAGE,
+			_("no function named '%s' in %s. Did you mean one of these (samples)?"),
+			text, file);
+	if (meant)
+		return cli_set_error(error, CLI_USAGE,
+				     _("no function named '%s' in %s. Did you mean '%s'?"), text,
+				     file, meant);
+	if (code->image)
+		return cli_set_error(error, CLI_USAGE,
+				     _("no function named '%s' of image '%s' in %s"), text,
+				     code->image, file);
+	return cli_set_error(error, CLI_USAGE, _("no function named '%s' in %s"), text, file);
 }
 
 /* Fails with the names of the functions or, if some names are equal, with their places. */
-static void refuse_several(struct annotate_code *code, const char *text, GArray *found,
+static bool refuse_several(struct annotate_code *code, const char *text, GArray *found,
 			   GError **error)
 {
 	const struct functions *functions = code->profile->functions;
@@ -175,31 +174,26 @@ static void refuse_several(struct annotate_code *code, const char *text, GArray 
 			profile_count_at(code->profile->counts, index).total.samples);
 		g_hash_table_add(names, name);
 	}
-	if (g_hash_table_size(names) == found->len) {
-		g_set_error(error, CLI_ERROR, CLI_USAGE,
-			    _("'%s' matches %u functions (samples); name one: %s"), text,
-			    found->len, list->str);
-		return;
-	}
+	if (g_hash_table_size(names) == found->len)
+		return cli_set_error(error, CLI_USAGE,
+				     _("'%s' matches %u functions (samples); name one: %s"), text,
+				     found->len, list->str);
 	list_candidates(code, found);
-	g_set_error(error, CLI_ERROR, CLI_USAGE,
-		    _("'%s' matches %u functions (samples); name one by its place, or with "
-		      "--image:"),
-		    text, found->len);
+	return cli_set_error(
+		error, CLI_USAGE,
+		_("'%s' matches %u functions (samples); name one by its place, or with "
+		  "--image:"),
+		text, found->len);
 }
 
 bool annotate_code_choose(struct annotate_code *code, const char *text, GError **error)
 {
 	g_autoptr(GArray) found = find_called(code, text);
 
-	if (found->len == 0) {
-		refuse_none(code, text, error);
-		return false;
-	}
-	if (found->len > 1) {
-		refuse_several(code, text, found, error);
-		return false;
-	}
+	if (found->len == 0)
+		return refuse_none(code, text, error);
+	if (found->len > 1)
+		return refuse_several(code, text, found, error);
 	code->function = g_array_index(found, uint32_t, 0);
 	return true;
 }

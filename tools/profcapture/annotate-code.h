@@ -117,10 +117,3 @@ static inline struct annotate_instruction *annotate_instruction_at(const struct 
 {
 	return &g_array_index(code->instructions, struct annotate_instruction, index);
 }
-
-static inline const char *annotate_base_name(const char *path)
-{
-	const char *slash = path ? strrchr(path, '/') : NULL;
-
-	return slash ? slash + 1 : path;
-}

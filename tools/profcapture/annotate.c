@@ -205,7 +205,7 @@ static struct cell get_instruction_cell(const void *data, size_t row, unsigned f
 		if (!at->at.file)
 			return cell_none();
 		return cell_own_text(g_strdup_printf(
-			"%s:%" PRIu32 "%s%s", annotate_base_name(at->at.file), at->at.line,
+			"%s:%" PRIu32 "%s%s", functions_basename(at->at.file), at->at.line,
 			at->callee ? "  " : "", at->callee ? at->callee : ""));
 	default:
 		return place_cell(listing->annotate, field, &at->at, false);
@@ -338,9 +338,9 @@ static char *describe_function(const struct annotate *annotate)
 			first = MIN_OF(first, at->line);
 	}
 	if (file)
-		return g_strdup_printf(_("%s at %s:%" PRIu32), name, annotate_base_name(file),
+		return g_strdup_printf(_("%s at %s:%" PRIu32), name, functions_basename(file),
 				       first);
-	return path ? g_strdup_printf(_("%s in %s"), name, annotate_base_name(path))
+	return path ? g_strdup_printf(_("%s in %s"), name, functions_basename(path))
 		    : g_steal_pointer(&name);
 }
 
@@ -542,13 +542,13 @@ static struct cell get_text_cell(const void *data, size_t row, unsigned field)
 					line->at.function);
 			if (line->hottest.self.samples && line->hottest.file)
 				g_string_append_printf(text, "  %s:%" PRIu32,
-						       annotate_base_name(line->hottest.file),
+						       functions_basename(line->hottest.file),
 						       line->hottest.line);
 			return cell_own_text(g_string_free(text, FALSE));
 		}
 		if (at->is_title)
 			return cell_own_text(g_strdup_printf(
-				"%s:", at->file ? annotate_base_name(at->file) : "-"));
+				"%s:", at->file ? functions_basename(at->file) : "-"));
 		return source && at->number ? cell_own_text(source_text_line(source, at->number))
 					    : cell_none();
 	default:

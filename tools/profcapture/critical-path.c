@@ -521,13 +521,11 @@ static bool find_roots(struct critical_path *path, GError **error)
 	struct reader *reader = path->reader;
 	const struct capture *capture = reader->capture;
 
-	if (!path->mark && capture_is_system(capture) && !reader_filters_threads(reader)) {
-		g_set_error(
-			error, CLI_ERROR, CLI_USAGE,
+	if (!path->mark && capture_is_system(capture) && !reader_filters_threads(reader))
+		return cli_set_error(
+			error, CLI_USAGE,
 			_("'%s' has the whole system: select a thread with --tid, --pid or --comm, or a mark with --mark"),
 			capture->file);
-		return false;
-	}
 	if (path->mark) {
 		if (!spans_read(capture, add_span, path, error))
 			return false;
@@ -541,19 +539,21 @@ static bool find_roots(struct critical_path *path, GError **error)
 			add_root(path, path->thread, reader->from_ns, reader->to_ns);
 	}
 	if (path->is_too_large)
-		g_set_error(error, CLI_ERROR, CLI_UNREADABLE,
-			    _("the critical path of '%s' has more than %u parts; choose a shorter "
-			      "time with --from and --to"),
-			    capture->file, MOST_SEGMENTS);
-	else if (path->nodes->len == 1 && path->mark)
-		g_set_error(error, CLI_ERROR, CLI_NOTHING_CAPTURED,
-			    _("no mark '%s' of '%s' has a begin and an end, in this time and these "
-			      "threads"),
-			    path->mark, capture->file);
-	else if (path->nodes->len == 1)
-		g_set_error(error, CLI_ERROR, CLI_NOTHING_CAPTURED,
-			    _("'%s' has no such thread in this time"), capture->file);
-	return !path->is_too_large && path->nodes->len > 1;
+		return cli_set_error(
+			error, CLI_UNREADABLE,
+			_("the critical path of '%s' has more than %u parts; choose a shorter "
+			  "time with --from and --to"),
+			capture->file, MOST_SEGMENTS);
+	if (path->nodes->len == 1 && path->mark)
+		return cli_set_error(
+			error, CLI_NOTHING_CAPTURED,
+			_("no mark '%s' of '%s' has a begin and an end, in this time and these "
+			  "threads"),
+			path->mark, capture->file);
+	if (path->nodes->len == 1)
+		return cli_set_error(error, CLI_NOTHING_CAPTURED,
+				     _("'%s' has no such thread in this time"), capture->file);
+	return true;
 }
 
 /* ---- States and samples of the segments ------------------------------------------------------ */

@@ -40,17 +40,13 @@ double diff_evidence_of(const struct diff *diff, const struct diff_count *count)
 char *diff_image_name(const char *path, bool is_jit)
 {
 	static const char deleted[] = " (deleted)";
-	const char *slash = path ? strrchr(path, '/') : NULL;
-	const char *name = slash && slash[1] ? slash + 1 : path;
-	const char *so;
+	const char *name = functions_basename(path), *so;
 	size_t length, version = 0;
 	bool has_point = false;
 
 	/* Generated code is in anonymous memory or in files named after the process's pid. */
 	if (is_jit)
 		return g_strdup("[jit]");
-	if (!name || !*name)
-		return g_strdup("-");
 	length = strlen(name);
 	if (g_str_has_suffix(name, deleted))
 		length -= sizeof(deleted) - 1;
@@ -85,12 +81,9 @@ static bool is_build_of_others(const struct diff *diff, unsigned side, const cha
  * symbol (docs/internals.md, "Names"). */
 static bool is_place(const char *name, const char *path)
 {
-	const char *slash = path ? strrchr(path, '/') : NULL;
-	const char *image = slash ? slash + 1 : path;
-	size_t length = image ? strlen(image) : 0;
+	const char *image = functions_basename(path);
 
-	return length > 0 && strncmp(name, image, length) == 0 &&
-	       g_str_has_prefix(name + length, "+0x");
+	return g_str_has_prefix(name, image) && g_str_has_prefix(name + strlen(image), "+0x");
 }
 
 char *diff_identify(const struct functions *functions, uint32_t index, bool has_build,

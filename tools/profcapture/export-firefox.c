@@ -108,14 +108,6 @@ static void write_ms(struct json *json, const char *key, int64_t ns)
 	json_double(json, key, (double)ns / 1e6);
 }
 
-/* Returns the last part of a path, or "-". */
-static const char *base_name(const char *path)
-{
-	const char *slash = path ? strrchr(path, '/') : NULL;
-
-	return slash && slash[1] ? slash + 1 : path ? path : "-";
-}
-
 /* ---- tables ---------------------------------------------------------------------------------- */
 
 /* The fields before CONSTANTS are the same in every row. */
@@ -416,7 +408,7 @@ static void write_thread(struct firefox *firefox, uint32_t thread)
 	json_string(json, "name", name);
 	json_bool(json, "isMainThread", at->tid == process->pid);
 	json_string(json, "processType", "default");
-	json_string(json, "processName", process->exe ? base_name(process->exe) : name);
+	json_string(json, "processName", process->exe ? functions_basename(process->exe) : name);
 	json_string(json, "pid", pid);
 	json_uint(json, "tid", at->tid);
 	json_uint(json, "processStartupTime", 0);
@@ -607,8 +599,9 @@ static struct cell get_source(struct firefox *firefox, size_t row, enum field fi
 
 static struct cell get_resource(struct firefox *firefox, size_t row, enum field field)
 {
-	return field == ROW ? cell_uint(row)
-			    : cell_string(firefox, base_name(image_at(firefox, row)->path));
+	return field == ROW
+		       ? cell_uint(row)
+		       : cell_string(firefox, functions_basename(image_at(firefox, row)->path));
 }
 
 static void write_libraries(struct firefox *firefox)
@@ -622,9 +615,9 @@ static void write_libraries(struct firefox *firefox)
 		json_begin_object(json, NULL);
 		json_string(json, "arch",
 			    capture_metadata(firefox->export->reader.capture, "arch"));
-		json_string(json, "name", base_name(image->path));
+		json_string(json, "name", functions_basename(image->path));
 		json_string(json, "path", image->path ? image->path : "");
-		json_string(json, "debugName", base_name(image->path));
+		json_string(json, "debugName", functions_basename(image->path));
 		json_string(json, "debugPath", image->path ? image->path : "");
 		json_string(json, "breakpadId", "");
 		json_string(json, "codeId", image->build_id);

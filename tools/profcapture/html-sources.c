@@ -253,7 +253,7 @@ static void write_instructions(struct sources *sources, const struct annotate_co
 		g_autofree char *address = g_strdup_printf("%" PRIx64, at->address);
 		g_autofree char *from = at->callee && at->at.file
 						? g_strdup_printf("%s:%" PRIu32,
-								  annotate_base_name(at->at.file),
+								  functions_basename(at->at.file),
 								  at->at.line)
 						: NULL;
 

@@ -295,11 +295,10 @@ static bool check_recorded(const struct memory *memory, GError **error)
 	if (has_rows)
 		return true;
 	capture_warn(memory->reader.capture);
-	g_set_error(
-		error, CLI_ERROR, CLI_NOTHING_CAPTURED,
+	return cli_set_error(
+		error, CLI_NOTHING_CAPTURED,
 		_("capture '%s' has no allocations. Record them: profctl record --memory -- %s"),
 		capture->file, *command ? command : "COMMAND");
-	return false;
 }
 
 /* ---- the verb -------------------------------------------------------------------------------- */

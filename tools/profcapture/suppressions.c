@@ -227,10 +227,9 @@ static enum runtime_pool pool_by_name(const char *plain)
 static bool is_in(const struct memory_tree *tree, uint32_t node, const char *const *prefixes)
 {
 	const char *path = functions_image(tree->functions, memory_node_at(tree, node)->function);
-	const char *slash = path ? strrchr(path, '/') : NULL;
 
 	for (; path && *prefixes; prefixes++)
-		if (g_str_has_prefix(slash ? slash + 1 : path, *prefixes))
+		if (g_str_has_prefix(functions_basename(path), *prefixes))
 			return true;
 	return false;
 }

@@ -273,12 +273,11 @@ static bool start(struct debuginfod *servers, GError **error)
 	    reply.kind == DEBUGINFOD_READY && reply.error == 0)
 		return true;
 	reply.text[sizeof(reply.text) - 1] = '\0';
-	g_set_error(
-		error, CLI_ERROR, CLI_FAILURE,
+	return cli_set_error(
+		error, CLI_FAILURE,
 		_("--debuginfod needs the library '%s', which cannot be loaded (%s); install it "
 		  "(on Debian the package libdebuginfod1), or leave the option out"),
 		DEBUGINFOD_LIBRARY, reply.text[0] ? reply.text : _("it does not answer"));
-	return false;
 }
 
 struct debuginfod *debuginfod_new(uint64_t budget_ns, GError **error)
