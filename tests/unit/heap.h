@@ -28,6 +28,7 @@ struct fixture {
 	struct collector_process process, other_process;
 	/* `producer` and `second` are threads of the same process */
 	struct collector_producer *producer, *second, *stranger;
+	unsigned int n_pieces; /* pieces of long steps, without the last of each */
 };
 
 static inline void fixture_init(struct fixture *fixture)
@@ -53,14 +54,22 @@ static inline void fixture_init(struct fixture *fixture)
 	fixture->stranger = collector_producer_new(&fixture->other_process, OTHER_PID);
 }
 
+static inline void end_process(struct fixture *fixture, struct collector_process *process,
+			       uint64_t time)
+{
+	while (!collector_process_end(process, time * TICK_NS))
+		fixture->n_pieces++;
+}
+
 /* Ends both processes, and writes all rows to the capture. */
 static inline void finish(struct fixture *fixture, uint64_t time)
 {
 	uint64_t time_ns = time * TICK_NS;
 
-	all_heaps_run(&fixture->rows.heaps, time_ns);
-	collector_process_end(&fixture->process, time_ns);
-	collector_process_end(&fixture->other_process, time_ns);
+	while (!all_heaps_run(&fixture->rows.heaps, time_ns))
+		fixture->n_pieces++;
+	end_process(fixture, &fixture->process, time);
+	end_process(fixture, &fixture->other_process, time);
 	parts_finish(&fixture->parts);
 }
 
@@ -91,9 +100,11 @@ static inline enum ring_fault add(struct collector_producer *producer, struct fi
 	const struct ring_record record = {
 		.type = type, .time_ns = time * TICK_NS, .payload = payload, .n_bytes = (uint32_t)n
 	};
+	enum ring_fault fault;
 
-	all_heaps_run(&fixture->rows.heaps, record.time_ns);
-	return collector_producer_add(producer, &record);
+	while (!collector_producer_add(producer, &record, &fault))
+		fixture->n_pieces++;
+	return fault;
 }
 
 static inline void add_alloc(struct collector_producer *producer, struct fixture *fixture,

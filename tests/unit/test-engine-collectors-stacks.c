@@ -383,67 +383,180 @@ static void test_allocations(void)
 	check_allocations(true);
 }
 
-/* A process that continues to allocate while the engine writes its live blocks. */
+/* A process with many live blocks. */
 struct flood {
-	struct fixture *fixture;
+	struct fixture fixture;
+	struct peer *peer;
 	struct ring *ring;
-	struct live_yield yield; /* yield that the collectors use */
 	uint64_t n_blocks;
-	unsigned int n_yields;
 };
+
+#define N_FIRST (4 * (uint64_t)LIVE_PIECE)
 
 static void allocate(struct flood *flood, uint64_t n)
 {
-	for (; n > 0; n--, flood->n_blocks++)
-		write_alloc(flood->ring, (flood->n_blocks + 1) * 16, flood->n_blocks, 0);
+	for (; n > 0; n--) {
+		flood->n_blocks++;
+		write_alloc(flood->ring, flood->n_blocks * 16, flood->n_blocks, 0);
+	}
 }
 
-/* Fills half of the ring in each call. */
-static void allocate_more(void *data)
+/* The next allocation begins a checkpoint of N_FIRST blocks. */
+static bool begin_flood(struct flood *flood)
 {
-	struct flood *flood = data;
-	const struct peer *peer = g_ptr_array_index(flood->fixture->collectors.peers, 0);
+	*flood = (struct flood){ 0 };
+	if (!begin(&flood->fixture, ENGINE_POLICY_DEFAULT))
+		return false;
+	flood->peer = g_ptr_array_index(flood->fixture.collectors.peers, 0);
+	flood->ring = claim(&flood->fixture, getpid());
+	/* leave no larger ring to move to */
+	while (ring_claim(flood->fixture.arena, OTHER_TID, 0, 0))
+		;
+	while (flood->n_blocks < N_FIRST) {
+		allocate(flood, 256);
+		step(&flood->fixture);
+	}
+	settle(&flood->fixture);
+	output_end_epoch(&flood->fixture.parts.output);
+	return true;
+}
+
+/* Checks that n rows from `row` on have the numbers from `first` on in this column. */
+static void check_sequence(const struct fixture *fixture, unsigned int table, uint16_t column,
+			   size_t row, uint64_t first, uint64_t n)
+{
+	const struct prof_cursor_options options = { .table = table,
+						     .columns = &column,
+						     .n_columns = 1 };
+	uint64_t n_rows = 0, n_wrong = 0;
+	struct prof_cursor *cursor;
+	struct prof_batch batch;
+
+	if (!CHECK_INT(prof_cursor_new(fixture->parts.reader, &options, &cursor), 0))
+		return;
+	while (prof_cursor_next(cursor, &batch) == 0)
+		for (size_t i = 0; i < batch.rows; i++, n_rows++)
+			if (n_rows >= row && n_rows < row + n)
+				n_wrong += batch.columns[0].numbers[i] != first + n_rows - row;
+	CHECK(n_rows >= row + n);
+	CHECK_INT(n_wrong, 0);
+	prof_cursor_free(cursor);
+}
+
+static void check_flood(struct flood *flood)
+{
+	struct fixture *fixture = &flood->fixture;
+
+	finish(fixture);
+	CHECK_INT(losses_of(&fixture->parts, PROF_LOSS_RING_FULL), 0);
+	CHECK_INT(losses_of(&fixture->parts, PROF_LOSS_LATE), 0);
+	CHECK_INT(rows_of(&fixture->parts, PROF_TABLE_ALLOC), flood->n_blocks);
+	check_sequence(fixture, PROF_TABLE_ALLOC, PROF_ALLOC_SIZE, 0, 1, flood->n_blocks);
+	CHECK_INT(rows_of(&fixture->parts, PROF_TABLE_HEAP), 3);
+	CHECK_INT(heap_number(fixture, PROF_HEAP_EVENT, 1), PROF_HEAP_CHECKPOINT);
+	CHECK_INT(heap_number(fixture, PROF_HEAP_LIVE_BLOCKS, 1), N_FIRST);
+	check_sequence(fixture, PROF_TABLE_LIVE, PROF_LIVE_BLOCK, 0, 1, N_FIRST);
+}
+
+static const struct peer_type *own_type;
+static struct flood *flooded;
+static unsigned int n_drains; /* of the first ring since the checkpoint was due */
+
+/* Drains a ring, then fills half of it until the checkpoint is complete. */
+static size_t drain_and_fill(struct collectors *collectors, struct peer_arena *arena, uint32_t i,
+			     enum ring_drain how, uint64_t *ret_fill)
+{
+	size_t n = own_type->drain(collectors, arena, i, how, ret_fill);
 	uint64_t bytes = sizeof(struct ring_record_header) + sizeof(struct ring_alloc);
 
-	allocate(flood, peer->arenas[0]->rings[0].reader.size / bytes / 2);
-	flood->n_yields++;
-	/* due at once, regardless of the last time */
-	flood->fixture->collectors.keep_up_ns = 0;
-	flood->yield.run(flood->yield.data);
+	if (i == 0 && (n_drains == 0 || collectors->rows->heaps.listing.rows)) {
+		n_drains++;
+		allocate(flooded, arena->rings[0].reader.size / bytes / 2);
+	}
+	return n;
 }
 
-/* A ring that would overflow while live blocks are written is drained meanwhile, so nothing is
- * lost. */
+/* A ring that fills while live blocks are written is drained between the pieces. */
 static void test_keep_up(void)
 {
-	struct fixture fixture;
-	struct flood flood = { .fixture = &fixture };
+	struct peer_type filling;
+	struct flood flood;
 
-	REQUIRE(begin(&fixture, ENGINE_POLICY_DEFAULT));
-	flood.ring = claim(&fixture, getpid());
-	/* leave no larger ring to move to */
-	while (ring_claim(fixture.arena, OTHER_TID, 0, 0))
-		;
-	for (int i = 0; i < 100; i++) {
-		allocate(&flood, 200);
-		settle(&fixture);
-	}
-	flood.yield = fixture.collectors.rows->heaps.yield;
-	fixture.collectors.rows->heaps.yield = (struct live_yield){ allocate_more, &flood };
-	output_end_epoch(&fixture.parts.output);
+	REQUIRE(begin_flood(&flood));
+	flooded = &flood;
+	own_type = flood.peer->type;
+	filling = *own_type;
+	filling.drain = drain_and_fill;
+	flood.peer->type = &filling;
 	allocate(&flood, 1);
-	settle(&fixture);
-	CHECK(flood.n_yields > 8);
-	fixture.collectors.rows->heaps.yield = flood.yield;
-	settle(&fixture);
-	finish(&fixture);
-	CHECK_INT(losses_of(&fixture.parts, PROF_LOSS_RING_FULL), 0);
-	CHECK_INT(losses_of(&fixture.parts, PROF_LOSS_LATE), 0);
-	REQUIRE(CHECK_INT(rows_of(&fixture.parts, PROF_TABLE_ALLOC), flood.n_blocks));
-	for (size_t i = 0; i < flood.n_blocks; i++)
-		CHECK_INT(number_of(&fixture.parts, PROF_TABLE_ALLOC, PROF_ALLOC_SIZE, i), i);
-	CHECK_INT(heap_number(&fixture, PROF_HEAP_EVENT, 1), PROF_HEAP_CHECKPOINT);
-	fixture_done(&fixture);
+	/* due at once, regardless of the last time */
+	flood.fixture.collectors.keep_up_ns = 0;
+	usleep(1000);
+	step(&flood.fixture);
+	CHECK(n_drains > 1);
+	flood.peer->type = own_type;
+	settle(&flood.fixture);
+	check_flood(&flood);
+	fixture_done(&flood.fixture);
+}
+
+/* Adds a piece of what the oldest record of the ring needs. Returns whether it is added. */
+static bool add_piece(struct flood *flood, struct peer_ring *ring)
+{
+	const struct peer_item *item = peer_ring_peek(ring);
+	const struct ring_record record = { .type = item->type,
+					    .time_ns = item->time_ns,
+					    .payload = item + 1 };
+	enum ring_fault fault;
+
+	if (!collector_producer_add(peer_ring_producer(ring), &record, &fault))
+		return false;
+	CHECK_INT(fault, RING_FAULT_NONE);
+	flood->fixture.collectors.queued_bytes -= peer_ring_skip(ring);
+	return true;
+}
+
+/* Blocks are freed and allocated between the pieces of a checkpoint, some of which are already in
+ * it and others not yet. The checkpoint has the blocks of its time, and nothing is lost. */
+static void test_between_pieces(void)
+{
+	struct flood flood;
+	struct fixture *fixture = &flood.fixture;
+	const struct heap_listing *listing;
+	uint64_t n_pairs = 0;
+	unsigned int n_pieces = 0;
+
+	REQUIRE(begin_flood(&flood));
+	listing = &fixture->collectors.rows->heaps.listing;
+	allocate(&flood, 1);
+	collectors_drain(&fixture->collectors, now());
+	for (; !add_piece(&flood, &flood.peer->arenas[0]->rings[0]); n_pieces++) {
+		allocate(&flood, 1);
+		if (listing->n_written > 0) {
+			n_pairs++;
+			write_free(flood.ring, n_pairs * 16);
+			write_free(flood.ring, (N_FIRST - n_pairs) * 16);
+			/* The first address is in use again. */
+			write_alloc(flood.ring, n_pairs * 16, ++flood.n_blocks, 0);
+		}
+		collectors_drain(&fixture->collectors, now());
+	}
+	CHECK(n_pieces >= 4 * N_FIRST / LIVE_PIECE);
+	CHECK_INT(n_pairs, 3);
+	settle(fixture);
+	check_flood(&flood);
+	for (uint64_t i = 1; i <= n_pairs; i++) {
+		CHECK_INT(number_of(&fixture->parts, PROF_TABLE_FREE, PROF_FREE_BLOCK, 2 * i - 2),
+			  i);
+		CHECK_INT(number_of(&fixture->parts, PROF_TABLE_FREE, PROF_FREE_BLOCK, 2 * i - 1),
+			  N_FIRST - i);
+	}
+	/* the live blocks at the end */
+	CHECK_INT(rows_of(&fixture->parts, PROF_TABLE_LIVE),
+		  N_FIRST + flood.n_blocks - 2 * n_pairs);
+	check_sequence(fixture, PROF_TABLE_LIVE, PROF_LIVE_BLOCK, N_FIRST, n_pairs + 1,
+		       N_FIRST - 2 * n_pairs - 1);
+	fixture_done(fixture);
 }
 
 /* The next larger rings become available when one of the largest has been written to, and its
@@ -529,6 +642,7 @@ int main(void)
 	RUN(test_endless_stacks);
 	RUN(test_allocations);
 	RUN(test_keep_up);
+	RUN(test_between_pieces);
 	RUN(test_growth);
 	RUN(test_room);
 	RUN(test_never_empty);

@@ -47,6 +47,27 @@ static void test_checkpoint(void)
 	fixture_done(&fixture);
 }
 
+/* A checkpoint that precedes the new block of a realloc lists the old one. */
+static void test_checkpoint_before_realloc(void)
+{
+	struct fixture fixture;
+
+	fixture_init(&fixture);
+	add_malloc(fixture.producer, &fixture, 10, 0x1000, 1);
+	add_malloc(fixture.producer, &fixture, 11, 0x2000, 2);
+	add_realloc(fixture.producer, &fixture, 12,
+		    (struct ring_realloc){
+			    .prior = 0x1000, .address = 0x3000, .size = 4, .duration_ns = 10 });
+	output_end_epoch(&fixture.parts.output);
+	add_malloc(fixture.stranger, &fixture, 40, 0x1000, 1);
+	finish(&fixture, 50);
+	CHECK_ROW(&fixture, PROF_TABLE_HEAP, 1, 11, 1, PROF_HEAP_CHECKPOINT, 3, 2, 3, 11);
+	CHECK_ROW(&fixture, PROF_TABLE_LIVE, 0, 11, MAIN, PROF_ALLOC_MALLOC, 1, 1, 0, 0, 10);
+	CHECK_ROW(&fixture, PROF_TABLE_LIVE, 1, 11, MAIN, PROF_ALLOC_MALLOC, 2, 2, 0, 0, 11);
+	CHECK_ROW(&fixture, PROF_TABLE_ALLOC, 2, 22, MAIN, PROF_ALLOC_REALLOC, 3, 4, 0, 0, 1);
+	fixture_done(&fixture);
+}
+
 /* In each epoch with activity of any process, live blocks of idle processes are written, too. */
 static void test_idle(void)
 {
@@ -99,7 +120,7 @@ static void test_ends(void)
 		    (struct ring_realloc){
 			    .prior = 16, .address = 32, .size = 2, .duration_ns = UINT64_MAX });
 	add_malloc(fixture.second, &fixture, 30, 48, 4);
-	collector_process_end(&fixture.process, 40 * TICK_NS);
+	end_process(&fixture, &fixture.process, 40);
 	CHECK_INT(fixture.rows.heaps.pending.n, 0);
 	add_malloc(fixture.stranger, &fixture, 50, 64, 8);
 	finish(&fixture, 60);
@@ -200,9 +221,9 @@ static void test_forks(void)
 		    (struct ring_realloc){ .prior = 0x3000, .address = 0x6000, .size = 8 });
 	add_free(producer, &fixture, 44, 0x4000);
 	add_free(grand, &fixture, 45, 0x3000);
-	all_heaps_run(&fixture.rows.heaps, 50);
-	collector_process_end(&child, 50 * TICK_NS);
-	collector_process_end(&grandchild, 50 * TICK_NS);
+	CHECK(all_heaps_run(&fixture.rows.heaps, 50));
+	end_process(&fixture, &child, 50);
+	end_process(&fixture, &grandchild, 50);
 	finish(&fixture, 50);
 	/* the parent's second block, only once */
 	CHECK_ROW(&fixture, PROF_TABLE_FREE, 2, 40, 4, 2);
@@ -254,9 +275,68 @@ static void test_pause(void)
 	fixture_done(&fixture);
 }
 
+#define N_MANY (3u * LIVE_PIECE)
+
+/* Checks that the i-th of these live rows is of block first + i. */
+static void check_listed(const struct fixture *fixture, size_t row, uint64_t first, uint64_t n,
+			 uint64_t time)
+{
+	for (uint64_t i = 0; i < n; i += n / 4)
+		CHECK_ROW(fixture, PROF_TABLE_LIVE, row + i, time, MAIN, PROF_ALLOC_MALLOC,
+			  first + i, first + i);
+	CHECK_ROW(fixture, PROF_TABLE_LIVE, row + n - 1, time, MAIN, PROF_ALLOC_MALLOC,
+		  first + n - 1, first + n - 1);
+}
+
+/* All steps that process all blocks do so in pieces. */
+static void test_pieces(void)
+{
+	const uint64_t end = N_MANY + 10;
+	struct fixture fixture;
+	struct collector_process child;
+	struct collector_producer *producer;
+
+	fixture_init(&fixture);
+	for (uint64_t i = 1; i <= N_MANY; i++)
+		add_malloc(fixture.producer, &fixture, i, i * 16, i);
+	CHECK_INT(fixture.n_pieces, 0);
+	/* listed, sorted by two digits, and written */
+	output_end_epoch(&fixture.parts.output);
+	add_free(fixture.producer, &fixture, N_MANY + 1, 16);
+	CHECK(fixture.n_pieces >= 4 * N_MANY / LIVE_PIECE - 2);
+	/* copied to a child */
+	fixture.n_pieces = 0;
+	fork_at(&fixture, PID, 2000000010, N_MANY + 2);
+	collector_process_init(&child, &fixture.rows, 2000000010, 0);
+	REQUIRE(collector_process_bind(&child, UINT64_MAX));
+	producer = collector_producer_new(&child, 2000000010);
+	add_free(producer, &fixture, N_MANY + 3, N_MANY * 16);
+	CHECK_INT(fixture.n_pieces, N_MANY / LIVE_PIECE - 1);
+	fixture.n_pieces = 0;
+	all_heaps_pause(&fixture.rows.heaps, true, (N_MANY + 4) * TICK_NS);
+	add_free(producer, &fixture, N_MANY + 5, 32);
+	CHECK(fixture.n_pieces >= 4 * N_MANY / LIVE_PIECE - 2);
+	fixture.n_pieces = 0;
+	end_process(&fixture, &fixture.process, end);
+	CHECK(fixture.n_pieces >= 4 * N_MANY / LIVE_PIECE - 2);
+	end_process(&fixture, &child, end);
+	finish(&fixture, end);
+	CHECK_ROW(&fixture, PROF_TABLE_FREE, 0, N_MANY + 1, MAIN, 1);
+	CHECK_ROW(&fixture, PROF_TABLE_FREE, 1, N_MANY + 3, 4, N_MANY);
+	CHECK_ROW(&fixture, PROF_TABLE_FREE, 2, N_MANY + 5, 4, 2);
+	REQUIRE(CHECK_INT(rows_of(&fixture.parts, PROF_TABLE_LIVE), 3 * N_MANY - 2));
+	check_listed(&fixture, 0, 1, N_MANY, N_MANY);
+	check_listed(&fixture, N_MANY, 2, N_MANY - 1, N_MANY + 4);
+	check_listed(&fixture, 2 * N_MANY - 1, 2, N_MANY - 1, end);
+	collector_producer_unref(producer);
+	collector_process_done(&child);
+	fixture_done(&fixture);
+}
+
 int main(void)
 {
 	RUN(test_checkpoint);
+	RUN(test_checkpoint_before_realloc);
 	RUN(test_idle);
 	RUN(test_idle_large);
 	RUN(test_ends);
@@ -264,5 +344,6 @@ int main(void)
 	RUN(test_gone_thread);
 	RUN(test_forks);
 	RUN(test_pause);
+	RUN(test_pieces);
 	return test_end();
 }

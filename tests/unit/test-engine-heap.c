@@ -376,7 +376,7 @@ static void test_ties_at_end(void)
 	for (uint64_t i = 1; i <= 20; i++)
 		add_malloc(fixture.producer, &fixture, 20, i * 16, 2);
 	CHECK_INT(fixture.rows.heaps.pending.n, 8);
-	collector_process_end(&fixture.process, 20 * TICK_NS);
+	end_process(&fixture, &fixture.process, 20);
 	CHECK_INT(fixture.rows.heaps.pending.n, 0);
 	finish(&fixture, 30);
 	CHECK_INT(rows_of(&fixture.parts, PROF_TABLE_ALLOC), 40);

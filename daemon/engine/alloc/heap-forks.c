@@ -8,11 +8,12 @@
  * only grow. So the parent's blocks at the fork are those with numbers up to the last one at that
  * time, if they are still live or have ended since. Ends since a fork are logged as long as a child
  * may need them. The log is charged to the parent's budget, the copy to the child's. If there is no
- * room, the blocks become unknown.
+ * room, the blocks become unknown. Copying many blocks takes long, so it is done in pieces.
  * Invariants: (1) a child gets the blocks that its parent had at the fork, whatever happened since
  *                 [test-engine-heap-live: forks]
  *             (2) logged ends are released when no child can need them any more
  *                 [test-engine-heap-live: forks]
+ *             (3) a piece copies at most LIVE_PIECE blocks  [test-engine-heap-live: pieces]
  * Runs on the drain thread only. Mappings are not inherited.
  */
 #include "daemon/engine/alloc/heap-forks.h"
@@ -140,15 +141,13 @@ static void on_forked(struct process *parent, struct process *child, uint64_t ti
 		update(forks, known);
 }
 
-void heap_forks_init(struct heap_forks *forks, struct tasks *tasks, const uint64_t *last_ns,
-		     const struct live_yield *yield)
+void heap_forks_init(struct heap_forks *forks, struct tasks *tasks, const uint64_t *last_ns)
 {
 	*forks = (struct heap_forks){
 		.tasks = tasks,
 		.forks = g_array_new(FALSE, FALSE, sizeof(struct heap_fork)),
 		.parents = g_hash_table_new(g_direct_hash, g_direct_equal),
 		.last_ns = last_ns,
-		.yield = yield,
 	};
 	tasks->forked = on_forked;
 	tasks->forked_data = forks;
@@ -190,28 +189,6 @@ void heap_forks_log(struct heap_forks *forks, struct heap_parent *parent,
 
 /* ---- A child --------------------------------------------------------------------------------- */
 
-/* Copies the blocks that `from` had at this fork. Returns false if there is no room. */
-static bool copy(struct live_blocks *to, const struct heap_parent *from,
-		 const struct heap_fork *fork, const struct live_yield *yield)
-{
-	bool is_reached = fork->number != NOT_REACHED;
-	uint64_t number = is_reached ? fork->number : *from->last_number;
-
-	if (!live_blocks_copy(to, from->live, number, yield) ||
-	    !live_blocks_copy(to, &from->inherited, number, yield))
-		return false;
-	for (size_t i = is_reached ? fork->log_at : from->log->len; i < from->log->len; i++) {
-		const struct heap_end *end = &g_array_index(from->log, struct heap_end, i);
-		const struct live_block block = { .address = end->address, .label = end->label };
-		struct live_block before;
-
-		live_yield(yield, (uint32_t)i);
-		if (live_block_number(&block) <= number && !live_blocks_put(to, &block, &before))
-			return false;
-	}
-	return true;
-}
-
 void heap_forks_join(struct heap_forks *forks, struct heap_parent *parent)
 {
 	guint i = find_child(forks, parent->process);
@@ -224,17 +201,64 @@ void heap_forks_join(struct heap_forks *forks, struct heap_parent *parent)
 	}
 	parent->log = g_array_new(FALSE, FALSE, sizeof(struct heap_end));
 	live_blocks_init(&parent->inherited, source ? source->live->seed : 0, parent->budget);
-	if (source)
-		parent->n_inherited = fork->number != NOT_REACHED ? fork->number
-								  : *source->last_number;
-	if (source && !copy(&parent->inherited, source, fork, forks->yield)) {
-		live_blocks_done(&parent->inherited);
-		live_blocks_init(&parent->inherited, 0, parent->budget);
-	}
-	if (i != UINT_MAX)
+	if (source) {
+		bool is_reached = fork->number != NOT_REACHED;
+
+		parent->source = source;
+		parent->n_inherited = is_reached ? fork->number : *source->last_number;
+		parent->log_at = is_reached ? fork->log_at : source->log->len;
+	} else if (i != UINT_MAX) {
 		remove_fork(forks, i);
+	}
 	g_hash_table_insert(forks->parents, parent->process, parent);
 	update(forks, parent);
+}
+
+/* Returns the i-th of the blocks that the source has or had; its label may be 0. */
+static struct live_block source_block(const struct heap_parent *parent, size_t i)
+{
+	const struct heap_parent *source = parent->source;
+	const struct live_blocks *parts[] = { source->live, &source->inherited };
+	const struct heap_end *end;
+
+	for (size_t k = 0; k < ARRAY_SIZE(parts); k++) {
+		if (i < parts[k]->n_blocks)
+			return *live_blocks_at(parts[k], (uint32_t)i + 1);
+		i -= parts[k]->n_blocks;
+	}
+	end = &g_array_index(source->log, struct heap_end, parent->log_at + i);
+	return (struct live_block){ .address = end->address, .label = end->label };
+}
+
+bool heap_forks_copy(struct heap_forks *forks, struct heap_parent *parent)
+{
+	const struct heap_parent *source = parent->source;
+	struct live_blocks *to = &parent->inherited;
+	size_t n, end;
+	bool has_room;
+
+	if (!source)
+		return true;
+	n = source->live->n_blocks + (size_t)source->inherited.n_blocks + source->log->len -
+	    parent->log_at;
+	end = MIN_OF(n, parent->n_copied + LIVE_PIECE);
+	has_room = live_blocks_reserve(to, source->live->n + source->inherited.n);
+	for (; has_room && parent->n_copied < end; parent->n_copied++) {
+		const struct live_block block = source_block(parent, parent->n_copied);
+		struct live_block before;
+
+		if (block.label != 0 && live_block_number(&block) <= parent->n_inherited)
+			has_room = live_blocks_put(to, &block, &before);
+	}
+	if (has_room && end < n)
+		return false;
+	if (!has_room) {
+		live_blocks_done(to);
+		live_blocks_init(to, 0, parent->budget);
+	}
+	parent->source = NULL;
+	remove_fork(forks, find_child(forks, parent->process));
+	return true;
 }
 
 void heap_forks_leave(struct heap_forks *forks, struct heap_parent *parent)

@@ -19,24 +19,29 @@ struct heap_parent {
 	uint64_t fork_ns;             /* first fork after the time of its rows; UINT64_MAX: none */
 	uint64_t log_to;              /* ends of blocks with numbers up to this are logged */
 	GArray *log;                  /* struct heap_end */
+	/* The process whose blocks are being copied; NULL: all are copied. */
+	const struct heap_parent *source;
+	size_t log_at; /* index in its log: the first block that ended after the fork */
+	size_t n_copied;
 };
 
 /* Forked processes that have reported no allocation yet, and processes that have blocks. */
 struct heap_forks {
 	struct tasks *tasks;
-	GArray *forks;                  /* struct heap_fork, by time */
-	GHashTable *parents;            /* struct heap_parent by process */
-	const uint64_t *last_ns;        /* all rows have reached this time */
-	const struct live_yield *yield; /* called during long steps */
+	GArray *forks;           /* struct heap_fork, by time */
+	GHashTable *parents;     /* struct heap_parent by process */
+	const uint64_t *last_ns; /* all rows have reached this time */
 };
 
 /* Registers for forks with the tasks. The arguments are borrowed. */
-void heap_forks_init(struct heap_forks *forks, struct tasks *tasks, const uint64_t *last_ns,
-		     const struct live_yield *yield);
+void heap_forks_init(struct heap_forks *forks, struct tasks *tasks, const uint64_t *last_ns);
 void heap_forks_done(struct heap_forks *forks);
 
-/* Called at the first record of a process. Copies the blocks that its parent had at the fork. */
+/* Called before the first record of a process. */
 void heap_forks_join(struct heap_forks *forks, struct heap_parent *parent);
+/* Copies a piece of the blocks that the process's parent had at the fork. Returns whether all are
+ * copied; until then, no record may be added. */
+bool heap_forks_copy(struct heap_forks *forks, struct heap_parent *parent);
 /* Called at the end of the process. Children that reported nothing then begin without blocks. */
 void heap_forks_leave(struct heap_forks *forks, struct heap_parent *parent);
 

@@ -36,6 +36,9 @@
  *                 whatever order they are reported  [test-engine-heap: ties]
  *             (8) alloc and free rows of one time show the order in which they were written
  *                 [test-engine-heap: order]
+ *             (9) no step takes long: live blocks are written in pieces, between which the caller
+ *                 can drain rings, and no record is added
+ *                 [test-engine-heap-live: pieces; test-engine-collectors-stacks: between_pieces]
  * Runs on the drain thread only.
  */
 #include "daemon/engine/alloc/heap-rows.h"
@@ -85,6 +88,7 @@ struct heap_rows {
 	uint64_t n_events; /* events since the last checkpoint */
 	uint32_t epoch;    /* epoch of the last checkpoint */
 	bool has_begun;
+	bool is_paused; /* its rows show that there is a pause */
 };
 
 /* ---- Common ---------------------------------------------------------------------------------- */
@@ -234,63 +238,108 @@ static const struct live_block **list_held(const struct heap_rows *rows)
 	return held;
 }
 
-/* Writes all live blocks, after all rows so far. */
-static void write_all(struct heap_rows *rows, enum prof_heap_event event, uint64_t time_ns)
+/* Begins to write all live blocks, after all rows so far. */
+static void begin_listing(struct heap_rows *rows, enum prof_heap_event event, uint64_t time_ns)
 {
 	g_autofree const struct live_block **held = list_held(rows);
-	g_autofree struct live_item *items =
-		live_blocks_sorted(&rows->live, held, &rows->all->yield);
-	uint32_t n = live_blocks_count(&rows->live);
+	struct heap_listing *listing = &rows->all->listing;
 
+	assert(!listing->rows);
 	write_heap(rows, event, time_ns);
-	for (uint32_t i = 0; items && i < n; i++) {
-		prefetch_line(items[MIN_OF(i + AHEAD, n - 1)].block);
-		write_live(rows, items[i].block, time_ns);
-		live_yield(&rows->all->yield, i);
-	}
-	if (!items)
-		loss_stream_add(rows->losses, PROF_LOSS_RING_REFUSED, n, time_ns, time_ns);
+	listing->rows = rows;
+	listing->time_ns = time_ns;
+	listing->n_written = 0;
+	if (!live_list_init(&listing->list, &rows->live, held, rows->last_number))
+		loss_stream_add(rows->losses, PROF_LOSS_RING_REFUSED,
+				live_blocks_count(&rows->live), time_ns, time_ns);
 	rows->n_events = 0;
 	rows->epoch = rows->output->epoch;
 }
 
-/* Writes the first row of the process, or a checkpoint if one is due. */
-static void begin_or_check(struct heap_rows *rows, uint64_t time_ns)
+/* Writes a piece of the live blocks. Returns whether all are written. */
+static bool continue_listing(struct all_heaps *all)
 {
-	if (rows->has_begun) {
-		/* A checkpoint must come after all rows of its time. */
-		if (time_ns > last_time(rows) && rows->n_events >= rows->live.n / 2 &&
-		    rows->n_events > 0)
-			write_all(rows, PROF_HEAP_CHECKPOINT, row_time(rows, last_time(rows)));
-		return;
+	struct heap_listing *listing = &all->listing;
+	const struct live_list *list = &listing->list;
+	uint32_t end;
+
+	if (!listing->rows)
+		return true;
+	if (!live_list_run(&listing->list))
+		return false;
+	end = MIN_OF(list->n, listing->n_written + LIVE_PIECE);
+	for (; listing->n_written < end; listing->n_written++) {
+		uint32_t ahead = MIN_OF(listing->n_written + AHEAD, list->n - 1);
+
+		prefetch_line(list->items[ahead].block);
+		write_live(listing->rows, list->items[listing->n_written].block, listing->time_ns);
 	}
-	rows->has_begun = true;
-	rows->epoch = rows->output->epoch;
-	live_blocks_reset_peak(&rows->live, time_ns);
-	write_heap(rows, PROF_HEAP_BEGIN, time_ns);
-	if (rows->all->is_paused)
-		write_heap(rows, PROF_HEAP_PAUSED, time_ns);
+	if (end < list->n)
+		return false;
+	live_list_done(&listing->list);
+	listing->rows = NULL;
+	return true;
 }
 
-/* At the first event of an epoch, writes checkpoints of the other processes whose heap is small or
- * has changed enough. */
-static void check_others(const struct heap_rows *rows, uint64_t time_ns)
+/* Returns a process whose checkpoint is due before an event of `rows`, or NULL. */
+static struct heap_rows *find_due(struct heap_rows *rows)
 {
 	struct all_heaps *all = rows->all;
 	GHashTableIter iter;
 	gpointer value;
 
-	if (all->epoch == rows->output->epoch || time_ns <= last_time(rows))
-		return;
-	all->epoch = rows->output->epoch;
-	g_hash_table_iter_init(&iter, all->forks.parents);
-	while (g_hash_table_iter_next(&iter, NULL, &value)) {
-		struct heap_rows *other = ((struct heap_parent *)value)->rows;
+	/* At the first event of an epoch, also the other processes whose heap is small or has
+	 * changed enough. */
+	if (all->epoch != rows->output->epoch) {
+		g_hash_table_iter_init(&iter, all->forks.parents);
+		while (g_hash_table_iter_next(&iter, NULL, &value)) {
+			struct heap_rows *other = ((struct heap_parent *)value)->rows;
 
-		if (other != rows && other->has_begun && other->epoch != all->epoch &&
-		    (other->live.n <= FEW || other->n_events >= other->live.n / 2))
-			write_all(other, PROF_HEAP_CHECKPOINT, row_time(other, last_time(other)));
+			if (other != rows && other->has_begun &&
+			    other->epoch != rows->output->epoch &&
+			    (other->live.n <= FEW || other->n_events >= other->live.n / 2))
+				return other;
+		}
+		all->epoch = rows->output->epoch;
 	}
+	if (!rows->has_begun || rows->n_events == 0 || rows->n_events < rows->live.n / 2)
+		return NULL;
+	return rows;
+}
+
+/* Apart, because it is rare, and heap_rows_run() runs for each record. */
+static __attribute__((noinline)) bool run_rest(struct heap_rows *rows, uint64_t time_ns)
+{
+	struct heap_rows *due;
+
+	if (!heap_forks_copy(&rows->all->forks, &rows->parent))
+		return false;
+	/* A checkpoint must come after all rows of its time. */
+	if (time_ns - time_ns % TIME_UNIT_NS <= last_time(rows))
+		return true;
+	due = find_due(rows);
+	if (due)
+		begin_listing(due, PROF_HEAP_CHECKPOINT, row_time(due, last_time(due)));
+	return !due;
+}
+
+bool heap_rows_run(struct heap_rows *rows, uint64_t time_ns)
+{
+	if (rows->epoch == rows->output->epoch && rows->n_events < CHECKPOINT_EVENTS)
+		return true;
+	return run_rest(rows, time_ns);
+}
+
+/* Writes the first row of the process. */
+static void begin(struct heap_rows *rows, uint64_t time_ns)
+{
+	rows->has_begun = true;
+	rows->is_paused = rows->all->is_paused;
+	rows->epoch = rows->output->epoch;
+	live_blocks_reset_peak(&rows->live, time_ns);
+	write_heap(rows, PROF_HEAP_BEGIN, time_ns);
+	if (rows->is_paused)
+		write_heap(rows, PROF_HEAP_PAUSED, time_ns);
 }
 
 /* Called before each event. Returns the time of its row. */
@@ -298,10 +347,8 @@ static uint64_t prepare(struct heap_rows *rows, uint64_t time_ns)
 {
 	uint64_t row_ns = time_ns - time_ns % TIME_UNIT_NS;
 
-	if (rows->epoch != rows->output->epoch || rows->n_events >= CHECKPOINT_EVENTS) {
-		check_others(rows, row_ns);
-		begin_or_check(rows, row_ns);
-	}
+	if (!rows->has_begun)
+		begin(rows, row_ns);
 	heap_forks_run(&rows->all->forks, &rows->parent, time_ns);
 	rows->n_events++;
 	return row_time(rows, row_ns);
@@ -652,39 +699,52 @@ static void complete_pending(struct pending_alloc *pending)
 	complete(pending);
 }
 
-/* Begins or ends a pause. Must be called when all rows up to its time are written. */
-static void apply_pause(struct all_heaps *all, const struct pending_alloc *pause)
+/* Writes a row of the beginning or end of the pause for each process that has none yet. Must be
+ * called when all rows up to its time are written. Returns whether all have one. */
+static bool continue_switch(struct all_heaps *all)
 {
 	GHashTableIter iter;
 	gpointer value;
 
-	if (all->is_paused == pause->is_paused)
-		return;
-	all->is_paused = pause->is_paused;
+	if (!all->is_switching)
+		return true;
 	g_hash_table_iter_init(&iter, all->forks.parents);
 	while (g_hash_table_iter_next(&iter, NULL, &value)) {
 		struct heap_rows *rows = ((struct heap_parent *)value)->rows;
 		uint64_t time_ns;
 
-		if (!rows->has_begun)
+		if (!rows->has_begun || rows->is_paused == all->is_paused)
 			continue;
-		time_ns = row_time(rows, MAX_OF(pause->time_ns, last_time(rows)));
-		if (pause->is_paused)
-			write_all(rows, PROF_HEAP_PAUSED, time_ns);
-		else
-			write_heap(rows, PROF_HEAP_RESUMED, time_ns);
+		rows->is_paused = all->is_paused;
+		time_ns = row_time(rows, MAX_OF(all->switch_ns, last_time(rows)));
+		if (all->is_paused) {
+			begin_listing(rows, PROF_HEAP_PAUSED, time_ns);
+			return false;
+		}
+		write_heap(rows, PROF_HEAP_RESUMED, time_ns);
 	}
+	all->is_switching = false;
+	return true;
 }
 
-void all_heaps_apply(struct all_heaps *all, uint64_t time_ns)
+bool all_heaps_apply(struct all_heaps *all, uint64_t time_ns)
 {
+	const struct pending_alloc *due;
 	struct pending_alloc item;
 
-	while (pending_allocs_pop(&all->pending, time_ns, &item)) {
+	while (continue_listing(all) && continue_switch(all)) {
+		due = pending_allocs_due(&all->pending, time_ns);
+		if (!due)
+			return true;
+		if (due->rows && !heap_rows_run(due->rows, due->time_ns))
+			return false;
+		item = pending_allocs_pop(&all->pending);
 		if (item.rows) {
 			complete_pending(&item);
 		} else if (all->last_ns < time_ns) {
-			apply_pause(all, &item);
+			all->is_switching = true;
+			all->is_paused = item.is_paused;
+			all->switch_ns = item.time_ns;
 		} else {
 			/* Defer the pause, because other records of the last row's time may follow,
 			 * and come first. */
@@ -692,6 +752,7 @@ void all_heaps_apply(struct all_heaps *all, uint64_t time_ns)
 			pending_allocs_push(&all->pending, &item);
 		}
 	}
+	return false;
 }
 
 void all_heaps_pause(struct all_heaps *all, bool is_paused, uint64_t time_ns)
@@ -712,7 +773,7 @@ void all_heaps_init(struct all_heaps *all, struct output *output, struct tasks *
 		.tasks = tasks,
 		.budget.limit = HEAP_ALL_BYTES,
 	};
-	heap_forks_init(&all->forks, tasks, &all->last_ns, &all->yield);
+	heap_forks_init(&all->forks, tasks, &all->last_ns);
 }
 
 void all_heaps_done(struct all_heaps *all)
@@ -753,25 +814,32 @@ struct heap_rows *heap_rows_new(struct all_heaps *all, struct process *process,
 	return rows;
 }
 
-void heap_rows_end(struct heap_rows *rows, uint64_t time_ns)
+bool heap_rows_end(struct heap_rows *rows, uint64_t time_ns)
 {
+	struct all_heaps *all = rows->all;
 	struct pending_alloc item;
 
+	if (!continue_listing(all))
+		return false;
 	/* An item may be deferred again, but only once, so the loop ends. */
-	while (pending_allocs_expedite(&rows->all->pending, rows, time_ns))
-		while (pending_allocs_pop(&rows->all->pending, 0, &item))
+	while (pending_allocs_expedite(&all->pending, rows, time_ns))
+		while (pending_allocs_due(&all->pending, 0)) {
+			item = pending_allocs_pop(&all->pending);
 			complete_pending(&item);
+		}
 	if (!rows->has_begun)
-		return;
-	write_all(rows, PROF_HEAP_END, row_time(rows, MAX_OF(time_ns, last_time(rows))));
+		return true;
+	begin_listing(rows, PROF_HEAP_END, row_time(rows, MAX_OF(time_ns, last_time(rows))));
 	rows->has_begun = false;
 	rows->epoch = 0;
+	return false;
 }
 
 void heap_rows_free(struct heap_rows *rows)
 {
 	if (!rows)
 		return;
+	assert(rows->all->listing.rows != rows);
 	pending_allocs_drop(&rows->all->pending, rows);
 	for (uint32_t i = 0; i < rows->threads->len; i++)
 		if (thread_at(rows, i)->thread)

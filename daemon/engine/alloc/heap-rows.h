@@ -2,12 +2,21 @@
 #pragma once
 
 #include "daemon/engine/alloc/heap-forks.h"
+#include "daemon/engine/alloc/live-list.h"
 #include "daemon/engine/alloc/pending.h"
 #include "daemon/engine/model/tasks.h"
 
 struct call_nodes;
 struct interpreted_code;
 struct loss_stream;
+
+/* Live blocks that are being written. */
+struct heap_listing {
+	struct heap_rows *rows; /* their process; NULL: nothing is being written */
+	struct live_list list;
+	uint32_t n_written;
+	uint64_t time_ns; /* time of the rows */
+};
 
 /* The state that the allocations of all processes share. */
 struct all_heaps {
@@ -19,8 +28,10 @@ struct all_heaps {
 	struct heap_forks forks;
 	uint64_t last_ns; /* time of the last row */
 	bool is_paused;
-	uint32_t epoch;          /* last epoch with checkpoints of all processes */
-	struct live_yield yield; /* called during long steps */
+	bool is_switching; /* a pause begins or ends, and some processes have no row of that yet */
+	uint64_t switch_ns;
+	uint32_t epoch; /* last epoch with checkpoints of all processes */
+	struct heap_listing listing;
 };
 
 /* `output` and `tasks` are borrowed. */
@@ -29,12 +40,19 @@ void all_heaps_done(struct all_heaps *all);
 /* Begins or ends a pause at time_ns. In a pause, allocations are not written as rows. The end of a
  * block is written only if its allocation was. */
 void all_heaps_pause(struct all_heaps *all, bool is_paused, uint64_t time_ns);
+
+/* Steps that write or copy all blocks of a process take long, so the functions *_run() and
+ * heap_rows_end() do such steps in pieces. They return whether all is done. Otherwise call them
+ * again, with the same arguments. In between, records may be queued, but nothing else may be called
+ * here, so that the blocks do not change. */
+
 /* Called before a record of time_ns is added. Applies all pending events that are due. */
-void all_heaps_apply(struct all_heaps *all, uint64_t time_ns);
-static inline void all_heaps_run(struct all_heaps *all, uint64_t time_ns)
+bool all_heaps_apply(struct all_heaps *all, uint64_t time_ns);
+static inline bool all_heaps_run(struct all_heaps *all, uint64_t time_ns)
 {
-	if (all->pending.n > 0 && all->pending.items[0].due_ns <= time_ns)
-		all_heaps_apply(all, time_ns);
+	if (!all->listing.rows && (all->pending.n == 0 || all->pending.items[0].due_ns > time_ns))
+		return true;
+	return all_heaps_apply(all, time_ns);
 }
 
 /* Writes the rows of a process's allocations. */
@@ -43,8 +61,11 @@ struct heap_rows;
 /* `losses` is borrowed. */
 struct heap_rows *heap_rows_new(struct all_heaps *all, struct process *process,
 				struct loss_stream *losses);
+/* Called before a record of the process is added, after all_heaps_run(). Copies the blocks that it
+ * inherits, and writes checkpoints that are due. */
+bool heap_rows_run(struct heap_rows *rows, uint64_t time_ns);
 /* Called when the process or the session has ended. Writes the blocks that still live. */
-void heap_rows_end(struct heap_rows *rows, uint64_t time_ns);
+bool heap_rows_end(struct heap_rows *rows, uint64_t time_ns);
 void heap_rows_free(struct heap_rows *rows); /* NULL is allowed */
 /* Returns the live blocks, for prefetching. */
 const struct live_blocks *heap_rows_live(const struct heap_rows *rows);

@@ -37,8 +37,6 @@
 /* A window of WINDOW slots for neighboring addresses: one slot per UNIT bytes. */
 #define WINDOW 32u
 #define UNIT 16u /* bytes */
-#define DIGIT_BITS 11u
-#define DIGITS (1u << DIGIT_BITS)
 
 COMPARE_WITH(by_address, struct live_block, ORDER(a->address, b->address))
 
@@ -408,27 +406,19 @@ bool live_blocks_remove(struct live_blocks *live, uint64_t address, struct live_
 	return true;
 }
 
-bool live_blocks_copy(struct live_blocks *to, const struct live_blocks *from, uint64_t to_number,
-		      const struct live_yield *yield)
+bool live_blocks_reserve(struct live_blocks *live, uint32_t n)
 {
-	struct live_block before;
-
-	if (from->n == 0)
-		return true;
-	if (to->n_slots == 0) {
-		if (!make_next(to, MAX_OF(from->n * 2, FIRST_SLOTS)))
+	if (n > 0 && live->n_slots == 0) {
+		if (!make_next(live, MAX_OF(n * 2, FIRST_SLOTS)))
 			return false;
-		use_next(to);
-	}
-	for (uint32_t i = 1; i <= from->n_blocks; i++) {
-		const struct live_block *block = block_at(from, i);
-
-		live_yield(yield, i);
-		if (block->label != 0 && live_block_number(block) <= to_number &&
-		    !live_blocks_put(to, block, &before))
-			return false;
+		use_next(live);
 	}
 	return true;
+}
+
+const struct live_block *live_blocks_at(const struct live_blocks *live, uint32_t i)
+{
+	return block_at(live, i);
 }
 
 const struct live_block *live_blocks_find(const struct live_blocks *live, uint64_t address)
@@ -538,78 +528,4 @@ void live_blocks_reset_peak(struct live_blocks *live, uint64_t time_ns)
 {
 	live->peak_bytes = live->live_bytes;
 	live->peak_ns = time_ns;
-}
-
-static void add_item(struct live_item *items, uint32_t *n, const struct live_block *block)
-{
-	items[(*n)++] = (struct live_item){ live_block_number(block), block };
-}
-
-static void list(const struct live_blocks *live, const struct live_block *const *held,
-		 struct live_item *items, const struct live_yield *yield)
-{
-	uint32_t n = 0;
-
-	for (uint32_t i = 0; i < live->n_held; i++)
-		add_item(items, &n, held[i]);
-	for (GTreeNode *node = g_tree_node_first(live->mapped); node;
-	     node = g_tree_node_next(node)) {
-		live_yield(yield, n);
-		add_item(items, &n, g_tree_node_value(node));
-	}
-	for (uint32_t i = 1; i <= live->n_blocks; i++) {
-		live_yield(yield, i);
-		if (block_at(live, i)->label != 0)
-			add_item(items, &n, block_at(live, i));
-	}
-}
-
-/* Sorts by one digit of the number. Stable. */
-static void sort_by_digit(const struct live_item *from, struct live_item *to, uint32_t n,
-			  unsigned int shift, const struct live_yield *yield)
-{
-	uint32_t at[DIGITS] = { 0 }, sum = 0;
-
-	for (uint32_t i = 0; i < n; i++)
-		at[from[i].number >> shift & (DIGITS - 1)]++;
-	for (uint32_t i = 0; i < DIGITS; i++) {
-		uint32_t count = at[i];
-
-		at[i] = sum;
-		sum += count;
-	}
-	for (uint32_t i = 0; i < n; i++) {
-		live_yield(yield, i);
-		to[at[from[i].number >> shift & (DIGITS - 1)]++] = from[i];
-	}
-}
-
-struct live_item *live_blocks_sorted(const struct live_blocks *live,
-				     const struct live_block *const *held,
-				     const struct live_yield *yield)
-{
-	uint32_t n = live_blocks_count(live);
-	struct live_item *items, *other, *swapped;
-	uint64_t highest = 0;
-
-	if (n == 0)
-		return NULL;
-	items = g_try_new(struct live_item, n);
-	other = g_try_new(struct live_item, n);
-	if (!items || !other) {
-		g_free(items);
-		g_free(other);
-		return NULL;
-	}
-	list(live, held, items, yield);
-	for (uint32_t i = 0; i < n; i++)
-		highest = MAX_OF(highest, items[i].number);
-	for (unsigned int shift = 0; highest >> shift; shift += DIGIT_BITS) {
-		sort_by_digit(items, other, n, shift, yield);
-		swapped = items;
-		items = other;
-		other = swapped;
-	}
-	g_free(other);
-	return items;
 }

@@ -86,24 +86,15 @@ bool live_blocks_remove(struct live_blocks *live, uint64_t address, struct live_
 bool live_blocks_hold(struct live_blocks *live, uint64_t address, struct live_block *ret_block);
 void live_blocks_drop(struct live_blocks *live, const struct live_block *block);
 
-/* Called regularly during steps that take long with many blocks. `run` may be NULL. It must not
- * change a table. */
-struct live_yield {
-	void (*run)(void *data);
-	void *data;
-};
-#define LIVE_YIELD_BLOCKS (1u << 13) /* blocks between two calls: about half a millisecond */
+/* Steps that take long with many blocks are done in pieces of this many: about half a
+ * millisecond. */
+#define LIVE_PIECE (1u << 13)
 
-static inline void live_yield(const struct live_yield *yield, uint32_t n_done)
-{
-	if (n_done % LIVE_YIELD_BLOCKS == 0 && yield->run)
-		yield->run(yield->data);
-}
-
-/* Copies another process's blocks with numbers up to to_number, except mappings and held blocks.
- * Returns false if there is no room for all. */
-bool live_blocks_copy(struct live_blocks *to, const struct live_blocks *from, uint64_t to_number,
-		      const struct live_yield *yield);
+/* Makes room for n blocks. Returns false if there is none. */
+bool live_blocks_reserve(struct live_blocks *live, uint32_t n);
+/* Returns the i-th block, 1 <= i <= n_blocks, in no particular order. Its label may be 0. Valid
+ * until a block changes. */
+const struct live_block *live_blocks_at(const struct live_blocks *live, uint32_t i);
 /* Returns the block at this address, or NULL. Valid until a block changes. */
 const struct live_block *live_blocks_find(const struct live_blocks *live, uint64_t address);
 /* Returns whether there are more blocks than fit into caches, so that prefetching helps. */
@@ -134,13 +125,3 @@ static inline uint32_t live_blocks_count(const struct live_blocks *live)
 }
 
 void live_blocks_reset_peak(struct live_blocks *live, uint64_t time_ns);
-struct live_item {
-	uint64_t number;
-	const struct live_block *block;
-};
-
-/* Returns all blocks, including the held ones, sorted by number; free with g_free(). Valid until a
- * block changes. Returns NULL if there are no blocks or no memory. */
-struct live_item *live_blocks_sorted(const struct live_blocks *live,
-				     const struct live_block *const *held,
-				     const struct live_yield *yield);

@@ -38,17 +38,23 @@ void pending_allocs_push(struct pending_allocs *pending, const struct pending_al
 	pending_push(pending->items, &pending->n, *item);
 }
 
-bool pending_allocs_pop(struct pending_allocs *pending, uint64_t time_ns,
-			struct pending_alloc *ret_item)
+const struct pending_alloc *pending_allocs_due(const struct pending_allocs *pending,
+					       uint64_t time_ns)
 {
 	const struct pending_alloc *first = pending->items;
 
 	if (pending->n == 0 || first->due_ns > time_ns ||
 	    (!first->rows && first->due_ns == time_ns))
-		return false;
-	*ret_item = *first;
+		return NULL;
+	return first;
+}
+
+struct pending_alloc pending_allocs_pop(struct pending_allocs *pending)
+{
+	const struct pending_alloc first = pending->items[0];
+
 	pending_pop(pending->items, &pending->n);
-	return true;
+	return first;
 }
 
 bool pending_allocs_expedite(struct pending_allocs *pending, const struct heap_rows *rows,

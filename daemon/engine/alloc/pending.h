@@ -27,12 +27,14 @@ struct pending_allocs {
 void pending_allocs_done(struct pending_allocs *pending);
 /* Copies the item. */
 void pending_allocs_push(struct pending_allocs *pending, const struct pending_alloc *item);
-/* Called when all records before time_ns are rows, but perhaps not all records of time_ns. Removes
- * the next item that is due. Returns false if no item is due. */
-bool pending_allocs_pop(struct pending_allocs *pending, uint64_t time_ns,
-			struct pending_alloc *ret_item);
+/* Called when all records before time_ns are rows, but perhaps not all records of time_ns. Returns
+ * the next item that is due, or NULL. */
+const struct pending_alloc *pending_allocs_due(const struct pending_allocs *pending,
+					       uint64_t time_ns);
+/* Removes the next item. */
+struct pending_alloc pending_allocs_pop(struct pending_allocs *pending);
 /* For a process that has ended: moves all its items to the front, with times up to time_ns, so that
- * pending_allocs_pop(…, 0, …) removes them in order. Returns false if it has none. */
+ * pending_allocs_due(…, 0) returns them in order. Returns false if it has none. */
 bool pending_allocs_expedite(struct pending_allocs *pending, const struct heap_rows *rows,
 			     uint64_t time_ns);
 /* Drops the process's items, because `rows` is about to be freed. */

@@ -156,12 +156,13 @@ static void warn_of_unread(struct collector_process *process, uint64_t time_ns)
 	process->n_unread = 0;
 }
 
-void collector_process_end(struct collector_process *process, uint64_t time_ns)
+bool collector_process_end(struct collector_process *process, uint64_t time_ns)
 {
-	if (process->heap)
-		heap_rows_end(process->heap, time_ns);
+	if (process->heap && !heap_rows_end(process->heap, time_ns))
+		return false;
 	if (process->n_unread > 0)
 		warn_of_unread(process, time_ns);
+	return true;
 }
 
 void collector_process_done(struct collector_process *process)
@@ -717,6 +718,12 @@ static enum ring_fault add_jit(struct collector_producer *producer,
 static enum ring_fault add_allocation(struct collector_producer *producer,
 				      const struct ring_record *record)
 {
+	return alloc_decoder_add(&producer->decoder, record);
+}
+
+/* Called before add_allocation(). Returns false if a long step comes first. */
+static bool run_heap(struct collector_producer *producer, uint64_t time_ns)
+{
 	struct collector_process *process = producer->process;
 
 	if (!producer->decoder.rows) {
@@ -726,7 +733,7 @@ static enum ring_fault add_allocation(struct collector_producer *producer,
 		alloc_decoder_init(&producer->decoder, process->heap, producer->thread,
 				   &producer->stacks);
 	}
-	return alloc_decoder_add(&producer->decoder, record);
+	return heap_rows_run(process->heap, time_ns);
 }
 
 /* ---- Records --------------------------------------------------------------------------------- */
@@ -751,19 +758,23 @@ static enum ring_fault (*const adders[RING_N_TYPES])(struct collector_producer *
 	[RING_CODE] = add_allocation,
 };
 
-enum ring_fault collector_producer_add(struct collector_producer *producer,
-				       const struct ring_record *record)
+bool collector_producer_add(struct collector_producer *producer, const struct ring_record *record,
+			    enum ring_fault *ret_fault)
 {
 	struct collector_process *process = producer->process;
 
+	if (!all_heaps_run(&process->rows->heaps, record->time_ns))
+		return false;
 	if (!producer->thread)
 		producer->thread = find_thread(process, producer->tid, record->time_ns);
-	if (!producer->thread)
-		return RING_FAULT_TID;
-	if (!adders[record->type])
-		return RING_FAULT_NONE;
+	*ret_fault = producer->thread ? RING_FAULT_NONE : RING_FAULT_TID;
+	if (!producer->thread || !adders[record->type])
+		return true;
+	if (adders[record->type] == add_allocation && !run_heap(producer, record->time_ns))
+		return false;
 	/* For allocations, the rows do this, for each thread that they name. */
 	if (record->type != RING_ALLOC && record->type != RING_FREE_BLOCK)
 		tasks_need(process->rows->tasks, producer->thread);
-	return adders[record->type](producer, record);
+	*ret_fault = adders[record->type](producer, record);
+	return true;
 }

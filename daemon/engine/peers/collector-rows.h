@@ -69,8 +69,8 @@ void collector_process_done(struct collector_process *process);
  * Returns false if no process had the pid. */
 bool collector_process_bind(struct collector_process *process, uint64_t time_ns);
 /* Called when all records of the process are rows and no more will come, because it or the session
- * ended. */
-void collector_process_end(struct collector_process *process, uint64_t time_ns);
+ * ended. Returns false if there is more to do: call it again, and add nothing in between. */
+bool collector_process_end(struct collector_process *process, uint64_t time_ns);
 
 /* Adds to the bytes that are kept for the process; `bytes` may be negative. */
 void collector_process_charge(struct collector_process *process, int64_t bytes);
@@ -85,7 +85,9 @@ struct collector_producer *collector_producer_ref(struct collector_producer *pro
 void collector_producer_unref(struct collector_producer *producer); /* NULL is allowed */
 uint32_t collector_producer_tid(const struct collector_producer *producer);
 
-/* Turns a record into a row or a part of one. The process must be bound. Returns a fault, and adds
- * no row, if the record is false. */
-enum ring_fault collector_producer_add(struct collector_producer *producer,
-				       const struct ring_record *record);
+/* Turns a record into a row or a part of one. The process must be bound. *ret_fault: not
+ * RING_FAULT_NONE if the record is false; then no row is added. Returns false, and does not add the
+ * record, if a long step comes before it, of which a piece is done: call it again, and add nothing
+ * else in between. */
+bool collector_producer_add(struct collector_producer *producer, const struct ring_record *record,
+			    enum ring_fault *ret_fault);

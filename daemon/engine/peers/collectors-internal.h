@@ -14,8 +14,8 @@ size_t collectors_drain_own(struct collectors *collectors, struct peer_arena *ar
 void collectors_sort(struct collectors *collectors, uint64_t now_ns);
 void collectors_drain_ring(struct collectors *collectors, struct peer_arena *arena, uint32_t i,
 			   enum ring_drain how);
-/* Called during long steps. Moves records from filling rings to the queues, so that producers do
- * not wait. */
+/* Called between the pieces of long steps. Moves records from filling rings to the queues, so that
+ * producers do not wait. */
 void collectors_keep_up(struct collectors *collectors, uint64_t now_ns);
 /* Return the readable bytes in rings, as far as the rings report them. */
 uint64_t collectors_unread(const struct peer *peer);

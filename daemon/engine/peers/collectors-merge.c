@@ -13,7 +13,7 @@
  * Invariants: (1) rows are in time order, or counted as late  [test-engine-collectors-rows: order]
  *             (2) a process that writes endlessly causes no loss of another's records
  *                 [test-engine-collectors-rows: fair, fair_end]
- *             (3) rings are drained during long steps of the engine
+ *             (3) rings are drained between the pieces of long steps
  *                 [test-engine-collectors-stacks: keep_up]
  *             (4) a doorbell that rings without reason is ignored  [test-engine-collectors: floods]
  *             (5) if all doorbells work and nothing waits, only session rounds check rings
@@ -337,9 +337,9 @@ static void emit(struct collectors *collectors, struct peer_ring *ring)
 		loss_stream_add(&process->losses, PROF_LOSS_LATE, 1, record.time_ns,
 				record.time_ns);
 	collectors->emitted_ns = MAX_OF(collectors->emitted_ns, record.time_ns);
-	all_heaps_run(&collectors->rows->heaps, record.time_ns);
-	if (process->process)
-		fault = collector_producer_add(peer_ring_producer(ring), &record);
+	while (process->process &&
+	       !collector_producer_add(peer_ring_producer(ring), &record, &fault))
+		collectors_keep_up(collectors, clock_now());
 	if (fault != RING_FAULT_NONE) {
 		collectors->queued_bytes -= peer_ring_quarantine(ring, fault);
 		if (!ring->reported_fault)
@@ -454,7 +454,8 @@ void collectors_emit(struct collectors *collectors, uint64_t limit_ns, uint64_t 
 		return;
 	if (reached_ns == UINT64_MAX)
 		reached_ns = clock_now();
-	all_heaps_run(&collectors->rows->heaps, reached_ns);
+	while (!all_heaps_run(&collectors->rows->heaps, reached_ns))
+		collectors_keep_up(collectors, clock_now());
 	collectors->reached_ns = MAX_OF(collectors->reached_ns, reached_ns);
 }
 

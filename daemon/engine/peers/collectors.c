@@ -44,11 +44,6 @@ static const struct ring_arena_sizes small_sizes = {
 	{ { 16u << 10, 16, 0 }, { 64u << 10, 4, 0 }, { 256u << 10, 1, 0 } },
 };
 
-static void keep_up(void *data)
-{
-	collectors_keep_up(data, clock_now());
-}
-
 void collectors_init(struct collectors *collectors, const struct collectors_options *options)
 {
 	*collectors = (struct collectors){
@@ -71,7 +66,6 @@ void collectors_init(struct collectors *collectors, const struct collectors_opti
 	collectors->rows->request_data = options->data;
 	all_heaps_init(&collectors->rows->heaps, options->output, options->tasks);
 	collectors->rows->heaps.code = options->code;
-	collectors->rows->heaps.yield = (struct live_yield){ keep_up, collectors };
 	exit_statuses_init(&collectors->statuses, options->tasks);
 }
 
@@ -610,7 +604,8 @@ void collectors_serve(struct collectors *collectors, uint64_t limit_ns, uint64_t
 		if (is_done(collectors, peer, now_ns)) {
 			if (peer->type->lose_unclaimed)
 				peer->type->lose_unclaimed(peer);
-			collector_process_end(&peer->process, peer->gone_ns);
+			while (!collector_process_end(&peer->process, peer->gone_ns))
+				collectors_keep_up(collectors, clock_now());
 			remove_peer(collectors, i--);
 		}
 	}
@@ -666,8 +661,10 @@ void collectors_finish(struct collectors *collectors, uint64_t until_ns)
 	}
 	collectors_emit_rest(collectors, until_ns);
 	exit_statuses_finish(&collectors->statuses);
+	/* All producers have stopped, so no ring must be drained meanwhile. */
 	for (guint i = 0; i < collectors->peers->len; i++)
-		collector_process_end(&peer_at(collectors, i)->process, clock_now());
+		while (!collector_process_end(&peer_at(collectors, i)->process, clock_now()))
+			continue;
 }
 
 void collectors_done(struct collectors *collectors)
