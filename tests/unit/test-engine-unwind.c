@@ -11,6 +11,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <sys/resource.h>
 #include <time.h>
 #include <ucontext.h>
 #include <zlib.h>
@@ -360,6 +361,53 @@ static void test_bad(void)
 				  i % 2 ? open("/", O_RDONLY | O_CLOEXEC) : open_self());
 	}
 	unwind_tables_free(tables);
+	images_done(&images);
+}
+
+static int count_open(int max)
+{
+	int n = 0;
+
+	for (int fd = 0; fd < max; fd++)
+		n += fcntl(fd, F_GETFD) >= 0;
+	return n;
+}
+
+/* A process that maps many files does not use up the descriptors. */
+static void test_many_open(void)
+{
+	enum { MAX_OPEN = 1024, N = MAX_OPEN + 50, MAX_FDS = 2 * N };
+	const struct build_fde fdes[] = { { 0x401000, 0x100 } };
+	const struct build build = { .fdes = fdes, .n_fdes = 1 };
+	struct rlimit limit;
+	struct unwind_tables *tables;
+	struct images images;
+	int fd, before, n_ready = 0;
+	char name[32];
+
+	REQUIRE(getrlimit(RLIMIT_NOFILE, &limit) == 0);
+	limit.rlim_cur = MAX_OF(limit.rlim_cur, (rlim_t)MAX_FDS);
+	if (setrlimit(RLIMIT_NOFILE, &limit) != 0)
+		SKIP("needs more descriptors than the hard limit allows");
+	tables = unwind_tables_new(NULL);
+	REQUIRE(tables);
+	images_init(&images);
+	fd = build_elf(&build);
+	before = count_open(MAX_FDS);
+	for (uint64_t i = 0; i < N; i++) {
+		snprintf(name, sizeof(name), "/bin/%" PRIu64, i);
+		unwind_tables_add(tables, named_image(&images, name, i + 1), dup(fd));
+	}
+	wait_for(tables);
+	for (uint64_t i = 0; i < N; i++) {
+		snprintf(name, sizeof(name), "/bin/%" PRIu64, i);
+		n_ready += named_image(&images, name, i + 1)->unwind_state == IMAGE_UNWIND_READY;
+	}
+	CHECK_INT(n_ready, N);
+	CHECK_INT(count_open(MAX_FDS) - before, MAX_OPEN);
+	unwind_tables_free(tables);
+	CHECK_INT(count_open(MAX_FDS), before - 1); /* without the event's */
+	close(fd);
 	images_done(&images);
 }
 
@@ -908,6 +956,7 @@ int main(void)
 	RUN(test_shared);
 	RUN(test_identity);
 	RUN(test_bad);
+	RUN(test_many_open);
 	RUN(test_waits);
 	RUN(test_from_sp);
 	RUN(test_first_sample);

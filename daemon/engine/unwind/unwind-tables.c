@@ -12,6 +12,7 @@
  *             (2) an unusable file costs its own table only
  *                 [test-engine-unwind: bad]
  *             (3) each identity is compiled once  [test-engine-unwind: shared]
+ *             (4) at most MAX_OPEN files stay open  [test-engine-unwind: many_open]
  * A dump of generated code grows. Its next part is read when a frame is in code that was not read
  * yet. The frames of functions that keep a frame pointer are read from the code when a walk needs
  * them. Threads: the worker uses only queued files; the drain thread calls every function in the
