@@ -1,19 +1,23 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /*
- * Engine config - makes the configuration that a session's engine receives
+ * Engine config - makes and sends the configuration that a session's engine receives
  *
- * Pure: options in, bytes out. Besides the options, the configuration contains the metadata rows,
- * which tell readers where and how the capture was made.
+ * Besides the options, the configuration contains the metadata rows, which tell readers where and
+ * how the capture was made; the fields of tracepoints; and the files with the machine's counters.
  */
 #include "config.h"
 
 #include "daemon/broker/engine-config.h"
 
 #include "arch/base.h"
-#include "daemon/broker/counter-files.h"
+#include "arch/errno-text.h"
+#include "daemon/broker/error.h"
 #include "daemon/broker/options-json.h"
+#include "daemon/broker/probes.h"
 
 #include <assert.h>
+#include <errno.h>
+#include <fcntl.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <sys/utsname.h>
@@ -113,8 +117,10 @@ static void describe_source(const struct options *options, const struct event *e
 		source->frequency = options->frequency;
 }
 
-GByteArray *engine_config_new(const struct options *options, const struct perf_plan *plan,
-			      uint32_t session)
+/* Returns the body of MESSAGE_CONFIG: struct message_config, then the metadata. The caller sets
+ * has_kallsyms. */
+static GByteArray *make_config(const struct options *options, const struct perf_plan *plan,
+			       uint32_t session)
 {
 	GByteArray *bytes = g_byte_array_new();
 	struct message_config config = {
@@ -161,4 +167,89 @@ GByteArray *engine_config_new(const struct options *options, const struct perf_p
 	((struct message_config *)bytes->data)->metadata_bytes =
 		(uint32_t)(bytes->len - sizeof(config));
 	return bytes;
+}
+
+bool engine_config_send(struct engine *engine, const struct options *options,
+			const struct perf_plan *plan, uint32_t session, int capture_fd,
+			GError **error)
+{
+	g_autoptr(GByteArray) body = make_config(options, plan, session);
+	int fds[4] = { capture_fd, -1, -1, -1 };
+	static const char *const paths[] = { "/proc/stat", "/sys/devices/system/cpu/online",
+					     "/proc/kallsyms" };
+	unsigned n = 1;
+	bool ok = true;
+
+	for (size_t i = 0; ok && i < ARRAY_SIZE(paths); i++) {
+		bool optional = i == ARRAY_SIZE(paths) - 1;
+		int fd = -1;
+
+		/* Kernel addresses are only for those who may see them. */
+		if (!optional || options->kernel)
+			fd = open(paths[i], O_RDONLY | O_CLOEXEC);
+		if (fd >= 0)
+			fds[n++] = fd;
+		else if (!optional)
+			ok = broker_fail(error, BROKER_ERROR_FAILED, "opening \"%s\": %s", paths[i],
+					 ERRNO_TEXT(errno));
+	}
+	((struct message_config *)body->data)->has_kallsyms = n == ARRAY_SIZE(fds);
+	ok = ok && engine_send(engine, MESSAGE_CONFIG, body->data, body->len, fds, n, error);
+	while (n > 1)
+		close(fds[--n]);
+	return ok;
+}
+
+static bool send_arguments(struct engine *engine, const struct event *event, unsigned source,
+			   GError **error)
+{
+	struct message_arguments body = { .source = source, .n = event->n_arguments };
+
+	memcpy(body.arguments, event->arguments, sizeof(body.arguments));
+	g_strlcpy(body.filter, event->filter, sizeof(body.filter));
+	return engine_send(engine, MESSAGE_ARGUMENTS, &body, sizeof(body), NULL, 0, error);
+}
+
+bool engine_config_send_fields(struct engine *engine, const struct perf_plan *plan, GError **error)
+{
+	struct event_dirs dirs;
+	bool ok = true;
+
+	event_dirs_open(&dirs);
+	for (unsigned i = 0; ok && i < plan->n_events; i++) {
+		const struct event *event = &plan->events[i];
+		g_autoptr(GByteArray) body = g_byte_array_new();
+		g_autoptr(GArray) fields = NULL;
+		struct message_fields header = { .source = i };
+
+		if (event->kind == PROF_SOURCE_PROBE)
+			ok = send_arguments(engine, event, i, error);
+		if (event->kind == PROF_SOURCE_PROBE && !event->same_as)
+			fields = probes_fields(plan->events, plan->n_events, i);
+		else if (plan->fields && !event->off_cpu)
+			fields = event_fields(&dirs, event);
+		if (!ok || !fields || fields->len == 0)
+			continue;
+		header.n = fields->len;
+		g_byte_array_append(body, (const uint8_t *)&header, sizeof(header));
+		g_byte_array_append(body, (const uint8_t *)fields->data,
+				    fields->len * (unsigned)sizeof(struct message_field));
+		ok = engine_send(engine, MESSAGE_FIELDS, body->data, body->len, NULL, 0, error);
+	}
+	event_dirs_done(&dirs);
+	return ok;
+}
+
+bool engine_config_send_counters(struct engine *engine, const struct counter_files *files,
+				 GError **error)
+{
+	bool ok = true;
+
+	for (unsigned first = 0; ok && first < files->n; first += MESSAGE_MAX_FDS) {
+		unsigned n = MIN_OF(files->n - first, (unsigned)MESSAGE_MAX_FDS);
+
+		ok = engine_send(engine, MESSAGE_COUNTERS, files->files + first,
+				 n * sizeof(files->files[0]), files->fds + first, n, error);
+	}
+	return ok;
 }

@@ -1,10 +1,17 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 #pragma once
 
+#include "daemon/broker/counter-files.h"
+#include "daemon/broker/engine.h"
 #include "daemon/broker/options.h"
 #include "daemon/broker/perf.h"
 
-/* Returns the body of MESSAGE_CONFIG: struct message_config, then the metadata. The caller sets
- * has_kallsyms. `plan` must be open. */
-GByteArray *engine_config_new(const struct options *options, const struct perf_plan *plan,
-			      uint32_t session);
+/* Sends the options, with the capture and files of the kernel. `plan` must be open. */
+bool engine_config_send(struct engine *engine, const struct options *options,
+			const struct perf_plan *plan, uint32_t session, int capture_fd,
+			GError **error);
+/* Sends the fields of tracepoints, and the arguments of static probes. */
+bool engine_config_send_fields(struct engine *engine, const struct perf_plan *plan, GError **error);
+/* Sends the machine's counters. */
+bool engine_config_send_counters(struct engine *engine, const struct counter_files *files,
+				 GError **error);

@@ -27,13 +27,11 @@
  */
 #include "config.h"
 
-#include "daemon/broker/perf.h"
+#include "daemon/broker/perf-tasks.h"
 
 #include "arch/base.h"
 #include "daemon/broker/error.h"
-#include "daemon/broker/interpreters.h"
 #include "daemon/broker/limits.h"
-#include "daemon/broker/target.h"
 
 #include <dirent.h>
 #include <errno.h>

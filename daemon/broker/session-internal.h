@@ -4,7 +4,7 @@
 
 #include "daemon/broker/engine.h"
 #include "daemon/broker/images.h"
-#include "daemon/broker/perf.h"
+#include "daemon/broker/perf-tasks.h"
 #include "daemon/broker/requests.h"
 #include "daemon/broker/session-interpreters.h"
 #include "daemon/broker/session.h"

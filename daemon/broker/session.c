@@ -29,7 +29,6 @@
 #include "daemon/broker/engine-config.h"
 #include "daemon/broker/error.h"
 #include "daemon/broker/limits.h"
-#include "daemon/broker/probes.h"
 #include "daemon/broker/summary.h"
 #include "daemon/deferred-close.h"
 
@@ -532,86 +531,12 @@ static void receive_cpu_request(struct session *session, const void *body, size_
 
 /* ---- Handing over ---------------------------------------------------------------------------- */
 
-static bool send_config(struct session *session, GError **error)
-{
-	g_autoptr(GByteArray)
-		body = engine_config_new(session->options, &session->plan, session->id);
-	int fds[4] = { session->capture_fd, -1, -1, -1 };
-	static const char *const paths[] = { "/proc/stat", "/sys/devices/system/cpu/online",
-					     "/proc/kallsyms" };
-	unsigned n = 1;
-	bool ok = true;
-
-	for (size_t i = 0; ok && i < ARRAY_SIZE(paths); i++) {
-		bool optional = i == ARRAY_SIZE(paths) - 1;
-		int fd = -1;
-
-		/* Kernel addresses are only for those who may see them. */
-		if (!optional || session->options->kernel)
-			fd = open(paths[i], O_RDONLY | O_CLOEXEC);
-		if (fd >= 0)
-			fds[n++] = fd;
-		else if (!optional)
-			ok = broker_fail(error, BROKER_ERROR_FAILED, "opening \"%s\": %s", paths[i],
-					 ERRNO_TEXT(errno));
-	}
-	((struct message_config *)body->data)->has_kallsyms = n == ARRAY_SIZE(fds);
-	ok = ok &&
-	     engine_send(session->engine, MESSAGE_CONFIG, body->data, body->len, fds, n, error);
-	while (n > 1)
-		close(fds[--n]);
-	return ok;
-}
-
 static bool has_tracepoints(const struct perf_plan *plan)
 {
 	for (unsigned i = 0; i < plan->n_events; i++)
 		if (plan->events[i].kind == PROF_SOURCE_TRACEPOINT && !plan->events[i].off_cpu)
 			return true;
 	return false;
-}
-
-static bool send_arguments(struct session *session, unsigned source, GError **error)
-{
-	const struct event *event = &session->plan.events[source];
-	struct message_arguments body = { .source = source, .n = event->n_arguments };
-
-	memcpy(body.arguments, event->arguments, sizeof(body.arguments));
-	g_strlcpy(body.filter, event->filter, sizeof(body.filter));
-	return engine_send(session->engine, MESSAGE_ARGUMENTS, &body, sizeof(body), NULL, 0, error);
-}
-
-/* Sends the fields of tracepoints, and the arguments of static probes. */
-static bool send_fields(struct session *session, GError **error)
-{
-	const struct perf_plan *plan = &session->plan;
-	struct event_dirs dirs;
-	bool ok = true;
-
-	event_dirs_open(&dirs);
-	for (unsigned i = 0; ok && i < plan->n_events; i++) {
-		const struct event *event = &plan->events[i];
-		g_autoptr(GByteArray) body = g_byte_array_new();
-		g_autoptr(GArray) fields = NULL;
-		struct message_fields header = { .source = i };
-
-		if (event->kind == PROF_SOURCE_PROBE)
-			ok = send_arguments(session, i, error);
-		if (event->kind == PROF_SOURCE_PROBE && !event->same_as)
-			fields = probes_fields(plan->events, plan->n_events, i);
-		else if (plan->fields && !event->off_cpu)
-			fields = event_fields(&dirs, event);
-		if (!ok || !fields || fields->len == 0)
-			continue;
-		header.n = fields->len;
-		g_byte_array_append(body, (const uint8_t *)&header, sizeof(header));
-		g_byte_array_append(body, (const uint8_t *)fields->data,
-				    fields->len * (unsigned)sizeof(struct message_field));
-		ok = engine_send(session->engine, MESSAGE_FIELDS, body->data, body->len, NULL, 0,
-				 error);
-	}
-	event_dirs_done(&dirs);
-	return ok;
 }
 
 /* Notes in the capture, and warns the client, that without privilege less is recorded than was
@@ -768,20 +693,6 @@ static void open_counters(struct session *session, struct counter_files *files)
 	session->listener->warning(session, "counters", text, session->data);
 }
 
-static bool send_counters(struct session *session, const struct counter_files *files,
-			  GError **error)
-{
-	bool ok = true;
-
-	for (unsigned first = 0; ok && first < files->n; first += MESSAGE_MAX_FDS) {
-		unsigned n = MIN_OF(files->n - first, (unsigned)MESSAGE_MAX_FDS);
-
-		ok = engine_send(session->engine, MESSAGE_COUNTERS, files->files + first,
-				 n * sizeof(files->files[0]), files->fds + first, n, error);
-	}
-	return ok;
-}
-
 /* Sends the engine all that it needs. From then on the engine leads. */
 static bool send_all(struct session *session, GError **error)
 {
@@ -793,8 +704,10 @@ static bool send_all(struct session *session, GError **error)
 		notify_reduced(session);
 	if (session->options->counters)
 		open_counters(session, counters);
-	ok = send_config(session, error) && send_fields(session, error) &&
-	     send_counters(session, counters, error);
+	ok = engine_config_send(session->engine, session->options, &session->plan, session->id,
+				session->capture_fd, error) &&
+	     engine_config_send_fields(session->engine, &session->plan, error) &&
+	     engine_config_send_counters(session->engine, counters, error);
 	counter_files_close(counters);
 	/* The engine has the descriptor now. Close it here, so that a pipe ends when the engine
 	 * does. */
