@@ -127,28 +127,19 @@ static struct bus_peer *identify(struct bus_peers *callers, const char *sender)
 	return caller;
 }
 
-struct bus_peer *bus_peers_lookup(struct bus_peers *callers, const char *sender)
-{
-	struct bus_peer *caller;
-
-	if (callers->only)
-		return callers->only;
-	caller = sender ? g_hash_table_lookup(callers->by_name, sender) : NULL;
-	return caller && caller->known && !caller->gone ? caller : NULL;
-}
-
 void bus_peers_identify(struct bus_peers *callers, const char *sender,
 			void (*done)(struct bus_peer *caller, const GError *error, void *data),
 			void *data)
 {
-	struct bus_peer *caller = bus_peers_lookup(callers, sender);
+	struct bus_peer *caller = callers->only;
 	struct waiting *waiting;
 
-	if (caller) {
+	if (!caller)
+		caller = g_hash_table_lookup(callers->by_name, sender);
+	if (caller && caller->known && !caller->gone) {
 		done(caller, NULL, data);
 		return;
 	}
-	caller = g_hash_table_lookup(callers->by_name, sender);
 	if (!caller || caller->gone) {
 		/* A caller that has left may still be referenced; its name never comes back. */
 		if (caller) {

@@ -35,8 +35,6 @@ void bus_peers_free(struct bus_peers *callers);
 void bus_peers_identify(struct bus_peers *callers, const char *sender,
 			void (*done)(struct bus_peer *caller, const GError *error, void *data),
 			void *data);
-/* Returns the sender's caller if it is already identified, else NULL. */
-struct bus_peer *bus_peers_lookup(struct bus_peers *callers, const char *sender);
 
 struct bus_peer *bus_peer_ref(struct bus_peer *caller);
 void bus_peer_unref(struct bus_peer *caller);

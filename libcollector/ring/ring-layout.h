@@ -156,7 +156,6 @@ struct ring_record_header {
 	uint64_t time_ns; /* or ticks; absent in a pad, which may be 8 bytes */
 };
 static_assert(sizeof(struct ring_record_header) == 16, "record header");
-#define RING_PAD_BYTES 8u
 
 struct ring_string {
 	uint32_t id;

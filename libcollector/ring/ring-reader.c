@@ -435,14 +435,6 @@ uint32_t ring_arena_arm(struct ring_arena_memory *memory, uint32_t **ret_doorbel
 	return __atomic_load_n(&shared->doorbell, __ATOMIC_SEQ_CST);
 }
 
-void ring_arena_disarm(struct ring_arena_memory *memory)
-{
-	struct ring_arena_header *shared = (void *)memory->base;
-
-	memory->armed += memory->armed & 1;
-	__atomic_store_n(&shared->armed, memory->armed, __ATOMIC_RELAXED);
-}
-
 void ring_arena_end(struct ring_arena_memory *memory)
 {
 	struct ring_arena_header *shared = (void *)memory->base;

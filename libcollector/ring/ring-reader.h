@@ -142,7 +142,6 @@ const char *ring_fault_name(enum ring_fault fault);
 /* Before sleeping: call ring_arena_arm(), check that no ring is a third full (ring_reader_fill()),
  * then FUTEX_WAIT on *ret_doorbell with the returned value and a timeout. */
 uint32_t ring_arena_arm(struct ring_arena_memory *memory, uint32_t **ret_doorbell);
-void ring_arena_disarm(struct ring_arena_memory *memory);
 /* Requests that producers stop, because records will no longer be read. Records that they publish
  * before they see this must still be drained. */
 void ring_arena_end(struct ring_arena_memory *memory);

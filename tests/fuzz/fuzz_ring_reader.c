@@ -118,7 +118,6 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 		write_step(header, &step);
 		drain(&reader, &step);
 	}
-	ring_arena_disarm(&memory);
 	tick_clock_free(clock);
 	return 0;
 }

@@ -235,15 +235,10 @@ static void add_metadata(struct session *session, uint64_t time_ns, const char *
 		   });
 }
 
-void session_add_metadata(struct session *session, const char *key, const char *value,
-			  size_t value_bytes)
-{
-	add_metadata(session, session->output.now_ns, key, strlen(key), value, value_bytes);
-}
-
 void session_add_unread(struct session *session, const char *text)
 {
 	enum { MAX_TEXTS = 16 };
+	static const char key[] = "interpreters.missing";
 	g_autofree char *all = NULL;
 
 	if (session->unread->len > MAX_TEXTS ||
@@ -251,7 +246,7 @@ void session_add_unread(struct session *session, const char *text)
 		return;
 	g_ptr_array_insert(session->unread, (int)session->unread->len - 1, g_strdup(text));
 	all = g_strjoinv("\n", (char **)session->unread->pdata);
-	session_add_metadata(session, "interpreters.missing", all, strlen(all));
+	add_metadata(session, session->output.now_ns, key, strlen(key), all, strlen(all));
 }
 
 bool session_receive_no_outputs(struct session *session, struct channel_message *message,

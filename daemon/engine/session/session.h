@@ -150,9 +150,6 @@ bool session_add_outputs(struct session *session, struct channel_message *messag
 bool session_receive_no_outputs(struct session *session, struct channel_message *message,
 				GError **error);
 bool session_start(struct session *session, struct channel_message *message, GError **error);
-/* Adds a row of metadata, with the current time. */
-void session_add_metadata(struct session *session, const char *key, const char *value,
-			  size_t value_bytes);
 /* Adds a reason why an interpreter is not read, unless the capture already has it or 16 others. */
 void session_add_unread(struct session *session, const char *text);
 bool session_start_sampling(struct session *session, GError **error);
