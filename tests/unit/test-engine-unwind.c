@@ -701,7 +701,7 @@ CALLER(dive_there)
 
 static void test_stitch(void)
 {
-	struct snapshot_of_self snapshot, other;
+	struct snapshot_of_self snapshot = { 0 }, other = { 0 };
 	struct image *missing = NULL;
 	struct unwind_stack whole, cut;
 	struct self self;
