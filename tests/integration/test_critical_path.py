@@ -231,12 +231,13 @@ def test_text(profcapture, relay):
     text = profcapture("critical-path", capture).stdout
     assert "Critical path of relay (thread " in text and "Threads: " in text
     threads = profcapture.json("critical-path", capture)["data"]["threads"]
-    some, every = (re.search(r"Threads: (.*?)\.(?:\s|$)", profcapture("critical-path", capture, *options).stdout, re.DOTALL)[1]
+    some, full = (re.search(r"Threads: (.*?)\.(?:\s|$)", profcapture("critical-path", capture, *options).stdout, re.DOTALL)[1]
                    for options in ([], ["--limit", 0]))
-    assert len(threads) > 3 and len(every.split(", ")) == len(threads) and len(some.split(", ")) == 4
+    assert len(threads) > 3 and len(full.split(", ")) == len(threads) and len(some.split(", ")) == 4
     assert re.fullmatch(r"and \d+ others?\s+\(--limit 0\)", some.split(", ")[-1])
     assert "waits for supplier in receive" in text and "is created by starter" in text
-    assert "waits in deliver: nanosleep" in text or "waits in deliver: timer" in text
+    every = profcapture("critical-path", capture, "--limit", 0).stdout  # on a busy machine it is a branch below 1 %
+    assert "waits in deliver: nanosleep" in every or "waits in deliver: timer" in every
     assert "text or json" in profcapture("critical-path", capture, "--format", "csv", check=2).stderr
 
 
