@@ -84,7 +84,7 @@ struct annotate_code {
 	struct symbols *symbols; /* symbols of the file; NULL if the lines come from the capture */
 	GArray *frames;          /* struct sampled_frame: those in the function */
 	struct number_map known_frames; /* offset and kind → index + 1 */
-	GArray *ranges;                 /* struct code_range: its own code first, then by samples */
+	GArray *ranges;                 /* struct code_range: own code, then most samples first */
 	bool has_inlined;               /* inlined copies can be recognized by name */
 	const char *plain;       /* `shown`'s name without parameters; NULL: it has overloads */
 	GHashTable *known_lines; /* set of the lines, by place */

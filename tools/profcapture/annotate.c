@@ -43,7 +43,7 @@ static const struct cli_option options[] = {
 	  N_("Show source lines, instructions or both (default: both; lines in csv and ndjson)"),
 	  annotate_by_names },
 	{ "total", 0, CLI_FLAG, offsetof(struct annotate, code.wants_total), NULL,
-	  N_("Add the time of the functions that a line called (text always does)") },
+	  N_("Add the time of the functions that a line called (always shown in text)") },
 	{ "no-inline", 0, CLI_FLAG, offsetof(struct annotate, code.no_inline), NULL,
 	  N_("Attribute inlined functions to the lines that call them") },
 	{ "image", 0, CLI_STRING, offsetof(struct annotate, code.image), N_("PATH"),
@@ -753,7 +753,7 @@ int verb_annotate(int argc, char **argv)
 {
 	static const struct cli_spec spec = {
 		N_("FILE FUNCTION"),
-		N_("Show the hot source lines and instructions of a function. FUNCTION is its name, or an address in it: image+0xOFFSET."),
+		N_("Show the hot source lines and instructions of a function. FUNCTION is the name of the function, or an address in the function: image+0xOFFSET."),
 		2, 2
 	};
 	CLEANUP(annotate_done)

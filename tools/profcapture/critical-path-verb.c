@@ -326,7 +326,7 @@ int verb_critical_path(int argc, char **argv)
 {
 	static const struct reader_verb reader_verb = {
 		.spec = { N_("FILE"),
-			  N_("Show how a thread spent its time: its own work and, during each wait, the work of the thread that ended it."),
+			  N_("Show how a thread spent its time: its own work and, during each wait, the work of the thread that ended the wait."),
 			  1, 1 },
 		.check = path_check,
 		.query = path_query,

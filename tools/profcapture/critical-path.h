@@ -60,7 +60,7 @@ enum path_part {
 	PATH_OWN,     /* the node itself, which waited for no thread */
 	PATH_STATE,   /* a child of the node: ready, or waiting without a stack */
 	PATH_RUNNING, /* the node's child "runs" */
-	PATH_SEGMENT, /* the node's whole time without waits; time in no other part is unknown */
+	PATH_SEGMENT, /* all time of the node without waits; what no other part has is unknown */
 	PATH_SAMPLE,  /* a function that a sample hit: a child of "runs" */
 };
 

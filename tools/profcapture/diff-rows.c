@@ -242,7 +242,7 @@ static bool can_test(const struct diff *diff)
 	return diff->measure != DIFF_PEAK;
 }
 
-/* Chooses the rows to test. With one run per side, allocates their blocks. */
+/* Chooses the rows to test. With one run per side, allocates the sums of their blocks of time. */
 static void choose_tested(struct diff *diff)
 {
 	bool can = can_test(diff);

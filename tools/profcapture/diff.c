@@ -44,7 +44,7 @@ static const char *const memory_measures[] = { "bytes", "calls", "peak", NULL };
 
 static const struct cli_option options[] = {
 	{ "normalize", 0, CLI_STRING, offsetof(struct diff_verb, normalise), "BY",
-	  N_("What to compare: shares of all samples (samples), amounts per second (time), per mark (mark:NAME) or in total (run). Default: run if --memory or --fail-over is given, or if the output is text and both captures are whole runs of a command; else samples") },
+	  N_("Compare shares of all samples (samples), amounts per second (time), per mark (mark:NAME) or in total (run). Default: run if --memory or --fail-over is given, or if the output is text and both captures are whole runs of a command; else samples") },
 	{ "normalise", 0, CLI_STRING, offsetof(struct diff_verb, normalise), "BY",
 	  N_("The same as --normalize") },
 	{ "paths", 0, CLI_FLAG, offsetof(struct diff_verb, diff.paths), NULL,

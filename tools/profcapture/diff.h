@@ -183,7 +183,7 @@ uint64_t diff_samples_needed(const struct diff *diff, const struct diff_row *row
 /* A sentence on what changed. */
 struct diff_sentence {
 	enum diff_verdict verdict; /* DIFF_NO_VERDICT: not about functions */
-	const char *figure;        /* a verdict, the change of the whole run, "Note"…; or NULL */
+	const char *figure;        /* label: a verdict, the change of the run, "Note"; or NULL */
 	const char *text;
 };
 /* Compares two captures as the verb does by default, and passes the sentences of its summary and

@@ -641,7 +641,7 @@ static const struct cli_option source_options[] = {
 
 static const struct cli_option html_options[] = {
 	{ "output", 'o', CLI_STRING, offsetof(struct export, output), N_("NEW"),
-	  N_("Write NEW (default: the capture's name with .html, in this directory)") },
+	  N_("Write NEW (default: the capture's name with .html, in the current folder)") },
 	{ "force", 0, CLI_FLAG, offsetof(struct export, force), NULL,
 	  N_("Overwrite an existing file") },
 	{ "quiet", 'q', CLI_FLAG, offsetof(struct export, is_quiet), NULL,

@@ -47,7 +47,7 @@ struct info {
 
 static const struct cli_option options[] = {
 	{ "verbose", 'v', CLI_FLAG, offsetof(struct info, is_verbose), NULL,
-	  N_("Add the tables with their chunks, the images, the processes and the options") },
+	  N_("Add the tables with their chunks, the images, the processes and the options of the recording") },
 	{ NULL },
 };
 

@@ -24,7 +24,7 @@ static const struct cli_verb profcapture_verbs[] = {
 	{ "annotate", N_("Show the hot lines and instructions of a function"), verb_annotate },
 	{ "memory", N_("Show allocations, leaks and the heap over time"), verb_memory },
 	{ "locks", N_("Show who waits for which lock, and who releases it"), verb_locks },
-	{ "critical-path", N_("Show what the time of a thread or a mark consisted of"),
+	{ "critical-path", N_("Show what a thread, or a mark, spent its time on"),
 	  verb_critical_path },
 	{ "marks", N_("Show how often marks occurred and how long they took"), verb_marks },
 	{ "events", N_("Show counts and latencies of traced events"), verb_events },

@@ -7,9 +7,10 @@
  *
  * Invariants: (1) allocated - freed equals what is live at the end, if all events are counted
  *                 [test-memory: summary]
- *             (2) the rest of a partly unmapped mapping is neither freed with it nor allocated anew
+ *             (2) after a part of a mapping is unmapped, the rest counts neither as freed nor as
+ *                 allocated anew
  *                 [test-memory: rests]
- *             (3) the peak of a function, thread or size is its value at the peak of all
+ *             (3) the peak of a function, thread or size is its value at the peak of the total
  *                 [test-memory: threads]
  */
 #include "config.h"

@@ -29,7 +29,7 @@ const char *const reader_formats[] = { "text", "json", "ndjson", "csv", NULL };
 const struct cli_option reader_time_options[] = {
 	{ "from", 0, CLI_RANGE, offsetof(struct reader, range), N_("TIME"), NULL },
 	{ "to", 0, CLI_TIME, offsetof(struct reader, range.to), N_("TIME"),
-	  N_("Use data from TIME to TIME: 1.5s, -5s (before the end) or @mark:NAME; --from also takes a range: 1.2s..1.5s") },
+	  N_("Use only data between the two times: 1.5s, -5s (before the end) or @mark:NAME; --from also takes a range: 1.2s..1.5s") },
 	{ NULL },
 };
 

@@ -110,8 +110,8 @@ bool reader_filters_threads(const struct reader *reader);
  * with `end`, its end. For an unset time, it is `otherwise`. */
 bool reader_resolve_time(const struct reader *reader, const struct units_time *time, bool end,
 			 int64_t otherwise, int64_t *ret_ns, GError **error);
-/* Returns whether an answer without rows is an error, because text without rows looks like good
- * news. Formats for programs get a valid answer and a warning instead. So does text if the capture
+/* Returns whether an answer without rows is an error. It is one in text, where it would look like
+ * good news. Formats for programs get a valid answer and a warning, and so does text if the capture
  * lacks rows that may have matched. */
 bool reader_fails_empty(const struct reader *reader);
 /* Fails, or in formats for programs warns, if a relative time is after the end of the capture. */

@@ -53,7 +53,7 @@ const struct cli_option record_stack_options[] = {
 
 static const struct cli_option python_options[] = {
 	{ "python-perf", 0, CLI_FLAG, FIELD(python_perf), NULL,
-	  N_("Let Python 3.12 and later name its functions (PYTHONPERFSUPPORT=1), in case profctl cannot read them; slows the program down") },
+	  N_("Set PYTHONPERFSUPPORT=1, so that Python 3.12 and later names its functions itself, for versions that profctl cannot read. The program runs more slowly") },
 	{ NULL },
 };
 
@@ -61,12 +61,12 @@ static const char *const off_cpu_times[] = { "1ms", NULL };
 
 static const struct cli_option wait_options[] = {
 	{ "off-cpu", 0, CLI_OPTIONAL, FIELD(off_cpu), "[=TIME]",
-	  N_("Record where threads wait (default for COMMAND and --pid while it is cheap, except with --control). If the kernel gave no stack of a wait and the wait lasts longer than TIME, the stack is read (default: 1ms)"),
+	  N_("Record where threads wait (default for COMMAND and --pid without --control, until threads wait more than 3000 times a second). If the kernel gave no stack of a wait that lasts longer than TIME (default: 1ms), the stack is read"),
 	  off_cpu_times },
 	{ "no-off-cpu", 0, CLI_FLAG, FIELD(no_off_cpu), NULL,
 	  N_("Do not record where threads wait") },
 	{ "wakers", 0, CLI_FLAG, FIELD(wakers), NULL,
-	  N_("Record who wakes waiting threads, such as who releases a lock (as root)") },
+	  N_("Record which thread wakes a waiting thread, such as the one that releases a lock (needs root)") },
 	{ NULL },
 };
 
@@ -84,7 +84,7 @@ static const struct cli_option memory_options[] = {
 	{ "memory-min", 0, CLI_SIZE, FIELD(memory_min), N_("SIZE"),
 	  N_("Ignore smaller allocations") },
 	{ "memory-mmap", 0, CLI_FLAG, FIELD(memory_mmap), NULL,
-	  N_("Include memory that the program maps itself") },
+	  N_("Also record memory that the program maps with mmap()") },
 	{ NULL },
 };
 
