@@ -122,11 +122,12 @@ def form(request):
 
 
 def waited_ns(pid):
-    """Returns how long the threads of a process have waited for a CPU so far."""
+    """Returns how long the threads of a process have waited for a CPU so far, 0 if it has ended."""
     total = 0
-    for thread in Path(f"/proc/{pid}/task").glob("*/schedstat"):
-        with contextlib.suppress(OSError):
-            total += int(thread.read_text().split()[1])
+    with contextlib.suppress(OSError):
+        for tid in os.listdir(f"/proc/{pid}/task"):
+            with contextlib.suppress(OSError):
+                total += int(Path(f"/proc/{pid}/task/{tid}/schedstat").read_text().split()[1])
     return total
 
 

@@ -10,7 +10,7 @@ import pytest
 
 from captures import rows
 from recordings import wait_for_samples
-from test_dbus_private import PROFILER, ROOT, SYSTEM, GLib, busy, profd, running, variant  # noqa: F401 (fixtures)
+from test_dbus_private import PROFILER, ROOT, SYSTEM, GLib, profd, running, variant  # noqa: F401 (fixtures)
 
 SAMPLING = {**SYSTEM, "frequency": variant("u", 5000), "call-graph": variant("s", "dwarf")}
 # each process, and each name, needs memory

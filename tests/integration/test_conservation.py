@@ -40,14 +40,22 @@ def test_law(profctl, capture, tmp_path, policy):
 @pytest.mark.parametrize("threads", [1, 4, 16])
 def test_nothing_lost(profctl, capture, spawn, threads):
     """With no idle CPU, no allocation is lost: threads wait as long as their process's budget of a
-    second lasts."""
+    second lasts. But if the engine gets no CPU for half a second when the program starts, the summary
+    says that the program did not register."""
     for _ in range(os.cpu_count()):
         spawn("sh", "-c", "while :; do :; done")
-    for _ in range(3):
+    n = 0
+    for _ in range(9):
         summary = recorded(profctl, "--force", "-F", 0, "--memory", "--no-symbols", "-o", capture, "--",
                            HEAP_PAIRS, threads, 5_000, 4, 1)
+        if summary["memory"]["excluded"]["unregistered"]:
+            continue
         assert summary["loss"] == []
         assert summary["events"] >= threads * 10_000
+        n += 1
+        if n == 3:
+            break
+    assert n == 3
 
 
 @pytest.mark.parametrize("policy", ["lossless", "drop"])
