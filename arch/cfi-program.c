@@ -517,7 +517,7 @@ static bool sp_is_cfa(const struct cfi_state *state)
 	}
 }
 
-/* Sets how the CFA is computed; CFI_CFA_UNSUPPORTED if its offset does not fit. */
+/* Sets how the CFA is computed; CFI_CFA_UNSUPPORTED if its register or offset does not fit. */
 static void set_rule_cfa(const struct regs *regs, const struct cfi_state *state,
 			 struct cfi_rule *rule)
 {

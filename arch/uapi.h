@@ -63,9 +63,10 @@ static_assert(offsetof(struct uapi_procmap_query, build_id_addr) == 96, "layout 
 static_assert(UAPI_PROCMAP_QUERY == 0xc0686611, "ioctl number of linux/fs.h");
 
 /*
- * include/uapi/linux/pidfd.h, struct pidfd_info, since Linux 6.13, the exit status since 6.15:
- * ioctl on a pidfd. A process that has been waited for has only UAPI_PIDFD_INFO_EXIT.
- * Errors: ENOTTY an older kernel, ESRCH the process is gone and the kernel is older.
+ * struct pidfd_info of include/uapi/linux/pidfd.h, for an ioctl on a pidfd, since Linux 6.13; the
+ * exit status since 6.15. For a process that has been waited for, only UAPI_PIDFD_INFO_EXIT is
+ * available. Errors: ENOTTY: the kernel is older than 6.13; ESRCH: the process is gone, and the
+ * kernel is older than 6.15.
  */
 struct uapi_pidfd_info {
 	uint64_t mask; /* in: UAPI_PIDFD_INFO_*; out: what is available */

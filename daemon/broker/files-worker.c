@@ -28,7 +28,8 @@
 #include <sys/mman.h>
 #include <sys/socket.h>
 
-#define STARTING_US (10 * 1000000) /* time limit for starting to work; charged to no user */
+/* Limit for a process that has not begun to work or gets no CPU time; charged to no user. */
+#define STARTING_US (10 * 1000000)
 #define PAGE_BYTES 4096
 
 struct files_worker {

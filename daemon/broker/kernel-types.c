@@ -142,8 +142,8 @@ static bool find_own(struct search *search)
 	return true;
 }
 
-/* Sets the offsets of the members of `in` that this type of the kernel has. The type is at the
- * offset `bits` in the kernel's structure. */
+/* Sets the offsets of those members of `in` that the kernel's `type` has. `bits`: position of
+ * `type` in the kernel's structure; not 0 if it is the type of a member without a name. */
 static bool take_members(struct search *search, const struct btf_type *type,
 			 const struct structure *in, uint32_t bits)
 {

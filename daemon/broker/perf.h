@@ -29,8 +29,8 @@ struct perf_plan {
 	uint64_t waking_id;
 	/* size of all sample rings together, without the rings of copies; 0: automatic */
 	uint64_t ring_bytes;
-	/* Set by perf_open_all(): the ring sizes of a CPU, the maximum bytes copied of a stack
-	 * (copy_bytes), and the same if stacks are walked, else 0 (stack_bytes). It also clears
+	/* Set by perf_open_all(): the ring sizes of a CPU. copy_bytes: maximum bytes copied of a
+	 * stack. stack_bytes: copy_bytes if stacks are walked, else 0. perf_open_all() also clears
 	 * `kernel` if per-task events may not record the kernel. */
 	uint32_t side_band_pages, sample_pages, stack_bytes, copy_bytes;
 	/* Pages of the separate ring for copies of the stacks of waits; 0: there is no such ring.

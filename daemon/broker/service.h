@@ -24,7 +24,7 @@ void service_free(struct service *service);
  * file. No session can be made or started afterwards. */
 void service_end(struct service *service);
 /* Must be called before service_free(). Calls of unidentified callers fail in the next iterations
- * of the main loop; calls that wait for the authority fail when it ends. */
+ * of the main loop; calls that wait for polkit fail in authority_end(). */
 void service_end_calls(struct service *service);
 bool service_is_idle(const struct service *service); /* no engine runs */
 /* Returns whether there are no sessions and no unanswered calls. */

@@ -2,8 +2,8 @@
 /*
  * Status - reports progress, so that the broker can decide whether this process is stuck
  *
- * Atomic stores to a shared page, which daemon/broker/files-worker.c reads. Without a page, in
- * tests, nothing is reported.
+ * The progress is stored atomically in a shared page, which daemon/broker/files-worker.c reads. In
+ * tests there is no page, and nothing is reported.
  */
 #include "daemon/files/status.h"
 

@@ -241,7 +241,7 @@ void ring_arena_sweep(struct ring_arena *arena, uint32_t tgid, uint32_t own_tid)
 {
 	if (!*arena->alive)
 		return;
-	/* A ring that was replaced comes before its larger one; both are released together. */
+	/* A replaced ring precedes the larger ring that replaced it; both are released together. */
 	for (uint32_t i = 0; i < arena->n_rings; i++) {
 		struct ring *ring = &arena->rings[i];
 		/* pairs with ring_init() */

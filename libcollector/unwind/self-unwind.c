@@ -105,7 +105,7 @@ struct visit {
 	bool is_stale;              /* a module was found unloaded */
 	size_t n_foreign_reads;
 	uint64_t start;  /* lowest address that may be loaded directly, in self_unwind_step() */
-	uint64_t window; /* address of cache->window[0] */
+	uint64_t window; /* address of the bytes that are copied to cache->window */
 	size_t n_window_bytes;
 };
 

@@ -35,7 +35,7 @@ class Usage:
 
 
 def usages(text):
-    """A Usage for each process, from what libmemusage prints at its end."""
+    """Returns a Usage for each process, from what libmemusage prints when the process exits."""
     text = re.sub(r"\x1b\[[0-9;]*m", "", text)
     found = []
     for part in text.split("Memory usage summary:")[1:]:

@@ -105,7 +105,7 @@ def test_damage_leaves_no_verdict(profcapture, recordings, tmp_path, table):
             assert found["significant"] is None and "damage" in [note["code"] for note in found["notes"]]
             assert {row["significant"] for row in found["rows"]} == {None}
             assert {row["verdict"] for row in [*found["rows"], found["all"]]} == {None}
-    # recover makes a whole capture of the damaged one, which still lacks the same rows
+    # recover writes a whole capture, but without the rows that the damaged one has lost
     profcapture("recover", damaged, "-o", tmp_path / "recovered.cap")
     done = profcapture("diff", recordings["one"], tmp_path / "recovered.cap", "--fail-over", "5%", check=8)
     assert "was made of a damaged capture. Record again." in done.stdout.splitlines()[0]

@@ -95,7 +95,8 @@ def test_marks(profcapture, whole, found):
 
 
 def test_filters(profcapture, whole, found):
-    """A mark counts at its beginning, and for the thread that began it: adjacent ranges add up."""
+    """Filters take a mark by its start and the thread that began it, so the counts of adjacent ranges
+    add up."""
     _, middle, _, pid, tid, _, _ = found[len(found) // 2]
     early, late = f"{middle - 1}ns", f"{middle}ns"
     for options, passes in (

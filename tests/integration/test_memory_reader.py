@@ -231,8 +231,7 @@ def test_bytes_of_rows(profcapture, whole):
 
 
 def paths(root, flip):
-    """{functions from the root of the stack on: (bytes, blocks)} of a tree; flip: of an inverted
-    tree."""
+    """Returns {functions from the root on: (bytes, blocks)} of a tree. flip: the tree is inverted."""
     found, walk = {}, [(root, ())]
     while walk:
         node, path = walk.pop()

@@ -13,7 +13,7 @@ CALL = re.compile(r"\bprefetch_line\(")
 
 
 def fetching(archive):
-    """The names of the archive's objects, each with whether it has a prefetch instruction."""
+    """Returns {object of the archive: whether it has a prefetch instruction}."""
     listed = subprocess.run(
         ["objdump", "-d", "--no-show-raw-insn", archive], stdout=subprocess.PIPE, encoding="utf-8", check=True
     ).stdout

@@ -161,7 +161,7 @@ static void test_wakeup(void)
 	CHECK_INT(record.woken_tid, 42);
 	CHECK_INT(record.cpu, 3);
 	CHECK_INT(record.time_ns, 77);
-	/* Registers follow if it is a waker's; their ABI is 0 in a kernel thread. */
+	/* A waker's record also has registers; their ABI is 0 in a kernel thread. */
 	put_u64(&bytes, 0);
 	header->size += 8;
 	REQUIRE(record_parse_waking(header, &record));

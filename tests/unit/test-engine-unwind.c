@@ -635,7 +635,7 @@ static void test_from_sp(void)
 		CHECK(!is_repaired || (stack.stop == PROF_STOP_NO_RULE && stack.n == 1));
 	}
 	self_done(&self);
-	/* A session that does not read the stacks of sleeping threads needs no code. */
+	/* A session that reads no stacks of sleeping threads requests no sizes of frames. */
 	REQUIRE(self_init(&self));
 	unwind_tables_limit(self.tables, UNWIND_TABLES_TABLE);
 	make_tables(&self);

@@ -347,7 +347,8 @@ static void hand_over(int number)
 	stage->between += next != NULL;
 }
 
-/* Sweeps until no interruption is left. A thread that claimed the ring during a sweep keeps it. */
+/* Sweeps until a whole sweep was not interrupted. A thread that claimed the ring during a sweep
+ * keeps it. */
 static void sweep_until_all(void)
 {
 	struct sigaction action = { .sa_handler = hand_over };

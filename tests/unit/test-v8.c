@@ -95,7 +95,8 @@ static void test_names(void)
 	check_v8_name(INTERP_V8_MODULE, "", "", 1, "<module> (eval)", "");
 }
 
-/* Each frame has a place of its own in the native stack; without an address it has none. */
+/* Each frame is placed in the native stack by its address. A chain with a frame that has no address
+ * is rejected. */
 static void test_frames(void)
 {
 	static const struct walk_frame frames[] = { { .pc = 1, .sp = 0x100 },

@@ -2,8 +2,8 @@
 /*
  * Pager - shows long text on a terminal page by page
  *
- * The pager is run without a shell. Ctrl-C goes to the pager while it runs: profctl exits when the
- * pager does. Quitting the pager before the end of the text is not an error.  [test_terminal]
+ * The pager is run without a shell. Ctrl-C goes to the pager while it runs: the program exits when
+ * the pager does. Quitting the pager before the end of the text is not an error.  [test_terminal]
  */
 #include "config.h"
 

@@ -301,7 +301,7 @@ static struct fitting fitting_of(const struct table *table, const struct layout 
 	return fitting;
 }
 
-/* Fits a name. Drops the place before scopes. */
+/* Shortens a name to the width. Drops its place first, then its scopes. */
 static char *fit_name(const struct table *table, struct fitting *fitting)
 {
 	const struct table_fit *fit = table->fit;

@@ -188,7 +188,7 @@ static void read_event(struct measure *measure)
 	if (measure->state != STATE_COUNTED)
 		return;
 	value = (double)read_value.value;
-	/* Events take turns if the processor has too few counters. */
+	/* If the CPU has too few counters, events take turns, and the count is scaled. */
 	if (read_value.running < read_value.enabled) {
 		double share = (double)read_value.running / (double)read_value.enabled;
 

@@ -514,7 +514,7 @@ size_t functions_inlined_at_row(struct functions *functions, struct names_epoch 
 	uint32_t index = functions_of_row(functions, epoch, row), depth = 0;
 	const struct line_row *line = line_of_row(functions, epoch, row, index);
 	struct function function = *functions_at(functions, index);
-	struct line_call at = { 0 }; /* the call, and the line of the code inside it */
+	struct line_call at = { 0 }; /* parent: the inlined call; file, line: inside it */
 	uint64_t offset = 0, looked_up;
 	uint32_t image;
 

@@ -47,7 +47,7 @@ struct wait_call {
 	const char *call, *object; /* the system call, and what its descriptor refers to, or NULL */
 };
 /* Returns a name for wait_cause_of(): `call`, or a static text. NULL: the name is unknown, or the
- * kernel's frames in the stack have it. */
+ * kernel's frames in the stack show the call already. */
 const char *wait_call_name(const struct wait_call *wait);
 /* Returns the place of a wait whose innermost frame is `function`. `caller`: the place of a wait in
  * its caller; NULL: it has none. */

@@ -656,7 +656,8 @@ static __always_inline void walk_thread(struct perl_walk *walk)
 		scratch->sample.n_more_runs = INTERP_RUNS_UNKNOWN;
 	}
 	/* If the current statement is the caller's, the innermost sub has not begun, and is at its
-	 * first line. But a sub that calls itself may be at the same statement. */
+	 * first line. If a sub calls itself, both may really be at one statement, so nothing is
+	 * changed. */
 	if (!list->has_begun && (walk->common.n < 2 ||
 				 scratch->sample.frames[0].code != scratch->sample.frames[1].code))
 		scratch->sample.frames[0].position = list->leaf_line;

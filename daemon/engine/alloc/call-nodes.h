@@ -4,7 +4,7 @@
 #include "daemon/engine/alloc/heap-budget.h"
 #include "daemon/engine/model/interpreted-code.h"
 
-/* A stack: a frame and its caller. */
+/* A node of the call tree, for the stack from its frame to the root. */
 struct call_node {
 	uint64_t offset;
 	uint32_t parent; /* number of the caller's node; 0: a root */

@@ -106,7 +106,8 @@ struct peer_type {
 	void (*done)(struct peer *peer); /* optional */
 	/* Answers the first request of a target. Returns false if the process gets no memory. */
 	bool (*admit)(struct collectors *collectors, struct peer *peer);
-	/* Answers later requests, up to limit_ns. */
+	/* Answers later requests. limit_ns: time that the side band has reached; requests after
+	 * it wait. */
 	void (*serve)(struct collectors *collectors, struct peer *peer, uint64_t limit_ns,
 		      uint64_t now_ns);
 	/* Answers all waiting requests; the threads continue without a ring. Optional. */

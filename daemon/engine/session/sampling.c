@@ -27,7 +27,8 @@
 #include <glib.h>
 #include <sys/socket.h>
 
-#define TICKS_ACCURACY_NS UINT64_C(20000000) /* minimum interval for missed ticks */
+/* Missed ticks are not counted in a shorter time between two readings. */
+#define TICKS_ACCURACY_NS UINT64_C(20000000)
 
 void sampling_read_ticks(struct sampling *sampling)
 {
