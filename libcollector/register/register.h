@@ -112,7 +112,7 @@ bool register_is_filtered(void);
 void register_ended(struct producer *producer);
 
 /* Sets RING_NO_SYSCALL for the calling thread. First claims a ring, because that takes system
- * calls. Returns false if there is none. */
+ * calls. Returns false if the thread gets no ring. */
 bool register_no_syscall(void);
 
 /* Returns whether a session records the process, as far as the process knows. May register the

@@ -90,7 +90,8 @@ void live_blocks_drop(struct live_blocks *live, const struct live_block *block);
  * millisecond. */
 #define LIVE_PIECE (1u << 13)
 
-/* Makes room for n blocks. Returns false if there is none. */
+/* If `live` has no table yet, makes one for n blocks. Returns false if memory is short or the
+ * budget is used up. */
 bool live_blocks_reserve(struct live_blocks *live, uint32_t n);
 /* Returns the i-th block, 1 <= i <= n_blocks, in no particular order. Its label may be 0. Valid
  * until a block changes. */
