@@ -21,8 +21,8 @@
  *             (4) errno does not change  [test-ring-full: lossless, gone]
  *             (5) a record left by siglongjmp() does not hold back later records
  *                 [test_collector, test_heap_zoo: siglongjmp]
- *             (6) nothing in shared memory makes the producer write outside its ring
- *                 [test-ring: hostile_consumer]
+ *             (6) neither shared memory nor siglongjmp() makes the producer write outside its
+ *                 ring  [test-ring: hostile_consumer; test-ring-interrupted: left_laps]
  * Callers intern strings and register; this file does neither.
  */
 #include "base/clock.h"
@@ -438,10 +438,15 @@ static void *lose(struct ring *ring, enum ring_lost cause, uint32_t type)
 
 static void *begin_at(struct ring *ring, uint32_t type, uint64_t at, uint32_t bytes)
 {
+	void *payload;
+
 	write_pad_before(ring, at);
-	ring->limit = find_limit(ring, at + bytes);
 	clear_last(ring, at, bytes);
-	return ring_begin_first(ring, type, at, bytes, ring->time_flags);
+	payload = ring_begin_first(ring, type, at, bytes, ring->time_flags);
+	/* Not before the record is reserved: if siglongjmp() leaves this, the next record begins at
+	 * `end`, for which a limit in the next lap is not valid. */
+	ring->limit = find_limit(ring, at + bytes);
+	return payload;
 }
 
 static void *begin_bigger(struct ring *ring, uint32_t type, size_t payload_bytes)

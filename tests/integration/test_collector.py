@@ -48,8 +48,8 @@ class Recorded:
         """Every attempted record is counted, no name is unknown, and no ring was quarantined."""
         for peer in self.peers:
             counted = sum(peer[name] for name in ("records", "abandoned", "unpublished", "lost"))
-            assert peer["attempted"] == counted, peer
             assert peer["fault"] == "none", peer
+            assert peer["attempted"] == counted, peer
             assert peer["nameless"] == 0, peer
 
 

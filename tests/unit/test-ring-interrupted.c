@@ -23,6 +23,7 @@
 #include <time.h>
 
 #define SMALL 4096u
+#define LAP (1u << 16)
 #define N_QUIET 80  /* records without checks, until the ring is almost full */
 #define N_DEATHS 20 /* records to step through: some fit, some do not, and some begin another lap */
 /* The tests interrupt every STRIDE-th instruction of a record. */
@@ -40,6 +41,7 @@ static struct ring_arena *arena; /* the child's mapping */
 static struct ring *own;
 static sigjmp_buf escape;
 static uint8_t *copy;
+static struct tick_clock *ticks; /* NULL: the tests with a stage use the clock instead */
 
 /*
  * Reads the clock with a system call, which is one step. The vDSO retries if the kernel updated the
@@ -52,6 +54,12 @@ static int ask_kernel(clockid_t clock, struct timespec *ret_now)
 
 static int (*get_time)(clockid_t, struct timespec *) = ask_kernel;
 
+/* Returns libc's clock_gettime(), which needs no system call. */
+static int (*find_vdso(void))(clockid_t, struct timespec *)
+{
+	return (int (*)(clockid_t, struct timespec *))dlsym(RTLD_NEXT, "clock_gettime");
+}
+
 int clock_gettime(clockid_t clock, struct timespec *ret_now)
 {
 	return get_time(clock, ret_now);
@@ -61,7 +69,13 @@ static bool start_stage(uint64_t bytes)
 {
 	stage = mmap(NULL, sizeof(*stage), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1,
 		     0);
-	return CHECK(stage != MAP_FAILED) && pair_init(&pair, bytes, 1, RING_DROP);
+	if (!CHECK(stage != MAP_FAILED) || !pair_init(&pair, bytes, 1, RING_DROP))
+		return false;
+	if (ticks) {
+		ring_arena_offer_ticks(&pair.memory);
+		ring_reader_use_ticks(&pair.reader, ticks);
+	}
+	return true;
 }
 
 static void end_stage(void)
@@ -191,9 +205,10 @@ static void handle_and_leave(int number)
 
 /*
  * Sets the child's handler. Writes a record for each instruction to interrupt. After each of them,
- * writes another record, which detects that the interrupted one was abandoned.
+ * writes another record, which detects that the interrupted one was abandoned. lap: the ring's
+ * size; each record to interrupt is the first one of a lap, after a pad. 0: the ring is never full.
  */
-static void write_until_all(void (*handler)(int))
+static void write_until_all(void (*handler)(int), uint64_t lap)
 {
 	struct sigaction action = { .sa_handler = handler };
 	volatile uint64_t quiet = 0;
@@ -202,6 +217,8 @@ static void write_until_all(void (*handler)(int))
 	while (quiet < 3) {
 		uint64_t before = stage->handled;
 
+		while (lap && (own->end & (lap - 1)) + MARK_BYTES <= lap)
+			write_mark(own, ++stage->between);
 		if (sigsetjmp(escape, 1) == 0) {
 			stage->started++;
 			raise(SIGTRAP);
@@ -218,12 +235,17 @@ static void write_until_all(void (*handler)(int))
 
 static void write_nested(void)
 {
-	write_until_all(handle);
+	write_until_all(handle, 0);
 }
 
 static void write_and_leave(void)
 {
-	write_until_all(handle_and_leave);
+	write_until_all(handle_and_leave, 0);
+}
+
+static void write_laps_and_leave(void)
+{
+	write_until_all(handle_and_leave, LAP);
 }
 
 /* Steps to the record, and `n` instructions into it. Returns false if the record is shorter. */
@@ -239,17 +261,22 @@ static bool step_within(pid_t pid, uint64_t n)
 	return steps == n && stage->in_record;
 }
 
+static void do_nothing(void)
+{
+}
+
 /*
  * Interrupts every STRIDEth instruction of a record with a signal, each time in a new record.
  * Between records, the child runs freely; it raises SIGTRAP before each.
  */
-static uint64_t interrupt_all(pid_t pid)
+static uint64_t interrupt_all(pid_t pid, void (*before_each)(void))
 {
 	size_t stride = STRIDE, first = 1 + test_start(stride);
 	uint64_t n = 0;
 	int signal = 0;
 
 	while (resume(pid, PTRACE_CONT, signal)) {
+		before_each();
 		bool is_within = step_within(pid, first + (stage->started - 1) * stride);
 
 		signal = is_within ? SIGUSR1 : 0;
@@ -259,7 +286,7 @@ static uint64_t interrupt_all(pid_t pid)
 }
 
 /* Ids come from two sequences, so only the number of records can be checked. */
-static void drain_rest(void)
+static bool drain_marks(void)
 {
 	struct ring_record record;
 	struct ring_batch batch;
@@ -270,8 +297,18 @@ static void drain_rest(void)
 
 		CHECK(record.type == RING_MARK && mark->id != 0 && mark->duration_ns == ~mark->id);
 	}
-	CHECK(batch.is_closed);
 	CHECK_INT(pair.reader.fault, RING_FAULT_NONE);
+	return batch.is_closed;
+}
+
+static void drain_lap(void)
+{
+	CHECK(!drain_marks());
+}
+
+static void drain_rest(void)
+{
+	CHECK(drain_marks());
 	CHECK_INT(pair.reader.totals.clamped, 0);
 	check_law(&pair.reader.totals);
 }
@@ -286,7 +323,7 @@ static void test_nested(void)
 	REQUIRE(start_stage(1u << 20));
 	pid = start_child(write_nested, 0);
 	REQUIRE(pid > 0);
-	n = interrupt_all(pid);
+	n = interrupt_all(pid, do_nothing);
 	drain_rest();
 	printf("# %" PRIu64 " instructions, %" PRIu64 " handlers were not recorded\n", n,
 	       totals->lost[RING_LOST_NESTED]);
@@ -301,7 +338,7 @@ static void test_nested(void)
 }
 
 /* The next record detects an abandoned record, and the ring remains usable. */
-static void test_left(void)
+static void check_left(uint64_t bytes, void (*write)(void), void (*before_each)(void))
 {
 	struct ring_totals *totals = &pair.reader.totals;
 	uint64_t n, sure;
@@ -310,10 +347,10 @@ static void test_left(void)
 #if PROF_SANITIZED
 	SKIP("the sanitizer clears all of the stack's shadow at each siglongjmp(), instruction by instruction");
 #endif
-	REQUIRE(start_stage(1u << 20));
-	pid = start_child(write_and_leave, 0);
+	REQUIRE(start_stage(bytes));
+	pid = start_child(write, 0);
 	REQUIRE(pid > 0);
-	n = interrupt_all(pid);
+	n = interrupt_all(pid, before_each);
 	drain_rest();
 	printf("# %" PRIu64 " instructions, %" PRIu64 " abandoned, %" PRIu64 " unpublished\n", n,
 	       totals->abandoned, totals->unpublished);
@@ -324,6 +361,16 @@ static void test_left(void)
 	CHECK(totals->records >= sure - totals->lost[RING_LOST_NESTED]);
 	CHECK(totals->abandoned > n / 4 && totals->unpublished < n / 4);
 	end_stage();
+}
+
+static void test_left(void)
+{
+	check_left(1u << 20, write_and_leave, do_nothing);
+}
+
+static void test_left_laps(void)
+{
+	check_left(LAP, write_laps_and_leave, drain_lap);
 }
 
 /* ---- A sweep ---- */
@@ -383,7 +430,7 @@ static void test_sweep(void)
 	REQUIRE(start_stage(1u << 20));
 	pid = start_child(sweep_until_all, 0);
 	REQUIRE(pid > 0);
-	n = interrupt_all(pid);
+	n = interrupt_all(pid, do_nothing);
 	printf("# %" PRIu64 " instructions, %" PRIu64 " rings were handed over, %" PRIu64 " kept\n",
 	       n, stage->between, stage->ended);
 	CHECK(n * STRIDE > 30 && stage->between * STRIDE > 10);
@@ -592,8 +639,8 @@ static void test_filter(void)
 	pid = fork();
 	if (pid == 0) {
 		pair.header->state = 0;
-		get_time = (int (*)(clockid_t, struct timespec *))dlsym(RTLD_NEXT, "clock_gettime");
-		if (!get_time || ring_arena_map(pair.fd, &arena) < 0 ||
+		get_time = find_vdso();
+		if (ring_arena_map(pair.fd, &arena) < 0 ||
 		    !(own = ring_claim(arena, 2, 0, RING_NO_SYSCALL)) || !filter_all())
 			_exit(1);
 		for (uint64_t i = 0; i < 1000; i++)
@@ -618,5 +665,13 @@ int main(void)
 	RUN(test_nested);
 	RUN(test_left);
 	RUN(test_sweep);
+	/* With ticks, most records begin in ring_try_begin(). */
+	get_time = find_vdso();
+	ticks = tick_clock_new();
+	get_time = ask_kernel;
+	RUN(test_death);
+	RUN(test_nested);
+	RUN(test_left);
+	RUN(test_left_laps);
 	return test_end();
 }
