@@ -1,7 +1,8 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: BSD-2-Clause-Patent
 """Rejects goto outside libcollector, libc's and GLib's message texts in the engine, markers of
-unfinished work, paths and hosts of one machine, and some wordings of messages and comments."""
+unfinished work, paths and hosts of one machine, some wordings of messages and comments, and
+messages in parts without a space between them."""
 import re
 import sys
 
@@ -25,6 +26,8 @@ CODE_RULES = [
     (r"\b(g_strerror|g_strsignal|g_assert\w*|strerror|strsignal)\(", lambda path: path.parts[:2] == ("daemon", "engine"),
      "behind its filter the engine cannot open libc's and GLib's texts: use prof_strerror(), or assert() without g_"),
 ]
+# Two parts of a message, of which the second one begins with a word.
+GLUED = re.compile(r'(?:[a-z,.;:]"|PRI\w+)\s+"[A-Za-z]{2}')
 BINARY = (".cap", ".bin", ".png", ".mo", ".gz", ".zst", ".o", ".so")
 COMPILED = [(re.compile(pattern), suffixes, free, why) for pattern, suffixes, free, why in RULES]
 CODE = [(re.compile(pattern), applies, why) for pattern, applies, why in CODE_RULES]
@@ -47,6 +50,9 @@ def check(root):
             for number, line in enumerate(code, 1):
                 if applies(path) and pattern.search(line):
                     yield f"{path}:{number}: {why}"
+        if path.suffix == ".c" and path.parts[0] not in ("tests", "arch"):
+            for match in GLUED.finditer(text):
+                yield f"{path}:{text.count(chr(10), 0, match.end()) + 1}: a space is missing between two parts of a message"
         for pattern, suffixes, free, why in COMPILED:
             if (suffixes and not path.name.endswith(suffixes)) or (free and path.parts[0] == free):
                 continue
@@ -64,6 +70,8 @@ SELF_TEST = [
     ({"a.md": "see /wor" "k/main and /ro" "ot/x\nand /usr/lib and /proc/self/root/x\n"}, 1),
     ({"a.sh": "curl ht" "tp://deb.deb" "ian.org/x\n", "b.py": "url = 'htt" "ps://cache.internal:3142/'\n"}, 2),
     ({"a.py": "x = 1 \n"}, 1),
+    ({"a.c": "f(\"%\" PRIu64\n  \" rows\"); f(\"of \"\n\"the\"); f(\"%\" PRIu64 \"Z\");\n"}, 0),
+    ({"a.c": "f(\"%\" PRIu64\n  \"rows\"); f(\"of\"\n\"the\");\n"}, 2),
     ({"a.c": "puts(\"try: profctl list %s\");\nputs(\"'profctl list' lists %s\");\n"}, 0),
     ({"a.c": "puts(\"'profctl list %s' lists it\");\n", "b.h": "/* Wh" "at it is. */\nint a; /* the item that it is */\n"}, 2),
 ]

@@ -105,7 +105,7 @@ static void print_debuginfod(const struct debuginfod_counts *counts, struct out 
 		   counts->found, bytes, counts->missing);
 	if (counts->refused > 0)
 		cli_warning(_("debuginfod: %" PRIu64
-			      "times a server sent a file other than the requested one"),
+			      " times a server sent a file other than the requested one"),
 			    counts->refused);
 	if (counts->failed > 0)
 		cli_warning(_("debuginfod: %" PRIu64 " requests failed, the last with: %s"),

@@ -166,7 +166,7 @@ static bool attach_open(struct attach_target *target, const char *library, GErro
 		return cli_set_error(
 			error, CLI_FAILURE,
 			_("process %" PRId32
-			  "has a seccomp filter, which could kill it for system calls that recording needs; "
+			  " has a seccomp filter, which could kill it for system calls that recording needs; "
 			  "record it from its start with 'profctl record --memory -- COMMAND'"),
 			target->pid);
 	return true;
