@@ -516,6 +516,18 @@ def test_setuid_of_root(profctl, profcapture, capture, everybody, sleeper, requi
     assert [event for _, event in excluded(profcapture, capture)] == ["setuid"]
 
 
+def test_unregistered(profctl, profcapture, capture, require):
+    """A program that cannot reach profd, because it is in another network namespace, sends nothing
+    that counts as lost, so its allocations are reported as lost."""
+    require("unshare", root=True)
+    done = profctl("record", "--memory", "-F", 0, "-o", capture, "--", "unshare", "--net", "ls", "/")
+    assert "Lost: all allocations of 1 process.\n" in done.stderr and "Lost: nothing" not in done.stderr
+    assert [event for _, event in excluded(profcapture, capture)] == ["unregistered"]
+    for view in [], ["--leaks"], ["--peak"]:
+        text = profcapture("memory", *view, capture).stdout
+        assert "Lost: all allocations of 1 process that did not register.\n" in text and "Lost: nothing" not in text
+
+
 def test_summary(profctl, capture, static):
     """The summary's JSON matches the schema, with and without --memory."""
     for options in ["--memory"], []:

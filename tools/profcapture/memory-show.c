@@ -907,6 +907,25 @@ const char *memory_next_view(const struct memory *memory)
 								     : "--peak";
 }
 
+/* A process that did not register sent nothing that could be counted as lost. */
+static void print_losses(const struct memory *memory, const struct process_rows *processes,
+			 struct out *out)
+{
+	unsigned n = 0;
+
+	ARRAY_EACH(const uint32_t, process, processes->all)
+		n += g_strcmp0(memory_excluded(memory, *process), "unregistered") == 0;
+	if (n > 0)
+		out_printf(
+			out,
+			ngettext("Lost: all allocations of %u process that did not register.\n",
+				 "Lost: all allocations of %u processes that did not register.\n",
+				 n),
+			n);
+	else if (reader_is_complete(&memory->reader) && !memory->is_incomplete)
+		out_text(out, _("Lost: nothing.\n"));
+}
+
 void memory_print(struct memory *memory, struct out *out)
 {
 	const struct show show = show_of(memory);
@@ -916,8 +935,7 @@ void memory_print(struct memory *memory, struct out *out)
 
 	if (!memory_print_verdict(memory, out))
 		return;
-	if (reader_is_complete(&memory->reader) && !memory->is_incomplete)
-		out_text(out, _("Lost: nothing.\n"));
+	print_losses(memory, &processes, out);
 	if (memory->view == MEMORY_SUMMARY && all_processes->len > 1)
 		print_processes(memory, &processes, out);
 	if (memory->lines->len > 0)

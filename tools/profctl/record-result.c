@@ -242,7 +242,8 @@ static char *causes(GVariant *losses)
 	return g_string_free(text, FALSE);
 }
 
-/* Appends "Lost: nothing.", or the losses by cause. */
+/* Appends "Lost: nothing.", or the losses by cause. A process that did not register sent nothing
+ * that could be counted as lost. */
 static void append_losses(const struct record_result *result, GString *line)
 {
 	g_autoptr(GVariant) losses = losses_of(result);
@@ -251,13 +252,24 @@ static void append_losses(const struct record_result *result, GString *line)
 	g_autofree char *lost_text = text_count(lost);
 	g_autofree char *share = text_percent(100 * (double)lost / MAX_OF(all, 1.0), true);
 	g_autofree char *by_cause = causes(losses);
+	uint64_t n_unregistered =
+		result->memory ? record_result_number(result, "excluded-unregistered") : 0;
 
 	if (is_incomplete(losses))
 		g_string_append_printf(line, _(" Lost: at least %s records (%s %% of all: %s)."),
 				       lost_text, share, by_cause);
 	else if (lost)
-		g_string_append_printf(line, _(" Lost: %s records (%s %% of all: %s)."), lost_text,
-				       share, by_cause);
+		g_string_append_printf(line,
+				       ngettext(" Lost: %s record (%s %% of all: %s).",
+						" Lost: %s records (%s %% of all: %s).",
+						(gulong)lost),
+				       lost_text, share, by_cause);
+	else if (n_unregistered)
+		g_string_append_printf(line,
+				       ngettext(" Lost: all allocations of %" PRIu64 " process.",
+						" Lost: all allocations of %" PRIu64 " processes.",
+						(gulong)n_unregistered),
+				       n_unregistered);
 	else if (result->summary)
 		g_string_append(line, _(" Lost: nothing."));
 }

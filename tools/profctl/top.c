@@ -73,7 +73,11 @@ static char *title_of(const struct top *top)
 		g_string_append_printf(title, _(", CPU %.0f %%"),
 				       100.0 * (double)top->samples / cpu_samples);
 	if (top->live.lost)
-		g_string_append_printf(title, _(". Lost: %s records (%s %%)."), lost, share);
+		g_string_append_printf(title,
+				       ngettext(". Lost: %s record (%s %%).",
+						". Lost: %s records (%s %%).",
+						(gulong)top->live.lost),
+				       lost, share);
 	else if (prof_stream_lost(top->stream))
 		g_string_append(title, _(". Some of the recording was damaged."));
 	else
