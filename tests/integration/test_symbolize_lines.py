@@ -304,3 +304,42 @@ def test_a_function_inlined_into_itself_is_one(profctl, profcapture, require, tm
             assert fib["file"].endswith("fib.c") and fib["line"] == 3
     text = profcapture("report", tmp_path / "fib.cap", "--inline").stdout
     assert len(re.findall(r"\d  fib  fib\.c:3$", text, re.MULTILINE)) == 1
+
+
+# gcc moves the unlikely branch to hot.cold, before main.
+SCATTERED = """
+volatile unsigned sink;
+__attribute__((noinline, cold)) void rare(unsigned n) { sink = n; }
+__attribute__((noinline)) void hot(unsigned n)
+{
+	for (unsigned i = 0; i < 10000; i++) {
+		sink += n ^ i;
+		if (__builtin_expect(sink == 123456789, 0)) {
+			rare(n);
+			sink /= n + 3;
+		}
+	}
+}
+int main(void)
+{
+	for (unsigned i = 0; i < 10000; i++)
+		hot(i);
+	return 0;
+}
+"""
+
+
+def test_scattered_without_frames(profctl, profcapture, require, tmp_path):
+    """If only DWARF describes a function in several pieces, its row has no more than a piece."""
+    require("gcc", "objcopy", "nm")
+    (tmp_path / "cold.c").write_text(SCATTERED)
+    subprocess.run(["gcc", "-g", "-O2", "-fno-asynchronous-unwind-tables", "cold.c", "-o", "cold"], cwd=tmp_path, check=True)
+    table = subprocess.run(["nm", "-S", "cold"], cwd=tmp_path, stdout=subprocess.PIPE, encoding="utf-8", check=True).stdout
+    places = {line.split()[-1]: [int(number, 16) for number in line.split()[:2]] for line in table.splitlines() if len(line.split()) == 4}
+    assert "hot.cold" in places
+    subprocess.run(["objcopy", "--strip-all", "--keep-section=.debug*", "cold"], cwd=tmp_path, check=True)
+    profctl("record", "-F", RATE, "-o", tmp_path / "cold.cap", "--", tmp_path / "cold")
+    found = profcapture.json("dump", tmp_path / "cold.cap", "--table", "symbol", "--limit", 0)["data"]["rows"]
+    hot = [row for row in found if row["name"] == "hot"]
+    start, length = places["hot"]
+    assert hot and all(start <= int(row["start"], 16) and int(row["start"], 16) + row["length"] <= start + length for row in hot), hot

@@ -21,7 +21,7 @@ static uint32_t outermost_row(struct symbols_query *query, const struct symbols_
 			      const struct debug_info_place *found)
 {
 	uint32_t known = query->result->row_of[place->index], row;
-	struct elf_range piece = { found->start, found->end };
+	struct elf_range piece = { found->start, found->end }, described;
 	struct symbol symbol = {
 		.raw_name = function->name,
 		.file = function->file,
@@ -42,8 +42,9 @@ static uint32_t outermost_row(struct symbols_query *query, const struct symbols_
 		if (of_table->origin != SYMBOLS_FROM_FDE)
 			return known;
 	}
-	if (!elf_frames_get(symbols_query_frames(query), place->address, &piece) &&
-	    !function->scattered)
+	if (elf_frames_get(symbols_query_frames(query), place->address, &described))
+		piece = described;
+	else if (!function->scattered)
 		piece = (struct elf_range){ function->start, function->end };
 	if (place->address < piece.start || place->address >= piece.end ||
 	    !elf_image_get_offset(query->elf, piece.start, &symbol.start) ||
