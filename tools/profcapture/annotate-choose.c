@@ -51,8 +51,9 @@ static gint compare_hits(gconstpointer left, gconstpointer right, gpointer data)
 			ORDER(a, b));
 }
 
-/* Returns the functions that match `text` best: by whole name, without parameters, or by last
- * component. Functions with code of their own hide functions that are only inlined. */
+/* Returns the functions that match `text` best: by whole name, by name without parameters, or by
+ * last component. Among equally good matches, functions with out-of-line code hide functions that
+ * are only inlined. */
 static GArray *find_called(const struct annotate_code *code, const char *text)
 {
 	enum function_name_match best = FUNCTION_NAME_COMPONENT;
@@ -154,7 +155,7 @@ static bool refuse_none(struct annotate_code *code, const char *text, GError **e
 	return cli_set_error(error, CLI_USAGE, _("no function named '%s' in %s"), text, file);
 }
 
-/* Fails with the names of the functions or, if some names are equal, with their places. */
+/* Sets an error that lists the functions by name or, if some names are equal, by place. */
 static bool refuse_several(struct annotate_code *code, const char *text, GArray *found,
 			   GError **error)
 {

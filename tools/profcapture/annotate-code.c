@@ -14,7 +14,7 @@
 #include <inttypes.h>
 #include <string.h>
 
-#define MAX_CONTAINERS 8 /* at most this many functions that inline the shown one are read */
+#define MAX_CONTAINERS 8 /* of the functions that inline the shown one, this many are read */
 #define MAX_CODE_BYTES (4u << 20)
 #define TIMEOUT_MS 20000
 
@@ -71,8 +71,8 @@ static bool is_own_code(const struct annotate_code *code, uint64_t offset)
 	return offset >= code->start && offset < code->end;
 }
 
-/* Returns whether the names are those of the shown function. For inlined copies of a static
- * function, debug information lacks the parameters. */
+/* Returns whether the names are those of the shown function. Debug information may name inlined
+ * copies of a static function without parameters. */
 static bool is_called_so(const struct annotate_code *code, const char *name, const char *raw_name)
 {
 	return strcmp(name, code->shown.name) == 0 || strcmp(raw_name, code->shown.raw_name) == 0 ||
@@ -128,8 +128,9 @@ static void add_outer(GArray *frames, const char *name, const char *raw_name, co
 	g_array_append_val(frames, outer);
 }
 
-/* Returns the functions at an offset, innermost first, from the file (`symbols`) or, if NULL, from
- * the capture. Stores the index of the shown function; UINT_MAX: not among them. */
+/* Returns the functions at an offset, innermost first, from `symbols` (of the file) or, if that is
+ * NULL, from the capture. Stores the index of the shown function, or UINT_MAX if it is not among
+ * them. */
 static GArray *frames_at(const struct annotate_code *code, const struct symbols *symbols,
 			 uint64_t offset, guint *ret_shown)
 {
@@ -171,8 +172,8 @@ static GArray *frames_at(const struct annotate_code *code, const struct symbols 
 	return frames;
 }
 
-/* Returns the name of the row for a call that is inlined at a line: a function of the program, or
- * the class or function of a library without template arguments, such as "std::vector". */
+/* Returns the name of the row for a call that is inlined at a line: the function's name or, for a
+ * library, the name of its class or function without template arguments, such as "std::vector". */
 static const char *name_callee(const struct annotate_code *code, const struct inline_frame *call)
 {
 	g_autofree char *name = function_name_for_people(call->name, call->raw_name);
@@ -193,8 +194,8 @@ static const char *name_callee(const struct annotate_code *code, const struct in
 /* An offset as seen from the shown function. */
 struct seen_place {
 	struct annotate_place at, own; /* place in the innermost function, and in the shown one */
-	const char *callee;            /* name for the call that is inlined here; NULL: none */
-	bool is_of_it;                 /* the offset belongs to the shown function */
+	const char *callee; /* name for the call that is inlined here; NULL: no call is */
+	bool is_of_it;      /* the offset belongs to the shown function */
 };
 
 static struct seen_place place_at(const struct annotate_code *code, uint64_t offset)
@@ -319,7 +320,7 @@ static uint32_t entity_of_selected(struct names_epoch *epoch, size_t row, void *
 	return index ? SAMPLED_FRAME_FIRST + frame_at(code, index - 1)->entity : NAMES_NONE;
 }
 
-/* Runs the profile again with the entities of the selected frames. */
+/* Runs the profile again, counting by the `entity` of the selected frames. */
 static bool count_entities(struct annotate_code *code, struct profile *ret_profile, GError **error)
 {
 	*ret_profile = (struct profile){ .by = PROFILE_IMAGE,
@@ -458,8 +459,8 @@ static void find_ranges(struct annotate_code *code)
 
 /* ---- the file that ran ----------------------------------------------------------------------- */
 
-/* Returns the symbols and lines at these offsets. Returns NULL and sets `why_no_code` if `fd` is
- * not the file that ran. */
+/* Returns the symbols and lines at these offsets. Returns NULL and sets `why_no_code` if `fd`
+ * cannot be read or is not the file that ran. */
 static struct symbols *ask_file(struct annotate_code *code, int fd, const GArray *offsets,
 				bool names_only)
 {
@@ -572,7 +573,8 @@ static void read_file(struct annotate_code *code)
 
 /* ---- instructions ---------------------------------------------------------------------------- */
 
-/* Returns the instruction that contains an offset. Adds one if its code was not disassembled. */
+/* Returns the instruction that contains an offset. `n_known`: number of disassembled instructions,
+ * which are sorted. Adds an instruction if the offset is in none of their ranges. */
 static struct annotate_instruction *instruction_of(struct annotate_code *code, uint64_t offset,
 						   guint n_known)
 {
@@ -712,7 +714,7 @@ guint annotate_code_find(const struct annotate_code *code, uint64_t offset)
 	size_t upto = sorted_upto(code->instructions->data, code->instructions->len,
 				  sizeof(struct annotate_instruction), offset);
 
-	/* Every offset with samples has an instruction, so the nearest one has this offset. */
+	/* Every offset with samples is in an instruction: the nearest one at or before it. */
 	return number_map_get(&code->known_frames, sampled_frame_key(offset, false)) && upto > 0
 		       ? (guint)upto - 1
 		       : ANNOTATE_NOWHERE;

@@ -6,10 +6,10 @@
  * address in it, which distinguishes functions of the same name. The code shown is the function's
  * own code and all code of the image that inlines it.
  *
- * The instructions come from the file that ran, which is found by its build-id; if it is missing,
- * only sampled addresses are shown, without instructions. A sample counts at the instruction that
- * it interrupted. A return address counts only in its line's total. Generated code has only lines,
- * with the same counts as in a report by line.
+ * The instructions come from the file that ran, which is found by its build-id. If the file is
+ * missing, only sampled addresses are shown, without instructions. A sample counts at the
+ * instruction that it interrupted. A return address counts only in its line's total. Generated code
+ * has only lines, with the same counts as in a report by line.
  *
  * Invariants: (1) the self counts of all instructions, and those of all lines, sum up to the self
  *                 count of the function [test_annotate: sums, inlined; test_jit: annotate]
@@ -41,12 +41,12 @@ struct annotate_line {
 struct annotate_instruction {
 	uint64_t offset, address; /* offset in the file, and ELF address */
 	const char *text;         /* NULL = unknown */
-	const char *callee;       /* name for the call that is inlined here; NULL: none */
+	const char *callee;       /* name for the call that is inlined here; NULL: no call is */
 	struct annotate_place at;
 	uint32_t line; /* annotate_line.number of the line at which its samples count */
 };
 
-/* Calls of the function that are inlined in the same way. */
+/* Calls of the shown function that are inlined at the same lines of the same callers. */
 struct inline_site {
 	GPtrArray *callers; /* names, innermost first */
 	struct amount self;
@@ -55,7 +55,7 @@ struct inline_site {
 struct annotate_code {
 	/* options; the first four are borrowed */
 	struct reader *reader; /* an open reader */
-	/* by function; with `inlined` and `joins_inlined`, unless no_inline is set */
+	/* counts by function; has `inlined` and `joins_inlined` set, unless no_inline is set */
 	struct profile *profile;
 	struct debug_files *debug_files;
 	const struct sampled_frames *sampled; /* sampled frames of the image; NULL: count them */
@@ -78,7 +78,7 @@ struct annotate_code {
 	GPtrArray *lines;     /* struct annotate_line */
 	bool has_callee_totals; /* lines of inlined calls have totals, too */
 	struct amount self;     /* sum of all instructions */
-	struct amount own_self; /* the same without inlined copies of the function */
+	struct amount own_self; /* without functions that are inlined into it, unless no_inline */
 	struct amount total;
 	/* the rest is private */
 	struct symbols *symbols; /* symbols of the file; NULL if the lines come from the capture */

@@ -22,8 +22,8 @@
 #define MAX_SITES 3       /* callers that inline the function: text names this many */
 #define DEFAULT_LIMIT 200 /* a longer list shows only rows near a sample */
 #define CONTEXT 3u        /* rows shown before and after one with samples */
-#define MAX_GAP 12 /* lines of source without code are shown between lines at most this far apart */
-#define HOTTEST 3  /* instructions shown below the lines */
+#define MAX_GAP 12        /* lines without code are shown between others at most this far apart */
+#define HOTTEST 3         /* instructions shown below the lines */
 #define MIN_FINE_SAMPLES 1000 /* with fewer samples, shares have no decimals */
 
 struct annotate {
@@ -135,7 +135,7 @@ static struct cell place_cell(const struct annotate *annotate, unsigned field,
 }
 
 /* A table. A row is a struct annotate_line, text_row or annotate_instruction. A NULL row of
- * instructions is a gap. Without `rows`, all are shown. */
+ * instructions is a gap. Without `rows`, the table has all instructions. */
 struct listing {
 	struct annotate *annotate;
 	GPtrArray *rows;
@@ -167,7 +167,7 @@ static char *shorten_instruction(const char *shown, const char *text)
 	for (; *at && *at != '<'; at++)
 		if (*at != ' ' || (to->len > 0 && to->str[to->len - 1] != ' '))
 			g_string_append_c(to, *at);
-	/* After # is the symbol nearest to a data address, often an unrelated one. */
+	/* After "#", objdump names the symbol nearest to a data address, often an unrelated one. */
 	if (!*at || to->len == 0 || end[-1] != '>' || strchr(to->str, '#'))
 		return g_strchomp(g_string_free(to, FALSE));
 	operand = g_strndup(at + 1, (gsize)(end - at - 2));
@@ -719,7 +719,7 @@ static bool choose_in_either(struct annotate *annotate, const char *name, GError
 
 	if (found && !is_of_interpreter(annotate))
 		return true;
-	/* Without functions, the capture could not be read. */
+	/* If `functions` is NULL, the capture could not be read. */
 	if (!found && (code->has_hint || !annotate->profile.functions ||
 		       !annotate->profile.functions->has_interpreter)) {
 		g_propagate_error(error, refusal);

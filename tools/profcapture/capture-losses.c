@@ -97,7 +97,7 @@ static bool is_missed_tick(const struct capture_loss *loss)
 	return strcmp(loss->cause, "ticks-missed") == 0;
 }
 
-/* Returns why records were lost; the name of the cause if a later version added it. */
+/* Returns a text on why records were lost; `cause` itself if a later version added it. */
 static const char *describe_cause(const char *cause)
 {
 	static const struct {

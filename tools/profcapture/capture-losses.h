@@ -10,7 +10,7 @@ struct capture_loss {
 	const char *stream, *cause;
 	uint64_t count; /* 0: unknown, but at least one */
 	uint64_t bytes;
-	int64_t from_ns, to_ns; /* relative */
+	int64_t from_ns, to_ns; /* since the capture's start */
 };
 
 /* Returns the number of missing records; 1 if it is unknown. */
@@ -25,9 +25,9 @@ void capture_write_losses(const struct capture *capture, struct json *json, cons
 /* Print losses as text, the largest first: at most `most` lines (0: all), then a sum of the rest.
  * Print nothing if nothing was lost. Ticks that the kernel missed do not count as losses. */
 void capture_print_losses(const struct capture *capture, struct out *out, uint64_t most);
-/* Returns the share of lost records among those that were read and those that were lost. */
+/* Returns `lost` in percent of all records, read or lost. */
 double capture_lost_percent(const struct capture *capture, uint64_t lost);
-/* Returns how many records were lost, "6 records (1.4 % of all)". */
+/* Returns how many records were lost, such as "6 records (1.4 % of all)". */
 char *capture_lost_text(const struct capture *capture) MUST_CHECK;
 /* Returns "from 0.024 s to 3.54 s", whose numbers can be given to --from and --to. */
 char *capture_describe_span(int64_t from_ns, int64_t to_ns) MUST_CHECK;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /*
  * Invariant: a capture without readable data is an error  [test_readers: test_a_lost_dictionary]
- * Does not read samples (sampled-events.c and profile.c do). Reads only those
- * names (names.c) that losses refer to.
+ * Opening a capture reads no samples (sampled-events.c and profile.c do), and only the names
+ * (names.c) that losses and metadata refer to.
  */
 #include "config.h"
 
@@ -231,8 +231,8 @@ bool capture_learn_names(const char *file, GError **error)
 	return ok;
 }
 
-/* Checks the schema: the tools address columns of version 1 by position. Later versions keep it,
- * but a forged schema may not. Columns that an older file lacks read as absent. */
+/* Checks the schema: the tools address columns of version 1 by position. Later versions keep the
+ * positions, but a forged schema may not. Columns that an older file lacks read as absent. */
 static bool check_schema(const struct capture *capture, GError **error)
 {
 	/* tables that got columns after version 1 was fixed, and the first such column */

@@ -52,8 +52,8 @@ int64_t capture_time(const struct capture *capture, uint32_t segment, uint64_t t
 /* Converts a relative time to a segment's clock value, clamped to the clock's range. */
 uint64_t capture_clock(const struct capture *capture, uint32_t segment, int64_t relative);
 
-/* Return the text of a metadata key: the last one in the file, or the one of a segment; NULL if
- * the key is missing. Both may differ, because segments may come from recordings with different
+/* Return the text of a metadata key: the last one in the file, or that of a segment; NULL if the
+ * key is missing. They may differ, because segments may come from recordings with different
  * options. */
 const char *capture_metadata(const struct capture *capture, const char *key);
 const char *capture_metadata_of(const struct capture *capture, uint32_t segment, const char *key);
@@ -80,8 +80,8 @@ unsigned capture_column_referring(const struct prof_table_def *def, unsigned tab
 /* Returns whether rows of a table count as events. All timed tables except losses and metadata
  * do. */
 bool capture_is_event_table(const struct prof_table_def *table);
-/* Returns whether an item of a row's list is only a text: a sample's value that is a string, or
- * that could not be read. `texts`: the column of texts, if the table is that of samples. */
+/* Returns whether an item of a row's list is only a text: a value of a sample that is a string or
+ * could not be read. `texts`: the column of texts, if the table is that of samples. */
 bool capture_has_no_number(const struct prof_table_def *table, unsigned column,
 			   const struct prof_array *texts, size_t row, uint64_t item);
 

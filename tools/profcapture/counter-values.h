@@ -17,7 +17,7 @@ struct counter {
 struct counter_value {
 	uint32_t counter; /* index */
 	uint32_t segment;
-	int64_t time_ns; /* relative */
+	int64_t time_ns; /* since the capture's start */
 	double value;
 };
 
@@ -71,7 +71,8 @@ GArray *counter_values_read_exits(const struct capture *capture, GError **error)
  * caller frees the array. */
 const char **counter_values_comms(const struct names *names);
 
-/* Returns whether --pid selects the counter. Counters of the whole machine have no process. */
+/* Returns whether --pid selects the counter, or is not given. Counters of the whole machine belong
+ * to no process. */
 bool counter_is_wanted(const struct counter *counter, const struct reader *reader);
 
 static inline const struct counter *counter_at(const struct counter_values *values, uint32_t index)

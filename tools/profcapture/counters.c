@@ -4,8 +4,8 @@
  *
  * A row is a counter of a process. A counter keeps a value until its next one, or until the
  * process, the segment or the capture ends. The value at the start of the time range is the
- * counter's first value, but is not counted as a value set in the range. A sum began when the
- * machine or the process did, so text shows only how much it grew in the range.
+ * counter's first value, but is not counted as a value set in the range. A sum counts from the
+ * start of the machine or the process, so text shows only how much it grew in the range.
  *
  * Memory: one block for each counter; with --timeline, 32 bytes for each value.
  */
@@ -94,7 +94,7 @@ static void note_value(struct series *series, double value)
 	numbers[AT_MAX] = MAX_OF(numbers[AT_MAX], value);
 }
 
-/* Adds the value to each bin of the range during which the counter had it. */
+/* Adds the current value, which the counter had from `from` to `to`, to the bins of that time. */
 static void hold_in_bins(const struct counters *counters, struct series *series, int64_t from,
 			 int64_t to)
 {
@@ -128,7 +128,7 @@ static void hold(const struct counters *counters, struct series *series, int64_t
 	hold_in_bins(counters, series, from, to);
 }
 
-/* Ends all values at the end of a segment, because their values before the next one are unknown. */
+/* Ends the values of all counters at the end of a segment: between segments, they are unknown. */
 static void end_segment(struct counters *counters)
 {
 	int64_t end = latest_or(counters->ends, counters->segment, INT64_MIN);
@@ -407,8 +407,8 @@ static struct table timeline_of(const struct counters *counters)
 	return table;
 }
 
-/* Returns whether any row is a sum or, without is_sum, is of another kind. Columns that apply to no
- * row are omitted. */
+/* Returns whether any row is a sum (`is_sum`) or any row is of another kind (!`is_sum`). Columns
+ * that apply to no row are omitted. */
 static bool has_any(const struct counters *counters, bool is_sum)
 {
 	for (guint i = 0; i < counters->all->len; i++)

@@ -19,7 +19,7 @@
 #include <glib/gi18n.h>
 #include <string.h>
 
-/* A path through more waiting threads than this is cut: their waits have no children. */
+/* A path is cut after this many threads: the waits of the last thread have no children. */
 #define MAX_WALK (CCT_MAX_DEPTH / 2)
 /* Limits that only hostile files, or marks of very many threads at once, exceed. */
 #define MOST_SEGMENTS 8000000u
@@ -45,7 +45,7 @@ struct path_span {
 	int64_t from_ns, to_ns;
 };
 
-/* A time on the path in which its thread did not wait. */
+/* A time in which a thread was on the path and did not wait. */
 struct segment {
 	int64_t from_ns, to_ns;
 	int64_t last_ns; /* the greatest to_ns of this and earlier segments of the thread */
@@ -121,7 +121,7 @@ static void add_leaf(struct critical_path *path, uint32_t parent, const struct p
 	node->self_count += samples;
 }
 
-/* The sums are those of single threads until sum_up() adds them up by name. */
+/* Returns the sums of one thread. Later, sum_up() adds up those of threads with equal names. */
 static struct path_thread *sums_of_thread(struct critical_path *path, uint32_t thread)
 {
 	struct path_thread *at = GROWN_AT(path->threads, struct path_thread, thread);
@@ -137,8 +137,8 @@ static struct birth *birth_of(struct critical_path *path, uint32_t thread)
 	return GROWN_AT(path->births, struct birth, thread);
 }
 
-/* Returns `last`, the previous thread with the same tid, if it became `thread` by exec. If it has
- * ended, another thread of the process called exec: returns NAMES_LOST. */
+/* Returns `last`, the previous thread with the same tid, if it became `thread` by exec; else
+ * NAMES_LOST. If `last` has ended, another thread of the process called exec. */
 static uint32_t before_exec(struct critical_path *path, uint32_t thread, uint32_t last)
 {
 	const struct names *names = path->reader->capture->names;
@@ -350,8 +350,8 @@ static void walk(struct critical_path *path, uint32_t thread, int64_t from_ns, i
 		 uint32_t node, unsigned depth);
 
 /* Adds a part of a wait to its node: what the waker did meanwhile. The wait ends a little after the
- * wakeup, and by then the waker may wait again. This latency, and waits that no thread ended, are
- * the node's own time. */
+ * wakeup, and by then the waker may wait again. The time since that wait began, and a wait
+ * that no thread ended, are the node's own time. */
 static void follow(struct critical_path *path, uint32_t thread, const struct path_wait *wait,
 		   int64_t from_ns, int64_t to_ns, uint32_t node, unsigned depth)
 {
@@ -560,7 +560,7 @@ static bool find_roots(struct critical_path *path, GError **error)
 
 COMPARE_BY(compare_segments, struct segment, ORDER(a->from_ns, b->from_ns))
 
-/* Segments of spans in several threads may overlap. */
+/* Segments of a thread may overlap if spans of several threads waited for it. */
 static void sort_segments(struct critical_path *path)
 {
 	for (guint thread = 0; thread < path->segments->len; thread++) {
@@ -686,7 +686,7 @@ static bool add_samples(struct names_epoch *epoch, const struct prof_batch *batc
 	return true;
 }
 
-/* Reads the samples of the first event that measures time, because only these show where time
+/* Reads the samples of the first event that measures time: other events do not show where time
  * went. */
 static bool read_samples(struct critical_path *path, GError **error)
 {
@@ -709,8 +709,8 @@ static bool read_samples(struct critical_path *path, GError **error)
 
 /* ---- The result ------------------------------------------------------------------------------ */
 
-/* Sorted by key, because the order of the map differs between runs, and equal children would keep
- * that order. */
+/* The samples of a function in a node. The array is sorted by key, because the order of the map
+ * differs between runs, and equal children would keep that order. */
 struct path_hits {
 	uint64_t key;
 	uint32_t samples;

@@ -2,7 +2,7 @@
 /*
  * Critical-path - what a thread's time consisted of, through all threads that it waited for
  *
- * The path goes back from the end of a time. While the thread ran, it is on the path. While it
+ * The path covers a range of time. While the thread ran, the thread is on the path. While it
  * waited, the path is that of the thread that woke it, during the same time. So one thread at a
  * time is on the path, and the times of the whole tree add up to the time of the path. A wait that
  * no thread ended, such as one for a disk or a timer, is a leaf. Before a thread was created, the
@@ -19,7 +19,7 @@
 
 enum path_kind {
 	PATH_THREAD,   /* the root of a tree */
-	PATH_RUN,      /* running: the parent of functions; has no children without samples */
+	PATH_RUN,      /* running; its children are the functions that samples hit */
 	PATH_FUNCTION, /* a function of the program ran */
 	PATH_READY,    /* ready, without a CPU */
 	PATH_WAIT,     /* a wait at one place of the program */
@@ -53,14 +53,15 @@ static inline uint64_t path_time_sum(const struct path_time *time)
 struct path_thread {
 	uint32_t thread; /* index in names of the first such thread */
 	struct path_time time;
-	uint64_t leaf_ns; /* part of time.wait_ns: waits on the path itself */
+	uint64_t
+		leaf_ns; /* part of time.wait_ns: parts of waits in which no waker is on the path */
 };
 
 enum path_part {
-	PATH_OWN,     /* the node itself, which waited for no thread */
+	PATH_OWN,     /* the node itself: part of a wait in which no waker is on the path */
 	PATH_STATE,   /* a child of the node: ready, or waiting without a stack */
 	PATH_RUNNING, /* the node's child "runs" */
-	PATH_SEGMENT, /* all time of the node without waits; what no other part has is unknown */
+	PATH_SEGMENT, /* the node's time without waits; unknown where no other part overlaps */
 	PATH_SAMPLE,  /* a function that a sample hit: a child of "runs" */
 };
 
@@ -69,7 +70,7 @@ enum path_part {
 struct path_step {
 	int64_t from_ns, to_ns; /* PATH_SAMPLE: equal */
 	enum path_part part;
-	uint32_t node;  /* before the end of critical_path_find(): the parent of a child */
+	uint32_t node;  /* an ancestor until critical_path_find() ends, except for PATH_OWN */
 	uint32_t label; /* PATH_STATE, PATH_SAMPLE: the child's label */
 };
 
@@ -115,7 +116,7 @@ static inline uint64_t critical_path_ns(double ns)
 {
 	return ns >= 0x1p63 ? INT64_MAX : ns > 0 ? (uint64_t)(ns + 0.5) : 0;
 }
-/* Returns the name of a thread. */
+/* Returns the name of a thread; "-" if it is unknown. */
 const char *critical_path_comm(const struct critical_path *path, uint32_t thread);
 /* Return a label's text for people, and the place of its function (NULL: unknown). The caller frees
  * the string. */

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /*
- * Diff-notes - how captures differ in other ways than their program
+ * Diff-notes - reports differences between captures that the rows do not show
  *
  * A note names a difference that looks like a change of the program, but has another cause, such
  * as another machine or lost events; or a change that samples of the CPU do not show, such as
@@ -21,7 +21,8 @@
 /* Waiting gets a note if it grew by this share of A's duration, and by this time. */
 #define WAIT_SHARE 0.1
 #define WAIT_NS 10e6
-/* If a greater share of a capture's samples has no name, it has no functions to compare. */
+/* If a greater share of a capture's samples has no name, the capture has no functions to
+ * compare. */
 #define MOST_UNNAMED 0.5
 
 static void note(struct diff *diff, const char *code, bool prevents_verdict, const char *format,
@@ -141,7 +142,7 @@ static void note_run(struct diff *diff, const struct diff_run *run)
 	}
 }
 
-/* How long each side waited: at one place, or in all if `place` is NULL. */
+/* How long each side waited: at one place or, if `place` is NULL, in total. */
 struct diff_waits {
 	char *place;
 	double ns[DIFF_SIDES];

@@ -145,8 +145,8 @@ static uint32_t add_row(struct diff *diff, const struct diff_row *row)
 	return diff->rows->len;
 }
 
-/* Returns index + 1 of the row. Adds the row if needed. `identities`: those of the run's
- * functions that are known, by function. */
+/* Returns index + 1 of the row. Adds the row if needed. `identities`: cache of the identities of
+ * the run's functions, by function. */
 static uint32_t row_of(struct diff *diff, const struct diff_run *run,
 		       const struct diff_identity **identities, uint32_t parent, uint32_t function)
 {
@@ -242,7 +242,7 @@ static bool can_test(const struct diff *diff)
 	return diff->measure != DIFF_PEAK;
 }
 
-/* Chooses the rows to test. With one run per side, allocates the sums of their blocks of time. */
+/* Chooses the rows to test. With one run per side, allocates their sums by block of time. */
 static void choose_tested(struct diff *diff)
 {
 	bool can = can_test(diff);

@@ -356,7 +356,7 @@ static char *path_text(const struct diff_verb *verb, const struct diff_row *row)
 	return g_string_free(text, FALSE);
 }
 
-/* Returns the name of a row in a sentence, where the rest of a call path would be too long. */
+/* Returns the name of a row for a sentence, in which a whole call path would be too long. */
 static char *sentence_name(const struct diff_verb *verb, const struct diff_row *row)
 {
 	return (verb->diff.paths ? short_name : path_text)(verb, row);
@@ -512,7 +512,8 @@ static void write_all(struct diff_verb *verb, const struct reader *reader)
 /* ---- text ------------------------------------------------------------------------------------ */
 
 /* Returns text such as "f by 11 % (+1.10 s), g by 8 % (+12 ms)", of the functions with this
- * verdict, or NULL if no function has it. Names at most *left functions, and subtracts them. */
+ * verdict, or NULL if no function has it. Names at most *left functions, and subtracts their number
+ * from it. */
 static char *changes_text(const struct diff_verb *verb, enum diff_verdict verdict, guint *left)
 {
 	const struct diff *diff = &verb->diff;
@@ -752,7 +753,8 @@ static void print_all(struct diff_verb *verb, const struct reader *reader, struc
 	struct reader with_whole = *reader;
 
 	verb->whole = diff->all;
-	/* Shares of the whole are always 100 %, so its row shows totals, without a verdict. */
+	/* The share of the whole is always 100 %, so the row of the whole shows totals, without a
+	 * verdict. */
 	if (diff->norm == DIFF_BY_SAMPLES) {
 		verb->whole.a = diff->all.counts[DIFF_A].count / diff->n_runs[DIFF_A];
 		verb->whole.b = diff->all.counts[DIFF_B].count / diff->n_runs[DIFF_B];
@@ -775,7 +777,7 @@ static void print_all(struct diff_verb *verb, const struct reader *reader, struc
 
 /* ---- the exit status ------------------------------------------------------------------------- */
 
-/* Prints a line on stderr, after the text. Frees the line. */
+/* Prints a line on stderr, after everything written to stdout so far. Frees the line. */
 static void say(char *line)
 {
 	g_autofree char *text = line, *escaped = text_escape(text);
@@ -784,7 +786,7 @@ static void say(char *line)
 	fprintf(stderr, "%s\n", escaped);
 }
 
-/* Reports each row that grew by more than --fail-over. Returns whether there are any. */
+/* Reports the rows that grew by more than --fail-over. Returns whether there are any. */
 static bool exceeds(const struct diff_verb *verb)
 {
 	const struct diff *diff = &verb->diff;

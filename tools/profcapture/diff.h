@@ -20,7 +20,7 @@
 /* The name of the row for all functions that run in interrupts. */
 #define DIFF_INTERRUPTS "<interrupts>"
 #define DIFF_KERNEL "[kernel]"
-/* The name of all code of an image that has no symbol. */
+/* The name of the row for all code without a symbol in an image. */
 #define DIFF_NO_NAME "<no name>"
 
 enum { DIFF_A, DIFF_B, DIFF_SIDES };
@@ -68,7 +68,7 @@ struct diff_run {
 	double weights[NOISE_BLOCKS], weight; /* denominators, by block; and their sum */
 	double blocks[NOISE_BLOCKS];          /* counts of all rows together, by block */
 	struct diff_count all;
-	double interrupts; /* samples of interrupts, which are in no other count */
+	double interrupts; /* weight of samples in interrupts, which is in no other count */
 	uint64_t marks;
 	int64_t from_ns, to_ns; /* time range that the blocks divide */
 };
@@ -163,7 +163,7 @@ static inline bool diff_has_one_run(const struct diff *diff)
 bool diff_compare(struct diff *diff, const GPtrArray *files, guint n_a, GError **error);
 void diff_done(struct diff *diff);
 
-/* Adds the notes of all captures, which are read (diff-notes.c). */
+/* Adds the notes on all captures, which must have been read (diff-notes.c). */
 void diff_add_notes(struct diff *diff);
 void diff_note_free(gpointer note);
 /*

@@ -629,8 +629,8 @@ static int check_names(const struct dump *dump)
 	return CLI_OK;
 }
 
-/* Opens the tables to print. Must be done before any output, because the envelope is written first
- * and reports missing data. */
+/* Chooses the tables to print, and checks them for damage. Must be called before any output,
+ * because the envelope is written first and reports missing data. */
 static bool choose_tables(struct dump *dump, GError **error)
 {
 	size_t n;
