@@ -4,7 +4,7 @@
  *
  * Counts each occurrence of tracepoints and other events with a fixed period; with --by, each value
  * of a field separately. An event whose name ends an interval (sys_exit_read, irq_handler_exit) is
- * paired with the last one of the same thread that begins it (sys_enter_read, irq_handler_entry). A
+ * paired with the last event of its thread that begins one (sys_enter_read, irq_handler_entry). A
  * probe of a function is paired with the probe of its return; calls may be nested, so a return ends
  * the last call that has not returned.
  * The interval counts for the event that began it and, with --by, also for the one that ended it,
@@ -99,8 +99,8 @@ static bool is_probe(const char *name)
 	return name[0] == '/';
 }
 
-/* Returns the length of a name without its filter. Names of Go's functions have slashes, but not at
- * their end. */
+/* Returns the length of a name without its filter, which ends with a slash. Names of Go's functions
+ * contain slashes, but do not end with one. */
 static size_t name_length(const char *name)
 {
 	const char *colon = is_probe(name) ? strchr(name, ':') : NULL;

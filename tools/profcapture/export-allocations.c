@@ -18,7 +18,7 @@
 #include <string.h>
 
 #define MOST_LIVES 1000000u
-#define LEAST_STEPS 1024 /* the unit is at most the duration divided by this */
+#define LEAST_STEPS 1024 /* the unit stops growing when it reaches the duration divided by this */
 #define HEAP_PARTS 1024
 
 struct reading {
@@ -158,8 +158,8 @@ static void add_life(struct reading *reading, const struct memory_live *live, in
 		widen_unit(reading);
 }
 
-/* Adds the parts of the time up to `time_ns` (INT64_MAX: all), in which the live heap did not
- * change. Returns the newest. */
+/* Adds the missing parts of the time up to `time_ns` (INT64_MAX: all). The live heap did not change
+ * in them. Returns the last part. */
 static struct allocation_most *add_parts(struct reading *reading, int64_t time_ns)
 {
 	const struct reader *reader = &reading->export->reader;

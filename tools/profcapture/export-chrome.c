@@ -2,13 +2,12 @@
 /*
  * Export-chrome - a timeline in Chrome's trace event format, for Perfetto and Chrome's DevTools
  *
- * The samples of a thread are a CPU profile of V8, events of phase P: the only form of samples that
- * these two read; speedscope and the Firefox Profiler read it, too. In this form, a stack lasts
- * until the next one. So a thread that is not sampled for longer than a sample stands for has a
- * sample of the node "(idle)", as V8 writes it. Marks and waits are slices, and instants; counters
- * are events of phase C. Times are microseconds since the capture's start, which are whole for
- * samples. The events come first, because some readers ignore the rest of the file after a key that
- * they do not know.
+ * The samples of a thread are a CPU profile of V8 (events of phase P), which is the only form of
+ * samples that these two read; speedscope and the Firefox Profiler read it, too. In this form, a
+ * stack lasts until the next sample. If the next sample of a thread comes too late, a sample of the
+ * node "(idle)" ends the stack, as in files of V8. Waits are slices, and marks are slices or
+ * instants; counters are events of phase C. Times are microseconds since the capture's start, which
+ * are whole for samples.
  */
 #include "config.h"
 
@@ -21,9 +20,10 @@
 #include <inttypes.h>
 #include <string.h>
 
-/* Samples of an event, so that no event is much larger than others. */
+/* Maximum number of samples in an event, so that no event is much larger than others. */
 #define CHUNK_SAMPLES 10000
-/* Ids of nodes: 1 + the tree's index, whose root is 0; the node after the last is "(idle)". */
+/* The id of the root. A node's id is ROOT_ID + its index in the tree; "(idle)" has the index after
+ * the last one. */
 #define ROOT_ID 1u
 
 struct chrome {
@@ -32,7 +32,7 @@ struct chrome {
 	struct export_marks marks;
 	struct export_samples *samples;
 	/* State of the thread that is being written. */
-	uint32_t *seen;  /* by node, then for "(idle)": 1 + the last thread that has it */
+	uint32_t *seen;  /* by node, then "(idle)": 1 + the last thread for which it was written */
 	GArray *nodes;   /* uint32_t: nodes that are new in this event */
 	GArray *ids;     /* uint32_t: the node ids of the samples in this event */
 	GArray *deltas;  /* int64_t: microseconds since the previous sample */
@@ -165,7 +165,7 @@ static void write_chunk(struct chrome *chrome, uint32_t thread)
 	g_array_set_size(chrome->deltas, 0);
 }
 
-/* Adds the nodes that the thread has not had yet, callers first. */
+/* Adds the nodes that were not written for the thread yet, callers first. */
 static void add_nodes(struct chrome *chrome, uint32_t thread, uint32_t node)
 {
 	const struct profile_node *nodes = (void *)chrome->export->profile.tree.nodes->data;
@@ -248,7 +248,7 @@ static void write_samples(struct chrome *chrome, uint32_t thread)
 
 /* ---- marks and counters ---------------------------------------------------------------------- */
 
-/* A slice comes before those within it. */
+/* Sorts a slice before the slices within it. */
 COMPARE_BY(compare_starts, struct export_mark, ORDER(a->thread, b->thread),
 	   ORDER(a->span.start_ns, b->span.start_ns), ORDER(b->time_ns, a->time_ns))
 
@@ -279,7 +279,7 @@ static void write_mark(struct chrome *chrome, const struct export_mark *mark)
 	json_end(json);
 }
 
-/* With --tid and --comm, counters of a process are shown with its threads. */
+/* With --tid or --comm, counters of a process are written only if one of its threads is. */
 static void write_counter(struct chrome *chrome, const struct counter *counter,
 			  const GArray *points, GHashTable *shown)
 {

@@ -110,7 +110,7 @@ static void write_ms(struct json *json, const char *key, int64_t ns)
 
 /* ---- tables ---------------------------------------------------------------------------------- */
 
-/* The fields before CONSTANTS are the same in every row. */
+/* The fields before CONSTANTS have the same value in every row. */
 enum field {
 	NOTHING,
 	ZERO,
@@ -482,7 +482,7 @@ static void write_display(struct json *json, const struct counter *counter)
 	json_end(json);
 }
 
-/* Writes a counter to its process's first thread: the main thread, if the profile has that. */
+/* Writes a counter, for the first thread of its process: the main thread, if it has samples. */
 static void write_counter(struct firefox *firefox, const struct counter *counter, GArray *points)
 {
 	static const struct table_member members[] = { { "timeDeltas", TIME },

@@ -30,7 +30,7 @@ static void free_line(gpointer data)
 	g_free(line->stack);
 }
 
-/* Returns a line for each node in which a stack ends, by stack. */
+/* Returns a line for each node in which a stack ends, sorted by stack. */
 static GArray *folded_lines(const struct export_tree *tree)
 {
 	GArray *lines = g_array_new(FALSE, FALSE, sizeof(struct folded_line));

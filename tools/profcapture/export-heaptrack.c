@@ -13,7 +13,7 @@
  * A block that is live at the start of the time range is allocated at that start. The rest of a
  * partly unmapped mapping is written as a new allocation. Blocks that live until their process ends
  * are never freed, so heaptrack shows them as leaks. Therefore a file has one process: the blocks
- * of one that ended would still count while another one's heap grows.
+ * of a process that ended would still count while the heap of another one grows.
  *
  * heaptrack calls a block temporary if its free is the next event after an allocation of its kind,
  * in any thread. In `memory`, it is temporary if its thread allocates nothing in between. So that
@@ -25,7 +25,7 @@
  *     kind with the same size and trace (a twin)
  *   - kind 0 is never used, because heaptrack calls its blocks temporary if they are freed directly
  *     after another free.
- * So only `memory` counts a block as temporary that lives at the time of a "c" line or at the peak.
+ * So a block that lives at the time of a "c" line or at the peak is temporary only in `memory`.
  */
 #include "config.h"
 
@@ -64,7 +64,7 @@ struct kind {
 /* An event that is not written yet. */
 struct row {
 	uint32_t kind;
-	uint32_t partner; /* allocation of a temporary block: index + 1 of its free; or 0 */
+	uint32_t partner; /* if this allocates a temporary block: index + 1 of its free; else 0 */
 	bool is_free, is_temporary, is_written;
 	uint64_t rows; /* number of allocations up to this event */
 };
@@ -368,7 +368,8 @@ static void released(const struct memory_event *event, const struct memory_live 
 
 /* ---- the file -------------------------------------------------------------------------------- */
 
-/* Fails if several processes allocated. A process that executed another program has one pid. */
+/* Fails if several processes allocated. A process that executed another program counts once,
+ * because it keeps its pid. */
 static bool check_processes(const struct heaptrack *heaptrack, GError **error)
 {
 	const struct names *names = heaptrack->export->reader.capture->names;

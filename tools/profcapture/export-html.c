@@ -401,7 +401,8 @@ static void write_change(const struct diff_sentence *sentence, void *data)
 	end_sentence(html);
 }
 
-/* Writes what changed (not for standard input, which is read once), and each side's CPU time. */
+/* Writes what changed, and each side's CPU time. Omits what changed if a capture is standard input,
+ * which can be read only once. */
 static bool write_comparison(struct html *html, GError **error)
 {
 	const struct html_sides *sides = &html->rows.sides;
@@ -440,7 +441,7 @@ static bool is_all_cpu_time(const struct export *export)
 	       reader->capture->duration_ns > 0;
 }
 
-/* Writes the first sentence of report. */
+/* Writes the first sentence of `profcapture report`. */
 static void write_first(struct html *html, const struct summary *summary)
 {
 	const struct export *export = html->export;
@@ -508,9 +509,9 @@ static bool path_has_steps(const struct critical_path *path)
 	return path->steps && path->nodes->len <= MOST_PATH_NODES;
 }
 
-/* Writes the nodes of the tree: each one's parent, name, place and time. The page cuts their times
- * to a range, so a node without a large share may be important there. `numbers`: from 1, by node;
- * 0: left out. */
+/* Writes each node's parent, name, place and time. With steps, the page shows the times in a range,
+ * in which a node with a small share of the whole may be important, so all nodes are written.
+ * Stores the number of each written node in `numbers`, from 1; 0: left out. */
 static void write_path_nodes(struct html *html, const struct critical_path *path, uint32_t *numbers)
 {
 	double whole = g_array_index(path->nodes, struct cct_node, 0).total;
@@ -538,7 +539,7 @@ static void write_path_nodes(struct html *html, const struct critical_path *path
 	json_end(&html->json);
 }
 
-/* A step in the page: its begin is time * path_unit_ns + rest. */
+/* A step in the page: its begin is time * slice_unit + rest. */
 struct page_step {
 	uint64_t begin_ns, length_ns;
 	uint32_t time, rest, node, part;
@@ -609,7 +610,7 @@ static bool write_path(struct html *html, GError **error)
 	return true;
 }
 
-/* Writes the part of the waiting time whose stacks are known. */
+/* Writes for which part of the waiting time stacks are known. */
 static void write_wait_stacks(struct html *html)
 {
 	const struct html_sides *sides = &html->rows.sides;
@@ -629,7 +630,7 @@ static void write_wait_stacks(struct html *html)
 	json_end(&html->json);
 }
 
-/* Writes what report says of the quality of stacks and names. */
+/* Writes what `profcapture report` says about the quality of stacks and names. */
 static void write_quality(struct html *html)
 {
 	const struct html_sides *sides = &html->rows.sides;

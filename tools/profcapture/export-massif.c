@@ -61,7 +61,8 @@ COMPARE_BY(compare_branches, struct live_branch, ORDER(a->entity, b->entity))
 COMPARE_BY(compare_groups, struct group, ORDER(b->bytes, a->bytes),
 	   ORDER(a->first->entity, b->first->entity))
 
-/* Advances each branch to its next frame. Groups the branches that have one, by frame. */
+/* Advances each branch to its next frame. Drops branches without a next frame, and groups the
+ * others by frame. */
 static GArray *list_callers(const struct massif *massif, struct live_branch *branches, size_t n)
 {
 	GArray *groups = g_array_new(FALSE, FALSE, sizeof(struct group));

@@ -6,8 +6,8 @@
  *
  * Readers split lines at white space and brackets, so images are written without white space and
  * names without line breaks. Addresses are offsets in the image, because a capture has no others. A
- * sample without frames gets one that says so, because readers ignore samples without frames.
- * Texts of stacks and threads are kept, because the same ones are sampled often.
+ * sample without frames gets one that says so, because readers ignore samples without frames. Texts
+ * of stacks and threads are kept, because the same stacks and threads are sampled often.
  */
 #include "config.h"
 
@@ -171,7 +171,7 @@ static void write_stack(struct script *script, uint32_t node)
 
 COMPARE_BY(compare_times, struct profile_sample, ORDER(a->time_ns, b->time_ns))
 
-/* Returns whether the samples are in order, so need no sorting, which would double the memory. */
+/* Returns whether the samples are in order already. Sorting them would double the memory. */
 static bool is_in_order(const GArray *each)
 {
 	const struct profile_sample *samples = (void *)each->data;

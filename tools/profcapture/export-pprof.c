@@ -3,7 +3,7 @@
  * Export-pprof - pprof's protocol buffers: perftools.profiles.Profile (proto/profile.proto)
  *
  * A location is a place in a function, because stacks are merged by place. The first line of a
- * location is the innermost call inlined there. An id is an index plus 1.
+ * location is the innermost call inlined there. Ids of mappings and functions are indexes plus 1.
  */
 #include "config.h"
 
@@ -397,7 +397,7 @@ bool export_pprof(struct export *export, struct out *out, GError **error)
 	write_times(&pprof);
 	for (guint i = 0; i < pprof.strings.all->len; i++) {
 		const char *text = pprof.strings.all->pdata[i];
-		/* go tool pprof prints them to a terminal as they are */
+		/* go tool pprof prints strings to a terminal without escaping them */
 		g_autofree char *escaped = text_escape_utf8(text, strlen(text));
 
 		write_bytes(&pprof, PPROF_STRING, escaped, strlen(escaped));

@@ -134,7 +134,7 @@ void export_samples_take(const struct profile_sample *each, size_t n, void *data
 	}
 }
 
-/* Counts a sample that is the next one in order. */
+/* Counts the next sample in order for its thread. */
 static void count(struct export_samples *samples, const struct profile_sample *sample)
 {
 	GArray *threads = samples->threads;

@@ -18,7 +18,7 @@ struct export_thread_samples {
 
 struct export_samples {
 	guint most;      /* maximum number of samples that are sorted in memory */
-	GArray *run;     /* struct profile_sample: the new ones; without a file, all */
+	GArray *run;     /* struct profile_sample: the samples that are not in `runs` yet */
 	struct out runs; /* a file with the earlier runs, each in order */
 	GArray *ends;    /* uint64_t: the number of samples up to the end of each run in the file */
 	struct out file; /* all samples in order */

@@ -75,7 +75,7 @@ static GHashTable *common_names(GArray *const *stacks)
 }
 
 /* Adds stacks, which are ordered by thread and name, so the nodes of one name can be cached. If
- * `common` is not NULL, threads with other names share a frame. */
+ * `common` is not NULL, threads whose names are not in it share a frame. */
 static void add_stacks(struct export_tree *tree, const GArray *stacks, unsigned side,
 		       GHashTable *common)
 {
@@ -83,7 +83,7 @@ static void add_stacks(struct export_tree *tree, const GArray *stacks, unsigned 
 	const struct profile_node *nodes = (void *)export->profile.tree.nodes->data;
 	uint32_t n = export->profile.tree.nodes->len;
 	g_autoptr(GArray) path = g_array_new(FALSE, FALSE, sizeof(uint32_t));
-	g_autofree uint32_t *of = g_new(uint32_t, n);     /* node of the profile → ours */
+	g_autofree uint32_t *of = g_new(uint32_t, n); /* node of the profile → node of the tree */
 	g_autofree uint32_t *round = g_new0(uint32_t, n); /* value of `now` at which of[] was set */
 	uint32_t now = 0;
 	const char *name = NULL;

@@ -9,7 +9,7 @@
 
 #include "tools/profcapture/export.h"
 
-/* A single capture has the values EXPORT_NOW; of two, the earlier one has EXPORT_BEFORE. */
+/* EXPORT_NOW: the values of the only or later capture. EXPORT_BEFORE: those of the earlier one. */
 enum { EXPORT_NOW, EXPORT_BEFORE, EXPORT_SIDES };
 
 /* In a comparison, this frame stands for all threads whose name only one of the captures has,

@@ -378,7 +378,7 @@ static bool read_capture(struct export *export, const char *file, GError **error
 	export->profile.places = formats[export->format].frames != FUNCTIONS_ONLY;
 	export->profile.addresses = formats[export->format].frames == ADDRESSES;
 	export->profile.inlined = !export->no_inline;
-	/* as in report and memory; but diff has inlined copies of functions as rows of their own */
+	/* as in report and memory. In a comparison, inlined copies are separate, as in diff. */
 	export->profile.joins_inlined = !export->no_inline && !export->compare;
 	if (formats[export->format].has_threads) {
 		export->profile.take = export_samples_take;
@@ -422,7 +422,8 @@ static bool read_capture(struct export *export, const char *file, GError **error
 	return true;
 }
 
-/* Returns a copy of the options, made before a capture is read. Each copy must be freed. */
+/* Returns a copy of the options. Must be called before a capture is read. Each copy must be
+ * freed. */
 static struct export *copy_options(const struct export *export)
 {
 	struct export *copy = g_memdup2(export, sizeof(*export));
@@ -452,7 +453,8 @@ static bool read_captures(struct export *export, const char *file, GError **erro
 
 static void export_done(struct export *export);
 
-/* Reads the captures, for a page as often as it is too large. Standard input can be read once. */
+/* Reads the captures; again, with fewer rows, while the page is too large. Standard input can be
+ * read only once. */
 static bool read_to_fit(struct export *export, const char *file, GError **error)
 {
 	struct export *given = copy_options(export);

@@ -74,14 +74,14 @@ gint export_compare(gconstpointer left, gconstpointer right);
  * `all` may be NULL. */
 const void *export_of_thread(const GArray *all, uint32_t thread, size_t *ret_n);
 
-/* The self value of a node in a thread, which is not 0. A value of allocations is in
+/* The self value, which is not 0, of a node in a thread. A value of allocations is in
  * amount.weight. */
 struct export_stack {
 	uint64_t thread; /* the first two members form a struct export_key */
 	int64_t time_ns; /* time of a single sample */
 	uint32_t node;
 	struct amount amount;
-	const char *name; /* the thread's name at that time; never NULL */
+	const char *name; /* the thread's name at that time; NULL only from export_samples() */
 };
 
 /* Returns all stacks, ordered by thread, name and node: struct export_stack. */
@@ -91,8 +91,7 @@ GArray *export_samples(const struct profile *profile);
 /* Returns the threads (uint32_t) that have an item, ordered by pid and tid. The items are ordered
  * by thread, their first member. */
 GArray *export_threads(const struct export *export, const GArray *items);
-/* Fills `path`, of uint32_t, with the functions from the root to a node (0: none); empties it
- * first. */
+/* Sets the items of `path` (uint32_t) to the frames from the root to a node; none for node 0. */
 void export_path(const struct export *export, uint32_t node, GArray *path);
 /* Return the function of a frame, and the frame's line in that function's file; 0: unknown. */
 static inline uint32_t export_function(const struct export *export, uint32_t frame)

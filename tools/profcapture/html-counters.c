@@ -33,7 +33,8 @@ struct counter_lines {
 	const char **comms;
 };
 
-/* Keeps the least and the most of each of equal parts of the time. */
+/* If there are more than `limit` points, keeps only the least and the greatest of each of limit / 2
+ * equal parts of the time. */
 static void thin(GArray *points, guint limit, int64_t duration_ns)
 {
 	struct page_point *all = (struct page_point *)(void *)points->data;
@@ -60,9 +61,9 @@ static void thin(GArray *points, guint limit, int64_t duration_ns)
 	g_array_set_size(points, n);
 }
 
-/* Replaces a sum by its growth per second since the previous sum, whose time the point gets.
- * Converts ns to s. Returns false if the growth is unknown: a program may set a sum twice at one
- * time, or start again at a lower value. */
+/* Replaces a sum by its growth per second since the previous sum (`before`), and its time by that
+ * of `before`. Converts ns to s. Returns false if the growth is unknown: a program may set a sum
+ * twice at one time, or start again at a lower value. */
 static bool find_growth(const struct page_point *before, const struct counter *counter,
 			struct page_point *point)
 {
@@ -172,8 +173,9 @@ static bool write_counters_of(struct html_rows *rows, GError **error)
 	g_array_set_clear_func(lines.all, clear_line);
 	ok = lines.exits && counter_values_read(&lines.counters, take_value, &lines, error);
 	lines.comms = counter_values_comms(lines.counters.capture->names);
-	/* Add counters of processes first, then those of the machine. Most of the kernel's counters
-	 * do not change, so they are left out. */
+	/* Add counters of processes first, then those of the machine. Leave out counters that do
+	 * not change, as most of the kernel's do not, except gauges of a process outside the group
+	 * "process". */
 	for (guint i = 0; ok && i < 2 * lines.all->len; i++) {
 		guint index = i % lines.all->len;
 		const struct counter_line *line =

@@ -149,7 +149,7 @@ static void write_samples(struct html_rows *rows)
 
 /* ---- waits ----------------------------------------------------------------------------------- */
 
-/* Adds the waits across cells, ordered by their begin. */
+/* Adds the waits that cross a border of cells (html-waits.h), ordered by their begin. */
 static void write_across(struct html_rows *rows)
 {
 	static const struct report_column columns[] = {

@@ -46,14 +46,14 @@ struct html_rows {
 	struct html_keys threads, functions;  /* keys: the page's numbers (html-sides.h) */
 	GPtrArray *mark_names;                /* for each mark name: its group, then the name */
 	struct html_mark longest;             /* its length is 0 if the page has no mark */
-	GArray *times;                        /* result of run_times_read() for the last side */
+	GArray *times; /* result of run_times_each_state() for the last side */
 };
 
 void html_rows_init(struct html_rows *rows, struct export *export, struct report_page *page,
 		    struct json *json);
 void html_rows_done(struct html_rows *rows);
-/* Adds the columns to the page, and the members wait_calls, mark_names, logs and counters to the
- * JSON. */
+/* Adds the columns to the page, and the members wait_calls, heap, mark_names, logs and counters to
+ * the JSON. */
 bool html_rows_write(struct html_rows *rows, GError **error);
 /* Return the page's index of a thread, and a time on the page's axis, for rows->side. */
 uint32_t html_rows_thread(struct html_rows *rows, uint32_t thread);

@@ -5,7 +5,7 @@
 #include "tools/profcapture/html-samples.h"
 
 #define MOST_SAMPLES 4000000u
-#define LEAST_STEPS 1024u  /* the unit is at most the duration divided by this */
+#define LEAST_STEPS 1024u  /* the unit stops growing when it reaches the duration divided by this */
 #define LEAST_NEW 0x10000u /* at least this many new rows are sorted at once */
 
 void html_samples_init(struct html_samples *samples, uint64_t unit_ns, int64_t duration_ns)
@@ -30,7 +30,7 @@ static void sort(struct html_sample *all, size_t n)
 	g_qsort_with_data(all, (gint)n, sizeof(*all), compare, NULL);
 }
 
-/* Sorts the new rows into the others, and merges those that are equal. */
+/* Sorts the new rows into the others, and merges rows with equal keys. */
 static void merge_new(struct html_samples *samples)
 {
 	struct html_sample *all = (struct html_sample *)(void *)samples->all->data;

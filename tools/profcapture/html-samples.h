@@ -28,7 +28,7 @@ struct html_samples {
 void html_samples_init(struct html_samples *samples, uint64_t unit_ns, int64_t duration_ns);
 void html_samples_done(struct html_samples *samples);
 void html_samples_add(struct html_samples *samples, const struct html_sample *sample);
-/* Sorts the rows by time, thread and stack, and merges those that are equal. */
+/* Sorts the rows by time, thread and stack, and merges rows in which all three are equal. */
 void html_samples_merge(struct html_samples *samples);
 /* Changes the unit, and divides the times accordingly. */
 void html_samples_set_unit(struct html_samples *samples, uint64_t unit_ns);

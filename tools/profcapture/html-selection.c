@@ -22,7 +22,7 @@ static void add_numbers(GString *text, const char *option, const GArray *numbers
 	}
 }
 
-/* Patterns and names of threads may name users, too. */
+/* Interns the text, which redacts it: patterns and names of threads may contain names of users. */
 static void write_list(struct json *json, const char *key, GString *text,
 		       const struct export *export)
 {

@@ -10,7 +10,7 @@
 #include <string.h>
 
 #define GRID_STEPS 16384u
-/* No unit of time is longer than this part of the axis, however many samples there are. */
+/* No unit of time is longer than the axis divided by this, however many samples there are. */
 #define BOUNDARY_STEPS 256u
 /* Maximum number of stacks, if the page was too large once. */
 #define MOST_STACKS 400000u
@@ -34,7 +34,7 @@ static int64_t duration_of(const struct export *export)
 	return MAX_OF(export->reader.capture->duration_ns, INT64_C(1));
 }
 
-/* Numbers a side's functions. `known`: the numbers of earlier sides, by diff_identify(). */
+/* Numbers a side's functions. `known`: the numbers given so far, by the text of diff_identify(). */
 static void match_functions(struct html_sides *sides, struct html_side *side,
 			    const struct html_side *other, GHashTable *known)
 {
@@ -127,7 +127,7 @@ static void compare(struct html_sides *sides)
 	first->first_function = later->export->profile.functions->all->len;
 	sides->interrupts = first->first_function + first->export->profile.functions->all->len;
 	later->first_thread = first->export->reader.capture->names->threads->len;
-	/* as in diff, a function that both have is described as in the later capture */
+	/* as in diff, a function of both captures is described as in the later one */
 	match_functions(sides, later, first, known);
 	match_functions(sides, first, later, known);
 	sides->nodes = g_array_new(FALSE, TRUE, sizeof(struct profile_node));
@@ -142,7 +142,7 @@ static void compare(struct html_sides *sides)
 	for (unsigned i = 0; i < sides->n; i++)
 		merge_waits(sides, &sides->each[i], &nodes);
 	number_map_done(&nodes);
-	/* every unit that samples may have is a part of this step */
+	/* this step is a multiple of every unit that samples may have */
 	step_ns = grid_of(first->to_ns + duration_of(later->export), BOUNDARY_STEPS);
 	later->from_ns = (first->to_ns + step_ns - 1) / step_ns * step_ns;
 	later->to_ns = later->from_ns + duration_of(later->export);

@@ -28,7 +28,7 @@ struct page_slice {
 struct slices {
 	struct html_rows *rows;
 	GArray *all;    /* struct page_slice; those of a thread are in order */
-	GArray *newest; /* uint32_t: index of its last bin + 1, by thread of the page */
+	GArray *newest; /* uint32_t by thread of the page: index + 1 of the thread's last bin */
 	int64_t bin_ns; /* length of a bin; 0: slices are not merged yet */
 };
 

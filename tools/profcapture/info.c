@@ -32,7 +32,7 @@ struct table_info {
 struct subject {
 	uint32_t index; /* index in names */
 	uint64_t samples;
-	int64_t end_ns; /* end of a process; INT64_MAX = no end was seen */
+	int64_t end_ns; /* end of a process; INT64_MIN: no end was seen */
 	const char *comm;
 };
 
@@ -372,7 +372,7 @@ static void add_verdict(const struct info *info, struct out *line)
 	out_printf(line, _(states[capture_state(capture)]), bytes);
 }
 
-/* Appends what was lost to damage. Losses of the recording have lines of their own. */
+/* Appends what was lost to damage. Losses of the recording are printed separately. */
 static void add_lost(const struct info *info, struct out *line)
 {
 	struct prof_lost lost = capture_unreadable(info->reader.capture, 0);

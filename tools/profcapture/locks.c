@@ -5,9 +5,9 @@
  * A lock is the address of a futex in a process: a mutex, a condition variable or a semaphore. A
  * wait is for a lock if the thread that ended it made a system call with the same first argument,
  * the futex's address. This needs no stack. A descriptor is not an address, so a wait in read()
- * that is ended by a write() to the same number is not for a lock. If the stack or system call of
- * another wait shows that it is for a futex, the wait is counted by how it ended. Each lock has a
- * row for each pair of a place that waited and a place that released it. A place is the innermost
+ * that is ended by a write() to the same number is not for a lock. Other waits whose
+ * stack or system call shows that they are for a futex are counted by how they ended. Each lock has
+ * a row for each pair of a place that waited and a place that released it. A place is the innermost
  * frame of the program itself, else of its user code.
  * Invariants: (1) rows and the rest include every wait known to be for a futex
  *                 [test_locks: test_convoy]
@@ -56,7 +56,7 @@ struct lock_pair {
 	GArray *stacks[2];
 };
 
-/* How those waits for futexes ended that count for no lock. */
+/* How waits for futexes ended that count for no lock. */
 enum rest { REST_OTHER, REST_INTERRUPT, REST_OUTSIDE, REST_UNKNOWN, RESTS };
 static const char *const rest_keys[RESTS] = { "other_call", "interrupt", "outside", "unknown" };
 
@@ -308,7 +308,7 @@ static struct table table_of(const struct locks_verb *verb, bool has_places)
 	return table;
 }
 
-/* Returns the lines of a table without a limit of their width. */
+/* Returns the lines of a table, of any width. */
 static char **lines_of(const struct reader *reader, const struct table *table)
 {
 	struct reader wide = *reader;
