@@ -11,7 +11,7 @@
 #include "tools/common/json.h"
 
 struct report_page {
-	GByteArray *columns; /* planes of all columns */
+	GByteArray *columns; /* byte planes of all columns */
 	struct out list;     /* JSON: list of the columns */
 	struct json json;
 };
@@ -20,9 +20,8 @@ void report_page_init(struct report_page *page);
 void report_page_done(struct report_page *page);
 
 /* A column: an unsigned integer member of each row. `name`: "table.column". `delta`: store
- * differences to the row above, because the numbers never decrease. `scale`: the page divides the
- * numbers by `scale`
- * (0: 1). */
+ * differences to the row above; needs numbers that never decrease. `scale`: the page divides the
+ * numbers by this (0: by 1). */
 struct report_column {
 	const char *name;
 	size_t offset, size; /* offset and size of the member; 1, 4 or 8 bytes */

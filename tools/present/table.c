@@ -266,7 +266,7 @@ static void end_line(const struct table_style *style, GString *line, bool is_bol
 	g_string_truncate(line, 0);
 }
 
-/* A row's name, and the number of columns that it may have: if the place is shown, or alone. */
+/* A row's name, and the number of columns that it may have: with the place after it, or alone. */
 struct fitting {
 	char *name; /* escaped */
 	unsigned with_place, alone;
@@ -301,7 +301,8 @@ static struct fitting fitting_of(const struct table *table, const struct layout 
 	return fitting;
 }
 
-/* Shortens a name to the width. Drops its place first, then its scopes. */
+/* Shortens a name to the width. Drops its template arguments first, then its place, then its
+ * scopes. */
 static char *fit_name(const struct table *table, struct fitting *fitting)
 {
 	const struct table_fit *fit = table->fit;
@@ -330,7 +331,7 @@ static void cut_name(char **name, unsigned columns, enum text_align align)
 	}
 }
 
-/* Returns the name of a row that would look like another one, with a part that differs. */
+/* Returns a name with a part that differs from `other`. Otherwise, both would look the same. */
 static char *fit_apart(const struct table *table, struct fitting *fitting, const char *other)
 {
 	char *name;

@@ -146,7 +146,7 @@ void table_write(const struct table *table, struct json *json, enum json_format 
 		 size_t shown);
 /* Writes the first `shown` rows as an array of objects, for answers with several tables. */
 void table_write_array(const struct table *table, struct json *json, const char *key, size_t shown);
-/* Writes a cell that is not in a table, and frees the data that it owns. */
+/* Write a cell as a member of the current object, and free the data that a cell owns. */
 void cell_write(struct json *json, const char *key, const struct cell *cell);
 void cell_done(struct cell *cell);
 /* Writes the members of a row into the current object. */
@@ -200,7 +200,7 @@ static inline struct cell cell_none(void)
 	return (struct cell){ .kind = CELL_NONE };
 }
 
-/* Takes ownership of the text. NULL does not apply to the row. */
+/* Takes ownership of the text. NULL: the cell does not apply to the row. */
 static inline struct cell cell_own_or_none(char *text)
 {
 	return text ? cell_own_text(text) : cell_none();

@@ -13,8 +13,8 @@
 
 /* A frame joins its only callee if all but this share of the whole goes through the callee. */
 #define CHAIN_SHARE 0.005
-/* Inverted: a function shares its line with a caller that all but this share of the function's
- * samples have. */
+/* Inverted: a function shares its line with a caller that has all but this share of the function's
+ * samples. */
 #define ONLY_CALLER_SHARE 0.005
 
 static struct cct_node *node_at(const GArray *nodes, uint32_t index)
@@ -101,8 +101,8 @@ static uint32_t joined_callee(const struct lines *lines, uint32_t index, const G
 		       : 0;
 }
 
-/* Returns the line-drawing characters before a node. `outer`: those that all lines below its parent
- * begin with. */
+/* Returns the line-drawing characters before a node. `outer`: the characters with which all lines
+ * below the parent begin. */
 static char *prefix_of(const struct lines *lines, const char *outer, unsigned depth, bool is_last)
 {
 	g_autofree char *prefix = NULL;
@@ -291,8 +291,8 @@ static bool is_bold(const void *data, size_t row)
 
 COMPARE_BY(compare_totals, double, ORDER(*b, *a))
 
-/* Returns the lines of the heaviest branches: at most options->rows, or all of the greatest weight
- * if those need more. Stores the share below which branches have no line. */
+/* Returns the lines of the heaviest branches: at most options->rows, or more if the branches of the
+ * greatest weight alone need more. Stores the share below which branches have no line. */
 static GArray *heaviest_lines(const GArray *nodes, const struct tree_options *options,
 			      double *ret_share, bool *ret_hides)
 {
@@ -391,7 +391,7 @@ static GArray *written_children(const struct tree_writer *writer, const struct c
 	return children;
 }
 
-/* Writes a node and its subtree; without `json`, writes nothing. Returns whether any is left
+/* Writes a node and its subtree; without `json`, writes nothing. Returns whether a branch is left
  * out. */
 static bool write_node(const struct tree_writer *writer, const struct cct_children *of,
 		       struct json *json, uint32_t node, unsigned depth)

@@ -103,7 +103,8 @@ static bool read_request(const struct attach_target *target, struct attach_reque
 
 /* ---- Opening --------------------------------------------------------------------------------- */
 
-/* Returns whether a thread has a seccomp filter. A thread without readable status has ended. */
+/* Returns whether any thread of the process has a seccomp filter. A thread without readable status
+ * has ended. */
 static bool has_filter(int32_t pid)
 {
 	g_autofree char *path = g_strdup_printf("/proc/%" PRId32 "/task", pid);

@@ -69,7 +69,7 @@ static void on_owner_changed(GDBusConnection *connection, const char *sender, co
 	fail_gone(data);
 }
 
-/* Called when the session is removed. After Close by another client, no Finished follows. */
+/* Called when profd removes a session. If another client closed ours, Finished is never sent. */
 static void on_removed(GDBusConnection *connection, const char *sender, const char *path,
 		       const char *interface, const char *name, GVariant *arguments, gpointer data)
 {
@@ -239,7 +239,8 @@ static void on_reply(GObject *source, GAsyncResult *result, gpointer data)
 
 	if (g_error_matches(failure, G_IO_ERROR, G_IO_ERROR_CANCELLED) || client->over)
 		return;
-	/* Continue without a socket: such a profd, for example an older one, can still record. */
+	/* If profd does not open a socket, for example because it is older, continue: it can still
+	 * record. */
 	if (client->step == STEP_CREATE && reply) {
 		g_variant_get(reply, "(o)", &client->session);
 	} else if (client->step == STEP_CONTROL && reply &&

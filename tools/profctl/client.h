@@ -15,8 +15,9 @@ struct client_counters {
 /* All functions are called from the main loop. At most one of `failed` and `finished` is called,
  * once and last. */
 struct client_listener {
-	/* The session samples unless paused. `control`: the value for PROF_CONTROL; NULL: none.
-	 * `sysprof`: descriptor for SYSPROF_CONTROL_FD; -1: none. Both are borrowed. */
+	/* The session has started, and samples unless it is paused. `control`: the value for
+	 * PROF_CONTROL; NULL: none. `sysprof`: descriptor for SYSPROF_CONTROL_FD; -1: none. Both
+	 * are borrowed. */
 	void (*started)(const char *control, int sysprof, void *data);
 	void (*progress)(const struct client_counters *counters, void *data); /* or NULL */
 	void (*warning)(const char *message, void *data);
@@ -25,8 +26,8 @@ struct client_listener {
 	void (*failed)(const GError *error, void *data);
 };
 
-/* CLIENT_ANY: the system's profd; or a private one if that is missing, has another version or
- * denies access. */
+/* CLIENT_ANY: the system's profd, or a private one if the system's is missing, has another version
+ * or denies access. */
 enum client_bus { CLIENT_ANY, CLIENT_SYSTEM, CLIENT_PRIVATE };
 
 struct client_request {

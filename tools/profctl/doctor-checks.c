@@ -487,8 +487,9 @@ static void check_tracefs(const struct doctor_host *host, struct doctor_finding 
 	}
 }
 
-/* Checks whether deleted and replaced files can be opened, which only map_files leads to. All other
- * files are found without it, also the program itself and files in containers. */
+/* Checks whether deleted and replaced files can be opened, which is possible only through
+ * map_files. All other files, including the program itself and files in containers, are found
+ * without it. */
 static void check_map_files(const struct doctor_host *host, struct doctor_finding *finding)
 {
 	g_autofree char *directory = g_strconcat(host->root, "/proc/self/map_files", NULL);

@@ -183,7 +183,7 @@ static bool warn_of_version(struct doctor_finding *finding, const char *fix, con
 	return true;
 }
 
-/* Warns if the process runs a version whose functions are not read. Returns whether it does. */
+/* Warns if the process runs a version whose functions are not read. Returns whether it warned. */
 static bool check_version(const struct doctor_host *host, const char *pid,
 			  struct doctor_finding *finding)
 {

@@ -2,12 +2,11 @@
 /*
  * profctl list - the events that can be recorded here
  *
- * Software, hardware and cache events are those that profd has opened successfully: the service's
- * if it is running, else a private one's. Tracepoints and the events of other PMUs are those that
- * the kernel lists in tracefs and sysfs. If a list cannot be read, the reason is printed. An
- * operand that matches none of these may name a program or library: its static probes (USDT) are
- * listed. Its functions are listed only if a pattern follows the file's name, because there are
- * many.
+ * Software, hardware and cache events are those that a profd has opened successfully: the service
+ * if it is running, else a private one. Tracepoints and the events of other PMUs are those that the
+ * kernel lists in tracefs and sysfs. If a list cannot be read, the reason is printed. An operand
+ * that matches none of these may name a program or library: its static probes (USDT) are listed.
+ * Its functions are listed only if a pattern follows the file's name, because there are many.
  */
 #include "config.h"
 
@@ -265,8 +264,8 @@ static void add_files(struct event_list *list)
 	}
 }
 
-/* Reads the lists that the patterns need: only names of tracepoints have a colon, and reading the
- * others starts a profd. */
+/* Reads only the lists that the patterns need, because reading the events may start a profd. Only
+ * names of tracepoints have a colon. */
 static void read_all(struct event_list *list)
 {
 	static void (*const readers[])(struct event_list *) = { add_events, add_pmus,

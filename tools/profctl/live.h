@@ -16,12 +16,13 @@
 #include <glib.h>
 #include <stdbool.h>
 
-/* In each of these arrays, number 0 means "none". */
+/* An image. Numbers of images and the items below are indexes in the arrays of struct live; 0 means
+ * "none". */
 struct live_image {
 	const char *path; /* "" = none */
 	GBytes *build_id;
 	uint64_t size, dev, inode;
-	uint64_t id;      /* id in the latest epoch that had it */
+	uint64_t id;      /* id in the latest epoch that had the image */
 	uint32_t kind;    /* enum prof_image_kind */
 	uint32_t process; /* process with this memory; 0 = a file, or unknown */
 	uint32_t pending; /* function that represents all places without a name */
@@ -114,16 +115,17 @@ uint64_t live_tables(void);
 /* Adds rows as prof_stream_next() returns them. */
 void live_add(struct live *live, unsigned table, const struct prof_batch *batch);
 
-/* Adds a function of the image at [start, start + length). Length 0: it extends to the next one. */
+/* Adds a function of the image at [start, start + length). Length 0: the function extends to the
+ * next one. */
 void live_add_symbol(struct live *live, uint32_t image, uint64_t start, uint64_t length,
 		     const char *name, const char *raw_name);
-/* Adds a function that contains the place, after those that are inlined into it. The first function
- * replaces the place's name. */
+/* Adds a function that contains the place. Must be called for the innermost inlined function first
+ * (`is_first`), which replaces the place's name, then for each function that contains it. */
 void live_add_inlined(struct live *live, uint32_t place, const char *name, const char *raw_name,
 		      bool is_first);
 /* Names the place by its offset, for a place without a symbol. */
 void live_name_by_offset(struct live *live, uint32_t place);
 /* Names the place if a symbol contains it. Returns whether a symbol does. */
 bool live_name(struct live *live, uint32_t place);
-/* Names the places in `unnamed` if possible, and removes these from it. */
+/* Names the places in `unnamed` if possible, and removes the named ones from it. */
 void live_name_all(struct live *live);

@@ -26,7 +26,7 @@
 
 #define NS_PER_S INT64_C(1000000000)
 #define MAX_ANCESTORS 1000
-#define START_FIELD 20 /* index of the start time in /proc/PID/stat; the state's is 0 */
+#define START_FIELD 20 /* number of the start time in /proc/PID/stat, counted from the state as 1 */
 
 /* Ignores exits: the tasks are read only because this makes threads and processes known. */
 static void ignore_exit(uint32_t process, int64_t time_ns, void *data)

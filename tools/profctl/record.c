@@ -8,8 +8,8 @@
  * The first Ctrl-C stops the recording, the second skips the names, the third aborts. Unless
  * aborted, profctl waits for the command, which also gets the signal and may ignore it. If this
  * process dies at any time, profd notices it and finishes the file. --bus auto tries the system's
- * profd first. If that is missing, has another version or denies access, profctl starts a private
- * one, and prints a line with the reason.
+ * profd first. If the system's profd is missing, has another version or denies access, profctl
+ * starts a private one, and prints a line with the reason.
  */
 #include "config.h"
 
@@ -326,7 +326,8 @@ static bool begin(struct recording *recording, GError **error)
 						&recording->preload, to_stdout, error)) ||
 	    !output_open(&output, &recording->output, error))
 		return false;
-	/* do this now, because opening a pipe may wait for a reader, and Ctrl-C must end that */
+	/* do this only after opening the output: opening a pipe may wait for a reader, and Ctrl-C
+	 * must end the wait */
 	g_unix_signal_add(SIGINT, on_interrupt, recording);
 	g_unix_signal_add(SIGTERM, on_terminate, recording);
 	/* nohup ignores SIGHUP: keep that, so that the recording survives its terminal */

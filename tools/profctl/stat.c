@@ -212,7 +212,7 @@ static double mean_of(const double *values, unsigned n)
 	return mean;
 }
 
-/* Returns the standard deviation of a run, estimated from the runs. */
+/* Returns the standard deviation of a single run's value, estimated from all runs. */
 static double deviation_of(const double *values, unsigned n)
 {
 	double mean = mean_of(values, n), squares = 0;
@@ -488,7 +488,7 @@ static double extreme(const struct measure *measure, bool largest)
 	return found;
 }
 
-/* The cells that compare with the saved run. */
+/* Returns a cell that compares a measure with the saved run. */
 static struct cell comparison_cell(const struct stat_run *run, const struct measure *measure,
 				   unsigned field)
 {

@@ -78,7 +78,6 @@ static void put_line(int line, attr_t attributes, const char *text)
 		return;
 	fitted = text_fit(text, (unsigned)COLS, TEXT_LEFT);
 	attrset(attributes);
-	/* do not write the last cell of the last line, because that would scroll */
 	mvaddnstr(line, 0, fitted, -1);
 	attrset(A_NORMAL);
 }
@@ -122,7 +121,8 @@ static bool is_pending(const struct page *page, size_t row)
 	return shows_functions(page->browse) && number && number == page->browse->live->pending;
 }
 
-/* Returns the name without parameters, unless another function differs only in its parameters. */
+/* Returns the name without parameters, unless another function on the page differs only in its
+ * parameters. */
 static const char *function_name(const struct page *page, size_t row)
 {
 	if (page->browse->full_names ||

@@ -29,7 +29,7 @@ struct top_view {
 
 /* Returns struct top_row. Stores in *ret_all the samples of the window, or of the process. */
 GArray *top_view_rows(const struct top_view *view, const struct live *live, struct amount *ret_all);
-/* Returns the samples of the window. */
+/* Returns the number of samples in the window. */
 uint64_t top_view_samples(const struct live *live);
 /* Returns the number of seconds in the window that have samples. */
 unsigned top_view_seconds(const struct live *live);
