@@ -9,9 +9,9 @@
  *
  * In text, numbers come first, right-aligned, then the name, then the place. If a row is too wide
  * for the terminal, template arguments are left out, then its place, then the scopes of its name;
- * numbers are never cut. Names that would become equal keep a part that differs. If names had less
- * than 24 columns, the sparkline is left out, then all places. Rows are read twice, so that they
- * need not be stored.
+ * numbers are never cut. Names that would become equal keep a part that differs. If names would
+ * have fewer than 24 columns, the sparkline is left out, then all places. Rows are read twice, so
+ * that they need not be stored.
  *
  * Text for a pipe is neither cut nor padded, so that a row does not depend on other rows: two
  * answers differ only in the lines of rows that differ, and cut finds the columns. Empty cells are

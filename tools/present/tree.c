@@ -11,7 +11,7 @@
 #include <math.h>
 #include <string.h>
 
-/* A frame joins its only callee if all but this share of the whole goes through the callee. */
+/* A frame joins its only callee if their totals differ by less than this share of the whole. */
 #define CHAIN_SHARE 0.005
 /* Inverted: a function shares its line with a caller that has all but this share of the function's
  * samples. */
@@ -369,7 +369,7 @@ void tree_print(const GArray *nodes, const struct tree_options *options, struct 
 
 /* ---- JSON ------------------------------------------------------------------------------------ */
 
-/* Returns the children of a node to write, sorted. Sets *cut if others are left out. */
+/* Returns the children of a node that are written, sorted. Sets *cut if others are left out. */
 static GArray *written_children(const struct tree_writer *writer, const struct cct_children *of,
 				uint32_t node, unsigned depth, bool *cut)
 {

@@ -24,7 +24,7 @@ struct tree_options {
 	 * inverted, of its only caller */
 	bool folds;
 	double min_share; /* share of the root's total; smaller branches get no line of their own */
-	double sum_share; /* smallest share of a line that sums up hidden ones; 0: min_share */
+	double sum_share; /* smallest share of a line that sums up hidden branches; 0: min_share */
 	uint64_t most;    /* at most this many children of a node get a line; 0 = all */
 	uint64_t rows;    /* text: at most this many lines, of the heaviest branches; 0 = all */
 	unsigned columns; /* width of the output; indentation stops at two thirds; 0 = no limit */

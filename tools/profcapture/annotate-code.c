@@ -205,7 +205,7 @@ static struct seen_place place_at(const struct annotate_code *code, uint64_t off
 	g_autoptr(GArray) frames = frames_at(code, code->symbols, offset, &shown);
 	const struct inline_frame *all;
 
-	/* The capture may name the function differently than the file does. */
+	/* The file may name the function differently: try the names of the capture. */
 	if (shown == UINT_MAX && code->symbols) {
 		g_array_unref(frames);
 		frames = frames_at(code, NULL, offset, &shown);

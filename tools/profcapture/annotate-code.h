@@ -30,7 +30,7 @@ struct annotate_place {
 };
 
 /* With `merges_callees`, all code that is inlined at one line of the shown function and has the
- * same callee name is one line. `functions` has the innermost functions of that code. */
+ * same callee name is one annotate_line. `functions` has the innermost functions of that code. */
 struct annotate_line {
 	struct annotate_place at;
 	uint32_t number;               /* index in annotate_code.lines */
@@ -63,7 +63,7 @@ struct annotate_code {
 	bool merges_callees; /* one line for each class or function inlined at a line */
 	bool full_names;     /* do not shorten names of sites */
 	bool wants_total;    /* compute the totals of lines */
-	bool no_inline;      /* inlined code is code of the function that contains it */
+	bool no_inline;      /* count inlined code for the function that contains it */
 	uint32_t function;   /* index in the profile */
 	/* results: the function */
 	struct function shown;

@@ -19,9 +19,9 @@
 #include <stdio.h>
 #include <string.h>
 
-#define MAX_SITES 3       /* callers that inline the function: text names this many */
+#define MAX_SITES 3       /* text names at most this many callers that inline the function */
 #define DEFAULT_LIMIT 200 /* a longer list shows only rows near a sample */
-#define CONTEXT 3u        /* rows shown before and after one with samples */
+#define CONTEXT 3u        /* rows shown before and after a row with samples */
 #define MAX_GAP 12        /* lines without code are shown between others at most this far apart */
 #define HOTTEST 3         /* instructions shown below the lines */
 #define MIN_FINE_SAMPLES 1000 /* with fewer samples, shares have no decimals */

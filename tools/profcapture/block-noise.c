@@ -18,7 +18,7 @@
  * can be less noisy than random sampling, but smaller values are not reliable. */
 #define EVENNESS 4.0
 
-/* A recording's ratio, and the deviations of its blocks from it. */
+/* A recording's ratio, and how its blocks deviate from that ratio. */
 struct residuals {
 	double ratio, weight;
 	double squares;    /* sum of the squared deviations */

@@ -37,7 +37,7 @@ struct capture {
 
 /* Learns the names to redact from a capture that will be shown later, after others. */
 bool capture_learn_names(const char *file, GError **error);
-/* `redacts`: removes what identifies the machine and its users from all texts (redact.h), by the
+/* `redacts`: removes what identifies the machine and its users from all texts (redact.h), using the
  * names learned from all captures so far. */
 struct capture *capture_open(const char *file, bool redacts, GError **error);
 void capture_free(struct capture *capture);

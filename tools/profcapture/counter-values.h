@@ -2,7 +2,7 @@
 /*
  * Counter-values - reads the values of counters, in the order of the capture
  *
- * A counter has the same index in every epoch. Memory: one block for each counter.
+ * A counter has the same index in every epoch. Memory: a fixed amount for each counter.
  */
 #pragma once
 

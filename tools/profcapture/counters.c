@@ -7,7 +7,7 @@
  * counter's first value, but is not counted as a value set in the range. A sum counts from the
  * start of the machine or the process, so text shows only how much it grew in the range.
  *
- * Memory: one block for each counter; with --timeline, 32 bytes for each value.
+ * Memory: a fixed amount for each counter; with --timeline, 32 bytes for each value.
  */
 #include "config.h"
 
@@ -240,7 +240,7 @@ static enum column_format unit_format(const struct counter *counter)
 						      : COLUMN_REAL;
 }
 
-/* The numbers come first, then the texts. */
+/* The fields below N_NUMBERS are the statistics (AT_FIRST to AT_MEAN). */
 enum field {
 	GROUP = N_NUMBERS,
 	NAME,

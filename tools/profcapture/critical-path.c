@@ -462,7 +462,7 @@ static void add_span(const struct span *span, void *data)
 COMPARE_BY(compare_spans, struct path_span, ORDER(a->thread, b->thread),
 	   ORDER(a->from_ns, b->from_ns))
 
-/* Spans of a thread may be inside each other; the time of their union counts once. */
+/* Joins the spans of a thread that overlap, so that their common time counts once. */
 static void add_spans(struct critical_path *path)
 {
 	GArray *spans = path->spans_found;

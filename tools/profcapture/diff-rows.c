@@ -23,12 +23,14 @@
 #include <math.h>
 #include <string.h>
 
-/* Two complete runs of the same program can differ by this share of the whole. */
+/* Smaller changes are noise: two complete runs of the same program can differ by this share of the
+ * whole. */
 #define LEAST_CHANGE 0.001
 
 double diff_evidence_of(const struct diff *diff, const struct diff_count *count)
 {
-	/* Do not lose a sample to rounding. */
+	/* The factor keeps rounding from making the result less than the number of equal
+	 * samples. */
 	return diff->measure == DIFF_SAMPLES && count->squares > 0
 		       ? MIN_OF(count->events,
 				count->count * count->count / count->squares * (1 + 1e-9))

@@ -20,5 +20,5 @@ static inline const struct profile_node *diff_run_node(const struct diff_run *ru
 	return &((const struct profile_node *)(void *)run->profile.tree.nodes->data)[node];
 }
 
-/* Returns the index in counts of a node of the run's tree. */
+/* Returns the index in `counts` for a node of the run's tree. */
 uint32_t diff_run_key(const struct diff_run *run, uint32_t node);

@@ -219,7 +219,7 @@ static struct cell path_cell(const struct diff *diff, const struct diff_row *row
 	return cell_own_list(names);
 }
 
-/* Returns where the program allocates the memory of a row. */
+/* Returns a cell on where the program allocates the memory of a row. */
 static struct cell caller_cell(const struct diff *diff, const struct diff_row *row,
 			       enum field field)
 {
@@ -308,8 +308,8 @@ static char *name_of(const struct diff_verb *verb, const struct diff_row *row,
 	return verb->full_names ? g_strdup(name) : shorten(name, raw_name);
 }
 
-/* Finds short names that several of the shown rows have. With memory, their callers are in the
- * text, too. */
+/* Finds short names that different functions in the text share. With memory, the text also names
+ * the callers of rows. */
 static void note_names(struct diff_verb *verb, size_t shown)
 {
 	for (size_t i = 0; i < shown; i++)

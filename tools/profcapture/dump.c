@@ -5,7 +5,7 @@
  * Has no code for specific tables. The schema describes the columns, so tables of later versions or
  * of other software are printed, too. If a column refers to a thread or a process, the row gets its
  * pid, tid and comm. Timed tables are merged by (segment, time); dictionaries are printed on
- * request only, before the others. Rows are printed as they are read, without measuring column
+ * request only, before timed tables. Rows are printed as they are read, without measuring column
  * widths, so the table code of tools/present/table.h is used only for cells. In text, all strings
  * of the capture are escaped, including the names of tables and columns.
  *
@@ -24,7 +24,7 @@
 #include <inttypes.h>
 #include <string.h>
 
-/* Member with a mark's arguments by name, which --resolve adds to the argument lists. */
+/* The member with a mark's arguments by name, which --resolve writes in addition to the lists. */
 #define NAMED_ARGUMENTS "named_arguments"
 /* Number of rows between two checks for a full disk or a closed pipe. */
 #define ROWS_BETWEEN_CHECKS 4096

@@ -27,7 +27,7 @@ struct reading {
 	struct memory_tree tree;
 	struct memory_heaps heaps;
 	struct number_map sum_of; /* thread and node → index + 1 */
-	GHashTable *lives;        /* set of struct allocation_life by all but the sums; or NULL */
+	GHashTable *lives; /* set of struct allocation_life; the sums are not in the key; or NULL */
 	struct suppressions suppressions; /* suppressions of the runtime's pools */
 	struct memory_peak heap;
 };
@@ -182,7 +182,7 @@ static struct allocation_most *add_parts(struct reading *reading, int64_t time_n
 	return &g_array_index(heap, struct allocation_most, heap->len - 1);
 }
 
-/* Counts a block that begins or, if `bytes` is negative, ends. */
+/* Adds a block to the live heap or, if `bytes` is negative, removes it. */
 static void change_heap(struct reading *reading, int64_t time_ns, double bytes)
 {
 	const struct reader *reader = &reading->export->reader;

@@ -38,7 +38,8 @@ enum allocation_kind {
 	ALLOCATION_EARLIER, /* allocated before the time range */
 };
 
-/* Blocks that are equal in all but the sums. Times are in units of `unit_ns`. */
+/* Blocks that are equal in all members but the sums (bytes, blocks and brief). Times are in units
+ * of `unit_ns`. */
 struct allocation_life {
 	uint32_t time; /* time of the allocation */
 	/* 1 + the time at which it was freed or its process ended; 0: live at the end */

@@ -665,7 +665,7 @@ static void write_shared(struct firefox *firefox)
 	const struct profile *profile = &firefox->export->profile;
 	struct json *json = &firefox->json;
 
-	/* Add the strings of sources first: the tables refer to sources. */
+	/* List the sources, and add their strings, before writing the tables that refer to them. */
 	for (guint i = 0; i < firefox->functions.all->len; i++) {
 		const char *file = firefox->export->files[listed(&firefox->functions, i)];
 

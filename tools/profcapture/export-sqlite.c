@@ -25,8 +25,8 @@ static int run(sqlite3 *db, char *sql)
 	return r;
 }
 
-/* Creates the index before the rows, because they come in its order. A later index would sort them,
- * which takes longer. */
+/* Creates the index before the rows, because the rows come in the order of the index. Creating it
+ * later would sort them, which takes longer. */
 static int copy_table(sqlite3 *db, const struct sql_table *table)
 {
 	int r = run(db, sqlite3_mprintf("CREATE TABLE main.\"%w\" AS SELECT * FROM temp.\"%w\" "
@@ -86,7 +86,7 @@ bool export_sqlite(struct export *export, struct out *out, GError **error)
 	char path[32];
 	bool ok = false;
 
-	/* The temporary file of a destination that cannot seek has no name. */
+	/* If the destination cannot seek, `out` is a temporary file without a name. */
 	if (fstat(out->fd, &status) != 0 || status.st_nlink == 0 || !S_ISREG(status.st_mode))
 		return cli_set_error(
 			error, CLI_USAGE, "%s",

@@ -103,7 +103,7 @@ static void put_text(struct syscap *syscap, void *fixed, size_t n_fixed, const c
 	put_frame(syscap, fixed, n_fixed, escaped, strlen(escaped) + 1);
 }
 
-/* Fills in a field, whose bytes are 0. Returns whether the whole text fits. */
+/* Fills in a field. Its bytes must be 0. Returns whether the whole text fits. */
 static bool set_field(char *field, size_t width, const char *text)
 {
 	g_autofree char *escaped = text_escape_utf8(text ? text : "", text ? strlen(text) : 0);

@@ -56,7 +56,7 @@ static uint32_t frame_of_entity(struct export_tree *tree, const struct export *e
 	return tree->known[entity] - 1;
 }
 
-/* Returns the names of threads that both sides have. */
+/* Returns the thread names that both sides have. */
 static GHashTable *common_names(GArray *const *stacks)
 {
 	g_autoptr(GHashTable) names = g_hash_table_new(g_str_hash, g_str_equal);

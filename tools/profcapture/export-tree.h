@@ -39,7 +39,7 @@ struct export_tree {
 	uint32_t *order, *children;
 	/* the rest is private */
 	struct number_map of; /* parent and frame → node */
-	GHashTable *texts; /* text (after a line break: a thread's name) → index of a frame + 1 */
+	GHashTable *texts; /* function's text, or '\n' and thread's text → index of a frame + 1 */
 	uint32_t *known;   /* by entity of the export being added: index of a frame + 1 */
 	bool merges_texts;
 };

@@ -73,7 +73,7 @@ static const struct {
 	bool compares;           /* supports --compare */
 	bool says_lost;          /* reports losses */
 	bool has_tables;         /* the format has tables instead of samples and allocations */
-	bool has_waits;          /* the format has waits beside samples */
+	bool has_waits;          /* the format has waits in addition to samples */
 	bool has_threads;        /* the format has the samples of each thread together */
 } formats[] = {
 	[FOLDED] = { export_folded, FUNCTIONS_ONLY, ALLOCATION_VALUE,
@@ -225,7 +225,8 @@ static bool write_result(struct export *export, GError **error)
 
 /* ---- the verb -------------------------------------------------------------------------------- */
 
-/* Returns whether an option applies only to samples, so that allocations are left out. */
+/* Returns whether an option is given that applies only to samples. Allocations are then left
+ * out. */
 static bool is_of_samples(const struct export *export)
 {
 	return frame_filters_any(&export->filters) || export->profile.mode != PROFILE_ANY_MODE ||

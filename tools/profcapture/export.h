@@ -34,7 +34,7 @@ struct export
 	bool wants_rows;                 /* the format must read allocations itself */
 	/* the later capture, with which this one is compared; or NULL */
 	struct export *compared;
-	const char *file;    /* as given: with --redact, the capture has only its last part */
+	const char *file;    /* path as given; with --redact, the capture has only its last part */
 	const char *compare; /* file of `compared` */
 	int format;
 	int value;          /* enum export_value, for a format with only one value */
@@ -104,7 +104,7 @@ uint32_t export_line(const struct export *export, uint32_t frame);
 void export_find_files(struct export *export);
 /* The page has all waits. For other formats, at least this many of the longest are read. */
 #define EXPORT_MOST_WAITS 50000u
-/* Returns whether waits were read, and some have stacks. */
+/* Returns whether waits were read and any of them has a stack. */
 bool export_has_waits(const struct export *export);
 /* Returns whether samples count nanoseconds. */
 bool export_is_time(const struct export *export);

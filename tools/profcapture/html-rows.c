@@ -83,8 +83,8 @@ static void add_samples(struct html_rows *rows, const struct html_samples *sampl
 	rows->grid_ns = MAX_OF(rows->grid_ns, (int64_t)samples->unit_ns);
 }
 
-/* Converts the samples of rows->side to the page's times and indexes. `stacks`: node of the page by
- * node; NULL: they are the same. */
+/* Converts the samples of rows->side to the page's times and indexes. `stacks`: the page's node for
+ * each node of the side; NULL: the nodes are equal. */
 static void convert_samples(struct html_rows *rows, struct html_samples *samples,
 			    const uint32_t *stacks)
 {

@@ -2,8 +2,9 @@
 /*
  * Html-selection - which part of the capture a page has
  *
- * The page names the options that it was made with, and adds them to the commands that it copies.
- * If data is missing, it says whether it was left out or never recorded  [test_html: selection].
+ * The page names the options that it was made with, and adds them to the commands that it copies to
+ * the clipboard. If data is missing, the page says whether it was left out or never recorded
+ * [test_html: selection].
  */
 #pragma once
 

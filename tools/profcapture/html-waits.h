@@ -3,9 +3,10 @@
  * Html-waits - the waits of a capture for the page, merged while they are read
  *
  * The page counts the part of each wait that is in a range, and its ranges begin and end on a grid.
- * So waits within one cell of the grid are merged like samples, and a wait across cells is a row of
- * its own; a thread has at most one such wait at each border. If too many waits cross cells, the
- * cells grow, so that memory is bounded however long the recording is  [test-html-samples: waits]
+ * So waits within one cell of the grid are merged like samples, and each wait across cells is a
+ * separate row; a thread has at most one such wait at each border. If too many waits cross cells,
+ * the cells grow, so that memory is bounded however long the recording is
+ * [test-html-samples: waits]
  */
 #pragma once
 

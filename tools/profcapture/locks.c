@@ -321,7 +321,7 @@ static char **lines_of(const struct reader *reader, const struct table *table)
 	return lines;
 }
 
-/* Prints a place on a line of its own: "    waited in    acquire (convoy.c:44)". */
+/* Prints a place on a separate line: "    waited in    acquire (convoy.c:44)". */
 static void print_place(const struct locks_verb *verb, struct out *out, const char *title,
 			unsigned width, uint32_t place)
 {

@@ -40,8 +40,9 @@ struct client_request {
 	bool wants_control, wants_sysprof;
 	GVariant *options; /* a{sv}, floating */
 	int capture_fd;    /* borrowed, like switch_fd, while the client exists */
-	/* The session's second descriptor, the end of a switch; -1: none. With a switch, a program
-	 * waits for the recording, so the user must not be prompted for a password. */
+	/* The session's second descriptor: one end of a switch (record-control.c); -1: none. With a
+	 * switch, a program waits for the recording, so the user must not be prompted for a
+	 * password. */
 	int switch_fd;
 };
 

@@ -395,7 +395,7 @@ static char *find_mount(const struct doctor_host *host, enum mount_field by, con
 /* Checks hidepid, which hides processes. Yama restricts only attaching, which profd does not do. */
 static void check_ptrace_scope(const struct doctor_host *host, struct doctor_finding *finding)
 {
-	/* if several are mounted, the last one is visible */
+	/* if /proc is mounted several times, the last mount is visible */
 	g_autofree char *options = find_mount(host, MOUNT_PATH, "/proc", MOUNT_OPTIONS, true);
 	int64_t scope;
 
@@ -444,7 +444,7 @@ static int64_t kernel_tracepoint(const struct doctor_host *host, const char **re
 	return id;
 }
 
-/* The files of tracefs are for root and for the group that the mount names. */
+/* Only root and the group that the mount names can read the files of tracefs. */
 static void check_tracefs(const struct doctor_host *host, struct doctor_finding *finding)
 {
 	const char *place, *also = "";

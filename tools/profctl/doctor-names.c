@@ -245,7 +245,7 @@ enum says { SAYS_NOTHING, SAYS_ANOTHERS, SAYS_NAMES };
 struct runtimes {
 	unsigned n, others;       /* n: all processes; others: processes without names */
 	GString *listed;          /* the first processes without names */
-	char *first_of[RUNTIMES]; /* by kind: pid of the first process */
+	char *first_of[RUNTIMES]; /* by kind: pid of the first process without names */
 };
 
 static bool runtime_of(const char *name, enum runtime *ret_runtime)

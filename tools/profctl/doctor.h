@@ -53,7 +53,7 @@ struct doctor_host {
 	unsigned capabilities;              /* enum doctor_capability */
 	bool superuser;                     /* effective uid 0 of the initial user namespace */
 	bool user_namespace, pid_namespace; /* the caller is not in the initial namespace */
-	bool interpreters;                  /* profd was built with the program that reads them */
+	bool interpreters;                  /* profd was built with BPF, to read interpreted code */
 };
 
 struct doctor_finding {

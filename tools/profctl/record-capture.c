@@ -2,7 +2,7 @@
 /*
  * Record-capture - adds names to the finished capture, and reads facts about the recording
  *
- * Names and lines: profd has kept the mapped files that samples hit, so names are correct also for
+ * Names and lines: profd has kept the mapped files that samples hit, so names are also correct for
  * deleted or replaced files and in containers. A file that profd does not have is opened by its
  * path. In both cases, symbolize checks that it is the recorded file. symbolize_capture() runs on
  * another thread, so that the main loop can handle Ctrl-C. After a skip, that thread gets no more

@@ -31,8 +31,9 @@ bool record_capture_allocations(int fd, struct record_allocations *ret_allocatio
 GArray *record_capture_left(int fd, pid_t command);
 
 /* Adds names to the capture of a finished session on another thread, and runs the loop meanwhile.
- * *skip: skip the remaining files. Returns whether the names of all files were added; returns false
- * without an error after a skip. If other code quits the loop, the process must exit. */
+ * If *skip becomes true, the remaining files are skipped. Returns whether the names of all files
+ * were added; returns false without an error after a skip. If other code quits the loop, the
+ * process must exit. */
 bool record_capture_symbolize(int fd, const char *file, struct client *client, GMainLoop *loop,
 			      const atomic_bool *skip, struct record_samples *ret_samples,
 			      GError **error);

@@ -20,7 +20,7 @@ struct record_result {
 	bool kept;          /* the capture is in a file */
 	bool is_lost;       /* the recording ended early and no data of it is readable */
 	bool memory;        /* allocations were recorded */
-	bool no_off_cpu;    /* the user declined the stacks of waits */
+	bool no_off_cpu;    /* the user declined the recording of waits (--no-off-cpu) */
 	bool symbols;       /* names were added, and `samples` is set */
 	struct record_samples samples;
 	uint64_t length_ns;   /* from the capture; 0: unknown */

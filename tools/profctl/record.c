@@ -479,7 +479,7 @@ static void recording_done(struct recording *recording, int status)
 	g_clear_error(&recording->error);
 }
 
-/* Runs `profcapture view`. Returns its status if all else succeeded. */
+/* Runs `profcapture view`. Returns its status, or `status` if that is an error. */
 static int view(char *file, int status)
 {
 	char verb[] = "view", end_of_options[] = "--";

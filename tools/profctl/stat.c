@@ -3,9 +3,9 @@
  * profctl stat - counts events while a command runs, like perf stat
  *
  * The events are opened on the child before exec, disabled; exec enables them, and children inherit
- * them. So profctl's own work is not counted. Uses the caller's rights and no profd. An event that
- * cannot be opened, or that had no counter of the processor, has no value: it is never shown as 0.
- * If only user mode may be counted, the event's name says so.
+ * them. So profctl's own work is not counted. profctl stat uses the caller's rights and no profd.
+ * An event that cannot be opened, or that had no counter of the CPU, has no value: it is never
+ * shown as 0. If only user mode may be counted, the event's name says so.
  * A saved run is a key file with the values of each run, so that a comparison can estimate the
  * noise on both sides, as `profcapture diff` does between runs.
  *                                                                                   [test_stat]
@@ -45,7 +45,7 @@ static const char *const state_names[] = { "counted", "not-supported", "not-perm
 
 /* An event or a time, over all runs. */
 struct measure {
-	struct event event; /* only `name` and `counts_ns` for a time */
+	struct event event; /* for a time, only `name` and `counts_ns` are set */
 	bool is_event;
 	bool without_kernel; /* exclude_kernel is set, because the kernel's part is not permitted */
 	bool user_only;      /* `without_kernel`, and not a clock: only user mode is counted */
