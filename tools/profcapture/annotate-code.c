@@ -574,7 +574,7 @@ static void read_file(struct annotate_code *code)
 /* ---- instructions ---------------------------------------------------------------------------- */
 
 /* Returns the instruction that contains an offset. `n_known`: number of disassembled instructions,
- * which are sorted. Adds an instruction if the offset is in none of their ranges. */
+ * which are sorted. Adds an instruction if the code at the offset was not disassembled. */
 static struct annotate_instruction *instruction_of(struct annotate_code *code, uint64_t offset,
 						   guint n_known)
 {
