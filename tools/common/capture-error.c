@@ -22,7 +22,7 @@ static int64_t time_of(const char *name)
 	return stat(name, &status) == 0 ? (int64_t)status.st_mtim.tv_sec : INT64_MIN;
 }
 
-/* Newest first. */
+/* Sorts the newest first. */
 static gint compare_times(gconstpointer a, gconstpointer b)
 {
 	const char *one = *(const char *const *)a, *other = *(const char *const *)b;

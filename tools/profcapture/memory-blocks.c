@@ -2,7 +2,7 @@
 /*
  * Memory-blocks - the live blocks of one process, by number
  *
- * Invariants: (1) a number occurs at most once in both tables [test-memory-blocks: random]
+ * Invariants: (1) a number occurs at most once in the two tables [test-memory-blocks: random]
  *             (2) `old` is at most 3/4 full, so a search ends [test-memory-blocks: random]
  *             (3) a file cannot force collisions in `old`        (the hash has a per-process seed)
  */
@@ -101,7 +101,8 @@ static void add_old(struct memory_blocks *blocks, const struct memory_block *blo
 	blocks->old.used++;
 }
 
-/* Frees a slot. Moves later entries up, unless that would put them before their home slot. */
+/* Frees a slot, and moves later entries into the gap, unless that would put them before their home
+ * slot. */
 static void remove_old(struct memory_blocks *blocks, size_t hole)
 {
 	struct memory_table *old = &blocks->old;

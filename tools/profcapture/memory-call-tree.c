@@ -5,8 +5,8 @@
  *
  * A node includes all nodes below it. Small branches are shown only with --limit 0. With --diff,
  * growth and shrinkage can cancel out in a node, so shares are relative to the sum of absolute
- * changes, and a node is sorted by the largest node below it. A tree of callers would have many
- * more nodes than there are stacks, so only its large branches are created.
+ * changes, and JSON sorts a node by the largest key in its subtree. A tree of callers would have
+ * many more nodes than there are stacks, so only its large branches are created.
  */
 #include "config.h"
 
@@ -22,14 +22,14 @@
 #include <math.h>
 
 #define MIN_SHARE 0.005 /* smallest share of a branch in JSON */
-/* Without --limit 0, a branch with a smaller share has no line of its own. */
+/* In text, a branch with a smaller share has no line, unless --limit 0 is given. */
 #define TEXT_MIN_PCT 1.0
 
 struct branch {
 	uint32_t parent, function;
 	struct memory_sum self, total; /* total: with all branches below */
 	struct memory_sum before;      /* with --diff: the total at the first time */
-	double self_change, change;    /* sums of the absolute changes of stacks */
+	double self_change, change;    /* sums of the stacks' keys (--diff: absolute changes) */
 };
 
 /* The tree of the answer. Its depth is limited to CCT_MAX_DEPTH, because few JSON readers accept
@@ -77,7 +77,7 @@ struct step {
 
 COMPARE_BY(compare_steps, struct step, ORDER(a->function, b->function), ORDER(a->leaf, b->leaf))
 
-/* Adds a branch for the steps, which are stacks whose frames are equal so far. */
+/* Adds one branch for all steps: their stacks have the same functions so far. */
 static void add_branch(struct tree *tree, uint32_t parent, const struct step *steps, size_t n)
 {
 	const struct memory *memory = tree->memory;
@@ -97,7 +97,7 @@ static void add_branch(struct tree *tree, uint32_t parent, const struct step *st
 	g_array_append_val(tree->branches, branch);
 }
 
-/* Moves each step one frame up and drops the steps that have no caller. */
+/* Moves each step to its caller. Drops steps without a caller, and returns how many are left. */
 static size_t step_up(const struct memory_tree *calls, struct step *steps, size_t n)
 {
 	size_t kept = 0;
@@ -345,8 +345,8 @@ static char *place_of(uint32_t function, const void *data)
 	return functions_place(memory->tree.functions, function, false);
 }
 
-/* Charges what a library allocates to the outermost of its consecutive functions. Otherwise, the
- * chain would end in the allocator, which says least about the cause. */
+/* In a chain of library functions, charges all allocations to the outermost function. Otherwise,
+ * the chain would end in the allocator, which says least about the cause. */
 static void move_to_outermost(const struct memory *memory, GArray *nodes)
 {
 	for (uint32_t i = nodes->len; i-- > 1;) {

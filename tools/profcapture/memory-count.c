@@ -21,8 +21,8 @@
 
 #include <string.h>
 
-/* A mapping that was partly unmapped. Allocation rows for its remaining parts follow. These parts
- * were not freed with it. */
+/* A mapping that was partly unmapped. The next allocation rows are its remaining parts, which were
+ * not freed. */
 struct split {
 	uint64_t number, bytes; /* upper bound for the size of the remaining parts */
 	uint32_t heap, entity;  /* entity: the row that counts the unmapping */
@@ -31,7 +31,7 @@ struct split {
 struct count {
 	struct memory *memory;
 	struct memory_peak heap;   /* sum of the heaps that have not ended */
-	struct memory_parts parts; /* the same, by row */
+	struct memory_parts parts; /* the parts of `heap`, by row */
 	struct number_map pairs;   /* allocator and freer → index + 1 */
 	struct split split;
 };
@@ -95,8 +95,8 @@ static bool gets_row_at_release(const struct memory *memory)
 	       memory_query_of(memory)->key == MEMORY_BY_PAIR;
 }
 
-/* Returns the row of the calling thread or of the allocated block; MEMORY_NOBODY for other
- * frees. */
+/* Returns the row to which a call is charged: that of the thread in --threads, else that of the
+ * allocated block. MEMORY_NOBODY: the call is a free, or the row is known only at the release. */
 static uint32_t caller(const struct memory *memory, const struct memory_event *event)
 {
 	const struct memory_block block = memory_event_block(event);
@@ -181,8 +181,8 @@ static void begin(struct count *count, int64_t time_ns)
 			note_process_peak(process, time_ns);
 }
 
-/* Adds or removes a live block. When a heap ends, its blocks leave the current
- * heap but stay in live_*. */
+/* Adds or removes a live block. `ends`: the block's heap ends, so the block leaves count->heap, but
+ * stays in live_*. */
 static void change(struct count *count, const struct memory_live *live, double sign, bool ends)
 {
 	uint32_t index = memory_entity_of(count->memory, &live->block);
@@ -214,7 +214,8 @@ static void ended(const struct memory_live *live, void *data)
 static unsigned call_of(const struct memory_event *event)
 {
 	if (!event->is_free) {
-		/* After munmap, the remaining part of a mapping also has an allocation row. */
+		/* After munmap, the remaining part of a mapping has an allocation row without a
+		 * call. */
 		if (memory_event_is_rest(event))
 			return MEMORY_CALLS;
 		return event->kind < PROF_ALLOC_KINDS ? event->kind : MEMORY_CALLS;
@@ -327,7 +328,8 @@ static void allocated(const struct memory_event *event, const struct memory_live
 		note_process_peak(process, event->time_ns);
 }
 
-/* Counts a realloc. In a sampled recording, its two blocks were sampled independently. */
+/* Counts a realloc. In a sampled recording, its two blocks were sampled independently, so their
+ * weights are multiplied. */
 static void count_realloc(struct count *count, const struct memory_event *event,
 			  const struct memory_live *live)
 {
@@ -375,14 +377,15 @@ static void released(const struct memory_event *event, const struct memory_live 
 	for (unsigned i = 0; i < to.n; i++) {
 		to.each[i]->freed_bytes += live->bytes;
 		to.each[i]->temporary += temporary ? live->blocks : 0;
-		/* A realloc() is sampled independently of its block, so its weight is different. */
+		/* A realloc() is sampled independently of its block, so the block's weight is not
+		 * that of the call. */
 		if (event->is_free && is_sampled && event->kind != PROF_FREE_REALLOC &&
 		    event->kind != PROF_FREE_REALLOCARRAY)
 			add_call(to.each[i], event, live->blocks);
 	}
 	if (to.row && gets_row_at_release(memory))
 		add_allocation(to.row, live);
-	/* For rows by thread, the call was already counted. */
+	/* For rows by thread, called() has already counted the call. */
 	if (to.row && event->is_free && !is_sampled &&
 	    memory_query_of(memory)->key != MEMORY_BY_THREAD)
 		add_call(to.row, event, live->blocks);

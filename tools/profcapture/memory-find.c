@@ -3,11 +3,12 @@
  * Memory-find - finds the blocks that are live at a time, at the peak, at the end, or over time
  *
  * Heap marks (memory-heaps.h) reduce how much of the file is read. For leaks, only the blocks of
- * each heap's last mark are read. For a time, only the rows since the marks before it are read. For
- * the peak, the time ranges between marks (stretches) are searched, the highest upper bound first,
- * until no other can hold a higher peak, or an equal, earlier one. With many processes, most may be
- * searched. Once the search has read as many rows as the file has, the whole file is read instead.
- * For the timeline, all rows are replayed once; blocks of a process that ended are not live.
+ * each heap's last mark are read. For a point in time, only the rows between it and the marks
+ * before it are read. For the peak, the time ranges between marks (stretches) are searched, the
+ * highest upper bound first, until no other stretch can hold a higher peak, or an equal, earlier
+ * one. With many processes, most stretches may be searched. Once the search has read as many rows
+ * as the file has, the whole file is read instead. For the timeline, all rows are replayed once;
+ * blocks of a process that ended are not live.
  *
  * Invariants: (1) a stretch that is skipped because of a mark cannot exceed the peak that was found
  *                 [test-memory: peak of two]
@@ -31,7 +32,7 @@
 #include <math.h>
 #include <string.h>
 
-#define POINTS 240u /* points of the timeline in JSON; also the fewest for a sparkline */
+#define POINTS 240u /* default number of points; text has more points than rows, for a sparkline */
 #define MOST_POINTS 1000u
 
 /* ---- ledger: live blocks by node and by process, now and at the peak ------------------------- */
@@ -45,7 +46,7 @@ struct ledger {
 	GArray *functions; /* double by function of the program: live bytes; or NULL */
 	int64_t from_ns, to_ns;
 	int64_t row_ns;       /* rows are at its multiples; 0: points divide the range equally */
-	int64_t before;       /* with row_ns: the points before the range, from time 0 */
+	int64_t before;       /* with row_ns: number of points from time 0 to the range */
 	guint n_points, step; /* step: every step-th point becomes a row */
 };
 
@@ -112,7 +113,7 @@ static bool point_is_row(const struct ledger *ledger, guint point)
 	return (ledger->before + point + 1) % ledger->step == 0 || point + 1 == ledger->n_points;
 }
 
-/* Puts the rows at the multiples of a step: the smallest 1, 2 or 5 times a power of ten nanoseconds
+/* Puts the rows at the multiples of row_ns, which is the smallest 1, 2 or 5 times a power of ten
  * with at most `rows` multiples in the range. */
 static void round_points(struct ledger *ledger, guint rows)
 {
@@ -306,8 +307,8 @@ static GArray *list_stretches(const struct memory *memory)
 	return all;
 }
 
-/* Adds the peak of each of a heap's marks to the upper bound of the stretches that the mark
- * covers. */
+/* For each of a heap's marks, adds its peak to the upper bounds of the stretches since the heap's
+ * previous mark. */
 static void add_most(const struct memory *memory, GArray *stretches, uint32_t heap)
 {
 	const struct memory_heap *of = memory_heap_at(&memory->heaps, heap);
@@ -326,8 +327,8 @@ static void add_most(const struct memory *memory, GArray *stretches, uint32_t he
 	}
 }
 
-/* For each segment that has heaps without an end, adds the stretch after the last mark (the tail),
- * with an infinite upper bound. */
+/* For each segment that has heaps without an end, adds the stretch from the earliest of their last
+ * marks on (the tail), with an infinite upper bound. */
 static void add_tails(const struct memory *memory, GArray *stretches)
 {
 	guint n = stretches->len;
@@ -434,7 +435,8 @@ static bool search_stretches(struct memory *memory, struct ledger *best, GError 
 	return search_sorted(memory, stretches, best, error);
 }
 
-/* Sets each process's own peak from its marks, if the whole run and all threads are wanted. */
+/* Sets each process's own peak from its marks, unless blocks are sampled, or only a time range or
+ * some threads are wanted. */
 static void set_process_peaks(struct memory *memory)
 {
 	struct capture *capture = memory->reader.capture;
@@ -482,7 +484,7 @@ static bool find_peak(struct memory *memory, GError **error)
 
 struct leaks {
 	struct memory *memory;
-	GByteArray *is_read; /* by heap: its last mark was read, so it is not replayed */
+	GByteArray *is_read; /* by heap: 1: skip: its last mark was read, or it is not wanted */
 };
 
 static void add_leak(struct memory_counts *to, const struct memory_live *live)
@@ -546,7 +548,7 @@ static void forget_leaks(struct memory *memory)
 	suppressions_reset(&memory->suppressions);
 }
 
-/* Reads leaks from the last marks of heaps. Sets *ret_broken if a mark lacks blocks. */
+/* Reads leaks from the marks at which heaps ended. Sets *ret_broken if a mark lacks blocks. */
 static bool read_ends(struct leaks *leaks, bool *ret_broken, GError **error)
 {
 	struct memory_heaps *heaps = &leaks->memory->heaps;
@@ -626,8 +628,8 @@ bool memory_find_leaks(struct memory *memory, GError **error)
 
 /* ---- over time ------------------------------------------------------------------------------- */
 
-/* Returns when each process's heap ended together with the process; INT64_MAX: it did not; 0: there
- * is no heap. */
+/* Returns by process when its heap ended together with it; INT64_MAX: the heap did not end so; 0:
+ * the process has no heap. */
 static GArray *find_heap_ends(const struct memory *memory)
 {
 	GArray *ends = g_array_new(FALSE, TRUE, sizeof(int64_t));
@@ -723,7 +725,8 @@ static bool find_timeline(struct memory *memory, GError **error)
 			&g_array_index(memory->points, struct memory_point, i);
 		struct memory_line line = { .entity = i };
 
-		/* At the end of the capture, no process is left: a row without numbers. */
+		/* If no process is left at the end of the capture, the last row would have no
+		 * numbers. */
 		if (reader->format == READER_TEXT && i + 1 == memory->points->len &&
 		    point->bytes <= 0 && point->blocks <= 0)
 			break;

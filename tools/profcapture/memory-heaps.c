@@ -120,7 +120,7 @@ static void add_mark(struct memory_heaps *heaps, struct memory_mark *mark, uint3
 	heap->inherited = MAX_OF(heap->inherited, mark->inherited);
 	mark->heap = index;
 	mark->before = heap->last;
-	/* Look-ups need marks in time order, so drop one that is not. */
+	/* Look-ups need marks in time order, so drop a mark that is out of order. */
 	if (heap->last && memory_mark_at(heaps, heap->last - 1)->time > mark->time)
 		return;
 	g_array_append_vals(heaps->marks, mark, 1);
@@ -162,7 +162,7 @@ const char *const memory_end_names[] = { "running", "exit", "killed", "exec" };
 
 static void set_end(struct memory_heaps *heaps, uint32_t process, enum memory_end end)
 {
-	*memory_byte_at(heaps->ends, process) = (uint8_t)end; /* other processes: MEMORY_RUNNING */
+	*memory_byte_at(heaps->ends, process) = (uint8_t)end; /* new bytes: MEMORY_RUNNING */
 }
 
 struct ends {
@@ -206,7 +206,7 @@ static bool task_rows(struct names_epoch *names, const struct prof_batch *batch,
 
 KEYED_BY(process, struct names_process, a->pid, a->start_time, a->exec_generation)
 
-/* Finds processes that called exec: their successor differs only in its generation. */
+/* Finds processes that called exec: the process after exec differs only in its exec_generation. */
 static void find_execs(struct memory_heaps *heaps)
 {
 	const struct names *names = heaps->reader->capture->names;

@@ -3,8 +3,9 @@
  * Memory-heaps - the state of each process's heap over time, from the rows of the table `heap`
  *
  * A heap is a process in one segment, because allocations are not tracked across segments. Each row
- * of the table `heap` is a heap mark: the heap's size at one time, from which reading can start.
- * For some heap marks, the table `live` lists all blocks that were live.
+ * of the table `heap` is a heap mark, which has the heap's size at one time, or the reason why the
+ * process was not tracked. For some heap marks, the table `live` lists all live blocks, so that
+ * reading can start there.
  */
 #pragma once
 
@@ -15,7 +16,7 @@ struct memory_mark { /* a row of the table `heap` */
 	uint64_t time;
 	uint64_t live_bytes, live_blocks, peak_bytes, peak_time, inherited;
 	uint32_t segment;
-	uint32_t heap;   /* heap: index */
+	uint32_t heap;   /* index of the heap */
 	uint32_t before; /* index + 1 of the previous mark of this heap; 0: none */
 	uint32_t event;  /* enum prof_heap_event */
 	bool is_broken;  /* some of its blocks are not in the capture */
@@ -29,7 +30,7 @@ struct memory_heap {
 	uint64_t inherited;        /* blocks up to this number were inherited at fork */
 	/* mean bytes between two recorded blocks; 0: every block is recorded */
 	double sampled_bytes;
-	bool has_ended; /* with `end`: the process ended, not just the recording */
+	bool has_ended; /* the process ended; otherwise `end` is only the end of the recording */
 };
 
 struct memory_heaps {
@@ -100,8 +101,9 @@ bool memory_mark_has_blocks(const struct memory_mark *mark);
 uint32_t memory_heaps_before(const struct memory_heaps *heaps, uint32_t heap, uint64_t time);
 
 /*
- * Calls `live` for each block of the given marks. If a mark has fewer blocks than its row says,
- * sets its is_broken and *ret_broken. The caller must then discard all received blocks.
+ * Calls `live` for each block of the given marks (index + 1). If a mark has fewer blocks than its
+ * row says, sets the mark's is_broken and *ret_broken. The caller must then discard all received
+ * blocks.
  */
 bool memory_heaps_read_live(struct memory_heaps *heaps, const uint32_t *marks, size_t n,
 			    void (*live)(const struct memory_live *live, void *data), void *data,

@@ -32,7 +32,7 @@ static const uint16_t free_columns[N_FREE] = {
 	PROF_FREE_KIND, PROF_FREE_ADDRESS, PROF_FREE_YOUNGER
 };
 
-/* Reads the rows of one of the two tables. */
+/* Reads the rows of the table `alloc` or `free`. */
 struct stream {
 	struct prof_cursor *cursor; /* NULL: no more rows */
 	struct prof_batch batch;
@@ -440,7 +440,8 @@ static bool load_bases(struct pass *pass, uint64_t *ret_start, bool *ret_broken,
 			g_array_append_val(bases, base);
 		start = MIN_OF(start, from);
 	}
-	/* Rows of processes without a heap are always read. */
+	/* If there is no heap to replay, all rows are read: processes without heap marks may have
+	 * some. */
 	*ret_start = start == UINT64_MAX ? 0 : start;
 	*ret_broken = false;
 	return bases->len == 0 ||

@@ -11,7 +11,7 @@
 
 struct memory_event {
 	uint64_t time;
-	int64_t time_ns; /* relative */
+	int64_t time_ns; /* relative to the capture's start */
 	uint64_t block;  /* 0: the call failed, or the freed block is unknown */
 	uint64_t size, prior;
 	uint32_t segment, heap, thread; /* thread: index in names */
@@ -25,7 +25,7 @@ struct memory_event {
 	bool is_wanted;  /* the event's thread passes the filters */
 };
 
-/* The block that an allocation creates. */
+/* Returns the block that an allocation creates. */
 static inline struct memory_block memory_event_block(const struct memory_event *event)
 {
 	return (struct memory_block){ .number = event->block,
@@ -63,7 +63,7 @@ struct memory_ops {
 	 * its free was lost. */
 	void (*released)(const struct memory_event *event, const struct memory_live *live,
 			 enum memory_release how, void *data);
-	/* Called for each live block of a process that has ended. */
+	/* Called for each block that is live when its process or the segment ends. */
 	void (*ended)(const struct memory_live *live, void *data);
 };
 

@@ -2,7 +2,8 @@
 /*
  * Memory-sentences - what a view of `memory` says in text besides its rows
  *
- * If records were lost, the first line states how many, and which numbers are wrong because of it.
+ * If records were lost, the first line states how many, and which numbers may be wrong because of
+ * that.
  */
 #include "config.h"
 

@@ -178,7 +178,7 @@ static void write_calls(struct json *json, const char *key, const void *data)
 	json_end(json);
 }
 
-/* Returns a cell of MEM. The time of the peak comes from `peak`. */
+/* Returns the cell of a member of MEM. The time of the peak comes from `peak`. */
 static struct cell counts_cell(const struct memory_counts *counts, const struct memory_counts *peak,
 			       unsigned has, uint64_t lost, enum memory_field field)
 {
@@ -503,7 +503,8 @@ static struct table table_of(const struct show *show)
 
 /* ---- processes ------------------------------------------------------------------------------- */
 
-/* Returns NULL if the heap is not excluded. Reasons of later versions count as unknown. */
+/* Returns NULL if the heap is not excluded. Reasons that a later version adds count as
+ * "unregistered". */
 static const char *excluded_name(uint32_t event)
 {
 	static const char *const names[PROF_HEAP_EVENTS] = {

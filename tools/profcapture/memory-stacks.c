@@ -19,7 +19,7 @@
 #define MOST_FRAMES 16u /* maximum number of frames of a stack in text */
 
 struct memory_stack {
-	uint32_t start;  /* node: the innermost frame of the program; if there is none, the leaf */
+	uint32_t start;  /* node: innermost frame of the program, else innermost non-allocator */
 	uint32_t callee; /* node: function that `start` calls; 0: none */
 	uint32_t sites;  /* number of the capture's stacks that it merges */
 	enum runtime_pool pool;
@@ -67,7 +67,8 @@ static uint32_t look_of(struct looks *looks, uint32_t function)
 }
 
 /* Returns a number for each node. Nodes with the same frames of the program from the root have
- * equal numbers, whatever library functions are between those frames. Free the result. */
+ * equal numbers, whatever library functions are between those frames. The caller frees the
+ * result. */
 static uint32_t *trails_of(const struct memory_tree *tree, struct looks *looks)
 {
 	uint32_t *trails = g_new0(uint32_t, tree->nodes->len), n = 0;
@@ -121,7 +122,7 @@ void memory_list_stacks(struct memory *memory)
 			stack.callee = node->callee;
 			stack.start = node->own;
 		}
-		/* A stack without a frame of the program has no trail, so its leaf identifies
+		/* A stack without a frame of the program has no trail, so stack.start identifies
 		 * it. */
 		index = number_map_at(
 			&known,
@@ -163,7 +164,7 @@ static guint shown_of(const struct memory *memory)
 /* ---- text ------------------------------------------------------------------------------------ */
 
 /* Prints a function, `note`, and the place on a line of which `used` columns are taken. If the line
- * is too short, the place is left out first. */
+ * is too short, template arguments are left out first, then the place. */
 static void print_frame(const struct memory *memory, struct out *out, unsigned used,
 			uint32_t function, const char *note, bool has_place)
 {
@@ -223,7 +224,7 @@ static uint32_t outermost(const struct memory_tree *tree, uint32_t node)
 	return memory_node_at(tree, node)->own ? last : top;
 }
 
-/* Prints the callers. Prints only the outermost of consecutive library functions. */
+/* Prints the callers of a node; of consecutive library functions, only the outermost. */
 static void print_callers(const struct memory *memory, struct out *out, uint32_t node)
 {
 	const struct memory_tree *tree = &memory->tree;
@@ -238,7 +239,8 @@ static void print_callers(const struct memory *memory, struct out *out, uint32_t
 		bool is_own = memory_node_at(tree, up)->own == up;
 		g_autofree char *note = NULL;
 
-		/* The compiler inlines one function of static initialization into another. */
+		/* The compiler inlines one function of static initialization into another, so the
+		 * outer one is skipped. */
 		if (!memory->full_names && function_label_has_file(tree->functions, function) &&
 		    function_label_has_file(tree->functions, memory_node_at(tree, at)->function))
 			continue;

@@ -146,7 +146,7 @@ static void set_site(struct memory_tree *tree, uint32_t index)
 	uint32_t *known;
 
 	if (at->own == 0) {
-		/* Without code of the program, use the function that allocates. */
+		/* Without a frame of the program, the function that allocates is the site. */
 		site = (struct memory_site){ .callee =
 						     functions_whole(tree->functions, at->function),
 					     .place = at->function };
@@ -213,7 +213,7 @@ struct memory_epoch *memory_tree_epoch(struct memory_tree *tree, struct names_ep
 	return epoch;
 }
 
-/* Adds a node for a row's frame, and for its inlined calls if the functions include those. */
+/* Adds a node for a row's frame, and for its inlined calls if `functions` includes those. */
 static uint32_t add_row(struct memory_tree *tree, struct memory_epoch *epoch, uint32_t node,
 			uint32_t row)
 {
@@ -222,8 +222,8 @@ static uint32_t add_row(struct memory_tree *tree, struct memory_epoch *epoch, ui
 	ssize_t found;
 	size_t n = 1;
 
-	/* Rows that renaming added follow the rows of the table. They already include inlined
-	 * calls. */
+	/* Rows that stacks_row_at() added for generated code follow the rows of the table. They
+	 * already include inlined calls. */
 	if (row >= epoch->stacks->n_rows)
 		return get_node(tree, node, epoch->stacks->entity[row]);
 	(void)names_number(epoch->names, NAMES_STACK, PROF_STACK_FRAME, row, &frame);

@@ -66,7 +66,7 @@ struct memory_tree {
 
 bool memory_tree_init(struct memory_tree *tree, struct reader *reader, const GPtrArray *through,
 		      GError **error);
-/* Borrows `functions` and does not change them. Leaves `through` NULL. */
+/* Borrows `functions`, which the caller frees. Leaves `through` NULL. */
 void memory_tree_init_with(struct memory_tree *tree, struct reader *reader,
 			   struct functions *functions);
 void memory_tree_done(struct memory_tree *tree);
@@ -89,7 +89,7 @@ bool memory_tree_is_allocator(struct memory_tree *tree, uint32_t function);
  * function does not only allocate for its callers. */
 uint32_t memory_tree_caller(struct memory_tree *tree, uint32_t node);
 
-/* Loads the epoch if needed. It must be the epoch whose rows are being read. Returns NULL on
+/* Loads the epoch if needed. `names` must be the epoch whose rows are being read. Returns NULL on
  * error. */
 struct memory_epoch *memory_tree_epoch(struct memory_tree *tree, struct names_epoch *names,
 				       GError **error);
@@ -100,7 +100,8 @@ uint32_t memory_tree_node(struct memory_tree *tree, struct memory_epoch *epoch, 
 /*
  * Adds up the sums of nodes by site or function. A short `sums` array is padded with zeros. `self`:
  * blocks charged to the site or function. `total`: blocks with the function anywhere on their
- * stack, each once. Resizes both arrays to the number of sites or functions.
+ * stack, each once. Resizes `self` to the number of sites or functions, and `total` to that of
+ * functions.
  */
 void memory_tree_by_function(const struct memory_tree *tree, const GArray *sums, GArray *self,
 			     GArray *total);

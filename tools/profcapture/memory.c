@@ -244,7 +244,8 @@ static bool find_end(const struct prof_chunk *chunk, void *data, GError **error)
 	return true;
 }
 
-/* Adds the rows that the end of the file cuts off. They are the last rows of their table. */
+/* Adds the rows that are cut off at the end of the file to memory->lost. They are the last rows of
+ * their table. */
 static bool add_cut_rows(struct memory *memory, const struct reader *reader, GError **error)
 {
 	const struct capture *capture = reader->capture;
@@ -336,7 +337,7 @@ bool memory_run(struct memory *memory, const char *file, GError **error)
 		reader->text_limit = 0;
 	else if (query->key == MEMORY_BY_TIME)
 		reader->text_limit = TIMELINE_LIMIT;
-	/* Stacks take many lines, so their default limit is lower. */
+	/* Stacks take many lines, so they have a default limit in every format. */
 	memory->most_stacks = reader->limit == READER_LIMIT_UNSET ? STACKS_LIMIT : reader->limit;
 	if ((!reader->capture && !reader_open(reader, file, error)) ||
 	    !check_recorded(memory, error) || !resolve_times(memory, error))

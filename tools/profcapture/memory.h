@@ -41,7 +41,8 @@ enum memory_key {
 	MEMORY_BY_TIME,
 };
 
-/* The blocks that a view counts. Views up to MEMORY_MOVED read all rows of the time range. */
+/* The blocks that a view counts. Views with a filter up to MEMORY_MOVED read all rows of the time
+ * range. */
 enum memory_filter {
 	MEMORY_ALLOCATED,
 	MEMORY_FREED_AT_ONCE,
@@ -67,7 +68,7 @@ struct memory_query {
 };
 extern const struct memory_query memory_queries[MEMORY_VIEWS];
 
-/* Entry points of allocation, as named in "calls". */
+/* Entry points of allocation, the members of "calls" in JSON. */
 enum {
 	MEMORY_CALL_FREE = PROF_ALLOC_KINDS,
 	MEMORY_CALL_FREE_NULL = MEMORY_CALL_FREE + PROF_FREE_KINDS,
@@ -143,7 +144,7 @@ struct memory {
 		no_fold;
 	struct units_time at;
 	struct units_range diff;
-	uint64_t threshold; /* number of other allocations of the thread; the default: */
+	uint64_t threshold; /* other allocations during a temporary block's life; default: */
 #define MEMORY_THRESHOLD 1
 	uint64_t within_ns; /* UINT64_MAX: use the threshold */
 	GPtrArray *suppression_files, *through;
@@ -155,7 +156,7 @@ struct memory {
 	bool by_caller;          /* text: rows are sites (memory-tree.h) instead of functions */
 	uint64_t most_stacks;    /* limit on the stacks that --leaks shows; 0: all */
 	bool hides_runtime;      /* text: pools of the C and C++ runtime are not leaks */
-	bool losses_are_printed; /* text: the sentences follow others that name the losses */
+	bool losses_are_printed; /* text: the losses have been printed before the sentences */
 	int64_t at_ns, before_ns;
 	/* mean bytes per sample, the largest of all segments; 0: every allocation was recorded */
 	double sampled_bytes;
@@ -252,7 +253,7 @@ uint32_t memory_entity_of(const struct memory *memory, const struct memory_block
 /* The tables that the verb reads, NULL-terminated. */
 extern const char *const memory_tables[];
 
-/* Fill in the results. */
+/* These fill in the results. */
 bool memory_find(struct memory *memory, GError **error);
 bool memory_count(struct memory *memory, GError **error);
 bool memory_find_leaks(struct memory *memory, GError **error);
@@ -298,11 +299,11 @@ const char *memory_blocks_text(const struct memory *memory, double blocks);
 const char *memory_share_text(const struct memory *memory, double part, double whole);
 /* Returns the text for a row, not escaped. */
 char *memory_row_text(const struct memory *memory, uint32_t entity) MUST_CHECK;
-/* Writes the object MEM of all processes, with the blocks of the runtimes. */
+/* Writes the object MEM of all processes, including the runtimes' pools. */
 void memory_write_summary(const struct memory *memory, struct json *json, const char *key);
 /* Writes the array "runtime": how much of the leaked blocks each pool of the runtimes has. */
 void memory_write_runtime(const struct memory *memory, struct json *json);
-/* Returns the sum of these pools. */
+/* Returns the sum of the runtimes' pools. */
 struct memory_sum memory_runtime_sum(const struct memory *memory);
 /* Returns the option of the view to suggest after the summary. */
 const char *memory_next_view(const struct memory *memory);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /*
- * Invariants: (1) dictionary blocks are written before all other blocks, in the order of rank
+ * Invariants: (1) before any other block, all dictionary blocks are written, in the order of rank
  *                 [test-rewrite: order]
  *             (2) the ids of an epoch start at 1 and never reach NEW_CAPTURE_LOST
  */

@@ -157,7 +157,7 @@ static uint32_t caller_of(struct profile *profile, const struct stacks *stacks, 
 	return stacks->parent[row];
 }
 
-/* Counts a node for an entity; in its total only if no node above has the same entity. */
+/* Counts a node for an entity; in the entity's total only if no node above has the same entity. */
 static void visit_for(struct profile_entity *entity, const struct stacks *stacks, uint32_t row,
 		      bool enters)
 {
@@ -196,8 +196,8 @@ static void visit(const struct stacks *stacks, uint32_t row, bool enters, void *
 		visit_for(entity_at(profile->callees, here), stacks, row, enters);
 }
 
-/* Replaces a node's place in a function with the entity to count. The outermost node of a frame
- * must come last, because the frame's other nodes refer to it. */
+/* Replaces the entity of a node, which is a place in a function, with the entity to count. The
+ * outermost node of a frame must come last, because the frame's other nodes refer to it. */
 static void settle_place(const struct profile *profile, struct stacks *stacks, uint32_t node,
 			 uint32_t frame)
 {
@@ -245,7 +245,7 @@ static uint32_t *leave_scheduler(struct stacks *stacks, const struct functions *
 }
 
 /* Applies the filters. `leaves`: the nodes that samples were moved to before, or NULL. Returns for
- * each node the node that its samples are moved to. */
+ * each node the node that its samples are moved to; STACKS_NO_ROW: they are filtered. */
 static uint32_t *filter(struct pass *pass, const uint32_t *leaves)
 {
 	struct profile *profile = pass->profile;
@@ -276,7 +276,7 @@ static uint32_t *filter(struct pass *pass, const uint32_t *leaves)
 	return nodes;
 }
 
-/* At the end of an epoch, replaces the nodes in samples with nodes of the tree or, without one,
+/* At the end of an epoch, replaces the nodes in samples with nodes of the tree or, without a tree,
  * with their entities. Removes filtered samples. */
 static void settle_samples(struct pass *pass, const uint32_t *nodes)
 {
@@ -434,8 +434,8 @@ static uint32_t node_of(struct pass *pass, const struct hit *hit)
 		       : node;
 }
 
-/* Adds each part of a wait's time to the bin that it is in. Counts the wait in the bin of its
- * begin. */
+/* Divides a wait's time among the bins in which it lies. Counts the wait itself in the first of
+ * them. */
 static void add_wait(struct profile_timeline *timeline, const struct profile *profile,
 		     const struct hit *hit)
 {
@@ -517,13 +517,15 @@ static bool is_in_kernel(const struct prof_batch *batch, size_t i, bool is_wait)
 	       array_number_or(&batch->columns[MODE], i, PROF_MODE_USER) == PROF_MODE_KERNEL;
 }
 
-/* Frames of generated code are no guess if the interpreter's records gave the same functions. */
+/* Counts how a stack was unwound. Frames of generated code are not guessed if the interpreter's
+ * records gave the same functions. */
 static void count_unwind(struct profile *profile, uint64_t method, uint64_t stop,
 			 uint64_t interpreter)
 {
 	if (method == PROF_METHOD_JIT_FP && interpreter == PROF_INTERPRETER_COMPLETE)
 		method = PROF_METHOD_CFI;
-	/* A kernel thread has no user stack. Stop reasons of later versions count as guesses. */
+	/* A kernel thread has no user stack. Stop reasons that later versions add count as
+	 * guesses. */
 	if (stop == PROF_STOP_KERNEL_THREAD)
 		return;
 	if (stop == PROF_STOP_NO_MEMORY)
@@ -556,7 +558,7 @@ static void count_sample(struct pass *pass, const struct prof_batch *batch, size
 		     array_number_or(&c[STOP], i, PROF_STOP_UNKNOWN), read);
 	if (is_in_kernel(batch, i, hit->is_wait))
 		amount_add(&profile->kernel, hit->amount);
-	/* States of later versions count as missing. */
+	/* Interpreter states that later versions add count as missing. */
 	profile->interpreter[read < PROF_INTERPRETERS ? read : PROF_INTERPRETER_MISSING]++;
 	if (hit->is_wait) {
 		uint64_t state = array_number_or(&c[STATE], i, PROF_WAIT_UNKNOWN);
@@ -590,7 +592,8 @@ static void count_sample(struct pass *pass, const struct prof_batch *batch, size
 	count_in(pass, entity, hit);
 }
 
-/* Returns whether a sample is counted. Cached, because consecutive samples share their source. */
+/* Returns whether samples of a source count. The last result is cached, because consecutive samples
+ * mostly have the same source. */
 static bool is_of_event(struct pass *pass, uint32_t epoch, uint64_t source)
 {
 	if (pass->profile->wants_all_events)
@@ -603,8 +606,8 @@ static bool is_of_event(struct pass *pass, uint32_t epoch, uint64_t source)
 	return pass->last_event == pass->event;
 }
 
-/* Fills in the time and the amount of a row, which is `weight` for a sample. Returns false if the
- * row is not in the range of clock values. */
+/* Fills in the time and the amount of a row. `weight`: the weight of a sample, or the duration of a
+ * wait. Returns false if the row is not in the range of clock values. */
 static bool fit_hit(struct pass *pass, struct hit *hit, uint64_t weight, uint64_t from, uint64_t to)
 {
 	const struct profile *profile = pass->profile;
@@ -685,8 +688,8 @@ static bool read_table(struct pass *pass, bool waits, GError **error)
 		.n_columns = waits ? N_WAIT_COLUMNS : N_COLUMNS,
 	};
 
-	/* With several segments, one relative time may be several clock values. A wait that began
-	 * in the range may have ended after it. */
+	/* With several segments, one relative time may be several clock values. A wait's row has
+	 * the time of its end, which may be after the range. */
 	if (reader->timed && reader->capture->n_segments == 1)
 		reader_clock_range(reader, reader->capture->segments[0].number, &options.t_from,
 				   &options.t_to);

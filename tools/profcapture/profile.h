@@ -2,12 +2,11 @@
 /*
  * Profile - counts samples by function, line, image, thread, process or cgroup (the entities)
  *
- * With the reader's metric off-cpu, the waits of threads count instead of samples, and with wall,
- * waits and the samples of a clock: a wait is a sample at its begin, whose weight is the part of
- * its duration in the reader's range.
- * One pass over the samples of an event counts them by stack, thread and cgroup. Then the distinct
- * stacks of each epoch are walked once. Every count is an amount: the number of samples and the sum
- * of their weights (amount.h).
+ * With the reader's metric off-cpu, waits of threads count instead of samples; with wall, both
+ * waits and the samples of a clock. A wait counts as a sample at its begin, whose weight is the
+ * part of its duration in the reader's range. One pass over the samples of an event counts them by
+ * stack, thread and cgroup. Then the distinct stacks of each epoch are walked once. Every count is
+ * an amount: the number of samples and the sum of their weights (amount.h).
  */
 #pragma once
 
@@ -117,9 +116,9 @@ struct profile {
 	uint64_t wait_ns[PROF_WAIT_TRACED + 1]; /* waits by enum prof_wait_state */
 	uint64_t stack_ns[PROF_STACK_SOURCES];  /* waits by enum prof_stack_source */
 	uint64_t unresolved;                    /* part of `all`: samples whose leaf has no name */
-	uint64_t least_weight, most_weight;     /* extremes of a sample in `all` */
+	uint64_t least_weight, most_weight;     /* of a sample in `all` */
 	uint64_t unwind[UNWIND_KINDS];
-	uint64_t interpreter[PROF_INTERPRETERS]; /* hits by enum prof_sample_interpreter */
+	uint64_t interpreter[PROF_INTERPRETERS]; /* samples by enum prof_sample_interpreter */
 	uint64_t period_ns; /* period of a clock event; 0: no clock, or different periods */
 	uint64_t bad_stacks;
 	struct profile_tree tree; /* with wants_tree */

@@ -309,7 +309,8 @@ static bool add_values(struct names_epoch *epoch, const struct prof_batch *batch
 	return true;
 }
 
-/* Names the numbers of processes, by their main threads, and of threads. */
+/* Adds the names of threads to the values, and those of processes, whose pid is a main thread's
+ * tid. */
 static bool name_values(struct names_epoch *epoch, const struct prof_batch *batch, void *data,
 			GError **error)
 {
@@ -326,7 +327,7 @@ static bool name_values(struct names_epoch *epoch, const struct prof_batch *batc
 	return true;
 }
 
-/* Reads columns of a table: the first one has the values. */
+/* Reads columns of a table: the first has the values, the second, if any, their names. */
 static bool read_columns(const struct capture *capture, struct column_values *of,
 			 const uint16_t *columns, unsigned n, GError **error)
 {
@@ -369,7 +370,8 @@ static char *list_values(GHashTable *values, bool are_numbers)
 	return g_string_free(text, FALSE);
 }
 
-/* Reports requested numbers or strings that no row has. Fails if no row has any of them. */
+/* Reports requested numbers or strings that no row has. If no row has any of them, fails or, in
+ * formats for programs, warns. */
 static bool check_absent(struct reader *reader, const GArray *numbers, const GPtrArray *texts,
 			 GHashTable *values, const char *format, GError **error)
 {
@@ -396,7 +398,7 @@ static bool check_absent(struct reader *reader, const GArray *numbers, const GPt
 	return true;
 }
 
-/* The options that select by the value of a column. */
+/* Checks the options that select by the value of a column. */
 static bool check_values(struct reader *reader, GError **error)
 {
 	static const uint16_t threads[] = { PROF_THREAD_TID, PROF_THREAD_COMM };

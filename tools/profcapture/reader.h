@@ -95,7 +95,8 @@ void reader_clock_range(const struct reader *reader, uint32_t segment, uint64_t 
 			uint64_t *ret_to);
 /* Returns whether --pid, --tid and --comm select this thread (index in names) at any time. */
 bool reader_wants_thread(struct reader *reader, uint32_t thread);
-/* Returns whether these options select the thread at one relative time. Its name may change. */
+/* Returns whether --pid, --tid and --comm select the thread at one relative time. --comm compares
+ * the name that the thread had then. */
 bool reader_wants_thread_at(struct reader *reader, uint32_t thread, int64_t time_ns);
 /* Loads the names of threads over time. Returns false on error. Until this is called,
  * reader_comm_at() returns the thread's last name. */
@@ -106,13 +107,14 @@ bool reader_wants_cpu(const struct reader *reader, uint64_t cpu);
 /* Returns whether --pid, --tid or --comm is given. */
 bool reader_filters_threads(const struct reader *reader);
 
-/* Converts a time to a relative time. For the name of a mark, the result is the mark's start or,
- * with `end`, its end. For an unset time, it is `otherwise`. */
+/* Converts a time to nanoseconds since the capture's start (a relative time). For the name of a
+ * mark, the result is the mark's start or, with `end`, its end. For an unset time, it is
+ * `otherwise`. */
 bool reader_resolve_time(const struct reader *reader, const struct units_time *time, bool end,
 			 int64_t otherwise, int64_t *ret_ns, GError **error);
-/* Returns whether an answer without rows is an error. It is one in text, where it would look like
- * good news. Formats for programs get a valid answer and a warning, and so does text if the capture
- * lacks rows that may have matched. */
+/* Returns whether an answer without rows is an error. In text it is an error, because it would look
+ * like good news. Formats for programs get a valid answer and a warning, and so does text if the
+ * capture lacks rows that may have matched. */
 bool reader_fails_empty(const struct reader *reader);
 /* Fails, or in formats for programs warns, if a relative time is after the end of the capture. */
 bool reader_check_start(struct reader *reader, int64_t from_ns, GError **error);

@@ -6,8 +6,8 @@
 #include <string.h>
 
 static const char user_text[] = "USER", host_text[] = "HOST";
-/* replaces a host that is known only from addresses: such a host is often a service, whose name is
- * also a common word */
+/* an equal text at another address, for a host that is known only from addresses: such a host is
+ * often a service, whose name is also a common word */
 static const char address_host_text[] = "HOST";
 
 #define LONGEST_NAME 64u /* maximum length of a host name */
@@ -35,7 +35,7 @@ void redactor_free(struct redactor *redactor)
 
 /* ---- characters ------------------------------------------------------------------------------ */
 
-/* strchr() also finds the end of the string. */
+/* Without the test of `c`, strchr() would find the end of the string. */
 static bool is_any_of(char c, const char *characters)
 {
 	return c && strchr(characters, c);
@@ -73,8 +73,8 @@ static size_t option_length(const char *at)
 
 /* ---- addresses ------------------------------------------------------------------------------- */
 
-/* Returns the length of the IPv4 address that begins at `at`, or 0 if what begins there is another
- * text, such as a longer version number. */
+/* Returns the length of the IPv4 address that begins at `at`, or 0 if there is none, as in a longer
+ * version number. */
 static size_t ipv4_length(const char *at)
 {
 	size_t length = 0;
@@ -96,9 +96,9 @@ static size_t ipv4_length(const char *at)
 }
 
 /*
- * Returns the length of an IPv6 address, with its zone, or of an Ethernet address; 0: there is
- * none. In C++, "ad::Bed" is a name. So text with "::" is an address only if a group begins with a
- * digit, which no name does, or if there is syntax around it.
+ * Returns the length of an IPv6 address, with its zone, or of an Ethernet address; 0: neither. In
+ * C++, "ad::Bed" is a name. So text with "::" is an address only if a group begins with a digit,
+ * which no name does, or if there is syntax around it.
  */
 static size_t ipv6_length(const char *text, const char *at)
 {
@@ -153,9 +153,9 @@ static size_t address_length(const char *text, const char *at)
 	return length ? length : ipv6_length(text, at);
 }
 
-/* Returns the length of the host name that begins at `at`, or 0 if what begins there is another
- * text. The version of a symbol (memcpy@GLIBC_2.2.5), the mark of an entry in a linkage table
- * (memcpy@plt) and the version of a module (yaml@v3.0.1) are such other texts. */
+/* Returns the length of the host name that begins at `at`, or 0 if there is none. The version of a
+ * symbol (memcpy@GLIBC_2.2.5), the suffix of an entry in a linkage table (memcpy@plt) and the
+ * version of a module (yaml@v3.0.1) are not host names. */
 static size_t host_length(const char *at)
 {
 	size_t length = 0;
@@ -265,7 +265,7 @@ static const char *skip_folders(const char *at, const char *folders)
 	return at;
 }
 
-/* Learns the name of a user from a path at `at`, if it is below the user's folder. */
+/* Learns the name of a user from the path at `at`, if the path is in the user's folder. */
 static void learn_path(struct redactor *redactor, const char *at)
 {
 	static const char *const parents[] = { "/home/",
@@ -292,7 +292,7 @@ static void learn_path(struct redactor *redactor, const char *at)
 		at += strncmp(at + 3, "..", 2) == 0 ? 3 : 2;
 	for (size_t i = 0; !name && parents[i]; i++)
 		name = skip_folders(at, parents[i]);
-	/* "/users/" is frequent in URLs; macOS has "/Users/" */
+	/* only "/Users/" of macOS counts, because "/users/" is frequent in URLs */
 	if (!name ||
 	    (!is_windows && is_slash(*at) && strncmp(at + strspn(at, "/\\"), "users", 5) == 0))
 		return;
@@ -324,8 +324,8 @@ static void learn_variable(struct redactor *redactor, const char *at)
 	}
 }
 
-/* Learns the host of user@host or of a URL, if one of their separators is at `at`. A host without
- * lower case is ignored, because it is probably the version of a symbol, as in SSL_read@OPENSSL. */
+/* Learns the host of user@host or of a URL, if the '@' or "://" is at `at`. A host without lower
+ * case is ignored, because it is probably the version of a symbol, as in SSL_read@OPENSSL. */
 static void learn_address(struct redactor *redactor, const char *text, const char *at)
 {
 	const char *host;
@@ -444,14 +444,15 @@ static size_t redact_url(const char *at, GString *out)
 	return scheme + 3 + rest;
 }
 
-/* Returns whether a path begins, after the option of a compiler. */
+/* Returns whether a path begins at `at`, perhaps after the option of a compiler. */
 static bool begins_path(const char *at)
 {
 	at += option_length(at);
 	return is_any_of(*at, "/\\~") || is_drive(at) || strncmp(at, "..", 2) == 0;
 }
 
-/* Values of variables stay if they are numbers. Values that are paths are redacted like paths. */
+/* Replaces the value of an environment variable. A number stays, and a path is left to
+ * redact_path(). */
 static size_t redact_variable(const char *at, GString *out)
 {
 	size_t name = 0, value;
@@ -507,7 +508,7 @@ static size_t component_length(const char *at, size_t length)
 	return n;
 }
 
-/* Returns whether one of the folders of a path leads out of the folder above it. */
+/* Returns whether a component of a path, other than the last, is one of `folders`. */
 static bool has_folder(const char *at, size_t length, const char *const *folders)
 {
 	for (size_t i = 0, n; i < length; i += n + 1) {
@@ -577,7 +578,8 @@ static size_t redact_path(const char *text, const char *at, GString *out)
 				 !(*at == '~' && component_length(at, token) < token) &&
 				 !has_folder(at, token, leaving))
 		return 0;
-	/* folders may have spaces, and a text that starts with a path is only a path or a list */
+	/* folders may have spaces; a text that starts with a path is only this path or a list of
+	 * paths */
 	length = is_drive(at) ? 2 : 0;
 	length += strcspn(at + length, at == text ? "\n" : "\t\n\"'<>|:)]");
 	next = at == text ? g_strstr_len(at, (gssize)length, ":/") : NULL;
@@ -607,8 +609,8 @@ static size_t redact_path(const char *text, const char *at, GString *out)
 	return last;
 }
 
-/* Returns whether a name is no part of an identifier, a path or a qualified name. A domain may be a
- * part of a longer one. */
+/* Returns whether a name is not a part of an identifier, a path or a qualified name. A domain may
+ * be a part of a longer domain. */
 static bool is_in_prose(const char *text, const char *at, const char *end)
 {
 	char before = at == text ? ' ' : at[-1];
@@ -621,7 +623,8 @@ static bool is_in_prose(const char *text, const char *at, const char *end)
 	       !(*end == '.' && g_ascii_isalnum(end[1]));
 }
 
-/* Returns the text that replaces a name at `at`, and its length; NULL: no name begins there. */
+/* Returns the text that replaces the name at `at`, and the length of the name and its domain; NULL:
+ * no name begins there. */
 static const char *replacement_at(const struct redactor *redactor, const char *text, const char *at,
 				  size_t *ret_length)
 {

@@ -206,7 +206,8 @@ static const char *advice_for_unread(const char *cause)
 }
 
 /* Returns the hint about interpreted programs, if the recording says why they were not read. A few
- * samples may lack functions otherwise: before the interpreter was found, for example. */
+ * samples may lack functions for other reasons: they were taken before the interpreter was found,
+ * for example. */
 static struct report_hint of_interpreters(const struct profile *profile)
 {
 	const struct capture *capture = profile->reader->capture;

@@ -19,6 +19,6 @@ struct report_hint {
 #define REPORT_HINT_MIN_PCT 1.0
 
 struct report_hint report_hint_find(const struct profile *profile);
-/* Write the object HINT or null, and print a line or nothing. */
+/* The first writes the object HINT or null, the second prints one line or nothing. */
 void report_hint_write(const struct report_hint *hint, struct json *json, const char *key);
 void report_hint_print(const struct report_hint *hint, struct out *out);

@@ -23,8 +23,8 @@
 /* A longer event name is not used as a column title. */
 #define MOST_EVENT_COLUMNS 14u
 
-/* The time of a thread before it executed a program has a row of its own if it has more samples and
- * at least this share. */
+/* The time of a thread before it executed a program has a separate row if it has more than this
+ * number of samples and at least this share. */
 #define JOINED_SAMPLES 3
 #define JOINED_PCT 1.0
 
@@ -677,7 +677,8 @@ static void print_programs(const struct report *report, struct out *out)
 
 /* ---- the answers: rows, or callers and callees ----------------------------------------------- */
 
-/* Returns the row of the last program that the thread of row `i` executed. */
+/* Returns where the row of the last program that the thread of row `i` executed is stored. Stores
+ * `i` there if its program is later. */
 static guint *last_execution(const struct report *report, GHashTable *last, guint i)
 {
 	const struct names *names = report->reader.capture->names;
@@ -699,8 +700,8 @@ static guint *last_execution(const struct report *report, GHashTable *last, guin
 	return known;
 }
 
-/* In text, a thread's row includes the time before it executed a program, unless that is a
- * considerable part. */
+/* In text, a thread's row includes the time before it executed a program, unless that time gets a
+ * separate row (JOINED_SAMPLES). */
 static void join_executions(const struct report *report)
 {
 	GArray *counts = report->profile.counts, *times = report->times;
@@ -846,7 +847,8 @@ static void print_edges(struct report_rows *rows, struct out *out, const char *t
 	reader_print_table(&rows->report->reader, out, &table);
 }
 
-/* Returns the exit status. A program gets a valid answer without a function. */
+/* Reports that the function was not found, and returns the exit status. In formats for programs, an
+ * answer without a function is valid. */
 static int say_not_found(const struct report *report)
 {
 	const char *focus = report->profile.focus, *file = report->reader.capture->file;

@@ -64,7 +64,7 @@ static GArray *list_states(const struct report *report, uint64_t *ret_all_ns)
 		add_row(rows, waiting[i], report->waits.wait_ns[i]);
 		known_ns += report->waits.wait_ns[i];
 	}
-	/* Waits are recorded by events of their own, so a capture may have waits without
+	/* Waits and switches are recorded by different events, so a capture may have waits without
 	 * switches. */
 	sum.wait_ns = MAX_OF(sum.wait_ns, known_ns);
 	add_row(rows, waiting[PROF_WAIT_UNKNOWN], sum.wait_ns - known_ns);

@@ -15,7 +15,7 @@
 
 #include <glib/gi18n.h>
 
-/* Without --limit 0, a branch with a smaller share of the weight has no line of its own. */
+/* A branch with a smaller share of the weight has no line, unless --limit 0 is given. */
 #define TEXT_MIN_PCT 1.0
 
 static const struct profile_node *node_at(const struct report *report, uint32_t index)
@@ -125,7 +125,7 @@ static char *place_of(uint32_t entity, const void *data)
 	return report->labels ? function_labels_place(report->labels, entity) : NULL;
 }
 
-/* Adds the functions of all branches that may get a line. */
+/* Returns the labels of the functions of all branches that may get a line. */
 static struct function_labels *labels_of(const struct report *report, const GArray *nodes,
 					 double min_share)
 {

@@ -149,8 +149,8 @@ static bool is_of_clock(const struct report *report)
 	return strcmp(profile_unit(&report->profile), "ns") == 0;
 }
 
-/* Returns whether the report covers the whole recording, measured by a clock of the CPU or by the
- * event that replaces it. */
+/* Returns whether the report covers the whole recording, measured by a clock or by the default
+ * event. */
 static bool is_whole(const struct report *report)
 {
 	const struct reader *reader = &report->reader;
@@ -167,7 +167,7 @@ bool report_is_all_cpu_time(const struct report *report)
 }
 
 /* Returns whether the first lines say how long threads waited. Most threads of a system are idle,
- * so their time alone is no answer: where they waited has to be known. */
+ * so for a system, it must be known where they waited. */
 static bool says_waiting(const struct report *report)
 {
 	return is_whole(report) && (report->waits.functions ||
@@ -501,8 +501,8 @@ struct match {
 	uint64_t samples;
 };
 
-/* Returns the names that match --callers or --callees best, with a struct match each. Sets
- * *ret_only to true if no function is a weaker match. */
+/* Returns a map from each name that matches --callers or --callees best to its struct match. Sets
+ * *ret_only to whether no function matches less well. */
 static GHashTable *best_names(const struct report *report, bool *ret_only)
 {
 	const struct profile *profile = &report->profile;

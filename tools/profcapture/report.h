@@ -62,19 +62,19 @@ void report_done(struct report *report);
 
 /* Returns the data for the sentences. */
 struct summary report_summary(const struct report *report);
-/* Write or print the head of every answer. */
+/* These write or print the head of every answer. */
 void report_write_head(const struct report *report, struct json *json);
 void report_print_head(const struct report *report, struct out *out);
 /* Prints "Lost: nothing. Stacks cut short: 1.1 %.", or the losses. */
 void report_print_losses(const struct report *report, struct out *out);
 /* Returns the title of the column with the number of samples or waits. */
 const char *report_count_title(const struct report *report);
-/* Write the members of a row. */
+/* These write the members of a row. */
 void report_write_counts(const struct report *report, struct json *json,
 			 struct profile_count count);
 void report_write_entity(const struct report *report, struct json *json, uint32_t entity);
 
-/* Show an answer in one of its forms. */
+/* These show an answer in one of its forms. */
 void report_show_rows(struct report *report, struct out *out);
 int report_show_edges(struct report *report, struct out *out);
 void report_show_states(struct report *report, struct out *out);

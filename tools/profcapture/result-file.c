@@ -54,7 +54,8 @@ static bool fail(GError **error, const char *what, const char *path)
 	return capture_error(error, -errno, what, path);
 }
 
-/* Returns whether the file is /dev/null: nobody can see a part of the result. */
+/* Returns whether the file is /dev/null. It needs no temporary file, because nobody can see a
+ * partial result. */
 static bool is_null(int fd)
 {
 	struct stat status;

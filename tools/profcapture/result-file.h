@@ -20,8 +20,8 @@ struct result_file {
 	int stream_fd;    /* destination of the copy when the capture is complete, or -1 */
 };
 
-/* Fails if the destination is the capture `input`, also by another name. "-" is standard output;
- * for `input`, standard input. */
+/* Fails if the destination is the capture `input`, even under another name. In `path`, "-" is
+ * standard output; in `input`, standard input. */
 bool result_file_refuse_input(const char *path, const char *input, GError **error);
 /* Opens the destination. Refuses an existing regular file without force, and always a terminal. An
  * existing device or pipe is written to. */

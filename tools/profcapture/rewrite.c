@@ -32,7 +32,7 @@ struct rewrite {
 	const struct prof_segment
 		*segment;    /* segment of the source that is being copied; NULL at first */
 	uint64_t start, end; /* clock range of the rows to keep */
-	/* set of row_key() of task rows: the threads alive at the start of the slice */
+	/* set of row_key(): the task rows of threads that are alive at the start of the slice */
 	GHashTable *alive_rows;
 	GHashTable *alive_processes; /* set of processes: indexes in names */
 	GHashTable *alive_threads;   /* set of threads: indexes in names */
@@ -246,8 +246,8 @@ static bool find_alive(struct rewrite *rewrite, const struct prof_segment *segme
 
 /* ---- thread states at the ends of a slice ---------------------------------------------------- */
 
-/* Stores the state of a row's thread. `reaches`: the thread is on a CPU at this end of the slice
- * (start or end). */
+/* Stores the state of a row's thread. `reaches`: the row covers the start or end of the slice, so
+ * the thread is on a CPU there. */
 static void note_state(struct rewrite *rewrite, struct names_epoch *epoch,
 		       const struct prof_batch *batch, size_t row, bool reaches)
 {
@@ -470,7 +470,7 @@ struct dating {
 };
 
 /* Sets the times of damage: the times of the damaged chunk if the index has it, else the time
- * between the chunks before and after it. */
+ * between the chunks before and after the damage. */
 static bool date_damages(const struct prof_chunk *chunk, void *data, GError **error)
 {
 	struct dating *dating = data;
@@ -693,8 +693,8 @@ static bool copy_parts(struct rewrite *rewrite, GError **error)
 	return end_states(rewrite, error) && add_damages(rewrite, UINT32_MAX, UINT64_MAX, error);
 }
 
-/* Copies a symbol or line if a row of its image was copied, because no row refers to symbols and
- * lines: they are found by image and offset. */
+/* Copies a symbol or line if its image was copied, because no row refers to symbols and lines: they
+ * are found by image and offset. */
 static bool copy_if_used(struct rewrite *rewrite, struct names_epoch *epoch,
 			 const struct prof_batch *batch, size_t row, void *data, GError **error)
 {

@@ -35,7 +35,7 @@ struct row_copier {
 	struct copied_dictionary *dictionaries;
 	uint32_t epoch;          /* current epoch of the source */
 	unsigned depth;          /* depth of the references being followed */
-	GByteArray *used_images; /* by image (index in names): 1 = a row of it was copied */
+	GByteArray *used_images; /* by image (index in names): 1 = its row was copied */
 	uint64_t lost;           /* references to rows that the source does not have */
 	GError *error;           /* the first error; later results are invalid */
 };

@@ -15,7 +15,7 @@ static const uint16_t columns[N_COLUMNS] = { PROF_SWITCH_TIME, PROF_SWITCH_THREA
 					     PROF_SWITCH_START, PROF_SWITCH_STATE,
 					     PROF_SWITCH_CPU };
 
-/* Returns how long [from, to] is in the reader's range while the thread has a selected name. */
+/* Returns how much of [from, to] is in the reader's range while the thread has a selected name. */
 static uint64_t wanted_part(struct reader *reader, uint32_t thread, int64_t from, int64_t to)
 {
 	uint64_t sum = 0;

@@ -47,8 +47,8 @@ struct run_state {
 	uint32_t state;  /* enum prof_switch_state */
 };
 
-/* Like run_times_read(), and calls `found` for each state; the states of one thread are in order.
- * The reader's filters of threads apply to states, the others do not. */
+/* Like run_times_read(), and also calls `found` for each state; the states of one thread are in
+ * order. Of the reader's filters, only those of threads apply to states. */
 GArray *run_times_each_state(struct reader *reader,
 			     void (*found)(const struct run_state *state, void *data), void *data,
 			     GError **error);

@@ -28,12 +28,13 @@ struct sampled_frames {
 };
 /* The entity of the first frame. The profile reserves smaller entities. */
 #define SAMPLED_FRAME_FIRST 2u
-/* Fills in the address of a row of the epoch's frames. Returns false if it has none. */
+/* Fills in the address of a row of the epoch's frames. Returns false if the row has no address. */
 bool sampled_frame_read(struct names_epoch *epoch, size_t row, struct sampled_frame *ret_frame);
 void sampled_frames_init(struct sampled_frames *frames, const struct functions *functions);
 void sampled_frames_done(struct sampled_frames *frames);
 void sampled_frames_add_image(struct sampled_frames *frames, uint32_t image);
-/* Runs a profile whose entities are the frames. The caller sets further options, and frees it. */
+/* Runs a profile whose entities are the frames. The caller sets its other options before, and frees
+ * it with profile_done(). */
 bool sampled_frames_count(struct sampled_frames *frames, struct profile *ret_profile,
 			  struct reader *reader, GError **error);
 static inline struct sampled_frame *sampled_frame_at(const GArray *frames, guint index)

@@ -18,7 +18,7 @@ struct source_text {
 /*
  * Finds a source file and reads it. `file` is a path from debug information. Looks below each of
  * `folders` (NULL: none), first with the whole path, then with fewer and fewer leading folders.
- * Then tries the path itself, on the machine of `files`. Returns NULL if no file can be read.
+ * Then tries the path itself with debug_files_open_path(). Returns NULL if no file can be read.
  */
 struct source_text *source_text_find(const struct debug_files *files, const GPtrArray *folders,
 				     const char *file);

@@ -33,7 +33,7 @@ static const uint16_t mark_columns[N_COLUMNS] = {
 
 struct begin {
 	struct begin *below;
-	uint64_t number; /* of the begin marks so far */
+	uint64_t number; /* number of earlier begin marks */
 	struct span mark;
 };
 

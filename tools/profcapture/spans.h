@@ -24,7 +24,7 @@ struct span {
 };
 
 /* Calls `found` once for each instant and span; for a span, when its end is read. Applies no
- * filters and does not report damage: see capture_check(). Threads are valid until
+ * filters and does not report damage: see capture_check(). Thread indexes are valid until
  * names_forget(). */
 bool spans_read(const struct capture *capture, void (*found)(const struct span *span, void *data),
 		void *data, GError **error);

@@ -357,7 +357,7 @@ static int filter_rows(sqlite3_vtab_cursor *base, int number, const char *plan, 
 		if (plan[i] == SQL_PLAN_EPOCH)
 			cursor->only_epoch = (uint32_t)value;
 	}
-	/* A capture of version 1 may lack the table, or a dictionary may have no such row. */
+	/* No row can match the constraints, or the capture lacks this table of version 1. */
 	if (cursor->is_done || !prof_reader_table(capture_of(cursor)->reader, table->def->id)) {
 		cursor->is_done = true;
 		return SQLITE_OK;
@@ -391,7 +391,7 @@ static int next_found(sqlite3_vtab_cursor *base)
 
 /* ---- the values of a row --------------------------------------------------------------------- */
 
-/* Puts the JSON in tables->list, which is UTF-8, without its newline. */
+/* Sets the result to the JSON in tables->list, which is UTF-8, without its newline. */
 static void put_json(const struct sql_tables *tables, sqlite3_context *context)
 {
 	sqlite3_result_text64(context, tables->list.text->str, tables->list.text->len - 1,
@@ -413,7 +413,7 @@ static bool is_name_column(const struct prof_column_def *column)
 	return column->type == PROF_TYPE_REF && column->ref == PROF_TABLE_STRING;
 }
 
-/* Puts a list as JSON, which SQLite's json_each() can read. */
+/* Sets the result to a list as JSON, which SQLite's json_each() can read. */
 static void put_list(const struct row_cursor *cursor, sqlite3_context *context,
 		     const struct stored_row *at, unsigned position)
 {
@@ -484,7 +484,7 @@ static bool put_stored(const struct row_cursor *cursor, sqlite3_context *context
 	return true;
 }
 
-/* Stores the name, unit and period of the row's event in tables->event; all zeros if it is
+/* Stores the name, unit and period of the row's event in tables->event; all zeros if the event is
  * unknown. */
 static bool find_event(const struct row_cursor *cursor, GError **error)
 {
@@ -533,8 +533,8 @@ static bool find_event(const struct row_cursor *cursor, GError **error)
 	return true;
 }
 
-/* Puts the fields of an event as a JSON object; NULL if they were not recorded. A number that could
- * not be read, which has a text, is null. */
+/* Sets the result to the fields of an event as a JSON object, or to NULL if they were not recorded.
+ * A number that has a text could not be read, and is null. */
 static bool put_fields(const struct row_cursor *cursor, sqlite3_context *context, GError **error)
 {
 	const struct sql_tables *tables = vtab_of(cursor)->tables;
@@ -584,8 +584,8 @@ static bool put_fields(const struct row_cursor *cursor, sqlite3_context *context
 	return true;
 }
 
-/* Stores the name of a wait's cause. The cause comes from the system call if the stack lacks it,
- * else from the stack, which ends in `call`. */
+/* Sets the result to the name of a wait's cause. The cause comes from the system call if the stack
+ * lacks that call, else from the stack, which ends in `call`. */
 static bool put_cause(const struct row_cursor *cursor, sqlite3_context *context, uint32_t call,
 		      GError **error)
 {

@@ -34,7 +34,7 @@ struct sql_derived {
 	struct memory_tree *tree;              /* tree of calls */
 	struct memory_heaps *heaps;            /* heaps of the blocks; NULL: not read yet */
 	GArray *intervals[SQL_DERIVED_TABLES]; /* struct interval; NULL: not read yet */
-	GArray *waits; /* struct wait_place by call, for the first calls; NULL: not needed yet */
+	GArray *waits; /* struct wait_place by call, as far as needed; NULL: not needed yet */
 	bool has_all_calls;
 };
 
@@ -440,7 +440,7 @@ uint32_t sql_derived_rows(const struct sql_derived *derived, enum sql_derived_ta
 	return derived->intervals[table] ? derived->intervals[table]->len : 0;
 }
 
-/* Skips the node above the roots, which is not a call, and places in functions. */
+/* The node above the roots is not a call, and a place in a function is not a function. */
 bool sql_derived_is_row(const struct sql_derived *derived, enum sql_derived_table table,
 			uint32_t row)
 {

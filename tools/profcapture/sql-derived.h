@@ -5,7 +5,7 @@
  * These are the calls and functions of stacks, marks with begins and ends paired, blocks with their
  * lifetimes, and the states of threads. Rows are numbered from 0 and are read on first use. Calls
  * and functions are added when a stack first needs them, so their numbers are valid only for this
- * struct sql_derived. Does not depend on SQLite (see sql-tables.c).
+ * struct sql_derived. These files do not depend on SQLite; sql-tables.c does.
  */
 #pragma once
 
@@ -54,7 +54,7 @@ const char *sql_derived_cause(struct sql_derived *derived, uint32_t call);
 /* The columns of a thread. */
 enum sql_thread_field { SQL_PID, SQL_TID, SQL_COMM, SQL_EXE, SQL_THREAD_FIELDS };
 /* Stores a column's value. `thread`, `process`: indexes in names. SQL_COMM is the thread's name at
- * *time_ns; NULL: its last name. */
+ * *time_ns or, if time_ns is NULL, its last name. */
 bool sql_thread_cell(struct reader *reader, uint32_t thread, uint32_t process,
 		     const int64_t *time_ns, enum sql_thread_field field, struct cell *ret_cell,
 		     GError **error);

@@ -39,7 +39,7 @@ struct sql_column {
 
 struct sql_table {
 	char *name;
-	const char *index; /* columns by which it is searched, or NULL */
+	const char *index; /* columns by which the table is searched, or NULL */
 	/* the rest is private */
 	char *declaration;                /* the columns of CREATE TABLE, in parentheses */
 	const struct prof_table_def *def; /* NULL: not a table of the capture */

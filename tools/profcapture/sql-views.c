@@ -18,8 +18,8 @@
 	OF_FUNCTION("call", "name")                                          \
 	" AS function, " OF_FUNCTION("call", "image") " AS image, " OF_CALL( \
 		"call", "file") " AS file, " OF_CALL("call", "line") " AS line, "
-/* Builds a stack's text from the calls, because in a file, the table of calls has no such
- * column. */
+/* Builds a stack's text from the calls, because in a database file, the table of calls has no
+ * column for it. */
 #define STACK_QUERY(id)                                                                   \
 	"(WITH RECURSIVE up(caller, text) AS (SELECT c.caller, f.name FROM calls AS c "   \
 	"CROSS JOIN functions AS f ON f.id = c.function WHERE c.id = s." id " UNION ALL " \
@@ -72,8 +72,8 @@ static const struct {
 		      "CROSS JOIN counter AS c ON c.epoch = v.epoch AND c.id = v.counter" },
 };
 
-/* The view of waits in a capture without rows of that table: context switches show when threads did
- * not run. A UNION of both would have SQLite compute all columns of each row. */
+/* The view of waits in a capture without rows of the table `wait`: context switches show when
+ * threads did not run. A UNION of both would make SQLite compute all columns of each row. */
 #define WAITS_BY_SWITCHES                                                                        \
 	"SELECT *, NULL AS cause, NULL AS function, NULL AS image, NULL AS file, NULL AS line, " \
 	"NULL AS stack, NULL AS call, NULL AS syscall, NULL AS object, NULL AS waker, "          \

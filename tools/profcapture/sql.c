@@ -128,7 +128,8 @@ static void set_limits(sqlite3 *db)
 
 /* ---- errors ---------------------------------------------------------------------------------- */
 
-/* Returns whether the message is about an unknown table, after printing the tables. */
+/* If the message is about an unknown table, prints an error that suggests a table, and returns
+ * true. */
 static bool is_unknown_table(struct sql *sql, const char *message)
 {
 	static const char prefix[] = "no such table: ";
@@ -148,7 +149,7 @@ static bool is_unknown_table(struct sql *sql, const char *message)
 	return true;
 }
 
-/* Returns the line of the query that has the offset, and a caret below that. */
+/* Returns the line of the query that has the offset, and a caret below the offset. */
 static char *point_at(const char *query, int offset)
 {
 	const char *at = query + MIN_OF((size_t)MAX_OF(offset, 0), strlen(query)), *line = at;
@@ -161,7 +162,7 @@ static char *point_at(const char *query, int offset)
 	return g_strdup_printf("\n  %s%s\n  %*s^", before, after, (int)text_width(before), "");
 }
 
-/* Returns false. */
+/* Sets the error of a query that a signal ended. Returns false. */
 static bool set_stopped(const struct sql *sql, GError **error)
 {
 	g_autofree char *limit = text_duration(sql->timeout_ns);
@@ -173,7 +174,7 @@ static bool set_stopped(const struct sql *sql, GError **error)
 	return cli_set_error(error, CLI_INTERRUPTED, "%s", _("the query was interrupted"));
 }
 
-/* Returns false, with an error or a status. */
+/* Sets the error of a failed query, or prints it and sets the exit status. Returns false. */
 static bool fail(struct sql *sql, const char *query, GError **error)
 {
 	g_autofree char *message = g_strdup(sqlite3_errmsg(sql->db)), *place = NULL;
@@ -320,7 +321,7 @@ static void show_kept(struct sql *sql, bool more, bool is_partial)
 	struct table_style style = { .out = out_stdout(),
 				     .is_colored = sql->reader.colored,
 				     .columns = sql->reader.columns };
-	/* a query may name columns in any bytes */
+	/* a query may name columns with any bytes, so the names are escaped */
 	g_autoptr(GPtrArray) titles = g_ptr_array_new_with_free_func(g_free);
 
 	for (unsigned i = 0; i < n; i++) {
@@ -332,7 +333,7 @@ static void show_kept(struct sql *sql, bool more, bool is_partial)
 	*table = (struct table){
 		.rows = sql->kept->len / n, .get = get_kept, .data = sql, .members = members
 	};
-	/* The last text may be cut to the width of the terminal. */
+	/* The last column of texts may be cut to the width of the terminal. */
 	for (unsigned i = 0; i < n; i++)
 		table_add_column(table, i,
 				 i == name ? COLUMN_NAME
@@ -541,7 +542,7 @@ static bool has_no_rows(const struct sql *sql, const char *name)
 	return false;
 }
 
-/* Prints the tables that have rows, with their columns, and queries of this capture. */
+/* Prints the tables that have rows, with their columns, and example queries for this capture. */
 static bool print_tables(struct sql *sql, GError **error)
 {
 	const unsigned width = sql->reader.columns;

@@ -2,8 +2,8 @@
 /*
  * Stack-places - the place in the program that a stack ends in, and what a thread waits for there
  *
- * The place is the innermost frame of the program itself, else of its user code. It is a place in
- * `functions`, so it stays valid in later epochs.
+ * The place is the innermost frame of the program itself, else the innermost frame outside the
+ * kernel. It is a place in `functions`, so it stays valid in later epochs.
  */
 #pragma once
 

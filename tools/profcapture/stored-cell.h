@@ -2,7 +2,7 @@
 /*
  * Stored-cell - values of a capture's rows as cells: texts and enums by name, times relative
  *
- * Inline, because most of the time of `dump` and `sql` is here.
+ * The functions are inline, because `dump` and `sql` spend most of their time in them.
  */
 #pragma once
 
@@ -43,7 +43,7 @@ static inline struct cell stored_double(uint64_t bits)
 	return cell_double(value);
 }
 
-/* Returns a number of a column, or of an item of its list. */
+/* Returns the cell of a column's number, or of an item of its list. */
 static inline struct cell stored_number(const struct stored_row *at,
 					const struct prof_column_def *column, uint64_t value)
 {
@@ -73,7 +73,7 @@ static inline struct cell stored_number(const struct stored_row *at,
 	}
 }
 
-/* Returns the value of a row. Does not read lists. */
+/* Returns the cell of a row's value; of a list, an unknown cell. */
 static inline struct cell stored_cell(const struct stored_row *at,
 				      const struct prof_column_def *column,
 				      const struct prof_array *array, size_t row)
@@ -93,7 +93,7 @@ static inline struct cell stored_cell(const struct stored_row *at,
 	return stored_number(at, column, array->numbers[row]);
 }
 
-/* Returns the argument of a mark or the field of an event. `kind`: enum prof_argument_kind */
+/* Returns the cell of a mark's argument or of an event's field. `kind`: enum prof_argument_kind */
 static inline struct cell stored_argument(uint64_t kind, uint64_t value, const char *text)
 {
 	switch (kind) {

@@ -19,7 +19,7 @@ struct summary {
 };
 
 /* A function of the program that used time, and the function below it that used most of that time
- * (`callee`; NULL: it would add no information). Valid during the call. */
+ * (`callee`; NULL: it would add no information). Texts are valid only in the callback. */
 struct summary_where {
 	uint32_t function;
 	const char *name, *callee; /* not escaped */
@@ -28,22 +28,23 @@ struct summary_where {
 };
 void summary_each_where(const struct summary *summary,
 			void (*each)(const struct summary_where *where, void *data), void *data);
-/* The waits of threads for one cause in one function of the program. Valid during the call. */
+/* The waits of threads for one cause in one function of the program. Texts are valid only in the
+ * callback. */
 struct summary_wait {
 	const char *cause, *call; /* the name of enum wait_cause; the system call, or the cause */
 	const char *name;         /* not escaped; NULL: unknown */
 	const char *place;        /* like `place` of struct summary_where */
 	uint64_t ns;
 };
-/* Calls `each` for the waits that have a share, longest first: at most `most` (0: all). Calls it
- * for none if it is unknown where threads waited. */
+/* Calls `each` for the waits with at least 1 % of the waiting time, longest first: at most `most`
+ * (0: all). Calls it for none if it is unknown where threads waited. */
 void summary_each_wait(const struct summary *summary, unsigned most,
 		       void (*each)(const struct summary_wait *wait, void *data), void *data);
 /* Counts the threads and processes that ran, waited or have samples. */
 void summary_count_tasks(const struct summary *summary, unsigned *ret_threads,
 			 unsigned *ret_processes);
-/* Returns whether *ret_ns, the CPU time of all threads, is known: from samples of a clock, else
- * from context switches. */
+/* Stores the CPU time of all threads, from samples of a clock, else from context switches. Returns
+ * whether it is known. */
 bool summary_cpu_ns(const struct summary *summary, uint64_t *ret_ns);
 uint64_t summary_waited_ns(const struct summary *summary);
 /* Returns how long threads were ready but had no CPU. */
@@ -60,8 +61,8 @@ void summary_print_passed(const struct profile *profile, struct out *out);
  * are shares of samples, not of weight: each sample is one attempt to unwind and name a stack. */
 void summary_append_quality(const struct profile *profile, GString *to);
 /* Prints "Most in shop::Stats::add 79 % (memcmp 42 %), shop::price 8 %."; nothing if no function
- * has a share. `out` must be empty. */
+ * has 1 %. `out` must be empty. */
 void summary_print_where(const struct summary *summary, struct out *out);
 /* Prints "Waited 11.1 s in all threads: 7.2 s futex in shop::Stats::add, 0.7 s fsync; 4.29 s ready,
- * without a CPU."; nothing if no thread waited. */
+ * without a CPU."; nothing if no thread waited or was ready for long. */
 void summary_print_waiting(const struct summary *summary, struct out *out);

@@ -190,7 +190,8 @@ const char *runtime_pool_name(enum runtime_pool pool)
 	return names[pool];
 }
 
-/* Aliases differ in leading underscores, and compilers add suffixes: "name.part.0". */
+/* Returns the name of a node's function without leading underscores, in which aliases differ, and
+ * without the compiler's suffixes, as in "name.part.0". */
 static char *plain_name(const struct memory_tree *tree, uint32_t node)
 {
 	const char *name =
@@ -234,8 +235,8 @@ static bool is_in(const struct memory_tree *tree, uint32_t node, const char *con
 	return false;
 }
 
-/* Returns whether CPython allocates memory to manage its arenas. If the capture has no functions of
- * the Python program, CPython's functions are the program's own. */
+/* Returns whether CPython allocated blocks of a node to manage its arenas. If the capture has no
+ * functions of the Python program, CPython's functions count as the program's own. */
 static bool is_python_arena(struct memory_tree *tree, uint32_t node)
 {
 	static const char *const python[] = { "python", "libpython", NULL };

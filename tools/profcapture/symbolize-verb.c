@@ -52,7 +52,8 @@ static void print_paths(struct out *out, const GPtrArray *paths, const char *why
 	}
 }
 
-/* O_NONBLOCK: without it, opening a pipe could block. Pipes are refused. */
+/* Opens a regular file. O_NONBLOCK is set because opening a pipe could block before it is
+ * refused. */
 static int open_capture(const char *file, GError **error)
 {
 	CLEANUP_CLOSE int fd = open(file, O_RDWR | O_CLOEXEC | O_NOCTTY | O_NONBLOCK);

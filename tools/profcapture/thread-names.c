@@ -2,13 +2,12 @@
 /*
  * Thread-names - the name of a thread at a time
  *
- * Stores only the names of renamed threads. Other threads have the name in the dictionary. So the
- * table is read twice: to find the renamed threads, and to get their names. Threads are looked up
- * by identity, not by index, because names_forget() reuses indexes.
- * Invariants: (1) the first known name of a thread also applies before its time
- *                 [test-report: thread_names]
- *             (2) a thread that was not renamed has the name in the dictionary
- *                 [test-report: thread_names]
+ * The module stores only the names of renamed threads. Other threads have the name in the
+ * dictionary. So the table is read twice: to find the renamed threads, and to get their names.
+ * Threads are looked up by identity, not by index, because names_forget() reuses indexes.
+ * Invariants: (1) the first known name of a thread also applies before its time [test-report:
+ * thread_names] (2) a thread that was not renamed has the name in the dictionary [test-report:
+ * thread_names]
  */
 #include "config.h"
 
@@ -35,7 +34,7 @@ struct thread_names {
 	struct capture *capture;
 	/* struct identity → GArray of struct named, by time; renamed threads only */
 	GHashTable *threads;
-	bool are_known; /* the first read is done */
+	bool are_known; /* the renamed threads are known: the first read is done */
 };
 
 KEYED_BY(identity, struct identity, a->pid, a->exec_generation, a->process_start, a->tid, a->start)

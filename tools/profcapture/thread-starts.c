@@ -26,7 +26,7 @@ static uint32_t function_entity(struct names_epoch *epoch, size_t frame_row, voi
 	return functions_entity_of_row(data, epoch, frame_row);
 }
 
-/* Returns the outermost function of the program in a stack, unless it has no name. */
+/* Returns the outermost function of the program in a stack; FUNCTION_NO_STACK: it has no name. */
 static uint32_t start_in(const struct pass *pass, uint32_t leaf)
 {
 	const struct functions *functions = pass->starts->functions;

@@ -17,5 +17,5 @@ struct thread_starts {
 
 bool thread_starts_read(struct thread_starts *starts, struct reader *reader, GError **error);
 void thread_starts_done(struct thread_starts *starts);
-/* Returns FUNCTION_NO_STACK if it is unknown. */
+/* Returns the start function of a thread; FUNCTION_NO_STACK: unknown. */
 uint32_t thread_starts_of(const struct thread_starts *starts, uint32_t thread);

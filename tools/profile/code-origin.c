@@ -2,10 +2,10 @@
 /*
  * Code-origin - distinguishes a program's own functions from libraries, and charges samples to them
  *
- * Debug information does not record who wrote a function, so the origin is derived from the name
- * of the image, the namespace and the directory of the source. A program's own libraries count as
- * its own code. For programs of the system, these include the system's libraries, because much of
- * such a program may be there. If a capture has functions of an interpreted language, the
+ * Debug information does not record who wrote a function, so the origin is derived from the name of
+ * the image, the namespace and the directory of the source. A program's own libraries count as its
+ * own code. For programs of the system, the system's libraries also count as own code, because they
+ * may contain much of such a program. If a capture has functions of an interpreted language, the
  * interpreter and the installed modules of that language, compiled or not, are a library.
  */
 #include "tools/profile/code-origin.h"
@@ -26,7 +26,8 @@ bool code_origin_is_library(const char *name)
 	return skip_any_prefix(plain, namespaces);
 }
 
-/* Kernel code without a name is not of the kind "kernel". */
+/* Returns whether an image is kernel code. The kind of a function does not show it, because kernel
+ * code without a name is not of the kind "kernel". */
 static bool is_kernel_image(const struct functions *functions, uint32_t image)
 {
 	if (image <= NAMES_LOST)
@@ -41,7 +42,7 @@ static bool is_kernel_image(const struct functions *functions, uint32_t image)
 	}
 }
 
-/* The file of an interpreter is named by one of `hosts`, then a version or "-NAME". Patterns of
+/* The file name of an interpreter is one of `hosts`, then a version or "-NAME". Patterns of
  * `modules` match anywhere in a path if they start with '/', else at its start. */
 static const struct language {
 	const char *name, *hosts[4], *modules[12];

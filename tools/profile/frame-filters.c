@@ -94,7 +94,7 @@ static unsigned matches(struct frame_filters *filters, const struct functions *f
 struct path {
 	unsigned met;   /* filters that matched a frame on the path so far */
 	uint32_t shown; /* the nearest shown node at or above it; STACKS_NO_ROW: none */
-	/* node of its function, or of the function that contains it */
+	/* the outermost node of its frame: the node itself, unless it is an inlined call */
 	uint32_t frame;
 };
 

@@ -13,7 +13,7 @@ struct function_labels {
 	bool full_names;
 	/* short text → its full text; NULL if several full texts have this short one */
 	GHashTable *names, *paths;
-	GHashTable *known; /* full name → index of the function + 1; 0: several functions have it */
+	GHashTable *known; /* full name → index of the function + 1; 0: several have the name */
 };
 
 struct function_labels *function_labels_new(const struct functions *functions, bool full_names)

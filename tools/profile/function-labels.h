@@ -14,16 +14,16 @@
 struct function_labels;
 
 /* Returns the name of one function without parameters, or "static initialization of shop.cpp" for
- * the function that a compiler makes of a file's constructors; a new string. */
+ * the function that a compiler generates from a file's constructors; a new string. */
 char *function_label(const struct functions *functions, uint32_t function) MUST_CHECK;
-/* Returns whether that name includes the function's file. */
+/* Returns whether function_label() includes the function's file. */
 bool function_label_has_file(const struct functions *functions, uint32_t function);
 
 /* Borrows `functions`. With full_names, names are not shortened. */
 struct function_labels *function_labels_new(const struct functions *functions, bool full_names);
 void function_labels_free(struct function_labels *labels);
 void function_labels_add(struct function_labels *labels, uint32_t function);
-/* Return new strings, not escaped. */
+/* Returns a new string, not escaped. */
 char *function_labels_name(const struct function_labels *labels, uint32_t function) MUST_CHECK;
 /* Returns whether another function that was added has the same full name. */
 bool function_labels_is_shared(const struct function_labels *labels, uint32_t function);

@@ -5,7 +5,7 @@
 
 #include <string.h>
 
-/* A name with more nested brackets stays as it is. */
+/* A name with brackets nested more deeply stays as it is. */
 #define MAX_DEPTH 64
 
 static bool is_of_name(char c)
@@ -74,8 +74,8 @@ static void name_common_templates(GString *to)
 static const char *copy_until(GString *to, const char *name, const char *at, const char *ends,
 			      unsigned depth);
 
-/* Copies template arguments from after "<" up to and with ">". Returns the end, or NULL if the name
- * is malformed. */
+/* Copies template arguments from after "<" up to and including ">". Returns the end, or NULL if the
+ * name is malformed. */
 static const char *copy_arguments(GString *to, const char *name, const char *at, unsigned depth)
 {
 	static const char *const defaults[] = { "std::allocator<",  "std::char_traits<",
@@ -185,7 +185,7 @@ static bool is_readable(const char *name, const char *raw_name)
 }
 
 /* Returns where the name starts after the return type: after the last space outside of brackets
- * that does not belong to an operator, "thunk to" or "guard variable for". */
+ * that does not belong to an operator, " const" or " [clone". */
 static const char *skip_return_type(const char *name)
 {
 	const char *start = name;
@@ -241,7 +241,7 @@ char *function_name_for_people(const char *name, const char *raw_name)
 
 /* ---- parts ----------------------------------------------------------------------------------- */
 
-/* Returns where the bracket at `at` is closed, or the end of the name. */
+/* Returns the position after the bracket that closes the one at `at`, or the end of the name. */
 static const char *skip_brackets(const char *at)
 {
 	unsigned depth = 0;
@@ -320,8 +320,8 @@ static const char *last_component(const char *plain, size_t *ret_length)
 
 /* ---- narrow columns -------------------------------------------------------------------------- */
 
-/* Returns whether the bracket at `at` starts template arguments or Rust's implementation: neither
- * "<genexpr>" of Python's "f.<locals>.<genexpr>" nor Ruby's "block in <main>". */
+/* Returns whether the bracket at `at` starts template arguments or Rust's "<T as Trait>", and not a
+ * name as in Python's "f.<locals>.<genexpr>" or Ruby's "block in <main>". */
 static bool starts_arguments(const char *name, const char *at)
 {
 	if (at == name)
@@ -329,7 +329,8 @@ static bool starts_arguments(const char *name, const char *at)
 	return at[-1] != '.' && (at[-1] != ' ' || at < name + 2 || !is_of_name(at[-2]));
 }
 
-/* Replaces the arguments of the outermost templates, or those after the first, with `fill`. */
+/* Replaces the arguments of the outermost templates (keeps_first: all but the first) with
+ * `fill`. */
 static char *cut_arguments(const char *name, const char *fill, bool keeps_first)
 {
 	GString *to = g_string_new(NULL);
@@ -398,7 +399,7 @@ static const char *skip_component(const char *name)
 	return NULL;
 }
 
-/* Replaces template arguments, then outer scopes, with an ellipsis. */
+/* Replaces template arguments, then outer scopes, with an ellipsis, until the name fits. */
 static char *fit_scopes(const char *name, unsigned columns)
 {
 	g_autofree char *fitted = fit_arguments(name, columns);
@@ -517,7 +518,7 @@ static const char *find_difference(const char *name, const char *other, const ch
 	return start;
 }
 
-/* Fits a name, and keeps a part that differs from `other`. */
+/* Shortens a name to the columns, but keeps the part that differs from `other`. */
 static char *fit_difference(const char *name, const char *other, unsigned columns)
 {
 	const char *sign = text_sign(TEXT_ELLIPSIS), *end;

@@ -3,9 +3,9 @@
  * Function-names - shortens readable C++, Rust and Go names
  *
  * Thread-safe: all functions depend on their arguments only. Names are split at brackets, so a
- * malformed name stays unchanged or loses the wrong part, but nothing is added. Names that equal
- * their raw names (C, Ruby and generated code) are never shortened, because their spaces and
- * brackets have other meanings.
+ * malformed name stays unchanged or loses the wrong part, but nothing is added. Names of C, Ruby
+ * and generated code, which equal their raw names, lose at most a known prefix, because their
+ * spaces and brackets have other meanings.
  */
 #pragma once
 
@@ -27,7 +27,7 @@ char *function_name_for_people(const char *name, const char *raw_name) MUST_CHEC
 /* Shortens a name to a number of columns: first template arguments, then outer namespaces. The last
  * component is never cut, so the result may still be too wide. */
 char *function_name_fit(const char *name, unsigned columns) MUST_CHECK;
-/* The same in the steps of a table. */
+/* function_name_fit() in the steps that a table needs. */
 extern const struct table_fit function_name_fits;
 
 /* Returns the text after the first of the prefixes that matches, or NULL. */

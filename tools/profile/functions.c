@@ -74,7 +74,7 @@ static uint32_t known_or_added(struct functions *functions, const struct functio
 	return index;
 }
 
-/* Returns the language of an interpreter's image, whose path is "[python 3.11]". */
+/* Returns the language of an interpreter's image, whose path is, for example, "[python 3.11]". */
 static const char *language_of(const char *path)
 {
 	static const char *const languages[] = { "python", "ruby",       "php",  "perl",
@@ -118,7 +118,7 @@ static bool is_foreign(const struct names_image *image)
 	    skip_any_prefix(path, system))
 		return false;
 	name = functions_basename(path);
-	/* profctl's child has samples there until it executes the command. */
+	/* profctl's child has samples in profctl until it executes the command. */
 	return !strstr(name, ".so") && strcmp(name, "profctl") != 0;
 }
 
@@ -237,9 +237,9 @@ static uint32_t of_place(struct functions *functions, uint32_t image, uint64_t o
 	return known_or_added(functions, &key, &function);
 }
 
-/* Python names the code that it makes for a function "py::NAME:FILE". Give it the name of a
- * function that was read from the interpreter, unless the capture has such functions: they would be
- * shown twice. */
+/* Python names the code that it generates for a function "py::NAME:FILE". Sets the name that the
+ * function has when it is read from the interpreter. Does nothing if the capture has such
+ * functions, because they would be shown twice. */
 static void set_python(struct functions *functions, struct function *function)
 {
 	const char *name = function->name + strlen(PYTHON_PREFIX), *file;
@@ -422,15 +422,16 @@ static void set_call(struct function *function, const struct line_call *call)
 	function->offset = call->start;
 }
 
-/* Returns whether an inlined call is of another function than the symbol with its name, because
+/* Returns whether an inlined call calls another function than `symbol`, which has the same name:
  * static functions of several files may have one name. */
 static bool is_other(const struct symbol_row *symbol, const struct line_call *call)
 {
 	return symbol->line && call->declared_line && symbol->line != call->declared_line;
 }
 
-/* Returns the function of an inlined call, given its other members. Two functions of one name
- * differ in the line of their declaration; the same file may have several paths. */
+/* Returns the function of an inlined call. `key`: its other members. The line of the declaration
+ * distinguishes functions of one name, and not the file, because one file may have several
+ * paths. */
 static uint32_t of_call(struct functions *functions, struct function key,
 			const struct line_call *call)
 {

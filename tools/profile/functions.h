@@ -79,7 +79,7 @@ uint32_t functions_entity_of_row(struct functions *functions, struct names_epoch
 #define FUNCTIONS_MAX_INLINED SYMBOL_ROWS_MAX_CALLS
 size_t functions_inlined_at_row(struct functions *functions, struct names_epoch *epoch, size_t row,
 				uint32_t *ret_functions);
-/* Returns the kernel's function for a system call of which there is no frame. Keeps `name`. */
+/* Returns the kernel's function for a system call that has no frame. Keeps the pointer `name`. */
 uint32_t functions_of_call(struct functions *functions, const char *name);
 /* Returns whether the function of a row depends on the time. */
 bool functions_is_timed(struct functions *functions, struct names_epoch *epoch, size_t row);
@@ -133,9 +133,9 @@ struct cell functions_cell(const struct functions *functions, uint32_t index,
 void functions_write(const struct functions *functions, uint32_t index, struct json *json);
 /* Returns the part of a path after the last slash; "-" if it is NULL or empty. */
 const char *functions_basename(const char *path);
-/* Returns whether names were added to the capture: whether any function of a program has one. */
+/* Returns whether names were added to the capture: whether any function of a program has a name. */
 bool functions_have_names(const struct functions *functions);
-/* Returns the part of a path from its last folder on if `has_folder`, or its basename. */
+/* Returns the part of a path from its last folder on if `has_folder`, else its basename. */
 const char *functions_short_path(const char *path, bool has_folder);
 /* Returns whether two different paths have the same basename. Either may be NULL. */
 bool functions_have_one_basename(const char *path, const char *other);

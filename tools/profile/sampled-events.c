@@ -87,7 +87,7 @@ static void count_samples(struct sampled_events *events, const struct prof_batch
 		if (!event || source != last) {
 			uint32_t index = sampled_events_of(events, batch->epoch, source);
 
-			/* If a capture does not describe its events, all samples have one event. */
+			/* All samples whose source is unknown have one event. */
 			if (index == SAMPLED_NO_EVENT) {
 				index = events->all->len;
 				g_array_set_size(events->all, index + 1);

@@ -117,7 +117,7 @@ static void parts_done(struct parts *parts)
 	g_free(parts->of_image);
 }
 
-/* Finds the interpreters of the epoch. Looks only at their rows, because there may be millions of
+/* Finds the interpreters of the epoch. Looks up only their images, because there may be millions of
  * others. */
 static void parts_init(struct parts *parts, struct names_epoch *epoch)
 {
@@ -247,7 +247,7 @@ struct stacks *stacks_load(struct names_epoch *epoch, GError **error)
 
 		sorted = sorted && (row == 0 || ids->numbers[row - 1] <= ids->numbers[row]);
 	}
-	/* Usually sorted, because the engine writes rows in order. */
+	/* The rows are usually sorted, because the engine writes them in order. */
 	if (!sorted)
 		g_qsort_with_data(stacks->order, (gint)stacks->n, sizeof(*stacks->order),
 				  compare_ids, (gpointer)ids->numbers);

@@ -48,7 +48,7 @@ void stacks_free(struct stacks *stacks);
 void stacks_time(struct stacks *stacks, struct functions *functions);
 uint32_t stacks_row_at(struct stacks *stacks, struct functions *functions, uint32_t row,
 		       uint32_t segment, uint64_t time_ns);
-/* Returns the node of a function that a node's innermost frame calls, and that the table of frames
+/* Returns the node of a function that the frame of `node` calls, and that the table of frames
  * lacks. */
 uint32_t stacks_below(struct stacks *stacks, uint32_t node, uint32_t function);
 /* Computes totals, and sets the entity of each node with samples from its row of the frame table.

@@ -26,7 +26,7 @@ enum wait_cause {
 };
 extern const char *const wait_cause_names[];
 
-/* Stacks of one cause below one own function. */
+/* The waits for one cause below one own function. */
 struct wait_place {
 	uint32_t function; /* FUNCTION_NO_STACK: none */
 	enum wait_cause cause;
@@ -57,8 +57,8 @@ struct wait_place wait_place_below(const struct wait_place *caller,
  * the own function of a wait that ends there. */
 struct wait_place *wait_places_of_nodes(const GArray *nodes, const struct functions *functions)
 	MUST_CHECK;
-/* Counts each stack. Must be called for each epoch, after stacks_settle() with functions as
- * entities. The first call allocates. */
+/* Adds the waits of each stack to their place. Must be called for each epoch, after stacks_settle()
+ * with functions as entities. The first call allocates. */
 void wait_places_count(struct wait_places *places, const struct functions *functions,
 		       const struct stacks *stacks);
 /* Counts waits without a stack. */
