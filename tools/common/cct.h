@@ -20,7 +20,7 @@ struct cct_node {
 	uint32_t parent, function;
 	double self, total;             /* main measure: weight, bytes */
 	double self_count, total_count; /* samples, blocks */
-	uint32_t folded;                /* number of functions whose frames joined it */
+	uint32_t folded;                /* functions that joined it; inverted: frames left out */
 };
 
 /* The origin of a function. */
@@ -39,7 +39,7 @@ static inline bool cct_is_kernel(enum cct_kind kind)
 }
 
 /* Returns the child of a node for a function. If the node has none, appends one; `nodes` must clear
- * new elements. `index` (parent and function → node) has only nodes that this function added. */
+ * new elements. `index` (parent and function → node) has only nodes that cct_child() added. */
 uint32_t cct_child(GArray *nodes, struct number_map *index, uint32_t parent, uint32_t function);
 
 /* The children of each node, in lists in the order of the nodes. */

@@ -40,7 +40,8 @@ static const struct {
 	void (*handler)(int);
 } dispositions[] = { { SIGPIPE, SIG_IGN }, { SIGXFSZ, SIG_IGN }, { SIGCHLD, SIG_DFL } };
 
-/* Signals that verbs wait for. Unblocked at start, because a parent may have blocked them. */
+/* Signals that verbs wait for. They are unblocked at start, because a parent may have blocked
+ * them. */
 static const int awaited_signals[] = { SIGCHLD, SIGINT, SIGTERM, SIGHUP, SIGWINCH };
 
 static struct {
@@ -58,7 +59,7 @@ const char *cli_program(void)
 	return cli.program;
 }
 
-/* Prints a message. Further lines of it are indented by two spaces. */
+/* Prints a message. Further lines of the message are indented by two spaces. */
 static void cli_message(const char *prefix, const char *format, va_list arguments)
 {
 	g_autofree char *message = g_strdup_vprintf(format, arguments);
@@ -336,8 +337,8 @@ static void print_verbs(void)
 		out_printf(out, "\n%s\n", _(cli.tool->footer));
 }
 
-/* For shells: one name per line. "--opt" (or "-o") takes no value, or only one after "="; "--opt="
- * takes one; "--opt=X" is one of its choices; a line without "-" is an operand. */
+/* Prints the options for shells, one per line. "--opt" (or "-o") takes no value, or only one after
+ * "="; "--opt=" takes one; "--opt=X" is one of its choices; a line without "-" is an operand. */
 static void print_completions(const struct cli_group *groups)
 {
 	struct out *out = out_stdout();
@@ -666,10 +667,10 @@ int cli_main(const struct cli_tool *tool, int argc, char **argv)
 	textdomain(GETTEXT_PACKAGE);
 	status = cli_run(argc - 1, argv + 1);
 	error = out_flush(out_stdout());
-	/* Quitting the pager early is not an error: it causes EPIPE. */
+	/* Quitting the pager early causes EPIPE, which is not an error then. */
 	if (pager_end() && error == -EPIPE)
 		error = 0;
-	/* EPIPE is not an error: a reader such as head needs no more. */
+	/* EPIPE is not reported: a reader such as head needs no more. */
 	if (error < 0 && error != -EPIPE)
 		cli_error(_("cannot write to standard output: %s"), g_strerror(-error));
 	if (error < 0 && status == CLI_OK)

@@ -449,8 +449,8 @@ void json_strings(struct json *json, const char *key, const char *const *values)
 	json_end(json);
 }
 
-/* RFC 4180: quotes a cell with a quote, comma or line break; doubles quotes; ends lines with
- * CRLF. */
+/* Writes a cell as RFC 4180 requires: quotes a cell with a quote, comma or line break, and doubles
+ * quotes in it. */
 static void rows_put_cell(struct out *out, const char *text, size_t length)
 {
 	bool is_quoted = memchr(text, '"', length) || memchr(text, ',', length) ||
@@ -471,7 +471,7 @@ static void rows_put_cell(struct out *out, const char *text, size_t length)
 	out_added(out, (size_t)(at - start));
 }
 
-/* Writes the cells, and empties them. */
+/* Writes the cells as a record that ends with CRLF, and empties them. */
 static void rows_put_record(struct json *json)
 {
 	for (unsigned i = 0; i < json->n_columns; i++) {

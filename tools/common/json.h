@@ -74,8 +74,8 @@ void json_raw(struct json *json, const char *key, const char *text);
 /* Writes an array of strings; null for NULL. */
 void json_strings(struct json *json, const char *key, const char *const *values);
 
-/* Begin and end an answer of profctl: an object with the name of its schema and the object "data",
- * into which the caller writes. */
+/* These begin and end an answer of profctl: an object with the name of its schema and the object
+ * "data", into which the caller writes. */
 void json_begin_envelope(struct json *json, const char *schema);
 void json_end_envelope(struct json *json);
 

@@ -44,9 +44,10 @@ static inline guint keyed_hash(const uint64_t *numbers, size_t n)
 
 /* Returns the struct of a set that is equal to `key`. Adds a copy of `key` if the set lacks it. */
 void *keyed_at(GHashTable *set, const void *key, size_t size);
-/* Returns the index of `key` in an array of structs, or adds it. `indexes`: copy of the struct to
- * index, with g_free() for keys. */
+/* Returns the index of the struct `key` in `all`, to which it is added if needed. `indexes` maps a
+ * copy of each struct, freed with g_free(), to its index. */
 uint32_t keyed_index(GHashTable *indexes, GArray *all, const void *key);
-/* Returns the structs of a set, sorted: pointers to them, or copies. */
+/* These return the structs of a set, sorted: keyed_sorted() pointers to them, keyed_copies()
+ * copies. */
 GPtrArray *keyed_sorted(GHashTable *set, GCompareFunc compare);
 GArray *keyed_copies(GHashTable *set, size_t size, GCompareFunc compare);

@@ -51,7 +51,8 @@ static inline char *out_room(GString *to, size_t length)
 void out_init(struct out *out, int fd); /* borrows fd */
 /* Does not flush: call out_flush() first. */
 void out_done(struct out *out);
-/* CLEANUP_OUT struct out line = out_buffer(); is in memory: its bytes are line.text. */
+/* Returns a struct out in memory: CLEANUP_OUT struct out line = out_buffer(); its bytes are
+ * line.text. */
 struct out out_buffer(void);
 #define CLEANUP_OUT CLEANUP(out_done)
 

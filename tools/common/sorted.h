@@ -36,7 +36,7 @@ static inline guint sorted_array_upto(const GArray *array, size_t size, uint64_t
 	return array ? (guint)sorted_upto(array->data, array->len, size, key) : 0;
 }
 
-/* For qsort(), and for g_array_sort(), which is stable. */
+/* Compares the keys of two elements, for qsort(), and for g_array_sort(), which is stable. */
 static inline gint sorted_compare(gconstpointer left, gconstpointer right)
 {
 	uint64_t a, b;

@@ -231,7 +231,7 @@ void text_wrap(struct out *out, const char *text, unsigned column, unsigned inde
 	out_char(out, '\n');
 }
 
-/* Returns the number with three digits: "3.18", "46.8", "618". */
+/* Returns the number with three digits, and its unit: "3.18 s", "46.8 s", "618 s". */
 static char *three_digits(double value, const char *unit)
 {
 	int decimals = value < 9.995 ? 2 : value < 99.95 ? 1 : 0;

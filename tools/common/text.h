@@ -20,7 +20,7 @@ char *text_escape(const char *bytes) MUST_CHECK;
 char *text_escape_n(const char *bytes, size_t length) MUST_CHECK;
 /* Like text_escape_n(), but independent of the locale: for files. */
 char *text_escape_utf8(const char *bytes, size_t length) MUST_CHECK;
-/* Quotes a word for a shell, if it must be. Bytes that cannot be printed become $'\ooo'. */
+/* Quotes a word for a shell, if needed. Bytes that cannot be printed become $'\ooo'. */
 char *text_shell_word(const char *word) MUST_CHECK;
 /* Quotes a file name for a shell. The result never looks like an option. */
 char *text_shell_file(const char *file) MUST_CHECK;
@@ -46,7 +46,7 @@ char *text_fit(const char *text, unsigned width, enum text_align align) MUST_CHE
  * limit). `text` must be escaped. */
 char *text_cut(const char *text, unsigned width) MUST_CHECK;
 
-/* Escapes and writes text, padded or cut at the end. width 0: does not fit it. */
+/* Escapes and writes text, padded or cut at the end. `width` 0: neither pads nor cuts it. */
 void text_cell(struct out *out, const char *bytes, unsigned width);
 
 /* Writes escaped text and a newline. Breaks the text at spaces into lines of at most `columns` (0:
@@ -54,15 +54,15 @@ void text_cell(struct out *out, const char *bytes, unsigned width);
 void text_wrap(struct out *out, const char *text, unsigned column, unsigned indent,
 	       unsigned columns);
 
-/* Return new strings: "1.21 MiB", "12.3 s", "1,234,567" (digits grouped as in the locale). For
- * people, never for JSON. */
+/* These return new strings: "1.21 MiB", "12.3 s", "1,234,567" (digits grouped as in the locale).
+ * For people, never for JSON. */
 char *text_bytes(uint64_t bytes) MUST_CHECK;
 char *text_duration(uint64_t ns) MUST_CHECK;
 char *text_count(uint64_t count) MUST_CHECK;
 /* Returns all digits of a time, as time options accept them in every locale: "0.5". */
 char *text_seconds(int64_t ns) MUST_CHECK;
-/* Returns a bound of a time range in the same form, with at most three decimals: rounded down or,
- * if `is_end`, up, so that the range with this bound contains `ns`. */
+/* Returns a bound of a time range like text_seconds(), with at most three decimals: rounded down
+ * or, if `is_end`, up, so that the range with this bound contains `ns`. */
 char *text_bound(int64_t ns, bool is_end) MUST_CHECK;
 /* Returns two hexadecimal digits for each byte. */
 char *text_hex(const void *bytes, uint64_t n) MUST_CHECK;

@@ -12,11 +12,11 @@
 
 #include <glib.h>
 
-/* "10" (seconds), "1.5", "500ms", "2m", "1h", also ns us s min d. */
+/* Accepts "10" (seconds), "1.5", "500ms", "2m", "1h", also ns us s min d. */
 bool units_parse_duration(const char *text, uint64_t *ret_ns, GError **error);
-/* "4096", "64K", "64KiB", "1.5M", "1G", "2T": powers of 1024. */
+/* Accepts "4096", "64K", "64KiB", "1.5M", "1G", "2T": powers of 1024. */
 bool units_parse_size(const char *text, uint64_t *ret_bytes, GError **error);
-/* A decimal integer in min..max, both included. */
+/* Accepts a decimal integer in min..max, both included. */
 bool units_parse_uint(const char *text, uint64_t min, uint64_t max, uint64_t *ret_value,
 		      GError **error);
 
@@ -38,5 +38,6 @@ struct units_range {
 };
 
 bool units_parse_time(const char *text, struct units_time *ret_time, GError **error);
-/* "A..B", "A..", "..B", or a single time: the start; ret_range->to is then unchanged. */
+/* Accepts "A..B", "A..", "..B", or a single time, which is the start. A bound that is not given
+ * stays unchanged in *ret_range. */
 bool units_parse_range(const char *text, struct units_range *ret_range, GError **error);
