@@ -173,7 +173,8 @@ static bool json_at_cell(const struct json *json)
 	return json->columns && json->nesting->len == 1;
 }
 
-/* Searches from the last column on, because columns nearly always come in order. */
+/* Searches from the column after the last one found, because columns nearly always come in
+ * order. */
 static struct json_cell *json_find_cell(struct json *json, const char *key)
 {
 	for (unsigned i = 0, column = json->next_column; i < json->n_columns; i++, column++) {

@@ -21,7 +21,8 @@ const char *text_sign(enum text_sign sign)
 }
 
 /* Returns the length of the character at `bytes`, or of the invalid part if *ret_char is
- * (gunichar)-1: one byte, or all of a truncated sequence. NUL is treated as a character. */
+ * (gunichar)-1: a byte and the continuation bytes after it, or all of a truncated sequence. NUL is
+ * treated as a character. */
 static size_t text_decode(const char *bytes, size_t length, gunichar *ret_char)
 {
 	gunichar c = *bytes ? g_utf8_get_char_validated(bytes, (gssize)length) : 0;

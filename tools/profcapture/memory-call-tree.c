@@ -57,7 +57,8 @@ static double key_of(const struct memory *memory, struct memory_sum now, struct 
 	return memory->before ? fabs(key - memory_key_of(memory, &before)) : key;
 }
 
-/* Returns the key of one node of the call tree, without the nodes below it. */
+/* Returns the key of one node of the call tree, without the nodes below it: bytes or blocks; with
+ * --diff, the absolute change. */
 static double key_of_stack(const struct memory *memory, uint32_t node)
 {
 	return key_of(memory, memory_sum_at(memory->sums, node), before_of(memory, node));

@@ -272,7 +272,7 @@ struct stretch {
 
 static const struct stretch everything = { .to = UINT64_MAX };
 
-/* Limits for searching stretches one by one. */
+/* With more stretches, or more stretches times heaps, all rows are replayed at once instead. */
 #define MOST_STRETCHES 10000
 #define MOST_WORK 20000000
 
@@ -484,7 +484,7 @@ static bool find_peak(struct memory *memory, GError **error)
 
 struct leaks {
 	struct memory *memory;
-	GByteArray *is_read; /* by heap: 1: skip: its last mark was read, or it is not wanted */
+	GByteArray *is_read; /* by heap: 1 = skip: its last mark was read, or it is not wanted */
 };
 
 static void add_leak(struct memory_counts *to, const struct memory_live *live)
@@ -628,8 +628,8 @@ bool memory_find_leaks(struct memory *memory, GError **error)
 
 /* ---- over time ------------------------------------------------------------------------------- */
 
-/* Returns by process when its heap ended together with it; INT64_MAX: the heap did not end so; 0:
- * the process has no heap. */
+/* Returns, by process, the time at which the process and its heap ended; INT64_MAX: it did not end;
+ * 0: it has no heap. */
 static GArray *find_heap_ends(const struct memory *memory)
 {
 	GArray *ends = g_array_new(FALSE, TRUE, sizeof(int64_t));

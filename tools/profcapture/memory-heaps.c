@@ -162,7 +162,7 @@ const char *const memory_end_names[] = { "running", "exit", "killed", "exec" };
 
 static void set_end(struct memory_heaps *heaps, uint32_t process, enum memory_end end)
 {
-	*memory_byte_at(heaps->ends, process) = (uint8_t)end; /* new bytes: MEMORY_RUNNING */
+	*memory_byte_at(heaps->ends, process) = (uint8_t)end; /* new bytes are 0: MEMORY_RUNNING */
 }
 
 struct ends {

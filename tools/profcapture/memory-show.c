@@ -675,8 +675,8 @@ static struct cell get_summary_cell(const void *data, size_t row, unsigned field
 	const struct memory_counts *counts = &memory->all;
 	struct memory_counts all;
 
-	/* Only text leaves out the runtimes' pools. The cell of CALLS refers to its counts, so it
-	 * must not get the local copy. */
+	/* Only text leaves out the runtimes' pools, so add them here. Other cells do not use the
+	 * local copy, because the cell of CALLS keeps a pointer to its counts. */
 	if (memory->hides_runtime && (field == LEAKED_BYTES || field == LEAKED_BLOCKS)) {
 		const struct memory_sum runtime = memory_runtime_sum(memory);
 

@@ -144,7 +144,7 @@ struct memory {
 		no_fold;
 	struct units_time at;
 	struct units_range diff;
-	uint64_t threshold; /* other allocations during a temporary block's life; default: */
+	uint64_t threshold; /* most allocations during a temporary block's life; default: */
 #define MEMORY_THRESHOLD 1
 	uint64_t within_ns; /* UINT64_MAX: use the threshold */
 	GPtrArray *suppression_files, *through;
@@ -155,7 +155,7 @@ struct memory {
 	bool inlined;            /* inlined functions count as functions */
 	bool by_caller;          /* text: rows are sites (memory-tree.h) instead of functions */
 	uint64_t most_stacks;    /* limit on the stacks that --leaks shows; 0: all */
-	bool hides_runtime;      /* text: pools of the C and C++ runtime are not leaks */
+	bool hides_runtime;      /* text: the runtimes' pools (suppressions.h) are not leaks */
 	bool losses_are_printed; /* text: the losses have been printed before the sentences */
 	int64_t at_ns, before_ns;
 	/* mean bytes per sample, the largest of all segments; 0: every allocation was recorded */
@@ -265,12 +265,12 @@ bool memory_find_leaks(struct memory *memory, GError **error);
  */
 struct reader memory_loss_reader(const struct memory *memory);
 
-/* Appends to ->warnings. */
+/* Appends to memory->warnings. */
 bool memory_read_warnings(struct memory *memory, GError **error);
 
 /* Fills in memory->about. Must be called after all rows are read. */
 void memory_describe(struct memory *memory);
-/* Return why a process has no heap, and its name; or NULL. */
+/* These return why a process has no heap, and the process's name; or NULL. */
 static inline const char *memory_excluded(const struct memory *memory, uint32_t process)
 {
 	return g_array_index(memory->about, struct memory_about, process).excluded;
@@ -292,7 +292,7 @@ bool memory_print_verdict(const struct memory *memory, struct out *out);
 void memory_print_warnings(const struct memory *memory, struct out *out);
 void memory_append_sentences(const struct memory *memory, GString *text);
 void memory_print_runtime(const struct memory *memory, struct out *out);
-/* Return a number as text, which is kept until memory_done(); a share has no percent sign. */
+/* These return a number as text, which is kept until memory_done(); a share has no percent sign. */
 const char *memory_count_text(const struct memory *memory, double count);
 const char *memory_bytes_text(const struct memory *memory, double bytes);
 const char *memory_blocks_text(const struct memory *memory, double blocks);

@@ -500,7 +500,7 @@ static void count_in(struct pass *pass, uint32_t entity, const struct hit *hit)
 			wait_places_add_unknown(profile->waiting, hit->amount);
 		if (counts_functions(profile))
 			profile->unresolved++;
-		/* Each of the two entities without frames has a node under the root. */
+		/* FUNCTION_NO_STACK and FUNCTION_LOST each have a node under the root. */
 		if (profile->wants_tree)
 			count_add(&g_array_index(profile->tree.nodes, struct profile_node,
 						 1 + entity)

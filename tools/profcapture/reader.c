@@ -309,8 +309,8 @@ static bool add_values(struct names_epoch *epoch, const struct prof_batch *batch
 	return true;
 }
 
-/* Adds the names of threads to the values, and those of processes, whose pid is a main thread's
- * tid. */
+/* Sets the names of the values, which are tids or pids: the name of the thread with that tid. A pid
+ * is the tid of a main thread. */
 static bool name_values(struct names_epoch *epoch, const struct prof_batch *batch, void *data,
 			GError **error)
 {
@@ -596,8 +596,8 @@ void reader_print_lost_names(const struct reader *reader, struct out *out)
 			   NAMES_LOST_TEXT, reader->capture->names->lost);
 }
 
-/* Returns whether a loss may have removed rows of a table. Losses of kernel events do not affect
- * the rows of collectors. Damage of one table does not affect others. */
+/* Returns whether a loss may have removed rows of a table that collectors record. Losses of kernel
+ * events do not affect it, and damage of one table does not affect others. */
 static bool takes_rows_of(const struct capture_loss *loss, const char *table)
 {
 	static const char *const kernel_causes[] = {

@@ -55,7 +55,7 @@ struct reader {
 	int64_t from_ns, to_ns; /* relative, both included */
 	bool colored;           /* use colors in text */
 	unsigned columns;       /* width of the terminal for text; 0 = no limit */
-	bool is_padded;         /* text is for a terminal, whatever `columns` is */
+	bool is_padded;         /* text is for a terminal, even if `columns` is set to 0 later */
 	bool timed;             /* the range is limited */
 	bool has_warned;        /* the options select nothing, and reader_open() said so */
 	/* set by the verb's query, for reader_run() */

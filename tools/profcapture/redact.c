@@ -6,8 +6,8 @@
 #include <string.h>
 
 static const char user_text[] = "USER", host_text[] = "HOST";
-/* an equal text at another address, for a host that is known only from addresses: such a host is
- * often a service, whose name is also a common word */
+/* differs from host_text as a pointer: for a host that is known only from addresses, which is often
+ * a service, whose name is also a common word */
 static const char address_host_text[] = "HOST";
 
 #define LONGEST_NAME 64u /* maximum length of a host name */
@@ -249,8 +249,8 @@ static void learn_host(struct redactor *redactor, const char *name, size_t lengt
 		learn_name(redactor, dot + 1, (size_t)(end - dot) - 1, address_host_text);
 }
 
-/* Returns the end of a prefix in which each '/' stands for any number of slashes or backslashes;
- * NULL: the text does not begin with it. */
+/* Returns the position after the prefix `folders`, in which each '/' stands for one or more slashes
+ * or backslashes; NULL: the text does not begin with the prefix. */
 static const char *skip_folders(const char *at, const char *folders)
 {
 	for (; *folders; folders++) {

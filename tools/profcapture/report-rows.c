@@ -677,8 +677,8 @@ static void print_programs(const struct report *report, struct out *out)
 
 /* ---- the answers: rows, or callers and callees ----------------------------------------------- */
 
-/* Returns where the row of the last program that the thread of row `i` executed is stored. Stores
- * `i` there if its program is later. */
+/* Returns a pointer to the row of the last program that the thread of row `i` executed. Sets it to
+ * `i` if the program of row `i` is later. */
 static guint *last_execution(const struct report *report, GHashTable *last, guint i)
 {
 	const struct names *names = report->reader.capture->names;

@@ -33,7 +33,7 @@ struct report {
 	struct json json;
 };
 
-/* A tree branch with a smaller share of the weight is shown only with --limit 0. */
+/* JSON has a tree branch with a smaller share of the weight only with --limit 0. */
 #define REPORT_TREE_MIN_PCT 0.5
 
 /* Shares are shown without decimals if there are fewer samples. */

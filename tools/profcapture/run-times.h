@@ -36,7 +36,7 @@ static inline void run_time_add(struct run_time *to, const struct run_time *from
 /* Returns whether the capture has wake-ups. Otherwise, runnable_ns was not measured. */
 bool run_times_have_wakeups(const struct capture *capture);
 
-/* Returns struct run_time by thread index of names; NULL on error. */
+/* Returns an array of struct run_time by thread (index in names); NULL on error. */
 GArray *run_times_read(struct reader *reader, GError **error);
 
 /* A known part of a thread's time, longer than 0. */

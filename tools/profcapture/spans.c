@@ -2,8 +2,8 @@
 /*
  * Spans - the marks of a capture, with begin marks and end marks paired
  *
- * Begin marks that have no end yet are in chains, the newest first. Those with an id have one chain
- * for each process and id, those without an id have one chain for each thread and name.
+ * Begin marks that have no end yet are in chains, the newest first. Marks with an id have one chain
+ * for each process and id; marks without an id have one for each thread, group and name.
  *
  * Invariants: (1) each row is reported once; a begin mark and its end mark are one span
  *                 [test-spans: every row]

@@ -10,7 +10,7 @@
 #include "tools/profile/wait-causes.h"
 
 /* A mark, a block or a state of a thread, from its begin to its end. A capture may have one for
- * each allocation. */
+ * each allocation, so members share memory. */
 struct interval {
 	int64_t begin_ns, end_ns;
 	union {

@@ -8,7 +8,7 @@
 #include <glib.h>
 #include <string.h>
 
-/* Columns of a view that describe a call of a row of `s`. Each is a subquery, because SQLite then
+/* Columns of a view that describe the call in a row of `s`. Each is a subquery, because SQLite then
  * looks up only the columns that are used. */
 #define OF_CALL(id, column) "(SELECT c." column " FROM calls AS c WHERE c.id = s." id ")"
 #define OF_FUNCTION(id, column)                                                                \

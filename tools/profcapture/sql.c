@@ -49,7 +49,7 @@ struct sql {
 	uint64_t rows;                /* number of rows found so far */
 	bool keeps;                   /* the rows are shown at the end */
 	GArray *kept;                 /* struct cell */
-	int types[TABLE_MAX_COLUMNS]; /* type of each kept column's first value */
+	int types[TABLE_MAX_COLUMNS]; /* type of each kept column's first non-NULL value */
 	struct json json;
 	GThread *watch;
 	GMutex lock;
@@ -128,8 +128,8 @@ static void set_limits(sqlite3 *db)
 
 /* ---- errors ---------------------------------------------------------------------------------- */
 
-/* If the message is about an unknown table, prints an error that suggests a table, and returns
- * true. */
+/* If the message is about an unknown table, prints an error that suggests or lists tables, and
+ * returns true. */
 static bool is_unknown_table(struct sql *sql, const char *message)
 {
 	static const char prefix[] = "no such table: ";
@@ -386,7 +386,7 @@ static void show_partial(struct sql *sql, GError *error)
 
 /* ---- early ends ------------------------------------------------------------------------------ */
 
-/* A signal restores its default action (SA_RESETHAND), so the second one ends the program. */
+/* A signal restores its default action (SA_RESETHAND), so a second one ends the program. */
 static void on_signal(int number)
 {
 	int before = 0;
@@ -417,7 +417,8 @@ static gpointer watch_query(gpointer data)
 	return NULL;
 }
 
-/* A signal that is ignored, as by nohup(1), stays ignored. */
+/* Starts the thread that ends a stopped query, and sets the signal handlers and the timer. A signal
+ * that is ignored, as by nohup(1), stays ignored. */
 static void start_watch(struct sql *sql)
 {
 	static const int signals[] = { SIGINT, SIGTERM, SIGHUP, SIGALRM };

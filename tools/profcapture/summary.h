@@ -13,7 +13,7 @@ struct summary {
 	const struct profile *profile; /* by function, with wants_threads */
 	const struct own_weights *own;
 	const GArray *times; /* struct run_time by thread */
-	/* profiled with `waiting`; NULL: where threads waited is unknown */
+	/* counted with the option `waiting`; NULL: where threads waited is unknown */
 	const struct profile *waits;
 	bool full_names;
 };

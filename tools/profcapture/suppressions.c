@@ -235,8 +235,8 @@ static bool is_in(const struct memory_tree *tree, uint32_t node, const char *con
 	return false;
 }
 
-/* Returns whether CPython allocated blocks of a node to manage its arenas. If the capture has no
- * functions of the Python program, CPython's functions count as the program's own. */
+/* Returns whether CPython allocated the blocks of a node to manage its arenas. If the capture has
+ * no functions of the Python program, CPython's functions count as the program's own. */
 static bool is_python_arena(struct memory_tree *tree, uint32_t node)
 {
 	static const char *const python[] = { "python", "libpython", NULL };

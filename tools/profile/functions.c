@@ -352,7 +352,7 @@ static uint32_t of_place_in(struct functions *functions, uint32_t whole, const c
 	return known_or_added(functions, &place, &place);
 }
 
-/* Returns the line of generated code, which has no inlined calls. */
+/* Returns the entity for a line of generated code, which has no inlined calls. */
 static uint32_t of_code_line(struct functions *functions, uint32_t index, uint32_t image,
 			     uint64_t offset, uint64_t address)
 {

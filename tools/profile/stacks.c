@@ -69,7 +69,8 @@ static gint compare_ids(gconstpointer left, gconstpointer right, gpointer data)
 	return a < b ? -1 : a > b;
 }
 
-/* Sets the parents of all nodes. Cuts off nodes with an invalid parent, and counts them. */
+/* Sets the parents of all nodes. Cuts off and counts nodes whose parent is invalid, or which would
+ * be too deep. */
 static void link_parents(struct stacks *stacks, const uint64_t *ids)
 {
 	g_autofree uint16_t *depth = g_new0(uint16_t, stacks->n);

@@ -29,7 +29,7 @@ struct stacks {
 	struct amount *self;        /* samples that end in the node */
 	struct amount *total;       /* samples in its subtree; set by stacks_settle() */
 	uint32_t *order;            /* nodes by increasing id: parents come first */
-	uint64_t cut;               /* number of nodes cut off from an invalid parent */
+	uint64_t cut;               /* number of nodes cut off from their parent */
 	struct stacks_timed *timed; /* indexed by row; NULL if no name depends on the time */
 	/* indexed by row: the nearest row at or above it that is not left out; NULL: no row is left
 	 * out */
@@ -41,7 +41,7 @@ struct stacks {
 struct stacks *stacks_load(struct names_epoch *epoch, GError **error);
 void stacks_free(struct stacks *stacks);
 /*
- * stacks_row_at() returns the node in which to count a sample of a row at that time: the node of
+ * stacks_row_at() returns the node in which to count a sample of a row at `time_ns`: the node of
  * the innermost frame that is not left out or, if `functions` includes inlined calls, of the
  * innermost call. Names that depend on the time are considered only after stacks_time().
  */

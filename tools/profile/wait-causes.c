@@ -251,7 +251,7 @@ void wait_places_add_unknown(struct wait_places *places, struct amount amount)
 	add(places, &unknown_place, amount);
 }
 
-/* Updates the place of a stack by a function that is called from its innermost frame. */
+/* Updates the place of a stack for a function that its innermost frame calls. */
 static void enter(struct wait_place *place, const struct functions *functions, uint32_t function)
 {
 	const struct function *f = functions_at(functions, function);

@@ -54,7 +54,7 @@ const char *wait_call_name(const struct wait_call *wait);
 struct wait_place wait_place_below(const struct wait_place *caller,
 				   const struct functions *functions, uint32_t function);
 /* Returns for each node of a tree (struct profile_node, whose entities are functions) the cause and
- * the own function of a wait that ends there. */
+ * the own function of a wait whose stack ends there. */
 struct wait_place *wait_places_of_nodes(const GArray *nodes, const struct functions *functions)
 	MUST_CHECK;
 /* Adds the waits of each stack to their place. Must be called for each epoch, after stacks_settle()
