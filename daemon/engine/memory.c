@@ -8,8 +8,8 @@
  * that allocate large blocks must handle failure.
  * Invariants: (1) whichever allocation fails, the exit status is ENGINE_EXIT_NO_MEMORY
  *                 [test_attack_memory]
- * Any thread. Linked into the program only: unit tests do not have it, and neither do sanitizer
- * builds, which have a heap of their own.
+ * Any thread. Linked into the program only, not into unit tests. Sanitizer builds leave it out,
+ * because the sanitizer replaces malloc().
  */
 #include "daemon/protocol.h"
 

@@ -5,7 +5,7 @@
  * Each producer announces nodes of its own tree. This file merges these trees into one for the
  * process, so that equal stacks of all producers share a node. Nodes are immutable: if a producer
  * announces an id again, the id refers to another node. Each epoch of the capture numbers stacks
- * anew; a node stores its latest number.
+ * anew; a node stores its stack's id in the last epoch that wrote it.
  * Invariants: (1) stacks of equal frames share a node  [test-engine-heap-stacks: nodes]
  *             (2) an epoch contains every stack that it refers to, with all frames
  *                 [test-engine-heap-stacks: epochs]

@@ -9,8 +9,9 @@ struct call_node {
 	uint64_t offset;
 	uint32_t parent; /* number of the caller's node; 0: a root */
 	uint32_t image : 18, kind : 1, depth : 12;
-	uint32_t is_unread : 1; /* an interpreter's functions could not be read; inherited */
-	uint32_t epoch, stack;  /* last epoch that wrote the node, and its stack id in that epoch */
+	/* an interpreter's functions could not be read in this frame or in one of its callers */
+	uint32_t is_unread : 1;
+	uint32_t epoch, stack; /* last epoch that wrote the node, and its stack id in that epoch */
 };
 
 struct call_slot {
@@ -36,11 +37,12 @@ struct call_nodes {
 void call_nodes_init(struct call_nodes *nodes, uint64_t seed, struct heap_budget *budget);
 void call_nodes_done(struct call_nodes *nodes);
 
-/* Returns the child of `parent` (0: none) at this place, and adds it if it is new. Returns 0 if
- * there is no room, or if the stack is too deep. */
+/* Returns the node for a frame at `place` that `parent` called (0: the frame is a root), and adds
+ * the node if it is new. Returns 0 if there is no room, or if the stack is too deep. */
 uint32_t call_nodes_add(struct call_nodes *nodes, uint32_t parent,
 			const struct output_place *place);
-/* Writes the node's stack if the epoch lacks it. Returns its id in the capture; 0 for node 0. */
+/* Writes the node's stack if the epoch lacks it. Returns the stack's id in the epoch; 0 for node
+ * 0. */
 uint32_t call_nodes_write(struct call_nodes *nodes, struct output *output, uint32_t node);
 static inline uint32_t call_nodes_stack(struct call_nodes *nodes, struct output *output,
 					uint32_t node)
@@ -52,7 +54,7 @@ static inline uint32_t call_nodes_stack(struct call_nodes *nodes, struct output 
 
 /* The ids by which a producer names nodes. */
 struct call_ids {
-	uint32_t *nodes; /* node by id; 0: not announced */
+	uint32_t *nodes; /* number of the node by id; 0: the id was not announced */
 	uint32_t n;
 };
 

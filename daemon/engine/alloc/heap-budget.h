@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
-/* Heap budget - limits the memory that is used for the allocations of one and of all processes */
+/* Heap budget - limits the memory used for one process's allocations, and for those of all */
 #pragma once
 
 #include <stdbool.h>

@@ -66,9 +66,9 @@ static bool get_library_reason(const struct process *process, enum engine_exclud
 	return is_mapped;
 }
 
-/* Returns whether the process should have reported allocations. A forked process should not if an
- * exec replaced it, or if it uses its parent's collector, which registers at the child's first
- * allocation. */
+/* Returns whether the process should have reported allocations. They are not expected of a forked
+ * process that an exec replaced, or that uses its parent's collector, which registers at the
+ * child's first allocation. */
 static bool is_expected(const struct process *process)
 {
 	enum engine_excluded reason;
@@ -86,7 +86,8 @@ static void on_ended(struct process *process, void *data)
 {
 	struct heap_excluded *excluded = data;
 
-	/* Includes registered processes: one may turn out to have had no room for its arena. */
+	/* Keep registered processes, too: the engine may learn later that one could not map its
+	 * arena, and then clears has_heap. */
 	if (is_expected(process))
 		g_queue_push_tail(&excluded->ended, row_ref(&process->row));
 }
@@ -131,7 +132,8 @@ void heap_excluded_program(struct heap_excluded *excluded, struct process *proce
 
 /* ---- Reasons --------------------------------------------------------------------------------- */
 
-/* Returns the program's image. If the process ran before the recording, its path is from /proc. */
+/* Returns the program's image, or NULL. In a process that ran before the recording, it is the image
+ * with the path from /proc. */
 static const struct image *program_of(const struct process *process)
 {
 	const struct maps *maps = process->maps;

@@ -20,9 +20,10 @@ void heap_excluded_done(struct heap_excluded *excluded);
 /* Called when an exec has mapped its program. */
 void heap_excluded_program(struct heap_excluded *excluded, struct process *process,
 			   const struct mapping *mapping);
-/* Writes rows of table heap for processes that ended some time ago, up to reached_ns. */
+/* Writes rows of table heap for processes that ended by reached_ns, once enough time has passed for
+ * a registration and the program's file to arrive. */
 void heap_excluded_run(struct heap_excluded *excluded, uint64_t now_ns, uint64_t reached_ns);
-/* Returns whether the request for an ended process's program is still unanswered. */
+/* Returns whether a request for the program of an ended process is still unanswered. */
 bool heap_excluded_waits(const struct heap_excluded *excluded);
-/* Writes the rows of all other processes, including running ones. No further row may follow. */
+/* Writes the remaining rows, including those of running processes. No row may follow. */
 void heap_excluded_finish(struct heap_excluded *excluded, uint64_t now_ns);

@@ -5,16 +5,16 @@
  * For each inherited block, only the address and the parent's block number are kept, so that its
  * end can be distinguished from the end of an unknown block. Most forked processes soon execute a
  * program and never report an allocation, so nothing is copied before the first one. Block numbers
- * only grow. So the parent's blocks at the fork are those with numbers up to the last one at that
- * time, if they are still live or have ended since. Ends since a fork are logged as long as a child
+ * only grow. So the parent's blocks at the fork are the blocks numbered up to the latest number at
+ * the fork that are still live or have ended since. Ends since a fork are logged as long as a child
  * may need them. The log is charged to the parent's budget, the copy to the child's. If there is no
- * room, the blocks become unknown. Copying many blocks takes long, so it is done in pieces.
+ * room, the child inherits no blocks. Copying many blocks takes long, so it is done in pieces.
  * Invariants: (1) a child gets the blocks that its parent had at the fork, whatever happened since
  *                 [test-engine-heap-live: forks]
  *             (2) logged ends are released when no child can need them any more
  *                 [test-engine-heap-live: forks]
  *             (3) a piece copies at most LIVE_PIECE blocks  [test-engine-heap-live: pieces]
- * Runs on the drain thread only. Mappings are not inherited.
+ * Runs on the drain thread only. Mappings are not copied.
  */
 #include "daemon/engine/alloc/heap-forks.h"
 
@@ -24,12 +24,12 @@
 #define MAX_FORKS 1024u
 #define LOOK_EVERY 4096u /* ends of blocks between two checks for ended children */
 #define NOT_REACHED UINT64_MAX
-#define LATE_NS UINT64_C(100000000) /* records of an ended process may still come for this long */
+#define LATE_NS UINT64_C(100000000) /* a process's records may arrive this long after its end */
 
 struct heap_fork {
 	struct process *parent, *child; /* referenced */
 	uint64_t time_ns;
-	uint64_t number; /* the parent's last block number at the fork, or NOT_REACHED */
+	uint64_t number; /* parent's last block number at the fork; NOT_REACHED by its rows */
 	size_t log_at;   /* index in the parent's log: the first block that ended after the fork */
 };
 
@@ -96,7 +96,7 @@ static guint find_child(const struct heap_forks *forks, const struct process *ch
 	return UINT_MAX;
 }
 
-/* Makes the children of `gone`, which has reported nothing, children of its parent. */
+/* Makes the children of gone->child, which has reported nothing, children of gone->parent. */
 static void pass_on(struct heap_forks *forks, const struct heap_fork *gone)
 {
 	for (guint i = 0; i < forks->forks->len; i++) {
@@ -214,7 +214,8 @@ void heap_forks_join(struct heap_forks *forks, struct heap_parent *parent)
 	update(forks, parent);
 }
 
-/* Returns the i-th of the blocks that the source has or had; its label may be 0. */
+/* Returns the i-th block of the source: first its own and inherited blocks, then the blocks that
+ * have ended since the fork. A label of 0 means that there is no block. */
 static struct live_block source_block(const struct heap_parent *parent, size_t i)
 {
 	const struct heap_parent *source = parent->source;

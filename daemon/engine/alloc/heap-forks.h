@@ -11,17 +11,17 @@ struct heap_parent {
 	struct process *process;
 	struct heap_rows *rows;
 	const struct live_blocks *live;
-	const uint64_t *last_number; /* last number of its blocks */
+	const uint64_t *last_number; /* number of its latest block */
 	struct heap_budget *budget;
 	/* The members below are filled in by heap_forks_join(). */
 	struct live_blocks inherited; /* blocks of its parent that it has not freed */
 	uint64_t n_inherited;         /* highest number of an inherited block; 0: none are known */
-	uint64_t fork_ns;             /* first fork after the time of its rows; UINT64_MAX: none */
+	uint64_t fork_ns;             /* first fork not reached by its rows; UINT64_MAX: none */
 	uint64_t log_to;              /* ends of blocks with numbers up to this are logged */
 	GArray *log;                  /* struct heap_end */
 	/* The process whose blocks are being copied; NULL: all are copied. */
 	const struct heap_parent *source;
-	size_t log_at; /* index in its log: the first block that ended after the fork */
+	size_t log_at; /* index in the source's log: the first block that ended after the fork */
 	size_t n_copied;
 };
 
@@ -33,7 +33,7 @@ struct heap_forks {
 	const uint64_t *last_ns; /* all rows have reached this time */
 };
 
-/* Registers for forks with the tasks. The arguments are borrowed. */
+/* Receives forks from `tasks` until heap_forks_done(). The arguments are borrowed. */
 void heap_forks_init(struct heap_forks *forks, struct tasks *tasks, const uint64_t *last_ns);
 void heap_forks_done(struct heap_forks *forks);
 
@@ -42,7 +42,8 @@ void heap_forks_join(struct heap_forks *forks, struct heap_parent *parent);
 /* Copies a piece of the blocks that the process's parent had at the fork. Returns whether all are
  * copied; until then, no record may be added. */
 bool heap_forks_copy(struct heap_forks *forks, struct heap_parent *parent);
-/* Called at the end of the process. Children that reported nothing then begin without blocks. */
+/* Called at the end of the process. Its children that have reported nothing so far inherit no
+ * blocks. */
 void heap_forks_leave(struct heap_forks *forks, struct heap_parent *parent);
 
 void heap_forks_reach(struct heap_forks *forks, struct heap_parent *parent, uint64_t time_ns);

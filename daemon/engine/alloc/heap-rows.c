@@ -60,7 +60,7 @@
 /* Maximum number of pending blocks per thread: signal handlers may reallocate during a realloc. */
 #define MAX_PENDING 8u
 
-/* A thread with live blocks. Rows may refer to it long after it has exited. */
+/* A thread that has a producer or live blocks. Rows may refer to it long after it has exited. */
 struct heap_thread {
 	struct thread *thread; /* NULL: this number is free */
 	uint32_t next_free;    /* next free number, if this one is free */
@@ -224,7 +224,7 @@ static void write_live(struct heap_rows *rows, const struct live_block *block, u
 	output_add_numbers(rows->output, PROF_TABLE_LIVE, numbers, 0);
 }
 
-/* Returns the blocks that live until their replacement is complete. */
+/* Returns the old blocks of pending reallocs, which are live until the realloc is complete. */
 static const struct live_block **list_held(const struct heap_rows *rows)
 {
 	const struct pending_allocs *pending = &rows->all->pending;
@@ -288,8 +288,8 @@ static struct heap_rows *find_due(struct heap_rows *rows)
 	GHashTableIter iter;
 	gpointer value;
 
-	/* At the first event of an epoch, also the other processes whose heap is small or has
-	 * changed enough. */
+	/* At the first event of an epoch, a checkpoint is also due for each other process whose
+	 * heap is small or has changed enough. */
 	if (all->epoch != rows->output->epoch) {
 		g_hash_table_iter_init(&iter, all->forks.parents);
 		while (g_hash_table_iter_next(&iter, NULL, &value)) {
@@ -307,7 +307,7 @@ static struct heap_rows *find_due(struct heap_rows *rows)
 	return rows;
 }
 
-/* Apart, because it is rare, and heap_rows_run() runs for each record. */
+/* A separate function, because heap_rows_run() runs for each record and rarely needs this part. */
 static __attribute__((noinline)) bool run_rest(struct heap_rows *rows, uint64_t time_ns)
 {
 	struct heap_rows *due;
@@ -394,7 +394,7 @@ static void write_free(struct heap_rows *rows, uint32_t thread, uint64_t time_ns
 
 /* ---- Mappings -------------------------------------------------------------------------------- */
 
-/* Adds the rest of a partly unmapped mapping as a block of its own. */
+/* Adds [from, to), which remains of a partly unmapped mapping, as a new block. */
 static void add_rest(struct heap_rows *rows, const struct live_block *block, uint64_t from,
 		     uint64_t to, uint64_t time_ns)
 {
@@ -452,8 +452,8 @@ static void add_mapping(struct heap_rows *rows, struct live_block *block, uint64
 
 /* ---- Blocks ---------------------------------------------------------------------------------- */
 
-/* Ends a block whose end was not reported, because its address is in use again. If the process has
- * losses, the missing record is counted already. */
+/* Ends a block whose address is in use again although its end was not reported. If the process has
+ * losses, the missing record is already counted. */
 static void end_unreported(struct heap_rows *rows, const struct live_block *before,
 			   const struct live_block *block, uint64_t *prior)
 {
@@ -469,7 +469,8 @@ static void end_unreported(struct heap_rows *rows, const struct live_block *befo
 	release(rows, before);
 }
 
-/* Keeps the old block, whose end may follow, and queues the new one, unless too many are queued. */
+/* Keeps the old block, whose end may follow, and queues the new one. Returns false, and changes
+ * nothing, if too many blocks of the thread are queued. */
 static bool wait_for_end(struct heap_rows *rows, const struct live_block *before,
 			 const struct live_block *block, uint64_t prior, uint64_t time_ns)
 {
@@ -699,8 +700,9 @@ static void complete_pending(struct pending_alloc *pending)
 	complete(pending);
 }
 
-/* Writes a row of the beginning or end of the pause for each process that has none yet. Must be
- * called when all rows up to its time are written. Returns whether all have one. */
+/* Writes the row for the begin or end of the pause, for each process that lacks it. Must be called
+ * when all rows up to switch_ns are written. Returns false if a listing of live blocks has begun
+ * and must be continued first. */
 static bool continue_switch(struct all_heaps *all)
 {
 	GHashTableIter iter;
@@ -746,8 +748,8 @@ bool all_heaps_apply(struct all_heaps *all, uint64_t time_ns)
 			all->is_paused = item.is_paused;
 			all->switch_ns = item.time_ns;
 		} else {
-			/* Defer the pause, because other records of the last row's time may follow,
-			 * and come first. */
+			/* Defer the pause: more records of the last row's time may follow, and
+			 * must precede it. */
 			item.due_ns = all->last_ns;
 			pending_allocs_push(&all->pending, &item);
 		}
@@ -807,7 +809,7 @@ struct heap_rows *heap_rows_new(struct all_heaps *all, struct process *process,
 	};
 	heap_forks_join(&rows->all->forks, &rows->parent);
 	live_blocks_init(&rows->passed, rows->live.seed, &rows->budget);
-	/* The process's own blocks get higher numbers than these. */
+	/* The process's own blocks get higher numbers than the inherited ones. */
 	rows->last_number = rows->parent.n_inherited;
 	call_nodes_init(&rows->nodes, random_seed(rows), &rows->budget);
 	rows->nodes.code = all->code;

@@ -28,7 +28,7 @@ struct all_heaps {
 	struct heap_forks forks;
 	uint64_t last_ns; /* time of the last row */
 	bool is_paused;
-	bool is_switching; /* a pause begins or ends, and some processes have no row of that yet */
+	bool is_switching; /* a pause begins or ends, and some processes lack the row for it */
 	uint64_t switch_ns;
 	uint32_t epoch; /* last epoch with checkpoints of all processes */
 	struct heap_listing listing;
@@ -41,10 +41,10 @@ void all_heaps_done(struct all_heaps *all);
  * block is written only if its allocation was. */
 void all_heaps_pause(struct all_heaps *all, bool is_paused, uint64_t time_ns);
 
-/* Steps that write or copy all blocks of a process take long, so the functions *_run() and
- * heap_rows_end() do such steps in pieces. They return whether all is done. Otherwise call them
- * again, with the same arguments. In between, records may be queued, but nothing else may be called
- * here, so that the blocks do not change. */
+/* Steps that write or copy all blocks of a process take long, so all_heaps_apply(), the functions
+ * *_run() and heap_rows_end() do such steps in pieces. If one returns false, pieces remain: call it
+ * again with the same arguments, heap_rows_run() after all_heaps_run(). Until it returns true, call
+ * no other function of this header, because the blocks must not change. Records may be queued. */
 
 /* Called before a record of time_ns is added. Applies all pending events that are due. */
 bool all_heaps_apply(struct all_heaps *all, uint64_t time_ns);
@@ -61,10 +61,10 @@ struct heap_rows;
 /* `losses` is borrowed. */
 struct heap_rows *heap_rows_new(struct all_heaps *all, struct process *process,
 				struct loss_stream *losses);
-/* Called before a record of the process is added, after all_heaps_run(). Copies the blocks that it
- * inherits, and writes checkpoints that are due. */
+/* Called before a record of the process is added, after all_heaps_run(). Copies the blocks that the
+ * process inherits, and writes checkpoints that are due. */
 bool heap_rows_run(struct heap_rows *rows, uint64_t time_ns);
-/* Called when the process or the session has ended. Writes the blocks that still live. */
+/* Called when the process or the session has ended. Writes the blocks that are still live. */
 bool heap_rows_end(struct heap_rows *rows, uint64_t time_ns);
 void heap_rows_free(struct heap_rows *rows); /* NULL is allowed */
 /* Returns the live blocks, for prefetching. */
@@ -72,14 +72,14 @@ const struct live_blocks *heap_rows_live(const struct heap_rows *rows);
 /* Returns the process's tree of stacks, to which its producers add stacks. */
 struct call_nodes *heap_rows_nodes(struct heap_rows *rows);
 
-/* Adds another producer's thread. Returns its number, by which the functions below refer to it. */
+/* Adds the thread of a producer. Returns its number, by which the functions below refer to it. */
 uint32_t heap_rows_add_thread(struct heap_rows *rows, struct thread *thread);
 void heap_rows_end_producer(struct heap_rows *rows, uint32_t number);
 
 /* Returns whether there is a pause. A block that is allocated in a pause needs no `calls`. */
 bool heap_rows_are_paused(const struct heap_rows *rows);
-/* Adds an allocated block, and gives it a number, which its label does not have yet. Its `calls` is
- * a node of heap_rows_nodes(). */
+/* Adds an allocated block, and numbers it: the number in its label must be 0. `calls` of the block
+ * is a node of heap_rows_nodes(). */
 void heap_rows_alloc(struct heap_rows *rows, struct live_block *block, uint64_t time_ns);
 void heap_rows_free_block(struct heap_rows *rows, uint32_t thread, uint64_t address,
 			  enum prof_free_kind kind, uint64_t time_ns);

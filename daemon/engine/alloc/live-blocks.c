@@ -6,8 +6,8 @@
  * open addressing and linear probing, and is at most half full. Removal moves later entries into
  * the gap, so that there are no tombstones. Blocks at neighboring addresses have neighboring slots,
  * because programs often allocate and free them together. The blocks are stored separately, in
- * parts that never move, each as large as all parts before it. The memory of the block freed last
- * is reused first, so that short-lived blocks stay in caches. The order of reuse is known in
+ * parts that never move, each twice as large as the part before it. The memory of the block freed
+ * last is reused first, so that short-lived blocks stay in caches. The order of reuse is known in
  * advance, so memory that is not in caches is prefetched.
  * Invariants: (1) an address has one block at most                       [test-engine-heap: model]
  *             (2) the table has exactly the blocks put and not removed  [test-engine-heap: model]
@@ -34,7 +34,7 @@
 #define SOON 16u               /* blocks that are prefetched together */
 #define TOUCH_PUTS 2048u       /* puts between two touches of the next table */
 #define SOME 8u                /* slots that are moved with each change */
-/* A window of WINDOW slots for neighboring addresses: one slot per UNIT bytes. */
+/* The addresses of WINDOW * UNIT bytes share a window of WINDOW slots, one slot per UNIT bytes. */
 #define WINDOW 32u
 #define UNIT 16u /* bytes */
 
@@ -255,7 +255,7 @@ static void move_some(struct live_blocks *live, uint32_t n)
 			live->n_moved++;
 			continue;
 		}
-		/* Do not skip slot n_moved: this may move another entry into it. */
+		/* Do not skip slot n_moved: close_gap() may move another entry into it. */
 		close_gap(live->old, live->n_old_slots, live->n_moved);
 		while (live->slots[i].block != 0)
 			i = next_slot(live->n_slots, i);
@@ -307,8 +307,8 @@ static void prepare(struct live_blocks *live)
 		*(volatile uint32_t *)&live->next[at].block = 0;
 }
 
-/* Returns the slot of the block at this address; without one, the slot in the new table where it
- * belongs. */
+/* Returns the slot of the block at this address, in `slots` or in `old` (*ret_is_old). If there is
+ * no such block, returns the empty slot in `slots` where it belongs. */
 static struct live_slot *find(const struct live_blocks *live, uint64_t address, uint32_t hash,
 			      bool *ret_is_old)
 {

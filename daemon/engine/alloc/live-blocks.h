@@ -75,8 +75,8 @@ struct live_blocks {
 void live_blocks_init(struct live_blocks *live, uint64_t seed, struct heap_budget *budget);
 void live_blocks_done(struct live_blocks *live);
 
-/* Adds a copy of a block. If a block has the same address, replaces it and stores it in
- * *ret_before; else sets its label to 0. Returns false, and changes nothing, if there is no
+/* Adds a copy of a block. If another block has the address, replaces that block and stores it in
+ * *ret_before; else sets ret_before->label to 0. Returns false, and adds nothing, if there is no
  * room. */
 bool live_blocks_put(struct live_blocks *live, const struct live_block *block,
 		     struct live_block *ret_before);
@@ -86,21 +86,22 @@ bool live_blocks_remove(struct live_blocks *live, uint64_t address, struct live_
 bool live_blocks_hold(struct live_blocks *live, uint64_t address, struct live_block *ret_block);
 void live_blocks_drop(struct live_blocks *live, const struct live_block *block);
 
-/* Steps that take long with many blocks are done in pieces of this many: about half a
- * millisecond. */
+/* Steps that take long with many blocks are done in pieces of this many blocks, which take about
+ * half a millisecond. */
 #define LIVE_PIECE (1u << 13)
 
 /* If `live` has no table yet, makes one for n blocks. Returns false if memory is short or the
  * budget is used up. */
 bool live_blocks_reserve(struct live_blocks *live, uint32_t n);
-/* Returns the i-th block, 1 <= i <= n_blocks, in no particular order. Its label may be 0. Valid
- * until a block changes. */
+/* Returns the i-th block, 1 <= i <= n_blocks, in no particular order. Label 0: number i is not in
+ * use. Valid until a block changes. */
 const struct live_block *live_blocks_at(const struct live_blocks *live, uint32_t i);
 /* Returns the block at this address, or NULL. Valid until a block changes. */
 const struct live_block *live_blocks_find(const struct live_blocks *live, uint64_t address);
 /* Returns whether there are more blocks than fit into caches, so that prefetching helps. */
 bool live_blocks_is_far(const struct live_blocks *live);
-/* Prefetch for upcoming accesses: first the slots of the addresses, later their blocks. */
+/* Prefetch for upcoming accesses. Call the first for some addresses, and later, when their slots
+ * are in caches, the second. */
 void live_blocks_prefetch_slots(const struct live_blocks *live, const uint64_t *addresses,
 				size_t n);
 void live_blocks_prefetch_blocks(const struct live_blocks *live, const uint64_t *addresses,

@@ -3,16 +3,16 @@
  * Memory usage - RSS and PSS of the processes whose allocations are recorded; the counters of
  * processes
  *
- * They are read ten times a second, PSS less often. RSS and PSS supplement the allocation records:
+ * All are read ten times a second, PSS less often. RSS and PSS supplement the allocation records:
  * a process may use memory that no allocator reports, and keep memory that it has freed. The
  * counters are what the kernel counts for each target: bytes read and written, faults, threads,
- * descriptors. A sum of the kernel continues over an exec, so each program of a process begins with
+ * descriptors. The kernel's sums continue across an exec, so each program of a process begins with
  * the last value of the program before; if the process began in the recording, its first program
  * begins with 0.
- * The broker lets a separate process read /proc, because this may block. For pss the kernel walks
- * the page tables, and meanwhile the process cannot change its mappings. So pss of large processes
- * is read less often: for at most a fiftieth of the time, but at least every ten seconds. In
- * between, only rss is read.
+ * The broker lets a separate process read /proc, because reading may block. For pss the kernel
+ * walks the page tables, and meanwhile the process cannot change its mappings. So pss of large
+ * processes is read less often: for at most a fiftieth of the time, but at least every ten seconds.
+ * In between, only rss is read.
  * Invariants: (1) a counter has only values of its own process
  *                 [test-engine-memory-usage: instances]
  *             (2) rows are in one order with those of the collectors
@@ -67,7 +67,7 @@ struct usage_counter {
 	struct process *process; /* referenced */
 	unsigned int what;       /* USAGE_* */
 	double value;            /* the last value */
-	/* time of the latest reading of the unchanged `value`, if it is not written yet; else 0 */
+	/* time of the latest reading that was equal to `value`, and not written; 0: none */
 	uint64_t held_ns;
 };
 
@@ -219,7 +219,8 @@ uint32_t memory_usage_request(struct memory_usage *usage, uint32_t serial, uint6
 		memcpy(ret_pids, all + first, n * sizeof(*all));
 	usage->last_pid = n > 0 ? ret_pids[n - 1] : 0;
 	usage->queried_ns = now_ns;
-	/* Decide at the start of a pass over all processes, so that it reads the pss of each. */
+	/* Decide only at the start of a pass over all processes, so that a pass reads the pss of
+	 * each process or of none. */
 	if (first == 0)
 		usage->is_whole = now_ns >= usage->whole_ns;
 	for (uint32_t i = 0; !usage->is_whole && i < n; i++)
@@ -290,7 +291,8 @@ static struct pid_sums *find_sums(struct memory_usage *usage, const struct proce
 	return sums;
 }
 
-/* Adds a reading of a sum. A difference needs two values, so the first one is kept until then. */
+/* Adds a reading of a sum. Readers need differences, so the first reading is written only together
+ * with the second. */
 static void add_sum(struct memory_usage *usage, struct process *process, unsigned int what,
 		    uint64_t number, uint64_t time_ns)
 {

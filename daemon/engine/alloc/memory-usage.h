@@ -7,11 +7,11 @@
 /* The values to record. */
 struct memory_usage_options {
 	bool memory;     /* memory of processes with expected allocations */
-	bool counters;   /* counters of all processes in the tables */
+	bool counters;   /* counters of all processes in `tasks` */
 	bool is_command; /* the targets were started for the recording */
 };
 
-/* The counters of processes, and of the memory that they use. */
+/* The counters of processes, including the memory that they use. */
 struct memory_usage {
 	struct tasks *tasks; /* NULL: nothing is recorded */
 	struct memory_usage_options options;
@@ -24,7 +24,7 @@ struct memory_usage {
 	uint64_t queried_ns, interval_ns;
 	uint64_t whole_ns; /* when pss may be requested next */
 	bool is_whole;     /* the last request includes pss */
-	int32_t last_pid;  /* last pid of the last request, after which the next one continues */
+	int32_t last_pid;  /* last pid of the last request; the next request continues after it */
 };
 
 void memory_usage_init(struct memory_usage *memory_usage, struct tasks *tasks,

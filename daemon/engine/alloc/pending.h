@@ -33,8 +33,8 @@ const struct pending_alloc *pending_allocs_due(const struct pending_allocs *pend
 					       uint64_t time_ns);
 /* Removes the next item. */
 struct pending_alloc pending_allocs_pop(struct pending_allocs *pending);
-/* For a process that has ended: moves all its items to the front, with times up to time_ns, so that
- * pending_allocs_due(…, 0) returns them in order. Returns false if it has none. */
+/* For a process that has ended: moves all its items to the front, so that pending_allocs_due(…, 0)
+ * returns them in order, and limits their times to time_ns. Returns false if it has no items. */
 bool pending_allocs_expedite(struct pending_allocs *pending, const struct heap_rows *rows,
 			     uint64_t time_ns);
 /* Drops the process's items, because `rows` is about to be freed. */

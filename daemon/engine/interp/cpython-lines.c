@@ -57,7 +57,7 @@ static uint32_t find_location(const struct cpython_lines *lines, int64_t positio
 	return 0;
 }
 
-/* 3.10: pairs of a length and a line change, which applies to this length; -128: it has no line. */
+/* 3.10: pairs of a length and a line change, which applies to this length; -128: no line. */
 static uint32_t find_pep626(const struct cpython_lines *lines, int64_t position)
 {
 	int64_t line = lines->first_line, end = 0;

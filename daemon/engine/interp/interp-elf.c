@@ -195,7 +195,7 @@ const Elf64_Phdr *interp_elf_segment(const struct interp_elf *elf, uint32_t type
 
 /* Returns the relocation of this type at `address`. If `address` is 0, returns one for the symbol
  * with this index or, if the symbol has no relocation, one without a symbol. If no relocation
- * matches, returns one at address 0. */
+ * matches, all members of the result are 0. */
 static Elf64_Rela find_relocation(const struct interp_elf *elf, uint32_t type, uint64_t address,
 				  uint32_t symbol)
 {
@@ -339,7 +339,7 @@ static int compare_names(const void *symbol, const void *entry)
 	return !*b && b[-1] == '_' ? 0 : (uint8_t)*a - (uint8_t)*b;
 }
 
-/* Stores the symbol if its name is one that is looked up. Returns whether it is. */
+/* Stores the symbol if its name is in `names`. Returns whether it was stored. */
 static bool take_symbol(struct interp_elf *elf, const Elf64_Sym *symbol, size_t index,
 			const char *strings, size_t size)
 {

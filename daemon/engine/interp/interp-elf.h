@@ -15,7 +15,7 @@
 #define INTERP_ELF_MAX_SECTIONS 1024u
 #define INTERP_ELF_MAX_RELOCATIONS 16u
 #define INTERP_ELF_MAX_CODE 1024u
-#define INTERP_ELF_MAX_BLOCK (UINT64_C(1) << 30) /* bytes of thread-local variables of a file */
+#define INTERP_ELF_MAX_BLOCK (UINT64_C(1) << 30) /* bytes of a file's thread-local variables */
 
 /* The symbols that are looked up. Python before 3.11 has no Py_Version: its version is
  * recognized by the symbols that each version added (PYTHON_SINCE_*). */
@@ -102,7 +102,8 @@ bool interp_elf_address(const struct interp_elf *elf, void *to, size_t size, uin
 /* Reads the code of a function. Returns its size; 0: the code cannot be read or does not fit. */
 size_t interp_elf_code(const struct interp_elf *elf, enum interp_symbol symbol,
 		       uint8_t ret_code[INTERP_ELF_MAX_CODE]);
-/* Returns the address minus the file offset of the segment with this code; 0: unknown. */
+/* Returns the difference between address and file offset in the segment that contains `address`; 0:
+ * unknown. */
 uint64_t interp_elf_code_bias(const struct interp_elf *elf, uint64_t address);
 /* Reads the bytes after the first occurrence of a text in the read-only segments. The text has at
  * most 16 bytes. Returns false if no segment has it. */
@@ -113,8 +114,8 @@ const Elf64_Phdr *interp_elf_segment(const struct interp_elf *elf, uint32_t type
  * relocation, of one without a symbol. Returns 0 if the file has neither. */
 uint64_t interp_elf_relocation(const struct interp_elf *elf, enum interp_symbol symbol,
 			       uint32_t type);
-/* Where each thread has a variable: at an offset from the thread pointer, or from the start of the
- * block of a module. */
+/* The location of a thread-local variable: an offset from the thread pointer, or from the start of
+ * a module's block of such variables. */
 struct interp_thread_local {
 	uint64_t of_module; /* address of the word that has the module's number; 0: no module */
 	uint64_t of_offset; /* address of the word that has the offset; 0: see `offset` */
@@ -125,8 +126,8 @@ bool interp_elf_thread_local(const struct interp_elf *elf, enum interp_symbol sy
 			     struct interp_thread_local *ret_variable);
 /* Returns whether there is a relocation of this type at the address. */
 bool interp_elf_is_relocated(const struct interp_elf *elf, uint64_t address, uint32_t type);
-/* Returns the pointer that is at the address once the file is loaded, as an address of the file; 0:
- * none, or it points into another file. */
+/* Returns the target, as an address of the file, of the pointer that is at `address` once the file
+ * is loaded; 0: no pointer is there, or it points into another file. */
 uint64_t interp_elf_pointer(const struct interp_elf *elf, uint64_t address);
 /* Returns the end of the function that begins at the address: the start of the next function. 0: no
  * function with unwind tables begins there, or none follows. */

@@ -153,13 +153,14 @@ static char *make_perl_name(const struct interp_code_text *code, const char *fil
 		has_file = strcmp(base, common[i]) == 0;
 	if (!has_file)
 		return g_strconcat(code->kind == INTERP_PERL_FORMAT ? "format " : "", name, NULL);
-	/* A string that Perl compiled has a file such as "(eval)". */
+	/* The file of a string that Perl compiled has a name such as "(eval)". */
 	return g_strdup_printf(file[0] == '(' ? "%s %s" : "%s (%s)", name,
 			       slash ? slash + 1 : file);
 }
 
-/* Returns the file of a function. Drops the number of a string that Perl compiled, such as
- * "(eval 12)", because each compiled string has another one. Modules of JavaScript have URLs. */
+/* Returns the file of a function. For a string that Perl compiled, such as "(eval 12)", drops the
+ * number, because it differs for each compilation. For a JavaScript module, whose file is a URL,
+ * drops "file://". */
 static char *make_file(const struct interp_code_text *code)
 {
 	const char *digits = strstr(code->file, "eval ");
@@ -211,7 +212,7 @@ static char *make_name(const struct interp_code_text *code, const char *file)
 		return g_strconcat(name, " ", code->file, NULL);
 	if (code->has_owner && code->file[0] != '<')
 		return g_strdup(name);
-	/* Ruby's own code in a file has a name such as "<internal:/usr/lib/ruby/set.rb>". */
+	/* A file that is part of Ruby has a name such as "<internal:/usr/lib/ruby/set.rb>". */
 	slash = strrchr(code->file, '/');
 	return slash ? g_strdup_printf("%s (%.*s)", name, (int)strcspn(slash + 1, ">"), slash + 1)
 		     : g_strconcat(name, " (", code->file, ")", NULL);
@@ -228,7 +229,8 @@ static struct known_function *make_function(const struct interp_functions *funct
 	function->first_line = code->first_line <= INT32_MAX ? code->first_line : 0;
 	function->family = code->family;
 	function->minor = code->minor;
-	/* One byte more, so that the pointer is never NULL: an end is computed from it. */
+	/* One byte more, so that the pointer is never NULL: the end of the bytes is computed from
+	 * it. */
 	function->lines = g_malloc(code->lines_bytes + 1);
 	memcpy(function->lines, code->lines, code->lines_bytes);
 	function->lines_bytes = (uint32_t)code->lines_bytes;

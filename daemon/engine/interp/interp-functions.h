@@ -47,7 +47,7 @@ bool interp_functions_add(struct interp_functions *functions, uint32_t process,
 const struct interp_function *interp_functions_find(const struct interp_functions *functions,
 						    uint32_t process,
 						    const struct interp_frame *frame);
-/* Returns whether the interpreter made the function, and not a compiler. */
+/* Returns whether the function belongs to the interpreter itself, and has no source lines. */
 bool interp_function_is_hidden(const struct interp_function *function);
 /* Returns the line at which the frame is; 0: not known. */
 uint32_t interp_function_line(const struct interp_function *function,

@@ -143,7 +143,7 @@ static bool place_php(const struct interp_chain *chain, const struct interp_nati
 	return true;
 }
 
-/* Returns whether the frame begins an activation of Perl. If `again` called it, it continues an
+/* Returns whether the frame begins an activation of Perl. A frame that `again` called continues an
  * earlier activation instead. */
 static bool begins_activation(const struct interp_native *native, size_t i)
 {

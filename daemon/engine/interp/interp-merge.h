@@ -5,8 +5,8 @@
  * A run is the frames that one activation of the interpreter, a call of a C function, executes. The
  * run's address is in that function's part of the native stack, so the run belongs after that
  * native frame. Symbols are not needed. In Python up to 3.10, a run is one frame without an
- * address, and the activations are the native frames in the function that evaluates. Runs of PHP
- * and Perl have no address either. In V8, each frame is a run.
+ * address, and the activations are the native frames of the evaluating function. Runs of PHP and
+ * Perl have no address either. In V8, each frame is a run.
  */
 #pragma once
 
@@ -26,13 +26,13 @@ struct interp_native {
 	const struct walk_frame *frames; /* innermost first */
 	size_t n;
 	bool has_root;           /* the outermost frame is known */
-	uint64_t eval, eval_end; /* code of the evaluating function; needed without addresses */
+	uint64_t eval, eval_end; /* code of the evaluating function; for runs without addresses */
 	/* Perl: as in struct interp_runtime */
 	struct interp_range again, main, callers[INTERP_PERL_CALLERS];
 	bool is_cut; /* callers are missing, because the copy of the stack ended */
 };
 
-/* Returns whether the stack pointers are needed. */
+/* Returns whether runs are placed by address, which needs the stack pointers of native frames. */
 bool interp_merge_by_address(const struct interp_chain *chain);
 /* Returns false if an activation's address is not known, or if the outermost frame of a chain that
  * was not cut belongs to no activation. */

@@ -42,12 +42,12 @@ struct interp_code_text {
 	size_t lines_bytes;
 };
 
-/* Converts the characters of a str object, which have `width` bytes: Latin-1, UCS-2 or UCS-4.
- * ret_text has room for 3 * size + 4 bytes. Returns false for another width, unless the text is
- * empty. */
+/* Converts a text to UTF-8. `width`: bytes of a character (1: Latin-1, 2: UCS-2, 4: UCS-4), or
+ * INTERP_UTF_8. If is_cut, appends "…". ret_text has room for 3 * size + 4 bytes. Returns false for
+ * another width, unless the text is empty. */
 bool interp_record_text(const uint8_t *from, size_t size, unsigned width, bool is_cut,
 			char *ret_text);
 
-/* Return false if the bytes are not such a record, or contradict themselves. */
+/* Parse a record of a sample, or of a code object. Return false if the bytes are no such record. */
 bool interp_record_sample(const uint8_t *bytes, size_t size, struct interp_chain *ret_chain);
 bool interp_record_code(const uint8_t *bytes, size_t size, struct interp_code_text *ret_code);

@@ -40,6 +40,6 @@ struct interp_runtime {
 
 /* Fills in `family` and `minor` also if the version is not supported. Also returns `found`. */
 enum interp_found interp_runtime_find(int fd, struct interp_runtime *ret_runtime);
-/* Fills in the addresses in a process. `bias`: an address in the process minus the file's. */
+/* Fills in the addresses in a process. `bias`: difference from the addresses in the file. */
 void interp_runtime_locate(const struct interp_runtime *runtime, uint64_t bias,
 			   uint64_t ret_addresses[INTERP_ADDRESSES]);

@@ -3,7 +3,7 @@
  * Perl-file - finds Perl in an ELF file
  *
  * Perl exports its version, and the size of an interpreter's state.
- * Invariants: (1) a build whose state has another size, or without threads, is not used
+ * Invariants: (1) a build without threads, or whose state has another size, is not used
  *                 [test-perl5: files]
  * Pure functions of the file.
  */

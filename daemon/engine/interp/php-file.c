@@ -3,12 +3,13 @@
  * Php-file - finds PHP in an ELF file
  *
  * PHP exports its globals. No symbol has the version, but a constant text has the date of the
- * interface for Zend extensions, and each minor version has another date. A build with thread
+ * interface for Zend extensions, which differs between minor versions. A build with thread
  * safety has globals for each thread, at an exported offset from a thread-local pointer. The place
  * of this pointer is read from the code of an exported function that returns it.
- * Invariants: (1) a build is not used if its globals are smaller than its version's, and a debug
- *                 build if they are larger, or if it has thread safety  [test-zend: files, threads]
- *             (2) code that is not as expected is not guessed at  [test-zend: threads]
+ * Invariants: (1) a build is not used if its globals are smaller than those of its version; a debug
+ *                 build must have exactly their size, and no thread safety
+ *                 [test-zend: files, threads]
+ *             (2) a build whose code is not as expected is not used  [test-zend: threads]
  * Pure functions of the file.
  */
 #include "daemon/engine/interp/php-file.h"
@@ -18,7 +19,7 @@
 
 #define DAY_DIGITS 8u
 #define MODE_BYTES 5u                    /* ",NTS" and its end */
-#define POINTER_CODE_MOST 24u            /* the function returns one number */
+#define POINTER_CODE_MOST 24u            /* bytes of a function that only returns a number */
 #define POINTER_MOST INT64_C(0x40000000) /* bytes of thread-local variables */
 
 /* Returns the minor version; 0 if it is not known. There is no layout for 8.0. `ret_mode`: the text
@@ -65,8 +66,8 @@ static bool find_pointer(const struct interp_elf *elf, struct interp_runtime *ru
 	return false;
 }
 
-/* Returns whether the globals begin as those of the layout. Distributions add members at the end in
- * security updates: extensions built before must still find the others. */
+/* Returns whether the globals begin like those of the layout. Distributions add members at the end
+ * in security updates, so that extensions built before still find the others. */
 static bool has_layout(const Elf64_Sym *globals, const struct interp_php *layout, const char *mode)
 {
 	return globals->st_size == layout->globals_bytes ||

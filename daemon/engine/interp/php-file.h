@@ -7,5 +7,5 @@
 #include "daemon/engine/interp/interp-elf.h"
 #include "daemon/engine/interp/interp-runtime.h"
 
-/* Returns false if the file is not PHP. Else fills in all but the process's addresses. */
+/* Returns false, and changes nothing, if the file has no PHP. */
 bool php_file_describe(const struct interp_elf *elf, struct interp_runtime *ret_runtime);

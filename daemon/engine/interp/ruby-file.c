@@ -12,7 +12,7 @@
  * end with a jump to rb_vm_exec().
  * Invariants: (1) a variable that the code gets in another way is not used
  *                 [test-cruby: files]
- *             (2) code that is not as expected is not guessed at  [test-cruby: files]
+ *             (2) a build whose code is not as expected is not used  [test-cruby: files]
  * Pure functions of the file.
  */
 #include "daemon/engine/interp/ruby-file.h"
@@ -53,7 +53,7 @@ static uint64_t find_first_variable(const struct interp_elf *elf, enum interp_sy
 	return 0;
 }
 
-/* Returns the target of a jump at the end of a function; 0: the instruction is no such jump. */
+/* Returns the target of a jump at the end of a function; 0: the instruction is another one. */
 static uint64_t find_target(const uint8_t *code, uint64_t address)
 {
 	return code[0] == 0xe9

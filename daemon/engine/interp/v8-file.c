@@ -7,7 +7,7 @@
  * the variable is not exported, it is found in the code of an exported function that returns it.
  * Invariants: (1) a build with another offset, type or size than the known ones is not used
  *                 [test-v8: files]
- *             (2) code that is not as expected is not guessed at  [test-v8: files]
+ *             (2) a build whose code is not as expected is not used  [test-v8: files]
  * Pure functions of the file.
  */
 #include "daemon/engine/interp/v8-file.h"

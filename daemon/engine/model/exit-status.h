@@ -13,7 +13,7 @@ struct exit_statuses {
 
 void exit_statuses_init(struct exit_statuses *statuses, struct tasks *tasks);
 void exit_statuses_done(struct exit_statuses *statuses);
-/* Takes the pidfd of the process whose first thread is `leader`. */
+/* Takes ownership of pidfd, which refers to the process whose first thread is `leader`. */
 void exit_statuses_add(struct exit_statuses *statuses, struct thread *leader, int pidfd);
 /* Writes rows of table task for processes that have been waited for. */
 void exit_statuses_run(struct exit_statuses *statuses);

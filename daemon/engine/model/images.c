@@ -3,11 +3,12 @@
  * Images - the files, and other sources such as the vdso, that code was executed from
  *
  * The kernel's records identify a mapped file either by build-id or by device, inode and
- * generation, as requested. This and the path are the key. The rest of a file's identity comes from
- * the broker, which opens the file when a sample first hits it. So a file that was mapped before
- * the recording and is mapped again may be two images with one identity; readers merge them. Code
- * in memory without a file, or in a file that exists only in memory (memfd), belongs to one
- * process. The process keeps these images, and their addresses are absolute.
+ * generation, as requested. The key of an image is this identity and the path. The rest of a file's
+ * identity comes from the broker, which opens the file when a sample first hits it. So a file that
+ * was mapped before the recording and is mapped again may be two images with one identity; readers
+ * merge them. Code in memory without a file, or in a shared mapping of a file that exists only in
+ * memory (memfd), belongs to one process. The process keeps the image of such code, and offsets in
+ * that image are addresses.
  * Invariants: (1) a key has one image for the whole session  [test-engine-tasks: images]
  *             (2) a replaced file is another image                     [test-engine-tasks: images]
  * Runs on the drain thread only.
@@ -135,8 +136,8 @@ struct image *images_of_mapping(struct images *images, const struct image_key *k
 	g_autofree char *path = NULL;
 
 	/* These are the kernel's names for mappings without a file on disk (fs/proc/task_mmu.c,
-	 * kernel/events/core.c). A memfd may be either: a private mapping has code from a file; a
-	 * shared one is how compilers write the code that they generate. */
+	 * kernel/events/core.c). A private mapping of a memfd counts as a file. A shared one does
+	 * not: compilers map a memfd in this way to write the code that they generate. */
 	if (!vdso && (key->path_bytes == 0 || key->path[0] != '/' || has_prefix(key, "//anon") ||
 		      (has_prefix(key, "/memfd:") && key->is_shared) ||
 		      has_prefix(key, "/dev/zero") || has_prefix(key, "/SYSV") ||

@@ -8,7 +8,7 @@
 
 #define IMAGE_BUILD_ID_MAX 20
 
-/* The identity of a mapped file, as far as the kernel described it. */
+/* The identity of a mapped file, as far as it is known. */
 struct image_file {
 	uint8_t build_id[IMAGE_BUILD_ID_MAX];
 	uint32_t build_id_bytes;
@@ -42,18 +42,18 @@ struct image {
 	struct row row;
 	enum prof_image_kind kind;
 	char *path;
-	struct image_file mapped; /* the key; constant */
+	struct image_file mapped; /* as the kernel described it; constant; the key with `path` */
 	struct image_file opened; /* `mapped`, updated with the broker's findings */
 	uint64_t size;
 	int64_t ctime_ns;
-	uint32_t owner, rights; /* the same as in struct message_image */
+	uint32_t owner, rights; /* as in struct message_image */
 	enum image_program program;
 	struct row *process; /* anonymous memory: the process that it belongs to; referenced */
 	bool requested;      /* the broker was asked to open the file */
 	/* The process by which the file was requested last; the last process that ended before the
-	 * file was open, and the number of such processes. */
+	 * file was open. */
 	int32_t requested_pid, ended_pid;
-	uint8_t n_ended;
+	uint8_t n_ended; /* number of processes that ended before the file was open */
 	enum image_unwind unwind_state;
 	const struct unwind_file *unwind; /* when READY; lives as long as the session's tables */
 	bool is_jit_dump;                 /* has the name of a dump that describes generated code */

@@ -2,7 +2,7 @@
 /*
  * Interpreted-code - the functions of interpreted programs, as rows of image, symbol and line
  *
- * Invariants: (1) a place has its symbol and line in its epoch
+ * Invariants: (1) each epoch has the symbols and lines of its places
  *                 [test-engine-samples: interpreted; test-engine-heap-stacks: code]
  * Runs on the drain thread only.
  */
@@ -52,7 +52,7 @@ struct image *interpreted_code_program(struct interpreted_code *code, const stru
 				       enum interp_family family, unsigned minor)
 {
 	static const char *const kinds[] = INTERP_FAMILY_KINDS;
-	/* Without a file, the key is a small number, which is never the address of a file. */
+	/* Without a file, the key is a small number, which is never the address of an image. */
 	gconstpointer key = file ? (gconstpointer)file
 				 : GUINT_TO_POINTER(family * 256 + minor % 256 + 1);
 	struct image *program = g_hash_table_lookup(code->programs, key);
@@ -104,7 +104,7 @@ static void write_symbol(struct interpreted_code *code, const struct row *progra
 		   });
 }
 
-/* Returns the id of the function's symbol, which is written on first use. */
+/* Returns the id of the function's symbol, which is written on first use in an epoch. */
 static uint32_t symbol_of(struct interpreted_code *code, const struct row *program, uint64_t number,
 			  const struct interp_function *function)
 {

@@ -3,8 +3,8 @@
  * Interpreted-code - the functions of interpreted programs, as rows of image, symbol and line
  *
  * A function's place is an offset in an image of kind interpreter, of which there is one for each
- * interpreter's file (interp/interp-functions.h). Its name and line are written once an epoch, when
- * a frame of it is new.
+ * interpreter's file (interp/interp-functions.h). The function's name is written once per epoch, as
+ * is the line of each frame.
  */
 #pragma once
 
@@ -27,8 +27,8 @@ void interpreted_code_init(struct interpreted_code *code, struct output *output,
 			   struct images *images);
 void interpreted_code_done(struct interpreted_code *code);
 
-/* Returns the image of the functions that an interpreter executes. file: the interpreter's; NULL if
- * that is not known. Borrowed. */
+/* Returns the image of the functions that an interpreter executes; the caller borrows it. `file`:
+ * image of the interpreter's file; NULL: unknown. */
 struct image *interpreted_code_program(struct interpreted_code *code, const struct image *file,
 				       enum interp_family family, unsigned minor);
 /* Called when the broker has described a file. */

@@ -10,7 +10,7 @@
  * symbol of any type begins, at the latest at _etext; the last function of a module ends at most a
  * page after the page in which it begins.
  * Invariants: (1) the result does not depend on the order of lines  [test-kallsyms: order]
- *             (2) memory holds only one line and the names that are kept
+ *             (2) memory holds only a part of the text, and the names that are kept
  *                 [test-kallsyms: real]
  *             (3) a line that is too long or malformed causes -EBADMSG  [test-kallsyms: bad]
  * No GLib. Any thread. The text comes from the kernel, but is checked like any other.
@@ -176,7 +176,7 @@ struct gap {
 struct search {
 	const uint64_t *addresses;
 	size_t n;
-	size_t last;      /* gap of the previous line; most lines are close to it */
+	size_t last;      /* gap that was found last; most lines are in it */
 	struct gap *gaps; /* n + 1 */
 	bool visible;     /* at least one line has an address other than zero */
 };

@@ -20,8 +20,8 @@ struct kallsyms_symbol {
 	char *module;    /* without brackets ("ext4", "bpf"); NULL: the kernel itself */
 };
 
-/* Finds _stext, to which offsets in the kernel image are relative. Reads only up to its line, which
- * is in the first page of the text. */
+/* Finds _stext, to which offsets in the kernel image are relative. Stops reading at its line, which
+ * is near the start of the file. */
 MUST_CHECK int kallsyms_read_stext(int fd, uint64_t *ret_stext);
 
 /* Reads the file once for n addresses in ascending order. ret_symbols[i] is the function that

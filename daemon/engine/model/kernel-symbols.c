@@ -4,7 +4,7 @@
  *
  * A client that adds names to a capture later has no right to see kernel addresses, and may run on
  * a machine with another kernel. So the engine itself writes the symbols of kernel addresses that
- * samples hit: at the end of the recording, and during it for a live view and in case that the
+ * samples hit: at the end of the recording, and also during it, for a live view and in case the
  * recording is killed.
  * Invariant: a symbol is written once, even if many of its addresses were hit
  * [test-engine-samples: symbols]

@@ -13,8 +13,9 @@
 
 #include "arch/base.h"
 
-#define IMAGE_SPACE (UINT64_C(1) << 30) /* x86 reserves this, aligned to its size, for the image */
-#define IMAGE_LEAST (UINT64_C(256) << 20) /* on other architectures the image may begin anywhere */
+#define IMAGE_SPACE (UINT64_C(1) << 30) /* x86 reserves so many bytes, aligned, for the image */
+/* Minimum size that is assumed, because on other architectures the image may begin anywhere. */
+#define IMAGE_LEAST (UINT64_C(256) << 20)
 
 void kernel_init(struct kernel *kernel, struct images *images)
 {

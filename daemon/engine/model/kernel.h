@@ -6,7 +6,7 @@
 
 #include <glib.h>
 
-/* Kernel code outside the image: modules, BPF programs, trampolines. */
+/* Kernel code outside the kernel image: modules, BPF programs, trampolines. */
 struct kernel_region {
 	uint64_t start, end;
 	struct image *image;

@@ -126,7 +126,7 @@ struct machine_counter {
 	char *device; /* NULL: none */
 	char *group, *name;
 	double value;
-	/* time of the latest reading of the unchanged `value`, if it is not written yet; else 0 */
+	/* time of the latest reading that was equal to `value`, and not written; 0: none */
 	uint64_t held_ns;
 };
 
@@ -134,7 +134,7 @@ struct counter_source {
 	struct message_counter_file file;
 	int fd;
 	bool failed;
-	unsigned int idle;    /* readings until the next one, for a device that has done nothing */
+	unsigned int idle;    /* readings to skip, because the device has done nothing */
 	double wrapped, last; /* energy: sum of `wrap` over all restarts; last number read */
 	GPtrArray *counters;  /* struct machine_counter, in the order of the first reading */
 	guint next;           /* the counter that probably comes next */
@@ -276,7 +276,8 @@ static bool next_number(const char **text, double *ret_number)
 	return true;
 }
 
-/* Returns the number after a word at the start of a line: "key 1", "key: 1 kB". */
+/* Gets the number after `key` at the start of a line: "key 1", "key: 1 kB". Returns false, and
+ * changes nothing, if there is none. */
 static bool has_key(const char *line, const char *key, double *ret_number)
 {
 	size_t length = strlen(key);
@@ -542,7 +543,7 @@ static void read_source(struct machine_counters *machine, struct counter_source 
 			  (off_t)length);
 		length += n > 0 ? (size_t)n : 0;
 	} while (n > 0 && source->file.kind == COUNTER_FILE_NETWORK && length < TEXT_BYTES - 1);
-	/* The device, the cgroup, or the process with this network is gone. */
+	/* Reading fails once the device, the cgroup, or the process with this network is gone. */
 	source->failed = n < 0;
 	machine->text[length] = '\0';
 	if (!source->failed)

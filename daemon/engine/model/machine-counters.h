@@ -21,7 +21,7 @@ struct machine_counters {
 void machine_counters_init(struct machine_counters *machine, struct output *output,
 			   uint32_t *last_counter);
 void machine_counters_done(struct machine_counters *machine);
-/* Takes ownership of fd. Returns false if the kind is unknown, or the files are too many. */
+/* Takes ownership of fd. Returns false if the kind is unknown, or there are too many files. */
 bool machine_counters_add(struct machine_counters *machine, const struct message_counter_file *file,
 			  int fd);
 /* Returns when the next reading is due; UINT64_MAX: never. */
@@ -33,7 +33,7 @@ uint64_t machine_counters_next_ns(const struct machine_counters *machine);
 /* Writes values up to reached_ns as rows. */
 void machine_counters_write(struct machine_counters *machine, uint64_t reached_ns);
 
-/* Parses the text of a file of this kind, which ends with a NUL. For tests. */
+/* Parses the text of a source's file. The text ends with a NUL. Declared here for tests. */
 struct counter_source;
 void machine_counters_parse(struct machine_counters *machine, struct counter_source *source,
 			    const char *text, uint64_t time_ns);

@@ -2,8 +2,9 @@
 /*
  * Maps - the code mappings of a process
  *
- * Keeps a sorted array of the executable mappings. The kernel reports new mappings, but never an
- * munmap. A stale mapping stays until another replaces it. This is harmless: no code runs there.
+ * The executable mappings are in a sorted array. The kernel reports new mappings, but never an
+ * munmap. A stale mapping stays until another one replaces it. This is harmless, because no code
+ * runs there.
  * Invariants: (1) ranges are sorted and do not overlap  [test-engine-tasks: maps_overlap]
  *             (2) a change affects one process, not the others that share the array
  *                 [test-engine-tasks: maps_fork]

@@ -19,7 +19,7 @@ struct mapping {
 struct maps {
 	unsigned int refs;
 	uint32_t n, allocated;
-	uint64_t version; /* equal versions have equal ranges */
+	uint64_t version; /* maps with equal versions have equal ranges */
 	struct mapping *mappings;
 };
 

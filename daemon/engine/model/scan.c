@@ -42,7 +42,8 @@ static struct process *process_of(const struct application *application,
 	return process && process->begin_ns <= item->time_ns ? process : NULL;
 }
 
-/* Adds a thread that existed before the recording. Its state holds until its first switch. */
+/* Adds a thread that existed before the recording. Its state in /proc is valid until its first
+ * switch. */
 static struct thread *add_thread(const struct application *application,
 				 const struct snapshot_item *item, const struct snapshot_stat *stat)
 {
@@ -94,7 +95,7 @@ static void apply_stat(struct application *application, const struct snapshot_it
 	if ((item->pid != item->tid && process->stat_ns) || process->begin_ns > item->time_ns)
 		return;
 	process->stat_ns = item->time_ns;
-	/* Keep a parent that a fork reported: this may be the process that adopted it later. */
+	/* Keep the parent that a fork reported: stat may name a process that adopted this one. */
 	if (process->ppid == 0)
 		process->ppid = stat.ppid;
 	process->kernel = stat.flags & PF_KTHREAD;

@@ -11,8 +11,8 @@ struct scan {
 	struct kernel *kernel;
 	uint64_t boot_offset_ns; /* CLOCK_BOOTTIME - CLOCK_MONOTONIC */
 	uint64_t begin_ns;       /* start time of switch rows */
-	bool is_command; /* before its exec, the target waits for the recording; this does not
-			  * count as a wait of the program */
+	bool is_command; /* the target waits for the recording before its exec; this wait is not
+			  * counted */
 };
 
 /* Applies a snapshot of all processes (pid 0) or of one. `again`: a snapshot of all was applied

@@ -73,9 +73,9 @@ struct snapshot_usage {
 bool snapshot_parse_rollup(const char *text, size_t length, struct snapshot_usage *ret);
 bool snapshot_parse_statm(const char *text, size_t length, struct snapshot_usage *ret);
 
-/* The totals of a process since its start. */
+/* Counts of a process since its start; `threads` and rss_bytes are current values. */
 struct snapshot_counts {
-	/* from /proc/PID/stat, without its children */
+	/* from /proc/PID/stat, without the children of the process */
 	uint64_t minor_faults, major_faults, threads, rss_bytes;
 	/* from /proc/PID/io: bytes passed to and from system calls, and to and from disks */
 	uint64_t read_bytes, written_bytes, disk_read_bytes, disk_written_bytes;
@@ -84,6 +84,7 @@ struct snapshot_counts {
 bool snapshot_parse_counts(const char *text, size_t length, struct snapshot_counts *counts);
 bool snapshot_parse_io(const char *text, size_t length, struct snapshot_counts *counts);
 
-/* Returns the path of the unified hierarchy in /proc/PID/cgroup; without one, the first path. */
+/* Finds the path of the unified hierarchy in /proc/PID/cgroup, or else the first path. Returns
+ * false if there is no path. */
 bool snapshot_parse_cgroup(const char *text, size_t length, const char **ret_path,
 			   size_t *ret_path_bytes);

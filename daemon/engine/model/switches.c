@@ -13,8 +13,8 @@
  * Invariants: (1) rows of one CPU do not overlap                    [test-engine-tasks: switches]
  *             (2) a thread that runs at the end of the recording or at its exec has a row with
  *                 state `running`  [test-engine-tasks: switches, switch_exec]
- *             (3) the rows of a thread that lives at the end begin with its first time and end with
- *                 the recording  [test-engine-tasks: switch_ends]
+ *             (3) the rows of a thread that is alive at the end begin at the start of the thread or
+ *                 of the recording, and end with the recording  [test-engine-tasks: switch_ends]
  * Runs on the drain thread only.
  */
 #include "daemon/engine/model/switches.h"
@@ -71,7 +71,8 @@ static void add_row(struct switches *switches, struct tasks *tasks, uint32_t cpu
 void switches_note(struct tasks *tasks, struct thread *thread, enum prof_switch_state state,
 		   uint64_t time_ns)
 {
-	/* Move the start as well: output_add() would move only the time of an older row. */
+	/* Move the start as well: if the time is before the last row's, output_add_numbers() would
+	 * move only the time. */
 	time_ns = MAX(time_ns, tasks->output->last_ns[PROF_TABLE_SWITCH]);
 	write_row(tasks, thread, PROF_SWITCH_NO_CPU, time_ns, state, time_ns);
 }

@@ -26,7 +26,7 @@ void switches_done(struct switches *switches);
 uint64_t switches_ran_ns(const struct switches *switches, uint64_t now_ns);
 void switches_apply(struct switches *switches, struct tasks *tasks,
 		    const struct switch_event *event);
-/* Called at an exec, which replaces the struct thread on the CPU. `tid`: its new number. */
+/* Called at an exec, which replaces the struct thread on the CPU. `tid`: that of the new one. */
 void switches_exec(struct switches *switches, struct tasks *tasks, uint32_t cpu, int32_t tid,
 		   uint64_t time_ns);
 /* Writes an exiting thread's row, because per-task events end before it leaves the CPU. */

@@ -14,7 +14,7 @@ struct process {
 	int32_t pid, ppid;
 	uint64_t start_ns; /* when the pid began */
 	uint64_t begin_ns; /* time of its fork or exec; 0: before the recording */
-	uint32_t origin;   /* id of the process that it was forked from, without an exec since */
+	uint32_t origin;   /* id of the first ancestor, or itself, with no exec since */
 	uint32_t exec_generation;
 	uint32_t uid;
 	unsigned int n_threads; /* not exited */
@@ -101,7 +101,7 @@ struct tasks {
 
 void tasks_init(struct tasks *tasks, struct output *output);
 void tasks_done(struct tasks *tasks);
-/* Restricts the tables to these processes and, with `children`, to their descendants. */
+/* Restricts the tables to these processes and, with `children`, their descendants. */
 void tasks_filter(struct tasks *tasks, const int32_t *pids, size_t n, bool children);
 
 /* Sets the rank of an existing thread's per-task events. */
@@ -136,7 +136,7 @@ struct process *tasks_exec(struct tasks *tasks, int32_t pid, const char *comm, u
 struct thread *tasks_found(struct tasks *tasks, int32_t pid, int32_t tid, uint64_t start_ns);
 
 /* Returns the thread that had this tid in the process's own PID namespace at time_ns. The caller
- * owns a reference. An unknown thread gets a row of its own, with tid 0 until the tid is known. */
+ * owns a reference. If the thread is unknown, makes one, whose tid is 0 until it is known. */
 struct thread *tasks_inner_thread(struct tasks *tasks, struct process *process, uint32_t inner_tid,
 				  uint64_t time_ns);
 /* Sets the tids of a thread in the PID namespaces below ours, outermost first. */
@@ -159,7 +159,7 @@ void tasks_sweep(struct tasks *tasks, uint64_t now_ns);
 /* Called after a scan. Drops targets without a process: they have ended, and their pids may be
  * reused. */
 void tasks_drop_absent(struct tasks *tasks);
-/* Ends the threads that a scan begun at time_ns has not found. */
+/* Ends the threads that a scan did not find. time_ns: when the scan began. */
 void tasks_end_unseen(struct tasks *tasks, uint64_t time_ns);
 
 /* Returns the image of the process's anonymous memory, and creates it if necessary. */
@@ -170,7 +170,7 @@ void process_release_images(struct process *process);
 void process_set_exe(struct process *process, const char *path, size_t length);
 /* Sets the path of a cgroup by its id. */
 void tasks_set_cgroup(struct tasks *tasks, uint64_t id, const char *path, size_t length);
-/* Returns the path's id in the capture; 0 if it is unknown. */
+/* Returns the id of a cgroup's path in the epoch; 0: the path is unknown. `id`: the cgroup's. */
 uint32_t tasks_cgroup(struct tasks *tasks, uint64_t id);
 void process_set_cgroup(struct process *process, const char *path, size_t length);
 void process_set_cmdline(struct process *process, const char *bytes, size_t length);

@@ -4,10 +4,11 @@
  *
  * Open addressing with linear probing over 4-byte slots, at most half full; the items are stored
  * separately, in the order of their ids. A pair takes 16 bytes, plus 8 to 16 bytes of slots. A
- * table that grew large in an epoch is released when the next one begins.
+ * table that grew large in an epoch is released when the next epoch begins.
  * Invariants: (1) within an epoch, equal keys have equal ids  [test-engine-rows: intern_same]
  *             (2) ids start at 1 and have no gaps  [test-engine-rows: intern_same]
- *             (3) a path gets the ids of its single pairs  [test-engine-rows: intern_path]
+ *             (3) a path gets the same ids as its pairs added one by one
+ *                 [test-engine-rows: intern_path]
  * Runs on the drain thread only.
  */
 #include "daemon/engine/out/intern.h"

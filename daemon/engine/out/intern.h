@@ -33,14 +33,13 @@ struct intern_strings {
 void intern_pairs_init(struct intern_pairs *intern, uint64_t seed);
 void intern_pairs_done(struct intern_pairs *intern);
 void intern_pairs_clear(struct intern_pairs *intern);
-/* Returns the ids of n pairs (a, b). Their memory is prefetched together. ret_new[i]: whether this
- * is the first use of pair i. */
+/* Returns the ids of n pairs (a[i], b[i]). Their memory is prefetched together. ret_new[i]: whether
+ * pair i is new. */
 void intern_pairs_add_all(struct intern_pairs *intern, const uint64_t *a, const uint32_t *b,
 			  size_t n, uint32_t *ret_ids, bool *ret_new);
 
-/* Returns the ids of a path in a tree. Each pair is (id of the pair before, b); the first is
- * (parent, b), where `parent` is an id of this table or 0. Otherwise like
- * intern_pairs_add_all(). */
+/* Like intern_pairs_add_all(), for a path in a tree: pair i is (id of pair i - 1, b[i]), and the
+ * first pair is (parent, b[0]), where `parent` is an id of this table or 0. */
 void intern_pairs_add_path(struct intern_pairs *intern, uint32_t parent, const uint32_t *b,
 			   size_t n, uint32_t *ret_ids, bool *ret_new);
 

@@ -27,7 +27,7 @@ struct loss_table {
 };
 
 /* The losses of a process that records from inside: stream "collector/PID", or "collectors" if too
- * many processes have some. */
+ * many processes have losses. */
 struct loss_stream {
 	struct loss_table *table;
 	char name[LOSS_STREAM_BYTES];
@@ -36,7 +36,7 @@ struct loss_stream {
 
 void loss_init(struct loss_table *table);
 void loss_done(struct loss_table *table);
-/* Adds losses of a stream and cause. Losses of unknown number get a row of their own. */
+/* Adds losses of a stream and cause. Losses of unknown number are in a separate row. */
 void loss_add(struct loss_table *table, const struct loss *loss);
 /* Like loss_add(), for the stream "cpuN" or "cpuN/side-band". */
 void loss_add_cpu(struct loss_table *table, uint32_t cpu, bool side_band,

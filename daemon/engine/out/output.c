@@ -2,8 +2,8 @@
 /*
  * Output - collects rows for the writer
  *
- * Each table collects rows in a block. All blocks are closed together, once a second (session.c) or
- * when one is full; dictionaries before the tables that refer to them. Rows of long-lived objects
+ * Each table collects rows in a block. All blocks are closed together, every 850 ms (session.c) or
+ * when one is full, dictionaries before the tables that refer to them. Rows of long-lived objects
  * (processes, threads, images) are queued when a row refers to them, and written with the latest
  * values when the blocks close.
  * Ids of strings, frames and stacks start over in each epoch; ids of objects never do.
@@ -102,7 +102,7 @@ static bool is_timed(enum prof_table table)
 	return prof_table_v1(table)->flags & PROF_TABLE_TIMED;
 }
 
-/* Returns the block that collects rows of a table; NULL without memory. */
+/* Returns the block that collects rows of a table; NULL if there is no memory for it. */
 static struct prof_block *open_block(struct output *output, enum prof_table table)
 {
 	struct prof_block *block = output->blocks[table];

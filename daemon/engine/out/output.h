@@ -76,8 +76,8 @@ uint32_t output_text(struct output *output, const char *text);
 /* Returns the ids of n frames, at most OUTPUT_MAX_PATH. ret_new[i]: frame i is new. */
 void output_frames(struct output *output, const struct output_place *places, size_t n,
 		   uint32_t *ret_frames, bool *ret_new);
-/* Returns the ids of n stacks, at most OUTPUT_MAX_PATH. The first extends `parent` (0: none) by a
- * frame, each further stack the one before it. */
+/* Returns the ids of n stacks, at most OUTPUT_MAX_PATH. Stack 0 is `parent` (0: none) and frame 0;
+ * stack i is stack i - 1 and frame i. */
 void output_stacks(struct output *output, uint32_t parent, const uint32_t *frames, size_t n,
 		   uint32_t *ret_stacks);
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /*
- * Writer - encodes, compresses and writes blocks in a thread of its own
+ * Writer - encodes, compresses and writes blocks in a separate thread
  *
  * A bounded queue of blocks connects the writer to the drain thread, which never waits: if the
  * queue is full, the drain thread keeps the block and counts its rows as dropped. After the first
