@@ -342,7 +342,7 @@ static uint64_t next_event(const struct process_code *code, uint32_t segment, ui
 	return event->segment == segment ? event->time_ns : UINT64_MAX;
 }
 
-/* Returns the process instance with code that forked this process, or NAMES_NONE. */
+/* Returns the parent of a forked process, if the parent has names of code; else NAMES_NONE. */
 static uint32_t parent_of(const struct code_names *codes, uint32_t process)
 {
 	const struct names_process *child = names_process_at(codes->names, process), *best = NULL;
@@ -380,7 +380,7 @@ struct code_name *code_names_find(const struct code_names *codes, uint32_t proce
 		struct code_name *name = code ? find_own(code, address, segment, time_ns) : NULL;
 		uint64_t start_ns = names_process_at(codes->names, process)->start_time;
 
-		/* Names of an ancestor are those at the time of the fork. */
+		/* An ancestor's names are inherited at the fork, and then do not end. */
 		if (name && i == 0)
 			*ret_until = name->to_ns;
 		else if (code && i == 0)

@@ -113,7 +113,8 @@ int debug_files_open_below(const struct debug_files *files, const char *name, un
 
 /* ---- finding --------------------------------------------------------------------------------- */
 
-/* Recognizes the wanted file by its build-id or, if `id` is NULL, by the checksum of its bytes. */
+/* The proof that a file is the wanted one: its build-id or, if `id` is NULL, the checksum of its
+ * bytes. */
 struct proof {
 	const void *id;
 	size_t id_size;
@@ -362,7 +363,7 @@ static bool find_in_others(const struct debug_files *files, struct debug_file *f
 {
 	CLEANUP_CLOSE int fd = files->others->len ? debug_files_open_path(files, path) : -1;
 	struct stat here, its;
-	/* Do not search other roots if the path is the image's own file here. */
+	/* Do not search other roots if the file at the path on this machine is the image's own. */
 	bool is_here = fd >= 0 && fstat(fd, &here) == 0 && fstat(image->fd, &its) == 0 &&
 		       here.st_dev == its.st_dev && here.st_ino == its.st_ino;
 

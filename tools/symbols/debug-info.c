@@ -10,7 +10,7 @@
  * its input; a budget bounds the work.
  * Invariants: (1) a unit is flattened once, in work that is linear in its bytes, except for sorting
  *             (2) a file cannot cost more than its budget
- *             (3) chains of callers are finite: a function's caller comes before it
+ *             (3) chains of callers are finite: a function's caller has a lower index
  *             (4) every chain of references between DIEs ends after MAX_REFERENCES
  *             (5) the results are the same as addr2line's  [test_debug_places]
  * debug-files.h finds files.
@@ -43,9 +43,9 @@
 #define MAX_NESTING 8
 #define MAX_PARAMETERS 16
 
-/* The budget for one file, for all units together. */
+/* The remaining budget for one file, for all units together. */
 struct debug_budget {
-	uint64_t dies;     /* number of DIEs visited */
+	uint64_t dies;     /* number of DIEs that may be visited */
 	uint64_t ranges;   /* number of ranges of functions and calls */
 	uint64_t lines;    /* number of rows */
 	uint64_t until_ns; /* CLOCK_MONOTONIC */
@@ -108,7 +108,7 @@ struct extent {
 
 struct walk {
 	struct debug_budget *budget;
-	/* struct debug_info_function; until all are added, `caller` is the index + 1 */
+	/* struct debug_info_function; until all are added, `caller` is the caller's index + 1 */
 	GArray *functions;
 	GArray *extents; /* struct extent */
 	GArray *scopes;  /* struct debug_scope */
@@ -116,7 +116,7 @@ struct walk {
 	struct walk_level {
 		Dwarf_Die die;
 		size_t function;
-	} * stack; /* the DIE and those around it, by depth */
+	} * stack; /* the DIE and the DIEs around it, by depth */
 };
 
 /* ---- the tree of DIEs ------------------------------------------------------------------------ */
@@ -165,7 +165,8 @@ static uint32_t get_number(Dwarf_Die *die, unsigned int name)
 		       : 0;
 }
 
-/* Adds the ranges of a DIE to the next function. Returns false if it has none. */
+/* Adds the ranges of a DIE for `function`, which is appended next. Returns false if the DIE has no
+ * ranges. */
 static bool add_extents(struct walk *walk, Dwarf_Die *die, struct debug_info_function *function)
 {
 	Dwarf_Addr base, start, end;
@@ -187,8 +188,8 @@ static bool add_extents(struct walk *walk, Dwarf_Die *die, struct debug_info_fun
 	return any;
 }
 
-/* Returns the index + 1 of the DIE's function, or 0 if the function has no code. Other DIEs, and
- * inlined calls without code, belong to the enclosing function, `outer`. */
+/* Adds the function of a DIE. Returns its index + 1, or 0 if the function has no code. For other
+ * DIEs, and for inlined calls without code, returns `outer`, the enclosing function. */
 static size_t add_function(struct walk *walk, Dwarf_Die *die, size_t outer, uint32_t depth)
 {
 	bool inlined = dwarf_tag(die) == DW_TAG_inlined_subroutine;
@@ -207,7 +208,7 @@ static size_t add_function(struct walk *walk, Dwarf_Die *die, size_t outer, uint
 	return walk->functions->len;
 }
 
-/* Closes the scopes that do not contain the DIE at this depth. Opens one if the DIE is a scope. */
+/* Closes the scopes that do not contain the DIE at this depth. If the DIE is a scope, opens it. */
 static void add_scope(struct walk *walk, size_t depth)
 {
 	Dwarf_Die *die = &walk->stack[depth].die;
@@ -268,8 +269,8 @@ static void walk_dies(struct walk *walk, Dwarf_Die *unit)
 COMPARE_BY(compare_extents, struct extent, ORDER(a->start, b->start),
 	   ORDER(a->function, b->function))
 
-/* The order of the extents that cover the current address: the deepest is first; of equal depth the
- * shorter one, which is more exact. */
+/* The order of the extents that cover the current address: the deepest is first; among extents of
+ * equal depth, the shorter one, which is more exact. */
 static bool is_above(const struct extent *left, const struct extent *right)
 {
 	if (left->depth != right->depth)
@@ -279,7 +280,7 @@ static bool is_above(const struct extent *left, const struct extent *right)
 
 PQUEUE_DEFINE(covering, const struct extent *, is_above)
 
-/* Removes extents that end at or before an address. Returns the first, or NULL if none is left. */
+/* Removes extents that end at or before an address. Returns the first of the others, or NULL. */
 static const struct extent *first_after(const struct extent **covering, size_t *n, uint64_t address)
 {
 	while (*n > 0 && covering[0]->end <= address)
@@ -300,7 +301,7 @@ static void add_range(GArray *ranges, uint64_t start, uint32_t function)
 }
 
 /* Finds the deepest function of each range. Steps to each start of an extent and each end of the
- * deepest one. */
+ * deepest extent. */
 static void sweep(struct debug_unit *unit, GArray *extents)
 {
 	g_autofree const struct extent **covering = g_new(const struct extent *, extents->len);
@@ -356,8 +357,8 @@ static void read_lines(struct debug_unit *unit, Dwarf_Die *die, struct debug_bud
 			line.file = dwarf_linesrc(row, NULL, NULL);
 		}
 		last = lines->len ? &g_array_index(lines, struct debug_line, lines->len - 1) : NULL;
-		/* If several rows have one address, use the last one, because the others cover
-		 * no code. */
+		/* If several rows have the same address, use the last one, because the others
+		 * cover no code. */
 		if (last && last->start == line.start)
 			*last = line;
 		else if (!last || last->line != line.line || last->file != line.file)
@@ -375,7 +376,8 @@ static const char *get_string(Dwarf_Die *die, unsigned int name)
 	return dwarf_attr(die, name, &attribute) ? dwarf_formstring(&attribute) : NULL;
 }
 
-/* If file 0 does not exist, as before DWARF 5, libdw calls it "???". */
+/* Returns the path of a file in the table of the DIE's unit, or NULL. If file 0 does not exist, as
+ * before DWARF 5, libdw calls it "???". */
 static const char *get_file(struct debug_unit *of, Dwarf_Die *die, uint32_t file)
 {
 	const char *path;
@@ -395,7 +397,7 @@ static const char *get_file(struct debug_unit *of, Dwarf_Die *die, uint32_t file
 	return path && strcmp(path, "???") != 0 ? path : NULL;
 }
 
-/* Replaces a DIE by the one that it refers to: its abstract origin or declaration. */
+/* Replaces a DIE by its abstract origin or its declaration. Returns false if it has neither. */
 static bool follow(Dwarf_Die *die)
 {
 	Dwarf_Attribute next;
@@ -484,7 +486,7 @@ static bool is_lambda(const struct debug_unit *unit, Dwarf_Die *function, const 
 	       dwarf_tag(ret_class) != DW_TAG_namespace && !get_string(ret_class, DW_AT_name);
 }
 
-/* Returns the name of a scope, or a word for one without a name; a new string. */
+/* Returns a new string: the name of a scope, or a word for a scope without a name. */
 static char *scope_name(Dwarf_Die *scope)
 {
 	const char *name = get_string(scope, DW_AT_name);

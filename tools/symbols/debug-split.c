@@ -3,7 +3,7 @@
  * libdw can join the halves of a unit, but it opens the file that the skeleton (the half in the
  * program) names without checking location or type, and it does not read packages. So libdw gets a
  * generated skeleton with the address and bases of the real one, which names a file that is already
- * open: /proc/self/fd/N. A unit in a package becomes a file of its own, as the compiler wrote it.
+ * open: /proc/self/fd/N. A unit in a package is copied to a file like the one the compiler wrote.
  * The index of a package (.debug_cu_index, a hash table of ids) maps a unit to its part of each
  * section. Version 2 is GNU's for DWARF 4, version 5 is that of the standard. All units share the
  * strings; a unit's strings are copied, and its string offsets adjusted. Parts that names and lines

@@ -12,7 +12,7 @@
 
 #include <glib.h>
 
-/* One for each file. Not for several threads at once. */
+/* The search for the other halves of one file's units. For one thread at a time. */
 struct debug_split;
 
 /* `path`: path of the program. debug_path: path of its debug file, or NULL. Borrows everything. */
@@ -23,7 +23,7 @@ void debug_split_free(struct debug_split *split);
 /* The other half of a unit. */
 struct debug_half;
 
-/* Returns NULL if the half is not found. *ret_unit is its unit, which lives as long as the half. */
+/* Returns NULL if the half is not found. *ret_unit: the half's unit, valid as long as the half. */
 struct debug_half *debug_split_open(struct debug_split *split, Dwarf_Die *skeleton,
 				    Dwarf_Die *ret_unit);
 void debug_half_free(struct debug_half *half);

@@ -102,7 +102,7 @@ static bool receive(int socket, struct debuginfod_reply *ret_reply, int *ret_fd)
 	return n == (ssize_t)sizeof(*ret_reply);
 }
 
-/* Waits until the socket has `events`. If the wait ends without them, returns the reason. */
+/* Waits until the socket has `events`. Returns DEBUGINFOD_GOES_ON, or why the wait ended before. */
 static enum debuginfod_end wait_until(int socket, short events, int64_t end_us)
 {
 	struct pollfd fds[] = { { interrupted_fd, POLLIN, 0 }, { socket, events, 0 } };
@@ -119,7 +119,7 @@ static enum debuginfod_end wait_until(int socket, short events, int64_t end_us)
 	}
 }
 
-/* Waits for a message from the child. Returns the reason if there is none. */
+/* Waits for a message from the child. Returns DEBUGINFOD_GOES_ON, or why there is no message. */
 static enum debuginfod_end wait_for(const struct debuginfod *servers, int64_t end_us,
 				    struct debuginfod_reply *ret_reply, int *ret_fd)
 {
@@ -145,8 +145,8 @@ static void show(const struct debuginfod *servers, const struct debuginfod_reply
 
 /* ---- Requests -------------------------------------------------------------------------------- */
 
-/* Returns the file from the servers, or -1 with *ret_error if no server has it or the child has
- * exited. */
+/* Returns the file from the servers, or -1 and the error in *ret_error: -ECANCELED if the wait for
+ * an answer ended early, else the library's. */
 static int ask(struct debuginfod *servers, const uint8_t *id, size_t size, int *ret_error)
 {
 	struct debuginfod_request request = { .size = (uint32_t)size };

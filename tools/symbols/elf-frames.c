@@ -86,8 +86,8 @@ static uint64_t take_length(struct piece *piece)
 	return length == UINT32_MAX ? byte_reader_u64(&piece->bytes) : length;
 }
 
-/* Returns how the FDEs of a CIE encode addresses. Skips the augmentation data before that of
- * 'R'. */
+/* Reads how the FDEs of a CIE encode addresses: augmentation 'R', after the data of earlier
+ * letters. Returns false if the CIE is invalid or has an unknown augmentation. */
 static bool read_cie(const struct elf_frames *frames, uint64_t address, uint8_t *ret_encoding)
 {
 	struct piece piece;
@@ -136,7 +136,7 @@ static bool read_cie(const struct elf_frames *frames, uint64_t address, uint8_t 
 	return !bytes->failed;
 }
 
-/* Returns the range of the FDE in the piece. Returns false if it is invalid or a CIE. */
+/* Reads the range of the FDE in the piece. Returns false if the record is invalid, or is a CIE. */
 static bool take_fde(struct elf_frames *frames, struct piece *piece, struct elf_range *ret_function)
 {
 	uint64_t cie = address_of(piece), start, end;

@@ -142,8 +142,8 @@ struct elf_image *elf_image_take(int fd)
 	return fd < 0 ? NULL : open_image(fd, true);
 }
 
-/* Also searches segments; libdw does that only if there are no sections at all. In debug files made
- * by objcopy, segments refer to missing bytes. */
+/* Searches sections first, because in debug files made by objcopy, segments refer to missing bytes.
+ * Then searches segments, which libdw does only if there are no sections at all. */
 size_t elf_image_get_build_id(const struct elf_image *image, const void **ret_id)
 {
 	ssize_t size = dwelf_elf_gnu_build_id(image->elf, ret_id);

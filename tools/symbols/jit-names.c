@@ -280,7 +280,8 @@ static bool find_end_of_file(const char *name, const char **ret_end)
 	return true;
 }
 
-/* Finds the fixed length of all lines. A few bytes of padding may follow the last line. */
+/* Finds the file, and the length that all lines of a record have; padding may follow the last line.
+ * Returns false if the record is not V8's. */
 static bool repair(struct jit_dump_lines *lines, const char *name, GStringChunk *texts)
 {
 	size_t bytes = lines->end - lines->at;
@@ -387,7 +388,7 @@ static bool lives(const struct jit_process *process)
 
 	if (!read_start(process->pid, &start_ns))
 		return false;
-	/* CLOCK_BOOTTIME also counts the time asleep. */
+	/* CLOCK_BOOTTIME also counts the time in which the machine was suspended. */
 	return start_ns < process->end_ns + clock_read(CLOCK_BOOTTIME) - clock_now();
 }
 

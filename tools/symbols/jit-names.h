@@ -38,9 +38,9 @@ struct jit_process {
 };
 
 /*
- * Returns rows that name these addresses (sorted, each once), sorted by time: from the dump if
- * there is one, else from the map, whose names are valid for the whole segment. Names are added to
- * `texts`. Only reads files.
+ * Returns rows, sorted by time, that name these addresses: from the dump if there is one, else from
+ * the map, whose names are valid for the whole segment. `addresses`: sorted, without duplicates.
+ * Names are added to `texts`. Only reads files.
  */
 GArray *jit_names_find(const struct jit_process *process, const uint64_t *addresses, size_t n,
 		       GStringChunk *texts);

@@ -113,9 +113,9 @@ ssize_t names_row(struct names_epoch *epoch, enum names_table table, uint64_t id
 bool names_number(const struct names_epoch *epoch, enum names_table table, unsigned column,
 		  size_t row, uint64_t *ret_value);
 
-/* Calls `take` for each batch of a table, with the identities of its epoch loaded, until it returns
- * false. The epoch stays valid while `take` runs, even if `take` uses other epochs. A missing table
- * has no batches. */
+/* Calls `take` for each batch of a table, with the identities of its epoch loaded, until `take`
+ * returns false. The epoch stays valid while `take` runs, even if `take` uses other epochs. A
+ * missing table has no batches. */
 typedef bool names_take_batch(struct names_epoch *epoch, const struct prof_batch *batch, void *data,
 			      GError **error);
 bool names_each_batch(struct names *names, const struct prof_cursor_options *options,
@@ -142,8 +142,8 @@ uint32_t names_image(struct names_epoch *epoch, uint64_t id);
 uint32_t names_process(struct names_epoch *epoch, uint64_t id);
 uint32_t names_thread(struct names_epoch *epoch, uint64_t id);
 
-/* Returns the number of identities. names_forget() drops them all, which invalidates every index.
- * For callers that keep no index from one epoch to the next. */
+/* Returns the number of identities. names_forget() drops them all, which invalidates every index;
+ * it is for callers that keep no index from one epoch to the next. */
 size_t names_identities(const struct names *names);
 void names_forget(struct names *names);
 

@@ -272,7 +272,7 @@ static bool add_lines(struct names_epoch *epoch, const struct prof_batch *batch,
 
 /* ---- loading --------------------------------------------------------------------------------- */
 
-/* Returns the epochs that have symbols or lines, as uint64_t in their order. */
+/* Returns the epochs that have symbols or lines, as a sorted array of uint64_t. */
 static GArray *find_epochs(const struct names *names, GError **error)
 {
 	g_autoptr(GArray) epochs = g_array_new(FALSE, FALSE, sizeof(uint64_t));

@@ -58,7 +58,7 @@ struct added_epoch {
 	int result; /* first result of libprofcapture that is not 0 */
 };
 
-/* In writing order: a table precedes those that refer to it. */
+/* In writing order: a table precedes the tables that refer to it. */
 static const enum prof_table tables[] = { PROF_TABLE_STRING, PROF_TABLE_IMAGE, PROF_TABLE_PROCESS,
 					  PROF_TABLE_SYMBOL, PROF_TABLE_LINE,  PROF_TABLE_JIT };
 

@@ -7,10 +7,10 @@
  * 150 000 symbols is read but not sorted. Symbols name places in two ways:
  * - A symbol with a size names the places in [start, start + size). If several match, the one that
  *   starts last is used, and for equal starts the preferred one (prefer()).
- * - A symbol without a size (hand-written assembly) names the code after it up to the next symbol,
- *   FDE or section, and not beyond its own FDE: code there that has no FDE is "NAME+?". For this
- *   the nearest starts on both sides of each place are kept: a gap is the range between two
- *   neighboring places; gap i ends at place i.
+ * - A symbol without a size (hand-written assembly) names the code up to the end of its FDE, or up
+ *   to the next symbol, FDE or section if that is nearer. Code after its FDE that has no FDE, up to
+ *   the next symbol, is "NAME+?". For this the nearest starts on both sides of each place are kept:
+ *   a gap is the range between two neighboring places; gap i ends at place i.
  * Invariants: (1) work is (symbols + places) x log, however the ranges overlap
  *                 [test-symbols: overlapping]
  *             (2) every name ends inside its string table  [fuzz_symbols_elf]
@@ -160,9 +160,9 @@ static void read_table(struct search *search, const struct elf_image *file, Elf_
 			.is_old = version & VERSYM_HIDDEN,
 		};
 		/*
-		 * Skips assembler labels: .L ones, and the marks between code and data ($x, $d.1)
-		 * of ARM and RISC-V. Only untyped symbols are checked, because checking every name
-		 * would cost more than everything else.
+		 * Skip assembler labels: those that begin with .L, and the marks between code and
+		 * data ($x, $d.1) of ARM and RISC-V. Only untyped symbols are checked, because
+		 * checking every name would cost more than everything else.
 		 */
 		if (candidate.type != STT_NOTYPE ||
 		    (strncmp(candidate.name, ".L", 2) != 0 &&

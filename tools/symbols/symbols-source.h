@@ -40,18 +40,18 @@ void symbols_plt_read(struct symbols_query *query);
 void symbols_query_list_places(struct symbols_query *query, bool all);
 
 /*
- * Names a place. [start, end): ELF addresses that include the place. Copies `raw_name`. Rejects
- * names that are empty, not UTF-8 or have control characters: the place stays for the next source.
+ * Names a place. [start, end): ELF addresses that include the place. Copies `raw_name`, with bytes
+ * that are not printable escaped. An empty name leaves the place for the next source.
  */
 void symbols_query_add(struct symbols_query *query, const struct symbols_place *place,
 		       uint64_t start, uint64_t end, const char *raw_name,
 		       enum symbols_origin origin);
 
-/* Returns the index of a row, which is added if it is new. Returns SYMBOLS_NONE if its name is
- * rejected. Copies `raw_name` and `file`; `name` may be NULL. */
+/* Returns the index of a row, which is added if it is new. Returns SYMBOLS_NONE if its raw_name is
+ * NULL or empty. Copies the texts; sets `name`. */
 uint32_t symbols_query_add_row(struct symbols_query *query, const struct symbol *symbol);
 
-/* Returns an interned copy of the text, or NULL if it is NULL or invalid. */
+/* Returns an interned copy of the text, or NULL if it is NULL or empty. */
 const char *symbols_query_add_text(struct symbols_query *query, const char *text);
 
 /* Reads the DWARF of all offsets. Call this after the sources. */

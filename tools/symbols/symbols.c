@@ -97,9 +97,9 @@ static bool is_printable(const char *name, size_t length)
 	return true;
 }
 
-/* Returns the stored form of a name. An ELF file may name a function in any bytes: those that are
- * not printable are escaped like in names of generated code. Names that are too long end in "...".
- * Returns NULL if there is no name. */
+/* Returns the stored form of a name; NULL if `name` is NULL or empty. An ELF file may name a
+ * function with any bytes: bytes that are not printable are escaped, as in names of generated code.
+ * Names that are too long end in "...". */
 static const char *take_name(struct symbols_query *query, const char *name)
 {
 	size_t length = name ? strnlen(name, MAX_NAME_BYTES + 1) : 0;
@@ -121,8 +121,8 @@ static const char *take_name(struct symbols_query *query, const char *name)
 	return name;
 }
 
-/* Stores the name to show: "foo" for "foo@@GLIBC_2.2" and "foo.isra.0", with the suffix of the
- * origin. */
+/* Stores and returns the name to show: "foo" for "foo@@GLIBC_2.2" and "foo.isra.0", with the suffix
+ * of the origin. Returns NULL if that is raw_name. */
 static const char *add_shown_name(struct symbols_query *query, const char *raw_name,
 				  enum symbols_origin origin)
 {

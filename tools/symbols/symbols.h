@@ -3,10 +3,10 @@
  * Symbols - finds the names at sampled offsets of an image
  *
  * Given an image as the capture describes it, a file that may be the image's, and file offsets,
- * this returns the names at those offsets. The file is compared with the image first, so that a
- * file that was replaced since the recording yields no name instead of a wrong one. Offsets are
- * those of the capture's frames (through the executable segment). For a return address the caller
- * passes the offset - 1.
+ * symbols_read() returns the names at those offsets. The file is compared with the image first, so
+ * that a file that was replaced since the recording yields no name instead of a wrong one. Offsets
+ * are those of the capture's frames; if several segments map an offset, an executable one is used.
+ * For a return address the caller passes the offset - 1.
  */
 #pragma once
 
