@@ -3,8 +3,7 @@
  * Base - helpers for every directory
  *
  * Header-only, libc headers only, no state: cleanup attributes, checked arithmetic, little-endian
- * loads and stores. Everything here is async-signal-safe except the cleanup of heap memory and
- * FILEs.
+ * loads and stores. Everything here is async-signal-safe except the cleanup of heap memory.
  */
 #pragma once
 
@@ -18,7 +17,7 @@
 
 #define ARRAY_SIZE(a) (sizeof(a) / sizeof((a)[0]))
 
-/* Each argument is evaluated only once, so it may be a call. Not for constants. */
+/* Each argument is evaluated only once, so it may be a call. Not for constant expressions. */
 #define MIN_OF(a, b) BASE_PICK(<, a, b, __COUNTER__)
 #define MAX_OF(a, b) BASE_PICK(>, a, b, __COUNTER__)
 #define BASE_PICK(is, a, b, n) BASE_PICK_ONCE(is, a, b, n)

@@ -500,7 +500,7 @@ static bool set_places(const struct regs *regs, const struct cfi_state *state,
 	return true;
 }
 
-/* Returns whether the caller's sp is the CFA. Some signal frames say so by an expression. */
+/* Returns whether the caller's sp is the CFA. Some signal frames state that by an expression. */
 static bool sp_is_cfa(const struct cfi_state *state)
 {
 	switch (state->sp.place) {
@@ -568,7 +568,7 @@ void cfi_rows_init(struct cfi_rows *rows, const struct cfi_reader *reader,
 	rows->n_remembered = 0;
 }
 
-/* Runs to the next row. Returns the end of the current one. */
+/* Runs the program up to the next row. Returns the end of the current row, and its rule. */
 static uint64_t run_row(struct cfi_rows *rows, struct cfi_rule *ret_rule)
 {
 	const struct cfi_fde *fde = rows->fde;

@@ -2,14 +2,14 @@
 /*
  * CFI - the records of .eh_frame and .debug_frame
  *
- * A section is a sequence of records: CIEs, with what functions have in common, and FDEs, one for
- * each function, which refer to their CIE by its distance. This file finds and reads the records;
- * cfi-program.c runs the programs in them. Invariants: (1) nothing outside of the section's bytes
- * is read          [fuzz_cfi]
+ * A section is a sequence of records: FDEs, one for each function, and CIEs, each with the data
+ * that several FDEs share. An FDE has the distance to its CIE. This file finds and reads the
+ * records; cfi-program.c runs the programs in them.
+ * Invariants: (1) nothing outside of the section's bytes is read          [fuzz_cfi]
  *             (2) an FDE's end is after its start, and does not wrap   [test-cfi: ranges; fuzz_cfi]
  *             (3) reading a whole section costs time linear in its size: records do not overlap,
- *                 and at most MAX_INITIAL bytes of a CIE, which any number of FDEs may name, are
- *                 run
+ *                 and a CIE, which any number of FDEs may share, is unusable if its program has
+ *                 more than MAX_INITIAL bytes
  *                 [test-cfi: costly CIEs]
  * Addresses wrap at 64 bits, because the pointers of position-independent code do.
  * Not supported: 32-bit address space, big endian, and indirect pointers to code, which no compiler
@@ -141,7 +141,7 @@ static bool read_record(const struct cfi_section *section, size_t at, struct rec
 	ret_record->at = at;
 	ret_record->body = (struct byte_reader){ body, body + length, false };
 	ret_record->link_at = (size_t)(body - section->bytes);
-	/* In .eh_frame, this number has four bytes even in long records (LSB 10.6.1). */
+	/* In .eh_frame, the link has four bytes even in long records (LSB 10.6.1). */
 	if (is_long && section->is_debug_frame)
 		mark = UINT64_MAX;
 	ret_record->link = mark == UINT64_MAX ? byte_reader_u64(&ret_record->body)

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /*
- * CFI - call frame information: finds the rule by which a walk finds the caller at a pc
+ * CFI - call frame information: finds the rule for a pc, by which a walk finds the caller
  *
  *     struct cfi_reader reader;
  *     struct cfi_fde fde;
@@ -174,7 +174,7 @@ void cfi_rows_init(struct cfi_rows *rows, const struct cfi_reader *reader,
 		   const struct cfi_fde *fde);
 bool cfi_rows_next(struct cfi_rows *rows, struct cfi_row *ret_row);
 
-/* Sets CFI_CFA_NONE if no FDE covers pc. */
+/* Stores a rule with CFI_CFA_NONE if no FDE covers pc. */
 void cfi_get_rule(struct cfi_reader *reader, uint64_t pc, struct cfi_rule *ret_rule);
 
 struct byte_reader;

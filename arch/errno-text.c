@@ -100,7 +100,7 @@ static bool append_full(char *buffer, const char *root, const char *path)
 	}
 }
 
-/* In cgroups v1, the pids controller has a tree of its own. V2 has one tree, which is mounted
+/* In cgroups v1, the pids controller has a separate tree. V2 has one tree, which is mounted
  * elsewhere if v1 is mounted, too. */
 static bool append_cgroup(char *buffer)
 {

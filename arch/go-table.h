@@ -51,9 +51,9 @@ struct go_rows {
 };
 
 /*
- * Reads the header of a section. Returns false if it is not a table. In a position-independent file
- * ret_table->text is 0, and a relocation sets it: *ret_text_at is the offset of that word in the
- * section (0: the layout has none).
+ * Reads the header of a section. Returns false if it is not a table. *ret_text_at: offset of the
+ * word of the section that has ret_table->text; 0: the layout has no such word. In a
+ * position-independent file the word is 0, and a relocation sets it.
  */
 bool go_table_init(struct go_table *ret_table, const uint8_t *bytes, size_t size,
 		   size_t *ret_text_at);

@@ -53,7 +53,7 @@ struct jit_dump {
 uint64_t jit_dump_pid_of_path(const char *path);
 /* Returns false if the bytes are not a dump, or if the times in the dump are CPU ticks. */
 bool jit_dump_open(struct jit_dump *dump, const void *bytes, size_t size);
-/* Returns whether an entry has an address of code. */
+/* Returns whether entries of this kind put code at their address. */
 static inline bool jit_dump_is_code(enum jit_dump_kind kind)
 {
 	return kind == JIT_DUMP_LOAD || kind == JIT_DUMP_MOVE;

@@ -42,7 +42,7 @@ static const struct {
 
 /* ---- Parsing --------------------------------------------------------------------------------- */
 
-/* Returns whether this is a size of a number, or a scale. */
+/* Returns whether this can be the size of a number, or a scale. */
 static bool is_size(int64_t bytes)
 {
 	return bytes == 1 || bytes == 2 || bytes == 4 || bytes == 8;
@@ -270,7 +270,7 @@ unsigned probe_arguments_parse(enum regs_arch arch, const char *text,
 		text += strspn(text, " \t");
 		if (!*text)
 			break;
-		/* aarch64 has spaces in brackets. */
+		/* Operands of aarch64 may have spaces in brackets. */
 		for (; text[length] && (depth > 0 || (text[length] != ' ' && text[length] != '\t'));
 		     length++)
 			depth += (text[length] == '[') - (text[length] == ']');

@@ -7,8 +7,8 @@
  *     place  link-time address of .stapsdt.base  semaphore  "provider\0" "name\0" "arguments\0"
  *
  * If .stapsdt.base moved after the note was written (prelink), place and semaphore moved with it.
- * Invariants: (1) a place is in an executable segment, at the start of a function or of an
- * instruction that a note names  [test-probe-file: find]
+ * Invariants: (1) a place is in an executable segment, at the start of a function or at an
+ *                 instruction that a note names  [test-probe-file: find]
  *             (2) the file's numbers are checked before they are used  [test-probe-file: hostile]
  * Reads with pread() only. Pure otherwise; opens nothing.
  */
@@ -338,7 +338,7 @@ struct visitor {
 	void *data;
 };
 
-/* Returns the string at the reader's front, NULL if it has no end or at least `max` bytes. */
+/* Returns the next string of the reader; NULL if it has no NUL, or is longer than max - 1 bytes. */
 static const char *take_string(struct byte_reader *reader, size_t max)
 {
 	size_t left = byte_reader_left(reader);
@@ -557,8 +557,8 @@ static void fail_unknown(const struct probe_file *file, const struct search *sea
 		       "than 256 MiB");
 }
 
-/* Returns whether some symbol, even one that another file defines, has this name. `imported`: only
- * one that another file defines. */
+/* Returns whether the file defines or imports a symbol with this name. `imported`: ignores symbols
+ * that the file defines. */
 static bool mentions(const struct probe_file *file, const char *name, bool imported)
 {
 	Elf64_Sym symbol;
@@ -572,7 +572,7 @@ static bool mentions(const struct probe_file *file, const char *name, bool impor
 }
 
 /* Returns whether the function keeps its caller's address for later. Checks every name, because a
- * function may have several, with versions. */
+ * function may have several names, also with versions. */
 static bool keeps_caller(const struct probe_file *file, uint64_t address)
 {
 	static const char *const keepers[] = { "setjmp",      "_setjmp",     "__setjmp",
@@ -602,8 +602,8 @@ static const char *refuse_return(const struct probe_file *file, uint64_t address
 	if (keeps_caller(file, address))
 		return "it keeps its caller's address for later, which a probe of its return "
 		       "replaces";
-	/* C has this if a thread that ends by pthread_exit() or pthread_cancel() cleans up. libc's
-	 * own, which it defines, serves others. */
+	/* A file in C imports this symbol if it cleans up when a thread ends by pthread_exit() or
+	 * pthread_cancel(). libc does not import but define it, for other files. */
 	if (mentions(file, "__gcc_personality_v0", true))
 		return "a probe of a function's return stops the cleanup of a thread that ends in "
 		       "that function, and this file cleans up (C with -fexceptions); its entry can "

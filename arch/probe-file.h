@@ -46,7 +46,8 @@ struct probe_file *probe_file_new(int fd, const char **ret_reason);
 void probe_file_free(struct probe_file *file);
 /* Adds the symbols of a separate debug file, if its build-id is that of `file`. */
 void probe_file_add_symbols(struct probe_file *file, int debug_fd);
-/* Writes the path of the debug file for this build-id. Returns false if the file has none. */
+/* Writes the path of the file's debug file, by build-id. Returns false if the file has no
+ * build-id, or the path does not fit. */
 bool probe_file_debug_path(const struct probe_file *file, char *ret_path, size_t size);
 
 /* Calls `visit` for each place of each static probe and, with `functions`, for each function; in no
@@ -54,9 +55,10 @@ bool probe_file_debug_path(const struct probe_file *file, char *ret_path, size_t
 void probe_file_each(const struct probe_file *file, bool functions,
 		     void (*visit)(const struct probe_point *point, void *data), void *data);
 
-/* Finds the places of "FUNCTION", "FUNCTION%return" or "PROVIDER:NAME". `optimizes_nops`: the
- * kernel replaces a 5-byte nop under a probe by a call. Returns 0 and a sentence without a period
- * in ret_reason if there is no such name, or if it cannot be probed safely. */
+/* Finds the places of "FUNCTION", "FUNCTION%return" or "PROVIDER:NAME", and returns their number.
+ * `optimizes_nops`: the kernel replaces a 5-byte nop under a probe by a call. If there is no such
+ * name, or if it cannot be probed safely, returns 0, and a sentence without a period in
+ * ret_reason. */
 unsigned probe_file_find(const struct probe_file *file, const char *name, bool optimizes_nops,
 			 struct probe_place ret_places[PROBE_MAX_PLACES],
 			 char ret_reason[PROBE_REASON_BYTES]);

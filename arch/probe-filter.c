@@ -34,7 +34,7 @@ static void skip_spaces(struct filter_parser *filter)
 	filter->at += strspn(filter->at, " \t");
 }
 
-/* Skips spaces and a word. Returns whether it is there. */
+/* Skips spaces, and the word if it follows. Returns whether the word follows. */
 static bool take(struct filter_parser *filter, const char *word)
 {
 	skip_spaces(filter);

@@ -8,7 +8,7 @@
  * prologues. Other architectures are not supported: their CFI computes the CFA from sp unless the
  * frame has a variable size.
  * Invariants: (1) no code causes a read outside of it  [test-prologue: hostile]
- *             (2) the size is that by which the code moves sp  [test-prologue: frames]
+ *             (2) the size is the distance by which the code moves sp  [test-prologue: frames]
  *             (3) code that moves sp in another way has no known size  [test-prologue: unknown]
  * Source: Intel 64 and IA-32 Architectures Software Developer's Manual, volume 2, chapter 2 and
  * appendix A.

@@ -46,7 +46,7 @@ struct regs {
 	int8_t ra_from_cfa; /* without lr: offset at which a call stores the return address */
 	uint64_t perf_mask; /* for perf_event_attr.sample_regs_user, from <asm/perf_regs.h> */
 	/* The registers needed to unwind a thread that sleeps in a system call, and the call's
-	 * first argument. Three of these registers have their bit numbers below. */
+	 * first argument. The bit numbers of three of them follow. */
 	uint64_t perf_sleep_mask;
 	uint8_t perf_pc_bit, perf_sp_bit, perf_argument_bit;
 	/* Positions in a sample, which has registers in the order of perf_mask. UINT8_MAX: no
@@ -56,7 +56,7 @@ struct regs {
 	 * the registers above are sampled. */
 	uint8_t perf_numbered[REGS_MAX_NUMBERED], n_numbered;
 	/* The code to which a signal handler returns, and the offsets of the interrupted registers
-	 * from its sp. */
+	 * from sp in that code. */
 	uint8_t sigreturn[REGS_MAX_SIGRETURN];
 	uint8_t sigreturn_size;
 	uint16_t signal_sp, signal_fp, signal_lr, signal_pc;

@@ -2,7 +2,7 @@
 /*
  * Regular file - checks an untrusted path, then opens it
  *
- * Invariant: only regular files are opened, and none of procfs, sysfs and the like
+ * Invariant: only regular files are opened, but no files of procfs, sysfs and similar
  * [test-regular-file: others]
  */
 #include "arch/regular-file.h"

@@ -3,9 +3,9 @@
  * Regular file - opens an untrusted path, which a target, a capture or a debug link names
  *
  * open() of a device, a FIFO or a file of /proc may have side effects: it may acquire a terminal,
- * wake a writer, or never return. So the path is first resolved with O_PATH, which opens nothing,
- * and opened only if it is a regular file that the kernel does not generate. The path is resolved
- * only once, so it cannot be changed in between. Needs /proc.
+ * wake a writer, or never return. So the path is first resolved with O_PATH, which opens nothing;
+ * the file is opened only if it is a regular file that the kernel does not generate. The path is
+ * resolved only once, so it cannot be changed in between. Needs /proc.
  */
 #pragma once
 
@@ -18,6 +18,6 @@ int regular_file_open(int root, const char *path);
 /* Opens the file of an O_PATH handle, which stays open. Returns -EFBIG if the file has more than
  * max_bytes. */
 int regular_file_reopen(int handle, uint64_t max_bytes);
-/* Returns whether the kernel generates the file's content on read, and acts on write (procfs, sysfs
- * and similar), or whether that is unknown. May wait for a FUSE file system. */
+/* Returns true if the kernel generates the file's contents and acts on writes (procfs, sysfs and
+ * similar), or if that is unknown. May wait for a FUSE file system. */
 bool regular_file_is_made_up(int handle);

@@ -11,7 +11,7 @@
  *             (2) time is linear in the sections: a search in the hash table ends after MAX_PROBES
  *                 [test-table: hostile rules]
  *             (3) memory comes only from the caller and is bounded by max_bytes; after a failure
- *                 none is left  [test-table: no memory]
+ *                 all of it is freed  [test-table: no memory]
  *             (4) the parent in a clone() has a rule  [test-table: clone]
  */
 #include "arch/table-layout.h"

@@ -9,8 +9,8 @@
  *     ids     n_rows x u16, or u32 in a wide table: the rule from that row to the next one
  *
  * A row is valid beyond the end of its page, until the next row begins, so long functions need no
- * row on every page. The two arrays are separate because the search reads only `rows`: a cache line
- * holds 32 of them.
+ * row on every page. `rows` and `ids` are separate arrays, because the search reads only `rows`: a
+ * cache line holds 32 of them.
  * Invariants: (1) table_get() reads only inside of a checked table, for any address
  *                                                          [test-table: damaged; fuzz_unwind_table]
  *             (2) at every address the table has the rule of the CFI      [test-cfi-files]

@@ -11,7 +11,7 @@
 #include "arch/base.h"
 #include "arch/cfi.h"
 
-/* limit for the code of one file; no code model has more */
+/* limit for the code of one file; no code model allows more */
 #define TABLE_MAX_SPAN (UINT64_C(1) << 32)
 #define TABLE_PAGE 4096u
 #define TABLE_MAX_RULES (1u << 20) /* 1 352 files together had 4 112 rules */

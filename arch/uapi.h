@@ -17,9 +17,10 @@
 #include <sys/ioctl.h>
 
 /*
- * include/uapi/linux/fs.h, struct procmap_query and enum procmap_query_flags, since Linux 6.11:
- * ioctl on an fd of /proc/PID/maps that asks for one mapping. Errors: ENOENT no such mapping, ESRCH
- * the process is gone, ENAMETOOLONG a buffer is too small, ENOTTY an older kernel.
+ * enum procmap_query_flags and struct procmap_query of include/uapi/linux/fs.h, for an ioctl on an
+ * fd of /proc/PID/maps that asks for one mapping, since Linux 6.11. Errors: ENOENT: there is no
+ * such mapping; ESRCH: the process is gone; ENAMETOOLONG: a buffer is too small; ENOTTY: the kernel
+ * is older.
  */
 enum uapi_procmap_query_flags {
 	/* The mapping must have these permissions; vma_flags returns the actual ones. */

@@ -96,7 +96,7 @@ static bool is_after_call(const struct state *state, uint64_t address)
 
 /* ---- Frames ---- */
 
-/* Returns the room for the frame `n`. The last n_roots slots are a ring buffer. */
+/* Returns the place of frame n in walk->frames. The last n_roots places are a ring buffer. */
 static struct walk_frame *frame_at(const struct state *state, size_t n)
 {
 	if (n >= state->n_inner)

@@ -134,8 +134,8 @@ struct walk {
 	/* bits of a return address that hold a signature (aarch64: NT_ARM_PAC_MASK) */
 	uint64_t pac_mask;
 
-	/* Registers of the innermost frame by DWARF number, struct regs' n_numbered of them. NULL:
-	 * only struct walk_registers is known. */
+	/* Registers of the innermost frame by DWARF number; their number is n_numbered of struct
+	 * regs. NULL: only struct walk_registers is known. */
 	const uint64_t *numbered;
 
 	/* The innermost frame's fp is unknown: a rule that needs it ends the walk with
