@@ -27,8 +27,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#define CFI_MAX_REMEMBERED \
-	8 /* states that a program may have saved at once; compilers nest one deep */
+#define CFI_MAX_REMEMBERED 8 /* states that a program may have saved at once; compilers save one */
 #define CFI_READER_CIES 8
 
 /* How the CFA is computed: the value that sp had before the call. */

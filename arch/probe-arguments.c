@@ -53,7 +53,7 @@ static bool is_digit(char c)
 	return c >= '0' && c <= '9';
 }
 
-/* Skips a prefix. Returns whether it is there. */
+/* Skips the prefix if it is there. Returns whether it was skipped. */
 static bool skip(const char **at, const char *prefix)
 {
 	size_t n = strlen(prefix);

@@ -6,7 +6,7 @@
  *     and         term ("&&" term)…
  *     term        "!" term | "(" or ")" | "argN" operator number
  *
- * The text is evaluated while it is parsed, both sides of each operator.
+ * The text is evaluated while it is parsed; both sides of each operator are evaluated.
  * Invariants: (1) the text may be anything  [fuzz_probe_filter]
  *             (2) numbers are compared by their values, also if only one is signed
  *                 [test-probe-filter: filter_numbers]

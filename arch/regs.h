@@ -24,7 +24,7 @@ enum regs_arch { REGS_NONE, REGS_X86_64, REGS_AARCH64, REGS_RISCV64, REGS_PPC64L
 enum regs_frame {
 	/* fp points to the caller's fp; the return address is 8 bytes above that */
 	REGS_FRAME_RECORD,
-	REGS_FRAME_BELOW, /* like RECORD, but right below the address in fp (riscv64) */
+	REGS_FRAME_BELOW, /* like RECORD, but both words are right below fp (riscv64) */
 	/* sp points to the caller's sp; the return address is in the caller's frame (ppc64le) */
 	REGS_FRAME_CHAIN,
 };

@@ -59,7 +59,7 @@ struct sysprof_frame {
 };
 static_assert(sizeof(struct sysprof_frame) == SYSPROF_FRAME_BYTES, "frame");
 
-struct sysprof_sample { /* then the addresses, the innermost first */
+struct sysprof_sample { /* followed by the addresses, innermost first */
 	struct sysprof_frame header;
 	uint16_t n;
 	uint16_t reserved;
@@ -67,13 +67,13 @@ struct sysprof_sample { /* then the addresses, the innermost first */
 };
 static_assert(sizeof(struct sysprof_sample) == 32, "sample");
 
-struct sysprof_map { /* then the file's name */
+struct sysprof_map { /* followed by the file's name */
 	struct sysprof_frame header;
 	uint64_t start, end, offset, inode;
 };
 static_assert(sizeof(struct sysprof_map) == 56, "map");
 
-struct sysprof_mark { /* then the message */
+struct sysprof_mark { /* followed by the message */
 	struct sysprof_frame header;
 	int64_t duration_ns;
 	char group[24];
@@ -81,13 +81,13 @@ struct sysprof_mark { /* then the message */
 };
 static_assert(sizeof(struct sysprof_mark) == 96, "mark");
 
-struct sysprof_metadata { /* then the value */
+struct sysprof_metadata { /* followed by the value */
 	struct sysprof_frame header;
 	char id[40];
 };
 static_assert(sizeof(struct sysprof_metadata) == 64, "metadata");
 
-struct sysprof_log { /* then the message */
+struct sysprof_log { /* followed by the message */
 	struct sysprof_frame header;
 	uint16_t level; /* GLib's flags */
 	uint8_t reserved[6];
@@ -95,7 +95,7 @@ struct sysprof_log { /* then the message */
 };
 static_assert(sizeof(struct sysprof_log) == 64, "log");
 
-struct sysprof_allocation { /* then the addresses */
+struct sysprof_allocation { /* followed by the addresses */
 	struct sysprof_frame header;
 	uint64_t address;
 	int64_t size; /* 0: a free */

@@ -3,7 +3,7 @@
  * Table build - compiles CFI to a table, in one pass over the programs
  *
  * First the FDEs' positions are collected and sorted, then each program is run once and its rows
- * are appended. Sections are mostly in order already. If FDEs overlap, the later one applies from
+ * are appended. Most sections are sorted already. If FDEs overlap, the later one applies from
  * its start on, and no rule applies after its end until the next FDE, as in a search of
  * .eh_frame_hdr, except in a clone(). If FDEs have the same start, the first one is used. A hash
  * table numbers the rules in order of appearance.

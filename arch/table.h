@@ -34,7 +34,7 @@ struct table_source {
 	uint64_t max_bytes; /* limit for memory during the build; 0: no limit */
 };
 
-/* A checked table and its parts. The caller keeps the bytes. */
+/* A checked table: pointers to the parts of its bytes, which the caller keeps. */
 struct unwind_table {
 	const uint32_t *pages; /* first row of each page, and one more entry */
 	const uint16_t *rows;  /* start of each row within its page */

@@ -83,7 +83,7 @@ static bool has_code(const struct state *state, uint64_t address, const uint8_t 
 	       memcmp(code, bytes, size) == 0;
 }
 
-/* Also returns true if the code cannot be read, because it could be a call. */
+/* Returns true also if the code before the address cannot be read, because it could be a call. */
 static bool is_after_call(const struct state *state, uint64_t address)
 {
 	uint8_t code[CALL_BYTES];
@@ -283,7 +283,8 @@ static inline enum walk_stop go(struct state *state, const struct walk_move *mov
 
 /*
  * Finds the return address that vfork() has popped into a register, because the child overwrites
- * the stack: rdx in musl, r12 in Go. Their CFI still gives the old place, which is now below sp.
+ * the stack: rdx in musl, r12 in Go. Their CFI still gives the address on the stack from which it
+ * was popped, which is now below sp.
  */
 static bool find_popped(const struct state *state, const struct cfi_rule *rule, uint64_t cfa,
 			uint64_t *ret_ra)
@@ -796,7 +797,7 @@ void walk_run(const struct walk *walk, const struct walk_registers *registers,
 	finish(&state);
 }
 
-/* Room for the innermost and the latest frame is enough, because nothing reads the frames. */
+/* Room for the innermost and the latest frame is enough, because the frames are not returned. */
 bool walk_step(const struct walk *walk, struct walk_place *place, struct walk_slot *ret_slot,
 	       enum walk_stop *ret_stop)
 {

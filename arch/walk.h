@@ -2,7 +2,7 @@
 /*
  * Walk - finds a thread's chain of callers from its registers and stack
  *
- * One implementation for copies of stacks (profd-engine) and for a thread's own stack (inside of a
+ * The same code walks copies of stacks (profd-engine) and a thread's own stack (inside of a
  * process); callbacks cover the differences. Allocates nothing, takes no lock, and is
  * async-signal-safe if the callbacks are. Walks on different threads need separate caches.
  */
@@ -167,8 +167,8 @@ struct walk {
 	struct walk_cache *cache; /* NULL: none */
 	uint32_t generation;      /* generation of the slots; not 0 */
 
-	/* Frames, innermost first. If the stack is deeper, the last n_roots keep the outermost
-	 * frames. */
+	/* Frames, innermost first. If the stack has more frames, the last n_roots elements keep the
+	 * outermost frames. */
 	struct walk_frame *frames;
 	size_t n_frames, n_roots; /* n_roots < n_frames */
 };

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /*
- * Removes all suffixes of clones, from the end. A numbered suffix must have its number, because
- * "main.part" may be a function of Go. Plain numbers ("count.0") stay, because they belong to
- * different functions, or to variables.
+ * Removes all suffixes of clones, from the end. A numbered suffix, such as ".part.0", is removed
+ * only with its number, because "main.part" may be a function of Go. Plain numbers ("count.0")
+ * stay, because they belong to different functions, or to variables.
  */
 #include "tools/symbols/clone-suffix.h"
 

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /*
  * While the table is read, each process has a tree of its live names, which do not overlap.
- * Afterwards its names are sorted by address, then time. A lookup walks down from the last start at
- * or before the address, until no earlier name reaches the address.
+ * Afterwards the names of each process are sorted by address, then time. A lookup walks down from
+ * the last start at or before the address, until no earlier name reaches the address.
  * Invariants: (1) an address of a process has at most one name at a time
  *                 [test-code-names: overlaps, random]
  *             (2) the validity that a lookup returns is never too long  [test-code-names: random]

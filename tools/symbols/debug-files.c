@@ -9,7 +9,7 @@
  *             (5) other roots are not searched for an image whose file is at its path on this
  *                 machine
  *                 [test-debug-files: other]
- *             (6) a debug file is not fetched if it is found, or is packed into the image's file
+ *             (6) a debug file is not fetched if it is found, or if the image itself has DWARF
  *                 [test-debug-files: fetch]
  */
 #include "tools/symbols/debug-files.h"

@@ -38,8 +38,8 @@
 #define DIES_BETWEEN_CLOCKS 1024
 #define NO_FUNCTION UINT32_MAX
 #define NO_SCOPE UINT32_MAX
-/* maximum nesting of functions in a function's name, and of types in a type's; the rest is left
- * out */
+/* maximum nesting of functions in a function's name, and of types in a type's name; the rest is
+ * left out */
 #define MAX_NESTING 8
 #define MAX_PARAMETERS 16
 

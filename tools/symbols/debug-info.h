@@ -22,7 +22,7 @@ struct debug_info_function {
 	/* its call site if inlined, else its declaration; NULL: unknown */
 	const char *file;
 	uint32_t line; /* 0 = unknown */
-	/* declaration of the function of an inlined call; NULL, 0: unknown */
+	/* if inlined: declaration of the function; NULL, 0: unknown */
 	const char *declared_file;
 	uint32_t declared_line;
 	uint32_t depth; /* in the tree of DIEs */

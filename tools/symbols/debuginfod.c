@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /*
- * A child process makes the requests (debuginfod-child.c). This side waits for its answer, the
- * timeout or Ctrl-C, and in the latter two cases ends the child, because the library makes no
+ * A child process makes the requests (debuginfod-child.c). The parent waits for the child's answer,
+ * the timeout or Ctrl-C, and in the latter two cases ends the child, because the library makes no
  * callbacks while a server is silent.
  * Invariants: (1) nothing is waited for after the timeout or Ctrl-C
  *                 [test_symbolize_debuginfod: slow, interrupt]

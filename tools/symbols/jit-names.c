@@ -108,7 +108,7 @@ GArray *jit_names_of_map(const char *text, size_t bytes, const uint64_t *address
 			 uint64_t time_ns, GStringChunk *texts)
 {
 	g_autofree size_t *lines =
-		g_new0(size_t, n + 1); /* by address: end of the last line for it, or 0 */
+		g_new0(size_t, n + 1); /* for each address: end of the last line for it, or 0 */
 	GArray *rows = g_array_new(FALSE, FALSE, sizeof(struct jit_name));
 	struct perf_map_entry entry;
 	size_t at = 0;

@@ -36,7 +36,7 @@ struct names_image {
 	int64_t ctime_ns; /* not part of the identity */
 	uint32_t kind;    /* enum prof_image_kind */
 	uint32_t process; /* index; only for anonymous and JIT memory */
-	uint64_t id;      /* id in `epoch`: of the last row, or of the last row with a size */
+	uint64_t id;      /* in `epoch`: of the last row with a size, or else of the last row */
 	uint32_t epoch;
 };
 

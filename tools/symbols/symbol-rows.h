@@ -31,7 +31,7 @@ struct line_call {
 	const char *declared_file; /* file of the function's declaration; NULL: unknown */
 	uint32_t declared_line;    /* 0 = unknown */
 	uint32_t parent; /* number of the call into which it is inlined; 0: into the function */
-	/* length of the chain of parents including itself, at most SYMBOL_ROWS_MAX_CALLS */
+	/* length of the chain of parents, including this call, at most SYMBOL_ROWS_MAX_CALLS */
 	uint32_t depth;
 	uint64_t start; /* in the offsets of frames */
 };

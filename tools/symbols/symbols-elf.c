@@ -67,10 +67,10 @@ static bool is_old(const struct candidate *candidate)
 }
 
 /*
- * Decides which of two symbols with the same start is shown: `a` if the result is below 0. A size
- * is better than none, a function than an untyped label, a current name than one for old programs,
- * global than local, local than weak, then the plainer name. perf shows the same names, except for
- * old ones, so that profiles of both tools can be compared.
+ * Decides which of two symbols with the same start is shown: `a` if the result is below 0. Prefers,
+ * in this order: a symbol with a size; a function to an untyped label; a current name to a name for
+ * old programs; global to local, and local to weak; the plainer name. perf shows the same names,
+ * except for old ones, so that profiles of both tools can be compared.
  */
 static int prefer(const struct candidate *a, const struct candidate *b)
 {
@@ -194,8 +194,8 @@ static void read_tables(struct search *search, const struct elf_image *file)
 	}
 }
 
-/* Returns the next place at or after `place` that has no name yet. `next` is a path-compressed list
- * of skips. */
+/* Returns the next place at or after `place` that has no name yet. next[i]: i if place i has no
+ * name, else a later place; shortens the chains that it follows. */
 static size_t next_open(size_t *next, size_t place)
 {
 	size_t open = place;

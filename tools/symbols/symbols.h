@@ -62,7 +62,7 @@ struct symbol {
 	const char *raw_name; /* as in the image; equal to `name` if it is not mangled */
 	const char *file; /* file of the declaration or, if inlined, of the call; NULL: unknown */
 	uint32_t line;    /* 0 = unknown */
-	const char *declared_file; /* declaration of the function of an inlined call, or NULL */
+	const char *declared_file; /* if inlined: file of the declaration; NULL: unknown */
 	uint32_t declared_line;    /* 0 = unknown */
 	uint32_t inline_depth;     /* 0: a function */
 	/* row into which this one is inlined; SYMBOLS_NONE for a function */

@@ -14,7 +14,7 @@
  * with an environment that does not name the library. The file is requested when it is mapped,
  * because its path may lead elsewhere later. If exec gives rights, perf reports the end of the
  * process before anything is mapped (fs/exec.c, begin_new_exec: perf_event_exit_task() of a process
- * that is not dumpable). Most of these programs are recognized by such an end.
+ * that is not dumpable). Most programs with rights are recognized by this early end.
  * Invariants: (1) at most one row per process, and none for a registered one
  *                 [test-engine-heap-excluded: once]
  *             (2) no row is later than the time that the collectors' merge has reached

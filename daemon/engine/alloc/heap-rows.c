@@ -14,15 +14,15 @@
  * then. But another thread's free of the same time may follow, so the new block waits until that
  * time is over.
  * Checkpoints list the live blocks, so that a reader can find them without reading everything
- * before. A process gets one at the start of an epoch and after many events, but only after half as
- * many events as it has blocks, so that checkpoints cost no more than the events. At the start of
- * an epoch, other processes with few blocks get one in any case, so that a reader need not go back
- * to an idle process's last event. While the session is paused, only the addresses of new blocks
- * are kept, so that their ends are not written, even after the pause.
+ * before. A process gets a checkpoint at its first event in an epoch and after many events, but not
+ * before it has had half as many events as it has blocks, so that checkpoints cost no more than the
+ * events. At the start of an epoch, every other process with few blocks gets a checkpoint, too, so
+ * that a reader need not go back to an idle process's last event. While the session is paused, only
+ * the addresses of new blocks are kept, so that their ends are not written, even after the pause.
  * Invariants: (1) blocks are numbered in the order of their rows
  *                 [test-engine-heap: realloc, reuse, mappings]
- *             (2) a heap row and its live rows list the blocks that lived after all rows up to its
- *                 time  [test-engine-heap-live: checkpoint, idle]
+ *             (2) a heap row and its live rows list the blocks that are live after all rows up to
+ *                 its time  [test-engine-heap-live: checkpoint, idle]
  *             (3) blocks freed before the process or the session ended are not in the live rows
  *                 of the event `end`
  *                 [test-engine-heap-live: ends; test-engine-collectors-stacks: allocations]

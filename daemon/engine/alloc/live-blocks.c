@@ -51,7 +51,7 @@ void live_blocks_init(struct live_blocks *live, uint64_t seed, struct heap_budge
 
 /* ---- Memory ---------------------------------------------------------------------------------- */
 
-/* Returns the bytes that an allocation really takes. */
+/* Returns the bytes that an allocation takes: large ones are rounded up to huge pages. */
 static uint64_t whole(uint64_t bytes)
 {
 	return bytes < HUGE_PAGE ? bytes : huge_pages(bytes);

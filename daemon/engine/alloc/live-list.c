@@ -16,7 +16,7 @@
 #define DIGITS (1u << DIGIT_BITS)
 #define PASSES 5u /* digits of a number, which has 48 bits */
 
-/* For each pass and digit, first the number of items, then the place of the next one. */
+/* For each pass and digit: first the number of items, later the place of the next item. */
 struct live_places {
 	uint32_t at[PASSES][DIGITS];
 };

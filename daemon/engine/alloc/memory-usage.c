@@ -15,7 +15,7 @@
  * In between, only rss is read.
  * Invariants: (1) a counter has only values of its own process
  *                 [test-engine-memory-usage: instances]
- *             (2) rows are in one order with those of the collectors
+ *             (2) rows are in one time order with the rows of the collectors
  *                 [test-engine-memory-usage: order]
  *             (3) hostile contents of an answer are rejected  [fuzz_snapshot]
  * Runs on the drain thread only.

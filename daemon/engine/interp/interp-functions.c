@@ -2,7 +2,7 @@
 /*
  * Interp-functions - the functions of interpreted programs, as the capture numbers them
  *
- * Invariants: (1) memory is at most max_bytes, and then nothing is added
+ * Invariants: (1) memory is at most max_bytes: a function that exceeds it is not added
  *                 [test-cpython: functions limit]
  *             (2) one function has one number in all processes  [test-cpython: functions]
  * Runs on the drain thread only.

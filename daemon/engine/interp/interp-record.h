@@ -21,7 +21,7 @@ struct interp_chain {
 	unsigned minor;
 	unsigned flags; /* enum interp_flags */
 	unsigned n_undescribed;
-	unsigned n_more_runs; /* PHP, Perl: activations that end after `frames` */
+	unsigned n_more_runs; /* PHP, Perl: number of runs that end after the end of `frames` */
 	unsigned n;
 	struct interp_frame frames[INTERP_MAX_FRAMES];
 };

@@ -3,8 +3,8 @@
  * Ruby-file - finds Ruby in an ELF file
  *
  * Since 3.0, the variable `ruby_current_ec` of each thread points to the thread's state. In a
- * library, the variable's block is found by the number of the library, which the dynamic linker
- * stores at a relocation. A program's own block ends at the thread pointer.
+ * library, the block of thread-local variables is found by the library's number, which the dynamic
+ * linker stores at a relocation. A program's own block ends at the thread pointer.
  *
  * From 3.3 on, neither this variable nor rb_vm_exec() is exported. Both are found in the code of
  * exported functions: rb_errinfo() begins by getting the variable, with the instructions that

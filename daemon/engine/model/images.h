@@ -20,7 +20,7 @@ struct unwind_file;
 /* State of the image's CFI, from which its frames are unwound. */
 enum image_unwind {
 	IMAGE_UNWIND_UNREQUESTED, /* the file was not requested, or no table is needed */
-	IMAGE_UNWIND_WAITING,     /* the broker or the worker is busy with it */
+	IMAGE_UNWIND_WAITING,     /* the broker or the worker is busy with the file */
 	IMAGE_UNWIND_READY,
 	IMAGE_UNWIND_NONE, /* the file is not available, or has no usable CFI */
 };

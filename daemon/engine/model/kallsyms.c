@@ -222,8 +222,8 @@ static size_t underscores(const char *name)
 	return strspn(name, "_");
 }
 
-/* Returns whether this is the entry of a system call for programs of an older architecture. Such an
- * entry may have the same address as the native one. */
+/* Returns whether the name is that of a system call's entry for programs of an older architecture.
+ * Such an entry may have the same address as the native one. */
 static bool is_compat(const char *name)
 {
 	static const char *const prefixes[] = { "__ia32_", "__x32_", "__arm64_compat_" };

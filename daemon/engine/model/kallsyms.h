@@ -4,7 +4,7 @@
  *
  * The file is read from its start with pread(), so one fd serves any number of calls. Its contents
  * depend on the rights of the process that opened it: without the right to see kernel addresses
- * (kptr_restrict, CAP_SYSLOG) all of them are zero. Functions return 0, -errno, or KALLSYMS_HIDDEN.
+ * (kptr_restrict, CAP_SYSLOG) all addresses are 0. Functions return 0, -errno, or KALLSYMS_HIDDEN.
  */
 #pragma once
 

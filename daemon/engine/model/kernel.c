@@ -13,7 +13,7 @@
 
 #include "arch/base.h"
 
-#define IMAGE_SPACE (UINT64_C(1) << 30) /* x86 reserves so many bytes, aligned, for the image */
+#define IMAGE_SPACE (UINT64_C(1) << 30) /* size and alignment of x86's range for the image */
 /* Minimum size that is assumed, because on other architectures the image may begin anywhere. */
 #define IMAGE_LEAST (UINT64_C(256) << 20)
 

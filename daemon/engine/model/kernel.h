@@ -34,7 +34,7 @@ void kernel_remove_region(struct kernel *kernel, uint64_t start);
 struct image *kernel_find(struct kernel *kernel, uint64_t address, uint64_t *ret_offset);
 /* Requests the symbol of a frame; kernel_write_symbols() writes it. */
 void kernel_request(struct kernel *kernel, uint64_t address, enum prof_frame_kind kind);
-/* kernel-symbols.c: finds _stext, unless addresses are hidden. */
+/* Sets the address of _stext from kallsyms, unless addresses are hidden. */
 void kernel_read_text(struct kernel *kernel, int kallsyms);
 /* Looks up the requested addresses in kallsyms, and writes their symbols unless already written. */
 void kernel_write_symbols(struct kernel *kernel, int kallsyms, struct output *output);

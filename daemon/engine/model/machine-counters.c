@@ -277,7 +277,7 @@ static bool next_number(const char **text, double *ret_number)
 }
 
 /* Gets the number after `key` at the start of a line: "key 1", "key: 1 kB". Returns false, and
- * changes nothing, if there is none. */
+ * changes nothing, if the line does not have them. */
 static bool has_key(const char *line, const char *key, double *ret_number)
 {
 	size_t length = strlen(key);

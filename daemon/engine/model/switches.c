@@ -124,7 +124,7 @@ void switches_apply(struct switches *switches, struct tasks *tasks,
 	uint64_t time_ns = event->time_ns;
 
 	if (!event->out) {
-		/* Usually the record of the thread that left has already named this one. */
+		/* Usually the record of the thread that left has already named this thread. */
 		if (switches->tid != event->tid || !switches->thread)
 			enter(switches, tasks, event->tid, time_ns);
 		switches->start_ns = time_ns;
