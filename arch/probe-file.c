@@ -603,7 +603,7 @@ static const char *refuse_return(const struct probe_file *file, uint64_t address
 		return "it keeps its caller's address for later, which a probe of its return "
 		       "replaces";
 	/* A file in C imports this symbol if it cleans up when a thread ends by pthread_exit() or
-	 * pthread_cancel(). libc does not import but define it, for other files. */
+	 * pthread_cancel(). libc itself only defines the symbol, for other files. */
 	if (mentions(file, "__gcc_personality_v0", true))
 		return "a probe of a function's return stops the cleanup of a thread that ends in "
 		       "that function, and this file cleans up (C with -fexceptions); its entry can "

@@ -46,7 +46,7 @@ struct probe_file *probe_file_new(int fd, const char **ret_reason);
 void probe_file_free(struct probe_file *file);
 /* Adds the symbols of a separate debug file, if its build-id is that of `file`. */
 void probe_file_add_symbols(struct probe_file *file, int debug_fd);
-/* Writes the path of the file's debug file, by build-id. Returns false if the file has no
+/* Writes the path of the debug file that has the file's build-id. Returns false if the file has no
  * build-id, or the path does not fit. */
 bool probe_file_debug_path(const struct probe_file *file, char *ret_path, size_t size);
 

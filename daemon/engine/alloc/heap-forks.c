@@ -29,7 +29,7 @@
 struct heap_fork {
 	struct process *parent, *child; /* referenced */
 	uint64_t time_ns;
-	uint64_t number; /* parent's last block number at the fork; NOT_REACHED by its rows */
+	uint64_t number; /* parent's last block number at the fork; NOT_REACHED: not known yet */
 	size_t log_at;   /* index in the parent's log: the first block that ended after the fork */
 };
 

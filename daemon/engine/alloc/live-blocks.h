@@ -100,8 +100,8 @@ const struct live_block *live_blocks_at(const struct live_blocks *live, uint32_t
 const struct live_block *live_blocks_find(const struct live_blocks *live, uint64_t address);
 /* Returns whether there are more blocks than fit into caches, so that prefetching helps. */
 bool live_blocks_is_far(const struct live_blocks *live);
-/* Prefetch for upcoming accesses. Call the first for some addresses, and later, when their slots
- * are in caches, the second. */
+/* Prefetch for upcoming accesses. Call *_slots() for some addresses, and *_blocks() later, when the
+ * slots are in caches. */
 void live_blocks_prefetch_slots(const struct live_blocks *live, const uint64_t *addresses,
 				size_t n);
 void live_blocks_prefetch_blocks(const struct live_blocks *live, const uint64_t *addresses,
