@@ -21,7 +21,7 @@
 
 #define RULE_GAP 0
 #define MAX_PROBES 64
-#define MAX_CLONE 16u /* bytes without CFI; glibc has 10 */
+#define MAX_CLONE 16u /* bytes of code without CFI in a clone(); glibc has 10 */
 #define MAX_ROWS (1u << 30)
 #define RADIX_BITS 11
 #define RADIX_SIZE (1u << RADIX_BITS)

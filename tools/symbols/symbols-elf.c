@@ -33,7 +33,7 @@ struct candidate {
 	bool is_old; /* its version is no longer used to link programs */
 };
 
-#define VERSYM_HIDDEN 0x8000 /* called "hidden" in the System V ABI */
+#define VERSYM_HIDDEN 0x8000 /* not the default version; "hidden" in the System V ABI */
 /* limit for the bytes of a name that are compared to choose between two symbols */
 #define NAME_COMPARED 1024
 

@@ -75,7 +75,7 @@ static bool decode(const struct elf_image *elf, struct entry *entry)
 	return false;
 }
 
-/* Adds the entries of one section that have places. */
+/* Adds the entry of each place in a PLT section, if the entry's jump can be decoded. */
 static void add_entries(struct symbols_query *query, const char *name, GArray *entries)
 {
 	struct elf_range plt;
