@@ -20,7 +20,7 @@
 
 #include <assert.h>
 
-/* number of a function that found no room */
+/* the number of every function for which there was no room */
 #define NO_ROOM UINT32_MAX
 
 static_assert((int)RING_ALLOC_N_KINDS == (int)PROF_ALLOC_KINDS &&
@@ -57,7 +57,7 @@ static void lose(const struct alloc_decoder *decoder, enum prof_loss_cause cause
 	loss_stream_add(&decoder->stacks->process->losses, cause, count, time_ns, time_ns);
 }
 
-/* Returns the node that stands for stacks that were never announced. */
+/* Returns the node of all stacks that were never announced. */
 static uint32_t lost_node(struct alloc_decoder *decoder)
 {
 	const struct output_place place = {
@@ -151,7 +151,8 @@ static struct output_place place_of_code(struct alloc_decoder *decoder,
 
 /* ---- Stacks ---------------------------------------------------------------------------------- */
 
-/* Adds a frame below `node`, or below missing callers. Returns 0 if there is no room. */
+/* Adds a frame that `node` calls; with RING_FRAME_CUT, a node for missing callers is between them.
+ * Returns 0 if there is no room. */
 static uint32_t add_node(struct alloc_decoder *decoder, uint32_t node,
 			 const struct ring_frame *frame, uint64_t time_ns)
 {

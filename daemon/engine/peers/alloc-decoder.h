@@ -8,7 +8,7 @@
 struct collector_stacks;
 struct image;
 
-/* A producer's part of its process's allocations. */
+/* Decodes the allocation records of one producer. */
 struct alloc_decoder {
 	struct heap_rows *rows; /* NULL: the producer has reported no allocation */
 	struct collector_stacks *stacks;
@@ -16,7 +16,7 @@ struct alloc_decoder {
 	uint32_t number;          /* number of the producer's thread in the rows */
 	struct call_ids ids;
 	struct call_ids functions; /* numbers of functions by the ids of code objects */
-	struct image *program;     /* the functions' image; NULL: no code object was announced */
+	struct image *program;     /* image of the functions; NULL: not needed yet */
 };
 
 /* `stacks` is borrowed. */
@@ -24,5 +24,6 @@ void alloc_decoder_init(struct alloc_decoder *decoder, struct heap_rows *rows,
 			struct thread *thread, struct collector_stacks *stacks);
 void alloc_decoder_done(struct alloc_decoder *decoder);
 
-/* Adds a record of an allocation or of calls. Returns a fault if the record is false. */
+/* Adds a record of an allocation, of calls or of code. Returns a fault if the record is
+ * impossible. */
 enum ring_fault alloc_decoder_add(struct alloc_decoder *decoder, const struct ring_record *record);

@@ -4,8 +4,8 @@
  * out of their rings
  *
  * Any process that can connect may be a peer, so no read or answer blocks. Each ring's records are
- * copied into a queue. They wait there until every ring has reported a time before which it adds no
- * more records.
+ * copied into a queue. A record waits there until every ring has reported that it adds no older
+ * records.
  * Invariants: (1) only an answer of status 0 carries a descriptor
  *                 [test-engine-collectors: registration]
  *             (2) recorded plus lost equals attempted
@@ -87,7 +87,7 @@ static void drop_producer(struct peer_ring *ring)
 		return;
 	claim = g_hash_table_lookup(ring->peer->claims,
 				    GUINT_TO_POINTER(collector_producer_tid(producer)));
-	/* A ring whose writer is known by other means has no claim. */
+	/* A ring of sysprof's has no claim: its frames name the writer. */
 	if (claim && --claim->n_rings == 0)
 		g_hash_table_remove(ring->peer->claims,
 				    GUINT_TO_POINTER(collector_producer_tid(producer)));

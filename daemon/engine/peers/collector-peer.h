@@ -9,8 +9,7 @@
 #define PEER_MAX_ARENAS 8     /* arenas of a process, without those of sysprof rings */
 #define PEER_MAX_SYSPROF 512u /* sysprof rings of a process */
 
-/* A run of one producer's records in a queue. `end`: byte after the last of them, counted from the
- * beginning of the queue. */
+/* Consecutive records of one producer in a queue. `end`: the queue's n_put after the last one. */
 struct peer_span {
 	struct collector_producer *producer; /* a reference */
 	uint64_t end;
@@ -28,8 +27,8 @@ struct peer_chunk {
 struct peer_queue {
 	struct peer_chunk *chunks, *last;
 	size_t at;            /* offset of the oldest record in the first chunk */
-	size_t slots, blocks; /* how far prefetch() has read in this chunk (collectors-merge.c) */
-	uint64_t n_put, n_skipped; /* total bytes */
+	size_t slots, blocks; /* how far prefetch() (collectors-merge.c) has read the first chunk */
+	uint64_t n_put, n_skipped; /* bytes of all records so far */
 	struct peer_span *spans;   /* producers of the queued records; the oldest is at `first` */
 	uint32_t first, n_spans, span_room;
 };
@@ -70,7 +69,7 @@ struct peer_arena {
 	bool is_lossless;
 	bool is_filling;        /* a ring was more than a third full since the last check */
 	uint64_t reported_lost; /* loss of threads without a ring, already in loss rows */
-	uint64_t lost_ns;       /* time of the last check of that loss */
+	uint64_t lost_ns;       /* when that loss was last reported; at first, the arena's start */
 	unsigned int false_doorbells;
 	/* until this time the doorbell is ignored, because it rang too often without reason */
 	uint64_t deaf_until_ns;
@@ -94,8 +93,8 @@ struct peer;
 /* The differences between the protocols by which processes record: profd's own (collectors.c) and
  * sysprof's (sysprof-peer.c). Optional functions may be NULL. */
 struct peer_type {
-	/* A peer is one program: an exec or another registration ends it. Otherwise it is a process
-	 * whose threads send requests through the broker. */
+	/* A peer is one program: an exec or another registration ends it. If false, a peer is a
+	 * process whose threads send requests through the broker. */
 	bool is_program;
 	/* Rings have doorbells, and a producer may wait for room. Otherwise rings are polled. */
 	bool has_doorbells;
@@ -197,15 +196,15 @@ void peer_loss_report(const struct peer_loss *loss, struct peer *peer);
 /* Makes an arena. Returns 0 or -errno. `ticks` (borrowed): NULL if times must be in ns. */
 MUST_CHECK int peer_add_arena(struct peer *peer, const struct ring_arena_sizes *sizes,
 			      struct tick_clock *ticks, int *ret_fd);
-/* Returns whether rings without memory exist and one of the largest rings that have memory is in
- * use. */
+/* Returns whether some rings have no memory yet, and one of the largest rings with memory has been
+ * used. */
 bool peer_arena_needs_more(const struct peer_arena *arena);
 /* Gives more rings memory, piece by piece. A ring can be claimed once all of its memory is present.
  * Does nothing if all rings have memory. */
 void peer_arena_grow(struct peer_arena *arena, struct tick_clock *ticks);
 /* Copies records of the ring into its queue, up to `most` bytes or slightly more. Records of a late
- * peer are only counted, through `buffer`. Returns the queued bytes, without skipped pads. Counts
- * losses. */
+ * peer are copied to `buffer` and only counted. Returns the queued bytes, without skipped pads.
+ * Counts losses. */
 size_t peer_ring_drain(struct peer_ring *ring, enum ring_drain how, void *buffer, size_t n_bytes,
 		       uint64_t most);
 /* Returns the oldest record, or NULL. The record does not move when others are queued. */

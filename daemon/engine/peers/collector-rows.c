@@ -8,7 +8,7 @@
  * uses it. Counters of one process with the same group, name, unit and kind are one counter,
  * whichever thread defines them.
  * The process itself reports thread numbers, so each is checked to be a thread of that process. For
- * a process in another PID namespace, the side band maps only the pid. Each of its other threads
+ * a process in another PID namespace, only the pid is known in both namespaces. Each other thread
  * gets a separate row, with its tid in that namespace, until /proc shows which thread it is.
  * Invariants: (1) an id in a ring refers only to its producer's strings and counters
  *                 [test-engine-collectors-rows: ids]
@@ -449,8 +449,8 @@ static enum ring_fault add_mark(struct collector_producer *producer,
 
 /* ---- Logs ------------------------------------------------------------------------------------ */
 
-/* Returns the open log that this record belongs to; NULL if the record is a whole log. If all slots
- * are in use, drops the oldest log, whose end never arrived. */
+/* Returns the open log that this record belongs to; NULL if the record is a whole log, or the last
+ * part of a log that was dropped. If all slots are in use, drops the oldest open log. */
 static struct open_log *find_log(struct collector_producer *producer, const struct ring_log *log,
 				 bool more, uint64_t time_ns)
 {
@@ -721,7 +721,7 @@ static enum ring_fault add_allocation(struct collector_producer *producer,
 	return alloc_decoder_add(&producer->decoder, record);
 }
 
-/* Called before add_allocation(). Returns false if a long step comes first. */
+/* Called before add_allocation(). Returns false if a long step must finish first. */
 static bool run_heap(struct collector_producer *producer, uint64_t time_ns)
 {
 	struct collector_process *process = producer->process;
@@ -772,7 +772,7 @@ bool collector_producer_add(struct collector_producer *producer, const struct ri
 		return true;
 	if (adders[record->type] == add_allocation && !run_heap(producer, record->time_ns))
 		return false;
-	/* For allocations, the rows do this, for each thread that they name. */
+	/* For allocations, heap-rows.c does this, for each thread that its rows name. */
 	if (record->type != RING_ALLOC && record->type != RING_FREE_BLOCK)
 		tasks_need(process->rows->tasks, producer->thread);
 	*ret_fault = adders[record->type](producer, record);

@@ -68,11 +68,12 @@ void collector_process_done(struct collector_process *process);
 /* Binds `process` to the struct process that had its pid at time_ns, as far as the side band shows.
  * Returns false if no process had the pid. */
 bool collector_process_bind(struct collector_process *process, uint64_t time_ns);
-/* Called when all records of the process are rows and no more will come, because it or the session
- * ended. Returns false if there is more to do: call it again, and add nothing in between. */
+/* Called when all records of the process are rows and no more will come, because the process or the
+ * session has ended. Returns false if there is more to do: call it again, and add nothing in
+ * between. */
 bool collector_process_end(struct collector_process *process, uint64_t time_ns);
 
-/* Adds to the bytes that are kept for the process; `bytes` may be negative. */
+/* Adds to the number of bytes that are kept for the process; `bytes` may be negative. */
 void collector_process_charge(struct collector_process *process, int64_t bytes);
 /* Charges more bytes. Returns false if there is no room. */
 bool collector_process_reserve(struct collector_process *process, uint64_t bytes);
@@ -86,8 +87,8 @@ void collector_producer_unref(struct collector_producer *producer); /* NULL is a
 uint32_t collector_producer_tid(const struct collector_producer *producer);
 
 /* Turns a record into a row or a part of one. The process must be bound. *ret_fault: not
- * RING_FAULT_NONE if the record is false; then no row is added. Returns false, and does not add the
- * record, if a long step comes before it, of which a piece is done: call it again, and add nothing
- * else in between. */
+ * RING_FAULT_NONE if the record is false; then no row is added. Returns false without adding the
+ * record if a long step must finish first. Each call does a piece of that step: call it again, and
+ * add nothing else in between. */
 bool collector_producer_add(struct collector_producer *producer, const struct ring_record *record,
 			    enum ring_fault *ret_fault);

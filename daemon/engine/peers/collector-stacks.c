@@ -88,8 +88,8 @@ static bool is_same_file(const struct image *image, const struct image_key *key)
 	       (image->mapped.inode == 0 || key->inode == 0 || image->mapped.inode == key->inode);
 }
 
-/* Returns the image of an announced mapping: the side band's if it is the same file, or a new
- * one. */
+/* Returns the image of an announced mapping: the side band's if it is the same file, otherwise an
+ * image with only what was announced. Returns NULL for anonymous memory. */
 static struct image *find_image(struct collector_process *process,
 				const struct ring_image *announced, const struct image_key *key)
 {

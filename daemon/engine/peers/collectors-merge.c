@@ -3,10 +3,10 @@
  * Collectors, merge - drains rings into queues, merges the queues by time, and writes rows
  *
  * Each drain of a ring reports a time before which the ring adds no records. Rows are written up to
- * the earliest of these times, but not beyond the time that the side band has reached, because a
- * thread must be known before its records.
+ * the earliest of these times, but not beyond the time that the side band has reached, because the
+ * thread of a record must be known before its row.
  * A drain is due when a doorbell rings, when a ring was more than a third full at the last drain,
- * and in each round of the session. So idle processes cause no wake-ups of their own. Rings without
+ * and in each round of the session. So idle processes cause no additional wake-ups. Rings without
  * doorbells are polled.
  * The queues are bounded. When they are full, records of the processes that have queued the most
  * wait in their rings.
@@ -77,10 +77,10 @@ static uint64_t find_share(const struct collectors *collectors, const struct pee
 	return MAX_OF(of_all, most - MIN_OF(peer->queued_bytes, most));
 }
 
-/* Returns how many bytes to drain: usually a small piece, which becomes rows while it is in the
- * caches. It is the whole ring if the ring is filling or its rows lag behind, because the queue has
- * more room; or if there are many rings, because visiting all of them costs more than a piece. The
- * limits are TURN_BYTES and the peer's share, so that other producers do not wait too long. */
+/* Returns how many bytes to drain. Usually that is a small piece, which becomes rows while it is in
+ * the caches. The whole ring is drained if it is filling or its rows lag behind, because the queue
+ * has more room, and if there are many rings, because visiting all of them costs more than a piece.
+ * The limits are TURN_BYTES and the peer's share, so that other producers do not wait too long. */
 static uint64_t choose_most(const struct collectors *collectors, const struct peer_ring *ring,
 			    enum ring_drain how, uint64_t fill)
 {
@@ -176,7 +176,7 @@ static void drain_arena(struct collectors *collectors, struct peer *peer, struct
 	peer_arena_count_lost(peer, arena, now_ns);
 }
 
-/* Ignores a doorbell for a while if it keeps ringing without reason. Its rings are then drained by
+/* Ignores a doorbell for a while if it keeps ringing without reason. The arena is then drained by
  * the timer. */
 static void judge_doorbell(struct peer_arena *arena, uint64_t now_ns)
 {
@@ -475,7 +475,7 @@ static bool can_ring(const struct peer *peer, const struct peer_arena *arena, ui
 	       now_ns >= arena->deaf_until_ns;
 }
 
-/* Arms all doorbells. Returns whether a ring filled since its drain, when its doorbell was not
+/* Arms all doorbells. Returns whether a ring has filled since its drain, while its doorbell was not
  * armed. */
 static bool listen_to_all(struct collectors *collectors, uint64_t now_ns)
 {
@@ -504,7 +504,7 @@ static bool listen_to_all(struct collectors *collectors, uint64_t now_ns)
 	return is_full;
 }
 
-/* Returns whether the listed doorbells differ from the current ones. */
+/* Returns whether the list of doorbells must be set again: one has rung, or one is not armed. */
 static bool is_outdated(const struct collectors *collectors, uint64_t now_ns)
 {
 	size_t n = 0;
@@ -623,8 +623,8 @@ static void lose_peer(struct collectors *collectors, struct peer *peer)
 		}
 }
 
-/* Drops the queued records of each peer that has more bytes than this, because there is no time
- * left to write them. */
+/* Drops the queued records of each peer that has queued more than `more_than` bytes, because there
+ * is no time left to write them. */
 static void lose_queued(struct collectors *collectors, uint64_t more_than)
 {
 	for (guint i = 0; i < collectors->peers->len; i++)

@@ -103,8 +103,8 @@ bool collectors_wake(struct collectors *collectors, int fd)
 				    : NULL;
 
 	if (peer) {
-		/* The events are handled after all have been received: a descriptor number that is
-		 * closed between them may be reused. */
+		/* Only note the event. Handling it may close descriptors, and later events of the
+		 * same batch could then refer to reused numbers. */
 		peer->ended = peer->ended || fd == peer->pidfd;
 		peer->called = peer->called || fd == peer->connection;
 		return true;
@@ -194,7 +194,7 @@ static enum control_status make_arena(struct collectors *collectors, struct peer
 		return r == -EINVAL ? CONTROL_LIMIT : CONTROL_FAILED;
 	arena = peer->arenas[peer->n_arenas - 1];
 	arena->is_lossless = is_lossless(collectors, peer);
-	/* Get memory for all rings now, because this process does not wait for room in a ring. */
+	/* Get memory for all rings now if the process does not wait for room in a ring. */
 	while ((!arena->is_lossless || peer->wants & CONTROL_WANTS_ROOM) &&
 	       arena->memory.n_rings < arena->memory.n_places) {
 		peer_arena_grow(arena, collectors->options.ticks);
@@ -204,7 +204,8 @@ static enum control_status make_arena(struct collectors *collectors, struct peer
 	return CONTROL_OK;
 }
 
-/* Answers a request with an arena or an error. Returns false if the connection is now useless. */
+/* Answers a request, or the registration (NULL), with an arena or an error. Returns false if the
+ * connection is now useless. */
 static bool give_arena(struct collectors *collectors, struct peer *peer,
 		       const struct control_request *request)
 {
@@ -315,8 +316,8 @@ static bool is_used(const struct peer_arena *arena)
 	return is_used;
 }
 
-/* The process recorded nothing, because it could not map the arena or no longer waited for it. The
- * process itself reports the reason, but a lie affects only what the capture says about it. */
+/* The process recorded nothing, because it could not map the arena or no longer waited for it. A
+ * process may lie about that (is_used()), but this affects only what the capture says about it. */
 static void note_unused(struct peer *peer, uint64_t now_ns)
 {
 	if (peer->wants & CONTROL_WANTS_ALLOCATIONS) {
@@ -328,7 +329,7 @@ static void note_unused(struct peer *peer, uint64_t now_ns)
 	}
 }
 
-/* Called when no process maps the peer's memory any more, or when the peer must not be used. */
+/* Called when no process maps the peer's memory any more, or when the session ends. */
 static void end_peer(struct collectors *collectors, struct peer *peer)
 {
 	uint64_t now_ns = clock_now();
@@ -455,7 +456,7 @@ static void admit(struct collectors *collectors, struct peer *peer)
 	peer->state = PEER_ACTIVE;
 	if (peer->type->admit(collectors, peer))
 		return;
-	/* The process has its answer, or it does not read because it no longer waits. */
+	/* The process has received its answer, or no longer waits for one. */
 	lose_target(collectors, peer);
 	close_fds(collectors, peer);
 	peer->state = PEER_GONE;

@@ -108,15 +108,16 @@ void collectors_drain(struct collectors *collectors, uint64_t now_ns);
  * when the clock reaches until_ns. The side band must be applied up to limit_ns. */
 void collectors_emit(struct collectors *collectors, uint64_t limit_ns, uint64_t until_ns);
 /* Called after the functions above. Returns when to call them again, and stores the time of the
- * next drain in due_ns; UINT64_MAX: no peers. If nothing can be missed, drains after longest_ns. */
+ * next drain in due_ns; UINT64_MAX: no peers. If no record can be missed, the next drain is
+ * longest_ns after the last one. */
 uint64_t collectors_sleep(struct collectors *collectors, uint64_t now_ns, uint64_t longest_ns);
 /* Returns whether nothing waits and every new record goes to a ring with a working doorbell. */
 bool collectors_are_quiet(const struct collectors *collectors, uint64_t now_ns);
 /* Returns whether a process writes to a ring before its request for one has arrived. */
 bool collectors_miss_requests(const struct collectors *collectors);
-/* Called before collectors_finish() as long as it returns more than 0. Stops the producers, and
- * writes rows of some of their records until the clock reaches until_ns. Returns the bytes that are
- * left. Returns 0 if no process records allocations, because only allocations must be complete. */
+/* Called repeatedly before collectors_finish(), until it returns 0. Stops the producers, and writes
+ * rows of some of their records until the clock reaches until_ns. Returns the bytes that are left.
+ * Returns 0 if no process records allocations, because only allocations must be complete. */
 uint64_t collectors_finish_some(struct collectors *collectors, uint64_t until_ns);
 /* Stops the producers and writes rows of their records. Records that are not rows when the clock
  * reaches until_ns are lost. After half of that time, if processes with few queued records still

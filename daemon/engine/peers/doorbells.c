@@ -2,11 +2,11 @@
 /*
  * Doorbells - wakes the drain thread when a collector's ring fills
  *
- * A producer rings by waking a futex in shared memory (docs/ring.md, section 8). This thread sleeps
- * on up to DOORBELLS_MAX of these futexes, and on a word of its own that announces a new list. It
- * reports once per list, so a producer that rings endlessly wakes it no more often than the drain
- * thread sets a list. If the kernel has no futex_waitv(2), it reports nothing, and only the drain
- * thread's timer remains.
+ * A producer rings by waking a futex in shared memory (docs/ring.md, section 8). A separate thread
+ * sleeps on up to DOORBELLS_MAX of these futexes and on the word `changes`, which announces a new
+ * list. It reports once per list, so a producer that rings endlessly wakes the drain thread no more
+ * often than the drain thread sets a list. If the kernel has no futex_waitv(2), nothing is
+ * reported, and only the drain thread's timer remains.
  * Threads: run() is on its own thread, the rest on the drain thread. `lock` guards shared fields.
  */
 #include "daemon/engine/peers/doorbells.h"

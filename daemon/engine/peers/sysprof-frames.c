@@ -5,9 +5,9 @@
  * A frame has a header (length, CPU, pid, time, type) and a body of that type. All fields are in
  * native byte order and packed; texts have a fixed width and may lack their NUL. Marks, counters
  * and logs become records. Maps, forks and the like are ignored, because the side band reports them
- * better. Other frames (samples, allocations, JIT maps, files) count as lost, because no table has
- * them. Names become strings of the producer, in a fixed number of slots: a name that is not in its
- * slot is defined again, so that memory does not grow with the number of names. The record of a
+ * better. Other frames (samples, allocations, JIT maps, files) are not converted and count as lost.
+ * Names become strings of the producer, in a fixed number of slots: a name that is not in its slot
+ * is defined again, so that memory does not grow with the number of names. The record of a
  * span has the time of its end, because rows are ordered by end, and sysprof also writes the frame
  * then. A record whose time is before the previous one's, or in the future, gets the nearest valid
  * time; a span keeps its duration unless it ends in the future.
@@ -199,7 +199,7 @@ static enum sysprof_result add_mark(struct sysprof_frames *frames,
 		return SYSPROF_BAD;
 	n_message = strnlen(message, n_bytes - sizeof(*from));
 	begin_ns = positive(from->header.time_ns);
-	/* Both are below 2^63, so their sum cannot overflow. */
+	/* Times are below 2^63, so the sum of two cannot overflow. */
 	duration_ns = positive(from->duration_ns);
 	/* GTK's "mapped window" gives its start in microseconds. No real span is so old. */
 	is_span = from->duration_ns > 0 && begin_ns > (begin_ns + duration_ns) / 1000;
@@ -296,7 +296,8 @@ static enum sysprof_result add_counters(struct sysprof_frames *frames,
 	return frames->lost ? SYSPROF_REFUSED : SYSPROF_ADDED;
 }
 
-/* Uses the thread's own definition; without one, that of another thread of its process. */
+/* Sets a counter. If the thread has not defined it, uses another thread's definition. Returns false
+ * if there is none. */
 static bool set_counter(struct sysprof_frames *frames, struct sysprof_counters *counters,
 			uint32_t id, uint64_t value)
 {

@@ -14,7 +14,7 @@
 /* Converts the frames of one ring into records of profd's own rings. */
 struct sysprof_frames;
 
-/* The counters of a process: each thread may set counters that another one has defined. */
+/* The counters of a process: each thread may set counters that another thread has defined. */
 struct sysprof_counters;
 struct sysprof_counters *sysprof_counters_new(void);
 void sysprof_counters_free(struct sysprof_counters *counters); /* NULL is allowed */
@@ -30,15 +30,15 @@ void sysprof_frames_free(struct sysprof_frames *frames); /* NULL is allowed */
 
 enum sysprof_result {
 	SYSPROF_ADDED,   /* became a record, or was ignored */
-	SYSPROF_REFUSED, /* no table, or no room */
+	SYSPROF_REFUSED, /* not converted: a type that is not recorded, or no room */
 	SYSPROF_END,     /* the thread has ended */
 	SYSPROF_BAD,     /* not a valid frame */
 };
 
 /* Returns the length of the frame, a multiple of 8 and at most n; 0: not a frame. */
 size_t sysprof_frame_bytes(const uint8_t *frame, size_t n);
-/* Returns the pid in the frame, in the process's own PID namespace; 0: end of a thread, which has
- * no pid. */
+/* Returns the pid in the frame, in the process's own PID namespace; 0: the frame is the end of a
+ * thread, which has no pid. */
 int32_t sysprof_frame_pid(const uint8_t *frame);
 /* Converts a frame of n_bytes, 8-byte aligned, in private memory; its contents are not trusted. No
  * record will be later than now_ns. *ret_lost: number of items that did not become records. */

@@ -214,7 +214,7 @@ static uint32_t drain_some(struct peer_arena *arena, uint8_t *buffer, size_t n_b
 	if (arena->rings[0].reader.fault != RING_FAULT_NONE)
 		return 0;
 	if (good == 0) {
-		/* Resynchronize: the next frame will start at the current position. */
+		/* Skip all that is unread: the next frame will start at the writer's position. */
 		count_fault(arena, RING_FAULT_LENGTH);
 		good = fill;
 	}
