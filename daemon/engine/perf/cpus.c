@@ -28,7 +28,7 @@
 #define PACE_NS UINT64_C(50000000)
 #define PACE_COPIES 64 /* this many copies fill half of the ring; the engine wakes up then */
 /* Copy the stacks of all of the first PACE_FIRST sleeps, so that most places get a copy, unless
- * they are so frequent that the copies would fill the ring. */
+ * sleeps are so frequent that the copies would fill the ring. */
 #define PACE_FIRST 1000
 #define PACE_FIRST_PERIOD 11
 #define SILENT_NS UINT64_C(300000000) /* busy time in which hundreds of samples are due */
@@ -216,8 +216,8 @@ void cpus_add_missing(struct cpus *cpus, uint32_t number, uint64_t now_ns)
 	find_or_add(cpus, number)->gone_ns = now_ns;
 }
 
-/* Calls `act` for the CPU's events of this kind, except stopped ones. With per-task events, calls
- * it only for these. */
+/* Calls `act` for the CPU's events of this kind, except stopped ones, until it returns false. If
+ * the CPU has per-task events, calls it only for them. Returns whether all calls returned true. */
 static bool for_each_event(const struct cpu *cpu, enum event_kind kind,
 			   bool (*act)(int fd, void *data), void *data)
 {
@@ -259,8 +259,8 @@ void cpu_disable(struct cpu *cpu)
 	for_each_event(cpu, KIND_SIDE_BAND, disable, NULL);
 }
 
-/* Returns the first of the CPU's sources that copy stacks; n_sources if no source does. Per-task
- * events do not belong to the CPU. */
+/* Returns the position of the CPU's first source that copies stacks; n_sources if there is none, or
+ * if events are per task. */
 static uint32_t first_copies(const struct cpu *cpu)
 {
 	return !cpu->open || cpu->events || cpu->copies == 0 ? cpu->n_sources : cpu->copies - 1;
@@ -328,7 +328,8 @@ void cpu_stop_sleeps(struct cpu *cpu)
 	cpu->stopped = true;
 }
 
-/* Returns the lost records, the third value of ID | LOST; 0 on kernels before 6.0. */
+/* Returns the event's lost records: the third value if its read format is ID | LOST. Returns 0 on
+ * kernels before 6.0. */
 static uint64_t read_lost(int fd)
 {
 	uint64_t values[3];

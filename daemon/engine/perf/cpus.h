@@ -102,13 +102,13 @@ int cpu_copies_fd(const struct cpu *cpu);
  * count: their waits show another kind of stack, or none. Lost descriptions of interpreted
  * functions do not count, either. */
 uint64_t cpu_lost_samples(struct cpu *cpu, const struct ring *ring, uint64_t lost);
-/* Returns whether the kernel has lost records of the side band since the last call. It writes the
- * LOST record before the next record, which may come much later. False with per-task events, which
- * are too many to read. */
+/* Returns whether the kernel has lost records of the side band since the last call. The kernel
+ * writes a LOST record only before the next record, which may come much later. Returns false with
+ * per-task events, which are too many to read. */
 bool cpu_has_lost(struct cpu *cpu);
 /* Counts records that the kernel lost without a LOST record. */
 void cpu_add_lost(struct cpu *cpu, struct loss_table *losses, uint64_t now_ns);
-/* Counts samples that found no room in the ring as sampled time, so that their ticks do not also
+/* Counts samples that did not fit into the ring as sampled time, so that their ticks do not also
  * count as missed. Their LOST record may come much later. */
 void cpu_count_lost(struct cpu *cpu, uint64_t period_ns);
 void cpu_close(struct cpu *cpu);

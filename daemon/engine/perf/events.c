@@ -154,7 +154,7 @@ static bool is_excluded(const struct events *events, int position, const struct 
 	for (unsigned i = 0; i < n; i++)
 		numbers[i] = (struct probe_number){
 			.value = values[i].value,
-			/* the sign at this place of the probe; the type may differ at others */
+			/* at this place of the probe; the type may differ at its other places */
 			.is_signed = i < arguments->n ? arguments->arguments[i].is_signed
 						      : source->fields[i].is_signed,
 			.is_float = source->fields[i].kind == PROF_ARGUMENT_DOUBLE,
@@ -248,7 +248,8 @@ static void on_mmap(struct events *events, struct cpu *cpu, const struct record 
 		maps_insert(&process->maps, &mapping);
 	else
 		maps_insert_anonymous(&process->maps, &mapping, process->exe);
-	/* No sample hits this image: programs map a dump only to announce its path. */
+	/* No sample will need the row of this image: programs map a dump only to announce its
+	 * path. */
 	if (mapping.image && mapping.image->is_jit_dump)
 		output_need(events->tasks->output, &mapping.image->row);
 	/* The first file that exec maps is the program. */
@@ -288,7 +289,8 @@ static void on_task_exit(struct events *events, struct cpu *cpu, const struct re
 			      record->time_ns);
 }
 
-/* Returns a thread that is probably the last one that entered the CPU. */
+/* Returns the thread `tid`. This is probably the last one that entered the CPU, which needs no
+ * look-up. */
 static struct thread *thread_on(const struct events *events, const struct cpu *cpu, int32_t tid)
 {
 	struct thread *thread = cpu->switches.tid == tid ? cpu->switches.thread : NULL;

@@ -8,8 +8,8 @@
  *                 [test-engine-samples: two_interpreters]
  *             (3) samples that lack a function for which there was no room are counted
  *                 [test-engine-samples: full]
- *             (4) a sample from before a program's frames are read lacks functions only if its
- *                 native stack may have an activation of the interpreter
+ *             (4) a sample taken before a program's frames are read is reported as incomplete only
+ *                 if its native stack may have an activation of the interpreter
  *                 [test-engine-samples: before]
  *             (5) code that V8 generated for a function is not shown beside the function
  *                 [test-engine-samples: generated]
@@ -50,9 +50,10 @@ static unsigned rank(const struct process *process, const struct image *image)
 	       (image == process->program);
 }
 
-/* Returns the first part of the interpreter to be read; NULL: none is known. Of interpreters with
- * the same rank, the one at the highest address was usually mapped first. The file offset decides
- * between parts, because V8 maps a part of its file a second time. */
+/* Returns the first mapping of the interpreter to be read; NULL: no interpreter is known. Of
+ * interpreters with the same rank, chooses the one at the highest address, which was usually mapped
+ * first. Of the mappings of a file, chooses the one with the lowest file offset, because V8 maps a
+ * part of its file a second time. */
 static const struct mapping *choose(struct interpreted *interpreted, const struct process *process)
 {
 	const struct maps *maps = process->maps;
@@ -154,7 +155,8 @@ static struct interp_range moved(struct interp_range range, uint64_t bias)
 	return (struct interp_range){ range.start + bias, range.size };
 }
 
-/* Flags the chain as deeper if the native stack shows that callers are missing. */
+/* Finds the places of the interpreter's frames in the native stack. Returns false if a place is
+ * unknown. Flags the chain as deeper if the native stack shows that callers are missing. */
 static bool place_runs(struct interpreted *interpreted, const struct sample *sample)
 {
 	const struct unwind_stack *user = &sample->user;

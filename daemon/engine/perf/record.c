@@ -353,10 +353,10 @@ static size_t bytes_before_trailer(const struct perf_event_header *header)
 	return end ? (size_t)(end - (const char *)header) / 8 * 8 + 8 : bytes;
 }
 
-/* Reads the trailer of a record that is no sample. Returns false if the record is shorter. Events
- * of ENGINE_COPY_TYPE report losses and throttling in this ring, too, and their trailer has the
- * stream id between the time and the CPU. Such a record has only a fixed part, so its size shows
- * which trailer it has. */
+/* Reads the trailer of a record that is not a sample. Returns false if the record is too short.
+ * Events of ENGINE_COPY_TYPE also report losses and throttling, with a trailer that has the stream
+ * id between the time and the CPU. Such a record has only a fixed part, so its size shows which
+ * trailer it has. */
 static bool parse_trailer(const struct perf_event_header *header, struct trailer *ret_trailer)
 {
 	const size_t bytes = sizeof(*ret_trailer), before = offsetof(struct trailer, cpu);

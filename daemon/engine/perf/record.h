@@ -38,7 +38,7 @@ struct record_sample {
 		*registers; /* user-mode, in the order of regs.h; NULL: none, or a 32-bit program */
 	const uint8_t *stack; /* copy of the stack from the user's sp on, 8-byte aligned */
 	size_t stack_bytes;
-	const uint8_t *raw; /* fields of a tracepoint, or what the program for interpreters wrote */
+	const uint8_t *raw; /* fields of a tracepoint, or what the BPF program wrote */
 	uint32_t raw_bytes;
 	bool is_interpreted; /* `raw` is a struct interp_sample */
 	bool only_pc_sp;     /* the other registers are unknown */

@@ -261,8 +261,8 @@ static void receive_chain(struct samples *samples, struct chain *chain, struct s
 	};
 }
 
-/* Counts a stack by its quality. Frames of generated code are found by frame pointers. They are no
- * guess if the interpreter's own records gave the same functions. */
+/* Counts a stack by its quality. Frames of generated code are found by frame pointers. Such a stack
+ * is not guessed if the interpreter's own records gave the same functions. */
 static void count(struct samples *samples, const struct unwind_stack *user,
 		  enum prof_user_method method, enum prof_sample_interpreter interpreter)
 {

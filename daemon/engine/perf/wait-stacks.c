@@ -1,21 +1,21 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /*
- * Wait-stacks - which stack each wait shares, if it has none of its own
+ * Wait-stacks - finds a stack that a wait can share if its own stack is unknown
  *
  * A wait without its own stack shares the stack of another wait at the same program counter and
- * stack pointer, in the same process or in one that is related by forks without an exec since. It
- * shares that of the last such wait or, without one, of the first one within a second after it.
- * That wait is usually of the same thread, or of an earlier thread or process whose stack was in
- * the same memory, because servers start one for each request. A stack that was copied goes before
- * one that was read, which has no kernel frames. Otherwise, the wait shares the stack of a wait
- * whose stack pointer is at the same place in its page: stacks of threads are mapped at whole
- * pages, so the stack pointers of threads that make the same calls are at the same place.
- * Otherwise, the stack is unknown. Different callers may lead to one place, so a shared stack may
- * show another caller; but every Nth sleep is copied, whatever its stack is.
+ * stack pointer, in the same process or in one that is related by forks without an exec since. This
+ * is the last such wait or, if there is none, the first one within a second after it. It is usually
+ * of the same thread, or of an earlier thread or process whose stack was in the same memory,
+ * because servers start a thread or process for each request. A copied stack is preferred to one
+ * that was read, because only a copied stack has kernel frames. If there is no such wait, the wait
+ * shares the stack of a wait whose stack pointer is at the same place in its page: stacks of
+ * threads are mapped at whole pages, so the stack pointers of threads that make the same calls are
+ * at the same place. Otherwise, the stack is unknown. Different callers may lead to one place, so a
+ * shared stack may show another caller; but every Nth sleep is copied, whatever its stack is.
  * In an interpreted program, a place includes the interpreter's frames, which are merged into the
- * native frames of any wait with that program counter and stack pointer. They are not read for each
- * of the most frequent sleeps; a wait without them gets the last stack, whatever its interpreter's
- * frames are.
+ * native frames of any wait with that program counter and stack pointer. The interpreter's frames
+ * are not read for each of the most frequent sleeps; a wait without them gets the last stack at its
+ * program counter and stack pointer, whatever interpreter's frames it has.
  * Wakers share stacks in the same way.
  * Invariants: (1) a shared stack has the same program, program counter, stack pointer (at least
  *                 within its page) and, if they were read, frames of the interpreter
@@ -38,7 +38,7 @@ static uint64_t sp_in_page(const struct wait_code *code)
 	return code->sp % 4096;
 }
 
-/* `sp`: the code's, or sp_in_page(). */
+/* Returns where the stack at the code's place is kept. `sp`: code->sp, or sp_in_page(code). */
 static struct wait_stratum *stratum_of(const struct wait_stacks *stacks,
 				       const struct wait_code *code, uint64_t sp,
 				       uint32_t chain_hash)
@@ -197,7 +197,7 @@ static void add_own_stack(struct wait_stacks *stacks, struct wait_code *code)
 }
 
 /* Makes a stack for a code whose interpreter frames are known, from the native frames of another
- * code at the same place. Returns an empty one if the two do not fit together. */
+ * code at the same place. Returns an empty stratum if the frames do not fit together. */
 static struct wait_stratum borrow_native(struct wait_stacks *stacks, const struct wait_code *code)
 {
 	const struct wait_code *native = *native_of(stacks, code);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
-/* Wait-stacks - which stack each wait shares, if it has none of its own */
+/* Wait-stacks - finds a stack that a wait can share if its own stack is unknown */
 #pragma once
 
 #include "daemon/engine/perf/wait.h"
@@ -18,8 +18,8 @@ void wait_stacks_done(struct wait_stacks *stacks);
  * later, for many codes at once, so the choice is made now. */
 void wait_stacks_offer(struct wait_stacks *stacks, struct wait_code *code);
 /* Finds the code's stack. Sets `stack`, `method`, `stop` and `interpreter` of *ret_found. A copied
- * stack without interpreter frames is replaced by the shared one if that has them, and equal native
- * frames. */
+ * stack without interpreter frames is replaced by the shared stack if the shared stack has
+ * interpreter frames and the same native frames. */
 enum prof_stack_source wait_stacks_find(struct wait_stacks *stacks, struct wait_code *code,
 					struct wait_stratum *ret_found);
 /* Returns whether a better stack for the code may still come. */

@@ -15,7 +15,7 @@ struct wait_stratum {
 	uint32_t chain_hash;           /* hash of the interpreter's frames; 0: any frames */
 	uint32_t native_hash;          /* interpreted processes: hash of the other frames */
 	uint32_t origin, epoch, stack; /* ids; epoch 0: empty */
-	uint32_t call; /* string: call in which a stack without kernel frames was read; 0: none */
+	uint32_t call; /* string id of the call in which the stack was read; 0: it was copied */
 	uint8_t method, stop, interpreter;
 	bool is_waker;
 };

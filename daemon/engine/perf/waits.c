@@ -10,10 +10,10 @@
  * If a thread still sleeps and its stack was not copied, its stack is requested
  * (daemon/files/stack.c). The stack is used if, according to the switches, the thread did not run
  * between the start of the wait and the reading. If switches were lost since the start, on any CPU,
- * it may have run, and the stack is not used. Threads that have slept since before the recording
- * get a stack in this way, too. So do all threads if the user may not record the tracepoint. The
- * answer also has the names of the system call and of its descriptor's object. These are requested
- * for long waits with a copied stack, too, if there is room.
+ * the thread may have run, and its stack is not used. Threads that have slept since before the
+ * recording get a stack in this way, too. So do all threads if the user may not record the
+ * tracepoint. The answer also has the names of the system call and of its descriptor's object.
+ * These are requested for long waits with a copied stack, too, if there is room.
  * A thread that ends a wait is its waker. Two events report it, as they report sleeps: one with the
  * registers and, for some wakers, one with a copy of the stack. Two such records belong to one
  * waking if no other waking on the CPU is between them. If an interrupt wakes a thread, the
@@ -104,8 +104,8 @@ static struct wait *next_wait(struct waits *waits, struct thread *thread)
 
 /* ---- rows ------------------------------------------------------------------------------------ */
 
-/* Returns the cgroup's path as a string of the output; 0: unknown. If a thread has no sample, it is
- * the cgroup of its process when /proc was read. */
+/* Returns the id of the cgroup's path as a string; 0: unknown. For a thread without samples, the
+ * cgroup is that of its process when /proc was read. */
 static uint32_t cgroup_of(const struct waits *waits, const struct wait *wait)
 {
 	const struct thread *thread = wait->code.thread;
@@ -455,7 +455,7 @@ static bool receive(struct waits *waits, struct wait *wait, const struct snapsho
 	    is_unverified(waits, wait) || (wait->end_ns && wait->end_ns <= stack.done_ns) ||
 	    (wait->code.has_registers && (wait->code.pc != stack.pc || wait->code.sp != stack.sp)))
 		return false;
-	/* A page fault is no system call, and has no argument. */
+	/* A page fault is not a system call, and has no argument. */
 	wait->has_argument = stack.syscall[0];
 	wait->syscall = wait->has_argument ? g_strndup(stack.syscall, sizeof(stack.syscall))
 					   : g_strdup("page fault");
@@ -605,7 +605,7 @@ void waits_sleep(struct waits *waits, struct thread *thread, const struct record
 	const uint64_t *registers = record->sleep.registers;
 	struct wait *wait = next_wait(waits, thread);
 
-	/* A sleep is reported once: see waits_copy(). */
+	/* A reported wait is of an earlier sleep, whose switch was lost. */
 	if (wait->is_reported)
 		wait = add_wait(waits, thread);
 	wait->state = state_of(record->sleep.state);

@@ -46,7 +46,8 @@ void waits_wake(struct waits *waits, uint32_t cpu, struct thread *thread, struct
  * waits_wake(), or of its next one. */
 void waits_copy_waker(struct waits *waits, uint32_t cpu, struct thread *thread,
 		      const struct record *record);
-/* Called when the thread has left the CPU and sleeps, or was preempted after all. */
+/* Called when the thread has left the CPU: waits_begin() if it sleeps, waits_drop() if it was
+ * preempted after all. */
 void waits_begin(struct waits *waits, struct thread *thread, uint32_t cpu, uint64_t time_ns);
 void waits_drop(struct waits *waits, struct thread *thread);
 /* Called when switches on any CPU may have been lost, until this time. */
