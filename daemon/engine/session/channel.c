@@ -2,9 +2,9 @@
 /*
  * Channel - messages to and from the broker
  *
- * A datagram is a message. This file checks lengths, so callers see whole messages only; the caller
- * checks whether a body fits its type. Sending never blocks, because a broker that does not read
- * must not stop the draining.
+ * Each datagram is one message. This file checks lengths, so callers receive only whole messages;
+ * the caller checks whether a body fits its type. Sending never blocks, because a broker that does
+ * not read must not stop the draining.
  * Invariants: (1) every received descriptor is closed or taken once
  *                 [test-engine-session: descriptors]
  *             (2) messages keep their order                         [test-engine-session: waiting]

@@ -17,7 +17,7 @@ struct channel {
 struct channel_message {
 	uint32_t type;
 	uint32_t length;
-	const uint8_t *body; /* 8-byte aligned, valid until the next call */
+	const uint8_t *body; /* 8-byte aligned, valid until the next channel_receive() */
 	int fds[MESSAGE_MAX_FDS];
 	size_t n_fds;
 };
@@ -30,7 +30,7 @@ void channel_done(struct channel *channel);
  * closes those that the caller did not take, that is, did not set to -1. */
 enum channel_result channel_receive(struct channel *channel, struct channel_message *ret_message);
 void channel_message_done(struct channel_message *message);
-/* Does not block: bytes that the socket does not accept wait for channel_flush(). `more` is
+/* Does not block: a message that the socket does not accept waits for channel_flush(). `more` is
  * appended to the body. */
 void channel_send(struct channel *channel, enum message_type type, const void *body, size_t length,
 		  const void *more, size_t more_length);

@@ -7,7 +7,7 @@
  * the rings are drained past the time at which it arrived.
  * Invariants: (1) a record older than an answer is handled before it
  *                 [test_targets: test_exec_chain]
- *             (2) an answer that was not requested ends the session
+ *             (2) an invalid answer, or one before the first request, ends the session
  *                 [test-engine-session: protocol]
  * Runs on the drain thread only.
  */
@@ -23,8 +23,9 @@
 
 #define MAX_ANSWERS 1024 /* each one holds a descriptor */
 #define RESCAN_NS UINT64_C(2000000000)
-/* Waits are not written before their stacks. The broker waits 1 s for a process that does not
- * answer (daemon/broker/files.c), and then reads the others. */
+/* Limit for an answer with stacks, because waits are not written before their stacks are known. The
+ * broker waits 1 s for a process that does not answer (daemon/broker/files.c), and then reads the
+ * others. */
 #define STACKS_PATIENCE_NS UINT64_C(3000000000)
 #define MAX_QUERIES 64u /* requests for single processes at once */
 #define QUERIES_A_CHECK \

@@ -34,6 +34,6 @@ bool sampling_receive_switch(struct sampling *sampling, GError **error);
 void sampling_read_ticks(struct sampling *sampling);
 /* Adds the ticks missed until now_ns to the losses. */
 void sampling_add_missed(struct sampling *sampling, uint64_t now_ns);
-/* Compares the ticks due in the last sampled interval with those taken, once the rings are drained
- * past its end; UINT64_MAX: in any case. */
+/* Compares the ticks due in the last sampled interval with those taken, if the rings are drained
+ * past the end of the interval. drained_ns: UINT64_MAX: compares in any case. */
 void sampling_compare_ticks(struct sampling *sampling, uint64_t drained_ns);

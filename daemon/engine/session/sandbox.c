@@ -12,7 +12,8 @@
  * libc opens its message catalog when it first translates an error or a failed assertion. For
  * errors the engine avoids this (prof_strerror() opens no files). A failed assertion must not look
  * like an attack, so its text is translated once before the filter is installed.
- * Invariants: (1) open, connect, socket, execve, ptrace, clone fail or kill   [test-engine-sandbox]
+ * Invariants: (1) open, connect, socket, execve, ptrace, clone fail, or kill the engine
+ *                 [test-engine-sandbox]
  *             (2) after sandbox_drop_privileges no capability set has a bit   [test-engine-sandbox]
  *             (3) memory is never executable                                  [test-engine-sandbox]
  *             (4) memory, processes and the file's size are limited  [test-engine-sandbox: limits]

@@ -142,8 +142,8 @@ static void open_side_band(struct session *session)
 	receive_sources(session);
 }
 
-/* Notes lost switches before the answers up to limit_ns are applied, because these may have stacks
- * of waits. */
+/* Notes lost switches before the answers up to limit_ns are applied, because an answer may have
+ * stacks of waits. */
 static void note_lost_switches(struct session *session, uint64_t limit_ns)
 {
 	if (!session->events.waits || proc_queries_answered_ns(&session->queries) > limit_ns)
@@ -319,7 +319,7 @@ static void request_image(struct image *image, const struct mapping *mapping, in
 		     image->path, request.path_bytes);
 }
 
-/* Receives the identity of a hit file, and a descriptor if its frames are to be walked. */
+/* Receives the identity of a requested file, and a descriptor if the file is to be read. */
 bool session_receive_image(struct session *session, struct channel_message *message, GError **error)
 {
 	struct message_image answer;
@@ -331,12 +331,12 @@ bool session_receive_image(struct session *session, struct channel_message *mess
 	image = images_by_id(&session->images, answer.image_id);
 	if (!image)
 		return true;
-	/* The broker opens only a few files at a time. The next hit requests this one again. */
+	/* The broker opens only a few files at a time. The next hit requests the file again. */
 	if (answer.error == EAGAIN) {
 		image->requested = false;
 		return true;
 	}
-	/* The next hit by another process requests it again. */
+	/* The process has ended. The next hit by another process requests the file again. */
 	if (answer.error == ESRCH && image->n_ended < UINT8_MAX) {
 		image->requested = false;
 		image->ended_pid = image->requested_pid;
@@ -449,7 +449,8 @@ static void open_samples(struct session *session)
 	if (session->config.stack_bytes) {
 		parts = UNWIND_TABLES_TABLE;
 		samples_unwind(&session->samples, session->tables, session->config.stack_bytes);
-		/* Only the registers of sleeping threads may be unknown. */
+		/* The sizes of frames are needed only if registers are unknown, as those of
+		 * sleeping threads may be. */
 		if (session->config.off_cpu)
 			parts |= UNWIND_TABLES_FRAMES;
 	}

@@ -3,9 +3,9 @@
  * Session, its start - from the first message to the first sample
  *
  * CONFIG opens the capture, each CPU message maps rings, and START enables the side band and
- * requests a snapshot of /proc, unless the broker has already done both. Until the snapshot
- * arrives, records stay in the rings. It is then applied, and sampling is enabled; side-band
- * records that are older than the snapshot are recognized by their time.
+ * requests a snapshot of /proc. The broker may have enabled the side band and read the snapshot
+ * before. Until the snapshot arrives, records stay in the rings. Then it is applied, and sampling
+ * is enabled; side-band records that are older than the snapshot are recognized by their time.
  * Mapping a large ring takes a millisecond. If the broker has enabled the side band, it keeps its
  * own mappings until STARTED. In this case the sample rings, like everything that the first sample
  * does not need, are set up only after the events have been enabled.

@@ -172,7 +172,7 @@ bool session_apply_answers(struct session *session, uint64_t drained_ns, GError 
 
 static bool on_snapshot(struct session *session, struct channel_message *message, GError **error)
 {
-	/* The initial state is applied at once: nothing is drained before. */
+	/* The first snapshot is applied at once, because nothing is drained before it. */
 	return proc_queries_receive(&session->queries, message, error) &&
 	       (session->state != SESSION_SCANNING ||
 		session_apply_answers(session, UINT64_MAX, error));
@@ -208,7 +208,8 @@ void session_notify_progress(struct session *session)
 }
 
 #define IN(state) (1u << SESSION_##state)
-#define AT_END (1u << 31) /* while the recording is completed; then a wrong message is no failure */
+/* While the recording is completed. A wrong message is then ignored. */
+#define AT_END (1u << 31)
 
 static const struct {
 	const char *name;
@@ -275,8 +276,8 @@ static bool is_quiet(const struct session *session, uint64_t now_ns)
 	return proc_queries_are_quiet(&session->queries);
 }
 
-/* Returns whether stacks of waits are only read, not copied: they must be read before a wait
- * ends. */
+/* Returns whether stacks of waits are only read, not copied. Rounds must then be frequent, because
+ * a stack must be read before its wait ends. */
 static bool reads_waits(const struct session *session)
 {
 	for (uint32_t i = 0; i < session->config.n_sources; i++)
@@ -474,7 +475,8 @@ static int timeout_ms(struct session *session)
 
 /* ---- The end --------------------------------------------------------------------------------- */
 
-/* Adds rows that the writer could not write, which are in the file's loss table, to the summary. */
+/* Adds rows that the writer could not write to the summary. The file's loss table already has
+ * them. */
 static void add_writer_losses(struct session *session)
 {
 	const GArray *losses = writer_losses(session->writer);
@@ -519,8 +521,8 @@ static void send_finished(struct session *session, bool whole)
 	channel_end(&session->channel, SEND_PATIENCE_MS);
 }
 
-/* Chooses the reason for the end. A writer error overrides any other reason; an internal failure
- * overrides all but that. */
+/* Chooses the reason for the end: a writer error; without one, an internal failure; otherwise the
+ * reason that was given. */
 static void choose_reason(struct session *session)
 {
 	int error = writer_error(session->writer);

@@ -77,7 +77,7 @@ struct session {
 	struct waits waits;
 	struct interpreted_code interpreted_code;
 	struct interpreted *interpreted; /* NULL: interpreters are not read */
-	GPtrArray *unread;               /* reasons why interpreters are not read, and NULL */
+	GPtrArray *unread; /* reasons why interpreters are not read; NULL-terminated */
 	struct loss_table losses;
 	struct cpus cpus;
 	struct events events;
@@ -108,8 +108,8 @@ struct session {
 	GError *failure; /* the error that ended the session; NULL: none */
 };
 
-/* All threads of a session except the drain thread. They must be created before the filter is
- * installed. */
+/* All threads of a session except the drain thread. They must be created before
+ * sandbox_filter(). */
 struct session_threads {
 	struct writer *writer;
 	struct unwind_tables *tables;
@@ -123,7 +123,7 @@ void session_threads_free(struct session_threads *threads);
 void session_init(struct session *session, int socket, const struct session_threads *threads,
 		  const uint8_t *boot_id);
 void session_done(struct session *session);
-/* Returns after the session has ended and FINISHED has been sent. */
+/* Returns after the session has ended and FINISHED has been sent: false if the session failed. */
 bool session_run(struct session *session);
 
 /* session.c */
