@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /*
- * Go frames - from .gopclntab to .debug_frame
+ * Go frames - makes .debug_frame from .gopclntab
  *
  * Writes one CIE and one FDE per function, in DWARF 3. A Go function only moves the stack pointer.
  * Its return address is on the stack, above the frame (x86-64); or at sp once there is a frame, and

@@ -484,8 +484,8 @@ bool unwind_file_address(const struct unwind_file *file, uint64_t offset, uint64
 
 /* ---- Frames ---- */
 
-/* Returns whether a function sets fp before this address: from there on, the CFA is computed from
- * fp instead of sp. */
+/* Returns whether the instruction before this address sets fp: from here on, the CFA is computed
+ * from fp instead of sp. */
 static bool sets_fp(const struct unwind_table *table, uint64_t address)
 {
 	const struct cfi_rule *rule = table_get(table, address);
@@ -495,7 +495,7 @@ static bool sets_fp(const struct unwind_table *table, uint64_t address)
 	       before->fp == CFI_AT_CFA && before->cfa_offset == rule->cfa_offset;
 }
 
-/* Finds the last address up to this one before which a function sets fp. */
+/* Finds the last address up to `address` for which sets_fp() is true. */
 static bool find_fp_set(const struct unwind_table *table, uint64_t address, uint64_t *ret_set)
 {
 	uint64_t page = MIN_OF((address - table->base) / TABLE_PAGE + 1, (uint64_t)table->n_pages);

@@ -28,7 +28,7 @@ struct unwind_file {
 struct unwind_source {
 	int fd; /* -1: use `bytes` */
 	const uint8_t *bytes;
-	size_t size; /* of `table`, in bytes */
+	size_t size; /* of `bytes` */
 };
 
 /* Reads the file and compiles its CFI, with at most max_bytes of memory. On failure returns NULL,

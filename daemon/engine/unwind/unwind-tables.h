@@ -8,7 +8,7 @@
 /* The unwind tables of a session, and the thread that compiles them. */
 struct unwind_tables;
 
-/* Parts of a file that can be determined. image.program always is. */
+/* Parts of a file that can be determined. image.program is always determined. */
 enum unwind_tables_part {
 	UNWIND_TABLES_TABLE = 1,       /* image.unwind or image.jit */
 	UNWIND_TABLES_INTERPRETER = 2, /* image.runtime */
@@ -29,7 +29,7 @@ void unwind_tables_free(struct unwind_tables *tables);
 
 /* Returns a descriptor that is readable when unwind_tables_receive() has work. */
 int unwind_tables_fd(const struct unwind_tables *tables);
-/* From now on, only these parts are determined. At first, all are. */
+/* From now on, only these parts of new files are determined. Initially, all parts are. */
 void unwind_tables_limit(struct unwind_tables *tables, unsigned int parts);
 /* Requests the parts of an image's file. Takes ownership of `fd`. The image's identity must be
  * known; if its file was read already, the image gets the parts at once. */

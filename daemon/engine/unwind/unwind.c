@@ -10,9 +10,9 @@
  * the root was seen often enough, always with the same caller. Otherwise the kernel's chain of
  * frame pointers may continue from the last frame (`fp-repaired`): if, according to the CFI, every
  * function from that frame to the last but one had set up its frame pointer, the chain skips no
- * function. If only pc and sp are known, a function whose CFI needs fp has it at a distance from sp
- * that its prologue contains. A walk from there is used only if it reaches the root by CFI (also
- * `fp-repaired`).
+ * function. If only pc and sp are known and a function's CFI needs fp, fp is computed from sp and a
+ * distance that the function's prologue contains. A walk with this fp is used only if it reaches
+ * the root by CFI (also `fp-repaired`).
  * Invariants: (1) no sample causes a read outside its copy  [fuzz_walk]
  *             (2) a stitched stack never has method `cfi`, nor frames of another thread
  *                 [test-engine-unwind: stitch]
@@ -20,7 +20,7 @@
  *                 [test-engine-unwind: stitch]
  *             (4) a walk with last_chance always ends, even without a table
  *                 [test-engine-unwind: waits]
- *             (5) a stack of which only pc and sp were known is never a wrong one with method `cfi`
+ *             (5) a stack walked from pc and sp alone is never wrong if its method is `cfi`
  *                 [test-engine-unwind: from_sp]
  * Runs on the drain thread only.
  */
@@ -469,7 +469,7 @@ static bool compute_fp(struct unwind_lane *lane, const struct walk_frame *frame,
  * aligned, and higher if the call has arguments on the stack. An address below the right fp is that
  * of an argument or a saved register, not of a frame; one above it may be the frame of an outer
  * function. So the lowest fp is used from which the walk reaches the root, each step by CFI.
- * Returns whether there is one; if not, the frames are the same as before.
+ * Returns whether there is such an fp; if not, the frames are the same as before.
  */
 static bool walk_from_sp(struct unwind_lane *lane, struct walk_job *job)
 {
@@ -481,8 +481,8 @@ static bool walk_from_sp(struct unwind_lane *lane, struct walk_job *job)
 		return false;
 	least = (least + FRAME_ALIGN - 1) & ~(uint64_t)(FRAME_ALIGN - 1);
 	repeated.walk.fp_unknown = false;
-	/* With this set, the walk would end at the address of any function, as if that were the
-	 * root. */
+	/* If finds_contexts were set, the walk would end at the address of any function, as if that
+	 * were the root. */
 	repeated.walk.finds_contexts = false;
 	for (fp = least; fp - least <= MAX_ARGUMENT_BYTES; fp += FRAME_ALIGN) {
 		repeated.registers.fp = fp;
