@@ -5,13 +5,14 @@
  * A BPF program runs when a sample is taken. In a process of its table it reads the interpreter's
  * list of frames from the process's memory, and writes the sample with a struct interp_sample as
  * its raw data, instead of the sample that the kernel would have written. When a thread is about to
- * sleep, a second program does the same, in a record of its own before the kernel's. A new code
- * object is described by a struct interp_code in an earlier record. The bytes of all records come
- * from the process, so nothing in them is trusted. Interpreters of one family have the same kinds
- * of frames and code objects; a family has a walker, which is a program for samples and one for
- * sleeps.
+ * sleep, a second program reads the frames, and writes them in a separate record before the
+ * kernel's. A new code object is described by a struct interp_code in an earlier record. The bytes
+ * of all records come from the process, so nothing in them is trusted. Interpreters of one family
+ * have the same kinds of frames and code objects; each family has a walker, which consists of a BPF
+ * program for samples and one for sleeps.
  *
- * Raw data in a perf record is aligned to 4 bytes only. Included by BPF code, so without libc.
+ * Raw data in a perf record is aligned to 4 bytes only. BPF code includes this header, so it does
+ * not use libc.
  */
 #pragma once
 
@@ -50,8 +51,8 @@ enum interp_family {
 		[INTERP_PERL] = "perl", [INTERP_V8] = "javascript",                       \
 	}
 
-/* A version is MAJOR.minor. V8 has several major versions, and minor ones of one digit, so its
- * `minor` has both (V8_VERSION()). That of CPython also has CPYTHON_FREE_THREADED. */
+/* A version is MAJOR.minor. V8 has several major versions, and minor versions of one digit, so its
+ * `minor` has both (V8_VERSION()). CPython's `minor` may also have CPYTHON_FREE_THREADED. */
 static inline unsigned interp_major(enum interp_family family, unsigned minor)
 {
 	static const unsigned majors[INTERP_FAMILIES] = {
@@ -263,8 +264,8 @@ enum interp_v8_kind {
 	INTERP_V8_MODULE, /* code of a file outside of functions */
 };
 
-/* Ruby's `lines` begin with this. The line numbers follow, as __u32, then the set of positions, as
- * Ruby keeps it (ruby-lines.c). */
+/* Ruby's `lines` begin with this struct. The line numbers follow, as __u32, then the set of
+ * positions, as Ruby keeps it (ruby-lines.c). */
 struct interp_ruby_lines {
 	__u32 n; /* number of line numbers that the iseq has */
 	__u32 n_read;

@@ -52,8 +52,8 @@ enum message_type {
 	 * are expected */
 	MESSAGE_IMAGE,
 	MESSAGE_EVENTS, /* with per-task events, before START: struct message_event, one per fd */
-	/* struct message_peer, fds: its connection; a pidfd unless it has exited. PEER_REFUSED:
-	 * none */
+	/* struct message_peer, fds: the connection of the process, and a pidfd unless it has
+	 * exited; without fds if PEER_REFUSED */
 	MESSAGE_PEER,
 	/* before START, fd: a socket whose peer enables and disables sampling
 	 * (libcollector/control.h); initially disabled */
@@ -66,9 +66,9 @@ enum message_type {
 	/* before START: struct message_arguments; one for each place of a probe */
 	MESSAGE_ARGUMENTS,
 	/* OUTPUTS: struct message_outputs for each CPU, fds: the events that write samples and code
-	 * objects. NO_OUTPUTS: text that says why frames are not read. Either one answers the first
-	 * INTERPRETED; NO_OUTPUTS also answers the first INTERPRETED of a family that the kernel
-	 * refuses. With per-task events, OUTPUTS come before START. */
+	 * objects. NO_OUTPUTS: text that says why interpreters are not read. Either message answers
+	 * the first INTERPRETED; NO_OUTPUTS also answers the first INTERPRETED of a family that the
+	 * kernel refuses. With per-task events, OUTPUTS come before START. */
 	MESSAGE_OUTPUTS,
 	MESSAGE_NO_OUTPUTS,
 	/* engine to broker */
@@ -82,7 +82,7 @@ enum message_type {
 	/* struct message_usage_request; the answer, if any, is a SNAPSHOT */
 	MESSAGE_USAGE_REQUEST,
 	MESSAGE_OBEYED, /* PAUSE or RESUME has taken effect; one for each, in order */
-	/* struct message_interpreted; repeated if it came before the last OUTPUTS */
+	/* struct message_interpreted; sent again after the last OUTPUTS */
 	MESSAGE_INTERPRETED,
 };
 
@@ -99,8 +99,9 @@ struct message {
 #define ENGINE_STACK_SAMPLE_TYPE \
 	(ENGINE_SAMPLE_TYPE | PERF_SAMPLE_REGS_USER | PERF_SAMPLE_STACK_USER)
 /* sample_type of the event that copies the stacks of sleeping threads. If its samples had a period,
- * the kernel would ignore the tracepoint's fixed period. So the stream id takes the place of the
- * CPU, and the CPU that of the period, and records are parsed like other samples. */
+ * the kernel would ignore the tracepoint's fixed period. So they have a stream id instead: the
+ * stream id is where other samples have the CPU, and the CPU where they have the period. So records
+ * are parsed like other samples. */
 #define ENGINE_COPY_TYPE(type) (((type) & ~(uint64_t)PERF_SAMPLE_PERIOD) | PERF_SAMPLE_STREAM_ID)
 /* With has_fields, every sample has PERF_SAMPLE_RAW in addition, after the call chain. */
 /* sample_type of side-band events; every record ends with tid, time, cpu, identifier */
@@ -120,8 +121,9 @@ struct message {
 #define ENGINE_SLEEP_TYPE (ENGINE_WAKEUP_TYPE | PERF_SAMPLE_REGS_USER)
 #define ENGINE_SLEEP_STATE_OFFSET 32 /* offset of the state, of 8 bytes, in these fields */
 
-/* Records of sched:sched_waking are of ENGINE_SLEEP_TYPE too, in the side band's ring, with the
- * registers of the thread that wakes another (regs_waking_mask()), and the fields of sched_wakeup.
+/* Records of sched:sched_waking have ENGINE_SLEEP_TYPE, too. They are in the side band's ring, with
+ * the registers of the thread that wakes another (regs_waking_mask()), and the fields of
+ * sched_wakeup.
  * sched_wakeup occurs where the woken thread will run, sched_waking in the waker. */
 #define ENGINE_FLAGS_OFFSET \
 	2 /* offset of the context's flags, a byte, in any tracepoint's fields */
@@ -180,13 +182,13 @@ struct message_config {
 	/* bytes after this struct, which become metadata rows: struct message_metadata, key, value,
 	 * … */
 	uint32_t metadata_bytes;
-	/* 1: per-task events, which come with EVENTS; the events of CPU only own the rings */
+	/* 1: events are per task, and sent with EVENTS; the events of CPU only have the rings */
 	uint32_t by_task;
 	uint32_t policy;  /* enum engine_policy */
 	uint32_t session; /* number of the session, for processes that register */
 	uint32_t memory;  /* 1: allocations are expected, and memory usage is recorded */
-	/* allocations are expected of this process and its descendants; 0: of the targets and
-	 * theirs */
+	/* allocations are expected of this process and its descendants; 0: of the targets and their
+	 * descendants */
 	int32_t memory_pid;
 	uint32_t process_counters; /* 1: record I/O, faults, descriptors, … of the targets */
 	uint32_t is_command;       /* 1: the targets were started for this session */
@@ -270,15 +272,16 @@ struct message_metadata {
 	uint32_t key_bytes, value_bytes;
 };
 
-/* A ring is mapped with 1 + ring_pages pages; the broker has mapped each ring once before. The
- * sources write into the first source's ring. But if copy_pages is not 0, those that copy stacks of
- * waits write into a second ring, which belongs to the first of them. (PERF_EVENT_IOC_SET_OUTPUT is
- * done.) With per-task events, the events deliver nothing, and there is one event for each ring. */
+/* A ring of n pages is mapped with 1 + n pages; the broker has mapped each ring once before. The
+ * sources write into the first source's ring. But if copy_pages is not 0, the sources that copy
+ * stacks of waits write into a second ring, that of the first such source.
+ * (PERF_EVENT_IOC_SET_OUTPUT is done.) With per-task events, these events deliver nothing, and
+ * there is one for each ring. */
 struct message_cpu {
 	uint32_t cpu;
 	uint32_t side_band_pages;
 	uint32_t sample_pages; /* 0: no sampling */
-	uint32_t copy_pages;   /* 0: copies of stacks have no ring of their own */
+	uint32_t copy_pages;   /* 0: copies of stacks have no separate ring */
 	uint32_t n_sources, pad;
 	uint64_t source_ids[ENGINE_MAX_SOURCES]; /* PERF_EVENT_IOC_ID */
 	uint64_t side_band_id;
@@ -306,7 +309,8 @@ struct message_interpreted {
 	uint32_t sleeps; /* 0: stop reading frames before sleeps, for all processes */
 	int32_t pid;
 	uint32_t family; /* enum interp_family; 0: none is added now */
-	/* enum interp_family of a process that is expected soon, to load its programs; 0: none */
+	/* enum interp_family whose BPF programs to load, because a process that needs them is
+	 * expected soon; 0: none */
 	uint32_t expected;
 	uint32_t minor;        /* as in interp_major() */
 	uint64_t addresses[4]; /* as in struct interp_process */
@@ -452,7 +456,8 @@ struct snapshot_mapping {
 };
 
 /* Requests the file that `pid` maps executably at start-end. The broker opens map_files/START-END
- * in /proc/PID, else the path below the process's root, and keeps the fd for OpenImage. */
+ * in /proc/PID or, if that fails, the path below the process's root. It keeps the fd for
+ * OpenImage. */
 struct message_image_request {
 	uint64_t image_id; /* id of the image row; unique in a session */
 	uint64_t start, end;
@@ -473,7 +478,7 @@ struct message_image {
 	uint32_t pad;
 };
 
-/* Rights of the file that exec gives to a process: by owner, group, or capabilities. */
+/* Rights that exec of the file gives to a process: by owner, group, or capabilities. */
 #define MESSAGE_IMAGE_SETUID 0x1u
 #define MESSAGE_IMAGE_SETGID 0x2u
 #define MESSAGE_IMAGE_CAPABILITIES 0x4u

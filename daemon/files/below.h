@@ -3,6 +3,7 @@
 
 #include <stdbool.h>
 
-/* Opens the file of an absolute path below a directory, by O_PATH. Returns 0 or an errno: ELOOP for
- * a symbolic link, EXDEV for "..". `careful`: fails with EACCES on filesystems with a server. */
+/* Opens the file at an absolute path below a directory, with O_PATH. Returns 0 or an errno: ELOOP
+ * for a symbolic link, EXDEV for "..". `careful`: fails with EACCES on filesystems with a
+ * server. */
 int below_open(int root, const char *path, bool careful, int *ret_handle);

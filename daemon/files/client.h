@@ -20,6 +20,6 @@ struct client {
 void client_init(struct client *client, uid_t uid);
 /* Returns whether the user may read the file of a descriptor (O_PATH suffices). */
 bool client_may_read(const struct client *client, int fd);
-/* Opens the file at a path below the root directory, by O_PATH, if the user may search the
- * directories on the way; else returns -1. `careful`: see below_open(). */
+/* Opens the file at a path below the root directory, with O_PATH, if the user may search the
+ * directories on the way; otherwise returns -1. `careful`: see below_open(). */
 int client_find(const struct client *client, const char *path, bool careful);

@@ -97,7 +97,7 @@ static bool is_same_file(int fd, const struct message_image_request *mapping)
 }
 
 /* Returns whether this is an overlaid file of that name. The inode is not compared, because the
- * kernel reports another one for its mapping. */
+ * kernel reports another inode for the file's mapping. */
 static bool is_overlaid_file(int fd, const char *name)
 {
 	char link[32], path[PATH_MAX];
@@ -212,8 +212,8 @@ static int open_path(const struct target *target, int *ret_fd)
 	return 0;
 }
 
-/* Opens the program itself by /proc/PID/exe, if its path does not lead to it any more. For users
- * who may not read map_files. */
+/* Opens the program itself by /proc/PID/exe, if its path does not lead to it any more. Only users
+ * who may not read map_files need this. */
 static int open_exe(const struct target *target, int *ret_fd)
 {
 	CLEANUP_CLOSE int handle = -1;

@@ -11,8 +11,8 @@
  * Invariants: (1) up to status_set_bytes(), the memfd has only whole processes: if this process is
  *                 killed, the next one continues there
  *                 [test_hostile_files: test_locked_memory]
- *             (2) if the request calls a process bare, no file is read that depends on the memory
- *                 of the process, which may be mapped from a file that never answers
+ *             (2) if a process is to be read bare, no file is read that depends on the memory of
+ *                 the process, which may be mapped from a file whose server never answers
  *                 [test_hostile_files: test_locked_memory]
  *             (3) an own_only session gets only records of processes whose leader was the client's
  *                 before reading and that were entirely the client's afterwards, and nothing of the
