@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /*
- * Cpython-layouts - where the builds of each version of CPython have what a walk needs
+ * Cpython-layouts - the offsets that a walk needs, for the builds of each version of CPython
  *
  * For 64-bit machines. profd gives these numbers to the BPF program, so that an engine cannot
  * choose what is read. Interpreters since 3.13 contain their own offsets: the engine and the
- * collector compare them, and ignore interpreters that differ.
+ * collector compare them with these, and ignore interpreters that differ.
  *
- * Included by BPF code, so without libc.
+ * BPF code includes this header, so it does not use libc.
  */
 #pragma once
 
@@ -16,7 +16,7 @@
 #define CPYTHON_LAST_MINOR 14u
 #define CPYTHON_FIRST_DEBUG_MINOR 13u /* since then, _PyRuntime begins with offsets */
 #define CPYTHON_DEBUG_WORDS 64u       /* words of _PyRuntime that cpython_offsets_agree() needs */
-/* added to MINOR for a free-threaded build, which has no interpreter's lock */
+/* added to MINOR for a free-threaded build, which has no global interpreter lock */
 #define CPYTHON_FREE_THREADED 32u
 
 #define INTERP_ABSENT 0xffffu
@@ -128,8 +128,8 @@ static inline const struct interp_cpython *cpython_layout(unsigned minor)
 	return 0;
 }
 
-/* Returns MINOR with CPYTHON_FREE_THREADED added if the offsets with which _PyRuntime begins since
- * CPYTHON_FIRST_DEBUG_MINOR are those of such a build. */
+/* Returns `minor`, with CPYTHON_FREE_THREADED added if the build is free-threaded. `words`: start
+ * of _PyRuntime, which has offsets since CPYTHON_FIRST_DEBUG_MINOR. */
 static inline unsigned cpython_build(unsigned minor, const __u64 *words)
 {
 	return words[2] == 1 ? minor + CPYTHON_FREE_THREADED : minor;

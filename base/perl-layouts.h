@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /*
- * Perl-layouts - where each version of Perl has what a walk needs
+ * Perl-layouts - the numbers that a walk needs, for each version of Perl
  *
  * For builds with threads, on 64-bit machines, without debugging. The structures of contexts and
  * subs are equal in these versions. profd gives these numbers to the BPF program, so that an engine
  * cannot choose what is read.
  *
- * Included by BPF code, so without libc.
+ * BPF code includes this header, so it does not use libc.
  */
 #pragma once
 

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /*
- * Php-layouts - where the builds of each version of PHP have what a walk needs
+ * Php-layouts - the offsets that a walk needs, for the builds of each version of PHP
  *
  * For builds without thread safety, on 64-bit machines. profd gives these numbers to the BPF
  * program, so that an engine cannot choose what is read.
  *
- * Included by BPF code, so without libc.
+ * BPF code includes this header, so it does not use libc.
  */
 #pragma once
 
@@ -18,7 +18,7 @@
  * function begins with a zend_function. */
 struct interp_php {
 	__u16 minor; /* of version 8.MINOR */
-	/* least size of executor_globals; builds with smaller ones have other offsets */
+	/* minimum size of executor_globals; if it is smaller, the build has other offsets */
 	__u16 globals_bytes, globals_bailout, globals_frame, globals_exception, globals_fiber;
 	__u16 frame_function, frame_this, frame_info, frame_previous;
 	__u16 function_name, function_scope, function_handler; /* handler: code of a C function */

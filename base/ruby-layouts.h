@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /*
- * Ruby-layouts - where the builds of each version of Ruby have what a walk needs
+ * Ruby-layouts - the offsets that a walk needs, for the builds of each version of Ruby
  *
  * For builds with the options that Ruby's own configuration chooses, on 64-bit machines. profd
  * gives these numbers to the BPF program, so that an engine cannot choose what is read.
  *
- * Included by BPF code, so without libc.
+ * BPF code includes this header, so it does not use libc.
  */
 #pragma once
 

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /*
- * V8-layouts - where the builds of each version of V8 have what a walk needs
+ * V8-layouts - the numbers that a walk needs, for the builds of each version of V8
  *
  * For builds without pointer compression, as Node.js is built, on x86-64. profd gives these numbers
  * to the BPF program, so that an engine cannot choose what is read.
  *
- * Included by BPF code, so without libc.
+ * BPF code includes this header, so it does not use libc.
  */
 #pragma once
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
-/* Block - rows of one table, collected in columns: the encoder's view */
+/* Block - rows of one table, collected in columns, as the encoder reads them */
 #pragma once
 
 #include "libcapture/prof-capture.h"

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /*
- * Buffer - bytes that grow
+ * Buffer - a growing array of bytes
  *
- * Header-only. Growth doubles; if it fails, the buffer is unchanged. Setting the size to 0 keeps
- * the memory, so encoders reuse it.
+ * Header-only. The capacity doubles; if there is no memory, the buffer is unchanged. Setting the
+ * size to 0 keeps the memory, so that encoders reuse it.
  */
 #pragma once
 

@@ -85,7 +85,7 @@ struct prof_segment checkpoint_segment(const struct checkpoint_view *view, size_
 struct gap checkpoint_gap(const struct checkpoint_view *view, size_t i);
 /* Like schema_decode(). */
 MUST_CHECK int checkpoint_decode_schema(const struct checkpoint_view *view, struct schema *schema);
-/* Returns the entry in row i of a decoded group of entry_table. The caller must trust the row.
+/* Returns the entry in row i of a decoded group of entry_table. The row must have been checked.
  * `position`: end of the previous chunk. */
 struct entry entry_of_row(const struct prof_array *arrays, size_t i, uint64_t position);
 /*

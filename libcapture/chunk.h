@@ -34,7 +34,8 @@ bool chunk_group_next(const uint8_t **at, const uint8_t *end, struct chunk_group
 /* Returns whether a payload has exactly this many groups with this many rows. */
 bool chunk_groups_valid(const uint8_t *payload, size_t size, uint32_t groups, uint32_t rows);
 
-/* A column during decoding. The first `same` items of `numbers` are all `constant`. */
+/* A column during decoding. `same`: the first numbers are all `constant`; for lists and bytes, the
+ * first offsets are all 0. */
 struct chunk_column {
 	uint64_t *numbers;
 	uint64_t *offsets;
@@ -64,7 +65,7 @@ void chunk_decoder_done(struct chunk_decoder *decoder);
 /* Fills decoder->arrays. Returns 0, PROF_DAMAGED or -ENOMEM. */
 MUST_CHECK int chunk_decode(struct chunk_decoder *decoder, const struct chunk_group *group);
 
-/* Computes the time range that the rows cover: their times, and `time` minus durations. Encoder and
- * decoder use the same rule. */
+/* Extends the range [*t_min, *t_max] by the times of the rows, and by `time` minus each duration.
+ * Encoder and decoder use the same rule. */
 void chunk_times(const struct prof_table_def *def, const struct prof_array *arrays, size_t rows,
 		 uint64_t *t_min, uint64_t *t_max);

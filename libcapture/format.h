@@ -90,8 +90,8 @@ uint64_t format_checksum(const void *data, size_t size, uint64_t salt);
 /* Returns the first multiple of 8, from `from` on, with a chunk's magic; or SIZE_MAX. */
 size_t chunk_magic_find(const uint8_t *data, size_t size, size_t from);
 
-/* Returns the highest possible sequence of a chunk at an offset. Chunks cannot follow each other
- * faster than sequence numbers rise after gaps. */
+/* Returns the highest possible sequence number of a chunk at an offset. After a gap, the writer
+ * uses this number; without gaps, numbers are lower, because each chunk has more than 8 bytes. */
 static inline uint64_t format_max_sequence(uint64_t offset)
 {
 	return offset / 8;

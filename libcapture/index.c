@@ -288,8 +288,8 @@ void index_forget(struct prof_reader *reader)
 	reader->n_segments = 0;
 }
 
-/* Stores the result of a walk from a checkpoint or the first chunk. Ignores damage
- * where a checkpoint lists a gap. */
+/* Stores the result of a walk from a checkpoint or the first chunk. Ignores damage where a
+ * checkpoint lists a gap. */
 static int reader_receive_walk(struct prof_reader *reader, const struct walk *walk)
 {
 	int r = 0;

@@ -357,7 +357,8 @@ enum {
 	PROF_HEAP_INHERITED,
 	PROF_HEAP_COLUMNS
 };
-/* blocks that were live at a heap row whose event is checkpoint, paused or end; with its time */
+/* blocks that were live at a heap row whose event is checkpoint, paused or end; `time` is that
+ * row's */
 enum {
 	PROF_LIVE_TIME,
 	PROF_LIVE_THREAD,

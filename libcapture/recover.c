@@ -198,8 +198,8 @@ static int walk_enter_last(struct walk *walk, uint64_t *ret_next)
 	return r < 0 ? r : PROF_END;
 }
 
-/* Called if no chunk follows: the file was cut inside a chunk (`cut`: its header, if whole), or
- * ends with garbage. */
+/* Called if no chunk follows: the file was cut inside a chunk, or ends with garbage. `cut`: header
+ * of the cut chunk; NULL: it is not whole, or there is garbage. */
 static int walk_tail(struct walk *walk, const struct chunk_header *cut)
 {
 	struct prof_damage damage = {
@@ -241,8 +241,8 @@ static int walk_leap(struct walk *walk, uint64_t next)
 			  PROF_DAMAGE_HEADER);
 }
 
-/* Called if no chunk starts at walk->at, or the file ends inside it (`cut`). Finds where chunks
- * continue, and records the hole. */
+/* Called if no chunk starts at walk->at, or the file ends inside the chunk there (`cut`: its
+ * header). Finds where chunks continue, and records the hole. */
 static int walk_hole(struct walk *walk, const struct chunk_header *cut)
 {
 	uint64_t next = 0;
