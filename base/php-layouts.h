@@ -2,8 +2,8 @@
 /*
  * Php-layouts - the offsets that a walk needs, for the builds of each version of PHP
  *
- * For builds without thread safety, on 64-bit machines. profd gives these numbers to the BPF
- * program, so that an engine cannot choose what is read.
+ * For builds with and without thread safety, on 64-bit machines. profd gives these numbers to the
+ * BPF program, so that an engine cannot choose what is read.
  *
  * BPF code includes this header, so it does not use libc.
  */

@@ -44,7 +44,7 @@ enum interp_family {
 		[INTERP_PYTHON] = "Python", [INTERP_RUBY] = "Ruby", [INTERP_PHP] = "PHP", \
 		[INTERP_PERL] = "Perl", [INTERP_V8] = "V8",                               \
 	}
-/* The kinds that readers give to the functions. */
+/* How readers name the kind of the functions, by family. */
 #define INTERP_FAMILY_KINDS                                                               \
 	{                                                                                 \
 		[INTERP_PYTHON] = "python", [INTERP_RUBY] = "ruby", [INTERP_PHP] = "php", \
@@ -100,7 +100,7 @@ static inline enum interp_family interp_family_of_name(const char *name)
 	return INTERP_NONE;
 }
 
-/* The addresses that are known of a process. */
+/* Positions in interp_process.addresses, by family. */
 enum interp_python_address {
 	INTERP_PYTHON_RUNTIME,   /* _PyRuntime */
 	INTERP_PYTHON_CODE_TYPE, /* PyCode_Type */

@@ -160,7 +160,7 @@ struct message_source {
 
 struct message_config {
 	uint32_t system;   /* 1: the whole system; 0: targets only */
-	uint32_t children; /* 1: also children of targets; their threads are always included */
+	uint32_t children; /* 1: also children of targets; threads of targets are always included */
 	uint32_t n_targets;
 	int32_t targets[ENGINE_MAX_TARGETS]; /* pids */
 	uint32_t kernel;                     /* keep kernel frames */

@@ -8,7 +8,7 @@
  * table.
  *
  * Invariants: (1) existing content is never changed or cut off      [test-capture-reader: append]
- *             (2) all chunks that a reader found before are found after
+ *             (2) a reader finds all chunks that it would have found before
  *                 [test-capture-reader: prefixes, flips]
  */
 #include "libcapture/reader.h"
@@ -30,7 +30,7 @@ static int writer_receive_entry(struct prof_writer *writer, const struct prof_re
 		garbage->bytes += hole;
 		r = writer->gaps.n < FORMAT_MAX_GAPS ? gap_list_add(&writer->gaps, end, hole) : 0;
 	}
-	/* The next checkpoint repeats the entries that are in no checkpoint. */
+	/* The next checkpoint lists the entries that are in no checkpoint yet. */
 	if (!r && entry->chunk.offset >= reader->last_checkpoint)
 		r = entry_block_add(writer->pending, entry, end);
 	return r ? r : entries_add(&writer->index, entry);

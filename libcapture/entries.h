@@ -13,7 +13,7 @@
 /* Properties of a page, which allow skipping it without unpacking. */
 struct entries_page {
 	size_t at;                     /* offset in `groups` */
-	uint64_t from;                 /* end of the chunk before the page's first one */
+	uint64_t from;                 /* end of the chunk before the page's first chunk */
 	uint64_t tables;               /* bit id % 64 is set for each table with data in the page */
 	uint64_t t_min, t_max;         /* time range of its timed data; t_min > t_max: none */
 	uint32_t epoch_min, epoch_max; /* epochs of its data */
@@ -71,7 +71,7 @@ struct entries {
 
 MUST_CHECK int entries_init(struct entries *entries);
 void entries_done(struct entries *entries);
-/* `entry` must be after all others. Returns -ENOMEM if it was not added. */
+/* `entry` must be after all others in the file. Returns -ENOMEM if it was not added. */
 MUST_CHECK int entries_add(struct entries *entries, const struct entry *entry);
 /* Undoes the last entries_add(). `end`: the value of entries->end before it. */
 void entries_remove_from(struct entries *entries, uint64_t end);

@@ -357,8 +357,8 @@ enum {
 	PROF_HEAP_INHERITED,
 	PROF_HEAP_COLUMNS
 };
-/* blocks that were live at a heap row whose event is checkpoint, paused or end; `time` is that
- * row's */
+/* blocks that were live at a heap row whose event is checkpoint, paused or end; both rows have the
+ * same time */
 enum {
 	PROF_LIVE_TIME,
 	PROF_LIVE_THREAD,
@@ -592,7 +592,8 @@ PROF_PUBLIC const struct prof_table_def *prof_table_v1(unsigned int id);
 
 /*
  * A value of a row. TEXT, BINARY: `data` points to `number` bytes. LIST: `data` points to `number`
- * items of uint64_t. Others: `number`; data is NULL. A null: PROF_NULL (only in nullable columns).
+ * items of uint64_t. Other types: `number`; data is NULL. A null: PROF_NULL (only in nullable
+ * columns).
  */
 struct prof_value {
 	uint64_t number;

@@ -69,7 +69,7 @@ void index_forget(struct prof_reader *reader);
  * the content was invalid. */
 MUST_CHECK int reader_receive_checkpoint(struct prof_reader *reader,
 					 const struct checkpoint_view *view);
-/* Returns whether a gap explains this range. */
+/* Returns whether a known gap covers this range. */
 bool reader_gap_covers(const struct prof_reader *reader, uint64_t offset, uint64_t bytes);
 
 /* ---- load.c ---------------------------------------------------------------------------------- */

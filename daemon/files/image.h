@@ -7,7 +7,7 @@
 /* Opens for reading the file that a process maps executably, and describes it. Returns 0 and a
  * descriptor, or an errno:
  *   ESTALE the path leads to another file than the request's inode
- *   EFBIG the file is larger than any that has unwind tables or symbols
+ *   EFBIG the file, or a copy of it, would be too large
  *   EACCES the session may not see the process or the file
  *   EINVAL it is not a regular file, or is in /proc or the like
  * `path` is the name of the mapping. It is used if map_files cannot be read, or if the mapping no

@@ -151,8 +151,8 @@ static struct output_place place_of_code(struct alloc_decoder *decoder,
 
 /* ---- Stacks ---------------------------------------------------------------------------------- */
 
-/* Adds a frame that `node` calls; with RING_FRAME_CUT, a node for missing callers is between them.
- * Returns 0 if there is no room. */
+/* Adds the node of a frame that `node` calls. If the frame has RING_FRAME_CUT, adds a node for
+ * missing callers between them. Returns 0 if there is no room. */
 static uint32_t add_node(struct alloc_decoder *decoder, uint32_t node,
 			 const struct ring_frame *frame, uint64_t time_ns)
 {

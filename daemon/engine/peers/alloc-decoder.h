@@ -13,7 +13,7 @@ struct alloc_decoder {
 	struct heap_rows *rows; /* NULL: the producer has reported no allocation */
 	struct collector_stacks *stacks;
 	struct call_nodes *nodes; /* the nodes of `rows` */
-	uint32_t number;          /* number of the producer's thread in the rows */
+	uint32_t number;          /* number of the producer's thread in `rows` */
 	struct call_ids ids;
 	struct call_ids functions; /* numbers of functions by the ids of code objects */
 	struct image *program;     /* image of the functions; NULL: not needed yet */

@@ -319,7 +319,7 @@ static uint8_t *make_room(struct peer_ring *ring, size_t n)
 
 	if (last && last->room - last->n >= n)
 		return last->bytes + last->n;
-	/* If the queue is empty, the chunk that it kept is too small. */
+	/* The chunk that an empty queue has kept is too small: replace it. */
 	if (queue->n_skipped == queue->n_put)
 		g_free(steal_ptr(&last));
 	chunk = new_chunk(ring->peer->process.rows, n, queue->n_put - queue->n_skipped);

@@ -127,7 +127,7 @@ struct peer_type {
 	 * *ret_fill: the bytes that the ring held. */
 	size_t (*drain)(struct collectors *collectors, struct peer_arena *arena, uint32_t i,
 			enum ring_drain how, uint64_t *ret_fill);
-	/* Returns the readable bytes in a ring, as far as the ring reports them. */
+	/* Returns the number of unread bytes in a ring, as its positions show it. */
 	uint64_t (*unread)(const struct peer_arena *arena, uint32_t i);
 	/* Called between drains. Returns whether the ring is full enough to drain. Optional. */
 	bool (*poll)(struct peer_arena *arena);

@@ -3,10 +3,10 @@
  * Collector rows - turns records in a process's rings into rows of mark, log, counter,
  * counter_value and jit; passes allocations to the alloc decoder
  *
- * The ring's reader has checked that a record is whole; its contents are the process's claim. The
- * producer numbers its strings and counters. Each gets an id in the capture when an epoch first
- * uses it. Counters of one process with the same group, name, unit and kind are one counter,
- * whichever thread defines them.
+ * The ring's reader has checked that a record is whole; the contents are what the process claims.
+ * The producer numbers its strings and counters. Each string or counter gets an id in the capture
+ * when an epoch first uses it. Counters of one process with the same group, name, unit and kind are
+ * one counter, whichever thread defines them.
  * The process itself reports thread numbers, so each is checked to be a thread of that process. For
  * a process in another PID namespace, only the pid is known in both namespaces. Each other thread
  * gets a separate row, with its tid in that namespace, until /proc shows which thread it is.
@@ -41,7 +41,7 @@ struct text {
 };
 
 struct collector_counter {
-	struct row row; /* first */
+	struct row row; /* first member */
 	struct process *process;
 	GBytes *group, *name, *unit;
 	enum prof_counter_kind kind;

@@ -17,10 +17,10 @@ void collectors_drain_ring(struct collectors *collectors, struct peer_arena *are
 /* Called between the pieces of long steps. Moves records from filling rings to the queues, so that
  * producers do not wait. */
 void collectors_keep_up(struct collectors *collectors, uint64_t now_ns);
-/* Return the readable bytes in rings, as far as the rings report them. */
+/* Return the number of unread bytes in the rings, as their positions show it. */
 uint64_t collectors_unread(const struct peer *peer);
 uint64_t collectors_all_unread(const struct collectors *collectors);
-/* Called after producers have stopped. drain_rest() takes at most half of the remaining time;
- * emit_rest() emits the queues, as collectors_finish() describes. */
+/* Called after producers have stopped, to drain the rings and then to emit the queues: see
+ * collectors_finish(). collectors_drain_rest() takes at most half of the remaining time. */
 void collectors_drain_rest(struct collectors *collectors, uint64_t until_ns);
 void collectors_emit_rest(struct collectors *collectors, uint64_t until_ns);

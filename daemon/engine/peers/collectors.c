@@ -35,7 +35,7 @@
 /* The sizes of a process's first arena; the smaller ones if all arenas together are large. A thread
  * starts with the smallest ring, which is enough for most, and moves from a full ring to one of
  * four times the size. In a lossless arena, the larger sizes get memory only when the smaller ones
- * are in use, because clearing all of it is the largest cost of a short process. */
+ * are in use, because clearing all the memory is the largest cost of a short process. */
 static const struct ring_arena_sizes usual_sizes = {
 	{ { 32u << 10, 32, 0 }, { 128u << 10, 8, 0 }, { 512u << 10, 4, 0 }, { 4u << 20, 1, 0 } },
 	.n_later = 2,
@@ -493,7 +493,8 @@ static void serve_waiting(struct collectors *collectors, struct peer *peer, uint
 	}
 }
 
-/* Looks up unknown threads; ever less often, because a process may keep claiming new numbers. */
+/* Requests a look-up of unknown threads, ever less often, because a process may keep claiming new
+ * thread numbers. */
 static void identify_threads(struct collectors *collectors, struct peer *peer, uint64_t now_ns)
 {
 	struct collector_process *process = &peer->process;
@@ -563,7 +564,8 @@ static bool is_done(const struct collectors *collectors, const struct peer *peer
 {
 	if (peer->state != PEER_GONE)
 		return false;
-	/* Wait: the end of its allocations is a row, in order with other processes' rows. */
+	/* Wait, because the end of its allocations becomes a row, which must be in order with other
+	 * processes' rows. */
 	if (peer->process.heap && collectors->reached_ns < peer->gone_ns)
 		return false;
 	for (uint32_t i = 0; i < peer->n_arenas; i++) {

@@ -50,14 +50,14 @@ struct cpu {
 	uint64_t throttled_ns;     /* start of throttling; 0: not throttled */
 	uint64_t gone_ns;          /* start of being offline; 0: online */
 	uint64_t busy_ns;          /* busy time in /proc/stat when the comparison of ticks began */
-	uint64_t ran_ns;           /* run time of the targets at that time */
-	uint64_t sampled_ns;       /* time that samples since that time stand for */
+	uint64_t ran_ns;           /* run time of the targets when it began */
+	uint64_t sampled_ns;       /* time that the samples since then stand for */
 	uint64_t sampled_here_ns;  /* the part of sampled_ns that is in the capture */
-	uint64_t missed_ns;        /* missed ticks since that time that were reported */
+	uint64_t missed_ns;        /* missed ticks since then that were reported */
 	uint64_t missed_since_ns;  /* start of the period for the next report */
 	uint64_t busy_now_ns;      /* busy time in /proc/stat at the last reading */
-	uint64_t busy_heard_ns;    /* busy_now_ns at the last reading that a record followed */
-	uint64_t heard_ns;         /* time of the record that followed */
+	uint64_t busy_heard_ns;    /* busy_now_ns at the last reading after which a record came */
+	uint64_t heard_ns;         /* time of that record */
 };
 
 struct cpus {
@@ -77,7 +77,7 @@ struct cpu *cpus_open(struct cpus *cpus, const struct message_cpu *message, int 
 		      GError **error);
 /* Maps the rings of the CPU's sources. The CPU must have sources. */
 bool cpu_map_samples(struct cpu *cpu, GError **error);
-/* Takes the descriptors of a MESSAGE_OUTPUTS. Returns false if it contradicts itself. */
+/* Takes the descriptors of a MESSAGE_OUTPUTS. Returns false if the message contradicts itself. */
 bool cpus_add_outputs(struct cpus *cpus, const struct message_outputs *message, int *fds,
 		      size_t n_fds);
 /* Takes the descriptor of an entry of MESSAGE_EVENTS, even on failure, and redirects the event to a

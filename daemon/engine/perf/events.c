@@ -248,8 +248,8 @@ static void on_mmap(struct events *events, struct cpu *cpu, const struct record 
 		maps_insert(&process->maps, &mapping);
 	else
 		maps_insert_anonymous(&process->maps, &mapping, process->exe);
-	/* No sample will need the row of this image: programs map a dump only to announce its
-	 * path. */
+	/* Write the row of this image now. No sample hits it, because programs map a dump only to
+	 * announce its path. */
 	if (mapping.image && mapping.image->is_jit_dump)
 		output_need(events->tasks->output, &mapping.image->row);
 	/* The first file that exec maps is the program. */

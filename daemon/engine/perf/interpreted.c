@@ -189,8 +189,8 @@ static bool place_runs(struct interpreted *interpreted, const struct sample *sam
 				       interpreted->n_runs))
 		interpreted->chain.flags |= INTERP_DEEPER;
 	for (size_t i = 0; i < interpreted->n_runs; i++) {
-		/* The run is above all frames with a stack pointer, so its place among the appended
-		 * callers, which have none, is unknown. */
+		/* The run belongs after all frames whose stack pointer is known, so its place among
+		 * the appended callers, whose stack pointers are unknown, is unknown, too. */
 		if (interpreted->runs[i].native >= n && n < user->n)
 			return false;
 		if (interpreted->runs[i].native >= user->n)
@@ -257,7 +257,8 @@ static void drop_described(struct interpreted *interpreted, const struct sample 
 	interpreted->n_runs = n;
 }
 
-/* Returns whether the stack ends at code without tables, but not at the beginning of a fiber. */
+/* Returns whether the stack of a PHP program ends at code without tables, but not at the beginning
+ * of a fiber. */
 static bool is_hidden_by_code(const struct interp_chain *chain, const struct sample *sample)
 {
 	if (chain->family != INTERP_PHP || sample->user.stop != PROF_STOP_NO_TABLE)

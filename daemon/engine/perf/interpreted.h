@@ -48,8 +48,8 @@ void interpreted_init(struct interpreted *interpreted, struct interpreted_code *
 
 /* Looks for an interpreter in a process if its mappings or the generation have changed. */
 void interpreted_look(struct interpreted *interpreted, struct process *process);
-/* Makes interpreted_look() check all processes again, because a file was described, or because
- * `found` can do more. */
+/* Makes interpreted_look() check all processes again, because an interpreter's file has been read,
+ * or because `found` can do more now. */
 void interpreted_look_again(struct interpreted *interpreted);
 /* Receives a code object that a process executes. */
 void interpreted_add_code(struct interpreted *interpreted, const struct process *process,
@@ -67,7 +67,7 @@ enum prof_user_method interpreted_method(const struct sample *sample,
 bool interpreted_replaces(const struct interpreted *interpreted, const struct sample *sample,
 			  size_t native);
 /* Appends the places of the runs that belong after this native frame (SIZE_MAX: before all), root
- * first. Call it from the root on. Returns the number of places. */
+ * first. Call it for each frame, from the root on. Returns the number of places. */
 size_t interpreted_add_places(struct interpreted *interpreted, size_t native,
 			      struct output_place *places, size_t n);
 /* Writes the names and lines of places whose frames are new. */

@@ -62,7 +62,7 @@ struct record_comm {
 };
 
 struct record_switch {
-	int32_t other_pid, other_tid; /* next if out, previous if in; 0 for per-task events */
+	int32_t other_pid, other_tid; /* next task if `out`, else previous; 0: per-task event */
 	bool out, preempted;
 };
 

@@ -44,7 +44,7 @@
 #include <string.h>
 
 #define EXITED_NS UINT64_C(1000000000)
-/* How long a wait without a stack may wait for one to share, and how many rows wait with it. */
+/* How long a wait without a stack may wait for a stack to share, and how many rows wait with it. */
 #define HOLD_NS UINT64_C(1000000000)
 #define MAX_HELD (WAITS_MAX_ENDED / 4)
 /* Maximum time from a wakeup to the sleep that it ends, because a thread can be woken while it
@@ -425,8 +425,7 @@ static void walk_late(struct waits *waits, struct wait *wait, const struct snaps
 			registers[n] = stack->argument;
 		n++;
 	}
-	/* Avoid a result of 0, by which the walk would take the thread for the child of a
-	 * clone(). */
+	/* Avoid a result of 0: the walk would treat the thread as the child of a clone(). */
 	if (regs->result < regs->n_numbered && !registers[regs->perf_numbered[regs->result]])
 		registers[regs->perf_numbered[regs->result]] = (uint64_t)-ENOSYS;
 	registers[regs->perf_pc] = stack->pc;
@@ -512,8 +511,8 @@ void waits_give_up(struct waits *waits)
 /* ---- wakers ---------------------------------------------------------------------------------- */
 
 /* Returns whether a copied stack and a record are of the same waking. Both events report it within
- * a few microseconds, and no other waking on the CPU is between them. A chain of frame pointers has
- * no stack pointer. */
+ * a few microseconds, and no other waking on the CPU is between them. If the stack was copied as a
+ * chain of frame pointers, its stack pointer is unknown. */
 static bool is_same(const struct waker *a, const struct waker *b)
 {
 	uint64_t apart_ns = MAX_OF(a->time_ns, b->time_ns) - MIN_OF(a->time_ns, b->time_ns);

@@ -50,7 +50,7 @@ void waits_copy_waker(struct waits *waits, uint32_t cpu, struct thread *thread,
  * preempted after all. */
 void waits_begin(struct waits *waits, struct thread *thread, uint32_t cpu, uint64_t time_ns);
 void waits_drop(struct waits *waits, struct thread *thread);
-/* Called when switches on any CPU may have been lost, until this time. */
+/* Called when switches on any CPU may have been lost, up to until_ns. */
 void waits_lose_switches(struct waits *waits, uint64_t until_ns);
 /* Called when the thread was woken, or runs. Must be called before switches.h changes its state. */
 void waits_end(struct waits *waits, struct thread *thread, uint64_t time_ns);
@@ -66,8 +66,8 @@ void waits_end_all(struct waits *waits, uint64_t time_ns);
 #define WAITS_MAX_ENDED 32768u
 /* Stores the sorted tids of threads that have slept for threshold_ns, at most WAITS_MAX_REQUESTED:
  * those whose stacks are unknown and not requested yet and, if there is room, those whose stacks
- * were copied. The answer is a snapshot for waits_receive(). If it never comes, waits_give_up()
- * allows them to be requested again. Must be called in each round. */
+ * were copied. The answer is a snapshot for waits_receive(). If the answer never comes,
+ * waits_give_up() allows the stacks to be requested again. Must be called in each round. */
 uint32_t waits_request(struct waits *waits, uint64_t now_ns, uint64_t threshold_ns,
 		       int32_t *ret_tids);
 /* Must be called when the switches until the snapshot's arrival have been applied. */

@@ -35,5 +35,5 @@ void sampling_read_ticks(struct sampling *sampling);
 /* Adds the ticks missed until now_ns to the losses. */
 void sampling_add_missed(struct sampling *sampling, uint64_t now_ns);
 /* Compares the ticks due in the last sampled interval with those taken, if the rings are drained
- * past the end of the interval. drained_ns: UINT64_MAX: compares in any case. */
+ * past the end of the interval. Pass UINT64_MAX to compare in any case. */
 void sampling_compare_ticks(struct sampling *sampling, uint64_t drained_ns);

@@ -26,7 +26,7 @@
 #define MS UINT64_C(1000000)
 #define ROUND_MAX_NS (100 * MS) /* ends a round, to read messages such as a Stop */
 #define EMIT_MAX_NS \
-	(2 * MS) /* limit for rows, after which rings are drained: producers wait 10 ms */
+	(2 * MS) /* limit for writing rows; then rings are drained: producers may wait for room */
 /* Deadlines, relative to end_ns: */
 #define DRAIN_NS (300 * MS)  /* end of reading samples from the rings */
 #define TABLES_NS (450 * MS) /* end of waiting for tables that samples need */
@@ -227,7 +227,7 @@ static void request_cpu(struct session *session, uint32_t number)
 }
 
 /* Closes the events of CPUs that went offline, and requests events for CPUs that came online.
- * Per-task events stay open when a CPU goes offline; a CPU that comes online later has none. */
+ * Per-task events stay open when a CPU goes offline. A CPU that comes online later has none. */
 static void check_online(struct session *session, uint64_t now_ns)
 {
 	uint8_t online[ENGINE_MAX_CPUS];
@@ -815,7 +815,7 @@ static uint64_t drain_values(struct session *session, uint64_t limit_ns, uint64_
 	return limit_ns;
 }
 
-/* Reads once more, so that sums include all until the end. */
+/* Reads once more, so that sums include everything up to the end. */
 static void close_values(struct session *session)
 {
 	if (session->state == SESSION_RUNNING && !session->sampling.paused &&

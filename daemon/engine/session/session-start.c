@@ -3,8 +3,8 @@
  * Session, its start - from the first message to the first sample
  *
  * CONFIG opens the capture, each CPU message maps rings, and START enables the side band and
- * requests a snapshot of /proc. The broker may have enabled the side band and read the snapshot
- * before. Until the snapshot arrives, records stay in the rings. Then it is applied, and sampling
+ * requests a snapshot of /proc. The broker may already have enabled the side band and read the
+ * snapshot. Until the snapshot arrives, records stay in the rings. Then it is applied, and sampling
  * is enabled; side-band records that are older than the snapshot are recognized by their time.
  * Mapping a large ring takes a millisecond. If the broker has enabled the side band, it keeps its
  * own mappings until STARTED. In this case the sample rings, like everything that the first sample
@@ -300,7 +300,7 @@ bool session_start(struct session *session, struct channel_message *message, GEr
 	output_tick(&session->output, session->begin_ns);
 	if (!write_metadata(session, error))
 		return false;
-	/* Write all sources, in order, before the first sample: readers use the first one by
+	/* Write all sources, in order, before the first sample: readers use the first source by
 	 * default, and also show sources without samples. */
 	for (uint32_t i = 0; i < session->events.n_sources; i++)
 		if (!session->events.sources[i]->message.off_cpu)

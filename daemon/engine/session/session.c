@@ -5,14 +5,14 @@
  * This is the main loop of the drain thread. A round drains the rings up to a millisecond ago; it
  * begins after 100 ms, or when a quarter of a ring was written, unless all rings were drained
  * meanwhile. In the first second a round begins after 10 ms, because a target may exit soon after
- * its exec and its file be deleted, and the broker must open the file first. After a second without
- * rows, messages or pending work the wait is 1.2 s: this hardly delays the next row, because the
- * round that writes the row also closes its block. A message or table that arrives between two
- * rounds starts no round, only the work that waits for it. Blocks are closed every 850 ms, so that
- * a killed engine leaves a file that lacks at most the last second. CPUs are checked every 250 ms,
- * and the broker receives the counters once a second. The table `jobs` has these times, `messages`
- * the messages that a state allows, and session_sources what is recorded. If the broker exits, the
- * session ends and its file is completed.
+ * its exec and its file may be deleted, and the broker must open the file before that. After a
+ * second without rows, messages or pending work a round begins after 1.2 s. This hardly delays the
+ * next row, because the round that writes the row also closes its block. A message or table that
+ * arrives between two rounds starts no round, only the work that waits for it. Blocks are closed
+ * every 850 ms, so that a killed engine leaves a file that lacks at most the last second. CPUs are
+ * checked every 250 ms, and the broker receives the counters about once a second. The table `jobs`
+ * has these times, `messages` has the messages that a state allows, and session_sources has what is
+ * recorded. If the broker exits, the session ends and its file is completed.
  * Invariants: (1) the loop sleeps unless there is work  [test-engine-session: idle]
  *             (2) an idle session wakes less than once a second  [test-engine-session: quiet]
  *             (3) every session ends through finish()  [test-engine-session: broker_gone]
@@ -213,7 +213,7 @@ void session_notify_progress(struct session *session)
 
 static const struct {
 	const char *name;
-	unsigned int states; /* states in which the broker may send it */
+	unsigned int states; /* states in which the broker may send the message */
 	bool (*handle)(struct session *session, struct channel_message *message, GError **error);
 } messages[] = {
 	[MESSAGE_CONFIG] = { "CONFIG", IN(NEW), session_configure },

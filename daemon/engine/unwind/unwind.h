@@ -7,7 +7,7 @@
 #include "libcapture/prof-capture.h"
 
 #define UNWIND_MAX_FRAMES 1024           /* maximum number of frames kept of a stack */
-#define UNWIND_MAX_WALKED WALK_MAX_STEPS /* maximum number in a copy of 64 KiB */
+#define UNWIND_MAX_WALKED WALK_MAX_STEPS /* maximum number of frames in a copy of 64 KiB */
 #define UNWIND_EXACT \
 	(UINT64_C(1) << 63) /* set: the CPU was at the address; not set: return address */
 
