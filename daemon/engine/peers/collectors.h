@@ -21,7 +21,7 @@ struct collectors_options {
 	struct images *images;
 	struct interpreted_code *code; /* NULL: functions of interpreters are not shown */
 	void (*request_image)(struct image *image, const struct mapping *mapping, int32_t pid,
-			      void *data); /* see struct samples */
+			      void *data); /* see struct collector_rows */
 	struct doorbells *doorbells;       /* borrowed; NULL: drain only by timer */
 	struct tick_clock *ticks;          /* borrowed; NULL: ring times are ns */
 	int epoll_fd;                      /* watches connections and pidfds; -1: none */
@@ -98,7 +98,8 @@ void collectors_done(struct collectors *collectors);
 /* Adds a process that the broker admitted. Takes ownership of the descriptors. */
 void collectors_add_peer(struct collectors *collectors, const struct message_peer *message,
 			 int connection, int pidfd, uint64_t now_ns);
-/* Handles an event of the epoll set. Returns false if the descriptor does not belong to a peer. */
+/* Notes an event of the epoll set. Returns false if the descriptor belongs neither to a peer nor to
+ * the doorbells. */
 bool collectors_wake(struct collectors *collectors, int fd);
 /* Gives arenas to targets and answers requests, according to the side band up to limit_ns. */
 void collectors_serve(struct collectors *collectors, uint64_t limit_ns, uint64_t now_ns);
@@ -107,8 +108,8 @@ void collectors_drain(struct collectors *collectors, uint64_t now_ns);
 /* Writes rows of the records up to limit_ns, including those that are still in the rings; stops
  * when the clock reaches until_ns. The side band must be applied up to limit_ns. */
 void collectors_emit(struct collectors *collectors, uint64_t limit_ns, uint64_t until_ns);
-/* Called after the functions above. Returns when to call them again, and stores the time of the
- * next drain in due_ns; UINT64_MAX: no peers. If no record can be missed, the next drain is
+/* Called after the functions above. Returns when to call them again; UINT64_MAX: there is no peer.
+ * Stores the time of the next drain in due_ns. If no record can be missed, the next drain is
  * longest_ns after the last one. */
 uint64_t collectors_sleep(struct collectors *collectors, uint64_t now_ns, uint64_t longest_ns);
 /* Returns whether nothing waits and every new record goes to a ring with a working doorbell. */

@@ -383,7 +383,7 @@ static void finalize(struct samples *samples, struct sample *sample, struct unwi
 		if (sample_queue_add_waiting(&samples->queue, sample, &job->input, job->missing,
 					     samples->output->now_ns))
 			return;
-		/* This reuses the buffer of the first job's result, which is already written. */
+		/* This reuses the buffer of the first job's stack, which is not needed any more. */
 		unwind_run(samples->unwind, &job->input, process->maps, process->maps_known, true,
 			   &job->stack, &job->missing);
 	}
