@@ -245,15 +245,15 @@ enum interp_php_kind {
 	INTERP_PHP_EVAL,
 };
 
-/* Kinds of functions of Perl. Those from INTERP_PERL_EVAL on have no name of their own. */
+/* Kinds of functions of Perl. Functions of the kinds from INTERP_PERL_EVAL on have no name. */
 enum interp_perl_kind {
 	INTERP_PERL_SUB = 1,
 	INTERP_PERL_FORMAT,
 	INTERP_PERL_REQUIRE, /* the name is that of the file, as the program has it */
 	INTERP_PERL_EVAL,    /* code of a text; file and line are where the text is executed */
-	INTERP_PERL_SORT,    /* block that compares for sort(); file and line likewise */
-	INTERP_PERL_REGEX,   /* code in a pattern; file and line likewise */
-	INTERP_PERL_MAIN,    /* code of the file that is executed */
+	INTERP_PERL_SORT,  /* block that compares for sort(); file and line: where it is executed */
+	INTERP_PERL_REGEX, /* code in a pattern; file and line: where it is executed */
+	INTERP_PERL_MAIN,  /* code of the file that is executed */
 };
 
 /* Kinds of functions of JavaScript; anonymous ones and code outside of functions have no name, and

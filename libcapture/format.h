@@ -78,7 +78,7 @@ void file_header_encode(const struct file_header *header, uint8_t bytes[FILE_HEA
  * PROF_UNSUPPORTED. *ret_bad_copies: bit n is set if copy n is damaged. */
 MUST_CHECK int file_header_decode(const uint8_t bytes[FILE_HEADER_BYTES],
 				  struct file_header *ret_header, unsigned int *ret_bad_copies);
-/* Returns whether a file that is shorter than a header starts like one. */
+/* Returns whether the bytes, perhaps fewer than a header, start like the header of a capture. */
 bool file_magic_matches(const uint8_t *bytes, size_t size);
 
 void chunk_header_encode(const struct chunk_header *header, uint64_t salt,

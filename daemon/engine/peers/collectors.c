@@ -33,9 +33,10 @@
 #define UNCLAIMED_NS (1000 * MS)
 
 /* The sizes of a process's first arena; the smaller ones if all arenas together are large. A thread
- * starts with the smallest ring, which is enough for most, and moves from a full ring to one of
- * four times the size. In a lossless arena, the larger sizes get memory only when the smaller ones
- * are in use, because clearing all the memory is the largest cost of a short process. */
+ * starts with the smallest ring, which is enough for most threads, and moves from a full ring to
+ * one of four times the size. In a lossless arena, the larger sizes get memory only when the
+ * smaller ones are in use, because clearing all the memory is the largest cost of a short
+ * process. */
 static const struct ring_arena_sizes usual_sizes = {
 	{ { 32u << 10, 32, 0 }, { 128u << 10, 8, 0 }, { 512u << 10, 4, 0 }, { 4u << 20, 1, 0 } },
 	.n_later = 2,
@@ -296,7 +297,7 @@ static void stop_producers(struct peer *peer)
 
 static void bind(struct collectors *collectors, struct peer *peer)
 {
-	/* Bind to the program that registered: by now the process may run another one. */
+	/* Bind to the program that registered: by now the process may run another program. */
 	if (!collector_process_bind(&peer->process, peer->came_ns))
 		return;
 	if (peer->wants & CONTROL_WANTS_ALLOCATIONS)
@@ -540,7 +541,7 @@ static void serve_active(struct collectors *collectors, struct peer *peer, uint6
 	bool is_replaced;
 	uint64_t left;
 
-	/* Bind to the program that registered: by now the process may run another one. */
+	/* Bind to the program that registered: by now the process may run another program. */
 	if (!peer->process.process && limit_ns >= peer->came_ns)
 		bind(collectors, peer);
 	identify_threads(collectors, peer, now_ns);

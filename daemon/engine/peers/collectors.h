@@ -114,7 +114,7 @@ void collectors_emit(struct collectors *collectors, uint64_t limit_ns, uint64_t 
 uint64_t collectors_sleep(struct collectors *collectors, uint64_t now_ns, uint64_t longest_ns);
 /* Returns whether nothing waits and every new record goes to a ring with a working doorbell. */
 bool collectors_are_quiet(const struct collectors *collectors, uint64_t now_ns);
-/* Returns whether a process writes to a ring before its request for one has arrived. */
+/* Returns whether a process writes to a ring, but its request has not arrived yet. */
 bool collectors_miss_requests(const struct collectors *collectors);
 /* Called repeatedly before collectors_finish(), until it returns 0. Stops the producers, and writes
  * rows of some of their records until the clock reaches until_ns. Returns the bytes that are left.

@@ -297,7 +297,7 @@ static enum sysprof_result add_counters(struct sysprof_frames *frames,
 }
 
 /* Sets a counter. If the thread has not defined it, uses another thread's definition. Returns false
- * if there is none. */
+ * if no thread has defined the counter, or if there is no room. */
 static bool set_counter(struct sysprof_frames *frames, struct sysprof_counters *counters,
 			uint32_t id, uint64_t value)
 {

@@ -153,7 +153,8 @@ static void lose(const struct peer_arena *arena, enum prof_loss_cause cause, uin
 			clock_now());
 }
 
-/* Counts an invalid frame. Too many, or one of another process, quarantine the ring. */
+/* Counts an invalid frame. Quarantines the ring after too many of them, or if the frame is another
+ * process's. */
 static void count_fault(struct peer_arena *arena, enum ring_fault fault)
 {
 	lose(arena, PROF_LOSS_RING_CORRUPT, 1);
@@ -264,8 +265,8 @@ static uint64_t unread(const struct peer_arena *arena, uint32_t i)
 /* ---- Requests -------------------------------------------------------------------------------- */
 
 /* Returns the size of a new ring: at most a quarter of the room that is left, in total and for the
- * process. A quarter of the total is kept for rings of the minimum size, so that many threads get
- * one. Returns 0 if there is no room. */
+ * process. A quarter of the total is kept for rings of the minimum size, so that many threads get a
+ * ring. Returns 0 if there is no room. */
 static uint32_t choose_bytes(const struct collectors *collectors, const struct peer *peer)
 {
 	uint64_t most = collectors->sysprof_max_bytes;

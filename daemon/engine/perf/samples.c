@@ -124,7 +124,7 @@ static struct output_place user_place(struct samples *samples, const struct samp
 	return (struct output_place){ &image->row, offset, kind };
 }
 
-/* Returns a place that stands for missing frames of a stack. *image is created on first use. */
+/* Returns the place for missing frames of a stack. *image is created on first use. */
 static struct output_place missing_place(struct samples *samples, struct image **image,
 					 const char *name, size_t n)
 {

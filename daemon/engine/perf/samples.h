@@ -17,7 +17,7 @@ struct samples_values {
 
 #define SAMPLES_MAX_PATH (UNWIND_MAX_FRAMES + 2 + INTERP_MAX_FRAMES + SAMPLES_MAX_IPS)
 
-/* The last chain of a thread. The next one usually shares most of it. */
+/* The last chain of a thread. The thread's next chain usually has most of its frames. */
 struct samples_chain {
 	uint64_t maps_version;
 	uint32_t epoch;

@@ -41,7 +41,7 @@ void ticks_parse(const char *text, bool user_only, uint64_t *busy_ns, size_t n)
 	}
 }
 
-/* Begins a comparison. A CPU that is not listed is compared once it is back online. */
+/* Begins a comparison. A CPU that /proc/stat does not list is compared once it is back online. */
 static void ticks_begin_cpu(struct cpu *cpu, const uint64_t *busy_ns, uint64_t now_ns)
 {
 	cpu->busy_ns = cpu->open && busy_ns[cpu->number] ? busy_ns[cpu->number] : UINT64_MAX;

@@ -35,7 +35,7 @@ bool proc_queries_process(struct proc_queries *queries, struct process *process)
 /* Allows more requests for single processes. Call it with each check of the CPUs. */
 void proc_queries_allow(struct proc_queries *queries);
 void proc_queries_usage(struct proc_queries *queries, uint64_t now_ns);
-/* Requests the stacks of threads that have slept for threshold_ns and have none. */
+/* Requests the stacks of threads that have slept for threshold_ns: see waits_request(). */
 void proc_queries_stacks(struct proc_queries *queries, uint64_t now_ns, uint64_t threshold_ns);
 /* Returns when to request all processes again; UINT64_MAX: never. */
 uint64_t proc_queries_due_ns(const struct proc_queries *queries);

@@ -799,8 +799,8 @@ static void write_values(struct session *session, uint64_t limit_ns)
 			machine_counters_write(machine, MIN_OF(usage_ns, limit_ns));
 }
 
-/* When a value changes, its last unchanged reading is written first. So readings are held until the
- * next one, unless collectors have already written later values. */
+/* When a value changes, its last unchanged reading is written first. So each reading is held until
+ * the next reading, unless collectors have already written later values. */
 static uint64_t drain_values(struct session *session, uint64_t limit_ns, uint64_t now_ns)
 {
 	const struct memory_usage *usage = &session->memory_usage;
