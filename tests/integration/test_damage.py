@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: BSD-2-Clause-Patent
-"""Damage is never silent: for any wrong bit of a capture, every verb warns and reports it in its
-JSON.
+"""Damage is never silent: if any bit of a capture is wrong, every verb warns and reports the damage
+in its JSON.
 
 format_reader.py, which follows docs/format.md, determines what is damaged.
 """
@@ -73,8 +73,7 @@ def flip(source, target, offset):
 
 
 def flip_in(chunks, source, target, table, number=0):
-    """Flips a bit of the payload of the table's first chunk, or that of a number; returns the
-    chunk."""
+    """Flips a bit in the payload of a table's chunk, by default its first. Returns the chunk."""
     chunk = [chunk for chunk in chunks.chunks if chunk.table == chunks.table(table)["id"]][number]
     flip(source, target, chunk.offset + CHUNK_HEADER + chunk.stored // 2)
     return chunk
@@ -131,8 +130,8 @@ def test_the_same_is_lost_to_all(profcapture, whole, chunks, tmp_path):
 
 @pytest.mark.parametrize("table, name", [("sample", "samples"), ("switch", "context switches"), ("wait", "waits")])
 def test_damage_is_said_in_numbers(profcapture, whole, chunks, tmp_path, table, name):
-    """report says how many rows of each table are missing. verify says from when they were, as --from
-    and --to take it: no row is missing outside of that range."""
+    """report says how many rows of each table are missing. verify prints their range of time in the
+    form of --from and --to; outside of that range, no row is missing."""
     flipped = tmp_path / "flipped.cap"
     chunk = flip_in(chunks, whole, flipped, table, 1)
     rows = {part["name"]: part["rows"] for part in profcapture.json("info", whole)["data"]["tables"]}[table]
@@ -203,7 +202,7 @@ def run_times(chunks, lost):
     """Returns the ns that each thread ran, waited and was preempted, from the rows of all chunks of
     switches but the lost one. The time between two rows counts only if no row between them can be
     missing."""
-    names = ["wait", "preempted", "running", "preempted"]  # by number; a thread that was woken and waits for a CPU is preempted
+    names = ["wait", "preempted", "running", "preempted"]  # by switch.state; woken but without a CPU is preempted
     tids = {row["id"]: row["tid"] for row, _ in chunks.rows("thread")}
     left, times, skipped = {}, {}, False
     for row, chunk in chunks.rows("switch"):
@@ -223,8 +222,8 @@ def run_times(chunks, lost):
 
 
 def test_times_are_lower_bounds(profcapture, whole, chunks, tmp_path):
-    """Times of threads with damaged switches are never more than the true value, not guessed, and
-    marked as lower bounds."""
+    """If switches are damaged, the times of threads are never more than the true values, never
+    guessed, and marked as lower bounds."""
 
     def reported(path):
         rows = profcapture.json("report", path, "--by", "thread", "--limit", 0)["data"]["rows"]
@@ -281,7 +280,7 @@ def test_a_copy_does_not_hide_damage(profcapture, whole, chunks, tmp_path, maker
         profcapture(maker, flipped, *(["--from", "0"] if maker == "cut" else []), "-o", new, "--force")
         losses = profcapture.json("info", new, "--limit", 0)["data"]["loss"]
         assert (table, chunk.rows) in [(loss["stream"], loss["count"]) for loss in losses if loss["cause"] == "file-damage"]
-    # a part of the time without damage has no such loss
+    # a copy of a time without damage lists no such loss
     if maker == "cut":
         end = profcapture.json("info", whole)["capture"]["duration_ns"]
         profcapture(maker, flipped, "--from", f"{end - 1}ns", "-o", new, "--force")

@@ -19,7 +19,7 @@ OURS = (buses.PROFILER, buses.SESSION)
 
 @pytest.fixture(scope="module")
 def interfaces():
-    """All members of our interfaces, by interface: [(the comment before it, the element)]."""
+    """Returns {interface: (its comment, [(a member's comment, its element)])} of our interfaces."""
     builder = xml.etree.ElementTree.TreeBuilder(insert_comments=True)
     root = xml.etree.ElementTree.parse(SOURCE / "data/dbus/org.profd.Profiler1.xml", xml.etree.ElementTree.XMLParser(target=builder))
 
@@ -81,7 +81,7 @@ def test_all_is_described(interfaces):
 
 
 def test_codes_of_warnings():
-    """The table of the codes has those of the sources, and no others."""
+    """The table of warning codes in docs/dbus.md has exactly the codes of the sources."""
     call = r'(?:\bwarning\(|\bwarn\(|channel_warn\(|give_up\(|"Warning",\s*g_variant_new\(\s*"\(ss\)",)[^;"]*"([a-z-]+)"(?: : "([a-z-]+)")?'
     sources = (path.read_text(encoding="utf-8") for path in (SOURCE / "daemon").rglob("*.c"))
     sent = {code for text in sources for codes in re.findall(call, text) for code in codes if code}

@@ -384,7 +384,7 @@ def test_example_of_the_documentation(rights, capture, profcapture, busy):
 
 
 def test_progress_is_about_one_a_second(rights, profd, file, busy):
-    """The first Progress comes soon, and others follow; also with a command that has no words."""
+    """The first Progress signal comes soon, and others follow, even if "command" is empty."""
     path = profd.create({"pids": variant("au", [busy.pid]), "command": variant("aay", [])}, file)
     began = time.monotonic()
     profd.session(path, "Start")
@@ -397,7 +397,7 @@ def test_progress_is_about_one_a_second(rights, profd, file, busy):
 
 
 def assert_sampled(profcapture, capture, begin, end):
-    """All samples lie within these times of the monotonic clock, and there are enough."""
+    """Checks that there are 20 samples or more, all between `begin` and `end` (monotonic clock)."""
     start = info(profcapture, capture)["start_monotonic_ns"]
     times = [start + row["time_ns"] for row in rows(profcapture, capture, "sample")]
     assert len(times) >= 20 and begin <= min(times) and max(times) <= end
@@ -423,8 +423,7 @@ def test_pause_and_resume(rights, profd, file, capture, profcapture, busy):
 
 @pytest.mark.parametrize("method, other, before", [("Pause", "Resume", False), ("Resume", "Pause", True)], ids=["pause", "resume"])
 def test_of_an_engine_that_does_not_answer(rights, profd, file, busy, method, other, before):
-    """The error comes in time, and reports that the call has not taken effect yet; it takes effect
-    when the engine continues."""
+    """The call fails after a timeout, but takes effect when the engine continues."""
     path = profd.create({"pids": variant("au", [busy.pid]), "paused": variant("b", before)}, file)
     profd.session(path, "Start")
     if not before:
@@ -454,8 +453,8 @@ SWITCH_MAGIC = int.from_bytes(b"PfSWTCH\n", "little")
 
 
 def test_switch(rights, profd, file, capture, profcapture, busy):
-    """A session begins switched off. When a switch message from the other end is answered, it has
-    taken effect."""
+    """A session with a switch begins switched off. A switch message takes effect before it is
+    answered."""
     ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     path = profd.create({"pids": variant("au", [busy.pid]), "switch": variant("h", 1)}, file, theirs.fileno())
     theirs.close()
@@ -478,7 +477,7 @@ def test_switch(rights, profd, file, capture, profcapture, busy):
 
 @pytest.mark.parametrize("by_task", [False, True])
 def test_interpreters_are_left_out(rights, profd, tmp_path, spawn, by_task):
-    """Without the option "interpreters", no program that reads them is loaded."""
+    """Without the option "interpreters", no BPF program that reads interpreters is loaded."""
     program = tmp_path / "spin.py"
     program.write_text("while True:\n    pass\n")
     target, held = spawn("/usr/bin/python3", program), {}
@@ -507,7 +506,7 @@ def test_waits_by_task(rights, profd, file, capture, profcapture, spawn):
     """If events are opened for each thread, also for threads that start later, waits have stacks
     too."""
     ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-    # the second one sleeps all the time, so there is time to read its stack
+    # the second target sleeps all the time, so there is time to read its stack
     targets = spawn("sh", "-c", "while :; do sleep 0.02; sleep 0.3; done"), spawn("sleep", 60)
     path = profd.create({"pids": variant("au", [target.pid for target in targets]), "switch": variant("h", 1), "off-cpu": variant("b", True)}, file, theirs.fileno())
     theirs.close()
@@ -523,12 +522,12 @@ def test_waits_by_task(rights, profd, file, capture, profcapture, spawn):
 
 
 def test_preempted_threads_do_not_sleep(rights, profd, file, capture, profcapture, spawn):
-    """The kernel reports no sleep of a thread that only loses its CPU to another one."""
+    """The kernel reports no sleep of a thread that only loses its CPU to another thread."""
     ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     cpu = min(os.sched_getaffinity(0))
     targets = [spawn("taskset", "-c", cpu, "sh", "-c", "while :; do :; done") for _ in range(2)]
     until(lambda: all(Path(f"/proc/{target.pid}/comm").read_text() == "sh\n" for target in targets))
-    # the events of these threads only, and a limit that the first second of preemptions would exceed
+    # only these threads have events; if preemptions counted as waits, they would exceed the limit
     path = profd.create({"pids": variant("au", [target.pid for target in targets]), "switch": variant("h", 1), "off-cpu": variant("b", True),
                          "off-cpu-max-rate": variant("u", 10), "frequency": variant("u", 999)}, file, theirs.fileno())
     theirs.close()
@@ -667,14 +666,14 @@ def test_lifetime_that_is_over(rights, profd, file):
     reading, writing = os.pipe()
     path = profd.create({**SYSTEM, "lifetime": variant("h", 1)}, file, reading)
     os.close(writing)
-    for _ in range(2):  # when it has answered these, profd has checked its watches
+    for _ in range(2):  # profd checks its watches before it answers the second call
         profd.get(path, "State")
     name, message = refusal(profd.session, path, "Start")
     assert name == "InvalidState" and '"lifetime"' in message
 
 
 def test_lifetime_that_never_ends(profd, file):
-    """A file never hangs up, and poll() would block if the file's server does not answer."""
+    """A file is refused: it never hangs up, and poll() blocks if its server does not answer."""
     name, message = refusal(profd.create, {**SYSTEM, "lifetime": variant("h", 1)}, file, file)
     assert name == "InvalidOption" and '"lifetime"' in message
 
@@ -772,7 +771,7 @@ def test_events_that_the_kernel_refuses(rights, file, error, name):
 
 
 def test_a_changed_option_is_signaled(rights, file, busy):
-    """A client that keeps the properties it has read learns what is missing."""
+    """If Start changes Options, a client that caches properties is notified."""
     with running(lambda: as_user.refuse("cpu")) as profd:
         path = profd.create({"pids": variant("au", [busy.pid])}, file)
         assert "reduced" not in profd.get(path, "Options")
@@ -841,7 +840,7 @@ def test_malformed_message_ends_the_engine(rights, hostile, file, script):
         assert profd.get(path, "State") == "failed"
 
 
-# profd may accept a part of the lie at most; the client then learns how the session ended.
+# profd may accept at most a part of the lie, and still reports how the session ends.
 LIE = """started()
 sock.settimeout(0.5)
 try:
@@ -857,7 +856,7 @@ send(WARNING, struct.pack("32s480s", b"lied", b""))
     "send(FINISHED, struct.pack('IIiI', 1, 0, 0, 2**31) + b'x' * 224)",  # more losses than the message contains
     "send(IMAGE, struct.pack('5QiI', 1, 0, 0, 0, 0, 1, 2**31) + b'/bin/sh')",
     "send(MEMORY_USAGE, struct.pack('IIIi', 1, 0, 1, 1))",  # allocations were not requested
-    "send(MEMORY_USAGE, struct.pack('IIIi', 1, 1, 1, 1))",  # neither were waits
+    "send(MEMORY_USAGE, struct.pack('IIIi', 1, 1, 1, 1))",  # waits were not requested
     "send(MEMORY_USAGE, struct.pack('III', 1, 0, 2**31))",
     "send(IMAGE, struct.pack('5QiI', 1, 0, 0, 0, 0, -1, 7) + b'/bin/sh')",
     "send(IMAGE, struct.pack('5QiI', 1, 0, 0, 0, 0, 1, 7) + b'\\0\\xff/../x')",
@@ -877,7 +876,7 @@ def test_lies_of_an_engine_stay_in_its_session(rights, hostile, file, script):
         assert profd.get(path, "State") in ("running", "stopping", "failed")
         assert profd.get(ROOT, "Version", PROFILER)
         files = len(os.listdir(f"/proc/{profd.process.pid}/fd"))
-        assert files < 4096 + 256 + 100  # the maximum of images, that of pending tasks, and 100 for the rest
+        assert files < 4096 + 256 + 100  # most images, most pending tasks, and 100 others
         os.kill(profd.engines()[0], signal.SIGKILL)
         assert profd.wait("Finished", path)[:2] == (False, "internal")
 
@@ -931,7 +930,7 @@ while True:
 
 
 def test_engine_that_hangs_is_ended(rights, hostile, file):
-    """The engine does nothing after Stop: profd ends it."""
+    """profd ends an engine that does nothing after Stop."""
     with hostile("started()") as profd:
         path = profd.create(SYSTEM, file)
         profd.session(path, "Start")

@@ -246,8 +246,8 @@ def test_dwz(built, require, options):
 
 
 def test_unused_sections_are_not_unpacked(built):
-    """The places of variables, often a quarter of all DWARF, are not unpacked: a file that claims
-    that they have more bytes than may be read still has lines."""
+    """The sections with places of variables, often a quarter of all DWARF, are not unpacked. If
+    such a section claims more bytes than may be read, lines are still found."""
     whole = build(built, "c")
     shown = subprocess.run(["readelf", "-SW", whole], stdout=subprocess.PIPE, encoding="utf-8", check=True).stdout
     offset = int(re.search(r" \.debug_loclists +\w+ +\w+ (\w+) ", shown)[1], 16)
@@ -262,14 +262,14 @@ def test_unused_sections_are_not_unpacked(built):
 
 
 def note(folder, name):
-    """Makes a file with a build-id for the linker."""
+    """Writes a note section with a build-id, for objcopy, and returns its file."""
     path = folder / f"{name}.note"
     path.write_bytes(b"\x04\0\0\0\x14\0\0\0\x03\0\0\0GNU\0" + name.ljust(20).encode())
     return path
 
 
 def test_quota():
-    """Checks the quota of each class in the sums over all tests."""
+    """Over all tests, enough addresses were compared, have a line, and are in inlined code."""
     print(dict(TOTALS))
     addresses = TOTALS["addresses"]
     if not shutil.which("llvm-addr2line-14"):

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: BSD-2-Clause-Patent
-"""./dev and the count at the end of a CI run: refused arguments, and no failure or skip that passes
-unnoticed."""
+"""./dev refuses wrong arguments and selects the right tests; the summary at the end of a CI run
+hides no failure or skip."""
 import json
 import os
 import subprocess
@@ -115,8 +115,8 @@ def test_expected_skips_have_reasons():
 
 
 def test_times(tmp_path, summary):
-    """A test's wall and CPU time get from the wrapper into the summary and its JSON; so do those of
-    CI's stages."""
+    """The times that timed.py measures are in the summary and its JSON. The summary also has the
+    times of CI's stages."""
     times = tmp_path / "build/test-results/times.jsonl"
     times.parent.mkdir(parents=True)
     spin = "import time\nwhile time.process_time() < 0.3: pass"

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-2-Clause-Patent
-"""profcapture diff finds equal rows of two captures, changes, and noise among them."""
+"""profcapture diff matches the rows of two captures, and separates changes from noise."""
 import collections
 import csv
 import io
@@ -21,7 +21,7 @@ SOURCE = Path(os.environ["PROF_SOURCE_DIR"]) / "tests/tools/mix.c"
 
 @pytest.fixture(scope="module")
 def builds(tmp_path_factory):
-    """Makes two builds of a program outside of the build tree, where a sanitizer could add
+    """Makes two builds of a program without the build tree's options, because a sanitizer would add
     functions and start-up time."""
     folder = tmp_path_factory.mktemp("builds")
     mix, other = folder / "first" / "mix", folder / "mix"
@@ -158,8 +158,8 @@ def test_screen(profcapture, recordings):
 
 
 def test_normalised(profcapture, recordings):
-    """--normalise time shows shares of a CPU, and run shows times; the ratios of rows are equal,
-    because the samples are."""
+    """--normalise time shows shares of a CPU, --normalise run shows times. In both, the rows add up
+    to the whole run."""
     one, slow = recordings["one"], recordings["slow"]
     for norm, unit in ("time", "percent_cpu"), ("run", "ns"):
         data = diff(profcapture, one, slow, "--normalise", norm)
@@ -211,7 +211,7 @@ def test_made_up(profcapture, made):
 
 
 def test_marks(profcapture, made):
-    """Every value is divided by the number of marks with a name."""
+    """With --normalise mark:NAME, every value is divided by the number of marks with this name."""
     mark = next(row for row in profcapture.json("marks", made)["data"]["rows"] if row["name"] and row["count"])
     name = mark["name"]
     data = diff(profcapture, made, made, "--normalise", f"mark:{name}")
@@ -240,7 +240,7 @@ def test_empty_damaged_and_hostile(profcapture, made, tmp_path):
 
 
 def test_memory(profcapture, tmp_path):
-    """Twice as many calls of everything allocate twice the bytes, which is more than noise."""
+    """Twice as many calls of allocation functions are more than noise."""
     captures = []
     for n in 1000, 2000:
         captures.append(tmp_path / f"{n}.cap")
@@ -279,8 +279,8 @@ int main(int, char **argv) {
 
 
 def test_memory_callers(profctl, profcapture, require, tmp_path):
-    """A row is a function and the program's function that called it, with the line of the call, and
-    inlined functions are functions."""
+    """A row is a function that allocates; if it is a library's, also the program's function that
+    called it, with the line of the call. Inlined functions count as functions."""
     if SANITIZED:
         pytest.skip("the collector is not loaded into sanitized programs")
     require("g++")

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-2-Clause-Patent
-"""profcapture diff of several runs per side, and the captures of which it gives no verdict."""
+"""profcapture diff of several runs per side, and of captures for which it gives no verdict."""
 import json
 import re
 
@@ -11,8 +11,8 @@ RUNS = 3
 
 @pytest.fixture(scope="module")
 def runs(profctl, builds, tmp_path_factory):
-    """Several runs of a program, of the same again, and of one that takes three times as long with
-    equal shares."""
+    """Captures of several runs of a program: "a", "b" the same again, and "slow", which runs three
+    times as long with equal shares."""
     folder = tmp_path_factory.mktemp("runs")
     captures = {"a": [], "b": [], "slow": []}
     for i in range(RUNS):
@@ -23,8 +23,8 @@ def runs(profctl, builds, tmp_path_factory):
 
 
 def test_several_runs(profcapture, runs):
-    """The answer has the means of the runs, and their standard error times Student's factor, as
-    computed here from each run alone."""
+    """diff reports the means of the runs, and as noise the standard error times Student's factor.
+    The test computes both from each run alone."""
     data = diff(profcapture, *runs["a"], "--to", *runs["b"], "--normalise", "run")
     assert data["runs"] == [RUNS, RUNS] and len(data["captures"]) == 2 * RUNS
     single = [[diff(profcapture, run, run, "--normalise", "run")["all"]["a"] for run in runs[side]] for side in ("a", "b")]
@@ -56,7 +56,7 @@ def test_all_of_it_became_slower(profcapture, runs):
         assert ("mean of 3 runs, " in done.stdout) == (len(files) != 2)
         profcapture("diff", *files, "--fail-over", "1000%")
     assert "The whole run" not in profcapture("diff", *slow, "--to", *a, "--fail-over", "5%", check=None).stderr
-    # a --to that is followed by a time is no list of captures
+    # --to with a time is the end of a range, not a list of captures
     done = profcapture("diff", a[0], slow[0], "--to", "0.2s", "--json", check=None)
     assert json.loads(done.stdout)["data"]["runs"] == [1, 1] and done.returncode in (0, 8)
     for wrong in [a[0], "--to"], ["--to", a[0]], [*a]:

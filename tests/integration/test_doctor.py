@@ -69,8 +69,8 @@ def test_root_may_all(profctl):
 
 @pytest.fixture
 def elsewhere(profctl, require):
-    """Runs doctor before and after a shell command in namespaces of its own, so that this machine
-    does not change."""
+    """Runs a shell command, doctor, a second command, and doctor again, in new namespaces, so that
+    this machine does not change. Returns the checks of both."""
     require("unshare", root=True)
 
     def run_both(flags, before="true", after="true", user=()):
@@ -94,15 +94,15 @@ ROOTS = "mount -t tracefs -o gid=0,mode=700 tracefs /sys/kernel/tracing"
 
 @pytest.fixture
 def tracefs(elsewhere):
-    """A mount's options are those of all mounts of the machine, so they are restored."""
+    """All mounts of tracefs on a machine have the same options, so they are restored."""
     yield
     elsewhere(["-m"], f"{UNMOUNT}; {ROOTS}")
 
 
 @pytest.mark.alone  # the mode of tracefs decides what others can read
 def test_tracefs_is_not_mounted(elsewhere, tracefs):
-    """Root's profctl finds tracefs without a mount. Other users' fix is the mount, or a remount,
-    so that their group can read it."""
+    """Root's profctl needs no mount of tracefs. For other users, doctor suggests a mount or remount
+    with which their group can read it."""
     first, _ = elsewhere(["-m"], UNMOUNT)
     assert first["tracefs"]["status"] == "ok"
     mount = "mount -t tracefs -o gid=$(id -g),mode=750 tracefs /sys/kernel/tracing"
@@ -191,8 +191,8 @@ def test_missing_engine_fails(profctl, tmp_path):
 
 
 def test_text_says_the_same(profctl):
-    """With --all each check has its row, as in JSON; a debuginfod that nobody has set up is
-    "off"."""
+    """With --all, the text has a row for each check of the JSON; debuginfod is "off" if no server
+    is set."""
     text = profctl("doctor", "--all", check=None, env={"DEBUGINFOD_URLS": ""}).stdout
     found = run(profctl, env={"DEBUGINFOD_URLS": ""})
     for name, check in found.items():

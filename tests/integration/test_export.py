@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: BSD-2-Clause-Patent
-"""The output of `export` agrees with `report`: as read by this test, and by the programs for the
-formats."""
+"""The output of `export` agrees with `report`, whether this test reads it or the programs for the
+formats do."""
 import base64
 import collections
 import gzip
@@ -22,8 +22,8 @@ from captures import make, unprintable
 from exports import check, firefox_paths, names, read_chrome, read_perf_script, read_pprof, read_svg
 from slices import SANITIZED, part
 
-# With a sanitizer, no code of ours would run in these tests: the programs read files of the other
-# build.
+# These tests check programs that are not ours, so a build with a sanitizer would find nothing more
+# than the other build.
 by_peers = pytest.mark.skipif(SANITIZED, reason="none of this is our code")
 FORMATS = ["folded", "firefox", "pprof", "speedscope", "svg", "callgrind", "chrome", "perf-script"]
 BY_NAME = ["folded", "svg", "callgrind"]  # formats in which threads of the same name are one
@@ -33,9 +33,8 @@ HOSTILE = b"=1+1,\";'\\\n\r\t\x1b[31m\xe2\x80\xae\xff\xc2\x9b"
 
 @pytest.fixture(scope="module", params=["hostile"] if SANITIZED else ["plain", "hostile"])
 def capture(request, tmp_path_factory):
-    """A capture with several epochs, threads and every table; in the second one all names are
-    harmful. "real": a compiler and an interpreter; until it runs
-    the compiler, a shell has the same ids."""
+    """A capture with several epochs, threads and every table. "hostile": all names are harmful.
+    "real": a recording of a compiler and an interpreter; a shell had the compiler's ids before."""
     path = tmp_path_factory.mktemp("export") / "x.cap"
     if request.param == "real":
         (path.parent / "x.c").write_text("".join(f"long f{i}(long n) {{ long s = 0; for (long i = 0; i < n; i++) s += i * {i} ^ n; return s; }}\n" for i in range(250)))
@@ -148,7 +147,7 @@ def sleeper(profctl, compile_c, tmp_path_factory):
 
 @pytest.mark.parametrize("metric", ["off-cpu", "wall"])
 def test_waits_are_not_called_cpu_time(profcapture, sleeper, metric):
-    """No format takes the time that threads waited for that of a CPU."""
+    """No format labels the time that threads waited as CPU time."""
     def export(to, *options):
         return subprocess.run([profcapture.path, "export", sleeper, "--to", to, *options], capture_output=True, check=True, timeout=60).stdout
 
@@ -271,7 +270,7 @@ def test_firefox_counters(profcapture, capture, export, options):
 
 @pytest.mark.parametrize("options", [*FILTERS, ("--from", "200ms..500ms")], ids=" ".join)
 def test_chrome(profcapture, capture, report, export, options):
-    """Samples, marks, waits and counters are those of the other verbs, at their times."""
+    """Samples, marks, waits and counters agree with the other verbs."""
     events, threads = read_chrome(export("chrome", *options))
     times = ("--from", "200ms", "--to", "500ms") if "--from" in options else options
     check(report(*times), [(path, 1) for *_, samples in threads for path, _ in samples if path != ["(idle)"]])
@@ -364,8 +363,8 @@ def test_allocations_of_a_time(profcapture, heap):
 
 
 def retained(profile):
-    """The live bytes by function, computed as the profiler does: by the addresses in the table of
-    one thread."""
+    """Returns the live bytes by function, computed as the Firefox Profiler does: it matches frees
+    with allocations by address, for each thread alone."""
     paths, counts = firefox_paths(profile), collections.Counter()
     for thread in profile["threads"]:
         table = thread.get("nativeAllocations")
@@ -466,7 +465,7 @@ peers_captures = pytest.mark.parametrize("capture", ["hostile", "real"], indirec
 
 
 def check_functions(data, own, total):
-    """Functions of the same name are one in these programs, so a sample counts once in their total."""
+    """These programs merge functions of the same name, so a sample counts once for a name."""
     rows, wanted = collections.Counter(row["name"] for row in data["rows"]), names(data["rows"], "total")
     assert len(rows) > 10 and +own == names(data["rows"], "self") and set(+total) == set(wanted)
     assert all(count == wanted[name] if rows[name] == 1 else 0 < count <= wanted[name] for name, count in (+total).items())
@@ -495,7 +494,7 @@ def test_go_tool_pprof(report, export, tmp_path):
     for row in report("--by", "thread")["rows"]:
         by_tid[row["tid"]] += row["self"]
     assert sorted(filter(None, map(int, sums))) == sorted((+by_tid).values())
-    # without an index, it shows the time, and names it off-cpu
+    # without -sample_index, pprof shows the time, with the type off-cpu
     (tmp_path / "w.pb.gz").write_bytes(export("pprof", "--metric", "off-cpu"))
     done = subprocess.run([*command[:4], "-unit=ns", "-top", "w.pb.gz"], cwd=tmp_path, env=environment, capture_output=True, timeout=60, check=True)
     assert b"Type: off-cpu\n" in done.stdout and f" of {report('--metric', 'off-cpu')['total_weight']}ns total".encode() in done.stdout
@@ -559,7 +558,7 @@ def test_profiler_cli(report, export, tmp_path, sockets, to):
         return subprocess.run(command, env=environment, capture_output=True, timeout=60)
 
     try:
-        # the program's daemon may start later than `load` waits for it
+        # `load` may stop waiting for the program's daemon before the daemon has started
         run("load", path, "--session", "x")
         for _ in range(40):
             done = run("profile", "info", "--all", "--session", "x", "--json")
@@ -584,7 +583,8 @@ def test_profiler_cli(report, export, tmp_path, sockets, to):
         if to == "firefox":
             assert +own == names(data["rows"], "self") and +total == names(data["rows"], "total")
             return
-        # of perf's text, the profiler shows some addresses as [unknown], and inlined copies of a function as others
+        # for perf's text, the profiler shows some addresses as [unknown], and inlined copies of a
+        # function as other functions
         wanted = {name: count for name, count in names(data["rows"], "self").items() if "+0x" not in name}
         assert sum(own.values()) == data["total"] and {name: count for name, count in (+own).items() if name in wanted} == wanted
         assert {name for name in names(data["rows"], "total") if "+0x" not in name} <= set(+total)
@@ -606,8 +606,8 @@ CHROMIUM = shutil.which("chromium-headless-shell") or shutil.which("chromium")
 @peers_captures
 @by_peers
 def test_speedscope_page(report, export, tmp_path):
-    """speedscope's own page shows each thread with its weight, and the hottest functions of the one
-    with the most."""
+    """speedscope's own page shows each thread with its weight, and the hottest functions of the
+    thread with the most weight."""
     data = export("speedscope")
     (tmp_path / "x.js").write_text(f"speedscope.loadFileFromBase64('x.json', '{base64.b64encode(data).decode()}');")
     page = f"file://{NODE}/speedscope/dist/release/index.html#localProfilePath={tmp_path}/x.js&view=sandwich"
@@ -628,7 +628,7 @@ def test_speedscope_page(report, export, tmp_path):
     assert shown == [(thread["name"], text_of(thread["endValue"])) for thread in profile["profiles"]]
     most = max(profile["profiles"], key=lambda thread: thread["endValue"])
     comm, pid, tid = re.search(r"(.*) \((\d+)/(\d+)\)$", most["name"], re.DOTALL).groups()
-    # what had the same ids before an exec is a thread of its own
+    # a program that had the same ids before an exec is shown as another thread
     shared = sum(thread["name"].endswith(f" ({pid}/{tid})") for thread in profile["profiles"]) > 1
     rows = report("--pid", pid, "--tid", tid, *(("--comm", comm) if shared else ()))["rows"]
     plain = html.unescape(re.sub(r"</?(?!td|/td)[^>]*>", "", text))
@@ -664,7 +664,7 @@ def test_nothing_is_said_once(profcapture, tmp_path, options, said):
 
 
 def numbers_of(to, data):
-    """The number of samples in an export, and of its threads."""
+    """Returns the numbers of samples and of threads in an export."""
     if to == "folded":
         lines = data.decode().splitlines()
         return sum(int(line.rsplit(" ", 1)[1]) for line in lines), len({line.split(";")[0] for line in lines})
@@ -689,8 +689,8 @@ def numbers_of(to, data):
 
 
 def test_an_empty_capture(profcapture, tmp_path):
-    """Each format's minimum: speedscope opens no file without a profile, Firefox none without a
-    thread."""
+    """An export of nothing can still be opened: speedscope needs at least one profile, the Firefox
+    Profiler one thread."""
     path = make(tmp_path / "x.cap", "--rows", 0)
     for to in FORMATS:
         done = profcapture("export", path, "--to", to, text=False)
@@ -700,8 +700,7 @@ def test_an_empty_capture(profcapture, tmp_path):
 
 
 def test_a_long_name(profctl, profcapture, compile_c, tmp_path):
-    """A function's name of 16 KiB is whole in every format; only sentences for people shorten
-    templates."""
+    """A function's name of 16 KiB is complete in every format."""
     name, path = "f" + "x" * 16380 + "end", tmp_path / "long.cap"
     program = compile_c("long", f"static volatile unsigned long sink; __attribute__((noinline)) void {name}(void) {{ for (long i = 0; i < 100000000; i++) sink += i; }} int main(void) {{ {name}(); }}", "-g")
     profctl("record", "-q", "-F", 999, "-o", path, "--", program)
@@ -740,7 +739,7 @@ def test_filters(profcapture, capture, report, export, options):
         name = next(row["name"] for row in profcapture.json("marks", capture, "--limit", 0)["data"]["rows"] if row["count"] and row["name"])
         options = ("--from", f"@mark:{name}")
     if "\ufffd" in "".join(options):
-        return  # JSON has no such name to select by
+        return  # JSON cannot represent the name's bytes, so no option can select it
     rows = report("--by", "thread", *options)["rows"]
     period = report(*options)["period_ns"] or 1
     samples, threads = sum(row["self"] for row in rows), sum(row["self"] > 0 for row in rows)
@@ -761,8 +760,8 @@ def test_filters(profcapture, capture, report, export, options):
                                      ("csv", "Read it with any program for tables: 'my {to}'"),
                                      ("ndjson", "The first line is about the capture, each other line is a row: tail -n +2 'my {to}' | jq .")])
 def test_how_to_open_it(profcapture, tmp_path, to, how):
-    """For a file, a line says how to open it; for a pipe or a device, which another program reads,
-    nothing does."""
+    """If the output is a file, a line says how to open it; if it is a pipe or a device, which
+    another program reads, there is no such line."""
     path = tmp_path / "x.cap"
     if to in ("heaptrack", "massif"):
         subprocess.run([os.environ["MAKE_HEAP"], "--events", "100", path], check=True, capture_output=True, timeout=60)

@@ -58,8 +58,8 @@ def test_pprof_places(profcapture, spin, options):
     _, samples = read_pprof(profcapture("export", spin, "--to", "pprof", *options, text=False).stdout)
     stacks = [(frames, values[0]) for frames, values, _ in samples]
     check(profcapture.json("report", spin, "--limit", 0, *options)["data"], [([frame[0] for frame in path], n) for path, n in stacks])
-    # one location holds a frame's function and all that is inlined into it: the index of a line is
-    # its depth
+    # a location of pprof has a frame's function and all functions inlined into it, outermost first
+    # here, so the index of a line is its depth of inlining
     deep = []
     for path, n in stacks:
         depths, depth = [], 0
@@ -92,7 +92,7 @@ def test_speedscope_and_folded_inline(profcapture, spin, options):
 
 
 def filtered(path, option, pattern):
-    """The rest of a stack after pprof's filter: [(name, is it inlined)] from the root inwards."""
+    """Returns what pprof's filter keeps of a stack: [(name, whether inlined)], from the root on."""
     matches = [re.search(pattern, name) or re.search(pattern, file) for name, file, _, _ in path]
     if option == "--focus":
         keep = [any(matches)] * len(path)
@@ -197,7 +197,7 @@ def kept(profctl, compile_c, tmp_path_factory):
 
 
 def check_kept(stacks, inlined):
-    """Checks that live blocks are at the lines of the calls. stacks: ([(name, file, line, is it
+    """Checks that live blocks are at the lines of the calls. stacks: ([(name, file, line, whether
     inlined)], live bytes)."""
     found = collections.Counter()
     for path, size in stacks:

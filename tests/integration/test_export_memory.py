@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: BSD-2-Clause-Patent
-"""Exports for heaptrack, massif's tools and Sysprof agree with `memory` and `report`: as read by
-this test, by these programs and by Sysprof's library."""
+"""Exports for heaptrack, massif's tools and Sysprof agree with `memory` and `report`, whether this
+test, these programs or Sysprof's library reads them."""
 import collections
 import ctypes
 import ctypes.util
@@ -17,8 +17,8 @@ from exports import check
 from slices import SANITIZED
 
 HOSTILE = b"=1+1,\";'\\\n\r\t\x1b[31m\xe2\x80\xae\xff\xc2\x9b#1"
-# With a sanitizer, no code of ours would run in these tests: the programs read files of the other
-# build.
+# These tests check programs that are not ours, so a build with a sanitizer would find nothing more
+# than the other build.
 by_peers = pytest.mark.skipif(SANITIZED, reason="none of this is our code")
 
 
@@ -118,7 +118,7 @@ def test_heaptrack(memory, export, heap):
     summary = data["summary"]
     assert (have.allocations, have.peak, have.live) == (summary["allocations"], summary["peak_bytes"], summary["leaked_bytes"])
     assert have.by_function == functions(data, "allocations")
-    # a block that is live at a time stamp or at the peak may not count as temporary
+    # heaptrack may not count a block as temporary if it is live at a time stamp or at the peak
     assert summary["temporary"] > 0 and 0 <= summary["temporary"] - have.temporary <= 2 * (have.ms + 2)
 
 
@@ -141,7 +141,8 @@ def test_heaptrack_of_names(profcapture, memory, export, capture):
 
 @pytest.mark.skipif(SANITIZED, reason="a sanitizer's runtime is in the way")
 def test_heaptrack_has_one_process(profctl, profcapture, memory, export, compile_c, tmp_path):
-    """Blocks of a process that ended would count while the heap of the next one grows."""
+    """If a file had two processes, blocks of one that has ended would count while the heap of the
+    other grows."""
     path, source = tmp_path / "x.cap", "#include <stdlib.h>\nvoid *volatile kept;\nint main(void) { for (int i = 0; i < 40; i++) kept = malloc(50000); }"
     program = compile_c("keeps", source)
     profctl("record", "-q", "--memory", "-o", path, "--", "sh", "-c", f"{program}; {program}; true")
@@ -219,7 +220,8 @@ def test_a_cut_capture(profcapture, memory, tmp_path, keep):
 
 
 def read_massif(path):
-    """Reads snapshots: (time, bytes, kind, tree); a node is (bytes, text, nodes)."""
+    """Returns the header, and [(time, bytes, kind, tree)] of the snapshots. A node of a tree is
+    (bytes, text, nodes)."""
     lines = iter(path.read_text("utf-8").splitlines())
     header = [next(lines) for _ in range(3)]
     assert [line.split(":")[0] for line in header] == ["desc", "cmd", "time_unit"]
@@ -392,7 +394,7 @@ def test_syscap_allocations(memory, export, heap):
             assert live.pop(address) and n == 0
     data = memory(heap)
     assert sum(live.values()) == data["summary"]["leaked_bytes"]
-    # the format cannot represent blocks of no bytes
+    # the format cannot represent blocks of 0 bytes
     empty = sum(row["allocations"] for row in memory(heap, "--sizes")["rows"] if row["size_to"] == 0)
     want = functions(data, "allocations")
     assert sum(want.values()) - sum(made.values()) == empty and all(made[name] <= n for name, n in want.items())

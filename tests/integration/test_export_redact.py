@@ -12,7 +12,7 @@ from exports import read_page
 from pages import PROGRAM
 
 def contents(path):
-    """The bytes of an export, inflated. Base64 may have any letters."""
+    """Returns the bytes of an export, decoded and inflated: in base64, names occur by chance."""
     data = path.read_bytes()
     packed = re.search(rb'id="data">([^<]*)<', data)
     if packed:
@@ -55,15 +55,15 @@ def test_redact(profcapture, private, tmp_path, to):
     profcapture("export", made, "--to", to, *one, "-o", path, "--redact", "-q", "--force")
     assert not re.search(rb"jane|moon|fe80", contents(path), re.IGNORECASE)
     if to in ("folded", "speedscope", "svg", "html"):
-        # names that one capture gives away are in the texts of the other
+        # names that one capture reveals are redacted in the texts of the other
         profcapture("export", made, "--to", to, "--compare", private / "later.cap", "-o", path, "--redact", "-q", "--force")
         assert not re.search(rb"jane|moon|sunny", contents(path), re.IGNORECASE)
     profcapture("export", made, "--to", to, *one, "-o", path, "-q", "--force")
-    assert b"moon" in contents(path) or to in ("heaptrack", "massif")  # they have only allocations, without stacks here
+    assert b"moon" in contents(path) or to in ("heaptrack", "massif")  # these formats have only allocations, here without stacks
 
 
 def test_redact_operand(profcapture, private, chromium, tmp_path, monkeypatch):
-    """The folders of the capture, as typed, are left out, too."""
+    """The folders in the capture's path, as typed, are left out, too."""
     monkeypatch.chdir(private.parent)
     capture, page = f"{private.name}/city.cap", tmp_path / "page.html"
     for options in [], ["--compare", capture]:

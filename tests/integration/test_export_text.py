@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: BSD-2-Clause-Patent
-"""Exports as perf script's text, callgrind and flame graphs, and of a comparison: their numbers are
-those of report, and the programs of the formats read them."""
+"""Exports as perf script's text, callgrind files and flame graphs, and exports of comparisons, have
+report's numbers, and the programs for these formats read them."""
 import base64
 import collections
 import html
@@ -90,7 +90,7 @@ INLINE = pytest.mark.parametrize("options", [("--no-inline",), ()], ids=" ".join
 def test_perf_script(profcapture, capture, report, options):
     text = profcapture("export", capture, "--to", "perf-script", *options).stdout
     samples, data = read_perf_script(text), report(capture, *options)
-    # FlameScope searches for times in lines without a tab, and takes the rest of a sample for frames
+    # FlameScope searches for times in lines without a tab, and reads the other lines as frames
     heads = [line for line in text.splitlines() if line and line[0] != "\t"]
     assert [float(re.search(r" +([0-9.]+): .+?:", head)[1]) for head in heads] == [sample[4] for sample in samples]
     assert len(re.findall(r"^[\t ]*[0-9a-f]+ .+ \(.*?\)$", text, re.MULTILINE)) == sum(len(sample[-1]) for sample in samples)
@@ -116,7 +116,7 @@ def test_perf_script(profcapture, capture, report, options):
 
 
 def test_perf_itself(capture, compile_c, require, tmp_path):
-    """perf's own text has the layout in which our reader reads our text."""
+    """The reader that these tests use for our text can also read perf's own text."""
     require("perf", root=True)
     program = compile_c("perf", PROGRAM, "-O2", "-pthread", "-D_GNU_SOURCE", "-DSIZE=1000")
     subprocess.run(["perf", "record", "-q", "-F", "99", "-e", "cpu-clock", "--call-graph", "dwarf", "--sample-cpu", "-o", tmp_path / "x.data", "--", program],
@@ -167,7 +167,7 @@ def test_chrome_in_speedscope(profcapture, capture, tmp_path):
     events, threads = read_chrome(data)
     named = {(event["pid"], event["tid"]): event["args"]["name"] for event in events if event["name"] == "thread_name"}
     assert {"turns", "own name"} <= set(named.values())
-    # what ran before an exec has the same ids, and so the same name
+    # a program that ran before an exec has the same ids, and so the same name
     assert sorted(speedscope_profiles(tmp_path, "x.json", data)) == sorted(f"x.json - {named[pid, tid]}" for pid, tid, _ in threads)
 
 

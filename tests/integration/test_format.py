@@ -218,8 +218,8 @@ def test_older(profcapture, capture, name):
 
 
 def test_golden_captures_have_everything(capture):
-    """Together they have each table with each of its columns; each type, order and part, with both
-    ways to store it; a gap, a cut, segments and epochs."""
+    """Together, the stored captures have each column of each table, each order and part, parts with
+    and without compression, a gap, a file without an end, and two segments."""
     make_capture("--rows", 1, capture)
     missing = {
         (table["name"], column["name"])
