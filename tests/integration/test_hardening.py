@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-2-Clause-Patent
-"""The systemd unit: its exposure level, and that it allows the calls that profd's own filters
+"""The systemd unit has a low exposure level, and allows the system calls that profd's own filters
 allow."""
 import os
 import re
@@ -47,7 +47,7 @@ def syscall_sets():
     sets, name = {}, None
     text = subprocess.run(["systemd-analyze", "syscall-filter", "--no-pager"], capture_output=True, encoding="utf-8",
                           timeout=60, env={**os.environ, "SYSTEMD_COLORS": "0"}).stdout
-    # systemd 255 ends colors also if it has not begun any
+    # systemd 255 prints ends of colors even if it prints no colors
     for line in re.sub(r"\x1b\[[0-9;]*m", "", text).splitlines():
         if line.startswith("@"):
             name = line.strip()
@@ -65,7 +65,7 @@ def expand(sets, words):
 
 
 def test_calls_of_our_filters_are_allowed(unit):
-    """If the unit forbade one of them, profd would fail only as a service."""
+    """If the unit forbade one of these calls, profd would fail, but only as a service."""
     sets = syscall_sets()
     allowed = expand(sets, ["@default"])
     for words in re.findall(r"^SystemCallFilter=(.*)$", unit.read_text(), re.MULTILINE):

@@ -46,7 +46,7 @@ def test_library_of_a_build_tree(profctl, profcapture, capture, front):
 
 
 def test_library_of_an_installation(profctl, profcapture, capture, front, require):
-    """The library is in a folder of its own, as below /opt; profctl sets PROF_LIB_DIR to it."""
+    """profctl sets PROF_LIB_DIR, so the library is found in a folder such as one below /opt."""
     require("unshare", root=True, mounts=True)
     folder = Path(re.search('PROF_DEFAULT_LIB_DIR "(.*)"', CONFIG)[1])
     if not str(folder).startswith(("/usr/local/", "/opt/")):
@@ -98,8 +98,8 @@ class Steady:
         return found if len(found) > 1 else found[0]
 
     def fork(self):
-        """Repeats until a child's marks are recorded, because profd may be busy for longer than a
-        child waits."""
+        """Forks children until the marks of one are recorded, because profd may be busy for longer
+        than a child waits."""
         recorded = self.counts_now()[1]
         self.do("f")
         while self.counts_now()[1] == recorded:
@@ -107,7 +107,7 @@ class Steady:
             self.do("f")
 
     def counts_now(self):
-        """The numbers of marks that were begun, and that are recorded."""
+        """Returns the numbers of marks that were begun, and of those reported as recorded."""
         return struct.unpack("<QQ", self.counts.read_bytes())
 
     def end(self):
@@ -125,8 +125,8 @@ class Steady:
                 lost[row["cause"]] += row["count"]
         late = lost.pop("late", 0)
         assert len(rows(profcapture, capture, "mark")) == self.recorded, late
-        # a process that did not register in time counts as one loss, if it was still alive when
-        # profd detected that
+        # a process that did not register in time counts as one loss, if it is still alive when
+        # profd detects this
         assert 0 <= sum(lost.values()) - (self.begun - self.recorded - self.unknown) <= self.unknown // 100
         return lost
 
@@ -153,8 +153,8 @@ def steady(recorder, tmp_path, capture):
 
 
 def check_bounds(lines, budget_us=1_000_000):
-    """Threads wait at most the budget of 1 s a minute (docs/ring.md, section 7), in which several
-    may wait at once, plus a late wakeup on a busy machine."""
+    """Checks that threads waited at most the budget of 1 s a minute (docs/ring.md, section 7), plus
+    a late wakeup on a busy machine. Time in which several threads wait counts once."""
     longest_us = max(line.longest_us for line in lines)
     assert longest_us < budget_us + LATE_US, lines
     assert sum(max(line.longest_us, line.waited_us / AT_ONCE) for line in lines) <= budget_us + LATE_US, lines
@@ -162,8 +162,8 @@ def check_bounds(lines, budget_us=1_000_000):
 
 @pytest.mark.parametrize("policy", ["lossless", "drop"])
 def test_engine_stopped(steady, profcapture, capture, policy):
-    """While the engine is stopped, nobody reads, recycles rings, or answers; then everything
-    continues, and records written meanwhile are in the capture."""
+    """While the engine is stopped, nobody reads or recycles rings, or answers requests. When it
+    continues, records written meanwhile get into the capture."""
     program = steady(policy)
     steady.stop(program.engine)
     # threads with real-time priority wait neither for room in a ring nor for a ring, even if some
@@ -183,7 +183,7 @@ def test_engine_stopped(steady, profcapture, capture, policy):
 
 
 def test_broker_stopped(steady, profcapture, capture):
-    """A registered process notices nothing. A new process waits for its 500 ms, and is not
+    """A registered process notices nothing. A new process waits at most 500 ms, and is not
     registered."""
     program = steady("lossless")
     steady.stop(program.profd)
@@ -212,7 +212,7 @@ def test_profd_killed(steady, policy, victim):
 
 
 def test_no_memory(steady, profcapture, capture):
-    """The process gets no memory when it needs another arena, but later it does."""
+    """If there is no memory for another arena, marks are lost, but later marks are recorded."""
     program = steady("drop")
     limited, behind = program.do("ac")
     program.end()
@@ -262,8 +262,8 @@ int main(int argc, char **argv)
 
 @pytest.mark.changes_machine
 def test_full_memory(profctl, profcapture, capture, compile_c, require, request):
-    """The cgroup is so full that one more page would end the process, but the process can write:
-    the pages of its rings count as the engine's."""
+    """The cgroup is so full that one more page would end the process, but the process can write
+    marks, because the pages of its rings count as the engine's."""
     require(root=True)
     folder, _, usage = request.getfixturevalue("memory_cgroup")
     program = compile_c("full", FULL, "-I", INCLUDE)
@@ -343,8 +343,8 @@ int main(void)
 
 
 def test_pid_namespace(recorder, profcapture, capture, compile_c, tmp_path, require):
-    """A container's threads have other tids inside than profd sees; they are matched with the side
-    band by those that profd sees."""
+    """Inside a container, threads have other tids than outside. profd matches them with the side
+    band by the tids outside."""
     require("unshare", root=True, mounts=True)
     program = compile_c("container", THREADS, "-I", INCLUDE, "-pthread")
     os.mkfifo(tmp_path / "go")
@@ -364,7 +364,7 @@ def test_pid_namespace(recorder, profcapture, capture, compile_c, tmp_path, requ
 
     assert profctl.stdout.readline() == "ready\n"
     inside = children(children(profctl.pid)["unshare"])["container"]
-    # when these rows are there, profd has made its one-time reads
+    # when these rows are there, profd has done all reads that it does once for a process
     until(lambda: set(found()) == set(threads()), 30)
     os.write(go, b"x")
     assert profctl.stdout.readline() == "ready\n"
@@ -438,7 +438,7 @@ int main(void)
 
 @pytest.mark.parametrize("policy", ["lossless", "drop"])
 def test_threads_in_turn(profctl, profcapture, capture, compile_c, policy):
-    """Each thread gets the ring of one that ended: 4000 threads share the 360 rings of 8 arenas."""
+    """Rings of threads that ended are used again: 4000 threads share the 360 rings of 8 arenas."""
     program = compile_c("turn", TURN, "-I", INCLUDE, "-pthread")
     done = profctl("record", "-F", 0, "--policy", policy, "-o", capture, "--no-symbols", "--", program)
     found = rows(profcapture, capture, "mark")
@@ -476,7 +476,7 @@ int main(void)
 
 
 def test_long_strings(profctl, profcapture, capture, compile_c):
-    """A string of a mebibyte is complete wherever a string is allowed; lost ones are counted."""
+    """A string of a mebibyte is complete wherever a string is allowed; lost records are counted."""
     program = compile_c("long", LONG, "-I", INCLUDE)
     done = profctl("record", "-F", 0, "--policy", "lossless", "-o", capture, "--no-symbols", "--", program)
     tail = "".join(chr(ord("a") + i % 26) for i in range(1, 1 << 20))
@@ -605,8 +605,8 @@ int main(void)
 
 
 def test_spans(profctl, profcapture, capture, compile_c):
-    """Each span has the duration and place that the program reports, and so do the samples in
-    it."""
+    """Each span has the duration that the program measured. report counts the samples in the span,
+    and no others."""
     program = compile_c("spans", SPANS, "-I", INCLUDE, "-pthread")
     done = profctl("record", "-o", capture, "--no-symbols", "--", program)
     marks = profcapture.json("marks", capture)

@@ -27,7 +27,8 @@ UNMAP_KINDS = (7, 8)
 
 
 class Heap:
-    """The live blocks that a process's records lead to, and errors in their order."""
+    """The blocks that are live after all records of a process. `unknown`, `twice`: addresses that
+    were freed although not live, or allocated although live."""
 
     def __init__(self, records):
         events = []
@@ -92,7 +93,7 @@ class Recorded:
         said, counted = self.said, self.counted()
         assert len(said) > 0
         assert +(counted - said) == {}
-        # if a block's begin is lost, its end is recorded as that of an unknown block
+        # if a block's begin is lost, its end is recorded as the end of an unknown block
         missing = sum(count for (pid, name), count in (said - counted).items() if name != "frees" and pid not in self.gave_up())
         assert missing <= self.sum("lost") + self.sum("no_ring") + self.sum("abandoned")
 
@@ -144,8 +145,8 @@ def test_zoo(run, mode):
 
 
 def test_namespace(run):
-    """In another namespace, libc has a heap of its own: this is reported, and the heap is not
-    recorded."""
+    """In another namespace of the loader, libc has a second heap. This heap is not recorded, and a
+    log says so."""
     assert run("dlmopen").logs == ["no allocation is recorded of a namespace of its own, with libc.so.6"]
     assert run("plain").logs == []
 
@@ -287,8 +288,8 @@ def test_seen_late(run, compile_c):
 
 
 def test_handler(run):
-    """A handler's calls are counted as lost if they interrupt the few instructions during which it
-    may not write."""
+    """A handler's calls are counted as lost if it interrupts the few instructions during which no
+    handler may write."""
     recorded = run("handler", memory="all,mmap")
     recorded.check_counts()
     assert sum(recorded.said.values()) > 600
@@ -303,8 +304,8 @@ def test_siglongjmp(run):
 
 
 def test_filtered(run):
-    """A thread that starts under a seccomp filter makes no call that the filter kills for, and its
-    records have stacks."""
+    """In a thread that starts under a seccomp filter, the library makes no system call for which
+    the filter kills, and records have stacks."""
     recorded = run("filtered", "--no-growth")
     recorded.check_counts()
     assert recorded.sum("no_ring") > 0
@@ -469,7 +470,7 @@ def allocator(request):
 
 
 def check_operators(recorded, allocator):
-    """Checks that the log says that calls by the allocator's own names are not recorded."""
+    """Checks that the log says that calls of the allocator's operator new are not recorded."""
     (log,) = {log for log in recorded.logs if "RTLD_DEEPBIND" not in log}
     assert log.startswith("allocations by C++'s operator new are not recorded, because it is that of /") and allocator in log
 
@@ -550,8 +551,8 @@ int main(void)
 
 @pytest.mark.parametrize("flags", [["-rdynamic", "-fPIE", "-pie"], ["-rdynamic", "-fno-pie", "-no-pie"]])
 def test_own(run, compile_c, flags):
-    """The program has its own allocator: functions that it lacks get blocks of the program's, not
-    of libc's."""
+    """The program has its own allocator without reallocarray(): the library's reallocarray() must
+    use the program's blocks, not libc's."""
     recorded = run([compile_c("own", STATIC_ALLOCATOR, "-fno-builtin", *flags)])
     assert recorded.sum("allocs") == 0
     (log,) = recorded.logs
@@ -580,8 +581,8 @@ __attribute__((constructor)) static void load(void) { hold(work); }
 __attribute__((destructor)) static void unload(void) { hold(work); }
 """
 
-# The program's earlier threads wait; each allocates for the first time while another thread holds
-# all locks of the loader.
+# Threads of the program wait, and allocate for the first time while the main thread holds all locks
+# of the loader.
 LOCK_HOLDER = r"""
 #define _GNU_SOURCE
 #include <dlfcn.h>
@@ -648,8 +649,8 @@ def test_loader_locked(run, compile_c, lock_holder, flags, memory):
     assert len(blocks) == 2 * 2 * 2 * 10 and all(record["stack"] for record in blocks)
 
 
-# Allocates twice from each of 256 stacks in code that /proc/self/maps lacks, or whose file it
-# lacks.
+# Allocates twice from each of 256 stacks, in code that has no file in /proc/self/maps, or in a
+# process that cannot read /proc/self/maps.
 NAMELESS = r"""
 #define _GNU_SOURCE
 #include <fcntl.h>
@@ -722,8 +723,7 @@ def nameless(compile_c):
 
 @pytest.mark.parametrize("mode", ["chroot", "descriptors", "moved"])
 def test_nameless(run, nameless, mode, tmp_path, require):
-    """Stacks are complete although their code has no name. Each is sent once, and nothing is
-    attributed to another module."""
+    """Stacks are complete although their code has no known file, and each stack is sent once."""
     empty = tmp_path / "empty"
     empty.mkdir()
     if mode == "chroot":

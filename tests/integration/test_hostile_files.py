@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: BSD-2-Clause-Patent
-"""A target chooses files so that opening them blocks, misleads or floods: the recording of all
-others continues."""
+"""Targets use files that block, mislead or flood the process that opens them: all other targets are
+still recorded."""
 import contextlib
 import os
 import re
@@ -116,8 +116,8 @@ def served(public, spin, spawn, recorder):
 
 
 class Recording:
-    """profctl record of the whole system, while a command sleeps; `end` returns its messages. (If it
-    recorded only a process that waits for a file, it would wait forever.)"""
+    """Runs profctl record --system while a command sleeps; `end` returns profctl's messages. (If
+    profctl recorded only a process that waits for a file, profctl would wait forever.)"""
 
     def __init__(self, recorder, capture, *arguments):
         self.process = recorder("--system", "--no-symbols", "-o", capture, *arguments, "--", "sleep", 100)
@@ -125,8 +125,8 @@ class Recording:
         self.helpers = processes("profd-files")
 
     def wait(self, *processes):
-        """Waits until the recording has begun, and then until each process has run long enough to
-        have samples; then they need no more CPU time."""
+        """Waits until the recording has begun. Then lets one process after the other run long
+        enough to have samples, and stops it, to save CPU time."""
         until(lambda: "sleep" in children(self.process.pid))
         for process in processes:
             process.send_signal(signal.SIGCONT)
@@ -134,7 +134,7 @@ class Recording:
             process.send_signal(signal.SIGSTOP)
 
     def wait_for_stuck(self):
-        """Waits until profd has given up one of the profd-files processes of the beginning."""
+        """Waits until profd has killed one of the first profd-files processes."""
         until(lambda: any(is_killed(pid) for pid in self.helpers))
 
     def end_command(self):
@@ -198,7 +198,7 @@ def test_file_that_hangs(served, spin, spawn, record, profcapture, capture):
 
 
 def test_file_that_begins_to_hang(served, spin, spawn, record, profcapture, capture):
-    """The file's server stops answering when the recording already has the file."""
+    """The file's server stops answering after the engine got a copy of the file."""
     server = served(spin.read_bytes())
     other = spawn(spin)
     victim = spawn(server.file)
@@ -217,7 +217,8 @@ def test_file_that_begins_to_hang(served, spin, spawn, record, profcapture, capt
 
 @pytest.fixture
 def locked(served, compile_c, spawn):
-    """locked(uid, …) starts for each uid a process whose memory is locked while it waits."""
+    """locked(uid, …) starts, for each uid, a process that waits while it holds the lock of its own
+    mappings."""
     program = compile_c("locked", LOCKED_MEMORY, "-pthread")
 
     def start(*uids):
@@ -296,7 +297,7 @@ PUTS = {
 
 
 def test_replaced(spin, tmp_path, spawn, record, profcapture, capture):
-    """The path of a mapping leads to other content than the mapping has, or to none."""
+    """The path of a mapping leads to something other than the mapped file."""
     victims = {}
     for name in PUTS:
         shutil.copy2(spin, tmp_path / name)
@@ -388,7 +389,7 @@ def test_killed(spin, spawn, record, profcapture, capture):
 
 def test_descriptors_on_their_way(spin, spawn, profctl, profcapture, capture):
     """The kernel counts descriptors in flight of all processes of a user against the sender's
-    limit, so other processes can use it up."""
+    limit, so other processes can use up that limit."""
     process = spawn(spin)
     hogs = [socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET) for _ in range(6)]
     try:

@@ -21,8 +21,8 @@ FAKES = {
     "FAKE_PERL": ["deep", "nothing", "type", "index", "sub", "depth", "code"],
     "FAKE_NODE": ["deep", "text", "nothing", "loop", "type", "entry", "thread"],
 }
-FREE_THREADED = {"lock", "copy", "copies"}  # cases of the build of fake-python that is free-threaded
-# In each round a process of each family, with the next one of its cases.
+FREE_THREADED = {"lock", "copy", "copies"}  # cases for the free-threaded build of fake-python
+# Each round has one fake of each language, with the next of its cases.
 ROUNDS = [{name: cases[i % len(cases)] for name, cases in FAKES.items()} for i in range(max(map(len, FAKES.values())))]
 TURNING = {
     "python": ["/usr/bin/python3", "-c", "import time\ndef turn():\n for i in range(1000): pass\n"
@@ -39,7 +39,7 @@ TURNING = {
 @pytest.mark.parametrize("cases", [dict.fromkeys(FAKES, "names"), *part(ROUNDS, 1)], ids=lambda cases: "-".join(cases.values()))
 def test_neighbors(profctl, profcapture, capture, tmp_path, cases):
     kinds = [kind for kind, command in TURNING.items() if shutil.which(command[0])]
-    # The programs are on one CPU, so that few of the samples are those of the fakes.
+    # All run on one CPU, and the fakes have a lower priority, so that few samples are the fakes'.
     fakes = [f'nice {os.environ[name + "_THREADS" * (case in FREE_THREADED)]} {case} & fakes="$fakes $!"'
              for name, case in cases.items()]
     programs = [f"sh -c 'echo $$ > \"$0\"; exec \"$@\"' {tmp_path / kind} {shlex.join(TURNING[kind])}" for kind in kinds]
@@ -53,7 +53,7 @@ def test_neighbors(profctl, profcapture, capture, tmp_path, cases):
             others[sample["pid"]] |= {frame["kind"] for frame in sample["frames"]}
             assert not any("turn" in frame["name"] for frame in sample["frames"] if frame["kind"] in kinds)
     assert len(others) >= len(cases)
-    if "names" in cases.values():  # these have activations for their functions, so that their names are shown
+    if "names" in cases.values():  # these fakes have calls of functions, so names are shown
         assert set().union(*others.values()) >= {"python", "ruby", "javascript"}
     for pid, kind in pids.items():
         counts = collections.Counter()
@@ -61,7 +61,7 @@ def test_neighbors(profctl, profcapture, capture, tmp_path, cases):
             counts[sample["interpreter"]] += 1
             names = [frame["name"] for frame in sample["frames"] if frame["kind"] == kind]
             counts["turn"] += any("turn" in name for name in names)
-            counts["since"] += counts["turn"] > 0 and sample["interpreter"] == "complete"  # without its start
+            counts["since"] += counts["turn"] > 0 and sample["interpreter"] == "complete"  # complete, after the program's start
             assert not any("ffff" in name or "[31m" in name for name in names), names
         print(kind, counts)
         assert counts["turn"] > 100 and counts["turn"] > 0.7 * counts["since"]

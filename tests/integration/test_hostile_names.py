@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: BSD-2-Clause-Patent
-"""Names chosen by others are in every text of every table: no terminal obeys them, no parser fails
-at them."""
+"""Hostile names are in every text of every table: no terminal obeys them, and no parser fails on
+them."""
 import contextlib
 import csv
 import gzip
@@ -70,8 +70,8 @@ def texts(node):
 
 
 def test_lists(profcapture, hostile):
-    """In ndjson each row is one line; in csv each record has the same number of fields, and the
-    same texts."""
+    """In ndjson, each row is one line. In csv, all records have the same number of fields, and the
+    texts are those of JSON."""
     for verb in part(LISTS, 8):
         whole = profcapture.json(*verb, hostile, "--limit", 0)["data"]["rows"]
         lines = profcapture(*verb, hostile, "--format", "ndjson", text=False).stdout.decode("utf-8").split("\n")
@@ -135,9 +135,9 @@ ESCAPED_THREAD = "\"x\";\\n\\t\\x1b[1m\\u{202e}\ufffd"
 
 
 def test_symbols_of_a_program(profctl, profcapture, compile_c, tmp_path):
-    """A program may name its functions and threads in any bytes. Each function keeps its name, which
-    is escaped once, and so is the same in every format. A thread's name is as it is in formats that
-    carry any text, and escaped in those that are text, or that a terminal shows."""
+    """The names of a program's functions and threads may be any bytes. A function's name is escaped
+    once, so it is the same in every format. A thread's name is escaped only in formats that cannot
+    have any text, or that a terminal shows."""
     marks = [bytes([0x41 + i]) * len(name) for i, name in enumerate(NAMES)]
     program = compile_c("hostile", "#include <pthread.h>\n#include <stdlib.h>\n#include <sys/prctl.h>\nstatic volatile unsigned long sink;\nvoid *volatile kept;\n" + "".join(
         f"__attribute__((noinline)) void {mark.decode()}(void) {{ kept = malloc(90000); for (long i = 0; i < 60000000; i++) sink += i; }}\n" for mark in marks)

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: BSD-2-Clause-Patent
-"""Targets that write arbitrary data into the memory that they share with the engine, beside an
-honest one.
+"""Hostile targets write arbitrary data into the memory that they share with the engine, beside an
+honest target.
 
 tests/tools/hostile.c lies, and collect.c is honest: the capture has all of collect.c's marks, and
 nothing false from hostile.c.
@@ -23,17 +23,17 @@ HONEST = 400
 MIB = 1 << 20
 FEW = {"perf-ring", "perf-lost-samples", "unwind-backlog"}
 SHARE = 0.6
-# Promised bounds of memory (collectors.h, writer.c), used at the same time or not. Waiting records
-# have 48 MiB, in arrays that grow by doubling: 64 MiB, and briefly the previous 32 MiB. The
-# writer's queue has 64 MiB. The dictionaries of an epoch may have 128 MiB of strings and 2 M frames
-# and stacks. Live blocks may have 400 MiB (heap-budget.h). An engine without bounds would reach its
-# 1 GiB in a second or two.
+# The engine's memory in each flood, at most, by its promised bounds (collectors.h, writer.c).
+# Waiting records have 48 MiB, in arrays that grow by doubling: 64 MiB, and briefly the previous
+# 32 MiB. The writer's queue has 64 MiB. The dictionaries of an epoch may have 128 MiB of strings and
+# 2 M frames and stacks. Live blocks may have 400 MiB (heap-budget.h). An engine without bounds would
+# reach its limit of 1 GiB in a second or two.
 MOST = {
     "strings": 400 * MIB, "stacks": 400 * MIB, "blocks": 700 * MIB, "logs": 200 * MIB, "counters": 200 * MIB, "records": 200 * MIB,
     "rings": 60 * MIB,
 }
 
-# Each lie, and the wrong part for which its ring is quarantined.
+# For each lie, the wrong part for which the ring is quarantined; None: the ring is not quarantined.
 LIES = {
     "beyond": "position", "backwards": "position", "zero": "length", "huge": "length", "misaligned": "length", "type": "type",
     "string": "payload", "kind": "payload", "alloc": "payload", "calls": "payload", "state": "state", "lost": "counts",
@@ -74,8 +74,8 @@ def engine_of(profctl):
 
 @pytest.fixture
 def beside(recorder, profcapture, capture, tmp_path):
-    """Records an honest program beside hostile ones, given by their acts; its marks must be as if
-    it were alone."""
+    """Returns a function that records an honest program beside hostile ones, one for each of
+    `acts`. The function returns {act: pid} and profctl's messages."""
 
     def start(acts, ms, policy="drop", watch=lambda engine: None):
         lines = [f"{HOSTILE} {act} {ms} &\necho {act} $! >> {tmp_path}/pids" for act in acts]

@@ -24,7 +24,7 @@ KEPT, RUNTIME = 1, 2  # kinds of allocations
 
 
 def test_data(profcapture, page_of, capture):
-    """The sums of the columns are those of report."""
+    """The sums of the columns agree with report, memory and marks."""
     header, columns = read_page(page_of(capture))
     report = profcapture.json("report", capture)["data"]
     assert sum(columns["samples.count"]) == report["total"] and sum(columns["samples.weight"]) == report["total_weight"]
@@ -93,8 +93,8 @@ def test_self_contained(page_of, capture):
 
 
 def test_same_numbers(profcapture, page_of, drive, capture):
-    """At least 50 numbers agree: of the whole capture, of ranges and of a thread. The last range
-    may have no samples."""
+    """At least 50 numbers agree with report: for the whole capture, ranges and a thread. The last
+    range may have no samples."""
     page = page_of(capture)
     steps = [{"open": "tab=functions"}, {"text": "#command"}, {"eval": ROWS}, {"text": "#sum"}]
     for x0, x1 in (300, 700), (250, 1000), (500, 520):
@@ -114,10 +114,10 @@ def seconds(ns):
 
 
 def test_same_numbers_of_panels(profcapture, page_of, chromium, capture):
-    """The sum of a search is that of report --focus, and each function on a stack counts once. The
-    open path of the call tree has the times of report --tree, also in two ranges, and that of the inverted
-    one those of report --inverted. Sizes of blocks are those of memory
-    --sizes. The changes between two ranges are those between two reports."""
+    """The sum of a search is that of report --focus; a function counts once for a stack. The open
+    path of the call tree has the times of report --tree, also if two ranges are compared; the open
+    path of the inverted tree has those of report --inverted. Sizes of blocks are those of memory
+    --sizes. The changes between two ranges are the differences of two reports."""
     page = page_of(capture)
     header, _ = read_page(page)
     half = header["capture"]["duration_ns"] // 2 // header["grid_ns"] * header["grid_ns"]
@@ -182,8 +182,8 @@ def test_same_numbers_of_panels(profcapture, page_of, chromium, capture):
 
 
 def test_filters(profcapture, page_of, chromium, capture):
-    """f, x and h focus on the selected function, ignore its stacks or hide it. The numbers are those of the copied
-    command, of samples and of waits; chips remove the filters."""
+    """f, x and h focus on the selected function, ignore its stacks or hide it. The numbers are
+    those of the copied command; chips remove the filters."""
     page = page_of(capture)
     names = [function["name"] for function in read_page(page)[0]["functions"]]
     deep, light, heavy = (names.index(name) for name in ("deep", "light", "heavy"))
@@ -209,8 +209,9 @@ def test_filters(profcapture, page_of, chromium, capture):
 
 
 def test_scope_of_panels(profcapture, page_of, chromium, capture):
-    """The scope bar has the sum of what the panel shows: unfreed or allocated bytes above the memory, the number
-    of marks above the marks. A measure that the panel does not show opens the flame graph."""
+    """The scope bar has the sum of what the panel shows: unfreed or allocated bytes in the panel
+    Memory, the number of marks in the panel Marks. A measure that the panel does not show opens the
+    flame graph."""
     page = page_of(capture)
     half = read_page(page)[0]["capture"]["duration_ns"] // 2
     shown = "['#scope [aria-pressed=true]', '#sum', '#sum + *', '#tabs [aria-selected=true]', '#command'].map((id) => document.querySelector(id)?.textContent)"
@@ -441,8 +442,9 @@ def test_neighbors(profcapture, page_of, chromium, capture):
 
 
 def test_selection(profcapture, page_of, chromium, capture):
-    """A page of a part of the capture names the options, and its commands have them. Its verdict is that of
-    report, and it does not say that what they leave out was not recorded."""
+    """If options select a part of the capture, the page shows the options, and its commands contain
+    them. The verdict is that of report. For data that the options leave out, the page does not say
+    that they were not recorded."""
     tid = max(profcapture.json("report", capture, "--by", "thread")["data"]["rows"], key=lambda row: row["self"])["tid"]
     times = profcapture.json("sql", capture, "SELECT min(time_ns) AS first, max(time_ns) AS last FROM sample")["data"]["rows"][0]
     middle = [f"{round((times['first'] * (4 - i) + times['last'] * i) / 4e9, 2):g}s" for i in (1, 3)]
@@ -466,7 +468,7 @@ def test_selection(profcapture, page_of, chromium, capture):
 
 @pytest.mark.parametrize("options", [["--cpu", "7777"], ["--from", "1ns..1ns"], ["--focus", "nowhere"]])
 def test_nothing_selected(profcapture, capture, tmp_path, options):
-    """An empty page has one warning, the most exact one."""
+    """If the options leave out everything, there is one warning, which names the reason."""
     said = profcapture("html", capture, *options, "-o", tmp_path / "x.html", "-q").stderr
     assert said.count("warning: ") == 1 and ("nothing of CPU 7777 in " if "--cpu" in options else "leave out all samples") in said
 
@@ -533,15 +535,15 @@ def test_recursion(page_of, chromium, capture):
     steps = [{"open": f"tab=functions&fn={deep}"}, {"eval": percents}, {"key": "3"}, {"eval": percents},
              {"type": ["#search", "^deep$"]}, {"text": "#found"}]
     functions, tree, (found,) = chromium(page, *steps)
-    # callers and callees of the function, of which a busy machine's capture has fewer
+    # the callers and callees of the function; a busy machine's capture has fewer of them
     assert len(functions) > 5 and len(tree) > 5 and max(functions + tree) <= 100
     assert 0 < float(re.search(r"([\d.]+)\u00a0%", found)[1]) < 100
 
 
 @in_a_browser(0)
 def test_keyboard_only(page_of, drive, capture, tmp_path):
-    """Without a mouse: a second range, the values of counters and the texts of logs, and each
-    process and thread."""
+    """Without a mouse, a user can select a second range, read the values of counters and the texts
+    of logs, and show all processes and threads."""
     texts = "['#lines-table', '#logs-table'].map((id) => document.querySelector(id).textContent)"
     steps = [{"open": ""}, {"key": "+"}, {"key": "-"}, {"key": "-"}, {"key": "b"}, {"eval": "location.hash"}, {"key": "b"}, {"eval": "location.hash"}, {"eval": f"new Promise((done) => setTimeout(() => done({texts}), 500))"}]
     both, one, (lines, _) = drive(page_of(capture), *steps)
@@ -553,8 +555,8 @@ def test_keyboard_only(page_of, drive, capture, tmp_path):
 
 
 def said_by_rows(drive, page, *more):
-    """Goes down the rows of the timeline by keyboard, to the first event of each. Returns the labels of the
-    rows, and what was said at each."""
+    """Goes down the rows of the timeline by keyboard, to the first event of each row. Returns the
+    labels of all rows, and {label: (announcement, tip)}."""
     (labels,) = drive(page, {"open": ""}, {"eval": LABELS})
     steps = [{"open": ""}, {"eval": "document.querySelector('#timeline-canvas').focus()"}]
     for _ in labels[2:]:
@@ -616,7 +618,7 @@ def test_copied_command(page_of, chromium, capture):
 
 
 def test_flame_grouping(page_of, chromium, capture):
-    """Grouped by thread, each thread has its boxes; the third key returns to the first grouping."""
+    """g groups the boxes by process or by thread; a third g restores the first grouping."""
     boxes = "[location.hash, Number(document.querySelector('#flame').dataset.boxes)]"
     merged, *others, again = chromium(page_of(capture), {"open": ""}, {"eval": boxes}, {"key": "g"}, {"eval": boxes}, {"key": "g"}, {"eval": boxes}, {"key": "g"}, {"eval": boxes})
     assert merged == again and len({merged[0], *(where for where, _ in others)}) == 3
@@ -625,8 +627,8 @@ def test_flame_grouping(page_of, chromium, capture):
 
 @pytest.mark.parametrize("size, theme", [((1280, 800), "light"), *part([((3840, 2160), "dark"), ((3840, 2160), "light"), ((1280, 800), "dark")], 1), ((320, 640), "light")])
 def test_panels(page_of, chromium, capture, size, theme):
-    """Every panel draws, describes itself to those who do not see it, and fits into the window. A
-    narrow page scrolls down, its tables also to the side, and clips no other button."""
+    """Every panel draws, is accessible, and fits into the window. A narrow page scrolls down, its
+    tables also to the side, and no button outside of a table is clipped."""
     fits = "document.documentElement.scrollWidth <= innerWidth && [...document.querySelectorAll('button')].every((button) => button.closest('.scroll') || button.getBoundingClientRect().right <= innerWidth) && [...document.querySelectorAll('#panel th.wide')].every((title) => title.offsetWidth > 80)"
     page = page_of(capture)
     steps = [{"open": f"theme={theme}"}]

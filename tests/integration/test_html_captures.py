@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: BSD-2-Clause-Patent
-"""The report page of many kinds of captures: no capture breaks it, and waits, sources and two
-captures have the numbers of the commands. All cases of a run that may use either browser use the
-same one in a run, because a second one takes 10 s of CPU time; test_html.py uses both."""
+"""The report page of many kinds of captures: no capture breaks it, and its numbers of waits,
+sources and comparisons are those of the commands. All cases that may use either browser use the
+same one in a run, because a second browser takes 10 s of CPU time; test_html.py uses both."""
 import os
 import re
 import shlex
@@ -68,7 +68,7 @@ def test_heap(profctl, profcapture, compile_c, page_of, chromium, tmp_path):
 
 
 def test_ended_processes(profctl, profcapture, page_of, chromium, tmp_path):
-    """The values of a process end with it, and have its last name."""
+    """The memory usage of a process ends with the process, and has the process's last name."""
     capture = tmp_path / "ended.cap"
     profctl("record", "-q", "-F", 99, "--memory", "-o", capture, "--", "sh", "-c", "exec 3<&0; /usr/bin/python3 -c 'import time; time.sleep(0.4)'; sleep 0.5")
     exits = {row["comm"]: row["time_ns"] for row in profcapture.json("dump", capture, "-t", "task", "--limit", 0)["data"]["rows"] if row["event"] == "exit"}
@@ -115,7 +115,7 @@ def forks(profctl, compile_c, tmp_path_factory):
 
 @in_a_browser(0)
 def test_process_lanes(profcapture, page_of, drive, forks):
-    """A process has the sum of its threads, which unfold by mouse and by keyboard."""
+    """The row of a process unfolds to the rows of its threads, by mouse and by keyboard."""
     page = page_of(forks)
     row = "document.querySelector('#timeline-canvas').focus()"
     steps = [{"open": ""}, {"eval": LABELS}, {"at": ["#timeline-canvas", 40, 85]}, {"eval": LABELS}, {"at": ["#timeline-canvas", 40, 85]}, {"eval": LABELS},
@@ -169,7 +169,7 @@ ODD = ["empty", "hostile", "damaged", "flipped"]
 
 @pytest.fixture(scope="module")
 def kind_of_capture(request, profctl, compile_c, require, tmp_path_factory):
-    """A capture of a program, or an odd one, and its name."""
+    """Returns the kind and the path of a capture: of a program, or an odd one."""
     kind, options = request.param, []
     folder = tmp_path_factory.mktemp(kind)
     path = folder / "x.cap"
@@ -211,7 +211,7 @@ ZOOM = """(() => {
 
 
 def check_accessible(nodes):
-    """Each control of an accessibility tree has a role and a name."""
+    """Checks that each control of an accessibility tree has a role and a name."""
     assert not [node for node in nodes if node[2] and node[0] != "generic" and not (node[0] and node[1].strip())]
     roles = [role for role, _, can_focus in nodes if can_focus]
     assert roles.count("tab") >= 7 and roles.count("button") >= 6 and {"searchbox", "tabpanel"} <= set(roles)
@@ -260,7 +260,7 @@ def test_kinds_of_captures(profcapture, page_of, drive, kind_of_capture, request
 
 @pytest.fixture(scope="module")
 def waited(profctl, tmp_path_factory):
-    """A capture of threads that wait, each in a function of its own and for a cause of its own."""
+    """A capture of threads that wait, each in another function and for another cause."""
     if os.geteuid() != 0:
         pytest.skip("needs root")
     program = tmp_path_factory.mktemp("waited") / "waits"
@@ -313,8 +313,9 @@ def test_interpreter_lock(profctl, require, page_of, chromium, tmp_path):
 
 
 def test_waiting_panel(profcapture, page_of, chromium, waited):
-    """The panel has the places of report --by state, with the median and the longest of their waits, which selects
-    its time; a thread's lane says what the thread waits for."""
+    """The panel has the places of report --by state, with the median and the longest of their
+    waits; the longest is a button that selects its time. The tip of a thread's row says what the
+    thread waits for."""
     page = page_of(waited)
     choose = "[...document.querySelectorAll('#panel tr')].find((row) => row.cells[5]?.textContent === 'pipe' && row.cells[6].querySelector('.name').title === 'wait_pipe').querySelector('button').focus()"
     (total,), places, (note,), (tip,), _, chosen = chromium(page, {"open": "tab=waiting"}, {"text": "#sum"}, {"eval": ROWS.replace("#panel table", "#panel table[aria-label=Places]")}, {"text": "#panel > div > .column:first-child .note"}, {"at": ["#timeline-canvas", 40, 75]}, {"at": ["#timeline-canvas", 700, 92]}, {"text": "#tip"},
@@ -363,7 +364,7 @@ def test_critical_path(profctl, profcapture, page_of, chromium, require, tmp_pat
 
 
 def path_rows(node, level=1):
-    """The rows of a critical path in JSON: level, kind and time of each node with at least 0.5 %."""
+    """Yields (level, kind, ns, function) for each node of a critical path in JSON."""
     for child in node["children"]:
         yield level, child["kind"], child["total_ns"], (child.get("function") or {}).get("name")
         yield from path_rows(child, level + 1)
@@ -430,7 +431,7 @@ def test_size_limit(profcapture, page_of, chromium, monkeypatch, tmp_path):
 
 
 def test_shown_losses(profcapture, page_of, chromium, tmp_path):
-    """The banner says that something was lost; the losses in the panel About are all of the capture."""
+    """The banner says that something was lost; the panel About lists all losses of the capture."""
     lossy = make(tmp_path / "lossy.cap", "--all-tables", "--rows", 200)
     (banner,), listed = chromium(page_of(lossy), {"open": "tab=about"}, {"text": "#loss"}, {"text": "#panel h2 + ul li"})
     numbers = [re.search(r": (\d+) (?:lost|timer ticks)", text) for text in listed]
@@ -545,8 +546,8 @@ def two(profctl, compile_c, tmp_path_factory):
 
 @in_a_browser(0)
 def test_compare(profcapture, page_of, drive, two):
-    """The page opens as the differential of both captures: A and B of each function are those of
-    diff. Functions that vanished are listed; a range of one capture has a command of its own."""
+    """The page opens with the differences of both captures: A and B of each function are those of
+    diff, and vanished functions are listed. Without A as the base, the command is a report of B."""
     first, later = two
     page = page_of(first, "--compare", later)
     steps = [{"open": "tab=functions"}, {"text": "#command"}, {"eval": ROWS}, {"text": "#scope .chip"}, {"text": "#timeline-text"},
@@ -583,8 +584,8 @@ def test_compare_verdict(profcapture, page_of, chromium, two):
 
 
 def test_compare_data(profcapture, page_of, two, tmp_path):
-    """Samples and allocations of both captures are on one axis. Captures that are no runs of
-    commands are compared by shares; compared with itself, a capture has no changes."""
+    """Samples and allocations of both captures are on one axis. Captures that are not runs of a
+    command are compared by shares; compared with itself, a capture has no changes."""
     first, later = two
     header, columns = read_page(page_of(first, "--compare", later))
     boundary = header["compare"]["sides"][1]["from_ns"]

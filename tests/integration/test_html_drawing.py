@@ -11,7 +11,7 @@ from captures import make
 from exports import read_page, write_page
 
 ROWS = "[...document.querySelectorAll('#panel table tbody tr:not([aria-hidden])')].map((row) => [...row.cells].map((cell) => cell.textContent))"
-REST = "new Promise((done) => setTimeout(done, 500))"  # what needs a rest of the selection is filled in
+REST = "new Promise((done) => setTimeout(done, 500))"  # waits for texts that the page fills in when the selection rests
 OWN, LIBRARY, LIBC, KERNEL = range(4)
 SAMPLE_NS = 1000000
 
@@ -25,9 +25,9 @@ def empty(profcapture, tmp_path_factory):
 
 
 def page_with(empty, path, functions, stacks, samples, times=None, more=None, columns=None, **changes):
-    """A page with functions (name, origin), stacks (parent, function) after the root, and samples of
-    a list of stacks: one in each millisecond, or at the given ones. more and columns have other parts
-    of the header and other columns."""
+    """Writes a page with functions (name, origin), stacks (parent, function) after the root, and
+    one sample for each stack number in `samples`, at the milliseconds `times` (default: one in each
+    millisecond). `more`, `columns`: other parts of the header, other columns."""
     header, _ = read_page(empty)
     times = times or range(len(samples))
     header["capture"].update({"duration_ns": (times[-1] + 1) * SAMPLE_NS, "is_time": True, "sample_weight": SAMPLE_NS, "cpus": 1, **changes})
@@ -205,7 +205,8 @@ BOXES = """(() => {
 
 
 def boxes_of(width, found, whole):
-    """The boxes by row, name, value and value before; the width of each is its share of the whole. Adjacent boxes may be alike."""
+    """Counts the boxes by row, name, value and value before, and checks that the width of each is
+    its share of `whole`. `found` has adjacent boxes that are alike as one."""
     boxes = collections.Counter()
     for row, tip, _, wide in found:
         name, amount, *rest = tip.split("\n")
@@ -219,7 +220,7 @@ def boxes_of(width, found, whole):
 
 
 def boxes_by(samples, path_of):
-    """The boxes of samples, each [is before, thread, functions from the root]."""
+    """Counts the boxes of samples. A sample: [is before, thread, functions from the root]."""
     sums = collections.Counter()
     for is_before, *sample in samples:
         path = path_of(*sample)
@@ -268,7 +269,7 @@ RECORD = """(() => {
 	return 0;
 })()"""
 DRAWN = "globalThis.drawn.splice(0)"
-# The colors of each column of pixels from y to y + height in the timeline.
+# For each column of pixels from y to y + height in the timeline, how many have each named color.
 COLUMNS = """((y, height, names) => {
 	const { width } = document.querySelector('#timeline-canvas'), copy = new OffscreenCanvas(width, height).getContext('2d');
 	const style = getComputedStyle(document.documentElement), colors = names.map((name) => style.getPropertyValue('--' + name).trim().slice(1));

@@ -73,7 +73,7 @@ def run(phase, address):
 
 
 def test_python_names(record, profcapture, capture):
-    """The code that Python makes for a function, and names, is shown as that function."""
+    """Code that Python generates, with the name "py::NAME:FILE", is shown as the function NAME."""
     path = "/srv/lib/python3.12/site-packages/shop/till.py"
     record(f"""
 at = ctypes.addressof(ctypes.create_string_buffer(64))
@@ -158,7 +158,7 @@ run(b"", at)
         if node.get("kind") == "jit":
             by_name[node["name"]] += node["self"]
     assert by_name == found
-    # a part cut from the capture has the code loaded before it
+    # a part cut from the capture has the code that was loaded before the part
     begin = next(begin for begin, _, _, name in phases[1:] if name == "alpha")
     part = tmp_path / "part.cap"
     profcapture("cut", capture, "--from", f"{begin}ns", "-o", part)
@@ -251,7 +251,7 @@ for i in range(20):
 
 
 def test_dlclose(record, profcapture, capture, tmp_path):
-    """Two libraries alternate at one address, and in between generated code is there."""
+    """Two libraries alternate at one address, and in between the address has no name."""
     for name in "first", "second":
         source = tmp_path / f"{name}.c"
         source.write_text(f"int {name}(int x);\nint {name}(int x) {{ return x + 1; }}\n")
@@ -279,7 +279,7 @@ print(max(seen.values()))
 
 
 def test_dlclose_nameless(record, profcapture, capture, tmp_path):
-    """The same, but the program cannot read its own mappings: a name is right, or missing."""
+    """As test_dlclose(), but the program cannot read its mappings: a name is right or missing."""
     for name in "first", "second":
         source = tmp_path / f"{name}.c"
         source.write_text(f"int {name}(int x);\nint {name}(int x) {{ return x + 1; }}\n")
@@ -526,8 +526,9 @@ def unwinding(compile_c):
 
 @pytest.mark.skipif(platform.machine() != "x86_64", reason="nobody has written the code for this architecture")
 def test_unwinding_information(profctl, profcapture, capture, tmp_path, unwinding):
-    """Stacks of code without frame pointers are right if the code exists at the start, comes later,
-    or is moved, except for samples before its information was read."""
+    """Stacks of code without frame pointers are right, whether the code exists at the start, is
+    generated later, or is moved. Samples before profd reads the unwinding information may be
+    wrong."""
     profctl("record", "-F", 999, "-o", capture, "--", unwinding, tmp_path)
     callers = Counter()
     for row in rows(profcapture, capture, "sample", "--resolve"):

@@ -54,7 +54,7 @@ with open("share", "w") as file:
     file.write(str(took[0] / sum(took)))
 """
 HAS_NODE = shutil.which("node") is not None
-# without the functions of V8, which are shown instead of code that only a map describes
+# does not read V8's functions, because they would be shown instead of code that only a map names
 UNREAD = {"LD_PRELOAD": os.environ["REFUSE_BPF_MODULE"], "REFUSE_BPF": "v8"} if "REFUSE_BPF_MODULE" in os.environ else {}
 HAS_JAVA = shutil.which("java") is not None and shutil.which("javac") is not None
 
@@ -69,7 +69,7 @@ def new_python():
             done = subprocess.run([path, "-X", "perf", "-c", "import sys; assert sys.version_info >= (3, 12); print(sys.executable)"],
                                   stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True, check=False)
             if done.returncode == 0:
-                return done.stdout.strip()  # which pyenv's script, if it is `path`, takes 0.1 s to find
+                return done.stdout.strip()  # not `path`: if it is pyenv's script, it takes 0.1 s to find the interpreter
     return None
 
 
@@ -92,7 +92,7 @@ def record(profctl, profcapture, capture, tmp_path):
 
 
 def share(rows, start, kind="jit"):
-    """The sum of all functions whose name begins with `start`, inlined or not."""
+    """Returns the sum of the self percentages of all functions whose name begins with `start`."""
     return sum(row["self_pct"] for row in rows if row["name"].startswith(start) and row["kind"] == kind)
 
 
@@ -107,7 +107,7 @@ def test_node(record, tmp_path, option):
 
 @pytest.mark.skipif(not HAS_NODE, reason="there is no node")
 def test_node_lines(record, profcapture, capture, tmp_path):
-    """A dump has lines too: each belongs to the function that the script has there."""
+    """A jitdump file has lines too: each is a line of the function in the script."""
     source = JAVASCRIPT.replace("{ let s = 0; for", "{\nlet s = 0;\nfor").replace("; return s }", ";\nreturn s\n}")
     (tmp_path / "work.js").write_text(source)
     loop = 1 + source.split("\n").index(next(line for line in source.split("\n") if line.startswith("for")))

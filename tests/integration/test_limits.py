@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: BSD-2-Clause-Patent
-"""Limits of one session and of one client: a refusal names the limit, or what exceeds it is counted
-as lost."""
+"""Limits of one session and of one client: a request over a limit is refused, and the message names
+the limit; samples over a limit are counted as lost."""
 import os
 import socket
 import subprocess
@@ -123,8 +123,8 @@ def test_wrong_rate(profd, file):
 
 @pytest.fixture
 def under_way():
-    """Descriptors that were sent but not received: the kernel counts all of a user's against the
-    limit of each sender."""
+    """Descriptors that were sent but not received: the kernel counts those of all processes of a
+    user against each sender's limit."""
     pair, null = socket.socketpair(), os.open("/dev/null", os.O_RDONLY)
     for _ in range(10):
         socket.send_fds(pair[0], [b"x"], [null] * 40)

@@ -65,7 +65,7 @@ def test_convoy(profcapture, convoy):
     for row in data["rows"]:
         places[row["waiter"], row["waiter_file"] and Path(row["waiter_file"]).name, row["releaser"]] += row["total_ns"]
     assert places["acquire", "convoy.c", "release"] >= 0.9 * places.total(), places
-    # the rest are waits for futexes that are no locks: the main thread waits for the others' end
+    # the rest are waits for futexes that are not locks: the main thread joins the other threads
     waits = profcapture.json("sql", capture, "SELECT sum(duration) AS ns FROM wait WHERE argument > 4096 AND waker = 'thread'")["data"]["rows"][0]["ns"]
     rest = sum(of["total_ns"] for of in data["rest"].values())
     assert abs(waits - rest - sum(of["ns"] for of in found.values())) <= 0.01 * waits
@@ -138,7 +138,7 @@ int main() { std::thread other(shop::work); shop::work(); other.join(); }
 
 
 def test_names(profctl, profcapture, tmp_path):
-    """Names are shortened, and both places of a lock are on a terminal of 80 columns."""
+    """Names are shortened, and both places of a lock fit on a terminal of 80 columns."""
     if os.geteuid() != 0:
         pytest.skip("needs root")
     (tmp_path / "named.cpp").write_text(NAMED)
@@ -157,7 +157,7 @@ def test_names(profctl, profcapture, tmp_path):
 
 
 def test_ranges(profcapture, convoy):
-    """A range counts the parts of waits that are in it; a capture cut from it has the same."""
+    """A range counts the parts of waits that are in it; so does a capture cut from the range."""
     capture, _, _ = convoy
     times = "SELECT time_ns FROM wait ORDER BY time_ns LIMIT 1 OFFSET 500"
     middle = f"{profcapture.json('sql', capture, times)['data']['rows'][0]['time_ns']}ns"
