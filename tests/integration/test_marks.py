@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: BSD-2-Clause-Patent
-"""marks and counters, compared with results computed from the rows of dump by other code; also on
-rows that make no sense."""
+"""The results of marks and counters are those that this test computes from the rows of dump, also
+if the rows make no sense."""
 import csv
 import io
 import json
@@ -110,7 +110,7 @@ def test_filters(profcapture, whole, found):
 
 
 def test_one_after_the_other(profcapture, whole, found):
-    """csv and ndjson have the same rows as JSON; text has the longest ones, and says so."""
+    """csv and ndjson have the rows of JSON; text has the longest marks, and counts the others."""
     output = profcapture.json("marks", whole)["data"]["rows"]
     assert [row["total_ns"] or 0 for row in output] == sorted((row["total_ns"] or 0 for row in output), reverse=True)
     lines = profcapture("marks", whole, "--format", "ndjson").stdout.splitlines()
@@ -125,7 +125,7 @@ def test_one_after_the_other(profcapture, whole, found):
 
 
 def test_from_mark_to_mark(profcapture, whole, found):
-    """A name in a range stands for the first mark of that name, which may consist of two rows, its
+    """@mark:NAME in a range is the first mark of that name, which may consist of two rows, its
     begin and its end."""
     found = [at for at in found if at[0] != "no begin" and at[6]]
     end_of_all = profcapture.json("marks", whole)["capture"]["duration_ns"]
@@ -144,8 +144,8 @@ def test_from_mark_to_mark(profcapture, whole, found):
 
 
 def test_per_mark(profcapture, whole, found):
-    """Samples count for a name while a mark of that name is open in their process, or their
-    thread."""
+    """--per-mark NAME counts a sample if a mark of that name is open in the sample's process, or,
+    by --mark-scope, thread."""
     process = {row["id"]: row["process"] for row in rows(profcapture, whole, "thread")}
     assert len({(row["pid"], row["tid"]) for row in rows(profcapture, whole, "thread")}) == len(process)
     thread = {(row["pid"], row["tid"]): row["id"] for row in rows(profcapture, whole, "thread")}
@@ -175,7 +175,7 @@ def test_per_mark(profcapture, whole, found):
 
 
 def test_arguments(profcapture, whole):
-    """Arguments are four lists, and with --resolve a fifth one with their meaning."""
+    """A mark's arguments are four lists; --resolve adds one list with names and values."""
     def value(kind, bits, text):
         signed = bits - (1 << 64) if bits >> 63 else bits
         return {"s64": signed, "u64": bits, "double": struct.unpack("<d", struct.pack("<Q", bits))[0], "string": text, "address": hex(bits)}[kind]
@@ -198,8 +198,8 @@ def test_arguments(profcapture, whole):
 
 
 def test_counters(profcapture, whole):
-    """In each segment, a value is valid until the next one, or the end of the process or segment;
-    so it is in any part of the time."""
+    """In each segment, a counter's value is valid until its next value, or the end of the process
+    or the segment. A range of time counts the parts that are in it."""
     values, counters = rows(profcapture, whole, "counter_value"), defaultdict(list)
     known = {row["id"]: row for row in rows(profcapture, whole, "counter")}  # ids are the same in each epoch
     for row in values:
@@ -269,7 +269,7 @@ int main(void)
     assert re.fullmatch(r"first  last  mean  max  growth  per second  0-[\d.]+ s  counter", header)
     drawn = {name: bars for line in table for bars, name in re.findall(r"  (.{24})  shop/(\w+)", line)}
     assert set(drawn) == {"queue", "level", "sum"} and all(line.endswith(f"  grows {json_pid(profcapture, capture)}") for line in table)
-    # a sum has its growth, and no values, which are since its start
+    # a sum has its growth, but no values, because they count from its start
     cells = {re.search(r"shop/(\w+)", line)[1]: line.split("  ") for line in table}
     assert cells["sum"][:5] == ["-"] * 4 + ["7000"] and float(cells["sum"][5].replace(" ", "")) > 0
     assert cells["queue"][4:6] == ["-", "-"] and cells["level"][:4] == ["7"] * 4
@@ -284,8 +284,8 @@ int main(void)
     monkeypatch.setenv("LC_ALL", "C")
     ascii_lines = profcapture("counters", capture).stdout.splitlines()[4:]
     assert ascii_lines == [line.translate(str.maketrans("▁▂▃▄▅▆▇█", ".:-=+*#@")) for line in table]
-    # a part of the time has the same values; beside other tests the program may sleep for longer
-    # than it asked
+    # a range of time has the same values; its ends are times of rows, because on a busy machine the
+    # program may sleep for longer than it requests
     monkeypatch.setenv("LC_ALL", "C.UTF-8")
     values = profcapture.json("dump", capture, "--table", "counter_value")["data"]["rows"]
     times = [row["time_ns"] for row in values if row["value"] >= 1 << 20]
@@ -317,7 +317,7 @@ def test_what_was_lost_is_told(profcapture, tmp_path):
 
 
 def test_memory(tmp_path):
-    """For eight times as many marks, marks needs no more memory than for their durations."""
+    """With eight times as many marks, the verb marks needs more memory only for their durations."""
     if SANITIZED:
         pytest.skip("a sanitizer keeps what was freed")
     took = []

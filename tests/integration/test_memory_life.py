@@ -37,8 +37,8 @@ def memory(profcapture, capture, *options):
 
 
 def test_reuse(profctl, profcapture, capture):
-    """In eight processes, threads free and reuse each other's addresses: each block has exactly one
-    end, which is its own."""
+    """In eight processes, threads free and reuse each other's addresses: each free ends the block
+    that was at the address then."""
     script = f"for i in 1 2 3 4 5 6 7 8; do {LIFE} reuse 4 2000 || exit; done"
     counts = record(profctl, capture, "sh", "-c", script, env=REUSED)
     assert counts["lost"] == 0

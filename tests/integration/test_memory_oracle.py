@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: BSD-2-Clause-Patent
-"""Allocations in a capture, compared exactly with the counts of others: glibc's libmemusage, and
-valgrind.
+"""Allocations in a capture, compared exactly with the counts of other tools: glibc's libmemusage,
+and valgrind.
 
 PROF_TEST_FULL=1 uses larger inputs.
 """
@@ -108,7 +108,7 @@ def check_usages(expected, found):
 
 
 def check_consistent(process):
-    """The engine's totals of a process equal the sums of its rows."""
+    """Checks that the engine's totals of a process equal the sums of its rows."""
     assert process["wrong"] == process["untold"] == process["foreign"] == 0
     assert (process["begins"], process["ends"]) == (1, 1)
     assert (process["heap_blocks"], process["heap_bytes"]) == (process["leaked_blocks"], process["leaked_bytes"])
@@ -117,7 +117,7 @@ def check_consistent(process):
 
 
 def check_reader(said, process):
-    """profcapture's totals equal the sums of the rows."""
+    """Checks that profcapture's totals equal the sums of the rows."""
     calls = {**process["allocs"], **{kind: n for kind, n in process["frees"].items() if kind not in process["allocs"]}}
     for kind in ("realloc", "reallocarray"):
         calls[kind] += process["frees"][kind]
@@ -132,8 +132,8 @@ def check_reader(said, process):
 
 @pytest.mark.parametrize("name", ["sqlite3", "python3", "jq", "perl", "cc1plus", "gcc", "git"])
 def test_together(profctl, profcapture, capture, programs, require, name):
-    """Each call of each process is recorded with its size, and no other call is; the bytes at the
-    peak and at the end are equal."""
+    """The capture has exactly the calls that libmemusage counts, with their sizes, for each
+    process, and equal bytes at the peak and at the end."""
     command, extra = programs[name]
     require("memusage", command[0])
     expected, counts = oracle.whole(lambda: oracle.record_with_memusage(profctl, command, capture, extra), capture)
@@ -152,8 +152,8 @@ def test_together(profctl, profcapture, capture, programs, require, name):
 
 @pytest.mark.parametrize("name", part(["sqlite3", "jq", "perl", "git"], 2))
 def test_apart(profctl, capture, programs, require, name):
-    """The same in separate runs, so without the other library; only for programs that do not depend
-    on addresses, unlike compilers, which have tables by address."""
+    """As test_together(), but in separate runs, each with only one of the libraries. Compilers are
+    left out, because they have tables by address, so their runs differ."""
     command, extra = programs[name]
     require("memusage", command[0])
     environment = oracle.environment_of_recorded(profctl, capture, extra)
@@ -168,7 +168,7 @@ if FULL:  # only in full runs, because CI must not skip tests
     @pytest.mark.parametrize("name", ["sqlite3", "jq"])
     def test_heaptrack(profctl, capture, programs, require, tmp_path, name):
         """heaptrack counts as many allocations, in programs of one thread and one process that
-        neither align blocks nor copy their environment, to which heaptrack adds. heaptrack's
+        neither align blocks nor copy their environment, which heaptrack enlarges. heaptrack's
         library itself allocates one more block, of 72704 bytes."""
         command, extra = programs[name]
         require("heaptrack", command[0])
@@ -182,7 +182,7 @@ if FULL:  # only in full runs, because CI must not skip tests
 
 
 # A program that allocates and frees faster than the times of rows can distinguish, and counts the
-# blocks that it frees before more than N other allocations.
+# blocks that it frees after at most 0, 1 or 2 other allocations.
 TEMPORARY = """
 #include <pthread.h>
 #include <stdio.h>
@@ -275,7 +275,7 @@ int main(void)
 @pytest.mark.parametrize("name", ["leaks", "sqlite3", "find", "ls"])
 def test_valgrind(profctl, capture, compile_c, require, tmp_path, name):
     """valgrind finds the same unfreed blocks and bytes, in programs that keep no copy of their
-    environment, to which valgrind adds."""
+    environment, which valgrind enlarges."""
     require("valgrind", name if name != "leaks" else "gcc")
     folder = tmp_path / "folder"
     folder.mkdir()

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: BSD-2-Clause-Patent
-"""memory, in all formats, on captures whose generator counted the expected results in the simplest
-way."""
+"""The verb memory, in all formats, on generated captures. The generator counts the expected results
+in the simplest way."""
 import csv
 import io
 import json
@@ -69,7 +69,7 @@ def test_summary(profcapture, heap):
 
 
 def test_time_of_the_peak(profcapture, heap):
-    """Text has three digits of it, and JSON the time that --at needs to show it."""
+    """Text has three digits of the peak's time. JSON has all, so that --at shows the peak."""
     capture, want = heap
     found = re.search(r"^The heap was largest at ([\d.]+) (ns|us|ms|s), with ", profcapture("memory", "--peak", capture).stdout, re.M)
     time = ask(profcapture, capture, "--peak")["summary"]["peak_ns"]
@@ -193,7 +193,7 @@ def test_formats(profcapture, whole, view):
     if view == ["--leaks"]:  # text has a row for each stack
         places = int(re.search(r", (\d+) places? ", text)[1])
         assert places == output["data"]["stacks_total"] > 1 and f"\n{places - 1} more places, " in text
-    else:  # text has no row for functions that only call those with blocks
+    else:  # text has no row for a function that only calls functions with blocks
         hidden = re.search(r"\n(\d+) more (function|row)s?\b.* \(--limit 0\)\n", text)
         assert hidden and 0 < int(hidden[1]) < len(rows)
     assert profcapture.json("memory", whole, *view, "--limit", 1)["truncated"] == (len(rows) > 1)
@@ -222,7 +222,7 @@ def test_trees(profcapture, whole, view):
 
 
 def test_bytes_of_rows(profcapture, whole):
-    """The bytes of a row in text are also in JSON."""
+    """In JSON, the rows of --temporary and --reallocs have the bytes of the inverted tree."""
     for view, count in ("--temporary", "temporary"), ("--reallocs", "reallocs"):
         rows = ask(profcapture, whole, view)["rows"]
         root = ask(profcapture, whole, view, "--inverted", "--limit", 0)["root"]
@@ -268,7 +268,7 @@ def test_suppressions(profcapture, whole, tmp_path):
     assert one["pattern"] == "^f1$" and one["bytes"] > 0 and none == {"pattern": "no such function", "bytes": 0, "blocks": 0}
     assert data["summary"]["leaked_bytes"] + one["bytes"] == plain["summary"]["leaked_bytes"]
     assert "f1" not in by_function(data, "leaked_bytes")
-    # f1 is also a caller of other functions, whose blocks are left out with it
+    # f1 also calls other functions, whose blocks are suppressed with f1's own
     assert one["bytes"] > by_function(plain, "leaked_bytes")["f1"]
     assert re.search(r" blocks \(.*\) suppressed by --suppressions\.\n", profcapture("memory", whole, "--leaks", "--suppressions", rules).stdout)
     rules.write_text("leak:lib/made-up\n")
@@ -316,7 +316,7 @@ def test_temporary_by_threshold(profcapture, whole):
 
 
 def column(profcapture, capture, title, *options):
-    """A column of text."""
+    """Returns the values in a column of the text of memory."""
     *_, table = profcapture("memory", capture, *options, "--color", "never").stdout.split("\n\n")
     titles, *rows = table.splitlines()
     index = titles.split("  ").index(title)
@@ -344,7 +344,8 @@ def test_one(profcapture, tmp_path):
 
 
 def test_no_row_without_numbers(profcapture, heap):
-    """The views have no rows that another view would fill, and --timeline none for the end, when nothing lives."""
+    """Text has no rows whose numbers are all empty, and --timeline has no row for an end without
+    live blocks."""
     capture, want = heap
     if want["leaked"]["blocks"]:
         for view in "--temporary", "--reallocs":
@@ -356,7 +357,8 @@ def test_no_row_without_numbers(profcapture, heap):
 
 
 def test_nothing_matches(profcapture, heap):
-    """A process or a time that the capture lacks is no good news about the heap."""
+    """If the capture lacks a process or a time, memory fails; it does not report that no heap
+    leaked."""
     capture, _ = heap
     for options, message in ((["--leaks", "--pid", 5], "no process 5 in "), (["--from", "999h"], "nothing from "),
                              (["--at", "999h"], "nothing from "), (["--diff", "998h", "999h"], "nothing from ")):
@@ -479,7 +481,7 @@ def test_other_captures(profcapture, tmp_path):
 
 
 def test_memory(tmp_path):
-    """memory needs no more memory for ten times as many rows with as many live blocks."""
+    """The verb memory needs no more memory for ten times as many rows with as many live blocks."""
     if SANITIZED:
         pytest.skip("a sanitizer keeps what was freed")
     paths = [make(tmp_path / f"{events}.cap", "--events", events)[0] for events in (30000, 300000)]
@@ -514,7 +516,8 @@ int main()
 
 
 def test_leaks_of_one_place(profctl, profcapture, require, tmp_path):
-    """Copies that look the same are one place. A file's constructors are its static initialization."""
+    """Copies of a place that look the same in text are one place. A file's constructors are called
+    "static initialization of" the file."""
     if SANITIZED:
         pytest.skip("the collector is not loaded into sanitized programs")
     require("g++")

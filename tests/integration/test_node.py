@@ -21,7 +21,7 @@ def node(request):
 
 
 def test_command(profctl, profcapture, capture, node, tmp_path):
-    """From the start, in two threads, each of which has an isolate."""
+    """A command with two threads, each of which has an isolate, is recorded from its start."""
     chains = tmp_path / "chains.json"
     subprocess.run([node, HERE / "node_oracle.mjs", "record", chains], check=True, timeout=60)
     recorded(profctl, "-F", 1999, "-o", capture, "--", node, make_oracle(tmp_path), "run", 3)
@@ -40,7 +40,8 @@ def test_command(profctl, profcapture, capture, node, tmp_path):
         inside = sample["frames"][1:chain.index("once")] if "once" in chain else []
         beside += any(frame["name"].startswith("anon+") for frame in inside)
     assert sum(n > 50 for n in threads.values()) == 2, threads
-    # Code that V8 generated is not shown beside its functions; that of regular expressions has none.
+    # Code that V8 generated is not shown in addition to its functions, except for code of regular
+    # expressions, which is in no function.
     assert beside <= 2 + 0.01 * len(found.samples)
 
 
@@ -92,9 +93,9 @@ main();
 
 
 def test_names(profctl, profcapture, capture, node, tmp_path):
-    """A function has the name that V8 has, its file and its line, also in files with characters of two
-    bytes, in modules, scripts and texts; for compiled code that is not optimized. Where a thread waits
-    is a function, too."""
+    """A function has the name that V8 has, its file and its line, also in files with characters of
+    two bytes, in modules, in scripts and in evaluated texts. The code is compiled, but not
+    optimized. Waits have functions, too."""
     program = tmp_path / "names.js"
     program.write_text(NAMES)
     (tmp_path / "part.mjs").write_text("\n\nexport function imported(spin) { return spin(15); }\n")
@@ -147,8 +148,8 @@ while (process.cpuUsage().user < 6e5) caller();
 
 
 def test_callbacks(profctl, profcapture, capture, node, tmp_path):
-    """The functions in C++ that parse are between the function that they call back and the one that
-    calls them."""
+    """The C++ functions of JSON.parse() are between the function that they call back and the
+    function that calls JSON.parse()."""
     program = tmp_path / "callbacks.js"
     program.write_text(CALLBACKS)
     command = shlex.join([node, *without_inlining(node), str(program)])
@@ -164,11 +165,11 @@ def test_other_version(profctl, profcapture, capture, spawn, tmp_path):
 
 
 def test_other_versions(profctl, profcapture, capture, spawn, tmp_path):
-    """The hint names each version that is not supported, and not one of them for all samples."""
+    """If two programs have versions that are not supported, the hint names both."""
     fakes = ("FAKE_NODE", b"\x0b\0\0\0major_", b"\x0c\0\0\0major_"), ("FAKE_PERL", b"version: \x24", b"version: \x22")
     programs = [spawn(changed_fake(fake, tmp_path / fake[0]), "deep") for fake in fakes]
     recorded(profctl, "-F", 499, "-d", 1, "-o", capture, *(f"--pid={program.pid}" for program in programs))
-    profcapture("symbolize", capture)  # without names, the hint would be about them
+    profcapture("symbolize", capture)  # without names, the hint would be about names
     hint = profcapture.json("report", capture)["data"]["hint"]
     assert sorted(hint["subject"].split("; ")) == ["Perl 5.34 is not supported", "V8 12.3 is not supported"]
     assert hint["advice"] == "interpreter-versions" and "'profctl doctor' lists" in profcapture("report", capture).stdout

@@ -33,8 +33,8 @@ def chains(node, tmp_path_factory):
 
 @pytest.mark.parametrize("has_all", [True, False])
 def test_chains(node, chains, tmp_path, has_all):
-    """Code that is interpreted and compiled has each function. Code that is optimized lacks those that
-    are inlined, also while the garbage collector moves all objects."""
+    """Chains of interpreted and compiled code have each function. Chains of optimized code,
+    recorded while the garbage collector moves all objects, lack only inlined functions."""
     options = without_inlining(node) if has_all else ["--stress-compaction"]
     lines = walk([node, *options, make_oracle(tmp_path), "run", "60"], 2999, 2)
     # without V8's own threads (INTERP_NO_THREAD)
@@ -65,7 +65,7 @@ def test_hostile(case):
 
 
 def test_long_text():
-    """The samples that count the lines of 1 MiB have no names."""
+    """Samples have no names until the lines of a text of 1 MiB have been counted."""
     lines = [line for line in walk([os.environ["FAKE_NODE"], "text"], 499, 1) if line[0] != "#"]
     assert sum(line.split("\t")[1].startswith("?") for line in lines) <= 9
     assert re.fullmatch(r"1\t(ffff \(f.js\)@1048577:0\|){3}", lines[-1])

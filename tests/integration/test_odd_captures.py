@@ -19,7 +19,7 @@ VERBS = [
 ]
 
 
-# verbs with a result only if the capture has their rows, or may have lost some
+# verbs that have a result only if the capture has rows for them, or losses
 OF_OTHERS = [["marks"], ["counters"], ["memory"], ["memory", "--leaks"]]
 
 

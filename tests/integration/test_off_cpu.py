@@ -2,8 +2,8 @@
 """Waiting: where threads wait, for what, and how long.
 
 Each thread of the program waits in one function, and measures the time with its own clock. This
-clock also counts the time in which the thread runs or is ready, so the recorded waits are shorter
-by at most that time, which the context switches have.
+clock also counts the time in which the thread runs or is ready, so the recorded waits are shorter,
+by at most that time, which the test gets from the context switches.
 """
 import collections
 import json
@@ -37,8 +37,8 @@ def recordings(profctl, profcapture, program):
     is the last one."""
     if os.geteuid() != 0:
         pytest.skip("needs root")
-    # On each CPU, the stacks of 500 sleeps a second are copied, whichever process sleeps: of
-    # at most five recordings, the one that knows most stacks is the best.
+    # On each CPU, the stacks of 500 sleeps a second are copied, whichever process sleeps. So up to
+    # five recordings are made; the one with the most known stacks is the best.
     made = []
     for i in range(5):
         capture = program.with_name(f"waits{i}.cap")
@@ -100,8 +100,8 @@ def test_functions(profcapture, recorded):
 
 
 def test_stacks(profcapture, recordings):
-    """Known stacks reach the root, in each recording. They are those of nearly all of the waiting
-    time, and of most of it if other programs used up the copies."""
+    """In each recording, known stacks reach the root, and most of the waiting time has known
+    stacks: nearly all of it, unless other programs used up the copies."""
     for capture, measured in recordings:
         all_ns = known = rooted = 0
         for row in waits(profcapture, capture):
@@ -111,7 +111,7 @@ def test_stacks(profcapture, recordings):
             known += row["duration"] * (row["stack_source"] not in ("none", "raced"))
             rooted += row["duration"] * (row["user_stop"] == "root")
         assert rooted >= 0.99 * known and rooted >= 0.9 * all_ns, (capture, rooted, known, all_ns)
-    assert rooted >= 0.99 * all_ns  # of the best one
+    assert rooted >= 0.99 * all_ns  # in the best recording
 
 
 def nanoseconds(duration):
@@ -199,14 +199,14 @@ def test_nothing_matches(profctl, profcapture, capture, require):
 
 
 def test_wall_of_lost_events(profcapture, recorded, tmp_path):
-    """Damage is not taken for samples of an event that is no clock."""
+    """If damage hides which event the samples count, the message says so."""
     flip_in(Capture(recorded[0].read_bytes()), recorded[0], tmp_path / "flipped.cap", "source")
     assert "what the samples count is lost" in profcapture("report", tmp_path / "flipped.cap", "--metric", "wall", check=3).stderr
 
 
 def test_stopped(profctl, profcapture, require, tmp_path):
-    """The time in which a process is stopped has a state and a cause of its own, not those of the
-    call that it interrupts."""
+    """The time in which a process is stopped has the state "stopped" and the call "stop", not the
+    state and the call that the stop interrupts."""
     require(root=True)
     capture = tmp_path / "stopped.cap"
     profctl("record", "-q", "--off-cpu", "-e", "page-faults", "-o", capture, "--", "sh", "-c", "sleep 0.1 & kill -STOP $!; sleep 0.6; kill -CONT $!; wait")
@@ -315,7 +315,7 @@ def test_metrics_exports(profcapture, recorded, reports, metric, tmp_path):
     for row in diff["data"]["rows"]:
         shares[row["name"]] += row["a"] * (row["name"] != "<interrupts>")  # some have the name of a system call, too
     assert all(row["delta"] == 0 for row in diff["data"]["rows"]) and shares.total() == pytest.approx(100)
-    # it leaves out what has no stack
+    # diff leaves out waits without a stack
     most = max(reports[metric]["rows"], key=lambda row: row["self_weight"])
     assert shares[most["name"]] == pytest.approx(100 * most["self_weight"] / reports[metric]["total_weight"], rel=0.02)
 
@@ -383,8 +383,8 @@ int main(void)
 
 
 def test_causes_without_names(profctl, profcapture, compile_c, capture, require):
-    """The system call and its object tell what a thread waits for if no function's name does. One of
-    two waits is enough, because a busy machine may end a wait before it is read."""
+    """The cause of a wait follows from the system call and its object if no function's name says
+    it. One of two waits is enough, because on a busy machine a wait may end before it is read."""
     require(root=True)
     profctl("record", "-q", "--off-cpu", "-o", capture, "--", compile_c("bare", BARE, "-g"))
     causes, queried = collections.defaultdict(collections.Counter), collections.defaultdict(collections.Counter)
@@ -649,16 +649,16 @@ def test_sleepers(profctl, profcapture, plain, pointers, require, tmp_path, spaw
     causes = profcapture.json("sql", capture, "SELECT cause FROM waits WHERE state IN ('stopped', 'traced')")["data"]["rows"]
     assert len(causes) == 2 and {row["cause"] for row in causes} == {"other"}
     assert {("wait_long", "pipe"), ("fork_long", "vfork"), ("wait_cut", "signal")} <= {(row["function"], row["call"]) for row in data["places"]}
-    # where the frame pointer is needed and unknown, the stack is cut, and says so; a C library that
-    # keeps frame pointers has it in the frame of pause()
+    # where the frame pointer is needed but unknown, the stack ends with the reason no-rule; a C
+    # library that keeps frame pointers has stored it in the frame of pause()
     stops = {row["user_stop"] for row in rows if row["syscall"] == "pause" and row["pid"] == idle.pid}
     functions = {row["name"] for row in profcapture.json("report", capture, "--metric", "off-cpu", "--callers", "wait_cut", "--limit", 0)["data"]["callers"]}
     assert stops == {"no-rule"} or (stops == {"root"} and functions == {"run_cut"})
 
 
 def test_sleep_after_a_quiet_time(profctl, profcapture, require, tmp_path):
-    """A plain user's waits are read while they last, also if nothing happened for a while, but only
-    if they last longer than the time of --off-cpu."""
+    """The stack of a plain user's wait is read while the thread waits, also if nothing happened for
+    a while before, but only if the wait is longer than the time given with --off-cpu."""
     require(root=True)
     tmp_path.chmod(0o777)
     for folder in tmp_path.parents[:2]:
@@ -708,8 +708,8 @@ int main(void)
 
 
 def test_locked_memory(profctl, profcapture, compile_c, require, tmp_path):
-    """The stacks of a process that locks its memory for long are read rarely, those of others as
-    often as before. A plain user's waits have no stacks that are copied."""
+    """The stacks of a process that holds the lock of its memory for long are read rarely, those of
+    other processes as often as before. The user is not root, so no stacks are copied at once."""
     require(root=True)
     program = compile_c("locked", LOCKED, "-pthread")
     for folder in (tmp_path, *tmp_path.parents[:2], program.parent, *program.parent.parents[:2]):

@@ -37,7 +37,7 @@ def options(program, verb):
 
 
 def optional(program, verb):
-    """Options whose value is optional: they have it after "=", or stand alone."""
+    """Returns the options whose value is optional: both --name and --name=VALUE are valid."""
     known = words(program, verb)
     return {word for word in known if word + "=" not in known and any(other.startswith(word + "=") for other in known)}
 
@@ -87,7 +87,7 @@ def test_every_option(program):
                 assert f"Did you mean '{name}'?" in usage(program, verb, name[:-1] + "xx" if len(name) > 5 else name + "x")
             if option.endswith("=") and name != "-g":
                 assert f"{name} needs a value: {name} " in usage(program, verb, name)
-            elif name.startswith("--") and name not in ("--debuginfod", "--off-cpu"):  # every time is valid there
+            elif name.startswith("--") and name not in ("--debuginfod", "--off-cpu"):  # their value may be any time
                 said = usage(program, verb, f"{name}=1", *(["a", "b"] if verb == "diff" else []))
                 if name not in optional(program, verb):
                     assert f"{name} takes no value" in said
@@ -146,7 +146,8 @@ def total(profcapture, whole, *arguments):
 
 
 def test_times_at_the_edges(profcapture, whole):
-    """Before the start, after the end, and two equal ends are not errors in JSON."""
+    """Times before the start or after the end, and a range of one instant, are no errors in
+    JSON."""
     for value in ["--from=-999h"], ["--to=999h"], ["--from=-999h..999h"], ["--from=0"], ["--to=-0"], ["--from=..-0s"], ["--from=0.."]:
         assert total(profcapture, whole, *value) == 2000, value
     for value in ["--from=999h"], ["--to=-999h"], ["--from=998h..999h"]:

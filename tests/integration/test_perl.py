@@ -35,7 +35,7 @@ class PerlCapture(Capture):
 
 
 def test_command(profctl, profcapture, capture, perl, chains):
-    """From the start, and a second thread, if this Perl has them."""
+    """A command is recorded from its start, with a second thread if this Perl has threads."""
     recorded(profctl, "-F", 5999, "-o", capture, "--", perl, f"-I{HERE}", ORACLE, "run", 1)
     found = PerlCapture(profcapture, capture)
     check(found, chains, roots=ROOTS)
@@ -111,9 +111,9 @@ waitpid $pid, 0 if $pid;
 
 
 def test_names(profctl, profcapture, capture, perl, tmp_path):
-    """A function has the name that caller() has. Each name is whole in each view, and its source is
-    shown. Functions in C are between those that call them and those that they call, also in a forked
-    child."""
+    """A function has the name that Perl's caller() returns. Each name is whole in each view, and
+    the source of a function is shown. Functions in C are between their callers and the functions
+    that they call, also in a forked child."""
     program = tmp_path / "names.pl"
     program.write_text(PROGRAM)
     recorded(profctl, "-F", 1999, "-o", capture, "--", perl, program, 50)
@@ -159,7 +159,7 @@ def test_names(profctl, profcapture, capture, perl, tmp_path):
 
 
 def test_deep(profctl, profcapture, capture, perl, tmp_path):
-    """With more frames than are read, the outermost are missing, and this is said."""
+    """If a stack has more frames than are read, the outermost are missing ("deeper")."""
     program = tmp_path / "deep.pl"
     program.write_text(PROGRAM)
     recorded(profctl, "-F", 499, "-o", capture, "--", perl, program, 300)
@@ -181,7 +181,7 @@ def test_other_version(profctl, profcapture, capture, spawn, tmp_path):
 
 
 def test_refused(profctl, profcapture, capture, perl):
-    """If the kernel refuses the programs for Perl, this is said."""
+    """If the kernel refuses the BPF programs for Perl, a report says so."""
     recorded(profctl, "-F", 499, "-o", capture, "--", perl, "-e", "sub turn { for (1 .. 1000) { } } turn() while times < 1",
              env={"LD_PRELOAD": os.environ["REFUSE_BPF_MODULE"], "REFUSE_BPF": "perl"})
     shown = {row["name"] for row in profcapture.json("report", capture, "--limit", 0)["data"]["rows"]}

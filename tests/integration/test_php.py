@@ -77,7 +77,7 @@ PHP = {"roots": ROOTS, "has_c": True}
 
 
 def test_command(programs, chains):
-    """From the start, with fibers."""
+    """A command with fibers is recorded from its start."""
     check(programs.part("oracle"), chains, **PHP)
 
 
@@ -90,13 +90,13 @@ def test_pid(profctl, profcapture, capture, php, chains, spawn, tmp_path):
 
 
 def test_generated(profctl, profcapture, capture, php, chains, tmp_path):
-    """Also if PHP generates code, which has no tables of its stacks."""
+    """Functions are shown even if PHP generates code, which has no unwind tables."""
     options = ["-d", "opcache.enable_cli=1", "-d", "opcache.jit_buffer_size=64M", "-d", "opcache.jit=tracing"]
     code = "echo extension_loaded('Zend OPcache') && opcache_get_status()['jit']['on'];"
     if subprocess.run([php, *options, "-r", code], stdout=subprocess.PIPE, timeout=60).stdout != b"1":
         pytest.skip("this PHP generates no code")
     recorded(profctl, "-F", 2999, "-o", capture, "--", php, *options, make_oracle(tmp_path), "run", 3)
-    found = Capture.__new__(Capture)  # with metadata of what is not read
+    found = Capture.__new__(Capture)  # Capture() would skip the test if something is not read
     found.kind, found.samples = "php", rows(profcapture, capture, "sample", "--resolve")
     check(found, chains, **PHP)
     hidden = [sample for sample in settled(found.samples)
@@ -108,7 +108,7 @@ def test_generated(profctl, profcapture, capture, php, chains, tmp_path):
 
 
 def test_callbacks(programs):
-    """The function in C that sorts is between the one that calls it and the closure that it calls,
+    """usort(), which is in C, is between the function that calls it and the closure that it calls,
     also in a forked child."""
     # after the closure: zend_call_function() and execute_ex(), at least
     check_callbacks(programs.part("callbacks"), ["child_only", "parent_only"],

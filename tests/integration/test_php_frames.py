@@ -62,7 +62,8 @@ def test_shares(php, tmp_path):
 
 @pytest.mark.parametrize("php", PHPS)
 def test_lines(php, tmp_path):
-    """The innermost line is that of the operation that runs, which the frame itself does not have."""
+    """The innermost line is that of the running operation, which PHP's frame itself does not
+    have."""
     program = tmp_path / "lines.php"
     program.write_text(LINES)
     found = collections.Counter()
@@ -74,7 +75,7 @@ def test_lines(php, tmp_path):
     first, second = found[4] + found[5], found[7] + found[8]
     assert first + second > 0.99 * sum(found.values())
     assert min(found[5], found[8]) > 0.1 * (first + second)
-    # Operations that cannot fail are only in the register.
+    # Only a register has the address of an operation that cannot fail.
     assert min(found[4], found[7]) > 0.02 * (first + second)
     assert abs(first - (first + second) / 3) < 5 * math.sqrt((first + second) * 2 / 9)
 

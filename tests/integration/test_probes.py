@@ -191,7 +191,7 @@ def arguments(profcapture, capture):
 
 @pytest.mark.parametrize("call_graph", ["dwarf", "fp"])
 def test_arguments(profctl, profcapture, argued, capture, call_graph):
-    """Arguments have the values that the program passed. A sample has the reason for each missing one."""
+    """Arguments have the values that the program passed. Each missing value has a reason."""
     names = ["registers", "likes", "stack", "constants", "unread", "below"]
     done = profctl("record", "-q", "--no-off-cpu", "--call-graph", call_graph, "-e", ",".join(f"{argued}:demo:{name}" for name in names),
                    "-o", capture, "--", argued)
@@ -229,7 +229,7 @@ int main(void)
 
 
 def test_burst_of_arguments(profctl, capture, tmp_path):
-    """The ring has room for a burst of samples with the part of the stack that arguments may be in."""
+    """The ring has room for a burst of samples with the part of the stack for arguments."""
     (tmp_path / "burst.c").write_text(BURST)
     subprocess.run(["gcc", "-O1", "-I", ROOT, tmp_path / "burst.c", "-o", tmp_path / "burst"], check=True)
     found = recorded(profctl, "--no-off-cpu", "--call-graph", "fp", "-e", f"{tmp_path}/burst:demo:hit", "-o", capture, "--", tmp_path / "burst")
@@ -237,7 +237,8 @@ def test_burst_of_arguments(profctl, capture, tmp_path):
 
 
 def test_with_tracepoint(profctl, profcapture, argued, capture):
-    """Samples have the raw fields of a tracepoint and the arguments of a static probe, each its own."""
+    """If both are recorded, samples of a tracepoint have its raw fields, and samples of a static
+    probe have the probe's arguments."""
     done = profctl("record", "-q", "-e", f"sched:sched_process_exec,{argued}:demo:registers,cpu-clock", "-o", capture, "--", argued)
     found = arguments(profcapture, capture)
     assert [list(json.loads(row["fields"]).values()) for row in found["registers"]] == passed(done.stdout)["registers"]
@@ -245,7 +246,7 @@ def test_with_tracepoint(profctl, profcapture, argued, capture):
 
 
 def test_filters(profctl, profcapture, argued, capture):
-    """A filter keeps the events whose arguments have these values, or are not known."""
+    """A filter keeps an event if the condition is true, or depends on an unknown argument."""
     filters = {"registers": "arg5>0 && arg6<=2147483648", "likes": "arg8>9223372036854775807 || !(arg3 < -0x10)",
                "constants": "arg2<21 && arg4<0", "stack": "arg6<0", "unread": "arg3==4", "below": "arg1==1"}
     names = [f"{argued}:demo:{name}/{text}/" for name, text in filters.items()]
@@ -276,7 +277,7 @@ def test_refused_filters(profctl, profcapture, argued, program, capture):
 
 
 def test_python(profctl, profcapture, capture):
-    """The static probes of the distribution's Python, if it has some."""
+    """The static probes of the distribution's Python, if it has some, have arguments and times."""
     python = shutil.which("python3", path="/usr/bin")
     if not python or b"gc__start" not in Path(python).read_bytes():
         pytest.skip("this python3 has no static probes")
@@ -293,7 +294,7 @@ def test_python(profctl, profcapture, capture):
         assert any(values[i:i + 51] == [call[at] for call in called] for i in range(len(values))), name
     by = profcapture.json("events", capture, "--by", "arg1", "--event", f"{Path(python).resolve()}:python:gc__start")["data"]["rows"]
     assert {row["value"] for row in by} == {0, 1, 2} and sum(row["count"] for row in by) == row["count"]
-    # Names are paired without their filters.
+    # A probe and the probe that ends it are paired by their names without the filters.
     done = profctl("record", "-q", "--no-off-cpu", "-e", "python:gc__start/arg1>=0/,python:gc__done/arg1>=0/", "-o",
                    capture.with_name("filtered.cap"), "--", python, "-S", "-c", code)
     rows_of = profcapture.json("events", capture.with_name("filtered.cap"))["data"]["rows"]
@@ -301,7 +302,7 @@ def test_python(profctl, profcapture, capture):
 
 
 def test_exceptions(profctl, profcapture, capture, tmp_path):
-    """The static probes of the distribution's C++ library: the object that is thrown, and its type."""
+    """The static probes of the distribution's C++ library have the thrown object and its type."""
     source = tmp_path / "throws.cc"
     source.write_text("#include <cstdio>\n#include <typeinfo>\n#include <unistd.h>\nint main() {\n"
                       "for (int i = 0; i < 30; i++) try { if (i % 2) throw i; throw long(i); }\n"
@@ -366,8 +367,8 @@ def test_refused_functions(profctl, program, capture, tmp_path):
 
 @x86_64
 def test_refused_red_zone(profctl, profcapture, program, capture):
-    """On Linux 6.18 a probe at a 5-byte nop becomes a call, which overwrites the red zone below the
-    stack pointer."""
+    """Since Linux 6.18, a probe at a 5-byte nop becomes a call, which overwrites the red zone below
+    the stack pointer."""
     major, minor = (int(part) for part in platform.release().split(".")[:2])
     if (major, minor) < (6, 18):
         record(profctl, program, capture, "demo:long_nop")

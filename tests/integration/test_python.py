@@ -91,7 +91,7 @@ def late():
 late()
 """
 
-# tottime of cProfile is the time in a function without those that it calls.
+# tottime of cProfile is the time in a function without the functions that it calls.
 PROFILED = """
 import cProfile, json, os, sys, time
 def first():
@@ -176,7 +176,7 @@ def test_pid(profctl, profcapture, capture, python, chains, spawn):
 
 
 def test_callbacks(programs):
-    """The C function that sorts is between the function that calls it and the one that it calls,
+    """The C function sorted() is between the function that calls it and the function that it calls,
     also in a forked child."""
     check_callbacks(programs.part("callbacks"), ["callbacks.child_only", "callbacks.parent_only"],
                     lambda _: [("callbacks.key", SOME)])
@@ -184,7 +184,7 @@ def test_callbacks(programs):
 
 @pytest.mark.skipif(not HAS_NAMESPACES, reason="no PID namespace can be made")
 def test_namespace(programs):
-    """In another PID namespace, the same as test_callbacks."""
+    """As test_callbacks(), in another PID namespace."""
     check_callbacks(programs.part("namespace"), ["callbacks.child_only", "callbacks.parent_only"],
                     lambda _: [("callbacks.key", SOME)])
 
@@ -207,8 +207,8 @@ def test_embedded(programs, python):
 
 
 def test_agrees_with_cprofile(programs):
-    """The five functions have the shares of time that cProfile measures, next to a process whose
-    frames cannot be read. That one has none, and all of its samples say so."""
+    """The five functions have the shares of time that cProfile measures. Samples of another
+    process, whose frames cannot be read, have no frames, and say so."""
     pid, spent = json.loads((programs.folder / "profiled.json").read_text())
     part, counts, others = programs.part("profiled"), collections.Counter(), collections.Counter()
     for sample in settled(part.samples):
@@ -227,8 +227,8 @@ def test_agrees_with_cprofile(programs):
 
 
 def test_subinterpreter(programs):
-    """The functions of a sub-interpreter are where they belong. Those of the interpreter that calls it
-    are missing, and this is said."""
+    """The functions of a sub-interpreter are where they belong. Functions of the interpreter that
+    calls it are missing, and the samples are "deeper"."""
     part, counts = programs.part("sub"), collections.Counter()
     for sample in part.samples:
         chain = [name and name.rsplit(".", 1)[-1] for name in named(part.chain(sample))]
@@ -313,8 +313,8 @@ os._exit(0)
 
 
 def test_frequent_waits(profctl, profcapture, capture, python, tmp_path):
-    """Frames are not read before each of so many sleeps. The others get the frames of one that was
-    read, chosen by chance, so that callers keep their shares."""
+    """If threads sleep very often, frames are read before some of the sleeps only. Each other sleep
+    gets the frames of one of these, chosen at random, so that callers keep their shares."""
     program = tmp_path / "frequent.py"
     program.write_text(FREQUENT)
     profctl("record", "--off-cpu", "-o", capture, "--", "taskset", "-c", min(os.sched_getaffinity(0)), python, program)
@@ -336,7 +336,7 @@ def test_report(profcapture, programs):
 
 
 def test_other_build(profctl, profcapture, capture, spawn, tmp_path):
-    """Nothing is read of a build that does not say which offsets it has, and a hint says so."""
+    """If a build of Python does not say its offsets, nothing is read of it, and a hint says so."""
     program = tmp_path / "python3.14t"
     data = Path(os.environ["FAKE_PYTHON_THREADS"]).read_bytes()
     assert data.count(b"xdebugpy") == 1

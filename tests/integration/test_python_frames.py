@@ -55,12 +55,13 @@ def frames_of(*command):
 
 
 def test_copy():
-    """A thread may execute a copy of a function's bytecode. The line is that of its position there."""
+    """A thread may execute a copy of a function's bytecode. The line follows from the position in
+    the copy."""
     assert frames_of(os.environ["FAKE_PYTHON_THREADS"], "moved") == {"ffff.ffff@7:8"}
 
 
 def test_other_libc(require, tmp_path):
-    """musl has the data of a thread at another place."""
+    """Frames are found with musl, too, which has the data of a thread at another place."""
     require("musl-gcc")
     source, program = Path(os.environ["PROF_SOURCE_DIR"]), tmp_path / "python3.12"
     subprocess.run(["musl-gcc", "-rdynamic", "-I", source, "-o", program, source / "tests/tools/fake-python.c"], check=True)

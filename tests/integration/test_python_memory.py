@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: BSD-2-Clause-Patent
 """Allocations of Python programs show the functions that made them: each block of a known size has
-exactly its callers and lines, also through C functions that call back, in threads, forked children and
-a program that is joined while it runs, with and without the interpreter's lock, whoever records."""
+exactly its callers and lines, also through C functions that call back, in threads, in forked
+children and in a program that is already running, with and without the interpreter's lock."""
 import collections
 import json
 import os
@@ -105,7 +105,7 @@ if os.fork() == 0:
 os.wait()
 """
 
-# Each function takes the place of the one before.
+# Each function takes the place of the function before it.
 REDEFINED = """
 for number in range(900):
     names = {}
@@ -131,7 +131,8 @@ thread.start()
 thread.join()
 """
 
-# A handler allocates 14 bytes, its signal's number, at any instruction of functions that allocate nothing.
+# malloc() itself is the handler of signal 14, so it allocates 14 bytes, at any instruction of
+# functions that allocate nothing.
 HANDLER = """
 import ctypes
 libc = ctypes.CDLL(None)
@@ -197,13 +198,14 @@ int main(void)
 
 
 def short(frame):
-    """A function of the standard library is without its line, which differs between versions."""
+    """Returns a frame's function, and its line unless it is in the standard library, where it
+    differs between versions."""
     line = f":{frame['at_line']}" if frame["file"].startswith("/tmp") or "program" in frame["file"] else ""
     return frame["name"].rpartition(".")[2] + line
 
 
 def chains(profcapture, capture):
-    """The number of blocks by size, pid and callers in Python, innermost first."""
+    """Returns the number of blocks by size, pid and callers in Python, innermost first."""
     found = collections.Counter()
     for line in profcapture("dump", capture, "-t", "alloc", "--resolve", "--limit", 0, "--format", "ndjson").stdout.split("\n"):
         if re.search(r'"size":30\d{3},', line[:300]):  # most rows are of the interpreter's start, and parsing takes long
@@ -271,7 +273,8 @@ def test_left_out(profctl, profcapture, capture, python, tmp_path):
 
 
 def test_locks(profctl, profcapture, capture, python, tmp_path):
-    """The frames of a thread without the interpreter's lock are those that called what released it."""
+    """While a thread does not hold the interpreter's lock, its frames are those that called the C
+    function that released the lock."""
     program = write(tmp_path, LOCKS, python)
     recorded(profctl, "--no-symbols", "--memory", "-F", 0, "-o", capture, "--", python, program)
     found, pids = collections.Counter(), collections.defaultdict(set)
@@ -304,7 +307,7 @@ def test_redefined(profctl, profcapture, capture, python, tmp_path):
 
 
 def test_interpreters(profctl, profcapture, capture, python, tmp_path):
-    """A thread that runs another interpreter shows what that one executes."""
+    """If a thread runs a second interpreter, the functions of that interpreter are shown."""
     program = write(tmp_path, INTERPRETERS, python)
     recorded(profctl, "--no-symbols", "--memory", "-F", 0, "-o", capture, "--", python, program)
     found = collections.Counter()
@@ -314,8 +317,8 @@ def test_interpreters(profctl, profcapture, capture, python, tmp_path):
 
 
 def test_handler(profctl, profcapture, capture, python, tmp_path):
-    """A handler that interrupts the interpreter while it changes its list records a possible list,
-    or says that it was not read."""
+    """If a handler interrupts the interpreter while it changes its list of frames, the allocation
+    has a list that is possible, or says that the list was not read."""
     program = write(tmp_path, HANDLER, python)
     recorded(profctl, "--memory", "-F", 0, "-o", capture, "--", python, program)
     found = collections.Counter()
@@ -333,7 +336,7 @@ def test_handler(profctl, profcapture, capture, python, tmp_path):
 
 
 def test_sampled(profctl, profcapture, capture, python, tmp_path):
-    """Chosen allocations have the same callers as without sampling."""
+    """Sampled allocations have the same callers as without sampling."""
     program = write(tmp_path, CALLERS, python)
     recorded(profctl, "--no-symbols", "--memory=sample:30000", "-F", 0, "-o", capture, "--", python, program)
     expected = {(size, functions) for size, (_, functions) in EXPECTED.items()}
@@ -342,7 +345,7 @@ def test_sampled(profctl, profcapture, capture, python, tmp_path):
 
 
 def test_joined(profcapture, profctl, capture, python, tmp_path, spawn):
-    """A program that is joined while it runs."""
+    """If --pid joins a program that is already running, its functions are shown."""
     program = write(tmp_path, FOREVER, python)
     environment = {name: value for name, value in os.environ.items() if not name.startswith("PROF_")}
     environment["LD_PRELOAD"] = os.environ["LIBPROFPRELOAD_MEMORY"]

@@ -63,7 +63,7 @@ def test_report_is_the_same_each_time(profcapture, whole):
 
 
 def test_tree_has_the_same_verdict(profcapture, tmp_path):
-    """A tree whose small branches are left out is counted twice, its verdict only once."""
+    """A tree that leaves out small branches reads the samples twice, but counts them once."""
     path = make(tmp_path / "large.cap", "--rows", 70000, "--chunk-rows", 500, "--epochs", 4)
     verdict, of_tree = (profcapture("report", path, *options).stdout.partition("\n\n")[0] for options in ([], ["--tree"]))
     assert verdict.count("%") > 2 and verdict == of_tree
@@ -117,8 +117,8 @@ int main()
 
 
 def test_own_callers(profctl, profcapture, require, tmp_path):
-    """Text shows which function of the program called the library, and how many frames of the
-    library are between."""
+    """Text shows which function of the program called the library, and how many of the library's
+    frames are between this function and the selected one."""
     require("g++")
     program, source, capture = tmp_path / "sorts", tmp_path / "sorts.cc", tmp_path / "sorts.cap"
     source.write_text(SORT)
@@ -244,7 +244,7 @@ def test_losses_are_in_words(profcapture, whole):
     line = next(line for line in profcapture("info", whole).stdout.splitlines() if re.match(rf"  {loss['count']} records? \(", line))
     found = re.search(r"^  \d+ records? \(([\d.]+) %, [^)]*\): a perf ring was full \(.*, perf-ring\), from (\d+\.\d+) s to (\d+\.\d+) s$", line)
     assert float(found[1]) == pytest.approx(share, abs=0.06)
-    # The range can be pasted behind --from and --to, and has the whole loss in it.
+    # The range can be pasted after --from and --to, and has the whole loss in it.
     assert float(found[2]) <= loss["from_ns"] / 1e9 <= loss["to_ns"] / 1e9 < float(found[3]) <= loss["to_ns"] / 1e9 + 0.002
     assert profcapture.json("report", whole, "--from", found[2], "--to", found[3])["capture"]["state"] == "finished"
 
@@ -384,7 +384,7 @@ def test_filter_of_frames_without_match(profcapture, whole, options):
 
 
 def test_report_of_no_time(profcapture, tmp_path):
-    """No length of 0 is printed if the length is unknown."""
+    """If the duration of a capture is unknown, no duration is printed, not 0."""
     text = profcapture("report", make(tmp_path / "empty.cap", "--rows", 0)).stdout
     assert "No samples.\n" in text and " in 0 ns" not in text
 
@@ -458,7 +458,7 @@ def test_the_range_is_said(profcapture, whole):
 
 
 def flip_in_chunk(profcapture, path, table):
-    """verify's result after a byte of the table's first chunk was changed."""
+    """Changes a byte in the table's first chunk. Returns what verify says of this chunk."""
     data = bytearray(path.read_bytes())
     whole = Capture(bytes(data))
     chunk = next(chunk for chunk in whole.chunks if chunk.table == whole.table(table)["id"])
@@ -516,7 +516,8 @@ def test_unfinished(profcapture, tmp_path):
     profcapture("verify", tmp_path / "recovered.cap")
     again = profcapture.json("report", tmp_path / "recovered.cap", "--limit", 0)
     unfinished = json.loads(done.stdout)["data"]
-    # the kernel's names are written at the end; without names, kernel code is still not the program's own
+    # the kernel's names are written at the end; without them, kernel code is still not taken for
+    # the program's own
     assert (unfinished["hint"].pop("advice"), again["data"]["hint"].pop("advice")) == ("unfinished", "kernel-names")
     assert again["data"] == unfinished
     assert "[kernel]+0x" not in profcapture("report", path).stdout.split("\n\n")[0]
@@ -620,7 +621,7 @@ def test_cut_of_the_second_segment(profcapture, whole, tmp_path):
 # ---- size
 
 
-# each chunk has 8 rows; the shorter capture has enough of them to fill the blocks of compact
+# each chunk has 8 rows; the shorter capture has enough chunks to fill the blocks of compact
 EPOCHS = (20,) if SANITIZED else (20, 80)
 BY_LENGTH = [(verb, state) for verb in ("dump", "report", "info", "memory", "marks", "counters", "verify", "compact", "recover", "cut")
              for state in ("finished", "unfinished")]
@@ -656,7 +657,7 @@ def test_memory_by_length(tmp_path, lengths, verb, state):
             if output:
                 output[-1].unlink()
             if peaks[-1] < most:
-                break  # another one would only be lower
+                break  # another run could only lower the minimum
         took.append(min(peaks))
         most = took[0] * 1.05 + more
     assert SANITIZED or took[1] < most, took

@@ -267,7 +267,7 @@ int main(int argc, char **argv)
 
 
 def times_of(profcapture, *arguments):
-    """{(comm, tid): the sum of all states of the thread, in ns}"""
+    """Returns {(comm, tid): the sum of all states of the thread, in ns}."""
     rows = profcapture.json("report", "--by", "thread", "--limit", 0, *arguments)["data"]["rows"]
     return {(row["comm"], row["tid"]): sum(row[key] or 0 for key in ("run_ns", "wait_ns", "preempted_ns", "runnable_ns"))
             for row in rows if row["run_ns"] is not None}
@@ -297,8 +297,7 @@ def test_all_time_is_known(profctl, profcapture, capture, compile_c):
 
 
 def test_runnable(profctl, profcapture, capture, compile_c):
-    """A thread that was woken is runnable until it runs; this takes as long as the kernel
-    counts."""
+    """A thread that was woken is runnable until it runs, for as long as the kernel counts."""
     done = profctl("record", "--no-symbols", "-o", capture, "--", compile_c("wall", WALL, "-O1", "-pthread"), 6)
     rows = {row["tid"]: row for row in profcapture.json("report", "--by", "thread", "--limit", 0, capture)["data"]["rows"]}
     if {row["runnable_ns"] for row in rows.values() if row["run_ns"] is not None} == {None}:
@@ -317,7 +316,8 @@ def test_runnable(profctl, profcapture, capture, compile_c):
 
 
 def test_all_time_of_others_is_known(profctl, profcapture, capture, compile_c, spawn):
-    """The same for threads that existed before the recording, one of which is never switched."""
+    """As test_all_time_is_known(), for threads that existed before the recording. One of them is
+    never switched."""
     target = spawn(compile_c("wall", WALL, "-O1", "-pthread"), "100", stdout=subprocess.PIPE)
     assert target.stdout.readline().strip() in ("ready", b"ready")
     started = time.clock_gettime_ns(time.CLOCK_MONOTONIC)
@@ -717,7 +717,8 @@ def test_nothing_captured(profctl, capture, spawn):
 
 
 def test_a_process_that_only_waits(profctl, profcapture, capture, spawn):
-    """Where a process waits is an answer, although it has no sample."""
+    """A recording of waits without samples is no failure: the next step is a report of the
+    waits."""
     sleeper = spawn("sleep", 60)
     done = profctl("record", "--json", "-p", sleeper.pid, "-d", "300ms", "-o", capture)
     data = json.loads(done.stdout)["data"]
@@ -951,7 +952,7 @@ def test_parent_with_signals_of_its_own(recorder, capture):
     until(lambda: "sleep" in children(process.pid))
     pid = children(process.pid)["sleep"]
     assert of_process(process.pid, "SigIgn", signal.SIGHUP), "as nohup wants it"
-    process.send_signal(signal.SIGTERM)  # profctl forwards it to sleep, which has it blocked
+    process.send_signal(signal.SIGTERM)  # profctl forwards SIGTERM to sleep, which blocks it
     until(lambda: of_process(pid, "ShdPnd", signal.SIGTERM))
     os.kill(pid, signal.SIGKILL)
     assert process.wait(timeout=20) == 137

@@ -54,8 +54,8 @@ def test_full_device(profcapture, printed):
 
 
 def test_closed_pipe(profcapture, printed):
-    """If the reader has closed the pipe, printed text gives no error message, but never status 0;
-    so it is if the pipe was closed from the start."""
+    """If the reader has closed the pipe, printing gives status 1 without a message. If standard
+    output was closed from the start, there is a message, too."""
     ours, theirs = os.pipe()
     os.close(ours)
     done = profcapture(*printed, stdout=theirs, check=1)
@@ -120,8 +120,8 @@ def test_interrupted(profcapture, whole, new, require, maker, force):
 
 
 def test_own_input(profcapture, whole, tmp_path, maker):
-    """A verb never writes to its own input, whether given by its name, by another name, or as
-    standard input or output."""
+    """A verb never writes to its own input, whether the input is given by its name, by another
+    name, or as standard input or output."""
     data = whole.read_bytes()
     own, link, hard = tmp_path / "own.cap", tmp_path / "link.cap", tmp_path / "hard.cap"
     own.write_bytes(data)
