@@ -190,8 +190,7 @@ def metadata(profcapture, capture):
 
 
 def test_family(profctl, profcapture, capture, compile_c):
-    """Each started process, however it is started, is a process of its own, with all its
-    allocations."""
+    """Each started process has a row and all of its allocations, however it was started."""
     program = compile_c("family", FAMILY)
     data = recorded(profctl, "--memory", "-F", 0, "-o", capture, "--", program, 500, 2, check=7)
     assert data["command"]["exit"] == 7 and data["lost"] == 0 and data["samples"] == 0
@@ -202,7 +201,7 @@ def test_family(profctl, profcapture, capture, compile_c):
     for found in allocs.values():
         counts["large"] += sum(1000 <= row["size"] <= 1006 for row in found)
         counts["small"] += sum(row["size"] == 10 for row in found)
-    # 1 + 2 + 4 processes execute the program; 3 of them also have a child that only forks
+    # 1 + 2 + 4 processes execute the program; 3 of them also fork a child that executes nothing
     assert counts == {"large": 7 * 500, "small": 3 * 500}
     assert len(allocs) == 7 + 3
 
@@ -259,7 +258,7 @@ def test_environment(profctl, capture, tmp_path, compile_c):
     library's form."""
     other = compile_c("other.so", CONSTRUCTED, "-shared", "-fPIC")
     show = ["sh", "-c", "echo $LD_PRELOAD $PROF_MEMORY"]
-    root = "/$LIB" + 8 * "/.."  # glibc's loader replaces $LIB, so only for it this path leads to the root
+    root = "/$LIB" + 8 * "/.."  # glibc's loader replaces $LIB; for others the path leads nowhere
     ours = f"{root}{os.environ['PROF_LIB_DIR']}/libprofpreload-memory.so"
     for options, settings in (
         (["--memory"], "all"),
@@ -273,7 +272,7 @@ def test_environment(profctl, capture, tmp_path, compile_c):
     assert profctl("record", "-q", "--memory", "--force", "-o", capture, "--", *show).stdout == f"{ours} all\n"
     done = profctl("record", "-q", "--force", "-F", 0, "-o", capture, "--", *show)
     assert done.stdout == "\n"
-    # PROF_LIB_DIR is relative, and the command changes its folder
+    # PROF_LIB_DIR is relative, and the command changes its current folder
     (tmp_path / "lib").symlink_to(os.environ["PROF_LIB_DIR"])
     done = profctl("record", "-q", "--memory", "--force", "-o", capture, "--", "sh", "-c", "cd /; ls -d /; echo $LD_PRELOAD",
                    cwd=tmp_path, env={"PROF_LIB_DIR": "lib"})
@@ -282,7 +281,7 @@ def test_environment(profctl, capture, tmp_path, compile_c):
 
 def test_other_allocator(profctl, profcapture, capture, compile_c):
     """An allocator that the user preloads is loaded into the command and not into the engine; calls
-    that cannot be seen because of it are reported."""
+    that the library cannot see because of this allocator are reported."""
     if "libjemalloc.so.2" not in subprocess.run(["ldconfig", "-p"], stdout=subprocess.PIPE, encoding="utf-8", check=True).stdout:
         pytest.skip("libjemalloc.so.2 is not installed")
     program = compile_c("family", FAMILY)
@@ -367,7 +366,7 @@ int main(void)
 
 @pytest.mark.parametrize("first, second", [("all", "sample:64K"), ("sample:64K", "all"), ("sample:16K", "sample:64K")])
 def test_other_sampling_appended(profctl, profcapture, capture, compile_c, tmp_path, first, second):
-    """Each block has the weight of its own recording, not of the file's last one; so it has in a
+    """Each block has the weight of its own recording, not of the file's last recording, also in a
     part cut from the file."""
     command = ["--", compile_c("allocates", ALLOCATES)]
     half = 100000 * 200
@@ -377,8 +376,8 @@ def test_other_sampling_appended(profctl, profcapture, capture, compile_c, tmp_p
     def leaked(of):
         return profcapture.json("memory", of, "--leaks")["data"]["summary"]["leaked_bytes"]
 
-    # blocks of 16 bytes, sampled each 64 KiB on average: about 305 of each half are sampled, so
-    # this tolerance is 5 of their standard deviations
+    # Of 20 MB in blocks of 200 bytes, one per 64 KiB is sampled on average. These are 305 blocks,
+    # so the tolerance is five standard deviations.
     near = pytest.approx(half, rel=0.3)
     assert leaked(capture) == pytest.approx(2 * half, rel=0.3)
     folded = profcapture("export", "--to", "folded", "--value", "inuse-space", capture, "-o", "-").stdout
@@ -637,8 +636,7 @@ def test_options_of_the_session(bus, file):
 
 
 def test_export_of_none(profctl, profcapture, capture):
-    """A program without allocations has an empty result, which is no error; allocations that cannot
-    be read are not reported as none."""
+    """A program without allocations has an empty result, which is no error."""
     recorded(profctl, "--memory", "-F", 0, "-o", capture, "--", "/bin/true")
     assert profcapture("export", capture, "--to", "folded", "--value", "alloc-space").stdout == ""
     profile = json.loads(profcapture("export", capture, "--to", "speedscope", "--value", "alloc-space").stdout)

@@ -130,7 +130,7 @@ def test_enabled_on_return(run, profcapture, capture):
     blocks, times = spans(profcapture, capture), samples(profcapture, capture)
     assert len(blocks) == 200
     assert all(any(begin <= t <= end for _, begin, end in blocks) for t in times)
-    # if the host takes the CPU, it has no samples meanwhile, and the blocks last longer
+    # if the host takes the CPU, there are no samples meanwhile, and the blocks last longer
     assert int(lines["cpu"]) / 1e6 * 0.5 < len(times) < int(lines["cpu"]) / 1e6 * 1.5 + 20
 
 
@@ -144,7 +144,7 @@ def test_edges(run, profcapture, capture):
     starts = [begin for _, begin, _ in blocks]
     since = [(t - starts[bisect.bisect(starts, t) - 1]) / 1e6 for t in times]
     tenths = collections.Counter(int(ms * 10) for ms in since)
-    # begin() itself takes the first tenth of a millisecond, so it is not checked
+    # begin() itself takes the first tenth of a millisecond, so that tenth is not checked
     usual = statistics.median(tenths[i] for i in range(1, 10))
     assert usual > 20 and all(tenths[i] > usual / 4 for i in range(2, 10)), tenths
     # samples that the kernel reports as missed are not in the file
@@ -187,7 +187,7 @@ def test_library_loaded_between(run, profcapture, capture, tmp_path):
 
 
 def test_append(run, profcapture, capture):
-    """A program appends, another program appends, but only on request."""
+    """The same program or another one can append to a capture, but only if it requests that."""
     block = ["begin=run", "inside=30", "end=run", "close"]
     assert ("open", "0") in run("append=1", f"open={capture}", *block, f"open={capture}", *block)
     assert run(f"open={capture}")[0] == ("open", str(-17))
@@ -199,8 +199,8 @@ def test_append(run, profcapture, capture):
 
 
 def test_threads(run, profcapture, capture):
-    """In several threads, blocks of one name overlap: each counts as one, and sampling continues
-    until the last has ended."""
+    """Blocks of one name may overlap in several threads: each block counts, and sampling continues
+    until the last block has ended."""
     assert dict(run(f"open={capture}", "threads=4", "close")) == {"open": "0", "threads": "0", "close": "0"}
     row, = profcapture.json("marks", capture)["data"]["rows"]
     assert (row["count"], row["unmatched_begin"], row["unmatched_end"]) == (80, 0, 0)
@@ -251,8 +251,8 @@ def test_fork(run, profcapture, capture):
 
 
 def test_fork_opens_its_own(run, profcapture, capture, tmp_path):
-    """A child can open its own recorder, but not while its parent's is open, because that records
-    the child too."""
+    """A child can open its own recorder, but not while its parent's is open, because the parent's
+    recorder records the child, too."""
     step = f"fork=open={tmp_path}/child.cap"
     lines = run(f"open={capture}", step, "begin=", "end=", "close", step)
     assert [value for name, value in lines if name != "message"] == ["0", RECORDED, "0", "0", "0", "0"]

@@ -35,8 +35,7 @@ def marks(profcapture, capture):
 
 
 def assert_whole(found, *, each, processes):
-    """Checks that there are marks 1 to `each` of this many programs, sorted by time, and each
-    program's in its own order."""
+    """Checks that there are marks 1 to `each` of this many processes, sorted by time."""
     assert len(found) == each * processes
     assert {mark["name"] for mark in found} == {"step"}
     times = [mark["time_ns"] for mark in found]
@@ -55,8 +54,8 @@ def environment_of(pid):
 
 @pytest.fixture
 def waiting(recorder, capture, tmp_path):
-    """Records a program that waits for a signal to continue: its profctl, its pid, and a function
-    that lets it continue."""
+    """Returns a function that records a program which waits, and returns its profctl, its pid, and
+    a function that lets the program continue."""
     os.mkfifo(tmp_path / "go")
     go = os.open(tmp_path / "go", os.O_RDWR)
 
@@ -104,7 +103,7 @@ def test_more_and_without_descriptors(profctl, profcapture, capture):
 
 
 def test_crowd(profctl, profcapture, capture):
-    """There is a ring for each of the simultaneous threads, however many."""
+    """There is a ring for each of 600 simultaneous threads."""
     profctl("record", "-o", capture, "--no-symbols", "--", os.environ["ZOO"], "crowd", timeout=60)
     lost = [row for row in rows(profcapture, capture, "loss") if row["stream"].startswith("collector")]
     assert [row for row in lost if row["cause"] != "ring-refused"] == []
@@ -112,7 +111,7 @@ def test_crowd(profctl, profcapture, capture):
 
 
 def test_own_variable_is_kept(profctl, capture):
-    """profctl appends the caller's PROF_CONTROL to its own, without the token in it."""
+    """profctl appends the caller's PROF_CONTROL to its own, without the caller's token."""
     done = profctl("record", "-o", capture, "--no-symbols", "--", "sh", "-c", "echo $PROF_CONTROL",
                    env={"PROF_CONTROL": "token:00112233445566778899aabbccddeeff,unix:/nowhere"})
     first, token, last = done.stdout.strip().split(",")
@@ -122,8 +121,8 @@ def test_own_variable_is_kept(profctl, capture):
 
 
 def test_strangers(profcapture, capture, waiting):
-    """A process that knows the secret of a session is not a target, and another secret finds no
-    session."""
+    """A process that is not a target is refused even if it knows the session's token; a wrong token
+    finds no session."""
     profctl, pid, tell = waiting("wait", "again")
     control = environment_of(pid)["PROF_CONTROL"]
     stranger = subprocess.run([COLLECT, "10"], env={**os.environ, "PROF_CONTROL": control}, capture_output=True, text=True)
@@ -264,8 +263,8 @@ def refusals(profcapture, capture):
 
 
 def test_engine_that_is_behind(behind, profcapture, capture):
-    """A process that requests rings while the engine does not read is refused at once, and counted;
-    one that requests them when the engine reads again gets them."""
+    """A process that requests rings while the engine does not read is refused at once, and counted.
+    A process that requests rings when the engine reads again gets them."""
     recording = behind(["10", "wait"], ["10", "wait"])
     assert recording.ask(0) == [f"{LIMIT}\n"]
     recording.go_on()

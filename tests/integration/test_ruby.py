@@ -77,7 +77,7 @@ def programs(profctl, profcapture, ruby, tmp_path_factory):
 
 
 def test_command(programs, chains):
-    """Three threads, and fibers, from the start."""
+    """A command with three threads and with fibers is recorded from its start."""
     check(programs.part("oracle"), chains, roots=ROOTS)
 
 
@@ -91,8 +91,7 @@ def test_pid(profctl, profcapture, capture, ruby, chains, spawn):
 
 
 def test_callbacks(programs):
-    """The function that sorts is between the one that calls it and the block that it calls, also in
-    a forked child."""
+    """sort_by is between its caller and the block that it calls, also in a forked child."""
     check_callbacks(programs.part("callbacks"), ["Object#child_only", "Object#parent_only"],
                     lambda caller: [("Object#key", ANY), (f"block in {caller}", SOME)])
 
@@ -114,7 +113,7 @@ deep(ARGV[0].to_i) while Process.clock_gettime(Process::CLOCK_PROCESS_CPUTIME_ID
 
 @pytest.mark.parametrize("depth", [50, 100])
 def test_deep(programs, depth):
-    """The native stack is longer than what is copied of it."""
+    """Frames are found although the native stack is longer than its copy."""
     callers = ["Object#deep", *["block in Object#deep", "Object#deep"] * depth]
     check_deep(programs.part(f"deep{depth}"), "Object#spin", callers, "complete" if depth == 50 else "deeper")
 
@@ -173,7 +172,7 @@ end
 
 
 def test_templates(profcapture, programs):
-    """Code that is made from a template may begin at line 0, or before."""
+    """Code that is made from a template may begin at line 0, or at a negative line."""
     shown = programs.rows(profcapture, "template")
     for name, file in ("Object#first", "/views/a.erb"), ("Object#second", "/views/b.erb"):
         assert shown[name]["total"] > 50 and shown[name]["file"] == file
@@ -251,8 +250,8 @@ def test_names(profcapture, programs):
     only = ["report", programs.path, "--pid", programs.pid("names"), "--limit", 0, "--tree"]
     tree = profcapture(*only).stdout
     plain = profcapture(*only, "--interpreter-frames").stdout
-    # Stacks whose functions of Ruby are not known show the interpreter's anyway. From 3.3 on, this one has
-    # no name.
+    # Stacks without known functions of Ruby show the interpreter's functions anyway. From Ruby 3.3
+    # on, rb_vm_exec() has no name.
     executes = "rb_vm_exec" if "rb_vm_exec" in plain else "libruby"
     assert plain.count(executes) > tree.count(executes)
     assert "Object#spin" in tree and "Object#spin" in plain
@@ -274,15 +273,15 @@ turn while Process.clock_gettime(Process::CLOCK_PROCESS_CPUTIME_ID) < finish
 
 
 def test_two_interpreters(profctl, profcapture, capture, ruby, tmp_path):
-    """Python in a Ruby program does not hide the functions of Ruby, and it is said that those of
-    Python are not read."""
+    """Python in a Ruby program does not hide the functions of Ruby, and metadata says that
+    functions of Python are not read."""
     library = Path("/usr/lib/x86_64-linux-gnu/libpython3.11.so.1.0")
     if not library.exists():
         pytest.skip(f"no {library}")
     program = tmp_path / "two.rb"
     program.write_text(TWO)
     recorded(profctl, "-F", 499, "-o", capture, "--", ruby, program, library)
-    found = Capture.__new__(Capture)  # with metadata about the frames that are not read
+    found = Capture.__new__(Capture)  # Capture() would skip the test if something is not read
     found.kind, found.samples = "ruby", rows(profcapture, capture, "sample", "--resolve")
     verdicts = collections.Counter(sample["interpreter"] for sample in found.samples)
     print(verdicts)

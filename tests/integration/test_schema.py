@@ -28,7 +28,7 @@ def test_is_a_schema(printed):
     assert found["properties"]["schema"] == {"const": f"{program}.{verb}/1"}
     assert found["required"] == ["schema", "capture", "truncated", "data"]
     text = str(found)
-    assert "$merge" not in text and ("'all'" not in text or verb == "diff")  # which has a property of this name
+    assert "$merge" not in text and ("'all'" not in text or verb == "diff")  # diff has a property of this name
 
 
 def test_every_reference_is_defined(printed):
@@ -87,7 +87,7 @@ def test_doctor_is_held_to_its_schema(profctl):
 
 
 def broken(value):
-    """Yields copies of a document with a change at each place of it."""
+    """Yields copies of a document, each with one change, for all places and kinds of changes."""
     for other in (None, True, -1, 0.5, "x", [], {}):
         yield other
     if isinstance(value, dict):

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: BSD-2-Clause-Patent
 """Small captures of millions of rows: no verb needs more memory than 256 MiB plus 100 times the
-file's size. If it would, it fails with an error that names what was too large."""
+file's size. A verb that would need more fails, and its error names what is too large."""
 import json
 import os
 import subprocess

@@ -43,7 +43,8 @@ COMPILERS = {"gcc": "g++", "clang": "clang++"}
 
 @pytest.fixture(scope="module", params=part(["gcc-4", "gcc-5", "clang-4", "clang-5"], 2))
 def work(request, require, tmp_path_factory):
-    """The program built with and without split DWARF, and the results of the one without."""
+    """Builds a program with and without split DWARF. Returns the folder, some addresses, and their
+    places in the program without split DWARF."""
     compiler, version = request.param.split("-")
     require(COMPILERS[compiler], "llvm-dwp-14", "readelf")
     folder = tmp_path_factory.mktemp(request.param)
@@ -77,7 +78,7 @@ def same(own, whole):
 
 @pytest.fixture
 def alone(work, tmp_path):
-    """The program in a folder without its .dwo files, which are in a folder beside it."""
+    """The split program in a folder whose .dwo files are in the folder "away" below it."""
     folder, addresses, places = work
     shutil.copy(folder / "split", tmp_path / "split")
     (tmp_path / "away").mkdir()
@@ -113,7 +114,7 @@ def test_debug_folder(alone):
 
 
 def packages(folder, program):
-    """Makes packages with both tools; binutils' supports DWARF 4 only."""
+    """Makes packages with both tools; the tool of binutils supports DWARF 4 only."""
     halves = [folder / "away" / "main.dwo", folder / "away" / "other.dwo"]
     subprocess.run(["llvm-dwp-14", *halves, "-o", folder / "llvm.dwp"], check=True)
     version = subprocess.run(["readelf", "--debug-dump=info", program], stdout=subprocess.PIPE, check=True).stdout
@@ -158,8 +159,8 @@ def test_other(alone):
 
 
 def test_sysroot(alone):
-    """Below a sysroot, files outside that the program names are not opened, and a pipe there does
-    not block."""
+    """With --sysroot, files that the program names outside of the sysroot are not opened, and a
+    pipe instead of a .dwo file does not block."""
     folder, addresses, places = alone
     root = folder / "root"
     for half in ("main.dwo", "other.dwo"):

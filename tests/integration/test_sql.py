@@ -97,7 +97,7 @@ def sql(profcapture):
 
 @pytest.fixture
 def database(profcapture, tmp_path):
-    """Exports a capture, and opens the database by Python's SQLite."""
+    """Exports a capture, and opens the database with Python's SQLite."""
     def export(path):
         profcapture("export", path, "--to", "sqlite", "-o", tmp_path / "x.db", "--force")
         return sqlite3.connect(f"file:{tmp_path / 'x.db'}?mode=ro", uri=True)
@@ -205,7 +205,7 @@ def test_waits_have_names(profctl, profcapture, compile_c, sql, database, tmp_pa
     if os.geteuid() != 0:
         pytest.skip("wakers are recorded for root only")
     path, program = tmp_path / "sleeper.cap", compile_c("sleeper", SLEEPER, "-g", "-O1", "-pthread")
-    for _ in range(5):  # of a busy machine's wakers, not all are recorded with their stacks
+    for _ in range(5):  # on a busy machine, not all wakers are recorded with stacks
         profctl("record", "-q", "--force", "-F", 199, "--off-cpu", "--wakers", "-o", path, "--", program)
         if sql(path, "SELECT count(*) FROM waits WHERE stack LIKE '%;run;block;%' AND waker_stack IS NOT NULL") == [(1,)]:
             break
@@ -285,7 +285,8 @@ def test_damage_elsewhere(profcapture, tmp_path):
 
 
 def test_reads_only_the_columns_it_needs(profcapture, tmp_path):
-    """A column that cannot be decoded, whose bytes are those that were written, damages only queries that need it."""
+    """A column that cannot be decoded, although its checksum is right, damages only queries that
+    need it."""
     whole = make(tmp_path / "whole.cap", "--rows", 2000, "--chunk-rows", 100)
     capture, data = Capture(whole.read_bytes()), bytearray(whole.read_bytes())
     broken = next(column["id"] for column in capture.table("sample")["columns"] if column["name"] == "cgroup")
@@ -387,7 +388,7 @@ def test_reads_only(profcapture, capture, tmp_path, query):
     assert done.stdout == "" and os.listdir(tmp_path) == []
 
 
-# These end by their timeout, and need no more memory in more time.
+# These queries end only by their timeout, and their memory does not grow with time.
 ENDLESS = [
     "WITH RECURSIVE a(x) AS (SELECT 1 UNION ALL SELECT x + 1 FROM a) SELECT count(*) FROM a",
     "SELECT count(*) FROM sample a, sample b, sample c, mark d, log e",
@@ -451,7 +452,8 @@ def test_partial_results(profcapture, capture, query, format, number, more):
 
 
 def test_the_second_signal_ends_it(profcapture, capture):
-    """A reader that stalls cannot keep the program: the first signal waits for it, the second does not."""
+    """A reader that stalls cannot keep the program running: after the first signal the program
+    waits for the reader, the second signal ends it."""
     with subprocess.Popen([profcapture.path, "sql", capture, "WITH RECURSIVE a(x) AS (SELECT 1 UNION ALL SELECT x + 1 FROM a) SELECT x FROM a"],
                           stdout=subprocess.PIPE, stderr=subprocess.PIPE) as child:
         until(lambda: struct.unpack("i", fcntl.ioctl(child.stdout, termios.FIONREAD, bytes(4)))[0] > 60000, 60)  # the pipe is full

@@ -168,7 +168,7 @@ def test_copied_code(samples_of):
 
 
 def test_code_that_was_copied_before(profctl, profcapture, tmp_path, spawn):
-    """The same for a program that runs before the recording begins."""
+    """As test_copied_code(), for a program that copied its code before the recording began."""
     program = build(tmp_path, "copied", COPIED)
     target = spawn(program, "wait", stdout=subprocess.PIPE)
     target.stdout.readline()
@@ -194,8 +194,8 @@ PROGRAMS.add("headless", headless)
 
 
 def test_without_section_headers(samples_of):
-    """None of the program's frames has a name, but the chain has the right length, and the frames
-    below them have names."""
+    """None of the program's frames has a name, but the chain has the right length, and its frames
+    in libc have names."""
     samples = [sample for sample in samples_of("headless") if sample.images[:1] == ["headless"] and len(sample.images) > 5]
     frame = r"headless\+0x\w+;"
     expect(samples, f"({frame}){{4}}(libc\\.so\\.6\\+\\w+;|__libc_start_call_main;)?__libc_start_main;{frame[:-1]}")
@@ -275,7 +275,7 @@ for how in HOSTILE:
 
 @pytest.mark.parametrize("how", HOSTILE)
 def test_hostile(samples_of, how):
-    """CFI of random bytes affects the stacks of its own process, but not those of others."""
+    """CFI of random bytes affects only the stacks of its own process."""
     expect(at(samples_of(f"{how}-fair")), CHAIN)
     theirs = at(samples_of(how))
     assert len(theirs) > 100

@@ -25,7 +25,7 @@ def rights(require):
 
 
 PROGRAMS = Together("-F", 3999)
-COPIED_PROGRAMS = Together("-F", 1999)  # more often, less would be copied of each stack
+COPIED_PROGRAMS = Together("-F", 1999)  # at a higher rate, less of each stack would be copied
 DEEP_PROGRAMS = Together("-F", 499)  # slower, because each sample has a thousand frames
 
 
@@ -231,8 +231,8 @@ COPIED_PROGRAMS.add_program("callers", CALLERS, arguments=[60])
 
 
 def test_stitching_favors_no_caller(samples_of):
-    """If callers share a recursion that is deeper than a copy, each has its share by the program's
-    own clock, or `<deeper>` has it."""
+    """If callers share a recursion that is deeper than a copy, no caller has more than its share by
+    the program's own clock; the rest is in `<deeper>`."""
     samples = samples_of("callers")
     spent = [float(each) for each in (COPIED_PROGRAMS.capture.parent / "callers/callers.spent").read_text().split()]
     deeper = sum(sample.names[-1:] == ["<deeper>"] for sample in samples)
@@ -245,8 +245,8 @@ def test_stitching_favors_no_caller(samples_of):
 
 
 def test_how_often_repair_is_wrong(samples_of):
-    """The same for stacks repaired by frame pointers: only the deepest frame is sampled, so there
-    is nothing to stitch to."""
+    """Stacks that are repaired by frame pointers are recognized in the same way. Only the deepest
+    frame is sampled, so there is nothing to stitch to."""
     repaired = [s.names for s in at(samples_of("ways-kept")) if s.method == "fp-repaired"]
     assert len(repaired) > 200
     wrong = 0
@@ -282,8 +282,8 @@ COPIED_PROGRAMS.add_program("not-repaired", DEEP)
 
 
 def test_repaired_by_frame_pointers(samples_of):
-    """Programs with frame pointers have complete stacks even if those are deeper than a copy, up to
-    code in libc without frame pointers, and to the number of frames that the kernel returns."""
+    """A program with frame pointers has complete stacks even if they are deeper than a copy. The
+    stacks end at code of libc without frame pointers, or at the kernel's maximum of frames."""
     samples = at(samples_of("repaired"))
     stops = {sample.stop for sample in samples}
     assert stops in ({"unknown"}, {"root"})
@@ -1034,7 +1034,7 @@ def test_children(samples_of):
     expect([sample for sample in at(samples) if "spawned" in sample.names], "spin;spawned;" + MAIN)
     parents = [sample for sample in samples if "spawn" in sample.names or "main" in sample.names]
     expect(parents, ".*" + MAIN)
-    # During execve there is nothing to unwind. At first, a child is in clone alone.
+    # During execve there is nothing to unwind. At first, a child has only the frame of clone().
     spawning = [sample for sample in samples
                 if set(sample.images) == {"libc.so.6"} and "execve" not in sample.names[0]]
     expect(spawning, r"((.*;)?(libc\.so\.6\+\w+|__spawni_child);)?" + CLONE, least=20)
@@ -1058,7 +1058,7 @@ int main(void)
 }
 """
 PROGRAMS.add_program("vfork", VFORK)
-# The one of musl, whose CFI says that the return address is below sp.
+# musl's vfork(), whose CFI says that the return address is below sp.
 POPPING = """
 __asm__(".type musl_vfork, @function\\n"
 	"musl_vfork: .cfi_startproc\\npop %rdx\\n.cfi_adjust_cfa_offset -8\\nmov $58, %eax\\nsyscall\\n"
@@ -1182,8 +1182,8 @@ LONG_CFI = '-DLONG=".rept 6000\\n nop\\n .cfi_remember_state\\n .cfi_restore_sta
 
 
 def sort_as_lld(program):
-    """Sorts the entries of .eh_frame_hdr by distances without a sign, as lld 14 does: those of the
-    code below it come last."""
+    """Sorts the entries of .eh_frame_hdr by unsigned distances, as lld 14 does: entries for code at
+    lower addresses come last."""
     data = bytearray(program.read_bytes())
     (headers,), (n,) = struct.unpack_from("<Q", data, 32), struct.unpack_from("<H", data, 56)
     found = [struct.unpack_from("<IIQ", data, headers + 56 * i) for i in range(n)]

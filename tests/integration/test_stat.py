@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: BSD-2-Clause-Patent
-"""profctl stat: counts of programs that know what they do, repeated runs, comparisons, and the
-counts of perf stat."""
+"""profctl stat: counts of programs that cause a known number of events, repeated runs, comparisons,
+and the counts of perf stat."""
 import json
 import os
 import re

@@ -81,7 +81,8 @@ int main(void)
 
 
 def test_summary_has_the_numbers_of_its_sentences(profctl, profcapture, compile_c, tmp_path):
-    """A script reads numbers and functions instead of sentences; each equals the answer of the verb that it is about."""
+    """For scripts, JSON has the numbers and functions of the sentences. They equal the results of
+    the verbs that report them."""
     path = tmp_path / "waiter.cap"
     profctl("record", "-q", "-F", 999, "--off-cpu", "-o", path, "--", compile_c("waiter", WAITER, "-g", "-O1", "-pthread"))
     answer = profcapture.json("summary", path)
@@ -114,7 +115,7 @@ def test_summary_without_waits_has_no_list_of_them(profcapture, tmp_path):
 
 
 def test_losses_are_said_once(profctl, profcapture, compile_c, recorded, tmp_path):
-    """The allocations of a capture do not repeat what the sentences about CPU time say."""
+    """Losses in the sentences about CPU time are not repeated in those about allocations."""
     damaged = bytearray(recorded.read_bytes())
     rows = {table["name"]: table["rows"] for table in profcapture.json("info", recorded)["data"]["tables"]}
     assert rows["alloc"] > 0
@@ -169,7 +170,7 @@ def test_cut_lists(profcapture, recorded, command):
     if command == "memory --timeline":
         assert cut["total_rows"] == 1  # for --timeline, --limit is the number of points
         return
-    lists = sum(1 for key in ("callers", "callees") if whole["data"].get(key)) or 1  # each of both lists has the limit
+    lists = sum(1 for key in ("callers", "callees") if whole["data"].get(key)) or 1  # the limit applies to each list
     assert cut["total_rows"] == (whole["total_rows"] or len(whole["data"]["rows"])) and cut["truncated"] == (cut["total_rows"] > lists)
     few, all_rows = profcapture(*operands, "--limit", 1).stdout, profcapture(*operands, "--limit", 0).stdout
     assert ("(--limit 0" in few) == (few != all_rows)
@@ -190,7 +191,7 @@ SECONDS = {"s": 1, "ms": 1e-3, "us": 1e-6, "ns": 1e-9}
 
 
 def test_text_and_json_have_the_same_times(profcapture, recorded):
-    """Both count from the start of the capture, also in a range; the times are those of the rows."""
+    """Text and JSON count times from the start of the capture, also in a range, as the rows do."""
     marks = [row["time_ns"] for row in profcapture.json("sql", recorded, "SELECT time_ns FROM marks WHERE name = 'turn' ORDER BY 1")["data"]["rows"]]
     start, end = marks[10], marks[30]
     options = ["--from", f"{start}ns..{end}ns"]

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: BSD-2-Clause-Patent
-"""Debug files come from a server if the user requests it: they give the same names and lines as
-local ones; a missing file is requested once; a wrong file gives nothing; a server that does not
-answer, or never ends its answer, takes no longer than the limit."""
+"""Debug files come from a server if the user requests it. They give the same names and lines as
+local files; a missing file is requested once; a wrong file gives nothing; profcapture waits no
+longer than the limit for a server that does not answer, or never ends its answer."""
 import ctypes
 import http.server
 import os

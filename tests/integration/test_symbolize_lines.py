@@ -92,8 +92,7 @@ def test_options_of_names(profcapture, work, tmp_path):
 
 
 def test_dump(profcapture, work):
-    """Inlined calls are frames of their own, from the innermost to their caller; each has its
-    place."""
+    """Each inlined call is a separate frame with its place, from the innermost to their caller."""
     rows = profcapture.json("dump", work / "named.cap", "--table", "sample", "--resolve", "--limit", 0)["data"]["rows"]
     chains = {tuple((f["name"], f["inline"], f["at_line"]) for f in row["frames"]) for row in rows}
     at = ("mix", True, 4), ("twice", True, 8), ("spin", False, 14), ("main", False, 20)
@@ -156,8 +155,8 @@ def test_other_file(profcapture, work, bare, tmp_path):
     assert not {"other", "spin", "mix"} & {row["name"] for row in rows(profcapture, bare, "--inline")}
 
 
-# Ways to run a copy of the program from a folder of its own, which is "$0". If the file is moved,
-# this happens after the program's start.
+# Ways to run a copy of the program from the folder "$0". If the file is removed or replaced, this
+# happens after the program's start.
 RUNS = '"$0/whole" & until [ /proc/$!/exe -ef "$0/whole" ]; do :; done; '
 PLACES = {
     "plain": 'exec "$0/whole"',

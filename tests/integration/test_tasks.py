@@ -2,7 +2,7 @@
 """Recording with events of tasks: by users without privilege, and in sessions that may show only a
 user's own processes.
 
-Targets end before their rows are read, because CPUs bound the time of the suite.
+Targets end before their rows are read, so that they take no CPU time from the other tests.
 
 Everything here runs as a plain user who is refused perf's CPU-wide events, for any value of
 kernel.perf_event_paranoid, unless noted otherwise.
@@ -27,7 +27,7 @@ from test_targets import FAMILY, assert_family, rows
 
 pytestmark = pytest.mark.usefixtures("nothing_is_left")
 # Users that have no other processes: the kernel limits each user's locked memory
-# (perf_event_mlock_kb), and parallel runs of these tests would use up that of a common user.
+# (perf_event_mlock_kb), and parallel runs of these tests would use up the limit of a common user.
 NOBODY, SOMEBODY = 0x40000000 + os.getpid(), 0x50000000 + os.getpid()
 PARANOID = Path("/proc/sys/kernel/perf_event_paranoid")
 DRIVE = os.environ["DRIVE_ENGINE"]
@@ -237,8 +237,8 @@ def test_samples_stand_for_the_time(profctl, profcapture, capture, program, name
 
 
 def test_threads_that_come_while_events_are_opened(profcapture, capture, program, spawn):
-    """A thread created while profd opens events has some of its parent's events, or has them twice:
-    none of its samples is missing or counted twice."""
+    """A thread created while profd opens events may have only some of its parent's events, or have
+    them twice. Nevertheless, none of its samples is missing or counted twice."""
     source = SPIN + r"""
     static void *next(void *data)
     {
@@ -462,8 +462,8 @@ def test_own_only_has_stacks(profcapture, capture, spawn, program):
 
 
 def test_own_only_refuses(capture, spawn, home):
-    """Such a session refuses another user's process, root's, and one of the user's own that is not
-    dumpable."""
+    """A session that may show only the user's own processes refuses a process of another user or of
+    root, and a process of the user that is not dumpable."""
     secret = home / "unreadable"
     shutil.copy("/bin/sleep", secret)
     secret.chmod(0o711)
@@ -484,8 +484,8 @@ def everything(profcapture, print_rows, capture):
 
 
 def test_no_foreign_byte(profcapture, home, capture, spawn, program):
-    """For two users at once, on every CPU, with children and threads, nothing of one is in the
-    capture of the other. Children live long enough for profd to determine their owner."""
+    """For two users at once, on every CPU, with children and threads, nothing of one user is in the
+    capture of the other user. Children live long enough for profd to determine their owner."""
     source = SPIN.replace("spin", "spin_MARK") + r"""
     int main(int argc, char **argv)
     {
@@ -579,8 +579,8 @@ def test_setuid_program_is_not_recorded(profctl, profcapture, capture, home, pro
 
 
 def test_target_that_changes_user(profcapture, capture, spawn, program):
-    """Only a process of root can change its user: its user at the request counts, and the kernel
-    keeps its events."""
+    """Only a process of root can change its user. The user at the time of the request counts, and
+    the kernel keeps the events of the process."""
     source = SPIN + r"""
     int main(void)
     {
@@ -617,7 +617,7 @@ def test_target_that_enters_namespaces(profcapture, capture, spawn, program):
 
 def test_target_that_is_gone(profctl, capture, spawn):
     """If the target ends between the request and the opening of events, there is an error, an empty
-    recording, or one of its last wait."""
+    recording, or a recording of its last wait."""
     for delay in (0, 0.001, 0.003, 0.01, 0.03, 0.1):
         target = spawn(*as_user("sleep", delay, refuse=None))
         done = profctl("record", "-p", target.pid, "-d", 1, "-o", capture, "--force", check=None, prefix=as_user())
@@ -660,8 +660,8 @@ def cpu_s(pid):
 
 
 def test_too_many_descriptors_on_their_way(capture, home, spawn):
-    """The kernel does not report when there are fewer again: profd must not poll continuously, but
-    must continue then."""
+    """The kernel does not report when fewer descriptors are in transit. profd must continue then,
+    but must not poll continuously."""
     uid, build = 65531, Path(os.environ["PROFD"]).parent
     (home / "profd").write_text(f'#!/bin/sh\nexec prlimit --nofile=256 {build}/profd "$@"\n')
     (home / "profd").chmod(0o755)

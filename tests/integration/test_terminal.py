@@ -89,8 +89,8 @@ def test_fits(profcapture, whole, view):
 
 
 def test_how_wide(profcapture, whole):
-    """On a terminal COLUMNS sets the width; a file has no width, and --full-names ignores the
-    terminal's, where numbers are still below each other."""
+    """On a terminal, COLUMNS sets the width. A file has no width. --full-names ignores the width of
+    the terminal, but aligns the names."""
     wide = profcapture("report", whole, env={**os.environ, "COLUMNS": "40"}).stdout
     assert "…" not in wide and max(map(len, wide.split("\n"))) > 50
     rows = lambda text: [line for line in COLOUR.sub("", text).replace("\r", "").split("\n\n", 1)[1].split("\n") if re.match(r" *<?\d[\d.]* ", line)]

@@ -105,7 +105,7 @@ def test_views_and_keys(profctl, spawn, compile_c, terminal):
 
 
 def test_80_columns_and_inlined_functions(profctl, spawn, terminal, tmp_path, require):
-    """Names are shortened so that rows fit; inlined functions have rows of their own, as in report."""
+    """Names are shortened so that rows fit; inlined functions have separate rows, as in report."""
     source = """#include <map>
     #include <string>
     namespace deep { namespace inside {

@@ -201,8 +201,8 @@ def test_one_event_at_a_time(profcapture, two):
         want = recorded(profcapture, two, event)
         assert by_name(data) == want and data["total"] == sum(counts[0] for counts in want.values())
     assert time == report(profcapture, two, "--event", "cpu-clock")
-    # the kernel may have taken a page of a function that touches none; such a sample stands for
-    # many faults
+    # a function that touches no new pages may still fault, if the kernel has taken one of its
+    # pages; such a sample stands for many faults
     assert by_name(touched).get("computes", (0, 0))[1] <= 0.05 * touched["total_weight"] and by_name(time)["computes"][1] > 0.1e9
     head = next(line for line in profcapture("report", two).stdout.splitlines() if " of CPU in " in line)
     assert head.endswith("; also recorded: page-faults, emulation-faults (--event NAME).")

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: BSD-2-Clause-Patent
-"""Where writing a capture fails, the error is reported, and what was complete before it can be
-read."""
+"""If writing a capture fails, the error is reported, and the chunks that were complete before can
+be read."""
 import fcntl
 import os
 import subprocess
