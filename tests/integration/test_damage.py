@@ -146,7 +146,7 @@ def test_damage_is_said_in_numbers(profcapture, whole, chunks, tmp_path, table, 
 
 
 def test_verify_says_which_answers_are_affected(profcapture, whole, chunks, tmp_path):
-    """A damaged row of events makes numbers wrong at its time, a damaged name makes names wrong;
+    """Damaged rows of events make numbers wrong at their time, damaged names make names wrong;
     other answers are still right."""
     flipped = tmp_path / "flipped.cap"
     number = profcapture.json("verify", whole)["data"]["chunks"]
@@ -199,8 +199,8 @@ def test_a_cut_file_is_not_damaged(profcapture, whole, tmp_path):
 
 
 def run_times(chunks, lost):
-    """Returns the ns that each thread ran, waited and was preempted, from the rows of all chunks of
-    switches but the lost one. The time between two rows counts only if no row between them can be
+    """Returns {tid: (ns run, waited, preempted)} from the rows of switches, without those of the
+    chunk at the offset `lost`. The time between two rows counts only if no row between them can be
     missing."""
     names = ["wait", "preempted", "running", "preempted"]  # by switch.state; woken but without a CPU is preempted
     tids = {row["id"]: row["tid"] for row, _ in chunks.rows("thread")}
@@ -231,14 +231,14 @@ def test_times_are_lower_bounds(profcapture, whole, chunks, tmp_path):
         return known, {row["times_incomplete"] for row in rows}
 
     def states(path):
-        """The same times, from the rows of SQL's thread_states."""
+        """Returns the times that reported() returns, from SQL's thread_states."""
         times = collections.defaultdict(collections.Counter)
         for row in profcapture.json("sql", path, "SELECT tid, state, sum(duration_ns) AS ns FROM thread_states GROUP BY 1, 2")["data"]["rows"]:
             times[row["tid"]][row["state"]] += row["ns"]
         return {tid: (time["running"], time["waiting"], time["preempted"]) for tid, time in times.items()}
 
     def slices(path):
-        """The same times, from the HTML page."""
+        """Returns the times that reported() returns, from the HTML page."""
         profcapture("export", path, "--to", "html", "-o", tmp_path / "page.html", "--force")
         header, columns = read_page(tmp_path / "page.html")
         times = collections.defaultdict(lambda: [0, 0, 0])

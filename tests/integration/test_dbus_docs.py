@@ -55,7 +55,7 @@ def signature(element):
 
 
 def described():
-    """{name: type} of all table rows that begin with names and types."""
+    """Returns {name: type} from the tables of docs/dbus.md that begin with names and types."""
     found = {}
     for names, types in re.findall(r"^\| ((?:`[\w-]+` ?)+)\| ([abdhinoqstuvxy{}() ]*) ?\|", DOCS, re.MULTILINE):
         names, types = re.findall(r"`([\w-]+)`", names), types.split()

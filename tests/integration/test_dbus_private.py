@@ -369,7 +369,7 @@ def test_recording(rights, profd, file, capture, profcapture, busy):
 
 
 def test_example_of_the_documentation(rights, capture, profcapture, busy):
-    """The client of docs/dbus.md, run unchanged: when it ends, so does the recording."""
+    """The client in docs/dbus.md works unchanged, and the recording ends with the client."""
     text = Path(os.environ["PROF_SOURCE_DIR"], "docs/dbus.md").read_text(encoding="utf-8")
     (example,) = re.findall(r"^```python\n(.*?)^```$", text, re.MULTILINE | re.DOTALL)
     path = f"{Path(os.environ['PROFD']).parent}:{os.environ['PATH']}"

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: BSD-2-Clause-Patent
-"""Functions, inlined calls and lines from DWARF agree with addr2line -i -f: that of binutils, or
-LLVM's where binutils errs. PROF_TEST_FULL=1 tries 10 000 addresses."""
+"""Functions, inlined calls and lines from DWARF agree with addr2line -i -f of binutils, or of LLVM
+where binutils errs. PROF_TEST_FULL=1 tries 10 000 addresses."""
 import collections
 import os
 import random
@@ -152,7 +152,7 @@ def is_alias(symbols, own, other):
 
 
 def compare(own, binutils, llvm, symbols):
-    """The class of an address; None if our answer agrees with neither tool."""
+    """Returns the class of an address (see MOST); None: our answer agrees with neither tool."""
     for name, other in (("equal", binutils), ("llvm", llvm)):
         if same_lines(own, other) and same_names(own, other):
             return name

@@ -126,7 +126,7 @@ def test_fail_over(profcapture, recordings):
     done = profcapture("diff", one, slow, "--fail-over", "5%", check=7)
     assert re.search(rf"^work_{SLOW} grew by \d+\.\d %, more than 5 %\.$", done.stderr, re.M)
     assert f"Slower: work_{SLOW} by " in done.stdout
-    # a decrease is no failure; small functions and the kernel's may differ by chance
+    # a decrease is no failure; small functions, and those of the kernel, may differ by chance
     assert "work_" not in profcapture("diff", one, slow, "--fail-over", "90%", check=None).stderr
     assert "work_" not in profcapture("diff", slow, one, "--fail-over=30", check=None).stderr
     for wrong in "", "x", "5x", "-1", "nan", "1e3", "5%%", ".5", "5.", "0x5", "99999999999":

@@ -11,8 +11,8 @@ RUNS = 3
 
 @pytest.fixture(scope="module")
 def runs(profctl, builds, tmp_path_factory):
-    """Captures of several runs of a program: "a", "b" the same again, and "slow", which runs three
-    times as long with equal shares."""
+    """Captures of several runs of a program: "a" and "b" are alike, "slow" runs three times as long
+    with equal shares."""
     folder = tmp_path_factory.mktemp("runs")
     captures = {"a": [], "b": [], "slow": []}
     for i in range(RUNS):

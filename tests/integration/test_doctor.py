@@ -94,7 +94,7 @@ ROOTS = "mount -t tracefs -o gid=0,mode=700 tracefs /sys/kernel/tracing"
 
 @pytest.fixture
 def tracefs(elsewhere):
-    """All mounts of tracefs on a machine have the same options, so they are restored."""
+    """All mounts of tracefs on a machine share their options, so the options are restored."""
     yield
     elsewhere(["-m"], f"{UNMOUNT}; {ROOTS}")
 

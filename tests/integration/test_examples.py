@@ -75,7 +75,7 @@ def test_profd_that_goes(bus, client, spawn):
 
 
 def test_blocks(profcapture, capture):
-    """A program that records its own blocks, twice into one file."""
+    """A program records its own blocks, twice into one file."""
     for times in (1, 2):
         done = run([os.environ["BLOCKS_EXAMPLE"]], capture)
         assert (done.returncode, done.stdout, done.stderr) == (0, "", "")

@@ -26,7 +26,7 @@ from slices import SANITIZED, part
 # than the other build.
 by_peers = pytest.mark.skipif(SANITIZED, reason="none of this is our code")
 FORMATS = ["folded", "firefox", "pprof", "speedscope", "svg", "callgrind", "chrome", "perf-script"]
-BY_NAME = ["folded", "svg", "callgrind"]  # formats in which threads of the same name are one
+BY_NAME = ["folded", "svg", "callgrind"]  # formats that merge threads of the same name
 FLAMEGRAPH = Path("/usr/share/perl5/Devel/NYTProf/flamegraph.pl")
 HOSTILE = b"=1+1,\";'\\\n\r\t\x1b[31m\xe2\x80\xae\xff\xc2\x9b"
 
@@ -572,7 +572,7 @@ def test_profiler_cli(report, export, tmp_path, sockets, to):
             counters = json.loads(run("counter", "list", "--session", "x", "--json").stdout)["counters"]
             profile = json.loads(path.read_bytes())
             assert len(counters) == len(profile["counters"]) and info["threadCount"] == len(profile["threads"])
-            assert sum(thread["samples"]["length"] > 0 for thread in profile["threads"]) == len(rows)  # others have marks only
+            assert sum(thread["samples"]["length"] > 0 for thread in profile["threads"]) == len(rows)  # other threads have only marks
         else:
             assert info["threadCount"] == len({(row["pid"], row["tid"]) for row in rows})
         answer = json.loads(run("thread", "functions", "--thread", ",".join(handles), "--limit", "0", "--session", "x", "--json").stdout)

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: BSD-2-Clause-Patent
-"""Exports of a recording have the sampled lines and, with --inline, the calls inlined there;
-exports of allocations too."""
+"""Exports of samples and of allocations have the lines and, without --no-inline, the inlined
+calls."""
 import collections
 import json
 import os
@@ -17,7 +17,7 @@ from recordings import INLINED_SPIN
 @pytest.fixture(scope="module")
 def spin(profctl, compile_c, require, tmp_path_factory):
     """A recording of a program whose inlined function contains inlined calls; the innermost
-    function is in a file of its own."""
+    function is in another file."""
     require("gcc", root=True)
     path = tmp_path_factory.mktemp("spin") / "spin.cap"
     source = INLINED_SPIN.replace("for (;;)", "for (int i = 0; i < 300; i++)")

@@ -311,7 +311,7 @@ NAMED = 0xE000000000000000
 
 
 def read_syscap(path):
-    """Reads frames by type: (pid, time, body, CPU)."""
+    """Returns {type: [(pid, time, body, CPU)]} of the frames in a file."""
     data = path.read_bytes()
     magic, version, little, start, end = struct.unpack_from("<IBB66xqq", data)
     assert (magic, version, little) == (0xFDCA975E, 1, 1) and start <= end

@@ -65,7 +65,8 @@ def capture(profctl, compile_c, tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def later(profctl, compile_c, tmp_path_factory):
-    """The same program with another name, and a function that takes three times as long."""
+    """A recording of the same program as in `capture`, but with another name, and with a function
+    that takes three times as long."""
     return record(profctl, compile_c, tmp_path_factory, "turns2", 1800000)
 
 

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: BSD-2-Clause-Patent
-"""docs/format.md is true: its example and its tables are right, and a reader written from it alone
-reads the right rows."""
+"""The example and the tables of docs/format.md are right, and a reader written from this document
+alone reads the right rows."""
 import lzma
 import os
 import re
@@ -88,7 +88,7 @@ class WithoutRows(Example):
 
 @pytest.mark.parametrize("kind", [Descending, WithoutRows])
 def test_wrong_rows(kind, profcapture, tmp_path):
-    """No writer makes such a chunk, so it is damage."""
+    """A chunk with wrong rows, which no writer makes, is reported as damage."""
     capture = tmp_path / "wrong.cap"
     capture.write_bytes(kind().build().data)
     assert [damage["reason"] for damage in profcapture.json("verify", capture, check=3)["data"]["damaged"]] == [kind.reason]
@@ -205,7 +205,7 @@ def test_tables_of_older(profcapture, capture, name):
 
 @pytest.mark.parametrize("name", ["recorded", "order"])
 def test_older(profcapture, capture, name):
-    """Files that lack columns added since then are read, compacted and cut like others."""
+    """Files that lack columns added later are read, compacted and cut like others."""
     capture.write_bytes(golden(name, "cap"))
     memory = profcapture.json("memory", capture)["data"]["summary"]
     assert memory["allocations"] > 0

@@ -53,7 +53,7 @@ def test_neighbors(profctl, profcapture, capture, tmp_path, cases):
             others[sample["pid"]] |= {frame["kind"] for frame in sample["frames"]}
             assert not any("turn" in frame["name"] for frame in sample["frames"] if frame["kind"] in kinds)
     assert len(others) >= len(cases)
-    if "names" in cases.values():  # these fakes have calls of functions, so names are shown
+    if "names" in cases.values():  # these fakes execute functions, whose names are shown
         assert set().union(*others.values()) >= {"python", "ruby", "javascript"}
     for pid, kind in pids.items():
         counts = collections.Counter()
@@ -61,7 +61,7 @@ def test_neighbors(profctl, profcapture, capture, tmp_path, cases):
             counts[sample["interpreter"]] += 1
             names = [frame["name"] for frame in sample["frames"] if frame["kind"] == kind]
             counts["turn"] += any("turn" in name for name in names)
-            counts["since"] += counts["turn"] > 0 and sample["interpreter"] == "complete"  # complete, after the program's start
+            counts["since"] += counts["turn"] > 0 and sample["interpreter"] == "complete"  # complete samples since the first turn
             assert not any("ffff" in name or "[31m" in name for name in names), names
         print(kind, counts)
         assert counts["turn"] > 100 and counts["turn"] > 0.7 * counts["since"]

@@ -217,7 +217,7 @@ def check_accessible(nodes):
     assert roles.count("tab") >= 7 and roles.count("button") >= 6 and {"searchbox", "tabpanel"} <= set(roles)
 
 
-# Each kind in one of the browsers, and in a soak in both.
+# Each kind of capture is opened in one of the browsers; in a soak, in both.
 @pytest.mark.parametrize("kind_of_capture, drive", part([(kind, browser) for kind in PROGRAMS + ODD for browser in part(BROWSERS, 1)], 4), indirect=True)
 def test_kinds_of_captures(profcapture, page_of, drive, kind_of_capture, request):
     """The pages of a compiler, a program with very many marks, Python, four threads of C++ with allocations,

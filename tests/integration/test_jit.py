@@ -16,7 +16,7 @@ from exports import read_page
 LIBRARY = os.environ["LIBPROFCOLLECTOR"]
 pytestmark = pytest.mark.usefixtures("nothing_is_left")
 
-# A function that counts its argument down: a loop, and the instruction that it returns from.
+# A function that counts its argument down: a loop of two instructions, and a return instruction.
 MACHINE_CODE = {"x86_64": "48ffcf75fbc3", "aarch64": "000400f1e1ffff54c0035fd6"}
 
 COMMON = """

@@ -54,7 +54,7 @@ with open("share", "w") as file:
     file.write(str(took[0] / sum(took)))
 """
 HAS_NODE = shutil.which("node") is not None
-# does not read V8's functions, because they would be shown instead of code that only a map names
+# Environment in which V8's functions are not read: they would replace the names in the perf map.
 UNREAD = {"LD_PRELOAD": os.environ["REFUSE_BPF_MODULE"], "REFUSE_BPF": "v8"} if "REFUSE_BPF_MODULE" in os.environ else {}
 HAS_JAVA = shutil.which("java") is not None and shutil.which("javac") is not None
 
@@ -75,8 +75,8 @@ def new_python():
 
 @pytest.fixture
 def record(profctl, profcapture, capture, tmp_path):
-    """Returns a function that records a command in a folder of its own, and returns its functions
-    with their self percentages."""
+    """Returns a function that records a command, run in tmp_path, and returns the rows of report
+    for the functions."""
 
     def start(*command, options=(), env=None):
         before = set(Path("/tmp").glob("perf-*.map"))

@@ -151,7 +151,7 @@ def test_pause(profcapture, capture, file):
 
 @pytest.mark.parametrize("policy", ["lossless", "drop"])
 def test_engine_stands_still(profctl, recorder, tmp_path, policy):
-    """Every attempted record is recorded, or counted as lost."""
+    """Every attempted record is recorded, or counted as lost, even if the engine is stopped."""
 
     def run(name, stop):
         capture = tmp_path / name

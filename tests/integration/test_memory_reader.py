@@ -357,7 +357,7 @@ def test_no_row_without_numbers(profcapture, heap):
 
 
 def test_nothing_matches(profcapture, heap):
-    """If the capture lacks a process or a time, memory fails; it does not report that no heap
+    """If the capture lacks a process or a time, memory fails; it does not say that nothing
     leaked."""
     capture, _ = heap
     for options, message in ((["--leaks", "--pid", 5], "no process 5 in "), (["--from", "999h"], "nothing from "),

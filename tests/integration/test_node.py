@@ -176,7 +176,7 @@ def test_other_versions(profctl, profcapture, capture, spawn, tmp_path):
 
 
 def test_refused(profctl, profcapture, capture, node, tmp_path):
-    """If the kernel refuses the programs for V8, a report says so."""
+    """If the kernel refuses the BPF programs for V8, a report says so."""
     program = tmp_path / "spin.js"
     program.write_text("const end = Date.now() + 1500; while (Date.now() < end);")
     recorded(profctl, "-F", 499, "-o", capture, "--", node, program,

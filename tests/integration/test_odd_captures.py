@@ -104,7 +104,7 @@ def test_other_formats(profcapture, odd):
 
 
 def test_exported_tables(profcapture, odd, tmp_path):
-    """Each format has every row of samples, and a message names what is damaged."""
+    """Each format has every sample, and a message names the state of a damaged capture."""
     path, state, samples, _ = odd
     new, found = tmp_path / "new", []
     for to in TABLE_FORMATS:

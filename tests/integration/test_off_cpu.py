@@ -165,8 +165,8 @@ def test_causes(profcapture, recorded, by_state, cause):
     for row in by_state["data"]["places"]:
         if row["function"] == f"wait_{cause}":
             found[row["cause"]] += row["time_ns"]
-            # the kernel also waits on behalf of a thread: for pages that a fork shares, and on its
-            # way back
+            # the kernel also waits on behalf of a thread: for pages that a fork shares, and on the
+            # way back to user mode
             aside += row["time_ns"] * (row["cause"] != cause and (row["cause"] == "fault" or row["call"] in (None, "fork")))
     assert 0.99 * (sum(own.values()) - rest) <= found[cause] + aside + 1e6 and found[cause] <= sum(own.values()), (found, own, rest)
     assert found[cause] >= 0.75 * found.total() and found[cause] + aside >= 0.99 * found.total(), found
@@ -609,8 +609,8 @@ int main(int argc, char **argv)
 @pytest.mark.parametrize("plain", [False, True])
 def test_sleepers(profctl, profcapture, plain, pointers, require, tmp_path, spawn):
     """A thread that sleeps during the whole recording has a stack too, also if recorded without
-    privilege. Only its program counter and stack pointer are known, so a function with a frame
-    pointer gets that from its prologue. Its state is that of /proc."""
+    privilege. Only its program counter and stack pointer are known, so a function's frame pointer
+    is found by the function's prologue. The thread's state is that of /proc."""
     require(root=True)
     (tmp_path / "idle.c").write_text(IDLE)
     subprocess.run(["gcc", "-O2", pointers, "-g", "-pthread", tmp_path / "idle.c", "-o", tmp_path / "idle"], check=True)
@@ -855,7 +855,7 @@ def test_too_many_waits(profctl, compile_c, tmp_path):
 
 
 def test_wakers(profctl, profcapture, require, tmp_path):
-    """Each wait for a lock was ended by a thread that released it, and each sleep by a timer."""
+    """A thread that released the lock ended each wait for a lock, and a timer ended each sleep."""
     require(root=True)
     program, capture = tmp_path / "convoy", tmp_path / "convoy.cap"
     subprocess.run(["gcc", "-O2", "-g", "-pthread", SOURCE.with_name("convoy.c"), "-o", program], check=True)

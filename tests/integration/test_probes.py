@@ -81,7 +81,8 @@ def test_functions(profctl, profcapture, program, capture):
 
 
 def test_stacks(profctl, profcapture, program, capture):
-    """On a busy machine, a short program may end before its unwind tables are read."""
+    """Samples of a probe have stacks. The recording may have to be repeated, because on a busy
+    machine a short program may end before its unwind tables are read."""
     for attempt in range(4):
         record(profctl, program, capture.with_name(f"{attempt}.cap"), "probed:probed_deep")
         report = profcapture.json("report", capture.with_name(f"{attempt}.cap"), "--event", f"{program}:probed_deep",

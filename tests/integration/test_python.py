@@ -242,7 +242,7 @@ def test_subinterpreter(programs):
 
 
 def test_threads(programs):
-    """Each thread has the functions that it executes itself."""
+    """Each thread has only the functions that it executes itself."""
     part, functions, counts = programs.part("threads"), collections.defaultdict(set), collections.Counter()
     for sample in settled(part.samples):
         chain = [name for name in named(part.chain(sample)) if name]

@@ -239,7 +239,7 @@ def test_callers(profctl, profcapture, capture, python, tmp_path):
 
 
 def test_reader(profctl, profcapture, capture, python, tmp_path):
-    """The functions are rows of the tables, the interpreter's own only on request, and sums agree."""
+    """Python's functions have rows; the interpreter's own functions are shown only on request."""
     program = write(tmp_path, CALLERS, python)
     recorded(profctl, "--memory", "-F", 0, "-o", capture, "--", python, program)
     data = profcapture.json("memory", capture, "--limit", 0)["data"]
@@ -297,7 +297,7 @@ def test_locks(profctl, profcapture, capture, python, tmp_path):
 
 
 def test_redefined(profctl, profcapture, capture, python, tmp_path):
-    """A code object at the address of an earlier one is another function."""
+    """A code object at the address of an earlier one is shown as another function."""
     program = write(tmp_path, REDEFINED, python)
     recorded(profctl, "--no-symbols", "--memory", "-F", 0, "-o", capture, "--", python, program)
     found = chains(profcapture, capture)

@@ -237,7 +237,7 @@ def test_many_losses_do_not_hide_the_rest(profcapture, whole):
 
 
 def test_losses_are_in_words(profcapture, whole):
-    """A loss has its number, its share of all records, why, and when."""
+    """The text of a loss has the number of records, their share of all, the reason and the time."""
     capture = profcapture.json("info", whole)["capture"]
     loss = max((loss for loss in profcapture.json("info", whole)["data"]["loss"] if loss["cause"] == "perf-ring"), key=lambda loss: loss["count"])
     share = 100 * loss["count"] / (capture["lost"] + capture["events"])

@@ -274,8 +274,8 @@ def times_of(profcapture, *arguments):
 
 
 def test_all_time_is_known(profctl, profcapture, capture, compile_c):
-    """Running, waiting and runnable time add up to a thread's lifetime by its own clock; in a part
-    of the time too."""
+    """Running, waiting and runnable time add up to a thread's lifetime by its own clock, also in a
+    range of time."""
     done = profctl("record", "--no-symbols", "-o", capture, "--", compile_c("wall", WALL, "-O1", "-pthread"), 6)
     briefs = [list(map(int, line.split())) for line in done.stdout.splitlines() if line != "ready"]
     times = times_of(profcapture, capture)
@@ -556,7 +556,8 @@ def test_cgroup(profctl, profcapture, capture, require, cgroup, busy):
 
 
 def test_cgroup_of_waits(profctl, profcapture, capture, require, cgroup):
-    """Waits count for the cgroup in which the thread was then, also if it was moved while recorded."""
+    """A wait counts for the cgroup that the thread was in at that time, also if the thread was
+    moved during the recording."""
     require(root=True, machine=True)
     nap, move = "for i in $(seq 20); do sleep 0.02; done", f"echo $$ >{cgroup}/cgroup.procs"
     profctl("record", "-q", "--no-symbols", "--off-cpu", "-o", capture, "--", "sh", "-c", f"{nap}; {move}; {nap}")

@@ -199,8 +199,7 @@ def test_devices_and_pipes(profcapture, whole, tmp_path, maker, force, require):
 
 
 def test_streams(profcapture, whole, tmp_path, maker):
-    """Output goes through a pipe, and into a file that the shell opened only for writing, even to
-    append to its content."""
+    """Output can go to a pipe, or to a file that the shell opened for writing or appending only."""
     new = tmp_path / "new.cap"
     for flags in os.O_WRONLY, os.O_WRONLY | os.O_APPEND:
         new.unlink(missing_ok=True)

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: BSD-2-Clause-Patent
-"""The schemas are valid, keep the promises of the interfaces, and are printed by their program."""
+"""The schemas are valid, require the same top-level keys for all verbs, and are printed by their
+program."""
 import collections
 import copy
 

@@ -469,7 +469,7 @@ def test_a_timeout_of_zero_is_none(sql, capture):
 
 
 def test_printf(sql, capture):
-    """SQLite's formats work as they do without a limit."""
+    """The limit of printf()'s output does not change the meaning of SQLite's formats."""
     for call in ("printf('%5.2f|%-8s|%08d|%,d|%q|%Q|%w|%c|%%|%x', 3.14159, 'ab', 42, 1234567, 'it''s', NULL, 'a\"b', 'xyz', 255)", "printf('')", "printf('%s', '')",
                  "printf(NULL)", "printf()", "format('%*s|%.*f', 12, 'wide', 3, 2.0)", "length(printf('%1000000s', 'x'))"):
         assert sql(capture, f"SELECT {call}, typeof({call})") == sqlite3.connect(":memory:").execute(f"SELECT {call}, typeof({call})").fetchall()

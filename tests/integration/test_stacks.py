@@ -245,8 +245,8 @@ def test_stitching_favors_no_caller(samples_of):
 
 
 def test_how_often_repair_is_wrong(samples_of):
-    """Stacks that are repaired by frame pointers are recognized in the same way. Only the deepest
-    frame is sampled, so there is nothing to stitch to."""
+    """As test_how_often_stitching_is_wrong(), for stacks repaired by frame pointers. Only the
+    deepest frame is sampled, so there is nothing to stitch to."""
     repaired = [s.names for s in at(samples_of("ways-kept")) if s.method == "fp-repaired"]
     assert len(repaired) > 200
     wrong = 0
@@ -468,8 +468,8 @@ PROGRAMS.add_program("fault-static", FAULT, "-static", arguments=[1])
 
 
 def test_signal_trampoline(samples_of):
-    """The trampoline's name is that of the instruction returned to, because the byte before it
-    belongs to no function."""
+    """The trampoline is named after the instruction to which the handler returns, because the byte
+    before this instruction belongs to no function."""
     expect(at(samples_of("fault-static")), r"spin;handler;__restore_rt;fault;worker;main(;[^;]+)*;_start")
 
 
@@ -1101,7 +1101,7 @@ PROGRAMS.add_program("cloning", CLONING)
 
 
 def test_clone(samples_of):
-    """From its system call on, clone() has no CFI. The parent has a caller, and the child none."""
+    """From its system call on, clone() has no CFI. In the child, it has no caller either."""
     samples = samples_of("cloning")
     expect([sample for sample in samples if "cloner" in sample.names], r"(.*;)?cloner;" + MAIN)
     expect([sample for sample in samples if re.match(r"(__)?clone;", sample.chain)], r"(__)?clone;cloner;" + MAIN)
@@ -1147,8 +1147,8 @@ if HAS_UPROBES:
 
 @pytest.mark.skipif(not HAS_UPROBES, reason="the kernel has no uprobes")
 def test_return_probe(samples_of):
-    """The probe replaces the return address; from Linux 6.11 on the kernel restores it in its chain
-    of frame pointers."""
+    """The probe replaces the return address; from Linux 6.11 on, the kernel's chain of frame
+    pointers has the original address."""
     samples = at(samples_of("probed"))
     if tuple(map(int, re.match(r"(\d+)\.(\d+)", platform.release()).groups())) >= (6, 11):
         expect(samples, "spin;probed;caller;" + MAIN, method="fp")

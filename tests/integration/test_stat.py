@@ -172,7 +172,7 @@ def test_bad_files(profctl, load, tmp_path):
 
 @pytest.mark.skipif(not PERF, reason="perf is not installed")
 def test_like_perf(profctl, load):
-    """perf stat counts the same."""
+    """perf stat has the same counts."""
     command = [load, "3000", "1000", "0"]
     done = subprocess.run([PERF, "stat", "-x,", "-e", "page-faults,minor-faults,major-faults", *command], capture_output=True, text=True, timeout=60)
     if done.returncode:

@@ -154,8 +154,8 @@ def test_wide_stacks_at_ten_kilohertz(profd, file, capture, profcapture, compile
 
 
 def test_engine_that_is_behind(profd, file, capture, profcapture, compile_c, spawn):
-    """Rings are full of large stacks: samples that there is no time to process are counted, so that
-    every tick is a sample or a loss."""
+    """Rings are full of large stacks: samples for which there is no time are counted as lost, so
+    that every tick is a sample or a loss."""
     deep = compile_c("deep", DEEP, "-O1")
     for _ in range(os.cpu_count() + 1):
         spawn("nice", "-n", "19", deep)

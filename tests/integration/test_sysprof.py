@@ -174,8 +174,8 @@ assert 0 in answers and set(answers) <= {0, 1}, answers
 
 @pytest.mark.parametrize("options", [[], ["--system"]])
 def test_late(recorder, profcapture, capture, tmp_path, options):
-    """A child writes into a ring that its parent requested. The child's own request is still in the
-    queue when the command ends."""
+    """A child's mark in a ring that its parent requested is recorded, although the child's own
+    request is still in the queue when the command ends."""
     go = tmp_path / "go"
     os.mkfifo(go)
     frame = struct.pack("<HhiQqQ24s40sQ", 104, 0, 0, time.monotonic_ns(), 10, 0, b"group", b"late", 0)
@@ -209,8 +209,8 @@ os.waitpid(child, 0)
 
 
 def test_stranger(profctl, profcapture, capture):
-    """Frames with the pid of a process that sent no request are not recorded as that process's: the
-    ring is quarantined, and reported."""
+    """Frames with the pid of a process that sent no request are not recorded: the ring is
+    quarantined, and reported."""
     frame = struct.pack("<HhiqQq24s40sQ", 104, 0, 1, time.monotonic_ns(), 10, 0, b"group", b"not mine", 0)
     done = profctl("record", "-F", 0, "--no-symbols", "-o", capture, "--", "/usr/bin/python3", "-c", ASK + f"""
 import mmap, struct, time

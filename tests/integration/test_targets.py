@@ -171,8 +171,8 @@ def test_exec_chain(profctl, profcapture, capture, compile_c):
 
 @pytest.mark.changes_machine
 def test_pid_that_becomes_a_strangers(recorder, profcapture, capture, spawn):
-    """Samples of a thread may come after its exit, so profd keeps it for some time, unless its tid
-    is reused."""
+    """Samples of a thread may come after its exit, so profd keeps the thread for some time, unless
+    its tid is reused."""
     last_pid = Path("/proc/sys/kernel/ns_last_pid")
     keeper, target = spawn("sleep", 60), spawn("sleep", 1)
     recording = recorder("--no-symbols", "-p", keeper.pid, "-p", target.pid, "-d", 2.5, "-o", capture)
@@ -214,7 +214,7 @@ def test_vdso_has_names(profctl, profcapture, capture, compile_c):
 
 
 def test_leader_that_ended_before_its_threads(profctl, profcapture, capture, spawn, compile_c):
-    """A leader's /proc folder shows neither program nor mappings after its end, but that of a
+    """A leader's /proc folder shows neither program nor mappings after its end, but the folder of a
     thread does."""
     source = """
     #include <pthread.h>

@@ -49,7 +49,7 @@ def test_every_source_with_messages_is_listed():
 
 
 def messages(*command):
-    """The msgids of a catalog that the command prints, and its stderr."""
+    """Returns the msgids of the catalog that a command prints."""
     done = subprocess.run(
         command, cwd=SOURCE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, encoding="utf-8", check=True, timeout=60
     )
