@@ -49,8 +49,8 @@ def chunks(whole):
 
 
 def places(chunks):
-    """An offset in each part of the first chunk of each kind and table, and in both copies of the
-    file header."""
+    """Yields an offset in each part of the first chunk of each kind and table, and in both copies
+    of the file header."""
     first, at = {}, HEADER_BYTES
     while at < len(chunks.data):
         chunk = Chunk(chunks.data, at, chunks.salt)
@@ -80,7 +80,7 @@ def flip_in(chunks, source, target, table, number=0):
 
 
 def states(output):
-    """The states of all captures that the output mentions."""
+    """Returns the states of all captures that the output mentions."""
     found = [output["capture"]["state"]]
     return found + [capture["state"] for capture in output["data"].get("captures", [])]
 

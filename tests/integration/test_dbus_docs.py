@@ -46,7 +46,7 @@ def test_all_is_annotated(interfaces):
 
 
 def signature(element):
-    """A member as docs/dbus.md writes it: OpenImage (t id) -> (h image)"""
+    """Returns a member as docs/dbus.md writes it, such as "OpenImage (t id) -> (h image)"."""
     def arguments(*directions):
         return ", ".join(f"{arg.get('type')} {arg.get('name')}" for arg in element.iter("arg") if arg.get("direction") in directions)
 

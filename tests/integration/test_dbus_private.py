@@ -157,7 +157,7 @@ def rights():
 
 
 def refusal(call, *arguments):
-    """The name and the message of the error that the call must return."""
+    """Returns the name and the message of the error that the call must return."""
     with pytest.raises(GLib.Error) as raised:
         call(*arguments)
     error = raised.value

@@ -119,8 +119,8 @@ def place(text):
 
 
 def same_file(ours, theirs):
-    """If the compiler's folder is a relative path, the absolute beginning of a path is a guess:
-    compare only the ends."""
+    """Returns whether two paths are equal. If ours is relative, as the compiler's folder may be,
+    the absolute beginning of the other path is a guess, so only the ends are compared."""
     left, right = os.path.normpath(ours), os.path.normpath(theirs)
     return left == right or (not ours.startswith("/") and (theirs.endswith("/" + ours.removeprefix("./")) or right.endswith("/" + left)))
 
@@ -132,12 +132,13 @@ def same_lines(own, other):
 
 
 def same_names(own, other):
-    """Our names include the namespaces and classes around a function without a linkage name."""
+    """Returns whether the names are equal, except that ours include the namespaces and classes
+    around a function without a linkage name."""
     return len(own) == len(other) and all(a == b or a.endswith("::" + b) for (a, _), (b, _) in zip(own, other))
 
 
 def symbols_of(path):
-    """The address of each name in the symbol table, to recognize functions with several names."""
+    """Returns {name: address} of the symbol table, to recognize functions with several names."""
     shown = subprocess.run(["nm", path], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, encoding="utf-8", check=False).stdout
     return {line.split()[2]: line.split()[0] for line in shown.splitlines() if len(line.split()) == 3}
 

@@ -465,7 +465,8 @@ peers_captures = pytest.mark.parametrize("capture", ["hostile", "real"], indirec
 
 
 def check_functions(data, own, total):
-    """These programs merge functions of the same name, so a sample counts once for a name."""
+    """Checks a program's counts by name. It merges functions of the same name, so a sample counts
+    once in the total of a name."""
     rows, wanted = collections.Counter(row["name"] for row in data["rows"]), names(data["rows"], "total")
     assert len(rows) > 10 and +own == names(data["rows"], "self") and set(+total) == set(wanted)
     assert all(count == wanted[name] if rows[name] == 1 else 0 < count <= wanted[name] for name, count in (+total).items())

@@ -172,7 +172,7 @@ def test_without_allocations(profcapture, tmp_path, to):
 
 
 def human(number):
-    """A number of bytes as heaptrack_print writes it."""
+    """Returns a number of bytes as heaptrack_print writes it."""
     for unit in "B", "K", "M", "G":
         if number < 1000:
             return f"{number}B" if unit == "B" else f"{number:.2f}{unit}"
@@ -416,7 +416,7 @@ class Graph(ctypes.Structure):
 
 
 def generate(kind, path):
-    """The root of the call graph that Sysprof's library makes of a file."""
+    """Returns the root of the call graph that Sysprof's library makes from a file."""
     library, glib, pointer = ctypes.CDLL(LIBRARY), ctypes.CDLL("libglib-2.0.so.0"), ctypes.c_void_p
     new = getattr(library, f"sysprof_{kind}_profile_new")
     for function in (library.sysprof_capture_reader_new, new, glib.g_main_loop_new):

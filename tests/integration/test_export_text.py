@@ -129,7 +129,7 @@ def test_perf_itself(capture, compile_c, require, tmp_path):
 
 
 def speedscope_profiles(tmp_path, name, data):
-    """The names of the profiles that speedscope's page shows."""
+    """Returns the names of the profiles that speedscope's page shows."""
     (tmp_path / "x.js").write_text(f"speedscope.loadFileFromBase64('{name}', '{base64.b64encode(data).decode()}');")
     page = f"file://{NODE}/speedscope/dist/release/index.html#localProfilePath={tmp_path}/x.js&view=sandwich"
     command = [CHROMIUM, "--headless", "--no-sandbox", "--disable-gpu", "--enable-unsafe-swiftshader", "--disable-dev-shm-usage",

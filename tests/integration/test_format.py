@@ -20,7 +20,7 @@ def example_lines():
 
 
 def example_bytes():
-    """The capture in the document, decoded from its lines: hex, "00 x N", or "= FROM N"."""
+    """Returns the capture in the document, decoded from lines of hex, "00 x N", or "= FROM N"."""
     data = bytearray()
     for line in example_lines():
         if line.startswith("#"):
@@ -99,7 +99,7 @@ def test_wrong_rows(kind, profcapture, tmp_path):
 
 
 def printed(value, blob):
-    """A cell in the format of print-rows."""
+    """Returns a cell in the format of print-rows."""
     if value is None:
         return "-"
     if blob:
@@ -246,7 +246,7 @@ def test_golden_captures_have_everything(capture):
 
 
 def described(column, tables):
-    """A column as section 15 describes it, without its name."""
+    """Returns a column as section 15 of docs/format.md describes it, without the column's name."""
     type_ = format_reader.TYPES[column["type"]]
     return " ".join(filter(None, [
         "" if type_ == "ref" else type_,

@@ -33,7 +33,7 @@ def matches(pattern, frame):
 
 
 def apply(frames, focus=None, ignore=None, hide=None, show=None, show_from=None):
-    """The frames of a stack that pprof's filters keep; None: the sample is left out."""
+    """Returns the frames of a stack that pprof's filters keep; None: the sample is left out."""
     if focus and not any(matches(focus, frame) for frame in frames):
         return None
     if ignore and any(matches(ignore, frame) for frame in frames):

@@ -111,7 +111,7 @@ class Steady:
         return struct.unpack("<QQ", self.counts.read_bytes())
 
     def end(self):
-        """Ends the recording; profctl's status is that of the program."""
+        """Ends the recording. profctl has the exit status of the program."""
         os.close(self.go)
         assert self.profctl.wait(60) in (0, 1)
         self.begun, self.recorded = self.counts_now()
@@ -212,7 +212,7 @@ def test_profd_killed(steady, policy, victim):
 
 
 def test_no_memory(steady, profcapture, capture):
-    """If there is no memory for another arena, marks are lost, but later marks are recorded."""
+    """Without memory for another arena, marks are lost until the process gets memory again."""
     program = steady("drop")
     limited, behind = program.do("ac")
     program.end()

@@ -98,8 +98,8 @@ class Recorded:
         assert missing <= self.sum("lost") + self.sum("no_ring") + self.sum("abandoned")
 
     def gave_up(self):
-        """Processes that waited too long for their ring, on a busy machine. The engine reports such
-        a process; the stand-in does not."""
+        """Returns the processes that waited too long for their ring, on a busy machine. The engine
+        reports such a process; the stand-in does not."""
         return {pid for pid, ms in self.slowest_ms.items() if ms >= CONTROL_WAIT_MS and not self.of(pid)}
 
     def sum(self, name):

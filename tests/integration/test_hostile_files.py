@@ -150,7 +150,7 @@ class Recording:
 
 
 def is_killed(pid):
-    """Whether a process was sent SIGKILL, even if it is blocked and cannot end."""
+    """Returns whether SIGKILL was sent to a process, even if it is blocked and cannot end."""
     try:
         status = Path(f"/proc/{pid}/status").read_text()
     except OSError:

@@ -136,8 +136,8 @@ ESCAPED_THREAD = "\"x\";\\n\\t\\x1b[1m\\u{202e}\ufffd"
 
 def test_symbols_of_a_program(profctl, profcapture, compile_c, tmp_path):
     """The names of a program's functions and threads may be any bytes. A function's name is escaped
-    once, so it is the same in every format. A thread's name is escaped only in formats that cannot
-    have any text, or that a terminal shows."""
+    once, so it is the same in every format. A thread's name is escaped only in formats of plain
+    text, and in formats that a terminal shows."""
     marks = [bytes([0x41 + i]) * len(name) for i, name in enumerate(NAMES)]
     program = compile_c("hostile", "#include <pthread.h>\n#include <stdlib.h>\n#include <sys/prctl.h>\nstatic volatile unsigned long sink;\nvoid *volatile kept;\n" + "".join(
         f"__attribute__((noinline)) void {mark.decode()}(void) {{ kept = malloc(90000); for (long i = 0; i < 60000000; i++) sink += i; }}\n" for mark in marks)

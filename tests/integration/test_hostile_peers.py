@@ -25,9 +25,9 @@ FEW = {"perf-ring", "perf-lost-samples", "unwind-backlog"}
 SHARE = 0.6
 # The engine's memory in each flood, at most, by its promised bounds (collectors.h, writer.c).
 # Waiting records have 48 MiB, in arrays that grow by doubling: 64 MiB, and briefly the previous
-# 32 MiB. The writer's queue has 64 MiB. The dictionaries of an epoch may have 128 MiB of strings and
-# 2 M frames and stacks. Live blocks may have 400 MiB (heap-budget.h). An engine without bounds would
-# reach its limit of 1 GiB in a second or two.
+# 32 MiB. The writer's queue has 64 MiB. The dictionaries of an epoch may have 128 MiB of strings
+# and 2 M frames and stacks. Live blocks may have 400 MiB (heap-budget.h). An engine without bounds
+# would reach its limit of 1 GiB in a second or two.
 MOST = {
     "strings": 400 * MIB, "stacks": 400 * MIB, "blocks": 700 * MIB, "logs": 200 * MIB, "counters": 200 * MIB, "records": 200 * MIB,
     "rings": 60 * MIB,

@@ -288,7 +288,8 @@ def compare_threads(shown, run):
 
 
 def compare_owners(shown, run):
-    """Allocations count for the innermost function of the program on the stack."""
+    """Checks the table of allocating functions: an allocation counts for the innermost function of
+    the program on the stack. Returns the number of rows."""
     tables, command, _ = shown["memory"]
     wanted, work = {}, [("no function of the program", run(f"{command} --tree --no-fold")["root"])]
     while work:

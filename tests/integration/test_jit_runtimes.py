@@ -61,7 +61,7 @@ HAS_JAVA = shutil.which("java") is not None and shutil.which("javac") is not Non
 
 @functools.cache
 def new_python():
-    """A Python that can write its functions' names for perf, or None."""
+    """Returns a Python that can write its functions' names for perf, or None."""
     built = sorted(Path.home().glob(".pyenv/versions/3.*/bin/python3"), reverse=True)
     for name in "python3.13", "python3.12", "/usr/bin/python3", *built:
         path = shutil.which(name)

@@ -180,7 +180,7 @@ def test_engine_stands_still(profctl, recorder, tmp_path, policy):
 
 
 def tree(pid):
-    """The pids of all descendants, by name."""
+    """Returns {name: pid} of all descendants."""
     found = children(pid)
     for child in list(found.values()):
         found.update(tree(child))

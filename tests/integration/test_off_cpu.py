@@ -62,7 +62,7 @@ def by_state(profcapture, recorded):
 
 
 def states(profcapture, capture):
-    """{tid: {state: ns}} from the context switches."""
+    """Returns {tid: {state: ns}} from the context switches."""
     query = "SELECT tid, state, sum(duration_ns) AS ns FROM thread_states GROUP BY tid, state"
     found = collections.defaultdict(collections.Counter)
     for row in profcapture.json("sql", capture, query)["data"]["rows"]:
@@ -115,13 +115,14 @@ def test_stacks(profcapture, recordings):
 
 
 def nanoseconds(duration):
-    """The time in a text: "618 us", "2 min 05 s"."""
+    """Returns the time in a text such as "618 us" or "2 min 05 s"."""
     words = duration.split()
     return sum(float(number) * {"us": 1e3, "ms": 1e6, "s": 1e9, "min": 60e9}[unit] for number, unit in zip(words[::2], words[1::2]))
 
 
 def assert_waiting(text, data):
-    """The first lines of a report have the waiting time and the longest waits of --by state."""
+    """Checks that the first lines of a report have the waiting time and the longest waits of --by
+    state."""
     head = text.split("\n\n")[0]
     found = re.search(r"^Waited (.*) in all threads: (.*?)(; .* ready, without a CPU)?\.$", head, re.M)
     assert found, head

@@ -32,7 +32,7 @@ def verbs(program):
 
 
 def options(program, verb):
-    """All options of the verb, as --name or --name= if it has a value, in a fixed order."""
+    """Returns all options of the verb, in a fixed order: --name, or --name= if it has a value."""
     return sorted({word for word in words(program, verb) if word.startswith("-") and (word.endswith("=") or "=" not in word)})
 
 
@@ -55,7 +55,7 @@ def usage(program, *arguments):
 
 
 def text_of(word):
-    """A word as messages print it."""
+    """Returns a word as messages print it."""
     return word.replace("\x1b", "\\x1b").replace("\n", "\\n")
 
 

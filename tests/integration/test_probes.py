@@ -52,7 +52,7 @@ def events(profcapture, capture, *options):
 
 
 def measured(stdout):
-    """The numbers that the program counted and measured: {name: (count, ns)}."""
+    """Returns the numbers that the program counted and measured: {name: (count, ns)}."""
     lines = [line.split() for line in stdout.splitlines() if line.count(" ") == 2]
     return {name: (int(count), int(ns)) for name, count, ns in lines if count.isdigit()}
 

@@ -130,7 +130,7 @@ HAS_NAMESPACES = subprocess.run(["unshare", "-m", "-p", "--fork", "true"], captu
 
 
 def library_of(python):
-    """The library that has the interpreter, or None."""
+    """Returns the library that has the interpreter; None: the interpreter is in the program."""
     code = "import sysconfig as s, os; print(os.path.join(s.get_config_var('LIBDIR'), s.get_config_var('INSTSONAME') or ''))"
     path = Path(subprocess.run([python, "-c", code], stdout=subprocess.PIPE, text=True, check=True).stdout.strip())
     return path if ".so" in path.name and path.exists() else None

@@ -538,7 +538,7 @@ def test_a_cut_file_is_unfinished_to_every_verb(profcapture, whole, tmp_path):
 
 
 def comparable(profcapture, path):
-    """A capture's rows by table, without ids, because another capture has other ids."""
+    """Returns a capture's rows by table, without ids, because another capture has other ids."""
     ids = {"stack", "thread", "process", "source", "image", "counter", "parent", "sensor", "waker_thread", "waker_stack"}
     found = collections.defaultdict(list)
     for row in rows(profcapture, path, "--resolve"):

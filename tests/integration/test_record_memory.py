@@ -121,7 +121,7 @@ def as_nobody(profctl, everybody, require):
 
 
 def by_process(profcapture, capture):
-    """Each process instance, by the id of its row."""
+    """Returns {id: row} of the process instances."""
     return {row["id"]: row for row in rows(profcapture, capture, "process")}
 
 
@@ -130,21 +130,21 @@ def name_of(process):
 
 
 def excluded(profcapture, capture):
-    """(program, reason) of each excluded process."""
+    """Returns (program, reason) of each excluded process."""
     processes = by_process(profcapture, capture)
     return sorted((name_of(processes[row["process"]]), row["event"]) for row in rows(profcapture, capture, "heap")
                   if row["event"] in reasons())
 
 
 def reasons(**counts):
-    """The expected number of excluded processes for each reason."""
+    """Returns the expected number of excluded processes for each reason; by default 0."""
     names = ("static", "setuid", "other-arch", "other-libc", "environment", "no-descriptors", "no-memory", "sanitizer",
              "never-allocated", "unregistered")
     return dict.fromkeys(names, 0) | {name.replace("_", "-"): n for name, n in counts.items()}
 
 
 def allocations(profcapture, capture):
-    """The rows of alloc, by process."""
+    """Returns the rows of alloc, by the process's id."""
     owner = {row["id"]: row["process"] for row in rows(profcapture, capture, "thread")}
     found = defaultdict(list)
     for row in rows(profcapture, capture, "alloc"):
@@ -161,7 +161,7 @@ def frees(profcapture, capture):
 
 
 def left(allocs, freed):
-    """The live bytes and blocks at the end, computed from a process's rows."""
+    """Returns the live bytes and blocks at the end, computed from a process's rows."""
     live = {row["block"]: row["size"] for row in allocs if row["block"]}
     for row in allocs:
         if row["prior"] and row["block"]:
@@ -541,7 +541,7 @@ def test_summary(profctl, capture, static):
 
 
 def memory_usage(profcapture, capture):
-    """The values of rss and pss by (program, counter name)."""
+    """Returns {(program, counter name): [(ns, bytes)]} for rss and pss."""
     processes = by_process(profcapture, capture)
     counters = {row["id"]: (name_of(processes[row["process"]]), row["name"]) for row in rows(profcapture, capture, "counter")
                 if row["group"] == "memory" and row["unit"] == "bytes"}

@@ -71,8 +71,8 @@ def waiting(spawn):
 
 
 def spans(profcapture, capture):
-    """(name, begin, end) of the blocks, from the rows of dump; an end of None: the block did not
-    end."""
+    """Returns (name, begin, end) of each block, from the rows of dump; the end is None if the block
+    did not end."""
     found, open_ones = [], {}
     for mark in rows(profcapture, capture, "mark"):
         key = mark["id"], mark["name"]

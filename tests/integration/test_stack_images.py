@@ -313,7 +313,7 @@ def library(folder, stem, room, name="library"):
 
 
 def chroot(folder):
-    """A library's path inside of a chroot leads to another library outside."""
+    """Makes a program in a chroot. The path of its library leads to another library outside."""
     outside = library(folder, "same", 3000)
     root = folder / "root"
     root.mkdir()

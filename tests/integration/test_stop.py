@@ -29,7 +29,7 @@ def options(**more):
 
 
 def cpu_seconds_so_far(profd):
-    """The CPU time of profd, of its engine, and of its ended children."""
+    """Returns the CPU time of profd, of its engine, and of its ended children."""
     while True:
         with contextlib.suppress(FileNotFoundError, ProcessLookupError):  # an engine may just have ended
             return sum(whole_cpu_seconds(pid) for pid in (profd.process.pid, *profd.engines()))
@@ -51,7 +51,7 @@ def warnings(profd):
 
 
 def is_whole_up_to_its_end(profcapture, capture):
-    """Whether the capture is a prefix: its rows can be read, and only its end is missing."""
+    """Returns whether only the end of the capture is missing, and the rows before can be read."""
     data = profcapture.json("verify", capture, check=3)["data"]
     return data["state"] == "unfinished" and all(row["reason"] == "cut" for row in data["damaged"])
 

@@ -141,7 +141,7 @@ def server(monkeypatch, tmp_path):
 
 
 def names(profcapture, capture):
-    """The outputs of report that have names and lines."""
+    """Returns the outputs of report that have names and lines."""
     lines = profcapture.json("report", capture, "--by", "line", "--limit", 0)["data"]["rows"]
     inlined = profcapture.json("report", capture, "--inline", "--limit", 0)["data"]["rows"]
     return lines, inlined
@@ -152,7 +152,7 @@ def has_line(profcapture, capture):
 
 
 def halves(tmp_path):
-    """The incomplete files in the library's cache."""
+    """Returns the incomplete files in the library's cache."""
     return list((tmp_path / "cache").rglob("debuginfo.*"))
 
 

@@ -476,7 +476,7 @@ def test_own_only_refuses(capture, spawn, home):
 
 
 def everything(profcapture, print_rows, capture):
-    """The bytes of all tables after decompression, and what readers show of them."""
+    """Returns the bytes of all tables after decompression, and what dump shows of them."""
     raw = subprocess.run([print_rows, capture], check=True, capture_output=True).stdout
     strings = [bytes.fromhex(cell[1:].decode()) for cell in raw.replace(b"\n", b"\t").split(b"\t") if cell[:1] == b"x"]
     shown = profcapture("dump", capture, "--resolve", "--limit", 0, "--json", text=False).stdout

@@ -43,7 +43,7 @@ class Terminal:
         return self.data.decode(errors="replace").replace("\r\n", "\n")
 
     def read(self, until=None, seconds=20):
-        """The program's output, up to this text or to its end."""
+        """Returns the program's output, up to the text `until` or to the program's end."""
         deadline = time.monotonic() + seconds
         while until is None or until not in self.text:
             assert time.monotonic() < deadline, self.text[-500:]

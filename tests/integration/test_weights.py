@@ -46,7 +46,7 @@ def two(profctl, program):
 
 
 def report(profcapture, capture, *options):
-    """report's data without inlined functions, which count for their callers, as in recorded
+    """Returns report's data without inlined functions: they count for their callers, as in recorded
     rows."""
     plain = [] if "--by" in options else ["--no-inline"]
     output = profcapture.json("report", capture, "--limit", 0, *plain, *options)
@@ -55,7 +55,7 @@ def report(profcapture, capture, *options):
 
 
 def recorded(profcapture, capture, event):
-    """Samples and weight by the innermost function, from the recorded rows."""
+    """Returns {innermost function: (samples, weight)}, from the recorded rows."""
     sources = {row["id"]: row for row in rows(profcapture, capture, "source")}
     found = collections.defaultdict(lambda: [0, 0])
     for row in rows(profcapture, capture, "sample", "--resolve"):
@@ -76,7 +76,7 @@ def by_name(data):
 
 
 def share(values, name):
-    """The share of a function, in percent of all counts in the two halves."""
+    """Returns the share of a function, in percent of all counts in the program's two halves."""
     counted = [(stack, count) for stack, count in values if {"slow_toucher", "fast_toucher"} & set(stack)]
     return 100 * sum(count for stack, count in counted if name in stack) / sum(count for _, count in counted)
 
