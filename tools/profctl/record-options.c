@@ -61,7 +61,7 @@ static const char *const off_cpu_times[] = { "1ms", NULL };
 
 static const struct cli_option wait_options[] = {
 	{ "off-cpu", 0, CLI_OPTIONAL, FIELD(off_cpu), "[=TIME]",
-	  N_("Record where threads wait (default for COMMAND and --pid without --control, until threads wait more than 3000 times a second). If the kernel gave no stack of a wait that lasts longer than TIME (default: 1ms), the stack is read"),
+	  N_("Record where threads wait (default for COMMAND and --pid without --control, until threads wait more than 3000 times a second). If the kernel gives no stack for a wait longer than TIME (default: 1ms), profd reads it from the waiting thread"),
 	  off_cpu_times },
 	{ "no-off-cpu", 0, CLI_FLAG, FIELD(no_off_cpu), NULL,
 	  N_("Do not record where threads wait") },
