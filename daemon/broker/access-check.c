@@ -20,7 +20,7 @@
 struct question {
 	struct targets *targets;
 	uid_t uid;
-	bool owned; /* written by the thread; read after its end */
+	bool owned; /* written by the thread, read in on_done() */
 	void (*answer)(struct targets *targets, bool owned, const GError *error, void *data);
 	void *data;
 };

@@ -5,8 +5,8 @@
 
 /* Checks, like targets_check(), whether all processes belong entirely to the user. Takes ownership
  * of the targets, and passes them to `answer`, which is called once, perhaps before this function
- * returns. If `owned` is true, the processes were the user's shortly before the call. If no thread
- * can be started, or if profd ends, `targets` is NULL and `error` is set. */
+ * returns. If `owned` is true, the processes were the user's shortly before `answer` is called. If
+ * no thread can be started, or if profd ends, `targets` is NULL and `error` is set. */
 void access_check_request(struct targets *targets, uid_t uid,
 			  void (*answer)(struct targets *targets, bool owned, const GError *error,
 					 void *data),

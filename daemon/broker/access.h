@@ -4,8 +4,8 @@
 #include <stdbool.h>
 #include <sys/types.h>
 
-/* The data that a session may show its client. It is decided before anything is opened, and stays
- * constant during the session. */
+/* Says which data a session may show its client. Decided before anything is opened, and constant
+ * during the session. */
 struct access {
 	uid_t uid;     /* the client's */
 	bool own_only; /* no data of other users' processes may get into the session */

@@ -5,8 +5,8 @@
  * Invariants: (1) GRANTED comes only from a polkit result that authorizes the action; an error, a
  *                 timeout, a missing polkitd and a caller that has left all mean DENIED
  *                 [test_bus_polkit: without polkit, one hangs]
- *             (2) the subject is the caller's unique name on the bus, which is never reused, and
- *                 never a pid, which another process may have when it is checked
+ *             (2) the subject is the caller's unique name on the bus, which is never reused; it is
+ *                 never a pid, which another process may have by the time of the check
  *                 [test_bus_polkit: each action]
  *             (3) profd never waits, even if polkitd hangs  [test_bus_polkit: polkit that hangs]
  *             (4) all connections of a user together have at most MAX_PENDING open prompts and
@@ -43,7 +43,7 @@ struct authority {
 	bool ended;
 };
 
-/* The check of one action. A query asks polkit about several. */
+/* The check of one action. A query has a check for each of its actions. */
 struct check {
 	struct pending_query *query;
 	enum authority_action action;

@@ -150,7 +150,8 @@ bool child_spawn(const char *program, const char *argument, const int *fds, unsi
 		.argv = argv,
 		.environment = environment,
 		.n_fds = n_fds,
-		/* Keep profd's own session: sandbox.c has raised its priority. */
+		/* A session that profd leads is kept: sandbox.c has raised the session's
+		 * priority. */
 		.own_session = getsid(0) != getpid(),
 	};
 	pid_t pid = 0;

@@ -12,7 +12,8 @@ void child_use_own_folder(void);
 #define CHILD_FREE_FD 64 /* first descriptor that is not reserved for children */
 
 /* Reserves descriptors 3 to CHILD_FREE_FD - 1 by opening /dev/null on each. Closes whatever was
- * open there. Must be called before there is a client or a child. Returns false with errno. */
+ * open there. Must be called before there is a client or a child. On failure, returns false and
+ * sets errno. */
 bool child_keep_numbers(void);
 
 /* Starts a program from PROF_LIBEXEC_DIR, else from the installation directory; in profd's session

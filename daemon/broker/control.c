@@ -6,8 +6,8 @@
  * trusted; the kernel reports the peer's process and user. The session's engine then handles the
  * peer.
  * The name of a private session's socket is public (/proc/net/unix), so every peer must send the
- * session's token. The socket accepts peers of its own user and of root. A session of root accepts
- * peers of all users, because a process that root starts may change its user.
+ * session's token. The socket accepts peers of profd's user and of root. If profd runs as root, the
+ * socket accepts peers of all users, because a process that root starts may change its user.
  * Invariants: (1) profd never waits for a peer: a connection without a timely hello is closed
  *                 [test-control: silent]
  *             (2) connections are limited in total, per user, and per user and second

@@ -66,7 +66,7 @@ struct opening {
 	bool is_public;
 };
 
-/* Reads a word from a small file. Returns false if the file has no word. */
+/* Reads the first line of a small file. Returns false if the line is empty or cannot be read. */
 static bool read_word(const char *path, char *ret_word, size_t bytes)
 {
 	CLEANUP_CLOSE int fd = open(path, O_RDONLY | O_CLOEXEC);

@@ -21,7 +21,7 @@ enum counter_group {
 	COUNTER_GROUPS
 };
 
-/* Parses the names of groups, or "all". A set has bit i for group i. */
+/* Parses names of groups, or "all", into a set of groups. */
 bool counter_groups_parse(GVariant *names, uint32_t *ret_groups, GError **error);
 
 /* Open files of the kernel that have counters. */

@@ -155,7 +155,7 @@ static GByteArray *make_config(const struct options *options, const struct perf_
 	};
 
 	static_assert(sizeof(config.targets) == sizeof(options->pids), "the same pids");
-	/* Without samples, stacks of waits are still read. */
+	/* Even without events that copy stacks, the engine reads stacks of waits. */
 	if (options->off_cpu && plan->n_events == 0 &&
 	    options->call_graph == ENGINE_CALL_GRAPH_DWARF)
 		config.stack_bytes = READ_STACK_BYTES;

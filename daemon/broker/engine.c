@@ -2,8 +2,8 @@
 /*
  * Engine - runs and talks to the unprivileged process of one session
  *
- * profd-engine has a SOCK_SEQPACKET socket as its fd 3 and nothing else. It parses hostile bytes,
- * so it may have been taken over.
+ * profd-engine starts with a SOCK_SEQPACKET socket as fd 3, and no other descriptor except 0 to 2.
+ * It parses hostile bytes, so it may have been taken over.
  * Invariants: (1) only messages of a known type, with a length that fits the type, are delivered
  *             (2) descriptors that the engine sends are never received
  *             (3) an engine that does not read cannot block the broker: messages wait in a bounded
@@ -98,7 +98,7 @@ static bool message_is_valid(const struct message *message, size_t bytes)
 	return false;
 }
 
-/* Receives one datagram. Returns false if no datagram is waiting or the socket has ended. */
+/* Passes one message to the listener. Returns false if none is waiting or no more will come. */
 static bool receive(struct engine *engine)
 {
 	const struct message *message = (const struct message *)engine->buffer;

@@ -11,7 +11,7 @@
  * Modifiers may follow all but probes: ":u" user only, ":k" kernel only, ":p" to ":ppp" precise.
  *
  * The text comes from the client.
- * Invariants: (1) a name reaches a path only after name_is_plain()  [test-events: hostile]
+ * Invariants: (1) a name is used in a path only after name_is_plain()  [test-events: hostile]
  *             (2) a text that cannot be parsed completely is refused  [test-events: refused]
  * No state. perf.c opens the events.
  */
@@ -329,7 +329,7 @@ size_t event_probe_length(const char *text)
 	const char *filter = name ? strchr(name, '/') : NULL;
 	size_t length = strlen(text);
 
-	/* Names of Go's functions have slashes. */
+	/* Names of Go's functions have slashes, so a filter must also end with a slash. */
 	return filter && text[length - 1] == '/' ? (size_t)(filter - text) : length;
 }
 
@@ -342,7 +342,7 @@ static bool parse_probe(const char *name, struct event *event, GError **error)
 	event->every_one = true;
 	if (!name[length])
 		return true;
-	/* the text is "/filter/", or at least its first slash */
+	/* the rest is "/filter/", or only "/" */
 	g_strlcpy(event->filter, name + length + 1, sizeof(event->filter));
 	if (event->filter[0])
 		event->filter[strlen(event->filter) - 1] = '\0';

@@ -40,8 +40,8 @@ struct event_dirs {
 	int pmus_error, tracepoints_error;
 };
 
-/* Must be called once, while mounting is still possible. If tracefs is not mounted, opens one
- * without a mount point, if permitted. */
+/* Must be called once, while mounting is still possible. If tracefs is not mounted, mounts it
+ * without a path, if permitted. */
 void event_dirs_prepare(void);
 void event_dirs_open(struct event_dirs *ret_dirs);
 void event_dirs_done(struct event_dirs *dirs);

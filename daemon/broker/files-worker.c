@@ -49,7 +49,8 @@ static gboolean on_input(gint fd, GIOCondition condition, gpointer data)
 {
 	struct files_worker *worker = data;
 
-	/* May free the worker. At the socket's end, files_worker_receive() removes the watch. */
+	/* The listener may free the worker. At the socket's end, files_worker_receive() removes the
+	 * watch. */
 	worker->listener->input(worker, worker->data);
 	return G_SOURCE_CONTINUE;
 }
@@ -192,8 +193,8 @@ bool files_worker_receive(struct files_worker *worker, struct files_answer *ret_
 
 	if (!worker->input_watch)
 		return false;
-	/* ECONNRESET is reported once if the process ended without reading all requests. Its own
-	 * answers follow. */
+	/* ECONNRESET is reported once if the process ended without reading all requests. Its
+	 * answers can be received afterwards. */
 	do {
 		n = datagram_receive(worker->socket, &answer, sizeof(answer), MSG_DONTWAIT, &fd);
 	} while (n < 0 && errno == ECONNRESET);

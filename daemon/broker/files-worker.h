@@ -29,8 +29,8 @@ void files_worker_give_up(struct files_worker *worker, uid_t uid);
 /* Sends a request, or returns false if there is no room. `is_first`: the stall time starts now. */
 bool files_worker_send(struct files_worker *worker, const struct files_request *message,
 		       const char *path, int fd, bool is_first);
-/* Receives an answer and checks only its form. Returns false if there is none now, or if none will
- * come. */
+/* Receives an answer and checks only its form. Returns false if no answer is waiting, or if no more
+ * will come. */
 bool files_worker_receive(struct files_worker *worker, struct files_answer *ret_answer,
 			  int *ret_fd);
 /* Kills a process that has sent an invalid answer. */
@@ -40,13 +40,13 @@ void files_worker_reject(struct files_worker *worker);
 bool files_worker_has_begun(const struct files_worker *worker);
 /* Returns whether `serial` was the current request when the process last reported its status. */
 bool files_worker_is_at(const struct files_worker *worker, uint32_t serial);
-/* Makes the process end after its current request. Returns false if `serial` is no longer the
- * current request. */
+/* Makes the process end after its current request. If `serial` is no longer the current request,
+ * returns false, and the process continues. */
 bool files_worker_stop_behind(struct files_worker *worker, uint32_t serial);
 /* Returns the process whose files are being read. */
 pid_t files_worker_target(const struct files_worker *worker);
 /* Returns the number of complete bytes of the current snapshot. */
 uint64_t files_worker_bytes(const struct files_worker *worker);
-/* Returns whether the process has made no progress for patience_us, and is neither starting nor
+/* Returns whether the process has made no progress for patience_us; for 10 s if it is starting or
  * starved of CPU time. */
 bool files_worker_is_stuck(struct files_worker *worker, int64_t patience_us);

@@ -7,8 +7,8 @@
  * with its request, and a new process gets the others. After PATIENCE_US it is killed, and its
  * request is retried without the likely cause: an image by its path only, on filesystems without a
  * server (careful); a snapshot without files that depend on the target's memory (bare), and the
- * next time without the target. Files of a target that was stuck once, or that stall-quota.c
- * blocks, are read only in the careful or bare way for the rest of the session.
+ * next time without the target. If a process was stuck on a target once, or if stall-quota.c blocks
+ * the target, its files are read only in the careful or bare way for the rest of the session.
  * Invariants: (1) whatever the process does, every request is answered once, and profd never waits
  *                 for it  [test_hostile_files: test_file_that_hangs, test-broker-files: dies]
  *             (2) an answer has no target twice or in part: a snapshot continues after its last
@@ -232,8 +232,9 @@ static bool was_stuck(const struct files *files, pid_t pid)
 	return g_hash_table_contains(files->stuck, GINT_TO_POINTER(pid));
 }
 
-/* Retries a request without the part that probably failed. If that fails, too, the request for an
- * image or for one process fails, and a snapshot of the system skips the process. */
+/* Retries a request without the part that probably failed. If the retry fails, too, a request for
+ * an image fails, a snapshot of one process is passed on with what was read, and a snapshot of the
+ * system skips the process. */
 static void retry(struct files *files, struct request *request, pid_t pid, uint64_t bytes)
 {
 	struct files_snapshot *snapshot = &request->message.snapshot;
@@ -255,7 +256,8 @@ static void retry(struct files *files, struct request *request, pid_t pid, uint6
 	g_queue_push_head(&files->waiting, request);
 }
 
-/* Handles a process that has exited or was stuck for too long. Its first request is the cause. */
+/* Handles a process that has exited or was stuck for too long. The request that it was working on,
+ * the first one, is the cause. */
 static void recover(struct files *files, struct worker *worker, bool stuck)
 {
 	struct files_worker *process = worker->process;
@@ -341,8 +343,8 @@ static gboolean on_tick(gpointer data)
 
 /* ---- Requests -------------------------------------------------------------------------------- */
 
-/* Returns whether a worker waits for this target, or too many workers wait for targets of its
- * user. */
+/* Returns whether a worker that was set aside waits for this target, or too many of them wait for
+ * targets of this user. */
 static bool is_set_aside(const struct files *files, pid_t pid, uid_t uid)
 {
 	unsigned n = 0;

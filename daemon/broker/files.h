@@ -10,7 +10,8 @@
 struct files;
 
 struct files_listener {
-	/* The answer. The listener owns fd. On failure fd is -1, and `error` has the reason. */
+	/* The answers. The listener owns fd. On failure, fd is -1, and `error` or answer->error has
+	 * the reason. */
 	void (*snapshot)(const struct files_snapshot *request, uint32_t tag, int fd,
 			 const GError *error, void *data);
 	void (*image)(const struct files_answer *answer, int fd, void *data);
@@ -26,12 +27,12 @@ void files_free(struct files *files);
 #define FILES_READ_FIRST 0x01 /* read only the targets, if the config names any */
 #define FILES_READ_NO_MAPS 0x02
 
-/* The listener answers each request once, perhaps before these functions return, with the request's
- * `tag`. pid 0: all processes. `what`: FILES_READ_*. */
+/* The listener is called once for each request, perhaps before these functions return; for
+ * snapshots with the request's `tag`. pid 0: all processes. `what`: FILES_READ_*. */
 void files_read_processes(struct files *files, pid_t pid, unsigned what, uint32_t tag);
 /* Reads the usage (FILES_USAGE_*) of at most ENGINE_MAX_USAGE_PIDS processes, which must be sorted
- * by absolute value; or the stacks of as many threads. Negative pid: omit what takes long. Answered
- * like the other requests. */
+ * by absolute value; or the stacks of as many threads. Negative pid: omit the data that takes long
+ * to read. */
 void files_read_usage(struct files *files, unsigned usage, const int32_t *pids, unsigned n,
 		      uint32_t tag);
 void files_open_image(struct files *files, const struct files_image *image, const char *path);

@@ -13,11 +13,11 @@ struct images *images_new(void);
 void images_free(struct images *images);
 
 /* Takes ownership of the descriptor, and keeps it until images_free(). Returns 0 or an errno:
- * EMFILE if there are too many. */
+ * EEXIST if the image has a file, EMFILE if there are too many files or bytes of copies. */
 int images_add(struct images *images, const struct files_answer *answer, int fd);
 /* Returns the maximum size of the next copy of a file. */
 uint64_t images_copy_bytes(const struct images *images);
-/* Opens a descriptor for a client, with a file position of its own. Fails with
+/* Opens a descriptor for a client, if possible with its own file position. Fails with
  * BROKER_ERROR_NO_SUCH_IMAGE or BROKER_ERROR_NOT_AUTHORIZED. */
 bool images_get(const struct images *images, uint64_t id, int *ret_fd, GError **error);
 /* Returns whether the kernel reports build-ids of mappings (Linux 6.11). */

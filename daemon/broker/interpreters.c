@@ -2,7 +2,7 @@
 /*
  * Interpreters - makes BPF programs read interpreters' frames at samples and before sleeps
  *
- * Invariants: (1) the programs read at offsets of profd's table only
+ * Invariants: (1) the programs read only at offsets from profd's own tables
  *             (2) the program for samples is attached only to events of the session, and ends with
  *                 them; the program for sleeps runs for all threads, and reads only processes that
  *                 were added
@@ -52,8 +52,8 @@ struct interpreters {
 
 static const char *const family_names[] = INTERP_FAMILY_NAMES;
 
-/* libbpf's own messages name details that its error codes do not; the code says enough for a
- * user. */
+/* Suppresses libbpf's messages: they have more details than its error codes, but a code is enough
+ * for a user. */
 static int print_nothing(enum libbpf_print_level level, const char *format, va_list arguments)
 {
 	(void)level;
@@ -215,7 +215,7 @@ static struct interpreters_bpf *open_programs(int *types)
 	return interpreters_bpf__open();
 }
 
-/* Loads the programs of some families. The first call also loads the shared programs; further ones
+/* Loads the programs of some families. The first call also loads the shared programs; later calls
  * use its maps. Returns NULL, with errno, on failure. */
 static struct interpreters_bpf *load(struct interpreters *interpreters, unsigned families)
 {

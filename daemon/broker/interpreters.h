@@ -11,8 +11,8 @@
  * nothing. Sessions with per-task events load the programs of all families at once, because threads
  * inherit events with their program.
  *
- * profd's own tables determine what the programs read of a process: others choose only the family
- * and version, and addresses of the interpreter in a process that the session may record.
+ * profd's own tables determine what the programs read of a process: the engine chooses only the
+ * family and version, and addresses of the interpreter in a process that the session may record.
  */
 #pragma once
 
@@ -68,9 +68,9 @@ uint64_t interpreters_start_stack(int32_t pid);
 /* Returns whether the process was added with these values. */
 bool interpreters_has_process(const struct interpreters *interpreters, int32_t pid,
 			      const struct interp_process *process);
-/* Adds or replaces a process, as long as its stack starts at process->start_stack. Fails with
- * NOT_SUPPORTED if the version is not supported, if the kernel refuses the family's programs, or if
- * start_stack is 0. */
+/* Adds or replaces a process, which is read as long as its stack starts at process->start_stack.
+ * Fails with BROKER_ERROR_NOT_SUPPORTED if the version is not supported or the kernel refuses the
+ * family's programs, and with BROKER_ERROR_FAILED if start_stack is 0. */
 bool interpreters_set_process(struct interpreters *interpreters, int32_t pid,
 			      const struct interp_process *process, GError **error);
 /* Returns the sum of the counters over all CPUs. */

@@ -179,7 +179,7 @@ static bool take_members(struct search *search, const struct btf_type *type,
 	return true;
 }
 
-/* Reads the kernel's types. */
+/* Finds members among the kernel's types, and notes the places of some types. */
 static bool read_kernel(struct search *search)
 {
 	const struct structure *structure;

@@ -144,7 +144,7 @@ static int done(struct program *program)
 
 static int run(struct program *program)
 {
-	signal(SIGXFSZ, SIG_IGN); /* so that a write beyond the limit fails instead */
+	signal(SIGXFSZ, SIG_IGN); /* so that a write beyond RLIMIT_FSIZE fails */
 	g_unix_signal_add(SIGTERM, on_terminate, program);
 	g_main_loop_run(program->loop);
 	return done(program);

@@ -290,7 +290,7 @@ static bool parse_option(struct parse *parse, const char *key, GVariant *value, 
 			   "unknown option \"%s\"; valid are %s", key, valid);
 }
 
-/* Checks that the other memory options come with "memory". */
+/* Checks that "memory", the options "memory-…" and "system" fit together. */
 static bool check_memory(const struct options *options, GError **error)
 {
 	if (!options->memory && (options->memory_pid || options->memory_min ||
@@ -338,7 +338,7 @@ bool options_find_events(struct options *options, GError **error)
 	for (unsigned i = 0; ok && i < options->n_events; i++) {
 		char name[EVENT_MAX_NAME];
 
-		if (options->events[i].kind == PROF_SOURCE_PROBE) /* probes.c */
+		if (options->events[i].kind == PROF_SOURCE_PROBE) /* see probes.c */
 			continue;
 		g_strlcpy(name, options->events[i].name, sizeof(name));
 		ok = event_parse(&dirs, name, &options->events[i], error);
@@ -476,7 +476,7 @@ struct possible {
 	GPtrArray *events; /* static names */
 	bool system, kernel, off_cpu;
 	char *no_tracepoints; /* why tracepoints cannot be recorded; NULL: they can */
-	GStrv interpreters;   /* kinds of functions of the interpreters whose frames can be read */
+	GStrv interpreters;   /* INTERP_FAMILY_KINDS of the interpreters that can be read */
 	/* why the frames of other interpreters cannot be read; NULL: all can */
 	char *no_interpreters;
 	gint64 until_us; /* time of the next check, because sysctls may change */
@@ -531,7 +531,7 @@ static const struct possible *find_possible(void)
 	g_clear_pointer(&possible.no_tracepoints, g_free);
 	if (!perf_tracepoints_work(&error))
 		possible.no_tracepoints = g_strdup(error->message);
-	/* Loading takes 0.2 s. What was loaded once is not loaded again. */
+	/* Loading takes 0.2 s, so it is not repeated once it has succeeded. */
 	if (!possible.interpreters || !possible.interpreters[0])
 		find_interpreters(&possible);
 	possible.until_us = g_get_monotonic_time() + POSSIBLE_US;

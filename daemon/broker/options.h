@@ -24,7 +24,7 @@ struct options {
 	uint64_t ring_bytes, max_bytes, max_duration_ns;
 	uint64_t max_rate; /* samples per second; 0: the service's limit */
 	int lifetime_fd;   /* -1: none */
-	int switch_fd;     /* passed on to the engine at the end; -1: none */
+	int switch_fd;     /* passed on to the engine; -1: none */
 	GStrv command;     /* NULL: none */
 	bool interpreters; /* read the frames of interpreters, where that is possible */
 	bool off_cpu;
@@ -38,7 +38,7 @@ struct options {
 	uint64_t memory_sample, memory_min;
 	uint32_t counters;       /* set of counter groups */
 	char *counters_missing;  /* groups that cannot be read here; NULL: none */
-	struct targets *targets; /* holds `pids`, if their owner must be checked; else NULL */
+	struct targets *targets; /* pidfds of `pids` if their owner must be checked; else NULL */
 	GVariant *given;         /* a{sv}, for the property Options */
 	/* text about what was requested, but is not recorded; NULL: nothing */
 	char *reduced;

@@ -12,13 +12,13 @@
  * the list of threads is read until it has no new ones, and every thread on it gets events. A
  * thread may then have some events twice, inherited and its own. The rank decides which events are
  * used: those that were opened last are complete, and those of a lower rank are ignored
- * (engine/tasks.h: thread_accepts). A process that a target forks meanwhile is not recorded,
+ * (engine/model/tasks.h: thread_accepts). A process that a target forks meanwhile is not recorded,
  * because it began before the recording.
  *
  * A tid may be reused between listing and opening. For an unprivileged profd, the kernel checks
  * what it may open. If root opens events for a user, the process is checked before and after, and
  * pinned by a pidfd. Opening thousands of threads takes long, and profd has other clients. So all
- * this runs in a thread of its own, which reads only the data that it is given.
+ * this runs in a separate thread, which reads only the data that it is given.
  * Invariants: (1) a process that has ended, or is not entirely the user's if that is required,
  *                 keeps no event  [test_tasks: test_own_only_refuses]
  *             (2) no event is enabled here
@@ -63,7 +63,7 @@ struct perf_tasks {
 	void *data;
 };
 
-/* Returns the events of a thread on each CPU: the side band, the sources, and sleeps. */
+/* Returns the number of events of a thread on a CPU: the side band, the sources, and sleeps. */
 static unsigned events_a_cpu(const struct perf_plan *plan)
 {
 	return 1 + plan->n_events + (plan->sleep_id != 0);
@@ -149,8 +149,8 @@ static bool fail_task(const struct perf_tasks *opening, const struct event *even
 	return perf_fail_open(event, cpu, failed, error);
 }
 
-/* Attaches the program that reads interpreters' frames to an event. If that fails, stops using the
- * program at all events; it does nothing until it is given a process. */
+/* Attaches the program that reads interpreters' frames to an event. If that fails, the program is
+ * not used at any event. The program does nothing until it is given a process. */
 static void attach(struct perf_tasks *opening, const struct event *event, int fd)
 {
 	if (!opening->interpreters ||
@@ -291,7 +291,7 @@ static bool open_all(struct perf_tasks *opening, GError **error)
 				   "process %d ended before it could be recorded",
 				   g_array_index(pids, int32_t, 0));
 	g_array_set_size(pids, left);
-	/* Check this last, so that no pid was reused before it was used. */
+	/* Check the targets last: if they still run, no pid was reused meanwhile. */
 	return !opening->targets ||
 	       targets_check(opening->targets,
 			     opening->access->own_only ? opening->access->uid : TARGETS_ANY_USER,

@@ -5,8 +5,8 @@
  * Each CPU has a side-band event (mappings, names, forks, switches …) with its own ring, so that
  * samples cannot displace its records, and the sampling events, which share a second ring. All are
  * CPU-wide: the engine keeps what belongs to the targets. With per-task events (perf-tasks.c), only
- * two dummy events are opened here, which monitor this process, deliver nothing and own the rings.
- * They live as long as this process, whatever the targets do.
+ * dummy events are opened here, one for each ring, which monitor this process, deliver nothing and
+ * own the rings. They live as long as this process, whatever the targets do.
  * Making the sample rings takes longest, because their pages are cleared. So the side band is
  * opened first. As root, without per-task events, the side band's ring stays mapped, and the side
  * band is enabled at once, so that /proc can be read meanwhile.
@@ -193,7 +193,8 @@ struct perf_event_attr perf_source_attr(const struct perf_plan *plan, const stru
 	attr.inherit = plan->by_task;
 	attr.inherit_thread = plan->by_task && !plan->children;
 	attr.watermark = 1;
-	/* A lost copy costs less than a lost sample: its wait shares another stack. */
+	/* The ring of copies may fill more, because a lost copy costs less than a lost sample: the
+	 * wait gets the stack of another. */
 	attr.wakeup_watermark = event->off_cpu && plan->copy_pages
 					? plan->copy_pages * (uint32_t)sysconf(_SC_PAGESIZE) / 2
 					: plan->sample_pages * (uint32_t)sysconf(_SC_PAGESIZE) / 4;
@@ -281,7 +282,8 @@ static bool map_ring(struct perf_cpu *cpu, unsigned event, enum perf_ring which,
 	return true;
 }
 
-/* Returns a dummy event for a ring. It monitors this process, which needs no privilege. */
+/* Returns the attributes of a dummy event for a ring. The event monitors this process, which needs
+ * no privilege. */
 static struct perf_event_attr ring_attr(uint32_t pages)
 {
 	return (struct perf_event_attr){
@@ -433,9 +435,10 @@ void perf_cpu_unmap(struct perf_cpu *cpu)
 
 /* Unmaps the rings, unless they must stay mapped until the engine has mapped them. The first
  * mapping of a ring is charged to its user's mlock budget. Root's engine runs under another uid,
- * which has no budget, so root's mapping stays. Otherwise both have the same user, and Linux (6.18)
- * charges a second mapping without ever refunding it, so there must be only one. But sources that
- * share a ring lose it when nothing maps it, so with several sources the mapping stays, too. */
+ * which has no budget, so root's mapping stays. Otherwise profd and the engine have the same user,
+ * and Linux (6.18) charges a second mapping without ever refunding it, so there must be only one.
+ * But sources that share a ring lose it when nothing maps it, so with several sources the mapping
+ * stays, too. */
 static void release_probe(const struct perf_plan *plan, struct perf_cpu *cpu)
 {
 	if (geteuid() != 0 && (plan->by_task || cpu->n_fds <= 2))
@@ -488,7 +491,7 @@ static uint32_t ring_pages(uint64_t bytes)
  * rarer, or far more frequent. */
 static uint64_t sample_rate(const struct perf_plan *plan)
 {
-	/* Stacks of sleeping threads and of wakers have a ring of their own. */
+	/* Stacks of sleeping threads and of wakers have a separate ring. */
 	unsigned n = MAX_OF(plan->n_events - (plan->sleep_id != 0) - (plan->waking_id != 0), 1u);
 
 	return MAX_OF((uint64_t)plan->frequency, UINT64_C(1000)) * n;
@@ -668,8 +671,8 @@ bool perf_open_all(struct perf_plan *plan, GArray **ret_cpus, GError **error)
 
 		perf_rights(&system, &plan->kernel);
 	}
-	/* Fields may be addresses of the kernel. If only profd's own rights exclude the kernel, the
-	 * kernel decides about the fields as well. */
+	/* Fields may be addresses of the kernel. If the client may see the kernel, but profd may
+	 * not record it, has_fields() asks the kernel whether it permits the fields. */
 	plan->fields = wants_kernel && has_fields(plan);
 	for (choose_sizes(plan, numbers->len);;) {
 		g_autoptr(GError) failure = NULL;

@@ -16,8 +16,8 @@ struct perf_plan {
 	bool kernel;
 	bool build_ids; /* request build-ids instead of device and inode */
 	enum engine_call_graph call_graph;
-	/* Set by perf_open_all(): samples contain the fields of tracepoints. False if there are
-	 * none, if they may not be recorded, or without `kernel`. */
+	/* Set by perf_open_all(): samples contain the fields of tracepoints. False if no event is a
+	 * tracepoint, if fields may not be recorded, or without `kernel`. */
 	bool fields;
 	/* id of tracepoint sched_wakeup; 0: not available, so wake-ups are not recorded */
 	uint64_t wakeup_id;
@@ -37,17 +37,17 @@ struct perf_plan {
 	 * It is separate because copies come in bursts, also from processes that are not recorded,
 	 * and must not cost samples. */
 	uint32_t copy_pages;
-	/* When perf_open_all() enabled the side bands of all CPUs; 0: it did not. When it does, it
-	 * calls `begun`; and again if it must open everything with smaller rings, because the
-	 * records in the first rings are then lost. */
+	/* Time at which perf_open_all() enabled the side bands of all CPUs; 0: it did not enable
+	 * them. It calls `begun` whenever it enables them. If it must open everything again with
+	 * smaller rings, that is a second time, because the records in the first rings are lost. */
 	uint64_t begin_ns;
 	void (*begun)(void *data);
 	void *data;
 };
 
 /* The events of one CPU. Descriptors exist until perf_cpu_close_fds(), mappings until
- * perf_cpu_unmap(). With per-task events, there are events that deliver nothing, one for each ring,
- * and the per-task events write into these rings. */
+ * perf_cpu_unmap(). With per-task events, the CPU has only events that deliver nothing, one for
+ * each ring, and the per-task events write into these rings. */
 struct perf_cpu {
 	unsigned cpu;
 	int fds[4 +
@@ -62,7 +62,7 @@ struct perf_cpu {
 
 /* Reads the kernel's list of online CPUs, as ascending unsigned numbers. */
 bool perf_online_cpus(GArray **ret_cpus, GError **error);
-/* kernel.perf_event_max_sample_rate */
+/* Returns kernel.perf_event_max_sample_rate. */
 uint32_t perf_max_frequency(void);
 /* Returns cycles if it can actually be opened, else cpu-clock. */
 bool perf_default_event(struct event *ret_event, GError **error);

@@ -5,7 +5,7 @@
  * A separate profd-files process opens the file, finds the function or static probe, and refuses
  * unsafe places (daemon/files/probe.c). If this process is stuck or crashes, the session is
  * refused. The kernel reports whether it can replace the instruction only when a recorded process
- * maps the file. So profd maps the code once, never executed, with a probe on itself.
+ * maps the file. So profd maps the code once, without executing it, and opens the probe for itself.
  *
  * The events are CPU-wide, and the engine ignores hits in other processes, which the probe slows
  * down too. Per-task events would not slow them down, but threads cannot inherit a probe: to open
@@ -16,7 +16,7 @@
  * Invariants: (1) the probe is placed in the file that was examined, through its descriptor
  *             (2) a place that the kernel refuses is refused here, not silently omitted
  *                 [test_probes: test_refused_instruction]
- *             (3) a description of an argument that the other process sends is checked
+ *             (3) descriptions of arguments that profd-files sends are checked
  * Main thread only.
  */
 #include "config.h"
@@ -71,7 +71,7 @@ static bool kernel_optimizes_nops(void)
 	return major > 6 || (major == 6 && minor >= 18);
 }
 
-#define ENOTSUPP 524 /* the kernel's, which has no name in <errno.h> */
+#define ENOTSUPP 524 /* an errno of the kernel without a name in <errno.h> */
 
 /* Opens the probe for this process, with the code mapped, so that the kernel examines it. */
 static bool kernel_accepts(const struct event *event, GError **error)
@@ -125,7 +125,7 @@ GArray *probes_fields(const struct event *events, unsigned n_events, unsigned fi
 			if (k == fields->len)
 				g_array_set_size(fields, k + 1);
 			field = &g_array_index(fields, struct message_field, k);
-			/* Until all places are added, `element` is the size. */
+			/* Until all places are added, `element` is the largest size so far. */
 			field->element = MAX_OF(field->element, argument->bytes);
 			field->is_signed |= argument->is_signed;
 			if (argument->is_float)

@@ -8,8 +8,8 @@
  * session may have the data.
  * Invariants: (1) at most MAX_TASKS requests are open; the engine's further messages wait in its
  *                 socket
- *             (2) an engine gets a file only if it unwinds or must classify programs
- * The first snapshot may be read before the engine exists; it is kept until the engine requests it.
+ *             (2) an engine gets files only if it unwinds stacks or records allocations
+ * The first snapshot may be read before the engine requests it, and is kept until then.
  */
 #include "config.h"
 
@@ -40,7 +40,7 @@ struct requests {
 	bool scanned; /* the engine has requested its first snapshot */
 	/* The snapshot that is read ahead. If the rings had to be made again, several snapshots are
 	 * read; only the last one is used. */
-	bool ahead;            /* the snapshot was not sent to the engine yet */
+	bool ahead;            /* such a snapshot was not sent to the engine yet */
 	uint32_t ahead_tag;    /* tag of the last snapshot that is read ahead */
 	int ahead_fd;          /* descriptor of that snapshot; -1: not read yet */
 	uint32_t ahead_serial; /* serial of the engine's request; 0: not requested yet */
@@ -101,8 +101,8 @@ static void on_image(const struct files_answer *answer, int fd, void *data)
 
 	end_task(requests);
 	image.error = answer->error;
-	/* A file that is sent is open twice until the engine receives it, so an engine that does
-	 * not read gets none. */
+	/* Until the engine receives a file, profd has two descriptors of it. So an engine that does
+	 * not read gets no file. */
 	if (!image.error && requests->options.gives_files && engine_is_behind(requests->engine)) {
 		image.error = EAGAIN;
 		close(fd);

@@ -35,10 +35,11 @@ void requests_read_ahead(struct requests *requests);
  * engine requests it. */
 void requests_drop_ahead(struct requests *requests);
 
-/* Handle the bodies of MESSAGE_SNAPSHOT_REQUEST and MESSAGE_IMAGE_REQUEST. Each is answered by a
- * message, in any order. */
+/* Handles the body of MESSAGE_SNAPSHOT_REQUEST. A message answers it, perhaps after other
+ * answers. */
 void requests_receive_snapshot(struct requests *requests, const void *body);
 /* Handles the body of MESSAGE_USAGE_REQUEST. Without an answer, only that measurement is
  * missing. */
 void requests_receive_usage_request(struct requests *requests, const void *body, size_t bytes);
+/* Handles the body of MESSAGE_IMAGE_REQUEST. A message answers it, perhaps after other answers. */
 void requests_receive_image(struct requests *requests, const void *body, size_t bytes);

@@ -8,7 +8,7 @@
  * A call that is not on the list fails with EPERM; calls that indicate an attack end the process.
  * Files cannot be opened for writing, created, renamed or removed: a capture arrives as a
  * descriptor and is passed on to the engine. The flags of openat2() are in memory, where a filter
- * cannot check them, so it fails as on a kernel without it.
+ * cannot check them, so openat2() fails as on a kernel without it.
  * Invariants: (1) no capability except `kept` is in any set, and CAP_SYS_ADMIN only for probes
  *                 [test-broker-sandbox: capabilities]
  *             (2) open() and openat() are for reading only  [test-broker-sandbox: calls]
@@ -92,7 +92,7 @@ bool sandbox_drop_capabilities(GError **error)
 
 	if (syscall(SYS_capget, &header, sets) != 0)
 		return fail(error, "Reading the capabilities", errno);
-	/* Fails without CAP_SETPCAP; then PR_SET_NO_NEW_PRIVS suffices. */
+	/* PR_CAPBSET_DROP fails without CAP_SETPCAP; then PR_SET_NO_NEW_PRIVS suffices. */
 	for (int i = 0; prctl(PR_CAPBSET_READ, i, 0, 0, 0) >= 0; i++)
 		if (!is_kept(i))
 			(void)prctl(PR_CAPBSET_DROP, i, 0, 0, 0);
@@ -157,7 +157,6 @@ static const int allowed_calls[] = {
 	SCMP_SYS(getdents64),
 	SCMP_SYS(getcwd),
 	SCMP_SYS(chdir),
-	/* memory */
 	/* existing sockets */
 	SCMP_SYS(accept4),
 	SCMP_SYS(connect),

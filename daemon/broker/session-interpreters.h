@@ -3,7 +3,7 @@
  * Session-interpreters - reads the functions of interpreted programs during a session
  *
  * Loads the programs of a family (interpreters.h) when the engine says that a process needs them,
- * gives them the processes that it may read, and tells the engine what they cannot read.
+ * gives them the processes that it may read, and reports to the engine what they cannot read.
  */
 #pragma once
 
@@ -45,7 +45,7 @@ void session_interpreters_start(struct session_interpreters *reading);
 /* Attaches the loaded programs to a CPU that came online. */
 bool session_interpreters_add_cpu(struct session_interpreters *reading, const struct perf_cpu *cpu,
 				  GError **error);
-/* Obeys a MESSAGE_INTERPRETED of the engine. */
+/* Handles a MESSAGE_INTERPRETED of the engine. */
 void session_interpreters_receive(struct session_interpreters *reading,
 				  const struct message_interpreted *request);
 /* Attaches nothing from now on, and stops reading before sleeps. */

@@ -166,7 +166,7 @@ static void on_state_changed(struct session *session, void *data)
 	g_variant_dict_init(&changed, NULL);
 	g_variant_dict_insert(&changed, "State", "s", session_state_name(session));
 	g_variant_dict_insert(&changed, "StartTime", "t", (guint64)session_start_ns(session));
-	/* Start adds "reduced". */
+	/* Start may have added "reduced" to the options. */
 	g_variant_dict_insert_value(&changed, "Options", session_options(session)->given);
 	emit(object, PROPERTIES_INTERFACE, "PropertiesChanged",
 	     g_variant_new("(s@a{sv}as)", SESSION_INTERFACE, g_variant_dict_end(&changed), NULL));

@@ -623,7 +623,7 @@ static void warn_no_wakers(struct session *session)
 }
 
 /* Opens CPU-wide events, if profd may open them and the client may see all processes. Otherwise, or
- * if a switch must be fast, opens rings for per-task events. */
+ * if there is a switch and few per-task events suffice, opens rings for per-task events. */
 static bool open_events(struct session *session, GError **error)
 {
 	struct options *options = session->options;
@@ -768,7 +768,7 @@ static bool open_tasks(struct session *session, GError **error)
 }
 
 /* Loads the programs that read the command's functions before the command begins, because loading
- * takes longer than many commands. */
+ * takes longer than many commands run. */
 static void expect_command(struct session *session)
 {
 	const char *command = session->options->command ? session->options->command[0] : NULL;
@@ -791,7 +791,7 @@ static bool hand_over(struct session *session, GError **error)
 	if (session->plan.by_task)
 		return open_tasks(session, error);
 	expect_command(session);
-	/* Check the targets last, so that no pid was reused before it was used. */
+	/* Check the targets last: if they still run, no pid was reused meanwhile. */
 	return (!session->options->targets ||
 		targets_check(session->options->targets, TARGETS_ANY_USER, error)) &&
 	       send_all(session, error);
@@ -865,7 +865,7 @@ static void warn_of_memory(struct session *session)
 	session->listener->warning(session, "engine-died", text, session->data);
 }
 
-/* Reports an engine that ended without a message. */
+/* Warns of an engine that ended without MESSAGE_FINISHED. */
 static void warn_of_death(struct session *session, int wait_status)
 {
 	g_autofree char *text = NULL;
@@ -991,7 +991,7 @@ bool session_start(struct session *session, GError **error)
 	if (session->options->lifetime_fd >= 0 && !session->lifetime_watch)
 		return broker_fail(error, BROKER_ERROR_INVALID_STATE,
 				   "cannot start a session whose \"lifetime\" has hung up");
-	/* Both processes start while the events are being opened. */
+	/* profd-engine and profd-files start while the events are being opened. */
 	session->engine = engine_new(&listener, session, session->options->max_bytes, error);
 	ok = session->engine && hand_over(session, error);
 	if (!ok) {
@@ -1017,7 +1017,7 @@ bool session_stop(struct session *session, enum engine_reason reason, GError **e
 		perf_tasks_cancel(session->opening);
 		return true;
 	}
-	/* A short command may already have recorded into a ring. */
+	/* Read requests that a short command has sent: it may have recorded already. */
 	if (session->sysprof)
 		sysprof_receive_rest(session->sysprof);
 	session_notify_refused(session);

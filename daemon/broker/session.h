@@ -43,20 +43,21 @@ void session_free(struct session *session);
 bool session_start(struct session *session, GError **error);
 bool session_stop(struct session *session, enum engine_reason reason, GError **error);
 /* The listener's obeyed() reports *ret_serial when the engine has obeyed, unless the session ends
- * before. */
+ * first. */
 bool session_pause(struct session *session, bool pause, uint64_t *ret_serial, GError **error);
 bool session_open_image(struct session *session, uint64_t id, int *ret_fd, GError **error);
 
 /* The secret with which a process finds its session. */
 const uint8_t *session_token(const struct session *session);
-/* Returns the socket for a command's SYSPROF_CONTROL_FD. Borrowed, valid until the session ends. */
+/* *ret_socket: the socket for a command's SYSPROF_CONTROL_FD; borrowed, valid until the session
+ * ends. */
 bool session_open_sysprof(struct session *session, int *ret_socket, GError **error);
 /* Returns how well the session fits a process that names no session; 0: not at all. */
 unsigned session_fits(const struct session *session, const struct control_peer *peer);
 /* Passes a peer to the engine, which decides. CONTROL_OK: the engine will answer. */
 enum control_status session_receive_peer(struct session *session, const struct control_peer *peer);
-/* Counts a peer that was refused for lack of room and has been answered. If the process is a
- * target, this is a loss. */
+/* Reports a peer that was refused for lack of room to the engine, which counts it if the process is
+ * a target. */
 void session_count_refused(struct session *session, const struct control_peer *peer);
 
 enum session_state session_state(const struct session *session);

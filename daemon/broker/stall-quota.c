@@ -5,10 +5,9 @@
  * SIGKILL does not end a process that waits for FUSE in the kernel; it exits when the file's server
  * answers or dies. So nothing waits for it. Each hang costs a process that may stay, and delays its
  * session, so each user has an allowance. Once it is used up, profd waits for no process of this
- * user until the stuck ones are gone and half a minute has passed. Root's processes are
- * independent of each other, so each has its own, smaller allowance. Processes that have exited are
- * charged to one user, nobody.
- * All sessions share the records. Main thread only.
+ * user until the stuck ones are gone and half a minute has passed. Root's processes are independent
+ * of each other, so each has its own, smaller allowance. Hangs because of processes that have
+ * exited are charged to one user, nobody. All sessions share the records. Main thread only.
  * Invariants: (1) no user is blocked forever  [test-stall-quota: pause]
  *             (2) no user blocks another user, and no process of root's blocks another one
  *                 [test-stall-quota: users, root]

@@ -176,8 +176,8 @@ static bool receive_request(struct sysprof *sysprof)
 		 * pid. */
 		if (sender.pidfd < 0 && sender.credentials.pid > 0)
 			sender.pidfd = target_open(sender.credentials.pid);
-		/* Without a descriptor the thread continues without a ring. If sending fails, it is
-		 * not waiting for this answer. */
+		/* Without a descriptor, the thread continues without a ring. If sending fails, the
+		 * thread is not waiting for this answer. */
 		if (!receive_sender(sysprof, &sender))
 			(void)!send(sysprof->socket, "", 1, MSG_DONTWAIT | MSG_NOSIGNAL);
 	}

@@ -4,9 +4,9 @@
  *
  * The interrupted thread does not run meanwhile, and no other thread changes its frames, also in
  * builds without the interpreter's lock. But the thread may be interrupted between two instructions
- * that link a frame. Such a list never looks whole, and is flagged: the caller of
- * each activation's entry frame must be the current frame of the next activation, and each code
- * object must have the type of code objects. Reads are bounded, and a process can harm only its own
+ * that link a frame. Such an incomplete list is detected and flagged: the caller of each
+ * activation's entry frame must be the current frame of the next activation, and each code object
+ * must have the type of code objects. Reads are bounded, and a process can harm only its own
  * samples.
  */
 #include "daemon/broker/bpf/interp.bpf.h"
@@ -40,7 +40,7 @@ static __always_inline __u32 read_text(const struct interp_cpython *layout, __u6
 		return 0;
 	state = cpython_text_state((__u32)head[3]);
 	*ret_width = state & 7;
-	/* The characters of a subclass's text are elsewhere. */
+	/* The characters of an object of a subclass of str are elsewhere. */
 	if (!(state >> 3 & 1))
 		return 0;
 	if (head[1] > 1u << 24)
@@ -97,9 +97,9 @@ static __noinline int describe(struct cpython_walk *walk, __u64 object, __u32 id
 				     bytes);
 }
 
-/* Changes the position in a thread's copy of the bytecode to that in the code object, which has
- * `size` instructions. A thread may be interrupted between the changes of a frame's copy and of its
- * position. */
+/* Converts the frame's position from the thread's copy of the bytecode to the code object, which
+ * has `size` instructions. A position outside is torn: the thread was interrupted between changing
+ * the frame's copy and its position. */
 static __always_inline void leave_copy(struct cpython_walk *walk, struct interp_frame *frame,
 				       __u32 size)
 {
@@ -154,8 +154,8 @@ static __always_inline void identify(struct cpython_walk *walk, struct interp_fr
 			   describe(walk, frame->code, frame->id, first_line));
 }
 
-/* 3.11: the frame is the outermost of its activation. Its caller must be the current frame of the
- * activation before. */
+/* Ends an activation of Python 3.11 after its outermost frame, whose caller must be the current
+ * frame of the previous activation. */
 static __always_inline void end_entry(struct cpython_walk *walk)
 {
 	const struct interp_cpython *layout = walk->layout;

@@ -38,7 +38,7 @@ struct {
 	__uint(value_size, sizeof(__u32));
 } sample_walkers SEC(".maps"), sleep_walkers SEC(".maps");
 
-/* Returns the set in which a code object is if it was described. */
+/* Returns the set that contains a code object if it was described. */
 static __always_inline struct described_set *find_set(__u64 code, __u32 memory, __u32 id)
 {
 	const __u64 mixed = (code ^ (__u64)memory << 32 ^ id) * 0x9e3779b97f4a7c15ull;
@@ -47,8 +47,8 @@ static __always_inline struct described_set *find_set(__u64 code, __u32 memory, 
 	return bpf_map_lookup_elem(&described, &set);
 }
 
-/* These are not static, because the kernel verifies a global function once, but a static one for
- * each state of its callers. */
+/* These two functions are not static, because the kernel verifies a global function once, but a
+ * static one for each state of its callers. */
 __noinline int is_described(__u64 code, __u32 memory, __u32 id)
 {
 	const struct described_set *set = find_set(code, memory, id);
@@ -107,7 +107,7 @@ static __always_inline struct interp_process *find_process(__u32 *memory, __u32 
 	return other;
 }
 
-/* Prepares the walk in the current process. Returns the family; INTERP_NONE: it has no
+/* Prepares the walk in the current process. Returns the family; INTERP_NONE: the process has no
  * interpreter. */
 static __always_inline __u32 prepare(struct scratch *scratch)
 {
@@ -162,8 +162,8 @@ static __always_inline bool is_chosen(struct interp_counts *count, __u64 now_ns)
 }
 
 /* A thread may sleep very often, so the time of the walks is limited. Returns 1, because 0 would
- * hide the event from everybody else who traces it. While this runs, the kernel drops the samples
- * of events whose interrupts cannot be masked, hardware events on most machines. */
+ * hide the event from everybody else who traces it. While this program runs, the kernel drops the
+ * samples of events whose interrupts cannot be masked: hardware events on most machines. */
 SEC("tracepoint")
 int interp_sleep(struct sched_switch *ctx)
 {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /*
- * Interp.bpf - what the programs that read interpreters share
+ * Interp.bpf - definitions that the programs that read interpreters share
  *
  * The programs of interp.bpf.c find out whether the current process has an interpreter, and of
  * which family. They call the family's walker, which does not return to them: it reads the frames
@@ -108,9 +108,9 @@ SHARED struct {
 	__uint(value_size, sizeof(__u32));
 } sample_outputs SEC(".maps"), code_outputs SEC(".maps");
 
-/* Code objects that were described. If its set is full, a new key replaces any other one. (An LRU
- * hash takes 20 times as long to make.) If two CPUs write a key at once, it may have the code of
- * one and the id of the other; no code object has such a key. */
+/* Code objects that were described. In a full set, a new key replaces a random one. (An LRU hash
+ * takes 20 times as long to make.) If two CPUs write the same key at once, it may have the code
+ * from one CPU and the id from the other; no code object has such a key. */
 SHARED struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
 	__uint(max_entries, 1 << DESCRIBED_BITS);
@@ -190,7 +190,7 @@ static __always_inline __u64 read_specific(__u64 fsbase, __u32 key)
 #define MUSL_SPECIFIC 0x80
 #define MUSL_KEYS 128
 
-/* The same for musl. */
+/* Like read_specific(), for musl. */
 static __always_inline __u64 read_musl_specific(__u64 fsbase, __u32 key)
 {
 	__u64 values = 0, value = 0;
@@ -274,7 +274,7 @@ static __always_inline struct interp_frame *add_frame(struct walk *walk)
 	return &walk->scratch->sample.frames[masked(walk->n, INTERP_MAX_FRAMES - 1)];
 }
 
-/* Marks the last frame as the outermost of its activation, which is at this address. */
+/* Marks the last frame as the outermost of its activation. `at`: address of the activation. */
 static __always_inline void end_run(struct walk *walk, __u64 at)
 {
 	struct interp_frame *last;

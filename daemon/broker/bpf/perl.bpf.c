@@ -3,16 +3,16 @@
  * Perl.bpf - reads the frames of a Perl program at the moment of a sample, or before a sleep
  *
  * An interpreter belongs to one thread, and has a list of stacks: one for the program, and one for
- * each sort, tied variable, destructor, overloaded operator or handler in it. Each has an array of
- * contexts, in which those of subs, evals and formats are linked by their indexes, innermost first.
- * A context has the statement at which it was entered, so that the statement of a frame is in the
- * next inner context. A sub or eval without an operation to return to was called from C, by a new
- * activation of Perl_runops_standard().
+ * each sort, tied variable, destructor, overloaded operator or handler that it executes. Each stack
+ * has an array of contexts, in which those of subs, evals and formats are linked by their indexes,
+ * innermost first. A context has the statement at which it was entered, so the statement of a frame
+ * is in the next inner context. A sub or eval without an operation to return to was called from C,
+ * by a new activation of Perl_runops_standard().
  *
  * The innermost context may be incomplete: the depth of a sub is increased after its context is
  * linked, and decreased before it is unlinked. So if the innermost context contradicts the depth,
- * it is not shown; if another one does, the list is torn. Reads are bounded, and a process can harm
- * only its own samples.
+ * it is not shown; if another context does, the list is torn. Reads are bounded, and a process can
+ * harm only its own samples.
  */
 #include "daemon/broker/bpf/interp.bpf.h"
 
@@ -91,7 +91,8 @@ struct {
 	__type(value, struct interp_perl);
 } perl_layouts SEC(".maps");
 
-/* Where the last frame of the current stack ended a run. */
+/* Whether the last frame of the current stack ended a run: no; yes; yes, but there was no room for
+ * the frame. */
 enum ended { ENDED_NOWHERE, ENDED_IN_FRAMES, ENDED_BEYOND };
 
 struct perl_walk {
@@ -102,9 +103,9 @@ struct perl_walk {
 /* The values that the steps of a walk change. They are in scratch->staged, because the verifier
  * would follow them if they were on the stack. */
 struct perl_list {
-	/* states: the current thread's, and the first one made */
+	/* states of the current thread's interpreter and of the process's first interpreter */
 	__u64 interpreter, first_interpreter;
-	__u64 contexts, previous; /* contexts of the current stack; the stack after it, 0: none */
+	__u64 contexts, previous; /* contexts of the current stack; the next stack, 0: none */
 	__u64 cop;                /* the statement at which the next frame is; 0: unknown */
 	__s32 context, top;       /* index of the next sub's context; of the innermost context */
 	__u32 kind, ended;
@@ -128,7 +129,7 @@ static __always_inline __u64 mixed(__u64 hash, __u64 word)
 	return (hash ^ word >> 3) * 0x9e3779b97f4a7c15ull;
 }
 
-/* Reads a name of the symbol table. Returns its bytes, which are UTF-8 or Latin-1. */
+/* Reads a name of the symbol table, which is UTF-8 or Latin-1. Returns the number of bytes. */
 static __always_inline __u32 read_key(__u64 key, __u8 *to, bool *ret_latin_1, bool *ret_cut)
 {
 	__u32 head[2] = {}, bytes;
@@ -444,7 +445,7 @@ static __always_inline int read_sub(struct perl_walk *walk, __u32 type)
 	__u64 head[2] = {};
 	__s32 depth;
 
-	/* The sub is being freed on its return; destructors are called meanwhile. */
+	/* If there is no sub, it is being freed on its return, which calls destructors. */
 	if (!cv)
 		return word_at(scratch->frame, CONTEXT_RETURN, 0x78) ? 0 : -1;
 	if (read_user(head, sizeof(head), cv) || read_user(scratch->object, CV_BYTES, head[0]))
@@ -599,8 +600,8 @@ static long step(__u32 index, struct perl_walk *walk)
 	return 0;
 }
 
-/* Returns the address of a variable; the program may have a library's variable in its own
- * memory. */
+/* Returns the address of a variable. If the process has `of_address`, the variable's address is
+ * read there, because a program may have its own copy of a library's variable. */
 static __always_inline __u64 find_variable(const struct interp_process *process, __u32 address,
 					   __u32 of_address)
 {

@@ -3,8 +3,8 @@
  * Php.bpf - reads the frames of a PHP program at the moment of a sample, or before a sleep
  *
  * Without thread safety, PHP has one list of frames, which only the thread that executes PHP
- * changes; the process's other threads have no frames. With thread safety, each thread has a list
- * of its own. A frame is linked when it is complete. A frame of a function of PHP with the flag TOP
+ * changes; the process's other threads have no frames. With thread safety, each thread has its own
+ * list. A frame is linked only when it is complete. A frame of a function of PHP with the flag TOP
  * is the outermost of an activation of execute_ex(). A fiber's list ends with a frame without a
  * name, and continues with the frames of the code that resumed it, which are on another native
  * stack. A fiber that is suspended has no link to these frames, so samples in which a thread leaves
@@ -395,7 +395,8 @@ static __always_inline bool find_stack(struct php_walk *walk, __u64 sp, __u64 fs
 		read_user(stack, sizeof(stack), of_fiber);
 	if (sp - stack[0] < stack[1]) {
 		walk->is_fiber = true;
-		/* A fiber that starts or is resumed has the frames of the code that resumed it. */
+		/* While a fiber starts or resumes, the frames are still those of the code that
+		 * resumed it. */
 		if (bailout && bailout - stack[0] >= stack[1])
 			walk->common.flags |= INTERP_OTHER_STACK;
 		return true;

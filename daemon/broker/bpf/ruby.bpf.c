@@ -69,7 +69,8 @@
 #define SHAPE_IS_VARIABLE 1
 #define MAX_SHAPES 16
 
-/* glibc on x86-64 combines addresses in a jmp_buf with this (sysdep.h, PTR_MANGLE) */
+/* glibc on x86-64 mangles addresses in a jmp_buf with the guard at this offset of a thread's data
+ * (sysdep.h, PTR_MANGLE) */
 #define THREAD_GUARD 0x30
 #define MANGLE_ROTATION 17
 
@@ -125,7 +126,7 @@ static __always_inline __u32 read_string(const struct interp_ruby *layout, __u64
 	return read_user(to, bytes, from) ? 0 : bytes;
 }
 
-/* Returns the String of a path; if the object is a pair of paths, that of the real one. */
+/* Returns the String of a path; if the object is a pair of paths, that of the real path. */
 static __always_inline __u64 find_path(__u64 object)
 {
 	__u64 head[5] = {}, pair[2] = {};
@@ -135,7 +136,7 @@ static __always_inline __u64 find_path(__u64 object)
 		return object;
 	if (read_user(pair, sizeof(pair), head[0] & ARRAY_EMBEDDED ? object + 16 : head[4]))
 		return 0;
-	/* Code that is in no file has no real path, which is nil. */
+	/* For code that is in no file, the real path is nil. */
 	return pair[1] & 7 || pair[1] < 4096 ? pair[0] : pair[1];
 }
 
@@ -387,8 +388,8 @@ static __always_inline void identify(struct ruby_walk *walk, struct interp_frame
 }
 
 /* Reads the three words that end at `ep`: the method, the environment around the block, and flags.
- * Usually the words of callers come right before them on the stack, so copies those, too. A block
- * that outlived its method has its words elsewhere. Returns false on failure. */
+ * Usually the words of callers are right before them on the stack, so those are copied, too. A
+ * block that outlived its method has its words elsewhere. Returns false on failure. */
 static __always_inline bool read_environment(struct ruby_walk *walk, __u64 ep, __u64 *ret_words)
 {
 	struct scratch *scratch = walk->common.scratch;
@@ -500,7 +501,8 @@ static long step(__u32 index, struct ruby_walk *walk)
 	return 0;
 }
 
-/* Checks one tag. Returns 1 to end the loop. */
+/* Reads one tag, and notes its address if it belongs to an activation. Returns 1 to end the
+ * loop. */
 static long step_tag(__u32 index, struct ruby_walk *walk)
 {
 	const struct interp_ruby *layout = walk->layout;

@@ -11,7 +11,7 @@
  *
  * The garbage collector moves objects, so a function is identified by the number of its script and
  * by its own number in the script. Reads are bounded, and a process can harm only its own samples.
- * Reads end with the object: memory after it that was never used cannot be read.
+ * No read goes beyond the end of an object, because memory that was never used cannot be read.
  */
 #include "daemon/broker/bpf/interp.bpf.h"
 
@@ -33,7 +33,8 @@
 
 /* src/objects/scope-info.tq */
 #define SCOPE_KIND 15
-/* number of kinds, right before and after that of functions, whose scopes also have a position */
+/* Scopes of functions have a position. So have those of this many kinds right before and right
+ * after the kind of functions. */
 #define SCOPES_BEFORE_FUNCTION 1
 #define SCOPES_AFTER_FUNCTION 2
 #define SCOPE_HAS_CLASS_VARIABLE (1 << 10)
@@ -48,7 +49,7 @@
 #define MAX_FRAMES_OF_ALL_TYPES 1024
 #define SCRIPT_BYTES 72
 
-/* Lines are counted in parts of a text, of which each sample counts some. */
+/* Lines of a text are counted part by part; a sample counts at most PARTS_OF_SAMPLE parts. */
 #define PART_BYTES 1024
 #define PARTS_OF_CHECKPOINT 16
 #define PARTS_OF_SAMPLE 256
@@ -64,8 +65,8 @@ struct {
 	__type(value, struct interp_v8);
 } v8_layouts SEC(".maps");
 
-/* The number of lines before a part of a script's text. For LAST_PART: the number of the last part
- * for which this is known. */
+/* Key of the number of lines before a part of a script's text. The value for LAST_PART is the
+ * number of the last part for which the lines are known. */
 #define LAST_PART 0xffffffffu
 struct v8_checkpoint {
 	__u64 script;
@@ -296,8 +297,7 @@ __noinline __u32 v8_count_newlines(__u32 wide)
 	return sum * 0x0001000100010001ull >> 48;
 }
 
-/* Counts the lines of a part of the text, which has `bytes` bytes left. Returns 1 to end the
- * loop. */
+/* Counts the lines of the next part of the text. Returns 1 to end the loop. */
 static long count_part(__u32 index, struct line_count *count)
 {
 	__u64 bytes = count->bytes - count->done;
@@ -488,9 +488,9 @@ static __always_inline bool has_type(const struct interp_v8 *layout, __u64 map, 
 	return true;
 }
 
-/* Reads the script of the function in scratch->object into scratch->frame. Returns its number, 0 if
- * it has none, -EFAULT if it cannot be read, and -EINVAL if the object is no script. Not static,
- * like v8_find_text(). */
+/* Reads the script of the function in scratch->object into scratch->frame. Returns the script's
+ * number, 0 if the function has no script, -EFAULT if it cannot be read, and -EINVAL if the object
+ * is no script. Not static, like v8_find_text(). */
 __noinline __s64 v8_read_script(void)
 {
 	const struct interp_v8 *layout = find_layout();
@@ -596,7 +596,7 @@ static long step(__u32 index, struct v8_walk *walk)
 	__u64 words[6] = {}, at = walk->frame, type;
 	bool is_object;
 
-	/* The frame is not on the stack, or not outside of the one before. */
+	/* The frame is not on the stack, or not outside of the previous frame. */
 	if (at & 7 || at < walk->sp || at > walk->end) {
 		walk->common.flags |= INTERP_TORN;
 		return 1;
