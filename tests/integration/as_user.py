@@ -3,7 +3,7 @@
 
     as_user.py [--uid N] [--refuse cpu|all] [--limit NAME=N] COMMAND [ARG…]
 
-    --refuse cpu    perf events of everything on a CPU are refused, as with kernel.perf_event_paranoid 1 and up
+    --refuse cpu    CPU-wide perf events are refused, as with kernel.perf_event_paranoid 1 and up
     --refuse all    all perf events are refused, as on Debian's and Ubuntu's kernels with 3 and 4
 
 Root has to start it: the filter is installed without no_new_privs, so that setuid programs work

@@ -4,9 +4,9 @@
     with chromium(folder) as drive:
         (title,) = drive(page, {"open": "tab=flame"}, {"text": "#title"})
 
-drive_page.mjs lists the steps. Each drive has a page of its own; the browser starts once. Chromium
-is driven by playwright. Firefox is driven by Marionette, which each Firefox has: JSON messages over
-a socket, each after its length and a colon.
+drive_page.mjs lists the steps. Each call of drive() opens a new tab; the browser starts once.
+Chromium is driven by playwright. Firefox is driven by Marionette, which is part of Firefox: JSON
+messages over a socket, each preceded by its length and a colon.
 """
 import contextlib
 import json
@@ -64,8 +64,8 @@ class Marionette:
         return self.call("WebDriver:ExecuteScript", script=script, args=list(args))
 
     def controls(self):
-        """The role and the name of each control, as assistive technology sees them, and that it can have
-        the focus."""
+        """Returns [role, name, True] of each control, as assistive technology sees it. True: the control
+        can have the focus."""
         elements = self.run("return [...document.querySelectorAll('button, a, input, [tabindex]')].filter((element) => element.checkVisibility());")
         of = [[self.call(f"WebDriver:GetComputed{what}", id=next(iter(element.values()))) for what in ("Role", "Label")] for element in elements]
         return [[role, name, True] for role, name in of]
@@ -77,7 +77,7 @@ class Marionette:
         self.call("WebDriver:PerformActions", actions=[{"type": "key", "id": "keys", "actions": [{"type": kind, "value": KEYS.get(key, key)} for kind, key in strokes]}])
 
     def pointer(self, selector, y, *actions):
-        """Does mouse actions on an element, each [x, kind]: x from its left edge, y from its
+        """Does mouse actions on an element, each [x, kind]. x: from the element's left edge; y: from its
         top."""
         left, top = self.run("const box = document.querySelector(arguments[0]).getBoundingClientRect(); return [box.x, box.y];", selector)
         steps = []

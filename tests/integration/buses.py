@@ -91,7 +91,8 @@ def variant(kind, value):
 
 
 def from_bytes(kind, data):
-    """A variant of many elements. variant() makes one of each element, which takes seconds."""
+    """Returns a variant of many elements. variant() would make a variant of each element, which takes
+    seconds."""
     return GLib.Variant.new_from_bytes(GLib.VariantType(kind), GLib.Bytes(data), True)
 
 
@@ -109,7 +110,7 @@ def rules(allow=None, ask=None):
 
 
 def refusal(call, *arguments):
-    """The name and the message of the error that the call must return."""
+    """Returns the name and the message of the error that the call must return."""
     with pytest.raises(GLib.Error) as raised:
         call(*arguments)
     error = raised.value

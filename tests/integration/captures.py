@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-2-Clause-Patent
-"""Captures of generated rows, and the command line of each verb of profcapture that reads one."""
+"""Captures of generated rows, and the command line of each verb of profcapture that reads captures."""
 import os
 import subprocess
 
@@ -17,7 +17,7 @@ def make(path, *options):
 
 
 def command(verb, file, new=None):
-    """The arguments of a verb that reads file and, if it makes a file, writes to new."""
+    """Returns the arguments of a verb that reads file and, if it makes a file, writes to new."""
     if verb in TABLE_FORMATS:
         return ["export", file, "--to", verb, *([] if verb == "sqlite" else ["--table", "sample"]), "-q", "-o", new]
     options = {"cut": ["--from", "0"], "sql": [QUERY]}.get(verb, [])
@@ -30,7 +30,8 @@ def unprintable(text):
 
 
 def check_cut(profcapture, *command):
-    """A list of more than one row that --limit cuts says so, how long it is if it has a total, and how to get the rest."""
+    """Checks that a list that --limit cuts says that it is cut, how long it is if it has a total, and how to get the
+    rest."""
     whole, cut = (profcapture.json(*command, "--limit", limit) for limit in (0, 1))
     assert not whole["truncated"] and cut["truncated"], command
     if "rows" in whole["data"]:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-2-Clause-Patent
-"""The words that bash offers, from the function that bash would call."""
+"""Calls the function that completes words in bash, as bash would call it."""
 import os
 import shlex
 import subprocess
@@ -7,7 +7,7 @@ from pathlib import Path
 
 SCRIPT = Path(os.environ["PROF_SOURCE_DIR"]) / "data/completions/profd-tools.bash"
 
-# bash passes an interactive line as COMP_WORDS, where "=" is a word of its own.
+# bash passes an interactive line as COMP_WORDS, where "=" is a separate word.
 ASK = """
 source {script}
 PATH={folder}:$PATH
@@ -19,7 +19,7 @@ printf '%s\\n' "${{COMPREPLY[@]}}"
 
 
 def offered(program, *words, **options):
-    """The words offered in place of the last word. program is a Program of conftest.py, options are
+    """Returns the words offered in place of the last word. program is a Program of conftest.py, options are
     those of subprocess.run()."""
     script = ASK.format(
         script=shlex.quote(str(SCRIPT)),

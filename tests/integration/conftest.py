@@ -48,7 +48,7 @@ def pytest_configure(config):
     # Tests are rewritten and compiled once for a build folder.
     sys.pycache_prefix, sys.dont_write_bytecode = str(BUILD / "test-bytecode"), False
     os.environ["PROF_TEST_RUN"] = str(os.getpid())
-    # A recording of the tests themselves: the programs of the tests belong to no other recording.
+    # If the tests themselves are recorded, the programs that they start must not join that recording.
     for name in "PROF_CONTROL", "SYSPROF_CONTROL_FD":
         os.environ.pop(name, None)
     config.addinivalue_line("markers", "alone: the test needs the machine for itself; no other case runs beside it")
@@ -76,7 +76,8 @@ def pytest_sessionfinish(session, exitstatus):
 
 
 def kill_what_is_left():
-    """A process that outlives its scenario takes a CPU from the parallel and the later ones."""
+    """Kills and returns the processes that outlived their tests, because they take CPU time from other
+    scenarios."""
     deadline = time.monotonic() + 10
     while (left := processes()) and time.monotonic() < deadline:
         time.sleep(0.1)
@@ -130,7 +131,7 @@ def parsed(text):
     parts, numbers, at = [], {}, 0
     while (begin := text.find('"frames":[{', at)) >= 0:
         begin += len('"frames":')
-        end = text.index('}],"', begin) + 2  # may be within a name
+        end = text.index('}],"', begin) + 2  # wrong if a name has this text; then parsing fails
         parts += text[at:begin], str(numbers.setdefault(text[begin:end], len(numbers)))
         at = end
     document, lists = json.loads("".join(parts) + text[at:]), [json.loads(frames) for frames in numbers]
@@ -257,7 +258,7 @@ def require():
         for program in programs:
             if not shutil.which(program):
                 pytest.skip(f"{program} is not installed")
-        # Ubuntu's only runs on the kernel that it was built for
+        # Ubuntu's perf only runs on the kernel that it was built for
         if "perf" in programs and subprocess.run(["perf", "version"], capture_output=True, check=False).returncode:
             pytest.skip("perf does not run on this kernel")
         if root and os.geteuid() != 0:
@@ -276,8 +277,8 @@ def busy(spawn, compile_c):
 
 
 def make_cgroup(controller, *names):
-    """Makes a cgroup that has one of the files `names`; None: no cgroup here has this
-    controller."""
+    """Makes and returns a cgroup that has one of the files `names`. Returns None if no cgroup here has
+    the controller."""
     for line in Path("/proc/mounts").read_text().splitlines():
         _, root, kind, options, *_ = line.split()
         if kind != "cgroup2" and (kind != "cgroup" or controller not in options.split(",")) or not os.access(root, os.W_OK):

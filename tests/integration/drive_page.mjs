@@ -66,8 +66,8 @@ async function drive(context, page, steps) {
 			await tab.mouse.up();
 			if (key) await tab.keyboard.up(key);
 		},
-		// Drags through the ranges with one press; results in ms from each move until the frame
-		// after the one that shows it, which is when deferred parts are filled in.
+		// Drags to the places with one press. Results in the ms from each move until the second
+		// frame after it: the first frame shows the move, the second one the deferred parts.
 		latency: async ([selector, y, places]) => {
 			const box = await tab.locator(selector).boundingBox();
 			await tab.evaluate(() => {

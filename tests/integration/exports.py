@@ -45,7 +45,7 @@ def varint(data, at):
 
 
 def fields(data):
-    """{number: [value, …]} of a protocol buffers message."""
+    """Returns {number: [value, …]} of a protocol buffers message."""
     found, at = collections.defaultdict(list), 0
     while at < len(data):
         key, at = varint(data, at)
@@ -94,7 +94,7 @@ def read_pprof(data):
 
 
 def firefox_paths(profile):
-    """For each row of the stack table: its frames from the root inwards, each (name, file, line,
+    """Returns, for each row of the stack table, its frames from the root inwards, each (name, file, line,
     depth of inlining)."""
     shared = profile["shared"]
     for name, table in shared.items():
@@ -115,8 +115,8 @@ def firefox_paths(profile):
 
 
 def read_chrome(data):
-    """The events of a trace, and for each thread with samples: (pid, tid, [(frames, microseconds), …]),
-    frames from the root inwards. A thread that is not sampled has the frames ["(idle)"]."""
+    """Returns the events of a trace, and for each thread with samples (pid, tid, [(frames, time in
+    microseconds), …]), with frames from the root inwards. A thread that is not sampled has the frames ["(idle)"]."""
     events, threads, nodes, at = json.loads(data)["traceEvents"], {}, {}, {}
     for event in events:
         assert {"name", "cat", "ph", "pid", "tid", "ts"} <= set(event) and event["ph"] in "MPXBiC"
@@ -142,7 +142,7 @@ FRAME = re.compile(r"\t *([0-9a-f]+) (.+?)(?:\+0x([0-9a-f]+))? \((\S+)\)")
 
 
 def read_perf_script(text):
-    """The samples of perf script's text: comm, pid, tid, cpu, time, period, event, and frames from the
+    """Returns the samples of perf script's text: comm, pid, tid, cpu, time, period, event, and frames from the
     root inwards, as (name, address, offset in the function, image)."""
     samples = []
     assert text == "" or text.endswith("\n\n")
@@ -156,7 +156,7 @@ def read_perf_script(text):
 
 
 def perf_name(frame):
-    """The name of a frame in report, which names a frame without a symbol by its image and
+    """Returns the name of a frame in report, which names a frame without a symbol by its image and
     address."""
     name, address, _, image = frame
     return f"{image.rpartition('/')[2].replace('[kernel.kallsyms]', '[kernel]')}+0x{address:x}" if name == "[unknown]" else name
@@ -166,7 +166,8 @@ SVG = "{http://www.w3.org/2000/svg}"
 
 
 def read_svg(data):
-    """The boxes of a flame graph, in the order of the tree: (depth, name, now, before, attributes, element)."""
+    """Returns the boxes of a flame graph, in the order of the tree: (depth, name, value, value before, attributes,
+    element)."""
     root = xml.etree.ElementTree.fromstring(data)
     boxes = []
     for group in root.find(f"{SVG}g[@id='boxes']"):
@@ -177,7 +178,7 @@ def read_svg(data):
 
 
 def svg_stacks(boxes):
-    """The stacks with self values: ([outermost, …], value). No branch of the graph may be
+    """Returns the stacks with self values: ([outermost, …], value). No branch of the graph may be
     hidden."""
     path, stacks = [], []
     for depth, name, value, *_ in boxes:
@@ -190,7 +191,7 @@ def svg_stacks(boxes):
 
 
 def read_page(page):
-    """The data in a page of --to html: the header, and the columns of numbers."""
+    """Returns the data in a page of --to html: the header, and the columns of numbers."""
     text = page.read_text(encoding="utf-8")
     raw = gzip.decompress(base64.b64decode(re.search(r'id="data">([^<]*)<', text)[1]))
     (length,) = struct.unpack_from("<I", raw)
@@ -215,8 +216,8 @@ def read_page(page):
 
 
 def write_page(like, page, header, columns):
-    """Writes a page that has other data: a header without its list of columns, and whole numbers by
-    the name of their column."""
+    """Writes a page like `like`, but with other data: the header, without its list of columns, and
+    {column: [whole number, …]}."""
     listed = [{"name": name, "rows": len(numbers), "bytes": 4, "delta": False, "scale": 1} for name, numbers in columns.items()]
     text = json.dumps({**header, "columns": listed}).encode()
     planes = b"".join(struct.pack(f"<{len(numbers)}I", *numbers)[k::4] for numbers in columns.values() for k in range(4))

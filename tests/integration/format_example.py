@@ -35,7 +35,7 @@ class Example:
     # ---- the text ------------------------------------------------------------------------------
 
     def put(self, data, what, shown=None):
-        """Bytes with their line of description; long ones take several lines."""
+        """Appends bytes, and lines that show and describe them."""
         for at in range(0, len(data), 24) if shown is None else [0]:
             text = data[at : at + 24].hex(" ") if shown is None else shown
             self.lines.append(f"{len(self.data) + at:04x}  {text:<71}  | {what if at == 0 else ''}".rstrip(" |"))
@@ -155,7 +155,7 @@ class Example:
         return self.section(2, [(struct.pack("<II", size, 0), f"raw bytes {size}"), *parts])
 
     def checkpoint(self, name, full=False, described_at=None):
-        """described_at: the checkpoint that already has the same segments and schema."""
+        """described_at: offset of the same segments and schema in an earlier checkpoint."""
         described = self.segments() + self.schema()
         entries = self.entries if full else self.entries[-1:] if self.last_checkpoint else []
         first = (0,) + entries[0][1:] if entries else ()

@@ -6,8 +6,8 @@ slow and without any of its code.
     format_reader.py FILE          prints every row as a line of JSON
 
 Section and condition numbers below are those of the document. zstd and XXH3 come from the
-system's libraries. It trusts lengths as far as the document permits, and is not meant for
-hostile files: failures raise Damage.
+system's libraries. This reader trusts lengths as far as the document permits, and is not meant
+for hostile files. Failures raise Damage.
 """
 import ctypes
 import json
@@ -119,7 +119,7 @@ def numbers(n, order, width, stored, base, step):
 
 
 class Group:
-    """One row group: its parts by (column, part), and where the next one starts."""
+    """One row group: its parts by (column, part), and where the next group starts."""
 
     def __init__(self, payload, at):
         demand(at + 32 <= len(payload), "G1", "no room for a group")
@@ -143,7 +143,7 @@ class Group:
         return None if flags else numbers(n, order, width, stored, base, step)
 
     def column(self, definition):
-        """Values of a column, None if it is absent."""
+        """Returns the values of a column, or None if the column is absent."""
         id_, type_, flags = definition["id"], definition["type"], definition["flags"]
         if type_ not in TYPES or flags & ~(NULLABLE | LIST):
             return None

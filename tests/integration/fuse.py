@@ -32,7 +32,7 @@ class Server:
         self.file, self.stop, self.process = folder / "file", stop, process
 
     def hang(self, friend=None):
-        """Lets all accesses wait, except those of threads of the process `friend`."""
+        """Makes all accesses wait, except those of threads of the process `friend`."""
         text = self.stop.with_suffix(".new")
         text.write_text(str(friend or ""))
         text.rename(self.stop)

@@ -13,14 +13,15 @@ from recordings import until, whole_cpu_seconds
 from shares import tolerance
 
 NO_THREAD, DEEPER, TORN = 0x2, 0x8, 0x14  # enum interp_flags; TORN: INTERP_FAULT, too
-# The code that Ruby was built with, and its frame before and after the program. Where a page fault takes
-# long, these are a fiftieth of a program of three seconds.
+# Frames of code that is built into Ruby, and the frame that Ruby has before and after the program. Where
+# page faults take long, these are in a fiftieth of the samples of a program of three seconds.
 RUBY_OWN = "(<internal:", "<main> (<main>)@0:0"
 
 
 def programs(first, version, prefix, variable):
-    """An interpreter and those that an environment variable names, as parameters of tests, which skip
-    each that does not exist or has another version. `version`: arguments that make it print it."""
+    """Returns parameters of tests: the interpreter `first`, and those that an environment variable names.
+    Tests skip interpreters that do not exist, or whose version does not begin with `prefix`.
+    `version`: arguments with which an interpreter prints its version."""
 
     def parameter(program):
         try:
@@ -36,8 +37,8 @@ def programs(first, version, prefix, variable):
 
 
 def walk(command, hz, seconds, begin=0.2):
-    """Starts a program and returns the lines that walk-interpreted prints of it after `begin` seconds of
-    its CPU time."""
+    """Starts a program, and returns the lines that walk-interpreted prints about it after `begin` seconds
+    of its CPU time."""
     tool = os.environ.get("WALK_INTERPRETED")
     if not tool:
         pytest.skip("built without libbpf, bpftool or clang")
@@ -114,7 +115,7 @@ def check(capture, chains, most_torn=0.002, **options):
     print(dict(counts), impossible.most_common(3))
     assert not impossible
     assert counts["judged"] > 200
-    # a share of 0.2 % exceeds itself by chance: PHP's generated code has 0.14 %, and had 11 of 4 308
+    # by chance, more may be torn: PHP's generated code has a share of 0.14 %, but once had 11 of 4 308
     assert counts["torn"] <= counts["all"] * (most_torn + tolerance(counts["all"], most_torn))
     assert counts["missing"] + counts["without a name"] <= 5 + 0.01 * counts["all"]
 
@@ -135,8 +136,9 @@ def without_clauses(frames):
 
 
 def judge(recorded, lines, roots=("python_oracle.once",), has_c=False):
-    """Counts by verdict, and the impossible chains. `roots`: functions at which chains begin. `has_c`:
-    functions of the interpreter are among the frames, and the innermost were not recorded."""
+    """Returns the counts of chains by verdict, and the impossible chains. `roots`: functions at which
+    chains begin. `has_c`: the frames include functions of the interpreter, of which the innermost were
+    not recorded."""
     with open(recorded) as file:
         oracle = json.load(file)
     generators = set(oracle["generators"])
@@ -204,7 +206,7 @@ def check_refusal(profcapture, capture, language):
     reason = f"the kernel refuses the program that reads {language}: Invalid argument"
     *_, missing = (row["value"] for row in rows(profcapture, capture, "metadata") if row["key"] == "interpreters.missing")
     assert any(line.startswith(reason) for line in missing.splitlines())
-    profcapture("symbolize", capture)  # without names, the hint would be about them
+    profcapture("symbolize", capture)  # the hint would be about missing names
     if profcapture.json("info", capture)["capture"]["lost"] == 0:  # or about losses
         hint, = (line for line in profcapture("report", capture).stdout.splitlines() if line.startswith("Hint: "))
         assert f"({reason}" in hint

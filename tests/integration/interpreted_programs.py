@@ -24,7 +24,7 @@ from slices import SOAK
 
 FREQUENCY = 5999 if SOAK else 2999
 ANY, SOME, NONE = range(1000), range(1, 1000), range(1)
-# Each prints the functions of a Python program besides those of the interpreter that is tested.
+# A Python program that check_refused() records after that of the tested interpreter.
 PYTHON_TURN = """/usr/bin/python3 -c 'import time
 def turn():
     for i in range(1000): pass
@@ -45,7 +45,7 @@ def named(chain):
 
 
 class Programs(Capture):
-    """A capture of programs that ran one after another: their commands by name."""
+    """A capture of programs that ran one after another. commands: {name: command}."""
 
     def __init__(self, profctl, profcapture, folder, kind, commands):
         self.folder, self.path = folder, folder / "programs.cap"
@@ -74,7 +74,7 @@ class Programs(Capture):
 
 
 def check_pid(profctl, profcapture, capture, kind, chains, program, **options):
-    """A program that runs already is attached to."""
+    """Checks a recording that attaches to a running program."""
     until(lambda: whole_cpu_seconds(program.pid) > 0.3)
     recorded(profctl, "-F", FREQUENCY, "-o", capture, "--pid", program.pid, "-d", 1.5)
     program.kill()
@@ -82,9 +82,9 @@ def check_pid(profctl, profcapture, capture, kind, chains, program, **options):
 
 
 def check_callbacks(part, callers, expected):
-    """The program calls a C function that calls back, and so does a forked child of it, from another
-    caller. `expected`: returns the functions from the innermost one to that caller, with how many
-    native frames may be after each."""
+    """Checks the stacks of callbacks: the program calls a C function that calls back, and so does the
+    program's forked child, from another caller. `expected`: returns the functions from the innermost
+    one to a caller, each with the range of the number of native frames after it."""
     counts = collections.Counter()
     for sample in settled(part.samples):
         chain = named(part.chain(sample))
@@ -109,17 +109,17 @@ def check_callbacks(part, callers, expected):
 
 
 def check_first_second(part):
-    """Few samples are from before the interpreter was found, even on a busy machine: less than 0.1 s of
-    the CPU time of the program that is recorded first. bench_interp has the share of the first
-    second."""
+    """Checks that few samples are from before the interpreter was found, even on a busy machine: less
+    than 0.1 s of CPU time. `part`: the program that is recorded first. bench_interp has the share of
+    the first second."""
     verdicts = collections.Counter(sample["interpreter"] for sample in part.samples)
     print(verdicts)
     assert verdicts["missing"] + verdicts["none"] < 0.1 * FREQUENCY < verdicts["complete"]
 
 
 def check_deep(part, leaf, callers, verdict):
-    """Samples in the leaf have these callers. With more frames than are read, the outermost are
-    missing, and this is said."""
+    """Checks that samples in the leaf have these callers, and this verdict. If there are more frames than
+    are read, the outermost ones are missing."""
     verdicts = collections.Counter()
     for sample in settled(part.samples):
         chain = [name for name in named(part.chain(sample)) if name]
@@ -131,15 +131,15 @@ def check_deep(part, leaf, callers, verdict):
 
 
 def check_waits(profctl, profcapture, capture, kind, command, function):
-    """The functions in which a program waits, for as long as it measures itself. Two callers of one
-    function, with one native stack, are told apart. `function`: the name that is shown of a function,
-    as a format."""
+    """Checks that functions wait for as long as the program itself measures, even two callers of one
+    function whose native stacks are equal. `function`: format of the name that is shown for a
+    function."""
     done = profctl("record", "--off-cpu", "-o", capture, "--", *command)
     Capture(profcapture, capture, kind)
     spent = json.loads(done.stdout.splitlines()[0])
     shown = {row["name"]: row for row in
              profcapture.json("report", capture, "--metric", "off-cpu", "--limit", 0)["data"]["rows"]}
-    # The program measures until it runs again, so on a busy machine it counts that it is ready, too.
+    # The program measures until it runs again, which on a busy machine includes time in which it is ready.
     query = "SELECT sum(duration_ns) / 1e9 AS s FROM thread_states WHERE tid = pid AND state NOT IN ('running', 'waiting')"
     ready, = profcapture.json("sql", capture, query)["data"]["rows"]
     for name, seconds in spent.items():
@@ -149,14 +149,14 @@ def check_waits(profctl, profcapture, capture, kind, command, function):
     for row in rows(profcapture, capture, "wait"):
         counts[row["interpreter"]] += row["duration"]
     print(counts)
-    # Ruby has a thread of its own, which is idle.
+    # Ruby has an internal thread, which is idle.
     assert counts["complete"] > 0.8 * (sum(counts.values()) - counts["idle"])
     assert "Stacks of waits have" not in profcapture("report", capture, "--metric", "off-cpu").stdout
 
 
 def check_names(profcapture, programs, part, names, top, annotated):
-    """Each name is whole in each view, and its source is shown. `top`: a name and the place that a
-    report shows of it."""
+    """Checks that each view shows whole names, and that the source is shown. `top`: a name, and its place
+    in the report."""
     only = [programs.path, "--pid", programs.pid(part)]
     report = profcapture("report", *only, "--limit", 0).stdout
     folded = profcapture("export", *only, "--to", "folded").stdout
@@ -168,8 +168,8 @@ def check_names(profcapture, programs, part, names, top, annotated):
 
 
 def changed_fake(fake, program):
-    """Copies a fake program. `fake`: the variable that names it, bytes that are once in it, and what
-    replaces them."""
+    """Writes a changed copy of a fake program to `program`. `fake`: the environment variable with the path
+    of the fake program, bytes that it has once, and their replacement."""
     name, before, after = fake
     data = open(os.environ[name], "rb").read()
     assert data.count(before) == 1
@@ -179,16 +179,17 @@ def changed_fake(fake, program):
 
 
 def check_other_version(profctl, profcapture, capture, program, spawn, fake, reason, advice):
-    """The hint names the version that is not supported. `program`: the path of a copy."""
+    """Checks that the hint names the version that is not supported. `program`: a path for the changed
+    copy."""
     check_unsupported(profctl, profcapture, capture, spawn(changed_fake(fake, program), "deep"), reason, advice)
 
 
 def check_unsupported(profctl, profcapture, capture, target, reason, advice):
-    """The hint says why the process's functions are not read, and what to do. `advice`: its name, and a
-    part of it."""
+    """Checks that the hint says why the process's functions are not read, and what to do. `advice`: the
+    name of the advice, and a part of its text."""
     recorded(profctl, "-F", 499, "-d", 1, "-o", capture, "--pid", target.pid)
     assert [row["value"] for row in rows(profcapture, capture, "metadata") if row["key"] == "interpreters.missing"] == [reason]
-    profcapture("symbolize", capture)  # without names, the first hint would be about them
+    profcapture("symbolize", capture)  # the first hint would be about missing names
     hint, = (line for line in profcapture("report", capture).stdout.splitlines() if line.startswith("Hint: "))
     assert reason in hint and advice[1] in hint
     report = profcapture.json("report", capture)
@@ -197,9 +198,9 @@ def check_unsupported(profctl, profcapture, capture, target, reason, advice):
 
 
 def check_refused(profctl, profcapture, capture, program, functions, refused):
-    """If the kernel refuses the programs for one family, those for others are loaded. `program`: a
-    shell command. `functions`: by family, a function of it or of PYTHON_TURN. `refused`: the family and
-    its language."""
+    """Checks that if the kernel refuses the programs for one family, those for others are loaded.
+    `program`: a shell command. `functions`: {family: a function of `program`}. `refused`: the family
+    and its language."""
     recorded(profctl, "-F", 999, "-o", capture, "--", "sh", "-c", program + "\n" + PYTHON_TURN,
              env={"LD_PRELOAD": os.environ["REFUSE_BPF_MODULE"], "REFUSE_BPF": refused[0]})
     shown = {row["name"] for row in profcapture.json("report", capture, "--limit", 0)["data"]["rows"]}
@@ -209,7 +210,7 @@ def check_refused(profctl, profcapture, capture, program, functions, refused):
 
 
 def check_walk(command, recorded_chains, most_torn=0.002, most_missing=0.005, **options):
-    """The chains that the BPF program reads of a program are those that it can have."""
+    """Checks that the BPF program reads only chains that the program can have."""
     lines = walk(command, 9999, 2)
     counts, impossible = judge(recorded_chains, lines, **options)
     print(counts, lines[-1], impossible)
@@ -221,8 +222,8 @@ def check_walk(command, recorded_chains, most_torn=0.002, most_missing=0.005, **
 
 
 def check_shares(command, seventy, thirty, slack=0.0):
-    """A program spends 70 % of its time in one function, and 30 % in the other. `slack`: what calling
-    them may take."""
+    """Checks that a program spends 70 % of its time in one function, and 30 % in the other. `slack`: the
+    share that calling the functions may take."""
     lines = [line for line in walk(command, 5999, 1.5) if line[0] != "#"]
     in_seventy = sum(f"{seventy}@" in line for line in lines)
     both = in_seventy + sum(f"{thirty}@" in line for line in lines)
@@ -231,8 +232,8 @@ def check_shares(command, seventy, thirty, slack=0.0):
 
 
 def check_hostile(command, flag=TORN):
-    """A process with frames that are wrong harms only its own samples: each has the flag. With DEEPER,
-    the chains end at the limit."""
+    """Checks that each sample of a process with wrong frames has the flag. With DEEPER, the chains must
+    end at the limit."""
     for seconds in 0.2, 2:  # on a busy machine, a process may have no sample in a fifth of a second
         lines = [line for line in walk(command, 999, seconds, begin=0) if line[0] != "#"]
         if lines:

@@ -2,9 +2,9 @@
 """The counts of glibc's own libmemusage for a program, and those of a recording of the same
 program: see test_memory_oracle.py.
 
-Both see the same program: no randomization of addresses or hashes, the same arguments, the same
-environment, except for a value of LD_PRELOAD of the same length; or even the same processes. Our
-own library adds no allocations to those of a program.
+Both see the same program: no randomization of addresses or hashes, the same arguments, and the same
+environment, except that LD_PRELOAD has another value of the same length; or even the same
+processes. Our own library adds no allocations to those of a program.
 """
 import json
 import os
@@ -20,8 +20,8 @@ LARGE = 65536
 
 
 class Usage:
-    """One process: its calls, a histogram of their sizes in steps of 16 bytes, the bytes at the
-    peak and at the end. The memalign family is not included, because libmemusage does not know
+    """One process: its calls, a histogram of their sizes in steps of 16 bytes, and the bytes at the
+    peak and at the end. The memalign family is not included, because libmemusage does not count
     it."""
 
     def __init__(self, calls, sizes, peak, leaked):
@@ -54,7 +54,7 @@ def usages(text):
 
 
 def recorded_usage(process):
-    """The Usage of a process in the output of heap-counts."""
+    """Returns the Usage of a process in the output of heap-counts."""
     allocs, frees = process["allocs"], process["frees"]
     calls = {
         "malloc": allocs["malloc"],
@@ -68,7 +68,7 @@ def recorded_usage(process):
 
 
 def environment_of_recorded(profctl, capture, extra):
-    """The environment of a recorded command."""
+    """Returns the environment of a recorded command."""
     done = profctl("record", "--memory", "-F", "0", "-q", "--force", "-o", capture, "--", "env", "-0", env={**FIXED, **extra}, prefix=PREFIX)
     return dict(entry.split("=", 1) for entry in done.stdout.split("\0") if entry)
 

@@ -2,11 +2,11 @@
 // A deterministic JavaScript program whose chains of calls are all known.
 //
 //     node node_oracle.mjs record FILE    write each chain that can exist
-//     node node_oracle.mjs run SECONDS    do the same work until then, also in a worker thread
+//     node node_oracle.mjs run SECONDS    do the same work for this time, also in a worker thread
 //
 // A chain is innermost first: "NAME@FIRST_LINE:0|…", with V8's own functions at line 0. It begins
-// at once(), or where the event loop continues an asynchronous function. Each function calls mark()
-// first, which the program that is run does not do.
+// at once(), or where the event loop continues an asynchronous function. Each function first calls
+// mark(); these calls are removed from the program that is recorded (nodes.py).
 import fs from 'node:fs';
 import { fileURLToPath } from 'node:url';
 import { isMainThread, Worker, workerData } from 'node:worker_threads';
@@ -25,7 +25,7 @@ function findLines() {
 			const begun = /^class (\w+)/.exec(line)?.[1];
 			if (begun) {
 				ofClass = begun;
-				constructors[begun] = i + 1; // of those that are not written
+				constructors[begun] = i + 1; // if the class has no constructor
 			}
 			const found =
 				/(?:function\*? |^\t(?:static |get )?)(#?\w+)\(.*\{$/.exec(line) ||
@@ -257,7 +257,7 @@ async function awaiting() {
 
 function once() {
 	mark();
-	// Between the parts of an async function, no function runs. Make that time short.
+	// Between the parts of an async function, no function runs. Make this a small share of time.
 	for (let i = isRecording ? 1 : 10; i > 0; i--) {
 		recursion(12);
 		even(7);

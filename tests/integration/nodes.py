@@ -24,7 +24,7 @@ def make_oracle(directory):
 
 
 def judge_inlined(recorded, lines):
-    """As interpreted_chains.judge(), for chains that lack functions that V8 has inlined into their
+    """Like interpreted_chains.judge(), for chains that lack functions that V8 has inlined into their
     callers. Returns the numbers of chains that are possible, torn and missing, and those that are
     impossible."""
     oracle = json.loads(recorded.read_text())
@@ -44,11 +44,11 @@ def judge_inlined(recorded, lines):
             torn += 1
             continue
         missing += (flags == "0" and chain == "") or chain.startswith("?")
-        # a function of the event loop calls the one that runs once() again and again
+        # the recorded chains end at once(), so drop its callers
         frames = tuple(frame.rsplit(":", 1)[0] for frame in chain.split("|")
                        if "(node_oracle.mjs" in frame and not frame.startswith(("main ", "<module> ")))
         if frames not in known:
-            inner = frames[1:] if frames[0] in oracle["generators"] else frames  # it is being created
+            inner = frames[1:] if frames[0] in oracle["generators"] else frames  # the generator object is being created
             known[frames] = any(is_part(frames, chain) or is_part(inner, chain) for chain in whole)
         possible += known[frames] and bool(frames)
         if not known[frames]:

@@ -99,13 +99,13 @@ def in_a_browser(turn):
 
 
 def not_freed(profcapture, *arguments):
-    """The size and the number of blocks that memory says are not freed."""
+    """Returns the size and the number of blocks that are not freed, in the output of memory."""
     text = profcapture("memory", *arguments).stdout
     return re.search(r"Not freed at exit: (\S+ \S+) in ([\d ]+) block", text.replace("\u00a0", " ")).groups()
 
 
 def value(text):
-    """The number in "1.23 s" or "4.50 KiB", and how far the exact value may be from it."""
+    """Returns the number in "1.23 s" or "4.50 KiB", and how far the exact value may be from it."""
     number, unit = re.fullmatch(r"([\d\u202f.]+)(?:\u00a0(\S+))?", text).groups()
     factor = {None: 1, "ns": 1, "µs": 1e3, "ms": 1e6, "s": 1e9, "min": 60e9, "B": 1, "KiB": 1 << 10, "MiB": 1 << 20}[unit]
     digits = number.replace("\u202f", "")

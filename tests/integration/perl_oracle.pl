@@ -23,12 +23,12 @@ BEGIN {
             $kind{$.} = $1 if /# in (sort|regex)$/;
         }
         *DB::DB = \&record_chain;
-        $^P = 2;    # code that is compiled from here on calls it before each statement
+        $^P = 2;    # code that is compiled from here on calls DB::DB before each statement
         $DB::single = 1;
     }
 }
 
-# The lists of caller() begin with what called it.
+# Each list that caller() returns begins with the package, file and line of the call.
 sub record_chain {
     my @frames;
     my $line = (caller(0))[2];

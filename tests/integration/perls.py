@@ -12,5 +12,5 @@ PERLS = programs("/usr/bin/perl", ["-e", "print $^V"], ("v5.36.", "v5.38.", "v5.
 
 
 def without_first_lines(line):
-    """The oracle does not know where a function begins."""
+    """Replaces first lines by 1, because the oracle does not know where a function begins."""
     return re.sub(r"@\d+:", "@1:", line)

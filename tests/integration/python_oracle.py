@@ -2,7 +2,7 @@
 """A deterministic Python program whose chains of calls are all known.
 
     python_oracle.py record FILE    write each chain that can exist, by sys.setprofile()
-    python_oracle.py run SECONDS    do the same work until then, in three threads
+    python_oracle.py run SECONDS    do the same work for this time, in three threads
 
 A chain is innermost first: "python_oracle.NAME@FIRST_LINE:LINE|…". It begins at once(). The program
 runs under Python 3.8 and later, so it uses nothing newer."""

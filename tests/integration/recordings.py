@@ -12,7 +12,7 @@ from pathlib import Path
 
 RUN = f"PROF_TEST_RUN={os.getpid()}\0".encode()
 
-# Spends its time in a function inlined into an inlined function; tests know its lines.
+# Spends its time in a function inlined into an inlined function; tests know its line numbers.
 INLINED_SPIN = """\
 volatile unsigned long sink;
 static inline unsigned long mix(unsigned long a)
@@ -37,7 +37,7 @@ int main(void)
 }
 """
 
-# Runs for about a fifth of the time: enough for samples, and the CPU is left to other tests.
+# Runs for about a fifth of the time: enough for samples, and it leaves the CPU to other tests.
 BUSY = """\
 #include <time.h>
 int main(void)
@@ -74,9 +74,9 @@ def compiled(source, text, *command, anew=False):
 
 
 def stolen_ns(since=0):
-    """The time that the host took from all CPUs since the call that returned `since`; without it,
-    plus a constant. The kernel counts it as steal or not at all. Its counts are in ticks, so the
-    difference may be below zero: then 0."""
+    """Returns the time that the host took from all CPUs since the call that returned `since`; without
+    `since`, that time plus a constant. The kernel counts this time as steal or not at all. The kernel
+    counts in ticks, so a difference may be below zero; it becomes 0."""
     fields = Path("/proc/stat").read_text().split()[1:8]
     counted = sum(map(int, fields)) * 10**9 // os.sysconf("SC_CLK_TCK")
     return max(0, os.cpu_count() * time.monotonic_ns() - counted - since)
@@ -90,12 +90,12 @@ def until(condition, timeout=20):
 
 
 def cpu_seconds(pid):
-    """The CPU time of a process's first thread so far."""
+    """Returns the CPU time of a process's first thread so far."""
     return int(Path(f"/proc/{pid}/schedstat").read_text().split()[0]) / 1e9
 
 
 def whole_cpu_seconds(pid):
-    """The CPU time of all threads of a process and of its reaped children, in steps of 10 ms."""
+    """Returns the CPU time of all threads of a process and of its reaped children, in steps of 10 ms."""
     fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
     return sum(map(int, fields[11:15])) / os.sysconf("SC_CLK_TCK")
 
@@ -136,8 +136,8 @@ def without_loss(record, lost):
 
 
 def end_when_recorded(target, record, *options):
-    """The output of `profctl record`, started by record(), for a target that first reads its
-    standard input: the target ends when sampling has begun, so its end is an event of the
+    """Returns the output of `profctl record`, started by record(), for a target that waits for the end
+    of its standard input. The target ends when sampling has begun, so its end is an event of the
     recording."""
     ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     with ours:
@@ -149,8 +149,8 @@ def end_when_recorded(target, record, *options):
 
 
 def processes(name=None):
-    """The pids of this test run, without those of parallel runs: all with this name, or, without a
-    name, all but this process."""
+    """Returns the pids of this test run, without those of parallel runs: the processes with this name,
+    or, without a name, all except this process."""
     found = set()
     for folder in Path("/proc").glob("[0-9]*"):
         try:

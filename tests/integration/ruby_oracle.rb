@@ -2,10 +2,11 @@
 # A deterministic Ruby program whose chains of calls are all known.
 #
 #     ruby_oracle.rb record FILE    write each chain that can exist, by TracePoint
-#     ruby_oracle.rb run SECONDS    do the same work until then, in three threads
+#     ruby_oracle.rb run SECONDS    do the same work for this time, in three threads
 #
 # A chain is innermost first: "LABEL@FIRST_LINE:LINE|…", where the label of a method, and of a block
-# in it, has its class. It begins at `once`, or, in another fiber, at `fiber_once`. Blocks of one method are on lines of their own.
+# in it, has its class. It begins at `once`, or, in another fiber, at `fiber_once`. No two blocks of a
+# method share a line.
 require "json"
 require "zlib"
 
@@ -234,7 +235,7 @@ def once
   without_lock
 end
 
-# The classes of this file's methods, by their first lines: "Class#", or "Class.".
+# Returns the class of each method of this file, by the method's first line: "Class#", or "Class.".
 def owners
   found = {}
   [Object, Key, Child].each do |owner|
@@ -250,8 +251,8 @@ def owners
   found
 end
 
-# From 3.4 on, backtraces have no frames of rescue and ensure clauses: their callers are at the lines of
-# these. Code of eval() has a label of its own.
+# From 3.4 on, backtraces have no frames of rescue and ensure clauses: the frames of their callers have
+# the lines of the clauses. Code of eval() has its own label.
 IS_3_4 = RUBY_VERSION >= "3.4"
 
 # The iseqs of this file, as [label, first line, lines, class].

@@ -14,7 +14,7 @@ import re
 
 
 def strict(node):
-    """A copy of a schema that forbids unnamed properties in every object that does not allow them
+    """Returns a copy of a schema that forbids unnamed properties in every object that does not allow them
     explicitly."""
     if isinstance(node, list):
         return [strict(item) for item in node]
@@ -33,7 +33,7 @@ def load(program, verb):
 
 @functools.lru_cache(maxsize=None)
 def validator(program, verb, closed):
-    import jsonschema  # most tests need none, and importing it takes 0.1 s
+    import jsonschema  # here, because most tests do not need it, and it takes 0.1 s
 
     schema = load(program, verb)
     return jsonschema.Draft7Validator(strict(schema) if closed else schema)

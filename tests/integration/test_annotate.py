@@ -44,7 +44,7 @@ HOT = 4
 
 @pytest.fixture(scope="module")
 def work(profctl, require, tmp_path_factory):
-    """A program, the same one stripped, and one whose main has the same name, in one recording with python."""
+    """Records a program, the same program stripped, another program that also has a main, and python."""
     require("gcc", "strip", "objdump", root=True)
     folder = tmp_path_factory.mktemp("annotate")
     (folder / "src").mkdir()
@@ -388,7 +388,7 @@ def shop(profctl, tmp_path_factory):
 
 
 def test_where(profcapture, shop):
-    """The sentence names functions of the program; the share of each is the sum of its rows."""
+    """The sentence "Most in" names functions of the program, with the shares of their rows."""
     lines = profcapture("report", shop).stdout.splitlines()
     cost = re.fullmatch(r"(.*/shop) used ([\d.]+) (ms|s) of CPU in ([\d.]+) (ms|s) \(([\d.]+) CPUs\), 1 thread\.", lines[0])
     data = profcapture.json("report", shop)["data"]

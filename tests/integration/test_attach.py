@@ -173,7 +173,7 @@ def program(compile_c):
 
 
 def request(pid, *offsets):
-    """The words at these offsets of the library's attach structure, and the word with the mode."""
+    """Returns the words at these offsets of the library's attach structure, and the word with the mode."""
     with open(f"/proc/{pid}/maps", encoding="utf-8") as maps, open(f"/proc/{pid}/mem", "rb") as memory:
         for line in maps:
             if " rw-p " in line and "libprofpreload-memory.so" in line:
@@ -256,7 +256,7 @@ def join(target):
 
 
 def blocks(profcapture, capture):
-    """The number of blocks of SIZE that were allocated, by pid."""
+    """Returns the number of blocks of SIZE that were allocated, by pid."""
     processes = {row["id"]: row["pid"] for row in rows(profcapture, capture, "process")}
     owner = {row["id"]: processes[row["process"]] for row in rows(profcapture, capture, "thread")}
     found = {}
@@ -326,7 +326,7 @@ def test_again_unnoticed(start, record, profcapture, capture):
 
 
 def test_forks(start, record, profcapture, capture):
-    """A forked child that has the request, even with its parent's memory, does not consume it."""
+    """A child does not consume the request, even a child of vfork(), which runs in its parent's memory."""
     target = start()
     end = record(target, capture)
     target("v")
@@ -339,8 +339,8 @@ def test_forks(start, record, profcapture, capture):
 
 
 def test_forked_meanwhile(nothing_is_left, start, record, profcapture, capture):
-    """A child is forked while another thread waits for the engine to join: the child is recorded,
-    and can be attached to again."""
+    """A child is forked while another thread waits for the engine's answer to join: the child is
+    recorded, and can be attached to again."""
     target = start()
     target("w1")
     end = record(target, capture)

@@ -29,7 +29,7 @@ def sealed(seals):
 
 
 def works(profd, tmp_path, name="good.cap"):
-    """Returns whether the next session works."""
+    """Checks that the next session works."""
     fd = os.open(tmp_path / name, os.O_RDWR | os.O_CREAT, 0o600)
     path = profd.create(SYSTEM, fd)
     profd.session(path, "Start")
@@ -49,7 +49,7 @@ def test_sealed_memfd(profd, tmp_path, busy, seals):
 
 
 def test_same_file_twice(profd, file, tmp_path, busy, capture, profcapture):
-    """The second engine finds the lock, and the first one's file is complete."""
+    """The second engine fails because of the lock, and the first session's file is complete."""
     first = profd.create(SYSTEM, file)
     again = os.open(capture, os.O_RDWR)
     second = profd.create(SYSTEM, again)
@@ -64,8 +64,8 @@ def test_same_file_twice(profd, file, tmp_path, busy, capture, profcapture):
 
 
 def test_same_descriptor_twice(profd, file, tmp_path, busy, capture, profcapture):
-    """The second engine would get the lock too, because it belongs to the open file; the second
-    session is refused, because the file is not empty."""
+    """The second engine would get the lock, too, because the lock belongs to the open file. But the
+    second session is refused, because the file is not empty."""
     first = profd.create(SYSTEM, file)
     profd.session(first, "Start")
     until(lambda: os.fstat(file).st_size > 0)
@@ -76,8 +76,8 @@ def test_same_descriptor_twice(profd, file, tmp_path, busy, capture, profcapture
 
 
 def test_same_descriptor_in_two_sessions(profd, file, tmp_path, busy, capture, profcapture):
-    """Both sessions were created while the file was empty, and the lock belongs to the open file,
-    so the second engine would get it too."""
+    """The file is empty when both sessions are created, and the second engine would get the lock, too,
+    because the lock belongs to the open file. But the second session cannot start."""
     first, second = (profd.create(SYSTEM, file) for _ in range(2))
     profd.session(first, "Start")
     assert refusal(profd.session, second, "Start")[0] == "Failed"
@@ -89,7 +89,8 @@ def test_same_descriptor_in_two_sessions(profd, file, tmp_path, busy, capture, p
 
 
 def test_same_descriptor_appended_to_twice(profd, file, tmp_path, busy, capture, profcapture):
-    """The same with append, where the second engine expects a capture in the file."""
+    """Two sessions append through the same descriptor: the second one cannot start, although the file
+    already has a capture."""
     path = profd.create(SYSTEM, file)
     profd.session(path, "Start")
     profd.session(path, "Stop")
@@ -140,7 +141,7 @@ def test_direct(profd, tmp_path):
 
 
 def test_made_up(profd, tmp_path):
-    """A file whose writes have effects, like those of /proc, is not written to."""
+    """Files that act on what is written, such as files of /proc, are not written to."""
     before = Path("/proc/self/comm").read_bytes()
     for place in "/proc/self/comm", "/proc/self/oom_score_adj":
         fd = os.open(place, os.O_RDWR)

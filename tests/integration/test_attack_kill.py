@@ -44,7 +44,7 @@ def rights(require):
 
 
 def table():
-    """{pid: (parent, name)} of all processes except zombies."""
+    """Returns {pid: (parent, name)} of all processes except zombies."""
     found = {}
     for stat in Path("/proc").glob("[0-9]*/stat"):
         with contextlib.suppress(OSError):
@@ -61,7 +61,7 @@ def has_open(pid, path):
 
 
 class Private:
-    """Each session has a profd of its own, which ends with it."""
+    """Each session has its own profd, which ends with the session."""
 
     options, at_once, pace = ["--bus", "private"], 16, 1
     env = {}
@@ -99,7 +99,7 @@ class System:
         return self.bus.profd.pid if self.bus.profd.pid in processes else None
 
     def engine_of(self, session, processes, engines):
-        """The session's engine: the one that has its capture open. No other may be killed
+        """Returns the session's engine, which has the capture open, so that no other engine is killed
         instead."""
         return next((pid for pid in engines if has_open(pid, session.capture)), None)
 
@@ -162,7 +162,7 @@ class Session:
 
 
 def processes_of(form, session, processes):
-    """{name: pid} of a session's processes; None if it does not exist yet or any more."""
+    """Returns {name: pid} of a session's processes. pid: None if the process has not started, or has ended."""
     broker = form.broker_of(session, processes)
     helpers = {kind: sorted(pid for pid, (parent, comm) in processes.items() if parent == broker and comm == kind)
                for kind in HELPERS}
@@ -191,7 +191,7 @@ def left(form):
 
 
 def held():
-    """The memfds and perf events that surviving processes of this test run, except this one, have
+    """Returns the memfds and perf events that surviving processes of this test run, except this one, have
     open or mapped."""
     found = []
     for folder in Path("/proc").glob("[0-9]*"):

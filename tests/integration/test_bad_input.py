@@ -38,7 +38,7 @@ def share(verb, inputs, count):
 
 @pytest.fixture
 def run(profcapture, tmp_path, require):
-    """Runs a verb within bounds; its output gets a name of its own."""
+    """Runs a verb with limits for memory and CPU time. A verb that makes a file writes to new.cap."""
     require("prlimit")
 
     def call(verb, file, check, **options):

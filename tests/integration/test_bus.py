@@ -25,7 +25,7 @@ OWN = buses.rules(allow={"record-own": ["nobody", "daemon"]})
 
 @pytest.fixture
 def busy(bus, spawn, compile_c):
-    """Starts a process of a user that uses a CPU, by uid."""
+    """Returns a function that starts a process that uses a CPU, as the user with this uid."""
     program = shutil.copy(compile_c("busy", BUSY), bus.folder)
     return lambda uid=NOBODY: spawn(program, user=uid, group=uid, extra_groups=[])
 
@@ -121,8 +121,8 @@ def test_recording(bus, file, capture, profcapture, busy):
 
 
 def test_waits(bus, file, capture, profcapture, spawn):
-    """Short waits of a plain user's own processes have stacks, by the service's rights. Only waits
-    longer than off-cpu-threshold are read while they last."""
+    """Short waits of a plain user's own processes have stacks, because the service has the rights. Only
+    stacks of waits longer than off-cpu-threshold are read while the waits last."""
     bus.start(OWN)
     client = bus.client(NOBODY)
     target = spawn("sh", "-c", "while :; do sleep 0.01; sleep 0.2; done", user=NOBODY, group=NOBODY, extra_groups=[])
@@ -424,8 +424,8 @@ def test_others_are_served_while_many_threads_are_opened(bus, file, busy, tmp_pa
 
 
 def test_stop_while_many_threads_are_opened(bus, file, capture, profcapture, many_threads):
-    """However many events are open when the recording is stopped, the capture is complete, if
-    empty."""
+    """However many events are open when the recording is stopped, the capture is complete, although
+    it may be empty."""
     bus.start(OWN)
     client = bus.client(NOBODY)
     path = client.create(pids(many_threads.pid), file)
