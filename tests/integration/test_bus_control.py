@@ -157,7 +157,8 @@ int main(int argc, char **argv) { unlink(argv[0]); here(); }""")
 
 
 def test_names_of_a_short_program(bus, run, profcapture, folder, compile_c):
-    """the program runs for 30 ms, while rings are later drained every 100 ms"""
+    """A program has names although it runs for only 30 ms; later in a recording, rings are drained every
+    100 ms."""
     program = compile_c("spin", """#include <time.h>
 #include <unistd.h>
 __attribute__((noinline)) void here(void) { for (volatile long i = 0; i < 1000000; i++) ; }
@@ -208,7 +209,7 @@ def test_fall_back(bus, run, how, why):
         assert "of its own" not in run(*record, "-q", uid=uid, check=None).stderr
     failed = run(*record, "--bus", "system", uid=uid, check=None)
     assert why in failed.stderr
-    # a plain sentence, without the library's
+    # a plain sentence, without the library's message
     assert how != "no bus" or failed.stderr == "profctl: there is no system bus where DBUS_SYSTEM_BUS_ADDRESS says\n"
     assert failed.returncode == (4 if how in ("denied", "password", "no polkit") else 5)
     if uid == 0:
@@ -216,7 +217,7 @@ def test_fall_back(bus, run, how, why):
 
 
 def other_version(bus):
-    """A service on the bus that claims to be profd 7."""
+    """Starts a service on the bus that claims to be profd 7."""
     client = bus.client(0)
     node = buses.Gio.DBusNodeInfo.new_for_xml(
         f'<node><interface name="{PROFILER}"><property name="Version" type="s" access="read"/></interface></node>'

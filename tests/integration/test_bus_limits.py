@@ -21,7 +21,7 @@ KEPT = sum(1 << bit for bit in (2, 5, 6, 7, 8, 14, 19, 23, 34, 38, 39, 40))  # t
 
 @pytest.fixture
 def busy(spawn):
-    """Starts a process of a user, by uid."""
+    """Returns a function that starts a process as the user with this uid."""
     return lambda uid=NOBODY: spawn("sleep", 600, user=uid, group=uid, extra_groups=[])
 
 
@@ -40,8 +40,8 @@ def files(tmp_path):
 
 @pytest.fixture
 def engine(bus, monkeypatch):
-    """engine(script) replaces profd's engine; the system's profd accepts only the one in its own
-    folder."""
+    """engine(script) replaces profd's engine, with a copy of profd, because the system's profd starts
+    only the engine in its own folder."""
 
     def install(script):
         folder = bus.folder / "libexec"
@@ -61,7 +61,7 @@ def limit(client, name):
 
 
 def size(pid):
-    """The memory and the number of descriptors of a process."""
+    """Returns the memory and the number of descriptors of a process."""
     return int(Path(f"/proc/{pid}/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE"), len(os.listdir(f"/proc/{pid}/fd"))
 
 
@@ -129,8 +129,8 @@ def test_more_than_the_limit(bus, file, busy, option, name):
 
 
 def test_threads_of_a_user_do_not_take_all_descriptors(bus, files, busy, spawn):
-    """A thousand threads with three events exceed a user's quarter of profd's descriptors. Others
-    can record meanwhile, and root may exceed the quarter."""
+    """A user cannot record more events of threads than a quarter of profd's descriptors allows. Others
+    can record meanwhile."""
     bus.start(OWN)
     nobody, daemon, root = bus.client(NOBODY), bus.client(DAEMON), bus.client(0)
     most, a_thread = limit(nobody, "MaxThreadEventsPerUser"), os.cpu_count() * 9
@@ -218,7 +218,7 @@ def test_client_that_never_reads(bus, engine, file, busy, tmp_path, spawn):
     until(lambda: path not in root.objects())
 
 
-# ---- rights of its processes
+# ---- rights of profd's processes
 
 
 def status(pid):
@@ -226,7 +226,7 @@ def status(pid):
 
 
 def writable(pid):
-    """Files that a process could write to by its descriptors, except the standard ones."""
+    """Returns the files that a process could write to by its descriptors, without the standard streams."""
     found = []
     for fd in Path(f"/proc/{pid}/fd").iterdir():
         if int(fd.name) <= 2:

@@ -39,8 +39,8 @@ class Agent:
     """A user's password agent: it keeps the prompts of polkit, and answers them."""
 
     def __init__(self, bus, uid=NOBODY):
-        """Serves the actions of this process as that user. polkit lets root be the agent of
-        others."""
+        """Registers as that user's agent for the actions of this process. polkit lets root be the agent
+        of other users."""
         self.bus, self.client, self.asked, self.cancelled = bus, bus.client(0), [], []
         node = buses.Gio.DBusNodeInfo.new_for_xml(AGENT)
         started = int(open("/proc/self/stat").read().rpartition(")")[2].split()[19])
@@ -267,7 +267,7 @@ def test_end_with_open_questions(bus, polkit, file, process):
     for action in reversed(OWN):
         polkit.answer(action, PASSWORD if action == "record-own" else NO)
     polkit.wait("record-own")
-    polkit.answer("record-own", YES)  # the second query for it; the others follow
+    polkit.answer("record-own", YES)  # answers the prompt; then the other actions are queried again
     client.begin_create(pids(process(NOBODY).pid), file)
     client.begin(ROOT, PROFILER, "GetCapabilities")
     client.begin(ROOT, buses.MANAGER, "GetManagedObjects")
@@ -441,8 +441,8 @@ def test_kernel_asked_for(bus, file, process, allowed):
 
 
 def test_kernel_not_spoken_of(bus, file, capture, profcapture, process):
-    """If a client does not mention the kernel, kernel functions are left out: none of its functions
-    or addresses is in the capture."""
+    """If a client does not mention the kernel and may not see it, no function or address of the kernel
+    is in the capture."""
     bus.start(rules(allow={"record-system": ["nobody"]}, ask={"kernel-addresses": ["nobody"]}))
     client = bus.client(NOBODY)
     path = client.create({**SYSTEM, "events": variant("as", ["cpu-clock", "context-switches"])}, file, interactive=True)
@@ -496,7 +496,8 @@ def test_password(bus, file, process, right):
 
 
 def test_prompt_says_nothing_that_a_name_could_mean(bus, file, spawn):
-    """A prompt shows no process name, because it could contain $(x) or <b>."""
+    """A prompt shows the process's name with "?" for special characters, because a name could contain
+    $(x) or <b>."""
     bus.start(rules(ask={"record-own": ["nobody"]}))
     client = bus.client(NOBODY)
     agent = Agent(bus)
@@ -685,7 +686,7 @@ def test_caller_who_leaves_while_polkit_hangs(bus, file, process):
     questions = []
 
     def is_full():
-        """Whether a call is refused because eight queries are open, and not because a process's
+        """Returns whether a call is refused because eight queries are open, and not because a process's
         owner is unknown."""
         questions.append(client.begin_create(pids(target.pid), file, interactive=True))
         client.sleep(0.01)

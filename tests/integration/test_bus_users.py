@@ -15,7 +15,7 @@ OWN = """polkit.addRule(function(action, subject) {
 
 
 def dump(profcapture, capture):
-    """Every row of every table."""
+    """Returns every row of every table."""
     tables = [table["name"] for table in profcapture.json("info", capture)["data"]["tables"]]
     rows = []
     for table in tables:

@@ -35,7 +35,7 @@ def rights(require):
 
 @pytest.fixture(autouse=True)
 def sysctls():
-    """As on Debian: no events for users without capabilities, and kernel addresses only with
+    """Users without capabilities may open no CPU-wide events, and kernel addresses are shown only with
     CAP_SYSLOG."""
     changed = {Path("/proc/sys/kernel", name): value for name, value in
                (("perf_event_paranoid", "2"), ("kptr_restrict", "1"))}
@@ -79,7 +79,7 @@ def somebody(spawn, program):
 
 
 class Recording:
-    """Records the whole machine for a second, and reads from the capture what worked."""
+    """Records the whole machine for half a second, and reads from the capture what worked."""
 
     def __init__(self, profd, file, capture, profcapture, target):
         self.profd, self.target = profd, target
@@ -115,7 +115,7 @@ def everybody(recording):
 
 
 def wide_rings(recording):
-    """Returns whether the rings are larger than the lock limit of everybody."""
+    """Returns whether the rings are larger than what every user may lock."""
     free = int(Path("/proc/sys/kernel/perf_event_mlock_kb").read_text()) * 1024 * os.cpu_count()
     return recording.ring_bytes > 2 * free
 
@@ -150,8 +150,8 @@ def goes_first(recording):
     return recording.nice == -10
 
 
-# Capability: the feature that needs it. KILL, CHECKPOINT_RESTORE and BPF need a recording of their
-# own.
+# {capability: the feature that needs it}. The tests of KILL, CHECKPOINT_RESTORE and BPF make separate
+# recordings.
 FEATURES = {
     "PERFMON": everybody, "IPC_LOCK": wide_rings, "SYS_PTRACE": mappings, "DAC_READ_SEARCH": opened, "SYSLOG": kernel_names,
     "SETUID": everybody, "SETGID": everybody, "SETPCAP": empty_bounding_set, "SYS_NICE": goes_first,
@@ -194,7 +194,7 @@ def test_needed(file, capture, profcapture, somebody, name):
 
 @pytest.mark.parametrize("names", [[], ["CHECKPOINT_RESTORE"]])
 def test_file_that_is_gone(file, capture, profcapture, spawn, program, names):
-    """CHECKPOINT_RESTORE opens files that are gone, by /proc/PID/map_files."""
+    """Only with CHECKPOINT_RESTORE can a removed file be opened, by /proc/PID/map_files."""
     copy = program.with_name("gone")
     shutil.copy(program, copy)
     copy.chmod(0o755)
@@ -225,13 +225,13 @@ def test_interpreter(file, capture, profcapture, spawn, tmp_path, names):
     assert ("spin.turn" in found) == (not names)
     missing = [row["value"] for row in rows(profcapture, capture, "metadata") if row["key"] == "interpreters.missing"]
     assert bool(missing) == bool(names) and all("CAP_BPF" in text for text in missing)
-    profcapture("symbolize", capture)  # without names, the first hint would be about them
+    profcapture("symbolize", capture)  # the first hint would be about missing names
     assert bool(re.search(r"^Hint: .*CAP_BPF", profcapture("report", capture).stdout, re.MULTILINE)) == bool(names)
 
 
 @pytest.mark.parametrize("names", [[], ["KILL"]])
 def test_engine_that_hangs(file, names):
-    """KILL is needed to end an engine that hangs, because it belongs to another user."""
+    """KILL is needed to end an engine that hangs, because the engine runs as another user."""
     with running(without(*names)) as profd:
         path = profd.create(SYSTEM, file)
         profd.session(path, "Start")

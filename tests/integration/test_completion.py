@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-2-Clause-Patent
-"""The words that bash offers, from the function that bash would call."""
+"""The words that completion in bash offers."""
 import pytest
 
 from completion import offered
@@ -60,7 +60,7 @@ def test_events(complete):
 
 
 def test_tracepoints(complete, require):
-    """Tracepoints are offered to those who may read tracefs, also to `profctl list`."""
+    """Tracepoints are offered to users who may read tracefs, also for `profctl list`."""
     require(root=True)
     assert complete("record", "-e", "sched", ":", "sched_swi") == ["sched_switch"]
     assert complete("record", "-e", "page-faults,sched", ":", "sched_swi") == ["sched_switch"]

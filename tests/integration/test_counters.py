@@ -55,13 +55,13 @@ WRITES, PAGES, THREADS, FILES = 400, 3000, 7, 20
 
 
 def words(path):
-    """The numbers in each line of a file, by the line's first word."""
+    """Returns the numbers in each line of a file, by the line's first word."""
     rows = (line.replace(":", " ").split() for line in Path(path).read_text().splitlines())
     return {row[0]: [int(word) for word in row[1:] if word.isdigit()] for row in rows if len(row) > 1}
 
 
 def machine():
-    """The sums of the machine by name of the counter, as the test reads them."""
+    """Returns the machine's sums by the name of the counter, as the test itself reads them."""
     stat, vm = words("/proc/stat"), words("/proc/vmstat")
     sums = {f"cpu/{name}": number * TICK for name, number in zip(("user", "nice", "system", "idle", "iowait", "irq", "softirq", "steal"), stat["cpu"])}
     sums["cpu/context switches"], sums["cpu/forks"] = stat["ctxt"][0], stat["processes"][0]
@@ -82,7 +82,8 @@ def machine():
 
 @pytest.fixture(scope="module")
 def recorded(profctl, profcapture, compile_c, tmp_path_factory):
-    """A recording of the load with all counters: before, rows by name, after, capture, output."""
+    """Records the load with all counters. Returns machine() before, the counters' rows, machine() after, the
+    capture, and the result of profctl."""
     program = compile_c("counted", LOAD, "-pthread")
     capture = tmp_path_factory.mktemp("counters") / "counters.cap"
     before = machine()
@@ -136,8 +137,8 @@ def test_rates(recorded):
 
 def test_intervals(profcapture, recorded):
     """A counter's next value comes an interval after the last time of its previous value, whichever
-    counters are written in between. Sums of a process begin with 0 at its start; the last reading
-    is at the end."""
+    counters are written in between. Exceptions: the sums of a process begin with 0 when the process
+    starts, and the last reading is at the end of the recording."""
     values = dumped(profcapture, recorded[3], "counter_value")
     last, before = max(row["time_ns"] for row in values) - 10**8, {}
     for row in values:
@@ -279,12 +280,12 @@ def test_views(profcapture, recorded, tmp_path):
 
 
 def cpu_ns(pid):
-    """The CPU time of all threads of a process."""
+    """Returns the CPU time of all threads of a process."""
     return sum(int((task / "schedstat").read_text().split()[0]) for task in Path(f"/proc/{pid}/task").iterdir())
 
 
 def family(pid):
-    """A process and its descendants."""
+    """Yields a process and its descendants."""
     yield pid
     for task in Path(f"/proc/{pid}/task").iterdir():
         for child in (task / "children").read_text().split():
@@ -292,7 +293,7 @@ def family(pid):
 
 
 def test_cost(recorder, capture, spawn):
-    """Reading everything ten times a second costs little more than a recording that samples. The
+    """Reading all counters ten times a second adds little to the cost of a recording that samples. The
     bound is for a machine that is busy with other tests, where each wakeup finds cold caches."""
     target = spawn("sleep", "60")
 

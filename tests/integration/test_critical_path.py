@@ -150,8 +150,8 @@ def leaves(node):
 
 
 def near(ns, expected_ms, samples=0):
-    """Samples divide a running time among functions: allow three standard deviations of a binomial
-    share."""
+    """Returns whether a time is near the expected one. If samples divide a running time among functions,
+    it may differ by three standard deviations of a binomial share."""
     slack = 0.05 * expected_ms + 3 * samples ** 0.5
     return abs(ns / 1e6 - expected_ms) <= slack
 
@@ -181,8 +181,8 @@ def test_path(profcapture, relay):
     created = child(late, "created")
     assert created["comm"] == "starter" and near(ran(created, "launch"), 80, 80)
 
-    # the program's own time does not include that before main() and after its last line, in which
-    # a sanitizer starts and ends
+    # the program's own time does not include the time before main() and after its last line, in
+    # which a sanitizer starts and ends
     assert 0 <= data["total_ns"] - all_ns <= 0.02 * all_ns + (200e6 if SANITIZED else 20e6)
 
 
@@ -236,14 +236,14 @@ def test_text(profcapture, relay):
     assert len(threads) > 3 and len(full.split(", ")) == len(threads) and len(some.split(", ")) == 4
     assert re.fullmatch(r"and \d+ others?\s+\(--limit 0\)", some.split(", ")[-1])
     assert "waits for supplier in receive" in text and "is created by starter" in text
-    every = profcapture("critical-path", capture, "--limit", 0).stdout  # on a busy machine it is a branch below 1 %
+    every = profcapture("critical-path", capture, "--limit", 0).stdout  # on a busy machine, the wait may be a branch below 1 %
     assert "waits in deliver: nanosleep" in every or "waits in deliver: timer" in every
     assert "text or json" in profcapture("critical-path", capture, "--format", "csv", check=2).stderr
 
 
 def test_without_samples(profctl, profcapture, require, tmp_path):
-    """A path needs no samples, and says that it has none. A command that runs others has one
-    path."""
+    """A path needs no samples, and its text says that there are none. A command that runs other programs
+    has one path."""
     require(root=True)
     capture = tmp_path / "shell.cap"
     profctl("record", "-q", "--wakers", "-F", 0, "-o", capture, "--", "sh", "-c", "sleep 0.1; sleep 0.2; true")
