@@ -56,8 +56,8 @@ void authority_free(
 		*authority); /* after authority_end() and further main-loop iterations; NULL is
 		              * allowed */
 
-/* Returns whether the caller's user may ask another question, or open another prompt. Call this
- * before doing any work for a question. */
+/* Returns whether the caller's user may ask another question, or, if `interactive`, open another
+ * prompt. Call this before doing any work for a question. */
 bool authority_has_room(const struct authority *authority, const struct bus_peer *caller,
 			bool interactive, GError **error);
 /* Calls `answer` once, when every action is answered, perhaps before this function returns. The

@@ -10,7 +10,7 @@
  * socket accepts peers of all users, because a process that root starts may change its user.
  * Invariants: (1) profd never waits for a peer: a connection without a timely hello is closed
  *                 [test-control: silent]
- *             (2) connections are limited in total, per user, and per user and second
+ *             (2) connections are limited in total, per user, and per user in a second
  *                 [test-control: crowd]
  *             (3) a packet that is not a hello closes the connection without an answer
  *                 [test-control: hostile]

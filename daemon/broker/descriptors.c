@@ -3,8 +3,8 @@
  * Descriptors - closes the descriptors of D-Bus messages without blocking
  *
  * GDBus closes the descriptors of a message when it frees the message, on any thread, unless their
- * list has another reference. This applies to every message, including calls that are refused or
- * unknown.
+ * list has another reference. So each list gets another reference here. This applies to every
+ * message, including calls that are refused or unknown.
  * Invariants: (1) neither the main loop nor GDBus's thread closes a descriptor that a client sent
  *                 [test_attack_capture: server that hangs]
  */

@@ -23,7 +23,8 @@ struct engine *engine_new(const struct engine_listener *listener, void *data, ui
 /* Kills the engine if it still runs. Does not call the listener. */
 void engine_free(struct engine *engine);
 void engine_kill(struct engine *engine);
-/* Stops waiting for a killed engine that does not exit, and charges it to the user. */
+/* Stops waiting for a killed engine that does not exit, and charges it to the user
+ * (stall-quota.h). */
 void engine_abandon(struct engine *engine, uid_t uid);
 /* Starts or stops receiving messages. While receiving is stopped, messages wait in the socket; when
  * the socket is full, the engine's process waits. */

@@ -27,7 +27,7 @@ struct event {
 	/* probes: path at which the kernel finds the file of probe_fd (-1: none) */
 	char probe_path[32];
 	int probe_fd;
-	/* for a further place of a probe: 1 + index of the probe's first place; else 0 */
+	/* for a further place of a probe: 1 + index of the event of the first place; else 0 */
 	unsigned same_as;
 	unsigned n_arguments; /* arguments of a static probe at this place */
 	struct probe_argument arguments[PROBE_MAX_ARGUMENTS];
@@ -46,10 +46,10 @@ void event_dirs_prepare(void);
 void event_dirs_open(struct event_dirs *ret_dirs);
 void event_dirs_done(struct event_dirs *dirs);
 
-/* Turns one of perf's event names into an attr. Fails with BROKER_ERROR_INVALID_OPTION and the
- * nearest names, _NOT_AUTHORIZED or _NOT_SUPPORTED. Does not check whether the event can be opened
- * here. If `dirs` is NULL, looks up nothing: tracepoints and PMU events get only `kind` and `name`,
- * and need not exist. */
+/* Turns one of perf's event names into an attr. Fails with BROKER_ERROR_INVALID_OPTION (the
+ * message suggests a name), _NOT_AUTHORIZED or _NOT_SUPPORTED. Does not check whether the event can
+ * be opened here. If `dirs` is NULL, looks up nothing: tracepoints and PMU events get only `kind`
+ * and `name`, and need not exist. */
 bool event_parse(const struct event_dirs *dirs, const char *text, struct event *ret_event,
 		 GError **error);
 

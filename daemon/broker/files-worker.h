@@ -26,7 +26,8 @@ void files_worker_free(struct files_worker *worker, bool busy, uid_t uid);
 /* Ends a stuck process, and charges it to the user whose process made it wait. */
 void files_worker_give_up(struct files_worker *worker, uid_t uid);
 
-/* Sends a request, or returns false if there is no room. `is_first`: the stall time starts now. */
+/* Sends a request, or returns false if there is no room. `is_first`: the process has no other
+ * request, so its stall time starts now. */
 bool files_worker_send(struct files_worker *worker, const struct files_request *message,
 		       const char *path, int fd, bool is_first);
 /* Receives an answer and checks only its form. Returns false if no answer is waiting, or if no more

@@ -4,11 +4,12 @@
  *
  * Several requests are sent to a process (files-worker.c), which answers them in order, so it works
  * on the first one. If it makes no progress for STALL_US and other requests wait, it is set aside
- * with its request, and a new process gets the others. After PATIENCE_US it is killed, and its
- * request is retried without the likely cause: an image by its path only, on filesystems without a
- * server (careful); a snapshot without files that depend on the target's memory (bare), and the
- * next time without the target. If a process was stuck on a target once, or if stall-quota.c blocks
- * the target, its files are read only in the careful or bare way for the rest of the session.
+ * with its request, and a new process gets the others. After PATIENCE_US the stuck process is
+ * killed, and its request is retried without the likely cause: an image by its path only, on
+ * filesystems without a server (careful); a snapshot without files that depend on the target's
+ * memory (bare), and the next time without the target. If a process was stuck on a target once, or
+ * if stall-quota.c blocks the target, its files are read only in the careful or bare way for the
+ * rest of the session.
  * Invariants: (1) whatever the process does, every request is answered once, and profd never waits
  *                 for it  [test_hostile_files: test_file_that_hangs, test-broker-files: dies]
  *             (2) an answer has no target twice or in part: a snapshot continues after its last
@@ -38,8 +39,7 @@
 /* processes that a user may block before the user's files are opened carefully */
 #define MAX_ASIDE_OF_USER 2
 #define TICK_MS 50
-#define STALL_US \
-	75000 /* longer than most disk accesses; if one takes longer, this costs one process */
+#define STALL_US 75000 /* longer than most disk accesses; a longer access costs a further process */
 #define PATIENCE_US (1000 * 1000)
 #define MAX_STUCK 4096 /* maximum number of remembered pids */
 #define MAX_DEATHS 8   /* maximum number of exits that profd did not cause */
@@ -68,7 +68,7 @@ struct files {
 	guint tick;
 	uint32_t last_serial;
 	unsigned deaths;
-	GHashTable *stuck; /* pids of targets that were stuck before */
+	GHashTable *stuck; /* pids of targets on which a process was stuck */
 };
 
 static void push(struct files *files);

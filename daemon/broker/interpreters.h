@@ -3,7 +3,7 @@
  * Interpreters - makes a BPF program read the frames of interpreted programs at each sample
  *
  * Owns the BPF programs, their maps and the events that they write to (daemon/interp-protocol.h).
- * Other programs read the frames before a thread sleeps. All programs describe each code object
+ * Other BPF programs read the frames before a thread sleeps. All programs describe each code object
  * once, before its first use, so nothing reads a running process later.
  *
  * A thread loads the programs of a family when the engine first requests a process's frames, or
@@ -30,12 +30,12 @@ struct interpreters;
  * interp_family). `sleeps`: also loads the programs for sleeps. Fails if the kernel, its type
  * information or the rights do not suffice for the shared programs. */
 struct interpreters *interpreters_new(unsigned families, bool sleeps, GError **error);
-/* Loads the programs of further families, each of which takes 10 to 30 ms. May run in a thread of
- * its own, but not at the same time as interpreters_lacking() or interpreters_free(). Processes of
+/* Loads the programs of further families, each of which takes 10 to 30 ms. May run in a separate
+ * thread, but not at the same time as interpreters_lacking() or interpreters_free(). Processes of
  * the families may have been added before. */
 void interpreters_add(struct interpreters *interpreters, unsigned families);
-/* Returns the families that are neither loaded nor refused; families that do not exist are among
- * them. */
+/* Returns the bits of the families that are neither loaded nor refused, and all bits without a
+ * family. */
 unsigned interpreters_lacking(const struct interpreters *interpreters);
 /* Returns why the kernel refuses the programs of a family; NULL: it does not. */
 const char *interpreters_refusal(const struct interpreters *interpreters,

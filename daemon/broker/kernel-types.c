@@ -206,7 +206,7 @@ static bool read_kernel(struct search *search)
 	return true;
 }
 
-/* Returns the type of the kernel with this id; NULL if the kernel has no such type. */
+/* Returns the kernel's type with this id; NULL if the kernel has no such type. */
 static const struct btf_type *find_type(const struct search *search, uint32_t id)
 {
 	const struct btf_type *type = NULL;
@@ -227,7 +227,7 @@ static bool search_all(struct search *search)
 
 	if (!find_own(search) || !read_kernel(search))
 		return false;
-	/* The list grows meanwhile. */
+	/* take_members() may append to the list. */
 	for (unsigned i = 0; i < search->unnamed->len; i++) {
 		const struct unnamed unnamed = g_array_index(search->unnamed, struct unnamed, i);
 

@@ -192,7 +192,7 @@ static void own_name(struct program *program)
 }
 
 /* Called when the name is released: new calls go to a profd that the bus starts for them, earlier
- * ones are served here. */
+ * calls are served here. */
 static void on_released(void *data)
 {
 	struct program *program = data;
@@ -352,8 +352,8 @@ static bool parse_system(int argc, char **argv, struct arguments *ret_arguments)
 	return true;
 }
 
-/* Returns whether RLIMIT_NOFILE suffices, and reports if not. A later failure would not mention the
- * limit. */
+/* Raises RLIMIT_NOFILE, and returns whether it suffices. Prints a message if not, because a later
+ * failure would not mention the limit. */
 static bool has_descriptors(void)
 {
 	struct rlimit limit;

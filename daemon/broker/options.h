@@ -13,7 +13,7 @@
 struct options {
 	bool system, children, kernel, append, paused;
 	bool kernel_requested; /* "kernel" was given, with value true */
-	bool kernel_denied;    /* "kernel" was not given, and the client may not have it */
+	bool kernel_denied;    /* "kernel" was not given, and the client may not see the kernel */
 	int32_t pids[ENGINE_MAX_TARGETS];
 	unsigned n_pids;
 	uint32_t frequency;

@@ -7,8 +7,8 @@
 #include <gio/gio.h>
 
 /* Finds the places of all probes among the events, and adds an event for each further place. Calls
- * `done` once, perhaps before it returns; `error` is NULL if all were found. The options must stay
- * valid until then. */
+ * `done` once, perhaps before this function returns; `error` is NULL if all were found. The options
+ * must stay valid until then. */
 void probes_find(const struct access *access, struct options *options,
 		 void (*done)(const GError *error, void *data), void *data);
 

@@ -2,13 +2,13 @@
 /*
  * Sandbox - drops the privileges that profd does not use, with or without systemd
  *
- * As root it keeps only the capabilities in `kept`, and exec cannot regain others. A plain user has
- * none to drop; the filter is the same. The filter allows what profd, the programs that it starts
- * and their dynamic linker call. All these programs inherit it, and the engine adds a stricter one.
- * A call that is not on the list fails with EPERM; calls that indicate an attack end the process.
- * Files cannot be opened for writing, created, renamed or removed: a capture arrives as a
- * descriptor and is passed on to the engine. The flags of openat2() are in memory, where a filter
- * cannot check them, so openat2() fails as on a kernel without it.
+ * As root, profd keeps only the capabilities in `kept`, and exec cannot regain others. A plain user
+ * has no capabilities to drop; the filter is the same. The filter allows what profd, the programs
+ * that it starts and their dynamic linker call. All these programs inherit it, and the engine adds
+ * a stricter one. A call that is not on the list fails with EPERM; calls that indicate an attack
+ * end the process. Files cannot be opened for writing, created, renamed or removed: a capture
+ * arrives as a descriptor and is passed on to the engine. The flags of openat2() are in memory,
+ * where a filter cannot check them, so openat2() fails as on a kernel without it.
  * Invariants: (1) no capability except `kept` is in any set, and CAP_SYS_ADMIN only for probes
  *                 [test-broker-sandbox: capabilities]
  *             (2) open() and openat() are for reading only  [test-broker-sandbox: calls]
@@ -207,7 +207,7 @@ static const int allowed_calls[] = {
 	SCMP_SYS(pidfd_open),
 	SCMP_SYS(pidfd_send_signal),
 	SCMP_SYS(perf_event_open),
-	/* how the engine and profd-files leave root */
+	/* calls with which the engine and profd-files leave root */
 	SCMP_SYS(setpriority),
 	SCMP_SYS(prlimit64),
 	SCMP_SYS(getrlimit),
@@ -243,7 +243,7 @@ static const struct filter_rule allowed_with[] = {
 	{ SCMP_SYS(bpf), SCMP_A0_64(SCMP_CMP_EQ, BPF_LINK_CREATE, 0) },
 	{ SCMP_SYS(bpf), SCMP_A0_64(SCMP_CMP_EQ, BPF_OBJ_GET_INFO_BY_FD, 0) },
 	{ SCMP_SYS(clone), SCMP_A0_64(SCMP_CMP_MASKED_EQ, NAMESPACES, 0) },
-	/* executable memory is never writable as well */
+	/* memory is never both writable and executable */
 	{ SCMP_SYS(mmap), SCMP_A2_64(SCMP_CMP_MASKED_EQ, PROT_WRITE, 0) },
 	{ SCMP_SYS(mprotect), SCMP_A2_64(SCMP_CMP_MASKED_EQ, PROT_WRITE, 0) },
 	{ SCMP_SYS(ioctl), SCMP_A1_64(SCMP_CMP_MASKED_EQ, IOCTL_GROUP, '$' << 8) }, /* perf */
@@ -267,7 +267,7 @@ static const struct filter_rule allowed_with[] = {
 	{ SCMP_SYS(fcntl), SCMP_A1_64(SCMP_CMP_EQ, F_GET_SEALS, 0) },
 };
 
-/* No program of profd's ever makes these calls. */
+/* No program of profd makes these calls. */
 static const int deadly_calls[] = {
 	SCMP_SYS(ptrace),
 	SCMP_SYS(process_vm_writev),

@@ -398,7 +398,7 @@ static GVariant *interfaces_of(const struct session_object *object)
 	return g_variant_builder_end(&builder);
 }
 
-/* Takes the options and the capture from the call. */
+/* Makes the session that a call requests. Moves the call's options and capture to the session. */
 static bool create_session(struct call *call, const struct access *access,
 			   struct session_object **ret_object, GError **error)
 {

@@ -5,8 +5,8 @@
  *     created ── start ──▶ starting ── STARTED ──▶ running ◀── pause, resume ──▶ paused
  *        stop, or the engine by itself ──▶ stopping ── engine gone ──▶ finished, or failed
  *
- * Start spawns the engine, opens perf events, and lets /proc be read while the engine starts. It
- * then sends the engine all that it needs; with per-task events, once those of all threads are open
+ * Start spawns the engine, opens perf events, and lets /proc be read while the engine starts. Then
+ * the engine is sent all that it needs; with per-task events, once those of all threads are open
  * (perf-tasks.c). From then on the engine leads: it requests the snapshot and mapped files
  * (requests.c), and reports when it is done.
  * Invariants: (1) `finished` is called once, when the engine is gone, or was killed and waits for a
@@ -782,7 +782,7 @@ static void expect_command(struct session *session)
 		session_interpreters_receive(session->interpreters, &expected);
 }
 
-/* With per-task events, continues when the events of all threads are open. */
+/* With per-task events, on_tasks_open() continues when the events of all threads are open. */
 static bool hand_over(struct session *session, GError **error)
 {
 	if (!start_requests(session, error) || !open_events(session, error))

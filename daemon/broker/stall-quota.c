@@ -3,7 +3,7 @@
  * Stall quota - charges users for profd's killed processes that they keep from exiting
  *
  * SIGKILL does not end a process that waits for FUSE in the kernel; it exits when the file's server
- * answers or dies. So nothing waits for it. Each hang costs a process that may stay, and delays its
+ * answers or dies. So nothing waits for it. Each hang costs a process that may stay, and delays a
  * session, so each user has an allowance. Once it is used up, profd waits for no process of this
  * user until the stuck ones are gone and half a minute has passed. Root's processes are independent
  * of each other, so each has its own, smaller allowance. Hangs because of processes that have
