@@ -28,7 +28,7 @@ KEYS = {"Escape": "\ue00c", "Enter": "\ue007", "Control": "\ue009", "Shift": "\u
 PREFERENCES = {"marionette.port": 0, "app.update.enabled": False, "browser.shell.checkDefaultBrowser": False, "network.captive-portal-service.enabled": False,
                "network.connectivity-service.enabled": False, "datareporting.policy.dataSubmissionEnabled": False, "ui.prefersReducedMotion": 1,
                "dom.ipc.processPrelaunch.enabled": False, "fission.autostart": False, "browser.newtab.preload": False, "browser.newtabpage.enabled": False,
-               "browser.startup.page": 0}  # the last five: start no processes that no test uses
+               "browser.startup.page": 0}  # the last five prevent processes that no test uses
 # Script errors of the page, without those of the browser.
 ERRORS = """return Services.console.getMessageArray().filter((m) => m instanceof Ci.nsIScriptError && !(m.flags & 4) && m.sourceName.startsWith('file:'))
 	.map((m) => m.toString());"""

@@ -104,8 +104,8 @@ def pids(*numbers):
 
 
 def rules(allow=None, ask=None):
-    """Makes polkit rules from {"record-own": ["nobody"]}: users who may, and users who need a
-    password."""
+    """Makes polkit rules. allow, ask: {"record-own": ["nobody"]}, the users who may do an action, and
+    those who need a password."""
     return RULES % (repr(allow or {}), repr(ask or {}))
 
 
@@ -120,8 +120,8 @@ def refusal(call, *arguments):
 
 @contextlib.contextmanager
 def effective_user(uid):
-    """Gives this thread another uid for a while: the kernel reports it for new connections. Calls
-    the kernel directly, because glibc's functions change all threads."""
+    """Gives this thread another uid for a while, which the kernel reports for new connections. Calls the
+    kernel directly, because glibc's functions change all threads."""
     syscall = ctypes.CDLL(None, use_errno=True).syscall
     setresuid = {"x86_64": 117, "aarch64": 147, "riscv64": 147, "ppc64le": 164}[os.uname().machine]
     if syscall(setresuid, uid, uid, 0):
@@ -402,7 +402,7 @@ class TestBus:
 
 
 def can_run():
-    """The reason why no bus can run here, or None."""
+    """Returns the reason why no bus can run here, or None."""
     if os.geteuid() != 0:
         return "needs root"
     for program in ("dbus-daemon", "unshare", POLKITD):

@@ -28,7 +28,7 @@ WORD = 2**64
 
 
 class Damage(Exception):
-    """A validity condition failed; the text begins with its number."""
+    """A validity condition failed; the text begins with the condition's number."""
 
 
 def demand(condition, number, what):
@@ -359,8 +359,8 @@ class Capture:
         return next(table for table in self.tables.values() if table["name"] == name)
 
     def rows(self, name):
-        """Rows of a table in file order: dicts by column name, without absent columns; and their
-        chunk."""
+        """Yields the rows of a table in file order, each as a dict by column name, without absent columns,
+        and its chunk."""
         table = self.table(name)
         for chunk in self.chunks:
             if chunk.table != table["id"]:

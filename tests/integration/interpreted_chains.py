@@ -206,7 +206,7 @@ def check_refusal(profcapture, capture, language):
     reason = f"the kernel refuses the program that reads {language}: Invalid argument"
     *_, missing = (row["value"] for row in rows(profcapture, capture, "metadata") if row["key"] == "interpreters.missing")
     assert any(line.startswith(reason) for line in missing.splitlines())
-    profcapture("symbolize", capture)  # the hint would be about missing names
+    profcapture("symbolize", capture)  # otherwise the hint would be about missing names
     if profcapture.json("info", capture)["capture"]["lost"] == 0:  # or about losses
         hint, = (line for line in profcapture("report", capture).stdout.splitlines() if line.startswith("Hint: "))
         assert f"({reason}" in hint

@@ -189,7 +189,7 @@ def check_unsupported(profctl, profcapture, capture, target, reason, advice):
     name of the advice, and a part of its text."""
     recorded(profctl, "-F", 499, "-d", 1, "-o", capture, "--pid", target.pid)
     assert [row["value"] for row in rows(profcapture, capture, "metadata") if row["key"] == "interpreters.missing"] == [reason]
-    profcapture("symbolize", capture)  # the first hint would be about missing names
+    profcapture("symbolize", capture)  # otherwise the first hint would be about missing names
     hint, = (line for line in profcapture("report", capture).stdout.splitlines() if line.startswith("Hint: "))
     assert reason in hint and advice[1] in hint
     report = profcapture.json("report", capture)

@@ -52,8 +52,8 @@ int main(void)
 
 
 def compiled(source, text, *command, anew=False):
-    """Writes a source file, compiles it into the program of its name without a suffix, and returns
-    that. A command without paths runs once for each build folder, unless `anew`: later calls copy
+    """Writes a source file, compiles it into a program of the same name without a suffix, and returns
+    the program's path. A command without paths runs once for each build folder, unless `anew`: later calls copy
     the program, whose debug information names the copied source."""
     program = source.with_suffix("")
     source.write_text(text)
@@ -67,7 +67,7 @@ def compiled(source, text, *command, anew=False):
         kept.parent.mkdir(parents=True, exist_ok=True)
         new = kept.with_name(f"{os.getpid()}.new")
         new.write_text(text)
-        new.rename(kept)  # another run may read it
+        new.rename(kept)  # in one step, because another run may read the file
         subprocess.run([*command[:1], "-o", new, kept, *command[1:]], check=True, timeout=120)
         new.rename(kept.with_suffix(""))
     return shutil.copy(kept.with_suffix(""), program)

@@ -149,7 +149,7 @@ def at(samples, place="spin"):
 
 
 def started(samples):
-    """Drops the first samples of each process, which lack tables because those were not ready in
+    """Drops the first samples of each process, for which the tables of its files were not ready in
     time."""
     ready, kept = set(), []
     for sample in samples:

@@ -15,8 +15,8 @@ import agreement  # noqa: E402
 def compared(require, tmp_path_factory):
     """The programs run in parallel, and each is compared separately."""
     require("perf", root=True)
-    # If sampling is as regular as a program's loop, samples are not independent, and their shares
-    # may differ by chance, and a busy machine leaves little CPU time: compare a longer recording too.
+    # Shares may differ by chance if sampling is as regular as a program's loop, because samples are then
+    # not independent. A busy machine leaves little CPU time. So a longer recording is compared, too.
     for seconds in (2, 8):
         results = agreement.check(str(tmp_path_factory.mktemp("both")), agreement.PROGRAMS, seconds, 1999)
         if not any(problems or ours < 300 for problems, _, ours, _ in results.values()):

@@ -141,7 +141,7 @@ def test_waits(bus, file, capture, profcapture, spawn):
 
 def test_open_image(bus, file, capture, profcapture, compile_c, spawn):
     program = compile_c("spin", "int main(void) { for (volatile int i = 0;; i++) ; }")
-    program = Path(shutil.copy(program, bus.folder))  # in this folder, no other user can reach it
+    program = Path(shutil.copy(program, bus.folder))  # other users cannot reach the folder in which it is compiled
     process = spawn(program, user=NOBODY, group=NOBODY, extra_groups=[])
     bus.start(EVERYTHING)
     client = bus.client(NOBODY)
@@ -397,7 +397,7 @@ def test_end_while_many_threads_are_looked_at(bus, file, threads, how):
     assert other.objects() == {}
     if how == "leave":
         client.close()
-        last = other.create(pids(target.pid), file)  # began later, and has the same amount of work
+        last = other.create(pids(target.pid), file)  # began later and takes as long, so the first call is over
         assert list(bus.client(0).objects()) == [last]
         return
     assert bus.end(bus.profd) == 0

@@ -135,8 +135,8 @@ def test_command_starts_when_sampling_does(bus, run, profcapture, folder):
 
 
 def check_names(bus, run, profcapture, folder, program, times=1):
-    """On a busy machine, a short program may end before profd has run at all, so it is recorded up
-    to `times` times."""
+    """Checks the name of a program's function. On a busy machine, a short program may end before profd
+    has run at all, so it is recorded up to `times` times."""
     bus.start(OWN)
     names = []
     while len(names) < times and "here" not in names:

@@ -40,8 +40,8 @@ def files(tmp_path):
 
 @pytest.fixture
 def engine(bus, monkeypatch):
-    """engine(script) replaces profd's engine, with a copy of profd, because the system's profd starts
-    only the engine in its own folder."""
+    """engine(script) replaces the engine of a copy of profd, because the system's profd starts only the
+    engine in its own folder."""
 
     def install(script):
         folder = bus.folder / "libexec"

@@ -225,7 +225,7 @@ def test_interpreter(file, capture, profcapture, spawn, tmp_path, names):
     assert ("spin.turn" in found) == (not names)
     missing = [row["value"] for row in rows(profcapture, capture, "metadata") if row["key"] == "interpreters.missing"]
     assert bool(missing) == bool(names) and all("CAP_BPF" in text for text in missing)
-    profcapture("symbolize", capture)  # the first hint would be about missing names
+    profcapture("symbolize", capture)  # otherwise the first hint would be about missing names
     assert bool(re.search(r"^Hint: .*CAP_BPF", profcapture("report", capture).stdout, re.MULTILINE)) == bool(names)
 
 

@@ -275,8 +275,8 @@ def test_engine_gone(tmp_path, number):
 
 
 def test_connect(run):
-    """The program connects by itself: the variable is set late, because it would be read if it were
-    in the initial environment."""
+    """The program calls prof_collector_connect() itself. The address is in ZOO_CONTROL, because the
+    library would connect by PROF_CONTROL of the initial environment."""
     source = 'import os, subprocess, sys; control = os.environ.pop("PROF_CONTROL");' \
         "sys.exit(subprocess.call([sys.argv[1], 'connect'], env={**os.environ, 'ZOO_CONTROL': control}))"
     recorded = run([sys.executable, "-c", source, ZOO])
