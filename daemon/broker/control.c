@@ -299,8 +299,8 @@ static void refuse(struct control *control, int fd, const struct ucred *who)
 	notify_refused(control, who, NULL);
 }
 
-/* Makes room: refuses a connection of the user with the most connections, if it has more than
- * `most`. Returns whether it did. */
+/* Makes room: refuses a connection of the user with the most connections, if that user has more
+ * than `most`. Returns whether a connection was refused. */
 static bool displace(struct control *control, unsigned most)
 {
 	struct pending *victim = NULL;

@@ -394,8 +394,7 @@ def test_nothing_there(start, record, profctl, capture):
 
 
 def test_silent(start, record, capture):
-    """A process that allocates nothing does not join, and its calls after the recording find no
-    request."""
+    """A process that allocates nothing does not join. Its calls after the recording find no request."""
     target = start()
     assert f"process {target.pid} allocated and freed nothing" in record(target, capture)()
     target("a5", "f")

@@ -310,7 +310,6 @@ static __always_inline void take_block(struct perl_walk *walk, __u32 kind, __u64
 	list->ends = list->repeats = true;
 }
 
-/* Begins to read a stack. */
 static __always_inline void begin_stack(struct perl_walk *walk, __u64 stack)
 {
 	struct perl_list *list = list_of(walk);
@@ -507,7 +506,7 @@ static __always_inline void take_sub_context(struct perl_walk *walk, __u32 type,
 	list->cop = cop;
 }
 
-/* Handles the context of an eval in scratch->frame. An eval of a block is no function. */
+/* Handles the context of an eval in scratch->frame. An eval of a block is not a function. */
 static __always_inline void take_eval_context(struct perl_walk *walk, __u64 cop)
 {
 	struct perl_list *list = list_of(walk);
