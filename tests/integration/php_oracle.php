@@ -3,11 +3,11 @@
 // A deterministic PHP program whose chains of calls are all known.
 //
 //     php_oracle.php record FILE    write each chain that can exist, by ticks
-//     php_oracle.php run SECONDS    do the same work until then
+//     php_oracle.php run SECONDS    do the same work for this time
 //
 // A chain is innermost first: "NAME@FIRST_LINE:LINE|…", with functions in C at line 0. It begins at
 // once(). Each function has a statement before it calls another one, so that its own chain is
-// recorded. A closure has lines of its own.
+// recorded. Closures are found by their lines, so no two begin in one line.
 
 function spin($n)
 {
@@ -382,7 +382,7 @@ function once()
     return $total;
 }
 
-// The first lines of all functions of the program, by name and line.
+// Returns the first line of each function of the program, by name.
 function first_lines()
 {
     $found = [];
@@ -397,7 +397,7 @@ function first_lines()
     return $found;
 }
 
-// The first and last lines of closures, outer ones first.
+// Returns the first and last lines of closures, outer ones first.
 function closures()
 {
     $found = $open = [];
