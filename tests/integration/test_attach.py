@@ -339,8 +339,8 @@ def test_forks(start, record, profcapture, capture):
 
 
 def test_forked_meanwhile(nothing_is_left, start, record, profcapture, capture):
-    """A child is forked while another thread waits for the engine's answer to join: the child is
-    recorded, and can be attached to again."""
+    """A child is forked while another thread waits for the engine's answer: the child is recorded, and
+    can be attached to again."""
     target = start()
     target("w1")
     end = record(target, capture)

@@ -109,8 +109,8 @@ SHARED struct {
 } sample_outputs SEC(".maps"), code_outputs SEC(".maps");
 
 /* Code objects that were described. In a full set, a new key replaces a random one. (An LRU hash
- * takes 20 times as long to make.) If two CPUs write the same key at once, it may have the code
- * from one CPU and the id from the other; no code object has such a key. */
+ * takes 20 times as long to make.) If two CPUs write to the same place at once, the key there may
+ * have the code from one CPU and the id from the other; no code object has such a key. */
 SHARED struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
 	__uint(max_entries, 1 << DESCRIBED_BITS);
