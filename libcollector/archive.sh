@@ -1,7 +1,8 @@
 #!/bin/sh
 # SPDX-License-Identifier: BSD-2-Clause-Patent
-# archive.sh OBJCOPY AR INTERNAL-ARCHIVE ARCHIVE FOLDER CC…: one object of all of it, in which hidden names are local.
-# The compiler may be several words, `ccache gcc` for one.
+# archive.sh OBJCOPY AR INTERNAL-ARCHIVE ARCHIVE FOLDER CC…: links all of INTERNAL-ARCHIVE into one
+# object of ARCHIVE, in which hidden names are local. CC may be several words, for example `ccache
+# gcc`.
 set -eu
 objcopy=$1 ar=$2 internal=$3 archive=$4 object=$5/profcollector.o
 mkdir -p "$5"

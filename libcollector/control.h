@@ -5,8 +5,8 @@
  * docs/ring.md, "Registration", is the specification. The socket is SOCK_SEQPACKET; each message is
  * one packet of CONTROL_BYTES. The process sends a hello and later requests for more rings. The
  * engine answers each. An answer with the status CONTROL_OK carries an arena's memfd (SCM_RIGHTS);
- * others carry no descriptor. The kernel, not a message, identifies the process. Integers are
- * little-endian; reserved fields are written as 0 and ignored.
+ * other answers carry no descriptor. The kernel, not a message, identifies the process. Integers
+ * are little-endian; reserved fields are written as 0 and ignored.
  */
 #pragma once
 
@@ -24,8 +24,8 @@
 #define CONTROL_VARIABLE "PROF_CONTROL"
 #define CONTROL_WELL_KNOWN "/run/profd/control"
 
-/* Limit for connection and answer together. A process that gets no answer by then records
- * nothing. */
+/* Time limit for the connection and the answer together. A process that gets no answer by then
+ * records nothing. */
 #define CONTROL_WAIT_NS UINT64_C(500000000)
 
 /* control_hello.wants */
@@ -40,7 +40,7 @@ struct control_hello {
 	uint32_t bytes;                     /* CONTROL_BYTES */
 	uint8_t token[CONTROL_TOKEN_BYTES]; /* zeros: no token */
 	uint32_t wants;                     /* CONTROL_WANTS_* */
-	/* PID, in its own namespace, of the process that forked this one; 0: none */
+	/* PID of the process that forked this one, in that process's PID namespace; 0: none */
 	uint32_t parent_tgid;
 	uint64_t parent_start; /* start time in clock ticks, as in /proc/PID/stat; 0: unknown */
 	uint8_t reserved[16];

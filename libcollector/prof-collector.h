@@ -2,9 +2,9 @@
 /*
  * libprofcollector - adds a program's marks, counters, logs and names to its recording
  *
- * Marks (instants and spans), counters, logs and thread names, for C, C++, and any language that
- * can call C. Programs that do not want to depend on this library use <prof/mark.h>, which finds
- * the library at run time.
+ * Records marks (instants and spans), counters, logs and thread names, from C, C++, and any
+ * language that can call C. Programs that do not want to depend on this library use <prof/mark.h>,
+ * which finds the library at run time.
  *
  * A program is recorded if profctl started it or one of its ancestors (PROF_CONTROL is in the
  * environment), or after prof_collector_connect(). Otherwise every function returns at once and
@@ -53,18 +53,18 @@ static inline bool prof_collector_enabled(void)
 }
 
 /*
- * Connects to profd without profctl. addresses: as in PROF_CONTROL; NULL: the system's profd, which
- * accepts the process if a session of the same user records it. Returns 0; -EALREADY if the process
- * is recorded, or another thread is connecting; -EINVAL; another -errno if there is no answer; or a
- * positive number if profd refuses: 1 not a target of the session, 2 no session, 3 another version,
- * 4 a limit, 5 a failure, 6 not authorized. May be called again after a session ended. Waits at
- * most 500 ms. Not for handlers.
+ * Connects to profd without profctl. addresses: as in PROF_CONTROL (-EINVAL if invalid); NULL: the
+ * system's profd, which accepts the process if a session of the same user records it. Returns 0;
+ * -EALREADY if the process is recorded, or another thread is connecting; another -errno if there is
+ * no answer; or a positive number if profd refuses: 1 not a target of the session, 2 no session, 3
+ * another version, 4 a limit, 5 a failure, 6 not authorized. May be called again after a session
+ * ended. Waits at most 500 ms. Not for handlers.
  */
 PROF_PUBLIC int prof_collector_connect(const char *addresses);
 
 /*
  * After this call, this library makes no system call in the calling thread, and the thread never
- * waits for room. Call it before the thread installs a seccomp filter that kills for futex(2) or
+ * waits for room. Call it before the thread installs a seccomp filter that kills it for futex(2) or
  * sigaltstack(2). Returns false if the thread has no ring; the thread then records nothing. The
  * call is not needed if the filter was installed before the thread's first record.
  */
@@ -181,8 +181,8 @@ PROF_PUBLIC bool prof_jit_unload(const void *address);
  */
 PROF_PUBLIC uint32_t prof_counter_define(const char *group, const char *name, const char *unit,
 					 uint32_t flags);
-/* Calls have no effect while no session records. They return false if the counter was defined with
- * the other kind of value. */
+/* Calls have no effect while no session records. They return false if the counter's values have the
+ * other type (int64_t or double). */
 PROF_PUBLIC bool prof_counter_set(uint32_t counter, int64_t value);
 PROF_PUBLIC bool prof_counter_add(uint32_t counter, int64_t difference);
 PROF_PUBLIC bool prof_counter_set_double(uint32_t counter, double value);

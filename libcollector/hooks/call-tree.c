@@ -457,8 +457,8 @@ static bool place_by_address(struct python_chain *chain, const struct unwind_cac
 	return true;
 }
 
-/* Like place_by_address(), for versions up to 3.10, where each run is one frame. Matches runs and
- * native frames of the function that evaluates one by one, from the root. */
+/* Like place_by_address(), for versions up to 3.10, where each run is one frame. Matches the runs
+ * one by one with the native frames of the evaluating function, from the root on. */
 static bool place_by_function(struct python_chain *chain, const struct unwind_cache_frame *native,
 			      uint32_t n)
 {

@@ -10,11 +10,12 @@
  * strings, ids of nodes are valid in one epoch, and a handler may have begun another epoch or moved
  * to a larger ring. So callers compare the epoch after ring_begin(), and retry.
  *
- * A hook that a handler entered in the middle of another hook must not use this, because the state
- * may be incomplete. If siglongjmp() leaves a call, the next call discards its work. Call
- * self_unwind_setup() first, and self_unwind_invalidate() whenever a module may have been unloaded:
- * after dlclose(), and when the loader frees a module's record. libc closes its own modules through
- * an internal call instead of dlclose(), but frees their records through malloc's functions.
+ * A hook that a handler entered in the middle of another hook must not call these functions,
+ * because their state may be incomplete. If siglongjmp() leaves a call, the next call discards its
+ * work. Call self_unwind_setup() first, and self_unwind_invalidate() whenever a module may have
+ * been unloaded: after dlclose(), and when the loader frees a module's record. libc closes its own
+ * modules through an internal call instead of dlclose(), but frees their records through malloc's
+ * functions.
  */
 #pragma once
 
@@ -28,7 +29,8 @@
 #define CALL_TREE_INNER 64u
 /* A flag of a frame besides UNWIND_CACHE_*: a Python function. */
 #define CALL_TREE_CODE 0x04u
-#define CALL_TREE_KNOWN 1024u /* stacks with Python functions that are found without a merge */
+/* number of stacks with Python functions that are found without a merge */
+#define CALL_TREE_KNOWN 1024u
 
 struct call_tree_slot {
 	uint64_t hash;

@@ -13,7 +13,7 @@
 #define CONTROL_MAX_PATH 108 /* sockaddr_un.sun_path */
 
 struct control_address {
-	/* length of `path`; an abstract name starts with a 0 byte and has no other one */
+	/* length of `path`; an abstract name starts with a 0 byte and has no other 0 byte */
 	uint32_t n_bytes;
 	char path[CONTROL_MAX_PATH]; /* as in sockaddr_un */
 };

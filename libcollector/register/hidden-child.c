@@ -15,7 +15,7 @@
  *
  * All signals are blocked meanwhile: no handler may run in this memory under another PID.
  * Invariants: (1) no child is left afterwards, whatever failed   [test_recorder: wait, subreaper]
- *             (2) the program inherits nothing but the directory, limits and ids
+ *             (2) the program inherits nothing but the directory, limits, ids and environment
  *                 [test_recorder: inherited]
  * Threads: any, one at a time.
  */

@@ -3,8 +3,8 @@
  * Intern - caches which strings a ring's owner has sent, by content
  *
  * The number of entries is fixed; evicted strings are sent again. A handler may interrupt a lookup
- * or an addition with its own. An entry is two words, and the second depends on the first, so an
- * entry of mixed words from two writers does not match. Ids are valid in one epoch. A caller
+ * or an addition with another one. An entry is two words, and the second depends on the first, so
+ * an entry of mixed words from two writers does not match. Ids are valid in one epoch. A caller
  * compares the epoch before and after it uses ids, because a handler may have begun another epoch.
  *
  * Most names have the same address the next time. So `places` caches the short string that was last
@@ -115,7 +115,8 @@ __attribute__((no_sanitize("address", "thread"))) static inline void intern_meas
 	if (end != 0) {
 		uint32_t rest = (uint32_t)__builtin_ctzll(end) / 8;
 
-		/* If the string ends right here, this avoids a shift by 64. */
+		/* A mask, because for rest 0 a shift of `word` would be by 64, which is
+		 * undefined. */
 		word &= (UINT64_C(1) << rest * 8) - 1;
 		hash += intern_mix(word, n);
 		n += rest;

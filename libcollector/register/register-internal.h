@@ -22,7 +22,7 @@ struct process {
 	uint64_t generation;
 	uint64_t lost; /* records lost before the first arena */
 	struct control_connection connection;
-	struct ring_budget budget; /* limits all waits except the first */
+	struct ring_budget budget; /* limits all waits except that for the registration */
 	uint32_t growing;          /* 1: a thread requests an arena */
 	uint32_t sweeping;
 	uint32_t answering; /* 1: a thread answers an attach request */
@@ -44,7 +44,7 @@ static inline void *register_map_memory(size_t bytes)
 	return at == MAP_FAILED ? NULL : at;
 }
 
-/* Returns false in a child of vfork(), which is another process in this one's memory. */
+/* Returns false in a child of vfork(), which shares its parent's memory. */
 static inline bool register_is_this_process(void)
 {
 	uint32_t tgid = RING_LOAD(&register_process->tgid);

@@ -12,7 +12,8 @@
  * a limited time, or gets no ring.
  *
  * Invariants: (1) a child does not write where its parent does  [test_collector: fork, raw_clone]
- *             (2) no thread waits longer than its bound, and only once per process
+ *             (2) no thread waits longer than its bound; without an answer, a process does not wait
+ *             again
  *                 [test-control-client: silent]
  *             (3) errno does not change                               [test_collector: zoo]
  *             (4) the program's descriptors are not touched  [test_collector: closefrom]
@@ -102,8 +103,8 @@ static enum control_reason reason_of(int error)
 
 /* ---- Arenas ---- */
 
-/* Returns whether the session is over. Does not check under a seccomp filter, which could kill the
- * process for the system calls. */
+/* Returns whether the session is over; false under a seccomp filter, which could kill the process
+ * for the system calls of the check. */
 static bool is_wait_in_vain(void)
 {
 	return !register_is_filtered() && register_is_over();
@@ -301,7 +302,7 @@ static struct ring *wait_for_ring(uint32_t tid, uint32_t flags, uint64_t deadlin
 	return ring;
 }
 
-/* In a lossless session, waits again as long as the answer may still come. */
+/* Waits for a ring for up to RING_WAIT_NS; in a lossless session, up to the process's budget. */
 static struct ring *wait_within_budget(uint32_t tid, uint32_t flags, struct arena_entry **ret_entry)
 {
 	uint32_t n = register_count_arenas();
@@ -535,7 +536,8 @@ static bool copy_variable(const struct variable *variable, const char *value)
 	return true;
 }
 
-/* Reads the environment at the start of the process, because another thread may be in setenv(). */
+/* Reads the environment that the process was started with, because another thread may be changing
+ * the current one. */
 static bool read_proc(const struct variable *variable)
 {
 	char *buffer = register_map_memory(MAX_ENVIRONMENT);

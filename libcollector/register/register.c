@@ -150,8 +150,8 @@ struct producer *register_producer(void)
 	return producer;
 }
 
-/* Returns whether the last session has ended, or its engine is gone. This thread's ring may be of
- * an earlier session. */
+/* Returns whether the last session has ended, or its engine is gone. Does not ask this thread's
+ * ring, which may be of an earlier session. */
 bool register_is_over(void)
 {
 	uint32_t n_retired = register_count_retired(), n = register_count_arenas();
@@ -162,7 +162,7 @@ bool register_is_over(void)
 }
 
 /* Detects a killed engine, which reads no records and does not set `ended`. Checks only every
- * STUCK_RECORDS records, because that takes system calls. */
+ * STUCK_RECORDS records, because a check takes system calls. */
 static void check_stuck(struct producer *producer)
 {
 	int error = errno;
@@ -253,7 +253,7 @@ bool register_no_syscall(void)
 	if (!producer)
 		return false;
 	ring_add_flags(producer->ring, RING_NO_SYSCALL);
-	/* drops cached stacks, because walks change now */
+	/* drops cached stacks, because later walks make no system calls */
 	producer->calls_epoch = 0;
 	return true;
 }

@@ -60,8 +60,8 @@ extern enum control_reason register_start_reason __attribute__((visibility("hidd
 /* Called when the process learns that recording has begun or ended. May be NULL. */
 extern void (*register_on_state)(bool is_on) __attribute__((visibility("hidden")));
 
-/* Sets up the state that register_connect() needs, for a process that may be requested to connect
- * within a hook. */
+/* Sets up the state that register_connect() needs, because an attach request may make a hook call
+ * register_connect(). */
 void register_prepare(void);
 /* Returns whether register_prepare() was called in this process. False in a child of vfork(), which
  * shares its parent's memory. */

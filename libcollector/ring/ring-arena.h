@@ -17,7 +17,7 @@ struct ring_arena_size {
 /* Ascending by data_bytes. An entry with n of 0 ends the list. */
 struct ring_arena_sizes {
 	struct ring_arena_size sizes[RING_ARENA_MAX_SIZES];
-	uint32_t n_types; /* the consumer wants the types of records below this; 0: all */
+	uint32_t n_types; /* the consumer supports record types less than this; 0: all */
 	uint32_t n_later; /* number of sizes, from the end, that ring_arena_grow() populates */
 };
 
@@ -34,9 +34,9 @@ struct ring_arena_memory {
 };
 
 /*
- * Makes, populates and seals an arena. ret_fd is for the producer, which cannot change its size.
- * Returns 0, -EINVAL if the sizes are invalid, or -errno. Free with ring_arena_memory_done(); the
- * memory exists until the last mapping of it is gone.
+ * Makes, populates and seals an arena. *ret_fd is for the producer, which cannot change the arena's
+ * size. Returns 0, -EINVAL if the sizes are invalid, or -errno. Free with ring_arena_memory_done();
+ * the memory exists until the last mapping of it is gone.
  */
 MUST_CHECK int ring_arena_make(const struct ring_arena_sizes *sizes,
 			       struct ring_arena_memory *ret_memory, int *ret_fd);

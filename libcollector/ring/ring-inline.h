@@ -41,8 +41,8 @@ struct ring {
 	volatile uint64_t end;  /* end of the reserved records */
 	uint64_t tail;          /* last value seen of the consumer's tail */
 	uint64_t next_check;    /* head at which the fill level is checked next */
-	/* a record that ends at or before this position needs no check and no pad; 0: all records
-	 * do */
+	/* a record that ends at or before this position needs no check and no pad; 0: every record
+	 * needs both */
 	uint64_t limit;
 	volatile uint64_t nested_ns;
 	volatile bool nestable;
@@ -86,15 +86,15 @@ static inline bool ring_is_alive(const struct ring *ring)
 	return *ring->alive != 0;
 }
 
-/* Returns whether the consumer has read nothing since a wait ended in vain. No record waits
- * then. */
+/* Returns whether the consumer has read nothing since a wait ended in vain. Later records do not
+ * wait then. */
 static inline bool ring_is_stuck(const struct ring *ring)
 {
 	return ring->stuck_tail == ring->tail + 1;
 }
 
-/* Closes records that siglongjmp() left open. `sp` belongs to the code that begins the next record,
- * which is not deeper in the stack than the code that began these records. */
+/* Closes records that siglongjmp() left open. `sp`: the caller's stack pointer. If it shows that
+ * the code that began the outermost record is still on the stack, this does nothing. */
 void ring_recover(struct ring *ring, uint64_t sp);
 
 /* Closes records that siglongjmp() left open. Call this on entry to a function that the program
@@ -121,7 +121,7 @@ static inline __attribute__((always_inline)) bool ring_is_full(struct ring *ring
 	shared = ring->shared;
 	if (RING_LOAD(&shared->tail) + 1 != ring->full_tail)
 		return false;
-	/* keeps handlers from counting in the middle of this */
+	/* keeps handlers from changing these counts meanwhile */
 	ring->open[0].sp = (uint64_t)(uintptr_t)__builtin_frame_address(0);
 	__atomic_signal_fence(__ATOMIC_SEQ_CST);
 	RING_STORE(&shared->attempted, RING_LOAD(&shared->attempted) + 1);
@@ -138,7 +138,7 @@ extern char __libc_single_threaded __attribute__((weak));
 /*
  * Returns the time in ticks. If the process has several threads, waits for earlier instructions to
  * complete before it reads the counter. Without that wait, two close events of different threads
- * could get the wrong order, because the consumer never moves a thread's times back.
+ * could get the wrong order, which the consumer cannot correct.
  */
 static inline __attribute__((always_inline)) uint64_t ring_ticks_now(void)
 {
@@ -177,8 +177,8 @@ static inline __attribute__((always_inline)) void ring_reserve(struct ring *ring
 	ring->nestable = true;
 }
 
-/* time_flags: RING_FLAG_TICKS, or 0. A handler that interrupts this after the reservation may have
- * an earlier time, although its record is later in the ring. */
+/* time_flags: RING_FLAG_TICKS, or 0. If a handler interrupts this after the reservation, its record
+ * is later in the ring, but its time may be earlier; this record then gets that time, too. */
 static inline __attribute__((always_inline)) void *ring_write_header(struct ring *ring,
 								     uint32_t type, uint64_t at,
 								     uint32_t bytes,
@@ -220,7 +220,8 @@ static inline __attribute__((always_inline)) void *ring_begin_first(struct ring 
 
 /*
  * Returns NULL, without effects, if ring_begin() must be called. `bytes`: the record's size, a
- * multiple of 8; the caller writes all. With ticks, calls nothing, so hooks save no registers.
+ * multiple of 8; the caller writes all of it. With ticks, this calls no function, so hooks save no
+ * registers.
  */
 static inline __attribute__((always_inline)) void *ring_try_begin(struct ring *ring, uint32_t type,
 								  uint32_t bytes)
@@ -231,7 +232,7 @@ static inline __attribute__((always_inline)) void *ring_try_begin(struct ring *r
 		return NULL;
 	ring->open[0].sp = (uint64_t)(uintptr_t)__builtin_frame_address(0);
 	RING_SIGNAL_FENCE();
-	/* From here on no handler moves to a larger ring. */
+	/* From here on no handler moves the thread to a larger ring. */
 	from = ring->end;
 	if (RING_LIKELY(*ring->alive && from + bytes <= ring->limit))
 		return ring_begin_first(ring, type, from, bytes,
@@ -240,7 +241,8 @@ static inline __attribute__((always_inline)) void *ring_try_begin(struct ring *r
 	return NULL;
 }
 
-/* Turns records that handlers began and left into pads. `nestable` must be false. */
+/* Turns the open records from `level` on, which siglongjmp() left, into pads. `nestable` must be
+ * false. */
 void ring_abandon(struct ring *ring, size_t level);
 /* Rings the doorbell when a third of the ring is full, and again after each further sixteenth, for
  * a consumer that armed late. */

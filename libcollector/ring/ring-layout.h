@@ -322,7 +322,8 @@ static_assert(sizeof(struct ring_free_block) == 16, "free");
 struct ring_calls {
 	uint32_t first;  /* not 0 */
 	uint32_t parent; /* 0: `first` is a root */
-	/* number of frames that follow, outermost first; each defines a node, from `first` on */
+	/* number of frames that follow, outermost first; they define the nodes first, first + 1,
+	 * … */
 	uint32_t n_frames;
 	uint32_t reserved;
 };

@@ -4,7 +4,7 @@
  *
  * Each shared word is loaded once per drain, and the data between tail and head is copied before it
  * is examined. All later checks use the copy and the reader's private state. The tail in shared
- * memory is written only for the producer.
+ * memory is written for the producer, and never read.
  * Invariants: (1) tail does not pass head, and neither goes back  [test-ring-reader: positions]
  *             (2) returned records are whole and checked
  *                 [test-ring-reader: hostile, changing; fuzz_ring_reader]
@@ -14,7 +14,7 @@
  *                 [test-engine-collectors-rows: past]
  *             (5) attempted == records + abandoned + lost + unpublished in a closed ring
  *                                                                      [test-ring: conservation]
- * Does not interpret payloads or tids.
+ * The reader does not interpret payloads or tids.
  */
 #include "libcollector/ring/ring-reader.h"
 
@@ -135,7 +135,7 @@ static void load_view(const struct ring_header *shared, struct view *ret_view)
 	ret_view->tid = LOAD(&shared->tid);
 }
 
-/* Sets a total. Returns false if it decreases, or grows faster than a thread can count. */
+/* Sets a total. Returns false if it decreases, or grows by more than `most`. */
 static bool grow(uint64_t *total, uint64_t value, uint64_t most)
 {
 	bool is_good = value >= *total && value - *total <= most;
@@ -181,7 +181,7 @@ static bool measure_payload(const struct ring_record_header *header, uint32_t *r
 	return (bytes + 7) / 8 * 8 == room;
 }
 
-/* Sets *ret_bytes to 0 if the copy ends inside the record. */
+/* Sets *ret_bytes to 0 if the record is invalid, or if the copy ends inside the record. */
 static enum ring_fault check_record(const struct ring_reader *reader, const uint8_t *at,
 				    uint64_t position, uint64_t rest, bool is_cut,
 				    uint32_t *ret_bytes)
@@ -210,8 +210,8 @@ static uint64_t ns_of(struct ring_reader *reader, uint64_t time, bool has_ticks)
 	return has_ticks ? tick_clock_ns(reader->ticks, time) : time;
 }
 
-/* For a realloc that began at `time`, returns when its new block came to exist: not after the
- * drain, and not before the realloc's own record. */
+/* Computes when the new block of a realloc, which began at `time`, existed: not after the drain,
+ * and not before the realloc's own record. */
 static void finalize_realloc(struct ring_reader *reader, const struct ring_batch *batch,
 			     struct ring_realloc *moved, uint64_t time, bool has_ticks)
 {
@@ -315,8 +315,8 @@ void ring_reader_wake(struct ring_reader *reader)
 /*
  * Computes a time before which no later record lies. An open record is not before the previous one.
  * A record that has begun, but is not visible yet, is later than `start` minus the time until a
- * store becomes visible. Times are untrusted, so an open record holds back the other rings no
- * longer than publishing a record takes.
+ * store becomes visible. Times are untrusted, so an open record holds back the other rings for at
+ * most patience_ns.
  */
 static uint64_t find_bound(struct ring_reader *reader, bool is_busy, bool is_moving, bool is_more,
 			   uint64_t start)

@@ -108,7 +108,7 @@ struct ring_batch {
 	uint32_t tid;   /* as the owner wrote it */
 	bool is_closed; /* all records were read, and none will come: call ring_reader_recycle() */
 	bool is_more;   /* more records are available, because the buffer was too small */
-	/* in later batches, earlier records are RING_RECORD_LATE */
+	/* records before this time are RING_RECORD_LATE in later batches */
 	uint64_t bound_ns;
 };
 

@@ -11,8 +11,8 @@
  * the caller, siglongjmp() left it; the next ring_begin() turns it into a pad.
  *
  * A child that was forked in the middle of a record has its own copy of struct ring, so that the
- * interrupted code ends in the child's own memory. A word that the kernel zeroes in the child
- * (MADV_WIPEONFORK) prevents new records there.
+ * interrupted code ends the record in the child's own memory. A word that the kernel zeroes in the
+ * child (MADV_WIPEONFORK) prevents new records there.
  *
  * Invariants: (1) only whole records are before head              [test-ring-interrupted: death]
  *             (2) attempted == recorded + lost, where nothing is open
@@ -162,7 +162,7 @@ static bool is_realtime(void)
 }
 
 /* Changes the number of waiting threads, which is `waiting` modulo WAITING_UNIT_NS. The rest of the
- * word is the time up to which waited_ns is complete; adds the time since then. */
+ * word is the time up to which waited_ns is complete; adds the time since then to waited_ns. */
 static bool change_waiting(struct ring_budget *budget, uint64_t now_ns, bool is_begin)
 {
 	uint64_t before = RING_LOAD(&budget->waiting), n, since, now;
@@ -256,8 +256,8 @@ static void end_wait(struct ring *ring)
 	ring_budget_end(ring->arena->budget, clock_now());
 }
 
-/* Waits up to the process's budget, because the consumer may get no CPU for longer than one
- * wait. */
+/* Waits up to the process's budget, because the consumer may get no CPU for longer than
+ * RING_WAIT_NS. */
 static bool wait_for_room(struct ring *ring, uint64_t from, uint32_t bytes, uint64_t *ret_at)
 {
 	const struct ring_arena *arena = ring->arena;
@@ -293,8 +293,8 @@ static bool wait_for_room(struct ring *ring, uint64_t from, uint32_t bytes, uint
 	return found;
 }
 
-/* Maps all pages of a ring that will be written soon, by reading them: a read maps as many pages as
- * the kernel's fault-around, while a write maps only its own page. */
+/* Maps all pages of a ring that will be written soon, by reading them: a read also maps the pages
+ * around its own (the kernel's fault-around), while a write maps only its own. */
 static void map_pages(const struct ring *ring)
 {
 	for (uint64_t at = 0; at < ring->size; at += FAULT_AROUND_BYTES)
@@ -518,8 +518,8 @@ static __attribute__((noinline)) void *begin_within(struct ring *ring, uint64_t 
 			  bytes == 0 ? SIZE_MAX / 2 : bytes - sizeof(struct ring_record_header));
 }
 
-/* Begins a record where the fast path cannot: for another ring, a handler, an abandoned record, a
- * pad, no room, or no ticks. */
+/* Begins a record where the fast path cannot: the thread has moved to another ring, a record is
+ * open, a pad is needed, or there is no room or no ticks. */
 static __attribute__((noinline)) void *begin_otherwise(struct ring *ring, uint64_t sp,
 						       uint32_t type, size_t payload_bytes,
 						       uint32_t bytes)
