@@ -8,7 +8,7 @@
  * libc never calls its public names internally, except in reallocarray(), which is implemented
  * here. Another allocator may call hooked names within a call; such inner calls are passed on
  * without a record. C++'s operators new and delete are not hooked, because they call malloc(),
- * aligned_alloc() and free(). If an allocator has its own operators, their calls are not seen.
+ * aligned_alloc() and free(). If an allocator has its own operators, calls of these are not seen.
  * Invariants: (1) every call behaves as without this library  [test_heap_zoo: zoo, kinds, run_path]
  *             (2) each call is recorded once, or counted as lost  [test_heap_zoo: kinds, full_set]
  */
@@ -401,7 +401,7 @@ HOOK void *pvalloc(size_t size)
 /* ---- free() ---- */
 
 /* Returns whether the allocator may now release the block. Also detects that libc closes its own
- * modules: it does so without dlclose(), but the loader frees their records here. */
+ * modules: libc does so without dlclose(), but the loader then frees the modules' records. */
 static inline __attribute__((always_inline)) bool note_end(enum ring_free_kind kind,
 							   const void *address)
 {

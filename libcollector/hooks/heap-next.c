@@ -6,10 +6,11 @@
  * lock. That happens while there is only one thread, because creating a thread allocates memory.
  * Allocations by dlsym() itself come from a pool in this library, and are not recorded.
  *
- * If another allocator comes before this library, the program calls that allocator, and only
- * functions that it lacks come here. They are passed on to it, so that the allocator of a block
- * frees it, and nothing is recorded. A test allocation through the program's malloc detects this
- * case: the block is then not from the pool.
+ * If another allocator comes before this library in the lookup order, the program calls that
+ * allocator, and only calls of functions that it lacks come here. These are passed on to that
+ * allocator, so that each block is freed by the allocator that made it, and nothing is recorded. A
+ * test allocation through the program's malloc detects this case: the block is then not from the
+ * pool.
  * Invariants: (1) blocks of the pool never reach an allocator   [test_heap_zoo: dlsym]
  *             (2) errno does not change                         [test_heap_zoo: all]
  */
@@ -211,9 +212,9 @@ void heap_next_warn(const char *why, const char *what)
 }
 
 /*
- * Finds the runtime of a sanitizer. It has its own allocator and replaces many other functions,
- * which must not be called before their initialization; but the program allocates before that. So a
- * program with a sanitizer is not recorded.
+ * Finds the runtime of a sanitizer. The runtime has its own allocator and replaces many other
+ * functions, which must not be called before their initialization; but the program allocates before
+ * that. So a program with a sanitizer is not recorded.
  */
 static void find_sanitizer(void)
 {
@@ -371,7 +372,7 @@ void heap_next_update_mode(void)
 	switch_mode(prof_collector_enabled());
 }
 
-/* Does everything that takes a lock of the loader, because a process that is recorded later has no
+/* Does everything that takes a lock of the loader, because if a session attaches later, there is no
  * safe time for it. */
 static void set_up(void)
 {
@@ -393,7 +394,7 @@ static void set_up(void)
 	if (operator_new && module_of(operator_new) == module_of((void *)heap_next.malloc) &&
 	    dladdr(operator_new, &info))
 		operators = info.dli_fname;
-	/* A failure only means that stacks have one frame. */
+	/* If this fails, stacks have only one frame. */
 	if (is_usable)
 		(void)!self_unwind_setup();
 	if (!is_secure && register_read_variable(HEAP_VARIABLE, settings, sizeof(settings)))

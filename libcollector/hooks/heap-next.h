@@ -55,7 +55,7 @@ bool heap_next_prepare(void);
 /* Sets what is recorded from the next registration on. `settings`: the value of PROF_MEMORY.
  * Returns false if nothing can be recorded. */
 bool heap_next_choose(const char *settings);
-/* Sets heap_mode to its correct value, whatever is in it now. */
+/* Sets heap_mode as the collector's state requires, and clears HEAP_ATTACH. */
 void heap_next_update_mode(void);
 /* Adds a warning to the recording, made of `why` and `what`: some calls are not recorded. Does
  * nothing if no allocations are requested. */
@@ -63,11 +63,12 @@ void heap_next_warn(const char *why, const char *what);
 /* Called when a module is opened that gets libc's names from libc itself (RTLD_DEEPBIND). Warns
  * about the first such module, and repeats the warning in each later recording. */
 void heap_next_note_deep(const char *file);
-/* Called when a module is opened. Warns about the first one that is a Python interpreter: it is not
- * read, because it may be unloaded at any time. Repeats the warning in each later recording. */
+/* Called when a module is opened. Warns about the first Python interpreter among them: its
+ * functions are not read, because it may be unloaded at any time. Repeats the warning in each later
+ * recording. */
 void heap_next_note_python(const char *file);
-/* Warns about calls that a foreign allocator does not pass on, and about the first module with deep
- * binding. */
+/* Warns, if it is the case, that Python functions, C++'s operator new, or a module with deep
+ * binding are not recorded. */
 void heap_next_warn_of_unseen(void);
 /* Finds only mmap() and related functions, which an allocator may call during its own
  * initialization. */

@@ -38,8 +38,8 @@ static bool is_on(const stack_t *stack, uint64_t sp)
 	return sp - (uint64_t)(uintptr_t)stack->ss_sp < stack->ss_size;
 }
 
-/* Returns whether the recording hook continues after this one; otherwise siglongjmp() left it. Same
- * rule as in ring.c. */
+/* Returns whether the hook with the frame heap_thread.inside continues after this hook; otherwise
+ * siglongjmp() left it. Uses the same rule as is_alive() in ring.c. */
 static __attribute__((noinline)) bool is_within(uint64_t frame, bool *ret_may_walk)
 {
 	uint64_t outer = heap_thread.inside;
@@ -74,7 +74,7 @@ static void fill_nested(void *payload, const uint32_t *ids, const void *data)
 	};
 }
 
-/* Records a stack of its own, because the call tree may be incomplete. */
+/* Records the stack separately, because the call tree may be incomplete. */
 static __attribute__((noinline)) void record_nested(const struct heap_call *call,
 						    const void *address, bool may_walk)
 {
@@ -104,7 +104,7 @@ static __attribute__((noinline)) void record_nested(const struct heap_call *call
 /* ---- Records ---- */
 
 struct begun {
-	void *payload; /* NULL: the record is lost, or nothing records */
+	void *payload; /* NULL: the record is lost, or nothing is recorded */
 	struct ring *ring;
 	uint32_t stack;
 };
@@ -279,7 +279,8 @@ void heap_record_free(enum ring_free_kind kind, const void *address, uint32_t pa
 		heap_record_free_rest(kind, address, pages, outcome, heap_frame());
 }
 
-/* A nested record has no stack, because the record stays open while the block moves. */
+/* A nested record has no stack: record_nested() is for records that end at once, but this one stays
+ * open while the block moves. */
 void heap_record_begin(const struct heap_call *call, const void *prior,
 		       struct heap_change *ret_change)
 {

@@ -9,8 +9,9 @@
  * The set of addresses has buckets of one cache line. Each address has two possible buckets, and is
  * added to the one with more room. Only one thread frees a block, so entries need not move and
  * threads need not wait: one exchange adds or removes an entry. For most blocks that are not in the
- * set, a free reads only the filter of counts. Invariants: (1) an added address is found, once
- * [test-heap-sampled: set, threads]
+ * set, a free reads only the filter of counts.
+ *
+ * Invariants: (1) an added address is found, once       [test-heap-sampled: set, threads]
  *             (2) memory is one mapping of SET_BYTES        [test-heap-sampled: full]
  *             (3) a share of 1 - exp(-s / mean) of each size is chosen [test-heap-sampled: chance]
  *             (4) the mean in use is the one set last, whatever was set before

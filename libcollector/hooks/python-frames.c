@@ -2,18 +2,17 @@
 /*
  * Python frames - the Python functions that the calling thread executes
  *
- * The interpreter keeps a list of the thread's frames, which is walked as the BPF program for
- * samples does (daemon/broker/bpf/cpython.bpf.c).
+ * The interpreter keeps a list of the thread's frames, which is walked in the same way as by the
+ * BPF program for samples (daemon/broker/bpf/cpython.bpf.c).
  *
  * If the thread holds the interpreter's lock, the list is what the interpreter itself would follow
  * now, and is loaded directly; tracemalloc does the same at each allocation. In a free-threaded
- * build, each thread that executes Python does as if it had a lock of its own: its list is changed
- * by nobody else, and keeps its code objects alive. The list may be in the middle of a change only
- * if a signal interrupted that change. A thread without the lock reads the
- * same list through safe-read.c, because its state may have been released at the interpreter's
- * end. The ranges that the last such walk read are read with one system call, since most are needed
- * again.
- * errno does not change.
+ * build, each thread that executes Python counts as holding the lock: no other thread changes its
+ * list, which keeps its code objects alive. The list may be in the middle of a change only if a
+ * signal interrupted that change. A thread without the lock reads the same list through
+ * safe-read.c, because its state may have been released at the interpreter's end. The ranges that
+ * the last such walk read are read with one system call, since most are needed again. errno does
+ * not change.
  * Invariants: (1) memory is loaded directly only with the lock, and outside of handlers
  *                 [test-python-walk: unlocked]
  *             (2) the work is bounded, whatever the list says  [test-python-walk: endless]
@@ -120,7 +119,7 @@ void python_find(void)
 
 /* ---- Memory ---------------------------------------------------------------------------------- */
 
-/* Reads at once what the last walk read. */
+/* Reads the ranges that the last walk read, with one system call. */
 static void read_ahead(struct python_memory *memory)
 {
 	size_t size = 0, n = 0, got;
@@ -279,7 +278,7 @@ static INLINE void end_run(struct python_walk *walk, uint64_t at)
 }
 
 /* 3.11: the frame is the outermost of its activation. Its caller must be the current frame of the
- * activation before. */
+ * previous activation. */
 static INLINE bool end_entry(struct python_walk *walk, bool is_direct)
 {
 	const struct interp_cpython *layout = python_interpreter.layout;
@@ -297,8 +296,9 @@ static INLINE bool end_entry(struct python_walk *walk, bool is_direct)
 	return true;
 }
 
-/* An object without references is being freed. If the build is free-threaded, 32 bits count those
- * of the thread that made it, and the next word, above two flags, those of others. */
+/* An object without references is being freed. In a free-threaded build, 32 bits count the
+ * references of the thread that made the object, and the next word, above two flags, those of other
+ * threads. */
 static INLINE bool is_referenced(const struct interp_cpython *layout, const uint8_t *object)
 {
 	return layout->minor < CPYTHON_FREE_THREADED
@@ -307,8 +307,8 @@ static INLINE bool is_referenced(const struct interp_cpython *layout, const uint
 }
 
 /* Changes the position in the thread's copy of the bytecode to that in the code object, which has
- * `size` instructions. A handler may interrupt the thread between the changes of a frame's copy and
- * of its position. */
+ * `size` instructions. Checks the result, because a handler may interrupt the thread between the
+ * changes of a frame's copy and of its position. */
 static INLINE bool leave_copy(struct python_walk *walk, bool is_direct, struct python_frame *frame,
 			      uint32_t index, uint64_t size)
 {
@@ -325,8 +325,8 @@ static INLINE bool leave_copy(struct python_walk *walk, bool is_direct, struct p
 }
 
 /* Identifies a code object by what the BPF program uses: the name is interned, so its hash is
- * always stored. A program's own module may be at the address of an earlier one, with its name,
- * first line and table of lines, but has another file, and usually another size. */
+ * always stored. A module's code object may be at the address of an earlier module's, with the same
+ * name, first line and table of lines; but the file differs, and usually the size. */
 static INLINE bool identify(struct python_walk *walk, bool is_direct, struct python_frame *frame,
 			    uint32_t copy)
 {

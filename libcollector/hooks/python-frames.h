@@ -7,7 +7,7 @@
  *             … chain.frames[i] …;
  *
  * For hooks: nothing allocates, waits, takes a lock or faults. Only an interpreter that the process
- * has since its start is read, because another one may be unloaded at any time.
+ * has had since its start is read, because one that was loaded later may be unloaded at any time.
  */
 #pragma once
 
@@ -15,7 +15,7 @@
 #include "libcollector/ring/ring-layout.h"
 #include "libcollector/unwind/safe-read.h"
 
-/* Outer frames are left out. */
+/* Outer frames of a deeper stack are left out. */
 #define PYTHON_MAX_FRAMES 1024u
 
 /* The interpreter of this process. */
@@ -30,12 +30,15 @@ extern struct python_interpreter python_interpreter __attribute__((visibility("h
 struct python_frame {
 	uint64_t code;     /* address of the code object */
 	uint64_t identity; /* hash that distinguishes code objects, also at one address */
-	/* ends_run: an address in the frame of the C function that executes the run; 0: unknown */
+	/* if ends_run: an address in the frame of the C function that executes the run; 0:
+	 * unknown */
 	uint64_t at;
 	uint32_t position;   /* position of the instruction, as in struct interp_frame */
 	uint32_t first_line; /* 0: made by the interpreter, and not to be shown */
 	uint32_t native;     /* for the caller of python_walk() */
-	bool ends_run;       /* the frame is the outermost of an activation of the interpreter */
+	/* the frame is the outermost of a run: of the frames that one call of the evaluating C
+	 * function executes */
+	bool ends_run;
 };
 
 #define PYTHON_RANGES 192u /* maximum number of ranges; a frame needs three */

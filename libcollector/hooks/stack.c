@@ -4,8 +4,9 @@
  *
  * Frames are written directly into the ring, because a handler's stack may be small. Records that
  * interrupt another record, and records of threads that make no system calls, get addresses instead
- * of images; the engine looks these up in the process's mappings. Invariants: (1) a frame's image
- * was sent in the same epoch, by the same owner [test_jit: epochs]
+ * of images; the engine looks these up in the process's mappings.
+ *
+ * Invariants: (1) a frame's image was sent in the same epoch, by the same owner  [test_jit: epochs]
  *             (2) a module that replaced another one is sent                   [test_jit: dlclose]
  *             (3) errno does not change  [test_collector: front]
  */

@@ -300,9 +300,9 @@ static bool find_record(struct modules *modules, struct safe_read *memory,
 	return false;
 }
 
-/* Finds the FDE that may cover pc. Distances are compared from the first entry's on, modulo 2^32,
- * because some releases of lld sort negative ones (of code below .eh_frame_hdr) after all
- * others. */
+/* Finds the FDE that may cover pc. Distances are compared relative to that of the first entry,
+ * modulo 2^32, because some releases of lld sort negative distances (of code below .eh_frame_hdr)
+ * after all others. */
 static bool find_fde(struct modules *modules, struct safe_read *memory, const struct module *module,
 		     uint64_t pc, uint64_t *ret_at)
 {

@@ -3,13 +3,14 @@
  * Safe read - reads memory of this process that may not be mapped
  *
  * The kernel reads: process_vm_readv() on this process fails where a load would fault. If that call
- * is refused, or a seccomp filter could kill for it, memory is probed: rt_sigprocmask() copies the
- * mask before it checks its other arguments, so EINVAL means readable. No filter that lets a
- * program run refuses that call. A load faults only if memory is unmapped after its probe.
+ * is refused, or a seccomp filter could kill the thread for it, memory is probed: rt_sigprocmask()
+ * copies the mask before it checks its other arguments, so EINVAL means readable. No filter that
+ * lets a program run refuses rt_sigprocmask(). A load faults only if memory is unmapped after its
+ * probe.
  * Invariants: (1) nothing faults, whatever the address  [test-self-unwind: corrupt, memory]
  *             (2) with a seccomp filter, only calls that every program needs are made: prctl(),
  *                 getpid(), rt_sigprocmask()  [test-self-unwind: seccomp]
- * Does not detect later changes of memory.
+ * Later changes of memory are not detected.
  */
 #include "libcollector/unwind/safe-read.h"
 

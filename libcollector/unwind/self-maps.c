@@ -124,7 +124,8 @@ bool self_maps_check(struct self_maps *code, const struct self_maps_stack *stack
 			code->n_replaced++;
 			return false;
 		}
-		/* Try this range first for the next frame, which is often in the same module. */
+		/* The next frame is often in the same range, which needs no second check. But a
+		 * range without an id is checked at each address. */
 		last = range->n_id_bytes ? range : NULL;
 	}
 	return true;

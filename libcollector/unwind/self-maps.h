@@ -3,12 +3,11 @@
  * Self maps - the code ranges that a ring's owner has sent, so that stacks can be read after the
  * process has ended
  *
- * A range is the line of /proc/self/maps for the first pc in it. A change is detected by the bytes
- * of the module's build-id, or, if the range belongs to no module, by asking the loader whether a
- * module is there now. So dlclose() need not be intercepted. If the file does not list a module, or
- * lists it as several mappings, as when text was moved to other pages, frames are sent as
- * addresses; changes are still detected.
- * For one thread and its handlers.
+ * A range is the line of /proc/self/maps that contains the first pc that was looked up in it. A
+ * change is detected by the bytes of the module's build-id, or, if the range belongs to no module,
+ * by asking the loader whether a module is there now. So dlclose() need not be intercepted. If the
+ * file does not list a module, or lists it as several mappings, as when text was moved to other
+ * pages, frames are sent as addresses; changes are still detected. For one thread and its handlers.
  */
 #pragma once
 

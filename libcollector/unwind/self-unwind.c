@@ -18,8 +18,8 @@
  * finds that cache claimed and uses another one, so no walk ever waits. If siglongjmp() left a
  * walk, or the walk died with a vfork() child, its frame is gone, and its cache is reused.
  *
- * fork() gives the child copies of the caches, because a handler may have forked within a walk that
- * continues in the child, but no claims (MADV_WIPEONFORK). So caches that other threads held are
+ * A forked child has copies of the caches, because a handler may have forked within a walk that
+ * continues in the child. It has no claims (MADV_WIPEONFORK), so caches that other threads held are
  * free, and each cache is cleared when the child first claims it. A vfork() child is the same
  * thread, on the same stack, while the parent waits. Any other child that shares memory, like
  * posix_spawn()'s, is detected by its pid, and leaves its parent's struct self_unwind alone.
@@ -62,7 +62,9 @@ struct claim {
 };
 
 struct cache {
-	uint64_t holder_sp; /* frame of the walk that holds the cache; 0: between two stores */
+	/* frame of the walk that holds the cache; 0: none, or the claim is being made or
+	 * released */
+	uint64_t holder_sp;
 	/* thread pointer of that walk; like the frame, it survives fork() */
 	uint64_t holder_thread;
 	uintptr_t holder;    /* copy of claim.holder */
@@ -184,8 +186,9 @@ static void find_range(struct visit *visit, uint64_t top, uint64_t frame)
 	reach(&visit->memory, is_near(top, frame) ? frame : visit->low - MAX_GROWTH, &visit->low);
 }
 
-/* Finds the range of the thread's stack. The first thread has the kernel's stack, unless another
- * thread forked it. Finds the range even if the thread is first seen on another stack. */
+/* Finds the range of the thread's stack. The first thread has the stack that the kernel made,
+ * unless another thread of the parent forked this process. The range is found even if the thread is
+ * first seen on another stack. */
 static void find_ranges(struct visit *visit)
 {
 	uint64_t frame = (uint64_t)(uintptr_t)__builtin_frame_address(0);
@@ -565,7 +568,8 @@ __attribute__((no_sanitize("address"))) static uint64_t load_word(uint64_t addre
 	return *(const volatile uint64_t *)(uintptr_t)address;
 }
 
-/* Stores each word that a walk reads in the step, whether it is loaded directly or not. */
+/* Loads a word of the thread's own stack directly, and stores it in the step. If a word is
+ * elsewhere or does not fit into the step, clears step->is_own. */
 static bool read_and_note(void *data, uint64_t address, uint64_t *ret_word)
 {
 	struct visit *visit = data;

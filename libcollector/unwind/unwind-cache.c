@@ -87,7 +87,7 @@ static inline bool is_at(const struct visit *visit, const struct unwind_cache_fr
 }
 
 /* Returns whether the walk is at a frame of the last walk, and everything is unchanged from there
- * on. Sets n_known to the number of frames up to that one. */
+ * on. Sets n_known to the number of frames up to that frame. */
 static inline bool match(struct visit *visit)
 {
 	const struct unwind_cache *calls = visit->calls;

@@ -75,9 +75,9 @@ struct unwind_cache {
 };
 
 /*
- * `caller`: the registers that the calling function's caller will have after the return. Its frame
- * is the innermost one. Returns n; 0 if modules kept being unloaded. Not reentrant, so not for a
- * handler that interrupts it. A call that siglongjmp() left has no effect.
+ * `caller`: the registers that the calling function's caller will have after the return. That
+ * caller's frame is the innermost one. Returns n; 0 if modules kept being unloaded. Not reentrant,
+ * so not for a handler that interrupts it. A call that siglongjmp() left has no effect.
  */
 uint32_t unwind_cache_walk(struct unwind_cache *calls, const struct walk_registers *caller);
 
@@ -86,7 +86,6 @@ uint32_t unwind_cache_walk(struct unwind_cache *calls, const struct walk_registe
 void unwind_cache_remember(struct unwind_cache *calls, uint32_t node);
 /* Returns whether the last walk found a frame that was interrupted by a handler. */
 bool unwind_cache_is_interrupted(const struct unwind_cache *calls);
-/* Invalidates all nodes. */
 void unwind_cache_invalidate_nodes(struct unwind_cache *calls);
 
 /* Resets everything. Call this if another thread uses the state, or the nodes are invalid. */
