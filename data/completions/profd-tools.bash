@@ -1,21 +1,21 @@
 # SPDX-License-Identifier: BSD-2-Clause-Patent
 #
-# Completion for profctl and profcapture. What there is to complete comes from the program itself: `PROGRAM --complete`
-# prints its verbs, `PROGRAM VERB --complete` its options, "--opt" without a value, "--opt=" with one, and
-# "--opt=CHOICE" for each of the values where they are a fixed set; and without a dash the operands that there are, where
-# the program knows them.
+# Completion for profctl and profcapture. The program itself lists what can be completed: `PROGRAM
+# --complete` prints its verbs; `PROGRAM VERB --complete` prints the verb's options ("--opt" without
+# a value, "--opt=" with a value, "--opt=CHOICE" for each value of a fixed set) and, without a dash,
+# the operands, if the program knows them.
 
-# Where the recorded command starts in COMP_WORDS, or nothing.
+# Prints the index in COMP_WORDS at which the recorded command starts, or nothing.
 _profd_tools_command() {
 	local options=$1 i
 	for ((i = 2; i < COMP_CWORD; i++)); do
 		case ${COMP_WORDS[i]} in
 		--) echo $((i + 1)) && return ;;
 		-*)
-			# Its value is the next word, or "=" and the one behind it.
+			# The option's value is the next word, or "=" and the word after it.
 			if [[ ${COMP_WORDS[i + 1]-} == = ]]; then
 				((i += 2))
-				# as "sample:BYTES", of which bash makes three
+				# a value such as "sample:BYTES", which bash splits into three words
 				[[ ${COMP_WORDS[i + 1]-} != : ]] || ((i += 2))
 			elif [[ $'\n'$options$'\n' == *$'\n'"${COMP_WORDS[i]}="$'\n'* ]]; then
 				((i++))
@@ -26,8 +26,8 @@ _profd_tools_command() {
 	done
 }
 
-# Completes the value of -e or --event, a list, or an operand of the verb list. bash makes words of their colons. Fails
-# elsewhere.
+# Completes the value of -e or --event, which is a list, or an operand of the verb `list`. bash
+# makes each colon in them a separate word. Fails if something else is to be completed.
 _profd_tools_event() {
 	local program=$1 i text=${COMP_WORDS[COMP_CWORD]} last
 	for ((i = COMP_CWORD - 1; i > 1; i--)); do

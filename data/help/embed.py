@@ -1,6 +1,6 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: BSD-2-Clause-Patent
-"""Makes a C string of a text: embed.py OUTPUT HEADER NAME TEXT. The header declares NAME."""
+"""Makes a C string from a text file: embed.py OUTPUT HEADER NAME TEXT. The header declares NAME."""
 import json
 import pathlib
 import sys

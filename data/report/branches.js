@@ -1,12 +1,14 @@
 // SPDX-License-Identifier: BSD-2-Clause-Patent
 // Branches of the call tree: from the roots to their callees or, inverted, from the functions that
 // were hit to their callers. The flame graph and the call tree show them. A branch finds its
-// children only when they are needed: an inverted tree can have far more branches than stacks.
+// children only when they are needed: an inverted tree can have far more branches than there are
+// stacks.
 
 import { state } from './state.js';
 
 // A branch has an id that is unique in its tree, its function, the branch above it, and its weights
-// in the range and in the range to compare with. Its children are the heaviest first.
+// in the range and in the range to compare with. Its children are sorted by weight, the heaviest
+// first.
 const branch = (id, fn, above, value, before, findChildren) => {
 	let children = null;
 	const made = { id, fn, above, value, before, weight: value + before };
@@ -28,7 +30,8 @@ const callees = (shown, i, above) => {
 	return made;
 };
 
-// `hits`: [row of the table of stacks, its weight, its weight in the range to compare with].
+// `hits`: an array of [row of the table of stacks, its weight, its weight in the range to compare
+// with].
 const callers = (shown, hits, id, fn, above) => {
 	const { parent, func } = shown.stacks;
 	const sumOf = (side) => hits.reduce((sum, hit) => sum + hit[side], 0);
@@ -45,8 +48,8 @@ const callers = (shown, hits, id, fn, above) => {
 	});
 };
 
-// Returns where the inverted tree begins for a stack. All allocations end in an allocator, so they
-// begin at the innermost function of the program.
+// Returns where the inverted tree begins for a stack. Stacks of allocations all end in an
+// allocator, so for them it begins at the innermost function of the program.
 const endOf = ({ stacks, functions, measure }, row) => {
 	let end = row;
 	if ((measure === 'alloc' || measure === 'live') && stacks.owner[row] >= 0) {
@@ -67,7 +70,7 @@ export const treeOf = (shown) => {
 	return callers(shown, hits, '', -1, null);
 };
 
-// Returns the branches from below the root to this one.
+// Returns the branches on the path from the root, which is left out, to this one.
 export const pathTo = (branchAt) => {
 	const path = [];
 	for (let at = branchAt; at.above; at = at.above) path.unshift(at);

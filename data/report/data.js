@@ -69,7 +69,7 @@ const headerLength = (raw) => new DataView(raw.buffer, raw.byteOffset).getUint32
 const decodeHeader = (raw) =>
 	JSON.parse(new TextDecoder().decode(raw.subarray(4, 4 + headerLength(raw))));
 
-// Adds each of the header's columns as a typed array in `tables`.
+// Returns the header with its columns as typed arrays in `tables`.
 const decode = (header, raw) => {
 	let at = 4 + headerLength(raw);
 	const tables = {};
@@ -119,8 +119,9 @@ export const indexStacks = (parent, func, functions) => {
 	return { n, parent, func, first, next, outer, owner };
 };
 
-// A slice has one state or, if there were too many slices, the parts of its time in each state. The
-// slices of a lane follow each other in time; `before` has the sums of all slices before each one.
+// A slice has one state or, if there were too many slices, the parts of its time in each state. A
+// lane is a thread with its slices, in the order of time; `before` has, for each slice, the sums of
+// all slices before it.
 const lanesOf = (data) => {
 	const s = data.tables.slices;
 	const unit = data.slice_unit_ns;

@@ -6,7 +6,8 @@ import { inOrder } from './format.js';
 export const byId = (id) => document.getElementById(id);
 
 // Describes an element. fill() makes the element, or changes an existing one to match. If only a
-// text changes, as while a range is dragged, that takes a tenth of the time, and keeps the focus.
+// text changes, as while a range is dragged, a change takes a tenth of the time, and keeps the
+// focus.
 export const el = (tag, attributes = {}, ...children) => ({ tag, attributes, children });
 
 const described = new WeakMap(); // element → the attributes in its last description
@@ -256,7 +257,7 @@ const newTable = () => {
 	const body = make(el('tbody', { role: 'rowgroup' }));
 	const head = make(el('thead', { role: 'rowgroup' }));
 	const grid = make(el('table', {}, head, body));
-	// the grid has the focus; Firefox would stop at its box, too
+	// only the grid takes the focus; Firefox would also stop at its box
 	const box = make(el('div', { class: 'scroll', tabindex: -1 }, grid));
 	const table = { box, grid, head, body, selected: 0, moved: false };
 	box.addEventListener(

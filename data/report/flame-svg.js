@@ -75,7 +75,7 @@
 		}
 	};
 
-	// A match below another counts once, so the sum is at most 100 %.
+	// A match below another match is not counted again, so the sum is at most 100 %.
 	const search = (pattern) => {
 		let test = null;
 		let now = 0;

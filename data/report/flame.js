@@ -47,7 +47,8 @@ const foldedEnd = (first, functions) => {
 	return [end, length];
 };
 
-// Returns the boxes of the zoomed branch, or of all; a box without a branch is of small ones.
+// Returns the boxes of the zoomed branch, or of the whole tree. A box without a branch stands for
+// branches that are too small to draw.
 const placeBoxes = (root, functions, width) => {
 	const list = [];
 	const zoomed = state.zoom && branchWith(root, state.zoom);
@@ -132,7 +133,7 @@ const fillOf = ({ branch }, shown, c) => {
 	return value > before ? c.more : c.less;
 };
 
-// One frame with a canvas of the size of the window, which scrolls over the boxes; a canvas for all
+// The frame scrolls over the boxes. Its canvas has only the frame's size, because a canvas for all
 // boxes of deep stacks would be larger than browsers can draw.
 let frame = null;
 let canvas = null;

@@ -64,7 +64,8 @@ export const tickStep = (span, most) => {
 	return [1, 2, 5, 10].find((factor) => factor * power >= raw * 0.999999) * power;
 };
 
-// Escapes characters that reorder the text around them, as the commands do. Names may have any.
+// Escapes characters that reorder the text around them, as the commands do, because names may
+// contain any characters.
 const REORDERING = /[\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069]/g;
 export const inOrder = (text) =>
 	text.replace(REORDERING, (c) => `\\u{${c.codePointAt(0).toString(16)}}`);

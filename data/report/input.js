@@ -46,7 +46,7 @@ const longestWait = (lane, from, to) => {
 const heatLines = (at) => {
 	const { data, thread } = state;
 	const { from, to } = cellOf(at);
-	// what is at the very end of the capture counts, too
+	// samples at the very end of the capture count, too
 	const [sum] = partSums(data, { from, to: to + (to > data.duration - 1), thread }, 1);
 	return [data.capture.is_time ? `${duration(sum)} in ${duration(to - from)}` : count(sum)];
 };
@@ -59,7 +59,8 @@ const lineLines = (row, at) => {
 	return [row.kind === 'live' ? bytes(value) : amount(row.counter, value)];
 };
 
-const MOST_BEFORE = 1000; // marks of a name that are searched for one that is open at a time
+// maximum number of marks of a name that are searched for one that is open at a time
+const MOST_BEFORE = 1000;
 
 const markLines = (row, at, width) => {
 	const { data } = state;
@@ -143,7 +144,7 @@ export const scaleRange = (factor) => {
 	update({ range: onGrid([middle - half, middle + half]) });
 };
 
-// Buttons for three zoom levels around the middle of the range, and for the range itself.
+// Shows the part 1 / `level` of the capture around the middle of the range.
 export const zoomLevel = (level) => {
 	const end = state.data.duration;
 	if (level === 1) return update({ view: null });

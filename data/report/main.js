@@ -113,7 +113,8 @@ const TAB_MEASURES = {
 	memory: ['live', 'alloc'],
 	marks: [],
 };
-// Returns the measure of the panel, or the selected one if the panel shows it, or has nothing.
+// Returns the selected measure if the panel shows it or has no data; otherwise the panel's first
+// measure that has data.
 const shownMeasure = () => {
 	const measures = (TAB_MEASURES[state.tab] || []).filter(has);
 	return measures.includes(state.measure) ? state.measure : (measures[0] ?? state.measure);
@@ -125,7 +126,8 @@ const filtersByName = () =>
 		? Object.fromEntries(FILTERS.map((key) => [key, new Set(state[key].map(fullName))]))
 		: null;
 
-// Changes the filters; rows of the stacks then are others.
+// Changes a filter, and resets the state that refers to rows of the stacks, because these rows
+// change.
 const setFilter = (key, list) =>
 	update({ [key]: list, zoom: null, unfolded: new Set(), open: new Set() });
 
@@ -139,7 +141,7 @@ const addFilter = (key) => {
 		: 'only for functions in samples and waits, on a page without frame filters';
 };
 
-// Computes what the panels show: the sums of the range and of the range to compare with, the
+// Computes what the panels show: the sums of the range and of the range to compare with, and the
 // matches of the search.
 const compute = (measure) => {
 	const { data } = state;
@@ -357,7 +359,8 @@ const drawTabs = () =>
 		),
 	);
 
-// Returns what the colors of boxes mean; only those of the page, which leaves room for the tabs.
+// Returns what the colors of boxes mean, but only of colors that the page uses, which leaves room
+// for the tabs.
 const boxLegend = (data) => {
 	data.colors ||= new Set(
 		data.functions
@@ -443,7 +446,7 @@ const setTheme = () =>
 	(document.documentElement.dataset.theme =
 		state.theme || (matchMedia('(prefers-color-scheme: dark)').matches ? 'dark' : 'light'));
 
-// The view that the screen shows.
+// The result of compute() that the screen shows.
 let drawn = null;
 
 const render = () => {
@@ -659,7 +662,7 @@ const onKey = (event) => {
 	if (event.target.id === 'search') {
 		if (event.key !== 'Escape' && event.key !== 'Enter') return;
 		event.target.blur();
-		event.preventDefault(); // Escape would clear it
+		event.preventDefault(); // Escape would clear the text
 		return;
 	}
 	const tab = Object.keys(TABS)[Number(event.key) - 1];

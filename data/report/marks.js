@@ -19,7 +19,7 @@ const MOST_LONGEST = 500;
 const quantile = (sorted, q) =>
 	sorted[Math.min(sorted.length - 1, Math.max(0, Math.ceil(q * sorted.length) - 1))];
 
-// A mark counts, with its whole length, where it begins, as in `marks`.
+// A mark counts, with its whole length, where it begins, as in `profcapture marks`.
 const insideRange = () => {
 	const { data, thread } = state;
 	const m = data.marks;
@@ -58,7 +58,7 @@ const markCells = ({ lengths, name, total }) => {
 	const title = (mark.group ? mark.group + ': ' : '') + mark.name;
 	// marks without an end are instants
 	const took = (ns) => (longest ? duration(ns) : '–');
-	// the longest marks of each name are here, so without the others the numbers are limits
+	// the page may have only the longest marks of a name; the numbers are then limits
 	const [least, most] = isCut(name) ? ['≥ ', '≤ '] : ['', ''];
 	return [
 		least + count(lengths.length),

@@ -25,8 +25,8 @@ const HEAP_BINS = 480;
 const LABEL_LETTERS = 16;
 const NO_OWNER = 'no function of the program';
 
-// Returns the size of the curve and its margins: half of the panel, so that its texts have the size
-// of all others.
+// Returns the size of the curve and its margins, in pixels: half of the panel, so that the curve's
+// texts have the size of all other texts.
 const curveBox = () => {
 	const size = rem();
 	const { clientWidth, clientHeight } = byId('panel');
@@ -51,8 +51,8 @@ const svg = (tag, attributes, text) => {
 	return element;
 };
 
-// Returns the areas of the largest owners, one on the other, and that of all others. Beside their
-// right ends are the names of those that are high enough there.
+// Returns stacked areas of the largest owners and of all others. An area that is high enough at its
+// right end has its name there.
 const heapAreas = (live, x, y, { size }) => {
 	const { functions } = state.data;
 	const owners = live.byOwner.slice(0, STACK_COLORS - 1);
@@ -139,7 +139,8 @@ const heapCurve = (live) => {
 	return root;
 };
 
-// Returns the sums of the range by owner and by size, and those that the runtime keeps.
+// Returns the sums of the range by owner and by size, and the sums of the blocks that the runtime
+// keeps.
 const memorySums = () => {
 	const { data } = state;
 	const a = data.allocations;

@@ -3,8 +3,8 @@
 
 import { indexStacks, lowerBound } from './data.js';
 
-// Groups stacks by process or thread: each has its own root. Only stacks that occur in it are
-// copied. Returns a table of stacks with the rows of all events.
+// Groups stacks by process or thread: each has its own root, below which are copies of the stacks
+// that occur in it. Returns a table of stacks, with the row of each event.
 const splitStacks = (data, keyOf, labelOf) => {
 	const { stacks } = data;
 	const functions = data.functions;
@@ -228,7 +228,7 @@ const addAllocations = (data, rows, scope, self, live) => {
 };
 
 // Returns { self, total } by stack, { fnSelf, fnTotal } by function, their sum, and the number of
-// samples or blocks. A recursive function counts once.
+// samples, waits or blocks. A recursive function counts once.
 export const aggregate = (data, stacks, measure, range) => {
 	const { place } = stacks;
 	const scope = { ...range, place };
@@ -451,8 +451,8 @@ const newPlace = ({ stacks, wait_calls: calls }, stack, pause) => {
 		owner: stacks.owner[stack],
 		ns: 0,
 		waits: 0,
-		lengths: [], // of each row; the mean of its waits if it has several
-		counts: [], // waits of each row
+		lengths: [], // length of each row's wait; if a row has several waits, their mean
+		counts: [], // number of waits of each row
 		longest: 0,
 		longestAt: null, // [begin, end] of the whole wait
 		mostMerged: 0, // the longest waits of rows with several waits are unknown, but at most this
@@ -545,8 +545,8 @@ export const pathTimes = ({ path, steps }, from, to) => {
 	return { times: total.subarray(1), samples };
 };
 
-// Returns the live heap: times with the largest size until the next one, and the peak. These are
-// exact.
+// Returns the live heap: times, each with the largest size until the next time, and the peak. All
+// are exact.
 export const heapOf = ({ heap }) => {
 	const points = heap.flatMap((side) => side.points);
 	const highest = heap.reduce((a, b) => (b.peak_bytes > a.peak_bytes ? b : a));
@@ -557,9 +557,9 @@ export const heapOf = ({ heap }) => {
 	};
 };
 
-// Returns the live bytes in equal parts of [from, to): the largest in each; and those at the end of
-// each part by owner, the innermost function of the program. For a single thread, the largest is
-// unknown.
+// Returns the live bytes in equal parts of [from, to): of all owners, the largest in each part; of
+// each owner (the innermost function of the program), those at the end of the part. For a single
+// thread, the largest is unknown, so all are those at the end.
 export const liveHeap = (data, { from, to, thread }, bins) => {
 	const a = data.allocations;
 	const { stacks, live } = data;

@@ -9,7 +9,7 @@ import { madeOf, range, state, view } from './state.js';
 
 export const layout = { rows: [], gutter: 0, width: 0, height: 0 };
 const MOST_MARK_ROWS = 12;
-const MOST_LANES = 500; // a canvas has a largest height
+const MOST_LANES = 500; // because a canvas has a maximum height
 
 export const toX = (ns) =>
 	layout.gutter + ((ns - view()[0]) / (view()[1] - view()[0])) * layout.width;
@@ -40,7 +40,8 @@ const processesOf = (data) => {
 
 const sideOf = (data, lane) => (data.compare ? (lane.is_later ? 'B ' : 'A ') : '');
 
-// Returns a row for each thread. If several threads have a name, the label has the thread's number.
+// Returns a row for each thread. If several threads have the same name, the label has the thread's
+// number.
 const threadRows = (data, lanes, level = 0) => {
 	if (!data.namesakes) {
 		data.namesakes = new Map();
@@ -111,7 +112,7 @@ const markRows = (data) => {
 	return rows;
 };
 
-// Returns whether a counter is how much memory a process uses, which profd records of each process.
+// Returns whether a counter is the memory usage of a process, which profd records for each process.
 const isUsage = ({ group, name }) => group === 'memory' && ['rss', 'pss'].includes(name);
 
 const heapRow = (data) => ({ kind: 'live', label: data.rss ? 'Heap, RSS ┄' : 'Live heap' });
@@ -188,7 +189,7 @@ export const numberOf = (row) => {
 		return `${significant(sum / (high - low))}${cpus ? ` of ${cpus}` : ''} CPUs`;
 	}
 	if (row.kind === 'lane') {
-		// samples of another event, or of waits, do not tell how long a thread ran
+		// samples of another event, or of waits, do not show how long a thread ran
 		if (!data.hasSlices && (!data.capture.is_time || data.capture.metric)) return 'unknown';
 		return duration(row.lanes.reduce((all, lane) => all + laneRun(lane), 0));
 	}

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-2-Clause-Patent
 // Source lines and instructions of the hottest functions (html --with-source), with the samples of
-// the range. A sample has a place. An instruction lists its places, and belongs to one line.
+// the range. A sample has the number of a place in the code. An instruction lists its places, and
+// belongs to one line.
 
 import { placeSums } from './profile.js';
 import { bar, el, nothing, originColor, swatch, virtualTable } from './dom.js';

@@ -13,8 +13,8 @@ export const state = {
 	base: null, // the range to compare with
 	view: null, // the part of the time axis that is shown
 	thread: null,
-	allThreads: false, // each process, or thread of the only process, has a row of its own
-	toggledProcesses: new Set(), // in the timeline, the user unfolded or folded them
+	allThreads: false, // each process, or each thread of the only process, has its own row
+	toggledProcesses: new Set(), // processes that the user unfolded or folded in the timeline
 	fn: null,
 	zoom: null, // the ids of the branches to the zoomed box
 	inverted: false,
@@ -46,8 +46,8 @@ export const fullName = (fn) => {
 	return full || name;
 };
 
-// Fill in the parts that need a pass over all samples when the selection has not changed for this
-// time, which is longer than the time between two mouse moves of a drag.
+// Parts of the page that need a pass over all samples are filled in when the selection has not
+// changed for this time, which is longer than the time between two mouse moves of a drag.
 export const REST_MS = 200;
 
 const KEPT = [
@@ -95,7 +95,7 @@ const numbers = (text) => {
 	return pair.length === 2 && pair.every(Number.isFinite) && pair[0] < pair[1] ? pair : null;
 };
 
-// Returns the index that a text names, or the value before if a list has none.
+// Returns the index that a text names, or `before` if the list has no such index.
 const indexIn = (list, text, before) =>
 	/^\d+$/.test(text) && Number(text) < list.length ? Number(text) : before;
 
@@ -147,7 +147,8 @@ export const undo = () => {
 	redraw();
 };
 
-// Shrinks the range to the grid, on which all sums are exact. Returns null if nothing is left.
+// Limits the range to what the page was made of, and extends it to the grid, on which all sums are
+// exact. Returns null if nothing is left.
 export const onGrid = ([from, to]) => {
 	const { duration, grid_ns: grid } = state.data;
 	const [first, last] = madeOf([0, duration]);
@@ -215,7 +216,8 @@ export const comparison = () => ({
 
 const sideOf = (thread) => state.data.compare.sides[state.data.threads[thread].is_later ? 1 : 0];
 
-// A thread is in one capture, so there is nothing to compare.
+// Returns the changes that select or deselect a thread. A thread is in one capture, so nothing is
+// compared.
 export const threadChanges = (thread) => {
 	if (state.thread === thread) return { thread: null };
 	const side = state.data.compare && sideOf(thread);

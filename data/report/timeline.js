@@ -22,7 +22,7 @@ import { layout, makeRows, numberOf, stateTexts, toX } from './rows.js';
 
 const background = { canvas: document.createElement('canvas'), key: '' };
 
-// The position of the keyboard: a row, and a time, which is null before the first use.
+// The cursor of the keyboard: a row, and a time, which is null before the first use.
 export const cursor = { row: 1, at: null };
 
 // ---- rows that do not depend on the selection
@@ -58,7 +58,8 @@ const cellTimes = (column, part) => {
 	return { from: begin, to: begin + width };
 };
 
-// Returns the times of the cell at a place of the canvas, and those of the cell that has a time.
+// cellAt() returns the times of the cell at a place of the canvas, cellOf() those of the cell that
+// contains a time.
 export const cellAt = (x, y) => {
 	const { cell, columns, parts, wide } = heatCells();
 	const { y: top } = layout.rows.find(({ kind }) => kind === 'heat');
@@ -84,7 +85,7 @@ const drawHeat = (g, row, c) => {
 	const width = (to - from) / bins.length;
 	const unit = data.sample_unit_ns;
 	const begin = lowerBound(s.time, Math.floor(from / unit), s.rows);
-	// what is at the very end of the capture counts, too
+	// samples at the very end of the capture count, too
 	const end = to === data.duration ? s.rows : lowerBound(s.time, Math.ceil(to / unit), s.rows);
 	for (let i = begin; i < end; i++) {
 		if (state.thread !== null && s.thread[i] !== state.thread) continue;
@@ -199,7 +200,7 @@ const drawLine = (g, row, c) => {
 	g.restore();
 };
 
-// How much of each pixel's time is inside of a mark, as opacity.
+// Draws how much of each pixel's time is inside of a mark, as opacity.
 const drawMark = (g, row, c) => {
 	const m = state.data.marks;
 	const [from, to] = view();
@@ -419,7 +420,7 @@ const drawBackground = (c) => {
 
 const threadOf = ({ lanes, isRest }) => (lanes.length === 1 && !isRest ? lanes[0].index : null);
 
-// Draws where the keyboard is.
+// Draws the cursor of the keyboard.
 const drawCursor = (g, c) => {
 	const row = layout.rows[Math.min(cursor.row, layout.rows.length - 1)];
 	g.strokeStyle = c.focus;
@@ -611,7 +612,7 @@ const drawBusiest = () => {
 	);
 };
 
-// The texts of the tips about counters, the heap and logs.
+// Two tables: the numbers of counters, the heap and marks in the range, and its logs.
 const drawLines = () => {
 	const { data } = state;
 	const [from, to] = range();

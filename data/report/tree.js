@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause-Patent
-// The call tree, in which the hottest path is open. With a range to compare with, its changes.
+// The call tree, in which the hottest path is open. With a range to compare with, it shows the
+// changes.
 
 import {
 	bar,

@@ -87,7 +87,8 @@ const placesTable = () => {
 	});
 };
 
-// Returns the times of the nodes in the range, if the page has them by time, and the samples there.
+// Returns the time of each node of the critical path, and the number of samples: those in the range
+// if the page has the path's steps, else all.
 const timesOfPath = () => {
 	const { data } = state;
 	const { nodes, samples } = data.path;

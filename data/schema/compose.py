@@ -5,7 +5,7 @@
     compose.py OUTPUT.c common.json PROGRAM.VERB.json…
 
 A verb's file describes the "data" of its envelope; the envelope, and the definitions of common.json that it uses, are
-added here, so that each printed schema stands alone. Shorthands that are gone from the result:
+added here, so that each printed schema stands alone. These shorthands are not in the result:
     "required": "all"            every property of this object
     "$merge": ["name", …]        the properties of those definitions too
     "capture": "null|nullable"   what the envelope's capture may be; an object otherwise
@@ -92,7 +92,7 @@ def envelope(program, verb, source, definitions):
 
 
 def c_string(text):
-    """JSON's escapes are C's, but for \\u, which ensure_ascii=False leaves out."""
+    """JSON's escapes are also C's, except \\u, which ensure_ascii=False avoids."""
     return "\n".join("\t\t" + json.dumps(line, ensure_ascii=False) for line in text.splitlines(keepends=True))
 
 
