@@ -44,8 +44,8 @@ def wait_for_samples(processes, *paths):
 
 
 def record_both(folder, names, seconds, frequency):
-    """Records the programs with both at the same time; returns the paths of the capture and of
-    perf's data."""
+    """Records the programs with profd and perf at the same time. Returns the paths of the capture
+    and of perf's data."""
     capture, data = os.path.join(folder, "both.cap"), os.path.join(folder, "both.data")
     with bench.Work(folder) as work:
         for name in names:
@@ -72,7 +72,8 @@ class PerfDied(Exception):
 
 
 def common_time(capture, data):
-    """(from, to) in CLOCK_MONOTONIC seconds: when both were sampling."""
+    """Returns (start of the capture, from, to) in seconds of CLOCK_MONOTONIC; between `from` and
+    `to`, both were sampling."""
     script = subprocess.run(["perf", "script", "-i", data, "-F", "time"], stdin=subprocess.DEVNULL, capture_output=True, text=True)
     if script.returncode != 0:
         raise PerfDied(script.returncode, script.stderr[-300:])
@@ -85,7 +86,7 @@ def common_time(capture, data):
 
 
 def perf_rows(data, comms, first, last):
-    """{(image, symbol or None): samples} of the processes with these names."""
+    """Returns perf's {(image, symbol or None): samples} of the processes with these names."""
     report = subprocess.run(["perf", "report", "-i", data, "--time", f"{first:.6f},{last:.6f}", "--stdio", "--no-children", "-g", "none", "-F",
                              "sample,comm,dso,sym", "-t", "\t", "--comms", ",".join(comms)],
                             stdin=subprocess.DEVNULL, capture_output=True, text=True)
@@ -125,8 +126,8 @@ CLONE = re.compile(r"(\.(isra|part|constprop|llvm|lto_priv|cold|localalias|__uni
 
 
 def plain(name):
-    """A name without the parts that profd and perf print differently: parameters, version suffixes,
-    and suffixes of clones, which profd does not count as functions of their own."""
+    """Returns a name without the parts that profd and perf print differently: parameters, version
+    suffixes, and suffixes of clones, which profd does not count as separate functions."""
     return CLONE.sub("", re.sub(r"@.*$", "", re.sub(r"\(.*$", "", name))) if name else None
 
 
@@ -145,7 +146,7 @@ def images(rows):
 
 
 def disagreements(ours, theirs):
-    """Lines that describe differences beyond the bound, and the table of the comparison."""
+    """Returns lines that describe differences beyond the bound, and the table of the comparison."""
     n_ours, n_theirs = sum(ours.values()), sum(theirs.values())
     problems, lines = [], []
 

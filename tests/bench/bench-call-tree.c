@@ -3,9 +3,10 @@
  * Bench-call-tree - measures the cost of a hook's stack, compared with a whole walk (self-unwind)
  * and with libgcc's _Unwind_Backtrace in the same run
  *
- * same: the stack is the previous one. sites: 16 call sites alternate; each calls one of 16
- * functions, which call the hook; outer frames do not change. recursion: each level calls the hook
- * on the way down and up. new: each stack is new. All run without frame pointers, then with.
+ * same: the stack is the same as the previous one. sites: 16 call sites alternate; each calls one
+ * of 16 functions, which call the hook; outer frames do not change. recursion: each level calls the
+ * hook on the way down and up. new: each stack is new. Each runs without frame pointers, then with
+ * them.
  */
 #include "libcollector/hooks/call-tree.h"
 #include "tests/unit/ring.h"
@@ -180,7 +181,7 @@ static __attribute__((noinline)) void by_libgcc(void)
 			prefix##_down(9);                                                         \
 	}                                                                                         \
                                                                                                   \
-	/* Each path of 14 bits is new. */                                                        \
+	/* Each path of 15 bits is new. */                                                        \
 	static __attribute__((noinline)) int prefix##_path(uint32_t path, int n)                  \
 	{                                                                                         \
 		volatile int r = 0;                                                               \

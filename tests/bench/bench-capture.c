@@ -3,7 +3,8 @@
  * bench-capture - measures how fast libprofcapture writes, scans, seeks and opens
  *
  * The data are the rows of a real recording (made by bench_format.py with profctl), repeated with
- * shifted times, not constants. Uses only the public interface. Each verb prints a line of JSON.
+ * shifted times, instead of constants. Uses only the public interface. Each verb prints a line of
+ * JSON.
  *
  *     write IN OUT ROWS CHUNK_ROWS   sample rows of IN into OUT, until ROWS are written
  *     grow IN OUT BYTES CHUNK_ROWS   whole copies of IN (all tables, an epoch each) until OUT has
@@ -149,8 +150,8 @@ static struct rows load_samples(const struct prof_reader *reader, const struct p
 	return rows;
 }
 
-/* Stores the next rows of the recording, which is repeated with its span added to all times. They
- * are copied, so that they are in the CPU's caches like a producer's rows. */
+/* Stores the next rows of the recording, which is repeated with its span added to all times. The
+ * rows are copied, so that they are in the CPU's caches like a producer's rows. */
 static void next_rows(struct rows *rows, const struct prof_table_def *def, size_t done, size_t n,
 		      struct prof_value *ret_values)
 {

@@ -87,8 +87,9 @@ static void wait_for_tables(struct differential *d)
 	}
 }
 
-/* Stores the mapped address minus the file's own. Programs with fixed addresses may be mapped a
- * second time elsewhere, as node does with its code; libdwfl cannot handle both. */
+/* Stores the difference between the mapped addresses and those in the file. Returns false for a
+ * second mapping of a program with fixed addresses, such as node makes of its code, because libdwfl
+ * cannot handle both. */
 static bool get_bias(const char *path, const struct mapping *mapping, uint64_t *ret_bias)
 {
 	CLEANUP_CLOSE int fd = open(path, O_RDONLY | O_CLOEXEC);
@@ -369,8 +370,8 @@ static size_t find_guess(const struct differential *d, const struct unwind_stack
 	return stack->n;
 }
 
-/* Returns whether CFI has the caller's frame pointer below the innermost frame's sp, as between
- * `pop rbp` and `ret`. */
+/* Returns whether, according to CFI, the caller's frame pointer is saved below the innermost
+ * frame's sp, as between `pop rbp` and `ret`. */
 static bool is_popped(struct differential *d, const struct process *process,
 		      const struct unwind_stack *stack)
 {

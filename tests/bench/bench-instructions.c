@@ -52,7 +52,7 @@ static uint64_t call_hooks(void)
 	return RUNS;
 }
 
-/* Calls the hook behind a path of PATH_BITS calls from one of two places. */
+/* Calls the hook through n nested calls. Each bit of `path` selects one of two places of a call. */
 static __attribute__((noinline)) int follow(uint32_t path, int n)
 {
 	volatile int r = 0;
@@ -146,7 +146,7 @@ static bool set_up(void)
 {
 	if (self_unwind_setup() < 0 || !pair_init(&pair, UINT64_C(1) << 26, 2, RING_DROP))
 		return false;
-	/* Map it again, with ticks. */
+	/* Map the arena again, with ticks. */
 	ring_arena_unmap(pair.arena);
 	ring_arena_offer_ticks(&pair.memory);
 	if (ring_arena_map(pair.fd, &pair.arena) != 0 ||

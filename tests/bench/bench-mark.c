@@ -5,11 +5,11 @@
  *
  *     bench-mark [ticks]      ticks: the arena offers the processor's time stamp counter
  *
- * The first part is without a recorder, with <prof/mark.h> and with the function. The difference
- * from an empty call is the program's whole cost; the difference from an empty function of the same
- * type in another library is the cost of our function's body. mark: a group and a name. arguments:
- * a name of 20 bytes and two named numbers. span: begin and end. full: marks that are dropped at
- * once. thread: a thread with one mark, compared with a thread without marks.
+ * The first part measures calls while nobody records, by <prof/mark.h> and by the function. The
+ * difference from an empty call is the program's whole cost; the difference from an empty function
+ * of the same type in another library is the cost of our function's body. mark: a group and a name.
+ * arguments: a name of 20 bytes and two named numbers. span: begin and end. full: marks that are
+ * dropped at once. thread: a thread with one mark, compared with a thread without marks.
  *
  * If a process has only one thread, the counter is read without waiting for preceding instructions,
  * so marks are measured before and after a second thread exists. Results are in ns per call: best
@@ -263,7 +263,7 @@ static int connect_here(bool ticks)
 	return r;
 }
 
-/* Prints the cost of n calls, minus that of n calls of the reference. */
+/* Prints the cost of `function`, and by how much it exceeds the cost of n calls of `reference`. */
 static void print(const char *name, void (*function)(void), int n, void (*reference)(void),
 		  void (*before)(void), double goal)
 {

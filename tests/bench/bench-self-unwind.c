@@ -3,8 +3,8 @@
  * Bench-self-unwind - walks 35 frames of this thread's stack, compared with libgcc's
  * _Unwind_Backtrace in the same run
  *
- * hot: every address is cached. forgotten: the cache is empty, as after a dlclose(). new place: the
- * extra cost of an address that is not cached, for addresses all over libc.
+ * hot: every address is cached. invalidated: the cache is empty, as after a dlclose(). new place:
+ * the extra cost of an address that is not cached, for addresses all over libc.
  */
 #include "libcollector/unwind/modules.h"
 #include "libcollector/unwind/self-unwind.h"

@@ -397,7 +397,7 @@ static double time_near(const struct walkers *walkers, const struct live *live,
 }
 
 /* Measures one pass over all stacks, in batches as in the engine. The CPU's caches cannot hold all
- * stacks, so frames also wait for memory. libdwfl's pass has the same bytes. */
+ * stacks, so frames also wait for memory. libdwfl's pass reads the same bytes. */
 static double time_pass(struct space *space, const struct live *live)
 {
 	static struct walk_frame rooms[WALK_TOGETHER][MAX_FRAMES];

@@ -22,7 +22,8 @@ PAGE = os.sysconf("SC_PAGE_SIZE")
 
 
 def program(variable, name):
-    """A program of the build tree (the environment names it) or of the system."""
+    """Returns the path of a program of the build tree, which the environment names, or of the
+    system."""
     path = os.environ.get(variable) or shutil.which(name)
     if not path:
         sys.exit(f"bench: '{name}' is not there: run this through ./dev bench")
@@ -30,13 +31,13 @@ def program(variable, name):
 
 
 def peer(name):
-    """The path of a peer's program, or None: its column is then empty."""
+    """Returns the path of a peer's program, or None: its column is then empty."""
     return shutil.which(name)
 
 
 @contextlib.contextmanager
 def scratch():
-    """An empty folder on a real disk, removed afterwards."""
+    """Yields an empty folder on a real disk, which is removed afterwards."""
     path = tempfile.mkdtemp(prefix="prof-bench-", dir=os.environ.get("TMPDIR", "/var/tmp"))
     try:
         yield path
@@ -56,8 +57,9 @@ for at in range(0, free, 1 << 21):
 
 
 def touch_memory():
-    """The host of a virtual machine may allocate memory when it is first touched, which takes 20
-    times as long as clearing it. So all memory is touched once, which takes a minute."""
+    """Touches most of the free memory once, which takes a minute, because the host of a virtual
+    machine may allocate memory when it is first touched, and that takes 20 times as long as
+    clearing it."""
     subprocess.run([sys.executable, "-c", TOUCH], check=False)
 
 
@@ -75,7 +77,7 @@ def run_json(*command):
 
 
 def median_seconds(command, runs=5, **options):
-    """Median wall time of a whole process, after one warm-up."""
+    """Returns the median wall time of a whole process, after one warm-up."""
     took = []
     for _ in range(runs + 1):
         start = time.monotonic()
@@ -247,7 +249,7 @@ class Work:
 # ---- the cost of a process ---------------------------------------------------------------------
 
 def descendants(pid):
-    """pid and all its descendants."""
+    """Returns pid and all its descendants."""
     found = [pid]
     for task in found:
         try:
@@ -260,8 +262,8 @@ def descendants(pid):
 
 
 def cpu_ns(pid):
-    """CPU time of a process from the scheduler in ns: the sum of its threads' schedstat; 0 if it
-    has exited."""
+    """Returns the CPU time of a process in ns, from the scheduler: the sum of its threads'
+    schedstat; 0 if it has exited."""
     total = 0
     try:
         for tid in os.listdir(f"/proc/{pid}/task"):
@@ -273,7 +275,7 @@ def cpu_ns(pid):
 
 
 def rss_without_rings(pid):
-    """Resident bytes of a process without its perf rings."""
+    """Returns the resident bytes of a process without its perf rings."""
     total, ring = 0, False
     with open(f"/proc/{pid}/smaps", encoding="ascii", errors="replace") as file:
         for line in file:

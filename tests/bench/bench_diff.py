@@ -27,8 +27,8 @@ def samples_of(data):
 
 
 def equals(profctl, profcapture, mix, folder):
-    """Compares each recording with the previous one: the number of pairs with significant rows, and
-    the fewest samples."""
+    """Compares each recording with the previous one. Returns the number of pairs with significant
+    rows, and the fewest samples."""
     found, fewest = 0, None
     before = record(profctl, mix, os.path.join(folder, "0.cap"))
     for i in range(1, PAIRS + 1):
@@ -43,7 +43,8 @@ def equals(profctl, profcapture, mix, folder):
 
 
 def slower(profctl, profcapture, mix, folder):
-    """Rank of the function that became slower, and its change divided by its noise."""
+    """Returns the rank of the function that became slower, whether its change is significant, the
+    change divided by its noise, and the number of samples."""
     slow = record(profctl, mix, os.path.join(folder, "slow.cap"), SLOW, 10)
     data = diff(profcapture, os.path.join(folder, "0.cap"), slow)
     names = [row["name"] for row in data["rows"]]

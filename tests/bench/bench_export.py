@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: BSD-2-Clause-Patent
-"""Each format of profcapture export: the time and memory for 1 M generated samples, or as many
-allocations if the format has only these, the memory for 10 M of them, and a comparison with perf
-script on recordings of the same work."""
+"""Measures each format of profcapture export: the time and memory for 1 M generated samples (or
+allocations, if the format has only these), the memory for 10 M, and a comparison with perf script
+on recordings of the same work."""
 
 import os
 import re
@@ -18,7 +18,7 @@ SECONDS, HERTZ = 10, 5000
 
 
 def formats(profcapture):
-    """All formats, from the message about a missing --to."""
+    """Returns all formats, from the message about a missing --to."""
     said = subprocess.run([profcapture, "export", "x.cap"], capture_output=True, text=True, check=False).stderr
     return re.search(r"--to with one of ([a-z, -]+)", said)[1].split(", ")
 
@@ -58,8 +58,8 @@ def made_up(profcapture, folder, table):
 
 
 def lines(text):
-    """Counts lines, each of which is a sample or a frame: our stacks are complete, while perf's
-    come from frame pointers only."""
+    """Counts lines, each of which is a sample or a frame. Times are compared by line, because our
+    stacks are complete, while perf's come from frame pointers only."""
     return max(1, text.count("\n"))
 
 

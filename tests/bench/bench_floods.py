@@ -1,12 +1,13 @@
 # SPDX-License-Identifier: BSD-2-Clause-Patent
-"""How long root waits for profd while other users flood it.
+"""Measures how long root waits for profd while other users flood it.
 
 Root reads a property over the system bus every millisecond for five seconds; profd's main thread
 answers the call, and polkit is not involved. At the same time one kind of flood runs: users who
 connect to the control socket and send hellos at full speed; users who send it descriptors whose
-last close blocks; a user whose four connections call GetCapabilities continuously; and a user
-who creates and closes sessions. "cpu hogs" is the same number of processes that only compute:
-the cost of the scheduler alone, if the floods occupy all CPUs. It is the peer in the table.
+last close blocks; a user whose four connections call GetCapabilities continuously; and one whose
+connections call CreateSession without a capture. "cpu hogs" is the same number of processes that
+only compute: the cost of the scheduler alone, if the floods occupy all CPUs. It is the peer in the
+table.
 """
 
 import os
@@ -80,7 +81,7 @@ HOG = "while True: pass"
 
 
 def waits(client):
-    """The duration of each call in milliseconds."""
+    """Returns the duration of each call in milliseconds, sorted."""
     found, end = [], time.monotonic() + SECONDS
     while time.monotonic() < end:
         begin = time.monotonic_ns()

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: BSD-2-Clause-Patent
-"""libprofcapture: writing, scanning, seeking, opening after a crash. The rows come from a recording
-made in this run."""
+"""Measures libprofcapture: writing, scanning, seeking, opening after a crash. The rows come from a
+recording made in this run."""
 
 import os
 import statistics
@@ -16,7 +16,7 @@ def repeat(times, *command):
 
 
 def peak(*command):
-    """Largest resident size of a command, in bytes."""
+    """Returns the largest resident size of a command, in bytes."""
     measured = bench.run_json(bench.program("PEAK_MEMORY", "peak-memory"), *command)
     if measured["status"]:
         sys.exit(f"bench: {command} failed with {measured['status']}")

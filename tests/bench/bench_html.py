@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: BSD-2-Clause-Patent
-"""The report page of a million samples on 60 000 stacks, and of a day at 99 Hz on two CPUs: written,
-opened in a browser, and counted again for ranges that a mouse drags.
+"""Measures the report page of a million samples on 60 000 stacks, and of a day at 99 Hz on two
+CPUs: writing the page, opening it in a browser, and counting again for ranges that a mouse drags.
 
 Times in the browser are those of headless Chromium without a frame limit: a drag is measured from
 each move of the mouse to the end of the second frame after it. The peer is flamegraph.pl with the
@@ -26,8 +26,8 @@ UNLIMITED = ("--disable-frame-rate-limit", "--disable-gpu-vsync")
 SAMPLES = 1_000_000
 DAY_S = 86400
 
-# Eight functions call each other by chance, each through a wrapper, so that nearly each sample has
-# a stack of its own.
+# Eight functions call each other by chance, each through a wrapper, so that nearly every sample has
+# a different stack.
 PROGRAM = r"""
 #include "libcollector/prof-collector.h"
 #include <pthread.h>

@@ -1,14 +1,13 @@
 # SPDX-License-Identifier: BSD-2-Clause-Patent
 """Measures what reading the functions of an interpreted program costs.
 
-The time of a walk is by the clock of the BPF program that reads the frames. The kernel writes the
-record afterwards, which is not measured. Each frame is one of another function, as in real
-programs. The languages and depths are measured in turn, so that what else the machine does affects
-all.
+The BPF program that reads the frames measures the time of a walk. The kernel writes the record
+afterwards, which is not measured. Each frame belongs to a different function, as in real programs.
+The languages and depths are measured in turn, so that other work on the machine affects all.
 
-The slowdown of a Python program is that of its CPU time for the same work, sampled with and without
-its functions in turn. The speed of a machine may change between two runs, so the ratio of each pair
-is computed, and the median of the pairs counts. Needs root.
+The slowdown of a Python program is the ratio of its CPU times for the same work, sampled with and
+without its functions in turn. The speed of a machine may change between two runs, so the ratio of
+each pair is computed, and the median of the pairs counts. Needs root.
 """
 import json
 import os
@@ -42,7 +41,8 @@ def python_program(frames):
 
 
 def ruby_program(frames):
-    """Ruby itself has a frame beyond that of the file."""
+    """Returns a program with this many frames. Ruby itself has one more, beyond that of the
+    file."""
     return RUBY + "".join(f"def f{i}\n  f{i - 1}\nend\n" for i in range(1, frames - 2)) + f"f{frames - 3}\n"
 
 
@@ -59,7 +59,7 @@ def measure(tool, pid, frames):
     return int(counts.split()[-1]) / 1e3
 
 
-# Works as long as the argument says, and prints the CPU time that it took.
+# Does as many turns of the work as the argument says, and prints their CPU time.
 TURNS = """
 import sys, time
 """ + bench.PYTHON_LOOP.replace("while True:", "begin = time.process_time()\nfor _ in range(int(sys.argv[1])):") + """
@@ -68,7 +68,7 @@ print(time.process_time() - begin)
 
 
 def slowdown(folder, table):
-    """Compares sampling with and without functions, which profctl does in one process with both."""
+    """Compares the program's CPU time when it is sampled with functions and without them."""
     program, capture = os.path.join(folder, "turns.py"), os.path.join(folder, "turns.cap")
     profctl = bench.program("PROFCTL", "profctl")
     with open(program, "w", encoding="utf-8") as out:
@@ -96,7 +96,8 @@ def size(folder, table):
 
 
 def first_second(folder, table):
-    """The share of the samples in the first second of a new program that have its functions."""
+    """Measures the share of the samples in the first second of a new program that have its
+    functions."""
     capture = os.path.join(folder, "first.cap")
     named = []
     for _ in range(RUNS):
@@ -109,13 +110,13 @@ def first_second(folder, table):
 
 
 def bpf_runs(bpftool):
-    """The time and number of runs of the BPF program at samples, by the kernel's count."""
+    """Returns the time and number of runs of the BPF program at samples, by the kernel's count."""
     found = [program for program in json.loads(bench.run(bpftool, "prog", "show", "--json")) if program.get("name") == "interp_sample"]
     return [sum(program.get(key, 0) for program in found) for key in ("run_time_ns", "run_cnt")]
 
 
 def other_processes(folder, table):
-    """The time of the BPF program for a sample of another process."""
+    """Measures the time of the BPF program for a sample of a process without an interpreter."""
     bpftool = shutil.which("bpftool") or "/usr/sbin/bpftool"
     switch = "/proc/sys/kernel/bpf_stats_enabled"
     if not (os.access(switch, os.W_OK) and os.path.exists(bpftool)):

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: BSD-2-Clause-Patent
-"""Records lost by short processes whose threads allocate at full speed, while two processes keep
-two CPUs busy."""
+"""Counts the lost records of short processes whose threads allocate at full speed, while two
+processes keep two CPUs busy."""
 
 import contextlib
 import json
@@ -16,7 +16,7 @@ THREADS = 1, 4, 16, 64
 
 @contextlib.contextmanager
 def hogs(count):
-    """Processes that only use a CPU."""
+    """Runs processes that only use CPU time."""
     running = [subprocess.Popen([sys.executable, "-c", "while True: pass"]) for _ in range(count)]
     try:
         yield
@@ -27,7 +27,8 @@ def hogs(count):
 
 
 def losses(capture, threads, records):
-    """The loss rows of a process with `threads` threads, each of which makes `records` records."""
+    """Returns the loss rows of a process with `threads` threads, each of which makes `records`
+    records."""
     done = json.loads(bench.run(
         bench.program("PROFCTL", "profctl"), "record", "--bus", "private", "-F", 0, "--memory", "--no-symbols", "--force", "--json",
         "-o", capture, "--", bench.program("HEAP_PAIRS", "heap-pairs"), threads, records // 2, 4, 1).splitlines()[-1])["data"]

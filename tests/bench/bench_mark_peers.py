@@ -4,7 +4,7 @@ program, built with each, in one run.
 
 Each library uses its default buffers, and drops marks when they are full, as it does by default. So
 at full speed, a mark's cost includes that of dropped marks; at 200 000 a second no library drops
-any, and the cost includes the program's sleeping. lttng-ust uses a sessiond of its own. Under root,
+any, and the cost includes the program's sleeping. lttng-ust uses a separate sessiond. Under root,
 that sessiond belongs to a plain user, because root's is the system's.
 """
 
@@ -135,7 +135,7 @@ class Lttng:
 
 
 def measure_all(library, recorder, folder):
-    """The results by mode, without those that cannot be measured."""
+    """Returns the results by mode, without those that cannot be measured."""
     found = {"disabled": min(run_load(load(library), "flat", N_DISABLED)[1] for _ in range(ROUNDS))}
     peer = recorder(folder)
     try:

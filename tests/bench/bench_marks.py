@@ -70,8 +70,8 @@ def wakeups(pid):
 
 
 def watch(path, *command, seconds):
-    """Wakeups a second, and CPU in % of a core, of all of profd's processes, while the program runs
-    steadily."""
+    """Returns the wakeups a second and the CPU time in % of a core of all of profd's processes,
+    while the program runs steadily."""
     child = start(path, *command)
     time.sleep(3)
     pids = ours(child)
@@ -95,7 +95,7 @@ def steady(table, path):
 
 
 def resident(pid):
-    """Resident bytes of a process, and the size of its arenas, whether read or not."""
+    """Returns the resident bytes of a process, and the size of its arenas, resident or not."""
     rss = arenas = 0
     is_arena = False
     with open(f"/proc/{pid}/smaps", encoding="ascii", errors="replace") as file:

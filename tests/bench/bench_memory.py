@@ -81,8 +81,8 @@ class Peak(threading.Thread):
 
 
 def cpu_of(command, env=None, watch=False):
-    """CPU time in seconds of a command and its descendants, whether or not they were waited for;
-    its output; the maximum memory of profd's processes."""
+    """Returns the CPU time in seconds of a command and its descendants, whether or not they were
+    waited for; its output; and the maximum memory of profd's processes."""
     before = resource.getrusage(resource.RUSAGE_CHILDREN)
     child = subprocess.Popen([str(part) for part in command], env={**os.environ, **FIXED, **(env or {})}, stdin=subprocess.DEVNULL,
                              stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, errors="replace", start_new_session=True)
@@ -177,9 +177,9 @@ def pairs(table, folder):
 
 
 def four_by_one(table, folder, n):
-    """The ratio of four threads to one, with the same number of pairs each: a thread begins with a
-    small ring, and pays for each larger one. Four threads that only allocate exceed the speed of
-    one engine; records that waited in vain are lost, and the loss is reported."""
+    """Measures the ratio of four threads to one, with the same number of pairs each: a thread
+    begins with a small ring, and pays for each larger one. Four threads that only allocate exceed
+    the speed of one engine; records that waited in vain are lost, and the loss is reported."""
     has_peer = bench.peer("heaptrack")
     results = medians(*(pair(folder, LOAD, 8, threads, n, how) if has_peer or how != "theirs" else None
                         for threads, how in ((1, "bare"), (1, "theirs"), (4, "theirs"), (1, "ours"), (4, "ours"))))
@@ -191,7 +191,8 @@ def four_by_one(table, folder, n):
 
 
 def outputs_of(outputs):
-    """The line that the program itself printed, among heaptrack's output."""
+    """Yields, for each output, the line that the program itself printed, among heaptrack's
+    lines."""
     for output in outputs:
         for line in output.splitlines():
             try:
@@ -205,8 +206,8 @@ def outputs_of(outputs):
 # ---- Programs ----------------------------------------------------------------------------------
 
 def programs(folder):
-    """{name: (command, environment, whether heaptrack's interpreter can handle it, goal of bytes
-    per pair)}"""
+    """Returns {name: (command, environment, whether heaptrack's interpreter can handle it, goal of
+    bytes per pair)}."""
 
     def file(name, text):
         path = os.path.join(folder, name)
@@ -268,7 +269,8 @@ SYSPROF_LIMIT = 30  # seconds, because sysprof-cli may not exit
 
 
 def calls_of_memusage(command, env):
-    """Calls of malloc, calloc and realloc, as counted by glibc's own libmemusage."""
+    """Returns the number of calls of malloc, calloc and realloc that glibc's own libmemusage
+    counts."""
     done = subprocess.run(command, env={**os.environ, **FIXED, **env, "LD_PRELOAD": "libmemusage.so"}, stdin=subprocess.DEVNULL,
                           stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, errors="replace", timeout=LIMIT, check=True)
     text = re.sub(r"\x1b\[[0-9;]*m", "", done.stderr)
@@ -285,8 +287,8 @@ def calls_of_heaptrack(path, command, env, can_interpret):
 
 
 def calls_of_sysprof(path, command, env):
-    """The allocation frames in sysprof-cli's capture; sysprof-cli may never exit after the
-    command."""
+    """Returns the number of allocation frames in sysprof-cli's capture. sysprof-cli may never exit
+    after the command."""
     run = ["timeout", "-s", "KILL", str(SYSPROF_LIMIT), "sysprof-cli", *SYSPROF, "-c", shlex.join(command), "-f", path]
     subprocess.run(run, env={**os.environ, **FIXED, **env}, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
                    check=False)
@@ -305,8 +307,8 @@ def calls_of_sysprof(path, command, env):
 
 
 def counts_table(table, folder):
-    """The counts of heaptrack and sysprof, compared with libmemusage's. heaptrack's library links
-    libstdc++, which adds one allocation; it does not see aligned allocations."""
+    """Compares our counts and those of heaptrack and sysprof with libmemusage's. heaptrack's
+    library links libstdc++, which adds one allocation, and does not see aligned allocations."""
     for name, (command, env, can_interpret, _) in programs(folder).items():
         path = os.path.join(folder, "counts")
         expected = calls_of_memusage(command, env)

@@ -3,7 +3,7 @@
 --at.
 
     bench_memory_reader.py [--large]     --large: 1280 million calls, about 5 GB, else 30 million
-    PROF_BENCH_MILLIONS=N                another number of them
+    PROF_BENCH_MILLIONS=N                another number of calls
 """
 import json
 import os
@@ -17,7 +17,8 @@ MILLION = 1_000_000
 
 
 def measure(capture, *options):
-    """Seconds and largest resident bytes of one reading, with the file in the page cache."""
+    """Returns the seconds and the largest resident bytes of one reading, with the file in the page
+    cache."""
     peak = bench.program("PEAK_MEMORY", "peak-memory")
     command = [peak, bench.program("PROFCAPTURE", "profcapture"), "memory", capture, "--json", "--limit", "20", *options]
     best, resident = None, 0

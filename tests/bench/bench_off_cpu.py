@@ -5,9 +5,9 @@ whether stacks that were read late are right, and what recording costs.
 A plain user's recording has no copied stacks: each was read late, while the thread slept, and
 counts as right only if no switch came in between. The oracle is a second recording of the same
 time, by root, in which the kernel copied each stack when the sleep began: the same wait must have
-the same frames in both. For the recording by root, another one has each sleep's own stack: a
-sample at each switch. The waits' stacks must be those, and the time that waits without a stack of
-their own share must be where it was spent. The cost is measured on a program that passes a byte to
+the same frames in both. A recording by root is compared with another one that samples each switch,
+and so has the stack of each sleep. The waits must have the same stacks, and the time of waits that
+share a stack must be where it was spent. The cost is measured on a program that passes a byte to
 and fro at a given rate: alternately without a recorder, with one that records no waits, with one
 that does, and with perf and bpftrace. perf copies the stack at each switch of the program; bpftrace
 sums up the waits of all programs by thread and stack in the kernel. The speed of a machine may
@@ -163,8 +163,8 @@ int main(int argc, char **argv)
 		pthread_join(thread, NULL);
 }
 """
-# The waits by thread and the stack of their user code. A process of profctl becomes the command,
-# and its waits until then are not recorded.
+# Sums up the waits by thread and user stack. A process of profctl becomes the command, and its
+# waits until then are not recorded.
 BPFTRACE = """
 tracepoint:sched:sched_switch /args->prev_state & 15 && args->prev_comm != "profctl"/ {
 	@begun = count();
@@ -178,17 +178,17 @@ tracepoint:sched:sched_switch /@begin[args->next_pid]/ {
 """
 WAITED = re.compile(r"^@waited\[(\d+), (.*?)\]: count (\d+), average \d+, total (\d+)$", re.M | re.S)
 MOUNT_TRACEFS = "[ -d /sys/kernel/tracing/events ] || mount -t tracefs tracefs /sys/kernel/tracing || exit; "
-NO_CPU = 0xffffffff  # the CPU of a switch row of a thread that is on none
+NO_CPU = 0xffffffff  # in a switch row: the thread is on no CPU
 PLAIN = ["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups"]
 NEAR_NS = 20_000
-COPY_NS = 20_000  # at most, by both recorders
+COPY_NS = 20_000  # maximum time of a wait in which both recorders copy its stack
 COST_S = 3
 TURNS = 5
 DEFAULT_RATE = 3000  # up to this many waits a second, they are recorded by default
 
 
 def workloads(folder):
-    """Makes the programs, always anew: {name: command}."""
+    """Makes the programs, always anew. Returns {name: command}."""
     make = Path(folder, "make")
     shutil.rmtree(make, ignore_errors=True)
     make.mkdir(mode=0o777)
@@ -219,7 +219,7 @@ def sql(capture, query):
 
 
 def dump(capture):
-    """The waits with their user frames: (tid, begin, duration, source, stop, frames)."""
+    """Yields the waits with their user frames: (tid, begin, duration, source, stop, frames)."""
     command = [bench.program("PROFCAPTURE", "profcapture"), "dump", str(capture), "--table", "wait", "--resolve", "--format", "ndjson", "--limit", "0"]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as child:
         head = json.loads(child.stdout.readline())
@@ -231,8 +231,8 @@ def dump(capture):
 
 
 def cover(table, name, folder, command, bpftrace):
-    """The share of blocked time with a stack to the root, of a recording by root, and the time that
-    bpftrace measures for the same threads."""
+    """Measures the share of blocked time with a stack to the root in a recording by root, and the
+    time that bpftrace measures for the same threads."""
     capture = Path(folder, "full.cap")
     recording = [*profctl("--off-cpu", "-o", capture), "--", *command]
     capture.unlink(missing_ok=True)  # bpftrace succeeds also if its command fails
@@ -263,8 +263,7 @@ def cover(table, name, folder, command, bpftrace):
 
 
 def check(name, folder, command):
-    """Returns the numbers of right and wrong late stacks of a plain user's recording, the summed
-    error of the time by stack in ns, and that time."""
+    """Returns the numbers of right and wrong late stacks of a plain user's recording."""
     oracle, late = Path(folder, "oracle.cap"), Path(folder, "late.cap")
     with subprocess.Popen(profctl("--system", "--off-cpu", "--no-interpreters", "-F", 0, "-o", oracle)) as recorder:
         time.sleep(1.5)
@@ -293,7 +292,7 @@ def check(name, folder, command):
 
 
 def switches(capture):
-    """The sleeps of a recording of sched_switch: {tid: [(time, stop, frames)]}, by time."""
+    """Returns the sleeps of a recording of sched_switch: {tid: [(time, stop, frames)]}, by time."""
     command = [bench.program("PROFCAPTURE", "profcapture"), "dump", str(capture), "--table", "sample", "--resolve", "--format", "ndjson", "--limit", "0"]
     found = collections.defaultdict(list)
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as child:
@@ -323,7 +322,7 @@ def compare(table, name, folder, command):
         all_ns += duration
         rooted_ns += duration * (stop == "root" and source in ("copied", "late", "shared-out"))
         sleeps = truth.get(tid, [])
-        # The tracepoint comes before the switch; a sample after it is of the next sleep.
+        # The tracepoint comes before the switch; a sample after the switch is of the next sleep.
         at = bisect.bisect_left(sleeps, (begin,)) - 1
         if at < 0 or begin - sleeps[at][0] > NEAR_NS or sleeps[at][1] != "root":
             continue
@@ -345,14 +344,15 @@ def compare(table, name, folder, command):
 
 
 def recorder_ns(child):
-    """CPU time of the recorder's processes so far, and whether the program has begun."""
+    """Returns the CPU time of the recorder's processes so far, and whether the program has
+    begun."""
     comms = {pid: bench.comm(pid) for pid in bench.descendants(child.pid)}
     return sum(bench.cpu_ns(pid) for pid, comm in comms.items() if comm != "pace"), "pace" in comms.values()
 
 
 def measure_cost(command):
-    """CPU time of a switch in ns, and of the recorder's processes: in percent of a core after the
-    first second of the program, and what they take beyond that in ms, which is for their start."""
+    """Returns the CPU time of a switch in ns; that of the recorder's processes after the program's
+    first second, in percent of a core; and what they take beyond that for their start, in ms."""
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True) as child:
         while not recorder_ns(child)[1] and child.poll() is None:
             time.sleep(0.01)
@@ -388,7 +388,8 @@ def find_bpftrace(folder):
 
 
 def bpftrace_waits(folder):
-    """Returns bpftrace's waits, (tid, frames, number, ns), and how many ended but are in none."""
+    """Returns bpftrace's waits, (tid, frames, number, ns), and how many waits ended but are in none
+    of these."""
     text = Path(folder, "waits.txt").read_text()
     waits = [(int(tid), stack.split(), int(n), int(ns)) for tid, stack, n, ns in WAITED.findall(text)]
     begun, = re.findall(r"^@begun: (\d+)$", text, re.M)
@@ -397,7 +398,7 @@ def bpftrace_waits(folder):
 
 
 def perf_lost(data):
-    """The share of perf's samples that it lost, in %."""
+    """Returns the share of samples that perf lost, in %."""
     text = bench.run("perf", "report", "--stats", "-i", data)
     stats = text[text.index("sched:sched_switch stats:"):]
     made, lost = (int(found[1]) if (found := re.search(rf"\b{kind} events: +(\d+)", stats)) else 0 for kind in ("SAMPLE", "LOST_SAMPLES"))
@@ -423,7 +424,8 @@ def cost(table, folder, rate, bpftrace):
         turns.append({name: measure_cost(commands[name]) for name in names})
 
     def median(at, name, base=None, scale=1):
-        """The median of a figure, or of its difference to that of another command of the turn."""
+        """Returns the median of a figure, or of its difference from the figure of another command
+        of the turn."""
         if name in commands:
             return statistics.median((turn[name][at] - (turn[base][at] if base else 0)) * scale for turn in turns)
         return None

@@ -2,8 +2,7 @@
 """The programs with which unwinding without frame pointers is measured: Debian's own, which are
 built without them.
 
-Each entry has the command to run repeatedly, the names of its processes, and a file that must
-exist.
+Each entry has the command to run repeatedly, and the names of its processes.
 """
 
 import os
@@ -67,8 +66,8 @@ def big_source(n):
 
 
 def programs(work, folder):
-    """{name: (command, names of processes)} of the installed programs. Creates their files in
-    `folder`."""
+    """Returns {name: (command, names of processes)} of the installed programs. Creates their files
+    in `folder`."""
     source, script = work.file("source.c", bench.C_SOURCE), work.file("script.sql", SQL)
     big = work.file("big.c", big_source(300))
     python, perl, node = work.file("work.py", PYTHON), work.file("work.pl", PERL), work.file("work.js", NODE)

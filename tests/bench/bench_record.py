@@ -42,7 +42,7 @@ def perf_record(folder, name, seconds, frequency, call_graph="dwarf"):
 
 
 def perf_counts(path):
-    """Samples and lost records of a perf.data file."""
+    """Returns the numbers of samples and lost records of a perf.data file."""
     stats = bench.run("perf", "report", "-i", path, "--stats", "--stdio")
     counts = {}
     for line in stats.splitlines():
@@ -79,7 +79,7 @@ def record(folder, name, seconds, frequency, call_graph="dwarf"):
 # ---- slowdown ----------------------------------------------------------------------------------
 
 def time_work(folder, work):
-    """Wall time of a fixed amount of work on every CPU at once."""
+    """Returns the wall time of a fixed amount of work on every CPU at once."""
     start = time.monotonic()
     children = [subprocess.Popen(["/usr/bin/python3", work], cwd=folder, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL)
                 for _ in range(os.cpu_count())]

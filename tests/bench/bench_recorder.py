@@ -41,7 +41,7 @@ def timed(prof, call, *arguments):
 
 
 def measure_blocks(prof, n, pause_s):
-    """Medians and 99th percentiles of begin and end, in µs."""
+    """Returns the medians and 99th percentiles of begin and end, in µs."""
     begins, ends = [], []
     for i in range(n):
         time.sleep(pause_s)
@@ -54,7 +54,7 @@ def measure_blocks(prof, n, pause_s):
 
 
 def measure(path):
-    """Measures in a process of its own."""
+    """Measures and prints, in a separate process."""
     prof = ctypes.CDLL(os.environ["LIBPROFCOLLECTOR"])
     opened = timed(prof, prof.prof_recorder_open, os.fsencode(path), None)
     rare = measure_blocks(prof, RARE, PAUSE_S)

@@ -12,12 +12,13 @@ import bench
 
 
 def cold_seconds(command, runs=5):
-    """Median time of a new process, with its files in the page cache."""
+    """Returns the median time of a new process, with its files in the page cache."""
     return bench.median_seconds(command, runs)
 
 
 def paired_cost(command, base, runs=15):
-    """Median of the pairwise differences: wall seconds of command over base."""
+    """Returns the median of the pairwise differences: wall seconds of `command` minus those of
+    `base`."""
     took = []
     for _ in range(runs):
         pair = []
@@ -30,7 +31,8 @@ def paired_cost(command, base, runs=15):
 
 
 def long_capture(profcapture, folder, table):
-    """Generated rows: 10 M samples in 200 epochs, each of which writes all names again."""
+    """Measures a report on 10 M generated samples in 200 epochs, each of which writes all names
+    again."""
     path = os.path.join(folder, "long.cap")
     bench.run(bench.program("MAKE_CAPTURE", "make-capture"), "--rows", "10000000", "--epochs", "200", path)
     took = cold_seconds([profcapture, "report", path])

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: BSD-2-Clause-Patent
-"""How many stacks reach the root of their thread: ours by default, and perf's with the default
---call-graph dwarf.
+"""Counts how many stacks reach the root of their thread: ours by default, and perf's with the
+default --call-graph dwarf.
 
 The whole system is recorded at 999 Hz while the programs run in loops, by profctl and then by
 perf. A root is a function without a caller: the outermost function has to be the entry of the
@@ -28,7 +28,8 @@ ROOTS = {"_start", "_dl_start_user", "clone", "clone3", "__clone", "__clone3", "
 
 @functools.cache
 def entry_offset(path):
-    """The file offset of a program's entry, since most programs are stripped of the name."""
+    """Returns the file offset of a program's entry. Most programs are stripped of the entry's
+    name."""
     try:
         with open(path, "rb") as file:
             header = file.read(64)
@@ -57,8 +58,8 @@ def label(frame):
 
 
 def count(capture, names):
-    """Counts our samples: {program: Counter} of stacks, roots, copy-end and others, and for each
-    program the reasons and outermost functions of the others."""
+    """Counts our samples. Returns {program: Counter} of stacks, roots, copy-end and others, and for
+    each program the reasons and outermost functions of the others."""
     owners = {name: program for program, group in names.items() for name in group}
     counts = {program: collections.Counter() for program in names}
     ends = collections.defaultdict(collections.Counter)

@@ -50,7 +50,8 @@ def idle(bus, label):
 
 
 def first_sample(bus, client, options, capture):
-    """Milliseconds until CreateSession and Start have returned, and until the first sample."""
+    """Returns the milliseconds until CreateSession has returned, until Start has returned, and
+    until the first sample."""
     fd = os.open(capture, os.O_RDWR | os.O_CREAT | os.O_TRUNC, 0o600)
     begin = time.monotonic_ns()
     path = client.create(options, fd)

@@ -2,7 +2,7 @@
 """The cost of having three processes (profd, profd-files and profd-engine), and whether they grow.
 
 The split costs at most profd's own time: a single process would do the work of the engine and of
-profd-files, which opens files and reads /proc, and which has to be a process of its own because it
+profd-files, which opens files and reads /proc, and which has to be a separate process because it
 can hang. profd's share of the CPU time in a steady recording is therefore an upper bound of the
 split's cost.
 
@@ -29,8 +29,8 @@ CHURN = "for i in 1 2 3 4 5 6 7 8 9 10; do /bin/true; /bin/ls / >/dev/null; done
 
 
 def churn_loop(rate):
-    """A shell loop's body that starts as many processes as possible, or about `rate` a second, one
-    of which is sleep."""
+    """Returns the body of a shell loop that starts as many processes as possible, or about `rate` a
+    second, one of which is sleep."""
     if not rate:
         return CHURN
     return "/bin/true; " * (max(rate // 10, 2) - 1) + "sleep 0.1"
@@ -74,7 +74,7 @@ def measure(child):
 
 
 def slope(points):
-    """Least squares: the slope per hour."""
+    """Returns the slope per hour, by least squares."""
     n = len(points)
     mean_t = sum(t for t, _ in points) / n
     mean_v = sum(v for _, v in points) / n

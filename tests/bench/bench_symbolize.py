@@ -92,7 +92,8 @@ def node(profctl, profcapture, folder, table):
 
 
 def system(profctl, profcapture, folder, table):
-    """Measures a minute of the whole system, first as after a boot of the machine, then again."""
+    """Measures a minute of the whole system, first without files in the page cache, as after a
+    boot, then again."""
     plain, capture = os.path.join(folder, "plain.cap"), os.path.join(folder, "system.cap")
     with bench.Work(folder) as work:
         for start in (work.python, work.node, work.gcc, work.git):

@@ -35,7 +35,8 @@ class Terminal:
 
 
 def shares(folder, command, also=()):
-    """Returns the CPU shares of the program itself, and of its child processes."""
+    """Returns the CPU shares, in % of a core, of the program itself and of its descendants named in
+    `also`."""
     with Terminal(folder, command) as pid:
         time.sleep(5)
         below = [task for task in bench.descendants(pid) if bench.comm(task) in also]

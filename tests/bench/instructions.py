@@ -25,7 +25,8 @@ LIMIT = 1.03
 
 
 def own_instructions(profile, program):
-    """The sum of the program's own lines of a callgrind profile, without those of its callees."""
+    """Returns the sum of the program's own lines in a callgrind profile, without those of its
+    callees."""
     names, total, is_own, is_call = {}, 0, False, False
     for line in profile.splitlines():
         place = re.match(r"(c?ob)=(\(\d+\))(?: (.*))?", line)
@@ -44,7 +45,7 @@ def own_instructions(profile, program):
 
 
 def count(program, path):
-    """Instructions per operation."""
+    """Returns the number of instructions per operation."""
     with tempfile.TemporaryDirectory() as folder:
         profile = Path(folder, "profile")
         done = subprocess.run(
