@@ -23,7 +23,7 @@ static uint64_t next(void)
 	return mixed ^ mixed >> 29;
 }
 
-/* Each operand is in a register, or where the compiler likes. */
+/* The first probe's operands are in registers, the second one's wherever the compiler puts them. */
 static void pass_registers(void)
 {
 	int8_t s8 = (int8_t)next();
@@ -46,7 +46,7 @@ static void pass_registers(void)
 	       u64);
 }
 
-/* Each operand is in memory on the stack, some of it by an index. */
+/* Each operand is in memory on the stack, one of them at an index. */
 static void pass_stack(void)
 {
 	volatile int8_t s8 = (int8_t)next();
@@ -66,7 +66,7 @@ static void pass_stack(void)
 	       list[index]);
 }
 
-/* The first place has constants, the second one fewer arguments. */
+/* The probe's first place has constants as arguments, its second place has fewer arguments. */
 static void pass_constants(uint64_t turn)
 {
 	if (turn % 2 == 0) {
@@ -106,7 +106,7 @@ int main(void)
 		pass_unread(heap);
 	}
 	free(heap);
-	/* The recorder reads the samples before it has to finish them. */
+	/* Gives the recorder time to read the samples while this program still exists. */
 	nanosleep(&(struct timespec){ .tv_nsec = 300000000 }, NULL);
 	return 0;
 }

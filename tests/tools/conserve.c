@@ -162,7 +162,7 @@ static int read_marks(const struct prof_reader *reader, uint64_t *ret_rows)
 	return r == PROF_END ? 0 : r;
 }
 
-/* Returns whether marks were lost. Late marks are not lost. */
+/* Returns whether row i of the losses counts lost marks. Late marks are not lost. */
 static bool is_of_marks(const struct prof_array *stream, size_t i, uint64_t cause)
 {
 	const char *text = (const char *)stream->bytes + stream->offsets[i];

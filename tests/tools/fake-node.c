@@ -8,7 +8,7 @@
  * file at a bad address. text: the function begins after more text than a sample may read.
  * nothing: the frame is at a bad address. loop: a frame is its own caller. type: a function's
  * description is of another type. entry: the chain ends at an entry that is not the outermost.
- * thread: a thread has the isolate of another one, as threads that collect garbage do.
+ * thread: a thread has the isolate of another thread, as threads that collect garbage do.
  */
 #include "arch/base.h"
 #include "tests/tools/hostile-name.h"
@@ -156,7 +156,7 @@ int main(int argc, char **argv)
 		return 2;
 	}
 	make_objects(what);
-	/* The pointer of a frame is to its ninth word. The last frame is an entry. */
+	/* A frame's pointer points to its ninth word. The last frame is an entry. */
 	for (size_t i = 0; i < FRAMES; i++) {
 		uint64_t *frame = frames + i * FRAME_WORDS + 8;
 

@@ -6,8 +6,8 @@
  *
  * deep: a list of stacks that never ends. names: the same, with a name of 2^30 hostile bytes, and a
  * file at a bad address. nothing: the stack is at a bad address. type: a context is of
- * a type that no sub has. index: a context's outer one is itself. sub: a sub is at a bad address.
- * depth: a sub was never entered. code: a sub is no code.
+ * a type that no sub has. index: a context is its own outer context. sub: a sub is at a bad
+ * address. depth: a sub was never entered. code: a sub is not code.
  */
 #include "arch/base.h"
 #include "tests/tools/hostile-name.h"
@@ -18,7 +18,7 @@
 #define EXPORTED __attribute__((visibility("default")))
 
 /* Only the offsets of perl_layout(36) and of perl.bpf.c matter. */
-/* PL_version, after a text that tests look for to change it. */
+/* PL_version follows a text by which tests find it, to change it. */
 __asm__(".section .rodata\n"
 	".ascii \"version: \"\n"
 	".globl PL_version\n"

@@ -9,10 +9,10 @@
  * with a name of 2^40 hostile characters, and other texts at bad addresses. nothing: the list of
  * frames begins at a bad address. key: _PyRuntime has a key that no thread can have. thread: the
  * thread's state is in the kernel's memory. type: a frame's code is no code object. The others
- * are for fake-python-threads. lock: objects are those of a build with the lock, and only the
- * program's offsets are not. moved: like cycle, with a frame that executes line 8 of a copy of
- * the bytecode. copy: a frame is not in the copy that it names. copies: it names a copy at a bad
- * address.
+ * are for fake-python-threads. lock: objects are laid out as in a build with the lock, which only
+ * the program's offsets contradict. moved: like cycle, with a frame that executes line 8 of a copy
+ * of the bytecode. copy: a frame is not in the copy that it names. copies: a frame names a copy at
+ * a bad address.
  */
 #include "arch/base.h"
 #include "tests/tools/hostile-name.h"
@@ -73,7 +73,7 @@ static void put(uint8_t *object, size_t offset, const void *address)
 	memcpy(object + offset, &address, sizeof(address));
 }
 
-/* Returns whether the case is one that the program has been started for. */
+/* Returns whether a case of this name exists. */
 static bool is_known(const char *what)
 {
 	static const char *const cases[] = { "cycle", "names", "nothing", "key",  "thread",

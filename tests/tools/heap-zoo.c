@@ -5,9 +5,9 @@
  *     heap-zoo MODE
  *
  * Counted blocks have one of two sizes that no other code requests. Each process adds a line "PID
- * ALLOCS FREES REALLOCS" to the file named by $ZOO_RESULTS. Exit status 0 if the recording did not
- * affect the program (errno, contents); else 99, with the line number of the failed check on
- * standard error.
+ * ALLOCS FREES REALLOCS SLOWEST_US" to the file named by $ZOO_RESULTS. Exit status 0 if the
+ * recording did not affect the program (errno, contents); else 99, with the line number of the
+ * failed check on standard error.
  */
 #include <dlfcn.h>
 #include <errno.h>
@@ -340,7 +340,7 @@ static void run_dlopen(void)
 	}
 }
 
-/* A second libc with its own heap. */
+/* Uses a second libc, which has its own heap. */
 static void run_dlmopen(void)
 {
 	void *library = dlmopen(LM_ID_NEWLM, "libc.so.6", RTLD_NOW);
@@ -565,8 +565,8 @@ static void use_in_handler(int number)
 }
 
 /*
- * Uses threads and handlers with minimal stacks. Calls malloc() before, because its binding takes 3
- * KiB of stack on some machines.
+ * Uses threads and handlers with minimal stacks. Calls malloc() before, because binding its symbol
+ * takes 3 KiB of stack on some machines.
  */
 static void run_small_stacks(void)
 {
@@ -664,7 +664,7 @@ static void *begin_filtered(void *data)
 	return NULL;
 }
 
-/* Starts threads under a seccomp filter that kills them at other calls. */
+/* Starts threads under seccomp filters that kill the process for some system calls. */
 static void run_filtered(void)
 {
 	pthread_t id;

@@ -176,7 +176,7 @@ static struct ring_record_header *next_record(void)
 	return (void *)(data_of(0) + header_of(0)->head % place_of(0)->data_bytes);
 }
 
-/* Advances the head by `published` bytes. */
+/* Writes a record whose header says `bytes`, and advances the head by `published` bytes. */
 static void publish(uint32_t bytes, uint16_t type, const void *payload, size_t n,
 		    uint32_t published)
 {
@@ -548,7 +548,7 @@ static void flood_records(void)
 		}
 }
 
-/* Claims as many rings as possible. Gives each a new thread as soon as the previous one is gone. */
+/* Requests as many rings as possible; then claims and releases rings without a pause. */
 static void flood_rings(void)
 {
 	if (ask(RING_MIN_BYTES, RING_MAX_RINGS))

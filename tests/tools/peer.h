@@ -42,7 +42,8 @@ static inline void peer_read_token(const char *text, uint8_t *token)
 		token[i] = (uint8_t)byte;
 }
 
-/* Connects to the first address that accepts; -1: none does. The caller sends the hello. */
+/* Connects to the first address that accepts. Returns -1 if none does. The caller sends the
+ * hello. */
 static inline int peer_connect(struct control_hello *ret_hello)
 {
 	const char *variable = getenv(CONTROL_VARIABLE);

@@ -13,8 +13,8 @@
  *     short=N                                 N empty blocks
  *     sleep=MS
  *     threads=N                               N threads at once, with blocks of the same name
- *     fork=STEP clone=STEP vfork              a child performs STEP; after vfork it ends the block
- *                                             "block"
+ *     fork=STEP clone=STEP vfork              a child performs STEP; after vfork, the child ends
+ *                                             the block "block"
  *     sockets                                 prints the number of open sockets
  *     load=FILE                               calls work(50) of the shared library FILE
  *     wait reap chld ignore subreaper mask    child processes: print results, or set the mode

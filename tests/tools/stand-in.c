@@ -162,7 +162,7 @@ static void print_string(struct peer *peer, struct arena *arena, uint32_t ring, 
 	print_text(name, text->bytes, text->n);
 }
 
-/* Prints records of types 9, 10 and 15. */
+/* Prints the fields of records of allocations, frees and reallocations. */
 static void print_heap(uint32_t type, const void *payload)
 {
 	const struct ring_alloc *alloc = payload;
@@ -382,7 +382,8 @@ static void end_session(struct peer *peer)
 			1, __ATOMIC_RELEASE);
 }
 
-/* Waits one millisecond, or until a socket has data. */
+/* Waits up to one millisecond for data of a socket; then serves the sockets and drains the
+ * rings. */
 static void turn(int listener)
 {
 	struct pollfd polled[MAX_PEERS + 1] = { { .fd = listener, .events = POLLIN } };
@@ -500,7 +501,7 @@ static pid_t start(char **command, const char *name)
 	pid_t pid;
 	char value[200];
 
-	/* No process listens at the first address. The collector must skip the first address. */
+	/* No process listens at the first address, so the collector must skip that address. */
 	snprintf(value, sizeof(value),
 		 "unix:/nonexistent/x,unix-abstract:%s,token:00112233445566778899aabbccddeeff",
 		 name);

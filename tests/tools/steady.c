@@ -4,7 +4,7 @@
  *
  * Each letter on standard input requests an action, which ends with a line on standard output:
  *     s    some marks
- *     m    many marks, more than fit into all rings of a first arena
+ *     m    many marks, more than fit into all rings of the first arena
  *     t    300 threads, one after another
  *     c    40 threads at once
  *     f    a child that writes some

@@ -28,7 +28,8 @@
 static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
 static int pipes[2], polled[2], sockets[2];
 static const char *file;
-static volatile char *pages; /* another thread fills in one of them after a fault; NULL: none */
+/* another thread fills in each after a fault; NULL: faults cannot be watched */
+static volatile char *pages;
 static int faults = -1;
 
 struct waiter {

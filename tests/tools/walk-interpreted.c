@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /*
- * walk-interpreted - samples a process of Python or Ruby and prints its functions, one line for
+ * walk-interpreted - samples a process of an interpreter and prints its functions, one line for
  * each sample
  *
  *     walk-interpreted PID HZ SECONDS
@@ -187,7 +187,7 @@ static uint64_t now_ns(void)
 	return (uint64_t)now.tv_sec * 1000000000 + (uint64_t)now.tv_nsec;
 }
 
-/* Leaves out samples of other processes: the kernel writes these, not the BPF programs. */
+/* Samples of other processes are not printed: the kernel writes them, not the BPF programs. */
 int main(int argc, char **argv)
 {
 	static struct ring rings[MAX_CPUS];

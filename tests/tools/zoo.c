@@ -6,8 +6,8 @@
  *
  * Each process adds a line "PID TRUE FALSE" to the file named by $ZOO_RESULTS: how many marks were
  * reported as recorded, and how many as not. Exit status 0 if the recording did not affect the
- * program (errno, descriptors, time); else the number of the line that failed, in the low byte and
- * on standard error.
+ * program (errno, descriptors, time); else 99, with the number of the failed line on standard
+ * error.
  */
 #include "libcollector/prof-collector.h"
 
@@ -211,7 +211,8 @@ static void run_ended(void)
 	MUST(!prof_collector_enabled());
 }
 
-/* Connects explicitly and implicitly; the session ends in between. */
+/* Connects explicitly, first with an invalid address. While the process is recorded, another
+ * connection fails. */
 static void run_connect(void)
 {
 	const char *control = getenv("ZOO_CONTROL");
@@ -421,7 +422,7 @@ static void *mark_together(void *data)
 	return NULL;
 }
 
-/* More threads at once than rings. */
+/* Runs more threads at once than there are rings. */
 static void run_many(void)
 {
 	pthread_t ids[40];
@@ -441,7 +442,7 @@ static void *mark_around(void *data)
 	return NULL;
 }
 
-/* Another thread has the only ring. The child's marks get another ring. */
+/* Another thread has the only ring. The child's marks must get another ring. */
 static void run_fork_without(void)
 {
 	pthread_t id;
@@ -486,7 +487,7 @@ static void *mark_until_recorded(void *data)
 	return NULL;
 }
 
-/* Far more threads than the first arena has rings. Every thread must get one eventually. */
+/* Runs far more threads than the first arena has rings. Every thread must get a ring eventually. */
 static void run_crowd(void)
 {
 	pthread_t ids[CROWD];
@@ -566,7 +567,8 @@ static void run_fifo(void)
 	struct sched_param parameter = { .sched_priority = 1 };
 	uint64_t start = now_ns();
 
-	/* Register before the measurement, so that the measured time does not include it. */
+	/* Register before the policy changes, because a real-time thread waits only 10 ms for the
+	 * answer. */
 	mark("before", 0);
 	MUST(sched_setscheduler(0, SCHED_FIFO, &parameter) == 0);
 	marks("fifo", 20000);
