@@ -445,8 +445,8 @@ static bool place_by_address(struct python_chain *chain, const struct unwind_cac
 				at--;
 			if (last->at < native[at].sp)
 				return false;
-			/* The outermost known frame may end below the address. If it is the root,
-			 * it evaluates nothing: the run belongs to another stack. */
+			/* The outermost known frame may end below the address. A root evaluates
+			 * nothing, so the run then belongs to another stack. */
 			if (at == 0 && has_root)
 				return false;
 			place = at > 0 ? at : ABOVE_ALL;

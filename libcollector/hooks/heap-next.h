@@ -63,12 +63,11 @@ void heap_next_warn(const char *why, const char *what);
 /* Called when a module is opened that gets libc's names from libc itself (RTLD_DEEPBIND). Warns
  * about the first such module, and repeats the warning in each later recording. */
 void heap_next_note_deep(const char *file);
-/* Called when a module is opened. Warns about the first Python interpreter among them: its
- * functions are not read, because it may be unloaded at any time. Repeats the warning in each later
- * recording. */
+/* Called when a module is opened. Warns about the first such module that is a Python interpreter:
+ * its functions are not read, because it may be unloaded at any time. Repeats the warning in each
+ * later recording. */
 void heap_next_note_python(const char *file);
-/* Warns, if it is the case, that Python functions, C++'s operator new, or a module with deep
- * binding are not recorded. */
+/* Warns if Python functions, C++'s operator new, or a module with deep binding are not recorded. */
 void heap_next_warn_of_unseen(void);
 /* Finds only mmap() and related functions, which an allocator may call during its own
  * initialization. */

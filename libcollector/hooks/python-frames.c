@@ -15,9 +15,9 @@
  * not change.
  * Invariants: (1) memory is loaded directly only with the lock, and outside of handlers
  *                 [test-python-walk: unlocked]
- *             (2) the work is bounded, whatever the list says  [test-python-walk: endless]
+ *             (2) the work is bounded, whatever the list contains  [test-python-walk: endless]
  *             (3) a list that contradicts itself is not returned  [test-python-walk: torn]
- *             (4) without the lock, nothing faults, whatever the memory has  [fuzz_python_frames]
+ *             (4) without the lock, nothing faults, whatever is in memory  [fuzz_python_frames]
  */
 #include "libcollector/hooks/python-frames.h"
 

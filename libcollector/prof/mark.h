@@ -9,7 +9,7 @@
  * Needs the header prof-collector.h, and links nothing. The library is looked up once, before
  * main() or when a plugin with marks is loaded. A library that the program has loaded by then is
  * used; else, if PROF_CONTROL is set, libprofcollector.so.0 is loaded, from the folder PROF_LIB_DIR
- * if that is set. profctl sets both variables. A weak symbol would not do: it is NULL in programs
+ * if that is set. profctl sets both variables. A weak symbol would not work: it is NULL in programs
  * that are not position-independent. Programs that load the library later call prof_mark_find().
  *
  * Without the library, or while nobody records, a call is a load or two and a branch that is not

@@ -115,7 +115,7 @@ __attribute__((no_sanitize("address", "thread"))) static inline void intern_meas
 	if (end != 0) {
 		uint32_t rest = (uint32_t)__builtin_ctzll(end) / 8;
 
-		/* A mask, because for rest 0 a shift of `word` would be by 64, which is
+		/* Uses a mask, because for rest 0, `word` would be shifted by 64, which is
 		 * undefined. */
 		word &= (UINT64_C(1) << rest * 8) - 1;
 		hash += intern_mix(word, n);

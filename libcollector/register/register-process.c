@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /*
- * Register process - registers this process when it starts, has forked, or is asked to; has its
+ * Register process - registers this process when it starts, has forked, or is asked to; holds its
  * arenas, and chooses rings for its threads
  *
  * The process's state is in a page that the kernel zeroes in a forked child (MADV_WIPEONFORK). So

@@ -5,8 +5,8 @@
  * Everything except records is done with all signals blocked, so that no handler interrupts it or
  * leaves it by siglongjmp(), and every wait is bounded. A thread that needs another thread to
  * finish waits for a limited time or counts its losses. A child of vfork() is another process in
- * this memory, and neither claims rings nor registers. register-process.c has the process's state,
- * its arenas and the choice of a ring.
+ * this memory, and neither claims rings nor registers. register-process.c holds the process's state
+ * and arenas, and chooses rings.
  *
  * Invariants: (1) errno does not change                               [test_collector: zoo]
  *             (2) records without a ring are counted
@@ -150,8 +150,8 @@ struct producer *register_producer(void)
 	return producer;
 }
 
-/* Returns whether the last session has ended, or its engine is gone. Does not ask this thread's
- * ring, which may be of an earlier session. */
+/* Returns whether the last session has ended, or its engine is gone. Does not check this thread's
+ * ring, which may belong to an earlier session. */
 bool register_is_over(void)
 {
 	uint32_t n_retired = register_count_retired(), n = register_count_arenas();

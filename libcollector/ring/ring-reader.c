@@ -370,7 +370,7 @@ static void drain(struct ring_reader *reader, enum ring_drain how, const struct 
 			accounted += reader->totals.lost[i];
 		reader->totals.unpublished = reader->totals.attempted - accounted;
 	}
-	/* Data after an earlier head was published after that head was seen, whatever times the
+	/* Data beyond an earlier head was published after that head was seen, whatever times the
 	 * producer writes. */
 	if (reader->tail >= reader->seen) {
 		reader->floor_ns = reader->tail == reader->head ? start : reader->seen_ns;

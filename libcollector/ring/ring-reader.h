@@ -75,7 +75,7 @@ struct ring_reader {
 	uint64_t busy_ns;  /* time since which the same record is open; 0: none is open */
 	/* limit for how long an open record holds back the merge */
 	uint64_t patience_ns;
-	uint64_t seen; /* position: data after it was published after seen_ns */
+	uint64_t seen; /* position: data beyond it was published after seen_ns */
 	uint64_t seen_ns;
 	uint64_t floor_ns; /* unread data was published after this time */
 	bool gave_room;    /* room was made since the last wake-up */

@@ -39,7 +39,7 @@
 #define LIKELY RING_LIKELY
 #define SIGNAL_FENCE RING_SIGNAL_FENCE
 #define WAITING_UNIT_NS UINT64_C(4096)
-#define FAULT_AROUND_BYTES (64u << 10) /* mm/memory.c, fault_around_bytes */
+#define FAULT_AROUND_BYTES (64u << 10) /* fault_around_bytes in Linux's mm/memory.c */
 
 static const uint32_t not_alive;
 

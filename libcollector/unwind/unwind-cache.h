@@ -23,7 +23,7 @@
 #define UNWIND_CACHE_VARIANT_WORDS 16u
 
 /* Flags of a frame. The outermost frame has no known caller. */
-#define UNWIND_CACHE_EXACT 0x01u /* pc was interrupted; otherwise it is a return address */
+#define UNWIND_CACHE_EXACT 0x01u /* interrupted at pc; otherwise pc is a return address */
 #define UNWIND_CACHE_CUT 0x02u   /* its caller is missing: the walk did not reach the root */
 
 struct unwind_cache_frame {
