@@ -158,14 +158,6 @@ struct interp_process {
 	__u64 start_stack;
 };
 
-/* The key of a program that is loaded at a fixed address. The value is a struct interp_process
- * whose start_stack is ignored. */
-struct interp_file {
-	__u64 inode;
-	__u32 dev; /* as in the kernel: major << 20 | minor */
-	__u32 reserved;
-};
-
 enum interp_record {
 	INTERP_RECORD_SAMPLE = 0x70796631,
 	INTERP_RECORD_CODE = 0x70796332,
@@ -179,12 +171,11 @@ enum interp_flags {
 	INTERP_DEEPER = 1 << 3,    /* more than INTERP_MAX_FRAMES, or callers are missing */
 	INTERP_TORN = 1 << 4,      /* the list contradicts itself */
 	INTERP_FORKED = 1 << 5,    /* the process was found by its parent's entry */
-	INTERP_BY_FILE = 1 << 6,
 	/* PHP: all frames are on another native stack than the thread */
-	INTERP_OTHER_STACK = 1 << 7,
+	INTERP_OTHER_STACK = 1 << 6,
 	/* Perl: the last frame is that of the main program. It ends a run if the program was
 	 * compiled, and has not ended. */
-	INTERP_MAIN = 1 << 8,
+	INTERP_MAIN = 1 << 7,
 };
 
 /* The frame is the outermost of an activation: one C function that runs frames. */

@@ -23,13 +23,6 @@ struct {
 	__type(value, struct interp_process);
 } processes SEC(".maps");
 
-struct {
-	__uint(type, BPF_MAP_TYPE_HASH);
-	__uint(max_entries, 256);
-	__type(key, struct interp_file);
-	__type(value, struct interp_process);
-} files SEC(".maps");
-
 /* The walkers, by family. */
 struct {
 	__uint(type, BPF_MAP_TYPE_PROG_ARRAY);
@@ -73,15 +66,14 @@ __noinline int set_described(__u64 code, __u32 memory, __u32 id)
 	return 0;
 }
 
-/* Returns the interpreter of the current process, from the entry of the process, of the process
- * that it was forked from, or of the file that it executes. */
+/* Returns the interpreter of the current process, from the entry of the process or of the process
+ * that it was forked from. */
 static __always_inline struct interp_process *find_process(__u32 *memory, __u32 *flags)
 {
 	struct task_struct___kernel *task = (struct task_struct___kernel *)bpf_get_current_task();
 	const __u32 pid = bpf_get_current_pid_tgid() >> 32;
 	struct interp_process *own, *other;
 	struct mm_struct___kernel *mm = BPF_CORE_READ(task, mm);
-	struct interp_file key = {};
 	__u32 parent;
 	__u64 stack;
 
@@ -99,12 +91,7 @@ static __always_inline struct interp_process *find_process(__u32 *memory, __u32 
 		*flags = INTERP_FORKED;
 		return other->family ? other : 0;
 	}
-	key.inode = BPF_CORE_READ(mm, exe_file, f_inode, i_ino);
-	key.dev = BPF_CORE_READ(mm, exe_file, f_inode, i_sb, s_dev);
-	other = bpf_map_lookup_elem(&files, &key);
-	if (other)
-		*flags = INTERP_BY_FILE;
-	return other;
+	return 0;
 }
 
 /* Prepares the walk in the current process. Returns the family; INTERP_NONE: the process has no

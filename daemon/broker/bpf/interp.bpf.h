@@ -26,19 +26,8 @@
 /* The members of the kernel's structures that are used. libbpf finds their offsets, and ignores the
  * suffix. */
 #pragma clang attribute push(__attribute__((preserve_access_index)), apply_to = record)
-struct super_block___kernel {
-	__u32 s_dev;
-};
-struct inode___kernel {
-	unsigned long i_ino;
-	struct super_block___kernel *i_sb;
-};
-struct file___kernel {
-	struct inode___kernel *f_inode;
-};
 struct mm_struct___kernel {
 	unsigned long start_stack;
-	struct file___kernel *exe_file;
 };
 struct perf_event___kernel {
 	__u64 id;
