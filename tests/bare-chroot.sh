@@ -34,8 +34,8 @@ clone() {
 	cp -L /etc/resolv.conf /etc/hosts "$folder/etc/"
 }
 
-# The host's processes and kernel files are what is profiled, so the chroot has them too. The mounts
-# belong to a mount namespace, and end with it.
+# The chroot has /proc, /sys and /dev of the host, because profd profiles the host's processes and
+# kernel. The mounts belong to a mount namespace, and end with it.
 run_inside() {
 	unshare --mount --propagation private bash -euc '
 		for name in proc sys dev; do mount --rbind "/$name" "$1/$name"; done

@@ -21,7 +21,7 @@ ROOT = Path(__file__).resolve().parents[1]
 
 
 def lines_of(data):
-    """[(source, line, whether it was reached)] of one object."""
+    """Returns [(source, line, whether it was reached)] of one object."""
     output = subprocess.run(
         ["gcov", "--json-format", "--stdout", data], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, cwd=data.parent, check=True
     ).stdout

@@ -1,13 +1,14 @@
 # SPDX-License-Identifier: BSD-2-Clause-Patent
 # shellcheck shell=bash
 #
-# Debian in a folder, for the scripts beside it that source this: mirrors and proxy are the host's.
+# Installs Debian into a folder, for the scripts of this folder that source this file. Mirrors and
+# proxy are the host's.
 
 suite=bookworm
 mirror=
 
-# Prints "deb URI SUITE COMPONENTS" for the suite: from the mirror if one is set, which is Ubuntu's,
-# else from each of the host's mirrors, which have the other releases too.
+# Prints "deb URI SUITE COMPONENTS" for the suite: from $mirror if that is set, which is Ubuntu's,
+# else from each of the host's mirrors, because they have Debian's other releases, too.
 suite_sources() {
 	local host
 	if [ -n "$mirror" ]; then
@@ -28,7 +29,7 @@ host_proxy() {
 	apt-config dump | grep -Ei '^Acquire::(http|https)::([^ ]*::)?proxy' || true
 }
 
-# install_debian FOLDER [PACKAGE…]: installs the essential packages and these.
+# install_debian FOLDER [PACKAGE…]: installs the essential packages and PACKAGE….
 install_debian() {
 	local folder=$1 sources proxy include
 	shift

@@ -8,12 +8,12 @@
 NAME is a test or a suite, such as a folder of the source tree; without one all tests are
 selected. --programs prints the files that have to be built for the selected tests instead.
 
---affected-by selects the tests that a change of the files affects, and prints the reason to
-stderr. A C file affects the unit tests that are built from it, and the scenarios that use a
-program built from it, according to ninja's rules and the compiler's dependencies; a scenario, or
-a Python file that scenarios import, affects those scenarios; any other file affects the tests
-whose source names it, or its folder in quotes. The lints read every file, so they are always
-affected.
+--affected-by selects the tests that a change of the files affects, and prints the reason to stderr.
+A C file affects the unit tests that are built from it, and the scenarios (in tests/integration)
+that use a program built from it, according to ninja's rules and the compiler's dependencies; a
+Python file affects the scenario that it contains, and those that import it; any other file affects
+the tests whose source names the file, or its folder in quotes. The lints read every file, so they
+are always affected.
 """
 import argparse
 import functools
@@ -28,7 +28,8 @@ ROOT = Path(__file__).resolve().parents[1]
 
 
 def ninja_inputs(build):
-    """{output: its inputs} of build.ninja, and of each object the headers that the compiler read."""
+    """Returns {output: its inputs} from build.ninja; the inputs of an object include the headers
+    that the compiler read."""
     inputs = {}
     text = (build / "build.ninja").read_text(encoding="utf-8").replace("$\n", "")
     for outputs, rest in re.findall(r"^build (.*?): \S+ ?(.*)$", text, re.MULTILINE):
@@ -45,15 +46,15 @@ def ninja_inputs(build):
 
 @functools.cache
 def source_of(build, name):
-    """The file of the source tree that ninja calls `name`, as a set, which is empty for an output of
-    the build."""
+    """Returns a set of the source tree's file that ninja calls `name`; the set is empty for an
+    output of the build."""
     path = os.path.normpath(os.path.join(build, name))
     is_source = path.startswith(f"{ROOT}/") and not path.startswith(f"{build}/")
     return {path.removeprefix(f"{ROOT}/")} if is_source else set()
 
 
 def sources(build, target, inputs, known):
-    """The files of the source tree that the target is built from."""
+    """Returns the files of the source tree that the target is built from."""
     if target not in known:
         known[target] = set()
         for name in inputs.get(target, []):
@@ -63,7 +64,7 @@ def sources(build, target, inputs, known):
 
 @functools.cache
 def python_sources(script):
-    """The script and the files beside it that it imports, recursively."""
+    """Returns the script, conftest.py, and the files beside them that they import, recursively."""
     found, todo = set(), [script]
     if (script.parent / "conftest.py").exists():
         todo.append(script.parent / "conftest.py")
@@ -88,9 +89,9 @@ def scripts_of(test):
 
 
 def used_outputs(build, test, targets):
-    """The outputs that the test runs. A scenario depends on every program, and uses those that it
-    names by their variable or fixture. Outputs without a variable are used by scenarios that name
-    their folder or the whole build."""
+    """Returns the outputs that the test uses. In Meson, a scenario depends on every program; it
+    uses those whose variable or fixture it names. It uses an output without a variable if it names
+    the output's folder or the whole build."""
     outputs = [output for target in test["depends"] for output in targets.get(target, [])]
     scripts = frozenset(name for name in scripts_of(test) if not name.endswith("/conftest.py"))
     if not scripts or "lint" in suites(test):

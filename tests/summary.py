@@ -54,7 +54,8 @@ def tap_cases(test, output):
 
 
 def cases_of(build, record):
-    """A test's own cases. A failed test has at least one failed case, whatever it printed."""
+    """Returns the cases of a test. A failed test has at least one failed case, whatever it
+    printed."""
     test, output = short(record["name"]), record.get("stdout") or ""
     result = PLAIN.get(record["result"], "failed")
     junit = build / "test-results" / f"{test}.xml"
@@ -71,7 +72,7 @@ def cases_of(build, record):
 
 
 def read_log(log):
-    """The records by test."""
+    """Returns {test: its record}."""
     if not log.exists():
         return {}
     records = map(json.loads, log.read_text(encoding="utf-8", errors="replace").splitlines())
@@ -97,7 +98,8 @@ def list_failed(build):
 
 
 def read_times(build):
-    """{name: {wall_s, cpu_s}} of each test, slowest first. If a test ran twice, both runs count."""
+    """Returns {name: {wall_s, cpu_s}} of each test, slowest first. If a test ran twice, the times
+    are added."""
     names, times = {}, {}
     for log in "testlog-first", LOG:
         for test, record in read_log(build / f"meson-logs/{log}.json").items():
@@ -120,7 +122,8 @@ def print_times(build, times, limit):
 
 
 def read_stages(path):
-    """[{name, wall_s, cpu_s}] of a file with a line "WALL USER SYSTEM NAME" for each stage."""
+    """Returns [{name, wall_s, cpu_s}] of a file with a line "WALL USER SYSTEM NAME" for each
+    stage."""
     stages = []
     for line in path.read_text(encoding="utf-8").splitlines():
         wall, user, system, name = line.split(None, 3)
@@ -129,7 +132,8 @@ def read_stages(path):
 
 
 def expected_skips(path):
-    """Lines of "PATTERN  why"; a pattern is that of a case's id, TEST:CASE or BUILD:TEST:CASE."""
+    """Returns the patterns of a file with lines "PATTERN why". A pattern matches TEST:CASE or
+    BUILD:TEST:CASE."""
     lines = path.read_text().splitlines() if path.exists() else []
     return [line.split()[0] for line in lines if line.strip() and not line.startswith("#")]
 

@@ -1,9 +1,8 @@
 #!/bin/bash
 # SPDX-License-Identifier: BSD-2-Clause-Patent
 #
-# Shows that profd works as the hardened service that it is installed as: systemd, dbus and polkit
-# of a minimal Debian run in namespaces of their own, the bus starts profd, and profctl records with
-# it.
+# Shows that profd works as the hardened service that is installed: systemd, dbus and polkit of a
+# minimal Debian run in separate namespaces, the bus starts profd, and profctl records through it.
 #
 #     tests/systemd-chroot.sh [-k FOLDER] [BUILD]      BUILD: a build folder to install from; default: a new one
 #
@@ -40,8 +39,8 @@ print(next(option["value"] for option in json.load(sys.stdin) if option["name"] 
 	DESTDIR=$folder meson install -C "$build" >/dev/null
 }
 
-# As a container manager does: the namespaces have /dev, /proc and /sys of their own, and the
-# kernel's settings are read-only.
+# Starts systemd as a container manager does: with separate /dev, /proc and /sys, and with the
+# kernel's settings read-only.
 start_systemd() {
 	mkdir -p "$cgroup"
 	# shellcheck disable=SC2016
@@ -78,7 +77,7 @@ start_systemd() {
 	init=$!
 }
 
-# The pid of the namespaces' first process on the host.
+# Prints the pid on the host of the first process in the namespaces.
 first_process() {
 	cat "/proc/$init/task/$init/children" 2>/dev/null | tr -d ' '
 }

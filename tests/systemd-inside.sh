@@ -19,7 +19,7 @@ field() {
 
 echo "systemd: $(systemctl is-system-running --wait || true), kernel.perf_event_paranoid $(cat /proc/sys/kernel/perf_event_paranoid)"
 
-# another user's program, which only that user may read, and which is deleted
+# two programs of another user, which only that user may read; one is deleted while it runs
 id somebody >/dev/null 2>&1 || useradd -m somebody
 home=$(getent passwd somebody | cut -d: -f6)
 rm -f "$home"/*.cap /etc/polkit-1/rules.d/10-test.rules
@@ -53,7 +53,7 @@ grep -q '\[kernel\]' report || fail "no kernel functions: $(cat report)"
 
 profctl record --bus system --json -p $pid -d 1 -o pid.cap >pid.json || fail "record -p: $?"
 
-# only in a local session do own processes need no password, and this is not one
+# users may record their own processes without a password only in a local session, which this is not
 if "${as_somebody[@]}" profctl record --bus system --json -p $pid -d 1 -o $home/own.cap 2>refused; then
 	fail "somebody was not asked for a password"
 fi

@@ -1,6 +1,6 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: BSD-2-Clause-Patent
-"""A comment that names the test of an invariant names an existing one: "[test-ring: arena, grow;
+"""If a comment names the test of an invariant, this test exists: "[test-ring: arena, grow;
 test_marks: memory]".
 
 A test is test-NAME (tests/unit/test-NAME.c), test_NAME (tests/integration/test_NAME.py),
@@ -26,7 +26,7 @@ FIRST_COMMENT = re.compile(r"(?:/\*[^\n]*SPDX[^\n]*\*/\s*)?(/\*.*?\*/)", re.DOTA
 
 
 def find_file(root, name):
-    """The file of a test, or None."""
+    """Returns the file of a test, or None."""
     for pattern, place in TESTS.items():
         if re.fullmatch(pattern, name):
             path = root / place.format(name)
@@ -35,14 +35,14 @@ def find_file(root, name):
 
 
 def names_in(path):
-    """The functions of a test and its string parameters, their words joined by "_"."""
+    """Returns the names of a test's functions and its strings, their words joined by "_"."""
     text = path.read_text(encoding="utf-8")
     found = re.findall(r"\b(?:test_|RUN\()(\w+)[()]", text) + re.findall(r'"([\w -]+)"', text)
     return {"_" + re.sub(r"\W", "_", name).lower() + "_" for name in found}
 
 
 def findings(root, reference):
-    """The errors in the text between the brackets."""
+    """Yields the errors in a reference, the text between brackets."""
     path = None
     if reference.startswith("by construction"):
         return

@@ -26,8 +26,8 @@ LIBRARIES = {
     "stdio": r"stdio\.h",
 }
 
-# Folder: the headers or folders of our own that it may include, and the libraries. The longest
-# matching folder decides.
+# Folder: the headers and folders of this tree that it may include, and the libraries that it may
+# use. The longest matching folder decides.
 ALLOWED = {
     "base": (["base", "arch/base.h"], []),
     "arch": (["arch", "base"], []),
@@ -72,8 +72,7 @@ ALLOWED = {
         ],
         ["glib", "gio", "polkit", "seccomp", "bpf", "stdio"],
     ),
-    # The engine's folders, from the bottom up: a folder lists those of the folders before it that
-    # it may include.
+    # The engine's folders are layers: a folder lists those below it that it may include.
     "daemon/engine": (["daemon/engine", "daemon/deferred-close.h", "daemon/protocol.h", "base", "arch"], ["glib", "stdio"]),
     "daemon/engine/out": (["daemon/engine/out", "daemon/protocol.h", "libcapture/prof-capture.h", "base", "arch"], ["glib", "stdio"]),
     "daemon/engine/model": (["daemon/engine/model", "daemon/engine/interp", "daemon/engine/out", "daemon/protocol.h", "base", "arch"], ["glib", "stdio"]),
@@ -196,7 +195,7 @@ WHAT = {
     "tools/profcapture": "profcapture",
     "docs/examples": "programs that use profd",
 }
-# These headers of the libc may be included in each folder but libcollector/.
+# Headers of the libc that only some folders may include; the table does not list them.
 UNLISTED = {"stdio"}
 
 

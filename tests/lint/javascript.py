@@ -1,7 +1,7 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: BSD-2-Clause-Patent
 """ESLint finds nothing in the JavaScript, and Prettier's output is the style; ./dev format applies
-it. ./dev setup --peers installs the versions of both that count."""
+it. ./dev setup --peers installs the required versions of both."""
 import json
 import os
 import shutil

@@ -12,7 +12,7 @@ NAMED = re.compile(r"(?<![\w./-])((?:docs|tests)/[\w./-]*\w\.(?:md|py|c|h|sh))\b
 
 
 def anchors(path):
-    """The names by which links refer to the headings of a Markdown file."""
+    """Returns the names by which links refer to the headings of a Markdown file."""
     headings = re.findall(r"^#+ (.*)$", re.sub(r"^```.*?^```", "", path.read_text(encoding="utf-8"), flags=re.MULTILINE | re.DOTALL), re.MULTILINE)
     return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
 

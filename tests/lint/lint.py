@@ -14,8 +14,8 @@ SKIPPED_FOLDERS = {".git", "__pycache__", ".pytest_cache"}
 
 
 def files(root, *suffixes):
-    """The repository's files, tracked or new, with one of the suffixes (without suffixes all),
-    sorted."""
+    """Returns the repository's files, tracked or new, sorted. With suffixes, only those that have
+    one of them."""
     found = list(tracked(root)) if (root / ".git").exists() else [
         path.relative_to(root)
         for path in root.rglob("*")

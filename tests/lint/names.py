@@ -19,7 +19,7 @@ KNOWN = "tests/lint/known-names.txt"
 
 
 def find_shared(root):
-    """The names that are used more often than allowed, with their files."""
+    """Yields (name, its files) for each name that is used more often than allowed."""
     structs, functions, headers = (defaultdict(set) for _ in range(3))
     cpu = {}
     for path in lint.files(root, ".c", ".h"):

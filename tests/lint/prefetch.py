@@ -1,7 +1,7 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: BSD-2-Clause-Patent
-"""A source file that prefetches has prefetch instructions in its object: compilers remove calls of
-functions that do nothing else. The arguments are archives."""
+"""If a source file calls prefetch_line(), its object has prefetch instructions: compilers remove
+calls of functions that only prefetch. The arguments are archives."""
 import re
 import subprocess
 import sys

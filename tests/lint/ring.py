@@ -1,7 +1,7 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: BSD-2-Clause-Patent
-"""docs/ring.md has the fields of the structures that a process shares with profd-engine: their
-offsets and sizes, and the size of each record."""
+"""The tables of docs/ring.md agree with the structures that a process shares with profd-engine, in
+the offsets and sizes of fields and the size of each record."""
 import re
 import sys
 
@@ -21,14 +21,14 @@ TABLES = [
 
 
 def bytes_of(type_):
-    """The size of u16, or of "72 bytes"; None for anything else."""
+    """Returns the size of a type such as u16 or "72 bytes"; None for any other text."""
     found = re.fullmatch(r"u(8|16|32|64)|(\d+) bytes", type_)
     return found and (int(found[1]) // 8 if found[1] else int(found[2]))
 
 
 def declared(text, name):
-    """[(offset, size)] of the structure's fields without the reserved ones, and its size. An array
-    of bytes is one field, any other array a field for each item."""
+    """Returns [(offset, size)] of the structure's fields without the reserved ones, and its size.
+    An array of bytes is one field; any other array has a field for each item."""
     body = re.search(rf"struct {name} \{{\n(.*?)\n\}};", text, re.DOTALL)[1]
     lengths = {match[1]: int(match[2]) for match in re.finditer(r"#define (\w+) (\d+)u?$", text, re.MULTILINE)}
     for names in re.findall(r"enum \w+ \{(.*?)\};", text, re.DOTALL):
@@ -48,7 +48,8 @@ def declared(text, name):
 
 
 def offset_tables(lines):
-    """[(line, [(offset, size, field)])] of the tables whose rows begin with an offset and a type."""
+    """Returns [(line, [(offset, size, field)])] of the tables whose rows begin with an offset and a
+    type."""
     tables, before = [], 0
     for number, line in lines:
         cells = [cell.strip() for cell in line.strip("|").split("|")]
@@ -61,7 +62,8 @@ def offset_tables(lines):
 
 
 def record_sizes(lines):
-    """(line, type, bytes of the payload before the parts whose number varies) of each record."""
+    """Yields (line, type, size) of each record; size: bytes of its payload before the parts whose
+    number varies."""
     for number, line in lines:
         cells = [cell.strip() for cell in line.strip("|").split("|")]
         if len(cells) == 3 and cells[0].isdigit() and re.match(r"u(8|16|32|64) ", cells[2]):

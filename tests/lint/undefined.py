@@ -9,10 +9,10 @@ import lint
 
 # mmap, munmap and madvise are called by self_unwind_setup(), and where an arena is mapped;
 # pthread_* and __register_atfork when the library is loaded. A thread's first record calls
-# pthread_setspecific(), which allocates from a program's 33rd key on; no lock of ours is held then.
-# dlsym and dladdr are called by heap-next.c and python-frames.c at the first call of a hook, before
-# there is another thread. clock_gettime is in the vdso, or a system call. __*_chk and __*_fail occur
-# only because of our own bugs.
+# pthread_setspecific(), which allocates if the program has more than 32 keys; no lock of ours is
+# held then. dlsym and dladdr are called by heap-next.c and python-frames.c at the first call of a
+# hook, before there is another thread. clock_gettime is in the vdso, or a system call. __*_chk and
+# __*_fail are called only if our code has a bug.
 ALLOWED = set("""
     memchr memcmp memcpy memmove memset syscall getauxval getpid __errno_location _dl_find_object _r_debug
     mmap mmap64 munmap madvise clock_gettime
