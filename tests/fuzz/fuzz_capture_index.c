@@ -8,7 +8,7 @@
 #include "tests/fuzz/capture.h"
 
 struct taken {
-	/* `at`, `sequence`: minima for the next entry; `limit`: maximum end of the last entry */
+	/* `at`, `sequence`: minima for the next entry; `limit`: maximum end of an entry */
 	uint64_t at, sequence, limit;
 };
 

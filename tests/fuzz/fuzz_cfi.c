@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /*
- * Fuzz target of the CFI evaluator and of the compiler: a byte for architecture and kind of
- * section, a byte for the size of .eh_frame_hdr, that header, and the section. Rows must ascend and
- * cover their FDE, and the table must have the same rules as a search.
+ * Fuzz target of the CFI evaluator and of the compiler of tables: a byte for architecture and kind
+ * of section, a byte for the size of .eh_frame_hdr, that header, and the section. Rows must ascend
+ * and cover their FDE, and the compiled table must have the rules that the evaluator finds.
  */
 #include "arch/table.h"
 

@@ -41,8 +41,8 @@ static uint8_t *data_of(uint32_t ring)
 	return memory->base + memory->places[ring].data_offset;
 }
 
-/* Changes a word. Lengths are words of 4 bytes. Changes in headers are not undone, because each
- * ring has its own header. */
+/* Changes a word. Words of data have 4 bytes, like the lengths of records. Changes in headers are
+ * not undone, because each ring has its own header. */
 static void change(const struct race_word *word, uint32_t ring, bool back)
 {
 	uint32_t at = word->at % (RACE_BYTES / 4) * 4;

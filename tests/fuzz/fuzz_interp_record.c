@@ -24,7 +24,8 @@ static void check_place(const struct interp_chain *chain, const struct interp_na
 			abort();
 }
 
-/* Places the frames in stacks of each length. All native frames evaluate. */
+/* Places the frames in stacks of each length. All native frames are in the interpreter's evaluation
+ * function. */
 static void place(const struct interp_chain *chain)
 {
 	struct walk_frame frames[8];

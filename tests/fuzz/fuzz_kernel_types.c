@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /*
- * Fuzz target of daemon/broker/kernel-types.c: the input is the kernel's types and the program's.
+ * Fuzz target of daemon/broker/kernel-types.c: the input is the BTF of both the kernel and the BPF
+ * program.
  */
 #include "daemon/broker/kernel-types.h"
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /*
  * Fuzz target of arch/probe-filter.c: a byte whose bits say what arguments are, and the filter's
- * text. Whether it is invalid does not depend on the values.
+ * text. Whether the filter is invalid does not depend on the values.
  */
 #include "arch/probe-filter.h"
 

@@ -6,8 +6,8 @@
  *     the memory at MEMORY
  *
  * If a list can be read without the interpreter's lock, the walk with the lock must give the same
- * list. With the lock, the sanitizer checks loads, so the memory must not have an address of other
- * memory of the program.
+ * list. With the lock, the walk loads directly, so this is checked only if the memory has no
+ * address of other memory of the process.
  */
 #include "libcollector/hooks/python-frames.h"
 
@@ -138,8 +138,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	make(data);
 	if (data[1] & WITHOUT_CALLS)
 		walk(&chain, NULL, false);
-	/* The first walk has no ranges to read at once, the second one those of the input before,
-	 * and the third one its own. */
+	/* The first walk knows no ranges to read at once, the second knows those of the previous
+	 * input, and the third those of this input. */
 	other.memory.n_ranges = 0;
 	walk(&other, NULL, true);
 	walk(&chain, NULL, true);

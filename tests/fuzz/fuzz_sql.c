@@ -63,8 +63,8 @@ static int write_capture(struct prof_writer *writer)
 	return r ? r : prof_writer_finish(writer);
 }
 
-/* Returns the path of the capture. The first call discards all later output except that of a
- * sanitizer, which writes to the descriptor. */
+/* Returns the path of the capture. The first call discards all later output, except that of a
+ * sanitizer, which writes to descriptor 2 and not to stderr. */
 static char *set_up(void)
 {
 	static char path[32];

@@ -18,7 +18,7 @@
 
 enum { STEP_FRAME = RACE_RECORD, STEP_BODY, STEP_HEADER, N_STEPS };
 
-/* In the layout of sysprof's library. */
+/* A frame's header, as sysprof's library writes it. */
 struct frame {
 	uint16_t bytes;
 	int16_t cpu;
@@ -150,7 +150,7 @@ static void ask(const int sockets[2], struct own_ring *ret_ring)
 static void open_peer(int sockets[2])
 {
 	race_must(socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, sockets) == 0);
-	/* minimum size, so that rings are created and cleared fast */
+	/* rings of the minimum size, so that they are created and cleared fast */
 	race.collectors.sysprof_max_bytes = 8 * SYSPROF_RING_MIN_BYTES;
 	ask(sockets, &honest);
 	ask(sockets, &hostile);

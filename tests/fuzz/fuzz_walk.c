@@ -31,7 +31,7 @@ struct world {
 	size_t size;
 };
 
-/* The address itself encodes which code is there. */
+/* The kind of code depends only on its address. */
 static void resolve(void *data, uint64_t pc, struct walk_code *ret_code)
 {
 	struct world *world = data;
@@ -115,8 +115,8 @@ static void check(const struct walk *walk, const struct walk_result *result)
 		abort();
 }
 
-/* Checks that a walk has the same result when it runs with others, which start at the following
- * rules. */
+/* Checks that a walk has the same result when it runs together with walks that start at the
+ * following rules. */
 static void run_together(const struct walk *walk, const struct walk_registers *registers)
 {
 	static struct walk_frame frames[WALK_TOGETHER][N_FRAMES], alone[N_FRAMES];

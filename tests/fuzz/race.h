@@ -155,7 +155,7 @@ static inline void race_go_to(uint32_t place)
 	__atomic_store_n(&race.place, place, __ATOMIC_RELEASE);
 }
 
-/* Returns when the other thread has begun to change words, so that it does not start too late. */
+/* Starts the other thread, and waits until it has begun to change words. */
 static inline void race_start(void)
 {
 	uint32_t before = __atomic_load_n(&race.n_turns, __ATOMIC_ACQUIRE);

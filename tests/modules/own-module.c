@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
-/* A library for test-self-unwind, built twice: frames of different sizes, the same code
- * otherwise. */
+/* A library for unit tests of the unwinder, built twice: with the same code except for the size of
+ * a frame. */
 int own_module_call(int (*function)(void));
 
 __attribute__((visibility("default"))) int own_module_call(int (*function)(void))

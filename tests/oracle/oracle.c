@@ -242,7 +242,8 @@ bool oracle_get(struct oracle *oracle, bool is_debug_frame, uint64_t pc, struct 
 		oracle->why = ORACLE_BROKEN;
 		return false;
 	}
-	/* `start` is wrong after DW_CFA_restore_state: elfutils 0.188 returns the saved state's. */
+	/* `start` is not used: after DW_CFA_restore_state, elfutils 0.188 returns that of the saved
+	 * state. */
 	dwarf_frame_info(frame, &start, &end, &is_signal);
 	if (is_signal)
 		rule.flags |= CFI_SIGNAL;

@@ -14,10 +14,10 @@
 
 /* Why our rules cannot express libdw's result. */
 enum oracle_why {
-	ORACLE_CFA_REGISTER,   /* the CFA is relative to a register other than sp and fp */
+	ORACLE_CFA_REGISTER,   /* the CFA is a register plus an offset, one of which does not fit */
 	ORACLE_CFA_EXPRESSION, /* the CFA is any other expression */
 	ORACLE_SP,             /* the caller's sp is not the CFA */
-	ORACLE_RA_REGISTER,    /* the return address is in another register */
+	ORACLE_RA_REGISTER,    /* the return address is in a register that our rules lack */
 	ORACLE_RA_EXPRESSION,  /* the return address is any other expression */
 	ORACLE_BROKEN,         /* libdw has no CFA: the CFI program is broken */
 	ORACLE_N_WHYS,
@@ -34,7 +34,7 @@ struct oracle {
 void oracle_init(struct oracle *oracle, Elf *elf, enum regs_arch arch);
 void oracle_done(struct oracle *oracle);
 
-/* Returns false if libdw has no CFA: none covers pc, or it considers the program broken before
- * pc. */
+/* Returns false if libdw has no CFA: no FDE covers pc, or libdw considers the CFI program broken
+ * before pc. */
 bool oracle_get(struct oracle *oracle, bool is_debug_frame, uint64_t pc, struct cfi_rule *ret_rule,
 		uint64_t *ret_end);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /*
- * Peer-walk - walks the same stacks with libdwfl, with one Dwfl for all of them
+ * Peer-walk - walks the stacks of samples with libdwfl, with one Dwfl for all of them
  */
 #pragma once
 

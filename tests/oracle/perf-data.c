@@ -13,7 +13,7 @@
 #include <sys/mman.h>
 #include <sys/stat.h>
 
-#define USER_RECORDS 64 /* perf's own records, which have no time */
+#define USER_RECORDS 64 /* types from here on are perf's own records, without a time */
 #define MAX_ATTRS 64
 #define TRAILER_BITS                                                                   \
 	(PERF_SAMPLE_TID | PERF_SAMPLE_TIME | PERF_SAMPLE_ID | PERF_SAMPLE_STREAM_ID | \
@@ -251,7 +251,8 @@ static bool take_map(const struct perf_event_header *header, const uint8_t *body
 		    : !(header->misc & PERF_RECORD_MISC_MMAP_DATA);
 }
 
-/* u64 abi, registers, u64 size, stack, u64 valid size. Variable-size fields precede these. */
+/* Layout of the end: u64 abi, registers, u64 size, stack, u64 valid size. Fields of variable size
+ * precede it. */
 static void take_sample(const struct perf_data *data, const struct perf_event_header *header,
 			struct perf_data_event *event)
 {
