@@ -104,8 +104,8 @@ static inline void build_write(struct build *build, unsigned table)
 	prof_block_reset(build->blocks[table]);
 }
 
-/* Writes all rows, then begins a new epoch. Strings and processes come first. Otherwise, table ids
- * are ordered so that names precede the rows that refer to them. */
+/* Writes all rows, then begins a new epoch. Strings and processes are written first, then the other
+ * tables in the order of their ids, so that names precede the rows that refer to them. */
 static inline void build_next_epoch(struct build *build)
 {
 	build_write(build, PROF_TABLE_STRING);

@@ -161,7 +161,7 @@ static inline void build_cie_start(struct builder *b, uint8_t version, const cha
 	}
 }
 
-/* Writes a CIE. The encoding is the byte of `data` for 'R'; without 'R', addresses are plain. */
+/* Writes a CIE. The encoding is the byte of `data` for 'R'; without 'R', addresses are absolute. */
 static inline void build_cie(struct builder *b, const char *augmentation, uint64_t code_align,
 			     int64_t data_align, uint64_t ra, struct build_bytes data,
 			     struct build_bytes program)

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
-/* The registers in a ucontext_t for a walk, as an initializer. */
+/* CONTEXT_REGISTERS(c) - an initializer of the registers of a walk, from a ucontext_t */
 #pragma once
 
 #include <ucontext.h>

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /*
- * Cruby-tables - the line tables of two methods, as Ruby 3.1 compiled them, and the lines that
- * RubyVM::InstructionSequence#to_a gave: from each position on.
+ * Cruby-tables - the line tables of two methods, as Ruby 3.1 compiled them; and pairs (position,
+ * line) from RubyVM::InstructionSequence#to_a: the line of the code from that position on.
  */
 #pragma once
 

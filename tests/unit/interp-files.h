@@ -22,7 +22,7 @@ struct interp_file_case {
 	uint64_t addresses[INTERP_ADDRESSES];
 };
 
-/* `check`: checks what else a runtime has that was found; may be NULL. */
+/* `check`: checks other members of a runtime that was found; may be NULL. */
 static inline void check_interp_files(enum interp_family family,
 				      const struct interp_file_case *files, size_t n,
 				      void (*check)(const struct interp_runtime *runtime))
@@ -52,8 +52,8 @@ static inline void check_interp_files(enum interp_family family,
 	}
 }
 
-/* Checks the name and the file of a function. `code`: the rest of its description; its owner may
- * have bytes that are 0 if it has `owner_bytes`. */
+/* Checks the name and the file of a function. `code`: other members of its description. `owner` may
+ * contain NUL bytes if `code` has the length, `owner_bytes`. */
 static inline void check_interp_name(struct interp_code code, const char *name, const char *owner,
 				     const char *file, const char *want, const char *want_file)
 {

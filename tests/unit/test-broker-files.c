@@ -327,7 +327,7 @@ static void test_dies(void)
 	ask(4, EASY);
 	await(4);
 	CHECK_STR(told->str, "1:late 2:tried 3:late 4:tried ");
-	/* a helper that keeps dying is abandoned */
+	/* requests fail after too many workers have died */
 	for (unsigned i = 0; i < 12; i++)
 		ask(10 + i, DIES);
 	ask(30, EASY);
@@ -346,7 +346,7 @@ static void test_snapshot(void)
 	end();
 }
 
-/* The helper waits for a process only once. */
+/* Only the first request waits for a process that blocks. */
 static void test_memory_usage(void)
 {
 	static const int32_t pids[] = { 1, 2, 3 };

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /*
  * Checks of daemon/broker/sandbox.c: actions that profd must be able to perform, and actions that
- * it must not, in children that entered the sandbox with the same code.
+ * it must not, in children that enter the sandbox as profd does.
  */
 #include "config.h"
 

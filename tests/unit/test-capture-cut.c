@@ -27,15 +27,15 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
-#define CHUNKS 2 /* rows in a segment */
+#define CHUNKS 2 /* chunks in a segment, with one row each */
 #define FILE_BYTES (64u << 10)
 
 /* The bytes of a capture. */
 struct bytes {
 	uint8_t data[FILE_BYTES];
 	size_t size;
-	size_t last_segment; /* start of the last segment; captures with fewer segments cover
-	                      * shorter cuts */
+	size_t last_segment; /* start of the last segment; cuts before it are tried in captures with
+			      * fewer segments */
 };
 
 #define CUT_STEP test_stride(PROF_SANITIZED ? 83 : 11)
@@ -332,7 +332,7 @@ static void junk(void)
 		cut = bytes.size - (i / 8 % 2 ? next_random(&random) % 200 : 0);
 		size = cut + 1 + i / 8;
 		REQUIRE(size < FILE_BYTES);
-		/* Also zeros, because file systems leave them in place of lost data. */
+		/* Zeros are tried, too, because file systems leave them in place of lost data. */
 		for (size_t at = cut; at < size; at++)
 			bytes.data[at] = i / 4 % 2 ? (uint8_t)next_random(&random) : 0;
 		{

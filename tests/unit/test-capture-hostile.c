@@ -194,7 +194,7 @@ static void forge_trailer(struct forge *forge)
 
 static const struct sections usual;
 
-/* Appends a chunk with a valid row, id 1, "ok". */
+/* Appends a valid chunk with ids from 1 on and empty texts. */
 static uint64_t forge_good_chunk(struct forge *forge, uint32_t rows)
 {
 	CLEANUP(buffer_done) struct buffer payload = { 0 };

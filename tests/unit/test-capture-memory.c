@@ -32,7 +32,7 @@
 #define SMALL_CHUNKS 8000
 #define LARGE_CHUNKS 64000
 
-/* On disk, because the pages of a memfd would count as memory of the process. */
+/* Creates a file on disk, because the pages of a memfd would count as memory of the process. */
 static int new_file(void)
 {
 	char path[] = "/tmp/prof-test-memory-XXXXXX";
@@ -212,7 +212,7 @@ static void many_chunks(void)
 	compare(do_verify, &many);
 }
 
-/* Scans unfinished captures, with checkpoints and, after damage to the first one, without. */
+/* Scans unfinished captures: with checkpoints, and, after damage to the first one, without. */
 static void many_crashed(void)
 {
 	make(&crashed, SMALL_CHUNKS, LARGE_CHUNKS, LARGE_CHUNKS * CHUNK_BYTES);

@@ -570,7 +570,8 @@ static void test_forged(void)
 		REQUIRE(fstat(fd, &st) == 0);
 		size = st.st_size - 256 < (off_t)size ? (size_t)st.st_size - 256 : size;
 		REQUIRE(pread(fd, blob + k * 8001, size, 256) == (ssize_t)size);
-		blob[k * 8001 + 40] ^= k & 1; /* every other first header has a wrong checksum */
+		blob[k * 8001 + 40] ^= k & 1; /* in every other copy, the first header has a wrong
+					       * checksum */
 	}
 	REQUIRE(prof_block_new(&def, &block) == 0);
 	CHECK_INT(prof_block_add(block, row), 0);

@@ -230,7 +230,7 @@ static void prefixes(void)
 	CHECK_INT(by_stream(data, size, 0, &seen), PROF_NOT_CAPTURE);
 }
 
-/* Each returned row is a row of the original: sums of rows reveal a wrong one. */
+/* Checks that each returned row is a row of the original: a wrong row would change the sum. */
 static void flips(void)
 {
 	CLEANUP(build_done) struct build capture;

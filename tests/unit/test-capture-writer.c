@@ -347,8 +347,8 @@ static void test_hostile_ids(void)
 	close(fd);
 }
 
-/* A few kilobytes claim a hundred million rows. They are refused at the limit, in bounded
- * memory. */
+/* A dictionary of a few kilobytes that claims a hundred million rows is refused at the limit, in
+ * bounded memory. */
 static void test_dictionary_bomb(void)
 {
 	static const struct prof_column_def columns[] = {

@@ -249,7 +249,7 @@ static void test_rows(void)
 	g_array_unref(nodes);
 }
 
-/* Frames with a single callee are joined with it, unless the callee is a library's. */
+/* A frame with a single callee is joined with the callee, unless the callee is a library's. */
 static void test_chain(void)
 {
 	GArray *nodes = begin();

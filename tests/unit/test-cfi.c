@@ -463,7 +463,7 @@ static void test_long_records(void)
 	CLEANUP_BUILDER struct builder b = { .is_long = true };
 
 	build_x86_cie(&b);
-	build_number(&b, 0, 4); /* the end of one of the linker's input files */
+	build_number(&b, 0, 4); /* a terminator, as at the end of one of the linker's input files */
 	build_fde(&b, START, SIZE, NO_BYTES);
 	check_rule(rule_at(&b, START), at_entry, "64-bit .eh_frame");
 }

@@ -64,7 +64,7 @@ static int listen_here(struct control_addresses *ret_addresses, int backlog)
 	return fd;
 }
 
-/* The time limit holds if no peer answers, or even accepts. */
+/* The time limit also holds if no peer answers or accepts. */
 static void test_silent(void)
 {
 	struct control_connection connection = { .fd = -1 };
@@ -221,8 +221,8 @@ static void test_reused(void)
 	close(pair[1]);
 }
 
-/* Detects that the other end is closed, also while an answer is expected, but not if the descriptor
- * has become another socket. */
+/* control_is_left() detects that the other end is closed, also while an answer is expected, but not
+ * if the descriptor has become another socket. */
 static void test_left(void)
 {
 	struct control_connection connection = { .fd = -1 };
@@ -243,7 +243,7 @@ static void test_left(void)
 	close(pair[0]);
 }
 
-/* Only one request is sent. The next attempt receives its late answer. */
+/* After a timeout, later attempts send no further request. One of them receives the late answer. */
 static void test_late(void)
 {
 	static const struct control_request request = { .magic = CONTROL_REQUEST_MAGIC };
@@ -269,7 +269,7 @@ static void test_late(void)
 	close(peer);
 }
 
-/* The descriptors with these numbers: those in use, and two that are free. */
+/* Returns a limit for RLIMIT_NOFILE that leaves two descriptors free. */
 static rlim_t limit_with_two_free(void)
 {
 	int n = 0, fd = 0;
@@ -279,7 +279,8 @@ static rlim_t limit_with_two_free(void)
 	return (rlim_t)fd;
 }
 
-/* A process that has no descriptor for its arena says so, and does not go to another session. */
+/* If a process has no descriptor for its arena, control_connect() fails, and does not try the next
+ * address. */
 static void test_no_descriptor_is_left(void)
 {
 	struct control_connection connection = { .fd = -1 };

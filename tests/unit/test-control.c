@@ -431,7 +431,7 @@ static void test_path(void)
 	REQUIRE(control);
 	CHECK(stat(path, &status) == 0 && (status.st_mode & 0777) == 0666);
 	CHECK(stat(folder, &status) == 0 && (status.st_mode & 0777) == 0755);
-	/* if another process serves the socket, it is kept; a stale socket is replaced */
+	/* a socket that is served is kept; a stale socket is replaced */
 	second = control_new_at(path);
 	CHECK(!second);
 	control_free(control);

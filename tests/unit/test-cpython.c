@@ -71,7 +71,7 @@ static void find_in_corpus(const char *name, struct interp_runtime *ret_file)
 	interp_runtime_find(fd, ret_file);
 }
 
-/* Since 3.13, a file says itself which offsets it has. */
+/* Since 3.13, a file contains the offsets of its own structures. */
 static void test_offsets_of_the_file(void)
 {
 	static const struct {
@@ -347,7 +347,7 @@ static void test_merge(void)
 	CHECK_INT(n, 2);
 	CHECK(runs[0].first == 0 && runs[0].end == 2 && runs[0].native == 2);
 	CHECK(runs[1].first == 2 && runs[1].end == 3 && runs[1].native == 4);
-	/* the outer activation is known to execute functions of the chain; then, it is not */
+	/* the chain has functions of the outer activation; then, it has none */
 	native.eval = 0x100;
 	native.eval_end = 0x200;
 	CHECK(!interp_merge_lacks_callers(&chain, &native, runs, n));
@@ -390,8 +390,8 @@ static void test_merge_by_function(void)
 	REQUIRE(interp_merge(&chain, &native, runs, &n));
 	CHECK(n == 2 && runs[0].native == 2 && runs[1].native == 4);
 	CHECK(!interp_merge_lacks_callers(&chain, &native, runs, n));
-	/* the outer activation belongs to another interpreter: the inner one has called more than
-	 * one function in C, so it must have a frame */
+	/* the inner activation has called functions in C, so the chain's one frame must be its
+	 * frame: the outer activation belongs to another interpreter */
 	chain.n = 1;
 	REQUIRE(interp_merge(&chain, &native, runs, &n));
 	CHECK(n == 1 && runs[0].native == 2);

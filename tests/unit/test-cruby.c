@@ -236,8 +236,7 @@ static void test_lines_before_the_first(void)
 static void test_merge(void)
 {
 	static const struct walk_frame frames[] = {
-		/* leaf; inner activation; C function; outer activation; the thread's first function
-		 * */
+		/* leaf; inner activation; C function; outer activation; the thread's first */
 		{ .pc = 0x500, .sp = 0x7000, .flags = WALK_FRAME_EXACT },
 		{ .pc = 0x110, .sp = 0x7100 },
 		{ .pc = 0x700, .sp = 0x7200 },
@@ -265,7 +264,7 @@ static void test_merge(void)
 	CHECK(!interp_merge(&chain, &native, runs, &n));
 }
 
-/* A run without an activation is not taken for a whole one. */
+/* A chain is not sound if one of its runs has no activation. */
 static void test_unsound(void)
 {
 	struct interp_chain chain = { .family = INTERP_RUBY, .minor = 1, .n = 2 };

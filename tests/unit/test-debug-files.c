@@ -129,7 +129,8 @@ static void test_sysroot(void)
 	CHECK(!debug_files_new(in("nowhere"), NULL));
 }
 
-/* Searches for the debug file of a process with another root; `path` exists here or not. */
+/* Searches for the debug file of a process with another root; `path`: "/bin/x", which exists only
+ * in the other root, or a file of this machine. */
 static char *find_with_other(const char *other, const char *path)
 {
 	struct debug_files *files = debug_files_new(NULL, NULL);

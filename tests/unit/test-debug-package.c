@@ -14,7 +14,7 @@
 #define SLOTS 4
 #define COLUMNS 3
 
-/* An index with one unit. Its rows are as wide as those of its version. */
+/* An index with one unit. Its table has COLUMNS sections. */
 struct index {
 	uint32_t version, columns, units, slots;
 	uint64_t ids[SLOTS];

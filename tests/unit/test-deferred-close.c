@@ -82,7 +82,7 @@ static void test_slow(void)
 		deferred_close(slow[i]);
 	CHECK(now_ms() - begin_ms < LINGER_S * 1000 / 2);
 	CHECK_INT(count_entries("/proc/self/task"), n_threads + MAX_THREADS);
-	/* All threads are blocked, so this one stays open until a thread is free. */
+	/* All threads are blocked, so this descriptor stays open until a thread is free. */
 	fast = open("/dev/null", O_RDONLY | O_CLOEXEC);
 	deferred_close(fast);
 	usleep(10000);

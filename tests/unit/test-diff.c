@@ -151,8 +151,8 @@ static void test_slower(void)
 	CHECK(found >= 18);
 }
 
-/* Values from tables of Student's t distribution: two-sided, at 0.005 and at a hundredth of
- * that. */
+/* Values from tables of Student's t distribution: two-sided, at 0.005, and at a tenth and a
+ * hundredth of that. */
 static void test_interval(void)
 {
 	const struct noise_change exact = { 1, INFINITY }, sixty = { 1, 60 }, thirty = { 1, 30 },
@@ -169,7 +169,7 @@ static void test_interval(void)
 	CHECK(fabs(noise_interval(&four, 10) - 10.3063) < 0.0005);
 }
 
-/* Runs with normal noise, and a change of a third of the noise or of many times the noise. */
+/* Runs with normal noise: without a change, and with a change of ten times the noise. */
 static void test_runs(void)
 {
 	static const double same[] = { 5, 5, 5 };

@@ -68,7 +68,7 @@ static void test_bounded(void)
 	g_array_unref(found);
 }
 
-/* Sizes are in KiB, the shell's unit. */
+/* The memory of objdump is limited to 1 GiB; `ulimit` prints KiB. */
 static void test_memory(void)
 {
 	g_autoptr(GArray)

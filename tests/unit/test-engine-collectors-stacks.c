@@ -82,7 +82,7 @@ static void map_library(struct fixture *fixture, const char *path, uint64_t inod
 	maps_insert(&process->maps, &mapping);
 }
 
-/* Returns a column of the i-th row of a dictionary, in the order of writing. */
+/* Returns a column of the i-th frame, in the order of writing. */
 static uint64_t frame_number(const struct fixture *fixture, uint16_t column, size_t i)
 {
 	return number_of(&fixture->parts, PROF_TABLE_FRAME, column, i);
@@ -500,7 +500,8 @@ static void test_keep_up(void)
 	fixture_done(&flood.fixture);
 }
 
-/* Adds a piece of what the oldest record of the ring needs. Returns whether it is added. */
+/* Does a piece of the work for the oldest record of the ring. Returns whether the record is
+ * done. */
 static bool add_piece(struct flood *flood, struct peer_ring *ring)
 {
 	const struct peer_item *item = peer_ring_peek(ring);
@@ -516,8 +517,8 @@ static bool add_piece(struct flood *flood, struct peer_ring *ring)
 	return true;
 }
 
-/* Blocks are freed and allocated between the pieces of a checkpoint, some of which are already in
- * it and others not yet. The checkpoint has the blocks of its time, and nothing is lost. */
+/* Between the pieces of a checkpoint, blocks are freed and allocated, some of which it lists
+ * already and others not yet. The checkpoint lists the blocks of its time, and nothing is lost. */
 static void test_between_pieces(void)
 {
 	struct flood flood;
@@ -559,8 +560,8 @@ static void test_between_pieces(void)
 	fixture_done(fixture);
 }
 
-/* The next larger rings become available when one of the largest has been written to, and its
- * records have been read. */
+/* Rings of the next size become available after a ring of the largest size so far has been written
+ * to and read. */
 static void test_growth(void)
 {
 	static const uint64_t sizes[] = { 128u << 10, 512u << 10, 4u << 20 };

@@ -497,7 +497,7 @@ static void test_quiet(void)
 	usleep(2000);
 	step(&fixture);
 	CHECK(sleep_ns(&fixture) > at_most_ns);
-	/* a ring whose doorbell rings without need is read by the clock */
+	/* a ring whose doorbell rings without need is read at short intervals */
 	fixture.collectors.rung = true;
 	CHECK(!collectors_are_quiet(&fixture.collectors, now()));
 	finish(&fixture);

@@ -59,7 +59,7 @@ static void leave(struct world *world, int32_t pid, uint64_t time_ns)
 	tasks_exit(&world->parts.tasks, &task, time_ns);
 }
 
-/* Executes a program after mapping a file with that name; NULL: no file. */
+/* Executes a program, which maps a file with this name; NULL: no file. */
 static struct process *execute(struct world *world, int32_t pid, const char *name, uint64_t time_ns)
 {
 	struct process *process = tasks_exec(&world->parts.tasks, pid, "program", time_ns);

@@ -156,7 +156,7 @@ static void test_two_processes(void)
 	fixture_done(&fixture);
 }
 
-/* A block's row names its thread, even after that has ended. */
+/* A block's row names its thread, even after the thread has ended. */
 static void test_gone_thread(void)
 {
 	struct fixture fixture;
@@ -277,7 +277,7 @@ static void test_pause(void)
 
 #define N_MANY (3u * LIVE_PIECE)
 
-/* Checks that the i-th of these live rows is of block first + i. */
+/* Checks n rows of `live` from `row` on, which must list the blocks from `first` on. */
 static void check_listed(const struct fixture *fixture, size_t row, uint64_t first, uint64_t n,
 			 uint64_t time)
 {

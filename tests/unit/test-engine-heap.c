@@ -535,7 +535,7 @@ static void test_mappings(void)
 	/* makes a hole */
 	add_unmap(fixture.second, &fixture, 20, at + 4 * page, 2);
 	add_map(fixture.producer, &fixture, 30, at + 20 * page, 1);
-	/* the end of one part, and all after it except the other mapping */
+	/* unmaps the end of the first part and the whole second part, but not the other mapping */
 	add_unmap(fixture.second, &fixture, 40, at + 3 * page, 17);
 	add_unmap(fixture.second, &fixture, 50, at + 100 * page, 1);
 	add_map(fixture.second, &fixture, 60, at + 20 * page, 2);

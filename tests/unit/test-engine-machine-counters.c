@@ -177,7 +177,7 @@ static void test_steady(void)
 	world_done(&world);
 }
 
-/* Energy restarts at 0 after its greatest value; a file that cannot be read is left alone. */
+/* Energy restarts at 0 after its greatest value; a file that cannot be read is skipped. */
 static void test_energy(void)
 {
 	struct world world;
@@ -205,7 +205,7 @@ static void test_due(void)
 	CHECK(machine_counters_due_ns(&world.machine) == UINT64_MAX);
 	add(&world, COUNTER_FILE_VMSTAT, "");
 	CHECK(machine_counters_due_ns(&world.machine) < UINT64_MAX);
-	/* the interval is ten a second, and longer only after a reading that took long */
+	/* the interval is 100 ms, and longer only after a reading that took long */
 	for (int i = 0; i < 1000; i++) {
 		machine_counters_read(&world.machine, clock_now());
 		CHECK(machine_counters_due_ns(&world.machine) >= world.machine.read_ns + 100000000);

@@ -38,7 +38,7 @@ static void ask_for_large_ones(void)
 	_exit(zeros || moved ? 1 : 0);
 }
 
-/* GLib allocates memory for its own message. */
+/* If an allocation fails, g_malloc() needs memory for its message. */
 static void ask_by_glib(void)
 {
 	void *volatile block;

@@ -357,8 +357,8 @@ static void check_finalize(uint64_t start, size_t in_turn)
 	ring_done(&memory.ring);
 }
 
-/* Records remain in place up to an eighth of the ring. Unaligned records must be copied to the only
- * buffer. */
+/* Records that are kept stay in the ring, up to an eighth of its size. Unaligned records are copied
+ * to a buffer, of which there is one. */
 static void test_finalize(void)
 {
 	check_finalize(0, RING_BYTES / 8 / 32);

@@ -361,7 +361,8 @@ static void test_interpreted(void)
 	program_done(&program);
 }
 
-/* Only frames that are not finished have CPython's own code, which begins at line 0 or 1. */
+/* CPython's own code, whose first line is 0 or 1, is only in frames that are not finished, so the
+ * chain is torn. */
 static void test_trampoline(void)
 {
 	static const char name[] = "<interpreter trampoline>", file[] = "<shim>";
@@ -604,7 +605,7 @@ static void test_two_interpreters(void)
 	program_done(&program);
 }
 
-/* Without room for a function, the samples that have it are counted. */
+/* If there is no room for a function, frames are missing from the samples that have it. */
 static void test_full(void)
 {
 	struct interpreted_program program;
@@ -919,8 +920,9 @@ static void test_events(void)
 	stage_done(&stage);
 }
 
-/* A LOST record also counts other losses than samples: copies of stacks in a ring of their own, or
- * the first ring without samples, and descriptions of interpreted functions. */
+/* A LOST record also counts records that are not samples: descriptions of interpreted functions,
+ * and copies of stacks, which are in a separate ring, or in the first ring if that has no
+ * samples. */
 static void test_lost_copies(void)
 {
 	const uint64_t first[] = { 0, 0, 5 }, second[] = { 0, 0, 9 };
@@ -962,8 +964,8 @@ static void test_lost_side_band(void)
 	close(fds[1]);
 }
 
-/* About 500 sleeps a second are copied, and as many wakers; all of the first thousand, unless they
- * are very frequent. */
+/* The stacks of about 500 sleeps and 500 wakers a second are copied. Of the first thousand, all are
+ * copied, unless they are very frequent. */
 static void test_pace(void)
 {
 	static const uint64_t rates[] = { 500, 5000, 20000, 100000, 300000 };
@@ -1107,7 +1109,7 @@ static void test_too_late(void)
 	stage_done(&stage);
 }
 
-/* The event of a CPU that was offline is a new one, with its first period. */
+/* After a CPU was offline, its event is a new one, with the initial period. */
 static void test_reopened(void)
 {
 	const struct message_cpu message = { .cpu = 1, .side_band_pages = 1 };

@@ -107,8 +107,8 @@ static void send_snapshot(struct broker *broker, uint32_t serial)
 	close(fd);
 }
 
-/* Handles one message from the engine. Returns false if there is none in time, or the engine is
- * gone. */
+/* Handles one message from the engine. Returns false if none arrives in time, or the engine has
+ * exited. */
 static bool broker_step(struct broker *broker, int timeout_ms)
 {
 	static _Alignas(8) uint8_t buffer[MESSAGE_MAX_BYTES];
@@ -412,7 +412,7 @@ static void start_switched(struct broker *broker, bool by_task, int *ret_switch)
 	*ret_switch = sockets[0];
 }
 
-/* Returns the engine's answer; UINT32_MAX: it closed the connection. */
+/* Returns the engine's answer; UINT32_MAX: the engine closed the connection. */
 static uint32_t ask_switch(int fd, uint64_t serial, uint32_t on)
 {
 	struct control_switch packet = { CONTROL_SWITCH_MAGIC, serial, on, { 0 } };

@@ -26,7 +26,7 @@ struct fixture {
 	unsigned int warnings;
 };
 
-/* A ring in the library's mapping, but without the second mapping of the body. */
+/* A ring, mapped as by the library, but without the second mapping of the body. */
 struct writer_ring {
 	uint32_t *words; /* head, tail, start of the body, its size */
 	uint8_t *body;
@@ -211,8 +211,8 @@ static struct frame mark_frame(int32_t pid, uint64_t time_ns, uint64_t duration_
 	return frame;
 }
 
-/* Writes a frame. It may wrap around the end; the library has a second mapping of the body for
- * this. */
+/* Writes a frame, which may wrap around the end of the body. (The library maps the body twice for
+ * this.) */
 static void put_frame(struct writer_ring *ring, const struct frame *frame)
 {
 	uint32_t size = ring->words[3], tail = ring->words[1];
@@ -313,8 +313,8 @@ static void test_names(void)
 	fixture_done(&fixture);
 }
 
-/* No time is before an earlier one or after the drain, and no duration is longer than the time so
- * far. */
+/* Frames claim any times. No row's time is before that of the previous row or in the future, and no
+ * duration exceeds the row's time. */
 static void test_times(void)
 {
 	static const struct {
@@ -512,7 +512,7 @@ static void test_short(void)
 }
 
 /* If a length or position is impossible, pending data is dropped and later frames are read. After
- * too many, the ring is abandoned. */
+ * too many impossible values, the ring is abandoned. */
 static void test_hostile(void)
 {
 	static const uint16_t lengths[] = { 0, 8, 23, 25, 4096, 65528 };

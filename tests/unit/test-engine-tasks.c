@@ -192,7 +192,7 @@ static void test_fork(void)
 	CHECK(child->maps == parent->maps && child->cmdline == parent->cmdline);
 	CHECK_STR(child->exe, "/bin/prog");
 	CHECK_INT(child->ppid, 10);
-	/* seen twice, the second time late */
+	/* the fork is reported again, later and earlier */
 	fork_process(&parts, 11, 10, 2000);
 	fork_process(&parts, 11, 10, 1500);
 	CHECK(tasks_process(&parts.tasks, 11) == child);
@@ -612,7 +612,8 @@ static void test_switch_ends(void)
 	switches_note_all(&parts.tasks, false, 9000);
 	parts_finish(&parts);
 	n = rows_of(&parts, PROF_TABLE_SWITCH);
-	/* for 10 and 11, at the end; 12 may have run all the time on a CPU without records */
+	/* two more rows, for 10 and 11 at the end; 12 may have run all the time on a CPU without
+	 * records */
 	REQUIRE(n == ARRAY_SIZE(rows) + 2);
 	for (size_t i = 0; i < ARRAY_SIZE(rows); i++) {
 		CHECK_INT(number_of(&parts, PROF_TABLE_SWITCH, PROF_SWITCH_TIME, i), rows[i][0]);

@@ -406,7 +406,7 @@ static void test_many_open(void)
 	CHECK_INT(n_ready, N);
 	CHECK_INT(count_open(MAX_FDS) - before, MAX_OPEN);
 	unwind_tables_free(tables);
-	CHECK_INT(count_open(MAX_FDS), before - 1); /* without the event's */
+	CHECK_INT(count_open(MAX_FDS), before - 1); /* the tables' event is closed, too */
 	close(fd);
 	images_done(&images);
 }

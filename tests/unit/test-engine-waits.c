@@ -212,8 +212,8 @@ static void test_shared(void)
 	stage_done(&stage);
 }
 
-/* A wait shares the stack of its own stack pointer, even if another with the same place in its page
- * is newer. */
+/* A wait shares the stack that has its stack pointer, even if a newer stack has the same place in
+ * another page. */
 static void test_in_page(void)
 {
 	const uint64_t sps[] = { 0x7000, 0x9000, 0x7000, 0xa000 };

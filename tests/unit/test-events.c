@@ -242,7 +242,7 @@ static void test_format(void)
 		  "u64 a at 8 size 4 kind 3 place 2 element 8 signed 0");
 	CHECK_STR(field_of("\tfield:__u8 saddr[4];\toffset:20;\tsize:4;\tsigned:0;"),
 		  "__u8 saddr at 20 size 4 kind 3 place 0 element 1 signed 0");
-	/* a register of a system call, whose low half is the value */
+	/* an argument of a system call: the low half of a register */
 	CHECK_STR(field_of("\tfield:int dfd;\toffset:16;\tsize:8;\tsigned:0;"),
 		  G_BYTE_ORDER == G_LITTLE_ENDIAN
 			  ? "int dfd at 16 size 4 kind 0 place 0 element 0 signed 1"
