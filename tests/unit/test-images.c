@@ -69,7 +69,7 @@ static void test_bounded(void)
 	images_free(images);
 }
 
-/* Opens a copy of 60 MiB of a file whose size is given as one byte. */
+/* Creates a copy of 60 MiB, although the size of the file is given as one byte. */
 static int open_copy(void)
 {
 	int fd = memfd_create("copy", MFD_CLOEXEC);

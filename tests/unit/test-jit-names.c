@@ -295,7 +295,7 @@ static void lines(void)
 	g_string_chunk_free(texts);
 }
 
-/* As V8 writes it if the file's name was freed: a name of the same length, partly zeros. */
+/* If the name of a file was freed, V8 writes a name of the same length, partly zeros. */
 static void freed_file(void)
 {
 	static const uint64_t addresses[] = { 0x1001, 0x1021 };

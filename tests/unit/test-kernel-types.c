@@ -167,7 +167,7 @@ static void test_cut(void)
 	btf__free(f.kernel);
 }
 
-/* Returns the offset of a member that libbpf's list of members has; -1: none. */
+/* Returns the offset in bits of the member with this name, found with libbpf; -1: there is none. */
 static int64_t find_member(const struct btf *btf, const struct btf_type *type, const char *name)
 {
 	const struct btf_type *nested;

@@ -720,7 +720,7 @@ static void test_tree(void)
  * callers. */
 static void test_tree_of_differences(void)
 {
-	/* A function's share is that of the sum of absolute changes. */
+	/* A function's share is its part of the sum of absolute changes. */
 	static const char *const want[2][2] = {
 		{ "\n  >99.9      +1 B  a ", "\n   50.0  +977 KiB  `- a  +1" },
 		{ "\n  >99.9      +1 B  a ", "\n   50.0  +977 KiB  `- b  " },

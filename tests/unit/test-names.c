@@ -109,7 +109,8 @@ static void test_epochs(void)
 	build_done(&build);
 }
 
-/* Uses three other epochs, and names_each_batch() itself once, while a batch is taken. */
+/* While a batch is processed, loads three other epochs, and once calls names_each_batch()
+ * itself. */
 static bool take_and_load(struct names_epoch *epoch, const struct prof_batch *batch, void *data,
 			  GError **error)
 {
@@ -156,7 +157,8 @@ static void file(struct build *build, uint64_t id, uint64_t path, uint64_t size,
 	      N(inode ? 1 : 0), N(inode), N(PROF_IMAGE_FILE), N(5), N(0));
 }
 
-/* Rows of a file from records and from snapshots, before and after it is opened, are one image. */
+/* Rows of a file from records and from snapshots, before and after the file is opened, are one
+ * image. */
 static void test_one_file(void)
 {
 	struct build build;

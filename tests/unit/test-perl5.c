@@ -71,7 +71,7 @@ static void test_files(void)
 	check_interp_files(INTERP_PERL, files, ARRAY_SIZE(files), check_perl_file);
 }
 
-/* `flags`: of the record; in Latin-1, they are INTERP_CODE_OWNER_LATIN_1. */
+/* `flags`: INTERP_CODE_OWNER_LATIN_1 if `name` and `owner` are in Latin-1; 0: they are in UTF-8. */
 static void check_perl_name(enum interp_perl_kind kind, const char *name, const char *owner,
 			    unsigned flags, const char *file, const char *want,
 			    const char *want_file)
@@ -152,7 +152,7 @@ static const char *place(const struct interp_chain *chain, struct interp_native 
 	place(&chain, (struct interp_native){ .n = (n_frames), __VA_ARGS__ })
 #define PLACE(...) PLACE_IN(ARRAY_SIZE(frames), __VA_ARGS__)
 
-/* An activation that docatch() continues counts as one. */
+/* An activation that docatch() continues counts only once. */
 static void test_merge(void)
 {
 	struct interp_chain chain = {

@@ -435,7 +435,7 @@ static void test_tree(void)
 	table_add_column(&table, FIRST, COLUMN_COUNT, "all");
 	table_add_column(&table, NAME, COLUMN_NAME, "function");
 	table_add_column(&table, PLACE, COLUMN_PLACE, NULL);
-	/* The lines of a tree meet also in a pipe. */
+	/* The lines that draw the tree are connected in a pipe, too. */
 	check_print(&table, 0,
 		    "all  function\n"
 		    "  9  main  a.c:1\n"

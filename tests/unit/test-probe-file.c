@@ -29,7 +29,7 @@ __attribute__((noinline, used)) static int test_own_function(int a)
 	return a + 1;
 }
 
-/* has the name of a function that keeps its caller's address, and another name */
+/* This function has two names; one is that of a function that keeps its caller's address. */
 __attribute__((noinline, used)) static int keeper(int a) __asm__("__vfork");
 static int keeper(int a)
 {

@@ -234,8 +234,8 @@ static void test_torn(void)
 	CHECK(chain.n == 0 && chain.is_unreadable);
 }
 
-/* Nothing is loaded that may be gone: in a thread that does not evaluate, of an activation on
- * another stack, or of a code object that is being freed. */
+/* Memory that may be gone is not loaded directly: if the thread does not evaluate, an activation is
+ * on another stack, or a code object is being freed. */
 static void test_gone(void)
 {
 	static const struct python_stack idle = { 0, UINT64_MAX, false }, other = { 1, 2, true };
@@ -336,7 +336,7 @@ static void test_free_threaded(void)
 		python_copy(&chain, &code, texts);
 		CHECK(memcmp(texts, "namename", 8) == 0);
 	}
-	/* the references of other threads; then none, with a flag */
+	/* only references of other threads; then none, but a flag */
 	set_references(&codes[2], 0, 1 << 2);
 	walk(true, true);
 	CHECK_INT(chain.n, 3);

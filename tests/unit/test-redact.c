@@ -194,7 +194,8 @@ static void test_hosts(void)
 		redactor_learn(redactor, sources[i]);
 		for (size_t k = 0; k < ARRAY_SIZE(texts); k++)
 			check_text(redactor, texts[k][0], texts[k][1]);
-		/* an address may name a service, whose name is a word of programs, too */
+		/* a host in an address may be a service, whose name is also a word in function
+		 * names */
 		for (size_t k = 0; i >= 2 && k < ARRAY_SIZE(names); k++)
 			check_text(redactor, names[k], names[k]);
 		if (strstr(sources[i], "corp"))

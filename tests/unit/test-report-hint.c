@@ -140,7 +140,7 @@ static void test_largest(void)
 	check(&by_thread, PROFILE_THREAD);
 }
 
-/* Samples without the functions of their program: the recording says why. */
+/* If samples lack the functions of their program, the recording says why. */
 static void test_interpreted(void)
 {
 	static const struct {

@@ -1009,7 +1009,7 @@ static void with_generated_code(struct build *build)
 	build_finish(build);
 }
 
-/* Returns "FILE:LINE" of the function with this name if it is a line, else "". */
+/* Returns "FILE:LINE" of the line in the function with this name; "": there is no such line. */
 static const char *line_in(const struct answer *answer, const char *name)
 {
 	static char text[64];

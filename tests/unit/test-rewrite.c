@@ -185,7 +185,7 @@ static void task(struct build *build, uint64_t time, uint64_t thread, uint64_t e
 }
 
 /* Ends and durations of waits. A slice from 100 to 200 has nothing of the first two waits and the
- * last one, and a part of each other one. */
+ * last one, and at least a part of each of the others. */
 static const uint64_t wait_rows[][2] = { { 90, 10 },  { 100, 10 },  { 120, 60 },
 					 { 160, 10 }, { 270, 110 }, { 290, 80 } };
 

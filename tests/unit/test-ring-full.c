@@ -140,14 +140,14 @@ static uint64_t wait_and_wake(void)
 	return pair.reader.totals.waited_ns - before;
 }
 
-/* A waiting producer is woken before its wait times out, at least once in 20 tries, because the
+/* A waiting producer is woken before its wait times out. Once in 20 tries suffices, because the
  * machine may be paused. */
 static void test_wake(void)
 {
 	uint64_t n_slow = 0;
 
 	REQUIRE(pair_init(&pair, SMALL, 1, RING_LOSSLESS));
-	/* On a busy machine, the consumer may get no CPU while the producer waits. */
+	/* If the machine is busy, the consumer may get no CPU while the producer waits. */
 	for (int i = 0; i < 20; i++)
 		n_slow += wait_and_wake() >= RING_WAIT_NS;
 	CHECK(n_slow < 20);

@@ -155,7 +155,8 @@ static void test_counts(void)
 	check_counts(UINT64_MAX - 1, UINT64_MAX, RING_FAULT_COUNTS);
 }
 
-/* Whatever time a record claims, the result is between grant and drain, and never decreases. */
+/* Whatever time a record claims, the resulting time is between the grant of the ring and the drain,
+ * and never decreases. */
 static void test_times(void)
 {
 	const uint64_t times[] = { YEAR_2500_NS, 0, UINT64_MAX, 1 };

@@ -220,7 +220,7 @@ static void see_module(const char *path, const void **ret_pc, uint32_t *ret_n_re
 	dlclose(module);
 }
 
-/* Even between modules that cannot be identified, a replacement is detected. */
+/* A replacement is detected even if neither module can be identified. */
 static void test_nameless_replaced(void)
 {
 	const void *a = NULL, *b = NULL;

@@ -979,7 +979,8 @@ static int see_call(void)
 	return 0;
 }
 
-/* Returns the call's address and the word that it leaves on the stack; 0 if unknown. */
+/* Loads a module, calls its function, and unloads it. Returns the function's address; 0: it was not
+ * loaded. */
 static uint64_t call_module(const char *path)
 {
 	void *module = dlopen(path, RTLD_NOW);

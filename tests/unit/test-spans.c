@@ -365,7 +365,8 @@ static uint32_t thread_of(const struct reader *reader, uint64_t tid)
 	return NAMES_NONE;
 }
 
-/* Overlapping, nested and adjacent spans, of processes or of threads. Both ends are inside. */
+/* Overlapping, nested and adjacent spans, of processes or of threads. Both ends of a span belong to
+ * it. */
 static void test_sets(void)
 {
 	static const struct {

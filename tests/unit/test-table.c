@@ -143,7 +143,6 @@ static void test_overlap(void)
 	CHECK_INT(offset_at(&made, 0x12100), -1);
 }
 
-/* If a function covers many pages, most of them have no row. */
 /* A short gap before a function without a caller, as in clone(), has the rule before it. */
 static void test_clone(void)
 {
@@ -169,6 +168,7 @@ static void test_clone(void)
 	CHECK_INT(offset_at(&made, 0x13030), -1); /* too far */
 }
 
+/* If a function covers many pages, most of them have no row. */
 static void test_pages(void)
 {
 	CLEANUP_BUILDER struct builder b = { .n = 0 };

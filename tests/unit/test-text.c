@@ -185,8 +185,8 @@ static void check_bound(int64_t ns, bool up, const char *want)
 	CHECK_STR(text, want);
 }
 
-/* A range of two bounds contains the times that it was made of. The end of a range is not part of
- * it, so that an upper bound is always greater than the time. */
+/* A range between two bounds contains the times from which the bounds were made. The end of a range
+ * is not part of it, so an upper bound is always greater than its time. */
 static void test_bounds(void)
 {
 	check_bound(463721004, false, "0.463");

@@ -149,8 +149,8 @@ static bool compare(const struct walk_registers *caller)
 	return true;
 }
 
-/* AddressSanitizer would keep locals outside of the stack, and drop those of functions that still
- * run when one leaves a handler on another stack. */
+/* AddressSanitizer would keep locals outside of the stack, and drop those of running functions when
+ * a handler on another stack is left. */
 #define FRAME __attribute__((noinline, no_sanitize("address")))
 
 /* Not inlined, so that both walks have the same caller. */
@@ -444,7 +444,8 @@ static uint64_t bad_word(uint64_t before)
 	return some[get_random() % ARRAY_SIZE(some)];
 }
 
-/* While see() walks, changes some of the words that were used to find its callers. */
+/* Changes some of the words by which see() found its callers, and walks. Then restores the words,
+ * and walks again. */
 FRAME static int mutate(void)
 {
 	struct self_unwind_word before[4];

@@ -163,7 +163,7 @@ static void test_merge(void)
 	CHECK_STR(PLACE(.has_root = true), "0-2@1 2-4@4 ");
 	CHECK_STR(PLACE(), "0-2@1 2-4@4 ");
 	CHECK_STR(PLACE(.is_cut = true), "-");
-	/* the innermost one is about to begin, or has ended */
+	/* the innermost activation is about to begin, or has ended */
 	chain.frames[0].flags = INTERP_FRAME_ENDS_RUN;
 	CHECK_STR(PLACE(.has_root = true), "0-1@0 1-2@1 2-4@4 ");
 	CHECK_STR(PLACE(), "-");
@@ -214,7 +214,7 @@ static void test_merge_of_fibers(void)
 	CHECK_STR(PLACE(.has_root = true), "0-2@6 2-4@6 ");
 }
 
-/* Generated code has no tables of its stacks. */
+/* Generated code has no unwind tables, so a stack may end in it. */
 static void test_merge_with_generated_code(void)
 {
 	struct interp_chain chain = { .family = INTERP_PHP, .minor = 2, .n = 2 };
