@@ -24,11 +24,11 @@
 /* Pids that no process has. */
 enum target {
 	EASY = INT_MAX - 100, /* answered, like all pids that are not listed here */
-	HANGS,                /* answered only with `careful` */
+	HANGS,                /* answered only if the request is careful */
 	HANGS_ALWAYS,
 	WAITS, /* answered when the test allows it */
 	DIES,
-	LIES, /* answered as a different request; then waits */
+	LIES, /* answered with the number of another request; then waits */
 };
 
 /* ---- In place of profd-files ----------------------------------------------------------------- */

@@ -119,7 +119,7 @@ static const struct node *check_frames(const struct node *node, size_t from, siz
 	return node;
 }
 
-/* Checks a deep stack: both sides have its innermost and outermost frames. */
+/* Checks a deep stack: the reader and the walk have its innermost and outermost frames. */
 static void check_deep(const struct node *node, const struct self_unwind_chain *chain)
 {
 	size_t n_inner = 0, n_outer = 0, n_all = chain->n + chain->n_cut - 1;
@@ -240,7 +240,7 @@ static void test_stacks(void)
 	pair_done(&pair);
 }
 
-/* If another producer used the ring, ids sent earlier are invalid. */
+/* After another producer used the ring, ids that were sent before are invalid. */
 static void test_owners(void)
 {
 	for (int i = 0; i < 3; i++) {
@@ -266,7 +266,7 @@ static void test_epochs(void)
 	pair_done(&pair);
 }
 
-/* Without room, no node is returned, and none is considered sent. */
+/* If the ring has no room for a node, call_tree_get() returns none, and sends it again later. */
 static void test_full(void)
 {
 	struct walk_registers caller;
@@ -391,7 +391,7 @@ static void call_module(const char *path, uint64_t *ret_at)
 	self_unwind_invalidate();
 }
 
-/* Different functions at the same address. */
+/* Modules are replaced, so that different functions have the same address. */
 static void test_modules(void)
 {
 	uint64_t a = 0, b = 1;

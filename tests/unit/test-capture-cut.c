@@ -45,7 +45,7 @@ struct seen {
 	uint64_t time_sum;
 };
 
-/* One row. Times are powers of two, so that a sum identifies the set of rows. */
+/* Writes a row. Times are powers of two, so that a sum identifies the set of rows. */
 static int write_row(struct prof_writer *writer, unsigned int time)
 {
 	const char *value = time % 2 ? "value\xff\xff\xff\xff\xff\xff\xff\xff\xff"

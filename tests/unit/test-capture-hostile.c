@@ -507,8 +507,8 @@ static void lying_index(void)
 {
 	static const struct {
 		void (*tell)(struct lie *lies);
-		/* the index is accepted, so chunks with false entries are lost; else headers are
-		 * searched */
+		/* true: the index is accepted, so chunks with false entries are lost; false: the
+		 * reader searches for headers */
 		bool indexed;
 		uint64_t rows;
 	} cases[] = {

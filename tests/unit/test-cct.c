@@ -301,7 +301,8 @@ static void test_inverted(void)
 	      "└─ run_all=15/15");
 }
 
-/* Lost frames remain, recursion ends, and deep lines are numbered. */
+/* A tree without folding shows lost frames and each frame of a recursion; lines that are too deep
+ * to indent begin with their depth. */
 static void test_deep(void)
 {
 	struct tree_options options = down;

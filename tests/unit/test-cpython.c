@@ -368,7 +368,7 @@ static void test_merge(void)
 	CHECK(!interp_merge(&chain, &native, runs, &n));
 }
 
-/* Up to 3.10, activations are counted. */
+/* Up to 3.10, frames have no address, so activations are counted. */
 static void test_merge_by_function(void)
 {
 	static const struct walk_frame nested[] = {

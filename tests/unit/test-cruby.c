@@ -212,7 +212,7 @@ static void test_names(void)
 	check_ruby_name("", "Shop", "shop.rb", "? (shop.rb)");
 }
 
-/* Code that is made from a template is shown. */
+/* Code that is made from a template may begin before line 1. It is shown. */
 static void test_lines_before_the_first(void)
 {
 	struct interp_functions *functions = interp_functions_new(1u << 20, 5);

@@ -401,7 +401,8 @@ static void allocate(struct flood *flood, uint64_t n)
 	}
 }
 
-/* The next allocation begins a checkpoint of N_FIRST blocks. */
+/* Allocates N_FIRST blocks, and ends the epoch. The next allocation begins a checkpoint of these
+ * blocks. */
 static bool begin_flood(struct flood *flood)
 {
 	*flood = (struct flood){ 0 };
@@ -460,7 +461,7 @@ static void check_flood(struct flood *flood)
 
 static const struct peer_type *own_type;
 static struct flood *flooded;
-static unsigned int n_drains; /* of the first ring since the checkpoint was due */
+static unsigned int n_drains; /* drains of the first ring since the checkpoint was due */
 
 /* Drains a ring, then fills half of it until the checkpoint is complete. */
 static size_t drain_and_fill(struct collectors *collectors, struct peer_arena *arena, uint32_t i,
@@ -489,7 +490,7 @@ static void test_keep_up(void)
 	filling.drain = drain_and_fill;
 	flood.peer->type = &filling;
 	allocate(&flood, 1);
-	/* due at once, regardless of the last time */
+	/* the check for filling rings is due at once */
 	flood.fixture.collectors.keep_up_ns = 0;
 	usleep(1000);
 	step(&flood.fixture);

@@ -203,7 +203,8 @@ static void test_rights(void)
 		image_opened(process->program, &answer);
 		leave(&world, pid, 1020 + 100 * i);
 	}
-	/* the kernel had already removed the process's events */
+	/* a process without a file of its program, as if the kernel had removed the process's
+	 * events at exec */
 	start(&world, 40, 10, 5000);
 	execute(&world, 40, NULL, 5010);
 	leave(&world, 40, 5020);

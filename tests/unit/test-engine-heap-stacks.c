@@ -206,7 +206,8 @@ static bool has_symbol(const struct fixture *fixture, const char *name)
 	return false;
 }
 
-/* Frames of an interpreter's functions get the same place in all threads, and names. */
+/* Frames of one interpreted function have the same place in all threads, and the function's
+ * name. */
 static void test_code(void)
 {
 	struct {
@@ -257,7 +258,7 @@ static void test_code(void)
 	fixture_done(&fixture);
 }
 
-/* Impossible code objects are faults. */
+/* A record of an impossible code object is a fault. */
 static void test_false_code(void)
 {
 	const struct ring_code heads[] = {

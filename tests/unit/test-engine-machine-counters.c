@@ -141,7 +141,7 @@ static void test_rare_files(void)
 	world_done(&world);
 }
 
-/* Without swap, there is no counter of it. */
+/* A machine without swap has no counters of swap. */
 static void test_no_swap(void)
 {
 	struct world world;

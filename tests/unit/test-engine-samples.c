@@ -345,7 +345,7 @@ static void test_interpreted(void)
 	program.python.eval_size = 8;
 	CHECK_INT(interpreted_merge(interpreted, &program.sample), PROF_INTERPRETER_DEEPER);
 	program.python.eval_size = 0;
-	program.list.frames[0].at = 0x100; /* above the stack's top */
+	program.list.frames[0].at = 0x100; /* below the innermost sp */
 	CHECK_INT(interpreted_merge(interpreted, &program.sample), PROF_INTERPRETER_MISSING);
 	program.list.flags |= INTERP_TORN;
 	CHECK_INT(interpreted_merge(interpreted, &program.sample), PROF_INTERPRETER_TORN);
@@ -463,7 +463,8 @@ static void test_generated(void)
 	program_done(&program);
 }
 
-/* Before the interpreter was found, a thread whose stack has none of its activations is idle. */
+/* If a sample is from before the interpreter was found, its thread is idle if the whole stack has
+ * no activation of the interpreter. */
 static void test_before(void)
 {
 	static const uint64_t below[] = { 0x400110 | UNWIND_EXACT, 0x400100 },
@@ -543,7 +544,7 @@ static void test_refused(void)
 	CHECK_INT(interpreted_merge(interpreted, &program.sample), PROF_INTERPRETER_TORN);
 	program.list.flags |= INTERP_DEEPER;
 	CHECK_INT(interpreted_merge(interpreted, &program.sample), PROF_INTERPRETER_MISSING);
-	/* frames of no activation */
+	/* frames that belong to no activation */
 	program.list.frames[0].flags = 0;
 	CHECK_INT(interpreted_merge(interpreted, &program.sample), PROF_INTERPRETER_DEEPER);
 	program.list.flags = INTERP_WALKED;
@@ -774,8 +775,8 @@ static void write_lost(int fd, uint64_t lost)
 		abort();
 }
 
-/* Missed ticks are reported when their number has grown, each once. Losses of the ring do not
- * count, even if the ring reports them later. */
+/* Missed ticks are reported when their number has grown, and each is reported once. Losses of the
+ * ring do not count as missed ticks, even if the ring reports them later. */
 static void test_ticks_grow(void)
 {
 	struct cpu cpu = { .open = true, .n_sources = 1 };
@@ -1064,7 +1065,7 @@ static void test_wakeups(void)
 	stage_done(&stage);
 }
 
-/* At the end of a session, copies of stacks and switches take no more time than samples. */
+/* At the end of a session, the deadline for samples also limits copies of stacks and switches. */
 static void test_too_late(void)
 {
 	const uint64_t ips[] = { USER, 0x400010 };

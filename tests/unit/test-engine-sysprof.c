@@ -289,7 +289,7 @@ static void test_marks(void)
 	fixture_done(&fixture);
 }
 
-/* More names than slots alternate. None is confused with another. */
+/* More names than slots alternate. No name is confused with another. */
 static void test_names(void)
 {
 	struct fixture fixture;
@@ -701,7 +701,7 @@ static void test_thread_end(void)
 
 	REQUIRE(begin(&fixture, &ring));
 	put_mark(&ring, getpid(), "one");
-	/* without a process, as in the library */
+	/* without a pid, as the library writes it */
 	frame = frame_begin(END, -1, now());
 	frame_end(&frame);
 	put_frame(&ring, &frame);

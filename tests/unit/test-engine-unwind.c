@@ -756,7 +756,8 @@ static uint64_t cpu_ns(void)
 	return (uint64_t)now.tv_sec * 1000000000 + (uint64_t)now.tv_nsec;
 }
 
-/* For another process with the same files, mappings and the first stack are available at once. */
+/* For another process with the same files, reading the mappings and walking the first stack take
+ * little time. */
 static void test_first_sample(void)
 {
 	struct snapshot_of_self snapshot = { 0 };

@@ -12,8 +12,8 @@
 #define N_SAMPLES 50000u
 #define N_THREADS 7u
 
-/* Adds samples in a mixed order, in parts whose size differs from that of the runs. Two samples
- * each have the same thread and time. */
+/* Adds samples in a mixed order, in parts whose size differs from that of the runs. Samples come in
+ * pairs with the same thread and time. */
 static void add_all(struct export_samples *samples, guint most)
 {
 	struct profile_sample part[300];

@@ -487,7 +487,7 @@ static void test_maps_known(void)
 	CHECK_INT(count_kind(&request, SNAPSHOT_EXE), 1);
 }
 
-/* Requests this process and one that does not exist, twice, and checks the reported size. */
+/* Requests the memory usage or the counters of this process and of one that does not exist. */
 static void test_memory_usage(void)
 {
 	struct files_snapshot request = { .n_usage_pids = 2,

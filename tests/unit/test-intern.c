@@ -227,7 +227,7 @@ static void test_places_page_end(void)
 	munmap(page, 2 * INTERN_PAGE);
 }
 
-/* If a handler interrupts a write, it adds nothing, and does not find the unfinished entry. */
+/* A handler that interrupts a write adds nothing, and does not find the unfinished entry. */
 static void test_places_interrupted(void)
 {
 	memset(&intern, 0, sizeof(intern));

@@ -504,7 +504,7 @@ static void test_thread_passes(void)
 	CHECK_INT(memory.lines->len, 1);
 	CHECK_NUMBER(memory.all.freed_bytes, 1000);
 	memory_done(&memory);
-	/* Marks have only the peak of all threads together, so a single thread has none. */
+	/* Heap marks have only the peak of all threads together, so a single thread has no peak. */
 	for (size_t i = 0; i < ARRAY_SIZE(views); i++) {
 		REQUIRE(ask_thread(&memory, views[i], 101, &build));
 		CHECK(!(memory.has_processes & MEMORY_HAS_PEAK));

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /*
- * Checks of libcollector/hooks/python-frames: a made-up interpreter of version 3.11, whose lists
- * are whole, contradict themselves, have no end or are not readable; and a free-threaded one of
- * 3.14.
+ * Checks of libcollector/hooks/python-frames: a made-up interpreter of version 3.11, whose lists of
+ * frames are whole, contradict themselves, have no end or are not readable; and a free-threaded one
+ * of 3.14.
  */
 #include "libcollector/hooks/python-frames.h"
 
@@ -304,7 +304,7 @@ static void make_free_threaded(void)
 	memcpy((uint8_t *)&frames[1] + layout->frame_copy, &index, sizeof(index));
 	set_byte(&frames[3], layout->frame_owner, 3);
 	set(&names[0], CPYTHON_SIZE(layout), 4);
-	/* a byte that says whether the text is interned, then as in other versions */
+	/* a byte that says whether the text is interned, then the bits as in other versions */
 	set(&names[0], layout->object_type + 24, 1 | 1 << 8 | 1 << 11 | 1 << 12);
 	memcpy((uint8_t *)&names[0] + layout->text_ascii, "name", 4);
 	set(&lines, CPYTHON_SIZE(layout), 3);

@@ -889,8 +889,8 @@ static void test_run_times_of_ends(void)
 	}
 }
 
-/* The second segment is from another boot with a new monotonic clock. Its wall clock is one hour
- * later. */
+/* The second segment is from another boot with a new monotonic clock. Its wall clock is a second
+ * earlier. */
 static void test_boots(void)
 {
 	struct build build;

@@ -170,7 +170,7 @@ static void test_room(void)
 
 static volatile bool has_one;
 
-/* If there is no room on the stack, libgcc cannot walk either. */
+/* Does not walk with libgcc, which cannot do so either without room on the stack. */
 static __attribute__((noinline)) void walk_tightly(void)
 {
 	struct walk_registers registers;

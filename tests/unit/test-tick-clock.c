@@ -104,7 +104,8 @@ static void test_pauses(void)
 	tick_clock_free(clock);
 }
 
-/* A value still gives the same time when more readings exist, as in a ring that is read later. */
+/* A value of the counter still gives the same time after more readings, as when a ring is read
+ * later. */
 static void test_same(void)
 {
 	struct machine machine;

@@ -764,7 +764,8 @@ static void leave_handler(int number)
 	}
 }
 
-/* An abandoned walk is discarded. Walks that ran before it may have any result. */
+/* After a handler left a walk by siglongjmp(), the cache is cleared, and the next walks are
+ * right. */
 static void test_left(void)
 {
 	struct sigaction action = { .sa_handler = leave_handler }, before;
