@@ -266,7 +266,8 @@ static void test_epochs(void)
 	pair_done(&pair);
 }
 
-/* If the ring has no room for a node, call_tree_get() returns none, and sends it again later. */
+/* If the ring has no room for a node, call_tree_get() returns none, and a later call sends the
+ * node. */
 static void test_full(void)
 {
 	struct walk_registers caller;

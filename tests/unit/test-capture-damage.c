@@ -2,7 +2,7 @@
 /*
  * Checks the readable part of damaged captures: every prefix, every flipped bit
  *
- * A small capture with every table of version 1 and more than 20 chunks is cut at each length, and
+ * A small capture with every table of version 1 and at least 20 chunks is cut at each length, and
  * each of its bits is flipped. The readable part is compared chunk by chunk with the original. For
  * a larger capture, only some positions are tried. Each run tries some of the lengths and bits,
  * which depend on the commit; ./dev soak tries all (test_stride() in tests/unit/test.h).

@@ -44,7 +44,7 @@ static void put_head(struct writer *writer, uint32_t id, size_t body_bytes)
 	put_word(writer, 1);
 }
 
-/* CFI for a push, then 14 bytes with the CFA 16 bytes above sp. */
+/* CFI of a function that begins with a push, after which the CFA is 16 bytes above sp. */
 static void put_unwinding(struct writer *writer)
 {
 	static const uint8_t cie[] = { 20, 0,    0,  0, 0,    0,    0, 0, 1,    'z', 'R', 0,

@@ -27,7 +27,7 @@
 
 #define SECOND UINT64_C(1000000000)
 
-/* Process 1 has thread 1, process 2 thread 2; image 1. Texts: 1 "lib.so", 2 "one", 3 "two". */
+/* Process 1 has thread 1, called "one"; process 2 has thread 2, called "Two"; image 1 is lib.so. */
 static void describe(struct build *build)
 {
 	static const uint64_t none[] = { 0 };

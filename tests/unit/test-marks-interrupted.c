@@ -26,7 +26,7 @@
 #define QUIET_TO 86u
 #define N_RINGS 2u
 #define N_IDS 256u
-#define NAME_BYTES 201u /* all names together do not fit into both rings */
+#define NAME_BYTES 201u /* so long that the marks do not all fit into both rings */
 
 static const struct ring_arena_sizes sizes = {
 	{ { 4096, 1, RING_DROP }, { 16384, 1, RING_DROP } },
