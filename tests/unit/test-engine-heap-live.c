@@ -198,7 +198,7 @@ static void test_forks(void)
 	add_malloc(fixture.producer, &fixture, 12, 0x3000, 3);
 	add_free(fixture.producer, &fixture, 13, 0x1000);
 	fork_at(&fixture, PID, 2000000010, 20);
-	/* a failed fork: the child does not exist */
+	/* another child forks, then executes a program; it never registers, but its child does */
 	fork_at(&fixture, PID, 2000000011, 20);
 	fork_at(&fixture, 2000000011, 2000000012, 21);
 	tasks_exec(&fixture.parts.tasks, 2000000011, "x", 22);

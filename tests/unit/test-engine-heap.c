@@ -26,7 +26,7 @@ static void test_huge_pages(void)
 	}
 }
 
-/* Compares with a GLib hash table, for adjacent and for random addresses. */
+/* Compares with a GLib hash table, for random addresses in two dense ranges. */
 static void test_model(void)
 {
 	struct heap_budget budget = { .limit = UINT64_MAX };

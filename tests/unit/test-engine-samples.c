@@ -129,7 +129,7 @@ static void test_arguments(void)
 	CHECK_INT(event_field_decode(&field, raw, sizeof(values) - 1, &value, text), -1);
 }
 
-/* Chains that have only the root in common; mappings change between them. */
+/* Chains that share their outermost frames; mappings change between them. */
 static void test_cache(void)
 {
 	const uint64_t first[] = { USER, 0x400010, 0x400020, 0x400030 };
@@ -591,7 +591,8 @@ static void test_two_interpreters(void)
 	interpreted_look_again(interpreted);
 	interpreted_look(interpreted, process);
 	CHECK(process->interpreter == python);
-	/* of two libraries, the one that was mapped first is read: it is at the higher address */
+	/* of two libraries, the one at the higher address is read: it is taken as the one that was
+	 * mapped first */
 	process->interpreter = process->program = NULL;
 	interpreted_look_again(interpreted);
 	interpreted_look(interpreted, process);
@@ -965,8 +966,8 @@ static void test_lost_side_band(void)
 	close(fds[1]);
 }
 
-/* The stacks of about 500 sleeps and 500 wakers a second are copied. Of the first thousand, all are
- * copied, unless they are very frequent. */
+/* The stacks of at most 500 sleeps and 500 wakers a second are copied. Of the first thousand, all
+ * are copied, unless they are very frequent. */
 static void test_pace(void)
 {
 	static const uint64_t rates[] = { 500, 5000, 20000, 100000, 300000 };

@@ -192,7 +192,7 @@ static void test_fork(void)
 	CHECK(child->maps == parent->maps && child->cmdline == parent->cmdline);
 	CHECK_STR(child->exe, "/bin/prog");
 	CHECK_INT(child->ppid, 10);
-	/* the fork is reported again, later and earlier */
+	/* the fork is reported twice more, once with an earlier time */
 	fork_process(&parts, 11, 10, 2000);
 	fork_process(&parts, 11, 10, 1500);
 	CHECK(tasks_process(&parts.tasks, 11) == child);

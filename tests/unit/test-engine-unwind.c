@@ -222,8 +222,7 @@ static void test_packed(void)
 	}
 }
 
-/* If sizes are impossible, or streams too long or too short, no memory is allocated, and there is
- * no table. */
+/* If sizes are impossible, or streams are too long or too short, there is no table. */
 static void test_lying_packed(void)
 {
 	const uint64_t huge = UINT64_C(16) << 30;

@@ -83,7 +83,8 @@ static void *drain_later(void *data)
 	return NULL;
 }
 
-/* If the consumer reads, nothing is lost. The test is repeated if the machine was paused. */
+/* If the consumer reads, nothing is lost. A write is retried, because it fails if the machine is
+ * paused. */
 static void test_lossless(void)
 {
 	uint64_t n = 0, written = 0;
