@@ -141,7 +141,7 @@ static void crashed(void)
 	append_to(false);
 }
 
-/* Cuts a capture at every byte after its header, and appends to it. */
+/* Cuts a capture at every seventh byte after its header, and appends to it. */
 static void cut_anywhere(void)
 {
 	CLEANUP_CLOSE int whole = new_file();

@@ -517,7 +517,8 @@ static void lost_once(void)
 	prof_reader_free(reader);
 }
 
-/* Joins two captures; a capture and its copy; a capture cut at an odd length and another one. */
+/* Joins two captures, or a capture and its copy. The first one is whole, or is cut by 1 or 500
+ * bytes. */
 static void joined(void)
 {
 	static const size_t cuts[] = { 0, 1, 500 };

@@ -530,7 +530,7 @@ static void lying_index(void)
 	}
 }
 
-/* Links to the checkpoint itself, forward, and to a place within a chunk. */
+/* Links to the checkpoint itself, forward, to a data chunk, and into a chunk. */
 static void links(void)
 {
 	for (size_t i = 0; i < 4; i++) {

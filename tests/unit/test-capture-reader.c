@@ -562,7 +562,7 @@ static void test_forged(void)
 		noise = rows_mix(i);
 		memcpy(blob + i, &noise, 8);
 	}
-	/* Copy the second checkpoint and the bytes after it, at every alignment. */
+	/* Copy the first checkpoint and the bytes after it, at every alignment. */
 	for (size_t k = 0; k < 8; k++) {
 		struct stat st;
 		size_t size = 6000;

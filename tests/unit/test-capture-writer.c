@@ -347,8 +347,8 @@ static void test_hostile_ids(void)
 	close(fd);
 }
 
-/* A dictionary of a few kilobytes that claims a hundred million rows is refused at the limit, in
- * bounded memory. */
+/* In a file of less than 100 kB, a dictionary of five million rows is refused, because it is above
+ * the limit. */
 static void test_dictionary_bomb(void)
 {
 	static const struct prof_column_def columns[] = {

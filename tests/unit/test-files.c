@@ -538,7 +538,7 @@ static void *wait_for(void *data)
 	return NULL;
 }
 
-/* If a process has one thread, its list of threads is not read. */
+/* A snapshot has all threads. If a process has one thread, its list of threads is not read. */
 static void test_threads(void)
 {
 	unsigned before = threads_of_snapshot();

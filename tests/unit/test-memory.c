@@ -258,7 +258,7 @@ static void test_summary(void)
 	}
 }
 
-/* With one large block of b and five small blocks of a, the order and the tree depend on
+/* With one large block of b and four small blocks of a, the order and the tree depend on
  * --by-blocks. */
 static void test_by_blocks(void)
 {
@@ -1291,8 +1291,8 @@ static void test_loss(void)
 	build_done(&build);
 }
 
-/* Losses before a range may be allocations of blocks in it. Losses after it may be frees of blocks
- * that are shown as leaked. */
+/* Losses before a range may be allocations of blocks that are live in it. Losses after it may be
+ * frees of blocks that are shown as leaked. */
 static void test_loss_outside(void)
 {
 	static const struct {
@@ -1399,8 +1399,7 @@ static void test_hostile(void)
 	build_done(&build);
 }
 
-/* An unknown block is freed, a number is used twice, and a block is freed before it is
- * allocated. */
+/* A block is freed before it is allocated, a number is used twice, and a block is freed twice. */
 static void test_inconsistent(void)
 {
 	struct memory memory;

@@ -106,7 +106,7 @@ static uint64_t sum_of_self(const GArray *counts)
 	return sum;
 }
 
-/* a → b → c, and a alone. The second epoch uses the ids in reverse. */
+/* a → b → c, and a alone. In the second epoch, frame 1 is in c. */
 static void test_totals(void)
 {
 	struct build build;
@@ -170,7 +170,7 @@ static void test_recursion(void)
 /*
  * An interpreter, image 1, runs the program's functions f and g: main a → interpreter b → f →
  * interpreter b → libx h → interpreter b → g → interpreter c. Samples end in the innermost frame,
- * in h, and in an interpreter that runs nothing.
+ * in the interpreter below f, in h, and in an interpreter that runs nothing.
  */
 static void interpreted(struct build *build)
 {
@@ -369,7 +369,7 @@ static void test_origins(void)
 	check_origins(N_ORIGINS - 5, N_ORIGINS, CODE_ORIGIN_LIBRARY);
 }
 
-/* Two functions run one after the other, in two epochs. Samples without a stack also count. */
+/* Two functions run one after the other. Samples without a stack also count. */
 static void test_timeline(void)
 {
 	struct build build;
@@ -443,8 +443,8 @@ static void test_return(void)
 	build_done(&build);
 }
 
-/* The symbols a and a.cold are one function, which counts a stack with both once. Two symbols named
- * b remain two functions. */
+/* The symbols a and a.isra.0.cold are one function, which counts a stack with both once. Two
+ * symbols named b remain two functions. */
 static void test_clones(void)
 {
 	static const char *const names[] = { "a.isra.0.cold", "b" };

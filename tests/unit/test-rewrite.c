@@ -253,7 +253,7 @@ static void check_state(const struct capture *to)
 	CHECK_INT(values[0], 2);
 }
 
-/* Thread 1 waits at both ends of the slice, and gets a row there. */
+/* Thread 1 does not run at either end of the slice, and gets a row there. */
 static void test_slice_states(void)
 {
 	static const uint64_t times[] = { 100, 150, 200 },

@@ -825,8 +825,8 @@ static volatile sig_atomic_t is_forked, may_fork;
 static pid_t forked[N_FORKED];
 static volatile int n_forked;
 
-/* Forks. Every other time, both processes also walk, like another hook of the thread, and request
- * the same cache. */
+/* Forks. Then one of the processes, in turn the parent and the child, walks like another hook of
+ * the thread, and requests the same cache. */
 static void fork_handler(int number, siginfo_t *info, void *context)
 {
 	const struct walk_registers registers = CONTEXT_REGISTERS(*(ucontext_t *)context);
@@ -1150,7 +1150,8 @@ static int in_filtered_child(uint32_t action)
 #define KILL_FOR(number) BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, number, 0, 1), KILL
 #define KILL BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_KILL_PROCESS)
 
-/* Refuses all system calls that a walk could make; with_probes: also rt_sigprocmask(). */
+/* Lets the kernel kill the process at any system call that a walk could make; with_probes: also at
+ * rt_sigprocmask(). */
 static bool refuse_walks(bool with_probes)
 {
 	struct sock_filter code[] = {
