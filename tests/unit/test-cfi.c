@@ -394,7 +394,7 @@ static void test_bad_cies(void)
 	check_rule(rule_at(&b, 0x8000), at_entry, "after all of them");
 }
 
-/* Many FDEs alternate between CIEs whose programs have the maximum length. */
+/* Many FDEs alternate between CIEs with long programs. Every second program is too long. */
 static void test_costly_cies(void)
 {
 	CLEANUP_BUILDER struct builder b = { .arch = REGS_X86_64 };

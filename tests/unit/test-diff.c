@@ -90,7 +90,7 @@ static double equal_share(unsigned row, unsigned block)
 	return 1;
 }
 
-/* Shares from one half to a thousandth. */
+/* Shares from 30 % to 0.03 %. */
 static double steep_share(unsigned row, unsigned block)
 {
 	return pow(0.7, row);

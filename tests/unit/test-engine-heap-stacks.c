@@ -206,8 +206,7 @@ static bool has_symbol(const struct fixture *fixture, const char *name)
 	return false;
 }
 
-/* Frames of one interpreted function have the same place in all threads, and the function's
- * name. */
+/* All frames of one interpreted function have the same place, and the function's name. */
 static void test_code(void)
 {
 	struct {

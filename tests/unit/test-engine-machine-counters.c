@@ -177,7 +177,7 @@ static void test_steady(void)
 	world_done(&world);
 }
 
-/* Energy restarts at 0 after its greatest value; a file that cannot be read is skipped. */
+/* Energy restarts at 0 after its greatest value. */
 static void test_energy(void)
 {
 	struct world world;

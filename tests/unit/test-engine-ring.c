@@ -91,7 +91,7 @@ static void test_wrapped(void)
 
 /*
  * If a stack is at the end of the address space, the kernel does not round the size of its copy. So
- * later records are unaligned; one record's header even wraps.
+ * later records are unaligned.
  */
 static void test_odd(void)
 {

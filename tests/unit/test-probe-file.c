@@ -159,7 +159,7 @@ static void test_large_symbols(void)
 	probe_file_free(file);
 }
 
-/* Every byte of the headers and notes is changed, once to the largest value. */
+/* Each of the first 1024 bytes, which include the program headers, is set to 255. */
 static void test_hostile(void)
 {
 	CLEANUP_CLOSE int fd = open_self();

@@ -230,8 +230,8 @@ static void test_not_a_capture(void)
 	close(fd);
 }
 
-/* Forged calls are their own parents, each other's parents, or have a parent that does not exist.
- * Forged lines refer to a missing call, have no bytes, are duplicated, or are beyond the end. */
+/* Forged calls are their own parents, or have a parent that comes later or does not exist. Forged
+ * lines refer to a missing call, have no bytes, are duplicated, or are beyond the end. */
 static void test_lines_that_lie(void)
 {
 	enum { CALLS = 2000 };

@@ -371,7 +371,7 @@ static void test_round_trip(void)
 	CHECK(!elf_image_get_offset(elf, 0, &offset));
 }
 
-/* A truncated file only loses names. Cuts the file at each length; the headers are those of the
+/* A truncated file only loses names. Cuts the file at many lengths; the headers are those of the
  * complete file. */
 static void test_truncated(void)
 {

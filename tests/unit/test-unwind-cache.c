@@ -132,7 +132,8 @@ static bool compare(const struct walk_registers *caller)
 	uint32_t recalled = unwind_cache_recall(state.calls, caller->pc, caller->sp, caller->fp);
 
 	unwind_cache_walk(state.calls, caller);
-	/* The fresh cache keeps the rows of its previous walk, except in every eighth walk. */
+	/* The fresh cache keeps the rules of its previous walks, but is cleared before every eighth
+	 * walk. */
 	state.fresh->n = 0;
 	if (state.n_walks % 8 == 0)
 		unwind_cache_clear(state.fresh);
