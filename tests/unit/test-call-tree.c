@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /*
- * Checks of libcollector/call-tree: the stack that a reader builds from RING_CALLS is the thread's
- * stack, even if the ring, its ids or the code changed meanwhile.
+ * Checks of libcollector/hooks/call-tree.c: the stack that a reader builds from RING_CALLS is the
+ * thread's stack, even if the ring, its ids or the code changed meanwhile.
  */
 #include "libcollector/hooks/call-tree.h"
 

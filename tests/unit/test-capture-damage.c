@@ -9,10 +9,10 @@
  *
  * Promises:
  * - in a prefix, exactly the complete chunks are readable [prefixes]
- * - no row is lost by a flip in header, checkpoint, index or trailer [flips]
- * - a flip in a chunk loses that chunk's rows, which are counted, and no others [flips]
+ * - no row is lost by a flip in header, checkpoint, index or trailer [flips_*]
+ * - a flip in a chunk loses that chunk's rows, which are counted, and no others [flips_*]
  * - a lost dictionary chunk leaves ids unresolved, and has no other effect [lost_names]
- * - verify and a scan notice every flip, also in padding [flips]
+ * - verify and a scan notice every flip, also in padding [flips_*]
  * - a reader counts a lost chunk once, even if scan, cursor, dictionary and check all find it
  *   [lost_once]
  * - a capture that cat(1) appended to another one is found where it begins [joined]

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
-/* Checks of libcollector/control-client: valid and invalid values of PROF_CONTROL, and answers. */
+/* Checks of libcollector/register/control-client.c: valid and invalid values of PROF_CONTROL, and
+ * answers. */
 #include "base/clock.h"
 #include "libcollector/register/control-client.h"
 #include "tests/unit/test.h"

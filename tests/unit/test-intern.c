@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
-/* Checks of libcollector/intern: measuring strings at the end of a page, and finding ids. */
+/* Checks of libcollector/register/intern.c: measuring strings at the end of a page, and finding
+ * ids. */
 #include "libcollector/register/intern.h"
 #include "tests/unit/test.h"
 

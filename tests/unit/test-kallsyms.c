@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /*
- * Checks of daemon/engine/kallsyms: the symbol of an address, with lines in any order; hidden
- * addresses; other text; and this machine's file, which must have each returned name at its
+ * Checks of daemon/engine/model/kallsyms.c: the symbol of an address, with lines in any order;
+ * hidden addresses; other text; and this machine's file, which must have each returned name at its
  * address.
  */
 #include "daemon/engine/model/kallsyms.h"

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /*
- * Checks of libcollector/hooks/python-frames: a made-up interpreter of version 3.11, whose lists of
- * frames are whole, contradict themselves, have no end or are not readable; and a free-threaded one
- * of 3.14.
+ * Checks of libcollector/hooks/python-frames.c: a made-up interpreter of version 3.11, whose lists
+ * of frames are whole, contradict themselves, have no end or are not readable; and a free-threaded
+ * one of 3.14.
  */
 #include "libcollector/hooks/python-frames.h"
 

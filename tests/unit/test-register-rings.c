@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
-/* Checks of libcollector/register-rings: while a thread is about to get a ring, the session ends
- * and another one begins. */
+/* Checks of libcollector/register/register-process.c: while a thread is about to get a ring, the
+ * session ends and another one begins. */
 #include "libcollector/register/register-internal.h"
 #include "tests/unit/ring-pair.h"
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /*
- * Checks of libcollector/ring when it is full: losses are counted, waiting times are limited, and
- * later records go to a larger ring.
+ * Checks of libcollector/ring/ring.c when a ring is full: losses are counted, waiting times are
+ * limited, and later records go to a larger ring.
  */
 #include "config.h"
 

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /*
- * Checks of libcollector/ring when a record is interrupted. ptrace() steps through the record.
- * After each instruction, memory is checked as if the process had died there; or the process gets a
- * signal, whose handler writes or never returns.
+ * Checks of libcollector/ring/ring.c when a record is interrupted. ptrace() steps through the
+ * record. After each instruction, memory is checked as if the process had died there; or the
+ * process gets a signal, whose handler writes or never returns.
  */
 #include "config.h"
 #include "libcollector/ring/ring-inline.h"

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /*
- * Checks of libcollector/ring-reader: false claims of a producer are not accepted, and times are
- * plausible.
+ * Checks of libcollector/ring/ring-reader.c: false claims of a producer are not accepted, and times
+ * are plausible.
  */
 #include "base/clock.h"
 #include "config.h"

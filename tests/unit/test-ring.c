@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /*
- * Checks of libcollector/ring, -arena, -map and -reader: every record is read or counted.
- * test-ring-full.c has full rings, test-ring-reader.c producers that lie, and
+ * Checks of ring.c, ring-arena.c, ring-map.c and ring-reader.c in libcollector/ring: every record
+ * is read or counted. test-ring-full.c has full rings, test-ring-reader.c producers that lie, and
  * test-ring-interrupted.c interrupted records.
  */
 #include "config.h"

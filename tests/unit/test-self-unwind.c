@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /*
- * Checks of libcollector/self-unwind wherever a hook may run: chains equal those of libgcc's
- * unwinder, and a walk does not fault, wait, or use others' memory. Needs only libc, so that it
- * also runs on other architectures.
+ * Checks of libcollector/unwind/self-unwind.c wherever a hook may run: chains equal those of
+ * libgcc's unwinder, and a walk does not fault, wait, or use others' memory. Needs only libc, so
+ * that it also runs on other architectures.
  */
 #include "libcollector/unwind/self-unwind.h"
 

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /*
- * Checks of libcollector/unwind-cache: whatever a thread does between two walks, and whatever is on
- * its stack, the frames equal those of a whole walk. Needs only libc, so that it also runs on other
- * architectures.
+ * Checks of libcollector/unwind/unwind-cache.c: whatever a thread does between two walks, and
+ * whatever is on its stack, the frames equal those of a whole walk. Needs only libc, so that it
+ * also runs on other architectures.
  */
 #include "libcollector/unwind/unwind-cache.h"
 
