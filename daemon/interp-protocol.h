@@ -209,7 +209,7 @@ struct interp_sample {
 	__u16 minor;
 	__u16 n_undescribed; /* new code objects beyond INTERP_MAX_NEW_CODES */
 	__u16 family;        /* enum interp_family */
-	__u16 n_more_runs;   /* PHP, Perl: activations that end after `frames` */
+	__u16 n_more_runs;   /* PHP, Perl: number of runs that end after `frames` */
 	struct interp_frame frames[INTERP_MAX_FRAMES];
 };
 

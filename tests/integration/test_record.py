@@ -484,8 +484,11 @@ def test_commas_of_terms(profctl, profcapture, capture):
     assert '"cpu/event=1,umask=2"' in profctl("record", "-o", capture.with_name("x"), "-e", "cpu/event=1,umask=2", "true", check=2).stderr
 
 
-def test_options_are_kept(profctl, profcapture, capture, busy):
-    profctl("record", "-p", busy.pid, "-F", 200, "-e", "task-clock", "-d", "200ms", "-o", capture)
+def test_options_are_kept(profctl, profcapture, recorder, capture, busy):
+    recording = recorder("-p", busy.pid, "-F", 200, "-e", "task-clock", "-o", capture)
+    wait_for_samples(capture, 0)
+    recording.send_signal(signal.SIGINT)
+    recording.communicate(timeout=60)
     report = profcapture.json("info", capture)
     schema.check(profcapture, "info", report)
     assert report["data"]["options"] == {"call-graph": "auto", "events": ["task-clock"], "frequency": 200,

@@ -95,7 +95,7 @@ static void test_wrapped(void)
  */
 static void test_odd(void)
 {
-	static const size_t lengths[] = { 13, 500, 4, 701, 16, 3, 2803 };
+	static const size_t lengths[] = { 13, 500, 4, 701, 16, 3, 2810 };
 	struct perf_event_header header = { .type = PERF_RECORD_SAMPLE };
 	const struct perf_event_header *record;
 	uint8_t body[4096];

@@ -221,7 +221,7 @@ static void test_kernel(void)
 					      btf__name_by_offset(found,
 								  btf_members(type)[i].name_off)));
 	}
-	CHECK(n >= 15);
+	CHECK(n >= 14);
 	btf__free(found);
 	btf__free(own);
 	btf__free(kernel);
