@@ -20,6 +20,7 @@ import schema
 from captures import rows
 from interpreted_chains import DEEPER, TORN, Capture, check, check_refusal, judge, settled, walk
 from recordings import recorded, until, whole_cpu_seconds
+from shares import tolerance
 from slices import SOAK
 
 FREQUENCY = 5999 if SOAK else 2999
@@ -216,8 +217,8 @@ def check_walk(command, recorded_chains, most_torn=0.002, most_missing=0.005, **
     print(counts, lines[-1], impossible)
     assert not impossible
     assert counts["judged"] > 1000
-    assert counts["torn"] <= 2 + most_torn * counts["all"]
-    assert counts["missing"] + counts["without a name"] <= 5 + most_missing * counts["all"]
+    for number, most in (counts["torn"], most_torn), (counts["missing"] + counts["without a name"], most_missing):
+        assert number <= 2 + counts["all"] * (most + tolerance(counts["all"], most)), counts
     return counts
 
 

@@ -38,6 +38,8 @@ struct ring {
 	int event;
 	struct interpreter_outputs outputs;
 	struct perf_event_mmap_page *page;
+	uint64_t head;  /* samples before it may be printed */
+	uint64_t codes; /* descriptions of code before it are known */
 };
 
 /* The beginning of a record of either output; `raw` follows. */
@@ -114,41 +116,66 @@ static void print_chain(const struct interp_functions *functions, const struct i
 	n_printed++;
 }
 
-static void take(struct interp_functions *functions, const struct perf_event_header *header)
+static void take_code(struct interp_functions *functions, const struct raw_record *record)
 {
-	const struct raw_record *record = (const void *)header;
 	struct interp_code_text code;
-	struct interp_chain chain;
 
-	if (header->type == PERF_RECORD_LOST)
-		n_lost += ((const uint64_t *)(const void *)header)[2];
-	if (header->type != PERF_RECORD_SAMPLE || header->size < offsetof(struct raw_record, raw) ||
-	    record->raw_bytes > header->size - offsetof(struct raw_record, raw))
-		return;
 	if (interp_record_code(record->raw, record->raw_bytes, &code))
 		(void)interp_functions_add(functions, 1, &code);
-	else if (interp_record_sample(record->raw, record->raw_bytes, &chain))
+}
+
+static void take_sample(struct interp_functions *functions, const struct raw_record *record)
+{
+	struct interp_chain chain;
+
+	if (interp_record_sample(record->raw, record->raw_bytes, &chain))
 		print_chain(functions, &chain);
 }
 
-static void drain(struct interp_functions *functions, struct ring *ring)
+/* Passes records with raw data to `take`. */
+static void read_ring(struct interp_functions *functions, const struct ring *ring, uint64_t tail,
+		      uint64_t head,
+		      void (*take)(struct interp_functions *functions,
+				   const struct raw_record *record))
 {
 	static uint64_t copy[8192];
 	const uint8_t *bytes = (const uint8_t *)ring->page + sysconf(_SC_PAGESIZE);
-	const uint64_t head = __atomic_load_n(&ring->page->data_head, __ATOMIC_ACQUIRE);
-	uint64_t tail = ring->page->data_tail;
 
 	while (tail < head) {
 		const struct perf_event_header *header = (const void *)(bytes + tail % RING_BYTES);
 		const size_t size = header->size, at = tail % RING_BYTES;
 		const size_t first = MIN_OF(size, (size_t)RING_BYTES - at);
+		const struct raw_record *record = (const void *)copy;
 
 		memcpy(copy, bytes + at, first);
 		memcpy((uint8_t *)copy + first, bytes, size - first);
-		take(functions, (const void *)copy);
 		tail += size;
+		if (take == take_sample && record->header.type == PERF_RECORD_LOST)
+			n_lost += copy[2];
+		if (record->header.type == PERF_RECORD_SAMPLE &&
+		    size >= offsetof(struct raw_record, raw) &&
+		    record->raw_bytes <= size - offsetof(struct raw_record, raw))
+			take(functions, record);
 	}
-	__atomic_store_n(&ring->page->data_tail, tail, __ATOMIC_RELEASE);
+}
+
+/* Reads all descriptions of code before the samples, because a thread may change its CPU after its
+ * code was described. */
+static void drain(struct interp_functions *functions, struct ring *rings, long n)
+{
+	for (long i = 0; i < n; i++)
+		rings[i].head = __atomic_load_n(&rings[i].page->data_head, __ATOMIC_ACQUIRE);
+	for (long i = 0; i < n; i++) {
+		const uint64_t head = __atomic_load_n(&rings[i].page->data_head, __ATOMIC_ACQUIRE);
+
+		read_ring(functions, &rings[i], rings[i].codes, head, take_code);
+		rings[i].codes = head;
+	}
+	for (long i = 0; i < n; i++) {
+		read_ring(functions, &rings[i], rings[i].page->data_tail, rings[i].head,
+			  take_sample);
+		__atomic_store_n(&rings[i].page->data_tail, rings[i].head, __ATOMIC_RELEASE);
+	}
 }
 
 static const struct event sampled = { .kind = PROF_SOURCE_SOFTWARE };
@@ -230,13 +257,11 @@ int main(int argc, char **argv)
 	end_ns = now_ns() + (uint64_t)(atof(argv[3]) * 1e9);
 	while (now_ns() < end_ns && kill(pid, 0) == 0) {
 		usleep(20000);
-		for (long i = 0; i < n_cpus; i++)
-			drain(functions, &rings[i]);
+		drain(functions, rings, n_cpus);
 	}
 	for (long i = 0; i < n_cpus; i++)
 		ioctl(rings[i].event, PERF_EVENT_IOC_DISABLE, 0);
-	for (long i = 0; i < n_cpus; i++)
-		drain(functions, &rings[i]);
+	drain(functions, rings, n_cpus);
 	counts = interpreters_count(interpreters);
 	printf("# printed %" PRIu64 " walked %" PRIu64 " of %" PRIu64 " lost %" PRIu64 " %" PRIu64
 	       " codes %" PRIu64 " lost %" PRIu64 " ns %" PRIu64 "\n",
