@@ -99,8 +99,9 @@ static int run(uint64_t max_bytes)
 	for (size_t i = 0; i < ARRAY_SIZE(ignored); i++)
 		signal(ignored[i], SIG_IGN);
 	/* Get CPU time soon on a busy machine: rings hold only half a second of records, and
-	 * samples wait for unwind tables for at most a quarter. The broker has set the autogroup's
-	 * nice value in the same way (sched(7)). Without permission this has no effect. */
+	 * samples wait for unwind tables for at most a quarter of a second. The broker has set the
+	 * autogroup's nice value in the same way (sched(7)). Without permission this has no
+	 * effect. */
 	setpriority(PRIO_PROCESS, 0, NICE);
 	/* One malloc arena, so that a thread can reuse memory that another one freed. */
 	mallopt(M_ARENA_MAX, 1);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
-/* Heap budget - limits the memory used for one process's allocations, and for those of all */
+/* Heap budget - limits the memory for data about allocations, per process and in total */
 #pragma once
 
 #include <stdbool.h>

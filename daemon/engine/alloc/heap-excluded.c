@@ -33,8 +33,8 @@
 #define REGISTERS_NS SECOND_NS /* after this time, a registration in progress has arrived */
 #define WAIT_NS (4 * SECOND_NS)
 
-/* Gets the reason that the library gives, see libcollector/control.h. Returns false if it was never
- * mapped. */
+/* Gets the reason that the library gives for not recording (libcollector/control.h). Returns false
+ * if the library was never mapped. */
 static bool get_library_reason(const struct process *process, enum engine_excluded *ret_reason)
 {
 	static const enum engine_excluded reasons[CONTROL_N_REASONS] = {

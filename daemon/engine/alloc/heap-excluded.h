@@ -7,7 +7,7 @@
 struct heap_excluded {
 	struct tasks *tasks; /* NULL: no allocations are expected */
 	void (*request_image)(struct image *image, const struct mapping *mapping, int32_t pid,
-			      void *data); /* see struct samples */
+			      void *data); /* see struct samples, first_hit */
 	void *data;
 	GQueue ended; /* struct process, referenced, in order of end time */
 	uint64_t counts[ENGINE_EXCLUDED_KINDS];

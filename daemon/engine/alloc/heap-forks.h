@@ -30,7 +30,7 @@ struct heap_forks {
 	struct tasks *tasks;
 	GArray *forks;           /* struct heap_fork, by time */
 	GHashTable *parents;     /* struct heap_parent by process */
-	const uint64_t *last_ns; /* all rows have reached this time */
+	const uint64_t *last_ns; /* time of the last row of all processes */
 };
 
 /* Receives forks from `tasks` until heap_forks_done(). The arguments are borrowed. */

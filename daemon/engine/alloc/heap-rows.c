@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /*
- * Heap rows - turns a process's allocation records into rows of alloc, free, heap and live
+ * Heap rows - turns a process's allocation records into rows of the tables alloc, free, heap and
+ * live
  *
  *     alloc, free ▶ address to block (live-blocks.c) ▶ rows
  *     realloc ▶ ends its old block at once ▶ waits for the time of the new one ▶ row
@@ -530,8 +531,8 @@ static void add(struct heap_rows *rows, struct live_block *block, uint64_t prior
 	write_alloc(rows, block, prior);
 }
 
-/* Returns whether the end of a block must not be written: the block was allocated in a pause (then
- * removes it), or there is a pause and the block is unknown. */
+/* Returns whether the end of a block must not be written: the block was allocated in a pause
+ * (has_passed() then forgets the block), or there is a pause and the block is unknown. */
 static bool has_passed(struct heap_rows *rows, uint64_t address)
 {
 	struct live_block block;

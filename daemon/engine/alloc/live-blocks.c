@@ -10,7 +10,8 @@
  * last is reused first, so that short-lived blocks stay in caches. The order of reuse is known in
  * advance, so memory that is not in caches is prefetched.
  * Invariants: (1) an address has one block at most                       [test-engine-heap: model]
- *             (2) the table has exactly the blocks put and not removed  [test-engine-heap: model]
+ *             (2) the table has exactly the blocks that were put and not yet removed
+ *                 [test-engine-heap: model]
  *             (3) the table takes no memory beyond its budget  [test-engine-heap: limits]
  *             (4) no change takes long: slots are moved, and pages allocated, a few at a time
  *                 [test-engine-heap: pages]
@@ -32,7 +33,7 @@
 #define MANY_BLOCKS (1u << 13) /* more blocks do not fit into the caches */
 #define MAPPING_BYTES 128u     /* charged for each mapping */
 #define SOON 16u               /* blocks that are prefetched together */
-#define TOUCH_PUTS 2048u       /* puts between two touches of the next table */
+#define TOUCH_PUTS 2048u       /* a page of the next table is touched once per this many puts */
 #define SOME 8u                /* slots that are moved with each change */
 /* The addresses of WINDOW * UNIT bytes share a window of WINDOW slots, one slot per UNIT bytes. */
 #define WINDOW 32u

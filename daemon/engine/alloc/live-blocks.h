@@ -10,7 +10,7 @@ struct live_block {
 	uint64_t address;
 	uint64_t size;
 	uint64_t since_ns;
-	uint64_t label;  /* number << 16 | kind << 8 | alignment, log2; 0: no block */
+	uint64_t label;  /* number << 16 | kind << 8 | log2 of the alignment; 0: no block */
 	uint32_t thread; /* for the caller's use */
 	uint32_t calls;  /* for the caller's use */
 };
@@ -59,7 +59,7 @@ struct live_blocks {
 	uint32_t n_moved; /* slots of `old` that are empty, because their entries have been moved */
 	struct live_block *parts[LIVE_BLOCKS_PARTS];
 	uint32_t n_parts;
-	uint32_t n_blocks; /* highest number in use so far */
+	uint32_t n_blocks; /* highest number that was used so far */
 	uint32_t *unused;  /* free numbers; the last is reused first */
 	uint32_t n_unused;
 	uint32_t n_held; /* blocks that are not in the table but still live */

@@ -2,7 +2,7 @@
 /*
  * Cpython-file - finds CPython in an ELF file
  *
- * Invariants: (1) a file whose own offsets differ from the table is not used
+ * Invariants: (1) a file is not used if it has offsets (_Py_DebugOffsets) other than the known ones
  *                 [test-cpython: offsets of the file]
  * Pure functions of the file.
  */

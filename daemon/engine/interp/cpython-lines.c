@@ -2,7 +2,7 @@
 /*
  * Cpython-lines - the source line of a position in a Python function
  *
- * Invariants: (1) nothing after the table is read  [fuzz_interp_record]
+ * Invariants: (1) no byte beyond the end of the table is read  [fuzz_interp_record]
  *             (2) lines are those of code.co_lines()  [test-cpython: lines]
  * Pure functions. The tables are described in CPython's Objects/locations.md (3.11),
  * Objects/lnotab_notes.txt (3.8 to 3.10) and PEP 626.
@@ -94,6 +94,6 @@ uint32_t cpython_lines_find(const struct cpython_lines *lines, int64_t position)
 		return lines->first_line;
 	if (lines->minor >= 11)
 		return find_location(lines, position);
-	/* f_lasti counts instructions in 3.10, bytes before. */
+	/* f_lasti counts instructions in 3.10, and bytes in earlier versions. */
 	return lines->minor == 10 ? find_pep626(lines, 2 * position) : find_lnotab(lines, position);
 }

@@ -135,7 +135,7 @@ size_t interp_elf_code(const struct interp_elf *elf, enum interp_symbol symbol,
 		       : 0;
 }
 
-/* Returns the offset of the text in a part of the file; 0: it is not there. */
+/* Returns the file offset of a text in the `bytes` bytes from `offset` on; 0: not found. */
 static uint64_t find_text(int fd, const char *text, uint64_t offset, uint64_t bytes)
 {
 	const size_t length = strlen(text);
@@ -251,7 +251,7 @@ bool interp_elf_thread_local(const struct interp_elf *elf, enum interp_symbol sy
 	};
 	if (ret_variable->of_module != 0)
 		return true;
-	/* A program's own block ends at the thread pointer. */
+	/* A program's block of thread-local variables ends at the thread pointer. */
 	if (interp_elf_segment(elf, PT_INTERP)) {
 		const uint64_t align = MAX_OF(block->p_align, UINT64_C(1));
 
@@ -410,7 +410,7 @@ static bool may_export(const struct interp_elf *elf, const Elf64_Shdr *table, co
 	return word >> hash % 64 & word >> (hash >> header.shift % 32) % 64 & 1;
 }
 
-/* Returns whether the file may export a symbol without which it has no interpreter. */
+/* Returns whether the file may export one of the symbols that identify interpreters. */
 static bool may_have_interpreter(const struct interp_elf *elf, const Elf64_Shdr *table)
 {
 	for (size_t i = 0; i < ARRAY_SIZE(names); i++)

@@ -83,7 +83,7 @@ struct interp_elf {
 	int fd;
 	bool is_x86_64;
 	bool needs_musl; /* the file needs musl, or another C library of the same name; false if no
-			  * symbol was found */
+			  * symbol of an interpreter was found */
 	size_t n_segments, n_relocations;
 	Elf64_Phdr segments[INTERP_ELF_MAX_SEGMENTS];
 	Elf64_Shdr relocations[INTERP_ELF_MAX_RELOCATIONS]; /* sections of kind RELA */
@@ -110,8 +110,8 @@ uint64_t interp_elf_code_bias(const struct interp_elf *elf, uint64_t address);
 bool interp_elf_after_text(const struct interp_elf *elf, const char *text, void *to, size_t size);
 /* Returns a segment of this type, or NULL. */
 const Elf64_Phdr *interp_elf_segment(const struct interp_elf *elf, uint32_t type);
-/* Returns the address of a relocation of this type for the symbol or, if the symbol has no
- * relocation, of one without a symbol. Returns 0 if the file has neither. */
+/* Returns the address of a relocation of this type for the symbol or, if the symbol has none, of a
+ * relocation without a symbol. Returns 0 if the file has neither. */
 uint64_t interp_elf_relocation(const struct interp_elf *elf, enum interp_symbol symbol,
 			       uint32_t type);
 /* The location of a thread-local variable: an offset from the thread pointer, or from the start of

@@ -2,7 +2,8 @@
 /*
  * Interp-merge - where the frames of an interpreted program belong in the native stack
  *
- * Invariants: (1) runs keep their order: an inner run is never placed above an outer one
+ * Invariants: (1) runs keep their order: an inner run is never placed nearer to the root than an
+ *                 outer one
  *                 [test-cpython: merge]
  *             (2) a run without an activation is never shown as a complete run
  *                 [test-cruby: unsound]

@@ -17,8 +17,8 @@
 /* Frames [first, end) of the chain, innermost first. */
 struct interp_run {
 	uint16_t first, end;
-	/* index of the native frame that executes the run; interp_native.n: above all known
-	 * frames */
+	/* index of the native frame that executes the run; interp_native.n: above (nearer to the
+	 * root than) all known frames */
 	uint32_t native;
 };
 
@@ -37,7 +37,7 @@ bool interp_merge_by_address(const struct interp_chain *chain);
 /* Returns false if an activation's address is not known, or if the outermost frame of a chain that
  * was not cut belongs to no activation. */
 bool interp_merge_is_sound(const struct interp_chain *chain);
-/* Stores the runs of the chain, innermost first, at most INTERP_MAX_FRAMES. Returns false if one
+/* Stores the runs of the chain, innermost first, at most INTERP_MAX_FRAMES. Returns false if a run
  * cannot be placed. */
 bool interp_merge(const struct interp_chain *chain, const struct interp_native *native,
 		  struct interp_run *ret_runs, size_t *ret_n);

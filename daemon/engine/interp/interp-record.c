@@ -3,7 +3,7 @@
  * Interp-record - parses what the BPF program writes about interpreters
  *
  * Invariants: (1) nothing outside the record is read             [fuzz_interp_record]
- *             (2) texts are valid UTF-8 and end with a 0         [test-cpython: texts]
+ *             (2) texts are valid UTF-8 and end with a NUL       [test-cpython: texts]
  * Pure functions.
  */
 #include "daemon/engine/interp/interp-record.h"
@@ -82,7 +82,7 @@ static char *put_utf_8(const uint8_t *from, size_t size, char *to)
 	return to;
 }
 
-/* A byte becomes at most three bytes: a 0 becomes three. */
+/* A byte becomes at most three bytes: a NUL becomes REPLACEMENT, which has three. */
 bool interp_record_text(const uint8_t *from, size_t size, unsigned width, bool is_cut,
 			char *ret_text)
 {

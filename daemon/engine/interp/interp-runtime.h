@@ -38,7 +38,8 @@ struct interp_runtime {
 	enum interp_found found;
 };
 
-/* Fills in `family` and `minor` also if the version is not supported. Also returns `found`. */
+/* Fills in `family` and `minor` even if the version is not supported. Returns
+ * ret_runtime->found. */
 enum interp_found interp_runtime_find(int fd, struct interp_runtime *ret_runtime);
 /* Fills in the addresses in a process. `bias`: difference from the addresses in the file. */
 void interp_runtime_locate(const struct interp_runtime *runtime, uint64_t bias,

@@ -18,7 +18,7 @@
 #include "base/php-layouts.h"
 
 #define DAY_DIGITS 8u
-#define MODE_BYTES 5u                    /* ",NTS" and its end */
+#define MODE_BYTES 5u                    /* ",NTS" and its NUL */
 #define POINTER_CODE_MOST 24u            /* bytes of a function that only returns a number */
 #define POINTER_MOST INT64_C(0x40000000) /* bytes of thread-local variables */
 
@@ -67,7 +67,7 @@ static bool find_pointer(const struct interp_elf *elf, struct interp_runtime *ru
 }
 
 /* Returns whether the globals begin like those of the layout. Distributions add members at the end
- * in security updates, so that extensions built before still find the others. */
+ * in security updates, so that extensions that were built earlier still find the other members. */
 static bool has_layout(const Elf64_Sym *globals, const struct interp_php *layout, const char *mode)
 {
 	return globals->st_size == layout->globals_bytes ||

@@ -6,7 +6,7 @@
  * number of these words up to a position gives the position's entry. The set is Ruby's
  * succ_index_table (iseq.c). It has this number for each of the first 54 positions, then blocks of
  * 512 bits, each with the numbers of words before the block and before each 64 of its bits.
- * Invariants: (1) nothing after the table is read  [fuzz_interp_record]
+ * Invariants: (1) no byte beyond the end of the table is read  [fuzz_interp_record]
  *             (2) lines are those of RubyVM::InstructionSequence#to_a
  *                 [test-cruby: lines]
  * Pure functions.

@@ -20,7 +20,7 @@
 #define PATIENCE_STEPS 50 /* steps of 2 ms: if an exit ends the session, wait() follows soon */
 
 struct unknown_exit {
-	struct thread *leader; /* a reference */
+	struct thread *leader; /* referenced */
 	int pidfd;
 };
 

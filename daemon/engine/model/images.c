@@ -74,7 +74,7 @@ static gboolean same_key(gconstpointer a, gconstpointer b)
 	if (strcmp(((const struct image *)a)->path, ((const struct image *)b)->path) != 0 ||
 	    x->build_id_bytes != y->build_id_bytes)
 		return FALSE;
-	/* A container's library may have the path and build-id of the host's (from the same
+	/* A container's library may have the path and build-id of the host's library (from the same
 	 * package), but is another file. */
 	return memcmp(x->build_id, y->build_id, x->build_id_bytes) == 0 && x->dev == y->dev &&
 	       x->inode == y->inode && x->inode_generation == y->inode_generation;

@@ -42,7 +42,8 @@ struct image {
 	struct row row;
 	enum prof_image_kind kind;
 	char *path;
-	struct image_file mapped; /* as the kernel described it; constant; the key with `path` */
+	struct image_file
+		mapped; /* as the kernel described it; constant; the key is this and `path` */
 	struct image_file opened; /* `mapped`, updated with the broker's findings */
 	uint64_t size;
 	int64_t ctime_ns;

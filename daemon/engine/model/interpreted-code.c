@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /*
- * Interpreted-code - the functions of interpreted programs, as rows of image, symbol and line
+ * Interpreted-code - the functions of interpreted programs, as rows of the tables image, symbol and
+ * line
  *
  * Invariants: (1) each epoch has the symbols and lines of its places
  *                 [test-engine-samples: interpreted; test-engine-heap-stacks: code]

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /*
- * Interpreted-code - the functions of interpreted programs, as rows of image, symbol and line
+ * Interpreted-code - the functions of interpreted programs, as rows of the tables image, symbol and
+ * line
  *
  * A function's place is an offset in an image of kind interpreter, of which there is one for each
  * interpreter's file (interp/interp-functions.h). The function's name is written once per epoch, as

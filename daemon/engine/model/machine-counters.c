@@ -305,7 +305,7 @@ static void parse_keys(struct counter_reading *reading, const struct counter_spe
 				set(reading, spec, NULL, 0, number);
 }
 
-/* cpu user nice system idle iowait irq softirq steal …, then the same of each CPU */
+/* cpu user nice system idle iowait irq softirq steal …, then such a line for each CPU */
 static void parse_stat(struct counter_reading *reading, const char *text)
 {
 	double numbers[ARRAY_SIZE(modes)];

@@ -11,7 +11,7 @@ struct intern_pairs {
 		uint64_t a;
 		uint32_t b;
 		uint32_t hash;
-	} __attribute__((packed, aligned(4))) * pairs; /* pair of id i at i - 1 */
+	} __attribute__((packed, aligned(4))) * pairs; /* the pair with id i is at i - 1 */
 	uint32_t *slots;
 	uint32_t n, allocated, mask;
 	uint64_t seed;

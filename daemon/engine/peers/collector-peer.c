@@ -29,7 +29,7 @@
 #include <sys/socket.h>
 
 #define MAX_REQUESTS 256 /* per process; a correct process needs fewer */
-#define LOST_PER_NS 2    /* a process cannot lose records faster, so a higher count is false */
+#define LOST_PER_NS 2    /* records per ns; a higher loss is impossible, so the count is false */
 #define LOST_BURST 4096
 #define CHUNK_BYTES (256u << 10) /* enough for several drains; an empty queue keeps at most this */
 /* Chunk size of a long queue, with the header: a huge page. Smaller pages would be allocated one by

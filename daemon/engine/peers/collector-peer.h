@@ -123,8 +123,8 @@ struct peer_type {
 
 	/* Requests that producers stop. Optional. */
 	void (*stop)(struct peer_arena *arena);
-	/* Queues some of a ring's records; all of them if its process is dead. Returns their bytes.
-	 * *ret_fill: the bytes that the ring held. */
+	/* Queues some of a ring's records; all of them if its process is dead. Returns the number
+	 * of queued bytes. *ret_fill: the number of bytes that the ring held. */
 	size_t (*drain)(struct collectors *collectors, struct peer_arena *arena, uint32_t i,
 			enum ring_drain how, uint64_t *ret_fill);
 	/* Returns the number of unread bytes in a ring, as its positions show it. */
@@ -182,7 +182,7 @@ void peer_attach_arena(struct peer *peer, struct peer_arena *arena);
 struct peer_arena *peer_detach_arena(struct peer *peer, uint32_t i);
 /* Also drops the queued records of its rings. */
 void peer_arena_free(struct peer_arena *arena);
-/* Appends a record to the ring's queue. Returns the bytes that it takes there. */
+/* Appends a record to the ring's queue. Returns its size there, in bytes. */
 size_t peer_ring_put(struct peer_ring *ring, enum ring_type type, uint64_t time_ns,
 		     const void *fixed, uint32_t n_fixed, const void *text, uint32_t n_text);
 
@@ -203,8 +203,8 @@ bool peer_arena_needs_more(const struct peer_arena *arena);
  * Does nothing if all rings have memory. */
 void peer_arena_grow(struct peer_arena *arena, struct tick_clock *ticks);
 /* Copies records of the ring into its queue, up to `most` bytes or slightly more. Records of a late
- * peer are copied to `buffer` and only counted. Returns the queued bytes, without skipped pads.
- * Counts losses. */
+ * peer are copied to `buffer` and only counted. Returns the number of queued bytes, without skipped
+ * pads. Counts losses. */
 size_t peer_ring_drain(struct peer_ring *ring, enum ring_drain how, void *buffer, size_t n_bytes,
 		       uint64_t most);
 /* Returns the oldest record, or NULL. The record does not move when others are queued. */
@@ -222,9 +222,9 @@ static inline struct collector_producer *peer_ring_producer(const struct peer_ri
 	return ring->queue.spans[ring->queue.first].producer;
 }
 /* Called when the oldest record was skipped. Releases the producer and the chunk that the next
- * record does not use, and skips pads. Returns the bytes of these pads. */
+ * record does not use, and skips pads. Returns the number of bytes of these pads. */
 size_t peer_ring_advance(struct peer_ring *ring);
-/* Skips the oldest record. Returns the bytes that it took. */
+/* Skips the oldest record and the pads after it. Returns the number of skipped bytes. */
 static inline size_t peer_ring_skip(struct peer_ring *ring)
 {
 	struct peer_queue *queue = &ring->queue;
@@ -238,7 +238,7 @@ static inline size_t peer_ring_skip(struct peer_ring *ring)
 		bytes += peer_ring_advance(ring);
 	return bytes;
 }
-/* Stops reading the ring and drops its queued records. Returns their bytes. */
+/* Stops reading the ring and drops its queued records. Returns the number of dropped bytes. */
 size_t peer_ring_quarantine(struct peer_ring *ring, enum ring_fault fault);
 /* Reports the loss of threads that got no ring. */
 void peer_arena_count_lost(struct peer *peer, struct peer_arena *arena, uint64_t now_ns);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /*
- * Collector rows - turns records in a process's rings into rows of mark, log, counter,
+ * Collector rows - turns records in a process's rings into rows of the tables mark, log, counter,
  * counter_value and jit; passes allocations to the alloc decoder
  *
  * The ring's reader has checked that a record is whole; the contents are what the process claims.

@@ -12,7 +12,7 @@
 #define COLLECTOR_ALL_TEXT (UINT64_C(96) << 20) /* for all processes */
 #define COLLECTOR_HEAP_BYTES \
 	192u /* bytes charged for a string, stack, log or counter, besides its contents */
-#define COLLECTOR_MAX_IDS 65536u      /* ids of each kind for a producer */
+#define COLLECTOR_MAX_IDS 65536u      /* maximum per kind and producer */
 #define COLLECTOR_MAX_COUNTERS 4096u  /* maximum per process */
 #define COLLECTOR_MAX_IMAGES 1024u    /* maximum per process; announced images only */
 #define COLLECTOR_ALL_IMAGES 16384u   /* maximum for all processes; announced images only */

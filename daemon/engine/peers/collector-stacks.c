@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /*
- * Collector stacks - turns a producer's images and stacks into rows of image, frame and stack
+ * Collector stacks - turns a producer's images and stacks into rows of the tables image, frame and
+ * stack
  *
  * The frames of each stack are kept, so that every epoch that uses the stack can write it again. If
  * the side band has the same image at the same address of the process, that image is used.

@@ -38,7 +38,7 @@
 	(500 * MS) /* a thread that a busy machine preempts may get no CPU for this long */
 #define MODEST_NS (100 * MS) /* extra time at the end, for processes with few queued records */
 #define MAX_FAULTS 64        /* number of faults reported with a text */
-#define MANY_RINGS 256u      /* as many as five processes have */
+#define MANY_RINGS 256u      /* five processes usually have fewer */
 
 /* ---- Draining -------------------------------------------------------------------------------- */
 

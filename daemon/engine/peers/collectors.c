@@ -640,7 +640,8 @@ void collectors_finish(struct collectors *collectors, uint64_t until_ns)
 	POINTER_EACH(struct peer, peer, collectors->peers) {
 		if (peer->state != PEER_WAITING)
 			continue;
-		/* The process may already use a ring, due to another process's answer. */
+		/* The process may already use a ring, because it received another process's
+		 * answer. */
 		if (!peer->type->is_program && !peer->is_refused &&
 		    is_target(collectors, peer, &known)) {
 			peer->state = PEER_ACTIVE;

@@ -178,7 +178,7 @@ static void add_frame(struct peer_arena *arena, const uint8_t *frame, size_t n_b
 		lose(arena, PROF_LOSS_RING_REFUSED, lost);
 }
 
-/* Adds frames up to a fault. Returns their bytes. */
+/* Adds frames until the first fault. Returns the number of bytes of the added frames. */
 static size_t add_frames(struct peer_arena *arena, const uint8_t *buffer, size_t n, uint64_t now_ns)
 {
 	size_t at = 0, bytes;
@@ -402,7 +402,7 @@ static void release(struct peer *peer)
 		answer(peer, -1);
 }
 
-/* Counts as lost the frames of writers that requested no ring. */
+/* Counts a loss for each ring that has a frame, but whose writer requested no ring. */
 static void lose_unclaimed(struct peer *peer)
 {
 	uint64_t now_ns = clock_now();

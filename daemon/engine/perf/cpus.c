@@ -328,8 +328,8 @@ void cpu_stop_sleeps(struct cpu *cpu)
 	cpu->stopped = true;
 }
 
-/* Returns the event's lost records: the third value if its read format is ID | LOST. Returns 0 on
- * kernels before 6.0. */
+/* Returns the number of the event's lost records: the third value if its read format is ID | LOST.
+ * Returns 0 on kernels before 6.0. */
 static uint64_t read_lost(int fd)
 {
 	uint64_t values[3];

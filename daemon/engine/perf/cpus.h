@@ -37,23 +37,23 @@ struct cpu {
 	uint64_t sample_id, code_id;
 	/* struct task_event; they write into the rings of the events above. NULL: not per task. */
 	GPtrArray *events;
-	/* samples.control NULL: no sources, or not mapped yet. copied: stacks of waits; unused with
-	 * copy_pages 0 */
+	/* samples.control is NULL if there are no sources or the ring is not mapped yet. `copied`
+	 * has the stacks of waits, and is unused if copy_pages is 0. */
 	struct ring side_band, samples, copied;
 	uint32_t sample_pages, copy_pages;
 	struct switches switches;
-	uint64_t reported_lost[2]; /* losses reported so far: samples without copies, side band */
+	uint64_t reported_lost[2]; /* losses so far: [0] samples except copies; [1] side band */
 	uint64_t noticed_lost;     /* losses of the side band that cpu_has_lost() has seen */
 	uint64_t lost_code;        /* code objects in LOST records so far */
 	uint64_t counted_lost;     /* lost samples of the first source that sampled_ns includes */
-	uint64_t last_ns[2];       /* time of the last record: samples, side band */
+	uint64_t last_ns[2];       /* time of the last record: [0] samples, [1] side band */
 	uint64_t throttled_ns;     /* start of throttling; 0: not throttled */
 	uint64_t gone_ns;          /* start of being offline; 0: online */
 	uint64_t busy_ns;          /* busy time in /proc/stat when the comparison of ticks began */
 	uint64_t ran_ns;           /* run time of the targets when it began */
-	uint64_t sampled_ns;       /* time that the samples since then stand for */
+	uint64_t sampled_ns;       /* time that the samples since then represent */
 	uint64_t sampled_here_ns;  /* the part of sampled_ns that is in the capture */
-	uint64_t missed_ns;        /* missed ticks since then that were reported */
+	uint64_t missed_ns;        /* time of missed ticks since then, as reported */
 	uint64_t missed_since_ns;  /* start of the period for the next report */
 	uint64_t busy_now_ns;      /* busy time in /proc/stat at the last reading */
 	uint64_t busy_heard_ns;    /* busy_now_ns at the last reading after which a record came */

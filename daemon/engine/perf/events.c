@@ -289,7 +289,7 @@ static void on_task_exit(struct events *events, struct cpu *cpu, const struct re
 			      record->time_ns);
 }
 
-/* Returns the thread `tid`. This is probably the last one that entered the CPU, which needs no
+/* Returns the thread `tid`. Usually this is the thread that entered the CPU last, which needs no
  * look-up. */
 static struct thread *thread_on(const struct events *events, const struct cpu *cpu, int32_t tid)
 {

@@ -228,8 +228,8 @@ static enum prof_user_stop judge(struct chain *chain, const struct thread *threa
 	const struct process *process = thread->process;
 	size_t i;
 
-	/* Threads that the kernel adds to a process for its own work use the process's memory, but
-	 * have no user stack. */
+	/* Kernel threads that belong to a process (io_uring, vhost) use its memory, but have no
+	 * user stack. */
 	if (chain->n_user == 0 && (process->kernel || g_str_has_prefix(thread->comm, "iou-") ||
 				   g_str_has_prefix(thread->comm, "vhost-")))
 		return PROF_STOP_KERNEL_THREAD;
@@ -300,7 +300,7 @@ static void emit(const struct sample *sample, struct maps **maps, void *data)
 		samples->keep_wait(sample, maps, samples->wait_data);
 		return;
 	}
-	/* Tracepoints and probes do not read interpreters. */
+	/* Samples of tracepoints and probes have no interpreter frames. */
 	kind = ((const struct event_source *)sample->source)->message.kind;
 	if (samples->interpreted && kind != PROF_SOURCE_TRACEPOINT && kind != PROF_SOURCE_PROBE)
 		interpreter = interpreted_merge(samples->interpreted, sample);

@@ -5,7 +5,7 @@
  * A virtual CPU takes no timer interrupts while its host does not run it, and the kernel then
  * merges all due interrupts into one, so samples are lost without a record that counts them. Their
  * number follows from the difference between the busy time of a CPU, which is /proc/stat without
- * steal, and the time that its samples and lost samples stand for. /proc/stat has a coarse unit, so
+ * steal, and the time that its samples and lost samples represent. /proc/stat has a coarse unit, so
  * both times are summed from the beginning, and a difference is reported when it has grown by two
  * units: the error stays below that. A filtered session gets a share of the missed ticks, in
  * proportion to its share of the CPU's samples. Per-task events are compared with the run time of
@@ -100,7 +100,7 @@ static uint64_t missing_ns(const struct ticks *ticks, const struct cpu *cpu, uin
 {
 	uint64_t slack_ns = 2 * UINT64_C(1000000000) / (uint64_t)sysconf(_SC_CLK_TCK);
 	uint64_t explained_ns = cpu->busy_ns + cpu->sampled_ns + cpu->missed_ns;
-	/* The time that samples should stand for, with the same origin as cpu->busy_ns. */
+	/* The time that samples should represent, with the same origin as cpu->busy_ns. */
 	uint64_t due_ns = ticks->busy_ns[cpu->number];
 
 	if (ticks->by_task)

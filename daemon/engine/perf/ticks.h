@@ -4,7 +4,7 @@
 #include "daemon/engine/out/loss.h"
 #include "daemon/engine/perf/cpus.h"
 
-/* Compares the time that CPUs were busy with the time that samples stand for. */
+/* Compares the time that CPUs were busy with the time that samples represent. */
 struct ticks {
 	int stat_fd;
 	uint64_t period_ns; /* 0: no source counts time */

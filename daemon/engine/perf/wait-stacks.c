@@ -101,8 +101,8 @@ static uint32_t hash_native(const struct sample *sample)
 	return (uint32_t)(hash >> 32);
 }
 
-/* If the stack was read while the thread slept, it has no kernel frames: returns the string that
- * names its system call. Otherwise returns 0. */
+/* If the stack was read while the thread slept, returns the id of its system call's name, because
+ * such a stack has no kernel frames. Otherwise returns 0. */
 static uint32_t call_of(const struct wait_stacks *stacks, const struct wait_code *code)
 {
 	return code->source == PROF_STACK_LATE && !code->is_waker

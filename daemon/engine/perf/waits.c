@@ -52,8 +52,7 @@
 #define LEAVING_NS UINT64_C(200000)
 #define SAME_WAKER_NS UINT64_C(20000)
 /* Reading a stack takes the lock of the process's memory. If that took longer than SLOW_NS, and not
- * because the reader had no CPU, the next stacks of the process are not read for PAUSE times as
- * long. */
+ * because the reader was preempted, no stacks of the process are read for PAUSE times as long. */
 #define SLOW_NS UINT64_C(1000000)
 #define PAUSE 100
 
@@ -280,7 +279,7 @@ void waits_copy(struct waits *waits, struct thread *thread, const struct record 
 		if (wait->code.has_registers && wait->code.pc == pc &&
 		    (!registers || wait->code.sp == registers[regs->perf_sp]))
 			return;
-		/* Otherwise, the wait is of an earlier sleep, whose switch was lost. */
+		/* Otherwise, the wait belongs to an earlier sleep, whose switch was lost. */
 		wait = add_wait(waits, thread);
 	}
 	copy_stack(waits, &wait->code, record);
@@ -604,7 +603,7 @@ void waits_sleep(struct waits *waits, struct thread *thread, const struct record
 	const uint64_t *registers = record->sleep.registers;
 	struct wait *wait = next_wait(waits, thread);
 
-	/* A reported wait is of an earlier sleep, whose switch was lost. */
+	/* A reported wait belongs to an earlier sleep, whose switch was lost. */
 	if (wait->is_reported)
 		wait = add_wait(waits, thread);
 	wait->state = state_of(record->sleep.state);

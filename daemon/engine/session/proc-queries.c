@@ -5,7 +5,7 @@
  * A snapshot of /proc is newer than the records drained so far. If it were applied at once, records
  * in between would look outdated, and an exec among them would be lost. So a snapshot waits until
  * the rings are drained past the time at which it arrived.
- * Invariants: (1) a record older than an answer is handled before it
+ * Invariants: (1) a record older than an answer is handled before the answer
  *                 [test_targets: test_exec_chain]
  *             (2) an invalid answer, or one before the first request, ends the session
  *                 [test-engine-session: protocol]
@@ -21,15 +21,15 @@
 #include <sys/mman.h>
 #include <sys/stat.h>
 
-#define MAX_ANSWERS 1024 /* each one holds a descriptor */
+#define MAX_ANSWERS 1024 /* each answer holds a descriptor */
 #define RESCAN_NS UINT64_C(2000000000)
-/* Limit for an answer with stacks, because waits are not written before their stacks are known. The
- * broker waits 1 s for a process that does not answer (daemon/broker/files.c), and then reads the
- * others. */
+/* Time limit for an answer with stacks. There is one because waits are not written before their
+ * stacks are known. The broker waits 1 s for a process that does not answer
+ * (daemon/broker/files.c), and then reads the others. */
 #define STACKS_PATIENCE_NS UINT64_C(3000000000)
-#define MAX_QUERIES 64u /* requests for single processes at once */
+#define MAX_QUERIES 64u /* maximum number of requests for single processes at once */
 #define QUERIES_A_CHECK \
-	6u /* requests added by each check: 24 a second cost the broker below 0.5 % of a core */
+	6u /* requests that each check allows: 24 a second cost the broker below 0.5 % of a core */
 
 /* A snapshot from the broker that waits until the rings are drained past its arrival. */
 struct answer {

@@ -27,7 +27,7 @@
 #include <glib.h>
 #include <sys/socket.h>
 
-/* Missed ticks are not counted in a shorter time between two readings. */
+/* Missed ticks are not counted if the events were enabled for a shorter time. */
 #define TICKS_ACCURACY_NS UINT64_C(20000000)
 
 void sampling_read_ticks(struct sampling *sampling)

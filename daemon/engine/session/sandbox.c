@@ -133,7 +133,7 @@ static bool limit_resources(uint64_t max_bytes, GError **error)
 		return fail(error, "Limiting the size of files", errno);
 	if (getrlimit(RLIMIT_NOFILE, &files) != 0)
 		return fail(error, "Reading the limit of descriptors", errno);
-	/* Needed because the broker sends an event for each CPU and source. */
+	/* The broker sends a descriptor for each event, that is, for each CPU and source. */
 	files.rlim_cur = files.rlim_max;
 	if (setrlimit(RLIMIT_NOFILE, &files) != 0)
 		return fail(error, "Raising the limit of descriptors", errno);

@@ -24,18 +24,18 @@
 #include <sys/epoll.h>
 
 #define MS UINT64_C(1000000)
-#define ROUND_MAX_NS (100 * MS) /* ends a round, to read messages such as a Stop */
+#define ROUND_MAX_NS (100 * MS) /* a longer round is interrupted, to read messages such as STOP */
 #define EMIT_MAX_NS \
 	(2 * MS) /* limit for writing rows; then rings are drained: producers may wait for room */
 /* Deadlines, relative to end_ns: */
 #define DRAIN_NS (300 * MS)  /* end of reading samples from the rings */
 #define TABLES_NS (450 * MS) /* end of waiting for tables that samples need */
 #define WALK_NS (600 * MS)   /* end of walking samples with the available tables */
-/* Time for turning allocation records into rows, as long as this makes progress, which is reported
- * to the broker. */
+/* Maximum time for turning allocation records into rows. Progress is reported to the broker;
+ * without progress, the step ends earlier. */
 #define ALLOCATIONS_NS (20000 * MS)
 #define PIECE_NS (50 * MS)
-#define STACKS_NS (100 * MS)     /* between two requests of the stacks of waits */
+#define STACKS_NS (100 * MS)     /* between two requests for the stacks of waits */
 #define LATE_VALUE_NS (100 * MS) /* time limit for an answer with values of processes */
 #define MAX_STILL 10             /* consecutive pieces without progress end the step */
 
@@ -227,7 +227,8 @@ static void request_cpu(struct session *session, uint32_t number)
 }
 
 /* Closes the events of CPUs that went offline, and requests events for CPUs that came online.
- * Per-task events stay open when a CPU goes offline. A CPU that comes online later has none. */
+ * Per-task events stay open when a CPU goes offline. A CPU that comes online later has no per-task
+ * events. */
 static void check_online(struct session *session, uint64_t now_ns)
 {
 	uint8_t online[ENGINE_MAX_CPUS];
@@ -581,7 +582,7 @@ static uint64_t drain_waits(struct session *session, uint64_t limit_ns, uint64_t
 		return limit_ns;
 	pace_waits(session, now_ns);
 	waits_write(&session->waits, now_ns);
-	/* If stacks are copied, few need to be read. */
+	/* If stacks are copied, few need to be read, so they are requested less often. */
 	if (!session->behind && !session->sampling.paused &&
 	    (!session->cpus.copies || now_ns - session->queries.stacks_ns >= STACKS_NS))
 		proc_queries_stacks(&session->queries, now_ns,

@@ -38,7 +38,8 @@
 #define CHECK_NS UINT64_C(250000000)
 #define PROGRESS_NS UINT64_C(850000000) /* each report wakes the broker, the bus and the client */
 #define SIZE_RESERVE 65536              /* bytes for the end of a capture */
-/* Time for writing the queue, as long as this makes progress. The broker waits for a minute. */
+/* Maximum time for writing the queue; without progress, the wait ends earlier. The broker waits for
+ * a minute. */
 #define WRITE_NS (50 * SECOND_NS)
 #define ANSWER_WAIT_MS 20
 #define WRITER_WAIT_MS 50
@@ -208,7 +209,7 @@ void session_notify_progress(struct session *session)
 }
 
 #define IN(state) (1u << SESSION_##state)
-/* While the recording is completed. A wrong message is then ignored. */
+/* while the recording is being completed; invalid messages are then ignored */
 #define AT_END (1u << 31)
 
 static const struct {
@@ -319,7 +320,7 @@ static void read_counters(struct session *session, uint64_t now_ns)
 
 static void request_usage(struct session *session, uint64_t now_ns)
 {
-	/* Read both if both are due soon, so that the engine wakes up once. */
+	/* Also read the counters if they are due soon, so that the engine wakes up only once. */
 	if (next_counters(session, now_ns) <= now_ns + USAGE_SLACK_NS)
 		read_counters(session, now_ns);
 	proc_queries_usage(&session->queries, now_ns);
@@ -475,7 +476,7 @@ static int timeout_ms(struct session *session)
 
 /* ---- The end --------------------------------------------------------------------------------- */
 
-/* Adds rows that the writer could not write to the summary. The file's loss table already has
+/* Adds to the summary the rows that the writer could not write. The file's loss table already has
  * them. */
 static void add_writer_losses(struct session *session)
 {

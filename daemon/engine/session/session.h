@@ -36,10 +36,11 @@ enum session_job {
 struct session;
 
 /* Something that is recorded (session-sources.c). Rows are in time order: each source writes its
- * rows up to the time that those before it have reached. All functions but drain() may be NULL. */
+ * rows up to the time that the sources before it have reached. All functions but drain() may be
+ * NULL. */
 struct source {
 	const char *name;
-	/* Called at CONFIG. */
+	/* Called when the CONFIG message arrives. */
 	void (*open)(struct session *session);
 	/* Called when the first /proc snapshot has been applied. */
 	bool (*enable)(struct session *session, GError **error);
@@ -129,8 +130,8 @@ bool session_run(struct session *session);
 /* session.c */
 /* Ends the session because of session->failure. */
 void session_fail(struct session *session);
-/* Waits for answers of the broker and for tables, which the last steps need. Returns false if the
- * broker has closed the channel. */
+/* Waits briefly for answers from the broker and for unwind tables; the last steps of a session need
+ * both. Returns false if the broker has closed the channel. */
 bool session_receive_answers(struct session *session);
 /* Applies the snapshots that arrived until drained_ns. The first one starts sampling. */
 bool session_apply_answers(struct session *session, uint64_t drained_ns, GError **error);

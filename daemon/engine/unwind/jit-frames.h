@@ -12,8 +12,8 @@ struct jit_frames;
 struct jit_frames *jit_frames_new(int fd);
 void jit_frames_free(struct jit_frames *frames); /* NULL is allowed */
 
-/* Worker: reads what was appended to the file, and makes tables of at most max_bytes. Returns their
- * bytes. */
+/* Worker: reads what was appended to the file, and makes tables of at most max_bytes. Returns the
+ * number of bytes of the new tables. */
 uint64_t jit_frames_read(struct jit_frames *frames, uint64_t max_bytes);
 
 /* Drain thread, while the worker does not read: makes what was read visible to jit_frames_find().

@@ -40,7 +40,7 @@
 /* Limit for a file's sections; compiling them may use the same amount again. */
 #define MAX_FILE_BYTES (UINT64_C(256) << 20)
 #define MAX_FRAMES 1024u /* frames of a file whose sizes are read */
-#define MAX_OPEN 1024u   /* files that stay open for that */
+#define MAX_OPEN 1024u   /* files that stay open, so that frames can be read */
 #define MAX_TABLES_BYTES (UINT64_C(256) << 20)
 #define END_PATIENCE_MS 100
 #define REREAD_NS UINT64_C(50000000)
@@ -70,7 +70,8 @@ struct file {
 	struct unwind_file *table;     /* NULL: unusable, or not made yet */
 	struct jit_frames *jit;        /* tables of generated code, instead of `table` */
 	GArray *reading;               /* struct frame: frames to be read; NULL: none */
-	/* The next five belong to the drain thread. is_read: queued to be read again. */
+	/* The next five belong to the drain thread. is_read: the file is queued to be read
+	 * again. */
 	GArray *frames; /* struct frame: all that were requested; NULL: none */
 	guint n_read;   /* number of frames whose sizes were read; the first ones */
 	bool is_read;

@@ -36,7 +36,7 @@ void unwind_tables_limit(struct unwind_tables *tables, unsigned int parts);
 void unwind_tables_add(struct unwind_tables *tables, struct image *image, int fd);
 /* Assigns finished tables to their images. Returns whether there were any. */
 bool unwind_tables_receive(struct unwind_tables *tables);
-/* Finds the distance from sp to fp at an address of an image's file, as
+/* Finds the distance from sp to fp at an address of an image's file, like
  * unwind_file_frame_bytes(). */
 enum unwind_frame_state unwind_tables_frame_bytes(struct unwind_tables *tables,
 						  const struct image *image, uint64_t address,

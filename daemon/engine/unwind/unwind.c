@@ -70,7 +70,7 @@ struct unwind_lane {
 	uint64_t chain_fp;
 	bool maps_known, last_chance;
 	bool pending;          /* a table, the size of a frame, or the mappings were missing */
-	struct image *missing; /* file whose table or frame was missing; NULL: the mappings */
+	struct image *missing; /* file whose table or frame size was missing; NULL: mappings were */
 	struct walk_frame frames[UNWIND_MAX_WALKED];
 	uint64_t ips[UNWIND_MAX_WALKED], sps[UNWIND_MAX_WALKED];
 };
