@@ -66,7 +66,7 @@ static bool get_library_reason(const struct process *process, enum engine_exclud
 	return is_mapped;
 }
 
-/* Returns whether the process should have reported allocations. They are not expected of a forked
+/* Returns whether the process should have reported allocations. None are expected of a forked
  * process that an exec replaced, or that uses its parent's collector, which registers at the
  * child's first allocation. */
 static bool is_expected(const struct process *process)

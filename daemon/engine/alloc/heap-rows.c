@@ -701,9 +701,9 @@ static void complete_pending(struct pending_alloc *pending)
 	complete(pending);
 }
 
-/* Writes the row for the begin or end of the pause, for each process that lacks it. Must be called
- * when all rows up to switch_ns are written. Returns false if a listing of live blocks has begun
- * and must be continued first. */
+/* Writes the row for the beginning or end of the pause, for each process that lacks it. Must be
+ * called when all rows up to switch_ns are written. Returns false if a listing of live blocks has
+ * begun and must be continued first. */
 static bool continue_switch(struct all_heaps *all)
 {
 	GHashTableIter iter;

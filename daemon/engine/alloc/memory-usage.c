@@ -3,7 +3,7 @@
  * Memory usage - RSS and PSS of the processes whose allocations are recorded; the counters of
  * processes
  *
- * All are read ten times a second, PSS less often. RSS and PSS supplement the allocation records:
+ * These are read ten times a second, PSS less often. RSS and PSS supplement the allocation records:
  * a process may use memory that no allocator reports, and keep memory that it has freed. The
  * counters are what the kernel counts for each target: bytes read and written, faults, threads,
  * descriptors. The kernel's sums continue across an exec, so each program of a process begins with

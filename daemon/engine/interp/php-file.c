@@ -66,8 +66,9 @@ static bool find_pointer(const struct interp_elf *elf, struct interp_runtime *ru
 	return false;
 }
 
-/* Returns whether the globals begin like those of the layout. Distributions add members at the end
- * in security updates, so that extensions that were built earlier still find the other members. */
+/* Returns whether the size of the globals agrees with the layout. Only a build of mode ",NTS" may
+ * have larger ones: distributions add members at the end in security updates, so that extensions
+ * that were built earlier still find the other members. */
 static bool has_layout(const Elf64_Sym *globals, const struct interp_php *layout, const char *mode)
 {
 	return globals->st_size == layout->globals_bytes ||

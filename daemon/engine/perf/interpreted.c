@@ -288,7 +288,7 @@ enum prof_sample_interpreter interpreted_merge(struct interpreted *interpreted,
 	interpreted->n_runs = interpreted->n_shown = 0;
 	if (!process->interpreter)
 		return PROF_INTERPRETER_NONE;
-	/* during exec and exit */
+	/* the process is in exec or exit */
 	if (sample->user.stop == PROF_STOP_NO_MEMORY)
 		return PROF_INTERPRETER_IDLE;
 	/* The sample was taken before the interpreter was found. */

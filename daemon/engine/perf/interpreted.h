@@ -67,7 +67,7 @@ enum prof_user_method interpreted_method(const struct sample *sample,
 bool interpreted_replaces(const struct interpreted *interpreted, const struct sample *sample,
 			  size_t native);
 /* Appends the places of the runs that belong after this native frame (SIZE_MAX: before all), root
- * first. Call it for each frame, from the root on. Returns the number of places. */
+ * first. Call it for each frame, from the root on. Returns the new number of places. */
 size_t interpreted_add_places(struct interpreted *interpreted, size_t native,
 			      struct output_place *places, size_t n);
 /* Writes the names and lines of places whose frames are new. */

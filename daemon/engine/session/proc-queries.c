@@ -27,7 +27,7 @@
  * stacks are known. The broker waits 1 s for a process that does not answer
  * (daemon/broker/files.c), and then reads the others. */
 #define STACKS_PATIENCE_NS UINT64_C(3000000000)
-#define MAX_QUERIES 64u /* maximum number of requests for single processes at once */
+#define MAX_QUERIES 64u /* maximum number of requests for single processes between two checks */
 #define QUERIES_A_CHECK \
 	6u /* requests that each check allows: 24 a second cost the broker below 0.5 % of a core */
 

@@ -96,7 +96,7 @@ struct session {
 	uint64_t ran_ns[SESSION_JOBS]; /* last run of each job */
 	bool is_round_due;             /* a ring cannot wait for the next round */
 	uint64_t found_ns,
-		found_rows; /* last time with rows, messages or pending work; the row count then */
+		found_rows; /* last time with rows, messages or pending work; number of rows then */
 	struct message_progress notified;
 
 	bool behind; /* the last round ran out of time */

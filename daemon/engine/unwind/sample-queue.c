@@ -10,7 +10,7 @@
  * Invariants: (1) samples leave in order of arrival  [test-engine-unwind: queue_order]
  *             (2) a sample leaves at the latest in the first run after SAMPLE_QUEUE_WAIT_NS
  *                 [test-engine-unwind: queue_late]
- *             (3) a sample waits only if the queue does not exceed MAX_BYTES with its stack
+ *             (3) a sample waits only if the queue, with the sample's stack, has at most MAX_BYTES
  *                 [test-engine-unwind: queue_room]
  * Runs on the drain thread only.
  */
