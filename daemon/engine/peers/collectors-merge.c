@@ -142,7 +142,8 @@ static void wake_producers(struct collectors *collectors, uint64_t now_ns)
 	}
 }
 
-/* Wakes producers between drains, because draining many rings may take longer than they wait. */
+/* Wakes producers while rings are drained, because draining many rings may take longer than
+ * producers wait. */
 static void wake_in_time(struct collectors *collectors)
 {
 	uint64_t now_ns = clock_now();

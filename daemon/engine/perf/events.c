@@ -401,7 +401,8 @@ static void on_throttle(struct events *events, struct cpu *cpu, const struct rec
 		cpu->throttled_ns = record->time_ns;
 }
 
-/* Counts the samples lost by throttling: their number is known if the period is a time. */
+/* Counts the samples lost by throttling. Their number is known if the period is a time; otherwise
+ * counts one. */
 static void on_unthrottle(struct events *events, struct cpu *cpu, const struct record *record)
 {
 	int position = find_source(events, cpu, record);

@@ -201,7 +201,7 @@ static const struct filter_rule allowed_with[] = {
 	{ SCMP_SYS(fcntl), SCMP_A1_64(SCMP_CMP_EQ, F_GETFD, 0) },
 	{ SCMP_SYS(fcntl), SCMP_A1_64(SCMP_CMP_EQ, F_DUPFD_CLOEXEC, 0) },
 	{ SCMP_SYS(prctl), SCMP_A0_64(SCMP_CMP_EQ, PR_SET_NAME, 0) },
-	/* fstat() of libc; it can query a path, but not open it */
+	/* fstat() of libc; the call can query a path, but not open the file */
 	{ SCMP_SYS(newfstatat), SCMP_A3_64(SCMP_CMP_EQ, AT_EMPTY_PATH, 0) },
 	/* send() of libc is sendto() without an address */
 	{ SCMP_SYS(sendto), SCMP_A4_64(SCMP_CMP_EQ, 0, 0) },
