@@ -46,8 +46,8 @@ def ninja_inputs(build):
 
 @functools.cache
 def source_of(build, name):
-    """Returns a set of the source tree's file that ninja calls `name`; the set is empty for an
-    output of the build."""
+    """Returns a set with the file of the source tree that ninja calls `name`, or an empty set if
+    the name is that of an output of the build."""
     path = os.path.normpath(os.path.join(build, name))
     is_source = path.startswith(f"{ROOT}/") and not path.startswith(f"{build}/")
     return {path.removeprefix(f"{ROOT}/")} if is_source else set()

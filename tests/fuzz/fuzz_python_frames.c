@@ -16,14 +16,14 @@
 #include <stdlib.h>
 #include <sys/mman.h>
 
-#define MEMORY 0x20000000u /* the corpus has addresses in it */
+#define MEMORY 0x20000000u /* fixed, because inputs contain addresses in it */
 #define MEMORY_BYTES 0x8000u
 #define HEAD_BYTES 16u
 #define LOWEST_OTHER 0x7fff0000u /* lowest address of other memory, which is a sanitizer's */
 #define ERROR 77
 #define MAX_ROOM 0x4000u
 
-#define HAS_KEY 0x01   /* the runtime has this key, instead of the one of the thread's state */
+#define HAS_KEY 0x01   /* the runtime has the input's key, not that of the thread's state */
 #define HAS_OTHER 0x02 /* another thread holds the lock, or this one for another interpreter */
 #define WITHOUT_CALLS 0x04
 

@@ -28,7 +28,7 @@ struct fixture {
 	struct collector_process process, other_process;
 	/* `producer` and `second` are threads of the same process */
 	struct collector_producer *producer, *second, *stranger;
-	unsigned int n_pieces; /* calls that returned before their work was complete */
+	unsigned int n_pieces; /* number of calls that returned before their work was complete */
 };
 
 static inline void fixture_init(struct fixture *fixture)

@@ -266,7 +266,7 @@ static void test_epochs(void)
 	pair_done(&pair);
 }
 
-/* If the ring has no room for a node, call_tree_get() returns none, and a later call sends the
+/* If the ring has no room for a node, call_tree_get() returns 0, and a later call sends the
  * node. */
 static void test_full(void)
 {

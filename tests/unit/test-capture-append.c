@@ -272,8 +272,8 @@ static int write_haystack(int fd, const uint8_t *haystack)
 	return r;
 }
 
-/* Checks that readers find no chunk in the contents of the only data chunk. Its header is damaged,
- * so that they search there. */
+/* Damages the header of the only data chunk, so that readers search its payload for chunks, and
+ * checks that they find none. */
 static void expect_no_chunk(int fd, const uint8_t *forged, bool *found_aligned)
 {
 	struct prof_reader *reader = NULL;

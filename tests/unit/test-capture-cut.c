@@ -34,8 +34,8 @@
 struct bytes {
 	uint8_t data[FILE_BYTES];
 	size_t size;
-	size_t last_segment; /* start of the last segment; cuts before it are tried in captures with
-			      * fewer segments */
+	size_t last_segment; /* offset of the last segment; cuts before it are tried in captures
+			      * with fewer segments */
 };
 
 #define CUT_STEP test_stride(PROF_SANITIZED ? 83 : 11)

@@ -598,7 +598,7 @@ static void segments(void)
 	CHECK_INT(outcome.rows, 2);
 }
 
-/* Lists the maximum number of gaps. The file has many holes outside of them. */
+/* Lists the maximum number of gaps. The file has many other holes. */
 static void gaps(void)
 {
 	CLEANUP(forge_done) struct forge forge;
@@ -735,7 +735,8 @@ static const struct prof_table_def later_table = {
 	.flags = PROF_TABLE_DICTIONARY | 0x80,
 };
 
-/* Writes three rows. Version 1 defines only columns 0 and 6 of them. Column 99 is in no schema. */
+/* Writes three rows. Of their columns, version 1 defines only 0 and 6; column 99 is in no
+ * schema. */
 static void forge_later(struct forge *forge)
 {
 	CLEANUP(buffer_done) struct buffer section = { 0 }, future = { 0 }, payload = { 0 };

@@ -204,7 +204,7 @@ static void test_append(void)
 		}
 }
 
-/* A loss row has the exact number of garbage bytes at the end. */
+/* After garbage at the end of a capture, a loss row has the exact number of garbage bytes. */
 static void test_append_after_garbage(void)
 {
 	int fd = new_file();

@@ -170,7 +170,8 @@ static void test_kernel(void)
 	      "└─ sys_write+1=22/22");
 }
 
-/* The frames through which every system call passes say less than those below them. */
+/* Entry frames, through which every system call passes, name a line only if no other frame is below
+ * them. */
 static void test_kernel_entry(void)
 {
 	GArray *nodes = begin();

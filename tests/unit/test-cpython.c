@@ -347,7 +347,7 @@ static void test_merge(void)
 	CHECK_INT(n, 2);
 	CHECK(runs[0].first == 0 && runs[0].end == 2 && runs[0].native == 2);
 	CHECK(runs[1].first == 2 && runs[1].end == 3 && runs[1].native == 4);
-	/* the chain has functions of the outer activation; then, it has none */
+	/* a chain with functions of the outer activation, one without them, and an empty one */
 	native.eval = 0x100;
 	native.eval_end = 0x200;
 	CHECK(!interp_merge_lacks_callers(&chain, &native, runs, n));

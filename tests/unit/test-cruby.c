@@ -199,7 +199,7 @@ static void test_names(void)
 			"require (require.rb)");
 	check_ruby_name("made", "", "(eval)", "made (eval)");
 	check_ruby_name("", "", "", "? ()");
-	/* with its class */
+	/* names with a class or module */
 	check_ruby_name("sell", "Shop::Till", "/srv/shop.rb", "Shop::Till#sell");
 	check_ruby_name("sell", ".Shop", "/srv/shop.rb", "Shop.sell");
 	check_ruby_name("rescue in block in sell", "Shop", "/srv/shop.rb",
@@ -212,7 +212,7 @@ static void test_names(void)
 	check_ruby_name("", "Shop", "shop.rb", "? (shop.rb)");
 }
 
-/* Code that is made from a template may begin before line 1. It is shown. */
+/* Code made from a template may begin before line 1. Its function is shown, not hidden. */
 static void test_lines_before_the_first(void)
 {
 	struct interp_functions *functions = interp_functions_new(1u << 20, 5);
@@ -259,7 +259,7 @@ static void test_merge(void)
 	chain.frames[0].at = 0x7000;
 	REQUIRE(interp_merge(&chain, &native, runs, &n));
 	CHECK(n == 2 && runs[0].native == 0 && runs[1].native == 3);
-	/* an activation is not known */
+	/* the innermost frame's activation is unknown */
 	chain.frames[0].at = 0;
 	CHECK(!interp_merge(&chain, &native, runs, &n));
 }

@@ -518,8 +518,8 @@ static bool add_piece(struct flood *flood, struct peer_ring *ring)
 	return true;
 }
 
-/* Between the pieces of a checkpoint, blocks are freed and allocated, some of which it lists
- * already and others not yet. The checkpoint lists the blocks of its time, and nothing is lost. */
+/* Between the pieces of a checkpoint, blocks are freed and allocated: some that are already listed,
+ * and others that are not. The checkpoint lists the blocks of its time, and nothing is lost. */
 static void test_between_pieces(void)
 {
 	struct flood flood;
@@ -538,7 +538,7 @@ static void test_between_pieces(void)
 			n_pairs++;
 			write_free(flood.ring, n_pairs * 16);
 			write_free(flood.ring, (N_FIRST - n_pairs) * 16);
-			/* The first address is in use again. */
+			/* The first of these addresses is allocated again. */
 			write_alloc(flood.ring, n_pairs * 16, ++flood.n_blocks, 0);
 		}
 		collectors_drain(&fixture->collectors, now());

@@ -146,7 +146,7 @@ static void test_rows(void)
 	fixture_done(&fixture);
 }
 
-/* Kinds and flags that are not defined. */
+/* Invalid kinds, flags, alignments and ids. */
 static void test_lies(void)
 {
 	const struct ring_alloc allocs[] = { { .kind = RING_ALLOC_N_KINDS },

@@ -113,8 +113,8 @@ static void test_order(void)
 	world_done(&world);
 }
 
-/* Queries ten times per second. Pss is read for at most a fiftieth of the time; in between, only
- * RSS is read. */
+/* Queries ten times per second. Reading Pss takes at most 2 % of the time; otherwise, only RSS is
+ * read. */
 static void test_pace(void)
 {
 	struct bytes bytes = { .length = 0 };

@@ -210,7 +210,7 @@ static void test_mmap(void)
 
 	bytes.length = 0;
 	put_mmap2(&bytes, PERF_RECORD_MISC_MMAP_BUILD_ID, 0x2000, 21, "/bin/program");
-	REQUIRE(parse(&bytes, &record)); /* another profiler's event flag: see on_mmap() */
+	REQUIRE(parse(&bytes, &record)); /* the flag can be another profiler's: see on_mmap() */
 	CHECK_INT(record.mmap.build_id_bytes, 0);
 	CHECK_INT(record.mmap.dev_major, 21);
 	bytes.length = 0;

@@ -357,8 +357,8 @@ static void check_finalize(uint64_t start, size_t in_turn)
 	ring_done(&memory.ring);
 }
 
-/* Records that are kept stay in the ring, up to an eighth of its size. Unaligned records are copied
- * to a buffer, of which there is one. */
+/* Records that are kept stay in the ring, up to an eighth of its size. An unaligned record is
+ * copied to the only buffer, so just one can be kept. */
 static void test_finalize(void)
 {
 	check_finalize(0, RING_BYTES / 8 / 32);

@@ -190,7 +190,8 @@ static void test_counts(void)
 		deep[i] = 0x400000 + i;
 	stage_init(&stage);
 	add(&stage, PERF_RECORD_MISC_USER, deep, 128);
-	/* without the user marker, there is no user memory; with it, the stack is unknown */
+	/* a chain without the user marker: the thread has no user memory; with the marker: the user
+	 * stack is unknown */
 	add(&stage, PERF_RECORD_MISC_KERNEL, kernel_only, 2);
 	add(&stage, PERF_RECORD_MISC_KERNEL, no_user, 3);
 	strcpy(stage.thread->comm, "iou-wrk-1");
@@ -463,8 +464,8 @@ static void test_generated(void)
 	program_done(&program);
 }
 
-/* If a sample is from before the interpreter was found, its thread is idle if the whole stack has
- * no activation of the interpreter. */
+/* In a sample from before the interpreter was found, the thread is idle if the stack is complete
+ * and has no activation of the interpreter. */
 static void test_before(void)
 {
 	static const uint64_t below[] = { 0x400110 | UNWIND_EXACT, 0x400100 },
@@ -539,7 +540,7 @@ static void test_refused(void)
 	CHECK_INT(interpreted_merge(interpreted, &program.sample), PROF_INTERPRETER_MISSING);
 	program.python.family = INTERP_RUBY;
 	CHECK_INT(interpreted_merge(interpreted, &program.sample), PROF_INTERPRETER_COMPLETE);
-	/* an activation whose place is not known */
+	/* the frame's activation is unknown */
 	program.list.frames[0].at = 0;
 	CHECK_INT(interpreted_merge(interpreted, &program.sample), PROF_INTERPRETER_TORN);
 	program.list.flags |= INTERP_DEEPER;
@@ -591,8 +592,8 @@ static void test_two_interpreters(void)
 	interpreted_look_again(interpreted);
 	interpreted_look(interpreted, process);
 	CHECK(process->interpreter == python);
-	/* of two libraries, the one at the higher address is read: it is taken as the one that was
-	 * mapped first */
+	/* of two libraries, the one at the higher address is read, because it was probably mapped
+	 * first */
 	process->interpreter = process->program = NULL;
 	interpreted_look_again(interpreted);
 	interpreted_look(interpreted, process);
@@ -713,7 +714,7 @@ static void test_symbols(void)
 	parts_done(&parts);
 }
 
-/* A file has names of the kernel before the recording's end, a live view has them at once. */
+/* A file gets names of the kernel before the recording's end; a live view gets them at once. */
 static void test_symbols_of_a_killed_recording(void)
 {
 	const uint64_t second = UINT64_C(1000000000), start = 100 * second;

@@ -540,7 +540,7 @@ static void test_switches_by_task(void)
 		switches_apply(&switches, &parts.tasks, &event);
 	}
 	CHECK_INT(switches_ran_ns(&switches, 9000), 200);
-	/* the switch in was lost, and so was the time since then */
+	/* the switch in was lost, so the time that this switch out ends is not counted */
 	event.time_ns = 5000;
 	switches_apply(&switches, &parts.tasks, &event);
 	CHECK_INT(switches_ran_ns(&switches, 9000), 200);

@@ -111,7 +111,7 @@ static void test_rows(void)
 	stage_init(&stage);
 	copy(&stage, 0, 0x400010);
 	rest(&stage, 0, 0x400010, 0x7000, 5000, 5600);
-	/* preempted after all */
+	/* a stack was copied, but the thread was preempted and did not sleep */
 	copy(&stage, 0, 0x400010);
 	waits_drop(&stage.waits, stage.threads[0]);
 	waits_end(&stage.waits, stage.threads[0], 6000);
@@ -262,7 +262,8 @@ static void test_held(void)
 	stage_done(&stage);
 }
 
-/* A row that waits for an earlier row has the stack that was the latest when its thread slept. */
+/* A row that waits for an earlier row gets the stack that was its thread's latest when the thread
+ * slept. */
 static void test_behind(void)
 {
 	const enum prof_stack_source sources[] = { PROF_STACK_COPIED, PROF_STACK_NONE,
@@ -509,8 +510,8 @@ static void test_unverified(void)
 	unwind_tables_free(tables);
 }
 
-/* After a slow reading, no stacks of the process are read for a while, unless it was slow because
- * the reader had no CPU. */
+/* After a stack was read slowly, no stacks of its process are read for a while, unless the reader
+ * was slow because it was preempted. */
 static void check_pause(bool is_preempted)
 {
 	struct unwind_tables *tables = unwind_tables_new(NULL);

@@ -632,7 +632,8 @@ static void test_own_only(void)
 		request.request.pid = foreign[i];
 		CHECK_INT(open_as(&config, request, path, &answer, &fd), EACCES);
 	}
-	/* Stacks of several processes come in one request: only the user's remain. */
+	/* One request names several processes for stacks; only stacks of the user's processes
+	 * remain. */
 	stacks.n_usage_pids = 4;
 	stacks.usage = FILES_USAGE_STACKS;
 	stacks.usage_pids[0] = foreign[3];

@@ -20,8 +20,8 @@
 #include <unistd.h>
 
 #define N_MARKS 98u
-/* The marks between these two exercise no new code, so the test does not check them. The first ring
- * gets full before these marks, the second one after them. */
+/* Marks with numbers between these two exercise no new code, so the test does not check them. The
+ * first ring gets full before these marks, the second one after them. */
 #define QUIET_FROM 20u
 #define QUIET_TO 86u
 #define N_RINGS 2u

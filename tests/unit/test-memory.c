@@ -585,8 +585,8 @@ static void test_reallocs(void)
 	build_done(&build);
 }
 
-/* 10 bytes in a mapping of 400 are unmapped. Later, the missing free of a block is not treated as a
- * realloc. */
+/* 10 bytes in a mapping of 400 are unmapped. Then malloc() returns the address of a block whose
+ * free is missing, which must not count as a realloc. */
 static void write_rests(struct build *build)
 {
 	begin(build);

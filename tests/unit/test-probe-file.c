@@ -29,7 +29,8 @@ __attribute__((noinline, used)) static int test_own_function(int a)
 	return a + 1;
 }
 
-/* This function has two names; one is that of a function that keeps its caller's address. */
+/* This function has two names. One of them, __vfork, is that of a function that keeps its caller's
+ * address. */
 __attribute__((noinline, used)) static int keeper(int a) __asm__("__vfork");
 static int keeper(int a)
 {

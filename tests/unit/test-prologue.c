@@ -39,7 +39,7 @@ static void check(const struct prologue *prologues, size_t n)
 static void test_frames(void)
 {
 	static const struct prologue prologues[] = {
-		/* no frame but fp */
+		/* sp stays at fp */
 		{ 0, CODE(BRANCH) },
 		/* sub rsp,0x20; mov [rbp-8],edi */
 		{ 0x20, CODE(0x48, 0x83, 0xec, 0x20, 0x89, 0x7d, 0xf8, BRANCH) },

@@ -81,8 +81,9 @@ static void make_list(void)
 		codes[i].words[0] = 1; /* references */
 		set(&codes[i], layout->code_lines, address_of(&lines));
 		set(&codes[i], layout->code_first_line, 10 + i);
-		names[i].words[2] = 4; /* characters of one byte, ASCII, compact */
+		names[i].words[2] = 4; /* length */
 		names[i].words[3] = 1000 + i;
+		/* one byte per character, compact, ASCII */
 		names[i].words[4] = 1 << 2 | 1 << 5 | 1 << 6;
 		memcpy((uint8_t *)&names[i] + layout->text_ascii, "name", 4);
 	}

@@ -282,7 +282,8 @@ static const struct origin_case {
 	{ "/srv/shop/_fast.cpython-311.so", NULL, CODE_ORIGIN_OWN },
 	{ "/usr/bin/node_exporter", NULL, CODE_ORIGIN_OWN },
 	{ "/usr/bin/shop", NULL, CODE_ORIGIN_OWN },
-	/* libraries of the system, and a program that is not part of it */
+	/* libraries of the system; a library in /usr/local; and a program outside of the system,
+	 * with its library */
 	{ "/usr/lib/x86_64-linux-gnu/libcrypto.so.3", NULL, CODE_ORIGIN_LIBRARY },
 	{ "/lib64/libz.so.1.3", NULL, CODE_ORIGIN_LIBRARY },
 	{ "/usr/local/lib/libown.so", NULL, CODE_ORIGIN_OWN },

@@ -155,7 +155,7 @@ static void test_map(void)
 	pair_done(&pair);
 }
 
-/* Returns the flags in /proc/self/smaps of the mapping at `start`. */
+/* Stores the flags that /proc/self/smaps shows for the mapping at `start`. */
 static void read_flags(const void *start, char *ret_flags, size_t size)
 {
 	FILE *file = fopen("/proc/self/smaps", "r");
@@ -316,7 +316,8 @@ static void *claim_many(void *data)
 	return NULL;
 }
 
-/* Threads use two rings, one after another and simultaneously. One consumer recycles the rings. */
+/* Two threads repeatedly claim and release the two rings of an arena, while one consumer drains and
+ * recycles them. */
 static void test_claims(void)
 {
 	uint64_t written[2] = { 0 }, read = 0;

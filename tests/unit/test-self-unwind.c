@@ -245,7 +245,8 @@ static const uint32_t generated[] = { 0xa9bf7bfd, 0x910003fd, 0xd63f0000, 0xa8c1
 static const uint8_t generated[] = { 0 };
 #endif
 
-/* Through code with a frame pointer but no CFI, the walk reaches the caller. libgcc stops there. */
+/* The walk passes through code that has a frame pointer but no CFI, and reaches the caller. libgcc
+ * stops at such code. */
 static void test_generated(void)
 {
 	const size_t size = (size_t)sysconf(_SC_PAGESIZE);
@@ -979,8 +980,8 @@ static int see_call(void)
 	return 0;
 }
 
-/* Loads a module, calls its function, and unloads it. Returns the function's address; 0: it was not
- * loaded. */
+/* Loads a module, calls its function, and unloads it. Returns the function's address, or 0 if the
+ * module could not be loaded. */
 static uint64_t call_module(const char *path)
 {
 	void *module = dlopen(path, RTLD_NOW);
