@@ -399,8 +399,8 @@ static void flips(void)
 			before.time_sum += UINT64_C(3) << 10;
 			before.segments++;
 			ok = same(&seen, &before);
-			/* A chunk with a bad header becomes a gap; one with a wrong checksum
-			 * remains. */
+			/* A chunk with a bad header becomes a gap; a chunk with a wrong checksum
+			 * remains damaged. */
 			ok = CHECK_INT(found.holes, 0) && ok;
 			ok = CHECK_INT(found.chunks, header ? 0 : 1) && ok;
 			ok = CHECK(header || found.offset == last) && ok;

@@ -347,8 +347,8 @@ static void test_hostile_ids(void)
 	close(fd);
 }
 
-/* In a file of less than 100 kB, a dictionary of five million rows is refused, because it is above
- * the limit. */
+/* A file of less than 100 kB has a dictionary of five million rows, which is refused because it
+ * exceeds the limit. */
 static void test_dictionary_bomb(void)
 {
 	static const struct prof_column_def columns[] = {

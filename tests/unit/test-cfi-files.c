@@ -12,7 +12,7 @@
 #include <glob.h>
 #include <sys/stat.h>
 
-/* At most one row in `one_in` may be one that our rules cannot express. */
+/* Checks that no row differs, and that our rules can express all but one in `one_in` rows. */
 static void check_count(const struct rows_count *count, size_t one_in)
 {
 	rows_print(count);

@@ -260,7 +260,7 @@ static void test_crowd(void)
 		refused += answer_on(fds[i]) == CONTROL_LIMIT;
 		close(fds[i]);
 	}
-	/* one user has at most 32 connections at a time, no matter how slow */
+	/* one user has at most 32 pending connections at a time; some may time out meanwhile */
 	CHECK(refused >= 1 && refused <= 8);
 	CHECK_INT(seen.n_refused, refused);
 	CHECK_INT(seen.peer.pid, getpid());

@@ -504,7 +504,7 @@ static void test_share(void)
 	REQUIRE(greedy = begin_greedy(&fixture, rings, ARRAY_SIZE(rings)));
 	do {
 		before = fixture.collectors.queued_bytes;
-		/* use the largest ring */
+		/* fill the largest ring */
 		while (write_mark(rings[ARRAY_SIZE(rings) - 1], 0, 1))
 			;
 		collectors_drain(&fixture.collectors, now());

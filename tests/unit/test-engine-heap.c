@@ -302,7 +302,7 @@ static void test_ties(void)
 		add_malloc(fixture.producer, &fixture, 20, 0x1000, 3);
 		if (!turn)
 			add_free(fixture.second, &fixture, 20, 0x1000);
-		/* the same for both blocks of a realloc */
+		/* as before, for both blocks of a realloc */
 		if (turn)
 			add_realloc(fixture.producer, &fixture, 30,
 				    (struct ring_realloc){ .prior = 0x1000,

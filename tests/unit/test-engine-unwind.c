@@ -688,7 +688,8 @@ static void test_waits(void)
 	self_done(&self);
 }
 
-/* Two callers with the same frames at the same height. The asm prevents merging and tail calls. */
+/* Two callers, at the same stack depth, whose callees have the same frames. The asm prevents
+ * merging and tail calls. */
 #define CALLER(NAME)                                                                      \
 	__attribute__((noinline)) static void NAME(struct snapshot_of_self *ret_snapshot) \
 	{                                                                                 \

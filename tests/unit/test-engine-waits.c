@@ -588,8 +588,8 @@ static void test_page_fault(void)
 	unwind_tables_free(tables);
 }
 
-/* A stack that was read has no kernel frames, so waits that share the stack have the name of its
- * system call. */
+/* A stack that was read has no kernel frames, so waits that share the stack also get the name of
+ * its system call. */
 static void test_shared_call(void)
 {
 	struct unwind_tables *tables = unwind_tables_new(NULL);

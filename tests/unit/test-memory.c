@@ -862,8 +862,8 @@ static void test_marks(void)
 	CHECK_NUMBER(memory.all.leaked_bytes, 555);
 	CHECK_SUM(line_of(&memory, "c")->self, 555, 1);
 	memory_done(&memory);
-	/* The mark allows a peak of up to 6000 bytes in the first part, but its rows reach less;
-	 * the second part reaches 5100. */
+	/* The mark allows a peak of up to 6000 bytes in the first part, but the rows of that part
+	 * reach less; the second part reaches 5100. */
 	REQUIRE(ask_view(&memory, MEMORY_PEAK, &build));
 	CHECK_NUMBER(memory.all.peak_bytes, 5100);
 	CHECK_INT(memory.all.peak_ns, 110);

@@ -274,7 +274,7 @@ static void test_shared_budget(void)
 	CHECK(!ring_budget_begin(&budget, t + 1401 * ms));
 	ring_budget_end(&budget, t + 1500 * ms);
 	CHECK_INT(full_waits(pair.ring), 0);
-	/* this thread read the clock before the thread that began the window */
+	/* this thread read the clock before the thread that began the window did */
 	CHECK(!ring_budget_begin(&budget, t - 1));
 	/* the next window */
 	CHECK(ring_budget_begin(&budget, t + RING_WAIT_WINDOW_NS));
