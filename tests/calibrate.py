@@ -5,8 +5,8 @@ machine compares.
 
 The work resembles that of the suite: computing, starting processes, and writing to new pages, in
 one process for each CPU. NORMAL_S is the median time on the machine that CI runs on. The speed
-of a virtual machine changes by the hour, by a factor of up to two; durations have a meaning only
-beside this number.
+of a virtual machine changes by the hour, by a factor of up to two, so durations can be compared
+only together with this number.
 """
 import os
 import subprocess

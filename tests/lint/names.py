@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: BSD-2-Clause-Patent
 """A name has one meaning in the tree: no two structs have the same tag, no two non-static functions
 have the same name, and at most two .c files include a private header. No code outside arch/cpu/
-depends on the CPU by #if. KNOWN lists the remaining exceptions; it only shrinks."""
+depends on the CPU by #if. KNOWN lists the remaining exceptions, and may only shrink."""
 import re
 import sys
 from collections import defaultdict

@@ -22,11 +22,11 @@ static void test_checkpoint(void)
 	/* rows of this time exist already, so the checkpoint is written later */
 	add_free(fixture.producer, &fixture, 28, 0);
 	add_free(fixture.producer, &fixture, 40, 10 * 16);
-	/* an epoch with too few events */
 	add_malloc(fixture.producer, &fixture, 90, 32, 1);
 	add_malloc(fixture.producer, &fixture, 91, 48, 1);
 	add_malloc(fixture.producer, &fixture, 92, 64, 1);
 	output_end_epoch(&fixture.parts.output);
+	/* too few events in this epoch for a checkpoint before the first event of the next one */
 	add_free(fixture.producer, &fixture, 93, 0);
 	output_end_epoch(&fixture.parts.output);
 	add_free(fixture.producer, &fixture, 94, 0);
