@@ -166,7 +166,8 @@ def compare(own, binutils, llvm, symbols):
 
 
 def check(path, debug, count, *folders):
-    """Compares random addresses; returns how many have a line, and how many are in inlined code."""
+    """Compares our answers for random addresses with those of binutils and LLVM. Returns how many
+    have a line, and how many are in inlined code."""
     addresses = pick(path, count)
     places, times = ours(path, addresses, *folders)
     binutils = theirs("addr2line", debug, addresses)

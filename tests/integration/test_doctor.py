@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-2-Clause-Patent
-"""doctor on the machine of the test, as root and as nobody."""
+"""profctl doctor on the test machine, as root and as nobody."""
 import json
 import os
 import re

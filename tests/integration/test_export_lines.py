@@ -58,8 +58,8 @@ def test_pprof_places(profcapture, spin, options):
     _, samples = read_pprof(profcapture("export", spin, "--to", "pprof", *options, text=False).stdout)
     stacks = [(frames, values[0]) for frames, values, _ in samples]
     check(profcapture.json("report", spin, "--limit", 0, *options)["data"], [([frame[0] for frame in path], n) for path, n in stacks])
-    # a location of pprof has a frame's function and all functions inlined into it, outermost first
-    # here, so the index of a line is its depth of inlining
+    # read_pprof() returns a frame's function, then the functions inlined into it, outermost first, so
+    # an inlined function's depth is the number of successive inlined functions up to it
     deep = []
     for path, n in stacks:
         depths, depth = [], 0

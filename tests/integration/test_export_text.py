@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: BSD-2-Clause-Patent
-"""Exports as perf script's text, callgrind files and flame graphs, and exports of comparisons, have
-report's numbers, and the programs for these formats read them."""
+"""Exports to perf script text, callgrind and flame graphs have the same numbers as `report`, and so
+have exports of comparisons. The programs that read these formats accept the exports."""
 import base64
 import collections
 import html

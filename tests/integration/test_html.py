@@ -503,7 +503,7 @@ ODD_LINKS = ["search=%", "search=%28", "thread=length", "tab=constructor", "meas
 
 @in_a_browser(1)
 def test_broken_links(page_of, drive, capture):
-    """A link that makes no sense shows the page."""
+    """A link with invalid parameters still shows the page."""
     steps = [[{"open": link}, {"text": "#sum"}, {"eval": "document.documentElement.dataset.failed || ''"}, {"text": "#tabs [aria-selected=true]"}] for link in ODD_LINKS]
     results = drive(page_of(capture), *(step for link in steps for step in link))
     for link, (total,), failed, (tab,) in zip(ODD_LINKS, results[::3], results[1::3], results[2::3], strict=True):

@@ -312,7 +312,8 @@ def test_axis(empty, chromium, tmp_path):
 
 
 def test_hatch(empty, chromium, tmp_path):
-    """Losses hatch their time in all rows, with their number; ticks that the kernel missed do not. The banner has their texts."""
+    """The time range of a loss is hatched and labeled with the number of lost records, and the
+    banner has the loss's text. Neither applies to ticks that the kernel missed."""
     losses = [{"is_tick": False, "count": 42, "from_ns": 200 * SAMPLE_NS, "to_ns": 300 * SAMPLE_NS, "text": "42 records were lost."}, {"is_tick": False, "count": 0, "from_ns": 600 * SAMPLE_NS, "to_ns": 650 * SAMPLE_NS, "text": "Some were lost."},
               {"is_tick": True, "count": 5, "from_ns": 0, "to_ns": 100 * SAMPLE_NS, "text": "5 ticks."}]
     page = page_with(empty, tmp_path / "hatch.html", [("none", OWN), ("main", OWN)], [(0, 1)], [1] * 1000, losses=losses)

@@ -177,7 +177,7 @@ def test_few_processes(pids_cgroup, profctl, tmp_path, most):
 
 
 def test_profd_that_hangs(tmp_path, spawn):
-    """A client of a profd that does not respond can be ended, and profd with it."""
+    """If profd does not respond, its client can still be terminated, and profd then ends, too."""
     hangs = tmp_path / "profd"
     hangs.write_text("#!/bin/sh\nexec sleep 1000\n")
     hangs.chmod(0o755)

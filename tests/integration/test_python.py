@@ -313,8 +313,9 @@ os._exit(0)
 
 
 def test_frequent_waits(profctl, profcapture, capture, python, tmp_path):
-    """If threads sleep very often, frames are read before some of the sleeps only. Each other sleep
-    gets the frames of one of these, chosen at random, so that callers keep their shares."""
+    """If threads sleep very often, frames are read before only some of the sleeps. Every remaining
+    sleep gets the frames of a randomly chosen sleep whose frames were read, so that callers keep
+    their shares."""
     program = tmp_path / "frequent.py"
     program.write_text(FREQUENT)
     profctl("record", "--off-cpu", "-o", capture, "--", "taskset", "-c", min(os.sched_getaffinity(0)), python, program)
@@ -336,7 +337,7 @@ def test_report(profcapture, programs):
 
 
 def test_other_build(profctl, profcapture, capture, spawn, tmp_path):
-    """If a build of Python does not say its offsets, nothing is read of it, and a hint says so."""
+    """If a build of Python does not declare its offsets, no frames are read, and a hint says so."""
     program = tmp_path / "python3.14t"
     data = Path(os.environ["FAKE_PYTHON_THREADS"]).read_bytes()
     assert data.count(b"xdebugpy") == 1

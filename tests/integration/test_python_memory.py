@@ -18,7 +18,8 @@ from recordings import recorded
 
 PYTHONS = pythons(4)
 
-# Each call allocates another size, by which the test finds its block; malloc() serves these sizes.
+# Each call site allocates blocks of a size of its own, by which the test finds them. malloc() serves
+# these sizes.
 CALLERS = """
 import re, threading
 kept = []

@@ -568,7 +568,8 @@ def test_memory_usage(profctl, profcapture, capture, compile_c, static):
         # a reading may be late, but the next one is not
         assert times[-1] - times[0] > 80e6 * (len(times) - 1)
     assert max(value for _, value in found["static", "rss"]) < 8 << 20
-    # the timeline has the processes with a heap, so not the static one, until each ends
+    # the timeline adds up the processes that have a heap, each until it ends; the static one has
+    # no heap, so it is not counted
     series = profcapture.json("memory", capture, "--timeline", "--limit", 100)["data"]["series"]
     most = max(point["rss_bytes"] or 0 for point in series)
     assert 64 << 20 <= most < 80 << 20 and series[-1]["rss_bytes"] < 8 << 20

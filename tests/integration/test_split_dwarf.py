@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: BSD-2-Clause-Patent
-"""Split DWARF, in .dwo files or in packages, gives the same results as the same program's DWARF
-that is not split."""
+"""Split DWARF, in .dwo files or in packages, gives the same results as unsplit DWARF of the same
+program."""
 import shutil
 import subprocess
 

@@ -114,7 +114,7 @@ def test_no_memory(profctl, profcapture, capture):
     rows = profcapture.json("dump", capture, "--table", "sample", "--resolve", "--limit", 0)["data"]["rows"]
     gone = [row for row in rows if row["user_stop"] == "no-memory"]
     assert len(gone) >= 20
-    # the kernel cannot unwind its own stack from everywhere, for example not from a thunk
+    # the kernel cannot always unwind its own stack, for example from a thunk
     others = [row for row in gone if not WITHOUT_MEMORY & {frame["name"] for frame in row["frames"]}]
     assert len(others) <= 0.02 * len(gone), others[:3]
     assert not [row for row in rows if row["user_stop"] == "unknown"]

@@ -945,7 +945,7 @@ if shutil.which("go"):
 @pytest.mark.skipif(not shutil.which("go"), reason="go is not installed: ./dev setup --peers")
 def test_go(samples_of):
     """Go's linker compresses .debug_frame, which is the only CFI; functions keep frame pointers,
-    but leaves do not."""
+    but leaf functions do not."""
     samples = at(samples_of("go-leaf"), "main.leaf")
     expect(samples, r"main\.leaf;main\.top[37]0;main\.main;runtime\.main;runtime\.goexit.*")
     assert near(sum("main.top70" in sample.names for sample in samples), len(samples), 0.7)
@@ -1101,7 +1101,7 @@ PROGRAMS.add_program("cloning", CLONING)
 
 
 def test_clone(samples_of):
-    """From its system call on, clone() has no CFI. In the child, it has no caller either."""
+    """After its system call instruction, clone() has no CFI. In the child, clone() has no caller."""
     samples = samples_of("cloning")
     expect([sample for sample in samples if "cloner" in sample.names], r"(.*;)?cloner;" + MAIN)
     expect([sample for sample in samples if re.match(r"(__)?clone;", sample.chain)], r"(__)?clone;cloner;" + MAIN)
@@ -1152,7 +1152,7 @@ def test_return_probe(samples_of):
     samples = at(samples_of("probed"))
     if tuple(map(int, re.match(r"(\d+)\.(\d+)", platform.release()).groups())) >= (6, 11):
         expect(samples, "spin;probed;caller;" + MAIN, method="fp")
-    # unwound by CFI, the chain ends there, and no caller is invented
+    # if unwound by CFI, the chain ends at the replaced address, and no caller is invented
     expect(at(samples_of("probed-dwarf")), "spin;probed", stop="bad-frame")
 
 
@@ -1204,7 +1204,7 @@ def sort_as_lld(program):
     (["-Wl,--section-start=.far=0x800000"], sort_as_lld),
 ], ids=["two segments", "two segments without pie", "no eh_frame_hdr", "long cfi", "order of lld"])
 def test_memory(profctl, profcapture, capture, tmp_path, flags, change):
-    """The stack of an allocation has the callers written in the program, up to its entry."""
+    """The stack of an allocation has exactly the callers in the source, out to the program's entry."""
     if LONG_CFI not in flags:
         flags = [*flags, "-DLONG=\"\""]
     place = [] if "-Wl,--no-eh-frame-hdr" in flags else ['-DIN=__attribute__((section(".far")))']
