@@ -159,8 +159,9 @@ PROF_PUBLIC bool prof_log_with_stack(uint32_t level, const char *domain, const c
  * Names the `size` bytes at `address`, until they are unloaded or moved, or other code is loaded or
  * moved over any of them. Call it before the code runs. Samples and stacks use the name that was
  * valid at their time. An interpreter may name any memory of its own that represents a function,
- * and use that address in stacks of kind EXACT. Code that is loaded before the program is recorded
- * must be loaded again after it connects. A forked child inherits its parent's names.
+ * and use that address in stacks of kind EXACT. A program that calls this before a session records
+ * it must repeat the call for that code after it has connected. A forked child inherits its
+ * parent's names.
  */
 PROF_PUBLIC bool prof_jit_load(const void *address, size_t size, const char *name);
 /* Code that was loaded at `from` is now at `address`. Call this after each move, in order. */

@@ -192,7 +192,7 @@ const instructionTable = (shown, fn, counted) => {
 	});
 };
 
-// Returns notes that say what is missing, and why.
+// Returns notes on what is missing or may be inaccurate, and why.
 const notesOf = (entry, counted) => {
 	const { files } = state.data.sources;
 	const notes = [];

@@ -77,7 +77,7 @@ static inline bool is_ready(void)
 	return __builtin_expect(!(heap_mode & HEAP_OPEN), 1) || heap_next_prepare();
 }
 
-/* Returns whether a foreign allocator made this call within a call of the program. */
+/* Returns whether a foreign allocator made this call while it served a call by the program. */
 static inline __attribute__((always_inline)) bool is_inner(void)
 {
 	return heap_is_foreign &&
@@ -216,7 +216,8 @@ HOOK void *calloc(size_t n, size_t size)
 
 /* ---- realloc() and reallocarray() ---- */
 
-/* Reallocates a recorded block. Writes one record, whether the call succeeds or fails. */
+/* Reallocates a block whose release must be recorded; `prior` may be NULL. Writes one record,
+ * whether the call succeeds or fails. */
 static void *change(const struct heap_call *call, void *prior, bool wanted)
 {
 	bool is_sampled = heap_mode & HEAP_SAMPLED, is_freed;

@@ -75,7 +75,7 @@ void heap_next_find_mappings(void);
 /* Finds only dlopen() and related functions. */
 void heap_next_find_loader(void);
 
-/* ---- The pool, for allocations before heap_next is filled. Never reused. ---- */
+/* ---- The pool, for allocations before heap_next is filled. Its memory is never reused. ---- */
 
 #define HEAP_POOL_BYTES (1u << 16)
 

@@ -177,7 +177,7 @@ static int receive_packet(int fd, void *packet, size_t bytes, int *ret_fd)
 	if (message.msg_flags & (MSG_TRUNC | MSG_CTRUNC) || n != (long)bytes || n_fds > 1) {
 		for (size_t i = 0; i < n_fds; i++)
 			syscall(SYS_close, fds[i]);
-		/* The process had no free descriptor, or the packet had too many. */
+		/* The kernel delivers no descriptor if the process has no free one. */
 		if (n == (long)bytes && n_fds == 0)
 			return -EMFILE;
 		return n == 0 ? -EPIPE : -EPROTO;

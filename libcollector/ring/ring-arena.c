@@ -52,7 +52,7 @@ static int measure(const struct ring_arena_sizes *sizes, struct layout *ret_layo
 	uint64_t before = 0, bytes = 0;
 	struct layout layout = { 0 };
 
-	/* If the kernel cannot populate pages later, all sizes are populated at first. */
+	/* If the kernel cannot populate pages later, populate rings of all sizes now. */
 	if (madvise(NULL, 0, MADV_POPULATE_WRITE) == 0 && sizes->n_later < n)
 		n_ready = n - sizes->n_later;
 

@@ -241,7 +241,7 @@ static inline __attribute__((always_inline)) void *ring_try_begin(struct ring *r
 	return NULL;
 }
 
-/* Turns the open records from `level` on, which siglongjmp() left, into pads. `nestable` must be
+/* Turns open records into pads, from `level` on, after siglongjmp() left them. `nestable` must be
  * false. */
 void ring_abandon(struct ring *ring, size_t level);
 /* Rings the doorbell when a third of the ring is full, and again after each further sixteenth, for

@@ -49,7 +49,7 @@ struct ring_totals {
 	uint64_t attempted; /* including RING_LOST_NESTED */
 	uint64_t records;
 	uint64_t lost[RING_N_LOST];
-	uint64_t abandoned;   /* records left by siglongjmp() */
+	uint64_t abandoned;   /* open records that siglongjmp() left */
 	uint64_t unpublished; /* records that were open when their owner ended */
 	uint64_t waits, waited_ns;
 	/* records whose time was before grant_ns or the previous record, or after the drain */
@@ -72,7 +72,7 @@ struct ring_reader {
 	bool moved_has_ticks;
 	uint64_t drain_ns; /* time before the counts were last loaded */
 	uint64_t bound_ns; /* last returned bound */
-	uint64_t busy_ns;  /* time since which the same record is open; 0: none is open */
+	uint64_t busy_ns;  /* time since which the current record has been open; 0: none is open */
 	/* limit for how long an open record holds back the merge */
 	uint64_t patience_ns;
 	uint64_t seen; /* position: data beyond it was published after seen_ns */

@@ -104,7 +104,7 @@ struct visit {
 	bool is_quiet;              /* only probes are allowed as system calls */
 	bool is_tight;              /* too little stack is left for a walk */
 	bool is_child;              /* this process shares its parent's memory */
-	bool is_stale;              /* a module was found unloaded */
+	bool is_stale;              /* a module was found to have been unloaded */
 	size_t n_foreign_reads;
 	uint64_t start;  /* lowest address that may be loaded directly, in self_unwind_step() */
 	uint64_t window; /* address of the bytes that are copied to cache->window */

@@ -131,7 +131,7 @@ def other_processes(folder, table):
         try:
             recording = subprocess.Popen([bench.program("PROFCTL", "profctl"), "record", "--system", "-q", "-F", "9999", "-d", "5", "-o",
                                           os.path.join(folder, "c.cap")], stdin=subprocess.DEVNULL)
-            # The BPF program is loaded when a process of Python has a sample.
+            # The BPF program is loaded when a Python process is sampled.
             bench.run("/usr/bin/python3", "-c", FIRST_SECOND)
             first = bpf_runs(bpftool)
             time.sleep(2)

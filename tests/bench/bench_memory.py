@@ -51,7 +51,7 @@ CPLUSPLUS = "#include <algorithm>\n#include <iostream>\n#include <map>\n#include
 # ---- Measuring ---------------------------------------------------------------------------------
 
 def reap_all():
-    """Reaps the processes that the command left, which are children of this process now."""
+    """Reaps the processes that the command left behind; they are children of this process now."""
     end = time.monotonic() + LIMIT
     while time.monotonic() < end:
         try:

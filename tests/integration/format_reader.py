@@ -61,7 +61,7 @@ def inflate(data, size):
     return data if len(data) == size else unzstd(data, size)
 
 
-# ---- section 3 and 4 ----------------------------------------------------------------------------
+# ---- sections 3 and 4 ---------------------------------------------------------------------------
 
 
 def file_header(data):

@@ -13,8 +13,8 @@ from recordings import until, whole_cpu_seconds
 from shares import tolerance
 
 NO_THREAD, DEEPER, TORN = 0x2, 0x8, 0x14  # enum interp_flags; TORN: INTERP_FAULT, too
-# Frames of code that is built into Ruby, and the frame that Ruby has before and after the program. Where
-# page faults take long, these are in a fiftieth of the samples of a program of three seconds.
+# Frames of Ruby's built-in code, and the frame that Ruby has before and after the program runs. If page
+# faults are slow, they are in 2 % of the samples of a program that runs for three seconds.
 RUBY_OWN = "(<internal:", "<main> (<main>)@0:0"
 
 

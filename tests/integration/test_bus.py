@@ -134,7 +134,7 @@ def test_waits(bus, file, capture, profcapture, spawn):
     assert ok and summary["off-cpu"] == "full" and not [s for s in client.signals if s[2] == "Warning" and s[3][0] == "off-cpu"]
     waits = profcapture.json("sql", capture, "SELECT stack_source, user_stop, duration FROM wait WHERE comm = 'sleep'")["data"]["rows"]
     kinds = collections.Counter((row["stack_source"], row["user_stop"]) for row in waits)
-    assert kinds["copied", "root"] > 0, (kinds, summary, profcapture("report", capture, "--by", "state").stdout)
+    assert kinds["copied", "root"] > 0, (kinds, summary, profcapture("dump", capture, "--table", "wait", "--resolve", "--limit", 20).stdout)
     # no wait was long enough to be read
     assert summary["off-cpu-copied"] > 0 and summary["off-cpu-late"] == 0 and max(row["duration"] for row in waits) > 0.15e9
 

@@ -360,7 +360,7 @@ def test_killed_profctl(bus, run, folder, profcapture):
 
 
 def test_killed_profd(bus, run, folder, profcapture):
-    """If profd is killed, profctl reports it, and the engine has finished the file."""
+    """If profd is killed, profctl reports that, and the engine still finishes the file."""
     bus.start(ALL)
     recorder = start(bus, folder, "--system", "-o", "a.cap")
     root = bus.client(0)

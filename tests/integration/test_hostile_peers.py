@@ -150,7 +150,8 @@ def test_floods_of_wakeups(beside, profcapture, capture):
     # each doorbell is a wakeup that the kernel records: a million a second fill the kernel's ring
     # if the host takes the CPU
     loss, told = assert_honest(profcapture, capture, pids, "side-band")
-    # a program that ends before it is admitted is counted, unless its next hello came in time
+    # a connection that closes before its program is admitted is a loss, unless the program says hello
+    # again in time
     assert set(loss) <= {(pids["flood-connections"], "ring-refused")} and not told
     assert SANITIZED or watch.share < SHARE, watch.share
 

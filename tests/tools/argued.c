@@ -79,7 +79,8 @@ static void pass_constants(uint64_t turn)
 	}
 }
 
-/* The sample lacks the memory that holds the argument, or the operand has an unsupported form. */
+/* Passes arguments that cannot be read: the sample lacks their memory, or their operand has an
+ * unsupported form. */
 static void pass_unread(int64_t *heap)
 {
 	STATIC_PROBE("nop", "unread", "0", "-8@%0 -8@%1 -4@%2 8@%%xmm0", "m"(*heap), "m"(variable),

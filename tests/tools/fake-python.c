@@ -112,7 +112,8 @@ static void make_code(bool has_names, bool has_type, bool has_lock)
 		hostile_name(name + characters, sizeof(name) - characters);
 }
 
-/* Makes the frame execute a copy of the bytecode. */
+/* Makes the frame refer to copy 1 of the bytecode. Without `has_copies`, the address of the code's
+ * list of copies is invalid. With `is_in_copy`, the frame's position is in the copy. */
 static void make_copy(bool has_copies, bool is_in_copy)
 {
 	static uint8_t copy[16];

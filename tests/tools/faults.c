@@ -61,7 +61,8 @@ __attribute__((noinline)) void fast_toucher(char *pages, long size)
 		pages[i * size] = 1;
 }
 
-/* Binds the program to one CPU, because each CPU counts and adapts on its own. */
+/* Binds the program to one CPU, because the kernel counts events and adapts the sampling period for
+ * each CPU separately. */
 static void stay_here(void)
 {
 	cpu_set_t one;

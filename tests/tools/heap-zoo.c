@@ -565,7 +565,7 @@ static void use_in_handler(int number)
 }
 
 /*
- * Uses threads and handlers with minimal stacks. Calls malloc() before, because binding its symbol
+ * Uses threads and handlers with minimal stacks. Calls malloc() first, because binding its symbol
  * takes 3 KiB of stack on some machines.
  */
 static void run_small_stacks(void)

@@ -28,7 +28,7 @@
 static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
 static int pipes[2], polled[2], sockets[2];
 static const char *file;
-/* another thread fills in each after a fault; NULL: faults cannot be watched */
+/* another thread fills in each page after a fault; NULL: faults cannot be watched */
 static volatile char *pages;
 static int faults = -1;
 

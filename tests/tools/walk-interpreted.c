@@ -94,7 +94,8 @@ static bool find_interpreter(int pid, struct interp_process *ret_process)
 	return found;
 }
 
-/* Prints a name without the characters that separate the fields of the output. */
+/* Prints a name. Replaces the characters that separate the fields of the output, and all control
+ * characters, with '?'. */
 static void print_name(const char *name)
 {
 	for (; *name; name++)
