@@ -4,9 +4,10 @@
  *
  * The note of a static probe describes where the compiler put each argument: a constant, a
  * register, or memory. The description is text from an untrusted file. A sample at the probe has
- * registers and a copy of the stack. An argument in other memory has a reason instead of a value.
- * On a machine with Java, PostgreSQL, Python, Ruby and GCC, 97 % of the arguments of all static
- * probes were constants, in registers, or relative to the stack or frame pointer.
+ * registers and a copy of the stack. For an argument in other memory, the result is the reason why
+ * it cannot be read. On a machine with Java, PostgreSQL, Python, Ruby and GCC, 97 % of the
+ * arguments of all static probes were constants, in registers, or relative to the stack or frame
+ * pointer.
  *
  * The alternative is a tracefs probe, whose arguments the kernel reads. But a tracefs probe remains
  * if profd crashes, and an argument that could not be read looks like 0.

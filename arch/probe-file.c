@@ -54,7 +54,7 @@ struct probe_file {
 	bool lacks_symbols; /* a table of symbols could not be read */
 };
 
-/* Appends to a text, as much as fits into `size` bytes. Returns whether all of it fits. */
+/* Appends as much of `more` to `text` as fits into `size` bytes. Returns whether all of it fits. */
 static bool append(char *text, size_t size, const char *more)
 {
 	size_t used = strlen(text), length = strlen(more), left = size - used - 1;

@@ -18,8 +18,8 @@
 /*
  * Finds how many bytes sp is below fp after the prologue. `code`: the `size` bytes after the
  * instruction that copies sp to fp. Returns false if the distance is not certain: the frame is
- * aligned or has a variable size, an instruction is unknown, or the code ends before the prologue.
- * During a call with arguments on the stack, sp is lower.
+ * aligned or has a variable size, an instruction is unknown, or the prologue does not end within
+ * `size` bytes. During a call with arguments on the stack, sp is lower.
  */
 bool prologue_frame_bytes(enum regs_arch arch, const uint8_t *code, size_t size,
 			  uint32_t *ret_bytes);

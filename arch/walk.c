@@ -647,7 +647,7 @@ static enum walk_stop step_any(struct state *state, const struct walk_slot *slot
 		rule = &slot->rule;
 	is_trampoline = (slot->kind == WALK_CODE_TABLE || slot->kind == WALK_CODE_FP) &&
 			is_signal_trampoline(state, rule);
-	/* A handler returns to the trampoline's first instruction, so no call is before it. */
+	/* A handler returns to the trampoline's first instruction, which no call precedes. */
 	if (is_trampoline || (rule && rule->flags & CFI_SIGNAL))
 		state->flags |= WALK_FRAME_EXACT;
 	if (!store(state))

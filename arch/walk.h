@@ -66,7 +66,7 @@ struct walk_frame {
 	uint32_t reserved;
 };
 
-#define WALK_SLOT_PLAIN 0x01u /* walk_plan() can apply the rule; its words are aligned */
+#define WALK_SLOT_PLAIN 0x01u /* walk_plan() can apply the rule, which loads only aligned words */
 #define WALK_SLOT_ROOT 0x02u  /* the rule says that the frame has no caller */
 /* Set by the cache's user, valid until the slot is filled again: a walk followed a frame pointer
  * from this pc to its caller (CHAIN), or from a callee to this pc (CALLED). */
@@ -152,7 +152,7 @@ struct walk {
 	/* Reads code, to check whether a call is before a return address. NULL: no checks. */
 	bool (*read_code)(void *data, uint64_t address, void *buffer, size_t size);
 	/*
-	 * For a return address that leads to no code of a file: returns the address that was at
+	 * For a return address that is not in the code of a file: returns the address that was at
 	 * `slot` before a return probe replaced it. Returns false if none is known. NULL: no such
 	 * lookup.
 	 */

@@ -367,7 +367,7 @@ enum engine_reason {
 /* Why a process delivered no allocations although some were expected. */
 enum engine_excluded {
 	ENGINE_EXCLUDED_STATIC, /* has no dynamic linker, so it cannot load the library */
-	ENGINE_EXCLUDED_SETUID, /* exec gives it rights, so the dynamic linker ignores us */
+	ENGINE_EXCLUDED_SETUID, /* exec gives it rights, so the dynamic linker ignores LD_PRELOAD */
 	ENGINE_EXCLUDED_OTHER_ARCH,
 	ENGINE_EXCLUDED_UNREGISTERED, /* unknown reason */
 	ENGINE_EXCLUDED_OTHER_LIBC,   /* has another dynamic linker than glibc's */

@@ -116,7 +116,7 @@ struct prof_table_def {
 	uint16_t flags; /* PROF_TABLE_* */
 };
 
-/* Tables of version 1. Foreign tables take ids from PROF_TABLE_FIRST_FOREIGN. */
+/* Tables of version 1. Foreign tables use ids from PROF_TABLE_FIRST_FOREIGN on. */
 enum prof_table {
 	PROF_TABLE_STRING = 1,
 	PROF_TABLE_IMAGE = 2,
@@ -844,7 +844,8 @@ struct prof_batch {
 	size_t rows;
 	uint64_t sequence; /* sequence of the chunk */
 	uint32_t segment, epoch;
-	uint32_t first_row; /* position of the first row in the chunk; set only by cursors */
+	uint32_t
+		first_row; /* position in the chunk of the batch's first row; set only by cursors */
 };
 
 struct prof_cursor_options {

@@ -46,6 +46,7 @@ const struct prof_table_def *schema_find(const struct schema *schema, unsigned i
  * tables. `def` must outlive the schema. */
 MUST_CHECK int schema_add(struct schema *schema, const struct prof_table_def *def);
 MUST_CHECK int schema_encode(const struct schema *schema, struct buffer *buffer);
-/* Adds the tables of an encoded schema, and frees decoded ones that it replaces. Returns 0,
- * PROF_DAMAGED, -ENOMEM, SCHEMA_CONFLICT (the rest was added) or PROF_LIMIT. */
+/* Decodes a schema and adds its tables. Frees tables of earlier schema_decode() calls that these
+ * replace. Returns 0, PROF_DAMAGED, -ENOMEM, SCHEMA_CONFLICT (the other tables were added) or
+ * PROF_LIMIT. */
 MUST_CHECK int schema_decode(struct schema *schema, const uint8_t *data, size_t size);

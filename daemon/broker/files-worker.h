@@ -20,8 +20,8 @@ struct files_worker_listener {
 struct files_worker *files_worker_new(const struct files_config *config,
 				      const struct files_worker_listener *listener, void *data,
 				      GError **error);
-/* Ends the process. `busy`: a file or process of user `uid` may delay its exit. The listener may
- * call this function. */
+/* Ends the worker. `busy`: the worker may exit late, because it is reading a file or process of
+ * user `uid`. The listener may call this function. */
 void files_worker_free(struct files_worker *worker, bool busy, uid_t uid);
 /* Ends a stuck process, and charges it to the user whose process made it wait. */
 void files_worker_give_up(struct files_worker *worker, uid_t uid);

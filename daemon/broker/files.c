@@ -95,10 +95,10 @@ static void finish(struct files *files, struct request *request, const struct fi
 	else if (answer->error)
 		error = g_error_new(BROKER_ERROR, BROKER_ERROR_FAILED, "reading \"/proc\": %s",
 				    ERRNO_TEXT(answer->error));
+	/* Cut the snapshot to the bytes that were read, and seal it. */
 	else if (ftruncate(request->memfd, (off_t)snapshot->offset) < 0 ||
 		 fcntl(request->memfd, F_ADD_SEALS,
 		       F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_WRITE | F_SEAL_SEAL) < 0)
-		/* Seal the snapshot, cut to the bytes that were read. */
 		broker_fail(&error, BROKER_ERROR_FAILED, "passing on the contents of /proc: %s",
 			    ERRNO_TEXT(errno));
 	if (request->message.type == FILES_SNAPSHOT)

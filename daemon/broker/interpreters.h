@@ -57,8 +57,8 @@ bool interpreters_open_outputs(struct interpreters *interpreters,
  * kind. */
 bool interpreters_attach(const struct interpreters *interpreters, const struct event *event, int fd,
 			 GError **error);
-/* Also reads frames when a thread is about to sleep, for which the programs must have been loaded.
- * `tracepoint`: the id of sched:sched_switch. */
+/* Attaches the programs, which must be loaded, so that they also read frames when a thread is about
+ * to sleep. `tracepoint`: the id of sched:sched_switch. */
 bool interpreters_attach_sleeps(struct interpreters *interpreters, uint64_t tracepoint,
 				GError **error);
 void interpreters_detach_sleeps(struct interpreters *interpreters);

@@ -40,7 +40,7 @@ struct requests {
 	bool scanned; /* the engine has requested its first snapshot */
 	/* The snapshot that is read ahead. If the rings had to be made again, several snapshots are
 	 * read; only the last one is used. */
-	bool ahead;            /* such a snapshot was not sent to the engine yet */
+	bool ahead;            /* the snapshot was not sent to the engine yet */
 	uint32_t ahead_tag;    /* tag of the last snapshot that is read ahead */
 	int ahead_fd;          /* descriptor of that snapshot; -1: not read yet */
 	uint32_t ahead_serial; /* serial of the engine's request; 0: not requested yet */

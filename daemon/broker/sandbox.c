@@ -3,9 +3,9 @@
  * Sandbox - drops the privileges that profd does not use, with or without systemd
  *
  * As root, profd keeps only the capabilities in `kept`, and exec cannot regain others. A plain user
- * has no capabilities to drop; the filter is the same. The filter allows what profd, the programs
- * that it starts and their dynamic linker call. All these programs inherit it, and the engine adds
- * a stricter one. A call that is not on the list fails with EPERM; calls that indicate an attack
+ * has no capabilities to drop, but gets the same seccomp filter. The filter allows the calls that
+ * profd, the programs that it starts and their dynamic linker make. All these programs inherit it,
+ * and the engine adds a stricter one. Other calls fail with EPERM; calls that indicate an attack
  * end the process. Files cannot be opened for writing, created, renamed or removed: a capture
  * arrives as a descriptor and is passed on to the engine. The flags of openat2() are in memory,
  * where a filter cannot check them, so openat2() fails as on a kernel without it.

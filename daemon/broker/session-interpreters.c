@@ -33,7 +33,7 @@ struct session_interpreters {
 	/* families for which the engine was sent the reason of the refusal */
 	uint32_t refused_families;
 	int64_t checks_us; /* time that checks of processes took */
-	bool tried_sleeps; /* reading before sleeps was tried, or is not wanted any more */
+	bool tried_sleeps; /* reading frames before sleeps was tried, or is no longer wanted */
 	bool has_failed;   /* nothing can be read; the engine was sent the reason */
 	bool has_stopped;
 };

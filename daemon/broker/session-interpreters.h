@@ -33,8 +33,8 @@ struct session_interpreters_options {
 struct session_interpreters *session_interpreters_new(
 	const struct session_interpreters_options *options);
 void session_interpreters_free(struct session_interpreters *reading); /* NULL is allowed */
-/* Takes over the programs that were opened together with per-task events, or, if `interpreters` is
- * NULL, the reason why opening them failed. */
+/* Takes ownership of the programs that were opened together with per-task events. If opening them
+ * failed, `interpreters` is NULL and `error` is the reason. */
 void session_interpreters_take(struct session_interpreters *reading,
 			       struct interpreters *interpreters, GError *error);
 /* Returns whether the CPUs' events must stay open, because a program may be attached to them later,

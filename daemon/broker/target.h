@@ -8,8 +8,9 @@
 
 #define TARGETS_ANY_USER ((uid_t)-1)
 
-/* Opens a pidfd. Returns -1 and sets errno on failure. As long as target_is_alive(), the pid is not
- * reused, and all that was read or opened by pid after target_open() belongs to this process. */
+/* Opens a pidfd. Returns -1 and sets errno on failure. While target_is_alive() returns true, the
+ * pid is not reused, and all that was read or opened by pid after target_open() belongs to that
+ * process. */
 int target_open(pid_t pid);
 /* Returns whether the process has not ended. A zombie has ended. */
 bool target_is_alive(int pidfd);

@@ -225,7 +225,8 @@ static pid_t add_threads(struct snapshot *snapshot, int dir, pid_t pid)
 	 * link count costs less than listing the threads. */
 	if (fstatat(dir, "task", &status, 0) == 0 && status.st_nlink == 2 + 1)
 		return 0;
-	/* If the process has a collector, the tids in its own PID namespace are needed. */
+	/* The engine requests a process with a collector by its pid, and needs the tids in the
+	 * process's own PID namespace. */
 	below = snapshot->request->pid != 0 && is_below(dir);
 	add_number(&seen, pid);
 	for (unsigned pass = 0; found && pass < THREAD_PASSES; pass++) {

@@ -65,9 +65,9 @@ void json_int(struct json *json, const char *key, int64_t value);
 void json_double(struct json *json, const char *key, double value);
 void json_bool(struct json *json, const char *key, bool value);
 void json_null(struct json *json, const char *key);
-/* Writes "0x1f": for addresses and offsets. */
+/* Writes a hexadecimal string, such as "0x1f", for addresses and offsets. */
 void json_hex(struct json *json, const char *key, uint64_t value);
-/* Writes "1f8b…": for build-ids; null if length is 0. */
+/* Writes hexadecimal digits, such as "1f8b…", for build-ids; null if length is 0. */
 void json_hex_bytes(struct json *json, const char *key, const void *bytes, size_t length);
 /* Writes `text`, which must be JSON. */
 void json_raw(struct json *json, const char *key, const char *text);

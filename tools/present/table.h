@@ -116,7 +116,7 @@ struct table {
 	bool is_coarse; /* there are fewer than 1,000 samples: shares without decimals */
 	bool is_tree;   /* names may have prefixes */
 	const struct table_fit *fit; /* NULL: cut the end of names */
-	/* Returns whether a row is printed in bold; or NULL. */
+	/* Returns whether to print a row in bold. NULL: no row is bold. */
 	bool (*is_bold)(const void *data, size_t row);
 	/* Returns a text for the rows from `shown` on, such as "11 more functions, 0.96 MiB"; NULL:
 	 * print their number. */

@@ -413,7 +413,7 @@ static void walk(struct critical_path *path, uint32_t thread, int64_t from_ns, i
 	add_segment(path, thread, node, from_ns, to_ns);
 }
 
-/* Returns when a thread began, including the time before it called exec. The command begins at its
+/* Returns the time at which a thread began, even if it called exec later. The command begins at its
  * exec, because before that, profctl waited for the recording to begin. */
 static int64_t begin_of(struct critical_path *path, const struct birth *birth)
 {

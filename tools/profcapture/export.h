@@ -34,7 +34,7 @@ struct export
 	bool wants_rows;                 /* the format must read allocations itself */
 	/* the later capture, with which this one is compared; or NULL */
 	struct export *compared;
-	const char *file;    /* path as given; with --redact, the capture has only its last part */
+	const char *file;    /* path as given; with --redact, capture->file is only its last part */
 	const char *compare; /* file of `compared` */
 	int format;
 	int value;          /* enum export_value, for a format with only one value */

@@ -640,7 +640,7 @@ static void print_details(const struct info *info, struct out *out)
 		   unwind[UNWIND_NONE], unwind[UNWIND_NO_MEMORY]);
 	out_printf(out, _("Samples without a name: %" PRIu64 "\n"), info->functions.unresolved);
 	for (const GList *key = keys; key; key = key->next) {
-		/* Skip the command: it is printed above, and its words are separated by zeros. */
+		/* Skip the command, which is printed above. NUL bytes separate its words. */
 		if (strcmp(key->data, "command") == 0)
 			continue;
 		text_cell(out, key->data, 14);

@@ -96,8 +96,8 @@ static inline enum memory_end memory_heaps_end(const struct memory_heaps *heaps,
 uint32_t memory_heaps_get(struct memory_heaps *heaps, uint32_t segment, uint32_t process);
 /* Returns whether the table `live` has the blocks of the mark. */
 bool memory_mark_has_blocks(const struct memory_mark *mark);
-/* Returns index + 1 of the heap's last unbroken mark with blocks at or before that time; 0:
- * none. */
+/* Returns 1 + the index of the heap's last unbroken mark that has blocks and is not later than
+ * `time`; 0: none. */
 uint32_t memory_heaps_before(const struct memory_heaps *heaps, uint32_t heap, uint64_t time);
 
 /*

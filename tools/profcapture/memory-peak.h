@@ -17,7 +17,8 @@ struct memory_peak {
 	bool has_begun;
 };
 
-/* Returns whether the current state is a new peak. Of several equal peaks, the first counts. */
+/* Records the current state if it is a new peak, and returns whether it is. Of several equal peaks,
+ * the first counts. */
 static inline bool memory_peak_note(struct memory_peak *peak, int64_t time_ns)
 {
 	if (peak->has_begun && peak->bytes <= peak->most_bytes)

@@ -163,8 +163,8 @@ static guint shown_of(const struct memory *memory)
 
 /* ---- text ------------------------------------------------------------------------------------ */
 
-/* Prints a function, `note`, and the place on a line of which `used` columns are taken. If the line
- * is too short, template arguments are left out first, then the place. */
+/* Prints a function, `note`, and the function's source location. `used`: columns already taken on
+ * the line. If the line is too short, omits template arguments first, then the location. */
 static void print_frame(const struct memory *memory, struct out *out, unsigned used,
 			uint32_t function, const char *note, bool has_place)
 {

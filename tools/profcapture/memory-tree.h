@@ -98,7 +98,7 @@ uint32_t memory_tree_node(struct memory_tree *tree, struct memory_epoch *epoch, 
 			  uint32_t segment, uint64_t time);
 
 /*
- * Adds up the sums of nodes by site or function. A short `sums` array is padded with zeros. `self`:
+ * Adds up the sums of nodes by site or function. Elements missing from `sums` count as 0. `self`:
  * blocks charged to the site or function. `total`: blocks with the function anywhere on their
  * stack, each once. Resizes `self` to the number of sites or functions, and `total` to that of
  * functions.

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /*
- * Memory-warnings - reads a program's own warnings about data that its library does not record
+ * Memory-warnings - reads what profd's library in a program warned about: data that it does not
+ * record
  */
 #include "config.h"
 
@@ -13,7 +14,7 @@ enum { THREAD, LEVEL, SAYS_WHO, TEXT, N_COLUMNS };
 
 struct log_reading {
 	struct memory *memory;
-	struct number_map known; /* index of a text and process → 1 */
+	struct number_map known; /* (index of a text, process) → 1 */
 };
 
 static void add_row(struct log_reading *reading, struct names_epoch *names,

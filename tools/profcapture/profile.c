@@ -24,7 +24,7 @@ const char *const profile_modes[] = { "any", "user", "kernel", NULL };
 /* Bit in the `node` of a sample without a stack node. The other bits are the sample's entity. */
 #define BARE 0x80000000u
 
-/* The state while one epoch is read. */
+/* The state while samples and waits are read. */
 struct pass {
 	struct profile *profile;
 	struct names_epoch *epoch; /* NULL before the first sample */

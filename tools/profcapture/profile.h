@@ -93,9 +93,10 @@ struct profile {
 	bool own_callers;
 	bool wants_threads;            /* also count by thread; without filters */
 	const struct span_set *inside; /* only samples inside these spans, or NULL */
-	struct own_weights *own;       /* also filled in if functions are entities; or NULL */
-	struct wait_places *waiting;   /* like `own`, for waits */
-	struct functions *shared;      /* functions of a profile that outlives this one; or NULL */
+	/* receives the weights of own functions; entities must be functions; or NULL */
+	struct own_weights *own;
+	struct wait_places *waiting; /* like `own`, for waits */
+	struct functions *shared;    /* functions of a profile that outlives this one; or NULL */
 	/* By image: returns the entity for a row of the frame table instead of its image. */
 	uint32_t (*place_of)(struct names_epoch *epoch, size_t frame_row, void *data);
 	void *place_data;

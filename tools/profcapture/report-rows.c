@@ -91,7 +91,7 @@ static const struct run_time *time_at(const GArray *times, uint32_t entity)
 					    : &none;
 }
 
-/* A table: its rows, and what their text needs. */
+/* The rows of a table, and the data that is needed to print them as text. */
 struct report_rows {
 	const struct report *report;
 	GArray *lines; /* struct report_line */

@@ -27,7 +27,7 @@ struct doctor_probes {
 	int64_t (*tracepoint)(const char *name);
 	/* Runs PROCMAP_QUERY on the file, a /proc/PID/maps. Returns 0. */
 	int (*procmap_query)(const char *path);
-	/* Opens one mapped file of a process through its directory map_files. Returns 0. */
+	/* Opens one file in a process's map_files directory. Returns 0. */
 	int (*map_file)(const char *directory);
 	/* Stores how many bytes the caller can still write below the directory. Returns 0. */
 	int (*free_bytes)(const char *directory, uint64_t *ret_bytes);

@@ -31,8 +31,8 @@
 #define ASAN_VARIABLE "ASAN_OPTIONS"
 #define ASAN_ORDER "verify_asan_link_order=0"
 #define SEPARATORS " :" /* separators in LD_PRELOAD, which has no quoting */
-/* The root directory for glibc's loader: the parent of /lib64, of /lib/x86_64-linux-gnu, or of
- * their link targets. */
+/* The root directory, as a path that only glibc's loader can resolve: it replaces $LIB with lib64,
+ * lib or lib/x86_64-linux-gnu, which may be a symbolic link. Superfluous ".." stay at the root. */
 #define GLIBC_ROOT "/$LIB/../../../../../../../.."
 
 static char *settings_of(const struct preload_memory *memory)

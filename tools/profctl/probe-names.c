@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /*
- * Probe names - completes what users write for probes of functions and static probes
+ * Probe names - completes the names that users write for function probes and static probes
  *
  *     libc.so.6:malloc                   /usr/lib/x86_64-linux-gnu/libc.so.6:malloc
  *     ./shop:Stats::add%return           /opt/shop/shop:_ZN5Stats3addEi%return
  *     python:gc__start                   /usr/bin/python3.11:python:gc__start
  *
- * "a:b" may also be a tracepoint, which takes precedence. profd gets a path without links, and
- * searches the file again, because this program may have read a different file.
+ * "a:b" may also be a tracepoint, which takes precedence. profd gets a path without symbolic
+ * links, and searches the file again, because this program may have read a different file.
  */
 #include "config.h"
 

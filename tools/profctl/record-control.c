@@ -32,7 +32,7 @@ bool record_control_open(int fd, struct record_control *ret_control, GError **er
 {
 	int type, sockets[2];
 	socklen_t bytes = sizeof(type);
-	struct ucred peer; /* the process that created the socket pair */
+	struct ucred peer; /* the process that created `fd` and its other end */
 
 	if (getsockopt(fd, SOL_SOCKET, SO_TYPE, &type, &bytes) < 0 || type != SOCK_SEQPACKET ||
 	    fcntl(fd, F_SETFD, FD_CLOEXEC) < 0)

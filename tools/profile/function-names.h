@@ -27,7 +27,7 @@ char *function_name_for_people(const char *name, const char *raw_name) MUST_CHEC
 /* Shortens a name to a number of columns: first template arguments, then outer namespaces. The last
  * component is never cut, so the result may still be too wide. */
 char *function_name_fit(const char *name, unsigned columns) MUST_CHECK;
-/* function_name_fit() in the steps that a table needs. */
+/* The functions with which a table shortens function names. */
 extern const struct table_fit function_name_fits;
 
 /* Returns the text after the first of the prefixes that matches, or NULL. */

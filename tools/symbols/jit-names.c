@@ -183,8 +183,9 @@ GArray *jit_names_of_dump(const void *bytes, size_t size, const uint64_t *addres
 
 /* The loads that held an address. */
 struct held {
-	uint32_t loads; /* number of loads; at the end, 1 means that only `load` held it */
-	size_t load;    /* position in the dump after the last load */
+	/* 0: none; 1: only the load before `load`; 2: several, or the code was moved there */
+	uint32_t loads;
+	size_t load; /* position in the dump after the last load */
 };
 
 struct search {

@@ -13,8 +13,9 @@
 /* Deeper chains of inlined calls are cut: the calls closest to the function are dropped. */
 #define SYMBOL_ROWS_MAX_CALLS 512
 
+/* `start` is an offset in the image, like that of a frame. */
 struct symbol_row {
-	uint64_t start, length; /* in the offsets of frames; length 0: up to the next symbol */
+	uint64_t start, length; /* length 0: up to the next symbol */
 	const char *name;       /* interned, without clone suffixes; never NULL */
 	const char *raw_name;   /* interned; never NULL */
 	const char *file;       /* NULL = unknown */
@@ -33,12 +34,12 @@ struct line_call {
 	uint32_t parent; /* number of the call into which it is inlined; 0: into the function */
 	/* length of the chain of parents, including this call, at most SYMBOL_ROWS_MAX_CALLS */
 	uint32_t depth;
-	uint64_t start; /* in the offsets of frames */
+	uint64_t start; /* offset in the image, like that of a frame */
 };
 
 /* A range of sampled code. */
 struct line_row {
-	uint64_t start, length; /* in the offsets of frames */
+	uint64_t start, length; /* start: offset in the image, like that of a frame */
 	const char *file;       /* NULL = unknown */
 	uint32_t line;          /* 0 = unknown */
 	uint32_t call;          /* number of the innermost inlined call; 0 = none */

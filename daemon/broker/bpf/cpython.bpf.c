@@ -2,9 +2,9 @@
 /*
  * Cpython.bpf - reads the frames of a Python program at the moment of a sample, or before a sleep
  *
- * The interrupted thread does not run meanwhile, and no other thread changes its frames, also in
+ * The interrupted thread does not run meanwhile, and no other thread changes its frames, even in
  * builds without the interpreter's lock. But the thread may be interrupted between two instructions
- * that link a frame. Such an incomplete list is detected and flagged: the caller of each
+ * that link a frame into the list. An incomplete list is detected and flagged: the caller of each
  * activation's entry frame must be the current frame of the next activation, and each code object
  * must have the type of code objects. Reads are bounded, and a process can harm only its own
  * samples.

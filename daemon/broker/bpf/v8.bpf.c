@@ -40,7 +40,7 @@
 #define SCOPE_HAS_CLASS_VARIABLE (1 << 10)
 #define SCOPE_HAS_FUNCTION_NAME (3 << 12)
 #define SCOPE_HAS_INFERRED_NAME (1 << 14)
-#define SCOPE_TAIL 4 /* number of words from the end of the variables' names to the position */
+#define SCOPE_TAIL 4 /* maximum number of words from the function's name to the position */
 
 /* src/objects/shared-function-info.tq */
 #define FLAGS_SYNTAX(flags) ((flags) >> 7 & 7)
@@ -489,8 +489,8 @@ static __always_inline bool has_type(const struct interp_v8 *layout, __u64 map, 
 }
 
 /* Reads the script of the function in scratch->object into scratch->frame. Returns the script's
- * number, 0 if the function has no script, -EFAULT if it cannot be read, and -EINVAL if the object
- * is no script. Not static, like v8_find_text(). */
+ * number, 0 if the function has no script, -EFAULT if the script cannot be read, and -EINVAL if the
+ * object is not a script. Not static, for the reason given at v8_find_text(). */
 __noinline __s64 v8_read_script(void)
 {
 	const struct interp_v8 *layout = find_layout();
