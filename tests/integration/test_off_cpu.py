@@ -665,7 +665,7 @@ def test_sleep_after_a_quiet_time(profctl, profcapture, require, tmp_path):
     for folder in tmp_path.parents[:2]:
         folder.chmod(0o755)
     capture = tmp_path / "quiet.cap"
-    profctl("record", "-q", "--bus", "private", "--off-cpu=300ms", "-o", capture, "-F", 0, "--", "sh", "-c", "sleep 0.1; sleep 1.2; sleep 0.4",
+    profctl("record", "-q", "--bus", "private", "--off-cpu=300ms", "-o", capture, "-F", 0, "--", "sh", "-c", "sleep 0.1; sleep 1.2; sleep 1.5",
             prefix=["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups"])
     found = [row["stack_source"] for row in waits(profcapture, capture) if row["comm"] == "sleep" and row["duration"] > 0.08e9]
     assert len(found) == 3 and found[0] != "late" and found[1:] == ["late", "late"]
