@@ -44,8 +44,8 @@ static inline guint keyed_hash(const uint64_t *numbers, size_t n)
 
 /* Returns the struct of a set that is equal to `key`. Adds a copy of `key` if the set lacks it. */
 void *keyed_at(GHashTable *set, const void *key, size_t size);
-/* Returns the index of the struct `key` in `all`, to which it is added if needed. `indexes` maps a
- * copy of each struct, freed with g_free(), to its index. */
+/* Returns the index in `all` of the struct that equals `key`. Appends `key` if there is none.
+ * `indexes` maps a copy of each struct, freed with g_free(), to its index. */
 uint32_t keyed_index(GHashTable *indexes, GArray *all, const void *key);
 /* These return the structs of a set, sorted: keyed_sorted() pointers to them, keyed_copies()
  * copies. */

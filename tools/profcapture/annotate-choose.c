@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /*
- * Annotate-choose - finds the function that a user names, or says which ones the name may mean
+ * Annotate-choose - finds the function that a user names, or lists those that the name may mean
  */
 #include "config.h"
 

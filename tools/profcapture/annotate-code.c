@@ -14,7 +14,7 @@
 #include <inttypes.h>
 #include <string.h>
 
-#define MAX_CONTAINERS 8 /* of the functions that inline the shown one, this many are read */
+#define MAX_CONTAINERS 8 /* maximum number of functions read that inline the shown one */
 #define MAX_CODE_BYTES (4u << 20)
 #define TIMEOUT_MS 20000
 
@@ -702,7 +702,7 @@ bool annotate_code_read(struct annotate_code *code, GError **error)
 	find_ranges(code);
 	read_file(code);
 	place_instructions(code);
-	/* Offsets of interpreted functions stand for lines, not instructions. */
+	/* Offsets of interpreted functions represent lines, not instructions. */
 	if (names_image_at(code->reader->capture->names, code->shown.image)->kind ==
 	    PROF_IMAGE_INTERPRETER)
 		g_array_set_size(code->instructions, 0);

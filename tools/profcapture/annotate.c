@@ -606,7 +606,7 @@ static void print_listing(struct listing *listing, struct out *out)
 COMPARE_AT(compare_heat, struct annotate_instruction, amount_compare(a->at.self, b->at.self),
 	   ORDER(a, b))
 
-/* Returns the instructions to show. NULL stands for a gap. */
+/* Returns the instructions to show. A NULL element is a gap. */
 static GPtrArray *list_instructions(const struct annotate *annotate, bool hottest)
 {
 	guint n = annotate->code.instructions->len;

@@ -28,7 +28,7 @@ enum path_kind {
 	PATH_KINDS
 };
 
-/* The identity of a node of the tree. Threads with the same name and executable are one. */
+/* The identity of a node of the tree. Threads with equal names and executables share a label. */
 struct path_label {
 	enum path_kind kind;
 	uint32_t place;        /* PATH_FUNCTION, PATH_WAIT */

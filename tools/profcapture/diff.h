@@ -194,7 +194,7 @@ bool diff_each_sentence(const struct reader *select, const struct frame_filters 
 			GError **error);
 
 /*
- * Returns a text that is the same for the same function of another capture or build; free it.
+ * Returns a text that identifies a function across captures and builds; free it.
  * `has_build`: the other captures have the same build of the function's image, so that an offset
  * identifies code. Stores the identity, without a number.
  */

@@ -160,7 +160,7 @@ static void disconnect(struct client *client)
 	transport_close(&client->transport);
 }
 
-/* Starts a private profd. `why`: the error of the system's profd; NULL: it was not tried. */
+/* Starts a private profd. `why`: error of the system's profd; NULL: that was not tried. */
 static bool connect_private(struct client *client, const GError *why, GError **error)
 {
 	if (why && !client->request.quiet && geteuid() != 0) { /* root has the same privileges */

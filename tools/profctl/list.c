@@ -68,8 +68,8 @@ static gint compare_names(gconstpointer left, gconstpointer right)
 	return strcmp(*(const char *const *)left, *(const char *const *)right);
 }
 
-/* Returns the sorted names in a directory without those that begin with a dot; NULL and errno if it
- * cannot be read. */
+/* Returns the names in a directory, sorted, except those that begin with a dot. If the directory
+ * cannot be read, returns NULL and sets errno. */
 static GPtrArray *read_names(int dir, const char *path)
 {
 	int fd = openat(dir, path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);

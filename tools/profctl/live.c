@@ -130,8 +130,8 @@ static uint32_t key_number(struct live *live, const char *key, GArray *array, bo
 	return array->len - 1;
 }
 
-/* Returns the number that identifies a function; its clones have the same one. `full_raw_name`:
- * `full_name` if not mangled. */
+/* Returns the number of a function, which its clones share. `full_raw_name`: `full_name` if not
+ * mangled. */
 static uint32_t function_number(struct live *live, uint32_t image, const char *full_name,
 				const char *full_raw_name)
 {

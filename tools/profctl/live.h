@@ -94,7 +94,7 @@ struct live {
 	GArray *unnamed; /* numbers of places without a name, in the order of their first hits */
 	GArray *plain; /* numbers of named places in files whose inlined calls are not known yet */
 	uint32_t generation; /* changes when all numbers become invalid */
-	uint32_t pending;    /* function that stands for the pending functions of all images */
+	uint32_t pending;    /* function that represents the pending functions of all images */
 	bool no_inline;      /* do not look for inlined calls */
 	/* internal */
 	uint32_t epoch;

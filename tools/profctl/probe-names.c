@@ -275,7 +275,7 @@ static bool is_other_event(const struct event_dirs *dirs, const char *text)
 	       (event.kind != PROF_SOURCE_TRACEPOINT || event_parse(dirs, text, &event, NULL));
 }
 
-/* Returns the completed name; a copy of the text if it is no probe that can be found here. */
+/* Returns the completed name, or a copy of the text if it names no probe that is found here. */
 static char *complete_name(const struct event_dirs *dirs, const char *text, char *const *command,
 			   const GArray *pids, GError **error)
 {
