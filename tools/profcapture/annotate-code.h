@@ -41,12 +41,12 @@ struct annotate_line {
 struct annotate_instruction {
 	uint64_t offset, address; /* offset in the file, and ELF address */
 	const char *text;         /* NULL = unknown */
-	const char *callee;       /* name for the call that is inlined here; NULL: no call is */
+	const char *callee;       /* name for the call that is inlined here; NULL: there is none */
 	struct annotate_place at;
 	uint32_t line; /* annotate_line.number of the line at which its samples count */
 };
 
-/* Calls of the shown function that are inlined at the same lines of the same callers. */
+/* Calls to the shown function that are inlined at the same lines of the same callers. */
 struct inline_site {
 	GPtrArray *callers; /* names, innermost first */
 	struct amount self;

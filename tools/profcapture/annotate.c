@@ -23,7 +23,7 @@
 #define DEFAULT_LIMIT 200 /* a longer list shows only rows near a sample */
 #define CONTEXT 3u        /* rows shown before and after a row with samples */
 #define MAX_GAP 12        /* lines without code are shown between others at most this far apart */
-#define HOTTEST 3         /* instructions shown below the lines */
+#define HOTTEST 3         /* at most this many instructions are shown below the lines */
 #define MIN_FINE_SAMPLES 1000 /* with fewer samples, shares have no decimals */
 
 struct annotate {
@@ -708,7 +708,7 @@ static bool choose_function(struct annotate *annotate, const char *name, GError 
 	       annotate_code_choose(code, name, error);
 }
 
-/* Looks among the interpreted functions first. The interpreter's own functions need a second run,
+/* Looks up the name in interpreted functions first. The interpreter's own functions need a new run,
  * because in the first one their samples count for the interpreted functions. */
 static bool choose_in_either(struct annotate *annotate, const char *name, GError **error)
 {

@@ -33,8 +33,8 @@ struct noise_change noise_calls(double squares_a, double squares_b);
 /* Returns the noise of the difference between the means of n_b and n_a runs, from the variation
  * within each side; n_a and n_b must not both be 1. Assumes the same variance on both sides. */
 struct noise_change noise_runs(const double *a, unsigned n_a, const double *b, unsigned n_b);
-/* Returns the size up to which a change may be noise. If all `tests` changes are only noise, the
- * probability that any exceeds its interval is at most NOISE_ALPHA, even if they depend on each
- * other (Bonferroni). */
+/* Returns the size up to which a change may be noise. If all tested changes are only noise, the
+ * probability that any of them exceeds its interval is at most NOISE_ALPHA, even if the changes
+ * depend on each other (Bonferroni). `tests`: number of tested changes. */
 #define NOISE_ALPHA 0.005
 double noise_interval(const struct noise_change *change, unsigned tests);

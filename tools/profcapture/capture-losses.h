@@ -22,8 +22,8 @@ static inline uint64_t capture_loss_least(const struct capture_loss *loss)
 /* Adds rows of the table of losses to the capture. */
 void capture_losses_add(struct capture *capture, const struct prof_batch *batch);
 void capture_write_losses(const struct capture *capture, struct json *json, const char *key);
-/* Print losses as text, the largest first: at most `most` lines (0: all), then a sum of the rest.
- * Print nothing if nothing was lost. Ticks that the kernel missed do not count as losses. */
+/* Prints losses as text, the largest first: at most `most` lines (0: all), then a sum of the rest.
+ * Prints nothing if nothing was lost. Ticks that the kernel missed do not count as losses. */
 void capture_print_losses(const struct capture *capture, struct out *out, uint64_t most);
 /* Returns `lost` in percent of all records, read or lost. */
 double capture_lost_percent(const struct capture *capture, uint64_t lost);

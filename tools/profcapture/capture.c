@@ -211,7 +211,7 @@ static bool open_reader(const char *file, struct prof_reader **ret_reader, GErro
 	return true;
 }
 
-/* Learns names from all texts of a capture before the first one is shown. */
+/* Learns the names to redact from all texts of a capture, before any text is shown. */
 static bool learn_names(const struct prof_reader *reader, const char *file, GError **error)
 {
 	int r;
@@ -235,7 +235,7 @@ bool capture_learn_names(const char *file, GError **error)
  * positions, but a forged schema may not. Columns that an older file lacks read as absent. */
 static bool check_schema(const struct capture *capture, GError **error)
 {
-	/* tables that got columns after version 1 was fixed, and the first such column */
+	/* tables that got columns after version 1 was finalized, and the first new column */
 	static const uint16_t added[][2] = { { PROF_TABLE_FREE, PROF_FREE_YOUNGER },
 					     { PROF_TABLE_SOURCE, PROF_SOURCE_FIELDS },
 					     { PROF_TABLE_SYMBOL, PROF_SYMBOL_DECLARED_FILE },

@@ -53,7 +53,7 @@ int64_t capture_time(const struct capture *capture, uint32_t segment, uint64_t t
 uint64_t capture_clock(const struct capture *capture, uint32_t segment, int64_t relative);
 
 /* Return the text of a metadata key: the last one in the file, or that of a segment; NULL if the
- * key is missing. They may differ, because segments may come from recordings with different
+ * key is missing. Texts may differ, because segments may come from recordings with different
  * options. */
 const char *capture_metadata(const struct capture *capture, const char *key);
 const char *capture_metadata_of(const struct capture *capture, uint32_t segment, const char *key);
@@ -112,7 +112,7 @@ uint64_t capture_events(const struct capture *capture);
  * again if more damage is found later. */
 void capture_warn(struct capture *capture);
 void capture_write_json(const struct capture *capture, struct json *json, const char *key);
-/* Returns the recorded command, escaped and quoted for a shell, cut at this number of columns (0:
- * no limit); "" if no command was recorded. */
+/* Returns the recorded command, escaped and quoted for a shell, cut to `columns` (0: no limit); ""
+ * if no command was recorded. */
 #define CAPTURE_COMMAND_COLUMNS 60 /* in sentences */
 char *capture_command(const struct capture *capture, unsigned columns) MUST_CHECK;

@@ -60,8 +60,8 @@ GArray *counter_values_read_rss(struct counter_values *values, const struct read
 				GError **error);
 gint counter_rss_compare(gconstpointer left, gconstpointer right); /* by time */
 
-/* Keeps the latest of the times noted at each index. */
-void latest_note(GArray *times, guint index, int64_t time_ns); /* int64_t */
+/* Notes a time at an index. `times`: int64_t, the latest time noted at each index. */
+void latest_note(GArray *times, guint index, int64_t time_ns);
 /* Returns the latest time at an index; `otherwise` if no time was noted. */
 int64_t latest_or(const GArray *times, guint index, int64_t otherwise);
 /* Returns the exits of processes for latest_or(), by index in names; NULL on failure. */

@@ -32,8 +32,8 @@ enum path_kind {
 struct path_label {
 	enum path_kind kind;
 	uint32_t place;        /* PATH_FUNCTION, PATH_WAIT */
-	enum wait_cause cause; /* PATH_WAIT, as is `call` */
-	const char *call;      /* static; NULL: unknown */
+	enum wait_cause cause; /* PATH_WAIT */
+	const char *call;      /* PATH_WAIT: a static string; NULL: unknown */
 	uint32_t waker;        /* PATH_WAIT: enum prof_wait_waker */
 	/* index in names of the first thread with the same name. PATH_THREAD: the thread;
 	 * PATH_CREATED: the creator; PATH_WAIT: the waker, or NAMES_NONE */
@@ -70,7 +70,7 @@ enum path_part {
 struct path_step {
 	int64_t from_ns, to_ns; /* PATH_SAMPLE: equal */
 	enum path_part part;
-	uint32_t node;  /* an ancestor until critical_path_find() ends, except for PATH_OWN */
+	uint32_t node;  /* an ancestor while critical_path_find() runs, except for PATH_OWN */
 	uint32_t label; /* PATH_STATE, PATH_SAMPLE: the child's label */
 };
 

@@ -19,11 +19,11 @@
 #include <stdio.h>
 #include <string.h>
 
-/* Number of changes named in the first sentence. */
+/* The first sentence names at most this many changes. */
 #define NAMED_CHANGES 3
-/* Number of functions listed if they exceed --fail-over. */
+/* At most this many functions that exceed --fail-over are listed. */
 #define NAMED_EXCEEDED 10
-/* Number of callers shown after a function, in text. */
+/* In text, at most this many callers are shown after a function. */
 #define SHOWN_CALLERS 6
 #define LINE_COLUMNS 100u
 /* With fewer samples, shares have no decimal. */
