@@ -19,11 +19,11 @@
 #include <stdio.h>
 #include <string.h>
 
-#define MAX_SITES 3       /* text names at most this many callers that inline the function */
-#define DEFAULT_LIMIT 200 /* a longer list shows only rows near a sample */
-#define CONTEXT 3u        /* rows shown before and after a row with samples */
-#define MAX_GAP 12        /* lines without code are shown between others at most this far apart */
-#define HOTTEST 3         /* at most this many instructions are shown below the lines */
+#define MAX_SITES 3           /* text names at most this many callers that inline the function */
+#define DEFAULT_LIMIT 200     /* a longer list shows only rows near a sample */
+#define CONTEXT 3u            /* rows shown before and after a row with samples */
+#define MAX_GAP 12            /* lines with code that are further apart have a gap between them */
+#define HOTTEST 3             /* at most this many instructions are shown below the lines */
 #define MIN_FINE_SAMPLES 1000 /* with fewer samples, shares have no decimals */
 
 struct annotate {

@@ -48,7 +48,7 @@ enum diff_verdict {
 /* Self counts of one row in one run. */
 struct diff_count {
 	double count;   /* weight of samples, bytes or calls */
-	double events;  /* samples, allocations */
+	double events;  /* number of samples or allocations */
 	double squares; /* sum of the squares of each event's count */
 };
 
@@ -61,7 +61,7 @@ struct diff_run {
 	struct memory memory;
 	struct frame_filters filters;
 	const struct functions *functions;
-	GArray *counts;     /* struct diff_count, by function or by node with `paths` */
+	GArray *counts;     /* struct diff_count, by function; with `paths`, by node */
 	GArray *buckets;    /* with memory: NOISE_BLOCKS doubles for each item of counts */
 	GArray *rows;       /* uint32_t for each item of counts: index + 1 in diff->rows */
 	GHashTable *builds; /* set of the build-ids of its images */
@@ -177,7 +177,7 @@ enum diff_verdict diff_verdict_of(const struct diff *diff, const struct diff_row
 /* Returns the change of a row in percent of its value in A; INFINITY if that value is 0. */
 double diff_percent(const struct diff_row *row);
 /* Returns about how many samples each capture needs for the change of a row to exceed its noise.
- * Returns 0 if the change does already, or if no number is known to be enough. */
+ * Returns 0 if the change already does, or if no number is known to be enough. */
 uint64_t diff_samples_needed(const struct diff *diff, const struct diff_row *row);
 
 /* A sentence on what changed. */

@@ -113,7 +113,7 @@ static GArray *parse(GString *text)
 		const char *at;
 		char *colon;
 
-		/* End the line first: the address sanitizer's strspn() reads up to the 0. */
+		/* End the line first: the address sanitizer's strspn() reads up to a NUL. */
 		*after = 0;
 		at = line_at + strspn(line_at, " ");
 		line.address = g_ascii_strtoull(at, &colon, 16);

@@ -28,7 +28,7 @@
 #include <string.h>
 
 #define NO_COUNTERPART UINT32_MAX
-#define MAX_NAMES 256 /* number of field names listed in an error */
+#define MAX_NAMES 256 /* an error lists at most this many field names */
 
 /* Parts of the names of events that begin an interval, and of the events that end it. */
 static const struct {

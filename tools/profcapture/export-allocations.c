@@ -27,7 +27,7 @@ struct reading {
 	struct memory_tree tree;
 	struct memory_heaps heaps;
 	struct number_map sum_of; /* thread and node → index + 1 */
-	GHashTable *lives; /* set of struct allocation_life; the sums are not in the key; or NULL */
+	GHashTable *lives; /* set of struct allocation_life, keyed by all but the sums; or NULL */
 	struct suppressions suppressions; /* suppressions of the runtime's pools */
 	struct memory_peak heap;
 };

@@ -6,8 +6,8 @@
  * samples that these two read; speedscope and the Firefox Profiler read it, too. In this form, a
  * stack lasts until the next sample. If the next sample of a thread comes too late, a sample of the
  * node "(idle)" ends the stack, as in files of V8. Waits are slices, and marks are slices or
- * instants; counters are events of phase C. Times are microseconds since the capture's start, which
- * are whole for samples.
+ * instants; counters are events of phase C. Times are microseconds since the capture's start; those
+ * of samples are integers.
  */
 #include "config.h"
 
@@ -199,7 +199,7 @@ static void add_sample(struct chrome *chrome, uint32_t thread, uint32_t node, in
 		write_chunk(chrome, thread);
 }
 
-/* Returns how long a sample stands for its stack, in ns; 0: unknown. */
+/* Returns the time that a sample represents, in ns; 0: unknown. */
 static int64_t length_of(const struct chrome *chrome, const struct profile_sample *sample)
 {
 	const struct export *export = chrome->export;

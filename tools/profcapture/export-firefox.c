@@ -296,7 +296,7 @@ static void write_samples(struct firefox *firefox, uint32_t thread)
 	firefox->first_sample = of ? of->first : 0;
 	json_begin_object(json, "samples");
 	write_columns(firefox, &columns);
-	/* a sample of a CPU clock stands for the CPU time since the previous one */
+	/* a sample of a CPU clock represents the CPU time since the previous one */
 	columns.members = cpu;
 	if (is_time && !export_counts_waits(firefox->export))
 		write_columns(firefox, &columns);

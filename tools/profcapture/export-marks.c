@@ -76,8 +76,8 @@ static void keep_wait(const struct run_state *state, void *data)
 		limit_waits(marks);
 }
 
-/* Sorts by thread and end. Marks without an end are reported in no order, so they are also sorted
- * by start, group and name. */
+/* Sorts by thread and end. Marks without an end are reported in random order, so they are also
+ * sorted by start, group and name. */
 static gint compare_marks(gconstpointer left, gconstpointer right)
 {
 	const struct span *a = &((const struct export_mark *)left)->span;

@@ -24,7 +24,7 @@
 #define SNAPSHOTS 100u    /* number of snapshots, without the one at the peak */
 #define DETAILED_EACH 10u /* every tenth snapshot is detailed; so is the last */
 #define MIN_PERCENT 0.1   /* ms_print hides nodes below 1 percent by default */
-#define MAX_DEPTH 64u     /* levels of a tree */
+#define MAX_DEPTH 64u     /* maximum number of levels of a tree */
 
 struct massif {
 	struct export *export;

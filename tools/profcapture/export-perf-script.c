@@ -97,7 +97,7 @@ static const GString *beginning_of(struct script *script, const struct profile_s
 	return beginning->text;
 }
 
-/* Puts a number before `end`, padded to a width, and returns its first character. */
+/* Writes a number, padded to a width, directly before `end`. Returns where the text begins. */
 static char *put_before(char *end, uint64_t number, int width, char padding)
 {
 	char *at = end;

@@ -86,7 +86,7 @@ static uint64_t write_thread(const struct export *export, struct json *json, uin
 	return sum;
 }
 
-/* Returns the index of the thread with the largest weight. */
+/* Writes the threads. Returns the index of the thread with the largest weight. */
 static guint write_threads(const struct export *export, struct json *json, const char *side,
 			   guint first)
 {

@@ -12,7 +12,7 @@
 /* EXPORT_NOW: the values of the only or later capture. EXPORT_BEFORE: those of the earlier one. */
 enum { EXPORT_NOW, EXPORT_BEFORE, EXPORT_SIDES };
 
-/* In a comparison, this frame stands for all threads whose name only one of the captures has,
+/* In a comparison, this frame represents all threads whose name only one of the captures has,
  * because a program may have been renamed. */
 #define EXPORT_RENAMED "<renamed>"
 

@@ -454,8 +454,8 @@ static bool read_captures(struct export *export, const char *file, GError **erro
 
 static void export_done(struct export *export);
 
-/* Reads the captures; again, with fewer rows, while the page is too large. Standard input can be
- * read only once. */
+/* Reads the captures. While the page is too large, reads them again, with fewer rows. Standard
+ * input can be read only once. */
 static bool read_to_fit(struct export *export, const char *file, GError **error)
 {
 	struct export *given = copy_options(export);
