@@ -111,8 +111,8 @@ char *budget_describe(void)
 		states[most] ? _(states[most]) : _("rows"), budget.file, budget_bytes() >> 20);
 }
 
-/* Memory grows by at most about a megabyte in this time, and asking for its size takes as long as
- * reading a small chunk. */
+/* Memory grows by at most about a megabyte in this time, and measuring it takes as long as reading
+ * a small chunk. */
 #define LEAST_INTERVAL_NS 50000
 
 static int guard(unsigned int table, void *file)

@@ -14,7 +14,7 @@
  * that they need not be stored.
  *
  * Text for a pipe is neither cut nor padded, so that a row does not depend on other rows: two
- * answers differ only in the lines of rows that differ, and cut finds the columns. Empty cells are
+ * answers differ only in the lines of rows that differ, and cut(1) can split rows. Empty cells are
  * "0" or "-" there, so that each row has the same number of columns, of which only the place at
  * the end may be missing. A tree is a table whose names have a prefix: places directly follow the
  * names, each row is cut independently, and numbers are always padded, because otherwise the lines
@@ -73,7 +73,7 @@ enum column_format {
 	COLUMN_REAL,      /* three digits */
 	COLUMN_WORD,      /* short text */
 	COLUMN_SPARKLINE, /* text of equal width in each row */
-	COLUMN_NAME,      /* text that may be cut; at most one */
+	COLUMN_NAME,      /* text that may be cut; at most one column */
 	COLUMN_PLACE,     /* follows the name; must be the last column */
 };
 

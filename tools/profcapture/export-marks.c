@@ -76,7 +76,7 @@ static void keep_wait(const struct run_state *state, void *data)
 		limit_waits(marks);
 }
 
-/* Sorts by thread and end. Marks without an end are reported in random order, so they are also
+/* Sorts by thread and end. Marks without an end are reported in no fixed order, so they are also
  * sorted by start, group and name. */
 static gint compare_marks(gconstpointer left, gconstpointer right)
 {

@@ -19,7 +19,7 @@ enum { HTML_FIRST, HTML_LATER, HTML_SIDES };
 struct html_side {
 	struct export *export;
 	int64_t from_ns, to_ns; /* the range of the axis that the side covers */
-	/* The page's numbers of threads and functions are their indexes plus these, except that a
+	/* The page's number of a thread or function is its index plus one of these, except that a
 	 * function of both sides has one number. */
 	uint32_t first_thread, first_function;
 	uint32_t *functions; /* number by index; NULL: numbers equal indexes */
@@ -37,14 +37,14 @@ struct html_sides {
 	/* struct profile_node: the merged stacks, whose entities are numbers of functions */
 	GArray *nodes;
 	guint folded;        /* how many stacks were folded into their callers */
-	uint32_t interrupts; /* number of the function that stands for interrupts */
-	GHashTable *unnamed; /* numbers that stand for all code of an image without a symbol */
+	uint32_t interrupts; /* number of the function that represents interrupts */
+	GHashTable *unnamed; /* set of numbers: each is for all code of an image without a symbol */
 };
 
 void html_sides_init(struct html_sides *sides, struct export *export);
 void html_sides_done(struct html_sides *sides);
 /* Returns the side that has the function or thread with this number, and its index there. Returns
- * NULL for the function that stands for interrupts. */
+ * NULL for the function that represents interrupts. */
 const struct html_side *html_function_side(const struct html_sides *sides, uint32_t number,
 					   uint32_t *ret_index);
 const struct html_side *html_thread_side(const struct html_sides *sides, uint32_t number,

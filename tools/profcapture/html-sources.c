@@ -21,7 +21,7 @@
 #define MOST_FUNCTIONS 24u
 #define LEAST_PERCENT 0.1
 #define MOST_BYTES (4u << 20)   /* total size of source and assembly */
-#define MOST_LINE 2000u         /* bytes of a line that are shown */
+#define MOST_LINE 2000u         /* at most this many bytes of a line are shown */
 #define MOST_INSTRUCTIONS 1000u /* longer functions show only instructions near samples */
 #define CONTEXT 5u              /* lines or instructions shown on each side of one with samples */
 

@@ -20,7 +20,7 @@
 
 #define DEFAULT_LIMIT 20
 #define FINE_SAMPLES 1000 /* from this number on, shares have a decimal */
-#define NAMED_MOST 3      /* processes and images named in the summary */
+#define NAMED_MOST 3      /* the summary names at most this many processes, and images */
 
 struct table_info {
 	const struct prof_table_def *table;

@@ -26,7 +26,7 @@
 #include <inttypes.h>
 #include <string.h>
 
-#define MAX_FRAMES 256     /* frames kept of a stack, and all that are inlined into the last one */
+#define MAX_FRAMES 256     /* limit of frames kept of a stack, plus those inlined into the last */
 #define LEAST_ADDRESS 4096 /* smaller arguments are descriptors or numbers */
 
 enum { TIME, THREAD, DURATION, STACK, ARGUMENT, SYSCALL, WAKER, WAKER_STACK, WAKER_ARGUMENT };
@@ -56,7 +56,7 @@ struct lock_pair {
 	GArray *stacks[2];
 };
 
-/* How waits for futexes ended that count for no lock. */
+/* For waits for futexes that count for no lock: how they ended. */
 enum rest { REST_OTHER, REST_INTERRUPT, REST_OUTSIDE, REST_UNKNOWN, RESTS };
 static const char *const rest_keys[RESTS] = { "other_call", "interrupt", "outside", "unknown" };
 
@@ -286,7 +286,7 @@ static void write_stacks(const void *data, size_t row, struct json *json)
 	}
 }
 
-/* Returns the table with the places that waited and released, or only its numbers. */
+/* Returns the table; without `has_places`, only its numbers, not the functions. */
 static struct table table_of(const struct locks_verb *verb, bool has_places)
 {
 	struct table table = { .rows = verb->all->len,

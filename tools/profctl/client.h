@@ -15,7 +15,7 @@ struct client_counters {
 /* All functions are called from the main loop. At most one of `failed` and `finished` is called,
  * once and last. */
 struct client_listener {
-	/* The session has started, and samples unless it is paused. `control`: the value for
+	/* The session has started. It takes samples unless paused. `control`: the value for
 	 * PROF_CONTROL; NULL: none. `sysprof`: descriptor for SYSPROF_CONTROL_FD; -1: none. Both
 	 * are borrowed. */
 	void (*started)(const char *control, int sysprof, void *data);
