@@ -11,5 +11,5 @@
  * failure. The caller closes the fd. */
 int spool_open(GError **error);
 
-/* Writes all of `spool` to `fd`, at its current position. Returns 0 or -errno. */
+/* Writes all of `spool` at the current position of `fd`. Returns 0 or -errno. */
 int spool_copy(int spool, int fd) MUST_CHECK;

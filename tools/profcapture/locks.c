@@ -286,7 +286,7 @@ static void write_stacks(const void *data, size_t row, struct json *json)
 	}
 }
 
-/* Returns the table; without `has_places`, only its numbers, not the functions. */
+/* Returns the table; unless `has_places`, without the columns "waited in" and "released in". */
 static struct table table_of(const struct locks_verb *verb, bool has_places)
 {
 	struct table table = { .rows = verb->all->len,

@@ -21,7 +21,7 @@ static const char *const counter_groups[] = { "all",    "cpu",         "frequenc
 					      "energy", "temperature", "process",   NULL };
 static const char *const memory_modes[] = { "all", "sample:", NULL };
 
-#define CHEAP_SLEEPS 3000      /* per second; each costs about 3 us */
+#define CHEAP_SLEEPS 3000      /* per second: about 1 % of a CPU, at 3 us each */
 #define MAX_COMMAND_BYTES 8192 /* half of profd's limit, which also counts other data */
 
 #define FIELD(name) offsetof(struct record_options, name)
