@@ -172,7 +172,7 @@ extern const char *const cli_color_choices[];
 bool cli_color_wanted(enum cli_color choice, int fd);
 
 /* Returns the number of columns of the terminal at fd: the variable COLUMNS, else the terminal's
- * size; 0 (no limit) if fd is not a terminal. */
+ * size, else 80. Returns 0 (no limit) if fd is not a terminal. */
 unsigned cli_columns(int fd);
 
 /* Restores the inherited dispositions and signal mask, in a child before exec.

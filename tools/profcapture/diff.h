@@ -177,7 +177,7 @@ enum diff_verdict diff_verdict_of(const struct diff *diff, const struct diff_row
 /* Returns the change of a row in percent of its value in A; INFINITY if that value is 0. */
 double diff_percent(const struct diff_row *row);
 /* Returns about how many samples each capture needs for the change of a row to exceed its noise.
- * Returns 0 if the change already does, or if no number is known to be enough. */
+ * Returns 0 if the change already does, or if no number is known to be enough, as for memory. */
 uint64_t diff_samples_needed(const struct diff *diff, const struct diff_row *row);
 
 /* A sentence on what changed. */

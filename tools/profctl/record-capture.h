@@ -16,7 +16,7 @@ struct record_samples {
 
 struct record_allocations {
 	uint64_t n;
-	bool knows_live;     /* whether every process has its own heap, and its end was recorded */
+	bool knows_live;     /* false: a heap inherited blocks, or allocations were not recorded */
 	uint64_t live_bytes; /* bytes that were live when the processes ended */
 };
 
