@@ -1,7 +1,7 @@
 #!/bin/sh
 # SPDX-License-Identifier: BSD-2-Clause-Patent
 # archive.sh OBJCOPY AR INTERNAL-ARCHIVE ARCHIVE FOLDER CC…: links INTERNAL-ARCHIVE into one object,
-# makes its hidden names local, and makes ARCHIVE from it. FOLDER: for the object. CC…: the
+# makes its hidden names local, and makes ARCHIVE from it. FOLDER: gets the object. CC…: the
 # compiler, which may be several words, such as `ccache gcc`.
 set -eu
 objcopy=$1 ar=$2 internal=$3 archive=$4 object=$5/profcollector.o

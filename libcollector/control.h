@@ -3,10 +3,10 @@
  * Control - the protocol by which a process gets its rings from profd
  *
  * docs/ring.md, "Registration", is the specification. The socket is SOCK_SEQPACKET; each message is
- * one packet of CONTROL_BYTES. The process sends a hello and later requests for more rings. The
- * engine answers each. An answer with the status CONTROL_OK carries an arena's memfd (SCM_RIGHTS);
- * other answers carry no descriptor. The kernel, not a message, identifies the process. Integers
- * are little-endian; reserved fields are written as 0 and ignored.
+ * one packet of CONTROL_BYTES. The process sends a hello, and later requests for more rings. Each
+ * message gets an answer. An answer with the status CONTROL_OK carries an arena's memfd
+ * (SCM_RIGHTS); other answers carry no descriptor. The kernel, not a message, identifies the
+ * process. Integers are little-endian; reserved fields are written as 0 and ignored.
  */
 #pragma once
 
@@ -52,9 +52,8 @@ static_assert(offsetof(struct control_hello, parent_start) == 40, "parent's star
 
 /*
  * Why a process whose allocations are requested did not register. The process may have no
- * descriptor to report that, so it reports reason N by mapping: it briefly makes N pages of the
- * preloaded library executable, and the kernel reports a mapping of that length. Other lengths have
- * no meaning.
+ * descriptor to report that. So for reason N, it briefly makes N pages of the preloaded library
+ * executable, and the kernel reports a mapping of that length. Other lengths have no meaning.
  */
 enum control_reason {
 	CONTROL_REASON_NONE, /* the process allocated nothing */

@@ -253,7 +253,7 @@ PROF_PUBLIC extern const struct prof_collector_table prof_collector_table;
  * threads. A forked child has no recorder, and may open its own. Not for handlers; do not call open
  * while another thread changes the environment. The functions print nothing, and preserve errno.
  *
- * All return 0, a -errno, or an enum prof_recorder_status.
+ * open, begin, end and close return 0, a -errno, or an enum prof_recorder_status.
  */
 enum prof_recorder_status {
 	PROF_RECORDER_NO_PROFCTL = 1, /* profctl was not found, or is not executable */
@@ -279,11 +279,11 @@ enum prof_recorder_status {
 struct prof_recorder_options {
 	uint32_t frequency;     /* samples per second on each CPU; default: 999 */
 	uint32_t append;        /* 1: continue an existing capture; 0: fail with -EEXIST */
-	const char *call_graph; /* value of profctl's option; default: "auto" */
-	const char *events;     /* values of profctl's option, separated by commas */
+	const char *call_graph; /* value of profctl's --call-graph; default: "auto" */
+	const char *events;     /* values of profctl's --event, separated by commas */
 	const char *group;    /* group of the blocks' marks, up to 255 bytes; default: "recorder" */
 	const char *profctl;  /* path; default: the first one in PATH, else the installed one */
-	const char *bus;      /* value of profctl's option; default: "auto" */
+	const char *bus;      /* value of profctl's --bus; default: "auto" */
 	uint64_t reserved[4]; /* must be 0 */
 };
 
@@ -299,7 +299,7 @@ PROF_PUBLIC int prof_recorder_open(const char *path, const struct prof_recorder_
  */
 PROF_PUBLIC int prof_recorder_begin(const char *name);
 PROF_PUBLIC int prof_recorder_end(const char *name);
-/* Ends open blocks, and waits until the file is complete, with names, at most 60 s. After
+/* Ends open blocks, and waits at most 60 s until the file is complete, with names. After
  * -ETIMEDOUT the file is still completed. */
 PROF_PUBLIC int prof_recorder_close(void);
 

@@ -40,7 +40,7 @@ static_assert(MAX_NODES < RING_MAX_CALLS, "ids");
 struct node_definition {
 	struct producer *producer;
 	struct call_tree *tree;
-	uint32_t n;      /* frames, outermost first */
+	uint32_t n;      /* number of frames in tree->frames, outermost first */
 	uint32_t parent; /* node of the first frame's caller */
 	bool has_code;   /* some frames are Python functions */
 };
@@ -426,8 +426,8 @@ static enum message_outcome find_or_define(struct producer *producer, uint32_t *
 
 /* ---- Stacks with Python functions ---- */
 
-/* Finds the native frame that executes each run: the frame whose part of the stack contains the
- * run's address. Returns false if a run has no such frame. */
+/* Finds the native frame that executes each run (see python-frames.h): the frame whose part of the
+ * stack contains the run's address. Returns false if a run has no such frame. */
 static bool place_by_address(struct python_chain *chain, const struct unwind_cache_frame *native,
 			     uint32_t n)
 {

@@ -31,7 +31,7 @@ struct heap_change {
 
 /* One for each thread. */
 struct heap_thread {
-	uint64_t guard;  /* frame of the running call of the foreign allocator; 0: none */
+	uint64_t guard;  /* frame of the hook that is calling a foreign allocator; 0: none */
 	uint64_t inside; /* frame of the recording hook; 0: none */
 	struct self_unwind own;
 };
@@ -65,7 +65,7 @@ static inline __attribute__((always_inline)) uint64_t heap_frame(void)
 enum heap_outcome {
 	HEAP_RECORDED,
 	HEAP_UNRECORDED, /* nothing was written */
-	HEAP_UNENDED,    /* written, but not published: handlers left records after it */
+	HEAP_UNENDED,    /* written, but not published: handlers left open records after it */
 	HEAP_LAST,       /* written, but the session has ended meanwhile */
 };
 

@@ -13,7 +13,8 @@
  *
  * Invariants: (1) an added address is found, once       [test-heap-sampled: set, threads]
  *             (2) memory is one mapping of SET_BYTES        [test-heap-sampled: full]
- *             (3) a share of 1 - exp(-s / mean) of each size is chosen [test-heap-sampled: chance]
+ *             (3) of the allocations of s bytes, a share of 1 - exp(-s / mean) is chosen
+ *                 [test-heap-sampled: chance]
  *             (4) the mean in use is the one set last, whatever was set before
  *                 [test-heap-sampled: generations]
  *             (5) there are no floating point computations              [test_heap_zoo: exceptions]

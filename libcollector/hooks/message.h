@@ -11,8 +11,8 @@
  *     message_write(&message, fill_mark, &mark);
  *
  * If all strings have been sent, a message is one record; otherwise the strings are sent before it.
- * An id of 0 stands for a string that did not fit into the ring. Almost always each name has the
- * same address as the last time, and message_try_write() suffices.
+ * An id of 0 means an empty string, or one that did not fit into the ring. Almost always each name
+ * has the same address as the last time, and message_try_write() suffices.
  */
 #pragma once
 

@@ -256,8 +256,9 @@ static bool fail(struct python_walk *walk)
 	return false;
 }
 
-/* Returns whether an activation can be at this address: on the thread's stack, or in the thread's
- * state. An activation that longjmp() left may be on a stack that was unmapped. */
+/* Returns whether an activation (3.11's _PyCFrame) can be at this address: on the thread's stack,
+ * or in the thread's state. An activation that longjmp() left may be on a stack that was
+ * unmapped. */
 static INLINE bool is_activation(const struct python_walk *walk, bool is_direct, uint64_t at)
 {
 	return !is_direct || at - walk->thread < STATE_BYTES ||
@@ -297,8 +298,8 @@ static INLINE bool end_entry(struct python_walk *walk, bool is_direct)
 }
 
 /* An object without references is being freed. In a free-threaded build, 32 bits count the
- * references of the thread that made the object, and the next word, above two flags, those of other
- * threads. */
+ * references by the object's own thread; the next word counts those by other threads, above two
+ * flag bits. */
 static INLINE bool is_referenced(const struct interp_cpython *layout, const uint8_t *object)
 {
 	return layout->minor < CPYTHON_FREE_THREADED

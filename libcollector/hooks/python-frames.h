@@ -22,14 +22,14 @@
 struct python_interpreter {
 	const struct interp_cpython *layout; /* NULL: no supported interpreter was found */
 	uint64_t runtime, code_type;         /* addresses of _PyRuntime and PyCode_Type */
-	uint64_t eval, eval_end;             /* the function that evaluates */
+	uint64_t eval, eval_end;             /* range of the C function that evaluates */
 	void *(*get_thread)(void); /* since 3.12: the state that this thread is bound to */
 };
 extern struct python_interpreter python_interpreter __attribute__((visibility("hidden")));
 
 struct python_frame {
 	uint64_t code;     /* address of the code object */
-	uint64_t identity; /* hash that distinguishes code objects, also at one address */
+	uint64_t identity; /* hash that distinguishes even successive code objects at one address */
 	/* if ends_run: an address in the frame of the C function that executes the run; 0:
 	 * unknown */
 	uint64_t at;
@@ -51,7 +51,7 @@ struct python_memory {
 	 * needed again, and are read at once. */
 	uint32_t n_ranges, n_used; /* n_used: used by this walk */
 	uint32_t n_valid;          /* number of ranges that were read */
-	uint32_t n_read;           /* bytes of the used ranges */
+	uint32_t n_read;           /* number of bytes in the used ranges */
 	struct iovec ranges[PYTHON_RANGES];
 	uint8_t bytes[PYTHON_RANGES * 96];
 };

@@ -41,7 +41,7 @@ extern "C" {
 	((table)->bytes >= offsetof(struct prof_collector_table, function) + \
 				   sizeof(((struct prof_collector_table *)0)->function))
 
-/* A program or plugin has one such pointer, however many of its files include this header. */
+/* Each program or plugin has one such pointer, however many of its files include this header. */
 __attribute__((weak, visibility("hidden"))) const struct prof_collector_table *prof_mark_table;
 
 #ifndef PROF_LINKED

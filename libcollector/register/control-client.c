@@ -199,7 +199,7 @@ int control_receive(int fd, void *packet, size_t bytes, uint64_t deadline_ns, in
 	}
 }
 
-/* An answer must carry a memfd exactly if its status is CONTROL_OK. */
+/* Returns 0, the status of a refusal, or -EPROTO. An answer with CONTROL_OK must carry a memfd. */
 static int check_answer(const struct control_answer *answer, int fd)
 {
 	if (answer->magic != CONTROL_ANSWER_MAGIC || answer->bytes != CONTROL_BYTES)

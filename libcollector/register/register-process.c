@@ -256,8 +256,8 @@ static bool grow(uint64_t min_bytes, uint64_t deadline)
 
 	if (!claim(&register_process->growing))
 		return false;
-	/* n is 0 before the first arena of another session. The thread that registers the process
-	 * gets that arena. */
+	/* n is 0 before a session's first arena. The thread that registers the process gets that
+	 * arena. */
 	n = register_count_retired();
 	n = register_count_arenas() - n;
 	if (n > 0 && n < MAX_SESSION_ARENAS &&

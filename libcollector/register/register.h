@@ -41,7 +41,7 @@ struct producer {
 struct register_thread {
 	struct producer *producer;
 	uint64_t forking; /* parent's generation, whose arenas must be shielded in a forked child */
-	uint32_t skip;    /* records to drop before the next try to get a ring */
+	uint32_t skip;    /* number of records to drop before the next try to get a ring */
 	uint32_t last_skip;
 	bool is_inside;
 	bool no_syscall;

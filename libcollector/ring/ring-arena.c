@@ -28,7 +28,7 @@
 struct layout {
 	uint32_t n_rings, n_places;
 	uint64_t data_offset;
-	/* sizes with all headers: of the part that is populated at first, and of the whole arena */
+	/* sizes with all headers: of the part that is populated now, and of the whole arena */
 	uint64_t ready_bytes, bytes;
 };
 

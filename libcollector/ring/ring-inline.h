@@ -164,8 +164,8 @@ static inline struct ring_record_header *ring_header_at(const struct ring *ring,
 
 /* ---- The fast path of almost every record ---- */
 
-/* Reserves a record. The order matters: `bytes` must show that the record is reserved before `end`
- * is after it. The gap before the record is already a pad. */
+/* Reserves a record. The order matters: `bytes` must mark the record as reserved before `end` moves
+ * past the record. If there is a gap before the record, it already has a pad. */
 static inline __attribute__((always_inline)) void ring_reserve(struct ring *ring, size_t level,
 							       uint64_t at, uint32_t bytes)
 {
@@ -261,8 +261,8 @@ static inline __attribute__((always_inline)) void ring_publish(struct ring *ring
 }
 
 /*
- * Ends the outermost record. Returns false if handlers left records after it: call ring_end_first()
- * then. Omits ring_check_fill(): ring_try_begin() refuses a record that would end after
+ * Ends the outermost record. Returns false if handlers left open records after it: then call
+ * ring_end_first(). Omits ring_check_fill(): ring_try_begin() refuses a record that would end after
  * ring->next_check, so ring_begin() handles it.
  */
 static inline __attribute__((always_inline)) bool ring_try_end(struct ring *ring)

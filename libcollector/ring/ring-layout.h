@@ -317,8 +317,9 @@ struct ring_free_block {
 };
 static_assert(sizeof(struct ring_free_block) == 16, "free");
 
-/* Nodes of the call tree: `parent` calls `first`, and each node calls the next one. A node stands
- * for a whole stack. A node that is defined again is a new node; children keep the old one. */
+/* Nodes of the call tree: `parent` calls `first`, and each node calls the next one. A node
+ * represents a whole stack. An id that is defined again names a new node; the children of the old
+ * node keep their parent. */
 struct ring_calls {
 	uint32_t first;  /* not 0 */
 	uint32_t parent; /* 0: `first` is a root */

@@ -33,7 +33,8 @@ enum ring_fault {
 	RING_FAULT_LENGTH,
 	RING_FAULT_TYPE,
 	RING_FAULT_PAYLOAD, /* payload is shorter than its type or its count requires */
-	/* a count fell, grew faster than a thread can count, or has more lost than attempted */
+	/* a count fell or grew faster than a thread can count, or more records were written or lost
+	 * than attempted */
 	RING_FAULT_COUNTS,
 	RING_FAULT_TID, /* set by the caller: the owner is not a thread of the process */
 	RING_N_FAULTS
@@ -120,8 +121,8 @@ void ring_reader_use_ticks(struct ring_reader *reader, struct tick_clock *clock)
 /*
  * Copies the available records and checks the copy; the producer may then reuse the room. The
  * buffer must be 8-aligned and at least RING_MIN_BUFFER. Read the batch to its end before the next
- * call. After a fault, one more batch has the records before it; later batches are empty, with a
- * bound that does not hold back other rings.
+ * call. A batch in which a fault is found has the records before the fault; later batches are
+ * empty. After a fault, the bound does not hold back other rings.
  */
 void ring_reader_drain(struct ring_reader *reader, enum ring_drain how, void *buffer,
 		       size_t n_bytes, struct ring_batch *ret_batch);
@@ -145,7 +146,7 @@ uint32_t ring_arena_arm(struct ring_arena_memory *memory, uint32_t **ret_doorbel
 /* Requests that producers stop, because records will no longer be read. Records that they publish
  * before they see this must still be drained. */
 void ring_arena_end(struct ring_arena_memory *memory);
-/* Returns the number of unread bytes, limited to the ring's size. */
+/* Returns the number of unread bytes, limited to the ring's size; 0 after a fault. */
 uint64_t ring_reader_fill(const struct ring_reader *reader);
 /* Returns whether a process uses the arena; the process itself sets that. */
 bool ring_arena_is_joined(const struct ring_arena_memory *memory);

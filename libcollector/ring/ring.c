@@ -3,7 +3,7 @@
  * Ring - the producer's half: a thread writes records that profd-engine reads
  *
  * The producer is a thread and the signal handlers that interrupt it, so most of this file deals
- * with interruption. The thread's private struct ring records, with one store each, that a record
+ * with interruption. The thread's private struct ring shows, with one store each, whether a record
  * is open (open[0].sp), where the next one may be reserved (end), and how far records are published
  * (head). A handler that finds an open record reserves its own after it, and leaves publishing to
  * the interrupted code. During the few instructions in which that would fail, nestable is false,
@@ -15,7 +15,7 @@
  * child (MADV_WIPEONFORK) prevents new records there.
  *
  * Invariants: (1) only whole records are before head              [test-ring-interrupted: death]
- *             (2) attempted == recorded + lost, where nothing is open
+ *             (2) attempted == recorded + lost, while no record is open
  *                 [test-ring: conservation; test-ring-interrupted: left]
  *             (3) times do not go back within a ring                [test-ring-interrupted: nested]
  *             (4) errno does not change  [test-ring-full: lossless, gone]
@@ -443,8 +443,8 @@ static void *begin_at(struct ring *ring, uint32_t type, uint64_t at, uint32_t by
 	write_pad_before(ring, at);
 	clear_last(ring, at, bytes);
 	payload = ring_begin_first(ring, type, at, bytes, ring->time_flags);
-	/* Not before the record is reserved: if siglongjmp() leaves this, the next record begins at
-	 * `end`, for which a limit in the next lap is not valid. */
+	/* Set this after the reservation: if siglongjmp() leaves this function before, the next
+	 * record begins at `end`, for which a limit in the next lap is not valid. */
 	ring->limit = find_limit(ring, at + bytes);
 	return payload;
 }

@@ -12,8 +12,8 @@
  *
  * A ring belongs to its thread and the signal handlers on it. The functions do not allocate, take a
  * lock, or change errno, unless stated otherwise. A record that a handler or ring_begin_with()
- * begins within an open record follows that record and is published with it. So the consumer sees a
- * stack and the first record that uses it together or not at all.
+ * begins within an open record follows that record and is published with it. So the consumer sees
+ * both a stack and the first record that uses it, or neither.
  */
 #pragma once
 

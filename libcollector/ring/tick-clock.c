@@ -107,8 +107,8 @@ struct tick_clock *tick_clock_new_of(tick_clock_read *read, void *data)
 	return clock;
 }
 
-/* Checks whether the clock can be read without a system call. Runs in a separate thread, which is
- * denied the system call first. */
+/* Checks whether the clock can be read without a system call. Runs in a separate thread, because
+ * the filter that denies the system call cannot be removed. */
 static void *read_shut_out(void *data)
 {
 	struct sock_filter refuse[] = {

@@ -277,8 +277,8 @@ static bool read_distance(struct modules *modules, struct safe_read *memory,
 	return true;
 }
 
-/* Finds the FDE that may cover pc in a module without a table. Assumes that its CIE uses the same
- * encodings as tables do. */
+/* Finds the FDE that covers pc in a module without a table. Assumes that all CIEs use the same
+ * encoding as tables do. */
 static bool find_record(struct modules *modules, struct safe_read *memory,
 			const struct module *module, uint64_t pc, uint64_t *ret_at)
 {

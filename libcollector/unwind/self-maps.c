@@ -6,8 +6,8 @@
  * The source is /proc/self/maps instead of the loader: the file needs no lock that another thread
  * may hold, lists the vdso and mappings made without the loader, and names files as the kernel's
  * own records do.
- * Invariants: (1) a range's module is identified by its bytes in memory, which each stack compares
- *                 [test_jit: dlclose]
+ * Invariants: (1) a range's module is identified by its bytes in memory, which are compared for
+ *                 each stack  [test_jit: dlclose]
  *             (2) only safe-read.c loads from a module [test-self-maps: unmapped]
  *             (3) each try to send a stack reads the file at most once
  *                 [test-self-maps: heap]
@@ -35,7 +35,7 @@ struct scan {
 	struct self_maps *code;
 	const struct self_maps_stack *stack;
 	struct safe_read memory;
-	struct line first; /* last line with offset 0, the first of a file */
+	struct line first; /* latest line with offset 0: the first line of a file */
 	self_maps_notify *notify;
 	void *data;
 };

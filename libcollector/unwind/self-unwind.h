@@ -63,7 +63,7 @@ MUST_CHECK int self_unwind_setup(void);
 size_t self_unwind_max_bytes(void);
 
 /* Call this after dlclose(), to invalidate cached steps (unwind-cache.h). self_unwind_walk() does
- * not need it: it detects another module at the same address. */
+ * not need the call, because it detects another module at the same address. */
 void self_unwind_invalidate(void);
 
 /*
@@ -98,8 +98,8 @@ typedef bool self_unwind_receive(void *data, const struct self_unwind_step *step
 /*
  * Continues a walk from any frame. `start`: sp of the innermost frame. `rules`: the caller's cache,
  * valid for `generation` (not 0); use another number when self_unwind_generation() has changed.
- * Returns why the walk ended; WALK_N_STOPS: `keep` stopped it; WALK_NO_TABLE also stands for
- * SELF_UNWIND_BUSY.
+ * Returns why the walk ended. WALK_N_STOPS: `keep` stopped the walk. WALK_NO_TABLE: possibly for
+ * the reasons of SELF_UNWIND_BUSY.
  */
 enum walk_stop self_unwind_step(struct self_unwind *own, uint64_t start,
 				const struct walk_place *from, struct walk_cache *rules,

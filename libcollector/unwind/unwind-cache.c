@@ -251,7 +251,7 @@ static struct walk_place get_place(const struct visit *visit)
 	};
 }
 
-/* Stores the step. Returns false if the walk can continue in a faster way. */
+/* Stores the step. Returns false if the walk has matched, is full, or can continue faster. */
 static bool keep_step(void *data, const struct self_unwind_step *step)
 {
 	struct visit *visit = data;
@@ -349,7 +349,7 @@ static void push(struct visit *visit, uint32_t n, enum walk_stop stop)
 	calls->n = n;
 }
 
-/* Returns false if known and new frames together are too many. */
+/* Returns false if there are too many frames or guards, known and new together. */
 static __attribute__((noinline)) bool walk(struct unwind_cache *calls,
 					   const struct walk_registers *caller)
 {

@@ -8,9 +8,9 @@
  *
  * Gives the same result as self-unwind.h, for hooks that are entered a million times per second
  * with nearly the same stack. Keeps the frames of the last walk together with the words on the
- * stack by which they were found. If a walk matches one of these frames, and all words from there
- * on are unchanged, the frames are unchanged, too. All state belongs to the calling thread. Nothing
- * allocates or waits.
+ * stack by which they were found (guards). If a walk matches one of these frames, and all guards
+ * from that frame outwards are unchanged, the frames are unchanged, too. All state belongs to the
+ * calling thread. Nothing allocates or waits.
  */
 #pragma once
 
@@ -42,7 +42,7 @@ struct unwind_cache_variant {
 	uint64_t fp_mask;
 	uint64_t outer_hash, outer_sp, outer_fp, outer_fp_mask;
 	uint32_t outer_state;
-	uint32_t n_outer; /* number of frames up to the one that called them */
+	uint32_t n_outer; /* number of frames from the outermost to the one that called them */
 	uint32_t n_words;
 	uint32_t node;       /* node of the innermost frame */
 	uint64_t generation; /* valid if equal to unwind_cache.variant_generation */
