@@ -9,7 +9,7 @@
 
 #include <stdlib.h>
 
-/* The caller frees the array. Returns NULL and n = 0 if the chunks cannot be listed. */
+/* The caller frees the array. Sets *ret_n to 0 if the chunks cannot be listed. */
 static inline struct prof_chunk *chunks_of(const struct prof_reader *reader, size_t *ret_n)
 {
 	size_t n = 0, capacity = (size_t)prof_reader_info(reader)->chunks;

@@ -10,7 +10,7 @@
  *         close            closes every descriptor
  *         wait             prints "ready", and continues when stdin has data or ends
  *         again            writes N more marks
- *         slowly           the same, one a millisecond
+ *         slowly           writes N more marks, one per millisecond
  * Prints the status of each registration. Exit status 9: no registration.
  */
 #include "libcollector/ring/ring.h"

@@ -4,8 +4,8 @@
  *
  *     conserve write SLOT THREADS N FILE [US]  each thread tries N marks; the program is killed
  *                                              after US microseconds
- *     conserve check CAPTURE FILE …            checks all programs that wrote into it, each with
- *                                              its own slot
+ *     conserve check CAPTURE FILE …            checks all programs that wrote into CAPTURE, each
+ *                                              with its own slot
  *
  * check prints how many marks were tried, how many are rows, how many are counted as lost, and how
  * many threads were killed. Exit status 1: a row that no thread tried, a duplicate row, a row out

@@ -4,7 +4,7 @@
  *
  *     fake-node deep|names|text|nothing|loop|type|entry|thread     burns CPU until it is killed
  *
- * deep: more frames than are read. names: the same, with names of 2^32 - 1 hostile bytes, and a
+ * deep: more frames than are read. names: like deep, with names of 2^32 - 1 hostile bytes, and a
  * file at a bad address. text: the function begins after more text than a sample may read.
  * nothing: the frame is at a bad address. loop: a frame is its own caller. type: a function's
  * description is of another type. entry: the chain ends at an entry that is not the outermost.
@@ -26,7 +26,7 @@
 #define TAGGED(object) ((uint64_t)(uintptr_t)(object) + 1)
 #define SMALL(number) ((uint64_t)(number) << 32)
 
-/* Only what v8_layout(113) has matters. The names are those of V8's variables in C++. */
+/* Only the values of v8_layout(113) matter. The names are those of V8's variables in C++. */
 EXPORTED __thread uint64_t *current_isolate __asm__("_ZN2v88internal18g_current_isolate_E");
 /* A test finds the number in this file by the text after it, to change it. */
 EXPORTED struct {
@@ -156,7 +156,7 @@ int main(int argc, char **argv)
 		return 2;
 	}
 	make_objects(what);
-	/* A frame's pointer points to its ninth word. The last frame is an entry. */
+	/* The frame pointer points to a frame's ninth word. The last frame is an entry. */
 	for (size_t i = 0; i < FRAMES; i++) {
 		uint64_t *frame = frames + i * FRAME_WORDS + 8;
 

@@ -4,10 +4,10 @@
  *
  *     fake-perl deep|names|nothing|type|index|sub|depth|code     burns CPU until it is killed
  *
- * deep: a list of stacks that never ends. names: the same, with a name of 2^30 hostile bytes, and a
- * file at a bad address. nothing: the stack is at a bad address. type: a context is of
- * a type that no sub has. index: a context is its own outer context. sub: a sub is at a bad
- * address. depth: a sub was never entered. code: a sub is not code.
+ * deep: a list of stacks that never ends. names: like deep, with a name of 2^30 hostile bytes, and
+ * a file at a bad address. nothing: the stack is at a bad address. type: a context is of a type
+ * that no sub has. index: a context is its own outer context. sub: a sub is at a bad address.
+ * depth: a sub was never entered. code: a sub is not code.
  */
 #include "arch/base.h"
 #include "tests/tools/hostile-name.h"

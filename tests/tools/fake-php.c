@@ -5,11 +5,11 @@
  *
  *     fake-php CASE     burns CPU until it is killed
  *
- * deep: a list of frames that never ends. names: the same, with a name and a file of 2^40 hostile
- * bytes. nothing: the frame is at a bad address. kind: its function is of a kind that
- * does not exist. generators: a generator is its own parent. fiber: a fiber ends within an
- * activation. open: the outermost frame belongs to no activation. suspended: nothing has resumed
- * the fiber. unlinked: nothing has resumed the generator. released: the file's name was released.
+ * deep: a list of frames that never ends. names: like deep, with a name and a file of 2^40 hostile
+ * bytes. nothing: the frame is at a bad address. kind: the frame's function is of a kind that does
+ * not exist. generators: a generator is its own parent. fiber: a fiber ends within an activation.
+ * open: the outermost frame belongs to no activation. suspended: nothing has resumed the fiber.
+ * unlinked: nothing has resumed the generator. released: the file's name was released.
  */
 #include "arch/base.h"
 #include "tests/tools/hostile-name.h"

@@ -4,11 +4,11 @@
  *
  *     fake-ruby deep|names|lines|text|nothing|position|runs     burns CPU until it is killed
  *
- * deep: more frames than are read, and activations without end. names: the same, with a name of
- * 2^40 hostile bytes, and a path at a bad address. lines: the same, with a table of
- * 2^32 - 1 lines of 2^32 - 1 words. text: a frame has a string instead of an iseq. nothing: the
- * frames are not on the stack. position: an instruction is after the end of its iseq. runs: each
- * frame is in a separate activation, but the stack has no activation.
+ * deep: more frames than are read, and activations without end. names: like deep, with a name of
+ * 2^40 hostile bytes, and a path at a bad address. lines: like deep, with a table of 2^32 - 1 lines
+ * of 2^32 - 1 words. text: a frame has a string instead of an iseq. nothing: the frames are not on
+ * the stack. position: an instruction is after the end of its iseq. runs: each frame is in a
+ * separate activation, but the stack has no activation.
  */
 #include "arch/base.h"
 #include "tests/tools/hostile-name.h"

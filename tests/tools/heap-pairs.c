@@ -5,7 +5,8 @@
  *
  *     heap-pairs THREADS PAIRS DEPTH ROUNDS
  *
- * Each of THREADS makes PAIRS in each round. Prints the CPU time of the best round, in ns per pair.
+ * In each round, each of THREADS threads makes PAIRS pairs of calls. Prints the CPU time of the
+ * best round, in ns per pair.
  */
 #include <pthread.h>
 #include <stdint.h>

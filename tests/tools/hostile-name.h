@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /*
- * Hostile-name - bytes of a name that terminals and parsers might obey
+ * Hostile-name - a name with bytes that terminals and parsers might obey
  *
- * Escapes, a terminal's title, the end of a line, separators of formats, markup, bytes that are not
- * UTF-8, C1's CSI and an override of the direction.
+ * Escapes, a terminal's title, line ends, separators of formats, markup, bytes that are not UTF-8,
+ * C1's CSI and an override of the text direction.
  */
 #pragma once
 

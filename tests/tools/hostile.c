@@ -2,7 +2,7 @@
 /*
  * Hostile - registers at PROF_CONTROL like any program, then writes arbitrary data to its arena
  *
- *     hostile LIE MS       writes a valid mark, then a lie of the tables below; exits after MS
+ *     hostile LIE MS       writes a valid mark, then a lie (see `acts`); exits after MS
  *     hostile parent-… MS  claims another process as its parent
  *     hostile FLOOD MS     does for MS, as often as possible, what the engine must limit
  *
@@ -392,7 +392,7 @@ static void flood_strings(void)
 		snprintf(text, sizeof(text), "%u", id);
 		write_string(id, text, sizeof(text));
 		write_mark(id);
-		/* refers to an earlier text, which the engine has dropped */
+		/* defines an earlier id again, whose text the engine has dropped */
 		write_string(id / 2, text, 1);
 	}
 }

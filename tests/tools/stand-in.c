@@ -33,7 +33,7 @@ static struct {
 	uint32_t n_rings;
 	uint64_t ring_bytes;
 	enum ring_policy policy;
-	int refuse;          /* status of all answers, if not 0 */
+	int refuse;          /* status of answers to hellos; 0: they are not refused */
 	bool is_silent;      /* accepts connections, but never answers */
 	bool refuses_growth; /* answers requests for growth with status 4 */
 	bool is_deaf;        /* drains only at the end */

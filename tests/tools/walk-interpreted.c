@@ -6,9 +6,8 @@
  *     walk-interpreted PID HZ SECONDS
  *
  * A line has the sample's flags (enum interp_flags, in hexadecimal), a tab, and its frames,
- * innermost first: "NAME@FIRST_LINE:LINE", separated by "|". Samples of other processes
- * are left out. The last line, which begins with "#", has the counts. Exit status 77: interpreters
- * cannot be read here.
+ * innermost first: "NAME@FIRST_LINE:LINE|". Samples of other processes are left out. The last line,
+ * which begins with "#", has the counts. Exit status 77: interpreters cannot be read here.
  */
 #include "arch/base.h"
 #include "base/cpython-layouts.h"

@@ -57,7 +57,7 @@ static bool count(bool is_recorded)
 	return is_recorded;
 }
 
-/* Returns whether the mark was recorded. Keeps errno. */
+/* Returns whether the mark was recorded. Fails if errno changes. */
 static bool mark(const char *name, uint64_t n)
 {
 	struct prof_arg args[2] = {
