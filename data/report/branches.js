@@ -70,7 +70,7 @@ export const treeOf = (shown) => {
 	return callers(shown, hits, '', -1, null);
 };
 
-// Returns the branches on the path from the root, which is left out, to this one.
+// Returns the branches on the path from the root, which is left out, to `branchAt`.
 export const pathTo = (branchAt) => {
 	const path = [];
 	for (let at = branchAt; at.above; at = at.above) path.unshift(at);

@@ -3,7 +3,7 @@
 """Joins the page's modules, style and frame into one C file.
 
 bundle.py OUTPUT PAGE STYLE MODULE…: the last module is the entry. A page from a disk cannot import
-modules, so each becomes a function whose result has its exports. A module may import only
+modules, so each module becomes a function that returns its exports. A module may import only
 modules that come before it, so cycles are errors.
 """
 import base64

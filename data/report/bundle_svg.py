@@ -2,8 +2,8 @@
 # SPDX-License-Identifier: BSD-2-Clause-Patent
 """Joins the style and the script of a flame graph in SVG into one C file.
 
-bundle_svg.py OUTPUT PAGE_STYLE STYLE SCRIPT: STYLE uses the light colors of PAGE_STYLE as
-variables. They are replaced by their values, because most viewers of SVG support no variables.
+bundle_svg.py OUTPUT PAGE_STYLE STYLE SCRIPT: the variables in STYLE are replaced by the light
+colors of PAGE_STYLE, because most viewers of SVG support no variables.
 """
 import pathlib
 import re

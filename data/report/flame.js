@@ -47,7 +47,7 @@ const foldedEnd = (first, functions) => {
 	return [end, length];
 };
 
-// Returns the boxes of the zoomed branch, or of the whole tree. A box without a branch stands for
+// Returns the boxes of the zoomed branch, or of the whole tree. A box without a branch represents
 // branches that are too small to draw.
 const placeBoxes = (root, functions, width) => {
 	const list = [];

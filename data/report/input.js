@@ -59,7 +59,7 @@ const lineLines = (row, at) => {
 	return [row.kind === 'live' ? bytes(value) : amount(row.counter, value)];
 };
 
-// maximum number of marks of a name that are searched for one that is open at a time
+// maximum number of marks of a name that are checked to find those that are open at a time
 const MOST_BEFORE = 1000;
 
 const markLines = (row, at, width) => {
@@ -175,7 +175,7 @@ const activate = (row) => {
 
 // ---- the cursor
 
-// Shows the tip at the cursor, and says it to users who cannot see it.
+// Shows the tip at the cursor, and announces it to users who cannot see it.
 const showCursor = () => {
 	const canvas = byId('timeline-canvas');
 	cursor.row = Math.max(0, Math.min(layout.rows.length - 1, cursor.row));

@@ -600,7 +600,7 @@ const toggleTheme = () =>
 	);
 
 // If the panel does not show the measure, opens the flame graph; if the measure was not recorded,
-// the panel that says how to record it.
+// opens the panel that says how to record it.
 const setMeasure = (measure) => {
 	const isShown = TAB_MEASURES[state.tab]?.includes(measure) ?? true;
 	if (has(measure)) update({ measure, tab: isShown ? state.tab : 'flame', zoom: null });

@@ -124,7 +124,7 @@ const longestTable = (longest) => {
 	});
 };
 
-// Says that only the longest marks are in the page, if so.
+// Returns a note if the page has only the longest marks, else null.
 const cutNote = () => {
 	const { data } = state;
 	if (!data.mark_names.some((mark, name) => isCut(name))) return null;

@@ -25,8 +25,8 @@ const HEAP_BINS = 480;
 const LABEL_LETTERS = 16;
 const NO_OWNER = 'no function of the program';
 
-// Returns the size of the curve and its margins, in pixels: half of the panel, so that the curve's
-// texts have the size of all other texts.
+// Returns the size of the curve, which takes half of the panel, and its margins. Units are pixels,
+// so that the curve's texts have the size of all other texts.
 const curveBox = () => {
 	const size = rem();
 	const { clientWidth, clientHeight } = byId('panel');

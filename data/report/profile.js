@@ -155,7 +155,8 @@ const groupedStacks = (data, group) => {
 // Returns the first row of a table of samples at or after a time.
 const rowAt = (s, ns) => lowerBound(s.time, Math.ceil(ns / s.unit), s.rows);
 
-// Adds the samples of [from, to) in a table to `self`, whose values are 0. Returns their number.
+// Adds the samples of [from, to) in a table to `self`, whose values are 0. Returns the number of
+// samples.
 const addSamples = (s, rows, { from, to, thread, place }, self) => {
 	const begin = rowAt(s, from);
 	const end = rowAt(s, to);
@@ -169,8 +170,8 @@ const addSamples = (s, rows, { from, to, thread, place }, self) => {
 	return events;
 };
 
-// Calls `add` with the row, the begin and the end of each part of a wait across cells in
-// [from, to).
+// For each wait across cells of the grid, calls `add` with its row, and the begin and the end of
+// its part in [from, to).
 const eachAcross = (data, { from, to, thread }, add) => {
 	const { begin, length, rows, thread: of } = data.waits.across;
 	for (let i = 0, n = lowerBound(begin, to, rows); i < n; i++) {
@@ -197,8 +198,8 @@ const addWaits = (data, rowsOf, scope, self) => {
 // it was allocated before that time.
 const [KEPT, RUNTIME, EARLIER] = [1, 2, 3];
 
-// Calls `add` with each row of blocks that were allocated in [from, to), and whether they were not
-// freed.
+// For each row of blocks that were allocated in [from, to), calls `add` with the row, whether it is
+// KEPT, and whether it is RUNTIME.
 export const eachAllocation = (data, { from, to, thread }, add) => {
 	const a = data.allocations;
 	const scale = data.allocation_unit_ns;
@@ -557,9 +558,9 @@ export const heapOf = ({ heap }) => {
 	};
 };
 
-// Returns the live bytes in equal parts of [from, to): of all owners, the largest in each part; of
-// each owner (the innermost function of the program), those at the end of the part. For a single
-// thread, the largest is unknown, so all are those at the end.
+// Returns the live bytes in equal parts of [from, to): of all owners together, the maximum in each
+// part; of each owner (the innermost function of the program), the value at the end of the part.
+// For a single thread, the maximum is unknown, so all values are those at the ends of the parts.
 export const liveHeap = (data, { from, to, thread }, bins) => {
 	const a = data.allocations;
 	const { stacks, live } = data;

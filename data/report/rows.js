@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause-Patent
-// The rows of the timeline: which there are, where, and their numbers in the range.
+// The rows of the timeline: which rows it has, where they are, and their numbers in the range.
 
 import { lowerBound } from './data.js';
 import { laneSums, threadWeights } from './profile.js';
@@ -55,8 +55,8 @@ const threadRows = (data, lanes, level = 0) => {
 	});
 };
 
-// Returns the rows of processes: a process with several threads has a row of its sum, below which
-// its threads unfold. As many as fit are unfolded, unless the user folds them.
+// Returns the rows of processes: a process with several threads has a row with their sum, below
+// which the threads unfold. As many processes as fit are unfolded, unless the user folds them.
 const processRows = (data, processes, most) => {
 	let room = most - processes.length;
 	return processes.map(([process, lanes]) => {
@@ -70,8 +70,8 @@ const processRows = (data, processes, most) => {
 	});
 };
 
-// Returns the rows of processes and threads; the last one is the sum of all that have no row. If
-// the other processes used no noteworthy time, the threads of the first need no row with their sum.
+// Returns the rows of processes and threads; the last row is the sum of all that have no row. If
+// all processes but the first used hardly any time, threads need no rows with sums of processes.
 const laneRows = (data) => {
 	const few = innerHeight > 1000 ? 10 : 7;
 	const processes = processesOf(data);

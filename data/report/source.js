@@ -8,7 +8,7 @@ import { bar, el, nothing, originColor, swatch, virtualTable } from './dom.js';
 import { percent } from './format.js';
 import { firstSource, nothingHere, range, state, update } from './state.js';
 
-const CONTEXT = 5; // lines shown around a line with code; the same as in html-sources.c
+const CONTEXT = 5; // number of lines shown before and after a line with code; as in html-sources.c
 
 export const hasSource = (fn) => !!state.data.sources?.functions.some((entry) => entry.fn === fn);
 

@@ -16,7 +16,7 @@ export const state = {
 	allThreads: false, // each process, or each thread of the only process, has its own row
 	toggledProcesses: new Set(), // processes that the user unfolded or folded in the timeline
 	fn: null,
-	zoom: null, // the ids of the branches to the zoomed box
+	zoom: null, // the ids of the branches on the path to the zoomed box
 	inverted: false,
 	focus: [], // only stacks with one of these functions count
 	ignore: [], // only stacks without these functions
@@ -114,7 +114,7 @@ const decode = (text) => {
 	}
 };
 
-// Reads the fragment; values that make no sense are ignored.
+// Reads the fragment; invalid values are ignored.
 export const restore = (fragment, data) => {
 	for (const part of fragment.replace(/^#/, '').split('&')) {
 		const [key, text = ''] = part.split('=').map(decode);
@@ -157,7 +157,7 @@ export const onGrid = ([from, to]) => {
 	return low < high ? [low, high] : null;
 };
 
-// Says why a panel is empty.
+// Returns a sentence that says why a panel is empty.
 export const nothingHere = () => {
 	const thread = state.thread !== null && state.data.threads[state.thread];
 	return (
@@ -177,7 +177,7 @@ export const toggled = (set, member) => {
 };
 
 export const range = () => state.range || [0, state.data.duration];
-// Returns the range as limits for sums: what is at the very end of the capture counts, too.
+// Returns the range as limits for sums: events at the very end of the capture count, too.
 export const countedRange = () => {
 	const [from, to] = range();
 	return { from, to: to === state.data.duration ? Infinity : to };
@@ -258,7 +258,8 @@ export const madeOf = ([from, to]) => {
 	return [Math.max(from, low ?? from), Math.min(to, high ?? to)];
 };
 
-// Says why the page has none of something, and how to record it.
+// Returns a sentence that says why the page lacks some kind of data and, if that kind was not
+// recorded, the command that records it.
 export const absence = (kind, what, command) => {
 	const { data } = state;
 	const filters = filtersOf(data);

@@ -49,7 +49,7 @@ const heatCells = () => {
 	return { cell, columns, parts, wide: layout.width / columns };
 };
 
-// Returns the part of the time that a cell stands for.
+// Returns the part of the time that a cell shows.
 const cellTimes = (column, part) => {
 	const { columns, parts } = heatCells();
 	const [from, to] = view();
@@ -320,7 +320,7 @@ const lossSpan = (loss) => ({
 	to: Math.min(layout.gutter + layout.width, Math.max(toX(loss.to_ns), toX(loss.from_ns) + 2)),
 });
 
-// Draws a text if it begins after `free`. Returns where the next one may begin.
+// Draws a text if it begins after `free`. Returns where the next text may begin.
 const drawLossText = (g, c, { text, from, to }, free) => {
 	const top = layout.rows[0].height + 2;
 	const end = layout.gutter + layout.width;

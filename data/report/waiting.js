@@ -96,7 +96,8 @@ const timesOfPath = () => {
 	return pathTimes(data, ...range());
 };
 
-// Returns the visible rows of the critical path: branches with a tenth of the time are open.
+// Returns the visible rows of the critical path. Branches with at least a tenth of the time are
+// open, unless the user closed them; others are closed, unless the user opened them.
 const pathRows = ({ nodes, least_pct: least }, times) => {
 	const children = [[], ...nodes.map(() => [])];
 	const rows = [];
