@@ -139,7 +139,8 @@ enum interp_perl_address {
 enum interp_v8_address {
 	/* address of the word that has the variable's offset; 0: use INTERP_V8_OFFSET */
 	INTERP_V8_OF_OFFSET,
-	/* the variable's offset from the thread pointer, or from the start of the module's block */
+	/* the variable's offset from the thread pointer, or from the start of the module's TLS
+	 * block */
 	INTERP_V8_OFFSET,
 	INTERP_V8_KEY, /* address of the word that has the key; 0: the variable is thread-local */
 	/* address of the word that has the module's number; 0: INTERP_V8_OFFSET is from the thread

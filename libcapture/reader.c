@@ -279,7 +279,8 @@ static int open_spool(int *ret_fd)
 	return 0;
 }
 
-/* Limits a copy to half of the free space, because a pipe that is a capture may also be endless. */
+/* Limits the copy to half of the free space, because even a pipe that begins with a valid capture
+ * header may be endless. */
 static int check_room(int file, uint64_t copied)
 {
 	struct statvfs vfs;

@@ -49,7 +49,8 @@ static inline bool message_is_other(const struct producer *producer, uint32_t ep
 {
 	return producer->intern.epoch != epoch || producer->current->bigger;
 }
-/* Sends a string unless it was sent already. Sets its id; 0: a part found no room. */
+/* Sends a string unless it was sent already. Sets its id; 0: there was no room for a part of the
+ * string. */
 enum message_outcome message_write_text(struct producer *producer, uint32_t epoch,
 					struct text *text);
 /* Uses the larger ring that the thread has moved to. Ids of the old ring become invalid. */

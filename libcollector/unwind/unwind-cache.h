@@ -68,7 +68,8 @@ struct unwind_cache {
 	struct unwind_cache_pending {
 		uint64_t pc, sp, fp;
 		uint32_t state, flags;
-		uint32_t n_words; /* the last one is fp's, if fp was loaded */
+		uint32_t
+			n_words; /* if fp was loaded, the last word is the one it was loaded from */
 		uint32_t reserved;
 	} pending[UNWIND_CACHE_MAX_FRAMES];
 	struct self_unwind_word words[UNWIND_CACHE_MAX_GUARDS];

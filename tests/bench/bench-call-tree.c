@@ -181,7 +181,7 @@ static __attribute__((noinline)) void by_libgcc(void)
 			prefix##_down(9);                                                         \
 	}                                                                                         \
                                                                                                   \
-	/* Each path of 15 bits is new. */                                                        \
+	/* Each value of `path` (15 bits) makes a new stack. */                                   \
 	static __attribute__((noinline)) int prefix##_path(uint32_t path, int n)                  \
 	{                                                                                         \
 		volatile int r = 0;                                                               \

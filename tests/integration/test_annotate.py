@@ -310,7 +310,7 @@ def test_python(profcapture, work, tmp_path):
         pytest.skip("python3 has no debug file here")
     source = "generated_cases.c.h" if sys.version_info >= (3, 12) else "ceval.c"
     ceval = [line for line in data["lines"] if line["file"] and line["file"].endswith(source)]
-    # Ubuntu's Python 3.12 has only 0.48, because more is inlined into this function
+    # the share is only 0.48 with Ubuntu's Python 3.12, because more is inlined into this function
     assert sum(line["self"] for line in ceval) > 0.3 * data["function"]["self"]
     # The source is not installed; --source-dir finds it.
     (tmp_path / "Python").mkdir()

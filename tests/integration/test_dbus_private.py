@@ -82,8 +82,8 @@ class Profd:
         return self.call(path, PROPERTIES, "Get", variant("(ss)", (interface, name)))[0]
 
     def wait(self, name, path=None, timeout=20, first=None):
-        """Waits for the first signal with this name, path and first argument, which may have
-        arrived already, and returns its arguments."""
+        """Waits for the first signal with this name, path and first argument, and returns its
+        arguments. The signal may have arrived already."""
         end = time.monotonic() + timeout
         while time.monotonic() < end:
             for _, where, what, arguments in self.signals:

@@ -144,8 +144,8 @@ def test_from_mark_to_mark(profcapture, whole, found):
 
 
 def test_per_mark(profcapture, whole, found):
-    """--per-mark NAME counts a sample if a mark of that name is open in the sample's process, or,
-    by --mark-scope, thread."""
+    """--per-mark NAME counts a sample if its process (with --mark-scope thread: its thread) has an open
+    mark of that name."""
     process = {row["id"]: row["process"] for row in rows(profcapture, whole, "thread")}
     assert len({(row["pid"], row["tid"]) for row in rows(profcapture, whole, "thread")}) == len(process)
     thread = {(row["pid"], row["tid"]): row["id"] for row in rows(profcapture, whole, "thread")}

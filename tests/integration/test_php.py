@@ -110,7 +110,7 @@ def test_generated(profctl, profcapture, capture, php, chains, tmp_path):
 def test_callbacks(programs):
     """usort(), which is in C, is between the function that calls it and the closure that it calls,
     also in a forked child."""
-    # after the closure: zend_call_function() and execute_ex(), at least
+    # at least zend_call_function() and execute_ex() follow the closure
     check_callbacks(programs.part("callbacks"), ["child_only", "parent_only"],
                     lambda _: [("key_of", ANY), ("{closure} (callbacks.php)", range(2, 1000)), ("usort", NONE)])
 

@@ -449,7 +449,8 @@ def test_no_symbols(profctl, profcapture, capture):
 
 
 def test_frequency_and_event(profctl, profcapture, capture, busy):
-    """A program has as many samples in each second that it runs, however much of a CPU it gets."""
+    """A program gets the same number of samples per second of run time, whatever share of a CPU it
+    gets."""
     profctl("record", "--no-symbols", "-p", busy.pid, "-F", 200, "-e", "task-clock", "-d", 0.7, "-o", capture)
     seen = info(profcapture, capture)
     assert (seen["event"], seen["frequency_hz"]) == ("task-clock", 200)

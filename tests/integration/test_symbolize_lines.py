@@ -141,8 +141,8 @@ def test_sysroot(profcapture, work, bare, tmp_path):
 
 
 def test_other_file(profcapture, work, bare, tmp_path):
-    """Another program at the same path is reported, and a debug file with a wrong checksum gives
-    nothing."""
+    """Another program at the same path is reported, and a debug file with a wrong checksum is
+    ignored."""
     folder = tmp_path / str(work).lstrip("/")
     folder.mkdir(parents=True)
     (tmp_path / "other.c").write_text(SPIN.replace("spin", "other"))

@@ -69,7 +69,7 @@ def test_views_and_keys(profctl, spawn, compile_c, terminal):
     terminal.start(profctl.command("top", "--bus", "private", "--pid", burner.pid))
     terminal.shows(r"^process %d, last \d+ s: [1-9]\d* samples, CPU \d+ %%\. Lost: nothing\.$" % burner.pid)
     terminal.shows(r"^ *self %  total %  samples  function$")
-    # fib has a name without frame pointers or debug symbols, and has most of the time
+    # fib is named although the program has no frame pointers or debug symbols, and takes most of the time
     share = terminal.shows(r"^ *(\d\d+\.\d) +(\d+\.\d) +\d+  fib +burner")
     assert float(share[1]) <= float(share[2]) <= 100
     terminal.shows(r"q quit")

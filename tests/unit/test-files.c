@@ -306,8 +306,8 @@ static void test_build_id(void)
 	if (ioctl(maps, UAPI_PROCMAP_QUERY, &query) < 0)
 		SKIP("PROCMAP_QUERY needs Linux 6.11");
 	REQUIRE(open_as(&everything, request, exe, &answer, &fd) == 0);
-	CHECK_INT(answer.image.build_id_size,
-		  20); /* cc and clang get -Wl,--build-id=sha1, which is Debian's default */
+	/* The build passes -Wl,--build-id=sha1, Debian's default, to cc and clang. */
+	CHECK_INT(answer.image.build_id_size, 20);
 	close(fd);
 	REQUIRE(open_as(&everything, request, text, &answer, &fd) == 0);
 	CHECK_INT(answer.image.build_id_size, 0);

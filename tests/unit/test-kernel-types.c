@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /*
- * Checks of daemon/broker/kernel-types.c. The argument is the file of the programs that read
- * interpreters.
+ * Checks of daemon/broker/kernel-types.c. The test's argument is the object file of the BPF
+ * programs that read the frames of interpreters.
  */
 #include "tests/unit/test.h"
 

@@ -211,8 +211,8 @@ static bool reads_without_kernel(void)
 	return !WIFSIGNALED(status);
 }
 
-/* A tick clock exists if the kernel's clock uses ticks. Creating one must not prevent a process
- * from reading the time by system call. */
+/* A tick clock exists if the kernel's clock uses the CPU's tick counter. Creating one must not
+ * prevent a process from reading the time by system call. */
 static void test_made_of(void)
 {
 	int filter = prctl(PR_GET_SECCOMP, 0, 0, 0, 0),

@@ -200,7 +200,7 @@ static bool has_weights(const struct export *export)
 	return export->profile.event && export->profile.event->unit;
 }
 
-/* Returns the type of the weight: for a clock, pprof's term for CPU time; else what it counts. */
+/* Returns the type of the weight: pprof's term "cpu" for CPU time, else the name of the weight. */
 static const char *weight_type(const struct export *export)
 {
 	return export_is_time(export) && !export_counts_waits(export) ? "cpu"

@@ -511,8 +511,8 @@ static void write_allocations(struct html_rows *rows)
 		report_page_add(rows->page, all, columns, ARRAY_SIZE(columns));
 }
 
-/* Writes the live heap of each side over time: the largest in each part of the time, where it
- * differs from the part before, and the peak. */
+/* Writes the live heap of each side over time: the largest size in each interval, if it differs
+ * from that of the previous interval, and the peak. */
 static void write_heap(struct html_rows *rows)
 {
 	struct json *json = rows->json;

@@ -5,9 +5,10 @@
  * The module stores only the names of renamed threads. Other threads have the name in the
  * dictionary. So the table `task` is read twice: to find the renamed threads, and to get their
  * names. Threads are looked up by identity, not by index, because names_forget() reuses indexes.
- * Invariants: (1) the first known name of a thread also applies before its time [test-report:
- * thread_names] (2) a thread that was not renamed has the name in the dictionary [test-report:
- * thread_names]
+ * Invariants: (1) the first known name of a thread also applies before the time of that name
+ *                 [test-report: thread_names]
+ *             (2) a thread that was not renamed has the name in the dictionary
+ *                 [test-report: thread_names]
  */
 #include "config.h"
 

@@ -80,8 +80,8 @@ static bool open_temporary(struct output *output, GError **error)
 	return true;
 }
 
-/* Accepts an empty file and any capture with a valid header. The check is here, because the engine
- * could only warn. */
+/* Accepts an empty file and any capture with a valid header. The header must be checked here,
+ * because the engine could only warn. */
 static bool check_capture(const struct output *output, GError **error)
 {
 	struct prof_reader *reader;

@@ -12,7 +12,7 @@
 struct process {
 	struct row row;
 	int32_t pid, ppid;
-	uint64_t start_ns; /* when the pid began */
+	uint64_t start_ns; /* when the process with this pid was created */
 	uint64_t begin_ns; /* time of its fork or exec; 0: before the recording */
 	uint32_t origin;   /* id of the first process in its chain of forks without an exec */
 	uint32_t exec_generation;

@@ -50,7 +50,7 @@ struct cpu {
 	uint64_t throttled_ns;     /* start of throttling; 0: not throttled */
 	uint64_t gone_ns;          /* start of being offline; 0: online */
 	uint64_t busy_ns;          /* busy time in /proc/stat when the comparison of ticks began */
-	uint64_t ran_ns;           /* run time of the targets when it began */
+	uint64_t ran_ns;           /* run time of the targets when the comparison began */
 	uint64_t sampled_ns;       /* time that the samples since then represent */
 	uint64_t sampled_here_ns;  /* the part of sampled_ns that is in the capture */
 	uint64_t missed_ns;        /* time of missed ticks since then, as reported */

@@ -38,7 +38,7 @@ static uint64_t sp_in_page(const struct wait_code *code)
 	return code->sp % 4096;
 }
 
-/* Returns where the stack at the code's place is kept. `sp`: code->sp, or sp_in_page(code). */
+/* Returns the stratum that keeps the stack of this code. `sp`: code->sp, or sp_in_page(code). */
 static struct wait_stratum *stratum_of(const struct wait_stacks *stacks,
 				       const struct wait_code *code, uint64_t sp,
 				       uint32_t chain_hash)
