@@ -72,8 +72,8 @@ static const struct regs table[REGS_N_ARCHS] = {
 		/* mov x8, #139; svc #0 */
 		.sigreturn = { 0x68, 0x11, 0x80, 0xd2, 0x01, 0x00, 0x00, 0xd4 },
 		.sigreturn_size = 8,
-		/* siginfo 128, uc_mcontext at 176 of struct ucontext, regs[] at 8 of struct
-		 * sigcontext */
+		/* siginfo has 128 bytes; in the struct ucontext after it, uc_mcontext is at 176,
+		 * with regs[] at 8 */
 		.signal_fp = 312 + 29 * 8,
 		.signal_lr = 312 + 30 * 8,
 		.signal_sp = 312 + 31 * 8,
@@ -134,7 +134,7 @@ static const struct regs table[REGS_N_ARCHS] = {
 		.sigreturn = { 0x80, 0x00, 0x21, 0x38, 0xac, 0x00, 0x00, 0x38, 0x02, 0x00, 0x00,
 			       0x44 },
 		.sigreturn_size = 12,
-		/* 128 below struct ucontext, whose uc_mcontext is at 168, gp_regs[] at 64 of it */
+		/* struct ucontext is at sp + 128, its uc_mcontext at 168, with gp_regs[] at 64 */
 		.signal_sp = 360 + 1 * 8,
 		.signal_fp = 360 + 31 * 8,
 		.signal_pc = 360 + 32 * 8,

@@ -36,7 +36,7 @@ enum {
 #define SYSPROF_FRAME_BYTES 24    /* size of the header; the smallest frames have no body */
 #define SYSPROF_FRAME_MOST 65528u /* the longest frame */
 #define SYSPROF_MAGIC 0xFDCA975Eu
-/* Addresses with these bits stand for a name, which a frame JITMAP defines. */
+/* An address with these bits represents a name, which a JITMAP frame defines. */
 #define SYSPROF_NAMED UINT64_C(0xE000000000000000)
 
 struct sysprof_file {

@@ -50,8 +50,8 @@ struct unwind_table {
  * Compiles a table. Returns 0; -ENOMEM; -E2BIG if the code spans more than TABLE_MAX_SPAN, has more
  * rules than TABLE_MAX_RULES, or needs more than max_bytes; -ENODATA if no FDE is inside of [low,
  * high). On success the caller frees the block *ret_bytes, which came from `memory`; on failure all
- * memory is freed. Allocates only through `memory`, and is async-signal-safe if that is. Takes 12
- * KiB of stack. Time is linear in the size of the sections.
+ * memory is freed. Allocates only through `memory`, and is async-signal-safe if resize() is. Takes
+ * 12 KiB of stack. Time is linear in the size of the sections.
  */
 MUST_CHECK int table_build(const struct table_source *source, const struct table_memory *memory,
 			   void **ret_bytes, size_t *ret_size);

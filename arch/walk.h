@@ -81,7 +81,7 @@ struct walk_slot {
 	uint32_t generation;
 	uint8_t kind;    /* enum walk_code_kind */
 	uint8_t flags;   /* WALK_SLOT_* */
-	uint16_t origin; /* same for all rules of a table; 0: none */
+	uint16_t origin; /* equal for all rules of one table; 0: none */
 	struct cfi_rule rule;
 };
 
@@ -134,8 +134,8 @@ struct walk {
 	/* bits of a return address that hold a signature (aarch64: NT_ARM_PAC_MASK) */
 	uint64_t pac_mask;
 
-	/* Registers of the innermost frame by DWARF number; their number is n_numbered of struct
-	 * regs. NULL: only struct walk_registers is known. */
+	/* The innermost frame's DWARF registers 0 to n_numbered - 1 (struct regs). NULL: only
+	 * struct walk_registers is known. */
 	const uint64_t *numbered;
 
 	/* The innermost frame's fp is unknown: a rule that needs it ends the walk with

@@ -36,8 +36,8 @@ struct interp_cpython {
 	__u16 code_first_line, code_file, code_name, code_qualname, code_lines;
 	__u16 code_start;             /* the bytecode; ABSENT: positions are not addresses */
 	__u16 text_ascii, text_other; /* start of a text's characters */
-	/* An object's type. Its size or length follows, then a text's hash and state, or the hash
-	 * and the bytes of a bytes object. */
+	/* An object's type. The size or length follows it; then, in a text, the hash and the state;
+	 * in a bytes object, the hash and the bytes. */
 	__u16 object_type;
 	/* 3.14, free-threaded: each thread executes its own copy of the bytecode. A frame has the
 	 * index of its copy, and the code object a pointer to {size, addresses of the copies}. */

@@ -153,7 +153,7 @@ struct message_source {
 	 * sleep (1), or that wake another thread (2). Such sources come last. */
 	uint32_t off_cpu;
 	/* another place of a probe: 1 + the position of the probe's first source, to which the
-	 * samples belong; 0: not such a place */
+	 * samples belong; 0: any other source */
 	uint32_t same_as;
 	uint32_t pad;
 };
@@ -455,9 +455,9 @@ struct snapshot_mapping {
 	uint32_t reserved;
 };
 
-/* Requests the file that `pid` maps executably at start-end. The broker opens map_files/START-END
- * in /proc/PID or, if that fails, the path below the process's root. It keeps the fd for
- * OpenImage. */
+/* Requests the file that `pid` maps executably at start-end. profd-files opens
+ * map_files/START-END in /proc/PID or, if that fails, the path below the process's root. The broker
+ * keeps the fd for OpenImage. */
 struct message_image_request {
 	uint64_t image_id; /* id of the image row; unique in a session */
 	uint64_t start, end;

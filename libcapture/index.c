@@ -7,8 +7,8 @@
  *   2. Without a trailer, the last valid checkpoint is searched for from the end. Its links lead
  *      back to the first one (or to an index). After the last one, headers are walked.
  *   3. All headers are walked (recover.c).
- * Entries of 1 and 2 are used if they do not overlap, are inside the file, and leave out only known
- * gaps. An entry is compared with its chunk's header when the chunk is read (load.c).
+ * Entries found by 1 or 2 are used if they do not overlap, are inside the file, and leave out only
+ * known gaps. An entry is compared with its chunk's header when the chunk is read (load.c).
  *
  * Invariants: (1) links lead back to chunks that do not overlap, so no byte is read twice
  *             (2) a way that fails leaves no state for the next

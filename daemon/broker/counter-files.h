@@ -6,7 +6,7 @@
 #include <gio/gio.h>
 #include <stdbool.h>
 
-/* The groups that option "counters" can name. In a set of groups, bit i stands for group i. */
+/* The groups that option "counters" can name. In a set of groups, bit i is set for group i. */
 enum counter_group {
 	COUNTER_GROUP_CPU,
 	COUNTER_GROUP_FREQUENCY,

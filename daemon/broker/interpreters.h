@@ -52,7 +52,7 @@ struct interpreter_outputs {
 bool interpreters_open_outputs(struct interpreters *interpreters,
 			       const struct perf_event_attr *source, int ring, unsigned cpu,
 			       struct interpreter_outputs *ret_outputs, GError **error);
-/* Runs the program for each sample of the event `fd`, and of those that will be inherited from it,
+/* Runs the program for each sample of the event `fd`, and of events that will be inherited from it,
  * until the event is closed. Does nothing for tracepoints and probes, which run programs of another
  * kind. */
 bool interpreters_attach(const struct interpreters *interpreters, const struct event *event, int fd,

@@ -10,8 +10,8 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-/* `own`: BTF. In its structures whose names end with ___kernel, sets the offsets of members to the
- * kernel's, so that libbpf finds them in `own` instead of in the kernel's information.
+/* Changes `own`, a BTF: in structures whose names end with ___kernel, sets the offsets of members
+ * to the kernel's, so that libbpf finds them in `own` instead of in the kernel's information.
  * Returns false if either BTF is not valid, or if a member's offset is not certain: the member is
  * missing, a bit-field, or at another offset in another structure of the same name. `own` must not
  * be used then. */

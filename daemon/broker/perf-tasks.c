@@ -17,8 +17,8 @@
  *
  * A tid may be reused between listing and opening. For an unprivileged profd, the kernel checks
  * what it may open. If root opens events for a user, the process is checked before and after, and
- * pinned by a pidfd. Opening thousands of threads takes long, and profd has other clients. So all
- * this runs in a separate thread, which reads only the data that it is given.
+ * pinned by a pidfd. Opening events for thousands of threads takes long, and profd has other
+ * clients. So all this runs in a separate thread, which reads only the data that it is given.
  * Invariants: (1) a process that has ended, or is not entirely the user's if that is required,
  *                 keeps no event  [test_tasks: test_own_only_refuses]
  *             (2) no event is enabled here

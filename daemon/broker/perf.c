@@ -475,7 +475,8 @@ void perf_cpu_done(struct perf_cpu *cpu)
 	perf_cpu_unmap(cpu);
 }
 
-/* Returns the largest power of two of pages that fits into `bytes`, within the limits of a ring. */
+/* Returns the largest power of two whose number of pages fits into `bytes`, within the limits of a
+ * ring. */
 static uint32_t ring_pages(uint64_t bytes)
 {
 	uint64_t page = (uint64_t)sysconf(_SC_PAGESIZE);

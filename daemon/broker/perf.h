@@ -39,7 +39,7 @@ struct perf_plan {
 	uint32_t copy_pages;
 	/* Time at which perf_open_all() enabled the side bands of all CPUs; 0: it did not enable
 	 * them. It calls `begun` whenever it enables them. If it must open everything again with
-	 * smaller rings, that is a second time, because the records in the first rings are lost. */
+	 * smaller rings, it calls `begun` again, because the first rings' records are lost. */
 	uint64_t begin_ns;
 	void (*begun)(void *data);
 	void *data;

@@ -331,8 +331,8 @@ static enum control_status on_peer(const struct control_peer *peer, void *data)
 	return best ? session_receive_peer(best, peer) : CONTROL_NO_SESSION;
 }
 
-/* Called for a peer that was refused before its session was found. Each session to which it may
- * belong counts it, if it is a target. */
+/* Called for a peer that was refused before its session was found. Each session to which the
+ * peer may belong counts it if it is a target. */
 static void on_refused(const struct control_peer *peer, void *data)
 {
 	const struct service *service = data;

@@ -154,7 +154,7 @@ void session_interpreters_stop(struct session_interpreters *reading)
 
 /* ---- Loading --------------------------------------------------------------------------------- */
 
-/* Sends the engine, once for each family, the reason why its frames are not read. */
+/* Sends the engine the reason why the frames of a family are not read; once for each family. */
 static void note_refused(struct session_interpreters *reading, uint32_t family, const char *reason)
 {
 	if (!reason || reading->refused_families & 1u << family % 32)

@@ -274,7 +274,8 @@ static bool call_stop(struct session_object *object, GDBusMethodInvocation *invo
 	return true;
 }
 
-/* Answers when the engine has obeyed, so that the client's next call finds it paused or resumed. */
+/* Answers when the engine has obeyed, so that the client's next call finds the session paused or
+ * resumed. */
 static bool pause_or_resume(struct session_object *object, GDBusMethodInvocation *invocation,
 			    bool pauses, GError **error)
 {

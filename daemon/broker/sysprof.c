@@ -13,8 +13,8 @@
  *             (2) a packet that is not a request is dropped  [test_sysprof: hostile]
  *             (3) after MAX_A_SECOND requests in a second, nothing is read  [test_sysprof: hostile]
  *             (4) requests that were sent before the session stops are read  [test_sysprof: late]
- *             (5) the kernel refuses packets with descriptors; on a kernel that cannot, such a
- *                 packet ends the socket for all  [test_attack_sockets: sysprof]
+ *             (5) the kernel refuses packets with descriptors; on older kernels, such a packet
+ *                 ends the socket for all senders  [test_attack_sockets: sysprof]
  * Main thread only.
  */
 #include "config.h"

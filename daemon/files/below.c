@@ -3,7 +3,7 @@
  * Below - opens a file by an untrusted path
  *
  * Like openat2() with RESOLVE_BENEATH and RESOLVE_NO_SYMLINKS, but with one openat() for each name.
- * The flags of openat2() are in memory, so a filter that allows this call cannot prevent opening
+ * The flags of openat2() are in memory, so a filter that allows openat2() cannot prevent opening
  * for writing (sandbox.c). Opens only handles (O_PATH).
  * Invariants: (1) the result is below the root, even if files are renamed meanwhile
  *                 [test-files: links]

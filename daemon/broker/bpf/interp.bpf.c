@@ -7,7 +7,7 @@
 #define SHARED
 #include "daemon/broker/bpf/interp.bpf.h"
 
-/* Walks before sleeps are limited to about a fiftieth of the time, by adapting the chance that a
+/* Walks before sleeps are limited to about 2 % of the time, by adapting the chance that a
  * sleep is walked. */
 #define SLEEPS_INTERVAL_NS 10000000ull
 #define SLEEPS_BUDGET_NS (SLEEPS_INTERVAL_NS / 50)

@@ -83,7 +83,7 @@
 #define MAX_CONTEXTS 1024
 #define NAME_TAIL 64
 
-/* By minor version. */
+/* The layouts by minor version. */
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
 	__uint(max_entries, 64);

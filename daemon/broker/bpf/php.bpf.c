@@ -35,7 +35,7 @@
 #define MAX_FRAMES_AND_PLACEHOLDERS 1024
 #define MAX_GENERATORS 64u
 
-/* By minor version. */
+/* The layouts by minor version. */
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
 	__uint(max_entries, 32);

@@ -33,8 +33,8 @@
 
 /* src/objects/scope-info.tq */
 #define SCOPE_KIND 15
-/* Scopes of functions have a position. So have those of this many kinds right before and right
- * after the kind of functions. */
+/* Scopes of functions have a position. So do scopes of this many kinds right before and right after
+ * the kind of functions. */
 #define SCOPES_BEFORE_FUNCTION 1
 #define SCOPES_AFTER_FUNCTION 2
 #define SCOPE_HAS_CLASS_VARIABLE (1 << 10)
