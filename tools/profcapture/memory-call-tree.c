@@ -134,7 +134,7 @@ static void add_callers(struct tree *tree, uint32_t parent, struct step *steps, 
 		add_branch(tree, parent, &steps[i], end - i);
 	}
 	for (size_t i = 0, end; i < n; i = end, branch++) {
-		double most = 0; /* sum of the keys of these stacks */
+		double most = 0; /* sum of the keys of the group's stacks */
 
 		end = end_of_group(steps, i, n);
 		for (size_t k = i; k < end; k++)
@@ -213,8 +213,8 @@ static struct tree tree_new(struct memory *memory)
 	return tree;
 }
 
-/* In a diff, growth and shrinkage within a branch cancel out. So sort and prune by the sum of their
- * absolute values, and show the net difference next to it. */
+/* In a diff, growth and shrinkage within a branch cancel out. So sort and prune branches by the sum
+ * of absolute changes, and show the net change. */
 static GArray *nodes_of(const struct tree *tree, bool by_blocks)
 {
 	GArray *nodes =
@@ -245,7 +245,7 @@ static GArray *nodes_of(const struct tree *tree, bool by_blocks)
 
 struct written {
 	struct tree tree;
-	double *most; /* by branch: the largest key in its subtree; -1: none */
+	double *most; /* by branch: the largest key in its subtree; -1: nothing to show */
 };
 
 static gint compare_branches(gconstpointer left, gconstpointer right, gpointer data)

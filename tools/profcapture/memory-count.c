@@ -24,7 +24,7 @@
 /* A mapping that was partly unmapped. The next allocation rows are its remaining parts, which were
  * not freed. */
 struct split {
-	uint64_t number, bytes; /* upper bound for the size of the remaining parts */
+	uint64_t number, bytes; /* bytes: upper bound for the remaining parts */
 	uint32_t heap, entity;  /* entity: the row that counts the unmapping */
 };
 
@@ -210,7 +210,7 @@ static void ended(const struct memory_live *live, void *data)
 	change(data, live, -1, true);
 }
 
-/* Returns the entry point that was called, or MEMORY_CALLS if there was no call. */
+/* Returns the entry point that was called; MEMORY_CALLS: no call, or one of an unknown kind. */
 static unsigned call_of(const struct memory_event *event)
 {
 	if (!event->is_free) {

@@ -43,10 +43,10 @@ struct ledger {
 	struct memory_parts nodes, processes;
 	bool wants_most, is_best;
 	/* for a timeline */
-	GArray *functions; /* double by function of the program: live bytes; or NULL */
+	GArray *functions; /* double: live bytes by function of the program; or NULL */
 	int64_t from_ns, to_ns;
 	int64_t row_ns;       /* rows are at its multiples; 0: points divide the range equally */
-	int64_t before;       /* with row_ns: number of points from time 0 to the range */
+	int64_t before;       /* with row_ns: number of points before the range */
 	guint n_points, step; /* step: every step-th point becomes a row */
 };
 
@@ -172,7 +172,7 @@ static void allocated(const struct memory_event *event, const struct memory_live
 		note_peak(ledger, event->time_ns);
 }
 
-/* Handles a free. If a stretch starts with a free, the state before that free is the first peak. */
+/* If a stretch starts with a release, the state before that release is the first peak. */
 static void released(const struct memory_event *event, const struct memory_live *live,
 		     enum memory_release how, void *data)
 {
@@ -484,7 +484,7 @@ static bool find_peak(struct memory *memory, GError **error)
 
 struct leaks {
 	struct memory *memory;
-	GByteArray *is_read; /* by heap: 1 = skip: its last mark was read, or it is not wanted */
+	GByteArray *is_read; /* by heap: 1: skip it: last mark read, unwanted or excluded */
 };
 
 static void add_leak(struct memory_counts *to, const struct memory_live *live)

@@ -236,7 +236,7 @@ static bool read_ends(struct memory_heaps *heaps, GError **error)
 
 	if (!names_each_batch(heaps->reader->capture->names, &options, task_rows, &ends, error))
 		return false;
-	/* A process runs as long as any of its threads. */
+	/* A process runs as long as any of its threads does. */
 	for (uint32_t i = NAMES_LOST + 1; i < names->threads->len; i++)
 		(*left_of(left, names_thread_at(names, i)->process))++;
 	for (uint32_t i = 0; i < left->len; i++)

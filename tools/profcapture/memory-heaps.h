@@ -38,7 +38,7 @@ struct memory_heaps {
 	struct memory_tree *tree;
 	GArray *marks;           /* struct memory_mark, in file order */
 	GArray *heaps;           /* struct memory_heap */
-	struct number_map index; /* segment and process → index + 1 */
+	struct number_map index; /* segment and process → index in `heaps` + 1 */
 	GByteArray *ends;        /* enum memory_end by process */
 	uint64_t n_rows;         /* rows of alloc, free and live read so far */
 };
@@ -64,7 +64,7 @@ static inline struct memory_heap *memory_heap_at(const struct memory_heaps *heap
 #define MEMORY_SAMPLE_BYTES "memory.sample_bytes"
 #define MEMORY_MIN_BYTES "memory.min_bytes"
 uint64_t memory_setting(const struct capture *capture, uint32_t segment, const char *key);
-/* Returns the maximum over all segments. Sets *ret_by_all if all segments have this value. */
+/* Returns the maximum over all segments. Sets *ret_by_all to whether all have this value. */
 uint64_t memory_most_setting(const struct capture *capture, const char *key, bool *ret_by_all);
 
 /* A live block of a heap, with the number of blocks and bytes that it represents. */

@@ -239,7 +239,7 @@ static bool next_batch(struct pass *pass, struct stream *stream, GError **error)
 	}
 	pass->replay->heaps->n_rows += stream->batch.rows;
 	stream->has_thread = false;
-	/* Two epochs are cached. Look up the other stream's epoch first, so that it stays. */
+	/* Two epochs are cached. Look up the other stream's epoch first, to keep it. */
 	if (other->cursor)
 		(void)names_epoch(pass->capture->names, other->batch.epoch, error);
 	stream->names = names_epoch(pass->capture->names, stream->batch.epoch, error);
@@ -440,8 +440,8 @@ static bool load_bases(struct pass *pass, uint64_t *ret_start, bool *ret_broken,
 			g_array_append_val(bases, base);
 		start = MIN_OF(start, from);
 	}
-	/* If there is no heap to replay, all rows are read: processes without heap marks may have
-	 * some. */
+	/* If there is no heap to replay, all rows are read, because processes without heap marks
+	 * may have rows. */
 	*ret_start = start == UINT64_MAX ? 0 : start;
 	*ret_broken = false;
 	return bases->len == 0 ||

@@ -78,10 +78,11 @@ struct memory_replay {
 	bool ends_all; /* also pass blocks that are live at the end of the range to ended() */
 	const GByteArray *skipped; /* by heap: 1 = skip. NULL, or array too short: --pid decides */
 	/* result */
-	uint64_t unknown;    /* frees in the range of blocks that were not live */
+	uint64_t unknown; /* number of frees in the range whose block was not live */
+	/* private */
 	GPtrArray *blocks;   /* struct memory_blocks by heap, or NULL */
-	GArray *orders;      /* uint32_t by thread */
-	GArray *skip_before; /* uint64_t by heap */
+	GArray *orders;      /* uint32_t by thread: `order` of its last allocation */
+	GArray *skip_before; /* uint64_t by heap: rows before this time are skipped */
 };
 
 /* The caller sets the options and zeroes the rest. */

@@ -205,8 +205,8 @@ static bool is_inlined(const struct memory_tree *tree, uint32_t node)
 	return function->depth > 0 || function->is_inlined;
 }
 
-/* Returns the outermost node in the program's code; without one, the outermost node of the stack.
- * The nodes above the program's code only start threads and processes. */
+/* Returns the outermost node in the program's code; without one, the outermost node below libc's
+ * start functions. The nodes above the program's code only start threads and processes. */
 static uint32_t outermost(const struct memory_tree *tree, uint32_t node)
 {
 	uint32_t last = node, top = node;

@@ -24,7 +24,7 @@ struct memory_node {
 	 * with by_caller, an index of `sites` */
 	uint32_t site;
 	uint32_t own; /* the innermost node at or above this one in the program's own code, or 0 */
-	uint32_t callee; /* the node directly below `own` on this path; 0: `own` is this node */
+	uint32_t callee; /* the node directly below `own` on this path; 0: none, or this is `own` */
 };
 
 /* A function of the program and the library function through which it allocates. */

@@ -244,8 +244,8 @@ static bool find_end(const struct prof_chunk *chunk, void *data, GError **error)
 	return true;
 }
 
-/* Adds the rows that are cut off at the end of the file to memory->lost. They are the last rows of
- * their table. */
+/* Adds to memory->lost the rows that were cut off at the end of the file, which are the last rows
+ * of their table. */
 static bool add_cut_rows(struct memory *memory, const struct reader *reader, GError **error)
 {
 	const struct capture *capture = reader->capture;

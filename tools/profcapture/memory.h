@@ -74,7 +74,7 @@ enum {
 	MEMORY_CALL_FREE_NULL = MEMORY_CALL_FREE + PROF_FREE_KINDS,
 	MEMORY_CALLS
 };
-extern const char *const memory_call_names[]; /* NULL: counts as another entry point */
+extern const char *const memory_call_names[]; /* NULL: not a member of "calls" */
 
 /* The values of one row, of any view. */
 struct memory_counts {
@@ -325,6 +325,6 @@ bool memory_tree_is_cut(struct memory *memory);
 void memory_write_tree(struct memory *memory, struct json *json);
 void memory_print_tree(struct memory *memory, struct out *out);
 uint64_t memory_integer(double number);
-/* Returns the value by which rows are sorted and the tree is pruned: bytes, or blocks in views of
- * blocks. */
+/* Returns the value by which rows are sorted and the tree is pruned: bytes, or blocks if the view
+ * or --by-blocks says so. */
 double memory_key_of(const struct memory *memory, const struct memory_sum *sum);

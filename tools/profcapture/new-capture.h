@@ -17,7 +17,7 @@
 
 /* The id for references to lost rows. No dictionary row of a new capture has it. */
 #define NEW_CAPTURE_LOST UINT32_MAX
-/* A new epoch begins when a dictionary has this many rows. */
+/* Callers begin a new epoch when a dictionary has this many rows. */
 #define NEW_CAPTURE_EPOCH_ROWS (2u << 20)
 
 struct new_table {

@@ -2,7 +2,7 @@
 /*
  * Profile - counts samples by function, line, image, thread, process or cgroup
  *
- * Invariants: (1) the self counts of all entities sum up to `all`            [test-report: sums]
+ * Invariants: (1) the self counts of all entities add up to `all` - `filtered`  [test-report: sums]
  *             (2) an entity's total counts a sample at most once  [test-report: recursion]
  *             (3) the work is constant for each sample and for each distinct stack node
  */
@@ -27,7 +27,7 @@ const char *const profile_modes[] = { "any", "user", "kernel", NULL };
 /* The state while samples and waits are read. */
 struct pass {
 	struct profile *profile;
-	struct names_epoch *epoch; /* NULL before the first sample */
+	struct names_epoch *epoch; /* NULL before the first row of a table */
 	struct stacks *stacks;     /* stacks of the epoch; NULL if not needed */
 	uint64_t weight_before;    /* profile weight of the earlier epochs */
 	GHashTable *cgroup_ids;    /* interned path → index in profile->cgroups */
@@ -434,8 +434,7 @@ static uint32_t node_of(struct pass *pass, const struct hit *hit)
 		       : node;
 }
 
-/* Divides a wait's time among the bins in which it lies. Counts the wait itself in the first of
- * them. */
+/* Divides a wait's time among the bins that it spans. Counts the wait itself in the first bin. */
 static void add_wait(struct profile_timeline *timeline, const struct profile *profile,
 		     const struct hit *hit)
 {
@@ -455,7 +454,7 @@ static void add_wait(struct profile_timeline *timeline, const struct profile *pr
 	}
 }
 
-/* Stores the sample and adds it to a timeline, if these are wanted. */
+/* With wants_samples, stores the sample. With wants_timeline, adds it to a timeline. */
 static void place_in_time(struct profile *profile, GArray *timelines, uint32_t index, uint32_t node,
 			  const struct hit *hit)
 {
@@ -517,8 +516,8 @@ static bool is_in_kernel(const struct prof_batch *batch, size_t i, bool is_wait)
 	       array_number_or(&batch->columns[MODE], i, PROF_MODE_USER) == PROF_MODE_KERNEL;
 }
 
-/* Counts how a stack was unwound. Frames of generated code are not guessed if the interpreter's
- * records gave the same functions. */
+/* Counts how a stack was unwound. Frames of generated code do not count as guessed if the
+ * interpreter's records gave the same functions. */
 static void count_unwind(struct profile *profile, uint64_t method, uint64_t stop,
 			 uint64_t interpreter)
 {

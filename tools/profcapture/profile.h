@@ -76,7 +76,7 @@ struct profile {
 	/* With wants_samples: receives the samples of each epoch, which are not kept; or NULL. */
 	void (*take)(const struct profile_sample *each, size_t n, void *taker);
 	void *taker;
-	bool wants_timeline; /* by function, line and image */
+	bool wants_timeline; /* only by function, line or image */
 	/* Count the samples of all events, each with weight 1, because weights of different units
 	 * cannot be added. Otherwise, count only the samples of the reader's event. */
 	bool wants_all_events;
@@ -91,7 +91,7 @@ struct profile {
 	bool focus_is_part; /* `focus` may be part of the name: function_name_match() */
 	/* count the nearest function of the program above a call, if any, as the caller */
 	bool own_callers;
-	bool wants_threads;            /* also count by thread; without filters */
+	bool wants_threads;            /* also count by thread, before frame filters */
 	const struct span_set *inside; /* only samples inside these spans, or NULL */
 	/* receives the weights of own functions; entities must be functions; or NULL */
 	struct own_weights *own;
@@ -141,7 +141,7 @@ static inline struct profile_count profile_count_at(const GArray *counts, uint32
 				    : (struct profile_count){ 0 };
 }
 
-/* Returns the name of the counted event, or the name in the capture's metadata if unknown. */
+/* Returns the name of the counted event, else the name in the capture's metadata, else "-". */
 const char *profile_event_name(const struct profile *profile);
 /* Returns "ns", "events", or "samples" if the unit of weights is unknown. */
 const char *profile_unit(const struct profile *profile);

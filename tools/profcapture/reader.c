@@ -597,7 +597,7 @@ void reader_print_lost_names(const struct reader *reader, struct out *out)
 }
 
 /* Returns whether a loss may have removed rows of a table that collectors record. Losses of kernel
- * events do not affect it, and damage of one table does not affect others. */
+ * events do not affect these tables, and damage of one table does not affect others. */
 static bool takes_rows_of(const struct capture_loss *loss, const char *table)
 {
 	static const char *const kernel_causes[] = {

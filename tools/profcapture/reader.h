@@ -141,7 +141,7 @@ void reader_style(const struct reader *reader, struct out *out, enum reader_styl
 /* Prints at most `most` losses of the capture as a warning (0: all). */
 #define READER_LOSSES 8 /* for verbs that report something other than losses */
 void reader_print_losses(const struct reader *reader, struct out *out, uint64_t most);
-/* Prints the share of ticks that are missing if it exceeds READER_MIN_MISSED_PCT. A virtual machine
+/* Prints the share of missed ticks if the share exceeds READER_MIN_MISSED_PCT. A virtual machine
  * always misses some. */
 #define READER_MIN_MISSED_PCT 1.0
 void reader_print_missed_ticks(const struct reader *reader, struct out *out);

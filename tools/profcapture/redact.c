@@ -6,8 +6,8 @@
 #include <string.h>
 
 static const char user_text[] = "USER", host_text[] = "HOST";
-/* differs from host_text as a pointer: for a host that is known only from addresses, which is often
- * a service, whose name is also a common word */
+/* for hosts that are known only from addresses: many are services whose name is also a common word;
+ * compared with host_text as a pointer */
 static const char address_host_text[] = "HOST";
 
 #define LONGEST_NAME 64u /* maximum length of a host name */
@@ -562,7 +562,7 @@ static bool is_shared(const char *at)
 	return is_below && !has_folder(at, length, leaving);
 }
 
-/* Skips the folders of a path. A path of a user's folder becomes "~". */
+/* Skips the folders of a path. The path of a user's folder becomes "~". */
 static size_t redact_path(const char *text, const char *at, GString *out)
 {
 	static const char *const leaving[] = { "..", "home", "Users", NULL };

@@ -3,7 +3,7 @@
  * Redact - removes what identifies the machine and its users from the texts of a capture
  *
  * Every text of a capture passes through redact_text() when it is read (capture_open()), so no
- * format can forget one  [test_html: redact]. Two rules apply to each text:
+ * format can skip it  [test_html: redact]. Two rules apply to each text:
  *
  * (1) Syntax: paths lose their folders, unless the folder is a system folder; URLs lose all but
  *     their scheme; user@host, IP and Ethernet addresses, and the values of environment variables

@@ -23,8 +23,8 @@
 /* A longer event name is not used as a column title. */
 #define MOST_EVENT_COLUMNS 14u
 
-/* The time of a thread before it executed a program has a separate row if it has more than this
- * number of samples and at least this share. */
+/* The time of a thread before it executed a program has a separate row if that time has more than
+ * this number of samples and at least this share. */
 #define JOINED_SAMPLES 3
 #define JOINED_PCT 1.0
 

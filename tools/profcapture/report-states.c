@@ -42,7 +42,7 @@ static void add_row(GArray *rows, const char *state, uint64_t ns)
 
 COMPARE_BY(compare_rows, struct state_row, ORDER(b->ns, a->ns), g_strcmp0(a->state, b->state))
 
-/* Returns struct state_row for each state with a time. */
+/* Returns an array with a struct state_row for each state with a time. */
 static GArray *list_states(const struct report *report, uint64_t *ret_all_ns)
 {
 	static const char *const waiting[] = { "waiting", "sleeping", "uninterruptible", "stopped",
@@ -73,7 +73,7 @@ static GArray *list_states(const struct report *report, uint64_t *ret_all_ns)
 	return rows;
 }
 
-/* Returns struct state_row for each place (by_place) or cause. */
+/* Returns an array with a struct state_row for each place (by_place) or cause. */
 static GArray *list_waits(const struct report *report, bool by_place)
 {
 	GArray *rows = g_array_new(FALSE, TRUE, sizeof(struct state_row));

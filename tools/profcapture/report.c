@@ -2,8 +2,8 @@
 /*
  * profcapture report - shows where the time went
  *
- * Percentages are relative to the weight of all samples that pass the filters. The output begins
- * with losses and the quality of stacks and names.
+ * Percentages are relative to the weight of all samples that pass the filters other than frame
+ * filters. The text above the rows also reports losses, and how complete stacks and names are.
  */
 #include "config.h"
 

@@ -2,7 +2,7 @@
 /*
  * Report - shared by the files of the verb `report`: the verb and the sentences above and below
  * every answer (report.c), rows, and the callers and callees of one function (report-rows.c), the
- * call tree (report-tree.c)
+ * call tree (report-tree.c), the states of threads (report-states.c)
  */
 #pragma once
 

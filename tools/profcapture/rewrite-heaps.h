@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /*
- * Rewrite-heaps - the blocks that are live in each process where a cut begins
+ * Rewrite-heaps - the blocks of each process that are live when a cut begins
  *
  * Block numbers are never reused, so the live blocks follow from all records before the cut. Memory
  * is proportional to the live blocks.

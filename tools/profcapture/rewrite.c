@@ -56,12 +56,12 @@ struct damage_row {
 	const char *stream;
 	uint64_t count, bytes;
 	bool is_cut;
-	bool is_timed; /* rows of a timed table; else names were lost, which any row may need */
+	bool is_timed; /* a timed table lost rows; else names were lost, which any row may need */
 };
 
 /* The state of a thread after its last switch row, and its id in the row's epoch. */
 struct thread_state {
-	uint64_t thread; /* index of names */
+	uint64_t thread; /* index in names */
 	uint64_t id;
 	uint32_t epoch, state;
 };
@@ -148,7 +148,7 @@ static gpointer row_key(uint64_t ordinal)
 }
 
 struct alive {
-	uint32_t thread; /* index of names */
+	uint32_t thread; /* index in names */
 	uint64_t ordinal;
 };
 
@@ -399,7 +399,7 @@ static bool metadata_stays(const struct rewrite *rewrite, const struct prof_batc
 	       memcmp(key->bytes + key->offsets[row], prefix, length) != 0;
 }
 
-/* Returns whether to keep a row. Must be called before the rows that it refers to are copied. */
+/* Returns whether to keep a row. Must be called before the rows to which it refers are copied. */
 static bool row_stays(struct rewrite *rewrite, const struct prof_table_def *def,
 		      struct names_epoch *epoch, const struct prof_batch *batch, size_t row)
 {
@@ -469,8 +469,8 @@ struct dating {
 	struct damage_row now;
 };
 
-/* Sets the times of damage: the times of the damaged chunk if the index has it, else the time
- * between the chunks before and after the damage. */
+/* Sets the times of damage: the times of the damaged chunk if the index has that chunk, else the
+ * time between the chunks before and after the damage. */
 static bool date_damages(const struct prof_chunk *chunk, void *data, GError **error)
 {
 	struct dating *dating = data;

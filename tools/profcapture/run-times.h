@@ -43,7 +43,7 @@ GArray *run_times_read(struct reader *reader, GError **error);
 struct run_state {
 	int64_t from_ns, to_ns;
 	uint64_t cpu;    /* PROF_SWITCH_NO_CPU: not running, or unknown */
-	uint32_t thread; /* index of names */
+	uint32_t thread; /* index in names */
 	uint32_t state;  /* enum prof_switch_state */
 };
 

@@ -16,11 +16,11 @@ struct sampled_frame {
 	uint32_t image;
 	bool returns;
 	uint32_t container; /* index of the function that contains this code */
-	uint32_t entity;    /* profile entity: at first the frame's own, later its line's */
+	uint32_t entity;    /* for annotate-code.c: profile entity - SAMPLED_FRAME_FIRST */
 	struct amount self, total;
 };
 
-/* The frames in some images, counted in one pass for all functions there. */
+/* The frames in some images, counted in one pass for all functions of these images. */
 struct sampled_frames {
 	const struct functions *functions; /* of a profile by function; borrowed */
 	GHashTable *images; /* image → struct number_map: offset and kind → index + 1 */
@@ -33,8 +33,8 @@ bool sampled_frame_read(struct names_epoch *epoch, size_t row, struct sampled_fr
 void sampled_frames_init(struct sampled_frames *frames, const struct functions *functions);
 void sampled_frames_done(struct sampled_frames *frames);
 void sampled_frames_add_image(struct sampled_frames *frames, uint32_t image);
-/* Runs a profile whose entities are the frames. The caller sets its other options before, and frees
- * it with profile_done(). */
+/* Runs a profile whose entities are the frames. The caller first sets the profile's other options,
+ * and frees the profile with profile_done(). */
 bool sampled_frames_count(struct sampled_frames *frames, struct profile *ret_profile,
 			  struct reader *reader, GError **error);
 static inline struct sampled_frame *sampled_frame_at(const GArray *frames, guint index)

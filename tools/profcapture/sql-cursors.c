@@ -96,7 +96,7 @@ static struct names_epoch *names_of(const struct row_cursor *cursor, GError **er
 	return epoch && names_load_identities(epoch, error) ? epoch : NULL;
 }
 
-/* Stores the row's thread and process, as indexes of names. */
+/* Stores the row's thread and process, as indexes in names. */
 static bool find_owner(const struct row_cursor *cursor, uint32_t *ret_thread, uint32_t *ret_process,
 		       GError **error)
 {
@@ -135,7 +135,7 @@ static void choose_columns(struct row_cursor *cursor, uint64_t mask, bool has_ow
 	for (guint i = 0; i < table->columns->len; i++) {
 		const struct sql_column *column = sql_column_at(table, (int)i);
 
-		/* The mask's last bit stands for all columns from 63 on. */
+		/* The mask's last bit covers all columns from 63 on. */
 		if (!(mask >> MIN_OF(i, 63u) & 1))
 			continue;
 		has_owner |= column->field < SQL_THREAD_FIELDS;
@@ -391,7 +391,7 @@ static int next_found(sqlite3_vtab_cursor *base)
 
 /* ---- the values of a row --------------------------------------------------------------------- */
 
-/* Sets the result to the JSON in tables->list, which is UTF-8, without its newline. */
+/* Sets the result to the JSON in tables->list (UTF-8), without the final newline. */
 static void put_json(const struct sql_tables *tables, sqlite3_context *context)
 {
 	sqlite3_result_text64(context, tables->list.text->str, tables->list.text->len - 1,
@@ -711,7 +711,7 @@ static int is_at_end_of_rows(sqlite3_vtab_cursor *base)
 	return ((struct row_cursor *)base)->is_done;
 }
 
-/* A row has the same number in every query, because SQLite uses it to drop duplicates if two terms
+/* A row has the same number in every query, because SQLite drops duplicates by number if two terms
  * of an OR find the row. */
 static int put_row_number(sqlite3_vtab_cursor *base, sqlite3_int64 *ret_row)
 {

@@ -3,7 +3,7 @@
  * SQL printf - SQLite's printf() and format(), which fail if their result is too long
  *
  * If the result is too long, SQLite's own functions return NULL, which looks like an unknown value.
- * They also take long, because they count to the requested width first.
+ * They are also slow, because they count to the requested width first.
  */
 #pragma once
 

@@ -5,8 +5,9 @@
  * The database is in memory and has virtual tables only (sql-tables.h). A query can do nothing but
  * read them: SQLite's authorizer refuses all else. Its memory is limited by the budget of the
  * capture, and its time by --timeout  [test_sql: hostile_queries]
- * Rows stream, unless they are limited: then one row more is read, to find out whether there are
- * more. A query that ends early shows the rows that it has found  [test_sql: partial_results]
+ * Rows are written as they are found, unless they are limited or for a terminal. With a limit, one
+ * row more is read, to find out whether there are more. A query that ends early shows the rows that
+ * it has found  [test_sql: partial_results]
  *
  * A signal (the first SIGINT, SIGTERM or SIGHUP; SIGALRM for --timeout) asks SQLite's machine to
  * stop. If an instruction takes too long, such as a function of a long text, a second thread shows

@@ -37,7 +37,7 @@ struct summary_wait {
 	uint64_t ns;
 };
 /* Calls `each` for the waits with at least 1 % of the waiting time, longest first: at most `most`
- * (0: all). Calls it for none if it is unknown where threads waited. */
+ * (0: all). Makes no call if it is unknown where threads waited. */
 void summary_each_wait(const struct summary *summary, unsigned most,
 		       void (*each)(const struct summary_wait *wait, void *data), void *data);
 /* Counts the threads and processes that ran, waited or have samples. */

@@ -28,7 +28,7 @@ struct identity {
 struct named {
 	int64_t since_ns; /* relative */
 	const char *name; /* interned */
-	bool inherited;   /* it is the name of the thread that created this one */
+	bool inherited;   /* the name came from the thread that created this one */
 };
 
 struct thread_names {

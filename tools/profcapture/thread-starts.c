@@ -26,7 +26,8 @@ static uint32_t function_entity(struct names_epoch *epoch, size_t frame_row, voi
 	return functions_entity_of_row(data, epoch, frame_row);
 }
 
-/* Returns the outermost function of the program in a stack; FUNCTION_NO_STACK: it has no name. */
+/* Returns the outermost function of the program in a stack; FUNCTION_NO_STACK: none, or it has no
+ * name. */
 static uint32_t start_in(const struct pass *pass, uint32_t leaf)
 {
 	const struct functions *functions = pass->starts->functions;
@@ -39,7 +40,7 @@ static uint32_t start_in(const struct pass *pass, uint32_t leaf)
 		    code_origin_of(functions, function) == CODE_ORIGIN_OWN)
 			start = function;
 	}
-	/* A function without a name is called by its image and offset. */
+	/* A function without a name is shown as image and offset. */
 	return strstr(functions_at(functions, start)->name, "+0x") ? FUNCTION_NO_STACK : start;
 }
 

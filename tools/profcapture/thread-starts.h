@@ -12,7 +12,7 @@
 
 struct thread_starts {
 	struct functions *functions;
-	GArray *of; /* uint32_t function by thread index of names; FUNCTION_NO_STACK: unknown */
+	GArray *of; /* uint32_t: function by thread (index in names); FUNCTION_NO_STACK: unknown */
 };
 
 bool thread_starts_read(struct thread_starts *starts, struct reader *reader, GError **error);

@@ -4,7 +4,7 @@
 /* The text of `help agent`: data/help/agent.txt. */
 extern const char help_agent[];
 
-/* The verbs of profcapture, one file each. Each returns an exit status. */
+/* The verbs of profcapture. Each returns an exit status. */
 int verb_info(int argc, char **argv);
 int verb_dump(int argc, char **argv);
 int verb_annotate(int argc, char **argv);
