@@ -26,7 +26,7 @@ bool code_origin_is_library(const char *name)
 	return skip_any_prefix(plain, namespaces);
 }
 
-/* Returns whether an image is kernel code. The kind of a function does not show it, because kernel
+/* Returns whether an image is kernel code. A function's kind does not show this, because kernel
  * code without a name is not of the kind "kernel". */
 static bool is_kernel_image(const struct functions *functions, uint32_t image)
 {

@@ -51,7 +51,7 @@ bool frame_filters_want_bare(const struct frame_filters *filters);
 /*
  * Filters an epoch's stacks, which must be settled with places as entities, and have nodes for
  * inlined calls. Links the shown nodes, and moves or drops samples. Returns the dropped samples.
- * Without `inlined`, the innermost shown node of a frame stands for the whole frame. Stores for
+ * Without `inlined`, the innermost shown node of a frame represents the whole frame. Stores for
  * each node, in ret_nodes: the node in which its samples end now, or STACKS_NO_ROW if they were
  * dropped; in ret_frames, for shown nodes: the outermost shown node of the same frame.
  */

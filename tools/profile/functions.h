@@ -35,7 +35,7 @@ struct function {
 	bool is_address; /* the offset is that of the frame (FUNCTIONS_ADDRESSES) */
 	/* For places (FUNCTIONS_PLACES); otherwise 0. */
 	uint32_t whole; /* index of the function that contains the place */
-	uint32_t depth; /* number of calls of the same frame into which the place is inlined */
+	uint32_t depth; /* number of inlined calls of the frame that contain the place */
 };
 
 /* The entity of a frame: a function, a source line, a place (a source line of a function), or a

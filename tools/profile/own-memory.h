@@ -18,5 +18,5 @@ void own_memory_free(struct own_memory *memory); /* accepts NULL */
 /* Returns whether the image is anonymous memory or generated code of one process. */
 bool own_memory_is(const struct names_image *image);
 /* Returns the start of the mapping that contains an address, or the address itself if the capture
- * has no such mapping. `image`: index of names. */
+ * has no such mapping. `image`: index in names. */
 uint64_t own_memory_start(const struct own_memory *memory, uint32_t image, uint64_t address);

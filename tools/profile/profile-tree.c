@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /*
- * Invariants: (1) each branch with min_share of all weight is in the tree, with all of its samples
+ * Invariants: (1) each branch with at least min_share of all weight is in the tree, with all of its
+ *                 samples
  *                 [test-report: pruned]
  *             (2) the tree has at most depth / min_share nodes per epoch  [test-report: pruned]
  */

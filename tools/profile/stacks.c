@@ -373,8 +373,8 @@ struct stacks *stacks_invert(const struct stacks *stacks)
 }
 
 /*
- * The existing node becomes the innermost call, because its children have it as their parent. The
- * containing function and the calls between them become new nodes above it, before it in order[].
+ * The existing node becomes the innermost call, because its children refer to it as parent. The
+ * containing function and the other calls become new nodes above it, and before it in order[].
  */
 void stacks_insert(struct stacks *stacks,
 		   size_t (*inlined)(struct names_epoch *epoch, size_t frame_row,

@@ -66,9 +66,9 @@ void stacks_sum(struct stacks *stacks);
 struct stacks *stacks_invert(const struct stacks *stacks);
 /*
  * Inserts nodes for inlined calls between the node of their frame and its children. `inlined`
- * stores their entities, outermost first, at most FUNCTIONS_MAX_INLINED. The frame's samples then
- * end in the innermost call. Must be called after stacks_settle(). Nodes created by stacks_row_at()
- * already have their inlined calls.
+ * stores the calls' entities, outermost first, at most FUNCTIONS_MAX_INLINED. The frame's samples
+ * then end in the innermost call. Must be called after stacks_settle(). Nodes created by
+ * stacks_row_at() already have their inlined calls.
  */
 void stacks_insert(struct stacks *stacks,
 		   size_t (*inlined)(struct names_epoch *epoch, size_t frame_row,

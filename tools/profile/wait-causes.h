@@ -50,11 +50,11 @@ struct wait_call {
  * kernel's frames in the stack show the call already. */
 const char *wait_call_name(const struct wait_call *wait);
 /* Returns the place of a wait whose innermost frame is `function`. `caller`: the place of a wait in
- * its caller; NULL: it has none. */
+ * its caller; NULL: no caller. */
 struct wait_place wait_place_below(const struct wait_place *caller,
 				   const struct functions *functions, uint32_t function);
 /* Returns for each node of a tree (struct profile_node, whose entities are functions) the cause and
- * the own function of a wait whose stack ends there. */
+ * the own function of a wait whose stack ends in the node. */
 struct wait_place *wait_places_of_nodes(const GArray *nodes, const struct functions *functions)
 	MUST_CHECK;
 /* Adds the waits of each stack to their place. Must be called for each epoch, after stacks_settle()

@@ -27,7 +27,7 @@ void debug_files_free(struct debug_files *files);
 /*
  * Adds another root, for example of a container. If the file of an image is not at its path on this
  * machine, its debug file is also searched for in the sysroot of `other`, by build-id and by name.
- * Takes ownership of `other`. Does not add it if `files` has a sysroot itself. Call this before
+ * Takes ownership of `other`. Frees it instead if `files` has a sysroot itself. Call this before
  * threads use `files`.
  */
 void debug_files_add_other(struct debug_files *files, struct debug_files *other);

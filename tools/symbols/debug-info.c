@@ -496,7 +496,7 @@ static char *scope_name(Dwarf_Die *scope)
 							       : "{unnamed}");
 }
 
-/* Prepends a function's name, after the namespaces, classes and functions around it. */
+/* Prepends a function's name, qualified by the namespaces, classes and functions around it. */
 static void prepend_scoped(const struct debug_unit *unit, GString *text, const char *name,
 			   Dwarf_Die *die, unsigned nesting)
 {

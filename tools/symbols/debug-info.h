@@ -3,8 +3,8 @@
  * Debug info - finds the function, inlined calls and source line at an address, from a file's DWARF
  *
  * A unit is flattened when one of its addresses is first looked up; later lookups are two binary
- * searches. The debug_info owns all results, which are valid until it is freed. One thread at a
- * time; different files on different threads.
+ * searches. The debug_info owns all results, which are valid until it is freed. For one thread at a
+ * time; other threads may read other files.
  */
 #pragma once
 

@@ -102,7 +102,7 @@ static bool receive(int socket, struct debuginfod_reply *ret_reply, int *ret_fd)
 	return n == (ssize_t)sizeof(*ret_reply);
 }
 
-/* Waits until the socket has `events`. Returns DEBUGINFOD_GOES_ON, or why the wait ended before. */
+/* Waits until the socket has `events`. Returns DEBUGINFOD_GOES_ON, or why the wait ended early. */
 static enum debuginfod_end wait_until(int socket, short events, int64_t end_us)
 {
 	struct pollfd fds[] = { { interrupted_fd, POLLIN, 0 }, { socket, events, 0 } };

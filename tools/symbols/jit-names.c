@@ -260,8 +260,8 @@ static GArray *read_lines(struct jit_dump_lines lines, const struct jit_dump_ent
 	return g_steal_pointer(&all);
 }
 
-/* Finds the file in "JS:*name file:12:34"; *ret_end is the ":12:34" after it. Returns false if the
- * name is not from V8. */
+/* Finds where the file's name ends in "JS:*name file:12:34": sets *ret_end to the ":12:34". Returns
+ * false if the name is not from V8. */
 static bool find_end_of_file(const char *name, const char **ret_end)
 {
 	const char *end = name + strlen(name);

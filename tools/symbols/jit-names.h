@@ -40,7 +40,7 @@ struct jit_process {
 /*
  * Returns rows, sorted by time, that name these addresses: from the dump if there is one, else from
  * the map, whose names are valid for the whole segment. `addresses`: sorted, without duplicates.
- * Names are added to `texts`. Only reads files.
+ * Names are added to `texts`.
  */
 GArray *jit_names_find(const struct jit_process *process, const uint64_t *addresses, size_t n,
 		       GStringChunk *texts);

@@ -5,7 +5,7 @@
  *             (2) memory holds the dictionaries of two epochs and of each nested
  *                 names_each_batch(), and one entry for each identity since names_forget()
  *                 [test-names: epochs]
- *             (3) using another epoch never frees the epoch whose batch is being taken
+ *             (3) using another epoch never frees the epoch whose batch is being processed
  *                 [test-names: each_batch]
  *             (4) references go at most image → process → string, so no cycle is possible
  *                 [test-names: hostile]

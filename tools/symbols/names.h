@@ -3,7 +3,7 @@
  * Names - what the ids of a capture mean
  *
  * Ids are valid in one epoch, so a tool that reads a whole capture needs two things: the
- * dictionaries of the epoch whose rows it is reading (names_epoch() loads them on demand and keeps
+ * dictionaries of the epoch whose rows it is reading (names_load() loads them; names_epoch() keeps
  * two epochs, plus those that names_each_batch() is reading), and numbers that mean the same image,
  * process and thread in all epochs ("indexes" below, into names->images, ->processes and
  * ->threads). Index 0 is "none", index 1 is "<lost>": an id that the capture does not define. A
@@ -98,8 +98,8 @@ struct names {
 struct names *names_new(const struct prof_reader *reader); /* borrows the reader */
 void names_free(struct names *names);
 
-/* Returns the dictionaries of an epoch, valid until the second next call for another epoch. Returns
- * NULL if there is no memory, or on an I/O error. */
+/* Returns an epoch, valid until the second next call for another epoch. Does not load its tables.
+ * Never returns NULL. */
 struct names_epoch *names_epoch(struct names *names, uint32_t epoch, GError **error);
 
 /* Loads a table of the epoch if needed. ->tables[table] stays NULL if the capture lacks it. */

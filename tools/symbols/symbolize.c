@@ -294,7 +294,7 @@ static void want(GPtrArray *images, uint32_t image, uint64_t offset)
 		wanted->offsets = g_array_new(FALSE, FALSE, sizeof(uint64_t));
 	}
 	g_array_append_val(wanted->offsets, offset);
-	/* Sort from time to time, because each epoch repeats the same offsets. */
+	/* Drop duplicates from time to time, because each epoch repeats the same offsets. */
 	if (wanted->offsets->len > 2 * wanted->settled + 4096)
 		settle(wanted);
 }

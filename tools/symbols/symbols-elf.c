@@ -46,7 +46,7 @@ struct gap {
 struct search {
 	struct symbols_query *query;
 	GArray *sized;    /* struct candidate: symbols that cover a place */
-	struct gap *gaps; /* n_places + 1 */
+	struct gap *gaps; /* n_places + 1 elements */
 };
 
 static unsigned int underscores(const char *name)

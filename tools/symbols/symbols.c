@@ -77,7 +77,7 @@ static gboolean same_row(const void *a, const void *b)
 	       strcmp(left->raw_name, right->raw_name) == 0;
 }
 
-/* Returns how much of a long name is kept; does not cut within a character. */
+/* Returns how many bytes of a long name are kept; does not cut within a character. */
 static size_t length_of_cut(const char *name)
 {
 	size_t length = MAX_NAME_BYTES - 3;
@@ -122,7 +122,7 @@ static const char *take_name(struct symbols_query *query, const char *name)
 }
 
 /* Stores and returns the name to show: "foo" for "foo@@GLIBC_2.2" and "foo.isra.0", with the suffix
- * of the origin. Returns NULL if that is raw_name. */
+ * of the origin. Returns NULL if the name to show equals raw_name. */
 static const char *add_shown_name(struct symbols_query *query, const char *raw_name,
 				  enum symbols_origin origin)
 {
