@@ -65,7 +65,7 @@ struct entries {
 	struct entries_page open_page; /* properties of `open` */
 	struct entries_spares *spares;
 	uint64_t n, n_data;
-	uint64_t end;      /* end of the last chunk; FILE_HEADER_BYTES if there is none */
+	uint64_t end;      /* end of the last chunk; FILE_HEADER_BYTES before the first chunk */
 	struct entry last; /* valid if n > 0 */
 };
 

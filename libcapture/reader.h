@@ -122,8 +122,8 @@ void walk_done(struct walk *walk);
 uint64_t walk_end(const struct walk *walk);
 /* Returns 0, -errno, or receive()'s result; damage is not an error. */
 MUST_CHECK int recover_walk(struct walk *walk);
-/* Finds a whole capture header at any offset in [from, to). Returns 0, PROF_END if there is none,
- * or -errno. */
+/* Finds a whole capture header at any offset in [from, to). Returns 0, PROF_END if the range has no
+ * header, or -errno. */
 MUST_CHECK int find_file_header(const struct prof_reader *reader, uint64_t from, uint64_t to,
 				uint64_t *ret_offset);
 /* Searches for the last valid checkpoint from the end. Returns 0, PROF_END if none is near, or

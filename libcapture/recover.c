@@ -71,8 +71,8 @@ static int walk_read(struct walk *walk, uint64_t offset, size_t size, size_t ahe
 	return 0;
 }
 
-/* Reads the header at an offset. Returns 0, PROF_DAMAGED if there is none, or PROF_END if the file
- * ends inside the chunk. */
+/* Reads the header at an offset. Returns 0, PROF_DAMAGED if no header is there, or PROF_END if the
+ * file ends inside the chunk. */
 static int walk_header(struct walk *walk, uint64_t offset, size_t ahead,
 		       struct chunk_header *ret_header)
 {
@@ -109,7 +109,7 @@ static int add_damage(struct walk *walk, uint64_t offset, uint64_t bytes, uint64
 }
 
 /* Finds the first offset >= from with a whole chunk whose sequence is higher than all before.
- * Returns PROF_END if there is none. */
+ * Returns PROF_END if the file has no such chunk. */
 static int walk_search(struct walk *walk, uint64_t from, uint64_t *ret_offset)
 {
 	uint64_t at = PADDED(from);

@@ -307,7 +307,7 @@ static int copy(int fd, uint64_t limit, int *ret_fd)
 
 /* ---- Data for the engine --------------------------------------------------------------------- */
 
-/* Returns the build-id's length; 0 if there is none, or if the kernel lacks the query. */
+/* Returns the build-id's length; 0: no build-id, or the kernel lacks the query. */
 static uint32_t read_build_id(int fd, uint8_t *ret_build_id, uint32_t size)
 {
 	CLEANUP_CLOSE int maps = open("/proc/self/maps", O_RDONLY | O_CLOEXEC);

@@ -74,7 +74,7 @@ static inline __attribute__((always_inline)) bool message_find_name(const struct
 }
 
 /* Returns the thread's producer, for functions that the program called. Returns NULL, and counts a
- * loss, if there is none. */
+ * loss, if no producer is available. */
 static inline __attribute__((always_inline)) struct producer *message_enter(void)
 {
 	struct producer *producer = producer_get();

@@ -41,7 +41,7 @@ bool module_is_elf(const struct module_memory *memory)
 	return read_header(memory, &header);
 }
 
-/* Finds the build-id in the notes of a segment. Returns 0 if there is none. */
+/* Finds the build-id in the notes of a segment. Returns 0 if the notes have no build-id. */
 static uint64_t find_in_notes(const struct module_memory *memory, uint64_t at, uint64_t size,
 			      uint32_t *ret_bytes)
 {

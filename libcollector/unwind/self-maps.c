@@ -28,7 +28,7 @@
 struct line {
 	uint64_t start, end, offset, dev, inode;
 	bool is_executable;
-	const char *path; /* "" if there is none */
+	const char *path; /* "": no path */
 };
 
 struct scan {

@@ -242,8 +242,8 @@ def test_text(profcapture, relay):
 
 
 def test_without_samples(profctl, profcapture, require, tmp_path):
-    """A path needs no samples, and its text says that there are none. A command that runs other programs
-    has one path."""
+    """A path needs no samples, and its text says that the functions that ran are unknown. A command that
+    runs other programs has one path."""
     require(root=True)
     capture = tmp_path / "shell.cap"
     profctl("record", "-q", "--wakers", "-F", 0, "-o", capture, "--", "sh", "-c", "sleep 0.1; sleep 0.2; true")

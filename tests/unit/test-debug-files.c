@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /*
- * Checks of the search for debug files: the search accepts only the right, regular file, and none
- * outside of a sysroot; finds files in other containers; and fetches a file only if there is none
- * on this machine.
+ * Checks of the search for debug files: the search accepts only the right, regular file, which must
+ * be inside the sysroot; finds files in other containers; and fetches a file only if this machine
+ * does not have it.
  */
 #include "tests/unit/elf-builder.h"
 #include "tests/unit/test.h"

@@ -167,7 +167,8 @@ static void test_cut(void)
 	btf__free(f.kernel);
 }
 
-/* Returns the offset in bits of the member with this name, found with libbpf; -1: there is none. */
+/* Returns the offset in bits of the member with this name, found with libbpf; -1: no such
+ * member. */
 static int64_t find_member(const struct btf *btf, const struct btf_type *type, const char *name)
 {
 	const struct btf_type *nested;

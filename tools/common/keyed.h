@@ -44,7 +44,7 @@ static inline guint keyed_hash(const uint64_t *numbers, size_t n)
 
 /* Returns the struct of a set that is equal to `key`. Adds a copy of `key` if the set lacks it. */
 void *keyed_at(GHashTable *set, const void *key, size_t size);
-/* Returns the index in `all` of the struct that equals `key`. Appends `key` if there is none.
+/* Returns the index in `all` of the struct that equals `key`. If no struct does, appends `key`.
  * `indexes` maps a copy of each struct, freed with g_free(), to its index. */
 uint32_t keyed_index(GHashTable *indexes, GArray *all, const void *key);
 /* These return the structs of a set, sorted: keyed_sorted() pointers to them, keyed_copies()

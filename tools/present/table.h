@@ -110,7 +110,7 @@ struct table {
 	const void *data;
 	const struct table_member *members;
 	const char *key; /* key of the rows in JSON; NULL: "rows" */
-	/* Writes further members of a row in JSON and ndjson. NULL: there are none. */
+	/* Writes further members of a row in JSON and ndjson. NULL: rows have no others. */
 	void (*write)(const void *data, size_t row, struct json *json);
 	/* Text only */
 	bool is_coarse; /* there are fewer than 1,000 samples: shares without decimals */

@@ -194,7 +194,7 @@ static const char *name_callee(const struct annotate_code *code, const struct in
 /* An offset as seen from the shown function. */
 struct seen_place {
 	struct annotate_place at, own; /* place in the innermost function, and in the shown one */
-	const char *callee; /* name for the call that is inlined here; NULL: there is none */
+	const char *callee; /* name for the call that is inlined here; NULL: no call is */
 	bool is_of_it;      /* the offset belongs to the shown function */
 };
 

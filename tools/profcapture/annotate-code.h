@@ -41,7 +41,7 @@ struct annotate_line {
 struct annotate_instruction {
 	uint64_t offset, address; /* offset in the file, and ELF address */
 	const char *text;         /* NULL = unknown */
-	const char *callee;       /* name for the call that is inlined here; NULL: there is none */
+	const char *callee;       /* name for the call that is inlined here; NULL: no call is */
 	struct annotate_place at;
 	uint32_t line; /* annotate_line.number of the line at which its samples count */
 };

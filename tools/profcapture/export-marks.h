@@ -29,7 +29,7 @@ struct export_marks {
 /* The caller frees the result with export_marks_done(), also after an error. */
 bool export_marks_read(struct export_marks *marks, struct export *export, GError **error);
 void export_marks_done(struct export_marks *marks);
-/* Returns a text on the waits that were left out; NULL if there are none. */
+/* Returns a text on the waits that were left out; NULL if no wait was. */
 char *export_marks_left_out(const struct export_marks *marks) MUST_CHECK;
 /* Writes what a thread waited for and, if its stack is known, the program's function that waited,
  * as members of an object: "cause", "call" and "function". Writes nothing if the mark is not a

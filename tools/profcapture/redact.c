@@ -73,8 +73,8 @@ static size_t option_length(const char *at)
 
 /* ---- addresses ------------------------------------------------------------------------------- */
 
-/* Returns the length of the IPv4 address that begins at `at`, or 0 if there is none, as in a longer
- * version number. */
+/* Returns the length of the IPv4 address that begins at `at`, or 0 if no address begins there,
+ * as in a longer version number. */
 static size_t ipv4_length(const char *at)
 {
 	size_t length = 0;
@@ -153,9 +153,9 @@ static size_t address_length(const char *text, const char *at)
 	return length ? length : ipv6_length(text, at);
 }
 
-/* Returns the length of the host name that begins at `at`, or 0 if there is none. The version of a
- * symbol (memcpy@GLIBC_2.2.5), the suffix of an entry in a linkage table (memcpy@plt) and the
- * version of a module (yaml@v3.0.1) are not host names. */
+/* Returns the length of the host name that begins at `at`, or 0 if no name begins there. The
+ * version of a symbol (memcpy@GLIBC_2.2.5), the suffix of an entry in a linkage table (memcpy@plt)
+ * and the version of a module (yaml@v3.0.1) are not host names. */
 static size_t host_length(const char *at)
 {
 	size_t length = 0;

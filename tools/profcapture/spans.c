@@ -70,7 +70,7 @@ static void chain_free(gpointer pointer)
 }
 
 /* Removes and returns the newest begin mark with this group and name (`name` NULL: any mark).
- * Returns NULL if there is none. */
+ * Returns NULL if the chain has no such mark. */
 static struct begin *chain_take(struct chain *chain, const char *group, const char *name)
 {
 	struct begin **at = &chain->top, *begin;

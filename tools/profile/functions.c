@@ -59,7 +59,7 @@ static uint32_t add(struct functions *functions, const struct function *function
 	return functions->all->len - 1;
 }
 
-/* Returns the function with this key. If there is none, adds `function`. */
+/* Returns the function with this key. If no function has it, adds `function`. */
 static uint32_t known_or_added(struct functions *functions, const struct function *key,
 			       const struct function *function)
 {

@@ -91,7 +91,7 @@ static void load(struct process_code *code, const struct code_name *name)
 		      GUINT_TO_POINTER(i));
 }
 
-/* Ends the name that starts at `start`, and returns it. Returns false if there is none. */
+/* Ends the name that starts at `start`, and returns it. Returns false if no name starts there. */
 static bool take(struct process_code *code, uint64_t start, uint64_t time_ns,
 		 struct code_name *ret_name)
 {

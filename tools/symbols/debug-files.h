@@ -71,7 +71,7 @@ struct debug_file {
 };
 
 /*
- * Finds the debug file of an image that was opened as `path`. Returns NULL if there is none.
+ * Finds the debug file of an image that was opened as `path`. Returns NULL if no file is found.
  * Borrows the image. If `files` is NULL, uses only the image itself. If symbols_only is set, does
  * not open the DWARF, which is slow if it is compressed.
  */
@@ -80,5 +80,5 @@ struct debug_file *debug_files_find(const struct debug_files *files, const struc
 void debug_file_free(struct debug_file *file);
 
 /* Unpacks the .gnu_debugdata symbols of a stripped file into an ELF file in memory. Returns NULL if
- * there are none. */
+ * the file has no such symbols. */
 struct elf_image *debug_files_unpack(const struct elf_image *image);

@@ -35,7 +35,7 @@ static void add_piece(const char *text, size_t length, void *data)
 	readable->length += length;
 }
 
-/* Returns the index after a base-62 number and its '_' at `at`; 0 if there is none. */
+/* Returns the index after a base-62 number and its '_' at `at`; 0 if no such number is there. */
 static size_t skip_number(const char *name, size_t at)
 {
 	while (isalnum((unsigned char)name[at]))

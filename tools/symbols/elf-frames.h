@@ -15,6 +15,6 @@ struct elf_frames;
 struct elf_frames *elf_frames_new(const struct elf_image *image);
 void elf_frames_free(struct elf_frames *frames);
 
-/* Finds the FDE that covers the address, and stores its range. If there is none, returns false, and
+/* Finds the FDE that covers the address, and stores its range. If no FDE does, returns false, and
  * stores the gap between the neighboring FDEs. */
 bool elf_frames_get(struct elf_frames *frames, uint64_t address, struct elf_range *ret_function);

@@ -363,7 +363,7 @@ GArray *jit_lines_of_dump(const void *bytes, size_t size, const uint64_t *addres
 /* ---- Files ----------------------------------------------------------------------------------- */
 
 /* Gets the start time, in CLOCK_BOOTTIME, of the process that now has the pid. Returns false if
- * there is none. */
+ * no process has it. */
 static bool read_start(uint64_t pid, uint64_t *ret_ns)
 {
 	g_autofree char *path = g_strdup_printf("/proc/%" PRIu64 "/stat", pid);

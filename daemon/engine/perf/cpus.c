@@ -259,8 +259,8 @@ void cpu_disable(struct cpu *cpu)
 	for_each_event(cpu, KIND_SIDE_BAND, disable, NULL);
 }
 
-/* Returns the position of the CPU's first source that copies stacks; n_sources if there is none, or
- * if events are per task. */
+/* Returns the position of the CPU's first source that copies stacks; n_sources if no source
+ * does, or if events are per task. */
 static uint32_t first_copies(const struct cpu *cpu)
 {
 	return !cpu->open || cpu->events || cpu->copies == 0 ? cpu->n_sources : cpu->copies - 1;

@@ -4,14 +4,14 @@
  *
  * A wait without its own stack shares the stack of another wait at the same program counter and
  * stack pointer, in the same process or in one that is related by forks without an exec since. This
- * is the last such wait or, if there is none, the first one within a second after it. It is usually
- * of the same thread, or of an earlier thread or process whose stack was in the same memory,
- * because servers start a thread or process for each request. A copied stack is preferred to one
- * that was read, because only a copied stack has kernel frames. If there is no such wait, the wait
- * shares the stack of a wait whose stack pointer is at the same place in its page: stacks of
- * threads are mapped at whole pages, so the stack pointers of threads that make the same calls are
- * at the same place. Otherwise, the stack is unknown. Different callers may lead to one place, so a
- * shared stack may show another caller; but every Nth sleep is copied, whatever its stack is.
+ * is the last such wait or, without an earlier one, the first within a second after it. It is
+ * usually of the same thread, or of an earlier thread or process whose stack was in the same
+ * memory, because servers start a thread or process for each request. A copied stack is preferred
+ * to one that was read, because only a copied stack has kernel frames. If there is no such wait,
+ * the wait shares the stack of a wait whose stack pointer is at the same place in its page: stacks
+ * of threads are mapped at whole pages, so the stack pointers of threads that make the same calls
+ * are at the same place. Otherwise, the stack is unknown. Different callers may lead to one place,
+ * so a shared stack may show another caller; but every Nth sleep is copied, whatever its stack is.
  * In an interpreted program, a place includes the interpreter's frames, which are merged into the
  * native frames of any wait with that program counter and stack pointer. The interpreter's frames
  * are not read for each of the most frequent sleeps; a wait without them gets the last stack at its

@@ -232,7 +232,7 @@ static struct unwind_link *link_set(struct unwind_links *links, uint32_t thread,
 			    LINK_SETS];
 }
 
-/* Returns the index of a frame's link in its set; LINK_WAYS if there is none. */
+/* Returns the index of a frame's link in its set; LINK_WAYS if the set has no such link. */
 static size_t find_link(const struct unwind_link *set, uint32_t thread, const struct place *frame)
 {
 	size_t i = 0;
