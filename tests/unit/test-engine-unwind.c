@@ -417,13 +417,15 @@ struct self {
 	struct unwind_tables *tables;
 	struct unwind *unwind;
 	struct maps *maps;
-	unsigned int wanted;
+	unsigned int wanted; /* number of requests */
+	int32_t pid;
 };
 
 static void want(struct image *image, const struct mapping *mapping, int32_t pid, void *data)
 {
 	((struct self *)data)->wanted++;
 	image->requested = true;
+	image->requested_pid = pid;
 }
 
 static void read_maps(struct self *self)
@@ -473,6 +475,7 @@ static bool self_init(struct self *self)
 	self->unwind = g_new(struct unwind, 1);
 	unwind_init(self->unwind, self->tables);
 	self->unwind->request_image = want;
+	self->pid = 1;
 	self->unwind->data = self;
 	self->maps = maps_new();
 	read_maps(self);
@@ -573,7 +576,7 @@ static bool run(struct self *self, const struct snapshot_of_self *snapshot, size
 		.stack_bytes = bytes,
 		.full_bytes = 4096,
 		.thread = thread,
-		.pid = 1,
+		.pid = self->pid,
 		.only_pc_sp = snapshot->only_pc_sp,
 		.in_kernel = snapshot->in_kernel,
 	};
@@ -647,7 +650,7 @@ static void test_from_sp(void)
 static void test_waits(void)
 {
 	struct snapshot_of_self snapshot = { 0 }, other;
-	struct image *missing = NULL, *file;
+	struct image *missing = NULL;
 	struct unwind_stack stack;
 	struct self self;
 
@@ -656,15 +659,6 @@ static void test_waits(void)
 	CHECK(!run(&self, &snapshot, snapshot.bytes, 1, false, &stack, &missing));
 	REQUIRE(missing && missing->requested);
 	CHECK_INT(self.wanted, 1);
-	/* The process ended before the file was open. Another process requests it again. */
-	file = missing;
-	file->requested = false;
-	file->ended_pid = 1;
-	CHECK(!run(&self, &snapshot, snapshot.bytes, 1, false, &stack, &missing));
-	CHECK(missing == file && !file->requested);
-	file->ended_pid = 2;
-	CHECK(!run(&self, &snapshot, snapshot.bytes, 1, false, &stack, &missing));
-	CHECK(file->requested);
 	/* a walk that may not wait returns the frames so far and the reason no-table */
 	CHECK(run(&self, &snapshot, snapshot.bytes, 1, true, &stack, &missing));
 	CHECK_INT(stack.stop, PROF_STOP_NO_TABLE);
@@ -684,6 +678,67 @@ static void test_waits(void)
 	CHECK_INT(stack.method, PROF_METHOD_CFI);
 	CHECK(stack.n > 21);
 	CHECK(!(stack.ips[1] & UNWIND_EXACT));
+	free(snapshot.stack);
+	self_done(&self);
+}
+
+/* Walks as process `pid`. If it requests the file, the answer is that it could not be opened.
+ * Returns whether the walk waits for the file. */
+static bool request_fails(struct self *self, const struct snapshot_of_self *snapshot, int32_t pid,
+			  enum image_failure failure, struct image **ret_file)
+{
+	struct unwind_stack stack;
+	bool is_done;
+
+	self->pid = pid;
+	is_done = run(self, snapshot, snapshot->bytes, 1, false, &stack, ret_file);
+	if (*ret_file && (*ret_file)->requested && (*ret_file)->requested_pid == pid)
+		image_request_failed(*ret_file, failure);
+	return !is_done;
+}
+
+/* The stacks of processes that have ended wait, because another process may request the file. They
+ * do not request it alternately. Those of a process that was refused do not wait. */
+static void test_failed_requests(void)
+{
+	struct snapshot_of_self snapshot = { 0 }, other;
+	struct image *file = NULL, *missing = NULL;
+	struct unwind_stack stack;
+	struct self self;
+
+	REQUIRE(self_init(&self));
+	dive(20, &snapshot);
+	for (int i = 0; i < 1000; i++)
+		CHECK(request_fails(&self, &snapshot, 1 + i % 2, IMAGE_ENDED, &file));
+	CHECK_INT(self.wanted, 2);
+	CHECK(file && !file->requested && file->unwind_state == IMAGE_UNWIND_UNREQUESTED);
+	CHECK(request_fails(&self, &snapshot, 3, IMAGE_REFUSED, &file));
+	CHECK_INT(self.wanted, 3);
+	/* The first frame is found without a table, so it does not show that the memory is that of
+	 * another program. */
+	other = snapshot;
+	other.stack = g_memdup2(snapshot.stack, snapshot.bytes);
+	other.in_kernel = true;
+	other.registers.fp = snapshot.registers.sp + 16;
+	memcpy(other.stack + 16, (const uint64_t[]){ snapshot.registers.sp + 64, 1 }, 16);
+	REQUIRE(run(&self, &other, other.bytes, 1, false, &stack, &missing));
+	CHECK(stack.n == 1 && stack.stop != PROF_STOP_NO_MEMORY);
+	g_free(other.stack);
+	REQUIRE(run(&self, &snapshot, snapshot.bytes, 1, false, &stack, &missing));
+	CHECK(stack.method != PROF_METHOD_CFI);
+	CHECK_INT(self.wanted, 3);
+	/* With the table, also its stacks are found, though the cache has the walk without it. */
+	make_tables(&self);
+	REQUIRE(run(&self, &snapshot, snapshot.bytes, 1, false, &stack, &missing));
+	CHECK_INT(stack.stop, PROF_STOP_ROOT);
+	CHECK_INT(stack.method, PROF_METHOD_CFI);
+	self_done(&self);
+	/* When several were refused, nobody requests it again. */
+	REQUIRE(self_init(&self));
+	for (int i = 0; i < 1000; i++)
+		request_fails(&self, &snapshot, 1 + i, IMAGE_REFUSED, &file);
+	CHECK_INT(self.wanted, 4);
+	CHECK_INT(file->unwind_state, IMAGE_UNWIND_NONE);
 	free(snapshot.stack);
 	self_done(&self);
 }
@@ -927,6 +982,28 @@ static void test_queue_late(void)
 	waiting_done(&waiting);
 }
 
+/* A sample does not wait for files that its process cannot open. */
+static void test_queue_refused(void)
+{
+	struct waiting waiting;
+
+	REQUIRE(waiting_init(&waiting));
+	CHECK(sample_queue_add_waiting(&waiting.queue, &waiting.sample, &waiting.input,
+				       waiting.missing, 0));
+	for (uint32_t i = 0; i < waiting.self.maps->n; i++) {
+		struct image *image = waiting.self.maps->mappings[i].image;
+
+		if (!image || image->kind != PROF_IMAGE_FILE || image_failure(image, 10))
+			continue;
+		image->requested_pid = 10;
+		image_request_failed(image, IMAGE_REFUSED);
+	}
+	sample_queue_run(&waiting.queue, 1);
+	CHECK_INT(waiting.emitted.n, 1);
+	CHECK_INT(waiting.self.wanted, 1);
+	waiting_done(&waiting);
+}
+
 static void test_queue_room(void)
 {
 	const size_t size = 1 << 20;
@@ -959,12 +1036,14 @@ int main(void)
 	RUN(test_bad);
 	RUN(test_many_open);
 	RUN(test_waits);
+	RUN(test_failed_requests);
 	RUN(test_from_sp);
 	RUN(test_first_sample);
 	RUN(test_stitch);
 	RUN(test_cut);
 	RUN(test_queue_order);
 	RUN(test_queue_late);
+	RUN(test_queue_refused);
 	RUN(test_queue_room);
 	return test_end();
 }

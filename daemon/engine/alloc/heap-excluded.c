@@ -124,7 +124,7 @@ void heap_excluded_program(struct heap_excluded *excluded, struct process *proce
 {
 	struct image *image = mapping->image;
 
-	if (!process->expects_heap || image->requested)
+	if (!process->expects_heap || !image_may_request(image, process->pid))
 		return;
 	image->requested = true;
 	excluded->request_image(image, mapping, process->pid, excluded->data);

@@ -11,6 +11,8 @@
  * that image are addresses.
  * Invariants: (1) a key has one image for the whole session  [test-engine-tasks: images]
  *             (2) a replaced file is another image                     [test-engine-tasks: images]
+ *             (3) no process requests a file again by which it could not be opened
+ *                 [test-engine-unwind: failed_requests]
  * Runs on the drain thread only.
  */
 #include "daemon/engine/model/images.h"
@@ -19,6 +21,9 @@
 #include "daemon/engine/model/vdso.h"
 
 #include <string.h>
+
+#define MAX_REFUSED 4   /* this many processes were refused: nobody requests the file again */
+#define MAX_FAILED 1024 /* pids that are kept for each file */
 
 static const char deleted[] = " (deleted)";
 
@@ -49,6 +54,7 @@ static void free_image(struct row *row)
 	struct image *image = (struct image *)row;
 
 	row_unref(image->process);
+	g_clear_pointer(&image->failed, g_hash_table_unref);
 	g_free(image->path);
 	g_free(image);
 }
@@ -165,6 +171,31 @@ struct image *images_of_mapping(struct images *images, const struct image_key *k
 		g_hash_table_insert(images->by_id, GUINT_TO_POINTER(image->row.id), image);
 	}
 	return image;
+}
+
+enum image_failure image_failure(const struct image *image, int32_t pid)
+{
+	return image->failed
+		       ? GPOINTER_TO_INT(g_hash_table_lookup(image->failed, GINT_TO_POINTER(pid)))
+		       : IMAGE_FAILED_NOT;
+}
+
+void image_request_failed(struct image *image, enum image_failure failure)
+{
+	if (!image->failed)
+		image->failed = g_hash_table_new(g_direct_hash, g_direct_equal);
+	/* The kernel reuses pids, too. */
+	if (g_hash_table_size(image->failed) >= MAX_FAILED)
+		g_hash_table_remove_all(image->failed);
+	g_hash_table_insert(image->failed, GINT_TO_POINTER(image->requested_pid),
+			    GINT_TO_POINTER(failure));
+	if (failure == IMAGE_REFUSED)
+		image->n_refused++;
+	image->requested = image->n_refused == MAX_REFUSED;
+	if (!image->requested)
+		return;
+	image->unwind_state = IMAGE_UNWIND_NONE;
+	image->program = IMAGE_PROGRAM_NONE;
 }
 
 struct image *images_by_id(const struct images *images, uint64_t id)

@@ -35,6 +35,13 @@ enum image_program {
 	IMAGE_PROGRAM_NONE, /* the file is not available, or is not a program */
 };
 
+/* Why a file could not be opened by a process. */
+enum image_failure {
+	IMAGE_FAILED_NOT, /* it was opened, or not requested by this process */
+	IMAGE_ENDED,      /* the process has ended */
+	IMAGE_REFUSED,    /* for example, another user's process, or the mapping was replaced */
+};
+
 struct jit_frames;
 struct interp_runtime;
 
@@ -49,12 +56,12 @@ struct image {
 	int64_t ctime_ns;
 	uint32_t owner, rights; /* as in struct message_image */
 	enum image_program program;
-	struct row *process; /* anonymous memory: the process that it belongs to; referenced */
-	bool requested;      /* the broker was asked to open the file */
-	/* The process by which the file was requested last; the last process that ended before the
-	 * file was open. */
-	int32_t requested_pid, ended_pid;
-	uint8_t n_ended; /* number of processes that ended before the file was open */
+	struct row *process;   /* anonymous memory: the process that it belongs to; referenced */
+	bool requested;        /* the broker was asked to open the file */
+	int32_t requested_pid; /* the process by which the file was requested last */
+	/* enum image_failure by pid: processes by which the file could not be opened; NULL: all */
+	GHashTable *failed;
+	uint8_t n_refused; /* number of processes that were refused so far */
 	enum image_unwind unwind_state;
 	const struct unwind_file *unwind; /* when READY; lives as long as the session's tables */
 	bool is_jit_dump;                 /* has the name of a dump that describes generated code */
@@ -87,11 +94,16 @@ void images_done(struct images *images);
 /* Returns the image of a mapping; NULL for anonymous memory, whose image its process keeps. */
 struct image *images_of_mapping(struct images *images, const struct image_key *key);
 struct image *images_by_id(const struct images *images, uint64_t id);
+/* Returns why the file could not be opened by the process with this pid. */
+enum image_failure image_failure(const struct image *image, int32_t pid);
 /* Returns whether the file was not requested yet, and a process with this pid may request it. */
 static inline bool image_may_request(const struct image *image, int32_t pid)
 {
-	return !image->requested && image->ended_pid != pid;
+	return !image->requested && image_failure(image, pid) == IMAGE_FAILED_NOT;
 }
+/* Notes that the file could not be opened by the process that requested it last. Another process
+ * may request it again, unless too many were refused. */
+void image_request_failed(struct image *image, enum image_failure failure);
 /* Updates the image with the broker's findings. */
 void image_opened(struct image *image, const struct message_image *answer);
 /* Makes an image that is not in the tables. `path` is copied. The caller owns the first

@@ -102,7 +102,8 @@ static struct image *find_image(struct collector_process *process,
 	if (image &&
 	    mapping->file_offset - mapping->start == announced->file_offset - announced->start &&
 	    is_same_file(image, key)) {
-		if (image->kind == PROF_IMAGE_FILE && !image->requested && rows->request_image) {
+		if (image->kind == PROF_IMAGE_FILE && rows->request_image &&
+		    image_may_request(image, process->pid)) {
 			image->requested = true;
 			rows->request_image(image, mapping, process->pid, rows->request_data);
 		}

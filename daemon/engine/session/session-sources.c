@@ -337,11 +337,10 @@ bool session_receive_image(struct session *session, struct channel_message *mess
 		image->requested = false;
 		return true;
 	}
-	/* The process has ended. The next hit by another process requests the file again. */
-	if (answer.error == ESRCH && image->n_ended < UINT8_MAX) {
-		image->requested = false;
-		image->ended_pid = image->requested_pid;
-		image->n_ended++;
+	/* The next hit by another process requests the file again. But a file that hangs would
+	 * make each of them wait. */
+	if (answer.error && answer.error != ETIMEDOUT) {
+		image_request_failed(image, answer.error == ESRCH ? IMAGE_ENDED : IMAGE_REFUSED);
 		return true;
 	}
 	if (answer.error == 0) {

@@ -131,7 +131,8 @@ static bool can_resume(const struct queued_sample *item)
 	return missing->unwind_state == IMAGE_UNWIND_READY ||
 	       missing->unwind_state == IMAGE_UNWIND_NONE ||
 	       (missing->unwind_state == IMAGE_UNWIND_UNREQUESTED &&
-		image_may_request(missing, item->input.pid));
+		(image_may_request(missing, item->input.pid) ||
+		 image_failure(missing, item->input.pid) == IMAGE_REFUSED));
 }
 
 static void walk_again(struct sample_queue *queue, struct queued_sample *item, bool last_chance)

@@ -92,7 +92,7 @@ struct unwind_tables {
 	unsigned int n_open; /* files that stay open; used by the worker only */
 	GHashTable *files;   /* struct file by its identity; used by the drain thread only */
 	GPtrArray *dumps;    /* files with generated code; used by the drain thread only */
-	uint32_t dump_version;
+	uint32_t version;    /* see unwind_tables_version() */
 	unsigned int n_waiting;
 	unsigned int parts; /* of enum unwind_tables_part */
 	struct unwind_file *vdso;
@@ -280,8 +280,10 @@ int unwind_tables_fd(const struct unwind_tables *tables)
 	return tables->event_fd;
 }
 
-static void give(const struct file *file, struct image *image)
+static void give(struct unwind_tables *tables, const struct file *file, struct image *image)
 {
+	/* Processes that were refused the file were walked without the table. */
+	tables->version += image->n_refused > 0;
 	image->program = file->program;
 	image->unwind = file->table;
 	image->jit = file->jit;
@@ -320,7 +322,7 @@ void unwind_tables_add(struct unwind_tables *tables, struct image *image, int fd
 	struct file *file = g_hash_table_lookup(tables->files, &identity);
 
 	if (file && file->done) {
-		give(file, image);
+		give(tables, file, image);
 		close(fd);
 		return;
 	}
@@ -414,9 +416,9 @@ enum unwind_frame_state unwind_tables_frame_bytes(struct unwind_tables *tables,
 	return UNWIND_FRAME_PENDING;
 }
 
-uint32_t unwind_tables_dump_version(const struct unwind_tables *tables)
+uint32_t unwind_tables_version(const struct unwind_tables *tables)
 {
-	return tables->dump_version;
+	return tables->version;
 }
 
 bool unwind_tables_receive(struct unwind_tables *tables)
@@ -443,13 +445,13 @@ bool unwind_tables_receive(struct unwind_tables *tables)
 			if (file->jit)
 				g_ptr_array_add(tables->dumps, file);
 			for (guint i = 0; i < file->images->len; i++)
-				give(file, g_ptr_array_index(file->images, i));
+				give(tables, file, g_ptr_array_index(file->images, i));
 			g_ptr_array_set_size(file->images, 0);
 		}
 		file->is_read = false;
 		receive_frames(tables, file);
 		if (file->jit && jit_frames_receive(file->jit))
-			tables->dump_version++;
+			tables->version++;
 	}
 	return any;
 }

@@ -41,7 +41,7 @@
 #define MAX_SEARCHED_BYTES (size_t)16384
 #define FRAME_ALIGN 16 /* alignment of fp: x86_64 psABI, 3.2.2 */
 #define MAX_ARGUMENT_BYTES 64
-#define DUMP_STRIDE 0x9e3779b1u /* far larger than any version of mappings */
+#define TABLES_STRIDE 0x9e3779b1u /* far larger than any version of mappings */
 
 struct place {
 	uint64_t ip, sp;
@@ -136,7 +136,9 @@ static void resolve_file(struct unwind_lane *lane, const struct mapping *mapping
 		}
 		return;
 	}
-	if (image->kind != PROF_IMAGE_FILE || image->unwind_state == IMAGE_UNWIND_NONE)
+	if (image->kind != PROF_IMAGE_FILE || image->unwind_state == IMAGE_UNWIND_NONE ||
+	    (image->unwind_state == IMAGE_UNWIND_UNREQUESTED &&
+	     image_failure(image, lane->pid) == IMAGE_REFUSED))
 		return;
 	lane->pending = true;
 	lane->missing = image;
@@ -326,6 +328,15 @@ static const struct cfi_rule *rule_at(struct unwind_lane *lane, uint64_t ip)
 	return code.kind == WALK_CODE_TABLE ? table_get(code.table, code.address) : NULL;
 }
 
+/* Returns whether the code at this address has no table, so that frame pointers are followed. */
+static bool has_no_table(struct unwind_lane *lane, uint64_t pc)
+{
+	struct walk_code code = { .kind = WALK_CODE_NONE };
+
+	resolve(lane, pc, &code);
+	return code.kind == WALK_CODE_FP;
+}
+
 /* Returns whether the function at `ip` stores its caller's registers at its frame pointer, so that
  * its return address is on a chain of frame pointers. */
 static bool is_on_chain(struct unwind_lane *lane, uint64_t ip)
@@ -436,7 +447,7 @@ static void prepare(struct unwind *unwind, struct unwind_lane *lane, const struc
 		/* With last_chance, fallbacks replace missing tables; these must not be cached. */
 		.cache = last_chance ? NULL : &unwind->cache,
 		.generation = ((uint32_t)job->maps->version +
-			       unwind_tables_dump_version(unwind->tables) * DUMP_STRIDE) |
+			       unwind_tables_version(unwind->tables) * TABLES_STRIDE) |
 			      1u << 31,
 		.frames = lane->frames,
 		.n_frames = UNWIND_MAX_WALKED,
@@ -531,9 +542,9 @@ static void conclude(struct unwind_lane *lane, struct walk_job *walk, struct unw
 		.stop = lane->pending ? PROF_STOP_NO_TABLE : stops[result->stop],
 	};
 	/* During exec the registers are those of the old program, but the memory is that of the new
-	 * one. Only a bad frame that was found with a table shows this. */
+	 * one. A bad frame does not show this if it was found by a frame pointer. */
 	if (job->input.in_kernel && !lane->pending && result->n == 1 &&
-	    result->stop == WALK_BAD_FRAME)
+	    result->stop == WALK_BAD_FRAME && !has_no_table(lane, job->input.registers.pc))
 		job->stack = (struct unwind_stack){ .stop = PROF_STOP_NO_MEMORY };
 	else if (!is_repaired)
 		mend_deep(lane, &job->input, &job->stack);
