@@ -3,8 +3,8 @@
 
 Both sample cpu-clock at the same rate over the whole system; only the time in which both sampled is
 compared. For each program, the ten symbols with the largest self share in either must agree within
-max(3 percentage points, 4 sigma). Where perf has no name, the image's share is compared instead.
-The numbers of samples must agree within 2 % (in a small run, 4 sigma).
+max(3 percentage points, 4 sigma). If only one of the two has a name, only the shares of the images
+are compared. The numbers of samples must agree within 2 % (in a small run, 4 sigma).
 """
 
 import collections
@@ -30,8 +30,8 @@ PROGRAMS = {
 
 
 def wait_for_samples(processes, *paths):
-    """Waits until both have written samples to their files: either may start late on a busy
-    machine."""
+    """Waits until perf and profctl have written samples to their files, because each of them may
+    start late on a busy machine."""
     begun = {}
     while len(begun) < len(paths) or any(os.path.getsize(path) == begun[path] for path in paths):
         for process in processes:
@@ -67,8 +67,8 @@ def record_both(folder, names, seconds, frequency):
 
 
 class PerfDied(Exception):
-    """perf or profctl died. perf 6.1 aborts on the processes of some machines (build-id.c: an
-    assertion, then a smashed stack)."""
+    """perf or profctl failed. perf 6.1 aborts on some machines (build-id.c: an assertion, then a
+    smashed stack)."""
 
 
 def common_time(capture, data):
@@ -96,7 +96,7 @@ def perf_rows(data, comms, first, last):
     for line in report.stdout.splitlines():
         if not line.strip() or line.startswith("#"):
             continue
-        parts = [part.strip() for part in line.split("\t")]  # perf omits the column for a single name
+        parts = [part.strip() for part in line.split("\t")]  # perf omits the column comm for a single name
         count, image, symbol = parts[0], parts[-2], parts[-1]
         kind, _, name = symbol.partition("] ")
         name = name.strip()
@@ -164,7 +164,7 @@ def disagreements(ours, theirs):
         if key[1] is not None and theirs[key] and ours[key]:
             compare(f"{key[0]} {key[1]}", ours[key], theirs[key])
         elif key[1] is not None:
-            # only profd or only perf has a name: the image decides, below
+            # only profd or only perf has a name: the images are compared below
             lines.append(f"    {key[0]} {key[1]}: named by one only ({ours[key]}, {theirs[key]})")
             if max(ours[key] / n_ours, theirs[key] / n_theirs) > 0.03 and not (ours[key[0], None] or theirs[key[0], None]):
                 problems.append(f"{key}: {ours[key]} and perf {theirs[key]}, and the image has no unnamed samples")
@@ -179,7 +179,7 @@ def disagreements(ours, theirs):
 
 def check(folder, names, seconds, frequency, attempts=3):
     """Returns {name: (problems, lines, our samples, perf's samples)}. Repeats the recording if perf
-    died."""
+    failed."""
     for left in reversed(range(attempts)):
         try:
             capture, data = record_both(folder, names, seconds, frequency)

@@ -5,8 +5,8 @@
  *
  * same: the stack is the same as the previous one. sites: 16 call sites alternate; each calls one
  * of 16 functions, which call the hook; outer frames do not change. recursion: each level calls the
- * hook on the way down and up. new: each stack is new. Each runs without frame pointers, then with
- * them.
+ * hook on the way down and up. new: each stack is new. Each program runs without frame pointers,
+ * then with them.
  */
 #include "libcollector/hooks/call-tree.h"
 #include "tests/unit/ring.h"
@@ -256,7 +256,7 @@ static void measure_depth(const struct program *program, int depth)
 	       program->name, n_frames, tree, walk, libgcc);
 }
 
-/* Runs once, because a stack is new only once. */
+/* Measures a single round, because a stack is new only once. */
 static void measure_new(const struct program *program)
 {
 	double start;

@@ -7,8 +7,8 @@
  * JSON.
  *
  *     write IN OUT ROWS CHUNK_ROWS   sample rows of IN into OUT, until ROWS are written
- *     grow IN OUT BYTES CHUNK_ROWS   whole copies of IN (all tables, an epoch each) until OUT has
- *                                    BYTES; writes no trailer
+ *     grow IN OUT BYTES CHUNK_ROWS   whole copies of IN (all tables, each copy with new epochs)
+ *                                    until OUT has BYTES; writes no trailer
  *     finish OUT                     completes a grown capture
  *     scan FILE                      reads time and stack of every sample
  *     seek FILE N                    N times: finds the first rows at a random time
@@ -78,7 +78,7 @@ static struct prof_writer *create(const char *path, enum prof_writer_mode mode, 
 	return writer;
 }
 
-/* Returns the start time of the recording for its copies, because the rows' times relate to it. */
+/* Returns the recording's start time, which copies need: the rows' times are relative to it. */
 static uint64_t start_of(const struct prof_reader *reader)
 {
 	size_t n;

@@ -9,7 +9,8 @@
  * Processes and mappings come from the records, in order. Each walk uses the mappings of its time.
  * Tables, maps and the walk are the engine's. Two chains are equal if they have the same pcs, up to
  * the first frame in code without CFI, from which both only guess. Differences are counted by
- * class: which walk ended, and why. bench_differential.py attributes each class to one side.
+ * class: which walk ended, and why. bench_differential.py excludes the classes in which libdwfl
+ * cannot be right.
  */
 #include "arch/base.h"
 #include "daemon/engine/model/vdso.h"
@@ -87,9 +88,9 @@ static void wait_for_tables(struct differential *d)
 	}
 }
 
-/* Stores the difference between the mapped addresses and those in the file. Returns false for a
- * second mapping of a program with fixed addresses, such as node makes of its code, because libdwfl
- * cannot handle both. */
+/* Stores the difference between addresses in the mapping and in the file. Returns false if the file
+ * has no such code, and for a second mapping of a program with fixed addresses (node maps its code
+ * twice), because libdwfl cannot handle both. */
 static bool get_bias(const char *path, const struct mapping *mapping, uint64_t *ret_bias)
 {
 	CLEANUP_CLOSE int fd = open(path, O_RDONLY | O_CLOEXEC);
@@ -261,7 +262,7 @@ static void walk(struct differential *d, const struct process *process,
 		wait_for_tables(d);
 }
 
-/* Returns the rule of a frame; NULL if its file has none. */
+/* Returns the CFI rule for a pc; NULL if the mapping or the file's table is unknown. */
 static const struct cfi_rule *rule_at(struct differential *d, const struct process *process,
 				      uint64_t pc)
 {
@@ -357,7 +358,7 @@ static void count_class(struct differential *d, const struct process *process,
 		fprintf(stderr, "%s: %s\n", class, count->example);
 }
 
-/* Returns the index of the first frame without CFI; n if all have CFI. */
+/* Returns the index of the first frame without CFI; stack->n if all frames have CFI. */
 static size_t find_guess(const struct differential *d, const struct unwind_stack *stack)
 {
 	const struct walk_frame *frames = unwind_last_frames(d->unwind);
@@ -392,7 +393,7 @@ static bool is_program_entry(const struct process *process, uint64_t tagged)
 	       address == file->entry;
 }
 
-/* Names the reason why two chains, equal up to frame i, differ from there on. */
+/* Stores in `class` why two chains that agree in the frames before i differ from i on. */
 static void name_class(struct differential *d, const struct process *process,
 		       const struct unwind_stack *stack, size_t i, size_t n_peer, char *class,
 		       size_t size)
@@ -442,7 +443,7 @@ static void compare(struct differential *d, const struct process *process,
 	count_class(d, process, event, stack, i, n_peer, class);
 }
 
-/* Counts a walk by the function or file of its outermost frame. */
+/* Counts a walk by its end, and by its end and the function or file of its outermost frame. */
 static void count_end(struct differential *d, const struct process *process,
 		      const struct unwind_stack *stack)
 {

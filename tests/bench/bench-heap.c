@@ -2,10 +2,10 @@
 /*
  * Bench-heap - measures the engine's cost of an allocation record, from the ring to the capture
  *
- * This process writes to its own ring, without counting the cost of writing. Loads: short-lived
- * blocks; 100 k live blocks of random sizes with 1000 stacks; the first load on four threads in
- * turn, so that rings are merged; and a program's large table, whose items of four adjacent blocks
- * are allocated in order and freed in any order.
+ * This process writes to its own rings, without counting the cost of writing. Loads: short-lived
+ * blocks; 100 k live blocks of random sizes with 1000 stacks; the first load in the rings of four
+ * threads in turn, so that rings are merged; and a program's large table, whose items of four
+ * adjacent blocks are allocated in order and freed in another order.
  */
 #include "daemon/engine/peers/collectors.h"
 #include "libcollector/ring/ring.h"
@@ -153,7 +153,7 @@ static void write_record(struct bench *bench, const struct load *load, uint32_t 
 	write_block(bench, ring, item * ITEM + at % ITEM, load->n_live, 32);
 }
 
-/* Measures the engine on this thread. Other CPU time of the process is the writer's. */
+/* The engine runs on this thread. The CPU time of other threads is that of the capture's writer. */
 static void run(const struct load *load)
 {
 	struct bench bench = { .random = 1 };

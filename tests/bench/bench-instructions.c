@@ -2,11 +2,12 @@
 /*
  * Bench-instructions - runs one hot path many times, for instructions.py, which counts instructions
  *
- *     bench-instructions PATH     prints how many operations measured() performs
+ *     bench-instructions PATH     PATH: one of those below; prints how many operations measured()
+ *                                 performs
  *
  * ring-write: a mark. malloc-hook: a malloc and its free, with a known stack. new-stack: the same
- * with a stack that is always new. unwind-step: a frame of a walk of this thread's stack, rules
- * cached. row-decode: a sample row with all its columns.
+ * with a stack that is always new. unwind-step: a frame of a walk of this thread's stack, with
+ * cached rules. row-decode: a sample row with all its columns.
  */
 #include "libcollector/hooks/heap-record.h"
 #include "tests/unit/build-capture.h"
@@ -52,7 +53,7 @@ static uint64_t call_hooks(void)
 	return RUNS;
 }
 
-/* Calls the hook through n nested calls. Each bit of `path` selects one of two places of a call. */
+/* Calls the hook through n nested calls. Each bit of `path` selects one of two call sites. */
 static __attribute__((noinline)) int follow(uint32_t path, int n)
 {
 	volatile int r = 0;

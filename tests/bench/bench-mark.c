@@ -5,16 +5,17 @@
  *
  *     bench-mark [ticks]      ticks: the arena offers the processor's time stamp counter
  *
- * The first part measures calls while nobody records, by <prof/mark.h> and by the function. The
- * difference from an empty call is the program's whole cost; the difference from an empty function
- * of the same type in another library is the cost of our function's body. mark: a group and a name.
- * arguments: a name of 20 bytes and two named numbers. span: begin and end. full: marks that are
- * dropped at once. thread: a thread with one mark, compared with a thread without marks.
+ * The first part measures marks while nobody records, by <prof/mark.h> and by a direct call of
+ * prof_mark_instant(). The difference from an empty call is the program's whole cost; that from an
+ * empty function of the same type in another library is the cost of our function's body. mark: a
+ * group and a name. arguments: a name of 20 bytes and two named numbers. span: begin and end. full:
+ * marks that are dropped at once. thread: a thread with one mark, compared with one without marks.
  *
- * If a process has only one thread, the counter is read without waiting for preceding instructions,
- * so marks are measured before and after a second thread exists. Results are in ns per call: best
- * and median of many short rounds. Rings have the size of a thread's first ring, and are emptied
- * between rounds. Other work on the machine affects the median, so the goals apply to the best.
+ * If a process has only one thread, the time stamp counter is read without waiting for preceding
+ * instructions, so marks are measured before and after a second thread exists. Results are in ns
+ * per call: best and median of many short rounds. Rings have the size of a thread's first ring, and
+ * are emptied between rounds. Other work on the machine affects the median, so the goals apply to
+ * the best.
  */
 #define PROF_LINKED
 #include "config.h"

@@ -5,8 +5,8 @@
  *
  * Records are merged as in the engine, by the bounds that each drain returns. Records before the
  * merged bound are counted as late. It is a failure if a record is out of order without being
- * counted, or is neither read nor counted as lost. The second run never sets the rings' busy word,
- * to show what this word prevents.
+ * counted, or is neither read nor counted as lost. The last run clears the rings' busy word before
+ * each drain, to show what this word prevents.
  */
 #include "libcollector/ring/ring-reader.h"
 #include "libcollector/ring/ring.h"

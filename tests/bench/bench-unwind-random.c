@@ -5,7 +5,8 @@
  *     bench-unwind-random [WALKS] [SEED]      default: a million
  *
  * A stack has 64 KiB of words. A share of them, which differs from stack to stack, are return
- * addresses; a rule's probability is proportional to the code that it covers. Each walk starts with
+ * addresses; a rule's probability is proportional to the code that it covers. Every 64th stack has
+ * only return addresses of frames of 8 bytes, which makes the walk long. Each walk starts with
  * an empty cache. A walk that took longer than LIMIT_NS is repeated before it counts, because the
  * thread or the virtual machine may have been preempted.
  */
@@ -68,7 +69,7 @@ static uint64_t random_code(uint64_t *state)
 	       (random >> 16) % (images[i].high - images[i].low);
 }
 
-/* Returns an address whose rule always continues the walk, only a few bytes up the stack. */
+/* Returns a return address whose rule always continues the walk, 8 bytes up the stack. */
 static uint64_t random_step(uint64_t *state)
 {
 	for (;;) {

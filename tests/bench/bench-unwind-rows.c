@@ -5,8 +5,8 @@
  *
  *     bench-unwind-rows [FILE…]  default: all ELF files in directories of programs and libraries
  *
- * Prints every row that differs, and counts by kind of difference. Fails if any row differs, or if
- * there are fewer than MIN_FILES files.
+ * Prints every row that differs, and counts by kind of difference. Fails if any row differs, or,
+ * without arguments, if there are fewer than MIN_FILES files.
  */
 #include "arch/base.h"
 #include "tests/oracle/rows.h"
@@ -21,7 +21,7 @@ static const char *const folders[] = { "/usr/bin", "/usr/sbin", "/usr/lib", "/us
 
 static struct rows_count count;
 
-/* Checks one file. Files that are not ELF have no CFI. */
+/* Checks one file. rows_check() ignores files that are not ELF. */
 static int check_file(const char *path, const struct stat *st, int kind, struct FTW *place)
 {
 	if (kind == FTW_F && S_ISREG(st->st_mode))

@@ -4,8 +4,8 @@
  * the same run
  *
  * Builds tables of the files below, then walks stacks that are sampled from the programs below.
- * Chains are compared frame by frame. Differences are counted by reason; a chain that ends before
- * libdwfl's is different. bench-unwind-rows compares every row of all files.
+ * Chains are compared frame by frame, and differences are counted by kind. bench-unwind-rows
+ * compares every row of all files.
  */
 #include "arch/walk.h"
 #include "tests/oracle/elf-cfi.h"
@@ -312,7 +312,8 @@ static void walk_sample(struct space *space, const struct live_sample *sample, b
 	walk_run(&job.walk, &job.registers, ret_result);
 }
 
-/* Compares up to the first frame in generated code, through which libdwfl cannot walk. */
+/* Compares up to the first frame that is in generated code or was found by a frame pointer, because
+ * libdwfl needs CFI. */
 static void compare(const struct space *space, const struct walk_result *result, size_t n_peer,
 		    struct tally *tally, bool verbose)
 {
@@ -371,8 +372,8 @@ static size_t walk_peer(const struct walkers *walkers, const struct live_sample 
 
 /*
  * Measures a frame's cost if the stack is in the CPU's caches, as it is when the kernel has just
- * written it: walks a few stacks once, then repeatedly. Reads the clock once for all walks, because
- * that takes as long as ten frames.
+ * written it: walks a few stacks once, then repeatedly. Does not read the clock for each walk,
+ * because that takes as long as ten frames.
  */
 static double time_near(const struct walkers *walkers, const struct live *live,
 			size_t (*walk)(const struct walkers *walkers,
@@ -427,7 +428,7 @@ static double time_peer_pass(struct peer_walk *peer, const struct live *live)
 	return (cpu_ns() - start) / (double)n_frames;
 }
 
-/* Measures the first walk of another process with the same files: only tables are cached. */
+/* Returns the longest first walk of a new process with the same files: only tables are cached. */
 static double time_first(struct space *space, const struct live *live)
 {
 	struct walk_result result;

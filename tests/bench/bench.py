@@ -22,8 +22,8 @@ PAGE = os.sysconf("SC_PAGE_SIZE")
 
 
 def program(variable, name):
-    """Returns the path of a program of the build tree, which the environment names, or of the
-    system."""
+    """Returns the path of a program: in the build tree, if the environment variable is set, or else
+    on the system."""
     path = os.environ.get(variable) or shutil.which(name)
     if not path:
         sys.exit(f"bench: '{name}' is not there: run this through ./dev bench")
@@ -186,8 +186,7 @@ for (;;) { fib(20); JSON.parse(JSON.stringify(words)); words.map(w => w.replace(
 
 
 class Work:
-    """Programs that run until the block ends; each is killed by its own pid (and its own process
-    group)."""
+    """Programs that run until the block ends. Each is killed together with its process group."""
 
     def __init__(self, folder):
         self.folder = folder

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-2-Clause-Patent
-"""10^8 marks of four threads through profd, engine and writer: each mark is a row or is counted as
+"""Records 10^8 marks of four threads: each mark must be a row of the capture or be counted as
 lost."""
 
 import os

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: BSD-2-Clause-Patent
-"""Compares the stacks of real programs, as copied by perf, walked by the engine's code and by
-libdwfl.
+"""Walks stacks of real programs, which perf copied, with the engine's code and with libdwfl, and
+compares the results.
 
 Each program is recorded by `perf record --call-graph dwarf,65528` while it runs repeatedly;
 bench-differential reads the file and walks every stack both ways. All differences are printed by
@@ -19,8 +19,8 @@ import bench_programs
 GOAL = 99.5
 MAX_EXCLUDED = 2.0
 
-# Classes, by the beginning of their names, that libdwfl cannot know or gets wrong. They are counted
-# and printed, but not compared.
+# Classes in which libdwfl cannot know the caller or is wrong, by the beginning of their names. They
+# are counted and printed, but not compared.
 EXCLUDED = {
     "in exec": "the process is the next program already, and has no stack yet: ours says so",
     "beyond the entry": "where a program begins the stack holds its arguments, and no code is at their number",

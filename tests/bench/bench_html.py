@@ -26,7 +26,7 @@ UNLIMITED = ("--disable-frame-rate-limit", "--disable-gpu-vsync")
 SAMPLES = 1_000_000
 DAY_S = 86400
 
-# Eight functions call each other by chance, each through a wrapper, so that nearly every sample has
+# Eight functions call each other at random, each through a wrapper, so that nearly every sample has
 # a different stack.
 PROGRAM = r"""
 #include "libcollector/prof-collector.h"
@@ -76,7 +76,7 @@ def record(folder, name, seconds, hertz, *options):
 
 
 def repeat(folder, capture, copies):
-    """Returns a capture with `copies` copies of another one, one after the other."""
+    """Returns the path of a capture that has `copies` copies of `capture`, one after the other."""
     tool, path = bench.program("BENCH_CAPTURE", "bench-capture"), os.path.join(folder, "long.cap")
     bench.run(tool, "grow", capture, path, int(os.path.getsize(capture) * (copies - 0.5)), 4096)
     bench.run(tool, "finish", path)
@@ -93,7 +93,7 @@ def browse(page, *steps, size=(1280, 800)):
 
 
 def places(n=60, left=200, right=1260):
-    """Returns the positions of a drag: the range grows, shrinks, and has another length each time."""
+    """Returns the positions of a drag: the range grows, shrinks, and always has another length."""
     return [left] + [left + 20 + (i * 389) % (right - left - 20) for i in range(n)]
 
 
@@ -102,8 +102,8 @@ def quantile(values, share):
 
 
 def flamegraph(folder, capture):
-    """Draws the folded stacks with flamegraph.pl. Returns the seconds that it takes, without those of
-    counting the samples, and the URL of a page with its picture."""
+    """Draws the folded stacks with flamegraph.pl. Returns how many seconds that takes, without
+    counting the samples, and the URL of a page with the picture."""
     if not FLAMEGRAPH.exists():
         print("flamegraph.pl is not installed: ./dev setup --peers")
         return None, None

@@ -30,7 +30,7 @@ PAIRS = 15
 SECONDS_OF_SIZE = 30
 FIRST_SECOND = "import time\ndef work(n):\n    return sum(i * i for i in range(n))\nwhile time.process_time() < 1: work(1000)"
 
-# The innermost function runs for ever, and the outermost frame is that of the file.
+# The innermost function runs forever, and the outermost frame is that of the file.
 PYTHON = "def f0():\n    print(flush=True)\n    i = 0\n    while True:\n        i = (i + 1) & 1023\n"
 RUBY = "$stdout.sync = true\ndef f0\n  puts\n  i = 0\n  while true\n    i = (i + 1) & 1023\n  end\nend\n"
 PERL = "$| = 1;\nsub f0 {\n  print qq(\\n);\n  my $i = 0;\n  while (1) { $i = ($i + 1) & 1023 }\n}\n"
@@ -41,8 +41,8 @@ def python_program(frames):
 
 
 def ruby_program(frames):
-    """Returns a program with this many frames. Ruby itself has one more, beyond that of the
-    file."""
+    """Returns a program with this many frames. The outermost frame is Ruby's own; the next one is
+    that of the file."""
     return RUBY + "".join(f"def f{i}\n  f{i - 1}\nend\n" for i in range(1, frames - 2)) + f"f{frames - 3}\n"
 
 
@@ -110,7 +110,8 @@ def first_second(folder, table):
 
 
 def bpf_runs(bpftool):
-    """Returns the time and number of runs of the BPF program at samples, by the kernel's count."""
+    """Returns the total time in ns and the number of runs of the BPF program interp_sample, as
+    counted by the kernel."""
     found = [program for program in json.loads(bench.run(bpftool, "prog", "show", "--json")) if program.get("name") == "interp_sample"]
     return [sum(program.get(key, 0) for program in found) for key in ("run_time_ns", "run_cnt")]
 

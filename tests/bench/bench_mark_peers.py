@@ -4,7 +4,7 @@ program, built with each, in one run.
 
 Each library uses its default buffers, and drops marks when they are full, as it does by default. So
 at full speed, a mark's cost includes that of dropped marks; at 200 000 a second no library drops
-any, and the cost includes the program's sleeping. lttng-ust uses a separate sessiond. Under root,
+any, and the cost includes the program's sleeping. lttng-ust gets a separate sessiond. Under root,
 that sessiond belongs to a plain user, because root's is the system's.
 """
 
@@ -32,7 +32,7 @@ def load(library):
 
 
 def run_load(*command, **options):
-    """Returns how many marks were tried, and the CPU time of one in ns."""
+    """Returns how many marks were tried, and the CPU time of a mark in ns."""
     done = subprocess.run(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, text=True, check=True, timeout=60, **options)
     _, tried, ns = done.stdout.split()
     return int(tried), float(ns)

@@ -177,9 +177,10 @@ def pairs(table, folder):
 
 
 def four_by_one(table, folder, n):
-    """Measures the ratio of four threads to one, with the same number of pairs each: a thread
-    begins with a small ring, and pays for each larger one. Four threads that only allocate exceed
-    the speed of one engine; records that waited in vain are lost, and the loss is reported."""
+    """Measures the cost of a pair in four threads, relative to that in one. Each thread makes the
+    same number of pairs, because a thread begins with a small ring, and pays for each larger one.
+    Four threads that only allocate are faster than the engine; records that waited in vain are
+    lost, and the loss is reported."""
     has_peer = bench.peer("heaptrack")
     results = medians(*(pair(folder, LOAD, 8, threads, n, how) if has_peer or how != "theirs" else None
                         for threads, how in ((1, "bare"), (1, "theirs"), (4, "theirs"), (1, "ours"), (4, "ours"))))
@@ -264,7 +265,7 @@ def programs_table(table, folder):
 # ---- How many allocations are seen --------------------------------------------------------------
 
 SYSPROF = ["--no-perf", "--no-decode", "--no-cpu", "--no-disk", "--no-memory", "--no-network", "--no-battery", "--memprof"]
-SYSPROF_ALLOCATION = 14  # a type of frame
+SYSPROF_ALLOCATION = 14  # SYSPROF_CAPTURE_FRAME_ALLOCATION
 SYSPROF_LIMIT = 30  # seconds, because sysprof-cli may not exit
 
 
@@ -308,7 +309,7 @@ def calls_of_sysprof(path, command, env):
 
 def counts_table(table, folder):
     """Compares our counts and those of heaptrack and sysprof with libmemusage's. heaptrack's
-    library links libstdc++, which adds one allocation, and does not see aligned allocations."""
+    library does not see aligned allocations, and links libstdc++, which adds one allocation."""
     for name, (command, env, can_interpret, _) in programs(folder).items():
         path = os.path.join(folder, "counts")
         expected = calls_of_memusage(command, env)

@@ -6,12 +6,13 @@ A plain user's recording has no copied stacks: each was read late, while the thr
 counts as right only if no switch came in between. The oracle is a second recording of the same
 time, by root, in which the kernel copied each stack when the sleep began: the same wait must have
 the same frames in both. A recording by root is compared with another one that samples each switch,
-and so has the stack of each sleep. The waits must have the same stacks, and the time of waits that
-share a stack must be where it was spent. The cost is measured on a program that passes a byte to
-and fro at a given rate: alternately without a recorder, with one that records no waits, with one
-that does, and with perf and bpftrace. perf copies the stack at each switch of the program; bpftrace
-sums up the waits of all programs by thread and stack in the kernel. The speed of a machine may
-change between two runs, so costs are compared within each turn, and the median of the turns counts.
+and so has the stack of each sleep. A wait's own stack must be the same in both. A shared stack may
+be another one, but the sums of time by stack must agree. The cost is measured on a program that
+passes a byte to and fro at a given rate: alternately without a recorder, with one that records no
+waits, with one that does, and with perf and bpftrace. perf copies the stack at each switch of the
+program; bpftrace sums up the waits of all programs by thread and stack in the kernel. The speed of
+a machine may change between two runs, so costs are compared within each turn, and the median of the
+turns counts.
 """
 
 import bisect
@@ -163,8 +164,8 @@ int main(int argc, char **argv)
 		pthread_join(thread, NULL);
 }
 """
-# Sums up the waits by thread and user stack. A process of profctl becomes the command, and its
-# waits until then are not recorded.
+# Sums up the waits by thread and user stack. The command begins as a child of profctl, whose waits
+# before the exec are not recorded.
 BPFTRACE = """
 tracepoint:sched:sched_switch /args->prev_state & 15 && args->prev_comm != "profctl"/ {
 	@begun = count();
@@ -181,10 +182,10 @@ MOUNT_TRACEFS = "[ -d /sys/kernel/tracing/events ] || mount -t tracefs tracefs /
 NO_CPU = 0xffffffff  # in a switch row: the thread is on no CPU
 PLAIN = ["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups"]
 NEAR_NS = 20_000
-COPY_NS = 20_000  # maximum time of a wait in which both recorders copy its stack
+COPY_NS = 20_000  # maximum time that both recorders together take to copy the stack of a wait
 COST_S = 3
 TURNS = 5
-DEFAULT_RATE = 3000  # up to this many waits a second, they are recorded by default
+DEFAULT_RATE = 3000  # waits are recorded by default if there are at most this many a second
 
 
 def workloads(folder):
@@ -235,7 +236,7 @@ def cover(table, name, folder, command, bpftrace):
     time that bpftrace measures for the same threads."""
     capture = Path(folder, "full.cap")
     recording = [*profctl("--off-cpu", "-o", capture), "--", *command]
-    capture.unlink(missing_ok=True)  # bpftrace succeeds also if its command fails
+    capture.unlink(missing_ok=True)  # bpftrace succeeds even if its command fails
     bench.run(*(bpftrace(recording) if bpftrace else recording))
     row, = sql(capture, """SELECT count(*) AS n, sum(duration) AS ns, sum(duration * (stack_source IN ('copied', 'late', 'shared-out') AND user_stop = 'root')) AS rooted,
                sum(duration * (stack_source = 'raced')) AS raced, sum(duration * (stack_source = 'none')) AS none, sum(stack_source = 'copied') AS copied FROM wait""")
@@ -367,9 +368,9 @@ def measure_cost(command):
 
 
 def find_bpftrace(folder):
-    """Returns a function that makes the command that records a program's waits with bpftrace, in a
-    mount namespace because the system's tracefs need not be mounted; None if that does not work
-    here."""
+    """Returns a function that returns the command by which bpftrace records a program's waits; None
+    if bpftrace does not work here. The command creates a mount namespace, because tracefs may not
+    be mounted."""
     script, output = Path(folder, "waits.bt"), Path(folder, "waits.txt")
     script.write_text(BPFTRACE)
 
@@ -388,8 +389,8 @@ def find_bpftrace(folder):
 
 
 def bpftrace_waits(folder):
-    """Returns bpftrace's waits, (tid, frames, number, ns), and how many waits ended but are in none
-    of these."""
+    """Returns the sums of bpftrace, (tid, frames, number of waits, ns), and how many waits ended
+    but are in none of the sums."""
     text = Path(folder, "waits.txt").read_text()
     waits = [(int(tid), stack.split(), int(n), int(ns)) for tid, stack, n, ns in WAITED.findall(text)]
     begun, = re.findall(r"^@begun: (\d+)$", text, re.M)

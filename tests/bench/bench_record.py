@@ -4,7 +4,7 @@ record --call-graph dwarf`; and by frame pointers, compared with `--call-graph f
 time, memory, bytes, and the slowdown of other work.
 
 The recorders run one after the other on the same load, with cpu-clock at the same rate, since
-two recorders that copy stacks would disturb each other. The CPU time of each is that of its own
+two recorders that copy stacks would disturb each other. A recorder's CPU time is that of its own
 processes, as counted by the scheduler just before the recording ends. The cost of sampling to
 the interrupted processes shows in the slowdown: a fixed amount of work on every CPU, timed with
 and without a recorder. perf runs without its pass over build-ids at the end (-B -N), in which

@@ -4,7 +4,7 @@ closing the recorder.
 
 The calls come from Python, so ctypes accounts for a microsecond of each. Blocks are a millisecond
 long, or ten. With five milliseconds between blocks, both sides sleep in between, as in a real
-program. Each call waits for profd's engine, which sleeps too, and for the switch of each event.
+program. Each call waits for profd's engine, which sleeps too, and until each event is switched.
 Runs as root and as a plain user, chosen by as_user.py.
 """
 

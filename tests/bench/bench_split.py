@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: BSD-2-Clause-Patent
 """The cost of having three processes (profd, profd-files and profd-engine), and whether they grow.
 
-The split costs at most profd's own time: a single process would do the work of the engine and of
-profd-files, which opens files and reads /proc, and which has to be a separate process because it
-can hang. profd's share of the CPU time in a steady recording is therefore an upper bound of the
-split's cost.
+The split costs at most profd's own time: a single process would also do the work of the engine and
+of profd-files. (profd-files opens files and reads /proc. It must be a separate process in any case,
+because it can hang.) profd's share of the CPU time in a steady recording is therefore an upper
+bound of the split's cost.
 
 Then a long recording, during which processes start and end all the time, shows each process's
 memory without rings, and number of descriptors, over time. BENCH_CHURN limits the processes started
@@ -29,8 +29,8 @@ CHURN = "for i in 1 2 3 4 5 6 7 8 9 10; do /bin/true; /bin/ls / >/dev/null; done
 
 
 def churn_loop(rate):
-    """Returns the body of a shell loop that starts as many processes as possible, or about `rate` a
-    second, one of which is sleep."""
+    """Returns the body of a shell loop that starts about `rate` processes a second, or, if `rate`
+    is 0, as many as possible."""
     if not rate:
         return CHURN
     return "/bin/true; " * (max(rate // 10, 2) - 1) + "sleep 0.1"
@@ -95,7 +95,7 @@ def churn(table, folder, seconds, rate):
                 series[name].append((now, rss, fds))
         child.wait(timeout=120)
     for name, points in series.items():
-        # an epoch lasts 30 seconds, and its memory is known only after the second one
+        # an epoch lasts 30 seconds, and the memory of epochs is known only after the second one
         late = [point for point in points if point[0] > min(90, seconds / 3)]
         if len(late) < 3:
             continue

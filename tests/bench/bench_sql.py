@@ -13,7 +13,7 @@ QUERIES = {
     "samples by thread": f"SELECT pid, tid, sum(weight) FROM samples WHERE {SECOND} GROUP BY pid, tid",
     "samples by function": f"SELECT function, sum(weight) FROM samples WHERE {SECOND} GROUP BY function ORDER BY 2 DESC LIMIT 10",
 }
-# A sample takes few bytes, so 1 GiB has this many; a recording of an hour has this many epochs.
+# the numbers of samples in a capture of 1 GiB, and of epochs in a recording of an hour
 ROWS, EPOCHS = 185_000_000, 120
 
 

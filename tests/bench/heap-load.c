@@ -20,7 +20,7 @@
 #define N_LIVE 100000u
 #define STACK_BITS 10u
 
-/* Keeps the compiler from removing the call. */
+/* Keeps the compiler from removing the allocation of `pointer`. */
 #define KEEP(pointer) __asm__ volatile("" : "+r"(pointer) : : "memory")
 #define OUTLINE __attribute__((noinline))
 

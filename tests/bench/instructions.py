@@ -6,9 +6,9 @@
 
 Only instructions of PROGRAM itself count, not those of libc, zstd or the kernel, so the counts are
 the same on each machine. They differ between compilers: COMPILER, such as "gcc 12.2.0 x86_64
-debugoptimized", is the key in the file. Exits with 77 (skipped) if the file has no counts for it,
-or valgrind is missing. A count above LIMIT times the stored one fails. --store replaces the counts
-of this compiler; commit the file together with the change that explains it.
+debugoptimized", is the key in the file. Exits with 77 (skipped) if the file has no counts for
+COMPILER, or valgrind is missing. A count above LIMIT times the stored one fails. --store replaces
+the counts of COMPILER; commit the file together with the change that explains the new counts.
 """
 import json
 import os
@@ -25,8 +25,8 @@ LIMIT = 1.03
 
 
 def own_instructions(profile, program):
-    """Returns the sum of the program's own lines in a callgrind profile, without those of its
-    callees."""
+    """Returns the sum of the program's own lines in a callgrind profile, without the costs of the
+    functions that they call."""
     names, total, is_own, is_call = {}, 0, False, False
     for line in profile.splitlines():
         place = re.match(r"(c?ob)=(\(\d+\))(?: (.*))?", line)

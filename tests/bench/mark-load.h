@@ -7,7 +7,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-/* Records a mark with group and name. Returns false if the library reports that it did not. */
+/* Records a mark with group and name. Returns false if the library reports a failure. */
 bool load_mark(void);
-/* Records a mark with a name of 20 bytes and two numbers. */
+/* Does the same with a name of 20 bytes and two numbers. */
 bool load_arguments(uint64_t width, uint64_t height);
