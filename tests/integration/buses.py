@@ -91,8 +91,8 @@ def variant(kind, value):
 
 
 def from_bytes(kind, data):
-    """Returns a variant of many elements. variant() would make a variant of each element, which takes
-    seconds."""
+    """Returns a variant with many elements. variant() would make a variant of each element, which
+    takes seconds."""
     return GLib.Variant.new_from_bytes(GLib.VariantType(kind), GLib.Bytes(data), True)
 
 
@@ -120,8 +120,8 @@ def refusal(call, *arguments):
 
 @contextlib.contextmanager
 def effective_user(uid):
-    """Gives this thread another uid for a while, which the kernel reports for new connections. Calls the
-    kernel directly, because glibc's functions change all threads."""
+    """Gives this thread another uid while the block runs. The kernel reports that uid for new
+    connections. Calls the kernel directly, because glibc's functions change all threads."""
     syscall = ctypes.CDLL(None, use_errno=True).syscall
     setresuid = {"x86_64": 117, "aarch64": 147, "riscv64": 147, "ppc64le": 164}[os.uname().machine]
     if syscall(setresuid, uid, uid, 0):
@@ -224,8 +224,8 @@ class Client:
                 time.sleep(0.01)
 
     def wait(self, name, path=None, timeout=20, first=None):
-        """Waits for the first signal with this name, path and first argument, which may have
-        arrived already, and returns its arguments."""
+        """Waits for the first signal with this name, path and first argument, and returns its
+        arguments. The signal may have arrived already."""
         def found():
             return next((s[3] for s in self.signals if s[2] == name and path in (None, s[1]) and first in (None, s[3][0])), None)
 

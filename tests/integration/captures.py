@@ -30,8 +30,8 @@ def unprintable(text):
 
 
 def check_cut(profcapture, *command):
-    """Checks that a list that --limit cuts says that it is cut, how long it is if it has a total, and how to get the
-    rest."""
+    """Checks that a list that is cut by --limit says so, gives the total number of rows if there is
+    one, and says how to get the rest."""
     whole, cut = (profcapture.json(*command, "--limit", limit) for limit in (0, 1))
     assert not whole["truncated"] and cut["truncated"], command
     if "rows" in whole["data"]:

@@ -45,7 +45,7 @@ def pytest_configure(config):
     # MALLOC_PERTURB_, which meson sets, is for our programs. Here it would fill the rest of a free
     # block each time that a list grows into it, for minutes if the block is large.
     ctypes.CDLL(None).mallopt(M_PERTURB, 0)
-    # Tests are rewritten and compiled once for a build folder.
+    # pytest rewrites and compiles tests once for a build folder.
     sys.pycache_prefix, sys.dont_write_bytecode = str(BUILD / "test-bytecode"), False
     os.environ["PROF_TEST_RUN"] = str(os.getpid())
     # If the tests themselves are recorded, the programs that they start must not join that recording.
@@ -226,7 +226,7 @@ def spawn():
     def start(*command, **options):
         options.setdefault("stdin", subprocess.DEVNULL)
         options.setdefault("stdout", subprocess.DEVNULL)
-        if not options.get("start_new_session"):  # a leader of its own session also leads a group
+        if not options.get("start_new_session"):  # the leader of a session also leads a process group
             options.setdefault("process_group", 0)
         process = subprocess.Popen(list(map(str, command)), **options)
         started.append(process)
@@ -277,8 +277,8 @@ def busy(spawn, compile_c):
 
 
 def make_cgroup(controller, *names):
-    """Makes and returns a cgroup that has one of the files `names`. Returns None if no cgroup here has
-    the controller."""
+    """Makes and returns a cgroup that has one of the files `names`. Returns None if no cgroup here
+    has the controller."""
     for line in Path("/proc/mounts").read_text().splitlines():
         _, root, kind, options, *_ = line.split()
         if kind != "cgroup2" and (kind != "cgroup" or controller not in options.split(",")) or not os.access(root, os.W_OK):
@@ -293,7 +293,7 @@ def make_cgroup(controller, *names):
 
 @pytest.fixture
 def memory_cgroup():
-    """A cgroup of 24 MiB, the file with its limit, and the one with its usage."""
+    """A cgroup that is limited to 24 MiB, the file with its limit, and the file with its usage."""
     folder = make_cgroup("memory", "memory.max", "memory.limit_in_bytes")
     if not folder:
         pytest.skip("no cgroup limits memory")

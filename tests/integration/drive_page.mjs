@@ -66,7 +66,7 @@ async function drive(context, page, steps) {
 			await tab.mouse.up();
 			if (key) await tab.keyboard.up(key);
 		},
-		// Drags to the places with one press. Results in the ms from each move until the second
+		// Drags to the places with one press. The result is the ms from each move until the second
 		// frame after it: the first frame shows the move, the second one the deferred parts.
 		latency: async ([selector, y, places]) => {
 			const box = await tab.locator(selector).boundingBox();

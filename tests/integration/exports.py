@@ -116,7 +116,8 @@ def firefox_paths(profile):
 
 def read_chrome(data):
     """Returns the events of a trace, and for each thread with samples (pid, tid, [(frames, time in
-    microseconds), …]), with frames from the root inwards. A thread that is not sampled has the frames ["(idle)"]."""
+    microseconds), …]), with frames from the root inwards. From a time with the frames ["(idle)"] to
+    the next time, the thread has no samples."""
     events, threads, nodes, at = json.loads(data)["traceEvents"], {}, {}, {}
     for event in events:
         assert {"name", "cat", "ph", "pid", "tid", "ts"} <= set(event) and event["ph"] in "MPXBiC"
@@ -166,8 +167,8 @@ SVG = "{http://www.w3.org/2000/svg}"
 
 
 def read_svg(data):
-    """Returns the boxes of a flame graph, in the order of the tree: (depth, name, value, value before, attributes,
-    element)."""
+    """Returns the root element, and the boxes of a flame graph in the order of the tree: (depth,
+    name, value, value before, attributes, element)."""
     root = xml.etree.ElementTree.fromstring(data)
     boxes = []
     for group in root.find(f"{SVG}g[@id='boxes']"):

@@ -114,7 +114,7 @@ class Example:
     # ---- checkpoints ---------------------------------------------------------------------------
 
     def entry_group(self, entries):
-        """Encodes all columns by order 0, except sequence, which ascends, by order 1."""
+        """Encodes the column sequence, which ascends, by order 1, and all others by order 0."""
         parts = []
         for column, values in enumerate(zip(*entries)):
             low, high = min(values), max(values)

@@ -180,7 +180,7 @@ def groups(payload, n_groups, n_rows):
     return found
 
 
-# ---- section 6 and 7 ----------------------------------------------------------------------------
+# ---- sections 6 and 7 ---------------------------------------------------------------------------
 
 
 class Bytes:
@@ -237,7 +237,7 @@ def checkpoint(chunk):
 
 
 def entries(chunk, section):
-    """The chunks listed in a checkpoint, with their offsets."""
+    """Returns the entries of the chunks that a checkpoint lists, with the chunks' offsets."""
     n_rows, n_groups = struct.unpack_from("<II", section)
     found, position = [], 256
     for group in groups(section[8:], n_groups, n_rows):
@@ -314,8 +314,8 @@ class Capture:
         self.gaps |= set(gaps)
 
     def chunk_at(self, at, above):
-        """The chunk at an offset whose sequence number is above `above`; None if a condition C1 to
-        C4 fails."""
+        """Returns the chunk at an offset; None if one of the conditions C1 to C4 fails, or if its
+        sequence number is not above `above`."""
         try:
             chunk = Chunk(self.data, at, self.salt)
         except Damage:

@@ -6,7 +6,7 @@ protocol, without libfuse. Opened with O_APPEND, the file bypasses the page cach
         server.hang()       # from now on every access blocks, and SIGKILL does not help
         server.let_go()     # the connection ends, and with it all waiting
 
-As a program, which is how the fixture runs it:  python3 fuse.py DEVICE FILE STOP
+As a program, which is how mounted() runs it:  python3 fuse.py DEVICE FILE STOP
 """
 import contextlib
 import ctypes
@@ -32,7 +32,7 @@ class Server:
         self.file, self.stop, self.process = folder / "file", stop, process
 
     def hang(self, friend=None):
-        """Makes all accesses wait, except those of threads of the process `friend`."""
+        """Makes all accesses wait, except those by threads of the process with the pid `friend`."""
         text = self.stop.with_suffix(".new")
         text.write_text(str(friend or ""))
         text.rename(self.stop)

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: BSD-2-Clause-Patent
-"""Compares the chains that walk-interpreted printed with those that python_oracle.py, ruby_oracle.rb or
-php_oracle.php recorded."""
+"""Compares the chains that walk-interpreted printed with those that an oracle (python_oracle.py,
+ruby_oracle.rb, …) recorded."""
 import collections
 import json
 import os
@@ -77,8 +77,8 @@ class Capture:
         self.samples = rows(profcapture, path, "sample", "--resolve")
 
     def chain(self, sample):
-        """A sample's frames: for functions of the program, the text of the oracles; None: another
-        frame."""
+        """Yields a sample's frames: functions of the program as the oracles write them, None for
+        other frames."""
         for frame in sample["frames"]:
             is_program = frame["kind"] == self.kind
             yield f"{frame['name']}@{frame['line'] or 0}:{frame['at_line'] or 0}" if is_program else None
@@ -96,8 +96,8 @@ KINDS = {"python", "ruby", "php", "perl", "javascript"}
 
 
 def settled(samples):
-    """Drops the samples of each process before its interpreter was found and ran a function, and those
-    of each CPU before the programs were attached to its events."""
+    """Drops idle samples, the samples of each process before its interpreter was found and ran a
+    function, and those of each CPU before the BPF programs were attached to the CPU's events."""
     begun, attached, kept = set(), set(), []
     for sample in samples:
         if sample["interpreter"] == "complete":
@@ -136,9 +136,9 @@ def without_clauses(frames):
 
 
 def judge(recorded, lines, roots=("python_oracle.once",), has_c=False):
-    """Returns the counts of chains by verdict, and the impossible chains. `roots`: functions at which
-    chains begin. `has_c`: the frames include functions of the interpreter, of which the innermost were
-    not recorded."""
+    """Returns the counts of chains by verdict, and the impossible chains. `roots`: the outermost
+    functions of recorded chains. `has_c`: the frames include functions of the interpreter, of which
+    the innermost were not recorded."""
     with open(recorded) as file:
         oracle = json.load(file)
     generators = set(oracle["generators"])
@@ -200,7 +200,8 @@ if __name__ == "__main__":
 
 
 def check_refusal(profcapture, capture, language):
-    """Checks that the capture and the report say that the kernel refuses a family's programs."""
+    """Checks that the capture and the report say that the kernel refuses the BPF program that reads
+    `language`."""
     from captures import rows
 
     reason = f"the kernel refuses the program that reads {language}: Invalid argument"

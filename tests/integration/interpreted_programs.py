@@ -132,9 +132,9 @@ def check_deep(part, leaf, callers, verdict):
 
 
 def check_waits(profctl, profcapture, capture, kind, command, function):
-    """Checks that functions wait for as long as the program itself measures, even two callers of one
-    function whose native stacks are equal. `function`: format of the name that is shown for a
-    function."""
+    """Checks that the report and the program itself agree on how long functions wait, even for two
+    callers of one function whose native stacks are equal. `function`: format of the name that is
+    shown for a function."""
     done = profctl("record", "--off-cpu", "-o", capture, "--", *command)
     Capture(profcapture, capture, kind)
     spent = json.loads(done.stdout.splitlines()[0])

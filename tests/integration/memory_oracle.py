@@ -3,8 +3,8 @@
 program: see test_memory_oracle.py.
 
 Both see the same program: no randomization of addresses or hashes, the same arguments, and the same
-environment, except that LD_PRELOAD has another value of the same length; or even the same
-processes. Our own library adds no allocations to those of a program.
+environment, except that LD_PRELOAD has another value of the same length. record_with_memusage()
+even makes both count the same processes. Our own library adds no allocations to those of a program.
 """
 import json
 import os

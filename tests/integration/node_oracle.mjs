@@ -4,9 +4,9 @@
 //     node node_oracle.mjs record FILE    write each chain that can exist
 //     node node_oracle.mjs run SECONDS    do the same work for this time, also in a worker thread
 //
-// A chain is innermost first: "NAME@FIRST_LINE:0|…", with V8's own functions at line 0. It begins
-// at once(), or where the event loop continues an asynchronous function. Each function first calls
-// mark(); these calls are removed from the program that is recorded (nodes.py).
+// A chain is innermost first: "NAME@FIRST_LINE:0|…", with V8's own functions at line 0. Its
+// outermost function is once(), or an asynchronous one that the event loop continues. Each function
+// first calls mark(); these calls are removed from the program that is recorded (nodes.py).
 import fs from 'node:fs';
 import { fileURLToPath } from 'node:url';
 import { isMainThread, Worker, workerData } from 'node:worker_threads';

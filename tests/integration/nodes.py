@@ -17,7 +17,7 @@ def without_inlining(node):
 
 
 def make_oracle(directory):
-    """Writes the program that records nothing, with the same lines, and returns its file."""
+    """Writes the oracle without its recording, but with the same line numbers. Returns its path."""
     path = directory / "node_oracle.mjs"
     path.write_text((HERE / "node_oracle.mjs").read_text().replace("mark();", ""))
     return path
@@ -25,8 +25,8 @@ def make_oracle(directory):
 
 def judge_inlined(recorded, lines):
     """Like interpreted_chains.judge(), for chains that lack functions that V8 has inlined into their
-    callers. Returns the numbers of chains that are possible, torn and missing, and those that are
-    impossible."""
+    callers. Returns the numbers of chains that are possible, torn and missing, and the set of
+    impossible chains."""
     oracle = json.loads(recorded.read_text())
     whole = [[frame.rsplit(":", 1)[0] for frame in chain.split("|")] for chain in oracle["chains"]]
     known, impossible = {(): True}, set()

@@ -4,10 +4,11 @@
 #     perl_oracle.pl record FILE            write each chain that can exist, by the debugger's hook
 #     perl_oracle.pl run SECONDS [THREADS]  do the same work for this CPU time
 #
-# A chain is innermost first: "NAME@1:LINE|…". It begins at once(). Each function has a statement
-# before it calls another one, so that its own chain is recorded. Lines in blocks that have no sub
-# are marked with a comment: they belong to the statement before them. The statement that has a block
-# of sort may be at the block's first line, so such a block also sets $sorts.
+# A chain is innermost first: "NAME@1:LINE|…". Its outermost function is once(). Each function has a
+# statement before it calls another one, so that its own chain is recorded. Blocks of sort and regex
+# are not subs, so their lines are marked with a comment; the caller's line is that of its last
+# statement outside of the block. A statement with sort may itself be at the block's first line, so
+# such a block also sets $sorts.
 use strict;
 use warnings;
 use List::Util qw(first reduce);

@@ -10,7 +10,7 @@ PHPS = programs("/usr/bin/php", ["-r", "echo PHP_VERSION;"], ("8.2.", "8.3.", "8
 
 
 def make_oracle(directory):
-    """Writes the program without ticks, which no other program has, and returns its file."""
+    """Writes the oracle without ticks, because ordinary programs have none. Returns its path."""
     for name in "php_oracle.php", "php_oracle_included.php":
         text = (HERE / name).read_text()
         (directory / name).write_text(text.replace("<?php declare(ticks=1);", "<?php"))

@@ -4,8 +4,8 @@
     python_oracle.py record FILE    write each chain that can exist, by sys.setprofile()
     python_oracle.py run SECONDS    do the same work for this time, in three threads
 
-A chain is innermost first: "python_oracle.NAME@FIRST_LINE:LINE|…". It begins at once(). The program
-runs under Python 3.8 and later, so it uses nothing newer."""
+A chain is innermost first: "python_oracle.NAME@FIRST_LINE:LINE|…". Its outermost function is
+once(). The program runs under Python 3.8 and later, so it uses nothing newer."""
 import asyncio
 import functools
 import hashlib

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: BSD-2-Clause-Patent
-"""The Python programs that tests run: Debian's, and of those that pyenv built, one that the commit
-chooses, or all in a soak. PROF_TEST_PYTHONS names further ones, separated by colons.
+"""The Python programs that tests run: Debian's, and one of those that pyenv built (the commit
+chooses it; a soak runs all). PROF_TEST_PYTHONS names further ones, separated by colons.
 
     PYTHONS = pythons(0)    # another number in each scenario, so that together they run more of them
 """

@@ -53,8 +53,8 @@ int main(void)
 
 def compiled(source, text, *command, anew=False):
     """Writes a source file, compiles it into a program of the same name without a suffix, and returns
-    the program's path. A command without paths runs once for each build folder, unless `anew`: later calls copy
-    the program, whose debug information names the copied source."""
+    the program's path. A command without paths runs once for each build folder, unless `anew`:
+    later calls copy the program, whose debug information names the source in the build folder."""
     program = source.with_suffix("")
     source.write_text(text)
     if anew or any("/" in str(word) for word in command):
@@ -75,8 +75,8 @@ def compiled(source, text, *command, anew=False):
 
 def stolen_ns(since=0):
     """Returns the time that the host took from all CPUs since the call that returned `since`; without
-    `since`, that time plus a constant. The kernel counts this time as steal or not at all. The kernel
-    counts in ticks, so a difference may be below zero; it becomes 0."""
+    `since`, that time plus a constant. The kernel counts this time as steal or not at all. Because
+    the kernel counts in ticks, the difference may be negative; then 0 is returned."""
     fields = Path("/proc/stat").read_text().split()[1:8]
     counted = sum(map(int, fields)) * 10**9 // os.sysconf("SC_CLK_TCK")
     return max(0, os.cpu_count() * time.monotonic_ns() - counted - since)
@@ -101,8 +101,8 @@ def whole_cpu_seconds(pid):
 
 
 def let_run(pid, seconds=0.1):
-    """Waits until the process's first thread has had this much more CPU time, and thus as many
-    samples, however busy the machine is."""
+    """Waits until the process's first thread has had this much more CPU time, so that the number of
+    its samples does not depend on how busy the machine is."""
     end = cpu_seconds(pid) + seconds
     until(lambda: cpu_seconds(pid) >= end, 60)
 

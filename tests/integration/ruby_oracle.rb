@@ -5,8 +5,8 @@
 #     ruby_oracle.rb run SECONDS    do the same work for this time, in three threads
 #
 # A chain is innermost first: "LABEL@FIRST_LINE:LINE|…", where the label of a method, and of a block
-# in it, has its class. It begins at `once`, or, in another fiber, at `fiber_once`. No two blocks of a
-# method share a line.
+# in a method, has the class. Its outermost method is `once`, or, in another fiber, `fiber_once`. No
+# two blocks of a method share a line.
 require "json"
 require "zlib"
 

@@ -14,11 +14,11 @@ import pytest
 
 from recordings import compiled, recorded
 
-# The frames below main(): only the debug files of libc name its caller.
+# main() and its callers. Only the debug files of libc name the function that calls main().
 MAIN = r"main(;libc\.so\.6\+\w+|;__libc_start_call_main)?;__libc_start_main\w*;_start"
 CLONE = r"(__clone3|clone3|__GI___clone3|clone|__clone|libc\.so\.6\+\w+)"
 THREAD = r"(start_thread|libc\.so\.6\+\w+);" + CLONE
-# The place to which the kernel returns after a signal handler.
+# The code to which a signal handler returns.
 SIGRETURN = r"(__restore_rt|libc\.so\.6\+\w+)"
 
 HEAD = r"""

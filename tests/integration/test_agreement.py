@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: BSD-2-Clause-Patent
-"""profd and perf record the same work at the same time and must agree; tests/bench/agreement.py
-does it with more samples."""
+"""profd and perf record the same work at the same time and must agree. As a benchmark,
+tests/bench/agreement.py compares them with more samples."""
 
 import os
 import sys

@@ -72,7 +72,7 @@ def test_hot_line(profcapture, work):
     assert own > 100 and data["no_code"] is None
     assert lines["mix", HOT]["inlined"] and lines["mix", HOT]["self"] > 0.4 * own
     assert "line 4" in lines["mix", HOT]["text"] and lines["mix", HOT]["file"].endswith("/src/hot.c")
-    # leaf's samples count in the total of the line that calls it, but not in its self value
+    # leaf's samples count in the total of the line that calls leaf(), but not in its self value
     assert lines["spin", 20]["self"] < 0.05 * own
     assert lines["spin", 20]["total"] > lines["spin", 20]["self"]
     assert data["function"]["total"] > own
@@ -232,7 +232,7 @@ def test_inlined_only(profcapture, work):
 
 
 def test_inlined(profcapture, inlined):
-    """A function has code of its own and is also inlined at three places: the numbers are of all
+    """A function has code of its own and is also inlined at three places: its numbers include all
     four."""
     report = [row for row in profcapture.json("report", inlined, "--inline", "--limit", 0)["data"]["rows"] if row["name"].startswith("shop::work")]
     name = "shop::work(unsigned long)"
@@ -324,7 +324,8 @@ def test_python(profcapture, work, tmp_path):
 
 
 def test_only_interpreted(profcapture, work):
-    """The interpreter's functions are found also if all selected samples count for interpreted ones."""
+    """The interpreter's functions are found even if all selected samples count for interpreted
+    ones."""
     file = work / "run.cap"
     rows = profcapture.json("dump", file, "-t", "sample", "--resolve", "--comm", "python3", "--limit", 0)["data"]["rows"]
     time = next(row["time_ns"] for row in rows if row["frames"] and row["frames"][0]["name"] == "loop.<module>")

@@ -286,7 +286,8 @@ def test_joined(start, record, profcapture, capture):
 
 
 def test_bound_before(start, record, profcapture, capture):
-    """The recording reports calls that it cannot see, although they were bound before it began."""
+    """A module that was opened with RTLD_DEEPBIND, whose calls cannot be recorded, is reported even
+    if it was opened before the recording."""
     target = start()
     target("d", "d")
     end = record(target, capture)

@@ -182,7 +182,7 @@ def test_reader_that_goes(profd, tmp_path, busy):
     works(profd, tmp_path)
 
 
-# ---- a file whose server answers everybody but profd
+# ---- a file whose server answers only this test
 
 
 @pytest.fixture

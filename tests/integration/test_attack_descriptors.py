@@ -107,9 +107,9 @@ def rights(require):
 
 @pytest.fixture
 def told(hostile):  # noqa: F811
-    """told(capture, image, options) records, and returns {(type, number): [(kind, F_GETFL,
-    F_GET_SEALS)]} of all messages to the engine. number begins the body: a serial, image or CPU; in
-    CONFIG 1 for "system"."""
+    """told(capture, image, options) records, and returns {(type, number): [(name, F_GETFL,
+    F_GET_SEALS)]}: the descriptors of all messages to the engine. number: the first word of a
+    message's body, which is a serial, an image or a CPU, and in CONFIG 1 for "system"."""
     wanted = {(SNAPSHOT, serial) for serial in SERIALS} | {(IMAGE, PATH_IMAGE), (IMAGE, MAPPED_IMAGE)}
 
     def record(capture, image, **options):

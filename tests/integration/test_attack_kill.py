@@ -133,7 +133,7 @@ def waited_ns(pid):
 
 class Session:
     """A recording whose start and stop are chosen relative to the kill. The age of an `is_long`
-    recording counts from its first rows, so it has some by the kill."""
+    recording counts from its first rows, so that it has rows when it is killed."""
 
     def __init__(self, chance, n, form, capture):
         self.capture, self.is_long = capture, n % KINDS == KINDS - 1 and n < form.at_once
@@ -246,7 +246,7 @@ def check(session, name, profcapture):
 def test_killed_at_random_moments(form, recorder, profctl, profcapture, spawn, tmp_path, name):
     chance = random.Random(f"profd {name} {SEED}")
     # profd-files also ends when the others do, and another test covers its replacement, so fewer
-    # times suffice
+    # kills suffice
     moments = MOMENTS if name != "profd-files" else max(3, MOMENTS // 5)
     spawn(sys.executable, "-c", SOME_LOAD)
     seen, hit, n = Counter(), 0, 0

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-2-Clause-Patent
-"""An engine without memory: the session ends and reports it, its file is readable, profd
+"""The engine runs out of memory: the session ends and reports that, its file is readable, and profd
 continues."""
 import json
 import os
@@ -13,7 +13,7 @@ from recordings import wait_for_samples
 from test_dbus_private import PROFILER, ROOT, SYSTEM, GLib, profd, running, variant  # noqa: F401 (fixtures)
 
 SAMPLING = {**SYSTEM, "frequency": variant("u", 5000), "call-graph": variant("s", "dwarf")}
-# each process, and each name, needs memory
+# each process, and each name, needs memory in the engine
 MANY = """
 import os
 for n in range(10**9):

@@ -17,7 +17,7 @@ HELLO, REQUEST = 0x0a4f4c4c45486650, 0x000a45524f4d6650
 ALL = rules(allow={"record-system": ["nobody"]})
 LINGER_S = 60  # longer than any wait of a call here
 
-# Runs a program as on a kernel without SO_PASSRIGHTS: setsockopt() of it fails with ENOPROTOOPT.
+# Runs a program as on a kernel without SO_PASSRIGHTS: setting that option fails with ENOPROTOOPT.
 OLD_KERNEL = """
 import ctypes, os, struct, sys
 def op(code, k, jt=0, jf=0): return struct.pack("HBBI", code, jt, jf, k)
@@ -90,7 +90,7 @@ def stopped(bus):
 @pytest.fixture
 def send(bus, kernel):
     """send(socket, packet, before) sends a packet with the last copy of a descriptor. profd reads
-    `before` together with it."""
+    `before` together with that packet."""
     with contextlib.ExitStack() as stack:
         def send_file(target, packet, before=None):
             file = Lingering()

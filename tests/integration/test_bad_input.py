@@ -180,8 +180,8 @@ def test_not_readable(run, whole, tmp_path, require, verb):
 
 
 def test_prefixes(run, profcapture, whole, tmp_path, verb):
-    """From some length on, a truncated file has something to read, and the verb says that it is
-    incomplete."""
+    """From some length on, a truncated file has something to read, and the verb says that the file
+    is incomplete."""
     path, data = tmp_path / "cut.cap", whole.read_bytes()
     statuses = []
     first, *lengths = range(HEADER_BYTES + 8, len(data) - 1, len(data) // 12)

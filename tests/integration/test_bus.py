@@ -279,7 +279,8 @@ def test_only_the_sessions_of_the_one_that_goes(bus, files, busy):
 
 
 def test_nothing_is_watched_for_nobody(bus, file, busy):
-    """profd removes its match rules for clients that are gone; the bus counts them."""
+    """profd removes its match rules for clients that are gone. The test gets the number of rules
+    from the bus."""
     bus.start(OWN)
     root = bus.client(0)
 

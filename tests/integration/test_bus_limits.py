@@ -169,8 +169,8 @@ send(FINISHED, struct.pack("IIiI", 1, %d if limited else 7, 0, 0) + bytes(224))
 
 @pytest.mark.parametrize("reason, number, name", [("size", 4, "MaxCaptureBytes"), ("duration", 3, "MaxDuration")])
 def test_end_by_a_limit(bus, engine, file, busy, reason, number, name):
-    """The engine gets the limit, and the client the reason of the end. The engine here pretends to
-    have reached it, because a day or 64 GiB would take too long."""
+    """The engine gets the limit, and the client learns why the session ended. The engine here only
+    pretends to have reached the limit, because a day or 64 GiB would take too long."""
     engine(ENDS % (64 << 30, 24 * 3600 * 10**9, number))
     bus.start(OWN)
     client, root = bus.client(NOBODY), bus.client(0)

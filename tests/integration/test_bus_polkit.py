@@ -136,7 +136,7 @@ OWN = ("record-own", "record-others", "kernel-addresses")
 @pytest.mark.parametrize("order", itertools.permutations(OWN))
 def test_answers_in_any_order(bus, polkit, file, process, order):
     """All actions are queried before the first answer, and there is no session before the last
-    one."""
+    answer."""
     client = bus.client(NOBODY)
     pending = client.begin_create(pids(process(NOBODY).pid), file)
     polkit.wait(*OWN)

@@ -2,8 +2,8 @@
 """Every record that a program attempts is in the capture or counted there as lost: exactly, even if
 the program is killed.
 
-tests/tools/conserve.c counts its attempts in memory that outlives it, and later the rows; ./dev
-soak makes 10^7 attempts, and ./dev bench 10^8.
+tests/tools/conserve.c counts its attempts in a file that outlives it, and later checks the rows
+against it; ./dev soak makes 10^7 attempts, and ./dev bench 10^8.
 """
 import os
 import random

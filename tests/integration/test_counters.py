@@ -16,7 +16,7 @@ from exports import read_page
 
 MIB = 1 << 20
 TICK = 10**9 // os.sysconf("SC_CLK_TCK")
-# Waits, then writes and reads N bytes in calls, touches pages, starts threads, opens files, and waits.
+# Waits, then writes and reads many times, touches pages, starts threads, opens files, and waits.
 LOAD = """
 #include <fcntl.h>
 #include <pthread.h>
@@ -136,9 +136,9 @@ def test_rates(recorded):
 
 
 def test_intervals(profcapture, recorded):
-    """A counter's next value comes an interval after the last time of its previous value, whichever
-    counters are written in between. Exceptions: the sums of a process begin with 0 when the process
-    starts, and the last reading is at the end of the recording."""
+    """When a counter's value changes, an interval has passed since the counter's previous row,
+    whichever counters are written in between. Exceptions: the sums of a process begin with 0 when
+    the process starts, and the last reading is at the end of the recording."""
     values = dumped(profcapture, recorded[3], "counter_value")
     last, before = max(row["time_ns"] for row in values) - 10**8, {}
     for row in values:

@@ -157,8 +157,8 @@ def near(ns, expected_ms, samples=0):
 
 
 def test_path(profcapture, relay):
-    """The children of each wait show what the thread that ended it did meanwhile, for as long as
-    that thread measured."""
+    """The children of each wait show what the thread that ended the wait did meanwhile, and for how
+    long."""
     capture, _, all_ns = relay
     output = profcapture.json("critical-path", capture)
     schema.check(profcapture, "critical-path", output)
@@ -269,8 +269,8 @@ def test_without_waits(profctl, profcapture, require, tmp_path):
 
 
 def test_hostile(profcapture, tmp_path):
-    """The path of threads that repeatedly execute programs, and wake each other while they wait,
-    has an end."""
+    """The path is finite even if threads repeatedly execute programs, and wake each other while
+    they wait."""
     capture = tmp_path / "chains.cap"
     subprocess.run([os.environ["MAKE_DENSE"], "wait-chains", capture], check=True, timeout=60)
     data = profcapture.json("critical-path", capture)["data"]
