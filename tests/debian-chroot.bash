@@ -7,7 +7,7 @@
 suite=bookworm
 mirror=
 
-# Prints "deb URI SUITE COMPONENTS" for the suite: from $mirror if that is set, which is Ubuntu's,
+# Prints "deb URI SUITE COMPONENTS" for the suite: from $mirror, a mirror of Ubuntu, if that is set;
 # else from each of the host's mirrors, because they have Debian's other releases, too.
 suite_sources() {
 	local host

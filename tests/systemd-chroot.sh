@@ -77,7 +77,7 @@ start_systemd() {
 	init=$!
 }
 
-# Prints the pid on the host of the first process in the namespaces.
+# Prints the pid that the first process in the namespaces has on the host.
 first_process() {
 	cat "/proc/$init/task/$init/children" 2>/dev/null | tr -d ' '
 }

@@ -1,6 +1,7 @@
 #!/bin/sh
 # SPDX-License-Identifier: BSD-2-Clause-Patent
-# Makes golden captures anew: tests/data/make.sh BUILD-FOLDER TO-FOLDER. Only for new ones: see README.md.
+# Makes golden captures: tests/data/make.sh BUILD-FOLDER TO-FOLDER. Existing ones are never replaced:
+# see README.md.
 set -eu
 build=$(realpath "$1")
 to=$(realpath "$2")
@@ -11,7 +12,8 @@ make --rows 14 --epochs 2 --all-tables --foreign-table "$to/tables.cap"
 make --rows 2 --first 14 --all-tables --append "$to/tables.cap"
 make --rows 2 --first 16 --all-tables --extend "$to/tables.cap"
 
-# No trailer, and the end is within a chunk; then continued by another writer, with a gap.
+# A file without a trailer that ends within a chunk; then the same file, continued by another writer
+# after a gap.
 make --rows 14 --all-tables --crash "$to/cut.cap"
 truncate -s -1000 "$to/cut.cap"
 cp "$to/cut.cap" "$to/appended.cap"
@@ -26,8 +28,8 @@ make --rows 14 --all-tables "$to/sleeps.cap"
 make --rows 14 --all-tables "$to/declared.cap"
 make --rows 14 --all-tables "$to/groups.cap"
 
-# A real program, with samples and allocations: the build folder's path has no part of this
-# machine's paths.
+# A real program, with samples and allocations. The build folder is mounted at /opt/profd, so that
+# the capture has no paths of this machine.
 mkdir -p /opt/profd
 export to build
 unshare -m sh -eu -c '
