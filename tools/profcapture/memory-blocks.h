@@ -14,20 +14,20 @@
 struct memory_block {
 	uint64_t number; /* not 0 */
 	uint64_t size;
-	uint32_t node, thread : 31; /* node of the caller, and thread that allocated */
-	/* from mmap() or a similar call; these are all recorded even if other blocks are sampled */
+	uint32_t node, thread : 31; /* node of the stack; thread that allocated it */
+	/* from mmap() or a similar call: always recorded, even if other blocks are sampled */
 	bool is_mapping : 1;
 };
 
 /* Further fields, stored only with wants_more. */
 struct memory_block_more {
 	uint64_t since;
-	uint32_t order; /* number of allocations of its thread so far, including this one; wraps */
+	uint32_t order; /* increases with each allocation of the thread; wraps */
 	uint32_t chain; /* number of reallocs that led to this block */
 };
 
 struct memory_table {
-	struct memory_block *blocks; /* number 0: free */
+	struct memory_block *blocks; /* a slot with number 0 is free */
 	struct memory_block_more *more;
 	size_t n, used; /* n: a power of two, or 0 */
 };

@@ -130,8 +130,8 @@ static uint32_t releaser(struct count *count, const struct memory_event *event,
 	}
 }
 
-/* The counts to which an event is added: of its process, and of its row, if known. A later look-up
- * may move the array, and so invalidate the pointers. */
+/* The counts to which an event is added: those of its process, and of its row, if known. A later
+ * look-up may move the array, and so invalidate the pointers. */
 struct count_targets {
 	struct memory_counts *process, *row;
 	struct memory_counts *each[2]; /* `process` and `row`, if not NULL */

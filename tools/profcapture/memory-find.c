@@ -3,7 +3,7 @@
  * Memory-find - finds the blocks that are live at a time, at the peak, at the end, or over time
  *
  * Heap marks (memory-heaps.h) reduce how much of the file is read. For leaks, only the blocks of
- * each heap's last mark are read. For a point in time, only the rows between it and the marks
+ * each heap's last mark are read. For a point in time, only the rows after the last marks
  * before it are read. For the peak, the time ranges between marks (stretches) are searched, the
  * highest upper bound first, until no other stretch can hold a higher peak, or an equal, earlier
  * one. With many processes, most stretches may be searched. Once the search has read as many rows
@@ -107,14 +107,14 @@ static int64_t point_time(const struct ledger *ledger, guint point)
 		      ledger->to_ns);
 }
 
-/* The last point is a row, too: the end of the range. */
+/* The last point, at the end of the range, is always a row. */
 static bool point_is_row(const struct ledger *ledger, guint point)
 {
 	return (ledger->before + point + 1) % ledger->step == 0 || point + 1 == ledger->n_points;
 }
 
-/* Puts the rows at the multiples of row_ns, which is the smallest 1, 2 or 5 times a power of ten
- * with at most `rows` multiples in the range. */
+/* Puts the rows at the multiples of row_ns: the smallest of the numbers 1, 2 or 5 times a power of
+ * ten that has at most `rows` multiples in the range. */
 static void round_points(struct ledger *ledger, guint rows)
 {
 	static const int64_t factors[] = { 1, 2, 5 };
@@ -272,7 +272,7 @@ struct stretch {
 
 static const struct stretch everything = { .to = UINT64_MAX };
 
-/* With more stretches, or more stretches times heaps, all rows are replayed at once instead. */
+/* If the stretches, or stretches times heaps, are more, all rows are replayed at once instead. */
 #define MOST_STRETCHES 10000
 #define MOST_WORK 20000000
 
@@ -628,8 +628,8 @@ bool memory_find_leaks(struct memory *memory, GError **error)
 
 /* ---- over time ------------------------------------------------------------------------------- */
 
-/* Returns, by process, the time at which the process and its heap ended; INT64_MAX: it did not end;
- * 0: it has no heap. */
+/* Returns, by process, the time at which the process and its heap ended; INT64_MAX: they did not
+ * end; 0: the process has no heap. */
 static GArray *find_heap_ends(const struct memory *memory)
 {
 	GArray *ends = g_array_new(FALSE, TRUE, sizeof(int64_t));
@@ -651,7 +651,7 @@ static GArray *find_heap_ends(const struct memory *memory)
 	return ends;
 }
 
-/* Sets each point's resident memory: that of the processes that have a heap at the time. */
+/* Sets each point's resident memory: the sum over the processes that then have a heap. */
 static bool find_rss(struct memory *memory, GError **error)
 {
 	struct counter_values values = { .capture = memory->reader.capture };

@@ -24,7 +24,7 @@ struct memory_mark { /* a row of the table `heap` */
 
 struct memory_heap {
 	uint32_t segment, process; /* process: index in names */
-	uint32_t first, last;      /* index + 1 of marks */
+	uint32_t first, last;      /* index + 1 of its first and last mark; 0: none */
 	uint32_t end;              /* index + 1 of the mark at which the heap ended; 0: none */
 	uint32_t excluded;         /* reason for not tracking: enum prof_heap_event, or 0 */
 	uint64_t inherited;        /* blocks up to this number were inherited at fork */

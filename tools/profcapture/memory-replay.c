@@ -45,7 +45,7 @@ struct stream {
 	uint32_t thread, process, heap;
 	/* the next row */
 	uint64_t time, block;
-	/* for a free: number of the newest block that was allocated before it */
+	/* for a free: number of the newest block that was allocated before the free */
 	uint64_t last;
 };
 

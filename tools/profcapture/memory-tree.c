@@ -285,8 +285,8 @@ GArray *memory_tree_totals(const struct memory_tree *tree, const GArray *sums)
 }
 
 /*
- * A node is added to its function's total unless that function is already above it. The walk, depth
- * first, counts how often each function is above the current node.
+ * A node is added to its function's total unless that function is already above it. A
+ * depth-first walk counts how often each function is above the current node.
  */
 void memory_tree_by_function(const struct memory_tree *tree, const GArray *sums, GArray *self,
 			     GArray *total)

@@ -144,7 +144,7 @@ struct memory {
 		no_fold;
 	struct units_time at;
 	struct units_range diff;
-	uint64_t threshold; /* most allocations during a temporary block's life; default: */
+	uint64_t threshold; /* maximum of other allocations in a temporary block's life; default: */
 #define MEMORY_THRESHOLD 1
 	uint64_t within_ns; /* UINT64_MAX: use the threshold */
 	GPtrArray *suppression_files, *through;
@@ -301,7 +301,7 @@ const char *memory_share_text(const struct memory *memory, double part, double w
 char *memory_row_text(const struct memory *memory, uint32_t entity) MUST_CHECK;
 /* Writes the object MEM of all processes, including the runtimes' pools. */
 void memory_write_summary(const struct memory *memory, struct json *json, const char *key);
-/* Writes the array "runtime": how much of the leaked blocks each pool of the runtimes has. */
+/* Writes the array "runtime": the leaked bytes and blocks in each pool of the runtimes. */
 void memory_write_runtime(const struct memory *memory, struct json *json);
 /* Returns the sum of the runtimes' pools. */
 struct memory_sum memory_runtime_sum(const struct memory *memory);

@@ -309,7 +309,7 @@ static bool add_values(struct names_epoch *epoch, const struct prof_batch *batch
 	return true;
 }
 
-/* Sets the names of the values, which are tids or pids: the name of the thread with that tid. A pid
+/* Sets the names of values that are tids or pids to the names of the threads with these tids. A pid
  * is the tid of a main thread. */
 static bool name_values(struct names_epoch *epoch, const struct prof_batch *batch, void *data,
 			GError **error)

@@ -98,7 +98,7 @@ static size_t ipv4_length(const char *at)
 /*
  * Returns the length of an IPv6 address, with its zone, or of an Ethernet address; 0: neither. In
  * C++, "ad::Bed" is a name. So text with "::" is an address only if a group begins with a digit,
- * which no name does, or if there is syntax around it.
+ * which no name does, or if it has a zone, a prefix length or brackets.
  */
 static size_t ipv6_length(const char *text, const char *at)
 {
@@ -203,7 +203,7 @@ static size_t domain_length(const char *at)
 static void learn_name(struct redactor *redactor, const char *name, size_t length,
 		       const char *instead)
 {
-	/* names that many machines have, so that they identify nobody */
+	/* names that many machines have, so they identify nobody */
 	static const char *const common[] = {
 		"root",   "user",      "users",         "home",      "host",    "localhost",
 		"nobody", "admin",     "administrator", "guest",     "public",  "default",
@@ -211,7 +211,7 @@ static void learn_name(struct redactor *redactor, const char *name, size_t lengt
 		"fedora", "vagrant",   "runner",        "build",     "builder", "main",
 		"test",   "none",      "(none)",        NULL
 	};
-	/* hosts that many machines talk to, and words of addresses */
+	/* hosts that many machines talk to, and common parts of host names */
 	static const char *const services[] = {
 		"www",      "api",        "mail",       "cdn",    "static", "raw",
 		"docs",     "git",        "data",       "cache",  "proxy",  "example",
@@ -359,7 +359,7 @@ void redactor_learn(struct redactor *redactor, const char *text)
 		if (!is_first && !is_any_of(at[-1], " \t\n"))
 			continue;
 		learn_variable(redactor, at);
-		/* after a space or in a URL, a path is probably one of a web server */
+		/* after a space or in a URL, a path is probably a web server's */
 		if (option > 0 || *at == '~' || is_drive(at) || strncmp(at, "..", 2) == 0 ||
 		    (is_first && strncmp(at, "//", 2) != 0))
 			learn_path(redactor, at + option);

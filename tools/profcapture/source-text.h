@@ -23,6 +23,6 @@ struct source_text {
 struct source_text *source_text_find(const struct debug_files *files, const GPtrArray *folders,
 				     const char *file);
 void source_text_free(gpointer source); /* accepts NULL */
-/* Returns line `line` (the first is 1) without its end, tabs as spaces; NULL after the last line.
- * Free the result with g_free(). */
+/* Returns line `line` (the first is 1) without its newline, with tabs expanded; NULL after the
+ * last line. Free the result with g_free(). */
 char *source_text_line(const struct source_text *source, uint32_t line);

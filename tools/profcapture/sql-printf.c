@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /*
- * SQL printf - SQLite's printf() and format(), which fail if their result is too long
+ * SQL printf - versions of SQLite's printf() and format() that fail if the result is too long
  *
  * The replacements call SQLite's own functions in a second connection, which still has them.
  */

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /*
- * SQL printf - SQLite's printf() and format(), which fail if their result is too long
+ * SQL printf - versions of SQLite's printf() and format() that fail if the result is too long
  *
  * If the result is too long, SQLite's own functions return NULL, which looks like an unknown value.
  * They are also slow, because they count to the requested width first.

@@ -313,7 +313,7 @@ static struct cell get_kept(const void *data, size_t row, unsigned field)
 	return cell;
 }
 
-/* `more`: there are more rows than these. */
+/* `more`: there are more rows than the kept ones. */
 static void show_kept(struct sql *sql, bool more, bool is_partial)
 {
 	unsigned n = sql->keys->len - 1, name = n;
@@ -334,7 +334,7 @@ static void show_kept(struct sql *sql, bool more, bool is_partial)
 	*table = (struct table){
 		.rows = sql->kept->len / n, .get = get_kept, .data = sql, .members = members
 	};
-	/* The last column of texts may be cut to the width of the terminal. */
+	/* The last text column may be cut to the width of the terminal. */
 	for (unsigned i = 0; i < n; i++)
 		table_add_column(table, i,
 				 i == name ? COLUMN_NAME
