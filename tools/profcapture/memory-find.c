@@ -272,7 +272,7 @@ struct stretch {
 
 static const struct stretch everything = { .to = UINT64_MAX };
 
-/* If the stretches, or stretches times heaps, are more, all rows are replayed at once instead. */
+/* Above these limits (MOST_WORK: stretches times heaps), all rows are replayed at once instead. */
 #define MOST_STRETCHES 10000
 #define MOST_WORK 20000000
 

@@ -29,8 +29,8 @@ struct rewrite {
 	struct row_copier copier;
 	GArray *parts; /* struct rewrite_part, in order */
 	size_t first;  /* index of the first segment that is kept */
-	const struct prof_segment
-		*segment;    /* segment of the source that is being copied; NULL at first */
+	/* segment of the source that is being copied; NULL at first */
+	const struct prof_segment *segment;
 	uint64_t start, end; /* clock range of the rows to keep */
 	/* set of row_key(): the task rows of threads that are alive at the start of the slice */
 	GHashTable *alive_rows;
@@ -43,9 +43,9 @@ struct rewrite {
 	guint next_damage;
 	bool is_damaged; /* a loss row was added for damage other than a cut-off end */
 	uint64_t rows;
-	uint64_t
-		task_row; /* ordinal of the current task row, from the first segment that is kept */
-	bool before;      /* reading a segment before the first one that is kept: metadata only */
+	/* ordinal of the current task row, from the first segment that is kept */
+	uint64_t task_row;
+	bool before; /* reading a segment before the first one that is kept: metadata only */
 };
 
 /* Damage for which a loss row is added. */

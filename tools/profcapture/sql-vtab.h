@@ -12,7 +12,7 @@ struct sql_vtab {
 	const struct sql_table *table;
 };
 
-/* Takes the error, which the caller of the query reports instead of SQLite's message. */
+/* Takes ownership of `error`. The caller of the query reports it instead of SQLite's message. */
 int sql_vtab_fail(sqlite3_vtab *base, GError *error);
 int sql_vtab_connect(sqlite3 *db, void *data, int argc, const char *const *argv,
 		     sqlite3_vtab **ret_vtab, char **ret_error);

@@ -15,7 +15,7 @@ static struct cct_node *node_at(const GArray *nodes, uint32_t index)
 struct folding {
 	uint32_t node; /* new node that counts its weight; inverted: 0 = no own caller yet */
 	/* from the roots down: */
-	uint32_t run;    /* new node for the run of library frames with this node; 0 = none */
+	uint32_t run;    /* new node for the run of library frames that has this node; 0 = none */
 	uint32_t caller; /* kernel frames: the new node that called the kernel */
 	uint32_t call;   /* kernel frames: the function that represents the run of kernel frames */
 	/* inverted: */

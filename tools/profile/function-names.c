@@ -483,7 +483,7 @@ char *function_name_fit(const char *name, unsigned columns)
 					     : fit_shown(fitted, columns, fit_scopes);
 }
 
-/* Returns the outermost bracket before `end` that is not closed before it, or NULL. */
+/* Returns the outermost '<' of template arguments that contain `end`, or NULL. */
 static const char *open_bracket(const char *name, const char *end)
 {
 	for (const char *at = name; at < end;) {

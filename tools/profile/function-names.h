@@ -18,8 +18,8 @@
 
 /*
  * Returns the name without inline namespaces of the standard library, default arguments of its
- * templates, and return types. Uses "std::string" for its template. Removes prefixes that glibc and
- * the kernel add to C names.
+ * templates, and return types. Uses "std::string" for std::basic_string<char>. Removes prefixes
+ * that glibc and the kernel add to C names.
  */
 char *function_name_simplify(const char *name, const char *raw_name) MUST_CHECK;
 /* Returns the simplified name without parameters. */

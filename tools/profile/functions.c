@@ -238,8 +238,8 @@ static uint32_t of_place(struct functions *functions, uint32_t image, uint64_t o
 }
 
 /* Python names the code that it generates for a function "py::NAME:FILE". Sets the name that the
- * function has when it is read from the interpreter. Does nothing if the capture has such
- * functions, because they would be shown twice. */
+ * function has when it is read from the interpreter. Does nothing if the capture has
+ * functions from an interpreter, because they would be shown twice. */
 static void set_python(struct functions *functions, struct function *function)
 {
 	const char *name = function->name + strlen(PYTHON_PREFIX), *file;

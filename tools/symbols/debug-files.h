@@ -38,14 +38,14 @@ void debug_files_add_other(struct debug_files *files, struct debug_files *other)
  */
 typedef struct elf_image *debug_files_fetch(const uint8_t *id, size_t size, char **ret_path,
 					    void *data);
-/* Sets the function that fetches files that are not found. Call it before threads use the files. */
+/* Sets the function that fetches missing files. Must be called before threads use `files`. */
 void debug_files_set_fetch(struct debug_files *files, debug_files_fetch *fetch, void *data);
 /* Returns fd as an ELF file if it is a regular file with this build-id, else NULL. Takes ownership
  * of fd, which may be -1. */
 struct elf_image *debug_files_check(int fd, const uint8_t *id, size_t size);
 
-/* Opens a file of the recorded machine by its absolute path. Returns < 0 if it is not a regular
- * file. */
+/* Opens a file of the recorded machine by its absolute path. Returns < 0 if there is no such
+ * regular file. */
 int debug_files_open_path(const struct debug_files *files, const char *path);
 
 /* Opens the next regular file with this name below the folders of debug files, the user's first.
@@ -63,11 +63,10 @@ struct debug_file {
 	struct elf_image *elf;           /* separate file; NULL: the image itself has the DWARF */
 	Dwarf *dwarf;                    /* NULL: no usable DWARF */
 	char *path;                      /* path of the separate file */
-	struct debug_split
-		*split; /* finds the other halves of split units; NULL: not searched for */
-	struct debug_file
-		/* DWARF that `dwarf` shares with other files (.gnu_debugaltlink), or NULL */
-		*shared;
+	/* finds the other halves of split units; NULL: not searched for */
+	struct debug_split *split;
+	/* DWARF that `dwarf` shares with other files (.gnu_debugaltlink), or NULL */
+	struct debug_file *shared;
 };
 
 /*

@@ -745,8 +745,8 @@ void debug_info_free(struct debug_info *info)
 	g_free(info);
 }
 
-/* Tries the nearest few units and uses the first result, because units may overlap: the linker
- * folded equal functions, or the file is wrong. */
+/* Tries the nearest few units and uses the first result, because units may overlap if the linker
+ * folded equal functions, or if the file is wrong. */
 bool debug_info_find(struct debug_info *info, uint64_t address, struct debug_info_place *ret_place)
 {
 	guint n = sorted_array_upto(info->ranges, sizeof(struct unit_range), address);

@@ -16,8 +16,8 @@
 
 /* A function, or one inlined call of a function. */
 struct debug_info_function {
-	const struct debug_info_function
-		*caller;  /* the function into which it is inlined; NULL: not inlined */
+	/* the function into which it is inlined; NULL: not inlined */
+	const struct debug_info_function *caller;
 	const char *name; /* the linkage name, or else the plain name; NULL: unknown */
 	/* its call site if inlined, else its declaration; NULL: unknown */
 	const char *file;

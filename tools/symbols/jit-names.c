@@ -5,9 +5,9 @@
  * before the segment is valid from the segment's start. In a dump, a record of lines precedes its
  * load and states where each line begins. Lines in a capture have no time, so an address that more
  * than one load held gets no line. V8 adds the size of an ELF header to line addresses, because
- * 'perf inject' puts code after one. A dump in which no function has a line in its first
- * ELF_HEADER_BYTES is assumed to be V8's. V8 of node 20 frees the name of a script file before it
- * writes it, so the file of each line is garbage, with a NUL anywhere. But all lines of a record
+ * 'perf inject' puts code after such a header. A dump in which no function has a line in its first
+ * ELF_HEADER_BYTES is assumed to be V8's. V8 of node 20 frees the name of a script file before
+ * writing it, so the file of each line is garbage, with a NUL anywhere. But all lines of a record
  * have the same length, and the function's name ends in the file's name, so the lines can be
  * recovered: see repair().
  * Invariants: (1) rows are sorted by time; those with the same time keep the order of the file
@@ -107,8 +107,8 @@ bool perf_map_next(const char *text, size_t bytes, size_t *at, struct perf_map_e
 GArray *jit_names_of_map(const char *text, size_t bytes, const uint64_t *addresses, size_t n,
 			 uint64_t time_ns, GStringChunk *texts)
 {
-	g_autofree size_t *lines =
-		g_new0(size_t, n + 1); /* for each address: end of the last line for it, or 0 */
+	/* for each address: end of the last line for it, or 0 */
+	g_autofree size_t *lines = g_new0(size_t, n + 1);
 	GArray *rows = g_array_new(FALSE, FALSE, sizeof(struct jit_name));
 	struct perf_map_entry entry;
 	size_t at = 0;
@@ -407,8 +407,8 @@ static uint64_t own_pid(uint64_t pid)
 	return found ? g_ascii_strtoull(found + 1, NULL, 10) : pid;
 }
 
-/* Returns the bytes of a file of the process, followed by a 0. Returns NULL if the file is missing
- * or not trusted. */
+/* Returns the bytes of a file of the process, followed by a NUL. Returns NULL if the file is
+ * missing or not trusted. */
 static char *read_trusted(const struct jit_process *process, const char *root, const char *path,
 			  size_t *ret_size)
 {

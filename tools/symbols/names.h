@@ -127,8 +127,8 @@ bool names_each_batch(struct names *names, const struct prof_cursor_options *opt
 					      .columns = (array), \
 					      .n_columns = sizeof(array) / sizeof(uint16_t) })
 
-/* Returns the text of an id: NULL for id 0, NAMES_LOST_TEXT for an undefined id. It is valid as
- * long as `names`. NUL bytes are replaced by spaces. */
+/* Returns the text of an id: NULL for id 0, NAMES_LOST_TEXT for an undefined id. The text is valid
+ * as long as `names`. NUL bytes are replaced by spaces. */
 const char *names_text(struct names_epoch *epoch, uint64_t id);
 const char *names_intern(struct names *names, const void *bytes, size_t length);
 /* Returns the text in a column of texts; NULL if the chunk lacks the column. */

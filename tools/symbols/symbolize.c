@@ -444,7 +444,7 @@ static bool take_result(struct job *job, GError **error)
 	uint64_t named = 0, image_id, first_id;
 
 	run->result->images++;
-	/* An unreadable file only loses its own names. */
+	/* If a file is unreadable, only its own names are missing. */
 	if (path && (!symbols || symbols->state != SYMBOLS_READ))
 		g_ptr_array_add(symbols && symbols->state == SYMBOLS_CHANGED ? run->result->changed
 									     : run->result->missing,

@@ -8,9 +8,9 @@
  * - A symbol with a size names the places in [start, start + size). If several match, the one that
  *   starts last is used, and for equal starts the preferred one (prefer()).
  * - A symbol without a size (hand-written assembly) names the code up to the end of its FDE, or up
- *   to the next symbol, FDE or section if that is nearer. Code after its FDE that has no FDE, up to
- *   the next symbol, is "NAME+?". For this the nearest starts on both sides of each place are kept:
- *   a gap is the range between two neighboring places; gap i ends at place i.
+ *   to the next symbol, FDE or section if that is nearer. Code after the symbol's FDE that has no
+ *   FDE itself, up to the next symbol, is "NAME+?". For this, the nearest starts on both sides of
+ *   each place are kept: a gap is the range between two neighboring places; gap i ends at place i.
  * Invariants: (1) work is (symbols + places) x log, however the ranges overlap
  *                 [test-symbols: overlapping]
  *             (2) every name ends inside its string table  [fuzz_symbols_elf]

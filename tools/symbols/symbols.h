@@ -95,7 +95,7 @@ struct symbols {
  * Reads the names of `offsets` (in any order, best sorted). `fd` is the image's file, open for
  * reading and borrowed; -1: no file (the vdso needs none). The file position is not used, and the
  * file is never mapped, so a file that shrinks meanwhile only loses names. Fails only if the file
- * cannot be read at all. Several threads may call it at once.
+ * cannot be read at all. Several threads may call this at once.
  */
 bool symbols_read(const struct symbols_image *image, int fd, const uint64_t *offsets,
 		  size_t n_offsets, struct symbols **ret_symbols, GError **error);
