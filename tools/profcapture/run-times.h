@@ -48,7 +48,7 @@ struct run_state {
 };
 
 /* Like run_times_read(), and also calls `found` for each state; the states of one thread are in
- * order. Of the reader's filters, only those of threads apply to states. */
+ * order. Only the reader's thread filters apply to states. */
 GArray *run_times_each_state(struct reader *reader,
 			     void (*found)(const struct run_state *state, void *data), void *data,
 			     GError **error);

@@ -28,8 +28,8 @@ enum cct_kind code_origin_cct_kind(const struct functions *functions, uint32_t f
 bool code_origin_is_library(const char *name);
 
 struct own_weights {
-	GHashTable
-		*weights; /* counted function << 32 | innermost function → weight; both uint64_t */
+	/* counted function << 32 | innermost function → weight; both uint64_t */
+	GHashTable *weights;
 };
 
 /* Counts each sample for the innermost own function on its stack. Without one, counts it for the

@@ -429,8 +429,8 @@ static bool is_other(const struct symbol_row *symbol, const struct line_call *ca
 	return symbol->line && call->declared_line && symbol->line != call->declared_line;
 }
 
-/* Returns the function of an inlined call. `key`: its other members. The line of the declaration
- * distinguishes functions of one name, and not the file, because one file may have several
+/* Returns the function of an inlined call. `key`: its other members. Functions of one name are
+ * distinguished by the line of the declaration, not by the file, because one file may have several
  * paths. */
 static uint32_t of_call(struct functions *functions, struct function key,
 			const struct line_call *call)
