@@ -161,16 +161,22 @@ __attribute__((no_sanitize("address", "thread"))) static inline uint32_t intern_
 	const struct intern *intern, const char *at)
 {
 	const struct intern_place *place = &intern->places[intern_place_of(at)];
-	uint64_t id = __atomic_load_n(&place->id, __ATOMIC_RELAXED), last_mask = place->last_mask;
+	uint64_t id = __atomic_load_n(&place->id, __ATOMIC_RELAXED), last_mask;
 	const struct intern_word *words = (const void *)at;
-	uint32_t last = place->n_words - 1;
+	uint32_t last;
 
 	/* Hide the size of a literal from the compiler. */
 	__asm__("" : "+r"(words));
-	/* A handler may replace the entry now. The new words also fit this address, so comparing
-	 * them reads no other page; the last check detects the change. */
 	__atomic_signal_fence(__ATOMIC_ACQUIRE);
 	if (place->at != at || id >> 32 != intern->epoch)
+		return 0;
+	last = place->n_words - 1;
+	last_mask = place->last_mask;
+	__atomic_signal_fence(__ATOMIC_ACQUIRE);
+	/* If a handler replaced the entry, its number of words may not be this address's. If a
+	 * handler replaces it now, the comparison still reads only this address's words; the last
+	 * check detects the change. */
+	if (__atomic_load_n(&place->id, __ATOMIC_RELAXED) != id)
 		return 0;
 	for (uint32_t i = 0; i < last; i++)
 		if (words[i].value != place->words[i])

@@ -4,8 +4,12 @@
 #include "libcollector/register/intern.h"
 #include "tests/unit/test.h"
 
+#include <signal.h>
 #include <stdlib.h>
 #include <sys/mman.h>
+#include <sys/ptrace.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 static struct intern intern;
 
@@ -243,11 +247,89 @@ static void test_places_interrupted(void)
 	CHECK_INT(intern_find_place(&intern, "one"), 0);
 }
 
+/* A child's look-up that a signal interrupts. */
+struct lookup {
+	const char *at;
+	volatile int *is_running; /* shared with the test */
+	volatile uint32_t id;     /* the result; written so that the compiler keeps all reads */
+};
+static struct lookup lookup;
+
+static void replace_place(int number)
+{
+	place(lookup.at, 2);
+}
+
+static void look_up(void)
+{
+	signal(SIGUSR1, replace_place);
+	if (ptrace(PTRACE_TRACEME, 0, NULL, NULL) < 0)
+		_exit(9);
+	raise(SIGSTOP);
+	*lookup.is_running = 1;
+	lookup.id = intern_find_place(&intern, lookup.at);
+	*lookup.is_running = 0;
+	_exit(0);
+}
+
+/* Sends the signal after n instructions of the look-up. Returns whether the look-up is that long.
+ * *ret_status: how the child ended. */
+static bool interrupt_after(size_t n, int *ret_status)
+{
+	bool is_reached;
+	pid_t pid;
+
+	*lookup.is_running = 0;
+	fflush(stdout);
+	pid = fork();
+	if (pid == 0)
+		look_up();
+	for (size_t steps = 0;
+	     waitpid(pid, ret_status, 0) == pid && WIFSTOPPED(*ret_status) && steps <= n;
+	     steps += *lookup.is_running != 0)
+		ptrace(PTRACE_SINGLESTEP, pid, NULL, NULL);
+	is_reached = WIFSTOPPED(*ret_status);
+	if (is_reached)
+		ptrace(PTRACE_DETACH, pid, NULL, (void *)(intptr_t)SIGUSR1);
+	return is_reached && waitpid(pid, ret_status, 0) == pid;
+}
+
+/* A handler replaces an entry by one with fewer words, while the entry is compared with the last
+ * string of a page. The number of words of the replaced entry would lead beyond the page. */
+static void test_places_replaced(void)
+{
+	static char others[INTERN_PLACES * 64];
+	char *page = mmap(NULL, 2 * INTERN_PAGE, PROT_READ | PROT_WRITE,
+			  MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	char *other = others;
+	int status;
+	size_t n = 0;
+
+	REQUIRE(page != MAP_FAILED);
+	REQUIRE(mprotect(page + INTERN_PAGE, INTERN_PAGE, PROT_NONE) == 0);
+	lookup.at = strcpy(page + INTERN_PAGE - 8, "aaaaaaa");
+	lookup.is_running =
+		mmap(NULL, sizeof(int), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+	REQUIRE(lookup.is_running != MAP_FAILED);
+	while (intern_place_of(other) != intern_place_of(lookup.at))
+		other++;
+	memset(&intern, 0, sizeof(intern));
+	intern_restart(&intern);
+	place(strcpy(other, "aaaaaaabbbbbbbb"), 1);
+	CHECK_INT(intern_find_place(&intern, other), 1);
+	while (interrupt_after(n, &status) && CHECK(WIFEXITED(status)))
+		n++;
+	CHECK(n > 5);
+	munmap((void *)lookup.is_running, sizeof(int));
+	munmap(page, 2 * INTERN_PAGE);
+}
+
 int main(void)
 {
 	RUN(test_places);
 	RUN(test_places_page_end);
 	RUN(test_places_interrupted);
+	RUN(test_places_replaced);
 	RUN(test_page_end);
 	RUN(test_hashes);
 	RUN(test_epochs);
