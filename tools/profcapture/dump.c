@@ -556,9 +556,8 @@ static bool use_epoch(struct dump *dump, uint32_t number, GError **error)
 		reader_forget_threads(&dump->reader);
 	}
 	dump->epoch = names_epoch(names, number, error);
-	return dump->epoch && names_load_identities(dump->epoch, error) &&
-	       (!dump->resolve || (names_load(dump->epoch, NAMES_STACK, error) &&
-				   names_load(dump->epoch, NAMES_FRAME, error)));
+	return dump->epoch && (!dump->resolve || (names_load(dump->epoch, NAMES_STACK, error) &&
+						  names_load(dump->epoch, NAMES_FRAME, error)));
 }
 
 /* Reads the rows that pass the filters. If `print` is set, prints at most `limit` (0 = all). */

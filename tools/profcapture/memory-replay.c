@@ -240,10 +240,10 @@ static bool next_batch(struct pass *pass, struct stream *stream, GError **error)
 	pass->replay->heaps->n_rows += stream->batch.rows;
 	stream->has_thread = false;
 	/* Two epochs are cached. Look up the other stream's epoch first, to keep it. */
-	if (other->cursor)
-		(void)names_epoch(pass->capture->names, other->batch.epoch, error);
+	if (other->cursor && !names_epoch(pass->capture->names, other->batch.epoch, error))
+		return false;
 	stream->names = names_epoch(pass->capture->names, stream->batch.epoch, error);
-	return stream->names && names_load_identities(stream->names, error);
+	return stream->names != NULL;
 }
 
 static bool next_row(struct pass *pass, struct stream *stream, GError **error)

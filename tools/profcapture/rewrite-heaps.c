@@ -196,8 +196,7 @@ static bool read_part(struct heaps *heaps, const struct rewrite_part *part, GErr
 				    { PROF_TABLE_FREE, take_free } };
 	struct names_epoch *names = names_epoch(heaps->from->names, part->epoch, error);
 
-	if (!names || !names_load_identities(names, error) ||
-	    !read_streams(heaps, part, names, &heap, 1, error) ||
+	if (!names || !read_streams(heaps, part, names, &heap, 1, error) ||
 	    !read_streams(heaps, part, names, &live, 1, error) ||
 	    !read_streams(heaps, part, names, changes, ARRAY_SIZE(changes), error))
 		return false;

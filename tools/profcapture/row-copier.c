@@ -166,7 +166,7 @@ static void note_image(struct row_copier *copier, uint64_t id)
 	uint32_t image;
 	guint before = copier->used_images->len;
 
-	if (!epoch || !names_load_identities(epoch, NULL))
+	if (!epoch)
 		return;
 	image = names_image(epoch, id);
 	if (before <= image) {

@@ -115,7 +115,7 @@ static bool read_rows(struct run_walk *walk, struct prof_cursor *cursor, GError 
 	while ((r = prof_cursor_next(cursor, &batch)) == 0) {
 		struct names_epoch *epoch = names_epoch(capture->names, batch.epoch, error);
 
-		if (!epoch || !names_load_identities(epoch, error))
+		if (!epoch)
 			return false;
 		/* Rows may be missing here. It is not known whether a thread ran in a gap that
 		 * begins before this point, so the gap does not count. */

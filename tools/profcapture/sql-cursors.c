@@ -91,9 +91,7 @@ static int64_t time_of(const struct row_cursor *cursor)
 
 static struct names_epoch *names_of(const struct row_cursor *cursor, GError **error)
 {
-	struct names_epoch *epoch = names_epoch(capture_of(cursor)->names, cursor->epoch, error);
-
-	return epoch && names_load_identities(epoch, error) ? epoch : NULL;
+	return names_epoch(capture_of(cursor)->names, cursor->epoch, error);
 }
 
 /* Stores the row's thread and process, as indexes in names. */

@@ -154,8 +154,8 @@ bool sql_derived_call(struct sql_derived *derived, uint32_t epoch, uint64_t stac
 	if (!load_tree(derived, error))
 		return false;
 	names = names_epoch(derived->reader->capture->names, epoch, error);
-	if (!names || !names_load_identities(names, error) ||
-	    !names_load(names, NAMES_STACK, error) || !names_load(names, NAMES_FRAME, error))
+	if (!names || !names_load(names, NAMES_STACK, error) ||
+	    !names_load(names, NAMES_FRAME, error))
 		return false;
 	of = memory_tree_epoch(derived->tree, names, error);
 	if (of)

@@ -76,7 +76,7 @@ static bool add_batch(struct names_epoch *epoch, const struct prof_batch *batch,
 		finish_epoch(pass);
 		pass->epoch = epoch;
 		pass->stacks = stacks_load(epoch, error);
-		if (!pass->stacks || !names_load_identities(epoch, error))
+		if (!pass->stacks)
 			return false;
 	}
 	for (size_t i = 0; i < batch->rows; i++) {

@@ -167,7 +167,7 @@ static void read_processes(struct names *names, GHashTable *processes)
 		size_t rows = 0;
 
 		last = chunk.epoch;
-		if (epoch && names_load(epoch, NAMES_PROCESS, NULL) && epoch->tables[NAMES_PROCESS])
+		if (epoch && epoch->tables[NAMES_PROCESS])
 			rows = prof_dictionary_rows(epoch->tables[NAMES_PROCESS]);
 		for (size_t row = 0; row < rows; row++) {
 			struct process *process = g_new0(struct process, 1);

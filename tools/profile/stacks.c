@@ -232,8 +232,7 @@ struct stacks *stacks_load(struct names_epoch *epoch, GError **error)
 	struct stacks *stacks;
 	bool sorted = true;
 
-	if (!names_load(epoch, NAMES_STACK, error) || !names_load(epoch, NAMES_FRAME, error) ||
-	    !names_load_identities(epoch, error))
+	if (!names_load(epoch, NAMES_STACK, error) || !names_load(epoch, NAMES_FRAME, error))
 		return NULL;
 	stacks = g_new0(struct stacks, 1);
 	stacks->epoch = epoch;

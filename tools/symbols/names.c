@@ -111,6 +111,12 @@ void names_free(struct names *names)
 	g_free(names);
 }
 
+static bool load_identities(struct names_epoch *epoch, GError **error)
+{
+	return names_load(epoch, NAMES_STRING, error) && names_load(epoch, NAMES_IMAGE, error) &&
+	       names_load(epoch, NAMES_PROCESS, error) && names_load(epoch, NAMES_THREAD, error);
+}
+
 struct names_epoch *names_epoch(struct names *names, uint32_t number, GError **error)
 {
 	GPtrArray *epochs = names->epochs;
@@ -120,7 +126,7 @@ struct names_epoch *names_epoch(struct names *names, uint32_t number, GError **e
 	if (epochs->len > 0)
 		epoch = epochs->pdata[epochs->len - 1];
 	if (epoch && epoch->epoch == number) /* the usual case */
-		return epoch;
+		return load_identities(epoch, error) ? epoch : NULL;
 	epoch = NULL;
 	for (guint i = epochs->len; !epoch && i-- > 0;)
 		if (((struct names_epoch *)epochs->pdata[i])->epoch == number)
@@ -140,7 +146,7 @@ struct names_epoch *names_epoch(struct names *names, uint32_t number, GError **e
 		epoch->names = names;
 	}
 	g_ptr_array_add(epochs, epoch);
-	return epoch;
+	return load_identities(epoch, error) ? epoch : NULL;
 }
 
 bool names_load(struct names_epoch *epoch, enum names_table table, GError **error)
@@ -246,12 +252,6 @@ const char *names_text(struct names_epoch *epoch, uint64_t id)
 	return text;
 }
 
-bool names_load_identities(struct names_epoch *epoch, GError **error)
-{
-	return names_load(epoch, NAMES_STRING, error) && names_load(epoch, NAMES_IMAGE, error) &&
-	       names_load(epoch, NAMES_PROCESS, error) && names_load(epoch, NAMES_THREAD, error);
-}
-
 bool names_each_batch(struct names *names, const struct prof_cursor_options *options,
 		      names_take_batch *take, void *data, GError **error)
 {
@@ -264,8 +264,11 @@ bool names_each_batch(struct names *names, const struct prof_cursor_options *opt
 	while (ok && r == 0 && (r = prof_cursor_next(cursor, &batch)) == 0) {
 		struct names_epoch *epoch = names_epoch(names, batch.epoch, error);
 
+		ok = epoch != NULL;
+		if (!ok)
+			break;
 		epoch->pins++;
-		ok = names_load_identities(epoch, error) && take(epoch, &batch, data, error);
+		ok = take(epoch, &batch, data, error);
 		epoch->pins--;
 	}
 	prof_cursor_free(cursor);

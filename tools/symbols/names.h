@@ -98,8 +98,8 @@ struct names {
 struct names *names_new(const struct prof_reader *reader); /* borrows the reader */
 void names_free(struct names *names);
 
-/* Returns an epoch, valid until the second next call for another epoch. Does not load its tables.
- * Never returns NULL. */
+/* Returns an epoch, valid until the second next call for another epoch. Its strings, images,
+ * processes and threads are loaded, but no other table. */
 struct names_epoch *names_epoch(struct names *names, uint32_t epoch, GError **error);
 
 /* Loads a table of the epoch if needed. ->tables[table] stays NULL if the capture lacks it. */
@@ -136,8 +136,7 @@ const char *names_text_at(struct names *names, const struct prof_array *column, 
 /* Returns the displayed name of a function, without clone suffixes; NULL for NULL. */
 const char *names_function(struct names *names, const char *name);
 
-/* Return the index of an id. Call names_load_identities() first, which loads the tables. */
-bool names_load_identities(struct names_epoch *epoch, GError **error);
+/* Return the index of an id. */
 uint32_t names_image(struct names_epoch *epoch, uint64_t id);
 uint32_t names_process(struct names_epoch *epoch, uint64_t id);
 uint32_t names_thread(struct names_epoch *epoch, uint64_t id);

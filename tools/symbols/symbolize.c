@@ -345,8 +345,7 @@ static bool look_at_epoch(struct names *names, const struct symbol_rows *known, 
 	struct names_epoch *epoch = names_epoch(names, number, error);
 	uint64_t id = 0;
 
-	if (!epoch || !names_load_identities(epoch, error) ||
-	    !names_load(epoch, NAMES_FRAME, error))
+	if (!epoch || !names_load(epoch, NAMES_FRAME, error))
 		return false;
 	for (size_t row = 0; row < rows_of(epoch, NAMES_FRAME); row++)
 		look_at_frame(epoch, known, row, images);
