@@ -19,8 +19,9 @@
  *             (5) only this process reads from a filesystem that a process serves: such files are
  *                 copied  [test_hostile_files]
  *             (6) in an own_only session, the process's leader is the client's before opening, so
- *                 are all its threads afterwards, and the client may read the file
- *                 [test-files: own_only]
+ *                 are all its threads afterwards, and the client may read the file; or the process
+ *                 has ended, and the client may reach and read the file by its path
+ *                 [test-files: own_only, ended]
  *             (7) a descriptor that is passed on is read-only, and a copy is sealed
  *                 [test_attack_descriptors]
  * This process parses no file. The kernel parses the build-id: it is queried for a page of the file
@@ -69,6 +70,15 @@ struct target {
 };
 
 /* ---- What a file is -------------------------------------------------------------------------- */
+
+/* Returns whether the process has ended: it has no program any more. */
+static bool has_ended(int32_t pid)
+{
+	char name[32], program[1];
+
+	snprintf(name, sizeof(name), "/proc/%d/exe", pid);
+	return readlink(name, program, sizeof(program)) < 0 && (errno == ENOENT || errno == ESRCH);
+}
 
 /* Opens an O_PATH descriptor for reading. */
 static int reopen(int handle, int *ret_fd)
@@ -186,7 +196,8 @@ static int open_named(const struct target *target, int *ret_fd)
 		root = openat(target->dir, "root", O_PATH | O_DIRECTORY | O_CLOEXEC);
 	if (root >= 0)
 		failed = open_below(target, root, ret_fd);
-	if (failed == 0 || target->config->own_only || (failed != ENOENT && !target->careful))
+	if (failed == 0 || (failed != ENOENT && !target->careful) ||
+	    (target->config->own_only && !has_ended(target->mapping->pid)))
 		return failed;
 	ours = open("/", O_PATH | O_DIRECTORY | O_CLOEXEC);
 	return ours < 0 ? errno : open_below(target, ours, ret_fd);
@@ -403,16 +414,19 @@ static int open_of_process(const struct files_config *config, const struct clien
 	target.dir = dir = open(name, O_PATH | O_DIRECTORY | O_CLOEXEC);
 	if (!config->any_image)
 		target.is_own = dir >= 0 && process_access_first(dir, client->uid);
-	if (config->own_only && !target.is_own)
+	if (config->own_only && !target.is_own && !has_ended(request->request.pid))
 		return dir < 0 ? ESRCH : EACCES;
 	failed = target.careful ? ENOENT : open_mapping(&target, &fd);
 	if (failed)
 		failed = open_path(&target, &fd);
 	if (failed && open_exe(&target, &fd) != 0)
 		return failed;
-	/* By now the process may be another user's. */
-	if (target.is_own && !process_access_all(dir, client->uid))
-		return EACCES;
+	/* By now the process may be another user's, or it may have ended. */
+	if (target.is_own && !process_access_all(dir, client->uid)) {
+		if (!has_ended(request->request.pid))
+			return EACCES;
+		target.is_own = false;
+	}
 	answer->client_read = client_may_have(&target, fd);
 	if (config->own_only && !answer->client_read)
 		return EACCES;
@@ -421,15 +435,6 @@ static int open_of_process(const struct files_config *config, const struct clien
 		return failed;
 	*ret_fd = steal_fd(&fd);
 	return 0;
-}
-
-/* Returns whether the process has ended: it has no program any more. */
-static bool has_ended(int32_t pid)
-{
-	char name[32], program[1];
-
-	snprintf(name, sizeof(name), "/proc/%d/exe", pid);
-	return readlink(name, program, sizeof(program)) < 0 && (errno == ENOENT || errno == ESRCH);
 }
 
 int image_open(const struct files_config *config, const struct client *client,

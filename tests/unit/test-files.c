@@ -644,13 +644,40 @@ static void test_own_only(void)
 	CHECK_INT(count_kind_for(&config, &stacks, SNAPSHOT_END), 1);
 	CHECK_INT(count_kind(&stacks, SNAPSHOT_STACK), 4);
 	end(own);
-	request.request.pid = own;
-	CHECK_INT(open_as(&config, request, path, &answer, &fd), ESRCH);
-	CHECK_INT(fd, -1);
 	end(foreign[0]);
 	end(foreign[1]);
 	end(foreign[3]);
 	munmap(map, page);
+}
+
+/* A user gets those files of a process that has ended which the user can reach and read. */
+static void test_ended(void)
+{
+	const struct files_config config = { .uid = SOMEBODY, .own_only = 1 };
+	g_autofree char *path = put("program", "program");
+	pid_t pid = start(become_somebody);
+	struct files_image request = { .request = { .pid = pid } };
+	struct files_answer answer;
+	int fd = -1;
+
+	if (geteuid() != 0)
+		SKIP("needs root");
+	kill(pid, SIGKILL);
+	/* first the process is a zombie, then its pid is free */
+	for (int i = 0; i < 2; i++) {
+		waitid(P_PID, (id_t)pid, NULL, WEXITED | (i == 0 ? WNOWAIT : 0));
+		REQUIRE(chmod(folder, 0755) == 0);
+		CHECK_INT(open_as(&config, request, path, &answer, &fd), 0);
+		CHECK(answer.client_read);
+		close(fd);
+		fd = -1;
+		REQUIRE(chmod(folder, 0700) == 0);
+		CHECK_INT(open_as(&config, request, path, &answer, &fd), ESRCH);
+		REQUIRE(chmod(folder, 0755) == 0 && chmod(path, 0600) == 0);
+		CHECK_INT(open_as(&config, request, path, &answer, &fd), ESRCH);
+		CHECK_INT(fd, -1);
+		REQUIRE(chmod(path, 0644) == 0);
+	}
 }
 
 /* A user who may see others' processes gets, of these processes, only files that all users may
@@ -841,6 +868,7 @@ int main(void)
 	RUN(test_threads);
 	RUN(test_targets_only);
 	RUN(test_own_only);
+	RUN(test_ended);
 	RUN(test_others);
 	RUN(test_probe);
 	RUN(test_sandbox);
