@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-2-Clause-Patent
-"""Opens pages in Chromium and in Firefox, does steps there, and returns their results:
+"""Opens pages in Chromium and Firefox, performs steps in the pages, and returns the results:
 
     with chromium(folder) as drive:
         (title,) = drive(page, {"open": "tab=flame"}, {"text": "#title"})
@@ -29,7 +29,7 @@ PREFERENCES = {"marionette.port": 0, "app.update.enabled": False, "browser.shell
                "network.connectivity-service.enabled": False, "datareporting.policy.dataSubmissionEnabled": False, "ui.prefersReducedMotion": 1,
                "dom.ipc.processPrelaunch.enabled": False, "fission.autostart": False, "browser.newtab.preload": False, "browser.newtabpage.enabled": False,
                "browser.startup.page": 0}  # the last five prevent processes that no test uses
-# Script errors of the page, without those of the browser.
+# Returns the errors of the page's scripts, without those of the browser's own scripts.
 ERRORS = """return Services.console.getMessageArray().filter((m) => m instanceof Ci.nsIScriptError && !(m.flags & 4) && m.sourceName.startsWith('file:'))
 	.map((m) => m.toString());"""
 SETTLE = "const done = arguments[0]; requestAnimationFrame(() => requestAnimationFrame(() => setTimeout(done, 0)));"
@@ -77,8 +77,8 @@ class Marionette:
         self.call("WebDriver:PerformActions", actions=[{"type": "key", "id": "keys", "actions": [{"type": kind, "value": KEYS.get(key, key)} for kind, key in strokes]}])
 
     def pointer(self, selector, y, *actions):
-        """Does mouse actions on an element, each [x, kind]. x: from the element's left edge; y: from its
-        top."""
+        """Performs mouse actions on an element. Each action is (x, kind); kind None only moves the mouse.
+        x and y: from the element's left and top edge."""
         left, top = self.run("const box = document.querySelector(arguments[0]).getBoundingClientRect(); return [box.x, box.y];", selector)
         steps = []
         for x, kind in actions:
@@ -106,7 +106,7 @@ class Marionette:
 
 def checked(answer, page):
     """Returns the results of the steps, after checking that the page had no errors and loaded
-    nothing else."""
+    nothing but itself."""
     assert answer["errors"] == []
     assert {url.split("#")[0] for url in answer["requests"]} <= {page.as_uri(), "about:blank"}
     return answer["results"]

@@ -7,8 +7,8 @@ profd --system.
         client = bus.client(uid=65534)
         assert refusal(client.create, SYSTEM, file)[0] == "NotAuthorized"
 
-polkitd reads its rules from fixed folders, so it runs in a mount namespace with other folders
-there.
+polkitd reads its rules from fixed paths, so it runs in a mount namespace that has other folders
+at these paths.
 """
 import contextlib
 import ctypes
@@ -91,7 +91,7 @@ def variant(kind, value):
 
 
 def from_bytes(kind, data):
-    """Returns a variant with many elements. variant() would make a variant of each element, which
+    """Returns a variant with many elements. variant() would make a variant for each element, which
     takes seconds."""
     return GLib.Variant.new_from_bytes(GLib.VariantType(kind), GLib.Bytes(data), True)
 
@@ -104,8 +104,8 @@ def pids(*numbers):
 
 
 def rules(allow=None, ask=None):
-    """Makes polkit rules. allow, ask: {"record-own": ["nobody"]}, the users who may do an action, and
-    those who need a password."""
+    """Returns polkit rules. allow: the users who may do each action, such as {"record-own": ["nobody"]};
+    ask: the users who need an administrator's password for it."""
     return RULES % (repr(allow or {}), repr(ask or {}))
 
 
@@ -248,9 +248,9 @@ class Client:
 
 
 class TestBus:
-    """dbus-daemon runs as long as this object; polkitd too, unless a case needs other rules. profd,
-    clients and a folder belong to one case. Everything is stopped in the reverse order of its
-    start."""
+    """dbus-daemon runs as long as this object exists, and so does polkitd, unless a case needs other
+    rules. profd, clients and a folder belong to one case. Everything is stopped in the reverse order
+    of its start."""
 
     __test__ = False
 
@@ -267,7 +267,7 @@ class TestBus:
         self.clients = []
 
     def start(self, rules="", polkit=True, profd=True):
-        """Starts the parts that are not running yet."""
+        """Starts profd, and the other parts unless they run. Restarts polkitd if its rules differ."""
         if self.daemon is None:
             self.start_daemon()
         if not polkit:
@@ -328,7 +328,7 @@ class TestBus:
     def start_profd(self, *arguments, wait=True, wrapper=(), **environment):
         self.profd = subprocess.Popen(
             [*wrapper, os.environ["PROFD"], "--system", f"--control={self.folder}/control", *arguments], env={**self.env, **environment},
-            stdin=subprocess.DEVNULL, start_new_session=True,  # like a service: priorities count only in a session of its own (sched(7), autogroups)
+            stdin=subprocess.DEVNULL, start_new_session=True,  # like a service: a priority counts only within a session (autogroups, sched(7))
         )
         if wait:
             self.wait_for(NAME, self.profd)

@@ -25,13 +25,13 @@ def command(verb, file, new=None):
 
 
 def unprintable(text):
-    """Characters that a terminal would act on, except for newlines and tabs."""
+    """Returns the characters that a terminal would act on, except for newlines and tabs."""
     return [c for c in text if (ord(c) < 32 and c not in "\n\t") or 0x7f <= ord(c) < 0xa0 or ord(c) in (0x202e, 0x2066, 0xfeff)]
 
 
 def check_cut(profcapture, *command):
-    """Checks that a list that is cut by --limit says so, gives the total number of rows if there is
-    one, and says how to get the rest."""
+    """Checks that a list that --limit cuts says so, and how to get the rest, and that its total number
+    of rows, if it is given, is right."""
     whole, cut = (profcapture.json(*command, "--limit", limit) for limit in (0, 1))
     assert not whole["truncated"] and cut["truncated"], command
     if "rows" in whole["data"]:

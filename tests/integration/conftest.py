@@ -42,8 +42,8 @@ M_PERTURB = -6  # of <malloc.h>
 
 
 def pytest_configure(config):
-    # MALLOC_PERTURB_, which meson sets, is for our programs. Here it would fill the rest of a free
-    # block each time that a list grows into it, for minutes if the block is large.
+    # MALLOC_PERTURB_, which meson sets, is for our programs. In pytest, glibc would fill the rest of a
+    # free block each time that a list grows into that block: for minutes if the block is large.
     ctypes.CDLL(None).mallopt(M_PERTURB, 0)
     # pytest rewrites and compiles tests once for a build folder.
     sys.pycache_prefix, sys.dont_write_bytecode = str(BUILD / "test-bytecode"), False
@@ -53,8 +53,8 @@ def pytest_configure(config):
         os.environ.pop(name, None)
     config.addinivalue_line("markers", "alone: the test needs the machine for itself; no other case runs beside it")
     config.addinivalue_line("markers", "changes_machine: alone, and skipped unless PROF_TEST_MACHINE=1 is set")
-    # A starting run closes pytest's common folder to other users, but the tests of another run need
-    # it open.
+    # When a run starts, pytest closes its common folder to other users, but the tests of another run
+    # need this folder to be open.
     if not config.option.basetemp:
         config.profd_folder = Path(tempfile.mkdtemp(prefix="profd-pytest-"))
         config.profd_folder.chmod(0o755)
@@ -212,7 +212,7 @@ def capture(tmp_path):
 
 @pytest.fixture
 def file(capture):
-    """The capture, new and empty, as a descriptor."""
+    """A descriptor of the capture, which is new and empty."""
     fd = os.open(capture, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600)
     yield fd
     os.close(fd)
@@ -220,7 +220,7 @@ def file(capture):
 
 @pytest.fixture
 def spawn():
-    """Starts a process group that is killed, and its first process reaped, when the test ends."""
+    """Starts a process group. When the test ends, it is killed, and its first process is reaped."""
     started = []
 
     def start(*command, **options):
@@ -277,8 +277,8 @@ def busy(spawn, compile_c):
 
 
 def make_cgroup(controller, *names):
-    """Makes and returns a cgroup that has one of the files `names`. Returns None if no cgroup here
-    has the controller."""
+    """Makes and returns a cgroup that has one of the files `names`, which belong to the controller.
+    Returns None if none can be made."""
     for line in Path("/proc/mounts").read_text().splitlines():
         _, root, kind, options, *_ = line.split()
         if kind != "cgroup2" and (kind != "cgroup" or controller not in options.split(",")) or not os.access(root, os.W_OK):
@@ -293,7 +293,7 @@ def make_cgroup(controller, *names):
 
 @pytest.fixture
 def memory_cgroup():
-    """A cgroup that is limited to 24 MiB, the file with its limit, and the file with its usage."""
+    """A cgroup with a memory limit of 24 MiB, the file of this limit, and the file of the memory usage."""
     folder = make_cgroup("memory", "memory.max", "memory.limit_in_bytes")
     if not folder:
         pytest.skip("no cgroup limits memory")
@@ -317,8 +317,8 @@ def pids_cgroup():
 
 @pytest.fixture
 def recorder():
-    """Starts profctl in a session of its own, as at a terminal. A profctl that still runs is killed
-    at the end."""
+    """Starts `profctl record` in a session of its own. If it still runs when the test ends, it is
+    killed."""
     started = []
 
     def start(*arguments, **options):

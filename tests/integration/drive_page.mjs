@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-2-Clause-Patent
 // drive_page.mjs BROWSER PLAYWRIGHT [SWITCH…] < requests: opens report pages in one browser. A
 // request is a line of JSON, { page, size: [width, height], steps: […] }; the answer is a line with
-// the results of the steps, and all errors and requests of the page.
+// the results of the steps, the errors of the page, and the URLs that it requested.
 import { createRequire } from 'node:module';
 import readline from 'node:readline';
 
@@ -66,8 +66,8 @@ async function drive(context, page, steps) {
 			await tab.mouse.up();
 			if (key) await tab.keyboard.up(key);
 		},
-		// Drags to the places with one press. The result is the ms from each move until the second
-		// frame after it: the first frame shows the move, the second one the deferred parts.
+		// Drags from the first place (x) to each of the others in turn. The result is the ms from
+		// each of these moves until the second frame after it, which shows the deferred parts.
 		latency: async ([selector, y, places]) => {
 			const box = await tab.locator(selector).boundingBox();
 			await tab.evaluate(() => {

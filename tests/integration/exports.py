@@ -168,7 +168,7 @@ SVG = "{http://www.w3.org/2000/svg}"
 
 def read_svg(data):
     """Returns the root element, and the boxes of a flame graph in the order of the tree: (depth,
-    name, value, value before, attributes, element)."""
+    name, value, value in the older capture, attributes, element)."""
     root = xml.etree.ElementTree.fromstring(data)
     boxes = []
     for group in root.find(f"{SVG}g[@id='boxes']"):
@@ -217,8 +217,8 @@ def read_page(page):
 
 
 def write_page(like, page, header, columns):
-    """Writes a page like `like`, but with other data: the header, without its list of columns, and
-    {column: [whole number, …]}."""
+    """Writes a page like `like`, but with other data: `header`, whose list of columns is replaced, and
+    `columns`, {name: [whole number, …]}."""
     listed = [{"name": name, "rows": len(numbers), "bytes": 4, "delta": False, "scale": 1} for name, numbers in columns.items()]
     text = json.dumps({**header, "columns": listed}).encode()
     planes = b"".join(struct.pack(f"<{len(numbers)}I", *numbers)[k::4] for numbers in columns.values() for k in range(4))

@@ -114,7 +114,7 @@ class Example:
     # ---- checkpoints ---------------------------------------------------------------------------
 
     def entry_group(self, entries):
-        """Encodes the column sequence, which ascends, by order 1, and all others by order 0."""
+        """Encodes the column "sequence", whose values ascend, with order 1, and all others with order 0."""
         parts = []
         for column, values in enumerate(zip(*entries)):
             low, high = min(values), max(values)

@@ -256,12 +256,12 @@ def entries(chunk, section):
 
 
 class Capture:
-    """The header, segments, tables by id and data chunks of a capture, found by the index, or, with
-    walk=True, by going from one chunk's header to the next.
+    """The header, segments, tables by id and data chunks of a capture, found by the index or, with
+    walk=True or without an index, by going from one chunk's header to the next.
 
     cut=True skips missing parts instead of raising Damage: holes (offset, end), whose rows are
-    unknown, and lost chunks, whose payload has a wrong byte. A hole that a gap of the file explains
-    is not listed. self.end is the end of the last chunk.
+    unknown, and lost chunks, which are damaged. A hole that a gap of the file explains is not
+    listed. self.end is the end of the last chunk.
     """
 
     def __init__(self, data, walk=False, cut=False):
@@ -359,8 +359,8 @@ class Capture:
         return next(table for table in self.tables.values() if table["name"] == name)
 
     def rows(self, name):
-        """Yields the rows of a table in file order, each as a dict by column name, without absent columns,
-        and its chunk."""
+        """Yields (row, chunk) for each row of a table, in file order. A row is a dict by column name,
+        without absent columns."""
         table = self.table(name)
         for chunk in self.chunks:
             if chunk.table != table["id"]:

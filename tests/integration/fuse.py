@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: BSD-2-Clause-Patent
-"""A filesystem in user space with one file, whose server stops answering on request: the kernel's
-protocol, without libfuse. Opened with O_APPEND, the file bypasses the page cache.
+"""A FUSE filesystem with one file. Its server, which does not use libfuse, stops answering on
+request. If opened with O_APPEND, the file bypasses the page cache.
 
     with fuse.mounted(folder, bytes, stop) as server:      # folder/file
         server.hang()       # from now on every access blocks, and SIGKILL does not help
-        server.let_go()     # the connection ends, and with it all waiting
+        server.let_go()     # the connection ends, and with it every blocked access
 
 As a program, which is how mounted() runs it:  python3 fuse.py DEVICE FILE STOP
 """
@@ -63,7 +63,7 @@ def mounted(folder, content, stop):
         raise
     process = subprocess.Popen([sys.executable, __file__, str(device), str(source), str(stop)], pass_fds=[device],
                                stdin=subprocess.DEVNULL, start_new_session=True)
-    # only the server has the device, so its death ends the connection
+    # only the server has the device open, so the server's death ends the connection
     os.close(device)
     server = Server(folder, stop, process)
     try:
@@ -126,8 +126,8 @@ def serve(fd, content, stop):
 
 
 if __name__ == "__main__":
-    # The server ends even if the test does not end it: a process that waits for it may block tools
-    # that list the processes of this machine.
+    # The server ends even if the test does not end it, because a process that waits for the server may
+    # block tools that list the processes of this machine.
     LIBC.prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
     signal.alarm(100)
     with open(sys.argv[2], "rb") as file:

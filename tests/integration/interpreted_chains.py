@@ -12,15 +12,15 @@ import pytest
 from recordings import until, whole_cpu_seconds
 from shares import tolerance
 
-NO_THREAD, DEEPER, TORN = 0x2, 0x8, 0x14  # enum interp_flags; TORN: INTERP_FAULT, too
+NO_THREAD, DEEPER, TORN = 0x2, 0x8, 0x14  # enum interp_flags; TORN: INTERP_TORN | INTERP_FAULT
 # Frames of Ruby's built-in code, and the frame that Ruby has before and after the program runs. If page
-# faults are slow, they are in 2 % of the samples of a program that runs for three seconds.
+# faults are slow, these frames are in 2 % of the samples of a program that runs for three seconds.
 RUBY_OWN = "(<internal:", "<main> (<main>)@0:0"
 
 
 def programs(first, version, prefix, variable):
-    """Returns parameters of tests: the interpreter `first`, and those that an environment variable names.
-    Tests skip interpreters that do not exist, or whose version does not begin with `prefix`.
+    """Returns parameters of tests: the interpreter `first`, and those that the environment `variable`
+    names. Tests skip interpreters that do not exist, or whose version does not begin with `prefix`.
     `version`: arguments with which an interpreter prints its version."""
 
     def parameter(program):
@@ -37,8 +37,8 @@ def programs(first, version, prefix, variable):
 
 
 def walk(command, hz, seconds, begin=0.2):
-    """Starts a program, and returns the lines that walk-interpreted prints about it after `begin` seconds
-    of its CPU time."""
+    """Starts a program, runs walk-interpreted on it when it has used `begin` seconds of CPU time, and
+    returns the printed lines."""
     tool = os.environ.get("WALK_INTERPRETED")
     if not tool:
         pytest.skip("built without libbpf, bpftool or clang")
@@ -115,7 +115,7 @@ def check(capture, chains, most_torn=0.002, **options):
     print(dict(counts), impossible.most_common(3))
     assert not impossible
     assert counts["judged"] > 200
-    # by chance, more may be torn: PHP's generated code has a share of 0.14 %, but once had 11 of 4 308
+    # by chance, more may be torn: with PHP's generated code it is 0.14 %, but once it was 11 of 4 308
     assert counts["torn"] <= counts["all"] * (most_torn + tolerance(counts["all"], most_torn))
     assert counts["missing"] + counts["without a name"] <= 5 + 0.01 * counts["all"]
 
@@ -125,8 +125,8 @@ def without_line(frame):
 
 
 def without_clauses(frames):
-    """Replaces each frame of a rescue or ensure clause, and its caller, by the caller at the line of the
-    clause."""
+    """Replaces each frame of a rescue or ensure clause, and its caller's frame, by the caller's frame with
+    the clause's line."""
     kept = []
     for frame in frames:
         if kept and kept[-1].startswith(("rescue in ", "ensure in ")):
@@ -137,8 +137,8 @@ def without_clauses(frames):
 
 def judge(recorded, lines, roots=("python_oracle.once",), has_c=False):
     """Returns the counts of chains by verdict, and the impossible chains. `roots`: the outermost
-    functions of recorded chains. `has_c`: the frames include functions of the interpreter, of which
-    the innermost were not recorded."""
+    functions of recorded chains. `has_c`: the chains include functions of the interpreter; if such
+    functions are innermost, they were not recorded."""
     with open(recorded) as file:
         oracle = json.load(file)
     generators = set(oracle["generators"])
@@ -164,7 +164,7 @@ def judge(recorded, lines, roots=("python_oracle.once",), has_c=False):
             frames = without_clauses(frames)
         ends = [i for i, frame in enumerate(frames) if frame.split("@")[0] in roots]
         counts["all"] += 1
-        if flags & TORN or "<shim>.<interpreter trampoline>@" in chain:  # as in interpreted.c
+        if flags & TORN or "<shim>.<interpreter trampoline>@" in chain:  # as in daemon/engine/perf/interpreted.c
             counts["torn"] += 1
             continue
         if not frames and not any(own in chain for own in RUBY_OWN):

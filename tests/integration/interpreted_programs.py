@@ -25,7 +25,7 @@ from slices import SOAK
 
 FREQUENCY = 5999 if SOAK else 2999
 ANY, SOME, NONE = range(1000), range(1, 1000), range(1)
-# A Python program that check_refused() records after that of the tested interpreter.
+# A Python program that check_refused() records after the program of the tested interpreter.
 PYTHON_TURN = """/usr/bin/python3 -c 'import time
 def turn():
     for i in range(1000): pass
@@ -35,7 +35,7 @@ while time.process_time() < finish: turn()'
 
 
 def record_chains(tmp_path_factory, *command):
-    """Lets a program write the chains that it can have, and returns the file."""
+    """Makes an oracle write the chains that it can have. Returns the file's path."""
     path = tmp_path_factory.mktemp("chains") / "chains.json"
     subprocess.run([*command, "record", path], check=True, timeout=120)
     return path
@@ -83,9 +83,9 @@ def check_pid(profctl, profcapture, capture, kind, chains, program, **options):
 
 
 def check_callbacks(part, callers, expected):
-    """Checks the stacks of callbacks: the program calls a C function that calls back, and so does the
-    program's forked child, from another caller. `expected`: returns the functions from the innermost
-    one to a caller, each with the range of the number of native frames after it."""
+    """Checks stacks with callbacks: the program and its forked child, each in another one of the callers,
+    call a C function that calls back. `expected(caller)`: the functions that the caller called, innermost
+    first, each with the range of the number of native frames after it."""
     counts = collections.Counter()
     for sample in settled(part.samples):
         chain = named(part.chain(sample))
@@ -111,8 +111,8 @@ def check_callbacks(part, callers, expected):
 
 def check_first_second(part):
     """Checks that few samples are from before the interpreter was found, even on a busy machine: less
-    than 0.1 s of CPU time. `part`: the program that is recorded first. bench_interp has the share of
-    the first second."""
+    than 0.1 s of CPU time. `part`: the program that is recorded first. bench_interp measures the first
+    second."""
     verdicts = collections.Counter(sample["interpreter"] for sample in part.samples)
     print(verdicts)
     assert verdicts["missing"] + verdicts["none"] < 0.1 * FREQUENCY < verdicts["complete"]
@@ -140,7 +140,7 @@ def check_waits(profctl, profcapture, capture, kind, command, function):
     spent = json.loads(done.stdout.splitlines()[0])
     shown = {row["name"]: row for row in
              profcapture.json("report", capture, "--metric", "off-cpu", "--limit", 0)["data"]["rows"]}
-    # The program measures until it runs again, which on a busy machine includes time in which it is ready.
+    # The program measures until it runs again. On a busy machine, this includes time without a CPU.
     query = "SELECT sum(duration_ns) / 1e9 AS s FROM thread_states WHERE tid = pid AND state NOT IN ('running', 'waiting')"
     ready, = profcapture.json("sql", capture, query)["data"]["rows"]
     for name, seconds in spent.items():
@@ -156,8 +156,8 @@ def check_waits(profctl, profcapture, capture, kind, command, function):
 
 
 def check_names(profcapture, programs, part, names, top, annotated):
-    """Checks that each view shows whole names, and that the source is shown. `top`: a name, and its place
-    in the report."""
+    """Checks that each view shows whole names, and that the source is shown. `top`: a name and the source
+    location that the report shows for it."""
     only = [programs.path, "--pid", programs.pid(part)]
     report = profcapture("report", *only, "--limit", 0).stdout
     folded = profcapture("export", *only, "--to", "folded").stdout
@@ -170,7 +170,7 @@ def check_names(profcapture, programs, part, names, top, annotated):
 
 def changed_fake(fake, program):
     """Writes a changed copy of a fake program to `program`. `fake`: the environment variable with the path
-    of the fake program, bytes that it has once, and their replacement."""
+    of the fake program, bytes that occur in it once, and their replacement."""
     name, before, after = fake
     data = open(os.environ[name], "rb").read()
     assert data.count(before) == 1
@@ -199,7 +199,7 @@ def check_unsupported(profctl, profcapture, capture, target, reason, advice):
 
 
 def check_refused(profctl, profcapture, capture, program, functions, refused):
-    """Checks that if the kernel refuses the programs for one family, those for others are loaded.
+    """Checks that if the kernel refuses the BPF programs for one family, those for others are loaded.
     `program`: a shell command. `functions`: {family: a function of `program`}. `refused`: the family
     and its language."""
     recorded(profctl, "-F", 999, "-o", capture, "--", "sh", "-c", program + "\n" + PYTHON_TURN,
@@ -211,7 +211,7 @@ def check_refused(profctl, profcapture, capture, program, functions, refused):
 
 
 def check_walk(command, recorded_chains, most_torn=0.002, most_missing=0.005, **options):
-    """Checks that the BPF program reads only chains that the program can have."""
+    """Checks that the BPF program reads only chains that the command's program can have."""
     lines = walk(command, 9999, 2)
     counts, impossible = judge(recorded_chains, lines, **options)
     print(counts, lines[-1], impossible)
@@ -235,7 +235,7 @@ def check_shares(command, seventy, thirty, slack=0.0):
 def check_hostile(command, flag=TORN):
     """Checks that each sample of a process with wrong frames has the flag. With DEEPER, the chains must
     end at the limit."""
-    for seconds in 0.2, 2:  # on a busy machine, a process may have no sample in a fifth of a second
+    for seconds in 0.2, 2:  # on a busy machine, a process may have no sample in 0.2 s
         lines = [line for line in walk(command, 999, seconds, begin=0) if line[0] != "#"]
         if lines:
             break

@@ -90,8 +90,8 @@ TOGETHER = f'export LD_PRELOAD="$LD_PRELOAD:{MEMUSAGE}"; exec "$@"'
 
 
 def record_with_memusage(profctl, command, capture, extra):
-    """Records while libmemusage counts in the same processes, so that even what depends on
-    addresses is the same. Returns libmemusage's usages."""
+    """Records while libmemusage counts in the same processes, so that even counts that depend on
+    addresses are equal. Returns libmemusage's usages."""
     done = profctl("record", "--memory", "-F", "0", "-q", "--force", "--no-symbols", "-o", capture, "--", "/bin/sh", "-c", TOGETHER, "sh",
                    *command, env={**FIXED, **extra}, prefix=PREFIX, stdout=subprocess.DEVNULL)
     return usages(done.stderr)
@@ -102,5 +102,5 @@ def heap_counts(capture):
 
 
 def whole(record, capture):
-    """Records until nothing is lost. Returns the result of record(), and the recording's counts."""
+    """Repeats record() until nothing is lost. Returns its result, and the recording's counts."""
     return without_loss(lambda: (record(), heap_counts(capture)), lambda result: result[1]["lost"])

@@ -25,7 +25,7 @@ function findLines() {
 			const begun = /^class (\w+)/.exec(line)?.[1];
 			if (begun) {
 				ofClass = begun;
-				constructors[begun] = i + 1; // if the class has no constructor
+				constructors[begun] = i + 1; // used if the class has no constructor
 			}
 			const found =
 				/(?:function\*? |^\t(?:static |get )?)(#?\w+)\(.*\{$/.exec(line) ||
@@ -257,7 +257,7 @@ async function awaiting() {
 
 function once() {
 	mark();
-	// Between the parts of an async function, no function runs. Make this a small share of time.
+	// Between parts of awaiting(), no function of this file runs. Keep this share of time small.
 	for (let i = isRecording ? 1 : 10; i > 0; i--) {
 		recursion(12);
 		even(7);

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-2-Clause-Patent
-"""The Node.js programs that tests run. PROF_TEST_NODES names further ones, separated by colons."""
+"""The Node.js executables that tests use. PROF_TEST_NODES names more, separated by colons."""
 import json
 import subprocess
 from pathlib import Path
@@ -11,13 +11,13 @@ NODES = programs("node", ["--version"], ("v18.", "v20.", "v22.", "v24."), "PROF_
 
 
 def without_inlining(node):
-    """Returns the options with which no function is inlined. Versions before 20 have one compiler less."""
+    """Returns the options with which no function is inlined. Old versions do not have --no-maglev."""
     options = ["--no-opt", "--no-maglev"]
     return options if subprocess.run([node, *options, "-e", ""], stderr=subprocess.DEVNULL).returncode == 0 else options[:1]
 
 
 def make_oracle(directory):
-    """Writes the oracle without its recording, but with the same line numbers. Returns its path."""
+    """Writes a copy of the oracle that does not call mark(), with unchanged lines. Returns its path."""
     path = directory / "node_oracle.mjs"
     path.write_text((HERE / "node_oracle.mjs").read_text().replace("mark();", ""))
     return path

@@ -66,7 +66,7 @@ def capture(profctl, compile_c, tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def page_of(profcapture, tmp_path_factory):
-    """Writes the page of a capture, once for the same capture, options and limit of size."""
+    """Writes the page of a capture, once for the same capture, options and size limit."""
     pages = {}
 
     def write(path, *options):
@@ -94,7 +94,7 @@ def drive(request):
 
 
 def in_a_browser(turn):
-    """Runs a case in one of the browsers, and in a soak in both."""
+    """Runs a case in one of the browsers, or, in a soak, in both."""
     return pytest.mark.parametrize("drive", part(BROWSERS, 1, turn), indirect=True)
 
 
@@ -116,7 +116,8 @@ ROWS = "[...(document.querySelector('#panel table')?.querySelectorAll('tbody tr:
 
 
 def check_functions(profcapture, command, rows, total, n=12):
-    """Returns how many numbers of the table were compared with those that the named command prints."""
+    """Compares the table's first n rows, and its total, with the output of the command that the page
+    names. Returns how many numbers were compared."""
     report = profcapture.json(*shlex.split(command)[1:], "--limit", 0)["data"]
     shown, off = value(total)
     assert abs(shown - report["self_total_weight"]) <= off
@@ -144,7 +145,7 @@ LABELS = "JSON.parse(document.querySelector('#timeline').dataset.rows)"
 
 
 def check_places(rows, places):
-    """Compares the panel's places with those of report --by state. Returns how many there are."""
+    """Compares the panel's places of waits with those of report --by state. Returns their number."""
     wanted, shown = {}, set()
     for row in places:
         key = row["function"] or "no function of the program", row["call"] or {"other": "something else"}.get(row["cause"], row["cause"])

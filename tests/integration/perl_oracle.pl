@@ -5,10 +5,10 @@
 #     perl_oracle.pl run SECONDS [THREADS]  do the same work for this CPU time
 #
 # A chain is innermost first: "NAME@1:LINE|…". Its outermost function is once(). Each function has a
-# statement before it calls another one, so that its own chain is recorded. Blocks of sort and regex
-# are not subs, so their lines are marked with a comment; the caller's line is that of its last
-# statement outside of the block. A statement with sort may itself be at the block's first line, so
-# such a block also sets $sorts.
+# statement before it calls another function, so that its own chain is recorded. Blocks of sort and
+# regex are not subs, so their lines are marked with a comment; the caller's line is that of its last
+# statement outside of the block. Perl may give a statement with sort the line at which its block
+# begins, so such a block also sets $sorts.
 use strict;
 use warnings;
 use List::Util qw(first reduce);

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-2-Clause-Patent
-"""The Perl programs that tests run. PROF_TEST_PERLS names further ones, separated by colons."""
+"""The Perl executables that tests use. PROF_TEST_PERLS names more, separated by colons."""
 import re
 from pathlib import Path
 
@@ -12,5 +12,5 @@ PERLS = programs("/usr/bin/perl", ["-e", "print $^V"], ("v5.36.", "v5.38.", "v5.
 
 
 def without_first_lines(line):
-    """Replaces first lines by 1, because the oracle does not know where a function begins."""
+    """Replaces the first line of each function by 1, because the oracle does not know that line."""
     return re.sub(r"@\d+:", "@1:", line)

@@ -5,9 +5,9 @@
 //     php_oracle.php record FILE    write each chain that can exist, by ticks
 //     php_oracle.php run SECONDS    do the same work for this time
 //
-// A chain is innermost first: "NAME@FIRST_LINE:LINE|…", with functions in C at line 0. It begins at
-// once(). Each function has a statement before it calls another one, so that its own chain is
-// recorded. Closures are found by their lines, so no two begin in one line.
+// A chain is innermost first: "NAME@FIRST_LINE:LINE|…", with functions in C at line 0. Its outermost
+// function is once(). Each function has a statement before it calls another function, so that its
+// own chain is recorded. Closures are found by their lines, so no two of them begin on one line.
 
 function spin($n)
 {

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-2-Clause-Patent
-"""The PHP programs that tests run. PROF_TEST_PHPS names further ones, separated by colons."""
+"""The PHP executables that tests use. PROF_TEST_PHPS names more, separated by colons."""
 from pathlib import Path
 
 from interpreted_chains import programs

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: BSD-2-Clause-Patent
-"""The Python programs that tests run: Debian's, and one of those that pyenv built (the commit
-chooses it; a soak runs all). PROF_TEST_PYTHONS names further ones, separated by colons.
+"""The Python executables that tests use: Debian's, and one of those that pyenv built (the commit
+chooses it; a soak uses all). PROF_TEST_PYTHONS names more, separated by colons.
 
-    PYTHONS = pythons(0)    # another number in each scenario, so that together they run more of them
+    PYTHONS = pythons(0)    # a different number in each scenario, so that all scenarios use more of them
 """
 import os
 import re

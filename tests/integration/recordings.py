@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: BSD-2-Clause-Patent
-"""Code that tests of recordings share: a program, waiting, the list of our processes, reading the
-result."""
+"""Code that tests of recordings share: programs to record, waiting, the list of our processes, and
+reading the result."""
 import hashlib
 import json
 import os
@@ -37,7 +37,7 @@ int main(void)
 }
 """
 
-# Runs for about a fifth of the time: enough for samples, and it leaves the CPU to other tests.
+# Uses about a fifth of a CPU: enough for samples, and it leaves the rest to other tests.
 BUSY = """\
 #include <time.h>
 int main(void)
@@ -126,7 +126,7 @@ def wait_for_samples(capture, seconds=0.5, more_than=0):
 
 
 def without_loss(record, lost):
-    """Records until lost() of the result is 0, five times at most. On a busy machine the engine may
+    """Repeats record() until lost(result) is 0, five times at most. On a busy machine the engine may
     get no CPU for longer than programs wait for it; then it loses records and reports how many."""
     for _ in range(5):
         result = record()

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-2-Clause-Patent
-"""The Ruby programs that tests run. PROF_TEST_RUBIES names further ones, separated by colons."""
+"""The Ruby executables that tests use. PROF_TEST_RUBIES names more, separated by colons."""
 from pathlib import Path
 
 from interpreted_chains import programs

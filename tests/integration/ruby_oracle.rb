@@ -5,8 +5,8 @@
 #     ruby_oracle.rb run SECONDS    do the same work for this time, in three threads
 #
 # A chain is innermost first: "LABEL@FIRST_LINE:LINE|…", where the label of a method, and of a block
-# in a method, has the class. Its outermost method is `once`, or, in another fiber, `fiber_once`. No
-# two blocks of a method share a line.
+# in a method, includes the class. The outermost method of a chain is `once`, or, in another fiber,
+# `fiber_once`. No two blocks of a method share a line.
 require "json"
 require "zlib"
 
@@ -252,10 +252,10 @@ def owners
 end
 
 # From 3.4 on, backtraces have no frames of rescue and ensure clauses: the frames of their callers have
-# the lines of the clauses. Code of eval() has its own label.
+# the lines of the clauses. Code of eval() has a label of its own.
 IS_3_4 = RUBY_VERSION >= "3.4"
 
-# The iseqs of this file, as [label, first line, lines, class].
+# Returns the instruction sequences of this file, as [label, first line, lines, class].
 def iseqs_of(iseq, owners, owner = nil, outer = nil, found = [])
   lines = iseq.to_a[13].grep(Integer)
   type = iseq.to_a[9]
@@ -284,9 +284,9 @@ def record(path)
   trace = TracePoint.new(*events) do
     chain = []
     caller_locations(1).each do |at|
-      # From 3.4 on, the label has the class.
+      # From 3.4 on, the label includes the class.
       label = at.label.sub(/[^ ]+[#.](?=[^ ]+\z)/, "")
-      # A frame of a C function has its caller's line, and its own label.
+      # A frame of a C function has the line of its caller, but its own label.
       name = at.path == __FILE__ ? known[[label, at.lineno]] : at.path =~ /eval/ && "#{IS_3_4 ? "<compiled>" : with_owner(label, "Object#", nil)} #{at.path}@1"
       next unless name
       chain << "#{name}:#{at.lineno}"

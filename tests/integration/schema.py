@@ -5,8 +5,8 @@
     report = profcapture.json("report", capture)
     schema.check(profcapture, "report", report)
 
-The schemas allow unnamed properties, for readers of newer versions; here such a property is an
-error, so that the schema is changed together with the output.
+The schemas allow properties that they do not name, because newer versions may add some; here such
+a property is an error, so that the schema is changed together with the output.
 """
 import functools
 import json
@@ -14,8 +14,8 @@ import re
 
 
 def strict(node):
-    """Returns a copy of a schema that forbids unnamed properties in every object that does not allow them
-    explicitly."""
+    """Returns a copy of a schema that forbids properties that it does not name, in every object that does
+    not allow them explicitly."""
     if isinstance(node, list):
         return [strict(item) for item in node]
     if not isinstance(node, dict):
@@ -44,8 +44,8 @@ ANNOTATIONS = {"$schema", "title", "description", "definitions"}
 
 
 def compiled(node, references):
-    """Returns a function that accepts a value only if it matches a part of a schema. jsonschema
-    takes ten times as long, so it only says what is wrong. `references`: a function for each $ref."""
+    """Returns a function that accepts only values that match `node`, a part of a schema. jsonschema takes
+    ten times as long, so it is used only to find what is wrong. `references`: a function for each $ref."""
     if isinstance(node, bool):
         return lambda value: node
     if "$ref" in node:

@@ -19,7 +19,7 @@ SEED = int(os.environ.get("PROF_TEST_SEED", "0"), 16)
 
 
 def part(inputs, count, turn=0):
-    """Returns count of the inputs in their order, evenly spread, from a start chosen by turn.
+    """Returns `count` of the inputs in their order, evenly spread, from a start chosen by `turn`.
     Callers that try parts of the same inputs pass different turns, so that together they try
     more."""
     inputs = list(inputs)

@@ -16,7 +16,7 @@ def compared(require, tmp_path_factory):
     """The programs run in parallel, and each is compared separately."""
     require("perf", root=True)
     # Shares may differ by chance if sampling is as regular as a program's loop, because samples are then
-    # not independent. A busy machine leaves little CPU time. So a longer recording is compared, too.
+    # not independent. A busy machine leaves little CPU time. In both cases, a longer recording is tried.
     for seconds in (2, 8):
         results = agreement.check(str(tmp_path_factory.mktemp("both")), agreement.PROGRAMS, seconds, 1999)
         if not any(problems or ours < 300 for problems, _, ours, _ in results.values()):
@@ -32,7 +32,7 @@ def test_agrees_with_perf(compared, program):
 
 
 def test_disagreement_is_seen():
-    """The comparison itself detects other shares, other images and other counts."""
+    """The comparison itself detects different shares, images and counts."""
     same = {("a.so", "f"): 6000, ("a.so", "g"): 3000, ("b.so", None): 1000}
     counter = agreement.collections.Counter
     assert not agreement.disagreements(counter(same), counter(same))[0]
