@@ -72,7 +72,7 @@ def test_hot_line(profcapture, work):
     assert own > 100 and data["no_code"] is None
     assert lines["mix", HOT]["inlined"] and lines["mix", HOT]["self"] > 0.4 * own
     assert "line 4" in lines["mix", HOT]["text"] and lines["mix", HOT]["file"].endswith("/src/hot.c")
-    # leaf's samples count in the total of the line that calls leaf(), but not in its self value
+    # leaf's samples count in the total of the line that calls leaf(), but not in that line's self value
     assert lines["spin", 20]["self"] < 0.05 * own
     assert lines["spin", 20]["total"] > lines["spin", 20]["self"]
     assert data["function"]["total"] > own
@@ -108,8 +108,8 @@ def test_sums(profcapture, work):
 
 
 def test_instructions_are_those_of_the_file(profcapture, work):
-    """The instructions of the whole function are those that objdump shows; samples of the division
-    are on the instruction that waited for it."""
+    """The instructions of the whole function are those that objdump shows. The division has the line of
+    its source."""
     data = annotate(profcapture, work / "run.cap", "spin")
     printed = subprocess.run(["objdump", "-d", "--no-show-raw-insn", "--disassemble=spin", work / "hot"], check=True,
                              capture_output=True, text=True).stdout
@@ -289,7 +289,7 @@ def test_csv(profcapture, work):
 
 
 def test_without_symbols(profcapture, work):
-    """A function without symbols is named by its start; its instructions are shown, but no
+    """A function without symbols is named by its image and start; its instructions are shown, but no
     lines."""
     rows = profcapture.json("report", work / "run.cap", "--limit", 0)["data"]["rows"]
     row = next(row for row in rows if row["image"] and row["image"].endswith("/bare"))
@@ -310,9 +310,9 @@ def test_python(profcapture, work, tmp_path):
         pytest.skip("python3 has no debug file here")
     source = "generated_cases.c.h" if sys.version_info >= (3, 12) else "ceval.c"
     ceval = [line for line in data["lines"] if line["file"] and line["file"].endswith(source)]
-    # the share is only 0.48 with Ubuntu's Python 3.12, because more is inlined into this function
+    # with Ubuntu's Python 3.12, this file's share is only 0.48, because more is inlined into the function
     assert sum(line["self"] for line in ceval) > 0.3 * data["function"]["self"]
-    # The source is not installed; --source-dir finds it.
+    # The source is not installed, but --source-dir finds this copy.
     (tmp_path / "Python").mkdir()
     (tmp_path / "Python" / source).write_text("".join(f"mapped {n}\n" for n in range(1, 20000)))
     best = max(ceval, key=lambda line: line["self"])
@@ -325,7 +325,7 @@ def test_python(profcapture, work, tmp_path):
 
 def test_only_interpreted(profcapture, work):
     """The interpreter's functions are found even if all selected samples count for interpreted
-    ones."""
+    functions."""
     file = work / "run.cap"
     rows = profcapture.json("dump", file, "-t", "sample", "--resolve", "--comm", "python3", "--limit", 0)["data"]["rows"]
     time = next(row["time_ns"] for row in rows if row["frames"] and row["frames"][0]["name"] == "loop.<module>")
@@ -453,7 +453,7 @@ def test_part_of_a_name(profcapture, shop, text):
 
 
 def test_part_of_several_names(profcapture, shop):
-    """A part of a name prints all matches; the whole name selects one of them."""
+    """A part of several names is refused with a list of the matches; a whole name selects one of them."""
     both = ["shop::Stats::add(int)", "shop::Stats::add(long)"]
     for text in "add", "shop::Stats::add":
         done = profcapture("report", shop, "--callers", text, check=2)

@@ -299,7 +299,7 @@ def test_bound_before(start, record, profcapture, capture):
 
 
 def test_again(start, record, profcapture, capture):
-    """The process is dormant before, between and after three recordings, one of another kind, and
+    """The process is dormant before, between and after three recordings, one of which samples, and
     closes its descriptors before each of them."""
     target = start()
     for options, expected in ([], 700), (["--memory=sample:1", "--memory-min", SIZE], 700), ([], 700):
@@ -483,8 +483,8 @@ def test_as_anybody(start, record, profcapture, tmp_path, require):
 
 
 def test_changed_credentials(start, record, profctl, profcapture, capture, tmp_path, require):
-    """A process that changed its user may not be attached to by the new user, because it may know secrets
-    of the old one; root may attach to it."""
+    """A process that changed its user may not be attached to by the new user, because it may still know
+    secrets of the old user; root may attach to it."""
     require("setpriv", root=True)
     target = start()
     target(f"u{NOBODY}")

@@ -1,6 +1,5 @@
 # SPDX-License-Identifier: BSD-2-Clause-Patent
-"""Captures that are bad places to write to: each is refused or fails with a reason, and profd
-continues."""
+"""Recordings into unsuitable files: each is refused or fails with a reason, and profd continues."""
 import contextlib
 import ctypes
 import fcntl
@@ -127,8 +126,8 @@ def test_flag_that_does_no_harm(profd, tmp_path, capture, profcapture, flag):
 
 
 def test_direct(profd, tmp_path):
-    """O_DIRECT is refused: a capture is not written in whole blocks, and a pipe would be split at
-    the size of its reader's buffer."""
+    """O_DIRECT is refused: a capture is not written in whole blocks, and a pipe would discard the part of
+    each write that does not fit its reader's buffer."""
     opened = list(os.pipe2(os.O_DIRECT))
     with contextlib.suppress(OSError):  # some filesystems do not support it
         opened.append(os.open(tmp_path / "direct.cap", os.O_RDWR | os.O_CREAT | os.O_DIRECT, 0o600))

@@ -22,8 +22,8 @@ NOBODY = 65534
 MANY = 64  # messages that wait for an engine in addition to those in its socket
 CONFIG, CPU, SNAPSHOT, IMAGE, EVENTS, OUTPUTS = 1, 2, 7, 8, 9, 15
 SEALED = fcntl.F_SEAL_SEAL | fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW | fcntl.F_SEAL_WRITE
-SERIALS = 1, 2, 3  # the snapshots requested: read ahead, of all processes, of one
-STACKS, MAX_STACK = 4, 1 << 16  # the serial of the requested stacks; bytes of a stack
+SERIALS = 1, 2, 3  # of the requested snapshots: the one read ahead, one of all processes, one of one process
+STACKS, MAX_STACK = 4, 1 << 16  # the serial of the requested stacks; maximum bytes of a stack
 PATH_IMAGE, MAPPED_IMAGE = 10, 11
 
 # An engine that reports the descriptors of each message, and requests everything that it can.
@@ -75,8 +75,8 @@ while True:
         ask(%r)
 """
 
-# An engine that requests very many files before it reads an answer, then one more, and reports how
-# often each answer came, as {"error, descriptors": number}.
+# An engine that requests very many files before it reads their answers, and one more file afterwards.
+# It reports how often each answer came, as {"error, descriptors": number}, and the last answer.
 ASK_UNREAD = """
 import collections, json
 path = os.readlink(b"/proc/self/exe")
@@ -198,7 +198,7 @@ def test_files_that_nobody_takes(hostile, capture):  # noqa: F811
     """An engine that does not read gets no more files than its socket holds. It may request the other
     files again, and gets them when it reads."""
     held = int(Path("/proc/sys/net/core/wmem_default").read_text()) // 512  # maximum number of messages in a socket
-    # When the engine begins to read, up to this many requests may still wait or be worked on; all
+    # When the engine begins to read, up to `held` + 256 requests may still wait or be worked on; all
     # others are answered.
     answered = held + 200
     asked = answered + held + 256
@@ -218,9 +218,9 @@ def test_files_that_nobody_takes(hostile, capture):  # noqa: F811
 
 @pytest.fixture
 def own_engine(tmp_path, spawn, capture):
-    """own_engine(off_cpu, call_graph) records the user's own sleeping process, in a session of own processes
-    only, with events by thread. Returns the messages of the engine by code, the process, and one of
-    another user, whose stacks the engine also requests."""
+    """own_engine(off_cpu, call_graph) records a sleeping process of nobody, in a session of nobody's own
+    processes, with events by thread. Returns the engine's reports by code, that process, and a process
+    of another user, whose stacks the engine also requests."""
     target = spawn("sleep", 60, user=NOBODY, group=NOBODY, extra_groups=[])
     other = spawn("sleep", 60)
     while "sleep" not in os.readlink(f"/proc/{target.pid}/exe") or ".so" not in Path(f"/proc/{target.pid}/maps").read_text():
@@ -278,11 +278,11 @@ def test_session_of_own_processes(own_engine):
     assert_read_only(own[IMAGE, MAPPED_IMAGE], library)
     events = {kind: [fd for (other, _), fds in own.items() if other == kind for fd in fds] for kind in (CPU, EVENTS)}
     cpus = os.sysconf("SC_NPROCESSORS_ONLN")
-    # two rings a CPU; for each thread the side band (the rows about mappings and tasks) and two
+    # two rings a CPU; for each thread the side band (the records about mappings and tasks) and two
     # events on each CPU
     assert len(events[CPU]) == 2 * cpus and len(events[EVENTS]) == 3 * cpus
     assert all(name == "anon_inode:[perf_event]" for name, *_ in events[CPU] + events[EVENTS])
-    # with BPF, two events a CPU that only profd's own program writes to
+    # with BPF, two events a CPU that only profd's BPF program writes to
     outputs = [fd for (kind, _), fds in own.items() if kind == OUTPUTS for fd in fds]
     assert len(outputs) in (0, 2 * cpus) and all(name == "anon_inode:[perf_event]" for name, *_ in outputs)
     assert {kind for kind, _ in own if own[kind, _]} - {OUTPUTS} == {CONFIG, CPU, EVENTS, SNAPSHOT, IMAGE}

@@ -2,8 +2,8 @@
 """kill -9 of each of our processes at random times of a session's life, with a bus and without:
 nothing is left, at most the last second of the file is missing, and the next session works.
 
-Sessions run in parallel, each at another point of its life when all their victims are killed at
-once. The commit chooses the times (see slices.py).
+Sessions run in parallel. Their victims are all killed at once, when each session is at a different
+point of its life. The commit chooses the times (see slices.py).
 """
 import contextlib
 import json

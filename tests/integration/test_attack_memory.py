@@ -65,7 +65,7 @@ def works(profd, tmp_path):
 
 
 def test_limit_is_met(profd, file, capture, profcapture, tmp_path, load):
-    """The limit is set during a recording: the engine gets no more memory than it has."""
+    """The limit is set during a recording, and is less than the engine uses: it gets no more memory."""
     path = profd.create(SAMPLING, file)
     profd.session(path, "Start")
     profd.wait_samples(path, 1001)

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: BSD-2-Clause-Patent
 """A file whose last close blocks is sent to sockets that everybody may write to: this blocks
-nobody. Tested on kernels that refuse such files (Linux 6.16 and later), and on those that do
+nobody. Tested with sockets that refuse all files (Linux 6.16 and later), and with sockets that do
 not."""
 import contextlib
 import os
@@ -39,7 +39,7 @@ def kernel_can_refuse():
 
 
 class Lingering:
-    """A connection, one end of which is sent to profd. Its close blocks until the other end has
+    """A connection, one end of which is sent to profd. Closing that end blocks until the other end has
     read all data or is closed."""
 
     def __init__(self):
@@ -115,8 +115,8 @@ def status_of(plug):
 
 
 def test_hello(bus, send):
-    """While a hello's descriptor is closed, profd answers others."""
-    send(connect(bus), hello(), before=b"no hello")  # the packet is not read, because profd closes the socket at the first one
+    """While profd closes the descriptor of a hello, it answers other clients."""
+    send(connect(bus), hello(), before=b"no hello")  # hello() is not read, because profd closes the socket at "no hello"
     send(connect(bus), hello())  # last, because a signal would end the wait in close()
     assert bus.client().call(ROOT, PROPERTIES, "Get", variant("(ss)", (PROFILER, "Version")), timeout=5000)
     with connect(bus) as plug:
@@ -140,7 +140,7 @@ def assert_finishes(client, path):
 
 
 def test_request(bus, session, send):
-    """While a request's descriptor is closed, the engine continues with the other rings."""
+    """While the descriptor of a request is closed, the engine continues with the other rings."""
     with connect(bus) as plug:
         plug.send(hello())
         assert status_of(plug) == 0

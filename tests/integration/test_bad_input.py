@@ -2,8 +2,8 @@
 """Every verb that reads a capture, with input that is not a capture, truncated, or broken: from a
 file and from a pipe.
 
-The verb ends with the status of the man page and a message that names the file, prints nothing that
-looks like success, leaves no half-written result, and takes bounded memory and time.
+The verb ends with the exit status in the man page and a message that names the file, prints nothing
+that looks like success, leaves no half-written result, and takes bounded memory and time.
 """
 import os
 import random

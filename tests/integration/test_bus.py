@@ -25,7 +25,7 @@ OWN = buses.rules(allow={"record-own": ["nobody", "daemon"]})
 
 @pytest.fixture
 def busy(bus, spawn, compile_c):
-    """Returns a function that starts a process that uses a CPU, as the user with this uid."""
+    """Returns a function that starts a busy process as the user with the given uid."""
     program = shutil.copy(compile_c("busy", BUSY), bus.folder)
     return lambda uid=NOBODY: spawn(program, user=uid, group=uid, extra_groups=[])
 
@@ -59,7 +59,7 @@ def record(bus, file, busy):
     return begin
 
 
-# ---- the same objects
+# ---- the objects that are also tested without a bus
 
 
 def test_capabilities_are_not_tried_at_each_call(bus, require, tmp_path):
@@ -135,7 +135,7 @@ def test_waits(bus, file, capture, profcapture, spawn):
     waits = profcapture.json("sql", capture, "SELECT stack_source, user_stop, duration FROM wait WHERE comm = 'sleep'")["data"]["rows"]
     kinds = collections.Counter((row["stack_source"], row["user_stop"]) for row in waits)
     assert kinds["copied", "root"] > 0, (kinds, summary, profcapture("dump", capture, "--table", "wait", "--resolve", "--limit", 20).stdout)
-    # no wait was long enough to be read
+    # no wait was long enough for its stack to be read while it lasted
     assert summary["off-cpu-copied"] > 0 and summary["off-cpu-late"] == 0 and max(row["duration"] for row in waits) > 0.15e9
 
 
@@ -222,8 +222,8 @@ def test_another_connection_of_the_same_user(bus, file, busy):
 
 
 def test_those_who_manage_others(bus, file, busy):
-    """Managers, such as root by polkit's own rule, see and end others' sessions, but get none of
-    their files."""
+    """Managers, such as root by polkit's own rule, see and end the sessions of others, but get no
+    files of these sessions."""
     bus.start(buses.rules(allow={"record-own": ["nobody"], "manage-others": ["daemon"]}))
     owner, manager = bus.client(NOBODY), bus.client(DAEMON)
     path = owner.create(pids(busy().pid), file)
@@ -302,7 +302,7 @@ def test_nothing_is_watched_for_nobody(bus, file, busy):
 
 def test_bus_that_hangs(bus, record, capture):
     """profd continues while the bus hangs, and does not accumulate messages that it cannot send;
-    afterwards everything is as before."""
+    afterwards it works as before."""
     client, path = record()
     size = capture.stat().st_size
     bus.daemon.send_signal(signal.SIGSTOP)
@@ -544,8 +544,8 @@ def test_second_profd(bus):
 
 
 def test_ends_when_nobody_needs_it(bus, file, busy):
-    """profd exits when it has no sessions, recording or not, and the time since the last answered
-    call is over."""
+    """profd exits when it has no sessions, recording or not, and the idle timeout has passed since the
+    last answered call."""
     bus.start(OWN, profd=False)
     profd = bus.start_profd("--idle-timeout=1")
     client = bus.client(NOBODY)
@@ -579,7 +579,7 @@ def test_sigterm_finishes_the_files(bus, record, capture, profcapture):
 
 
 def test_sigterm_beside_a_bus_that_hangs(bus, record, capture, profcapture):
-    """profd finishes the files and exits, although the bus does not confirm that it releases the
+    """profd finishes the files and exits, although the bus does not confirm the release of profd's
     name."""
     record()
     bus.daemon.send_signal(signal.SIGSTOP)
@@ -592,8 +592,8 @@ def test_sigterm_beside_a_bus_that_hangs(bus, record, capture, profcapture):
 
 
 def test_bus_restart(bus, record, file, capture, profcapture):
-    """Without a bus the clients are unknown: files are finished, and profd exits. The bus starts
-    another profd later."""
+    """Without a bus the clients are unknown: files are finished, and profd exits. When the bus runs
+    again, another profd works."""
     record()
     bus.stop_daemon()
     assert bus.profd.wait(timeout=20) == 0
@@ -608,7 +608,7 @@ def test_bus_restart(bus, record, file, capture, profcapture):
 
 
 def test_engine_is_the_one_beside_profd(bus, file, busy, tmp_path):
-    """A service's environment does not choose the engine: profd starts the one beside itself."""
+    """A service's environment does not choose the engine: profd starts the engine in its own folder."""
     bus.start(EVERYTHING, profd=False)
     bus.start_profd(PROF_LIBEXEC_DIR=str(tmp_path))
     client = bus.client(NOBODY)

@@ -97,7 +97,7 @@ os.waitpid(pid, 0)
 def test_python_of_a_user(bus, run, profcapture, folder, spawn, how):
     """A capture has the functions of a user's own Python program, of its threads and of the processes
     that it forks, which have their own events; also if a program without an interpreter starts the
-    Python program, or if that already runs."""
+    Python program, or if the Python program runs already."""
     if "WALK_INTERPRETED" not in os.environ:
         pytest.skip("built without libbpf, bpftool or clang")
     bus.start(OWN)
@@ -157,7 +157,7 @@ int main(int argc, char **argv) { unlink(argv[0]); here(); }""")
 
 
 def test_names_of_a_short_program(bus, run, profcapture, folder, compile_c):
-    """A program has names although it runs for only 30 ms; later in a recording, rings are drained every
+    """A program has names even if it runs for only 30 ms, although rings are usually drained only every
     100 ms."""
     program = compile_c("spin", """#include <time.h>
 #include <unistd.h>
@@ -187,8 +187,8 @@ def test_system(bus, run, folder, profcapture):
     ("version", "is version 7.0.0"),
 ])
 def test_fall_back(bus, run, how, why):
-    """A line gives the reason why record does not use the service, for users with fewer rights; -q
-    suppresses it, and --bus system makes it an error."""
+    """For users with fewer rights, a line gives the reason why record does not use the service; -q
+    suppresses the line. With --bus system, the reason is an error."""
     if how == "no bus":
         bus.stop_polkit()
         bus.stop_daemon()
@@ -399,8 +399,8 @@ def test_session_that_somebody_closes(bus, profctl, folder, spawn):
 
 
 def test_session_that_somebody_stops(bus, profctl, folder, spawn):
-    """If the session is stopped, the command continues, and record's caller learns that it is no
-    longer recorded."""
+    """If the session is stopped, the command continues, and record's caller learns that the command is
+    no longer recorded."""
     bus.start(ALL)
     recorder = spawn(*profctl.command("record", "-o", folder / "a.cap", "--", "cat"), env={**os.environ, **bus.env},
                      stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, encoding="utf-8")

@@ -16,12 +16,12 @@ from recordings import let_run, until
 from test_dbus_private import FLOOD, HOSTILE_ENGINE
 
 OWN = buses.rules(allow={"record-own": ["nobody", "daemon"]})
-KEPT = sum(1 << bit for bit in (2, 5, 6, 7, 8, 14, 19, 23, 34, 38, 39, 40))  # test_capabilities has their names
+KEPT = sum(1 << bit for bit in (2, 5, 6, 7, 8, 14, 19, 23, 34, 38, 39, 40))  # capabilities; test_capabilities has their names
 
 
 @pytest.fixture
 def busy(spawn):
-    """Returns a function that starts a process as the user with this uid."""
+    """Returns a function that starts a process as the user with the given uid."""
     return lambda uid=NOBODY: spawn("sleep", 600, user=uid, group=uid, extra_groups=[])
 
 
@@ -69,8 +69,8 @@ def size(pid):
 
 
 def test_sessions(bus, file, busy):
-    """A user's limit holds for all connections together, and repeatedly; others can open sessions
-    up to the limit of all users."""
+    """A user's limit holds for all connections of the user together, and repeatedly; others can open
+    sessions up to the limit for all users."""
     bus.start(OWN)
     first, second, daemon, root = bus.client(NOBODY), bus.client(NOBODY), bus.client(DAEMON), bus.client(0)
     own, others = pids(busy().pid), pids(busy(DAEMON).pid)
@@ -239,8 +239,8 @@ def writable(pid):
 
 
 def test_rights(bus, file, busy, capture):
-    """Other tests cover the parts (broker-sandbox, engine-sandbox, capabilities); here all of them
-    are in force together."""
+    """Other tests cover each restriction (broker-sandbox, engine-sandbox, capabilities); here all of
+    them are in force together."""
     bus.start(OWN)
     client = bus.client(NOBODY)
     path = client.create(pids(busy().pid), file)
@@ -251,6 +251,6 @@ def test_rights(bus, file, busy, capture):
     assert not {"0", str(NOBODY)} & {*engine["Uid"].split(), *engine["Gid"].split(), *engine["Groups"].split()}
     for process in broker, engine:
         assert (process["NoNewPrivs"], process["Seccomp"]) == ("1", "2")
-    assert int(engine["Seccomp_filters"]) > int(broker["Seccomp_filters"])  # the engine inherits the broker's
+    assert int(engine["Seccomp_filters"]) > int(broker["Seccomp_filters"])  # the engine inherits the broker's filter
     # only the engine has the capture
     assert writable(bus.profd.pid) == [] and writable(bus.engines()[0]) == [str(capture)]

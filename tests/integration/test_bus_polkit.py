@@ -39,8 +39,8 @@ class Agent:
     """A user's password agent: it keeps the prompts of polkit, and answers them."""
 
     def __init__(self, bus, uid=NOBODY):
-        """Registers as that user's agent for the actions of this process. polkit lets root be the agent
-        of other users."""
+        """Registers as the user's agent for the actions of this process. polkit lets root be the agent of
+        other users."""
         self.bus, self.client, self.asked, self.cancelled = bus, bus.client(0), [], []
         node = buses.Gio.DBusNodeInfo.new_for_xml(AGENT)
         started = int(open("/proc/self/stat").read().rpartition(")")[2].split()[19])
@@ -141,7 +141,7 @@ def test_answers_in_any_order(bus, polkit, file, process, order):
     pending = client.begin_create(pids(process(NOBODY).pid), file)
     polkit.wait(*OWN)
     for action in order:
-        client.get(ROOT, "Version", PROFILER)  # its answer comes after profd has read polkit's last answer
+        client.get(ROOT, "Version", PROFILER)  # returns after profd has read polkit's last answer
         while client.context.iteration(False):
             pass
         assert not pending.done
@@ -612,7 +612,7 @@ sys.stdin.read(1)"""
 
 
 def test_without_polkit_nothing_is_recorded(bus, file):
-    """Without polkit, everything is denied: not even root gets a session, with any call."""
+    """Without polkit, everything is denied: not even root gets a session."""
     bus.start(polkit=False)
     for uid in (0, NOBODY):
         client = bus.client(uid)

@@ -135,7 +135,7 @@ def test_static(run, tmp_path):
 
 
 def check_names(marks):
-    """Each mark's name ends with its argument n, unless there was no room for the name."""
+    """Each mark's name ends with the mark's first argument, unless there was no room for the name."""
     marks = [mark for mark in marks if mark["name"] != ""]
     assert len(marks) > 0
     for mark in marks:
@@ -246,7 +246,7 @@ def test_few_rings(run):
 
 
 def test_fork_without_ring(run):
-    """Failed attempts of a thread do not count for its child."""
+    """A thread's failed attempts do not count for the process that it forks."""
     recorded = run("fork-without", "--no-growth", "--rings", 1)
     parent, child = recorded.peers
     assert recorded.said[parent["peer"]] == 1 and parent["no_ring"] == recorded.lost[parent["peer"]] == 10000

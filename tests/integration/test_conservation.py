@@ -2,8 +2,8 @@
 """Every record that a program attempts is in the capture or counted there as lost: exactly, even if
 the program is killed.
 
-tests/tools/conserve.c counts its attempts in a file that outlives it, and later checks the rows
-against it; ./dev soak makes 10^7 attempts, and ./dev bench 10^8.
+tests/tools/conserve.c counts its attempts in a file that outlives the process, and later compares
+the rows with these counts; ./dev soak makes 10^7 attempts, and ./dev bench 10^8.
 """
 import os
 import random
@@ -39,8 +39,8 @@ def test_law(profctl, capture, tmp_path, policy):
 
 @pytest.mark.parametrize("threads", [1, 4, 16])
 def test_nothing_lost(profctl, capture, spawn, threads):
-    """With no idle CPU, no allocation is lost: threads wait as long as their process's budget of a
-    second lasts. But if the engine gets no CPU for half a second when the program starts, the summary
+    """With no idle CPU, no allocation is lost: threads wait for room as long as their process's budget of
+    a second lasts. But if the engine gets no CPU for half a second when the program starts, the summary
     says that the program did not register."""
     for _ in range(os.cpu_count()):
         spawn("sh", "-c", "while :; do :; done")
@@ -60,7 +60,7 @@ def test_nothing_lost(profctl, capture, spawn, threads):
 
 @pytest.mark.parametrize("policy", ["lossless", "drop"])
 def test_killed(profctl, capture, tmp_path, policy):
-    """Several programs are killed at once, each at any instruction; a thread may have counted an
+    """Several programs are killed, each at an arbitrary instruction; a thread may have counted an
     attempt that it did not begin."""
     delays = [random.randrange(1000, 150000) for _ in range(KILLED)]
     lines = [f"{CONSERVE} write {i} {THREADS} 1000000000 {tmp_path}/{i} {delay}" for i, delay in enumerate(delays)]

@@ -166,7 +166,7 @@ def test_counters_of_the_process(recorded):
 
 
 def test_timeline(profcapture, recorded):
-    """Each value has its time; its rate is that of the interval before it; there are ten values a
+    """Each value has a time, and the rate of the interval that ends then; there are ten values a
     second."""
     _, rows, _, capture, _ = recorded
     output = profcapture.json("counters", capture, "--timeline", "--limit", 0)
@@ -229,7 +229,7 @@ def test_system(profctl, profcapture, capture, require):
 
 
 def test_cgroup(profctl, profcapture, capture, require):
-    """The CPU time of the command's cgroup is that in its cpu.stat."""
+    """The capture has the CPU time of the command's cgroup, from the cgroup's cpu.stat."""
     require(root=True, machine=True)
     root = next((path for path in map(Path, ("/sys/fs/cgroup/unified", "/sys/fs/cgroup")) if (path / "cgroup.procs").exists()), None)
     if not root:

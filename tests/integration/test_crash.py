@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: BSD-2-Clause-Patent
-"""Programs that are killed, stopped or started in a poor environment, and the reports of the
-capture afterwards."""
+"""Processes that are killed, stopped or started in a poor environment, and what the captures and
+record report then."""
 import json
 import os
 import resource

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: BSD-2-Clause-Patent
 """The critical path: what a thread's time consisted of, through all threads that it waited for.
 
-A program of a few threads measures with its own clock how long each step took. Each step waits for
-the one before it, so the path must go through all of them.
+A program of a few threads runs steps whose durations are known. Each step waits for the one before
+it, so the path must go through all of them.
 """
 import os
 import re
@@ -118,7 +118,7 @@ int main(void)
 
 @pytest.fixture(scope="module")
 def relay(profctl, compile_c, tmp_path_factory):
-    """A capture, and how long the first wait took and the program ran, by the program's own
+    """A capture, the duration of the first wait, and that of the program, both by the program's own
     clock."""
     if os.geteuid() != 0:
         pytest.skip("needs root")

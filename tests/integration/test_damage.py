@@ -21,7 +21,7 @@ from slices import part
 CHUNK_HEADER = 96
 ROWS = 300
 FORMATS = "folded", "firefox", "pprof", "speedscope", "svg", "callgrind", "chrome", "perf-script", "heaptrack", "massif", "syscap", "html", "sqlite"
-# FLIPPED, WHOLE and NEW stand for the damaged capture, the original, and the output
+# FLIPPED, WHOLE and NEW are replaced by the paths of the damaged capture, the original, and the output
 VERBS = [
     ["info", "FLIPPED", "--json"], ["dump", "FLIPPED", "--json"], ["dump", "FLIPPED", "--json", "--table", "sample", "--resolve"],
     ["report", "FLIPPED", "--json"], ["report", "FLIPPED", "--json", "--tree"], ["report", "FLIPPED", "--json", "--inline"],
@@ -73,7 +73,7 @@ def flip(source, target, offset):
 
 
 def flip_in(chunks, source, target, table, number=0):
-    """Flips a bit in the payload of a table's chunk, by default its first. Returns the chunk."""
+    """Flips a bit in the payload of one of a table's chunks, by default the first. Returns that chunk."""
     chunk = [chunk for chunk in chunks.chunks if chunk.table == chunks.table(table)["id"]][number]
     flip(source, target, chunk.offset + CHUNK_HEADER + chunk.stored // 2)
     return chunk
@@ -146,8 +146,8 @@ def test_damage_is_said_in_numbers(profcapture, whole, chunks, tmp_path, table, 
 
 
 def test_verify_says_which_answers_are_affected(profcapture, whole, chunks, tmp_path):
-    """Damaged rows of events make numbers wrong at their time, damaged names make names wrong;
-    other answers are still right."""
+    """Damaged rows of events make numbers wrong in the time range of these rows, damaged names make
+    names wrong; other answers are still right."""
     flipped = tmp_path / "flipped.cap"
     number = profcapture.json("verify", whole)["data"]["chunks"]
     losses = re.search(r"^Lost: .*\n(?:  .*\n)*", profcapture("report", whole).stdout, re.MULTILINE)[0]
@@ -231,14 +231,14 @@ def test_times_are_lower_bounds(profcapture, whole, chunks, tmp_path):
         return known, {row["times_incomplete"] for row in rows}
 
     def states(path):
-        """Returns the times that reported() returns, from SQL's thread_states."""
+        """Returns the same times as reported(), but from SQL's thread_states."""
         times = collections.defaultdict(collections.Counter)
         for row in profcapture.json("sql", path, "SELECT tid, state, sum(duration_ns) AS ns FROM thread_states GROUP BY 1, 2")["data"]["rows"]:
             times[row["tid"]][row["state"]] += row["ns"]
         return {tid: (time["running"], time["waiting"], time["preempted"]) for tid, time in times.items()}
 
     def slices(path):
-        """Returns the times that reported() returns, from the HTML page."""
+        """Returns the same times as reported(), but from the HTML page."""
         profcapture("export", path, "--to", "html", "-o", tmp_path / "page.html", "--force")
         header, columns = read_page(tmp_path / "page.html")
         times = collections.defaultdict(lambda: [0, 0, 0])
@@ -280,7 +280,7 @@ def test_a_copy_does_not_hide_damage(profcapture, whole, chunks, tmp_path, maker
         profcapture(maker, flipped, *(["--from", "0"] if maker == "cut" else []), "-o", new, "--force")
         losses = profcapture.json("info", new, "--limit", 0)["data"]["loss"]
         assert (table, chunk.rows) in [(loss["stream"], loss["count"]) for loss in losses if loss["cause"] == "file-damage"]
-    # a copy of a time without damage lists no such loss
+    # a copy of a time range without damage lists no such loss
     if maker == "cut":
         end = profcapture.json("info", whole)["capture"]["duration_ns"]
         profcapture(maker, flipped, "--from", f"{end - 1}ns", "-o", new, "--force")

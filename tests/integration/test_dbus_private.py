@@ -477,7 +477,7 @@ def test_switch(rights, profd, file, capture, profcapture, busy):
 
 @pytest.mark.parametrize("by_task", [False, True])
 def test_interpreters_are_left_out(rights, profd, tmp_path, spawn, by_task):
-    """Without the option "interpreters", no BPF program that reads interpreters is loaded."""
+    """If the option "interpreters" is false, no BPF program that reads interpreters is loaded."""
     program = tmp_path / "spin.py"
     program.write_text("while True:\n    pass\n")
     target, held = spawn("/usr/bin/python3", program), {}
@@ -592,8 +592,8 @@ def perf_events_of(pid):
 
 @pytest.mark.parametrize("threads,by_task", [(20, True), (1500 if os.cpu_count() > 1 else 3000, False)])
 def test_switch_of_threads(rights, profd, file, spawn, compile_c, threads, by_task):
-    """If the threads are few, each has its own events; else the events of the CPUs are used, and
-    the target is recorded all the same."""
+    """If there are few threads, each has its own events; otherwise CPU-wide events are used, and the
+    target is recorded, too."""
     target = spawn(compile_c("threads", THREADS, "-O1", "-pthread"), threads, stdout=subprocess.PIPE)
     assert target.stdout.readline() == b"ready\n"
     ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
@@ -876,7 +876,7 @@ def test_lies_of_an_engine_stay_in_its_session(rights, hostile, file, script):
         assert profd.get(path, "State") in ("running", "stopping", "failed")
         assert profd.get(ROOT, "Version", PROFILER)
         files = len(os.listdir(f"/proc/{profd.process.pid}/fd"))
-        assert files < 4096 + 256 + 100  # most images, most pending tasks, and 100 others
+        assert files < 4096 + 256 + 100  # the limits of images and of pending tasks, and 100 others
         os.kill(profd.engines()[0], signal.SIGKILL)
         assert profd.wait("Finished", path)[:2] == (False, "internal")
 

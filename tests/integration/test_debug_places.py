@@ -53,7 +53,7 @@ __attribute__((noinline, cold)) int rare(int n) { return mix(n, n + 1); }
 int main(int argc, char **argv) { int v[64]; for (int i = 0; i < 64; i++) v[i] = twice(i, argc);
 	return argc > 5 ? rare(argc) : loop(v, 64) & 1; }
 """
-# name: language, compiler options
+# name: source, compiler options
 BUILT = {
     "c": (C, ["-gdwarf-5", "-gz"]),
     "c-4": (C, ["-gdwarf-4"]),
@@ -68,10 +68,10 @@ BUILT = {
 # Classes of differences, and their maximum number in a hundred addresses. "llvm": binutils errs,
 # and LLVM agrees with us: binutils does not read split DWARF 5, uses the wrong file numbers of
 # DWARF 5, and names an inlined C++ function without a linkage name like the function around it.
-# "alias": the outermost function has several names, and each tool takes another one, or DWARF has
-# only the plain name and the symbol table the mangled one. "symbol": DWARF has no function there
-# (assembly, start files), and both tools take the name from the symbol table, which is not read
-# here.
+# "alias": the outermost function has several names, and each tool takes a different one, or DWARF
+# has only the plain name and the symbol table the mangled one. "symbol": DWARF has no function at
+# the address (assembly, start files), and both tools take the name from the symbol table, which
+# our program does not read.
 MOST = {"equal": 100, "llvm": 100, "alias": 60, "symbol": 45}
 TOTALS = collections.Counter()
 
@@ -233,7 +233,7 @@ def test_built(built, name):
 
 @pytest.mark.parametrize("options", [[], ["-m", "common.debug"]], ids=["alone", "shared"])
 def test_dwz(built, require, options):
-    """dwz moves units into partial units, also in another file."""
+    """dwz moves parts of units into partial units, which may be in another file."""
     require("dwz")
     names = [f"dwz{len(options)}-{i}" for i in range(2)]
     for name in names:
@@ -248,7 +248,7 @@ def test_dwz(built, require, options):
 
 
 def test_unused_sections_are_not_unpacked(built):
-    """The sections with places of variables, often a quarter of all DWARF, are not unpacked. If
+    """The sections with locations of variables, often a quarter of all DWARF, are not unpacked. If
     such a section claims more bytes than may be read, lines are still found."""
     whole = build(built, "c")
     shown = subprocess.run(["readelf", "-SW", whole], stdout=subprocess.PIPE, encoding="utf-8", check=True).stdout

@@ -33,9 +33,9 @@ def builds(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def recordings(profctl, builds, tmp_path_factory):
-    """Records the same program twice, and another build of it in another folder in which a function
-    takes 50 % longer. A recording that lost samples, as may happen with a sanitizer or on a busy
-    machine, is repeated at a lower rate."""
+    """Records the same program twice, and another build of it, in another folder and with a function
+    that takes 50 % longer. If a recording lost samples, as may happen with a sanitizer or on a busy
+    machine, all are repeated at a lower rate."""
     folder = tmp_path_factory.mktemp("diff")
     mix, other = builds
     programs = {"one": [mix], "two": [mix], "slow": [other]}
@@ -279,8 +279,8 @@ int main(int, char **argv) {
 
 
 def test_memory_callers(profctl, profcapture, require, tmp_path):
-    """A row is a function that allocates; if it is a library's, also the program's function that
-    called it, with the line of the call. Inlined functions count as functions."""
+    """A row names a function that allocates. If this is a library's, the row also names the program's
+    function that called it, and the line of the call. Inlined functions count as functions."""
     if SANITIZED:
         pytest.skip("the collector is not loaded into sanitized programs")
     require("g++")

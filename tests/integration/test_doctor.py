@@ -70,7 +70,7 @@ def test_root_may_all(profctl):
 @pytest.fixture
 def elsewhere(profctl, require):
     """Runs a shell command, doctor, a second command, and doctor again, in new namespaces, so that
-    this machine does not change. Returns the checks of both."""
+    this machine does not change. Returns the checks of both runs of doctor."""
     require("unshare", root=True)
 
     def run_both(flags, before="true", after="true", user=()):
