@@ -74,10 +74,9 @@ def test_folded(profcapture, capture, report, export, options):
     lines = [line.rsplit(" ", 1) for line in text.splitlines()]
     assert all(re.fullmatch(r"\d+", count) for _, count in lines)
     assert [stack for stack, _ in lines] == sorted({stack for stack, _ in lines}, key=str.encode)
-    # names are escaped, and contain no ';', which separates frames
     data = report(*options)
     assert sum(int(count) for _, count in lines) == data["self_total"]
-    # a stack begins with the thread's name at that time; --ignore removes some of the samples
+    # a stack begins with the thread's name at the time of the sample; --ignore removes some samples
     rows = [row for row in profcapture.json("dump", capture, "--table", "sample", "--limit", 0)["data"]["rows"]
             if row["mode"] == "kernel" or "kernel" not in options]
     shown = {stack.split(";")[0] for stack, _ in lines}
@@ -85,6 +84,7 @@ def test_folded(profcapture, capture, report, export, options):
     leaves = collections.Counter()
     for stack, count in lines:
         leaves[stack.rsplit(";", 1)[-1]] += int(count)
+    # compares only the counts, because the names are escaped and their ';' replaced
     assert sorted(leaves.values()) == sorted(names(data["rows"], "self").values())
 
 
@@ -101,7 +101,7 @@ def test_pprof(report, export, options):
         by_thread[(labels["pid"][3] or [0])[0], (labels["tid"][3] or [0])[0]] += values[0]
     check(report(*options), [([frame[0] for frame in frames], values[0]) for frames, values, _ in samples])
     threads = report("--by", "thread", *options)["rows"]
-    # threads that have allocations but no samples count, too
+    # "+" removes threads that have allocations but no samples
     assert +by_thread == {(row["pid"] or 0, row["tid"] or 0): row["self"] for row in threads if row["self"]}
 
 
@@ -237,7 +237,7 @@ def test_firefox_marks_without_an_end(capture, export):
     assert all(times == sorted(times) for times in starts)
 
 
-# the changes of a gauge add up to its value, as the profiler shows it; a sum has only changes
+# the exported changes of a gauge add up to its value, those of a sum to its growth
 @pytest.mark.parametrize("options", [(), ("--from", "100ms..400ms"), ("--pid", "137")], ids=" ".join)
 def test_firefox_counters(profcapture, capture, export, options):
     profile = json.loads(export("firefox", *options))
@@ -465,8 +465,8 @@ peers_captures = pytest.mark.parametrize("capture", ["hostile", "real"], indirec
 
 
 def check_functions(data, own, total):
-    """Checks a program's counts by name. It merges functions of the same name, so a sample counts
-    once in the total of a name."""
+    """Checks a program's counts by name. The program merges functions of the same name, so a sample
+    counts once in the total of a name."""
     rows, wanted = collections.Counter(row["name"] for row in data["rows"]), names(data["rows"], "total")
     assert len(rows) > 10 and +own == names(data["rows"], "self") and set(+total) == set(wanted)
     assert all(count == wanted[name] if rows[name] == 1 else 0 < count <= wanted[name] for name, count in (+total).items())
@@ -531,7 +531,7 @@ def test_flamegraph(report, export, tmp_path):
         own[path[-1][1]] += count
     wanted = collections.Counter()
     for name, count in names(report()["rows"], "self").items():
-        wanted[name.translate(str.maketrans("<>;", "():"))] += count  # flamegraph.pl has no '<'
+        wanted[name.translate(str.maketrans("<>;", "():"))] += count  # flamegraph.pl replaces '<' and '>', the export ';'
     assert +own == wanted
 
 

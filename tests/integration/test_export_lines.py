@@ -92,7 +92,7 @@ def test_speedscope_and_folded_inline(profcapture, spin, options):
 
 
 def filtered(path, option, pattern):
-    """Returns what pprof's filter keeps of a stack: [(name, whether inlined)], from the root on."""
+    """Returns the frames that pprof's filter keeps: [(name, whether inlined)], from the root inwards."""
     matches = [re.search(pattern, name) or re.search(pattern, file) for name, file, _, _ in path]
     if option == "--focus":
         keep = [any(matches)] * len(path)

@@ -118,7 +118,7 @@ def test_heaptrack(memory, export, heap):
     summary = data["summary"]
     assert (have.allocations, have.peak, have.live) == (summary["allocations"], summary["peak_bytes"], summary["leaked_bytes"])
     assert have.by_function == functions(data, "allocations")
-    # heaptrack may not count a block as temporary if it is live at a time stamp or at the peak
+    # heaptrack does not always count a temporary block that is live at a time stamp or at the peak
     assert summary["temporary"] > 0 and 0 <= summary["temporary"] - have.temporary <= 2 * (have.ms + 2)
 
 
@@ -141,8 +141,8 @@ def test_heaptrack_of_names(profcapture, memory, export, capture):
 
 @pytest.mark.skipif(SANITIZED, reason="a sanitizer's runtime is in the way")
 def test_heaptrack_has_one_process(profctl, profcapture, memory, export, compile_c, tmp_path):
-    """If a file had two processes, blocks of one that has ended would count while the heap of the
-    other grows."""
+    """If a file had two processes, blocks of a process that has ended would count while the heap of the
+    other process grows."""
     path, source = tmp_path / "x.cap", "#include <stdlib.h>\nvoid *volatile kept;\nint main(void) { for (int i = 0; i < 40; i++) kept = malloc(50000); }"
     program = compile_c("keeps", source)
     profctl("record", "-q", "--memory", "-o", path, "--", "sh", "-c", f"{program}; {program}; true")

@@ -12,7 +12,7 @@ from exports import read_page
 from pages import PROGRAM
 
 def contents(path):
-    """Returns the bytes of an export, decoded and inflated: in base64, names occur by chance."""
+    """Returns the bytes of an export, decoded and inflated, because base64 may have names by chance."""
     data = path.read_bytes()
     packed = re.search(rb'id="data">([^<]*)<', data)
     if packed:
@@ -25,8 +25,8 @@ SECRETS = r"USER=jane HOST=moon jane@moon moon \\moon\s C:\Users\jane\x jane, MO
 
 @pytest.fixture(scope="module")
 def private(profctl, compile_c, tmp_path_factory):
-    """A folder with two captures full of secrets: a recorded one, and a generated one, in which
-    each text of each table has the name of a user and of a host, in the forms of SECRETS."""
+    """A folder with captures full of secrets: a recorded one, and two generated ones, in which each text
+    of each table has names of users and hosts, in the first one in the forms of SECRETS."""
     home = tmp_path_factory.mktemp("house of jane")
     program = home / "city"
     shutil.copy(compile_c("city", PROGRAM, "-g", "-pthread", f"-I{os.environ['PROF_SOURCE_DIR']}", os.environ["LIBPROFCOLLECTOR"]), program)

@@ -181,10 +181,10 @@ def test_perf_script_of_hostile_names(profcapture, hostile, report):
 
 
 def annotate(path, inclusive):
-    """Returns callgrind_annotate's total, and its functions by name, without those that stand for
-    threads."""
+    """Returns callgrind_annotate's total, and its (name, value) of functions, without the functions
+    that represent threads."""
     command = ["callgrind_annotate", "--auto=no", "--threshold=100", "--show-percs=no", f"--inclusive={inclusive}", path]
-    # 3.22 lists functions twice if their file is below the current folder
+    # version 3.22 lists functions twice if their file is below the current folder
     done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=True, cwd=path.parent)
     assert done.stderr == ""
     total, functions = 0, []
@@ -239,7 +239,7 @@ def test_svg(profcapture, capture, report, options):
     if not hidden:
         check(data, [(path[1:], value) for path, value in svg_stacks(boxes)])
     assert {"turns", "own name"} <= {box[1] for box in boxes if box[0] == 1}
-    # a box is above its callees, and its width is proportional to its samples
+    # the width of a box is proportional to its samples, and its text fits
     for depth, _, value, _, rect, group in boxes:
         if group.get("data-v"):
             assert float(rect["width"]) == pytest.approx(1180 * value / data["total"], abs=0.011)
@@ -355,7 +355,7 @@ def test_svg_comparison(profcapture, capture, later, report):
     assert boxes[0][2:4] == (total, total)
     classes = [(box[5].get("class").rstrip("123"), box[2] - box[3]) for box in boxes if box[5].get("data-v")]
     assert all(kind == "other" or (kind == "more") == (change > 0) for kind, change in classes) and classes[0] == ("other", 0)
-    # sum over all threads, because a thread's samples have another name until it sets its own
+    # sum over all threads, because the second thread's samples have another name until it is named
     inside, sums = math.inf, [0, 0]
     for depth, name, *values in (box[:4] for box in boxes):
         inside = math.inf if depth <= inside else inside

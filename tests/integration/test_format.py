@@ -55,7 +55,7 @@ def test_example_decodes():
 
 
 def test_every_flip_in_the_example_is_noticed():
-    """Each byte of the example is under a checksum, except the padding."""
+    """Each byte of the example after the file header has a checksum, except the padding."""
     data = example_bytes()
     padding = set()
     for chunk in format_reader.Capture(data).chunks:
@@ -197,7 +197,7 @@ def test_golden(capture, name):
 
 @pytest.mark.parametrize("name", GOLDEN)
 def test_tables_of_older(profcapture, capture, name):
-    """The tools read every table of a file that is older than the tables' latest columns."""
+    """`profcapture sql` reads the tables of a file that is older than their latest columns."""
     capture.write_bytes(golden(name, "cap"))
     for table in ("sample", "wait", "switch", "alloc", "mark", "source", "log", "counter_value", "symbol"):
         profcapture("sql", capture, f"SELECT * FROM {table} LIMIT 1")

@@ -51,7 +51,7 @@ def options(filters):
 
 @pytest.fixture(scope="module")
 def patterns(samples):
-    """Patterns that match only some stacks: a frequent function, another one, and an image."""
+    """Patterns of three functions that are only in some stacks, most frequent first, and of an image."""
     on = collections.Counter(frame["name"] for _, _, frames in samples for frame in {identity(f): f for f in frames}.values())
     some = [name for name, n in on.most_common() if len(samples) * 0.05 < n < len(samples) * 0.9]
     assert len(some) >= 3

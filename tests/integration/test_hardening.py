@@ -47,7 +47,7 @@ def syscall_sets():
     sets, name = {}, None
     text = subprocess.run(["systemd-analyze", "syscall-filter", "--no-pager"], capture_output=True, encoding="utf-8",
                           timeout=60, env={**os.environ, "SYSTEMD_COLORS": "0"}).stdout
-    # systemd 255 prints ends of colors even if it prints no colors
+    # systemd 255 prints sequences that end colors even if it prints no colors
     for line in re.sub(r"\x1b\[[0-9;]*m", "", text).splitlines():
         if line.startswith("@"):
             name = line.strip()
