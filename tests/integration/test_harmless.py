@@ -344,7 +344,7 @@ int main(void)
 
 def test_pid_namespace(recorder, profcapture, capture, compile_c, tmp_path, require):
     """Inside a container, threads have other tids than outside. profd matches them with the side
-    band by the tids outside."""
+    band by their tids outside."""
     require("unshare", root=True, mounts=True)
     program = compile_c("container", THREADS, "-I", INCLUDE, "-pthread")
     os.mkfifo(tmp_path / "go")

@@ -146,7 +146,7 @@ def test_zoo(run, mode):
 
 def test_namespace(run):
     """In another namespace of the loader, libc has a second heap. This heap is not recorded, and a
-    log says so."""
+    log line says so."""
     assert run("dlmopen").logs == ["no allocation is recorded of a namespace of its own, with libc.so.6"]
     assert run("plain").logs == []
 
@@ -255,7 +255,7 @@ def test_refused_mappings(run, compile_c):
     assert [record["address"] != 0 for record in recorded.records] == [True, True, False, False]
 
 
-# Stands for another thread that finds a block as soon as it can, to test that the block is recorded
+# Simulates another thread that finds a block as early as possible, to test that the block is recorded
 # by then.
 WATCHER = r"""
 #define _GNU_SOURCE
@@ -280,7 +280,7 @@ int main(void) { return posix_memalign(&slot, 64, 100003) != 0 || !slot || was_s
 
 
 def test_seen_late(run, compile_c):
-    """A thread that sees a block may free it, so it must be recorded before anybody sees it."""
+    """A thread that sees a block may free it, so the block must be recorded before any thread sees it."""
     library = compile_c("watcher", WATCHER, "-shared", "-fPIC")
     recorded = run([compile_c("watched", WATCHED, library, f"-Wl,-rpath,{library.parent}")])
     (made,) = [record for record in recorded.records if record.get("size") == 100003]
@@ -428,8 +428,8 @@ def test_exceptions(run, compile_c):
     assert recorded.sum("records") > 500
 
 
-# A library that allocates when one of its functions is looked up by name; our search for the
-# allocator does that.
+# A library that allocates when its function free_sized() is looked up by name, as our search for the
+# allocator does.
 RESOLVER_LIBRARY = r"""
 #include <stdlib.h>
 void *kept;
@@ -484,8 +484,8 @@ def test_behind(run, allocator, mode):
 
 @pytest.mark.parametrize("mode", part(SOME, 4))
 def test_before(run, allocator, mode):
-    """If the other allocator is preloaded before us, only calls that it lacks reach our names, and
-    we pass them on."""
+    """If the other allocator is preloaded before us, only calls of functions that it lacks reach us,
+    and we pass them on."""
     recorded = run(mode, preload=[allocator, PRELOAD], env={"ZOO_ERRNO_LOST": "1"} if "mimalloc" in allocator else None)
     assert len(recorded.said) >= 3
     assert recorded.sum("allocs") == 0

@@ -184,7 +184,7 @@ def test_symbols_of_a_program(profctl, profcapture, compile_c, tmp_path):
     page = export("html").decode()
     header, _ = read_page(new)
     assert page.count("<script") == page.count("</script>") and not unprintable(page)
-    shown = {re.sub(r"^void (wide<.*>)\(\)$", r"\1", name) for name in known}  # without the result and the parameters
+    shown = {re.sub(r"^void (wide<.*>)\(\)$", r"\1", name) for name in known}  # without the return type and the parameters
     assert shown <= {function["name"] for function in header["functions"]} and thread in {each["name"] for each in header["threads"]}
     export("sqlite")
     with contextlib.closing(sqlite3.connect(new)) as database:

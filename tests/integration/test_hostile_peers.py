@@ -23,11 +23,11 @@ HONEST = 400
 MIB = 1 << 20
 FEW = {"perf-ring", "perf-lost-samples", "unwind-backlog"}
 SHARE = 0.6
-# The engine's memory in each flood, at most, by its promised bounds (collectors.h, writer.c).
-# Waiting records have 48 MiB, in arrays that grow by doubling: 64 MiB, and briefly the previous
-# 32 MiB. The writer's queue has 64 MiB. The dictionaries of an epoch may have 128 MiB of strings
-# and 2 M frames and stacks. Live blocks may have 400 MiB (heap-budget.h). An engine without bounds
-# would reach its limit of 1 GiB in a second or two.
+# The maximum of the engine's memory in each flood, by its promised bounds (collectors.h, writer.c).
+# Waiting records may take 48 MiB, in arrays that grow by doubling: 64 MiB, and briefly the previous
+# 32 MiB. The writer's queue may take 64 MiB, the dictionaries of an epoch 128 MiB of strings and 2 M
+# frames and stacks, live blocks 400 MiB (heap-budget.h). An engine without bounds would reach its
+# limit of 1 GiB in a second or two.
 MOST = {
     "strings": 400 * MIB, "stacks": 400 * MIB, "blocks": 700 * MIB, "logs": 200 * MIB, "counters": 200 * MIB, "records": 200 * MIB,
     "rings": 60 * MIB,
@@ -42,7 +42,8 @@ LIES = {
     "parent-stranger": None, "parent-sibling": None,
     "no-ring": None, "ids": None, "future": None, "busy": None, "past": None, "request": None, "hello": None,
 }
-# For each lie, the number of records counted as lost, and the number of marks, if they are not 1.
+# For each lie, the number of records counted as lost, if not 1 with and 0 without a quarantine; and
+# the number of marks, if not 1.
 CORRUPT = {"kind": 2, "alloc": 2, "tid": 2, "nobody": 2, "no-ring": 1, "ids": 1}
 GOOD = {"ids": 2, "future": 2, "request": 2}
 RACES = ["changing"]
@@ -138,7 +139,7 @@ def test_lies(beside, profcapture, capture):
     counted = Counter(mark["pid"] for mark in rows(profcapture, capture, "mark"))
     assert all(counted[pids[act]] == GOOD.get(act, 1) for act in LIES if act != "past"), (counted, pids)
     assert counted[pids["past"]] > 1
-    # a refused program sends another hello, which may lead to such a loss
+    # a refused program sends another hello, which may lead to the loss "ring-refused"
     assert {key for key in loss if key[1] not in ("ring-corrupt", "ring-refused")} <= {(pids["past"], "late")}
 
 

@@ -114,7 +114,7 @@ def seconds(ns):
 
 
 def test_same_numbers_of_panels(profcapture, page_of, chromium, capture):
-    """The sum of a search is that of report --focus; a function counts once for a stack. The open
+    """The sum of a search is that of report --focus; a function counts once per stack. The open
     path of the call tree has the times of report --tree, also if two ranges are compared; the open
     path of the inverted tree has those of report --inverted. Sizes of blocks are those of memory
     --sizes. The changes between two ranges are the differences of two reports."""
@@ -349,8 +349,8 @@ def test_range_comparisons(profcapture, of_range):
 
 
 def test_range_of_timeline(profcapture, of_range, capture):
-    """Beside the rows of counters are their largest values in the range; the tips of
-    the heap are at least the sizes of memory --at. The sum of waits is that of report."""
+    """Beside the row of a counter is its largest value in the range. The tips of the heap have at
+    least the sizes of memory --at. The sum of waits is that of report."""
     shown, lines, tips, limits, duration = of_range
     options = "--from", seconds(limits[0]), "--to", seconds(limits[1] - 1)
     counters = {row["name"]: row for row in profcapture.json("counters", capture, *options)["data"]["rows"]}
@@ -568,7 +568,7 @@ def said_by_rows(drive, page, *more):
 
 @in_a_browser(1)
 def test_tips_by_keyboard(profcapture, page_of, drive, capture, tmp_path):
-    """With the keyboard, each row has the text of its tip: states of threads, sizes of the heap, values of
+    """With the keyboard, each row announces its tip: states of threads, sizes of the heap, values of
     counters, lengths of marks, texts of logs."""
     labels, said = said_by_rows(drive, page_of(capture))
     assert labels[:2] == ["Time", "Activity"] and all(tip and tip[0].split("\n")[0] in text[0] for text, tip in said.values())
@@ -704,7 +704,7 @@ def test_verbs(profcapture, page_of, capture, tmp_path, monkeypatch):
     again = profcapture("view", capture).stdout
     until(lambda: (tmp_path / "opened").exists() and (tmp_path / "opened").read_text() == again)
     shutil.rmtree(Path(again.strip()).parent)
-    assert len(list(tmp_path.glob("profcapture-*"))) == 1  # no file is left behind
+    assert len(list(tmp_path.glob("profcapture-*"))) == 1  # of the first view; the failed one left none
 
 
 # ---- source and assembly

@@ -42,8 +42,8 @@ int main(int argc, char **argv)
 
 
 def test_heap(profctl, profcapture, compile_c, page_of, chromium, tmp_path):
-    """The peak equals that of `memory`, even a short one after many processes. The blocks of a
-    range that are not freed equal those of the copied command, also on a page of a range."""
+    """The peak equals that of `memory`, even a short one after several execs. The blocks of a range
+    that are not freed equal those of the copied command, also on a page of a range."""
     capture, label = tmp_path / "heap.cap", re.compile(r"peak (\S+\u00a0\S+) at")
     profctl("record", "-q", "-F", 199, "--memory", "-o", capture, "--", compile_c("heap", HEAP, "-g"), "3")
     wanted = profcapture.json("memory", capture, "--peak")["data"]["summary"]["peak_bytes"]
@@ -260,7 +260,7 @@ def test_kinds_of_captures(profcapture, page_of, drive, kind_of_capture, request
 
 @pytest.fixture(scope="module")
 def waited(profctl, tmp_path_factory):
-    """A capture of threads that wait, each in another function and for another cause."""
+    """A capture of threads that wait, each in a different function and for a different cause."""
     if os.geteuid() != 0:
         pytest.skip("needs root")
     program = tmp_path_factory.mktemp("waited") / "waits"
@@ -301,8 +301,8 @@ threads = [threading.Thread(target=compute) for _ in range(2)]
 
 
 def test_interpreter_lock(profctl, require, page_of, chromium, tmp_path):
-    """Waiting for the interpreter's lock is not shown as intended, although Python waits on a
-    condition variable."""
+    """Waiting for the interpreter's lock is not listed as "usually intended", although Python waits on
+    a condition variable."""
     require(root=True)
     (tmp_path / "gil.py").write_text(GIL)
     profctl("record", "-q", "--off-cpu", "-o", tmp_path / "gil.cap", "--", "/usr/bin/python3", tmp_path / "gil.py")
@@ -406,8 +406,8 @@ def test_waits_not_recorded(profctl, page_of, chromium, tmp_path):
 
 
 def test_size_limit(profcapture, page_of, chromium, monkeypatch, tmp_path):
-    """A page that would be too large is merged until it fits. Its sums stay those of the commands, and it
-    says what it leaves out."""
+    """The data of a page that would be too large are merged until the page fits. Its sums stay those of
+    the commands, and the page says what it leaves out."""
     big = make(tmp_path / "big.cap", "--all-tables", "--rows", 20000)
     first, whole = read_page(page_of(big))[1], page_of(big).stat().st_size
     for most in whole // 2, whole * 2 // 5:
@@ -645,7 +645,7 @@ PIXELS = """(() => {
 
 def test_compare_colors(page_of, chromium, two):
     """In the differential flame graph, functions that grew or are new have one color, those that shrank
-    or vanished have another, and a capture against itself has none. A search pales all others."""
+    or vanished have another, and a capture against itself has none. A search pales all other functions."""
     steps = [{"open": "theme=light"}, {"eval": PIXELS}]
     for name in "work1", "work2", "young", "old":
         steps += [{"type": ["#search", f"^{name}$"]}, {"eval": PIXELS}]

@@ -206,7 +206,7 @@ BOXES = """(() => {
 
 def boxes_of(width, found, whole):
     """Counts the boxes by row, name, value and value before, and checks that the width of each is
-    its share of `whole`. `found` has adjacent boxes that are alike as one."""
+    its share of `whole`. In `found`, adjacent boxes with equal tips are one entry."""
     boxes = collections.Counter()
     for row, tip, _, wide in found:
         name, amount, *rest = tip.split("\n")
@@ -231,8 +231,8 @@ def boxes_by(samples, path_of):
 
 
 def test_boxes(empty, chromium, tmp_path):
-    """Each box has the sum of its samples: callers first and hottest first, for all, by process and by thread,
-    and of two ranges."""
+    """Each box has the sum of its samples: from callers to callees and inverted, for all, by process and
+    by thread, and for two ranges."""
     names = ["none", "main", "serve", "bake", "knead", "wait"]
     paths = [("main", "serve", "knead"), ("main", "bake", "knead"), ("main", "bake"), ("main", "bake", "knead", "wait"), ("main", "serve", "main", "wait")]
     stacks, number = [], {(): 0}
@@ -269,7 +269,7 @@ RECORD = """(() => {
 	return 0;
 })()"""
 DRAWN = "globalThis.drawn.splice(0)"
-# For each column of pixels from y to y + height in the timeline, how many have each named color.
+# For each column of pixels from y to y + height in the timeline, the number of pixels of each color.
 COLUMNS = """((y, height, names) => {
 	const { width } = document.querySelector('#timeline-canvas'), copy = new OffscreenCanvas(width, height).getContext('2d');
 	const style = getComputedStyle(document.documentElement), colors = names.map((name) => style.getPropertyValue('--' + name).trim().slice(1));
@@ -280,8 +280,8 @@ COLUMNS = """((y, height, names) => {
 
 
 def test_lanes(empty, chromium, tmp_path):
-    """A lane's column of pixels has the shares of its time: whole states, and states shorter than a pixel. The
-    time beside it, and the table of threads, are their sums."""
+    """Each column of pixels of a lane has the shares of the states in its time, even if states are shorter
+    than a pixel. The table of threads has the sums of the states."""
     unit, slices = 1000, []  # 100 ms: running, ready, waiting; then 900 times 0.1 ms of each
     for n, repeat in ((100_000, 1), (100, 900)):
         slices += [(n, kind) for _ in range(repeat) for kind in (0, 1, 2)]
