@@ -3,9 +3,9 @@
 
     assert near(found=row["self"], samples=total, share=0.7)
 
-The number of samples in a share of the time has a binomial distribution, so the tolerance
-follows from the number of samples. A busy machine yields fewer samples and thus wider bounds,
-not a failure.
+The number of samples that fall into a share of the time has a binomial distribution, so the
+tolerance follows from the number of all samples. A busy machine yields fewer samples and thus
+wider bounds, not a failure.
 """
 import math
 

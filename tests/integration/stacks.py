@@ -161,9 +161,9 @@ def started(samples):
 
 
 def settled(samples):
-    """Drops samples that end at a page that was not in memory, and samples that end in an image
-    whose table no earlier sample of the process has used, because the tables of a large program may
-    be late on a busy machine."""
+    """Drops samples whose stacks end at a page that was not in memory, or in an image whose table no
+    earlier sample of the process has used, because the tables of a large program may be late on a busy
+    machine."""
     used, kept = set(), []
     for sample in samples:
         if (sample.method, sample.stop) == ("cfi", "root"):

@@ -232,8 +232,8 @@ def test_inlined_only(profcapture, work):
 
 
 def test_inlined(profcapture, inlined):
-    """A function has code of its own and is also inlined at three places: its numbers include all
-    four."""
+    """A function has code of its own and is also inlined at three places: its numbers include all four
+    copies."""
     report = [row for row in profcapture.json("report", inlined, "--inline", "--limit", 0)["data"]["rows"] if row["name"].startswith("shop::work")]
     name = "shop::work(unsigned long)"
     data = annotate(profcapture, inlined, "work", "--total")

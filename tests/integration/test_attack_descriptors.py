@@ -19,7 +19,7 @@ import fuse
 from test_dbus_private import HOSTILE_ENGINE, SYSTEM, hostile, variant  # noqa: F401 (fixtures)
 
 NOBODY = 65534
-MANY = 64  # messages that wait for an engine in addition to those in its socket
+MANY = 64  # messages that may wait for an engine in addition to those in its socket
 CONFIG, CPU, SNAPSHOT, IMAGE, EVENTS, OUTPUTS = 1, 2, 7, 8, 9, 15
 SEALED = fcntl.F_SEAL_SEAL | fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW | fcntl.F_SEAL_WRITE
 SERIALS = 1, 2, 3  # of the requested snapshots: the one read ahead, one of all processes, one of one process

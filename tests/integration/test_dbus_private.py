@@ -592,8 +592,8 @@ def perf_events_of(pid):
 
 @pytest.mark.parametrize("threads,by_task", [(20, True), (1500 if os.cpu_count() > 1 else 3000, False)])
 def test_switch_of_threads(rights, profd, file, spawn, compile_c, threads, by_task):
-    """If there are few threads, each has its own events; otherwise CPU-wide events are used, and the
-    target is recorded, too."""
+    """If there are few threads, each has its own events; otherwise CPU-wide events are used. The target
+    is recorded in both cases."""
     target = spawn(compile_c("threads", THREADS, "-O1", "-pthread"), threads, stdout=subprocess.PIPE)
     assert target.stdout.readline() == b"ready\n"
     ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)

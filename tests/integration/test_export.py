@@ -34,7 +34,7 @@ HOSTILE = b"=1+1,\";'\\\n\r\t\x1b[31m\xe2\x80\xae\xff\xc2\x9b"
 @pytest.fixture(scope="module", params=["hostile"] if SANITIZED else ["plain", "hostile"])
 def capture(request, tmp_path_factory):
     """A capture with several epochs, threads and every table. "hostile": all names are harmful.
-    "real": a recording of a compiler and an interpreter; a shell had the compiler's ids before."""
+    "real": a recording of an interpreter, and of a compiler that a shell executes as the same process."""
     path = tmp_path_factory.mktemp("export") / "x.cap"
     if request.param == "real":
         (path.parent / "x.c").write_text("".join(f"long f{i}(long n) {{ long s = 0; for (long i = 0; i < n; i++) s += i * {i} ^ n; return s; }}\n" for i in range(250)))
@@ -364,7 +364,7 @@ def test_allocations_of_a_time(profcapture, heap):
 
 def retained(profile):
     """Returns the live bytes by function, computed as the Firefox Profiler does: it matches frees
-    with allocations by address, for each thread alone."""
+    with allocations by address, for each thread separately."""
     paths, counts = firefox_paths(profile), collections.Counter()
     for thread in profile["threads"]:
         table = thread.get("nativeAllocations")

@@ -23,9 +23,9 @@ SPIN = "int spin(void); int spin(void) { for (volatile int i = 0;; i++) ; } int 
 # A program that leaves most of the CPU time to others, for a recording that takes seconds.
 NAP = "#include <unistd.h>\nint main(void) { for (;; usleep(10000)) for (volatile int i = 0; i < 1000000; i++) ; }"
 
-# A program whose memory cannot be inspected: one thread waits for a page of a file; another one
-# maps the file without its cached pages, and holds the lock of all mappings while it waits for that
-# page. argv: the user to become, the file.
+# A program whose memory cannot be inspected: one thread waits for a page of a file; another thread
+# maps the file without its cached pages, and holds the lock of the process's mappings while it waits
+# for that page. argv: the user to become, the file.
 LOCKED_MEMORY = r"""
 #define _GNU_SOURCE
 #include <fcntl.h>

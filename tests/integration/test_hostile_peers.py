@@ -102,7 +102,7 @@ def assert_honest(profcapture, capture, pids, *machine):
     """Checks that the honest program has all of its marks, and that only hostile programs lost
     records, except for the causes in `machine`.
 
-    Returns the losses by process and cause, and the capture's reports of rings by process.
+    Returns the losses by process and cause, and the capture's reports of quarantines by process.
     """
     marks = rows(profcapture, capture, "mark", "--pid", pids["honest"])
     assert [mark["id"] for mark in marks] == list(range(1, 4 * HONEST + 1))
@@ -110,7 +110,7 @@ def assert_honest(profcapture, capture, pids, *machine):
     loss, told = Counter(), defaultdict(list)
     for row in rows(profcapture, capture, "loss"):
         # losses of a busy machine: up to half a second of samples if the host takes the CPU from
-        # the reader of the kernel's ring, or another process takes the engine's
+        # the reader of the kernel's ring, or another process takes the engine's CPU
         few = row["count"] < 500 and (row["cause"] in FEW or row["cause"] == "late" and row["stream"].startswith("cpu"))
         if row["cause"] not in ("ticks-missed", "throttled", *machine) and not few:
             stream, _, pid = row["stream"].partition("/")
