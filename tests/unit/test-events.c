@@ -178,7 +178,7 @@ static void test_probe_filters(void)
 	CHECK(!parse("/a/b:p:n/", &event));
 }
 
-/* Two places of a probe, whose arguments differ, and another probe. */
+/* Two places of one probe, with different arguments, and another probe. */
 static void test_probe_fields(void)
 {
 	struct event events[] = {

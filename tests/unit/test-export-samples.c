@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /*
- * Checks of the samples by thread and time: runs in a file have the same order as samples in
- * memory, and a failure of the file is reported.
+ * Checks of the samples by thread and time: sorted runs in a file give the same order as sorting in
+ * memory, and an error of the file is reported.
  */
 #include "tests/unit/test.h"
 #include "tools/profcapture/export-samples.h"
@@ -79,7 +79,7 @@ static void test_failing_files(void)
 	g_autoptr(GError) error = NULL;
 
 	add_all(&samples, 1000);
-	close(samples.runs.fd); /* a full disk fails at the next run, too */
+	close(samples.runs.fd); /* writing the next run fails, as on a full disk */
 	samples.runs.fd = open("/dev/full", O_RDWR | O_CLOEXEC);
 	REQUIRE(samples.runs.fd >= 0);
 	CHECK(!export_samples_sort(&samples, &error));

@@ -93,7 +93,7 @@ static void test_path(void)
 	CHECK_INT(by_path("plain", &fd), ENOENT);
 	CHECK_INT(by_path("", &fd), ENOENT);
 	CHECK_INT(by_path("/no/such/file", &fd), ENOENT);
-	/* another file has that path */
+	/* the path of a deleted file, as the kernel shows it; another file really has this path */
 	g_autofree char *deleted = put("gone (deleted)", "other");
 	CHECK_INT(by_path(deleted, &fd), ENOENT);
 }
@@ -208,7 +208,7 @@ static void test_mapping_of_another_file(void)
 	munmap(map, page);
 }
 
-/* A process has exited, and another file has its path now. */
+/* The mapped file was replaced: another file has its path now, which is not opened. */
 static void test_replaced(void)
 {
 	g_autofree char *path = put("replaced", "first");
@@ -507,7 +507,7 @@ static void test_memory_usage(void)
 	CHECK_INT(count_kind(&request, SNAPSHOT_IO), 1);
 	CHECK_INT(count_kind(&request, SNAPSHOT_FDS), 1);
 	request.usage = FILES_USAGE_MEMORY;
-	/* for a process that may block (a negative pid), the rollup is left out */
+	/* a negative pid: the rollup is left out, because reading it may block */
 	request.usage_pids[0] = -getpid();
 	CHECK_INT(count_kind(&request, SNAPSHOT_ROLLUP), 0);
 	CHECK_INT(count_kind(&request, SNAPSHOT_STATM), 1);
@@ -632,8 +632,7 @@ static void test_own_only(void)
 		request.request.pid = foreign[i];
 		CHECK_INT(open_as(&config, request, path, &answer, &fd), EACCES);
 	}
-	/* One request names several processes for stacks; only stacks of the user's processes
-	 * remain. */
+	/* A request for the stacks of several processes gets only those of the user's processes. */
 	stacks.n_usage_pids = 4;
 	stacks.usage = FILES_USAGE_STACKS;
 	stacks.usage_pids[0] = foreign[3];
@@ -650,7 +649,7 @@ static void test_own_only(void)
 	munmap(map, page);
 }
 
-/* A user gets those files of a process that has ended which the user can reach and read. */
+/* If a process has ended, a user gets its files that the user can reach and read. */
 static void test_ended(void)
 {
 	const struct files_config config = { .uid = SOMEBODY, .own_only = 1 };
@@ -680,8 +679,8 @@ static void test_ended(void)
 	}
 }
 
-/* A user who may see others' processes gets, of these processes, only files that all users may
- * reach and read. */
+/* A file of another user's process is readable for the client only if all users may reach and read
+ * the file. */
 static void test_others(void)
 {
 	const struct files_config config = { .uid = SOMEBODY };
@@ -739,7 +738,7 @@ static bool try_become(void)
 	return setuid(SOMEBODY) == 0;
 }
 
-/* Runs an action in a child in the sandbox. Returns its wait status. */
+/* Runs an action in a sandboxed child. Returns the child's wait status. */
 static int in_sandbox(const struct files_config *config, bool (*act)(void))
 {
 	pid_t pid = fork();
@@ -801,7 +800,7 @@ static void test_sandbox(void)
 	end(namespaced);
 }
 
-/* Returns the places of a probe, or -errno. */
+/* Returns the number of places of a probe, or -errno. */
 static int probe_as(const struct files_config *config, const char *path, const char *name,
 		    struct files_answer *answer)
 {

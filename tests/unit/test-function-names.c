@@ -158,7 +158,7 @@ static void test_fit(void)
 	check_fit("<main>", 3, "<main>");
 	check_fit("libc.so.6+0x26000", 5, "libc.so.6+0x26000");
 	check_fit("<alloc::vec::Vec<T> as core::ops::Drop>::drop", 20, "<…>::drop");
-	/* The arguments of both names are dropped before their scopes. */
+	/* The template arguments of both names are dropped before any scope. */
 	check_fit("std::map<int, int>::find < shop::each<int>::run", 42,
 		  "std::map<…>::find < shop::each<int>::run");
 	check_fit("std::map<int, int>::find < shop::each<int>::run", 38,

@@ -61,7 +61,7 @@ static void put_record(const struct layout *layout, uint64_t start, uint32_t nam
 
 static void build(const struct layout *layout)
 {
-	/* distance 0 for 4 bytes of code, 16 for 60 bytes */
+	/* go_row.distance is 0 for 4 bytes of code, then 16 for 60 bytes */
 	static const uint8_t rows[] = { 0, 2, 4, 32, 0x3c, 0 };
 	static const char first[] = "main.first", second[] = "main.second";
 	size_t number = layout->has_text ? 4 : 8, parts[3], pairs, header;
@@ -77,8 +77,8 @@ static void build(const struct layout *layout)
 	header = n_bytes;
 	n_bytes += layout->has_offsets ? 7 * 8 : 0;
 	pairs = n_bytes;
-	/* The parts come after the pairs, so their offsets are known: 5 numbers, 2 records of 48
-	 * bytes. */
+	/* The pairs, 5 numbers, are filled in last: they have the offsets of the 2 records, of 48
+	 * bytes each, that follow them. */
 	n_bytes += 5 * number;
 	put_record(layout, base, 0, 0, false);
 	put_record(layout, base + FIRST_END, 0, 0, true);
@@ -189,7 +189,7 @@ static void test_damaged(void)
 	}
 }
 
-/* A number has at most ten bytes, so many reads of a run of 0x80 do not all read it to its end. */
+/* A number has at most ten bytes, so no read within a long run of 0x80 reads up to its end. */
 static void test_long_number(void)
 {
 	uint8_t run[100];

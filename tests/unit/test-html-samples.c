@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /*
- * Checks of the page's samples and waits: samples are merged in the same way whatever their order
- * is, and for a range that begins and ends on the grid, the part of each wait is exact.
+ * Checks of the page's samples and waits: the order of samples does not change how they are merged,
+ * and a range that begins and ends on the grid has the exact part of each wait.
  */
 #include "tests/unit/test.h"
 #include "tools/profcapture/html-waits.h"

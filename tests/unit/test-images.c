@@ -69,7 +69,7 @@ static void test_bounded(void)
 	images_free(images);
 }
 
-/* Creates a copy of 60 MiB, although the size of the file is given as one byte. */
+/* Creates a copy of 60 MiB. The test claims that the copied file has one byte. */
 static int open_copy(void)
 {
 	int fd = memfd_create("copy", MFD_CLOEXEC);

@@ -203,8 +203,8 @@ static void test_places(void)
 	CHECK_INT(intern_find_place(&intern, "again"), 0);
 }
 
-/* Strings at the end of a page before an inaccessible one. A string is not cached if its words (8
- * bytes) reach beyond the page. */
+/* Strings at the end of a page; the next page is inaccessible. A string is not cached if its words
+ * (8 bytes) reach beyond the page. */
 static void test_places_page_end(void)
 {
 	char *page = mmap(NULL, 2 * INTERN_PAGE, PROT_READ | PROT_WRITE,

@@ -239,7 +239,7 @@ static void build_lines(struct bytes *bytes, bool swapped, uint64_t shift)
 
 	begin_dump(bytes, swapped, 0);
 	at = begin_lines(bytes, 0x1000, 5);
-	add_line(bytes, at, 0x1020 + shift, 7, "\xff"); /* not in order, and before any file */
+	add_line(bytes, at, 0x1020 + shift, 7, "\xff"); /* not in order; no file is known yet */
 	add_line(bytes, at, 0x1020 + shift, 7, "a.js");
 	add_line(bytes, at, 0x1040 + shift, 9, "\xff");
 	add_line(bytes, at, 0x1000 + shift, 3, "b\033.js");
@@ -295,7 +295,7 @@ static void lines(void)
 	g_string_chunk_free(texts);
 }
 
-/* If the name of a file was freed, V8 writes a name of the same length, partly zeros. */
+/* If the name of a file was freed, V8 writes other bytes of the same length, some of them zero. */
 static void freed_file(void)
 {
 	static const uint64_t addresses[] = { 0x1001, 0x1021 };

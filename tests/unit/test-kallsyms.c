@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /*
- * Checks of daemon/engine/model/kallsyms.c: the symbol of an address, with lines in any order;
- * hidden addresses; other text; and this machine's file, which must have each returned name at its
- * address.
+ * Checks of daemon/engine/model/kallsyms.c: the symbol of an address, in a file with lines in any
+ * order, hidden addresses, or other text; and in this machine's file, which must have each returned
+ * name at its address.
  */
 #include "daemon/engine/model/kallsyms.h"
 #include "tests/unit/test.h"
@@ -43,7 +43,8 @@ static int open_text(const char *text)
 	return fd;
 }
 
-/* Returns the fixture with its lines rotated by `shift`, so that each line is first once. */
+/* Opens a file of the fixture's lines, rotated by `shift`. So each line is the first one for some
+ * shift. */
 static int open_lines(size_t shift)
 {
 	char text[4096] = "";

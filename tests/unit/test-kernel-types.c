@@ -77,8 +77,8 @@ static void test_nested(void)
 	struct fixture f = fixture_new();
 	g_autofree char *found = NULL;
 
-	/* add more types, before and after the structure, than there are between two remembered
-	 * places */
+	/* add more types before the structure than are between two remembered places, and one after
+	 * it */
 	for (int i = 0; i < 300; i++)
 		btf__add_ptr(f.kernel, f.number);
 	add_thing(&f, 64, 0);
@@ -145,7 +145,7 @@ static void test_bit_field(void)
 	CHECK(!apply(&f));
 }
 
-/* Each shorter part of the types is refused. */
+/* The kernel's types are refused if they are truncated anywhere. */
 static void test_cut(void)
 {
 	struct fixture f = fixture_new();

@@ -387,7 +387,7 @@ static void browse(void)
 	CHECK(!browse.shows_keys);
 	CHECK_STATUS(&browse, "held; Space continues   by name   /w");
 	CHECK(top_browse_press(&browse, 'q', 10));
-	live.generation++; /* all numbers have become invalid */
+	live.generation++; /* all row numbers have become invalid */
 	press_all(&browse, " f");
 	top_browse_count(&browse);
 	CHECK_INT(browse.steps->len, 0);

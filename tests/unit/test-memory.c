@@ -1057,8 +1057,8 @@ static void test_many_processes(void)
 	build_done(&build);
 }
 
-/* The peak is the 100 bytes that the first process has from 10 on. From 65 on, the marks would
- * allow more, but there is not more. */
+/* The peak is the 100 bytes that the first process has from 10 on. The marks would allow a larger
+ * sum from 65 on, but there is none. */
 static void test_equal_peaks(void)
 {
 	struct memory memory;
@@ -1180,7 +1180,7 @@ static void test_described_processes(void)
 	build_done(&build);
 }
 
-/* At the same time, block 2 is allocated and freed, and the older block 1 is freed, in any order
+/* Block 2 is allocated and freed, and the older block 1 is freed, all at one time, in any order
  * within the tables. */
 static void test_ties(void)
 {
@@ -1325,7 +1325,8 @@ static void test_loss_outside(void)
 	build_done(&build);
 }
 
-/* The file ends within the second chunk of frees: the blocks seem live, except at earlier times. */
+/* The file ends within the second chunk of frees. Its blocks seem live; results for earlier times
+ * are complete. */
 static void test_truncated(void)
 {
 	struct memory memory;
@@ -1521,8 +1522,8 @@ static void test_sampled_segments(void)
 			check_sampled_segments(sampled[i], sampled[j]);
 }
 
-/* Both blocks of a realloc were sampled independently; otherwise the row has no prior block.
- * Mappings are all recorded. */
+/* A realloc's row has a prior block only if both blocks were sampled, each independently. All
+ * mappings are recorded. */
 static void test_sampled_reallocs(void)
 {
 	double stands_for = weight(100, 1000) * weight(300, 1000);

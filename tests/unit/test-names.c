@@ -169,7 +169,7 @@ static void test_one_file(void)
 	build_begin(&build);
 	build_text(&build, 1, "/lib/a.so");
 	build_text(&build, 2, "/lib/b.so");
-	file(&build, 1, 1, 0, 0);  /* with the build-id */
+	file(&build, 1, 1, 0, 0);  /* with only the build-id */
 	file(&build, 2, 1, 0, 5);  /* with device and inode, too */
 	file(&build, 3, 1, 10, 5); /* as opened by profd-files */
 	file(&build, 4, 1, 0, 0);

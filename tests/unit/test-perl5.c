@@ -176,7 +176,7 @@ static void test_merge(void)
 	CHECK_STR(PLACE(.has_root = true), "1-2@1 2-4@3 ");
 	chain.frames[1].flags |= INTERP_FRAME_REPEATS;
 	CHECK_STR(PLACE(.has_root = true), "1-2@1 2-4@3 ");
-	/* C will call a sub, or has called it from the function at 0x6f0 */
+	/* C code will call a sub, or the function at 0x6f0 has called it */
 	chain.frames[0].flags = INTERP_FRAME_ENDS_RUN;
 	CHECK_STR(PLACE(.has_root = true), "1-2@1 2-4@3 ");
 	CHECK_STR(PLACE(.has_root = true, .callers = { { 0x6f0, 0x20 } }), "0-2@1 2-4@3 ");
@@ -221,7 +221,7 @@ static void test_merge_of_part(void)
 	CHECK_STR(PLACE(.has_root = true), "0-2@1 2-3@3 ");
 	chain.n_more_runs = 3;
 	CHECK_STR(PLACE(.has_root = true), "-");
-	/* If the last frame shown is in the outermost activation, all are known. */
+	/* If the last frame shown is in the outermost activation, all activations are known. */
 	chain.n_more_runs = INTERP_RUNS_UNKNOWN;
 	CHECK_STR(PLACE(.has_root = true), "0-2@1 2-3@3 ");
 	CHECK_STR(PLACE(), "-");

@@ -29,8 +29,8 @@ __attribute__((noinline, used)) static int test_own_function(int a)
 	return a + 1;
 }
 
-/* This function has two names. One of them, __vfork, is that of a function that keeps its caller's
- * address. */
+/* This function has two names. One of them, __vfork, is the name of a libc function that keeps its
+ * caller's address. */
 __attribute__((noinline, used)) static int keeper(int a) __asm__("__vfork");
 static int keeper(int a)
 {
@@ -43,7 +43,7 @@ static int open_self(void)
 	return open("/proc/self/exe", O_RDONLY | O_CLOEXEC);
 }
 
-/* Returns the reason if the name is refused. */
+/* Returns the reason why the name is refused; NULL: it is accepted. */
 static const char *refusal(const struct probe_file *file, const char *name, bool optimizes_nops)
 {
 	static char reason[PROBE_REASON_BYTES];
@@ -90,7 +90,7 @@ static void test_refused(void)
 	      refusal(file, "%return", false));
 	CHECK(strstr(refusal(file, "demo:unit%return", false), "no probe") ||
 	      strstr(refusal(file, "demo:unit%return", false), "return"));
-	/* Some compilers keep only one of two local names; then there is nothing to find. */
+	/* Some compilers keep only one of two local names, so the other one is not found. */
 	CHECK(strstr(refusal(file, "test_other_name%return", false), "keeps its caller") ||
 	      !strstr(refusal(file, "__vfork%return", false), "keeps its caller"));
 	if (REGS_NATIVE == REGS_X86_64) {

@@ -82,7 +82,7 @@ static void test_filter_logic(void)
 		"arg1>0 && arg4==1",
 		"arg4==1 && arg1>0",
 	};
-	/* an argument that could not be read */
+	/* arg4 could not be read */
 	static const char *const unknown[] = {
 		"arg4==0",          "!arg4==0",           "arg4==0 || arg1>0",
 		"arg1<0 && arg4>1", "arg4==1 || arg4!=1",

@@ -21,7 +21,7 @@
 #define USER 65534
 #define OTHER 65533
 
-/* A process that runs `act`, reports it, and waits until it is killed. */
+/* A process that runs `act`, reports that it did, and waits until it is killed. */
 struct child {
 	pid_t pid;
 	int pidfd;
@@ -250,7 +250,7 @@ static bool write_file(pid_t pid, const char *name, const char *text)
 	return ok;
 }
 
-/* Enters a user namespace with identity-mapped ids. Only an outside process may write such a
+/* Enters a user namespace with identity-mapped ids. Only a process outside of it may write such a
  * map. */
 static void enter_roots_namespace(void)
 {

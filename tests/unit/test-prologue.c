@@ -6,11 +6,11 @@
 #include "tests/unit/test.h"
 
 #define UNKNOWN UINT32_MAX
-#define BRANCH 0xe8 /* call: ends each prologue below */
+#define BRANCH 0xe8 /* call: ends most prologues below */
 
 static uint32_t frame_bytes(const uint8_t *code, size_t size)
 {
-	/* a copy, so that a checker finds reads after its end */
+	/* a copy, so that a sanitizer detects reads beyond its end */
 	CLEANUP_FREE uint8_t *copy = malloc(size ? size : 1);
 	uint32_t bytes;
 

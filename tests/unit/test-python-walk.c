@@ -132,7 +132,7 @@ static void test_list(void)
 	set(&frames[3], layout->frame_position, address_of(&codes[3]) + layout->code_start);
 	walk(true, false);
 	CHECK(chain.hash != hash);
-	/* another code object at the same address: of another name, file, or size */
+	/* another code object at the same address, with another name, file, or size */
 	for (int i = 0; i < 3; i++) {
 		make_list();
 		walk(true, false);
@@ -177,8 +177,8 @@ static void test_unlocked(void)
 		walk(i == 0, true);
 		CHECK(!chain.memory.is_direct);
 		CHECK(chain.n == N_FRAMES && chain.hash == hash);
-		/* the ranges that a walk read are read together by the next one, unless they
-		 * changed */
+		/* the next walk reads these ranges all at once, and uses them up to one that does
+		 * not match */
 		CHECK_INT(chain.memory.n_ranges, 2 + 3 * N_FRAMES + 3);
 		walk(i == 0, true);
 		CHECK(chain.n == N_FRAMES && chain.hash == hash);
@@ -235,8 +235,8 @@ static void test_torn(void)
 	CHECK(chain.n == 0 && chain.is_unreadable);
 }
 
-/* Memory that may be gone is not loaded directly: if the thread does not evaluate, an activation is
- * on another stack, or a code object is being freed. */
+/* Memory that may be gone is not loaded directly: if the thread executes no Python code, if an
+ * activation is on another stack, or if a code object is being freed. */
 static void test_gone(void)
 {
 	static const struct python_stack idle = { 0, UINT64_MAX, false }, other = { 1, 2, true };

@@ -164,7 +164,7 @@ static void test_names(void)
 	}
 }
 
-/* A host of the capture or of an address is replaced in any text, with its domain. */
+/* A host of the capture or of an address, and the host's domain, are removed from any text. */
 static void test_hosts(void)
 {
 	static const char *const sources[] = {

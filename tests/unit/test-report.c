@@ -336,7 +336,7 @@ static void check_origins(unsigned first, unsigned end, enum code_origin native)
 		const struct origin_case *at = &origin_cases[atoi(name)];
 		enum code_origin origin = code_origin_of(answer.profile.functions, i);
 
-		/* A file without a name on disk is a place, too. */
+		/* Code that is not in a file on disk has a place, too. */
 		if (g_strcmp0(at->file, "<string>") == 0) {
 			g_autofree char *place =
 				functions_place(answer.profile.functions, i, false);
@@ -599,7 +599,7 @@ static void test_cyclic_stacks(void)
 	stack(&build, 3, 2, 3); /* each other's parents */
 	stack(&build, 9, 2, 1);
 	stack(&build, 5, 0, 1);
-	stack(&build, 5, 9, 2); /* twice: the last one is used, and its parent comes later */
+	stack(&build, 5, 9, 2); /* twice: the last one is used; its parent has a higher id */
 	samples(&build, 2, 1);
 	samples(&build, 2, 2);
 	samples(&build, 2, 3);
@@ -845,7 +845,8 @@ static void test_thread_names(void)
 	CHECK_STR(thread_names_at(names, 3, 50), "comm");
 	CHECK(!thread_names_at(names, NAMES_NONE, 50));
 	done(&answer);
-	/* thread 1: samples at 0 to 8, 10 to 18 and 30 to 78, and 20 to 28 */
+	/* thread 1 has "comm" from 0 to 8, "first" from 10 to 18 and from 30 to 78, "second" from
+	 * 20 to 28 */
 	check_samples(&build, "comm", 5 + 40);
 	check_samples(&build, "first", 5 + 25);
 	check_samples(&build, "second", 5);

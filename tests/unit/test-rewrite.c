@@ -189,7 +189,7 @@ static void task(struct build *build, uint64_t time, uint64_t thread, uint64_t e
 static const uint64_t wait_rows[][2] = { { 90, 10 },  { 100, 10 },  { 120, 60 },
 					 { 160, 10 }, { 270, 110 }, { 290, 80 } };
 
-/* For a slice from 100 to 200: thread 1 exists before it; thread 2 starts and exits. */
+/* For a slice from 100 to 200: before it, thread 1 exists, and thread 2 starts and exits. */
 static void state_capture(struct build *build)
 {
 	begin(build);
@@ -253,7 +253,7 @@ static void check_state(const struct capture *to)
 	CHECK_INT(values[0], 2);
 }
 
-/* Thread 1 does not run at either end of the slice, and gets a row there. */
+/* Thread 1 runs neither at the start nor at the end of the slice, so it gets a row at each. */
 static void test_slice_states(void)
 {
 	static const uint64_t times[] = { 100, 150, 200 },

@@ -258,7 +258,7 @@ static void test_shared_budget(void)
 
 	REQUIRE(pair_init(&pair, SMALL, 1, RING_LOSSLESS));
 	ring_arena_set_budget(pair.arena, &budget);
-	/* overlapping waits from 0 to 500 */
+	/* overlapping waits from 0 to 500 ms */
 	CHECK(ring_budget_begin(&budget, t));
 	CHECK(ring_budget_begin(&budget, t + 100 * ms));
 	ring_budget_end(&budget, t + 200 * ms);
@@ -266,7 +266,7 @@ static void test_shared_budget(void)
 	CHECK(ring_budget_left(&budget, t + 400 * ms) / ms - 599 <= 2);
 	ring_budget_end(&budget, t + 450 * ms);
 	ring_budget_end(&budget, t + 500 * ms);
-	/* no waits from 500 to 900 */
+	/* no waits from 500 to 900 ms */
 	CHECK(ring_budget_begin(&budget, t + 900 * ms));
 	CHECK(ring_budget_left(&budget, t + 900 * ms) / ms - 499 <= 2);
 	CHECK_INT(ring_budget_left(&budget, t + 1401 * ms), 0);
@@ -354,8 +354,8 @@ static void test_mapped(void)
 	pair_done(&pair);
 }
 
-/* A thread fills its ring four times, `lap_ms` each, and always has room. The last lap must be in
- * ring `expected`. */
+/* A thread fills its ring four times, pausing `lap_ms` before each time, and always has room. The
+ * last lap must be in ring `expected`. */
 static void check_laps(long lap_ms, uint32_t expected)
 {
 	struct ring_reader readers[2];

@@ -285,7 +285,7 @@ static uint64_t interrupt_all(pid_t pid, void (*before_each)(void))
 	return n;
 }
 
-/* Ids come from two sequences, so only the number of records can be checked. */
+/* Ids come from two sequences, so their order is not checked. */
 static bool drain_marks(void)
 {
 	struct ring_record record;

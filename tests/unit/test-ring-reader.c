@@ -108,7 +108,7 @@ static void test_positions(void)
 	check_head(MARK_BYTES + SMALL, RING_FAULT_LENGTH); /* beyond what was written */
 }
 
-/* A record wraps to the start of the data. */
+/* A record that would wrap to the start of the data is refused. */
 static void test_wrapped(void)
 {
 	const struct ring_record_header header = { .bytes = 2 * MARK_BYTES, .type = RING_PAD };
@@ -320,7 +320,7 @@ static void test_ends(void)
 	CHECK_INT(end, batch.now_ns);
 	REQUIRE(ring_batch_next(&batch, &record));
 	CHECK_INT(record.time_ns, now + 5);
-	/* the handler's record was the last one, so the next one may not be before it */
+	/* this record claims a time after the drain, so it gets that of the drain */
 	REQUIRE(ring_batch_next(&batch, &record));
 	CHECK(record.time_ns >= end);
 	pair_done(&pair);

@@ -123,7 +123,7 @@ static void test_sizes(void)
 	check_bad_sizes(RING_MAX_BYTES, 5);
 }
 
-/* The producer accepts a mapping only if it can use it without a signal. */
+/* The producer accepts only a mapping whose use cannot raise a signal. */
 static void test_map(void)
 {
 	struct ring_arena *arena;

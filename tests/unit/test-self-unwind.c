@@ -170,7 +170,7 @@ static void test_room(void)
 
 static volatile bool has_one;
 
-/* Does not walk with libgcc, which cannot do so either without room on the stack. */
+/* Does not also walk with libgcc, for which there is no room on the stack. */
 static __attribute__((noinline)) void walk_tightly(void)
 {
 	struct walk_registers registers;
@@ -612,8 +612,8 @@ static int see_in_child(void *data)
 	return 0;
 }
 
-/* Like posix_spawn(): a child on a separate stack, in its parent's memory and with its thread
- * pointer. */
+/* Like posix_spawn(): a child on a separate stack, in its parent's memory and with the parent's
+ * thread pointer. */
 static void test_spawn(void)
 {
 	char *stack = map_stack();
@@ -826,8 +826,8 @@ static volatile sig_atomic_t is_forked, may_fork;
 static pid_t forked[N_FORKED];
 static volatile int n_forked;
 
-/* Forks. Then one of the processes, in turn the parent and the child, walks like another hook of
- * the thread, and requests the same cache. */
+/* Forks. Then either the parent or the child, alternately, walks like another hook of the thread,
+ * and requests the same cache. */
 static void fork_handler(int number, siginfo_t *info, void *context)
 {
 	const struct walk_registers registers = CONTEXT_REGISTERS(*(ucontext_t *)context);

@@ -202,7 +202,8 @@ static void test_same_id(void)
 	CHECK_NO_END("a", 10, 101);
 	done(&build, capture);
 
-	/* Ten thousand open spans do not take quadratic time, because an end looks at only 64. */
+	/* Ten thousand open spans do not take quadratic time, because an end mark looks at only
+	 * 64. */
 	begin(&build);
 	OPEN(0, 1, 5, B);
 	for (unsigned i = 0; i < 10000; i++)

@@ -87,8 +87,8 @@ static bool symbolize(int fd, struct opened *opened, struct symbolize_result *re
 	return symbolize_capture(fd, &sources, ret_result, error);
 }
 
-/* Two epochs have the same two places with other ids; there are a kernel image and a return
- * address. */
+/* Two epochs have the same two places in a file, whose id differs; the second place is a return
+ * address. Both also have a kernel image. */
 static void capture_of_self(struct build *build, uint64_t size)
 {
 	build_begin(build);
@@ -335,8 +335,8 @@ static void test_calls_of_epochs(void)
 	build_done(&build);
 }
 
-/* Each call is inlined into the previous one, and each has a line, from the outermost on. Cached
- * results must carry over to the next call. */
+/* Each call is inlined into the previous one. The lines begin with the outermost call, so each call
+ * extends a cached chain, which must not become too long. */
 static void test_chain_without_end(void)
 {
 	enum { CALLS = 2000 };

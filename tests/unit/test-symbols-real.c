@@ -127,7 +127,7 @@ static void read_fdes(const char *path, GArray *known)
 	}
 }
 
-/* Returns the first entry at an address. */
+/* Returns the index of the first entry that is not before an address. */
 static guint find_known(const GArray *known, uint64_t address)
 {
 	guint low = 0, high = known->len;

@@ -41,7 +41,7 @@ static const struct symbol *row_at(const struct symbols *symbols, size_t i)
 	return symbols->row_of[i] == SYMBOLS_NONE ? NULL : &symbols->rows[symbols->row_of[i]];
 }
 
-/* Checks name, start and length for one offset; name NULL: none. */
+/* Checks name, start and length of the symbol at one offset; name NULL: there is no symbol. */
 static void check_place(const struct build *build, uint64_t offset, const char *name,
 			uint64_t start, uint64_t length)
 {
@@ -423,7 +423,7 @@ static void test_vdso(void)
 	CHECK_INT(wrong->state, SYMBOLS_CHANGED);
 }
 
-/* With many overlapping symbols and many places, the cost is not their product. */
+/* Finds the innermost of many overlapping symbols, for many places. */
 static void test_many_overlapping(void)
 {
 	static struct build_symbol symbols[80];

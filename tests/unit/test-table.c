@@ -143,7 +143,8 @@ static void test_overlap(void)
 	CHECK_INT(offset_at(&made, 0x12100), -1);
 }
 
-/* A short gap before a function without a caller, as in clone(), has the rule before it. */
+/* A short gap before a function without a caller, as in clone(), gets the rule that precedes the
+ * gap. */
 static void test_clone(void)
 {
 	CLEANUP_BUILDER struct builder b = { .n = 0 };

@@ -17,7 +17,8 @@ static void test_layouts(void)
 
 		REQUIRE(layout);
 		CHECK_INT(layout->version, versions[i]);
-		/* what the BPF program reads of a frame, of a function and of a script */
+		/* within the bytes that the BPF program reads of a frame, a function and a
+		 * script */
 		CHECK_INT(layout->frame_function, layout->frame_type + 8);
 		CHECK(layout->info_number + 4 <= 255);
 		CHECK(layout->script_id + 8 <= 72);

@@ -92,7 +92,7 @@ static void build_x86(void)
 	build_fde(&b, ENTRY, 0x1000, NO_BYTES);
 	build_fde(&b, CONTEXT, 0x800, NO_BYTES);
 	build_cie(&b, "zRS", 1, -8, 16, BYTES(0x1b), BYTES(OP_NOP));
-	/* *(rsp + 160) is sp, rsp + 168 has pc, rsp + 120 has fp */
+	/* the interrupted sp is at rsp + 160, pc at rsp + 168, fp at rsp + 120 */
 	build_fde(&b, SIGNAL - 1, 0x1000,
 		  BYTES(OP_DEF_CFA_EXPRESSION, 4, 0x77, 0xa0, 0x01, 0x06, OP_EXPRESSION, 6, 3, 0x77,
 			0xf8, 0x00, OP_EXPRESSION, 7, 3, 0x77, 0xa0, 0x01, OP_EXPRESSION, 16, 3,
@@ -162,8 +162,8 @@ static void check_chain(const struct walk_result *result, enum walk_stop stop, c
 	check_chain(result, stop, (const uint64_t[]){ __VA_ARGS__ }, \
 		    ARRAY_SIZE(((const uint64_t[]){ __VA_ARGS__ })))
 
-/* Stack: leaf, frame, by fp, root. The leaf's caller ends with the call, so the return address is
- * after the caller's code. */
+/* Stack: LEAF, FRAME, BY_FP, ROOT. LEAF's caller ends with the call, so the return address is after
+ * the caller's code. */
 static void build_chain(void)
 {
 	build_x86();
@@ -328,7 +328,7 @@ static void test_zero_fp(void)
 	world.words[7] = 1;
 	result = run(FRAME, 0);
 	CHECK_CHAIN(&result, WALK_NO_TABLE, FRAME, NO_CFI + 1);
-	result = run(FRAME, STACK + 128); /* sp is at two words of 0 */
+	result = run(FRAME, STACK + 128); /* fp points to two words of 0 */
 	CHECK_CHAIN(&result, WALK_NO_TABLE, FRAME, NO_CFI + 1);
 }
 
@@ -552,7 +552,7 @@ static void test_plt(void)
 	CHECK_CHAIN(&result, WALK_ROOT, PLT + 27, ROOT + 6);
 }
 
-/* aarch64: only a leaf may have its return address in lr, signed. */
+/* aarch64: only a leaf may have its return address in lr; the address may be signed. */
 static void test_lr(void)
 {
 	CLEANUP_BUILDER struct builder b = { .arch = REGS_AARCH64 };

@@ -16,7 +16,7 @@ static void test_layouts(void)
 
 		REQUIRE(layout);
 		CHECK_INT(layout->minor, minor);
-		/* what the BPF program reads of a frame and of a function */
+		/* within the bytes that the BPF program reads of a frame and of a function */
 		CHECK(layout->frame_previous + 8 <= 56);
 		CHECK(layout->function_handler + 8 <= 96);
 		CHECK(layout->code_first_line + 4 <= 184);
@@ -169,7 +169,7 @@ static void test_merge(void)
 	CHECK_STR(PLACE(), "-");
 	chain.frames[0].flags = chain.frames[1].flags = 0;
 	CHECK_STR(PLACE(.has_root = true), "0-4@4 ");
-	/* there are two activations more than runs; then, more runs than activations */
+	/* there are two runs more than activations; then, the number of runs is unknown */
 	chain.frames[3].flags = 0;
 	chain.n_more_runs = 4;
 	CHECK_STR(PLACE(.has_root = true), "-");
