@@ -29,7 +29,7 @@
 #define MAX_SLOTS 64u
 #define MAX_THREADS 64u
 
-/* One cache line for each thread, so that threads do not wait for each other. */
+/* Padded to 128 bytes, so that threads do not slow each other down by writing to one cache line. */
 struct count {
 	uint64_t tried, recorded;
 	bool is_used, has_ended;

@@ -172,7 +172,8 @@ int main(int argc, char **argv)
 	isolate[0x180 / 8] = (uint64_t)(uintptr_t)(frames + 8);
 	if (strcmp(what, "nothing") == 0)
 		isolate[0x180 / 8] = UINT64_C(1) << 62;
-	/* Few frames: the position of a function decides whether it has a name. */
+	/* Only three frames, so that the length of the text alone decides whether they have
+	 * names. */
 	if (strcmp(what, "text") == 0)
 		isolate[0x180 / 8] += 8 * FRAME_WORDS * (FRAMES - 3);
 	if (strcmp(what, "thread") == 0 && pthread_create(&thread, NULL, spin, NULL) == 0)

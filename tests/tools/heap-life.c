@@ -10,7 +10,7 @@
  *     heap-life inherit N        blocks that a process, its child and its grandchild free in turn
  *     heap-life phases N         blocks that are allocated, then replaced or reallocated, then
  *                                freed; each later phase begins when a byte arrives
- *     heap-life steady           blocks that are freed at once, until SIGTERM; prints how many
+ *     heap-life steady           blocks that are freed immediately, until SIGTERM; prints how many
  *
  * A forked or started child allocates N blocks of 2003 bytes itself.
  */

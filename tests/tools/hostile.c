@@ -112,7 +112,7 @@ static void name_parent(const char *act, struct control_hello *hello)
 		}
 	if (strcmp(act, "parent-self") == 0)
 		hello->parent_tgid = (uint32_t)getpid();
-	/* a process of another session, if any */
+	/* a process that this session does not record */
 	if (strcmp(act, "parent-stranger") == 0)
 		hello->parent_tgid = (uint32_t)getsid(getppid());
 	/* a process that this session records */

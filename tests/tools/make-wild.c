@@ -174,7 +174,7 @@ static struct prof_value list_of(struct wild *wild, const struct prof_column_def
 	return PROF_BYTES(wild->list, n);
 }
 
-/* Returns the value of the first column, an id or a time, which sorts the rows. */
+/* Returns the value of the first column, an id or a time, by which the rows are sorted. */
 static struct prof_value first_of(struct wild *wild, const struct prof_table_def *def, uint64_t row)
 {
 	if (def->flags & PROF_TABLE_TIMED) {

@@ -4,8 +4,8 @@
  *
  * Row i depends only on the table and on i, so that a reader can check rows without stored copies.
  * Values resemble those of a recording: times increase with jitter, some threads and stacks are
- * frequent, parents are a few rows before their children. They do not show how well recordings
- * compress; benchmarks use recordings.
+ * frequent, parents are a few rows before their children. These values do not show how well
+ * recordings compress; benchmarks use recordings.
  */
 #pragma once
 
@@ -42,7 +42,7 @@ static inline uint64_t rows_time(uint64_t i)
 	return ROWS_START + i * ROWS_STEP + rows_mix(i) % (ROWS_STEP / 2);
 }
 
-/* Returns how many rows of a dictionary table other rows refer to. */
+/* Returns the number of rows of a dictionary table, to which other rows refer. */
 static inline uint64_t rows_of_dictionary(unsigned int table)
 {
 	if (table == PROF_TABLE_SOURCE)

@@ -706,7 +706,7 @@ static void run_closefrom(void)
 	MUST(socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_NONBLOCK, 0, pair) == 0);
 	for (size_t i = 0; i < 3; i++)
 		MUST(pair[0] == fds[i] || dup2(pair[0], fds[i]) == fds[i]);
-	/* Try calls that would write to the connection, or close it. */
+	/* The marks must neither write to the program's new descriptors nor close them. */
 	run_many();
 	marks("behind", 10);
 	for (size_t i = 0; i < 3; i++)
