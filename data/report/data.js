@@ -39,7 +39,7 @@ const joinPlanes = (out, low, high) => {
 	for (let i = 0; i < out.length; i++) out[i] = low[i] | (high[i] << 8);
 };
 
-// A column of small numbers stays small, because the passes over all samples are bound by memory.
+// A column of small numbers stays small, because memory speed limits passes over all samples.
 const decodeColumn = (planes, { rows, bytes, delta, scale, value }) => {
 	if (value !== undefined) {
 		return (value <= 255 ? new Uint8Array(rows) : new Float64Array(rows)).fill(value / scale);

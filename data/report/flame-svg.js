@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause-Patent
-// Search and zoom of a flame graph that `profcapture export --to svg` wrote. Without this script
-// the picture is the same, with tooltips.
+// Search and zoom of a flame graph that `profcapture export --to svg` wrote. Without this script,
+// the picture is the same and still has tooltips.
 'use strict';
 (() => {
 	const svg = document.documentElement;

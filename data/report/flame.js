@@ -133,8 +133,8 @@ const fillOf = ({ branch }, shown, c) => {
 	return value > before ? c.more : c.less;
 };
 
-// The frame scrolls over the boxes. Its canvas has only the frame's size, because a canvas for all
-// boxes of deep stacks would be larger than browsers can draw.
+// The element `frame` scrolls over the boxes. Its canvas is only as large as the element, because a
+// canvas for all boxes of deep stacks would be larger than browsers can draw.
 let frame = null;
 let canvas = null;
 let shown = null;

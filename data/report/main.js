@@ -359,8 +359,8 @@ const drawTabs = () =>
 		),
 	);
 
-// Returns what the colors of boxes mean, but only of colors that the page uses, which leaves room
-// for the tabs.
+// Returns a legend of the colors of boxes, without colors that the page does not use, which leaves
+// room for the tabs.
 const boxLegend = (data) => {
 	data.colors ||= new Set(
 		data.functions

@@ -58,7 +58,7 @@ const markCells = ({ lengths, name, total }) => {
 	const title = (mark.group ? mark.group + ': ' : '') + mark.name;
 	// marks without an end are instants
 	const took = (ns) => (longest ? duration(ns) : '–');
-	// the page may have only the longest marks of a name; the numbers are then limits
+	// the page may have only the longest marks of a name; the numbers are then bounds
 	const [least, most] = isCut(name) ? ['≥ ', '≤ '] : ['', ''];
 	return [
 		least + count(lengths.length),

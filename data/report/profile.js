@@ -3,8 +3,8 @@
 
 import { indexStacks, lowerBound } from './data.js';
 
-// Groups stacks by process or thread: each has its own root, below which are copies of the stacks
-// that occur in it. Returns a table of stacks, with the row of each event.
+// Groups stacks by process or thread: each group has its own root, below which are copies of the
+// stacks that occur in the group. Returns a table of stacks, with the row of each event.
 const splitStacks = (data, keyOf, labelOf) => {
 	const { stacks } = data;
 	const functions = data.functions;
@@ -426,7 +426,7 @@ const PAUSES = [
 const GIL = /^(take_gil|PyCOND_TIMEDWAIT)$/;
 
 // Returns for each stack the index + 1 of its pause (PAUSES); 0: none. A futex without a pause is a
-// lock. Python's wait for its interpreter lock is in a condition, but is a lock, too.
+// lock. Python waits for its interpreter lock with a condition variable, but that is a lock, too.
 export const pausesOf = (data) => {
 	const { stacks, functions } = data;
 	if (stacks.pauses) return stacks.pauses;

@@ -40,8 +40,7 @@ const processesOf = (data) => {
 
 const sideOf = (data, lane) => (data.compare ? (lane.is_later ? 'B ' : 'A ') : '');
 
-// Returns a row for each thread. If several threads have the same name, the label has the thread's
-// number.
+// Returns a row for each thread. If several threads have the same name, their labels have the tid.
 const threadRows = (data, lanes, level = 0) => {
 	if (!data.namesakes) {
 		data.namesakes = new Map();
@@ -235,7 +234,7 @@ export const amount = ({ unit }, x) =>
 		? bytes(x) + unit.slice(5)
 		: `${significantOrCount(x)} ${unit || ''}`.trim();
 
-// Returns the times that a thread ran, was ready and waited, in words. If wake-ups were not
+// Returns the times that a thread ran, was ready and waited, as texts. If wake-ups were not
 // recorded, a thread that was woken counts as waiting until it runs.
 export const stateTexts = ([run, ready, wait]) => {
 	const { has_wakeups: isExact } = state.data;
@@ -246,8 +245,8 @@ export const stateTexts = ([run, ready, wait]) => {
 	];
 };
 
-// Returns how long the lane's thread ran in the range.
 let weights = { of: null, sums: null };
+// Returns how long the lane's thread ran in the range.
 export const laneRun = (lane) => {
 	const { data } = state;
 	if (data.hasSlices) return laneSums(lane, ...madeOf(range()))[0];

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause-Patent
 // The selection of the user. Every change goes through update(), which remembers it for undo() and
-// stores it in the fragment of the address, so that a link shows a finding.
+// stores it in the fragment of the address, so that a link to the page reproduces it.
 
 import { moment, shellWord } from './format.js';
 
@@ -25,8 +25,8 @@ export const state = {
 	search: '',
 	mark: null,
 	line: null, // the selected source line: { fn, index }
-	unfolded: new Set(), // boxes and branches that the user opened or closed
-	open: new Set(),
+	unfolded: new Set(), // boxes of the flame graph that the user unfolded
+	open: new Set(), // branches of the call tree that the user opened or closed
 	openPath: new Set(), // branches of the critical path that the user opened or closed
 };
 
@@ -80,7 +80,7 @@ const store = (defaults) => {
 	try {
 		history.replaceState(null, '', '#' + parts.join('&'));
 	} catch {
-		/* a page inside another may not change its address */
+		/* a page inside another page may not change its address */
 	}
 };
 

@@ -21,7 +21,7 @@ import { CHANGE_COLUMNS, changeCells } from './changes.js';
 import { count, percent } from './format.js';
 import { nothingHere, state, toggled, update } from './state.js';
 
-// The hottest path ends at the last branch that has most of the weight of the branch above it.
+// The hottest path ends at the last branch with at least half of the weight of the branch above.
 const hotPath = (root) => {
 	const hot = new Set([root]);
 	for (let at = root; ; ) {

@@ -41,8 +41,8 @@ int main(int argc, char **argv)
 	}
 	report("open", prof_recorder_open(argv[1], &options));
 	for (int frame = 0; frame < n_frames; frame++) {
-		/* Here it is known in advance that a frame is slow. If it is known only afterwards,
-		 * set a mark after the frame: a mark costs less than a block. */
+		/* This program knows in advance that a frame is slow. If yours knows it only
+		 * afterwards, set a mark after the frame: a mark costs less than a block. */
 		int is_slow = frame % 4 == 0;
 
 		if (is_slow)

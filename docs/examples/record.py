@@ -73,7 +73,7 @@ def record(connection, name, pid, seconds, file):
     session, = call(
         connection, name, ROOT, PROFILER, "CreateSession", GLib.Variant("(a{sv}h)", (options, 0)), capture
     )
-    if name:  # the call has started profd; the name vanishes when it exits
+    if name:  # the call has started profd; the name vanishes when profd exits
         Gio.bus_watch_name_on_connection(connection, name, Gio.BusNameWatcherFlags.NONE, None, on_gone)
     call(connection, name, session, SESSION, "Start")
     GLib.timeout_add(int(seconds * 1000), stop)
