@@ -192,7 +192,8 @@ static const struct kind kinds[] = {
 		{ PROF_WAIT_DURATION, RULE_CYCLE, 7 },
 		{ PROF_WAIT_STATE, RULE_CYCLE, 4 } } } },
 	  0 },
-	/* a thread that executes itself, and threads that wake each other while they wait */
+	/* a thread that is its own predecessor at each exec, and threads that wake each other while
+	 * they wait */
 	{ "wait-chains",
 	  { { PROF_TABLE_THREAD, 1000, { RISING(PROF_THREAD_TID) } },
 	    { PROF_TABLE_TASK, 1, { { PROF_TASK_EVENT, RULE_CONSTANT, PROF_TASK_EXISTS } } },

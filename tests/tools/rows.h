@@ -170,7 +170,7 @@ static inline bool rows_equal(const struct prof_array *array, size_t r,
 	return n == 0 || memcmp(array->bytes + first, value->data, n) == 0;
 }
 
-/* Returns a table that version 1 does not define, with every type, every order, lists and nulls. */
+/* Returns a table that version 1 does not define, with most types and orders, lists and nulls. */
 static inline const struct prof_table_def *rows_foreign_table(void)
 {
 	static const char *const colours[] = { "red", "green", "blue", NULL };

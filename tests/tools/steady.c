@@ -36,7 +36,7 @@
 #define N_AT_ONCE 40
 #define N_IN_TURN 300
 #define ERRNO 4711
-#define SLOW_NS 2000000 /* a call that takes longer has waited */
+#define SLOW_NS 2000000 /* a call that takes longer, and leaves the CPU voluntarily, has waited */
 
 static struct counts {
 	atomic_ulong begun, recorded;

@@ -884,7 +884,7 @@ static void test_marks(void)
 	build_done(&build);
 }
 
-/* If a mark claims more blocks than there are, it is ignored, and the rows before it are read. */
+/* If a mark claims more blocks than it lists, it is ignored, and the rows before it are read. */
 static void test_broken(void)
 {
 	struct memory memory;

@@ -942,8 +942,8 @@ static void check_event(const struct build *build, const char *event, uint64_t s
 	done(&answer);
 }
 
-/* Ids of sources are valid in one epoch. Clock samples without a weight get the period. One source
- * is missing. */
+/* Ids of sources are valid in one epoch only. Clock samples without a weight get the period. One
+ * source is missing. */
 static void test_events(void)
 {
 	struct build build;

@@ -253,7 +253,8 @@ static void write_realloc(uint64_t ticks, uint64_t duration, uint16_t flags)
 	ring_end(pair.ring, moved);
 }
 
-/* Rings use ticks if their arena offers them. Otherwise, records with ticks are refused. */
+/* Times in ticks are converted if the reader has a tick clock. Otherwise, they are read as ns and
+ * clamped. */
 static void test_ticks(void)
 {
 	uint64_t last = 0, now;

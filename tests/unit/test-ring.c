@@ -217,7 +217,7 @@ static void test_order(void)
 	pair_done(&pair);
 }
 
-/* Records of all lengths reach the end of the data in every way. */
+/* String records with 0 to 699 bytes of text are read, wherever they meet the end of the data. */
 static void test_laps(void)
 {
 	uint64_t n = 0, seen = 0;
