@@ -108,7 +108,7 @@ static void make_objects(const char *what)
 	memcpy(file + 2, "f.js", 4);
 	source[1] = SMALL(TEXT_BYTES);
 	memset(source + 2, '\n', TEXT_BYTES);
-	/* a function's scope without variables, with a name and a position */
+	/* the scope of a function that has no variables, but a name and a position */
 	scope[0] = TAGGED(map_of_scope);
 	scope[1] = SMALL(2 | 1 << 12);
 	scope[4] = TAGGED(name);

@@ -93,7 +93,7 @@ int main(int argc, char **argv)
 	body[12] = strcmp(what, "depth") == 0 ? 0 : 1;
 	sub[0] = address(body);
 	sub[1] = (strcmp(what, "code") == 0 ? UINT64_C(9) : UINT64_C(13)) << 32;
-	/* The innermost context is that of a block, so that the other one is complete. */
+	/* The innermost context is that of a block, so that the context of the sub is complete. */
 	contexts[0][0] = strcmp(what, "type") == 0 ? 2 : 9;
 	contexts[0][2] = contexts[1][2] = address(cop);
 	contexts[0][7] = strcmp(what, "index") == 0 ? 0 : UINT32_MAX;

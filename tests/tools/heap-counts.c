@@ -351,8 +351,8 @@ static void take_free(struct names *names, const struct stream *stream)
 	end_block(process, number);
 }
 
-/* Returns whether the next row is of a free, not of an allocation. At equal times, a block is
- * allocated before it is freed. */
+/* Returns whether the next row is a free, not an allocation. At equal times, a block is allocated
+ * before it is freed. */
 static bool is_free_next(struct names *names, const struct stream *allocs,
 			 const struct stream *frees)
 {
@@ -417,7 +417,7 @@ static void read_heaps(struct names *names, const struct prof_reader *reader)
 	prof_cursor_free(stream.cursor);
 }
 
-/* Reads the live rows of the last heap row. */
+/* Reads the live rows that belong to the last heap row of each process. */
 static void read_live(struct names *names, const struct prof_reader *reader)
 {
 	struct stream stream;

@@ -485,7 +485,7 @@ static void flood_stacks(void)
 	}
 }
 
-/* Allocates blocks without free, each from a different stack. */
+/* Writes allocations without frees, each from a different stack. */
 static void flood_blocks(void)
 {
 	for (uint32_t id = 1; !is_over(); id++) {
@@ -595,7 +595,7 @@ static void say(const struct control_hello *hello, size_t n)
 
 	if (fd >= 0)
 		(void)send(fd, hello, n, MSG_NOSIGNAL);
-	/* stays open: the engine must not wait for the next message */
+	/* The connection stays open: the engine must not wait for the next message. */
 }
 
 static void lie_hello(void)

@@ -42,7 +42,7 @@ static inline uint64_t rows_time(uint64_t i)
 	return ROWS_START + i * ROWS_STEP + rows_mix(i) % (ROWS_STEP / 2);
 }
 
-/* Returns the number of rows of a dictionary table, to which other rows refer. */
+/* Returns the number of rows of a dictionary table. References are to these rows. */
 static inline uint64_t rows_of_dictionary(unsigned int table)
 {
 	if (table == PROF_TABLE_SOURCE)

@@ -64,7 +64,7 @@ static void test_runs(void)
 			CHECK_INT(b.time_ns, a.time_ns);
 			CHECK_INT(b.node, a.node); /* equal samples keep their order */
 		}
-		/* a table of columns reads the samples once for each column */
+		/* samples can be read again: a table of columns reads them once for each column */
 		CHECK_INT(export_samples_at(&sorted, 0).node,
 			  export_samples_at(&in_memory, 0).node);
 		CHECK(!sorted.error);

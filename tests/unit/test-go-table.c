@@ -14,7 +14,7 @@
 
 struct layout {
 	uint32_t magic;
-	bool has_text;    /* starts are relative to an address in the header */
+	bool has_text;    /* starts of functions are relative to an address in the header */
 	bool has_offsets; /* the header has the offsets of the parts */
 	size_t flags_at;
 };

@@ -117,7 +117,7 @@ static void test_epochs(void)
 }
 
 /* More strings than fit into the table: the last ones of each set are found, and no string gets
- * another's id. */
+ * another string's id. */
 static void test_full(void)
 {
 	uint32_t n_found = 0;

@@ -125,7 +125,7 @@ static void window(void)
 	for (unsigned second = 1; second <= 10; second++)
 		for (unsigned i = 0; i < second; i++)
 			add_sample(&build, second, 1, 1);
-	add_sample(&build, 2, 1, 1); /* late */
+	add_sample(&build, 2, 1, 1); /* late: later seconds have samples already */
 	build_finish(&build);
 	live_init(&live, 3);
 	read_into(&live, &build);

@@ -177,7 +177,7 @@ static void test_one_file(void)
 	file(&build, 6, 2, 10, 5); /* another path */
 	build_finish(&build);
 	reader = open_reader(&build);
-	/* in any order: from the table's end, a reader finds the row of the container first */
+	/* in any order: a reader that begins at the table's end finds the container's row first */
 	for (unsigned backwards = 0; backwards < 2; backwards++) {
 		names = names_new(reader);
 		epoch = load(names, chunks_first_epoch(reader));

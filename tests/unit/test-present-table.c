@@ -166,7 +166,7 @@ static void test_every_width(void)
 	check_lines(&nameless, 8);
 }
 
-/* A title of the name column does not shift the places, which have no title. */
+/* A long title of the name column does not shift the places, which have no title. */
 static void test_long_title(void)
 {
 	struct table table = table_of(&report);

@@ -9,7 +9,7 @@
 
 #define STACK 0x7ffe1000
 
-/* A sample whose registers have recognizable values, by perf's numbers. */
+/* The registers (by perf's numbers) and the stack of a sample, with recognizable values. */
 static uint64_t registers[64];
 static uint8_t stack[64];
 

@@ -337,14 +337,14 @@ static void test_free_threaded(void)
 		python_copy(&chain, &code, texts);
 		CHECK(memcmp(texts, "namename", 8) == 0);
 	}
-	/* only references of other threads; then none, but a flag */
+	/* the code has only references of other threads; then none, but a flag is set */
 	set_references(&codes[2], 0, 1 << 2);
 	walk(true, true);
 	CHECK_INT(chain.n, 3);
 	set_references(&codes[2], 0, 3);
 	walk(true, true);
 	CHECK(chain.n == 0 && chain.is_unreadable);
-	/* a position beyond the copy, and one that is not in it */
+	/* a position after the end of the copy; then one in the original bytecode */
 	make_free_threaded();
 	set(&codes[1], CPYTHON_SIZE(layout), 3);
 	walk(true, true);

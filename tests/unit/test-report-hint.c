@@ -21,7 +21,7 @@ static void samples(struct build *build, unsigned count, uint64_t stack, unsigne
 		      N(stack), N(1), N(0), N(PROF_METHOD_CFI), N(stop), N(0));
 }
 
-/* Stack 1 has a name, in libc; stack 2 has none. */
+/* The function of stack 1 has a name, and is in libc; that of stack 2 has no name. */
 static void write_capture(struct build *build, const struct lacks *lacks)
 {
 	build_begin(build);

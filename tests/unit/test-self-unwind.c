@@ -465,7 +465,7 @@ static void test_overflow(void)
 
 #define CORNER 2500 /* bytes: enough for the calls, but not for a walk */
 
-/* Uses up a stack, except for a small rest. */
+/* Uses up the stack, except for CORNER bytes. */
 static __attribute__((noinline)) void walk_in_rest(const char *end)
 {
 	const char *here = __builtin_frame_address(0);

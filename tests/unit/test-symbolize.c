@@ -288,7 +288,7 @@ static void test_lines_that_lie(void)
 	build_done(&build);
 }
 
-/* Three epochs have the same ids, and the middle one has no lines. struct names keeps two
+/* Three epochs have the same ids, and the middle one has no lines. struct names keeps only two
  * epochs. */
 static void test_calls_of_epochs(void)
 {

@@ -27,7 +27,7 @@
 #define AT_SP 0x18000u /* CFA = *sp */
 #define NO_CFI 0x19000u
 #define FP_LOST 0x1a000u /* like LEAF, but fp is not known */
-#define ENDING 0x1b000u  /* like LEAF, after pop fp: the value was below sp */
+#define ENDING 0x1b000u  /* like LEAF, after pop fp: the saved fp is below sp */
 #define IN_RDI 0x1d000u  /* CFA = sp, return address in rdi, as in vfork */
 #define POPPED 0x1f000u  /* CFA = sp, return address below sp, as in musl's vfork */
 #define ENTRY 0x1c000u   /* like LEAF, at a program's entry */
