@@ -5,7 +5,7 @@
  *     build_cie(&b, "zR", 1, -8, 16, BYTES(0x1b), BYTES(OP_DEF_CFA, 7, 8));
  *     build_fde(&b, 0x1000, 0x20, BYTES(OP_ADVANCE | 1, OP_DEF_CFA_OFFSET, 16));
  *
- * An FDE belongs to the last CIE and has its encoding.
+ * An FDE refers to the last CIE and uses the encoding of that CIE.
  */
 #pragma once
 
@@ -30,7 +30,7 @@ struct builder {
 	size_t n, allocated;
 	size_t record_at;
 	size_t cie_at;
-	uint8_t encoding; /* encoding of the last CIE */
+	uint8_t encoding; /* encoding of pointers in the last CIE */
 	bool has_data;
 	bool is_debug_frame;
 	bool is_long; /* 64-bit DWARF */
@@ -118,7 +118,7 @@ static inline void build_sleb(struct builder *b, int64_t value)
 	} while (more);
 }
 
-/* Begins a record. */
+/* Begins a CIE or an FDE. build_end() pads it and stores its length. */
 static inline void build_begin(struct builder *b)
 {
 	b->record_at = b->n;

@@ -83,7 +83,7 @@ static inline void step(struct fixture *fixture)
 	parts_step(&fixture->parts, &fixture->collectors, now());
 }
 
-/* Steps until all published records are rows. */
+/* Runs enough steps for all published records to become rows. */
 static inline void settle(struct fixture *fixture)
 {
 	for (int i = 0; i < 3; i++) {
@@ -121,7 +121,7 @@ static inline void connect_as(struct fixture *fixture, int32_t pid, uint32_t wan
 	collectors_add_peer(&fixture->collectors, &message, sockets[1], fixture->pidfd, now());
 }
 
-/* Returns the status of the answer; -1: no answer. *ret_fd: its descriptor, or -1. */
+/* Returns the status of the answer; -1: no answer. *ret_fd: the answer's descriptor, or -1. */
 static inline int receive(struct fixture *fixture, int *ret_fd)
 {
 	struct control_answer answer;

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
-/* CONTEXT_REGISTERS(c) - an initializer of the registers of a walk, from a ucontext_t */
+/* CONTEXT_REGISTERS(c) - an initializer for the registers that a walk starts with, from a
+ * ucontext_t */
 #pragma once
 
 #include <ucontext.h>

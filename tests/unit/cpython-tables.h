@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /*
- * Cpython-tables - the line tables of one function, as four versions of CPython compiled it; and
- * pairs (position, line) from code.co_lines() or dis.findlinestarts(): the line of the code from
- * that position on. Line 0: no line.
+ * Cpython-tables - the line tables of one function, as compiled by four versions of CPython, and
+ * the expected (position, line) pairs from code.co_lines() or dis.findlinestarts(): each line
+ * applies from its position on. Line 0: no line.
  */
 #pragma once
 

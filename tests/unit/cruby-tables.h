@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /*
- * Cruby-tables - the line tables of two methods, as Ruby 3.1 compiled them; and pairs (position,
- * line) from RubyVM::InstructionSequence#to_a: the line of the code from that position on.
+ * Cruby-tables - the line tables of two methods, as compiled by Ruby 3.1, and the expected
+ * (position, line) pairs from RubyVM::InstructionSequence#to_a: each line applies from its position
+ * on.
  */
 #pragma once
 

@@ -4,7 +4,8 @@
  *
  * Layout: headers and notes at offset 0, 0x800 bytes of code at 0x1000 (.text), 0x80 bytes after it
  * (.fini), call frame information at 0x2000, symbol tables from 0x3000 on. Addresses are offset +
- * 0x400000 for code and + 0x401000 for all data after it, so that a mix-up of the two is detected.
+ * 0x400000 for headers and code, and + 0x401000 for all data after the code, so that use of the
+ * wrong one is detected.
  * The caller provides symbols and FDEs.
  */
 #pragma once
@@ -70,7 +71,8 @@ static void build_section(struct builder *builder, const char *name, Elf64_Shdr 
 	       &header, sizeof(header));
 }
 
-/* Writes a search table, a CIE with "zR" (pcrel|sdata4), the FDEs, and the end. */
+/* Writes .eh_frame_hdr with a search table, and .eh_frame: a CIE with "zR" (pcrel|sdata4), the FDEs
+ * and the terminator. Returns the size of .eh_frame. */
 static size_t build_frames(const struct build *build, uint8_t *file)
 {
 	static const uint8_t cie[] = { 12, 0, 0, 0, 0, 0, 0, 0, 1, 'z', 'R', 0, 1, 0x78, 16, 1 };
@@ -98,7 +100,7 @@ static size_t build_frames(const struct build *build, uint8_t *file)
 	return at + 4 - frames;
 }
 
-/* Writes a symbol table and its strings. Returns the number of symbols. */
+/* Writes a symbol table and its strings. Returns the number of symbols, with the null symbol. */
 static size_t build_symbols(const struct build *build, uint8_t *file, size_t table, size_t strings,
 			    bool dynamic)
 {

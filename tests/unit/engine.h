@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /*
- * Engine fixtures - generate records and snapshots, and read their rows from a capture
+ * Engine fixtures - generate records and snapshots, and read the resulting rows from a capture
  *
  *     struct parts parts;
  *     parts_init(&parts);
@@ -105,8 +105,8 @@ static inline void parts_finish_collectors(struct parts *parts, struct collector
 
 static inline void parts_done(struct parts *parts)
 {
-	/* Finish the writer, because its thread would go on writing to a descriptor whose number
-	 * another test may get. */
+	/* Finish the writer. Otherwise, its thread could write to the descriptor's number after
+	 * another test got that number. */
 	if (!parts->is_finished)
 		parts_finish(parts);
 	samples_done(&parts->samples);
@@ -155,7 +155,7 @@ static inline uint64_t number_of(const struct parts *parts, unsigned int table, 
 	return number;
 }
 
-/* Returns the text of a string id in the first epoch. */
+/* Returns the text of a string id in the first epoch, or NULL. */
 static inline const char *text_of(const struct parts *parts, uint64_t id)
 {
 	static char text[256];
@@ -228,7 +228,7 @@ static inline void put_u32(struct bytes *bytes, uint32_t v)
 	put(bytes, &v, sizeof(v));
 }
 
-/* Appends the name with its NUL, padded to 8 bytes. */
+/* Appends the name with its NUL, padded to a multiple of 8 bytes. */
 static inline void put_name(struct bytes *bytes, const char *name)
 {
 	static const char zeros[8];
@@ -238,7 +238,8 @@ static inline void put_name(struct bytes *bytes, const char *name)
 	put(bytes, zeros, -length & 7);
 }
 
-/* Begins a perf record. After the body, record_end() appends the trailer. */
+/* Begins a perf record. Returns its offset for record_end(), which appends struct sample_id, or for
+ * record_close(). */
 static inline size_t record_begin(struct bytes *bytes, uint32_t type, uint16_t misc)
 {
 	const struct perf_event_header header = { .type = type, .misc = misc };

@@ -26,7 +26,7 @@ struct fixture {
 	struct parts parts;
 	struct collector_rows rows;
 	struct collector_process process, other_process;
-	/* `producer` and `second` are threads of the same process */
+	/* `producer` and `second` are threads of `process`, and `stranger` of `other_process` */
 	struct collector_producer *producer, *second, *stranger;
 	unsigned int n_pieces; /* number of calls that returned before their work was complete */
 };
@@ -93,7 +93,7 @@ static inline void fixture_done(struct fixture *fixture)
 	parts_done(&fixture->parts);
 }
 
-/* Times are in ticks, as everywhere in this file. */
+/* Times are in ticks, also if a parameter is called time_ns. */
 static inline enum ring_fault add(struct collector_producer *producer, struct fixture *fixture,
 				  enum ring_type type, uint64_t time, const void *payload, size_t n)
 {

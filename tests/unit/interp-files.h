@@ -13,7 +13,7 @@
 #include <fcntl.h>
 #include <stdio.h>
 
-/* A file of the corpus, and the addresses that its runtime has in a process that maps it at
+/* A file of the corpus, and the addresses of its runtime in a process that maps the file at
  * 0x1000. */
 struct interp_file_case {
 	const char *name;
@@ -52,8 +52,8 @@ static inline void check_interp_files(enum interp_family family,
 	}
 }
 
-/* Checks the name and the file of a function. `code`: other members of its description. `owner` may
- * contain NUL bytes if `code` has the length, `owner_bytes`. */
+/* Checks the name and the file of a function. `code`: the other members of the function's
+ * description. `owner` may contain NUL bytes if code.owner_bytes is set. */
 static inline void check_interp_name(struct interp_code code, const char *name, const char *owner,
 				     const char *file, const char *want, const char *want_file)
 {

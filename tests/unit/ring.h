@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /*
- * Ring - creates an arena and maps both of its sides in one process, for tests
+ * Ring - creates an arena whose producer and consumer are the same process, for tests
  */
 #pragma once
 
@@ -55,7 +55,8 @@ static inline bool write_mark(struct ring *ring, uint64_t id)
 	return true;
 }
 
-/* Checks that the batch has only marks, with ascending ids. Returns their number. */
+/* Checks that the batch has only marks, with ids that ascend from *last_id. Returns the number of
+ * marks, and stores the last id in *last_id. */
 static inline uint64_t check_marks(struct ring_batch *batch, uint64_t *last_id)
 {
 	struct ring_record record;

@@ -70,7 +70,7 @@ static unsigned count(unsigned *calls)
 	return ++*calls;
 }
 
-/* A macro evaluates each argument only once, even the one that it returns. */
+/* MIN_OF() and MAX_OF() evaluate each argument only once, even the one that they return. */
 static void test_min_max(void)
 {
 	unsigned calls = 0;

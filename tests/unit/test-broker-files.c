@@ -2,7 +2,7 @@
 /*
  * Checks of daemon/broker/files.c and files-worker.c: the answers to requests if the worker is
  * stuck, dies or lies. Started as profd-files, this program acts as the worker; the pid in a
- * request selects what it does.
+ * request selects what the worker does.
  */
 #include "tests/unit/test.h"
 
@@ -24,11 +24,11 @@
 /* Pids that no process has. */
 enum target {
 	EASY = INT_MAX - 100, /* answered, like all pids that are not listed here */
-	HANGS,                /* answered only if the request is careful */
+	HANGS,                /* answered only if `careful` is set */
 	HANGS_ALWAYS,
-	WAITS, /* answered when the test allows it */
+	WAITS, /* answered after the test has created the file `go_path` */
 	DIES,
-	LIES, /* answered with the number of another request; then waits */
+	LIES, /* answered with the serial of another request; then the worker hangs */
 };
 
 /* ---- In place of profd-files ----------------------------------------------------------------- */
@@ -75,8 +75,8 @@ static void open_file(const struct files_image *image, struct files_answer *answ
 	answer->error = image->careful ? EACCES : ENOENT;
 }
 
-/* Acts as the worker for memory usage. Hangs at process 2 unless the request asks to be careful
- * about it. */
+/* Acts as the worker for memory usage. Hangs at process 2 unless the request says to read that
+ * process bare. */
 static void read_memory_usage(const struct files_snapshot *snapshot, int memfd,
 			      struct files_answer *answer)
 {
@@ -165,7 +165,7 @@ static int serve(void)
 /* ---- The broker's side ----------------------------------------------------------------------- */
 
 static struct files *files;
-static GString *told; /* answers and complaints in the order of arrival */
+static GString *told; /* answers and calls of on_stuck(), in the order of arrival */
 static unsigned n_answers;
 
 static const char *word_for(int error)
@@ -226,7 +226,7 @@ static int64_t clock_of_tests(void)
 	return g_get_monotonic_time() + passed_us;
 }
 
-/* Frees everything, and advances the time so that charges expire. */
+/* Frees everything, and advances the clock of the stall quota so that its charges expire. */
 static void end(void)
 {
 	files_free(files);
@@ -273,7 +273,7 @@ static void test_order(void)
 	end();
 }
 
-/* Other requests are answered long before a stuck request times out. */
+/* Other requests are answered before a stuck request times out. */
 static void test_aside(void)
 {
 	begin();

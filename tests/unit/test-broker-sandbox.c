@@ -202,7 +202,7 @@ static int try_clock(void)
 	return errno_of(syscall(SYS_clock_settime, CLOCK_REALTIME, NULL));
 }
 
-/* Runs an action in a child in the sandbox. Returns how the child ended. */
+/* Runs an action in a child, in the sandbox or not. Returns the child's wait status. */
 static int run_inside(int (*act)(void), bool with_sandbox)
 {
 	pid_t child = fork();
@@ -228,7 +228,7 @@ static void test_calls(void)
 	static const struct {
 		const char *name;
 		int (*act)(void);
-		int expected; /* errno, or signal */
+		int expected; /* errno, or DEADLY: killed by SIGSYS */
 	} acts[] = {
 		{ "open(O_WRONLY)", try_open_writing, EPERM },
 		{ "open(O_RDWR)", try_open_read_write, EPERM },
@@ -278,7 +278,7 @@ static void test_calls(void)
 	}
 }
 
-/* Most of these actions succeed without the filter, so the other cases detect a missing filter. */
+/* These actions succeed without the filter, so test_calls() detects a missing filter. */
 static void test_without(void)
 {
 	static int (*const acts[])(void) = {
@@ -300,8 +300,8 @@ static gpointer in_thread(gpointer data)
 	return data;
 }
 
-/* Normal work: a program starts, threads run, memfds are written and sealed, sockets connect, the
- * parent waits for children. */
+/* Does normal work: runs a program and waits for it, runs a thread, writes and seals a memfd, sends
+ * through a socket, reads a file. Returns 0, or the number of the step that failed. */
 static int do_work(void)
 {
 	char *const argv[] = { (char *)"true", NULL };
@@ -340,7 +340,7 @@ static void test_work(void)
 	CHECK_INT(WEXITSTATUS(status), ALLOWED);
 }
 
-/* Returns a bit for each privilege that should not be there. */
+/* Drops capabilities. Returns a bit for each kind of privilege that remains but should not. */
 static int find_privilege(void)
 {
 	const uint64_t kept = 1ull << CAP_PERFMON | 1ull << CAP_BPF | 1ull << CAP_IPC_LOCK |
@@ -370,7 +370,7 @@ static int find_privilege(void)
 		wrong |= 8;
 	if (!PROF_SANITIZED && prctl(PR_GET_DUMPABLE, 0, 0, 0, 0) != 0)
 		wrong |= 16;
-	/* writing to another user's file requires CAP_DAC_OVERRIDE */
+	/* changing the owner of a file requires CAP_CHOWN */
 	if (was_root && chown(file, 1, 1) == 0)
 		wrong |= 32;
 	return wrong;
