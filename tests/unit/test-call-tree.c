@@ -24,7 +24,7 @@
 /* A node as a reader received it. Its caller is the latest node that was sent with the caller's
  * id. */
 struct node {
-	uint64_t pc; /* address within its image */
+	uint64_t pc; /* address in the process */
 	uint32_t kind;
 	uint64_t inode; /* inode of its image */
 	const struct node *parent;
@@ -35,7 +35,7 @@ struct image {
 };
 
 static struct pair pair;
-static struct ring_reader *reader; /* the ring that the test reads */
+static struct ring_reader *reader; /* reads the ring to which nodes are sent */
 static struct producer *producer;
 static struct node *pool; /* all nodes sent in a test */
 static struct node *nodes[RING_MAX_CALLS];
@@ -44,7 +44,7 @@ static uint32_t n_told, n_records;
 static const uint32_t never_ended;
 static struct self_unwind own;
 static uint32_t n_unread;
-static uint64_t expected_inode; /* inode of the image with the function two levels above the hook */
+static uint64_t expected_inode; /* inode of the image that calls the caller of see(); 0: any */
 static uint32_t expected_kind = RING_FRAME_RETURN;
 static uint64_t pcs[SELF_UNWIND_MAX_FRAMES];
 
@@ -119,7 +119,8 @@ static const struct node *check_frames(const struct node *node, size_t from, siz
 	return node;
 }
 
-/* Checks a deep stack: the reader and the walk have its innermost and outermost frames. */
+/* Checks a deep stack, from which frames were cut: the reader's innermost frames and its outermost
+ * frame are those of the walk. */
 static void check_deep(const struct node *node, const struct self_unwind_chain *chain)
 {
 	size_t n_inner = 0, n_outer = 0, n_all = chain->n + chain->n_cut - 1;
@@ -240,7 +241,7 @@ static void test_stacks(void)
 	pair_done(&pair);
 }
 
-/* After another producer used the ring, ids that were sent before are invalid. */
+/* In a new ring, ids from an earlier ring are invalid, so all nodes are sent again. */
 static void test_owners(void)
 {
 	for (int i = 0; i < 3; i++) {
@@ -317,7 +318,7 @@ static void test_bigger(void)
 	pair_done(&pair);
 }
 
-/* Sends more nodes than there are ids, so that ids are reused. */
+/* Reaches see() or call_here() by n calls. Each value of the low `n` bits makes another stack. */
 static __attribute__((noinline)) uint32_t path(uint32_t bits, int n)
 {
 	volatile uint32_t id;
@@ -334,6 +335,7 @@ static __attribute__((noinline)) uint32_t path(uint32_t bits, int n)
 	return id;
 }
 
+/* Sends more nodes than there are ids, so that ids are reused. */
 static void test_evicted(void)
 {
 	uint32_t most = 0;
@@ -418,8 +420,8 @@ static void allow_files(bool allowed)
 	CHECK(setrlimit(RLIMIT_NOFILE, &limit) == 0);
 }
 
-/* If the mappings cannot be read, nodes have plain addresses, which the reader looks up in its own
- * mappings. No module was unloaded. */
+/* If the mappings cannot be read, and no module was unloaded, nodes have plain addresses, which the
+ * reader looks up. */
 static void test_no_descriptor(void)
 {
 	uint32_t before = self_unwind_generation(), n = 0;

@@ -224,15 +224,15 @@ static void fill_random(uint8_t *bytes, size_t size)
 	}
 }
 
-/* Writes a chunk whose checksums match a salt that the forger chose. Its bytes cannot be
- * compressed, so that they appear unchanged in a file. */
+/* Writes a chunk header before a random payload. The checksums match `salt`, which the forger
+ * chose. Random bytes cannot be compressed, so the chunk appears unchanged in a file. */
 static void forge_chunk(uint8_t *bytes, uint64_t salt)
 {
 	uint64_t checksum = format_checksum(bytes + CHUNK_HEADER_BYTES, FORGED_PAYLOAD, salt);
 	struct chunk_header header = {
 		.kind = CHUNK_DATA,
 		.table = PROF_TABLE_METADATA,
-		.sequence = 200, /* the maximum */
+		.sequence = 200, /* valid, because it is at most offset / 8 */
 		.segment = 0x01020304,
 		.epoch = 0x05060708,
 		.rows = 0x0a0b,

@@ -96,7 +96,7 @@ static void test_widths(void)
 	}
 }
 
-/* A parent in its own row or in a later row cannot be encoded as a distance. */
+/* A parent that is the row itself or a later row cannot be encoded as a distance. */
 static void test_distance_falls_back(void)
 {
 	CLEANUP(codec_encoder_done) struct codec_encoder encoder = { 0 };
@@ -156,14 +156,15 @@ static void test_hostile_parts(void)
 	CHECK(!codec_part_known(&bad));
 	for (size_t i = 0; i < out.size; i++) {
 		out.data[i] ^= 0x5a;
-		/* Any result must stay within its bounds (sanitizers check this). */
+		/* Whatever it returns, the decoder must stay within its buffers (sanitizers check
+		 * this). */
 		if (codec_decode_numbers(&decoder, &part, out.data, 2000, decoded) == 0)
 			CHECK(decoded[0] <= UINT64_MAX);
 		out.data[i] ^= 0x5a;
 	}
 }
 
-/* With one bit changed in any byte, the payload of a chunk of every table is refused or read within
+/* A chunk of any table, with one bit flipped in any byte of its payload, is refused or read within
  * bounds. */
 static void test_hostile_payloads(void)
 {

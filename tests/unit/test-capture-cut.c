@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /*
- * Appending to captures with cuts at any length, flipped bits, or junk at the end; repeatedly
+ * Appends, once and repeatedly, to captures that were cut, have flipped bits, or end in junk
  *
  * Promises:
  * - after any cut, a new segment can be appended: all rows of complete chunks and of the new
@@ -8,7 +8,8 @@
  * - earlier damage remains the only damage [flips]
  * - a second append keeps these promises [every_length chains]
  * - the remains of a failed write, padded by the next write, are not read [stream]
- * - a reader without the old part's checkpoints finds the same chunks [without_checkpoints]
+ * - without the checkpoints written before the append, a reader finds the same chunks
+ *   [without_checkpoints]
  *
  * Rows, and so some chunks, end in zeros or ff, like a writer's padding. So a chunk from which a
  * few bytes were cut may become complete by an append.
@@ -99,7 +100,7 @@ static bool bytes_of(int fd, struct bytes *ret_bytes)
 	return n > 0 && n < (ssize_t)FILE_BYTES;
 }
 
-/* Writes the capture to be cut: n segments, the last one finished or not. */
+/* Writes a capture, for tests to damage. All segments except the last one are always finished. */
 static bool make_capture(unsigned int segments, bool finish, struct bytes *ret_bytes)
 {
 	CLEANUP_CLOSE int fd = memfd_create("capture", MFD_CLOEXEC);
@@ -216,8 +217,8 @@ static bool same(const struct seen *got, const struct seen *want)
 	return CHECK_INT(got->segments, want->segments) && ok;
 }
 
-/* Appends a segment. Checks that readers find it and all of `there`, and no damage except `bad`
- * chunks. */
+/* Appends a segment, and adds it to *there. Checks that readers find all of *there, and no damage
+ * except `bad` chunks. */
 static bool append(int fd, unsigned int first, size_t bad, struct seen *there)
 {
 	struct found found;
@@ -243,7 +244,8 @@ static bool append_twice(const struct bytes *bytes, int fd, size_t size, size_t 
 	       CHECK(bytes_of(fd, &after)) && CHECK(memcmp(after.data, bytes->data, size) == 0);
 }
 
-/* Without index and the old part's checkpoints, a reader finds chunks from header to header. */
+/* Appends a segment, and damages the earlier checkpoints. Without them and without an index, a
+ * reader goes from header to header, and must find all chunks. */
 static bool walk(const struct bytes *bytes, size_t cut, struct seen there)
 {
 	CLEANUP_CLOSE int fd = file_of(bytes->data, cut);
@@ -318,7 +320,7 @@ static uint32_t next_random(uint64_t *state)
 	return (uint32_t)(*state >> 24);
 }
 
-/* Bytes after the end of a complete capture, and of one that was cut near its end. */
+/* Appends to captures, complete or cut near their end, that are followed by junk. */
 static void junk(void)
 {
 	uint64_t random = UINT64_C(88172645463325252);
@@ -411,8 +413,8 @@ static void flips(void)
 	}
 }
 
-/* Repeatedly cuts a few bytes or none, and appends a segment, finished or not. Complete chunks must
- * not change. */
+/* Repeatedly cuts up to 2,499 bytes, mostly fewer than 8, and appends a segment, finished or not.
+ * Rows that were readable before an append must remain readable. */
 static void chains(void)
 {
 	uint64_t random = UINT64_C(0x9e3779b97f4a7c15);
@@ -449,7 +451,8 @@ static void chains(void)
 	}
 }
 
-/* A write fails with `missing` bytes left, in a file that can only be appended to. */
+/* In a file that can only be appended to, the write of a chunk fails before its last `missing`
+ * bytes. The next write succeeds. *ret_all: no byte of the chunk was written. */
 static bool fail_and_go_on(unsigned int missing, bool *ret_all)
 {
 	const struct prof_writer_options options = { .mode = PROF_WRITE_NEW };

@@ -115,7 +115,7 @@ static int write_all_tables(int fd, size_t rounds, size_t rows)
 	return r;
 }
 
-/* Writes a capture without an end. Two tables are described only in the first checkpoints. */
+/* Writes an unfinished capture. Only its first checkpoints describe its two tables. */
 static int write_crashed(int fd)
 {
 	static const struct prof_column_def columns[] = {
@@ -144,7 +144,7 @@ static int write_crashed(int fd)
 /* ---- what can be read ------------------------------------------------------------------------ */
 
 struct contents {
-	uint64_t hash[MAX_CHUNKS]; /* hash of a chunk's rows, by sequence number; 0: not read */
+	uint64_t hash[MAX_CHUNKS]; /* hash of a chunk's rows, by its sequence number; 0: not read */
 	uint32_t rows[MAX_CHUNKS];
 	size_t tables;
 	uint64_t lost_rows;
@@ -443,8 +443,7 @@ static void lost_names(void)
 		0);
 	CHECK_INT(prof_dictionary_find(strings, 1), -1);
 	CHECK_INT(prof_dictionary_find(strings, 50), -1);
-	CHECK(prof_dictionary_find(strings, 51) >= 0); /* id 51 is in the second chunk of the same
-	                                                * epoch */
+	CHECK(prof_dictionary_find(strings, 51) >= 0); /* id 51 is in the epoch's second chunk */
 	CHECK_INT(prof_dictionary_find(strings, UINT64_MAX), -1);
 	prof_dictionary_free(strings);
 	prof_reader_free(reader);

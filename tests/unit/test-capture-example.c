@@ -2,10 +2,10 @@
 /*
  * Reads the example of docs/format.md with the library
  *
- * The bytes are taken from the document's text; section 16 explains the format of its lines.
+ * The bytes are taken from section 16 of that page, which explains the format of its lines.
  *
  * Promises:
- * - the example is opened with its index, finished and undamaged; every check succeeds [opens]
+ * - the example is finished and undamaged, and is opened with its index [opens]
  * - the example has the tables, the segment and the rows that the text states [rows]
  * - the example can also be opened without its trailer, with the same rows [cut]
  */
@@ -22,7 +22,7 @@
 static uint8_t example[EXAMPLE_MAX];
 static size_t example_bytes;
 
-/* Parses "= FROM N" (N earlier bytes), "00 x N" (zeros), or hex digits. */
+/* Parses "= FROM N" (repeats the N bytes at FROM), "00 x N" (N zeros), or hexadecimal bytes. */
 static bool parse_bytes(const char *text, const char *end)
 {
 	unsigned int from, n;

@@ -3,8 +3,8 @@
  * Captures made by an attacker: every checksum is valid, but the contents are not
  *
  * Each case writes a small file with absurd claims, and reads all of it in a child limited to 512
- * MiB and 20 seconds. The limits are in docs/format.md; the numbers of its conditions follow the
- * names of the cases.
+ * MiB and 20 seconds. The names of some cases are followed by the numbers of the conditions in
+ * docs/format.md that they violate.
  *
  * Promises:
  * - a chunk with more rows, items or compressed bytes than allowed is dropped [rows items frames:
@@ -12,7 +12,7 @@
  * - an index cannot make a reader accept chunks that the file does not have [lying_index: C6 K5 K7]
  * - links and nested chunks do not make a reader read the same bytes forever [links nested]
  * - large counts in checkpoints use neither memory nor quadratic time [segments gaps schemas]
- * - a dictionary returns ids unchanged, and id 0 means none [ids: D1]
+ * - a dictionary ignores a row with id 0, but not the other rows [ids: D1]
  * - additions of later versions are skipped [later_versions]
  * - input that would be misread is refused [refused: F3]
  */
@@ -152,7 +152,7 @@ static void put_segment(struct buffer *segments, uint32_t number)
 	put_u32(segments, 1);
 }
 
-/* Sections to replace in a checkpoint; NULL: the valid one. */
+/* The sections of a checkpoint. NULL: a valid section, or, for gaps and later, no section. */
 struct sections {
 	const struct buffer *segments, *schema, *entries, *gaps;
 	const struct buffer *later; /* has a tag that version 1 does not define */
@@ -276,7 +276,7 @@ static void read_everything(int fd, struct outcome *outcome)
 	prof_reader_free(reader);
 }
 
-/* Reads the file in a child, within the limits. */
+/* Reads the file in a child, within the limits of memory and time. */
 static bool read_limited(const struct forge *forge, struct outcome *ret_outcome)
 {
 	CLEANUP_CLOSE int fd = memfd_create("hostile", MFD_CLOEXEC);
@@ -364,7 +364,8 @@ static void items(void)
 	}
 }
 
-/* zstd frames in a part and in a schema are larger than declared. */
+/* The zstd frames in a part and in a schema are larger than declared, or a schema declares more
+ * than is allowed. */
 static void frames(void)
 {
 	CLEANUP(forge_done) struct forge forge;
@@ -399,7 +400,7 @@ static void frames(void)
 	CHECK_INT(outcome.state, PROF_STATE_DAMAGED);
 }
 
-/* An index entry of the chunk at `offset`, any field of which may be false. */
+/* An index entry for a chunk. Any field may be false. */
 struct lie {
 	uint64_t offset;
 	uint32_t stored, rows, epoch;
@@ -553,8 +554,8 @@ static void links(void)
 
 #define NEST_BYTES (PROF_SANITIZED ? 1u << 20 : 8u << 20)
 
-/* Headers within headers, each with a wrong checksum and a payload up to the same end; and a file
- * full of magic numbers. */
+/* The file has headers within headers, each with a wrong checksum and a payload up to the same end,
+ * and then only magic numbers. */
 static void nested(void)
 {
 	CLEANUP(forge_done) struct forge forge;
@@ -620,7 +621,8 @@ static void gaps(void)
 	CHECK_INT(outcome.rows, 20000);
 }
 
-/* Writes a schema of many tables that compresses to almost nothing; each checkpoint extends it. */
+/* Adds a schema of many tables that compresses to almost nothing. Larger `n_values` extend the
+ * tables' enums. */
 static void put_schema(struct buffer *section, unsigned int n_values)
 {
 	CLEANUP(buffer_done) struct buffer raw = { 0 };
@@ -668,7 +670,7 @@ static void schemas(void)
 	CHECK_INT(outcome.rows, 2);
 }
 
-/* A few bytes claim billions of entries. */
+/* An index claims 328 million entries, and 5,000 groups of constants confirm it. */
 static void entries(void)
 {
 	CLEANUP(forge_done) struct forge forge;
@@ -735,7 +737,7 @@ static const struct prof_table_def later_table = {
 	.flags = PROF_TABLE_DICTIONARY | 0x80,
 };
 
-/* Writes three rows. Of their columns, version 1 defines only 0 and 6; column 99 is in no
+/* Writes three rows, of which version 1 can read only the columns 0 and 6. Column 99 is in no
  * schema. */
 static void forge_later(struct forge *forge)
 {

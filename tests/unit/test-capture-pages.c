@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /*
- * With more chunks than a reader unpacks at once, each is found by table, epoch and time
+ * In a capture with more chunks than a reader unpacks at once, every chunk is found by table, epoch
+ * and time
  *
  * A capture of 7,000 chunks in 40 epochs is queried for every table, for some epochs and for many
  * times: finished, as after a crash, and without its first checkpoint. The chunks that a cursor
@@ -64,8 +65,8 @@ static bool wanted(const struct prof_chunk *chunk, const struct prof_cursor_opti
 	       (all || (chunk->t_min <= options->t_to && chunk->t_max >= options->t_from));
 }
 
-/* Checks that a cursor returns the chunks of the list, in order. Returns the number of chunks, or
- * SIZE_MAX if they differ. */
+/* Checks that a cursor returns those chunks of the list that the options select, in order. Returns
+ * the number of these chunks, or SIZE_MAX if the cursor returns others. */
 static size_t compare(const struct prof_reader *reader, const struct prof_chunk *chunks, size_t n,
 		      const struct prof_cursor_options *options)
 {

@@ -405,8 +405,8 @@ static void check_append(int fd, uint64_t before, const char *what, off_t at)
 		printf("# %s at %jd\n", what, (intmax_t)at);
 }
 
-/* Returns the next position: every one up to `first` and from `last` on, every STRIDEth in
- * between. */
+/* Returns the next position to try. Up to `first` and from `last` on, every position is tried; in
+ * between, every STRIDEth one. */
 static off_t next_position(off_t at, off_t first, off_t last)
 {
 	if (at < first || at >= last)
@@ -414,7 +414,7 @@ static off_t next_position(off_t at, off_t first, off_t last)
 	return MIN_OF(at + STRIDE + (at == first ? (off_t)test_start((size_t)STRIDE) : 0), last);
 }
 
-/* A guard that ends the reading before the second batch. */
+/* A guard that refuses every batch after the first one. */
 static int allow_one(unsigned int table, void *data)
 {
 	unsigned int *asked = data;
@@ -494,7 +494,7 @@ static void test_prefixes(void)
 	close(fd);
 }
 
-/* Flips one bit anywhere in a finished or crashed capture. */
+/* Flips bits of a finished or crashed capture, one at a time. */
 static void flips(bool finished)
 {
 	int fd = new_file();
@@ -534,8 +534,8 @@ static void test_flips_crashed(void)
 	flips(false);
 }
 
-/* A value contains copies of the file's own bytes, and headers without its salt. No search may
- * accept these as chunks. */
+/* A value contains copies of the file's own chunks, some with a wrong checksum. No search may
+ * accept these copies as chunks. */
 static void test_forged(void)
 {
 	static const struct prof_column_def columns[] = {
@@ -588,7 +588,8 @@ static void test_forged(void)
 	forged_at = chunks[2].offset;
 	prof_reader_free(reader);
 
-	/* Damage the chunk's own header, so that the search passes through the forged headers. */
+	/* Damage the header of the value's chunk, so that the search passes through the forged
+	 * headers. */
 	REQUIRE(pwrite(fd, "x", 1, (off_t)forged_at) == 1);
 	REQUIRE(prof_reader_open(fd, &reader) == 0);
 	CHECK_INT(prof_reader_info(reader)->state, PROF_STATE_DAMAGED);

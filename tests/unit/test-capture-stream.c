@@ -9,8 +9,8 @@
  * - only the requested tables are returned [tables]
  * - a prefix of a capture is read up to its last complete chunk; other input is refused [prefixes]
  * - a flipped bit loses its chunk or ends the stream; no wrong row is returned [flips]
- * - a chunk that claims more bytes than there are is waited for; if it claims more than the format
- *   allows, the stream ends [sizes]
+ * - a stream waits for the rest of a chunk, but ends at a chunk that claims more bytes than the
+ *   format allows [sizes]
  */
 #include "config.h"
 
@@ -174,7 +174,7 @@ static void tables(void)
 	CHECK_INT(seen.rows[PROF_TABLE_COUNTER_VALUE] + seen.rows[PROF_TABLE_STRING], 0);
 }
 
-/* The capture comes through a non-blocking pipe, in pieces of all sizes. */
+/* The capture comes through a non-blocking pipe, in pieces of several sizes. */
 static void pieces(void)
 {
 	CLEANUP(build_done) struct build capture;
@@ -230,7 +230,7 @@ static void prefixes(void)
 	CHECK_INT(by_stream(data, size, 0, &seen), PROF_NOT_CAPTURE);
 }
 
-/* Checks that each returned row is a row of the original: a wrong row would change the sum. */
+/* If nothing is lost, all rows are those of the original: a wrong row would change the sum. */
 static void flips(void)
 {
 	CLEANUP(build_done) struct build capture;

@@ -100,7 +100,7 @@ static void test_block_limits(void)
 	free(big);
 }
 
-/* The chunks of a full block, and of a block with incompressible bytes, can be read. */
+/* The chunk of a full block with incompressible bytes can be read. */
 static void test_largest_chunks(void)
 {
 	static const struct prof_column_def columns[] = {
@@ -189,7 +189,8 @@ static int small_disk(void)
 	return fd;
 }
 
-/* On a full disk, the chunk that does not fit is missing, but loss rows and the end are there. */
+/* On a full disk, the chunk that does not fit is dropped, but loss rows and the trailer are
+ * written. */
 static void test_full(void)
 {
 	int disk = small_disk(), fd;
@@ -294,7 +295,7 @@ static void test_errors(void)
 	signal(SIGXFSZ, SIG_IGN);
 	fail_once(fd);
 	close(fd);
-	/* With O_APPEND, the rest of a failed write cannot be overwritten. */
+	/* With O_APPEND, the bytes that a failed write left cannot be overwritten. */
 	fd = memfd_create("capture", MFD_CLOEXEC);
 	snprintf(path, sizeof(path), "/proc/self/fd/%d", fd);
 	appending = open(path, O_RDWR | O_APPEND | O_CLOEXEC);
@@ -380,7 +381,7 @@ static void test_dictionary_bomb(void)
 	prof_block_set_epoch(block, 2);
 	CHECK_INT(prof_writer_write(writer, block), 0);
 	/* Another writer might write such a dictionary. Alternate epochs, because this writer
-	 * counts only the rows of the current one. */
+	 * counts only the rows of the current epoch. */
 	for (size_t i = 0; i < 40; i++) {
 		prof_block_set_epoch(block, 3 + i % 2);
 		CHECK_INT(prof_writer_write(writer, block), 0);

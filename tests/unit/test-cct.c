@@ -76,7 +76,8 @@ static void finish(GArray *nodes)
 	}
 }
 
-/* Writes lines such as "├─ sort+1=60/10": folded frames, total, and self if it is not 0. */
+/* Returns lines such as "├─ sort+1=60/10": function, number of folded frames, total, and self if it
+ * is not 0. */
 static char *draw(GArray *nodes, const struct tree_options *options)
 {
 	g_autoptr(GArray) folded =
@@ -121,8 +122,8 @@ static void check(GArray *nodes, const struct tree_options *options, const char 
 	g_array_unref(nodes);
 }
 
-/* Two paths through a library become one node. The program's own functions below remain
- * separate. */
+/* Two paths through a library become one node. The program's own functions that the library calls
+ * keep their nodes. */
 static void test_libraries(void)
 {
 	GArray *nodes = begin();
@@ -154,7 +155,8 @@ static void test_hot_library(void)
 	      "   └─ malloc=29/29");
 }
 
-/* The kernel has one line for each system call, which is known only below the entry frames. */
+/* The kernel's frames become one line for each system call, whose function is called by the entry
+ * frames. */
 static void test_kernel(void)
 {
 	GArray *nodes = begin();
@@ -275,7 +277,7 @@ static void test_hidden(void)
 	      "main=100/50.4\n"
 	      "├─ compare=48/48\n"
 	      "└─ 2 hidden=1.6\n...");
-	/* Branches that the caller left out also count as hidden. */
+	/* Branches that have no nodes also count as hidden. */
 	main = add(pruned, 0, MAIN, 50);
 	add(pruned, main, COMPARE, 25);
 	at(pruned, main)->total = 25;
