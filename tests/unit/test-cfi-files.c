@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /*
- * Checks of arch/cfi and arch/table on real files: compiled rows, evaluated rows and libdw's are
- * equal. Reads some files of this machine, and all libraries of the cross compilers; `./dev bench
- * bench_unwind_rows` reads all files of a machine.
+ * Checks of arch/cfi and arch/table on real files: compiled rows, evaluated rows and libdw's rows
+ * are equal. Reads some files of this machine, and all libraries of the cross compilers; `./dev
+ * bench bench_unwind_rows` reads all files of a machine.
  */
 #include "tests/oracle/rows.h"
 #include "tests/unit/test.h"
@@ -12,7 +12,7 @@
 #include <glob.h>
 #include <sys/stat.h>
 
-/* Checks that no row differs, and that our rules can express all but one in `one_in` rows. */
+/* Checks that no row differs, and that our rules cannot express at most one in `one_in` rows. */
 static void check_count(const struct rows_count *count, size_t one_in)
 {
 	rows_print(count);

@@ -304,7 +304,7 @@ static void test_encodings(void)
 	}
 }
 
-/* textrel, datarel, funcrel and aligned: linkers never produce these. */
+/* The encodings textrel, datarel, funcrel and aligned, which linkers never produce. */
 static void test_relations(void)
 {
 	static const uint8_t encodings[] = { 0x23, 0x33, 0x43, 0x50 };
@@ -555,7 +555,8 @@ static void test_header(void)
 		cfi_get_rule(&reader, pc, &rule);
 		check_rule(rule, rule_at(&b, pc), "by header");
 	}
-	/* A header of unknown format is not used. A header with random pointers finds no FDE. */
+	/* A header that has an unknown format or is too short is not used. With a wrong pointer in
+	 * the header, no FDE is found. */
 	header.bytes[3] = 0x1b;
 	cfi_get_rule(&reader, START, &rule);
 	check_rule(rule, at_entry, "unknown header");

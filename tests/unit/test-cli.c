@@ -67,7 +67,7 @@ static int parse(bool command, const char *line)
 	options_done();
 	strings = g_strsplit(line, " ", -1);
 	n_operands = (int)g_strv_length(strings);
-	/* a copy, because parsing reorders it */
+	/* a copy, because parsing reorders argv */
 	argv = g_memdup2(strings, sizeof(*argv) * ((size_t)n_operands + 1));
 	operands = argv;
 	return cli_parse(&spec, groups, &n_operands, &operands);

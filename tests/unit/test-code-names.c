@@ -67,7 +67,7 @@ static void done(struct fixture *fixture)
 	build_done(&fixture->build);
 }
 
-/* Returns the number of the code block at the address; 0: none. */
+/* Returns the number in the name of the code at the address; 0: the code has no name. */
 static int find(const struct fixture *fixture, uint64_t process, uint64_t address, uint64_t time,
 		uint64_t *ret_until)
 {
@@ -110,8 +110,8 @@ static void test_overlaps(void)
 	done(&fixture);
 }
 
-/* A move of unknown code, an unload in the middle, zero bytes, an end beyond all addresses, no
- * process. */
+/* A move of unknown code, an unload of an address in the middle of code, code of zero bytes, code
+ * that ends beyond all addresses, an unknown event, events without a known process. */
 static void test_nonsense(void)
 {
 	struct fixture fixture;

@@ -48,7 +48,7 @@ static void test_parse(void)
 	CHECK_INT(addresses.token[15], 0);
 }
 
-/* Listens at a unique address. */
+/* Listens at a unique address, the second one in *ret_addresses. Nobody listens at the first. */
 static int listen_here(struct control_addresses *ret_addresses, int backlog)
 {
 	struct sockaddr_un address = { .sun_family = AF_UNIX };
@@ -137,7 +137,8 @@ static int n_open_fds(void)
 	return n;
 }
 
-/* Tries a reply. If there is a connection, the caller owns it. */
+/* Connects to a peer that sends this answer. Returns the result of control_connect(). The caller
+ * owns *ret_peer and, after success, the connection. */
 static int try_reply(struct control_answer answer, size_t n_bytes, size_t n_fds,
 		     struct control_connection *ret_connection, int *ret_peer)
 {
@@ -222,8 +223,8 @@ static void test_reused(void)
 	close(pair[1]);
 }
 
-/* control_is_left() detects that the other end is closed, also while an answer is expected, but not
- * if the descriptor has become another socket. */
+/* control_is_left() detects that the other end is closed, also if an answer was not read yet, but
+ * not if the descriptor has become another socket. */
 static void test_left(void)
 {
 	struct control_connection connection = { .fd = -1 };
@@ -244,7 +245,7 @@ static void test_left(void)
 	close(pair[0]);
 }
 
-/* After a timeout, later attempts send no further request. One of them receives the late answer. */
+/* After a timeout, later attempts send no further request, but can receive the late answer. */
 static void test_late(void)
 {
 	static const struct control_request request = { .magic = CONTROL_REQUEST_MAGIC };
@@ -280,8 +281,8 @@ static rlim_t limit_with_two_free(void)
 	return (rlim_t)fd;
 }
 
-/* If a process has no descriptor for its arena, control_connect() fails, and does not try the next
- * address. */
+/* If a process has no free descriptor for its arena, control_connect() fails, and does not try the
+ * next address. */
 static void test_no_descriptor_is_left(void)
 {
 	struct control_connection connection = { .fd = -1 };
@@ -293,7 +294,7 @@ static void test_no_descriptor_is_left(void)
 	int memfd = -1;
 
 	reply.listener = listen_here(&addresses, 8);
-	/* The other address, which nobody listens at, comes last. */
+	/* Swap the addresses, so that nobody listens at the last one. */
 	absent = addresses.addresses[0];
 	addresses.addresses[0] = addresses.addresses[1];
 	addresses.addresses[1] = absent;

@@ -16,7 +16,7 @@
 #include <sys/un.h>
 #include <sys/wait.h>
 
-static unsigned n_descriptors; /* number at the start of the test */
+static unsigned n_descriptors; /* number of open descriptors at the start of the test */
 
 struct seen {
 	unsigned int n, n_refused;
@@ -69,8 +69,8 @@ static int connect_to(const struct control *control)
 	return -1;
 }
 
-/* Runs the main loop for ready events only. During its pause, the listener does not accept
- * connections. */
+/* Runs the main loop while events are ready. A listener that pauses accepts no connections
+ * meanwhile. */
 static void serve_some(void)
 {
 	while (g_main_context_iteration(NULL, FALSE))
@@ -272,7 +272,7 @@ static int connect_as(const struct control *control, uid_t uid)
 	int fd, failed;
 
 	do {
-		/* change only this thread's uid, which is the uid that the connection gets */
+		/* change only this thread's effective uid, which the connection gets */
 		CHECK(syscall(SYS_setresuid, -1, uid, -1) == 0);
 		fd = connect_to(control);
 		failed = errno;
@@ -386,7 +386,7 @@ static void let_in_where_there_are_few(unsigned n_free)
 	control_free(control);
 }
 
-/* If there are no or too few descriptors, connections wait without using CPU time. */
+/* If too few descriptors are free, connections wait without using CPU time. */
 static void test_full(void)
 {
 	for (unsigned n_free = 0; n_free < 4; n_free++) {

@@ -71,7 +71,7 @@ static void find_in_corpus(const char *name, struct interp_runtime *ret_file)
 	interp_runtime_find(fd, ret_file);
 }
 
-/* Since 3.13, a file contains the offsets of its own structures. */
+/* Since Python 3.13, an interpreter's file contains the offsets of its structures. */
 static void test_offsets_of_the_file(void)
 {
 	static const struct {
@@ -126,7 +126,8 @@ static void check_layout(unsigned minor)
 
 	REQUIRE(layout);
 	CHECK_INT(layout->minor, minor);
-	/* The BPF program reads this much of a frame and of a code object. */
+	/* These members must be within the bytes of a frame and of a code object that the BPF
+	 * program reads. */
 	CHECK(layout->frame_previous <= 104 && layout->frame_code <= 104 &&
 	      layout->frame_position <= 104);
 	CHECK(layout->code_lines <= 152 && layout->code_qualname <= 152 &&
@@ -203,7 +204,7 @@ static void test_texts(void)
 	code.flags = INTERP_CODE_NAME_CUT;
 	REQUIRE(parse(&code, &text));
 	CHECK_INT(strlen(text.name), 2 * INTERP_MAX_NAME + 3);
-	/* each 0 becomes a replacement character */
+	/* each NUL becomes a replacement character */
 	memset(code.name, 0, INTERP_MAX_NAME);
 	memset(code.file, 0, INTERP_MAX_FILE);
 	code.file_bytes = INTERP_MAX_FILE;
@@ -315,7 +316,8 @@ static void test_functions_limit(void)
 }
 
 static const struct walk_frame native_frames[] = {
-	/* leaf; C function called by the inner activation; inner; C function; outer; main */
+	/* leaf; C function called by the inner activation of the interpreter; that activation;
+	 * another C function; the outer activation; main */
 	{ .pc = 0x500, .sp = 0x7000, .flags = WALK_FRAME_EXACT },
 	{ .pc = 0x600, .sp = 0x7100 },
 	{ .pc = 0x110, .sp = 0x7200 },
@@ -358,7 +360,7 @@ static void test_merge(void)
 	CHECK(!interp_merge(&chain, &native, runs, &n));
 	chain = chain_of(12, 0x7440, 0x7210);
 	CHECK(!interp_merge(&chain, &native, runs, &n));
-	/* callers beyond the end of the stack's copy */
+	/* the copy of the stack ends before the outer activation */
 	native.n = 4;
 	native.has_root = false;
 	chain = chain_of(11, 0x7210, 0x7440);
@@ -368,7 +370,7 @@ static void test_merge(void)
 	CHECK(!interp_merge(&chain, &native, runs, &n));
 }
 
-/* Up to 3.10, frames have no address, so activations are counted. */
+/* Up to Python 3.10, frames have no address, so activations are counted. */
 static void test_merge_by_function(void)
 {
 	static const struct walk_frame nested[] = {
@@ -390,8 +392,8 @@ static void test_merge_by_function(void)
 	REQUIRE(interp_merge(&chain, &native, runs, &n));
 	CHECK(n == 2 && runs[0].native == 2 && runs[1].native == 4);
 	CHECK(!interp_merge_lacks_callers(&chain, &native, runs, n));
-	/* the inner activation has called functions in C, so the chain's one frame must be its
-	 * frame: the outer activation belongs to another interpreter */
+	/* the inner activation has called functions in C, so it must have a frame, which is the
+	 * chain's only one: the outer activation belongs to another interpreter */
 	chain.n = 1;
 	REQUIRE(interp_merge(&chain, &native, runs, &n));
 	CHECK(n == 1 && runs[0].native == 2);
@@ -402,7 +404,7 @@ static void test_merge_by_function(void)
 	REQUIRE(interp_merge(&chain, &native, runs, &n));
 	CHECK(n == 1 && runs[0].native == 2);
 	CHECK(!interp_merge_lacks_callers(&chain, &native, runs, n));
-	/* two activations of another interpreter */
+	/* the two outer activations belong to another interpreter */
 	native.frames = nested;
 	native.n = ARRAY_SIZE(nested);
 	REQUIRE(interp_merge(&chain, &native, runs, &n));

@@ -40,7 +40,7 @@ static void test_lines(void)
 	CHECK_INT(ruby_lines_find(table, sizeof(table), 0), 0);
 }
 
-/* If all positions have one line, the table has no set of positions. */
+/* If all positions have the same line, the table has no set of positions. */
 static void test_one_line(void)
 {
 	static const uint8_t table[] = { 1, 0, 0, 0, 1, 0, 0, 0, 42, 0, 0, 0 };
@@ -51,7 +51,7 @@ static void test_one_line(void)
 	CHECK_INT(ruby_lines_find(none, sizeof(none), 0), 0);
 }
 
-/* The machine's own Ruby, if it is a supported one. */
+/* The machine's own Ruby, if it is Ruby 3.1. */
 static void test_library(void)
 {
 	CLEANUP_CLOSE int fd =
@@ -102,7 +102,8 @@ static void test_layouts(void)
 
 		REQUIRE(layout);
 		CHECK_INT(layout->minor, minor);
-		/* The BPF program reads this much of a frame and of the body of an iseq. */
+		/* These members must be within the bytes of a frame and of the body of an iseq that
+		 * the BPF program reads. */
 		CHECK(layout->frame_iseq <= 56 && layout->frame_pc <= 56 && layout->frame_ep <= 56);
 		CHECK(layout->body_positions <= 152 && layout->body_lines <= 152 &&
 		      layout->body_n_lines <= 152 && layout->body_first_line <= 152);

@@ -40,7 +40,7 @@ static void put_file(const char *name, const struct build *build)
 	CHECK(n > 0 && write(to, bytes, (size_t)n) == n);
 }
 
-static const struct build *served; /* NULL = nothing */
+static const struct build *served; /* the file that serve() has; NULL: none */
 static unsigned asked;
 
 static struct elf_image *serve(const uint8_t *id, size_t size, char **ret_path, void *data)
@@ -129,8 +129,8 @@ static void test_sysroot(void)
 	CHECK(!debug_files_new(in("nowhere"), NULL));
 }
 
-/* Searches for the debug file of a process with another root; `path`: "/bin/x", which exists only
- * in the other root, or a file of this machine. */
+/* Searches for the debug file of a program that ran in a container whose root is `other`. `path`:
+ * "/bin/x", which this machine does not have, or a file of this machine. */
 static char *find_with_other(const char *other, const char *path)
 {
 	struct debug_files *files = debug_files_new(NULL, NULL);

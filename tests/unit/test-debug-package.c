@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /*
- * Checks of packages of split DWARF: both versions of the index, and false indexes.
+ * Checks of packages of split DWARF: an index of version 2, and false indexes.
  */
 #include "arch/base.h"
 #include "tests/unit/test.h"
@@ -115,7 +115,7 @@ static void test_full(void)
 	CHECK(extract(&full, ID) == NULL);
 }
 
-/* Offsets beyond the strings give an empty string. */
+/* An offset beyond the strings becomes the offset of an empty string. */
 static void test_strings(void)
 {
 	static const uint32_t offsets[] = { 0, 1 };

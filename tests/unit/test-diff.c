@@ -70,7 +70,7 @@ static unsigned changed(const struct recording *a, const struct recording *b)
 	return rows;
 }
 
-/* Returns how many pairs of equal recordings have a change in any row. */
+/* Returns in how many pairs of recordings with equal shares any row seems to have changed. */
 static unsigned changed_pairs(unsigned pairs, unsigned a_block,
 			      double (*share)(unsigned row, unsigned block))
 {
@@ -103,7 +103,7 @@ static void test_equals(void)
 	CHECK(changed_pairs(1000, 300, steep_share) < 14);
 }
 
-/* Occasionally, one function fills a whole block, so the samples are not independent. */
+/* In one of four blocks, one row has half of the samples, so the samples are not independent. */
 static double burst_share(unsigned row, unsigned block)
 {
 	return row == 3 ? (next_random() < 0.25 ? 20 : 0.1) : 1;
@@ -202,7 +202,7 @@ static void test_runs(void)
 	CHECK(found > 1900);
 }
 
-/* A row that is never there, always there, or without a total is neither a change nor NaN. */
+/* The interval is finite even if a row has no samples or all samples, or a capture has none. */
 static void test_nothing(void)
 {
 	static const double zeros[NOISE_BLOCKS], ones[NOISE_BLOCKS] = { 1, 1, 1, 1 };

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /*
- * Checks of the parser of objdump's output, with scripts in its place that print invalid text.
+ * Checks of the parser of objdump's output. Scripts in place of objdump print valid and invalid
+ * text.
  */
 #include "tests/unit/test.h"
 #include "tools/profcapture/disassembly.h"
@@ -11,7 +12,7 @@
 
 static char *folder;
 
-/* Creates an objdump, first in PATH. */
+/* Creates an objdump that is the first one in PATH. */
 static void pretend(const char *script)
 {
 	g_autofree char *path = g_build_filename(folder, "objdump", NULL);

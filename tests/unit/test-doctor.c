@@ -13,7 +13,7 @@
 
 static struct {
 	char *root;
-	/* The kernel's answers: 0 or -errno. */
+	/* The kernel's answers: 0 (`tracepoint`: an id) or -errno. */
 	int own, own_kernel, system, cycles, tracepoint, ring, procmap_query, map_file, write;
 	int bus_profd, bus_polkit, library;
 	size_t largest_ring;
@@ -175,7 +175,7 @@ static void machine_done(void)
 	g_free(machine.root);
 }
 
-/* Checks a finding. `says` and `fix` must occur in its texts; fix NULL: it must have none. */
+/* Checks a finding, whose texts must contain `says` and `fix`. fix NULL: there must be no fix. */
 static void expect(const char *id, enum doctor_status status, const char *says, const char *fix)
 {
 	g_autofree char *libexec = g_strconcat(machine.root, "/libexec", NULL);
@@ -506,7 +506,7 @@ static void test_jit_maps(void)
 	put_process("14", "/usr/bin/node (deleted)", 1000, "2");
 	expect("jit-maps", DOCTOR_WARN, "1 of 1", "--perf-basic-prof");
 	expect("jit-maps", DOCTOR_WARN, "node (14);", "node with");
-	put("/proc/14/root/tmp/perf-14.map", ""); /* in its container, the pid is 2 */
+	put("/proc/14/root/tmp/perf-14.map", ""); /* in the process's container, its pid is 2 */
 	expect("jit-maps", DOCTOR_WARN, "node (14)", "--perf-basic-prof");
 	put("/proc/14/root/tmp/perf-2.map", "");
 	expect("jit-maps", DOCTOR_OK, "generate code name it (1", NULL);
@@ -533,7 +533,7 @@ static void test_jit_map_of_an_earlier_process(void)
 	put("/proc/20/stat", stat);
 	put(path, "");
 	put_time(path, start - 3);
-	expect("jit-maps", DOCTOR_OK, "generate code name it (1", NULL); /* its start is unknown */
+	expect("jit-maps", DOCTOR_OK, "generate code name it (1", NULL); /* no /proc/stat yet */
 	put("/proc/stat", "cpu 1 2 3\nbtime 1700000000\nprocesses 9\n");
 	expect("jit-maps", DOCTOR_WARN, "node (20, whose map is older than it);",
 	       "--perf-basic-prof");
