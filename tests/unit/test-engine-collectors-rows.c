@@ -116,7 +116,7 @@ static void test_order(void)
 	usleep(2000);
 	step(&fixture);
 	at = now();
-	/* the record is held, unless this machine is so slow that the hold has ended */
+	/* mark 201 is held, unless this machine is so slow that the hold has ended */
 	if (at - fixture.collectors.emitted_ns < RING_BUSY_NS)
 		CHECK_INT(fixture.parts.output.rows[PROF_TABLE_MARK], 200);
 	usleep(RING_BUSY_NS / 1000 + 10000);
@@ -140,7 +140,7 @@ static void test_order(void)
 	fixture_done(&fixture);
 }
 
-/* One thread claims the tid of another process, one an unknown tid, and one its own. */
+/* Rings are claimed with the tid of another process, an unknown tid, and a tid of this process. */
 static void test_tids(void)
 {
 	struct fixture fixture;
@@ -259,8 +259,8 @@ static void test_hostile(void)
 	}
 }
 
-/* If a lossless thread loses the CPU within a record, it may delay other records for longer than a
- * thread that is not lossless. */
+/* If a lossless thread loses the CPU while it writes a record, it may delay other records for
+ * longer than a thread that is not lossless. */
 static void test_patient(void)
 {
 	struct fixture fixture;
@@ -443,7 +443,8 @@ static void test_conservation(void)
 	fixture_done(&fixture);
 }
 
-/* Starts two processes, one of which claims all of its rings. Returns NULL on failure. */
+/* Starts two processes, one of which claims n rings. Returns the arena of that process, or NULL on
+ * failure. */
 static struct ring_arena *begin_greedy(struct fixture *fixture, struct ring **ret_rings, size_t n)
 {
 	struct ring_arena *greedy;
@@ -480,7 +481,7 @@ static void test_fair(void)
 		most = MAX_OF(most, fixture.collectors.queued_bytes);
 	}
 	CHECK(most > COLLECTORS_MAX_QUEUED && most < 2 * COLLECTORS_MAX_QUEUED);
-	/* The queue does not wait for unread records, and one step has bounded time. */
+	/* Queued records do not wait for records in rings, and a step takes a bounded time. */
 	for (int i = 0; i < 100 && fixture.collectors.queued_bytes > 0; i++) {
 		usleep(RING_BUSY_NS / 1000);
 		step(&fixture);
@@ -516,8 +517,8 @@ static void test_share(void)
 	fixture_done(&fixture);
 }
 
-/* At the end, there is no time for all records of one process, but those of the other are
- * written. */
+/* At the end, there is no time for all records of the greedy process, but all records of the other
+ * process are written. */
 static void test_fair_end(void)
 {
 	const size_t n_marks = 100;

@@ -112,7 +112,8 @@ static void test_stacks(void)
 	write_mark_at(ring, 5, 2);
 	write_log_at(ring, 5, "one ", RING_FLAG_MORE);
 	write_log(ring, "log", 0, RING_FLAG_MORE);
-	/* the same address, exact, as in a handler; and one beyond the image's end */
+	/* code that stack 5 has, but with an exact address, as in a handler; and a return address
+	 * at the image's end */
 	write_stack(ring, 6,
 		    (const struct ring_frame[]){ { CODE + 0x100234, 0, 0 },
 						 { CODE + 0x102000, 0, 1 } },
@@ -167,8 +168,8 @@ static void test_other_image(void)
 	fixture_done(&fixture);
 }
 
-/* Stack ids of another producer, undefined ids, ids of frames in an image that was never reported;
- * and an id that is reported again. */
+/* Stack ids of another producer, and undefined ids, have no stack. An id can be reported again,
+ * even with a frame in an image that was never reported. */
 static void test_stack_ids(void)
 {
 	const struct ring_frame first = { CODE, 0, 0 }, second = { CODE + 8, 77, 0 };
@@ -463,7 +464,8 @@ static const struct peer_type *own_type;
 static struct flood *flooded;
 static unsigned int n_drains; /* drains of the first ring since the checkpoint was due */
 
-/* Drains a ring, then fills half of it until the checkpoint is complete. */
+/* Drains a ring. Until the checkpoint is complete, fills half of the first ring after each drain of
+ * that ring. */
 static size_t drain_and_fill(struct collectors *collectors, struct peer_arena *arena, uint32_t i,
 			     enum ring_drain how, uint64_t *ret_fill)
 {

@@ -173,7 +173,7 @@ static void test_same_process(void)
 	fixture_done(&fixture);
 }
 
-/* A target that cannot be admitted, or has stopped waiting, counts as one loss. The next one is
+/* A target that cannot be admitted, or has stopped waiting, counts as one loss. The next target is
  * admitted. */
 static void test_not_let_in(void)
 {
@@ -424,7 +424,8 @@ static void test_doorbells(void)
 	doorbells_free(doorbells);
 }
 
-/* Returns the time until the next task is due, for a session that allows a very long sleep. */
+/* Returns how long after the last drain the collectors must be called again, in a session that
+ * allows 5 s between drains. */
 static uint64_t sleep_ns(struct fixture *fixture)
 {
 	uint64_t now_ns = now();

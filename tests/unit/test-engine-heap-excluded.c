@@ -126,7 +126,7 @@ static void test_once(void)
 	world_done(&world);
 }
 
-/* A process that only forks and executes has nothing to record. */
+/* A process that did nothing between fork and exec has nothing to record. */
 static void test_fork_and_exec(void)
 {
 	struct world world;
@@ -218,7 +218,8 @@ static void test_rights(void)
 	world_done(&world);
 }
 
-/* The library reports its reason as the length of a mapping. The mapping of its code is longer. */
+/* The library reports why it does not record as the length of a mapping that is shorter than that
+ * of its code. */
 static void test_told(void)
 {
 	static const uint64_t events[] = {
@@ -255,7 +256,7 @@ static void test_told(void)
 	world_done(&world);
 }
 
-/* The collectors' rows are written first. */
+/* The row for a process waits until the collectors' rows up to the process's end are written. */
 static void test_order(void)
 {
 	struct world world;

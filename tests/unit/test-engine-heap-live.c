@@ -90,7 +90,7 @@ static void test_idle(void)
 	fixture_done(&fixture);
 }
 
-/* Many blocks of an idle process are not written again and again. */
+/* Many blocks of an idle process are not written again in each epoch. */
 static void test_idle_large(void)
 {
 	struct fixture fixture;
@@ -240,7 +240,7 @@ static void test_forks(void)
 	fixture_done(&fixture);
 }
 
-/* Allocations in a pause are not recorded, and earlier blocks end. */
+/* Allocations in a pause are not recorded, but ends of earlier blocks are. */
 static void test_pause(void)
 {
 	struct fixture fixture;

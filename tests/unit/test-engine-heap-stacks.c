@@ -54,7 +54,8 @@ static void test_nodes(void)
 	add_calls(fixture.second, &fixture, 4, 77, 0, (const uint32_t[]){ 1 }, 1);
 	add_calls(fixture.second, &fixture, 5, 78, 77, (const uint32_t[]){ 2 }, 1);
 	add_at(fixture.second, &fixture, 6, 78, 0);
-	/* the id is reused: existing nodes below it remain, new ones are below the new node */
+	/* an id is reused: nodes that are below the old node stay there, later ones are below the
+	 * new node */
 	add_calls(fixture.producer, &fixture, 7, 11, 10, (const uint32_t[]){ 9 }, 1);
 	add_at(fixture.producer, &fixture, 8, 12, 0);
 	add_at(fixture.producer, &fixture, 9, 11, 0);
@@ -246,7 +247,7 @@ static void test_code(void)
 	CHECK(has_symbol(&fixture, "b.outer") && has_symbol(&fixture, "b.inner"));
 	CHECK(has_symbol(&fixture, "?"));
 	CHECK_INT(rows_of(&fixture.parts, PROF_TABLE_SYMBOL), 3);
-	/* the stack without functions is counted */
+	/* a log row counts the stack whose functions were not read */
 	CHECK_INT(rows_of(&fixture.parts, PROF_TABLE_LOG), 1);
 	/* without a table of lines, positions are not distinguished */
 	CHECK_INT(parent_of(&fixture, parent_of(&fixture, stack_of(&fixture, 0))),

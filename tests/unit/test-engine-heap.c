@@ -26,7 +26,7 @@ static void test_huge_pages(void)
 	}
 }
 
-/* Compares with a GLib hash table, for random addresses in two dense ranges. */
+/* Compares the map with a GLib hash table, for random addresses in two dense ranges. */
 static void test_model(void)
 {
 	struct heap_budget budget = { .limit = UINT64_MAX };
@@ -81,7 +81,8 @@ static void test_pages(void)
 	struct live_blocks blocks;
 	uint32_t n_slots;
 
-	/* Meson's M_PERTURB would make malloc write to all memory that it returns. */
+	/* With MALLOC_PERTURB_, which Meson sets, malloc would write to all memory that it
+	 * returns. */
 	mallopt(M_PERTURB, 0);
 	live_blocks_init(&blocks, 7, &budget);
 	for (uint64_t i = 1; blocks.n_slots < 4 * stride; i++) {
@@ -338,8 +339,8 @@ static void test_ties(void)
 	}
 }
 
-/* If a free has the time of the last allocation, its row says how many younger blocks precede
- * it. */
+/* If a free has the time of the last allocation, its row says how many younger blocks precede the
+ * free. */
 static void test_order(void)
 {
 	struct fixture fixture;
@@ -388,8 +389,8 @@ static void test_ties_at_end(void)
 #define ADDRESSES 6u
 #define TIES 4000u
 
-/* The expected result: which thread freed each block, and which block it replaced. Blocks are
- * identified by their sizes, which are unique. */
+/* The expected result: for each block, the thread that freed it, and the block that it replaced.
+ * Blocks are identified by their sizes, which are unique. */
 struct story {
 	uint64_t sizes[ADDRESSES]; /* size of the live block; 0: none */
 	uint64_t freed_by[2 * TIES], prior[2 * TIES];
@@ -412,8 +413,8 @@ static uint64_t put_at(struct story *story, uint64_t at, uint64_t prior)
 	return story->sizes[at] = story->n_sizes;
 }
 
-/* At the same time, one thread ends the block at an address, by free() or the start of a realloc.
- * The other thread allocates an address, usually the same. */
+/* One thread ends a block, by free() or the start of a realloc. At the same time, the other thread
+ * allocates a block, usually at the same address. */
 static void add_tie(struct story *story, struct fixture *fixture, GRand *random, uint64_t time)
 {
 	bool is_turned = g_rand_boolean(random), is_moved = g_rand_boolean(random);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /*
- * JIT frames: unwind tables of generated code, from the file that its program writes
+ * JIT frames: unwind tables of generated code, from the jitdump file that the program writes
  *
  * Promises:
  * - a complete function has a rule, a half-written one does not yet [growing]
@@ -44,17 +44,17 @@ static void put_head(struct writer *writer, uint32_t id, size_t body_bytes)
 	put_word(writer, 1);
 }
 
-/* CFI of a function that begins with a push, after which the CFA is 16 bytes above sp. */
+/* Writes CFI of a function that begins with a push, after which the CFA is 16 bytes above sp. */
 static void put_unwinding(struct writer *writer)
 {
 	static const uint8_t cie[] = { 20, 0,    0,  0, 0,    0,    0, 0, 1,    'z', 'R', 0,
 				       1,  0x78, 16, 1, 0x1b, 0x0c, 7, 8, 0x90, 1,   0,   0 };
+	/* ffffffd0: the code begins 48 bytes earlier: 8 bytes of FDE, the CIE, 16 bytes of code */
 	static const uint8_t fde[] = { 20,   0,    0,    0,    28,         0, 0, 0,
 				       0xd0, 0xff, 0xff, 0xff, CODE_BYTES, 0, 0, 0,
 				       0,    0x41, 0x0e, 16,   0,          0, 0, 0 };
 	const size_t bytes = sizeof(cie) + sizeof(fde) + 4;
 
-	/* distance from the FDE to the code: 16 bytes of code, the CIE, 8 bytes */
 	put_head(writer, 4, 24 + bytes);
 	put_word(writer, bytes);
 	put_word(writer, 0);

@@ -39,7 +39,6 @@ static void put_file(int fd, const char *text)
 	CHECK(ftruncate(fd, 0) == 0 && pwrite(fd, text, strlen(text), 0) == (ssize_t)strlen(text));
 }
 
-/* Returns the value of a row. */
 static double value_of(struct world *world, size_t row)
 {
 	uint64_t bits =
@@ -177,7 +176,7 @@ static void test_steady(void)
 	world_done(&world);
 }
 
-/* Energy restarts at 0 after its greatest value. */
+/* The file's energy restarts at 0 after its greatest value; the recorded counter continues. */
 static void test_energy(void)
 {
 	struct world world;

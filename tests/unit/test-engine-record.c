@@ -152,7 +152,7 @@ static void test_wakeup(void)
 	put_u64(&bytes, UINT64_C(42) << 32);
 	put_u64(&bytes, 0);
 	record_close(&bytes, at);
-	/* fields follow the length; the thread's is at offset 24 */
+	/* fields follow the length; the woken thread's is at offset 24 */
 	store_le32(bytes.data + raw_at + 4 + 24, 42);
 	CHECK(record_time(header, &time_ns));
 	CHECK_INT(time_ns, 77);
@@ -265,7 +265,7 @@ static void test_switch(void)
 	CHECK_INT(record.tid, 6);
 }
 
-/* The event that copies stacks has the stream id in its trailer. */
+/* Records of the event that copies stacks have the stream id in their trailers. */
 static void test_copies_lost(void)
 {
 	struct bytes bytes = { .length = 0 };

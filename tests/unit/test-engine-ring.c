@@ -228,7 +228,7 @@ static void test_limit(void)
 	ring_merge_done(&merge);
 }
 
-/* Records fill a ring until they are handled. */
+/* A ring counts as filled until its records are handled. */
 static void test_filled(void)
 {
 	struct memory a, b;

@@ -181,7 +181,7 @@ static void test_epochs(void)
 	parts_done(&parts);
 }
 
-/* If the pipe is not read, rows of data are dropped and counted, and the drain thread continues. */
+/* If the pipe is not read, rows of data are dropped and counted, and adding rows does not block. */
 static void test_backlog(void)
 {
 	struct parts parts;
@@ -266,7 +266,7 @@ static void test_full(void)
 		REQUIRE(writer_losses(writer)->len == 1);
 		CHECK_INT(g_array_index(writer_losses(writer), struct writer_loss, 0).rows, 1);
 	} else {
-		CHECK(writer_finish(writer, 5000)); /* false: the thread is abandoned until exit */
+		CHECK(writer_finish(writer, 5000)); /* false: the thread would continue */
 	}
 	writer_free(writer);
 	close(fd);

@@ -106,7 +106,7 @@ static void test_chain(void)
 	stage_done(&stage);
 }
 
-/* A value that was not read has a reason, and is not 0. */
+/* A value that was not read is decoded as a text with the reason, not as the number 0. */
 static void test_arguments(void)
 {
 	const struct probe_value values[] = { { .value = (uint64_t)-5 },
@@ -129,7 +129,7 @@ static void test_arguments(void)
 	CHECK_INT(event_field_decode(&field, raw, sizeof(values) - 1, &value, text), -1);
 }
 
-/* Chains that share their outermost frames; mappings change between them. */
+/* Chains share their outermost frames, and mappings change between the chains. */
 static void test_cache(void)
 {
 	const uint64_t first[] = { USER, 0x400010, 0x400020, 0x400030 };
@@ -452,7 +452,7 @@ static void test_generated(void)
 		  PROF_INTERPRETER_COMPLETE);
 	CHECK(!interpreted_replaces(program.interpreted, &program.sample, 1));
 	CHECK_INT(interpreted_add_places(program.interpreted, 1, places, 0), 0);
-	/* Generated code has no unwind tables. */
+	/* Generated code has no unwind tables, so a stack unwound by CFI has no such code. */
 	program.sample.is_interpreted = false;
 	program.sample.user.stop = PROF_STOP_ROOT;
 	program.sample.user.method = PROF_METHOD_JIT_FP;
@@ -550,7 +550,7 @@ static void test_refused(void)
 	CHECK_INT(interpreted_merge(interpreted, &program.sample), PROF_INTERPRETER_DEEPER);
 	program.list.flags = INTERP_WALKED;
 	CHECK_INT(interpreted_merge(interpreted, &program.sample), PROF_INTERPRETER_TORN);
-	/* otherwise the writer may still run, and then close the next test's capture */
+	/* otherwise the writer's thread could still run, and write to the next test's capture */
 	parts_finish(&program.stage.parts);
 	program_done(&program);
 }
@@ -996,7 +996,7 @@ static void test_pace(void)
 	}
 }
 
-/* Appends a wake-up to the side band's ring: a sample whose thread wakes `woken`. */
+/* Appends a wake-up, as in the side band's ring: a sample of a thread that wakes `woken`. */
 static void put_wakeup(struct bytes *bytes, int32_t woken, uint64_t time_ns)
 {
 	size_t at = record_begin(bytes, PERF_RECORD_SAMPLE, PERF_RECORD_MISC_KERNEL), raw_at;
@@ -1210,7 +1210,7 @@ static void test_ranks(void)
 	put_by(&bytes, &events, &cpu, 80, 12, 2004);
 	put_by(&bytes, &events, &cpu, 70, 12, 2005); /* a duplicate */
 	CHECK_INT(events.n_samples, 3);
-	fork_by(&bytes, &events, &cpu, 71, 11, 13, 3000); /* duplicate, early or late */
+	fork_by(&bytes, &events, &cpu, 71, 11, 13, 3000); /* a duplicate that comes first */
 	CHECK(!tasks_thread(events.tasks, 13));
 	fork_by(&bytes, &events, &cpu, 81, 11, 13, 3001);
 	late = tasks_thread(events.tasks, 13);

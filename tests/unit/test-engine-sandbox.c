@@ -118,7 +118,7 @@ static int compare(const void *a, const void *b)
 	return memcmp(a, b, 8);
 }
 
-/* Runs an action in a child in the sandbox. Returns how the child ended. */
+/* Runs an action in a child in the sandbox. Returns the child's wait status. */
 static int run_inside(bool (*act)(void))
 {
 	pid_t child = fork();
@@ -166,7 +166,7 @@ static void test_calls(void)
 	}
 }
 
-/* The engine's own actions must work: memory, open files, sorting, waiting, threads that end. */
+/* The engine's own actions must work: memory, sorting, open files, waiting, random numbers. */
 static bool do_work(void)
 {
 	uint64_t *numbers = malloc(1 << 22);
@@ -258,7 +258,7 @@ static void test_privileges(void)
 	CHECK_INT(test_in_child(find_privilege), 0);
 }
 
-/* Returns a bit for each missing limit. */
+/* Returns a bit for each limit that is missing or wrong. */
 static int find_excess(void)
 {
 	struct rlimit files, memory;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /*
- * Checks of daemon/engine/model/snapshot.c: texts from /proc: real ones, with hostile names, and
- * cut at any byte.
+ * Checks of daemon/engine/model/snapshot.c on texts from /proc that are real, have hostile names,
+ * or are cut at any byte.
  */
 #include "daemon/engine/model/snapshot.h"
 #include "tests/unit/engine.h"

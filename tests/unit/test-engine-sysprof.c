@@ -22,7 +22,7 @@ enum { MAP = 3, SAMPLE = 2, COUNTERS = 8, VALUES = 9, MARK = 10, LOG = 12, END =
 struct fixture {
 	struct parts parts;
 	struct collectors collectors;
-	int socket; /* for processes that send requests */
+	int socket; /* the end at which the last process to send a request gets its answers */
 	unsigned int warnings;
 };
 
@@ -432,7 +432,8 @@ static void test_counters(void)
 	fixture_done(&fixture);
 }
 
-/* Newer libraries number counters from (pid << 16) on, but a definition has only 24 bits for it. */
+/* Newer libraries number counters from (pid << 16) on, but a definition stores only 24 bits of a
+ * number. */
 static void test_wide_counters(void)
 {
 	static const uint32_t numbers[] = { 0x16ce0000, 0x16000000, 0xce0001 };
@@ -589,8 +590,8 @@ static void test_full(void)
 	fixture_done(&fixture);
 }
 
-/* A process that is not a target gets no ring. Frames of a process without a request are
- * ignored. */
+/* A process that is not a target gets no ring. A ring with frames of such a process is
+ * abandoned. */
 static void test_stranger(void)
 {
 	struct fixture fixture;

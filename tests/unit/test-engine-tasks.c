@@ -456,7 +456,7 @@ static void test_scan_stamps(void)
 	parts_done(&parts);
 }
 
-/* After a gap in the side band, a scan ends the tasks that it does not list. */
+/* After a gap in the side band, a scan ends the older tasks that it does not list. */
 static void test_scan_unseen(void)
 {
 	const uint64_t second = UINT64_C(1000000000);
@@ -540,7 +540,7 @@ static void test_switches_by_task(void)
 		switches_apply(&switches, &parts.tasks, &event);
 	}
 	CHECK_INT(switches_ran_ns(&switches, 9000), 200);
-	/* the switch in was lost, so the time that this switch out ends is not counted */
+	/* the switch in was lost, so the time before this switch out is not counted */
 	event.time_ns = 5000;
 	switches_apply(&switches, &parts.tasks, &event);
 	CHECK_INT(switches_ran_ns(&switches, 9000), 200);

@@ -135,8 +135,8 @@ struct frames {
 	size_t cut_bytes; /* bytes removed from the end of the stream */
 };
 
-/* .debug_frame: a CIE, and an FDE for 0x401000 to 0x401100. CFA = sp + 8, return address below
- * it. */
+/* .debug_frame: a CIE, and an FDE for 0x401000 to 0x401100. CFA = sp + 8; the return address is
+ * below the CFA. */
 static const uint8_t records[] = {
 	20,   0,    0,    0, 0xff, 0xff, 0xff, 0xff, 4,  0, 8, 0, 1, 0x78, 16, 0x0c,
 	7,    8,    0x90, 1, 0,    0,    0,    0,    20, 0, 0, 0, 0, 0,    0,  0,
@@ -520,7 +520,7 @@ static uintptr_t stack_top(void)
 	return (uintptr_t)base + size;
 }
 
-/* Keeps a frame pointer if that can be requested, for test_from_sp. Not compiled with
+/* Keeps a frame pointer if that can be requested, for test_from_sp. Not instrumented by
  * AddressSanitizer, which does not allow reading stacks. */
 __attribute__((KEEPS_FP noinline, no_sanitize("address"))) static void take_snapshot(
 	struct snapshot_of_self *ret_snapshot)
@@ -682,8 +682,8 @@ static void test_waits(void)
 	self_done(&self);
 }
 
-/* Walks as process `pid`. If it requests the file, the answer is that it could not be opened.
- * Returns whether the walk waits for the file. */
+/* Walks as process `pid`. If the walk requests a file, the request fails. Returns whether the walk
+ * waits for the file. */
 static bool request_fails(struct self *self, const struct snapshot_of_self *snapshot, int32_t pid,
 			  enum image_failure failure, struct image **ret_file)
 {
@@ -697,8 +697,8 @@ static bool request_fails(struct self *self, const struct snapshot_of_self *snap
 	return !is_done;
 }
 
-/* The stacks of processes that have ended wait, because another process may request the file. They
- * do not request it alternately. Those of a process that was refused do not wait. */
+/* The stacks of a process that ended before it could open a file wait, because another process may
+ * request the file. No process requests it twice. The stacks of a refused process do not wait. */
 static void test_failed_requests(void)
 {
 	struct snapshot_of_self snapshot = { 0 }, other;
@@ -714,7 +714,7 @@ static void test_failed_requests(void)
 	CHECK(file && !file->requested && file->unwind_state == IMAGE_UNWIND_UNREQUESTED);
 	CHECK(request_fails(&self, &snapshot, 3, IMAGE_REFUSED, &file));
 	CHECK_INT(self.wanted, 3);
-	/* The first frame is found without a table, so it does not show that the memory is that of
+	/* The first frame is found without a table, so it is no evidence that the memory is that of
 	 * another program. */
 	other = snapshot;
 	other.stack = g_memdup2(snapshot.stack, snapshot.bytes);
@@ -727,13 +727,14 @@ static void test_failed_requests(void)
 	REQUIRE(run(&self, &snapshot, snapshot.bytes, 1, false, &stack, &missing));
 	CHECK(stack.method != PROF_METHOD_CFI);
 	CHECK_INT(self.wanted, 3);
-	/* With the table, also its stacks are found, though the cache has the walk without it. */
+	/* With the table, stacks of the refused process are complete, although the cache has a walk
+	 * without the table. */
 	make_tables(&self);
 	REQUIRE(run(&self, &snapshot, snapshot.bytes, 1, false, &stack, &missing));
 	CHECK_INT(stack.stop, PROF_STOP_ROOT);
 	CHECK_INT(stack.method, PROF_METHOD_CFI);
 	self_done(&self);
-	/* When several were refused, nobody requests it again. */
+	/* After several processes were refused, no process requests the file again. */
 	REQUIRE(self_init(&self));
 	for (int i = 0; i < 1000; i++)
 		request_fails(&self, &snapshot, 1 + i, IMAGE_REFUSED, &file);

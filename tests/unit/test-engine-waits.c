@@ -212,8 +212,8 @@ static void test_shared(void)
 	stage_done(&stage);
 }
 
-/* A wait shares the stack that has its stack pointer, even if a newer stack has the same place in
- * another page. */
+/* A wait shares the stack that has its stack pointer, even if the stack pointer of a newer stack
+ * has the same offset in another page. */
 static void test_in_page(void)
 {
 	const uint64_t sps[] = { 0x7000, 0x9000, 0x7000, 0xa000 };
@@ -304,8 +304,8 @@ static void test_held_many(void)
 	stage_done(&stage);
 }
 
-/* Python functions of different callers may wait with one native stack. A wait without names may
- * belong to any of these functions. */
+/* Waits with different Python frames may have the same native stack, but do not share it. A wait
+ * without Python frames may share it. */
 static void test_interpreted(void)
 {
 	struct interp_sample chain = {
@@ -382,7 +382,7 @@ static void test_copied_twice(void)
 	stage_done(&stage);
 }
 
-/* Puts a snapshot with the stack of thread 0. */
+/* Writes a snapshot with the stack of thread 0. Returns its size. */
 static size_t put_stack_at(uint8_t *bytes, uint64_t time_ns, uint64_t done_ns, uint64_t pc,
 			   uint64_t sp)
 {
@@ -412,8 +412,8 @@ static size_t put_stack(uint8_t *bytes, uint64_t time_ns, uint64_t done_ns, uint
 	return put_stack_at(bytes, time_ns, done_ns, pc, 0x7000);
 }
 
-/* A stack that was read is used only if the thread slept during the whole reading, and no switch
- * was lost since it fell asleep. */
+/* A stack that was read is used only if the thread slept during the whole read, and no switch was
+ * lost since the thread fell asleep. */
 static void test_late(void)
 {
 	static const struct {
