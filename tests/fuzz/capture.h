@@ -2,10 +2,10 @@
 /*
  * Capture - code shared by the fuzz targets that read whole captures
  *
- * A fuzzer cannot guess checksums, so capture_repair() corrects the magics, versions and checksums
- * of the file header and of every chunk that can be reached from the previous one's length. All
- * other bytes remain as they are. The other functions do what a program may do with a capture, and
- * read every byte that they receive.
+ * A fuzzer cannot guess checksums, so capture_repair() writes a valid file header with the input's
+ * salt, and corrects the magics and checksums of all chunks that can be reached by the lengths of
+ * the chunks before them. Other bytes of chunks remain as they are. The other functions do what a
+ * program may do with a capture, and read every byte that they receive.
  */
 #pragma once
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /*
- * Fuzz target of daemon/engine/unwind/jit-frames.c: a file that grows. Every entry must be within
- * the data in which rules are looked up.
+ * Fuzz target of daemon/engine/unwind/jit-frames.c: a file that grows. Looks up its words as
+ * addresses. A table that is found must have a rule for the address.
  */
 #include "daemon/engine/unwind/jit-frames.h"
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /*
- * Fuzz target of arch/probe-filter.c: a byte whose bits say what arguments are, and the filter's
- * text. Whether the filter is invalid does not depend on the values.
+ * Fuzz target of arch/probe-filter.c: a byte with the types of the arguments, and the filter's
+ * text. Whether the filter is invalid must not depend on the values of the arguments.
  */
 #include "arch/probe-filter.h"
 

@@ -18,11 +18,11 @@ static volatile uint64_t sum;
 
 /* The words of the header; the data follows. */
 struct step {
-	/* bit 0: dead, 1: recycle, 2: a small buffer, 3: keep header and data; no words follow */
+	/* bit 0: drain as dead, 1: recycle, 2: a small buffer, 3: keep the ring's header */
 	uint8_t how;
 	uint8_t n_words; /* number of data words, 8 bytes each */
-	uint16_t at;     /* index of the first data word */
-	uint32_t busy;
+	uint16_t at;     /* offset of the first data word in bytes, rounded down to 8 */
+	uint32_t busy;   /* low half: busy, high half: waiting */
 	uint64_t state, head, attempted;
 	uint64_t lost[RING_N_LOST];
 };

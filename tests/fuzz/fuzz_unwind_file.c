@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /*
- * Fuzz target of daemon/engine/unwind/unwind-file.c: the input is one ELF file. Looks up every
- * executable segment in the table compiled from it, and reads sizes of frames from its code.
+ * Fuzz target of daemon/engine/unwind/unwind-file.c: the input is one ELF file. Looks up addresses
+ * of all executable segments in the file's compiled table, and reads sizes of frames from its code.
  */
 #include "daemon/engine/unwind/unwind-file.h"
 

@@ -20,7 +20,7 @@
 #define HAS_MORE 0x04 /* memory outside of the copy is readable */
 #define HAS_ROOTS 0x08
 #define HAS_REGISTERS 0x10 /* all registers, not only pc, sp, fp and lr */
-#define HAS_PROBES 0x20    /* pcs of some return addresses were replaced */
+#define HAS_PROBES 0x20    /* some return addresses were replaced */
 #define NO_CONTEXTS 0x40   /* do not search for contexts of makecontext() */
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);

@@ -62,8 +62,8 @@ def offset_tables(lines):
 
 
 def record_sizes(lines):
-    """Yields (line, type, size) of each record; size: bytes of its payload before the parts whose
-    number varies."""
+    """Yields (line, type, size) of each record; size: bytes of its payload before the parts of
+    variable length."""
     for number, line in lines:
         cells = [cell.strip() for cell in line.strip("|").split("|")]
         if len(cells) == 3 and cells[0].isdigit() and re.match(r"u(8|16|32|64) ", cells[2]):
