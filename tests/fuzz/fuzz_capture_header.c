@@ -2,7 +2,7 @@
 /*
  * Fuzz target of libcapture/format.c: a byte, a file header, and chunk headers. The byte selects
  * which checksums to repair: bits 0 and 1 for the two copies of the file header, bit 2 for the
- * chunk headers. A header that can be decoded must encode to the same bytes.
+ * chunk headers. A header that can be decoded must keep its fields when it is encoded.
  */
 #include "tests/fuzz/capture.h"
 

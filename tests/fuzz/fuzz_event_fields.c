@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /*
- * Fuzz target of daemon/engine/perf/event-source.c: a tracepoint's fields, then a record of this
- * tracepoint. The description may be anything that the broker's message can hold.
+ * Fuzz target of daemon/engine/perf/event-source.c: the description of a tracepoint's field, then a
+ * record of this tracepoint. The description may be anything that the broker's message can hold.
  */
 #include "daemon/engine/perf/event-source.h"
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /*
- * Fuzz target of the check of compiled tables: for every address, a table that passes must return
- * one of its own rules.
+ * Fuzz target of the check of compiled tables: a table that passes must return one of its own rules
+ * for any address.
  */
 #include "arch/table.h"
 

@@ -2,7 +2,7 @@
 /*
  * Fuzz target of the walk: registers, rules of a table, and a stack. Walks must end, and progress.
  *
- *     u8 architecture, u8 flags, u8 number of rules, u8 generation, u64 pc, sp, fp, lr,
+ *     u8 architecture, u8 flags, u8 number of rules, u8 unused, u64 pc, sp, fp, lr,
  *     the rules, the stack
  */
 #include "arch/table-layout.h"

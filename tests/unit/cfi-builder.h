@@ -174,7 +174,7 @@ static inline void build_cie(struct builder *b, const char *augmentation, uint64
 	build_end(b);
 }
 
-/* Initially, CFA = rsp + 8, as after a call. */
+/* Writes a CIE with CFA = rsp + 8 initially, as after a call. */
 static inline void build_x86_cie(struct builder *b)
 {
 	b->arch = REGS_X86_64;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /*
- * Continuing a capture: append to finished, cut and crashed captures, two writers, forged chunks
+ * Continues captures: finished, cut and crashed ones; with two writers; and with forged chunks
  *
  * Promises:
  * - append adds a segment; every row that was readable remains readable [finished crashed

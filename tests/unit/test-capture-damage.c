@@ -9,7 +9,7 @@
  *
  * Promises:
  * - in a prefix, exactly the complete chunks are readable [prefixes]
- * - no row is lost by a flip in header, checkpoint, index or trailer [flips_*]
+ * - no row is lost by a flip in the file header, a checkpoint, the index or the trailer [flips_*]
  * - a flip in a chunk loses that chunk's rows, which are counted, and no others [flips_*]
  * - a lost dictionary chunk leaves ids unresolved, and has no other effect [lost_names]
  * - verify and a scan notice every flip, also in padding [flips_*]

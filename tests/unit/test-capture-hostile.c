@@ -11,7 +11,7 @@
  *   C9 G6 G7]
  * - an index cannot make a reader accept chunks that the file does not have [lying_index: C6 K5 K7]
  * - links and nested chunks do not make a reader read the same bytes forever [links nested]
- * - large counts in checkpoints use neither memory nor quadratic time [segments gaps schemas]
+ * - large counts in checkpoints use neither much memory nor quadratic time [segments gaps schemas]
  * - a dictionary ignores a row with id 0, but not the other rows [ids: D1]
  * - additions of later versions are skipped [later_versions]
  * - input that would be misread is refused [refused: F3]

@@ -212,7 +212,7 @@ static void many_chunks(void)
 	compare(do_verify, &many);
 }
 
-/* Scans unfinished captures: with checkpoints, and, after damage to the first one, without. */
+/* Scans unfinished captures by their checkpoints, or without them if the first one is damaged. */
 static void many_crashed(void)
 {
 	make(&crashed, SMALL_CHUNKS, LARGE_CHUNKS, LARGE_CHUNKS * CHUNK_BYTES);

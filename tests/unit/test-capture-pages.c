@@ -3,8 +3,8 @@
  * In a capture with more chunks than a reader unpacks at once, every chunk is found by table, epoch
  * and time
  *
- * A capture of 7,000 chunks in 40 epochs is queried for every table, for some epochs and for many
- * times: finished, as after a crash, and without its first checkpoint. The chunks that a cursor
+ * A capture of 7,000 chunks in 40 epochs is queried for every table, every epoch and many times:
+ * finished, as after a crash, without its first checkpoint, and extended. The chunks that a cursor
  * returns are compared with the list of all chunks.
  */
 #include "tests/tools/chunks.h"

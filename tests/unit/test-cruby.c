@@ -147,7 +147,7 @@ static void test_texts(void)
 	REQUIRE(parse_ruby(&code, &text));
 	CHECK_STR(text.name, "caf\xc3\xa9 \xef\xbf\xbd\xef\xbf\xbd\xef\xbf\xbd\xef\xbf\xbd");
 	CHECK_STR(text.file, "/a.rb");
-	/* the longest possible text; a 0 and a bad byte become replacement characters */
+	/* the longest possible text; a NUL and invalid bytes become replacement characters */
 	memset(code.name, 0xff, INTERP_MAX_NAME);
 	code.name[0] = 0;
 	code.name_bytes = INTERP_MAX_NAME;

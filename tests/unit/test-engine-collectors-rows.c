@@ -288,7 +288,7 @@ static void test_patient(void)
 	fixture_done(&fixture);
 }
 
-/* A record that claims an old start time delays others no longer than a record that starts now. */
+/* Records that claim an old time do not delay other records for longer than correct ones do. */
 static void test_past(void)
 {
 	struct ring_record_header *header;
@@ -317,7 +317,7 @@ static void test_past(void)
 	fixture_done(&fixture);
 }
 
-/* One record has a time in the year 2500, one an impossible number of losses. */
+/* A record has a time in the year 2500, and the arena has an impossible number of losses. */
 static void test_times(void)
 {
 	struct fixture fixture;

@@ -452,8 +452,8 @@ static size_t count_living(const struct story *story)
 	return n;
 }
 
-/* Ensures that at least one block is live and two addresses are free, because a tie may record an
- * allocation first. Returns the next time. */
+/* Ensures that at least one block is live and two addresses are free, because a tie ends a block
+ * and allocates up to two. Returns the next time. */
 static uint64_t make_room(struct story *story, struct fixture *fixture, uint64_t time)
 {
 	if (count_living(story) == 0)

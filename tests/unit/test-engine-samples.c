@@ -362,7 +362,7 @@ static void test_interpreted(void)
 	program_done(&program);
 }
 
-/* CPython's own code, whose first line is 0 or 1, is only in frames that are not finished, so the
+/* Code objects of CPython itself, whose first line is 0 or 1, are only in unfinished frames, so the
  * chain is torn. */
 static void test_trampoline(void)
 {
@@ -521,7 +521,7 @@ static struct image *map_runtime(struct process *process, struct interpreted_pro
 	return image;
 }
 
-/* Chains that contradict themselves, or are those of another interpreter, are not shown. */
+/* Chains that contradict themselves, or belong to another interpreter, are not shown. */
 static void test_refused(void)
 {
 	struct interpreted_program program;
@@ -714,7 +714,8 @@ static void test_symbols(void)
 	parts_done(&parts);
 }
 
-/* A file gets names of the kernel before the recording's end; a live view gets them at once. */
+/* Kernel symbols are written every few seconds, not only at the recording's end; to a live view, at
+ * once. */
 static void test_symbols_of_a_killed_recording(void)
 {
 	const uint64_t second = UINT64_C(1000000000), start = 100 * second;
@@ -1168,8 +1169,8 @@ static void fork_by(struct bytes *bytes, struct events *events, struct cpu *cpu,
 	put_event(bytes, events, cpu);
 }
 
-/* Thread 10 cloned thread 11 while its events (70, 71; rank 1) were being opened. Thread 11 also
- * got its own events (80, 81; rank 2). */
+/* Thread 10 cloned thread 11 while events of thread 10 (70, 71; rank 1) were being opened. Thread
+ * 11 inherited these, and also got its own events (80, 81; rank 2). */
 static void test_ranks(void)
 {
 	struct task_event own[] = {

@@ -289,7 +289,7 @@ static void test_marks(void)
 	fixture_done(&fixture);
 }
 
-/* More names than slots alternate. No name is confused with another. */
+/* More names than there are slots alternate. No name is confused with another. */
 static void test_names(void)
 {
 	struct fixture fixture;

@@ -344,7 +344,7 @@ static void test_identity(void)
 	images_done(&images);
 }
 
-/* The worker is stopped while it has work. Invalid files are closed, and marked as failed. */
+/* The worker is stopped while it has work, which includes invalid files. */
 static void test_bad(void)
 {
 	struct unwind_tables *tables = unwind_tables_new(NULL);

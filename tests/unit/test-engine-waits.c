@@ -38,7 +38,7 @@ static void stage_done(struct stage *stage)
 	parts_done(&stage->parts);
 }
 
-/* Reports a sleep in a state of the kernel, without the switch that follows. */
+/* Reports a sleep with a task state of the kernel, without the switch that follows. */
 static void report_state(struct stage *stage, int thread, uint64_t pc, uint64_t sp, uint64_t state)
 {
 	const struct regs *regs = regs_get(REGS_NATIVE);
@@ -838,7 +838,7 @@ static void check_wakers(bool has_registers)
 	struct stage stage;
 
 	stage_init(&stage);
-	/* A thread that does not sleep is not woken. */
+	/* A wake-up of a thread that does not sleep has no effect. */
 	wake(&stage, stage.threads[1], false, 0x400010, 4000);
 	for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
 		uint64_t time_ns = 1000000 * (1 + i);
