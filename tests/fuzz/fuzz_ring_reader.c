@@ -21,8 +21,8 @@ struct step {
 	/* bit 0: drain as dead, 1: recycle, 2: a small buffer, 3: keep the ring's header */
 	uint8_t how;
 	uint8_t n_words; /* number of data words, 8 bytes each */
-	uint16_t at;     /* offset of the first data word in bytes, rounded down to 8 */
-	uint32_t busy;   /* low half: busy, high half: waiting */
+	uint16_t at;     /* offset of the first data word, rounded down to 8 bytes */
+	uint32_t busy;   /* and `waiting`, in the upper half */
 	uint64_t state, head, attempted;
 	uint64_t lost[RING_N_LOST];
 };

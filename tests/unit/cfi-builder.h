@@ -118,7 +118,7 @@ static inline void build_sleb(struct builder *b, int64_t value)
 	} while (more);
 }
 
-/* Begins a CIE or an FDE. build_end() pads it and stores its length. */
+/* Begins a CIE or an FDE, whose length build_end() stores. */
 static inline void build_begin(struct builder *b)
 {
 	b->record_at = b->n;

@@ -71,8 +71,8 @@ static void build_section(struct builder *builder, const char *name, Elf64_Shdr 
 	       &header, sizeof(header));
 }
 
-/* Writes .eh_frame_hdr with a search table, and .eh_frame: a CIE with "zR" (pcrel|sdata4), the FDEs
- * and the terminator. Returns the size of .eh_frame. */
+/* Writes .eh_frame_hdr, and .eh_frame: a CIE with "zR" (pcrel|sdata4), the FDEs, a terminator.
+ * Returns the size of .eh_frame. */
 static size_t build_frames(const struct build *build, uint8_t *file)
 {
 	static const uint8_t cie[] = { 12, 0, 0, 0, 0, 0, 0, 0, 1, 'z', 'R', 0, 1, 0x78, 16, 1 };

@@ -205,7 +205,6 @@ static inline bool has_uncounted_loss(const struct parts *parts, enum prof_loss_
 	return false;
 }
 
-/* A buffer that tests append to. */
 struct bytes {
 	_Alignas(8) uint8_t data[16384];
 	size_t length;
@@ -238,7 +237,7 @@ static inline void put_name(struct bytes *bytes, const char *name)
 	put(bytes, zeros, -length & 7);
 }
 
-/* Begins a perf record. Returns its offset for record_end(), which appends struct sample_id, or for
+/* Begins a perf record. Returns its offset, for record_end(), which appends the trailer, or for
  * record_close(). */
 static inline size_t record_begin(struct bytes *bytes, uint32_t type, uint16_t misc)
 {
@@ -294,7 +293,6 @@ static inline void put_comm(struct bytes *bytes, int32_t pid, const char *name, 
 	record_end(bytes, at, pid, pid, time_ns);
 }
 
-/* Appends an item of a snapshot. */
 static inline void put_item(struct bytes *bytes, uint32_t kind, int32_t pid, uint64_t time_ns,
 			    const void *data, size_t length)
 {

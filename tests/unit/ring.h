@@ -56,7 +56,7 @@ static inline bool write_mark(struct ring *ring, uint64_t id)
 }
 
 /* Checks that the batch has only marks, with ids that ascend from *last_id. Returns the number of
- * marks, and stores the last id in *last_id. */
+ * marks, and updates *last_id. */
 static inline uint64_t check_marks(struct ring_batch *batch, uint64_t *last_id)
 {
 	struct ring_record record;

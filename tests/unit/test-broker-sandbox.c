@@ -300,8 +300,8 @@ static gpointer in_thread(gpointer data)
 	return data;
 }
 
-/* Does normal work: runs a program and waits for it, runs a thread, writes and seals a memfd, sends
- * through a socket, reads a file. Returns 0, or the number of the step that failed. */
+/* Normal work: runs a program, runs a thread, writes and seals a memfd, sends through a socket,
+ * reads a file. Returns 0, or the number of the failed step. */
 static int do_work(void)
 {
 	char *const argv[] = { (char *)"true", NULL };
@@ -340,7 +340,7 @@ static void test_work(void)
 	CHECK_INT(WEXITSTATUS(status), ALLOWED);
 }
 
-/* Drops capabilities. Returns a bit for each kind of privilege that remains but should not. */
+/* Drops capabilities. Returns a bit for each kind of privilege that wrongly remains. */
 static int find_privilege(void)
 {
 	const uint64_t kept = 1ull << CAP_PERFMON | 1ull << CAP_BPF | 1ull << CAP_IPC_LOCK |

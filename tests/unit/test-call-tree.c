@@ -119,8 +119,8 @@ static const struct node *check_frames(const struct node *node, size_t from, siz
 	return node;
 }
 
-/* Checks a deep stack, from which frames were cut: the reader's innermost frames and its outermost
- * frame are those of the walk. */
+/* Checks a deep stack, from which frames were cut: the innermost frames and the outermost frame are
+ * those of the walk. */
 static void check_deep(const struct node *node, const struct self_unwind_chain *chain)
 {
 	size_t n_inner = 0, n_outer = 0, n_all = chain->n + chain->n_cut - 1;
@@ -410,7 +410,6 @@ static void test_modules(void)
 	pair_done(&pair);
 }
 
-/* Forbids or allows opening files. */
 static void allow_files(bool allowed)
 {
 	struct rlimit limit;

@@ -31,7 +31,6 @@
 #define CHUNKS 2 /* chunks in a segment, with one row each */
 #define FILE_BYTES (64u << 10)
 
-/* The bytes of a capture. */
 struct bytes {
 	uint8_t data[FILE_BYTES];
 	size_t size;
@@ -100,7 +99,7 @@ static bool bytes_of(int fd, struct bytes *ret_bytes)
 	return n > 0 && n < (ssize_t)FILE_BYTES;
 }
 
-/* Writes a capture, for tests to damage. All segments except the last one are always finished. */
+/* Writes the capture to be damaged. All segments except the last one are always finished. */
 static bool make_capture(unsigned int segments, bool finish, struct bytes *ret_bytes)
 {
 	CLEANUP_CLOSE int fd = memfd_create("capture", MFD_CLOEXEC);
@@ -244,8 +243,8 @@ static bool append_twice(const struct bytes *bytes, int fd, size_t size, size_t 
 	       CHECK(bytes_of(fd, &after)) && CHECK(memcmp(after.data, bytes->data, size) == 0);
 }
 
-/* Appends a segment, and damages the earlier checkpoints. Without them and without an index, a
- * reader goes from header to header, and must find all chunks. */
+/* Without an index and undamaged checkpoints from before the append, a reader must find all chunks
+ * by going from header to header. */
 static bool walk(const struct bytes *bytes, size_t cut, struct seen there)
 {
 	CLEANUP_CLOSE int fd = file_of(bytes->data, cut);
@@ -451,8 +450,8 @@ static void chains(void)
 	}
 }
 
-/* In a file that can only be appended to, the write of a chunk fails before its last `missing`
- * bytes. The next write succeeds. *ret_all: no byte of the chunk was written. */
+/* In an append-only file, a write fails before the last `missing` bytes of a chunk (*ret_all:
+ * before all bytes). The next write succeeds. */
 static bool fail_and_go_on(unsigned int missing, bool *ret_all)
 {
 	const struct prof_writer_options options = { .mode = PROF_WRITE_NEW };

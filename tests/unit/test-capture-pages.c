@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /*
- * In a capture with more chunks than a reader unpacks at once, every chunk is found by table, epoch
- * and time
+ * With more chunks than a reader unpacks at once, every chunk is found by table, epoch and time
  *
  * A capture of 7,000 chunks in 40 epochs is queried for every table, every epoch and many times:
  * finished, as after a crash, without its first checkpoint, and extended. The chunks that a cursor
@@ -65,8 +64,8 @@ static bool wanted(const struct prof_chunk *chunk, const struct prof_cursor_opti
 	       (all || (chunk->t_min <= options->t_to && chunk->t_max >= options->t_from));
 }
 
-/* Checks that a cursor returns those chunks of the list that the options select, in order. Returns
- * the number of these chunks, or SIZE_MAX if the cursor returns others. */
+/* Checks that a cursor returns the selected chunks of the list, in order. Returns the number of
+ * these chunks, or SIZE_MAX if the cursor returns others. */
 static size_t compare(const struct prof_reader *reader, const struct prof_chunk *chunks, size_t n,
 		      const struct prof_cursor_options *options)
 {

@@ -110,8 +110,8 @@ static void test_overlaps(void)
 	done(&fixture);
 }
 
-/* A move of unknown code, an unload of an address in the middle of code, code of zero bytes, code
- * that ends beyond all addresses, an unknown event, events without a known process. */
+/* A move of unknown code, an unload in the middle of code, code of zero bytes, code that ends
+ * beyond all addresses, an unknown event, unknown processes. */
 static void test_nonsense(void)
 {
 	struct fixture fixture;

@@ -87,7 +87,6 @@ static void test_silent(void)
 		  -ECONNREFUSED);
 }
 
-/* The answer of a peer. */
 struct reply {
 	int listener;
 	struct control_answer answer;
@@ -137,8 +136,8 @@ static int n_open_fds(void)
 	return n;
 }
 
-/* Connects to a peer that sends this answer. Returns the result of control_connect(). The caller
- * owns *ret_peer and, after success, the connection. */
+/* Connects to a peer that sends this answer. The caller owns *ret_peer and, if the result is 0, the
+ * connection. */
 static int try_reply(struct control_answer answer, size_t n_bytes, size_t n_fds,
 		     struct control_connection *ret_connection, int *ret_peer)
 {

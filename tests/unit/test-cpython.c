@@ -126,8 +126,8 @@ static void check_layout(unsigned minor)
 
 	REQUIRE(layout);
 	CHECK_INT(layout->minor, minor);
-	/* These members must be within the bytes of a frame and of a code object that the BPF
-	 * program reads. */
+	/* All members must be within the part of a frame or code object that the BPF program
+	 * reads. */
 	CHECK(layout->frame_previous <= 104 && layout->frame_code <= 104 &&
 	      layout->frame_position <= 104);
 	CHECK(layout->code_lines <= 152 && layout->code_qualname <= 152 &&
@@ -316,8 +316,8 @@ static void test_functions_limit(void)
 }
 
 static const struct walk_frame native_frames[] = {
-	/* leaf; C function called by the inner activation of the interpreter; that activation;
-	 * another C function; the outer activation; main */
+	/* leaf; C function called by the inner activation; inner activation; C function; outer
+	 * activation; main */
 	{ .pc = 0x500, .sp = 0x7000, .flags = WALK_FRAME_EXACT },
 	{ .pc = 0x600, .sp = 0x7100 },
 	{ .pc = 0x110, .sp = 0x7200 },

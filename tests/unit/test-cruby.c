@@ -102,8 +102,8 @@ static void test_layouts(void)
 
 		REQUIRE(layout);
 		CHECK_INT(layout->minor, minor);
-		/* These members must be within the bytes of a frame and of the body of an iseq that
-		 * the BPF program reads. */
+		/* All members must be within the part of a frame or iseq body that the BPF program
+		 * reads. */
 		CHECK(layout->frame_iseq <= 56 && layout->frame_pc <= 56 && layout->frame_ep <= 56);
 		CHECK(layout->body_positions <= 152 && layout->body_lines <= 152 &&
 		      layout->body_n_lines <= 152 && layout->body_first_line <= 152);

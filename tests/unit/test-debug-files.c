@@ -129,8 +129,8 @@ static void test_sysroot(void)
 	CHECK(!debug_files_new(in("nowhere"), NULL));
 }
 
-/* Searches for the debug file of a program that ran in a container whose root is `other`. `path`:
- * "/bin/x", which this machine does not have, or a file of this machine. */
+/* Searches for the debug file of a program in a container with the root `other`. `path`: "/bin/x",
+ * which this machine does not have, or a file of this machine. */
 static char *find_with_other(const char *other, const char *path)
 {
 	struct debug_files *files = debug_files_new(NULL, NULL);

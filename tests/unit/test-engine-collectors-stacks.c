@@ -112,8 +112,7 @@ static void test_stacks(void)
 	write_mark_at(ring, 5, 2);
 	write_log_at(ring, 5, "one ", RING_FLAG_MORE);
 	write_log(ring, "log", 0, RING_FLAG_MORE);
-	/* code that stack 5 has, but with an exact address, as in a handler; and a return address
-	 * at the image's end */
+	/* an address of stack 5, but exact, as in a handler; a return address at the image's end */
 	write_stack(ring, 6,
 		    (const struct ring_frame[]){ { CODE + 0x100234, 0, 0 },
 						 { CODE + 0x102000, 0, 1 } },
@@ -464,8 +463,8 @@ static const struct peer_type *own_type;
 static struct flood *flooded;
 static unsigned int n_drains; /* drains of the first ring since the checkpoint was due */
 
-/* Drains a ring. Until the checkpoint is complete, fills half of the first ring after each drain of
- * that ring. */
+/* Drains a ring. After a drain of the first ring, fills half of it, until the checkpoint is
+ * complete. */
 static size_t drain_and_fill(struct collectors *collectors, struct peer_arena *arena, uint32_t i,
 			     enum ring_drain how, uint64_t *ret_fill)
 {

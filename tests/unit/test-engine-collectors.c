@@ -424,8 +424,7 @@ static void test_doorbells(void)
 	doorbells_free(doorbells);
 }
 
-/* Returns how long after the last drain the collectors must be called again, in a session that
- * allows 5 s between drains. */
+/* Returns the time from the last drain to the next call, in a session that allows 5 s. */
 static uint64_t sleep_ns(struct fixture *fixture)
 {
 	uint64_t now_ns = now();

@@ -256,7 +256,7 @@ static void test_told(void)
 	world_done(&world);
 }
 
-/* The row for a process waits until the collectors' rows up to the process's end are written. */
+/* A row waits until the collectors' rows up to the end of its process are written. */
 static void test_order(void)
 {
 	struct world world;

@@ -49,7 +49,7 @@ static void put_unwinding(struct writer *writer)
 {
 	static const uint8_t cie[] = { 20, 0,    0,  0, 0,    0,    0, 0, 1,    'z', 'R', 0,
 				       1,  0x78, 16, 1, 0x1b, 0x0c, 7, 8, 0x90, 1,   0,   0 };
-	/* ffffffd0: the code begins 48 bytes earlier: 8 bytes of FDE, the CIE, 16 bytes of code */
+	/* ffffffd0 = -48: 8 bytes of the FDE, the CIE, and 16 bytes of code */
 	static const uint8_t fde[] = { 20,   0,    0,    0,    28,         0, 0, 0,
 				       0xd0, 0xff, 0xff, 0xff, CODE_BYTES, 0, 0, 0,
 				       0,    0x41, 0x0e, 16,   0,          0, 0, 0 };

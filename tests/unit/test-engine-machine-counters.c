@@ -176,7 +176,7 @@ static void test_steady(void)
 	world_done(&world);
 }
 
-/* The file's energy restarts at 0 after its greatest value; the recorded counter continues. */
+/* In the file, energy restarts at 0 after its greatest value; in the capture, it does not. */
 static void test_energy(void)
 {
 	struct world world;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /*
- * Checks of an engine that runs out of memory: if a small allocation fails, the engine exits with a
- * special status, whichever code allocates. For a large block, the allocation returns NULL.
+ * Checks of an engine that runs out of memory: it exits with a special status, whichever code
+ * allocates. Only allocations of large blocks return NULL.
  */
 #include "daemon/protocol.h"
 #include "tests/unit/test.h"

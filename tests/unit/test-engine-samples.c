@@ -1170,7 +1170,7 @@ static void fork_by(struct bytes *bytes, struct events *events, struct cpu *cpu,
 }
 
 /* Thread 10 cloned thread 11 while events of thread 10 (70, 71; rank 1) were being opened. Thread
- * 11 inherited these, and also got its own events (80, 81; rank 2). */
+ * 11 has these and its own events (80, 81; rank 2). */
 static void test_ranks(void)
 {
 	struct task_event own[] = {

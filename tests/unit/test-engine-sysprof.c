@@ -22,7 +22,7 @@ enum { MAP = 3, SAMPLE = 2, COUNTERS = 8, VALUES = 9, MARK = 10, LOG = 12, END =
 struct fixture {
 	struct parts parts;
 	struct collectors collectors;
-	int socket; /* the end at which the last process to send a request gets its answers */
+	int socket; /* for the answers to the last request */
 	unsigned int warnings;
 };
 
@@ -34,7 +34,6 @@ struct writer_ring {
 	int fd;
 };
 
-/* A frame that is being written. */
 struct frame {
 	_Alignas(8) uint8_t bytes[4096];
 	size_t n;

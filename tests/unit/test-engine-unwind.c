@@ -727,8 +727,8 @@ static void test_failed_requests(void)
 	REQUIRE(run(&self, &snapshot, snapshot.bytes, 1, false, &stack, &missing));
 	CHECK(stack.method != PROF_METHOD_CFI);
 	CHECK_INT(self.wanted, 3);
-	/* With the table, stacks of the refused process are complete, although the cache has a walk
-	 * without the table. */
+	/* With the table, the refused process has complete stacks, although the cache has an older
+	 * walk. */
 	make_tables(&self);
 	REQUIRE(run(&self, &snapshot, snapshot.bytes, 1, false, &stack, &missing));
 	CHECK_INT(stack.stop, PROF_STOP_ROOT);

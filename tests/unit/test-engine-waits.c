@@ -212,8 +212,8 @@ static void test_shared(void)
 	stage_done(&stage);
 }
 
-/* A wait shares the stack that has its stack pointer, even if the stack pointer of a newer stack
- * has the same offset in another page. */
+/* A wait shares the stack that has its stack pointer, even if a newer stack has the same offset in
+ * another page. */
 static void test_in_page(void)
 {
 	const uint64_t sps[] = { 0x7000, 0x9000, 0x7000, 0xa000 };
