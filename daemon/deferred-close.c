@@ -2,15 +2,15 @@
 /*
  * Deferred close - closes descriptors that strangers sent, and sockets that strangers send to
  *
- * close() can wait for another process without bound, and SIGKILL does not end it: a file
+ * close() can wait for another process without bound, and SIGKILL does not end the wait: a file
  * of FUSE or of a network file system asks its server, and a TCP socket with SO_LINGER waits for
  * its peer. Closing a Unix socket closes the descriptors in its unread packets. So such descriptors
  * are closed only on threads that nothing waits for. A process exits only after its stuck threads;
  * by then profd has released its name on the bus and shut down its connection.
  * Invariants: (1) deferred_close() does not wait
  *                 [test_attack_capture: server that hangs; test_attack_sockets]
- *             (2) at most MAX_THREADS threads wait; later descriptors stay open until one of them
- *                 is done  [test-deferred-close]
+ *             (2) at most MAX_THREADS threads wait; later descriptors stay open until a thread is
+ *                 done  [test-deferred-close]
  */
 #include "daemon/deferred-close.h"
 

@@ -3,11 +3,11 @@
  * Broker and files - the messages between profd and the process that opens files of targets
  *
  * profd-files reads /proc and opens mapped files. This may block forever, because targets choose
- * the files. It has a SOCK_SEQPACKET socket as fd FILES_SOCKET_FD and a shared page (struct
- * files_status) as FILES_STATUS_FD. The first datagram is struct files_config; each later one is a
- * struct files_request, answered in order by a struct files_answer. Several requests may be in
- * flight; profd-files works on one at a time. The broker may kill the process at any time, and
- * another process continues: a snapshot's memfd is complete up to files_status.bytes.
+ * the files. The process has a SOCK_SEQPACKET socket as fd FILES_SOCKET_FD and a shared page
+ * (struct files_status) as fd FILES_STATUS_FD. The first datagram is struct files_config; each
+ * later one is a struct files_request, answered in order by a struct files_answer. Several requests
+ * may be in flight; profd-files works on one at a time. The broker may kill the process at any
+ * time, and a new process then continues: a snapshot's memfd is complete up to files_status.bytes.
  */
 #pragma once
 
@@ -26,7 +26,7 @@ struct files_config {
 	uint32_t own_only;
 	uint32_t any_image;
 	uint32_t kernel;    /* files with kernel addresses may be read */
-	uint32_t probes;    /* 1: only FILES_PROBE follows, so that few rights are needed */
+	uint32_t probes;    /* 1: all requests are FILES_PROBE, so few rights are needed */
 	uint32_t n_targets; /* 0: the session records the whole system */
 	int32_t targets[ENGINE_MAX_TARGETS];
 };
@@ -37,7 +37,7 @@ struct files_status {
 	uint32_t progress; /* changes whenever profd-files begins a file */
 	int32_t pid;       /* the process whose files are being read */
 	uint32_t serial;   /* serial of the current request */
-	uint32_t stop;     /* end before the next request */
+	uint32_t stop;     /* not 0: exit before the next request */
 };
 
 enum files_type { FILES_SNAPSHOT = 1, FILES_IMAGE, FILES_PROBE };
@@ -60,8 +60,8 @@ struct files_snapshot {
 	uint32_t targets_only;                  /* 1: with pid 0, read only the config's targets */
 	uint32_t maps_known;                    /* 1: omit the mappings */
 	uint64_t offset;
-	/* not 0: read only the usage of these processes, which are sorted by absolute value. A
-	 * negative one is read bare. */
+	/* not 0: read only the usage of the processes `usage_pids`, which are sorted by absolute
+	 * value. A process with a negative pid is read bare. */
 	uint32_t n_usage_pids;
 	uint32_t usage; /* FILES_USAGE_* */
 	int32_t usage_pids[ENGINE_MAX_USAGE_PIDS];

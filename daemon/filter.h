@@ -26,6 +26,6 @@ struct filter {
 	size_t n_rules;
 };
 
-/* Also allows the calls that every program of profd makes. Applies permanently to all threads of
- * this process. Returns 0 or -errno. */
+/* Applies a filter to all threads of this process, permanently. Also allows the calls that every
+ * program of profd makes. Returns 0 or -errno. */
 int filter_load(const struct filter *filter);

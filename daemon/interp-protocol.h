@@ -2,14 +2,14 @@
 /*
  * Interp-protocol - what profd, the engine and the BPF program that reads interpreters share
  *
- * A BPF program runs when a sample is taken. In a process of its table it reads the interpreter's
- * list of frames from the process's memory, and writes the sample with a struct interp_sample as
- * its raw data, instead of the sample that the kernel would have written. When a thread is about to
- * sleep, a second program reads the frames, and writes them in a separate record before the
- * kernel's. A new code object is described by a struct interp_code in an earlier record. The bytes
- * of all records come from the process, so nothing in them is trusted. Interpreters of one family
- * have the same kinds of frames and code objects; each family has a walker, which consists of a BPF
- * program for samples and one for sleeps.
+ * A BPF program runs when a sample is taken. If the process is in the program's map, the program
+ * reads the interpreter's list of frames from the process's memory, and writes the sample with a
+ * struct interp_sample as its raw data, instead of the sample that the kernel would have written.
+ * When a thread is about to sleep, a second program reads the frames, and writes them in a separate
+ * record before the kernel's. A new code object is described by a struct interp_code in an earlier
+ * record. The bytes of all records come from the process, so nothing in them is trusted.
+ * Interpreters of one family have the same kinds of frames and code objects; each family has a
+ * walker, which consists of a BPF program for samples and one for sleeps.
  *
  * Raw data in a perf record is aligned to 4 bytes only. BPF code includes this header, so it does
  * not use libc.
@@ -69,7 +69,8 @@ static inline unsigned interp_minor(enum interp_family family, unsigned minor)
 					 : minor;
 }
 
-/* Returns what follows the version in the names of a build's files: "t" if it is free-threaded. */
+/* Returns what follows the version in the names of a build's files: "t" if the build is
+ * free-threaded. */
 static inline const char *interp_suffix(enum interp_family family, unsigned minor)
 {
 	return family == INTERP_PYTHON && minor >= CPYTHON_FREE_THREADED ? "t" : "";
@@ -104,31 +105,33 @@ static inline enum interp_family interp_family_of_name(const char *name)
 enum interp_python_address {
 	INTERP_PYTHON_RUNTIME,   /* _PyRuntime */
 	INTERP_PYTHON_CODE_TYPE, /* PyCode_Type */
-	INTERP_PYTHON_MUSL,      /* no address: 1 if the C library is musl, 0 if it is glibc */
+	INTERP_PYTHON_MUSL,      /* not an address: 1 if the C library is musl, 0 if it is glibc */
 };
 /* The variable that points to the thread's state is thread-local. */
 enum interp_ruby_address {
-	/* address of the word that has the number of the variable's module; 0: the program */
+	/* address of the word that has the number of the variable's module; 0: the variable is in
+	 * the program */
 	INTERP_RUBY_MODULE,
-	/* the variable's offset from the start of the module's block; in the program, from the
+	/* the variable's offset from the start of the module's TLS block; in the program, from the
 	 * thread pointer */
 	INTERP_RUBY_OFFSET,
 	INTERP_RUBY_EVAL, /* rb_vm_exec() */
 	INTERP_RUBY_EVAL_END,
 };
 enum interp_php_address {
-	/* address of executor_globals; with thread safety, of the word that has the offset of the
-	 * globals in the thread's memory (INTERP_PHP_POINTER) */
+	/* address of executor_globals; with thread safety, address of the word that has the offset
+	 * of the globals in the thread's memory (INTERP_PHP_POINTER) */
 	INTERP_PHP_GLOBALS,
-	/* address of a word that has the address INTERP_PHP_GLOBALS; 0: no such word. A program
-	 * that uses the globals of a library has them in its own memory. */
+	/* address of a word that points to the globals; 0: use INTERP_PHP_GLOBALS. If a program
+	 * uses a library's globals directly, they are in the program's memory. */
 	INTERP_PHP_OF_GLOBALS,
 	/* offset from the thread pointer at which the thread has the pointer to its memory;
 	 * OF_POINTER: address of a word that has this offset. Both are 0 without thread safety. */
 	INTERP_PHP_POINTER,
 	INTERP_PHP_OF_POINTER,
 };
-/* As in PHP, a program may have the variables of a library in its own memory. */
+/* As in PHP, a library's variables may be in the program's memory. OF_...: address of a word that
+ * points to the variable; 0: no such word. */
 enum interp_perl_address {
 	INTERP_PERL_KEY, /* PL_thr_key, the key of each thread's state */
 	INTERP_PERL_OF_KEY,
@@ -191,8 +194,8 @@ struct interp_frame {
 	__u64 at;   /* ENDS_RUN: an address in the C function's frame; 0: not known */
 	/* distinguishes code objects that had the same address at different times */
 	__u32 id;
-	/* position of the instruction; Python: bytes from the code object on, up to 3.10 f_lasti;
-	 * Ruby: index of a word in the iseq; PHP and Perl: the line, 0: unknown; V8: 0 */
+	/* position of the instruction; Python: bytes from the start of the code object, up to 3.10
+	 * f_lasti; Ruby: index of a word in the iseq; PHP and Perl: the line, 0: unknown; V8: 0 */
 	__u32 position;
 	__u32 flags;
 	__u32 reserved;
@@ -208,7 +211,7 @@ struct interp_sample {
 	__u64 period;
 	__u64 event; /* PERF_EVENT_IOC_ID of the sampled event; of its parent, if it is inherited */
 	__u16 minor;
-	__u16 n_undescribed; /* new code objects beyond INTERP_MAX_NEW_CODES */
+	__u16 n_undescribed; /* number of new code objects beyond INTERP_MAX_NEW_CODES */
 	__u16 family;        /* enum interp_family */
 	__u16 n_more_runs;   /* PHP, Perl: number of runs that end after `frames` */
 	struct interp_frame frames[INTERP_MAX_FRAMES];

@@ -12,7 +12,8 @@
  * cap_capable). In a namespace that another user made, even a process without capabilities is not
  * the user's.
  * The directory's descriptor refers to one process, never to a later one with the same pid.
- * Invariants: (1) a process that cannot be inspected is no user's  [test-process-access: gone]
+ * Invariants: (1) a process that cannot be inspected belongs to no user
+ *                 [test-process-access: gone]
  *             (2) one thread that is not the user's makes the process not the user's
  *                 [test-process-access: not_the_users]
  *             (3) in a user namespace, a process is the user's only if the namespace is, too

@@ -56,7 +56,7 @@ enum message_type {
 	 * exited; without fds if PEER_REFUSED */
 	MESSAGE_PEER,
 	/* before START, fd: a socket whose peer enables and disables sampling
-	 * (libcollector/control.h); initially disabled */
+	 * (libcollector/control.h); sampling is initially disabled */
 	MESSAGE_SWITCH,
 	/* before START: struct message_counter_file, one per fd */
 	MESSAGE_COUNTERS,
@@ -67,8 +67,8 @@ enum message_type {
 	MESSAGE_ARGUMENTS,
 	/* OUTPUTS: struct message_outputs for each CPU, fds: the events that write samples and code
 	 * objects. NO_OUTPUTS: text that says why interpreters are not read. Either message answers
-	 * the first INTERPRETED; NO_OUTPUTS also answers the first INTERPRETED of a family that the
-	 * kernel refuses. With per-task events, OUTPUTS come before START. */
+	 * the first INTERPRETED; NO_OUTPUTS also answers the first INTERPRETED of a family whose
+	 * programs the kernel refuses. With per-task events, OUTPUTS come before START. */
 	MESSAGE_OUTPUTS,
 	MESSAGE_NO_OUTPUTS,
 	/* engine to broker */
@@ -99,9 +99,9 @@ struct message {
 #define ENGINE_STACK_SAMPLE_TYPE \
 	(ENGINE_SAMPLE_TYPE | PERF_SAMPLE_REGS_USER | PERF_SAMPLE_STACK_USER)
 /* sample_type of the event that copies the stacks of sleeping threads. If its samples had a period,
- * the kernel would ignore the tracepoint's fixed period. So they have a stream id instead: the
- * stream id is where other samples have the CPU, and the CPU where they have the period. So records
- * are parsed like other samples. */
+ * the kernel would ignore the tracepoint's fixed period. So they have a stream id instead of the
+ * period. The stream id is where other samples have the CPU, and the CPU is where they have the
+ * period, so all samples are parsed alike. */
 #define ENGINE_COPY_TYPE(type) (((type) & ~(uint64_t)PERF_SAMPLE_PERIOD) | PERF_SAMPLE_STREAM_ID)
 /* With has_fields, every sample has PERF_SAMPLE_RAW in addition, after the call chain. */
 /* sample_type of side-band events; every record ends with tid, time, cpu, identifier */
@@ -139,7 +139,7 @@ enum engine_policy {
 	ENGINE_POLICY_LOSSLESS,
 };
 
-/* A sampled event. Its index here is the event's position on every CPU. */
+/* A sampled event. Its index in message_config.sources is its position on every CPU. */
 struct message_source {
 	/* as the user writes it: "cpu-clock", "sched:sched_switch" */
 	char name[ENGINE_SOURCE_NAME];
@@ -179,8 +179,8 @@ struct message_config {
 	/* when the broker enabled the side band (CLOCK_MONOTONIC); 0: the engine enables it */
 	uint64_t begin_ns;
 	uint32_t interpreters, pad; /* 1: interpreters are read, if stacks are walked */
-	/* bytes after this struct, which become metadata rows: struct message_metadata, key, value,
-	 * … */
+	/* number of bytes after this struct, which become metadata rows: struct message_metadata,
+	 * key, value, … */
 	uint32_t metadata_bytes;
 	/* 1: events are per task, and sent with EVENTS; the events of CPU only have the rings */
 	uint32_t by_task;
@@ -194,7 +194,8 @@ struct message_config {
 	uint32_t is_command;       /* 1: the targets were started for this session */
 	uint32_t has_fields;       /* 1: samples contain the raw fields of tracepoints */
 	uint32_t off_cpu;          /* 1: write a row for each wait */
-	/* stop recording the stacks of waits if there are more sleeps a second; 0: no limit */
+	/* if there are more sleeps a second than this, stop recording stacks of waits; 0: no
+	 * limit */
 	uint32_t off_cpu_max_rate;
 	/* 1: samples are of ENGINE_STACK_SAMPLE_TYPE, even if no stack is walked */
 	uint32_t has_stacks;
@@ -265,9 +266,10 @@ struct message_arguments {
 	struct probe_argument arguments[PROBE_MAX_ARGUMENTS];
 };
 
-/* No padding, no NUL at the end. A value may contain NULs ("command": arguments, each with a NUL).
- * Keys: host kernel arch version event frequency_hz call_graph stack_bytes command options (JSON)
- * memory.mode memory.sample_bytes memory.min_bytes memory.mmap. */
+/* The key and the value follow, without padding or a final NUL. A value may contain NULs
+ * ("command": arguments, each with a NUL). Keys: host kernel arch version event frequency_hz
+ * call_graph stack_bytes command options (JSON) memory.mode memory.sample_bytes memory.min_bytes
+ * memory.mmap. */
 struct message_metadata {
 	uint32_t key_bytes, value_bytes;
 };
@@ -433,7 +435,7 @@ struct snapshot_record {
 	uint32_t kind;
 	uint32_t length; /* length of the payload, without padding */
 	int32_t pid, tid;
-	uint64_t time_ns; /* CLOCK_MONOTONIC just before it was read */
+	uint64_t time_ns; /* CLOCK_MONOTONIC just before the payload was read */
 };
 
 /* A thread that was found asleep after the record's time. */
@@ -512,7 +514,7 @@ struct message_finished {
 	int32_t error;   /* errno for disk-full and io-error; ENOMEM for internal */
 	uint32_t n_loss;
 	uint64_t samples, events, lost, missed_ticks, bytes;
-	uint64_t start_ns, stop_ns; /* CLOCK_MONOTONIC: sampling was enabled, disabled */
+	uint64_t start_ns, stop_ns; /* CLOCK_MONOTONIC when sampling was enabled, disabled */
 	uint64_t unwind_complete, unwind_truncated, unwind_guessed, unwind_none, unwind_no_memory;
 	uint64_t off_cpu;                        /* enum engine_off_cpu */
 	uint64_t slept_ns[ENGINE_STACK_SOURCES]; /* sum of waits, by enum prof_stack_source */

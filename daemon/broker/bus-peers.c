@@ -3,10 +3,10 @@
  * Bus peers - identifies the clients that make calls, and reports when they leave
  *
  * On the bus a caller is identified by its unique name, which is never reused. The bus reports the
- * caller's user, as it was when the client connected. profd subscribes to the end of the name
- * before it requests the credentials: if the name has ended before the request, the request fails;
- * if it ends later, the caller is `gone`. A struct bus_peer and its subscription exist only while a
- * call or a session refers to the peer, so other clients do not wake profd.
+ * caller's user, as it was when the client connected. profd subscribes to the loss of the name
+ * before it requests the credentials: if the client has left before the request, the request fails;
+ * if it leaves later, the caller is `gone`. A struct bus_peer and its subscription exist only while
+ * a call or a session refers to the peer, so other clients do not wake profd.
  * A private connection has one caller, this process's own user.
  * Main thread only.
  */

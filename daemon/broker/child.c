@@ -150,8 +150,7 @@ bool child_spawn(const char *program, const char *argument, const int *fds, unsi
 		.argv = argv,
 		.environment = environment,
 		.n_fds = n_fds,
-		/* A session that profd leads is kept: sandbox.c has raised the session's
-		 * priority. */
+		/* A process session that profd leads is kept: sandbox.c has raised its priority. */
 		.own_session = getsid(0) != getpid(),
 	};
 	pid_t pid = 0;

@@ -16,8 +16,9 @@ void child_use_own_folder(void);
  * sets errno. */
 bool child_keep_numbers(void);
 
-/* Starts a program from PROF_LIBEXEC_DIR, else from the installation directory; in profd's session
- * if profd leads one, else in a new session. The descriptors become 3 and 4, stdin is null, stdout
- * and stderr are profd's stderr, and no signal is blocked or ignored. `argument` may be NULL. */
+/* Starts a program from PROF_LIBEXEC_DIR, else from the installation directory. The child is in
+ * profd's process session (setsid(2)) if profd leads one, else in a new one. `fds` become
+ * descriptors 3 and 4, stdin is null, stdout and stderr are profd's stderr, and no signal is
+ * blocked or ignored. `argument` may be NULL. */
 bool child_spawn(const char *program, const char *argument, const int *fds, unsigned n_fds,
 		 pid_t *ret_pid, GError **error);

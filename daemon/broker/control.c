@@ -17,7 +17,7 @@
  *             (4) descriptors that a peer sends are never received  [test-control: hostile]
  *             (5) a peer that is refused for lack of room is reported  [test-control: crowd]
  *             (6) users with many connections do not block a user with few  [test-control: users]
- *             (7) while too few descriptors are free for a new peer, none is accepted
+ *             (7) while too few descriptors are free for a new peer, no peer is accepted
  *                 [test-control: full]
  *             (8) all peers together use at most a quarter of the main thread's time
  *                 [bench_floods]

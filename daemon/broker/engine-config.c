@@ -184,7 +184,7 @@ bool engine_config_send(struct engine *engine, const struct options *options,
 		bool optional = i == ARRAY_SIZE(paths) - 1;
 		int fd = -1;
 
-		/* Kernel addresses are only for those who may see them. */
+		/* Kernel addresses are only for clients that may see them. */
 		if (!optional || options->kernel)
 			fd = open(paths[i], O_RDONLY | O_CLOEXEC);
 		if (fd >= 0)

@@ -38,11 +38,11 @@
 #define MAX_QUEUED 4096
 #define MANY_QUEUED 64
 #define DESCRIPTORS_WAIT_MS 20
-#define MAX_HELD_BYTES (UINT64_C(64) << 20) /* memory files in the queue */
+#define MAX_HELD_BYTES (UINT64_C(64) << 20) /* memfds in the queue */
 
 struct outgoing {
 	size_t bytes;
-	uint64_t held; /* size of a memory file that exists only for this message */
+	uint64_t held; /* size of a memfd that exists only for this message */
 	unsigned n_fds;
 	int fds[MESSAGE_MAX_FDS];
 	uint8_t datagram[];
@@ -55,7 +55,7 @@ struct engine {
 	int socket;
 	guint child_watch, input_watch, output_watch;
 	GQueue queue;    /* struct outgoing */
-	uint64_t held;   /* bytes of memory files in the queue */
+	uint64_t held;   /* bytes of the memfds in the queue */
 	uint8_t *buffer; /* MESSAGE_MAX_BYTES */
 	bool ended;      /* no more messages will come */
 };

@@ -10,7 +10,8 @@
 struct engine;
 
 struct engine_listener {
-	/* A message with a known type and a valid length. Counts inside are not checked. */
+	/* Called for each message, if its type is known and its length valid. Counts in the message
+	 * are not checked. */
 	void (*message)(uint32_t type, const void *body, size_t bytes, void *data);
 	/* The process is gone, and all its messages are delivered. May free the engine. */
 	void (*gone)(int wait_status, void *data);

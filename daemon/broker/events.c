@@ -8,7 +8,8 @@
  *     sched:sched_switch/prev_pid==1/  tracepoint with a filter, which the kernel evaluates
  *     /usr/lib/libc.so.6:malloc%return  probe: file, and function or PROVIDER:NAME (probes.c)
  *     /opt/shop:shop:sold/arg1==3/      static probe with a filter, which the engine evaluates
- * Modifiers may follow all but probes: ":u" user only, ":k" kernel only, ":p" to ":ppp" precise.
+ * Modifiers may follow every name except a probe's: ":u" user only, ":k" kernel only, ":p" to
+ * ":ppp" precise.
  *
  * The text comes from the client.
  * Invariants: (1) a name is used in a path only after name_is_plain()  [test-events: hostile]

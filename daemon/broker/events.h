@@ -15,8 +15,8 @@ struct event {
 	char name[EVENT_MAX_NAME]; /* as the user wrote it */
 	/* evaluated by the kernel (tracepoints) or the engine (static probes); empty: none */
 	char filter[EVENT_MAX_NAME];
-	struct perf_event_attr
-		attr; /* type, config and settings of modifiers; perf.c sets the rest */
+	/* type, config and settings of modifiers; perf.c sets the rest */
+	struct perf_event_attr attr;
 	enum prof_source_kind kind;
 	bool counts_ns; /* counts ns of a clock */
 	/* true: attr.sample_period is fixed (tracepoints: 1); false: a frequency is used */
@@ -61,10 +61,10 @@ bool event_has_field(const struct event_dirs *dirs, const char *system, const ch
  * record has. NULL: the event is not a tracepoint, or its description cannot be read. */
 GArray *event_fields(const struct event_dirs *dirs, const struct event *event);
 
-/* Returns the software and hardware names, best known first. NULL-terminated, static. */
+/* Returns the names of software and hardware events, best known first. NULL-terminated, static. */
 const char *const *event_names(void);
 
-/* For event_parse(), in event-dirs.c. */
+/* Called by event_parse(); in event-dirs.c. */
 bool event_parse_tracepoint(const struct event_dirs *dirs, const char *system, const char *name,
 			    struct event *event, GError **error);
 bool event_parse_dynamic(const struct event_dirs *dirs, const char *pmu, const char *terms,

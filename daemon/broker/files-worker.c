@@ -28,7 +28,7 @@
 #include <sys/mman.h>
 #include <sys/socket.h>
 
-/* Limit for a process that has not begun to work or gets no CPU time; charged to no user. */
+/* Time limit for a process that has not begun to work or gets no CPU time. */
 #define STARTING_US (10 * 1000000)
 #define PAGE_BYTES 4096
 

@@ -15,7 +15,7 @@ struct files_listener {
 	void (*snapshot)(const struct files_snapshot *request, uint32_t tag, int fd,
 			 const GError *error, void *data);
 	void (*image)(const struct files_answer *answer, int fd, void *data);
-	/* Data of this process did not arrive in time and is omitted. */
+	/* Called when data of this process did not arrive in time; some of it may be omitted. */
 	void (*stuck)(pid_t pid, uid_t uid, bool is_file, void *data);
 };
 

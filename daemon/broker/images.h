@@ -18,7 +18,7 @@ int images_add(struct images *images, const struct files_answer *answer, int fd)
 /* Returns the maximum size of the next copy of a file. */
 uint64_t images_copy_bytes(const struct images *images);
 /* Opens a descriptor for a client, if possible with its own file position. Fails with
- * BROKER_ERROR_NO_SUCH_IMAGE or BROKER_ERROR_NOT_AUTHORIZED. */
+ * BROKER_ERROR_NO_SUCH_IMAGE, _NOT_AUTHORIZED or _FAILED. */
 bool images_get(const struct images *images, uint64_t id, int *ret_fd, GError **error);
 /* Returns whether the kernel reports build-ids of mappings (Linux 6.11). */
 bool image_build_ids_known(void);

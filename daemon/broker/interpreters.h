@@ -7,7 +7,7 @@
  * once, before its first use, so nothing reads a running process later.
  *
  * A thread loads the programs of a family when the engine first requests a process's frames, or
- * when a file has the name of an interpreter, so CPU-wide sessions without interpreters pay
+ * when a mapped file has the name of an interpreter, so CPU-wide sessions without interpreters pay
  * nothing. Sessions with per-task events load the programs of all families at once, because threads
  * inherit events with their program.
  *
@@ -70,7 +70,8 @@ bool interpreters_has_process(const struct interpreters *interpreters, int32_t p
 			      const struct interp_process *process);
 /* Adds or replaces a process, which is read as long as its stack starts at process->start_stack.
  * Fails with BROKER_ERROR_NOT_SUPPORTED if the version is not supported or the kernel refuses the
- * family's programs, and with BROKER_ERROR_FAILED if start_stack is 0. */
+ * family's programs, with BROKER_ERROR_FAILED if start_stack is 0, and with
+ * BROKER_ERROR_LIMIT_EXCEEDED if the map is full. */
 bool interpreters_set_process(struct interpreters *interpreters, int32_t pid,
 			      const struct interp_process *process, GError **error);
 /* Returns the sum of the counters over all CPUs. */

@@ -142,8 +142,8 @@ static bool find_own(struct search *search)
 	return true;
 }
 
-/* Sets the offsets of those members of `in` that the kernel's `type` has. `bits`: position of
- * `type` in the kernel's structure; not 0 if it is the type of a member without a name. */
+/* Sets the offsets of those members of `in` that the kernel's `type` has. `bits`: offset of `type`
+ * in the kernel's structure, in bits; `type` may be that of a member without a name. */
 static bool take_members(struct search *search, const struct btf_type *type,
 			 const struct structure *in, uint32_t bits)
 {

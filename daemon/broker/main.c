@@ -117,7 +117,7 @@ static void serve_the_rest(void)
 		;
 }
 
-/* Returns the exit status. */
+/* Releases everything, and returns the exit status. */
 static int done(struct program *program)
 {
 	g_clear_pointer(&program->name, name_free);

@@ -194,7 +194,7 @@ struct perf_event_attr perf_source_attr(const struct perf_plan *plan, const stru
 	attr.inherit_thread = plan->by_task && !plan->children;
 	attr.watermark = 1;
 	/* The ring of copies may fill more, because a lost copy costs less than a lost sample: the
-	 * wait gets the stack of another. */
+	 * wait gets another wait's stack. */
 	attr.wakeup_watermark = event->off_cpu && plan->copy_pages
 					? plan->copy_pages * (uint32_t)sysconf(_SC_PAGESIZE) / 2
 					: plan->sample_pages * (uint32_t)sysconf(_SC_PAGESIZE) / 4;
@@ -206,8 +206,8 @@ struct perf_event_attr perf_source_attr(const struct perf_plan *plan, const stru
 	attr.exclude_callchain_user = plan->call_graph == ENGINE_CALL_GRAPH_NONE;
 	if (event->off_cpu) {
 		attr.sample_type = ENGINE_COPY_TYPE(attr.sample_type);
-		/* The engine adapts the period of a CPU's event. Events that children inherit are
-		 * out of its reach: the kernel adapts them, though not as well. */
+		/* The engine adapts the period of a CPU's event. It cannot adapt events that
+		 * children inherit; the kernel adapts those, though not as well. */
 		attr.freq = plan->by_task;
 		if (plan->by_task)
 			attr.sample_freq = MIN_OF(INHERITED_COPIES_A_SECOND, perf_max_frequency());
@@ -475,8 +475,8 @@ void perf_cpu_done(struct perf_cpu *cpu)
 	perf_cpu_unmap(cpu);
 }
 
-/* Returns the largest power of two whose number of pages fits into `bytes`, within the limits of a
- * ring. */
+/* Returns the largest number of pages that is a power of two and fits into `bytes`, within the
+ * limits of a ring. */
 static uint32_t ring_pages(uint64_t bytes)
 {
 	uint64_t page = (uint64_t)sysconf(_SC_PAGESIZE);
@@ -488,8 +488,8 @@ static uint32_t ring_pages(uint64_t bytes)
 	return (uint32_t)pages;
 }
 
-/* Returns the samples per second that a CPU's ring must hold. Events without a frequency may be
- * rarer, or far more frequent. */
+/* Returns the rate, in samples per second, for which a CPU's ring is sized. Events without a
+ * frequency may be rarer, or far more frequent. */
 static uint64_t sample_rate(const struct perf_plan *plan)
 {
 	/* Stacks of sleeping threads and of wakers have a separate ring. */
@@ -506,7 +506,8 @@ static bool has_arguments(const struct perf_plan *plan)
 	return false;
 }
 
-/* Chooses the bytes to copy of a stack: as many as the ring can hold for long enough. */
+/* Chooses how many bytes of a stack to copy: as many as the ring has room for, if it must hold
+ * samples for long enough. */
 static void choose_stack_bytes(struct perf_plan *plan)
 {
 	uint64_t ring = (uint64_t)plan->sample_pages * (uint64_t)sysconf(_SC_PAGESIZE), bytes;

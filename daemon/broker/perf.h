@@ -64,7 +64,7 @@ struct perf_cpu {
 bool perf_online_cpus(GArray **ret_cpus, GError **error);
 /* Returns kernel.perf_event_max_sample_rate. */
 uint32_t perf_max_frequency(void);
-/* Returns cycles if it can actually be opened, else cpu-clock. */
+/* Finds the default event: cycles if it can actually be opened, else cpu-clock. */
 bool perf_default_event(struct event *ret_event, GError **error);
 /* Returns whether tracepoints can be recorded here: on all CPUs, or at least of own processes. */
 bool perf_tracepoints_work(GError **error);
@@ -91,7 +91,7 @@ bool perf_open_all(struct perf_plan *plan, GArray **ret_cpus, GError **error);
 /* Like perf_open_all(), for one CPU that came online, with the sizes found by perf_open_all(). */
 bool perf_cpu_open(const struct perf_plan *plan, unsigned cpu, struct perf_cpu *ret_cpu,
 		   GError **error);
-/* Gives an open event its filter, if it has one. */
+/* Sets the filter of an open event, if it has one that the kernel evaluates. */
 bool perf_set_filter(int fd, const struct event *event, GError **error);
 void perf_cpu_close_fds(struct perf_cpu *cpu);
 void perf_cpu_unmap(struct perf_cpu *cpu);

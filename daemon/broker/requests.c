@@ -29,8 +29,8 @@ struct requests {
 	struct images *images;
 	struct requests_options options;
 	struct files *files;
-	/* A second process reads the usage of processes, because this may block and no other
-	 * request may wait for it. */
+	/* A second process reads the usage of processes, because this may block, and other requests
+	 * must not wait for it. */
 	struct files_config config;
 	struct files *usage; /* NULL: not requested yet */
 	bool measuring;

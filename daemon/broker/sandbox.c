@@ -267,7 +267,7 @@ static const struct filter_rule allowed_with[] = {
 	{ SCMP_SYS(fcntl), SCMP_A1_64(SCMP_CMP_EQ, F_GET_SEALS, 0) },
 };
 
-/* No program of profd makes these calls. */
+/* No program of profd makes these calls under the filter. */
 static const int deadly_calls[] = {
 	SCMP_SYS(ptrace),
 	SCMP_SYS(process_vm_writev),

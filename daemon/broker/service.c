@@ -245,8 +245,8 @@ static struct limits_usage usage_of(const struct service *service, const uid_t *
 	return usage;
 }
 
-/* Returns whether limits apply. They do not apply to a private client, which started this process
- * for itself. */
+/* Returns whether limits apply. They apply neither to root nor to a private client, which started
+ * this process for itself. */
 static bool is_limited(const struct call *call)
 {
 	return call->service->authority && call->caller->uid != 0;
@@ -331,8 +331,8 @@ static enum control_status on_peer(const struct control_peer *peer, void *data)
 	return best ? session_receive_peer(best, peer) : CONTROL_NO_SESSION;
 }
 
-/* Called for a peer that was refused before its session was found. Each session to which the
- * peer may belong counts it if it is a target. */
+/* Called for a peer that was refused before its session was found. Each session to which it may
+ * belong counts the peer, if it is a target. */
 static void on_refused(const struct control_peer *peer, void *data)
 {
 	const struct service *service = data;

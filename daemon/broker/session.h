@@ -56,8 +56,8 @@ bool session_open_sysprof(struct session *session, int *ret_socket, GError **err
 unsigned session_fits(const struct session *session, const struct control_peer *peer);
 /* Passes a peer to the engine, which decides. CONTROL_OK: the engine will answer. */
 enum control_status session_receive_peer(struct session *session, const struct control_peer *peer);
-/* Reports a peer that was refused for lack of room to the engine, which counts it if the process is
- * a target. */
+/* Reports to the engine that a peer was refused. The engine counts the peer if its process is a
+ * target. */
 void session_count_refused(struct session *session, const struct control_peer *peer);
 
 enum session_state session_state(const struct session *session);
