@@ -177,8 +177,8 @@ enum interp_flags {
 	INTERP_FORKED = 1 << 5,    /* the process was found by its parent's entry */
 	/* PHP: all frames are on another native stack than the thread */
 	INTERP_OTHER_STACK = 1 << 6,
-	/* Perl: the last frame is that of the main program. It ends a run if the program was
-	 * compiled, and has not ended. */
+	/* Perl: the last frame is that of the main program. It ends a run, unless the program is
+	 * still being compiled or has ended. */
 	INTERP_MAIN = 1 << 7,
 };
 
@@ -186,7 +186,7 @@ enum interp_flags {
 #define INTERP_FRAME_ENDS_RUN 1u
 /* PHP: the frames after it are on another native stack. */
 #define INTERP_FRAME_ENDS_STACK 2u
-/* Perl: the run is executed again and again; between two executions, no activation has it. */
+/* Perl: the run is executed repeatedly; between two executions, it has no activation. */
 #define INTERP_FRAME_REPEATS 4u
 
 struct interp_frame {
@@ -244,7 +244,7 @@ enum interp_php_kind {
 enum interp_perl_kind {
 	INTERP_PERL_SUB = 1,
 	INTERP_PERL_FORMAT,
-	INTERP_PERL_REQUIRE, /* the name is that of the file, as the program has it */
+	INTERP_PERL_REQUIRE, /* the name is that of the file, as given to require */
 	INTERP_PERL_EVAL,    /* code of a text; file and line are where the text is executed */
 	INTERP_PERL_SORT,  /* block that compares for sort(); file and line: where it is executed */
 	INTERP_PERL_REGEX, /* code in a pattern; file and line: where it is executed */

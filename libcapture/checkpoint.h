@@ -88,17 +88,15 @@ MUST_CHECK int checkpoint_decode_schema(const struct checkpoint_view *view, stru
 /* Returns the entry in row i of a decoded group of entry_table. The row must have been checked.
  * `position`: end of the previous chunk. */
 struct entry entry_of_row(const struct prof_array *arrays, size_t i, uint64_t position);
-/*
- * Calls receive() for each entry; entries ascend, do not overlap, and end at or before `end`. Stops
- * with PROF_DAMAGED at an invalid entry, or returns a non-zero result of receive(). `link`: offset
- * of the first entry's chunk; 0: computed from the entry's gap.
- */
 struct entry_receiver {
 	int (*receive)(const struct entry *entry, void *data);
 	int (*group)(const uint8_t *group,
 		     void *data); /* called before the first entry of each group; may be NULL */
 	void *data;
 };
+/* Calls receive() for each entry; entries ascend, do not overlap, and end at or before `end`. Stops
+ * with PROF_DAMAGED at an invalid entry, or with a non-zero result of receive() or group(). `link`:
+ * offset of the first entry's chunk; 0: computed from the entry's gap. */
 MUST_CHECK int checkpoint_decode_entries(const struct checkpoint_view *view,
 					 struct chunk_decoder *decoder, uint64_t link, uint64_t end,
 					 const struct entry_receiver *receiver);

@@ -114,7 +114,7 @@ static int put_numbers(struct group_writer *writer, const struct prof_column_def
 	return r ? r : put_part(writer, def->id, kind, &part);
 }
 
-/* Writes nulls as a column of 0 and 1. A group without nulls has no such column. */
+/* Writes nulls as a part with the numbers 0 and 1. A group without nulls has no such part. */
 static int put_nulls(struct group_writer *writer, const struct prof_column_def *def,
 		     const uint8_t *nulls, size_t n)
 {
@@ -456,7 +456,7 @@ static int decode_scalars(struct chunk_decoder *decoder, struct chunk_column *co
 	return 0;
 }
 
-/* Decodes lengths, and converts them to positions. *ret_items: the last position. Does nothing
+/* Decodes lengths, and converts them to positions. *ret_items: number of items. Does nothing
  * if all lengths are 0 and the positions of the previous group are 0, too. */
 static int decode_offsets(struct chunk_decoder *decoder, struct chunk_column *column,
 			  const struct column_parts *parts, size_t rows, size_t item_size,

@@ -34,8 +34,8 @@ bool chunk_group_next(const uint8_t **at, const uint8_t *end, struct chunk_group
 /* Returns whether a payload has exactly this many groups with this many rows. */
 bool chunk_groups_valid(const uint8_t *payload, size_t size, uint32_t groups, uint32_t rows);
 
-/* A column during decoding. `same`: the first numbers are all `constant`; for lists and bytes, the
- * first offsets are all 0. */
+/* A column during decoding. `same`: number of rows at the start whose numbers are all `constant`;
+ * for lists and bytes, whose offsets are all 0. */
 struct chunk_column {
 	uint64_t *numbers;
 	uint64_t *offsets;

@@ -23,7 +23,8 @@
 struct session_interpreters {
 	struct session_interpreters_options options;
 	struct interpreters *interpreters; /* NULL: not needed yet, or impossible */
-	/* loads `loaded`, or adds loading_families to `interpreters`; NULL: not running */
+	/* thread that loads `loaded`, or adds loading_families to `interpreters`; NULL: not
+	 * running */
 	GThread *loading;
 	/* bits 1 << enum interp_family: families that processes need; families being loaded */
 	unsigned wanted_families, loading_families;
@@ -33,7 +34,7 @@ struct session_interpreters {
 	/* families for which the engine was sent the reason of the refusal */
 	uint32_t refused_families;
 	int64_t checks_us; /* time that checks of processes took */
-	bool tried_sleeps; /* reading frames before sleeps was tried, or is no longer wanted */
+	bool tried_sleeps; /* attaching the program for sleeps was tried, or is no longer wanted */
 	bool has_failed;   /* nothing can be read; the engine was sent the reason */
 	bool has_stopped;
 };

@@ -40,7 +40,7 @@ void session_interpreters_take(struct session_interpreters *reading,
 /* Returns whether the CPUs' events must stay open, because a program may be attached to them later,
  * or will write into their rings. */
 bool session_interpreters_need_events(const struct session_interpreters *reading);
-/* Attaches programs that were taken over to all CPUs. */
+/* Attaches the programs from session_interpreters_take() to all CPUs. */
 void session_interpreters_start(struct session_interpreters *reading);
 /* Attaches the loaded programs to a CPU that came online. */
 bool session_interpreters_add_cpu(struct session_interpreters *reading, const struct perf_cpu *cpu,
@@ -48,5 +48,5 @@ bool session_interpreters_add_cpu(struct session_interpreters *reading, const st
 /* Handles a MESSAGE_INTERPRETED of the engine. */
 void session_interpreters_receive(struct session_interpreters *reading,
 				  const struct message_interpreted *request);
-/* Attaches nothing from now on, and stops reading before sleeps. */
+/* Attaches nothing from now on, and stops reading frames before sleeps. */
 void session_interpreters_stop(struct session_interpreters *reading);

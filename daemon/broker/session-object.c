@@ -387,7 +387,8 @@ static bool call_close(struct session_object *object, GDBusMethodInvocation *inv
 	return true;
 }
 
-/* org.freedesktop.DBus.Properties. GDBus has checked that the property exists and is readable. */
+/* Get of org.freedesktop.DBus.Properties. GDBus has checked that the property exists and is
+ * readable. */
 static bool call_get(struct session_object *object, GDBusMethodInvocation *invocation,
 		     GError **error)
 {

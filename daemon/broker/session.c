@@ -6,8 +6,8 @@
  *        stop, or the engine by itself ──▶ stopping ── engine gone ──▶ finished, or failed
  *
  * Start spawns the engine, opens perf events, and lets /proc be read while the engine starts. Then
- * the engine is sent all that it needs; with per-task events, once those of all threads are open
- * (perf-tasks.c). From then on the engine leads: it requests the snapshot and mapped files
+ * the engine is sent all that it needs; with per-task events, only when the events of all threads
+ * are open (perf-tasks.c). From then on the engine leads: it requests the snapshot and mapped files
  * (requests.c), and reports when it is done.
  * Invariants: (1) `finished` is called once, when the engine is gone, or was killed and waits for a
  *                 file's server: then nothing writes the file any more
@@ -278,7 +278,7 @@ void session_free(struct session *session)
 static void end_session(struct session *session, const GError *error);
 
 /* Stops waiting for a killed engine that has not exited: it is stuck in a kernel wait that SIGKILL
- * does not end, such as for a file whose server does not answer. */
+ * does not end, such as one for a file whose server does not answer. */
 static gboolean on_death_late(gpointer data)
 {
 	struct session *session = data;
@@ -311,8 +311,8 @@ static gboolean on_patience_end(gpointer data)
 	int64_t now = g_get_monotonic_time(), cpu_ns = engine_cpu_ns(session->engine);
 	int64_t since_ms = (now - session->stop_us) / 1000;
 	bool grows = (now - session->grown_us) / 1000 < STOP_STILL_MS;
-	/* A file on a file server does not count, because the server's owner can prevent it from
-	 * answering. */
+	/* Waiting for a file server does not count as work, because the server's owner can prevent
+	 * it from answering. */
 	bool on_disk = S_ISREG(session->capture.stx_mode) && session->capture.stx_dev_major != 0;
 	bool works = (cpu_ns - session->cpu_ns) / 1000000 > STOP_STILL_MS / WORKING_SHARE ||
 		     (on_disk && engine_is_busy(session->engine));
@@ -558,7 +558,7 @@ static void notify_reduced(struct session *session)
 	session->listener->warning(session, "reduced", text, session->data);
 }
 
-/* Omits the fields of tracepoints in a session without the kernel, because they may be kernel
+/* Warns that a session without the kernel has no fields of tracepoints, because they may be kernel
  * addresses. Refuses filters, because they would reveal the fields' values. */
 static bool leave_out_fields(struct session *session, GError **error)
 {
@@ -602,7 +602,7 @@ static void plan_sleeps(struct session *session)
 			session->data);
 }
 
-/* Adds the event with the stacks of wakers, which follows that of sleeping threads. */
+/* Adds the event with the stacks of wakers, after the event with those of sleeping threads. */
 static void plan_wakers(struct session *session)
 {
 	struct options *options = session->options;
@@ -767,8 +767,8 @@ static bool open_tasks(struct session *session, GError **error)
 	return session->opening != NULL;
 }
 
-/* Loads the programs that read the command's functions before the command begins, because loading
- * takes longer than many commands run. */
+/* Before the command begins, loads the programs that read its functions, because loading takes
+ * longer than many commands run. */
 static void expect_command(struct session *session)
 {
 	const char *command = session->options->command ? session->options->command[0] : NULL;

@@ -7,7 +7,8 @@
  * session, so each user has an allowance. Once it is used up, profd waits for no process of this
  * user until the stuck ones are gone and half a minute has passed. Root's processes are independent
  * of each other, so each has its own, smaller allowance. Hangs because of processes that have
- * exited are charged to one user, nobody. All sessions share the records. Main thread only.
+ * exited are charged to one record, that of STALL_QUOTA_NOBODY. All sessions share the records.
+ * Main thread only.
  * Invariants: (1) no user is blocked forever  [test-stall-quota: pause]
  *             (2) no user blocks another user, and no process of root's blocks another one
  *                 [test-stall-quota: users, root]

@@ -12,8 +12,8 @@
 
 /* Returns the user of a process, or STALL_QUOTA_NOBODY. Never blocks. */
 uid_t stall_quota_owner(pid_t pid);
-/* Charges a process of profd's that was stuck because of this user's process, and was killed. Reaps
- * it when the kernel lets it exit. */
+/* Charges the user for a process of profd's that was stuck because of the user's process `target`,
+ * and was killed. Reaps it when the kernel lets it exit. */
 void stall_quota_add(pid_t pid, uid_t uid, pid_t target);
 /* Like stall_quota_add(), for a process that was not stuck, but is no longer needed. It counts as
  * stuck until it exits. */

@@ -5,7 +5,7 @@
  * A launched command and all its children inherit a socket. Each thread that wants to record sends
  * ten bytes over it, and waits for one byte and the descriptor of a ring. profd reads only the ten
  * bytes and their sender, which the kernel reports with each packet, because many processes inherit
- * the socket. An engine does the rest. The library waits without a time limit, so each request is
+ * the socket. The engine does the rest. The library waits without a time limit, so each request is
  * answered, and the socket is closed when the session ends. All threads wait at the same socket. So
  * a sender may receive another one's answer, and exit, before its own request is read; this request
  * is still valid.
@@ -221,7 +221,7 @@ bool sysprof_new(control_receiver receiver, void *data, struct sysprof **ret_sys
 	struct sysprof *sysprof;
 	int sockets[2], on = 1;
 
-	/* Packets, so that requests sent at the same time stay separate. */
+	/* Use packets, so that requests sent at the same time stay separate. */
 	if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, sockets) < 0)
 		return broker_fail(error, BROKER_ERROR_FAILED, "making a socket failed: %s",
 				   ERRNO_TEXT(errno));

@@ -4,7 +4,7 @@
 #include "arch/base.h"
 #include "daemon/protocol.h"
 
-/* Records of one process, or those that precede all processes. */
+/* The records of one process, or the records that precede those of all processes. */
 struct buffer {
 	uint8_t *bytes;
 	size_t length, size;

@@ -10,8 +10,9 @@
  *   EFBIG the file, or a copy of it, would be too large
  *   EACCES the session may not see the process or the file
  *   EINVAL it is not a regular file, or is in /proc or the like
- * `path` is the name of the mapping. It is used if map_files cannot be read, or if the mapping no
- * longer exists. */
+ *   ESRCH the process has ended
+ * `path`: the name of the mapping. It is opened if `careful` is set, or if map_files does not lead
+ * to the file. */
 int image_open(const struct files_config *config, const struct client *client,
 	       const struct files_image *request, const char *path, struct files_answer *answer,
 	       int *ret_fd);

@@ -8,8 +8,7 @@
  * parses the files. See daemon/files-protocol.h.
  * Invariants: (1) requests are handled one at a time, in order, so that the broker knows which one
  *                 is stuck
- *             (2) a request leaves no state except the sandbox, so that another such process can
- *                 continue
+ *             (2) a request leaves no state behind, so that another such process can continue
  */
 #include "config.h"
 
@@ -36,7 +35,7 @@ struct incoming {
 	char path[PATH_MAX];
 };
 
-/* Takes ownership of `memfd`. Returns false if the process cannot continue. */
+/* Takes ownership of `memfd`. Returns false if this process must end. */
 static bool handle(const struct files_config *config, const struct client *client,
 		   const struct incoming *incoming, size_t bytes, int memfd)
 {

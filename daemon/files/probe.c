@@ -2,8 +2,8 @@
 /*
  * Probe - opens the file in which a probe is to be placed, and finds where
  *
- * A client names the file; the kernel will change its code in all processes that are recorded. So
- * the client must have permission to read the file, and not everybody may write to it.
+ * A client names the file; the kernel will change its code in all processes that map it. So the
+ * client must have permission to read the file, and not everybody may write to it.
  * Invariants: (1) the descriptor that is passed on refers to the file that was examined
  *             (2) the file is on a filesystem without a server, so that nobody who opens it waits
  *             (3) every other file is refused with a reason  [test_probes: test_refused_files]

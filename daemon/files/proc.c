@@ -3,11 +3,11 @@
  * Proc - reads the state before the recording from /proc
  *
  * The engine requests this once the side band is enabled. Processes continue to run: the side band
- * also has the changes during the reading, and each record has the time just before it was read, so
- * that the two can be ordered. This process parses only the directory structure of /proc. File
- * contents go to the engine unchanged, because targets choose them, and only the engine handles
- * hostile bytes. A process may exit at any time: what cannot be read is omitted, which is not an
- * error.
+ * also has the changes during the reading, and each record has the time just before its data was
+ * read, so that changes and records can be ordered. This process parses only the directory
+ * structure of /proc. File contents go to the engine unchanged, because targets choose them, and
+ * only the engine handles hostile bytes. A process may exit at any time: what cannot be read is
+ * omitted, which is not an error.
  * Invariants: (1) up to status_set_bytes(), the memfd has only whole processes: if this process is
  *                 killed, the next one continues there
  *                 [test_hostile_files: test_locked_memory]
@@ -277,7 +277,7 @@ static void add_texts(struct snapshot *snapshot, int dir, pid_t pid)
 	at = buffer->length + sizeof(cgroup);
 	if (!buffer_add_file(buffer, dir, "cgroup", cgroup, SMALL_FILE_BYTES) || !snapshot->cgroups)
 		return;
-	/* A copy, because adding a record may move the buffer. */
+	/* Copy the text, because adding a record may move the buffer. */
 	CLEANUP_FREE char *text = strndup((const char *)buffer->bytes + at, buffer->length - at);
 	if (text)
 		cgroups_add_one(snapshot->cgroups, buffer, text, strlen(text));
@@ -461,10 +461,10 @@ static pid_t process_of(int dir)
 	return line ? (pid_t)strtol(line + strlen("\nTgid:\t"), NULL, 10) : 0;
 }
 
-/* Adds the stacks of threads if they are the user's. Checking a process takes long if it has many
- * threads, so each process is checked once, after all its stacks were read. The process's directory
- * is opened before the first stack is read: if the pid was reused meanwhile, the directory's
- * process is gone, and the check fails. */
+/* Adds the stacks of those threads that are the user's. Checking a process takes long if it has
+ * many threads, so each process is checked once, after all its stacks were read. The process's
+ * directory is opened before the first stack is read: if the pid was reused meanwhile, the
+ * directory's process is gone, and the check fails. */
 static int add_own_stacks(struct snapshot *snapshot, int proc)
 {
 	const struct files_snapshot *request = snapshot->request;

@@ -5,8 +5,8 @@
  * The interrupted thread does not run meanwhile, and no other thread changes its frames, even in
  * builds without the interpreter's lock. But the thread may be interrupted between two instructions
  * that link a frame into the list. An incomplete list is detected and flagged: the caller of each
- * activation's entry frame must be the current frame of the next activation, and each code object
- * must have the type of code objects. Reads are bounded, and a process can harm only its own
+ * activation's entry frame must be the current frame of the next outer activation, and each code
+ * object must have the type of code objects. Reads are bounded, and a process can harm only its own
  * samples.
  */
 #include "daemon/broker/bpf/interp.bpf.h"
@@ -98,8 +98,8 @@ static __noinline int describe(struct cpython_walk *walk, __u64 object, __u32 id
 }
 
 /* Converts the frame's position from the thread's copy of the bytecode to the code object, which
- * has `size` instructions. A position outside is torn: the thread was interrupted between changing
- * the frame's copy and its position. */
+ * has `size` instructions. A position outside of these is torn: the thread was interrupted between
+ * changing the frame's copy and its position. */
 static __always_inline void leave_copy(struct cpython_walk *walk, struct interp_frame *frame,
 				       __u32 size)
 {
@@ -134,9 +134,9 @@ static __always_inline void identify(struct cpython_walk *walk, struct interp_fr
 	}
 	first_line = *(const __u32 *)(scratch->object + masked(layout->code_first_line, 0x7c));
 	size = *(const __u32 *)(scratch->object + masked(CPYTHON_SIZE(layout), 0x7c));
-	/* The name is interned, so its hash is always stored, and the identity includes the name
-	 * itself, not only its address. The file and the size distinguish modules, which all have
-	 * the same name and may have had the same address and table of lines. */
+	/* The name is interned, so its hash is always stored, and the id depends on the name
+	 * itself, not only on its address. The file and the size distinguish modules, which all
+	 * have the same name and may have had the same address and table of lines. */
 	if (read_user(&hash, sizeof(hash),
 		      word_at(scratch->object, layout->code_name, 0xf8) +
 			      CPYTHON_TEXT_HASH(layout))) {
@@ -155,7 +155,7 @@ static __always_inline void identify(struct cpython_walk *walk, struct interp_fr
 }
 
 /* Ends an activation of Python 3.11 after its outermost frame, whose caller must be the current
- * frame of the previous activation. */
+ * frame of the next outer activation. */
 static __always_inline void end_entry(struct cpython_walk *walk)
 {
 	const struct interp_cpython *layout = walk->layout;

@@ -31,7 +31,8 @@
 #define STACK_SUB 5
 #define KIND_SORT 3
 
-/* cop.h: PERL_CONTEXT. blk_u16 of an eval has the type of its operation above these bits. */
+/* cop.h: PERL_CONTEXT. blk_u16 of an eval has the type of its operation above EVAL_OPERATION_SHIFT
+ * bits. */
 #define CONTEXT_BYTES 104
 #define CONTEXT_U16 2
 #define EVAL_OPERATION_SHIFT 7
@@ -444,7 +445,8 @@ static __always_inline int read_sub(struct perl_walk *walk, __u32 type)
 	__u64 head[2] = {};
 	__s32 depth;
 
-	/* If there is no sub, it is being freed on its return, which calls destructors. */
+	/* If the context has no sub, the sub is being freed on its return, which calls
+	 * destructors. */
 	if (!cv)
 		return word_at(scratch->frame, CONTEXT_RETURN, 0x78) ? 0 : -1;
 	if (read_user(head, sizeof(head), cv) || read_user(scratch->object, CV_BYTES, head[0]))

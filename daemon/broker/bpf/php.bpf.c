@@ -4,11 +4,11 @@
  *
  * Without thread safety, PHP has one list of frames, which only the thread that executes PHP
  * changes; the process's other threads have no frames. With thread safety, each thread has its own
- * list. A frame is linked only when it is complete. A frame of a function of PHP with the flag TOP
- * is the outermost of an activation of execute_ex(). A fiber's list ends with a frame without a
- * name, and continues with the frames of the code that resumed it, which are on another native
- * stack. A fiber that is suspended has no link to these frames, so samples in which a thread leaves
- * a fiber are flagged. Reads are bounded, and a process can harm only its own samples.
+ * list. A frame is linked only when it is complete. A PHP function's frame with the flag TOP is the
+ * outermost of an activation of execute_ex(). A fiber's list ends with a frame without a name, and
+ * continues with the frames of the code that resumed it, which are on another native stack. A fiber
+ * that is suspended has no link to these frames, so samples in which a thread leaves a fiber are
+ * flagged. Reads are bounded, and a process can harm only its own samples.
  */
 #include "daemon/broker/bpf/interp.bpf.h"
 

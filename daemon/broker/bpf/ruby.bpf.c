@@ -48,9 +48,9 @@
 #define MAX_TAGS 512
 #define MAX_NESTED 8 /* maximum nesting of blocks for which the method is found */
 
-/* A class has few variables of its own. In struct st_table (st.c), these words are `entries_bound`
- * and `entries`; an entry is {hash, key, value}. Only Ruby itself can give a variable of a class a
- * name in which the NAME_SCOPE bits are 0 (id.h). */
+/* A class has few variables of its own. TABLE_BOUND and TABLE_ENTRIES are the indexes of the words
+ * `entries_bound` and `entries` in struct st_table (st.c); an entry is {hash, key, value}. Only
+ * Ruby itself can give a variable of a class a name in which the NAME_SCOPE bits are 0 (id.h). */
 #define MAX_VARIABLES 8
 #define TABLE_BYTES 56
 #define TABLE_BOUND 5
@@ -62,8 +62,8 @@
  * shape is in its flags. */
 #define SHAPE_BYTES 32
 #define SHAPE_OF(flags) ((flags) >> 32)
-#define SHAPE_NAME 1      /* word */
-#define SHAPE_VARIABLES 2 /* index of the word; its lower half is the number */
+#define SHAPE_NAME 1      /* index of the word */
+#define SHAPE_VARIABLES 2 /* index of the word; its lower half is the number of variables */
 #define SHAPE_TYPE 3      /* index of the word; lowest byte: the type; upper half: the parent */
 #define SHAPE_ROOT 0
 #define SHAPE_IS_VARIABLE 1
@@ -172,9 +172,9 @@ static __always_inline __u64 find_by_shape(const struct interp_ruby *layout, __u
 	return 0;
 }
 
-/* Returns a variable that Ruby itself has set in a class: its name (TYPE_STRING), or the object
- * whose singleton class it is. Returns 0 if the variable has neither of the types. `flags`,
- * `extension`: the class's first and fourth word. Not static, like ruby_describe(). */
+/* Returns a variable that Ruby itself has set in a class: the class's name (TYPE_STRING), or the
+ * object that a singleton class belongs to. Returns 0 if the variable has neither of the types.
+ * `flags`, `extension`: the class's first and fourth word. Not static, like ruby_describe(). */
 __noinline __u64 ruby_find_variable(__u64 class, __u64 flags, __u64 extension, __u64 type,
 				    __u64 other_type)
 {

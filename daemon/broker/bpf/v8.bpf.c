@@ -4,10 +4,11 @@
  *
  * Frames of code that V8 generated are linked by their frame pointers. A frame has the type of its
  * code, or an object, and then its function. C++ code may use the frame pointer's register for
- * other values, so the isolate has the frame in which generated code called C++ last. When C++
- * calls generated code, the outermost frame of that code is an entry: it has the frame in which
- * generated code had called that C++. The isolate has the outermost entry, so a chain that ends
- * elsewhere is torn. A frame that is not complete yet is left out: its function has not begun.
+ * other values, so the isolate stores the address of the frame in which generated code called C++
+ * last. When C++ calls generated code, the outermost frame of that code is an entry: it stores the
+ * address of the frame in which generated code had called that C++. The isolate also stores the
+ * address of the outermost entry, so a chain that ends elsewhere is torn. A frame that is not
+ * complete yet is left out: its function has not begun.
  *
  * The garbage collector moves objects, so a function is identified by the number of its script and
  * by its own number in the script. Reads are bounded, and a process can harm only its own samples.
@@ -33,14 +34,15 @@
 
 /* src/objects/scope-info.tq */
 #define SCOPE_KIND 15
-/* Scopes of functions have a position. So do scopes of this many kinds right before and right after
- * the kind of functions. */
+/* Scopes of functions have a position. So do scopes of SCOPES_BEFORE_FUNCTION kinds right before
+ * the kind of functions, and of SCOPES_AFTER_FUNCTION kinds right after it. */
 #define SCOPES_BEFORE_FUNCTION 1
 #define SCOPES_AFTER_FUNCTION 2
 #define SCOPE_HAS_CLASS_VARIABLE (1 << 10)
 #define SCOPE_HAS_FUNCTION_NAME (3 << 12)
 #define SCOPE_HAS_INFERRED_NAME (1 << 14)
-#define SCOPE_TAIL 4 /* maximum number of words from the function's name to the position */
+/* maximum number of words from the function's name to the position, both included */
+#define SCOPE_TAIL 4
 
 /* src/objects/shared-function-info.tq */
 #define FLAGS_SYNTAX(flags) ((flags) >> 7 & 7)
