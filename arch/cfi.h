@@ -80,8 +80,8 @@ struct cfi_section {
 	const uint8_t *bytes;
 	size_t size;
 	uint64_t address; /* address of bytes[0] */
-	uint64_t text_base,
-		data_base; /* for DW_EH_PE_textrel and datarel; 0 in the output of linkers */
+	/* for DW_EH_PE_textrel and datarel; 0 in the output of linkers */
+	uint64_t text_base, data_base;
 	enum regs_arch arch;
 	bool is_debug_frame;
 	const uint8_t *header; /* .eh_frame_hdr; NULL: none, which makes cfi_find() slow */

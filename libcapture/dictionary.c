@@ -6,7 +6,7 @@
  * through an array. If a file spreads them out, a sorted index is used, so memory is never
  * proportional to the range of ids.
  *
- * Invariants: (1) memory <= PROF_MAX_DICTIONARY_ROWS and _BYTES, whatever chunks claim
+ * Invariants: (1) memory is limited by PROF_MAX_DICTIONARY_ROWS and _BYTES, whatever chunks claim
  *                 [test-capture-writer: dictionary bomb]
  *             (2) the last row of an id wins  [test-capture-writer: hostile ids]
  */
@@ -213,7 +213,8 @@ static int index_ids(struct prof_dictionary *dictionary)
 	return 0;
 }
 
-/* Sets ids to the requested columns, followed by the id column. */
+/* Sets `ids` to the ids of the requested columns, followed by that of the column with the rows'
+ * ids. */
 static int dictionary_prepare(struct prof_dictionary *dictionary, const struct prof_table_def *def,
 			      const uint16_t *columns, size_t n_columns,
 			      uint16_t ids[PROF_MAX_COLUMNS + 1])

@@ -133,7 +133,8 @@ static int reader_receive_entry(struct prof_reader *reader, const struct entry *
 	return r ? r : entries_add(&reader->entries, entry);
 }
 
-/* Checks that a chunk follows the last entry. Notes the range between, which a gap must cover. */
+/* Checks that a chunk follows the last entry. Notes the range between them, which a gap must
+ * cover. */
 static int reader_follows(struct prof_reader *reader, uint64_t offset, uint64_t sequence)
 {
 	const struct entries *entries = &reader->entries;

@@ -632,7 +632,7 @@ struct prof_segment {
 	uint8_t boot_id[16];         /* /proc/sys/kernel/random/boot_id; zeros = unknown */
 	uint64_t start_monotonic_ns; /* CLOCK_MONOTONIC at the segment's start */
 	int64_t wall_ns;             /* CLOCK_REALTIME at the same time, ns since 1970 */
-	uint64_t wall_error_ns;      /* half of the time between the two readings */
+	uint64_t wall_error_ns;      /* half of the time that reading both clocks took */
 	uint32_t number;             /* set by the writer: 1, 2, … */
 	uint32_t first_epoch;        /* set by the writer */
 };
@@ -844,8 +844,8 @@ struct prof_batch {
 	size_t rows;
 	uint64_t sequence; /* sequence of the chunk */
 	uint32_t segment, epoch;
-	uint32_t
-		first_row; /* position in the chunk of the batch's first row; set only by cursors */
+	/* position in the chunk of the batch's first row; set only by cursors */
+	uint32_t first_row;
 };
 
 struct prof_cursor_options {
@@ -854,8 +854,8 @@ struct prof_cursor_options {
 	size_t n_columns;
 	uint32_t segment; /* 0 = all */
 	uint32_t epoch;   /* 0 = all */
-	uint64_t t_from,
-		t_to; /* skips row groups outside [t_from, t_to], but not single rows; 0, 0 = all */
+	/* skips row groups outside [t_from, t_to], but not single rows; 0, 0 = all */
+	uint64_t t_from, t_to;
 };
 
 struct prof_cursor;
@@ -871,9 +871,9 @@ PROF_PUBLIC PROF_MUST_CHECK int prof_cursor_next(struct prof_cursor *cursor,
 PROF_PUBLIC void prof_cursor_lost(const struct prof_cursor *cursor, uint64_t *ret_chunks,
 				  uint64_t *ret_rows);
 /*
- * Returns the number of positions, before the next batch, at which rows may be missing: damaged
- * chunks of the table, and ranges of the file in which no chunk was found. After an increase, the
- * batch does not follow the previous one without a gap.
+ * Returns the number of positions so far at which rows may be missing: damaged chunks of the table,
+ * and ranges of the file in which no chunk was found. If prof_cursor_next() increases it, rows may
+ * be missing between the previous batch and the new one.
  */
 PROF_PUBLIC uint64_t prof_cursor_breaks(const struct prof_cursor *cursor);
 
@@ -888,10 +888,10 @@ PROF_PUBLIC PROF_MUST_CHECK int prof_stream_new(int fd, uint64_t tables,
 PROF_PUBLIC void prof_stream_free(struct prof_stream *stream);
 /*
  * Returns rows in the order written, with all columns; columns of version-1 tables keep the
- * positions above. Valid until the next call. Returns 0; -EAGAIN if no rows are available yet;
- * PROF_END if the writer closed the stream, whether or not it finished the capture; or the error
- * that ended the stream: PROF_NOT_CAPTURE, PROF_TOO_SHORT, PROF_BAD_HEADER, PROF_UNSUPPORTED,
- * PROF_DAMAGED, -errno.
+ * positions above. The batch is valid until the next call. Returns 0; -EAGAIN if no rows are
+ * available yet; PROF_END if the writer closed the stream, whether or not it finished the capture;
+ * or the error that ended the stream: PROF_NOT_CAPTURE, PROF_TOO_SHORT, PROF_BAD_HEADER,
+ * PROF_UNSUPPORTED, PROF_DAMAGED, -errno.
  */
 PROF_PUBLIC PROF_MUST_CHECK int prof_stream_next(struct prof_stream *stream,
 						 unsigned int *ret_table,
@@ -903,8 +903,8 @@ PROF_PUBLIC uint64_t prof_stream_lost(const struct prof_stream *stream);
 
 struct prof_dictionary;
 
-/* Loads columns (ids; NULL = all) into memory. Ids of missing and damaged chunks are not found: see
- * prof_reader_lost(). */
+/* Loads columns (ids; NULL = all) into memory. Ids whose rows were in missing or damaged chunks are
+ * not found: see prof_reader_lost(). */
 PROF_PUBLIC PROF_MUST_CHECK int prof_dictionary_load(const struct prof_reader *reader,
 						     unsigned int table, uint32_t epoch,
 						     const uint16_t *columns, size_t n_columns,

@@ -199,7 +199,7 @@ static int walk_enter_last(struct walk *walk, uint64_t *ret_next)
 }
 
 /* Called if no chunk follows: the file was cut inside a chunk, or ends with garbage. `cut`: header
- * of the cut chunk; NULL: it is not whole, or there is garbage. */
+ * of the cut chunk; NULL: the header is not whole, or there is garbage. */
 static int walk_tail(struct walk *walk, const struct chunk_header *cut)
 {
 	struct prof_damage damage = {

@@ -18,7 +18,7 @@
  * each encoded length. */
 static_assert(PROF_MAX_NAME < 256 && PROF_MAX_ENUM < 256, "lengths are bytes");
 
-/* The rest of the encoded schema; `bad` is set by a read beyond the end. */
+/* The rest of the encoded schema. `bad`: it is invalid, or ended too early. */
 struct input {
 	const uint8_t *at;
 	const uint8_t *end;

@@ -4,8 +4,8 @@
  *
  * A schema is the set of tables of one capture, in id order. Its definitions come from programs
  * (schema_add(), borrowed) and from files (schema_decode(), owned). Two definitions of a table
- * agree if their common columns are the same. The one with more columns is kept, so that later
- * versions may add columns.
+ * agree if their common columns are the same. The larger one is kept, so that later versions may
+ * add columns and enum values.
  */
 #pragma once
 
@@ -46,7 +46,7 @@ const struct prof_table_def *schema_find(const struct schema *schema, unsigned i
  * tables. `def` must outlive the schema. */
 MUST_CHECK int schema_add(struct schema *schema, const struct prof_table_def *def);
 MUST_CHECK int schema_encode(const struct schema *schema, struct buffer *buffer);
-/* Decodes a schema and adds its tables. Frees tables of earlier schema_decode() calls that these
- * replace. Returns 0, PROF_DAMAGED, -ENOMEM, SCHEMA_CONFLICT (the other tables were added) or
+/* Decodes a schema and adds its tables. A table from an earlier schema_decode() that is replaced is
+ * freed. Returns 0, PROF_DAMAGED, -ENOMEM, SCHEMA_CONFLICT (the other tables were added) or
  * PROF_LIMIT. */
 MUST_CHECK int schema_decode(struct schema *schema, const uint8_t *data, size_t size);

@@ -244,7 +244,8 @@ static int next_chunk(struct prof_stream *stream)
 	return MIN_OF(r, 0);
 }
 
-/* Decodes the next group of the chunk. Returns 0, PROF_END after the last group, or -errno. */
+/* Decodes the next group of the chunk. Returns 0, PROF_END after the last group or at a damaged
+ * one, or -errno. */
 static int next_group(struct prof_stream *stream, struct prof_batch *ret_batch)
 {
 	struct chunk_group group;

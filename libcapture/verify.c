@@ -221,7 +221,8 @@ PROF_PUBLIC int prof_reader_scan(const struct prof_reader *reader,
 				    &(struct entries_filter){ .others = true });
 
 	while (!r && !(r = entries_cursor_next(&cursor, &entry))) {
-		/* The index is large, and opening it has checked everything except its padding. */
+		/* The index is large, and opening the capture has checked everything except its
+		 * padding. */
 		if (reader->info.indexed && entry.chunk.offset == reader->last_checkpoint) {
 			r = note_result(reader, &entry.chunk, 0,
 					check_padding(reader, &entry.chunk));

@@ -46,8 +46,9 @@ static uint64_t index_bytes(const struct prof_writer *writer)
 
 /*
  * Moves to the next possible start of a chunk, and records the gap after the last one. A partial
- * chunk may be in the gap, and padding with zeros could complete it. Its sequence number is
- * unknown, so the next number is higher than any that is possible before it.
+ * chunk may be in the gap, and padding with zeros could complete it, so other bytes are used. Its
+ * sequence number is unknown, so the next chunk gets the highest number that is possible at its
+ * offset.
  */
 static int writer_align(struct prof_writer *writer)
 {
@@ -346,7 +347,7 @@ PROF_PUBLIC int prof_writer_add_table(struct prof_writer *writer, const struct p
 
 	if (!r)
 		r = schema_encode(&one, &encoded);
-	/* Copies the definition, so that the caller's need not outlive this call. */
+	/* Copies the definition, so that the caller's definition need not outlive this call. */
 	if (!r)
 		r = schema_decode(&writer->schema, encoded.data, encoded.size);
 	if (r)
@@ -463,8 +464,8 @@ PROF_PUBLIC int prof_writer_finish(struct prof_writer *writer)
 	writer->sink.preallocate = false;
 	if (!r)
 		r = write_checkpoint(writer, true, 0);
-	/* If the full index would exceed the size of a chunk, write none; readers then follow the
-	 * links. */
+	/* If the full index would exceed the size of a chunk, write a checkpoint without it;
+	 * readers then follow the links. */
 	if (r == PROF_LIMIT)
 		r = write_checkpoint(writer, false, 0);
 	trailer.link = writer->last_checkpoint;

@@ -30,8 +30,8 @@ struct session {
 	char *failure; /* reason that the engine gave for its end; NULL: none */
 	struct message_progress counters;
 	uint64_t start_ns;
-	int64_t progress_us, stop_us,
-		grown_us;    /* grown_us: when the capture was last seen to grow */
+	/* grown_us: when the capture was last seen to grow */
+	int64_t progress_us, stop_us, grown_us;
 	int64_t cpu_ns;      /* the engine's CPU time at the last check of its progress */
 	int64_t warnings_us; /* start of the second to which n_warnings applies */
 	unsigned n_warnings;
