@@ -335,7 +335,7 @@ static void run_register(const struct cfi_reader *reader, const struct cfi_cie *
 		break;
 	case OP_VAL_OFFSET:
 	case OP_VAL_OFFSET_SF:
-		/* A rule can express only one value of sp: the CFA itself (operand 0). */
+		/* A rule can express only one value of sp: the CFA itself (offset 0). */
 		value->place = value == &state->sp && instruction->operand[1] == 0 ? CFI_SAME
 										   : CFI_N_PLACES;
 		break;

@@ -6,7 +6,7 @@
  * (`go build -ldflags="-s -w"`). Allocates nothing. Any number of threads may use a table, whose
  * bytes must not move. Sources: Go's src/runtime/symtab.go, src/internal/abi/symtab.go and
  * src/debug/gosym/pclntab.go. Supports the layouts of Go 1.2 to 1.15, 1.16 and 1.17, 1.18 and 1.19,
- * and since 1.20.
+ * and from 1.20 on.
  */
 #pragma once
 

@@ -18,7 +18,7 @@ struct jit_dump_lines {
 	const struct jit_dump *dump;
 	size_t at, end;
 	uint64_t n; /* number of lines that the record claims */
-	/* length of each line if it is fixed: all lines then belong to `file`; else 0 */
+	/* bytes of each line's entry if that is fixed: all lines then belong to `file`; else 0 */
 	size_t stride;
 	const char *file; /* file of the previous line */
 };
@@ -63,8 +63,8 @@ static inline uint64_t jit_dump_eh_frame_address(uint64_t code, uint64_t size)
 {
 	return code + (size + 7) / 8 * 8;
 }
-/* Returns the next load, move, lines or unwinding. Returns false at the end, or if the next record
- * is invalid. */
+/* Returns the next valid load, move, lines or unwinding. Returns false at the end, or if the length
+ * of a record is invalid. */
 bool jit_dump_next(struct jit_dump *dump, struct jit_dump_entry *ret_entry);
 /* Returns the next line; lines are in any order. Returns false at the end. If lines->n is not 0
  * then, the record is cut. */

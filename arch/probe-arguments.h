@@ -31,7 +31,7 @@ enum probe_operand {
 	PROBE_OPERAND_VARIABLE, /* memory at an address of the file */
 };
 
-/* Registers are bits of perf_event_attr.sample_regs_user, or PROBE_NO_REGISTER. */
+/* Registers are bit numbers in perf_event_attr.sample_regs_user, or PROBE_NO_REGISTER. */
 struct probe_argument {
 	uint8_t operand; /* enum probe_operand */
 	uint8_t bytes;   /* 1, 2, 4 or 8 */
@@ -54,7 +54,8 @@ enum probe_unread {
 };
 
 struct probe_value {
-	uint64_t value;  /* extended to 64 bits; for a float, the bits of a double; 0: not known */
+	/* extended to 64 bits; for a float, the bits of a double; 0 if not known */
+	uint64_t value;
 	uint32_t unread; /* enum probe_unread */
 	uint32_t pad;
 };

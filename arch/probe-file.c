@@ -464,7 +464,8 @@ static bool is_name(const char *candidate, const char *wanted)
 	return strncmp(candidate, wanted, n) == 0 && (candidate[n] == '\0' || candidate[n] == '@');
 }
 
-/* Returns how many bytes two names share at their start and end, minus the difference in length. */
+/* Returns how many bytes two names share at their start and end, minus the difference in length; at
+ * least 1 if `a` contains `b`. */
 static size_t likeness(const char *a, const char *b)
 {
 	size_t n = strlen(a), m = strlen(b), least = MIN_OF(n, m), front = 0, back = 0;
@@ -591,7 +592,7 @@ static bool keeps_caller(const struct probe_file *file, uint64_t address)
 }
 
 /* A probe of a function's return replaces the return address on the stack by the kernel's own.
- * Returns why this would end the program, or NULL. */
+ * Returns why this would harm the program, or NULL. */
 static const char *refuse_return(const struct probe_file *file, uint64_t address)
 {
 	static const char *const throwers[] = { "__cxa_throw", "_Unwind_RaiseException",

@@ -8,7 +8,7 @@
  *
  * The text is evaluated while it is parsed; both sides of each operator are evaluated.
  * Invariants: (1) the text may be anything  [fuzz_probe_filter]
- *             (2) numbers are compared by their values, also if only one is signed
+ *             (2) numbers are compared by their values, even if only one is signed
  *                 [test-probe-filter: filter_numbers]
  * Pure.
  */

@@ -25,6 +25,6 @@ enum probe_verdict {
 };
 
 /* Evaluates a filter for arguments arg1, arg2, …; *ret_at: position of the error in an invalid
- * filter. Whether a filter is invalid depends on n and is_float only. */
+ * filter. Apart from the text, only n and is_float determine whether a filter is invalid. */
 enum probe_verdict probe_filter_test(const char *filter, const struct probe_number *numbers,
 				     unsigned n, const char **ret_at);

@@ -165,8 +165,8 @@ static bool is_push(const struct insn *insn)
 		insn->opcode == 0x6a || (insn->opcode == 0xff && (insn->modrm & 0x38) == 0x30));
 }
 
-/* Returns whether a push saves a register, or aligns the stack by pushing any value of rax. Other
- * pushes pass arguments to the first call. */
+/* Returns whether a push saves a register, or pushes rax, which only aligns the stack. Other pushes
+ * pass arguments to the first call. */
 static bool is_save(const struct insn *insn)
 {
 	static const uint8_t saved = 1 << 3 | 1 << 0;

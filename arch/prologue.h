@@ -2,9 +2,9 @@
 /*
  * Prologue - finds the size of a frame from the first instructions of its function
  *
- * CFI that computes the CFA from fp does not contain the frame's size, so it leads from fp to the
- * frame, but not from sp. The prologue, which allocates the frame, contains the size. Allocates
- * nothing and is async-signal-safe. The code may be hostile: every read is within its bounds.
+ * CFI that computes the CFA from fp does not contain the frame's size, so it does not help if only
+ * sp is known. The prologue, which allocates the frame, contains the size. Allocates nothing and is
+ * async-signal-safe. The code may be hostile: every read is within its bounds.
  */
 #pragma once
 

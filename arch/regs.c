@@ -102,8 +102,8 @@ static const struct regs table[REGS_N_ARCHS] = {
 		/* li a7, 139; ecall */
 		.sigreturn = { 0x93, 0x08, 0xb0, 0x08, 0x73, 0x00, 0x00, 0x00 },
 		.sigreturn_size = 8,
-		/* siginfo has 128 bytes; then, at 176 of struct ucontext, uc_mcontext: pc, then x1
-		 * to x31 */
+		/* siginfo has 128 bytes; in the struct ucontext after it, uc_mcontext is at 176:
+		 * pc, then x1 to x31 */
 		.signal_pc = 304,
 		.signal_lr = 304 + 1 * 8,
 		.signal_sp = 304 + 2 * 8,

@@ -34,8 +34,9 @@ struct regs {
 	uint16_t elf_machine; /* machine of a 64-bit little-endian ELF file */
 	/* DWARF numbers, from each psABI. `ra` is the column of the return address: not a register
 	 * on x86_64. */
-	uint8_t sp, fp, ra, result; /* result: of a system call; valid if n_numbered > 0 */
-	bool has_lr;                /* calls leave the return address in a register */
+	/* result: has a system call's result; valid if n_numbered > 0 */
+	uint8_t sp, fp, ra, result;
+	bool has_lr; /* calls leave the return address in a register */
 	/* Register to which prologues copy lr before they store it; CFI then says that the return
 	 * address is there, although lr still has it, too. REGS_NO_COPY: no such rows are known. */
 	uint8_t lr_copy;
@@ -49,8 +50,8 @@ struct regs {
 	 * first argument. The bit numbers of three of them follow. */
 	uint64_t perf_sleep_mask;
 	uint8_t perf_pc_bit, perf_sp_bit, perf_argument_bit;
-	/* Positions in a sample, which has registers in the order of perf_mask. UINT8_MAX: no
-	 * lr. */
+	/* Positions in a sample, which has perf_n registers in the order of perf_mask. UINT8_MAX:
+	 * no lr. */
 	uint8_t perf_sp, perf_fp, perf_lr, perf_pc, perf_n;
 	/* Positions in the sample of DWARF's registers 0, 1, …, n_numbered - 1. n_numbered 0: only
 	 * the registers above are sampled. */

@@ -15,8 +15,8 @@
 /* Returns an fd for reading, or -errno. `root`: directory at which absolute paths and links start;
  * -1: the process's root. */
 int regular_file_open(int root, const char *path);
-/* Opens the file of an O_PATH handle, which stays open. Returns -EFBIG if the file has more than
- * max_bytes. */
+/* Opens the file of an O_PATH handle, which stays open. Returns an fd for reading, or -errno:
+ * -EINVAL if the file is not regular or is made up, -EFBIG if it has more than max_bytes. */
 int regular_file_reopen(int handle, uint64_t max_bytes);
 /* Returns true if the kernel generates the file's contents and acts on writes (procfs, sysfs and
  * similar), or if that is unknown. May wait for a FUSE file system. */

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /*
- * Spawn - starts profd's own programs: profctl starts profd, and profd its engine and files worker
+ * Spawn - starts another program: profctl starts its private profd
  *
  * Defines what a started program inherits: only the given descriptors, and none of this process's
  * signal settings.

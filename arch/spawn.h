@@ -14,7 +14,8 @@ struct spawn {
 	const char *argument;   /* argv[1]; NULL: none */
 	int fds[SPAWN_MAX_FDS]; /* passed to the program as SPAWN_FIRST_FD and following */
 	unsigned n_fds;
-	bool own_session; /* start a new session, which does not receive the terminal's Ctrl-C */
+	/* call setsid(2), so that the terminal's Ctrl-C does not reach the program */
+	bool own_session;
 };
 
 /* Starts the program with only these descriptors, /dev/null as stdin, this process's stderr as

@@ -3,10 +3,10 @@
  * Table build - compiles CFI to a table, in one pass over the programs
  *
  * First the FDEs' positions are collected and sorted, then each program is run once and its rows
- * are appended. Most sections are sorted already. If FDEs overlap, the later one applies from
- * its start on, and no rule applies after its end until the next FDE, as in a search of
- * .eh_frame_hdr, except in a clone(). If FDEs have the same start, the first one is used. A hash
- * table numbers the rules in order of appearance.
+ * are appended. Most sections are sorted already. If FDEs overlap, the later one applies from its
+ * start on. As in a search of .eh_frame_hdr, no rule applies between its end and the next FDE,
+ * except in a clone() (add_gap()). If FDEs have the same start, the first one is used. A hash table
+ * numbers the rules in order of appearance.
  * Invariants: (1) rows ascend, and neighbors differ in their rule  [test-table: order]
  *             (2) time is linear in the sections: a search in the hash table ends after MAX_PROBES
  *                 [test-table: hostile rules]

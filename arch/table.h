@@ -3,8 +3,8 @@
  * Table - all the CFI of a file, compiled for lookups
  *
  * A table is one block of bytes without pointers: it can be kept, mapped, and shared. Its addresses
- * are those in the file's ELF header, so one table serves every process that maps the file. See
- * table.c for the layout.
+ * are those in the file's program headers, so one table serves every process that maps the file.
+ * See table.c for the layout.
  */
 #pragma once
 
@@ -30,7 +30,7 @@ struct table_source {
 	 * the first section is used. */
 	const struct cfi_section *sections;
 	size_t n_sections;
-	uint64_t low, high; /* the file's code; FDEs outside are ignored */
+	uint64_t low, high; /* the file's code; FDEs that start outside are ignored */
 	uint64_t max_bytes; /* limit for memory during the build; 0: no limit */
 };
 
@@ -47,11 +47,12 @@ struct unwind_table {
 };
 
 /*
- * Compiles a table. Returns 0; -ENOMEM; -E2BIG if the code spans more than TABLE_MAX_SPAN, has more
- * rules than TABLE_MAX_RULES, or needs more than max_bytes; -ENODATA if no FDE is inside of [low,
- * high). On success the caller frees the block *ret_bytes, which came from `memory`; on failure all
- * memory is freed. Allocates only through `memory`, and is async-signal-safe if resize() is. Takes
- * 12 KiB of stack. Time is linear in the size of the sections.
+ * Compiles a table. Returns 0; -ENOMEM; -E2BIG if the code is empty or spans more than
+ * TABLE_MAX_SPAN, has more rules than TABLE_MAX_RULES, needs more than max_bytes, or exceeds
+ * another limit; -ENODATA if no FDE starts in [low, high). On success the caller frees the block
+ * *ret_bytes, which came from `memory`; on failure all memory is freed. Allocates only through
+ * `memory`, and is async-signal-safe if resize() is. Takes 12 KiB of stack. Time is linear in the
+ * size of the sections.
  */
 MUST_CHECK int table_build(const struct table_source *source, const struct table_memory *memory,
 			   void **ret_bytes, size_t *ret_size);

@@ -25,7 +25,7 @@
 #define MAX_SWITCHES 16
 #define CALL_BYTES 8
 #define MAX_ARGUMENTS (UINT64_C(1) << 20)
-#define MAX_FP_FRAME (UINT64_C(1) << 20) /* a frame pointer is never further above sp */
+#define MAX_FP_FRAME (UINT64_C(1) << 20) /* a plausible fp is at most this far above sp */
 #define RED_ZONE 128         /* bytes below sp that a leaf may use (x86_64 psABI, 3.2.2) */
 #define WALK_GO WALK_N_STOPS /* the walk continues */
 
@@ -383,7 +383,7 @@ static enum walk_stop step_by_fp(struct state *state)
 	if (!is_chain && !state->fp_known)
 		return WALK_NO_TABLE;
 	/* A chain ends with a 0. But the innermost function may not have linked its frame yet, and
-	 * in code without frame pointers, the register may hold any value, also 0. */
+	 * in code without frame pointers, the register may hold any value, even 0. */
 	next = state->at.fp;
 	if (is_chain ? state->n > 1 && read_word(state, state->at.sp, &next) && next == 0
 		     : next == 0 && ((state->flags & WALK_FRAME_FP) || is_entry(state)))
@@ -476,7 +476,8 @@ static void look_up(const struct walk *walk, uint64_t pc, struct walk_slot *ret_
 		ret_slot->flags = classify(&ret_slot->rule);
 }
 
-/* Fills the cache's slot for pc, for find_slot(). */
+/* Looks up a pc that is not cached, for find_slot(). Caches the result unless it may change
+ * soon. */
 static const struct walk_slot *fill_slot(struct state *state, uint64_t pc, struct walk_slot *own)
 {
 	const struct walk *walk = state->walk;
@@ -494,8 +495,8 @@ static const struct walk_slot *fill_slot(struct state *state, uint64_t pc, struc
 	return slot;
 }
 
-/* Returns the result of looking up pc, or NULL after too many lookups. `own` is used if there is no
- * cache. */
+/* Returns the result of looking up pc, or NULL after too many lookups. A result that is not cached
+ * is stored in `own`. */
 static inline const struct walk_slot *find_slot(struct state *state, uint64_t pc,
 						struct walk_slot *own)
 {

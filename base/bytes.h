@@ -64,7 +64,7 @@ static inline uint64_t byte_reader_u64(struct byte_reader *bytes)
 
 /* Reads a number in LEB128, without bits above the 64th. Fails if it has more than BYTES_MAX_LEB
  * bytes, because in a hostile file each of many numbers could extend to the file's end. *ret_shift:
- * the number of bits read. */
+ * the number of bits read. *ret_last: the last byte. */
 static inline uint64_t byte_reader_leb(struct byte_reader *bytes, unsigned int *ret_shift,
 				       uint8_t *ret_last)
 {

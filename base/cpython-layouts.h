@@ -25,8 +25,8 @@
 struct interp_cpython {
 	__u16 minor;           /* MINOR of version 3.MINOR, see CPYTHON_FREE_THREADED */
 	__u16 runtime_tss;     /* the key of the thread's state: {int is_set; int key} */
-	__u16 runtime_current; /* the thread that holds the GIL; ABSENT from 3.12 on */
-	__u16 thread_id;       /* field of the thread's state */
+	__u16 runtime_current; /* the state of the thread that holds the GIL; ABSENT from 3.12 on */
+	__u16 thread_id;       /* in the thread's state: its pthread_self() */
 	__u16 thread_frame;    /* innermost frame; ABSENT: use thread_cframe */
 	__u16 thread_cframe;   /* innermost activation, which has the innermost frame */
 	__u16 cframe_frame, cframe_previous;

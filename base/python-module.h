@@ -13,7 +13,8 @@ static inline bool python_starts_with(const char *text, const char *start)
 	return strncmp(text, start, strlen(start)) == 0;
 }
 
-/* Returns the part of a path below the last folder that modules are imported from. */
+/* Returns the part of a path below the first folder with a name from which modules are imported,
+ * such as site-packages. Returns the file's name if there is none. */
 static inline const char *python_below_root(const char *path)
 {
 	static const char site[] = "/site-packages/", dist[] = "/dist-packages/";
@@ -35,8 +36,8 @@ static inline const char *python_below_root(const char *path)
 }
 
 /* Writes the module's name into `buffer` (PYTHON_MODULE_BYTES), cut to fit, and returns `buffer`.
- * For code that is in no file, `file` is a text such as "<string>", which becomes the name; ""
- * becomes "?". */
+ * For code that is in no file, `file` is a text such as "<string>", which becomes the name;
+ * "<frozen os>" becomes "os", and "" becomes "?". */
 static inline const char *python_module(const char *file, char *buffer)
 {
 	static const char frozen[] = "<frozen ", source[] = ".py", package[] = "/__init__";
