@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-2-Clause-Patent
-"""Installed programs find each other, and the installed header works alone."""
+"""Installed programs find each other, and each installed header compiles alone."""
 import os
 import subprocess
 import xml.etree.ElementTree
@@ -79,7 +79,7 @@ def test_collector(root):
 
 
 def test_service(root, require):
-    """The bus, systemd and polkit find their files, which name the installed program."""
+    """The files of the D-Bus service and of the systemd unit name the installed program."""
     program = "/" + str(one(root, "libexec/profd/profd").relative_to(root))
     for pattern, line in (
         ("share/dbus-1/system-services/org.profd.Profiler1.service", f"Exec={program} --system"),

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: BSD-2-Clause-Patent
 """Functions of interpreted programs are shown like others: with their names, files and lines, and
-without the interpreter's own functions. The capture is that of make-interpreted.c."""
+without the interpreter's own functions. make-interpreted.c writes the capture."""
 import os
 import subprocess
 

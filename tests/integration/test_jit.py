@@ -89,8 +89,8 @@ mark(b"sold", stack(at, at + 32, at + 48))
 
 @pytest.mark.skipif(platform.machine() not in MACHINE_CODE, reason="nobody has written the code for this architecture")
 def test_machine_code(record, profcapture, capture, tmp_path):
-    """Real code is sampled: loaded, moved, unloaded, another function at its address, a function
-    over a part of it, and code in a forked child."""
+    """Samples in machine code have the right name, or none: after the code is loaded, moved,
+    replaced and unloaded, and in a forked child."""
     record(CODE + """
 size = len(machine)
 load(at, size, b"alpha")
@@ -217,7 +217,7 @@ assert prof.prof_log_with_stack(6, b"jit", b"x" * 100000, stack(getpid))
 
 
 def test_epochs(record, profcapture, capture):
-    """With more names than a thread caches, and many stacks, each stack keeps its right names."""
+    """With many stacks, and more names than a thread caches, each stack has the right names."""
     record("""
 getpid, base = address_of(libc.getpid), 1 << 50
 for i in range(3000):
@@ -279,7 +279,7 @@ print(max(seen.values()))
 
 
 def test_dlclose_nameless(record, profcapture, capture, tmp_path):
-    """As test_dlclose(), but the program cannot read its mappings: a name is right or missing."""
+    """Like test_dlclose(), but the program cannot read its own mappings. No name is wrong."""
     for name in "first", "second":
         source = tmp_path / f"{name}.c"
         source.write_text(f"int {name}(int x);\nint {name}(int x) {{ return x + 1; }}\n")
@@ -306,7 +306,7 @@ for i in range(100):
 
 
 def test_long_name(record, profcapture, capture):
-    """A name of a mebibyte is whole, also the second time."""
+    """Names of 1 MiB are complete, also if the same name comes twice."""
     record("""
 for i in range(2):
     load(4096 * (i + 1), 64, bytes(97 + k % 26 for k in range(1 << 20)))
@@ -318,8 +318,8 @@ mark(b"long", stack(4096, 8192))
     assert [frame["name"] == name for frame in row["frames"]] == [True, True]
 
 
-# Code with lines, as a runtime writes it into a jitdump file: two functions, the second one without
-# lines. profd finds the file because the program maps it.
+# Two functions, as a runtime writes them into a jitdump file. Only the first has lines. profd finds
+# the file because the program maps it.
 DUMP = CODE + """
 import struct
 size, name = len(machine), f"{sys.argv[3]}/jit-{os.getpid()}.dump"
@@ -368,8 +368,8 @@ def test_dump_has_lines(lined, profcapture):
 
 @pytest.mark.skipif(platform.machine() not in MACHINE_CODE, reason="nobody has written the code for this architecture")
 def test_annotate(lined, profcapture):
-    """annotate has the lines as report counts them, with the text of the script; it has no
-    instructions, because the capture lacks the code."""
+    """annotate shows the script's lines, with the sums of report. It shows no instructions, because
+    the capture lacks the code."""
     capture, source = lined
     report = {row["name"]: row for row in profcapture.json("report", capture, "--limit", 0)["data"]["rows"] if row["kind"] == "jit"}
     for name, line, text in ("lined", 3, "line 3 of the script"), ("bare", None, None):
@@ -405,9 +405,9 @@ def test_page_with_source(lined, profcapture, tmp_path):
     assert "line 3 of the script" in header["sources"]["files"][file]["text"][0]
 
 
-# Generated code that uses the frame pointer as a counter, called by two functions. Its dump has
-# unwinding information before each function. The second function is generated while the program
-# runs; in the end the first one is moved.
+# Two generated functions that use the frame pointer as a counter. Their dump has unwinding
+# information before each function, unless the program gets a second argument. The second function
+# is generated after the first one has run; then the first one is moved.
 #     push %rbp; mov %rdi,%rbp; loop: dec %rbp; jnz loop; pop %rbp; ret
 UNWINDING = r"""
 #include <elf.h>

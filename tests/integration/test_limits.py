@@ -102,7 +102,7 @@ def test_sample_rate(require, profd, file, profcapture, capture, spawn):
 
 
 def test_small_rings(require, profd, file, profcapture, capture, spawn, tmp_path):
-    """With small rings, less of each stack is copied; deeper stacks are marked."""
+    """With small rings, less of each stack is copied. Stacks longer than the copy are marked."""
     require("gcc", root=True)
     target = spawn("sh", "-c", 'while :; do "$0" 600; done', build(tmp_path, "small-rings", RECURSION))
     options = {"pids": variant("au", [target.pid]), "frequency": variant("u", 499), "call-graph": variant("s", "dwarf"),

@@ -21,8 +21,8 @@ SOURCE = Path(os.environ["PROF_SOURCE_DIR"]) / "tests/tools/convoy.c"
 
 @pytest.fixture(scope="module")
 def convoy(profctl, tmp_path_factory):
-    """A capture, what its threads measured for each mutex, {address: (name, waits, ns)}, and their
-    holds: {name: [(tid, begin, end)]}."""
+    """Returns a capture; {address: (name, waits, ns)}, which its threads measured for each mutex;
+    and {name: [(tid, begin, end)]}, the times for which they held each mutex."""
     if os.geteuid() != 0:
         pytest.skip("needs root")
     program = tmp_path_factory.mktemp("locks") / "convoy"
@@ -45,8 +45,8 @@ def by_lock(data):
 
 
 def test_convoy(profcapture, convoy):
-    """Each mutex has the waits and the time that its threads measured, and its two places: of
-    acquiring and of releasing."""
+    """Each mutex has the waits and the time that its threads measured, and the two places where it
+    is acquired and released."""
     capture, measured, _ = convoy
     output = profcapture.json("locks", capture, "--limit", 0)
     schema.check(profcapture, "locks", output)
@@ -58,7 +58,7 @@ def test_convoy(profcapture, convoy):
     assert set(found) == set(measured)
     for address, (name, waits, ns) in measured.items():
         assert 0.95 * ns - ready <= found[address]["ns"] <= 1.001 * ns, (name, found[address], ns, ready)
-        # a woken thread may find the mutex taken again, or a thread may get it before it sleeps
+        # a woken thread may find the mutex taken and sleep again; some get it without sleeping
         assert 0.8 * waits <= found[address]["waits"] <= 1.5 * waits, (name, found[address], waits)
     assert sum(ns for _, _, ns in measured.values()) - sum(of["ns"] for of in found.values()) <= ready + 0.05 * sum(ns for _, _, ns in measured.values())
     places = collections.Counter()
@@ -94,7 +94,7 @@ def test_holders(profcapture, convoy):
                 if tid != row["tid"] and min(last, end) > max(begin, at):
                     covered += min(last, end) - max(begin, at)
                     at = min(last, end)
-        assert covered >= 0.97 * found[address]["ns"], (name, covered, found[address])  # a hold begins a few µs after its thread runs
+        assert covered >= 0.97 * found[address]["ns"], (name, covered, found[address])  # a hold begins a few µs after its thread begins to run
 
 
 def test_stacks(profcapture, convoy):
@@ -157,7 +157,7 @@ def test_names(profctl, profcapture, tmp_path):
 
 
 def test_ranges(profcapture, convoy):
-    """A range counts the parts of waits that are in it; so does a capture cut from the range."""
+    """A range counts only the parts of waits within it; a capture cut from it counts the same."""
     capture, _, _ = convoy
     times = "SELECT time_ns FROM wait ORDER BY time_ns LIMIT 1 OFFSET 500"
     middle = f"{profcapture.json('sql', capture, times)['data']['rows'][0]['time_ns']}ns"
@@ -201,5 +201,5 @@ def test_python(profctl, profcapture, require, tmp_path):
     capture = tmp_path / "python.cap"
     profctl("record", "-q", "--wakers", "-o", capture, "--", "/usr/bin/python3", "-c", PYTHON)
     data = profcapture.json("locks", capture)["data"]
-    # four threads hold the lock for 2 ms each, one after the other
+    # 30 times, four threads hold the lock for 2 ms each, one after another
     assert by_lock(data).popitem() and max(of["ns"] for of in by_lock(data).values()) > 0.2e9

@@ -58,7 +58,7 @@ EXAMPLES = [
 
 
 def test_examples_work(profcapture, tmp_path):
-    """The examples that read a capture, in the pages and the README, work."""
+    """The examples in the man pages and the README that read a capture work."""
     assert len(EXAMPLES) >= 5
     make(tmp_path / "system.cap", "--rows", 500, "--all-tables")
     wakers = Path(os.environ["PROF_SOURCE_DIR"]) / "tests/data/wakers.cap.xz"
@@ -66,13 +66,13 @@ def test_examples_work(profcapture, tmp_path):
     for example in EXAMPLES:
         name = "wakers.cap" if example.split()[1] in ("locks", "critical-path") else "system.cap"
         words = shlex.split(re.sub(r"FILE|OLD|NEW|(before|after|waits)\.cap", name, example))
-        # A generated capture has no function of that name, and the message says so.
+        # A generated capture lacks the function that --focus names, and the message says so.
         done = profcapture(*words[1:], cwd=tmp_path, check=6 if "--focus" in words else 0)
         assert done.stdout or "matches these options" in done.stderr, example
 
 
 def test_examples_of_profctl(profctl):
-    """The examples that record, or control, use verbs and options that exist."""
+    """The examples of profctl use verbs and options that exist."""
     code = "".join(re.sub(r"^(?!    ).*", "", path.read_text(encoding="utf-8"), flags=re.MULTILINE)
                    for path in (SOURCE / "README.md", *(SOURCE / "docs").glob("*.md")))
     code += "".join(block for path in PAGES for block in re.findall(r"^```\n(.*?)^```", path.read_text(encoding="utf-8"), re.MULTILINE | re.DOTALL))

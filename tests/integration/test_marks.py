@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: BSD-2-Clause-Patent
-"""The results of marks and counters are those that this test computes from the rows of dump, also
-if the rows make no sense."""
+"""The verbs marks and counters print what this test computes from the rows of dump, even for rows
+that are random."""
 import csv
 import io
 import json
@@ -95,8 +95,8 @@ def test_marks(profcapture, whole, found):
 
 
 def test_filters(profcapture, whole, found):
-    """Filters take a mark by its start and the thread that began it, so the counts of adjacent ranges
-    add up."""
+    """Filters select a mark by its start and the thread that began it, so the counts of adjacent
+    ranges add up."""
     _, middle, _, pid, tid, _, _ = found[len(found) // 2]
     early, late = f"{middle - 1}ns", f"{middle}ns"
     for options, passes in (
@@ -110,7 +110,8 @@ def test_filters(profcapture, whole, found):
 
 
 def test_one_after_the_other(profcapture, whole, found):
-    """csv and ndjson have the rows of JSON; text has the longest marks, and counts the others."""
+    """csv and ndjson have the rows of JSON. Text has those with the longest total time, and counts
+    the others."""
     output = profcapture.json("marks", whole)["data"]["rows"]
     assert [row["total_ns"] or 0 for row in output] == sorted((row["total_ns"] or 0 for row in output), reverse=True)
     lines = profcapture("marks", whole, "--format", "ndjson").stdout.splitlines()
@@ -144,8 +145,8 @@ def test_from_mark_to_mark(profcapture, whole, found):
 
 
 def test_per_mark(profcapture, whole, found):
-    """--per-mark NAME counts a sample if its process (with --mark-scope thread: its thread) has an open
-    mark of that name."""
+    """--per-mark NAME counts a sample if its process (with --mark-scope thread: its thread) has an
+    open mark of that name."""
     process = {row["id"]: row["process"] for row in rows(profcapture, whole, "thread")}
     assert len({(row["pid"], row["tid"]) for row in rows(profcapture, whole, "thread")}) == len(process)
     thread = {(row["pid"], row["tid"]): row["id"] for row in rows(profcapture, whole, "thread")}
@@ -244,7 +245,7 @@ def test_a_process_of_its_own(profcapture, whole):
 
 @pytest.mark.skipif(SANITIZED, reason="the program is built without the sanitizer")
 def test_over_time(profctl, profcapture, compile_c, capture, monkeypatch):
-    """A sentence says what grew most, and each row shows when it grew."""
+    """A sentence names the counter that grew most, and each row shows when its counter grew."""
     program = compile_c("grows", """
 #include "libcollector/prof-collector.h"
 #include <unistd.h>
@@ -269,7 +270,7 @@ int main(void)
     assert re.fullmatch(r"first  last  mean  max  growth  per second  0-[\d.]+ s  counter", header)
     drawn = {name: bars for line in table for bars, name in re.findall(r"  (.{24})  shop/(\w+)", line)}
     assert set(drawn) == {"queue", "level", "sum"} and all(line.endswith(f"  grows {json_pid(profcapture, capture)}") for line in table)
-    # a sum has its growth, but no values, because they count from its start
+    # a sum shows its growth, but no values, because they depend on when the sum began
     cells = {re.search(r"shop/(\w+)", line)[1]: line.split("  ") for line in table}
     assert cells["sum"][:5] == ["-"] * 4 + ["7000"] and float(cells["sum"][5].replace(" ", "")) > 0
     assert cells["queue"][4:6] == ["-", "-"] and cells["level"][:4] == ["7"] * 4
@@ -284,8 +285,8 @@ int main(void)
     monkeypatch.setenv("LC_ALL", "C")
     ascii_lines = profcapture("counters", capture).stdout.splitlines()[4:]
     assert ascii_lines == [line.translate(str.maketrans("▁▂▃▄▅▆▇█", ".:-=+*#@")) for line in table]
-    # a range of time has the same values; its ends are times of rows, because on a busy machine the
-    # program may sleep for longer than it requests
+    # a range of time shows the values in it; it begins and ends at times of rows, because on a busy
+    # machine the program may sleep for longer than it requests
     monkeypatch.setenv("LC_ALL", "C.UTF-8")
     values = profcapture.json("dump", capture, "--table", "counter_value")["data"]["rows"]
     times = [row["time_ns"] for row in values if row["value"] >= 1 << 20]

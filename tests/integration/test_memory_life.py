@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: BSD-2-Clause-Patent
-"""Allocations of many threads that reuse each other's addresses, of processes that end in any way,
-and with a stopped engine."""
+"""Allocations of many threads that reuse each other's addresses, of processes that end in different
+ways, and while the engine is stopped."""
 import json
 import os
 import resource
@@ -38,7 +38,7 @@ def memory(profcapture, capture, *options):
 
 def test_reuse(profctl, profcapture, capture):
     """In eight processes, threads free and reuse each other's addresses: each free ends the block
-    that was at the address then."""
+    that is at its address at that time."""
     script = f"for i in 1 2 3 4 5 6 7 8; do {LIFE} reuse 4 2000 || exit; done"
     counts = record(profctl, capture, "sh", "-c", script, env=REUSED)
     assert counts["lost"] == 0
@@ -90,7 +90,7 @@ def test_end(profctl, profcapture, capture, end):
 @pytest.mark.skipif(not TELLS_STATUS, reason="before Linux 6.15 nobody but its parent knows how a process ended")
 def test_status(profctl, profcapture, capture):
     """The exit statuses of the command and of its children are recorded, each when the parent
-    receives it, which is after the exit."""
+    receives it, after the exit."""
     script = f"{LIFE} kill 7; {LIFE} abort 8; {LIFE} _exit 9; ( {LIFE} exit 10; exit 3 ); {LIFE} exit 11; exit 5"
     record(profctl, capture, "bash", "-c", script, check=5)
     threads = {row["id"]: row["process"] for row in rows(profcapture, capture, "thread")}
@@ -123,7 +123,7 @@ def test_inherit(profctl, profcapture, capture):
 
 def test_pause(profcapture, capture, file):
     """Allocations during a pause are not recorded, and earlier blocks end at the pause, so that
-    nothing looks leaked."""
+    they do not look leaked."""
     n = 2000
     command = f'read -r control; exec env LD_PRELOAD={os.environ["LIBPROFPRELOAD_MEMORY"]} PROF_MEMORY=all PROF_CONTROL="$control" {LIFE} phases {n}'
     with running() as profd, subprocess.Popen(["sh", "-c", command], stdin=subprocess.PIPE, text=True) as process:
@@ -151,7 +151,7 @@ def test_pause(profcapture, capture, file):
 
 @pytest.mark.parametrize("policy", ["lossless", "drop"])
 def test_engine_stands_still(profctl, recorder, tmp_path, policy):
-    """Every attempted record is recorded, or counted as lost, even if the engine is stopped."""
+    """Every allocation and free is recorded or counted as lost, even if the engine is stopped."""
 
     def run(name, stop):
         capture = tmp_path / name

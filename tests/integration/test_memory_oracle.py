@@ -137,7 +137,7 @@ def test_together(profctl, profcapture, capture, programs, require, name):
     command, extra = programs[name]
     require("memusage", command[0])
     expected, counts = oracle.whole(lambda: oracle.record_with_memusage(profctl, command, capture, extra), capture)
-    # the shell is not counted, because libmemusage was loaded after it
+    # not the shell, which runs before libmemusage is loaded
     processes = [process for process in counts["processes"] if process["exe"] != os.path.realpath("/bin/sh")]
     assert counts["lost"] == 0
     assert len(processes) >= (5 if name == "gcc" else 1)
@@ -152,8 +152,8 @@ def test_together(profctl, profcapture, capture, programs, require, name):
 
 @pytest.mark.parametrize("name", part(["sqlite3", "jq", "perl", "git"], 2))
 def test_apart(profctl, capture, programs, require, name):
-    """As test_together(), but in separate runs, each with only one of the libraries. Compilers are
-    left out, because they have tables by address, so their runs differ."""
+    """Like test_together(), but in separate runs, each with only one of the libraries. Compilers
+    are left out, because they hash addresses, so their allocations differ from run to run."""
     command, extra = programs[name]
     require("memusage", command[0])
     environment = oracle.environment_of_recorded(profctl, capture, extra)
@@ -167,8 +167,8 @@ if FULL:  # only in full runs, because CI must not skip tests
 
     @pytest.mark.parametrize("name", ["sqlite3", "jq"])
     def test_heaptrack(profctl, capture, programs, require, tmp_path, name):
-        """heaptrack counts as many allocations, in programs of one thread and one process that
-        neither align blocks nor copy their environment, which heaptrack enlarges. heaptrack's
+        """heaptrack counts as many allocations as profd, in programs of one thread and one process
+        that neither align blocks nor copy their environment, which heaptrack enlarges. heaptrack's
         library itself allocates one more block, of 72704 bytes."""
         command, extra = programs[name]
         require("heaptrack", command[0])

@@ -69,7 +69,8 @@ def test_summary(profcapture, heap):
 
 
 def test_time_of_the_peak(profcapture, heap):
-    """Text has three digits of the peak's time. JSON has all, so that --at shows the peak."""
+    """Text has three digits of the peak's time. JSON has all, so --at with that time shows the
+    peak."""
     capture, want = heap
     found = re.search(r"^The heap was largest at ([\d.]+) (ns|us|ms|s), with ", profcapture("memory", "--peak", capture).stdout, re.M)
     time = ask(profcapture, capture, "--peak")["summary"]["peak_ns"]
@@ -100,8 +101,8 @@ def check_tree(node):
 
 
 def test_cut(profcapture, heap, tmp_path):
-    """A part cut from a capture has the blocks that were live at its begin, so its results equal
-    those of the whole capture at that time."""
+    """A part cut from a capture has the blocks that were live when it began, so its results equal
+    those of the whole capture for the same time."""
     capture, _ = heap
     part = tmp_path / "part.cap"
     profcapture("cut", "--from", "1ms", "--to", "2ms", "-o", part, capture)
@@ -128,7 +129,7 @@ def test_diff(profcapture, heap):
 
 
 def test_other_rows(profcapture, heap):
-    """--sizes and --threads add up to the same totals."""
+    """The rows of each other view add up to the totals of the summary."""
     capture, want = heap
     sizes, threads = ask(profcapture, capture, "--sizes"), ask(profcapture, capture, "--threads")
     for data in sizes, threads:
@@ -202,7 +203,7 @@ def test_formats(profcapture, whole, view):
 
 @pytest.mark.parametrize("view", part(TREES, 4), ids=str)
 def test_trees(profcapture, whole, view):
-    """A function in a tree has the same numbers as its row."""
+    """The nodes of a function in a tree add up to the function's row."""
     root = ask(profcapture, whole, *view, "--tree", "--limit", 0)["root"]
     check_tree(root)
     assert root["name"] == "<root>" and root["total_blocks"] > 0
@@ -231,7 +232,7 @@ def test_bytes_of_rows(profcapture, whole):
 
 
 def paths(root, flip):
-    """Returns {functions from the root on: (bytes, blocks)} of a tree. flip: the tree is inverted."""
+    """Returns {functions from the root on: (bytes, blocks)} of a tree. flip: it is inverted."""
     found, walk = {}, [(root, ())]
     while walk:
         node, path = walk.pop()
@@ -344,8 +345,8 @@ def test_one(profcapture, tmp_path):
 
 
 def test_no_row_without_numbers(profcapture, heap):
-    """Text has no rows whose numbers are all empty, and --timeline has no row for an end without
-    live blocks."""
+    """Text has no rows whose numbers are all empty, and --timeline has no row for the end if no
+    block is live then."""
     capture, want = heap
     if want["leaked"]["blocks"]:
         for view in "--temporary", "--reallocs":
@@ -368,8 +369,8 @@ def test_nothing_matches(profcapture, heap):
 
 
 def test_timeline(profcapture, heap):
-    """In every format, a point has what --at shows for its time, and there are as many points as
-    are asked for."""
+    """In every format, a point has what --at shows for its time, and --limit sets the number of
+    points, up to 1000."""
     capture, want = heap
     points = ask(profcapture, capture, "--timeline")["series"]
     assert len(points) == 240 and points == sorted(points, key=lambda point: point["time_ns"])
@@ -466,7 +467,7 @@ def test_own_code(profctl, profcapture, compile_c, tmp_path):
 
 
 def test_other_captures(profcapture, tmp_path):
-    """A capture without allocations has no result; its losses are reported first."""
+    """A capture without allocations has no result. If it has losses, they are reported first."""
     path = tmp_path / "other.cap"
     subprocess.run([os.environ["MAKE_CAPTURE"], "--rows", "100", path], check=True)
     for view in part(VIEWS, 5):
@@ -516,8 +517,8 @@ int main()
 
 
 def test_leaks_of_one_place(profctl, profcapture, require, tmp_path):
-    """Copies of a place that look the same in text are one place. A file's constructors are called
-    "static initialization of" the file."""
+    """Places that look the same in text are shown as one. A file's constructors are called "static
+    initialization of" the file."""
     if SANITIZED:
         pytest.skip("the collector is not loaded into sanitized programs")
     require("g++")

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: BSD-2-Clause-Patent
 """Recordings of Node.js programs show their functions: each chain is one that the program can have
-(node_oracle.mjs), each function has the name, the file and the line that V8 has, and frames of the
-program are in order with those of V8."""
+(node_oracle.mjs), each function has the name, the file and the line that V8 has, and frames of
+JavaScript are in order with those of V8's C++ functions."""
 import collections
 import os
 import shlex
@@ -107,7 +107,7 @@ def test_names(profctl, profcapture, capture, node, tmp_path):
     assert between and all(None in frames[:frames.index("parse")] for frames in between), between
     data = profcapture.json("report", capture, "--limit", 0)["data"]
     late = sum(sample["user_stop"] == "no-table" for sample in found.samples)  # on a busy machine, tables are late
-    assert data["unwind"]["guessed"] <= 2 + 0.02 * len(found.samples) + late, data["unwind"]  # V8's records confirm the stacks
+    assert data["unwind"]["guessed"] <= 2 + 0.02 * len(found.samples) + late, data["unwind"]  # not guessed: stacks that V8's own frames confirm
     everything = data["rows"]
     shown = {row["name"]: row for row in everything if row["kind"] == "javascript"}
     at = lambda text: next(i + 1 for i, line in enumerate(NAMES.split("\n")) if text in line)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-2-Clause-Patent
-"""Captures with almost no content, or with rare content only: every --json matches its schema."""
+"""Captures with almost no content, or with only rare content: every --json matches its schema."""
 import csv
 import io
 import json
@@ -36,7 +36,7 @@ def damaged(path):
     return path
 
 
-# name: (how the capture is made, its state, its number of samples; None: some)
+# name: (how the capture is made, its state, its number of samples; None: unknown)
 CAPTURES = {
     "no samples": (lambda path: make(path, "--rows", 0), "finished", 0),
     "no samples, unfinished": (lambda path: make(path, "--rows", 0, "--crash"), "unfinished", 0),
@@ -104,7 +104,7 @@ def test_other_formats(profcapture, odd):
 
 
 def test_exported_tables(profcapture, odd, tmp_path):
-    """Each format has every sample, and a message names the state of a damaged capture."""
+    """Each format has every sample, and a message says if a capture is unfinished or damaged."""
     path, state, samples, _ = odd
     new, found = tmp_path / "new", []
     for to in TABLE_FORMATS:

@@ -3,7 +3,7 @@
 
 Each thread of the program waits in one function, and measures the time with its own clock. This
 clock also counts the time in which the thread runs or is ready, so the recorded waits are shorter,
-by at most that time, which the test gets from the context switches.
+by at most that time. The test computes that time from the context switches.
 """
 import collections
 import json
@@ -33,12 +33,12 @@ def program(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def recordings(profctl, profcapture, program):
-    """Captures, and for each thread what it measured: [(capture, {tid: (function, ns)})]. The best
-    is the last one."""
+    """Returns [(capture, {tid: (function, ns)})]: captures, and what each thread measured. The best
+    capture is the last."""
     if os.geteuid() != 0:
         pytest.skip("needs root")
-    # On each CPU, the stacks of 500 sleeps a second are copied, whichever process sleeps. So up to
-    # five recordings are made; the one with the most known stacks is the best.
+    # On each CPU, the stacks of about 500 sleeps a second are copied, whichever process sleeps. So
+    # up to five recordings are made; the one with the most known stacks is the best.
     made = []
     for i in range(5):
         capture = program.with_name(f"waits{i}.cap")
@@ -121,7 +121,7 @@ def nanoseconds(duration):
 
 
 def assert_waiting(text, data):
-    """Checks that the first lines of a report have the waiting time and the longest waits of --by
+    """Checks that the first lines of a report match the waiting time and the longest waits of --by
     state."""
     head = text.split("\n\n")[0]
     found = re.search(r"^Waited (.*) in all threads: (.*?)(; .* ready, without a CPU)?\.$", head, re.M)
@@ -133,15 +133,15 @@ def assert_waiting(text, data):
     for place, row in zip(places, data["places"]):
         time, said = re.fullmatch(r"((?:\d+ min )?[\d.]+ \w+) (.*)", place).groups()
         assert nanoseconds(time) == pytest.approx(row["time_ns"], rel=0.006), (place, row)
-        # places of threads that slept during the whole recording have equal times, in any order
+        # places of threads that slept during the whole recording have equal times; any may be first
         names = [(one["call"] or one["cause"]) + (f" in {one['function']} (" if one["function"] else " (")
                  for one in data["places"] if one["time_ns"] == pytest.approx(row["time_ns"], rel=0.006)]
         assert any((said + " (").startswith(name) for name in names), (place, names)
 
 
 def test_states(profcapture, recorded, by_state):
-    """The states add up to the lifetimes, and the causes to the waiting time. Hardly any time has
-    an unknown cause."""
+    """The states add up to the threads' lifetimes, and the causes to the waiting time. Hardly any
+    time has an unknown cause."""
     schema.check(profcapture, "report", by_state)
     data = by_state["data"]
     assert sum(row["time_ns"] for row in data["rows"]) == data["total_ns"]
@@ -188,7 +188,7 @@ def test_wall(profcapture, recorded):
 
 
 def test_nothing_matches(profctl, profcapture, capture, require):
-    """Options that leave out all waits are an error in a capture without samples, too, and exports
+    """If options leave out all waits of a capture without samples, report fails and exports
     warn."""
     require(root=True)
     profctl("record", "-q", "--off-cpu", "-F", 0, "-o", capture, "--", "sleep", 0.2)
@@ -267,7 +267,7 @@ def reports(profcapture, recorded):
 
 @pytest.mark.parametrize("by", ["line", "image", "thread", "process", "cgroup"])
 def test_metrics_by(profcapture, recorded, reports, by):
-    """Each grouping has all of the weight, and computing and waiting add up in each row."""
+    """Each grouping has all of the weight, and in each row, wall is the sum of cpu and off-cpu."""
     keys = {"line": ("name", "file", "line", "image"), "thread": ("pid", "tid", "comm"), "process": ("pid", "comm")}.get(by, (by,))
     found = {metric: collections.Counter() for metric in reports}
     for metric, sums in found.items():
@@ -283,14 +283,14 @@ def test_metrics_by(profcapture, recorded, reports, by):
 
 @pytest.mark.parametrize("metric", ["off-cpu", "wall"])
 def test_metrics_annotate(profcapture, recorded, reports, metric):
-    """A function has the weight that the report shows, and its lines have what it computed itself."""
+    """A function has the weight that the report shows, and its lines add up to its self weight."""
     output = profcapture.json("annotate", recorded[0], "wait_futex", "--metric", metric)
     schema.check(profcapture, "annotate", output)
     data, report = output["data"], reports[metric]
     row, = (row for row in report["rows"] if row["name"] == "wait_futex")
     for key in "total", "total_weight":
         assert data["function"][key] == row[key] > 0
-    for key in "self", "self_weight":  # with and without the functions that are inlined into it
+    for key in "self", "self_weight":  # without (own_) and with the functions inlined into it
         assert data["function"][f"own_{key}"] == row[key] and data["function"][key] >= row[key]
     assert (data["samples"], data["weight"]) == (report["total"], report["total_weight"])
     assert sum(line["self_weight"] for line in data["lines"]) == data["function"]["self_weight"]
@@ -298,7 +298,7 @@ def test_metrics_annotate(profcapture, recorded, reports, metric):
 
 @pytest.mark.parametrize("metric", ["off-cpu", "wall"])
 def test_metrics_exports(profcapture, recorded, reports, metric, tmp_path):
-    """The trace for Chrome and the page count what report counts, and diff compares it."""
+    """The trace for Chrome and the page have report's totals, and diff compares the same metric."""
     capture, _ = recorded
     _, threads = read_chrome(profcapture("export", capture, "--to", "chrome", "--metric", metric).stdout)
     busy = [after - us for *_, samples in threads for (path, us), (_, after) in zip(samples, samples[1:]) if path != ["(idle)"]]
@@ -468,8 +468,8 @@ def test_spawn(profctl, profcapture, compile_c, capture, require, tmp_path):
 
 
 def test_names_of_long_waits(profctl, profcapture, capture, require):
-    """A long wait has the names of its system call and of its descriptor's object, also if its stack
-    was copied when it began."""
+    """A long wait has the names of its system call and of its descriptor's object, also if its
+    stack was copied when it began."""
     require(root=True)
     for attempt in range(4):  # on a busy machine, this sleep may be one of those whose stacks are not copied
         profctl("record", "-q", "--off-cpu", "-F", 0, "--force", "-o", capture, "--", "sh", "-c", "sleep 0.7 | cat")
@@ -609,9 +609,9 @@ int main(int argc, char **argv)
 @pytest.mark.parametrize("pointers", ["-fomit-frame-pointer", "-fno-omit-frame-pointer", "-O0"])
 @pytest.mark.parametrize("plain", [False, True])
 def test_sleepers(profctl, profcapture, plain, pointers, require, tmp_path, spawn):
-    """A thread that sleeps during the whole recording has a stack too, also if recorded without
+    """A thread that sleeps during the whole recording has a stack, also if it is recorded without
     privilege. Only its program counter and stack pointer are known, so a function's frame pointer
-    is found by the function's prologue. The thread's state is that of /proc."""
+    is found by the function's prologue. The thread's state is the one in /proc."""
     require(root=True)
     (tmp_path / "idle.c").write_text(IDLE)
     subprocess.run(["gcc", "-O2", pointers, "-g", "-pthread", tmp_path / "idle.c", "-o", tmp_path / "idle"], check=True)
@@ -650,8 +650,8 @@ def test_sleepers(profctl, profcapture, plain, pointers, require, tmp_path, spaw
     causes = profcapture.json("sql", capture, "SELECT cause FROM waits WHERE state IN ('stopped', 'traced')")["data"]["rows"]
     assert len(causes) == 2 and {row["cause"] for row in causes} == {"other"}
     assert {("wait_long", "pipe"), ("fork_long", "vfork"), ("wait_cut", "signal")} <= {(row["function"], row["call"]) for row in data["places"]}
-    # where the frame pointer is needed but unknown, the stack ends with the reason no-rule; a C
-    # library that keeps frame pointers has stored it in the frame of pause()
+    # where the frame pointer is needed but unknown, the stack ends with the reason no-rule; if the
+    # C library keeps frame pointers, pause() has stored it
     stops = {row["user_stop"] for row in rows if row["syscall"] == "pause" and row["pid"] == idle.pid}
     functions = {row["name"] for row in profcapture.json("report", capture, "--metric", "off-cpu", "--callers", "wait_cut", "--limit", 0)["data"]["callers"]}
     assert stops == {"no-rule"} or (stops == {"root"} and functions == {"run_cut"})
@@ -709,8 +709,8 @@ int main(void)
 
 
 def test_locked_memory(profctl, profcapture, compile_c, require, tmp_path):
-    """The stacks of a process that holds the lock of its memory for long are read rarely, those of
-    other processes as often as before. The user is not root, so no stacks are copied at once."""
+    """The stacks of a process that holds the lock of its memory for long are read less often than
+    those of other processes. The user is not root, so no stacks are copied when a sleep begins."""
     require(root=True)
     program = compile_c("locked", LOCKED, "-pthread")
     for folder in (tmp_path, *tmp_path.parents[:2], program.parent, *program.parent.parents[:2]):
@@ -770,8 +770,8 @@ print(time.monotonic() - begin)
 
 
 def test_copies_cost_no_samples(profctl, profcapture, require, tmp_path, spawn):
-    """Stacks of others' sleeps are copied too, and come in bursts that the engine may read late. They
-    take no room from the samples, which have room for a quarter of a second."""
+    """Stacks of other processes' sleeps are copied, too, in bursts that the engine may read late.
+    They take no room from the samples, which have room for a quarter of a second."""
     require(root=True)
     capture, seconds = tmp_path / "burst.cap", 1
     for _ in range(5):  # on a busy machine, the engine may be stopped for longer
@@ -844,8 +844,8 @@ int main(void)
 
 
 def test_too_many_waits(profctl, compile_c, tmp_path):
-    """If a program waits too often, only the times of its waits are recorded. A warning says so, except with
-    --quiet, which prints errors only."""
+    """If a program waits too often, only the times of its waits are recorded. A warning says so,
+    except with --quiet, which prints errors only."""
     program = compile_c("ping", PING)
     record = ["record", "--json", "--bus", "private", "--force", "--no-symbols", "-o", tmp_path / "x.cap"]
     loud, quiet = profctl(*record, "--", program), profctl(*record, "-q", "--", program)
@@ -856,7 +856,7 @@ def test_too_many_waits(profctl, compile_c, tmp_path):
 
 
 def test_wakers(profctl, profcapture, require, tmp_path):
-    """A thread that released the lock ended each wait for a lock, and a timer ended each sleep."""
+    """Each wait for a lock is ended by a thread that released the lock, and each sleep by a timer."""
     require(root=True)
     program, capture = tmp_path / "convoy", tmp_path / "convoy.cap"
     subprocess.run(["gcc", "-O2", "-g", "-pthread", SOURCE.with_name("convoy.c"), "-o", program], check=True)

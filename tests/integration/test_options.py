@@ -79,7 +79,8 @@ def test_verbs(program):
 
 
 def test_every_option(program):
-    """Each option is mistyped, has no value, or has a value that it does not take."""
+    """Each option is refused if it is mistyped, lacks its value, or has a value that it does not
+    take."""
     for turn, verb in enumerate(verbs(program)):
         for option in part(options(program, verb), 4, turn):
             name = option.rstrip("=")
@@ -87,7 +88,7 @@ def test_every_option(program):
                 assert f"Did you mean '{name}'?" in usage(program, verb, name[:-1] + "xx" if len(name) > 5 else name + "x")
             if option.endswith("=") and name != "-g":
                 assert f"{name} needs a value: {name} " in usage(program, verb, name)
-            elif name.startswith("--") and name not in ("--debuginfod", "--off-cpu"):  # their value may be any time
+            elif name.startswith("--") and name not in ("--debuginfod", "--off-cpu"):  # for these, 1 is a valid time
                 said = usage(program, verb, f"{name}=1", *(["a", "b"] if verb == "diff" else []))
                 if name not in optional(program, verb):
                     assert f"{name} takes no value" in said
@@ -265,7 +266,7 @@ def test_record_output(profctl, tmp_path, require):
         done = profctl("record", "-o", name, "true", check=1, timeout=20)
         assert f"'{name}'" in done.stderr and not done.stdout
     assert f"'{tmp_path}'" in profctl("record", "--force", "-o", tmp_path, "true", check=1).stderr
-    # a pipe that nobody reads
+    # nobody reads the pipe
     for name in "/dev/null", tmp_path / "pipe":
         assert f"'{name}': it is not a regular file" in profctl("record", "--append", "-o", name, "true", check=2, timeout=20).stderr
     for name, status in (tmp_path / "missing", 1), (tmp_path, 1), (tmp_path / "file", 3):
@@ -306,8 +307,8 @@ def test_help_in_ascii(program, monkeypatch):
 
 
 def test_captures_of_the_folder(profcapture, whole):
-    """If a capture does not exist, its name was mistyped: the message lists the captures of the
-    folder."""
+    """If a capture does not exist, its name may be mistyped, so the message lists the captures of
+    the folder."""
     done = profcapture("report", "x.cap", check=1, cwd=whole.parent)
     assert done.stderr == f"profcapture: cannot open capture 'x.cap': No such file or directory\n  Captures here: {whole.name}\n"
     assert "Captures" not in profcapture("report", "x.cap", check=1, cwd="/").stderr

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: BSD-2-Clause-Patent
 """Recordings of Perl programs show their functions: each chain is one that the program can have
-(perl_oracle.pl), from the start or attached late, in threads and forked children, and frames of the
-program and of C functions that call it are in order."""
+(perl_oracle.pl), from the start or attached late, in threads and forked children, and frames of
+Perl functions are in order with those of the C functions that call them."""
 import collections
 import os
 import subprocess
@@ -41,7 +41,7 @@ def test_command(profctl, profcapture, capture, perl, chains):
     check(found, chains, roots=ROOTS)
     for sample in found.samples:
         if sample["interpreter"] == "complete":
-            chain = [name for name in found.chain(sample) if name]  # check() counts those without a function
+            chain = [name for name in found.chain(sample) if name]  # None: a frame that is not Perl's
             assert not chain or chain[-1].split("@")[0] == f"<main> ({ORACLE.name})", chain
 
 
@@ -128,7 +128,8 @@ def test_names(profctl, profcapture, capture, perl, tmp_path):
             if "main::compared" in chain:
                 inside = chain[chain.index("main::compared"):chain.index(caller)]
                 assert [name for name in inside if name] == ["main::compared", "sort block (names.pl)"]
-                # Perl_pp_sort(), Perl_sortsv_flags(), the comparator and Perl_runops_standard()
+                # at least three of Perl_pp_sort(), Perl_sortsv_flags(), the comparator and
+                # Perl_runops_standard() are between
                 between = len(inside) - inside.index("sort block (names.pl)") - 1
                 counts["right" if inside.index("sort block (names.pl)") == 1 and between >= 3 else "wrong"] += 1
         if "main::deep" in chain:

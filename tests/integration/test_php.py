@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: BSD-2-Clause-Patent
 """Recordings of PHP programs show their functions: each chain is one that the program can have
 (php_oracle.php), in fibers, generated code and forked children, from the start or attached late, and
-frames of the program and of C functions that call it are in order."""
+frames of PHP functions are in order with those of the C functions that call them."""
 import subprocess
 
 import pytest
@@ -96,7 +96,7 @@ def test_generated(profctl, profcapture, capture, php, chains, tmp_path):
     if subprocess.run([php, *options, "-r", code], stdout=subprocess.PIPE, timeout=60).stdout != b"1":
         pytest.skip("this PHP generates no code")
     recorded(profctl, "-F", 2999, "-o", capture, "--", php, *options, make_oracle(tmp_path), "run", 3)
-    found = Capture.__new__(Capture)  # Capture() would skip the test if something is not read
+    found = Capture.__new__(Capture)  # Capture() would skip the test if some functions are not read
     found.kind, found.samples = "php", rows(profcapture, capture, "sample", "--resolve")
     check(found, chains, **PHP)
     hidden = [sample for sample in settled(found.samples)
@@ -110,7 +110,7 @@ def test_generated(profctl, profcapture, capture, php, chains, tmp_path):
 def test_callbacks(programs):
     """usort(), which is in C, is between the function that calls it and the closure that it calls,
     also in a forked child."""
-    # at least zend_call_function() and execute_ex() follow the closure
+    # at least two functions, zend_call_function() and execute_ex(), follow the closure
     check_callbacks(programs.part("callbacks"), ["child_only", "parent_only"],
                     lambda _: [("key_of", ANY), ("{closure} (callbacks.php)", range(2, 1000)), ("usort", NONE)])
 
@@ -210,7 +210,7 @@ def test_names(profcapture, programs):
              "Shop\\Till::{closure} (names.php)", "Shop\\Till::__call", "Shop\\Till::risky",
              "class@anonymous::of_nameless (names.php)", "{main} (names.php)", "include (part.php)",
              "eval (names.php(33) : eval()'d code)", "md5"]
-    # From 8.4 on, this closure has no namespace.
+    # From PHP 8.4 on, this closure has no namespace.
     arrow, = {"Shop\\{closure} (names.php)", "{closure} (names.php)"} & set(shown)
     names.append(arrow)
     assert set(names) <= set(shown), shown.keys()

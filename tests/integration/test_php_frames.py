@@ -62,8 +62,7 @@ def test_shares(php, tmp_path):
 
 @pytest.mark.parametrize("php", PHPS)
 def test_lines(php, tmp_path):
-    """The innermost line is that of the running operation, which PHP's frame itself does not
-    have."""
+    """The innermost line is that of the running operation, although PHP's frame lacks it."""
     program = tmp_path / "lines.php"
     program.write_text(LINES)
     found = collections.Counter()
@@ -81,7 +80,7 @@ def test_lines(php, tmp_path):
 
 
 def test_threads():
-    """With thread safety, the frames are found by a pointer of the thread."""
+    """In PHP with thread safety, the frames are found by a pointer in the thread's storage."""
     check_hostile([os.environ["FAKE_PHP_THREADS"], "deep"], DEEPER)
 
 

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: BSD-2-Clause-Patent
-"""Probes of functions and static probes (USDT), compared with programs that count and measure their
-own calls; and probes that are refused."""
+"""Function probes and static probes (USDT), compared with programs that count and measure their own
+calls; and probes that are refused."""
 import json
 import os
 import platform
@@ -125,7 +125,7 @@ int main(void)
 
 
 def test_children(profctl, profcapture, capture, tmp_path):
-    """A program with a probe can create threads and processes, whose calls count."""
+    """Calls in the threads and child processes of a probed program count."""
     (tmp_path / "forking.c").write_text(FORKING)
     subprocess.run(["gcc", "-O1", "-pthread", tmp_path / "forking.c", "-o", tmp_path / "forking"], check=True)
     profctl("record", "-q", "--no-off-cpu", "-e", f"{tmp_path}/forking:hit", "-o", capture, "--", tmp_path / "forking")
@@ -144,12 +144,12 @@ def callers(spawn):
 
 @pytest.mark.usefixtures("callers")
 def test_library(profctl, profcapture, capture):
-    """A library is found by its name, and probed only in the command's processes. So many calls in
-    a millisecond may fill a ring: the rest is counted as lost."""
+    """A library is found by its name, and probed only in the command's processes. 321 calls within
+    a millisecond may fill a ring; the rest are counted as lost."""
     code = "import ctypes; c = ctypes.CDLL(None)\nfor i in range(321): c.getpgid(i)"
     lost = recorded(profctl, "--no-off-cpu", "-e", "libc.so.6:getpgid", "-o", capture, "--", sys.executable, "-S", "-c", code)["lost"]
     count = events(profcapture, capture)["getpgid"]["count"]
-    # calls of the other processes count as lost, too, while the ring is full
+    # while the ring is full, calls by the other processes count as lost, too
     assert 100 < count <= 321 <= count + lost
 
 
@@ -171,7 +171,8 @@ def test_static_probes(profctl, profcapture, program, capture):
 
 
 def passed(stdout):
-    """Returns the arguments that the program passed: {name: [[argument, …], …]}; None: an argument that no sample has."""
+    """Returns the arguments that the program passed: {name: [[argument, …], …]}. None: an argument
+    that no sample has."""
     calls = {}
     for line in stdout.splitlines():
         name, *values = line.split()
@@ -204,7 +205,7 @@ def test_arguments(profctl, profcapture, argued, capture, call_graph):
         assert {tuple(row) for row in fields} == {tuple(f"arg{i + 1}" for i in range(len(own[name][0])))}
     for row in rows(profcapture, capture, "sample"):
         assert [bool(text and text.startswith("not read: ")) for text in row["texts"]] == [value is None for value in row["values"]]
-    # an argument that was not read, and a floating-point one
+    # arguments that were never or not always read, and a floating-point one
     by = {name: profcapture.json("events", capture, "--by", field, "--event", f"{argued}:demo:{name}") for name, field in
           {"unread": "arg1", "constants": "arg4", "stack": "arg6"}.items()}
     for found in by.values():
@@ -230,7 +231,7 @@ int main(void)
 
 
 def test_burst_of_arguments(profctl, capture, tmp_path):
-    """The ring has room for a burst of samples with the part of the stack for arguments."""
+    """The ring has room for a burst of samples with the part of the stack that has arguments."""
     (tmp_path / "burst.c").write_text(BURST)
     subprocess.run(["gcc", "-O1", "-I", ROOT, tmp_path / "burst.c", "-o", tmp_path / "burst"], check=True)
     found = recorded(profctl, "--no-off-cpu", "--call-graph", "fp", "-e", f"{tmp_path}/burst:demo:hit", "-o", capture, "--", tmp_path / "burst")
@@ -295,7 +296,7 @@ def test_python(profctl, profcapture, capture):
         assert any(values[i:i + 51] == [call[at] for call in called] for i in range(len(values))), name
     by = profcapture.json("events", capture, "--by", "arg1", "--event", f"{Path(python).resolve()}:python:gc__start")["data"]["rows"]
     assert {row["value"] for row in by} == {0, 1, 2} and sum(row["count"] for row in by) == row["count"]
-    # A probe and the probe that ends it are paired by their names without the filters.
+    # The probes of a start and of its end are paired by their names without the filters.
     done = profctl("record", "-q", "--no-off-cpu", "-e", "python:gc__start/arg1>=0/,python:gc__done/arg1>=0/", "-o",
                    capture.with_name("filtered.cap"), "--", python, "-S", "-c", code)
     rows_of = profcapture.json("events", capture.with_name("filtered.cap"))["data"]["rows"]
@@ -303,7 +304,7 @@ def test_python(profctl, profcapture, capture):
 
 
 def test_exceptions(profctl, profcapture, capture, tmp_path):
-    """The static probes of the distribution's C++ library have the thrown object and its type."""
+    """The static probes of the distribution's C++ library report the thrown object and its type."""
     source = tmp_path / "throws.cc"
     source.write_text("#include <cstdio>\n#include <typeinfo>\n#include <unistd.h>\nint main() {\n"
                       "for (int i = 0; i < 30; i++) try { if (i % 2) throw i; throw long(i); }\n"
@@ -327,7 +328,7 @@ def test_exceptions(profctl, profcapture, capture, tmp_path):
 
 
 def test_system(profctl, profcapture, program, capture, recorder):
-    """A system-wide probe also records processes that are not the command's."""
+    """A system-wide probe records each process that executes the function."""
     recording = recorder("--system", "--bus", "private", "-e", f"{program}:probed_add", "-o", capture)
     until(lambda: capture.exists() and capture.stat().st_size > 0)
     for _ in range(3):
@@ -434,7 +435,8 @@ def test_not_permitted(profctl, program, tmp_path):
 
 
 def test_list(profctl, program):
-    """Static probes are listed with their arguments, each once; functions only with a pattern."""
+    """Each static probe is listed once, with its arguments. Functions are listed only with a
+    pattern."""
     data = profctl.json("list", program)
     schema.check(profctl, "list", data)
     found = {row["name"].removeprefix(f"{program}:"): row for row in data["data"]["events"]}

@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: BSD-2-Clause-Patent
 """Recordings of Python programs show their functions: each chain is one that the program can have
 (python_oracle.py), in threads and forked children, from the start or attached late, embedded, and in
-another PID namespace, and frames of the program and of C functions that call it are in order."""
+another PID namespace. Frames of Python functions are in order with those of C functions that call
+them."""
 import collections
 import json
 import os
@@ -64,7 +65,7 @@ while time.process_time() < finish:
 outer()
 """
 
-# Py_Initialize() and PyRun_SimpleString() of a library that is opened when the program already runs.
+# A running program opens Python's library and calls Py_Initialize() and PyRun_SimpleString().
 EMBEDDED = """
 #include <dlfcn.h>
 #include <time.h>
@@ -91,7 +92,7 @@ def late():
 late()
 """
 
-# tottime of cProfile is the time in a function without the functions that it calls.
+# stats[2] is cProfile's tottime: the time in a function without the functions that it calls.
 PROFILED = """
 import cProfile, json, os, sys, time
 def first():
@@ -113,7 +114,7 @@ profile.create_stats()
 spent = {name: stats[2] for (_, line, name), stats in profile.stats.items() if line > 0 and name != "<module>"}
 json.dump([os.getpid(), spent], open(sys.argv[1], "w"))
 """
-# Each thread has its own function and caller. In a free-threaded build, they execute at once.
+# Each thread calls a function of its own. In a free-threaded build, the threads run in parallel.
 THREADS = """
 import sys, threading, time
 def first(): return 1
@@ -184,13 +185,13 @@ def test_callbacks(programs):
 
 @pytest.mark.skipif(not HAS_NAMESPACES, reason="no PID namespace can be made")
 def test_namespace(programs):
-    """As test_callbacks(), in another PID namespace."""
+    """Like test_callbacks(), in another PID namespace."""
     check_callbacks(programs.part("namespace"), ["callbacks.child_only", "callbacks.parent_only"],
                     lambda _: [("callbacks.key", SOME)])
 
 
 def test_embedded(programs, python):
-    """A program that opens the interpreter's library late shows the functions from then on."""
+    """If a program opens the interpreter's library late, functions are shown from then on."""
     if not library_of(python):
         pytest.skip("this Python has no library")
     counts = collections.Counter()
@@ -208,7 +209,7 @@ def test_embedded(programs, python):
 
 def test_agrees_with_cprofile(programs):
     """The five functions have the shares of time that cProfile measures. Samples of another
-    process, whose frames cannot be read, have no frames, and say so."""
+    process, whose frames cannot be read, are "torn", not "complete"."""
     pid, spent = json.loads((programs.folder / "profiled.json").read_text())
     part, counts, others = programs.part("profiled"), collections.Counter(), collections.Counter()
     for sample in settled(part.samples):
@@ -320,8 +321,8 @@ def test_frequent_waits(profctl, profcapture, capture, python, tmp_path):
     program.write_text(FREQUENT)
     profctl("record", "--off-cpu", "-o", capture, "--", "taskset", "-c", min(os.sched_getaffinity(0)), python, program)
     shown = {row["name"]: row["total"] for row in profcapture.json("report", capture, "--metric", "off-cpu", "--limit", 0)["data"]["rows"]}
-    # 30 of 40 turns; by number, because a few long waits may have a tenth of the time. Frames of more
-    # than 500 sleeps are read, so that five standard deviations are less than 0.1.
+    # 30 of 40 turns, by number, because a few long waits may have a tenth of the time. Frames of
+    # more than 500 sleeps are read, so five standard deviations are less than 0.1.
     assert abs(shown["frequent.often"] / shown["frequent.turn"] - 30 / 40) < 0.1, shown
     query = "SELECT interpreter, count(*) AS n FROM wait GROUP BY interpreter"
     known = {row["interpreter"]: row["n"] for row in profcapture.json("sql", capture, query)["data"]["rows"]}

@@ -18,8 +18,8 @@ from recordings import recorded
 
 PYTHONS = pythons(4)
 
-# Each call site allocates blocks of a size of its own, by which the test finds them. malloc() serves
-# these sizes.
+# Each call site allocates blocks of a size of its own, by which the test finds them. malloc()
+# serves these sizes.
 CALLERS = """
 import re, threading
 kept = []
@@ -60,9 +60,9 @@ thread.start()
 thread.join()
 """
 HEADER = 33  # bytes of a bytes object without its contents
-# Makes a block as large as the object, in a build whose objects are not in memory of malloc().
+# Defines block(), which replaces bytes() in builds whose objects are not allocated by malloc().
 BLOCK = "import ctypes; block = ctypes.PyDLL(None).malloc; block.restype = ctypes.c_void_p"
-# By size: how many, and the callers with their lines, innermost first.
+# {size: (number of blocks, callers with their lines, innermost first)}
 EXPECTED = {
     30007: (100, "make:6 outer:8 <module>:31"),
     30107: (50, "make:6 outer:9 <module>:31"),
@@ -106,7 +106,7 @@ if os.fork() == 0:
 os.wait()
 """
 
-# Each function takes the place of the function before it.
+# Each function may reuse the memory of the function before it.
 REDEFINED = """
 for number in range(900):
     names = {}
@@ -164,7 +164,7 @@ def loop():
 loop()
 """
 
-# Exports what an interpreter exports; its list of frames begins at an address without an object.
+# Exports an interpreter's symbols. Its list of frames begins at an invalid address.
 FAKE = r"""
 #include <pthread.h>
 #include <stdint.h>
@@ -199,8 +199,8 @@ int main(void)
 
 
 def short(frame):
-    """Returns a frame's function, and its line unless it is in the standard library, where it
-    differs between versions."""
+    """Returns a frame's function, and its line, except in the standard library, where lines differ
+    between versions."""
     line = f":{frame['at_line']}" if frame["file"].startswith("/tmp") or "program" in frame["file"] else ""
     return frame["name"].rpartition(".")[2] + line
 
@@ -245,7 +245,7 @@ def test_reader(profctl, profcapture, capture, python, tmp_path):
     recorded(profctl, "--memory", "-F", 0, "-o", capture, "--", python, program)
     data = profcapture.json("memory", capture, "--limit", 0)["data"]
     functions = {row["name"]: row for row in data["rows"]}
-    is_callee = is_free_threaded(python)  # the function of ctypes, see BLOCK, has the block itself
+    is_callee = is_free_threaded(python)  # a function of ctypes allocates the block (see BLOCK)
     blocks, n_bytes = ("total_blocks", "total_bytes") if is_callee else ("allocations", "allocated_bytes")
     for name in ("key", "replace", "generate"):
         size, (n, _) = next((size, one) for size, one in EXPECTED.items() if one[1].startswith(name))
@@ -346,7 +346,7 @@ def test_sampled(profctl, profcapture, capture, python, tmp_path):
 
 
 def test_joined(profcapture, profctl, capture, python, tmp_path, spawn):
-    """If --pid joins a program that is already running, its functions are shown."""
+    """If --pid attaches to a running program, the program's functions are shown."""
     program = write(tmp_path, FOREVER, python)
     environment = {name: value for name, value in os.environ.items() if not name.startswith("PROF_")}
     environment["LD_PRELOAD"] = os.environ["LIBPROFPRELOAD_MEMORY"]
@@ -396,7 +396,7 @@ int main(int argc, char **argv)
 @pytest.mark.parametrize("version, what", [("0x03630000", "another version"), ("0x030d00f0", "another build"),
                                            ("0x030c00f0", "opened with dlopen()")])
 def test_unsupported(profctl, profcapture, capture, compile_c, version, what):
-    """The reader says first that the functions of an interpreter were not read, and why."""
+    """The first line says that the functions of an interpreter were not read, and why."""
     program = [fake(compile_c, version)]
     if "dlopen" in what:
         library = compile_c("libpython3.12.so", FAKE.replace("VERSION", version), "-shared", "-fPIC")
