@@ -171,8 +171,8 @@ def test_static_probes(profctl, profcapture, program, capture):
 
 
 def passed(stdout):
-    """Returns the arguments that the program passed: {name: [[argument, …], …]}. None: an argument
-    that no sample has."""
+    """Returns the arguments that the program passed: {name: [[argument, …], …]}. None: an
+    argument that no sample has."""
     calls = {}
     for line in stdout.splitlines():
         name, *values = line.split()

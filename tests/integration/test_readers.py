@@ -23,7 +23,8 @@ TIMED = ["sample", "task", "mapping", "switch", "alloc", "free", "heap", "live",
 
 @pytest.fixture(scope="module")
 def whole(tmp_path_factory):
-    """A capture with two segments, four epochs, every table and an unknown one."""
+    """A capture with two segments, four epochs, every table, and a table that readers do not
+    know."""
     path = tmp_path_factory.mktemp("readers") / "whole.cap"
     make(path, "--all-tables", "--foreign-table", "--epochs", 3, "--rows", FIRST, "--chunk-rows", 500)
     return make(path, "--append", "--first", 4000, "--all-tables", "--foreign-table", "--rows", SECOND)
@@ -129,7 +130,7 @@ def test_own_callers(profctl, profcapture, require, tmp_path):
 
 
 def test_one_row(profcapture, whole, tmp_path):
-    """If everything is in one row, text says so, and which option divides it."""
+    """If everything is in one row, text says so, and names the options that divide it."""
     one = make(tmp_path / "one.cap", "--only", "sample", "--rows", 1)
     ends = {"image": "--by function divides them.", "process": "--by thread or --by function divides them.",
             "thread": "--by function divides them.", "cgroup": "--by process or --by function divides them."}
@@ -178,8 +179,7 @@ def test_info(profcapture, whole):
 
 
 def test_loss_first(profcapture, whole):
-    """Losses are reported before any table; in a report, after the sentences that say what it is
-    about."""
+    """Losses are reported before any table, but after the sentences with which the text begins."""
     for options in [], ["--by", "thread"], ["--tree"]:
         lines = profcapture("report", whole, *options).stdout.split("\n\n")[0].splitlines()
         losses = [i for i, line in enumerate(lines) if line.startswith("Lost: ")]
@@ -191,7 +191,7 @@ def test_loss_first(profcapture, whole):
 
 def test_info_summary(profcapture, whole, tmp_path):
     """A line says what the file is, where and when it was recorded, and whether it is complete;
-    --verbose adds its parts."""
+    --verbose adds the parts of the file."""
     info, text = profcapture.json("info", whole, "--limit", 0), profcapture("info", whole).stdout
     lines = dict(re.findall(r"^(Samples|Also|Threads|Code|Host|Not here) {2,}(.*)$", text, re.MULTILINE))
     rows = {table["name"]: table["rows"] for table in info["data"]["tables"]}
@@ -218,7 +218,7 @@ def test_info_summary(profcapture, whole, tmp_path):
 
 
 def test_many_losses_do_not_hide_the_rest(profcapture, whole):
-    """Text shows the largest losses and the sum of the others; info lists each."""
+    """Text shows the largest losses and the sum of the others; info --limit 0 lists all."""
     def told(*arguments):
         text = profcapture(*arguments).stdout
         found = re.search(r"^Lost: (\d+) records \(([\d.]+) % of all\):\n((?:  .*\n)+)", text, re.MULTILINE)
@@ -244,7 +244,7 @@ def test_losses_are_in_words(profcapture, whole):
     line = next(line for line in profcapture("info", whole).stdout.splitlines() if re.match(rf"  {loss['count']} records? \(", line))
     found = re.search(r"^  \d+ records? \(([\d.]+) %, [^)]*\): a perf ring was full \(.*, perf-ring\), from (\d+\.\d+) s to (\d+\.\d+) s$", line)
     assert float(found[1]) == pytest.approx(share, abs=0.06)
-    # The range can be pasted after --from and --to, and has the whole loss in it.
+    # The range can be pasted after --from and --to, and contains the whole loss.
     assert float(found[2]) <= loss["from_ns"] / 1e9 <= loss["to_ns"] / 1e9 < float(found[3]) <= loss["to_ns"] / 1e9 + 0.002
     assert profcapture.json("report", whole, "--from", found[2], "--to", found[3])["capture"]["state"] == "finished"
 
@@ -327,8 +327,8 @@ def test_filters_partition_the_samples(profcapture, whole):
     ids=lambda verb: " ".join(verb),
 )
 def test_options_that_nothing_passes_are_said(profcapture, whole, tmp_path, verb):
-    """If the capture lacks a time, a process, a thread or a CPU, one message says what there is. Text then
-    fails; an export, and formats for programs, have an empty answer."""
+    """If the capture lacks a time, a process, a thread or a CPU, one message says so, and what was
+    recorded. Text then fails; exports and formats for programs are empty."""
     name = {"diff": [whole], "annotate": ["main"], "export": ["--to", "folded"], "cut": ["-o", tmp_path / "new.cap"]}.get(verb[0], [])
     pids = sorted({row["pid"] for row in rows(profcapture, whole, "--table", "process")})
 
@@ -363,7 +363,7 @@ def test_options_that_nothing_passes_are_said(profcapture, whole, tmp_path, verb
 
 
 def test_images_have_short_names(profcapture, whole):
-    """Images are called by their basenames, and by their folders, too, if basenames are equal."""
+    """Images are named by their basenames, with their folders if basenames are equal."""
     answer = profcapture.json("report", whole, "--by", "image")["data"]["rows"]
     paths = [row["image"] for row in answer if row["image"]]
     bases = [os.path.basename(path) for path in paths]
@@ -384,7 +384,7 @@ def test_filter_of_frames_without_match(profcapture, whole, options):
 
 
 def test_report_of_no_time(profcapture, tmp_path):
-    """If the duration of a capture is unknown, no duration is printed, not 0."""
+    """If the duration of a capture is unknown, none is printed, instead of 0."""
     text = profcapture("report", make(tmp_path / "empty.cap", "--rows", 0)).stdout
     assert "No samples.\n" in text and " in 0 ns" not in text
 
@@ -548,7 +548,7 @@ def comparable(profcapture, path):
 
 @pytest.fixture(scope="module")
 def small(profcapture, tmp_path_factory):
-    """A capture like `whole`, with fewer rows, and those rows."""
+    """Returns a capture like `whole`, but with fewer rows, and its rows by table."""
     path = make(tmp_path_factory.mktemp("small") / "small.cap", "--all-tables", "--foreign-table", "--epochs", 3, "--rows", 400, "--chunk-rows", 90)
     make(path, "--append", "--first", 600, "--all-tables", "--foreign-table", "--rows", 100)
     return path, comparable(profcapture, path)
@@ -598,8 +598,8 @@ def test_cut_stands_alone(profcapture, whole, tmp_path):
 
 @pytest.mark.parametrize("only", ["sample", "loss", "mark", "switch"])
 def test_a_slice_lasts_as_long_as_was_asked_for(profcapture, tmp_path, only):
-    """A slice has the length asked for, wherever its last row is, and even if losses reach beyond
-    it; but it ends at the capture's end at the latest."""
+    """A slice has the requested length, wherever its last row is, even if losses reach beyond its
+    end. It ends no later than the capture."""
     whole = make(tmp_path / "whole.cap", "--only", only, "--rows", 1000)
     end = profcapture.json("info", whole)["capture"]["duration_ns"]
     for start, stop in (0, 10**8), (123456789, 234567891), (10**8, end + 10**9), (end - 10**6, end):
@@ -629,7 +629,7 @@ BY_LENGTH = [(verb, state) for verb in ("dump", "report", "info", "memory", "mar
 
 @pytest.fixture(scope="module")
 def lengths(tmp_path_factory):
-    """Captures of 12,000 and of 47,000 chunks, both finished and as after a crash. With a
+    """Captures of 12,000 and of 47,000 chunks, each finished and as after a crash. With a
     sanitizer, memory is not compared, so only the smaller ones are made."""
     folder = tmp_path_factory.mktemp("lengths")
     return {state: [make(folder / f"{state}{epochs}.cap", "--epochs", epochs, "--rows", 4000 * epochs, "--chunk-rows", 8, *options)
@@ -640,9 +640,10 @@ def lengths(tmp_path_factory):
 @pytest.mark.parametrize("verb, state", part(BY_LENGTH, len(BY_LENGTH) // 2))
 def test_memory_by_length(tmp_path, lengths, verb, state):
     """Four times as many rows and chunks take hardly more memory: the list of chunks is packed, and
-    unpacked in pieces. compact keeps 20 bytes (measured) of each chunk in memory until its new file
-    is complete, here of 35,000 more chunks; the rest is memory that the C library keeps after
-    free(). The peak varies by the pages that the kernel maps around those that are read."""
+    unpacked in pieces. compact keeps 20 bytes (measured) for each chunk until its new file is
+    complete: 0.7 MB for the 35,000 additional chunks. The rest of its limit is for memory that the
+    C library keeps after free(). The peak varies by the pages that the kernel maps around those
+    that are read."""
     more = 2e6 if verb == "compact" else 0.75e6
     options = {"compact": ["-o"], "recover": ["-o"], "cut": ["--from", "1s", "-o"]}.get(verb, [])
     took, most = [], 0

@@ -101,8 +101,8 @@ def test_pid_of_a_kernel_thread(profctl, capture, require):
 
 @pytest.mark.parametrize("n", [1, 2])
 def test_processes_that_are_left(profctl, capture, tmp_path, n):
-    """Processes that the command leaves are named by pid, even daemons, which are no longer its
-    children; ended ones are not."""
+    """Processes that the command leaves running are listed by pid, even daemons, which are no
+    longer its children. Processes that have ended are not."""
     script = "sleep 0.01 & " + f"(setsid sleep 30 >/dev/null 2>&1 & echo $! >>{tmp_path}/pids); " * n + "sleep 0.1"
     done = profctl("record", "--json", "-o", capture, "--", "sh", "-c", script)
     pids = [int(pid) for pid in (tmp_path / "pids").read_text().split()]
@@ -132,8 +132,8 @@ def test_command_is_recorded_from_its_first_instruction(profctl, profcapture, ca
 
 
 def test_names(profctl, profcapture, capture, compile_c):
-    """Names are found for a program whose file is removed during the recording, because profd kept
-    the file open, and for the kernel."""
+    """Names are found for the kernel, and for a program whose file is removed during the recording,
+    because profd keeps the file open."""
     source = "static int work(void) { for (volatile int i = 0; i < 300000000; i++) ; return 0; } int main(void) { return work(); }"
     program = compile_c("worker", source)
     data = recorded(profctl, "-o", capture, "sh", "-c", f"{program} & sleep 0.3; rm {program}; wait")
@@ -177,14 +177,14 @@ def test_run_time_is_what_the_kernel_counts(profctl, profcapture, capture, compi
     run_ns = int(done.stdout.split()[0])
     every = profcapture.json("report", capture, "--by", "thread", "--limit", 0)["data"]["rows"]
     (row,) = (row for row in every if row["comm"] == "sleeper")
-    # the kernel's run time includes the time between fork and exec, which profd counts for the
-    # instance before exec; it excludes time stolen by the host (update_rq_clock_task()), which
-    # switch records include
+    # the kernel's run time includes the time between fork and exec, which profd counts in another
+    # row, that of the thread before exec; it excludes time stolen by the host
+    # (update_rq_clock_task()), which switch records include
     slack = max(0.01 * run_ns, 20e6)
     assert run_ns - slack <= row["run_ns"] <= run_ns + slack + stolen
     assert row["wait_ns"] >= 20 * 5e6 * 0.9
     text = profcapture("report", capture, "--by", "thread").stdout
-    # in text, the thread before and after exec is one row, unless it ran for a notable time before
+    # in text, the thread before and after exec is one row, unless it ran for long before exec
     sums = [sum(each[key] for each in every if each["tid"] == row["tid"]) / 1e9 for key in ("run_ns", "wait_ns", "preempted_ns", "runnable_ns")]
     shown = re.findall(rf"^ *[<\d.]+ +([\d.]+) +([\d.]+) +([\d.]+) +([\d.]+) +[\d.]+ +{row['tid']} (?:sleeper|profctl)\b", text, re.MULTILINE)
     assert 1 <= len(shown) <= 2
@@ -298,7 +298,7 @@ def test_all_time_is_known(profctl, profcapture, capture, compile_c):
 
 
 def test_runnable(profctl, profcapture, capture, compile_c):
-    """A thread that was woken is runnable until it runs, for as long as the kernel counts."""
+    """A thread that was woken is runnable until it runs, for the time that the kernel counts."""
     done = profctl("record", "--no-symbols", "-o", capture, "--", compile_c("wall", WALL, "-O1", "-pthread"), 6)
     rows = {row["tid"]: row for row in profcapture.json("report", "--by", "thread", "--limit", 0, capture)["data"]["rows"]}
     if {row["runnable_ns"] for row in rows.values() if row["run_ns"] is not None} == {None}:
@@ -308,8 +308,8 @@ def test_runnable(profctl, profcapture, capture, compile_c):
         # the thread slept 50 times for 4 ms, or longer if a timer was late; before that it computed
         # for 100 ms
         assert 200e6 <= rows[tid]["wait_ns"] <= end - begin - 100e6, rows[tid]
-        # the kernel's number includes time stolen by the host, and the thread reads it before its
-        # end: the time outside of its own two clock readings is at most this
+        # the kernel's number includes time stolen by the host; `outside`: recorded time before and
+        # after the thread's own two clock readings, in which it may also have been ready
         outside = max(sum(rows[tid][key] for key in ("run_ns", "wait_ns", "preempted_ns", "runnable_ns")) - (end - begin), 0)
         ready = rows[tid]["runnable_ns"] + rows[tid]["preempted_ns"]
         assert 0.85 * delay - 10e6 <= ready <= 1.15 * delay + 10e6 + outside, (delay, outside, rows[tid])
@@ -317,7 +317,7 @@ def test_runnable(profctl, profcapture, capture, compile_c):
 
 
 def test_all_time_of_others_is_known(profctl, profcapture, capture, compile_c, spawn):
-    """As test_all_time_is_known(), for threads that existed before the recording. One of them is
+    """Like test_all_time_is_known(), for threads that existed before the recording. One of them is
     never switched."""
     target = spawn(compile_c("wall", WALL, "-O1", "-pthread"), "100", stdout=subprocess.PIPE)
     assert target.stdout.readline().strip() in ("ready", b"ready")
@@ -475,8 +475,8 @@ def test_several_events(profctl, profcapture, capture):
 
 
 def test_commas_of_terms(profctl, profcapture, capture):
-    """Commas between slashes do not separate events: a PMU gets all of its terms, even if it does
-    not exist."""
+    """Commas between slashes do not separate events: a PMU gets all of its terms, even if the PMU
+    does not exist."""
     for event in "software/config=0,config1=0/", "nothing/event=1,umask=2/u":
         done = profctl("record", "--no-symbols", "--force", "-o", capture, "-e", f"cpu-clock,{event},page-faults", "true", check=None)
         if done.returncode == 0:
@@ -694,8 +694,8 @@ def test_progress_on_a_terminal(profctl, capture, busy):
 
 
 def test_summary(profctl, profcapture, capture, compile_c):
-    """The summary's text says the same as JSON. A thread that executes a program counts once, and a
-    summary in a log names no next step."""
+    """The summary's text says the same as JSON. A thread that executes a program counts once. A
+    summary that is not printed on a terminal names no next step."""
     source = """#include <pthread.h>
     static void *spin(void *unused) { for (volatile long i = 0; i < 200000000; i++) ; return 0; }
     int main(void) { pthread_t t[2]; for (int i = 0; i < 2; i++) pthread_create(&t[i], 0, spin, 0); for (int i = 0; i < 2; i++) pthread_join(t[i], 0); }"""
@@ -800,7 +800,8 @@ def test_append(profctl, profcapture, capture, busy):
 
 @pytest.mark.parametrize("cut", [1, 50, 97])
 def test_append_to_what_is_not_whole(profctl, profcapture, capture, cut):
-    """A new segment follows an empty file, or the readable rows of a capture that was cut."""
+    """A recording can be appended to an empty file, and to the readable rows of a capture that was
+    cut."""
     capture.touch()
     profctl("record", "--no-symbols", "--append", "-o", capture, "true")
     profcapture("verify", capture)
@@ -973,7 +974,7 @@ def test_parent_with_signals_of_its_own(recorder, capture):
 ])
 def test_killed(recorder, profcapture, capture, busy, victim, state):
     process = recorder("-p", busy.pid, "-o", capture, stderr=subprocess.DEVNULL)
-    wait_for_samples(capture, 3.2)  # more than three writes, so that one every two seconds would be noticed
+    wait_for_samples(capture, 3.2)  # more than three writes, to notice if there were only one every two seconds
     profd = children(process.pid)["profd"]
     engine = children(profd)["profd-engine"]
     os.kill({"profctl": process.pid, "profd": profd, "profd-engine": engine}[victim], signal.SIGKILL)

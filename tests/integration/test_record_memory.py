@@ -298,7 +298,7 @@ def test_other_allocator(profctl, profcapture, capture, compile_c):
 @pytest.mark.parametrize("sanitizer", ["thread", "address"])
 def test_sanitized_program(profctl, profcapture, capture, compile_c, sanitizer):
     """A sanitized program allocates before its runtime is ready for the library: it runs as usual,
-    and is listed."""
+    and is listed as excluded."""
     program = compile_c("checked", "#include <stdlib.h>\nint main(void) { void *volatile p = malloc(10); free(p); return 7; }",
                         f"-fsanitize={sanitizer}")
     command = ["setarch", "-R", program]  # without randomization, because the kernel may randomize more than the runtime expects
@@ -426,8 +426,8 @@ def other_arch(path):
 
 
 def test_static(profctl, profcapture, capture, static, sleeper):
-    """A static program is listed as excluded if it was short-lived, was not the command, or still
-    runs."""
+    """A static program is listed as excluded, even if it is short-lived, is not the command, or
+    still runs."""
     data = recorded(profctl, "--memory", "-F", 0, "-o", capture, "--", static, 1, 3, check=3)
     assert data["memory"]["excluded"]["static"] == 1 and excluded(profcapture, capture) == [("static", "static")]
     done = profctl("record", "--memory", "-F", 0, "--force", "-o", capture, "--",
@@ -462,7 +462,7 @@ def test_no_room(profctl, profcapture, capture, compile_c):
 
 def test_other_libc(profctl, profcapture, capture, compile_c, tmp_path):
     """Programs with a loader other than glibc's do not get the library, because that loader would
-    end them for symbols that the library needs."""
+    end them: it does not find symbols that the library needs."""
     if not shutil.which("musl-gcc"):
         pytest.skip("there is no musl-gcc")
     few, musl = compile_c("few", FEW), tmp_path / "musl"
@@ -505,8 +505,8 @@ def test_setuid(as_nobody, profcapture, everybody, sleeper):
 
 
 def test_setuid_of_root(profctl, profcapture, capture, everybody, sleeper, require):
-    """root records everything, including a program that has more rights than the command that
-    starts it."""
+    """Also in root's recording, a program that has more rights than the command that starts it is
+    listed as excluded."""
     require("setpriv", root=True)
     program = everybody / "setuid"
     shutil.copy(sleeper, program)
@@ -559,8 +559,8 @@ def test_memory_usage(profctl, profcapture, capture, compile_c, static):
     recorded(profctl, "--memory", "-F", 0, "-o", capture, "--", "sh", "-c", f"{static} 600 & {large}; wait")
     found = memory_usage(profcapture, capture)
     assert {program for program, _ in found} >= {"static", "large"} and len(found) == 6
-    # pss may take a fiftieth of the time: if page-table walks are slow, it is read once or twice in
-    # this program's second
+    # reading pss may take 2 % of the time: if page-table walks are slow, it is read once or twice
+    # in this program's second
     for name, least in ("rss", 3), ("pss", 1):
         times, values = zip(*found["large", name])
         assert 64 << 20 <= max(values) < 72 << 20
@@ -670,7 +670,7 @@ int main(int argc, char **argv)
 
 def test_filtered_burst(profctl, profcapture, capture, compile_c):
     """With a seccomp filter, as in a container, no process rings a doorbell or waits, so the rings
-    need room until the next drain."""
+    need room for all records until the next drain."""
     recorded(profctl, "--memory", "-F", 0, "-o", capture, "--", compile_c("filtered", FILTERED))
     data = profcapture.json("memory", capture)["data"]
     assert data["summary"]["lost"] == 0 and data["summary"]["calls"]["malloc"] >= 40000

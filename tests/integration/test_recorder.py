@@ -36,8 +36,8 @@ def lines_of(output):
 
 @pytest.fixture
 def run():
-    """Runs record-self with these steps, and a private profd unless a step says otherwise. Returns
-    the lines that it prints, as (name, value)."""
+    """Returns a function that runs record-self with these steps, by default with a private profd,
+    and returns the lines that it prints, as (name, value)."""
     def start(*steps, prefix=(), check=0, bus="private", **options):
         command = [*map(str, prefix), SELF, f"bus={bus}", *map(str, steps)]
         done = subprocess.run(command, capture_output=True, text=True, timeout=100, **options)
@@ -49,8 +49,8 @@ def run():
 
 @pytest.fixture
 def waiting(spawn):
-    """Starts a record-self that stops at each "go": .lines() reads its lines up to there, .go()
-    lets it continue."""
+    """Returns a function that starts a record-self, which stops at each "go": .lines() reads its
+    lines up to that stop, .go() lets it continue."""
     def start(*steps, **options):
         process = spawn(SELF, "bus=private", *steps, stdin=subprocess.PIPE, stdout=subprocess.PIPE, encoding="utf-8", **options)
 
@@ -144,7 +144,7 @@ def test_edges(run, profcapture, capture):
     starts = [begin for _, begin, _ in blocks]
     since = [(t - starts[bisect.bisect(starts, t) - 1]) / 1e6 for t in times]
     tenths = collections.Counter(int(ms * 10) for ms in since)
-    # begin() itself takes the first tenth of a millisecond, so that tenth is not checked
+    # begin() itself takes the first part of a millisecond, so the first two tenths are not checked
     usual = statistics.median(tenths[i] for i in range(1, 10))
     assert usual > 20 and all(tenths[i] > usual / 4 for i in range(2, 10)), tenths
     # samples that the kernel reports as missed are not in the file

@@ -2,8 +2,7 @@
 """Processes that register and record from inside: which ones may, and what the capture contains,
 however they end.
 
-tests/tools/collect.c registers, and prints the status of each registration: 0 ok, 1 not a target, 2
-no session.
+tests/tools/collect.c registers, and prints the status of each registration (enum control_status).
 """
 import os
 import signal
@@ -25,7 +24,7 @@ COLLECT = os.environ["COLLECT"]
 OK, NOT_A_TARGET, NO_SESSION, LIMIT = "0", "1", "2", "4"
 NONE = 9
 SESSION = "org.profd.Profiler1.Session"
-MANY = 64  # messages for the engine that the broker queues; processes that are counted in one refusal
+MANY = 64  # maximum of messages that the broker queues for the engine, and of refused processes that it counts
 SMALLEST_MESSAGE = 512  # the kernel's minimum charge for one message in a socket
 COLLECT_LATER = 'read -r PROF_CONTROL; export PROF_CONTROL; exec "$0" "$@"'
 
@@ -35,7 +34,7 @@ def marks(profcapture, capture):
 
 
 def assert_whole(found, *, each, processes):
-    """Checks that there are marks 1 to `each` of this many processes, sorted by time."""
+    """Checks that the marks, sorted by time, are 1 to `each` from each of `processes` processes."""
     assert len(found) == each * processes
     assert {mark["name"] for mark in found} == {"step"}
     times = [mark["time_ns"] for mark in found]
@@ -152,8 +151,8 @@ print(child.pid, *said, sep="\\n")
 
 
 def test_no_room_at_the_door(profctl, profcapture, capture):
-    """If the broker refuses a target's connection before its hello, the capture counts the target,
-    and nothing else."""
+    """If the broker refuses a target's connection before its hello, the capture counts this
+    refusal, and no other loss."""
     done = profctl("record", "-o", capture, "--no-symbols", "--", sys.executable, "-c", CROWD, COLLECT, 10)
     pid, *status = done.stdout.split()
     assert status in ([LIMIT], ["-1"], [])  # the target may find the connection closed before it has read the status
@@ -199,7 +198,7 @@ def test_profd_killed(waiting, victim):
 
 
 def test_end_of_the_recording(profcapture, capture, waiting):
-    """When the recording ends, the program continues to write, but nothing of it is recorded."""
+    """The program continues after the recording ends. What it wrote before is recorded."""
     profctl, pid, tell = waiting("wait", "again")
     os.kill(profctl.pid, signal.SIGTERM)
     tell()
@@ -212,8 +211,9 @@ def test_end_of_the_recording(profcapture, capture, waiting):
 
 
 class Behind:
-    """A recording of programs that register on request, and print the status; its engine is
-    stopped, its socket is full, and the broker's queue is long enough for engine_is_behind()."""
+    """A recording of programs that register on request, and print the status. The engine is
+    stopped, the engine's socket is full, and the broker's queue is long enough for
+    engine_is_behind()."""
 
     def __init__(self, profd, file, start, *steps):  # noqa: F811
         self.profd = profd
@@ -242,7 +242,7 @@ class Behind:
 
     def go_on(self):
         os.kill(self.engine, signal.SIGCONT)
-        for method in ("Pause", "Resume"):  # answered when the engine has done everything before
+        for method in ("Pause", "Resume"):  # answered after the engine has done everything before
             self.profd.session(self.path, method)
 
     def stop(self):

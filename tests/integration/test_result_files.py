@@ -106,7 +106,7 @@ def test_fails_and_keeps_what_was_there(profcapture, whole, new, maker, force):
 
 @pytest.mark.parametrize("force", [[], ["--force"]], ids=["", "force"])
 def test_interrupted(profcapture, whole, new, require, maker, force):
-    """Ctrl-C arrives in the middle of a write."""
+    """SIGINT or SIGTERM arrives in the middle of a write."""
     require("strace")
     if subprocess.run(["strace", "-qq", "-o", "/dev/null", "true"], capture_output=True).returncode != 0:
         pytest.skip("strace may not trace here")

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: BSD-2-Clause-Patent
 """Recordings of Ruby programs show their functions: each chain is one that the program can have
 (ruby_oracle.rb), in threads, fibers and forked children, from the start or attached late, and frames
-of the program and of C functions that call it are in order."""
+of Ruby functions are in order with those of the C functions that call them."""
 import collections
 from pathlib import Path
 
@@ -281,7 +281,7 @@ def test_two_interpreters(profctl, profcapture, capture, ruby, tmp_path):
     program = tmp_path / "two.rb"
     program.write_text(TWO)
     recorded(profctl, "-F", 499, "-o", capture, "--", ruby, program, library)
-    found = Capture.__new__(Capture)  # Capture() would skip the test if something is not read
+    found = Capture.__new__(Capture)  # Capture() would skip the test if some functions are not read
     found.kind, found.samples = "ruby", rows(profcapture, capture, "sample", "--resolve")
     verdicts = collections.Counter(sample["interpreter"] for sample in found.samples)
     print(verdicts)

@@ -56,7 +56,7 @@ VERBS = {
     "symbolize": ["symbolize"],
 }
 
-# Kinds of captures that exceed the limit: the verb that fails, and what its error names.
+# {kind of capture that exceeds the limit: (the verb that fails, what its error names)}
 TOO_MUCH = {
     "open-spans": ("marks", "marks and open spans"),
     "live-blocks": ("memory", "live blocks"),

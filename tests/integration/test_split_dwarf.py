@@ -24,7 +24,7 @@ int main(int argc, char **argv)
 	return argc > 5 ? rare(argc) : loop(l) + other(argc);
 }
 """
-# A unit of one range, whose start is the base for other ranges.
+# A compilation unit with one range; the start of that range is the base of other ranges.
 OTHER = """
 static inline int mix(int a, int b)
 {
@@ -94,7 +94,7 @@ def inlined(places):
 
 
 def test_files(work):
-    """The files are found by their names in the program, which are relative to the compiler's
+    """The .dwo files are found by their names in the program, which are relative to the compiler's
     folder."""
     folder, addresses, places = work
     same(says(folder / "split", addresses), places)
@@ -114,7 +114,7 @@ def test_debug_folder(alone):
 
 
 def packages(folder, program):
-    """Makes packages with both tools; the tool of binutils supports DWARF 4 only."""
+    """Makes packages with the tools of LLVM and of binutils, which supports only DWARF 4."""
     halves = [folder / "away" / "main.dwo", folder / "away" / "other.dwo"]
     subprocess.run(["llvm-dwp-14", *halves, "-o", folder / "llvm.dwp"], check=True)
     version = subprocess.run(["readelf", "--debug-dump=info", program], stdout=subprocess.PIPE, check=True).stdout

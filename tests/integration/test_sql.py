@@ -67,7 +67,7 @@ def make_capture(path, *prefix):
 
 @pytest.fixture(scope="module")
 def capture(tmp_path_factory):
-    """A capture with several segments, epochs and every table."""
+    """A capture with two segments, several epochs and every table."""
     return make_capture(tmp_path_factory.mktemp("sql") / "x.cap")
 
 
@@ -201,7 +201,8 @@ int main(void)
 
 
 def test_waits_have_names(profctl, profcapture, compile_c, sql, database, tmp_path):
-    """The view of waits says what threads waited for, where, and who woke them, as report and locks do."""
+    """The view `waits` says what threads waited for, where, and who woke them, as report and locks
+    do."""
     if os.geteuid() != 0:
         pytest.skip("wakers are recorded for root only")
     path, program = tmp_path / "sleeper.cap", compile_c("sleeper", SLEEPER, "-g", "-O1", "-pthread")
@@ -224,7 +225,7 @@ def test_waits_have_names(profctl, profcapture, compile_c, sql, database, tmp_pa
         # a query computes only the columns that it uses
         plan = " ".join(str(row[-1]) for row in run("EXPLAIN QUERY PLAN SELECT sum(duration_ns) FROM waits WHERE time_ns < 5000"))
         assert "SUBQUERY" not in plan and "CO-ROUTINE" not in plan
-        # a call that only a waker made is in the table of calls, too
+        # a call that is only in a waker's stack is in the table of calls, too
         assert run("SELECT count(*) FROM wait WHERE waker_call NOT IN (SELECT id FROM calls)") == [(0,)]
 
 
@@ -264,7 +265,7 @@ def test_epochs(capture, sql):
 
 
 def test_damage_elsewhere(profcapture, tmp_path):
-    """A query reports damage once, and only in what it reads."""
+    """A query reports damage once, and only damage of data that it reads."""
     whole = make(tmp_path / "whole.cap", "--rows", 2000, "--chunk-rows", 100)
     chunks, at = Capture(whole.read_bytes()), 256
     found = []
@@ -527,7 +528,7 @@ def test_interrupted(profcapture, tmp_path):
 
 
 def test_full_disk(profcapture, capture, tmp_path):
-    """A limited file size stands for a full disk."""
+    """The test limits the file's size instead of filling a disk."""
     done = subprocess.run(["sh", "-c", 'trap "" XFSZ; ulimit -f 64; exec "$0" "$@"', profcapture.path, "export", capture, "--to", "sqlite",
                            "-o", tmp_path / "x.db"], capture_output=True, text=True, timeout=60)
     assert done.returncode == 1 and "cannot write" in done.stderr and os.listdir(tmp_path) == []

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: BSD-2-Clause-Patent
-"""Complete stacks through files that appear, disappear, change, hide or lie, recorded by the real
-daemon."""
+"""Stacks through code of files that appear, disappear, change, are hidden or have false data are
+complete. The real daemon records them."""
 import random
 import shutil
 import struct
@@ -90,7 +90,7 @@ def test_debug_frame_alone(samples_of):
 
 
 def test_no_cfi(samples_of):
-    """The chain ends at the first frame, and that frame is not called the root."""
+    """The chain ends in the program, and its end is not called the root."""
     samples = at(samples_of("nocfi"))
     assert len(samples) > 100
     for sample in samples:
@@ -111,7 +111,8 @@ int main(int argc, char **argv)
 	fexecve(to, arguments, environ);
 }
 """
-# With fexecve(), the kernel names the process by its descriptor, so the program sets its own name.
+# With fexecve(), the kernel names the process after the descriptor's number, so the program sets its
+# own name.
 NAMED = "#include <sys/prctl.h>\n" + PROGRAM.replace("	outer();", '	prctl(PR_SET_NAME, "in-memory");\n	outer();')
 
 
@@ -168,7 +169,7 @@ def test_copied_code(samples_of):
 
 
 def test_code_that_was_copied_before(profctl, profcapture, tmp_path, spawn):
-    """As test_copied_code(), for a program that copied its code before the recording began."""
+    """Like test_copied_code(), for a program that copied its code before the recording began."""
     program = build(tmp_path, "copied", COPIED)
     target = spawn(program, "wait", stdout=subprocess.PIPE)
     target.stdout.readline()
@@ -313,7 +314,7 @@ def library(folder, stem, room, name="library"):
 
 
 def chroot(folder):
-    """Makes a program in a chroot. The path of its library leads to another library outside."""
+    """Makes a program in a chroot. Outside of the chroot, its library's path is another library."""
     outside = library(folder, "same", 3000)
     root = folder / "root"
     root.mkdir()

@@ -102,7 +102,7 @@ def test_names(profctl, profcapture, programs, tmp_path_factory, require, name):
     assert resolved >= 0.9 * data["self_total"], [row for row in data["rows"] if row["kind"] == "unresolved"][:5]
 
 
-# Functions in which the kernel replaces a task's memory by that of the next program.
+# Kernel functions in which a task loses its memory: at exit, and at exec.
 WITHOUT_MEMORY = {"do_exit", "begin_new_exec", "bprm_execve"}
 
 
