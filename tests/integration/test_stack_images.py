@@ -111,8 +111,8 @@ int main(int argc, char **argv)
 	fexecve(to, arguments, environ);
 }
 """
-# With fexecve(), the kernel names the process after the descriptor's number, so the program sets its
-# own name.
+# With fexecve(), the kernel names the process after the descriptor's number, so the program sets
+# its own name.
 NAMED = "#include <sys/prctl.h>\n" + PROGRAM.replace("	outer();", '	prctl(PR_SET_NAME, "in-memory");\n	outer();')
 
 

@@ -245,7 +245,7 @@ def test_stitching_favors_no_caller(samples_of):
 
 
 def test_how_often_repair_is_wrong(samples_of):
-    """As test_how_often_stitching_is_wrong(), for stacks repaired by frame pointers. Only the
+    """Like test_how_often_stitching_is_wrong(), for stacks repaired by frame pointers. Only the
     deepest frame is sampled, so there is nothing to stitch to."""
     repaired = [s.names for s in at(samples_of("ways-kept")) if s.method == "fp-repaired"]
     assert len(repaired) > 200
@@ -614,8 +614,8 @@ PROGRAMS.add_program("throw", THROW, suffix="cc")
 def test_exception(samples_of):
     samples = samples_of("throw")
     throwing = [sample for sample in samples if "__cxa_throw" in sample.names]
-    # The last function of libgcc overwrites the registers that _Unwind_RaiseException saved with
-    # those of the handler. If __cxa_throw keeps a frame pointer, its frame is then unknown.
+    # The last function of libgcc stores the handler's registers over those that
+    # _Unwind_RaiseException saved. If __cxa_throw keeps a frame pointer, its frame is then unknown.
     lost = [sample for sample in throwing
             if sample.stop == "bad-frame" and re.fullmatch(r"libgcc_s\.so\.1\+\w+;_Unwind_RaiseException;__cxa_throw", sample.chain)]
     assert len(lost) < 0.15 * len(throwing)
@@ -700,9 +700,9 @@ def test_code_without_cfi_and_frame_pointer(samples_of, kind, name, method, fp):
     expect(at(samples), f"spin;work;{name}", method, stop="no-table")
 
 
-# The code that Python generates for its functions with -X perf: pieces of eleven bytes, one after
-# the other. Here each function has its own mapping, because report groups generated code without a
-# name by mapping.
+# Imitates the code that Python generates for its functions with -X perf: pieces of eleven bytes,
+# one after another. Here each function has its own mapping, because report groups generated code
+# without a name by mapping.
 PYTHON = r"""
 typedef long (*trampoline)(long function, long n, long thread, void *evaluate);
 enum { LEAF, TOP70, TOP30 };
@@ -1101,7 +1101,7 @@ PROGRAMS.add_program("cloning", CLONING)
 
 
 def test_clone(samples_of):
-    """After its system call instruction, clone() has no CFI. In the child, clone() has no caller."""
+    """After its system call instruction, clone() has no CFI, and in the child no caller either."""
     samples = samples_of("cloning")
     expect([sample for sample in samples if "cloner" in sample.names], r"(.*;)?cloner;" + MAIN)
     expect([sample for sample in samples if re.match(r"(__)?clone;", sample.chain)], r"(__)?clone;cloner;" + MAIN)
@@ -1204,7 +1204,8 @@ def sort_as_lld(program):
     (["-Wl,--section-start=.far=0x800000"], sort_as_lld),
 ], ids=["two segments", "two segments without pie", "no eh_frame_hdr", "long cfi", "order of lld"])
 def test_memory(profctl, profcapture, capture, tmp_path, flags, change):
-    """The stack of an allocation has exactly the callers in the source, out to the program's entry."""
+    """The stack of an allocation has exactly the callers in the source, out to the program's
+    entry."""
     if LONG_CFI not in flags:
         flags = [*flags, "-DLONG=\"\""]
     place = [] if "-Wl,--no-eh-frame-hdr" in flags else ['-DIN=__attribute__((section(".far")))']

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: BSD-2-Clause-Patent
 """profctl stat: counts of programs that cause a known number of events, repeated runs, comparisons,
-and the counts of perf stat."""
+and agreement with perf stat."""
 import json
 import os
 import re
@@ -90,7 +90,7 @@ def test_filters(profctl, load, tmp_path, require):
 
 
 def test_nothing_is_zero_that_was_not_counted(profctl, load):
-    """Hardware events have a value or a reason why not, never 0 for an unknown value."""
+    """A hardware event has a value, or the reason why it has none; an unknown value is never 0."""
     data, rows = stat(profctl, "--", load, 10, 0, 0)
     assert data["runs"] == 1 and data["exit"] == 0
     for name in "cycles", "instructions", "branches", "branch-misses":
@@ -148,7 +148,7 @@ def test_compare(profctl, load, tmp_path):
     profctl("stat", "-e", "page-faults", "--save", single, "--", load, 10, 0, 0)
     _, unclear = stat(profctl, "-e", "page-faults", "--compare", single, "--", load, 10, 0, 0)
     assert unclear["page-faults"]["verdict"] == "unclear" and unclear["page-faults"]["noise"] is None
-    # an event that the saved run does not have has no verdict
+    # an event that the saved run lacks has no verdict
     _, rows = stat(profctl, "-e", "context-switches", "--compare", saved, "--", load, 10, 0, 0)
     assert rows["context-switches"]["verdict"] is None and rows["context-switches"]["before_mean"] is None
 

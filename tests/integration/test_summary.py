@@ -191,7 +191,7 @@ SECONDS = {"s": 1, "ms": 1e-3, "us": 1e-6, "ns": 1e-9}
 
 
 def test_text_and_json_have_the_same_times(profcapture, recorded):
-    """Text and JSON count times from the start of the capture, also in a range, as the rows do."""
+    """Like rows, text and JSON count times from the start of the capture, even for a range."""
     marks = [row["time_ns"] for row in profcapture.json("sql", recorded, "SELECT time_ns FROM marks WHERE name = 'turn' ORDER BY 1")["data"]["rows"]]
     start, end = marks[10], marks[30]
     options = ["--from", f"{start}ns..{end}ns"]
@@ -289,7 +289,7 @@ def test_time_without_a_cpu_is_said(profcapture, shared_cpu):
 
 
 def test_start_functions(profcapture, shared_cpu):
-    """The threads of a program differ by the functions with which they began."""
+    """A program's threads are distinguished by the functions with which they began."""
     answer = profcapture.json("report", shared_cpu, "--by", "thread")
     schema.check(profcapture, "report", answer)
     threads = [row for row in answer["data"]["rows"] if row["comm"] == "ready" and row["start"]]

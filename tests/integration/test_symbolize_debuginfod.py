@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: BSD-2-Clause-Patent
 """Debug files come from a server if the user requests it. They give the same names and lines as
-local files; a missing file is requested once; a wrong file gives nothing; profcapture waits no
-longer than the limit for a server that does not answer, or never ends its answer."""
+local files; a missing file is requested once; a wrong file is ignored; profcapture waits no longer
+than the limit for a server that does not answer, or never ends its answer."""
 import ctypes
 import http.server
 import os
@@ -44,7 +44,8 @@ LIBRARY = "libdebuginfod.so.1"
 
 @pytest.fixture(scope="module")
 def work(profctl, profcapture, require, tmp_path_factory):
-    """A recording of a stripped program, its debug file elsewhere, and the symbolized recording."""
+    """A folder with a recording of a stripped program, the program's debug file, and the symbolized
+    recording."""
     require("gcc", "objcopy", "strip", root=True)
     try:
         ctypes.CDLL(LIBRARY)
@@ -184,8 +185,8 @@ def test_missing(profcapture, bare, build_id, server):
 
 @pytest.mark.parametrize("what", ["other", "garbage", "part"])
 def test_other_file(profcapture, bare, build_id, debug_file, server, what):
-    """A wrong file gives nothing: one with another build-id, one that is not ELF, and the beginning
-    of the right one, which has only the build-id."""
+    """A wrong file is ignored: one with another build-id, one that is not ELF, and the first half
+    of the right one, which has the build-id."""
     assert debug_file.count(bytes.fromhex(build_id)) == 1
     server.files[build_id] = {
         "other": debug_file.replace(bytes.fromhex(build_id), bytes(20)),

@@ -11,15 +11,16 @@ import pytest
 from format_reader import Capture
 from recordings import INLINED_SPIN, until
 
-# Ends after some hundred milliseconds of CPU time, or, with an argument, never; sampled at RATE,
-# this gives enough samples on any machine.
+# Without an argument, the program ends after some hundred milliseconds of CPU time, which at RATE
+# gives enough samples on any machine.
 SPIN = INLINED_SPIN.replace("int main(void)", "int main(int argc, char **argv)").replace("for (;;)", "for (int i = 0; argc > 1 || i < 300; i++)")
 RATE = 4000
 
 
 @pytest.fixture(scope="module")
 def work(profctl, require, tmp_path_factory):
-    """A program, its debug file, and a recording of the stripped program without names."""
+    """A folder with a program, its debug file, and recordings of the stripped program, without and
+    with names."""
     require("gcc", "objcopy", "strip", root=True)
     folder = tmp_path_factory.mktemp("lines")
     (folder / "spin.c").write_text(SPIN)
@@ -92,7 +93,7 @@ def test_options_of_names(profcapture, work, tmp_path):
 
 
 def test_dump(profcapture, work):
-    """Each inlined call is a separate frame with its place, from the innermost to their caller."""
+    """Each inlined call is a separate frame with its place in the source, innermost first."""
     rows = profcapture.json("dump", work / "named.cap", "--table", "sample", "--resolve", "--limit", 0)["data"]["rows"]
     chains = {tuple((f["name"], f["inline"], f["at_line"]) for f in row["frames"]) for row in rows}
     at = ("mix", True, 4), ("twice", True, 8), ("spin", False, 14), ("main", False, 20)
@@ -226,8 +227,8 @@ int main(void) { for (int i = 0; i < 60; i++) sink = fib(30); return 0; }
 
 
 def innermost(capture, program):
-    """Returns how many samples hit each function of the program, inlined ones included, according to
-    addr2line; and whether any function is inlined into itself."""
+    """Returns how many samples hit each function of the program, inlined ones included, according
+    to addr2line; and whether any function is inlined into itself."""
     known = {}
     for name in "string", "image", "frame", "stack":
         for row, chunk in capture.rows(name):
@@ -274,8 +275,8 @@ int main()
 
 @pytest.mark.parametrize("compiler", ["g++", "clang++"])
 def test_lambdas(profctl, profcapture, require, tmp_path, compiler):
-    """A function of a lambda or of a local class without a linkage name is called after the function
-    around it, and has the line of the lambda."""
+    """A function of a lambda or of a local class without a linkage name is named after the function
+    around it, and has its own line."""
     require(compiler)
     (tmp_path / "lambdas.cpp").write_text(LAMBDAS)
     subprocess.run([compiler, "-g", "-O2", "lambdas.cpp", "-o", "lambdas"], cwd=tmp_path, check=True)
@@ -329,7 +330,7 @@ int main(void)
 
 
 def test_scattered_without_frames(profctl, profcapture, require, tmp_path):
-    """If only DWARF describes a function in several pieces, its row has no more than a piece."""
+    """If only DWARF describes a function of several pieces, its symbol covers only the main one."""
     require("gcc", "objcopy", "nm")
     (tmp_path / "cold.c").write_text(SCATTERED)
     subprocess.run(["gcc", "-g", "-O2", "-fno-asynchronous-unwind-tables", "cold.c", "-o", "cold"], cwd=tmp_path, check=True)

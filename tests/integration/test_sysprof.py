@@ -160,8 +160,8 @@ def ask(record, code, **options):
 
 
 def test_hostile(record, profcapture, capture):
-    """Invalid requests are dropped, and the next one is answered; requests beyond a limit get no
-    ring, and are counted."""
+    """Invalid requests are dropped, and the next valid one is answered; requests beyond a limit get
+    no ring, and are counted."""
     ask(record, """
 for text in b"", b"x", b"CreatRing", b"CreatRing\\0\\0", b"\\0" * 10, b"x" * 60000:
     s.send(text)

@@ -98,8 +98,8 @@ def rows(profcapture, capture, table):
 
 
 def assert_family(rows_of, first, tables, how):
-    """Checks that every task that FAMILY starts is recorded once, and no other; rows_of(table)
-    returns rows. Returns the pids of these tasks."""
+    """Checks that every task that FAMILY starts is recorded once, and no other task. rows_of(table)
+    returns rows. Returns the pids of FAMILY's processes."""
     ours = {first}
     for process in rows_of("process"):
         if process["pid"] != first:
@@ -108,8 +108,8 @@ def assert_family(rows_of, first, tables, how):
     for table in tables:
         for row in rows_of(table):
             assert row["pid"] in ours, (table, row)
-    # the first one, 200 short ones, the leaf, the daemon with its parent, the thread that execs,
-    # and the vfork child
+    # processes: the first one, 200 short ones, the leaf, the daemon with its parent, the one whose
+    # thread execs, and the vfork child
     assert len(ours) == 1 + 200 + 1 + 2 + 1 + 1
     tasks = rows_of("task")
     assert sum(task["event"] == "fork" for task in tasks) == 205 + 80 + 1

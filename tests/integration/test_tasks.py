@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-2-Clause-Patent
-"""Recording with events of tasks: by users without privilege, and in sessions that may show only a
+"""Recording with per-task events: by users without privilege, and in sessions that may show only a
 user's own processes.
 
 Targets end before their rows are read, so that they take no CPU time from the other tests.
@@ -406,7 +406,7 @@ def test_real_levels(profctl, profcapture, capture, program, level):
     assert sum("spin" in sample.names for sample in samples) > 0.9 * len(samples) > 300
 
 
-# ---- sessions that may show only their user's own processes: root opens the events
+# ---- sessions that may show only their user's own processes, although root opens the events
 
 
 def drive(capture, seconds, *options, uid=NOBODY, check=0):
@@ -417,8 +417,8 @@ def drive(capture, seconds, *options, uid=NOBODY, check=0):
 
 
 def drive_to_its_end(spawn, capture, target, uid=NOBODY):
-    """Records a target that waits for its standard input until it is recorded; the recording ends
-    with the target."""
+    """Records a target that waits for the end of its standard input, which this closes when the
+    recording has begun. The recording ends with the target."""
     end_of_driven(target, spawn(DRIVE, capture, 60, f"uid={uid}", "own-only=true", f"pids={target.pid}", stdout=subprocess.PIPE))
 
 
@@ -476,7 +476,7 @@ def test_own_only_refuses(capture, spawn, home):
 
 
 def everything(profcapture, print_rows, capture):
-    """Returns the bytes of all tables after decompression, and what dump shows of them."""
+    """Returns the bytes of all tables after decompression, and dump's output for the tables."""
     raw = subprocess.run([print_rows, capture], check=True, capture_output=True).stdout
     strings = [bytes.fromhex(cell[1:].decode()) for cell in raw.replace(b"\n", b"\t").split(b"\t") if cell[:1] == b"x"]
     shown = profcapture("dump", capture, "--resolve", "--limit", 0, "--json", text=False).stdout

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: BSD-2-Clause-Patent
-"""report on a terminal: lines fit, colors follow the settings, and a pager shows the text, and may
-end at any time."""
+"""report on a terminal: lines fit, colors follow the settings, and the text goes to a pager, which
+may end at any time."""
 import fcntl
 import os
 import re
@@ -89,8 +89,8 @@ def test_fits(profcapture, whole, view):
 
 
 def test_how_wide(profcapture, whole):
-    """On a terminal, COLUMNS sets the width. A file has no width. --full-names ignores the width of
-    the terminal, but aligns the names."""
+    """On a terminal, COLUMNS sets the width. Other output is not shortened. --full-names ignores
+    the width of the terminal, but aligns the names."""
     wide = profcapture("report", whole, env={**os.environ, "COLUMNS": "40"}).stdout
     assert "…" not in wide and max(map(len, wide.split("\n"))) > 50
     rows = lambda text: [line for line in COLOUR.sub("", text).replace("\r", "").split("\n\n", 1)[1].split("\n") if re.match(r" *<?\d[\d.]* ", line)]
@@ -111,8 +111,8 @@ def test_colours(profcapture, whole):
 
 
 def test_pager(profcapture, whole, tmp_path):
-    """PROFCTL_PAGER precedes PAGER, and gets LESS; a pager is used only for text on a terminal, and
-    gets the same text in the terminal's width."""
+    """PROFCTL_PAGER precedes PAGER, and the pager gets the variable LESS. A pager is used only for
+    text on a terminal, and gets the same text in the terminal's width."""
     pager = tmp_path / "pager"
     pager.write_text(f'#!/bin/sh\necho "paged $LESS" "$@"\nexec cat\n')
     pager.chmod(0o755)

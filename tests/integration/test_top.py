@@ -27,7 +27,7 @@ class Terminal:
         self.errors = folder / "errors"
 
     def run(self, *args):
-        # newer mesons set LINES and COLUMNS, which curses prefers to the terminal's size
+        # newer versions of meson set LINES and COLUMNS, which curses prefers to the terminal's size
         env = {name: value for name, value in os.environ.items() if name not in ("LINES", "COLUMNS")}
         return subprocess.run([*self.tmux, *args], check=True, stdout=subprocess.PIPE, encoding="utf-8", env=env).stdout
 
@@ -69,7 +69,8 @@ def test_views_and_keys(profctl, spawn, compile_c, terminal):
     terminal.start(profctl.command("top", "--bus", "private", "--pid", burner.pid))
     terminal.shows(r"^process %d, last \d+ s: [1-9]\d* samples, CPU \d+ %%\. Lost: nothing\.$" % burner.pid)
     terminal.shows(r"^ *self %  total %  samples  function$")
-    # fib is named although the program has no frame pointers or debug symbols, and takes most of the time
+    # fib has a name although the program has no frame pointers or debug symbols, and takes most of
+    # the CPU time
     share = terminal.shows(r"^ *(\d\d+\.\d) +(\d+\.\d) +\d+  fib +burner")
     assert float(share[1]) <= float(share[2]) <= 100
     terminal.shows(r"q quit")
@@ -161,7 +162,7 @@ def test_whole_system(profctl, spawn, terminal, tmp_path):
 
 @pytest.mark.skipif(shutil.which("node") is None, reason="node is not here")
 def test_generated_code(profctl, spawn, terminal):
-    """top shows names that a runtime writes while it runs, if it does not read the functions itself."""
+    """With --no-interpreters, top shows the names that a runtime writes while it runs."""
     loop = "function alpha(n) { let s = 0; for (let i = 0; i < n; i++) s = (s * 31 + i) % 1000003; return s }\nfor (;;) alpha(200000)"
     node = spawn("node", "--perf-basic-prof", "-e", loop)
     try:

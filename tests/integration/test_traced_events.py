@@ -84,7 +84,7 @@ def test_times(profcapture, whole):
 
 
 def test_texts(profcapture, whole):
-    """Fields may be text at an offset given in the record, and signed numbers."""
+    """Fields may be signed numbers, and texts at an offset that the record gives."""
     assert {"value": "/bin/true", "count": 1}.items() <= \
         next(row for row in events(profcapture, whole, "--event", EXEC, "--by", "filename") if row["value"] == "/bin/true").items()
     sources = {row["name"]: row for row in rows(profcapture, whole, "source")}
@@ -109,8 +109,8 @@ def test_output(profcapture, whole):
 
 
 def test_next(profcapture, whole):
-    """On a terminal, the last line is the command that shows where the event with the most time came
-    from."""
+    """On a terminal, the last line is the command that shows where the event with the most time
+    came from."""
     last = shown(profcapture, "events", whole).splitlines()[-1]
     command = last.removeprefix("Next: profcapture ")
     assert command == shlex.join(["report", str(whole), "--event", SLEEP, "--tree"]) and command != last
@@ -135,7 +135,7 @@ os.unlink(sys.argv[1])
 
 
 def test_block_requests(profctl, profcapture, capture):
-    """Each fsync() of new data issues requests to the device of its file, which write that data."""
+    """Each fsync() of new data issues requests that write this data to the file's device."""
     folder = next((path for path in map(Path, ("/var/tmp", "/root", "/")) if os.major(path.stat().st_dev)), None)
     device = folder and f"{os.major(folder.stat().st_dev)}:{os.minor(folder.stat().st_dev)}"
     if not device or not Path("/sys/dev/block", device).exists():

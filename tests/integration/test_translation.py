@@ -12,8 +12,8 @@ SOURCE = Path(os.environ["PROF_SOURCE_DIR"])
 
 @pytest.fixture(scope="session")
 def german(tmp_path_factory):
-    """A locale generated here, because glibc 2.39 and later use the C locale for C.UTF-8, which is
-    never translated."""
+    """A German locale, generated here because glibc 2.39 and later use the C locale for C.UTF-8,
+    which is never translated."""
     folder = tmp_path_factory.mktemp("locale")
     subprocess.run(["localedef", "-i", "de_DE", "-f", "UTF-8", folder / "de_DE.UTF-8"], check=True)
     return {"LOCPATH": folder, "LC_ALL": "de_DE.UTF-8", "LANGUAGE": "de"}

@@ -9,8 +9,8 @@ import pytest
 
 from slices import SANITIZED, SOAK, part
 
-# A soak tries all seeds with all verbs, which takes two hours; with a sanitizer it would take ten
-# times as long, so fewer seeds are tried.
+# A soak tries all seeds with all verbs, which takes two hours. Other runs try fewer seeds; runs
+# with a sanitizer, which are ten times slower, try the fewest.
 N, GROUP = 2000 if SOAK else 50 if SANITIZED else 300, 50
 VERBS = [
     ["info", "--json"], ["report"], ["report", "--tree", "--json"], ["report", "--by", "thread", "--json"], ["report", "--by", "cgroup"],
@@ -25,7 +25,7 @@ VERBS = [
     ["compact", "--force", "-o", "NEW"], ["cut", "--from", "0.1s", "--to", "0.5s", "--force", "-o", "NEW"], ["cat", "OTHER", "--force", "-o", "NEW"],
     ["recover", "--force", "-o", "NEW"], ["symbolize"],
 ]
-# statuses for captures that are too large, damaged, or lack the data; never a signal
+# also the statuses for captures that are too large, damaged, or lack the data; never a signal
 STATUSES = range(0, 9)
 
 
