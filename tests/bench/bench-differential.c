@@ -4,12 +4,12 @@
  * libdwfl
  *
  *     bench-differential FILE [COMM…]  compares the chains; prints a line of JSON
- *     bench-differential --roots FILE  counts chains in which libdwfl reaches a root, by process
+ *     bench-differential --roots FILE  counts libdwfl's chains that reach a root, by process name
  *
  * Processes and mappings come from the records, in order. Each walk uses the mappings of its time.
  * Tables, maps and the walk are the engine's. Two chains are equal if they have the same pcs, up to
- * the first frame in code without CFI, from which both only guess. Differences are counted by
- * class: which walk ended, and why. bench_differential.py excludes the classes in which libdwfl
+ * the first frame in code without CFI, because beyond it both only guess. Differences are counted
+ * by class: which walk ended, and why. bench_differential.py excludes the classes in which libdwfl
  * cannot be right.
  */
 #include "arch/base.h"

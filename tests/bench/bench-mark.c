@@ -210,7 +210,7 @@ static void print_threads(void)
 	       cost.median, cost.best - reference.best);
 }
 
-/* Answers one registration like the engine, in a child process. Returns its exit status. */
+/* Answers one registration like the engine, in a child process. Returns the child's exit status. */
 static int answer(int memfd)
 {
 	const struct control_answer reply = { .magic = CONTROL_ANSWER_MAGIC,

@@ -428,7 +428,7 @@ static double time_peer_pass(struct peer_walk *peer, const struct live *live)
 	return (cpu_ns() - start) / (double)n_frames;
 }
 
-/* Returns the longest first walk of a new process with the same files: only tables are cached. */
+/* Returns the time of the slowest first walk of a new process whose files' tables are cached. */
 static double time_first(struct space *space, const struct live *live)
 {
 	struct walk_result result;
@@ -458,8 +458,8 @@ static double median(double *numbers, size_t n)
 
 /*
  * Measures the second of two passes over all stacks, alternating with libdwfl. Each walker has its
- * caches of the files; its first pass reloads what the other walker displaced. Reports medians,
- * because other programs run, too.
+ * caches of the files; its first pass reloads what the other walker displaced from the CPU's
+ * caches. Reports medians, because other programs run, too.
  */
 static void bench_second_pass(const struct walkers *walkers, const struct live *live)
 {

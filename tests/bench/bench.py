@@ -186,7 +186,7 @@ for (;;) { fib(20); JSON.parse(JSON.stringify(words)); words.map(w => w.replace(
 
 
 class Work:
-    """Programs that run until the block ends. Each is killed together with its process group."""
+    """Programs that run until the `with` block ends. Each is killed with its process group."""
 
     def __init__(self, folder):
         self.folder = folder

@@ -24,7 +24,7 @@ def formats(profcapture):
 
 
 def export(profcapture, path, to, new, runs=1):
-    """Returns the median of the seconds, and the last answer of peak-memory."""
+    """Returns the median duration in seconds, and the last output of peak-memory."""
     rows = ["--table", "sample"] if to in ("csv", "ndjson") else []
     seconds = []
     for _ in range(runs):
@@ -53,12 +53,12 @@ def made_up(profcapture, folder, table):
         table.row(f"{to}, 1 M {what}, {size:.1f} MB: s", seconds, None, goal="under 2", met=seconds < 2, digits=2)
         table.row(f"{to}, memory, MB", took["bytes"] / 1e6, None, goal="under 300", met=took["bytes"] < 300e6, digits=0)
         _, took = export(profcapture, large if what == "samples" else large_heap, to, new)
-        os.remove(new)  # perf's text has 10 GB
+        os.remove(new)  # that of perf-script has 10 GB
         table.row(f"{to}, memory of 10 M {what}, MB", took["bytes"] / 1e6, None, goal="under 1000", met=took["bytes"] < 1e9, digits=0)
 
 
 def lines(text):
-    """Counts lines, each of which is a sample or a frame. Times are compared by line, because our
+    """Counts lines, each of which is a sample or a frame. Times per line are compared, because our
     stacks are complete, while perf's come from frame pointers only."""
     return max(1, text.count("\n"))
 

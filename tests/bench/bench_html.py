@@ -102,8 +102,8 @@ def quantile(values, share):
 
 
 def flamegraph(folder, capture):
-    """Draws the folded stacks with flamegraph.pl. Returns how many seconds that takes, without
-    counting the samples, and the URL of a page with the picture."""
+    """Draws the folded stacks with flamegraph.pl. Returns the seconds that this takes, without the
+    export of the folded stacks, and the URL of a page with the picture."""
     if not FLAMEGRAPH.exists():
         print("flamegraph.pl is not installed: ./dev setup --peers")
         return None, None

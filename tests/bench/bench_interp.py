@@ -96,8 +96,8 @@ def size(folder, table):
 
 
 def first_second(folder, table):
-    """Measures the share of the samples in the first second of a new program that have its
-    functions."""
+    """Measures how many of the samples in a new program's first second have its functions, in
+    percent."""
     capture = os.path.join(folder, "first.cap")
     named = []
     for _ in range(RUNS):

@@ -27,7 +27,7 @@ def start(path, *command, policy="lossless"):
 
 def record(path, *command, policy="lossless"):
     """Returns, as counted by the program, the numbers of recorded and of tried marks, and the ns
-    per mark; then the capture's entry for its table of marks, and the number of lost records."""
+    per mark; then info's entry for the table of marks, and the number of lost records."""
     child = start(path, *command, policy=policy)
     recorded, tried, ns = child.communicate(timeout=300)[0].split()
     profcapture = bench.program("PROFCAPTURE", "profcapture")

@@ -17,8 +17,8 @@ MILLION = 1_000_000
 
 
 def measure(capture, *options):
-    """Returns the seconds and the largest resident bytes of one reading, with the file in the page
-    cache."""
+    """Returns the seconds of the faster of two runs, the second of which finds the file in the page
+    cache, and the largest resident bytes."""
     peak = bench.program("PEAK_MEMORY", "peak-memory")
     command = [peak, bench.program("PROFCAPTURE", "profcapture"), "memory", capture, "--json", "--limit", "20", *options]
     best, resident = None, 0

@@ -321,7 +321,7 @@ def test_metrics_exports(profcapture, recorded, reports, metric, tmp_path):
     assert shares[most["name"]] == pytest.approx(100 * most["self_weight"] / reports[metric]["total_weight"], rel=0.02)
 
 
-# Waits by syscall(2), whose name says nothing about the cause, as in programs without the C library.
+# Waits by syscall(2), whose name does not give the cause, as in programs without the C library.
 BARE = """
 #include <linux/futex.h>
 #include <sys/socket.h>
@@ -856,7 +856,7 @@ def test_too_many_waits(profctl, compile_c, tmp_path):
 
 
 def test_wakers(profctl, profcapture, require, tmp_path):
-    """Each wait for a lock is ended by a thread that released the lock, and each sleep by a timer."""
+    """Each wait for a lock is ended by a thread that released it, and each sleep by a timer."""
     require(root=True)
     program, capture = tmp_path / "convoy", tmp_path / "convoy.cap"
     subprocess.run(["gcc", "-O2", "-g", "-pthread", SOURCE.with_name("convoy.c"), "-o", program], check=True)
