@@ -6,7 +6,7 @@
 #
 #     tests/bare-chroot.sh [-s SUITE] [-m MIRROR] [-k FOLDER] [COMMAND…]      default: ./dev demo && ./dev test
 #
-# -s installs another release than bookworm, -m a release of Ubuntu from that mirror. -k keeps the
+# -s installs another release than bookworm, -m a release of Ubuntu from MIRROR. -k keeps the
 # chroot in FOLDER, and uses it again if it exists. Needs root, mmdebstrap, ubuntu-keyring for
 # Ubuntu, and a Debian host whose apt is updated: proxy and name resolution are the host's.
 # Uncommitted changes are not tested.

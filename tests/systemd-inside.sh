@@ -53,7 +53,7 @@ grep -q '\[kernel\]' report || fail "no kernel functions: $(cat report)"
 
 profctl record --bus system --json -p $pid -d 1 -o pid.cap >pid.json || fail "record -p: $?"
 
-# without a password, users may record their own processes only in a local session; this one is not
+# without a password, users may record their own processes only in a local session, unlike this one
 if "${as_somebody[@]}" profctl record --bus system --json -p $pid -d 1 -o $home/own.cap 2>refused; then
 	fail "somebody was not asked for a password"
 fi

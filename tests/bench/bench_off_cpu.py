@@ -369,8 +369,8 @@ def measure_cost(command):
 
 def find_bpftrace(folder):
     """Returns a function that returns the command by which bpftrace records a program's waits; None
-    if bpftrace does not work here. The command creates a mount namespace, because tracefs may not
-    be mounted."""
+    if bpftrace does not work here. The command creates a mount namespace, because it may have to
+    mount tracefs."""
     script, output = Path(folder, "waits.bt"), Path(folder, "waits.txt")
     script.write_text(BPFTRACE)
 
@@ -426,7 +426,7 @@ def cost(table, folder, rate, bpftrace):
 
     def median(at, name, base=None, scale=1):
         """Returns the median of a figure, or of its difference from the figure of another command
-        of the turn."""
+        in the same turn."""
         if name in commands:
             return statistics.median((turn[name][at] - (turn[base][at] if base else 0)) * scale for turn in turns)
         return None

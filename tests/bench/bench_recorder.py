@@ -4,8 +4,8 @@ closing the recorder.
 
 The calls come from Python, so ctypes accounts for a microsecond of each. Blocks are a millisecond
 long, or ten. With five milliseconds between blocks, both sides sleep in between, as in a real
-program. Each call waits for profd's engine, which sleeps too, and until each event is switched.
-Runs as root and as a plain user, chosen by as_user.py.
+program. Each call waits until profd's engine, which may sleep, has enabled or disabled each event.
+Runs as root and, by as_user.py, as a plain user.
 """
 
 import ctypes
@@ -54,7 +54,7 @@ def measure_blocks(prof, n, pause_s):
 
 
 def measure(path):
-    """Measures and prints, in a separate process."""
+    """Measures a recorder and prints its times. Runs in a separate process."""
     prof = ctypes.CDLL(os.environ["LIBPROFCOLLECTOR"])
     opened = timed(prof, prof.prof_recorder_open, os.fsencode(path), None)
     rare = measure_blocks(prof, RARE, PAUSE_S)

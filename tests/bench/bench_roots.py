@@ -3,11 +3,10 @@
 those of perf with --call-graph dwarf.
 
 The whole system is recorded at 999 Hz while the programs run in loops, by profctl and then by
-perf. A root is a function without a caller: the outermost function has to be the entry of the
-program or of the loader, or clone's. Two groups are counted separately: stacks that are larger
-than a copy, and samples in the part of exec where the old program's stack is gone and the new one
-does not exist yet. perf's stacks are walked by libdwfl here, since `perf script` takes hours
-for them.
+perf. A root is a function without a caller: the outermost function must be the entry of the program
+or of the loader, or clone(). Two groups are counted separately: stacks that are larger than a copy,
+and samples in the part of exec where the old program's stack is gone and the new one does not exist
+yet. perf's stacks are walked by libdwfl here, because `perf script` takes hours for them.
 """
 
 import collections

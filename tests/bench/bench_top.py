@@ -18,7 +18,7 @@ OURS = ("profd", "profd-files", "profd-engine")
 
 
 class Terminal:
-    """A program in a terminal of tmux, until the block ends."""
+    """A program in a terminal of tmux, until the `with` block ends."""
 
     turn = itertools.count()
 

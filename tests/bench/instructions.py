@@ -1,6 +1,6 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: BSD-2-Clause-Patent
-"""Counts the instructions of the hot paths with callgrind, and compares them with instructions.json.
+"""Counts the instructions of hot paths with callgrind, and compares them with instructions.json.
 
     instructions.py PROGRAM COMPILER [--store]
 
