@@ -87,7 +87,8 @@ static uint64_t start_of(const struct prof_reader *reader)
 	return n ? segments[0].start_monotonic_ns : 0;
 }
 
-/* Stores row `i` of a batch as values. A missing column is zero. Lists point into the batch. */
+/* Stores row `i` of a batch as values. A missing column is zero. Texts and lists point into the
+ * batch. */
 static void row_values(const struct prof_table_def *def, const struct prof_batch *batch, size_t i,
 		       uint64_t shift_ns, struct prof_value *values)
 {

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-2-Clause-Patent
-"""Walks stacks of real programs, which perf copied, with the engine's code and with libdwfl, and
+"""Walks stacks that perf copied from real programs, with the engine's code and with libdwfl, and
 compares the results.
 
 Each program is recorded by `perf record --call-graph dwarf,65528` while it runs repeatedly;

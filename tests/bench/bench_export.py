@@ -53,7 +53,7 @@ def made_up(profcapture, folder, table):
         table.row(f"{to}, 1 M {what}, {size:.1f} MB: s", seconds, None, goal="under 2", met=seconds < 2, digits=2)
         table.row(f"{to}, memory, MB", took["bytes"] / 1e6, None, goal="under 300", met=took["bytes"] < 300e6, digits=0)
         _, took = export(profcapture, large if what == "samples" else large_heap, to, new)
-        os.remove(new)  # that of perf-script has 10 GB
+        os.remove(new)  # the output of perf-script has 10 GB
         table.row(f"{to}, memory of 10 M {what}, MB", took["bytes"] / 1e6, None, goal="under 1000", met=took["bytes"] < 1e9, digits=0)
 
 

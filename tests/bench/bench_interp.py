@@ -3,7 +3,7 @@
 
 The BPF program that reads the frames measures the time of a walk. The kernel writes the record
 afterwards, which is not measured. Each frame belongs to a different function, as in real programs.
-The languages and depths are measured in turn, so that other work on the machine affects all.
+The languages and depths are measured in turn, so that other work affects all of them equally.
 
 The slowdown of a Python program is the ratio of its CPU times for the same work, sampled with and
 without its functions in turn. The speed of a machine may change between two runs, so the ratio of

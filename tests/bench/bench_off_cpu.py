@@ -2,17 +2,16 @@
 """Where threads wait: how much of the blocked time of five programs has a stack to the root,
 whether stacks that were read late are right, and what recording costs.
 
-A plain user's recording has no copied stacks: each was read late, while the thread slept, and
-counts as right only if no switch came in between. The oracle is a second recording of the same
-time, by root, in which the kernel copied each stack when the sleep began: the same wait must have
-the same frames in both. A recording by root is compared with another one that samples each switch,
-and so has the stack of each sleep. A wait's own stack must be the same in both. A shared stack may
-be another one, but the sums of time by stack must agree. The cost is measured on a program that
-passes a byte to and fro at a given rate: alternately without a recorder, with one that records no
-waits, with one that does, and with perf and bpftrace. perf copies the stack at each switch of the
-program; bpftrace sums up the waits of all programs by thread and stack in the kernel. The speed of
-a machine may change between two runs, so costs are compared within each turn, and the median of the
-turns counts.
+A plain user's recording has no copied stacks: each was read late, while the thread slept, and is
+known only if no switch came in between. The oracle is a second recording of the same time, by root,
+in which the kernel copied each stack when the sleep began: the same wait must have the same frames
+in both. A recording by root is compared with another one that samples each switch, and so has the
+stack of each sleep. A wait's own stack must be the same in both. A shared stack may be another one,
+but the sums of time by stack must agree. The cost is measured on a program that passes a byte to
+and fro at a given rate: alternately without a recorder, with one that records no waits, with one
+that does, and with perf and bpftrace. perf copies the stack at each switch of the program; bpftrace
+sums up the waits of all programs by thread and stack in the kernel. The speed of a machine may
+change between two runs, so costs are compared within each turn, and the median of the turns counts.
 """
 
 import bisect
@@ -189,7 +188,7 @@ DEFAULT_RATE = 3000  # waits are recorded by default if there are at most this m
 
 
 def workloads(folder):
-    """Makes the programs, always anew. Returns {name: command}."""
+    """Creates the programs, anew in each call. Returns {name: command}."""
     make = Path(folder, "make")
     shutil.rmtree(make, ignore_errors=True)
     make.mkdir(mode=0o777)

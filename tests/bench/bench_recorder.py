@@ -2,8 +2,8 @@
 """The cost of beginning and ending a block in a program that records itself, and of opening and
 closing the recorder.
 
-The calls come from Python, so ctypes accounts for a microsecond of each. Blocks are a millisecond
-long, or ten. With five milliseconds between blocks, both sides sleep in between, as in a real
+The calls come from Python, so ctypes accounts for a microsecond of each. Blocks last one or ten
+milliseconds. With five milliseconds between blocks, both sides sleep in between, as in a real
 program. Each call waits until profd's engine, which may sleep, has enabled or disabled each event.
 Runs as root and, by as_user.py, as a plain user.
 """

@@ -57,8 +57,8 @@ def label(frame):
 
 
 def count(capture, names):
-    """Counts our samples. Returns {program: Counter} of stacks, roots, copy-end and others, and for
-    each program the reasons and outermost functions of the others."""
+    """Counts our samples. Returns {program: Counter} of stacks by end and method, and {program:
+    Counter} of the reasons and outermost functions of stacks that end elsewhere."""
     owners = {name: program for program, group in names.items() for name in group}
     counts = {program: collections.Counter() for program in names}
     ends = collections.defaultdict(collections.Counter)

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /*
- * Mark-load - writes marks, for bench_marks.py
+ * Mark-load - writes marks, for bench_marks.py and bench_mark_peers.py
  *
  *     mark-load flat N [THREADS]      each thread writes N marks, as fast as it can
  *     mark-load arguments N [THREADS] the same, with two arguments

@@ -136,7 +136,7 @@ run(b"", at)
 
     found, seen = check(capture)
     assert all(seen[i] > 40 for i in range(len(phases))), seen
-    # report has each function once, wherever its code was
+    # report has all samples of a function, wherever its code was
     report = profcapture.json("report", capture, "--limit", 0)
     schema.check(profcapture, "report", report)
     functions = {row["name"]: row for row in report["data"]["rows"] if row["kind"] == "jit"}
@@ -158,7 +158,7 @@ run(b"", at)
         if node.get("kind") == "jit":
             by_name[node["name"]] += node["self"]
     assert by_name == found
-    # a part cut from the capture has the code that was loaded before the part
+    # a part cut from the capture also has the names of code that was loaded earlier
     begin = next(begin for begin, _, _, name in phases[1:] if name == "alpha")
     part = tmp_path / "part.cap"
     profcapture("cut", capture, "--from", f"{begin}ns", "-o", part)

@@ -153,7 +153,7 @@ def test_python(record, profcapture, capture, tmp_path, option):
 
 
 def test_python_perf(profctl, capture, spawn):
-    """The command gets PYTHONPERFSUPPORT, and a message says what it costs."""
+    """The command gets PYTHONPERFSUPPORT, and a message says that Python then runs more slowly."""
     done = profctl("record", "--python-perf", "-o", capture, "--", "sh", "-c", "echo =$PYTHONPERFSUPPORT=")
     assert "=1=" in done.stdout and "more slowly" in done.stderr
     assert "needs a COMMAND" in profctl("record", "--python-perf", "-o", capture, "--pid", os.getpid(), check=2).stderr

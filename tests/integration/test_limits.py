@@ -62,7 +62,7 @@ def test_giant_dictionary(profd, file):
 
 
 def test_many_sessions(profd, file):
-    """No more sessions are created than allowed, and refused ones leave no memory or
+    """No more sessions are created than allowed, and refused requests leak no memory or
     descriptors."""
     paths = [profd.create(SYSTEM, file) for _ in range(64)]
     before = rss(profd.process.pid), fds(profd.process.pid)
@@ -156,7 +156,7 @@ LIMITED = ["setpriv", "--reuid", "65534", "--clear-groups", "--inh-caps", "-all"
                                          *((f"--fsize={n}", "RLIMIT_FSIZE") for n in (512, 2048)),
                                          ("--nproc=1", "RLIMIT_NPROC")])
 def test_low_limits(profctl, home, limit, name):
-    """A failure due to a limit names the limit."""
+    """If a limit makes a recording fail, the message names the limit."""
     done = profctl("record", "-o", home / "test.cap", "--", "true", prefix=[*LIMITED, limit], check=None)
     assert done.returncode != 0 and name in done.stderr, done.stderr
 

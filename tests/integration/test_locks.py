@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: BSD-2-Clause-Patent
 """Locks: who waits for which lock, and who releases it.
 
-The threads of a convoy measure with their own clock how long they wait for each mutex, and how long
+The threads of convoy.c measure with their own clock how long they wait for each mutex, and how long
 they hold it. This clock also counts the time in which a thread is ready and no CPU is free.
 """
 import collections
@@ -58,7 +58,8 @@ def test_convoy(profcapture, convoy):
     assert set(found) == set(measured)
     for address, (name, waits, ns) in measured.items():
         assert 0.95 * ns - ready <= found[address]["ns"] <= 1.001 * ns, (name, found[address], ns, ready)
-        # a woken thread may find the mutex taken and sleep again; some get it without sleeping
+        # a thread may be woken, find the mutex taken, and sleep again; or it may get the mutex
+        # without sleeping
         assert 0.8 * waits <= found[address]["waits"] <= 1.5 * waits, (name, found[address], waits)
     assert sum(ns for _, _, ns in measured.values()) - sum(of["ns"] for of in found.values()) <= ready + 0.05 * sum(ns for _, _, ns in measured.values())
     places = collections.Counter()
@@ -196,7 +197,7 @@ for thread in threads:
 
 
 def test_python(profctl, profcapture, require, tmp_path):
-    """The locks of Python's threads are found in the interpreter."""
+    """Waits for a lock of a Python program are found."""
     require(root=True)
     capture = tmp_path / "python.cap"
     profctl("record", "-q", "--wakers", "-o", capture, "--", "/usr/bin/python3", "-c", PYTHON)

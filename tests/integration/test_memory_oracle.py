@@ -123,7 +123,7 @@ def check_reader(said, process):
         calls[kind] += process["frees"][kind]
     calls["free"] -= process["free_null"]
     calls["free_null"] = process["free_null"]
-    # "brk" and "realloc" occur in both tables
+    # "brk" and "realloc" occur both as allocations and as frees
     assert {kind: n for kind, n in said["calls"].items() if kind in calls} == {kind: calls[kind] for kind in said["calls"] if kind in calls}
     names = {"allocated_bytes": "bytes", "freed_bytes": "freed_bytes", "peak_bytes": "peak", "leaked_blocks": "leaked_blocks",
              "leaked_bytes": "leaked_bytes", "failed": "failed", "temporary": "temporary"}

@@ -246,7 +246,7 @@ def paths(root, flip):
 
 @pytest.mark.parametrize("view", part(TREES, 4, 1), ids=str)
 def test_inverted(profcapture, whole, view):
-    """An inverted tree has the same stacks, from the leaf to the root."""
+    """An inverted tree has the stacks of the tree, but from the leaf to the root."""
     root = ask(profcapture, whole, *view, "--inverted", "--limit", 0)["root"]
     check_tree(root)
     assert paths(root, True) == paths(ask(profcapture, whole, *view, "--tree", "--limit", 0)["root"], False)

@@ -215,7 +215,7 @@ def test_stopped(profctl, profcapture, require, tmp_path):
     found = {row["state"]: row["time_ns"] for row in data["rows"]}
     assert 0.5e9 < found["stopped"] and found["sleeping"] > 0.5e9
     assert sum(row["time_ns"] for row in data["places"] if row["call"] == "stop") == found["stopped"]
-    assert_waiting(profcapture("report", capture).stdout, data)  # whatever event was recorded
+    assert_waiting(profcapture("report", capture).stdout, data)  # the waits, whatever event was recorded
     for metric in "cpu", "off-cpu", "wall":
         assert "not recorded" not in profcapture("report", capture, "--by", "state", "--metric", metric).stdout
 
@@ -258,7 +258,7 @@ def test_exports(profcapture, recorded):
 
 @pytest.fixture(scope="module")
 def reports(profcapture, recorded):
-    """The plain report for each metric."""
+    """Returns {metric: data of the plain report}."""
     found = {metric: profcapture.json("report", recorded[0], "--metric", metric, "--limit", 0)["data"] for metric in ("cpu", "off-cpu", "wall")}
     for key in "total", "total_weight":
         assert found["wall"][key] == found["cpu"][key] + found["off-cpu"][key]
@@ -384,8 +384,9 @@ int main(void)
 
 
 def test_causes_without_names(profctl, profcapture, compile_c, capture, require):
-    """The cause of a wait follows from the system call and its object if no function's name says
-    it. One of two waits is enough, because on a busy machine a wait may end before it is read."""
+    """If no function's name gives the cause of a wait, the cause follows from the system call and
+    its object. One of two waits is enough, because on a busy machine a wait may end before it is
+    read."""
     require(root=True)
     profctl("record", "-q", "--off-cpu", "-o", capture, "--", compile_c("bare", BARE, "-g"))
     causes, queried = collections.defaultdict(collections.Counter), collections.defaultdict(collections.Counter)
@@ -456,7 +457,7 @@ int main(int argc, char **argv)
 
 
 def test_spawn(profctl, profcapture, compile_c, capture, require, tmp_path):
-    """posix_spawn() waits for its child as vfork() does, in another system call."""
+    """posix_spawn() waits for its child like vfork(), although in another system call."""
     require(root=True)
     os.mkfifo(tmp_path / "fifo")
     profctl("record", "-q", "--off-cpu", "-o", capture, "--", compile_c("spawner", SPAWNER, "-g"), tmp_path / "fifo")
@@ -620,7 +621,7 @@ def test_sleepers(profctl, profcapture, plain, pointers, require, tmp_path, spaw
     prefix = ["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups"] if plain else []
     idle, stopped = spawn(*prefix, tmp_path / "idle", tmp_path / "idle.c", stdout=subprocess.PIPE), spawn(*prefix, "sleep", 60)
     traced = int(idle.stdout.readline())
-    until(lambda: Path(f"/proc/{stopped.pid}/comm").read_text() == "sleep\n")  # else it may still be root's
+    until(lambda: Path(f"/proc/{stopped.pid}/comm").read_text() == "sleep\n")  # before, it may still be root's process
     os.kill(stopped.pid, signal.SIGSTOP)
     until(lambda: Path(f"/proc/{stopped.pid}/stat").read_text().rpartition(")")[2].split()[0] == "T")
     shared = tmp_path / "open"

@@ -128,8 +128,8 @@ def test_names(profctl, profcapture, capture, perl, tmp_path):
             if "main::compared" in chain:
                 inside = chain[chain.index("main::compared"):chain.index(caller)]
                 assert [name for name in inside if name] == ["main::compared", "sort block (names.pl)"]
-                # at least three of Perl_pp_sort(), Perl_sortsv_flags(), the comparator and
-                # Perl_runops_standard() are between
+                # between the block and the caller are at least three of Perl_pp_sort(),
+                # Perl_sortsv_flags(), the comparator and Perl_runops_standard()
                 between = len(inside) - inside.index("sort block (names.pl)") - 1
                 counts["right" if inside.index("sort block (names.pl)") == 1 and between >= 3 else "wrong"] += 1
         if "main::deep" in chain:

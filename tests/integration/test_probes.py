@@ -320,7 +320,7 @@ def test_exceptions(profctl, profcapture, capture, tmp_path):
     found = arguments(profcapture, capture)
     assert len(thrown) == 30
     assert [json.loads(row["fields"]) for row in found["throw"]] == thrown
-    # The catcher's type may be in memory that no sample has.
+    # The type of the catch may be in memory that no sample has.
     assert len(found["catch"]) == 30
     for row, expected in zip(found["catch"], thrown):
         values = json.loads(row["fields"])
@@ -388,7 +388,7 @@ def test_refused_returns(profctl, program, capture, tmp_path):
     throws = tmp_path / "throws"
     subprocess.run(["g++", "-O1", source, "-o", throws], check=True)
     assert "exception" in refused(profctl, capture, f"{throws}:thrower%return", throws)
-    # C that cleans up when a thread is cancelled
+    # C that cleans up when a thread is canceled
     source = tmp_path / "cancelled.c"
     source.write_text("#include <pthread.h>\n#include <stdio.h>\nstatic void undo(void *p) { puts(p); }\n"
                       "__attribute__((noinline)) void leave(int n) { if (n) pthread_exit(NULL); __asm__ volatile(\"\"); }\n"
@@ -398,7 +398,7 @@ def test_refused_returns(profctl, program, capture, tmp_path):
     assert "the cleanup of a thread" in refused(profctl, capture, f"{cancelled}:leave%return", cancelled)
     subprocess.run(["gcc", "-O1", "-pthread", source, "-o", cancelled], check=True)
     profctl("record", "-q", "--no-off-cpu", "--force", "-e", f"{cancelled}:leave%return", "-o", capture, "--", cancelled)
-    # the function's entry can be probed, by its readable name
+    # the function's entry can be probed, by its demangled name
     done = profctl("record", "-q", "--no-off-cpu", "--force", "-e", f"{throws}:thrower", "-o", capture, "--", throws)
     assert done.returncode == 0
 

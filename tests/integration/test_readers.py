@@ -16,7 +16,7 @@ from captures import make
 from format_reader import Capture
 from slices import SANITIZED, part
 
-FIRST, SECOND = 2400, 400  # rows of each table in the two segments; there is a row each 500 us
+FIRST, SECOND = 2400, 400  # rows of each table in the two segments; there is a row every 500 us
 ROWS = FIRST + SECOND
 TIMED = ["sample", "task", "mapping", "switch", "alloc", "free", "heap", "live", "wait", "mark", "log", "counter_value", "loss", "metadata", "jit"]
 
@@ -458,7 +458,7 @@ def test_the_range_is_said(profcapture, whole):
 
 
 def flip_in_chunk(profcapture, path, table):
-    """Changes a byte in the table's first chunk. Returns what verify says of this chunk."""
+    """Flips a bit in the table's first chunk. Returns verify's entry for this chunk."""
     data = bytearray(path.read_bytes())
     whole = Capture(bytes(data))
     chunk = next(chunk for chunk in whole.chunks if chunk.table == whole.table(table)["id"])

@@ -49,7 +49,7 @@ def run():
 
 @pytest.fixture
 def waiting(spawn):
-    """Returns a function that starts a record-self, which stops at each "go": .lines() reads its
+    """Returns a function that starts record-self, which stops at each "go": .lines() reads its
     lines up to that stop, .go() lets it continue."""
     def start(*steps, **options):
         process = spawn(SELF, "bus=private", *steps, stdin=subprocess.PIPE, stdout=subprocess.PIPE, encoding="utf-8", **options)

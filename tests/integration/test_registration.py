@@ -24,7 +24,7 @@ COLLECT = os.environ["COLLECT"]
 OK, NOT_A_TARGET, NO_SESSION, LIMIT = "0", "1", "2", "4"
 NONE = 9
 SESSION = "org.profd.Profiler1.Session"
-MANY = 64  # maximum of messages that the broker queues for the engine, and of refused processes that it counts
+MANY = 64  # the broker's MANY_QUEUED: with so many queued messages, an engine is behind; also its MAX_REFUSED
 SMALLEST_MESSAGE = 512  # the kernel's minimum charge for one message in a socket
 COLLECT_LATER = 'read -r PROF_CONTROL; export PROF_CONTROL; exec "$0" "$@"'
 
@@ -34,7 +34,7 @@ def marks(profcapture, capture):
 
 
 def assert_whole(found, *, each, processes):
-    """Checks that the marks, sorted by time, are 1 to `each` from each of `processes` processes."""
+    """Checks that `found` is sorted by time and has marks 1 to `each` of `processes` processes."""
     assert len(found) == each * processes
     assert {mark["name"] for mark in found} == {"step"}
     times = [mark["time_ns"] for mark in found]

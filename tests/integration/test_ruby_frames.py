@@ -31,7 +31,7 @@ end
 @pytest.mark.parametrize("ruby", RUBIES)
 def test_chains(ruby, tmp_path_factory):
     chains = record_chains(tmp_path_factory, ruby, HERE / "ruby_oracle.rb")
-    # From 3.3 on, Ruby has no state while it switches threads.
+    # From 3.3 on, samples have no frames while Ruby switches threads.
     counts = check_walk([ruby, HERE / "ruby_oracle.rb", "run", "60"], chains, most_missing=0.01, roots=ROOTS)
     assert counts["caller's line not recorded"] <= 0.001 * counts["judged"]
 

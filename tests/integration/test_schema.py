@@ -48,7 +48,7 @@ def test_every_reference_is_defined(printed):
 
 
 def test_closing_takes_away(printed):
-    """schema.check() relies on this: to forbid unknown properties makes no document valid, because
+    """schema.check() relies on this: forbidding unknown properties makes no document valid, because
     no keyword negates a part of a schema."""
     def keywords(node):
         if isinstance(node, list):

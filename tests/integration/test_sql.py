@@ -454,7 +454,7 @@ def test_partial_results(profcapture, capture, query, format, number, more):
 
 def test_the_second_signal_ends_it(profcapture, capture):
     """A reader that stalls cannot keep the program running: after the first signal the program
-    waits for the reader, the second signal ends it."""
+    waits for the reader; the second signal ends the program."""
     with subprocess.Popen([profcapture.path, "sql", capture, "WITH RECURSIVE a(x) AS (SELECT 1 UNION ALL SELECT x + 1 FROM a) SELECT x FROM a"],
                           stdout=subprocess.PIPE, stderr=subprocess.PIPE) as child:
         until(lambda: struct.unpack("i", fcntl.ioctl(child.stdout, termios.FIONREAD, bytes(4)))[0] > 60000, 60)  # the pipe is full

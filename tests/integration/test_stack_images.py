@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: BSD-2-Clause-Patent
-"""Stacks through code of files that appear, disappear, change, are hidden or have false data are
-complete. The real daemon records them."""
+"""Stacks are complete even if they pass through code of files that appear, disappear, change, are
+hidden or have false data. The real daemon records them."""
 import random
 import shutil
 import struct
@@ -163,8 +163,8 @@ PROGRAMS.add_program("copied", COPIED)
 
 
 def test_copied_code(samples_of):
-    """A program that copies its code into anonymous memory at the same address, as is done for huge
-    pages."""
+    """Stacks are complete if a program copies its code into anonymous memory at the same address,
+    as is done for huge pages."""
     expect(at(samples_of("copied")), "spin;spin_here;spin_there;" + MAIN)
 
 

@@ -185,7 +185,7 @@ def test_like_perf(profctl, load):
 
 
 def test_as_nobody(profctl, require):
-    """A plain user gets the counts that the kernel permits, and for each other event the reason."""
+    """A plain user gets the counts that the kernel permits, and for all others the reason."""
     require(root=True)
     as_user = ["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups"]
     _, rows = stat(profctl, "-e", "page-faults,context-switches,cycles", "--", "true", prefix=as_user)

@@ -179,7 +179,7 @@ def test_engine_that_is_behind(profd, file, capture, profcapture, compile_c, spa
 
 
 def test_many_programs_that_are_new(profd, file, profcapture, capture, compile_c, spawn, tmp_path):
-    """Samples in new files wait for the files' tables, even until the end."""
+    """Samples in new files wait for the files' tables, even at the end of the recording."""
     deep = compile_c("deep", DEEP, "-O1")
     copies = []
     for n in range(20):
@@ -189,7 +189,7 @@ def test_many_programs_that_are_new(profd, file, profcapture, capture, compile_c
     path = profd.create(options(frequency=variant("u", 10000), **{"call-graph": variant("s", "dwarf")}), file)
     profd.session(path, "Start")
     profd.wait_samples(path)
-    started = [spawn("nice", "-n", "19", copy) for copy in copies]  # niced, because this process must notice the end
+    started = [spawn("nice", "-n", "19", copy) for copy in copies]  # niced, so that this process gets CPU time, too
     until(lambda: all(os.readlink(f"/proc/{process.pid}/exe") == str(copy) for process, copy in zip(started, copies)))
     let_run(started[-1].pid, 0.02)
     took, (ok, reason, _) = stop(profd, path)

@@ -226,7 +226,7 @@ def children(pid):
 
 @pytest.fixture
 def waiting(profcapture, bare, server, spawn):
-    """Starts a symbolize that waits for a silent server."""
+    """Starts `symbolize`, which waits for a silent server."""
     server.how = "silent"
     program = spawn(*profcapture.command("symbolize", bare, "--debuginfod"), stderr=subprocess.PIPE, start_new_session=True)
     until(lambda: server.asked, LIMIT)

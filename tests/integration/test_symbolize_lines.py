@@ -48,12 +48,13 @@ def rows(profcapture, capture, *options):
 
 
 def check_lines(profcapture, capture, source="spin.c"):
-    """Checks lines in user mode, because a busy machine has many samples of interrupts."""
+    """Checks names and lines, but only in user mode, because a busy machine has many samples of
+    interrupts."""
     user = "--mode", "user"
     by_line = {row["line"]: row for row in rows(profcapture, capture, *user, "--by", "line") if row["file"] and row["file"].endswith(source)}
     total = sum(row["self"] for row in rows(profcapture, capture, *user))
-    # there is a row for each line and function: inlined code has the function that it was written
-    # in
+    # there is a row for each line and function; inlined code is in rows of the function that has
+    # it in the source
     assert by_line[4]["name"] == "mix"
     assert sum(row["self"] for row in by_line.values()) > 0.9 * total
     with_inlined = rows(profcapture, capture, *user, "--inline")

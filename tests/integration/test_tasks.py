@@ -417,7 +417,7 @@ def drive(capture, seconds, *options, uid=NOBODY, check=0):
 
 
 def drive_to_its_end(spawn, capture, target, uid=NOBODY):
-    """Records a target that waits for the end of its standard input, which this closes when the
+    """Records a target that waits until its standard input is closed, which happens when the
     recording has begun. The recording ends with the target."""
     end_of_driven(target, spawn(DRIVE, capture, 60, f"uid={uid}", "own-only=true", f"pids={target.pid}", stdout=subprocess.PIPE))
 
