@@ -9,7 +9,7 @@ plain programs.
 Prints the failed and the skipped cases, and last "N passed, N failed, N skipped". A test that
 ran again counts by its second result, and is listed as flaky if it failed first. The exit status
 is 1 if a case failed. --strict counts a skip that tests/expected-skips does not name as a
-failure. --failed counts a step that is not a test, such as a build. --slowest prints the N
+failure. --failed counts STEP, such as a build, as a failed case. --slowest prints the N
 slowest tests of each build, with the wall and CPU time that tests/timed.py measured. --stages
 prints a line for each stage of a CI run; FILE has a line "WALL USER SYSTEM NAME" for each, in
 seconds. --json writes all times and counts to FILE. --list-failed prints the names of the failed

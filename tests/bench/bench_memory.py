@@ -62,7 +62,7 @@ def reap_all():
 
 
 class Peak(threading.Thread):
-    """The maximum resident memory of profd's processes."""
+    """The maximum resident memory of profd or of profd-engine, whichever is larger."""
 
     def __init__(self, pid):
         super().__init__(daemon=True)
@@ -82,7 +82,7 @@ class Peak(threading.Thread):
 
 def cpu_of(command, env=None, watch=False):
     """Returns the CPU time in seconds of a command and its descendants, whether or not they were
-    waited for; its output; and the maximum memory of profd's processes."""
+    waited for; the command's output; and, with `watch`, the bytes of Peak."""
     before = resource.getrusage(resource.RUSAGE_CHILDREN)
     child = subprocess.Popen([str(part) for part in command], env={**os.environ, **FIXED, **(env or {})}, stdin=subprocess.DEVNULL,
                              stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, errors="replace", start_new_session=True)

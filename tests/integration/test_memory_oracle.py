@@ -2,7 +2,7 @@
 """Allocations in a capture, compared exactly with the counts of other tools: glibc's libmemusage,
 and valgrind.
 
-PROF_TEST_FULL=1 uses larger inputs.
+PROF_TEST_FULL=1 uses larger inputs, and also heaptrack.
 """
 import json
 import os
