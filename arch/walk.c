@@ -226,10 +226,11 @@ static bool may_go(struct state *state, const struct cfi_rule *rule, uint64_t cf
 {
 	if (cfa % 8 != 0)
 		return false;
-	if (cfa > state->at.sp ||
-	    (cfa == state->at.sp && (rule->ra == CFI_SAME || rule->ra == CFI_IN_REGISTER)))
+	if (cfa > state->at.sp)
 		return true;
-	return (rule->flags & CFI_SIGNAL) && state->n_switches++ < MAX_SWITCHES;
+	if (rule->flags & CFI_SIGNAL)
+		return state->n_switches++ < MAX_SWITCHES;
+	return cfa == state->at.sp && (rule->ra == CFI_SAME || rule->ra == CFI_IN_REGISTER);
 }
 
 /*
