@@ -219,7 +219,7 @@ static bool parse_cie(const struct cfi_reader *reader, struct byte_reader *bytes
 void cfi_reader_init(struct cfi_reader *reader, const struct cfi_section *section)
 {
 	reader->section = section;
-	reader->regs = regs_get(section->arch);
+	reader->regs = section->regs ? section->regs : regs_get(section->arch);
 	assert(reader->regs);
 	for (size_t i = 0; i < CFI_READER_CIES; i++)
 		reader->cies[i].at = SIZE_MAX;

@@ -83,6 +83,7 @@ struct cfi_section {
 	/* for DW_EH_PE_textrel and datarel; 0 in the output of linkers */
 	uint64_t text_base, data_base;
 	enum regs_arch arch;
+	const struct regs *regs; /* registers to follow; NULL: those of `arch` */
 	bool is_debug_frame;
 	const uint8_t *header; /* .eh_frame_hdr; NULL: none, which makes cfi_find() slow */
 	size_t header_size;

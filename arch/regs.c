@@ -19,6 +19,7 @@ static const struct regs table[REGS_N_ARCHS] = {
 		.sp = 7,
 		.fp = 6,
 		.ra = 16,
+		.base = 3,
 		.lr_copy = REGS_NO_COPY,
 		.code_align = 1,
 		.frame = REGS_FRAME_RECORD,

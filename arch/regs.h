@@ -36,6 +36,9 @@ struct regs {
 	 * on x86_64. */
 	/* result: has a system call's result; valid if n_numbered > 0 */
 	uint8_t sp, fp, ra, result;
+	/* A register that calls preserve, and from which ld.so's _dl_runtime_resolve computes the
+	 * CFA during calls. 0: none. */
+	uint8_t base;
 	bool has_lr; /* calls leave the return address in a register */
 	/* Register to which prologues copy lr before they store it; CFI then says that the return
 	 * address is there, although lr still has it, too. REGS_NO_COPY: no such rows are known. */

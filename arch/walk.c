@@ -24,6 +24,7 @@
 
 #define MAX_SWITCHES 16
 #define CALL_BYTES 8
+#define MAX_CALLEES 32u /* limit for the callees in which find_base() looks */
 #define MAX_ARGUMENTS (UINT64_C(1) << 20)
 #define MAX_FP_FRAME (UINT64_C(1) << 20) /* a plausible fp is at most this far above sp */
 #define RED_ZONE 128         /* bytes below sp that a leaf may use (x86_64 psABI, 3.2.2) */
@@ -171,6 +172,41 @@ static const uint64_t *numbered(const struct state *state, uint64_t number)
 	return &state->walk->numbered[number];
 }
 
+/* Finds the value that struct regs, base, has in the current frame. Each callee either keeps it in
+ * the register or stores it on the stack. */
+static bool find_base(const struct state *state, uint64_t *ret_value)
+{
+	const struct walk *walk = state->walk;
+	const struct walk_frame *frame = &walk->frames[state->n - 1], *caller;
+
+	if (!walk->find_base || state->n > MIN_OF(MAX_CALLEES, state->n_inner))
+		return false;
+	while (frame > walk->frames) {
+		bool is_exact, is_popped;
+		const struct cfi_rule *rule;
+		uint64_t place;
+
+		caller = frame--;
+		is_exact = frame->flags & WALK_FRAME_EXACT;
+		rule = walk->find_base(walk->data, frame->pc - !is_exact);
+		if (!rule || rule->cfa == CFI_CFA_NONE || rule->cfa == CFI_CFA_UNSUPPORTED ||
+		    (caller->flags & ~WALK_FRAME_EXACT))
+			return false;
+		/* Compilers emit no CFI for a pop, after which the place is below sp. */
+		place = caller->sp + (uint64_t)(int64_t)rule->fp_offset;
+		is_popped = is_exact && place < frame->sp;
+		if (rule->fp == CFI_AT_CFA && !is_popped)
+			return read_at(state, place, 0, ret_value) == WALK_GO;
+		/* The registers of a frame that a signal interrupted are in the signal's frame. */
+		if ((rule->fp != CFI_SAME && rule->fp != CFI_AT_CFA) ||
+		    is_exact != (frame == walk->frames))
+			return false;
+	}
+	if (walk->numbered)
+		*ret_value = walk->numbered[state->regs->base];
+	return walk->numbered;
+}
+
 static enum walk_stop get_cfa(const struct state *state, const struct cfi_rule *rule,
 			      uint64_t *ret_cfa)
 {
@@ -182,11 +218,14 @@ static enum walk_stop get_cfa(const struct state *state, const struct cfi_rule *
 	if (by_fp && !state->fp_known)
 		return WALK_NO_RULE;
 	if (rule->cfa == CFI_CFA_REGISTER) {
-		const uint64_t *base = numbered(state, CFI_NUMBER(rule->flags));
+		const unsigned int number = CFI_NUMBER(rule->flags);
+		const uint64_t *value = numbered(state, number);
 
-		if (!base)
+		if (value)
+			word = *value;
+		else if (number == 0 || number != state->regs->base || !find_base(state, &word))
 			return WALK_NO_RULE;
-		return add_offset(*base, offset, ret_cfa) ? WALK_GO : WALK_BAD_FRAME;
+		return add_offset(word, offset, ret_cfa) ? WALK_GO : WALK_BAD_FRAME;
 	}
 	if (rule->cfa == CFI_CFA_AT_SP || rule->cfa == CFI_CFA_AT_FP) {
 		enum walk_stop stop = read_at(state, by_fp ? at->fp : at->sp, offset, &word);

@@ -157,6 +157,9 @@ struct walk {
 	 * lookup.
 	 */
 	bool (*find_replaced)(void *data, uint64_t slot, uint64_t *ret_pc);
+	/* Returns the rule at `pc` that has the place of struct regs, base, instead of fp's; NULL
+	 * if it is unknown. NULL: no such lookup. */
+	const struct cfi_rule *(*find_base)(void *data, uint64_t pc);
 	/* If a return address leads to no function, look for one passed to makecontext(). */
 	bool finds_contexts;
 	void (*resolve)(void *data, uint64_t pc, struct walk_code *ret_code);

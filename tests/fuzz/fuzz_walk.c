@@ -22,6 +22,7 @@
 #define HAS_REGISTERS 0x10 /* all registers, not only pc, sp, fp and lr */
 #define HAS_PROBES 0x20    /* some return addresses were replaced */
 #define NO_CONTEXTS 0x40   /* do not search for contexts of makecontext() */
+#define HAS_BASE 0x80      /* callees store the register from which a CFA may be computed */
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
@@ -63,6 +64,13 @@ static bool find_replaced(void *data, uint64_t slot, uint64_t *ret_pc)
 {
 	*ret_pc = CODE + slot % (4 * CODE);
 	return slot % 16 == 0;
+}
+
+static const struct cfi_rule *find_base(void *data, uint64_t pc)
+{
+	struct world *world = data;
+
+	return pc >= CODE && pc < CODE + TABLE_PAGE ? table_get(&world->table, pc) : NULL;
 }
 
 static bool make_table(struct world *world, enum regs_arch arch, const uint8_t *rules,
@@ -165,6 +173,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	walk = (struct walk){
 		.numbered = data[1] & HAS_REGISTERS ? numbered : NULL,
 		.find_replaced = data[1] & HAS_PROBES ? find_replaced : NULL,
+		.find_base = data[1] & HAS_BASE ? find_base : NULL,
 		.arch = REGS_NONE + 1 + data[0] % (REGS_N_ARCHS - 1),
 		.pac_mask = data[0] & 0x80 ? UINT64_C(0xff7f000000000000) : 0,
 		.stack = data + NEEDS + n_rules * sizeof(struct cfi_rule),

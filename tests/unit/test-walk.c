@@ -29,13 +29,17 @@
 #define FP_LOST 0x1a000u /* like LEAF, but fp is not known */
 #define ENDING 0x1b000u  /* like LEAF, after pop fp: the saved fp is below sp */
 #define IN_RDI 0x1d000u  /* CFA = sp, return address in rdi, as in vfork */
+#define SAVES 0x20000u   /* like FRAME, rbx at CFA - 16 */
+#define POPS 0x21000u    /* like LEAF, after pop rbx: the saved rbx is below sp */
+#define BY_R10 0x23000u  /* CFA = r10 + 8 */
+#define LOSES 0x22000u   /* like FRAME, but rbx is not known */
 #define POPPED 0x1f000u  /* CFA = sp, return address below sp, as in musl's vfork */
 #define ENTRY 0x1c000u   /* like LEAF, at a program's entry */
 #define CONTEXT 0x1e800u /* like LEAF, with no function before it: glibc's __start_context */
 
 struct world {
-	struct unwind_table table;
-	void *bytes;
+	struct unwind_table table, base_table; /* base_table: with the places of rbx, not of fp */
+	void *bytes, *base_bytes;
 	uint64_t words[N_WORDS];
 	const uint8_t *code; /* bytes at code_at */
 	uint64_t code_at;
@@ -55,17 +59,27 @@ static void *resize(void *data, void *block, size_t old_bytes, size_t new_bytes)
 	return NULL;
 }
 
-static void build_table(const struct builder *b)
+static void build_table(const struct cfi_section *section, struct unwind_table *table, void **bytes)
 {
 	static const struct table_memory memory = { resize, NULL };
-	const struct cfi_section section = build_section(b);
-	const struct table_source source = { &section, 1, LOW, HIGH, 0 };
+	const struct table_source source = { section, 1, LOW, HIGH, 0 };
 	size_t size;
 
-	free(world.bytes);
-	world.bytes = NULL;
-	CHECK(table_build(&source, &memory, &world.bytes, &size) == 0);
-	CHECK(table_init(&world.table, world.bytes, size) == 0);
+	free(*bytes);
+	*bytes = NULL;
+	CHECK(table_build(&source, &memory, bytes, &size) == 0);
+	CHECK(table_init(table, *bytes, size) == 0);
+}
+
+static void build_tables(const struct builder *b)
+{
+	struct cfi_section section = build_section(b);
+	struct regs regs = *regs_get(b->arch);
+
+	build_table(&section, &world.table, &world.bytes);
+	regs.fp = regs.base;
+	section.regs = &regs;
+	build_table(&section, &world.base_table, &world.base_bytes);
 }
 
 static void build_x86(void)
@@ -89,6 +103,10 @@ static void build_x86(void)
 	build_fde(&b, AT_SP, 0x1000, BYTES(OP_DEF_CFA_EXPRESSION, 3, 0x77, 0, 0x06));
 	build_fde(&b, FP_LOST, 0x1000, BYTES(OP_UNDEFINED, 6));
 	build_fde(&b, ENDING, 0x1000, BYTES(OP_OFFSET | 6, 2));
+	build_fde(&b, SAVES, 0x1000, BYTES(OP_DEF_CFA_OFFSET, 32, OP_OFFSET | 3, 2));
+	build_fde(&b, POPS, 0x1000, BYTES(OP_OFFSET | 3, 2));
+	build_fde(&b, LOSES, 0x1000, BYTES(OP_DEF_CFA_OFFSET, 32, OP_UNDEFINED, 3));
+	build_fde(&b, BY_R10, 0x1000, BYTES(OP_DEF_CFA_REGISTER, 10));
 	build_fde(&b, ENTRY, 0x1000, NO_BYTES);
 	build_fde(&b, CONTEXT, 0x800, NO_BYTES);
 	build_cie(&b, "zRS", 1, -8, 16, BYTES(0x1b), BYTES(OP_NOP));
@@ -97,7 +115,12 @@ static void build_x86(void)
 		  BYTES(OP_DEF_CFA_EXPRESSION, 4, 0x77, 0xa0, 0x01, 0x06, OP_EXPRESSION, 6, 3, 0x77,
 			0xf8, 0x00, OP_EXPRESSION, 7, 3, 0x77, 0xa0, 0x01, OP_EXPRESSION, 16, 3,
 			0x77, 0xa8, 0x01));
-	build_table(&b);
+	build_tables(&b);
+}
+
+static const struct cfi_rule *find_base(void *data, uint64_t pc)
+{
+	return pc >= LOW && pc < HIGH ? table_get(&world.base_table, pc) : NULL;
 }
 
 static void resolve(void *data, uint64_t pc, struct walk_code *ret_code)
@@ -369,6 +392,56 @@ static void test_registers(void)
 	CHECK_CHAIN(&result, WALK_NO_RULE, FRAME + 2, EXOTIC + 5);
 }
 
+/* A function whose CFA is in rbx makes calls: its callees keep rbx or store it. */
+static void test_base(void)
+{
+	uint64_t numbered[REGS_MAX_NUMBERED] = { [3] = STACK + 8 * 50 };
+	const struct walk_registers from_leaf = { .pc = LEAF + 7, .sp = STACK };
+	struct walk_registers registers = { .pc = FRAME + 2, .sp = STACK };
+	struct walk walk = a_walk();
+	struct walk_result result;
+
+	build_x86();
+	world.words[50] = ROOT + 1;
+	world.words[3] = EXOTIC + 5;
+	walk.find_base = find_base;
+	walk_run(&walk, &registers, &result);
+	CHECK_CHAIN(&result, WALK_NO_RULE, FRAME + 2, EXOTIC + 5);
+	walk.numbered = numbered;
+	walk_run(&walk, &registers, &result);
+	CHECK_CHAIN(&result, WALK_ROOT, FRAME + 2, EXOTIC + 5, ROOT + 1);
+	registers.pc = LOSES + 2;
+	walk_run(&walk, &registers, &result);
+	CHECK_CHAIN(&result, WALK_NO_RULE, LOSES + 2, EXOTIC + 5);
+	registers.pc = POPS + 2;
+	world.words[0] = EXOTIC + 5;
+	walk_run(&walk, &registers, &result);
+	CHECK_CHAIN(&result, WALK_ROOT, POPS + 2, EXOTIC + 5, ROOT + 1);
+	/* stored: neither the register matters, nor the callees of the function that stored it */
+	world.words[0] = LOSES + 2;
+	world.words[4] = SAVES + 5;
+	world.words[7] = STACK + 8 * 60;
+	world.words[8] = EXOTIC + 5;
+	world.words[60] = ROOT + 2;
+	walk_run(&walk, &from_leaf, &result);
+	CHECK_CHAIN(&result, WALK_ROOT, LEAF + 7, LOSES + 2, SAVES + 5, EXOTIC + 5, ROOT + 2);
+	/* below a signal, the registers are not those of the interrupted function, FRAME */
+	world.words[0] = SIGNAL;
+	world.words[1 + 160 / 8] = STACK + 8 * 40;
+	world.words[1 + 168 / 8] = FRAME + 2;
+	world.words[43] = EXOTIC + 5;
+	walk_run(&walk, &from_leaf, &result);
+	CHECK_CHAIN(&result, WALK_NO_RULE, LEAF + 7, SIGNAL, FRAME + 2, EXOTIC + 5);
+	/* a frame pointer that was followed may have skipped frames */
+	world.words[3] = BY_R10 + 5;
+	world.words[30] = STACK + 8 * 35;
+	world.words[31] = BY_FP + 5;
+	world.words[36] = EXOTIC + 5;
+	registers = (struct walk_registers){ .pc = FRAME + 2, .sp = STACK, .fp = STACK + 8 * 30 };
+	walk_run(&walk, &registers, &result);
+	CHECK_CHAIN(&result, WALK_NO_RULE, FRAME + 2, BY_R10 + 5, BY_FP + 5, EXOTIC + 5);
+}
+
 /* vfork() of musl and of Go pops its return address into a register. */
 static void test_popped(void)
 {
@@ -569,7 +642,7 @@ static void test_lr(void)
 	build_fde(&b, FRAME, 0x1000,
 		  BYTES(OP_DEF_CFA_OFFSET, 32, OP_OFFSET | 29, 4, OP_OFFSET | 30, 3));
 	build_fde(&b, ROOT, 0x1000, BYTES(OP_UNDEFINED, 30));
-	build_table(&b);
+	build_tables(&b);
 	world.words[0] = 0x1111;
 	world.words[1] = (ROOT + 4) | signature;
 	walk.arch = REGS_AARCH64;
@@ -858,6 +931,7 @@ int main(void)
 	RUN(test_entry);
 	RUN(test_zero_fp);
 	RUN(test_registers);
+	RUN(test_base);
 	RUN(test_popped);
 	RUN(test_return_probe);
 	RUN(test_python);
@@ -874,5 +948,6 @@ int main(void)
 	RUN(test_random_stacks);
 	RUN(test_together);
 	free(world.bytes);
+	free(world.base_bytes);
 	return test_end();
 }

@@ -416,9 +416,38 @@ static int add_segments(const struct loader *loader, struct unwind_file *file,
 	return file->n_segments ? 0 : ENODATA;
 }
 
-static int compile(const struct loader *loader, struct unwind_file *file)
+static const struct table_memory memory = { .resize = resize };
+
+static bool needs_base(const struct unwind_table *table, unsigned int base)
 {
-	static const struct table_memory memory = { .resize = resize };
+	for (uint32_t i = 0; base > 0 && i < table->n_rules; i++)
+		if (table->rules[i].cfa == CFI_CFA_REGISTER &&
+		    CFI_NUMBER(table->rules[i].flags) == base)
+			return true;
+	return false;
+}
+
+/* Without this table, walks end where they need the register. */
+static void compile_base(struct loader *loader, struct unwind_file *file,
+			 const struct table_source *source)
+{
+	struct regs regs = *regs_get(loader->arch);
+	void *bytes = NULL;
+	size_t size;
+
+	regs.fp = regs.base;
+	for (size_t i = 0; i < loader->n_sections; i++)
+		loader->sections[i].regs = &regs;
+	if (table_build(source, &memory, &bytes, &size) == 0 &&
+	    table_init(&file->base_table, bytes, size) == 0) {
+		file->base_bytes = steal_ptr(&bytes);
+		file->size += size;
+	}
+	free(bytes);
+}
+
+static int compile(struct loader *loader, struct unwind_file *file)
+{
 	struct table_source source = {
 		.sections = loader->sections,
 		.n_sections = loader->n_sections,
@@ -431,6 +460,8 @@ static int compile(const struct loader *loader, struct unwind_file *file)
 		r = -table_build(&source, &memory, &file->bytes, &file->size);
 	if (r == 0)
 		r = -table_init(&file->table, file->bytes, file->size);
+	if (r == 0 && needs_base(&file->table, regs_get(loader->arch)->base))
+		compile_base(loader, file, &source);
 	return r;
 }
 
@@ -467,6 +498,7 @@ void unwind_file_free(struct unwind_file *file)
 	if (!file)
 		return;
 	free(file->bytes);
+	free(file->base_bytes);
 	free(file);
 }
 

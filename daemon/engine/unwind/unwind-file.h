@@ -21,7 +21,11 @@ struct unwind_file {
 	uint64_t entry; /* entry point of the program or loader; 0: none */
 	struct unwind_table table;
 	void *bytes; /* memory of `table` */
-	size_t size; /* of `table`, in bytes */
+	size_t size; /* of both tables, in bytes */
+	/* Its rules have the places of struct regs, base, instead of those of fp. Only if rules of
+	 * `table` need that register; otherwise base_bytes is NULL. */
+	struct unwind_table base_table;
+	void *base_bytes;
 };
 
 /* The bytes of an ELF file. */

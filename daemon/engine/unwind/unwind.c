@@ -203,6 +203,20 @@ static bool find_replaced(void *data, uint64_t slot, uint64_t *ret_pc)
 	return true;
 }
 
+static const struct cfi_rule *find_base(void *data, uint64_t pc)
+{
+	struct unwind_lane *lane = data;
+	const struct mapping *mapping = maps_find(lane->maps, pc);
+	const struct unwind_file *file = mapping && mapping->image ? file_of(lane, mapping) : NULL;
+	uint64_t address;
+
+	return file && file->base_bytes &&
+			       unwind_file_address(file, pc - mapping->start + mapping->file_offset,
+						   &address)
+		       ? table_get(&file->base_table, address)
+		       : NULL;
+}
+
 void unwind_request_all(struct unwind *unwind, const struct unwind_input *input,
 			const struct maps *maps)
 {
@@ -443,6 +457,7 @@ static void prepare(struct unwind *unwind, struct unwind_lane *lane, const struc
 		.finds_contexts = true,
 		.resolve = resolve,
 		.find_replaced = find_replaced,
+		.find_base = find_base,
 		.data = lane,
 		/* With last_chance, fallbacks replace missing tables; these must not be cached. */
 		.cache = last_chance ? NULL : &unwind->cache,
