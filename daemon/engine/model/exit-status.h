@@ -5,7 +5,7 @@
 
 #include <stdint.h>
 
-/* Processes that have ended or may end at any time, and whose status is still unknown. */
+/* Processes that have ended, or still live when the recording ends, and whose status is unknown. */
 struct exit_statuses {
 	struct tasks *tasks;
 	GQueue waiting; /* struct unknown_exit */

@@ -11,7 +11,7 @@
  * that image are addresses.
  * Invariants: (1) a key has one image for the whole session  [test-engine-tasks: images]
  *             (2) a replaced file is another image                     [test-engine-tasks: images]
- *             (3) no process requests a file again by which it could not be opened
+ *             (3) a process by which a file could not be opened does not request it again
  *                 [test-engine-unwind: failed_requests]
  * Runs on the drain thread only.
  */
@@ -22,7 +22,7 @@
 
 #include <string.h>
 
-#define MAX_REFUSED 4   /* this many processes were refused: nobody requests the file again */
+#define MAX_REFUSED 4   /* after this many refused processes, nobody requests the file */
 #define MAX_FAILED 1024 /* pids that are kept for each file */
 
 static const char deleted[] = " (deleted)";
@@ -151,8 +151,8 @@ struct image *images_of_mapping(struct images *images, const struct image_key *k
 		return NULL;
 	sought.path = path = g_strndup(key->path, image_key_path_bytes(key));
 	if (!vdso) {
-		/* Snapshots of /proc have both build-id and device and inode; perf records have one
-		 * of the two. */
+		/* Snapshots of /proc have a build-id as well as device and inode; perf records have
+		 * one or the other. */
 		file->dev = key->dev;
 		file->inode = key->inode;
 		file->inode_generation = key->inode_generation;
@@ -184,7 +184,7 @@ void image_request_failed(struct image *image, enum image_failure failure)
 {
 	if (!image->failed)
 		image->failed = g_hash_table_new(g_direct_hash, g_direct_equal);
-	/* The kernel reuses pids, too. */
+	/* Bounds the table. The kernel may have reused the old pids anyway. */
 	if (g_hash_table_size(image->failed) >= MAX_FAILED)
 		g_hash_table_remove_all(image->failed);
 	g_hash_table_insert(image->failed, GINT_TO_POINTER(image->requested_pid),

@@ -57,9 +57,9 @@ struct image {
 	uint32_t owner, rights; /* as in struct message_image */
 	enum image_program program;
 	struct row *process;   /* anonymous memory: the process that it belongs to; referenced */
-	bool requested;        /* the broker was asked to open the file */
+	bool requested;        /* a request is pending, succeeded, or must not be repeated */
 	int32_t requested_pid; /* the process by which the file was requested last */
-	/* enum image_failure by pid: processes by which the file could not be opened; NULL: all */
+	/* pid by which the file could not be opened → enum image_failure; NULL: none */
 	GHashTable *failed;
 	uint8_t n_refused; /* number of processes that were refused so far */
 	enum image_unwind unwind_state;
@@ -70,7 +70,7 @@ struct image {
 };
 
 struct images {
-	GHashTable *by_key; /* struct image, by path and build-id or file */
+	GHashTable *by_key; /* struct image, by path and `mapped` */
 	GHashTable *by_id;
 	uint32_t last_id;
 	struct image_file vdso; /* build-id of the vdso of 64-bit processes */
@@ -84,7 +84,7 @@ struct image_key {
 	uint32_t build_id_bytes;
 	uint64_t dev, inode, inode_generation;
 	bool is_shared; /* MAP_SHARED */
-	uint64_t start; /* start of the mapping; the vdso of 32-bit processes differs */
+	uint64_t start; /* start of the mapping; low: the vdso is that of a 32-bit process */
 };
 
 /* Returns the length of the path without the kernel's suffix for a deleted file. */
@@ -96,7 +96,8 @@ struct image *images_of_mapping(struct images *images, const struct image_key *k
 struct image *images_by_id(const struct images *images, uint64_t id);
 /* Returns why the file could not be opened by the process with this pid. */
 enum image_failure image_failure(const struct image *image, int32_t pid);
-/* Returns whether the file was not requested yet, and a process with this pid may request it. */
+/* Returns whether the process with this pid may request the file: no request is pending or has
+ * succeeded, and none by this process has failed. */
 static inline bool image_may_request(const struct image *image, int32_t pid)
 {
 	return !image->requested && image_failure(image, pid) == IMAGE_FAILED_NOT;

@@ -7,8 +7,8 @@
  * some hundred of its 120 000 names, so nothing is sorted. The requested addresses divide the
  * address space into gaps (gap i ends at address i). Each line falls into one gap, and only the
  * lowest and the highest symbol of a gap can affect the result. A function ends where the next
- * symbol of any type begins, at the latest at _etext; the last function of a module ends at most a
- * page after the page in which it begins.
+ * symbol of any type begins, at the latest at _etext; a function of a module, and the last of all
+ * functions, ends at most a page after the page in which it begins.
  * Invariants: (1) the result does not depend on the order of lines  [test-kallsyms: order]
  *             (2) memory holds only a part of the text, and the names that are kept
  *                 [test-kallsyms: real]

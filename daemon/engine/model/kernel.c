@@ -57,7 +57,7 @@ void kernel_set_text(struct kernel *kernel, uint64_t start)
 	kernel->text_end = space_end - start < IMAGE_LEAST ? start + IMAGE_LEAST : space_end;
 }
 
-/* Returns the first region that ends above the address. */
+/* Returns the index of the first region that ends above the address. */
 static guint lower_bound(const struct kernel *kernel, uint64_t address)
 {
 	guint low = 0, high = kernel->regions->len, middle;

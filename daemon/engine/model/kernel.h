@@ -39,7 +39,7 @@ void kernel_read_text(struct kernel *kernel, int kallsyms);
 /* Looks up the requested addresses in kallsyms, and writes their symbols unless already written. */
 void kernel_write_symbols(struct kernel *kernel, int kallsyms, struct output *output);
 /* Like kernel_write_symbols(), at intervals, because reading kallsyms takes about 50 ms. The
- * intervals are longer for a file, whose names are needed before the end only if the recording is
- * killed. */
+ * intervals are longer without `is_read_live`: then, names are needed before the end only if the
+ * recording is killed. */
 void kernel_write_symbols_soon(struct kernel *kernel, int kallsyms, struct output *output,
 			       bool is_read_live, uint64_t now_ns);

@@ -135,7 +135,7 @@ struct counter_source {
 	int fd;
 	bool failed;
 	unsigned int idle;    /* readings to skip, because the device has done nothing */
-	double wrapped, last; /* energy: sum of `wrap` over all restarts; last number read */
+	double wrapped, last; /* energy: sum of `wrap` over all wraparounds; last number read */
 	GPtrArray *counters;  /* struct machine_counter, in the order of the first reading */
 	guint next;           /* the counter that probably comes next */
 };

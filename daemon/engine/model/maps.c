@@ -72,7 +72,7 @@ static struct maps *own(struct maps **maps)
 	return copy;
 }
 
-/* Returns the first mapping that ends above the address. */
+/* Returns the index of the first mapping that ends above the address. */
 static uint32_t lower_bound(const struct maps *maps, uint64_t address)
 {
 	uint32_t low = 0, high = maps->n, middle;

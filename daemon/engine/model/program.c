@@ -2,8 +2,9 @@
 /*
  * Program - checks whether a library can be preloaded into a program
  *
- * The dynamic linker that the program names (PT_INTERP) decides; a program without one is linked
- * statically. The file may be hostile: only its headers are read, and every length is checked.
+ * That depends on the dynamic linker that the program names (PT_INTERP); a program without one is
+ * linked statically. The file may be hostile: only its headers are read, and every length is
+ * checked.
  */
 #include "daemon/engine/model/program.h"
 

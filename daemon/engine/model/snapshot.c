@@ -2,7 +2,7 @@
 /*
  * Snapshot - parses the copies of /proc files
  *
- * The broker copies files of /proc into a memfd. Users choose the names of processes, files and
+ * profd-files copies files of /proc into a memfd. Users choose the names of processes, files and
  * cgroups, so the texts may be hostile: a comm may contain blanks and parentheses, a path any byte.
  * Invariants: (1) nothing outside the given bytes is read         [fuzz_snapshot]
  *             (2) each call consumes at least one byte  [fuzz_snapshot]

@@ -53,7 +53,7 @@ struct snapshot_range {
 };
 /* Returns the next valid line of /proc/PID/maps. Moves *text and *length past it. */
 bool snapshot_next_range(const char **text, size_t *length, struct snapshot_range *ret_range);
-/* Parses SNAPSHOT_MAPPING: struct snapshot_mapping and the name. */
+/* Parses the text of a SNAPSHOT_MAPPING item: a struct snapshot_mapping, then the name. */
 bool snapshot_parse_mapping(const char *text, size_t length, struct snapshot_range *ret_range);
 
 struct snapshot_module {

@@ -26,7 +26,7 @@ void switches_done(struct switches *switches);
 uint64_t switches_ran_ns(const struct switches *switches, uint64_t now_ns);
 void switches_apply(struct switches *switches, struct tasks *tasks,
 		    const struct switch_event *event);
-/* Called at an exec, which replaces the struct thread on the CPU. `tid`: that of the new one. */
+/* Called at an exec, which replaces the struct thread on the CPU. `tid`: of the new thread. */
 void switches_exec(struct switches *switches, struct tasks *tasks, uint32_t cpu, int32_t tid,
 		   uint64_t time_ns);
 /* Writes an exiting thread's row, because per-task events end before it leaves the CPU. */
@@ -36,8 +36,8 @@ void switches_exit(struct switches *switches, struct tasks *tasks, uint32_t cpu,
 void switches_note(struct tasks *tasks, struct thread *thread, enum prof_switch_state state,
 		   uint64_t time_ns);
 /* Writes the final states of all threads that are not on a CPU. Must be called after switches_end()
- * for each CPU. Unless `all_known`, skips threads that were ready since the beginning, because they
- * may be running on a CPU that reported nothing. */
+ * for each CPU. Unless `all_known`, skips threads that have been ready since the beginning, because
+ * they may be running on a CPU that reported nothing. */
 void switches_note_all(struct tasks *tasks, bool all_known, uint64_t time_ns);
 /* Called for each sample, which names the thread on the CPU. If the CPU has reported no switch yet,
  * the thread has been on it since begin_ns. */

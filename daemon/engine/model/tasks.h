@@ -17,7 +17,7 @@ struct process {
 	uint32_t origin;   /* id of the first process in its chain of forks without an exec */
 	uint32_t exec_generation;
 	uint32_t uid;
-	unsigned int n_threads; /* not exited */
+	unsigned int n_threads; /* threads that have not exited */
 	GBytes *cmdline;        /* arguments, each with its NUL; NULL: unknown */
 	char *exe;              /* GRefString */
 	char *cgroup;           /* GRefString */
@@ -26,8 +26,9 @@ struct process {
 	/* struct thread by tid in the process's own PID namespace; NULL: none */
 	GHashTable *inner;
 	struct maps *maps;
-	struct image *anon, *unknown; /* images of its memory; created for the first frame there */
-	struct image *program;        /* the first file that exec mapped; NULL: unknown */
+	struct image *anon,
+		*unknown; /* images of memory without a file; each is created for its first frame */
+	struct image *program; /* the first file that exec mapped; NULL: unknown */
 	/* The mapped file that has an interpreter (NULL: none is known), and the bias of its
 	 * addresses; the version of the maps and the generation at the last search
 	 * (perf/interpreted.h). */
@@ -132,7 +133,7 @@ void tasks_exit(struct tasks *tasks, const struct task_ids *task, uint64_t time_
 void tasks_comm(struct tasks *tasks, int32_t tid, const char *comm, uint64_t time_ns);
 /* Returns the new struct process, or NULL if nothing changes. */
 struct process *tasks_exec(struct tasks *tasks, int32_t pid, const char *comm, uint64_t time_ns);
-/* Adds a process or thread that no record has reported. */
+/* Adds a thread that no record has reported and, if necessary, its process. */
 struct thread *tasks_found(struct tasks *tasks, int32_t pid, int32_t tid, uint64_t start_ns);
 
 /* Returns the thread that had this tid in the process's own PID namespace at time_ns. The caller
@@ -159,7 +160,7 @@ void tasks_sweep(struct tasks *tasks, uint64_t now_ns);
 /* Called after a scan. Drops targets without a process: they have ended, and their pids may be
  * reused. */
 void tasks_drop_absent(struct tasks *tasks);
-/* Ends the threads that a scan did not find. time_ns: when the scan began. */
+/* Ends the threads that began before time_ns and that no scan has found since. */
 void tasks_end_unseen(struct tasks *tasks, uint64_t time_ns);
 
 /* Returns the image of the process's anonymous memory, and creates it if necessary. */
@@ -170,7 +171,7 @@ void process_release_images(struct process *process);
 void process_set_exe(struct process *process, const char *path, size_t length);
 /* Sets the path of a cgroup by its id. */
 void tasks_set_cgroup(struct tasks *tasks, uint64_t id, const char *path, size_t length);
-/* Returns the id of a cgroup's path in the epoch; 0: the path is unknown. `id`: the cgroup's. */
+/* Returns the current epoch's string id of a cgroup's path; 0: unknown. `id`: of the cgroup. */
 uint32_t tasks_cgroup(struct tasks *tasks, uint64_t id);
 void process_set_cgroup(struct process *process, const char *path, size_t length);
 void process_set_cmdline(struct process *process, const char *bytes, size_t length);

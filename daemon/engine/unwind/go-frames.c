@@ -157,9 +157,9 @@ static void put_fde(struct frames *frames, const struct regs *regs, const struct
 	}
 	go_rows_init(&rows, table, function);
 	while (!frames->error && go_rows_next(&rows, &row)) {
-		/* syscall.rawVforkSyscall() pops the return address that its call has pushed, if
-		 * calls do that. The distance of such a row is ra_from_cfa, which is negative. Only
-		 * a damaged table has a lower distance. */
+		/* Where calls push the return address, syscall.rawVforkSyscall() pops it. The
+		 * distance of such a row is ra_from_cfa, which is negative. Only a damaged table
+		 * has a lower distance. */
 		if (row.distance < regs->ra_from_cfa)
 			break;
 		put_row(frames, regs, &row, row.start - at, table->quantum);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /*
- * JIT frames - unwind tables of generated code, from a file that its program writes
+ * JIT frames - unwind tables of generated code, from a file that the program writes
  *
  * A program that generates code may describe it in a file, jit-PID.dump, which grows while the
  * program runs. A function may be preceded by its .eh_frame section. The worker reads what was
@@ -39,14 +39,14 @@ struct made_table {
 struct jit_function {
 	uint64_t address, size;
 	uint64_t made_at; /* address for which `table` was made */
-	uint64_t order;   /* position in the file */
+	uint64_t order;   /* number of its record in the file */
 	const struct made_table *table;
 };
 
 struct jit_frames {
 	int fd; /* -1: nothing more will be read */
 	uint64_t offset;
-	struct jit_dump dump; /* parsed header; `bytes` is the worker's buffer */
+	struct jit_dump dump; /* parsed header; `bytes` is invalid: only copies have a buffer */
 	uint64_t n_read;
 	uint8_t *eh_frame; /* .eh_frame of the next load; NULL: none */
 	size_t eh_frame_bytes;

@@ -5,7 +5,7 @@
 
 #include <glib.h>
 
-/* The unwind tables of generated code, from a file that its program writes (arch/jit-dump.h). */
+/* The unwind tables of generated code, from a file that the program writes (arch/jit-dump.h). */
 struct jit_frames;
 
 /* Takes the descriptor. Returns NULL, and does not take it, if the file is not such a dump. */

@@ -35,7 +35,7 @@ struct sample_queue {
 	struct unwind *unwind;
 	void (*emit)(const struct sample *sample, struct maps **maps, void *data);
 	void *data;
-	uint64_t until_ns; /* no walk starts after this time of the clock; 0: no limit */
+	uint64_t until_ns; /* walks stop soon after this time of clock_now(); 0: no limit */
 };
 
 void sample_queue_init(struct sample_queue *queue, struct unwind *unwind,
@@ -53,7 +53,7 @@ static inline uint64_t sample_queue_delay_ns(const struct sample_queue *queue)
 {
 	return sample_queue_is_empty(queue) ? 0 : SAMPLE_QUEUE_WAIT_NS;
 }
-/* Copies a complete sample. */
+/* Copies a sample whose stack is complete. */
 void sample_queue_add(struct sample_queue *queue, const struct sample *sample);
 /* Copies a sample, with its stack, whose walk lacks the table of `missing` (NULL: the mappings).
  * Returns false if there is no room. */

@@ -14,9 +14,9 @@
  *             (3) each identity is compiled once  [test-engine-unwind: shared]
  *             (4) at most MAX_OPEN files stay open  [test-engine-unwind: many_open]
  * A dump of generated code grows. Its next part is read when a frame is in code that was not read
- * yet. The frames of functions that keep a frame pointer are read from the code when a walk needs
- * them. Threads: the worker uses only queued files; the drain thread calls every function in the
- * header. `lock` guards the two queues.
+ * yet. The frame sizes of functions that keep a frame pointer are read from the code when a walk
+ * needs them. Threads: the worker uses only queued files; the drain thread calls every function in
+ * the header. `lock` guards the two queues.
  */
 #include "daemon/engine/unwind/unwind-tables.h"
 
@@ -73,7 +73,7 @@ struct file {
 	/* The next five belong to the drain thread. is_read: the file is queued to be read
 	 * again. */
 	GArray *frames; /* struct frame: all that were requested; NULL: none */
-	guint n_read;   /* number of frames whose sizes were read; the first ones */
+	guint n_read;   /* the sizes of the first n_read frames were read */
 	bool is_read;
 	bool is_requested; /* a frame is in code that `jit` lacks */
 	uint64_t read_ns;
@@ -367,7 +367,7 @@ void unwind_tables_request_more(const struct unwind_tables *tables, const struct
 		file->is_requested |= file->jit == dump->jit;
 }
 
-/* Queues a file, unless it is queued, so that its requested frames are read. */
+/* Queues a file, unless it is queued already, so that its requested frames are read. */
 static void read_frames(struct unwind_tables *tables, struct file *file)
 {
 	const guint n = file->frames ? file->frames->len - file->n_read : 0;
@@ -429,8 +429,9 @@ bool unwind_tables_receive(struct unwind_tables *tables)
 	bool any = false;
 
 	read_on(tables);
-	/* Read even if nothing is pending: the worker may write the counter after its file was
-	 * received, and a counter that is never read would wake the drain thread forever. */
+	/* Read even if nothing is pending: the worker may write the counter after this read, but
+	 * before its file is received below. A counter that is never read would wake the drain
+	 * thread forever. */
 	if (read(tables->event_fd, &count, sizeof(count)) < 0 && tables->n_waiting == 0)
 		return false;
 	pthread_mutex_lock(&tables->lock);

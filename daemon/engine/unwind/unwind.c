@@ -36,7 +36,7 @@
 #define DEEP_THREADS 64
 #define LINK_SETS (size_t)8192 /* a power of 2 */
 #define LINK_WAYS 8
-#define LINK_AGREED 8 /* seen this often, a caller is assumed to stay the same */
+#define LINK_AGREED 8 /* a caller that was seen this often is assumed to stay the same */
 #define LINK_SPLIT UINT32_MAX
 #define MAX_SEARCHED_BYTES (size_t)16384
 #define FRAME_ALIGN 16 /* alignment of fp: x86_64 psABI, 3.2.2 */
@@ -70,7 +70,7 @@ struct unwind_lane {
 	uint64_t chain_fp;
 	bool maps_known, last_chance;
 	bool pending;          /* a table, the size of a frame, or the mappings were missing */
-	struct image *missing; /* file whose table or frame size was missing; NULL: mappings were */
+	struct image *missing; /* file whose table or frame size was missing; NULL: mappings */
 	struct walk_frame frames[UNWIND_MAX_WALKED];
 	uint64_t ips[UNWIND_MAX_WALKED], sps[UNWIND_MAX_WALKED];
 };
@@ -106,7 +106,7 @@ void unwind_read_registers(const uint64_t *registers, struct unwind_input *input
 
 /* ---- Code at an address ---- */
 
-/* Returns NULL if the file has no table, or not yet. */
+/* Returns NULL if the file has no table, or none yet. */
 static const struct unwind_file *file_of(const struct unwind_lane *lane,
 					 const struct mapping *mapping)
 {
@@ -371,8 +371,8 @@ static void repair(struct unwind_lane *lane, const struct unwind_input *input,
 	/* The kernel's chains are never this deep. */
 	if (stack->n > UNWIND_MAX_FRAMES)
 		return;
-	/* Find the stack's last frame that is on the chain: each function before it that has a
-	 * frame pointer has one address on the chain. */
+	/* Find the stack's last frame on the chain, where each earlier function with a frame
+	 * pointer has one address. */
 	for (i = 0; i + 1 < stack->n; i++)
 		from += is_on_chain(lane, stack->ips[i]);
 	if (from + 1 >= n || chain[from] != stack->ips[stack->n - 1] ||
@@ -459,7 +459,7 @@ static void prepare(struct unwind *unwind, struct unwind_lane *lane, const struc
 		.find_replaced = find_replaced,
 		.find_base = find_base,
 		.data = lane,
-		/* With last_chance, fallbacks replace missing tables; these must not be cached. */
+		/* With last_chance, fallbacks replace missing tables, and must not be cached. */
 		.cache = last_chance ? NULL : &unwind->cache,
 		.generation = ((uint32_t)job->maps->version +
 			       unwind_tables_version(unwind->tables) * TABLES_STRIDE) |
@@ -494,7 +494,7 @@ static bool compute_fp(struct unwind_lane *lane, const struct walk_frame *frame,
  * Repeats a walk that ended because fp was unknown, with an fp that is computed from sp. fp is
  * aligned, and higher if the call has arguments on the stack. An address below the right fp is that
  * of an argument or a saved register, not of a frame; one above it may be the frame of an outer
- * function. So the lowest fp is used from which the walk reaches the root, each step by CFI.
+ * function. So the right fp is the lowest one from which the walk reaches the root by CFI alone.
  * Returns whether there is such an fp; if not, the frames are the same as before.
  */
 static bool walk_from_sp(struct unwind_lane *lane, struct walk_job *job)
@@ -557,7 +557,7 @@ static void conclude(struct unwind_lane *lane, struct walk_job *walk, struct unw
 		.stop = lane->pending ? PROF_STOP_NO_TABLE : stops[result->stop],
 	};
 	/* During exec the registers are those of the old program, but the memory is that of the new
-	 * one. A bad frame does not show this if it was found by a frame pointer. */
+	 * one. A bad frame that was found by a frame pointer does not show this. */
 	if (job->input.in_kernel && !lane->pending && result->n == 1 &&
 	    result->stop == WALK_BAD_FRAME && !has_no_table(lane, job->input.registers.pc))
 		job->stack = (struct unwind_stack){ .stop = PROF_STOP_NO_MEMORY };
