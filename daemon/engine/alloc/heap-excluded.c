@@ -59,7 +59,7 @@ static bool get_library_reason(const struct process *process, enum engine_exclud
 		if (pages < CONTROL_N_REASONS)
 			reason = (enum control_reason)pages;
 	}
-	/* Programs give the reason as a number of pages of this size. */
+	/* Programs give the reason as a number of pages of CONTROL_REASON_PAGE bytes. */
 	if (reason == CONTROL_REASON_NONE && sysconf(_SC_PAGESIZE) != CONTROL_REASON_PAGE)
 		reason = CONTROL_REASON_OTHER;
 	*ret_reason = reasons[reason];

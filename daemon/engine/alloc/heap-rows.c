@@ -492,7 +492,8 @@ static bool wait_for_end(struct heap_rows *rows, const struct live_block *before
 	thread->n_pending++;
 	pending.block.label =
 		live_block_label(0, live_block_kind(block), live_block_alignment(block));
-	/* Cannot fail: the address has a block, so the table does not grow. */
+	/* Cannot fail: the address has a block, and the previous put has grown the table if
+	 * necessary. */
 	(void)live_blocks_put(&rows->live, before, &put);
 	pending_allocs_push(&rows->all->pending, &pending);
 	return true;

@@ -56,7 +56,7 @@ struct live_blocks {
 	 * long. */
 	struct live_slot *old; /* NULL: none */
 	uint32_t n_old_slots;
-	uint32_t n_moved; /* slots of `old` that are empty, because their entries have been moved */
+	uint32_t n_moved; /* number of slots at the start of `old` that are empty now */
 	struct live_block *parts[LIVE_BLOCKS_PARTS];
 	uint32_t n_parts;
 	uint32_t n_blocks; /* highest number that was used so far */

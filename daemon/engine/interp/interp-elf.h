@@ -93,8 +93,8 @@ struct interp_elf {
 	uint64_t symbols_offset, n_symbols;
 };
 
-/* Returns false if the file cannot be read, is not an ELF file of this machine, or exports no
- * symbol of an interpreter. */
+/* Returns false if the file cannot be read, is not a 64-bit little-endian ELF file, or has no
+ * dynamic symbols that may be an interpreter's. */
 bool interp_elf_read(struct interp_elf *elf, int fd);
 bool interp_elf_has(const struct interp_elf *elf, enum interp_symbol symbol);
 /* Reads bytes of the file by their address. */
@@ -105,8 +105,8 @@ size_t interp_elf_code(const struct interp_elf *elf, enum interp_symbol symbol,
 /* Returns the difference between address and file offset in the segment that contains `address`; 0:
  * unknown. */
 uint64_t interp_elf_code_bias(const struct interp_elf *elf, uint64_t address);
-/* Reads the bytes after the first occurrence of a text in the read-only segments. The text has at
- * most 16 bytes. Returns false if no segment has it. */
+/* Reads the bytes after the first occurrence of a text in the read-only segments. Returns false if
+ * the text is not found, or if fewer bytes follow it. */
 bool interp_elf_after_text(const struct interp_elf *elf, const char *text, void *to, size_t size);
 /* Returns a segment of this type, or NULL. */
 const Elf64_Phdr *interp_elf_segment(const struct interp_elf *elf, uint32_t type);

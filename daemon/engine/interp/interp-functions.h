@@ -40,7 +40,8 @@ const struct interp_function *interp_functions_intern(struct interp_functions *f
 /* Returns the function with this number; NULL if no function has it. */
 const struct interp_function *interp_functions_at(const struct interp_functions *functions,
 						  uint64_t number);
-/* `process`: id of the process's row. Returns false if there is no room for another function. */
+/* Interns the function of a process's code object. `process`: id of the process's row. Returns
+ * false if there is no room for it. */
 bool interp_functions_add(struct interp_functions *functions, uint32_t process,
 			  const struct interp_code_text *code);
 /* Returns NULL if the code object is not known. */

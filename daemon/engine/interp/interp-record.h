@@ -2,8 +2,8 @@
 /*
  * Interp-record - parses what the BPF program writes about interpreters
  *
- * Raw data of perf records: aligned to 4 bytes, and not trusted, because most of it was read from
- * the memory of a process.
+ * The input is raw data of perf records. It is aligned to 4 bytes, and not trusted, because most of
+ * it was read from the memory of a process.
  */
 #pragma once
 

@@ -12,7 +12,7 @@
 #include <stdint.h>
 
 enum interp_found {
-	INTERP_FOUND_NONE, /* the file has no interpreter, or is no ELF file of this machine */
+	INTERP_FOUND_NONE, /* no interpreter was found in the file */
 	INTERP_FOUND,
 	INTERP_OTHER_VERSION,
 	INTERP_OTHER_BUILD, /* the interpreter's state is not where the known builds have it */

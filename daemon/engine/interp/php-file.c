@@ -7,7 +7,7 @@
  * safety has globals for each thread, at an exported offset from a thread-local pointer. The place
  * of this pointer is read from the code of an exported function that returns it.
  * Invariants: (1) a build is not used if its globals are smaller than those of its version; a debug
- *                 build must have exactly their size, and no thread safety
+ *                 build is used only with exactly that size, and without thread safety
  *                 [test-zend: files, threads]
  *             (2) a build whose code is not as expected is not used  [test-zend: threads]
  * Pure functions of the file.

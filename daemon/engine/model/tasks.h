@@ -27,7 +27,7 @@ struct process {
 	GHashTable *inner;
 	struct maps *maps;
 	struct image *anon,
-		*unknown; /* images of memory without a file; each is created for its first frame */
+		*unknown;      /* images of its memory; each is created for its first frame */
 	struct image *program; /* the first file that exec mapped; NULL: unknown */
 	/* The mapped file that has an interpreter (NULL: none is known), and the bias of its
 	 * addresses; the version of the maps and the generation at the last search

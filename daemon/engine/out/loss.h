@@ -12,7 +12,7 @@
 struct loss_key {
 	char stream[LOSS_STREAM_BYTES];
 	enum prof_loss_cause cause;
-	bool is_unknown; /* set by loss_add(); `count` is then 0 */
+	bool is_unknown; /* set by loss_add(); if true, `count` is 0 */
 };
 
 struct loss {

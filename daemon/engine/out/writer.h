@@ -31,7 +31,7 @@ uint32_t writer_first_epoch(const struct writer *writer);
 int writer_fd(const struct writer *writer);
 
 /* Queues a block and takes ownership of it. If the queue is full, returns false, and the caller
- * keeps the block. With dictionaries (`data` false), the queue may be twice as long. Rows of losses
+ * keeps the block. For dictionaries (`data` false), the queue may be twice as long. Rows of losses
  * always fit, because dropping them would lose their counts. */
 bool writer_push(struct writer *writer, const struct writer_batch *batch, bool data);
 /* Returns an empty block of a table, for reuse, or NULL. */

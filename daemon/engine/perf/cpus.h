@@ -10,7 +10,7 @@
 
 /* A per-task event. It writes into a ring of its CPU. */
 struct task_event {
-	struct message_event message; /* first member, because the hash table's key is its id */
+	struct message_event message; /* its id is the key in cpus.events */
 	int fd;
 };
 
@@ -35,7 +35,8 @@ struct cpu {
 	/* events that write samples and code objects of interpreted programs; ids 0: none */
 	int output_fds[2];
 	uint64_t sample_id, code_id;
-	/* struct task_event; they write into the rings of the events above. NULL: not per task. */
+	/* struct task_event; they write into the rings of side_band_fd and source_fds. NULL: not
+	 * per task. */
 	GPtrArray *events;
 	/* samples.control is NULL if there are no sources or the ring is not mapped yet. `copied`
 	 * has the stacks of waits, and is unused if copy_pages is 0. */
@@ -45,10 +46,10 @@ struct cpu {
 	uint64_t reported_lost[2]; /* losses so far: [0] samples except copies; [1] side band */
 	uint64_t noticed_lost;     /* losses of the side band that cpu_has_lost() has seen */
 	uint64_t lost_code;        /* code objects in LOST records so far */
-	uint64_t counted_lost;     /* lost samples of the first source that sampled_ns includes */
+	uint64_t counted_lost;     /* lost samples of the first source, included in sampled_ns */
 	uint64_t last_ns[2];       /* time of the last record: [0] samples, [1] side band */
 	uint64_t throttled_ns;     /* start of throttling; 0: not throttled */
-	uint64_t gone_ns;          /* start of being offline; 0: online */
+	uint64_t gone_ns;          /* time at which the CPU went offline; 0: online */
 	uint64_t busy_ns;          /* busy time in /proc/stat when the comparison of ticks began */
 	uint64_t ran_ns;           /* run time of the targets when the comparison began */
 	uint64_t sampled_ns;       /* time that the samples since then represent */

@@ -505,7 +505,7 @@ void events_record(const struct ring_merge_input *input, bool late, void *data)
 	if (late)
 		loss_add_cpu(events->losses, cpu->number, side_band, PROF_LOSS_LATE, 1,
 			     record.time_ns, record.time_ns);
-	/* Queued samples are unwound in batches with the state at their time. Finalize them before
+	/* Pending samples are unwound in batches with the state at their time. Finalize them before
 	 * any record that may change this state; switches, wake-ups and sleeps do not. */
 	if (record.kind != RECORD_SAMPLE && record.kind != RECORD_SWITCH &&
 	    record.kind != RECORD_WAKEUP && record.kind != RECORD_SLEEP &&

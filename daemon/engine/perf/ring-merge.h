@@ -40,7 +40,7 @@ void ring_merge_init(struct ring_merge *merge, const struct ring_merge_handlers 
 void ring_merge_done(struct ring_merge *merge);
 void ring_merge_add_ring(struct ring_merge *merge, struct ring *ring, void *owner, bool side_band);
 void ring_merge_remove_owner(struct ring_merge *merge, const void *owner);
-/* Returns whether a ring is an eighth full. */
+/* Returns whether any ring is at least an eighth full. */
 bool ring_merge_is_filled(const struct ring_merge *merge);
 /* Handles the records of all rings up to limit_ns, oldest first; newer ones stay in their rings.
  * Call it when the clock is at least at limit_ns + RING_MERGE_SLACK_NS: only then are all records

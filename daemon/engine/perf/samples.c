@@ -262,7 +262,7 @@ static void receive_chain(struct samples *samples, struct chain *chain, struct s
 }
 
 /* Counts a stack by its quality. Frames of generated code are found by frame pointers. Such a stack
- * is not guessed if the interpreter's own records gave the same functions. */
+ * does not count as guessed if the interpreter's own records gave the same functions. */
 static void count(struct samples *samples, const struct unwind_stack *user,
 		  enum prof_user_method method, enum prof_sample_interpreter interpreter)
 {
@@ -407,7 +407,7 @@ void samples_finalize(struct samples *samples)
 	samples->n_pending = 0;
 }
 
-/* Adds the record's stack to a sample whose other members are set. */
+/* Completes a sample with the record's time, CPU and stack, and adds it. */
 static void add(struct samples *samples, const struct record *record, struct sample sample)
 {
 	struct chain chain = split_chain(&record->sample);

@@ -10,7 +10,7 @@
 #define SAMPLES_CACHE 64
 #define SAMPLES_MAX_IPS 1024 /* kernel.perf_event_max_stack may be larger; the root is then cut */
 
-/* Arguments of static probes, in one sample. */
+/* The arguments of a static probe in a sample. */
 struct samples_values {
 	struct probe_value values[PROBE_MAX_ARGUMENTS];
 };
@@ -35,7 +35,7 @@ struct samples {
 	bool keep_kernel;                            /* record kernel frames */
 	uint64_t complete, truncated, guessed, none; /* samples by quality of user stack */
 	uint64_t no_memory; /* samples of tasks without user memory; in none of the counts above */
-	/* Called when a frame of an image occurs for the first time. */
+	/* Requests the file of an image that a stack has hit. */
 	void (*first_hit)(struct image *image, const struct mapping *mapping, int32_t pid,
 			  void *data);
 	void *data;
@@ -74,8 +74,8 @@ struct probe_value *samples_values(struct samples *samples);
  * thread's process may change. */
 void samples_add(struct samples *samples, const struct record *record, struct thread *thread,
 		 struct row *source, const struct probe_value *values);
-/* Like samples_add(), for the stack of a wait or waker. `frames`: the frames of its interpreter;
- * NULL: none. */
+/* Like samples_add(), for the stack of a wait or waker. `frames`: those of the thread's
+ * interpreter; NULL: none. */
 void samples_add_wait(struct samples *samples, const struct record *record, struct thread *thread,
 		      struct wait_code *wait, const uint8_t *frames, uint32_t frames_bytes);
 /* Returns the program counter of a sample's user code, from its chain; 0: unknown. */

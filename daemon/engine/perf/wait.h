@@ -70,5 +70,5 @@ void wait_unref(void *wait);
 struct waker *waker_new(struct thread *thread, uint64_t time_ns);
 /* Replaces a referenced waker. Takes over the reference of the new one. */
 void waker_set(struct waker **place, struct waker *waker);
-/* For the code of a wait or of a waker. */
+/* Releases a wait or a waker by its code. */
 void wait_code_unref(struct wait_code *code);

@@ -47,8 +47,8 @@
 /* How long a wait without a stack may wait for a stack to share, and how many rows wait with it. */
 #define HOLD_NS UINT64_C(1000000000)
 #define MAX_HELD (WAITS_MAX_ENDED / 4)
-/* Maximum time from a wakeup to the sleep that it ends, because a thread can be woken while it
- * still leaves its CPU. Older wakers are dropped. */
+/* A thread can be woken while it is still leaving its CPU: maximum time from this waking to the
+ * sleep that it ends. Older wakers are dropped. */
 #define LEAVING_NS UINT64_C(200000)
 #define SAME_WAKER_NS UINT64_C(20000)
 /* Reading a stack takes the lock of the process's memory. If that took longer than SLOW_NS, and not
@@ -434,7 +434,7 @@ static void walk_late(struct waits *waits, struct wait *wait, const struct snaps
 	samples_finalize(waits->samples);
 }
 
-/* Uses a stack if the thread slept during the whole reading. Returns whether it did. */
+/* Uses an answer if the thread slept during the whole reading. Returns whether it was used. */
 static bool receive(struct waits *waits, struct wait *wait, const struct snapshot_item *item)
 {
 	struct snapshot_stack stack;
