@@ -26,7 +26,7 @@
 #include "base/order.h"
 
 #define INTERVAL_NS UINT64_C(100000000)
-#define SHARE 50                       /* reading pss takes at most 1/SHARE of the time */
+#define SHARE 50                       /* reading takes at most 1/SHARE of the time */
 #define ANSWER_NS UINT64_C(5000000000) /* after this time, no answer is expected any more */
 #define MAX_INTERVAL_NS UINT64_C(10000000000)
 #define MAX_VALUES 65536u

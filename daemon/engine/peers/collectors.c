@@ -666,7 +666,7 @@ void collectors_finish(struct collectors *collectors, uint64_t until_ns)
 	}
 	collectors_emit_rest(collectors, until_ns);
 	exit_statuses_finish(&collectors->statuses);
-	/* All producers have stopped, so no ring must be drained meanwhile. */
+	/* All producers have stopped, so no ring needs to be drained meanwhile. */
 	for (guint i = 0; i < collectors->peers->len; i++)
 		while (!collector_process_end(&peer_at(collectors, i)->process, clock_now()))
 			continue;

@@ -12,7 +12,7 @@
 	(UINT64_C(1) << 30) /* limit for all sysprof rings; one process may use half of it */
 #define COLLECTORS_BUFFER_BYTES (64u << 10) /* small, to stay in caches until rows are written */
 #define COLLECTORS_MAX_QUEUED (UINT64_C(48) << 20)     /* queued records of all processes */
-#define COLLECTORS_MODEST (COLLECTORS_MAX_QUEUED / 16) /* limit for a process with few records */
+#define COLLECTORS_MODEST (COLLECTORS_MAX_QUEUED / 16) /* up to this, a process has few records */
 
 struct collectors_options {
 	struct output *output;

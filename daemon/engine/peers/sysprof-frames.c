@@ -28,7 +28,7 @@
 #define ARGUMENT_STRING 3u /* argument kind of struct ring_argument */
 #define N_SLOTS 256u
 
-/* String ids: the slots, the message, which each mark redefines, and the message's name. */
+/* String ids: the slots; the message, which each mark redefines; the name of its argument. */
 enum { STRING_SLOTS = 1, STRING_MESSAGE = STRING_SLOTS + N_SLOTS, STRING_ARGUMENT };
 
 struct slot {

@@ -39,7 +39,7 @@ void proc_queries_usage(struct proc_queries *queries, uint64_t now_ns);
 void proc_queries_stacks(struct proc_queries *queries, uint64_t now_ns, uint64_t threshold_ns);
 /* Returns when to request all processes again; UINT64_MAX: never. */
 uint64_t proc_queries_due_ns(const struct proc_queries *queries);
-/* Returns when the first answer arrived that was not applied yet; UINT64_MAX if all are applied. */
+/* Returns the arrival time of the first answer that is not applied yet; UINT64_MAX: none. */
 uint64_t proc_queries_answered_ns(const struct proc_queries *queries);
 bool proc_queries_are_quiet(const struct proc_queries *queries);
 bool proc_queries_receive(struct proc_queries *queries, struct channel_message *message,
