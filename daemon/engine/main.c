@@ -2,9 +2,9 @@
 /*
  * profd-engine - drains, merges and writes one recording, without any privilege
  *
- * profd starts it with a socket as fd 3. The order matters: drop privileges, create the threads of
- * the writer and of the unwind tables, install the filter, and only then read the first byte of
- * untrusted input. Terminal signals are ignored: the broker decides when a recording ends.
+ * profd starts it with a socket as fd 3. The order matters: drop privileges, create all threads,
+ * install the filter, and only then read the first byte of untrusted input. Terminal signals are
+ * ignored: the broker decides when a recording ends.
  */
 #include "config.h"
 

@@ -42,7 +42,7 @@ struct ring {
 	uint64_t tail;          /* last value seen of the consumer's tail */
 	uint64_t next_check;    /* head at which the fill level is checked next */
 	/* a record that ends at or before this position needs no check and no pad; 0: every record
-	 * needs both */
+	 * takes the slow path */
 	uint64_t limit;
 	volatile uint64_t nested_ns;
 	volatile bool nestable;

@@ -146,7 +146,7 @@ static inline bool ring_type_is_event(uint32_t type)
 }
 
 #define RING_FLAG_ABANDONED 0x0001u /* on a pad: the record was begun, but never ended */
-#define RING_FLAG_MORE 0x0001u      /* on a string or log: the next one in this ring continues it */
+#define RING_FLAG_MORE 0x0001u      /* on a string or log: a later record continues it */
 #define RING_FLAG_TICKS 0x8000u     /* times are in ticks: the header's, and a realloc's duration */
 
 struct ring_record_header {

@@ -416,7 +416,7 @@ void ring_reader_recycle(struct ring_reader *reader)
 		return;
 	reader->grant_ns = clock_now();
 	reader->busy_ns = 0;
-	/* pairs with ring_claim(): the next owner sees all that this one wrote */
+	/* pairs with ring_claim(): the next owner sees all that the previous one wrote */
 	__atomic_store_n(&reader->shared->state, (uint64_t)reader->generation << 32 | RING_FREE,
 			 __ATOMIC_RELEASE);
 }

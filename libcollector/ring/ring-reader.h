@@ -26,15 +26,15 @@
 /* Why a ring is quarantined. */
 enum ring_fault {
 	RING_FAULT_NONE,
-	RING_FAULT_STATE, /* invalid state, or an old generation */
+	RING_FAULT_STATE, /* invalid state, or an unexpected generation */
 	/* head went back, is more than a ring ahead, or is unaligned */
 	RING_FAULT_POSITION,
 	/* length of a record is 0, unaligned or too large, or leads beyond head or the data */
 	RING_FAULT_LENGTH,
 	RING_FAULT_TYPE,
-	RING_FAULT_PAYLOAD, /* payload is shorter than its type or its count requires */
-	/* a count fell or grew faster than a thread can count, or more records were written or lost
-	 * than attempted */
+	RING_FAULT_PAYLOAD, /* length of the payload does not match its type or its count */
+	/* a count fell, or grew faster than a thread can count; or more records were written or
+	 * lost than attempted */
 	RING_FAULT_COUNTS,
 	RING_FAULT_TID, /* set by the caller: the owner is not a thread of the process */
 	RING_N_FAULTS
@@ -71,7 +71,7 @@ struct ring_reader {
 	uint64_t moved_at;
 	uint64_t moved_ns; /* the same time in ns, after clamping */
 	bool moved_has_ticks;
-	uint64_t drain_ns; /* time before the counts were last loaded */
+	uint64_t drain_ns; /* start of the last drain, before the counts were loaded */
 	uint64_t bound_ns; /* last returned bound */
 	uint64_t busy_ns;  /* time since which the current record has been open; 0: none is open */
 	/* limit for how long an open record holds back the merge */

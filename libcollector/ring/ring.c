@@ -51,7 +51,7 @@ void ring_add_flags(struct ring *ring, uint32_t flags)
 
 /* ---- Full rings ---- */
 
-/* Definition records are not counted as attempts; the event that needed them is. */
+/* Counts a lost record. A lost definition is not counted; the event that needed it is. */
 static void count_attempt(struct ring_header *shared, enum ring_lost cause, uint32_t type)
 {
 	if (!ring_type_is_event(type))

@@ -64,8 +64,8 @@ void ring_arena_unmap(struct ring_arena *arena);
 
 void ring_arena_range(const struct ring_arena *arena, void **ret_start, size_t *ret_bytes);
 /*
- * For a child that a signal handler forked in the middle of a record: replaces the arena's mapping
- * with private memory, where the record can end. Call it before the handler returns, e.g. from
+ * For a child that a signal handler forked in the middle of a record: maps private memory in place
+ * of the arena, so that the record can end there. Call it before the handler returns, e.g. from
  * pthread_atfork(). Returns 0 or -errno.
  */
 MUST_CHECK int ring_arena_shield(void *start, size_t bytes);

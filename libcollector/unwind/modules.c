@@ -35,7 +35,8 @@
 /* Exists in glibc since 2.35. Without it, only frame pointers are used. */
 #pragma weak _dl_find_object
 
-/* DW_EH_PE_pcrel | sdata4, udata4, datarel | sdata4 (LSB 10.5.1), as every linker writes them */
+/* version 1; DW_EH_PE_pcrel | sdata4, udata4, datarel | sdata4 (LSB 10.5.1), as in every linker's
+ * output */
 static const uint8_t encodings[] = { 1, 0x1b, 0x03, 0x3b };
 
 void modules_clear(struct modules *modules)
