@@ -177,8 +177,8 @@ PROF_PUBLIC bool prof_jit_unload(const void *address);
 /*
  * Defines a counter of the process. Calls with the same group, name, unit and flags return the same
  * counter. unit: "bytes", "ns", … or "". Returns the counter's number, which stays valid in this
- * process and its children, or 0 if there are 1024 already. Copies the strings. May be called while
- * no session records. Not for handlers.
+ * process and its children, or 0 if there are 1024 already or a flag is unknown. Copies the
+ * strings. May be called while no session records. Not for handlers.
  */
 PROF_PUBLIC uint32_t prof_counter_define(const char *group, const char *name, const char *unit,
 					 uint32_t flags);
@@ -295,12 +295,12 @@ PROF_PUBLIC int prof_recorder_open(const char *path, const struct prof_recorder_
  * dropped unless another block is open. name: name of the mark; NULL is "block". A block may end in
  * another thread than the one in which it began. If several open blocks have the same name,
  * prof_recorder_end() ends the last one that the calling thread began, or else the last one of any
- * thread. Each call waits at most 1 s for profd (-ETIMEDOUT).
+ * thread. Each call waits at most 1 s for other threads' calls, and 1 s for profd (-ETIMEDOUT).
  */
 PROF_PUBLIC int prof_recorder_begin(const char *name);
 PROF_PUBLIC int prof_recorder_end(const char *name);
-/* Ends open blocks, and waits at most 60 s until the file is complete, with names. After
- * -ETIMEDOUT the file is still completed. */
+/* Ends the recording, even if blocks are open, and waits at most 60 s until the file is complete,
+ * with names. After -ETIMEDOUT the file is still completed. */
 PROF_PUBLIC int prof_recorder_close(void);
 
 /* Returns the English text for a result of the functions above. */

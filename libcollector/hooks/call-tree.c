@@ -33,7 +33,7 @@
 #define MAX_NODES (MAX_SLOTS / 4 * 3)
 #define ROOT_FRAMES (CALL_TREE_MAX_DEPTH - CALL_TREE_INNER)
 #define CODE_SALT UINT64_C(0x636f6465) /* so that no code object's hash is that of a stack */
-#define ABOVE_ALL UINT32_MAX           /* python_frame.native: outside of all native frames */
+#define ABOVE_ALL UINT32_MAX           /* python_frame.native: further out than all native frames */
 #define UNREADABLE UINT64_MAX          /* call_tree_frame.pc */
 static_assert(MAX_NODES < RING_MAX_CALLS, "ids");
 
@@ -93,7 +93,8 @@ static inline uint32_t find(const struct call_tree *tree, uint64_t hash)
 	return slot->generation == tree->generation ? slot->id : 0;
 }
 
-/* Drops all nodes. If siglongjmp() interrupts this, remaining nodes are still of one generation. */
+/* Drops all nodes. If siglongjmp() interrupts this, the nodes that the frames still have are
+ * valid. */
 static void invalidate_nodes(struct call_tree *tree)
 {
 	unwind_cache_invalidate_nodes(&tree->calls);
@@ -121,7 +122,7 @@ static void grow(struct call_tree *tree)
 	munmap(before, n * sizeof(*before));
 }
 
-/* Makes room for n ids, which may drop all nodes. */
+/* Makes room for n ids; may drop all nodes to do so. */
 static inline void make_room(struct call_tree *tree, uint32_t n)
 {
 	if (tree->n_nodes + n > MAX_NODES)
@@ -141,7 +142,7 @@ static inline uint32_t node_of(const struct call_tree *tree, struct unwind_cache
 }
 
 /* Collects the frames that have no node in the tree. If the stack was too deep, also collects all
- * frames between the cut and the innermost one. */
+ * frames from the cut to the innermost one. */
 static void get_frames(struct call_tree *tree, uint32_t n_known, uint32_t n_outer,
 		       struct node_definition *ret_definition)
 {
@@ -316,7 +317,7 @@ static enum message_outcome define_code(struct producer *producer, const struct 
 	return MESSAGE_WRITTEN;
 }
 
-/* Sends the code objects of the frames that have not been sent. */
+/* Sends the frames' code objects that were not sent yet. */
 static enum message_outcome define_codes(const struct node_definition *definition, uint32_t from)
 {
 	struct call_tree *tree = definition->tree;

@@ -29,7 +29,7 @@
 #define CALL_TREE_INNER 64u
 /* A flag of a frame besides UNWIND_CACHE_*: a Python function. */
 #define CALL_TREE_CODE 0x04u
-/* number of slots of the cache of stacks with Python functions; a hit saves the merge */
+/* number of slots in `known`, the cache for stacks with Python functions; a hit saves the merge */
 #define CALL_TREE_KNOWN 1024u
 
 struct call_tree_slot {

@@ -182,7 +182,7 @@ static __attribute__((noinline)) bool write_new(uint32_t kind, uint64_t id, cons
 	       message_write(&message, fill_mark, &mark);
 }
 
-/* Returns false if any text has not been sent yet. */
+/* Returns false if a text was not sent yet, or an argument's kind is not valid. */
 static inline __attribute__((always_inline)) bool find_arguments(const struct producer *producer,
 								 const struct mark *mark,
 								 uint32_t *ids)

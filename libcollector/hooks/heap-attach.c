@@ -6,13 +6,13 @@
  * process with PROF_CONTROL: with all signals blocked, and within the same time limits. Blocks that
  * were allocated earlier are unknown; their release is recorded anyway. After the session, the
  * process is dormant again, and can be attached to again. A child of vfork() shares this memory, so
- * it leaves the request to its parent. In a process with a seccomp filter, the hook makes no system
- * call for which the filter could kill the process.
+ * it leaves the request to its parent. In a process with a seccomp filter, the hook refuses the
+ * request, because the filter could kill the process for registering.
  *
  * Invariants: (1) a request is answered once, whatever is written meanwhile
  *                 [test_attach: again, forks, forked_meanwhile]
  *             (2) a process with a session keeps it  [test_attach: recorded_already]
- *             (3) a filtered process makes no additional system call  [test_attach: filtered]
+ *             (3) a process with a seccomp filter is refused  [test_attach: filtered]
  */
 #include "libcollector/hooks/heap-attach.h"
 

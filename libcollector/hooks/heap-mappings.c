@@ -9,7 +9,8 @@
  * If a mapping replaces another one, the end of the replaced mapping is recorded after the call,
  * because the kernel may refuse the call; no other thread can get the address in between. mremap()
  * records no end of a mapping that it replaces: a new block at the address implies that end.
- * Invariants: (1) a refused call ends no mapping       [test_heap_zoo: mappings, refused_mappings]
+ * Invariants: (1) a refused mmap(), munmap() or mremap() ends no mapping [test_heap_zoo: mappings,
+ *                 refused_mappings]
  *
  * This library's own mappings are not recorded: the linker redirects its calls to the __wrap_
  * functions.

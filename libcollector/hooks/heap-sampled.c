@@ -82,7 +82,7 @@ void heap_sampled_clear(void)
 /* ---- Chance ---- */
 
 /* Returns log2(x / 2^63) in units of 2^-LOG_BITS; x is at least 2^63. A bit of the result is set if
- * the rest, squared, is 2 or more. Truncation adds up to less than 2^-60. */
+ * the rest, squared, is 2 or more. The truncations of x add less than 2^-60. */
 static uint64_t log2_of(uint64_t x)
 {
 	uint64_t log = 0;
@@ -97,8 +97,8 @@ static uint64_t log2_of(uint64_t x)
 	return log;
 }
 
-/* Returns -log(u) * mean, where u is one of the 2^53 numbers in (0, 1]. Uses integers, because the
- * floating point flags and exceptions belong to the program. */
+/* Returns -log(u) * mean, where u is a random multiple of 2^-53 in (0, 1]. Uses integers, because
+ * the floating point flags and exceptions belong to the program. */
 static uint64_t throw_distance(struct heap_chance *chance)
 {
 	uint64_t one, log;
@@ -115,7 +115,7 @@ static uint64_t throw_distance(struct heap_chance *chance)
 	one = (one ^ one >> 27) * UINT64_C(0x94d049bb133111eb);
 	one = ((one ^ one >> 31) >> (64 - ONE_BITS)) + 1;
 	zeros = (unsigned)__builtin_clzll(one);
-	/* logarithm of 1 / u: ONE_BITS minus the logarithm of `one` */
+	/* log2 of 1 / u: ONE_BITS minus log2 of `one` */
 	log = ((uint64_t)(zeros - (63 - ONE_BITS)) << LOG_BITS) - log2_of(one << zeros);
 	log = (uint64_t)((unsigned __int128)log * LOG_OF_2 >> 64);
 	return (uint64_t)((unsigned __int128)log * mean >> LOG_BITS);

@@ -13,7 +13,7 @@
  */
 #include "libcollector/hooks/message.h"
 
-/* limit for string ids, because the consumer keeps all strings; then ids restart at 1 */
+/* limit for ids, after which they restart at 1, because the consumer keeps all strings */
 #define MAX_IDS 4096u
 #define MAX_PART (UINT32_C(1) << 15)
 

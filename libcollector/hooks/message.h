@@ -108,7 +108,7 @@ static inline __attribute__((always_inline)) bool message_is_lost(size_t payload
 }
 
 /* Writes a record whose texts were sent in `epoch`. payload_bytes must fit into any ring. Returns
- * false, without effects, if message_write() must be called. */
+ * false if message_write() must be called; nothing was recorded then. */
 static inline __attribute__((always_inline)) bool message_try_write(
 	struct producer *producer, uint32_t epoch, uint32_t type, uint32_t payload_bytes,
 	message_fill *fill, const uint32_t *ids, const void *data)

@@ -98,7 +98,7 @@ void python_find(void)
 	layout = cpython_layout(minor);
 	python_unread = layout ? "another build than is supported"
 			       : "another version than is supported";
-	/* The layouts are those of builds for this CPU. */
+	/* The layouts are those of builds for x86-64. */
 	if (!layout || REGS_NATIVE != REGS_X86_64 || found.code_type == 0 || !eval ||
 	    !dladdr1(eval, &info, (void **)&symbol, RTLD_DL_SYMENT) || !symbol)
 		return;

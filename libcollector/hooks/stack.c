@@ -16,7 +16,7 @@
 
 #include <errno.h>
 
-#define SALT UINT64_C(0x737461636b) /* start of a stack's hash, which no string's hash has */
+#define SALT UINT64_C(0x737461636b) /* initial hash of a stack; a string's is 0 */
 
 struct image_definition {
 	struct producer *producer;

@@ -14,13 +14,14 @@ struct producer;
 
 struct stack {
 	const struct prof_stack *from;
-	uint32_t id; /* 0: the stack found no room */
+	uint32_t id; /* 0: the stack is empty or found no room */
 };
 
 struct self_maps_stack;
 
-/* Sends images of the stack's frames that have not been sent. Must not be called in handlers or
- * with RING_NO_SYSCALL. Returns an enum message_outcome: MESSAGE_AGAIN if the epoch has changed. */
+/* Sends the images of the stack's frames that were not sent yet. Makes system calls, so it must not
+ * be called with RING_NO_SYSCALL. Returns an enum message_outcome: MESSAGE_AGAIN if the epoch has
+ * changed. */
 int stack_define_images(struct producer *producer, uint32_t epoch,
 			const struct self_maps_stack *stack);
 /* Returns an enum message_outcome. */

@@ -121,7 +121,7 @@ static inline uint64_t prof_now(void)
 	return table && PROF_HAS(table, clock_ns) ? table->clock_ns() : 0;
 }
 
-/* Make arguments for the functions whose names end in _with. */
+/* Make arguments for the macros whose names end in _with. */
 static inline struct prof_arg PROF_S64(const char *name, int64_t value) {
 	struct prof_arg arg;
 

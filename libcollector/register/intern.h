@@ -71,8 +71,8 @@ static inline uint64_t intern_check(uint64_t id, const struct text *text)
 	return id + text->hash;
 }
 
-/* Computes length and hash in one pass, a word at a time. A word is read whole if it does not leave
- * the page, so up to 7 bytes after the string may be read; they are ignored. */
+/* intern_measure() computes length and hash in one pass, a word at a time. A word is read whole if
+ * it does not leave the page, so up to 7 bytes after the string may be read; they are ignored. */
 #define INTERN_PAGE 4096u
 #define INTERN_ONES UINT64_C(0x0101010101010101)
 #define INTERN_HIGHS UINT64_C(0x8080808080808080)
@@ -115,8 +115,7 @@ __attribute__((no_sanitize("address", "thread"))) static inline void intern_meas
 	if (end != 0) {
 		uint32_t rest = (uint32_t)__builtin_ctzll(end) / 8;
 
-		/* Uses a mask, because for rest 0, `word` would be shifted by 64, which is
-		 * undefined. */
+		/* Mask the word: for rest 0, a shift would be by 64, which is undefined. */
 		word &= (UINT64_C(1) << rest * 8) - 1;
 		hash += intern_mix(word, n);
 		n += rest;

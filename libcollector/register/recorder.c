@@ -571,7 +571,7 @@ int prof_recorder_close(void)
 	return r;
 }
 
-/* ---- Words ---- */
+/* ---- Messages ---- */
 
 const char *prof_recorder_message(void)
 {

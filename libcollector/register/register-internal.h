@@ -69,8 +69,8 @@ static inline uint32_t register_count_retired(void)
 
 /* Registers the process if needed, or waits for the thread that does. */
 bool register_is_registered(void);
-/* Returns a free ring. If no ring is free and this thread may wait, waits up to RING_WAIT_NS
- * for one. */
+/* Returns a free ring. If no ring is free and this thread may wait, waits for one up to
+ * RING_WAIT_NS, or in a lossless session as long as the budget allows. */
 struct ring *register_get_ring(uint32_t tid, uint32_t flags, struct arena_entry **ret_entry);
 /* Returns a ring of at least `bytes`, from a new arena if needed. */
 struct ring *register_get_bigger_ring(uint32_t tid, uint64_t bytes, uint32_t flags,

@@ -320,7 +320,7 @@ static struct ring *wait_within_budget(uint32_t tid, uint32_t flags, struct aren
 	return ring;
 }
 
-/* Returns whether the number of free rings is less than half of the first arena's rings. */
+/* Returns whether the free rings are fewer than half of the rings in the session's first arena. */
 static bool is_scarce(void)
 {
 	uint32_t first = register_count_retired(), n = register_count_arenas(), n_free = 0;
@@ -382,7 +382,7 @@ struct ring *register_get_bigger_ring(uint32_t tid, uint64_t bytes, uint32_t fla
 
 /* ---- The state ---- */
 
-/* Returns the previous state. */
+/* Returns whether the state was on before. */
 static bool set_state(bool is_on)
 {
 	bool was_on = __atomic_exchange_n(&prof_collector_state, is_on, __ATOMIC_RELAXED) != 0;
@@ -499,7 +499,7 @@ static void after_fork_in_child(void)
 	control_disconnect(&inherited);
 	set_parent((uint32_t)syscall(SYS_getpid));
 	RING_STORE(&register_process->tgid, own_tgid);
-	/* The parent has counted these attempts, so the child must not. */
+	/* The child tries at once, even if its parent pauses after a failed claim. */
 	register_self.skip = register_self.last_skip = 0;
 	errno = error;
 }

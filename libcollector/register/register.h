@@ -6,8 +6,8 @@
  *
  * The functions never abort, print, allocate from the program's heap, or change errno. There are
  * two waits: the first use in a process waits at most CONTROL_WAIT_NS, or REGISTER_REALTIME_NS in a
- * real-time thread; a thread that finds no ring, or no larger one, waits at most RING_WAIT_NS,
- * within the process's budget for waits.
+ * real-time thread; a thread that finds no ring, or no larger one, waits at most RING_WAIT_NS (for
+ * a ring in a lossless session: longer), within the process's budget for waits.
  */
 #pragma once
 
@@ -45,7 +45,7 @@ struct register_thread {
 	uint32_t last_skip;
 	bool is_inside;
 	bool no_syscall;
-	bool is_done; /* the thread's destructors have run; they may run again */
+	bool is_done; /* thread_done() has run; it may run again */
 };
 
 extern __thread struct register_thread register_self
@@ -60,11 +60,11 @@ extern enum control_reason register_start_reason __attribute__((visibility("hidd
 /* Called when the process learns that recording has begun or ended. May be NULL. */
 extern void (*register_on_state)(bool is_on) __attribute__((visibility("hidden")));
 
-/* Sets up the state that register_connect() needs, because an attach request may make a hook call
- * register_connect(). */
+/* Sets up the state that register_connect() needs. Call this early, because an attach request may
+ * make any hook call register_connect() later. */
 void register_prepare(void);
-/* Returns whether register_prepare() was called in this process. False in a child of vfork(), which
- * shares its parent's memory. */
+/* Returns whether the state is set up and belongs to this process. False in a child of vfork(),
+ * which shares its parent's memory. */
 bool register_is_own(void);
 
 /* For the thread that answers an attach request, with all signals blocked. Returns false if another
@@ -77,13 +77,14 @@ void register_end_answer(void);
 void register_start(void);
 /* Reports to the engine, if possible, why the process's heap is not recorded. */
 void register_explain(enum control_reason reason);
-/* Reads a variable of the environment that the process was started with. Returns false if it is not
- * set or too long. */
+/* Reads an environment variable; if there may be other threads, the value that it had when the
+ * process started. Returns false if it is not set or too long. */
 bool register_read_variable(const char *name, char *ret_value, size_t n_bytes);
 
 /* Returns NULL, and counts a lost record, if the thread gets no ring. */
 struct producer *register_producer(void);
-/* Returns the producer of a larger ring if there is one, else the given one. */
+/* Moves the thread to a ring of at least `bytes`, if there is one. Returns the new producer, else
+ * the given one. */
 struct producer *register_bigger(struct producer *producer, uint64_t bytes);
 
 static inline struct producer *producer_get(void)

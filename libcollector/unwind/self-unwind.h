@@ -28,7 +28,7 @@
 struct self_unwind {
 	uint64_t low,
 		high; /* the thread's stack, as far as it was found readable; 0: not searched yet */
-	volatile uint64_t walking; /* frame of the innermost walk; 0: none */
+	volatile uint64_t walking; /* address of the innermost walk's own stack frame; 0: none */
 	uint32_t cache;            /* index of the cache to try first, plus 1; 0: none */
 	uint32_t quiet;            /* enum self_unwind_quiet, set by the caller */
 };
@@ -45,7 +45,8 @@ enum self_unwind_quiet {
 /* At least one frame is on a fiber: a stack that is neither the thread's own nor its signal stack.
  * A chain has at most SELF_UNWIND_MAX_FOREIGN such frames. */
 #define SELF_UNWIND_FOREIGN 0x04
-/* no cache was free, or too little stack was left: the chain has one frame */
+/* The chain has one frame, because no walk was possible: no setup, SELF_UNWIND_SILENT, no free
+ * cache, or too little stack. */
 #define SELF_UNWIND_BUSY 0x08
 
 struct self_unwind_chain {
@@ -105,7 +106,7 @@ enum walk_stop self_unwind_step(struct self_unwind *own, uint64_t start,
 				const struct walk_place *from, struct walk_cache *rules,
 				uint32_t generation, self_unwind_receive *keep, void *data);
 
-/* Returns how many times modules were unloaded. */
+/* Returns how many times self_unwind_invalidate() was called. */
 static inline uint32_t self_unwind_generation(void)
 {
 	extern _Atomic(uint32_t) self_unwind_generation_now;

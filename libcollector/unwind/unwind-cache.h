@@ -22,7 +22,7 @@
 #define UNWIND_CACHE_VARIANTS 256u
 #define UNWIND_CACHE_VARIANT_WORDS 16u
 
-/* Flags of a frame. The outermost frame has no known caller. */
+/* Flags of a frame. */
 #define UNWIND_CACHE_EXACT 0x01u /* interrupted at pc; otherwise pc is a return address */
 #define UNWIND_CACHE_CUT 0x02u   /* its caller is missing: the walk did not reach the root */
 
@@ -55,7 +55,7 @@ struct unwind_cache {
 	struct self_unwind own;
 	uint32_t rule_generation; /* generation of the rules */
 	uint32_t own_generation;  /* value of self_unwind_generation() for the rules and frames */
-	uint32_t n;               /* number of frames, outermost first */
+	uint32_t n;               /* number of frames; frames[0] is the outermost */
 	/* number of frames that the last walk found unchanged; they keep their nodes */
 	uint32_t n_same;
 	bool is_open; /* the frames may change without a change of a guard */
