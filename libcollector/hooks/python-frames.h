@@ -23,7 +23,7 @@ struct python_interpreter {
 	const struct interp_cpython *layout; /* NULL: no supported interpreter was found */
 	uint64_t runtime, code_type;         /* addresses of _PyRuntime and PyCode_Type */
 	uint64_t eval, eval_end;             /* range of the C function that evaluates */
-	void *(*get_thread)(void); /* since 3.12: the state that this thread is bound to */
+	void *(*get_thread)(void); /* since 3.12: returns the state that this thread is bound to */
 };
 extern struct python_interpreter python_interpreter __attribute__((visibility("hidden")));
 

@@ -23,7 +23,7 @@ struct call_tree;
 /* The state with which a thread records. One for each ring, kept for the ring's next owner. */
 struct producer {
 	struct ring *ring;       /* ring that was claimed and must be released */
-	struct ring *current;    /* ring in use, if the thread has moved to a larger one */
+	struct ring *current;    /* ring in use: `ring`, or a larger one that the thread moved to */
 	const uint32_t *ended;   /* the arena's flag; read it only if the ring is alive */
 	uint32_t n_types;        /* number of record types that the consumer supports */
 	uint32_t calls_epoch;    /* epoch of the nodes in `calls` */

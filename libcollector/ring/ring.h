@@ -109,6 +109,6 @@ void *ring_begin(struct ring *ring, uint32_t type, size_t payload_bytes);
 /* Begins a record that is published together with `first` or not at all. `first` must be open, and
  * begun by the caller, not by code that the caller interrupted. Never waits. */
 void *ring_begin_with(struct ring *ring, const void *first, uint32_t type, size_t payload_bytes);
-/* Sets flags of an open record: RING_FLAG_MORE if a string or log continues in the next one. */
+/* Sets flags of an open record: RING_FLAG_MORE if a string or log continues in a later record. */
 void ring_set_flags(void *payload, uint16_t flags);
 void ring_end(struct ring *ring, void *payload);

@@ -345,8 +345,8 @@ static size_t read_record(struct modules *modules, struct safe_read *memory, uin
 	return size + 4;
 }
 
-/* Makes a section of the FDE at `at` and its CIE. The CIE comes first; the FDE keeps its address,
- * and its CIE pointer is updated. */
+/* Builds a section from the FDE at `at` and its CIE. The CIE comes first; the FDE keeps its
+ * address, and its CIE pointer is updated. */
 static bool make_section(struct modules *modules, struct safe_read *memory, uint64_t at,
 			 struct cfi_section *ret_section)
 {

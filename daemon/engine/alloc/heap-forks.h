@@ -31,7 +31,7 @@ struct heap_forks {
 	struct tasks *tasks;
 	GArray *forks;           /* struct heap_fork, by time */
 	GHashTable *parents;     /* struct heap_parent by process */
-	const uint64_t *last_ns; /* time of the last row of all processes */
+	const uint64_t *last_ns; /* time of the last row, of any process */
 };
 
 /* Receives forks from `tasks` until heap_forks_done(). The arguments are borrowed. */

@@ -15,7 +15,8 @@
 #define INTERP_ELF_MAX_SECTIONS 1024u
 #define INTERP_ELF_MAX_RELOCATIONS 16u
 #define INTERP_ELF_MAX_CODE 1024u
-#define INTERP_ELF_MAX_BLOCK (UINT64_C(1) << 30) /* bytes of a file's thread-local variables */
+#define INTERP_ELF_MAX_BLOCK \
+	(UINT64_C(1) << 30) /* size limit for a file's thread-local variables */
 
 /* The symbols that are looked up. Python before 3.11 has no Py_Version: its version is
  * recognized by the symbols that each version added (PYTHON_SINCE_*). */

@@ -18,9 +18,9 @@
 #include "base/php-layouts.h"
 
 #define DAY_DIGITS 8u
-#define MODE_BYTES 5u                    /* ",NTS" and its NUL */
-#define POINTER_CODE_MOST 24u            /* bytes of a function that only returns a number */
-#define POINTER_MOST INT64_C(0x40000000) /* bytes of thread-local variables */
+#define MODE_BYTES 5u         /* ",NTS" and its NUL */
+#define POINTER_CODE_MOST 24u /* maximum bytes of a function that only returns a number */
+#define POINTER_MOST INT64_C(0x40000000) /* maximum bytes of thread-local variables */
 
 /* Returns the minor version; 0 if it is not known. There is no layout for 8.0. `ret_mode`: the text
  * after the date, such as ",TS". */

@@ -20,7 +20,9 @@ enum {
 	FIXED = 54, /* positions with a number of 7 bits each; 9 numbers in 64 bits */
 	FIXED_BYTES = 48,
 	BLOCK = 512,
-	BLOCK_BYTES = 80, /* {u32 before it, u32 pad, u64 before bits 64, 128, …, u64 bits [8]} */
+	/* u32: number of entries before the block; u32: unused; u64: for each word of bits except
+	 * the first, 9 bits: number of entries in the block before it; u64 [8]: the bits */
+	BLOCK_BYTES = 80,
 };
 
 /* Returns the number of entries that begin at or before the position; 0: unknown. */

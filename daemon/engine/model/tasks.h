@@ -26,8 +26,8 @@ struct process {
 	/* struct thread by tid in the process's own PID namespace; NULL: none */
 	GHashTable *inner;
 	struct maps *maps;
-	struct image *anon,
-		*unknown;      /* images of its memory; each is created for its first frame */
+	/* images of its anonymous memory, and of addresses in no mapping; NULL: not needed yet */
+	struct image *anon, *unknown;
 	struct image *program; /* the first file that exec mapped; NULL: unknown */
 	/* The mapped file that has an interpreter (NULL: none is known), and the bias of its
 	 * addresses; the version of the maps and the generation at the last search

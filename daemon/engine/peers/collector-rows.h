@@ -6,7 +6,7 @@
 #include "daemon/engine/out/loss.h"
 #include "libcollector/ring/ring-reader.h"
 
-#define COLLECTOR_MAX_TEXT (4u << 20) /* bytes of a string or log; the rest is cut */
+#define COLLECTOR_MAX_TEXT (4u << 20) /* maximum bytes of a string or log; the rest is cut */
 #define COLLECTOR_PROCESS_TEXT \
 	(UINT64_C(16) << 20) /* per process: strings, stacks, counter names, open logs */
 #define COLLECTOR_ALL_TEXT (UINT64_C(96) << 20) /* for all processes */

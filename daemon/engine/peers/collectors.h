@@ -11,8 +11,9 @@
 #define COLLECTORS_MAX_SYSPROF_BYTES \
 	(UINT64_C(1) << 30) /* limit for all sysprof rings; one process may use half of it */
 #define COLLECTORS_BUFFER_BYTES (64u << 10) /* small, to stay in caches until rows are written */
-#define COLLECTORS_MAX_QUEUED (UINT64_C(48) << 20)     /* queued records of all processes */
-#define COLLECTORS_MODEST (COLLECTORS_MAX_QUEUED / 16) /* up to this, a process has few records */
+#define COLLECTORS_MAX_QUEUED (UINT64_C(48) << 20) /* queued records of all processes */
+/* up to this many bytes, the records of a process are few */
+#define COLLECTORS_MODEST (COLLECTORS_MAX_QUEUED / 16)
 
 struct collectors_options {
 	struct output *output;

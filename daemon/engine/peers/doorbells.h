@@ -26,5 +26,5 @@ int doorbells_fd(const struct doorbells *doorbells);
 /* Replaces the list of doorbells, of which at most DOORBELLS_MAX are used. Unmapping a word counts
  * as ringing. */
 void doorbells_set(struct doorbells *doorbells, const struct doorbell *list, size_t n);
-/* Makes doorbells_fd() unreadable again. */
+/* Resets doorbells_fd(), so that it is not readable until a doorbell rings again. */
 void doorbells_receive(struct doorbells *doorbells);

@@ -23,8 +23,8 @@ void event_source_set_fields(struct event_source *source, const struct message_f
  * Returns the length of the text, or -1 if the field is not in the record. */
 int event_field_decode(const struct message_field *field, const uint8_t *raw, size_t raw_bytes,
 		       uint64_t *ret_value, char text[EVENT_TEXT_MAX]);
-/* Decodes all fields of a record, and interns the texts. Returns their number: 0 if the source has
- * no fields, or if one of them is not in the record. */
+/* Decodes all fields of a record, and interns the texts. Returns the number of fields: 0 if the
+ * source has none, or if one of them is not in the record. */
 size_t event_source_values(const struct event_source *source, struct output *output,
 			   const uint8_t *raw, size_t raw_bytes,
 			   uint64_t ret_values[ENGINE_MAX_FIELDS],

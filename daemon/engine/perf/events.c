@@ -363,7 +363,7 @@ static void on_wakeup(struct events *events, struct cpu *cpu, const struct recor
 {
 	struct thread *thread = tasks_thread(events->tasks, record->woken_tid);
 
-	/* A thread that is still on its CPU keeps running. */
+	/* Ignore wake-ups of a thread that is still on its CPU, because it keeps running. */
 	if (thread && !thread->exit_ns && thread->has_state && thread->state == PROF_SWITCH_WAIT &&
 	    !events->too_late) {
 		if (events->waits)

@@ -454,7 +454,7 @@ bool record_parse_waking(const struct perf_event_header *header, struct record *
 	    !find_registers(header, regs ? regs_waking_mask(regs) : 0, &registers))
 		return false;
 	waking->tid = (int32_t)load_le32(fixed->raw + ENGINE_WAKEUP_TID_OFFSET);
-	/* The idle thread does nothing itself but handle interrupts. */
+	/* The idle thread wakes others only in interrupts. */
 	waking->in_interrupt = fixed->raw[ENGINE_FLAGS_OFFSET] & ENGINE_FLAGS_INTERRUPT ||
 			       fixed->tid == 0;
 	if (!registers)

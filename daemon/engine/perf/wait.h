@@ -13,7 +13,7 @@
 struct wait_stratum {
 	uint64_t pc, sp;
 	uint32_t chain_hash;           /* hash of the interpreter's frames; 0: any frames */
-	uint32_t native_hash;          /* interpreted processes: hash of the other frames */
+	uint32_t native_hash;          /* interpreted processes: hash of the native frames */
 	uint32_t origin, epoch, stack; /* ids; epoch 0: empty */
 	uint32_t call; /* string id of the call in which the stack was read; 0: it was copied */
 	uint8_t method, stop, interpreter;

@@ -21,7 +21,7 @@ struct proc_queries {
 	uint64_t scanned_ns;  /* when that request was sent */
 	bool rescan;          /* another request for all processes is due */
 	bool is_scanned;      /* the first snapshot of all processes was applied */
-	unsigned int allowed; /* requests for a single process that may be sent now */
+	unsigned int allowed; /* number of requests for single processes that may be sent now */
 	GQueue answers;
 };
 

@@ -14,8 +14,9 @@ struct sampling {
 	int switch_fd;             /* -1: no switch, or closed */
 	bool paused, switched_off; /* reasons not to sample */
 	bool has_begun, is_on;
-	bool is_repeated;       /* sampling_repeat() was called */
-	uint64_t on_ns, off_ns; /* last enabled; last disabled, 0 once ticks are compared */
+	bool is_repeated; /* sampling_repeat() was called */
+	/* when events were last enabled and disabled; off_ns is 0 once ticks are compared */
+	uint64_t on_ns, off_ns;
 };
 
 /* Enables the events, unless there is a reason not to sample. */

@@ -55,8 +55,8 @@ static inline uint64_t sample_queue_delay_ns(const struct sample_queue *queue)
 }
 /* Copies a sample whose stack is complete. */
 void sample_queue_add(struct sample_queue *queue, const struct sample *sample);
-/* Copies a sample, with its stack, whose walk lacks the table of `missing` (NULL: the mappings).
- * Returns false if there is no room. */
+/* Copies a sample and its stack. `missing`: image whose table the walk lacks; NULL: the walk lacks
+ * the mappings. Returns false if there is no room. */
 bool sample_queue_add_waiting(struct sample_queue *queue, const struct sample *sample,
 			      const struct unwind_input *input, struct image *missing,
 			      uint64_t now_ns);

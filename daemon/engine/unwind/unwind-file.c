@@ -33,7 +33,7 @@
 #define MAX_NAMES_BYTES (1u << 20)
 #define MAX_ZLIB_RATIO 1032     /* maximum compression ratio of deflate */
 #define PACKED_ZSTD 2           /* ELFCOMPRESS_ZSTD of newer <elf.h> */
-#define MAX_SEARCHED_ROWS 4096u /* from an address back to where its function sets fp */
+#define MAX_SEARCHED_ROWS 4096u /* limit of the search for where a function sets fp */
 #define PACKED_BY_GNU 12 /* bytes of the header: "ZLIB", and the size as 64 bits, big-endian */
 
 struct loader {

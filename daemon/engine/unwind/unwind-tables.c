@@ -39,7 +39,7 @@
 
 /* Limit for a file's sections; compiling them may use the same amount again. */
 #define MAX_FILE_BYTES (UINT64_C(256) << 20)
-#define MAX_FRAMES 1024u /* frames of a file whose sizes are read */
+#define MAX_FRAMES 1024u /* limit for how many frame sizes are read from a file */
 #define MAX_OPEN 1024u   /* files that stay open, so that frames can be read */
 #define MAX_TABLES_BYTES (UINT64_C(256) << 20)
 #define END_PATIENCE_MS 100
