@@ -14,7 +14,7 @@
 #include <inttypes.h>
 #include <string.h>
 
-#define MAX_CONTAINERS 8 /* maximum number of functions read that inline the shown one */
+#define MAX_CONTAINERS 8 /* at most this many functions that inline the shown one are read */
 #define MAX_CODE_BYTES (4u << 20)
 #define TIMEOUT_MS 20000
 

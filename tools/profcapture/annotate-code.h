@@ -8,8 +8,8 @@
  *
  * The instructions come from the file that ran, which is found by its build-id. If the file is
  * missing, only sampled addresses are shown, without instructions. A sample counts at the
- * instruction that it interrupted. A return address counts only in its line's total. Generated code
- * has only lines, with the same counts as in a report by line.
+ * instruction that it interrupted. A return address counts only in the total of its line. Generated
+ * code has only lines, with the same counts as in a report by line.
  *
  * Invariants: (1) the self counts of all instructions, and those of all lines, sum up to the self
  *                 count of the function [test_annotate: sums, inlined; test_jit: annotate]
@@ -58,7 +58,8 @@ struct annotate_code {
 	/* counts by function; has `inlined` and `joins_inlined` set, unless no_inline is set */
 	struct profile *profile;
 	struct debug_files *debug_files;
-	const struct sampled_frames *sampled; /* sampled frames of the image; NULL: count them */
+	/* sampled frames of the image; NULL: annotate_code_read() counts them */
+	const struct sampled_frames *sampled;
 	const char *image;   /* choose only functions of this image; NULL: any image */
 	bool merges_callees; /* one line for each class or function inlined at a line */
 	bool full_names;     /* do not shorten names of sites */
@@ -78,14 +79,15 @@ struct annotate_code {
 	GPtrArray *lines;     /* struct annotate_line */
 	bool has_callee_totals; /* lines of inlined calls have totals, too */
 	struct amount self;     /* sum of all instructions */
-	struct amount own_self; /* without functions that are inlined into it, unless no_inline */
+	struct amount
+		own_self; /* `self` without code inlined into the function, unless no_inline */
 	struct amount total;
 	/* the rest is private */
 	struct symbols *symbols; /* symbols of the file; NULL if the lines come from the capture */
 	GArray *frames;          /* struct sampled_frame: those in the function */
 	struct number_map known_frames; /* offset and kind → index + 1 */
-	GArray *ranges;                 /* struct code_range: own code, then most samples first */
-	bool has_inlined;               /* inlined copies can be recognized by name */
+	GArray *ranges;          /* struct code_range: own code, then the others by samples */
+	bool has_inlined;        /* inlined copies can be recognized by name */
 	const char *plain;       /* `shown`'s name without parameters; NULL: it has overloads */
 	GHashTable *known_lines; /* set of the lines, by place */
 };

@@ -19,7 +19,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#define MAX_SITES 3           /* text names at most this many callers that inline the function */
+#define MAX_SITES 3           /* text names at most this many places that inline the function */
 #define DEFAULT_LIMIT 200     /* a longer list shows only rows near a sample */
 #define CONTEXT 3u            /* rows shown before and after a row with samples */
 #define MAX_GAP 12            /* lines with code that are further apart have a gap between them */
@@ -134,8 +134,8 @@ static struct cell place_cell(const struct annotate *annotate, unsigned field,
 	}
 }
 
-/* A table. A row is a struct annotate_line, text_row or annotate_instruction. A NULL row of
- * instructions is a gap. Without `rows`, the table has all instructions. */
+/* A table whose rows are struct annotate_line, text_row or annotate_instruction. A NULL instruction
+ * is a gap. If `rows` is NULL, the rows are all instructions. */
 struct listing {
 	struct annotate *annotate;
 	GPtrArray *rows;
@@ -322,7 +322,8 @@ static char *describe_function(const struct annotate *annotate)
 	uint32_t first = file ? code->shown.line : UINT32_MAX;
 	const struct annotate_place *hottest = NULL;
 
-	/* Older captures have no declarations of inlined functions: use the lines of their code. */
+	/* Older captures do not have the declarations of inlined functions: use the first line of
+	 * the code. */
 	for (guint i = 0; !file && i < code->lines->len; i++) {
 		const struct annotate_place *at = &line_at(annotate, i)->at;
 
@@ -455,7 +456,7 @@ static void print_head(struct annotate *annotate, struct out *out, bool has_line
 /* ---- lines as text --------------------------------------------------------------------------- */
 
 struct text_row {
-	const struct annotate_line *line; /* NULL: a line without code, or a gap */
+	const struct annotate_line *line; /* NULL: a line without code, a gap, or a title */
 	const char *file;
 	uint32_t number; /* line number in the file; 0: a gap, or a row with the file's name */
 	bool is_title;
@@ -535,7 +536,7 @@ static struct cell get_text_cell(const void *data, size_t row, unsigned field)
 		       : at->number ? cell_uint(at->number)
 				    : cell_text(line ? NULL : "...");
 	case TEXT:
-		if (is_callee) { /* such as "+19 std::vector  vector.tcc:119" */
+		if (is_callee) { /* such as "+19 std::vector  vector.tcc:119": 19 functions */
 			text = g_string_new(NULL);
 			g_string_printf(text, "+%u %s",
 					line->functions ? g_hash_table_size(line->functions) : 1,
@@ -680,8 +681,8 @@ static void annotate_done(struct annotate *annotate)
 	reader_done(&annotate->reader);
 }
 
-/* Returns whether the function is the interpreter's own. By default, its samples count for the
- * functions that it interprets. */
+/* Returns whether the function is part of an interpreter. By default, the samples of such functions
+ * count for the interpreted functions. */
 static bool is_of_interpreter(const struct annotate *annotate)
 {
 	const struct names *names = annotate->reader.capture->names;

@@ -28,14 +28,15 @@ struct capture {
 	bool is_damaged;      /* set by verify: damage that reading does not show */
 	bool is_quiet;        /* the verb reports damage, not capture_warn() */
 	uint64_t warned_of;   /* 1 + the damage that capture_warn() reported; 0: not called yet */
-	/* struct capture_loss, one for each stream, cause and whether the count is known */
+	/* struct capture_loss: one for each combination of stream, cause, and known or unknown
+	 * count */
 	GArray *losses;
-	GHashTable *loss_indexes; /* cause and stream → index in losses */
+	GHashTable *loss_indexes; /* cause, known or unknown count, and stream → index in losses */
 	GHashTable *metadata;     /* interned key → GBytes: the last value in the file */
 	GHashTable *metadata_of; /* segment number, line feed, key → GBytes: the segment's value */
 };
 
-/* Learns the names to redact from a capture that will be shown later, after others. */
+/* Learns the names to redact from a capture that is shown later, after other captures. */
 bool capture_learn_names(const char *file, GError **error);
 /* `redacts`: removes what identifies the machine and its users from all texts (redact.h), using the
  * names learned from all captures so far. */

@@ -43,8 +43,8 @@ struct ranged_value {
 	int64_t time_ns;
 	double value;
 };
-/* Returns an array of struct ranged_value, by time, for each counter: the values in the time range
- * that are finite. The value at the start of the range is the first point. NULL on failure. */
+/* Returns, for each counter, an array of struct ranged_value by time: the finite values in the time
+ * range. The value at the start of the range is the first point. NULL on failure. */
 GPtrArray *counter_values_of_range(struct counter_values *values, const struct reader *reader,
 				   GError **error);
 

@@ -34,7 +34,7 @@ struct series {
 	double numbers[N_NUMBERS];
 	long double weighted; /* sum of value times ns */
 	uint64_t weight_ns;
-	double grown;                           /* growth, except in pauses between recordings */
+	double grown;                           /* growth while recordings ran, not in pauses */
 	double bin_weighted[SPARKLINE_COLUMNS]; /* like `weighted`, for each bin */
 	double bin_ns[SPARKLINE_COLUMNS];
 	/* the counter's state at the current row */

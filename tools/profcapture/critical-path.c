@@ -350,7 +350,7 @@ static void walk(struct critical_path *path, uint32_t thread, int64_t from_ns, i
 		 uint32_t node, unsigned depth);
 
 /* Adds a part of a wait to its node: what the waker did meanwhile. The wait ends a little after the
- * wakeup, and by then the waker may wait again. The time since that wait began, and a wait
+ * wakeup, and by then the waker may wait again. The time since the waker's wait began, and a wait
  * that no thread ended, are the node's own time. */
 static void follow(struct critical_path *path, uint32_t thread, const struct path_wait *wait,
 		   int64_t from_ns, int64_t to_ns, uint32_t node, unsigned depth)
@@ -880,7 +880,7 @@ static char *name_of_place(const struct critical_path *path, uint32_t place, boo
 			  : function_name_for_people(function->name, function->raw_name);
 }
 
-/* Returns "waits for worker in acquire", "waits in save: fsync". */
+/* Returns text such as "waits for worker in acquire" or "waits in save: fsync". */
 static char *describe_wait(const struct critical_path *path, const struct path_label *label,
 			   bool full_names)
 {

@@ -31,7 +31,7 @@ enum path_kind {
 /* The identity of a node of the tree. Threads with equal names and executables share a label. */
 struct path_label {
 	enum path_kind kind;
-	uint32_t place;        /* PATH_FUNCTION, PATH_WAIT */
+	uint32_t place;        /* PATH_FUNCTION, PATH_WAIT: index in places.functions */
 	enum wait_cause cause; /* PATH_WAIT */
 	const char *call;      /* PATH_WAIT: a static string; NULL: unknown */
 	uint32_t waker;        /* PATH_WAIT: enum prof_wait_waker */

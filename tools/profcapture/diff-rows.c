@@ -263,7 +263,7 @@ static void choose_tested(struct diff *diff)
 	}
 }
 
-/* Returns the blocks of the row of a function or node; NULL if the row has none. */
+/* Returns the blocks of a function's or node's row; NULL if it has none. */
 static double *blocks_of_key(const struct diff_run *run, uint32_t key)
 {
 	uint32_t row = g_array_index(run->rows, uint32_t, key);

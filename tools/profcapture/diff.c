@@ -34,7 +34,7 @@ struct diff_verb {
 	const char *normalise, *memory, *fail_over;
 	bool wants_inline, no_inline, full_names, all;
 	struct diff_row whole; /* the first row of text */
-	double samples;        /* samples of the side with fewer */
+	double samples;        /* number of samples of the side that has fewer */
 	/* short name → struct diff_identity, or &ambiguous if different names share it */
 	GHashTable *names;
 	struct json json;
@@ -362,8 +362,8 @@ static char *sentence_name(const struct diff_verb *verb, const struct diff_row *
 	return (verb->diff.paths ? short_name : path_text)(verb, row);
 }
 
-/* Returns a cell such as "shop.cpp:26", or the image. With memory, this is the program's line that
- * allocates. */
+/* Returns a cell such as "shop.cpp:26", or the image. With memory, the line is that of the program
+ * which allocates. */
 static struct cell place_cell(const struct diff *diff, const struct diff_row *row)
 {
 	const struct diff_row *own = diff->paths || !row->parent ? row : caller_of(diff, row);
@@ -512,8 +512,8 @@ static void write_all(struct diff_verb *verb, const struct reader *reader)
 /* ---- text ------------------------------------------------------------------------------------ */
 
 /* Returns text such as "f by 11 % (+1.10 s), g by 8 % (+12 ms)", of the functions with this
- * verdict, or NULL if no function has it. Names at most *left functions, and subtracts their number
- * from it. */
+ * verdict; NULL if no function has it. Names at most *left functions, and subtracts their number
+ * from *left. */
 static char *changes_text(const struct diff_verb *verb, enum diff_verdict verdict, guint *left)
 {
 	const struct diff *diff = &verb->diff;
@@ -599,7 +599,7 @@ static void print_verdict(const struct diff_verb *verb, struct out *out, unsigne
 	text_wrap(out, text->str, 0, 2, columns);
 }
 
-/* Returns "A: ./shop 40000, 16.6 s of CPU". Names the files if both sides ran one command. */
+/* Returns "A: ./shop 40000, 16.6 s of CPU". Names the files if both sides ran the same command. */
 static char *side_text(const struct diff_verb *verb, unsigned side)
 {
 	const struct diff *diff = &verb->diff;

@@ -9,7 +9,7 @@
  * A row is a function that occurs in at least one capture; with `paths`, a function and its
  * callers. Its counts are self counts: a sample counts in one row. With memory, a row is a function
  * of the program together with the library function through which it allocated. A function of the
- * program that allocates itself is a row alone (memory-tree.h).
+ * program that allocates without a library function in between is a row of its own (memory-tree.h).
  */
 #pragma once
 
@@ -88,7 +88,7 @@ struct diff_row {
 	/* A function with this identity, from B if B has one; NULL: the row is not a function. */
 	const struct functions *functions;
 	uint32_t function;
-	uint32_t place; /* with memory: the program's line that allocates; 0: several, or unknown */
+	uint32_t place; /* with memory: index of the line that allocates; 0: several, or unknown */
 	unsigned side;  /* side of `function` and `place` */
 	struct diff_count counts[DIFF_SIDES];
 	/* counts by block; set only for tested rows, with one run per side */
@@ -167,8 +167,8 @@ void diff_done(struct diff *diff);
 void diff_add_notes(struct diff *diff);
 void diff_note_free(gpointer note);
 /*
- * Returns how many samples of equal weight would be equally good evidence (Kish's effective sample
- * size). A few heavy samples can dominate a sum of weights, so the number of samples would
+ * Returns how many samples of equal weight would be evidence as good as `count` (Kish's effective
+ * sample size). A few heavy samples can dominate a sum of weights, so the number of samples would
  * overstate the evidence. If all weights are equal, the result is the number of samples.
  */
 double diff_evidence_of(const struct diff *diff, const struct diff_count *count);

@@ -367,7 +367,7 @@ static void end_segment(struct events_verb *verb)
 	g_hash_table_remove_all(verb->open);
 }
 
-/* Returns whether an event is the shown one, or begins or ends intervals with it. */
+/* Returns whether an event is shown, or begins or ends intervals with the shown one. */
 static bool concerns_only(const struct events_verb *verb, uint32_t event)
 {
 	return verb->only == SAMPLED_NO_EVENT || event == verb->only ||

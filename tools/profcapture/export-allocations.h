@@ -77,7 +77,7 @@ bool allocations_read(struct allocations *allocations, struct export *export, bo
 /* These functions are for a format that reads each row and keeps none. allocations_open() prepares
  * a tree and the heaps, which the caller frees, also after an error. allocations_replay() replays
  * the time range and may be called several times; the caller sets all options of the replay except
- * the range. */
+ * `heaps` and the range. */
 bool allocations_open(struct export *export, struct memory_tree *tree, struct memory_heaps *heaps,
 		      GError **error);
 bool allocations_replay(const struct export *export, struct memory_heaps *heaps,

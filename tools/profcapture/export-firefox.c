@@ -220,7 +220,8 @@ static void write_meta(struct firefox *firefox)
 	struct json *json = &firefox->json;
 	g_autofree char *title = export_title(firefox->export);
 	g_autofree char *left_out = export_marks_left_out(&firefox->marks);
-	/* The format has no unit for events and no kinds of time, so the name says what counts. */
+	/* The format has no unit for events and no kinds of time, so the product's name says what
+	 * is counted. */
 	bool is_named = export_counts_waits(firefox->export) ||
 			(profile_is_weighted(profile) && !export_is_time(firefox->export));
 	g_autofree char *counted =

@@ -499,7 +499,7 @@ static void write_verdict(struct html *html)
 
 /* ---- the page -------------------------------------------------------------------------------- */
 
-/* Branches of the critical path with a smaller share are left out. */
+/* Unless the page has steps, branches of the critical path with a smaller share are left out. */
 #define PATH_LEAST_SHARE 0.002
 #define MOST_PATH_NODES 20000u
 #define MOST_PATH_STEPS 400000u

@@ -153,7 +153,7 @@ static void count(struct export_samples *samples, const struct profile_sample *s
 	}
 }
 
-/* A run that is merged. */
+/* A run that is being merged. */
 struct sorted_run {
 	struct profile_sample next;
 	uint64_t at, end; /* places in the file */

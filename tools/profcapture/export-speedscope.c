@@ -49,7 +49,8 @@ static uint64_t write_thread(const struct export *export, struct json *json, uin
 	uint64_t sum = 0;
 	size_t n;
 	const struct export_stack *stacks = export_of_thread(all, thread, &n);
-	/* The format has no unit for events and no kinds of time, so the name says what counts. */
+	/* The format has no unit for events and no kinds of time, so the name says what is
+	 * counted. */
 	bool is_named = export->value == EXPORT_SAMPLES &&
 			(export_counts_waits(export) || (is_weighted && !is_time));
 	g_autofree char *name = g_strdup_printf("%s%s (%" PRIu64 "/%" PRIu64 ")%s%s", side,

@@ -112,7 +112,7 @@ static const struct {
 		     .has_tables = true, .says_lost = true },
 };
 
-/* enum export_value */
+/* indexed by enum export_value */
 static const char *const value_names[] = { "samples",       "alloc-objects", "alloc-space",
 					   "inuse-objects", "inuse-space",   NULL };
 
@@ -379,7 +379,8 @@ static bool read_capture(struct export *export, const char *file, GError **error
 	export->profile.places = formats[export->format].frames != FUNCTIONS_ONLY;
 	export->profile.addresses = formats[export->format].frames == ADDRESSES;
 	export->profile.inlined = !export->no_inline;
-	/* as in report and memory. In a comparison, inlined copies are separate, as in diff. */
+	/* Inlined copies count with the function, as in report and memory; in a comparison, they
+	 * are separate, as in diff. */
 	export->profile.joins_inlined = !export->no_inline && !export->compare;
 	if (formats[export->format].has_threads) {
 		export->profile.take = export_samples_take;

@@ -3,10 +3,10 @@
  * Export - data shared by the formats of the verb `export`: samples, the tree of their stacks,
  * names
  *
- * A format is one function in a file export-NAME.c; it writes everything at once and uses only what
- * is declared here. Functions are those of report, so that totals are the same; unlike report,
- * export leaves nothing out. For a format that has lines of frames, the entities of the tree are
- * frames: places in functions, each of which counts as its function (functions_whole()).
+ * A format is one function in a file export-NAME.c, which writes everything at once. Functions are
+ * those of report, so that totals are the same; unlike report, export leaves nothing out. For a
+ * format that has lines of frames, the entities of the tree are frames: places in functions, each
+ * of which counts as its function (functions_whole()).
  */
 #pragma once
 
@@ -34,7 +34,7 @@ struct export
 	bool wants_rows;                 /* the format must read allocations itself */
 	/* the later capture, with which this one is compared; or NULL */
 	struct export *compared;
-	const char *file;    /* path as given; with --redact, capture->file is only its last part */
+	const char *file;    /* path as given; if redacted, capture->file is the path's last part */
 	const char *compare; /* file of `compared` */
 	int format;
 	int value;          /* enum export_value, for a format with only one value */

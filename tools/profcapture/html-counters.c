@@ -174,7 +174,7 @@ static bool write_counters_of(struct html_rows *rows, GError **error)
 	ok = lines.exits && counter_values_read(&lines.counters, take_value, &lines, error);
 	lines.comms = counter_values_comms(lines.counters.capture->names);
 	/* Add counters of processes first, then those of the machine. Leave out counters that do
-	 * not change, as most of the kernel's do not, except gauges of a process outside the group
+	 * not change, like most of the kernel's. Exception: a process's gauges in groups other than
 	 * "process". */
 	for (guint i = 0; ok && i < 2 * lines.all->len; i++) {
 		guint index = i % lines.all->len;

@@ -52,14 +52,14 @@ bool html_selection_write(const struct html_sides *sides, struct json *json, GEr
 	g_autoptr(GString) text = g_string_new(NULL);
 
 	json_begin_object(json, "filters");
-	/* without --tid, which the page may replace */
+	/* "threads" lacks --tid, which the page may replace */
 	add_numbers(text, "pid", export->reader.pids);
 	for (guint i = 0; export->reader.comms && i < export->reader.comms->len; i++)
 		add_word(text, "comm", export->reader.comms->pdata[i]);
 	write_list(json, "threads", text, export);
 	add_numbers(text, "tid", export->reader.tids);
 	write_list(json, "tids", text, export);
-	/* without --metric, which the page has */
+	/* "samples" lacks --metric, which the page adds itself */
 	add_numbers(text, "cpu", export->reader.cpus);
 	if (export->reader.event)
 		add_word(text, "event", export->reader.event);

@@ -308,7 +308,7 @@ static struct table table_of(const struct locks_verb *verb, bool has_places)
 	return table;
 }
 
-/* Returns the lines of a table, of any width. */
+/* Returns the lines of a table, which may be wider than the terminal. */
 static char **lines_of(const struct reader *reader, const struct table *table)
 {
 	struct reader wide = *reader;

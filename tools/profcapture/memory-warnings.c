@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /*
- * Memory-warnings - reads what profd's library in a program warned about: data that it does not
- * record
+ * Memory-warnings - reads the warnings that the preloaded library logged in a program, about data
+ * that it does not record
  */
 #include "config.h"
 

@@ -92,8 +92,7 @@ struct memory_counts {
 /* Flags for the values of struct memory_counts that a row has. The others are null. */
 enum {
 	MEMORY_HAS_CALLS =
-		/* calls, failed, foreign_frees, allocations, allocated_bytes, freed_bytes,
-		 * temporary */
+		/* calls, failed, foreign, allocations, allocated_bytes, freed_bytes */
 	1,
 	MEMORY_HAS_LIVE = 2,
 	MEMORY_HAS_LEAKED = 4,
@@ -215,8 +214,8 @@ static inline bool memory_knows_temporary(const struct memory *memory)
 	return memory->sampled_bytes <= 0 || memory->within_ns != UINT64_MAX;
 }
 
-/* Classes are rows of --sizes and --lifetimes: powers of two of bytes, powers of ten of
- * nanoseconds. The last lifetime class has the blocks that were never freed. */
+/* Classes are the rows of --sizes (powers of two, in bytes) and --lifetimes (powers of ten, in ns).
+ * The last lifetime class has the blocks that were never freed. */
 uint32_t memory_size_class(uint64_t size);
 void memory_size_range(uint32_t class, uint64_t *ret_from, uint64_t *ret_to);
 #define MEMORY_NEVER_FREED 20u
@@ -285,7 +284,8 @@ static inline const char *memory_comm(const struct memory *memory, uint32_t proc
 void memory_list(struct memory *memory);
 void memory_write(struct memory *memory);
 void memory_print(struct memory *memory, struct out *out);
-/* Prints the sentences above the rows; returns false if no process has allocations. */
+/* Prints the sentences above the rows. If no process could be recorded, prints the processes
+ * instead, and returns false. */
 bool memory_print_verdict(const struct memory *memory, struct out *out);
 /* The parts of the text besides the rows (memory-sentences.c): the lost records, the sentences of
  * the view, and "Suppressed: 6 blocks, 76.2 KiB: stdio buffers (--no-suppressions)." */

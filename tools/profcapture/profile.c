@@ -411,7 +411,7 @@ static uint32_t cgroup_entity(struct pass *pass, uint64_t id)
 /* A sample that passed all filters. */
 struct hit {
 	uint64_t clock_ns, stack;
-	int64_t time_ns; /* relative */
+	int64_t time_ns; /* since the capture's start */
 	uint32_t segment, thread, cpu;
 	bool is_wait;
 	const char *call; /* the wait's system call, if the stack lacks it, or NULL */

@@ -42,7 +42,7 @@ enum profile_unwind {
 
 /* A sample, and the tree node or entity of its innermost frame. */
 struct profile_sample {
-	int64_t time_ns; /* relative */
+	int64_t time_ns; /* since the capture's start */
 	uint32_t thread; /* index in names */
 	uint32_t node;
 	uint64_t weight;
@@ -107,7 +107,7 @@ struct profile {
 	 * 0 counts samples without a stack, entity 1 those whose stack the capture lost. */
 	GArray *counts;
 	GArray *timelines;    /* struct profile_timeline by entity, with wants_timeline */
-	int64_t bins_from_ns; /* relative */
+	int64_t bins_from_ns; /* since the capture's start */
 	uint64_t bin_ns;
 	GPtrArray *cgroups;                /* interned paths; 0 is NULL: none */
 	const struct sampled_event *event; /* NULL: the capture has none, or all events count */

@@ -45,14 +45,14 @@ struct reader {
 	bool no_pager;
 	/* the verb reports damage itself: do not warn, and accept unreadable captures */
 	bool judges_damage;
-	bool writes_empty; /* if the options select nothing, only warn: the written file shows it */
+	bool writes_empty; /* if the options select nothing, only warn: the file shows that */
 	/* the verb reads a small part of the capture, so damage is known only after reading it */
 	bool finds_damage_late;
 	bool redacts; /* see capture_open() */
 	bool interpreter_frames;
 	/* after reader_open() */
 	struct capture *capture;
-	int64_t from_ns, to_ns; /* relative, both included */
+	int64_t from_ns, to_ns; /* since the capture's start, both included */
 	bool colored;           /* use colors in text */
 	unsigned columns;       /* width of the terminal for text; 0 = no limit */
 	bool is_padded;         /* text is for a terminal, even if `columns` is set to 0 later */

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /*
- * Sampled-frames - at which addresses of some images samples have frames
+ * Sampled-frames - the addresses in some images at which samples have frames
  *
  * One pass counts the frames for all functions of these images, so that the code of each function
  * can be annotated without reading the samples again.

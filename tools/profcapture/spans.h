@@ -20,7 +20,7 @@ struct span {
 	enum span_kind kind;
 	uint32_t thread;          /* index in names: it began the span (SPAN_NO_BEGIN: ended it) */
 	const char *group, *name; /* interned; NULL = none */
-	int64_t start_ns, end_ns; /* relative; equal except in SPAN_WHOLE */
+	int64_t start_ns, end_ns; /* since the capture's start; equal except in SPAN_WHOLE */
 };
 
 /* Calls `found` once for each instant and span; for a span, when its end is read. Applies no

@@ -530,7 +530,8 @@ static bool run_query(struct sql *sql, const char *query, GError **error)
 	"FROM sqlite_temp_schema AS m, pragma_table_info(m.name, 'temp') AS c " \
 	"ORDER BY m.type DESC, m.rowid, c.cid"
 
-/* SQLite declares the table of a function on first use, which the authorizer of queries refuses. */
+/* SQLite declares the table of a table-valued function on first use, which the authorizer refuses.
+ * So this query runs before the authorizer is set. */
 #define QUERY_OF_FUNCTIONS                                                              \
 	"SELECT 1 FROM json_each('[]'), json_tree('[]'), pragma_table_info('sample'), " \
 	"pragma_table_xinfo('sample'), pragma_table_list, pragma_function_list, "       \

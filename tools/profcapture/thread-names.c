@@ -26,7 +26,7 @@ struct identity {
 };
 
 struct named {
-	int64_t since_ns; /* relative */
+	int64_t since_ns; /* since the capture's start */
 	const char *name; /* interned */
 	bool inherited;   /* the name came from the thread that created this one */
 };
