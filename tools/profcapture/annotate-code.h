@@ -102,7 +102,7 @@ bool annotate_code_read(struct annotate_code *code, GError **error);
 /* Counts the totals of the function and its lines. A recursive function occurs several times in a
  * stack, so the totals of its frames must not be added up. */
 bool annotate_code_count_totals(struct annotate_code *code, GError **error);
-/* Returns the index of the instruction at which samples at an offset of the image count. */
+/* Returns the index of the instruction that counts the samples at an offset of the image. */
 #define ANNOTATE_NOWHERE UINT_MAX /* the function has no samples there */
 guint annotate_code_find(const struct annotate_code *code, uint64_t offset);
 void annotate_code_done(struct annotate_code *code);

@@ -154,7 +154,7 @@ static uint32_t before_exec(struct critical_path *path, uint32_t thread, uint32_
 		       : NAMES_LOST;
 }
 
-/* Rows of the table of tasks are in the order of time. */
+/* The rows of the task table are in time order. */
 static bool add_births(struct names_epoch *epoch, const struct prof_batch *batch, void *data,
 		       GError **error)
 {

@@ -61,7 +61,8 @@ struct diff_run {
 	struct memory memory;
 	struct frame_filters filters;
 	const struct functions *functions;
-	GArray *counts;     /* struct diff_count, by function; with `paths`, by node */
+	/* struct diff_count, by function or, with memory, by site; with `paths`, by node */
+	GArray *counts;
 	GArray *buckets;    /* with memory: NOISE_BLOCKS doubles for each item of counts */
 	GArray *rows;       /* uint32_t for each item of counts: index + 1 in diff->rows */
 	GHashTable *builds; /* set of the build-ids of its images */

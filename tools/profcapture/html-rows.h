@@ -41,7 +41,7 @@ struct html_rows {
 	int64_t grid_ns;
 	uint64_t sample_unit, place_unit;     /* ns; 0: no rows were added yet */
 	uint64_t slice_unit, allocation_unit; /* ns */
-	uint64_t wait_unit;                   /* in ns */
+	uint64_t wait_unit;                   /* ns */
 	uint64_t sample_weight;               /* mean weight of a sample */
 	struct html_keys threads, functions;  /* keys: the page's numbers (html-sides.h) */
 	GPtrArray *mark_names;                /* for each mark name: its group, then the name */

@@ -11,7 +11,7 @@
 #include "tools/profcapture/profile.h"
 
 struct html_sample {
-	uint32_t time; /* in units */
+	uint32_t time; /* in units of html_samples.unit_ns */
 	uint32_t thread, stack, count;
 	uint64_t weight;
 };

@@ -61,7 +61,7 @@ static void match_functions(struct html_sides *sides, struct html_side *side,
 	}
 }
 
-/* Adds the stacks of a side's profile. Returns the merged node of each node of the profile. */
+/* Adds the stacks of a side's profile. Returns, for each node of the profile, the merged node. */
 static uint32_t *merge_stacks(struct html_sides *sides, const struct html_side *side,
 			      const struct profile *profile, struct number_map *known,
 			      uint64_t *ret_compared)

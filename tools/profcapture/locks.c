@@ -26,7 +26,8 @@
 #include <inttypes.h>
 #include <string.h>
 
-#define MAX_FRAMES 256     /* limit of frames kept of a stack, plus those inlined into the last */
+#define MAX_FRAMES \
+	256 /* limit on the frames kept of a stack; only calls inlined into the last may exceed it */
 #define LEAST_ADDRESS 4096 /* smaller arguments are descriptors or numbers */
 
 enum { TIME, THREAD, DURATION, STACK, ARGUMENT, SYSCALL, WAKER, WAKER_STACK, WAKER_ARGUMENT };
@@ -56,7 +57,7 @@ struct lock_pair {
 	GArray *stacks[2];
 };
 
-/* For waits for futexes that count for no lock: how they ended. */
+/* How waits ended that are for a futex but count for no lock. */
 enum rest { REST_OTHER, REST_INTERRUPT, REST_OUTSIDE, REST_UNKNOWN, RESTS };
 static const char *const rest_keys[RESTS] = { "other_call", "interrupt", "outside", "unknown" };
 

@@ -80,7 +80,7 @@ double memory_weight(const struct memory_heap *heap, const struct memory_block *
 /* Sets live->blocks and live->bytes. */
 void memory_weigh(const struct memory_heaps *heaps, struct memory_live *live);
 
-/* Returns whether --pid selects the heap's process. */
+/* Returns whether --pid selects the heap's process, or is not given. */
 bool memory_heaps_wants(const struct memory_heaps *heaps, uint32_t heap);
 
 /* How a process ended. memory_heaps_end() takes the process's index in names. */

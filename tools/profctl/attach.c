@@ -36,7 +36,7 @@ static const uint8_t magic[] = ATTACH_MAGIC;
 
 struct attach_target {
 	int32_t pid;
-	int memory;         /* -1: none */
+	int memory;         /* descriptor of /proc/PID/mem; -1: none */
 	uint64_t address;   /* address of the process's struct attach_request */
 	uint32_t requested; /* value of attach_request.requested that was written; 0: none */
 };

@@ -138,7 +138,7 @@ static void add_pmus(struct event_list *list)
 	}
 }
 
-/* Opens the folder of tracepoints. If tracefs is not mounted, opens one without a mount point. */
+/* Opens the folder of tracepoints. If tracefs is not mounted, opens a detached mount of it. */
 static int open_tracepoints(void)
 {
 	CLEANUP_CLOSE int context = -1, root = -1;
@@ -245,7 +245,7 @@ static void add_file(struct event_list *list, const char *operand)
 	g_array_unref(query.found);
 }
 
-/* Handles operands as files if they are not a kind and match no event. */
+/* Handles each operand as a file if it is not a kind and matches no event. */
 static void add_files(struct event_list *list)
 {
 	guint listed = list->all->len;

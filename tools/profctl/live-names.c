@@ -336,7 +336,7 @@ static uint32_t next_image(struct live_names *names, const GArray *numbers, gint
 		const struct live_image *of = LIVE_AT(live->images, live_image, image);
 		gint64 requested_us = g_array_index(names->requested_us, gint64, image);
 
-		/* not the kernel: the recording itself has its names */
+		/* not the kernel, whose names the recording itself has */
 		if (places[image] > places[best] &&
 		    (of->kind == PROF_IMAGE_FILE || of->kind == PROF_IMAGE_VDSO ||
 		     is_generated(of)) &&

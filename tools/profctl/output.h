@@ -27,7 +27,7 @@ bool output_open(const struct output_options *options, struct output *ret_output
 bool output_commit(struct output *output, GError **error);
 /* Copies a temporary capture to stream_fd. */
 bool output_finish(struct output *output, GError **error);
-/* Removes a file without recorded data. */
+/* Removes the file if profctl created it. For a recording without data. */
 void output_discard(struct output *output);
 void output_done(struct output *output);
 /* Returns the size of the capture; 0 if it was written to a pipe. */

@@ -6,8 +6,8 @@
 #include <glib.h>
 #include <stdbool.h>
 
-/* Returns the path, without symbolic links, of a program in PATH, a library in the loader's
- * folders, or a file. Returns NULL if no such file exists. */
+/* Returns the path, without symbolic links, of a program in PATH or a library in the loader's
+ * folders; if the name has a slash, of that file. Returns NULL if no such file exists. */
 char *probe_names_find_file(const char *name);
 /* Opens a file, with its debug file if that is installed. Returns NULL and a reason if the file
  * cannot be opened, or has nothing that can be probed. */

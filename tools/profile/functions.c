@@ -429,9 +429,9 @@ static bool is_other(const struct symbol_row *symbol, const struct line_call *ca
 	return symbol->line && call->declared_line && symbol->line != call->declared_line;
 }
 
-/* Returns the function of an inlined call. `key`: its other members. Functions of one name are
- * distinguished by the line of the declaration, not by the file, because one file may have several
- * paths. */
+/* Returns the function of an inlined call. `key`: the function's members except file and line.
+ * Functions of one name are distinguished by the line of the declaration, not by the file, because
+ * one file may have several paths. */
 static uint32_t of_call(struct functions *functions, struct function key,
 			const struct line_call *call)
 {

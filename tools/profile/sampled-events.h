@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /*
- * Sampled-events - the events that a capture has samples of
+ * Sampled-events - the events that a recording sampled
  *
  * Rows of the table of sources that have the same name are one event, in all epochs and segments.
  * Events are in the order of the file. Readers count the first one unless --event names another:

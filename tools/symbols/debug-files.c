@@ -363,7 +363,7 @@ static bool find_in_others(const struct debug_files *files, struct debug_file *f
 {
 	CLEANUP_CLOSE int fd = files->others->len ? debug_files_open_path(files, path) : -1;
 	struct stat here, its;
-	/* Do not search other roots if the file at the path on this machine is the image's own. */
+	/* Do not search other roots if the file at the path on this machine is the image itself. */
 	bool is_here = fd >= 0 && fstat(fd, &here) == 0 && fstat(image->fd, &its) == 0 &&
 		       here.st_dev == its.st_dev && here.st_ino == its.st_ino;
 

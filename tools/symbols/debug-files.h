@@ -70,9 +70,9 @@ struct debug_file {
 };
 
 /*
- * Finds the debug file of an image that was opened as `path`. Returns NULL if no file is found.
- * Borrows the image. If `files` is NULL, uses only the image itself. If symbols_only is set, does
- * not open the DWARF, which is slow if it is compressed.
+ * Finds the debug file of an image that was opened as `path`. Returns NULL if it finds no separate
+ * file and opens no DWARF. Borrows the image. If `files` is NULL, uses only the image itself. If
+ * symbols_only is set, does not open the DWARF, which is slow if it is compressed.
  */
 struct debug_file *debug_files_find(const struct debug_files *files, const struct elf_image *image,
 				    const char *path, bool symbols_only);

@@ -31,7 +31,7 @@
 
 #define NS_PER_US 1000
 #define START_US (10 * G_USEC_PER_SEC) /* time for the child to load the library */
-/* steps of END_STEP_US for the child to exit */
+/* how often to check, every END_STEP_US, whether the child has exited */
 #define END_STEPS 50
 #define END_STEP_US 10000
 

@@ -36,7 +36,7 @@ struct names_image {
 	int64_t ctime_ns; /* not part of the identity */
 	uint32_t kind;    /* enum prof_image_kind */
 	uint32_t process; /* index; only for anonymous and JIT memory */
-	uint64_t id;      /* in `epoch`: of the last row with a size, or else of the last row */
+	uint64_t id;      /* id in `epoch`, from the last row with a size, else from the last row */
 	uint32_t epoch;
 };
 
@@ -108,8 +108,8 @@ bool names_load(struct names_epoch *epoch, enum names_table table, GError **erro
 /* Returns the row of an id in a loaded table, or -1. Counts a loss unless the id is 0. */
 ssize_t names_row(struct names_epoch *epoch, enum names_table table, uint64_t id);
 
-/* Gets the value of a column (position in the schema of version 1) of a loaded table. Returns false
- * if it is null or missing. */
+/* Gets a value from a loaded table. `column`: position in the schema of version 1. Returns false if
+ * the value is null or missing. */
 bool names_number(const struct names_epoch *epoch, enum names_table table, unsigned column,
 		  size_t row, uint64_t *ret_value);
 
