@@ -95,7 +95,7 @@ struct critical_path {
 	uint64_t marks;             /* number of marks with the name `mark` */
 	GHashTable *label_indexes;  /* struct path_label → index + 1 */
 	GHashTable *firsts;         /* struct thread_name → index of its first thread */
-	GArray *first_of;           /* uint32_t by thread: the index in `firsts`, or 0 */
+	GArray *first_of;           /* uint32_t by thread: value from `firsts`, or 0 before use */
 	struct number_map children; /* parent and label → node */
 	struct number_map by_tid;   /* tid → index in names of the last thread with that tid */
 	struct number_map hits;     /* node and function → number of samples */

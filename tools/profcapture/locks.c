@@ -26,8 +26,7 @@
 #include <inttypes.h>
 #include <string.h>
 
-#define MAX_FRAMES \
-	256 /* limit on the frames kept of a stack; only calls inlined into the last may exceed it */
+#define MAX_FRAMES 256     /* limit on kept frames, plus the calls inlined into the last one */
 #define LEAST_ADDRESS 4096 /* smaller arguments are descriptors or numbers */
 
 enum { TIME, THREAD, DURATION, STACK, ARGUMENT, SYSCALL, WAKER, WAKER_STACK, WAKER_ARGUMENT };
