@@ -79,8 +79,7 @@ struct annotate_code {
 	GPtrArray *lines;     /* struct annotate_line */
 	bool has_callee_totals; /* lines of inlined calls have totals, too */
 	struct amount self;     /* sum of all instructions */
-	struct amount
-		own_self; /* `self` without code inlined into the function, unless no_inline */
+	struct amount own_self; /* `self` without code inlined in the function, unless no_inline */
 	struct amount total;
 	/* the rest is private */
 	struct symbols *symbols; /* symbols of the file; NULL if the lines come from the capture */

@@ -362,8 +362,8 @@ static char *sentence_name(const struct diff_verb *verb, const struct diff_row *
 	return (verb->diff.paths ? short_name : path_text)(verb, row);
 }
 
-/* Returns a cell such as "shop.cpp:26", or the image. With memory, the line is that of the program
- * which allocates. */
+/* Returns a cell such as "shop.cpp:26", or the image. With memory, the line is where the program
+ * allocates. */
 static struct cell place_cell(const struct diff *diff, const struct diff_row *row)
 {
 	const struct diff_row *own = diff->paths || !row->parent ? row : caller_of(diff, row);

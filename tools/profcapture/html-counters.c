@@ -33,8 +33,8 @@ struct counter_lines {
 	const char **comms;
 };
 
-/* If there are more than `limit` points, keeps only the least and the greatest in each of `limit` /
- * 2 equal parts of the time. */
+/* If there are more than `limit` points, divides the time into limit / 2 equal parts, and keeps
+ * only the least and the greatest point of each part. */
 static void thin(GArray *points, guint limit, int64_t duration_ns)
 {
 	struct page_point *all = (struct page_point *)(void *)points->data;

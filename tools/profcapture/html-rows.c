@@ -444,8 +444,7 @@ static bool write_logs(struct html_rows *rows, GError **error)
 
 /* ---- allocations ----------------------------------------------------------------------------- */
 
-/* With sampling, numbers of blocks are fractional. The page gets them in units of 1 /
- * BLOCK_SCALE. */
+/* With sampling, numbers of blocks are fractional: the page gets multiples of 1 / BLOCK_SCALE. */
 #define BLOCK_SCALE 256u
 
 struct page_life {

@@ -97,7 +97,7 @@ struct profile {
 	struct own_weights *own;
 	struct wait_places *waiting; /* like `own`, for waits */
 	struct functions *shared;    /* functions of a profile that outlives this one; or NULL */
-	/* By image: returns the entity for a row of the frame table instead of its image. */
+	/* By image: returns the entity of a row of the frame table, to replace the row's image. */
 	uint32_t (*place_of)(struct names_epoch *epoch, size_t frame_row, void *data);
 	void *place_data;
 	/* results */

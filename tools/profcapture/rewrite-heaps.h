@@ -13,7 +13,7 @@
 struct rewrite_part {
 	uint64_t key; /* parts are sorted by segment and epoch */
 	uint32_t segment, epoch;
-	uint64_t dictionary_rows; /* rows of its dictionary of stacks */
+	uint64_t dictionary_rows; /* number of rows of the epoch's dictionary of stacks */
 };
 
 /* Adds a row of `heap` for each process that has a heap at `start`, and rows of `live` for its

@@ -45,8 +45,8 @@ static inline const struct sampled_event *sampled_event_at(const struct sampled_
 /* Returns the index of a source's event. For an unknown source, returns the event `unknown`;
  * SAMPLED_NO_EVENT if the capture has no such event. */
 uint32_t sampled_events_of(const struct sampled_events *events, uint32_t epoch, uint64_t source);
-/* Finds the event with that name; if it is NULL, the first event. On failure, returns false and
- * sets an error that lists all events. */
+/* Finds the event `name`; if `name` is NULL, the first event, or SAMPLED_NO_EVENT if there is none.
+ * On failure, returns false and sets an error that lists all events. */
 bool sampled_events_find(const struct sampled_events *events, const char *name, const char *file,
 			 uint32_t *ret_index, GError **error);
 /* Returns the weight of a sample. `recorded`: the weight in its row; 0: none. */

@@ -251,7 +251,7 @@ void wait_places_add_unknown(struct wait_places *places, struct amount amount)
 	add(places, &unknown_place, amount);
 }
 
-/* Updates the place of a stack for a function that its innermost frame calls. */
+/* Turns the place of a stack into the place of the same stack with a call of `function` added. */
 static void enter(struct wait_place *place, const struct functions *functions, uint32_t function)
 {
 	const struct function *f = functions_at(functions, function);

@@ -31,7 +31,7 @@
 
 #define NS_PER_US 1000
 #define START_US (10 * G_USEC_PER_SEC) /* time for the child to load the library */
-/* how often to check, every END_STEP_US, whether the child has exited */
+/* maximum number of checks, END_STEP_US apart, whether the child has exited */
 #define END_STEPS 50
 #define END_STEP_US 10000
 
