@@ -48,7 +48,8 @@ static inline void capture_cleanup(struct capture **capture)
 }
 #define CLEANUP_CAPTURE CLEANUP(capture_cleanup)
 
-/* Converts a segment's clock value to a relative time. `segment`: number as in batches. */
+/* Converts a segment's clock value to a relative time, in ns since the capture's start. `segment`:
+ * number as in batches. */
 int64_t capture_time(const struct capture *capture, uint32_t segment, uint64_t time);
 /* Converts a relative time to a segment's clock value, clamped to the clock's range. */
 uint64_t capture_clock(const struct capture *capture, uint32_t segment, int64_t relative);
@@ -90,8 +91,7 @@ bool capture_has_no_number(const struct prof_table_def *table, unsigned column,
  * Damage. The functions below report what cursors and dictionaries could not read. Damage inside a
  * chunk is found only when the chunk is read, so some functions read chunks for this purpose:
  */
-/* Reads all dictionaries and every chunk that overlaps the range of relative times, to find damaged
- * bytes. */
+/* Reads all dictionaries and every chunk that overlaps [from_ns, to_ns], to find damaged bytes. */
 bool capture_scan(struct capture *capture, int64_t from_ns, int64_t to_ns, GError **error);
 /* Returns false if damage found so far makes the whole capture unreadable. */
 bool capture_refuse_nothing(const struct capture *capture, GError **error);

@@ -82,7 +82,7 @@ struct profile {
 	bool wants_all_events;
 	bool inverted; /* bottom-up tree: from the sampled functions to their callers */
 	struct frame_filters *filters; /* opened, or NULL */
-	int mode;                      /* index of profile_modes */
+	int mode;                      /* index in profile_modes */
 	bool inlined;                  /* inlined functions count as functions; by function only */
 	bool joins_inlined; /* inlined copies are counted together with the function itself */
 	bool places;        /* each source line of a function is an entity; by function only */
@@ -103,8 +103,9 @@ struct profile {
 	/* results */
 	struct reader *reader;
 	struct functions *functions; /* functions or lines; also needed for `unresolved` */
-	/* struct profile_entity by entity, which is an index in functions, names or cgroups. Entity
-	 * 0 counts samples without a stack, entity 1 those whose stack the capture lost. */
+	/* struct profile_entity by entity, which is an index in functions, names or cgroups. By
+	 * function, line or image, entity 0 counts samples without a stack, entity 1 those whose
+	 * stack the capture lost. */
 	GArray *counts;
 	GArray *timelines;    /* struct profile_timeline by entity, with wants_timeline */
 	int64_t bins_from_ns; /* since the capture's start */

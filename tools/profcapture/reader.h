@@ -95,8 +95,8 @@ void reader_clock_range(const struct reader *reader, uint32_t segment, uint64_t 
 			uint64_t *ret_to);
 /* Returns whether --pid, --tid and --comm select this thread (index in names) at any time. */
 bool reader_wants_thread(struct reader *reader, uint32_t thread);
-/* Returns whether --pid, --tid and --comm select the thread at one relative time. --comm compares
- * the name that the thread had then. */
+/* Returns whether --pid, --tid and --comm select the thread at time_ns. --comm is compared with the
+ * name that the thread had then. */
 bool reader_wants_thread_at(struct reader *reader, uint32_t thread, int64_t time_ns);
 /* Loads the names of threads over time. Returns false on error. Until this is called,
  * reader_comm_at() returns the thread's last name. */
@@ -116,7 +116,7 @@ bool reader_resolve_time(const struct reader *reader, const struct units_time *t
  * like good news. Formats for programs get a valid answer and a warning, and so does text if the
  * capture lacks rows that may have matched. */
 bool reader_fails_empty(const struct reader *reader);
-/* Fails, or in formats for programs warns, if a relative time is after the end of the capture. */
+/* Fails, or in formats for programs warns, if from_ns is after the end of the capture. */
 bool reader_check_start(struct reader *reader, int64_t from_ns, GError **error);
 /* Sets the error that a mark does not exist. Returns false. */
 bool reader_no_mark(const struct reader *reader, const char *name, GError **error);

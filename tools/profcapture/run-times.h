@@ -18,7 +18,7 @@
 struct run_time {
 	uint64_t run_ns, wait_ns, preempted_ns;
 	uint64_t runnable_ns; /* from the thread's wake-up or fork until it ran */
-	int64_t left_ns;      /* relative time when it last left the CPU */
+	int64_t left_ns;      /* when it last left the CPU, since the capture's start */
 	uint32_t left_how;    /* enum prof_switch_state */
 	bool is_there;        /* the thread has a row */
 	bool known;           /* one of its times is not 0 */

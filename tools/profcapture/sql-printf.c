@@ -120,7 +120,7 @@ int sql_printf_register(sqlite3 *db)
 		struct printf_caller *caller = g_new0(struct printf_caller, 1);
 
 		r = sqlite3_open_v2(":memory:", &caller->db, SQLITE_OPEN_READWRITE, NULL);
-		/* sqlite3_create_function_v2() frees the caller even if it fails. */
+		/* sqlite3_create_function_v2() frees `caller` even if it fails. */
 		if (r == SQLITE_OK)
 			r = sqlite3_create_function_v2(db, names[i], -1,
 						       SQLITE_UTF8 | SQLITE_DETERMINISTIC, caller,

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /*
- * Stored-cell - values of a capture's rows as cells: texts and enums by name, times relative
+ * Stored-cell - a capture's values as cells: texts, names of enums, times since its start
  *
  * The functions are inline, because `dump` and `sql` spend most of their time in them.
  */

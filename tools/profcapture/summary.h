@@ -31,7 +31,7 @@ void summary_each_where(const struct summary *summary,
 /* The waits of threads for one cause in one function of the program. Texts are valid only in the
  * callback. */
 struct summary_wait {
-	const char *cause, *call; /* the name of enum wait_cause; the system call, or the cause */
+	const char *cause, *call; /* a name of enum wait_cause; the system call, or else `cause` */
 	const char *name;         /* not escaped; NULL: unknown */
 	const char *place;        /* like `place` of struct summary_where */
 	uint64_t ns;

@@ -14,9 +14,9 @@ struct thread_names;
 /* Borrows the capture. Returns NULL on error. */
 struct thread_names *thread_names_read(struct capture *capture, GError **error);
 void thread_names_free(struct thread_names *names);
-/* Returns the name of a thread (index in names) at a relative time, interned; NULL: no name. */
+/* Returns the name of a thread (index in names) at time_ns, interned; NULL: no name. */
 const char *thread_names_at(const struct thread_names *names, uint32_t thread, int64_t time_ns);
-/* Returns the relative time at which the thread gets its next name; INT64_MAX: never. */
+/* Returns when, after time_ns, the thread gets its next name; INT64_MAX: never. */
 int64_t thread_names_until(const struct thread_names *names, uint32_t thread, int64_t time_ns);
 /* Returns how many different names the thread had, without the inherited one; 0: no known name. */
 unsigned thread_names_count(const struct thread_names *names, uint32_t thread);

@@ -4,7 +4,7 @@
  *
  *     CreateSession ▶ OpenControl, OpenSysprof (if wanted) ▶ Start
  *
- * The session ends with the connection (transport.c): when this process ends for any reason, profd
+ * The session ends with the connection (transport.c): when profctl ends for any reason, profd
  * finishes the file. If the system's profd refuses CreateSession, the client starts a private profd
  * and retries.
  */

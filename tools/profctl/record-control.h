@@ -6,7 +6,7 @@
 
 /* The program that started profctl with --control, and that switches sampling on and off. */
 struct record_control {
-	int fd;         /* -1: none */
+	int fd;         /* socket to the program; -1: none */
 	int switch_fd;  /* the session's end of the switch (record-control.c) */
 	int program_fd; /* the program's end of the switch, until it is sent */
 	int pidfd;

@@ -6,10 +6,10 @@
  *     ▶ the command ends, the time is over or Ctrl-C: Stop ▶ Finished ▶ add names ▶ summary
  *
  * The first Ctrl-C stops the recording, the second skips the names, the third aborts. Unless
- * aborted, profctl waits for the command, which also gets the signal and may ignore it. If this
- * process dies at any time, profd notices it and finishes the file. --bus auto tries the system's
- * profd first. If the system's profd is missing, has another version or denies access, profctl
- * starts a private one, and prints a line with the reason.
+ * aborted, profctl waits for the command, which also gets the signal and may ignore it. If profctl
+ * dies at any time, profd notices it and finishes the file. --bus auto tries the system's profd
+ * first. If the system's profd is missing, has another version or denies access, profctl starts a
+ * private one, and prints a line with the reason.
  */
 #include "config.h"
 

@@ -31,7 +31,7 @@ struct function {
 	uint32_t image;  /* index in names */
 	uint32_t line;   /* 0 = unknown */
 	bool is_line;    /* file and line are those of the frame, not of the function */
-	bool is_inlined; /* represents all inlined copies, unless they are joined with it */
+	bool is_inlined; /* represents a function's inlined copies, if not joined with it */
 	bool is_address; /* the offset is that of the frame (FUNCTIONS_ADDRESSES) */
 	/* For places (FUNCTIONS_PLACES); otherwise 0. */
 	uint32_t whole; /* index of the function that contains the place */
