@@ -46,7 +46,7 @@ struct series {
 /* A value of --timeline. */
 struct counter_point {
 	int64_t time_ns;
-	double value, rate; /* rate: per second since the value before; NAN: unknown */
+	double value, rate; /* rate: change per second since the last value; NAN: unknown */
 	uint32_t counter;
 };
 

@@ -741,8 +741,8 @@ static void add_functions(struct critical_path *path)
 	}
 }
 
-/* Adds the length of every segment. add_leaves() subtracts the known states; the rest is
- * unknown. */
+/* Adds the length of every segment to the unknown time, from which add_leaves() subtracts the known
+ * states. */
 static void add_unknown(struct critical_path *path)
 {
 	for (guint thread = 0; thread < path->segments->len; thread++) {

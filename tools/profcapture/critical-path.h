@@ -84,7 +84,7 @@ struct critical_path {
 	uint32_t thread; /* index in names; with `mark`, NAMES_NONE */
 	uint64_t spans;  /* number of paths; 1 without `mark` */
 	GArray *labels;  /* struct path_label */
-	GArray *nodes;   /* struct cct_node: function = index of labels, weights in ns */
+	GArray *nodes;   /* struct cct_node: function = index in labels, weights in ns */
 	GArray *threads; /* struct path_thread, longest first */
 	GArray *steps;   /* struct path_step; NULL if there are more than most_steps */
 	struct path_time all;

@@ -59,8 +59,8 @@ struct memory_ops {
 	void (*call)(const struct memory_event *event, void *data);
 	void (*allocated)(const struct memory_event *event, const struct memory_live *live,
 			  void *data);
-	/* Without wants_more, live->more is zero. MEMORY_GONE: the block's number was reused, so
-	 * its free was lost. */
+	/* Without wants_more, live->more is zero. MEMORY_GONE: an invalid file uses the block's
+	 * number again. */
 	void (*released)(const struct memory_event *event, const struct memory_live *live,
 			 enum memory_release how, void *data);
 	/* Called for each block that is live when its process or the segment ends. */

@@ -21,7 +21,7 @@
 struct memory_node {
 	uint32_t parent, function; /* function: an entity of `functions` */
 	/* function that blocks of this stack are charged to: the leaf, or the caller of C++ new;
-	 * with by_caller, an index of `sites` */
+	 * with by_caller, an index in `sites` */
 	uint32_t site;
 	uint32_t own; /* the innermost node at or above this one in the program's own code, or 0 */
 	uint32_t callee; /* the node directly below `own` on this path; 0: none, or this is `own` */

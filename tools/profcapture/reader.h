@@ -93,7 +93,7 @@ void reader_done(struct reader *reader);
 /* Stores the range [from_ns, to_ns] as clock values of a segment. */
 void reader_clock_range(const struct reader *reader, uint32_t segment, uint64_t *ret_from,
 			uint64_t *ret_to);
-/* Returns whether --pid, --tid and --comm select this thread (index in names) at any time. */
+/* Returns whether --pid, --tid and --comm select the thread (index in names) at some time. */
 bool reader_wants_thread(struct reader *reader, uint32_t thread);
 /* Returns whether --pid, --tid and --comm select the thread at time_ns. --comm is compared with the
  * name that the thread had then. */
@@ -152,7 +152,8 @@ void reader_print_lost_names(const struct reader *reader, struct out *out);
 /* Returns whether rows of this table, which programs record themselves, may be missing in the
  * reader's time range. Considers only damage that has been found: see capture_check(). */
 bool reader_misses_rows(const struct reader *reader, const char *table);
-/* Stores in *ret_has whether the capture has, or may have lost, rows of this table at any time. */
+/* Stores in *ret_has whether the capture has, or may have lost, rows of this table, even outside of
+ * the time range. */
 bool reader_has_rows(const struct reader *reader, unsigned table, bool *ret_has, GError **error);
 /* Returns how many lost records in the range may have been rows of these tables (NULL-terminated),
  * in one stream, or in all if `stream` is NULL. */

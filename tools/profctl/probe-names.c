@@ -7,7 +7,7 @@
  *     python:gc__start                   /usr/bin/python3.11:python:gc__start
  *
  * "a:b" may also be a tracepoint, which takes precedence. profd gets a path without symbolic
- * links, and searches the file again, because this program may have read a different file.
+ * links, and searches the file again, because profctl may have read a different file.
  */
 #include "config.h"
 

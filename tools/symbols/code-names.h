@@ -28,7 +28,7 @@ void code_names_free(struct code_names *codes);
 bool code_names_any(const struct code_names *codes);
 /* Returns whether any name starts with the prefix. */
 bool code_names_any_with(const struct code_names *codes, const char *prefix);
-/* Returns whether this process has names. */
+/* Returns whether the process has names. */
 bool code_names_has(const struct code_names *codes, uint32_t process);
 /* Returns the name of the address at time_ns, or NULL. The same result is valid from time_ns until
  * just before *ret_until. */

@@ -381,8 +381,8 @@ static bool read_start(uint64_t pid, uint64_t *ret_ns)
 	return true;
 }
 
-/* Returns whether the pid still belongs to this process. A process that started after the segment
- * has reused the pid. */
+/* Returns whether the process still has its pid. A process that started after the segment has
+ * reused the pid. */
 static bool lives(const struct jit_process *process)
 {
 	uint64_t start_ns;

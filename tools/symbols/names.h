@@ -78,7 +78,7 @@ struct names {
 	const struct prof_reader *reader;
 	const char *file;        /* name of the capture in messages; NULL: not named */
 	GPtrArray *epochs;       /* struct names_epoch; the most recently used one is last */
-	uint64_t removed_epochs; /* when it changes, texts of an epoch may have been freed */
+	uint64_t removed_epochs; /* number of epochs that have been freed */
 	uint64_t lost;           /* number of lookups with the result "<lost>" */
 	/* returns the text to use in place of each text; NULL: use texts as they are */
 	char *(*redact)(const struct redactor *redactor, const char *text);
