@@ -70,7 +70,7 @@ enum column_format {
 	COLUMN_DURATION,  /* ns, "618 us" */
 	COLUMN_SECONDS,   /* ns, "0.76" */
 	COLUMN_PERCENT,   /* 0 is empty */
-	COLUMN_REAL,      /* three digits */
+	COLUMN_REAL,      /* rounded to three digits, or to a whole number */
 	COLUMN_WORD,      /* short text */
 	COLUMN_SPARKLINE, /* text of equal width in each row */
 	COLUMN_NAME,      /* text that may be cut; at most one column */

@@ -210,7 +210,7 @@ static void map_stacks(uint32_t **stacks, guint n, const uint32_t *map)
 		(*stacks)[i] = map[(*stacks)[i]];
 }
 
-/* Folds the stacks with the least weight into their callers, until at most `most` are left. */
+/* Folds the stacks with the smallest shares into their callers, until at most `most` are left. */
 static void fold_stacks(struct html_sides *sides, guint most)
 {
 	g_autoptr(GArray) all = sides->nodes;

@@ -20,7 +20,7 @@ struct folding {
 	uint32_t call;   /* kernel frames: the function that represents the run of kernel frames */
 	/* inverted: */
 	uint32_t hit;    /* new node of the hit function */
-	uint32_t passed; /* number of frames between the hit function and this one */
+	uint32_t passed; /* number of steps from the hit function to this frame */
 };
 
 struct fold {
