@@ -35,11 +35,11 @@ struct annotate_line {
 	struct annotate_place at;
 	uint32_t number;               /* index in annotate_code.lines */
 	GHashTable *functions;         /* set of names */
-	struct annotate_place hottest; /* place of the instruction with the most samples */
+	struct annotate_place hottest; /* place of the heaviest instruction */
 };
 
 struct annotate_instruction {
-	uint64_t offset, address; /* offset in the file, and ELF address */
+	uint64_t offset, address; /* file offset; ELF address, or the offset if not disassembled */
 	const char *text;         /* NULL = unknown */
 	const char *callee;       /* name for the call that is inlined here; NULL: no call is */
 	struct annotate_place at;
@@ -74,7 +74,7 @@ struct annotate_code {
 	/* results: the function's code */
 	const char *why_no_code; /* NULL: the code is known */
 	guint unread_containers; /* number of inlining functions whose code is not read */
-	GPtrArray *sites;        /* struct inline_site, most samples first */
+	GPtrArray *sites;        /* struct inline_site, heaviest first */
 	GArray *instructions; /* struct annotate_instruction, by offset; empty for generated code */
 	GPtrArray *lines;     /* struct annotate_line */
 	bool has_callee_totals; /* lines of inlined calls have totals, too */
@@ -85,7 +85,7 @@ struct annotate_code {
 	struct symbols *symbols; /* symbols of the file; NULL if the lines come from the capture */
 	GArray *frames;          /* struct sampled_frame: those in the function */
 	struct number_map known_frames; /* offset and kind → index + 1 */
-	GArray *ranges;          /* struct code_range: own code, then the others by samples */
+	GArray *ranges;          /* struct code_range: own code, then the others, heaviest first */
 	bool has_inlined;        /* inlined copies can be recognized by name */
 	const char *plain;       /* `shown`'s name without parameters; NULL: it has overloads */
 	GHashTable *known_lines; /* set of the lines, by place */

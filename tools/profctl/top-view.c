@@ -40,7 +40,8 @@ struct counting {
 	uint64_t serial;
 };
 
-/* Creates the steps of all nodes. The steps of inlined calls come after the steps of the nodes. */
+/* Creates the steps of all nodes, then those of the functions that the nodes' functions are inlined
+ * into. */
 static struct step *steps_new(const struct live *live)
 {
 	const uint32_t *callers = (const uint32_t *)(const void *)live->callers->data;

@@ -59,7 +59,7 @@ struct symbol {
 	uint64_t start;       /* file offset */
 	uint64_t length;      /* bytes, at least 1 */
 	const char *name;     /* demangled, without a version; never empty; printable */
-	const char *raw_name; /* as in the image; equal to `name` if it is not mangled */
+	const char *raw_name; /* as in the image: may be mangled, or have a version or suffix */
 	const char *file; /* file of the declaration or, if inlined, of the call; NULL: unknown */
 	uint32_t line;    /* 0 = unknown */
 	const char *declared_file; /* if inlined: file of the declaration; NULL: unknown */
