@@ -267,7 +267,7 @@ static void test_chain(void)
 
 static void test_hidden(void)
 {
-	GArray *nodes = begin(), *pruned = begin();
+	GArray *nodes = begin(), *pruned = begin(), *joined = begin();
 	uint32_t main = add(nodes, 0, MAIN, 50.4);
 
 	add(nodes, main, COMPARE, 48);
@@ -277,6 +277,11 @@ static void test_hidden(void)
 	      "main=100/50.4\n"
 	      "├─ compare=48/48\n"
 	      "└─ 2 hidden=1.6\n...");
+	/* a branch from the middle of a chain of joined nodes */
+	main = add(joined, 0, MAIN, 0);
+	add(joined, main, RUN_ALL, 99.8);
+	add(joined, main, LOST, 0.2);
+	check(joined, &down, "run_all+1=99.8/99.8\n...");
 	/* Branches that have no nodes also count as hidden. */
 	main = add(pruned, 0, MAIN, 50);
 	add(pruned, main, COMPARE, 25);

@@ -138,6 +138,7 @@ static void add_node(struct lines *lines, uint32_t index, const char *outer, uns
 				line.caller = child;
 			break;
 		}
+		lines->hides |= hidden.n_hidden > 0;
 		line.folded++;
 		index = callee;
 	}
