@@ -14,7 +14,7 @@
 static struct {
 	char *root;
 	/* The kernel's answers: 0 (`tracepoint`: an id) or -errno. */
-	int own, own_kernel, system, cycles, tracepoint, ring, procmap_query, map_file, write;
+	int own, own_kernel, system, cycles, tracepoint, procmap_query, map_file, write;
 	int bus_profd, bus_polkit, library;
 	size_t largest_ring;
 	uint64_t free_bytes;
