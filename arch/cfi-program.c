@@ -237,7 +237,8 @@ static void set_cfa_expression(const struct regs *regs, struct cfi_state *state,
 
 	state->cfa = CFI_CFA_UNSUPPORTED;
 	state->number = 0;
-	if (regs == regs_get(REGS_X86_64) && is_plt(&block, &state->number)) {
+	if (regs->elf_machine == regs_get(REGS_X86_64)->elf_machine &&
+	    is_plt(&block, &state->number)) {
 		state->cfa = CFI_CFA_PLT;
 		state->expression_offset = 8;
 		return;

@@ -202,9 +202,9 @@ static bool find_base(const struct state *state, uint64_t *ret_value)
 		    is_exact != (frame == walk->frames))
 			return false;
 	}
-	if (walk->numbered)
-		*ret_value = walk->numbered[state->regs->base];
-	return walk->numbered;
+	/* A register that was not read is 0. */
+	*ret_value = walk->numbered ? walk->numbered[state->regs->base] : 0;
+	return *ret_value != 0;
 }
 
 static enum walk_stop get_cfa(const struct state *state, const struct cfi_rule *rule,

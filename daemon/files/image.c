@@ -24,6 +24,8 @@
  *                 [test-files: own_only, ended]
  *             (7) a descriptor that is passed on is read-only, and a copy is sealed
  *                 [test_attack_descriptors]
+ *             (8) by path alone, a file is given only to clients that can reach it
+ *                 [test-files: unreachable, others]
  * This process parses no file. The kernel parses the build-id: it is queried for a page of the file
  * that is mapped here and never accessed. The side band could also deliver build-ids. But the
  * kernel then marks the mmap2 records of every other profiler on the machine as if they had
@@ -65,8 +67,9 @@ struct target {
 	const struct message_image_request *mapping;
 	const char *path;
 	bool careful;
-	int dir;     /* /proc/PID; -1: the process has exited */
-	bool is_own; /* the process is the client's */
+	int dir;        /* /proc/PID; -1: the process has exited */
+	bool is_own;    /* the process is the client's */
+	bool is_mapped; /* the file was found by the mapping, not by its path */
 };
 
 /* ---- What a file is -------------------------------------------------------------------------- */
@@ -104,6 +107,16 @@ static bool is_same_file(int fd, const struct message_image_request *mapping)
 	if (mapping->inode_generation == 0 || ioctl(fd, FS_IOC_GETVERSION, &generation) < 0)
 		return true;
 	return (uint32_t)generation == (uint32_t)mapping->inode_generation;
+}
+
+/* Returns whether inode and generation prove that this is the mapped file. */
+static bool is_proven(int fd, const struct message_image_request *mapping)
+{
+	int generation = 0;
+
+	return mapping->inode && (uint32_t)mapping->inode_generation && is_same_file(fd, mapping) &&
+	       ioctl(fd, FS_IOC_GETVERSION, &generation) == 0 &&
+	       (uint32_t)generation == (uint32_t)mapping->inode_generation;
 }
 
 /* Returns whether this is an overlaid file of that name. The inode is not compared, because the
@@ -197,7 +210,8 @@ static int open_named(const struct target *target, int *ret_fd)
 	if (root >= 0)
 		failed = open_below(target, root, ret_fd);
 	if (failed == 0 || (failed != ENOENT && !target->careful) ||
-	    (target->config->own_only && !has_ended(target->mapping->pid)))
+	    (target->config->own_only &&
+	     (!target->mapping->inode || !has_ended(target->mapping->pid))))
 		return failed;
 	ours = open("/", O_PATH | O_DIRECTORY | O_CLOEXEC);
 	return ours < 0 ? errno : open_below(target, ours, ret_fd);
@@ -207,17 +221,14 @@ static int open_path(const struct target *target, int *ret_fd)
 {
 	CLEANUP_CLOSE int fd = -1;
 	struct stat status;
-	int failed = open_named(target, &fd), generation = 0;
+	int failed = open_named(target, &fd);
 
 	if (failed)
 		return failed;
 	if (!is_same_file(fd, target->mapping))
 		return ESTALE;
 	if (!target->client->is_self && (fstat(fd, &status) < 0 || !(status.st_mode & S_IROTH)) &&
-	    /* and inode and generation do not prove that it is the mapped file */
-	    (!target->mapping->inode || !(uint32_t)target->mapping->inode_generation ||
-	     ioctl(fd, FS_IOC_GETVERSION, &generation) < 0 ||
-	     (uint32_t)generation != (uint32_t)target->mapping->inode_generation))
+	    !is_proven(fd, target->mapping))
 		return EACCES;
 	*ret_fd = steal_fd(&fd);
 	return 0;
@@ -247,7 +258,8 @@ static int open_exe(const struct target *target, int *ret_fd)
 
 /* ---- Authorization --------------------------------------------------------------------------- */
 
-/* The client needs read permission, and either a process that maps the file or a path to it. */
+/* The client needs read permission, and either a process that maps the file or a path to it. A
+ * plain user's own profd can open only what the user can reach. */
 static bool client_may_have(const struct target *target, int fd)
 {
 	CLEANUP_CLOSE int found = -1;
@@ -257,7 +269,8 @@ static bool client_may_have(const struct target *target, int fd)
 		return true;
 	if (!client_may_read(target->client, fd))
 		return false;
-	if (target->is_own)
+	if (target->is_own &&
+	    (target->is_mapped || target->client->is_self || is_proven(fd, target->mapping)))
 		return true;
 	found = client_find(target->client, target->path, target->careful);
 	return found >= 0 && fstat(fd, &wanted) == 0 && fstat(found, &status) == 0 &&
@@ -417,6 +430,7 @@ static int open_of_process(const struct files_config *config, const struct clien
 	if (config->own_only && !target.is_own && !has_ended(request->request.pid))
 		return dir < 0 ? ESRCH : EACCES;
 	failed = target.careful ? ENOENT : open_mapping(&target, &fd);
+	target.is_mapped = failed == 0;
 	if (failed)
 		failed = open_path(&target, &fd);
 	if (failed && open_exe(&target, &fd) != 0)

@@ -740,6 +740,15 @@ static void test_failed_requests(void)
 		request_fails(&self, &snapshot, 1 + i, IMAGE_REFUSED, &file);
 	CHECK_INT(self.wanted, 4);
 	CHECK_INT(file->unwind_state, IMAGE_UNWIND_NONE);
+	self_done(&self);
+	/* When many had ended, each other process requests it, but does not wait. */
+	REQUIRE(self_init(&self));
+	for (int i = 0; i < 100; i++)
+		CHECK(request_fails(&self, &snapshot, 1 + i, IMAGE_ENDED, &file));
+	CHECK(!request_fails(&self, &snapshot, 101, IMAGE_ENDED, &file));
+	CHECK_INT(self.wanted, 101);
+	CHECK(!request_fails(&self, &snapshot, 101, IMAGE_ENDED, &file));
+	CHECK_INT(self.wanted, 101);
 	free(snapshot.stack);
 	self_done(&self);
 }

@@ -362,6 +362,16 @@ static void enter_namespace(void)
 		_exit(1);
 }
 
+/* Ends the first thread. Another thread lives on. */
+static void end_leader(void)
+{
+	pthread_t thread;
+
+	become_somebody();
+	if (pthread_create(&thread, NULL, nap, NULL) == 0)
+		pthread_exit(NULL);
+}
+
 /* Starts a process that runs `act`, then sleeps. */
 static pid_t start(void (*act)(void))
 {
@@ -657,11 +667,17 @@ static void test_ended(void)
 	pid_t pid = start(become_somebody);
 	struct files_image request = { .request = { .pid = pid } };
 	struct files_answer answer;
+	struct stat status;
 	int fd = -1;
 
 	if (geteuid() != 0)
 		SKIP("needs root");
+	REQUIRE(stat(path, &status) == 0 && chmod(folder, 0755) == 0);
 	kill(pid, SIGKILL);
+	waitid(P_PID, (id_t)pid, NULL, WEXITED | WNOWAIT);
+	/* without an inode, it may be another file of that name */
+	CHECK_INT(open_as(&config, request, path, &answer, &fd), ESRCH);
+	request.request.inode = status.st_ino;
 	/* first the process is a zombie, then its pid is free */
 	for (int i = 0; i < 2; i++) {
 		waitid(P_PID, (id_t)pid, NULL, WEXITED | (i == 0 ? WNOWAIT : 0));
@@ -677,6 +693,42 @@ static void test_ended(void)
 		CHECK_INT(fd, -1);
 		REQUIRE(chmod(path, 0644) == 0);
 	}
+}
+
+/* If a file was found by its path, the user must be able to reach it, even if the process is the
+ * user's: also if its leader has ended, and other threads live on. */
+static void test_unreachable(void)
+{
+	void (*const acts[])(void) = { become_somebody, end_leader };
+	const struct files_config configs[] = { { .uid = SOMEBODY, .own_only = 1 },
+						{ .uid = SOMEBODY } };
+	g_autofree char *path = put("program", "program");
+	struct files_answer answer;
+	struct stat status;
+	int fd = -1;
+
+	if (geteuid() != 0)
+		SKIP("needs root");
+	REQUIRE(stat(path, &status) == 0);
+	for (size_t i = 0; i < 2 * ARRAY_SIZE(acts); i++) {
+		const pid_t pid = start(acts[i / 2]);
+		const struct files_image request = { .request = { .pid = pid,
+								  .inode = status.st_ino } };
+
+		REQUIRE(chmod(folder, 0755) == 0);
+		CHECK_INT(open_as(&configs[i % 2], request, path, &answer, &fd), 0);
+		CHECK(answer.client_read);
+		close(fd);
+		fd = -1;
+		REQUIRE(chmod(folder, 0700) == 0);
+		CHECK(open_as(&configs[i % 2], request, path, &answer, &fd) != 0 ||
+		      !answer.client_read);
+		if (fd >= 0)
+			close(fd);
+		fd = -1;
+		end(pid);
+	}
+	REQUIRE(chmod(folder, 0755) == 0);
 }
 
 /* A file of another user's process is readable for the client only if all users may reach and read
@@ -868,6 +920,7 @@ int main(void)
 	RUN(test_targets_only);
 	RUN(test_own_only);
 	RUN(test_ended);
+	RUN(test_unreachable);
 	RUN(test_others);
 	RUN(test_probe);
 	RUN(test_sandbox);

@@ -407,6 +407,9 @@ static void test_base(void)
 	walk.find_base = find_base;
 	walk_run(&walk, &registers, &result);
 	CHECK_CHAIN(&result, WALK_NO_RULE, FRAME + 2, EXOTIC + 5);
+	walk.numbered = (const uint64_t[REGS_MAX_NUMBERED]){ 0 }; /* rbx was not read */
+	walk_run(&walk, &registers, &result);
+	CHECK_CHAIN(&result, WALK_NO_RULE, FRAME + 2, EXOTIC + 5);
 	walk.numbered = numbered;
 	walk_run(&walk, &registers, &result);
 	CHECK_CHAIN(&result, WALK_ROOT, FRAME + 2, EXOTIC + 5, ROOT + 1);

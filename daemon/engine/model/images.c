@@ -24,6 +24,7 @@
 
 #define MAX_REFUSED 4   /* after this many refused processes, nobody requests the file */
 #define MAX_FAILED 1024 /* pids that are kept for each file */
+#define MANY_ENDED 100  /* this many processes had ended: stacks wait no longer for the file */
 
 static const char deleted[] = " (deleted)";
 
@@ -180,6 +181,13 @@ enum image_failure image_failure(const struct image *image, int32_t pid)
 		       : IMAGE_FAILED_NOT;
 }
 
+bool image_is_given_up(const struct image *image, int32_t pid)
+{
+	return image->unwind_state == IMAGE_UNWIND_NONE ||
+	       (image->unwind_state == IMAGE_UNWIND_UNREQUESTED &&
+		(image->n_ended >= MANY_ENDED || image_failure(image, pid) == IMAGE_REFUSED));
+}
+
 void image_request_failed(struct image *image, enum image_failure failure)
 {
 	if (!image->failed)
@@ -191,6 +199,8 @@ void image_request_failed(struct image *image, enum image_failure failure)
 			    GINT_TO_POINTER(failure));
 	if (failure == IMAGE_REFUSED)
 		image->n_refused++;
+	else if (image->n_ended < UINT8_MAX)
+		image->n_ended++;
 	image->requested = image->n_refused == MAX_REFUSED;
 	if (!image->requested)
 		return;

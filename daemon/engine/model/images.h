@@ -62,6 +62,7 @@ struct image {
 	/* pid by which the file could not be opened → enum image_failure; NULL: none */
 	GHashTable *failed;
 	uint8_t n_refused; /* number of processes that were refused so far */
+	uint8_t n_ended;   /* number of processes that had ended; at most UINT8_MAX */
 	enum image_unwind unwind_state;
 	const struct unwind_file *unwind; /* when READY; lives as long as the session's tables */
 	bool is_jit_dump;                 /* has the name of a dump that describes generated code */
@@ -105,6 +106,9 @@ static inline bool image_may_request(const struct image *image, int32_t pid)
 /* Notes that the file could not be opened by the process that requested it last. Another process
  * may request it again, unless too many were refused. */
 void image_request_failed(struct image *image, enum image_failure failure);
+/* Returns whether a process's stacks are walked without the file's table, instead of waiting until
+ * the file is open: this process was refused, or many processes had ended before. */
+bool image_is_given_up(const struct image *image, int32_t pid);
 /* Updates the image with the broker's findings. */
 void image_opened(struct image *image, const struct message_image *answer);
 /* Makes an image that is not in the tables. `path` is copied. The caller owns the first

@@ -129,10 +129,9 @@ static bool can_resume(const struct queued_sample *item)
 	if (!missing)
 		return item->sample.thread->process->maps_known;
 	return missing->unwind_state == IMAGE_UNWIND_READY ||
-	       missing->unwind_state == IMAGE_UNWIND_NONE ||
+	       image_is_given_up(missing, item->input.pid) ||
 	       (missing->unwind_state == IMAGE_UNWIND_UNREQUESTED &&
-		(image_may_request(missing, item->input.pid) ||
-		 image_failure(missing, item->input.pid) == IMAGE_REFUSED));
+		image_may_request(missing, item->input.pid));
 }
 
 static void walk_again(struct sample_queue *queue, struct queued_sample *item, bool last_chance)

@@ -31,9 +31,10 @@
 
 #define MAX_PROGRAM_HEADERS 256
 #define MAX_NAMES_BYTES (1u << 20)
-#define MAX_ZLIB_RATIO 1032     /* maximum compression ratio of deflate */
-#define PACKED_ZSTD 2           /* ELFCOMPRESS_ZSTD of newer <elf.h> */
-#define MAX_SEARCHED_ROWS 4096u /* limit of the search for where a function sets fp */
+#define MAX_ZLIB_RATIO 1032                /* maximum compression ratio of deflate */
+#define PACKED_ZSTD 2                      /* ELFCOMPRESS_ZSTD of newer <elf.h> */
+#define MAX_SEARCHED_ROWS 4096u            /* limit of the search for where a function sets fp */
+#define MAX_BASE_BYTES (UINT64_C(4) << 20) /* limit for compile_base() */
 #define PACKED_BY_GNU 12 /* bytes of the header: "ZLIB", and the size as 64 bits, big-endian */
 
 struct loader {
@@ -429,13 +430,14 @@ static bool needs_base(const struct unwind_table *table, unsigned int base)
 
 /* Without this table, walks end where they need the register. */
 static void compile_base(struct loader *loader, struct unwind_file *file,
-			 const struct table_source *source)
+			 struct table_source *source)
 {
 	struct regs regs = *regs_get(loader->arch);
 	void *bytes = NULL;
 	size_t size;
 
 	regs.fp = regs.base;
+	source->max_bytes = MIN_OF(source->max_bytes, MAX_BASE_BYTES);
 	for (size_t i = 0; i < loader->n_sections; i++)
 		loader->sections[i].regs = &regs;
 	if (table_build(source, &memory, &bytes, &size) == 0 &&

@@ -282,8 +282,8 @@ int unwind_tables_fd(const struct unwind_tables *tables)
 
 static void give(struct unwind_tables *tables, const struct file *file, struct image *image)
 {
-	/* Processes that were refused the file were walked without the table. */
-	tables->version += image->n_refused > 0;
+	/* Some stacks were walked without the table: see image_is_given_up(). */
+	tables->version += image->failed != NULL;
 	image->program = file->program;
 	image->unwind = file->table;
 	image->jit = file->jit;

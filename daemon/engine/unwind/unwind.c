@@ -136,9 +136,7 @@ static void resolve_file(struct unwind_lane *lane, const struct mapping *mapping
 		}
 		return;
 	}
-	if (image->kind != PROF_IMAGE_FILE || image->unwind_state == IMAGE_UNWIND_NONE ||
-	    (image->unwind_state == IMAGE_UNWIND_UNREQUESTED &&
-	     image_failure(image, lane->pid) == IMAGE_REFUSED))
+	if (image->kind != PROF_IMAGE_FILE || image_is_given_up(image, lane->pid))
 		return;
 	lane->pending = true;
 	lane->missing = image;
