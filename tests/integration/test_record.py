@@ -448,10 +448,13 @@ def test_no_symbols(profctl, profcapture, capture):
     profcapture("symbolize", capture)
 
 
-def test_frequency_and_event(profctl, profcapture, capture, busy):
+def test_frequency_and_event(recorder, profcapture, capture, busy):
     """A program gets the same number of samples per second of run time, whatever share of a CPU it
     gets."""
-    profctl("record", "--no-symbols", "-p", busy.pid, "-F", 200, "-e", "task-clock", "-d", 0.7, "-o", capture)
+    recording = recorder("--no-symbols", "-p", busy.pid, "-F", 200, "-e", "task-clock", "-o", capture)
+    wait_for_samples(capture, 0, more_than=50)
+    recording.send_signal(signal.SIGINT)
+    recording.communicate(timeout=60)
     seen = info(profcapture, capture)
     assert (seen["event"], seen["frequency_hz"]) == ("task-clock", 200)
     (row,) = profcapture.json("report", capture, "--by", "thread")["data"]["rows"]

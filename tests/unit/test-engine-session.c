@@ -192,6 +192,26 @@ static void test_stop(void)
 	CHECK_INT(state_of(&broker), PROF_STATE_FINISHED);
 }
 
+/* The broker may refuse the programs for an interpreter before the first snapshot is answered. */
+static void test_refused_early(void)
+{
+	const struct message_config config = { .system = 1 };
+	static const char reason[] = "refused";
+	struct broker broker;
+
+	broker_init(&broker);
+	send_config(&broker, &config);
+	send_fds(&broker, MESSAGE_START, NULL, 0, NULL, 0);
+	send_fds(&broker, MESSAGE_NO_OUTPUTS, reason, strlen(reason), NULL, 0);
+	while (!broker.started && broker_step(&broker, 2000))
+		;
+	CHECK_INT(broker.started, 1);
+	send_stop(&broker);
+	broker_end(&broker);
+	CHECK_INT(broker.finished.ok, 1);
+	close(broker.capture);
+}
+
 static void test_broker_gone(void)
 {
 	const struct message_config config = { .system = 1 };
@@ -556,6 +576,7 @@ static void test_waiting(void)
 int main(void)
 {
 	RUN(test_stop);
+	RUN(test_refused_early);
 	RUN(test_broker_gone);
 	RUN(test_end_unread);
 	RUN(test_duration);
