@@ -18,7 +18,7 @@ struct jit_dump_lines {
 	const struct jit_dump *dump;
 	size_t at, end;
 	uint64_t n; /* number of lines that the record claims */
-	/* bytes of each line's entry if that is fixed: all lines then belong to `file`; else 0 */
+	/* size of each line's entry, if all entries have the same size and `file`; else 0 */
 	size_t stride;
 	const char *file; /* file of the previous line */
 };
@@ -51,7 +51,7 @@ struct jit_dump {
 
 /* Returns N of a path …/jit-N.dump, the pid in the program's PID namespace; 0 for other names. */
 uint64_t jit_dump_pid_of_path(const char *path);
-/* Returns false if the bytes are not a dump, or if the times in the dump are CPU ticks. */
+/* Returns false if the bytes are not a dump of version 1 or 2, or if its times are CPU ticks. */
 bool jit_dump_open(struct jit_dump *dump, const void *bytes, size_t size);
 /* Returns whether entries of this kind put code at their address. */
 static inline bool jit_dump_is_code(enum jit_dump_kind kind)
@@ -66,6 +66,6 @@ static inline uint64_t jit_dump_eh_frame_address(uint64_t code, uint64_t size)
 /* Returns the next valid load, move, lines or unwinding. Returns false at the end, or if the length
  * of a record is invalid. */
 bool jit_dump_next(struct jit_dump *dump, struct jit_dump_entry *ret_entry);
-/* Returns the next line; lines are in any order. Returns false at the end. If lines->n is not 0
- * then, the record is cut. */
+/* Returns the next line; lines are in any order. Returns false at the end; the record is cut if
+ * lines->n is not 0 at that time. */
 bool jit_dump_next_line(struct jit_dump_lines *lines, struct jit_dump_line *ret_line);

@@ -47,8 +47,8 @@ MUST_CHECK int writer_add_segment(struct prof_writer *writer, const struct prof_
 MUST_CHECK int writer_new_segment(struct prof_writer *writer, const struct prof_segment *segment);
 /* Adds tables of version 1 that the schema lacks. Keeps the file's existing definitions. */
 MUST_CHECK int writer_add_v1(struct prof_writer *writer);
-/* Writes a checkpoint, or two if schema or segment is new, so that a single damage loses
- * neither. */
+/* Writes a checkpoint, or two if the schema or the segment is new, so that neither is lost if one
+ * checkpoint is damaged. */
 MUST_CHECK int writer_write_checkpoints(struct prof_writer *writer);
 
 /* ---- append.c -------------------------------------------------------------------------------- */

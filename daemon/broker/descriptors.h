@@ -3,6 +3,6 @@
 
 #include <gio/gio.h>
 
-/* Closes the descriptors that clients send on the connection with deferred_close(). Must be called
+/* Makes deferred_close() close the descriptors that clients send on the connection. Must be called
  * before any message is served. */
 void descriptors_watch(GDBusConnection *connection);

@@ -8,7 +8,7 @@
 
 /* Finds the places of all probes among the events, and adds an event for each further place. Calls
  * `done` once, perhaps before this function returns; `error` is NULL if all were found. The options
- * must stay valid until then. */
+ * must stay valid until that call. */
 void probes_find(const struct access *access, struct options *options,
 		 void (*done)(const GError *error, void *data), void *data);
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /*
- * Requests - handles requests of an engine that may block
+ * Requests - handles those of an engine's requests that may block
  *
  * Reading /proc, or opening a file that a target chose, may take long or forever. So a separate
  * process does this (files.c), and D-Bus and the other sessions continue. The engine may have been

@@ -145,7 +145,7 @@ static void emit(struct session_object *object, const char *interface, const cha
 				      interface, name, arguments, NULL);
 }
 
-/* Emits a signal that may be dropped. */
+/* Emits a signal, or drops it if earlier messages to the client are still queued. */
 static void emit_if_read(struct session_object *object, const char *name, GVariant *arguments)
 {
 	GIOStream *stream = g_dbus_connection_get_stream(object->connection);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /*
- * Fuzz target of libcapture/dictionary.c: a whole capture. Repairs its checksums, then loads every
- * dictionary of the first epochs, with all columns and with one.
+ * Fuzz target of libcapture/dictionary.c: a whole capture. Repairs its checksums, then loads the
+ * dictionaries of the first epochs with all columns, and those of epoch 1 with one column.
  */
 #include "tests/fuzz/capture.h"
 

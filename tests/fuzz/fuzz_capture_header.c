@@ -41,7 +41,7 @@ static void check_chunk_header(uint8_t bytes[CHUNK_HEADER_BYTES], bool repair, u
 	if (header.stored > PROF_MAX_PAYLOAD)
 		abort();
 	chunk_header_encode(&header, salt, encoded);
-	/* do not compare the reserved bytes, and the checksum that includes them */
+	/* do not compare the reserved bytes, or the checksum that includes them */
 	if (memcmp(encoded + 16, bytes + 16, 72) != 0)
 		abort();
 }

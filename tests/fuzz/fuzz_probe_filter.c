@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /*
- * Fuzz target of arch/probe-filter.c: a byte with the types of the arguments, and the filter's
- * text. Whether the filter is invalid must not depend on the values of the arguments.
+ * Fuzz target of arch/probe-filter.c. Input: a byte with the types of the arguments, then the text
+ * of the filter. Whether the filter is invalid must not depend on the values of the arguments.
  */
 #include "arch/probe-filter.h"
 

@@ -22,7 +22,7 @@ struct step {
 	uint8_t how;
 	uint8_t n_words; /* number of data words, 8 bytes each */
 	uint16_t at;     /* offset of the first data word, rounded down to 8 bytes */
-	uint32_t busy;   /* and `waiting`, in the upper half */
+	uint32_t busy;   /* lower half: `busy`; upper half: `waiting` */
 	uint64_t state, head, attempted;
 	uint64_t lost[RING_N_LOST];
 };

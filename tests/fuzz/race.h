@@ -53,7 +53,7 @@ struct race_word {
 
 struct race_kinds {
 	uint8_t n;
-	/* Makes a record of the step, and calls race_put(). */
+	/* Makes a record from the step, and passes it to race_put(). */
 	void (*add)(const struct race_step *step, const uint8_t *payload, size_t n);
 	/* Runs on the other thread. `place` is the argument of the last race_go_to(). */
 	void (*change)(const struct race_word *word, uint32_t place, bool back);

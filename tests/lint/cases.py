@@ -4,9 +4,9 @@
 test_marks: memory]".
 
 A test is test-NAME (tests/unit/test-NAME.c), test_NAME (tests/integration/test_NAME.py),
-fuzz_NAME (tests/fuzz/fuzz_NAME.c) or bench_NAME (tests/bench/bench_NAME.py). The words of a case
-occur together in the name of a test function or of a parameter. In the comment at the top of a
-file, every text in brackets is such a reference.
+fuzz_NAME (tests/fuzz/fuzz_NAME.c), bench_NAME (tests/bench/bench_NAME.py) or bench-NAME
+(tests/bench/bench-NAME.c). The words of a case occur together in the name of a test function or of
+a parameter. In the comment at the top of a file, every text in brackets is such a reference.
 """
 import re
 import sys

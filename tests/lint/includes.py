@@ -10,7 +10,8 @@ import lint
 
 INCLUDE = re.compile(r'^\s*#\s*include\s*([<"])([^>"]+)[>"]')
 
-# Headers that belong neither to the libc nor to the kernel, by library.
+# Headers that only some folders may include, by library. Every folder may include all others of the
+# libc and the kernel.
 LIBRARIES = {
     "glib": r"(glib|glibconfig)([-./].*|$)|glib-unix\.h",
     "gio": r"(gio|gobject|gmodule)([-./].*|$)",

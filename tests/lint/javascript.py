@@ -1,7 +1,7 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: BSD-2-Clause-Patent
-"""ESLint finds nothing in the JavaScript, and Prettier's output is the style; ./dev format applies
-it. ./dev setup --peers installs the required versions of both."""
+"""Checks that ESLint finds nothing in the JavaScript, and that Prettier would change no script or
+style sheet; ./dev format applies its output. ./dev setup --peers installs the required versions."""
 import json
 import os
 import shutil

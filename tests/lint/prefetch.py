@@ -1,7 +1,7 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: BSD-2-Clause-Patent
-"""If a source file calls prefetch_line(), its object has prefetch instructions: compilers remove
-calls of functions that only prefetch. The arguments are archives."""
+"""Checks that the object of each source file that calls prefetch_line() has prefetch instructions,
+because compilers remove calls of functions that only prefetch. The arguments are archives."""
 import re
 import subprocess
 import sys

@@ -98,7 +98,7 @@ def check(root):
 
 
 def tree(page, string="uint32_t id;\n\tuint32_t n_bytes;", extra="| 2 | string | u32 id, u32 n, n bytes |"):
-    """A tree whose structures have one field each, and whose page has the given lines first."""
+    """A tree whose structures have few fields, and whose page has the given lines first."""
     layout = "enum ring_type {\n\tRING_NONE, /* RING_NEVER */\n\tRING_PAD,\n\tRING_STRING,\n};\n"
     layout += "".join(f"struct {name} {{\n\tuint64_t a;\n}};\n" for header, name in TABLES[1:] if header == LAYOUT)
     layout += "struct ring_arena_header {\n\tuint32_t a;\n\tuint8_t reserved[4];\n\tuint16_t b[2];\n};\n"

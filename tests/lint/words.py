@@ -26,7 +26,7 @@ CODE_RULES = [
     (r"\b(g_strerror|g_strsignal|g_assert\w*|strerror|strsignal)\(", lambda path: path.parts[:2] == ("daemon", "engine"),
      "behind its filter the engine cannot open libc's and GLib's texts: use prof_strerror(), or assert() without g_"),
 ]
-# Two parts of a message, of which the second one begins with a word.
+# Two parts of a message without a space between them; the second part begins with a word.
 GLUED = re.compile(r'(?:[a-z,.;:]"|PRI\w+)\s+"[A-Za-z]{2}')
 BINARY = (".cap", ".bin", ".png", ".mo", ".gz", ".zst", ".o", ".so")
 COMPILED = [(re.compile(pattern), suffixes, free, why) for pattern, suffixes, free, why in RULES]

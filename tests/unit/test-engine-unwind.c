@@ -495,7 +495,7 @@ static void self_done(struct self *self)
 #if defined(__x86_64__) && !defined(__clang__)
 #define KEEPS_FP optimize("no-omit-frame-pointer"),
 #define KEEPS_FP_ALWAYS true
-#else /* depends on the options of the build */
+#else /* whether frame pointers are kept depends on the options of the build */
 #define KEEPS_FP
 #define KEEPS_FP_ALWAYS false
 #endif
@@ -727,8 +727,8 @@ static void test_failed_requests(void)
 	REQUIRE(run(&self, &snapshot, snapshot.bytes, 1, false, &stack, &missing));
 	CHECK(stack.method != PROF_METHOD_CFI);
 	CHECK_INT(self.wanted, 3);
-	/* With the table, the refused process has complete stacks, although the cache has an older
-	 * walk. */
+	/* With the table, the refused process has complete stacks, although the cache has a walk
+	 * that was made without the table. */
 	make_tables(&self);
 	REQUIRE(run(&self, &snapshot, snapshot.bytes, 1, false, &stack, &missing));
 	CHECK_INT(stack.stop, PROF_STOP_ROOT);

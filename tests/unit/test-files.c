@@ -583,7 +583,7 @@ static void test_targets_only(void)
 	CHECK(has_pid(pids, getpid()));
 	CHECK(kernel == (access("/proc/modules", F_OK) == 0));
 	g_array_unref(pids);
-	/* another worker continues after this process */
+	/* as if another worker continued after the test's own process */
 	request.from_pid = getpid() + 1;
 	pids = pids_of(&config, &request, &kernel);
 	CHECK_INT(pids->len, 0);

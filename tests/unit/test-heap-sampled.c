@@ -88,7 +88,8 @@ static void test_full(void)
 	CHECK(!remove_block(block(0)));
 }
 
-/* Excepted blocks cannot be removed, even in the next session. */
+/* heap_sampled_lacks() is false for an excepted address, even in the next session, although no
+ * block there can be removed before it is added. */
 static void test_excepted(void)
 {
 	heap_sampled_clear();

@@ -194,8 +194,8 @@ static const char *name_callee(const struct annotate_code *code, const struct in
 /* An offset as seen from the shown function. */
 struct seen_place {
 	struct annotate_place at, own; /* place in the innermost function, and in the shown one */
-	const char *callee; /* name for the call that is inlined here; NULL: no call is */
-	bool is_of_it;      /* the offset belongs to the shown function */
+	const char *callee;            /* name for the call that is inlined here; NULL: none */
+	bool is_of_it;                 /* the offset belongs to the shown function */
 };
 
 static struct seen_place place_at(const struct annotate_code *code, uint64_t offset)

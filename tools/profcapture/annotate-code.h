@@ -41,7 +41,7 @@ struct annotate_line {
 struct annotate_instruction {
 	uint64_t offset, address; /* file offset; ELF address, or the offset if not disassembled */
 	const char *text;         /* NULL = unknown */
-	const char *callee;       /* name for the call that is inlined here; NULL: no call is */
+	const char *callee;       /* name for the call that is inlined here; NULL: none */
 	struct annotate_place at;
 	uint32_t line; /* annotate_line.number of the line at which its samples count */
 };
@@ -70,7 +70,7 @@ struct annotate_code {
 	struct function shown;
 	uint64_t start, end; /* range of the function's own code; empty if it is only inlined */
 	bool has_hint;       /* after a failure: the message or `candidates` suggests functions */
-	GString *candidates; /* escaped lines of text, if the function is ambiguous; or NULL */
+	GString *candidates; /* after a failure: similar functions, as escaped lines; or NULL */
 	/* results: the function's code */
 	const char *why_no_code; /* NULL: the code is known */
 	guint unread_containers; /* number of inlining functions whose code is not read */

@@ -456,9 +456,9 @@ static void print_head(struct annotate *annotate, struct out *out, bool has_line
 /* ---- lines as text --------------------------------------------------------------------------- */
 
 struct text_row {
-	const struct annotate_line *line; /* NULL: a line without code, a gap, or a title */
+	const struct annotate_line *line; /* NULL: a line without code, a gap, or a file's name */
 	const char *file;
-	uint32_t number; /* line number in the file; 0: a gap, or a row with the file's name */
+	uint32_t number; /* line number in the file; 0: unknown, a gap, or a title */
 	bool is_title;
 };
 

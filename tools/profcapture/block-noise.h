@@ -18,7 +18,7 @@
 struct noise_blocks {
 	const double *counts;  /* numerators: what is compared */
 	const double *weights; /* denominators */
-	double events;         /* samples or allocations in the counts */
+	double events;         /* number of samples or allocations in the counts */
 };
 
 struct noise_change {

@@ -77,7 +77,7 @@ uint64_t capture_clock(const struct capture *capture, uint32_t segment, int64_t 
 {
 	int64_t clock = (int64_t)((uint64_t)relative - shift_of(capture, segment));
 
-	/* A relative time before the clock's zero is out of range: clamp it. */
+	/* The time is before the clock's zero or beyond its range: clamp it. */
 	if (clock < 0)
 		return relative > 0 ? UINT64_MAX : 0;
 	return (uint64_t)clock;

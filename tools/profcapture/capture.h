@@ -75,7 +75,8 @@ bool capture_each_chunk(const struct capture *capture, unsigned table,
 			bool (*chunk)(const struct prof_chunk *chunk, void *data, GError **error),
 			void *data, GError **error);
 
-/* Returns the position of the first column that has a ref to a table, or CAPTURE_NO_COLUMN. */
+/* Returns the position of the first column, lists excepted, that has a ref to a table, or
+ * CAPTURE_NO_COLUMN. */
 #define CAPTURE_NO_COLUMN UINT_MAX
 unsigned capture_column_referring(const struct prof_table_def *def, unsigned table);
 

@@ -54,7 +54,7 @@ struct counters {
 	struct reader reader;
 	struct counter_values values;
 	GPtrArray *series;  /* struct series by counter */
-	GPtrArray *all;     /* struct series in the order of the answer */
+	GPtrArray *all;     /* the selected struct series, in the order of the output */
 	GArray *exits;      /* int64_t by process: when it exited; INT64_MIN: unknown */
 	GArray *ends;       /* int64_t by segment: when it ended */
 	const char **comms; /* counter_values_comms() */

@@ -34,7 +34,7 @@ struct path_label {
 	uint32_t place;        /* PATH_FUNCTION, PATH_WAIT: index in places.functions */
 	enum wait_cause cause; /* PATH_WAIT */
 	const char *call;      /* PATH_WAIT: a static string; NULL: unknown */
-	uint32_t waker;        /* PATH_WAIT: enum prof_wait_waker */
+	uint32_t waker;        /* PATH_WAIT: enum prof_waker */
 	/* index in names of the first thread with the same name. PATH_THREAD: the thread;
 	 * PATH_CREATED: the creator; PATH_WAIT: the waker, or NAMES_NONE */
 	uint32_t thread;

@@ -113,7 +113,7 @@ struct perl_list {
 	__u32 leaf_line; /* first line of the innermost function, if it has executed no statement */
 	bool is_innermost, is_open, has_begun, has_compiling, has_main, has_ended;
 	/* The frame that the current step adds; whether it ends a run; whether that run repeats. */
-	__u32 frame_kind, line, first_line; /* enum interp_perl_kind; 0: none */
+	__u32 frame_kind, line, first_line; /* frame_kind: enum interp_perl_kind; 0: no frame */
 	bool ends, repeats;
 	__u64 code, hash;
 	__u64 file; /* file of the function; 0: unknown */
@@ -231,8 +231,8 @@ static __always_inline __u32 read_cop(__u64 cop, __u32 *ret_line, __u64 *ret_fil
 	return words[0] & OPERATION_TYPE;
 }
 
-/* Reads the line and the file of the next frame; 0: unknown. Perl has one statement for all files
- * that are being compiled, so only the place in the innermost of these is known. */
+/* Reads the line and the file of the next frame; changes neither if they are unknown. Perl has one
+ * statement for all files that are being compiled, so only the place in the innermost is known. */
 static __always_inline void read_place(struct perl_walk *walk, __u32 *ret_line, __u64 *ret_file)
 {
 	struct perl_list *list = list_of(walk);

@@ -54,8 +54,8 @@ struct php_walk {
 	bool has_own_globals;
 };
 
-/* Reads the hash of a string, which is 0 if it was not computed yet. Returns false if the string
- * was released: the code of an eval() stays current until it is destroyed. */
+/* Reads the hash of a string, which is 0 if it was not computed yet. Returns false on a fault, or
+ * if the string was released: the code of an eval() stays current until it is destroyed. */
 static __always_inline bool read_hash(struct php_walk *walk, __u64 object, __u64 *ret_hash)
 {
 	__u64 head[2] = {};
@@ -276,7 +276,8 @@ static __always_inline void stage_generator(struct php_walk *walk)
 			.flags &= ~INTERP_FRAME_ENDS_RUN;
 }
 
-/* Returns the address of the next frame; 0 after the last frame. */
+/* Returns the address of the next frame: of a staged generator, if any, else walk->frame. 0: after
+ * the last frame, or a fault. */
 static __always_inline __u64 next_frame(struct php_walk *walk)
 {
 	struct scratch *scratch = walk->common.scratch;

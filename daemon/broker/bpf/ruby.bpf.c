@@ -173,7 +173,7 @@ static __always_inline __u64 find_by_shape(const struct interp_ruby *layout, __u
 }
 
 /* Returns a variable that Ruby itself has set in a class: the class's name (TYPE_STRING), or the
- * object that a singleton class belongs to. Returns 0 if the variable has neither of the types.
+ * object that a singleton class belongs to. Returns 0 if no such variable has one of the types.
  * `flags`, `extension`: the class's first and fourth word. Not static, like ruby_describe(). */
 __noinline __u64 ruby_find_variable(__u64 class, __u64 flags, __u64 extension, __u64 type,
 				    __u64 other_type)
@@ -435,7 +435,7 @@ __noinline __u64 ruby_find_owner(__u64 method_of, __u64 parent, __u64 flags)
 	return 0;
 }
 
-/* Reads the iseq and the flags of a control frame that has an iseq. */
+/* Adds the frame of a control frame that has an iseq. Returns 1 to end the loop. */
 static __always_inline int step_iseq(struct ruby_walk *walk, __u64 iseq, __u64 pc, __u64 ep)
 {
 	struct scratch *scratch = walk->common.scratch;

@@ -67,8 +67,8 @@ struct {
 	__type(value, struct interp_v8);
 } v8_layouts SEC(".maps");
 
-/* Key of the number of lines before a part of a script's text. The value for LAST_PART is the
- * number of the last part for which the lines are known. */
+/* Key of the number of newlines before a group of PARTS_OF_CHECKPOINT parts of a script's text;
+ * `part` is the group's number. The value for LAST_PART is the number of the last known group. */
 #define LAST_PART 0xffffffffu
 struct v8_checkpoint {
 	__u64 script;
@@ -132,7 +132,8 @@ static __always_inline __u16 type_of(const struct interp_v8 *layout, __u64 *obje
 /* The characters of a string. */
 struct v8_text {
 	__u64 at;
-	/* number of characters, 0: not a string, or unknown; bytes of a character */
+	/* `length`: number of characters; 0: empty, not a string, or unknown. `width`: bytes of a
+	 * character. */
 	__u32 length, width;
 	__u32 is_cut;
 };

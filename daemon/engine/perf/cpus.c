@@ -28,8 +28,8 @@
 #define COPY_INTERVAL_NS UINT64_C(2000000) /* mean time between copies of stacks */
 #define PACE_NS UINT64_C(50000000)
 #define PACE_COPIES 64 /* this many copies fill half of the ring; the engine wakes up then */
-/* Copy the stacks of all of the first PACE_FIRST sleeps, so that most places get a copy, unless
- * sleeps are so frequent that the copies would fill the ring. */
+/* Copy the stacks of all of the first PACE_FIRST sleeps (and wakers), so that most places get a
+ * copy, unless they are so frequent that the copies would fill the ring. */
 #define PACE_FIRST 1000
 #define PACE_FIRST_PERIOD 11
 #define SILENT_NS UINT64_C(300000000) /* busy time in which hundreds of samples are due */
@@ -270,8 +270,8 @@ static uint32_t first_copies(const struct cpu *cpu)
 /* Returns the period that gives about 500 copies a second. `last`: the current period. */
 static uint64_t choose_period(uint64_t n, uint64_t elapsed_ns, uint64_t last)
 {
-	/* Sleeps often follow a pattern of few threads, in which one period could always copy the
-	 * same thread. So the periods are primes, and two of them alternate. */
+	/* A few threads often sleep in a fixed order, so with one period, the same thread could
+	 * be copied every time. So the periods are primes (or 1), and two of them alternate. */
 	static const uint16_t periods[] = { 1, 5, 7, 11, 17, 29, 53, 101, 211, 401, 809, 1601 };
 	uint64_t wanted = n * COPY_INTERVAL_NS / MAX_OF(elapsed_ns, UINT64_C(1));
 	size_t i = 0;

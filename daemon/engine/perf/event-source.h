@@ -20,7 +20,7 @@ void event_source_set_fields(struct event_source *source, const struct message_f
 #define EVENT_TEXT_MAX 4096
 /* Decodes a field of a record. Stores a number in *ret_value. Stores in `text`, without a NUL, a
  * text, the printed items of an array, or the reason why an argument of a static probe is unknown.
- * Returns the length of the text, or -1 if the field is not in the record. */
+ * Returns the length of the text, or -1 if the field is invalid or not in the record. */
 int event_field_decode(const struct message_field *field, const uint8_t *raw, size_t raw_bytes,
 		       uint64_t *ret_value, char text[EVENT_TEXT_MAX]);
 /* Decodes all fields of a record, and interns the texts. Returns the number of fields: 0 if the

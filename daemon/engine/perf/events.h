@@ -26,7 +26,7 @@ struct events {
 	uint64_t begin_ns;  /* time at which the side band was enabled */
 	uint64_t max_rate;  /* in samples per second; 0: unlimited */
 	uint64_t second, n_in_second;
-	/* records handled when the clock has passed this time are counted as lost; 0: never */
+	/* samples and switches handled after this time are counted as lost; 0: none are */
 	uint64_t until_ns;
 	uint32_t n_handled;
 	bool too_late;

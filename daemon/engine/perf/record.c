@@ -38,7 +38,7 @@ struct sample_fixed {
 	uint64_t ips[];
 };
 
-/* a record of ENGINE_WAKEUP_TYPE, or a code object */
+/* the start of a record of ENGINE_WAKEUP_TYPE or ENGINE_SLEEP_TYPE, or a code object */
 struct wakeup_fixed {
 	struct perf_event_header header;
 	uint64_t event_id;

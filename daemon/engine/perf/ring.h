@@ -33,9 +33,9 @@ void ring_load(struct ring *ring);
 uint64_t ring_used(const struct ring *ring);
 
 enum ring_result { RING_EMPTY, RING_RECORD, RING_CORRUPT };
-/* Returns the next loaded record in one piece. It is valid until the next ring_peek() or, if
- * ring_skip() returns true, until ring_release_skipped(). RING_CORRUPT: all loaded records were
- * dropped. */
+/* Returns the next loaded record in one piece. It is valid until ring_release_skipped(), which must
+ * come before the next ring_peek() if ring_skip() returns true. RING_CORRUPT: all loaded records
+ * were dropped. */
 enum ring_result ring_peek(struct ring *ring, const struct perf_event_header **ret_record);
 /* Skips the record that ring_peek() returned. Returns whether the caller must stop using pointers
  * into records and call ring_release_skipped() before the next ring_peek(). */

@@ -23,7 +23,7 @@ struct samples_chain {
 	uint32_t epoch;
 	uint32_t thread;
 	uint32_t n;
-	uint64_t ips[128];    /* root first, with UNWIND_EXACT */
+	uint64_t ips[128];    /* root first; bit UNWIND_EXACT as in struct unwind_stack */
 	uint32_t stacks[128]; /* stacks[i]: stack id of ips[0] … ips[i] */
 };
 

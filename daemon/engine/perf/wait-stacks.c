@@ -110,7 +110,8 @@ static uint32_t call_of(const struct wait_stacks *stacks, const struct wait_code
 		       : 0;
 }
 
-/* Adds a stack at the code's place. `maps`: the mappings of that stack. */
+/* Adds the stack to the output, and returns the stratum that describes it; share_stratum() sets its
+ * `sp` and `chain_hash`. `maps`: the mappings of that stack. */
 static struct wait_stratum make_stratum(struct wait_stacks *stacks, const struct wait_code *code,
 					const struct sample *sample, struct maps **maps,
 					enum prof_sample_interpreter interpreter)

@@ -7,7 +7,7 @@
 struct wait_stacks {
 	struct samples *samples;
 	struct wait_stratum *strata;
-	/* by place: the last code that has its own stack, of an interpreted process; referenced, or
+	/* by place: the last code of an interpreted process that has its own stack; referenced, or
 	 * NULL */
 	struct wait_code **natives;
 };
@@ -17,9 +17,9 @@ void wait_stacks_done(struct wait_stacks *stacks);
 /* Chooses the stack that the code shares, and lets others share the code's. Rows are written much
  * later, for many codes at once, so the choice is made now. */
 void wait_stacks_offer(struct wait_stacks *stacks, struct wait_code *code);
-/* Finds the code's stack. Sets `stack`, `method`, `stop` and `interpreter` of *ret_found. A copied
- * stack without interpreter frames is replaced by the shared stack if the shared stack has
- * interpreter frames and the same native frames. */
+/* Finds the code's stack. Sets `stack`, `call`, `method`, `stop` and `interpreter` of *ret_found.
+ * A copied stack without interpreter frames is replaced by the shared stack if the shared stack
+ * has interpreter frames and the same native frames. */
 enum prof_stack_source wait_stacks_find(struct wait_stacks *stacks, struct wait_code *code,
 					struct wait_stratum *ret_found);
 /* Returns whether a better stack for the code may still come. */

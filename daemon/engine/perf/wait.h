@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
-/* Wait - one sleep of a thread, and the waking that ends it, until their row is written */
+/* Wait - one sleep of a thread and the waking that ends it, kept until their row is written */
 #pragma once
 
 #include "daemon/engine/model/tasks.h"

@@ -51,8 +51,9 @@
  * sleep that it ends. Older wakers are dropped. */
 #define LEAVING_NS UINT64_C(200000)
 #define SAME_WAKER_NS UINT64_C(20000)
-/* Reading a stack takes the lock of the process's memory. If that took longer than SLOW_NS, and not
- * because the reader was preempted, no stacks of the process are read for PAUSE times as long. */
+/* Reading a stack takes the lock of the process's memory. If a reading takes longer than SLOW_NS
+ * although the reader was not preempted, no stacks of the process are read for PAUSE times as
+ * long. */
 #define SLOW_NS UINT64_C(1000000)
 #define PAUSE 100
 
