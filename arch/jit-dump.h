@@ -17,7 +17,7 @@ enum jit_dump_kind { JIT_DUMP_LOAD, JIT_DUMP_MOVE, JIT_DUMP_LINES, JIT_DUMP_UNWI
 struct jit_dump_lines {
 	const struct jit_dump *dump;
 	size_t at, end;
-	uint64_t n; /* number of lines that the record claims */
+	uint64_t n; /* number of remaining lines, as the record claims */
 	/* size of each line's entry, if all entries have the same size and `file`; else 0 */
 	size_t stride;
 	const char *file; /* file of the previous line */

@@ -42,7 +42,7 @@ static void release(scmp_filter_ctx *context)
 		seccomp_release(*context);
 }
 
-/* Ignores calls that this architecture lacks, because nobody can make them. */
+/* Ignores calls that this architecture lacks, because no program can make them. */
 static void add(scmp_filter_ctx context, uint32_t action, const struct filter_rule *rule,
 		unsigned n_arguments, int *error)
 {

@@ -82,7 +82,8 @@ static bool rules_namespace(int namespace, uid_t uid)
 	return false;
 }
 
-/* Checks the namespace of all threads. *ret_is_ours: it is ours, so capabilities in it matter. */
+/* Returns whether the user namespace of the process, which all its threads share, is ours or ruled
+ * by the user. *ret_is_ours: it is ours, so capabilities in it matter. */
 static bool check_namespace(int dir, uid_t uid, bool *ret_is_ours)
 {
 	CLEANUP_CLOSE int namespace = openat(dir, "ns/user", O_RDONLY | O_CLOEXEC);

@@ -84,9 +84,9 @@ uint64_t perf_waking_id(struct event *ret_event);
 void perf_rights(bool *ret_system, bool *ret_kernel);
 
 /* Opens all events on all online CPUs and maps the rings, which shrink until they fit the mlock
- * budget. Root's mappings stay until perf_cpu_done(), so that the engine's mappings are not
- * charged. The sources are disabled; so are the side bands, unless `begin_ns` is set. *ret_cpus:
- * items are struct perf_cpu. */
+ * budget. Mappings of root, and of several sources that share a ring, stay until perf_cpu_unmap().
+ * The sources are disabled; so are the side bands, unless `begin_ns` is set. *ret_cpus: items are
+ * struct perf_cpu. */
 bool perf_open_all(struct perf_plan *plan, GArray **ret_cpus, GError **error);
 /* Like perf_open_all(), for one CPU that came online, with the sizes found by perf_open_all(). */
 bool perf_cpu_open(const struct perf_plan *plan, unsigned cpu, struct perf_cpu *ret_cpu,

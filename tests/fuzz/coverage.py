@@ -20,8 +20,8 @@ CODE, GAP = 0, 3  # region kinds: CounterMappingRegion in llvm/ProfileData/Cover
 
 
 def counts(function, patterns):
-    """Returns whether a function counts. The last pattern that matches decides; if none matches, it
-    counts if all patterns are negative."""
+    """Returns whether a function counts. The last pattern that matches decides; if none matches, the
+    function counts if all patterns are negative."""
     verdict = not any(not pattern.startswith("!") for pattern in patterns)
     for pattern in patterns:
         if fnmatch.fnmatchcase(function, pattern.lstrip("!")):

@@ -60,7 +60,7 @@ static void store(uint32_t *place, uint32_t value)
 	__atomic_store_n(place, value, __ATOMIC_RELEASE);
 }
 
-/* Changes in the header are not undone. New frames overwrite the tail. */
+/* Changes in the header are not undone, but publish() stores the tail again. */
 static void change(const struct race_word *word, uint32_t from, bool back)
 {
 	uint32_t at = word->at % (RACE_BYTES / 4) * 4;

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /*
- * Fuzz target of the walk: registers, rules of a table, and a stack. Walks must end, and progress.
+ * Fuzz target of the walk: registers, rules of a table, and a stack. Each walk must progress, and
+ * end.
  *
  *     u8 architecture, u8 flags, u8 number of rules, u8 unused, u64 pc, sp, fp, lr,
  *     the rules, the stack

@@ -189,7 +189,8 @@ static void test_damaged(void)
 	}
 }
 
-/* A number has at most ten bytes, so no read within a long run of 0x80 reads up to its end. */
+/* A number has at most ten bytes, so reading one in a long run of 0x80 stops before the run's
+ * end. */
 static void test_long_number(void)
 {
 	uint8_t run[100];

@@ -272,7 +272,7 @@ static void look_up(void)
 	_exit(0);
 }
 
-/* Sends the signal after n instructions of the look-up. Returns whether the look-up is that long.
+/* Sends the signal after n instructions of the look-up. Returns false if the look-up is shorter.
  * *ret_status: how the child ended. */
 static bool interrupt_after(size_t n, int *ret_status)
 {

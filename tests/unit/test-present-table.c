@@ -447,7 +447,7 @@ static void test_tree(void)
 		    "9  main  a.c:1\n"
 		    "5  ├─ shop::Statistics::add_all_orders  b.c:22\n"
 		    "5  │  └─ memcmp  libc.so.6\n");
-	/* Only the row that is too wide is cut. */
+	/* Only the row that is too wide loses its place, and then the end of its name. */
 	check_print(&table, 40,
 		    "n  function\n"
 		    "9  main  a.c:1\n"

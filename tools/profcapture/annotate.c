@@ -567,7 +567,7 @@ static bool is_hot(const void *data, size_t row)
 	return cell.kind == CELL_DOUBLE && cell.real >= 10;
 }
 
-/* Adds the columns that both lines and instructions have. */
+/* Adds the columns of shares, samples and weights. */
 static void add_columns(struct listing *listing)
 {
 	const struct profile *profile = &listing->annotate->profile;

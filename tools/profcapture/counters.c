@@ -34,7 +34,7 @@ struct series {
 	double numbers[N_NUMBERS];
 	long double weighted; /* sum of value times ns */
 	uint64_t weight_ns;
-	double grown;                           /* growth while recordings ran, not in pauses */
+	double grown;                           /* growth within segments, not between them */
 	double bin_weighted[SPARKLINE_COLUMNS]; /* like `weighted`, for each bin */
 	double bin_ns[SPARKLINE_COLUMNS];
 	/* the counter's state at the current row */
@@ -407,8 +407,8 @@ static struct table timeline_of(const struct counters *counters)
 	return table;
 }
 
-/* Returns whether any row is a sum (`is_sum`) or any row is of another kind (!`is_sum`). Columns
- * that apply to no row are omitted. */
+/* Returns whether any row is a sum or, if !is_sum, of another kind. Columns that apply to no row
+ * are omitted. */
 static bool has_any(const struct counters *counters, bool is_sum)
 {
 	for (guint i = 0; i < counters->all->len; i++)

@@ -201,7 +201,7 @@ static bool read_births(struct critical_path *path, GError **error)
 				add_births, path, error);
 }
 
-/* Returns the array of a thread, whose elements have `size` bytes. */
+/* Returns a thread's array, which is created if needed. `size`: bytes of an element. */
 static GArray *array_of(GPtrArray *arrays, uint32_t thread, guint size)
 {
 	if (arrays->len <= thread)

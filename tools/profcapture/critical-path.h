@@ -108,7 +108,7 @@ struct critical_path {
 	uint64_t n_segments;
 };
 
-/* Fills in the results for the time range of the reader, whose filters select the thread, or the
+/* Fills in the results for the reader's time range. The reader's filters select the thread, or the
  * spans. The caller sets the options and zeroes the rest. */
 bool critical_path_find(struct critical_path *path, struct reader *reader, GError **error);
 /* Converts a node's time, which is not exact above 2^53. */

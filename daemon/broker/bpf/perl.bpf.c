@@ -52,7 +52,8 @@
 #define SUB_REGEX 0xc0
 #define EVAL_BLOCK 0x40
 
-/* sv.h, cv.h, gv.h, hv.h: values {body, count | flags, text}, and their bodies */
+/* sv.h, cv.h, gv.h, hv.h: values as words {body, count | flags, text}, and offsets in their
+ * bodies */
 #define VALUE_TYPE(flags) ((flags) >> 32 & 0xff)
 #define VALUE_GLOB 9
 #define VALUE_CODE 13

@@ -47,7 +47,7 @@ struct php_walk {
 	struct walk common;
 	const struct interp_php *layout;
 	__u64 globals, frame;
-	/* The registers in which execute_ex() has the current frame and operation. */
+	/* Values of the registers in which execute_ex() has the current frame and operation. */
 	__u64 frame_register, operation_register;
 	__u64 generator; /* next generator to stage */
 	bool is_fiber;   /* the thread is on the native stack of the current fiber */

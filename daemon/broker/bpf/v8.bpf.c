@@ -138,8 +138,8 @@ struct v8_text {
 	__u32 is_cut;
 };
 
-/* Finds the characters of a string, or of its first part, if it has several. Not static: the kernel
- * verifies a global function once. */
+/* Finds the characters of a string, or of its first part, if it has several. Returns -1 on failure.
+ * Not static: the kernel verifies a global function once. */
 __noinline int v8_find_text(__u64 object, struct v8_text *text)
 {
 	const struct interp_v8 *layout = find_layout();

@@ -29,7 +29,7 @@
 #define PACE_NS UINT64_C(50000000)
 #define PACE_COPIES 64 /* this many copies fill half of the ring; the engine wakes up then */
 /* Copy the stacks of all of the first PACE_FIRST sleeps (and wakers), so that most places get a
- * copy, unless they are so frequent that the copies would fill the ring. */
+ * copy, unless sleeps or wakers are so frequent that the copies would fill the ring. */
 #define PACE_FIRST 1000
 #define PACE_FIRST_PERIOD 11
 #define SILENT_NS UINT64_C(300000000) /* busy time in which hundreds of samples are due */
@@ -267,7 +267,8 @@ static uint32_t first_copies(const struct cpu *cpu)
 	return !cpu->open || cpu->events || cpu->copies == 0 ? cpu->n_sources : cpu->copies - 1;
 }
 
-/* Returns the period that gives about 500 copies a second. `last`: the current period. */
+/* Returns the period that gives about 500 copies a second, if n events occurred in elapsed_ns.
+ * `last`: the current period. */
 static uint64_t choose_period(uint64_t n, uint64_t elapsed_ns, uint64_t last)
 {
 	/* A few threads often sleep in a fixed order, so with one period, the same thread could

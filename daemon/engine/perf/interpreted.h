@@ -55,7 +55,7 @@ void interpreted_look_again(struct interpreted *interpreted);
 void interpreted_add_code(struct interpreted *interpreted, const struct process *process,
 			  const uint8_t *bytes, size_t size);
 
-/* Finds out where the frames of a sample belong. The next functions apply to this sample. */
+/* Finds out where the frames of a sample belong. The functions below apply to this sample. */
 enum prof_sample_interpreter interpreted_merge(struct interpreted *interpreted,
 					       const struct sample *sample);
 /* Returns how the sample's user stack was found, if interpreted_merge() returned `interpreter`.

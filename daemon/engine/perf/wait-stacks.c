@@ -174,8 +174,8 @@ static void add_own_stack(struct wait_stacks *stacks, struct wait_code *code)
 	struct process *process = code->thread->process;
 	struct wait_code **native;
 
-	/* Do nothing if this epoch has the stack, unless the interpreter was found after it was
-	 * added. */
+	/* Do nothing if this epoch has the stack, unless the interpreter was found after the stack
+	 * was added. */
 	if (is_current(stacks, &code->own) && code->own.pc == code->pc &&
 	    (code->own.interpreter != PROF_INTERPRETER_NONE || !is_interpreted(stacks, code)))
 		return;
