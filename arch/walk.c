@@ -105,7 +105,7 @@ static struct walk_frame *frame_at(const struct state *state, size_t n)
 	return &state->walk->frames[n];
 }
 
-/* Stores a frame. Returns false if there is no room. */
+/* Stores a frame. Returns false if there is no room, or after WALK_MAX_STEPS frames. */
 static bool store(struct state *state)
 {
 	if (state->n >= WALK_MAX_STEPS || (state->n >= state->n_inner && state->walk->n_roots == 0))
@@ -172,8 +172,8 @@ static const uint64_t *numbered(const struct state *state, uint64_t number)
 	return &state->walk->numbered[number];
 }
 
-/* Finds the value that struct regs, base, has in the current frame. Each callee either keeps it in
- * the register or stores it on the stack. */
+/* Finds the value that the register regs->base has in the current frame. Each callee either keeps
+ * the value in the register or stores it on the stack. */
 static bool find_base(const struct state *state, uint64_t *ret_value)
 {
 	const struct walk *walk = state->walk;

@@ -170,7 +170,8 @@ struct message_config {
 	uint32_t n_sources; /* 0: only the side band, no samples */
 	uint32_t has_kallsyms;
 	uint32_t build_ids; /* 1: MMAP2 records have build-ids instead of device and inode */
-	/* maximum size of a stack copy; 0: no copies, samples are of ENGINE_SAMPLE_TYPE */
+	/* maximum size of a stack copy, also of a stack that is read from a sleeping thread; 0: no
+	 * stacks are walked */
 	uint32_t stack_bytes;
 	struct message_source sources[ENGINE_MAX_SOURCES];
 	uint64_t max_bytes;       /* maximum size of the capture; 0: unlimited */
@@ -197,9 +198,10 @@ struct message_config {
 	/* if there are more sleeps a second than this, stop recording stacks of waits; 0: no
 	 * limit */
 	uint32_t off_cpu_max_rate;
-	/* 1: samples are of ENGINE_STACK_SAMPLE_TYPE, even if no stack is walked */
+	/* 1: samples are of ENGINE_STACK_SAMPLE_TYPE, even if no stack is walked; 0: of
+	 * ENGINE_SAMPLE_TYPE */
 	uint32_t has_stacks;
-	/* if a wait lasts longer than this, read what it waits for, and its stack if that was not
+	/* if a thread waits longer than this, read what it waits for, and its stack if that was not
 	 * copied; 0: read nothing */
 	uint64_t off_cpu_threshold_ns;
 };
@@ -243,7 +245,8 @@ enum field_place {
 
 /* A field of a tracepoint's records, or an argument of a static probe. */
 struct message_field {
-	char name[64], type[64]; /* as the kernel declares them, with NUL */
+	/* with NUL; tracepoint: as the kernel declares them; static probe: such as "arg1", "s32" */
+	char name[64], type[64];
 	uint16_t offset, size;
 	uint8_t kind;    /* enum prof_argument_kind */
 	uint8_t place;   /* enum field_place */
@@ -267,9 +270,8 @@ struct message_arguments {
 };
 
 /* The key and the value follow, without padding or a final NUL. A value may contain NULs
- * ("command": arguments, each with a NUL). Keys: host kernel arch version event frequency_hz
- * call_graph stack_bytes command options (JSON) memory.mode memory.sample_bytes memory.min_bytes
- * memory.mmap. */
+ * ("command": arguments, each with a NUL). add_all_metadata() in daemon/broker/engine-config.c has
+ * the keys. */
 struct message_metadata {
 	uint32_t key_bytes, value_bytes;
 };
@@ -319,7 +321,7 @@ struct message_interpreted {
 };
 
 /* Two further events that write into the ring of a CPU's sources. The first one writes the samples
- * of processes with an interpreter, instead of their source. */
+ * of processes with an interpreter, instead of their source; the second one, their code objects. */
 struct message_outputs {
 	uint32_t cpu;
 	uint32_t is_last; /* 1: all CPUs have their events now */

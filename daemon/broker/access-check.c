@@ -81,7 +81,8 @@ unsigned access_check_pending(uid_t uid)
 	return n;
 }
 
-/* The threads continue, but nothing waits for them. */
+/* Answers all pending questions with an error. Their threads continue, but nothing waits for
+ * them. */
 void access_check_end(void)
 {
 	g_autoptr(GError) error = NULL;

@@ -22,10 +22,11 @@ struct bus_peer {
 /* All callers that are referenced. */
 struct bus_peers;
 
-/* `gone` is called once for a caller that leaves the bus while it is referenced. */
+/* `gone` is called once for an identified caller that leaves the bus while it is referenced. */
 struct bus_peers *bus_peers_new(GDBusConnection *connection, bool bus,
 				void (*gone)(struct bus_peer *caller, void *data), void *data);
-/* Makes all pending and later identifications fail, in the next iterations of the main loop. */
+/* Makes pending identifications, and later ones of unknown callers, fail in the next iterations of
+ * the main loop. */
 void bus_peers_end(struct bus_peers *callers);
 /* Must be called after all references are dropped. */
 void bus_peers_free(struct bus_peers *callers);

@@ -8,8 +8,8 @@
  *             (2) descriptors that the engine sends are never received
  *             (3) an engine that does not read cannot block the broker: messages wait in a bounded
  *                 queue
- *             (4) `gone` is called exactly once, after the last message and after the process was
- *                 reaped
+ *             (4) `gone` is called once, after the last message and after the process was reaped;
+ *                 never if the engine was abandoned or freed before
  * Main thread only.
  */
 #include "config.h"
@@ -253,7 +253,8 @@ static bool is_full(int failed)
 	return failed == EAGAIN || failed == ETOOMANYREFS;
 }
 
-/* Sends queued messages while there is room. Returns 0, or the errno that stopped sending. */
+/* Sends queued messages while there is room; drops those that cannot be sent for another reason.
+ * Returns 0, or the errno that stopped sending (is_full()). */
 static int send_queued(struct engine *engine)
 {
 	struct outgoing *message;

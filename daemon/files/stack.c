@@ -101,7 +101,7 @@ void stack_add(struct buffer *buffer, int dir, pid_t tid)
 	if (n < 0)
 		return;
 	name_call(dir, &stack);
-	/* if the thread has not run by now, all of this is from one sleep */
+	/* if the thread has not run by now, all that was read is from one sleep */
 	stack.done_ns = clock_now();
 	stack.is_preempted = count_preemptions() != preemptions;
 	stack.bytes = (uint32_t)n;

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-2-Clause-Patent
-"""Captures with right checksums and senseless rows in every table: each verb ends by itself, with a
+"""Captures with valid checksums and senseless rows in every table: each verb ends by itself, with a
 documented status, and with a message if it fails. Every output of --json is valid JSON."""
 import json
 import os

@@ -84,7 +84,7 @@ static void test_limits(void)
 	check_name("_RNvB_1a", NULL);
 	check_name("_RB9_", NULL);
 	check_name("_RNvC2\303\2511b", NULL);
-	/* a binder of 62^7 lifetimes that is not printed; and a 'G' that does not begin a binder */
+	/* a binder of more than 62^7 lifetimes, not printed; and 'G's that do not begin a binder */
 	check_name("_RXMC1eFGUKKCRL0a_R", NULL);
 	check_name("_RNvMNtC1a5GraphNtB2_5Graph3new", "<a::Graph::Graph>::new");
 	check_name("_RNvNtCsGGGGGGGGGGG_1a5Gaaa_1f", "a::Gaaa_::f");

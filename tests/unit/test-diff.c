@@ -98,7 +98,7 @@ static double steep_share(unsigned row, unsigned block)
 
 static void test_equals(void)
 {
-	/* expected: 5; the probability of 14 or more is one in 2 000 */
+	/* expected: at most 5; the probability of 14 or more is then one in 1 500 */
 	CHECK(changed_pairs(1000, 300, equal_share) < 14);
 	CHECK(changed_pairs(1000, 300, steep_share) < 14);
 }
@@ -196,7 +196,7 @@ static void test_runs(void)
 		wrong += fabs(mean_b - mean_a) > interval;
 		found += fabs(mean_b + 10 - mean_a) > interval;
 	}
-	/* expected: 10; the probability of 24 or more is one in 10 000 */
+	/* expected: 10; the probability of 24 or more is one in 9 000 */
 	printf("# runs: %u wrong, %u found of 2000\n", wrong, found);
 	CHECK(wrong < 24);
 	CHECK(found > 1900);

@@ -12,7 +12,7 @@
 
 static char *folder;
 
-/* Creates an objdump that is the first one in PATH. */
+/* Creates a script that is the first objdump in PATH. */
 static void pretend(const char *script)
 {
 	g_autofree char *path = g_build_filename(folder, "objdump", NULL);

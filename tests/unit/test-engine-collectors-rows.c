@@ -197,7 +197,7 @@ static void test_ids(void)
 	fixture_done(&fixture);
 }
 
-/* Lies. Each is applied to a ring with one valid mark. */
+/* Each of these functions corrupts a ring that has one valid mark. */
 static void lie_head(struct fixture *fixture)
 {
 	header_of(fixture, 0)->head += 1 << 30;

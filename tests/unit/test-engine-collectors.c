@@ -424,7 +424,7 @@ static void test_doorbells(void)
 	doorbells_free(doorbells);
 }
 
-/* Returns the time from the last drain to the next call, in a session that allows 5 s. */
+/* Returns the time from the last drain to the next one that is due; the session allows 5 s. */
 static uint64_t sleep_ns(struct fixture *fixture)
 {
 	uint64_t now_ns = now();

@@ -218,8 +218,8 @@ static void test_rights(void)
 	world_done(&world);
 }
 
-/* The library reports why it does not record as the length of a mapping that is shorter than that
- * of its code. */
+/* The library encodes the reason why it does not record in the length of a mapping, which is
+ * shorter than the mapping of its code. */
 static void test_told(void)
 {
 	static const uint64_t events[] = {

@@ -277,7 +277,7 @@ static void test_pause(void)
 
 #define N_MANY (3u * LIVE_PIECE)
 
-/* Checks n rows of `live` from `row` on, which must list the blocks from `first` on. */
+/* Checks some of n rows of `live` from `row` on, which must list the blocks from `first` on. */
 static void check_listed(const struct fixture *fixture, size_t row, uint64_t first, uint64_t n,
 			 uint64_t time)
 {
@@ -300,11 +300,11 @@ static void test_pieces(void)
 	for (uint64_t i = 1; i <= N_MANY; i++)
 		add_malloc(fixture.producer, &fixture, i, i * 16, i);
 	CHECK_INT(fixture.n_pieces, 0);
-	/* listed, sorted by two digits, and written */
+	/* the live blocks are listed, sorted in two radix passes, and written */
 	output_end_epoch(&fixture.parts.output);
 	add_free(fixture.producer, &fixture, N_MANY + 1, 16);
 	CHECK(fixture.n_pieces >= 4 * N_MANY / LIVE_PIECE - 2);
-	/* copied to a child */
+	/* the live blocks are copied to a child */
 	fixture.n_pieces = 0;
 	fork_at(&fixture, PID, 2000000010, N_MANY + 2);
 	collector_process_init(&child, &fixture.rows, 2000000010, 0);

@@ -287,7 +287,7 @@ static void test_false_code(void)
 			      sizeof(record.head) + heads[i].n_bytes),
 			  RING_FAULT_PAYLOAD);
 	}
-	/* a record that was abandoned has no effect */
+	/* a record with the id 0 has no effect */
 	CHECK_INT(add_code(&fixture, 0, "none", 1), RING_FAULT_NONE);
 	CHECK_INT(g_hash_table_size(code.programs), 0);
 	finish(&fixture, 20);

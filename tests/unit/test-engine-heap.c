@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: BSD-2-Clause-Patent */
 /*
- * Checks of live-blocks.c, heap-rows.c and pending.c in daemon/engine: blocks and their rows. Live
- * blocks at ends, in pauses and in child processes are in test-engine-heap-live.c, call-nodes.c in
- * test-engine-heap-stacks.c, and allocations through rings in test-engine-collectors-stacks.c.
+ * Checks of live-blocks.c, heap-rows.c and pending.c in daemon/engine: blocks and their rows. For
+ * live blocks at the end of an epoch or a process, in pauses and in child processes, see
+ * test-engine-heap-live.c; for call-nodes.c, test-engine-heap-stacks.c; for allocations through
+ * rings, test-engine-collectors-stacks.c.
  */
 #include "daemon/engine/huge-pages.h"
 #include "tests/unit/heap.h"

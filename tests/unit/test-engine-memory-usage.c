@@ -76,7 +76,7 @@ static void test_instances(void)
 	CHECK_INT(world.memory_usage.values->len, 0);
 	memory_usage_receive(&world.memory_usage, 3, bytes.data, bytes.length);
 	memory_usage_receive(&world.memory_usage, 3, bytes.data, bytes.length);
-	/* an answer without Pss, and one for an exiting process */
+	/* an answer without Pss, for a process and for an exiting one */
 	bytes.length = 0;
 	memory_usage_request(&world.memory_usage, 4, 200, world.pids);
 	put_text(&bytes, SNAPSHOT_STATM, 10, 6000, "9 5 1 1 0 1 0\n");

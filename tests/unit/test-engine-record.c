@@ -152,7 +152,7 @@ static void test_wakeup(void)
 	put_u64(&bytes, UINT64_C(42) << 32);
 	put_u64(&bytes, 0);
 	record_close(&bytes, at);
-	/* fields follow the length; the woken thread's is at offset 24 */
+	/* the fields follow the length; the woken thread's tid is at offset 24 */
 	store_le32(bytes.data + raw_at + 4 + 24, 42);
 	CHECK(record_time(header, &time_ns));
 	CHECK_INT(time_ns, 77);

@@ -592,8 +592,7 @@ static void test_two_interpreters(void)
 	interpreted_look_again(interpreted);
 	interpreted_look(interpreted, process);
 	CHECK(process->interpreter == python);
-	/* of two libraries, the one at the higher address is read, because it was probably mapped
-	 * first */
+	/* read the library at the higher address, because it was probably mapped first */
 	process->interpreter = process->program = NULL;
 	interpreted_look_again(interpreted);
 	interpreted_look(interpreted, process);
@@ -968,8 +967,8 @@ static void test_lost_side_band(void)
 	close(fds[1]);
 }
 
-/* The stacks of at most 500 sleeps and 500 wakers a second are copied. Of the first thousand, all
- * are copied, unless they are very frequent. */
+/* At most 500 sleeps and 500 wakers a second have their stacks copied; the first thousand sleeps
+ * all do, unless they are very frequent. */
 static void test_pace(void)
 {
 	static const uint64_t rates[] = { 500, 5000, 20000, 100000, 300000 };

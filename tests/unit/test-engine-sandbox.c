@@ -223,8 +223,8 @@ static void test_errors(void)
 	setlocale(LC_ALL, "C");
 }
 
-/* Checks that there is no capability in any set, no way to get one, no root uid and no group.
- * Returns a bit for each violation. */
+/* Checks that this process has no capability, no way to get one, no root uid and, if it was root,
+ * no group, and that it cannot be traced or dump core. Returns a bit for each violation. */
 static int find_privilege(void)
 {
 	struct __user_cap_header_struct header = { .version = _LINUX_CAPABILITY_VERSION_3 };

@@ -701,7 +701,7 @@ static void test_thread_end(void)
 
 	REQUIRE(begin(&fixture, &ring));
 	put_mark(&ring, getpid(), "one");
-	/* without a pid, as the library writes it */
+	/* The library writes the end of a thread without a pid. */
 	frame = frame_begin(END, -1, now());
 	frame_end(&frame);
 	put_frame(&ring, &frame);

@@ -160,8 +160,8 @@ int cli_unknown(const char *kind, const char *word, const char *const *valid);
 /* Like cli_unknown(), for the value of an option that the verb reads itself. */
 int cli_unknown_value(const char *option, const char *text, const char *const *valid);
 
-/* Returns the candidate (NULL-terminated array) that `word` most likely means, or NULL. Uses the
- * Damerau-Levenshtein distance and prefixes. */
+/* Returns the candidate (NULL-terminated array) that `word` most likely means, or NULL. Uses
+ * prefixes and an edit distance in which a swap of neighbors is one edit. */
 const char *cli_suggest(const char *word, const char *const *candidates);
 
 /* For --color: { "color", 0, CLI_CHOICE, offsetof(…), "WHEN", N_("…"), cli_color_choices } */

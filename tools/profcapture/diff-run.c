@@ -57,8 +57,8 @@ uint32_t diff_run_key(const struct diff_run *run, uint32_t node)
 
 /*
  * Interrupts work for the machine, not for the interrupted program. The list has the entry points
- * of each architecture and the functions that they run. It does not have page faults and system
- * calls, because the program causes them.
+ * of each architecture and the functions that they run, but not those of page faults and system
+ * calls, which the program causes.
  */
 bool diff_is_interrupt(const struct function *function)
 {

@@ -21,7 +21,7 @@
 
 /* The first sentence names at most this many changes. */
 #define NAMED_CHANGES 3
-/* At most this many functions that exceed --fail-over are listed. */
+/* At most this many rows that exceed --fail-over are listed; the others are counted. */
 #define NAMED_EXCEEDED 10
 /* In text, at most this many callers are shown after a function. */
 #define SHOWN_CALLERS 6
@@ -219,7 +219,8 @@ static struct cell path_cell(const struct diff *diff, const struct diff_row *row
 	return cell_own_list(names);
 }
 
-/* Returns a cell on where the program allocates the memory of a row. */
+/* Returns a cell of a row of memory: the file or line of the call that allocates, or the name or
+ * image of the calling function. */
 static struct cell caller_cell(const struct diff *diff, const struct diff_row *row,
 			       enum field field)
 {
@@ -696,7 +697,7 @@ static guint changes_of(const struct diff *diff)
 	return diff->prevents_verdict ? 0 : diff->significant;
 }
 
-/* Says how many rows are not in the table, and why. */
+/* Prints how many rows are not in the table, and why. */
 static void print_hidden(const struct diff *diff, struct out *out)
 {
 	guint same = 0, unclear = 0;
@@ -786,7 +787,8 @@ static void say(char *line)
 	fprintf(stderr, "%s\n", escaped);
 }
 
-/* Reports the rows that grew by more than --fail-over. Returns whether there are any. */
+/* Reports the rows (also the whole run) that grew significantly and by more than --fail-over.
+ * Returns whether any did. */
 static bool exceeds(const struct diff_verb *verb)
 {
 	const struct diff *diff = &verb->diff;

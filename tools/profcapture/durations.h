@@ -53,5 +53,5 @@ uint64_t durations_percentile(struct durations *durations, unsigned percent);
 struct cell durations_cell(struct durations *durations, enum duration_field field);
 /* Appends text such as " (2 without an end)" if a begin or an end has no counterpart. */
 void durations_append_unmatched(const struct durations *durations, GString *text);
-/* Adds the columns that text has for these fields. */
+/* Adds the columns for these fields that the text format shows. */
 void durations_add_columns(struct table *table);

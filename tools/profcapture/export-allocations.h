@@ -18,7 +18,7 @@ struct allocation_event {
 	uint64_t thread; /* index in names of the thread that allocated the block */
 	int64_t time_ns; /* the first two members form a struct export_key */
 	double bytes;    /* scaled up if blocks are sampled */
-	uint64_t block;  /* block number, unique in its process and below 2^53 */
+	uint64_t block;  /* unique in its process; below 2^53 in the first 512 segments */
 	uint32_t by;     /* the thread that called malloc() or free(), as an index in names */
 	uint32_t node;   /* 0 for a release */
 };

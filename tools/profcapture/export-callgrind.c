@@ -18,7 +18,7 @@
 
 /* The cost of a frame, or of calls from it. */
 struct callgrind_cost {
-	uint32_t function, frame; /* the calling function, and its calling frame */
+	uint32_t function, frame; /* the frame that represents the function; the frame itself */
 	uint32_t callee;          /* a function, or NO_CALLEE: the frame's own cost */
 	struct amount amount;
 	uint64_t calls;

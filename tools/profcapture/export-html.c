@@ -509,9 +509,9 @@ static bool path_has_steps(const struct critical_path *path)
 	return path->steps && path->nodes->len <= MOST_PATH_NODES;
 }
 
-/* Writes each node's parent, name, place and time. With steps, the page shows the times in a range,
- * in which a node with a small share of the whole may be important, so all nodes are written.
- * Stores the number of each written node in `numbers`, from 1; 0: left out. */
+/* Writes each node's parent, name, place and time. With steps, all nodes are written, because a
+ * node with a small share of the whole may be important in the range that the page shows. Stores
+ * the number of each written node in `numbers`, from 1; 0: left out. */
 static void write_path_nodes(struct html *html, const struct critical_path *path, uint32_t *numbers)
 {
 	double whole = g_array_index(path->nodes, struct cct_node, 0).total;
@@ -610,7 +610,7 @@ static bool write_path(struct html *html, GError **error)
 	return true;
 }
 
-/* Writes for which part of the waiting time stacks are known. */
+/* Writes the share of the waiting time whose stacks are known. */
 static void write_wait_stacks(struct html *html)
 {
 	const struct html_sides *sides = &html->rows.sides;

@@ -13,9 +13,11 @@ static struct cct_node *node_at(const GArray *nodes, uint32_t index)
 
 /* The state of an old node. */
 struct folding {
-	uint32_t node; /* new node that counts its weight; inverted: 0 = no own caller yet */
+	/* top-down: new node that counts its weight; inverted: new node of the nearest caller in
+	 * own code, 0 = none yet */
+	uint32_t node;
 	/* from the roots down: */
-	uint32_t run;    /* new node for the run of library frames that has this node; 0 = none */
+	uint32_t run;    /* new node for the run of library frames that includes it; 0 = none */
 	uint32_t caller; /* kernel frames: the new node that called the kernel */
 	uint32_t call;   /* kernel frames: the function that represents the run of kernel frames */
 	/* inverted: */
@@ -109,8 +111,9 @@ static void add_down(struct fold *fold, uint32_t i)
 	struct cct_node *target = node_at(fold->folded, to);
 
 	add_counts(target, node, to != from);
-	/* A system call is known only below the kernel's entry frames. Its new node is their
-	 * sibling, so its total must be subtracted from theirs. */
+	/* A kernel run is named after a function below its first frames, such as a system call.
+	 * The new node of that name is a sibling of the first frames' node, which has already
+	 * counted this total: subtract it there. */
 	if (to != from && target->parent != from) {
 		node_at(fold->folded, from)->total -= node->total;
 		node_at(fold->folded, from)->total_count -= node->total_count;
@@ -175,8 +178,8 @@ GArray *cct_fold(const GArray *nodes, cct_kind_getter *kind_of_function, const v
 	for (uint32_t i = 1; i < fold.folded->len; i++) {
 		struct cct_node *node = node_at(fold.folded, i);
 
-		/* Kernel code calls only kernel code: omitted branches are the kernel's own
-		 * weight. */
+		/* Kernel code calls only kernel code, so a kernel node's whole total is the
+		 * kernel's own, including branches that the original tree omits. */
 		if (!is_inverted && cct_is_kernel(kind_of(&fold, node->function))) {
 			node->self = node->total;
 			node->self_count = node->total_count;

@@ -92,8 +92,8 @@ static bool is_module(const struct language *language, const char *path)
 static bool is_part_of(const struct language *language, const struct function *f, const char *image,
 		       const char *file)
 {
-	/* Interpreted functions without a file are built into the interpreter. Ruby begins in a
-	 * function of the file "ruby". */
+	/* Interpreted functions without a file are built into the interpreter. The first function
+	 * of Ruby has the file "ruby". */
 	if (strcmp(f->kind, language->name) == 0)
 		return !file || is_module(language, file) || strcmp(file, language->name) == 0;
 	if (strcmp(f->kind, "jit") == 0)

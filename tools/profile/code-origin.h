@@ -13,8 +13,9 @@
 /* Origin of a function's code. */
 enum code_origin {
 	CODE_ORIGIN_OWN,
-	/* library of C++ or Rust, including templates instantiated in the program; an interpreter,
-	 * and the installed modules of its language */
+	/* library of C++ or Rust, including templates instantiated in the program; code of
+	 * installed headers; an interpreter, and the installed modules of its language; a library
+	 * of the system, if the program is not part of the system */
 	CODE_ORIGIN_LIBRARY,
 	CODE_ORIGIN_LIBC, /* including the dynamic linker and the vDSO */
 	CODE_ORIGIN_KERNEL,
@@ -24,7 +25,7 @@ enum code_origin code_origin_of(const struct functions *functions, uint32_t func
 
 /* Returns the kind of a function for folding a tree. */
 enum cct_kind code_origin_cct_kind(const struct functions *functions, uint32_t function);
-/* Returns whether a readable name belongs to the library of C++ or Rust. */
+/* Returns whether a readable name belongs to the standard library of C++ or Rust. */
 bool code_origin_is_library(const char *name);
 
 struct own_weights {

@@ -62,8 +62,8 @@ bool frame_filters_want_bare(const struct frame_filters *filters)
 	       !filters->pattern[FRAME_SHOW_FROM];
 }
 
-/* Returns the bits of the filters that match a function. A file filter matches the file of the code
- * or of the declaration. */
+/* Returns ASKED and the bits of the filters that match a function. A pattern may match the file of
+ * the code or of the declaration. */
 static unsigned matches(struct frame_filters *filters, const struct functions *functions,
 			uint32_t function)
 {

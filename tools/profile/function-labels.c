@@ -11,7 +11,7 @@
 struct function_labels {
 	const struct functions *functions;
 	bool full_names;
-	/* short text → its full text; NULL if several full texts have this short one */
+	/* short text → its full text; NULL if several full texts share the short text */
 	GHashTable *names, *paths;
 	GHashTable *known; /* full name → index of the function + 1; 0: several have the name */
 };

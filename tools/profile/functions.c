@@ -45,7 +45,7 @@ const char *functions_basename(const char *path)
 }
 
 /* The key of a function: its name (or offset, if it has no name or is the place at an address),
- * kind and image, and its line and place if set. Generated code has only its name and process
+ * kind and image, and its file, line and place if set. Generated code has only its name and process
  * (`whole`), so that it remains one function when it is moved or loaded again. Texts are
  * interned. */
 KEYED_BY(key, struct function, (uintptr_t)a->name, (uintptr_t)a->kind, (uintptr_t)a->file,
@@ -515,7 +515,7 @@ size_t functions_inlined_at_row(struct functions *functions, struct names_epoch 
 	uint32_t index = functions_of_row(functions, epoch, row), depth = 0;
 	const struct line_row *line = line_of_row(functions, epoch, row, index);
 	struct function function = *functions_at(functions, index);
-	struct line_call at = { 0 }; /* parent: the inlined call; file, line: inside it */
+	struct line_call at = { 0 }; /* parent: an inlined call; file, line: the place in it */
 	uint64_t offset = 0, looked_up;
 	uint32_t image;
 

@@ -25,7 +25,7 @@ struct symbolize_sources {
 };
 
 struct symbolize_result {
-	uint64_t places;    /* number of offsets in files that had no name */
+	uint64_t places;    /* number of offsets, in all files, that had no name before */
 	uint64_t named;     /* number of those offsets that now have a name */
 	uint64_t symbols;   /* number of rows of symbols and of generated code that were added */
 	uint64_t lines;     /* number of line rows that were added */

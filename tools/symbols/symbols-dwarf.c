@@ -12,9 +12,10 @@
 #define MAX_INLINED 512
 
 /*
- * Returns the row of the outermost function at a place. Other functions may lie between the pieces
- * of a scattered function, so its row is the piece that its call frame information describes, or
- * only the sampled range.
+ * Returns the row of the outermost function at a place. Adds it, unless a source other than
+ * SYMBOLS_FROM_FDE has named the place. Other functions may lie between the pieces of a scattered
+ * function, so its row is the piece that its call frame information describes, or else only the
+ * range that has the place's line.
  */
 static uint32_t outermost_row(struct symbols_query *query, const struct symbols_place *place,
 			      const struct debug_info_function *function,

@@ -9,8 +9,9 @@
  *   starts last is used, and for equal starts the preferred one (prefer()).
  * - A symbol without a size (hand-written assembly) names the code up to the end of its FDE, or up
  *   to the next symbol, FDE or section if that is nearer. Code after the symbol's FDE that has no
- *   FDE itself, up to the next symbol, is "NAME+?". For this, the nearest starts on both sides of
- *   each place are kept: a gap is the range between two neighboring places; gap i ends at place i.
+ *   FDE itself, up to the next symbol, is "NAME+?".
+ * For both, struct gap keeps the lowest and the highest start of a symbol between two neighboring
+ * places; gap i ends at place i.
  * Invariants: (1) work is (symbols + places) x log, however the ranges overlap
  *                 [test-symbols: overlapping]
  *             (2) every name ends inside its string table  [fuzz_symbols_elf]
@@ -33,7 +34,7 @@ struct candidate {
 	bool is_old; /* its version is no longer used to link programs */
 };
 
-#define VERSYM_HIDDEN 0x8000 /* not the default version; "hidden" in the System V ABI */
+#define VERSYM_HIDDEN 0x8000 /* not the default version (bit 15 in .gnu.version) */
 /* limit for the bytes of a name that are compared to choose between two symbols */
 #define NAME_COMPARED 1024
 
@@ -69,8 +70,8 @@ static bool is_old(const struct candidate *candidate)
 /*
  * Decides which of two symbols with the same start is shown: `a` if the result is below 0. Prefers,
  * in this order: a symbol with a size; a function to an untyped label; a current name to a name for
- * old programs; global to local, and local to weak; the plainer name. perf shows the same names,
- * except for old ones, so that profiles of both tools can be compared.
+ * old programs; global to local, and local to weak; fewer leading underscores; the longer name.
+ * perf shows the same names, except for old ones, so that profiles of both tools can be compared.
  */
 static int prefer(const struct candidate *a, const struct candidate *b)
 {

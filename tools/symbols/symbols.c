@@ -353,9 +353,9 @@ static void read_names(struct symbols_query *query)
 /* ---- Identity ---- */
 
 /*
- * Returns whether the file is the recorded one. If the capture has a build-id, that decides;
- * otherwise inode and size must match. The device is not compared, because overlay file systems
- * show a different one in /proc/PID/maps than in stat().
+ * Returns whether the file is the recorded one. If the capture has a build-id, that decides; a vdso
+ * without one never matches; otherwise inode and size must match if they are known. The device is
+ * not compared, because overlay file systems show a different one in /proc/PID/maps than in stat().
  */
 static bool is_recorded_file(const struct symbols_image *image, const struct elf_image *elf,
 			     const struct stat *st)
