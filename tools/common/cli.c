@@ -338,7 +338,8 @@ static void print_verbs(void)
 }
 
 /* Prints the options for shells, one per line. "--opt" (or "-o") takes no value, or only one after
- * "="; "--opt=" takes one; "--opt=X" is one of its choices; a line without "-" is an operand. */
+ * "="; "--opt=" takes one; "--opt=X" is one of its choices. Lines without "-" are operands, which
+ * the verb's complete() prints. */
 static void print_completions(const struct cli_group *groups)
 {
 	struct out *out = out_stdout();

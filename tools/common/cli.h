@@ -90,7 +90,7 @@ enum cli_type {
 	CLI_RANGE,    /* struct units_range: "A..B", or "A" for only the start */
 	CLI_CHOICE,   /* int, index into choices */
 	/* const char *, in argv: the value after "=", or the first choice without "=". Completion
-	 * offers the other choices */
+	 * offers the choices */
 	CLI_OPTIONAL,
 };
 
@@ -131,10 +131,11 @@ int cli_main(const struct cli_tool *tool, int argc, char **argv);
 /*
  * Parses *argv after the verb. Returns CLI_CONTINUE, and sets *argc and *argv to the operands
  * (NULL-terminated, "--" removed), or returns the status that the verb must return at once:
- * CLI_USAGE after a message, CLI_OK after --help. A value is "--opt VALUE", "--opt=VALUE",
- * "-oVALUE" or "-o VALUE"; an optional value is only "--opt=VALUE". The last value of a repeated
- * option is used. Names cannot be abbreviated. The short name of a `bare` option takes the next
- * word as its value only if that word is one of the choices.
+ * CLI_USAGE after a message, CLI_OK after --help or --complete. A value is "--opt VALUE",
+ * "--opt=VALUE", "-oVALUE" or "-o VALUE"; an optional value is only "--opt=VALUE". If an option is
+ * repeated, a list gets all values, any other type the last one. Names cannot be abbreviated. The
+ * short name of a `bare` option takes the next word as its value only if that word is one of the
+ * choices.
  */
 int cli_parse(const struct cli_spec *spec, const struct cli_group *groups, int *argc, char ***argv)
 	MUST_CHECK;

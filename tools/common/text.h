@@ -49,8 +49,9 @@ char *text_cut(const char *text, unsigned width) MUST_CHECK;
 /* Escapes and writes text, padded or cut at the end. `width` 0: neither pads nor cuts it. */
 void text_cell(struct out *out, const char *bytes, unsigned width);
 
-/* Writes escaped text and a newline. Breaks the text at spaces into lines of at most `columns` (0:
- * no limit); all lines but the first are indented. The cursor must be at `column`. */
+/* Writes text, which must be escaped, and a newline. Breaks the text at spaces into lines of at
+ * most `columns` (0: no limit); all lines but the first are indented. The cursor must be at
+ * `column`. */
 void text_wrap(struct out *out, const char *text, unsigned column, unsigned indent,
 	       unsigned columns);
 

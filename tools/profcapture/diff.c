@@ -600,7 +600,8 @@ static void print_verdict(const struct diff_verb *verb, struct out *out, unsigne
 	text_wrap(out, text->str, 0, 2, columns);
 }
 
-/* Returns "A: ./shop 40000, 16.6 s of CPU". Names the files if both sides ran the same command. */
+/* Returns "A: ./shop 40000, 16.6 s of CPU". Names the file instead of the command if both sides ran
+ * the same command, or the command is unknown. */
 static char *side_text(const struct diff_verb *verb, unsigned side)
 {
 	const struct diff *diff = &verb->diff;

@@ -28,7 +28,7 @@ enum diff_norm { DIFF_BY_SAMPLES, DIFF_BY_TIME, DIFF_BY_RUN, DIFF_BY_MARK };
 enum diff_measure { DIFF_SAMPLES, DIFF_BYTES, DIFF_CALLS, DIFF_PEAK };
 
 enum diff_verdict {
-	DIFF_NO_VERDICT, /* a capture prevents a verdict, or the row is not part of the program */
+	DIFF_NO_VERDICT, /* a note prevents verdicts, or the row is not judged (is_unjudged) */
 	DIFF_SLOWER,
 	DIFF_FASTER,
 	DIFF_MORE, /* memory views use MORE and LESS instead of SLOWER and FASTER */
@@ -40,9 +40,10 @@ enum diff_verdict {
 	DIFF_VERDICTS
 };
 
-/* A row needs at least this many events in both captures together to be reported as a change. */
+/* To be tested, a row needs evidence of at least this many events (diff_evidence_of()) in both
+ * sides together. */
 #define DIFF_LEAST_EVENTS 20
-/* Each capture needs at least this many events, or no change is reported. */
+/* Each capture needs evidence of at least this many events, or no row is tested. */
 #define DIFF_LEAST_ALL (4 * NOISE_BLOCKS)
 
 /* Self counts of one row in one run. */
@@ -188,7 +189,8 @@ struct diff_sentence {
 	const char *text;
 };
 /* Compares two captures as the verb does by default, and passes the sentences of its summary and
- * its notes to take(). Uses only the selection and `redacts` of `select`. */
+ * its notes, except those on lost samples, to take(). Uses only the selection and `redacts` of
+ * `select`. */
 bool diff_each_sentence(const struct reader *select, const struct frame_filters *filters,
 			const char *a, const char *b,
 			void (*take)(const struct diff_sentence *sentence, void *data), void *data,

@@ -16,7 +16,7 @@
 #define SAMPLED_NO_EVENT UINT32_MAX
 
 struct sampled_event {
-	const char *name; /* interned; NULL: the capture does not name the event of its samples */
+	const char *name; /* interned; NULL: the event of samples whose source is unknown */
 	/* unit of weights: "ns", "events"; NULL if `name` is NULL: each sample has weight 1 */
 	const char *unit;
 	uint64_t period, frequency; /* 0: unknown, or different in some recordings */

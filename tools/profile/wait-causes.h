@@ -30,7 +30,7 @@ extern const char *const wait_cause_names[];
 struct wait_place {
 	uint32_t function; /* FUNCTION_NO_STACK: none */
 	enum wait_cause cause;
-	const char *call; /* name of the system call or of the cause; static */
+	const char *call; /* name of the system call or of the cause; static; NULL: unknown */
 	uint64_t weight;
 	uint64_t n;
 };
